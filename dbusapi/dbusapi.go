@@ -1,0 +1,122 @@
+// Package dbusapi is the public contract of Corral on the user's session bus: names, paths, wire types, errors, and the interface definitions
+// that are served, installed and documented. Clients and the server share it; it knows neither how a call is sent nor how it is answered.
+package dbusapi
+
+import (
+	_ "embed" // for the interface definitions
+	"strings"
+
+	"github.com/godbus/dbus/v5"
+)
+
+// The bus name, the Manager's path and the interfaces. Sessions live below SessionsPath.
+const (
+	BusName          = "io.github.corrald.Corral1"
+	ManagerPath      = dbus.ObjectPath("/io/github/corrald/Corral1")
+	SessionsPath     = ManagerPath + "/session"
+	ManagerInterface = "io.github.corrald.Corral1.Manager"
+	SessionInterface = "io.github.corrald.Corral1.Session"
+)
+
+// ManagerXML and SessionXML are the interface definitions, in the introspection format of the D-Bus specification.
+var (
+	//go:embed io.github.corrald.Corral1.Manager.xml
+	ManagerXML string
+	//go:embed io.github.corrald.Corral1.Session.xml
+	SessionXML string
+)
+
+// Flags of RemoveSession, SendInput and Capture.
+const (
+	RemoveForce uint64 = 1 // also when it has not ended: it is stopped first
+
+	InputEnter     uint64 = 1 // press Enter after the text
+	InputIfWaiting uint64 = 2 // only while the agent waits for input
+	InputResume    uint64 = 4 // resume a suspended session first
+
+	CaptureEscapes uint64 = 1 // keep escape sequences
+)
+
+// MaxCapture bounds what Capture returns, in bytes.
+const MaxCapture = 64 << 10
+
+// SessionRow is one row of ListSessions.
+type SessionRow struct {
+	ID          string
+	Agent       string
+	State       string
+	Activity    string
+	Attention   string
+	StateChange uint64 // CLOCK_REALTIME, microseconds
+	Path        dbus.ObjectPath
+}
+
+// AgentRow is one row of ListAgents. Details has Available b, Resumable b, Command as, ResumeCommand as, Source s.
+type AgentRow struct {
+	Name        string
+	Description string
+	Details     map[string]dbus.Variant
+}
+
+// UnitProperty is one entry of UnitProperties: a property of the session's scope, as systemd's StartTransientUnit takes it.
+type UnitProperty struct {
+	Name  string
+	Value dbus.Variant
+}
+
+// SessionPath returns the object path of the session with this id: the id escaped as systemd's bus_label_escape does.
+func SessionPath(id string) dbus.ObjectPath {
+	return SessionsPath + "/" + dbus.ObjectPath(escapeLabel(id))
+}
+
+// SessionID returns the id of the session at this object path, and whether the path is that of a session.
+func SessionID(path dbus.ObjectPath) (string, bool) {
+	label, ok := strings.CutPrefix(string(path), string(SessionsPath)+"/")
+	if !ok || label == "" || strings.Contains(label, "/") {
+		return "", false
+	}
+	id, ok := unescapeLabel(label)
+	return id, ok && SessionPath(id) == path
+}
+
+const hexDigits = "0123456789abcdef"
+
+func escapeLabel(s string) string {
+	if s == "" {
+		return "_"
+	}
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		digit := c >= '0' && c <= '9'
+		if letter || digit && i > 0 {
+			b.WriteByte(c)
+			continue
+		}
+		b.WriteByte('_')
+		b.WriteByte(hexDigits[c>>4])
+		b.WriteByte(hexDigits[c&15])
+	}
+	return b.String()
+}
+
+func unescapeLabel(s string) (string, bool) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '_' {
+			b.WriteByte(s[i])
+			continue
+		}
+		if i+2 >= len(s) {
+			return "", false
+		}
+		hi, lo := strings.IndexByte(hexDigits, s[i+1]), strings.IndexByte(hexDigits, s[i+2])
+		if hi < 0 || lo < 0 {
+			return "", false
+		}
+		b.WriteByte(byte(hi<<4 | lo))
+		i += 2
+	}
+	return b.String(), true
+}

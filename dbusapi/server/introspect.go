@@ -1,0 +1,163 @@
+package server
+
+import (
+	"context"
+	"encoding/xml"
+	"regexp"
+	"strings"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/godbus/dbus/v5/introspect"
+
+	"github.com/corrald/corral/dbusapi"
+)
+
+const (
+	peerInterface           = "org.freedesktop.DBus.Peer"
+	propertiesInterface     = "org.freedesktop.DBus.Properties"
+	introspectableInterface = "org.freedesktop.DBus.Introspectable"
+	objectManagerInterface  = "org.freedesktop.DBus.ObjectManager"
+)
+
+const standardXML = `
+  <interface name="org.freedesktop.DBus.Peer">
+    <method name="Ping"/>
+    <method name="GetMachineId"><arg name="machine_uuid" type="s" direction="out"/></method>
+  </interface>
+  <interface name="org.freedesktop.DBus.Introspectable">
+    <method name="Introspect"><arg name="xml_data" type="s" direction="out"/></method>
+  </interface>`
+
+const propertiesXML = `
+  <interface name="org.freedesktop.DBus.Properties">
+    <method name="Get"><arg name="interface_name" type="s" direction="in"/><arg name="property_name" type="s" direction="in"/><arg name="value" type="v" direction="out"/></method>
+    <method name="GetAll"><arg name="interface_name" type="s" direction="in"/><arg name="properties" type="a{sv}" direction="out"/></method>
+    <method name="Set"><arg name="interface_name" type="s" direction="in"/><arg name="property_name" type="s" direction="in"/><arg name="value" type="v" direction="in"/></method>
+    <signal name="PropertiesChanged"><arg name="interface_name" type="s"/><arg name="changed_properties" type="a{sv}"/><arg name="invalidated_properties" type="as"/></signal>
+  </interface>`
+
+const objectManagerXML = `
+  <interface name="org.freedesktop.DBus.ObjectManager">
+    <method name="GetManagedObjects"><arg name="objects" type="a{oa{sa{sv}}}" direction="out"/></method>
+    <signal name="InterfacesAdded"><arg name="object" type="o"/><arg name="interfaces" type="a{sa{sv}}"/></signal>
+    <signal name="InterfacesRemoved"><arg name="object" type="o"/><arg name="interfaces" type="as"/></signal>
+  </interface>`
+
+const doctype = `<!DOCTYPE node PUBLIC "-//freedesktop//DTD D-BUS Object Introspection 1.0//EN"
+  "http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd">
+`
+
+// The contract's interfaces as they are served: the definitions, without what is said about them.
+var (
+	managerXML = definition(dbusapi.ManagerXML)
+	sessionXML = definition(dbusapi.SessionXML)
+)
+
+var comment = regexp.MustCompile(`(?s)<!--.*?-->\s*`)
+
+// definition returns the <interface> element of a definition file.
+func definition(file string) string {
+	file = comment.ReplaceAllString(file, "")
+	begin, end := strings.Index(file, "<interface"), strings.LastIndex(file, "</interface>")
+	return "\n  " + file[begin:end] + "</interface>"
+}
+
+// parents are the paths above the Manager's, and the one above the sessions', each with the name of what is below it.
+var parents = map[dbus.ObjectPath]string{"/": "io", "/io": "github", "/io/github": "corrald", "/io/github/corrald": "Corral1"}
+
+// childOf returns what is below a path that is there for the sake of it alone; "" for any other.
+func childOf(path dbus.ObjectPath) string {
+	if path == dbusapi.SessionsPath {
+		return "*" // the sessions
+	}
+	return parents[path]
+}
+
+func introspectObject(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
+	var b strings.Builder
+	b.WriteString(doctype + "<node>" + standardXML)
+	switch {
+	case o.session != "":
+		b.WriteString(propertiesXML + sessionXML)
+	case o.path == dbusapi.ManagerPath:
+		b.WriteString(propertiesXML + objectManagerXML + managerXML + "\n  <node name=\"session\"/>")
+	case o.path == dbusapi.SessionsPath:
+		all, err := o.server.sup.Sessions()
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range all {
+			name := strings.TrimPrefix(string(dbusapi.SessionPath(n.ID)), string(dbusapi.SessionsPath)+"/")
+			b.WriteString("\n  <node name=\"" + name + "\"/>")
+		}
+	default:
+		b.WriteString("\n  <node name=\"" + childOf(o.path) + "\"/>")
+	}
+	b.WriteString("\n</node>\n")
+	return []any{b.String()}, nil
+}
+
+// signatures reads from the definitions what each method takes and gives, by interface and method.
+func signatures(definitions ...string) map[string]map[string][2]dbus.Signature {
+	all := map[string]map[string][2]dbus.Signature{}
+	for _, text := range definitions {
+		var node introspect.Node
+		if err := xml.Unmarshal([]byte("<node>"+text+"</node>"), &node); err != nil {
+			panic("a definition in the program is not XML: " + err.Error())
+		}
+		for _, i := range node.Interfaces {
+			all[i.Name] = map[string][2]dbus.Signature{}
+			for _, m := range i.Methods {
+				var in, out string
+				for _, a := range m.Args {
+					if a.Direction == "out" {
+						out += a.Type
+					} else {
+						in += a.Type
+					}
+				}
+				all[i.Name][m.Name] = [2]dbus.Signature{dbus.ParseSignatureMust(in), dbus.ParseSignatureMust(out)}
+			}
+		}
+	}
+	return all
+}
+
+// handler is what answers a method's calls.
+type handler = func(context.Context, *object, *dbus.Message) ([]any, error)
+
+// build makes the interfaces of an object: every method that the definitions have, answered by its handler, or as not supported.
+func build(handlers map[string]map[string]handler, definitions ...string) map[string]methods {
+	interfaces := map[string]methods{}
+	for iface, sigs := range signatures(definitions...) {
+		interfaces[iface] = methods{}
+		for name, sig := range sigs {
+			call := handlers[iface][name]
+			if call == nil {
+				call = notSupported
+			}
+			interfaces[iface][name] = &method{sig[0], sig[1], call}
+		}
+	}
+	return interfaces
+}
+
+func notSupported(_ context.Context, _ *object, msg *dbus.Message) ([]any, error) {
+	return nil, answer(dbusapi.NotSupported, "this version cannot do "+member(msg))
+}
+
+var standardHandlers = map[string]map[string]handler{
+	introspectableInterface:  {"Introspect": introspectObject},
+	propertiesInterface:      {"Get": getProperty, "GetAll": getAllProperties, "Set": setProperty},
+	objectManagerInterface:   {"GetManagedObjects": getManagedObjects},
+	dbusapi.ManagerInterface: managerHandlers,
+	dbusapi.SessionInterface: sessionHandlers,
+}
+
+var managerInterfaces, sessionInterfaces, folderInterfaces map[string]methods
+
+func init() { //nolint:gochecknoinits // the tables refer to functions that refer to them
+	managerInterfaces = build(standardHandlers, standardXML, propertiesXML, objectManagerXML, managerXML)
+	sessionInterfaces = build(standardHandlers, standardXML, propertiesXML, sessionXML)
+	folderInterfaces = build(standardHandlers, standardXML)
+}

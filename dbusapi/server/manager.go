@@ -1,0 +1,197 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/supervisor"
+)
+
+// byID makes a Manager's method of what is done to a session: its first argument is the id. The same serves the Session's method of that
+// name, which has the id in its path.
+func onManager(f func(ctx context.Context, s *Server, id string, args []any) ([]any, error)) handler {
+	return func(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
+		return f(ctx, o.server, msg.Body[0].(string), msg.Body[1:])
+	}
+}
+
+func onSession(f func(ctx context.Context, s *Server, id string, args []any) ([]any, error)) handler {
+	return func(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
+		return f(ctx, o.server, o.session, msg.Body)
+	}
+}
+
+// verb makes such a method of one that has nothing to say but whether it worked.
+func verb(f func(*supervisor.Supervisor, context.Context, string) error) func(context.Context, *Server, string, []any) ([]any, error) {
+	return func(ctx context.Context, s *Server, id string, _ []any) ([]any, error) {
+		return nil, f(s.sup, ctx, id)
+	}
+}
+
+var (
+	start   = verb((*supervisor.Supervisor).Start)
+	restart = verb((*supervisor.Supervisor).Restart)
+	archive = verb((*supervisor.Supervisor).Archive)
+)
+
+func stop(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
+	const most = uint64(24 * time.Hour / time.Microsecond)
+	usec := args[0].(uint64)
+	if usec > most {
+		return nil, answer(dbusapi.InvalidArgs, "timeout_usec is longer than a day")
+	}
+	return nil, s.sup.Stop(ctx, id, time.Duration(usec)*time.Microsecond) //nolint:gosec // bounded above
+}
+
+func kill(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
+	return nil, s.sup.Kill(ctx, id, args[0].(string), int(args[1].(int32)))
+}
+
+func remove(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
+	flags := args[0].(uint64)
+	if flags&^dbusapi.RemoveForce != 0 {
+		return nil, answer(dbusapi.InvalidArgs, "flags has bits that mean nothing")
+	}
+	return nil, s.sup.Remove(ctx, id, flags&dbusapi.RemoveForce != 0)
+}
+
+func sendInput(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
+	text, flags := args[0].(string), args[1].(uint64)
+	switch {
+	case flags&^(dbusapi.InputEnter|dbusapi.InputIfWaiting|dbusapi.InputResume) != 0:
+		return nil, answer(dbusapi.InvalidArgs, "flags has bits that mean nothing")
+	case flags&(dbusapi.InputIfWaiting|dbusapi.InputResume) != 0:
+		return nil, answer(dbusapi.NotSupported, "this version can neither wait for an agent nor resume it before it sends")
+	}
+	return nil, s.sup.Send(ctx, id, text, flags&dbusapi.InputEnter != 0)
+}
+
+var managerHandlers = map[string]handler{
+	"CreateSession":    createSession,
+	"ListSessions":     listSessions,
+	"ListAgents":       listAgents,
+	"GetSession":       getSession,
+	"GetSessionByUnit": getSessionByUnit,
+	"GetSessionByPID":  getSessionByPID,
+	"StartSession":     onManager(start),
+	"RestartSession":   onManager(restart),
+	"StopSession":      onManager(stop),
+	"KillSession":      onManager(kill),
+	"ArchiveSession":   onManager(archive),
+	"RemoveSession":    onManager(remove),
+	"SendInput":        onManager(sendInput),
+	"Reload":           reload,
+}
+
+func createSession(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
+	spec, err := parseSpec(msg.Body[1].(map[string]dbus.Variant))
+	if err != nil {
+		return nil, err
+	}
+	id, err := o.server.sup.Create(ctx, msg.Body[0].(string), spec)
+	if err != nil {
+		return nil, err
+	}
+	return []any{id, dbusapi.SessionPath(id)}, nil
+}
+
+func listSessions(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
+	all, err := o.server.sup.Sessions()
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]dbusapi.SessionRow, len(all))
+	for i, n := range all {
+		rows[i] = dbusapi.SessionRow{
+			ID: n.ID, Agent: n.Agent, State: n.State, Activity: n.Activity, Attention: n.Attention, StateChange: usec(n.StateChanged),
+			Path: dbusapi.SessionPath(n.ID),
+		}
+	}
+	return []any{rows}, nil
+}
+
+func listAgents(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
+	agents, err := o.server.sup.ListAgents()
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]dbusapi.AgentRow, 0, len(agents))
+	for _, a := range agents {
+		rows = append(rows, dbusapi.AgentRow{Name: a.Name, Description: a.Description, Details: map[string]dbus.Variant{
+			"Available":     dbus.MakeVariant(available(a.Command)),
+			"Resumable":     dbus.MakeVariant(len(a.ResumeCommand) > 0),
+			"Command":       dbus.MakeVariant(orEmpty(a.Command)),
+			"ResumeCommand": dbus.MakeVariant(orEmpty(a.ResumeCommand)),
+			"Source":        dbus.MakeVariant(a.Source),
+		}})
+	}
+	slices.SortFunc(rows, func(a, b dbusapi.AgentRow) int { return strings.Compare(a.Name, b.Name) })
+	return []any{rows}, nil
+}
+
+func getSession(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
+	n, err := o.server.sup.Session(msg.Body[0].(string))
+	if err != nil {
+		return nil, err
+	}
+	return []any{dbusapi.SessionPath(n.ID)}, nil
+}
+
+func getSessionByUnit(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
+	id, err := o.server.sup.ByUnit(msg.Body[0].(string))
+	if err != nil {
+		return nil, err
+	}
+	return []any{dbusapi.SessionPath(id)}, nil
+}
+
+// getSessionByPID finds the session from the process's control group: no environment and no token can lie about it.
+func getSessionByPID(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
+	s, pid := o.server, msg.Body[0].(uint32)
+	if pid == 0 {
+		sender, _ := msg.Headers[dbus.FieldSender].Value().(string)
+		call := s.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetConnectionUnixProcessID", 0, sender)
+		if err := call.Store(&pid); err != nil {
+			return nil, answer(dbusapi.NoSessionForPID, "cannot tell which process is calling")
+		}
+	}
+	group, err := proc.Cgroup(int(pid))
+	if err == nil {
+		for part := range strings.SplitSeq(group, "/") {
+			if !strings.HasSuffix(part, ".scope") {
+				continue
+			}
+			if id, err := s.sup.ByUnit(part); err == nil {
+				return []any{dbusapi.SessionPath(id)}, nil
+			}
+		}
+	}
+	return nil, answer(dbusapi.NoSessionForPID, "the process is in no session")
+}
+
+func getManagedObjects(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
+	all, err := o.server.sup.Sessions()
+	if err != nil {
+		return nil, err
+	}
+	objects := make(map[dbus.ObjectPath]map[string]map[string]dbus.Variant, len(all))
+	for _, n := range all {
+		objects[dbusapi.SessionPath(n.ID)] = map[string]map[string]dbus.Variant{
+			dbusapi.SessionInterface: sessionProperties(n).variants(),
+		}
+	}
+	return []any{objects}, nil
+}
+
+func reload(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
+	if err := o.server.info.Reload(); err != nil {
+		return nil, answer(dbusapi.ConfigError, err.Error())
+	}
+	return nil, nil
+}

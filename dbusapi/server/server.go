@@ -1,0 +1,161 @@
+// Package server turns calls on the bus into calls of the supervisor, and what the supervisor publishes into properties and signals.
+//
+// godbus's own export table is not used: it crashes when a client introspects while objects come and go. The handler here keeps no table; it
+// asks the supervisor whether the session of a path is there.
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/supervisor"
+)
+
+// callLimit bounds every call, in case that what it waits for never comes; the longest real one is a stop with its grace.
+const callLimit = 15 * time.Minute
+
+// Info is what the Manager tells of the daemon itself.
+type Info struct {
+	Version  string
+	Slice    string
+	StateDir string
+	Reload   func() error // reads the configuration again
+}
+
+// Server serves the contract on one connection to the bus.
+type Server struct {
+	info    Info
+	log     *slog.Logger
+	sup     *supervisor.Supervisor
+	conn    *dbus.Conn
+	batches chan batch
+	tails   map[string]<-chan struct{} // by order key: the last call's end; belongs to the connection's reader
+	tickets sync.Map                   // *dbus.Message → *ticket, from the reader to the goroutine of the call
+	ready   chan struct{}              // closed once sup is set
+}
+
+// New makes a Server. Connect and Serve make it answer.
+func New(info Info, log *slog.Logger) *Server {
+	s := &Server{
+		info:    info,
+		log:     log,
+		batches: make(chan batch),
+		tails:   map[string]<-chan struct{}{},
+		ready:   make(chan struct{}),
+	}
+	return s
+}
+
+// Connect connects to the bus at address. Nothing is answered before Serve.
+func (s *Server) Connect(address string) error {
+	conn, err := dbus.Dial(address,
+		dbus.WithHandler(s),
+		dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()),
+		dbus.WithIncomingInterceptor(s.order))
+	if err != nil {
+		return fmt.Errorf("cannot connect to the bus: %w", err)
+	}
+	if err = conn.Auth([]dbus.Auth{dbus.AuthExternal(fmt.Sprint(os.Getuid()))}); err == nil {
+		err = conn.Hello()
+	}
+	if err != nil {
+		_ = conn.Close()
+		return fmt.Errorf("cannot connect to the bus: %w", err)
+	}
+	s.conn = conn
+	go s.emit()
+	return nil
+}
+
+// ErrNameTaken is returned by Serve when another process owns the bus name.
+var ErrNameTaken = fmt.Errorf("another corrald owns %s", dbusapi.BusName)
+
+// Serve answers calls on sup's behalf from now on, under the bus name, and emits what is published.
+func (s *Server) Serve(sup *supervisor.Supervisor) error {
+	s.sup = sup
+	close(s.ready)
+	reply, err := s.conn.RequestName(dbusapi.BusName, dbus.NameFlagDoNotQueue)
+	if err != nil {
+		return fmt.Errorf("cannot own %s: %w", dbusapi.BusName, err)
+	}
+	if reply != dbus.RequestNameReplyPrimaryOwner {
+		return ErrNameTaken
+	}
+	return nil
+}
+
+// Done is closed when the connection to the bus is lost.
+func (s *Server) Done() <-chan struct{} { return s.conn.Context().Done() }
+
+// Close ends the connection.
+func (s *Server) Close() error { return s.conn.Close() }
+
+// LookupObject finds the object at a path: it implements dbus.Handler.
+func (s *Server) LookupObject(path dbus.ObjectPath) (dbus.ServerObject, bool) {
+	<-s.ready
+	if id, ok := dbusapi.SessionID(path); ok {
+		if _, err := s.sup.Session(id); err != nil {
+			return nil, false
+		}
+		return &object{s, path, id, sessionInterfaces}, true
+	}
+	if path == dbusapi.ManagerPath {
+		return &object{s, path, "", managerInterfaces}, true
+	}
+	if childOf(path) != "" {
+		return &object{s, path, "", folderInterfaces}, true
+	}
+	return nil, false
+}
+
+// object is one object for the time of one call.
+type object struct {
+	server     *Server
+	path       dbus.ObjectPath
+	session    string // id, "" if the object is none
+	interfaces map[string]methods
+}
+
+// methods is an interface: what it can, by name.
+type methods map[string]*method
+
+// method is one method of the contract.
+type method struct {
+	in, out dbus.Signature
+	call    func(ctx context.Context, o *object, msg *dbus.Message) ([]any, error)
+}
+
+// LookupInterface implements dbus.ServerObject. A call may leave the interface out.
+func (o *object) LookupInterface(name string) (dbus.Interface, bool) {
+	if name == "" {
+		return &iface{o, ""}, true
+	}
+	_, ok := o.interfaces[name]
+	return &iface{o, name}, ok
+}
+
+type iface struct {
+	object *object
+	name   string
+}
+
+// LookupMethod implements dbus.Interface.
+func (i *iface) LookupMethod(name string) (dbus.Method, bool) {
+	if i.name != "" {
+		m, ok := i.object.interfaces[i.name][name]
+		return &invocation{i.object, m}, ok
+	}
+	for _, methods := range i.object.interfaces {
+		if m, ok := methods[name]; ok {
+			return &invocation{i.object, m}, true
+		}
+	}
+	return nil, false
+}

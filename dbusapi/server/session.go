@@ -1,0 +1,88 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+
+	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/dbusapi"
+)
+
+var sessionHandlers = map[string]handler{
+	"Start":            onSession(start),
+	"Restart":          onSession(restart),
+	"Stop":             onSession(stop),
+	"Kill":             onSession(kill),
+	"Archive":          onSession(archive),
+	"Remove":           onSession(remove),
+	"SendInput":        onSession(sendInput),
+	"SendKeys":         onSession(sendKeys),
+	"Capture":          onSession(capture),
+	"OpenLog":          onSession(openLog),
+	"GetAttachCommand": onSession(attachCommand),
+	"SetDescription":   onSession(setDescription),
+	"SetLabels":        onSession(setLabels),
+	"SetOnLogin":       onSession(setOnLogin),
+}
+
+func sendKeys(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
+	return nil, s.sup.Keys(ctx, id, args[0].([]string))
+}
+
+func capture(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
+	lines, flags := args[0].(uint32), args[1].(uint64)
+	if flags&^dbusapi.CaptureEscapes != 0 {
+		return nil, answer(dbusapi.InvalidArgs, "flags has bits that mean nothing")
+	}
+	text, err := s.sup.Capture(ctx, id, int(min(lines, 1<<20)), flags&dbusapi.CaptureEscapes != 0)
+	if err != nil {
+		return nil, err
+	}
+	return []any{text}, nil
+}
+
+func openLog(_ context.Context, s *Server, id string, _ []any) ([]any, error) {
+	f, err := s.sup.OpenLog(id)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	// The reply is written after this returns, so it gets a descriptor of its own, which the connection closes once it is sent.
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return []any{dbus.UnixFD(fd)}, nil //nolint:gosec // a descriptor
+}
+
+func attachCommand(_ context.Context, s *Server, id string, _ []any) ([]any, error) {
+	argv, err := s.sup.AttachCommand(id)
+	if err != nil {
+		return nil, err
+	}
+	return []any{argv, []string{}}, nil
+}
+
+func setDescription(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
+	return nil, s.sup.Describe(ctx, id, args[0].(string))
+}
+
+func setLabels(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
+	return nil, s.sup.Label(ctx, id, args[0].(map[string]string))
+}
+
+func setOnLogin(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
+	return nil, s.sup.SetOnLogin(ctx, id, args[0].(string))
+}
+
+// available tells whether the program of a command can be found.
+func available(command []string) bool {
+	if len(command) == 0 {
+		return true
+	}
+	_, err := exec.LookPath(command[0])
+	return err == nil || errors.Is(err, exec.ErrDot)
+}

@@ -1,0 +1,99 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/unitproperty"
+	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// ours are the unit properties that a client cannot have: the supervision of the scope stands on them.
+var ours = map[string]bool{"PIDs": true, "PIDFDs": true, "Controller": true, "KillMode": true, "CollectMode": true}
+
+// specKeys are the keys of a spec, each with what it sets. An unknown one is an error, unless it begins with x-.
+var specKeys = map[string]func(*supervisor.Spec, dbus.Variant) error{
+	"Id":               text(func(s *supervisor.Spec) *string { return &s.ID }),
+	"Description":      text(func(s *supervisor.Spec) *string { return &s.Description }),
+	"WorkingDirectory": text(func(s *supervisor.Spec) *string { return &s.WorkingDirectory }),
+	"Prompt":           text(func(s *supervisor.Spec) *string { return &s.Prompt }),
+	"OnLogin":          text(func(s *supervisor.Spec) *string { return &s.OnLogin }),
+	"ConversationId":   text(func(s *supervisor.Spec) *string { return &s.ConversationID }),
+	"Command":          value(func(s *supervisor.Spec) *[]string { return &s.Command }),
+	"Environment":      value(func(s *supervisor.Spec) *[]string { return &s.Environment }),
+	"Labels":           value(func(s *supervisor.Spec) *map[string]string { return &s.Labels }),
+	"Exclusive":        value(func(s *supervisor.Spec) *bool { return &s.Exclusive }),
+	"Start": func(s *supervisor.Spec, v dbus.Variant) error {
+		var start bool
+		err := store(v, &start)
+		s.NoStart = !start
+		return err
+	},
+	"UnitProperties": unitProperties,
+	"Worktree": func(*supervisor.Spec, dbus.Variant) error {
+		return answer(dbusapi.NotSupported, "this version makes no worktrees")
+	},
+}
+
+// parseSpec reads a spec as it came over the bus.
+func parseSpec(given map[string]dbus.Variant) (supervisor.Spec, error) {
+	var spec supervisor.Spec
+	for key, v := range given {
+		set, known := specKeys[key]
+		switch {
+		case known:
+			if err := set(&spec, v); err != nil {
+				if _, done := err.(*dbus.Error); done { //nolint:errorlint // made here, never wrapped
+					return spec, err
+				}
+				return spec, answer(dbusapi.InvalidArgs, fmt.Sprintf("%s in the spec %v", key, err))
+			}
+		case !strings.HasPrefix(key, "x-"):
+			return spec, answer(dbusapi.InvalidArgs, fmt.Sprintf("unknown key in the spec: %.64q", key))
+		}
+	}
+	if spec.Exclusive || spec.Prompt != "" {
+		return spec, answer(dbusapi.NotSupported, "this version knows neither Exclusive nor Prompt")
+	}
+	return spec, nil
+}
+
+func text(field func(*supervisor.Spec) *string) func(*supervisor.Spec, dbus.Variant) error {
+	return value(field)
+}
+
+// value sets a field to the variant's value, if it has the field's type and no other.
+func value[T any](field func(*supervisor.Spec) *T) func(*supervisor.Spec, dbus.Variant) error {
+	return func(s *supervisor.Spec, v dbus.Variant) error { return store(v, field(s)) }
+}
+
+func store[T any](v dbus.Variant, to *T) error {
+	got, ok := v.Value().(T)
+	if !ok {
+		return fmt.Errorf("has type %q and has to have %q", v.Signature().String(), dbus.SignatureOf(*to).String())
+	}
+	*to = got
+	return nil
+}
+
+func unitProperties(s *supervisor.Spec, v dbus.Variant) error {
+	if v.Signature().String() != "a(sv)" {
+		return fmt.Errorf("has type %q and has to have %q", v.Signature().String(), "a(sv)")
+	}
+	var props []dbusapi.UnitProperty
+	if err := dbus.Store([]any{v.Value()}, &props); err != nil {
+		return fmt.Errorf("cannot be read: %w", err)
+	}
+	for _, p := range props {
+		if p.Name == "" || ours[p.Name] {
+			return fmt.Errorf("has property %.64q, which is not for a client to set", p.Name)
+		}
+		signature, value := unitproperty.Encode(p.Value)
+		s.UnitProperties = append(s.UnitProperties, session.Property{Name: p.Name, Signature: signature, Value: value})
+	}
+	return nil
+}

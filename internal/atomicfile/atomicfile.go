@@ -1,0 +1,110 @@
+// Package atomicfile replaces a file so that a reader, and a power cut, see the old content or the new one, whole, and nothing else.
+//
+// The order is the one of fsync(2) and rename(2): a new inode in the same directory, write, fsync, rename, fsync of the directory.
+// A failed fsync is final: the kernel may have dropped the dirty pages, so a second fsync that succeeds proves nothing.
+package atomicfile
+
+import (
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// File is a replacement that has been begun: its inode exists, under a hidden name, and nothing else has to be created to finish it.
+// It holds two descriptors until Commit or Abort.
+type File struct {
+	dir  int
+	fd   int
+	name string
+	temp string
+}
+
+// Create begins to replace the file name in directory dir, with permissions perm (the umask does not apply). The directory has to exist.
+// The temporary name is the same each time, so that what a crash leaves is replaced and never piles up; there must be one writer.
+func Create(dir, name string, perm os.FileMode) (*File, error) {
+	path := filepath.Join(dir, name)
+	d, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	temp := "." + name + ".new"
+	if err := unix.Unlinkat(d, temp, 0); err != nil && err != unix.ENOENT {
+		_ = unix.Close(d)
+		return nil, &os.PathError{Op: "unlink", Path: filepath.Join(dir, temp), Err: err}
+	}
+	fd, err := unix.Openat(d, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, uint32(perm.Perm()))
+	if err == nil {
+		err = unix.Fchmod(fd, uint32(perm.Perm()))
+	}
+	if err != nil {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+		_ = unix.Close(d)
+		return nil, &os.PathError{Op: "create", Path: path, Err: err}
+	}
+	return &File{dir: d, fd: fd, name: name, temp: temp}, nil
+}
+
+// Commit writes content and puts the file in place, durably. It may be called once; whatever it returns, the File is used up.
+// On an error the old content is still in place, unless the very last step failed: then the new one is, and may not survive a power cut.
+func (f *File) Commit(content []byte) error {
+	err := f.write(content)
+	if err != nil {
+		f.Abort()
+		return &os.PathError{Op: "write", Path: f.name, Err: err}
+	}
+	err = unix.Close(f.fd)
+	f.fd = -1
+	if err == nil {
+		err = unix.Renameat(f.dir, f.temp, f.dir, f.name)
+	}
+	if err != nil {
+		f.Abort()
+		return &os.PathError{Op: "rename", Path: f.name, Err: err}
+	}
+	err = unix.Fsync(f.dir)
+	_ = unix.Close(f.dir)
+	f.dir = -1
+	if err != nil {
+		return &os.PathError{Op: "fsync", Path: f.name, Err: err}
+	}
+	return nil
+}
+
+// Abort gives the replacement up and leaves the old content in place. It may be called after Commit, and then does nothing.
+func (f *File) Abort() {
+	if f.dir < 0 {
+		return
+	}
+	if f.fd >= 0 {
+		_ = unix.Close(f.fd)
+	}
+	_ = unix.Unlinkat(f.dir, f.temp, 0)
+	_ = unix.Close(f.dir)
+	f.fd, f.dir = -1, -1
+}
+
+func (f *File) write(content []byte) error {
+	for len(content) > 0 {
+		n, err := unix.Write(f.fd, content)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		content = content[n:]
+	}
+	return unix.Fsync(f.fd)
+}
+
+// Write replaces the file at path with content, durably. See Create and Commit.
+func Write(path string, content []byte, perm os.FileMode) error {
+	f, err := Create(filepath.Dir(path), filepath.Base(path), perm)
+	if err != nil {
+		return err
+	}
+	return f.Commit(content)
+}

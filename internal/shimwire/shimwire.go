@@ -1,0 +1,303 @@
+// Package shimwire is what corrald and corral-shim say to each other: the Spec, a file that tells a shim what to run, and Messages,
+// datagrams of a SOCK_SEQPACKET socket on which the shim listens.
+//
+// Both are lists of fields: one byte that names the field, its length as an unsigned varint, its bytes. A field that a reader does not know
+// is passed over, because a package upgrade lets a daemon talk to shims older and younger than itself for as long as they live.
+package shimwire
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+)
+
+// MaxSpec bounds a Spec, in bytes: Linux lets an execve have 2 MiB of arguments and environment unless the stack limit was raised.
+const MaxSpec = 4 << 20
+
+// MaxMessage bounds one datagram, in bytes. Longer input is sent in several.
+const MaxMessage = 32 << 10
+
+// Spec is everything that a shim needs to know of the run it is for. It travels in a file of mode 0600 below XDG_RUNTIME_DIR, which the shim
+// unlinks as soon as it has read it: a command line can be seen by everybody, a state directory outlives the login.
+type Spec struct {
+	RunID     string
+	Dir       string        // the workspace: the agent's working directory
+	Args      []string      // the agent's argument vector; Args[0] is looked up in the PATH of Env if it has no slash
+	Env       []string      // the agent's whole environment, NAME=value
+	StateDir  string        // where exit_status and output.log are written
+	Socket    string        // where the shim listens
+	LogMax    int64         // bytes that output.log and its predecessor may take together
+	IdleAfter time.Duration // silence that makes a working agent idle
+}
+
+const (
+	specRunID     = 'r'
+	specDir       = 'd'
+	specArg       = 'a'
+	specEnv       = 'e'
+	specStateDir  = 's'
+	specSocket    = 'k'
+	specLogMax    = 'l'
+	specIdleAfter = 'i'
+	specEnd       = '.'
+)
+
+// Append appends the encoded spec to b.
+func (s *Spec) Append(b []byte) []byte {
+	b = appendString(b, specRunID, s.RunID)
+	b = appendString(b, specDir, s.Dir)
+	for _, a := range s.Args {
+		b = appendString(b, specArg, a)
+	}
+	for _, e := range s.Env {
+		b = appendString(b, specEnv, e)
+	}
+	b = appendString(b, specStateDir, s.StateDir)
+	b = appendString(b, specSocket, s.Socket)
+	b = appendNumber(b, specLogMax, s.LogMax)
+	b = appendNumber(b, specIdleAfter, int64(s.IdleAfter))
+	return appendString(b, specEnd, "")
+}
+
+// ParseSpec decodes a spec. One that lacks its end, an argument vector or a run is an error.
+func ParseSpec(b []byte) (Spec, error) {
+	var s Spec
+	ended := false
+	err := fields(b, func(tag byte, v []byte) error {
+		var err error
+		switch tag {
+		case specRunID:
+			s.RunID = string(v)
+		case specDir:
+			s.Dir = string(v)
+		case specArg:
+			s.Args = append(s.Args, string(v))
+		case specEnv:
+			s.Env = append(s.Env, string(v))
+		case specStateDir:
+			s.StateDir = string(v)
+		case specSocket:
+			s.Socket = string(v)
+		case specLogMax:
+			s.LogMax, err = number(v)
+		case specIdleAfter:
+			var n int64
+			n, err = number(v)
+			s.IdleAfter = time.Duration(n)
+		case specEnd:
+			ended = true
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return Spec{}, err
+	case !ended:
+		return Spec{}, errors.New("the spec is not complete")
+	case s.RunID == "" || len(s.Args) == 0 || s.StateDir == "" || s.Socket == "":
+		return Spec{}, errors.New("the spec lacks a run, a command, a state directory or a socket")
+	}
+	return s, nil
+}
+
+// Kind tells what a Message is about.
+type Kind byte
+
+const (
+	// Hello is the first message on each connection, from the shim: which run it is for, its own and its agent's process, how active it is.
+	// It is sent once the agent was executed; one that could not be executed has an exit_status and no Hello.
+	Hello Kind = 'h'
+	// Idle and Working tell, from the shim, that the agent's output ceased for the Spec's IdleAfter, or began again; Since is when.
+	Idle    Kind = 'i'
+	Working Kind = 'w'
+	// PaneClosed tells, from the shim, that a person closed the pane (or its tmux session) while the tmux server lives on. The shim has sent
+	// SIGHUP to the agent's processes, as any terminal does that is closed.
+	PaneClosed Kind = 'c'
+	// PaneLost tells, from the shim, that the pane is gone with its tmux server. The agent lives on.
+	PaneLost Kind = 'l'
+	// Input carries, to the shim, text for the agent: Data, Seq, and the flags below. A text longer than MaxData comes in several messages with
+	// one Seq, all but the last with FlagMore. Texts are written in the order they come in, never mixed with each other or with typed keys.
+	Input Kind = 't'
+	// InputDone answers Input, from the shim: the agent's terminal has taken all of the text with number Seq, or Error says why not.
+	InputDone Kind = 'd'
+	// Join comes from a second shim that runs in the pane of a new tmux session: it hands over that pane's terminal as a descriptor
+	// (SCM_RIGHTS), and in Data the pane's $TMUX. From then on the agent's terminal is shown there.
+	Join Kind = 'j'
+	// Ended tells a joined pane's shim that the agent has ended. Seq is the code with which it exits too, so that the pane shows it. Nobody else
+	// is told so: for everybody else the record is the file exit_status.
+	Ended Kind = 'e'
+	// Resized tells, from a joined pane's shim, that its terminal's size has changed.
+	Resized Kind = 'z'
+)
+
+// Flags of Input.
+const (
+	FlagEnter = 1 << iota // press Enter once the text has been taken
+	FlagMore              // the text goes on in the next message
+)
+
+// MaxData is the most text that one Input message holds, in bytes.
+const MaxData = MaxMessage - 128
+
+// Message is one datagram.
+type Message struct {
+	Kind  Kind
+	RunID string // Hello
+
+	ShimPID    int       // Hello
+	AgentPID   int       // Hello
+	AgentStart uint64    // Hello: clock ticks since boot, field 22 of /proc/PID/stat
+	Started    time.Time // Hello: when the agent was executed
+	Idle       bool      // Hello
+	Pane       bool      // Hello: it has a pane
+
+	Since time.Time // Idle, Working, Hello: since when
+
+	Seq   uint32 // Input, InputDone; Ended: the exit code
+	Flags uint32 // Input
+	Data  []byte // Input, Join; in a parsed message it points into the datagram
+	Error string // InputDone
+}
+
+const (
+	msgRunID      = 'r'
+	msgShimPID    = 's'
+	msgAgentPID   = 'a'
+	msgAgentStart = 't'
+	msgStarted    = 'b'
+	msgIdle       = 'i'
+	msgPane       = 'p'
+	msgSince      = 'w'
+	msgSeq        = 'q'
+	msgFlags      = 'f'
+	msgData       = 'd'
+	msgError      = 'e'
+)
+
+// Append appends the encoded message to b. Fields that are zero are left out.
+func (m *Message) Append(b []byte) []byte {
+	b = append(b, byte(m.Kind))
+	text := func(tag byte, v string) {
+		if v != "" {
+			b = appendString(b, tag, v)
+		}
+	}
+	num := func(tag byte, v int64) {
+		if v != 0 {
+			b = appendNumber(b, tag, v)
+		}
+	}
+	text(msgRunID, m.RunID)
+	num(msgShimPID, int64(m.ShimPID))
+	num(msgAgentPID, int64(m.AgentPID))
+	num(msgAgentStart, int64(m.AgentStart)) //nolint:gosec // ticks since boot: far from 2^63
+	num(msgStarted, micro(m.Started))
+	num(msgIdle, bit(m.Idle))
+	num(msgPane, bit(m.Pane))
+	num(msgSince, micro(m.Since))
+	num(msgSeq, int64(m.Seq))
+	num(msgFlags, int64(m.Flags))
+	if len(m.Data) > 0 {
+		b = append(binary.AppendUvarint(append(b, msgData), uint64(len(m.Data))), m.Data...)
+	}
+	text(msgError, m.Error)
+	return b
+}
+
+// ParseMessage decodes one datagram.
+func ParseMessage(b []byte) (Message, error) {
+	if len(b) == 0 {
+		return Message{}, errors.New("empty message")
+	}
+	m := Message{Kind: Kind(b[0])}
+	err := fields(b[1:], func(tag byte, v []byte) error {
+		switch tag {
+		case msgRunID:
+			m.RunID = string(v)
+			return nil
+		case msgData:
+			m.Data = v
+			return nil
+		case msgError:
+			m.Error = string(v)
+			return nil
+		}
+		n, err := number(v)
+		if err != nil {
+			return err
+		}
+		switch tag {
+		case msgShimPID:
+			m.ShimPID = int(n)
+		case msgAgentPID:
+			m.AgentPID = int(n)
+		case msgAgentStart:
+			m.AgentStart = uint64(n) //nolint:gosec // number() is never negative
+		case msgStarted:
+			m.Started = time.UnixMicro(n)
+		case msgIdle:
+			m.Idle = n != 0
+		case msgPane:
+			m.Pane = n != 0
+		case msgSince:
+			m.Since = time.UnixMicro(n)
+		case msgSeq:
+			m.Seq = uint32(n) //nolint:gosec // a number that wraps
+		case msgFlags:
+			m.Flags = uint32(n) //nolint:gosec // unknown flags have no meaning
+		}
+		return nil
+	})
+	if err != nil {
+		return Message{}, err
+	}
+	return m, nil
+}
+
+func appendString(b []byte, tag byte, v string) []byte {
+	return append(binary.AppendUvarint(append(b, tag), uint64(len(v))), v...)
+}
+
+func appendNumber(b []byte, tag byte, v int64) []byte {
+	var buf [binary.MaxVarintLen64]byte
+	n := binary.PutUvarint(buf[:], uint64(v)) //nolint:gosec // number() refuses what was negative
+	return append(append(b, tag, byte(n)), buf[:n]...)
+}
+
+func fields(b []byte, f func(tag byte, v []byte) error) error {
+	for len(b) > 0 {
+		tag := b[0]
+		size, n := binary.Uvarint(b[1:])
+		if n <= 0 || size > uint64(len(b)-1-n) {
+			return errors.New("a field is cut off")
+		}
+		b = b[1+n:]
+		if err := f(tag, b[:size:size]); err != nil {
+			return err
+		}
+		b = b[size:]
+	}
+	return nil
+}
+
+func number(v []byte) (int64, error) {
+	u, n := binary.Uvarint(v)
+	if n != len(v) || n <= 0 || u > 1<<63-1 {
+		return 0, errors.New("a number is out of range")
+	}
+	return int64(u), nil
+}
+
+func micro(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func bit(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,254 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// CommandAgent is the agent that is always there and has no command of its own: whoever starts it brings one.
+const CommandAgent = "command"
+
+// Where an agent's conversation id comes from: IdSource=.
+//
+//nolint:revive // named after the key
+const (
+	IdNone        = "none"         // it has none, or it is not known
+	IdPreset      = "preset"       // we choose a UUID and give it to Command as %U
+	IdCreate      = "create"       // a command of the agent creates one
+	IdReport      = "report"       // the agent chooses it and reports it while it runs
+	IdHistoryFile = "history-file" // the file it keeps its conversation in, named after an id that we choose
+)
+
+var idSources = []string{IdNone, IdPreset, IdCreate, IdReport, IdHistoryFile}
+
+// agentSections are the sections of an agent's file.
+var agentSections = []string{"Agent", "Environment", "Scope"}
+
+// Agent is a definition: agents/NAME.agent with its drop-ins. In Command, ResumeCommand and Environment specifiers are still to be expanded
+// (Expand), but known to be right.
+type Agent struct {
+	Name             string
+	Description      string
+	Command          []string // argument vector of a fresh run; empty for CommandAgent alone
+	ResumeCommand    []string // of one that continues the conversation; empty if the agent cannot
+	Environment      []string // [Environment] Set=: NAME=VALUE, a name at most once
+	UnsetEnvironment []string // [Environment] Unset=: names that the agent does not inherit; what Set= names it gets all the same
+	IdSource         string   //nolint:revive // by the key: one of the Id constants, or what somebody wrote instead
+	TmuxConfig       string   // as in Config; "" for what is configured there
+	Properties       []string // [Scope]: NAME=VALUE of the unit, as written and in order
+	Source           string   // path of its file, "" where there is none
+	DropIns          []string // paths, in the order they were applied
+}
+
+// namePattern is the rule of agent names and session ids, which become part of a unit's name without being escaped.
+var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9_])?$`)
+
+// ValidName tells whether s can be the name of an agent or the id of a session: a lower-case letter or digit, then also ".", "_" and "-",
+// neither "." nor "-" at the end, 64 bytes at most.
+func ValidName(s string) bool { return namePattern.MatchString(s) }
+
+// LoadAgents reads agents/*.agent from the directories, with drop-ins. What cannot be used is told and left out. CommandAgent is in the result
+// in any case.
+func LoadAgents(dirs []string) (map[string]Agent, []Warning) {
+	const sub, suffix = "agents", ".agent"
+	files, warnings := findFiles(dirs, sub, suffix)
+	byName := map[string]found{CommandAgent: {}}
+	for _, f := range files {
+		byName[strings.TrimSuffix(f.name, suffix)] = f
+	}
+	agents := map[string]Agent{}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		file := byName[name]
+		if file.masked && name != CommandAgent {
+			continue
+		}
+		if !ValidName(name) {
+			warnings = append(warnings, Warning{File: file.path, Text: fmt.Sprintf("%q is no name of an agent, ignored", name)})
+			continue
+		}
+		l := agentLoader{agent: Agent{Name: name, IdSource: IdNone}}
+		ok := l.load(dirs, filepath.Join(sub, name+suffix), file)
+		warnings = append(warnings, l.warnings...)
+		if ok {
+			agents[name] = l.agent
+		}
+	}
+	return agents, append(warnings, strayDropIns(dirs, sub, suffix, byName)...)
+}
+
+// strayDropIns tells of drop-ins for agents that have no file: most likely their name is misspelt.
+func strayDropIns(dirs []string, sub, suffix string, files map[string]found) []Warning {
+	var warnings []Warning
+	for _, dir := range dirs {
+		names, _ := readNames(filepath.Join(dir, sub)) // what cannot be listed was told while looking for agents
+		for _, entry := range names {
+			name, ok := strings.CutSuffix(entry, suffix+".d")
+			if _, known := files[name]; ok && !known {
+				path := filepath.Join(dir, sub, entry)
+				warnings = append(warnings, Warning{File: path, Text: fmt.Sprintf("drop-ins for agent %q, which has no file, ignored", name)})
+			}
+		}
+	}
+	return warnings
+}
+
+// agentLoader makes one agent of its assignments.
+type agentLoader struct {
+	agent    Agent
+	warnings []Warning
+}
+
+// load reads the agent's file and drop-ins and tells whether it can be used.
+func (l *agentLoader) load(dirs []string, name string, file found) bool {
+	if file.path != "" && !file.masked {
+		assignments, warned, err := readUnitFile(file.path, agentSections...)
+		if err != nil {
+			l.warnings = append(l.warnings, Warning{File: file.path, Text: err.Error()})
+			return l.agent.Name == CommandAgent
+		}
+		l.agent.Source = file.path
+		l.warnings = append(l.warnings, warned...)
+		l.apply(assignments)
+	}
+	assignments, paths, warned := dropIns(dirs, name, agentSections...)
+	l.agent.DropIns = paths
+	l.warnings = append(l.warnings, warned...)
+	l.apply(assignments)
+	if len(l.agent.Command) == 0 && l.agent.Name != CommandAgent {
+		l.warnings = append(l.warnings, Warning{File: l.agent.Source, Text: "agent has no Command=, ignored"})
+		return false
+	}
+	return true
+}
+
+func (l *agentLoader) apply(assignments []assignment) {
+	for _, a := range assignments {
+		if a.section == "Scope" {
+			l.agent.setProperty(a.key, a.value)
+		} else if err := l.set(a); err != nil {
+			l.warnings = append(l.warnings, a.warn("%v", err))
+		}
+	}
+}
+
+// setProperty keeps a unit property as it is written, for systemd to judge. A property may be a list, so the same name may come again; an
+// empty value takes back what came before.
+func (agent *Agent) setProperty(name, value string) {
+	if value == "" {
+		agent.Properties = slices.DeleteFunc(agent.Properties, func(p string) bool { return strings.HasPrefix(p, name+"=") })
+		return
+	}
+	agent.Properties = append(agent.Properties, name+"="+value)
+}
+
+func (l *agentLoader) set(a assignment) error {
+	agent := &l.agent
+	switch a.section + "." + a.key {
+	case "Agent.Description":
+		agent.Description = a.value
+	case "Agent.Command":
+		if agent.Name == CommandAgent {
+			return fmt.Errorf("agent %q takes its command from whoever starts it: Command=", CommandAgent)
+		}
+		return setValue(&agent.Command, a.key, a.value, nil, command)
+	case "Agent.ResumeCommand":
+		return setValue(&agent.ResumeCommand, a.key, a.value, nil, command)
+	case "Agent.TmuxConfig":
+		return setValue(&agent.TmuxConfig, a.key, a.value, "", tmuxConfig)
+	case "Agent.IdSource":
+		return l.setIDSource(a)
+	case "Environment.Set":
+		return l.setEnvironment(a)
+	case "Environment.Unset":
+		return l.unsetEnvironment(a)
+	default:
+		return fmt.Errorf("unknown key %s= in section [%s]", a.key, a.section)
+	}
+	return nil
+}
+
+// setIDSource keeps a word that is not known, too: whoever uses it decides what is still possible.
+func (l *agentLoader) setIDSource(a assignment) error {
+	l.agent.IdSource = a.value
+	if a.value == "" {
+		l.agent.IdSource = IdNone
+	} else if !slices.Contains(idSources, a.value) {
+		text := fmt.Sprintf("IdSource= is %q, which is none of %s", a.value, strings.Join(idSources, ", "))
+		l.warnings = append(l.warnings, Warning{a.file, a.line, text})
+	}
+	return nil
+}
+
+func (l *agentLoader) setEnvironment(a assignment) error {
+	entries, err := words(a)
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		l.agent.Environment = nil
+	}
+	for _, entry := range entries {
+		name, _, ok := strings.Cut(entry, "=")
+		if !ok || !variablePattern.MatchString(name) {
+			l.warnings = append(l.warnings, a.warn("Set= has %q, which is not of the form NAME=VALUE", entry))
+			continue
+		}
+		if err := checkSpecifiers(entry); err != nil {
+			l.warnings = append(l.warnings, a.warn("Set= has a bad value: %v", err))
+			continue
+		}
+		l.agent.Environment = slices.DeleteFunc(l.agent.Environment, func(have string) bool { return strings.HasPrefix(have, name+"=") })
+		l.agent.Environment = append(l.agent.Environment, entry)
+	}
+	return nil
+}
+
+func (l *agentLoader) unsetEnvironment(a assignment) error {
+	names, err := words(a)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		l.agent.UnsetEnvironment = nil
+	}
+	for _, name := range names {
+		if !variablePattern.MatchString(name) {
+			l.warnings = append(l.warnings, a.warn("Unset= has %q, which is no name of a variable", name))
+		} else if !slices.Contains(l.agent.UnsetEnvironment, name) {
+			l.agent.UnsetEnvironment = append(l.agent.UnsetEnvironment, name)
+		}
+	}
+	return nil
+}
+
+// variablePattern is what systemd takes for the name of an environment variable.
+var variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func words(a assignment) ([]string, error) {
+	list, err := SplitWords(a.value)
+	if err != nil {
+		return nil, fmt.Errorf("%s= has a bad value: %w", a.key, err)
+	}
+	return list, nil
+}
+
+// command reads an argument vector whose specifiers are all known.
+func command(s string) ([]string, error) {
+	args, err := SplitWords(s)
+	if err != nil {
+		return nil, err
+	}
+	if len(args) == 0 || args[0] == "" {
+		return nil, fmt.Errorf("%q names no program", s)
+	}
+	for _, arg := range args {
+		if err := checkSpecifiers(arg); err != nil {
+			return nil, err
+		}
+	}
+	return args, nil
+}

@@ -1,0 +1,149 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestLoadAgents(t *testing.T) {
+	agents, warnings := LoadAgents(tree("agents"))
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(agents)) {
+		a := agents[name]
+		fmt.Fprintf(&b, "%s: %s\n  Command %q\n  ResumeCommand %q\n  IdSource %s\n  Environment %q, without %q\n  Properties %q\n  from %s %s\n\n",
+			a.Name, a.Description, a.Command, a.ResumeCommand, a.IdSource, a.Environment, a.UnsetEnvironment, a.Properties, a.Source, a.DropIns)
+	}
+	golden(t, "agents.golden", b.String()+lines(warnings))
+}
+
+func TestLoadAgentsWithoutFiles(t *testing.T) {
+	agents, warnings := LoadAgents(nil)
+	assert.Empty(t, warnings)
+	assert.Equal(t, map[string]Agent{"command": {Name: "command", IdSource: "none"}}, agents)
+}
+
+func TestAgentOwnTmuxConfig(t *testing.T) {
+	root := write(t, map[string]string{
+		"agents/a.agent": "[Agent]\nCommand=a\nTmuxConfig=/etc/tmux.conf\n",
+		"agents/b.agent": "[Agent]\nCommand=b\nTmuxConfig=user\nTmuxConfig=\n",
+	})
+	agents, warnings := LoadAgents([]string{root})
+	assert.Empty(t, warnings)
+	assert.Equal(t, "/etc/tmux.conf", agents["a"].TmuxConfig)
+	assert.Empty(t, agents["b"].TmuxConfig)
+}
+
+// The agents that are shipped: read without a warning, and complete for a run and its resumption.
+func TestShippedAgents(t *testing.T) {
+	agents, warnings := LoadAgents([]string{"../.."})
+	require.Empty(t, lines(warnings))
+	files, err := filepath.Glob("../../agents/*.agent")
+	require.NoError(t, err)
+	assert.Len(t, agents, len(files)+1, "every file, and the agent %q", CommandAgent)
+
+	s := Specifiers{Conversation: "1b4e28ba-2fa1-4d2b-883f-0016d3cca427", Session: "shop", Workspace: "/work space", Runtime: "/run/u/1/corral/shop", Home: "/home/u"}
+	const id = "1b4e28ba-2fa1-4d2b-883f-0016d3cca427"
+	history := "/work space/.aider.chat.history." + id + ".md"
+	for name, want := range map[string]struct{ command, resume []string }{
+		"claude":   {[]string{"claude", "--session-id", id}, []string{"claude", "--resume", id}},
+		"codex":    {[]string{"codex", "--no-daemon"}, []string{"codex", "--no-daemon", "resume", id}},
+		"gemini":   {[]string{"gemini", "--session-id", id}, []string{"gemini", "--resume", id}},
+		"opencode": {[]string{"opencode"}, []string{"opencode", "-s", id}},
+		"aider":    {[]string{"aider", "--chat-history-file", history}, []string{"aider", "--chat-history-file", history, "--restore-chat-history"}},
+		"shell":    {[]string{"/bin/sh", "-c", `exec "${SHELL:-/bin/sh}" -l`}, []string{}},
+	} {
+		a := agents[name]
+		assert.NotEmpty(t, a.Description, name)
+		command, err := Expand(a.Command, s)
+		require.NoError(t, err, name)
+		assert.Equal(t, want.command, command, name)
+		resume, err := Expand(a.ResumeCommand, s)
+		require.NoError(t, err, name)
+		assert.Equal(t, want.resume, resume, name)
+	}
+	assert.Contains(t, agents["claude"].Environment, "CLAUDE_CODE_DISABLE_AGENT_VIEW=1")
+}
+
+// An agent whose id comes later must be able to start without it.
+func TestShippedAgentsStartWithWhatIsKnown(t *testing.T) {
+	agents, _ := LoadAgents([]string{"../.."})
+	for name, a := range agents {
+		s := Specifiers{Session: "shop", Workspace: "/w", Runtime: "/t", Home: "/h"}
+		if a.IdSource == IdPreset || a.IdSource == IdHistoryFile {
+			s.Conversation = "1b4e28ba-2fa1-4d2b-883f-0016d3cca427"
+		}
+		_, err := Expand(append(a.Command, a.Environment...), s)
+		assert.NoError(t, err, name)
+	}
+}
+
+func TestValidName(t *testing.T) {
+	for _, s := range []string{"a", "0", "shop-2", "a.b_c", "a_", "a--b", strings.Repeat("x", 64)} {
+		assert.True(t, ValidName(s), s)
+	}
+	for _, s := range []string{"", "-", ".", "_a", "a-", "a.", "A", "a b", "ä", "../../etc", "a/b", "a\n", "a\x00", strings.Repeat("x", 65)} {
+		assert.False(t, ValidName(s), "%q", s)
+	}
+}
+
+func TestExpand(t *testing.T) {
+	s := Specifiers{Conversation: "ses_1.2:3-4", Session: "shop", Workspace: "/w 1", Runtime: "/run/%h", Home: "/home/u"}
+	for name, c := range map[string]struct{ arg, want, err string }{
+		"every one":                      {"%U|%i|%w|%h", "ses_1.2:3-4|shop|/w 1|/home/u", ""},
+		"a percent sign":                 {"100%% %%U", "100% %U", ""},
+		"a value is not expanded again":  {"%t", "/run/%h", ""},
+		"an empty argument":              {"", "", ""},
+		"nothing to expand":              {"$HOME `id`", "$HOME `id`", ""},
+		"an unknown one":                 {"a%P", "", `cannot expand "a%P": unknown specifier "%P"`},
+		"one that is more than one byte": {"%ä", "", "unknown specifier"},
+		"a percent sign at the end":      {"50%", "", "single % at the end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Expand([]string{c.arg}, s)
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err)
+				assert.Error(t, checkSpecifiers(c.arg))
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, []string{c.want}, got)
+		})
+	}
+}
+
+func TestExpandRefusesIdsThatAreNone(t *testing.T) {
+	for id, want := range map[string]string{
+		"":                       "specifier %U has no value",
+		"--dangerous":            "is no conversation id",
+		"a b":                    "is no conversation id",
+		"../x":                   "is no conversation id",
+		strings.Repeat("x", 129): "is no conversation id",
+	} {
+		_, err := Expand([]string{"--resume", "%U"}, Specifiers{Conversation: id})
+		require.ErrorContains(t, err, want, "%q", id)
+	}
+	assert.True(t, ValidConversationID(strings.Repeat("x", 128)))
+}
+
+func FuzzExpand(f *testing.F) {
+	for _, seed := range []string{"%U", "%%", "a%", "%w/%i %h%t", "%\xff"} {
+		f.Add(seed)
+	}
+	s := Specifiers{Conversation: "U", Session: "i", Workspace: "w", Runtime: "t", Home: "h"}
+	f.Fuzz(func(t *testing.T, arg string) {
+		got, err := Expand([]string{arg}, s)
+		if (err == nil) != (checkSpecifiers(arg) == nil) {
+			t.Fatalf("%q: expanding says %v, checking %v", arg, err, checkSpecifiers(arg))
+		}
+		if err == nil && (len(got) != 1 || len(got[0])+strings.Count(arg, "%") < len(arg)) {
+			t.Fatalf("%q became %q", arg, got)
+		}
+	})
+}

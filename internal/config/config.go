@@ -1,0 +1,151 @@
+// Package config reads what people configure: corral.conf, and the agents' definitions (LoadAgents).
+//
+// Both are written like systemd's own files (systemd.syntax(7)), looked for in Dirs, and extended by drop-ins. What is wrong in them, or not
+// known, is told as a Warning with file and line and passed over: a mistake in one line never keeps the daemon from starting.
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// TmuxConfigUser stands for the tmux configuration that the user has in the home directory.
+const TmuxConfigUser = "user"
+
+// minLogSize is the smallest LogMaxSize=: below it, rotation would cost more than it saves.
+const minLogSize = 64 << 10
+
+// Config is section [Corral] of corral.conf.
+type Config struct {
+	StopTimeout   time.Duration // StopTimeoutSec=: between the polite end and SIGKILL
+	LogMaxSize    int64         // LogMaxSize=: bytes of a session's output.log
+	IdleAfter     time.Duration // IdleAfterSec=: how long without output until an agent counts as idle
+	MaxSessions   int           // MaxSessions=: how many there may be, archived ones too
+	TmuxConfig    string        // TmuxConfig=: absolute path of a tmux configuration to source, or TmuxConfigUser, or "" for ours alone
+	Notifications bool          // Notifications=: whether desktop notifications are sent
+	Retention     Retention
+}
+
+// Retention tells how long an ended session is kept; Infinity is for ever.
+type Retention struct {
+	Suspended time.Duration // SuspendedRetentionSec=: of an agent that cannot resume its conversation
+	Resumable time.Duration // ResumableRetentionSec=: suspended, and its agent can
+	Failed    time.Duration // FailedRetentionSec=
+	Completed time.Duration // CompletedRetentionSec=
+	Stopped   time.Duration // StoppedRetentionSec=
+}
+
+// Default is what holds where nothing is configured.
+func Default() Config {
+	return Config{
+		StopTimeout:   10 * time.Second,
+		LogMaxSize:    16 << 20,
+		IdleAfter:     3 * time.Second,
+		MaxSessions:   10000,
+		Notifications: true,
+		Retention:     Retention{Suspended: 7 * day, Resumable: 30 * day, Failed: day, Completed: 7 * day, Stopped: 7 * day},
+	}
+}
+
+// Load reads corral.conf from the first of the directories that has one, then its drop-ins from all of them. The error is that corral.conf is
+// there but cannot be read; the drop-ins count then, too.
+func Load(dirs []string) (Config, []Warning, error) {
+	const name, section = "corral.conf", "Corral"
+	c := Default()
+	var warnings []Warning
+	apply := func(assignments []assignment) {
+		for _, a := range assignments {
+			if err := c.set(a.key, a.value); err != nil {
+				warnings = append(warnings, a.warn("%v", err))
+			}
+		}
+	}
+	file, ok, err := findFile(dirs, name)
+	if ok && !file.masked {
+		var own []assignment
+		own, warnings, err = readUnitFile(file.path, section)
+		apply(own)
+	}
+	more, _, warned := dropIns(dirs, name, section)
+	warnings = append(warnings, warned...)
+	apply(more)
+	return c, warnings, err
+}
+
+// set takes over one assignment. An empty value brings back the default; a bad one is told and changes nothing.
+func (c *Config) set(key, value string) error {
+	def := Default()
+	switch key {
+	case "StopTimeoutSec":
+		return setValue(&c.StopTimeout, key, value, def.StopTimeout, finiteSpan)
+	case "LogMaxSize":
+		return setValue(&c.LogMaxSize, key, value, def.LogMaxSize, logSize)
+	case "IdleAfterSec":
+		return setValue(&c.IdleAfter, key, value, def.IdleAfter, finiteSpan)
+	case "MaxSessions":
+		return setValue(&c.MaxSessions, key, value, def.MaxSessions, count)
+	case "TmuxConfig":
+		return setValue(&c.TmuxConfig, key, value, def.TmuxConfig, tmuxConfig)
+	case "Notifications":
+		return setValue(&c.Notifications, key, value, def.Notifications, ParseBool)
+	case "SuspendedRetentionSec":
+		return setValue(&c.Retention.Suspended, key, value, def.Retention.Suspended, ParseTimeSpan)
+	case "ResumableRetentionSec":
+		return setValue(&c.Retention.Resumable, key, value, def.Retention.Resumable, ParseTimeSpan)
+	case "FailedRetentionSec":
+		return setValue(&c.Retention.Failed, key, value, def.Retention.Failed, ParseTimeSpan)
+	case "CompletedRetentionSec":
+		return setValue(&c.Retention.Completed, key, value, def.Retention.Completed, ParseTimeSpan)
+	case "StoppedRetentionSec":
+		return setValue(&c.Retention.Stopped, key, value, def.Retention.Stopped, ParseTimeSpan)
+	}
+	return fmt.Errorf("unknown key %s= in section [Corral]", key)
+}
+
+// setValue parses a value into its place, or puts the default there if it is empty.
+func setValue[T any](to *T, key, value string, def T, parse func(string) (T, error)) error {
+	if value == "" {
+		*to = def
+		return nil
+	}
+	v, err := parse(value)
+	if err != nil {
+		return fmt.Errorf("%s= has a bad value: %w", key, err)
+	}
+	*to = v
+	return nil
+}
+
+// finiteSpan is a time span that somebody waits for: it has to end, and to be one.
+func finiteSpan(s string) (time.Duration, error) {
+	d, err := ParseTimeSpan(s)
+	if err == nil && (d == 0 || d == Infinity) {
+		return 0, fmt.Errorf("%q has to be longer than 0 and end", s)
+	}
+	return d, err
+}
+
+func logSize(s string) (int64, error) {
+	n, err := ParseBytes(s)
+	if err == nil && n < minLogSize {
+		return 0, fmt.Errorf("%q is less than 64K", s)
+	}
+	return n, err
+}
+
+func count(s string) (int, error) {
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%q is no number from 1 on", s)
+	}
+	return int(n), nil
+}
+
+func tmuxConfig(s string) (string, error) {
+	if s != TmuxConfigUser && !filepath.IsAbs(s) {
+		return "", fmt.Errorf("%q is neither an absolute path nor %q", s, TmuxConfigUser)
+	}
+	return s, nil
+}

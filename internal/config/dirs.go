@@ -1,0 +1,132 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Dirs gives the directories that configuration is looked for in, the first one wins: the user's own, the administrator's, those of the
+// distribution and of what was installed beside it.
+func Dirs() []string {
+	dirs := []string{"/etc/corral", "/usr/local/lib/corral", "/usr/lib/corral"}
+	if home := userDir(); home != "" {
+		return slices.Insert(dirs, 0, filepath.Join(home, "corral"))
+	}
+	return dirs
+}
+
+// userDir is $XDG_CONFIG_HOME, or ~/.config. A relative path counts as none, by the XDG Base Directory Specification.
+func userDir() string {
+	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return dir
+	}
+	if home := os.Getenv("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".config")
+	}
+	return ""
+}
+
+// found is a file that was found in one of the directories.
+type found struct {
+	name   string // without directory
+	path   string
+	masked bool // empty, or a link to /dev/null: it is there to hide those of its name in the directories after it
+}
+
+// findFile looks a file up in the directories, in order. There being none is no error: ok is false.
+func findFile(dirs []string, name string) (file found, ok bool, err error) {
+	for _, dir := range dirs {
+		path := filepath.Join(dir, name)
+		masked, err := isMask(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		return found{filepath.Base(name), path, masked}, err == nil, err
+	}
+	return found{}, false, nil
+}
+
+// findFiles lists the files that end in suffix in sub below each of the directories, sorted by name, each name once: from the first directory
+// that has it, as systemd does with units and with drop-ins. Hidden files are passed over.
+func findFiles(dirs []string, sub, suffix string) ([]found, []Warning) {
+	var files []found
+	var warnings []Warning
+	seen := map[string]bool{}
+	for _, dir := range dirs {
+		names, err := readNames(filepath.Join(dir, sub))
+		if err != nil {
+			warnings = append(warnings, Warning{File: filepath.Join(dir, sub), Text: err.Error()})
+		}
+		for _, name := range names {
+			if seen[name] || !strings.HasSuffix(name, suffix) || strings.HasPrefix(name, ".") {
+				continue
+			}
+			seen[name] = true // a file that cannot be read still hides those after it
+			path := filepath.Join(dir, sub, name)
+			masked, err := isMask(path)
+			if err != nil {
+				warnings = append(warnings, Warning{File: path, Text: err.Error()})
+				continue
+			}
+			files = append(files, found{name, path, masked})
+		}
+	}
+	slices.SortFunc(files, func(a, b found) int { return cmp.Compare(a.name, b.name) })
+	return files, warnings
+}
+
+func readNames(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list configuration: %w", err)
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+// isMask tells whether the file hides others instead of saying something itself. Errors: there is none, or it is no file, such as a pipe that
+// a read would hang on.
+func isMask(path string) (bool, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false, fmt.Errorf("cannot read configuration: %w", err)
+	}
+	switch {
+	case info.Mode()&fs.ModeCharDevice != 0:
+		return true, nil
+	case !info.Mode().IsRegular():
+		return false, fmt.Errorf("cannot read configuration: %s is not a regular file", path)
+	}
+	return info.Size() == 0, nil
+}
+
+// dropIns reads the drop-ins of a file: NAME.d/*.conf in all directories, in the order of their names. It also gives their paths.
+func dropIns(dirs []string, name string, sections ...string) ([]assignment, []string, []Warning) {
+	files, warnings := findFiles(dirs, name+".d", ".conf")
+	var assignments []assignment
+	var paths []string
+	for _, f := range files {
+		if f.masked {
+			continue
+		}
+		more, warned, err := readUnitFile(f.path, sections...)
+		if err != nil {
+			warnings = append(warnings, Warning{File: f.path, Text: err.Error()})
+			continue
+		}
+		assignments, warnings, paths = append(assignments, more...), append(warnings, warned...), append(paths, f.path)
+	}
+	return assignments, paths, warnings
+}

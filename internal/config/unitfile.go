@@ -1,0 +1,158 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxFileSize bounds what is read of one file, in bytes. systemd takes lines of 1 MiB; nobody writes an agent that long.
+const maxFileSize = 1 << 20
+
+// Warning is something in a configuration file that was passed over. None of them keeps the rest of the file from counting.
+type Warning struct {
+	File string
+	Line int // from 1; 0 where the whole file or directory is meant
+	Text string
+}
+
+func (w Warning) String() string {
+	if w.Line == 0 {
+		return w.File + ": " + w.Text
+	}
+	return fmt.Sprintf("%s:%d: %s", w.File, w.Line, w.Text)
+}
+
+// assignment is one "KEY=VALUE" of a file.
+type assignment struct {
+	section, key, value string
+	file                string
+	line                int // where it begins
+}
+
+// warn makes a warning that points to the assignment and says that it is passed over.
+func (a assignment) warn(format string, args ...any) Warning {
+	return Warning{a.file, a.line, fmt.Sprintf(format, args...) + ", ignored"}
+}
+
+// readUnitFile reads a file as parseUnit does. What makes the whole file unusable is the error.
+func readUnitFile(path string, sections ...string) ([]assignment, []Warning, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot read configuration: %w", err)
+	}
+	defer func() { _ = f.Close() }() // read only: nothing can be lost
+	b, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot read configuration: %w", err)
+	}
+	if len(b) > maxFileSize {
+		return nil, nil, fmt.Errorf("cannot read configuration: %s is larger than %d bytes", path, maxFileSize)
+	}
+	assignments, warnings := parseUnit(path, b, sections...)
+	return assignments, warnings, nil
+}
+
+// parseUnit reads the syntax of systemd.syntax(7): [Section] lines, KEY=VALUE lines, comments that begin with # or ;, and a backslash at the
+// end of a line that joins the next one to it with a space, comments between them left out. Sections other than the named ones are told and
+// passed over, those and keys that begin with "X-" silently: they are other programs' own.
+func parseUnit(file string, b []byte, sections ...string) ([]assignment, []Warning) {
+	p := unitParser{file: file, sections: sections}
+	b = bytes.TrimPrefix(b, []byte("\ufeff"))
+	var joined string // what continued lines have brought so far
+	first, n := 0, 0  // where joined began, and the line we are at
+	for raw := range bytes.Lines(b) {
+		n++
+		line := strings.TrimRight(string(raw), "\r\n")
+		if isComment(line) {
+			continue
+		}
+		if first == 0 {
+			first = n
+		}
+		joined += line
+		if endsInBackslash(joined) {
+			joined = joined[:len(joined)-1] + " "
+			continue
+		}
+		p.take(strings.TrimSpace(joined), first)
+		joined, first = "", 0
+	}
+	p.take(strings.TrimSpace(joined), first)
+	return p.assignments, p.warnings
+}
+
+type unitParser struct {
+	file     string
+	sections []string
+
+	section string // "" before the first header
+	skip    bool   // in a section that is not ours
+	dropped bool   // whether a line before the first header was told already
+
+	assignments []assignment
+	warnings    []Warning
+}
+
+func (p *unitParser) take(text string, line int) {
+	switch {
+	case text == "":
+	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
+		p.warn(line, "line is not valid UTF-8 text, ignored")
+	case text[0] == '[':
+		p.header(text, line)
+	case p.skip:
+	case p.section == "":
+		if !p.dropped {
+			p.warn(line, "assignment outside of a section, ignored")
+		}
+		p.dropped = true
+	default:
+		p.assign(text, line)
+	}
+}
+
+func (p *unitParser) header(text string, line int) {
+	name, ok := strings.CutSuffix(text[1:], "]")
+	p.section, p.skip = name, true
+	switch {
+	case !ok || name == "":
+		p.warn(line, "section header %q is not of the form [NAME], ignored with what follows", text)
+	case strings.HasPrefix(name, "X-"):
+	case !slices.Contains(p.sections, name):
+		p.warn(line, "unknown section [%s], ignored", name)
+	default:
+		p.skip = false
+	}
+}
+
+func (p *unitParser) assign(text string, line int) {
+	key, value, ok := strings.Cut(text, "=")
+	key = strings.TrimSpace(key)
+	if !ok || key == "" {
+		p.warn(line, "line is not of the form KEY=VALUE, ignored")
+		return
+	}
+	if strings.HasPrefix(key, "X-") {
+		return
+	}
+	p.assignments = append(p.assignments, assignment{p.section, key, strings.TrimSpace(value), p.file, line})
+}
+
+func (p *unitParser) warn(line int, format string, args ...any) {
+	p.warnings = append(p.warnings, Warning{p.file, line, fmt.Sprintf(format, args...)})
+}
+
+func isComment(line string) bool {
+	line = strings.TrimLeft(line, " \t")
+	return line != "" && (line[0] == '#' || line[0] == ';')
+}
+
+// endsInBackslash tells whether the last backslash is one by itself, not escaped by the one before.
+func endsInBackslash(s string) bool {
+	return (len(s)-len(strings.TrimRight(s, `\`)))%2 == 1
+}

@@ -1,0 +1,143 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"strings"
+	"time"
+)
+
+// Infinity is the time span "infinity": never.
+const Infinity time.Duration = math.MaxInt64
+
+const (
+	day   = 24 * time.Hour
+	month = 2629800 * time.Second  // 30.44 days, as systemd.time(7) has it
+	year  = 31557600 * time.Second // 365.25 days
+)
+
+// timeUnits are those of systemd.time(7); without one, seconds are meant.
+var timeUnits = map[string]time.Duration{
+	"nsec": 1, "ns": 1,
+	"usec": time.Microsecond, "us": time.Microsecond, "μs": time.Microsecond, "µs": time.Microsecond,
+	"msec": time.Millisecond, "ms": time.Millisecond,
+	"": time.Second, "seconds": time.Second, "second": time.Second, "sec": time.Second, "s": time.Second,
+	"minutes": time.Minute, "minute": time.Minute, "min": time.Minute, "m": time.Minute,
+	"hours": time.Hour, "hour": time.Hour, "hr": time.Hour, "h": time.Hour,
+	"days": day, "day": day, "d": day,
+	"weeks": 7 * day, "week": 7 * day, "w": 7 * day,
+	"months": month, "month": month, "M": month,
+	"years": year, "year": year, "y": year,
+}
+
+// ParseTimeSpan reads a time span as systemd.time(7) writes them: "10" (seconds), "1min 30s", "1.5h", "2d3h", "infinity" (Infinity). It is
+// never negative.
+func ParseTimeSpan(s string) (time.Duration, error) {
+	rest := strings.Trim(s, blank)
+	if rest == "infinity" {
+		return Infinity, nil
+	}
+	if rest == "" {
+		return 0, errors.New("time span is empty")
+	}
+	var sum time.Duration
+	for rest != "" {
+		whole, fraction, unit, after, ok := cutNumber(rest)
+		length, known := timeUnits[unit]
+		if !ok || !known {
+			return 0, fmt.Errorf("%q is no time span, like 90, 1min 30s, 7d or infinity", s)
+		}
+		span, ok := scale(whole, fraction, int64(length))
+		if !ok || int64(sum) >= math.MaxInt64-span { // equal would be Infinity
+			return 0, fmt.Errorf("time span %q is too long", s)
+		}
+		sum += time.Duration(span)
+		rest = after
+	}
+	return sum, nil
+}
+
+// byteUnits are to the base 1024, as systemd has them for memory.
+var byteUnits = map[string]int64{"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60}
+
+// ParseBytes reads a size: "65536", "64K", "1.5G"; the suffixes B, K, M, G, T, P and E are to the base 1024. It is never negative.
+func ParseBytes(s string) (int64, error) {
+	whole, fraction, unit, after, ok := cutNumber(strings.Trim(s, blank))
+	factor, known := byteUnits[unit]
+	if !ok || !known || after != "" {
+		return 0, fmt.Errorf("%q is no size in bytes, like 65536, 64K, 16M or 1G", s)
+	}
+	n, ok := scale(whole, fraction, factor)
+	if !ok {
+		return 0, fmt.Errorf("size %q is too large", s)
+	}
+	return n, nil
+}
+
+// cutNumber takes "DIGITS[.DIGITS] [UNIT]", the blanks behind it too, from the front of s. Digits before the point may be missing, those
+// behind one may not.
+func cutNumber(s string) (whole, fraction, unit, rest string, ok bool) {
+	whole, rest = cutDigits(s)
+	if after, point := strings.CutPrefix(rest, "."); point {
+		fraction, rest = cutDigits(after)
+		if fraction == "" {
+			return "", "", "", "", false
+		}
+	}
+	if whole == "" && fraction == "" {
+		return "", "", "", "", false
+	}
+	spaced := strings.TrimLeft(rest, blank)
+	end := strings.IndexAny(spaced, blank+"0123456789.+-")
+	if end < 0 {
+		end = len(spaced)
+	}
+	if end == 0 && rest != "" && rest == spaced { // "1.2.3" is not two numbers
+		return "", "", "", "", false
+	}
+	return whole, fraction, spaced[:end], strings.TrimLeft(spaced[end:], blank), true
+}
+
+func cutDigits(s string) (digits, rest string) {
+	rest = strings.TrimLeft(s, "0123456789")
+	return s[:len(s)-len(rest)], rest
+}
+
+// scale multiplies the decimal number by a unit, in whole numbers and rounded down, so that nothing is lost to floating point.
+func scale(whole, fraction string, unit int64) (int64, bool) {
+	var n int64
+	for _, d := range []byte(whole) {
+		if n > (math.MaxInt64-int64(d-'0'))/10 {
+			return 0, false
+		}
+		n = n*10 + int64(d-'0')
+	}
+	if n > math.MaxInt64/unit {
+		return 0, false
+	}
+	n *= unit
+	fraction = fraction[:min(len(fraction), 18)] // what follows is worth less than one, and 10^18 is what fits
+	var digits, places uint64 = 0, 1
+	for _, d := range []byte(fraction) {
+		digits, places = digits*10+uint64(d-'0'), places*10
+	}
+	hi, lo := bits.Mul64(digits, uint64(unit))
+	part, _ := bits.Div64(hi, lo, places) // digits < places, so it is less than unit
+	if n > math.MaxInt64-int64(part) {
+		return 0, false
+	}
+	return n + int64(part), true
+}
+
+// ParseBool reads what systemd takes for yes and no.
+func ParseBool(s string) (bool, error) {
+	switch strings.ToLower(s) {
+	case "1", "yes", "y", "true", "t", "on":
+		return true, nil
+	case "0", "no", "n", "false", "f", "off":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is neither yes nor no", s)
+}

@@ -1,0 +1,111 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+const blank = " \t\n\r"
+
+// SplitWords splits a value into words by systemd's quoting rules (systemd.syntax(7)): white space separates words, '…' and "…" keep it
+// together, and in and out of quotes a backslash begins one of C's escapes or \s, a space. Nothing else has a meaning: no variable, no
+// glob, no shell.
+func SplitWords(s string) ([]string, error) {
+	var words []string
+	for {
+		s = strings.TrimLeft(s, blank)
+		if s == "" {
+			return words, nil
+		}
+		word, rest, err := nextWord(s)
+		if err != nil {
+			return nil, err
+		}
+		if !utf8.ValidString(word) { // it has to be told over D-Bus, whose strings are UTF-8
+			return nil, fmt.Errorf("word %q is not valid UTF-8", word)
+		}
+		words, s = append(words, word), rest
+	}
+}
+
+// nextWord takes the word that s, which is not empty, begins with.
+func nextWord(s string) (word, rest string, err error) {
+	var b strings.Builder
+	var quote byte // the quote we are in, or 0
+	for i := 0; i < len(s); {
+		switch c := s[i]; {
+		case c == '\\':
+			text, n, err := unescape(s[i:])
+			if err != nil {
+				return "", "", err
+			}
+			b.WriteString(text)
+			i += n
+			continue
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '\'' || c == '"'):
+			quote = c
+		case quote == 0 && strings.IndexByte(blank, c) >= 0:
+			return b.String(), s[i:], nil
+		default:
+			b.WriteByte(c)
+		}
+		i++
+	}
+	if quote != 0 {
+		return "", "", fmt.Errorf("quote %c is not closed", quote)
+	}
+	return b.String(), "", nil
+}
+
+// simpleEscapes are those of one letter.
+var simpleEscapes = map[byte]string{
+	'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v", '\\': `\`, '"': `"`, '\'': `'`, 's': " ",
+}
+
+// unescape reads the escape that s begins with and tells its length.
+func unescape(s string) (text string, length int, err error) {
+	if len(s) < 2 {
+		return "", 0, errors.New("backslash at the end of the line")
+	}
+	if text, ok := simpleEscapes[s[1]]; ok {
+		return text, 2, nil
+	}
+	var digits int // how many follow, from start on
+	start, base := 2, 16
+	switch c := s[1]; {
+	case c == 'x':
+		digits = 2
+	case c == 'u':
+		digits = 4
+	case c == 'U':
+		digits = 8
+	case '0' <= c && c <= '7':
+		start, digits, base = 1, 3, 8
+	default:
+		_, n := utf8.DecodeRuneInString(s[1:])
+		return "", 0, fmt.Errorf("unknown escape sequence %q", s[:1+n])
+	}
+	if len(s) < start+digits {
+		return "", 0, fmt.Errorf("escape sequence %q is too short", s)
+	}
+	// Of 31 bits at most, and without the signs and underscores that strconv takes elsewhere.
+	n, err := strconv.ParseUint(s[start:start+digits], base, 31)
+	if err != nil || n == 0 {
+		return "", 0, fmt.Errorf("escape sequence %q is no character", s[:start+digits])
+	}
+	if s[1] != 'u' && s[1] != 'U' {
+		if n > 0xff {
+			return "", 0, fmt.Errorf("escape sequence %q is no byte", s[:start+digits])
+		}
+		return string([]byte{byte(n)}), start + digits, nil
+	}
+	if !utf8.ValidRune(rune(n)) {
+		return "", 0, fmt.Errorf("escape sequence %q is no character", s[:start+digits])
+	}
+	return string(rune(n)), start + digits, nil
+}

@@ -1,0 +1,333 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// journald is a socket that receives records, when it is asked to.
+type journald struct {
+	t    *testing.T
+	conn *net.UnixConn
+}
+
+func listen(t *testing.T, path string) *journald {
+	t.Helper()
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return &journald{t, conn}
+}
+
+// receive waits for the next record and gives its fields.
+func (j *journald) receive() map[string]string {
+	j.t.Helper()
+	require.NoError(j.t, j.conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+	b := make([]byte, 64<<10)
+	n, err := j.conn.Read(b)
+	require.NoError(j.t, err)
+	fields, err := parse(b[:n])
+	require.NoError(j.t, err)
+	return fields
+}
+
+// parse reads a datagram as journald does.
+func parse(b []byte) (map[string]string, error) {
+	fields := map[string]string{}
+	for rest := string(b); rest != ""; {
+		line, after, ok := strings.Cut(rest, "\n")
+		if !ok {
+			return nil, fmt.Errorf("line %q has no end", line)
+		}
+		name, value, short := strings.Cut(line, "=")
+		if !short {
+			if len(after) < 8 {
+				return nil, fmt.Errorf("field %q has no length", name)
+			}
+			n := binary.LittleEndian.Uint64([]byte(after[:8]))
+			after = after[8:]
+			if uint64(len(after)) < n+1 || after[n] != '\n' {
+				return nil, fmt.Errorf("field %q is not %d bytes", name, n)
+			}
+			value, after = after[:n], after[n+1:]
+		}
+		fields[name] = value
+		rest = after
+	}
+	return fields, nil
+}
+
+func open(t *testing.T, path string) (*slog.Logger, *queue) {
+	t.Helper()
+	h, q := newHandler(slog.LevelInfo, encoder("corrald"), &socket{path: path})
+	t.Cleanup(func() { _ = q.Close() })
+	return slog.New(h), q
+}
+
+func TestRecordOfAStateChange(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	j := listen(t, path)
+	log, _ := open(t, path)
+	log.Info("session shop: running -> failed (command exited with code 3)", "message_id", SessionStateChanged, "unit", "app-corral-claude-shop.scope",
+		"session", "shop", "agent", "claude", "state", "failed", "result", "exit-code", "run", "r1")
+	assert.Equal(t, map[string]string{
+		"PRIORITY": "6", "SYSLOG_IDENTIFIER": "corrald", "MESSAGE": "session shop: running -> failed (command exited with code 3)",
+		"MESSAGE_ID": SessionStateChanged, "USER_UNIT": "app-corral-claude-shop.scope", "CORRAL_SESSION": "shop", "CORRAL_AGENT": "claude",
+		"CORRAL_STATE": "failed", "CORRAL_RESULT": "exit-code", "CORRAL_RUN": "r1",
+	}, j.receive())
+}
+
+func TestFieldsOfARecord(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	j := listen(t, path)
+	log, _ := open(t, path)
+	log = log.With("session", "shop").WithGroup("scope")
+	log.Debug("below the level")
+	log.Error("cannot save", slog.Int("err_2", 1), slog.Duration("took", time.Second), slog.Group("in", slog.String("unit", "x")),
+		slog.Group("", slog.Bool("plain", true)), slog.Attr{}, slog.String("lines", "a\nb=c\n"), slog.String("bytes", "\xff"),
+		slog.Any("nil", error(nil)), slog.Any("broken", (*net.UnixAddr)(nil)))
+	assert.Equal(t, map[string]string{
+		"PRIORITY": "3", "SYSLOG_IDENTIFIER": "corrald", "MESSAGE": "cannot save", "CORRAL_SESSION": "shop", "CORRAL_SCOPE_ERR_2": "1",
+		"CORRAL_SCOPE_TOOK": "1s", "CORRAL_SCOPE_IN_UNIT": "x", "CORRAL_SCOPE_PLAIN": "true", "CORRAL_SCOPE_LINES": "a\nb=c\n",
+		"CORRAL_SCOPE_BYTES": "\ufffd", "CORRAL_SCOPE_NIL": "<nil>", "CORRAL_SCOPE_BROKEN": "<nil>",
+	}, j.receive())
+}
+
+func TestFieldNames(t *testing.T) {
+	for key, want := range map[string]string{
+		"state": "CORRAL_STATE", "unit": "USER_UNIT", "message_id": "MESSAGE_ID", "err": "CORRAL_ERROR", "scope.unit": "CORRAL_SCOPE_UNIT",
+		"a-b c": "CORRAL_A_B_C", "ö=\n": "CORRAL_____", "": "CORRAL_", strings.Repeat("x", 99): "CORRAL_" + strings.Repeat("X", 57),
+	} {
+		assert.Equal(t, want, fieldName(key), "%q", key)
+	}
+}
+
+func TestErrorIsPartOfTheMessage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	j := listen(t, path)
+	log, _ := open(t, path)
+	log.Warn("record was not saved", "err", errors.New("disk full"))
+	got := j.receive()
+	assert.Equal(t, "record was not saved: disk full", got["MESSAGE"])
+	assert.Equal(t, "disk full", got["CORRAL_ERROR"])
+	assert.Equal(t, "4", got["PRIORITY"])
+}
+
+func TestLargeRecordIsCut(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	j := listen(t, path)
+	log, _ := open(t, path)
+	var attrs []any
+	for i := range 20 {
+		attrs = append(attrs, fmt.Sprintf("f%d", i), strings.Repeat("x", 1<<20))
+	}
+	log.Info("large", attrs...)
+	got := j.receive()
+	assert.Equal(t, "large", got["MESSAGE"])
+	assert.Len(t, got["CORRAL_F0"], maxValue+len("…"))
+	assert.Less(t, len(got), 10)
+}
+
+func TestStuckJournaldBlocksNobody(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	j := listen(t, path)
+	log, _ := open(t, path)
+	const n = 3 * maxRecords
+	for i := range n { // nobody receives: this returns all the same
+		log.Info("record", "number", i)
+	}
+	received, lost := 0, 0
+	for received+lost < n { // journald goes on: every record arrives or is counted
+		got := j.receive()
+		if got["CORRAL_DROPPED"] == "" {
+			received++
+			continue
+		}
+		dropped, err := strconv.Atoi(got["CORRAL_DROPPED"])
+		require.NoError(t, err)
+		lost += dropped
+	}
+	assert.Equal(t, n, received+lost)
+	assert.GreaterOrEqual(t, received, maxRecords)
+	assert.Positive(t, lost)
+}
+
+func TestCloseOfAStuckJournald(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	listen(t, path)
+	log, q := open(t, path)
+	for range maxRecords {
+		log.Info("record")
+	}
+	begin := time.Now()
+	require.NoError(t, q.Close())
+	assert.Less(t, time.Since(begin), 10*closeTimeout)
+	select {
+	case <-q.done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the writer is still there")
+	}
+	log.Info("after the end")
+	require.NoError(t, q.Close())
+}
+
+func TestCloseWritesWhatWaits(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	j := listen(t, path)
+	log, q := open(t, path)
+	log.Info("one")
+	log.Info("two")
+	require.NoError(t, q.Close())
+	assert.Equal(t, "one", j.receive()["MESSAGE"])
+	assert.Equal(t, "two", j.receive()["MESSAGE"])
+}
+
+func TestJournaldComesLate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	log, q := open(t, path)
+	log.Info("lost")
+	waitLost(t, q, 1)
+	j := listen(t, path)
+	log.Info("found")
+	assert.Equal(t, "found", j.receive()["MESSAGE"])
+	assert.Equal(t, "1", j.receive()["CORRAL_DROPPED"])
+}
+
+func TestJournaldSocketIsMadeAnew(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	j := listen(t, path)
+	log, _ := open(t, path)
+	log.Info("one")
+	assert.Equal(t, "one", j.receive()["MESSAGE"])
+	require.NoError(t, j.conn.Close())
+	require.NoError(t, os.Remove(path))
+	j = listen(t, path)
+	log.Info("two")
+	assert.Equal(t, "two", j.receive()["MESSAGE"], "a connection that broke costs no record")
+}
+
+// waitLost waits until so many records failed to be written.
+func waitLost(t *testing.T, q *queue, n uint64) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.dropped == n
+	}, 10*time.Second, time.Millisecond)
+}
+
+func TestLinesForAPerson(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	h, q := newHandler(slog.LevelDebug, lineEncoder("corrald"), &stream{w})
+	log := slog.New(h)
+	log.Info("ready", "message_id", DaemonStarted)
+	log.Warn("cannot watch", "err", errors.New("no bus"), "session", "shop", "dir", "/a b", "empty", "")
+	log.Error("bad\x1b[31m\nname", "title", "\x1b]2;x\a")
+	log.Debug("detail", "n", 1)
+	require.NoError(t, q.Close())
+	require.NoError(t, w.Close())
+	b := make([]byte, 4096)
+	n, err := r.Read(b)
+	require.NoError(t, err)
+	assert.Equal(t, `corrald: ready
+corrald: warning: cannot watch: no bus (session=shop dir="/a b" empty="")
+corrald: error: bad [31m name (title="\x1b]2;x\a")
+corrald: debug: detail (n=1)
+`, string(b[:n]))
+}
+
+func TestWhereRecordsGo(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = r.Close(), w.Close() })
+	var st unix.Stat_t
+	require.NoError(t, unix.Fstat(int(w.Fd()), &st))
+	stream := fmt.Sprintf("%d:%d", st.Dev, st.Ino)
+	assert.True(t, stderrIsJournal(stream, w))
+	assert.False(t, stderrIsJournal("", w))
+	assert.False(t, stderrIsJournal("1:2", w), "inherited from a service that we are below")
+	assert.True(t, isRead(w))
+
+	null, err := os.OpenFile("/dev/null", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	assert.False(t, isRead(null))
+	require.NoError(t, null.Close())
+	assert.False(t, isRead(null))
+}
+
+func TestNewOfATestIsText(t *testing.T) {
+	t.Setenv("JOURNAL_STREAM", "")
+	level := new(slog.LevelVar)
+	h, c := New(level)
+	t.Cleanup(func() { _ = c.Close() })
+	own, ok := h.(*handler)
+	require.True(t, ok)
+	require.IsType(t, &stream{}, own.queue.sink, "go test reads our standard error")
+	assert.False(t, h.Enabled(t.Context(), slog.LevelDebug))
+	level.Set(slog.LevelDebug)
+	assert.True(t, h.Enabled(t.Context(), slog.LevelDebug))
+}
+
+func TestMessageIDs(t *testing.T) {
+	seen := map[string]bool{}
+	for _, id := range []string{SessionStateChanged, DaemonStarted, DaemonStopped, SessionAdopted, RecordDamaged, RecordNotSaved} {
+		assert.Regexp(t, `^[0-9a-f]{32}$`, id)
+		assert.False(t, seen[id])
+		seen[id] = true
+	}
+}
+
+func TestManyWritersAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	j := listen(t, path)
+	log, _ := open(t, path)
+	base := log.With("a", 1, "b", 2, "c", 3)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for k := range 20 {
+				base.Info("record", "key", fmt.Sprint(i, "-", k))
+			}
+		})
+	}
+	seen := map[string]bool{}
+	for range 8 * 20 {
+		seen[j.receive()["CORRAL_KEY"]] = true
+	}
+	wg.Wait()
+	assert.Len(t, seen, 8*20, "no record has another's attributes")
+}
+
+func FuzzEncode(f *testing.F) {
+	f.Add("message", "key", "value\nwith lines")
+	f.Add("", "=", "\xff\x00")
+	f.Add("a\nb", "unit", strings.Repeat("ä", maxValue))
+	f.Fuzz(func(t *testing.T, msg, key, value string) {
+		b := encoder("corrald")(slog.LevelInfo, msg, []field{{key, value}})
+		fields, err := parse(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(fields) != 4 || fields[fieldName(key)] != cut(value) || len(b) > maxRecord {
+			t.Fatalf("%q, %q, %q became %q", msg, key, value, fields)
+		}
+		if line := lineEncoder("corrald")(slog.LevelInfo, msg, []field{{key, value}}); strings.Count(string(line), "\n") != 1 {
+			t.Fatalf("%q is not one line", line)
+		}
+	})
+}

@@ -1,0 +1,75 @@
+package journal
+
+import (
+	"net"
+	"os"
+	"sync"
+)
+
+// socket sends records to journald. It is connected: only then does the kernel tell when a full journald goes on. systemd holds journald's
+// socket while that restarts, so a connection lasts; one that broke is made anew with the next record.
+type socket struct {
+	path string
+
+	mu      sync.Mutex // for conn and stopped, not held during a write
+	conn    *net.UnixConn
+	stopped bool
+}
+
+func (s *socket) write(record []byte) error {
+	conn, fresh, err := s.connection()
+	if err != nil {
+		return err
+	}
+	if _, err = conn.Write(record); err == nil || fresh {
+		return err
+	}
+	s.disconnect(conn)
+	if conn, _, err = s.connection(); err != nil {
+		return err
+	}
+	_, err = conn.Write(record)
+	return err
+}
+
+// connection gives the one that is there, or a fresh one.
+func (s *socket) connection() (conn *net.UnixConn, fresh bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return nil, false, net.ErrClosed
+	}
+	if s.conn != nil {
+		return s.conn, false, nil
+	}
+	s.conn, err = net.DialUnix("unixgram", nil, &net.UnixAddr{Name: s.path, Net: "unixgram"})
+	return s.conn, true, err
+}
+
+func (s *socket) disconnect(conn *net.UnixConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = conn.Close()
+	if s.conn == conn {
+		s.conn = nil
+	}
+}
+
+func (s *socket) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	if s.conn != nil {
+		_ = s.conn.Close()
+	}
+}
+
+// stream writes lines to standard error. It is not ours to close, so a write that blocks stays behind at the end of the process.
+type stream struct{ file *os.File }
+
+func (s *stream) write(record []byte) error {
+	_, err := s.file.Write(record)
+	return err
+}
+
+func (s *stream) stop() {}

@@ -1,0 +1,161 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Cgroup gives the path of a process's control group in the version 2 hierarchy, as systemd's ControlGroup= shows it: "/user.slice/…". The
+// older hierarchies, which a hybrid machine has beside it, are passed over. A zombie is still told in the group it ended in, also when that
+// was removed since. Errors: fs.ErrNotExist where there is no such process.
+func Cgroup(pid int) (string, error) {
+	b, err := read(pid, "cgroup")
+	if err != nil {
+		return "", err
+	}
+	path, err := parseCgroup(b)
+	if err != nil {
+		return "", fmt.Errorf("cannot find the control group of process %d: %w", pid, err)
+	}
+	return path, nil
+}
+
+// parseCgroup picks the line "0::PATH" of cgroups(7).
+func parseCgroup(b []byte) (string, error) {
+	for line := range bytes.Lines(b) {
+		path, ok := strings.CutPrefix(strings.TrimSuffix(string(line), "\n"), "0::")
+		if ok && strings.HasPrefix(path, "/") {
+			return strings.TrimSuffix(path, " (deleted)"), nil
+		}
+	}
+	return "", errors.New("it is in no version 2 hierarchy")
+}
+
+// cgroupRoot remembers the mount point, which does not move while a process lives. Only an answer is kept, not an error.
+var cgroupRoot atomic.Pointer[string]
+
+// CgroupRoot gives the mount point of the version 2 hierarchy: /sys/fs/cgroup, or /sys/fs/cgroup/unified on a hybrid machine.
+func CgroupRoot() (string, error) {
+	if root := cgroupRoot.Load(); root != nil {
+		return *root, nil
+	}
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", fmt.Errorf("cannot find the cgroup mount point: %w", err)
+	}
+	root, ok := parseMountinfo(b)
+	if !ok {
+		return "", errors.New("cannot find the cgroup mount point: no version 2 hierarchy is mounted")
+	}
+	cgroupRoot.Store(&root)
+	return root, nil
+}
+
+// parseMountinfo finds a mount of type cgroup2 in proc_pid_mountinfo(5): one at a usual place before any other.
+func parseMountinfo(b []byte) (string, bool) {
+	var found []string
+	for line := range bytes.Lines(b) {
+		mount, fs, ok := strings.Cut(string(line), " - ")
+		fields, fsFields := strings.Fields(mount), strings.Fields(fs)
+		if ok && len(fields) >= 6 && len(fsFields) >= 1 && fsFields[0] == "cgroup2" {
+			found = append(found, unescapeMount(fields[4]))
+		}
+	}
+	for _, usual := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		if slices.Contains(found, usual) {
+			return usual, true
+		}
+	}
+	if len(found) == 0 {
+		return "", false
+	}
+	return found[0], true
+}
+
+// unescapeMount undoes the kernel's \040 for a space, and so on, in mountinfo.
+func unescapeMount(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+4 <= len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// Processes lists the ids of all processes in a control group and the groups below it, sorted, zombies too. The path is one that Cgroup or
+// systemd gave. Processes come and go meanwhile: what is listed was there at some time during the call. Errors: fs.ErrNotExist where the
+// group itself is gone.
+func Processes(cgroupPath string) ([]int, error) {
+	root, err := CgroupRoot()
+	if err != nil {
+		return nil, err
+	}
+	// Cleaned as an absolute path, so that no ".." leads out of the hierarchy.
+	pids, err := processesBelow(filepath.Join(root, filepath.Clean("/"+cgroupPath)))
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the processes of control group %q: %w", cgroupPath, err)
+	}
+	slices.Sort(pids)
+	return slices.Compact(pids), nil
+}
+
+func processesBelow(dir string) ([]int, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	switch {
+	case errors.Is(err, unix.ENODEV): // removed between open and read
+		return nil, os.ErrNotExist
+	case errors.Is(err, unix.EOPNOTSUPP): // threaded: its processes are listed in the group above
+		b = nil
+	case err != nil:
+		return nil, err
+	}
+	pids, err := parseProcs(b)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		below, err := processesBelow(filepath.Join(dir, e.Name()))
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // a group below that just went away is no error
+			return nil, err
+		}
+		pids = append(pids, below...)
+	}
+	return pids, nil
+}
+
+// parseProcs reads cgroup.procs, one id on each line; 0 stands for a process of another pid namespace, which has no id here.
+func parseProcs(b []byte) ([]int, error) {
+	var pids []int
+	for field := range bytes.FieldsSeq(b) {
+		pid, err := strconv.Atoi(string(field))
+		if err != nil || pid < 0 {
+			return nil, fmt.Errorf("cgroup.procs has %q for a process id", field)
+		}
+		if pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}

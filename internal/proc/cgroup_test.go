@@ -1,0 +1,123 @@
+package proc
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCgroupOfARealProcess(t *testing.T) {
+	ours, err := Cgroup(os.Getpid())
+	require.NoError(t, err)
+	child := start(t, "/bin/cat")
+	theirs, err := Cgroup(child.Process.Pid)
+	require.NoError(t, err)
+	assert.Equal(t, ours, theirs, "a child begins in its parent's group")
+
+	pids, err := Processes(ours)
+	require.NoError(t, err)
+	assert.Contains(t, pids, os.Getpid())
+	assert.Contains(t, pids, child.Process.Pid)
+	assert.IsIncreasing(t, pids)
+}
+
+func TestCgroupOfNobody(t *testing.T) {
+	_, err := Cgroup(1 << 30)
+	assert.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestProcessesOfAGroupThatIsGone(t *testing.T) {
+	_, err := Processes("/no-such-group-" + filepath.Base(t.TempDir()))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	assert.ErrorContains(t, err, "no-such-group")
+}
+
+func TestProcessesStaysInTheHierarchy(t *testing.T) {
+	_, err := Processes("/../../../etc")
+	assert.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestCgroupRootIsAHierarchy(t *testing.T) {
+	root, err := CgroupRoot()
+	require.NoError(t, err)
+	assert.FileExists(t, filepath.Join(root, "cgroup.procs"))
+}
+
+func TestProcessesAreThoseOfAllGroupsBelow(t *testing.T) {
+	root := t.TempDir()
+	for dir, procs := range map[string]string{".": "30\n10\n", "pane": "20\n0\n", "pane/deep": "40\n10\n", "empty": ""} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(root, dir, "cgroup.procs"), []byte(procs), 0o600))
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(root, "going"), 0o700), "a group whose files are gone already")
+	pids, err := processesBelow(root)
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []int{10, 10, 20, 30, 40}, pids)
+}
+
+func TestParseCgroup(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"version 2 alone":             {"0::/user.slice/a.scope\n", "/user.slice/a.scope"},
+		"hybrid":                      {"9:name=systemd:/x\n4:memory:/y\n0::/z\n", "/z"},
+		"the root":                    {"0::/\n", "/"},
+		"colons and spaces in a name": {"0::/a:b c\n", "/a:b c"},
+		"removed since":               {"0::/a.scope (deleted)\n", "/a.scope"},
+		"outside of our namespace":    {"0::/../b.scope\n", "/../b.scope"},
+		"no last newline":             {"0::/a", "/a"},
+		"version 1 alone":             {"4:memory:/y\n10::/y\n", ""},
+		"nothing":                     {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, err := parseCgroup([]byte(c.text))
+			assert.Equal(t, c.want, path)
+			assert.Equal(t, c.want == "", err != nil)
+		})
+	}
+}
+
+func TestParseMountinfo(t *testing.T) {
+	const (
+		tmpfs   = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n"
+		memory  = "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+		hybrid  = "41 31 0:38 / /sys/fs/cgroup/unified rw shared:9 master:1 - cgroup2 cgroup2 rw\n"
+		unified = "31 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+		odd     = "50 23 0:26 / /mnt/my\\040groups rw - cgroup2 none rw\n"
+	)
+	for name, c := range map[string]struct{ text, want string }{
+		"unified":                     {unified, "/sys/fs/cgroup"},
+		"hybrid":                      {tmpfs + memory + hybrid, "/sys/fs/cgroup/unified"},
+		"version 1 alone":             {tmpfs + memory, ""},
+		"elsewhere, with a space":     {odd, "/mnt/my groups"},
+		"the usual place comes first": {odd + unified, "/sys/fs/cgroup"},
+		"lines that are cut off":      {"41 31 - cgroup2\n - cgroup2\n\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, ok := parseMountinfo([]byte(c.text))
+			assert.Equal(t, c.want, root)
+			assert.Equal(t, c.want != "", ok)
+		})
+	}
+}
+
+func FuzzParseCgroupFiles(f *testing.F) {
+	f.Add([]byte("9:name=systemd:/x\n0::/z\n"))
+	f.Add([]byte("50 23 0:26 / /mnt/my\\040groups rw - cgroup2 none rw\n"))
+	f.Add([]byte("1\n0\n22\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if path, err := parseCgroup(b); err == nil && path[0] != '/' {
+			t.Fatalf("%q is no path", path)
+		}
+		_, _ = parseMountinfo(b)
+		if pids, err := parseProcs(b); err == nil {
+			for _, pid := range pids {
+				if pid < 1 {
+					t.Fatalf("%d is no process", pid)
+				}
+			}
+		}
+	})
+}

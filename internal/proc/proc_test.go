@@ -1,0 +1,181 @@
+package proc
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// start runs a program that lives until the test ends.
+func start(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+// waitZombie waits until the process has ended, without reaping it.
+func waitZombie(t *testing.T, pid int) {
+	t.Helper()
+	require.NoError(t, unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
+}
+
+func TestStatOfOurselves(t *testing.T) {
+	s, err := Stat(os.Getpid())
+	require.NoError(t, err)
+	assert.Equal(t, os.Getpid(), s.PID)
+	assert.Equal(t, os.Getppid(), s.Parent)
+	assert.Equal(t, unix.Getpgrp(), s.Group)
+	assert.NotZero(t, s.Start)
+}
+
+func TestStatOfAProcessWithAnUglyName(t *testing.T) {
+	name := t.TempDir() + "/a) Z 1 (b"
+	require.NoError(t, os.Symlink("/bin/cat", name))
+	cmd := start(t, name)
+	s, err := Stat(cmd.Process.Pid)
+	require.NoError(t, err)
+	assert.Equal(t, "a) Z 1 (b", s.Comm)
+	assert.Equal(t, os.Getpid(), s.Parent)
+}
+
+func TestStatOfNobody(t *testing.T) {
+	for _, pid := range []int{0, -1, 1 << 30} {
+		_, err := Stat(pid)
+		assert.ErrorIs(t, err, fs.ErrNotExist, "pid %d", pid)
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	const tail = " S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 6 7 8\n"
+	for name, c := range map[string]struct {
+		line string
+		want Status
+		err  string
+	}{
+		"plain":                       {"12 (cat)" + tail, Status{Identity{12, 4242}, "cat", 'S', 7, 8, 9}, ""},
+		"spaces and parentheses":      {"12 (a ) R 1 (b)" + tail, Status{Identity{12, 4242}, "a ) R 1 (b", 'S', 7, 8, 9}, ""},
+		"a newline in the name":       {"12 (a\nb)" + tail, Status{Identity{12, 4242}, "a\nb", 'S', 7, 8, 9}, ""},
+		"an empty name":               {"12 ()" + tail, Status{Identity{12, 4242}, "", 'S', 7, 8, 9}, ""},
+		"no name":                     {"12 cat" + tail, Status{}, "no name"},
+		"parentheses the wrong way":   {"12 )(" + tail, Status{}, "no name"},
+		"cut off":                     {"12 (cat) S 7 8 9", Status{}, "too short"},
+		"nothing":                     {"", Status{}, "no name"},
+		"a word instead of a number":  {"12 (cat) S x 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 6", Status{}, `"x"`},
+		"a start time that is no one": {"12 (cat) S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 -3 6", Status{}, `"-3"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := parseStat([]byte(c.line))
+			if c.err != "" {
+				assert.ErrorContains(t, err, c.err)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, c.want, s)
+		})
+	}
+}
+
+func TestIgnores(t *testing.T) {
+	cmd := exec.Command("/bin/sh", "-c", `trap "" TERM; echo ready; read line`)
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = stdin.Close(); _ = cmd.Wait() })
+	_, err = stdout.Read(make([]byte, 6)) // the trap is set once it says so
+	require.NoError(t, err)
+
+	assert.True(t, Ignores(cmd.Process.Pid, syscall.SIGTERM))
+	assert.False(t, Ignores(cmd.Process.Pid, syscall.SIGUSR1))
+	assert.False(t, Ignores(0, syscall.SIGTERM), "nobody ignores nothing")
+}
+
+func TestMaskHas(t *testing.T) {
+	status := []byte("Name:\tx\nSigBlk:\t0000000000000001\nSigIgn:\t8000000000004001\nSigCgt:\t0\n")
+	for signal, want := range map[syscall.Signal]bool{1: true, 2: false, 15: true, 63: false, 64: true, 0: false, 65: false, -1: false} {
+		assert.Equal(t, want, maskHas(status, "SigIgn", signal), "signal %d", signal)
+	}
+	assert.False(t, maskHas([]byte("SigIgn:\tzz\n"), "SigIgn", 1))
+}
+
+func TestBootID(t *testing.T) {
+	id, err := BootID()
+	require.NoError(t, err)
+	assert.Regexp(t, `^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`, id)
+}
+
+func TestOpenPidfd(t *testing.T) {
+	cmd := start(t, "/bin/cat")
+	s, err := Stat(cmd.Process.Pid)
+	require.NoError(t, err)
+
+	t.Run("the process itself: the descriptor tells its end", func(t *testing.T) {
+		fd, err := OpenPidfd(s.Identity)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		require.NoError(t, cmd.Process.Kill())
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int((10 * time.Second).Milliseconds()))
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
+	})
+	t.Run("a zombie is still itself", func(t *testing.T) {
+		waitZombie(t, s.PID)
+		fd, err := OpenPidfd(s.Identity)
+		require.NoError(t, err)
+		require.NoError(t, unix.Close(fd))
+		z, err := Stat(s.PID)
+		require.NoError(t, err)
+		assert.Equal(t, byte('Z'), z.State)
+	})
+	t.Run("another process with the same id", func(t *testing.T) {
+		_, err := OpenPidfd(Identity{os.Getpid(), 1})
+		assert.ErrorIs(t, err, unix.ESRCH)
+	})
+	t.Run("nobody", func(t *testing.T) {
+		_ = cmd.Wait()
+		_, err := OpenPidfd(s.Identity)
+		assert.ErrorIs(t, err, unix.ESRCH)
+	})
+}
+
+func TestIdentityTellsProcessesApart(t *testing.T) {
+	a, err := Stat(start(t, "/bin/cat").Process.Pid)
+	require.NoError(t, err)
+	b, err := Stat(start(t, "/bin/cat").Process.Pid)
+	require.NoError(t, err)
+	assert.NotEqual(t, a.Identity, b.Identity)
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add([]byte("12 (a ) R 1 (b) S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 6 7 8\n"))
+	f.Add([]byte("1 () Z"))
+	f.Add([]byte(")("))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := parseStat(b)
+		if err != nil {
+			return
+		}
+		again, err := parseStat([]byte(strconv.Itoa(s.PID) + " (" + s.Comm + ") " + string(s.State) + " " + strconv.Itoa(s.Parent) + " " +
+			strconv.Itoa(s.Group) + " " + strconv.Itoa(s.Session) + " 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 " + strconv.FormatUint(s.Start, 10)))
+		if s.State > ' ' && s.State < 0x7f && s.State != ')' && (err != nil || again != s) {
+			t.Fatalf("%+v became %+v (%v)", s, again, err)
+		}
+	})
+}

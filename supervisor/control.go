@@ -1,0 +1,250 @@
+package supervisor
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// Whom a signal is for.
+const (
+	WhomAgent     = "agent"
+	WhomAll       = "all"
+	WhomLeftovers = "leftovers"
+)
+
+// with runs f with the session on the loop and then waits for what f returns to answer; nil means that there is nothing to wait for.
+func (s *Supervisor) with(ctx context.Context, id string, f func(*entry) (<-chan error, error)) error {
+	var reply <-chan error
+	var err error
+	if e := s.do(func() {
+		var e *entry
+		if e, err = s.find(id); err == nil {
+			reply, err = f(e)
+		}
+	}); e != nil {
+		return e
+	}
+	if err != nil || reply == nil {
+		return err
+	}
+	accepted(ctx)
+	return s.await(ctx, reply)
+}
+
+// wait returns where the answer will come once ready says so, at the end of this turn at the earliest.
+func (s *Supervisor) wait(e *entry, ready func(*entry) bool, result func(*entry) error) <-chan error {
+	reply := make(chan error, 1)
+	e.waiting = append(e.waiting, waiter{ready, reply, result})
+	s.touch(e)
+	return reply
+}
+
+func (s *Supervisor) await(ctx context.Context, reply <-chan error) error {
+	select {
+	case err := <-reply:
+		return err
+	case <-ctx.Done():
+		return refuse(TimedOut, "it takes longer than the caller waits")
+	case <-s.done:
+		return ErrClosed
+	}
+}
+
+// started tells whether a start has come to its end, one way or the other.
+func started(e *entry) bool {
+	return e.then == nil && (e.removed || e.rec.View().State != session.Starting)
+}
+
+// startError tells what kept a run from starting.
+func startError(e *entry) error {
+	v := e.rec.View()
+	if v.Result == session.CannotStart {
+		return refuse(StartFailed, "cannot start %q: %s", e.rec.ID, v.Reason)
+	}
+	return nil
+}
+
+func scopeGone(e *entry) bool { return e.removed || !e.rec.Run.Live() && e.then == nil }
+
+func noError(*entry) error { return nil }
+
+// Start begins a fresh run and waits until its agent runs. What an earlier run has left in its scope is ended first. Errors: NoSuchSession,
+// InvalidState, WorkspaceMissing, StartFailed.
+func (s *Supervisor) Start(ctx context.Context, id string) error {
+	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+		if err := startable(e); err != nil {
+			return nil, err
+		}
+		s.replace(e, false)
+		return s.wait(e, started, startError), nil
+	})
+}
+
+// startable refuses to start what runs or is archived.
+func startable(e *entry) error {
+	if st := e.rec.View().State; st == session.Archived || !e.rec.Run.Ended() || e.then != nil {
+		return refuse(InvalidState, "session %q is %s", e.rec.ID, st)
+	}
+	return nil
+}
+
+// replace begins a run once the scope of the one before it is gone.
+func (s *Supervisor) replace(e *entry, resumed bool) {
+	s.whenGone(e, func() { s.start(e, resumed) })
+}
+
+// whenGone has f done on the loop once nothing of the session's last run is left, and sees to that.
+func (s *Supervisor) whenGone(e *entry, f func()) {
+	if !e.rec.Run.Live() {
+		f()
+		return
+	}
+	e.then = f
+	s.end(e, 0)
+}
+
+// Restart stops the session, if it runs, and then starts it. Errors: those of Start.
+func (s *Supervisor) Restart(ctx context.Context, id string) error {
+	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+		if st := e.rec.View().State; st == session.Archived || e.then != nil {
+			return nil, refuse(InvalidState, "session %q is %s", id, st)
+		}
+		s.ask(e, session.Stop, "")
+		s.replace(e, false)
+		return s.wait(e, started, startError), nil
+	})
+}
+
+// Stop asks the agent to end, by the user's wish: SIGTERM to the agent alone (SIGHUP where it ignores that), SIGTERM to all of the scope once
+// the agent is gone or half of grace is over, SIGKILL to all after grace (0 means StopTimeoutSec=). It returns when the scope is empty.
+// Stopping a session that does not run does nothing; one that has ended keeps what it says. Errors: NoSuchSession.
+func (s *Supervisor) Stop(ctx context.Context, id string, grace time.Duration) error {
+	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+		if !e.rec.Run.Live() {
+			return nil, nil
+		}
+		s.ask(e, session.Stop, "")
+		s.end(e, grace)
+		return s.wait(e, scopeGone, noError), nil
+	})
+}
+
+// ask notes that the run is to be ended, unless it has ended by itself.
+func (s *Supervisor) ask(e *entry, intent session.Intent, why string) {
+	if r := e.rec.Run; r != nil && !r.Ended() {
+		s.apply(e, session.EndAsked{Run: r.ID, Intent: intent, Why: why, At: time.Now()})
+	}
+}
+
+// Kill sends a signal to the agent alone, to all of the scope, or to its leftovers. Errors: NoSuchSession, InvalidState, Invalid.
+func (s *Supervisor) Kill(ctx context.Context, id, whom string, signal int) error {
+	if signal < 1 || signal > 64 {
+		return refuse(Invalid, "%d is not a signal", signal)
+	}
+	if whom != WhomAgent && whom != WhomAll && whom != WhomLeftovers {
+		return refuse(Invalid, "whom is %s, and none of agent, all, leftovers", brief(whom))
+	}
+	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+		r := e.rec.Run
+		if r == nil || r.Scope != session.ScopeActive || whom == WhomAgent && !r.AgentAlive() {
+			return nil, refuse(InvalidState, "session %q has no process to signal: it is %s", id, e.rec.View().State)
+		}
+		reply := make(chan error, 1)
+		target := s.target(e)
+		// A signal does not wait behind the session's effects: it may be what ends one that hangs.
+		go func() { reply <- s.World.Signal(s.ctx, target, whom, unix.Signal(signal)) }()
+		return reply, nil
+	})
+}
+
+// Archive puts a session that has ended out of sight, for good, and ends what its scope still has. Errors: NoSuchSession, InvalidState.
+func (s *Supervisor) Archive(ctx context.Context, id string) error {
+	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+		if err := startable(e); err != nil {
+			return nil, err
+		}
+		s.whenGone(e, func() { s.apply(e, session.ArchiveAsked{At: time.Now()}) })
+		return s.wait(e, scopeGone, noError), nil
+	})
+}
+
+// Remove forgets a session, with its log; a scope that is left is ended. One that has not ended is refused unless force is set: then it is
+// stopped first. Errors: NoSuchSession, InvalidState.
+func (s *Supervisor) Remove(ctx context.Context, id string, force bool) error {
+	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+		if !force && !e.rec.Run.Ended() {
+			return nil, refuse(InvalidState, "session %q is %s", id, e.rec.View().State)
+		}
+		s.ask(e, session.Stop, "")
+		var failed error
+		s.whenGone(e, func() { failed = s.remove(e) })
+		return s.wait(e, scopeGone, func(*entry) error { return failed }), nil
+	})
+}
+
+// remove forgets the session, on the loop.
+func (s *Supervisor) remove(e *entry) error {
+	if err := s.Records.Remove(e.rec.ID); err != nil {
+		return err
+	}
+	s.unwatch(e)
+	s.unwatchWorkspace(e)
+	e.removed = true
+	delete(s.sessions, e.rec.ID)
+	s.touch(e)
+	if r := e.rec.Run; r != nil {
+		unit, dir := r.Unit, s.runtimeDir(e.rec.ID)
+		go s.World.Clear(s.ctx, unit, dir)
+	}
+	return nil
+}
+
+// Describe, Label and SetOnLogin change what the user says of a session. Errors: NoSuchSession, Invalid, OverLimit.
+func (s *Supervisor) Describe(ctx context.Context, id, description string) error {
+	if len(description) > maxDescription {
+		return refuse(OverLimit, "Description is longer than %d bytes", maxDescription)
+	}
+	return s.change(ctx, id, func(rec *session.Session) { rec.Description = description })
+}
+
+// Label replaces the session's labels. See Describe.
+func (s *Supervisor) Label(ctx context.Context, id string, labels map[string]string) error {
+	if err := CheckLabels(labels); err != nil {
+		return err
+	}
+	return s.change(ctx, id, func(rec *session.Session) { rec.Labels = labels })
+}
+
+// SetOnLogin says what becomes of the session at the next login. See Describe.
+func (s *Supervisor) SetOnLogin(ctx context.Context, id, onLogin string) error {
+	spec := Spec{OnLogin: onLogin}
+	if err := checkChoices(&spec); err != nil {
+		return err
+	}
+	return s.change(ctx, id, func(rec *session.Session) { rec.OnLogin = spec.OnLogin })
+}
+
+func (s *Supervisor) change(ctx context.Context, id string, f func(*session.Session)) error {
+	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+		f(e.rec)
+		e.unsaved = true
+		s.touch(e)
+		return s.wait(e, func(*entry) bool { return true }, noError), nil
+	})
+}
+
+// ListAgents returns the agent definitions by name.
+func (s *Supervisor) ListAgents() (agents map[string]config.Agent, err error) {
+	err = s.do(func() { agents = s.Agents })
+	return agents, err
+}
+
+// Reload takes a configuration into use, for everything that begins from now on. The caller does not change it afterwards.
+func (s *Supervisor) Reload(c config.Config, agents map[string]config.Agent) error {
+	return s.do(func() { s.Config, s.Agents = c, agents })
+}

@@ -1,0 +1,313 @@
+package supervisor
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// Limits of what a client can put into a session.
+const (
+	maxArguments   = 1 << 20 // bytes of a command, or of an environment
+	maxDescription = 1 << 10 // bytes
+	maxPrompt      = 1 << 20 // bytes
+	maxLabels      = 64
+	maxLabel       = 1 << 10 // bytes of a label's name and value together
+)
+
+// Spec is what a client asks for. Zero values are defaults.
+type Spec struct {
+	ID               string
+	Description      string
+	Command          []string // replaces the agent's
+	WorkingDirectory string   // default: the home directory
+	Environment      []string // NAME=VALUE
+	Prompt           string
+	Labels           map[string]string
+	NoStart          bool
+	OnLogin          string // ignore, resume, start
+	Exclusive        bool
+	ConversationID   string
+	UnitProperties   []session.Property
+}
+
+// Create makes a session and, unless the spec says otherwise, starts it and waits until its agent runs. A session whose agent could not be
+// started is there all the same, failed, and the error says why. Errors: NoSuchAgent, AgentNotInstalled, SessionExists, WorkspaceMissing,
+// TooManySessions, Invalid, OverLimit, StartFailed, ShuttingDown.
+func (s *Supervisor) Create(ctx context.Context, agent string, spec Spec) (id string, err error) {
+	if err := s.check(&spec); err != nil {
+		return "", err
+	}
+	var reply <-chan error
+	if e := s.do(func() {
+		var e *entry
+		if e, err = s.create(agent, spec); err != nil {
+			return
+		}
+		id = e.rec.ID
+		ready := func(*entry) bool { return true }
+		if !spec.NoStart {
+			s.start(e, false)
+			ready = started
+		}
+		reply = s.wait(e, ready, startError)
+	}); e != nil {
+		return "", e
+	}
+	if err != nil {
+		return "", err
+	}
+	accepted(ctx)
+	return id, s.await(ctx, reply)
+}
+
+// check refuses what cannot be, before anything is made. It asks the file system, and so is not done by the loop.
+func (s *Supervisor) check(spec *Spec) error {
+	if spec.ID != "" && !config.ValidName(spec.ID) {
+		return refuse(Invalid, "Id %s is not a session id: it takes a-z, 0-9, '.', '_' and '-', begins with a letter or digit, "+
+			"does not end in '.' or '-', and has 64 bytes at most", brief(spec.ID))
+	}
+	if spec.WorkingDirectory == "" {
+		spec.WorkingDirectory = s.Home
+	}
+	if err := checkTexts(spec); err != nil {
+		return err
+	}
+	return checkWorkspace(spec.WorkingDirectory)
+}
+
+func checkTexts(spec *Spec) error {
+	for _, f := range []struct {
+		name string
+		max  int
+		all  []string
+	}{
+		{"WorkingDirectory", 4096, []string{spec.WorkingDirectory}},
+		{"Command", maxArguments, spec.Command},
+		{"Environment", maxArguments, spec.Environment},
+		{"Description", maxDescription, []string{spec.Description}},
+		{"Prompt", maxPrompt, []string{spec.Prompt}},
+		{"ConversationId", 128, []string{spec.ConversationID}},
+	} {
+		size := 0
+		for _, text := range f.all {
+			size += len(text) + 1
+			if strings.ContainsRune(text, 0) {
+				return refuse(Invalid, "%s has a NUL byte in it", f.name)
+			}
+		}
+		if size > f.max+1 {
+			return refuse(OverLimit, "%s is longer than %d bytes", f.name, f.max)
+		}
+	}
+	for _, entry := range spec.Environment {
+		if i := strings.IndexByte(entry, '='); i <= 0 {
+			return refuse(Invalid, "Environment has an entry that is not NAME=VALUE: %s", brief(entry))
+		}
+	}
+	if len(spec.Command) > 0 && spec.Command[0] == "" {
+		return refuse(Invalid, "Command names no program: its first element is empty")
+	}
+	if spec.ConversationID != "" && !config.ValidConversationID(spec.ConversationID) {
+		return refuse(Invalid, "ConversationId %s is not an id", brief(spec.ConversationID))
+	}
+	return checkChoices(spec)
+}
+
+func checkChoices(spec *Spec) error {
+	switch spec.OnLogin {
+	case "":
+		spec.OnLogin = "ignore"
+	case "ignore", "resume", "start":
+	default:
+		return refuse(Invalid, "OnLogin %s is none of ignore, resume, start", brief(spec.OnLogin))
+	}
+	return CheckLabels(spec.Labels)
+}
+
+// CheckLabels refuses labels that are too many, too long, or have no name.
+func CheckLabels(labels map[string]string) error {
+	if len(labels) > maxLabels {
+		return refuse(OverLimit, "a session has %d labels at most", maxLabels)
+	}
+	for name, value := range labels {
+		if name == "" || len(name)+len(value) > maxLabel {
+			return refuse(Invalid, "the label %s has no name, or is longer than %d bytes", brief(name), maxLabel)
+		}
+	}
+	return nil
+}
+
+func checkWorkspace(dir string) error {
+	if !filepath.IsAbs(dir) {
+		return refuse(Invalid, "WorkingDirectory %s is not an absolute path", brief(dir))
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return refuse(WorkspaceMissing, "workspace %q does not exist", dir)
+	case err != nil:
+		return refuse(WorkspaceMissing, "cannot use workspace %q: %v", dir, errors.Unwrap(err))
+	case !info.IsDir():
+		return refuse(WorkspaceMissing, "workspace %q is not a directory", dir)
+	}
+	return nil
+}
+
+// brief quotes a text of a client's for a message.
+func brief(text string) string {
+	const most = 64
+	if len(text) > most {
+		return fmt.Sprintf("%q… (%d bytes)", text[:most], len(text))
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+// create makes the session, on the loop.
+func (s *Supervisor) create(agent string, spec Spec) (*entry, error) {
+	if s.stopping {
+		return nil, refuse(ShuttingDown, "corrald is shutting down")
+	}
+	def, known := s.Agents[agent]
+	if !known {
+		return nil, refuse(NoSuchAgent, "no such agent: %s", brief(agent))
+	}
+	if len(spec.Command) == 0 && len(def.Command) == 0 {
+		return nil, refuse(Invalid, "agent %q needs a Command", agent)
+	}
+	if len(s.sessions) >= s.Config.MaxSessions {
+		return nil, refuse(TooManySessions, "there are %d sessions already, and MaxSessions allows no more", len(s.sessions))
+	}
+	id, err := s.chooseID(spec)
+	if err != nil {
+		return nil, err
+	}
+	rec := newRecord(id, def, spec)
+	if err := s.expand(rec, def, spec); err != nil {
+		return nil, err
+	}
+	if err := s.Records.Create(id); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return nil, refuse(SessionExists, "session %q has a directory in the way: %s", id, s.Records.SessionDir(id))
+		}
+		return nil, err
+	}
+	e := &entry{rec: rec, unsaved: true}
+	s.sessions[id] = e
+	s.touch(e)
+	s.watchWorkspace(e)
+	return e, nil
+}
+
+func newRecord(id string, def config.Agent, spec Spec) *session.Session {
+	return &session.Session{
+		ID:               id,
+		Agent:            def.Name,
+		Description:      spec.Description,
+		WorkingDirectory: spec.WorkingDirectory,
+		Environment:      slices.Clone(spec.Environment),
+		Prompt:           spec.Prompt,
+		Labels:           maps.Clone(spec.Labels),
+		OnLogin:          spec.OnLogin,
+		Exclusive:        spec.Exclusive,
+		ConversationID:   spec.ConversationID,
+		UnitProperties:   slices.Clone(spec.UnitProperties),
+		Created:          time.Now(),
+	}
+}
+
+// expand puts the session's own values into the agent's commands. What a client gave is taken as it is: no specifier in it means anything.
+func (s *Supervisor) expand(rec *session.Session, def config.Agent, spec Spec) error {
+	if rec.ConversationID == "" && (def.IdSource == config.IdPreset || def.IdSource == config.IdHistoryFile) {
+		rec.ConversationID = newUUID()
+	}
+	sp := s.specifiers(rec)
+	var err error
+	rec.Command = slices.Clone(spec.Command)
+	if len(rec.Command) == 0 {
+		if rec.Command, err = config.Expand(def.Command, sp); err != nil {
+			return refuse(ConfigError, "agent %q: Command: %v", def.Name, err)
+		}
+	}
+	if len(spec.Command) == 0 && len(def.ResumeCommand) > 0 && rec.ConversationID != "" {
+		if rec.ResumeCommand, err = config.Expand(def.ResumeCommand, sp); err != nil {
+			return refuse(ConfigError, "agent %q: ResumeCommand: %v", def.Name, err)
+		}
+	}
+	return nil
+}
+
+func (s *Supervisor) specifiers(rec *session.Session) config.Specifiers {
+	return config.Specifiers{
+		Conversation: rec.ConversationID,
+		Session:      rec.ID,
+		Workspace:    rec.WorkingDirectory,
+		Runtime:      s.runtimeDir(rec.ID),
+		Home:         s.Home,
+	}
+}
+
+// runtimeDir is where the session's sockets are.
+func (s *Supervisor) runtimeDir(id string) string { return filepath.Join(s.RuntimeDir, id) }
+
+// chooseID takes the id that was asked for, or makes one from the workspace's name: shop, shop-2, …
+func (s *Supervisor) chooseID(spec Spec) (string, error) {
+	if spec.ID != "" {
+		if s.sessions[spec.ID] != nil {
+			return "", refuse(SessionExists, "session %q exists already", spec.ID)
+		}
+		return spec.ID, nil
+	}
+	base := idFrom(filepath.Base(spec.WorkingDirectory))
+	for n := 1; ; n++ {
+		id := base
+		if n > 1 {
+			suffix := fmt.Sprintf("-%d", n)
+			id = strings.TrimRight(base[:min(len(base), 64-len(suffix))], ".-") + suffix
+		}
+		if s.sessions[id] == nil {
+			return id, nil
+		}
+	}
+}
+
+// idFrom makes an id of a name: letters in lower case, what an id cannot have as '-'.
+func idFrom(name string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(name) {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
+			b.WriteRune(r)
+		case r < utf8.RuneSelf:
+			b.WriteByte('-')
+		}
+	}
+	id := strings.TrimLeft(b.String(), "._-")
+	id = strings.TrimRight(id[:min(len(id), 64)], ".-")
+	if id == "" {
+		return "session"
+	}
+	return id
+}
+
+// newUUID returns a random UUID (RFC 9562, version 4).
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	h := hex.EncodeToString(b[:])
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}

@@ -1,0 +1,227 @@
+package supervisor
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// runtime is what the loop holds of a run beside its facts: it is gone with the daemon, and made anew by adoption.
+type runtime struct {
+	timer  *time.Timer // of the start, then of the end
+	stage  stage       // how far the ending has come
+	grace  time.Duration
+	asked  time.Time // when the ending began
+	polite bool      // the agent has had its signal
+
+	tmux descriptor // pidfd of the tmux server
+	shim descriptor // socket
+
+	stateDir   int32 // inotify watch on the session's state directory
+	runtimeDir int32 // inotify watch on its runtime directory
+}
+
+// stage is how far the ending of a scope has come. It only ever goes forward.
+type stage int
+
+const (
+	notEnding  stage = iota
+	agentAsked       // the agent alone has been asked
+	allAsked         // everything in the scope has been asked
+	allKilled        // everything in the scope was killed
+)
+
+// end sees to it that the session's scope is emptied: the agent is asked, then everything, then everything is killed. It may be called again,
+// with another grace, while it goes on.
+func (s *Supervisor) end(e *entry, grace time.Duration) {
+	if grace <= 0 {
+		grace = s.Config.StopTimeout
+	}
+	if e.run.stage == notEnding {
+		e.run.stage, e.run.asked = agentAsked, time.Now()
+	}
+	e.run.grace = grace
+	s.armEnd(e)
+	s.touch(e)
+}
+
+// armEnd sets the timer for the next stage of the ending.
+func (s *Supervisor) armEnd(e *entry) {
+	after := e.run.grace
+	if e.run.stage == agentAsked {
+		after /= 2
+	}
+	if e.run.timer != nil {
+		e.run.timer.Stop()
+	}
+	run := e.rec.Run.ID
+	e.run.timer = time.AfterFunc(time.Until(e.run.asked.Add(after)), func() {
+		s.post(func() {
+			if !e.removed && e.rec.Run.ID == run {
+				s.endFurther(e)
+			}
+		})
+	})
+}
+
+// endFurther goes to the next stage.
+func (s *Supervisor) endFurther(e *entry) {
+	if !e.rec.Run.Live() {
+		return
+	}
+	switch e.run.stage {
+	case agentAsked:
+		s.askAll(e)
+	case allAsked:
+		e.run.stage = allKilled
+		s.direct(e, "kill", func(t Target) error { return s.World.Kill(s.ctx, t) })
+		// What survives SIGKILL is in the kernel's hands: asked again, as long as it is there.
+		e.run.grace *= 2
+		s.armEnd(e)
+	case allKilled:
+		s.direct(e, "kill", func(t Target) error { return s.World.Kill(s.ctx, t) })
+	}
+}
+
+// askAll asks everything that is left in the scope to end.
+func (s *Supervisor) askAll(e *entry) {
+	e.run.stage = allAsked
+	s.armEnd(e)
+	s.effect(e, s.directly(e, "end", func(t Target) error { return s.World.Signal(s.ctx, t, WhomAll, unix.SIGTERM) }))
+}
+
+// direct does something with the run's processes at once: the session's other effects may be what hangs.
+func (s *Supervisor) direct(e *entry, verb string, f func(Target) error) {
+	go s.directly(e, verb, f)()
+}
+
+func (s *Supervisor) directly(e *entry, verb string, f func(Target) error) func() {
+	t := s.target(e)
+	return func() {
+		if err := f(t); err != nil && s.ctx.Err() == nil {
+			s.post(func() {
+				s.Log.Warn("cannot "+verb+" the processes of a session", "session", t.ID, "unit", t.Unit, "err", err)
+			})
+		}
+	}
+}
+
+// react decides what has to be done now that facts have changed.
+func (s *Supervisor) react(e *entry) {
+	r := e.rec.Run
+	if r == nil {
+		return
+	}
+	if !r.Live() {
+		s.gone(e)
+		return
+	}
+	s.watchTmux(e)
+	if r.Scope != session.ScopeActive {
+		return
+	}
+	if e.run.stage == notEnding && !r.Started.IsZero() && e.run.timer != nil { // the start is over
+		e.run.timer.Stop()
+		e.run.timer = nil
+	}
+	switch {
+	case r.Exit != nil && r.Exit.Code == exitstatus.NotStarted && e.run.stage == notEnding:
+		// Nothing ran: there is no last screen that anybody would miss.
+		s.end(e, time.Second)
+	case e.run.stage == agentAsked && r.AgentAlive() && !e.run.polite:
+		e.run.polite = true
+		s.effect(e, s.directly(e, "end", func(t Target) error { return s.World.End(s.ctx, t) }))
+	case e.run.stage == agentAsked && r.Ended():
+		s.askAll(e)
+	}
+}
+
+// gone does what had to wait until nothing was left of a run.
+func (s *Supervisor) gone(e *entry) {
+	s.unwatch(e)
+	if e.run.timer != nil {
+		e.run.timer.Stop()
+	}
+	e.run = runtime{}
+	if f := e.then; f != nil {
+		e.then = nil
+		f()
+	}
+}
+
+// ScopeEnded is told by systemd: the scope's last process is gone.
+func (s *Supervisor) ScopeEnded(unit, result string) {
+	s.post(func() {
+		e := s.byUnit(unit)
+		if e == nil {
+			return
+		}
+		s.readExit(e)
+		s.apply(e, session.ScopeEnded{Run: e.rec.Run.ID, Result: result, At: time.Now()})
+	})
+}
+
+// ScopeStopRequested is told by systemd: it wants the scope to be stopped and leaves it to us how.
+func (s *Supervisor) ScopeStopRequested(unit string) {
+	s.post(func() {
+		e := s.byUnit(unit)
+		if e == nil || e.run.stage != notEnding {
+			return
+		}
+		run := e.rec.Run.ID
+		go func() {
+			result, stopping, err := s.World.StopCause(s.ctx, unit)
+			s.post(func() {
+				if !e.removed && e.rec.Run.ID == run && e.run.stage == notEnding {
+					s.stopRequested(e, result, stopping, err)
+				}
+			})
+		}()
+	})
+}
+
+func (s *Supervisor) stopRequested(e *entry, result string, stopping bool, err error) {
+	switch {
+	case err != nil:
+		s.Log.Warn("cannot ask why a scope is stopped", "session", e.rec.ID, "unit", e.rec.Run.Unit, "err", err)
+		s.ask(e, session.Stop, "")
+	case result == session.Timeout:
+		s.apply(e, session.ScopeResult{Run: e.rec.Run.ID, Result: result})
+	case stopping:
+		s.ask(e, session.Suspend, "the login session ended")
+	default:
+		s.ask(e, session.Stop, "its scope was stopped")
+	}
+	s.end(e, 0)
+}
+
+// byUnit returns the session whose run has this scope.
+func (s *Supervisor) byUnit(unit string) *entry {
+	for _, e := range s.sessions {
+		if r := e.rec.Run; r != nil && r.Unit == unit && r.Live() {
+			return e
+		}
+	}
+	return nil
+}
+
+// readExit looks whether the shim has recorded the end of the current run.
+func (s *Supervisor) readExit(e *entry) (found bool) {
+	r := e.rec.Run
+	if r == nil || r.Exit != nil {
+		return r != nil
+	}
+	status, err := exitstatus.Read(s.Records.SessionDir(e.rec.ID))
+	if err == nil && status.RunID == r.ID {
+		s.apply(e, session.AgentExited{Status: status})
+		return true
+	}
+	if err != nil && !errors.Is(err, errNotExist) {
+		s.Log.Warn("cannot read an exit status", "session", e.rec.ID, "err", err)
+	}
+	return false
+}

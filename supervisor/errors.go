@@ -1,0 +1,41 @@
+package supervisor
+
+import "fmt"
+
+// Kind tells a caller what to do about an Error.
+type Kind int
+
+const (
+	NoSuchSession Kind = iota + 1
+	SessionExists
+	NoSessionForPID
+	NoSessionForUnit
+	NoSuchAgent
+	AgentNotInstalled
+	InvalidState
+	NotResumable
+	NotWaiting
+	WorkspaceMissing
+	WorkspaceBusy
+	StartFailed
+	TmuxFailed
+	TooManySessions
+	ShuttingDown
+	ConfigError
+	Invalid     // an argument is not what it should be
+	OverLimit   // an argument is larger than it may be
+	TimedOut    // it has not happened in time, and may still
+	NotYetThere // this version cannot do it
+)
+
+// Error is a refusal or a failure that a caller can act on. Text is one English sentence that names the session or the argument.
+type Error struct {
+	Kind Kind
+	Text string
+}
+
+func (e *Error) Error() string { return e.Text }
+
+func refuse(kind Kind, format string, args ...any) error {
+	return &Error{kind, fmt.Sprintf(format, args...)}
+}

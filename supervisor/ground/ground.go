@@ -1,0 +1,240 @@
+// Package ground does what the supervisor's loop decides: with systemd's scopes, tmux servers, shims and processes.
+package ground
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/tmux"
+	"github.com/corrald/corral/units"
+)
+
+// Ground is the supervisor's World. Its methods may be called at the same time.
+type Ground struct {
+	Units      *units.Manager
+	Tmux       *tmux.Tmux
+	Shim       string // path of corral-shim
+	RuntimeDir string // $XDG_RUNTIME_DIR/corral
+	cgroups    string // mount point of the cgroup hierarchy
+	starts     chan struct{}
+}
+
+var _ supervisor.World = (*Ground)(nil)
+
+// startsAtATime bounds the starts that are under way: each one is a handful of processes and some milliseconds of the kernel's cgroup lock.
+const startsAtATime = 16
+
+// New makes a Ground of systemd and tmux.
+func New(u *units.Manager, t *tmux.Tmux, shim, runtimeDir string) (*Ground, error) {
+	root, err := proc.CgroupRoot()
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the cgroup v2 hierarchy: %w", err)
+	}
+	return &Ground{Units: u, Tmux: t, Shim: shim, RuntimeDir: runtimeDir, cgroups: root, starts: make(chan struct{}, startsAtATime)}, nil
+}
+
+// End asks the agent alone to end. One that is stopped is let go on, or it could not.
+func (g *Ground) End(_ context.Context, t supervisor.Target) error {
+	signal := unix.SIGTERM
+	if proc.Ignores(t.Agent.PID, unix.SIGTERM) && !proc.Ignores(t.Agent.PID, unix.SIGHUP) {
+		signal = unix.SIGHUP // an interactive shell: this is how a terminal tells it to end
+	}
+	if err := signalProcess(t.Agent, signal); err != nil {
+		return err
+	}
+	return signalProcess(t.Agent, unix.SIGCONT)
+}
+
+// Signal sends a signal to one of the Whom constants.
+func (g *Ground) Signal(ctx context.Context, t supervisor.Target, whom string, signal unix.Signal) error {
+	switch whom {
+	case supervisor.WhomAgent:
+		return signalProcess(t.Agent, signal)
+	case supervisor.WhomAll:
+		return g.Units.Kill(ctx, t.Unit, signal)
+	}
+	pids, err := proc.Processes(t.ControlGroup)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, pid := range pids {
+		if pid == t.Agent.PID || pid == t.Shim.PID || pid == t.Tmux.PID {
+			continue
+		}
+		if st, err := proc.Stat(pid); err == nil {
+			if err := signalProcess(session.Process(st.Identity), signal); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// signalProcess signals exactly this process. One that is gone is no error.
+func signalProcess(p session.Process, signal unix.Signal) error {
+	fd, err := proc.OpenPidfd(proc.Identity(p))
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot signal process %d: %w", p.PID, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := unix.PidfdSendSignal(fd, signal, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("cannot signal process %d: %w", p.PID, err)
+	}
+	return nil
+}
+
+// Kill ends every process of the scope at once: the kernel does it for the whole control group, so that nothing can fork away.
+func (g *Ground) Kill(ctx context.Context, t supervisor.Target) error {
+	err := os.WriteFile(filepath.Join(g.cgroups, t.ControlGroup, "cgroup.kill"), []byte("1"), 0)
+	if err == nil {
+		return nil
+	}
+	return g.Units.Kill(ctx, t.Unit, unix.SIGKILL) // Linux before 5.14
+}
+
+// StopCause tells why systemd wants the scope to be stopped.
+func (g *Ground) StopCause(ctx context.Context, unit string) (result string, stopping bool, err error) {
+	if result, err = g.Units.Result(ctx, unit); err != nil {
+		return "", false, err
+	}
+	state, err := g.Units.State(ctx)
+	return result, state == "stopping", err
+}
+
+// TmuxAnswers tells whether the session's tmux server answers.
+func (g *Ground) TmuxAnswers(ctx context.Context, t supervisor.Target) bool {
+	s, err := g.session(t)
+	return err == nil && g.Tmux.Answers(ctx, s)
+}
+
+func (g *Ground) session(t supervisor.Target) (tmux.Session, error) {
+	s, err := tmux.NewSession(t.RuntimeDir, t.ID)
+	s.Server = t.Tmux.PID
+	return s, err
+}
+
+// Clear takes away what a run has left behind.
+func (g *Ground) Clear(ctx context.Context, unit, dir string) {
+	_ = g.Units.ResetFailed(ctx, unit)
+	_ = g.Units.Forget(ctx, unit)
+	_ = os.RemoveAll(dir)
+}
+
+// Alive tells whether exactly this process lives, and gives a pidfd of it.
+func (g *Ground) Alive(p session.Process) (int, bool) {
+	st, err := proc.Stat(p.PID)
+	if err != nil || st.State == 'Z' {
+		return -1, false
+	}
+	fd, err := proc.OpenPidfd(proc.Identity(p))
+	return fd, err == nil
+}
+
+// Scopes lists the scopes of ours that systemd knows.
+func (g *Ground) Scopes(ctx context.Context) ([]supervisor.Scope, error) {
+	all, err := g.Units.List(ctx, "app-corral-*.scope")
+	if err != nil {
+		return nil, err
+	}
+	scopes := make([]supervisor.Scope, 0, len(all))
+	for _, u := range all {
+		scopes = append(scopes, supervisor.Scope{
+			Name: u.Name, InvocationID: u.InvocationID, ControlGroup: u.ControlGroup, Result: u.Result,
+			Active: u.Active == "active" || u.Active == "deactivating" || u.Active == "activating",
+		})
+	}
+	return scopes, nil
+}
+
+// Watch has systemd tell of a scope that was there already.
+func (g *Ground) Watch(ctx context.Context, unit string) error { return g.Units.Watch(ctx, unit) }
+
+// Populated tells whether the control group has processes: zombies do not count. See cgroup.events in the kernel's cgroup-v2 document.
+func (g *Ground) Populated(group string) bool {
+	if group == "" {
+		return false
+	}
+	events, err := os.ReadFile(filepath.Join(g.cgroups, group, "cgroup.events"))
+	return err == nil && strings.Contains(string(events), "populated 1")
+}
+
+// Capture reads the session's screen.
+func (g *Ground) Capture(ctx context.Context, t supervisor.Target, lines int, escapes bool) (string, error) {
+	s, err := g.session(t)
+	if err != nil {
+		return "", err
+	}
+	return g.Tmux.Capture(ctx, s, lines, escapes)
+}
+
+// Keys presses keys in the session's pane.
+func (g *Ground) Keys(ctx context.Context, t supervisor.Target, keys []string) error {
+	s, err := g.session(t)
+	if err != nil {
+		return err
+	}
+	return g.Tmux.SendKeys(ctx, s, keys)
+}
+
+// AttachCommand returns the argument vector that attaches a terminal.
+func (g *Ground) AttachCommand(t supervisor.Target) ([]string, error) {
+	s, err := g.session(t)
+	if err != nil {
+		return nil, err
+	}
+	return g.Tmux.AttachCommand(s), nil
+}
+
+// usageFiles maps the D-Bus properties to the files of the control group that have them.
+var usageFiles = map[string]string{
+	"MemoryCurrent": "memory.current",
+	"MemoryPeak":    "memory.peak",
+	"TasksCurrent":  "pids.current",
+}
+
+// Usage reads what the scope uses from its control group. A controller that the user's systemd was not given has no files.
+func (g *Ground) Usage(_ context.Context, t supervisor.Target) map[string]uint64 {
+	usage := map[string]uint64{}
+	dir := filepath.Join(g.cgroups, t.ControlGroup)
+	for property, name := range usageFiles {
+		if n, err := readNumber(filepath.Join(dir, name)); err == nil {
+			usage[property] = n
+		}
+	}
+	if _, ok := usage["TasksCurrent"]; !ok {
+		if pids, err := proc.Processes(t.ControlGroup); err == nil {
+			usage["TasksCurrent"] = uint64(len(pids))
+		}
+	}
+	stat, _ := os.ReadFile(filepath.Join(dir, "cpu.stat")) //nolint:gosec // a control group of ours
+	for line := range strings.SplitSeq(string(stat), "\n") {
+		if v, ok := strings.CutPrefix(line, "usage_usec "); ok {
+			if n, err := strconv.ParseUint(v, 10, 64); err == nil {
+				usage["CPUUsageNSec"] = n * 1000
+			}
+		}
+	}
+	return usage
+}
+
+func readNumber(path string) (uint64, error) {
+	b, err := os.ReadFile(path) //nolint:gosec // a control group of ours
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+}

@@ -1,0 +1,155 @@
+package supervisor
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"unicode/utf8"
+
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// Limits of what a client can ask of a session's terminal.
+const (
+	maxInput   = 1 << 20 // bytes
+	maxKeys    = 1000
+	maxCapture = 64 << 10 // bytes
+	maxLines   = 10000    // of history
+)
+
+// targetOf returns the session's run for something that is done with its terminal.
+func (s *Supervisor) targetOf(id string, usable func(*session.Run) bool, what string) (t Target, err error) {
+	if e := s.do(func() {
+		var e *entry
+		if e, err = s.find(id); err != nil {
+			return
+		}
+		if r := e.rec.Run; r == nil || !usable(r) {
+			err = refuse(InvalidState, "cannot %s session %q: it is %s", what, id, e.rec.View().State)
+			return
+		}
+		t = s.target(e)
+	}); e != nil {
+		return t, e
+	}
+	return t, err
+}
+
+func agentAlive(r *session.Run) bool { return r.AgentAlive() }
+
+func paneThere(r *session.Run) bool { return r.Tmux == session.Alive && r.Live() }
+
+// Send has the agent take a text as if it was typed, whole, and presses Enter after it if enter is set. It returns once the agent's terminal has
+// taken it. Errors: NoSuchSession, InvalidState, OverLimit.
+func (s *Supervisor) Send(ctx context.Context, id, text string, enter bool) error {
+	if len(text) > maxInput {
+		return refuse(OverLimit, "a text has %d bytes at most", maxInput)
+	}
+	t, err := s.targetOf(id, agentAlive, "send to")
+	if err != nil {
+		return err
+	}
+	if err := s.World.Send(ctx, filepath.Join(t.RuntimeDir, shimSocket), text, enter); err != nil {
+		return refuse(InvalidState, "cannot send to session %q: %v", id, err)
+	}
+	return nil
+}
+
+// Keys presses keys, by tmux's names, in the session's pane. Errors: NoSuchSession, InvalidState, OverLimit, TmuxFailed.
+func (s *Supervisor) Keys(ctx context.Context, id string, keys []string) error {
+	if len(keys) > maxKeys {
+		return refuse(OverLimit, "%d keys at most can be sent at a time", maxKeys)
+	}
+	t, err := s.targetOf(id, paneThere, "send to")
+	if err != nil {
+		return err
+	}
+	if err := s.World.Keys(ctx, t, keys); err != nil {
+		return refuse(TmuxFailed, "session %q: %v", id, err)
+	}
+	return nil
+}
+
+// Capture returns the last lines of the session's screen and history, at most 64 KiB; 0 lines means the screen. Errors: NoSuchSession,
+// InvalidState, TmuxFailed.
+func (s *Supervisor) Capture(ctx context.Context, id string, lines int, escapes bool) (string, error) {
+	t, err := s.targetOf(id, paneThere, "read the screen of")
+	if err != nil {
+		return "", err
+	}
+	text, err := s.World.Capture(ctx, t, min(lines, maxLines), escapes)
+	if err != nil {
+		return "", refuse(TmuxFailed, "session %q: %v", id, err)
+	}
+	if cut := len(text) - maxCapture; cut > 0 {
+		for cut < len(text) && !utf8.RuneStart(text[cut]) {
+			cut++
+		}
+		text = text[cut:]
+	}
+	return text, nil
+}
+
+// AttachCommand returns the argument vector that attaches a terminal. Errors: NoSuchSession, InvalidState.
+func (s *Supervisor) AttachCommand(id string) ([]string, error) {
+	t, err := s.targetOf(id, paneThere, "attach to")
+	if err != nil {
+		return nil, err
+	}
+	argv, err := s.World.AttachCommand(t)
+	if err != nil {
+		return nil, refuse(TmuxFailed, "session %q: %v", id, err)
+	}
+	return argv, nil
+}
+
+// Usage returns what the session's scope uses, by the names of the D-Bus properties; what cannot be told is missing. Errors: NoSuchSession.
+func (s *Supervisor) Usage(ctx context.Context, id string) (map[string]uint64, error) {
+	t, err := s.targetOf(id, func(r *session.Run) bool { return r.Scope == session.ScopeActive }, "measure")
+	if err != nil {
+		if e, ok := err.(*Error); ok && e.Kind == InvalidState { //nolint:errorlint // made above, never wrapped
+			return nil, nil
+		}
+		return nil, err
+	}
+	return s.World.Usage(ctx, t), nil
+}
+
+// LogName is the name of the file that has all that the agent printed, in the session's directory.
+const LogName = "output.log"
+
+// OpenLog opens the session's log for reading. The caller closes it. Errors: NoSuchSession, InvalidState.
+func (s *Supervisor) OpenLog(id string) (*os.File, error) {
+	var dir string
+	var err error
+	if e := s.do(func() {
+		if _, err = s.find(id); err == nil {
+			dir = s.Records.SessionDir(id)
+		}
+	}); e != nil {
+		return nil, e
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(filepath.Join(dir, LogName)) //nolint:gosec // a name of ours below the state directory
+	if err != nil {
+		return nil, refuse(InvalidState, "session %q has no log yet", id)
+	}
+	return f, nil
+}
+
+// ByUnit and ByControlGroup find the session that a scope, or a control group in one, belongs to. Errors: NoSessionForUnit, NoSessionForPID.
+func (s *Supervisor) ByUnit(unit string) (id string, err error) {
+	if e := s.do(func() {
+		if e := s.byUnit(unit); e != nil {
+			id = e.rec.ID
+		}
+	}); e != nil {
+		return "", e
+	}
+	if id == "" {
+		return "", refuse(NoSessionForUnit, "no session has unit %s", brief(unit))
+	}
+	return id, nil
+}

@@ -1,0 +1,237 @@
+package session
+
+import (
+	"time"
+
+	"github.com/corrald/corral/internal/exitstatus"
+)
+
+// Event is something that was asked or has happened. The set is closed: its members are below.
+//
+// All but the first name the run they are about, and do nothing to a session whose current run is another one. Within a run a fact only ever
+// goes forward, which is what makes the order of events, and their repetition, unimportant.
+type Event interface {
+	apply(*Session)
+}
+
+// Apply changes the session's facts by e.
+func (s *Session) Apply(e Event) { e.apply(s) }
+
+// RunAsked begins a new run. The caller has made sure that the one before it is over.
+type RunAsked struct {
+	Run     string // its id, never used before
+	BootID  string
+	Unit    string
+	Resumed bool
+	At      time.Time
+}
+
+// ScopeStarted tells that systemd has put the run's first process into its scope.
+type ScopeStarted struct {
+	Run, InvocationID, ControlGroup string
+}
+
+// ScopeResult tells the Result of a scope that has not ended yet but will: its time is up.
+type ScopeResult struct {
+	Run, Result string
+}
+
+// ScopeEnded tells that the scope is empty and gone. Result is systemd's, "" if nobody can tell any more.
+type ScopeEnded struct {
+	Run, Result string
+	At          time.Time
+}
+
+// TmuxStarted tells which process the run's tmux server is.
+type TmuxStarted struct {
+	Run     string
+	Process Process
+}
+
+// TmuxDied tells that the tmux server is gone.
+type TmuxDied struct {
+	Run string
+}
+
+// AgentStarted tells, from the shim, that the agent was executed.
+type AgentStarted struct {
+	Run         string
+	Shim, Agent Process
+	At          time.Time
+}
+
+// AgentExited tells the end of the run's agent, or that it could not be executed, as recorded by its shim.
+type AgentExited struct {
+	Status exitstatus.Status
+}
+
+// ShimDied tells that the shim is gone and has left no record of the agent's exit. Outlived tells that tmux still answered afterwards: only
+// then was it the shim alone that somebody killed.
+type ShimDied struct {
+	Run      string
+	Outlived bool
+	At       time.Time
+}
+
+// StartFailed tells what kept the run from getting as far as its agent.
+type StartFailed struct {
+	Run, Reason string
+	At          time.Time
+}
+
+// EndAsked tells that the run is to be ended: by the user's wish, or to be resumed.
+type EndAsked struct {
+	Run    string
+	Intent Intent
+	Why    string
+	At     time.Time
+}
+
+// MachineWentDown tells that the boot the run lived on is over.
+type MachineWentDown struct {
+	Run string
+	At  time.Time
+}
+
+// WorkspaceSeen tells whether the workspace is at its place.
+type WorkspaceSeen struct {
+	Gone bool
+}
+
+// ActivitySeen tells what the shim sees of the agent's output.
+type ActivitySeen struct {
+	Run string
+	Activity
+}
+
+// ArchiveAsked puts the session out of sight, for good.
+type ArchiveAsked struct {
+	At time.Time
+}
+
+func (e RunAsked) apply(s *Session) {
+	if s.Run != nil && s.Run.ID == e.Run {
+		return
+	}
+	if s.Run != nil {
+		s.Past = append(s.Past, *s.Run)
+		if n := len(s.Past) - MaxPast; n > 0 {
+			s.Past = append([]Run(nil), s.Past[n:]...)
+		}
+	}
+	s.NRuns++
+	s.activity = Activity{}
+	s.Run = &Run{ID: e.Run, BootID: e.BootID, Unit: e.Unit, Resumed: e.Resumed, Asked: e.At}
+}
+
+// run returns the current run if it is the one with this id.
+func (s *Session) run(id string) *Run {
+	if s.Run != nil && s.Run.ID == id {
+		return s.Run
+	}
+	return nil
+}
+
+func (e ScopeStarted) apply(s *Session) {
+	if r := s.run(e.Run); r != nil {
+		r.Scope = max(r.Scope, ScopeActive)
+		r.InvocationID, r.ControlGroup = e.InvocationID, e.ControlGroup
+	}
+}
+
+func (e ScopeResult) apply(s *Session) {
+	if r := s.run(e.Run); r != nil && (r.ScopeResult == "" || r.ScopeResult == "success") {
+		r.ScopeResult = e.Result
+	}
+}
+
+func (e ScopeEnded) apply(s *Session) {
+	r := s.run(e.Run)
+	if r == nil {
+		return
+	}
+	ScopeResult{e.Run, e.Result}.apply(s)
+	if r.Scope != ScopeGone {
+		r.Scope, r.ScopeGone = ScopeGone, e.At
+	}
+	r.Tmux = Dead
+}
+
+func (e TmuxStarted) apply(s *Session) {
+	if r := s.run(e.Run); r != nil && r.Tmux != Dead {
+		r.Tmux, r.TmuxProc = Alive, e.Process
+	}
+}
+
+func (e TmuxDied) apply(s *Session) {
+	if r := s.run(e.Run); r != nil {
+		r.Tmux = Dead
+	}
+}
+
+func (e AgentStarted) apply(s *Session) {
+	r := s.run(e.Run)
+	if r == nil {
+		return
+	}
+	r.ShimProc, r.Agent, r.Started = e.Shim, e.Agent, e.At
+	r.Shim = max(r.Shim, Alive)
+}
+
+func (e AgentExited) apply(s *Session) {
+	r := s.run(e.Status.RunID)
+	if r == nil || r.Exit != nil {
+		return
+	}
+	status := e.Status
+	r.Exit = &status
+	if r.Started.IsZero() && status.Code != exitstatus.NotStarted {
+		r.Started = status.Started
+	}
+	if r.Agent.PID == 0 {
+		r.Agent.PID = status.PID
+	}
+}
+
+func (e ShimDied) apply(s *Session) {
+	if r := s.run(e.Run); r != nil && r.Shim != Dead {
+		r.Shim, r.ShimDied, r.Outlived = Dead, e.At, e.Outlived
+	}
+}
+
+func (e StartFailed) apply(s *Session) {
+	if r := s.run(e.Run); r != nil && r.StartError == "" && r.Started.IsZero() && r.Exit == nil {
+		r.StartError, r.StartEnded = e.Reason, e.At
+	}
+}
+
+func (e EndAsked) apply(s *Session) {
+	r := s.run(e.Run)
+	if r == nil || r.Ended() || r.Intent == Stop || r.Intent == e.Intent {
+		return
+	}
+	r.Intent, r.IntentAt, r.Why = e.Intent, e.At, e.Why
+}
+
+func (e MachineWentDown) apply(s *Session) {
+	r := s.run(e.Run)
+	if r == nil || r.Scope == ScopeGone {
+		return
+	}
+	r.MachineDown = e.At
+	ScopeEnded{Run: e.Run, At: e.At}.apply(s)
+}
+
+func (e WorkspaceSeen) apply(s *Session) { s.WorkspaceGone = e.Gone }
+
+func (e ActivitySeen) apply(s *Session) {
+	if s.run(e.Run) != nil {
+		s.activity = e.Activity
+	}
+}
+
+func (e ArchiveAsked) apply(s *Session) {
+	if s.Archived.IsZero() {
+		s.Archived = e.At
+	}
+}

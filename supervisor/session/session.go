@@ -1,0 +1,174 @@
+// Package session is what Corral knows of one session, and what follows from it. It is pure: no clock, no file, no process.
+//
+// A Session holds wishes (what the user asked for) and, in its Run, facts (what became of it), each with one source. Its State is derived from
+// them by View and assigned by nobody. Events change the facts; they may arrive in any order, and again, with the same result.
+package session
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/corrald/corral/internal/exitstatus"
+)
+
+// MaxPast bounds how many earlier runs a session remembers.
+const MaxPast = 20
+
+// Session is one supervised instance of an agent. The wishes come first, then the facts.
+type Session struct {
+	ID               string            `json:"id"`
+	Agent            string            `json:"agent"`
+	Description      string            `json:"description,omitempty"`
+	Command          []string          `json:"command"` // the argument vector of a fresh run, specifiers expanded
+	ResumeCommand    []string          `json:"resume_command,omitempty"`
+	WorkingDirectory string            `json:"working_directory"`
+	Environment      []string          `json:"environment,omitempty"` // NAME=VALUE, given by the client
+	Prompt           string            `json:"prompt,omitempty"`
+	Labels           map[string]string `json:"labels,omitempty"`
+	OnLogin          string            `json:"on_login,omitempty"`
+	Exclusive        bool              `json:"exclusive,omitempty"`
+	ConversationID   string            `json:"conversation_id,omitempty"`
+	UnitProperties   []Property        `json:"unit_properties,omitempty"`
+	Created          time.Time         `json:"created"`
+	Archived         time.Time         `json:"archived,omitzero"`
+
+	NRuns        uint32    `json:"n_runs"`
+	Run          *Run      `json:"run,omitempty"`  // the current run, or the last one
+	Past         []Run     `json:"past,omitempty"` // those before it, the oldest first
+	StateChanged time.Time `json:"state_changed"`  // when State last became what it is
+
+	WorkspaceGone bool `json:"-"` // by inotify: it is not at its place
+
+	activity Activity // by the shim: of the agent that is alive now
+}
+
+// Property is a property of the session's scope, in a form that can be saved: the value as D-Bus text with its signature.
+type Property struct {
+	Name      string `json:"name"`
+	Signature string `json:"signature"`
+	Value     string `json:"value"`
+}
+
+// ScopePhase tells how far the scope of a run has come. It only ever goes forward.
+type ScopePhase int
+
+const (
+	ScopeNone   ScopePhase = iota // not asked for yet
+	ScopeActive                   // systemd says that it runs
+	ScopeGone                     // its last process is gone, and so is the unit
+)
+
+// Liveness is what is known of a process. It only ever goes forward.
+type Liveness int
+
+const (
+	NotSeen Liveness = iota
+	Alive
+	Dead
+)
+
+// Process identifies a process on one boot, also after its number was used again.
+type Process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // clock ticks since boot: field 22 of /proc/PID/stat
+}
+
+// Intent is what was asked of a run that lives.
+type Intent string
+
+const (
+	NoIntent Intent = ""
+	Stop     Intent = "stop"
+	Suspend  Intent = "suspend"
+)
+
+// Run is one life of the agent's process.
+type Run struct {
+	ID      string    `json:"id"`
+	BootID  string    `json:"boot_id"`
+	Unit    string    `json:"unit"`
+	Resumed bool      `json:"resumed,omitempty"` // it went on with the conversation of the run before it
+	Asked   time.Time `json:"asked"`
+
+	Scope        ScopePhase `json:"scope"`
+	InvocationID string     `json:"invocation_id,omitempty"` // by systemd
+	ControlGroup string     `json:"control_group,omitempty"` // by systemd
+	ScopeResult  string     `json:"scope_result,omitempty"`  // by systemd: success, resources, timeout, oom-kill; "" while it runs
+	ScopeGone    time.Time  `json:"scope_gone,omitzero"`
+
+	Tmux     Liveness `json:"tmux"` // its server
+	TmuxProc Process  `json:"tmux_process,omitzero"`
+
+	Shim     Liveness  `json:"shim"`
+	ShimProc Process   `json:"shim_process,omitzero"`
+	ShimDied time.Time `json:"shim_died,omitzero"`
+	Outlived bool      `json:"outlived,omitempty"` // tmux still answered when the shim had died
+
+	Agent   Process            `json:"agent_process,omitzero"`
+	Started time.Time          `json:"started,omitzero"` // when the agent was executed
+	Exit    *exitstatus.Status `json:"exit,omitempty"`   // by the shim
+
+	StartError string    `json:"start_error,omitempty"` // what kept the run from getting as far as its agent
+	StartEnded time.Time `json:"start_ended,omitzero"`
+
+	Intent   Intent    `json:"intent,omitempty"`
+	IntentAt time.Time `json:"intent_at,omitzero"`
+	Why      string    `json:"why,omitempty"` // for a person: where the intent came from
+
+	MachineDown time.Time `json:"machine_down,omitzero"` // when it was found that its boot is over
+}
+
+// Activity is what the shim tells of an agent that is alive.
+type Activity struct {
+	Idle  bool
+	Since time.Time // when it became so; zero if nothing was told
+}
+
+// Clone returns a copy that shares nothing with s.
+func (s *Session) Clone() *Session {
+	c := *s
+	c.Command = slices.Clone(s.Command)
+	c.ResumeCommand = slices.Clone(s.ResumeCommand)
+	c.Environment = slices.Clone(s.Environment)
+	c.Labels = maps.Clone(s.Labels)
+	c.UnitProperties = slices.Clone(s.UnitProperties)
+	c.Past = slices.Clone(s.Past)
+	if s.Run != nil {
+		r := *s.Run
+		if r.Exit != nil {
+			e := *r.Exit
+			r.Exit = &e
+		}
+		c.Run = &r
+	}
+	return &c
+}
+
+// Resumable tells whether a resume would go on with the agent's conversation.
+func (s *Session) Resumable() bool {
+	return len(s.ResumeCommand) > 0
+}
+
+// Live tells whether the run has, or may still get, processes: its scope is not known to be gone.
+func (r *Run) Live() bool {
+	return r != nil && r.Scope != ScopeGone
+}
+
+// AgentAlive tells whether the agent was executed and nothing has told of its end.
+func (r *Run) AgentAlive() bool {
+	return r != nil && !r.Started.IsZero() && r.Exit == nil && r.Shim != Dead && r.Scope != ScopeGone
+}
+
+// intended tells whether the run's end, if it has one, is what was asked for: an agent that had ended by itself before anybody asked did not.
+func (r *Run) intended() bool {
+	if r.Intent == NoIntent {
+		return false
+	}
+	return r.Exit == nil || !r.Exit.Exited.Before(r.IntentAt)
+}
+
+// Ended tells whether the run has come to its end, as far as its state is concerned; processes may be left in its scope.
+func (r *Run) Ended() bool {
+	return r == nil || r.Exit != nil || r.Scope == ScopeGone || r.StartError != "" || r.Outlived
+}

@@ -1,0 +1,190 @@
+package session
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/exitstatus"
+)
+
+// State is what a session is, in one word.
+type State string
+
+const (
+	Created   State = "created"   // never started
+	Starting  State = "starting"  // a run was asked for, its agent is not there yet
+	Running   State = "running"   // scope, tmux and agent are alive
+	Stopping  State = "stopping"  // an end was asked for, the scope is not yet empty
+	Stopped   State = "stopped"   // ended by the user's wish
+	Completed State = "completed" // the agent ended with 0
+	Failed    State = "failed"    // it ended otherwise
+	Stale     State = "stale"     // the tmux session is dead, the scope is not empty, no exit was recorded
+	Suspended State = "suspended" // ended, to be resumed
+	Orphaned  State = "orphaned"  // the workspace vanished under a live session
+	Archived  State = "archived"  // kept, out of sight
+)
+
+// States has every state, in the order of a session's life.
+var States = []State{Created, Starting, Running, Stopping, Stopped, Completed, Failed, Stale, Suspended, Orphaned, Archived}
+
+// Lifecycle returns the coarse view of the state: active, suspended, archived or error.
+func (s State) Lifecycle() string {
+	switch s {
+	case Failed, Orphaned:
+		return "error"
+	case Suspended, Archived:
+		return string(s)
+	}
+	return "active"
+}
+
+// The results of a run, as in the Result property. A run that lives has none.
+const (
+	Success     = "success"
+	ExitCode    = "exit-code"
+	Signal      = "signal"
+	CoreDump    = "core-dump"
+	OOMKill     = "oom-kill"
+	Timeout     = "timeout"
+	CannotStart = "start-failed"
+	SessionLost = "session-lost"
+	AgentLost   = "agent-lost"
+)
+
+// View is what follows from a session's facts.
+type View struct {
+	State  State
+	Result string    // one of the results, "" while it runs
+	Reason string    // for a person: one English sentence, "" if there is nothing to add
+	Since  time.Time // when the facts that made State happened, as far as they tell; else zero
+}
+
+// View derives the session's state. It is the one place where states are decided, in this order: the first rule that holds.
+func (s *Session) View() View {
+	r := s.Run
+	switch {
+	case !s.Archived.IsZero():
+		v := s.runView()
+		return View{Archived, v.Result, v.Reason, s.Archived}
+	case r == nil:
+		return View{State: Created, Since: s.Created}
+	case s.WorkspaceGone && !r.Ended() && !r.intended() && !r.Started.IsZero():
+		return View{State: Orphaned, Reason: fmt.Sprintf("workspace %q is gone", s.WorkingDirectory)}
+	}
+	return s.runView()
+}
+
+// runView derives what became of the current run.
+func (s *Session) runView() View {
+	r := s.Run
+	switch {
+	case r == nil:
+		return View{}
+	case r.intended() && r.Live():
+		return View{State: Stopping, Since: r.IntentAt}
+	case r.intended() && r.Intent == Suspend:
+		return View{Suspended, Success, r.Why, r.ScopeGone}
+	case r.intended():
+		return View{Stopped, Success, r.Why, r.ScopeGone}
+	case r.ScopeResult == Timeout:
+		return View{Failed, Timeout, "it ran for as long as RuntimeMaxSec allows", r.end()}
+	case r.Exit != nil:
+		return exitView(r)
+	case r.StartError != "":
+		return View{Failed, CannotStart, r.StartError, r.StartEnded}
+	case r.Outlived:
+		return View{Failed, AgentLost, "shell process exited", r.ShimDied}
+	case r.Scope == ScopeGone:
+		return s.lostView()
+	case r.Tmux == Dead:
+		return View{State: Stale, Result: SessionLost, Reason: "scope running, session dead"}
+	case r.Started.IsZero():
+		return View{State: Starting, Since: r.Asked}
+	}
+	return View{State: Running, Since: r.Started}
+}
+
+// exitView tells what a recorded exit means.
+func exitView(r *Run) View {
+	e := r.Exit
+	switch {
+	case e.Code == exitstatus.NotStarted:
+		return View{Failed, CannotStart, e.Error, e.Exited}
+	case r.ScopeResult == OOMKill, e.Code == exitstatus.Killed && e.Value == int(unix.SIGKILL) && e.OOMKills > 0:
+		return View{Failed, OOMKill, oomReason(e.MemoryMax), e.Exited}
+	case e.Code == exitstatus.Killed:
+		return View{Failed, Signal, "command was killed by " + SignalName(e.Value), e.Exited}
+	case e.Code == exitstatus.Dumped:
+		return View{Failed, CoreDump, "command was killed by " + SignalName(e.Value) + " (core dumped)", e.Exited}
+	case e.Value == 0:
+		return View{Completed, Success, "", e.Exited}
+	}
+	return View{Failed, ExitCode, fmt.Sprintf("command exited with code %d", e.Value), e.Exited}
+}
+
+// lostView tells what it means that the scope is gone and no exit was recorded.
+func (s *Session) lostView() View {
+	r := s.Run
+	switch {
+	case !r.MachineDown.IsZero() && s.Resumable():
+		return View{Suspended, SessionLost, "the machine went down", r.ScopeGone}
+	case !r.MachineDown.IsZero():
+		return View{Failed, SessionLost, "the machine went down", r.ScopeGone}
+	case r.ScopeResult == OOMKill:
+		return View{Failed, OOMKill, oomReason(0), r.ScopeGone}
+	}
+	return View{Failed, SessionLost, "tmux session no longer exists", r.ScopeGone}
+}
+
+// end returns when the run ended, as exactly as is known.
+func (r *Run) end() time.Time {
+	if r.Exit != nil {
+		return r.Exit.Exited
+	}
+	return r.ScopeGone
+}
+
+func oomReason(limit uint64) string {
+	if limit == 0 {
+		return "out of memory"
+	}
+	return "out of memory (limit " + FormatBytes(limit) + ")"
+}
+
+// SignalName returns the name of a signal as kill -l has it, with SIG in front.
+func SignalName(n int) string {
+	if name := unix.SignalName(unix.Signal(n)); name != "" {
+		return name
+	}
+	return fmt.Sprintf("signal %d", n)
+}
+
+// FormatBytes returns a number of bytes as systemd writes limits: 512M, 1.5G.
+func FormatBytes(n uint64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return fmt.Sprintf("%dB", n)
+	}
+	f, unit := float64(n), byte('B')
+	for i := 0; f >= 1024 && i < len(units); i++ {
+		f /= 1024
+		unit = units[i]
+	}
+	if f == float64(uint64(f)) {
+		return fmt.Sprintf("%.0f%c", f, unit)
+	}
+	return fmt.Sprintf("%.1f%c", f, unit)
+}
+
+// Active returns what the session's agent is doing: working, idle, or unknown where no agent is alive or nothing was told yet; and since when.
+func (s *Session) Active() (activity string, since time.Time) {
+	switch {
+	case !s.Run.AgentAlive() || s.activity.Since.IsZero():
+		return "unknown", time.Time{}
+	case s.activity.Idle:
+		return "idle", s.activity.Since
+	}
+	return "working", s.activity.Since
+}

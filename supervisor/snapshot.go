@@ -1,0 +1,207 @@
+package supervisor
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/corrald/corral/internal/journal"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// Snapshot is a session as clients see it. It is never changed once it was made. Times are wall clock, zero where there is none.
+type Snapshot struct {
+	ID               string
+	Agent            string
+	Command          []string
+	WorkingDirectory string
+	Created          time.Time
+	Description      string
+	Labels           map[string]string
+	OnLogin          string
+	State            string
+	Lifecycle        string
+	Activity         string
+	Attention        string
+	AttentionSource  string
+	ConversationID   string
+	Result           string
+	Reason           string
+	ExecMainCode     int32
+	ExecMainStatus   int32
+	Started          time.Time
+	Exited           time.Time
+	StateChanged     time.Time
+	SessionAlive     bool
+	AgentAlive       bool
+	Frozen           bool
+	Resumable        bool
+	Idle             bool
+	IdleSince        time.Time
+	LastActivity     time.Time
+	Unit             string
+	MainPID          uint32
+	NRuns            uint32
+	Expires          time.Time
+
+	ControlGroup string // below the root of the hierarchy, "" if there is none
+	Live         bool   // its scope is there
+}
+
+func (s *Supervisor) snapshot(e *entry) *Snapshot {
+	rec := e.rec
+	v := rec.View()
+	snap := &Snapshot{
+		ID:               rec.ID,
+		Agent:            rec.Agent,
+		Command:          rec.Command,
+		WorkingDirectory: rec.WorkingDirectory,
+		Created:          rec.Created,
+		Description:      rec.Description,
+		Labels:           rec.Labels,
+		OnLogin:          rec.OnLogin,
+		State:            string(v.State),
+		Lifecycle:        v.State.Lifecycle(),
+		ConversationID:   rec.ConversationID,
+		Result:           v.Result,
+		Reason:           v.Reason,
+		StateChanged:     rec.StateChanged,
+		Resumable:        rec.Resumable(),
+		NRuns:            rec.NRuns,
+	}
+	var since time.Time
+	snap.Activity, since = rec.Active()
+	if snap.Activity == "idle" {
+		snap.Idle, snap.IdleSince, snap.LastActivity = true, since, since
+	}
+	if r := rec.Run; r != nil {
+		snap.Started = r.Started
+		snap.SessionAlive = r.Tmux == session.Alive && r.Live()
+		snap.AgentAlive = r.AgentAlive()
+		snap.Live = r.Scope == session.ScopeActive
+		if snap.Live || !r.Ended() {
+			snap.Unit, snap.ControlGroup = r.Unit, r.ControlGroup
+		}
+		if snap.AgentAlive {
+			snap.MainPID = uint32(r.Agent.PID) //nolint:gosec // a process number
+		}
+		if x := r.Exit; x != nil {
+			snap.ExecMainCode, snap.ExecMainStatus, snap.Exited = int32(x.Code), int32(x.Value), x.Exited //nolint:gosec // small
+		}
+	}
+	return snap
+}
+
+// logState writes the one record that the journal has for each change of state.
+func (s *Supervisor) logState(e *entry, old *Snapshot) {
+	now := e.shown
+	from := ""
+	if old != nil {
+		from = old.State + " -> "
+	}
+	why := ""
+	if now.Reason != "" {
+		why = " (" + now.Reason + ")"
+	}
+	attrs := []any{"session", now.ID, "agent", now.Agent, "state", now.State, "message_id", journal.SessionStateChanged}
+	if now.Result != "" {
+		attrs = append(attrs, "result", now.Result)
+	}
+	if r := e.rec.Run; r != nil {
+		attrs = append(attrs, "unit", r.Unit, "run", r.ID)
+	}
+	s.Log.Info(fmt.Sprintf("session %s: %s%s%s", now.ID, from, now.State, why), attrs...)
+}
+
+// Counts is how many sessions there are, archived ones left out.
+type Counts struct {
+	Sessions, Running, Waiting, Failed, Stale, Suspended uint32
+}
+
+// CountOf counts the sessions that the snapshots are of.
+func CountOf(all []*Snapshot) Counts {
+	var c Counts
+	for _, snap := range all {
+		if snap.State == string(session.Archived) {
+			continue
+		}
+		c.Sessions++
+		switch session.State(snap.State) {
+		case session.Running:
+			c.Running++
+		case session.Failed:
+			c.Failed++
+		case session.Stale:
+			c.Stale++
+		case session.Suspended:
+			c.Suspended++
+		}
+		if snap.Activity == "waiting" {
+			c.Waiting++
+		}
+	}
+	return c
+}
+
+// String puts the counts as systemctl status shows them: "3 running, 1 failed".
+func (c Counts) String() string {
+	var parts []string
+	add := func(n uint32, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	add(c.Running, "running")
+	add(c.Waiting, "waiting")
+	add(c.Failed, "failed")
+	add(c.Stale, "stale")
+	add(c.Suspended, "suspended")
+	if len(parts) == 0 {
+		return "no sessions running"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// tellStatus tells the service manager the counts, if they have changed.
+func (s *Supervisor) tellStatus() {
+	if s.Status == nil {
+		return
+	}
+	text := CountOf(s.snapshots()).String()
+	if text != s.lastText {
+		s.lastText = text
+		s.Status(text)
+	}
+}
+
+func (s *Supervisor) snapshots() []*Snapshot {
+	all := make([]*Snapshot, 0, len(s.sessions))
+	for _, e := range s.sorted() {
+		if e.shown != nil {
+			all = append(all, e.shown)
+		}
+	}
+	return all
+}
+
+// Sessions returns every session, the oldest first.
+func (s *Supervisor) Sessions() (all []*Snapshot, err error) {
+	err = s.do(func() { all = s.snapshots() })
+	return all, err
+}
+
+// Session returns one session. Errors: NoSuchSession.
+func (s *Supervisor) Session(id string) (snap *Snapshot, err error) {
+	if e := s.do(func() {
+		var e *entry
+		if e, err = s.find(id); err == nil {
+			snap = e.shown
+		}
+	}); e != nil {
+		return nil, e
+	}
+	if err == nil && snap == nil {
+		err = refuse(NoSuchSession, "no such session: %q", id)
+	}
+	return snap, err
+}

@@ -1,0 +1,241 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"time"
+
+	"crypto/rand"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// startTimeout bounds the time from the run's scope to its agent: what hangs for longer is ended.
+const startTimeout = 30 * time.Second
+
+// World is what effects do outside of the loop: with systemd, tmux and processes. Its methods may wait, and may be called at the same time.
+type World interface {
+	// Start starts a scope with a tmux server in it, and in that a pane with the shim; tell is told of each step that was done. The agent itself
+	// is told of by the shim. After an error nothing of it is left.
+	Start(ctx context.Context, p Plan, tell func(session.Event)) error
+	// End asks the agent alone to end, by the signal that it does not ignore: SIGTERM, else SIGHUP.
+	End(ctx context.Context, t Target) error
+	// Signal sends a signal to one of the Whom constants.
+	Signal(ctx context.Context, t Target, whom string, signal unix.Signal) error
+	// Kill ends every process of the scope at once, also frozen ones.
+	Kill(ctx context.Context, t Target) error
+	// StopCause tells why systemd wants the scope to be stopped: its Result so far (timeout for RuntimeMaxSec), and whether the whole user
+	// manager is stopping.
+	StopCause(ctx context.Context, unit string) (result string, stopping bool, err error)
+	// TmuxAnswers tells whether the session's tmux server is there and answers.
+	TmuxAnswers(ctx context.Context, t Target) bool
+	// Clear takes away what a run has left behind: the failed unit and the runtime directory.
+	Clear(ctx context.Context, unit, dir string)
+	// Alive tells whether exactly this process lives, and gives a pidfd of it, which the caller owns.
+	Alive(p session.Process) (pidfd int, alive bool)
+	// Scopes lists the scopes of ours that systemd knows.
+	Scopes(ctx context.Context) ([]Scope, error)
+	// Watch has systemd tell of a scope that was there already.
+	Watch(ctx context.Context, unit string) error
+	// Populated tells whether the control group has processes.
+	Populated(group string) bool
+	// Send has the agent's terminal take the text, whole.
+	Send(ctx context.Context, socket, text string, enter bool) error
+	// Capture reads the screen; Keys presses keys; AttachCommand tells how to attach.
+	Capture(ctx context.Context, t Target, lines int, escapes bool) (string, error)
+	Keys(ctx context.Context, t Target, keys []string) error
+	AttachCommand(t Target) ([]string, error)
+	// Usage reads what the scope uses, by the names of the D-Bus properties. What cannot be told is missing.
+	Usage(ctx context.Context, t Target) map[string]uint64
+}
+
+// Scope is a scope of ours that systemd knows.
+type Scope struct {
+	Name, InvocationID, ControlGroup string
+	Active                           bool
+	Result                           string
+}
+
+// Plan is what World.Start needs to know of a run.
+type Plan struct {
+	ID          string // the session's
+	Unit        string
+	Description string
+	RuntimeDir  string // of the session; made if it is not there
+	TmuxConfig  string // an extra configuration, "" for none
+	Spec        shimwire.Spec
+	Unset       []string           // names that the agent does not get from the manager's environment
+	Properties  []session.Property // of the scope
+	Scope       []string           // NAME=VALUE: the same from the agent's definition, which these replace
+	StopTimeout time.Duration
+}
+
+// Target is a run whose processes something is done with.
+type Target struct {
+	ID           string // the session's
+	RuntimeDir   string
+	Unit         string
+	ControlGroup string
+	Agent        session.Process
+	Shim         session.Process
+	Tmux         session.Process
+}
+
+func (s *Supervisor) target(e *entry) Target {
+	r := e.rec.Run
+	return Target{e.rec.ID, s.runtimeDir(e.rec.ID), r.Unit, r.ControlGroup, r.Agent, r.ShimProc, r.TmuxProc}
+}
+
+// UnitName returns the name of the session's scope.
+func UnitName(agent, id string) string { return "app-corral-" + agent + "-" + id + ".scope" }
+
+// start begins a run, on the loop. The run before it is over.
+func (s *Supervisor) start(e *entry, resumed bool) {
+	run := newRunID()
+	s.unwatch(e)
+	e.run = runtime{}
+	s.apply(e, session.RunAsked{
+		Run: run, BootID: s.BootID, Unit: UnitName(e.rec.Agent, e.rec.ID), Resumed: resumed, At: time.Now(),
+	})
+	if err := s.watchRecord(e); err != nil {
+		s.failStart(e, run, err)
+		return
+	}
+	plan := s.plan(e, resumed)
+	e.run.timer = time.AfterFunc(startTimeout, func() { s.post(func() { s.startTimedOut(e, run) }) })
+	s.effect(e, func() {
+		if err := s.World.Start(s.ctx, plan, func(ev session.Event) { s.event(e, ev) }); err != nil {
+			s.post(func() { s.failStart(e, run, err) })
+		}
+	})
+}
+
+func (s *Supervisor) plan(e *entry, resumed bool) Plan {
+	rec := e.rec
+	def := s.Agents[rec.Agent]
+	command := rec.Command
+	if resumed && rec.Resumable() {
+		command = rec.ResumeCommand
+	}
+	dir := s.runtimeDir(rec.ID)
+	description := rec.Description
+	if description == "" {
+		description = rec.Agent + " in " + rec.WorkingDirectory
+	}
+	extra := def.TmuxConfig
+	if extra == "" {
+		extra = s.Config.TmuxConfig
+	}
+	if extra == config.TmuxConfigUser {
+		extra = s.Home + "/.tmux.conf"
+	}
+	return Plan{
+		ID:          rec.ID,
+		Unit:        rec.Run.Unit,
+		Description: description,
+		RuntimeDir:  dir,
+		TmuxConfig:  extra,
+		Spec: shimwire.Spec{
+			RunID:     rec.Run.ID,
+			Dir:       rec.WorkingDirectory,
+			Args:      slices.Clone(command),
+			Env:       slices.Concat(s.definitionEnv(rec, def), rec.Environment),
+			StateDir:  s.Records.SessionDir(rec.ID),
+			Socket:    dir + "/" + shimSocket,
+			LogMax:    s.Config.LogMaxSize,
+			IdleAfter: s.Config.IdleAfter,
+		},
+		Unset:       def.UnsetEnvironment,
+		Properties:  slices.Clone(rec.UnitProperties),
+		Scope:       slices.Clone(def.Properties),
+		StopTimeout: s.Config.StopTimeout,
+	}
+}
+
+// definitionEnv returns what the agent's definition sets, with the session's values put in. What cannot be expanded is left out.
+func (s *Supervisor) definitionEnv(rec *session.Session, def config.Agent) []string {
+	var env []string
+	for _, entry := range def.Environment {
+		if expanded, err := config.Expand([]string{entry}, s.specifiers(rec)); err == nil {
+			env = append(env, expanded...)
+		}
+	}
+	return env
+}
+
+// failStart ends a run that did not get as far as its agent. Nothing of it is left.
+func (s *Supervisor) failStart(e *entry, run string, err error) {
+	if e.removed || e.rec.Run.ID != run {
+		return
+	}
+	s.apply(e, session.StartFailed{Run: run, Reason: err.Error(), At: time.Now()})
+	s.apply(e, session.ScopeEnded{Run: run, At: time.Now()})
+}
+
+// startTimedOut gives up on a run whose agent has not appeared.
+func (s *Supervisor) startTimedOut(e *entry, run string) {
+	if e.removed || e.rec.Run.ID != run || e.rec.View().State != session.Starting {
+		return
+	}
+	s.apply(e, session.StartFailed{Run: run, Reason: "its agent did not appear within " + startTimeout.String(), At: time.Now()})
+	s.end(e, time.Second)
+}
+
+func newRunID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// BuildEnvironment returns the agent's environment: the manager's, without what belongs to other programs and without unset, then what the
+// later lists say, each name once.
+func BuildEnvironment(manager []string, unset []string, later ...[]string) []string {
+	var env []string
+	at := map[string]int{}
+	set := func(entry string) {
+		name, _, _ := strings.Cut(entry, "=")
+		if i, there := at[name]; there {
+			env[i] = entry
+			return
+		}
+		at[name] = len(env)
+		env = append(env, entry)
+	}
+	for _, entry := range manager {
+		name, _, ok := strings.Cut(entry, "=")
+		if ok && !foreign(name) && !slices.Contains(unset, name) {
+			set(entry)
+		}
+	}
+	for _, list := range later {
+		for _, entry := range list {
+			set(entry)
+		}
+	}
+	return env
+}
+
+// foreignNames and foreignPrefixes are variables that tell a program where it runs, or belong to one service, terminal or conversation: in
+// another one they lie. See systemd.exec(5) for those of systemd.
+var (
+	foreignNames = []string{
+		"NOTIFY_SOCKET", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "MANAGERPID", "STATE_DIRECTORY", "RUNTIME_DIRECTORY",
+		"CACHE_DIRECTORY", "LOGS_DIRECTORY", "CONFIGURATION_DIRECTORY", "FDSTORE", "MAINPID", "STY", "CLAUDECODE", "VTE_VERSION", "WT_SESSION",
+		"WINDOWID", "COLUMNS", "LINES", "PWD", "OLDPWD", "SHLVL", "_", "TERM", "COLORTERM",
+	}
+	foreignPrefixes = []string{
+		"TMUX", "ZELLIJ", "HERDR_", "WATCHDOG_", "LISTEN_", "MEMORY_PRESSURE_", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION", "CODEX_THREAD",
+		"TERM_PROGRAM", "KITTY_", "WEZTERM_", "GHOSTTY_", "ITERM_",
+	}
+)
+
+func foreign(name string) bool {
+	return slices.Contains(foreignNames, name) ||
+		slices.ContainsFunc(foreignPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}

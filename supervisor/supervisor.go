@@ -1,0 +1,400 @@
+// Package supervisor owns every session: it decides, saves, publishes, and lets things be done.
+//
+// One goroutine, the loop, owns all state; the only door to it is a function. A turn of the loop is: drain, apply, save, publish. The loop
+// waits for nothing but the store. What takes time is an effect, done by a goroutine of the session it is for, one after the other; what comes
+// of it returns through the door as an event.
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/fdpoll"
+	"github.com/corrald/corral/internal/inotify"
+	"github.com/corrald/corral/internal/journal"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// doorSize lets bursts through without a goroutine switch for each event; a turn drains it.
+const doorSize = 1024
+
+// Publisher is told what changed, in order. It must not block and must not call back.
+type Publisher interface {
+	// Publish takes the changes of one turn. After is to be called, in order, once everything in changes is on its way to clients: calls are
+	// answered by it.
+	Publish(changes []Change, after []func())
+}
+
+// Change is what became of one session in one turn. Old is nil for a new session, New for one that was removed.
+type Change struct {
+	Old, New *Snapshot
+}
+
+// counts tells whether the change is one that Counts can show.
+func (c Change) counts() bool {
+	return c.Old == nil || c.New == nil || c.Old.State != c.New.State || c.Old.Activity != c.New.Activity
+}
+
+// Records is where sessions are kept. Save is called for different sessions at the same time.
+type Records interface {
+	Create(id string) error
+	Save(rec *session.Session, writer string) error
+	Remove(id string) error
+	SessionDir(id string) string
+}
+
+// Options is what a Supervisor is made of.
+type Options struct {
+	Config     config.Config
+	Agents     map[string]config.Agent
+	Records    Records
+	World      World
+	Publisher  Publisher
+	Log        *slog.Logger
+	Version    string
+	BootID     string
+	RuntimeDir string            // $XDG_RUNTIME_DIR/corral
+	Home       string            // for specifiers
+	Alive      func()            // called by the loop, at least every AliveEvery; nil where nobody watches it
+	AliveEvery time.Duration     // half of the watchdog's time
+	Status     func(text string) // called by the loop when the counts have changed: "3 running, 1 failed"
+}
+
+// Supervisor is the daemon's heart. Its methods may be called from any goroutine, but not from the loop.
+type Supervisor struct {
+	Options
+	door   chan func()
+	done   chan struct{} // closed when the loop has ended
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	// What follows belongs to the loop.
+	sessions map[string]*entry
+	dirty    []*entry
+	after    []func()
+	stopping bool
+	lastText string
+
+	files *inotify.Watcher
+	fds   *fdpoll.Poller
+	keys  map[fdpoll.Key]func()
+	next  fdpoll.Key
+	paths map[int32]func(inotify.Event)
+
+	places map[string]*place // workspaces, by path
+}
+
+// entry is a session with everything that is done about it. It belongs to the loop.
+type entry struct {
+	rec     *session.Session
+	shown   *Snapshot // what clients were told last
+	dirty   bool
+	unsaved bool
+	removed bool
+
+	queue   []func() // effects to be done, in order
+	busy    bool     // one of them is being done
+	held    []func() // effects decided in this turn: they begin once it was saved
+	waiting []waiter
+
+	run  runtime
+	then func() // what to do once the scope is gone
+}
+
+// waiter is a call that is answered when ready says so.
+type waiter struct {
+	ready func(*entry) bool
+	reply chan error
+	err   func(*entry) error
+}
+
+// New makes a Supervisor. Run starts it.
+func New(o Options) (*Supervisor, error) {
+	files, err := inotify.New()
+	if err != nil {
+		return nil, err
+	}
+	fds, err := fdpoll.New()
+	if err != nil {
+		_ = files.Close()
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Supervisor{
+		Options:  o,
+		door:     make(chan func(), doorSize),
+		done:     make(chan struct{}),
+		ctx:      ctx,
+		cancel:   cancel,
+		sessions: map[string]*entry{},
+		files:    files,
+		fds:      fds,
+		keys:     map[fdpoll.Key]func(){},
+		paths:    map[int32]func(inotify.Event){},
+		places:   map[string]*place{},
+	}, nil
+}
+
+// ErrClosed is returned for calls that come after the loop has ended.
+var ErrClosed = errors.New("corrald is shutting down")
+
+// post sends f to the loop and does not wait for it. After the loop has ended it does nothing.
+func (s *Supervisor) post(f func()) {
+	select {
+	case s.door <- f:
+	case <-s.done:
+	}
+}
+
+// do runs f on the loop and waits for it.
+func (s *Supervisor) do(f func()) error {
+	ran := make(chan struct{})
+	s.post(func() { f(); close(ran) })
+	select {
+	case <-ran:
+		return nil
+	case <-s.done:
+		return ErrClosed
+	}
+}
+
+// Run is the loop. It returns when ctx is done, after everything was saved.
+func (s *Supervisor) Run(ctx context.Context) {
+	defer close(s.done)
+	defer s.cancel()
+	go s.files.Run(func(e inotify.Event) { s.post(func() { s.fileEvent(e) }) })
+	go s.fds.Run(func(k fdpoll.Key) { s.post(func() { s.fdReady(k) }) })
+	defer func() { _ = s.files.Close() }()
+	defer func() { _ = s.fds.Close() }()
+	alive := make(<-chan time.Time)
+	if s.Alive != nil && s.AliveEvery > 0 {
+		t := time.NewTicker(s.AliveEvery)
+		defer t.Stop()
+		alive = t.C
+	}
+	for {
+		select {
+		case f := <-s.door:
+			s.turn(f)
+		case <-alive:
+			s.Alive()
+		case <-ctx.Done():
+			s.stopping = true
+			s.turn(func() {})
+			return
+		}
+	}
+}
+
+// turn drains the door, applies what came, saves and publishes.
+func (s *Supervisor) turn(f func()) {
+	f()
+drain:
+	for range doorSize {
+		select {
+		case f := <-s.door:
+			f()
+		default:
+			break drain
+		}
+	}
+	s.settle()
+}
+
+// touch marks a session as changed: settle looks at it at the end of the turn.
+func (s *Supervisor) touch(e *entry) {
+	if !e.dirty {
+		e.dirty = true
+		s.dirty = append(s.dirty, e)
+	}
+}
+
+// apply changes a session's facts.
+func (s *Supervisor) apply(e *entry, ev session.Event) {
+	e.rec.Apply(ev)
+	switch ev.(type) {
+	case session.ActivitySeen, session.WorkspaceSeen:
+	default:
+		e.unsaved = true
+	}
+	s.touch(e)
+}
+
+// settle decides what follows from the changes of this turn, saves the sessions that changed, and publishes.
+func (s *Supervisor) settle() {
+	if len(s.dirty) == 0 && len(s.after) == 0 {
+		return
+	}
+	for i := 0; i < len(s.dirty); i++ { // what is decided may touch more
+		if e := s.dirty[i]; !e.removed {
+			s.react(e)
+			s.stamp(e)
+		}
+	}
+	s.save(s.dirty)
+	changes := make([]Change, 0, len(s.dirty))
+	for _, e := range s.dirty {
+		e.dirty = false
+		changes = append(changes, s.show(e)...)
+	}
+	dirty := s.dirty
+	s.dirty = nil
+	for _, e := range dirty {
+		s.answer(e)
+		for _, f := range e.held {
+			s.enqueue(e, f)
+		}
+		e.held = nil
+	}
+	s.Publisher.Publish(changes, s.after)
+	s.after = nil
+	if slices.ContainsFunc(changes, Change.counts) {
+		s.tellStatus()
+	}
+}
+
+// stamp notes when the state became what it is.
+func (s *Supervisor) stamp(e *entry) {
+	v := e.rec.View()
+	if e.shown != nil && e.shown.State == string(v.State) && !e.rec.StateChanged.IsZero() {
+		return
+	}
+	e.rec.StateChanged = v.Since
+	if v.Since.IsZero() {
+		e.rec.StateChanged = time.Now()
+	}
+	e.unsaved = true
+}
+
+// save saves those of the sessions that have changed, at the same time: a file system commits them together. A record that cannot be saved is
+// told in the journal and tried again with the session's next change; supervision goes on.
+func (s *Supervisor) save(entries []*entry) {
+	const most = 16 // saves at a time
+	type result struct {
+		e   *entry
+		err error
+	}
+	var todo []*entry
+	for _, e := range entries {
+		if e.unsaved && !e.removed {
+			todo = append(todo, e)
+		}
+	}
+	results := make(chan result, len(todo))
+	slots := make(chan struct{}, most)
+	for _, e := range todo {
+		slots <- struct{}{}
+		one := func() {
+			results <- result{e, s.Records.Save(e.rec, s.Version)}
+			<-slots
+		}
+		if len(todo) == 1 {
+			one()
+		} else {
+			go one()
+		}
+	}
+	for range todo {
+		r := <-results
+		r.e.unsaved = r.err != nil
+		if r.err != nil {
+			s.Log.Error("cannot save session", "session", r.e.rec.ID, "err", r.err, "message_id", journal.RecordNotSaved)
+		}
+	}
+}
+
+// show makes the snapshot that clients see from now on.
+func (s *Supervisor) show(e *entry) []Change {
+	old := e.shown
+	if e.removed {
+		e.shown = nil
+		if old == nil {
+			return nil
+		}
+		return []Change{{Old: old}}
+	}
+	e.shown = s.snapshot(e)
+	if old == nil || old.State != e.shown.State {
+		s.logState(e, old)
+	}
+	return []Change{{Old: old, New: e.shown}}
+}
+
+// answer answers the calls that wait for what has come true. The answers leave after the signals.
+func (s *Supervisor) answer(e *entry) {
+	e.waiting = slices.DeleteFunc(e.waiting, func(w waiter) bool {
+		if !w.ready(e) {
+			return false
+		}
+		err := w.err(e)
+		s.after = append(s.after, func() { w.reply <- err })
+		return true
+	})
+}
+
+// enqueue has f done by the session's goroutine, after what was enqueued before.
+func (s *Supervisor) enqueue(e *entry, f func()) {
+	e.queue = append(e.queue, f)
+	s.work(e)
+}
+
+func (s *Supervisor) work(e *entry) {
+	if e.busy || len(e.queue) == 0 {
+		return
+	}
+	f := e.queue[0]
+	e.queue = e.queue[1:]
+	e.busy = true
+	go func() {
+		f()
+		s.post(func() {
+			e.busy = false
+			s.work(e)
+		})
+	}()
+}
+
+// effect has f done once what was decided in this turn is saved.
+func (s *Supervisor) effect(e *entry, f func()) {
+	e.held = append(e.held, f)
+	s.touch(e)
+}
+
+// event returns from an effect: it applies ev if the session is still there.
+func (s *Supervisor) event(e *entry, ev session.Event) {
+	s.post(func() {
+		if !e.removed {
+			s.apply(e, ev)
+		}
+	})
+}
+
+// find returns the session with this id, or why there is none.
+func (s *Supervisor) find(id string) (*entry, error) {
+	if e := s.sessions[id]; e != nil && !e.removed {
+		return e, nil
+	}
+	return nil, refuse(NoSuchSession, "no such session: %q", id)
+}
+
+// sorted returns the sessions by age, then id.
+func (s *Supervisor) sorted() []*entry {
+	all := make([]*entry, 0, len(s.sessions))
+	for _, e := range s.sessions {
+		if !e.removed {
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b *entry) int {
+		if c := a.rec.Created.Compare(b.rec.Created); c != 0 {
+			return c
+		}
+		return strings.Compare(a.rec.ID, b.rec.ID)
+	})
+	return all
+}

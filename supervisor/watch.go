@@ -1,0 +1,251 @@
+package supervisor
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/fdpoll"
+	"github.com/corrald/corral/internal/inotify"
+	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// shimSocket is the name of the shim's socket in the session's runtime directory.
+const shimSocket = "shim.sock"
+
+var errNotExist = fs.ErrNotExist
+
+// descriptor is a file descriptor that the loop waits for. The zero value is none.
+type descriptor struct {
+	fd  int // valid if key is not 0
+	key fdpoll.Key
+}
+
+// wait has f called on the loop each time fd is ready. The loop owns fd from now on.
+func (s *Supervisor) waitFor(fd int, f func()) (descriptor, error) {
+	s.next++
+	d := descriptor{fd, s.next}
+	if err := s.fds.Add(fd, d.key); err != nil {
+		_ = unix.Close(fd)
+		return descriptor{}, err
+	}
+	s.keys[d.key] = f
+	return d, nil
+}
+
+// drop closes a descriptor.
+func (s *Supervisor) drop(d *descriptor) {
+	if d.key == 0 {
+		return
+	}
+	_ = s.fds.Remove(d.fd)
+	_ = unix.Close(d.fd)
+	delete(s.keys, d.key)
+	*d = descriptor{}
+}
+
+func (s *Supervisor) fdReady(k fdpoll.Key) {
+	if f := s.keys[k]; f != nil {
+		f()
+	}
+}
+
+// fileEvent is told by inotify.
+func (s *Supervisor) fileEvent(ev inotify.Event) {
+	if ev.Overflow() {
+		s.lookAgain()
+		return
+	}
+	if f := s.paths[ev.Watch]; f != nil {
+		f(ev)
+	}
+}
+
+// lookAgain looks at everything that inotify would have told of.
+func (s *Supervisor) lookAgain() {
+	for _, e := range s.sessions {
+		s.checkWorkspace(e)
+		if e.rec.Run.Live() {
+			s.readExit(e)
+			s.connectShim(e)
+		}
+	}
+}
+
+func (s *Supervisor) watchPath(path string, mask uint32, f func(inotify.Event)) (int32, error) {
+	wd, err := s.files.Add(path, mask)
+	if err == nil {
+		s.paths[wd] = f
+	}
+	return wd, err
+}
+
+func (s *Supervisor) unwatchPath(wd *int32) {
+	if *wd != 0 {
+		s.files.Remove(*wd)
+		delete(s.paths, *wd)
+		*wd = 0
+	}
+}
+
+// watchRecord begins to wait for the run's exit_status and for its shim's socket.
+func (s *Supervisor) watchRecord(e *entry) error {
+	var err error
+	e.run.stateDir, err = s.watchPath(s.Records.SessionDir(e.rec.ID), unix.IN_MOVED_TO|unix.IN_ONLYDIR, func(ev inotify.Event) {
+		if ev.Name == exitstatus.FileName {
+			s.readExit(e)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	dir := s.runtimeDir(e.rec.ID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	e.run.runtimeDir, err = s.watchPath(dir, unix.IN_MOVED_TO|unix.IN_CREATE|unix.IN_ONLYDIR, func(ev inotify.Event) {
+		if ev.Name == shimSocket {
+			s.connectShim(e)
+		}
+	})
+	return err
+}
+
+// watchTmux begins to wait for the end of the run's tmux server.
+func (s *Supervisor) watchTmux(e *entry) {
+	r := e.rec.Run
+	if e.run.tmux.key != 0 || r.Tmux != session.Alive {
+		return
+	}
+	run := r.ID
+	pidfd, alive := s.World.Alive(r.TmuxProc)
+	if !alive {
+		s.tmuxDied(e, run)
+		return
+	}
+	d, err := s.waitFor(pidfd, func() { s.tmuxDied(e, run) })
+	if err != nil {
+		s.Log.Warn("cannot watch a tmux server", "session", e.rec.ID, "err", err)
+		return
+	}
+	e.run.tmux = d
+}
+
+func (s *Supervisor) tmuxDied(e *entry, run string) {
+	if e.removed || e.rec.Run.ID != run {
+		return
+	}
+	s.drop(&e.run.tmux)
+	reap(e.rec.Run.TmuxProc.PID)
+	// Where everything was killed together the scope's end is about to be told, and nothing that is untrue is said before.
+	if s.World.Populated(e.rec.Run.ControlGroup) {
+		s.apply(e, session.TmuxDied{Run: run})
+	}
+}
+
+// reap collects a tmux server that we have started. One that another daemon has started is systemd's child by now.
+func reap(pid int) {
+	if pid > 0 {
+		_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
+	}
+}
+
+// connectShim connects to the run's shim, if its socket is there.
+func (s *Supervisor) connectShim(e *entry) {
+	r := e.rec.Run
+	if e.run.shim.key != 0 || !r.Live() || r.Exit != nil {
+		return
+	}
+	fd, err := shimwire.Dial(filepath.Join(s.runtimeDir(e.rec.ID), shimSocket))
+	if err != nil {
+		return // it will be told of, or is gone: then the exit or the end of the scope is
+	}
+	run := r.ID
+	d, err := s.waitFor(fd, func() { s.hearShim(e, run) })
+	if err != nil {
+		s.Log.Warn("cannot listen to a shim", "session", e.rec.ID, "err", err)
+		return
+	}
+	e.run.shim = d
+	s.hearShim(e, run)
+}
+
+// hearShim reads what the shim has said. It never waits.
+func (s *Supervisor) hearShim(e *entry, run string) {
+	if e.removed || e.rec.Run.ID != run || e.run.shim.key == 0 {
+		return
+	}
+	buf := make([]byte, 1024) // a shim says short things
+	for {
+		n, _, err := unix.Recvfrom(e.run.shim.fd, buf, unix.MSG_DONTWAIT)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			if err := s.fds.Again(e.run.shim.fd, e.run.shim.key); err != nil {
+				s.Log.Warn("cannot listen to a shim", "session", e.rec.ID, "err", err)
+			}
+			return
+		case err != nil || n == 0:
+			s.shimHungUp(e, run)
+			return
+		default:
+			if m, err := shimwire.ParseMessage(buf[:n]); err == nil {
+				s.shimSaid(e, m)
+			}
+		}
+	}
+}
+
+func (s *Supervisor) shimSaid(e *entry, m shimwire.Message) {
+	run := e.rec.Run.ID
+	switch m.Kind {
+	case shimwire.Hello:
+		if m.RunID != run {
+			return
+		}
+		s.apply(e, session.AgentStarted{
+			Run:   run,
+			Shim:  session.Process{PID: m.ShimPID},
+			Agent: session.Process{PID: m.AgentPID, Start: m.AgentStart},
+			At:    m.Started,
+		})
+		s.apply(e, session.ActivitySeen{Run: run, Activity: session.Activity{Idle: m.Idle, Since: m.Since}})
+	case shimwire.Idle, shimwire.Working:
+		s.apply(e, session.ActivitySeen{Run: run, Activity: session.Activity{Idle: m.Kind == shimwire.Idle, Since: m.Since}})
+	case shimwire.PaneClosed:
+		// The shim has hung up on the agent already: what is left is the rest of the ending.
+		s.ask(e, session.Stop, "its terminal was closed")
+		e.run.polite = true
+		s.end(e, 0)
+	}
+}
+
+// shimHungUp finds out what it means that the shim's socket was closed: the agent's exit is recorded, or the shim was killed.
+func (s *Supervisor) shimHungUp(e *entry, run string) {
+	s.drop(&e.run.shim)
+	if s.readExit(e) {
+		return
+	}
+	t := s.target(e)
+	go func() {
+		answers := s.World.TmuxAnswers(s.ctx, t)
+		s.post(func() {
+			if !e.removed && e.rec.Run.ID == run && !s.readExit(e) {
+				s.apply(e, session.ShimDied{Run: run, Outlived: answers, At: time.Now()})
+			}
+		})
+	}()
+}
+
+// unwatch ends all waiting for a run.
+func (s *Supervisor) unwatch(e *entry) {
+	s.drop(&e.run.tmux)
+	s.drop(&e.run.shim)
+	s.unwatchPath(&e.run.stateDir)
+	s.unwatchPath(&e.run.runtimeDir)
+}

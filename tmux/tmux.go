@@ -1,0 +1,209 @@
+// Package tmux runs one tmux server for each session: it starts it, puts the agent's pane into it, reads its screen, and tells how to attach.
+//
+// A server runs in the foreground, so that it is our child and can be placed into the session's scope before anything runs in it. It has a
+// socket and a configuration of its own; the user's ~/.tmux.conf is read only where that is asked for.
+package tmux
+
+import (
+	"bytes"
+	"context"
+	_ "embed" // for the configuration
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/atomicfile"
+)
+
+//go:embed tmux.conf
+var configuration string
+
+// commandTimeout bounds each tmux command: a server that hangs must not hang us.
+const commandTimeout = 10 * time.Second
+
+// The size of a pane that nobody is attached to: wide enough for an agent's tables, as high as a common laptop's terminal.
+const (
+	width  = 120
+	height = 40
+)
+
+// maxSocketPath is what sun_path of a socket address holds, less the closing NUL (unix(7)).
+const maxSocketPath = 107
+
+// Tmux knows how to run tmux for sessions.
+type Tmux struct {
+	Program string   // the tmux to execute
+	Config  string   // path of our configuration, written by Prepare
+	Env     []string // what a server and the panes that people open in it get; an agent has its own
+	BusAddr string   // DBUS_SESSION_BUS_ADDRESS for these panes
+}
+
+// Session is the tmux session of one Corral session.
+type Session struct {
+	Socket string // path
+	Name   string // the id; tmux shows it to people
+	Server int    // process number of the server, 0 if not known
+}
+
+// Prepare finds tmux and writes the configuration into directory dir, which lives as long as the login.
+func Prepare(dir string, env []string, busAddr string) (*Tmux, error) {
+	program, err := exec.LookPath("tmux")
+	if err != nil {
+		return nil, errors.New("tmux is not installed")
+	}
+	config := filepath.Join(dir, "tmux.conf")
+	if err := atomicfile.Write(config, []byte(configuration), 0o600); err != nil {
+		return nil, fmt.Errorf("cannot write tmux's configuration: %w", err)
+	}
+	return &Tmux{Program: program, Config: config, Env: env, BusAddr: busAddr}, nil
+}
+
+// NewSession returns the tmux session for the Corral session id, whose socket is in directory dir.
+func NewSession(dir, id string) (Session, error) {
+	// tmux gives . and : a meaning in targets, and would rename the session.
+	s := Session{Socket: filepath.Join(dir, "tmux"), Name: strings.ReplaceAll(id, ".", "_")}
+	if len(s.Socket) > maxSocketPath {
+		return s, fmt.Errorf("the path of the tmux socket is longer than %d bytes: %q", maxSocketPath, s.Socket)
+	}
+	return s, nil
+}
+
+// StartServer starts the session's server and returns its process number and a pidfd, which the caller owns. The server has nothing in it yet.
+// It is our child: the caller reaps it.
+func (t *Tmux) StartServer(s Session) (pid, pidfd int, err error) {
+	if err := os.Remove(s.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return 0, -1, fmt.Errorf("cannot start tmux: %w", err)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return 0, -1, fmt.Errorf("cannot start tmux: %w", err)
+	}
+	defer func() { _ = null.Close() }()
+	// A tmux that finds the user's bus moves each new pane into a scope of its own (since 3.4), out of the session's. Without an address it
+	// would look for the bus in XDG_RUNTIME_DIR, so it gets one that leads nowhere.
+	env := append(withoutName(t.Env, "DBUS_SESSION_BUS_ADDRESS"), "DBUS_SESSION_BUS_ADDRESS=disabled:")
+	pidfd = -1
+	pid, err = syscall.ForkExec(t.Program, []string{"tmux", "-u", "-D", "-S", s.Socket, "-f", t.Config}, &syscall.ProcAttr{
+		Dir:   "/",
+		Env:   env,
+		Files: []uintptr{null.Fd(), null.Fd(), null.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd},
+	})
+	if err != nil {
+		return 0, -1, fmt.Errorf("cannot start tmux: %w", err)
+	}
+	return pid, pidfd, nil
+}
+
+// Run opens the session with one pane, in which the command runs in directory dir. Extra is a configuration to read before, "" for none.
+func (t *Tmux) Run(ctx context.Context, s Session, dir, extra string, command []string) error {
+	args := []string{"-N", "set-environment", "-g", "DBUS_SESSION_BUS_ADDRESS", t.BusAddr, ";"}
+	if extra != "" {
+		args = append(args, "source-file", extra, ";")
+	}
+	args = append(args, "new-session", "-d", "-s", s.Name, "-x", strconv.Itoa(width), "-y", strconv.Itoa(height), "-c", dir, "--")
+	args = append(args, command...)
+	_, err := t.command(ctx, s, args...)
+	if err != nil {
+		return fmt.Errorf("cannot open tmux session %q: %w", s.Name, err)
+	}
+	return nil
+}
+
+// Answers tells whether the server is there and answers.
+func (t *Tmux) Answers(ctx context.Context, s Session) bool {
+	_, err := t.command(ctx, s, "-N", "display-message", "-p", "ok")
+	return err == nil
+}
+
+// Capture returns the last lines of the agent's pane, history included; lines 0 means its screen. Escapes keeps colours.
+func (t *Tmux) Capture(ctx context.Context, s Session, lines int, escapes bool) (string, error) {
+	args := []string{"-N", "capture-pane", "-p", "-t", s.pane()}
+	if escapes {
+		args = append(args, "-e")
+	}
+	if lines > 0 {
+		args = append(args, "-S", "-"+strconv.Itoa(lines))
+	}
+	out, err := t.command(ctx, s, args...)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the screen of %q: %w", s.Name, err)
+	}
+	text := strings.TrimRight(string(out), "\n")
+	if all := strings.Split(text, "\n"); lines > 0 && len(all) > lines {
+		text = strings.Join(all[len(all)-lines:], "\n")
+	}
+	if text == "" {
+		return "", nil
+	}
+	return text + "\n", nil
+}
+
+// SendKeys presses keys, by tmux's names, in the agent's pane.
+func (t *Tmux) SendKeys(ctx context.Context, s Session, keys []string) error {
+	args := append([]string{"-N", "send-keys", "-t", s.pane(), "--"}, keys...)
+	if _, err := t.command(ctx, s, args...); err != nil {
+		return fmt.Errorf("cannot send keys to %q: %w", s.Name, err)
+	}
+	return nil
+}
+
+// AttachCommand returns the argument vector that attaches a terminal to the session.
+func (t *Tmux) AttachCommand(s Session) []string {
+	return []string{t.client(s), "-S", s.Socket, "attach-session", "-t", "=" + s.Name}
+}
+
+// pane is the target of the agent's pane: the first one of the first window.
+func (s Session) pane() string { return "=" + s.Name + ":^.{top-left}" }
+
+// client returns the program to talk to the server with. After an upgrade of the package a new client may not speak to an old server, but the
+// server's own program can still be executed.
+func (t *Tmux) client(s Session) string {
+	if s.Server != 0 {
+		exe := "/proc/" + strconv.Itoa(s.Server) + "/exe"
+		if target, err := os.Readlink(exe); err == nil && strings.HasSuffix(target, " (deleted)") {
+			return exe
+		}
+	}
+	return t.Program
+}
+
+func (t *Tmux) command(ctx context.Context, s Session, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, t.client(s), append([]string{"-u", "-S", s.Socket}, args...)...) //nolint:gosec // tmux
+	cmd.Env = t.Env
+	cmd.Dir = "/"
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	if text := strings.TrimSpace(errs.String()); err != nil && text != "" {
+		return nil, errors.New(text)
+	}
+	return out.Bytes(), err
+}
+
+// Reap collects a server that has ended, if it is our child. It never waits.
+func Reap(pid int) {
+	var status unix.WaitStatus
+	_, _ = unix.Wait4(pid, &status, unix.WNOHANG, nil)
+}
+
+func withoutName(env []string, name string) []string {
+	var kept []string
+	for _, e := range env {
+		if !strings.HasPrefix(e, name+"=") {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}

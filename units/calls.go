@@ -1,0 +1,158 @@
+package units
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
+)
+
+// Kill sends a signal to every process of the scope. A scope that is not there has none, which is no error.
+func (m *Manager) Kill(ctx context.Context, name string, signal unix.Signal) error {
+	err := m.call(ctx, systemdPath, managerIface+".KillUnit", name, "all", int32(signal)).Err
+	if err != nil && !isNoSuchUnit(err) && !isNoProcesses(err) {
+		return fmt.Errorf("cannot signal %q: %w", name, err)
+	}
+	return nil
+}
+
+// ResetFailed clears away what systemd keeps of a scope that failed. A unit that is not there is no error.
+func (m *Manager) ResetFailed(ctx context.Context, name string) error {
+	err := m.call(ctx, systemdPath, managerIface+".ResetFailedUnit", name).Err
+	if err != nil && !isNoSuchUnit(err) {
+		return fmt.Errorf("cannot reset %q: %w", name, err)
+	}
+	return nil
+}
+
+// Result returns the scope's Result, as long as the unit is there.
+func (m *Manager) Result(ctx context.Context, name string) (string, error) {
+	v, err := m.get(ctx, name, scopeIface, "Result")
+	result, _ := v.Value().(string)
+	return result, err
+}
+
+// State returns what systemctl --user is-system-running prints: running, stopping and so on.
+func (m *Manager) State(ctx context.Context) (string, error) {
+	var v dbus.Variant
+	err := m.call(ctx, systemdPath, propertiesIface+".Get", managerIface, "SystemState").Store(&v)
+	state, _ := v.Value().(string)
+	return state, err
+}
+
+// SetProperties changes properties of a running scope, all or none.
+func (m *Manager) SetProperties(ctx context.Context, name string, props []Property) error {
+	if err := m.call(ctx, systemdPath, managerIface+".SetUnitProperties", name, true, props).Err; err != nil {
+		return fmt.Errorf("cannot set properties of %q: %w", name, err)
+	}
+	return nil
+}
+
+// Number returns a property of the scope that is a number, such as MemoryCurrent; ok is false where systemd has none to tell.
+func (m *Manager) Number(ctx context.Context, name, property string) (n uint64, ok bool) {
+	v, err := m.get(ctx, name, scopeIface, property)
+	n, ok = v.Value().(uint64)
+	return n, err == nil && ok && n != ^uint64(0)
+}
+
+// List returns the scopes whose names match the pattern, a glob, with the state that systemd sees them in.
+func (m *Manager) List(ctx context.Context, pattern string) ([]Unit, error) {
+	var rows []struct {
+		Name, Description, Load, Active, Sub, Follows string
+		Path                                          dbus.ObjectPath
+		JobID                                         uint32
+		JobType                                       string
+		JobPath                                       dbus.ObjectPath
+	}
+	err := m.call(ctx, systemdPath, managerIface+".ListUnitsByPatterns", []string{}, []string{pattern}).Store(&rows)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list %q: %w", pattern, err)
+	}
+	units := make([]Unit, 0, len(rows))
+	for _, row := range rows {
+		if row.Load == "not-found" {
+			continue
+		}
+		u, err := m.describe(ctx, row.Name, row.Active)
+		if err != nil {
+			return nil, err
+		}
+		units = append(units, u)
+	}
+	return units, nil
+}
+
+func (m *Manager) describe(ctx context.Context, name, active string) (Unit, error) {
+	u := Unit{Name: name, Active: active}
+	var props map[string]dbus.Variant
+	if err := m.call(ctx, unitPath(name), propertiesIface+".GetAll", scopeIface).Store(&props); err != nil {
+		if isGone(err) {
+			u.Active = "inactive"
+			return u, nil
+		}
+		return u, fmt.Errorf("cannot read %q: %w", name, err)
+	}
+	u.Result, _ = props["Result"].Value().(string)
+	u.ControlGroup, _ = props["ControlGroup"].Value().(string)
+	id, err := m.invocationID(ctx, name)
+	if isGone(err) {
+		u.Active, err = "inactive", nil
+	}
+	u.InvocationID = id
+	return u, err
+}
+
+func (m *Manager) invocationID(ctx context.Context, name string) (string, error) {
+	v, err := m.get(ctx, name, unitIface, "InvocationID")
+	id, _ := v.Value().([]byte)
+	return hex.EncodeToString(id), err
+}
+
+func (m *Manager) get(ctx context.Context, name, iface, property string) (dbus.Variant, error) {
+	var v dbus.Variant
+	err := m.call(ctx, unitPath(name), propertiesIface+".Get", iface, property).Store(&v)
+	if err != nil {
+		return v, fmt.Errorf("cannot read %s of %q: %w", property, name, err)
+	}
+	return v, nil
+}
+
+func isNoSuchUnit(err error) bool { return hasName(err, "org.freedesktop.systemd1.NoSuchUnit") }
+
+func isNoProcesses(err error) bool { return hasName(err, "org.freedesktop.systemd1.NoSuchProcess") }
+
+func isGone(err error) bool {
+	return isNoSuchUnit(err) || hasName(err, "org.freedesktop.DBus.Error.UnknownObject")
+}
+
+func hasName(err error, name string) bool {
+	var e dbus.Error
+	return errors.As(err, &e) && e.Name == name
+}
+
+// unitPath returns the object path of a unit: its name with every byte but letters and digits (and a leading digit) as _xx.
+func unitPath(name string) dbus.ObjectPath {
+	var b strings.Builder
+	b.WriteString(string(systemdPath) + "/unit/")
+	for i := range len(name) {
+		c := name[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' && i > 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "_%02x", c)
+		}
+	}
+	return dbus.ObjectPath(b.String())
+}
+
+// Environment returns the environment that the manager gives to the services it starts, as it is now.
+func (m *Manager) Environment(ctx context.Context) ([]string, error) {
+	var v dbus.Variant
+	err := m.call(ctx, systemdPath, propertiesIface+".Get", managerIface, "Environment").Store(&v)
+	env, _ := v.Value().([]string)
+	return env, err
+}

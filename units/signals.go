@@ -1,0 +1,121 @@
+package units
+
+import "github.com/godbus/dbus/v5"
+
+// run owns the watches: it hears the signals and lets calls in through the door, one after the other.
+func (m *Manager) run(signals <-chan *dbus.Signal) {
+	defer close(m.events)
+	defer close(m.closed)
+	ws := &watches{units: map[string]*watch{}, byPath: map[dbus.ObjectPath]*watch{}, unknown: map[string]bool{}}
+	for {
+		select {
+		case sig, ok := <-signals:
+			if !ok {
+				return
+			}
+			if sig.Name == "org.freedesktop.DBus.NameOwnerChanged" {
+				// A systemd that was executed again still knows that we subscribed; one that was started anew does not.
+				m.conn.Object(systemdName, systemdPath).Go(managerIface+".Subscribe", dbus.FlagNoReplyExpected, nil)
+			}
+			for _, e := range ws.hear(sig) {
+				m.tell(e, ws)
+			}
+		case f := <-m.door:
+			f(ws)
+		}
+	}
+}
+
+// tell hands an event over. Calls are let in meanwhile: the reader may be about to make one.
+func (m *Manager) tell(e Event, ws *watches) {
+	for {
+		select {
+		case m.events <- e:
+			return
+		case f := <-m.door:
+			f(ws)
+		}
+	}
+}
+
+// hear turns a signal into events. Anybody on the bus can send us anything: what does not have the form it should is passed over.
+func (ws *watches) hear(sig *dbus.Signal) []Event {
+	switch sig.Name {
+	case managerIface + ".JobRemoved":
+		return ws.jobRemoved(sig.Body)
+	case managerIface + ".UnitRemoved":
+		return ws.unitRemoved(sig.Body)
+	case managerIface + ".Reloading":
+		if active, ok := first[bool](sig.Body); ok && !active {
+			return []Event{Resync{}}
+		}
+	case "org.freedesktop.DBus.NameOwnerChanged":
+		if len(sig.Body) == 3 && sig.Body[2] != "" {
+			return []Event{Resync{}}
+		}
+	case propertiesIface + ".PropertiesChanged":
+		if w := ws.byPath[sig.Path]; w != nil {
+			return w.propertiesChanged(sig.Body)
+		}
+	case scopeIface + ".RequestStop":
+		if w := ws.byPath[sig.Path]; w != nil {
+			return []Event{StopRequested{w.name}}
+		}
+	}
+	return nil
+}
+
+func (ws *watches) jobRemoved(body []any) []Event {
+	if len(body) != 4 {
+		return nil
+	}
+	name, _ := body[2].(string)
+	result, _ := body[3].(string)
+	w := ws.units[name]
+	if w == nil || w.armed {
+		return nil
+	}
+	// The first PropertiesChanged of a new scope says inactive: only what comes from now on tells of its end.
+	w.armed = result == "done"
+	select {
+	case w.job <- result:
+	default:
+	}
+	return nil
+}
+
+func (ws *watches) unitRemoved(body []any) []Event {
+	name, _ := first[string](body)
+	w := ws.units[name]
+	if w == nil || !w.armed {
+		return nil
+	}
+	w.armed = false
+	return []Event{Ended{w.name, w.result}}
+}
+
+// propertiesChanged takes the scope's Result from the signal itself: a unit that is read after its end makes one up.
+func (w *watch) propertiesChanged(body []any) []Event {
+	if len(body) < 2 {
+		return nil
+	}
+	changed, _ := body[1].(map[string]dbus.Variant)
+	if result, ok := changed["Result"].Value().(string); ok {
+		w.result = result
+	}
+	active, _ := changed["ActiveState"].Value().(string)
+	if w.armed && (active == "inactive" || active == "failed") {
+		w.armed = false
+		return []Event{Ended{w.name, w.result}}
+	}
+	return nil
+}
+
+func first[T any](body []any) (T, bool) {
+	var zero T
+	if len(body) == 0 {
+		return zero, false
+	}
+	v, ok := body[0].(T)
+	return v, ok
+}

@@ -1,0 +1,338 @@
+// Package units starts, ends, lists and watches our scopes in the user's systemd, over one connection of its own.
+//
+// Signals are hints, listing is truth: whoever reads Events lists again after a Resync. No call waits longer than its context.
+package units
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/internal/proc"
+)
+
+const (
+	systemdName     = "org.freedesktop.systemd1"
+	systemdPath     = dbus.ObjectPath("/org/freedesktop/systemd1")
+	managerIface    = "org.freedesktop.systemd1.Manager"
+	unitIface       = "org.freedesktop.systemd1.Unit"
+	scopeIface      = "org.freedesktop.systemd1.Scope"
+	propertiesIface = "org.freedesktop.DBus.Properties"
+)
+
+// callTimeout bounds a call that systemd answers without waiting for a job.
+const callTimeout = 10 * time.Second
+
+// jobTimeout bounds the wait for a start job: moving processes between cgroups can take the kernel a while on a loaded machine.
+const jobTimeout = 25 * time.Second
+
+// Property is a unit property, as StartTransientUnit and SetUnitProperties take it.
+type Property struct {
+	Name  string
+	Value dbus.Variant
+}
+
+// Scope is a scope to be started.
+type Scope struct {
+	Name       string
+	PIDs       []int      // its first processes
+	Properties []Property // beside PIDs and Controller
+	Optional   []Property // left out where this systemd does not know them
+}
+
+// Started tells where a scope was started.
+type Started struct {
+	InvocationID string // hexadecimal, as systemctl shows it
+	ControlGroup string // below the root of the cgroup hierarchy
+}
+
+// Unit is one row of List.
+type Unit struct {
+	Name         string
+	Active       string // ActiveState: active, deactivating, inactive, failed
+	Result       string // the scope's Result
+	InvocationID string
+	ControlGroup string
+}
+
+// Event is what systemd tells of our scopes.
+type Event interface{ event() }
+
+// Ended tells that a scope's last process is gone. Result is success, resources, timeout or oom-kill.
+type Ended struct{ Name, Result string }
+
+// StopRequested tells that systemd wants the scope's processes to end and leaves it to us how: somebody stopped the unit, it exceeded
+// RuntimeMaxSec (then Result says timeout), or the session is going down.
+type StopRequested struct{ Name string }
+
+// Resync tells that events may have been missed: systemd was reloaded or executed again. List tells the truth.
+type Resync struct{}
+
+func (Ended) event()         {}
+func (StopRequested) event() {}
+func (Resync) event()        {}
+
+// Manager is the user's systemd. All its state is owned by one goroutine, which ends with the connection.
+type Manager struct {
+	conn   *dbus.Conn
+	events chan Event
+	door   chan func(*watches)
+	closed chan struct{}
+}
+
+// watches is what the goroutine owns.
+type watches struct {
+	units   map[string]*watch // by name
+	byPath  map[dbus.ObjectPath]*watch
+	unknown map[string]bool // optional properties that this systemd refused
+}
+
+type watch struct {
+	name   string
+	path   dbus.ObjectPath
+	job    chan string // told the result of the start job; buffered by one
+	armed  bool        // the scope runs: from now on inactive means ended
+	result string      // by systemd's signals
+}
+
+// Connect connects to the user's bus at address and to the systemd on it. The context bounds the connecting.
+func Connect(ctx context.Context, address string) (*Manager, error) {
+	conn, err := dbus.Dial(address, dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect to the bus: %w", err)
+	}
+	m := &Manager{
+		conn:   conn,
+		events: make(chan Event, 64),
+		door:   make(chan func(*watches)),
+		closed: make(chan struct{}),
+	}
+	signals := make(chan *dbus.Signal, 1024)
+	conn.Signal(signals)
+	if err := m.open(ctx); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("cannot talk to systemd on the bus: %w", err)
+	}
+	go m.run(signals)
+	return m, nil
+}
+
+func (m *Manager) open(ctx context.Context) error {
+	if err := m.conn.Auth([]dbus.Auth{dbus.AuthExternal(fmt.Sprint(os.Getuid()))}); err != nil {
+		return err
+	}
+	if err := m.conn.Hello(); err != nil {
+		return err
+	}
+	m.match("AddMatch", "type='signal',sender='"+systemdName+"',interface='"+managerIface+"',member='Reloading'")
+	m.match("AddMatch", "type='signal',sender='org.freedesktop.DBus',member='NameOwnerChanged',arg0='"+systemdName+"'")
+	return m.call(ctx, systemdPath, managerIface+".Subscribe").Err
+}
+
+// Close ends the connection. Events is closed soon after.
+func (m *Manager) Close() error { return m.conn.Close() }
+
+// Events returns what systemd tells, in order. It is closed when the connection is lost; then only a new Manager helps.
+func (m *Manager) Events() <-chan Event { return m.events }
+
+// match adds or removes a match rule without waiting: the bus handles what one connection sends in order.
+func (m *Manager) match(method, rule string) {
+	m.conn.BusObject().Go("org.freedesktop.DBus."+method, dbus.FlagNoReplyExpected, nil, rule)
+}
+
+func (m *Manager) call(ctx context.Context, path dbus.ObjectPath, method string, args ...any) *dbus.Call {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return m.conn.Object(systemdName, path).CallWithContext(ctx, method, 0, args...)
+}
+
+// Watch begins to tell of the scope, if it is not told of yet. A scope that is only about to be started is not armed.
+func (m *Manager) Watch(ctx context.Context, name string) error {
+	_, err := m.watch(ctx, name, true)
+	return err
+}
+
+func (m *Manager) watch(ctx context.Context, name string, armed bool) (*watch, error) {
+	var w *watch
+	err := m.do(ctx, func(ws *watches) {
+		w = ws.units[name]
+		if w == nil {
+			w = &watch{name: name, path: unitPath(name)}
+			ws.units[name], ws.byPath[w.path] = w, w
+			for _, rule := range w.rules() {
+				m.match("AddMatch", rule)
+			}
+		}
+		w.job, w.armed, w.result = make(chan string, 1), armed, ""
+	})
+	return w, err
+}
+
+// Forget ends what Watch and Start have begun.
+func (m *Manager) Forget(ctx context.Context, name string) error {
+	return m.do(ctx, func(ws *watches) {
+		w := ws.units[name]
+		if w == nil {
+			return
+		}
+		for _, rule := range w.rules() {
+			m.match("RemoveMatch", rule)
+		}
+		delete(ws.units, name)
+		delete(ws.byPath, w.path)
+	})
+}
+
+// rules are as narrow as can be: systemd tells of every unit of the user, and each signal that gets through wakes us.
+func (w *watch) rules() []string {
+	from := "type='signal',sender='" + systemdName + "',"
+	return []string{
+		from + "interface='" + managerIface + "',member='UnitRemoved',arg0='" + w.name + "'",
+		from + "interface='" + managerIface + "',member='JobRemoved',arg2='" + w.name + "'",
+		from + "interface='" + propertiesIface + "',member='PropertiesChanged',path='" + string(w.path) + "'",
+	}
+}
+
+// ErrClosed is returned when the connection to the bus is lost.
+var ErrClosed = errors.New("the connection to the bus is lost")
+
+// do runs f on the goroutine that owns the watches, and waits for it.
+func (m *Manager) do(ctx context.Context, f func(*watches)) error {
+	done := make(chan struct{})
+	select {
+	case m.door <- func(ws *watches) { f(ws); close(done) }:
+		<-done
+		return nil
+	case <-m.closed:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Start starts a scope and returns once its processes are in it. From then on Events tells of it.
+func (m *Manager) Start(ctx context.Context, s Scope) (Started, error) {
+	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
+	defer cancel()
+	w, err := m.watch(ctx, s.Name, false)
+	if err != nil {
+		return Started{}, fmt.Errorf("cannot start %q: %w", s.Name, err)
+	}
+	started, err := m.start(ctx, s, w)
+	if err != nil {
+		_ = m.Forget(ctx, s.Name)
+		return Started{}, fmt.Errorf("cannot start %q: %w", s.Name, err)
+	}
+	return started, nil
+}
+
+func (m *Manager) start(ctx context.Context, s Scope, w *watch) (Started, error) {
+	if err := m.startTransient(ctx, s); err != nil {
+		return Started{}, err
+	}
+	select {
+	case result := <-w.job:
+		if result != "done" {
+			return Started{}, fmt.Errorf("its start job ended with %q", result)
+		}
+	case <-m.closed:
+		return Started{}, ErrClosed
+	case <-ctx.Done():
+		return Started{}, ctx.Err()
+	}
+	// A process that had died already is accepted with "done", so the kernel is asked.
+	var group string
+	for _, pid := range s.PIDs {
+		var err error
+		if group, err = proc.Cgroup(pid); err != nil {
+			return Started{}, fmt.Errorf("process %d is gone: %w", pid, err)
+		}
+		if !strings.HasSuffix(group, "/"+s.Name) {
+			return Started{}, fmt.Errorf("process %d is in control group %q", pid, group)
+		}
+	}
+	id, err := m.invocationID(ctx, s.Name)
+	return Started{InvocationID: id, ControlGroup: group}, err
+}
+
+// startTransient queues the start job. Optional properties that systemd refuses are left out from then on; what is left of an earlier
+// scope of this name that failed is cleared away.
+func (m *Manager) startTransient(ctx context.Context, s Scope) error {
+	cleared := false
+	for {
+		var unknown map[string]bool
+		if err := m.do(ctx, func(ws *watches) { unknown = cloneSet(ws.unknown) }); err != nil {
+			return err
+		}
+		err := m.call(ctx, systemdPath, managerIface+".StartTransientUnit", s.Name, "fail", m.properties(s, unknown), []auxUnit{}).Err
+		var e dbus.Error
+		switch {
+		case err == nil || !errors.As(err, &e):
+			return err
+		case e.Name == "org.freedesktop.systemd1.UnitExists" && !cleared:
+			cleared = true
+			if err := m.ResetFailed(ctx, s.Name); err != nil {
+				return err
+			}
+			continue
+		}
+		name := refusedProperty(e, s.Optional, unknown)
+		if name == "" {
+			return err
+		}
+		if err := m.do(ctx, func(ws *watches) { ws.unknown[name] = true }); err != nil {
+			return err
+		}
+	}
+}
+
+type auxUnit struct {
+	Name       string
+	Properties []Property
+}
+
+func (m *Manager) properties(s Scope, unknown map[string]bool) []Property {
+	pids := make([]uint32, len(s.PIDs))
+	for i, pid := range s.PIDs {
+		pids[i] = uint32(pid) //nolint:gosec // a process number
+	}
+	props := []Property{
+		{"PIDs", dbus.MakeVariant(pids)},
+		// systemd then asks us to stop the scope instead of killing it, for as long as this connection lives.
+		{"Controller", dbus.MakeVariant(m.conn.Names()[0])},
+	}
+	props = append(props, s.Properties...)
+	for _, p := range s.Optional {
+		if !unknown[p.Name] {
+			props = append(props, p)
+		}
+	}
+	return props
+}
+
+// refusedProperty returns which of the optional properties the error is about, "" if none. systemd's message names it.
+func refusedProperty(e dbus.Error, optional []Property, unknown map[string]bool) string {
+	if len(e.Body) == 0 {
+		return ""
+	}
+	text, _ := e.Body[0].(string)
+	for _, p := range optional {
+		if !unknown[p.Name] && strings.Contains(text, p.Name) {
+			return p.Name
+		}
+	}
+	return ""
+}
+
+func cloneSet(set map[string]bool) map[string]bool {
+	c := make(map[string]bool, len(set))
+	for name := range set {
+		c[name] = true
+	}
+	return c
+}

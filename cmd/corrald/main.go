@@ -1,0 +1,136 @@
+// corrald supervises coding agents for one user: see docs/ARCHITECTURE.md. This program only puts the parts together.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/pflag"
+
+	"github.com/corrald/corral/internal/journal"
+	"github.com/corrald/corral/internal/version"
+	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/store"
+	"github.com/corrald/corral/units"
+)
+
+// connectTimeout bounds how long systemd and the bus may take to answer at the start.
+const connectTimeout = 20 * time.Second
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	flags := pflag.NewFlagSet("corrald", pflag.ContinueOnError)
+	showVersion := flags.Bool("version", false, "print the version and exit")
+	debug := flags.Bool("debug", false, "log more")
+	flags.Usage = func() {
+		fmt.Fprintf(os.Stderr, "corrald supervises coding agents for one user. systemd starts it: systemctl --user start corrald\n\n%s", flags.FlagUsages())
+	}
+	switch err := flags.Parse(os.Args[1:]); {
+	case errors.Is(err, pflag.ErrHelp):
+		return 0
+	case err != nil || flags.NArg() > 0:
+		fmt.Fprintln(os.Stderr, "corrald: it takes no arguments; see corrald --help")
+		return 2
+	case *showVersion:
+		fmt.Println("corrald", version.Version)
+		return 0
+	}
+	level := new(slog.LevelVar)
+	if *debug {
+		level.Set(slog.LevelDebug)
+	}
+	handler, closer := journal.New(level)
+	defer func() { _ = closer.Close() }()
+	log := slog.New(handler)
+	if err := supervise(log); err != nil {
+		log.Error("corrald cannot go on", "err", err)
+		return 1
+	}
+	return 0
+}
+
+// supervise runs the daemon until it is told to end (then it returns nil) or cannot go on.
+func supervise(log *slog.Logger) error {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	p, err := findPlaces()
+	if err != nil {
+		return err
+	}
+	records, err := store.Open(p.state)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = records.Close() }()
+
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	defer cancel()
+	d, err := assemble(ctx, log, p, records)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+
+	running, stop := context.WithCancel(context.Background())
+	defer stop()
+	ended := make(chan struct{})
+	go func() { defer close(ended); d.sup.Run(running) }()
+	lost := make(chan struct{})
+	go func() { defer close(lost); relay(d.units, d.sup) }()
+	if err := d.server.Serve(d.sup); err != nil {
+		return err
+	}
+	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+	log.Info("corrald is ready", "version", version.Version, "message_id", journal.DaemonStarted)
+	err = d.attend(signals, lost)
+	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+	stop()
+	<-ended
+	if err == nil {
+		log.Info("corrald has saved everything and ends", "message_id", journal.DaemonStopped)
+	}
+	return err
+}
+
+// attend waits for what ends the daemon, and reads the configuration again when it is told to.
+func (d *parts) attend(signals <-chan os.Signal, lost <-chan struct{}) error {
+	for {
+		select {
+		case s := <-signals:
+			if s != syscall.SIGHUP {
+				return nil
+			}
+			_, _ = daemon.SdNotify(false, fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, monotonic()))
+			if err := d.reload(); err != nil {
+				d.log.Error("cannot read the configuration again", "err", err)
+			}
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+		case <-lost:
+			return units.ErrClosed
+		case <-d.server.Done():
+			return errors.New("the connection to the bus is lost")
+		}
+	}
+}
+
+// relay tells the supervisor what systemd tells, until the connection is lost.
+func relay(u *units.Manager, s *supervisor.Supervisor) {
+	for e := range u.Events() {
+		switch e := e.(type) {
+		case units.Ended:
+			s.ScopeEnded(e.Name, e.Result)
+		case units.StopRequested:
+			s.ScopeStopRequested(e.Name)
+		case units.Resync:
+			go s.Resync()
+		}
+	}
+}

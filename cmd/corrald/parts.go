@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/dbusapi/server"
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/journal"
+	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/version"
+	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/ground"
+	"github.com/corrald/corral/supervisor/store"
+	"github.com/corrald/corral/tmux"
+	"github.com/corrald/corral/units"
+)
+
+// slice is where all sessions' scopes are; the package installs it.
+const slice = "app-corral.slice"
+
+// places is where things are for this user.
+type places struct {
+	home    string
+	state   string   // $XDG_STATE_HOME/corral
+	runtime string   // $XDG_RUNTIME_DIR/corral
+	bus     string   // address of the user's bus
+	shim    string   // path of corral-shim
+	config  []string // directories of configuration, the first one wins
+}
+
+func findPlaces() (places, error) {
+	var p places
+	var err error
+	if p.home, err = os.UserHomeDir(); err != nil {
+		return p, errors.New("HOME is not set")
+	}
+	state := os.Getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(state) {
+		state = filepath.Join(p.home, ".local/state")
+	}
+	p.state = filepath.Join(state, "corral")
+	run := os.Getenv("XDG_RUNTIME_DIR")
+	if !filepath.IsAbs(run) {
+		return p, errors.New("XDG_RUNTIME_DIR is not set: corrald needs a login session, or lingering (loginctl enable-linger)")
+	}
+	p.runtime = filepath.Join(run, "corral")
+	if err := os.MkdirAll(p.runtime, 0o700); err != nil {
+		return p, fmt.Errorf("cannot make the runtime directory: %w", err)
+	}
+	if err := os.Chmod(p.runtime, 0o700); err != nil { //nolint:gosec // a directory: the owner has to enter it
+		return p, fmt.Errorf("cannot make the runtime directory private: %w", err)
+	}
+	if p.bus = os.Getenv("DBUS_SESSION_BUS_ADDRESS"); p.bus == "" {
+		p.bus = "unix:path=" + run + "/bus"
+	}
+	self, err := os.Executable()
+	if err == nil {
+		self, err = filepath.EvalSymlinks(self)
+	}
+	if err != nil {
+		return p, fmt.Errorf("cannot find the program itself: %w", err)
+	}
+	// What was installed together stays together: bin/corrald, libexec/corral/corral-shim, lib/corral.
+	prefix := filepath.Dir(filepath.Dir(self))
+	p.config = append(config.Dirs(), filepath.Join(prefix, "lib/corral"))
+	p.shim, err = findShim(prefix, filepath.Dir(self))
+	return p, err
+}
+
+// findShim returns the first corral-shim that can be executed: that of the installation, or one beside corrald, as it is built.
+func findShim(prefix, dir string) (string, error) {
+	candidates := []string{filepath.Join(prefix, "libexec/corral/corral-shim"), filepath.Join(dir, "corral-shim")}
+	if path := os.Getenv("CORRAL_SHIM"); path != "" {
+		candidates = []string{path}
+	}
+	for _, path := range candidates {
+		if unix.Access(path, unix.X_OK) == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("corral-shim is not installed: looked for %q", candidates)
+}
+
+// parts is the daemon, put together.
+type parts struct {
+	places
+	log    *slog.Logger
+	units  *units.Manager
+	server *server.Server
+	sup    *supervisor.Supervisor
+}
+
+func (d *parts) close() {
+	_ = d.server.Close()
+	_ = d.units.Close()
+}
+
+// assemble connects to systemd and the bus, and takes over what is there.
+func assemble(ctx context.Context, log *slog.Logger, p places, records *store.Store) (*parts, error) {
+	d := &parts{places: p, log: log}
+	conf, agents, err := d.read()
+	if err != nil {
+		log.Error("cannot read the configuration", "err", err)
+	}
+	if d.units, err = units.Connect(ctx, p.bus); err != nil {
+		return nil, err
+	}
+	world, err := d.ground(ctx)
+	if err != nil {
+		return nil, err
+	}
+	boot, err := proc.BootID()
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell which boot this is: %w", err)
+	}
+	d.server = server.New(server.Info{Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload}, log)
+	if err := d.server.Connect(p.bus); err != nil {
+		return nil, err
+	}
+	options := supervisor.Options{
+		Config: conf, Agents: agents, Records: records, World: world, Publisher: d.server, Log: log,
+		Version: version.Version, BootID: boot, RuntimeDir: p.runtime, Home: p.home,
+		Status: func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) },
+	}
+	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
+		options.AliveEvery = every / 2
+		options.Alive = func() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
+	}
+	if d.sup, err = supervisor.New(options); err != nil {
+		return nil, err
+	}
+	return d, d.adopt(ctx, records)
+}
+
+func (d *parts) ground(ctx context.Context) (*ground.Ground, error) {
+	env, err := d.units.Environment(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the manager's environment: %w", err)
+	}
+	t, err := tmux.Prepare(d.runtime, supervisor.BuildEnvironment(env, nil, []string{"TERM=tmux-256color"}), d.bus)
+	if err != nil {
+		return nil, err
+	}
+	return ground.New(d.units, t, d.shim, d.runtime)
+}
+
+func (d *parts) adopt(ctx context.Context, records *store.Store) error {
+	saved, damaged, err := records.Load()
+	if err != nil {
+		return err
+	}
+	for _, damage := range damaged {
+		d.log.Error("a session's record is damaged", "session", damage.ID, "recovered", damage.Recovered, "err", damage.Err,
+			"message_id", journal.RecordDamaged)
+	}
+	return d.sup.Adopt(ctx, saved)
+}
+
+// read reads the configuration, and tells what is wrong with it.
+func (d *parts) read() (config.Config, map[string]config.Agent, error) {
+	conf, warnings, err := config.Load(d.config)
+	agents, more := config.LoadAgents(d.config)
+	for _, w := range append(warnings, more...) {
+		d.log.Warn("configuration: "+w.String(), "file", w.File, "line", w.Line)
+	}
+	return conf, agents, err
+}
+
+func (d *parts) reload() error {
+	conf, agents, err := d.read()
+	if err != nil {
+		return err
+	}
+	return d.sup.Reload(conf, agents)
+}
+
+// monotonic is CLOCK_MONOTONIC in microseconds, which systemd wants to be told with RELOADING=1 (sd_notify(3)).
+func monotonic() int64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return time.Duration(ts.Nano()).Microseconds()
+}

@@ -11,15 +11,13 @@ import (
 // Scopes that belong to no session are told in the journal and left alone.
 func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error {
 	for _, rec := range saved {
-		e := &entry{rec: rec}
-		s.sessions[rec.ID] = e
-		s.touch(e)
-		s.watchWorkspace(e)
+		s.add(&entry{rec: rec})
 	}
 	if err := s.compare(ctx); err != nil {
 		return err
 	}
 	s.settle()
+	s.tellStatus()
 	return nil
 }
 
@@ -66,7 +64,7 @@ func (s *Supervisor) compareWith(scopes []Scope) {
 		}
 	}
 	for name, sc := range byName {
-		if sc.Active && s.byUnit(name) == nil {
+		if sc.Active && s.units[name] == nil {
 			s.Log.Warn("a scope belongs to no session", "unit", name)
 		}
 	}

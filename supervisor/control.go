@@ -196,6 +196,7 @@ func (s *Supervisor) remove(e *entry) error {
 	s.unwatchWorkspace(e)
 	e.removed = true
 	delete(s.sessions, e.rec.ID)
+	delete(s.units, UnitName(e.rec.Agent, e.rec.ID))
 	s.touch(e)
 	if r := e.rec.Run; r != nil {
 		unit, dir := r.Unit, s.runtimeDir(e.rec.ID)

@@ -191,7 +191,7 @@ func (s *Supervisor) create(agent string, spec Spec) (*entry, error) {
 	if len(s.sessions) >= s.Config.MaxSessions {
 		return nil, refuse(TooManySessions, "there are %d sessions already, and MaxSessions allows no more", len(s.sessions))
 	}
-	id, err := s.chooseID(spec)
+	id, err := s.chooseID(agent, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -206,9 +206,7 @@ func (s *Supervisor) create(agent string, spec Spec) (*entry, error) {
 		return nil, err
 	}
 	e := &entry{rec: rec, unsaved: true}
-	s.sessions[id] = e
-	s.touch(e)
-	s.watchWorkspace(e)
+	s.add(e)
 	return e, nil
 }
 
@@ -264,10 +262,14 @@ func (s *Supervisor) specifiers(rec *session.Session) config.Specifiers {
 func (s *Supervisor) runtimeDir(id string) string { return filepath.Join(s.RuntimeDir, id) }
 
 // chooseID takes the id that was asked for, or makes one from the workspace's name: shop, shop-2, …
-func (s *Supervisor) chooseID(spec Spec) (string, error) {
+func (s *Supervisor) chooseID(agent string, spec Spec) (string, error) {
 	if spec.ID != "" {
 		if s.sessions[spec.ID] != nil {
 			return "", refuse(SessionExists, "session %q exists already", spec.ID)
+		}
+		// Agent a-b with session c, and agent a with session b-c, would have one scope.
+		if e := s.units[UnitName(agent, spec.ID)]; e != nil {
+			return "", refuse(SessionExists, "session %q would have the same unit as session %q: %s", spec.ID, e.rec.ID, UnitName(agent, spec.ID))
 		}
 		return spec.ID, nil
 	}
@@ -278,7 +280,7 @@ func (s *Supervisor) chooseID(spec Spec) (string, error) {
 			suffix := fmt.Sprintf("-%d", n)
 			id = strings.TrimRight(base[:min(len(base), 64-len(suffix))], ".-") + suffix
 		}
-		if s.sessions[id] == nil {
+		if s.sessions[id] == nil && s.units[UnitName(agent, id)] == nil {
 			return id, nil
 		}
 	}

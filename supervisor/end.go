@@ -142,6 +142,10 @@ func (s *Supervisor) react(e *entry) {
 
 // gone does what had to wait until nothing was left of a run.
 func (s *Supervisor) gone(e *entry) {
+	if e.run.stateDir != 0 { // the first time: what is not watched was never, or is no more
+		unit := e.rec.Run.Unit
+		s.effect(e, func() { _ = s.World.Forget(s.ctx, unit) })
+	}
 	s.unwatch(e)
 	if e.run.timer != nil {
 		e.run.timer.Stop()
@@ -199,12 +203,10 @@ func (s *Supervisor) stopRequested(e *entry, result string, stopping bool, err e
 	s.end(e, 0)
 }
 
-// byUnit returns the session whose run has this scope.
+// byUnit returns the session whose run has this scope, and has not lost it.
 func (s *Supervisor) byUnit(unit string) *entry {
-	for _, e := range s.sessions {
-		if r := e.rec.Run; r != nil && r.Unit == unit && r.Live() {
-			return e
-		}
+	if e := s.units[unit]; e != nil && e.rec.Run.Live() {
+		return e
 	}
 	return nil
 }

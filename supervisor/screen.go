@@ -139,10 +139,10 @@ func (s *Supervisor) OpenLog(id string) (*os.File, error) {
 	return f, nil
 }
 
-// ByUnit and ByControlGroup find the session that a scope, or a control group in one, belongs to. Errors: NoSessionForUnit, NoSessionForPID.
+// ByUnit finds the session that a scope belongs to. Errors: NoSessionForUnit.
 func (s *Supervisor) ByUnit(unit string) (id string, err error) {
 	if e := s.do(func() {
-		if e := s.byUnit(unit); e != nil {
+		if e := s.units[unit]; e != nil {
 			id = e.rec.ID
 		}
 	}); e != nil {

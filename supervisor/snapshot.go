@@ -68,6 +68,7 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 		StateChanged:     rec.StateChanged,
 		Resumable:        rec.Resumable(),
 		NRuns:            rec.NRuns,
+		Unit:             UnitName(rec.Agent, rec.ID),
 	}
 	var since time.Time
 	snap.Activity, since = rec.Active()
@@ -80,7 +81,7 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 		snap.AgentAlive = r.AgentAlive()
 		snap.Live = r.Scope == session.ScopeActive
 		if snap.Live || !r.Ended() {
-			snap.Unit, snap.ControlGroup = r.Unit, r.ControlGroup
+			snap.ControlGroup = r.ControlGroup
 		}
 		if snap.AgentAlive {
 			snap.MainPID = uint32(r.Agent.PID) //nolint:gosec // a process number

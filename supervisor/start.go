@@ -41,8 +41,11 @@ type World interface {
 	Alive(p session.Process) (pidfd int, alive bool)
 	// Scopes lists the scopes of ours that systemd knows.
 	Scopes(ctx context.Context) ([]Scope, error)
-	// Watch has systemd tell of a scope that was there already.
+	// Watch has systemd tell of a scope that was there already. Forget ends that.
 	Watch(ctx context.Context, unit string) error
+	Forget(ctx context.Context, unit string) error
+	// ControlGroup tells in which control group a process is, "" if it is gone.
+	ControlGroup(pid int) string
 	// Populated tells whether the control group has processes.
 	Populated(group string) bool
 	// Send has the agent's terminal take the text, whole.
@@ -162,9 +165,12 @@ func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 func (s *Supervisor) definitionEnv(rec *session.Session, def config.Agent) []string {
 	var env []string
 	for _, entry := range def.Environment {
-		if expanded, err := config.Expand([]string{entry}, s.specifiers(rec)); err == nil {
-			env = append(env, expanded...)
+		expanded, err := config.Expand([]string{entry}, s.specifiers(rec))
+		if err != nil {
+			name, _, _ := strings.Cut(entry, "=")
+			s.Log.Warn("a variable of an agent's definition is left out", "session", rec.ID, "agent", rec.Agent, "variable", name, "err", err)
 		}
+		env = append(env, expanded...)
 	}
 	return env
 }

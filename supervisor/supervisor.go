@@ -75,6 +75,7 @@ type Supervisor struct {
 
 	// What follows belongs to the loop.
 	sessions map[string]*entry
+	units    map[string]*entry // by the name of the scope, which each session has to itself
 	dirty    []*entry
 	after    []func()
 	stopping bool
@@ -132,6 +133,7 @@ func New(o Options) (*Supervisor, error) {
 		ctx:      ctx,
 		cancel:   cancel,
 		sessions: map[string]*entry{},
+		units:    map[string]*entry{},
 		files:    files,
 		fds:      fds,
 		keys:     map[fdpoll.Key]func(){},
@@ -380,6 +382,14 @@ func (s *Supervisor) find(id string) (*entry, error) {
 		return e, nil
 	}
 	return nil, refuse(NoSuchSession, "no such session: %q", id)
+}
+
+// add takes a session in.
+func (s *Supervisor) add(e *entry) {
+	s.sessions[e.rec.ID] = e
+	s.units[UnitName(e.rec.Agent, e.rec.ID)] = e
+	s.touch(e)
+	s.watchWorkspace(e)
 }
 
 // sorted returns the sessions by age, then id.

@@ -1,9 +1,11 @@
 package supervisor
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -205,7 +207,7 @@ func (s *Supervisor) shimSaid(e *entry, m shimwire.Message) {
 	run := e.rec.Run.ID
 	switch m.Kind {
 	case shimwire.Hello:
-		if m.RunID != run {
+		if m.RunID != run || !s.inScope(e, m) {
 			return
 		}
 		s.apply(e, session.AgentStarted{
@@ -223,6 +225,22 @@ func (s *Supervisor) shimSaid(e *entry, m shimwire.Message) {
 		e.run.polite = true
 		s.end(e, 0)
 	}
+}
+
+// inScope makes sure that the agent is where its limits are, and where a stop finds it. One that is not is ended: no session is better than one
+// that only seems to be supervised.
+func (s *Supervisor) inScope(e *entry, m shimwire.Message) bool {
+	r := e.rec.Run
+	group := s.World.ControlGroup(m.AgentPID)
+	if group == "" || r.ControlGroup == "" || group == r.ControlGroup || strings.HasPrefix(group, r.ControlGroup+"/") {
+		return true
+	}
+	s.apply(e, session.StartFailed{Run: r.ID, Reason: fmt.Sprintf("its agent was moved out of its scope, into %q", group), At: time.Now()})
+	t := s.target(e)
+	t.Agent = session.Process{PID: m.AgentPID, Start: m.AgentStart}
+	s.effect(e, func() { _ = s.World.Signal(s.ctx, t, WhomAgent, unix.SIGKILL) })
+	s.end(e, time.Second)
+	return false
 }
 
 // shimHungUp finds out what it means that the shim's socket was closed: the agent's exit is recorded, or the shim was killed.

@@ -168,6 +168,9 @@ func (m *Manager) watch(ctx context.Context, name string, armed bool) (*watch, e
 				m.match("AddMatch", rule)
 			}
 		}
+		if !armed {
+			m.match("AddMatch", w.jobRule())
+		}
 		w.job, w.armed, w.result = make(chan string, 1), armed, ""
 	})
 	return w, err
@@ -193,9 +196,13 @@ func (w *watch) rules() []string {
 	from := "type='signal',sender='" + systemdName + "',"
 	return []string{
 		from + "interface='" + managerIface + "',member='UnitRemoved',arg0='" + w.name + "'",
-		from + "interface='" + managerIface + "',member='JobRemoved',arg2='" + w.name + "'",
 		from + "interface='" + propertiesIface + "',member='PropertiesChanged',path='" + string(w.path) + "'",
 	}
+}
+
+// jobRule is for the end of the scope's start job.
+func (w *watch) jobRule() string {
+	return "type='signal',sender='" + systemdName + "',interface='" + managerIface + "',member='JobRemoved',arg2='" + w.name + "'"
 }
 
 // ErrClosed is returned when the connection to the bus is lost.
@@ -232,6 +239,7 @@ func (m *Manager) Start(ctx context.Context, s Scope) (Started, error) {
 }
 
 func (m *Manager) start(ctx context.Context, s Scope, w *watch) (Started, error) {
+	defer m.match("RemoveMatch", w.jobRule())
 	if err := m.startTransient(ctx, s); err != nil {
 		return Started{}, err
 	}

@@ -163,6 +163,18 @@ func (g *Ground) Scopes(ctx context.Context) ([]supervisor.Scope, error) {
 // Watch has systemd tell of a scope that was there already.
 func (g *Ground) Watch(ctx context.Context, unit string) error { return g.Units.Watch(ctx, unit) }
 
+// Forget ends what Watch and Start have begun.
+func (g *Ground) Forget(ctx context.Context, unit string) error { return g.Units.Forget(ctx, unit) }
+
+// ControlGroup tells in which control group a process is, "" if it is gone.
+func (g *Ground) ControlGroup(pid int) string {
+	group, err := proc.Cgroup(pid)
+	if err != nil {
+		return ""
+	}
+	return group
+}
+
 // Populated tells whether the control group has processes: zombies do not count. See cgroup.events in the kernel's cgroup-v2 document.
 func (g *Ground) Populated(group string) bool {
 	if group == "" {

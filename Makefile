@@ -1,0 +1,140 @@
+# Corral. `make demo` shows it, `make test` proves it, `make help` lists the rest.
+
+PREFIX     ?= /usr/local
+DESTDIR    ?=
+FUZZTIME   ?= 20s
+BINDIR      = $(PREFIX)/bin
+# corrald finds its shim and its agent files relative to itself, ../libexec/corral and ../lib/corral: these two follow BINDIR.
+LIBEXECDIR  = $(PREFIX)/libexec/corral
+AGENTDIR    = $(PREFIX)/lib/corral/agents
+UNITDIR     = $(PREFIX)/lib/systemd/user
+PRESETDIR   = $(PREFIX)/lib/systemd/user-preset
+DATADIR     = $(PREFIX)/share
+DOCDIR      = $(DATADIR)/doc/corral
+
+# A Go that was unpacked where its own instructions say, and not put into PATH, is found all the same.
+ifeq ($(shell command -v go 2>/dev/null),)
+export PATH := $(PATH):/usr/local/go/bin
+endif
+
+# Outside of a checkout internal/version says what it finds.
+VERSION := $(patsubst v%,%,$(shell git describe --tags --always --dirty 2>/dev/null))
+LDFLAGS  = $(if $(VERSION),-X github.com/corrald/corral/internal/version.Version=$(VERSION))
+GOBUILD  = CGO_ENABLED=0 go build -trimpath
+# The race detector needs a C compiler; the programs do not.
+GOTEST   = CGO_ENABLED=1 go test -race
+LINT     = go tool -modfile=tools/go.mod golangci-lint
+
+# What each target needs on the machine; scripts/needs.sh installs it or names the command that would.
+NEEDS_BUILD = go git
+NEEDS_RUN   = tmux systemd dbus user-bus
+NEEDS_TEST  = $(NEEDS_BUILD) $(NEEDS_RUN) cc
+NEEDS_E2E   = $(NEEDS_TEST) logind debootstrap
+NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck
+
+.DEFAULT_GOAL := build
+.PHONY: help build demo test unit-test e2e limits-test check format lint architecture shell units-verify generated \
+	bench fuzz install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-check
+
+help: ## this list
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r t d; do printf '  make %-15s %s\n' "$$t" "$$d"; done
+
+needs-build needs-run needs-test needs-e2e needs-check: needs-%:
+	@scripts/needs.sh $(NEEDS_$(shell echo $* | tr a-z A-Z))
+
+build: needs-build ## corrald, corralctl and corral-shim, into build/
+	@mkdir -p build
+	$(GOBUILD) -ldflags '$(LDFLAGS)' -o build/ ./cmd/corrald ./cmd/corralctl
+	$(GOBUILD) -ldflags '-s -w $(if $(VERSION),-X main.version=$(VERSION))' -o build/ ./cmd/corral-shim
+
+demo: needs-build needs-run ## see it work: real programs supervised on a real systemd, and what became of each
+	@scripts/demo.sh
+
+# Root can boot machines of its own, in which Corral is installed and used as a person would; without root that part is left out, and said so.
+ifeq ($(shell id -u),0)
+test: unit-test e2e ## everything; the booted machines only as root
+else
+test: unit-test
+	@echo 'The tests on booted machines need root and were left out: sudo make e2e' >&2
+endif
+
+unit-test: needs-test
+	$(GOTEST) -timeout 8m ./...
+
+e2e: needs-e2e build ## as root: the tests on booted machines
+	go test -tags e2e -count=1 -timeout 15m ./e2e/... ./internal/testbed/machine
+
+limits-test: needs-test build ## OOM and TasksMax, in a user-mode-linux guest that has the controllers
+	go test -tags limits -run '^TestLimits' -count=1 -timeout 30m ./...
+
+check: needs-check format lint architecture shell units-verify generated ## formatting, lint, import rules, scripts, units, generated files
+	@echo 'check: all is well'
+
+format:
+	@out=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l) && [ -z "$$out" ] || { printf 'not formatted, run gofmt -w on:\n%s\n' "$$out" >&2; exit 1; }
+
+lint:
+	$(LINT) run ./...
+
+architecture:
+	go test -count=1 .
+
+shell:
+	@git ls-files -co --exclude-standard '*.sh' .ci/run | xargs shellcheck
+
+units-verify:
+	@scripts/verify-units.sh
+
+generated:
+	@scripts/generated.sh
+
+bench: needs-build needs-run build ## latency, start time, memory and wake-ups, each beside its floor
+	go run ./internal/bench
+
+fuzz: needs-test ## every fuzz test for FUZZTIME (20s)
+	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
+
+install: build install-files ## for all users, into PREFIX (/usr/local) below DESTDIR
+	@[ -n '$(DESTDIR)' ] || echo 'Installed. Each user starts it with: systemctl --user daemon-reload && systemctl --user enable --now corrald.service'
+
+# What is installed as it is, as words `mode:source:target`; uninstall removes the targets.
+INSTALLED = \
+	755:build/corrald:$(BINDIR)/corrald \
+	755:build/corralctl:$(BINDIR)/corralctl \
+	755:build/corral-shim:$(LIBEXECDIR)/corral-shim \
+	644:packaging/app-corral.slice:$(UNITDIR)/app-corral.slice \
+	$(if $(PRESETDIR),644:packaging/80-corral.preset:$(PRESETDIR)/80-corral.preset) \
+	644:packaging/io.github.corrald.Corral1.service:$(DATADIR)/dbus-1/services/io.github.corrald.Corral1.service \
+	$(foreach f,$(wildcard dbusapi/*.xml),644:$(f):$(DATADIR)/dbus-1/interfaces/$(notdir $(f))) \
+	$(foreach f,$(wildcard agents/*.agent),644:$(f):$(AGENTDIR)/$(notdir $(f))) \
+	$(foreach f,LICENSE README.md docs/ARCHITECTURE.md,644:$(f):$(DOCDIR)/$(notdir $(f))) \
+	$(foreach f,$(wildcard docs/decisions/*.md),644:$(f):$(DOCDIR)/decisions/$(notdir $(f)))
+
+# Apart from install, so that a package builder, or `sudo make install-files` after `make build`, needs no compiler.
+install-files:
+	@for f in $(INSTALLED); do \
+		mode=$${f%%:*} rest=$${f#*:}; \
+		install -D -m $$mode "$${rest%%:*}" "$(DESTDIR)$${rest#*:}" || exit 1; \
+	done
+	@sed 's|@bindir@|$(BINDIR)|' packaging/corrald.service.in | install -D -m 644 /dev/stdin "$(DESTDIR)$(UNITDIR)/corrald.service"
+
+uninstall: ## what install put there; sessions and their records stay
+	@for f in $(INSTALLED) $(UNITDIR)/corrald.service; do rm -f "$(DESTDIR)$${f##*:}"; done
+	@for d in $(LIBEXECDIR) $(AGENTDIR) $(PREFIX)/lib/corral $(DOCDIR)/decisions $(DOCDIR); do \
+		[ ! -d "$(DESTDIR)$$d" ] || rmdir --ignore-fail-on-non-empty "$(DESTDIR)$$d"; \
+	done
+
+USER_DATA = $(or $(XDG_DATA_HOME),$(HOME)/.local/share)
+USER_DIRS = DESTDIR= PREFIX='$(HOME)/.local' DATADIR='$(USER_DATA)' UNITDIR='$(USER_DATA)/systemd/user' PRESETDIR=
+
+install-user: needs-run build ## for yourself, into ~/.local, enabled and started
+	@$(MAKE) --no-print-directory install-files $(USER_DIRS)
+	@scripts/user-service.sh start '$(HOME)/.local/bin'
+
+uninstall-user: ## what install-user did, undone; running agents go on
+	@scripts/user-service.sh stop
+	@$(MAKE) --no-print-directory uninstall $(USER_DIRS)
+	@scripts/user-service.sh forget
+
+clean: ## removes build/
+	rm -rf build

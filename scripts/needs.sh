@@ -1,0 +1,97 @@
+#!/bin/bash
+# needs.sh NEED...: sees that this machine has what a make target needs. What is missing is installed with apt where that may be done
+# without asking (as root, or with sudo that wants no password); otherwise the exact command is named, and the exit status is 1.
+set -u
+
+have() { command -v "$1" >/dev/null 2>&1; }
+any_file() { compgen -G "$1" >/dev/null || { [ $# -gt 1 ] && shift && any_file "$@"; }; }
+
+# has NEED: whether it is there.
+has() {
+  case $1 in
+    go) go_is_new_enough ;;
+    git | tmux | shellcheck | debootstrap) have "$1" ;;
+    systemd) have systemctl && have systemd-analyze && any_file /usr/lib/systemd/systemd /lib/systemd/systemd ;;
+    dbus) have dbus-daemon ;;
+    user-bus) any_file /usr/lib/systemd/user/dbus.socket /lib/systemd/user/dbus.socket ;;
+    logind) any_file '/usr/lib/*/security/pam_systemd.so' '/lib/*/security/pam_systemd.so' '/usr/lib*/security/pam_systemd.so' ;;
+    cc) have gcc && any_file '/usr/include/stdlib.h' ;;
+    *) echo "needs.sh: unknown need: $1" >&2 && exit 2 ;;
+  esac
+}
+
+go_is_new_enough() {
+  have go || return 1
+  # Within the module a Go that is older, but may fetch what go.mod asks for, has done so by the time it answers.
+  local version
+  version=$(cd "$(dirname "$0")/.." && go env GOVERSION 2>/dev/null) || return 1
+  [ "$(printf '%s\n' go1.26 "$version" | sort -V | head -n 1)" = go1.26 ]
+}
+
+# packages NEED: what brings it, by the distribution's package manager.
+packages() {
+  case $1:$manager in
+    systemd:*) echo systemd ;;
+    dbus:dnf) echo dbus-daemon ;;
+    dbus:*) echo dbus ;;
+    user-bus:apt-get) echo dbus-user-session ;;
+    user-bus:dnf) echo dbus-daemon dbus-common ;;
+    user-bus:*) echo dbus ;;
+    logind:apt-get) echo libpam-systemd ;;
+    logind:dnf) echo systemd-pam ;;
+    logind:*) echo systemd ;;
+    cc:apt-get) echo gcc libc6-dev ;;
+    cc:dnf) echo gcc glibc-devel ;;
+    cc:*) echo gcc ;;
+    shellcheck:dnf) echo ShellCheck ;;
+    *) echo "$1" ;;
+  esac
+}
+
+manager=
+for m in apt-get dnf pacman; do
+  have $m && manager=$m && break
+done
+
+missing=() wanted=() status=0
+for need in "$@"; do
+  has "$need" && continue
+  if [ "$need" = go ]; then
+    echo 'Go 1.26 or newer is needed: https://go.dev/doc/install' >&2
+    status=1
+    continue
+  fi
+  missing+=("$need")
+  read -ra of_need <<<"$(packages "$need")"
+  wanted+=("${of_need[@]}")
+done
+[ ${#missing[@]} -gt 0 ] || exit $status
+
+case $manager in
+  apt-get) install=(apt-get install -y --no-install-recommends "${wanted[@]}") ;;
+  dnf) install=(dnf install -y "${wanted[@]}") ;;
+  pacman) install=(pacman -S --needed "${wanted[@]}") ;;
+  *)
+    echo "needed and not found here: ${missing[*]}" >&2
+    exit 1
+    ;;
+esac
+
+as_root=()
+if [ "$(id -u)" != 0 ]; then
+  as_root=(sudo)
+  have sudo && sudo -n true 2>/dev/null || manager=
+fi
+if [ "$manager" = apt-get ]; then
+  echo "Installing what is needed and not here: ${wanted[*]}"
+  as_root+=(env DEBIAN_FRONTEND=noninteractive)
+  # The package lists of a fresh machine are empty or old: they are fetched only if it does not go without.
+  "${as_root[@]}" "${install[@]}" >/dev/null 2>&1 </dev/null ||
+    { "${as_root[@]}" apt-get update -q >/dev/null </dev/null && "${as_root[@]}" "${install[@]}" >/dev/null </dev/null; }
+  for need in "${missing[@]}"; do
+    has "$need" || { echo "still not there: $need" >&2 && status=1; }
+  done
+  [ $status = 0 ] && exit 0
+fi
+echo "Needed here, please run: ${as_root[*]:+sudo }${install[*]}" >&2
+exit 1

@@ -1,0 +1,47 @@
+#!/bin/bash
+# user-service.sh start BINDIR | stop | forget: the steps of `make install-user` and `make uninstall-user` that concern the running system.
+set -u
+
+say() { printf '%s\n' "$*"; }
+manager_is_there() { systemctl --user show-environment >/dev/null 2>&1; }
+
+# read_again has systemd and the bus see the files as they are now. A bus does not watch a folder that was not there when it started.
+read_again() {
+  systemctl --user daemon-reload &&
+    busctl --user call org.freedesktop.DBus /org/freedesktop/DBus org.freedesktop.DBus ReloadConfig >/dev/null
+}
+
+if ! manager_is_there; then
+  say 'No systemd user manager answers here: files are dealt with, services are not. In a login session run:' \
+    'systemctl --user daemon-reload && systemctl --user enable --now corrald.service'
+  exit 0
+fi
+
+case ${1-} in
+  start)
+    read_again && systemctl --user --quiet enable corrald.service || exit 1
+    # restart, not start: after an upgrade the new program takes the running agents over.
+    systemctl --user restart corrald.service || {
+      systemctl --user --no-pager status corrald.service
+      exit 1
+    }
+    say "Installed into ${2%/bin}, enabled and started: systemctl --user status corrald"
+    case :$PATH: in
+      *:"$2":*) ;;
+      *) say "$2 is not in your PATH yet: most shells put it there at the next login." ;;
+    esac
+    [ "$(loginctl show-user "$(id -un)" -P Linger 2>/dev/null)" != no ] ||
+      say 'Everything of yours ends at logout, agents too. To keep them: loginctl enable-linger'
+    ;;
+  stop)
+    systemctl --user --quiet disable --now corrald.service
+    say 'Stopped. Agents that run go on; their records are in ~/.local/state/corral.'
+    ;;
+  forget)
+    read_again
+    ;;
+  *)
+    echo 'usage: user-service.sh start BINDIR | stop | forget' >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,354 @@
+// Package corral_test holds the plan of the house: which rooms there are, who may see whom, and the rules that every room keeps.
+// docs/ARCHITECTURE.md tells it to people; this file keeps it true. A change of the plan is a change of both.
+package corral_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/corrald/corral/"
+
+// leaves know nothing of what Corral is about and may be used by everyone, each other included.
+var leaves = []string{
+	"internal/atomicfile",   // files that are replaced whole
+	"internal/config",       // corral.conf and agent definitions
+	"internal/exitstatus",   // the record of an exit
+	"internal/fdpoll",       // many descriptors waited for by one goroutine
+	"internal/inotify",      // files and folders watched for just what is asked
+	"internal/journal",      // structured records for journald
+	"internal/proc",         // what /proc and cgroups tell
+	"internal/shimwire",     // what daemon and shim say to each other
+	"internal/unitproperty", // unit properties as people write them
+	"internal/version",      // which Corral this is
+}
+
+// plan says for each folder with Go code in it which other folders of ours it may import. Imports go down only.
+var plan = map[string][]string{
+	// The programs. Nobody imports them.
+	// The client reads records itself where no daemon answers, and says so.
+	"cmd/corralctl":   slices.Concat([]string{"dbusapi/client", "dbusapi", "supervisor/store", "supervisor/session"}, leaves),
+	"cmd/corrald":     slices.Concat([]string{"dbusapi/server", "dbusapi", "supervisor", "supervisor/ground", "supervisor/session", "supervisor/store", "units", "tmux"}, leaves),
+	"cmd/corral-shim": {"internal/exitstatus", "internal/shimwire", "internal/version"},
+
+	// The bus: the contract, one side of it, the other side. They meet only in the contract.
+	"dbusapi":        {},
+	"dbusapi/client": slices.Concat([]string{"dbusapi"}, leaves),
+	"dbusapi/server": slices.Concat([]string{"dbusapi", "supervisor", "supervisor/session"}, leaves),
+
+	// The loop, what it decides by, where it keeps it, and what carries its decisions out. The loop itself knows neither systemd nor tmux: it
+	// says what it needs done, and ground does it.
+	"supervisor":         slices.Concat([]string{"supervisor/session", "supervisor/store"}, leaves),
+	"supervisor/session": {"internal/exitstatus"},
+	"supervisor/store":   {"supervisor/session", "internal/atomicfile"},
+	"supervisor/ground":  slices.Concat([]string{"supervisor", "supervisor/session", "units", "tmux"}, leaves),
+	"units":              leaves,
+	"tmux":               leaves,
+
+	// What only developers run.
+	"internal/bench":               slices.Concat([]string{"dbusapi/client", "dbusapi", "internal/testbed"}, leaves),
+	"internal/testbed":             slices.Concat([]string{"internal/testbed/claim"}, leaves),
+	"internal/testbed/claim":       {},
+	"internal/testbed/debian":      slices.Concat([]string{"internal/testbed/claim"}, leaves),
+	"internal/testbed/machine":     slices.Concat([]string{"internal/testbed/claim", "internal/testbed/debian"}, leaves),
+	"internal/testbed/usermanager": {"internal/testbed"},
+	"internal/testbed/bootmachine": {"internal/testbed/machine"},
+}
+
+func init() {
+	for _, leaf := range leaves {
+		plan[leaf] = leaves
+	}
+}
+
+// onlyTests are folders that hold nothing but tests, which may look at the whole house from outside.
+var onlyTests = []string{".", "e2e"}
+
+// strangers are packages of others that a folder must never come to depend on, not even through another one.
+var strangers = map[string][]string{
+	// Beside each agent, for its whole life: small, and of use without systemd and without a bus.
+	"cmd/corral-shim":    {"github.com/godbus/", "github.com/coreos/", "github.com/spf13/", "net/http", "encoding/json"},
+	"supervisor/session": {"github.com/godbus/", "github.com/coreos/", "github.com/fsnotify/"},
+	// The client is of use to programs that want no terminal and no flags.
+	"dbusapi/client": {"github.com/spf13/"},
+}
+
+// speakers may write to the journal or a terminal. All others return errors.
+var speakers = []string{
+	"cmd/corrald", "cmd/corralctl", "cmd/corral-shim", "supervisor",
+	"internal/journal",                                                                                   // is the way there
+	"internal/bench", "internal/testbed", "internal/testbed/usermanager", "internal/testbed/bootmachine", // are for a developer's terminal
+}
+
+// without lists the folders that one goroutine, or none, owns the state of: a mutex there is a mistake in the design.
+var without = []string{"supervisor", "units", "tmux", "dbusapi"}
+
+const maxLines = 500
+
+func TestEveryFolderIsInThePlan(t *testing.T) {
+	folders := map[string]bool{}
+	for _, f := range tree(t) {
+		folders[f.folder] = true
+		if !slices.Contains(onlyTests, f.folder) {
+			_, ok := plan[f.folder]
+			assert.True(t, ok, "%s: a folder that the plan in tree_test.go does not have", f.path)
+		}
+	}
+	for folder := range plan {
+		assert.True(t, folders[folder], "the plan has %s, the tree does not", folder)
+	}
+}
+
+func TestImportsGoDownOnly(t *testing.T) {
+	for _, f := range tree(t) {
+		if slices.Contains(onlyTests, f.folder) {
+			continue
+		}
+		for _, imported := range f.imports() {
+			ours, ok := strings.CutPrefix(imported, module)
+			may := !ok || slices.Contains(plan[f.folder], ours) ||
+				f.test && (ours == f.folder || strings.HasPrefix(ours+"/", "internal/testbed/")) // what is under test, and the ground it stands on
+			assert.True(t, may, "%s may not import %s", f.path, ours)
+		}
+	}
+}
+
+func TestSomeKnowNoStrangers(t *testing.T) {
+	imports := map[string][]string{} // by folder, tests apart
+	for _, f := range tree(t) {
+		if !f.test {
+			imports[f.folder] = append(imports[f.folder], f.imports()...)
+		}
+	}
+	for folder, bad := range strangers {
+		for _, imported := range withAllBelow(imports, folder) {
+			for _, b := range bad {
+				banned := imported == b || strings.HasSuffix(b, "/") && strings.HasPrefix(imported, b) && !strings.HasPrefix(imported, module)
+				assert.False(t, banned, "%s must not depend on %s", folder, imported)
+			}
+		}
+	}
+}
+
+// What a session becomes follows from what it was and from one event, and from nothing else: not the clock, not a file.
+func TestTheRulesOfASessionArePure(t *testing.T) {
+	for _, f := range tree(t) {
+		if f.test || f.folder != "supervisor/session" {
+			continue
+		}
+		for _, impure := range []string{"os", "os/exec", "net", "context", "sync", "sync/atomic", "math/rand", "math/rand/v2", "syscall"} {
+			assert.NotContains(t, f.imports(), impure, "%s: rules do not act", f.path)
+		}
+		f.selectors("time", func(name string, at token.Position) {
+			assert.NotContains(t, []string{"Now", "Since", "Until", "After", "NewTimer", "AfterFunc"}, name, "%s: an event says when it happened", at)
+		})
+	}
+}
+
+// withAllBelow returns what the folder imports, itself and through others of ours.
+func withAllBelow(imports map[string][]string, folder string) []string {
+	var all []string
+	seen := map[string]bool{folder: true}
+	for queue := []string{folder}; len(queue) > 0; queue = queue[1:] {
+		for _, imported := range imports[queue[0]] {
+			all = append(all, imported)
+			if ours, ok := strings.CutPrefix(imported, module); ok && !seen[ours] {
+				seen[ours] = true
+				queue = append(queue, ours)
+			}
+		}
+	}
+	return all
+}
+
+func TestPackagesAreNamedForWhatTheyAreAbout(t *testing.T) {
+	for _, f := range tree(t) {
+		name := strings.TrimSuffix(f.ast.Name.Name, "_test")
+		assert.NotContains(t, []string{"util", "utils", "common", "types", "helper", "helpers", "misc", "base", "shared", "lib"}, name, f.path)
+		if name != "main" && f.folder != "." {
+			assert.Equal(t, path.Base(f.folder), name, "%s: a package is called as its folder is", f.path)
+		}
+	}
+}
+
+func TestFilesCanBeReadAtOnce(t *testing.T) {
+	for _, f := range tree(t) {
+		if lines := f.set.File(f.ast.FileStart).LineCount(); !f.test {
+			assert.LessOrEqual(t, lines, maxLines, "%s has grown large: which second noun lives in it?", f.path)
+		}
+	}
+}
+
+func TestOneGoroutineOwnsTheState(t *testing.T) {
+	for _, f := range tree(t) {
+		if f.test || !slices.ContainsFunc(without, func(w string) bool { return f.folder == w || strings.HasPrefix(f.folder, w+"/") }) {
+			continue
+		}
+		f.selectors("sync", func(name string, at token.Position) {
+			assert.NotContains(t, []string{"Mutex", "RWMutex"}, name, "%s: send a function to the loop instead", at)
+		})
+	}
+}
+
+func TestLibrariesReturnErrorsAndSayNothing(t *testing.T) {
+	for _, f := range tree(t) {
+		if f.test || slices.ContainsFunc(speakers, func(s string) bool {
+			return strings.HasPrefix(f.folder+"/", s) && f.folder != "supervisor/session" && f.folder != "supervisor/store"
+		}) {
+			continue
+		}
+		for _, logger := range []string{"log", "log/slog"} {
+			assert.NotContains(t, f.imports(), logger, "%s: only the programs and the loop log", f.path)
+		}
+		f.selectors("fmt", func(name string, at token.Position) {
+			assert.False(t, strings.HasPrefix(name, "Print"), "%s: only the programs print", at)
+		})
+		f.selectors("os", func(name string, at token.Position) {
+			assert.NotContains(t, []string{"Stdout", "Stderr", "Exit"}, name, "%s: that is for the programs", at)
+		})
+	}
+}
+
+func TestNothingSleepsAndNoTestIsSkipped(t *testing.T) {
+	for _, f := range tree(t) {
+		f.selectors("time", func(name string, at token.Position) {
+			assert.NotEqual(t, "Sleep", name, "%s: wait for the event, with a deadline", at)
+		})
+		for _, tb := range []string{"t", "b", "f", "tb"} {
+			f.selectors(tb, func(name string, at token.Position) {
+				assert.NotContains(t, []string{"Skip", "Skipf", "SkipNow"}, name, "%s: a test that cannot run here belongs behind a build tag and a make target", at)
+			})
+		}
+	}
+}
+
+func TestThePlanIsToldToPeople(t *testing.T) {
+	text := read(t, "docs/ARCHITECTURE.md")
+	for _, folder := range folders(t) {
+		named := strings.Contains(text, "`"+folder+"`")
+		assert.True(t, named, "docs/ARCHITECTURE.md does not say what is in the folder %s", folder)
+	}
+}
+
+var (
+	makeCommand  = regexp.MustCompile("(?m)(?:^|`)(?:sudo )?make ([a-z0-9 -]+?)(?: [A-Z]+=.*|)(?:`|$| +#)")
+	makeTarget   = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
+	relativeLink = regexp.MustCompile(`\]\(([^):#]+)\)`)
+)
+
+func TestDocumentsSpeakOfWhatIsThere(t *testing.T) {
+	var targets []string
+	for _, m := range makeTarget.FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		targets = append(targets, m[1])
+	}
+	documents, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	records, err := filepath.Glob("docs/decisions/*.md")
+	require.NoError(t, err)
+	for _, document := range slices.Concat([]string{"README.md", "HACKING.md"}, documents, records) {
+		text := read(t, document)
+		for _, m := range makeCommand.FindAllStringSubmatch(text, -1) {
+			for target := range strings.FieldsSeq(m[1]) {
+				assert.Contains(t, targets, target, "%s names `make %s`", document, target)
+			}
+		}
+		for _, m := range relativeLink.FindAllStringSubmatch(text, -1) {
+			assert.FileExists(t, filepath.Join(filepath.Dir(document), m[1]), "%s links to it", document)
+		}
+	}
+}
+
+// source is one Go file of the tree.
+type source struct {
+	path   string
+	folder string
+	test   bool
+	set    *token.FileSet
+	ast    *ast.File
+}
+
+func (s source) imports() []string {
+	var all []string
+	for _, i := range s.ast.Imports {
+		if p, err := strconv.Unquote(i.Path.Value); err == nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// selectors calls found for every X in the file that is written as name.X.
+func (s source) selectors(name string, found func(selected string, at token.Position)) {
+	ast.Inspect(s.ast, func(n ast.Node) bool {
+		if selector, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := selector.X.(*ast.Ident); ok && x.Name == name {
+				found(selector.Sel.Name, s.set.Position(selector.Pos()))
+			}
+		}
+		return true
+	})
+}
+
+// tree parses every Go file of the tree, those behind build tags too.
+func tree(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	walk(t, func(p string, entry fs.DirEntry) {
+		if entry.IsDir() || path.Ext(p) != ".go" {
+			return
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, p, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		all = append(all, source{path: p, folder: path.Dir(p), test: strings.HasSuffix(p, "_test.go"), set: set, ast: file})
+	})
+	require.NotEmpty(t, all)
+	return all
+}
+
+// folders returns every folder of the tree that holds files.
+func folders(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	walk(t, func(p string, entry fs.DirEntry) {
+		if folder := path.Dir(p); !entry.IsDir() && folder != "." && !slices.Contains(all, folder) {
+			all = append(all, folder)
+		}
+	})
+	return all
+}
+
+// walk visits the tree, but for what git keeps, what builds make, and test data.
+func walk(t *testing.T, visit func(p string, entry fs.DirEntry)) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(".", func(p string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && slices.Contains([]string{".git", "build", "dist", "testdata"}, entry.Name()) {
+			return filepath.SkipDir
+		}
+		visit(filepath.ToSlash(p), entry)
+		return nil
+	}))
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return string(text)
+}

@@ -84,10 +84,10 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 			snap.ControlGroup = r.ControlGroup
 		}
 		if snap.AgentAlive {
-			snap.MainPID = uint32(r.Agent.PID) //nolint:gosec // a process number
+			snap.MainPID = uint32(r.Agent.PID)
 		}
 		if x := r.Exit; x != nil {
-			snap.ExecMainCode, snap.ExecMainStatus, snap.Exited = int32(x.Code), int32(x.Value), x.Exited //nolint:gosec // small
+			snap.ExecMainCode, snap.ExecMainStatus, snap.Exited = int32(x.Code), int32(x.Value), x.Exited
 		}
 	}
 	return snap
@@ -96,22 +96,23 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 // logState writes the one record that the journal has for each change of state.
 func (s *Supervisor) logState(e *entry, old *Snapshot) {
 	now := e.shown
-	from := ""
+	detail := now.ID + ": " + now.State
 	if old != nil {
-		from = old.State + " -> "
+		detail = now.ID + ": " + old.State + " -> " + now.State
 	}
-	why := ""
 	if now.Reason != "" {
-		why = " (" + now.Reason + ")"
+		detail += " (" + now.Reason + ")"
 	}
-	attrs := []any{"session", now.ID, "agent", now.Agent, "state", now.State, "message_id", journal.SessionStateChanged}
+	attrs := []any{
+		"detail", detail, "session", now.ID, "agent", now.Agent, "state", now.State, "message_id", journal.SessionStateChanged, "unit", now.Unit,
+	}
 	if now.Result != "" {
 		attrs = append(attrs, "result", now.Result)
 	}
 	if r := e.rec.Run; r != nil {
-		attrs = append(attrs, "unit", r.Unit, "run", r.ID)
+		attrs = append(attrs, "run", r.ID)
 	}
-	s.Log.Info(fmt.Sprintf("session %s: %s%s%s", now.ID, from, now.State, why), attrs...)
+	s.Log.Info("session", attrs...)
 }
 
 // Counts is how many sessions there are, archived ones left out.

@@ -232,12 +232,7 @@ func (s *Supervisor) settle() {
 	if len(s.dirty) == 0 && len(s.after) == 0 {
 		return
 	}
-	for i := 0; i < len(s.dirty); i++ { // what is decided may touch more
-		if e := s.dirty[i]; !e.removed {
-			s.react(e)
-			s.stamp(e)
-		}
-	}
+	s.reactAll()
 	s.save(s.dirty)
 	changes := make([]Change, 0, len(s.dirty))
 	for _, e := range s.dirty {
@@ -257,6 +252,18 @@ func (s *Supervisor) settle() {
 	s.after = nil
 	if slices.ContainsFunc(changes, Change.counts) {
 		s.tellStatus()
+	}
+}
+
+// reactAll lets every session that was touched follow from its facts. What is decided may touch more of them.
+func (s *Supervisor) reactAll() {
+	done := 0
+	for done < len(s.dirty) {
+		if e := s.dirty[done]; !e.removed {
+			s.react(e)
+			s.stamp(e)
+		}
+		done++
 	}
 }
 

@@ -179,7 +179,7 @@ func (t *Tmux) client(s Session) string {
 func (t *Tmux) command(ctx context.Context, s Session, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, t.client(s), append([]string{"-u", "-S", s.Socket}, args...)...) //nolint:gosec // tmux
+	cmd := exec.CommandContext(ctx, t.client(s), append([]string{"-u", "-S", s.Socket}, args...)...)
 	cmd.Env = t.Env
 	cmd.Dir = "/"
 	var out, errs bytes.Buffer

@@ -307,7 +307,7 @@ type auxUnit struct {
 func (m *Manager) properties(s Scope, unknown map[string]bool) []Property {
 	pids := make([]uint32, len(s.PIDs))
 	for i, pid := range s.PIDs {
-		pids[i] = uint32(pid) //nolint:gosec // a process number
+		pids[i] = uint32(pid)
 	}
 	props := []Property{
 		{"PIDs", dbus.MakeVariant(pids)},

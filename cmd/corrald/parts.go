@@ -56,7 +56,7 @@ func findPlaces() (places, error) {
 	if err := os.MkdirAll(p.runtime, 0o700); err != nil {
 		return p, fmt.Errorf("cannot make the runtime directory: %w", err)
 	}
-	if err := os.Chmod(p.runtime, 0o700); err != nil { //nolint:gosec // a directory: the owner has to enter it
+	if err := os.Chmod(p.runtime, 0o700); err != nil {
 		return p, fmt.Errorf("cannot make the runtime directory private: %w", err)
 	}
 	if p.bus = os.Getenv("DBUS_SESSION_BUS_ADDRESS"); p.bus == "" {
@@ -122,7 +122,8 @@ func assemble(ctx context.Context, log *slog.Logger, p places, records *store.St
 	if err != nil {
 		return nil, fmt.Errorf("cannot tell which boot this is: %w", err)
 	}
-	d.server = server.New(server.Info{Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload}, log)
+	d.server = server.New(server.Info{Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload},
+		func(err error) { log.Error("something went wrong on the bus", "err", err) })
 	if err := d.server.Connect(p.bus); err != nil {
 		return nil, err
 	}
@@ -170,7 +171,7 @@ func (d *parts) read() (config.Config, map[string]config.Agent, error) {
 	conf, warnings, err := config.Load(d.config)
 	agents, more := config.LoadAgents(d.config)
 	for _, w := range append(warnings, more...) {
-		d.log.Warn("configuration: "+w.String(), "file", w.File, "line", w.Line)
+		d.log.Warn("configuration", "detail", w.String(), "file", w.File, "line", w.Line)
 	}
 	return conf, agents, err
 }

@@ -38,7 +38,7 @@ func (v *invocation) Call(args ...any) (reply []any, err error) {
 	defer t.release()
 	defer func() {
 		if p := recover(); p != nil {
-			s.log.Error("panic in a call", "member", member(msg), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			s.report(fmt.Errorf("panic in %s: %v\n%s", member(msg), p, debug.Stack()))
 			reply, err = nil, answer(dbusapi.Internal, "an internal error; see the journal of corrald.service")
 		}
 	}()
@@ -52,11 +52,17 @@ func (v *invocation) Call(args ...any) (reply []any, err error) {
 	return reply, nil
 }
 
-// NumArguments, NumReturns, ArgumentValue and ReturnValue implement dbus.Method; with an own decoder godbus does not use them.
-func (v *invocation) NumArguments() int     { return 1 }
-func (v *invocation) NumReturns() int       { return 0 }
+// NumArguments implements dbus.Method; like the three below it is not used by godbus where a method decodes for itself.
+func (v *invocation) NumArguments() int { return 1 }
+
+// NumReturns implements dbus.Method.
+func (v *invocation) NumReturns() int { return 0 }
+
+// ArgumentValue implements dbus.Method.
 func (v *invocation) ArgumentValue(int) any { return nil }
-func (v *invocation) ReturnValue(int) any   { return nil }
+
+// ReturnValue implements dbus.Method.
+func (v *invocation) ReturnValue(int) any { return nil }
 
 func member(msg *dbus.Message) string {
 	name, _ := msg.Headers[dbus.FieldMember].Value().(string)

@@ -46,7 +46,7 @@ func stop(ctx context.Context, s *Server, id string, args []any) ([]any, error) 
 	if usec > most {
 		return nil, answer(dbusapi.InvalidArgs, "timeout_usec is longer than a day")
 	}
-	return nil, s.sup.Stop(ctx, id, time.Duration(usec)*time.Microsecond) //nolint:gosec // bounded above
+	return nil, s.sup.Stop(ctx, id, time.Duration(usec)*time.Microsecond)
 }
 
 func kill(ctx context.Context, s *Server, id string, args []any) ([]any, error) {

@@ -187,5 +187,5 @@ func usec(t time.Time) uint64 {
 	if t.IsZero() {
 		return 0
 	}
-	return uint64(t.UnixMicro()) //nolint:gosec // after 1970
+	return uint64(t.UnixMicro())
 }

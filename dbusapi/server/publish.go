@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"os"
 	"os/user"
 	"reflect"
@@ -129,7 +130,7 @@ func (s *Server) emitProperties(path dbus.ObjectPath, iface string, p properties
 
 func (s *Server) send(path dbus.ObjectPath, name string, args ...any) {
 	if err := s.conn.Emit(path, name, args...); err != nil && s.conn.Connected() {
-		s.log.Error("cannot emit a signal", "member", name, "err", err)
+		s.report(fmt.Errorf("cannot emit %s: %w", name, err))
 	}
 }
 

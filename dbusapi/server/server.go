@@ -7,7 +7,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -32,7 +31,7 @@ type Info struct {
 // Server serves the contract on one connection to the bus.
 type Server struct {
 	info    Info
-	log     *slog.Logger
+	report  func(error) // of what no caller can be told
 	sup     *supervisor.Supervisor
 	conn    *dbus.Conn
 	batches chan batch
@@ -41,11 +40,11 @@ type Server struct {
 	ready   chan struct{}              // closed once sup is set
 }
 
-// New makes a Server. Connect and Serve make it answer.
-func New(info Info, log *slog.Logger) *Server {
+// New makes a Server. Connect and Serve make it answer. Report is told what no caller can be told; it is called from any goroutine.
+func New(info Info, report func(error)) *Server {
 	s := &Server{
 		info:    info,
-		log:     log,
+		report:  report,
 		batches: make(chan batch),
 		tails:   map[string]<-chan struct{}{},
 		ready:   make(chan struct{}),

@@ -32,7 +32,7 @@ func New() (*Poller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot wait for descriptors: %w", err)
 	}
-	file := os.NewFile(uintptr(fd), "epoll") //nolint:gosec // a descriptor
+	file := os.NewFile(uintptr(fd), "epoll")
 	raw, err := file.SyscallConn()
 	if err != nil {
 		return nil, fmt.Errorf("cannot wait for descriptors: %w", err)
@@ -58,11 +58,11 @@ func (p *Poller) Remove(fd int) error {
 func (p *Poller) control(op, fd int, key Key) error {
 	event := unix.EpollEvent{
 		Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLONESHOT,
-		Fd:     int32(key & 0xffffffff), //nolint:gosec // the two halves of the 64 bits that the kernel gives back
-		Pad:    int32(key >> 32),        //nolint:gosec // see above
+		Fd:     int32(key & 0xffffffff),
+		Pad:    int32(key >> 32),
 	}
 	var err error
-	if e := p.raw.Control(func(ep uintptr) { err = unix.EpollCtl(int(ep), op, fd, &event) }); e != nil { //nolint:gosec // a descriptor
+	if e := p.raw.Control(func(ep uintptr) { err = unix.EpollCtl(int(ep), op, fd, &event) }); e != nil {
 		return e
 	}
 	return err
@@ -75,14 +75,14 @@ func (p *Poller) Run(f func(Key)) {
 		var n int
 		var err error
 		closed := p.raw.Read(func(ep uintptr) bool {
-			n, err = unix.EpollWait(int(ep), events, 0) //nolint:gosec // a descriptor
+			n, err = unix.EpollWait(int(ep), events, 0)
 			return n != 0 || err != nil && !errors.Is(err, unix.EINTR)
 		})
 		if closed != nil || err != nil && !errors.Is(err, unix.EINTR) {
 			return
 		}
 		for _, e := range events[:max(n, 0)] {
-			f(Key(uint32(e.Fd)) | Key(uint32(e.Pad))<<32) //nolint:gosec // the two halves
+			f(Key(uint32(e.Fd)) | Key(uint32(e.Pad))<<32)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func New() (*Watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch files: %w", err)
 	}
-	return &Watcher{file: os.NewFile(uintptr(fd), "inotify"), fd: fd}, nil //nolint:gosec // a descriptor
+	return &Watcher{file: os.NewFile(uintptr(fd), "inotify"), fd: fd}, nil
 }
 
 // Add watches path for the events in mask and returns the watch's number. The same inode has the same number, and the last mask counts.
@@ -49,12 +49,12 @@ func (w *Watcher) Add(path string, mask uint32) (int32, error) {
 	if err != nil {
 		return -1, fmt.Errorf("cannot watch %q: %w", path, err)
 	}
-	return int32(wd), nil //nolint:gosec // the kernel's type
+	return int32(wd), nil
 }
 
 // Remove ends a watch. One that has ended by itself is no error.
 func (w *Watcher) Remove(watch int32) {
-	_, _ = unix.InotifyRmWatch(w.fd, uint32(watch)) //nolint:gosec // the kernel's type
+	_, _ = unix.InotifyRmWatch(w.fd, uint32(watch))
 }
 
 // Run calls f for each event, in order, until Close.
@@ -73,7 +73,7 @@ func (w *Watcher) Run(f func(Event)) {
 func parse(b []byte, f func(Event)) {
 	for len(b) >= unix.SizeofInotifyEvent {
 		e := Event{
-			Watch: int32(binary.NativeEndian.Uint32(b)), //nolint:gosec // the kernel's type
+			Watch: int32(binary.NativeEndian.Uint32(b)),
 			Mask:  binary.NativeEndian.Uint32(b[4:]),
 		}
 		size := int(binary.NativeEndian.Uint32(b[12:]))

@@ -14,6 +14,7 @@ const (
 	messageIDKey = "message_id" // MESSAGE_ID: what kind of record it is
 	unitKey      = "unit"       // USER_UNIT: the unit it is about, so that "journalctl --user -u UNIT" shows it
 	errKey       = "err"        // CORRAL_ERROR, and the end of MESSAGE
+	detailKey    = "detail"     // the same for what is no error: one sentence for a person
 )
 
 const (
@@ -98,7 +99,7 @@ func lineEncoder(program string) encodeFunc {
 		line := program + ": " + levelPrefix(level) + printable(cut(message(msg, fields)))
 		var facts []string
 		for _, f := range fields {
-			if f.key != messageIDKey && f.key != errKey {
+			if f.key != messageIDKey && f.key != errKey && f.key != detailKey {
 				facts = append(facts, printable(f.key)+"="+quote(cut(f.value)))
 			}
 		}

@@ -103,11 +103,13 @@ func text(v slog.Value) (s string) {
 	return v.String()
 }
 
-// message is what a person reads: the record's message, and its error if it has one.
+// message is what a person reads: the record's message, and its detail and its error if it has them.
 func message(msg string, fields []field) string {
-	for _, f := range fields {
-		if f.key == errKey && f.value != "" {
-			return msg + ": " + f.value
+	for _, key := range []string{detailKey, errKey} {
+		for _, f := range fields {
+			if f.key == key && f.value != "" {
+				msg += ": " + f.value
+			}
 		}
 	}
 	return msg

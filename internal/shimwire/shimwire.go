@@ -190,7 +190,7 @@ func (m *Message) Append(b []byte) []byte {
 	text(msgRunID, m.RunID)
 	num(msgShimPID, int64(m.ShimPID))
 	num(msgAgentPID, int64(m.AgentPID))
-	num(msgAgentStart, int64(m.AgentStart)) //nolint:gosec // ticks since boot: far from 2^63
+	num(msgAgentStart, int64(m.AgentStart))
 	num(msgStarted, micro(m.Started))
 	num(msgIdle, bit(m.Idle))
 	num(msgPane, bit(m.Pane))
@@ -232,7 +232,7 @@ func ParseMessage(b []byte) (Message, error) {
 		case msgAgentPID:
 			m.AgentPID = int(n)
 		case msgAgentStart:
-			m.AgentStart = uint64(n) //nolint:gosec // number() is never negative
+			m.AgentStart = uint64(n)
 		case msgStarted:
 			m.Started = time.UnixMicro(n)
 		case msgIdle:
@@ -242,9 +242,9 @@ func ParseMessage(b []byte) (Message, error) {
 		case msgSince:
 			m.Since = time.UnixMicro(n)
 		case msgSeq:
-			m.Seq = uint32(n) //nolint:gosec // a number that wraps
+			m.Seq = uint32(n)
 		case msgFlags:
-			m.Flags = uint32(n) //nolint:gosec // unknown flags have no meaning
+			m.Flags = uint32(n)
 		}
 		return nil
 	})
@@ -260,7 +260,7 @@ func appendString(b []byte, tag byte, v string) []byte {
 
 func appendNumber(b []byte, tag byte, v int64) []byte {
 	var buf [binary.MaxVarintLen64]byte
-	n := binary.PutUvarint(buf[:], uint64(v)) //nolint:gosec // number() refuses what was negative
+	n := binary.PutUvarint(buf[:], uint64(v))
 	return append(append(b, tag, byte(n)), buf[:n]...)
 }
 

@@ -136,7 +136,7 @@ func timeSpan(name, value string) (string, any, error) {
 	}
 	usec := uint64(math.MaxUint64)
 	if span != config.Infinity {
-		usec = uint64(span / time.Microsecond) //nolint:gosec // never negative
+		usec = uint64(span / time.Microsecond)
 	}
 	return strings.TrimSuffix(name, "Sec") + "USec", usec, nil
 }
@@ -211,5 +211,5 @@ func parseSize(text string) (uint64, error) {
 		return math.MaxUint64, nil
 	}
 	n, err := config.ParseBytes(text)
-	return uint64(n), err //nolint:gosec // never negative
+	return uint64(n), err
 }

@@ -88,7 +88,7 @@ func (g *Ground) undo(p supervisor.Plan, pid, pidfd int) {
 	defer cancel()
 	_ = g.Units.Kill(ctx, p.Unit, unix.SIGKILL)
 	_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
-	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 5000) //nolint:gosec // a descriptor
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 5000)
 	tmux.Reap(pid)
 	g.Clear(ctx, p.Unit, p.RuntimeDir)
 }
@@ -119,8 +119,8 @@ func (g *Ground) scope(p supervisor.Plan) (units.Scope, error) {
 	set := func(name string, value any) { props[name] = dbus.MakeVariant(value) }
 	set("Description", p.Description)
 	set("Slice", slice)
-	set("Delegate", true)                                               // a new tmux can be put into it later (AttachProcessesToUnit)
-	set("TimeoutStopUSec", uint64(p.StopTimeout/time.Microsecond))      //nolint:gosec // never negative
+	set("Delegate", true) // a new tmux can be put into it later (AttachProcessesToUnit)
+	set("TimeoutStopUSec", uint64(p.StopTimeout/time.Microsecond))
 	set("Before", []string{"corrald.service"})                          // at logout the daemon is stopped first, and saves
 	set("Documentation", []string{"https://github.com/corrald/corral"}) // shown by systemctl status
 	for _, line := range p.Scope {
@@ -168,7 +168,7 @@ func (g *Ground) writeSpec(ctx context.Context, p supervisor.Plan) (string, erro
 	if len(data) > shimwire.MaxSpec {
 		return "", errors.New("the command and its environment are too long")
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // a name of ours
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return "", err
 	}

@@ -34,6 +34,7 @@ type ScopeStarted struct {
 // ScopeResult tells the Result of a scope that has not ended yet but will: its time is up.
 type ScopeResult struct {
 	Run, Result string
+	At          time.Time
 }
 
 // ScopeEnded tells that the scope is empty and gone. Result is systemd's, "" if nobody can tell any more.
@@ -140,8 +141,20 @@ func (e ScopeStarted) apply(s *Session) {
 }
 
 func (e ScopeResult) apply(s *Session) {
-	if r := s.run(e.Run); r != nil && (r.ScopeResult == "" || r.ScopeResult == "success") {
-		r.ScopeResult = e.Result
+	r := s.run(e.Run)
+	if r == nil {
+		return
+	}
+	r.setResult(e.Result)
+	if e.Result == Timeout && r.TimedOut.IsZero() {
+		r.TimedOut = e.At
+	}
+}
+
+// setResult keeps the first Result that tells of a failure, as systemd does.
+func (r *Run) setResult(result string) {
+	if r.ScopeResult == "" || r.ScopeResult == Success {
+		r.ScopeResult = result
 	}
 }
 
@@ -150,7 +163,7 @@ func (e ScopeEnded) apply(s *Session) {
 	if r == nil {
 		return
 	}
-	ScopeResult{e.Run, e.Result}.apply(s)
+	r.setResult(e.Result)
 	if r.Scope != ScopeGone {
 		r.Scope, r.ScopeGone = ScopeGone, e.At
 	}
@@ -200,7 +213,7 @@ func (e ShimDied) apply(s *Session) {
 }
 
 func (e StartFailed) apply(s *Session) {
-	if r := s.run(e.Run); r != nil && r.StartError == "" && r.Started.IsZero() && r.Exit == nil {
+	if r := s.run(e.Run); r != nil && (r.StartError == "" || e.At.Before(r.StartEnded)) {
 		r.StartError, r.StartEnded = e.Reason, e.At
 	}
 }
@@ -210,7 +223,10 @@ func (e EndAsked) apply(s *Session) {
 	if r == nil || r.Ended() || r.Intent == Stop || r.Intent == e.Intent {
 		return
 	}
-	r.Intent, r.IntentAt, r.Why = e.Intent, e.At, e.Why
+	if r.Intent == NoIntent { // else the run is ending since then
+		r.IntentAt = e.At
+	}
+	r.Intent, r.Why = e.Intent, e.Why
 }
 
 func (e MachineWentDown) apply(s *Session) {

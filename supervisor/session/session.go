@@ -96,6 +96,7 @@ type Run struct {
 	ControlGroup string     `json:"control_group,omitempty"` // by systemd
 	ScopeResult  string     `json:"scope_result,omitempty"`  // by systemd: success, resources, timeout, oom-kill; "" while it runs
 	ScopeGone    time.Time  `json:"scope_gone,omitzero"`
+	TimedOut     time.Time  `json:"timed_out,omitzero"` // when systemd told that the scope's time is up, zero if it did not tell us
 
 	Tmux     Liveness `json:"tmux"` // its server
 	TmuxProc Process  `json:"tmux_process,omitzero"`
@@ -160,12 +161,28 @@ func (r *Run) AgentAlive() bool {
 	return r != nil && !r.Started.IsZero() && r.Exit == nil && r.Shim != Dead && r.Scope != ScopeGone
 }
 
-// intended tells whether the run's end, if it has one, is what was asked for: an agent that had ended by itself before anybody asked did not.
+// intended tells whether the run's end, if it has one, is what was asked for: that of an agent that had ended by itself, or whose time was up,
+// before anybody asked, is not.
 func (r *Run) intended() bool {
-	if r.Intent == NoIntent {
+	switch {
+	case r.Intent == NoIntent, !r.TimedOut.IsZero() && r.TimedOut.Before(r.IntentAt):
 		return false
 	}
 	return r.Exit == nil || !r.Exit.Exited.Before(r.IntentAt)
+}
+
+// outOfTime tells whether it was RuntimeMaxSec that ended the agent. A scope whose agent has ended lives on with its tmux session, and its time
+// runs on too, which says nothing of the agent. Where nobody was there to be told when the time was up, an agent that ended well counts as one of these.
+func (r *Run) outOfTime() bool {
+	switch {
+	case r.ScopeResult != Timeout:
+		return false
+	case r.Exit == nil:
+		return true
+	case r.TimedOut.IsZero():
+		return r.Exit.Code != exitstatus.Exited || r.Exit.Value != 0
+	}
+	return !r.Exit.Exited.Before(r.TimedOut)
 }
 
 // Ended tells whether the run has come to its end, as far as its state is concerned; processes may be left in its scope.

@@ -70,7 +70,7 @@ func (s *Session) View() View {
 		return View{Archived, v.Result, v.Reason, s.Archived}
 	case r == nil:
 		return View{State: Created, Since: s.Created}
-	case s.WorkspaceGone && !r.Ended() && !r.intended() && !r.Started.IsZero():
+	case s.WorkspaceGone && !r.Ended() && !r.intended() && !r.outOfTime() && !r.Started.IsZero():
 		return View{State: Orphaned, Reason: fmt.Sprintf("workspace %q is gone", s.WorkingDirectory)}
 	}
 	return s.runView()
@@ -88,7 +88,9 @@ func (s *Session) runView() View {
 		return View{Suspended, Success, r.Why, r.ScopeGone}
 	case r.intended():
 		return View{Stopped, Success, r.Why, r.ScopeGone}
-	case r.ScopeResult == Timeout:
+	case r.outOfTime() && !r.Ended():
+		return View{State: Stopping, Since: r.TimedOut}
+	case r.outOfTime():
 		return View{Failed, Timeout, "it ran for as long as RuntimeMaxSec allows", r.end()}
 	case r.Exit != nil:
 		return exitView(r)
@@ -112,7 +114,7 @@ func exitView(r *Run) View {
 	switch {
 	case e.Code == exitstatus.NotStarted:
 		return View{Failed, CannotStart, e.Error, e.Exited}
-	case r.ScopeResult == OOMKill, e.Code == exitstatus.Killed && e.Value == int(unix.SIGKILL) && e.OOMKills > 0:
+	case r.outOfMemory():
 		return View{Failed, OOMKill, oomReason(e.MemoryMax), e.Exited}
 	case e.Code == exitstatus.Killed:
 		return View{Failed, Signal, "command was killed by " + SignalName(e.Value), e.Exited}
@@ -122,6 +124,14 @@ func exitView(r *Run) View {
 		return View{Completed, Success, "", e.Exited}
 	}
 	return View{Failed, ExitCode, fmt.Sprintf("command exited with code %d", e.Value), e.Exited}
+}
+
+// outOfMemory tells whether it was an OOM killer that ended the agent: the kernel's, which the control group counts, or systemd, which ends a
+// whole scope for one process (OOMPolicy=stop), or systemd-oomd. What befalls the leftovers of an agent that has ended says nothing of it.
+func (r *Run) outOfMemory() bool {
+	e := r.Exit
+	killed, failed := e.Code == exitstatus.Killed, e.Code != exitstatus.Exited || e.Value != 0
+	return killed && e.Value == int(unix.SIGKILL) && e.OOMKills > 0 || r.ScopeResult == OOMKill && (killed || failed && e.OOMKills > 0)
 }
 
 // lostView tells what it means that the scope is gone and no exit was recorded.

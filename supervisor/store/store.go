@@ -61,7 +61,7 @@ func Open(dir string) (*Store, error) {
 		return nil, fmt.Errorf("cannot make the state directory: %w", err)
 	}
 	for _, d := range []string{dir, filepath.Join(dir, "sessions")} {
-		if err := os.Chmod(d, 0o700); err != nil { //nolint:gosec // directories: the owner has to enter them
+		if err := os.Chmod(d, 0o700); err != nil {
 			return nil, fmt.Errorf("cannot make the state directory private: %w", err)
 		}
 	}
@@ -183,7 +183,7 @@ func (s *Store) read(path, id string) (*session.Session, error) {
 	if !info.Mode().IsRegular() || info.Size() > maxRecord {
 		return nil, fmt.Errorf("%q is no record", path)
 	}
-	data, err := os.ReadFile(path) //nolint:gosec // a name of ours below the state directory
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,131 @@
+//go:build e2e
+
+// Package e2e tries Corral as a person has it: installed with make install on a booted machine, driven by an ordinary user with corralctl,
+// busctl and systemctl. It needs root, to boot the machines.
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/testbed/machine"
+)
+
+// systems are the machines that everything is tried on: the one the tests run on, and one whose tmux asks systemd for a scope of its own for
+// each new pane (3.4 and later, built with libsystemd).
+var systems = map[string]func(*testing.T) string{
+	"this system": func(*testing.T) string { return "/" },
+	"Debian 13":   func(t *testing.T) string { return machine.Debian(t, "trixie") },
+}
+
+// onEach runs a test on each of the systems.
+func onEach(t *testing.T, test func(*testing.T, *desk)) {
+	for name, root := range systems {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newDesk(t, root(t)))
+		})
+	}
+}
+
+// desk is an ordinary user's place at a machine with Corral installed.
+type desk struct {
+	*machine.Machine
+	t    *testing.T
+	user string
+}
+
+func newDesk(t *testing.T, root string) *desk {
+	m := machine.Boot(t, machine.Options{Root: root})
+	m.Install(installed(t))
+	d := &desk{m, t, m.User("ann")}
+	d.do("systemctl", "--user", "daemon-reload")
+	return d
+}
+
+// installed returns a directory with what make install makes.
+func installed(t *testing.T) string {
+	dir := t.TempDir()
+	cmd := exec.Command("make", "--no-print-directory", "install-files", "DESTDIR="+dir, "PREFIX=/usr")
+	cmd.Dir = ".."
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.FileExists(t, filepath.Join(dir, "usr/bin/corrald"))
+	return dir
+}
+
+// do runs a command as the user and returns what it printed.
+func (d *desk) do(args ...string) string {
+	d.t.Helper()
+	return strings.TrimSpace(d.As(d.user, args...))
+}
+
+// try runs a command as the user, which may fail: it returns what was printed, errors too, and the exit status.
+func (d *desk) try(args ...string) (string, int) {
+	cmd := d.Command(d.user, args...)
+	out, _ := cmd.CombinedOutput()
+	return strings.TrimSpace(string(out)), cmd.ProcessState.ExitCode()
+}
+
+// run starts a session with corralctl; options go before the command.
+func (d *desk) run(id string, args ...string) {
+	d.t.Helper()
+	d.do(append([]string{"corralctl", "run", "--id", id}, args...)...)
+}
+
+// property reads a property of a session from the bus, as busctl prints it.
+func (d *desk) property(id, name string) string {
+	d.t.Helper()
+	path := "/io/github/corrald/Corral1/session/" + id
+	return d.do("busctl", "--user", "get-property", "io.github.corrald.Corral1", path, "io.github.corrald.Corral1.Session", name)
+}
+
+// told reads what the bus says of a session, in one line.
+func (d *desk) told(id string) string {
+	d.t.Helper()
+	var all []string
+	for _, name := range []string{"State", "Result", "ExecMainCode", "ExecMainStatus", "Reason"} {
+		_, value, _ := strings.Cut(d.property(id, name), " ")
+		all = append(all, strings.Trim(value, `"`))
+	}
+	return strings.Join(all, " | ")
+}
+
+// until waits until a session is in one of the states, by corralctl wait.
+func (d *desk) until(id, states string) {
+	d.t.Helper()
+	if out, code := d.try("corralctl", "wait", "--until="+states, "--timeout=30", id); code == 124 {
+		d.t.Fatalf("session %s did not become %s: %s\n%s", id, states, out, d.do("corralctl", "show", id))
+	}
+}
+
+// pid returns the process number of a session's agent.
+func (d *desk) pid(id string) string {
+	d.t.Helper()
+	return strings.TrimPrefix(d.property(id, "MainPID"), "u ")
+}
+
+// write makes a file in the user's home and returns its path on the machine.
+func (d *desk) write(name, content string) string {
+	d.t.Helper()
+	path := "/home/" + d.user + "/" + name
+	cmd := d.Command(d.user, "sh", "-c", `cat > "$1" && chmod 755 "$1"`, "sh", path)
+	cmd.Stdin = strings.NewReader(content)
+	out, err := cmd.CombinedOutput()
+	require.NoError(d.t, err, "%s", out)
+	return path
+}
+
+func TestMain(m *testing.M) {
+	if os.Getuid() != 0 {
+		fmt.Fprintln(os.Stderr, "these tests boot machines, which needs root: sudo make e2e")
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}

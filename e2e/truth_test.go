@@ -1,0 +1,157 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What becomes of an agent is told truly on every system: the table of docs/ARCHITECTURE.md, as a person sees it.
+func TestWhatBecameOfIt(t *testing.T) {
+	onEach(t, func(t *testing.T, d *desk) {
+		text := d.write("text", "no program\n")
+		d.Run("chmod", "644", text)
+		for _, row := range []struct{ name, id, does, want string }{
+			{"exit 0", "zero", "exit 0", "completed | success | 1 | 0 | "},
+			{"exit 3", "three", "exit 3", "failed | exit-code | 1 | 3 | command exited with code 3"},
+			{"SIGKILL", "killed", "kill -KILL $$", "failed | signal | 2 | 9 | command was killed by SIGKILL"},
+			{"SIGTERM of its own", "term", "kill -TERM $$", "failed | signal | 2 | 15 | command was killed by SIGTERM"},
+		} {
+			d.run(row.id, "--", "sh", "-c", row.does)
+			d.until(row.id, "completed,failed")
+			assert.Equal(t, row.want, d.told(row.id), row.name)
+		}
+
+		d.run("long", "-p", "RuntimeMaxSec=1", "--", "sleep", "1000")
+		d.until("long", "failed")
+		assert.True(t, strings.HasPrefix(d.told("long"), "failed | timeout | "), d.told("long"))
+
+		for id, command := range map[string]string{"missing": "/no/such/program", "text": text} {
+			out, code := d.try("corralctl", "run", "--id", id, "--", command)
+			assert.Equal(t, 1, code, out)
+			assert.Contains(t, out, command)
+			assert.True(t, strings.HasPrefix(d.told(id), "failed | start-failed | 0 | 0 | command "), d.told(id))
+		}
+		out, code := d.try("corralctl", "run", "--id", "nowhere", "--dir", "/no/such/dir", "--", "true")
+		assert.Equal(t, 1, code)
+		assert.Contains(t, out, "/no/such/dir")
+	})
+}
+
+// Every process of a session is in its scope, whatever tmux would like to do with it, and what is killed there is told as what it was.
+func TestScopesHoldEverything(t *testing.T) {
+	onEach(t, func(t *testing.T, d *desk) {
+		for _, id := range []string{"one", "two", "three", "four"} {
+			d.run(id, "--", "sh", "-c", "setsid sleep 1000 & exec sleep 2000")
+			scope := "app-corral-command-" + id + ".scope"
+			group := strings.TrimPrefix(d.property(id, "ControlGroup"), "s ")
+			members := d.do("systemctl", "--user", "show", "-p", "TasksCurrent,ControlGroup", scope)
+			assert.Contains(t, members, scope)
+			inside := d.do("cat", "/proc/"+d.pid(id)+"/cgroup")
+			assert.Contains(t, inside, strings.Trim(group, `"`), "the agent's control group")
+		}
+		// A pane that a person opens is in the scope as well.
+		socket := d.do("sh", "-c", "echo $XDG_RUNTIME_DIR/corral/one/tmux")
+		opened := d.do("tmux", "-S", socket, "new-window", "-P", "-F", "#{pane_pid}", "sleep 3000")
+		assert.Contains(t, d.do("cat", "/proc/"+opened+"/cgroup"), "app-corral-command-one.scope")
+
+		before := d.pid("two")
+		server := d.do("tmux", "-S", strings.Replace(socket, "/one/", "/two/", 1), "display-message", "-p", "#{pid}")
+		d.do("kill", "-KILL", server)
+		d.until("two", "stale")
+		assert.Equal(t, "stale | session-lost | 0 | 0 | scope running, session dead", d.told("two"))
+		assert.Equal(t, before, d.pid("two"), "the agent lives on")
+		d.do("kill", "-0", before)
+
+		shim := d.do("tmux", "-S", strings.Replace(socket, "/one/", "/three/", 1), "display-message", "-p", "#{pane_pid}")
+		d.do("kill", "-KILL", shim)
+		d.until("three", "failed")
+		assert.Equal(t, "failed | agent-lost | 0 | 0 | shell process exited", d.told("three"))
+
+		d.do("systemctl", "--user", "kill", "-s", "KILL", "app-corral-command-four.scope")
+		d.until("four", "failed")
+		assert.Equal(t, "failed | session-lost | 0 | 0 | tmux session no longer exists", d.told("four"))
+		assert.Equal(t, `s "running"`, d.property("one", "State"), "the others are untouched")
+
+		d.do("corralctl", "stop", "one", "two", "three")
+		left, _ := d.try("pgrep", "-u", d.user, "-x", "sleep")
+		assert.Empty(t, left, "processes that a stop has left behind")
+	})
+}
+
+// systemctl's stop is as polite as ours.
+func TestSystemctlStop(t *testing.T) {
+	onEach(t, func(t *testing.T, d *desk) {
+		agent := d.write("agent", "#!/bin/sh\ntrap 'echo bye > $HOME/said; exit 0' TERM\nwhile :; do sleep 0.1; done\n")
+		d.run("polite", "--", agent)
+		d.do("systemctl", "--user", "stop", "app-corral-command-polite.scope")
+		d.until("polite", "stopped")
+		assert.Equal(t, "bye", d.do("cat", "/home/ann/said"))
+		assert.Equal(t, "i 1", d.property("polite", "ExecMainCode"))
+		assert.Equal(t, "i 0", d.property("polite", "ExecMainStatus"))
+
+		d.run("shell", "--", "bash", "-i")
+		d.do("corralctl", "stop", "shell")
+		assert.Equal(t, `s "stopped"`, d.property("shell", "State"))
+	})
+}
+
+// The daemon is started at need, says what it supervises, takes its sessions over when it returns, and leaves them alone when it goes.
+func TestService(t *testing.T) {
+	onEach(t, func(t *testing.T, d *desk) {
+		d.run("first", "--", "sleep", "1000") // activates corrald over the bus
+		d.run("second", "--", "sh", "-c", "exit 3")
+		d.until("second", "failed")
+		status := d.do("systemctl", "--user", "status", "--no-pager", "corrald")
+		assert.Contains(t, status, `"1 running, 1 failed"`)
+
+		pid := d.pid("first")
+		d.run("late", "--", "sh", "-c", "while ! [ -e go ]; do sleep 0.1; done; exit 5")
+		d.do("systemctl", "--user", "stop", "corrald")
+		d.do("touch", "go")
+		d.waitFile("/home/ann/.local/state/corral/sessions/late/exit_status")
+		d.do("systemctl", "--user", "start", "corrald")
+		assert.Equal(t, pid, d.pid("first"))
+		assert.Equal(t, `s "running"`, d.property("first", "State"))
+		assert.Equal(t, "failed | exit-code | 1 | 5 | command exited with code 5", d.told("late"))
+
+		journal := d.do("journalctl", "--user", "--no-pager", "-o", "cat", "-u", "app-corral-command-second.scope")
+		assert.Contains(t, journal, "session: second: ", "our records stand beside systemd's")
+
+		out, code := d.try("corrald")
+		assert.Equal(t, 1, code)
+		assert.Contains(t, out, "another corrald is running")
+	})
+}
+
+// waitFile waits until a file is there.
+func (d *desk) waitFile(path string) {
+	d.t.Helper()
+	d.do("timeout", "30", "sh", "-c", `until [ -e "$1" ]; do sleep 0.05; done`, "sh", path)
+}
+
+// Another user can neither see nor reach anything.
+func TestPrivate(t *testing.T) {
+	onEach(t, func(t *testing.T, d *desk) {
+		d.run("secret", "-E", "TOKEN=sesame-open", "--", "sleep", "1000")
+		eve := d.User("eve")
+		uid := d.do("id", "-u")
+		for _, args := range [][]string{
+			{"ls", "/home/ann/.local/state/corral"},
+			{"ls", "/run/user/" + uid + "/corral"},
+			{"tmux", "-S", "/run/user/" + uid + "/corral/secret/tmux", "list-sessions"},
+			{"busctl", "--address=unix:path=/run/user/" + uid + "/bus", "tree", "io.github.corrald.Corral1"},
+		} {
+			out, err := d.Command(eve, args...).CombinedOutput()
+			require.Error(t, err, "%v: %s", args, out)
+		}
+		seen := d.As(eve, "sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'")
+		assert.NotContains(t, seen, "sesame-open")
+		open := d.do("find", "/home/ann/.local/state/corral", "/run/user/"+uid+"/corral", "-perm", "/077")
+		assert.Empty(t, open, "files that others may use")
+	})
+}

@@ -1,0 +1,131 @@
+package claim
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// OwnCgroup returns the directory of this process's cgroup in the cgroup2 hierarchy, wherever that is mounted.
+func OwnCgroup() (string, error) {
+	root, mount, err := cgroup2Mount()
+	if err != nil {
+		return "", err
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", fmt.Errorf("cannot find the own cgroup: %w", err)
+	}
+	for line := range strings.Lines(string(own)) {
+		if path, found := strings.CutPrefix(strings.TrimSpace(line), "0::"); found {
+			return filepath.Join(mount, strings.TrimPrefix(path, strings.TrimSuffix(root, "/"))), nil
+		}
+	}
+	return "", errors.New("cannot find the own cgroup: the kernel has no cgroup2 hierarchy")
+}
+
+// cgroup2Mount returns which part of the cgroup2 hierarchy is mounted, and where (proc_pid_mountinfo(5): the fourth and fifth field). Of several it is the
+// last, since a mount hides what was below its mount point before.
+func cgroup2Mount() (root, mount string, err error) {
+	file, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return "", "", fmt.Errorf("cannot find the cgroup2 mount: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		before, after, _ := strings.Cut(lines.Text(), " - ")
+		fields := strings.Fields(before)
+		var found unix.Statfs_t
+		if strings.HasPrefix(after, "cgroup2 ") && len(fields) >= 5 && unix.Statfs(fields[4], &found) == nil && found.Type == unix.CGROUP2_SUPER_MAGIC {
+			root, mount = fields[3], fields[4]
+		}
+	}
+	if mount == "" {
+		return "", "", errors.New("cannot find the cgroup2 mount: mount it (mount -t cgroup2 cgroup2 /sys/fs/cgroup), or give the container one (--privileged)")
+	}
+	return root, mount, nil
+}
+
+// MakeCgroup makes the claim's cgroup below the own one and notes it for the sweep.
+func (c *Claim) MakeCgroup() (string, error) {
+	own, err := OwnCgroup()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(own, filepath.Base(c.Dir))
+	if err := os.WriteFile(CgroupFile(c.Dir), []byte(dir), 0o600); err != nil {
+		return "", fmt.Errorf("cannot note the cgroup: %w", err)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", fmt.Errorf("cannot make a cgroup (in a container, run it with --privileged): %w", err)
+	}
+	return dir, nil
+}
+
+// RemoveCgroup kills what is in a cgroup and below, waits until it is empty, and removes it. A cgroup that is gone is fine.
+func RemoveCgroup(dir string) error {
+	err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
+	if err == nil {
+		err = waitUnpopulated(filepath.Join(dir, "cgroup.events"))
+	}
+	if err == nil {
+		err = removeCgroupTree(dir)
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) { // ENODEV: it went while its file was open
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot remove cgroup %q: %w", dir, err)
+	}
+	return nil
+}
+
+// patience is how long processes may take to die of SIGKILL, on a busy machine.
+const patience = 30 * time.Second
+
+// waitUnpopulated waits for a cgroup.events file to say `populated 0`; the kernel announces each change of it by POLLPRI (cgroup-v2, 2.3).
+func waitUnpopulated(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	content := make([]byte, 256)
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		n, err := unix.Pread(int(file.Fd()), content, 0)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(string(content[:n]), "populated 0") {
+			return nil
+		}
+		events := []unix.PollFd{{Fd: int32(file.Fd()), Events: unix.POLLPRI}}
+		if _, err := unix.Poll(events, int(time.Until(deadline).Milliseconds())+1); err != nil && err != unix.EINTR {
+			return err
+		}
+	}
+	return errors.New("its processes do not end")
+}
+
+// removeCgroupTree removes the directories of an empty cgroup, the deepest first. The files in them cannot be and need not be removed.
+func removeCgroupTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			if err := removeCgroupTree(filepath.Join(dir, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return unix.Rmdir(dir)
+}

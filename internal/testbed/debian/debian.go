@@ -1,0 +1,121 @@
+// Package debian makes root directories of Debian systems for machines and guests, with what Corral needs in them, and keeps them in a cache
+// outside of the repository.
+package debian
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// packages are installed beside Debian's essential ones.
+var packages = []string{"systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "tmux", "procps"}
+
+// Cache is the directory of what is expensive to make: below $XDG_CACHE_HOME where that is set, else for the whole machine.
+func Cache() string {
+	if home := os.Getenv("XDG_CACHE_HOME"); home != "" {
+		return filepath.Join(home, "corral-testbed")
+	}
+	return "/var/cache/corral-testbed"
+}
+
+// Tree returns the root directory of a Debian system of the given suite (bookworm, trixie, sid). The first call makes it, which takes a minute and the
+// network. It belongs to the cache: whoever wants to write lays an overlay over it. It needs root.
+func Tree(suite string) (string, error) {
+	if os.Geteuid() != 0 {
+		return "", errors.New("cannot make a Debian system: debootstrap needs root")
+	}
+	if _, err := exec.LookPath("debootstrap"); err != nil {
+		return "", errors.New("debootstrap is not installed: apt-get install debootstrap")
+	}
+	key := sha256.Sum256([]byte(strings.Join(packages, " ")))
+	return Cached(fmt.Sprintf("%s-%x", suite, key[:4]), func(dir string) error { return bootstrap(suite, dir) })
+}
+
+// Cached returns the path of what is kept under a name. If it is not there it is made, by one process at a time, under another name, so that what was
+// only half made is never taken for whole.
+func Cached(name string, build func(path string) error) (string, error) {
+	if err := os.MkdirAll(Cache(), 0o755); err != nil {
+		return "", fmt.Errorf("cannot make the cache: %w", err)
+	}
+	path := filepath.Join(Cache(), name)
+	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("cannot lock the cache: %w", err)
+	}
+	defer func() { _ = lock.Close() }()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return "", fmt.Errorf("cannot lock the cache: %w", err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	unfinished := path + ".new"
+	if err := os.RemoveAll(unfinished); err != nil {
+		return "", fmt.Errorf("cannot clean the cache: %w", err)
+	}
+	if err := build(unfinished); err != nil {
+		return "", errors.Join(err, os.RemoveAll(unfinished))
+	}
+	if err := os.Rename(unfinished, path); err != nil {
+		return "", fmt.Errorf("cannot put %q into the cache: %w", name, err)
+	}
+	return path, nil
+}
+
+// bootstrap runs debootstrap. It mounts /proc and more in the new root, so it gets a mount namespace, which takes them away however it ends.
+func bootstrap(suite, dir string) error {
+	args := []string{"--variant=minbase", "--include=" + strings.Join(packages, ","), suite, dir}
+	if mirror := mirror(); mirror != "" {
+		args = append(args, mirror)
+	}
+	cmd := exec.Command("debootstrap", args...)
+	cmd.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	cmd.Env = append(os.Environ(), proxy()...)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot make a Debian system of suite %q: %w\n%s", suite, err, lastLines(string(output), 20))
+	}
+	return nil
+}
+
+// mirror is where the machine's own apt gets Debian from, "" for debootstrap's default. CORRAL_TESTBED_MIRROR goes before it, for machines of
+// another kind.
+func mirror() string {
+	if set := os.Getenv("CORRAL_TESTBED_MIRROR"); set != "" {
+		return set
+	}
+	output, err := exec.Command("apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages").Output()
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(output)) {
+		if uri, found := strings.CutPrefix(strings.TrimSpace(line), "Debian "); found {
+			return uri
+		}
+	}
+	return ""
+}
+
+// proxy is the machine's apt proxy, for debootstrap's downloads.
+func proxy() []string {
+	output, err := exec.Command("apt-config", "shell", "PROXY", "Acquire::http::Proxy").Output()
+	if err != nil {
+		return nil
+	}
+	_, value, found := strings.Cut(strings.TrimSpace(string(output)), "=")
+	if !found {
+		return nil
+	}
+	return []string{"http_proxy=" + strings.Trim(value, "'")}
+}
+
+func lastLines(text string, count int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-count):], "\n")
+}

@@ -1,0 +1,113 @@
+package testbed
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+func (p *plan) homeDir() string    { return filepath.Join(p.Dir, "home") }
+func (p *plan) runtimeDir() string { return filepath.Join(p.Dir, "run") }
+func (p *plan) unitDir() string    { return filepath.Join(p.Dir, "units") }
+func (p *plan) programDir() string { return filepath.Join(p.Dir, "bin") }
+
+// privateDirs are the directories that belong to the unprivileged user.
+func (p *plan) privateDirs() []string {
+	return []string{p.homeDir(), p.runtimeDir(), filepath.Join(p.Dir, "tmp"), filepath.Join(p.Dir, "out"), filepath.Join(p.Dir, "out/gocoverdir")}
+}
+
+func (p *plan) makeDirectories() error {
+	for _, dir := range append(p.privateDirs(), p.unitDir(), p.programDir(), filepath.Join(p.unitDir(), "default.target.d")) {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return fmt.Errorf("cannot prepare the test bed: %w", err)
+		}
+		if err := os.Chmod(dir, 0o755); err != nil { // whatever the umask
+			return fmt.Errorf("cannot prepare the test bed: %w", err)
+		}
+	}
+	for _, dir := range p.privateDirs() {
+		if err := os.Chmod(dir, 0o700); err != nil {
+			return fmt.Errorf("cannot prepare the test bed: %w", err)
+		}
+		if err := os.Chown(dir, p.UID, -1); err != nil {
+			return fmt.Errorf("cannot prepare the test bed: %w", err)
+		}
+	}
+	return p.writeUnits()
+}
+
+// writeUnits makes the manager bring up the bus at once, by systemd's socket activation as on a desktop. The units are the distribution's where it has
+// them (Debian: package dbus-user-session), with the same names and behaviour otherwise.
+func (p *plan) writeUnits() error {
+	units := map[string]string{
+		"default.target.d/bus.conf": "[Unit]\nWants=dbus.socket dbus.service\nAfter=dbus.socket dbus.service\n",
+	}
+	if _, err := os.Stat("/usr/lib/systemd/user/dbus.socket"); err != nil {
+		units["dbus.socket"] = "[Unit]\nDescription=D-Bus User Message Bus Socket\n[Socket]\nListenStream=%t/bus\n"
+		units["dbus.service"] = "[Unit]\nDescription=D-Bus User Message Bus\nRequires=dbus.socket\n" +
+			"[Service]\nType=notify\nNotifyAccess=main\n" +
+			"ExecStart=dbus-daemon --session --address=systemd: --nofork --nopidfile --systemd-activation --syslog-only\n"
+	}
+	for name, text := range units {
+		if err := os.WriteFile(filepath.Join(p.unitDir(), name), []byte(text), 0o644); err != nil {
+			return fmt.Errorf("cannot prepare the test bed: %w", err)
+		}
+	}
+	return nil
+}
+
+// managerEnvironment is what logind and pam_systemd would give a user manager, with everything in the claimed directory.
+func (p *plan) managerEnvironment() []string {
+	home, run := p.homeDir(), p.runtimeDir()
+	return append(p.identity(),
+		"PATH="+os.Getenv("PATH"), "LANG=C.UTF-8", "HOME="+home, "TMPDIR="+p.Dir+"/tmp", "TMUX_TMPDIR="+p.Dir+"/tmp",
+		"XDG_RUNTIME_DIR="+run, "XDG_CONFIG_HOME="+home+"/.config", "XDG_STATE_HOME="+home+"/.local/state",
+		"XDG_DATA_HOME="+home+"/.local/share", "XDG_CACHE_HOME="+home+"/.cache",
+		"DBUS_SESSION_BUS_ADDRESS=unix:path="+run+"/bus",
+		"DBUS_SYSTEM_BUS_ADDRESS=unix:path="+run+"/system_bus_socket", // nobody listens there, until a test puts a logind of its own there
+		"SYSTEMD_UNIT_PATH="+strings.Join(p.unitPath(), ":"))
+}
+
+// identity names the user. As root, mountPrivately has added it to /etc/passwd.
+func (p *plan) identity() []string {
+	name := os.Getenv("USER")
+	if p.UID != os.Getuid() || name == "" {
+		name = userName
+	}
+	return []string{"USER=" + name, "LOGNAME=" + name, "SHELL=" + userShell}
+}
+
+const (
+	userName  = "tester"
+	userShell = "/bin/bash"
+)
+
+// unitPath is the path of systemd.unit(5) for a user manager, without /etc and /run, where a machine's owner enables what has no business in a test.
+func (p *plan) unitPath() []string {
+	config, run := p.homeDir()+"/.config/systemd/", p.runtimeDir()+"/systemd/"
+	return []string{
+		config + "user.control", run + "user.control", run + "transient", run + "generator.early", p.unitDir(), config + "user", run + "user", run + "generator",
+		p.homeDir() + "/.local/share/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user", run + "generator.late",
+	}
+}
+
+// inheritedNot are the beginnings of the names of variables that would lead the command out of the test bed, or that belong to who started it.
+var inheritedNot = []string{
+	"XDG_", "DBUS_", "SYSTEMD_", "NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_", "INVOCATION_ID=", "JOURNAL_STREAM=", "MANAGERPID=", "MEMORY_PRESSURE_",
+	"STATE_DIRECTORY=", "RUNTIME_DIRECTORY=", "TMUX", "STY=", "DISPLAY=", "WAYLAND_DISPLAY=", "SSH_", "SUDO_", "GNOME_", "KDE_", "MAIL=", planVariable + "=",
+}
+
+// commandEnvironment is the caller's, with the manager's put over it.
+func (p *plan) commandEnvironment() []string {
+	manager := p.managerEnvironment()
+	environment := slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		return slices.ContainsFunc(inheritedNot, func(start string) bool { return strings.HasPrefix(entry, start) }) ||
+			slices.ContainsFunc(manager, func(set string) bool {
+				name, _, _ := strings.Cut(set, "=")
+				return strings.HasPrefix(entry, name+"=")
+			})
+	})
+	return append(environment, manager...)
+}

@@ -1,0 +1,216 @@
+// Package guest runs a script in a Linux of its own, user-mode-linux, which needs neither virtualization nor the host's cgroups: it has all controllers of
+// cgroup v2, so that MemoryMax=, TasksMax= and the OOM killer can be tested anywhere. Forks are ten to thirty times slower in it than on the
+// host: it is for what happens, not for how fast.
+package guest
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/testbed/claim"
+)
+
+// T is what a guest needs of a test; *testing.T has it.
+type T interface {
+	Helper()
+	Fatalf(format string, args ...any)
+	Logf(format string, args ...any)
+	Cleanup(func())
+}
+
+const (
+	// user is who the script runs as: an ordinary one, lingering, with a manager.
+	user = "alice"
+	// patience is how long a guest may take from its start to its end.
+	patience = 5 * time.Minute
+	// resultSize is the size of the disk for the results, and a bit more than the script may print.
+	resultSize = 16 << 20 // bytes
+)
+
+// mainScript runs in the guest as root: it runs the script as the user, where that user's manager may move processes from, and brings out what it
+// printed and its status.
+const mainScript = `#!/bin/bash
+systemctl start user@1000.service
+terminal=/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/terminal
+mkdir "$terminal"
+(
+	echo "$BASHPID" >"$terminal/cgroup.procs"
+	cd /home/` + user + `
+	exec setpriv --reuid=1000 --regid=1000 --init-groups env -i HOME=/home/` + user + ` USER=` + user + ` LOGNAME=` + user + ` SHELL=/bin/bash LANG=C.UTF-8 \
+		TERM=xterm-256color PATH=/usr/local/bin:/usr/bin:/bin XDG_RUNTIME_DIR=/run/user/1000 DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/1000/bus \
+		bash /run/guest/script
+) >/run/guest/output 2>&1 </dev/null
+echo $? >/run/guest/status
+cat /run/guest/output
+tar -cf /dev/ubdc -C /run/guest output status
+sync
+systemctl poweroff --force --force
+`
+
+// Run boots a guest, copies files into it (path in the guest: path on the host), runs a shell script there as an ordinary user, switches it off, and
+// returns what the script printed and its exit status. The files belong to root and keep their permissions.
+func Run(t T, files map[string]string, script string) (output string, status int) {
+	t.Helper()
+	c, err := claim.New()
+	if err != nil {
+		t.Fatalf("cannot run a guest: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := c.Release(); err != nil {
+			t.Logf("guest: %v", err)
+		}
+	})
+	output, status, err = runIn(c, files, script)
+	if err != nil {
+		console, _ := os.ReadFile(filepath.Join(c.Dir, "console"))
+		t.Fatalf("cannot run a guest: %v\nits console:\n%s", err, console)
+	}
+	return output, status
+}
+
+func runIn(c *claim.Claim, files map[string]string, script string) (output string, status int, err error) {
+	if _, err := exec.LookPath("linux.uml"); err != nil {
+		return "", 0, errors.New("user-mode-linux is not installed: apt-get install user-mode-linux e2fsprogs debootstrap")
+	}
+	root, err := image()
+	if err != nil {
+		return "", 0, err
+	}
+	if err := writeFiles(filepath.Join(c.Dir, "files"), files, script); err != nil {
+		return "", 0, fmt.Errorf("cannot pack the files: %w", err)
+	}
+	results := filepath.Join(c.Dir, "results")
+	if err := os.WriteFile(results, nil, 0o600); err != nil {
+		return "", 0, err
+	}
+	if err := os.Truncate(results, resultSize); err != nil {
+		return "", 0, err
+	}
+	if err := bootKernel(c, root); err != nil {
+		return "", 0, err
+	}
+	return readResults(results)
+}
+
+// bootKernel runs the kernel until the guest is off.
+func bootKernel(c *claim.Claim, root string) error {
+	path, err := c.MakeCgroup()
+	if err != nil {
+		return err
+	}
+	cgroup, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = cgroup.Close() }()
+	console, err := os.Create(filepath.Join(c.Dir, "console"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = console.Close() }()
+	// The first disk is written to a file of differences. Of the others the guest sees what is in them, not a file system.
+	kernel := exec.Command("linux.uml", "mem=1G", "uml_dir="+c.Dir, "umid=guest", "ubd0="+filepath.Join(c.Dir, "cow")+","+root, "ubd1r="+filepath.Join(c.Dir, "files"),
+		"ubd2="+filepath.Join(c.Dir, "results"), "root=/dev/ubda", "rw", "con0=null,fd:1", "con=null", "ssl=null", "quiet", "systemd.unit=guest.target",
+		"systemd.unified_cgroup_hierarchy=1", "systemd.show_status=0", "panic=-1")
+	kernel.Dir, kernel.Stdout, kernel.Stderr = c.Dir, console, console
+	kernel.SysProcAttr = &unix.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWPID, // its processes on the host end with it
+		UseCgroupFD: true, CgroupFD: int(cgroup.Fd()), Setsid: true, Pdeathsig: unix.SIGKILL,
+	}
+	ended := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // the kernel would be killed when the thread that started it ends (prctl(2), PR_SET_PDEATHSIG)
+		ended <- kernel.Run()
+	}()
+	select {
+	case err := <-ended:
+		if _, exited := errors.AsType[*exec.ExitError](err); !exited { // its status says nothing; the results do
+			return err
+		}
+		return nil
+	case <-time.After(patience):
+		return errors.Join(fmt.Errorf("not done within %v", patience), claim.RemoveCgroup(path))
+	}
+}
+
+// writeFiles packs what goes into the guest.
+func writeFiles(path string, files map[string]string, script string) (err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	pack := tar.NewWriter(file)
+	for name, text := range map[string]string{"run/guest/main": mainScript, "run/guest/script": script} {
+		if err := pack.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(text))}); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(pack, text); err != nil {
+			return err
+		}
+	}
+	for name, source := range files {
+		if err := addFile(pack, strings.TrimPrefix(name, "/"), source); err != nil {
+			return err
+		}
+	}
+	return pack.Close()
+}
+
+func addFile(pack *tar.Writer, name, source string) error {
+	file, err := os.Open(source)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if err := pack.WriteHeader(&tar.Header{Name: name, Mode: int64(info.Mode().Perm()), Size: info.Size()}); err != nil {
+		return err
+	}
+	_, err = io.Copy(pack, file)
+	return err
+}
+
+// readResults unpacks what the guest has left. A guest that ended early left nothing.
+func readResults(path string) (output string, status int, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", 0, err
+	}
+	defer func() { _ = file.Close() }()
+	found := make(map[string]string)
+	for unpack := tar.NewReader(file); ; {
+		header, err := unpack.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return "", 0, fmt.Errorf("cannot read the results: %w", err)
+		}
+		content, err := io.ReadAll(unpack)
+		if err != nil {
+			return "", 0, fmt.Errorf("cannot read the results: %w", err)
+		}
+		found[header.Name] = string(content)
+	}
+	text, complete := found["status"]
+	if !complete {
+		return "", 0, errors.New("it ended without results")
+	}
+	status, err = strconv.Atoi(strings.TrimSpace(text))
+	return found["output"], status, err
+}

@@ -1,0 +1,35 @@
+//go:build limits
+
+package guest_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/testbed/guest"
+)
+
+func TestLimitsWorkInAGuest(t *testing.T) {
+	greeting := filepath.Join(t.TempDir(), "greeting")
+	require.NoError(t, os.WriteFile(greeting, []byte("hello\n"), 0o644))
+	output, status := guest.Run(t, map[string]string{"/opt/greeting": greeting}, `
+		cat /opt/greeting
+		whoami
+		systemctl --user is-system-running --wait
+		cat /sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers
+		exec 2>complaints
+		systemd-run --user --scope --quiet --unit=greedy.scope -p MemoryMax=32M -p MemorySwapMax=0 tail -n1 /dev/zero
+		echo "tail: $?"
+		systemctl --user show -P Result greedy.scope
+		systemd-run --user --scope --quiet --unit=crowd.scope -p TasksMax=4 sh -c 'for i in 1 2 3 4 5 6; do sleep 60 & done'
+		echo "crowd: $?"
+		cat "/sys/fs/cgroup$(systemctl --user show -P ControlGroup crowd.scope)/pids.current"
+		grep -o "Cannot fork" complaints
+		exit 7`)
+	assert.Equal(t, "hello\nalice\nrunning\ncpu memory pids\ntail: 137\noom-kill\ncrowd: 2\n3\nCannot fork\n", output)
+	assert.Equal(t, 7, status)
+}

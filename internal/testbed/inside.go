@@ -1,0 +1,109 @@
+package testbed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+
+	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
+)
+
+// ownerFD is the descriptor on which the tests reach the owner.
+const ownerFD = 3
+
+// inside is the test bed that this process runs in, nil outside of one.
+var inside *bed
+
+// bed is a test bed as the tests see it.
+type bed struct {
+	*plan
+	owner *connection // nil in a process that a test started
+}
+
+// goInside makes this process the one that runs the tests: it waits until the manager is on the bus. A program that a test starts from
+// the test binary comes here too, and shares the manager.
+func goInside(p *plan) error {
+	inside = &bed{plan: p}
+	if !p.Socket {
+		return nil
+	}
+	unix.CloseOnExec(ownerFD)
+	file := os.NewFile(ownerFD, "owner")
+	conn, err := net.FileConn(file)
+	_ = file.Close()
+	if err != nil {
+		return fmt.Errorf("cannot reach the owner: %w", err)
+	}
+	inside.owner = &connection{decoder: json.NewDecoder(conn), encoder: json.NewEncoder(conn)}
+	child := *p
+	child.Socket = false
+	text := child.variable()
+	if err := os.Setenv(planVariable, text[len(planVariable)+1:]); err != nil {
+		return fmt.Errorf("cannot set %s: %w", planVariable, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	return awaitManager(ctx)
+}
+
+// become replaces this process by the command, once the manager is on the bus.
+func become(p *plan) int {
+	if err := goInside(p); err != nil {
+		return complain(err)
+	}
+	if err := os.Unsetenv(planVariable); err != nil {
+		return complain(err)
+	}
+	path, err := exec.LookPath(p.Command[0])
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		complain(err)
+		return 127
+	}
+	if err == nil || errors.Is(err, exec.ErrDot) {
+		err = unix.Exec(path, p.Command, os.Environ())
+	}
+	complain(fmt.Errorf("cannot run %q: %w", p.Command[0], err))
+	return 126
+}
+
+// awaitManager waits until systemd has its name on the bus, which it takes a moment after the bus is there.
+func awaitManager(ctx context.Context) error {
+	const name = "org.freedesktop.systemd1"
+	conn, err := dbus.Dial(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), dbus.WithContext(ctx), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+	if err != nil {
+		return fmt.Errorf("cannot reach the bus: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.Auth(nil); err != nil {
+		return fmt.Errorf("cannot reach the bus: %w", err)
+	}
+	if err := conn.Hello(); err != nil {
+		return fmt.Errorf("cannot reach the bus: %w", err)
+	}
+	changes := make(chan *dbus.Signal, 16)
+	conn.Signal(changes)
+	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender("org.freedesktop.DBus"), dbus.WithMatchMember("NameOwnerChanged"),
+		dbus.WithMatchArg(0, name)); err != nil {
+		return fmt.Errorf("cannot watch the bus: %w", err)
+	}
+	for {
+		var owned bool
+		if err := conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0, name).Store(&owned); err != nil {
+			return fmt.Errorf("cannot ask the bus: %w", err)
+		}
+		if owned {
+			return nil
+		}
+		select {
+		case <-changes:
+		case <-ctx.Done():
+			return fmt.Errorf("the user manager did not come to the bus within %v", Patience)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package testbed
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/testbed/claim"
+)
+
+type unixWaitStatus = syscall.WaitStatus
+
+// controlFD is where the keeper reads signal numbers from the owner, and its death.
+const controlFD = 4
+
+// keep starts the user manager, then the command in it, and returns the command's exit status. What is still running then is the owner's to end; as the
+// first process of a pid namespace the keeper ends it all by returning.
+func keep(p *plan) int {
+	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP) // taken and dropped: the owner says what counts
+	root := os.Geteuid() == 0
+	if err := p.prepareKeeper(root); err != nil {
+		return complain(err)
+	}
+	k := &keeper{plan: p, root: root, ended: make(chan ending), control: make(chan unix.Signal)}
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, unix.SIGCHLD)
+	go k.reap(children)
+	go k.listen()
+	status, err := k.run()
+	if err != nil {
+		return complain(err)
+	}
+	return status
+}
+
+func (p *plan) prepareKeeper(root bool) error {
+	unix.CloseOnExec(controlFD)
+	if root {
+		return p.mountPrivately()
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("cannot become a subreaper: %w", err)
+	}
+	cgroup, err := claim.OwnCgroup()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(claim.CgroupFile(p.Dir), []byte(cgroup), 0o600); err != nil {
+		return fmt.Errorf("cannot note the cgroup: %w", err)
+	}
+	return nil
+}
+
+// keeper is the parent of the user manager and of the command, and of whatever loses its own parent.
+type keeper struct {
+	*plan
+	root    bool
+	ended   chan ending      // every child's end
+	control chan unix.Signal // signals to pass on to the command
+}
+
+type ending struct {
+	pid    int
+	status syscall.WaitStatus
+}
+
+// reap waits for every child that ends, and tells run.
+func (k *keeper) reap(children <-chan os.Signal) {
+	for range children {
+		for {
+			var e ending
+			var err error
+			if e.pid, err = syscall.Wait4(-1, &e.status, syscall.WNOHANG, nil); err != nil || e.pid == 0 {
+				break
+			}
+			k.ended <- e
+		}
+	}
+}
+
+// listen reads the signals that the owner wants the command to have. Once the owner is dead everything ends.
+func (k *keeper) listen() {
+	control := os.NewFile(controlFD, "control")
+	for number := make([]byte, 1); ; {
+		if _, err := control.Read(number); err == nil {
+			k.control <- unix.Signal(number[0])
+			continue
+		}
+		if cgroup, err := os.ReadFile(claim.CgroupFile(k.Dir)); err == nil && !k.root {
+			_ = os.WriteFile(filepath.Join(string(cgroup), "cgroup.kill"), []byte("1"), 0)
+		}
+		os.Exit(statusCannotRun)
+	}
+}
+
+func (k *keeper) run() (int, error) {
+	started := time.Now()
+	ready, err := k.listenForReady()
+	if err != nil {
+		return 0, err
+	}
+	manager, err := k.startManager()
+	if err != nil {
+		return 0, err
+	}
+	if err := k.awaitReady(manager, ready); err != nil {
+		return 0, err
+	}
+	if k.Verbose {
+		fmt.Fprintf(os.Stderr, "testbed: user manager of user %d up in %v, in %s\n", k.UID, time.Since(started).Round(time.Millisecond), k.Dir)
+	}
+	command, err := k.startCommand()
+	if err != nil {
+		return 0, err
+	}
+	for {
+		select {
+		case e := <-k.ended:
+			if e.pid == command {
+				return exitStatus(e.status), nil
+			}
+		case s := <-k.control:
+			_ = unix.Kill(command, s)
+		}
+	}
+}
+
+// startCommand starts this program once more, as the user of the manager, to run the tests or the command.
+func (k *keeper) startCommand() (int, error) {
+	inside := *k.plan
+	inside.Stage, inside.Socket = stageInside, true
+	program, arguments := k.program(), []string{k.program()}
+	if k.Test {
+		arguments = k.Command
+	}
+	process, err := os.StartProcess(program, arguments, &os.ProcAttr{
+		Env:   append(k.commandEnvironment(), inside.variable()),
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, os.NewFile(ownerFD, "owner")},
+		Sys:   &syscall.SysProcAttr{Credential: k.credential()},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("cannot start the command: %w", err)
+	}
+	return process.Pid, nil
+}
+
+// credential is the unprivileged user's when root started the test bed, and nobody else's otherwise.
+func (k *keeper) credential() *syscall.Credential {
+	if !k.root {
+		return nil
+	}
+	return &syscall.Credential{Uid: uint32(k.UID), Gid: uint32(k.UID)}
+}
+
+// exitStatus is a shell's: 128 and the signal's number for what a signal ended.
+func exitStatus(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}

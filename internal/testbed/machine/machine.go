@@ -1,0 +1,299 @@
+// Package machine boots a throw-away Linux machine for a test: the real systemd as the first process of its own namespaces, so that logind, user
+// managers, lingering, reboot and poweroff are the real ones. It takes a second, and root.
+//
+// Its disk is an overlay over a root directory, the machine's own or another system's. What was written survives a PowerOff and a Crash, and is
+// there after the next Boot; it is gone with the test. It shares the kernel with the host and has no network beside its own loopback.
+package machine
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/testbed/claim"
+	"github.com/corrald/corral/internal/testbed/debian"
+)
+
+// T is what a machine needs of a test; *testing.T has it.
+type T interface {
+	Helper()
+	Fatalf(format string, args ...any)
+	Logf(format string, args ...any)
+	Failed() bool
+	Cleanup(func())
+}
+
+// Options say what kind of machine it is.
+type Options struct {
+	Root string // the root directory below the machine's disk: "" or "/" for the host's own system, or one of Debian
+}
+
+// Machine is a machine that is running, or switched off.
+type Machine struct {
+	t     T
+	root  string
+	claim *claim.Claim
+	disk  *exec.Cmd // holds the mount namespace that has the disk
+	init  *exec.Cmd // the machine's first process, nil while it is switched off
+	ended chan struct{}
+}
+
+// patience is how long a machine may take to boot or to power off.
+const patience = time.Minute
+
+// Debian returns the root directory of a Debian system for Options, made at the first use and kept in the cache.
+func Debian(t T, suite string) string {
+	t.Helper()
+	tree, err := debian.Tree(suite)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return tree
+}
+
+// Boot makes a machine and boots it. It is gone after the test, and its journal and console are shown if the test failed.
+func Boot(t T, options Options) *Machine {
+	t.Helper()
+	m, err := newMachine(t, options)
+	if err != nil {
+		t.Fatalf("cannot make a machine: %v", err)
+	}
+	t.Cleanup(m.destroy)
+	m.Boot()
+	return m
+}
+
+func newMachine(t T, options Options) (*Machine, error) {
+	if os.Geteuid() != 0 {
+		return nil, fmt.Errorf("it needs root; run the tests of this package as root")
+	}
+	m := &Machine{t: t, root: options.Root}
+	if m.root == "" {
+		m.root = "/"
+	}
+	if _, err := os.Stat(filepath.Join(m.root, "usr/lib/systemd/systemd")); err != nil {
+		return nil, fmt.Errorf("no systemd in %q: apt-get install systemd systemd-sysv dbus-user-session libpam-systemd", m.root)
+	}
+	var err error
+	if m.claim, err = claim.New(); err != nil {
+		return nil, err
+	}
+	if err = m.insertDisk(); err != nil {
+		_ = m.claim.Release()
+		return nil, err
+	}
+	return m, nil
+}
+
+// insertDisk mounts the disk, a tmpfs since an overlay cannot write to another one, in a mount namespace that is held by a process of its own. Nothing
+// is mounted on the host, and the disk is there for as long as that process.
+func (m *Machine) insertDisk() error {
+	for _, name := range []string{"disk", "root", "host"} {
+		if err := os.Mkdir(filepath.Join(m.claim.Dir, name), 0o755); err != nil {
+			return err
+		}
+	}
+	m.disk = exec.Command("sh", "-ec", "mount -t tmpfs -o mode=755 tmpfs disk; mkdir disk/upper disk/work; echo; exec sleep infinity")
+	m.disk.Dir = m.claim.Dir
+	m.disk.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	m.disk.Stderr = os.Stderr
+	mounted, err := m.disk.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := startForLife(m.disk, nil); err != nil {
+		return err
+	}
+	if _, err := mounted.Read(make([]byte, 1)); err != nil {
+		return fmt.Errorf("cannot mount its disk: %w", err)
+	}
+	return nil
+}
+
+// bootScript runs as the machine's first process and becomes its systemd. It gets the root directory and the claimed one. The machine has the devices of
+// a container and none of the host's, no rights on kernel and clock, and machine.target: what a person's session needs, and not what the host's
+// administrator has enabled.
+const bootScript = `
+cd "$2"
+mount -t overlay overlay -o lowerdir="$1",upperdir=disk/upper,workdir=disk/work root
+cd root
+mount -t proc proc proc
+mount --bind proc/sys proc/sys
+mount -o remount,bind,ro proc/sys
+mount -t sysfs -o ro sysfs sys
+mount -t cgroup2 cgroup2 sys/fs/cgroup
+mount -t tmpfs -o mode=755 tmpfs dev
+for device in null zero full random urandom tty; do
+	: >dev/$device
+	mount --bind /dev/$device dev/$device
+done
+mkdir dev/pts dev/shm
+mount -t devpts -o newinstance,mode=620,ptmxmode=666,gid=5 devpts dev/pts
+ln -s pts/ptmx dev/ptmx
+mount -t tmpfs -o mode=1777 tmpfs dev/shm
+mount -t tmpfs -o mode=755 tmpfs run
+mount -t tmpfs -o mode=1777 tmpfs tmp
+mkdir -p run/host/testbed run/systemd/system
+mount --bind "$2/host" run/host/testbed
+cat proc/sys/kernel/random/uuid >run/host/boot_id
+mount --bind run/host/boot_id proc/sys/kernel/random/boot_id
+cat >run/systemd/system/machine.target <<UNIT
+[Unit]
+Description=A machine of the test bed
+Requires=sysinit.target
+Wants=dbus.socket dbus.service systemd-logind.service systemd-user-sessions.service
+After=sysinit.target dbus.socket dbus.service systemd-logind.service systemd-user-sessions.service
+AllowIsolate=yes
+UNIT
+exec env -i container=corral NOTIFY_SOCKET=/run/host/testbed/notify PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+	setpriv --bounding-set=-sys_module,-sys_time,-sys_rawio,-syslog -- \
+	chroot . /usr/lib/systemd/systemd --system --unit=machine.target --log-target=journal
+`
+
+// Boot switches a machine on that is off, and waits until everything has been started.
+func (m *Machine) Boot() {
+	m.t.Helper()
+	if m.init != nil {
+		m.t.Fatalf("cannot boot the machine: it is running")
+	}
+	if err := m.boot(); err != nil {
+		m.t.Fatalf("cannot boot the machine: %v\n%s", err, m.console())
+	}
+}
+
+func (m *Machine) boot() error {
+	cgroup, err := m.cgroup()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = cgroup.Close() }()
+	console, err := os.OpenFile(m.consolePath(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = console.Close() }()
+	ready, err := listenForReady(filepath.Join(m.claim.Dir, "host", "notify"))
+	if err != nil {
+		return err
+	}
+	defer ready.close()
+	m.init = exec.Command("nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", m.disk.Process.Pid), "--", "unshare", "--mount", "--cgroup", "--uts", "--ipc", "--net", "--",
+		"sh", "-ec", bootScript, "sh", m.root, m.claim.Dir)
+	m.init.Stdout, m.init.Stderr = console, console
+	m.init.SysProcAttr = &unix.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWPID, UseCgroupFD: true, CgroupFD: int(cgroup.Fd()), Setsid: true, Pdeathsig: unix.SIGKILL,
+	}
+	m.ended = make(chan struct{})
+	if err := startForLife(m.init, m.ended); err != nil {
+		m.init = nil
+		return err
+	}
+	select {
+	case err := <-ready.done:
+		return err
+	case <-m.ended:
+		return fmt.Errorf("its systemd ended (%v)", m.init.ProcessState)
+	case <-time.After(patience):
+		return fmt.Errorf("not up within %v", patience)
+	}
+}
+
+// cgroup opens the machine's cgroup, which is made when it boots and removed when it is off, as by a host's manager.
+func (m *Machine) cgroup() (*os.File, error) {
+	path, err := m.claim.MakeCgroup()
+	if err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY, 0)
+}
+
+// claimedCgroup is the path of the cgroup of a machine that is running.
+func (m *Machine) claimedCgroup() string {
+	path, _ := os.ReadFile(claim.CgroupFile(m.claim.Dir))
+	return string(path)
+}
+
+// startForLife starts a command that the kernel kills when this process dies. That is a matter of the thread that starts it (prctl(2), PR_SET_PDEATHSIG),
+// which therefore stays until the command has ended. Then ended is closed.
+func startForLife(cmd *exec.Cmd, ended chan<- struct{}) error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread goes with this goroutine
+		err := cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		_, _ = cmd.Process.Wait()
+		if ended != nil {
+			close(ended)
+		}
+	}()
+	return <-started
+}
+
+// PowerOff shuts the machine down in an orderly way and waits until it is off.
+func (m *Machine) PowerOff() {
+	m.t.Helper()
+	cmd := m.Command("root", "systemctl", "poweroff")
+	output, err := cmd.CombinedOutput()
+	select {
+	case <-m.ended:
+	case <-time.After(patience):
+		m.t.Fatalf("the machine did not power off within %v (%v)\n%s%s", patience, err, output, m.journal())
+	}
+	m.off()
+}
+
+// Crash is a power loss: nothing on the machine has another moment.
+func (m *Machine) Crash() {
+	m.t.Helper()
+	if m.init == nil {
+		m.t.Fatalf("cannot crash the machine: it is switched off")
+	}
+	_ = unix.Kill(m.init.Process.Pid, unix.SIGKILL)
+	<-m.ended
+	m.off()
+}
+
+// off clears away what a machine leaves that has ended.
+func (m *Machine) off() {
+	m.init = nil
+	if err := claim.RemoveCgroup(m.claimedCgroup()); err != nil {
+		m.t.Logf("machine: %v", err)
+	}
+}
+
+func (m *Machine) destroy() {
+	if m.t.Failed() {
+		m.t.Logf("machine: its console and the end of its journal:\n%s\n%s", m.console(), m.journal())
+	}
+	if m.init != nil {
+		m.Crash()
+	}
+	_ = m.disk.Process.Kill()
+	if err := m.claim.Release(); err != nil {
+		m.t.Logf("machine: %v", err)
+	}
+}
+
+func (m *Machine) consolePath() string { return filepath.Join(m.claim.Dir, "console.log") }
+
+func (m *Machine) console() string {
+	text, _ := os.ReadFile(m.consolePath())
+	return strings.TrimSpace(string(text))
+}
+
+func (m *Machine) journal() string {
+	if m.init == nil {
+		return "(the machine is switched off)"
+	}
+	text, _ := m.Command("root", "journalctl", "--boot", "--no-pager", "--lines=200").CombinedOutput()
+	return strings.TrimSpace(string(text))
+}

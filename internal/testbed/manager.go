@@ -1,0 +1,97 @@
+package testbed
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// managerLog is where the user manager's messages go, below the claimed directory.
+const managerLog = "manager.log"
+
+// startManager starts `systemd --user` in a session of its own, out of reach of a terminal's Ctrl-C.
+func (k *keeper) startManager() (int, error) {
+	log, err := os.Create(filepath.Join(k.Dir, managerLog))
+	if err != nil {
+		return 0, fmt.Errorf("cannot make the manager's log: %w", err)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, fmt.Errorf("cannot start the user manager: %w", err)
+	}
+	defer func() { _, _ = log.Close(), null.Close() }()
+	process, err := os.StartProcess(systemdProgram(), []string{"systemd", "--user", "--log-target=console", "--log-level=warning", "--show-status=no"}, &os.ProcAttr{
+		Dir:   k.homeDir(),
+		Env:   append(k.managerEnvironment(), "NOTIFY_SOCKET="+k.notifySocket()),
+		Files: []*os.File{null, log, log},
+		Sys:   &syscall.SysProcAttr{Credential: k.credential(), Setsid: true},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("cannot start the user manager: %w", err)
+	}
+	return process.Pid, nil
+}
+
+func (k *keeper) notifySocket() string { return filepath.Join(k.Dir, "notify") }
+
+// listenForReady makes the socket on which the manager says READY=1, once its basic.target, and with it dbus.socket, is there.
+func (k *keeper) listenForReady() (<-chan error, error) {
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: k.notifySocket(), Net: "unixgram"})
+	if err == nil {
+		err = os.Chmod(k.notifySocket(), 0o666)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the notification socket: %w", err)
+	}
+	ready := make(chan error, 1)
+	go func() {
+		defer func() { _ = socket.Close() }()
+		for message := make([]byte, 4096); ; {
+			n, err := socket.Read(message)
+			if err != nil || strings.Contains("\n"+string(message[:n])+"\n", "\nREADY=1\n") {
+				ready <- err
+				return
+			}
+		}
+	}()
+	return ready, nil
+}
+
+// awaitReady waits until the manager is ready or dead.
+func (k *keeper) awaitReady(manager int, ready <-chan error) error {
+	deadline := time.After(Patience)
+	for {
+		select {
+		case err := <-ready:
+			return err
+		case e := <-k.ended:
+			if e.pid == manager {
+				return k.managerFailed(fmt.Sprintf("it ended with status %d", exitStatus(e.status)))
+			}
+		case s := <-k.control:
+			return fmt.Errorf("ended by %v while the user manager was starting", s)
+		case <-deadline:
+			return k.managerFailed(fmt.Sprintf("it was not ready within %v", Patience))
+		}
+	}
+}
+
+func (k *keeper) managerFailed(why string) error {
+	log, _ := os.ReadFile(filepath.Join(k.Dir, managerLog))
+	return errors.New(strings.TrimSpace("cannot start the user manager: " + why + "\n" + string(log)))
+}
+
+// systemdProgram is where systemd's own program is, which is not in PATH.
+func systemdProgram() string {
+	for _, path := range []string{"/usr/lib/systemd/systemd", "/lib/systemd/systemd"} {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return ""
+}

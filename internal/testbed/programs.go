@@ -1,0 +1,151 @@
+package testbed
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Binaries are the paths of Corral's programs, built from this checkout.
+type Binaries struct {
+	Corrald, Corralctl, Shim string
+}
+
+// Programs builds Corral's programs, once for each test binary, and returns where they are. As in a release they are built without cgo; in a
+// test binary with the race detector, so is corrald.
+func Programs(t testing.TB) Binaries {
+	t.Helper()
+	b := current(t)
+	if b.owner == nil {
+		t.Fatal("testbed: a process that a test started cannot build programs: hand it their paths")
+	}
+	if err := b.owner.build(); err != nil {
+		t.Fatal(err)
+	}
+	dir := b.programDir()
+	return Binaries{Corrald: filepath.Join(dir, "corrald"), Corralctl: filepath.Join(dir, "corralctl"), Shim: filepath.Join(dir, "corral-shim")}
+}
+
+// connection leads to the owner, who can do what the tests cannot: he has the caller's home, his build cache, and the right to read the checkout.
+type connection struct {
+	decoder *json.Decoder
+	encoder *json.Encoder
+	once    sync.Once
+	err     error
+}
+
+// buildRequest asks for the programs; buildReply says why there are none.
+type (
+	buildRequest struct{ Race bool }
+	buildReply   struct{ Error string }
+)
+
+func (c *connection) build() error {
+	c.once.Do(func() {
+		var reply buildReply
+		if c.err = c.encoder.Encode(buildRequest{Race: raceDetector}); c.err == nil {
+			c.err = c.decoder.Decode(&reply)
+		}
+		if c.err == nil && reply.Error != "" {
+			c.err = fmt.Errorf("cannot build Corral's programs: %s", reply.Error)
+		}
+	})
+	return c.err
+}
+
+// serveBuilds answers the tests' requests until they end.
+func serveBuilds(conn net.Conn, dir string) {
+	decoder, encoder := json.NewDecoder(conn), json.NewEncoder(conn)
+	for {
+		var request buildRequest
+		if decoder.Decode(&request) != nil {
+			return
+		}
+		var reply buildReply
+		if err := buildPrograms(dir, request.Race); err != nil {
+			reply.Error = err.Error()
+		}
+		if encoder.Encode(reply) != nil {
+			return
+		}
+	}
+}
+
+// programNames are the programs and the packages that they are built from, below cmd.
+var programNames = []string{"corrald", "corralctl", "corral-shim"}
+
+// buildPrograms builds into a directory that all test binaries share, so that a program is linked once and not for each of them, and copies from there.
+func buildPrograms(dir string, race bool) error {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	shared := filepath.Join(cache, "corral-testbed", "bin")
+	if err := os.MkdirAll(shared, 0o755); err != nil {
+		return err
+	}
+	lock, err := os.Open(shared)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return err
+	}
+	for _, name := range programNames {
+		built := filepath.Join(shared, name)
+		if race && name == "corrald" {
+			built += "-race"
+		}
+		if err := buildProgram(name, built, race && name == "corrald"); err != nil {
+			return err
+		}
+		if err := copyProgram(built, filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func buildProgram(name, output string, race bool) error {
+	cmd := exec.Command("go", "build", "-trimpath", "-o", output)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if race {
+		cmd.Args = append(cmd.Args, "-race")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	}
+	cmd.Args = append(cmd.Args, "github.com/corrald/corral/cmd/"+name)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, strings.TrimSpace(string(output)))
+	}
+	return nil
+}
+
+func copyProgram(from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }()
+	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	if closeErr := target.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Chmod(to, 0o755)
+	}
+	return err
+}

@@ -1,0 +1,142 @@
+package testbed
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/testbed/claim"
+)
+
+// Patience is how long a test waits for what should happen soon. It is a deadline, not a measure: machines that run tests may be slow and busy.
+const Patience = 30 * time.Second
+
+func current(t testing.TB) *bed {
+	t.Helper()
+	if inside == nil {
+		t.Fatal("testbed: no private user manager here: the package needs `func TestMain(m *testing.M) { testbed.Main(m) }`")
+	}
+	return inside
+}
+
+// Dir returns a new directory with a short path for sockets, which t.TempDir's paths may be too long for. It is gone after the test.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(filepath.Join(current(t).Dir, "tmp"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = claim.RemoveTree(dir) })
+	return dir
+}
+
+// Systemctl runs `systemctl --user` with the given arguments and returns what it prints, without the last newline. The test fails if it fails.
+func Systemctl(t testing.TB, args ...string) string {
+	t.Helper()
+	current(t)
+	output, err := exec.CommandContext(t.Context(), "systemctl", append([]string{"--user"}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("systemctl --user %s: %v\n%s", strings.Join(args, " "), err, output)
+	}
+	return strings.TrimSuffix(string(output), "\n")
+}
+
+// Bus returns a connection of its own to the private bus, closed after the test. Signals arrive in order.
+func Bus(t testing.TB) *dbus.Conn {
+	t.Helper()
+	current(t)
+	conn, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// Receive returns the next value of a channel. The test fails if none comes, or the channel is closed.
+func Receive[T any](t testing.TB, from <-chan T, what string) T {
+	t.Helper()
+	select {
+	case value, open := <-from:
+		if !open {
+			t.Fatalf("the channel was closed while waiting for %s", what)
+		}
+		return value
+	case <-time.After(Patience):
+		t.Fatalf("no %s within %v", what, Patience)
+	}
+	panic("not reached")
+}
+
+// WaitFile waits until a file exists and its content is accepted, and returns the content. It looks when inotify tells of a change in the
+// directory, which has to exist. A nil accept takes any content.
+func WaitFile(t testing.TB, path string, accept func(content []byte) bool) []byte {
+	t.Helper()
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = watcher.Close() }()
+	if err := watcher.Add(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.After(Patience)
+	for {
+		content, err := os.ReadFile(path)
+		if err == nil && (accept == nil || accept(content)) {
+			return content
+		}
+		select {
+		case <-watcher.Events:
+		case err := <-watcher.Errors: // after an overflow, look again
+			if !errors.Is(err, fsnotify.ErrEventOverflow) {
+				t.Fatalf("cannot watch %s: %v", path, err)
+			}
+		case <-deadline:
+			t.Fatalf("%s did not become as expected within %v: %v\n%s", path, Patience, err, content)
+		}
+	}
+}
+
+// WaitExit waits until a process, of whatever parent, has ended.
+func WaitExit(t testing.TB, pid int) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == unix.ESRCH {
+		return
+	}
+	if err != nil {
+		t.Fatalf("cannot watch process %d: %v", pid, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	for deadline := time.Now().Add(Patience); ; {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, max(0, int(time.Until(deadline).Milliseconds())))
+		if n > 0 {
+			return
+		}
+		if err != unix.EINTR {
+			t.Fatalf("process %d did not end within %v (%v)", pid, Patience, err)
+		}
+	}
+}
+
+// Poll looks every 10 ms until done says yes. It is for what cannot be had as an event: the screen of a terminal, the state of another
+// program. For a file, a process, a signal of the bus or a channel use the functions above.
+func Poll(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(Patience); !done(); <-ticker.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, Patience)
+		}
+	}
+}

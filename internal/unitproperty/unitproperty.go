@@ -210,6 +210,9 @@ func parseSize(text string) (uint64, error) {
 	if text == "infinity" {
 		return math.MaxUint64, nil
 	}
+	if n, err := strconv.ParseUint(text, 10, 64); err == nil { // systemd's own infinity is one that ParseBytes has no room for
+		return n, nil
+	}
 	n, err := config.ParseBytes(text)
 	return uint64(n), err
 }

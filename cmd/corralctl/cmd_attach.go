@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+var attachVerb = verb{name: "attach", args: "[ID]", summary: "Join a session's terminal; with none named, the one that waits", options: plainVerb(
+	func(ctx context.Context, c *ctl, args []string) error {
+		if len(args) > 1 {
+			return usagef("attach", "attach takes one session, not %d", len(args))
+		}
+		if c.outTTY == nil || openTerminal(c.in) == nil {
+			return &failure{exitFailed, "cannot attach: this is no terminal", "corralctl peek " + strings.Join(args, "")}
+		}
+		if c.host != "" {
+			return c.execHost(append([]string{"attach"}, args...)...)
+		}
+		if len(args) == 0 {
+			id, err := c.attachable(ctx)
+			if err != nil {
+				return err
+			}
+			return c.attach(ctx, id)
+		}
+		id, err := c.one(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return c.attach(ctx, id)
+	})}
+
+// attachable is the session that is meant when none is named: the only one that waits, else the only one there is.
+func (c *ctl) attachable(ctx context.Context) (string, error) {
+	bus, err := c.connect(ctx)
+	if err != nil {
+		return "", c.cannot("attach", "", err)
+	}
+	rows, err := bus.ListSessions(ctx)
+	if err != nil {
+		return "", c.cannot("attach", "", err)
+	}
+	var waiting, live []string
+	for _, row := range rows {
+		if ended(row.State) {
+			continue
+		}
+		live = append(live, row.ID)
+		if row.Activity == "waiting" {
+			waiting = append(waiting, row.ID)
+		}
+	}
+	for _, ids := range [][]string{waiting, live} {
+		if len(ids) == 1 {
+			return ids[0], nil
+		}
+	}
+	if len(live) == 0 {
+		return "", &failure{exitNoSession, "cannot attach: no session runs", "corralctl list"}
+	}
+	slices.Sort(live)
+	return "", &failure{exitFailed, "cannot attach: it could be any of " + strings.Join(live[:min(len(live), 5)], ", "), "corralctl list"}
+}
+
+// attach replaces this process by the one that joins the session's terminal.
+func (c *ctl) attach(ctx context.Context, id string) error {
+	bus, err := c.connect(ctx)
+	if err != nil {
+		return c.cannot("attach to", id, err)
+	}
+	argv, variables, err := bus.AttachCommand(ctx, id)
+	if err != nil {
+		return c.cannotAttach(ctx, bus, id, err)
+	}
+	return c.cannot("attach to", id, c.exec(argv, attachEnvironment(os.Environ(), variables)))
+}
+
+// attachEnvironment is the caller's environment with the variables that the daemon named. Inside of another tmux ours nests: with TMUX set it would refuse.
+func attachEnvironment(environment, variables []string) []string {
+	replaced := []string{"TMUX=", "TMUX_PANE="}
+	for _, entry := range variables {
+		name, _, _ := strings.Cut(entry, "=")
+		replaced = append(replaced, name+"=")
+	}
+	kept := slices.DeleteFunc(slices.Clone(environment), func(entry string) bool {
+		return slices.ContainsFunc(replaced, func(prefix string) bool { return strings.HasPrefix(entry, prefix) })
+	})
+	return append(kept, variables...)
+}
+
+// cannotAttach says why, and what would help, by the state that the session is in.
+func (c *ctl) cannotAttach(ctx context.Context, bus *client.Client, id string, err error) error {
+	f := c.cannot("attach to", id, err)
+	if dbusapi.ShortErrorName(err) != dbusapi.InvalidState {
+		return f
+	}
+	s, err := bus.Session(ctx, id)
+	if err != nil {
+		return f
+	}
+	switch {
+	case s.State == "stale":
+		f.message = fmt.Sprintf("cannot attach to %q: its tmux session is dead, its agent may live on", id)
+		f.hint = "corralctl resume " + id
+	case s.State == "created":
+		f.message = fmt.Sprintf("cannot attach to %q: it was never started", id)
+		f.hint = "corralctl start " + id
+	case ended(s.State):
+		f.message = fmt.Sprintf("cannot attach to %q: it is %s", id, s.State)
+		if s.Reason != "" {
+			f.message += ", " + s.Reason
+		}
+		f.hint = "corralctl resume " + id + ", or corralctl logs " + id
+	}
+	return f
+}
+
+// invalidState tells whether a call was refused because of the state that the session is in.
+func invalidState(err error) bool {
+	var f *failure
+	return !errors.As(err, &f) && dbusapi.ShortErrorName(err) == dbusapi.InvalidState
+}

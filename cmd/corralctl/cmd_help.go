@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/corrald/corral/internal/version"
+)
+
+// helpVerb is set by init, because help is printed from the verbs, of which it is one.
+var helpVerb = verb{name: "help", args: "[VERB]", summary: "Print help"}
+
+func init() {
+	helpVerb.options = plainVerb(func(_ context.Context, c *ctl, args []string) error { return printHelp(c, args) })
+}
+
+func printHelp(c *ctl, args []string) error {
+	if len(args) > 0 {
+		v, err := findVerb(args[0])
+		if err != nil {
+			return err
+		}
+		return verbHelp(c, v)
+	}
+	fmt.Fprintf(c.out, "corralctl [OPTIONS…] VERB …\n\nControl coding agents that run under systemd. Without a verb: list.\n")
+	for _, group := range verbGroups() {
+		fmt.Fprintf(c.out, "\n%s\n", c.paint(bold, group.title+":"))
+		for _, v := range group.verbs {
+			if v.summary != "" {
+				fmt.Fprintf(c.out, "  %-31s %s\n", strings.TrimSpace(v.name+" "+shortArgs(v)), v.summary)
+			}
+		}
+	}
+	fmt.Fprintf(c.out, "\n%s\n%s", c.paint(bold, "Options:"), optionHelp(globalFlags()))
+	fmt.Fprintf(c.out, "\nAn ID may be the beginning of one, or a pattern such as 'fix-*'.\nExit codes: 0 done, 1 refused or failed, 2 usage, 4 no such session, 5 corrald cannot be reached.\n")
+	return nil
+}
+
+// shortArgs are a verb's arguments where there is a line for all of it.
+func shortArgs(v verb) string {
+	short, _, _ := strings.Cut(v.args, " |")
+	return short
+}
+
+func verbHelp(c *ctl, v verb) error {
+	for _, args := range strings.Split(v.args, " | ") {
+		fmt.Fprintln(c.out, strings.TrimSpace("corralctl "+v.name+" "+strings.TrimPrefix(args, v.name+" ")))
+	}
+	fmt.Fprintf(c.out, "\n%s.\n", v.summary)
+	own := pflag.NewFlagSet(v.name, pflag.ContinueOnError)
+	v.options(own)
+	if own.HasFlags() {
+		fmt.Fprintf(c.out, "\n%s\n%s", c.paint(bold, "Options:"), optionHelp(own))
+	}
+	fmt.Fprintf(c.out, "\n%s\n%s", c.paint(bold, "Options of every verb:"), optionHelp(globalFlags()))
+	return nil
+}
+
+// optionHelp is a line for each option. What stands in backquotes in an option's usage names its value.
+func optionHelp(f *pflag.FlagSet) string {
+	var lines strings.Builder
+	f.VisitAll(func(option *pflag.Flag) {
+		value, usage := pflag.UnquoteUsage(option)
+		text := "    --" + option.Name
+		if option.Shorthand != "" {
+			text = "-" + option.Shorthand + ", --" + option.Name
+		}
+		switch {
+		case value != "" && option.NoOptDefVal != "":
+			text += "[=" + value + "]"
+		case value != "":
+			text += " " + value
+		}
+		fmt.Fprintf(&lines, "  %-26s %s\n", text, usage)
+	})
+	return lines.String()
+}
+
+// globalFlags is the set of global options, for their descriptions.
+func globalFlags() *pflag.FlagSet {
+	f := pflag.NewFlagSet("corralctl", pflag.ContinueOnError)
+	new(globals).register(f)
+	return f
+}
+
+var versionVerb = verb{name: "version", summary: "Print the versions of corralctl and of the corrald that runs", options: plainVerb(
+	func(ctx context.Context, c *ctl, _ []string) error {
+		if err := printVersion(c); err != nil {
+			return err
+		}
+		bus, err := c.connect(ctx)
+		if err == nil {
+			if m, err := bus.Manager(ctx); err == nil {
+				c.print("corrald %s\n", m.Version)
+				return nil
+			}
+		}
+		c.print("corrald is not running\n")
+		return nil
+	})}
+
+func printVersion(c *ctl) error {
+	c.print("corralctl %s\n", version.Version)
+	return nil
+}

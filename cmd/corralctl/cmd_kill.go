@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+)
+
+var killVerb = verb{name: "kill", args: "ID…", summary: "Send a signal to the agent, to all of a session, or to its leftovers", options: func(f *pflag.FlagSet) action {
+	name := f.StringP("signal", "s", "SIGTERM", "the `SIGNAL`, by name or number; SIGTERM otherwise")
+	whom := f.String("kill-whom", "agent", "`WHOM` to signal: agent, all or leftovers; the agent otherwise")
+	return func(ctx context.Context, c *ctl, args []string) error {
+		signal, err := parseSignal(*name)
+		if err != nil {
+			return usageError("kill", err)
+		}
+		if !slices.Contains([]string{"agent", "all", "leftovers"}, *whom) {
+			return usagef("kill", "--kill-whom takes agent, all or leftovers, not %q", *whom)
+		}
+		return c.each(ctx, args, "", func(ctx context.Context, id string) error {
+			return c.client.KillSession(ctx, id, *whom, int32(signal))
+		})
+	}
+}}
+
+// parseSignal reads a signal: 9, KILL, SIGKILL, RTMIN+3.
+func parseSignal(text string) (unix.Signal, error) {
+	const least, greatest = 1, 64
+	number, err := strconv.Atoi(text)
+	if err != nil {
+		name := "SIG" + strings.TrimPrefix(strings.ToUpper(text), "SIG")
+		if offset, ok := strings.CutPrefix(name, "SIGRTMIN"); ok {
+			const first = 34 // as the C library counts them
+			n, err := strconv.Atoi(strings.TrimPrefix(offset, "+"))
+			if offset == "" {
+				n, err = 0, nil
+			}
+			if err == nil && n >= 0 && first+n <= greatest {
+				return unix.Signal(first + n), nil
+			}
+		}
+		number = int(unix.SignalNum(name))
+	}
+	if number < least || number > greatest {
+		return 0, fmt.Errorf("%q is no signal", text)
+	}
+	return unix.Signal(number), nil
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+var listVerb = verb{name: "list", args: "[PATTERN…]", summary: "Show the sessions", pages: true, options: func(f *pflag.FlagSet) action {
+	states := f.StringSlice("state", nil, "only sessions in one of these `STATES`")
+	return func(ctx context.Context, c *ctl, args []string) error {
+		for _, state := range *states {
+			if !slices.Contains(sessionStates, state) {
+				return usagef("list", "unknown state %q; known are: %s", state, strings.Join(sessionStates, " "))
+			}
+		}
+		list, err := c.readList(ctx)
+		if err != nil {
+			return c.cannot("list sessions", "", err)
+		}
+		list.sessions = slices.DeleteFunc(list.sessions, func(s client.Session) bool { return !c.listed(s, args, *states) })
+		if c.wantsJSON() {
+			return c.printJSON(list.sessions)
+		}
+		c.printList(list, time.Now())
+		return list.unreachable
+	}
+}}
+
+// sessionList is what list shows.
+type sessionList struct {
+	sessions    []client.Session
+	lingering   bool
+	unreachable error // the daemon could not be asked: the sessions are those of the disk
+}
+
+// readList asks the daemon, with two calls under way at once, or else reads what is saved.
+func (c *ctl) readList(ctx context.Context) (sessionList, error) {
+	bus, err := c.connect(ctx)
+	if err != nil {
+		return c.savedList("list sessions", err)
+	}
+	properties := make(chan client.Manager, 1)
+	go func() {
+		manager, _ := bus.Manager(ctx) // without it, nothing is said about lingering
+		properties <- manager
+	}()
+	sessions, err := bus.Sessions(ctx)
+	if err != nil {
+		return c.savedList("list sessions", err)
+	}
+	manager := <-properties
+	return sessionList{sessions: sessions, lingering: manager.Lingering || manager.Version == ""}, nil
+}
+
+// listed tells whether a session belongs into the list.
+func (c *ctl) listed(s client.Session, patterns, states []string) bool {
+	if len(states) > 0 && !slices.Contains(states, s.State) {
+		return false
+	}
+	named := slices.Contains(patterns, s.Id)
+	if s.State == "archived" && !c.all && !named && !slices.Contains(states, "archived") {
+		return false
+	}
+	if len(patterns) == 0 || named {
+		return true
+	}
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		ids, err := match(pattern, []known{{id: s.Id}}, true)
+		return err == nil && len(ids) == 1
+	})
+}
+
+func (c *ctl) printList(list sessionList, now time.Time) {
+	t := table{columns: []column{
+		{title: "ID", shrink: 12, cut: ellipsize},
+		{title: "AGENT", shrink: 8, cut: ellipsize},
+		{title: "STATE", shrink: 12, cut: ellipsize},
+		{title: "ACTIVITY"},
+		{title: "SINCE"},
+		{title: "WORKSPACE", shrink: 10, cut: ellipsizePath},
+	}}
+	for _, s := range list.sessions {
+		workspace := s.WorkingDirectory
+		if c.outTTY != nil && !c.full {
+			workspace = shortWorkspace(workspace)
+		}
+		colour := stateColour(s)
+		rest := ""
+		if colour == dim {
+			rest = dim
+		}
+		t.rows = append(t.rows, []cell{
+			{s.Id, rest},
+			{s.Agent, rest},
+			{stateText(s, now), colour},
+			activityCell(s),
+			{age(max(s.StateChangeTimestamp, s.Timestamp), now), rest},
+			{workspace, rest},
+		})
+	}
+	if len(t.rows) > 0 {
+		c.printTable(t)
+	}
+	if !c.noLegend {
+		if len(t.rows) > 0 {
+			fmt.Fprintln(c.out)
+		}
+		fmt.Fprintln(c.out, footer(list))
+	}
+}
+
+// activityCell says what the agent does, and for what it waits.
+func activityCell(s client.Session) cell {
+	switch {
+	case ended(s.State) || s.Activity == "" || s.Activity == "unknown":
+		return cell{text: "-"}
+	case s.Activity == "waiting" && s.Attention != "":
+		return cell{"waiting: " + s.Attention, yellow}
+	case s.Activity == "waiting":
+		return cell{s.Activity, yellow}
+	}
+	return cell{text: s.Activity}
+}
+
+// footer is the line below the table: "6 sessions, 1 waiting, 1 failed, 1 stale. Lingering is off."
+func footer(list sessionList) string {
+	counts := map[string]int{}
+	for _, s := range list.sessions {
+		counts[s.State]++
+		if s.Activity == "waiting" && !ended(s.State) {
+			counts["waiting"]++
+		}
+	}
+	parts := []string{plural(len(list.sessions), "session")}
+	for _, word := range []string{"waiting", "failed", "stale"} {
+		if counts[word] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[word], word))
+		}
+	}
+	text := strings.Join(parts, ", ") + "."
+	if list.unreachable == nil && !list.lingering {
+		text += " Lingering is off."
+	}
+	return text
+}

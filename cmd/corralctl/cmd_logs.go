@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+)
+
+var logsVerb = verb{name: "logs", args: "ID…", summary: "Show what a session's agent has printed", options: func(f *pflag.FlagSet) action {
+	o := &logsOptions{}
+	f.BoolVarP(&o.follow, "follow", "f", false, "go on with what it prints from now on")
+	f.IntVarP(&o.lines, "lines", "n", -1, "only the last `LINES`; all otherwise, 10 with -f")
+	f.BoolVar(&o.raw, "raw", false, "as it was printed, with escape sequences")
+	f.BoolVar(&o.journal, "journal", false, "what corrald and systemd logged about it instead")
+	return o.run
+}}
+
+type logsOptions struct {
+	follow  bool
+	lines   int // negative: all
+	raw     bool
+	journal bool
+}
+
+func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
+	if c.host != "" {
+		return c.execHost(append([]string{"logs"}, o.words(args)...)...)
+	}
+	if len(args) > 1 && o.follow {
+		return usagef("logs", "-f follows one session, not %d", len(args))
+	}
+	ids, unresolved := c.resolve(ctx, args)
+	if len(ids) == 0 {
+		return unresolved
+	}
+	if o.journal {
+		return o.showJournal(ctx, c, ids)
+	}
+	if o.follow {
+		if len(ids) > 1 {
+			return usagef("logs", "-f follows one session, and %q names %d", args[0], len(ids))
+		}
+		return c.cannotOrNil("follow the log of", ids[0], o.followLog(ctx, c, ids[0]))
+	}
+	if !o.raw {
+		c.startPager()
+	}
+	var failed failures
+	for i, id := range ids {
+		if len(ids) > 1 && !c.noLegend {
+			c.print(map[bool]string{true: "\n==> %s <==\n", false: "==> %s <==\n"}[i > 0], id)
+		}
+		if err := o.showLog(ctx, c, id); err != nil {
+			failed.add(c, c.cannot("show the log of", id, err))
+		}
+	}
+	if unresolved != nil {
+		return unresolved
+	}
+	return failed.first()
+}
+
+// words are the options and ids again, for corralctl on another machine.
+func (o *logsOptions) words(ids []string) []string {
+	var words []string
+	for option, set := range map[string]bool{"--follow": o.follow, "--raw": o.raw, "--journal": o.journal} {
+		if set {
+			words = append(words, option)
+		}
+	}
+	if o.lines >= 0 {
+		words = append(words, fmt.Sprintf("--lines=%d", o.lines))
+	}
+	return append(append(words, "--"), ids...)
+}
+
+func (c *ctl) cannotOrNil(doing, object string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return c.cannot(doing, object, err)
+}
+
+// showLog writes the log of one session.
+func (o *logsOptions) showLog(ctx context.Context, c *ctl, id string) error {
+	log, err := c.client.OpenLog(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	sink := o.sink(c.out)
+	if _, err := io.Copy(sink, log); err != nil {
+		return err
+	}
+	return sink.Close()
+}
+
+// sink is what the log is written into to be shown: cleaned, unless raw, and shortened to the last lines, if so many only are wanted.
+func (o *logsOptions) sink(out io.Writer) io.WriteCloser {
+	var end io.WriteCloser = unclosed{out}
+	if o.lines >= 0 {
+		end = &lastLines{out: out, limit: o.lines}
+	}
+	if o.raw {
+		return end
+	}
+	return chain{newLogCleaner(end), end}
+}
+
+// unclosed is a writer whose Close does nothing.
+type unclosed struct{ io.Writer }
+
+func (unclosed) Close() error { return nil }
+
+// chain is a writer that writes into another one, which is closed after it.
+type chain struct {
+	io.WriteCloser
+	next io.Closer
+}
+
+func (c chain) Close() error {
+	if err := c.WriteCloser.Close(); err != nil {
+		return err
+	}
+	return c.next.Close()
+}
+
+// lastLines keeps the last lines of what is written, and passes them on at Close.
+type lastLines struct {
+	out   io.Writer
+	limit int
+	lines [][]byte
+	rest  []byte // of a line that is not finished
+}
+
+func (l *lastLines) Write(p []byte) (int, error) {
+	n := len(p)
+	for {
+		i := bytes.IndexByte(p, '\n')
+		if i < 0 {
+			l.rest = append(l.rest, p...)
+			return n, nil
+		}
+		l.add(append(l.rest, p[:i+1]...))
+		l.rest, p = nil, p[i+1:]
+	}
+}
+
+func (l *lastLines) add(line []byte) {
+	l.lines = append(l.lines, line)
+	if len(l.lines) > 2*l.limit+1024 {
+		l.lines = append([][]byte(nil), l.lines[len(l.lines)-l.limit:]...)
+	}
+}
+
+func (l *lastLines) Close() error {
+	if len(l.rest) > 0 {
+		l.add(l.rest)
+	}
+	for _, line := range l.lines[max(0, len(l.lines)-l.limit):] {
+		if _, err := l.out.Write(line); err != nil {
+			return err
+		}
+	}
+	l.lines, l.rest = nil, nil
+	return nil
+}
+
+// showJournal replaces this process by journalctl: systemd's records about the scopes, and corrald's.
+func (o *logsOptions) showJournal(ctx context.Context, c *ctl, ids []string) error {
+	command := []string{"journalctl", "--user"}
+	for _, id := range ids {
+		s, err := c.client.Session(ctx, id)
+		if err != nil {
+			return c.cannot("show the journal of", id, err)
+		}
+		if s.NRuns == 0 {
+			return &failure{exitFailed, fmt.Sprintf("cannot show the journal of %q: it was never started", id), "corralctl start " + id}
+		}
+		command = append(command, "--unit="+scopeName(s.Agent, s.Id))
+	}
+	if o.follow {
+		command = append(command, "--follow")
+	}
+	if o.lines >= 0 {
+		command = append(command, fmt.Sprintf("--lines=%d", o.lines))
+	}
+	if c.noPager {
+		command = append(command, "--no-pager")
+	}
+	return c.cannotOrNil("show the journal of", ids[0], c.exec(command, os.Environ()))
+}

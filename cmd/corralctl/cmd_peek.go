@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/corrald/corral/dbusapi"
+)
+
+var peekVerb = verb{name: "peek", args: "ID…", summary: "Show what is on a session's screen", options: func(f *pflag.FlagSet) action {
+	lines := f.Uint32P("lines", "n", 0, "the last `LINES` of screen and history; the screen otherwise")
+	escapes := f.BoolP("escapes", "e", false, "keep colours: escape sequences go to the terminal as the agent wrote them")
+	return func(ctx context.Context, c *ctl, args []string) error {
+		ids, unresolved := c.resolve(ctx, args)
+		var failed failures
+		for i, id := range ids {
+			var flags uint64
+			if *escapes {
+				flags = dbusapi.CaptureEscapes
+			}
+			text, err := c.client.Capture(ctx, id, *lines, flags)
+			if err != nil {
+				f := c.cannot("peek at", id, err)
+				if invalidState(err) {
+					f.hint = "corralctl logs " + id
+				}
+				failed.add(c, f)
+				continue
+			}
+			if len(ids) > 1 && !c.noLegend {
+				if i > 0 {
+					fmt.Fprintln(c.out)
+				}
+				c.print("==> %s <==\n", id)
+			}
+			text = strings.TrimRight(text, "\n")
+			if !*escapes {
+				text = printableLines(text)
+			}
+			fmt.Fprintln(c.out, text)
+		}
+		if unresolved != nil {
+			return unresolved
+		}
+		return failed.first()
+	}
+}}

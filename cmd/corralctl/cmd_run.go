@@ -1,0 +1,284 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+// commandAgent is the agent that runs any command.
+const commandAgent = "command"
+
+var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…", summary: "Create a session here and start it", options: func(f *pflag.FlagSet) action {
+	r := &runOptions{flags: f}
+	f.StringVar(&r.spec.ID, "id", "", "the session's `ID`; made from the workspace's name otherwise")
+	f.StringVar(&r.directory, "dir", "", "the workspace, a `DIRECTORY`; the current one otherwise")
+	f.StringVar(&r.spec.Worktree, "worktree", "", "make a git worktree of this `BRANCH` and work there")
+	f.StringVar(&r.spec.Description, "description", "", "a `TEXT` about it, for people")
+	f.StringArrayVarP(&r.environment, "setenv", "E", nil, "`NAME=VALUE` for its environment, or NAME to pass it on")
+	f.StringArrayVarP(&r.properties, "property", "p", nil, "`NAME=VALUE`: a property of its scope, such as MemoryMax=2G")
+	f.StringArrayVar(&r.labels, "label", nil, "`KEY=VALUE` to find it by")
+	f.StringVar(&r.spec.Prompt, "prompt", "", "a `TEXT` to tell the agent first; - reads it from standard input")
+	f.StringVar(&r.spec.OnLogin, "on-login", "", "`WHAT` to do with it at login: ignore, resume or start")
+	f.BoolVar(&r.spec.Exclusive, "exclusive", false, "refuse if another session has the workspace")
+	f.BoolVar(&r.spec.NoStart, "no-start", false, "create it only")
+	f.BoolVar(&r.attach, "attach", false, "attach to it")
+	f.BoolVar(&r.wait, "wait", false, "wait until it has ended, and exit with its code")
+	return r.run
+}}
+
+type runOptions struct {
+	flags       *pflag.FlagSet
+	spec        client.Spec
+	directory   string
+	environment []string
+	properties  []string
+	labels      []string
+	attach      bool
+	wait        bool
+}
+
+func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
+	agent, extra, err := r.command(args)
+	if err != nil {
+		return err
+	}
+	if err := r.fill(c); err != nil {
+		return usageError(c.name, err)
+	}
+	bus, err := c.connect(ctx)
+	if err != nil {
+		return c.cannot("run", agent, err)
+	}
+	if agent == commandAgent {
+		r.spec.Command = extra
+	} else if len(extra) > 0 {
+		if r.spec.Command, err = agentCommand(ctx, bus, agent, extra); err != nil {
+			return c.cannot("run", agent, err)
+		}
+	}
+	if err := r.checkText(); err != nil {
+		return usageError(c.name, err)
+	}
+	return r.create(ctx, c, bus, agent)
+}
+
+// command tells the agent from its arguments, or from the command, which begins after "--".
+func (r *runOptions) command(args []string) (agent string, rest []string, err error) {
+	dash := r.flags.ArgsLenAtDash()
+	switch {
+	case dash < 0 && len(args) == 1:
+		return args[0], nil, nil
+	case dash == 1:
+		return args[0], args[1:], nil
+	case dash == 0 && len(args) > 0:
+		return commandAgent, args, nil
+	case len(args) == 0:
+		return "", nil, usagef("run", "run needs an agent, or a command after --")
+	}
+	return "", nil, &failure{code: exitUsage, message: fmt.Sprintf("run takes one agent, not %s; arguments for it come after --", plural(len(args), "word")),
+		hint: "corralctl run " + args[0] + " -- " + shellWords(args[1:])}
+}
+
+// fill completes the spec from the options and the caller's surroundings.
+func (r *runOptions) fill(c *ctl) error {
+	var err error
+	if r.spec.WorkingDirectory, err = r.workspace(c); err != nil {
+		return err
+	}
+	if r.spec.Environment, err = r.variables(c); err != nil {
+		return err
+	}
+	if r.spec.UnitProperties, err = unitProperties(r.properties); err != nil {
+		return err
+	}
+	if r.spec.Labels, err = parseLabels(r.labels); err != nil {
+		return err
+	}
+	if r.spec.OnLogin != "" && !slices.Contains([]string{"ignore", "resume", "start"}, r.spec.OnLogin) {
+		return fmt.Errorf("--on-login takes ignore, resume or start, not %q", r.spec.OnLogin)
+	}
+	if r.spec.NoStart && (r.attach || r.wait) {
+		return fmt.Errorf("--no-start goes with neither --attach nor --wait")
+	}
+	if r.attach && r.wait {
+		return fmt.Errorf("--attach and --wait exclude each other")
+	}
+	if r.spec.Prompt == "-" {
+		text, err := io.ReadAll(io.LimitReader(c.in, maxText))
+		if err != nil {
+			return fmt.Errorf("cannot read the prompt: %w", err)
+		}
+		r.spec.Prompt = strings.TrimSuffix(string(text), "\n")
+	}
+	return nil
+}
+
+// workspace is the directory asked for, absolute, with its symbolic links as they were given: os.Getwd takes $PWD where that is the same directory.
+func (r *runOptions) workspace(c *ctl) (string, error) {
+	if filepath.IsAbs(r.directory) {
+		return filepath.Clean(r.directory), nil
+	}
+	if c.host != "" {
+		return "", fmt.Errorf("--dir has to name a directory of %s in full", c.host)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("cannot find the current directory: %w", err)
+	}
+	return filepath.Join(here, r.directory), nil
+}
+
+// variables is the session's environment: what of the caller's may go along (never to another machine), and -E on top.
+func (r *runOptions) variables(c *ctl) ([]string, error) {
+	var variables []string
+	if c.host == "" {
+		variables = passedEnvironment(os.Environ())
+	}
+	for _, entry := range r.environment {
+		name, _, assigned := strings.Cut(entry, "=")
+		if !variableName(name) {
+			return nil, fmt.Errorf("%q is no variable: -E takes NAME=VALUE or NAME", entry)
+		}
+		if !assigned {
+			value, ok := os.LookupEnv(name)
+			if !ok {
+				return nil, fmt.Errorf("-E %s: it is not set here", name)
+			}
+			entry = name + "=" + value
+		}
+		variables = slices.DeleteFunc(variables, func(other string) bool { return strings.HasPrefix(other, name+"=") })
+		variables = append(variables, entry)
+	}
+	return variables, nil
+}
+
+func parseLabels(texts []string) (map[string]string, error) {
+	var labels map[string]string
+	for _, text := range texts {
+		key, value, ok := strings.Cut(text, "=")
+		if !ok || key == "" {
+			return nil, fmt.Errorf("label %q is not KEY=VALUE", text)
+		}
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[key] = value
+	}
+	return labels, nil
+}
+
+// agentCommand is the agent's own command with arguments after it.
+func agentCommand(ctx context.Context, bus *client.Client, agent string, extra []string) ([]string, error) {
+	rows, err := bus.ListAgents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if row.Name != agent {
+			continue
+		}
+		command, ok := row.Details["Command"].Value().([]string)
+		if !ok || len(command) == 0 {
+			return nil, fmt.Errorf("agent %q has no command to give arguments to", agent)
+		}
+		return append(slices.Clone(command), extra...), nil
+	}
+	return nil, &failure{exitFailed, fmt.Sprintf("cannot run %q: no such agent", agent), "corralctl agents"}
+}
+
+// checkText names what cannot be sent: a string on the bus is UTF-8 without NUL.
+func (r *runOptions) checkText() error {
+	fields := []struct {
+		name   string
+		values []string
+	}{
+		{"the command", r.spec.Command}, {"the workspace", []string{r.spec.WorkingDirectory}}, {"the prompt", []string{r.spec.Prompt}},
+		{"the environment", r.spec.Environment}, {"the description", []string{r.spec.Description}}, {"a label", r.labels},
+		{"the id", []string{r.spec.ID}}, {"the worktree", []string{r.spec.Worktree}},
+	}
+	for _, field := range fields {
+		for _, value := range field.values {
+			if !sendable(value) {
+				return fmt.Errorf("%s is not valid UTF-8 text", field.name)
+			}
+		}
+	}
+	return nil
+}
+
+func sendable(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsRune(text, 0)
+}
+
+// create creates the session and does what was asked for afterwards.
+func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, agent string) error {
+	waiting, err := r.prepareWait(ctx, bus)
+	if err != nil {
+		return c.cannot("run", agent, err)
+	}
+	starting := newProgress(c, "Starting", []string{agent})
+	id, err := bus.CreateSession(ctx, agent, r.spec)
+	starting.end()
+	if err != nil {
+		return c.cannotCreate(agent, r.spec.ID, err)
+	}
+	if !c.quiet {
+		r.announce(c, agent, id)
+	}
+	switch {
+	case r.attach:
+		return c.attach(ctx, id)
+	case r.wait:
+		if err := c.out.Flush(); err != nil {
+			return err
+		}
+		return c.waitFor(ctx, []string{id}, nil, waiting)
+	}
+	return nil
+}
+
+// prepareWait subscribes before there is a session, so that its end is seen however soon it comes.
+func (r *runOptions) prepareWait(ctx context.Context, bus *client.Client) (<-chan client.Event, error) {
+	if !r.wait {
+		return nil, nil
+	}
+	return bus.Watch(ctx)
+}
+
+func (r *runOptions) announce(c *ctl, agent, id string) {
+	if r.spec.NoStart {
+		c.print("Created session %s.\n", id)
+		return
+	}
+	c.print("Started session %s (%s).\n", id, scopeName(agent, id))
+}
+
+// scopeName is the name of a session's scope while it has one. It is part of what Corral promises, so that people can write drop-ins for it.
+func scopeName(agent, id string) string {
+	return "app-corral-" + agent + "-" + id + ".scope"
+}
+
+// cannotCreate says why there is no session, with the command that helps.
+func (c *ctl) cannotCreate(agent, id string, err error) error {
+	f := c.cannot("run", agent, err)
+	switch dbusapi.ShortErrorName(err) {
+	case dbusapi.SessionExists:
+		f.hint = "corralctl start " + id
+	case dbusapi.StartFailed, dbusapi.TmuxFailed:
+		if id != "" {
+			f.hint = "corralctl status " + id
+		}
+	}
+	return f
+}

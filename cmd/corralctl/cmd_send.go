@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/corrald/corral/dbusapi"
+)
+
+// maxText bounds what is read from standard input as text for an agent, in bytes; the daemon has a limit of its own.
+const maxText = 16 << 20
+
+var sendVerb = verb{name: "send", args: "ID TEXT", summary: "Type a text into a session and press Enter; - reads it from standard input",
+	options: func(f *pflag.FlagSet) action {
+		noEnter := f.Bool("no-enter", false, "do not press Enter after it")
+		ifWaiting := f.Bool("if-waiting", false, "only if the session waits for input")
+		resume := f.Bool("resume", false, "resume the session first if it is suspended")
+		return func(ctx context.Context, c *ctl, args []string) error {
+			if len(args) != 2 {
+				return usagef("send", "send takes a session and one text, not %s; quote the text", plural(len(args), "word"))
+			}
+			flags := dbusapi.InputEnter
+			if *noEnter {
+				flags = 0
+			}
+			if *ifWaiting {
+				flags |= dbusapi.InputIfWaiting
+			}
+			if *resume {
+				flags |= dbusapi.InputResume
+			}
+			return c.send(ctx, args[0], args[1], flags)
+		}
+	}}
+
+func (c *ctl) send(ctx context.Context, word, text string, flags uint64) error {
+	if text == "-" {
+		data, err := io.ReadAll(io.LimitReader(c.in, maxText+1))
+		if err != nil {
+			return fmt.Errorf("cannot read standard input: %w", err)
+		}
+		if len(data) > maxText {
+			return &failure{code: exitFailed, message: fmt.Sprintf("cannot send to %q: the text is longer than %s", word, size(maxText))}
+		}
+		text = strings.TrimSuffix(string(data), "\n")
+	}
+	if !sendable(text) {
+		return usagef("send", "cannot send to %q: the text is not valid UTF-8", word)
+	}
+	ids, err := c.resolve(ctx, []string{word})
+	if len(ids) == 0 {
+		return err
+	}
+	var failed failures
+	for _, id := range ids {
+		if err := c.client.SendInput(ctx, id, text, flags); err != nil {
+			f := c.cannot("send to", id, err)
+			if dbusapi.ShortErrorName(err) == dbusapi.InvalidState && flags&dbusapi.InputResume == 0 {
+				f.hint = "corralctl status " + id
+			}
+			failed.add(c, f)
+		}
+	}
+	return failed.first()
+}

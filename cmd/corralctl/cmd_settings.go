@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/unitproperty"
+)
+
+var enableVerb = verb{name: "enable", args: "ID…", summary: "Resume sessions at login", options: func(f *pflag.FlagSet) action {
+	fresh := f.Bool("start", false, "start them afresh instead")
+	return func(ctx context.Context, c *ctl, args []string) error {
+		how := "resume"
+		if *fresh {
+			how = "start"
+		}
+		return c.each(ctx, args, "", func(ctx context.Context, id string) error { return c.client.SetOnLogin(ctx, id, how) })
+	}
+}}
+
+var disableVerb = verb{name: "disable", args: "ID…", summary: "Leave sessions alone at login", options: plainVerb(
+	func(ctx context.Context, c *ctl, args []string) error {
+		return c.each(ctx, args, "", func(ctx context.Context, id string) error { return c.client.SetOnLogin(ctx, id, "ignore") })
+	})}
+
+var ackVerb = verb{name: "ack", args: "ID…", summary: "Take note of what sessions want attention for", options: plainVerb(
+	func(ctx context.Context, c *ctl, args []string) error {
+		return c.each(ctx, args, "", func(ctx context.Context, id string) error { return c.client.Acknowledge(ctx, id) })
+	})}
+
+var describeVerb = verb{name: "describe", args: "ID TEXT", summary: "Set a session's description", options: plainVerb(
+	func(ctx context.Context, c *ctl, args []string) error {
+		if len(args) != 2 {
+			return usagef("describe", "describe takes a session and one text, not %s; quote the text", plural(len(args), "word"))
+		}
+		if !sendable(args[1]) {
+			return usagef("describe", "the description is not valid UTF-8")
+		}
+		return c.each(ctx, args[:1], "", func(ctx context.Context, id string) error { return c.client.SetDescription(ctx, id, args[1]) })
+	})}
+
+var labelVerb = verb{name: "label", args: "ID [KEY=VALUE…] [KEY-…]", summary: "Set labels of a session, drop them (KEY-), or show them", options: plainVerb(
+	func(ctx context.Context, c *ctl, args []string) error {
+		if len(args) == 0 {
+			return usagef("label", "label needs the id of a session")
+		}
+		for _, change := range args[1:] {
+			if key, _, set := strings.Cut(change, "="); !set && !strings.HasSuffix(change, "-") || key == "" || change == "-" {
+				return usagef("label", "%q is neither KEY=VALUE nor KEY-", change)
+			}
+		}
+		id, err := c.one(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return c.label(ctx, id, args[1:])
+	})}
+
+func (c *ctl) label(ctx context.Context, id string, changes []string) error {
+	s, err := c.client.Session(ctx, id)
+	if err != nil {
+		return c.cannot("label", id, err)
+	}
+	labels := s.Labels
+	if len(changes) == 0 {
+		for _, key := range slices.Sorted(maps.Keys(labels)) {
+			c.print("%s=%s\n", key, labels[key])
+		}
+		return nil
+	}
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	for _, change := range changes {
+		if key, value, ok := strings.Cut(change, "="); ok {
+			labels[key] = value
+		} else {
+			delete(labels, strings.TrimSuffix(change, "-"))
+		}
+	}
+	if err := c.client.SetLabels(ctx, id, labels); err != nil {
+		return c.cannot("label", id, err)
+	}
+	return nil
+}
+
+var setPropertyVerb = verb{name: "set-property", args: "ID NAME=VALUE…", summary: "Set limits of a session, live and kept", options: plainVerb(
+	func(ctx context.Context, c *ctl, args []string) error {
+		if len(args) < 2 {
+			return usagef("set-property", "set-property takes a session and NAME=VALUE")
+		}
+		properties, err := unitProperties(args[1:])
+		if err != nil {
+			return usageError("set-property", err)
+		}
+		return c.each(ctx, args[:1], "", func(ctx context.Context, id string) error { return c.client.SetUnitProperties(ctx, id, properties) })
+	})}
+
+// unitProperties reads NAME=VALUE of each text.
+func unitProperties(texts []string) ([]dbusapi.UnitProperty, error) {
+	var properties []dbusapi.UnitProperty
+	for _, text := range texts {
+		name, value, err := unitproperty.Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		properties = append(properties, dbusapi.UnitProperty{Name: name, Value: value})
+	}
+	return properties, nil
+}
+
+var reloadVerb = verb{name: "reload", summary: "Make corrald read its configuration again", options: plainVerb(
+	func(ctx context.Context, c *ctl, _ []string) error {
+		bus, err := c.connect(ctx)
+		if err == nil {
+			err = bus.Reload(ctx)
+		}
+		if err != nil {
+			return c.cannot("reload", "", err)
+		}
+		return nil
+	})}
+
+var cleanVerb = verb{name: "clean", summary: "Remove sessions that have outlived their time", options: plainVerb(
+	func(ctx context.Context, c *ctl, _ []string) error {
+		bus, err := c.connect(ctx)
+		if err != nil {
+			return c.cannot("clean", "", err)
+		}
+		ids, err := bus.Clean(ctx)
+		if err != nil {
+			return c.cannot("clean", "", err)
+		}
+		if !c.quiet {
+			for _, id := range ids {
+				fmt.Fprintf(c.out, "Removed session %s.\n", printable(id))
+			}
+		}
+		return nil
+	})}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/spf13/pflag"
+
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+var showVerb = verb{name: "show", args: "[ID…]", summary: "Show properties as Key=value, of corrald if no session is named", pages: true,
+	options: func(f *pflag.FlagSet) action {
+		names := f.StringSliceP("property", "p", nil, "only the properties with these `NAMES`")
+		bare := f.StringSliceP("value-of", "P", nil, "as -p `NAMES` --value")
+		value := f.Bool("value", false, "print values without their names")
+		return func(ctx context.Context, c *ctl, args []string) error {
+			show := shower{names: append(*names, *bare...), values: *value || len(*bare) > 0}
+			if len(args) == 0 && !c.all {
+				return c.showManager(ctx, show)
+			}
+			return c.showSessions(ctx, show, args)
+		}
+	}}
+
+// shower knows what of the properties is to be shown, and how.
+type shower struct {
+	names  []string // empty: all
+	values bool
+}
+
+func (c *ctl) showManager(ctx context.Context, show shower) error {
+	bus, err := c.connect(ctx)
+	if err != nil {
+		return c.cannot("show", "", err)
+	}
+	properties, err := bus.ManagerProperties(ctx)
+	if err == nil {
+		properties, err = show.pick(properties)
+	}
+	if err != nil {
+		return c.cannot("show", "", err)
+	}
+	if c.wantsJSON() {
+		return c.printJSON(plainValues(properties))
+	}
+	show.print(c, properties)
+	return nil
+}
+
+func (c *ctl) showSessions(ctx context.Context, show shower, words []string) error {
+	ids, unresolved := c.resolve(ctx, words)
+	all := []map[string]any{}
+	var failed failures
+	shown := false
+	for _, id := range ids {
+		properties, err := c.client.SessionProperties(ctx, id)
+		if err == nil {
+			properties, err = show.pick(properties)
+		}
+		if err != nil {
+			failed.add(c, c.cannot("show", id, err))
+			continue
+		}
+		if c.wantsJSON() {
+			all = append(all, plainValues(properties))
+			continue
+		}
+		if shown {
+			fmt.Fprintln(c.out)
+		}
+		show.print(c, properties)
+		shown = true
+	}
+	if c.wantsJSON() && len(ids) > 0 {
+		if err := c.printJSON(all); err != nil {
+			return err
+		}
+	}
+	if unresolved != nil {
+		return unresolved
+	}
+	return failed.first()
+}
+
+// pick returns the properties that are wanted.
+func (s shower) pick(properties client.Properties) (client.Properties, error) {
+	if len(s.names) == 0 {
+		return properties, nil
+	}
+	picked := client.Properties{}
+	for _, name := range s.names {
+		value, ok := properties[name]
+		if !ok {
+			return nil, fmt.Errorf("no property %q", name)
+		}
+		picked[name] = value
+	}
+	return picked, nil
+}
+
+func (s shower) print(c *ctl, properties client.Properties) {
+	names := s.names
+	if len(names) == 0 {
+		names = slices.Sorted(maps.Keys(properties))
+	}
+	for _, name := range names {
+		if !s.values {
+			c.print("%s=", name)
+		}
+		c.print("%s\n", propertyText(properties[name].Value()))
+	}
+}
+
+// propertyText writes a property's value on one line: numbers and times as they are, lists so that a shell would read them back.
+func propertyText(value any) string {
+	switch v := value.(type) {
+	case string:
+		return v
+	case bool:
+		if v {
+			return "yes"
+		}
+		return "no"
+	case uint64:
+		if !available(v) {
+			return "[not set]"
+		}
+	case []string:
+		return shellWords(v)
+	case map[string]string:
+		var words []string
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			words = append(words, key+"="+v[key])
+		}
+		return shellWords(words)
+	case [][]any:
+		var entries []string
+		for _, entry := range v {
+			var words []string
+			for _, field := range entry {
+				words = append(words, propertyText(field))
+			}
+			entries = append(entries, strings.Join(words, ":"))
+		}
+		return strings.Join(entries, " ")
+	case dbus.Variant:
+		return propertyText(v.Value())
+	}
+	return fmt.Sprint(value)
+}

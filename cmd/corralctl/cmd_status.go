@@ -1,0 +1,301 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+var statusVerb = verb{name: "status", args: "[ID…]", summary: "Show what sessions are doing, or corrald if none is named", pages: true,
+	options: func(f *pflag.FlagSet) action {
+		lines := f.Uint32P("lines", "n", 10, "the last `LINES` of the screen")
+		return func(ctx context.Context, c *ctl, args []string) error {
+			_, err := c.connect(ctx)
+			if err == nil && len(args) == 0 && !c.all {
+				err = c.managerStatus(ctx)
+			} else if err == nil {
+				err = c.sessionsStatus(ctx, args, *lines)
+			}
+			if client.Unreachable(err) {
+				return c.savedStatus(args, err)
+			}
+			return err
+		}
+	}}
+
+// statusOf is what status shows of one session.
+type statusOf struct {
+	session   client.Session
+	processes []process
+	screen    string // its last lines
+}
+
+// sessionsStatus shows the sessions; the code is 3 if the first of them is not active, 4 if there is none such, as systemctl's.
+func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) error {
+	sessions, err := c.known(ctx)
+	if err != nil {
+		return err
+	}
+	ids, code := c.matchAll(words, sessions, "show the status of")
+	var all []client.Session
+	for i, id := range ids {
+		s, err := c.client.Session(ctx, id)
+		if err != nil {
+			return c.cannot("show the status of", id, err)
+		}
+		if ended(s.State) && code == 0 {
+			code = exitNotActive
+		}
+		if c.wantsJSON() {
+			all = append(all, s)
+			continue
+		}
+		if i > 0 {
+			fmt.Fprintln(c.out)
+		}
+		status := statusOf{session: s, screen: c.lastLines(ctx, s, lines)}
+		if c.host == "" && s.ControlGroup != "" {
+			status.processes = groupProcesses(s.ControlGroup)
+		}
+		c.printStatus(status)
+	}
+	if all != nil {
+		if err := c.printJSON(all); err != nil {
+			return err
+		}
+	}
+	return exit(code)
+}
+
+// matchAll returns the ids that words name, all of them for --all, and the code of the first word that names none, after having said so.
+func (c *ctl) matchAll(words []string, sessions []known, doing string) (ids []string, code int) {
+	var failed failures
+	for _, word := range words {
+		matches, err := match(word, sessions, c.all)
+		if err != nil {
+			failed.add(c, prefixed(fmt.Sprintf("cannot %s %q: ", doing, word), err))
+		}
+		ids = append(ids, matches...)
+	}
+	for _, s := range sessions {
+		if len(words) == 0 {
+			ids = append(ids, s.id)
+		}
+	}
+	return unique(ids), failed.code
+}
+
+// lastLines are the last lines of the session's screen, or of its log where it has no screen any more.
+func (c *ctl) lastLines(ctx context.Context, s client.Session, lines uint32) string {
+	if lines == 0 || s.State == "created" || c.wantsJSON() {
+		return ""
+	}
+	if s.SessionAlive {
+		if text, err := c.client.Capture(ctx, s.Id, lines, 0); err == nil {
+			return tail(strings.TrimRight(text, "\n "), int(lines))
+		}
+	}
+	log, err := c.client.OpenLog(ctx, s.Id)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = log.Close() }()
+	const enough = 64 << 10 // bytes that surely hold the last lines of a screen
+	info, err := log.Stat()
+	if err == nil && info.Size() > enough {
+		_, err = log.Seek(-enough, io.SeekEnd)
+	}
+	if err != nil {
+		return ""
+	}
+	var text strings.Builder
+	cleaner := newLogCleaner(&text)
+	if _, err := io.Copy(cleaner, io.LimitReader(log, enough)); err != nil || cleaner.Close() != nil {
+		return ""
+	}
+	return tail(strings.TrimRight(text.String(), "\n "), int(lines))
+}
+
+// tail returns the last n lines.
+func tail(text string, n int) string {
+	lines := strings.Split(text, "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// statusIndent is where the values of a status begin.
+const statusIndent = 15
+
+// fit shortens a text that begins in a column to the terminal's width.
+func (c *ctl) fit(text string, column int) string {
+	if c.outTTY == nil || c.full {
+		return text
+	}
+	return ellipsize(text, c.outTTY.width-column)
+}
+
+// field writes one line of a status: the name right-aligned before its value.
+func (c *ctl) field(name, format string, args ...any) {
+	fmt.Fprintf(c.out, "%13s: ", name)
+	c.print(format+"\n", args...)
+}
+
+func (c *ctl) printStatus(status statusOf) {
+	s, now := status.session, time.Now()
+	fmt.Fprintf(c.out, "%s %s", c.dot(s), c.paint(bold, printable(s.Id)))
+	if s.Description != "" {
+		c.print(" - %s", s.Description)
+	}
+	fmt.Fprintln(c.out)
+	c.printState(s, now)
+	c.field("Agent", "%s", s.Agent)
+	c.field("Command", "%s", c.fit(shellWords(s.Command), statusIndent))
+	c.field("Workspace", "%s", s.WorkingDirectory)
+	if s.Unit != "" {
+		c.field("Unit", "%s", s.Unit)
+	}
+	c.field("Runs", "%s", c.runs(s, now))
+	c.printAttention(s)
+	c.printResources(s)
+	if s.ExpireTimestamp != 0 {
+		c.field("Expires", "%s", timestamp(s.ExpireTimestamp))
+	}
+	if len(status.processes) > 0 {
+		c.printProcesses(s, status.processes)
+	}
+	if status.screen != "" {
+		fmt.Fprintln(c.out)
+		for line := range strings.SplitSeq(printableLines(status.screen), "\n") {
+			fmt.Fprintln(c.out, c.fit(line, 0))
+		}
+	}
+}
+
+func (c *ctl) printState(s client.Session, now time.Time) {
+	text := printable(stateText(s, now))
+	if s.Result != "" && s.Result != "success" {
+		text += " (Result: " + printable(s.Result) + ")"
+	}
+	text = c.paint(stateColour(s), text)
+	if s.StateChangeTimestamp != 0 {
+		text += " since " + since(s.StateChangeTimestamp, now)
+	}
+	fmt.Fprintf(c.out, "%13s: %s\n", "State", text)
+	if s.Reason != "" {
+		c.field("Reason", "%s", s.Reason)
+	}
+	if !ended(s.State) && s.Activity != "" && s.Activity != "unknown" {
+		c.field("Activity", "%s", s.Activity)
+	}
+}
+
+func (c *ctl) runs(s client.Session, now time.Time) string {
+	text := fmt.Sprint(s.NRuns)
+	start, end := s.ExecMainStartTimestamp, s.ExecMainExitTimestamp
+	if start != 0 && end >= start {
+		text += fmt.Sprintf(", the last one for %s", shortSpan(moment(end).Sub(moment(start))))
+	} else if start != 0 && s.AgentAlive {
+		text += fmt.Sprintf(", this one for %s", age(start, now))
+	}
+	return text
+}
+
+func (c *ctl) printAttention(s client.Session) {
+	if s.Attention == "" {
+		return
+	}
+	text := printable(s.Attention)
+	if s.AttentionMessage != "" {
+		text += ": " + printable(s.AttentionMessage)
+	}
+	if s.AttentionSource != "" {
+		text += " (" + printable(s.AttentionSource) + ")"
+	}
+	fmt.Fprintf(c.out, "%13s: %s\n", "Attention", c.paint(yellow, text))
+}
+
+// printResources writes what the session uses; a number that cannot be had is left out.
+func (c *ctl) printResources(s client.Session) {
+	if s.MainPID != 0 {
+		c.field("Main PID", "%d", s.MainPID)
+	}
+	if s.ControlGroup == "" {
+		return
+	}
+	if available(s.TasksCurrent) && s.TasksCurrent > 0 {
+		c.field("Tasks", "%d", s.TasksCurrent)
+	}
+	if available(s.MemoryCurrent) && s.MemoryCurrent > 0 {
+		text := size(s.MemoryCurrent)
+		if available(s.MemoryPeak) && s.MemoryPeak > 0 {
+			text += " (peak: " + size(s.MemoryPeak) + ")"
+		}
+		c.field("Memory", "%s", text)
+	}
+	if available(s.CPUUsageNSec) && s.CPUUsageNSec > 0 {
+		c.field("CPU", "%s", cpuTime(s.CPUUsageNSec))
+	}
+}
+
+func (c *ctl) printProcesses(s client.Session, processes []process) {
+	c.field("CGroup", "%s", s.ControlGroup)
+	digits := len(fmt.Sprint(processes[len(processes)-1].pid))
+	for i, p := range processes {
+		branch := "├─"
+		if i == len(processes)-1 {
+			branch = "└─"
+		}
+		if c.plain {
+			branch = ""
+		}
+		line := c.fit(fmt.Sprintf("%s%*d %s", branch, digits, p.pid, printable(p.command())), statusIndent)
+		if p.ours() {
+			line = c.paint(dim, line)
+		}
+		fmt.Fprintf(c.out, "%*s%s\n", statusIndent, "", line)
+	}
+}
+
+// managerStatus shows the daemon.
+func (c *ctl) managerStatus(ctx context.Context) error {
+	m, err := c.client.Manager(ctx)
+	if err != nil {
+		return err
+	}
+	if c.wantsJSON() {
+		return c.printJSON(m)
+	}
+	colour, state := green, "running"
+	if m.ShuttingDown {
+		colour, state = yellow, "shutting down"
+	}
+	fmt.Fprintf(c.out, "%s %s\n", c.paint(colour, "●"), c.paint(bold, "corrald"))
+	fmt.Fprintf(c.out, "%13s: %s\n", "State", c.paint(colour, state))
+	c.field("Version", "%s", m.Version)
+	counts := []string{fmt.Sprint(m.NSessions)}
+	for _, count := range []struct {
+		n    uint32
+		word string
+	}{{m.NRunning, "running"}, {m.NWaiting, "waiting"}, {m.NFailed, "failed"}, {m.NStale, "stale"}, {m.NSuspended, "suspended"}} {
+		if count.n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", count.n, count.word))
+		}
+	}
+	c.field("Sessions", "%s", strings.Join(counts, ", "))
+	for _, a := range m.Attention {
+		fmt.Fprintf(c.out, "%13s: %s\n", "Attention", c.paint(yellow, printable(a.Id+" ("+a.Reason+")")))
+	}
+	c.field("Slice", "%s", m.Slice)
+	c.field("State files", "%s", m.StateDirectory)
+	lingering := "on"
+	if !m.Lingering {
+		lingering = "off: sessions end at logout"
+	}
+	c.field("Lingering", "%s", lingering)
+	return nil
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/config"
+)
+
+// ctl is one invocation of corralctl: its global options, its streams, and its connection once a verb asked for it.
+type ctl struct {
+	globals
+	name   string // of the verb
+	in     *os.File
+	out    *bufio.Writer
+	outTTY *terminal // nil: not a terminal
+	err    io.Writer
+	errTTY *terminal
+	client *client.Client
+	pager  *pager
+}
+
+// globals are the options that every verb takes.
+type globals struct {
+	host     string
+	json     string
+	noLegend bool
+	plain    bool
+	noPager  bool
+	full     bool
+	all      bool
+	quiet    bool
+	noBlock  bool
+	timeout  span
+	help     bool
+	version  bool
+}
+
+func (g *globals) register(f *pflag.FlagSet) {
+	f.StringVarP(&g.host, "host", "H", g.host, "work on another machine, `USER@HOST` over ssh")
+	f.StringVarP(&g.json, "json", "j", g.json, "print JSON: `MODE` short or pretty; off for none")
+	f.Lookup("json").NoOptDefVal = "auto"
+	f.BoolVar(&g.noLegend, "no-legend", g.noLegend, "leave out headings and the footer")
+	f.BoolVar(&g.plain, "plain", g.plain, "no colours, dots and trees")
+	f.BoolVar(&g.noPager, "no-pager", g.noPager, "do not page long output")
+	f.BoolVarP(&g.full, "full", "l", g.full, "do not shorten columns")
+	f.BoolVarP(&g.all, "all", "a", g.all, "archived sessions too; with a verb that takes ids: every session")
+	f.BoolVarP(&g.quiet, "quiet", "q", g.quiet, "print errors only")
+	f.BoolVar(&g.noBlock, "no-block", g.noBlock, "do not wait until it is done")
+	f.Var(&g.timeout, "timeout", "how long to wait: a `TIME` such as 90 or \"1min 30s\"")
+	f.BoolVarP(&g.help, "help", "h", g.help, "print help")
+	f.BoolVar(&g.version, "version", g.version, "print the version")
+}
+
+// run is corralctl without its process: it returns the exit code.
+func run(ctx context.Context, args []string, in, out, errs *os.File) int {
+	c := &ctl{in: in, out: bufio.NewWriterSize(out, 32<<10), err: errs, outTTY: openTerminal(out), errTTY: openTerminal(errs)}
+	err := c.dispatch(ctx, args)
+	code := c.report(err)
+	if c.client != nil {
+		_ = c.client.Close()
+	}
+	if err := c.finish(); err != nil && code == 0 {
+		fmt.Fprintf(c.err, "corralctl: cannot write: %v\n", err)
+		code = exitFailed
+	}
+	return code
+}
+
+// dispatch finds the verb, reads its options, and runs it.
+func (c *ctl) dispatch(ctx context.Context, args []string) error {
+	before := pflag.NewFlagSet("corralctl", pflag.ContinueOnError)
+	before.SetInterspersed(false)
+	before.Usage = func() {}
+	c.register(before)
+	if err := before.Parse(args); err != nil {
+		return usageError("corralctl", err)
+	}
+	args = before.Args()
+	if c.version {
+		return printVersion(c)
+	}
+	if len(args) == 0 {
+		if c.help {
+			return printHelp(c, nil)
+		}
+		args = []string{"list"}
+	}
+	v, err := findVerb(args[0])
+	if err != nil {
+		return err
+	}
+	c.name = v.name
+	options := pflag.NewFlagSet(v.name, pflag.ContinueOnError)
+	options.Usage = func() {}
+	c.register(options)
+	act := v.options(options)
+	if err := options.Parse(args[1:]); err != nil {
+		return usageError(v.name, err)
+	}
+	if c.help {
+		return printHelp(c, []string{v.name})
+	}
+	if c.version {
+		return printVersion(c)
+	}
+	if !slices.Contains([]string{"", "auto", "short", "pretty", "off"}, c.json) {
+		return usageError(v.name, fmt.Errorf("--json takes short, pretty or off, not %q", c.json))
+	}
+	if v.pages {
+		c.startPager()
+	}
+	return act(ctx, c, options.Args())
+}
+
+// connect returns the connection to the daemon, made at the first call.
+func (c *ctl) connect(ctx context.Context) (*client.Client, error) {
+	if c.client != nil {
+		return c.client, nil
+	}
+	var err error
+	if c.host != "" {
+		c.client, err = connectHost(ctx, c.host)
+	} else {
+		c.client, err = client.Connect(ctx)
+	}
+	return c.client, err
+}
+
+// print writes to stdout, with control characters of the arguments escaped: they may come from an agent.
+func (c *ctl) print(format string, args ...any) {
+	for i, arg := range args {
+		if s, ok := arg.(string); ok {
+			args[i] = printable(s)
+		}
+	}
+	fmt.Fprintf(c.out, format, args...)
+}
+
+// colour tells whether stdout takes colours.
+func (c *ctl) colour() bool { return c.outTTY != nil && c.outTTY.colour && !c.plain }
+
+// finish writes what is left of the output. A pager that the user left before the end is no error.
+func (c *ctl) finish() error {
+	err := c.out.Flush()
+	if c.pager == nil {
+		return err
+	}
+	if c.pager.command != nil {
+		err = nil
+	}
+	return errors.Join(err, c.pager.close())
+}
+
+// span is a time span as an option.
+type span struct {
+	time.Duration
+	set bool
+}
+
+func (s *span) String() string {
+	if !s.set {
+		return ""
+	}
+	return s.Duration.String()
+}
+
+func (s *span) Type() string { return "TIME" }
+
+func (s *span) Set(text string) error {
+	d, err := config.ParseTimeSpan(text)
+	if err != nil {
+		return err
+	}
+	if d == config.Infinity {
+		return fmt.Errorf("cannot wait for %s", strings.TrimSpace(text))
+	}
+	s.Duration, s.set = d, true
+	return nil
+}

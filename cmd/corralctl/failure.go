@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+// The exit codes.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNotActive   = 3
+	exitNoSession   = 4
+	exitUnreachable = 5
+	exitTimeout     = 124
+)
+
+// failure is an error that knows its exit code. Without a message nothing is printed: the code says it all.
+type failure struct {
+	code    int
+	message string
+	hint    string // a command that would help, "" if there is none
+}
+
+func (f *failure) Error() string { return f.message }
+
+// exit is a failure that is only an exit code.
+func exit(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return &failure{code: code}
+}
+
+func usageError(verb string, err error) error {
+	hint := "corralctl help"
+	if verb != "corralctl" {
+		hint = "corralctl help " + verb
+	}
+	return &failure{code: exitUsage, message: err.Error(), hint: hint}
+}
+
+func usagef(verb, format string, args ...any) error {
+	return usageError(verb, fmt.Errorf(format, args...))
+}
+
+// report prints err, if there is one to print, and returns its exit code.
+func (c *ctl) report(err error) int {
+	if err == nil {
+		return 0
+	}
+	var f *failure
+	if !errors.As(err, &f) {
+		f = c.cannot(c.doing(), "", err)
+	}
+	if f.message != "" {
+		_ = c.out.Flush() // what came before the error stays before it
+		fmt.Fprintf(c.err, "corralctl: %s\n", printable(f.message))
+		if f.hint != "" {
+			fmt.Fprintf(c.err, "hint: %s\n", printable(f.hint))
+		}
+	}
+	return f.code
+}
+
+// cannot turns what went wrong while doing something with an object (a session's id, or "") into what is printed about it.
+func (c *ctl) cannot(doing, object string, err error) *failure {
+	var f *failure
+	if errors.As(err, &f) {
+		return f
+	}
+	prefix := "cannot " + doing
+	if object != "" {
+		prefix += fmt.Sprintf(" %q", object)
+	}
+	if client.Unreachable(err) {
+		return &failure{exitUnreachable, prefix + ": " + c.unreachable(err), c.startHint(err)}
+	}
+	switch dbusapi.ShortErrorName(err) {
+	case dbusapi.NoSuchSession, dbusapi.UnknownObject:
+		return &failure{code: exitNoSession, message: prefix + ": no such session"}
+	case dbusapi.NoSuchAgent:
+		return &failure{exitFailed, prefix + ": no such agent", "corralctl agents"}
+	case dbusapi.NotResumable:
+		return &failure{exitFailed, prefix + ": " + err.Error(), strings.TrimSpace("corralctl start " + object)}
+	}
+	message := err.Error()
+	if strings.HasPrefix(message, "cannot ") {
+		return &failure{code: exitFailed, message: message} // the daemon's sentence says what and why
+	}
+	if rest, ok := strings.CutPrefix(message, fmt.Sprintf("session %q ", object)); ok {
+		message = "it " + rest // the object has been named
+	}
+	return &failure{code: exitFailed, message: prefix + ": " + message}
+}
+
+// doing is the verb as an error says it: "cannot remove", "cannot send to".
+func (c *ctl) doing() string {
+	switch c.name {
+	case "rm":
+		return "remove"
+	case "peek":
+		return "peek at"
+	case "logs":
+		return "show the log of"
+	case "send":
+		return "send to"
+	case "attach":
+		return "attach to"
+	case "wait":
+		return "wait for"
+	case "ack":
+		return "acknowledge"
+	case "set-property":
+		return "set a property of"
+	case "status":
+		return "show the status of"
+	}
+	return c.name
+}
+
+func (c *ctl) unreachable(err error) string {
+	var connect *client.ConnectError
+	switch {
+	case errors.As(err, &connect):
+		return connect.Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		return "corrald does not answer"
+	}
+	return "corrald is not running"
+}
+
+// startHint is the command that starts a daemon which err says is missing.
+func (c *ctl) startHint(err error) string {
+	var connect *client.ConnectError
+	if errors.As(err, &connect) {
+		return ""
+	}
+	command := "systemctl --user start corrald"
+	if errors.Is(err, context.DeadlineExceeded) {
+		command = "systemctl --user restart corrald"
+	}
+	if c.host != "" {
+		command = "ssh " + c.host + " " + command
+	}
+	return command
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// logName is the file that a session's output goes to; when it is full it is renamed, and a new one takes its place.
+const logName = "output.log"
+
+// followLog shows the last lines of a session's log and then what comes, until the session is removed or the user has seen enough.
+func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
+	manager, err := c.client.Manager(ctx)
+	if err != nil {
+		return err
+	}
+	directory := filepath.Join(manager.StateDirectory, "sessions", id)
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("cannot watch files: %w", err)
+	}
+	defer func() { _ = watcher.Close() }()
+	if err := watcher.Add(directory); err != nil {
+		return fmt.Errorf("cannot watch %q: %w", directory, err)
+	}
+	f := &follower{path: filepath.Join(directory, logName), out: c}
+	defer f.close()
+	if err := f.begin(o); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case event, ok := <-watcher.Events:
+			if !ok || event.Name == directory && event.Has(fsnotify.Remove) {
+				return nil
+			}
+			if event.Name != f.path {
+				continue
+			}
+		case err, ok := <-watcher.Errors:
+			if !ok || !errors.Is(err, fsnotify.ErrEventOverflow) {
+				return err // after an overflow, reading on is all that is needed
+			}
+		}
+		if err := f.read(); err != nil {
+			return err
+		}
+	}
+}
+
+// follower reads a file that grows and is replaced.
+type follower struct {
+	path string
+	out  *ctl
+	sink io.WriteCloser
+	file *os.File // nil while there is none
+}
+
+// begin shows the last lines of what is there.
+func (f *follower) begin(o *logsOptions) error {
+	rest := *o
+	rest.lines = -1
+	f.sink = rest.sink(f.out.out)
+	file, err := os.Open(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f.file = file
+	lines := o.lines
+	if lines < 0 {
+		lines = 10
+	}
+	last := &lastLines{out: unclosed{f.sink}, limit: lines}
+	if _, err := io.Copy(last, file); err != nil {
+		return err
+	}
+	if err := last.Close(); err != nil {
+		return err
+	}
+	return f.out.out.Flush()
+}
+
+// read shows what came since, first of the file that is open, then of the one that took its place.
+func (f *follower) read() error {
+	for {
+		if f.file != nil {
+			if err := f.drain(); err != nil {
+				return err
+			}
+		}
+		replaced, err := f.reopen()
+		if err != nil || !replaced {
+			return errors.Join(err, f.out.out.Flush())
+		}
+	}
+}
+
+// drain shows what was added to the open file; one that became shorter begins anew.
+func (f *follower) drain() error {
+	info, err := f.file.Stat()
+	if err != nil {
+		return err
+	}
+	position, err := f.file.Seek(0, io.SeekCurrent)
+	if err == nil && info.Size() < position {
+		_, err = f.file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f.sink, f.file)
+	return err
+}
+
+// reopen opens the file that is at the path now, and tells whether it is another one than before.
+func (f *follower) reopen() (bool, error) {
+	file, err := os.Open(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if f.file != nil {
+		before, err1 := f.file.Stat()
+		now, err2 := file.Stat()
+		if err1 == nil && err2 == nil && os.SameFile(before, now) {
+			return false, file.Close()
+		}
+		_ = f.file.Close()
+	}
+	f.file = file
+	return true, nil
+}
+
+func (f *follower) close() {
+	if f.file != nil {
+		_ = f.file.Close()
+	}
+}

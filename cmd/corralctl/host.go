@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+// connectHost connects to the user's bus on another machine.
+func connectHost(ctx context.Context, host string) (*client.Client, error) {
+	if host == "" || strings.HasPrefix(host, "-") {
+		return nil, &failure{code: exitUsage, message: fmt.Sprintf("cannot connect: %q is no host", host)}
+	}
+	// The bridge's --user is only for containers; the shell there knows where the user's bus is. Without braces, which fish does not take.
+	ssh := exec.CommandContext(ctx, "ssh", "-xT", "--", host, "systemd-stdio-bridge", "--bus-path=unix:path=$XDG_RUNTIME_DIR/bus")
+	ssh.Stderr = os.Stderr
+	in, err := ssh.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := ssh.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := ssh.Start(); err != nil {
+		return nil, &client.ConnectError{Err: err}
+	}
+	return client.ConnectOver(ctx, bridge{out, in, ssh})
+}
+
+// bridge is the way to the other machine's bus.
+type bridge struct {
+	io.Reader
+	io.WriteCloser
+	ssh *exec.Cmd
+}
+
+func (b bridge) Close() error {
+	err := b.WriteCloser.Close()
+	return errors.Join(err, b.ssh.Process.Kill())
+}
+
+// execHost replaces this process by the same verb on the other machine, for what needs a descriptor or a terminal there.
+func (c *ctl) execHost(words ...string) error {
+	command := []string{"ssh", "--", c.host, "corralctl"}
+	if c.outTTY != nil {
+		command = []string{"ssh", "-t", "--", c.host, "corralctl"}
+	}
+	for _, word := range words {
+		command = append(command, shellWord(word)) // ssh joins its words for the shell there
+	}
+	return c.exec(command, os.Environ())
+}
+
+// exec replaces this process by a command.
+func (c *ctl) exec(argv, environment []string) error {
+	if len(argv) == 0 {
+		return errors.New("the command is empty")
+	}
+	program, err := exec.LookPath(argv[0])
+	if err != nil {
+		return err
+	}
+	if err := c.finish(); err != nil {
+		return err
+	}
+	return fmt.Errorf("cannot run %q: %w", argv[0], syscall.Exec(program, argv, environment))
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+func TestIdsAreMatched(t *testing.T) {
+	sessions := []known{{"api", false}, {"fix", false}, {"fix-auth", false}, {"fix-docs", false}, {"old", true}, {"shop", false}}
+	for _, row := range []struct {
+		name, word string
+		all        bool
+		want       []string
+		code       int
+	}{
+		{name: "a full id", word: "fix-auth", want: []string{"fix-auth"}},
+		{name: "a full id that others begin with", word: "fix", want: []string{"fix"}},
+		{name: "a beginning", word: "sh", want: []string{"shop"}},
+		{name: "a beginning of several", word: "fix-", code: exitFailed},
+		{name: "a pattern", word: "fix*", want: []string{"fix", "fix-auth", "fix-docs"}},
+		{name: "a pattern of sets", word: "[as]*", want: []string{"api", "shop"}},
+		{name: "a pattern that nothing matches", word: "x*", code: exitNoSession},
+		{name: "a broken pattern", word: "[", code: exitUsage},
+		{name: "nothing", word: "", code: exitNoSession},
+		{name: "no such session", word: "../../etc", code: exitNoSession},
+		{name: "an archived one, in full", word: "old", want: []string{"old"}},
+		{name: "an archived one, by its beginning", word: "ol", code: exitNoSession},
+		{name: "an archived one, with all", word: "o*", all: true, want: []string{"old"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			ids, err := match(row.word, sessions, row.all)
+			assert.Equal(t, row.want, ids)
+			if row.code == 0 {
+				require.NoError(t, err)
+				return
+			}
+			var f *failure
+			require.ErrorAs(t, err, &f)
+			assert.Equal(t, row.code, f.code)
+		})
+	}
+}
+
+func TestTheNearestVerb(t *testing.T) {
+	for word, want := range map[string]string{
+		"lsit": "list", "lst": "list", "stat": "status", "strt": "start", "resumee": "resume", "killl": "kill", "rmm": "rm", "xyzzy": "", "q": "",
+	} {
+		assert.Equal(t, want, nearestVerb(word), word)
+	}
+}
+
+func TestWhatGoesAlongFromTheCallersEnvironment(t *testing.T) {
+	passed := passedEnvironment([]string{
+		"PATH=/usr/bin", "ANTHROPIC_API_KEY=k", "LANG=C.UTF-8", "SSH_AUTH_SOCK=/s", "DISPLAY=:0", "XDG_CONFIG_HOME=/c", "EMPTY=", "LINES_OF_CODE=1",
+		"HOME=/h", "USER=u", "XDG_RUNTIME_DIR=/r", "DBUS_SESSION_BUS_ADDRESS=b", "TERM=xterm", "TMUX=t", "TMUX_PANE=p", "STY=s", "TERM_PROGRAM_VERSION=1",
+		"NOTIFY_SOCKET=n", "WATCHDOG_USEC=1", "LISTEN_FDS=1", "CLAUDECODE=1", "CODEX_THREAD_ID=1", "PWD=/", "SHLVL=1", "_=x", "COLUMNS=80", "LINES=24",
+		"BASH_FUNC_f%%=() { :; }", "NOTTEXT=\xff", "no-name=1", "=x", "NOVALUE",
+	})
+	assert.Equal(t, []string{
+		"PATH=/usr/bin", "ANTHROPIC_API_KEY=k", "LANG=C.UTF-8", "SSH_AUTH_SOCK=/s", "DISPLAY=:0", "XDG_CONFIG_HOME=/c", "EMPTY=", "LINES_OF_CODE=1",
+	}, passed)
+}
+
+func TestAttachNestsInAnotherTmux(t *testing.T) {
+	assert.Equal(t, []string{"PATH=/bin", "TERM=xterm", "A=new"},
+		attachEnvironment([]string{"PATH=/bin", "TMUX=/tmp/x,1,2", "TMUX_PANE=%1", "A=old", "TERM=xterm"}, []string{"A=new"}))
+}
+
+func TestSignals(t *testing.T) {
+	for text, want := range map[string]int{"9": 9, "KILL": 9, "sigkill": 9, "SIGTERM": 15, "USR1": 10, "RTMIN": 34, "SIGRTMIN+3": 37, "64": 64} {
+		signal, err := parseSignal(text)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, int(signal), text)
+	}
+	for _, text := range []string{"", "0", "65", "-9", "SIGFOO", "RTMIN+31", "RTMIN+", "RTMINx"} {
+		_, err := parseSignal(text)
+		assert.Error(t, err, text)
+	}
+}
+
+func TestExitCodesOfWait(t *testing.T) {
+	for name, row := range map[string]struct {
+		session client.Session
+		code    int
+	}{
+		"completed":                  {client.Session{State: "completed", ExecMainCode: 1}, 0},
+		"exit 3":                     {client.Session{State: "failed", Result: "exit-code", ExecMainCode: 1, ExecMainStatus: 3}, 3},
+		"killed":                     {client.Session{State: "failed", Result: "signal", ExecMainCode: 2, ExecMainStatus: 9}, 137},
+		"dumped":                     {client.Session{State: "failed", Result: "core-dump", ExecMainCode: 3, ExecMainStatus: 11}, 139},
+		"stopped":                    {client.Session{State: "stopped", ExecMainCode: 2, ExecMainStatus: 15}, 3},
+		"suspended":                  {client.Session{State: "suspended"}, 3},
+		"could not be started":       {client.Session{State: "failed", Result: "start-failed"}, 1},
+		"lost":                       {client.Session{State: "failed", Result: "session-lost"}, 1},
+		"failed, although it said 0": {client.Session{State: "failed", Result: "timeout", ExecMainCode: 1}, 1},
+	} {
+		assert.Equal(t, row.code, endCode(row.session), name)
+	}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// progress tells on the terminal what a verb still waits for, once that has taken a second.
+type progress struct {
+	mu    sync.Mutex // the verb's goroutines and the ticker
+	doing string     // "Stopping"
+	left  []string
+	start time.Time
+	out   io.Writer
+	width int
+	stop  chan struct{}
+	ended chan struct{}
+}
+
+// newProgress begins; doing is what is done ("Stopping"), "" to stay silent. The caller ends it.
+func newProgress(c *ctl, doing string, ids []string) *progress {
+	p := &progress{doing: doing, left: slices.Clone(ids), start: time.Now(), out: c.err, stop: make(chan struct{}), ended: make(chan struct{})}
+	if c.errTTY == nil || c.quiet || doing == "" {
+		close(p.ended)
+		return p
+	}
+	p.width = c.errTTY.width
+	go p.run()
+	return p
+}
+
+func (p *progress) run() {
+	defer close(p.ended)
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	shown := false
+	for {
+		select {
+		case <-ticker.C:
+			fmt.Fprintf(p.out, "\r\x1b[K%s", p.line())
+			shown = true
+		case <-p.stop:
+			if shown {
+				fmt.Fprint(p.out, "\r\x1b[K")
+			}
+			return
+		}
+	}
+}
+
+func (p *progress) line() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sessions := "session"
+	if len(p.left) != 1 {
+		sessions = "sessions"
+	}
+	elapsed := shortSpan(time.Since(p.start))
+	return ellipsize(fmt.Sprintf("%s %d %s (%s): %s", p.doing, len(p.left), sessions, elapsed, strings.Join(p.left, ", ")), p.width-1)
+}
+
+func (p *progress) done(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left = slices.DeleteFunc(p.left, func(other string) bool { return other == id })
+}
+
+func (p *progress) end() {
+	close(p.stop)
+	<-p.ended
+}

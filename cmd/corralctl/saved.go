@@ -1,0 +1,98 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/store"
+)
+
+// unknownState is what is said of a session that was live when the daemon was last there: it may be anything by now.
+const unknownState = "state unknown (corrald is not running)"
+
+// savedList reads the sessions from the disk, where the daemon could not be asked because of err. The list has err as what is left to report.
+func (c *ctl) savedList(doing string, err error) (sessionList, error) {
+	if !client.Unreachable(err) || c.host != "" {
+		return sessionList{}, err
+	}
+	sessions, readErr := savedSessions()
+	if readErr != nil || len(sessions) == 0 {
+		return sessionList{}, err
+	}
+	f := c.cannot(doing, "", err)
+	f.message = c.unreachable(err) + ": this is what was saved"
+	return sessionList{sessions: sessions, unreachable: f}, nil
+}
+
+func savedSessions() ([]client.Session, error) {
+	records, err := store.Read(stateDirectory())
+	if err != nil {
+		return nil, err
+	}
+	sessions := make([]client.Session, 0, len(records))
+	for _, record := range records {
+		sessions = append(sessions, savedSession(record))
+	}
+	slices.SortFunc(sessions, func(a, b client.Session) int { return strings.Compare(a.Id, b.Id) })
+	return sessions, nil
+}
+
+// savedSession is what a record tells for certain.
+func savedSession(record *session.Session) client.Session {
+	s := client.Session{
+		Id: record.ID, Agent: record.Agent, Description: record.Description, Command: record.Command, WorkingDirectory: record.WorkingDirectory,
+		Labels: record.Labels, OnLogin: record.OnLogin, Timestamp: uint64(record.Created.UnixMicro()), NRuns: record.NRuns,
+	}
+	if record.Run != nil {
+		s.Unit = record.Run.Unit
+	}
+	if record.Run != nil && !record.Run.Ended() && record.Archived.IsZero() {
+		s.State = unknownState
+		return s
+	}
+	view := record.View()
+	s.State, s.Result, s.Reason = string(view.State), view.Result, view.Reason
+	if !view.Since.IsZero() {
+		s.StateChangeTimestamp = uint64(view.Since.UnixMicro())
+	}
+	return s
+}
+
+// stateDirectory is where the daemon keeps its state, as long as it cannot be asked.
+func stateDirectory() string {
+	return filepath.Join(cmp.Or(os.Getenv("XDG_STATE_HOME"), filepath.Join(os.Getenv("HOME"), ".local/state")), "corral")
+}
+
+// savedStatus prints what is saved of the sessions that words name, or how many there are.
+func (c *ctl) savedStatus(words []string, err error) error {
+	list, err := c.savedList("show the status", err)
+	if err != nil {
+		return c.cannot("show the status", "", err)
+	}
+	if len(words) == 0 && !c.all {
+		fmt.Fprintf(c.out, "%s corrald is not running\n", c.paint(dim, "○"))
+		c.field("Sessions", "%d saved in %s", len(list.sessions), stateDirectory())
+		return list.unreachable
+	}
+	candidates := make([]known, len(list.sessions))
+	for i, s := range list.sessions {
+		candidates[i] = known{s.Id, s.State == "archived"}
+	}
+	for _, word := range words {
+		ids, err := match(word, candidates, c.all)
+		if err != nil {
+			c.report(prefixed(fmt.Sprintf("cannot show the status of %q: ", word), err))
+		}
+		for _, id := range ids {
+			i := slices.IndexFunc(list.sessions, func(s client.Session) bool { return s.Id == id })
+			c.printStatus(statusOf{session: list.sessions[i]})
+		}
+	}
+	return list.unreachable
+}

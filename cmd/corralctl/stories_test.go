@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// A story is a script of commands with what they print. A line that begins with "$ " is a command for sh; lines that begin with "> " continue it. What
+// follows is its output, stdout and stderr together, and "[exit N]" if it does not exit with 0. "…" in a line stands for any text, a line "..." for any
+// lines, and a line that begins with "#" tells the story. Each story has a daemon, a home and a state of its own, and begins in its directory src/shop.
+func TestStories(t *testing.T) {
+	stories, err := filepath.Glob("testdata/*.story")
+	require.NoError(t, err)
+	require.NotEmpty(t, stories)
+	for _, path := range stories {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".story"), func(t *testing.T) {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			stage := newStage(t)
+			for _, scene := range parseStory(string(text)) {
+				stage.play(t, path, scene)
+			}
+		})
+	}
+}
+
+// scene is one command of a story.
+type scene struct {
+	line    int
+	command string
+	want    []string // lines
+	code    int
+}
+
+var exitLine = regexp.MustCompile(`^\[exit ([0-9]+)\]$`)
+
+func parseStory(text string) []scene {
+	var scenes []scene
+	for i, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
+		last := len(scenes) - 1
+		command, isCommand := strings.CutPrefix(line, "$ ")
+		more, isMore := strings.CutPrefix(line, "> ")
+		switch code := exitLine.FindStringSubmatch(line); {
+		case isCommand:
+			scenes = append(scenes, scene{line: i + 1, command: command})
+		case last < 0 || strings.HasPrefix(line, "#"):
+		case isMore && len(scenes[last].want) == 0:
+			scenes[last].command += "\n" + more
+		case code != nil:
+			scenes[last].code, _ = strconv.Atoi(code[1])
+		default:
+			scenes[last].want = append(scenes[last].want, line)
+		}
+	}
+	for i := range scenes {
+		want := &scenes[i].want
+		for len(*want) > 0 && (*want)[len(*want)-1] == "" {
+			*want = (*want)[:len(*want)-1]
+		}
+	}
+	return scenes
+}
+
+// stage is where a story plays.
+type stage struct {
+	home        string
+	environment []string
+}
+
+func newStage(t *testing.T) *stage {
+	programs := testbed.Programs(t)
+	home := testbed.Dir(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(home, "src/shop"), 0o700))
+	s := &stage{home: home}
+	s.environment = append(os.Environ(),
+		"PATH="+filepath.Dir(programs.Corralctl)+":/usr/local/bin:/usr/bin:/bin", "HOME="+home, "XDG_STATE_HOME="+home+"/state", "XDG_CONFIG_HOME="+home+"/config",
+		"LANG=C.UTF-8", "TZ=UTC")
+	startDaemon(t, programs, s.environment)
+	return s
+}
+
+// startDaemon starts corrald and waits until it is on the bus. At the end of the test it is stopped, and what it left running with it.
+func startDaemon(t *testing.T, programs testbed.Binaries, environment []string) {
+	t.Helper()
+	bus := testbed.Bus(t)
+	owners := make(chan *dbus.Signal, 16)
+	bus.Signal(owners)
+	require.NoError(t, bus.AddMatchSignal(dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, dbusapi.BusName)))
+	var journal bytes.Buffer
+	daemon := exec.Command(programs.Corrald)
+	daemon.Env = environment
+	daemon.Stdout, daemon.Stderr = &journal, &journal
+	require.NoError(t, daemon.Start())
+	t.Cleanup(func() {
+		_ = exec.Command("systemctl", "--user", "stop", "app-corral-*.scope").Run()
+		_ = daemon.Process.Signal(syscall.SIGTERM) // a story may have ended it
+		err := daemon.Wait()
+		if t.Failed() || err != nil {
+			t.Logf("corrald: %v\n%s", err, journal.String())
+		}
+	})
+	for {
+		signal := testbed.Receive(t, owners, "corrald on the bus")
+		var name, before, after string
+		if dbus.Store(signal.Body, &name, &before, &after) == nil && name == dbusapi.BusName && after != "" {
+			return
+		}
+	}
+}
+
+func (s *stage) play(t *testing.T, path string, scene scene) {
+	t.Helper()
+	command := exec.Command("sh", "-c", scene.command)
+	command.Dir = filepath.Join(s.home, "src/shop")
+	command.Env = append(s.environment, "PWD="+command.Dir)
+	output, err := command.CombinedOutput()
+	code := 0
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else {
+		require.NoError(t, err)
+	}
+	got := strings.ReplaceAll(strings.TrimRight(string(output), "\n"), s.home, "~")
+	want := strings.Join(scene.want, "\n")
+	if !matches(want, got) || code != scene.code {
+		t.Errorf("%s:%d: $ %s\n--- expected, exit %d\n%s\n--- got, exit %d\n%s", path, scene.line, scene.command, scene.code, want, code, got)
+	}
+}
+
+// matches tells whether an output is as a story has it.
+func matches(want, got string) bool {
+	pattern := regexp.QuoteMeta(want)
+	pattern = strings.ReplaceAll(pattern, "…", "[^\n]*")
+	lines := strings.Split(pattern, "\n")
+	for i, line := range lines {
+		if line == `\.\.\.` {
+			lines[i] = "(?:.*\n)*?.*"
+		}
+	}
+	return regexp.MustCompile(`^` + strings.Join(lines, "\n") + `$`).MatchString(got)
+}
+
+func TestStoriesAreReadAsTheyAreWritten(t *testing.T) {
+	scenes := parseStory("# a title\n\n$ one\n> two\nout …\n\n[exit 3]\n\n# more\n$ three\n")
+	require.Equal(t, []scene{{3, "one\ntwo", []string{"out …"}, 3}, {10, "three", nil, 0}}, scenes)
+	require.True(t, matches("a…c\n...\nz", "abc\nd\ne\nz"))
+	require.True(t, matches("a (…)", "a (b)"))
+	require.False(t, matches("a…c", "abd"))
+	require.False(t, matches("a", "a\nb"))
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// table is text in columns.
+type table struct {
+	columns []column
+	rows    [][]cell
+}
+
+type column struct {
+	title  string
+	shrink int                              // the least width it may be shortened to, 0: it is never shortened
+	cut    func(s string, width int) string // how
+}
+
+type cell struct{ text, colour string }
+
+// print writes the table to stdout, shortened to the terminal's width: the last of the columns that may be shortened gives way first.
+func (c *ctl) printTable(t table) {
+	widths := t.widths(!c.noLegend)
+	if c.outTTY != nil && !c.full {
+		t.fit(widths, c.outTTY.width)
+	}
+	if !c.noLegend {
+		var line strings.Builder
+		for i, column := range t.columns {
+			pad(&line, column.title, "", widths[i], i == len(t.columns)-1, c)
+		}
+		c.out.WriteString(c.paint(underline, strings.TrimRight(line.String(), " ")) + "\n")
+	}
+	for _, row := range t.rows {
+		var line strings.Builder
+		for i, cell := range row {
+			text := printable(cell.text)
+			if cut := t.columns[i].cut; cut != nil {
+				text = cut(text, widths[i])
+			}
+			pad(&line, text, cell.colour, widths[i], i == len(row)-1, c)
+		}
+		c.out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+}
+
+func (t table) widths(titles bool) []int {
+	widths := make([]int, len(t.columns))
+	for i, column := range t.columns {
+		if titles {
+			widths[i] = len(column.title)
+		}
+	}
+	for _, row := range t.rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(printable(cell.text)))
+		}
+	}
+	return widths
+}
+
+// fit shortens widths until the columns and the blanks between them fit into width, or nothing more can be shortened.
+func (t table) fit(widths []int, width int) {
+	total := len(widths) - 1
+	for _, w := range widths {
+		total += w
+	}
+	for i := len(widths) - 1; i >= 0 && total > width; i-- {
+		if t.columns[i].shrink == 0 {
+			continue
+		}
+		shorter := min(widths[i], max(t.columns[i].shrink, widths[i]-(total-width)))
+		total -= widths[i] - shorter
+		widths[i] = shorter
+	}
+}
+
+// pad adds text in its colour, filled with blanks to the column's width.
+func pad(line *strings.Builder, text, colour string, width int, last bool, c *ctl) {
+	line.WriteString(c.paint(colour, text))
+	if last {
+		return
+	}
+	line.WriteString(strings.Repeat(" ", 1+max(0, width-utf8.RuneCountInString(text))))
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is a stream that is a terminal.
+type terminal struct {
+	width  int // columns
+	height int
+	colour bool
+}
+
+// openTerminal returns what f's terminal is like, nil if it is none.
+func openTerminal(f *os.File) *terminal {
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return nil
+	}
+	t := &terminal{width: int(size.Col), height: int(size.Row)}
+	if columns, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && columns > 0 {
+		t.width = columns
+	}
+	if t.width == 0 {
+		t.width = 80
+	}
+	t.colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return t
+}
+
+// The colours of states and headings, as systemctl's.
+const (
+	red       = "\x1b[0;1;31m"
+	green     = "\x1b[0;1;32m"
+	yellow    = "\x1b[0;1;33m"
+	dim       = "\x1b[0;2m"
+	underline = "\x1b[0;4m"
+	bold      = "\x1b[0;1m"
+	normal    = "\x1b[0m"
+)
+
+// paint puts a colour around text, if colours are wanted.
+func (c *ctl) paint(colour, text string) string {
+	if !c.colour() || colour == "" || text == "" {
+		return text
+	}
+	return colour + text + normal
+}

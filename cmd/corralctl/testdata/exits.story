@@ -1,0 +1,56 @@
+# A program that completes, and one that does not, are told apart by everything.
+
+$ corralctl run --id good --wait -- true
+Started session good (app-corral-command-good.scope).
+
+$ corralctl run --id bad --wait -- sh -c 'exit 3'
+Started session bad (app-corral-command-bad.scope).
+[exit 3]
+
+$ corralctl list
+ID   AGENT   STATE     ACTIVITY SINCE WORKSPACE
+bad  command failed    -        …s    ~/src/shop
+good command completed -        …s    ~/src/shop
+
+2 sessions, 1 failed. Lingering is off.
+
+$ corralctl show -p State,Result,ExecMainCode,ExecMainStatus,Reason bad
+State=failed
+Result=exit-code
+ExecMainCode=1
+ExecMainStatus=3
+Reason=command exited with code 3
+
+$ corralctl status bad --lines=0
+● bad
+        State: failed (Result: exit-code) since …; …s ago
+       Reason: command exited with code 3
+        Agent: command
+      Command: sh -c 'exit 3'
+    Workspace: ~/src/shop
+         Unit: app-corral-command-bad.scope
+         Runs: 1, the last one for …s
+...
+[exit 3]
+
+$ corralctl is-failed bad good
+failed
+completed
+
+$ corralctl is-active bad
+failed
+[exit 3]
+
+$ corralctl rm 'b*' good
+$ corralctl list --no-legend
+
+# Killed by a signal: 128 and its number.
+$ corralctl run --id loop -- sleep 1000
+Started session loop (app-corral-command-loop.scope).
+
+$ corralctl kill -s KILL loop && corralctl wait loop
+[exit 137]
+
+$ corralctl show -P Result,Reason loop
+signal
+command was killed by SIGKILL

@@ -1,0 +1,67 @@
+# Every mistake gets one line that names it, one hint where a command would help, and its own exit code.
+
+$ corralctl lsit
+corralctl: unknown verb "lsit"
+hint: corralctl list
+[exit 2]
+
+$ corralctl stop fix-auth
+corralctl: cannot stop "fix-auth": no such session
+[exit 4]
+
+$ corralctl stop ../../etc 'x*' ''
+corralctl: cannot stop "../../etc": no such session
+corralctl: cannot stop "x*": no session matches "x*"
+corralctl: cannot stop "": no such session
+[exit 4]
+
+$ corralctl stop
+corralctl: stop needs the id of a session
+hint: corralctl help stop
+[exit 2]
+
+$ corralctl run
+corralctl: run needs an agent, or a command after --
+hint: corralctl help run
+[exit 2]
+
+$ corralctl run echo hello
+corralctl: run takes one agent, not 2 words; arguments for it come after --
+hint: corralctl run echo -- hello
+[exit 2]
+
+$ corralctl run no-such-agent
+corralctl: cannot run "no-such-agent": no such agent
+hint: corralctl agents
+[exit 1]
+
+$ corralctl run --id ../../etc -- true
+corralctl: …../../etc…
+[exit 1]
+
+$ corralctl run --dir /nonexistent -- true
+corralctl: …/nonexistent…
+[exit 1]
+
+$ corralctl run -p MemoryMaximum=1G -- true
+corralctl: unknown unit property "MemoryMaximum"; known are: …
+hint: corralctl help run
+[exit 2]
+
+$ corralctl run -E 'no name' -- true
+corralctl: "no name" is no variable: -E takes NAME=VALUE or NAME
+hint: corralctl help run
+[exit 2]
+
+$ corralctl wait --until=dead x
+corralctl: unknown state "dead"; known are: …
+hint: corralctl help wait
+[exit 2]
+
+$ corralctl attach x </dev/null
+corralctl: cannot attach: this is no terminal
+hint: corralctl peek x
+[exit 1]
+
+$ corralctl list
+0 sessions. Lingering is off.

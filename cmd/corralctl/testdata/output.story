@@ -1,0 +1,35 @@
+# What an agent prints is text by the time that it reaches a person's terminal; what it is given arrives as it was.
+
+$ corralctl run --id paint --wait -- printf '\033[31mred\033[0m\033]0;title\007 %s|%s|%s|%s\n' 'a  b' '' '$HOME "x"' 'two
+> lines'
+Started session paint (app-corral-command-paint.scope).
+
+$ corralctl logs paint
+red a  b||$HOME "x"|two
+lines
+
+$ corralctl logs --raw paint | od -c | head -1
+0000000 033   [   3   1   m   r   e   d 033   [   0   m 033   ]   0   ;
+
+$ corralctl logs -n 1 paint
+lines
+
+# One argument with shell characters is no shell command.
+$ corralctl run --id noshell --wait -- 'echo x; true'
+corralctl: …
+...
+[exit 1]
+
+# Input is submitted, whole.
+$ corralctl run --id reader -- sh -c 'read -r line; echo "got: $line"'
+Started session reader (app-corral-command-reader.scope).
+
+$ corralctl send reader 'some  text $HOME' && corralctl wait reader
+$ corralctl peek reader | grep got
+got: some  text $HOME
+
+# The environment is the caller's, without what belongs to his terminal, and what was asked for.
+$ FOO=bar TERM_PROGRAM=x TMUX=y corralctl run --id env -E BAZ='a b' -E LANG --wait -- sh -c 'echo "$FOO|$BAZ|${TERM_PROGRAM-unset}"'
+Started session env (app-corral-command-env.scope).
+$ corralctl logs env
+bar|a b|unset

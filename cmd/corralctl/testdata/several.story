@@ -1,0 +1,31 @@
+# Several at once: beginnings and patterns name sessions, an error of one does not keep the others.
+
+$ for i in 1 2 3; do corralctl run -q --id fix-$i -- sleep 1000; done; corralctl run -q --id api -- sleep 1000
+
+$ corralctl stop fix
+corralctl: cannot stop "fix": it could be any of fix-1, fix-2, fix-3
+[exit 1]
+
+$ corralctl stop nothing ap
+corralctl: cannot stop "nothing": no such session
+[exit 4]
+
+$ corralctl is-active a 'fix-*'
+stopped
+running
+running
+running
+
+$ corralctl stop 'fix-[12]' --timeout=5s && corralctl list --no-legend --state=running
+fix-3 command running … …s ~/src/shop
+
+$ corralctl wait --timeout=100ms fix-3
+[exit 124]
+
+$ corralctl wait --until=running,failed fix-3
+
+$ corralctl stop --all && corralctl list | tail -1
+4 sessions. Lingering is off.
+
+$ corralctl list -j | tr ',' '\n' | grep -c '"State":"stopped"'
+4

@@ -1,0 +1,162 @@
+// Package client calls Corral over D-Bus, for corralctl and every other Go program: one method for each method of the contract, properties as a
+// struct with the contract's names, and the signals as typed events. It starts nothing and keeps nothing: what it returns is what the daemon said.
+//
+// Errors that the daemon or the bus answered are returned as they are, as dbus.Error, and can be read with dbusapi.ShortErrorName. Unreachable tells
+// whether an error means that there is no daemon to talk to.
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/dbusapi"
+)
+
+// godbus sets no deadline on any call, so every call gets one here.
+const (
+	connectTimeout = 10 * time.Second
+	callTimeout    = 25 * time.Second // what the daemon answers from memory; as libdbus's default
+	slowTimeout    = 5 * time.Minute  // what waits for an agent to start or to end
+)
+
+// Client is one connection to Corral. It may be used by several goroutines at once; Close ends it.
+type Client struct {
+	conn *dbus.Conn
+}
+
+// ConnectError says that there is no bus to find the daemon on.
+type ConnectError struct{ Err error }
+
+func (e *ConnectError) Error() string {
+	return fmt.Sprintf("cannot connect to the session bus: %v", e.Err)
+}
+func (e *ConnectError) Unwrap() error { return e.Err }
+
+// Connect connects to the user's session bus. It does not start the daemon; the first call does where D-Bus activation is installed. The connection
+// lives until Close or the end of ctx. Errors: *ConnectError.
+func Connect(ctx context.Context) (*Client, error) {
+	address, err := busAddress()
+	if err != nil {
+		return nil, &ConnectError{err}
+	}
+	return connect(ctx, func(options ...dbus.ConnOption) (*dbus.Conn, error) { return dbus.Dial(address, options...) })
+}
+
+// ConnectOver connects through a stream that leads to a session bus, such as the pipes of "ssh HOST systemd-stdio-bridge --user". Descriptors cannot
+// pass it, so OpenLog fails. Errors: *ConnectError.
+func ConnectOver(ctx context.Context, stream io.ReadWriteCloser) (*Client, error) {
+	buffered := bufferedStream{Reader: bufio.NewReaderSize(stream, 64<<10), ReadWriteCloser: stream}
+	return connect(ctx, func(options ...dbus.ConnOption) (*dbus.Conn, error) { return dbus.NewConn(buffered, options...) })
+}
+
+// bufferedStream spares the many small reads that godbus makes for each message.
+type bufferedStream struct {
+	*bufio.Reader
+	io.ReadWriteCloser
+}
+
+func (s bufferedStream) Read(p []byte) (int, error) { return s.Reader.Read(p) }
+
+func connect(ctx context.Context, dial func(...dbus.ConnOption) (*dbus.Conn, error)) (*Client, error) {
+	lifetime, cancel := context.WithCancel(ctx)
+	deadline := time.AfterFunc(connectTimeout, cancel)
+	defer deadline.Stop()
+	// The sequential handler: godbus's default one delivers signals out of order.
+	conn, err := dial(dbus.WithContext(lifetime), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+	if err != nil {
+		cancel()
+		return nil, &ConnectError{err}
+	}
+	// On a relayed connection authentication ignores the user; on a local one it is ours.
+	err = conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Geteuid()))})
+	if err == nil {
+		err = conn.Hello()
+	}
+	if err != nil {
+		cancel()
+		if lifetime.Err() != nil && ctx.Err() == nil && !deadline.Stop() {
+			err = fmt.Errorf("no answer within %s", connectTimeout)
+		}
+		return nil, &ConnectError{err}
+	}
+	return &Client{conn: conn}, nil
+}
+
+// busAddress is where the session bus listens. godbus's own search ends in running dbus-launch, which would make a bus that nobody else is on, and it
+// believes a useless address, such as the "disabled:" that tmux servers are started with.
+func busAddress() (string, error) {
+	switch address := os.Getenv("DBUS_SESSION_BUS_ADDRESS"); address {
+	case "", "autolaunch:", "disabled:":
+	default:
+		return address, nil
+	}
+	runtime := os.Getenv("XDG_RUNTIME_DIR")
+	if runtime == "" {
+		runtime = filepath.Join("/run/user", strconv.Itoa(os.Getuid()))
+	}
+	socket := filepath.Join(runtime, "bus")
+	if _, err := os.Stat(socket); err != nil {
+		return "", fmt.Errorf("DBUS_SESSION_BUS_ADDRESS is not set, and there is no %s", socket)
+	}
+	return "unix:path=" + dbus.EscapeBusAddressValue(socket), nil
+}
+
+// Close ends the connection; calls that are under way fail.
+func (c *Client) Close() error {
+	return c.conn.Close()
+}
+
+// call calls a method of the daemon and stores what it answers in results.
+func (c *Client) call(ctx context.Context, path dbus.ObjectPath, method string, timeout time.Duration, args []any, results ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return c.conn.Object(dbusapi.BusName, path).CallWithContext(ctx, method, 0, args...).Store(results...)
+}
+
+func (c *Client) manager(ctx context.Context, method string, timeout time.Duration, args []any, results ...any) error {
+	return c.call(ctx, dbusapi.ManagerPath, dbusapi.ManagerInterface+"."+method, timeout, args, results...)
+}
+
+func (c *Client) session(ctx context.Context, id, method string, args []any, results ...any) error {
+	return c.call(ctx, dbusapi.SessionPath(id), dbusapi.SessionInterface+"."+method, callTimeout, args, results...)
+}
+
+// Post sends a Manager method call without asking for an answer: errors are lost with it. It returns once the message is with the bus.
+func (c *Client) Post(method string, args ...any) error {
+	return c.conn.Object(dbusapi.BusName, dbusapi.ManagerPath).Go(dbusapi.ManagerInterface+"."+method, dbus.FlagNoReplyExpected, nil, args...).Err
+}
+
+// Unreachable tells whether err means that the daemon could not be asked, or did not live to answer, rather than that it refused.
+func Unreachable(err error) bool {
+	var connect *ConnectError
+	var socket *net.OpError // the connection broke during the call
+	if errors.As(err, &connect) || errors.As(err, &socket) || errors.Is(err, dbus.ErrClosed) || errors.Is(err, io.EOF) ||
+		errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	var answer dbus.Error
+	if !errors.As(err, &answer) {
+		return false
+	}
+	switch answer.Name {
+	case "org.freedesktop.DBus.Error.ServiceUnknown", // not running, and not activatable
+		"org.freedesktop.DBus.Error.NameHasNoOwner",
+		"org.freedesktop.DBus.Error.NoReply", // ended during the call
+		"org.freedesktop.DBus.Error.Disconnected",
+		"org.freedesktop.DBus.Error.TimedOut": // activation took too long
+		return true
+	}
+	return strings.HasPrefix(answer.Name, "org.freedesktop.DBus.Error.Spawn.") || // activation failed
+		strings.HasPrefix(answer.Name, "org.freedesktop.systemd1.")
+}

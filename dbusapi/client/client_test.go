@@ -1,0 +1,263 @@
+package client
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+func TestMain(m *testing.M) { testbed.Main(m) }
+
+// daemon is what answers on the daemon's name in these tests.
+type daemon struct {
+	conn     *dbus.Conn
+	sessions map[dbus.ObjectPath]map[string]map[string]dbus.Variant
+}
+
+func newDaemon(t testing.TB, ids ...string) *daemon {
+	t.Helper()
+	d := &daemon{conn: testbed.Bus(t), sessions: map[dbus.ObjectPath]map[string]map[string]dbus.Variant{}}
+	for _, id := range ids {
+		d.sessions[dbusapi.SessionPath(id)] = map[string]map[string]dbus.Variant{dbusapi.SessionInterface: sessionProperties(id)}
+	}
+	require.NoError(t, d.conn.ExportMethodTable(map[string]any{
+		"GetManagedObjects": func() (map[dbus.ObjectPath]map[string]map[string]dbus.Variant, *dbus.Error) { return d.sessions, nil },
+	}, dbusapi.ManagerPath, "org.freedesktop.DBus.ObjectManager"))
+	require.NoError(t, d.conn.ExportMethodTable(map[string]any{
+		"StopSession": func(id string, usec uint64) *dbus.Error {
+			return dbus.NewError(dbusapi.ErrorName(dbusapi.NoSuchSession), []any{fmt.Sprintf("there is no session %q (%d)", id, usec)})
+		},
+		"CreateSession": func(agent string, spec map[string]dbus.Variant) (string, dbus.ObjectPath, *dbus.Error) {
+			return fmt.Sprint(agent, " ", len(spec), " ", spec["Command"].Value(), " ", spec["UnitProperties"].Value()), "/", nil
+		},
+		"ListSessions": func() ([]dbusapi.SessionRow, *dbus.Error) {
+			return []dbusapi.SessionRow{{ID: "shop", State: "running", Path: dbusapi.SessionPath("shop")}}, nil
+		},
+	}, dbusapi.ManagerPath, dbusapi.ManagerInterface))
+	d.own(t)
+	return d
+}
+
+func (d *daemon) own(t testing.TB) {
+	t.Helper()
+	reply, err := d.conn.RequestName(dbusapi.BusName, dbus.NameFlagDoNotQueue)
+	require.NoError(t, err)
+	require.Equal(t, dbus.RequestNameReplyPrimaryOwner, reply)
+}
+
+// sessionProperties has a value for every field of Session.
+func sessionProperties(id string) map[string]dbus.Variant {
+	properties := map[string]dbus.Variant{}
+	s := reflect.ValueOf(Session{Command: []string{"sh", "", "-c"}, Labels: map[string]string{"a": "b"}})
+	for i := range s.NumField() {
+		properties[s.Type().Field(i).Name] = dbus.MakeVariant(s.Field(i).Interface())
+	}
+	properties["Id"] = dbus.MakeVariant(id)
+	properties["State"] = dbus.MakeVariant("running")
+	properties["WorkingDirectory"] = dbus.MakeVariant("/home/anna/src/" + id)
+	properties["ANewerDaemonsProperty"] = dbus.MakeVariant(1.5)
+	return properties
+}
+
+func connected(t testing.TB) *Client {
+	t.Helper()
+	c, err := Connect(context.Background())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestTheStructsHaveTheContractsProperties(t *testing.T) {
+	for _, c := range []struct {
+		contract string
+		fields   reflect.Type
+	}{{dbusapi.ManagerXML, reflect.TypeFor[Manager]()}, {dbusapi.SessionXML, reflect.TypeFor[Session]()}} {
+		var node struct {
+			Properties []struct {
+				Name string `xml:"name,attr"`
+				Type string `xml:"type,attr"`
+			} `xml:"interface>property"`
+		}
+		require.NoError(t, xml.Unmarshal([]byte(c.contract), &node))
+		require.Equal(t, len(node.Properties), c.fields.NumField())
+		for _, property := range node.Properties {
+			field, ok := c.fields.FieldByName(property.Name)
+			require.True(t, ok, property.Name)
+			assert.Equal(t, property.Type, dbus.SignatureOfType(field.Type).String(), property.Name)
+		}
+	}
+}
+
+func TestWithoutADaemonNothingIsReachable(t *testing.T) {
+	_, err := connected(t).ListSessions(context.Background())
+	require.Error(t, err)
+	assert.True(t, Unreachable(err), err)
+}
+
+func TestWithoutABusNothingIsStarted(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", testbed.Dir(t))
+	for _, address := range []string{"", "autolaunch:", "disabled:"} {
+		t.Setenv("DBUS_SESSION_BUS_ADDRESS", address)
+		_, err := Connect(context.Background())
+		var connect *ConnectError
+		require.ErrorAs(t, err, &connect)
+		assert.True(t, Unreachable(err))
+	}
+}
+
+func TestTheRuntimeDirectoryLeadsToTheBus(t *testing.T) {
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "disabled:")
+	newDaemonOnAddress := os.Getenv("XDG_RUNTIME_DIR") + "/bus"
+	require.FileExists(t, newDaemonOnAddress)
+	connected(t)
+}
+
+func TestErrorsStayWhatTheDaemonSaid(t *testing.T) {
+	newDaemon(t)
+	err := connected(t).StopSession(context.Background(), "shop", 2*time.Second)
+	require.Equal(t, dbusapi.NoSuchSession, dbusapi.ShortErrorName(err))
+	require.EqualError(t, err, `there is no session "shop" (2000000)`)
+	assert.False(t, Unreachable(err))
+}
+
+func TestASpecHasWhatWasSet(t *testing.T) {
+	newDaemon(t)
+	c := connected(t)
+	got, err := c.CreateSession(context.Background(), "command", Spec{
+		ID: "x", Command: []string{"a", ""}, UnitProperties: []dbusapi.UnitProperty{{Name: "TasksMax", Value: dbus.MakeVariant(uint64(64))}},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, "command 3 [a ] [[TasksMax @t 64]]", got)
+	got, err = c.CreateSession(context.Background(), "claude", Spec{NoStart: true})
+	require.NoError(t, err)
+	assert.Equal(t, "claude 1 <nil> <nil>", got)
+}
+
+func TestSessionsComeInOneCall(t *testing.T) {
+	newDaemon(t, "shop", "api", "fix-auth")
+	sessions, err := connected(t).Sessions(context.Background())
+	require.NoError(t, err)
+	require.Len(t, sessions, 3)
+	assert.Equal(t, "api", sessions[0].Id)
+	assert.Equal(t, "fix-auth", sessions[1].Id)
+	assert.Equal(t, []string{"sh", "", "-c"}, sessions[2].Command)
+	assert.Equal(t, map[string]string{"a": "b"}, sessions[2].Labels)
+	assert.Equal(t, "/home/anna/src/shop", sessions[2].WorkingDirectory)
+}
+
+func TestAPropertyOfTheWrongTypeIsNamed(t *testing.T) {
+	err := Properties{"NRuns": dbus.MakeVariant("three")}.Decode(new(Session))
+	assert.ErrorContains(t, err, `"NRuns"`)
+}
+
+func TestWatchingTellsWhatTheDaemonSends(t *testing.T) {
+	d := newDaemon(t)
+	c := connected(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	events, err := c.Watch(ctx, "shop")
+	require.NoError(t, err)
+
+	changed := map[string]dbus.Variant{"State": dbus.MakeVariant("failed"), "ExecMainStatus": dbus.MakeVariant(int32(3))}
+	emit := func(path dbus.ObjectPath, name string, body ...any) {
+		t.Helper()
+		require.NoError(t, d.conn.Emit(path, name, body...))
+	}
+	const propertiesChanged = "org.freedesktop.DBus.Properties.PropertiesChanged"
+	emit(dbusapi.SessionPath("api"), propertiesChanged, dbusapi.SessionInterface, changed, []string{}) // not asked for
+	emit(dbusapi.SessionPath("shop"), propertiesChanged, "some.other.Interface", changed, []string{})
+	emit(dbusapi.SessionPath("shop"), propertiesChanged, "malformed")
+	emit(dbusapi.SessionPath("shop"), propertiesChanged, dbusapi.SessionInterface, changed, []string{"AttentionMessage"})
+	emit(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionStateChanged", "shop", dbusapi.SessionPath("shop"), "running", "failed",
+		map[string]dbus.Variant{"Result": dbus.MakeVariant("exit-code")})
+	emit(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionRemoved", "shop", dbusapi.SessionPath("shop"))
+
+	first := testbed.Receive(t, events, "change").(SessionChanged)
+	assert.Equal(t, "shop", first.ID)
+	assert.Equal(t, []string{"AttentionMessage"}, first.Invalidated)
+	s := Session{NRuns: 2}
+	require.NoError(t, first.Properties.Decode(&s))
+	assert.Equal(t, Session{State: "failed", ExecMainStatus: 3, NRuns: 2}, s)
+	second := testbed.Receive(t, events, "state change").(StateChanged)
+	assert.Equal(t, "running failed", second.Old+" "+second.New)
+	assert.Equal(t, SessionRemoved{"shop"}, testbed.Receive(t, events, "removal"))
+
+	cancel()
+	for range events {
+	}
+}
+
+func TestWatchingTellsThatTheDaemonWentAndCame(t *testing.T) {
+	d := newDaemon(t)
+	events, err := connected(t).Watch(t.Context())
+	require.NoError(t, err)
+	_, err = d.conn.ReleaseName(dbusapi.BusName)
+	require.NoError(t, err)
+	assert.Equal(t, DaemonGone{}, testbed.Receive(t, events, "departure"))
+	d.own(t)
+	assert.Equal(t, DaemonBack{}, testbed.Receive(t, events, "return"))
+}
+
+func TestASignalOfAnotherPeerIsNotBelieved(t *testing.T) {
+	d := newDaemon(t)
+	c := connected(t)
+	events, err := c.Watch(t.Context())
+	require.NoError(t, err)
+	peer := testbed.Bus(t)
+	signal := func(conn *dbus.Conn, id string) {
+		t.Helper()
+		message := &dbus.Message{Type: dbus.TypeSignal, Headers: map[dbus.HeaderField]dbus.Variant{
+			dbus.FieldPath: dbus.MakeVariant(dbusapi.ManagerPath), dbus.FieldInterface: dbus.MakeVariant(dbusapi.ManagerInterface),
+			dbus.FieldMember: dbus.MakeVariant("SessionNew"), dbus.FieldDestination: dbus.MakeVariant(c.conn.Names()[0]),
+			dbus.FieldSignature: dbus.MakeVariant(dbus.ParseSignatureMust("so")),
+		}, Body: []any{id, dbusapi.SessionPath(id)}}
+		require.NoError(t, conn.Send(message, nil).Err)
+	}
+	signal(peer, "forged")
+	require.NoError(t, peer.BusObject().Call("org.freedesktop.DBus.GetId", 0).Err) // the bus has passed the forged one on
+	signal(d.conn, "true")
+	assert.Equal(t, SessionNew{"true"}, testbed.Receive(t, events, "signal"))
+}
+
+func TestALostBusClosesTheEvents(t *testing.T) {
+	newDaemon(t)
+	c := connected(t)
+	events, err := c.Watch(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	for range events {
+	}
+	_, err = c.ListSessions(context.Background())
+	assert.True(t, Unreachable(err), err)
+}
+
+func TestEveryCallHasADeadline(t *testing.T) {
+	assert.True(t, Unreachable(fmt.Errorf("cannot call: %w", context.DeadlineExceeded)))
+	assert.False(t, Unreachable(errors.New("refused")))
+}
+
+func BenchmarkSessions(b *testing.B) {
+	var ids []string
+	for i := range 1000 {
+		ids = append(ids, fmt.Sprintf("session-%d", i))
+	}
+	newDaemon(b, ids...)
+	c := connected(b)
+	for b.Loop() {
+		sessions, err := c.Sessions(context.Background())
+		if err != nil || len(sessions) != 1000 {
+			b.Fatal(len(sessions), err)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/dbusapi"
+)
+
+// Manager has the properties of the daemon, with the contract's names and types.
+type Manager struct {
+	Version        string
+	Slice          string
+	StateDirectory string
+	NSessions      uint32
+	NRunning       uint32
+	NWaiting       uint32
+	NFailed        uint32
+	NStale         uint32
+	NSuspended     uint32
+	Attention      []Attention
+	ShuttingDown   bool
+	Lingering      bool
+	Notifications  bool
+}
+
+// Attention is one entry of the Manager's Attention property: a session that wants a person.
+type Attention struct {
+	Id     string //nolint:revive // the contract's name
+	Reason string
+	Path   dbus.ObjectPath
+}
+
+// Spec says what CreateSession creates. Fields that are zero are not sent: the daemon decides.
+type Spec struct {
+	ID               string
+	Description      string
+	Command          []string
+	WorkingDirectory string
+	Environment      []string // NAME=VALUE
+	Prompt           string
+	Labels           map[string]string
+	NoStart          bool
+	OnLogin          string // ignore, resume or start
+	Exclusive        bool
+	Worktree         string // branch of a git worktree to make
+	UnitProperties   []dbusapi.UnitProperty
+}
+
+// variants is the spec as CreateSession takes it.
+func (s Spec) variants() map[string]dbus.Variant {
+	m := map[string]dbus.Variant{}
+	text := func(key, value string) {
+		if value != "" {
+			m[key] = dbus.MakeVariant(value)
+		}
+	}
+	text("Id", s.ID)
+	text("Description", s.Description)
+	text("WorkingDirectory", s.WorkingDirectory)
+	text("Prompt", s.Prompt)
+	text("OnLogin", s.OnLogin)
+	text("Worktree", s.Worktree)
+	if s.Command != nil {
+		m["Command"] = dbus.MakeVariant(s.Command)
+	}
+	if s.Environment != nil {
+		m["Environment"] = dbus.MakeVariant(s.Environment)
+	}
+	if s.Labels != nil {
+		m["Labels"] = dbus.MakeVariant(s.Labels)
+	}
+	if s.NoStart {
+		m["Start"] = dbus.MakeVariant(false)
+	}
+	if s.Exclusive {
+		m["Exclusive"] = dbus.MakeVariant(true)
+	}
+	if s.UnitProperties != nil {
+		m["UnitProperties"] = dbus.MakeVariant(s.UnitProperties)
+	}
+	return m
+}
+
+// CreateSession creates a session and returns its id, once it runs (or exists, with NoStart).
+func (c *Client) CreateSession(ctx context.Context, agent string, spec Spec) (id string, err error) {
+	var path dbus.ObjectPath
+	err = c.manager(ctx, "CreateSession", slowTimeout, []any{agent, spec.variants()}, &id, &path)
+	return id, err
+}
+
+// ListSessions returns a row for every session, archived ones too.
+func (c *Client) ListSessions(ctx context.Context) ([]dbusapi.SessionRow, error) {
+	var rows []dbusapi.SessionRow
+	err := c.manager(ctx, "ListSessions", callTimeout, nil, &rows)
+	return rows, err
+}
+
+// ListAgents returns a row for every agent definition.
+func (c *Client) ListAgents(ctx context.Context) ([]dbusapi.AgentRow, error) {
+	var rows []dbusapi.AgentRow
+	err := c.manager(ctx, "ListAgents", callTimeout, nil, &rows)
+	return rows, err
+}
+
+// SessionOf returns the id of the session that the process with this pid belongs to; 0 is the caller.
+func (c *Client) SessionOf(ctx context.Context, pid uint32) (string, error) {
+	var path dbus.ObjectPath
+	err := c.manager(ctx, "GetSessionByPID", callTimeout, []any{pid}, &path)
+	id, _ := dbusapi.SessionID(path)
+	return id, err
+}
+
+// StartSession starts a fresh run and returns once it runs.
+func (c *Client) StartSession(ctx context.Context, id string) error {
+	return c.manager(ctx, "StartSession", slowTimeout, []any{id})
+}
+
+// ResumeSession starts a run that goes on where the last one ended, and returns once it runs.
+func (c *Client) ResumeSession(ctx context.Context, id string) error {
+	return c.manager(ctx, "ResumeSession", slowTimeout, []any{id})
+}
+
+// RestartSession stops the session, then starts it, and returns once it runs.
+func (c *Client) RestartSession(ctx context.Context, id string) error {
+	return c.manager(ctx, "RestartSession", 2*slowTimeout, []any{id})
+}
+
+// SuspendSession ends the session politely, to be resumed.
+func (c *Client) SuspendSession(ctx context.Context, id string) error {
+	return c.manager(ctx, "SuspendSession", slowTimeout, []any{id})
+}
+
+// StopSession ends the session politely, by force after grace (0: the configured time), and returns once nothing of it is left.
+func (c *Client) StopSession(ctx context.Context, id string, grace time.Duration) error {
+	return c.manager(ctx, "StopSession", slowTimeout+grace, []any{id, uint64(max(grace, 0) / time.Microsecond)})
+}
+
+// KillSession sends a signal to the agent, to all processes of the session, or to its leftovers.
+func (c *Client) KillSession(ctx context.Context, id, whom string, signal int32) error {
+	return c.manager(ctx, "KillSession", callTimeout, []any{id, whom, signal})
+}
+
+// FreezeSession holds every process of the session; ThawSession lets them go on.
+func (c *Client) FreezeSession(ctx context.Context, id string) error {
+	return c.manager(ctx, "FreezeSession", callTimeout, []any{id})
+}
+
+// ThawSession is the opposite of FreezeSession.
+func (c *Client) ThawSession(ctx context.Context, id string) error {
+	return c.manager(ctx, "ThawSession", callTimeout, []any{id})
+}
+
+// ArchiveSession keeps the record of a session that has ended, out of sight.
+func (c *Client) ArchiveSession(ctx context.Context, id string) error {
+	return c.manager(ctx, "ArchiveSession", callTimeout, []any{id})
+}
+
+// RemoveSession forgets the session with its log; with force also one that has not ended, which is stopped first.
+func (c *Client) RemoveSession(ctx context.Context, id string, force bool) error {
+	var flags uint64
+	if force {
+		flags |= dbusapi.RemoveForce
+	}
+	return c.manager(ctx, "RemoveSession", slowTimeout, []any{id, flags})
+}
+
+// SendInput types text into the session; flags are dbusapi's Input constants.
+func (c *Client) SendInput(ctx context.Context, id, text string, flags uint64) error {
+	return c.manager(ctx, "SendInput", slowTimeout, []any{id, text, flags})
+}
+
+// Clean removes what has outlived its retention time and returns the ids.
+func (c *Client) Clean(ctx context.Context) ([]string, error) {
+	var ids []string
+	err := c.manager(ctx, "Clean", callTimeout, nil, &ids)
+	return ids, err
+}
+
+// Reload makes the daemon read its configuration again.
+func (c *Client) Reload(ctx context.Context) error {
+	return c.manager(ctx, "Reload", callTimeout, nil)
+}
+
+// ManagerProperties returns all properties of the daemon, by name.
+func (c *Client) ManagerProperties(ctx context.Context) (Properties, error) {
+	return c.getAll(ctx, dbusapi.ManagerPath, dbusapi.ManagerInterface)
+}
+
+// Manager returns the properties of the daemon.
+func (c *Client) Manager(ctx context.Context) (Manager, error) {
+	var m Manager
+	properties, err := c.ManagerProperties(ctx)
+	if err == nil {
+		err = properties.Decode(&m)
+	}
+	return m, err
+}
+
+// Sessions returns every session, in the order of their ids, from one call. The counters of their control groups may not be among what comes.
+func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
+	// The answer is taken as godbus decoded it: with a thousand sessions, copying it by Store would take as long again.
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	call := c.conn.Object(dbusapi.BusName, dbusapi.ManagerPath).CallWithContext(ctx, "org.freedesktop.DBus.ObjectManager.GetManagedObjects", 0)
+	if call.Err != nil {
+		return nil, call.Err
+	}
+	if len(call.Body) == 0 {
+		return nil, errors.New("GetManagedObjects answered nothing")
+	}
+	objects, ok := call.Body[0].(map[dbus.ObjectPath]map[string]map[string]dbus.Variant)
+	if !ok {
+		return nil, errors.New("GetManagedObjects answered with something else")
+	}
+	sessions := make([]Session, 0, len(objects))
+	for _, interfaces := range objects {
+		properties, ok := interfaces[dbusapi.SessionInterface]
+		if !ok {
+			continue
+		}
+		s := newSession()
+		if err := Properties(properties).Decode(&s); err != nil {
+			return nil, err
+		}
+		sessions = append(sessions, s)
+	}
+	slices.SortFunc(sessions, func(a, b Session) int { return strings.Compare(a.Id, b.Id) })
+	return sessions, nil
+}

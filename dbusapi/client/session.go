@@ -1,0 +1,131 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/dbusapi"
+)
+
+// Session has the properties of one session, with the contract's names and types. Times are microseconds since 1970, 0 where there is none; of the
+// counters of its control group, the greatest uint64 means that the number cannot be had.
+type Session struct {
+	Id                     string //nolint:revive // the contract's name
+	Agent                  string
+	Command                []string
+	WorkingDirectory       string
+	Timestamp              uint64
+	Description            string
+	Labels                 map[string]string
+	OnLogin                string
+	State                  string
+	Lifecycle              string
+	Activity               string
+	Attention              string
+	AttentionMessage       string
+	AttentionSource        string
+	ConversationId         string //nolint:revive // the contract's name
+	Result                 string
+	Reason                 string
+	ExecMainCode           int32
+	ExecMainStatus         int32
+	ExecMainStartTimestamp uint64
+	ExecMainExitTimestamp  uint64
+	StateChangeTimestamp   uint64
+	SessionAlive           bool
+	AgentAlive             bool
+	Frozen                 bool
+	Resumable              bool
+	IdleHint               bool
+	IdleSinceHint          uint64
+	LastActivityTimestamp  uint64
+	Unit                   string
+	MainPID                uint32
+	NRuns                  uint32
+	ExpireTimestamp        uint64
+	ControlGroup           string
+	MemoryCurrent          uint64
+	MemoryPeak             uint64
+	CPUUsageNSec           uint64
+	TasksCurrent           uint64
+}
+
+// newSession is a session of which nothing is known, so that no counter of its control group is.
+func newSession() Session {
+	const unknown = math.MaxUint64
+	return Session{MemoryCurrent: unknown, MemoryPeak: unknown, CPUUsageNSec: unknown, TasksCurrent: unknown}
+}
+
+// SessionProperties returns all properties of the session, by name.
+func (c *Client) SessionProperties(ctx context.Context, id string) (Properties, error) {
+	return c.getAll(ctx, dbusapi.SessionPath(id), dbusapi.SessionInterface)
+}
+
+// Session returns the properties of the session.
+func (c *Client) Session(ctx context.Context, id string) (Session, error) {
+	s := newSession()
+	properties, err := c.SessionProperties(ctx, id)
+	if err == nil {
+		err = properties.Decode(&s)
+	}
+	return s, err
+}
+
+// SendKeys presses keys, by their tmux names.
+func (c *Client) SendKeys(ctx context.Context, id string, keys []string) error {
+	return c.session(ctx, id, "SendKeys", []any{keys})
+}
+
+// Capture returns the last lines of the session's screen and history; flags are dbusapi's Capture constants.
+func (c *Client) Capture(ctx context.Context, id string, lines uint32, flags uint64) (string, error) {
+	var text string
+	err := c.session(ctx, id, "Capture", []any{lines, flags}, &text)
+	return text, err
+}
+
+// OpenLog returns the session's log, open for reading; the caller closes it.
+func (c *Client) OpenLog(ctx context.Context, id string) (*os.File, error) {
+	if !c.conn.SupportsUnixFDs() {
+		return nil, errors.New("descriptors cannot be passed over this connection")
+	}
+	var fd dbus.UnixFD
+	if err := c.session(ctx, id, "OpenLog", nil, &fd); err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "the log of "+id), nil
+}
+
+// AttachCommand returns the command that joins the session's terminal, and the variables (NAME=VALUE) to run it with.
+func (c *Client) AttachCommand(ctx context.Context, id string) (argv, environment []string, err error) {
+	err = c.session(ctx, id, "GetAttachCommand", nil, &argv, &environment)
+	return argv, environment, err
+}
+
+// Acknowledge clears the session's Attention.
+func (c *Client) Acknowledge(ctx context.Context, id string) error {
+	return c.session(ctx, id, "Acknowledge", nil)
+}
+
+// SetDescription sets the session's description.
+func (c *Client) SetDescription(ctx context.Context, id, description string) error {
+	return c.session(ctx, id, "SetDescription", []any{description})
+}
+
+// SetLabels replaces the session's labels.
+func (c *Client) SetLabels(ctx context.Context, id string, labels map[string]string) error {
+	return c.session(ctx, id, "SetLabels", []any{labels})
+}
+
+// SetOnLogin sets what happens with the session at login: ignore, resume or start.
+func (c *Client) SetOnLogin(ctx context.Context, id, onLogin string) error {
+	return c.session(ctx, id, "SetOnLogin", []any{onLogin})
+}
+
+// SetUnitProperties sets properties of the session's scope, now and at every later start.
+func (c *Client) SetUnitProperties(ctx context.Context, id string, properties []dbusapi.UnitProperty) error {
+	return c.session(ctx, id, "SetUnitProperties", []any{properties})
+}

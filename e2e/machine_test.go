@@ -7,8 +7,6 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -47,17 +45,6 @@ func newDesk(t *testing.T, root string) *desk {
 	d := &desk{m, t, m.User("ann")}
 	d.do("systemctl", "--user", "daemon-reload")
 	return d
-}
-
-// installed returns a directory with what make install makes.
-func installed(t *testing.T) string {
-	dir := t.TempDir()
-	cmd := exec.Command("make", "--no-print-directory", "install-files", "DESTDIR="+dir, "PREFIX=/usr")
-	cmd.Dir = ".."
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.FileExists(t, filepath.Join(dir, "usr/bin/corrald"))
-	return dir
 }
 
 // do runs a command as the user and returns what it printed.

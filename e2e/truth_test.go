@@ -86,8 +86,9 @@ func TestScopesHoldEverything(t *testing.T) {
 // systemctl's stop is as polite as ours.
 func TestSystemctlStop(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
-		agent := d.write("agent", "#!/bin/sh\ntrap 'echo bye > $HOME/said; exit 0' TERM\nwhile :; do sleep 0.1; done\n")
+		agent := d.write("agent", "#!/bin/sh\ntrap 'echo bye > $HOME/said; exit 0' TERM\n> $HOME/ready\nwhile :; do sleep 0.1; done\n")
 		d.run("polite", "--", agent)
+		d.waitFile("/home/ann/ready")
 		d.do("systemctl", "--user", "stop", "app-corral-command-polite.scope")
 		d.until("polite", "stopped")
 		assert.Equal(t, "bye", d.do("cat", "/home/ann/said"))

@@ -1,0 +1,70 @@
+//go:build limits
+
+package e2e
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/testbed/guest"
+)
+
+// limitsScript runs in a guest that has the memory and pids controllers. Each line that it prints is looked for below.
+const limitsScript = `
+set -e
+told() { echo "$1:" $(corralctl show -p State,Result,ExecMainCode,ExecMainStatus,Reason --value "$1" | tr '\n' '|'); }
+systemctl --user daemon-reload
+systemctl --user start corrald
+
+# The agent itself needs more than there is.
+corralctl run --id greedy -p MemoryMax=64M -p MemorySwapMax=0 -- tail /dev/zero || true
+corralctl wait --timeout=60 greedy || true
+told greedy
+
+# A child of the agent's does: that is the child's end, and nobody else's.
+corralctl run --id survivor -p MemoryMax=64M -p MemorySwapMax=0 -- sh -c 'tail /dev/zero; exit 4'
+corralctl wait --timeout=60 survivor || true
+told survivor
+
+# The agent uses up every task of its scope, and ends while they live on: its exit is recorded all the same.
+corralctl run --id bomb -p TasksMax=40 -- sh -c 'trap "" HUP; while sleep 1000 & do :; done 2>/dev/null'
+corralctl wait --timeout=120 bomb || true
+told bomb
+group=$(corralctl show -p ControlGroup --value bomb)
+echo "left: $(cat /sys/fs/cgroup$group/pids.events)" $(grep -c . /sys/fs/cgroup$group/cgroup.procs)
+
+# Its neighbours do not notice, and it can be stopped.
+corralctl run --id neighbour -- true
+corralctl wait --timeout=60 neighbour
+told neighbour
+corralctl stop bomb
+test ! -e /sys/fs/cgroup$group && echo "bomb: empty"
+`
+
+// What happens at the limits of a scope is told as what it is, and never lost.
+func TestLimits(t *testing.T) {
+	dir := installed(t)
+	files := map[string]string{}
+	for _, path := range []string{
+		"usr/bin/corrald", "usr/bin/corralctl", "usr/libexec/corral/corral-shim",
+		"usr/lib/systemd/user/corrald.service", "usr/lib/systemd/user/app-corral.slice",
+		"usr/share/dbus-1/services/io.github.corrald.Corral1.service",
+	} {
+		files["/"+path] = filepath.Join(dir, path)
+	}
+	told, status := guest.Run(t, files, limitsScript)
+	require.Zero(t, status, "%s", told)
+	for _, line := range []string{
+		"greedy: failed|oom-kill|2|9|out of memory (limit 64M)|",
+		"survivor: failed|exit-code|1|4|command exited with code 4|",
+		"bomb: failed|exit-code|1|2|command exited with code 2|",
+		"neighbour: completed|success|1|0||",
+		"bomb: empty",
+	} {
+		assert.Contains(t, told, line)
+	}
+	assert.Regexp(t, `left: max [1-9]\d* [23]\d\n`, told, "the limit was hit, and what hit it outlives the agent")
+}

@@ -29,10 +29,11 @@ type runtime struct {
 type stage int
 
 const (
-	notEnding  stage = iota
-	agentAsked       // the agent alone has been asked
-	allAsked         // everything in the scope has been asked
-	allKilled        // everything in the scope was killed
+	notEnding   stage = iota
+	agentAsked        // the agent alone has been asked
+	agentHungUp       // it was asked again, if it turned out to ignore SIGTERM
+	allAsked          // everything in the scope has been asked
+	allKilled         // everything in the scope was killed
 )
 
 // end sees to it that the session's scope is emptied: the agent is asked, then everything, then everything is killed. It may be called again,
@@ -49,10 +50,17 @@ func (s *Supervisor) end(e *entry, grace time.Duration) {
 	s.touch(e)
 }
 
+// hangUpAfter is how long an agent has until it is looked at whether it ignores SIGTERM: a shell that is still reading its start-up files has
+// caught and forgotten it.
+const hangUpAfter = time.Second
+
 // armEnd sets the timer for the next stage of the ending.
 func (s *Supervisor) armEnd(e *entry) {
 	after := e.run.grace
-	if e.run.stage == agentAsked {
+	switch e.run.stage {
+	case agentAsked:
+		after = min(hangUpAfter, after/4)
+	case agentHungUp:
 		after /= 2
 	}
 	if e.run.timer != nil {
@@ -70,11 +78,18 @@ func (s *Supervisor) armEnd(e *entry) {
 
 // endFurther goes to the next stage.
 func (s *Supervisor) endFurther(e *entry) {
-	if !e.rec.Run.Live() {
+	r := e.rec.Run
+	if !r.Live() {
 		return
 	}
 	switch e.run.stage {
 	case agentAsked:
+		e.run.stage = agentHungUp
+		s.armEnd(e)
+		if r.AgentAlive() {
+			s.effect(e, s.directly(e, "end", func(t Target) error { return s.World.HangUp(s.ctx, t) }))
+		}
+	case agentHungUp:
 		s.askAll(e)
 	case allAsked:
 		e.run.stage = allKilled
@@ -132,10 +147,10 @@ func (s *Supervisor) react(e *entry) {
 	case r.Exit != nil && r.Exit.Code == exitstatus.NotStarted && e.run.stage == notEnding:
 		// Nothing ran: there is no last screen that anybody would miss.
 		s.end(e, time.Second)
-	case e.run.stage == agentAsked && r.AgentAlive() && !e.run.polite:
+	case e.run.stage > notEnding && e.run.stage < allAsked && r.AgentAlive() && !e.run.polite:
 		e.run.polite = true
 		s.effect(e, s.directly(e, "end", func(t Target) error { return s.World.End(s.ctx, t) }))
-	case e.run.stage == agentAsked && r.Ended():
+	case e.run.stage > notEnding && e.run.stage < allAsked && r.Ended():
 		s.askAll(e)
 	}
 }
@@ -194,7 +209,7 @@ func (s *Supervisor) stopRequested(e *entry, result string, stopping bool, err e
 		s.Log.Warn("cannot ask why a scope is stopped", "session", e.rec.ID, "unit", e.rec.Run.Unit, "err", err)
 		s.ask(e, session.Stop, "")
 	case result == session.Timeout:
-		s.apply(e, session.ScopeResult{Run: e.rec.Run.ID, Result: result})
+		s.apply(e, session.ScopeResult{Run: e.rec.Run.ID, Result: result, At: time.Now()})
 	case stopping:
 		s.ask(e, session.Suspend, "the login session ended")
 	default:

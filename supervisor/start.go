@@ -24,8 +24,10 @@ type World interface {
 	// Start starts a scope with a tmux server in it, and in that a pane with the shim; tell is told of each step that was done. The agent itself
 	// is told of by the shim. After an error nothing of it is left.
 	Start(ctx context.Context, p Plan, tell func(session.Event)) error
-	// End asks the agent alone to end, by the signal that it does not ignore: SIGTERM, else SIGHUP.
+	// End asks the agent alone to end, by SIGTERM, and by SIGHUP if it ignores that.
 	End(ctx context.Context, t Target) error
+	// HangUp sends SIGHUP to an agent that ignores SIGTERM by now, and nothing to any other.
+	HangUp(ctx context.Context, t Target) error
 	// Signal sends a signal to one of the Whom constants.
 	Signal(ctx context.Context, t Target, whom string, signal unix.Signal) error
 	// Kill ends every process of the scope at once, also frozen ones.
@@ -46,7 +48,7 @@ type World interface {
 	Forget(ctx context.Context, unit string) error
 	// ControlGroup tells in which control group a process is, "" if it is gone.
 	ControlGroup(pid int) string
-	// Populated tells whether the control group has processes.
+	// Populated tells whether the control group has processes, other than those that are about to die: it gives them a moment.
 	Populated(group string) bool
 	// Send has the agent's terminal take the text, whole.
 	Send(ctx context.Context, socket, text string, enter bool) error

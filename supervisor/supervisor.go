@@ -85,7 +85,10 @@ type Supervisor struct {
 	fds   *fdpoll.Poller
 	keys  map[fdpoll.Key]func()
 	next  fdpoll.Key
-	paths map[int32]func(inotify.Event)
+
+	paths   map[int32]*pathWatch   // by our number
+	inodes  map[int32][]*pathWatch // by inotify's
+	watches int32                  // the last number
 
 	places map[string]*place // workspaces, by path
 }
@@ -137,7 +140,8 @@ func New(o Options) (*Supervisor, error) {
 		files:    files,
 		fds:      fds,
 		keys:     map[fdpoll.Key]func(){},
-		paths:    map[int32]func(inotify.Event){},
+		paths:    map[int32]*pathWatch{},
+		inodes:   map[int32][]*pathWatch{},
 		places:   map[string]*place{},
 	}, nil
 }

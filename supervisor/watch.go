@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,8 +64,14 @@ func (s *Supervisor) fileEvent(ev inotify.Event) {
 		s.lookAgain()
 		return
 	}
-	if f := s.paths[ev.Watch]; f != nil {
-		f(ev)
+	told := s.inodes[ev.Watch]
+	if ev.Mask&unix.IN_IGNORED != 0 { // the inode is gone, and the kernel's watch with it
+		delete(s.inodes, ev.Watch)
+	}
+	for _, w := range slices.Clone(told) {
+		if ev.Mask&w.mask != 0 && s.paths[w.number] == w { // one of them may have ended another
+			w.f(ev)
+		}
 	}
 }
 
@@ -79,19 +86,41 @@ func (s *Supervisor) lookAgain() {
 	}
 }
 
-func (s *Supervisor) watchPath(path string, mask uint32, f func(inotify.Event)) (int32, error) {
-	wd, err := s.files.Add(path, mask)
-	if err == nil {
-		s.paths[wd] = f
-	}
-	return wd, err
+// pathWatch is what somebody wants to be told of a path. inotify has one watch for each inode, which those who want to be told of it share.
+type pathWatch struct {
+	number int32 // ours, never 0
+	inode  int32 // inotify's
+	mask   uint32
+	f      func(inotify.Event)
 }
 
-func (s *Supervisor) unwatchPath(wd *int32) {
-	if *wd != 0 {
-		s.files.Remove(*wd)
-		delete(s.paths, *wd)
-		*wd = 0
+// watchPath has f called on the loop for each event of mask at path, and returns the number to end that with.
+func (s *Supervisor) watchPath(path string, mask uint32, f func(inotify.Event)) (int32, error) {
+	inode, err := s.files.Add(path, mask|unix.IN_MASK_ADD)
+	if err != nil {
+		return 0, err
+	}
+	s.watches++
+	w := &pathWatch{s.watches, inode, mask, f}
+	s.paths[w.number] = w
+	s.inodes[inode] = append(s.inodes[inode], w)
+	return w.number, nil
+}
+
+func (s *Supervisor) unwatchPath(number *int32) {
+	w := s.paths[*number]
+	*number = 0
+	if w == nil {
+		return
+	}
+	delete(s.paths, w.number)
+	left := slices.DeleteFunc(slices.Clone(s.inodes[w.inode]), func(other *pathWatch) bool { return other == w })
+	switch {
+	case len(left) > 0:
+		s.inodes[w.inode] = left
+	case s.inodes[w.inode] != nil:
+		delete(s.inodes, w.inode)
+		s.files.Remove(w.inode)
 	}
 }
 
@@ -144,9 +173,17 @@ func (s *Supervisor) tmuxDied(e *entry, run string) {
 	}
 	s.drop(&e.run.tmux)
 	reap(e.rec.Run.TmuxProc.PID)
-	// Where everything was killed together the scope's end is about to be told, and nothing that is untrue is said before.
-	if s.World.Populated(e.rec.Run.ControlGroup) {
-		s.apply(e, session.TmuxDied{Run: run})
+	// A shim that lives tells itself that it has lost its pane, and one that does not hangs up: then this is found out there.
+	if r := e.rec.Run; e.run.shim.key == 0 || r.Ended() || r.Intent != session.NoIntent {
+		go s.tmuxLost(e, run, r.ControlGroup)
+	}
+}
+
+// tmuxLost finds out, off the loop, whether the end of the tmux server is worth telling. Where everything was killed together, the scope's end is
+// about to be told, and nothing that is untrue is said before.
+func (s *Supervisor) tmuxLost(e *entry, run, group string) {
+	if s.World.Populated(group) {
+		s.event(e, session.TmuxDied{Run: run})
 	}
 }
 
@@ -219,6 +256,8 @@ func (s *Supervisor) shimSaid(e *entry, m shimwire.Message) {
 		s.apply(e, session.ActivitySeen{Run: run, Activity: session.Activity{Idle: m.Idle, Since: m.Since}})
 	case shimwire.Idle, shimwire.Working:
 		s.apply(e, session.ActivitySeen{Run: run, Activity: session.Activity{Idle: m.Kind == shimwire.Idle, Since: m.Since}})
+	case shimwire.PaneLost:
+		s.apply(e, session.TmuxDied{Run: run})
 	case shimwire.PaneClosed:
 		// The shim has hung up on the agent already: what is left is the rest of the ending.
 		s.ask(e, session.Stop, "its terminal was closed")
@@ -257,6 +296,9 @@ func (s *Supervisor) shimHungUp(e *entry, run string) {
 				s.apply(e, session.ShimDied{Run: run, Outlived: answers, At: time.Now()})
 			}
 		})
+		if !answers {
+			s.tmuxLost(e, run, t.ControlGroup)
+		}
 	}()
 }
 

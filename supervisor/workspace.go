@@ -10,13 +10,14 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// place is a workspace that is watched, for all the sessions that have it. A directory's own moving and removing is told by a watch on it, its
-// return by one on the nearest directory above that is there.
+// place is a workspace that is watched, for all the sessions that have it. Its moving is told by a watch on itself, its removing by one on the
+// directory above (the inode lives on for as long as an agent is in it, and tells nothing), its return by one on the nearest directory above that
+// is there.
 type place struct {
 	path     string
 	sessions map[*entry]bool
-	self     int32 // inotify watch on the workspace, 0 if it is gone
-	above    int32 // inotify watch on the directory where its return would be seen, 0 if it is there
+	self     int32 // watch on the workspace, 0 if it is gone
+	above    int32 // watch on the directory where its removing, or its return, is seen
 }
 
 // watchWorkspace begins to tell whether the session's workspace is at its place.
@@ -57,30 +58,36 @@ func (s *Supervisor) look(p *place) {
 	again := func(inotify.Event) { s.look(p) }
 	s.unwatchPath(&p.self)
 	s.unwatchPath(&p.above)
-	// A failed watch leaves the number at 0. Sessions in one workspace share it, and inotify has one watch for each inode.
-	self, err := s.watchPath(p.path, unix.IN_MOVE_SELF|unix.IN_DELETE_SELF|unix.IN_ONLYDIR, again)
-	if err == nil {
-		p.self = self
-	}
-	info, err := os.Stat(p.path)
-	gone := err != nil || !info.IsDir()
+	// A failed watch leaves the number at 0: a directory above may be one that we cannot read.
+	p.self, _ = s.watchPath(p.path, unix.IN_MOVE_SELF|unix.IN_DELETE_SELF|unix.IN_ONLYDIR, again)
+	p.above, _ = s.watchPath(filepath.Dir(p.path), unix.IN_DELETE|unix.IN_ONLYDIR, func(ev inotify.Event) {
+		if ev.Name == filepath.Base(p.path) {
+			s.look(p)
+		}
+	})
+	gone := !isDir(p.path)
 	if gone {
+		s.unwatchPath(&p.above)
 		for dir := filepath.Dir(p.path); ; dir = filepath.Dir(dir) {
 			const appear = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVE_SELF | unix.IN_DELETE_SELF | unix.IN_ATTRIB | unix.IN_ONLYDIR
-			if above, err := s.watchPath(dir, appear, again); err == nil {
-				p.above = above
-				break
-			}
-			if dir == "/" || dir == "." {
+			var err error
+			if p.above, err = s.watchPath(dir, appear, again); err == nil || dir == "/" || dir == "." {
 				break
 			}
 		}
-		info, err := os.Stat(p.path)
-		gone = err != nil || !info.IsDir()
+		if isDir(p.path) { // it came back before the watch was there
+			s.look(p)
+			return
+		}
 	}
 	for e := range p.sessions {
 		if e.rec.WorkspaceGone != gone {
 			s.apply(e, session.WorkspaceSeen{Gone: gone})
 		}
 	}
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -44,16 +46,23 @@ func New(u *units.Manager, t *tmux.Tmux, shim, runtimeDir string) (*Ground, erro
 	return &Ground{Units: u, Tmux: t, Shim: shim, RuntimeDir: runtimeDir, cgroups: root, starts: make(chan struct{}, startsAtATime)}, nil
 }
 
-// End asks the agent alone to end. One that is stopped is let go on, or it could not.
-func (g *Ground) End(_ context.Context, t supervisor.Target) error {
-	signal := unix.SIGTERM
-	if proc.Ignores(t.Agent.PID, unix.SIGTERM) && !proc.Ignores(t.Agent.PID, unix.SIGHUP) {
-		signal = unix.SIGHUP // an interactive shell: this is how a terminal tells it to end
+// End asks the agent alone to end, by SIGTERM. One that is stopped is let go on, or it could not.
+func (g *Ground) End(ctx context.Context, t supervisor.Target) error {
+	if err := signalProcess(t.Agent, unix.SIGTERM); err != nil {
+		return err
 	}
-	if err := signalProcess(t.Agent, signal); err != nil {
+	if err := g.HangUp(ctx, t); err != nil {
 		return err
 	}
 	return signalProcess(t.Agent, unix.SIGCONT)
+}
+
+// HangUp sends SIGHUP to an agent that ignores SIGTERM: an interactive shell does, and this is how a terminal tells it to end.
+func (g *Ground) HangUp(_ context.Context, t supervisor.Target) error {
+	if !proc.Ignores(t.Agent.PID, unix.SIGTERM) || proc.Ignores(t.Agent.PID, unix.SIGHUP) {
+		return nil
+	}
+	return signalProcess(t.Agent, unix.SIGHUP)
 }
 
 // Signal sends a signal to one of the Whom constants.
@@ -175,13 +184,32 @@ func (g *Ground) ControlGroup(pid int) string {
 	return group
 }
 
-// Populated tells whether the control group has processes: zombies do not count. See cgroup.events in the kernel's cgroup-v2 document.
+// dyingTime is how long processes that were killed may take to be gone.
+const dyingTime = 300 * time.Millisecond
+
+// Populated tells whether the control group has processes, other than those that are about to die: it waits until it is empty, for dyingTime at
+// most. The kernel tells of each change of cgroup.events by POLLPRI, and zombies do not count (its cgroup-v2 document).
 func (g *Ground) Populated(group string) bool {
 	if group == "" {
 		return false
 	}
-	events, err := os.ReadFile(filepath.Join(g.cgroups, group, "cgroup.events"))
-	return err == nil && strings.Contains(string(events), "populated 1")
+	events, err := os.Open(filepath.Join(g.cgroups, group, "cgroup.events"))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = events.Close() }()
+	text := make([]byte, 256)
+	for deadline := time.Now().Add(dyingTime); ; {
+		n, err := events.ReadAt(text, 0)
+		if !strings.Contains(string(text[:n]), "populated 1") || err != nil && !errors.Is(err, io.EOF) {
+			return false
+		}
+		left := time.Until(deadline)
+		if left <= 0 {
+			return true
+		}
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}, int(left.Milliseconds())+1)
+	}
 }
 
 // Capture reads the session's screen.

@@ -107,9 +107,7 @@ func (s *Store) Save(rec *session.Session, writer string) error {
 	}
 	dir := s.SessionDir(rec.ID)
 	record, previous := filepath.Join(dir, RecordName), filepath.Join(dir, previousName)
-	// The record before stays as a second name of the same inode until the new one has taken the first: at no moment is there none.
-	_ = os.Remove(previous)
-	if err := os.Link(record, previous); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+	if err := keep(record, previous); err != nil {
 		return fmt.Errorf("cannot save session %q: %w", rec.ID, err)
 	}
 	if err := atomicfile.Write(record, data, 0o600); err != nil {
@@ -118,10 +116,27 @@ func (s *Store) Save(rec *session.Session, writer string) error {
 	return nil
 }
 
-// Remove forgets a session with its log. The record goes first, so that what a power cut leaves is no session.
+// keep gives the record a second name, which it has until the next one is kept: at no moment is there neither the old nor the new. Where there is
+// no record, because it was damaged, the one before it stays what it is.
+func keep(record, previous string) error {
+	link := previous + ".new"
+	_ = os.Remove(link)
+	err := os.Link(record, link)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = os.Rename(link, previous)
+	}
+	_ = os.Remove(link) // rename(2) leaves it where both are names of one inode already
+	return err
+}
+
+// Remove forgets a session with its log. The records go first, the current one after the one it would be replaced by, so that what a power cut
+// leaves is a session as it was, or none.
 func (s *Store) Remove(id string) error {
 	dir := s.SessionDir(id)
-	for _, name := range []string{RecordName, previousName} {
+	for _, name := range []string{previousName, RecordName} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("cannot remove session %q: %w", id, err)
 		}

@@ -53,7 +53,7 @@ var plan = map[string][]string{
 	// says what it needs done, and ground does it.
 	"supervisor":         slices.Concat([]string{"supervisor/session", "supervisor/store"}, leaves),
 	"supervisor/session": {"internal/exitstatus"},
-	"supervisor/store":   {"supervisor/session", "internal/atomicfile"},
+	"supervisor/store":   {"supervisor/session", "internal/atomicfile", "internal/exitstatus"},
 	"supervisor/ground":  slices.Concat([]string{"supervisor", "supervisor/session", "units", "tmux"}, leaves),
 	"units":              leaves,
 	"tmux":               leaves,
@@ -63,6 +63,7 @@ var plan = map[string][]string{
 	"internal/testbed":             slices.Concat([]string{"internal/testbed/claim"}, leaves),
 	"internal/testbed/claim":       {},
 	"internal/testbed/debian":      slices.Concat([]string{"internal/testbed/claim"}, leaves),
+	"internal/testbed/guest":       {"internal/testbed/claim", "internal/testbed/debian"},
 	"internal/testbed/machine":     slices.Concat([]string{"internal/testbed/claim", "internal/testbed/debian"}, leaves),
 	"internal/testbed/usermanager": {"internal/testbed"},
 	"internal/testbed/bootmachine": {"internal/testbed/machine"},

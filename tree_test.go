@@ -33,6 +33,7 @@ var leaves = []string{
 	"internal/proc",         // what /proc and cgroups tell
 	"internal/shimwire",     // what daemon and shim say to each other
 	"internal/unitproperty", // unit properties as people write them
+	"internal/walltimer",    // an alarm by the wall clock
 	"internal/version",      // which Corral this is
 }
 

@@ -18,6 +18,7 @@ func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error 
 	}
 	s.settle()
 	s.tellStatus()
+	s.armExpiry()
 	return nil
 }
 
@@ -82,6 +83,9 @@ func (s *Supervisor) takeOver(e *entry, sc Scope) {
 		return
 	case sc.Active && (r.InvocationID == "" || sc.InvocationID == r.InvocationID):
 		s.apply(e, session.ScopeStarted{Run: r.ID, InvocationID: sc.InvocationID, ControlGroup: sc.ControlGroup})
+		if !r.Left.IsZero() {
+			s.apply(e, session.FoundAlive{Run: r.ID})
+		}
 	default:
 		if r.Scope == session.ScopeNone && !found {
 			s.apply(e, session.StartFailed{Run: r.ID, Reason: "corrald was interrupted while it started", At: now})
@@ -95,7 +99,9 @@ func (s *Supervisor) takeOver(e *entry, sc Scope) {
 		}
 		found = s.readExit(e)
 	}
-	s.watchTmux(e)
+	if !s.watchTmux(e) {
+		s.apply(e, session.TmuxDied{Run: r.ID, Process: r.TmuxProc})
+	}
 	s.connectShim(e)
 	if r.Tmux == session.NotSeen {
 		// The daemon went away before it had put anything into the scope that it could find again.

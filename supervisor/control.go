@@ -77,7 +77,7 @@ func noError(*entry) error { return nil }
 // InvalidState, WorkspaceMissing, StartFailed.
 func (s *Supervisor) Start(ctx context.Context, id string) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
-		if err := startable(e); err != nil {
+		if err := s.mayStart(e); err != nil {
 			return nil, err
 		}
 		s.replace(e, false)
@@ -93,9 +93,21 @@ func startable(e *entry) error {
 	return nil
 }
 
+// mayStart refuses to start what runs, is archived, or has to wait for its workspace.
+func (s *Supervisor) mayStart(e *entry) error {
+	if err := startable(e); err != nil {
+		return err
+	}
+	return s.free(e.rec)
+}
+
 // replace begins a run once the scope of the one before it is gone.
 func (s *Supervisor) replace(e *entry, resumed bool) {
-	s.whenGone(e, func() { s.start(e, resumed) })
+	e.starts = true
+	s.whenGone(e, func() {
+		e.starts = false
+		s.start(e, resumed)
+	})
 }
 
 // whenGone has f done on the loop once nothing of the session's last run is left, and sees to that.
@@ -113,6 +125,9 @@ func (s *Supervisor) Restart(ctx context.Context, id string) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		if st := e.rec.View().State; st == session.Archived || e.then != nil {
 			return nil, refuse(InvalidState, "session %q is %s", id, st)
+		}
+		if err := s.free(e.rec); err != nil {
+			return nil, err
 		}
 		s.ask(e, session.Stop, "")
 		s.replace(e, false)

@@ -42,11 +42,13 @@ type Spec struct {
 	Exclusive        bool
 	ConversationID   string
 	UnitProperties   []session.Property
+
+	workspace string // what WorkingDirectory leads to
 }
 
 // Create makes a session and, unless the spec says otherwise, starts it and waits until its agent runs. A session whose agent could not be
 // started is there all the same, failed, and the error says why. Errors: NoSuchAgent, AgentNotInstalled, SessionExists, WorkspaceMissing,
-// TooManySessions, Invalid, OverLimit, StartFailed, ShuttingDown.
+// WorkspaceBusy, TooManySessions, Invalid, OverLimit, StartFailed, ShuttingDown.
 func (s *Supervisor) Create(ctx context.Context, agent string, spec Spec) (id string, err error) {
 	if err := s.check(&spec); err != nil {
 		return "", err
@@ -86,7 +88,11 @@ func (s *Supervisor) check(spec *Spec) error {
 	if err := checkTexts(spec); err != nil {
 		return err
 	}
-	return checkWorkspace(spec.WorkingDirectory)
+	if err := checkWorkspace(spec.WorkingDirectory); err != nil {
+		return err
+	}
+	spec.workspace = resolve(spec.WorkingDirectory)
+	return nil
 }
 
 func checkTexts(spec *Spec) error {
@@ -199,6 +205,11 @@ func (s *Supervisor) create(agent string, spec Spec) (*entry, error) {
 	if err := s.expand(rec, def, spec); err != nil {
 		return nil, err
 	}
+	if !spec.NoStart {
+		if err := s.free(rec); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.Records.Create(id); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			return nil, refuse(SessionExists, "session %q has a directory in the way: %s", id, s.Records.SessionDir(id))
@@ -216,6 +227,7 @@ func newRecord(id string, def config.Agent, spec Spec) *session.Session {
 		Agent:            def.Name,
 		Description:      spec.Description,
 		WorkingDirectory: spec.WorkingDirectory,
+		Workspace:        spec.workspace,
 		Environment:      slices.Clone(spec.Environment),
 		Prompt:           spec.Prompt,
 		Labels:           maps.Clone(spec.Labels),

@@ -18,6 +18,8 @@ type runtime struct {
 	asked  time.Time // when the ending began
 	polite bool      // the agent has had its signal
 
+	joining bool // a new tmux server is being put around the agent
+
 	tmux descriptor // pidfd of the tmux server
 	shim descriptor // socket
 
@@ -91,14 +93,12 @@ func (s *Supervisor) endFurther(e *entry) {
 		}
 	case agentHungUp:
 		s.askAll(e)
-	case allAsked:
+	case allAsked, allKilled:
 		e.run.stage = allKilled
 		s.direct(e, "kill", func(t Target) error { return s.World.Kill(s.ctx, t) })
-		// What survives SIGKILL is in the kernel's hands: asked again, as long as it is there.
+		// What survives SIGKILL is in the kernel's hands: it is killed again, less and less often, as long as it is there.
 		e.run.grace *= 2
 		s.armEnd(e)
-	case allKilled:
-		s.direct(e, "kill", func(t Target) error { return s.World.Kill(s.ctx, t) })
 	}
 }
 
@@ -135,7 +135,9 @@ func (s *Supervisor) react(e *entry) {
 		s.gone(e)
 		return
 	}
-	s.watchTmux(e)
+	if !s.watchTmux(e) {
+		s.tmuxDied(e, r.ID)
+	}
 	if r.Scope != session.ScopeActive {
 		return
 	}
@@ -145,8 +147,9 @@ func (s *Supervisor) react(e *entry) {
 	}
 	switch {
 	case r.Exit != nil && r.Exit.Code == exitstatus.NotStarted && e.run.stage == notEnding:
-		// Nothing ran: there is no last screen that anybody would miss.
+		// Nothing ran: there is no agent to be asked, and no last screen that anybody would miss.
 		s.end(e, time.Second)
+		s.askAll(e)
 	case e.run.stage > notEnding && e.run.stage < allAsked && r.AgentAlive() && !e.run.polite:
 		e.run.polite = true
 		s.effect(e, s.directly(e, "end", func(t Target) error { return s.World.End(s.ctx, t) }))

@@ -69,6 +69,7 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 		Resumable:        rec.Resumable(),
 		NRuns:            rec.NRuns,
 		Unit:             UnitName(rec.Agent, rec.ID),
+		Expires:          s.expires(rec, v.State),
 	}
 	var since time.Time
 	snap.Activity, since = rec.Active()
@@ -203,7 +204,7 @@ func (s *Supervisor) Session(id string) (snap *Snapshot, err error) {
 		return nil, e
 	}
 	if err == nil && snap == nil {
-		err = refuse(NoSuchSession, "no such session: %q", id)
+		err = refuse(NoSuchSession, "no such session: %s", brief(id))
 	}
 	return snap, err
 }

@@ -24,6 +24,9 @@ type World interface {
 	// Start starts a scope with a tmux server in it, and in that a pane with the shim; tell is told of each step that was done. The agent itself
 	// is told of by the shim. After an error nothing of it is left.
 	Start(ctx context.Context, p Plan, tell func(session.Event)) error
+	// Rejoin puts a new tmux server into the scope of a run whose server is gone, and shows the agent there, which lives under its shim. After an
+	// error it is as it was.
+	Rejoin(ctx context.Context, t Target, p Plan, tell func(session.Event)) error
 	// End asks the agent alone to end, by SIGTERM, and by SIGHUP if it ignores that.
 	End(ctx context.Context, t Target) error
 	// HangUp sends SIGHUP to an agent that ignores SIGTERM by now, and nothing to any other.
@@ -35,6 +38,8 @@ type World interface {
 	// StopCause tells why systemd wants the scope to be stopped: its Result so far (timeout for RuntimeMaxSec), and whether the whole user
 	// manager is stopping.
 	StopCause(ctx context.Context, unit string) (result string, stopping bool, err error)
+	// Stopping tells whether the whole user manager is stopping.
+	Stopping(ctx context.Context) bool
 	// TmuxAnswers tells whether the session's tmux server is there and answers.
 	TmuxAnswers(ctx context.Context, t Target) bool
 	// Clear takes away what a run has left behind: the failed unit and the runtime directory.
@@ -76,9 +81,16 @@ type Plan struct {
 	TmuxConfig  string // an extra configuration, "" for none
 	Spec        shimwire.Spec
 	Unset       []string           // names that the agent does not get from the manager's environment
+	Into        *Into              // the scope to start in, nil for a new one
 	Properties  []session.Property // of the scope
 	Scope       []string           // NAME=VALUE: the same from the agent's definition, which these replace
 	StopTimeout time.Duration
+}
+
+// Into is a scope that is there already, with the leftovers of an agent in it.
+type Into struct {
+	InvocationID, ControlGroup string
+	Agent                      session.Process // that of the run before: it has lost its terminal, and is ended if it is still there
 }
 
 // Target is a run whose processes something is done with.
@@ -100,8 +112,11 @@ func (s *Supervisor) target(e *entry) Target {
 // UnitName returns the name of the session's scope.
 func UnitName(agent, id string) string { return "app-corral-" + agent + "-" + id + ".scope" }
 
-// start begins a run, on the loop. The run before it is over.
-func (s *Supervisor) start(e *entry, resumed bool) {
+// start begins a run in a new scope, on the loop. The run before it is over.
+func (s *Supervisor) start(e *entry, resumed bool) { s.begin(e, resumed, nil) }
+
+// begin begins a run, in the scope that is there if into is not nil.
+func (s *Supervisor) begin(e *entry, resumed bool, into *Into) {
 	run := newRunID()
 	s.unwatch(e)
 	e.run = runtime{}
@@ -109,14 +124,15 @@ func (s *Supervisor) start(e *entry, resumed bool) {
 		Run: run, BootID: s.BootID, Unit: UnitName(e.rec.Agent, e.rec.ID), Resumed: resumed, At: time.Now(),
 	})
 	if err := s.watchRecord(e); err != nil {
-		s.failStart(e, run, err)
+		s.failStart(e, run, err, into != nil)
 		return
 	}
 	plan := s.plan(e, resumed)
+	plan.Into = into
 	e.run.timer = time.AfterFunc(startTimeout, func() { s.post(func() { s.startTimedOut(e, run) }) })
 	s.effect(e, func() {
 		if err := s.World.Start(s.ctx, plan, func(ev session.Event) { s.event(e, ev) }); err != nil {
-			s.post(func() { s.failStart(e, run, err) })
+			s.post(func() { s.failStart(e, run, err, into != nil) })
 		}
 	})
 }
@@ -177,13 +193,15 @@ func (s *Supervisor) definitionEnv(rec *session.Session, def config.Agent) []str
 	return env
 }
 
-// failStart ends a run that did not get as far as its agent. Nothing of it is left.
-func (s *Supervisor) failStart(e *entry, run string, err error) {
+// failStart ends a run that did not get as far as its agent. Nothing of it is left, but what was in the scope before.
+func (s *Supervisor) failStart(e *entry, run string, err error, leftovers bool) {
 	if e.removed || e.rec.Run.ID != run {
 		return
 	}
 	s.apply(e, session.StartFailed{Run: run, Reason: err.Error(), At: time.Now()})
-	s.apply(e, session.ScopeEnded{Run: run, At: time.Now()})
+	if !leftovers {
+		s.apply(e, session.ScopeEnded{Run: run, At: time.Now()})
+	}
 }
 
 // startTimedOut gives up on a run whose agent has not appeared.

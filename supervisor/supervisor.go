@@ -48,21 +48,41 @@ type Records interface {
 	SessionDir(id string) string
 }
 
+// Files is how the loop is told of files: an inotify.Watcher.
+type Files interface {
+	Add(path string, mask uint32) (int32, error)
+	Remove(watch int32)
+	Run(f func(inotify.Event))
+	Close() error
+}
+
+// Descriptors is how the loop is told of pidfds and sockets: a fdpoll.Poller.
+type Descriptors interface {
+	Add(fd int, key fdpoll.Key) error
+	Again(fd int, key fdpoll.Key) error
+	Remove(fd int) error
+	Run(f func(fdpoll.Key))
+	Close() error
+}
+
 // Options is what a Supervisor is made of.
 type Options struct {
-	Config     config.Config
-	Agents     map[string]config.Agent
-	Records    Records
-	World      World
-	Publisher  Publisher
-	Log        *slog.Logger
-	Version    string
-	BootID     string
-	RuntimeDir string            // $XDG_RUNTIME_DIR/corral
-	Home       string            // for specifiers
-	Alive      func()            // called by the loop, at least every AliveEvery; nil where nobody watches it
-	AliveEvery time.Duration     // half of the watchdog's time
-	Status     func(text string) // called by the loop when the counts have changed: "3 running, 1 failed"
+	Config      config.Config
+	Agents      map[string]config.Agent
+	Records     Records
+	World       World
+	Publisher   Publisher
+	Files       Files // closed by Run, as Descriptors is
+	Descriptors Descriptors
+	Log         *slog.Logger
+	Version     string
+	BootID      string
+	RuntimeDir  string            // $XDG_RUNTIME_DIR/corral
+	Home        string            // for specifiers
+	Alive       func()            // called by the loop, at least every AliveEvery; nil where nobody watches it
+	AliveEvery  time.Duration     // half of the watchdog's time
+	Alarm       func(time.Time)   // called by the loop: AlarmRang is to be called at this time, or not at all if it is zero
+	Status      func(text string) // called by the loop when the counts have changed: "3 running, 1 failed"
 }
 
 // Supervisor is the daemon's heart. Its methods may be called from any goroutine, but not from the loop.
@@ -81,10 +101,10 @@ type Supervisor struct {
 	stopping bool
 	lastText string
 
-	files *inotify.Watcher
-	fds   *fdpoll.Poller
-	keys  map[fdpoll.Key]func()
-	next  fdpoll.Key
+	nextExpiry time.Time // what the alarm is set to
+
+	keys map[fdpoll.Key]func()
+	next fdpoll.Key
 
 	paths   map[int32]*pathWatch   // by our number
 	inodes  map[int32][]*pathWatch // by inotify's
@@ -106,8 +126,9 @@ type entry struct {
 	held    []func() // effects decided in this turn: they begin once it was saved
 	waiting []waiter
 
-	run  runtime
-	then func() // what to do once the scope is gone
+	run    runtime
+	then   func() // what to do once the scope is gone
+	starts bool   // that is to begin a run
 }
 
 // waiter is a call that is answered when ready says so.
@@ -118,16 +139,7 @@ type waiter struct {
 }
 
 // New makes a Supervisor. Run starts it.
-func New(o Options) (*Supervisor, error) {
-	files, err := inotify.New()
-	if err != nil {
-		return nil, err
-	}
-	fds, err := fdpoll.New()
-	if err != nil {
-		_ = files.Close()
-		return nil, err
-	}
+func New(o Options) *Supervisor {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Supervisor{
 		Options:  o,
@@ -137,13 +149,11 @@ func New(o Options) (*Supervisor, error) {
 		cancel:   cancel,
 		sessions: map[string]*entry{},
 		units:    map[string]*entry{},
-		files:    files,
-		fds:      fds,
 		keys:     map[fdpoll.Key]func(){},
 		paths:    map[int32]*pathWatch{},
 		inodes:   map[int32][]*pathWatch{},
 		places:   map[string]*place{},
-	}, nil
+	}
 }
 
 // ErrClosed is returned for calls that come after the loop has ended.
@@ -173,10 +183,10 @@ func (s *Supervisor) do(f func()) error {
 func (s *Supervisor) Run(ctx context.Context) {
 	defer close(s.done)
 	defer s.cancel()
-	go s.files.Run(func(e inotify.Event) { s.post(func() { s.fileEvent(e) }) })
-	go s.fds.Run(func(k fdpoll.Key) { s.post(func() { s.fdReady(k) }) })
-	defer func() { _ = s.files.Close() }()
-	defer func() { _ = s.fds.Close() }()
+	go s.Files.Run(func(e inotify.Event) { s.post(func() { s.fileEvent(e) }) })
+	go s.Descriptors.Run(func(k fdpoll.Key) { s.post(func() { s.fdReady(k) }) })
+	defer func() { _ = s.Files.Close() }()
+	defer func() { _ = s.Descriptors.Close() }()
 	alive := make(<-chan time.Time)
 	if s.Alive != nil && s.AliveEvery > 0 {
 		t := time.NewTicker(s.AliveEvery)
@@ -190,8 +200,7 @@ func (s *Supervisor) Run(ctx context.Context) {
 		case <-alive:
 			s.Alive()
 		case <-ctx.Done():
-			s.stopping = true
-			s.turn(func() {})
+			s.turn(s.shutDown)
 			return
 		}
 	}
@@ -256,6 +265,7 @@ func (s *Supervisor) settle() {
 	s.after = nil
 	if slices.ContainsFunc(changes, Change.counts) {
 		s.tellStatus()
+		s.armExpiry()
 	}
 }
 
@@ -392,7 +402,7 @@ func (s *Supervisor) find(id string) (*entry, error) {
 	if e := s.sessions[id]; e != nil && !e.removed {
 		return e, nil
 	}
-	return nil, refuse(NoSuchSession, "no such session: %q", id)
+	return nil, refuse(NoSuchSession, "no such session: %s", brief(id))
 }
 
 // add takes a session in.

@@ -33,7 +33,7 @@ type descriptor struct {
 func (s *Supervisor) waitFor(fd int, f func()) (descriptor, error) {
 	s.next++
 	d := descriptor{fd, s.next}
-	if err := s.fds.Add(fd, d.key); err != nil {
+	if err := s.Descriptors.Add(fd, d.key); err != nil {
 		_ = unix.Close(fd)
 		return descriptor{}, err
 	}
@@ -46,7 +46,7 @@ func (s *Supervisor) drop(d *descriptor) {
 	if d.key == 0 {
 		return
 	}
-	_ = s.fds.Remove(d.fd)
+	_ = s.Descriptors.Remove(d.fd)
 	_ = unix.Close(d.fd)
 	delete(s.keys, d.key)
 	*d = descriptor{}
@@ -96,7 +96,7 @@ type pathWatch struct {
 
 // watchPath has f called on the loop for each event of mask at path, and returns the number to end that with.
 func (s *Supervisor) watchPath(path string, mask uint32, f func(inotify.Event)) (int32, error) {
-	inode, err := s.files.Add(path, mask|unix.IN_MASK_ADD)
+	inode, err := s.Files.Add(path, mask|unix.IN_MASK_ADD)
 	if err != nil {
 		return 0, err
 	}
@@ -120,7 +120,7 @@ func (s *Supervisor) unwatchPath(number *int32) {
 		s.inodes[w.inode] = left
 	case s.inodes[w.inode] != nil:
 		delete(s.inodes, w.inode)
-		s.files.Remove(w.inode)
+		s.Files.Remove(w.inode)
 	}
 }
 
@@ -147,24 +147,24 @@ func (s *Supervisor) watchRecord(e *entry) error {
 	return err
 }
 
-// watchTmux begins to wait for the end of the run's tmux server.
-func (s *Supervisor) watchTmux(e *entry) {
+// watchTmux begins to wait for the end of the run's tmux server. It returns false if that is dead.
+func (s *Supervisor) watchTmux(e *entry) bool {
 	r := e.rec.Run
 	if e.run.tmux.key != 0 || r.Tmux != session.Alive {
-		return
+		return true
 	}
 	run := r.ID
 	pidfd, alive := s.World.Alive(r.TmuxProc)
 	if !alive {
-		s.tmuxDied(e, run)
-		return
+		return false
 	}
 	d, err := s.waitFor(pidfd, func() { s.tmuxDied(e, run) })
 	if err != nil {
 		s.Log.Warn("cannot watch a tmux server", "session", e.rec.ID, "err", err)
-		return
+		return true
 	}
 	e.run.tmux = d
+	return true
 }
 
 func (s *Supervisor) tmuxDied(e *entry, run string) {
@@ -175,15 +175,15 @@ func (s *Supervisor) tmuxDied(e *entry, run string) {
 	reap(e.rec.Run.TmuxProc.PID)
 	// A shim that lives tells itself that it has lost its pane, and one that does not hangs up: then this is found out there.
 	if r := e.rec.Run; e.run.shim.key == 0 || r.Ended() || r.Intent != session.NoIntent {
-		go s.tmuxLost(e, run, r.ControlGroup)
+		go s.tmuxLost(e, run, s.target(e))
 	}
 }
 
 // tmuxLost finds out, off the loop, whether the end of the tmux server is worth telling. Where everything was killed together, the scope's end is
 // about to be told, and nothing that is untrue is said before.
-func (s *Supervisor) tmuxLost(e *entry, run, group string) {
-	if s.World.Populated(group) {
-		s.event(e, session.TmuxDied{Run: run})
+func (s *Supervisor) tmuxLost(e *entry, run string, t Target) {
+	if s.World.Populated(t.ControlGroup) {
+		s.event(e, session.TmuxDied{Run: run, Process: t.Tmux})
 	}
 }
 
@@ -225,7 +225,7 @@ func (s *Supervisor) hearShim(e *entry, run string) {
 		switch {
 		case err == unix.EINTR:
 		case err == unix.EAGAIN:
-			if err := s.fds.Again(e.run.shim.fd, e.run.shim.key); err != nil {
+			if err := s.Descriptors.Again(e.run.shim.fd, e.run.shim.key); err != nil {
 				s.Log.Warn("cannot listen to a shim", "session", e.rec.ID, "err", err)
 			}
 			return
@@ -257,7 +257,7 @@ func (s *Supervisor) shimSaid(e *entry, m shimwire.Message) {
 	case shimwire.Idle, shimwire.Working:
 		s.apply(e, session.ActivitySeen{Run: run, Activity: session.Activity{Idle: m.Kind == shimwire.Idle, Since: m.Since}})
 	case shimwire.PaneLost:
-		s.apply(e, session.TmuxDied{Run: run})
+		go s.tmuxLost(e, run, s.target(e))
 	case shimwire.PaneClosed:
 		// The shim has hung up on the agent already: what is left is the rest of the ending.
 		s.ask(e, session.Stop, "its terminal was closed")
@@ -297,7 +297,7 @@ func (s *Supervisor) shimHungUp(e *entry, run string) {
 			}
 		})
 		if !answers {
-			s.tmuxLost(e, run, t.ControlGroup)
+			s.tmuxLost(e, run, t)
 		}
 	}()
 }

@@ -77,8 +77,8 @@ func NewSession(dir, id string) (Session, error) {
 }
 
 // StartServer starts the session's server and returns its process number and a pidfd, which the caller owns. The server has nothing in it yet.
-// It is our child: the caller reaps it.
-func (t *Tmux) StartServer(s Session) (pid, pidfd int, err error) {
+// It is our child: the caller reaps it. A cgroup of 0 or more is a descriptor of the control group's directory that it starts in.
+func (t *Tmux) StartServer(s Session, cgroup int) (pid, pidfd int, err error) {
 	if err := os.Remove(s.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, -1, fmt.Errorf("cannot start tmux: %w", err)
 	}
@@ -95,7 +95,7 @@ func (t *Tmux) StartServer(s Session) (pid, pidfd int, err error) {
 		Dir:   "/",
 		Env:   env,
 		Files: []uintptr{null.Fd(), null.Fd(), null.Fd()},
-		Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd},
+		Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd, UseCgroupFD: cgroup >= 0, CgroupFD: cgroup},
 	})
 	if err != nil {
 		return 0, -1, fmt.Errorf("cannot start tmux: %w", err)
@@ -107,10 +107,13 @@ func (t *Tmux) StartServer(s Session) (pid, pidfd int, err error) {
 func (t *Tmux) Run(ctx context.Context, s Session, dir, extra string, command []string) error {
 	args := []string{"-N", "set-environment", "-g", "DBUS_SESSION_BUS_ADDRESS", t.BusAddr, ";"}
 	if extra != "" {
-		args = append(args, "source-file", extra, ";")
+		args = append(args, "source-file", literal(extra), ";")
 	}
-	args = append(args, "new-session", "-d", "-s", s.Name, "-x", strconv.Itoa(width), "-y", strconv.Itoa(height), "-c", dir, "--")
-	args = append(args, command...)
+	args = append(args, "new-session", "-d", "-s", s.Name, "-x", strconv.Itoa(width), "-y", strconv.Itoa(height),
+		"-c", literal(strings.ReplaceAll(dir, "#", "##")), "--") // tmux takes a directory for a format, which can run commands
+	for _, arg := range command {
+		args = append(args, literal(arg))
+	}
 	_, err := t.command(ctx, s, args...)
 	if err != nil {
 		return fmt.Errorf("cannot open tmux session %q: %w", s.Name, err)
@@ -126,14 +129,16 @@ func (t *Tmux) Answers(ctx context.Context, s Session) bool {
 
 // Capture returns the last lines of the agent's pane, history included; lines 0 means its screen. Escapes keeps colours.
 func (t *Tmux) Capture(ctx context.Context, s Session, lines int, escapes bool) (string, error) {
-	args := []string{"-N", "capture-pane", "-p", "-t", s.pane()}
+	capture := "capture-pane -p -t '" + s.pane() + "'"
 	if escapes {
-		args = append(args, "-e")
+		capture += " -e"
 	}
+	dead := capture + " -S -" + strconv.Itoa(lines+1)
 	if lines > 0 {
-		args = append(args, "-S", "-"+strconv.Itoa(lines))
+		capture += " -S -" + strconv.Itoa(lines)
 	}
-	out, err := t.command(ctx, s, args...)
+	// When the pane's program ends, tmux says so in the last line, which pushes the first one of the screen into the history.
+	out, err := t.command(ctx, s, "-N", "if-shell", "-F", "-t", s.pane(), "#{pane_dead}", dead, capture)
 	if err != nil {
 		return "", fmt.Errorf("cannot read the screen of %q: %w", s.Name, err)
 	}
@@ -149,7 +154,10 @@ func (t *Tmux) Capture(ctx context.Context, s Session, lines int, escapes bool) 
 
 // SendKeys presses keys, by tmux's names, in the agent's pane.
 func (t *Tmux) SendKeys(ctx context.Context, s Session, keys []string) error {
-	args := append([]string{"-N", "send-keys", "-t", s.pane(), "--"}, keys...)
+	args := []string{"-N", "send-keys", "-t", s.pane(), "--"}
+	for _, key := range keys {
+		args = append(args, literal(key))
+	}
 	if _, err := t.command(ctx, s, args...); err != nil {
 		return fmt.Errorf("cannot send keys to %q: %w", s.Name, err)
 	}
@@ -158,7 +166,15 @@ func (t *Tmux) SendKeys(ctx context.Context, s Session, keys []string) error {
 
 // AttachCommand returns the argument vector that attaches a terminal to the session.
 func (t *Tmux) AttachCommand(s Session) []string {
-	return []string{t.client(s), "-S", s.Socket, "attach-session", "-t", "=" + s.Name}
+	return []string{t.client(s), "-N", "-S", s.Socket, "attach-session", "-t", "=" + s.Name}
+}
+
+// literal returns an argument so that tmux takes it as it is: one that ends with a semicolon would end its command.
+func literal(arg string) string {
+	if before, ok := strings.CutSuffix(arg, ";"); ok {
+		return before + `\;`
+	}
+	return arg
 }
 
 // pane is the target of the agent's pane: the first one of the first window.

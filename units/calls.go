@@ -82,6 +82,13 @@ func (m *Manager) List(ctx context.Context, pattern string) ([]Unit, error) {
 			return nil, err
 		}
 		units = append(units, u)
+		if err := m.do(ctx, func(ws *watches) {
+			if w := ws.units[u.Name]; w != nil {
+				w.group = u.ControlGroup
+			}
+		}); err != nil {
+			return nil, err
+		}
 	}
 	return units, nil
 }
@@ -155,4 +162,15 @@ func (m *Manager) Environment(ctx context.Context) ([]string, error) {
 	err := m.call(ctx, systemdPath, propertiesIface+".Get", managerIface, "Environment").Store(&v)
 	env, _ := v.Value().([]string)
 	return env, err
+}
+
+// Incarnation tells this life of the user's manager from every other: it stays the same when systemd is executed again, and is another after a new
+// login, also if XDG_RUNTIME_DIR stayed.
+func (m *Manager) Incarnation(ctx context.Context) (string, error) {
+	var v dbus.Variant
+	err := m.call(ctx, systemdPath, propertiesIface+".Get", managerIface, "UserspaceTimestamp").Store(&v)
+	if err != nil {
+		return "", fmt.Errorf("cannot ask systemd when it started: %w", err)
+	}
+	return fmt.Sprint(v.Value()), nil
 }

@@ -1,6 +1,10 @@
 package units
 
-import "github.com/godbus/dbus/v5"
+import (
+	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/internal/proc"
+)
 
 // run owns the watches: it hears the signals and lets calls in through the door, one after the other.
 func (m *Manager) run(signals <-chan *dbus.Signal) {
@@ -87,7 +91,16 @@ func (ws *watches) jobRemoved(body []any) []Event {
 func (ws *watches) unitRemoved(body []any) []Event {
 	name, _ := first[string](body)
 	w := ws.units[name]
-	if w == nil || !w.armed {
+	if w == nil {
+		return nil
+	}
+	return w.ended()
+}
+
+// ended tells of the scope's end, once, if the kernel agrees: systemd says of every unit that it is removed when it is reloaded, and may say of a
+// scope that it is dead when it is not.
+func (w *watch) ended() []Event {
+	if !w.armed || proc.Populated(w.group) {
 		return nil
 	}
 	w.armed = false
@@ -104,9 +117,8 @@ func (w *watch) propertiesChanged(body []any) []Event {
 		w.result = result
 	}
 	active, _ := changed["ActiveState"].Value().(string)
-	if w.armed && (active == "inactive" || active == "failed") {
-		w.armed = false
-		return []Event{Ended{w.name, w.result}}
+	if active == "inactive" || active == "failed" {
+		return w.ended()
 	}
 	return nil
 }

@@ -98,6 +98,7 @@ type watch struct {
 	job    chan string // told the result of the start job; buffered by one
 	armed  bool        // the scope runs: from now on inactive means ended
 	result string      // by systemd's signals
+	group  string      // its control group, "" where it is not known yet
 }
 
 // Connect connects to the user's bus at address and to the systemd on it. The context bounds the connecting.
@@ -148,7 +149,11 @@ func (m *Manager) match(method, rule string) {
 func (m *Manager) call(ctx context.Context, path dbus.ObjectPath, method string, args ...any) *dbus.Call {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return m.conn.Object(systemdName, path).CallWithContext(ctx, method, 0, args...)
+	c := m.conn.Object(systemdName, path).CallWithContext(ctx, method, 0, args...)
+	if errors.Is(c.Err, dbus.ErrClosed) {
+		c.Err = ErrClosed
+	}
+	return c
 }
 
 // Watch begins to tell of the scope, if it is not told of yet. A scope that is only about to be started is not armed.
@@ -263,6 +268,9 @@ func (m *Manager) start(ctx context.Context, s Scope, w *watch) (Started, error)
 		if !strings.HasSuffix(group, "/"+s.Name) {
 			return Started{}, fmt.Errorf("process %d is in control group %q", pid, group)
 		}
+	}
+	if err := m.do(ctx, func(*watches) { w.group = group }); err != nil {
+		return Started{}, err
 	}
 	id, err := m.invocationID(ctx, s.Name)
 	return Started{InvocationID: id, ControlGroup: group}, err

@@ -90,6 +90,7 @@ func supervise(log *slog.Logger) error {
 	}
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 	log.Info("corrald is ready", "version", version.Version, "message_id", journal.DaemonStarted)
+	go d.login(running)
 	err = d.attend(signals, lost)
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	stop()

@@ -13,10 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/dbusapi/server"
+	"github.com/corrald/corral/internal/atomicfile"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/fdpoll"
+	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/journal"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/version"
+	"github.com/corrald/corral/internal/walltimer"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/ground"
 	"github.com/corrald/corral/supervisor/store"
@@ -136,9 +140,26 @@ func assemble(ctx context.Context, log *slog.Logger, p places, records *store.St
 		options.AliveEvery = every / 2
 		options.Alive = func() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
 	}
-	if d.sup, err = supervisor.New(options); err != nil {
+	files, err := inotify.New()
+	if err != nil {
 		return nil, err
 	}
+	descriptors, err := fdpoll.New()
+	if err != nil {
+		return nil, err
+	}
+	options.Files, options.Descriptors = files, descriptors
+	alarm, err := walltimer.New()
+	if err != nil {
+		return nil, err
+	}
+	options.Alarm = func(at time.Time) {
+		if err := alarm.Set(at); err != nil {
+			log.Warn("cannot set the alarm for what expires next", "err", err)
+		}
+	}
+	d.sup = supervisor.New(options)
+	go alarm.Run(d.sup.AlarmRang)
 	return d, d.adopt(ctx, records)
 }
 
@@ -164,6 +185,30 @@ func (d *parts) adopt(ctx context.Context, records *store.Store) error {
 			"message_id", journal.RecordDamaged)
 	}
 	return d.sup.Adopt(ctx, saved)
+}
+
+// login has done what is to be done at login, at the daemon's first start since then.
+func (d *parts) login(ctx context.Context) {
+	err := d.loginOnce(ctx)
+	if err != nil && ctx.Err() == nil {
+		d.log.Error("cannot bring back the sessions of the last login", "err", err)
+	}
+}
+
+func (d *parts) loginOnce(ctx context.Context) error {
+	now, err := d.units.Incarnation(ctx)
+	if err != nil {
+		return err
+	}
+	marker := filepath.Join(d.runtime, "login")
+	last, err := os.ReadFile(marker)
+	if err == nil && string(last) == now {
+		return nil // a mere restart of the daemon
+	}
+	if err := atomicfile.Write(marker, []byte(now), 0o600); err != nil {
+		return err
+	}
+	return d.sup.Login(ctx)
 }
 
 // read reads the configuration, and tells what is wrong with it.

@@ -15,16 +15,24 @@ import (
 
 // invocation is one call of a method: it implements dbus.Method.
 type invocation struct {
-	object *object
-	method *method
+	object  *object
+	method  *method
+	refusal error // why there is no such method, nil if there is
 }
 
-// DecodeArguments implements dbus.ArgumentDecoder: the method is given the message as it is, once its signature is right.
+// DecodeArguments implements dbus.ArgumentDecoder: the method is given the message as it is, once its signature is right. A call that is refused
+// keeps its place too: those that wait for it wait for the ones before it.
 func (v *invocation) DecodeArguments(_ *dbus.Conn, _ string, msg *dbus.Message, body []any) ([]any, error) {
 	sig, _ := msg.Headers[dbus.FieldSignature].Value().(dbus.Signature)
-	if sig != v.method.in {
-		v.object.server.takeTicket(msg).release()
-		return nil, answer(dbusapi.InvalidArgs, fmt.Sprintf("the arguments are %q and have to be %q", sig.String(), v.method.in.String()))
+	refusal := v.refusal
+	if refusal == nil && sig != v.method.in {
+		refusal = answer(dbusapi.InvalidArgs, fmt.Sprintf("the arguments are %q and have to be %q", sig.String(), v.method.in.String()))
+	}
+	if refusal != nil {
+		t := v.object.server.takeTicket(msg)
+		t.wait()
+		t.release()
+		return nil, refusal
 	}
 	_ = body
 	return []any{msg}, nil

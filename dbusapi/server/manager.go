@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +38,8 @@ func verb(f func(*supervisor.Supervisor, context.Context, string) error) func(co
 var (
 	start   = verb((*supervisor.Supervisor).Start)
 	restart = verb((*supervisor.Supervisor).Restart)
+	resume  = verb((*supervisor.Supervisor).Resume)
+	suspend = verb((*supervisor.Supervisor).Suspend)
 	archive = verb((*supervisor.Supervisor).Archive)
 )
 
@@ -81,12 +84,32 @@ var managerHandlers = map[string]handler{
 	"GetSessionByPID":  getSessionByPID,
 	"StartSession":     onManager(start),
 	"RestartSession":   onManager(restart),
+	"ResumeSession":    onManager(resume),
+	"SuspendSession":   onManager(suspend),
+	"ResumeAll":        onAll((*supervisor.Supervisor).ResumeAll),
+	"SuspendAll":       onAll((*supervisor.Supervisor).SuspendAll),
 	"StopSession":      onManager(stop),
 	"KillSession":      onManager(kill),
 	"ArchiveSession":   onManager(archive),
 	"RemoveSession":    onManager(remove),
 	"SendInput":        onManager(sendInput),
+	"Clean":            clean,
 	"Reload":           reload,
+}
+
+// onAll makes a method of what is done to many sessions: it answers with the paths of those.
+func onAll(f func(*supervisor.Supervisor, context.Context) ([]string, error)) handler {
+	return func(ctx context.Context, o *object, _ *dbus.Message) ([]any, error) {
+		ids, err := f(o.server.sup, ctx)
+		if err != nil {
+			return nil, err
+		}
+		paths := make([]dbus.ObjectPath, len(ids))
+		for i, id := range ids {
+			paths[i] = dbusapi.SessionPath(id)
+		}
+		return []any{paths}, nil
+	}
 }
 
 func createSession(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
@@ -172,7 +195,7 @@ func getSessionByPID(ctx context.Context, o *object, msg *dbus.Message) ([]any, 
 			}
 		}
 	}
-	return nil, answer(dbusapi.NoSessionForPID, "the process is in no session")
+	return nil, answer(dbusapi.NoSessionForPID, fmt.Sprintf("process %d is in no session", pid))
 }
 
 func getManagedObjects(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
@@ -187,6 +210,14 @@ func getManagedObjects(_ context.Context, o *object, _ *dbus.Message) ([]any, er
 		}
 	}
 	return []any{objects}, nil
+}
+
+func clean(ctx context.Context, o *object, _ *dbus.Message) ([]any, error) {
+	ids, err := o.server.sup.Clean(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []any{ids}, nil
 }
 
 func reload(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -88,6 +90,7 @@ func counted(all []*supervisor.Snapshot) properties {
 			wants = append(wants, attention{n.ID, n.Attention, dbusapi.SessionPath(n.ID)})
 		}
 	}
+	slices.SortFunc(wants, func(a, b attention) int { return strings.Compare(a.ID, b.ID) })
 	return properties{
 		"NSessions": c.Sessions, "NRunning": c.Running, "NWaiting": c.Waiting, "NFailed": c.Failed, "NStale": c.Stale,
 		"NSuspended": c.Suspended, "Attention": wants,

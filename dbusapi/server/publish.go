@@ -107,8 +107,12 @@ func (s *Server) emitChange(c supervisor.Change) {
 	}
 }
 
-// silent are the properties whose changes are not told, by their annotation in the contract.
-var silent = map[string]bool{"LastActivityTimestamp": true, "ControlGroup": true}
+// silent are the properties whose changes are not told, by their annotation in the contract; of the hidden ones it is told that they have changed,
+// and not to what.
+var (
+	silent = map[string]bool{"LastActivityTimestamp": true, "ControlGroup": true}
+	hidden = map[string]bool{"AttentionMessage": true}
+)
 
 // changed returns what is different in now.
 func changed(before, now properties) properties {
@@ -123,9 +127,17 @@ func changed(before, now properties) properties {
 
 // emitProperties emits one PropertiesChanged for all of them; none if there are none.
 func (s *Server) emitProperties(path dbus.ObjectPath, iface string, p properties) {
-	if len(p) > 0 {
-		s.send(path, propertiesInterface+".PropertiesChanged", iface, p.variants(), []string{})
+	if len(p) == 0 {
+		return
 	}
+	values, invalidated := p.variants(), []string{}
+	for name := range hidden {
+		if _, there := values[name]; there {
+			delete(values, name)
+			invalidated = append(invalidated, name)
+		}
+	}
+	s.send(path, propertiesInterface+".PropertiesChanged", iface, values, invalidated)
 }
 
 func (s *Server) send(path dbus.ObjectPath, name string, args ...any) {

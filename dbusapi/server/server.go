@@ -6,6 +6,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -96,22 +97,29 @@ func (s *Server) Done() <-chan struct{} { return s.conn.Context().Done() }
 // Close ends the connection.
 func (s *Server) Close() error { return s.conn.Close() }
 
-// LookupObject finds the object at a path: it implements dbus.Handler.
+// LookupObject finds the object at a path: it implements dbus.Handler. What is not there is found too, and refuses when its method is called: only
+// then is the message at hand, and with it the ticket that the next call may wait for.
 func (s *Server) LookupObject(path dbus.ObjectPath) (dbus.ServerObject, bool) {
 	<-s.ready
-	if id, ok := dbusapi.SessionID(path); ok {
+	o := &object{server: s, path: path}
+	id, isSession := dbusapi.SessionID(path)
+	switch {
+	case isSession:
+		o.session, o.interfaces = id, sessionInterfaces
 		if _, err := s.sup.Session(id); err != nil {
-			return nil, false
+			o.lost = answer(dbusapi.UnknownObject, fmt.Sprintf("no such object, and no such session: %s", path))
+			if errors.Is(err, supervisor.ErrClosed) {
+				o.lost = toBus(err)
+			}
 		}
-		return &object{s, path, id, sessionInterfaces}, true
+	case path == dbusapi.ManagerPath:
+		o.interfaces = managerInterfaces
+	case childOf(path) != "":
+		o.interfaces = folderInterfaces
+	default:
+		o.lost = answer(dbusapi.UnknownObject, fmt.Sprintf("no such object: %s", path))
 	}
-	if path == dbusapi.ManagerPath {
-		return &object{s, path, "", managerInterfaces}, true
-	}
-	if childOf(path) != "" {
-		return &object{s, path, "", folderInterfaces}, true
-	}
-	return nil, false
+	return o, true
 }
 
 // object is one object for the time of one call.
@@ -120,6 +128,7 @@ type object struct {
 	path       dbus.ObjectPath
 	session    string // id, "" if the object is none
 	interfaces map[string]methods
+	lost       error // why nothing can be called, nil if the object is there
 }
 
 // methods is an interface: what it can, by name.
@@ -133,11 +142,7 @@ type method struct {
 
 // LookupInterface implements dbus.ServerObject. A call may leave the interface out.
 func (o *object) LookupInterface(name string) (dbus.Interface, bool) {
-	if name == "" {
-		return &iface{o, ""}, true
-	}
-	_, ok := o.interfaces[name]
-	return &iface{o, name}, ok
+	return &iface{o, name}, true
 }
 
 type iface struct {
@@ -147,14 +152,21 @@ type iface struct {
 
 // LookupMethod implements dbus.Interface.
 func (i *iface) LookupMethod(name string) (dbus.Method, bool) {
-	if i.name != "" {
-		m, ok := i.object.interfaces[i.name][name]
-		return &invocation{i.object, m}, ok
-	}
+	v := &invocation{object: i.object}
+	methods, known := i.object.interfaces[i.name]
+	v.method = methods[name]
 	for _, methods := range i.object.interfaces {
-		if m, ok := methods[name]; ok {
-			return &invocation{i.object, m}, true
+		if m := methods[name]; i.name == "" && m != nil {
+			v.method = m
 		}
 	}
-	return nil, false
+	switch {
+	case i.object.lost != nil:
+		v.refusal = i.object.lost
+	case !known && i.name != "":
+		v.refusal = answer(dbusapi.UnknownInterface, fmt.Sprintf("%s has no such interface: %s", i.object.path, i.name))
+	case v.method == nil:
+		v.refusal = answer(dbusapi.UnknownMethod, fmt.Sprintf("%s has no such method: %s", i.object.path, name))
+	}
+	return v, true
 }

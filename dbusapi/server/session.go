@@ -14,6 +14,8 @@ import (
 var sessionHandlers = map[string]handler{
 	"Start":            onSession(start),
 	"Restart":          onSession(restart),
+	"Resume":           onSession(resume),
+	"Suspend":          onSession(suspend),
 	"Stop":             onSession(stop),
 	"Kill":             onSession(kill),
 	"Archive":          onSession(archive),

@@ -34,8 +34,12 @@ var specKeys = map[string]func(*supervisor.Spec, dbus.Variant) error{
 		return err
 	},
 	"UnitProperties": unitProperties,
-	"Worktree": func(*supervisor.Spec, dbus.Variant) error {
-		return answer(dbusapi.NotSupported, "this version makes no worktrees")
+	"Worktree": func(_ *supervisor.Spec, v dbus.Variant) error {
+		var branch string
+		if err := store(v, &branch); err != nil {
+			return err
+		}
+		return answer(dbusapi.NotSupported, "this version knows no Worktree")
 	},
 }
 
@@ -56,8 +60,8 @@ func parseSpec(given map[string]dbus.Variant) (supervisor.Spec, error) {
 			return spec, answer(dbusapi.InvalidArgs, fmt.Sprintf("unknown key in the spec: %.64q", key))
 		}
 	}
-	if spec.Exclusive || spec.Prompt != "" {
-		return spec, answer(dbusapi.NotSupported, "this version knows neither Exclusive nor Prompt")
+	if spec.Prompt != "" {
+		return spec, answer(dbusapi.NotSupported, "this version knows no Prompt")
 	}
 	return spec, nil
 }

@@ -47,6 +47,16 @@ func Create(dir, name string, perm os.FileMode) (*File, error) {
 	return &File{dir: d, fd: fd, name: name, temp: temp}, nil
 }
 
+// Reserve sets room for size bytes aside, so that Commit does not fail for a disk that has become full since. Where the file system cannot do
+// that, nothing is reserved.
+func (f *File) Reserve(size int64) error {
+	err := unix.Fallocate(f.fd, unix.FALLOC_FL_KEEP_SIZE, 0, size)
+	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
+		return nil
+	}
+	return err
+}
+
 // Commit writes content and puts the file in place, durably. It may be called once; whatever it returns, the File is used up.
 // On an error the old content is still in place, unless the very last step failed: then the new one is, and may not survive a power cut.
 func (f *File) Commit(content []byte) error {

@@ -41,6 +41,9 @@ func (c Code) String() string {
 	return codeNames[c]
 }
 
+// reserved is the room that is kept for a record that will be written, in bytes.
+const reserved = 4 << 10
+
 // Status is the end of one run.
 type Status struct {
 	RunID  string // by the daemon: which run this is
@@ -58,7 +61,7 @@ type Status struct {
 	SystemTime time.Duration
 	MaxRSS     int64 // bytes, of the largest of these processes
 
-	OOMKills  uint64 // processes of the scope that the kernel's OOM killer ended, by the cgroup's memory.events
+	OOMKills  uint64 // processes of the scope that the kernel's OOM killer ended during this run, by the cgroup's memory.events
 	MemoryMax uint64 // bytes: the scope's memory.max, 0 if there is none
 
 	PaneClosed bool // a person closed the agent's pane by hand, and that is why it was ended
@@ -191,13 +194,17 @@ func Read(dir string) (Status, error) {
 }
 
 // Pending is a record that will be written: its file is there already, so that writing it creates nothing, which matters when the
-// agent has used up every process, descriptor or inode it could get.
+// agent has used up every process, descriptor, inode or block it could get.
 type Pending struct{ file *atomicfile.File }
 
 // Prepare makes ready to write the record in the state directory dir.
 func Prepare(dir string) (*Pending, error) {
 	f, err := atomicfile.Create(dir, FileName, 0o600)
 	if err != nil {
+		return nil, err
+	}
+	if err := f.Reserve(reserved); err != nil {
+		f.Abort()
 		return nil, err
 	}
 	return &Pending{f}, nil

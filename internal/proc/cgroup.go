@@ -159,3 +159,14 @@ func parseProcs(b []byte) ([]int, error) {
 	}
 	return pids, nil
 }
+
+// Populated tells whether a control group, or one below it, has processes. Zombies do not count. A group that is not there has none. See
+// cgroup.events in the kernel's cgroup-v2 document.
+func Populated(cgroupPath string) bool {
+	root, err := CgroupRoot()
+	if err != nil || cgroupPath == "" {
+		return false
+	}
+	events, err := os.ReadFile(filepath.Join(root, filepath.Clean("/"+cgroupPath), "cgroup.events"))
+	return err == nil && bytes.Contains(events, []byte("populated 1"))
+}

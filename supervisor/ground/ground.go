@@ -106,8 +106,18 @@ func signalProcess(p session.Process, signal unix.Signal) error {
 	return nil
 }
 
-// Kill ends every process of the scope at once: the kernel does it for the whole control group, so that nothing can fork away.
+// recordTime is how long a shim whose agent was killed may take to record that.
+const recordTime = time.Second
+
+// Kill ends every process of the scope: the agent and its leftovers first, so that the shim can record how the agent has ended, then the kernel
+// does it for the whole control group at once, so that nothing can fork away.
 func (g *Ground) Kill(ctx context.Context, t supervisor.Target) error {
+	if shim := g.shimOf(t); shim >= 0 {
+		_ = g.Signal(ctx, t, supervisor.WhomLeftovers, unix.SIGKILL)
+		_ = signalProcess(t.Agent, unix.SIGKILL)
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(shim), Events: unix.POLLIN}}, int(recordTime.Milliseconds()))
+		_ = unix.Close(shim)
+	}
 	err := os.WriteFile(filepath.Join(g.cgroups, t.ControlGroup, "cgroup.kill"), []byte("1"), 0)
 	if err == nil {
 		return nil
@@ -115,13 +125,35 @@ func (g *Ground) Kill(ctx context.Context, t supervisor.Target) error {
 	return g.Units.Kill(ctx, t.Unit, unix.SIGKILL) // Linux before 5.14
 }
 
+// shimOf returns a pidfd of the run's shim, -1 if there is none, or no agent that it could record the end of.
+func (g *Ground) shimOf(t supervisor.Target) int {
+	if t.Shim.PID == 0 || t.Agent.PID == 0 {
+		return -1
+	}
+	fd, err := unix.PidfdOpen(t.Shim.PID, 0)
+	if err != nil {
+		return -1
+	}
+	// The number may be another process's by now.
+	if group, err := proc.Cgroup(t.Shim.PID); err != nil || group != t.ControlGroup {
+		_ = unix.Close(fd)
+		return -1
+	}
+	return fd
+}
+
 // StopCause tells why systemd wants the scope to be stopped.
 func (g *Ground) StopCause(ctx context.Context, unit string) (result string, stopping bool, err error) {
 	if result, err = g.Units.Result(ctx, unit); err != nil {
 		return "", false, err
 	}
+	return result, g.Stopping(ctx), nil
+}
+
+// Stopping tells whether the whole user manager is stopping. One that cannot be asked any more is.
+func (g *Ground) Stopping(ctx context.Context) bool {
 	state, err := g.Units.State(ctx)
-	return result, state == "stopping", err
+	return err != nil || state == "stopping"
 }
 
 // TmuxAnswers tells whether the session's tmux server answers.
@@ -184,8 +216,8 @@ func (g *Ground) ControlGroup(pid int) string {
 	return group
 }
 
-// dyingTime is how long processes that were killed may take to be gone.
-const dyingTime = 300 * time.Millisecond
+// dyingTime is how long processes that were killed, one after the other, may take to be gone.
+const dyingTime = 250 * time.Millisecond
 
 // Populated tells whether the control group has processes, other than those that are about to die: it waits until it is empty, for dyingTime at
 // most. The kernel tells of each change of cgroup.events by POLLPRI, and zombies do not count (its cgroup-v2 document).

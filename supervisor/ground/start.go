@@ -36,10 +36,6 @@ func (g *Ground) Start(ctx context.Context, p supervisor.Plan, tell func(session
 	if err := workspaceThere(p.Spec.Dir); err != nil {
 		return err
 	}
-	server, err := tmux.NewSession(p.RuntimeDir, p.ID)
-	if err != nil {
-		return err
-	}
 	scope, err := g.scope(p)
 	if err != nil {
 		return err
@@ -48,49 +44,131 @@ func (g *Ground) Start(ctx context.Context, p supervisor.Plan, tell func(session
 	if err != nil {
 		return err
 	}
-	pid, pidfd, err := g.Tmux.StartServer(server)
+	command := []string{g.Shim, "run", specPath}
+	if p.Into != nil {
+		if err := g.endLost(ctx, p.Into.Agent); err != nil {
+			return err
+		}
+		tell(session.ScopeStarted{Run: p.Spec.RunID, InvocationID: p.Into.InvocationID, ControlGroup: p.Into.ControlGroup})
+		return g.openInto(ctx, p, p.Into.ControlGroup, command, tell)
+	}
+	server, err := g.startServer(p, -1)
 	if err != nil {
 		return err
 	}
+	defer server.close()
+	if err := g.enclose(ctx, p, server, scope, tell); err == nil {
+		err = g.show(ctx, p, server, command)
+	}
+	if err != nil {
+		_ = g.Units.Kill(context.WithoutCancel(ctx), p.Unit, unix.SIGKILL)
+		server.kill()
+		g.Clear(context.WithoutCancel(ctx), p.Unit, p.RuntimeDir)
+	}
+	return err
+}
+
+// endLost ends an agent that has lost its shim, and so its terminal, if it lives: two processes must not go on with one conversation.
+func (g *Ground) endLost(ctx context.Context, agent session.Process) error {
+	pidfd, err := proc.OpenPidfd(proc.Identity(agent))
+	if err != nil {
+		return nil //nolint:nilerr // it is gone, as it should be
+	}
 	defer func() { _ = unix.Close(pidfd) }()
-	server.Server = pid
-	if err := g.open(ctx, p, server, scope, specPath, tell); err != nil {
-		g.undo(p, pid, pidfd)
+	if err := g.End(ctx, supervisor.Target{Agent: agent}); err != nil {
 		return err
+	}
+	gone := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	if n, _ := unix.Poll(gone, int(killTime.Milliseconds())); n == 0 {
+		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+		_, _ = unix.Poll(gone, int(killTime.Milliseconds()))
 	}
 	return nil
 }
 
-func (g *Ground) open(
-	ctx context.Context, p supervisor.Plan, server tmux.Session, scope units.Scope, specPath string, tell func(session.Event),
-) error {
-	st, err := proc.Stat(server.Server)
+// Rejoin puts a new tmux server into the scope of a run whose server is gone, and shows the agent there.
+func (g *Ground) Rejoin(ctx context.Context, t supervisor.Target, p supervisor.Plan, tell func(session.Event)) error {
+	return g.openInto(ctx, p, t.ControlGroup, []string{g.Shim, "join", p.Spec.Socket}, tell)
+}
+
+// openInto starts a tmux server in a control group that is there already, with command in its pane.
+func (g *Ground) openInto(ctx context.Context, p supervisor.Plan, group string, command []string, tell func(session.Event)) error {
+	dir, err := unix.Open(filepath.Join(g.cgroups, group), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("tmux ended at once: %w", err)
+		return fmt.Errorf("cannot enter the scope that is there: %w", err)
 	}
-	scope.PIDs = []int{server.Server}
+	defer func() { _ = unix.Close(dir) }()
+	server, err := g.startServer(p, dir)
+	if err != nil {
+		return err
+	}
+	defer server.close()
+	if err := g.show(ctx, p, server, command); err != nil {
+		server.kill()
+		return err
+	}
+	tell(session.TmuxStarted{Run: p.Spec.RunID, Process: server.process})
+	return nil
+}
+
+// server is a tmux server that is being started.
+type server struct {
+	tmux.Session
+	process session.Process
+	pidfd   int
+}
+
+func (s *server) close() { _ = unix.Close(s.pidfd) }
+
+// kill ends the server and collects it.
+func (s *server) kill() {
+	_ = unix.PidfdSendSignal(s.pidfd, unix.SIGKILL, nil, 0)
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(s.pidfd), Events: unix.POLLIN}}, int(killTime.Milliseconds()))
+	tmux.Reap(s.Server)
+}
+
+// killTime is how long a process may take to be gone after SIGKILL.
+const killTime = 5 * time.Second
+
+// startServer starts the session's tmux server, in the control group whose directory is open as cgroup, or in our own if that is negative.
+func (g *Ground) startServer(p supervisor.Plan, cgroup int) (*server, error) {
+	s := &server{}
+	var err error
+	if s.Session, err = tmux.NewSession(p.RuntimeDir, p.ID); err != nil {
+		return nil, err
+	}
+	if s.Server, s.pidfd, err = g.Tmux.StartServer(s.Session, cgroup); err != nil {
+		return nil, err
+	}
+	st, err := proc.Stat(s.Server)
+	if err != nil {
+		s.kill()
+		s.close()
+		return nil, fmt.Errorf("tmux ended at once: %w", err)
+	}
+	s.process = session.Process(st.Identity)
+	return s, nil
+}
+
+// enclose starts the scope around the server.
+func (g *Ground) enclose(ctx context.Context, p supervisor.Plan, s *server, scope units.Scope, tell func(session.Event)) error {
+	scope.PIDs = []int{s.Server}
 	started, err := g.Units.Start(ctx, scope)
 	if err != nil {
 		return err
 	}
 	run := p.Spec.RunID
 	tell(session.ScopeStarted{Run: run, InvocationID: started.InvocationID, ControlGroup: started.ControlGroup})
-	tell(session.TmuxStarted{Run: run, Process: session.Process(st.Identity)})
-	if err := listening(ctx, server.Socket); err != nil {
-		return err
-	}
-	return g.Tmux.Run(ctx, server, p.Spec.Dir, p.TmuxConfig, []string{g.Shim, "run", specPath})
+	tell(session.TmuxStarted{Run: run, Process: s.process})
+	return nil
 }
 
-// undo ends what Start has begun: everything in the scope, and the server, which may not have got there.
-func (g *Ground) undo(p supervisor.Plan, pid, pidfd int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	_ = g.Units.Kill(ctx, p.Unit, unix.SIGKILL)
-	_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
-	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 5000)
-	tmux.Reap(pid)
-	g.Clear(ctx, p.Unit, p.RuntimeDir)
+// show opens the session on the server, with command in its pane.
+func (g *Ground) show(ctx context.Context, p supervisor.Plan, s *server, command []string) error {
+	if err := listening(ctx, s.Socket); err != nil {
+		return err
+	}
+	return g.Tmux.Run(ctx, s.Session, p.Spec.Dir, p.TmuxConfig, command)
 }
 
 func workspaceThere(dir string) error {

@@ -43,15 +43,16 @@ type ScopeEnded struct {
 	At          time.Time
 }
 
-// TmuxStarted tells which process the run's tmux server is.
+// TmuxStarted tells which process the run's tmux server is. A run whose server has died can get another one.
 type TmuxStarted struct {
 	Run     string
 	Process Process
 }
 
-// TmuxDied tells that the tmux server is gone.
+// TmuxDied tells that a tmux server is gone: this one, or the one that is known if Process is zero.
 type TmuxDied struct {
-	Run string
+	Run     string
+	Process Process
 }
 
 // AgentStarted tells, from the shim, that the agent was executed.
@@ -92,6 +93,17 @@ type EndAsked struct {
 type MachineWentDown struct {
 	Run string
 	At  time.Time
+}
+
+// LeftBehind tells that the daemon ends, by somebody's wish, while the run lives.
+type LeftBehind struct {
+	Run string
+	At  time.Time
+}
+
+// FoundAlive tells that a run which was left behind was found alive.
+type FoundAlive struct {
+	Run string
 }
 
 // WorkspaceSeen tells whether the workspace is at its place.
@@ -171,16 +183,27 @@ func (e ScopeEnded) apply(s *Session) {
 }
 
 func (e TmuxStarted) apply(s *Session) {
-	if r := s.run(e.Run); r != nil && r.Tmux != Dead {
+	r := s.run(e.Run)
+	switch {
+	case r == nil || r.Scope == ScopeGone:
+	case r.TmuxProc == (Process{}) && r.Tmux != Dead, r.TmuxProc != (Process{}) && later(e.Process, r.TmuxProc):
 		r.Tmux, r.TmuxProc = Alive, e.Process
 	}
 }
 
 func (e TmuxDied) apply(s *Session) {
-	if r := s.run(e.Run); r != nil {
+	r := s.run(e.Run)
+	switch {
+	case r == nil:
+	case e.Process == (Process{}) || e.Process == r.TmuxProc:
 		r.Tmux = Dead
+	case r.TmuxProc == (Process{}) || later(e.Process, r.TmuxProc): // told before its start was
+		r.Tmux, r.TmuxProc = Dead, e.Process
 	}
 }
+
+// later tells whether a is another process than b, and not an earlier one.
+func later(a, b Process) bool { return a != b && a.Start >= b.Start }
 
 func (e AgentStarted) apply(s *Session) {
 	r := s.run(e.Run)
@@ -236,6 +259,18 @@ func (e MachineWentDown) apply(s *Session) {
 	}
 	r.MachineDown = e.At
 	ScopeEnded{Run: e.Run, At: e.At}.apply(s)
+}
+
+func (e LeftBehind) apply(s *Session) {
+	if r := s.run(e.Run); r != nil && !r.Ended() {
+		r.Left = e.At
+	}
+}
+
+func (e FoundAlive) apply(s *Session) {
+	if r := s.run(e.Run); r != nil {
+		r.Left = time.Time{}
+	}
 }
 
 func (e WorkspaceSeen) apply(s *Session) { s.WorkspaceGone = e.Gone }

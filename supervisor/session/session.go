@@ -23,6 +23,7 @@ type Session struct {
 	Command          []string          `json:"command"` // the argument vector of a fresh run, specifiers expanded
 	ResumeCommand    []string          `json:"resume_command,omitempty"`
 	WorkingDirectory string            `json:"working_directory"`
+	Workspace        string            `json:"workspace,omitempty"`   // where WorkingDirectory led to when the session was created, symbolic links resolved
 	Environment      []string          `json:"environment,omitempty"` // NAME=VALUE, given by the client
 	Prompt           string            `json:"prompt,omitempty"`
 	Labels           map[string]string `json:"labels,omitempty"`
@@ -117,6 +118,7 @@ type Run struct {
 	IntentAt time.Time `json:"intent_at,omitzero"`
 	Why      string    `json:"why,omitempty"` // for a person: where the intent came from
 
+	Left        time.Time `json:"left,omitzero"`         // when a daemon that was told to end has left it running; zero again once it was found
 	MachineDown time.Time `json:"machine_down,omitzero"` // when it was found that its boot is over
 }
 

@@ -96,6 +96,8 @@ func (s *Session) runView() View {
 		return View{Failed, CannotStart, r.StartError, r.StartEnded}
 	case r.Exit != nil:
 		return exitView(r)
+	case !r.Left.IsZero() && !r.Outlived:
+		return leftView(r)
 	case r.Outlived:
 		return View{Failed, AgentLost, "shell process exited", r.ShimDied}
 	case r.Scope == ScopeGone:
@@ -132,6 +134,15 @@ func (r *Run) outOfMemory() bool {
 	e := r.Exit
 	killed, failed := e.Code == exitstatus.Killed, e.Code != exitstatus.Exited || e.Value != 0
 	return killed && e.Value == int(unix.SIGKILL) && e.OOMKills > 0 || r.ScopeResult == OOMKill && (killed || failed && e.OOMKills > 0)
+}
+
+// leftView is for a run that a daemon left behind when it was told to end: suspended, until it is found alive or its exit is.
+func leftView(r *Run) View {
+	v := View{State: Suspended, Reason: "corrald was shut down", Since: r.Left}
+	if r.Scope == ScopeGone {
+		v.Result = SessionLost
+	}
+	return v
 }
 
 // lostView tells what it means that the scope is gone and no exit was recorded.

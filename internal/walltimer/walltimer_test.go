@@ -1,0 +1,35 @@
+package walltimer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/walltimer"
+)
+
+func TestGoesOffWhenTheTimeHasCome(t *testing.T) {
+	timer, err := walltimer.New()
+	require.NoError(t, err)
+	rang := make(chan time.Time, 8)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		timer.Run(func() { rang <- time.Now() })
+	}()
+
+	due := time.Now().Add(20 * time.Millisecond)
+	require.NoError(t, timer.Set(due))
+	assert.False(t, (<-rang).Before(due.Round(0)), "too early")
+
+	require.NoError(t, timer.Set(time.Now().Add(-time.Hour)))
+	<-rang
+
+	require.NoError(t, timer.Set(time.Now().Add(time.Hour)))
+	require.NoError(t, timer.Set(time.Time{}))
+	require.NoError(t, timer.Close())
+	<-ended
+	assert.Empty(t, rang, "an alarm that was taken off")
+}

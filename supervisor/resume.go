@@ -1,0 +1,125 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// resumesAtATime bounds how many sessions ResumeAll brings back at the same time: each is a program that starts up.
+const resumesAtATime = 4
+
+// Resume goes on where the session's last run ended. A stale one, whose agent lives, gets a new tmux session around the same process; where only
+// leftovers of its agent are there, a new run begins in the scope that they are in. Any other gets a new run with the agent's ResumeCommand, or
+// Command where it has none. It returns when it runs. Errors: NoSuchSession, InvalidState, WorkspaceMissing, StartFailed, TmuxFailed.
+func (s *Supervisor) Resume(ctx context.Context, id string) error {
+	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+		r := e.rec.Run
+		switch stale := e.rec.View().State == session.Stale && e.run.stage == notEnding; {
+		case stale && e.run.joining:
+			return nil, refuse(InvalidState, "session %q is being resumed", id)
+		case stale && r.AgentAlive():
+			return s.rejoin(e), nil
+		case stale:
+			s.begin(e, true, &Into{r.InvocationID, r.ControlGroup, r.Agent})
+			return s.wait(e, started, startError), nil
+		}
+		if err := s.mayStart(e); err != nil {
+			return nil, err
+		}
+		s.replace(e, true)
+		return s.wait(e, started, startError), nil
+	})
+}
+
+// rejoin has a new tmux session show the agent that lives.
+func (s *Supervisor) rejoin(e *entry) <-chan error {
+	e.run.joining = true
+	reply := make(chan error, 1)
+	t, plan := s.target(e), s.plan(e, false)
+	s.effect(e, func() {
+		err := s.World.Rejoin(s.ctx, t, plan, func(ev session.Event) { s.event(e, ev) })
+		s.post(func() {
+			e.run.joining = false
+			s.after = append(s.after, func() {
+				if err != nil {
+					err = refuse(TmuxFailed, "cannot resume %q: %v", t.ID, err)
+				}
+				reply <- err
+			})
+		})
+	})
+	return reply
+}
+
+// Suspend ends the session politely, to be resumed. It returns when the scope is empty. Errors: NoSuchSession, InvalidState.
+func (s *Supervisor) Suspend(ctx context.Context, id string) error {
+	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+		if e.rec.Run.Ended() || e.rec.Run.Intent == session.Stop {
+			return nil, refuse(InvalidState, "session %q is %s", id, e.rec.View().State)
+		}
+		s.ask(e, session.Suspend, "")
+		s.end(e, 0)
+		return s.wait(e, scopeGone, noError), nil
+	})
+}
+
+// SuspendAll suspends every session whose agent lives, all at the same time, and returns their ids once their scopes are empty.
+func (s *Supervisor) SuspendAll(ctx context.Context) ([]string, error) {
+	ids, err := s.idsWhere(func(e *entry) bool { return !e.rec.Run.Ended() && e.rec.Run.Intent != session.Stop })
+	if err != nil {
+		return nil, err
+	}
+	return s.eachOf(ctx, ids, len(ids), s.Suspend)
+}
+
+// ResumeAll resumes every suspended session, the oldest first and a few at a time, and returns the ids of those that run. One that fails does not
+// stop the others: its state says why.
+func (s *Supervisor) ResumeAll(ctx context.Context) ([]string, error) {
+	ids, err := s.idsWhere(func(e *entry) bool { return e.rec.View().State == session.Suspended })
+	if err != nil {
+		return nil, err
+	}
+	return s.eachOf(ctx, ids, resumesAtATime, s.Resume)
+}
+
+func (s *Supervisor) idsWhere(is func(*entry) bool) (ids []string, err error) {
+	err = s.do(func() {
+		for _, e := range s.sorted() {
+			if is(e) {
+				ids = append(ids, e.rec.ID)
+			}
+		}
+	})
+	return ids, err
+}
+
+// eachOf calls f for every id, most of them at a time, and returns those for which it worked, in their order. A session that is not as it was any more
+// is none of the caller's trouble; that the time is over, or the daemon going, is.
+func (s *Supervisor) eachOf(ctx context.Context, ids []string, most int, f func(context.Context, string) error) ([]string, error) {
+	errs := make([]error, len(ids))
+	slots := make(chan struct{}, max(most, 1))
+	var all sync.WaitGroup
+	for i, id := range ids {
+		slots <- struct{}{}
+		all.Go(func() {
+			errs[i] = f(ctx, id)
+			<-slots
+		})
+	}
+	all.Wait()
+	done := []string{}
+	var failed error
+	for i, id := range ids {
+		var refused *Error
+		switch {
+		case errs[i] == nil:
+			done = append(done, id)
+		case !errors.As(errs[i], &refused) || refused.Kind == TimedOut:
+			failed = errs[i]
+		}
+	}
+	return done, failed
+}

@@ -1,0 +1,86 @@
+package supervisor
+
+import (
+	"context"
+	"time"
+
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// shutdownMargin is what a shutdown may take beyond the agents' own time: for what is killed at its end to be gone, and saved.
+const shutdownMargin = 5 * time.Second
+
+// shutDown is what the loop does when the daemon is told to end. Where the daemon alone ends, the agents run on: each live session is marked, so that
+// it counts as suspended if it is found to be gone. Where the whole user manager ends, at logout or poweroff, each is ended politely now, to be
+// resumed: systemd stops the scopes only after us, and would give them SIGTERM all at once.
+func (s *Supervisor) shutDown() {
+	s.stopping = true
+	if !s.managerStops() {
+		now := time.Now()
+		for _, e := range s.sorted() {
+			if r := e.rec.Run; !r.Ended() {
+				s.apply(e, session.LeftBehind{Run: r.ID, At: now})
+			}
+		}
+		s.settle()
+		return
+	}
+	for _, e := range s.sorted() {
+		if e.rec.Run.Live() {
+			e.then, e.starts = nil, false
+			s.ask(e, session.Suspend, "the login session ended")
+			s.end(e, 0)
+		}
+	}
+	s.settle()
+	limit := time.NewTimer(s.Config.StopTimeout + shutdownMargin)
+	defer limit.Stop()
+	for s.anyLive() {
+		select {
+		case f := <-s.door:
+			s.turn(f)
+		case <-limit.C:
+			return
+		}
+	}
+}
+
+func (s *Supervisor) managerStops() bool {
+	const answerTime = 2 * time.Second // systemd has other things to do now, and may be gone
+	ctx, cancel := context.WithTimeout(s.ctx, answerTime)
+	defer cancel()
+	return s.World.Stopping(ctx)
+}
+
+func (s *Supervisor) anyLive() bool {
+	for _, e := range s.sessions {
+		if e.rec.Run.Live() {
+			return true
+		}
+	}
+	return false
+}
+
+// Login does what users have asked to be done with their sessions at login: those with OnLogin resume that are suspended are resumed, those with
+// OnLogin start that do not run are started; the oldest first, and a few at a time. One that fails does not stop the others: its state says why.
+func (s *Supervisor) Login(ctx context.Context) error {
+	resume, err := s.idsWhere(func(e *entry) bool { return e.rec.OnLogin == "resume" && e.rec.View().State == session.Suspended })
+	if err != nil {
+		return err
+	}
+	start, err := s.idsWhere(func(e *entry) bool { return e.rec.OnLogin == "start" && startable(e) == nil })
+	if err != nil {
+		return err
+	}
+	afresh := make(map[string]bool, len(start))
+	for _, id := range start {
+		afresh[id] = true
+	}
+	_, err = s.eachOf(ctx, append(resume, start...), resumesAtATime, func(ctx context.Context, id string) error {
+		if afresh[id] {
+			return s.Start(ctx, id)
+		}
+		return s.Resume(ctx, id)
+	})
+	return err
+}

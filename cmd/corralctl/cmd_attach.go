@@ -8,34 +8,49 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-var attachVerb = verb{name: "attach", args: "[ID]", summary: "Join a session's terminal; with none named, the one that waits", options: plainVerb(
-	func(ctx context.Context, c *ctl, args []string) error {
-		if len(args) > 1 {
-			return usagef("attach", "attach takes one session, not %d", len(args))
-		}
-		if c.outTTY == nil || openTerminal(c.in) == nil {
-			return &failure{exitFailed, "cannot attach: this is no terminal", "corralctl peek " + strings.Join(args, "")}
-		}
-		if c.host != "" {
-			return c.execHost(append([]string{"attach"}, args...)...)
-		}
-		if len(args) == 0 {
-			id, err := c.attachable(ctx)
-			if err != nil {
-				return err
+var attachVerb = verb{
+	name: "attach", args: "[ID]", summary: "Join a session's terminal; with none named, the one that waits",
+	options: func(f *pflag.FlagSet) action {
+		resume := f.Bool("resume", false, "resume it first if it cannot be attached to, without asking")
+		tearDown := f.Bool("tear-down", false, "end what is left of it if it cannot be attached to, without asking")
+		return func(ctx context.Context, c *ctl, args []string) error {
+			if len(args) > 1 {
+				return usagef("attach", "attach takes one session, not %d", len(args))
 			}
-			return c.attach(ctx, id)
+			if *resume && *tearDown {
+				return usagef("attach", "attach can resume or tear down, not both")
+			}
+			if c.outTTY == nil || openTerminal(c.in) == nil {
+				return &failure{exitFailed, "cannot attach: this is no terminal", "corralctl peek " + strings.Join(args, "")}
+			}
+			return c.attachTo(ctx, args, recovery{*resume, *tearDown})
 		}
-		id, err := c.one(ctx, args[0])
+	},
+}
+
+func (c *ctl) attachTo(ctx context.Context, args []string, answer recovery) error {
+	if c.host != "" {
+		return c.execHost(append([]string{"attach"}, args...)...)
+	}
+	if len(args) == 0 {
+		id, err := c.attachable(ctx)
 		if err != nil {
 			return err
 		}
-		return c.attach(ctx, id)
-	})}
+		return c.attach(ctx, id, answer)
+	}
+	id, err := c.one(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	return c.attach(ctx, id, answer)
+}
 
 // attachable is the session that is meant when none is named: the only one that waits, else the only one there is.
 func (c *ctl) attachable(ctx context.Context) (string, error) {
@@ -69,15 +84,25 @@ func (c *ctl) attachable(ctx context.Context) (string, error) {
 	return "", &failure{exitFailed, "cannot attach: it could be any of " + strings.Join(live[:min(len(live), 5)], ", "), "corralctl list"}
 }
 
-// attach replaces this process by the one that joins the session's terminal.
-func (c *ctl) attach(ctx context.Context, id string) error {
+// attach replaces this process by the one that joins the session's terminal. Where there is none to join, what to do is asked.
+func (c *ctl) attach(ctx context.Context, id string, answer recovery) error {
 	bus, err := c.connect(ctx)
 	if err != nil {
 		return c.cannot("attach to", id, err)
 	}
 	argv, variables, err := bus.AttachCommand(ctx, id)
 	if err != nil {
-		return c.cannotAttach(ctx, bus, id, err)
+		why := c.cannotAttach(ctx, bus, id, err)
+		if !invalidState(err) {
+			return why
+		}
+		resumed, err := c.recover(ctx, bus, id, why, answer)
+		if !resumed {
+			return err
+		}
+		if argv, variables, err = bus.AttachCommand(ctx, id); err != nil {
+			return c.cannot("attach to", id, err)
+		}
 	}
 	return c.cannot("attach to", id, c.exec(argv, attachEnvironment(os.Environ(), variables)))
 }
@@ -96,7 +121,7 @@ func attachEnvironment(environment, variables []string) []string {
 }
 
 // cannotAttach says why, and what would help, by the state that the session is in.
-func (c *ctl) cannotAttach(ctx context.Context, bus *client.Client, id string, err error) error {
+func (c *ctl) cannotAttach(ctx context.Context, bus *client.Client, id string, err error) *failure {
 	f := c.cannot("attach to", id, err)
 	if dbusapi.ShortErrorName(err) != dbusapi.InvalidState {
 		return f

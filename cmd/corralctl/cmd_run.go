@@ -238,7 +238,7 @@ func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, age
 	}
 	switch {
 	case r.attach:
-		return c.attach(ctx, id)
+		return c.attach(ctx, id, recovery{})
 	case r.wait:
 		if err := c.out.Flush(); err != nil {
 			return err

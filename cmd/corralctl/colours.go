@@ -48,7 +48,7 @@ func stateText(s client.Session, now time.Time) string {
 		return "running (frozen)"
 	case s.State == "running" && s.IdleHint && s.IdleSinceHint != 0:
 		return "running (idle " + age(s.IdleSinceHint, now) + ")"
-	case ended(s.State):
+	case ended(s.State) || s.State == "stale" && !s.AgentAlive:
 		if n := leftovers(s); n == 1 {
 			return s.State + " (1 process left)"
 		} else if n > 1 {
@@ -58,7 +58,7 @@ func stateText(s client.Session, now time.Time) string {
 	return s.State
 }
 
-// leftovers counts the processes in an ended session's control group beside its shim and tmux; on another machine they are not seen.
+// leftovers counts the processes in a session's control group beside its shim and tmux; on another machine they are not seen.
 func leftovers(s client.Session) int {
 	if s.ControlGroup == "" {
 		return 0

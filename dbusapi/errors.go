@@ -63,9 +63,10 @@ func ShortErrorName(err error) string {
 	if !errors.As(err, &e) {
 		return ""
 	}
-	if short, ok := strings.CutPrefix(e.Name, errorPrefix); ok {
-		return short
+	for _, prefix := range []string{errorPrefix, standardErrorPrefix} {
+		if short, ok := strings.CutPrefix(e.Name, prefix); ok {
+			return short
+		}
 	}
-	short, _ := strings.CutPrefix(e.Name, standardErrorPrefix)
-	return short
+	return ""
 }

@@ -260,7 +260,7 @@ func (s *Supervisor) shimSaid(e *entry, m shimwire.Message) {
 		go s.tmuxLost(e, run, s.target(e))
 	case shimwire.PaneClosed:
 		// The shim has hung up on the agent already: what is left is the rest of the ending.
-		s.ask(e, session.Stop, "its terminal was closed")
+		s.ask(e, session.Stop, session.TerminalClosed)
 		e.run.polite = true
 		s.end(e, 0)
 	}

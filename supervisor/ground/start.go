@@ -57,7 +57,7 @@ func (g *Ground) Start(ctx context.Context, p supervisor.Plan, tell func(session
 		return err
 	}
 	defer server.close()
-	if err := g.enclose(ctx, p, server, scope, tell); err == nil {
+	if err = g.enclose(ctx, p, server, scope, tell); err == nil {
 		err = g.show(ctx, p, server, command)
 	}
 	if err != nil {

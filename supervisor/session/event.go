@@ -81,6 +81,9 @@ type StartFailed struct {
 	At          time.Time
 }
 
+// TerminalClosed is the reason of a run that ended because a person closed its terminal.
+const TerminalClosed = "its terminal was closed"
+
 // EndAsked tells that the run is to be ended: by the user's wish, or to be resumed.
 type EndAsked struct {
 	Run    string
@@ -226,6 +229,16 @@ func (e AgentExited) apply(s *Session) {
 	}
 	if r.Agent.PID == 0 {
 		r.Agent.PID = status.PID
+	}
+	if status.PaneClosed {
+		r.paneClosed(status.Exited)
+	}
+}
+
+// paneClosed notes that a person closed the agent's terminal, and that this is why the agent ended: it may have done so before anybody could be told.
+func (r *Run) paneClosed(exited time.Time) {
+	if r.Intent == NoIntent || r.IntentAt.After(exited) {
+		r.Intent, r.IntentAt, r.Why = Stop, exited, TerminalClosed
 	}
 }
 

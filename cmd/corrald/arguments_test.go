@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// oddArguments are what a shell, systemd, tmux or an agent's definition would each make something else of.
+var oddArguments = []string{
+	"", "two words", "tab\tand\nnew line\n", `"double"`, `it's`, `back\slash \n \\`, "$HOME", "${HOME}", "$(touch pwned)", "`touch pwned`", "; touch pwned",
+	"%h %U %%", "#{pane_title}", "~", "*", "-x", "--", "--help", "a=b", "|", "&", ">pwned", "äöü 🐎", "\x01\x1b[31m\x7f", ";", "{", "!!", " leading", "trailing ", "",
+}
+
+// TestArgumentsArriveAsTheyWereGiven: from the client's hand to execve nothing reads them.
+func TestArgumentsArriveAsTheyWereGiven(t *testing.T) {
+	d := startDaemon(t)
+	work := testbed.Dir(t)
+	program := d.dir + "/print arguments"
+	d.write("print arguments", "#!/bin/bash\nprintf '%s\\0' \"$@\" >got.new; mv got.new got; exec sleep 1000\n")
+	require.NoError(t, os.Chmod(program, 0o700))
+	s := d.create(t, "odd", spec{"Command": append([]string{program}, oddArguments...), "WorkingDirectory": work})
+	got := testbed.WaitFile(t, work+"/got", nil)
+	assert.Equal(t, oddArguments, strings.Split(strings.TrimSuffix(string(got), "\x00"), "\x00"))
+	assert.Equal(t, append([]string{program}, oddArguments...), s.facts()["Command"].Value())
+	for _, dir := range []string{work, d.dir, os.Getenv("HOME")} {
+		assert.NoFileExists(t, filepath.Join(dir, "pwned"))
+	}
+}
+
+// TestOneArgumentIsNoShellCommand: tmux, given one argument, would hand it to a shell.
+func TestOneArgumentIsNoShellCommand(t *testing.T) {
+	d := startDaemon(t)
+	work := testbed.Dir(t)
+	_, err := d.tryCreate(t, "line", spec{"Command": []string{"touch pwned; sleep 1000"}, "WorkingDirectory": work})
+	refused(t, err, dbusapi.StartFailed, `command "touch pwned; sleep 1000" not found`)
+	assert.NoFileExists(t, work+"/pwned")
+
+	script := d.dir + "/a script; touch pwned"
+	d.write("a script; touch pwned", "#!/bin/sh\necho here >here\n")
+	require.NoError(t, os.Chmod(script, 0o700))
+	d.create(t, "script", spec{"Command": []string{script}, "WorkingDirectory": work}).ends(outcome{"completed", "success", 1, 0, "", "active"})
+	assert.FileExists(t, work+"/here")
+	assert.NoFileExists(t, work+"/pwned")
+}
+
+// TestEnvironmentArrivesAndIsNotSeen: what is in it is nobody's business but the agent's. Only the agent's own command line, which is its owner's choice,
+// has the arguments.
+func TestEnvironmentArrivesAndIsNotSeen(t *testing.T) {
+	d := startDaemon(t)
+	const token, argument = "hunter2-in-the-environment", "hunter3-in-an-argument"
+	environment := []string{"LINES_OF=one\ntwo\n\nfour", "EMPTY=", "WITH_EQUALS=a=b=c", "TOKEN=" + token, "QUOTES=\"'$HOME`", "PATH=/usr/bin:/bin"}
+	work := testbed.Dir(t)
+	s := d.create(t, "secret", spec{
+		"Command":     []string{"bash", "-c", `env -0 >got.new; mv got.new got; while read -r line; do :; done`, argument},
+		"Environment": environment, "WorkingDirectory": work,
+	})
+	got := strings.Split(string(testbed.WaitFile(t, work+"/got", nil)), "\x00")
+	for _, entry := range environment {
+		assert.Contains(t, got, entry)
+	}
+	assert.Contains(t, got, "CORRAL_SESSION=secret")
+	assert.Contains(t, got, "PWD="+work)
+	for _, entry := range got {
+		name, _, _ := strings.Cut(entry, "=")
+		assert.NotContains(t, []string{"NOTIFY_SOCKET", "INVOCATION_ID", "JOURNAL_STREAM", "CORRAL_SHIM", "CORRAL_TESTBED"}, name, "the daemon's own")
+	}
+	agent := s.become("running").number("MainPID")
+	seen := 0
+	for pid, line := range commandLines(t) {
+		assert.NotContains(t, line, token, "process %d", pid)
+		if bytes.Contains([]byte(line), []byte(argument)) {
+			assert.Equal(t, agent, pid, "%q", line)
+			seen++
+		}
+	}
+	assert.Equal(t, 1, seen)
+	assert.NotContains(t, d.log.String(), token)
+	assert.NotContains(t, d.log.String(), argument)
+	assert.NoFileExists(t, d.runtimeDir("secret")+"/run", "what the shim was told is gone")
+}
+
+// commandLines returns what everybody can see of all processes.
+func commandLines(t *testing.T) map[int]string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	lines := map[int]string{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err == nil && pid != os.Getpid() {
+			lines[pid] = string(content)
+		}
+	}
+	return lines
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// TestSecondDaemonSaysSoAndEnds, whether it finds the state locked or the bus name taken, and the first does not notice.
+func TestSecondDaemonSaysSoAndEnds(t *testing.T) {
+	d := startDaemon(t)
+	s := d.run(t, "first", "exec sleep 1000")
+	before := s.become("running")
+	for name, environment := range map[string][]string{
+		"the same state":         d.env,
+		"a state of its own":     append(d.env, "XDG_STATE_HOME="+d.dir+"/other"),
+		"nothing but a bus name": append(d.env, "XDG_STATE_HOME="+d.dir+"/other", "XDG_RUNTIME_DIR="+d.dir),
+	} {
+		t.Run(name, func(t *testing.T) {
+			second := exec.CommandContext(t.Context(), testbed.Programs(t).Corrald)
+			second.Env = environment
+			output, err := second.CombinedOutput()
+			var exit *exec.ExitError
+			require.ErrorAs(t, err, &exit)
+			assert.Equal(t, 1, exit.ExitCode(), "%s", output)
+			assert.Contains(t, string(output), "another corrald")
+		})
+	}
+	after := s.facts()
+	assert.Equal(t, outcomeOf(before), outcomeOf(after))
+	assert.Equal(t, before.number("MainPID"), after.number("MainPID"))
+	s.must("Stop", uint64(0))
+	s.is(outcome{"stopped", "success", 2, 15, "", "active"})
+}
+
+// TestSessionsOutliveTheDaemon, however it ends: what ended meanwhile is known with its code, and what lives goes on as if nothing had been.
+func TestSessionsOutliveTheDaemon(t *testing.T) {
+	for name, signal := range map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGKILL": syscall.SIGKILL} {
+		t.Run(name, func(t *testing.T) {
+			d := startDaemon(t)
+			live := d.create(t, "live", spec{"Command": []string{"sh", "-c", `while read -r line; do echo "$line" >"$0.new"; mv "$0.new" "$0"; done`, d.dir + "/heard"}})
+			leaving := d.leaving(t)
+			lost := d.run(t, "lost", "exec sleep 1000")
+			before := live.become("running")
+			tmux, scope := lost.one(tmuxName), lost.unit()
+
+			code := d.kill(signal)
+			assert.Equal(t, map[syscall.Signal]int{syscall.SIGTERM: 0, syscall.SIGKILL: -1}[signal], code)
+			for _, l := range leaving {
+				kill(t, l.pid, l.signal)
+				testbed.WaitFile(t, d.stateDir(l.id)+"/exit_status", nil)
+			}
+			kill(t, tmux, syscall.SIGKILL)
+			testbed.WaitExit(t, tmux)
+			mark := d.heard.mark()
+			d.launch()
+
+			for _, l := range leaving {
+				l.is(l.want) // at once: it is known before the first call is answered
+			}
+			lost.is(outcome{"stale", "session-lost", 0, 0, "scope running, session dead", "active"})
+			assert.Equal(t, "active", testbed.Systemctl(t, "is-active", scope))
+			after := live.facts()
+			for _, property := range []string{"State", "MainPID", "NRuns", "ExecMainStartTimestamp", "StateChangeTimestamp", "ControlGroup", "SessionAlive"} {
+				assert.Equal(t, before[property], after[property], property)
+			}
+			for _, s := range d.heard.after(mark) {
+				c, changed := stateChange(s)
+				assert.False(t, changed && c.id == "live", "nothing became of it: %v", c)
+			}
+			live.must("SendInput", "still there?", dbusapi.InputEnter)
+			assert.Equal(t, "still there?\n", live.file("heard"))
+			live.must("Stop", uint64(0))
+			assert.Equal(t, "stopped", live.facts().text("State"))
+			lost.must("Stop", uint64(0))
+			lost.is(outcome{"stopped", "success", 2, 15, "", "active"})
+		})
+	}
+}
+
+// leaver is a session whose agent ends when it gets a signal.
+type leaver struct {
+	*subject
+	signal syscall.Signal
+	want   outcome
+	pid    int
+}
+
+// leaving starts sessions that will end in different ways.
+func (d *corrald) leaving(t *testing.T) []leaver {
+	t.Helper()
+	all := []leaver{
+		{signal: syscall.SIGUSR1, want: outcome{"failed", "exit-code", 1, 7, "command exited with code 7", "error"}},
+		{signal: syscall.SIGUSR2, want: outcome{"completed", "success", 1, 0, "", "active"}},
+		{signal: syscall.SIGKILL, want: outcome{"failed", "signal", 2, 9, "command was killed by SIGKILL", "error"}},
+	}
+	for i := range all {
+		id := fmt.Sprintf("leaving-%d", i)
+		all[i].subject = d.run(t, id, fmt.Sprintf("trap 'exit 7' USR1; trap 'exit 0' USR2; echo up >%s/%s.up; while :; do sleep 1000 & wait; done", d.dir, id))
+		all[i].file(id + ".up")
+		all[i].pid = all[i].facts().number("MainPID")
+	}
+	return all
+}
+
+// after is since for those who do not wait for more.
+func (h *hearing) after(mark int) []*dbus.Signal {
+	signals, _ := h.since(mark)
+	return signals
+}
+
+// TestSystemdIsReloadedAndExecutedAgain while sessions run and end.
+func TestSystemdIsReloadedAndExecutedAgain(t *testing.T) {
+	d := startDaemon(t)
+	live := d.run(t, "live", "exec sleep 1000")
+	before := live.become("running")
+	for _, verb := range []string{"daemon-reload", "daemon-reexec"} {
+		leaving := d.leaving(t)
+		done := make(chan error, 1)
+		go func() { done <- exec.Command("systemctl", "--user", verb).Run() }()
+		for _, l := range leaving {
+			kill(t, l.pid, l.signal)
+		}
+		require.NoError(t, <-done, verb)
+		for _, l := range leaving {
+			l.ends(l.want)
+			l.tmux("kill-server")
+			l.noScope()
+			l.is(l.want)
+			l.must("Remove", uint64(0))
+		}
+	}
+	after := live.facts()
+	assert.Equal(t, outcomeOf(before), outcomeOf(after))
+	assert.Equal(t, before.number("MainPID"), after.number("MainPID"))
+	testbed.Systemctl(t, "stop", live.unit())
+	live.ends(outcome{"stopped", "success", 2, 15, "its scope was stopped", "active"})
+}
+
+// TestRestartAsAService: the agents of a service that is restarted go on, and systemctl shows what there is.
+func TestRestartAsAService(t *testing.T) {
+	d := startDaemon(t)
+	require.Equal(t, 0, d.kill(syscall.SIGTERM))
+	args := []string{"--user", "--quiet", "--unit=corrald.service", "--service-type=notify", "--property=NotifyAccess=main", "--property=WatchdogSec=20"}
+	for _, entry := range d.env {
+		if name, _, _ := strings.Cut(entry, "="); name == "XDG_STATE_HOME" || name == "XDG_CONFIG_HOME" || name == "CORRAL_SHIM" || name == "GORACE" {
+			args = append(args, "--setenv="+entry)
+		}
+	}
+	output := filepath.Join(d.dir, "service.log")
+	args = append(args, "--setenv=HOME="+d.dir, "--property=StandardError=append:"+output, testbed.Programs(t).Corrald)
+	command(t, "systemd-run", args...)
+	t.Cleanup(func() {
+		_ = exec.Command("systemctl", "--user", "stop", "corrald.service").Run()
+		if t.Failed() {
+			text, _ := exec.Command("cat", output).Output()
+			t.Logf("corrald.service said:\n%s", text)
+		}
+	})
+	s := d.run(t, "served", "exec sleep 1000")
+	pid := s.become("running").number("MainPID")
+	testbed.Poll(t, "the status text is there", func() bool {
+		return testbed.Systemctl(t, "show", "--value", "--property=StatusText", "corrald.service") == "1 running"
+	})
+	first := testbed.Systemctl(t, "show", "--value", "--property=MainPID", "corrald.service")
+	testbed.Systemctl(t, "restart", "corrald.service")
+	assert.NotEqual(t, first, testbed.Systemctl(t, "show", "--value", "--property=MainPID", "corrald.service"))
+	s.is(outcome{"running", "", 0, 0, "", "active"})
+	assert.Equal(t, pid, s.facts().number("MainPID"))
+	environment := strings.ReplaceAll(readFile(t, fmt.Sprintf("/proc/%d/environ", pid)), "\x00", "\n")
+	for _, name := range []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID"} {
+		assert.NotContains(t, "\n"+environment, "\n"+name+"=", "the agent has what belongs to the service")
+	}
+	s.must("Stop", uint64(0))
+	s.is(outcome{"stopped", "success", 2, 15, "", "active"})
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// The names that the kernel has for the processes of a scope.
+const (
+	shimName = "corral-shim"
+	tmuxName = "tmux: server"
+)
+
+// TestStateTellsHowAnAgentEnded goes through what can happen to an agent, and sees that the session says so, and goes on to say so when its tmux
+// session is closed and when the daemon is another one.
+func TestStateTellsHowAnAgentEnded(t *testing.T) {
+	d := startDaemon(t)
+	ends := []struct {
+		id, script string
+		properties []property
+		want       outcome
+	}{
+		{"exit-0", "exit 0", nil, outcome{"completed", "success", 1, 0, "", "active"}},
+		{"exit-3", "exit 3", nil, outcome{"failed", "exit-code", 1, 3, "command exited with code 3", "error"}},
+		{"exit-255", "exit 255", nil, outcome{"failed", "exit-code", 1, 255, "command exited with code 255", "error"}},
+		{"exit-137", "exit 137", nil, outcome{"failed", "exit-code", 1, 137, "command exited with code 137", "error"}},
+		{"killed", "kill -KILL $$", nil, outcome{"failed", "signal", 2, 9, "command was killed by SIGKILL", "error"}},
+		{"terminated", "kill -TERM $$", nil, outcome{"failed", "signal", 2, 15, "command was killed by SIGTERM", "error"}},
+		{"no-core", "ulimit -c 0; kill -SEGV $$", nil, outcome{"failed", "signal", 2, 11, "command was killed by SIGSEGV", "error"}},
+		{"time-up", "exec sleep 1000", []property{{"RuntimeMaxUSec", uint64(1)}},
+			outcome{"failed", "timeout", 2, 15, "it ran for as long as RuntimeMaxSec allows", "error"}},
+	}
+	for _, e := range ends {
+		t.Run(e.id, func(t *testing.T) {
+			sp := spec{"Command": []string{"sh", "-c", e.script}}
+			if e.properties != nil {
+				sp["UnitProperties"] = e.properties
+			}
+			d.create(t, e.id, sp).ends(e.want)
+		})
+	}
+	t.Run("the tmux session is closed later", func(t *testing.T) {
+		for _, e := range ends {
+			s := &subject{d, t, e.id}
+			if s.facts().text("ControlGroup") != "" {
+				s.tmux("kill-server")
+				s.noScope()
+			}
+			s.is(e.want)
+		}
+	})
+	t.Run("the daemon is another one", func(t *testing.T) {
+		require.Equal(t, 0, d.kill(syscall.SIGTERM))
+		d.launch()
+		for _, e := range ends {
+			s := &subject{d, t, e.id}
+			s.is(e.want)
+		}
+	})
+}
+
+// property is an entry of UnitProperties.
+type property struct {
+	Name  string
+	Value any
+}
+
+// TestStateTellsOfACore: the kernel dumps core where core_pattern and the limit let it, and the session says what the kernel did.
+func TestStateTellsOfACore(t *testing.T) {
+	d := startDaemon(t)
+	work := testbed.Dir(t)
+	s := d.create(t, "core", spec{"Command": []string{"sh", "-c", "ulimit -c unlimited; kill -SEGV $$"}, "WorkingDirectory": work})
+	want := outcome{"failed", "core-dump", 3, 11, "command was killed by SIGSEGV (core dumped)", "error"}
+	if pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern"); err != nil || !strings.HasPrefix(string(pattern), "core") {
+		// It goes elsewhere: then whether it was dumped is what the shim was told.
+		if s.become("failed").text("Result") == "signal" {
+			want = outcome{"failed", "signal", 2, 11, "command was killed by SIGSEGV", "error"}
+		}
+	}
+	s.ends(want)
+	if want.Code == 3 {
+		cores, err := filepath.Glob(work + "/core*")
+		require.NoError(t, err)
+		assert.NotEmpty(t, cores)
+	}
+}
+
+// TestStateTellsWhatCouldNotBeStarted: the error of the call and the session say the same, and nothing of it is left.
+func TestStateTellsWhatCouldNotBeStarted(t *testing.T) {
+	d := startDaemon(t)
+	d.write("notes.txt", "no program\n")
+	d.write("bad-script", "#!/no/such/interpreter\n")
+	require.NoError(t, os.Chmod(d.dir+"/bad-script", 0o700))
+	for _, c := range []struct{ id, command, why string }{
+		{"not-found", "no-such-program", `command "no-such-program" not found`},
+		{"path-not-found", "/no/such/program", `command "/no/such/program" not found`},
+		{"not-executable", d.dir + "/notes.txt", `command "` + d.dir + `/notes.txt" is not executable`},
+		{"a-directory", "/tmp", `command "/tmp" is not executable`},
+		{"no-interpreter", d.dir + "/bad-script", `command "` + d.dir + `/bad-script" needs an interpreter that does not exist`},
+	} {
+		t.Run(c.id, func(t *testing.T) {
+			s, err := d.tryCreate(t, c.id, spec{"Command": []string{c.command}})
+			refused(t, err, dbusapi.StartFailed, c.id, c.why)
+			s.is(outcome{"failed", "start-failed", 0, 0, c.why, "error"})
+			s.noScope()
+			s.is(outcome{"failed", "start-failed", 0, 0, c.why, "error"})
+		})
+	}
+	t.Run("workspace missing", func(t *testing.T) {
+		work := testbed.Dir(t)
+		s := d.create(t, "homeless", spec{"Command": []string{"true"}, "WorkingDirectory": work, "Start": false})
+		s.is(outcome{"created", "", 0, 0, "", "active"})
+		require.NoError(t, os.Remove(work))
+		refused(t, d.manager("StartSession", []any{"homeless"}), dbusapi.StartFailed, "homeless", work)
+		s.is(outcome{"failed", "start-failed", 0, 0, `workspace "` + work + `" does not exist`, "error"})
+		require.NoError(t, os.Mkdir(work, 0o700))
+		s.must("Start")
+		s.ends(outcome{"completed", "success", 1, 0, "", "active"})
+	})
+}
+
+// TestStateTellsWhatWasLost: the parts of a session are killed one by one. What it says is true, and no other session is touched.
+func TestStateTellsWhatWasLost(t *testing.T) {
+	d := startDaemon(t)
+	bystander := d.run(t, "bystander", "exec sleep 1000")
+	before := bystander.become("running")
+
+	t.Run("tmux server", func(t *testing.T) {
+		s := d.run(t, "no-tmux", "exec sleep 1000")
+		pid := s.become("running").number("MainPID")
+		kill(t, s.one(tmuxName), syscall.SIGKILL)
+		s.ends(outcome{"stale", "session-lost", 0, 0, "scope running, session dead", "active"})
+		f := s.facts()
+		assert.Equal(t, pid, f.number("MainPID"))
+		assert.True(t, f.yes("AgentAlive"))
+		assert.False(t, f.yes("SessionAlive"))
+		require.NoError(t, syscall.Kill(pid, 0), "the agent is alive")
+		kill(t, pid, syscall.SIGKILL)
+		s.ends(outcome{"failed", "signal", 2, 9, "command was killed by SIGKILL", "error"})
+		s.noScope()
+	})
+	t.Run("shim", func(t *testing.T) {
+		s := d.run(t, "no-shim", "exec sleep 1000")
+		pid := s.become("running").number("MainPID")
+		want := outcome{"failed", "agent-lost", 0, 0, "shell process exited", "error"}
+		kill(t, s.one(shimName), syscall.SIGKILL)
+		s.ends(want)
+		testbed.WaitExit(t, pid)
+		s.tmux("kill-server")
+		s.noScope()
+		s.is(want)
+	})
+	t.Run("everything", func(t *testing.T) {
+		s := d.run(t, "no-scope", "exec sleep 1000")
+		s.become("running")
+		want := outcome{"failed", "session-lost", 0, 0, "tmux session no longer exists", "error"}
+		mark := d.heard.mark()
+		testbed.Systemctl(t, "kill", "--signal=KILL", s.unit())
+		s.ends(want)
+		signals, _ := d.heard.since(mark)
+		for _, signal := range signals {
+			if c, ok := stateChange(signal); ok && c.id == s.id {
+				assert.Equal(t, change{s.id, "running", "failed"}, c, "nothing untrue is said on the way")
+			}
+		}
+		s.noScope()
+		s.is(want)
+	})
+	after := bystander.facts()
+	assert.Equal(t, outcomeOf(before), outcomeOf(after))
+	assert.Equal(t, before.number("MainPID"), after.number("MainPID"))
+}
+
+// TestWorkspaceVanishesAndComesBack: the session is orphaned meanwhile, and its agent is not killed.
+func TestWorkspaceVanishesAndComesBack(t *testing.T) {
+	d := startDaemon(t)
+	work := testbed.Dir(t)
+	s := d.create(t, "orphan", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": work})
+	pid := s.become("running").number("MainPID")
+	orphaned := outcome{"orphaned", "", 0, 0, `workspace "` + work + `" is gone`, "error"}
+
+	require.NoError(t, os.Rename(work, work+"-away"))
+	s.ends(orphaned)
+	assert.Equal(t, pid, s.facts().number("MainPID"))
+	require.NoError(t, os.Rename(work+"-away", work))
+	s.ends(outcome{"running", "", 0, 0, "", "active"})
+
+	require.NoError(t, os.Remove(work))
+	s.ends(orphaned)
+	require.Equal(t, 0, d.kill(syscall.SIGTERM))
+	d.launch()
+	s.ends(orphaned)
+	require.NoError(t, os.Mkdir(work, 0o700))
+	s.ends(outcome{"running", "", 0, 0, "", "active"})
+	assert.Equal(t, pid, s.facts().number("MainPID"))
+
+	require.NoError(t, os.Remove(work))
+	s.ends(orphaned)
+	kill(t, pid, syscall.SIGKILL)
+	s.ends(outcome{"failed", "signal", 2, 9, "command was killed by SIGKILL", "error"})
+}
+
+func kill(t *testing.T, pid int, signal syscall.Signal) {
+	t.Helper()
+	require.NoError(t, syscall.Kill(pid, signal), "process %d", pid)
+}
+
+// tmux runs a command of the session's tmux server.
+func (s *subject) tmux(args ...string) string {
+	s.t.Helper()
+	return command(s.t, "tmux", append([]string{"-S", s.runtimeDir(s.id) + "/tmux"}, args...)...)
+}

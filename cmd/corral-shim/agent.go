@@ -1,0 +1,181 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+// agent is the process that the shim is there for.
+type agent struct {
+	pid     int
+	pidfd   int
+	ticks   uint64 // when it started, in clock ticks since boot: with pid, its identity
+	started time.Time
+}
+
+// startError tells why a command could not be started: a sentence for a person, and the exit code that a shell would have for it.
+type startError struct {
+	text string
+	code int
+}
+
+func (e *startError) Error() string { return e.text }
+
+// startAgent executes the command of the spec as the leader of a session of its own, whose terminal is slave. It returns once the program was
+// executed; that it could not be is a *startError. Linux tells its pidfd since 5.2.
+func startAgent(spec *shimwire.Spec, slave int) (agent, error) {
+	if err := checkWorkspace(spec.Dir); err != nil {
+		return agent{}, err
+	}
+	name := spec.Args[0]
+	path, err := findCommand(name, spec.Env, spec.Dir)
+	if err != nil {
+		return agent{}, err
+	}
+	a := agent{pidfd: -1}
+	attr := &syscall.ProcAttr{
+		Dir: spec.Dir, Env: spec.Env, Files: []uintptr{uintptr(slave), uintptr(slave), uintptr(slave)},
+		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, PidFD: &a.pidfd},
+	}
+	a.started = time.Now()
+	a.pid, err = syscall.ForkExec(path, spec.Args, attr)
+	if errors.Is(err, syscall.ENOEXEC) { // execvp(3): a text without #! is a script of the shell
+		a.pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", path}, spec.Args[1:]...), attr)
+	}
+	if err != nil {
+		return agent{}, whyNotExecuted(name, err)
+	}
+	a.ticks = startTicks(a.pid)
+	return a, nil
+}
+
+func checkWorkspace(dir string) error {
+	st, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return &startError{"workspace " + strconv.Quote(dir) + " does not exist", 126}
+	case err == nil && !st.IsDir():
+		return &startError{"workspace " + strconv.Quote(dir) + " is not a directory", 126}
+	case err == nil:
+		err = unix.Access(dir, unix.X_OK)
+	}
+	if err != nil {
+		return &startError{"workspace " + strconv.Quote(dir) + " cannot be entered: " + reason(err), 126}
+	}
+	return nil
+}
+
+// findCommand finds the file that a command's name means, by the rules of execvp(3) and with the PATH of env. Relative paths are relative to dir.
+func findCommand(name string, env []string, dir string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, executable(name, name, dir)
+	}
+	var denied error
+	for d := range strings.SplitSeq(searchPath(env), ":") {
+		path := "./" + name
+		if d != "" {
+			path = d + "/" + name
+		}
+		err := executable(path, name, dir)
+		if err == nil && name != "" {
+			return path, nil
+		}
+		if e := (*startError)(nil); errors.As(err, &e) && e.code == 126 && name != "" {
+			denied = err
+		}
+	}
+	if denied != nil {
+		return "", denied
+	}
+	return "", &startError{"command " + strconv.Quote(name) + " not found", 127}
+}
+
+// searchPath is the PATH of an environment, or what the C library searches without one.
+func searchPath(env []string) string {
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, "PATH="); ok {
+			return v
+		}
+	}
+	return "/bin:/usr/bin"
+}
+
+// executable tells why the file at path, which name stands for, cannot be executed.
+func executable(path, name, dir string) error {
+	if !filepath.IsAbs(path) {
+		path = dir + "/" + path
+	}
+	st, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return &startError{"command " + strconv.Quote(name) + " not found", 127}
+	case err == nil && st.Mode().IsRegular() && unix.Faccessat(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS) == nil:
+		return nil
+	case err == nil, errors.Is(err, os.ErrPermission):
+		return &startError{"command " + strconv.Quote(name) + " is not executable", 126}
+	}
+	return &startError{"command " + strconv.Quote(name) + " cannot be found: " + reason(err), 127}
+}
+
+// whyNotExecuted is for a command whose file is there and may be executed.
+func whyNotExecuted(name string, err error) error {
+	name = strconv.Quote(name)
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return &startError{"command " + name + " needs an interpreter that does not exist", 126}
+	case errors.Is(err, syscall.EACCES):
+		return &startError{"command " + name + " is not executable", 126}
+	}
+	return &startError{"command " + name + " cannot be executed: " + reason(err), 126}
+}
+
+// reason is the last part of an error: what the kernel said.
+func reason(err error) string {
+	var e syscall.Errno
+	if errors.As(err, &e) {
+		return e.Error()
+	}
+	return err.Error()
+}
+
+// startTicks reads field 22 of /proc/PID/stat (proc(5)). The second field may hold anything, but is the only one with parentheses.
+func startTicks(pid int) uint64 {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	s := string(b)
+	f := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
+	if len(f) < 20 {
+		return 0
+	}
+	n, _ := strconv.ParseUint(f[19], 10, 64)
+	return n
+}
+
+// hangUp tells the agent that its terminal is closed, as the kernel does it when a terminal goes away: SIGHUP to the session's leader and to
+// the processes in the foreground, and SIGCONT, since a stopped process could not heed it.
+func (a *agent) hangUp(master int) {
+	a.signal(master, unix.SIGHUP)
+	a.signal(master, unix.SIGCONT)
+}
+
+// signal sends sig to the processes in the foreground of the agent's terminal, and to the agent if it is not one of them.
+func (a *agent) signal(master int, sig unix.Signal) {
+	group, err := unix.IoctlGetInt(master, unix.TIOCGPGRP)
+	if err == nil && group > 1 {
+		_ = unix.Kill(-group, sig)
+	}
+	if group != a.pid {
+		_ = unix.PidfdSendSignal(a.pidfd, sig, nil, 0)
+	}
+}

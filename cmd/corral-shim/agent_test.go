@@ -1,0 +1,176 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/exitstatus"
+)
+
+func TestHowAnAgentEnds(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		script string
+		code   exitstatus.Code
+		value  int
+		exit   int
+	}{
+		{"exits with 0", "exit 0", exitstatus.Exited, 0, 0},
+		{"exits with 3", "exit 3", exitstatus.Exited, 3, 3},
+		{"exits with 255", "exit 255", exitstatus.Exited, 255, 255},
+		{"exits as a shell does after a signal", "exit 137", exitstatus.Exited, 137, 137},
+		{"is killed", "kill -KILL $$", exitstatus.Killed, 9, 137},
+		{"is terminated", "kill -TERM $$", exitstatus.Killed, 15, 143},
+		{"is hung up", "kill -HUP $$", exitstatus.Killed, 1, 129},
+		{"ends with a child that holds its terminal", "sleep 1000 & exit 4", exitstatus.Exited, 4, 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			before := time.Now().Add(-time.Microsecond)
+			s := newHome(t, "sh", "-c", c.script).show()
+			assert.Equal(t, c.exit, s.ends())
+			st := s.status()
+			assert.Equal(t, c.code, st.Code)
+			assert.Equal(t, c.value, st.Value)
+			assert.Equal(t, "run-1", st.RunID)
+			assert.Len(t, st.BootID, 36)
+			assert.Positive(t, st.PID)
+			assert.Positive(t, st.MaxRSS)
+			assert.False(t, st.PaneClosed)
+			assert.True(t, !st.Started.Before(before.Truncate(time.Microsecond)) && !st.Exited.Before(st.Started) && !st.Exited.After(time.Now()))
+			assert.NoFileExists(t, s.spec.Socket)
+		})
+	}
+}
+
+func TestCoreDump(t *testing.T) {
+	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
+	require.NoError(t, err)
+	s := newHome(t, "sh", "-c", "ulimit -c unlimited; kill -SEGV $$").show()
+	assert.Equal(t, 139, s.ends())
+	st := s.status()
+	assert.Equal(t, int(unix.SIGSEGV), st.Value)
+	if !strings.HasPrefix(string(pattern), "|") { // what a handler does is up to the system
+		assert.Equal(t, exitstatus.Dumped, st.Code)
+	}
+}
+
+func TestCommandsThatCannotBeStarted(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text")
+	require.NoError(t, os.WriteFile(text, []byte("#!/bin/sh\n"), 0o600))
+	lost := filepath.Join(dir, "lost")
+	require.NoError(t, os.WriteFile(lost, []byte("#!/no/such/interpreter\n"), 0o700))
+	for _, c := range []struct {
+		name string
+		dir  string
+		args []string
+		says string
+		exit int
+	}{
+		{"not in PATH", "/", []string{"no-such-command"}, `command "no-such-command" not found`, 127},
+		{"no such file", "/", []string{"/no/such"}, `command "/no/such" not found`, 127},
+		{"below a file", "/", []string{text + "/x"}, `command "` + text + `/x" not found`, 127},
+		{"empty", "/", []string{""}, `command "" not found`, 127},
+		{"shell characters", "/", []string{"echo a; echo b"}, `command "echo a; echo b" not found`, 127},
+		{"not executable", "/", []string{text}, `command "` + text + `" is not executable`, 126},
+		{"a directory", "/", []string{dir}, `command "` + dir + `" is not executable`, 126},
+		{"no interpreter", "/", []string{lost}, `command "` + lost + `" needs an interpreter that does not exist`, 126},
+		{"no workspace", "/no/such/dir", []string{"true"}, `workspace "/no/such/dir" does not exist`, 126},
+		{"a file as workspace", text, []string{"true"}, `workspace "` + text + `" is not a directory`, 126},
+		{"a NUL in an argument", "/", []string{"true", "a\x00b"}, `command "true" cannot be executed: invalid argument`, 126},
+		{"too long", "/", []string{"true", strings.Repeat("x", 200_000)}, `command "true" cannot be executed: argument list too long`, 126},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHome(t, c.args...)
+			h.spec.Dir = c.dir
+			s := h.show()
+			assert.Equal(t, c.exit, s.ends())
+			st := s.status()
+			assert.Equal(t, exitstatus.NotStarted, st.Code)
+			assert.Equal(t, c.says, st.Error)
+			s.sees(c.says)
+			left, err := os.ReadDir(filepath.Dir(h.spec.Socket))
+			require.NoError(t, err)
+			assert.Empty(t, left)
+		})
+	}
+}
+
+func TestFindCommand(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"a/tool": 0o600, "b/tool": 0o700, "a/plain": 0o600, "own": 0o700} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, mode))
+	}
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	for _, c := range []struct{ name, command, path, found, says string }{
+		{"the first that can be executed", "tool", a + ":" + b, b + "/tool", ""},
+		{"none that can be executed", "plain", a + ":" + b, "", `command "plain" is not executable`},
+		{"relative to the workspace", "./own", "", "./own", ""},
+		{"an empty entry is the workspace", "own", a + "::" + b, "./own", ""},
+		{"a relative entry", "tool", "b", "b/tool", ""},
+		{"nowhere", "own", a, "", `command "own" not found`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			found, err := findCommand(c.command, []string{"X=1", "PATH=" + c.path}, dir)
+			if c.says != "" {
+				require.EqualError(t, err, c.says)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, c.found, found)
+		})
+	}
+	assert.Equal(t, "/bin:/usr/bin", searchPath([]string{"HOME=/"}))
+}
+
+func TestArgumentsArriveAsTheyWereGiven(t *testing.T) {
+	args := []string{"a b", `'"`, "$HOME `x` \\", "line\nline", "", "*", "ünï", "\xff"}
+	h := newHome(t, append([]string{"sh", "-c", `for a; do printf '<%s>' "$a"; done; printf '%s' "$OPT"; pwd`, "sh"}, args...)...)
+	h.spec.Env = append(h.spec.Env, "OPT=x y=z")
+	s := h.show()
+	require.Equal(t, 0, s.ends())
+	want := "<" + strings.Join(args, "><") + ">x y=z" + h.spec.Dir + "\n"
+	assert.Equal(t, strings.ReplaceAll(want, "\n", "\r\n"), s.log())
+	assert.NoFileExists(t, filepath.Join(h.dir, "run", "spec"))
+}
+
+func TestScriptWithoutInterpreterLine(t *testing.T) {
+	h := newHome(t, "./script", "x y")
+	require.NoError(t, os.WriteFile(filepath.Join(h.spec.Dir, "script"), []byte("echo \"got $1\"\nexit 5\n"), 0o700))
+	s := h.show()
+	assert.Equal(t, 5, s.ends())
+	assert.Contains(t, s.log(), "got x y")
+}
+
+func TestAgentInheritsNothing(t *testing.T) {
+	h := newHome(t, "sh", "-c", "grep -E 'Sig(Blk|Ign)' /proc/self/status; echo fds: $(ls /proc/self/fd); env; ps -o sid=,pid=,pgid=,tpgid= -p $$")
+	s := h.show()
+	require.Equal(t, 0, s.ends())
+	log := s.log()
+	assert.Contains(t, log, "SigBlk:\t0000000000000000")
+	assert.Contains(t, log, "SigIgn:\t0000000000000000")
+	assert.Contains(t, log, "fds: 0 1 2 3\r\n") // 3 is the listing itself
+	assert.NotContains(t, log, "HOME=")
+}
+
+func TestBlockedAndIgnoredSignalsAreNotPassedOn(t *testing.T) {
+	h := newHome(t, "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
+	shim := h.shim
+	h.shim = filepath.Join(h.dir, "wrapper")
+	script := "#!/bin/bash\ntrap '' HUP INT QUIT TERM TSTP TTIN TTOU PIPE USR1 CHLD\nexec env --block-signal=USR2,WINCH " + shim + " \"$@\"\n"
+	require.NoError(t, os.WriteFile(h.shim, []byte(script), 0o700))
+	s := h.show()
+	require.Equal(t, 0, s.ends())
+	assert.Contains(t, s.log(), "SigBlk:\t0000000000000000")
+	assert.Contains(t, s.log(), "SigIgn:\t0000000000000000")
+}

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"bytes"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+const (
+	maxQueued = 1 << 20 // bytes of texts that wait
+	maxTexts  = 256
+
+	// maxLine is how much of a line the kernel is given at once while the agent's terminal edits lines: of one that is longer than 4095 bytes
+	// it throws the rest away (termios(3), canonical mode). In between goes the end-of-file character, which in the middle of a line means no
+	// more than: let the reader have this.
+	maxLine = 4000
+
+	inputTick = 5 * time.Millisecond // how often is looked whether the agent has read its input
+	inputWait = 500 * time.Millisecond
+
+	// After the agent has read a text, Enter is pressed this much later. Without bracketed paste a program can tell a paste by its speed alone,
+	// and some take an Enter that follows within a tenth of a second for one of its line ends.
+	enterAfterPaste = 10 * time.Millisecond
+	enterAfterKeys  = 150 * time.Millisecond
+)
+
+var (
+	pasteBegin = []byte("\x1b[200~")
+	pasteEnd   = []byte("\x1b[201~")
+	enterKey   = []byte("\r")
+)
+
+// text is one text for the agent.
+type text struct {
+	from  *conn
+	seq   uint32
+	enter bool
+	mem   []byte // a mapping of its own: given back to the system when the text is done
+	n     int    // bytes of it that are used
+
+	stage int
+	parts [3][]byte // what is still to be written
+	lines bool      // the terminal edits lines, and eof makes it deliver one before its end
+	eof   [1]byte
+	line  int           // bytes of the current line that were written since its begin or the last eof
+	calm  time.Duration // how long the agent has to have read everything before Enter
+	read  time.Time     // since when it has, zero if it has not
+	due   time.Time     // when Enter is pressed in any case
+}
+
+const (
+	textWaits = iota // for what came before it
+	textGoes         // to the terminal
+	textRead         // by the agent, which is waited for
+	textDone
+)
+
+// inputQueue is what the agent gets: keys and texts, in the order they came in.
+type inputQueue struct {
+	keys    [4096]byte
+	pending []byte // of keys: those that were not written yet
+	texts   []*text
+	count   int // texts, complete or not
+	queued  int // bytes in them
+}
+
+// add takes an Input message. It returns why its text is refused, if it is; what then still comes of that text is passed over.
+func (q *inputQueue) add(c *conn, m *shimwire.Message) string {
+	more := m.Flags&shimwire.FlagMore != 0
+	if c.refusing && c.refused == m.Seq {
+		c.refusing = more
+		return ""
+	}
+	why := q.accept(c, m, more)
+	c.refusing, c.refused = why != "" && more, m.Seq
+	return why
+}
+
+func (q *inputQueue) accept(c *conn, m *shimwire.Message, more bool) string {
+	t := c.partial
+	if t != nil && t.seq != m.Seq {
+		q.discard(t)
+		t, c.partial = nil, nil
+	}
+	if t == nil {
+		if q.count >= maxTexts {
+			return "too many texts wait for the agent to read them"
+		}
+		t = &text{from: c, seq: m.Seq}
+		q.count++
+	}
+	if q.queued+len(m.Data) > maxQueued || !t.append(m.Data) {
+		c.partial = nil
+		q.discard(t)
+		return "too much text waits for the agent to read it"
+	}
+	q.queued += len(m.Data)
+	if more {
+		c.partial = t
+		return ""
+	}
+	c.partial = nil
+	t.enter = m.Flags&shimwire.FlagEnter != 0
+	q.texts = append(q.texts, t)
+	return ""
+}
+
+func (q *inputQueue) discard(t *text) {
+	q.count--
+	q.queued -= t.n
+	if t.mem != nil {
+		_ = unix.Munmap(t.mem)
+		t.mem = nil
+	}
+}
+
+func (t *text) append(b []byte) bool {
+	if need := t.n + len(b); need > len(t.mem) {
+		size := max(64<<10, len(t.mem))
+		for size < need {
+			size *= 2
+		}
+		mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			return false
+		}
+		if t.mem != nil {
+			copy(mem, t.mem[:t.n])
+			_ = unix.Munmap(t.mem)
+		}
+		t.mem = mem
+	}
+	t.n += copy(t.mem[t.n:], b)
+	return true
+}
+
+// prepare makes the text what a terminal would send for it, by the modes that the agent has set: line ends as the Enter key has them, and in
+// brackets where the agent asked for that, without anything inside that would close them.
+func (t *text) prepare(paste bool, mode *unix.Termios) {
+	body := t.mem[:t.n]
+	t.stage = textGoes
+	t.lines = mode.Lflag&unix.ICANON != 0 && !paste
+	t.eof[0] = mode.Cc[unix.VEOF]
+	t.calm = enterAfterKeys
+	if mode.Lflag&unix.ICANON == 0 || mode.Iflag&unix.ICRNL != 0 {
+		body = returns(body)
+	}
+	if paste && len(body) > 0 {
+		t.calm = enterAfterPaste
+		t.parts = [3][]byte{pasteBegin, without(body, pasteEnd), pasteEnd}
+		return
+	}
+	t.parts[1] = body
+}
+
+// returns replaces each line end in b, \n or \r\n, by \r, in place.
+func returns(b []byte) []byte {
+	n, last := 0, byte(0)
+	for _, c := range b {
+		follows := c == '\n' && last == '\r'
+		last = c
+		if follows {
+			continue
+		}
+		if c == '\n' {
+			c = '\r'
+		}
+		b[n] = c
+		n++
+	}
+	return b[:n]
+}
+
+// without removes each old from b, in place, also one that comes about by the removal of another.
+func without(b, old []byte) []byte {
+	n := 0
+	for _, c := range b {
+		b[n] = c
+		n++
+		if bytes.HasSuffix(b[:n], old) {
+			n -= len(old)
+		}
+	}
+	return b[:n]
+}
+
+// piece is what can be given to the terminal at once, nothing if all was.
+func (t *text) piece() []byte {
+	var b []byte
+	for i := range t.parts {
+		if b = t.parts[i]; len(b) > 0 {
+			break
+		}
+	}
+	if !t.lines || len(b) == 0 {
+		return b
+	}
+	if t.line >= maxLine {
+		return t.eof[:]
+	}
+	b = b[:min(len(b), maxLine-t.line)]
+	if i := bytes.IndexAny(b, "\r\n"); i >= 0 {
+		return b[:i+1]
+	}
+	return b
+}
+
+// wrote takes note that the terminal has taken the first n bytes, at least one, of what piece returned.
+func (t *text) wrote(n int) {
+	if t.lines && t.line >= maxLine {
+		t.line = 0
+		return
+	}
+	for i, p := range t.parts {
+		if len(p) == 0 {
+			continue
+		}
+		t.line += n
+		if end := p[n-1]; end == '\r' || end == '\n' {
+			t.line = 0
+		}
+		t.parts[i] = p[n:]
+		return
+	}
+}
+
+// feed gives the agent's terminal a piece of what is next. It returns whether there may be more to do at once.
+func (s *shim) feed() bool {
+	q := &s.input
+	switch {
+	case !s.masterWritable:
+		return false
+	case len(q.pending) > 0:
+		q.pending = q.pending[s.put(q.pending):]
+	case len(q.texts) > 0:
+		return s.feedText(q.texts[0])
+	case s.pane.readable:
+		n, e := sysRead(s.pane.fd, q.keys[:])
+		switch {
+		case e == unix.EAGAIN:
+			s.pane.readable = false
+		case e != 0 || n == 0:
+			s.paneHungUp()
+		}
+		q.pending = q.keys[:n]
+	default:
+		return false
+	}
+	return true
+}
+
+// put writes to the agent's terminal and returns how much that has taken.
+func (s *shim) put(b []byte) int {
+	n, e := sysWrite(s.inner.master, b)
+	if e != 0 || n < len(b) {
+		s.masterWritable = false
+	}
+	return n
+}
+
+func (s *shim) feedText(t *text) bool {
+	switch t.stage {
+	case textWaits:
+		mode, err := unix.IoctlGetTermios(s.inner.slave, unix.TCGETS)
+		if err != nil {
+			mode = sane()
+		}
+		t.prepare(s.modes.paste, mode)
+	case textGoes:
+		b := t.piece()
+		if len(b) > 0 {
+			n := s.put(b)
+			if n > 0 {
+				t.wrote(n)
+			}
+			if n < len(b) || len(t.piece()) > 0 {
+				return true
+			}
+		}
+		t.stage = textDone
+		if t.enter && t.n > 0 && !t.lines {
+			t.stage = textRead
+			now := time.Now()
+			t.due = now.Add(inputWait)
+			s.timers.set(timerInput, now.Add(inputTick))
+			return false
+		}
+		return s.feedText(t)
+	case textRead:
+		return false // until the timer says so
+	case textDone:
+		if t.enter && s.put(enterKey) == 0 {
+			return false
+		}
+		s.input.texts = append(s.input.texts[:0], s.input.texts[1:]...)
+		s.input.discard(t)
+		s.send(t.from, shimwire.Message{Kind: shimwire.InputDone, Seq: t.seq})
+	}
+	return true
+}
+
+// watchReading looks whether the agent has read the text that Enter is to follow.
+func (s *shim) watchReading(now time.Time) {
+	if len(s.input.texts) == 0 || s.input.texts[0].stage != textRead {
+		return
+	}
+	t := s.input.texts[0]
+	switch unread, e := sysUnread(s.inner.slave); {
+	case e == 0 && unread > 0:
+		t.read = time.Time{}
+	case t.read.IsZero():
+		t.read = now
+	}
+	if now.After(t.due) || !t.read.IsZero() && now.Sub(t.read) >= t.calm {
+		t.stage = textDone
+		return
+	}
+	s.timers.set(timerInput, now.Add(inputTick))
+}
+
+// refuse answers all texts that the agent will not get.
+func (q *inputQueue) refuse(send func(*conn, shimwire.Message), why string) {
+	for _, t := range q.texts {
+		send(t.from, shimwire.Message{Kind: shimwire.InputDone, Seq: t.seq, Error: why})
+	}
+}

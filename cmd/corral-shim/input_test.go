@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+// allOf gives a text to a terminal that takes size bytes at a time.
+func allOf(t *text, size int) string {
+	var got bytes.Buffer
+	for {
+		b := t.piece()
+		if len(b) == 0 {
+			return got.String()
+		}
+		b = b[:min(len(b), size)]
+		got.Write(b)
+		t.wrote(len(b))
+	}
+}
+
+func TestWhatATextBecomes(t *testing.T) {
+	line, tui := sane(), raw(sane())
+	plain := sane()
+	plain.Iflag &^= unix.ICRNL
+	long := strings.Repeat("a", 3*maxLine)
+	for _, c := range []struct {
+		name  string
+		mode  *unix.Termios
+		paste bool
+		text  string
+		want  string
+	}{
+		{"for a program that reads lines", line, false, "a\nb\r\nc", "a\rb\rc"},
+		{"where Enter is no line end", plain, false, "a\nb", "a\nb"},
+		{"for a program that reads keys", tui, false, "a\n\nb\r\n", "a\r\rb\r"},
+		{"as a paste", tui, true, "a\nb", "\x1b[200~a\rb\x1b[201~"},
+		{"as a paste for lines", line, true, "a\nb", "\x1b[200~a\rb\x1b[201~"},
+		{"with what would end the paste", tui, true, "a\x1b[201~rm\x1b[20\x1b[201~1~\n", "\x1b[200~arm\r\x1b[201~"},
+		{"the same where nothing is pasted", tui, false, "a\x1b[201~", "a\x1b[201~"},
+		{"nothing", tui, true, "", ""},
+		{"a long line of keys", tui, false, long, long},
+		{"a long line, delivered in parts", line, false, long + "b\nc", strings.Repeat(long[:maxLine]+"\x04", 3) + "b\rc"},
+		{"a line that just fits", line, false, long[:maxLine-1] + "\nb", long[:maxLine-1] + "\rb"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, size := range []int{1, 7, 4096, 1 << 20} {
+				x := &text{}
+				require.True(t, x.append([]byte(c.text[:len(c.text)/2])))
+				require.True(t, x.append([]byte(c.text[len(c.text)/2:])))
+				x.prepare(c.paste, c.mode)
+				assert.Equal(t, c.want, allOf(x, size))
+			}
+		})
+	}
+}
+
+// FuzzPaste holds that nothing in a text can end its paste, and that nothing else is lost.
+func FuzzPaste(f *testing.F) {
+	f.Add([]byte("one\ntwo\x1b[201~\r\n"))
+	f.Add([]byte("\x1b[20\x1b[201~1~"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x := &text{}
+		require.True(t, x.append(b))
+		x.prepare(true, sane())
+		got := allOf(x, 1<<20)
+		if len(b) == 0 {
+			assert.Empty(t, got)
+			return
+		}
+		inside := strings.TrimSuffix(strings.TrimPrefix(got, "\x1b[200~"), "\x1b[201~")
+		assert.Len(t, got, len(inside)+12)
+		assert.NotContains(t, inside, "\x1b[201~")
+		assert.NotContains(t, inside, "\n")
+		if !bytes.Contains(b, []byte{0x1b}) {
+			assert.Equal(t, strings.NewReplacer("\r\n", "\r", "\n", "\r").Replace(string(b)), inside)
+		}
+	})
+}
+
+func TestInputForAProgramThatReadsLines(t *testing.T) {
+	h := newHome(t, "sh", "-c", "stty -echo; echo go; cat > got; echo done")
+	s := h.show()
+	s.sees("go")
+	d := h.connect()
+	var want strings.Builder
+	for _, length := range []int{0, 1, 3000, 3000, 4094, 4095, 4096, 20_000, 300_000} {
+		want.WriteString(strings.Repeat("w", length) + "\n")
+	}
+	assert.Empty(t, d.input(1, want.String(), 0).Error)
+	assert.Empty(t, d.input(2, "end", shimwire.FlagEnter).Error)
+	assert.Empty(t, d.input(3, "", shimwire.FlagEnter).Error)
+	s.keys("\x04")
+	require.Equal(t, 0, s.ends())
+	assert.Equal(t, want.String()+"end\n\n", h.read("got"))
+}
+
+func TestInputAsAPaste(t *testing.T) {
+	h := newHome(t, "sh", "-c", `stty raw -echo; printf '\033[?20'; printf '04hgo'; head -c 25 > got; printf one; head -c 1 > enter; printf two`)
+	s := h.show()
+	s.sees("go")
+	d := h.connect()
+	assert.Empty(t, d.input(9, "hello\nworld\x1b[201~!!", shimwire.FlagEnter).Error)
+	s.sees("onetwo")
+	require.Equal(t, 0, s.ends())
+	assert.Equal(t, "\x1b[200~hello\rworld!!\x1b[201~", h.read("got"))
+	assert.Equal(t, "\r", h.read("enter"))
+}
+
+func TestEnterFollowsOnceTheTextWasRead(t *testing.T) {
+	h := newHome(t, "reads")
+	s := h.show()
+	s.sees("go")
+	d := h.connect()
+	assert.Empty(t, d.input(1, "some text", shimwire.FlagEnter).Error)
+	s.sees(`read "some text"` + "\r\n" + `read "\r"` + "\r\n")
+	s.keys("\x03")
+	s.ends()
+}
+
+func TestEnterIsPressedThoughTheTextIsNotRead(t *testing.T) {
+	h := newHome(t, "sh", "-c", `stty raw -echo; printf go; while [ ! -e now ]; do read -t 0.05 x < /dev/null; sleep 0.05; done; head -c 5 > got`)
+	s := h.show()
+	s.sees("go")
+	d := h.connect()
+	assert.Empty(t, d.input(1, "text", shimwire.FlagEnter).Error)
+	h.write("now", "")
+	require.Equal(t, 0, s.ends())
+	assert.Equal(t, "text\r", h.read("got"))
+}
+
+func TestTextsStayWholeAndInOrder(t *testing.T) {
+	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; head -c 600300 > got")
+	s := h.show()
+	s.sees("go")
+	a, b := h.connect(), h.connect()
+	big := strings.Repeat("A", 300_000)
+	a.enter(1, big, 0)
+	s.keys(strings.Repeat("k", 300))
+	b.enter(1, strings.Repeat("B", 300_000), 0)
+	assert.Empty(t, a.hears(shimwire.InputDone).Error)
+	assert.Empty(t, b.hears(shimwire.InputDone).Error)
+	require.Equal(t, 0, s.ends())
+	got := h.read("got")
+	for _, part := range []string{big, strings.Repeat("B", 300_000), strings.Repeat("k", 300)} {
+		assert.Contains(t, got, part)
+	}
+}
+
+func TestTooMuchInput(t *testing.T) {
+	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; exec sleep 1000")
+	s := h.show()
+	s.sees("go")
+	d, other := h.connect(), h.connect()
+	d.enter(1, strings.Repeat("x", 900_000), 0)
+	assert.Equal(t, "too much text waits for the agent to read it", other.input(2, strings.Repeat("y", 900_000), 0).Error)
+	for seq := range uint32(maxTexts - 1) {
+		d.enter(10+seq, "z", 0)
+	}
+	assert.Equal(t, "too many texts wait for the agent to read them", d.input(5000, "z", 0).Error)
+	s.keys("never read")
+	h.killAgent(d)
+	refused := d.hears(shimwire.InputDone)
+	assert.Equal(t, uint32(1), refused.Seq)
+	assert.Equal(t, "the agent has ended", refused.Error)
+	assert.Equal(t, 137, s.ends())
+}
+
+func TestInputInterruptedByADisconnect(t *testing.T) {
+	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; head -c 5 > got")
+	s := h.show()
+	s.sees("go")
+	a, b := h.connect(), h.connect()
+	a.send(shimwire.Message{Kind: shimwire.Input, Seq: 1, Flags: shimwire.FlagMore, Data: []byte("never whole")})
+	a.close()
+	assert.Empty(t, b.input(1, "whole", 0).Error)
+	require.Equal(t, 0, s.ends())
+	assert.Equal(t, "whole", h.read("got"))
+}

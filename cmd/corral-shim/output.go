@@ -1,0 +1,116 @@
+package main
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+const (
+	outSize = 64 << 10 // bytes that wait for the pane at most
+	outRest = 32 << 10 // room beyond that for what the agent's terminal still holds when the agent has ended: it cannot hold more
+)
+
+// readable is how many bytes the kernel gives at least in one read from a terminal that has more of them (N_TTY_BUF_SIZE, without the wrap).
+const readable = 4095
+
+// output is what the pane has not taken yet.
+type output struct {
+	buf        [outSize + outRest]byte
+	start, end int
+}
+
+func (o *output) waiting() []byte { return o.buf[o.start:o.end] }
+
+func (o *output) reset() { o.start, o.end = 0, 0 }
+
+// copyOut reads what the agent has printed, as far as there is room for it, and keeps it. It returns whether it found something. While a pane
+// is slow the agent's terminal fills up, as any terminal does; without a pane there is always room.
+func (s *shim) copyOut() bool {
+	o := &s.out
+	if o.start == o.end || !s.pane.there() {
+		o.reset()
+	}
+	limit := outSize
+	if s.ended {
+		limit = len(o.buf)
+	}
+	begin := o.end
+	for s.masterReadable && o.end < limit {
+		n, e := sysRead(s.inner.master, o.buf[o.end:limit])
+		if e != 0 || n == 0 { // EAGAIN, or EIO of a terminal that was hung up
+			s.masterReadable = false
+			break
+		}
+		o.end += n
+		if n < readable && !s.ended { // it was emptied: what comes now is another event
+			s.masterReadable = false
+		}
+	}
+	fresh := o.buf[begin:o.end]
+	if len(fresh) == 0 {
+		return false
+	}
+	s.log.write(fresh)
+	s.modes.scan(fresh)
+	s.active()
+	return true
+}
+
+// show gives the pane what it takes.
+func (s *shim) show() {
+	for s.pane.writable && s.out.start < s.out.end {
+		n, e := sysWrite(s.pane.fd, s.out.waiting())
+		switch {
+		case e == unix.EAGAIN:
+			s.pane.writable = false
+		case e != 0:
+			s.paneHungUp()
+			return
+		}
+		if n < len(s.out.waiting()) { // it is full: that there is room again is an event
+			s.pane.writable = false
+		}
+		s.out.start += n
+	}
+}
+
+// active notes that the agent has printed something.
+func (s *shim) active() {
+	s.lastOutput = time.Now()
+	if s.idle {
+		s.idle, s.since = false, s.lastOutput
+		s.tell(shimwire.Working, s.since)
+		s.timers.set(timerIdle, s.since.Add(s.spec.IdleAfter))
+	}
+}
+
+// rest looks whether the agent has been silent for long enough. The timer is not put off at each output, but here.
+func (s *shim) rest(now time.Time) {
+	if due := s.lastOutput.Add(s.spec.IdleAfter); due.After(now) {
+		s.timers.set(timerIdle, due)
+		return
+	}
+	s.idle, s.since = true, s.lastOutput
+	s.tell(shimwire.Idle, s.since)
+}
+
+// showTime is how long a pane may take for the rest of the output after the agent has ended.
+const showTime = time.Second
+
+// showRest gives the pane what is left, for a bounded time.
+func (s *shim) showRest() {
+	deadline := time.Now().Add(showTime)
+	for {
+		s.show()
+		left := time.Until(deadline).Milliseconds()
+		if !s.pane.there() || s.out.start == s.out.end || left <= 0 {
+			return
+		}
+		p := []unix.PollFd{{Fd: int32(s.pane.fd), Events: unix.POLLOUT}}
+		_, _ = unix.Poll(p, int(left))
+		s.pane.writable = true
+	}
+}

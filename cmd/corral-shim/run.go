@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+// exitBroken is the shim's exit code if it cannot do its work at all. An agent can exit with it too: exit_status tells them apart.
+const exitBroken = 125
+
+// defaultIdleAfter is for a spec that does not say when an agent is idle.
+const defaultIdleAfter = 3 * time.Second
+
+// shim is one run of an agent.
+type shim struct {
+	spec     shimwire.Spec
+	bootID   string
+	record   *exitstatus.Pending
+	log      *outputLog
+	memory   memoryCounters
+	listener listener
+	poller   *poller
+	timers   *timers
+	resized  int // the descriptor of catchSignals
+
+	inner          innerTerminal
+	masterReadable bool
+	masterWritable bool
+	pane           pane
+	agent          agent
+	ended          bool // the agent
+
+	out        output
+	modes      modes
+	input      inputQueue
+	idle       bool
+	since      time.Time // when it became idle, or working
+	lastOutput time.Time
+	paneClosed bool // by hand, and the agent was told so
+
+	conns    [maxConns]*conn
+	incoming receiver
+	outgoing [4 << 10]byte
+}
+
+// runAgent runs what the file at path describes and returns the code to exit with.
+func runAgent(path string) int {
+	runtime.GOMAXPROCS(1) // or each goroutine that the start begins would make another thread, which costs memory for ever
+	unblockSignals()
+	spec, err := readSpec(path)
+	if err != nil {
+		complain("cannot read the spec: " + err.Error())
+		return exitBroken
+	}
+	if spec.IdleAfter <= 0 {
+		spec.IdleAfter = defaultIdleAfter
+	}
+	s := &shim{spec: spec, bootID: bootID(), modes: newModes(), masterWritable: true}
+	if s.record, err = exitstatus.Prepare(spec.StateDir); err != nil {
+		complain("cannot prepare the exit status: " + err.Error())
+		return exitBroken
+	}
+	if err := s.prepare(); err != nil {
+		return s.notStarted(&startError{"cannot prepare a terminal for the command: " + err.Error(), exitBroken})
+	}
+	if err := s.start(); err != nil {
+		return s.notStarted(err)
+	}
+	s.loop()
+	return s.finish()
+}
+
+// readSpec reads the file and removes it: nobody else has to see what is in it.
+func readSpec(path string) (shimwire.Spec, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return shimwire.Spec{}, err
+	}
+	if st.Size() > shimwire.MaxSpec {
+		return shimwire.Spec{}, &os.PathError{Op: "read", Path: path, Err: unix.EFBIG}
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return shimwire.Spec{}, err
+	}
+	if err := os.Remove(path); err != nil {
+		return shimwire.Spec{}, err
+	}
+	return shimwire.ParseSpec(b)
+}
+
+func bootID() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return string(bytes.TrimSpace(b))
+}
+
+// prepare gets everything that the shim needs while the agent runs.
+func (s *shim) prepare() error {
+	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) // whatever was left open for us is not for the agent
+	var err error
+	if s.resized, err = catchSignals(); err != nil {
+		return err
+	}
+	if s.log, err = openLog(s.spec.StateDir, s.spec.LogMax); err != nil {
+		return err
+	}
+	s.memory = openMemoryCounters()
+	s.pane = openPane(0)
+	mode := s.pane.mode
+	if !s.pane.there() {
+		mode = sane()
+	} else {
+		s.pane.server = findServer(os.Getenv("TMUX"))
+	}
+	if s.inner, err = openInner(mode, s.pane.size()); err != nil {
+		return err
+	}
+	if s.listener, err = listen(s.spec.Socket); err != nil {
+		return err
+	}
+	if s.timers, err = newTimers(); err != nil {
+		return err
+	}
+	if s.poller, err = newPoller(); err != nil {
+		return err
+	}
+	for about, fd := range map[int]int{
+		aboutMaster: s.inner.master, aboutTimer: s.timers.fd, aboutResize: s.resized, aboutListener: s.listener.fd,
+	} {
+		if err := s.poller.add(fd, about); err != nil {
+			return err
+		}
+	}
+	s.watchPane()
+	return settle()
+}
+
+// watchPane makes the pane's terminal and its tmux server sources of events.
+func (s *shim) watchPane() {
+	if !s.pane.there() {
+		return
+	}
+	_ = s.poller.add(s.pane.fd, aboutPane)
+	if s.pane.server.pidfd > 0 {
+		_ = s.poller.add(s.pane.server.pidfd, aboutServer)
+	}
+	s.pane.makeRaw()
+	s.pane.readable, s.pane.writable = true, true
+}
+
+// start executes the agent and then lets others find the socket.
+func (s *shim) start() error {
+	slave, err := s.inner.openSlave(0)
+	if err != nil {
+		return &startError{"cannot prepare a terminal for the command: " + err.Error(), exitBroken}
+	}
+	s.agent, err = startAgent(&s.spec, slave)
+	_ = unix.Close(slave)
+	if err != nil {
+		return err
+	}
+	s.since = s.agent.started
+	s.lastOutput = s.agent.started
+	s.timers.set(timerIdle, s.since.Add(s.spec.IdleAfter))
+	if err := s.poller.add(s.agent.pidfd, aboutAgent); err != nil {
+		complain("cannot watch the agent: " + err.Error())
+	}
+	if err := s.listener.publish(); err != nil {
+		complain("cannot publish the socket: " + err.Error())
+	}
+	s.spec.Env, s.spec.Args = nil, nil
+	giveBack()
+	return nil
+}
+
+// notStarted records that the agent could not be started, shows it in the pane, and returns the code to exit with.
+func (s *shim) notStarted(err error) int {
+	s.pane.release()
+	code := exitBroken
+	if e, ok := err.(*startError); ok { //nolint:errorlint // it is made here and never wrapped
+		code = e.code
+	}
+	s.removeSocket()
+	now := time.Now()
+	s.write(exitstatus.Status{
+		RunID: s.spec.RunID, BootID: s.bootID, Code: exitstatus.NotStarted, Error: err.Error(), Started: now, Exited: now,
+	})
+	_, _ = os.Stderr.WriteString(strings.ToValidUTF8(err.Error(), "?") + "\n")
+	return code
+}
+
+func (s *shim) removeSocket() {
+	if s.listener.fd > 0 {
+		s.listener.remove()
+	}
+}
+
+func (s *shim) write(status exitstatus.Status) {
+	if err := s.record.Write(status); err != nil {
+		complain("cannot record the exit: " + err.Error())
+	}
+}
+
+// finish records how the agent ended, and only then does what may take time: showing the rest in the pane.
+func (s *shim) finish() int {
+	status := s.reap()
+	for s.copyOut() {
+	}
+	s.removeSocket()
+	s.write(status)
+	s.input.refuse(s.send, "the agent has ended")
+	s.showRest()
+	code := status.Value
+	if status.Code != exitstatus.Exited {
+		code += 128
+	}
+	s.send(s.pane.joined, shimwire.Message{Kind: shimwire.Ended, Seq: uint32(code)})
+	s.pane.release()
+	return code
+}
+
+// reap takes the agent's status from the kernel. It has ended already.
+func (s *shim) reap() exitstatus.Status {
+	var ws unix.WaitStatus
+	var usage unix.Rusage
+	for {
+		if _, err := unix.Wait4(s.agent.pid, &ws, 0, &usage); err != unix.EINTR {
+			break
+		}
+	}
+	status := exitstatus.Status{
+		RunID: s.spec.RunID, BootID: s.bootID, PID: s.agent.pid, Code: exitstatus.Exited, Value: ws.ExitStatus(),
+		Started: s.agent.started, Exited: time.Now(),
+		UserTime: time.Duration(usage.Utime.Nano()), SystemTime: time.Duration(usage.Stime.Nano()), MaxRSS: usage.Maxrss << 10,
+		OOMKills: s.memory.kills(), MemoryMax: s.memory.max(), PaneClosed: s.paneClosed,
+	}
+	if ws.Signaled() {
+		status.Code, status.Value = exitstatus.Killed, int(ws.Signal())
+		if ws.CoreDump() {
+			status.Code = exitstatus.Dumped
+		}
+	}
+	return status
+}

@@ -1,0 +1,406 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+// deadline is how long a test waits for an event that has to come.
+const deadline = 20 * time.Second
+
+// TestMain makes the test binary the shim itself, or an agent that no shell could be, if it is called by that name.
+func TestMain(m *testing.M) {
+	switch filepath.Base(os.Args[0]) {
+	case "corral-shim":
+		main()
+	case "sizes":
+		printSizes()
+	case "reads":
+		printReads()
+	}
+	os.Exit(m.Run())
+}
+
+// printSizes tells the size of its terminal, at once and after each SIGWINCH.
+func printSizes() {
+	resized := make(chan os.Signal, 8)
+	signal.Notify(resized, unix.SIGWINCH)
+	for {
+		w, err := unix.IoctlGetWinsize(1, unix.TIOCGWINSZ)
+		if err != nil {
+			os.Exit(1)
+		}
+		_, _ = fmt.Printf("size %d %d %d %d\n", w.Row, w.Col, w.Xpixel, w.Ypixel)
+		<-resized
+	}
+}
+
+// printReads tells what each read from its terminal returns.
+func printReads() {
+	mode, err := unix.IoctlGetTermios(0, unix.TCGETS)
+	if err != nil {
+		os.Exit(1)
+	}
+	mode.Lflag &^= unix.ICANON | unix.ECHO
+	mode.Iflag &^= unix.ICRNL
+	_ = unix.IoctlSetTermios(0, unix.TCSETS, mode)
+	_, _ = fmt.Println("go")
+	for b := make([]byte, 4096); ; {
+		n, err := os.Stdin.Read(b)
+		if err != nil {
+			os.Exit(1)
+		}
+		_, _ = fmt.Printf("read %q\n", b[:n])
+	}
+}
+
+// home is where one session of a test lives.
+type home struct {
+	t    *testing.T
+	dir  string
+	shim string // the program
+	uid  int    // whose home it is
+	spec shimwire.Spec
+}
+
+func newHome(t *testing.T, args ...string) *home {
+	t.Helper()
+	dir := shortDir(t)
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	h := &home{t: t, dir: dir, shim: filepath.Join(dir, "corral-shim"), uid: os.Getuid()}
+	for _, name := range []string{"corral-shim", "sizes", "reads"} {
+		require.NoError(t, os.Symlink(exe, filepath.Join(dir, name)))
+	}
+	for _, d := range []string{"state", "run", "work"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, d), 0o700))
+	}
+	h.spec = shimwire.Spec{
+		RunID: "run-1", Dir: filepath.Join(dir, "work"), Args: args,
+		Env:      []string{"PATH=" + dir + ":/usr/local/bin:/usr/bin:/bin", "TERM=xterm-256color", "LANG=C.UTF-8", "PS1=ready> "},
+		StateDir: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "run", "shim.sock"),
+		LogMax: 1 << 20, IdleAfter: 300 * time.Millisecond,
+	}
+	return h
+}
+
+// shortDir is a directory that a socket's path can begin with.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "shim")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func (h *home) writeSpec() string {
+	h.t.Helper()
+	path := filepath.Join(h.dir, "run", "spec")
+	require.NoError(h.t, os.WriteFile(path, h.spec.Append(nil), 0o600))
+	require.NoError(h.t, os.Chown(path, h.uid, -1))
+	return path
+}
+
+func (h *home) log() string {
+	h.t.Helper()
+	b, err := os.ReadFile(filepath.Join(h.spec.StateDir, logName))
+	require.NoError(h.t, err)
+	return string(b)
+}
+
+func (h *home) status() exitstatus.Status {
+	h.t.Helper()
+	s, err := exitstatus.Read(h.spec.StateDir)
+	require.NoError(h.t, err)
+	return s
+}
+
+// appears waits until there is a file at path.
+func appears(t *testing.T, path string) {
+	t.Helper()
+	w, err := fsnotify.NewWatcher()
+	require.NoError(t, err)
+	defer func() { _ = w.Close() }()
+	require.NoError(t, w.Add(filepath.Dir(path)))
+	late := time.After(deadline)
+	for {
+		if _, err := os.Lstat(path); err == nil {
+			return
+		}
+		select {
+		case <-w.Events:
+		case err := <-w.Errors:
+			require.NoError(t, err)
+		case <-late:
+			t.Fatalf("%s does not appear", path)
+		}
+	}
+}
+
+// screen is a terminal with a shim in it: what a tmux pane is for it, without a tmux.
+type screen struct {
+	*home
+	master *os.File
+	cmd    *exec.Cmd
+
+	mu    sync.Mutex
+	got   bytes.Buffer
+	fresh chan struct{} // something was printed
+	done  chan struct{} // the shim has ended
+}
+
+// show starts the shim of a session in a terminal of its own.
+func (h *home) show(change ...func(*exec.Cmd)) *screen {
+	h.t.Helper()
+	s := &screen{home: h, fresh: make(chan struct{}, 1), done: make(chan struct{})}
+	slave := s.openTerminal()
+	s.cmd = exec.Command(h.shim, "run", h.writeSpec())
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = slave, slave, slave
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	for _, f := range change {
+		f(s.cmd)
+	}
+	require.NoError(h.t, s.cmd.Start())
+	require.NoError(h.t, slave.Close())
+	go s.read()
+	go func() { _ = s.cmd.Wait(); close(s.done) }()
+	h.t.Cleanup(s.end)
+	return s
+}
+
+func (s *screen) openTerminal() *os.File {
+	s.t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	require.NoError(s.t, err)
+	s.master = os.NewFile(uintptr(fd), "master")
+	require.NoError(s.t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	slave, err := innerTerminal{master: fd}.openSlave(0)
+	require.NoError(s.t, err)
+	require.NoError(s.t, unix.IoctlSetTermios(slave, unix.TCSETS, sane()))
+	s.setSize(30, 100)
+	return os.NewFile(uintptr(slave), "slave")
+}
+
+func (s *screen) setSize(rows, cols uint16) {
+	s.t.Helper()
+	require.NoError(s.t, unix.IoctlSetWinsize(int(s.master.Fd()), unix.TIOCSWINSZ,
+		&unix.Winsize{Row: rows, Col: cols, Xpixel: cols * 8, Ypixel: rows * 16}))
+	require.NoError(s.t, unix.SetNonblock(int(s.master.Fd()), true)) // Fd made it blocking
+}
+
+func (s *screen) read() {
+	b := make([]byte, 64<<10)
+	for {
+		n, err := s.master.Read(b)
+		s.mu.Lock()
+		s.got.Write(b[:n])
+		s.mu.Unlock()
+		select {
+		case s.fresh <- struct{}{}:
+		default:
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// sees waits until text was printed.
+func (s *screen) sees(text string) {
+	s.t.Helper()
+	late := time.After(deadline)
+	for {
+		s.mu.Lock()
+		there := strings.Contains(s.got.String(), text)
+		all := s.got.String()
+		s.mu.Unlock()
+		if there {
+			return
+		}
+		select {
+		case <-s.fresh:
+		case <-late:
+			s.t.Fatalf("%q is not printed, but %q", text, all)
+		}
+	}
+}
+
+func (s *screen) printed() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.got.String()
+}
+
+func (s *screen) keys(text string) {
+	s.t.Helper()
+	_, err := s.master.WriteString(text)
+	require.NoError(s.t, err)
+}
+
+// ends waits until the shim has ended, and returns its exit code.
+func (s *screen) ends() int {
+	s.t.Helper()
+	select {
+	case <-s.done:
+	case <-time.After(deadline):
+		s.t.Fatalf("the shim does not end; printed: %q", s.printed())
+	}
+	return s.cmd.ProcessState.ExitCode()
+}
+
+// end leaves nothing behind.
+func (s *screen) end() {
+	select {
+	case <-s.done:
+	default:
+		_ = s.cmd.Process.Kill()
+		<-s.done
+	}
+	_ = s.master.Close()
+}
+
+// daemon is a connection to a shim.
+type daemon struct {
+	t     *testing.T
+	fd    int
+	hello shimwire.Message
+}
+
+// connect waits for the session's socket, connects to it, and takes the Hello.
+func (h *home) connect() *daemon {
+	h.t.Helper()
+	appears(h.t, h.spec.Socket)
+	fd, err := dial(h.spec.Socket)
+	require.NoError(h.t, err)
+	d := &daemon{t: h.t, fd: fd}
+	h.t.Cleanup(d.close)
+	d.hello = d.next()
+	require.Equal(h.t, shimwire.Hello, d.hello.Kind)
+	return d
+}
+
+func (d *daemon) close() {
+	if d.fd >= 0 {
+		_ = unix.Close(d.fd)
+		d.fd = -1
+	}
+}
+
+var errClosed = errors.New("the connection is closed")
+
+func (d *daemon) receive() (shimwire.Message, error) {
+	p := []unix.PollFd{{Fd: int32(d.fd), Events: unix.POLLIN}}
+	for end := time.Now().Add(deadline); ; {
+		n, err := unix.Poll(p, int(max(time.Until(end).Milliseconds(), 0)))
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return shimwire.Message{}, errors.New("no message comes")
+		}
+		break
+	}
+	b := make([]byte, shimwire.MaxMessage)
+	n, _, err := unix.Recvfrom(d.fd, b, 0)
+	if err != nil {
+		return shimwire.Message{}, err
+	}
+	if n == 0 {
+		return shimwire.Message{}, errClosed
+	}
+	return shimwire.ParseMessage(b[:n])
+}
+
+func (d *daemon) next() shimwire.Message {
+	d.t.Helper()
+	m, err := d.receive()
+	require.NoError(d.t, err)
+	return m
+}
+
+// hears waits for a message of one kind, and passes over the others.
+func (d *daemon) hears(kind shimwire.Kind) shimwire.Message {
+	d.t.Helper()
+	for {
+		if m := d.next(); m.Kind == kind {
+			return m
+		}
+	}
+}
+
+func (d *daemon) send(m shimwire.Message) {
+	d.t.Helper()
+	require.NoError(d.t, unix.Sendto(d.fd, m.Append(nil), unix.MSG_NOSIGNAL, &unix.SockaddrUnix{}))
+}
+
+// input sends a text, and returns the answer.
+func (d *daemon) input(seq uint32, text string, flags uint32) shimwire.Message {
+	d.t.Helper()
+	d.enter(seq, text, flags)
+	m := d.hears(shimwire.InputDone)
+	require.Equal(d.t, seq, m.Seq)
+	return m
+}
+
+func (d *daemon) enter(seq uint32, text string, flags uint32) {
+	d.t.Helper()
+	for len(text) > shimwire.MaxData {
+		d.send(shimwire.Message{Kind: shimwire.Input, Seq: seq, Flags: shimwire.FlagMore, Data: []byte(text[:shimwire.MaxData])})
+		text = text[shimwire.MaxData:]
+	}
+	d.send(shimwire.Message{Kind: shimwire.Input, Seq: seq, Flags: flags, Data: []byte(text)})
+}
+
+// write and read are for files in the workspace.
+func (h *home) write(name, text string) {
+	h.t.Helper()
+	require.NoError(h.t, os.WriteFile(filepath.Join(h.spec.Dir, name), []byte(text), 0o600))
+}
+
+func (h *home) read(name string) string {
+	h.t.Helper()
+	b, err := os.ReadFile(filepath.Join(h.spec.Dir, name))
+	require.NoError(h.t, err)
+	return string(b)
+}
+
+// killAgent kills the agent, and nothing else.
+func (h *home) killAgent(d *daemon) {
+	h.t.Helper()
+	require.NoError(h.t, unix.Kill(d.hello.AgentPID, unix.SIGKILL))
+}
+
+// giveTo makes everything in the session's home another user's, with a copy of the program that this one can execute.
+func (h *home) giveTo(uid int) {
+	h.t.Helper()
+	h.uid = uid
+	exe, err := os.Executable()
+	require.NoError(h.t, err)
+	b, err := os.ReadFile(exe)
+	require.NoError(h.t, err)
+	require.NoError(h.t, os.Remove(h.shim))
+	require.NoError(h.t, os.WriteFile(h.shim, b, 0o700))
+	require.NoError(h.t, filepath.WalkDir(h.dir, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, uid, -1)
+	}))
+}

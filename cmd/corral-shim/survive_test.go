@@ -1,0 +1,188 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+func TestShimSurvivesSignals(t *testing.T) {
+	s := newHome(t, "sh", "-c", "read a; echo got $a; exit 7").show()
+	d := s.connect()
+	for _, sig := range []unix.Signal{
+		unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2,
+		unix.SIGALRM, unix.SIGCHLD, unix.SIGCONT, unix.SIGURG, unix.SIGWINCH,
+	} {
+		require.NoError(t, unix.Kill(d.hello.ShimPID, sig))
+	}
+	s.keys("word\n")
+	s.sees("got word")
+	assert.Equal(t, 7, s.ends())
+	assert.Equal(t, 7, s.status().Value)
+}
+
+func TestHelloAndActivity(t *testing.T) {
+	h := newHome(t, "sh", "-c", "stty -echo; echo one; read a; echo two; read a")
+	s := h.show()
+	d := h.connect()
+	hello := d.hello
+	assert.Equal(t, "run-1", hello.RunID)
+	assert.Equal(t, s.cmd.Process.Pid, hello.ShimPID)
+	assert.Equal(t, startTicks(hello.AgentPID), hello.AgentStart)
+	assert.NotZero(t, hello.AgentStart)
+	assert.True(t, hello.Pane)
+	assert.False(t, hello.Idle)
+	assert.Equal(t, hello.Started, hello.Since)
+	s.sees("one")
+
+	idle := d.hears(shimwire.Idle)
+	assert.GreaterOrEqual(t, time.Since(idle.Since), h.spec.IdleAfter)
+	late := h.connect()
+	assert.True(t, late.hello.Idle)
+	assert.Equal(t, idle.Since, late.hello.Since)
+
+	before := time.Now().Add(-time.Microsecond)
+	s.keys("\n")
+	for _, x := range []*daemon{d, late} {
+		working := x.next()
+		assert.Equal(t, shimwire.Working, working.Kind)
+		assert.False(t, working.Since.Before(before.Truncate(time.Microsecond)))
+		assert.Equal(t, shimwire.Idle, x.next().Kind)
+	}
+	s.keys("\n")
+	require.Equal(t, 0, s.ends())
+	_, err := late.receive()
+	assert.ErrorIs(t, err, errClosed)
+}
+
+func TestMoreConnectionsThanThereAreSlots(t *testing.T) {
+	h := newHome(t, "sleep", "1000")
+	h.show()
+	first := h.connect()
+	for range maxConns - 1 {
+		h.connect()
+	}
+	fd, err := dial(h.spec.Socket)
+	require.NoError(t, err)
+	refused := &daemon{t: t, fd: fd}
+	_, err = refused.receive()
+	require.ErrorIs(t, err, errClosed)
+	refused.close()
+	first.close()
+	// The slot is free as soon as the shim has seen the end of the connection: an answer to another one tells that.
+	for {
+		if fd, err = dial(h.spec.Socket); err != nil {
+			require.NoError(t, err)
+		}
+		again := &daemon{t: t, fd: fd}
+		m, err := again.receive()
+		again.close()
+		if err == nil {
+			assert.Equal(t, shimwire.Hello, m.Kind)
+			return
+		}
+		require.ErrorIs(t, err, errClosed)
+	}
+}
+
+func TestNonsenseEndsAConnectionAndNothingElse(t *testing.T) {
+	h := newHome(t, "sh", "-c", "read a; exit 2")
+	s := h.show()
+	s.connectAndSend([]byte("t\x01"))
+	s.connectAndSend(make([]byte, shimwire.MaxMessage+1))
+	d := h.connect()
+	d.send(shimwire.Message{Kind: 'Z', Data: []byte("of a younger daemon")})
+	d.send(shimwire.Message{Kind: shimwire.Join})
+	d.send(shimwire.Message{Kind: shimwire.Resized})
+	assert.Empty(t, d.input(1, "\n", 0).Error)
+	assert.Equal(t, 2, s.ends())
+}
+
+// connectAndSend sends one datagram, and holds that the connection is ended.
+func (s *screen) connectAndSend(b []byte) {
+	s.t.Helper()
+	d := s.connect()
+	_ = unix.Sendto(d.fd, b, unix.MSG_NOSIGNAL, &unix.SockaddrUnix{})
+	for {
+		if _, err := d.receive(); err != nil {
+			return
+		}
+	}
+}
+
+func TestLongSocketPath(t *testing.T) {
+	h := newHome(t, "sh", "-c", "read a")
+	dir := filepath.Join(h.dir, strings.Repeat("d", 100), strings.Repeat("e", 100))
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	h.spec.Socket = filepath.Join(dir, "shim.sock")
+	s := h.show()
+	d := h.connect()
+	st, err := os.Stat(h.spec.Socket)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), st.Mode().Perm())
+	d.input(1, "\n", 0)
+	assert.Equal(t, 0, s.ends())
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+func TestSocketOfALaterRunIsLeftAlone(t *testing.T) {
+	h := newHome(t, "sh", "-c", "read a")
+	s := h.show()
+	s.connect()
+	require.NoError(t, os.Remove(h.spec.Socket))
+	require.NoError(t, os.WriteFile(h.spec.Socket, nil, 0o600))
+	s.keys("\n")
+	require.Equal(t, 0, s.ends())
+	assert.FileExists(t, h.spec.Socket)
+}
+
+// TestNothingMoreIsNeeded takes from a shim that runs the right to make another thread, as an agent does that uses up the scope's TasksMax.
+// Whatever comes then has to go as always.
+func TestNothingMoreIsNeeded(t *testing.T) {
+	h := newHome(t, "sh", "-c", "stty -echo; prlimit --pid $PPID --nproc=0:0 && echo taken away; while read a; do seq 20000; echo $a; done; exit 11")
+	change := func(*exec.Cmd) {}
+	if os.Getuid() == 0 { // who may do everything is not held to RLIMIT_NPROC
+		change = func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: 54321, Gid: 54321} }
+		h.giveTo(54321)
+	}
+	s := h.show(change)
+	d := h.connect()
+	second := h.connect()
+	s.sees("taken away")
+	threads := h.threads(d)
+	for i, word := range []string{"alpha", "beta", "gamma", "delta"} {
+		assert.Empty(t, d.input(uint32(i), word, shimwire.FlagEnter).Error)
+		s.sees("\n" + word)
+		s.setSize(30+uint16(i), 100)
+		require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGTERM))
+		d.hears(shimwire.Idle)
+	}
+	second.close()
+	assert.Equal(t, threads, h.threads(d))
+	s.keys("\x04")
+	assert.Equal(t, 11, s.ends())
+	st := s.status()
+	assert.Equal(t, exitstatus.Exited, st.Code)
+	assert.Equal(t, 11, st.Value)
+}
+
+func (h *home) threads(d *daemon) int {
+	h.t.Helper()
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", d.hello.ShimPID))
+	require.NoError(h.t, err)
+	return len(tasks)
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The calls of the steady state are raw: none of them blocks, and an ordinary one would wake the runtime's monitor thread each time the
+// process was idle before, which then looks around for half a millisecond.
+
+func sysRead(fd int, b []byte) (int, unix.Errno) {
+	for {
+		n, _, e := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+		if e == 0 {
+			return int(n), 0
+		}
+		if e != unix.EINTR {
+			return 0, e
+		}
+	}
+}
+
+func sysWrite(fd int, b []byte) (int, unix.Errno) {
+	for {
+		n, _, e := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+		if e == 0 {
+			return int(n), 0
+		}
+		if e != unix.EINTR {
+			return 0, e
+		}
+	}
+}
+
+func sysSend(fd int, b []byte) unix.Errno {
+	_, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	return e
+}
+
+func sysReceive(fd int, h *unix.Msghdr) (int, unix.Errno) {
+	for {
+		n, _, e := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(h)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		if e == 0 {
+			return int(n), 0
+		}
+		if e != unix.EINTR {
+			return 0, e
+		}
+	}
+}
+
+func sysAccept(fd int) (int, unix.Errno) {
+	n, _, e := unix.RawSyscall6(unix.SYS_ACCEPT4, uintptr(fd), 0, 0, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
+	if e != 0 {
+		return -1, e
+	}
+	return int(n), 0
+}
+
+func sysEpollWait(fd int, events []unix.EpollEvent) int {
+	n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(fd), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
+	if e != 0 {
+		return 0
+	}
+	return int(n)
+}
+
+func sysSetTimer(fd int, value *unix.ItimerSpec) {
+	_, _, _ = unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(fd), 0, uintptr(unsafe.Pointer(value)), 0, 0, 0)
+}
+
+// sysUnread tells how many bytes wait in the terminal fd for its reader, or that it cannot be told.
+func sysUnread(fd int) (int, unix.Errno) {
+	var n int32
+	_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCINQ, uintptr(unsafe.Pointer(&n)))
+	return int(n), e
+}

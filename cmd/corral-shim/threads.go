@@ -1,0 +1,114 @@
+package main
+
+import (
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// spareThreads is how many threads the process makes before the agent starts, beside those that it has. At most two of its goroutines are in
+// calls that block at any time, the loop (in a file's fsync) and the runtime's signal queue, and one more thread may be wanted to run another.
+const spareThreads = 2
+
+// memoryLimit is where the garbage collector begins to work: the steady state allocates nothing, a connection some hundred bytes.
+const memoryLimit = 16 << 20 // bytes, all of the runtime's memory
+
+// settle makes the process one that needs nothing more from the system: no periodic collection, all threads that it may ever use.
+// A Go program that cannot have a thread it needs is ended by its runtime, and the agent may use up the scope's TasksMax.
+func settle() error {
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(memoryLimit)
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(p[0]) }()
+	var blocked atomic.Int32
+	for range spareThreads {
+		go func() {
+			var b [1]byte
+			blocked.Add(1)
+			_, _ = unix.Read(p[0], b[:]) // until the other end is closed
+		}()
+	}
+	for blocked.Load() < spareThreads {
+		runtime.Gosched() // comes back only when the goroutines that ran are blocked, each in a thread of its own
+	}
+	return unix.Close(p[1])
+}
+
+// survived are the signals that a shim outlives. They are caught, not ignored, because an ignored signal would be inherited by the agent.
+var survived = []os.Signal{
+	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
+	unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGPROF, unix.SIGIO, unix.SIGPWR,
+	unix.SIGWINCH,
+}
+
+// catchSignals returns a descriptor that becomes readable when the size of the process's terminal has changed.
+func catchSignals() (int, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return -1, err
+	}
+	c := make(chan os.Signal, 8)
+	signal.Notify(c, survived...)
+	go func() {
+		one := []byte{1, 0, 0, 0, 0, 0, 0, 0}
+		for s := range c {
+			if s == unix.SIGWINCH {
+				_, _ = sysWrite(fd, one)
+			}
+		}
+	}()
+	return fd, nil
+}
+
+// unblockSignals makes sure that the agent starts with no signal blocked. Go gives a child the mask that the process itself was started with,
+// so a process that was started with blocked signals replaces itself by one that was not.
+func unblockSignals() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var none, old unix.Sigset_t
+	if unix.PthreadSigmask(unix.SIG_SETMASK, &none, &old) == nil && old != none {
+		_ = syscall.Exec("/proc/self/exe", os.Args, os.Environ())
+	}
+}
+
+// giveBack returns the pages of the program's own file that only the start has needed. They come back from the page cache as they are used.
+func giveBack() {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return
+	}
+	exe, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(maps)) {
+		bounds, rest, _ := strings.Cut(line, " ")
+		if strings.HasPrefix(rest, "r") && !strings.HasPrefix(rest, "rw") && strings.HasSuffix(rest, " "+exe+"\n") {
+			giveBackRange(bounds)
+		}
+	}
+}
+
+// giveBackRange unmaps the pages of one mapping, whose bounds are as in proc_pid_maps(5).
+func giveBackRange(bounds string) {
+	low, high, _ := strings.Cut(bounds, "-")
+	from, err := strconv.ParseUint(low, 16, 64)
+	if err != nil {
+		return
+	}
+	to, err := strconv.ParseUint(high, 16, 64)
+	if err != nil {
+		return
+	}
+	_, _, _ = unix.RawSyscall(unix.SYS_MADVISE, uintptr(from), uintptr(to-from), unix.MADV_DONTNEED)
+}

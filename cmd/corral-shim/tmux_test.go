@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+// tmux is a tmux server of the test's own, with the options that sessions have.
+type tmux struct {
+	*home
+	socket string
+	pid    int
+}
+
+// inTmux starts the shim of a session in a tmux of its own.
+func (h *home) inTmux() *tmux {
+	h.t.Helper()
+	m := &tmux{home: h, socket: filepath.Join(h.dir, "run", "tmux")}
+	m.start("run", h.writeSpec())
+	return m
+}
+
+// start starts a server with one pane that runs the shim with args.
+func (m *tmux) start(args ...string) {
+	m.t.Helper()
+	conf := filepath.Join(m.dir, "tmux.conf")
+	text := "set -s exit-empty off\nset -g remain-on-exit on\nset -g default-terminal tmux-256color\nset -s escape-time 0\nset -g status off\n"
+	require.NoError(m.t, os.WriteFile(conf, []byte(text), 0o600))
+	m.call(append([]string{"-f", conf, "new-session", "-d", "-s", "agent", "-x", "90", "-y", "20", m.shim}, args...)...)
+	pid, err := strconv.Atoi(m.call("display-message", "-p", "#{pid}"))
+	require.NoError(m.t, err)
+	m.pid = pid
+	m.t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) })
+}
+
+func (m *tmux) command(args ...string) *exec.Cmd {
+	c := exec.Command("tmux", append([]string{"-S", m.socket}, args...)...)
+	c.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "TERM=xterm-256color", "LANG=C.UTF-8", "HOME=" + m.dir}
+	return c
+}
+
+// call runs a tmux command and returns what it prints.
+func (m *tmux) call(args ...string) string {
+	m.t.Helper()
+	c := m.command(args...)
+	var out, problem bytes.Buffer
+	c.Stdout, c.Stderr = &out, &problem
+	err := c.Run()
+	require.NoError(m.t, err, "tmux %v: %s", args, problem.String())
+	return strings.TrimSpace(out.String())
+}
+
+// attach shows the session in a terminal, as a person does.
+func (m *tmux) attach() *screen {
+	m.t.Helper()
+	s := &screen{home: m.home, fresh: make(chan struct{}, 1), done: make(chan struct{})}
+	slave := s.openTerminal()
+	s.cmd = m.command("attach-session")
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = slave, slave, slave
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	require.NoError(m.t, s.cmd.Start())
+	require.NoError(m.t, slave.Close())
+	go s.read()
+	go func() { _ = s.cmd.Wait(); close(s.done) }()
+	m.t.Cleanup(s.end)
+	return s
+}
+
+// showsExit waits until the pane is dead with an exit status. A tmux that was built with libutempter may miss a SIGCHLD and has to be told again.
+func (m *tmux) showsExit(status string) {
+	m.t.Helper()
+	end := time.Now().Add(deadline)
+	for m.call("display-message", "-p", "#{pane_dead} #{pane_dead_status}") != "1 "+status {
+		require.True(m.t, time.Now().Before(end))
+		require.NoError(m.t, unix.Kill(m.pid, unix.SIGCHLD))
+	}
+}
+
+// ended waits until a process that is not ours has ended.
+func ended(t *testing.T, pid int) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == unix.ESRCH {
+		return
+	}
+	require.NoError(t, err)
+	defer func() { _ = unix.Close(fd) }()
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for end := time.Now().Add(deadline); ; {
+		n, err := unix.Poll(p, int(max(time.Until(end).Milliseconds(), 0)))
+		if err == unix.EINTR {
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, 1, n, "process %d does not end", pid)
+		return
+	}
+}
+
+// over kills what is left of a session when its test is.
+func (d *daemon) over() {
+	for _, pid := range []int{d.hello.AgentPID, d.hello.ShimPID} {
+		if startTicks(pid) != 0 {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+}
+
+func TestWhatBecomesOfAPane(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		by     func(m *tmux)
+		closed bool
+	}{
+		{"kill-pane", func(m *tmux) { m.call("kill-pane", "-t", "agent") }, true},
+		{"kill-window", func(m *tmux) { m.call("kill-window", "-t", "agent") }, true},
+		{"kill-session", func(m *tmux) { m.call("kill-session", "-t", "agent") }, true},
+		{"kill-server", func(m *tmux) { m.call("kill-server") }, false},
+		{"SIGKILL to the server", func(m *tmux) { _ = unix.Kill(m.pid, unix.SIGKILL) }, false},
+		{"SIGTERM to the server", func(m *tmux) { _ = unix.Kill(m.pid, unix.SIGTERM) }, false},
+		{"SIGABRT to the server", func(m *tmux) { _ = unix.Kill(m.pid, unix.SIGABRT) }, false},
+	} {
+		for _, attached := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, attached %t", c.name, attached), func(t *testing.T) {
+				t.Parallel()
+				h := newHome(t, "sh", "-c", `trap 'echo hung up; exit 12' HUP; echo ready; while read x; do echo "got $x"; [ "$x" = end ] && exit 14; done`)
+				m := h.inTmux()
+				d := h.connect()
+				defer d.over()
+				if attached {
+					m.attach().sees("ready")
+				}
+				c.by(m)
+				if c.closed {
+					d.hears(shimwire.PaneClosed)
+					ended(t, d.hello.ShimPID)
+					st := h.status()
+					assert.True(t, st.PaneClosed)
+					assert.Equal(t, 12, st.Value)
+					assert.Contains(t, h.log(), "hung up")
+					return
+				}
+				d.hears(shimwire.PaneLost)
+				ended(t, m.pid)
+				late := h.connect()
+				assert.False(t, late.hello.Pane)
+				assert.Equal(t, d.hello.AgentPID, late.hello.AgentPID)
+				assert.Empty(t, d.input(1, "a line\nend\n", 0).Error)
+				ended(t, d.hello.ShimPID)
+				assert.False(t, h.status().PaneClosed)
+				assert.Equal(t, 14, h.status().Value)
+				assert.Contains(t, h.log(), "got a line\r\n")
+				assert.Contains(t, h.log(), "got end\r\n")
+			})
+		}
+	}
+}
+
+func TestAgentThatIgnoresTheHangupOfItsPaneIsTerminated(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "sh", "-c", `trap '' HUP; echo ready; while :; do sleep 1000; done`)
+	m := h.inTmux()
+	d := h.connect()
+	defer d.over()
+	m.call("kill-session", "-t", "agent")
+	d.hears(shimwire.PaneClosed)
+	ended(t, d.hello.ShimPID)
+	st := h.status()
+	assert.True(t, st.PaneClosed)
+	assert.Equal(t, int(unix.SIGTERM), st.Value)
+}
+
+func TestAnExitIsShownInThePane(t *testing.T) {
+	h := newHome(t, "sh", "-c", "seq 1000; exit 3")
+	m := h.inTmux()
+	appears(t, filepath.Join(h.spec.StateDir, "exit_status"))
+	m.showsExit("3")
+	shown := m.call("capture-pane", "-p", "-J", "-S", "-")
+	assert.Contains(t, shown, "\n999\n1000")
+	assert.Contains(t, shown, "Pane is dead (status 3")
+}
+
+func TestOutputWhileThereIsNoTmux(t *testing.T) {
+	h := newHome(t, "sh", "-c", `echo ready; read x; seq 300000; exit 8`)
+	h.spec.LogMax = 16 << 20
+	m := h.inTmux()
+	d := h.connect()
+	defer d.over()
+	require.NoError(t, unix.Kill(m.pid, unix.SIGKILL))
+	d.hears(shimwire.PaneLost)
+	d.enter(1, "\n", 0)
+	ended(t, d.hello.ShimPID)
+	assert.Equal(t, 8, h.status().Value)
+	assert.True(t, strings.HasSuffix(h.log(), "\r\n299999\r\n300000\r\n"))
+	assert.Equal(t, 1, strings.Count(h.log(), "\r\n150000\r\n"))
+}
+
+func TestJoin(t *testing.T) {
+	h := newHome(t, "sh", "-c", `printf '\033[?2004h\033[?1000h'; sizes & trap 'kill $!' EXIT; stty -echo; while read x; do echo "got $x"; [ "$x" = end ] && exit 21; done; exit 1`)
+	first := h.inTmux()
+	d := h.connect()
+	defer d.over()
+	require.NoError(t, unix.Kill(first.pid, unix.SIGKILL))
+	d.hears(shimwire.PaneLost)
+
+	second := &tmux{home: h, socket: filepath.Join(h.dir, "run", "second")}
+	second.start("join", h.spec.Socket)
+	eye := second.attach()
+	eye.sees("size 30 100")
+	eye.keys("hello\n")
+	eye.sees("got hello")
+	assert.Equal(t, "1", second.call("display-message", "-p", "#{mouse_any_flag}#{mouse_button_flag}#{mouse_standard_flag}")[2:])
+	eye.setSize(40, 120)
+	eye.sees("size 40 120")
+
+	require.NoError(t, unix.Kill(second.pid, unix.SIGTERM))
+	d.hears(shimwire.PaneLost)
+	third := &tmux{home: h, socket: filepath.Join(h.dir, "run", "third")}
+	third.start("join", h.spec.Socket)
+	eye = third.attach()
+	eye.sees("size 30 100")
+	assert.True(t, h.connect().hello.Pane)
+	eye.keys("end\n")
+	ended(t, d.hello.ShimPID)
+	assert.Equal(t, 21, h.status().Value)
+	third.showsExit("21")
+}
+
+func TestJoinedPaneIsClosedByHand(t *testing.T) {
+	h := newHome(t, "sh", "-c", "trap 'exit 13' HUP; echo ready; while :; do read x; done")
+	first := h.inTmux()
+	d := h.connect()
+	defer d.over()
+	require.NoError(t, unix.Kill(first.pid, unix.SIGKILL))
+	d.hears(shimwire.PaneLost)
+	second := &tmux{home: h, socket: filepath.Join(h.dir, "run", "second")}
+	second.start("join", h.spec.Socket)
+	h.awaitPane()
+	second.call("kill-pane", "-t", "agent")
+	d.hears(shimwire.PaneClosed)
+	ended(t, d.hello.ShimPID)
+	assert.Equal(t, 13, h.status().Value)
+	assert.True(t, h.status().PaneClosed)
+}
+
+func TestShimInAJoinedPaneIsKilled(t *testing.T) {
+	h := newHome(t, "sh", "-c", "echo ready; while :; do read x; done")
+	first := h.inTmux()
+	d := h.connect()
+	defer d.over()
+	require.NoError(t, unix.Kill(first.pid, unix.SIGKILL))
+	d.hears(shimwire.PaneLost)
+	second := &tmux{home: h, socket: filepath.Join(h.dir, "run", "second")}
+	second.start("join", h.spec.Socket)
+	h.awaitPane()
+	thin, err := strconv.Atoi(second.call("display-message", "-p", "#{pane_pid}"))
+	require.NoError(t, err)
+	require.NoError(t, unix.Kill(thin, unix.SIGKILL))
+	d.hears(shimwire.PaneLost)
+	assert.Empty(t, d.input(1, "still there\n", 0).Error)
+	assert.False(t, h.connect().hello.Pane)
+}
+
+func TestJoinWhereThereIsNothing(t *testing.T) {
+	h := newHome(t, "true")
+	c := exec.Command(h.shim, "join", h.spec.Socket)
+	out, err := c.CombinedOutput()
+	require.Error(t, err)
+	assert.Equal(t, exitBroken, c.ProcessState.ExitCode())
+	assert.Equal(t, "corral-shim: cannot reach the agent: connect: no such file or directory\n", string(out))
+}
+
+// awaitPane waits until the shim has a pane again.
+func (h *home) awaitPane() {
+	h.t.Helper()
+	end := time.Now().Add(deadline)
+	for {
+		d := h.connect()
+		d.close()
+		if d.hello.Pane {
+			return
+		}
+		require.True(h.t, time.Now().Before(end))
+	}
+}

@@ -1,0 +1,108 @@
+package atomicfile
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func content(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(b)
+}
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	var n []string
+	for _, e := range entries {
+		n = append(n, e.Name())
+	}
+	return n
+}
+
+func TestWriteReplaces(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	for _, text := range []string{"first, and longer", "second", ""} {
+		require.NoError(t, Write(path, []byte(text), 0o640))
+		assert.Equal(t, text, content(t, path))
+		assert.Equal(t, []string{"file"}, names(t, dir))
+	}
+	st, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o640), st.Mode())
+}
+
+func TestPermissionsAreNotTheUmasks(t *testing.T) {
+	old := syscall.Umask(0o777)
+	defer syscall.Umask(old)
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, Write(path, nil, 0o664))
+	st, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o664), st.Mode())
+}
+
+func TestNothingIsSeenBeforeCommit(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
+	f, err := Create(dir, "file", 0o600)
+	require.NoError(t, err)
+	require.NoError(t, f.Reserve(64<<10))
+	assert.Equal(t, "old", content(t, path))
+	require.NoError(t, f.Commit([]byte("new")))
+	assert.Equal(t, "new", content(t, path))
+	f.Abort()
+	assert.Equal(t, "new", content(t, path))
+}
+
+func TestAbortLeavesTheOldContent(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
+	f, err := Create(dir, "file", 0o600)
+	require.NoError(t, err)
+	f.Abort()
+	f.Abort()
+	assert.Equal(t, "old", content(t, path))
+	assert.Equal(t, []string{"file"}, names(t, dir))
+}
+
+func TestWhatACrashLeftIsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Create(dir, "file", 0o600)
+	require.NoError(t, err)
+	require.NoError(t, Write(filepath.Join(dir, "file"), []byte("new"), 0o600))
+	assert.Equal(t, []string{"file"}, names(t, dir))
+}
+
+func TestALinkInTheWayIsNotFollowed(t *testing.T) {
+	dir := t.TempDir()
+	victim := filepath.Join(dir, "victim")
+	require.NoError(t, os.WriteFile(victim, []byte("mine"), 0o600))
+	require.NoError(t, os.Symlink(victim, filepath.Join(dir, ".file.new")))
+	require.NoError(t, Write(filepath.Join(dir, "file"), []byte("new"), 0o600))
+	assert.Equal(t, "mine", content(t, victim))
+}
+
+func TestErrorsNameTheFile(t *testing.T) {
+	dir := t.TempDir()
+	err := Write(filepath.Join(dir, "no", "file"), nil, 0o600)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	assert.ErrorContains(t, err, filepath.Join(dir, "no"))
+
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "file"), 0o700))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "file", "full"), 0o700))
+	err = Write(filepath.Join(dir, "file"), nil, 0o600)
+	require.ErrorContains(t, err, "file")
+	assert.Equal(t, []string{"file"}, names(t, dir))
+}

@@ -1,0 +1,142 @@
+package exitstatus
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func exited() Status {
+	return Status{
+		RunID: "run-7", BootID: "b00t", PID: 4711, Code: Exited, Value: 3,
+		Started: time.UnixMicro(1_700_000_000_000_001), Exited: time.UnixMicro(1_700_000_009_999_999),
+		UserTime: 1500 * time.Microsecond, SystemTime: 2 * time.Second, MaxRSS: 123 << 20, OOMKills: 2, MemoryMax: 512 << 20, PaneClosed: true,
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	killed, dumped, never := exited(), exited(), exited()
+	killed.Code, killed.Value, killed.PaneClosed = Killed, 9, false
+	dumped.Code, dumped.Value = Dumped, 11
+	never.Code, never.Value, never.PID, never.Error = NotStarted, 0, 0, "command \"foo\nbar=\xff\" not found"
+	for _, want := range []Status{exited(), killed, dumped, never, {RunID: "r", Code: Exited}} {
+		got, err := Parse(want.Append(nil))
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+}
+
+func TestRecordsThatTellNothing(t *testing.T) {
+	whole := string(exited().Append(nil))
+	for n := range len(whole) {
+		_, err := Parse([]byte(whole[:n]))
+		assert.Error(t, err, "cut off after %d bytes", n)
+	}
+	for _, c := range []struct{ name, old, now string }{
+		{"no code", "CODE=exited\n", ""},
+		{"a code that there is not", "CODE=exited", "CODE=left"},
+		{"an exit code too large", "STATUS=3", "STATUS=256"},
+		{"an exit code below zero", "STATUS=3", "STATUS=-1"},
+		{"killed by nothing", "CODE=exited\nSTATUS=3", "CODE=killed\nSTATUS=0"},
+		{"not started, nobody knows why", "CODE=exited", "CODE=not-started"},
+		{"no run", "RUN_ID=run-7", "RUN_ID="},
+		{"no number", "PID=4711", "PID=many"},
+		{"a time below zero", "USER_USEC=1500", "USER_USEC=-5"},
+		{"a time too long", "USER_USEC=1500", "USER_USEC=9223372036854775807"},
+		{"a line that is none", "PID=4711", "PID"},
+		{"more after the end", "END=1\n", "END=1\nPID=1\n"},
+	} {
+		bad := strings.Replace(whole, c.old, c.now, 1)
+		require.NotEqual(t, whole, bad, c.name)
+		_, err := Parse([]byte(bad))
+		assert.Error(t, err, c.name)
+	}
+}
+
+func TestNamesOfAYoungerWriterArePassedOver(t *testing.T) {
+	got, err := Parse([]byte("NEW=thing\n" + string(exited().Append(nil))))
+	require.NoError(t, err)
+	assert.Equal(t, exited(), got)
+}
+
+func TestNothingInAnIdentifierForgesALine(t *testing.T) {
+	s := exited()
+	s.RunID = "x\nCODE=killed\nSTATUS=9"
+	got, err := Parse(s.Append(nil))
+	require.NoError(t, err)
+	assert.Equal(t, Exited, got.Code)
+	assert.Equal(t, 3, got.Value)
+}
+
+func TestCodeNames(t *testing.T) {
+	assert.Equal(t, "not-started exited killed dumped", strings.Join([]string{
+		NotStarted.String(), Exited.String(), Killed.String(), Dumped.String()}, " "))
+	assert.Equal(t, "code 9", Code(9).String())
+	assert.Equal(t, "code -1", Code(-1).String())
+}
+
+func TestPreparedRecordAppearsWholeOrNotAtAll(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Read(dir)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	p, err := Prepare(dir)
+	require.NoError(t, err)
+	_, err = Read(dir)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NoError(t, p.Write(exited()))
+	got, err := Read(dir)
+	require.NoError(t, err)
+	assert.Equal(t, exited(), got)
+	st, err := os.Stat(filepath.Join(dir, FileName))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), st.Mode())
+	assert.Equal(t, int64(len(exited().Append(nil))), st.Size())
+}
+
+func TestPreparedAgainAfterACrash(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Prepare(dir)
+	require.NoError(t, err)
+	p, err := Prepare(dir)
+	require.NoError(t, err)
+	require.NoError(t, p.Write(exited()))
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, entries, 1)
+}
+
+func TestFileThatIsNoRecord(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, FileName)
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	_, err := Read(dir)
+	require.ErrorIs(t, err, ErrIncomplete)
+	require.NoError(t, os.WriteFile(path, make([]byte, 2*maxSize), 0o600))
+	_, err = Read(dir)
+	require.Error(t, err)
+}
+
+// FuzzParse holds that a record that is accepted says the same when it is written again.
+func FuzzParse(f *testing.F) {
+	f.Add(exited().Append(nil))
+	f.Add([]byte("RUN_ID=r\nCODE=not-started\nERROR=\"x\"\nEND=1\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := Parse(b)
+		if err != nil {
+			return
+		}
+		again, err := Parse(s.Append(nil))
+		if oneLine(s.RunID) == "" {
+			require.Error(t, err)
+			return
+		}
+		require.NoError(t, err)
+		s.RunID, s.BootID = oneLine(s.RunID), oneLine(s.BootID)
+		assert.Equal(t, s, again)
+	})
+}

@@ -97,6 +97,9 @@ func unitProperties(s *supervisor.Spec, v dbus.Variant) error {
 			return fmt.Errorf("has property %.64q, which is not for a client to set", p.Name)
 		}
 		signature, value := unitproperty.Encode(p.Value)
+		if _, err := unitproperty.Decode(signature, value); err != nil {
+			return fmt.Errorf("has property %.64q of type %q, which cannot be kept", p.Name, signature)
+		}
 		s.UnitProperties = append(s.UnitProperties, session.Property{Name: p.Name, Signature: signature, Value: value})
 	}
 	return nil

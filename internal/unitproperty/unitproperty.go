@@ -58,12 +58,17 @@ func Encode(v dbus.Variant) (signature, text string) {
 }
 
 // Decode reads what Encode returned.
-func Decode(signature, text string) (dbus.Variant, error) {
+func Decode(signature, text string) (v dbus.Variant, err error) {
+	defer func() {
+		if p := recover(); p != nil { // godbus (5.2) panics on a text that is of another type than its signature, such as [] for b
+			v, err = dbus.Variant{}, fmt.Errorf("cannot read a property's value: it has not the type %q", signature)
+		}
+	}()
 	sig, err := dbus.ParseSignature(signature)
 	if err != nil {
 		return dbus.Variant{}, fmt.Errorf("cannot read a property of type %q: %w", signature, err)
 	}
-	v, err := dbus.ParseVariant(text, sig)
+	v, err = dbus.ParseVariant(text, sig)
 	if err != nil {
 		return dbus.Variant{}, fmt.Errorf("cannot read a property's value: %w", err)
 	}

@@ -1,0 +1,170 @@
+package server
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/unitproperty"
+	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+func message(path dbus.ObjectPath, iface, member string, body ...any) *dbus.Message {
+	return &dbus.Message{Type: dbus.TypeMethodCall, Body: body, Headers: map[dbus.HeaderField]dbus.Variant{
+		dbus.FieldPath: dbus.MakeVariant(path), dbus.FieldInterface: dbus.MakeVariant(iface), dbus.FieldMember: dbus.MakeVariant(member),
+	}}
+}
+
+func TestOrderKey(t *testing.T) {
+	const manager, ofSession = dbusapi.ManagerInterface, dbusapi.SessionInterface
+	for _, row := range []struct {
+		name string
+		msg  *dbus.Message
+		want string
+	}{
+		{"the Manager's method of a session", message(dbusapi.ManagerPath, manager, "StopSession", "shop", uint64(0)), "shop"},
+		{"the session's own", message(dbusapi.SessionPath("shop"), ofSession, "Stop", uint64(0)), "shop"},
+		{"its text argument is no id", message(dbusapi.SessionPath("shop"), ofSession, "SetDescription", "other"), "shop"},
+		{"input is in order with itself", message(dbusapi.SessionPath("shop"), ofSession, "SendInput", "text", uint64(0)), "input shop"},
+		{"also through the Manager", message(dbusapi.ManagerPath, manager, "SendInput", "shop", "text", uint64(0)), "input shop"},
+		{"keys are input", message(dbusapi.SessionPath("shop"), ofSession, "SendKeys", []string{"Enter"}), "input shop"},
+		{"creations do not wait for each other: the agent is no session", message(dbusapi.ManagerPath, manager, "CreateSession", "claude"), ""},
+		{"what only looks waits for nobody", message(dbusapi.ManagerPath, manager, "GetSession", "shop"), ""},
+		{"without arguments", message(dbusapi.ManagerPath, manager, "ListSessions"), ""},
+		{"an argument that is no text", message(dbusapi.ManagerPath, manager, "GetSessionByPID", uint32(1)), ""},
+		{"an argument that is no text, and should be", message(dbusapi.ManagerPath, manager, "StopSession", uint32(1)), ""},
+		{"properties are read at any time", message(dbusapi.SessionPath("shop"), propertiesInterface, "GetAll", ofSession), ""},
+		{"no interface", message(dbusapi.SessionPath("shop"), "", "Stop", uint64(0)), ""},
+		{"nothing at all", &dbus.Message{Type: dbus.TypeMethodCall}, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) { assert.Equal(t, row.want, orderKey(row.msg)) })
+	}
+}
+
+func TestTicketsOfCallsThatAreOverAreForgotten(t *testing.T) {
+	s := New(Info{}, func(error) {})
+	for i := range 10000 {
+		msg := message(dbusapi.ManagerPath, dbusapi.ManagerInterface, "StopSession", strings.Repeat("x", i))
+		s.order(msg)
+		s.takeTicket(msg).release()
+	}
+	assert.LessOrEqual(t, len(s.tails), 4097)
+}
+
+func TestParseSpec(t *testing.T) {
+	v := dbus.MakeVariant
+	props := []dbusapi.UnitProperty{{Name: "MemoryMax", Value: dbus.MakeVariant(uint64(1 << 29))}, {Name: "CPUQuotaPerSecUSec", Value: dbus.MakeVariant(uint64(5e5))}}
+	for _, row := range []struct {
+		name  string
+		given map[string]dbus.Variant
+		want  supervisor.Spec
+		err   string // "NAME: what it has to say"
+	}{
+		{"nothing", nil, supervisor.Spec{}, ""},
+		{"everything", map[string]dbus.Variant{
+			"Id": v("shop"), "Description": v("a shop"), "Command": v([]string{"a", ""}), "WorkingDirectory": v("/w"), "Environment": v([]string{"A=b"}),
+			"Labels": v(map[string]string{"a": "b"}), "OnLogin": v("resume"), "ConversationId": v("c1"), "Start": v(false), "UnitProperties": v(props), "x-mine": v(int32(3)),
+		}, supervisor.Spec{
+			ID: "shop", Description: "a shop", Command: []string{"a", ""}, WorkingDirectory: "/w", Environment: []string{"A=b"}, Labels: map[string]string{"a": "b"},
+			OnLogin: "resume", ConversationID: "c1", NoStart: true,
+			UnitProperties: []session.Property{{Name: "MemoryMax", Signature: "t", Value: "@t 536870912"}, {Name: "CPUQuotaPerSecUSec", Signature: "t", Value: "@t 500000"}},
+		}, ""},
+		{"Start, said out loud", map[string]dbus.Variant{"Start": v(true)}, supervisor.Spec{}, ""},
+		{"an unknown key", map[string]dbus.Variant{"Colour": v("red")}, supervisor.Spec{}, `InvalidArgs: unknown key in the spec: "Colour"`},
+		{"an unknown key of 10,000 bytes", map[string]dbus.Variant{strings.Repeat("k", 10000): v("red")}, supervisor.Spec{}, `InvalidArgs: unknown key in the spec: "kkk`},
+		{"a wrong type", map[string]dbus.Variant{"Command": v("ls -l")}, supervisor.Spec{}, `InvalidArgs: Command in the spec has type "s" and has to have "as"`},
+		{"a number for a text", map[string]dbus.Variant{"Id": v(int32(7))}, supervisor.Spec{}, `InvalidArgs: Id in the spec has type "i" and has to have "s"`},
+		{"properties of another form", map[string]dbus.Variant{"UnitProperties": v([]string{"MemoryMax=1G"})}, supervisor.Spec{}, `InvalidArgs: UnitProperties in the spec has type "as" and has to have "a(sv)"`},
+		{"a property that supervision stands on", map[string]dbus.Variant{"UnitProperties": v([]dbusapi.UnitProperty{{Name: "KillMode", Value: v("none")}})}, supervisor.Spec{}, `InvalidArgs: UnitProperties in the spec has property "KillMode"`},
+		{"a property of a type that the record cannot keep", map[string]dbus.Variant{"UnitProperties": v([]dbusapi.UnitProperty{{Name: "DeviceAllow", Value: v([]struct{ A, B string }{{"/dev/fuse", "rw"}})}})}, supervisor.Spec{}, `InvalidArgs: UnitProperties in the spec has property "DeviceAllow" of type "a(ss)"`},
+		{"a property without a name", map[string]dbus.Variant{"UnitProperties": v([]dbusapi.UnitProperty{{Value: v("x")}})}, supervisor.Spec{}, `InvalidArgs: UnitProperties in the spec has property ""`},
+		{"a worktree", map[string]dbus.Variant{"Worktree": v("fix")}, supervisor.Spec{}, "NotSupported: this version"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got, err := parseSpec(row.given)
+			if row.err == "" {
+				require.NoError(t, err)
+				assert.Equal(t, row.want, got)
+				return
+			}
+			name, says, _ := strings.Cut(row.err, ": ")
+			var e *dbus.Error
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, dbusapi.ErrorName(name), e.Name)
+			assert.Contains(t, e.Body[0], says)
+			assert.Less(t, len(e.Body[0].(string)), 300, "a client's text does not come back whole")
+		})
+	}
+}
+
+// FuzzParseSpec: no value of whatever type under whatever key crashes it, and what is refused is refused with a name of the contract.
+func FuzzParseSpec(f *testing.F) {
+	for key := range specKeys {
+		f.Add(key, "as", `["a", "b"]`)
+		f.Add(key, "s", `"a"`)
+	}
+	f.Add("Labels", "a{ss}", `{"a": "b"}`)
+	f.Fuzz(func(t *testing.T, key, signature, text string) {
+		given := map[string]dbus.Variant{key: dbus.MakeVariant(text)}
+		if v, err := unitproperty.Decode(signature, text); err == nil {
+			given[key] = v
+		}
+		if _, err := parseSpec(given); err != nil {
+			var e *dbus.Error
+			require.ErrorAs(t, err, &e)
+			require.NotEmpty(t, dbusapi.ShortErrorName(*e))
+		}
+	})
+}
+
+// TestWhatIsTold holds the properties against the annotations of the contract.
+func TestWhatIsTold(t *testing.T) {
+	emits := map[string]string{}
+	for _, p := range interfaceIn(t, dbusapi.SessionXML, dbusapi.SessionInterface).Properties {
+		emits[p.Name] = "true"
+		for _, a := range p.Annotations {
+			if a.Name == "org.freedesktop.DBus.Property.EmitsChangedSignal" {
+				emits[p.Name] = a.Value
+			}
+		}
+	}
+	all := sessionProperties(&supervisor.Snapshot{})
+	told := changed(properties{}, all) // everything is different
+	for name, how := range emits {
+		_, isTold := told[name]
+		switch how {
+		case "true", "const": // the latter never change
+			assert.True(t, isTold, name)
+		case "false":
+			assert.False(t, isTold, name)
+			assert.True(t, silent[name] || measured[name] != nil, name)
+		case "invalidates":
+			assert.True(t, hidden[name], "%s is told of, and not what it is", name)
+		}
+	}
+	assert.Empty(t, changed(all, all))
+	other := sessionProperties(&supervisor.Snapshot{State: "running", Labels: map[string]string{}, ControlGroup: "/x"})
+	assert.Equal(t, properties{"State": "running"}, changed(all, other))
+}
+
+func TestEveryErrorHasItsName(t *testing.T) {
+	for kind := supervisor.NoSuchSession; kind <= supervisor.NotYetThere; kind++ {
+		require.Contains(t, errorNames, kind)
+		err := toBus(&supervisor.Error{Kind: kind, Text: "a\x00b\xff"})
+		var e *dbus.Error
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, dbusapi.ErrorName(errorNames[kind]), e.Name)
+		assert.Equal(t, []any{`a\0b` + "\uFFFD"}, e.Body, "the bus takes neither a NUL nor bytes that are no text")
+	}
+	var e *dbus.Error
+	require.ErrorAs(t, toBus(supervisor.ErrClosed), &e)
+	assert.Equal(t, dbusapi.ErrorName(dbusapi.ShuttingDown), e.Name)
+	require.ErrorAs(t, toBus(errors.New("something else")), &e)
+	assert.Equal(t, dbusapi.ErrorName(dbusapi.Internal), e.Name)
+}

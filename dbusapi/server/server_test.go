@@ -1,0 +1,421 @@
+package server
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/godbus/dbus/v5/introspect"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/fdpoll"
+	"github.com/corrald/corral/internal/inotify"
+	"github.com/corrald/corral/internal/testbed"
+	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// world is a World in which every start succeeds at once and nothing ever ends.
+type world struct{ supervisor.World }
+
+func (world) Start(_ context.Context, p supervisor.Plan, tell func(session.Event)) error {
+	tell(session.ScopeStarted{Run: p.Spec.RunID, InvocationID: "inv", ControlGroup: "/" + p.Unit})
+	tell(session.AgentStarted{Run: p.Spec.RunID, Agent: session.Process{PID: os.Getpid()}, At: time.Now()})
+	return nil
+}
+
+func (world) Usage(context.Context, supervisor.Target) map[string]uint64 {
+	return map[string]uint64{"TasksCurrent": 3}
+}
+func (world) End(context.Context, supervisor.Target) error      { return nil }
+func (world) HangUp(context.Context, supervisor.Target) error   { return nil }
+func (world) Kill(context.Context, supervisor.Target) error     { return nil }
+func (world) Stopping(context.Context) bool                     { return false }
+func (world) Clear(context.Context, string, string)             {}
+func (world) Forget(context.Context, string) error              { return nil }
+func (world) Populated(string) bool                             { return true }
+func (world) AttachCommand(supervisor.Target) ([]string, error) { return nil, errors.New("no tmux") }
+
+// records is a Records that keeps nothing.
+type records struct{ dir string }
+
+func (r records) SessionDir(id string) string         { return filepath.Join(r.dir, id) }
+func (r records) Create(id string) error              { return os.MkdirAll(r.SessionDir(id), 0o700) }
+func (r records) Remove(id string) error              { return os.RemoveAll(r.SessionDir(id)) }
+func (r records) Save(*session.Session, string) error { return nil }
+
+// served is a server on the private bus, and a client that writes down what it gets, in the order of the wire.
+type served struct {
+	*Server
+	sup     *supervisor.Supervisor
+	client  *dbus.Conn
+	reports chan error
+
+	mu   sync.Mutex
+	wire []string
+}
+
+func serve(t *testing.T) *served {
+	t.Helper()
+	s := &served{reports: make(chan error, 10)}
+	address := os.Getenv("DBUS_SESSION_BUS_ADDRESS")
+	s.Server = New(Info{Version: "1.2.3", Slice: "app-corral.slice", StateDir: "/state", Reload: func() error { panic("nobody expects it") }},
+		func(err error) { s.reports <- err })
+	require.NoError(t, s.Connect(address))
+	files, err := inotify.New()
+	require.NoError(t, err)
+	descriptors, err := fdpoll.New()
+	require.NoError(t, err)
+	dir := testbed.Dir(t)
+	s.sup = supervisor.New(supervisor.Options{
+		Config:  config.Default(),
+		Agents:  map[string]config.Agent{"command": {Name: "command"}, "claude": {Name: "claude", Command: []string{"claude"}, ResumeCommand: []string{"claude", "-r"}}},
+		Records: records{dir}, World: world{}, Publisher: s.Server, Files: files, Descriptors: descriptors, Log: slog.New(slog.DiscardHandler),
+		BootID: "boot", RuntimeDir: filepath.Join(dir, "run"), Home: dir,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); s.sup.Run(ctx) }()
+	require.NoError(t, s.Serve(s.sup))
+	s.client, err = dbus.Connect(address, dbus.WithIncomingInterceptor(s.hear), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		_, _ = s.client.Close(), s.Close()
+	})
+	return s
+}
+
+// hear is run by the client's reader, one message after the other.
+func (s *served) hear(msg *dbus.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch path, _ := msg.Headers[dbus.FieldPath].Value().(dbus.ObjectPath); msg.Type {
+	case dbus.TypeSignal:
+		line := member(msg)
+		if iface, _ := msg.Body[0].(string); line == "PropertiesChanged" {
+			line = fmt.Sprintf("PropertiesChanged %s %v", iface[strings.LastIndexByte(iface, '.')+1:], sortedNames(msg.Body[1].(map[string]dbus.Variant)))
+		}
+		if strings.HasPrefix(string(path), string(dbusapi.ManagerPath)) {
+			s.wire = append(s.wire, line)
+		}
+	case dbus.TypeMethodReply:
+		s.wire = append(s.wire, "reply")
+	}
+}
+
+func sortedNames[T any](m map[string]T) []string {
+	names := []string{}
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (s *served) heard() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wire := s.wire
+	s.wire = nil
+	return wire
+}
+
+// call calls a method of the contract by its full name.
+func (s *served) call(path dbus.ObjectPath, method string, args ...any) *dbus.Call {
+	ctx, cancel := context.WithTimeout(context.Background(), testbed.Patience)
+	defer cancel()
+	return s.client.Object(dbusapi.BusName, path).CallWithContext(ctx, method, 0, args...)
+}
+
+func (s *served) manager(method string, args ...any) *dbus.Call {
+	return s.call(dbusapi.ManagerPath, dbusapi.ManagerInterface+"."+method, args...)
+}
+
+func (s *served) create(t *testing.T, id string, start bool) dbus.ObjectPath {
+	t.Helper()
+	require.NoError(t, s.manager("CreateSession", "command", map[string]dbus.Variant{
+		"Id": dbus.MakeVariant(id), "Command": dbus.MakeVariant([]string{"true"}), "Start": dbus.MakeVariant(start),
+	}).Err)
+	return dbusapi.SessionPath(id)
+}
+
+func errorName(err error) string {
+	var e dbus.Error
+	errors.As(err, &e)
+	return e.Name
+}
+
+// interfaceIn returns an interface out of a definition.
+func interfaceIn(t *testing.T, text, name string) introspect.Interface {
+	t.Helper()
+	var node introspect.Node
+	require.NoError(t, xml.Unmarshal([]byte(text), &node))
+	for _, i := range node.Interfaces {
+		if i.Name == name {
+			return i
+		}
+	}
+	t.Fatalf("no interface %s", name)
+	return introspect.Interface{}
+}
+
+func TestTheContractIsWhatIsServed(t *testing.T) {
+	s := serve(t)
+	session := s.create(t, "fix-auth", false)
+	for _, row := range []struct {
+		path             dbus.ObjectPath
+		name, definition string
+	}{
+		{dbusapi.ManagerPath, dbusapi.ManagerInterface, dbusapi.ManagerXML},
+		{session, dbusapi.SessionInterface, dbusapi.SessionXML},
+	} {
+		var text string
+		require.NoError(t, s.call(row.path, introspectableInterface+".Introspect").Store(&text))
+		assert.Equal(t, interfaceIn(t, row.definition, row.name), interfaceIn(t, text, row.name), "every member, argument and annotation")
+		assert.NotContains(t, text, "<!--")
+
+		t.Run(row.name+" properties", func(t *testing.T) {
+			reply := s.call(row.path, propertiesInterface+".GetAll", row.name)
+			require.NoError(t, reply.Err)
+			all := reply.Body[0].(map[string]dbus.Variant) // as it came: Store would make other types of it
+			types := map[string]string{}
+			for name, v := range all {
+				types[name] = v.Signature().String()
+				one := s.call(row.path, propertiesInterface+".Get", row.name, name)
+				require.NoError(t, one.Err)
+				assert.Equal(t, types[name], one.Body[0].(dbus.Variant).Signature().String())
+			}
+			want := map[string]string{}
+			for _, p := range interfaceIn(t, row.definition, row.name).Properties {
+				want[p.Name] = p.Type
+			}
+			assert.Equal(t, want, types)
+		})
+		t.Run(row.name+" methods", func(t *testing.T) {
+			for _, m := range interfaceIn(t, row.definition, row.name).Methods {
+				err := s.call(row.path, row.name+"."+m.Name, unwanted{}).Err
+				assert.Equal(t, "org.freedesktop.DBus.Error.InvalidArgs", errorName(err), "%s is there, and takes no such argument", m.Name)
+			}
+		})
+	}
+}
+
+// unwanted is an argument that no method takes.
+type unwanted struct{ A, B, C byte }
+
+// TestEveryHandlerIsForAMethodOfTheContract: one with a mistake in its name would never be called, and the method be said to be not supported.
+func TestEveryHandlerIsForAMethodOfTheContract(t *testing.T) {
+	known := signatures(standardXML, propertiesXML, objectManagerXML, managerXML, sessionXML)
+	for iface, handlers := range standardHandlers {
+		for name := range handlers {
+			assert.Contains(t, known[iface], name, iface)
+		}
+	}
+	for path, interfaces := range map[string]map[string]methods{"manager": managerInterfaces, "session": sessionInterfaces, "folder": folderInterfaces} {
+		for iface, methods := range interfaces {
+			assert.Len(t, methods, len(known[iface]), "%s %s", path, iface)
+			for name, m := range methods {
+				assert.NotNil(t, m.call, name)
+			}
+		}
+	}
+}
+
+func TestWhatIsNotThereYetSaysSo(t *testing.T) {
+	s := serve(t)
+	for _, m := range interfaceIn(t, dbusapi.ManagerXML, dbusapi.ManagerInterface).Methods {
+		if managerHandlers[m.Name] != nil {
+			continue
+		}
+		var args []any
+		for _, a := range m.Args {
+			if a.Direction == "in" {
+				args = append(args, map[string]any{"s": "x", "t": uint64(0), "i": int32(0), "a{sv}": map[string]dbus.Variant{}}[a.Type])
+			}
+		}
+		err := s.manager(m.Name, args...).Err
+		assert.Equal(t, "org.freedesktop.DBus.Error.NotSupported", errorName(err), "%s: %v", m.Name, err)
+		assert.ErrorContains(t, err, m.Name)
+	}
+}
+
+func TestTheTreeCanBeWalked(t *testing.T) {
+	s := serve(t)
+	s.create(t, "fix-auth", false)
+	s.create(t, "3d", false)
+	var walk func(path dbus.ObjectPath) []dbus.ObjectPath
+	walk = func(path dbus.ObjectPath) []dbus.ObjectPath {
+		var text string
+		require.NoError(t, s.call(path, introspectableInterface+".Introspect").Store(&text), path)
+		var node introspect.Node
+		require.NoError(t, xml.Unmarshal([]byte(text), &node))
+		found := []dbus.ObjectPath{path}
+		for _, child := range node.Children {
+			found = append(found, walk(dbus.ObjectPath(strings.TrimSuffix(string(path), "/")+"/"+child.Name))...)
+		}
+		return found
+	}
+	assert.Equal(t, []dbus.ObjectPath{
+		"/", "/io", "/io/github", "/io/github/corrald", dbusapi.ManagerPath, dbusapi.SessionsPath,
+		dbusapi.SessionPath("fix-auth"), dbusapi.SessionPath("3d"),
+	}, walk("/"))
+}
+
+func TestErrorsSayWhatIsWrong(t *testing.T) {
+	s := serve(t)
+	path := s.create(t, "shop", false)
+	const bus, ours = "org.freedesktop.DBus.Error.", "io.github.corrald.Corral1.Error."
+	for _, row := range []struct {
+		name   string
+		path   dbus.ObjectPath
+		method string
+		args   []any
+		want   string
+		says   string
+	}{
+		{"no such object", "/nowhere", introspectableInterface + ".Introspect", nil, bus + "UnknownObject", "/nowhere"},
+		{"a session that is not there", dbusapi.SessionPath("other"), dbusapi.SessionInterface + ".Stop", []any{uint64(0)}, bus + "UnknownObject", "other"},
+		{"no such interface", path, "a.b.Stop", nil, bus + "UnknownInterface", "a.b"},
+		{"a Manager's interface on a session", path, dbusapi.ManagerInterface + ".ListSessions", nil, bus + "UnknownInterface", "Manager"},
+		{"no such method", path, dbusapi.SessionInterface + ".Levitate", nil, bus + "UnknownMethod", "Levitate"},
+		{"wrong arguments", path, dbusapi.SessionInterface + ".Stop", []any{"soon"}, bus + "InvalidArgs", `"s" and have to be "t"`},
+		{"no such property", path, propertiesInterface + ".Get", []any{dbusapi.SessionInterface, "Mood"}, bus + "UnknownProperty", "Mood"},
+		{"properties of no such interface", path, propertiesInterface + ".GetAll", []any{"a.b"}, bus + "UnknownInterface", "a.b"},
+		{"a property that cannot be set", path, propertiesInterface + ".Set", []any{dbusapi.SessionInterface, "State", dbus.MakeVariant("running")}, bus + "PropertyReadOnly", "State"},
+		{"no such session", dbusapi.ManagerPath, dbusapi.ManagerInterface + ".StopSession", []any{"other", uint64(0)}, ours + "NoSuchSession", `"other"`},
+		{"no such agent", dbusapi.ManagerPath, dbusapi.ManagerInterface + ".CreateSession", []any{"hal", map[string]dbus.Variant{}}, ours + "NoSuchAgent", `"hal"`},
+		{"a session that exists", dbusapi.ManagerPath, dbusapi.ManagerInterface + ".CreateSession", []any{"claude", map[string]dbus.Variant{"Id": dbus.MakeVariant("shop")}}, ours + "SessionExists", `"shop"`},
+		{"a flag that means nothing", path, dbusapi.SessionInterface + ".Remove", []any{uint64(2)}, bus + "InvalidArgs", "flags"},
+		{"a timeout of years", path, dbusapi.SessionInterface + ".Stop", []any{^uint64(0)}, bus + "InvalidArgs", "timeout_usec"},
+		{"a signal that is none", path, dbusapi.SessionInterface + ".Kill", []any{"agent", int32(99)}, bus + "InvalidArgs", "99"},
+		{"nothing to signal", path, dbusapi.SessionInterface + ".Kill", []any{"agent", int32(9)}, ours + "InvalidState", "created"},
+		{"whom nobody knows", path, dbusapi.SessionInterface + ".Kill", []any{"mum", int32(9)}, bus + "InvalidArgs", `"mum"`},
+		{"no log yet", path, dbusapi.SessionInterface + ".OpenLog", nil, ours + "InvalidState", "no log"},
+		{"a caller in no session", dbusapi.ManagerPath, dbusapi.ManagerInterface + ".GetSessionByPID", []any{uint32(0)}, ours + "NoSessionForPID", "in no session"},
+		{"a description that is too long", path, dbusapi.SessionInterface + ".SetDescription", []any{strings.Repeat("x", 1025)}, bus + "LimitsExceeded", "Description"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			err := s.call(row.path, row.method, row.args...).Err
+			assert.Equal(t, row.want, errorName(err), "%v", err)
+			assert.ErrorContains(t, err, row.says)
+		})
+	}
+}
+
+func TestAPanicIsAnsweredAndTakesNothingDown(t *testing.T) {
+	s := serve(t)
+	err := s.manager("Reload").Err
+	assert.Equal(t, "io.github.corrald.Corral1.Error.Internal", errorName(err))
+	assert.NotContains(t, err.Error(), "nobody expects it", "that is for the journal")
+	report := testbed.Receive(t, s.reports, "report")
+	require.ErrorContains(t, report, "panic in Reload: nobody expects it")
+	assert.ErrorContains(t, report, "server_test.go", "with the stack")
+	require.NoError(t, s.manager("ListSessions").Err)
+}
+
+// TestSignalsComeInOrderAndBeforeTheReply: a client that waits for its reply knows what the call has changed.
+func TestSignalsComeInOrderAndBeforeTheReply(t *testing.T) {
+	s := serve(t)
+	require.NoError(t, s.client.AddMatchSignal(dbus.WithMatchSender(dbusapi.BusName)))
+	s.heard()
+	path := s.create(t, "shop", false)
+	assert.Equal(t, []string{"InterfacesAdded", "SessionNew", "PropertiesChanged Manager [NSessions]", "reply"}, s.heard())
+	require.NoError(t, s.call(path, dbusapi.SessionInterface+".SetDescription", "a shop").Err)
+	assert.Equal(t, []string{"PropertiesChanged Session [Description]", "reply"}, s.heard())
+	require.NoError(t, s.call(path, dbusapi.SessionInterface+".SetDescription", "a shop").Err)
+	assert.Equal(t, []string{"reply"}, s.heard(), "nothing has changed")
+	require.NoError(t, s.call(path, dbusapi.SessionInterface+".Start").Err)
+	heard := s.heard()
+	assert.Equal(t, []string{"SessionStateChanged", "PropertiesChanged Manager [NRunning]", "reply"}, heard[len(heard)-3:])
+	assert.Contains(t, heard[len(heard)-4], "PropertiesChanged Session [AgentAlive")
+	require.NoError(t, s.create2(t, "gone").Err)
+	s.heard()
+	require.NoError(t, s.manager("RemoveSession", "gone", uint64(0)).Err)
+	assert.Equal(t, []string{"InterfacesRemoved", "SessionRemoved", "PropertiesChanged Manager [NSessions]", "reply"}, s.heard())
+}
+
+func (s *served) create2(t *testing.T, id string) *dbus.Call {
+	t.Helper()
+	return s.call(s.create(t, id, false), dbusapi.SessionInterface+".SetOnLogin", "resume")
+}
+
+// TestCallsAboutOneSessionBeginInOrder: godbus handles each on a goroutine of its own.
+func TestCallsAboutOneSessionBeginInOrder(t *testing.T) {
+	s := serve(t)
+	path := s.create(t, "shop", false)
+	const n = 300
+	done := make(chan *dbus.Call, 2*n)
+	for i := range n {
+		text := fmt.Sprint(i)
+		s.client.Object(dbusapi.BusName, path).Go(dbusapi.SessionInterface+".SetDescription", 0, done, text)
+		s.client.Object(dbusapi.BusName, path).Go(dbusapi.SessionInterface+".SetDescription", 0, done, i) // refused, and keeps nobody waiting
+	}
+	for range 2 * n {
+		testbed.Receive(t, done, "reply")
+	}
+	var last dbus.Variant
+	require.NoError(t, s.call(path, propertiesInterface+".Get", dbusapi.SessionInterface, "Description").Store(&last))
+	assert.Equal(t, fmt.Sprint(n-1), last.Value())
+	left := 0
+	s.tickets.Range(func(any, any) bool { left++; return true })
+	assert.Zero(t, left, "no ticket is left over")
+}
+
+// TestIntrospectionWhileSessionsComeAndGo is what crashes a program that exports an object for each.
+func TestIntrospectionWhileSessionsComeAndGo(t *testing.T) {
+	s := serve(t)
+	stop := make(chan struct{})
+	var walkers sync.WaitGroup
+	for range 4 {
+		walkers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = s.call(dbusapi.SessionsPath, introspectableInterface+".Introspect").Err
+					_ = s.call(dbusapi.ManagerPath, objectManagerInterface+".GetManagedObjects").Err
+				}
+			}
+		})
+	}
+	for i := range 50 {
+		id := fmt.Sprint("s", i)
+		s.create(t, id, false)
+		require.NoError(t, s.manager("RemoveSession", id, uint64(0)).Err)
+	}
+	close(stop)
+	walkers.Wait()
+	require.NoError(t, s.manager("ListSessions").Err)
+}
+
+func TestTheNameIsOursAlone(t *testing.T) {
+	s := serve(t)
+	second := New(Info{}, func(error) {})
+	require.NoError(t, second.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS")))
+	assert.ErrorIs(t, second.Serve(s.sup), ErrNameTaken)
+	_ = second.Close()
+	testbed.Receive(t, closing(second.Done()), "end of the connection")
+}
+
+// closing passes on that a channel was closed.
+func closing(from <-chan struct{}) <-chan bool {
+	to := make(chan bool)
+	go func() { <-from; to <- true }()
+	return to
+}

@@ -1,0 +1,136 @@
+package fdpoll
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+const patience = 30 * time.Second
+
+// poller is a Poller that runs, and the keys it tells of.
+func poller(t *testing.T) (*Poller, <-chan Key) {
+	t.Helper()
+	p, err := New()
+	require.NoError(t, err)
+	keys, ended := make(chan Key, 1000), make(chan struct{})
+	go func() { defer close(ended); p.Run(func(k Key) { keys <- k }) }()
+	t.Cleanup(func() {
+		_ = p.Close()
+		<-ended
+	})
+	return p, keys
+}
+
+func next(t *testing.T, keys <-chan Key) Key {
+	t.Helper()
+	select {
+	case k := <-keys:
+		return k
+	case <-time.After(patience):
+		t.Fatal("nothing became ready")
+	}
+	return 0
+}
+
+// pair is a connected pair of sockets.
+func pair(t *testing.T) (ours, theirs int) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = unix.Close(fds[0]), unix.Close(fds[1]) })
+	return fds[0], fds[1]
+}
+
+func say(t *testing.T, fd int) {
+	t.Helper()
+	require.NoError(t, unix.Send(fd, []byte("x"), unix.MSG_NOSIGNAL))
+}
+
+// nothing makes sure that nothing was told until now: what is told next is of a descriptor that is ready from now on.
+func nothing(t *testing.T, p *Poller, keys <-chan Key) {
+	t.Helper()
+	const last = 1 << 62
+	ours, theirs := pair(t)
+	say(t, theirs)
+	require.NoError(t, p.Add(ours, last))
+	assert.EqualValues(t, last, next(t, keys))
+}
+
+func TestAReadyDescriptorIsToldOfOnce(t *testing.T) {
+	p, keys := poller(t)
+	ours, theirs := pair(t)
+	const key = Key(0xfedcba9876543210) // all 64 bits come back
+	require.NoError(t, p.Add(ours, key))
+	nothing(t, p, keys)
+	say(t, theirs)
+	assert.Equal(t, key, next(t, keys))
+	say(t, theirs)
+	nothing(t, p, keys)
+	require.NoError(t, p.Again(ours, key))
+	assert.Equal(t, key, next(t, keys), "it still is")
+}
+
+func TestAHangUpIsTold(t *testing.T) {
+	p, keys := poller(t)
+	ours, theirs := pair(t)
+	require.NoError(t, p.Add(ours, 7))
+	require.NoError(t, unix.Shutdown(theirs, unix.SHUT_RDWR))
+	assert.Equal(t, Key(7), next(t, keys))
+}
+
+func TestTheEndOfAProcessIsTold(t *testing.T) {
+	p, keys := poller(t)
+	cmd := exec.Command("sleep", "infinity")
+	require.NoError(t, cmd.Start())
+	fd, err := unix.PidfdOpen(cmd.Process.Pid, 0)
+	require.NoError(t, err)
+	defer func() { _ = unix.Close(fd) }()
+	require.NoError(t, p.Add(fd, 9))
+	nothing(t, p, keys)
+	require.NoError(t, cmd.Process.Kill())
+	assert.Equal(t, Key(9), next(t, keys))
+	_ = cmd.Wait()
+}
+
+func TestARemovedDescriptorIsNotToldOf(t *testing.T) {
+	p, keys := poller(t)
+	ours, theirs := pair(t)
+	require.NoError(t, p.Add(ours, 1))
+	require.NoError(t, p.Remove(ours))
+	say(t, theirs)
+	nothing(t, p, keys)
+	require.NoError(t, p.Add(ours, 2), "it can be added again, under another key")
+	assert.Equal(t, Key(2), next(t, keys))
+}
+
+func TestManyAtOnce(t *testing.T) {
+	const n = 500
+	p, keys := poller(t)
+	want, got := map[Key]bool{}, map[Key]bool{}
+	for i := range n {
+		ours, theirs := pair(t)
+		say(t, theirs)
+		key := Key(i + 1)
+		want[key] = true
+		require.NoError(t, p.Add(ours, key))
+	}
+	for range n {
+		got[next(t, keys)] = true
+	}
+	assert.Equal(t, want, got)
+}
+
+func TestWhatCannotBeWaitedFor(t *testing.T) {
+	p, _ := poller(t)
+	require.ErrorIs(t, p.Add(-1, 1), unix.EBADF)
+	ours, _ := pair(t)
+	require.NoError(t, p.Add(ours, 1))
+	require.ErrorIs(t, p.Add(ours, 2), unix.EEXIST)
+	require.NoError(t, p.Close())
+	require.Error(t, p.Again(ours, 1), "closed")
+}

@@ -1,0 +1,135 @@
+package inotify
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+const patience = 30 * time.Second
+
+// watcher is a Watcher that runs, and its events.
+func watcher(t *testing.T) (*Watcher, <-chan Event) {
+	t.Helper()
+	w, err := New()
+	require.NoError(t, err)
+	events, ended := make(chan Event, 100), make(chan struct{})
+	go func() { defer close(ended); w.Run(func(e Event) { events <- e }) }()
+	t.Cleanup(func() {
+		_ = w.Close()
+		<-ended
+	})
+	return w, events
+}
+
+func next(t *testing.T, events <-chan Event) Event {
+	t.Helper()
+	select {
+	case e := <-events:
+		return e
+	case <-time.After(patience):
+		t.Fatal("no event")
+	}
+	return Event{}
+}
+
+func TestExactlyWhatIsAskedForIsTold(t *testing.T) {
+	w, events := watcher(t)
+	dir := t.TempDir()
+	wd, err := w.Add(dir, unix.IN_MOVED_TO)
+	require.NoError(t, err)
+	log := filepath.Join(dir, "output.log")
+	for range 100 {
+		require.NoError(t, os.WriteFile(log, []byte("a line\n"), 0o600)) // nobody is woken by it
+	}
+	require.NoError(t, os.Rename(log, filepath.Join(dir, "exit_status")))
+	assert.Equal(t, Event{Watch: wd, Mask: unix.IN_MOVED_TO, Name: "exit_status"}, next(t, events))
+}
+
+func TestTheSameInodeHasTheSameNumber(t *testing.T) {
+	w, events := watcher(t)
+	dir := t.TempDir()
+	first, err := w.Add(dir, unix.IN_CREATE)
+	require.NoError(t, err)
+	second, err := w.Add(dir+"/.", unix.IN_DELETE|unix.IN_MASK_ADD)
+	require.NoError(t, err)
+	assert.Equal(t, first, second)
+	name := filepath.Join(dir, "x")
+	require.NoError(t, os.WriteFile(name, nil, 0o600))
+	require.NoError(t, os.Remove(name))
+	assert.Equal(t, Event{first, unix.IN_CREATE, "x"}, next(t, events))
+	assert.Equal(t, Event{first, unix.IN_DELETE, "x"}, next(t, events))
+}
+
+func TestADirectoryThatIsRemoved(t *testing.T) {
+	w, events := watcher(t)
+	dir := filepath.Join(t.TempDir(), "work")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	wd, err := w.Add(dir, unix.IN_DELETE_SELF)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(dir))
+	assert.Equal(t, Event{Watch: wd, Mask: unix.IN_DELETE_SELF}, next(t, events), "no name: it is the inode itself")
+	assert.Equal(t, Event{Watch: wd, Mask: unix.IN_IGNORED}, next(t, events), "the watch has ended")
+	w.Remove(wd)
+}
+
+func TestARemovedWatchTellsNothing(t *testing.T) {
+	w, events := watcher(t)
+	quiet, loud := t.TempDir(), t.TempDir()
+	gone, err := w.Add(quiet, unix.IN_CREATE)
+	require.NoError(t, err)
+	wd, err := w.Add(loud, unix.IN_CREATE)
+	require.NoError(t, err)
+	w.Remove(gone)
+	assert.Equal(t, Event{Watch: gone, Mask: unix.IN_IGNORED}, next(t, events))
+	require.NoError(t, os.WriteFile(filepath.Join(quiet, "x"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(loud, "y"), nil, 0o600))
+	assert.Equal(t, Event{wd, unix.IN_CREATE, "y"}, next(t, events))
+}
+
+func TestWhatCannotBeWatched(t *testing.T) {
+	w, _ := watcher(t)
+	_, err := w.Add("/nowhere/at all", unix.IN_CREATE)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, `cannot watch "/nowhere/at all"`)
+	_, err = w.Add("/etc/passwd", unix.IN_CREATE|unix.IN_ONLYDIR)
+	assert.ErrorIs(t, err, unix.ENOTDIR)
+}
+
+func TestOverflowIsTold(t *testing.T) {
+	assert.True(t, Event{Watch: -1, Mask: unix.IN_Q_OVERFLOW}.Overflow())
+	assert.False(t, Event{Watch: 1, Mask: unix.IN_CREATE}.Overflow())
+}
+
+// encode is what the kernel writes of an event.
+func encode(e Event, padding int) []byte {
+	b := binary.NativeEndian.AppendUint32(nil, uint32(e.Watch))
+	b = binary.NativeEndian.AppendUint32(b, e.Mask)
+	b = binary.NativeEndian.AppendUint32(b, 0)
+	b = binary.NativeEndian.AppendUint32(b, uint32(len(e.Name)+padding))
+	return append(append(b, e.Name...), make([]byte, padding)...)
+}
+
+// FuzzParse: whatever a read returns, nothing is read beyond it, and what was whole is told as it was.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte{}, int32(1), uint32(unix.IN_CREATE), "exit_status", uint8(5))
+	f.Add(encode(Event{1, 2, "x"}, 15), int32(-1), uint32(unix.IN_Q_OVERFLOW), "", uint8(0))
+	f.Add(encode(Event{1, 2, "x"}, 15)[:20], int32(-1), uint32(0), "a", uint8(1))
+	f.Fuzz(func(t *testing.T, tail []byte, watch int32, mask uint32, name string, padding uint8) {
+		for len(name) > 0 && name[len(name)-1] == 0 {
+			name = name[:len(name)-1]
+		}
+		want := Event{watch, mask, name}
+		var got []Event
+		parse(append(encode(want, int(padding)), tail...), func(e Event) { got = append(got, e) })
+		require.NotEmpty(t, got)
+		require.Equal(t, want, got[0])
+		require.LessOrEqual(t, len(got), 1+len(tail)/unix.SizeofInotifyEvent)
+	})
+}

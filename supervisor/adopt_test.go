@@ -1,0 +1,117 @@
+package supervisor
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// runningRecord is a session that ran when it was last saved.
+func runningRecord(b *bed, resumable bool) *session.Session {
+	rec := &session.Session{ID: "shop", Agent: "command", Command: []string{"true"}, WorkingDirectory: b.home, Created: time.Now(), NRuns: 1, StateChanged: time.Now()}
+	if resumable {
+		rec.ResumeCommand = []string{"true"}
+	}
+	for _, e := range []session.Event{
+		session.RunAsked{Run: "r1", BootID: "boot", Unit: UnitName("command", "shop"), At: time.Now()},
+		session.ScopeStarted{Run: "r1", InvocationID: "inv", ControlGroup: "/shop"},
+		session.TmuxStarted{Run: "r1", Process: session.Process{}},
+		session.AgentStarted{Run: "r1", Agent: session.Process{PID: 12, Start: 120}, At: time.Now()},
+	} {
+		rec.Apply(e)
+	}
+	return rec
+}
+
+// TestAdoption goes through what a daemon can find on its return.
+func TestAdoption(t *testing.T) {
+	alive := []Scope{{Name: "app-corral-command-shop.scope", InvocationID: "inv", ControlGroup: "/shop", Active: true}}
+	exited := func(code exitstatus.Code, value int) func(*bed, *session.Session) {
+		return func(b *bed, rec *session.Session) {
+			b.record(rec, exitstatus.Status{RunID: "r1", Code: code, Value: value, Exited: time.Now()})
+		}
+	}
+	for _, row := range []struct {
+		name      string
+		scopes    []Scope
+		resumable bool
+		found     func(*bed, *session.Session)
+		state     string
+		result    string
+	}{
+		{"it exited meanwhile, tmux is still open", alive, false, exited(exitstatus.Exited, 3), "failed", "exit-code"},
+		{"it completed meanwhile, the scope is gone", nil, false, exited(exitstatus.Exited, 0), "completed", "success"},
+		{"it was killed meanwhile, the scope is gone", nil, false, exited(exitstatus.Killed, 9), "failed", "signal"},
+		{"the exit of an earlier run is not this one's", nil, false, func(b *bed, rec *session.Session) {
+			b.record(rec, exitstatus.Status{RunID: "r0", Code: exitstatus.Exited, Exited: time.Now()})
+		}, "failed", "session-lost"},
+		{"everything is gone and nothing was recorded", nil, true, nil, "failed", "session-lost"},
+		{"another scope has the name now", []Scope{{Name: alive[0].Name, InvocationID: "other", Active: true}}, false, nil, "failed", "session-lost"},
+		{"systemd keeps the failed scope", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "oom-kill"}}, false, nil, "failed", "oom-kill"},
+		{"its time was up meanwhile", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout"}}, false, exited(exitstatus.Killed, 15), "failed", "timeout"},
+		{"the machine went down, it can be resumed", nil, true, func(_ *bed, rec *session.Session) { rec.Run.BootID = "last boot" }, "suspended", "session-lost"},
+		{"the machine went down, it cannot be resumed", nil, false, func(_ *bed, rec *session.Session) { rec.Run.BootID = "last boot" }, "failed", "session-lost"},
+		{"the machine went down after its exit", nil, true, func(b *bed, rec *session.Session) {
+			rec.Run.BootID = "last boot"
+			exited(exitstatus.Exited, 3)(b, rec)
+		}, "failed", "exit-code"},
+		{"the daemon was killed before it had a scope", nil, false, func(_ *bed, rec *session.Session) {
+			rec.Run.Scope, rec.Run.Tmux, rec.Run.Shim, rec.Run.Started = session.ScopeNone, session.NotSeen, session.NotSeen, time.Time{}
+		}, "failed", "start-failed"},
+		{"the daemon was killed before it had a tmux", alive, false, func(_ *bed, rec *session.Session) {
+			rec.Run.Tmux, rec.Run.Shim, rec.Run.Started = session.NotSeen, session.NotSeen, time.Time{}
+		}, "failed", "start-failed"},
+		{"tmux was killed meanwhile", alive, false, func(b *bed, _ *session.Session) { b.world.dead = true }, "stale", "session-lost"},
+		{"the shim was killed meanwhile, tmux is there", alive, false, func(b *bed, _ *session.Session) { b.world.answers = true }, "failed", "agent-lost"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t)
+				b.world.scopes = row.scopes
+				rec := runningRecord(b, row.resumable)
+				require.NoError(t, b.records.Create("shop"))
+				if row.found != nil {
+					row.found(b, rec)
+				}
+				require.NoError(t, b.sup.Adopt(t.Context(), []*session.Session{rec}))
+				ctx, cancel := context.WithCancel(t.Context())
+				go b.sup.Run(ctx)
+				synctest.Wait()
+				snap, err := b.sup.Session("shop")
+				require.NoError(t, err)
+				assert.Equal(t, []string{row.state, row.result}, []string{snap.State, snap.Result}, snap.Reason)
+				assert.Equal(t, session.State(row.state), b.records.last("shop").View().State, "saved")
+				cancel()
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+func TestAdoptionGoesOnWithWhatWasBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		rec := runningRecord(b, false)
+		rec.Apply(session.EndAsked{Run: "r1", Intent: session.Stop, At: time.Now()})
+		require.NoError(t, b.records.Create("shop"))
+		b.world.scopes = []Scope{{Name: rec.Run.Unit, InvocationID: "inv", ControlGroup: "/shop", Active: true}, {Name: "app-corral-x-y.scope", Active: true}}
+		require.NoError(t, b.sup.Adopt(t.Context(), []*session.Session{rec}))
+		ctx, cancel := context.WithCancel(t.Context())
+		go b.sup.Run(ctx)
+		assert.Equal(t, "stopping", b.state("shop"))
+		<-time.After(10 * time.Second)
+		assert.Contains(t, b.heard(), "10s kill shop", "the ending goes on to its end")
+		assert.Contains(t, b.log.String(), "app-corral-x-y.scope", "a scope that belongs to nobody is told of")
+		b.empty("shop")
+		assert.Equal(t, "stopped", b.state("shop"))
+		cancel()
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,331 @@
+package session_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// t0 is when everything begins; at(n) is n seconds later.
+var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Second) }
+
+const run = "run-1"
+
+// The events of one run, as they come in tests.
+var (
+	asked     = session.RunAsked{Run: run, BootID: "boot", Unit: "app-corral-claude-shop.scope", At: at(1)}
+	scope     = session.ScopeStarted{Run: run, InvocationID: "invocation", ControlGroup: "/corral"}
+	tmux      = session.TmuxStarted{Run: run, Process: session.Process{PID: 10, Start: 100}}
+	agent     = session.AgentStarted{Run: run, Shim: session.Process{PID: 11}, Agent: session.Process{PID: 12, Start: 120}, At: at(2)}
+	tmuxDied  = session.TmuxDied{Run: run, Process: session.Process{PID: 10, Start: 100}}
+	newTmux   = session.TmuxStarted{Run: run, Process: session.Process{PID: 20, Start: 200}}
+	left      = session.LeftBehind{Run: run, At: at(32)}
+	found     = session.FoundAlive{Run: run}
+	empty     = session.ScopeEnded{Run: run, Result: "success", At: at(60)}
+	wentDown  = session.MachineWentDown{Run: run, At: at(90)}
+	gone      = session.WorkspaceSeen{Gone: true}
+	back      = session.WorkspaceSeen{}
+	stop      = session.EndAsked{Run: run, Intent: session.Stop, At: at(30)}
+	suspend   = session.EndAsked{Run: run, Intent: session.Suspend, Why: "idle for an hour", At: at(30)}
+	archive   = session.ArchiveAsked{At: at(100)}
+	timeIsUp  = session.ScopeResult{Run: run, Result: session.Timeout, At: at(30)}
+	shimDied  = session.ShimDied{Run: run, Outlived: true, At: at(40)}
+	allDied   = session.ShimDied{Run: run, At: at(40)}
+	notThere  = session.StartFailed{Run: run, Reason: `workspace "/home/u/shop" does not exist`, At: at(3)}
+	oomEnd    = session.ScopeEnded{Run: run, Result: "oom-kill", At: at(60)}
+	timeoutAt = session.ScopeEnded{Run: run, Result: "timeout", At: at(60)}
+)
+
+// exit is the shim's record of an end at second 20.
+func exit(code exitstatus.Code, value int) session.AgentExited {
+	return session.AgentExited{Status: exitstatus.Status{RunID: run, PID: 12, Code: code, Value: value, Started: at(2), Exited: at(20)}}
+}
+
+// late is the same at second 35, after what is asked for in these tests.
+func late(e session.AgentExited) session.AgentExited {
+	e.Status.Exited = at(35)
+	return e
+}
+
+func notStarted(why string) session.AgentExited {
+	e := exit(exitstatus.NotStarted, 0)
+	e.Status.Error, e.Status.PID = why, 0
+	return e
+}
+
+func outOfMemory(limit uint64) session.AgentExited {
+	e := exit(exitstatus.Killed, 9)
+	e.Status.OOMKills, e.Status.MemoryMax = 1, limit
+	return e
+}
+
+// list makes a list of events of single ones and of lists.
+func list(events ...any) []session.Event {
+	var all []session.Event
+	for _, e := range events {
+		if more, ok := e.([]session.Event); ok {
+			all = append(all, more...)
+		} else {
+			all = append(all, e.(session.Event))
+		}
+	}
+	return all
+}
+
+var running = list(asked, scope, tmux, agent)
+
+func newSession() *session.Session {
+	return &session.Session{ID: "shop", Agent: "claude", Command: []string{"claude"}, WorkingDirectory: "/home/u/shop", Created: t0}
+}
+
+func after(s *session.Session, events []session.Event) *session.Session {
+	for _, e := range events {
+		s.Apply(e)
+	}
+	return s
+}
+
+// TestView goes through PRODUCT's two tables, the one of the states and the one of what happened, and through the tables of the five systems that
+// Corral comes from. A row's name says where it is from when it is one of those.
+func TestView(t *testing.T) {
+	const lost, down = "tmux session no longer exists", "the machine went down"
+	type view struct {
+		state          session.State
+		result, reason string
+	}
+	for _, row := range []struct {
+		name      string
+		resumable bool
+		events    []session.Event
+		want      view
+	}{
+		// The states.
+		{"never started", false, nil, view{session.Created, "", ""}},
+		{"a run was asked for", false, list(asked), view{session.Starting, "", ""}},
+		{"a run was asked for, and its scope is there", false, list(asked, scope), view{session.Starting, "", ""}},
+		{"a run was asked for, scope and tmux are there, the agent is not yet", false, list(asked, scope, tmux), view{session.Starting, "", ""}},
+		{"scope, tmux and agent are alive", false, running, view{session.Running, "", ""}},
+		{"a stop was asked, the scope is not yet empty", false, list(running, stop), view{session.Stopping, "", ""}},
+		{"a stop was asked, the agent has ended, the scope is not yet empty", false, list(running, stop, late(exit(exitstatus.Killed, 15))), view{session.Stopping, "", ""}},
+		{"a suspend was asked, the scope is not yet empty", false, list(running, suspend), view{session.Stopping, "", ""}},
+		{"ended by the user's wish", false, list(running, stop, late(exit(exitstatus.Killed, 15)), empty), view{session.Stopped, "success", ""}},
+		{"ended by the user's wish while it was starting", false, list(asked, scope, stop, empty), view{session.Stopped, "success", ""}},
+		{"ended by systemctl --user stop of the scope", false, list(running, session.EndAsked{Run: run, Intent: session.Stop, Why: "its scope was stopped", At: at(30)}, empty),
+			view{session.Stopped, "success", "its scope was stopped"}},
+		{"the agent ended with 0, its tmux session is still open", false, list(running, exit(exitstatus.Exited, 0)), view{session.Completed, "success", ""}},
+		{"the tmux session is dead, the scope is not empty, no exit was recorded", false, list(running, tmuxDied), view{session.Stale, "session-lost", "scope running, session dead"}},
+		{"ended to be resumed", false, list(running, suspend, late(exit(exitstatus.Exited, 0)), empty), view{session.Suspended, "success", "idle for an hour"}},
+		{"the workspace vanished while the session was live", false, list(running, gone), view{session.Orphaned, "", `workspace "/home/u/shop" is gone`}},
+		{"the workspace came back", false, list(running, gone, back), view{session.Running, "", ""}},
+		{"the workspace of a session that has ended vanished", false, list(running, exit(exitstatus.Exited, 0), gone), view{session.Completed, "success", ""}},
+		{"the workspace vanished under a session that is being stopped", false, list(running, stop, gone), view{session.Stopping, "", ""}},
+		{"archived after it has failed", false, list(running, exit(exitstatus.Exited, 3), empty, archive), view{session.Archived, "exit-code", "command exited with code 3"}},
+		{"archived, never started", false, list(archive), view{session.Archived, "", ""}},
+
+		// What happened.
+		{"exit 0", false, list(running, exit(exitstatus.Exited, 0), empty), view{session.Completed, "success", ""}},
+		{"exit 3", false, list(running, exit(exitstatus.Exited, 3)), view{session.Failed, "exit-code", "command exited with code 3"}},
+		{"exit 255", false, list(running, exit(exitstatus.Exited, 255)), view{session.Failed, "exit-code", "command exited with code 255"}},
+		{"SIGKILL", false, list(running, exit(exitstatus.Killed, 9)), view{session.Failed, "signal", "command was killed by SIGKILL"}},
+		{"SIGHUP, by nobody's wish", false, list(running, exit(exitstatus.Killed, 1)), view{session.Failed, "signal", "command was killed by SIGHUP"}},
+		{"a real-time signal has no name", false, list(running, exit(exitstatus.Killed, 40)), view{session.Failed, "signal", "command was killed by signal 40"}},
+		{"SIGSEGV with a core", false, list(running, exit(exitstatus.Dumped, 11)), view{session.Failed, "core-dump", "command was killed by SIGSEGV (core dumped)"}},
+		{"the kernel's OOM killer", false, list(running, outOfMemory(512<<20)), view{session.Failed, "oom-kill", "out of memory (limit 512M)"}},
+		{"the kernel's OOM killer, of a scope with a limit between the units", false, list(running, outOfMemory(1536<<20)), view{session.Failed, "oom-kill", "out of memory (limit 1.5G)"}},
+		{"the kernel's OOM killer, no limit", false, list(running, outOfMemory(0)), view{session.Failed, "oom-kill", "out of memory"}},
+		{"systemd-oomd kills everything in the scope", false, list(running, exit(exitstatus.Killed, 9), oomEnd), view{session.Failed, "oom-kill", "out of memory"}},
+		{"a compiler ran out of memory and systemd ended the scope", false, list(running, exit(exitstatus.Killed, 15), oomEnd), view{session.Failed, "oom-kill", "out of memory"}},
+		{"out of memory, no exit recorded", false, list(running, oomEnd), view{session.Failed, "oom-kill", "out of memory"}},
+		{"a child ran out of memory, the agent went on and exited 3", false, list(running, func() session.AgentExited {
+			e := outOfMemory(512 << 20)
+			e.Status.Code, e.Status.Value = exitstatus.Exited, 3
+			return e
+		}(), empty), view{session.Failed, "exit-code", "command exited with code 3"}},
+		{"RuntimeMaxSec, the agent is being asked to end", false, list(running, timeIsUp), view{session.Stopping, "", ""}},
+		{"RuntimeMaxSec", false, list(running, timeIsUp, late(exit(exitstatus.Killed, 15)), empty), view{session.Failed, "timeout", "it ran for as long as RuntimeMaxSec allows"}},
+		{"RuntimeMaxSec, and the agent takes its leave with 0", false, list(running, timeIsUp, late(exit(exitstatus.Exited, 0)), timeoutAt), view{session.Failed, "timeout", "it ran for as long as RuntimeMaxSec allows"}},
+		{"RuntimeMaxSec while the daemon was away", false, list(running, exit(exitstatus.Killed, 15), timeoutAt), view{session.Failed, "timeout", "it ran for as long as RuntimeMaxSec allows"}},
+		{"RuntimeMaxSec, no exit recorded", false, list(running, timeoutAt), view{session.Failed, "timeout", "it ran for as long as RuntimeMaxSec allows"}},
+		{"RuntimeMaxSec, then a stop", false, list(running, timeIsUp, session.EndAsked{Run: run, Intent: session.Stop, At: at(31)}, empty), view{session.Failed, "timeout", "it ran for as long as RuntimeMaxSec allows"}},
+		{"command not found", false, list(asked, scope, tmux, notStarted(`"clade" not found`)), view{session.Failed, "start-failed", `"clade" not found`}},
+		{"workspace missing", false, list(asked, notThere, session.ScopeEnded{Run: run, At: at(3)}), view{session.Failed, "start-failed", `workspace "/home/u/shop" does not exist`}},
+		{"tmux server killed, agent alive", false, list(running, tmuxDied), view{session.Stale, "session-lost", "scope running, session dead"}},
+		{"tmux server killed, then the agent ended with 0", false, list(running, tmuxDied, exit(exitstatus.Exited, 0)), view{session.Completed, "success", ""}},
+		{"shim killed, tmux still there", false, list(running, shimDied), view{session.Failed, "agent-lost", "shell process exited"}},
+		{"shim killed, tmux still there, closed later", false, list(running, shimDied, tmuxDied, empty), view{session.Failed, "agent-lost", "shell process exited"}},
+		{"everything in the scope killed, no exit recorded", false, list(running, allDied, tmuxDied, empty), view{session.Failed, "session-lost", lost}},
+		{"power loss, cannot be resumed", false, list(running, wentDown), view{session.Failed, "session-lost", down}},
+		{"power loss, can be resumed", true, list(running, wentDown), view{session.Suspended, "session-lost", down}},
+		{"reboot after the daemon had marked it suspended", false, list(running, suspend, wentDown), view{session.Suspended, "success", "idle for an hour"}},
+		{"power loss after an exit that was recorded", true, list(running, exit(exitstatus.Exited, 3), wentDown), view{session.Failed, "exit-code", "command exited with code 3"}},
+
+		{"the agent appears too late and is ended", false, list(asked, scope, tmux, notThere, agent, exit(exitstatus.Killed, 15), empty), view{session.Failed, "start-failed", `workspace "/home/u/shop" does not exist`}},
+		{"the agent ended before its start was found to fail", false, list(asked, exit(exitstatus.Exited, 0), session.StartFailed{Run: run, Reason: "tmux hangs", At: at(21)}, empty), view{session.Completed, "success", ""}},
+
+		{"SIGTERM to corrald alone: it is marked", true, list(running, left), view{session.Suspended, "", "corrald was shut down"}},
+		{"SIGTERM to corrald alone: it is found alive", true, list(running, left, found), view{session.Running, "", ""}},
+		{"SIGTERM to corrald alone: it is gone meanwhile", false, list(running, left, empty), view{session.Suspended, "session-lost", "corrald was shut down"}},
+		{"SIGTERM to corrald alone: it ended meanwhile", true, list(running, left, late(exit(exitstatus.Exited, 3)), empty), view{session.Failed, "exit-code", "command exited with code 3"}},
+		{"SIGTERM to corrald, of what had ended", false, list(running, exit(exitstatus.Exited, 0), left, empty), view{session.Completed, "success", ""}},
+
+		// Ended states keep what they say.
+		{"completed, tmux closed later", false, list(running, exit(exitstatus.Exited, 0), tmuxDied, empty), view{session.Completed, "success", ""}},
+		{"completed, its scope ran out of time later", false, list(running, exit(exitstatus.Exited, 0), timeIsUp, timeoutAt), view{session.Completed, "success", ""}},
+		{"failed, its scope ran out of time later", false, list(running, exit(exitstatus.Exited, 3), timeIsUp, timeoutAt), view{session.Failed, "exit-code", "command exited with code 3"}},
+		{"completed, its scope ran out of time while the daemon was away", false, list(running, exit(exitstatus.Exited, 0), timeoutAt), view{session.Completed, "success", ""}},
+		{"completed, a dev server it left ran out of memory", false, list(running, exit(exitstatus.Exited, 0), oomEnd), view{session.Completed, "success", ""}},
+		{"failed, a dev server it left ran out of memory", false, list(running, exit(exitstatus.Exited, 3), oomEnd), view{session.Failed, "exit-code", "command exited with code 3"}},
+		{"completed, then stopped", false, list(running, exit(exitstatus.Exited, 0), stop, empty), view{session.Completed, "success", ""}},
+		{"it had ended by itself before the stop, and was heard of after", false, list(running, stop, exit(exitstatus.Exited, 3)), view{session.Failed, "exit-code", "command exited with code 3"}},
+		{"suspended, then stopped before it had ended", false, list(running, suspend, stop, empty), view{session.Stopped, "success", ""}},
+		{"stopped, then suspended before it had ended", false, list(running, stop, suspend, empty), view{session.Stopped, "success", ""}},
+		{"suspended, ended, then stopped before the end was heard of", false,
+			list(running, suspend, session.EndAsked{Run: run, Intent: session.Stop, At: at(40)}, late(exit(exitstatus.Exited, 143)), empty), view{session.Stopped, "success", ""}},
+
+		// ADR 22: tmux session, shell process, children, exit status. Children tell nothing here: the exit does, and activity is none of the states.
+		{"ADR 22: tmux session closed", false, list(running, tmuxDied, empty), view{session.Failed, "session-lost", lost}},
+		{"ADR 22: open, shell process dead", false, list(running, shimDied), view{session.Failed, "agent-lost", "shell process exited"}},
+		{"ADR 22: open, shell alive, exit status 0", false, list(running, exit(exitstatus.Exited, 0)), view{session.Completed, "success", ""}},
+		{"ADR 22: open, shell alive, exit status N", false, list(running, exit(exitstatus.Exited, 42)), view{session.Failed, "exit-code", "command exited with code 42"}},
+		{"ADR 22: open, shell alive, output changing", false, list(running, session.ActivitySeen{Run: run, Activity: session.Activity{Since: at(5)}}), view{session.Running, "", ""}},
+		{"ADR 22: open, shell alive, no output for three seconds", false, list(running, session.ActivitySeen{Run: run, Activity: session.Activity{Idle: true, Since: at(5)}}), view{session.Running, "", ""}},
+		{"ADR 22: no exit status to be had is not success", false, list(running, allDied), view{session.Running, "", ""}},
+
+		// ADR 31: its eight states, and that the terminal ones stay.
+		{"ADR 31: created to starting", false, list(asked), view{session.Starting, "", ""}},
+		{"ADR 31: starting to failed", false, list(asked, notThere), view{session.Failed, "start-failed", `workspace "/home/u/shop" does not exist`}},
+		{"ADR 31: running to stopping", false, list(running, stop), view{session.Stopping, "", ""}},
+		{"ADR 31: running to completed", false, list(running, exit(exitstatus.Exited, 0)), view{session.Completed, "success", ""}},
+		{"ADR 31: running to orphaned", false, list(running, gone), view{session.Orphaned, "", `workspace "/home/u/shop" is gone`}},
+		{"ADR 31: stopping to stopped", false, list(running, stop, empty), view{session.Stopped, "success", ""}},
+
+		// CR-070: STALE.
+		{"CR-070: running to stale when tmux dies", false, list(running, tmuxDied), view{session.Stale, "session-lost", "scope running, session dead"}},
+		{"CR-070: stale, teardown", false, list(running, tmuxDied, stop, empty), view{session.Stopped, "success", ""}},
+		{"CR-070: stale, its container ended by itself", false, list(running, tmuxDied, empty), view{session.Failed, "session-lost", lost}},
+		{"CR-070: stale, restarted: a new tmux around the same agent", false, list(running, tmuxDied, newTmux), view{session.Running, "", ""}},
+		{"CR-070: the end of the old tmux is told after the new one is there", false, list(running, newTmux, tmuxDied), view{session.Running, "", ""}},
+		{"CR-070: stale, ended and started anew", false, list(running, tmuxDied, stop, empty, session.RunAsked{Run: "run-2", At: at(61)}, session.AgentStarted{Run: "run-2", At: at(62)}), view{session.Running, "", ""}},
+
+		// The crash of one: manual restart only.
+		{"crash isolation: it fails, with code and signal", false, list(running, exit(exitstatus.Dumped, 11), empty), view{session.Failed, "core-dump", "command was killed by SIGSEGV (core dumped)"}},
+		{"crash isolation: restarted by a person", false, list(running, exit(exitstatus.Dumped, 11), empty, session.RunAsked{Run: "run-2", At: at(61)}), view{session.Starting, "", ""}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := newSession()
+			if row.resumable {
+				s.ResumeCommand = []string{"claude", "--resume"}
+			}
+			v := after(s, row.events).View()
+			assert.Equal(t, row.want, view{v.State, v.Result, v.Reason})
+		})
+	}
+}
+
+// TestLifecycle has PRODUCT's last column, which is the four-state model: an ended agent leaves its session active, to be gone on with.
+func TestLifecycle(t *testing.T) {
+	want := map[session.State]string{
+		session.Created: "active", session.Starting: "active", session.Running: "active", session.Stopping: "active", session.Stopped: "active",
+		session.Completed: "active", session.Failed: "error", session.Stale: "active", session.Suspended: "suspended", session.Orphaned: "error",
+		session.Archived: "archived",
+	}
+	got := map[session.State]string{}
+	for _, s := range session.States {
+		got[s] = s.Lifecycle()
+	}
+	assert.Equal(t, want, got)
+}
+
+func TestSinceIsWhenItHappened(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		events []session.Event
+		want   time.Time
+	}{
+		{"created", nil, t0},
+		{"starting", list(asked), at(1)},
+		{"running", running, at(2)},
+		{"stopping", list(running, stop), at(30)},
+		{"stopping, since its time is up", list(running, timeIsUp), at(30)},
+		{"stopping, since the first wish", list(running, suspend, session.EndAsked{Run: run, Intent: session.Stop, At: at(40)}), at(30)},
+		{"stopped", list(running, stop, empty), at(60)},
+		{"completed, when the agent ended and not when it was heard of", list(running, exit(exitstatus.Exited, 0), empty), at(20)},
+		{"agent-lost", list(running, shimDied, empty), at(40)},
+		{"session-lost", list(running, empty), at(60)},
+		{"start-failed, at the first reason", list(asked, session.StartFailed{Run: run, Reason: "second", At: at(4)}, notThere), at(3)},
+		{"archived", list(running, exit(exitstatus.Exited, 0), empty, archive), at(100)},
+		{"stale: the facts do not tell", list(running, tmuxDied), time.Time{}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			assert.Equal(t, row.want, after(newSession(), row.events).View().Since)
+		})
+	}
+}
+
+func TestActivityIsOfAnAgentThatIsAlive(t *testing.T) {
+	idle := session.ActivitySeen{Run: run, Activity: session.Activity{Idle: true, Since: at(5)}}
+	for _, row := range []struct {
+		name   string
+		events []session.Event
+		want   string
+	}{
+		{"nothing was told", running, "unknown"},
+		{"idle", list(running, idle), "idle"},
+		{"working", list(running, idle, session.ActivitySeen{Run: run, Activity: session.Activity{Since: at(6)}}), "working"},
+		{"ended", list(running, idle, exit(exitstatus.Exited, 0)), "unknown"},
+		{"its shim died", list(running, idle, shimDied), "unknown"},
+		{"of another run", list(running, session.ActivitySeen{Run: "run-0", Activity: session.Activity{Idle: true, Since: at(5)}}), "unknown"},
+		{"a new run knows nothing yet", list(running, idle, empty, session.RunAsked{Run: "run-2"}, session.AgentStarted{Run: "run-2", At: at(70)}), "unknown"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			activity, since := after(newSession(), row.events).Active()
+			assert.Equal(t, row.want, activity)
+			assert.Equal(t, row.want == "unknown", since.IsZero())
+		})
+	}
+}
+
+func TestEarlierRunsAreKeptUpToALimit(t *testing.T) {
+	s := newSession()
+	for i := range session.MaxPast + 5 {
+		id := string(rune('a' + i))
+		s.Apply(session.RunAsked{Run: id, At: at(i)})
+		s.Apply(session.RunAsked{Run: id, At: at(i)})
+	}
+	assert.Len(t, s.Past, session.MaxPast)
+	assert.EqualValues(t, session.MaxPast+5, s.NRuns)
+	assert.Equal(t, "e", s.Past[0].ID, "the oldest are forgotten")
+}
+
+func TestEventsOfAnotherRunDoNothing(t *testing.T) {
+	s := after(newSession(), list(running, exit(exitstatus.Exited, 3), empty, session.RunAsked{Run: "run-2", At: at(61)}))
+	before := s.Clone()
+	for _, e := range list(running[1:], exit(exitstatus.Exited, 0), empty, tmuxDied, shimDied, notThere, stop, wentDown, timeIsUp) {
+		s.Apply(e)
+		assert.Equal(t, before, s, "%T", e)
+	}
+}
+
+func TestCloneSharesNothing(t *testing.T) {
+	s := after(newSession(), list(running, exit(exitstatus.Exited, 3)))
+	s.Labels, s.Past = map[string]string{"a": "b"}, []session.Run{{ID: "run-0"}}
+	c := s.Clone()
+	c.Labels["a"], c.Command[0], c.Past[0].ID, c.Run.ID, c.Run.Exit.Value = "c", "other", "other", "other", 4
+	assert.Equal(t, "b", s.Labels["a"])
+	assert.Equal(t, "claude", s.Command[0])
+	assert.Equal(t, "run-0", s.Past[0].ID)
+	assert.Equal(t, run, s.Run.ID)
+	assert.Equal(t, 3, s.Run.Exit.Value)
+}
+
+func TestFormatBytes(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0B", 1023: "1023B", 1024: "1K", 512 << 20: "512M", 3 << 29: "1.5G", 1 << 60: "1E"} {
+		assert.Equal(t, want, session.FormatBytes(n))
+	}
+}

@@ -1,0 +1,354 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+var update = flag.Bool("update", false, "write those of the records in testdata/v1 that are not there yet")
+
+var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Second) }
+
+func open(t *testing.T, dir string) *Store {
+	t.Helper()
+	s, err := Open(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// record is a session that has most of what a session can have.
+func record(id string) *session.Session {
+	return &session.Session{
+		ID: id, Agent: "claude", Description: `says "hello" <& 你好>`, Command: []string{"claude", "", "a b", "$HOME", "line\nline", "'\""},
+		ResumeCommand: []string{"claude", "--resume", "c1"}, WorkingDirectory: "/home/u/shop", Environment: []string{"A=b=c", "EMPTY="},
+		Prompt: "fix the tests", Labels: map[string]string{"team": "shop"}, OnLogin: "resume", Exclusive: true, ConversationID: "c1",
+		UnitProperties: []session.Property{{Name: "MemoryMax", Signature: "t", Value: "@t 536870912"}},
+		Created:        t0, Archived: at(900), NRuns: 2, StateChanged: at(800),
+		Past: []session.Run{{ID: "r1", BootID: "b", Unit: "app-corral-claude-shop.scope", Asked: at(1), Scope: session.ScopeGone, ScopeGone: at(5), StartError: "no such directory", StartEnded: at(4)}},
+		Run: &session.Run{
+			ID: "r2", BootID: "b", Unit: "app-corral-claude-shop.scope", Resumed: true, Asked: at(10), Scope: session.ScopeGone, InvocationID: "inv",
+			ControlGroup: "/user.slice/x", ScopeResult: "timeout", ScopeGone: at(700), TimedOut: at(650), Tmux: session.Dead, TmuxProc: session.Process{PID: 10, Start: 100},
+			Shim: session.Dead, ShimProc: session.Process{PID: 11, Start: 110}, ShimDied: at(690), Outlived: true, Agent: session.Process{PID: 12, Start: 120}, Started: at(11),
+			Exit: &exitstatus.Status{RunID: "r2", BootID: "b", PID: 12, Code: exitstatus.Killed, Value: 15, Started: at(11), Exited: at(680),
+				UserTime: time.Second, SystemTime: time.Millisecond, MaxRSS: 1 << 20, OOMKills: 1, MemoryMax: 1 << 29, PaneClosed: true},
+			Intent: session.Suspend, IntentAt: at(600), Why: "idle", MachineDown: at(710),
+		},
+	}
+}
+
+// saved makes a state directory with one session in it and returns the session's directory.
+func saved(t *testing.T, s *Store, recs ...*session.Session) string {
+	t.Helper()
+	require.NoError(t, s.Create(recs[0].ID))
+	for _, rec := range recs {
+		require.NoError(t, s.Save(rec, "test"))
+	}
+	return s.SessionDir(recs[0].ID)
+}
+
+func loadOne(t *testing.T, s *Store) (*session.Session, *Damage) {
+	t.Helper()
+	all, damaged, err := s.Load()
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(all), 1)
+	require.LessOrEqual(t, len(damaged), 1)
+	var rec *session.Session
+	var damage *Damage
+	if len(all) == 1 {
+		rec = all[0]
+	}
+	if len(damaged) == 1 {
+		damage = &damaged[0]
+	}
+	return rec, damage
+}
+
+func TestWhatIsSavedIsLoaded(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	want := record("shop")
+	saved(t, s, want)
+	require.NoError(t, s.Close())
+	got, damage := loadOne(t, open(t, dir))
+	assert.Nil(t, damage)
+	assert.Equal(t, want, got)
+}
+
+func TestEverythingIsPrivate(t *testing.T) {
+	old := unix.Umask(0)
+	defer unix.Umask(old)
+	dir := filepath.Join(t.TempDir(), "corral")
+	require.NoError(t, os.MkdirAll(dir, 0o777))
+	s := open(t, dir)
+	saved(t, s, record("shop"), record("shop"))
+	require.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		require.NoError(t, err)
+		info, err := e.Info()
+		require.NoError(t, err)
+		want := os.FileMode(0o600)
+		if e.IsDir() {
+			want = 0o700
+		}
+		assert.Equal(t, want, info.Mode().Perm(), path)
+		return nil
+	}))
+}
+
+func TestOneProcessAtATime(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	_, err := Open(dir)
+	require.ErrorIs(t, err, ErrLocked)
+	assert.ErrorContains(t, err, dir)
+	require.NoError(t, s.Close())
+	open(t, dir)
+}
+
+func TestCreateRefusesWhatIsThere(t *testing.T) {
+	s := open(t, t.TempDir())
+	require.NoError(t, s.Create("shop"))
+	assert.ErrorIs(t, s.Create("shop"), os.ErrExist)
+}
+
+// rewrite changes the session in a record as another version of Corral would have written it.
+func rewrite(t *testing.T, path string, schema int, change func(map[string]any)) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var env envelope
+	require.NoError(t, json.Unmarshal(data, &env))
+	body := map[string]any{}
+	require.NoError(t, json.Unmarshal(env.Session, &body))
+	change(body)
+	env.Session, err = json.Marshal(body)
+	require.NoError(t, err)
+	env.Schema, env.Writer, env.Checksum = schema, "9.9", checksum(env.Session)
+	data, err = json.Marshal(env)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, data, 0o600))
+}
+
+func TestWhatIsNotKnownIsKept(t *testing.T) {
+	s := open(t, t.TempDir())
+	path := filepath.Join(saved(t, s, record("shop")), RecordName)
+	rewrite(t, path, Schema, func(body map[string]any) {
+		body["from_the_future"] = map[string]any{"a": []any{1.0, "x"}}
+		body["big"] = json.Number("12345678901234567890")
+	})
+	rec, damage := loadOne(t, s)
+	require.Nil(t, damage)
+	rec.Description = "changed"
+	rec.Prompt = "" // left out of the record now, and not to be brought back from the one before
+	require.NoError(t, s.Save(rec, "test"))
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var compact bytes.Buffer
+	require.NoError(t, json.Compact(&compact, data))
+	assert.Contains(t, compact.String(), `"from_the_future":{"a":[1,"x"]}`)
+	assert.Contains(t, compact.String(), `"big":12345678901234567890`)
+	assert.Contains(t, compact.String(), `"description":"changed"`)
+	assert.NotContains(t, compact.String(), `"prompt"`)
+	again, damage := loadOne(t, s)
+	require.Nil(t, damage)
+	assert.Equal(t, rec, again)
+}
+
+func TestARecordOfANewerVersionIsShownAndNotWritten(t *testing.T) {
+	s := open(t, t.TempDir())
+	path := filepath.Join(saved(t, s, record("shop")), RecordName)
+	rewrite(t, path, Schema+1, func(map[string]any) {})
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	rec, damage := loadOne(t, s)
+	require.Nil(t, damage)
+	require.Equal(t, "shop", rec.ID)
+	require.ErrorIs(t, s.Save(rec, "test"), ErrNewer)
+	now, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(before), string(now))
+	require.NoError(t, s.Remove("shop"))
+	saved(t, s, record("shop"))
+}
+
+// damages are what can become of a record that is not written by rename, or on a disk that lies.
+var damages = map[string]func(t *testing.T, path string){
+	"empty":       func(t *testing.T, path string) { require.NoError(t, os.WriteFile(path, nil, 0o600)) },
+	"not JSON":    func(t *testing.T, path string) { require.NoError(t, os.WriteFile(path, []byte("{"), 0o600)) },
+	"another's":   func(t *testing.T, path string) { rewrite(t, path, 1, func(b map[string]any) { b["id"] = "other" }) },
+	"wrong types": func(t *testing.T, path string) { rewrite(t, path, 1, func(b map[string]any) { b["command"] = 3 }) },
+	"no session":  func(t *testing.T, path string) { require.NoError(t, os.WriteFile(path, []byte(`{"schema":1}`), 0o600)) },
+	"NUL bytes": func(t *testing.T, path string) {
+		require.NoError(t, os.WriteFile(path, make([]byte, 4096), 0o600))
+	},
+	"cut short": func(t *testing.T, path string) {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, data[:len(data)/2], 0o600))
+	},
+	"a flipped bit": func(t *testing.T, path string) {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, bytes.Replace(data, []byte("fix the tests"), []byte("fix the tesus"), 1), 0o600))
+	},
+	"huge": func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, maxRecord+1)) },
+	"a symbolic link": func(t *testing.T, path string) {
+		require.NoError(t, os.Rename(path, path+".elsewhere"))
+		require.NoError(t, os.Symlink(path+".elsewhere", path))
+	},
+	"a directory": func(t *testing.T, path string) {
+		require.NoError(t, os.Remove(path))
+		require.NoError(t, os.Mkdir(path, 0o700))
+	},
+	"a pipe that nobody writes to": func(t *testing.T, path string) {
+		require.NoError(t, os.Remove(path))
+		require.NoError(t, unix.Mkfifo(path, 0o600))
+	},
+}
+
+func TestADamagedRecordIsSetAsideAndTheOneBeforeTaken(t *testing.T) {
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, t.TempDir())
+			before, now := record("shop"), record("shop")
+			before.Description = "before"
+			dir := saved(t, s, before, now)
+			path := filepath.Join(dir, RecordName)
+			_ = os.Remove(filepath.Join(dir, previousName)) // not the same inode as what is damaged here
+			damage(t, path)
+			writeRecord(t, filepath.Join(dir, previousName), before)
+
+			rec, told := loadOne(t, s)
+			require.NotNil(t, told)
+			assert.Equal(t, "shop", told.ID)
+			assert.True(t, told.Recovered)
+			require.Error(t, told.Err)
+			assert.Equal(t, before, rec)
+			_, err := os.Lstat(path + ".damaged")
+			require.NoError(t, err, "it is set aside")
+
+			rec.Description = "after"
+			require.NoError(t, s.Save(rec, "test"))
+			again, told := loadOne(t, s)
+			assert.Nil(t, told, "told once")
+			assert.Equal(t, rec, again)
+		})
+		t.Run(name+", and there is none before", func(t *testing.T) {
+			s := open(t, t.TempDir())
+			dir := saved(t, s, record("shop"))
+			saved(t, s, record("other"))
+			damage(t, filepath.Join(dir, RecordName))
+			rec, told := loadOne(t, s)
+			require.NotNil(t, told)
+			assert.False(t, told.Recovered)
+			assert.Equal(t, "other", rec.ID, "damage stays with one")
+			assert.DirExists(t, dir)
+		})
+	}
+}
+
+func writeRecord(t *testing.T, path string, rec *session.Session) {
+	t.Helper()
+	data, err := encode(rec, nil, "test")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, data, 0o600))
+}
+
+func TestReadNeedsNoLockAndPassesOverDamage(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	saved(t, s, record("shop"))
+	path := filepath.Join(saved(t, s, record("broken")), RecordName)
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	all, err := Read(dir)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	assert.Equal(t, record("shop"), all[0])
+	assert.FileExists(t, path, "it is not for a reader to set aside")
+	_, err = Read(filepath.Join(dir, "nowhere"))
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// fixtures are records as version 1 wrote them. Every later version has to read them: files are added here, none is ever changed.
+var fixtures = map[string]*session.Session{
+	"created": {ID: "created", Agent: "command", Command: []string{"make", "test"}, WorkingDirectory: "/home/u", OnLogin: "ignore", Created: t0, StateChanged: t0},
+	"running": {
+		ID: "running", Agent: "claude", Command: []string{"claude"}, WorkingDirectory: "/home/u/shop", Created: t0, StateChanged: at(2), NRuns: 1,
+		Run: &session.Run{ID: "r1", BootID: "b", Unit: "app-corral-claude-running.scope", Asked: at(1), Scope: session.ScopeActive, InvocationID: "inv",
+			ControlGroup: "/user.slice/x", Tmux: session.Alive, TmuxProc: session.Process{PID: 10, Start: 100}, Shim: session.Alive,
+			ShimProc: session.Process{PID: 11}, Agent: session.Process{PID: 12, Start: 120}, Started: at(2)},
+	},
+	"everything": record("everything"),
+}
+
+var fixtureStates = map[string]session.State{"created": session.Created, "running": session.Running, "everything": session.Archived}
+
+func TestRecordsOfEveryVersionAreRead(t *testing.T) {
+	for name, want := range fixtures {
+		path := filepath.Join("testdata", "v1", name+".json")
+		if _, err := os.Stat(path); *update && os.IsNotExist(err) {
+			writeRecord(t, path, want)
+		}
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		s := open(t, t.TempDir())
+		require.NoError(t, s.Create(name))
+		require.NoError(t, os.WriteFile(filepath.Join(s.SessionDir(name), RecordName), data, 0o600))
+		got, damage := loadOne(t, s)
+		require.Nil(t, damage, name)
+		assert.Equal(t, want, got)
+		assert.Equal(t, fixtureStates[name], got.View().State)
+	}
+}
+
+// FuzzDecode: no file, whatever is in it, crashes the reading; what is read can be written and read again.
+func FuzzDecode(f *testing.F) {
+	for name := range fixtures {
+		if data, err := os.ReadFile(filepath.Join("testdata", "v1", name+".json")); err == nil {
+			f.Add(data)
+			f.Add(data[:len(data)-5])
+		}
+	}
+	f.Add([]byte(`{"schema":1,"session":null}`))
+	f.Add([]byte(strings.Repeat("[", 1000)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		// A fuzzer does not find checksums: the body is tried as if it had the right one, too.
+		body := new(bytes.Buffer)
+		if json.Compact(body, data) == nil {
+			wrapped, err := json.Marshal(envelope{Schema, "fuzz", checksum(body.Bytes()), body.Bytes()})
+			require.NoError(t, err)
+			roundTrip(t, wrapped)
+		}
+		roundTrip(t, data)
+	})
+}
+
+func roundTrip(t *testing.T, data []byte) {
+	rec, _, more, err := decode(data)
+	if err != nil {
+		return
+	}
+	_ = rec.View()
+	first, err := encode(rec, more, "fuzz")
+	require.NoError(t, err)
+	again, _, more, err := decode(first)
+	require.NoError(t, err)
+	second, err := encode(again, more, "fuzz")
+	require.NoError(t, err)
+	require.Equal(t, string(first), string(second))
+}

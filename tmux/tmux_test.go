@@ -1,0 +1,299 @@
+package tmux
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/testbed"
+)
+
+const bus = "unix:path=/nowhere/bus"
+
+// prepare makes a Tmux as the daemon does.
+func prepare(t *testing.T) *Tmux {
+	t.Helper()
+	x, err := Prepare(testbed.Dir(t), append(os.Environ(), "TERM=tmux-256color"), bus)
+	require.NoError(t, err)
+	return x
+}
+
+// serve starts a server, and ends it after the test.
+func serve(t *testing.T, x *Tmux) Session {
+	t.Helper()
+	s, err := NewSession(testbed.Dir(t), "shop.1")
+	require.NoError(t, err)
+	var pidfd int
+	s.Server, pidfd, err = x.StartServer(s, -1)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+		testbed.WaitExit(t, s.Server)
+		Reap(s.Server)
+		_ = unix.Close(pidfd)
+	})
+	testbed.Poll(t, "tmux listens", func() bool {
+		conn, err := net.Dial("unix", s.Socket)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+	return s
+}
+
+// open starts a server with a session in which a shell script runs.
+func open(t *testing.T, x *Tmux, script string) Session {
+	t.Helper()
+	s := serve(t, x)
+	require.NoError(t, x.Run(t.Context(), s, "/", "", []string{"sh", "-c", script}))
+	return s
+}
+
+// ask returns what tmux says to a command.
+func ask(t *testing.T, x *Tmux, s Session, args ...string) string {
+	t.Helper()
+	out, err := x.command(t.Context(), s, append([]string{"-N"}, args...)...)
+	require.NoError(t, err, "%q", args)
+	return strings.TrimSpace(string(out))
+}
+
+// shows waits until the screen has the text, and returns the screen.
+func shows(t *testing.T, x *Tmux, s Session, text string) string {
+	t.Helper()
+	var screen string
+	testbed.Poll(t, fmt.Sprintf("the screen shows %q", text), func() bool {
+		var err error
+		screen, err = x.Capture(t.Context(), s, 0, false)
+		require.NoError(t, err)
+		return strings.Contains(screen, text)
+	})
+	return screen
+}
+
+func TestTheServerIsOurChildAndHasOneSession(t *testing.T) {
+	x := prepare(t)
+	s := serve(t, x)
+	assert.Equal(t, strconv.Itoa(s.Server), ask(t, x, s, "display-message", "-p", "#{pid}"))
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Server))
+	require.NoError(t, err)
+	assert.Equal(t, strconv.Itoa(os.Getpid()), strings.Fields(string(stat[bytes.LastIndexByte(stat, ')'):]))[2], "in the foreground: its parent is who started it")
+	require.NoError(t, x.Run(t.Context(), s, "/", "", []string{"sleep", "infinity"}))
+	assert.Equal(t, "shop_1", ask(t, x, s, "list-sessions", "-F", "#{session_name}"), "tmux gives . a meaning")
+	assert.Equal(t, "120", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{pane_width}"))
+	info, err := os.Stat(s.Socket)
+	require.NoError(t, err)
+	assert.Zero(t, info.Mode().Perm()&0o077, "nobody else connects to it")
+}
+
+func TestTheServerLivesOnWithoutItsSession(t *testing.T) {
+	x := prepare(t)
+	s := open(t, x, "echo the last screen")
+	assert.Contains(t, shows(t, x, s, "the last screen"), "the last screen", "what has ended can be read")
+	ask(t, x, s, "kill-session", "-t", "="+s.Name)
+	assert.True(t, x.Answers(t.Context(), s), "a session that somebody closed is told from a server that died")
+}
+
+func TestAnswers(t *testing.T) {
+	x := prepare(t)
+	s := serve(t, x)
+	assert.True(t, x.Answers(t.Context(), s), "also before there is a session")
+	require.NoError(t, unix.Kill(s.Server, unix.SIGKILL))
+	testbed.WaitExit(t, s.Server)
+	assert.False(t, x.Answers(t.Context(), s))
+	assert.FileExists(t, s.Socket, "which it left behind")
+	again, pidfd, err := x.StartServer(s, -1)
+	require.NoError(t, err, "and which is no obstacle")
+	_ = unix.Close(pidfd)
+	testbed.Poll(t, "it answers", func() bool { return x.Answers(t.Context(), s) })
+	require.NoError(t, unix.Kill(again, unix.SIGKILL))
+	testbed.WaitExit(t, again)
+	Reap(again)
+}
+
+func TestCapture(t *testing.T) {
+	x := prepare(t)
+	s := open(t, x, `i=1; while [ $i -le 100 ]; do echo "line $i"; i=$((i+1)); done; printf '\033[1;31mred\033[0m 你好\n'; exec sleep infinity`)
+	screen := shows(t, x, s, "你好")
+	assert.NotContains(t, screen, "line 60\n", "that is history")
+	assert.Contains(t, screen, "line 80\n")
+	assert.True(t, strings.HasSuffix(screen, "\nred 你好\n"), "no empty lines after it")
+
+	last, err := x.Capture(t.Context(), s, 3, false)
+	require.NoError(t, err)
+	assert.Equal(t, "line 99\nline 100\nred 你好\n", last)
+	all, err := x.Capture(t.Context(), s, 10000, false)
+	require.NoError(t, err)
+	assert.True(t, strings.HasPrefix(all, "line 1\nline 2\n"))
+	colours, err := x.Capture(t.Context(), s, 1, true)
+	require.NoError(t, err)
+	assert.Contains(t, colours, "\x1b[1m\x1b[31mred")
+
+	t.Run("an empty screen", func(t *testing.T) {
+		s := open(t, x, "exec sleep infinity")
+		for _, lines := range []int{0, 10} {
+			text, err := x.Capture(t.Context(), s, lines, false)
+			require.NoError(t, err)
+			assert.Empty(t, text)
+		}
+	})
+	t.Run("the server is gone", func(t *testing.T) {
+		_, err := x.Capture(t.Context(), Session{Socket: filepath.Join(testbed.Dir(t), "tmux"), Name: "shop"}, 0, false)
+		assert.ErrorContains(t, err, `cannot read the screen of "shop"`)
+	})
+}
+
+func TestSendKeys(t *testing.T) {
+	x := prepare(t)
+	s := open(t, x, "stty -echo; echo ready; while read -r line; do echo \"[$line]\"; done")
+	shows(t, x, s, "ready")
+	for _, row := range []struct {
+		keys []string
+		want string
+	}{
+		{[]string{"hello", "Space", "world", "Enter"}, "[hello world]"},
+		{[]string{"-x", "Enter"}, "[-x]"},
+		{[]string{"a", ";", "b;", "Enter"}, "[a;b;]"},
+		{[]string{`a\;`, "Enter"}, `[a\;]`},
+		{[]string{"#{pid}#(id)$HOME`id`", "Enter"}, "[#{pid}#(id)$HOME`id`]"},
+	} {
+		require.NoError(t, x.SendKeys(t.Context(), s, row.keys))
+		shows(t, x, s, row.want)
+	}
+	err := x.SendKeys(t.Context(), Session{Socket: filepath.Join(testbed.Dir(t), "tmux"), Name: "shop"}, []string{"x"})
+	assert.ErrorContains(t, err, `cannot send keys to "shop"`)
+}
+
+func TestArgumentsAndTheDirectoryArriveAsTheyAre(t *testing.T) {
+	x := prepare(t)
+	s := serve(t, x)
+	dir := testbed.Dir(t)
+	work := filepath.Join(dir, "#(touch pwned) #{pid} $HOME 'a' ;")
+	require.NoError(t, os.Mkdir(work, 0o700))
+	out := filepath.Join(dir, "out")
+	argv := []string{"sh", "-c", `{ pwd; printf '<%s>' "$@"; } > "$0.new"; mv "$0.new" "$0"; exec sleep infinity`, out, "", "a b", "$HOME", `"'`, "x;", ";", "line\nline", "#{pid}", "-d"}
+	require.NoError(t, x.Run(t.Context(), s, work, "", argv))
+	assert.Equal(t, work+"\n<><a b><$HOME><\"'><x;><;><line\nline><#{pid}><-d>", string(testbed.WaitFile(t, out, nil)))
+	assert.NoFileExists(t, filepath.Join(dir, "pwned"))
+	assert.NoFileExists(t, filepath.Join(work, "pwned"))
+}
+
+func TestARunThatCannotBe(t *testing.T) {
+	x := prepare(t)
+	s := open(t, x, "exec sleep infinity")
+	err := x.Run(t.Context(), s, "/", "", []string{"sleep", "1"})
+	require.ErrorContains(t, err, `cannot open tmux session "shop_1"`)
+	assert.ErrorContains(t, err, "duplicate session")
+	_, err = Prepare(filepath.Join(testbed.Dir(t), "nowhere"), nil, bus)
+	require.ErrorContains(t, err, "cannot write tmux's configuration")
+}
+
+func TestASocketPathThatIsTooLong(t *testing.T) {
+	dir := "/" + strings.Repeat("d", maxSocketPath-len("//tmux"))
+	s, err := NewSession(dir, "shop")
+	require.NoError(t, err)
+	assert.Len(t, s.Socket, maxSocketPath)
+	_, err = NewSession(dir+"d", "shop")
+	assert.ErrorContains(t, err, "longer than 107 bytes")
+}
+
+// TestTheConfigurationIsUnderstood: this tmux, of whatever version, has nothing to say against it.
+func TestTheConfigurationIsUnderstood(t *testing.T) {
+	x := prepare(t)
+	s := open(t, x, "exec sleep infinity")
+	assert.Empty(t, ask(t, x, s, "source-file", x.Config))
+	for option, want := range map[string]string{"remain-on-exit": "on", "history-limit": "10000", "window-size": "latest", "default-terminal": "tmux-256color"} {
+		assert.Equal(t, want, ask(t, x, s, "show-options", "-gAv", "-t", s.pane(), option), option)
+	}
+}
+
+func TestWhatTheServerAndItsPanesKnowOfTheBus(t *testing.T) {
+	x := prepare(t)
+	s := serve(t, x)
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", s.Server))
+	require.NoError(t, err)
+	var addresses []string
+	for entry := range strings.SplitSeq(string(environ), "\x00") {
+		if strings.HasPrefix(entry, "DBUS_SESSION_BUS_ADDRESS=") {
+			addresses = append(addresses, entry)
+		}
+	}
+	assert.Equal(t, []string{"DBUS_SESSION_BUS_ADDRESS=disabled:"}, addresses, "or it would move every pane out of the scope")
+	dir := testbed.Dir(t)
+	script := func(name string) []string {
+		return []string{"sh", "-c", `echo "$DBUS_SESSION_BUS_ADDRESS" > "$0.new"; mv "$0.new" "$0"; exec sleep infinity`, filepath.Join(dir, name)}
+	}
+	require.NoError(t, x.Run(t.Context(), s, "/", "", script("ours")))
+	ask(t, x, s, append([]string{"new-window", "--"}, script("theirs")...)...)
+	for _, name := range []string{"ours", "theirs"} {
+		assert.Equal(t, bus+"\n", string(testbed.WaitFile(t, filepath.Join(dir, name), nil)), name)
+	}
+}
+
+func TestTheUsersConfigurationIsReadOnlyWhereAskedFor(t *testing.T) {
+	theirs := filepath.Join(os.Getenv("HOME"), ".tmux.conf")
+	require.NoError(t, os.WriteFile(theirs, []byte("set -g prefix C-a\nset -g history-limit 77\n"), 0o600))
+	t.Cleanup(func() { _ = os.Remove(theirs) })
+	x := prepare(t)
+	s := open(t, x, "exec sleep infinity")
+	assert.Equal(t, "C-b", ask(t, x, s, "show-options", "-gv", "prefix"))
+	s = serve(t, x)
+	require.NoError(t, x.Run(t.Context(), s, "/", theirs, []string{"sleep", "infinity"}))
+	assert.Equal(t, "C-a", ask(t, x, s, "show-options", "-gv", "prefix"))
+	assert.Equal(t, "77", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{history_limit}"), "before the pane is made")
+}
+
+// TestAttachCommand attaches in a terminal that is another tmux, as a person who has one would.
+func TestAttachCommand(t *testing.T) {
+	x := prepare(t)
+	s := open(t, x, "printf 'what the agent shows'; exec cat")
+	shows(t, x, s, "what the agent shows")
+	outer := serve(t, x)
+	require.NoError(t, x.Run(t.Context(), outer, "/", "", x.AttachCommand(s)))
+	shows(t, x, outer, "what the agent shows") // and not a list of what is wrong in the configuration, which tmux shows to the first who attaches
+	assert.Equal(t, "1", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{session_attached}"))
+	require.NoError(t, x.SendKeys(t.Context(), outer, []string{"typed", "Enter"}))
+	shows(t, x, s, "typed")
+	require.NoError(t, x.SendKeys(t.Context(), outer, []string{"C-b", "d"}))
+	testbed.Poll(t, "it is detached", func() bool {
+		return ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{session_attached}") == "0"
+	})
+	assert.Equal(t, "typed", strings.TrimSpace(ask(t, x, s, "capture-pane", "-p", "-S", "1", "-t", s.pane()))[:5], "it runs on")
+}
+
+func TestAttachingToADeadServerStartsNone(t *testing.T) {
+	x := prepare(t)
+	s := Session{Socket: filepath.Join(testbed.Dir(t), "tmux"), Name: "shop"}
+	argv := x.AttachCommand(s)
+	out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput()
+	require.Error(t, err)
+	assert.NotEmpty(t, out)
+	assert.NoFileExists(t, s.Socket)
+}
+
+// TestAnUpgradeOfThePackage: once the server's program is deleted, it is the one that is still able to talk to it.
+func TestAnUpgradeOfThePackage(t *testing.T) {
+	x := prepare(t)
+	program := filepath.Join(testbed.Dir(t), "tmux")
+	path, err := exec.LookPath("tmux")
+	require.NoError(t, err)
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(program, data, 0o700))
+	x.Program = program
+	s := open(t, x, "exec sleep infinity")
+	assert.Equal(t, program, x.AttachCommand(s)[0])
+	require.NoError(t, os.Remove(program))
+	assert.Equal(t, fmt.Sprintf("/proc/%d/exe", s.Server), x.AttachCommand(s)[0])
+	assert.True(t, x.Answers(t.Context(), s))
+}

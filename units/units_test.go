@@ -1,0 +1,357 @@
+package units
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+func connect(t *testing.T) *Manager {
+	t.Helper()
+	m, err := Connect(t.Context(), os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = m.Close() })
+	return m
+}
+
+// process starts a process that lives until it is killed, and is reaped when it is.
+func process(t *testing.T) int {
+	t.Helper()
+	cmd := exec.Command("sleep", "infinity")
+	require.NoError(t, cmd.Start())
+	reaped := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(reaped) }()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-reaped })
+	return cmd.Process.Pid
+}
+
+func property(name string, value any) Property { return Property{name, dbus.MakeVariant(value)} }
+
+// start starts a scope with one process, and sees to it that nothing of it is left after the test.
+func start(t *testing.T, m *Manager, name string, props ...Property) (pid int, started Started) {
+	t.Helper()
+	pid = process(t)
+	started, err := m.Start(t.Context(), Scope{Name: name, PIDs: []int{pid}, Properties: props})
+	require.NoError(t, err)
+	clearAfterwards(t, name)
+	return pid, started
+}
+
+func clearAfterwards(t *testing.T, name string) {
+	t.Cleanup(func() {
+		_ = exec.Command("systemctl", "--user", "kill", "--signal=SIGKILL", name).Run()
+		_ = exec.Command("systemctl", "--user", "reset-failed", name).Run()
+	})
+}
+
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	require.NoError(t, unix.Kill(pid, unix.SIGKILL))
+}
+
+// next returns the next event that is no Resync: systemd may be reloaded at any time.
+func next(t *testing.T, m *Manager) Event {
+	t.Helper()
+	for {
+		e := testbed.Receive(t, m.Events(), "event of systemd")
+		if _, resync := e.(Resync); !resync {
+			return e
+		}
+	}
+}
+
+func show(t *testing.T, name, property string) string {
+	t.Helper()
+	return testbed.Systemctl(t, "show", "--value", "--property="+property, name)
+}
+
+func TestAScopeIsStartedAroundItsProcess(t *testing.T) {
+	m := connect(t)
+	const name = "app-corral-claude-shop.scope"
+	pid, started := start(t, m, name, property("Description", "claude in a shop"))
+	group, err := proc.Cgroup(pid)
+	require.NoError(t, err)
+	assert.Equal(t, group, started.ControlGroup, "it is there when Start returns")
+	assert.True(t, strings.HasSuffix(group, "/"+name))
+	assert.Equal(t, show(t, name, "InvocationID"), started.InvocationID)
+	assert.Equal(t, "claude in a shop", show(t, name, "Description"))
+	kill(t, pid)
+	assert.Equal(t, Ended{name, "success"}, next(t, m), "a scope does not tell how its program ended")
+}
+
+func TestAScopeEndsWithItsLastProcess(t *testing.T) {
+	m := connect(t)
+	const name = "app-corral-last.scope"
+	first, second := process(t), process(t)
+	_, err := m.Start(t.Context(), Scope{Name: name, PIDs: []int{first, second}})
+	require.NoError(t, err)
+	clearAfterwards(t, name)
+	other, _ := start(t, m, "app-corral-other.scope")
+	kill(t, first)
+	testbed.WaitExit(t, first)
+	kill(t, other)
+	assert.Equal(t, Ended{"app-corral-other.scope", "success"}, next(t, m), "nothing was told of the first process")
+	kill(t, second)
+	assert.Equal(t, Ended{name, "success"}, next(t, m))
+}
+
+func TestAPropertyThatSystemdDoesNotKnow(t *testing.T) {
+	m := connect(t)
+	const name = "app-corral-probe.scope"
+	t.Run("is left out where it is optional, and remembered", func(t *testing.T) {
+		pid := process(t)
+		_, err := m.Start(t.Context(), Scope{
+			Name: name, PIDs: []int{pid}, Properties: []Property{property("Description", "kept")},
+			Optional: []Property{property("Frobnicate", true), property("TimeoutStopUSec", uint64(7e6)), property("Defenestrate", "x")},
+		})
+		require.NoError(t, err)
+		clearAfterwards(t, name)
+		assert.Equal(t, "kept", show(t, name, "Description"))
+		assert.Equal(t, "7s", show(t, name, "TimeoutStopUSec"), "those that it knows stay")
+		var unknown map[string]bool
+		require.NoError(t, m.do(t.Context(), func(ws *watches) { unknown = cloneSet(ws.unknown) }))
+		assert.Equal(t, map[string]bool{"Frobnicate": true, "Defenestrate": true}, unknown)
+		kill(t, pid)
+		assert.Equal(t, Ended{name, "success"}, next(t, m))
+	})
+	t.Run("is an error that names it where it is not", func(t *testing.T) {
+		_, err := m.Start(t.Context(), Scope{Name: name, PIDs: []int{process(t)}, Properties: []Property{property("Frobnicate", true)}})
+		require.ErrorContains(t, err, "Frobnicate")
+		require.ErrorContains(t, err, name)
+		units, err := m.List(t.Context(), name)
+		require.NoError(t, err)
+		assert.Empty(t, units)
+	})
+	t.Run("is refused live, too", func(t *testing.T) {
+		start(t, m, name)
+		err := m.SetProperties(t.Context(), name, []Property{property("Frobnicate", true)})
+		assert.ErrorContains(t, err, "Frobnicate")
+		require.NoError(t, m.SetProperties(t.Context(), name, []Property{property("TasksMax", uint64(100))}))
+		assert.Equal(t, "100", show(t, name, "TasksMax"))
+	})
+}
+
+func TestAProcessThatIsGone(t *testing.T) {
+	m := connect(t)
+	cmd := exec.Command("true")
+	require.NoError(t, cmd.Run())
+	_, err := m.Start(t.Context(), Scope{Name: "app-corral-gone.scope", PIDs: []int{cmd.Process.Pid}})
+	require.Error(t, err)
+	units, err := m.List(t.Context(), "app-corral-gone.scope")
+	require.NoError(t, err)
+	assert.Empty(t, units)
+}
+
+// TestATimeThatIsUp goes through the whole end of a scope: systemd asks, waits, kills, and keeps what it says until it is cleared away, which the next
+// start under that name does.
+func TestATimeThatIsUp(t *testing.T) {
+	m := connect(t)
+	const name = "app-corral-time.scope"
+	pid, _ := start(t, m, name, property("RuntimeMaxUSec", uint64(50_000)), property("TimeoutStopUSec", uint64(300_000)))
+	assert.Equal(t, StopRequested{name}, next(t, m))
+	result, err := m.Result(t.Context(), name)
+	require.NoError(t, err)
+	assert.Equal(t, "timeout", result, "it tells why")
+	testbed.WaitExit(t, pid)
+	assert.Equal(t, Ended{name, "timeout"}, next(t, m))
+
+	units, err := m.List(t.Context(), "app-corral-*.scope")
+	require.NoError(t, err)
+	require.Len(t, units, 1)
+	assert.Equal(t, Unit{Name: name, Active: "failed", Result: "timeout", InvocationID: units[0].InvocationID}, units[0])
+	assert.Len(t, units[0].InvocationID, 32)
+
+	again, _ := start(t, m, name)
+	kill(t, again)
+	assert.Equal(t, Ended{name, "success"}, next(t, m), "the second one's, not the first one's")
+}
+
+func TestANameThatRuns(t *testing.T) {
+	m := connect(t)
+	const name = "app-corral-taken.scope"
+	pid, _ := start(t, m, name)
+	_, err := m.Start(t.Context(), Scope{Name: name, PIDs: []int{process(t)}})
+	require.ErrorContains(t, err, name)
+	group, err := proc.Cgroup(pid)
+	require.NoError(t, err)
+	assert.True(t, strings.HasSuffix(group, "/"+name), "the one that runs is left alone")
+}
+
+func TestAStopIsLeftToUs(t *testing.T) {
+	m := connect(t)
+	const name = "app-corral-stop.scope"
+	pid, _ := start(t, m, name)
+	stopped := make(chan error, 1)
+	go func() { stopped <- exec.CommandContext(t.Context(), "systemctl", "--user", "stop", name).Run() }()
+	assert.Equal(t, StopRequested{name}, next(t, m))
+	state, err := m.State(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "running", state, "not the whole session")
+	require.NoError(t, m.Kill(t.Context(), name, unix.SIGTERM))
+	testbed.WaitExit(t, pid)
+	assert.Equal(t, Ended{name, "success"}, next(t, m))
+	require.NoError(t, testbed.Receive(t, stopped, "end of systemctl stop"))
+}
+
+func TestWhatIsForgottenIsNotToldOf(t *testing.T) {
+	m := connect(t)
+	forgotten, _ := start(t, m, "app-corral-forgotten.scope")
+	watched, _ := start(t, m, "app-corral-watched.scope")
+	require.NoError(t, m.Forget(t.Context(), "app-corral-forgotten.scope"))
+	require.NoError(t, m.Forget(t.Context(), "app-corral-never.scope"))
+	kill(t, forgotten)
+	testbed.WaitExit(t, forgotten)
+	testbed.Poll(t, "the scope is gone", func() bool { return show(t, "app-corral-forgotten.scope", "ActiveState") == "inactive" })
+	kill(t, watched)
+	assert.Equal(t, Ended{"app-corral-watched.scope", "success"}, next(t, m))
+}
+
+func TestAScopeThatWasThereAlready(t *testing.T) {
+	const name = "app-corral-there.scope"
+	first := connect(t)
+	pid, started := start(t, first, name)
+	require.NoError(t, first.Close())
+	m := connect(t)
+	require.NoError(t, m.Watch(t.Context(), name))
+	require.NoError(t, m.Watch(t.Context(), name))
+	units, err := m.List(t.Context(), "app-corral-*.scope")
+	require.NoError(t, err)
+	assert.Equal(t, []Unit{{Name: name, Active: "active", Result: "success", InvocationID: started.InvocationID, ControlGroup: started.ControlGroup}}, units)
+	kill(t, pid)
+	assert.Equal(t, Ended{name, "success"}, next(t, m))
+}
+
+func TestWhatIsGoneIsNoError(t *testing.T) {
+	m := connect(t)
+	require.NoError(t, m.Kill(t.Context(), "app-corral-nowhere.scope", unix.SIGTERM))
+	require.NoError(t, m.ResetFailed(t.Context(), "app-corral-nowhere.scope"))
+	units, err := m.List(t.Context(), "app-corral-nowhere.scope")
+	require.NoError(t, err)
+	assert.Empty(t, units)
+	_, ok := m.Number(t.Context(), "app-corral-nowhere.scope", "MemoryCurrent")
+	assert.False(t, ok)
+}
+
+func TestSystemdIsExecutedAgain(t *testing.T) {
+	m := connect(t)
+	const name = "app-corral-reexec.scope"
+	pid, _ := start(t, m, name)
+	testbed.Systemctl(t, "daemon-reexec")
+	assert.Equal(t, Resync{}, testbed.Receive(t, m.Events(), "Resync"))
+	testbed.Poll(t, "systemd answers again", func() bool {
+		_, err := m.State(t.Context())
+		return err == nil
+	})
+	kill(t, pid)
+	assert.Equal(t, Ended{name, "success"}, next(t, m), "the watches live on")
+	again, _ := start(t, m, name)
+	kill(t, again)
+	assert.Equal(t, Ended{name, "success"}, next(t, m), "and can be made")
+}
+
+func TestSystemdIsReloaded(t *testing.T) {
+	m := connect(t)
+	testbed.Systemctl(t, "daemon-reload")
+	assert.Equal(t, Resync{}, testbed.Receive(t, m.Events(), "Resync"))
+}
+
+// TestOnlyOurScopesWakeUs: systemd tells of every unit of the user, and what is not about our scopes must not get through to us.
+func TestOnlyOurScopesWakeUs(t *testing.T) {
+	m := connect(t)
+	const name, ours = "app-corral-ours.scope", 12
+	heard := make(chan *dbus.Signal, 1000)
+	m.conn.Signal(heard)
+	pid, _ := start(t, m, name)
+	for range 5 {
+		require.NoError(t, exec.CommandContext(t.Context(), "systemd-run", "--user", "--scope", "--quiet", "true").Run())
+	}
+	kill(t, pid)
+	assert.Equal(t, Ended{name, "success"}, next(t, m))
+	require.NoError(t, m.Forget(t.Context(), name))
+	_, err := m.State(t.Context()) // an answer comes after the signals before it
+	require.NoError(t, err)
+	m.conn.RemoveSignal(heard)
+	close(heard)
+	n := 0
+	for sig := range heard {
+		n++
+		about := string(sig.Path) + " "
+		for _, v := range sig.Body {
+			if text, ok := v.(string); ok {
+				about += text + " "
+			}
+		}
+		assert.True(t, strings.Contains(about, name) || strings.Contains(about, "app_2dcorral_2dours_2escope"), "%s: %s", sig.Name, about)
+	}
+	assert.LessOrEqual(t, n, ours)
+	t.Logf("%d signals for one scope's life", n)
+}
+
+func TestSignalsOfAnyFormAreBorne(t *testing.T) {
+	ws := &watches{units: map[string]*watch{}, byPath: map[dbus.ObjectPath]*watch{}, unknown: map[string]bool{}}
+	w := &watch{name: "a.scope", path: "/a", job: make(chan string, 1), armed: true}
+	ws.units[w.name], ws.byPath[w.path] = w, w
+	bodies := [][]any{nil, {1}, {"a.scope"}, {uint32(1), "/x", "a.scope"}, {uint32(1), dbus.ObjectPath("/x"), 3, 4}, {"x", 3, []string{}}, {nil, nil, nil, nil}}
+	for _, name := range []string{
+		managerIface + ".JobRemoved", managerIface + ".Reloading", propertiesIface + ".PropertiesChanged", "org.freedesktop.DBus.NameOwnerChanged", "x.y", "",
+	} {
+		for _, body := range bodies {
+			for _, path := range []dbus.ObjectPath{"/a", "/b", ""} {
+				for _, e := range ws.hear(&dbus.Signal{Name: name, Path: path, Body: body}) {
+					assert.IsType(t, Resync{}, e)
+				}
+			}
+		}
+	}
+	assert.True(t, w.armed)
+}
+
+func TestUnitPath(t *testing.T) {
+	for name, want := range map[string]dbus.ObjectPath{
+		"app-corral-a-1.scope": "/org/freedesktop/systemd1/unit/app_2dcorral_2da_2d1_2escope",
+		"1a.scope":             "/org/freedesktop/systemd1/unit/_31a_2escope",
+	} {
+		assert.Equal(t, want, unitPath(name))
+	}
+}
+
+// TestTheBusIsLost is the last one: the bus is another one afterwards.
+func TestTheBusIsLost(t *testing.T) {
+	m := connect(t)
+	pid, _ := start(t, m, "app-corral-lost.scope")
+	testbed.Systemctl(t, "restart", "dbus.service")
+	for open := true; open; {
+		select {
+		case _, open = <-m.Events():
+		case <-time.After(testbed.Patience):
+			t.Fatal("Events was not closed")
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testbed.Patience)
+	defer cancel()
+	_, err := m.List(ctx, "*")
+	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, m.Kill(ctx, "x.scope", unix.SIGTERM), ErrClosed)
+	require.ErrorIs(t, m.Watch(ctx, "x.scope"), ErrClosed)
+	_, err = m.Start(ctx, Scope{Name: "x.scope", PIDs: []int{pid}})
+	require.ErrorIs(t, err, ErrClosed)
+	require.NoError(t, unix.Kill(pid, 0), "the scope does not mind")
+	testbed.Poll(t, "systemd is on the new bus", func() bool {
+		again, err := Connect(ctx, os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
+		if err == nil {
+			_ = again.Close()
+		}
+		return err == nil
+	})
+}

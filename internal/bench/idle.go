@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// talkers is how many sessions print all the time, in the busy row.
+const talkers = 20
+
+func wakeupsIdle(ctx context.Context, b *bench) ([]row, error) {
+	return b.wakeups(ctx, fmt.Sprintf("%d idle sessions", b.sessions))
+}
+
+func wakeupsBusy(ctx context.Context, b *bench) ([]row, error) {
+	ids := make([]string, talkers)
+	for i := range ids {
+		ids[i] = b.newID("talker")
+	}
+	if err := together(talkers, func(i int) error { return b.create(ctx, ids[i], b.as(roleChatter)) }); err != nil {
+		return nil, err
+	}
+	rows, err := b.wakeups(ctx, fmt.Sprintf("%d idle and %d printing sessions", b.sessions, talkers))
+	if err != nil {
+		return rows, err
+	}
+	return rows, together(talkers, func(i int) error { return b.remove(ctx, ids[i]) })
+}
+
+// wakeups counts how often the daemon is woken, and what it computes, while nothing happens that it should tell of. The floor is a program that
+// holds a connection to the bus, at the same time.
+func (b *bench) wakeups(ctx context.Context, with string) ([]row, error) {
+	least, err := b.startBystander(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer least.end()
+	if err := pause(ctx, 5*time.Second); err != nil { // what was started last has become idle, the Go runtime too
+		return nil, err
+	}
+	processes := []int{b.daemon.Process.Pid, least.cmd.Process.Pid}
+	before, err := usedByEach(processes)
+	if err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, b.idle); err != nil {
+		return nil, err
+	}
+	after, err := usedByEach(processes)
+	if err != nil {
+		return nil, err
+	}
+	ours, floor := after[0].since(before[0]), after[1].since(before[1])
+	switches := row{
+		what: fmt.Sprintf("wake-ups in %v, %s", b.idle, with), unit: "switches",
+		values: sample{float64(ours.switches)}, floor: sample{float64(floor.switches)},
+		bar: bar{"0", func(r row) bool { return r.values.max() == 0 }},
+	}
+	switches.note("beside those of the Go runtime's monitor thread, which runs once a minute: %d, in the floor %d", ours.monitor, floor.monitor)
+	cpu := row{
+		what: fmt.Sprintf("CPU time in %v, %s", b.idle, with), unit: "ms",
+		values: sample{milliseconds(ours.cpu)}, floor: sample{milliseconds(floor.cpu)},
+	}
+	return []row{switches, cpu}, nil
+}
+
+func usedByEach(processes []int) ([]usage, error) {
+	all := make([]usage, 0, len(processes))
+	for _, pid := range processes {
+		u, err := used(pid)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, u)
+	}
+	return all, nil
+}
+
+// chatter is the part of an agent that is at work.
+func chatter() error {
+	for tick := range time.Tick(10 * time.Millisecond) {
+		if _, err := fmt.Println("reading another file, at", tick.Format(time.RFC3339Nano)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// key measures from a key press in an attached terminal to its echo there, through a session's shim and in tmux alone.
+func key(ctx context.Context, b *bench) (rows []row, err error) {
+	s, err := build(filepath.Join(b.work(), "key"))
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	id, command := b.newID("key"), b.as(roleEcho, s.dir)
+	if err := errors.Join(b.create(ctx, id, command), s.awaitReady()); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.remove(context.WithoutCancel(ctx), id)) }()
+	server := plainTmux("key")
+	if err := errors.Join(server.start(ctx, command), s.awaitReady()); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, server.end(context.WithoutCancel(ctx))) }()
+
+	argv, environment, err := b.client.AttachCommand(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	attach := exec.Command(argv[0], argv[1:]...)
+	attach.Env = append(os.Environ(), environment...)
+	ours, err := openTerminal(attach)
+	if err != nil {
+		return nil, err
+	}
+	defer ours.close()
+	plain, err := openTerminal(server.attach())
+	if err != nil {
+		return nil, err
+	}
+	defer plain.close()
+	r := row{what: "key press to echo, attached", unit: "ms", bar: laterAtMost(0.3, "ms")}
+	if err := r.pressKeys(ctx, b.times(400), ours, plain); err != nil {
+		return nil, err
+	}
+	return []row{r}, nil
+}
+
+// pressKeys presses keys in both terminals by turns.
+func (r *row) pressKeys(ctx context.Context, n int, ours, plain *terminal) error {
+	// Letters that end no escape sequence of those that tmux writes.
+	const letters = "QVWY"
+	for i := range n {
+		for _, t := range []struct {
+			*terminal
+			to *sample
+		}{{ours, &r.values}, {plain, &r.floor}} {
+			took, err := t.press(letters[i%len(letters)])
+			if err == nil {
+				err = pause(ctx, 2*time.Millisecond)
+			}
+			if err != nil {
+				return err
+			}
+			*t.to = append(*t.to, milliseconds(took))
+		}
+	}
+	r.note("with the shim the echo comes %s ms later", number(r.values.median()-r.floor.median()))
+	return nil
+}
+
+// terminal is a terminal that a tmux client shows a session in. The bench holds the end where a person would sit.
+type terminal struct {
+	master *os.File
+	client *exec.Cmd
+}
+
+// openTerminal runs the command in a new terminal and waits until keys pressed in it come back.
+func openTerminal(client *exec.Cmd) (*terminal, error) {
+	master, slave, err := openPty()
+	if err != nil {
+		return nil, fmt.Errorf("cannot open a terminal: %w", err)
+	}
+	if client.Env == nil {
+		client.Env = os.Environ()
+	}
+	client.Env = append(client.Env, "TERM=xterm-256color")
+	client.Stdin, client.Stdout, client.Stderr = slave, slave, slave
+	client.SysProcAttr = &unix.SysProcAttr{Setsid: true, Setctty: true}
+	err = client.Start()
+	_ = slave.Close()
+	if err != nil {
+		_ = master.Close()
+		return nil, fmt.Errorf("cannot attach: %w", err)
+	}
+	t := &terminal{master, client}
+	if _, err := t.press('Q'); err != nil {
+		t.close()
+		return nil, err
+	}
+	return t, nil
+}
+
+func openPty() (master, slave *os.File, err error) {
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	master = os.NewFile(uintptr(fd), "/dev/ptmx")
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: lines, Col: columns})
+	}
+	if err == nil {
+		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		_ = master.Close()
+		return nil, nil, err
+	}
+	return master, slave, nil
+}
+
+// press presses a key and returns how long it took until the letter was on the screen.
+func (t *terminal) press(letter byte) (time.Duration, error) {
+	if err := t.master.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return 0, err
+	}
+	before := time.Now()
+	if _, err := t.master.Write([]byte{letter}); err != nil {
+		return 0, fmt.Errorf("cannot press a key: %w", err)
+	}
+	for b := make([]byte, 16<<10); ; {
+		n, err := t.master.Read(b)
+		if err != nil {
+			return 0, fmt.Errorf("waited for the echo of a key: %w", err)
+		}
+		if bytes.IndexByte(b[:n], letter) >= 0 {
+			return time.Since(before), nil
+		}
+	}
+}
+
+// close hangs up, which ends the client.
+func (t *terminal) close() {
+	_ = t.master.Close()
+	_ = t.client.Wait()
+}
+
+// echoKeys is the part of the agent: a program that draws for itself, as agents do.
+func echoKeys(dir string) error {
+	a, err := enter(dir)
+	if err != nil {
+		return err
+	}
+	mode, err := unix.IoctlGetTermios(0, unix.TCGETS)
+	if err != nil {
+		return err
+	}
+	mode.Lflag &^= unix.ICANON | unix.ECHO | unix.ISIG
+	if err := unix.IoctlSetTermios(0, unix.TCSETS, mode); err != nil {
+		return err
+	}
+	if err := a.sayReady(); err != nil {
+		return err
+	}
+	for b := make([]byte, 64); ; {
+		n, err := os.Stdin.Read(b)
+		if err != nil {
+			return err
+		}
+		for _, k := range b[:n] {
+			if _, err := os.Stdout.Write([]byte{'\r', k}); err != nil {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// place is a directory on a real disk with the programs that are measured and with all that they write. Those who measure are another user
+// than who started them, if that is root, and can neither see the checkout nor go's build cache.
+type place struct{ dir string }
+
+// placeParent is, by the Filesystem Hierarchy Standard, for what survives a reboot: no tmpfs, which would make every fsync free.
+const placeParent = "/var/tmp"
+
+func makePlace(programs string) (place, error) {
+	dir, err := os.MkdirTemp(placeParent, "corral-bench.")
+	if err != nil {
+		return place{}, fmt.Errorf("cannot make a place: %w", err)
+	}
+	p := place{dir}
+	if err := p.fill(programs); err != nil {
+		p.remove()
+		return place{}, err
+	}
+	return p, nil
+}
+
+func (p place) fill(programs string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("cannot find the own program: %w", err)
+	}
+	for _, dir := range []struct {
+		path string
+		mode os.FileMode
+	}{{p.dir, 0o755}, {p.program(""), 0o755}, {p.work(), 0o777}} {
+		if err := os.MkdirAll(dir.path, 0o755); err != nil {
+			return fmt.Errorf("cannot make a place: %w", err)
+		}
+		if err := os.Chmod(dir.path, dir.mode); err != nil {
+			return fmt.Errorf("cannot make a place: %w", err)
+		}
+	}
+	for _, name := range []string{"corrald", "corralctl", "corral-shim"} {
+		err := copyProgram(filepath.Join(programs, name), p.program(name))
+		if errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%s is not built: run `make build` in the top directory", filepath.Join(programs, name))
+		}
+		if err != nil {
+			return fmt.Errorf("cannot take the programs: %w", err)
+		}
+	}
+	if err := copyProgram(self, p.program("bench")); err != nil {
+		return fmt.Errorf("cannot take the programs: %w", err)
+	}
+	return nil
+}
+
+func (p place) remove() { _ = os.RemoveAll(p.dir) }
+
+func (p place) program(name string) string { return filepath.Join(p.dir, "bin", name) }
+
+// work is where everything is written: state, logs, workspaces.
+func (p place) work() string { return filepath.Join(p.dir, "work") }
+
+// as returns the command that plays a role: see play.
+func (p place) as(role string, args ...string) []string {
+	return append([]string{p.program("bench"), roleWord, role}, args...)
+}
+
+// disk tells what kind of file system the place is on, by the mount that holds it: see proc_pid_mountinfo(5).
+func (p place) disk() string {
+	info, _ := os.ReadFile("/proc/self/mountinfo")
+	kind, longest := "an unknown file system", 0
+	for line := range strings.SplitSeq(string(info), "\n") {
+		before, after, _ := strings.Cut(line, " - ")
+		mount, source := strings.Fields(before), strings.Fields(after)
+		if len(mount) < 5 || len(source) < 2 || len(mount[4]) < longest {
+			continue
+		}
+		if point := strings.TrimSuffix(mount[4], "/") + "/"; strings.HasPrefix(p.dir+"/", point) {
+			kind, longest = source[0]+" ("+source[1]+")", len(mount[4])
+		}
+	}
+	return kind
+}
+
+func copyProgram(from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }()
+	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	return errors.Join(err, target.Close(), os.Chmod(to, 0o755))
+}

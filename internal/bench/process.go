@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// usage is what the threads of a Go program have used so far.
+type usage struct {
+	switches uint64        // context switches, voluntary and not: each is a thread that was woken, or made to wait
+	cpu      time.Duration // of all threads
+	monitor  uint64        // switches of the runtime's monitor thread, which are not among the others
+}
+
+func (u usage) since(before usage) usage {
+	return usage{u.switches - before.switches, u.cpu - before.cpu, u.monitor - before.monitor}
+}
+
+// used reads /proc/PID/task/TID/status and schedstat; the latter is exact where utime and stime of stat count ticks of 10 ms. The first thread that a
+// Go program starts is the runtime's monitor (runtime.sysmon): it looks around once a minute in a program that is wholly idle too.
+func used(pid int) (usage, error) {
+	var u usage
+	tasks, err := threads(pid)
+	for i, task := range tasks {
+		fields, e := readFields(filepath.Join(task, "status"))
+		if e != nil {
+			return u, fmt.Errorf("cannot read the switches of process %d: %w", pid, e)
+		}
+		switches := fields["voluntary_ctxt_switches"] + fields["nonvoluntary_ctxt_switches"]
+		if i == 1 {
+			u.monitor = switches
+		} else {
+			u.switches += switches
+		}
+		text, e := os.ReadFile(filepath.Join(task, "schedstat"))
+		if e != nil {
+			return u, fmt.Errorf("cannot read the CPU time of process %d: %w", pid, e)
+		}
+		running, _, _ := strings.Cut(string(text), " ")
+		nanoseconds, _ := strconv.ParseInt(running, 10, 64)
+		u.cpu += time.Duration(nanoseconds)
+	}
+	return u, err
+}
+
+// threads returns the directories of the process's threads in /proc, in the order in which they were started.
+func threads(pid int) ([]string, error) {
+	dir := filepath.Join("/proc", strconv.Itoa(pid), "task")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the threads of process %d: %w", pid, err)
+	}
+	var numbers []int
+	for _, e := range entries {
+		if n, err := strconv.Atoi(e.Name()); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	tasks := make([]string, len(numbers))
+	for i, n := range numbers {
+		tasks[i] = filepath.Join(dir, strconv.Itoa(n))
+	}
+	return tasks, nil
+}
+
+// memory is what a process occupies, in MiB.
+type memory struct {
+	rss, pss, private float64
+}
+
+// occupied reads /proc/PID/smaps_rollup.
+func occupied(pid int) (memory, error) {
+	fields, err := readFields(filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup"))
+	if err != nil {
+		return memory{}, fmt.Errorf("cannot read the memory of process %d: %w", pid, err)
+	}
+	mib := func(kib uint64) float64 { return float64(kib) / 1024 }
+	return memory{mib(fields["Rss"]), mib(fields["Pss"]), mib(fields["Private_Clean"] + fields["Private_Dirty"])}, nil
+}
+
+// readFields reads lines of "Name: 123 kB" of the kernel's. What is no number is left out.
+func readFields(path string) (map[string]uint64, error) {
+	text, err := os.ReadFile(path)
+	fields := map[string]uint64{}
+	for line := range strings.SplitSeq(string(text), "\n") {
+		name, value, _ := strings.Cut(line, ":")
+		if first := strings.Fields(value); len(first) > 0 {
+			if n, err := strconv.ParseUint(first[0], 10, 64); err == nil {
+				fields[name] = n
+			}
+		}
+	}
+	return fields, err
+}
+
+// inScopes returns the processes with this name (of 15 bytes at most) that are in scopes of sessions.
+func inScopes(comm string) ([]int, error) {
+	names, err := filepath.Glob("/proc/[0-9]*/comm")
+	var pids []int
+	for _, name := range names {
+		text, _ := os.ReadFile(name)
+		if strings.TrimSuffix(string(text), "\n") != comm {
+			continue
+		}
+		dir := filepath.Dir(name)
+		group, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		if strings.Contains(string(group), "/app-corral-") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, err
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// show prints the rows as one table with notes below it, or as JSON.
+func show(to io.Writer, o options, p place, rows []row) error {
+	if o.json {
+		return showJSON(to, p, rows)
+	}
+	table := [][]string{{"WHAT", "UNIT", "N", "MEDIAN", "P99", "FLOOR", "FLOOR P99", "RATIO", "BAR", "MET"}}
+	var notes []string
+	for _, r := range rows {
+		what := r.what
+		for _, text := range r.notes {
+			notes = append(notes, text)
+			what += fmt.Sprintf(" [%d]", len(notes))
+		}
+		table = append(table, []string{
+			what, r.unit, strconv.Itoa(len(r.values)), number(r.values.median()), number(r.values.p99()),
+			number(r.floor.median()), number(r.floor.p99()), number(r.ratio()), r.bar.text, r.met(),
+		})
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n", circumstances(p))
+	align(&b, table)
+	b.WriteByte('\n')
+	for i, text := range notes {
+		fmt.Fprintf(&b, "[%d] %s\n", i+1, text)
+	}
+	_, err := io.WriteString(to, b.String())
+	return err
+}
+
+// circumstances is what the numbers depend on beside the programs.
+func circumstances(p place) string {
+	var u unix.Utsname
+	_ = unix.Uname(&u)
+	return fmt.Sprintf("%d processors, Linux %s, state on %s. Each number was taken by turns with its floor.",
+		runtime.NumCPU(), unix.ByteSliceToString(u.Release[:]), p.disk())
+}
+
+// met says whether the bar was reached, "" where there is none.
+func (r *row) met() string {
+	switch {
+	case r.bar.met == nil || len(r.values) == 0:
+		return ""
+	case r.bar.met(*r):
+		return "yes"
+	}
+	return "no"
+}
+
+// number has three digits that count, and "" for what there is not.
+func number(v float64) string {
+	switch a := math.Abs(v); {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return ""
+	case v == math.Trunc(v) && a < 1e6 || a >= 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case a >= 1:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 3, 64)
+}
+
+// align writes the table with its numbers to the right, from the third to the eighth column, and its words to the left.
+func align(b *strings.Builder, table [][]string) {
+	widths := make([]int, len(table[0]))
+	for _, line := range table {
+		for i, cell := range line {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, line := range table {
+		var text strings.Builder
+		for i, cell := range line {
+			space := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i >= 2 && i <= 7 {
+				text.WriteString(space + cell + "  ")
+			} else {
+				text.WriteString(cell + space + "  ")
+			}
+		}
+		b.WriteString(strings.TrimRight(text.String(), " ") + "\n")
+	}
+}
+
+// jsonRow is a row for programs. A number that there is not is missing.
+type jsonRow struct {
+	What        string   `json:"what"`
+	Unit        string   `json:"unit"`
+	N           int      `json:"n"`
+	Median      *float64 `json:"median"`
+	P99         *float64 `json:"p99"`
+	Max         *float64 `json:"max"`
+	FloorN      int      `json:"floor_n,omitempty"`
+	FloorMedian *float64 `json:"floor_median,omitempty"`
+	FloorP99    *float64 `json:"floor_p99,omitempty"`
+	Ratio       *float64 `json:"ratio,omitempty"`
+	Bar         string   `json:"bar,omitempty"`
+	Met         string   `json:"met,omitempty"`
+	Notes       []string `json:"notes,omitempty"`
+}
+
+func showJSON(to io.Writer, p place, rows []row) error {
+	known := func(v float64) *float64 {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil
+		}
+		return &v
+	}
+	result := struct {
+		Circumstances string    `json:"circumstances"`
+		Rows          []jsonRow `json:"rows"`
+	}{circumstances(p), []jsonRow{}}
+	for _, r := range rows {
+		result.Rows = append(result.Rows, jsonRow{
+			r.what, r.unit, len(r.values), known(r.values.median()), known(r.values.p99()), known(r.values.max()),
+			len(r.floor), known(r.floor.median()), known(r.floor.p99()), known(r.ratio()), r.bar.text, r.met(), r.notes,
+		})
+	}
+	e := json.NewEncoder(to)
+	e.SetIndent("", "  ")
+	return e.Encode(result)
+}

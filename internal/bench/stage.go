@@ -1,0 +1,128 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stage is a directory through which a program that was started by somebody else, and somewhere else, is told when to act, and tells when it did.
+// One program at a time is on it.
+type stage struct {
+	dir   string
+	cue   *os.File // a FIFO: a byte of it is the cue
+	ready *os.File // a FIFO: a byte of it says that the program waits for the cue, or is done
+	times []byte   // shared memory: two times, of CLOCK_MONOTONIC
+}
+
+// The files of a stage.
+const (
+	cueName   = "cue"
+	readyName = "ready"
+	timesName = "times"
+	timesSize = 4096
+)
+
+// build makes a stage. The caller closes it.
+func build(dir string) (*stage, error) {
+	s, err := &stage{dir: dir}, os.Mkdir(dir, 0o700)
+	for _, fifo := range []struct {
+		name string
+		file **os.File
+	}{{cueName, &s.cue}, {readyName, &s.ready}} {
+		path := filepath.Join(dir, fifo.name)
+		if err == nil {
+			err = unix.Mkfifo(path, 0o600)
+		}
+		if err == nil {
+			*fifo.file, err = os.OpenFile(path, os.O_RDWR, 0)
+		}
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, timesName), make([]byte, timesSize), 0o600)
+	}
+	if err == nil {
+		s.times, err = mapTimes(dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot build a stage: %w", err)
+	}
+	return s, nil
+}
+
+func mapTimes(dir string) ([]byte, error) {
+	file, err := os.OpenFile(filepath.Join(dir, timesName), os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	return unix.Mmap(int(file.Fd()), 0, timesSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+}
+
+func (s *stage) close() {
+	_, _ = s.cue.Close(), s.ready.Close()
+	_ = unix.Munmap(s.times)
+	_ = os.RemoveAll(s.dir)
+}
+
+// awaitReady waits until the program says that it is ready.
+func (s *stage) awaitReady() error {
+	if err := s.ready.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	if _, err := s.ready.Read(make([]byte, 1)); err != nil {
+		return fmt.Errorf("waited for a program to be ready: %w", err)
+	}
+	return nil
+}
+
+func (s *stage) giveCue() error {
+	_, err := s.cue.Write([]byte{1})
+	return err
+}
+
+// noted returns time number i of those that the program has noted.
+func (s *stage) noted(i int) time.Duration {
+	return time.Duration(binary.NativeEndian.Uint64(s.times[8*i:]))
+}
+
+// actor is the program's side of a stage.
+type actor struct {
+	cue, ready int
+	times      []byte
+}
+
+func enter(dir string) (*actor, error) {
+	a := &actor{}
+	var err1, err2, err3 error
+	a.times, err1 = mapTimes(dir)
+	a.ready, err2 = unix.Open(filepath.Join(dir, readyName), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	a.cue, err3 = unix.Open(filepath.Join(dir, cueName), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, fmt.Errorf("cannot enter the stage: %w", err)
+	}
+	return a, nil
+}
+
+func (a *actor) sayReady() error {
+	_, err := unix.Write(a.ready, []byte{1})
+	return err
+}
+
+func (a *actor) awaitCue() error {
+	for {
+		if _, err := unix.Read(a.cue, make([]byte, 1)); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// note writes down the time.
+func (a *actor) note(i int) {
+	binary.NativeEndian.PutUint64(a.times[8*i:], uint64(monotonic()))
+}

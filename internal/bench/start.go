@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"time"
+)
+
+// burst is how many starts there are at once.
+const burst = 20
+
+// startOne measures from a call of CreateSession to its answer, which comes when the session runs. The floor is what a person would do instead.
+func startOne(ctx context.Context, b *bench) ([]row, error) {
+	r := row{what: "start: CreateSession to running", unit: "ms", bar: ratioAtMost(1.3)}
+	var bare sample
+	for range b.times(50) {
+		if err := b.starts(ctx, 1, &r.values); err != nil {
+			return nil, err
+		}
+		if err := plainStarts(ctx, 1, &r.floor); err != nil {
+			return nil, err
+		}
+		before := time.Now()
+		if err := exec.CommandContext(ctx, "true").Run(); err != nil {
+			return nil, err
+		}
+		bare = append(bare, milliseconds(time.Since(before)))
+	}
+	r.note("fork, exec and exit of /bin/true: median %s ms", number(bare.median()))
+	return []row{r}, nil
+}
+
+// startBurst measures until the last of several that were called for at once is there.
+func startBurst(ctx context.Context, b *bench) ([]row, error) {
+	r := row{what: fmt.Sprintf("start: %d at once, all running", burst), unit: "ms", bar: ratioAtMost(1.3)}
+	for range b.times(5) {
+		if err := b.starts(ctx, burst, &r.values); err != nil {
+			return nil, err
+		}
+		if err := plainStarts(ctx, burst, &r.floor); err != nil {
+			return nil, err
+		}
+	}
+	return []row{r}, nil
+}
+
+// starts starts n sessions at once, adds how long it took until all were running, and removes them.
+func (b *bench) starts(ctx context.Context, n int, to *sample) error {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = b.newID("start")
+	}
+	before := time.Now()
+	if err := together(n, func(i int) error { return b.create(ctx, ids[i], silent) }); err != nil {
+		return err
+	}
+	*to = append(*to, milliseconds(time.Since(before)))
+	if err := together(n, func(i int) error { return b.remove(ctx, ids[i]) }); err != nil {
+		return err
+	}
+	return pause(ctx, 20*time.Millisecond)
+}
+
+// plainStarts does the same without Corral.
+func plainStarts(ctx context.Context, n int, to *sample) error {
+	server := func(i int) string { return "plain-" + strconv.Itoa(i) }
+	before := time.Now()
+	err := together(n, func(i int) error {
+		args := append([]string{"--user", "--scope", "--quiet", "tmux", "-L", server(i), "-f", "/dev/null", "new-session", "-d"}, silent...)
+		return run(ctx, "systemd-run", args...)
+	})
+	if err != nil {
+		return err
+	}
+	*to = append(*to, milliseconds(time.Since(before)))
+	if err := together(n, func(i int) error { return run(ctx, "tmux", "-L", server(i), "kill-server") }); err != nil {
+		return err
+	}
+	return pause(ctx, 20*time.Millisecond)
+}
+
+// run runs a command; its output is in the error.
+func run(ctx context.Context, name string, args ...string) error {
+	if out, err := exec.CommandContext(ctx, name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot run %s: %w: %s", name, err, out)
+	}
+	return nil
+}

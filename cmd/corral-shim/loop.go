@@ -26,8 +26,9 @@ func (s *shim) loop() {
 
 // pump moves one batch each way. It returns whether there is more to do without another event.
 func (s *shim) pump() bool {
-	s.copyOut()
-	s.show()
+	fresh := s.readOut()
+	s.show() // first: then tmux works on it while it is kept
+	s.keep(fresh)
 	more := s.hear()
 	return s.feed() || more || s.masterReadable && s.out.start == s.out.end
 }

@@ -26,9 +26,9 @@ func (o *output) waiting() []byte { return o.buf[o.start:o.end] }
 
 func (o *output) reset() { o.start, o.end = 0, 0 }
 
-// copyOut reads what the agent has printed, as far as there is room for it, and keeps it. It returns whether it found something. While a pane
-// is slow the agent's terminal fills up, as any terminal does; without a pane there is always room.
-func (s *shim) copyOut() bool {
+// readOut reads what the agent has printed, as far as there is room for it. While a pane is slow the agent's terminal fills up, as any terminal
+// does; without a pane there is always room.
+func (s *shim) readOut() []byte {
 	o := &s.out
 	if o.start == o.end || !s.pane.there() {
 		o.reset()
@@ -49,14 +49,17 @@ func (s *shim) copyOut() bool {
 			s.masterReadable = false
 		}
 	}
-	fresh := o.buf[begin:o.end]
+	return o.buf[begin:o.end]
+}
+
+// keep does everything with what the agent has printed but show it.
+func (s *shim) keep(fresh []byte) {
 	if len(fresh) == 0 {
-		return false
+		return
 	}
 	s.log.write(fresh)
 	s.modes.scan(fresh)
 	s.active()
-	return true
 }
 
 // show gives the pane what it takes.
@@ -92,6 +95,10 @@ func (s *shim) rest(now time.Time) {
 	if due := s.lastOutput.Add(s.spec.IdleAfter); due.After(now) {
 		s.timers.set(timerIdle, due)
 		return
+	}
+	if !s.rested {
+		s.rested = true
+		giveBack()
 	}
 	s.idle, s.since = true, s.lastOutput
 	s.tell(shimwire.Idle, s.since)

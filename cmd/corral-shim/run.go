@@ -42,6 +42,7 @@ type shim struct {
 	modes      modes
 	input      inputQueue
 	idle       bool
+	rested     bool      // it has been idle before
 	since      time.Time // when it became idle, or working
 	lastOutput time.Time
 	paneClosed bool // by hand, and the agent was told so
@@ -177,7 +178,6 @@ func (s *shim) start() error {
 		complain("cannot publish the socket: " + err.Error())
 	}
 	s.spec.Env, s.spec.Args = nil, nil
-	giveBack()
 	return nil
 }
 
@@ -212,7 +212,8 @@ func (s *shim) write(status exitstatus.Status) {
 // finish records how the agent ended, and only then does what may take time: showing the rest in the pane.
 func (s *shim) finish() int {
 	status := s.reap()
-	for s.copyOut() {
+	for fresh := s.readOut(); len(fresh) > 0; fresh = s.readOut() {
+		s.keep(fresh)
 	}
 	s.removeSocket()
 	s.write(status)

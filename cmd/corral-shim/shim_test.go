@@ -104,7 +104,7 @@ func newHome(t *testing.T, args ...string) *home {
 // shortDir is a directory that a socket's path can begin with.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "shim")
+	dir, err := os.MkdirTemp("", "shim") //nolint:usetesting // t.TempDir is too long for a tmux socket
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir

@@ -30,9 +30,9 @@ func TestSpecRoundTrip(t *testing.T) {
 
 func TestSpecsThatAreRefused(t *testing.T) {
 	whole := fullSpec.Append(nil)
-	for n := range len(whole) {
+	for n := range whole {
 		_, err := ParseSpec(whole[:n])
-		assert.Error(t, err, "cut off after %d bytes", n)
+		require.Error(t, err, "cut off after %d bytes", n)
 	}
 	for name, s := range map[string]Spec{
 		"without a run":             {Args: []string{"true"}, StateDir: "/s", Socket: "/k"},

@@ -1,0 +1,111 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// life is what has to stay the same of a session whatever becomes of the daemon.
+var life = []string{"State", "MainPID", "NRuns", "ExecMainStartTimestamp", "ControlGroup", "SessionAlive", "Result", "Reason"}
+
+func (d *desk) life(ids ...string) map[string]string {
+	d.t.Helper()
+	all := map[string]string{}
+	for _, id := range ids {
+		for _, name := range life {
+			all[id+" "+name] = d.property(id, name)
+		}
+	}
+	return all
+}
+
+// daemon waits for another corrald than the one with this process number, and returns its number.
+func (d *desk) daemon(before string) string {
+	d.t.Helper()
+	out, code := d.try("timeout", "30", "sh", "-c", `while
+		pid=$(systemctl --user show -P MainPID corrald); [ "$pid" = "$1" ] || [ "$pid" = 0 ] || ! systemctl --user is-active --quiet corrald
+	do sleep 0.05; done; echo $pid`, "sh", before)
+	require.Zero(d.t, code, "corrald does not come back: %s", out)
+	return out
+}
+
+// Whatever the daemon goes through, agents do not notice, and it comes back to what it left. Sessions that are to be started at login are not started
+// again by a daemon that merely returns: here is one that has ended meanwhile.
+func TestTheDaemonReturns(t *testing.T) {
+	onEach(t, func(t *testing.T, d *desk) {
+		rested(d)
+		d.run("once", "--on-login", "start", "--", "sh", "-c", "exit 4")
+		d.until("once", "failed")
+		before := d.life("resumed", "fresh", "left", "once")
+		pid := d.daemon("")
+		for _, event := range []struct{ name, script string }{
+			{"restart", "systemctl --user restart corrald"},
+			{"stop and start", "systemctl --user stop corrald; systemctl --user start corrald"},
+			{"crash", "kill -KILL $(systemctl --user show -P MainPID corrald)"},
+			{"bus restart", "systemctl --user restart dbus.service"},
+			{"reexec, then restart", "systemctl --user daemon-reexec; systemctl --user restart corrald"},
+		} {
+			d.try("sh", "-c", event.script) // systemctl may lose its own connection
+			pid = d.daemon(pid)
+			assert.Equal(t, before, d.life("resumed", "fresh", "left", "once"), event.name)
+		}
+
+		// An upgrade as a package does it: other files under the same names, then a restart.
+		for _, program := range []string{"/usr/bin/corrald", "/usr/bin/corralctl", "/usr/libexec/corral/corral-shim"} {
+			d.Run("sh", "-ec", `cp "$1" "$1.new"; printf x >> "$1.new"; mv "$1.new" "$1"`, "sh", program)
+		}
+		d.do("systemctl", "--user", "restart", "corrald")
+		pid = d.daemon(pid)
+		exe := d.Run("readlink", "/proc/"+pid+"/exe")
+		assert.Equal(t, "/usr/bin/corrald", strings.TrimSpace(exe))
+		assert.Equal(t, before, d.life("resumed", "fresh", "left", "once"), "upgrade")
+
+		for _, id := range []string{"resumed", "fresh", "left"} {
+			d.do("corralctl", "stop", id)
+			assert.Equal(t, "stopped | success | 1 | 7 | ", d.told(id), "it is watched as ever")
+		}
+		d.saved("resumed", "fresh", "left")
+	})
+}
+
+// While agents live the daemon holds logind's delay lock, and they are suspended before anything is shut down. Root needs no policy for it.
+func TestDelayLock(t *testing.T) {
+	onEach(t, func(t *testing.T, d *desk) {
+		agent := d.write("saver", saver)
+		d.run("refused", "--", agent, "refused")
+		d.waitFile("/home/ann/ready-refused")
+
+		root := func(args ...string) string {
+			t.Helper()
+			return strings.TrimSpace(d.Run(append([]string{"env", "XDG_RUNTIME_DIR=/run/user/0", "DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/0/bus"}, args...)...))
+		}
+		locks := func() string { return d.Run("systemd-inhibit", "--list", "--no-pager", "--no-legend") }
+		d.Run("loginctl", "enable-linger", "root")
+		d.Run("systemctl", "start", "user@0.service")
+		root("corralctl", "run", "-q", "--id", "idle", "--no-start", "--", agent, "held")
+		require.NotContains(t, locks(), "root 0", "nobody to wait for")
+		root("corralctl", "start", "idle")
+		d.Run("timeout", "30", "sh", "-c", "until systemd-inhibit --list | grep corrald | grep -q shutdown; do sleep 0.05; done")
+		root("corralctl", "stop", "idle")
+		d.Run("timeout", "30", "sh", "-c", "while systemd-inhibit --list | grep -q 'corrald *0 '; do sleep 0.05; done")
+		d.Run("rm", "-f", "/root/saved-held", "/root/ready-held")
+		root("corralctl", "start", "idle")
+		d.Run("timeout", "30", "sh", "-c", "until [ -e /root/ready-held ] && systemd-inhibit --list | grep -q 'corrald *0 '; do sleep 0.05; done")
+		assert.Contains(t, locks(), "Agents are to save what they are doing")
+
+		d.PowerOff()
+		d.Boot()
+		d.Run("systemctl", "start", "user@0.service")
+		assert.Equal(t, "suspended", root("corralctl", "show", "-P", "State", "idle"))
+		assert.Equal(t, "the machine was shut down", root("corralctl", "show", "-P", "Reason", "idle"))
+		assert.Equal(t, "saved", strings.TrimSpace(d.Run("cat", "/root/saved-held")))
+		d.User(d.user)
+		d.saved("refused") // with or without a lock of its own
+		assert.Equal(t, `s "suspended"`, d.property("refused", "State"))
+	})
+}

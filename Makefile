@@ -3,6 +3,7 @@
 PREFIX     ?= /usr/local
 DESTDIR    ?=
 FUZZTIME   ?= 20s
+ROUNDS     ?= 50
 BINDIR      = $(PREFIX)/bin
 # corrald finds its shim and its agent files relative to itself, ../libexec/corral and ../lib/corral: these two follow BINDIR.
 LIBEXECDIR  = $(PREFIX)/libexec/corral
@@ -33,7 +34,7 @@ NEEDS_E2E   = $(NEEDS_TEST) logind debootstrap
 NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test unit-test e2e limits-test check format lint architecture shell units-verify generated \
+.PHONY: help build demo test unit-test e2e limits-test torture check format lint architecture shell units-verify generated \
 	bench fuzz install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-check
 
 help: ## this list
@@ -88,6 +89,9 @@ units-verify:
 generated:
 	@scripts/generated.sh
 
+torture: needs-test ## ROUNDS (50) rounds of a bad day: everything killed, restarted, stopped at random; TORTURE_SEED repeats a failure
+	TORTURE_ROUNDS=$(ROUNDS) $(GOTEST) -count=1 -v -timeout 0 -run '^TestTorture$$' ./cmd/corrald
+
 bench: needs-build needs-run build ## latency, start time, memory and wake-ups, each beside its floor
 	go run ./internal/bench
 
@@ -107,7 +111,7 @@ INSTALLED = \
 	644:packaging/io.github.corrald.Corral1.service:$(DATADIR)/dbus-1/services/io.github.corrald.Corral1.service \
 	$(foreach f,$(wildcard dbusapi/*.xml),644:$(f):$(DATADIR)/dbus-1/interfaces/$(notdir $(f))) \
 	$(foreach f,$(wildcard agents/*.agent),644:$(f):$(AGENTDIR)/$(notdir $(f))) \
-	$(foreach f,LICENSE README.md docs/ARCHITECTURE.md,644:$(f):$(DOCDIR)/$(notdir $(f))) \
+	$(foreach f,LICENSE README.md docs/ARCHITECTURE.md docs/SURVIVAL.md docs/REQUIREMENTS.md,644:$(f):$(DOCDIR)/$(notdir $(f))) \
 	$(foreach f,$(wildcard docs/decisions/*.md),644:$(f):$(DOCDIR)/decisions/$(notdir $(f)))
 
 # Apart from install, so that a package builder, or `sudo make install-files` after `make build`, needs no compiler.

@@ -27,9 +27,12 @@ var leaves = []string{
 	"internal/atomicfile",   // files that are replaced whole
 	"internal/config",       // corral.conf and agent definitions
 	"internal/exitstatus",   // the record of an exit
+	"internal/failpoint",    // steps at which a test can have the daemon end
 	"internal/fdpoll",       // many descriptors waited for by one goroutine
 	"internal/inotify",      // files and folders watched for just what is asked
 	"internal/journal",      // structured records for journald
+	"internal/logind",       // time before the machine is shut down
+	"internal/mounts",       // changes of the mount table
 	"internal/proc",         // what /proc and cgroups tell
 	"internal/shimwire",     // what daemon and shim say to each other
 	"internal/unitproperty", // unit properties as people write them
@@ -54,7 +57,7 @@ var plan = map[string][]string{
 	// says what it needs done, and ground does it.
 	"supervisor":         slices.Concat([]string{"supervisor/session", "supervisor/store"}, leaves),
 	"supervisor/session": {"internal/exitstatus"},
-	"supervisor/store":   {"supervisor/session", "internal/atomicfile", "internal/exitstatus"},
+	"supervisor/store":   {"supervisor/session", "internal/atomicfile", "internal/exitstatus", "internal/failpoint"},
 	"supervisor/ground":  slices.Concat([]string{"supervisor", "supervisor/session", "units", "tmux"}, leaves),
 	"units":              leaves,
 	"tmux":               leaves,
@@ -237,6 +240,25 @@ func TestNothingSleepsAndNoTestIsSkipped(t *testing.T) {
 	}
 }
 
+// Where the daemon can be told to die, a test has it die.
+func TestEveryFailpointIsHit(t *testing.T) {
+	crashes := read(t, "cmd/corrald/crash_test.go")
+	for _, f := range tree(t) {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) != 1 {
+				return true
+			}
+			hit, _ := call.Fun.(*ast.SelectorExpr)
+			name, _ := call.Args[0].(*ast.BasicLit)
+			if hit != nil && name != nil && hit.Sel.Name == "Hit" {
+				assert.Contains(t, crashes, name.Value, "%s: cmd/corrald/crash_test.go does not have this failpoint", f.set.Position(call.Pos()))
+			}
+			return true
+		})
+	}
+}
+
 func TestThePlanIsToldToPeople(t *testing.T) {
 	text := read(t, "docs/ARCHITECTURE.md")
 	for _, folder := range folders(t) {
@@ -272,6 +294,29 @@ func TestDocumentsSpeakOfWhatIsThere(t *testing.T) {
 		}
 	}
 }
+
+// The states are shown to people as they are printed from the rules; the tests that a document names are there.
+func TestTheManualIsWhatTheRulesSay(t *testing.T) {
+	states := read(t, "supervisor/session/testdata/states.txt")
+	assert.Contains(t, read(t, "docs/SURVIVAL.md"), "```text\n"+strings.TrimRight(states, "\n")+"\n```\n", "docs/SURVIVAL.md does not show supervisor/session/testdata/states.txt")
+	var tests []string
+	for _, f := range tree(t) {
+		for _, d := range f.ast.Decls {
+			if function, ok := d.(*ast.FuncDecl); ok && f.test {
+				tests = append(tests, function.Name.Name)
+			}
+		}
+	}
+	for _, document := range []string{"docs/SURVIVAL.md", "docs/REQUIREMENTS.md"} {
+		for _, m := range namedTest.FindAllStringSubmatch(read(t, document), -1) {
+			name, more := strings.CutSuffix(m[1], "…")
+			known := slices.ContainsFunc(tests, func(test string) bool { return test == name || more && strings.HasPrefix(test, name) })
+			assert.True(t, known, "%s names the test %s", document, m[1])
+		}
+	}
+}
+
+var namedTest = regexp.MustCompile("`(Test[A-Za-z0-9_]+…?)`")
 
 // source is one Go file of the tree.
 type source struct {

@@ -58,6 +58,16 @@ type AgentRow struct {
 	Details     map[string]dbus.Variant
 }
 
+// RunRow is one row of Runs. Start and End are CLOCK_REALTIME microseconds; End is 0 while it runs.
+type RunRow struct {
+	ID         string
+	Start, End uint64
+	Result     string
+	Code       int32
+	Status     int32
+	Reason     string
+}
+
 // UnitProperty is one entry of UnitProperties: a property of the session's scope, as systemd's StartTransientUnit takes it.
 type UnitProperty struct {
 	Name  string

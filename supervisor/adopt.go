@@ -2,8 +2,14 @@ package supervisor
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -16,14 +22,22 @@ func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error 
 	if err := s.compare(ctx); err != nil {
 		return err
 	}
+	s.sweep()
+	failpoint.Hit("adopt.applied")
 	s.settle()
+	failpoint.Hit("adopt.saved")
 	s.tellStatus()
+	s.tellLive()
 	s.armExpiry()
 	return nil
 }
 
 // Resync compares what systemd has with what the sessions say: events may have been missed.
 func (s *Supervisor) Resync() {
+	var runs map[*entry]string
+	if s.do(func() { runs = s.quiet() }) != nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(s.ctx, startTimeout)
 	defer cancel()
 	scopes, err := s.World.Scopes(ctx)
@@ -32,8 +46,19 @@ func (s *Supervisor) Resync() {
 			s.Log.Error("cannot list the scopes", "err", err)
 			return
 		}
-		s.compareWith(scopes)
+		s.compareWith(scopes, runs)
 	})
+}
+
+// quiet returns the runs that live and that nothing is being done with: a list made from now on tells the truth of them.
+func (s *Supervisor) quiet() map[*entry]string {
+	runs := map[*entry]string{}
+	for _, e := range s.sessions {
+		if e.rec.Run.Live() && !e.busy {
+			runs[e] = e.rec.Run.ID
+		}
+	}
+	return runs
 }
 
 func (s *Supervisor) compare(ctx context.Context) error {
@@ -45,74 +70,187 @@ func (s *Supervisor) compare(ctx context.Context) error {
 			}
 		}
 	}
+	failpoint.Hit("adopt.watched")
 	scopes, err := s.World.Scopes(ctx)
 	if err != nil {
 		return err
 	}
-	s.compareWith(scopes)
+	failpoint.Hit("adopt.listed")
+	s.compareWith(scopes, s.quiet())
+	for _, sc := range scopes {
+		if sc.Active && s.units[sc.Name] == nil {
+			s.Log.Warn("a scope belongs to no session", "unit", sc.Name)
+		}
+	}
 	return nil
 }
 
-func (s *Supervisor) compareWith(scopes []Scope) {
+// compareWith applies what was listed to the runs that were quiet before. The others are looked at again when they are.
+func (s *Supervisor) compareWith(scopes []Scope, runs map[*entry]string) {
 	byName := make(map[string]Scope, len(scopes))
 	for _, sc := range scopes {
 		byName[sc.Name] = sc
 	}
 	for _, e := range s.sessions {
-		if r := e.rec.Run; r.Live() && !e.busy {
+		r := e.rec.Run
+		switch {
+		case !r.Live():
+		case e.busy || runs[e] != r.ID:
+			s.miss(e)
+		default:
 			s.takeOver(e, byName[r.Unit])
-			delete(byName, r.Unit)
 		}
 	}
-	for name, sc := range byName {
-		if sc.Active && s.units[name] == nil {
-			s.Log.Warn("a scope belongs to no session", "unit", name)
-		}
+}
+
+// miss notes that a session could not be compared, because something is being done with it.
+func (s *Supervisor) miss(e *entry) {
+	if !e.missed {
+		e.missed = true
+		s.missed++
+	}
+	s.caughtUp(e)
+}
+
+// caughtUp lists again once nothing is being done any more with the sessions that were missed: once for all of them.
+func (s *Supervisor) caughtUp(e *entry) {
+	if !e.missed || e.busy || len(e.queue) > 0 {
+		return
+	}
+	e.missed = false
+	if s.missed--; s.missed == 0 {
+		go s.Resync()
 	}
 }
 
 // takeOver applies what is found of a run that was alive when it was last saved. A zero scope is one that systemd does not know.
 func (s *Supervisor) takeOver(e *entry, sc Scope) {
 	r := e.rec.Run
-	now := time.Now()
 	s.touch(e)
-	found := s.readExit(e)
-	switch {
-	case r.BootID != s.BootID:
-		s.apply(e, session.MachineWentDown{Run: r.ID, At: now})
-		return
-	case sc.Active && (r.InvocationID == "" || sc.InvocationID == r.InvocationID):
-		s.apply(e, session.ScopeStarted{Run: r.ID, InvocationID: sc.InvocationID, ControlGroup: sc.ControlGroup})
-		if !r.Left.IsZero() {
-			s.apply(e, session.FoundAlive{Run: r.ID})
-		}
-	default:
-		if r.Scope == session.ScopeNone && !found {
-			s.apply(e, session.StartFailed{Run: r.ID, Reason: "corrald was interrupted while it started", At: now})
-		}
-		s.apply(e, session.ScopeEnded{Run: r.ID, Result: sc.Result, At: now})
+	if !s.takeScope(e, sc, s.readExit(e)) {
 		return
 	}
 	if e.run.stateDir == 0 {
 		if err := s.watchRecord(e); err != nil {
 			s.Log.Warn("cannot watch a session", "session", e.rec.ID, "err", err)
 		}
-		found = s.readExit(e)
 	}
-	if !s.watchTmux(e) {
-		s.apply(e, session.TmuxDied{Run: r.ID, Process: r.TmuxProc})
-	}
+	// In this order: what has come and gone since the first look was recorded before the last.
+	shown := s.findTmux(e)
 	s.connectShim(e)
-	if r.Tmux == session.NotSeen {
-		// The daemon went away before it had put anything into the scope that it could find again.
-		s.apply(e, session.StartFailed{Run: r.ID, Reason: "corrald was interrupted while it started", At: now})
-		s.end(e, time.Second)
-		return
-	}
-	if !found && e.run.shim.key == 0 && !r.Started.IsZero() {
+	switch {
+	case s.readExit(e):
+	case r.Started.IsZero() && (shown || e.run.shim.key != 0):
+		s.armStart(e) // its shim tells of the agent soon
+	case r.Started.IsZero():
+		s.startInterrupted(e, sc)
+	case e.run.shim.key == 0:
 		s.shimHungUp(e, r.ID)
 	}
 	if r.Intent != session.NoIntent && e.run.stage == notEnding {
 		s.end(e, 0)
+	}
+}
+
+// takeScope applies what has become of the run's scope, and returns whether it is there. Exited tells whether its agent's exit is recorded.
+func (s *Supervisor) takeScope(e *entry, sc Scope, exited bool) bool {
+	r := e.rec.Run
+	now := time.Now()
+	switch {
+	case r.BootID != s.BootID:
+		s.apply(e, session.MachineWentDown{Run: r.ID, At: now})
+	case sc.Active && (r.InvocationID == "" || sc.InvocationID == r.InvocationID):
+		s.apply(e, session.ScopeStarted{Run: r.ID, InvocationID: sc.InvocationID, ControlGroup: sc.ControlGroup})
+		if !r.Left.IsZero() {
+			s.apply(e, session.FoundAlive{Run: r.ID})
+		}
+		return true
+	case !sc.Active && s.World.Populated(r.ControlGroup):
+		// systemd does not know what the kernel has: it lists again once it has been reloaded.
+		s.Log.Warn("a scope that systemd does not know has processes", "session", e.rec.ID, "unit", r.Unit)
+	default:
+		if r.Scope == session.ScopeNone && !exited {
+			s.endUnplaced(e)
+			s.apply(e, session.StartFailed{Run: r.ID, Reason: interrupted, At: now})
+		}
+		s.apply(e, session.ScopeEnded{Run: r.ID, Result: sc.Result, At: now})
+	}
+	return false
+}
+
+// interrupted is why a run has failed whose start a daemon did not live to finish.
+const interrupted = "corrald was interrupted while it started"
+
+// startInterrupted gives up a run in whose scope a daemon has started nothing yet. What an earlier run has left there stays.
+func (s *Supervisor) startInterrupted(e *entry, sc Scope) {
+	s.apply(e, session.StartFailed{Run: e.rec.Run.ID, Reason: interrupted, At: time.Now()})
+	if !slices.ContainsFunc(e.rec.Past, func(r session.Run) bool { return r.InvocationID == sc.InvocationID }) {
+		s.end(e, time.Second)
+	}
+}
+
+// endUnplaced ends a tmux server that was started for a run and never got into its scope.
+func (s *Supervisor) endUnplaced(e *entry) {
+	t := s.target(e)
+	t.ControlGroup = ""
+	if server, _ := s.World.TmuxServer(t); server.PID != 0 {
+		s.endServer(e, server)
+	}
+}
+
+func (s *Supervisor) endServer(e *entry, server session.Process) {
+	t := Target{ID: e.rec.ID, Agent: server}
+	s.effect(e, func() {
+		if err := s.World.Signal(s.ctx, t, WhomAgent, unix.SIGKILL); err != nil {
+			s.Log.Warn("cannot end a tmux server that shows nothing", "session", t.ID, "err", err)
+		}
+	})
+}
+
+// noServer stands for a tmux server that was never seen: any that is started is a later one.
+var noServer = session.Process{Start: 1}
+
+// findTmux sees to it that the run's tmux server is known and watched, also one that was started by a daemon which could not note it any more.
+// It returns whether there is one that shows something. One that shows nothing is of no use to anybody, and is ended.
+func (s *Supervisor) findTmux(e *entry) bool {
+	r := e.rec.Run
+	known := r.Tmux == session.Alive && s.watchTmux(e)
+	if known && !r.Started.IsZero() {
+		return true
+	}
+	server, shows := s.World.TmuxServer(s.target(e))
+	switch {
+	case shows && !known:
+		s.apply(e, session.TmuxStarted{Run: r.ID, Process: server})
+	case !shows:
+		if server.PID != 0 {
+			s.endServer(e, server)
+		}
+		gone := r.TmuxProc
+		if gone == (session.Process{}) {
+			gone = noServer
+		}
+		s.apply(e, session.TmuxDied{Run: r.ID, Process: gone})
+	}
+	return shows
+}
+
+// sweep takes away the empty directories of sessions that a daemon did not live to save. One that has something in it is somebody's.
+func (s *Supervisor) sweep() {
+	entries, err := os.ReadDir(s.RuntimeDir)
+	if err != nil {
+		return // nothing has been started yet
+	}
+	for _, entry := range entries {
+		if entry.IsDir() && s.sessions[entry.Name()] == nil {
+			_ = os.Remove(filepath.Join(s.RuntimeDir, entry.Name()))
+		}
+	}
+}
+
+// clearInterrupted takes away the sockets of a run that never had an agent to speak through them.
+func (s *Supervisor) clearInterrupted(e *entry) {
+	if e.rec.Run.StartError == interrupted {
+		_ = os.RemoveAll(s.runtimeDir(e.rec.ID))
 	}
 }

@@ -75,6 +75,7 @@ func TestAdoption(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t)
 				b.world.scopes = row.scopes
+				b.world.populated = len(row.scopes) > 0 && row.scopes[0].Active
 				rec := runningRecord(b, row.resumable)
 				require.NoError(t, b.records.Create("shop"))
 				if row.found != nil {

@@ -247,6 +247,7 @@ func (w *world) Alive(session.Process) (int, bool) {
 	return fd, err == nil
 }
 
+func (w *world) TmuxServer(Target) (session.Process, bool)                  { return session.Process{}, false }
 func (w *world) Scopes(context.Context) ([]Scope, error)                    { return w.scopes, nil }
 func (w *world) Watch(context.Context, string) error                        { return nil }
 func (w *world) Forget(context.Context, string) error                       { return nil }
@@ -270,6 +271,17 @@ type records struct {
 
 func (r *records) SessionDir(id string) string { return filepath.Join(r.dir, id) }
 func (r *records) Create(id string) error      { return os.MkdirAll(r.SessionDir(id), 0o700) }
+
+func (r *records) SyncExit(id string) error {
+	if r.fails != nil {
+		if err := r.fails(id); err != nil {
+			r.tell("cannot sync the exit of %s", id)
+			return err
+		}
+	}
+	r.tell("sync the exit of %s", id)
+	return nil
+}
 
 func (r *records) Save(rec *session.Session, _ string) error {
 	state := rec.View().State
@@ -306,7 +318,7 @@ type files struct {
 	paths map[string]int32
 }
 
-func (f *files) Add(path string, mask uint32) (int32, error) {
+func (f *files) Add(path string, _ uint32) (int32, error) {
 	if _, err := os.Stat(path); err != nil {
 		return -1, err
 	}

@@ -90,6 +90,9 @@ func startable(e *entry) error {
 	if st := e.rec.View().State; st == session.Archived || !e.rec.Run.Ended() || e.then != nil {
 		return refuse(InvalidState, "session %q is %s", e.rec.ID, st)
 	}
+	if e.leaving {
+		return refuse(InvalidState, "session %q is being removed", e.rec.ID)
+	}
 	return nil
 }
 
@@ -98,6 +101,7 @@ func (s *Supervisor) mayStart(e *entry) error {
 	if err := startable(e); err != nil {
 		return err
 	}
+	s.moveIn(e)
 	return s.free(e.rec)
 }
 
@@ -123,7 +127,7 @@ func (s *Supervisor) whenGone(e *entry, f func()) {
 // Restart stops the session, if it runs, and then starts it. Errors: those of Start.
 func (s *Supervisor) Restart(ctx context.Context, id string) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
-		if st := e.rec.View().State; st == session.Archived || e.then != nil {
+		if st := e.rec.View().State; st == session.Archived || e.then != nil || e.leaving {
 			return nil, refuse(InvalidState, "session %q is %s", id, st)
 		}
 		if err := s.free(e.rec); err != nil {
@@ -136,7 +140,7 @@ func (s *Supervisor) Restart(ctx context.Context, id string) error {
 }
 
 // Stop asks the agent to end, by the user's wish: SIGTERM to the agent alone (SIGHUP where it ignores that), SIGTERM to all of the scope once
-// the agent is gone or half of grace is over, SIGKILL to all after grace (0 means StopTimeoutSec=). It returns when the scope is empty.
+// the agent is gone or grace is nearly over, SIGKILL to all after grace (0 means StopTimeoutSec=). It returns when the scope is empty.
 // Stopping a session that does not run does nothing; one that has ended keeps what it says. Errors: NoSuchSession.
 func (s *Supervisor) Stop(ctx context.Context, id string, grace time.Duration) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
@@ -195,15 +199,34 @@ func (s *Supervisor) Remove(ctx context.Context, id string, force bool) error {
 		if !force && !e.rec.Run.Ended() {
 			return nil, refuse(InvalidState, "session %q is %s", id, e.rec.View().State)
 		}
+		if e.leaving {
+			return nil, refuse(InvalidState, "session %q is being removed", id)
+		}
 		s.ask(e, session.Stop, "")
 		var failed error
-		s.whenGone(e, func() { failed = s.remove(e) })
-		return s.wait(e, scopeGone, func(*entry) error { return failed }), nil
+		s.whenGone(e, func() {
+			s.leave(e, func() {
+				e.leaving = false
+				failed = s.remove(e)
+			})
+		})
+		return s.wait(e, func(e *entry) bool { return e.removed || failed != nil }, func(*entry) error { return failed }), nil
 	})
 }
 
-// remove forgets the session, on the loop.
+// leave has what the session's runs have left behind taken away, and then f done on the loop. Only then may another session have its name.
+func (s *Supervisor) leave(e *entry, f func()) {
+	e.leaving = true
+	unit, dir := UnitName(e.rec.Agent, e.rec.ID), s.runtimeDir(e.rec.ID)
+	s.effect(e, func() {
+		s.World.Clear(s.ctx, unit, dir)
+		s.post(f)
+	})
+}
+
+// remove forgets the session, on the loop. Nothing of it is left but its record and its log.
 func (s *Supervisor) remove(e *entry) error {
+	s.touch(e)
 	if err := s.Records.Remove(e.rec.ID); err != nil {
 		return err
 	}
@@ -212,11 +235,6 @@ func (s *Supervisor) remove(e *entry) error {
 	e.removed = true
 	delete(s.sessions, e.rec.ID)
 	delete(s.units, UnitName(e.rec.Agent, e.rec.ID))
-	s.touch(e)
-	if r := e.rec.Run; r != nil {
-		unit, dir := r.Unit, s.runtimeDir(e.rec.ID)
-		go s.World.Clear(s.ctx, unit, dir)
-	}
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -56,6 +57,10 @@ func (s *Supervisor) end(e *entry, grace time.Duration) {
 // caught and forgotten it.
 const hangUpAfter = time.Second
 
+// allTime is what the rest of the scope has to end politely where the agent takes all the time there is. Until then the agent is left to its saving,
+// with all that helps it: a second SIGTERM makes many a program give up at once.
+const allTime = 2 * time.Second
+
 // armEnd sets the timer for the next stage of the ending.
 func (s *Supervisor) armEnd(e *entry) {
 	after := e.run.grace
@@ -63,7 +68,7 @@ func (s *Supervisor) armEnd(e *entry) {
 	case agentAsked:
 		after = min(hangUpAfter, after/4)
 	case agentHungUp:
-		after /= 2
+		after -= min(after/2, allTime)
 	}
 	if e.run.timer != nil {
 		e.run.timer.Stop()
@@ -106,7 +111,11 @@ func (s *Supervisor) endFurther(e *entry) {
 func (s *Supervisor) askAll(e *entry) {
 	e.run.stage = allAsked
 	s.armEnd(e)
-	s.effect(e, s.directly(e, "end", func(t Target) error { return s.World.Signal(s.ctx, t, WhomAll, unix.SIGTERM) }))
+	s.effect(e, s.directly(e, "end", func(t Target) error {
+		err := s.World.Signal(s.ctx, t, WhomAll, unix.SIGTERM)
+		failpoint.Hit("stop.all-asked")
+		return err
+	}))
 }
 
 // direct does something with the run's processes at once: the session's other effects may be what hangs.
@@ -136,7 +145,7 @@ func (s *Supervisor) react(e *entry) {
 		return
 	}
 	if !s.watchTmux(e) {
-		s.tmuxDied(e, r.ID)
+		s.tmuxDied(e, r.ID, r.TmuxProc)
 	}
 	if r.Scope != session.ScopeActive {
 		return
@@ -152,7 +161,12 @@ func (s *Supervisor) react(e *entry) {
 		s.askAll(e)
 	case e.run.stage > notEnding && e.run.stage < allAsked && r.AgentAlive() && !e.run.polite:
 		e.run.polite = true
-		s.effect(e, s.directly(e, "end", func(t Target) error { return s.World.End(s.ctx, t) }))
+		s.effect(e, s.directly(e, "end", func(t Target) error {
+			failpoint.Hit("stop.asked")
+			err := s.World.End(s.ctx, t)
+			failpoint.Hit("stop.agent-asked")
+			return err
+		}))
 	case e.run.stage > notEnding && e.run.stage < allAsked && r.Ended():
 		s.askAll(e)
 	}
@@ -165,6 +179,7 @@ func (s *Supervisor) gone(e *entry) {
 		s.effect(e, func() { _ = s.World.Forget(s.ctx, unit) })
 	}
 	s.unwatch(e)
+	s.clearInterrupted(e)
 	if e.run.timer != nil {
 		e.run.timer.Stop()
 	}
@@ -182,6 +197,7 @@ func (s *Supervisor) ScopeEnded(unit, result string) {
 		if e == nil {
 			return
 		}
+		failpoint.Hit("stop.gone")
 		s.readExit(e)
 		s.apply(e, session.ScopeEnded{Run: e.rec.Run.ID, Result: result, At: time.Now()})
 	})

@@ -8,8 +8,8 @@ import (
 
 // resolve returns the place that a workspace's path leads to: two paths to one directory are one workspace.
 func resolve(dir string) string {
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		return real
+	if path, err := filepath.EvalSymlinks(dir); err == nil {
+		return path
 	}
 	return filepath.Clean(dir)
 }

@@ -48,7 +48,8 @@ func TestATurnSavesThenPublishesThenAnswers(t *testing.T) {
 		rec := b.records.last("shop")
 		b.record(rec, exitstatus.Status{RunID: rec.Run.ID, Code: exitstatus.Exited, Value: 3, Exited: time.Now()})
 		b.files.tell(b.records.SessionDir("shop"), exitstatus.FileName, unix.IN_MOVED_TO)
-		assert.Equal(t, []string{"0s save shop: failed", "0s publish shop: running -> failed"}, b.heard())
+		assert.Equal(t, []string{"0s sync the exit of shop", "0s publish shop: running -> failed", "0s save shop: failed"}, b.heard(),
+			"the exit is on disk before it is told, and the session's record soon after")
 		b.sup.ScopeEnded(UnitName("claude", "shop"), "success")
 		assert.Equal(t, []string{"0s save shop: failed", "0s publish shop: failed"}, b.heard())
 	})
@@ -69,9 +70,10 @@ func TestABurstCostsOnePass(t *testing.T) {
 		synctest.Wait()
 		close(gate)
 		told := b.heard()
-		require.Len(t, told, n+1)
-		for _, line := range told[:n] {
-			assert.Contains(t, line, "save s")
+		require.Len(t, told, n+1+n)
+		for i := range n {
+			assert.Contains(t, told[i], "sync the exit of s")
+			assert.Contains(t, told[n+1+i], "save s")
 		}
 		assert.Equal(t, "0s publish 100 changes", told[n])
 		for i := range n {
@@ -109,7 +111,7 @@ func TestASaveThatFailsIsToldAndTriedAgainWithTheNextChange(t *testing.T) {
 		b.start("shop")
 		b.records.fails = func(string) error { return errors.New("no space left on device") }
 		b.exit("shop", 3)
-		assert.Equal(t, []string{"0s cannot save shop: failed", "0s publish shop: running -> failed"}, b.heard(), "supervision goes on")
+		assert.Equal(t, []string{"0s cannot sync the exit of shop", "0s publish shop: running -> failed"}, b.heard(), "supervision goes on")
 		assert.Equal(t, 1, strings.Count(b.log.String(), "no space left on device"))
 		assert.Contains(t, b.log.String(), "session=shop")
 		b.records.fails = nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -40,6 +41,7 @@ func (s *Supervisor) rejoin(e *entry) <-chan error {
 	reply := make(chan error, 1)
 	t, plan := s.target(e), s.plan(e, false)
 	s.effect(e, func() {
+		failpoint.Hit("rejoin.asked")
 		err := s.World.Rejoin(s.ctx, t, plan, func(ev session.Event) { s.event(e, ev) })
 		s.post(func() {
 			e.run.joining = false
@@ -55,24 +57,28 @@ func (s *Supervisor) rejoin(e *entry) <-chan error {
 }
 
 // Suspend ends the session politely, to be resumed. It returns when the scope is empty. Errors: NoSuchSession, InvalidState.
-func (s *Supervisor) Suspend(ctx context.Context, id string) error {
+func (s *Supervisor) Suspend(ctx context.Context, id string) error { return s.suspend(ctx, id, "") }
+
+func (s *Supervisor) suspend(ctx context.Context, id, why string) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		if e.rec.Run.Ended() || e.rec.Run.Intent == session.Stop {
 			return nil, refuse(InvalidState, "session %q is %s", id, e.rec.View().State)
 		}
-		s.ask(e, session.Suspend, "")
+		s.ask(e, session.Suspend, why)
 		s.end(e, 0)
 		return s.wait(e, scopeGone, noError), nil
 	})
 }
 
 // SuspendAll suspends every session whose agent lives, all at the same time, and returns their ids once their scopes are empty.
-func (s *Supervisor) SuspendAll(ctx context.Context) ([]string, error) {
+func (s *Supervisor) SuspendAll(ctx context.Context) ([]string, error) { return s.suspendAll(ctx, "") }
+
+func (s *Supervisor) suspendAll(ctx context.Context, why string) ([]string, error) {
 	ids, err := s.idsWhere(func(e *entry) bool { return !e.rec.Run.Ended() && e.rec.Run.Intent != session.Stop })
 	if err != nil {
 		return nil, err
 	}
-	return s.eachOf(ctx, ids, len(ids), s.Suspend)
+	return s.eachOf(ctx, ids, len(ids), func(ctx context.Context, id string) error { return s.suspend(ctx, id, why) })
 }
 
 // ResumeAll resumes every suspended session, the oldest first and a few at a time, and returns the ids of those that run. One that fails does not

@@ -113,7 +113,7 @@ func TestAShimHangsUp(t *testing.T) {
 		}, "completed"},
 		{"killed, and tmux still answers", func(s *shim) { s.world.answers = true }, "failed"},
 		{"killed with everything else", func(s *shim) { s.world.populated = false }, "running"},
-		{"killed together with tmux, something is left", func(s *shim) {}, "stale"},
+		{"killed together with tmux, something is left", func(*shim) {}, "stale"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			supervise(t, func(b *bed) {
@@ -180,6 +180,9 @@ func TestResync(t *testing.T) {
 		b.sup.Resync()
 		assert.Equal(t, "running", b.state("shop"), "told the same again")
 		b.world.scopes = nil
+		b.sup.Resync()
+		assert.Equal(t, "running", b.state("shop"), "the kernel has processes where systemd has no scope")
+		b.world.populated = false
 		b.sup.Resync()
 		assert.Equal(t, "failed", b.state("shop"), "its end was missed")
 		s.hangUp()

@@ -45,6 +45,23 @@ func (s *Supervisor) shutDown() {
 	}
 }
 
+// LastCall suspends every session because the machine is about to be shut down, and returns their ids once their scopes are empty.
+func (s *Supervisor) LastCall(ctx context.Context) ([]string, error) {
+	return s.suspendAll(ctx, "the machine was shut down")
+}
+
+// tellLive tells whether any agent lives, if that has changed.
+func (s *Supervisor) tellLive() {
+	live := false
+	for _, e := range s.sessions {
+		live = live || !e.removed && e.rec.Run.AgentAlive()
+	}
+	if s.Live != nil && live != s.wasLive {
+		s.Live(live)
+	}
+	s.wasLive = live
+}
+
 func (s *Supervisor) managerStops() bool {
 	const answerTime = 2 * time.Second // systemd has other things to do now, and may be gone
 	ctx, cancel := context.WithTimeout(s.ctx, answerTime)

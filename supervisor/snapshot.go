@@ -125,23 +125,29 @@ type Counts struct {
 func CountOf(all []*Snapshot) Counts {
 	var c Counts
 	for _, snap := range all {
-		if snap.State == string(session.Archived) {
-			continue
-		}
-		c.Sessions++
-		switch session.State(snap.State) {
-		case session.Running:
-			c.Running++
-		case session.Failed:
-			c.Failed++
-		case session.Stale:
-			c.Stale++
-		case session.Suspended:
-			c.Suspended++
-		}
-		if snap.Activity == "waiting" {
-			c.Waiting++
-		}
+		c = c.with(snap)
+	}
+	return c
+}
+
+// with returns the counts with one more session.
+func (c Counts) with(snap *Snapshot) Counts {
+	if snap.State == string(session.Archived) {
+		return c
+	}
+	c.Sessions++
+	switch session.State(snap.State) {
+	case session.Running:
+		c.Running++
+	case session.Failed:
+		c.Failed++
+	case session.Stale:
+		c.Stale++
+	case session.Suspended:
+		c.Suspended++
+	}
+	if snap.Activity == "waiting" {
+		c.Waiting++
 	}
 	return c
 }
@@ -170,7 +176,13 @@ func (s *Supervisor) tellStatus() {
 	if s.Status == nil {
 		return
 	}
-	text := CountOf(s.snapshots()).String()
+	var c Counts
+	for _, e := range s.sessions {
+		if e.shown != nil {
+			c = c.with(e.shown)
+		}
+	}
+	text := c.String()
 	if text != s.lastText {
 		s.lastText = text
 		s.Status(text)
@@ -207,4 +219,17 @@ func (s *Supervisor) Session(id string) (snap *Snapshot, err error) {
 		err = refuse(NoSuchSession, "no such session: %s", brief(id))
 	}
 	return snap, err
+}
+
+// Runs returns what is remembered of the session's runs, the newest last. Errors: NoSuchSession.
+func (s *Supervisor) Runs(id string) (runs []session.Account, err error) {
+	if e := s.do(func() {
+		var e *entry
+		if e, err = s.find(id); err == nil {
+			runs = e.rec.Accounts()
+		}
+	}); e != nil {
+		return nil, e
+	}
+	return runs, err
 }

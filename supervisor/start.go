@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -44,6 +45,9 @@ type World interface {
 	TmuxAnswers(ctx context.Context, t Target) bool
 	// Clear takes away what a run has left behind: the failed unit and the runtime directory.
 	Clear(ctx context.Context, unit, dir string)
+	// TmuxServer finds the session's tmux server in the run's control group, or anywhere if there is none, and tells whether it shows anything.
+	// The process is zero if there is no server.
+	TmuxServer(t Target) (server session.Process, shows bool)
 	// Alive tells whether exactly this process lives, and gives a pidfd of it, which the caller owns.
 	Alive(p session.Process) (pidfd int, alive bool)
 	// Scopes lists the scopes of ours that systemd knows.
@@ -119,6 +123,7 @@ func (s *Supervisor) start(e *entry, resumed bool) { s.begin(e, resumed, nil) }
 func (s *Supervisor) begin(e *entry, resumed bool, into *Into) {
 	run := newRunID()
 	s.unwatch(e)
+	s.moveIn(e)
 	e.run = runtime{}
 	s.apply(e, session.RunAsked{
 		Run: run, BootID: s.BootID, Unit: UnitName(e.rec.Agent, e.rec.ID), Resumed: resumed, At: time.Now(),
@@ -129,8 +134,9 @@ func (s *Supervisor) begin(e *entry, resumed bool, into *Into) {
 	}
 	plan := s.plan(e, resumed)
 	plan.Into = into
-	e.run.timer = time.AfterFunc(startTimeout, func() { s.post(func() { s.startTimedOut(e, run) }) })
+	s.armStart(e)
 	s.effect(e, func() {
+		failpoint.Hit("start.record-saved")
 		if err := s.World.Start(s.ctx, plan, func(ev session.Event) { s.event(e, ev) }); err != nil {
 			s.post(func() { s.failStart(e, run, err, into != nil) })
 		}
@@ -201,6 +207,14 @@ func (s *Supervisor) failStart(e *entry, run string, err error, leftovers bool) 
 	s.apply(e, session.StartFailed{Run: run, Reason: err.Error(), At: time.Now()})
 	if !leftovers {
 		s.apply(e, session.ScopeEnded{Run: run, At: time.Now()})
+	}
+}
+
+// armStart bounds the time that the run's agent may take to appear.
+func (s *Supervisor) armStart(e *entry) {
+	run := e.rec.Run.ID
+	if e.run.timer == nil {
+		e.run.timer = time.AfterFunc(startTimeout, func() { s.post(func() { s.startTimedOut(e, run) }) })
 	}
 }
 

@@ -40,10 +40,11 @@ func (c Change) counts() bool {
 	return c.Old == nil || c.New == nil || c.Old.State != c.New.State || c.Old.Activity != c.New.Activity
 }
 
-// Records is where sessions are kept. Save is called for different sessions at the same time.
+// Records is where sessions are kept. Save, and SyncExit, which makes the record of an exit durable, are called for different sessions at the same time.
 type Records interface {
 	Create(id string) error
 	Save(rec *session.Session, writer string) error
+	SyncExit(id string) error
 	Remove(id string) error
 	SessionDir(id string) string
 }
@@ -83,6 +84,7 @@ type Options struct {
 	AliveEvery  time.Duration     // half of the watchdog's time
 	Alarm       func(time.Time)   // called by the loop: AlarmRang is to be called at this time, or not at all if it is zero
 	Status      func(text string) // called by the loop when the counts have changed: "3 running, 1 failed"
+	Live        func(some bool)   // called by the loop when the first agent begins to live, and when the last one is gone
 }
 
 // Supervisor is the daemon's heart. Its methods may be called from any goroutine, but not from the loop.
@@ -100,6 +102,8 @@ type Supervisor struct {
 	after    []func()
 	stopping bool
 	lastText string
+	missed   int  // sessions that have to be looked at again
+	wasLive  bool // what Live was told last
 
 	nextExpiry time.Time // what the alarm is set to
 
@@ -110,7 +114,7 @@ type Supervisor struct {
 	inodes  map[int32][]*pathWatch // by inotify's
 	watches int32                  // the last number
 
-	places map[string]*place // workspaces, by path
+	places map[where]*place // workspaces
 }
 
 // entry is a session with everything that is done about it. It belongs to the loop.
@@ -119,16 +123,20 @@ type entry struct {
 	shown   *Snapshot // what clients were told last
 	dirty   bool
 	unsaved bool
+	exited  bool // all that is unsaved follows from exit_status, which is a record too
 	removed bool
 
 	queue   []func() // effects to be done, in order
 	busy    bool     // one of them is being done
+	missed  bool     // it was not looked at when systemd was listed
 	held    []func() // effects decided in this turn: they begin once it was saved
 	waiting []waiter
 
 	run    runtime
 	then   func() // what to do once the scope is gone
 	starts bool   // that is to begin a run
+
+	leaving bool // it is being removed
 }
 
 // waiter is a call that is answered when ready says so.
@@ -152,7 +160,7 @@ func New(o Options) *Supervisor {
 		keys:     map[fdpoll.Key]func(){},
 		paths:    map[int32]*pathWatch{},
 		inodes:   map[int32][]*pathWatch{},
-		places:   map[string]*place{},
+		places:   map[where]*place{},
 	}
 }
 
@@ -234,8 +242,11 @@ func (s *Supervisor) apply(e *entry, ev session.Event) {
 	e.rec.Apply(ev)
 	switch ev.(type) {
 	case session.ActivitySeen, session.WorkspaceSeen:
-	default:
+	case session.AgentExited:
+		e.exited = !e.unsaved
 		e.unsaved = true
+	default:
+		e.unsaved, e.exited = true, false
 	}
 	s.touch(e)
 }
@@ -263,8 +274,10 @@ func (s *Supervisor) settle() {
 	}
 	s.Publisher.Publish(changes, s.after)
 	s.after = nil
+	s.saveExits(dirty)
 	if slices.ContainsFunc(changes, Change.counts) {
 		s.tellStatus()
+		s.tellLive()
 		s.armExpiry()
 	}
 }
@@ -281,23 +294,41 @@ func (s *Supervisor) reactAll() {
 	}
 }
 
-// stamp notes when the state became what it is.
+// stamp notes what the state is, and since when. It follows from the facts, so it is no reason of its own to save before others are told.
 func (s *Supervisor) stamp(e *entry) {
 	v := e.rec.View()
-	if e.shown != nil && e.shown.State == string(v.State) && !e.rec.StateChanged.IsZero() {
+	if e.rec.State == v.State && !e.rec.StateChanged.IsZero() {
 		return
 	}
-	e.rec.StateChanged = v.Since
+	e.rec.State, e.rec.StateChanged = v.State, v.Since
 	if v.Since.IsZero() {
-		e.rec.StateChanged = time.Now()
+		e.rec.StateChanged, e.exited = time.Now(), false
 	}
 	e.unsaved = true
 }
 
-// save saves those of the sessions that have changed, at the same time: a file system commits them together. A record that cannot be saved is
-// told in the journal and tried again with the session's next change; supervision goes on.
+// save makes what has changed in these sessions durable. Of an exit that is recorded already, only that record is made sure of: it is told so much the
+// sooner, and saveExits saves the rest.
 func (s *Supervisor) save(entries []*entry) {
-	const most = 16 // saves at a time
+	s.inParallel(entries, func(e *entry) error {
+		if e.exited {
+			return s.Records.SyncExit(e.rec.ID)
+		}
+		return s.Records.Save(e.rec, s.Version)
+	}, func(e *entry, err error) { e.unsaved, e.exited = e.exited || err != nil, e.exited && err == nil })
+}
+
+// saveExits saves the sessions whose exits others have been told of.
+func (s *Supervisor) saveExits(entries []*entry) {
+	exits := slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return !e.exited })
+	s.inParallel(exits, func(e *entry) error { return s.Records.Save(e.rec, s.Version) },
+		func(e *entry, err error) { e.unsaved, e.exited = err != nil, false })
+}
+
+// inParallel does something durable for those of the sessions that have changed, at the same time: a file system commits them together. What fails
+// is told in the journal and tried again with the session's next change; supervision goes on.
+func (s *Supervisor) inParallel(entries []*entry, do func(*entry) error, done func(*entry, error)) {
+	const most = 16 // at a time
 	type result struct {
 		e   *entry
 		err error
@@ -313,7 +344,7 @@ func (s *Supervisor) save(entries []*entry) {
 	for _, e := range todo {
 		slots <- struct{}{}
 		one := func() {
-			results <- result{e, s.Records.Save(e.rec, s.Version)}
+			results <- result{e, do(e)}
 			<-slots
 		}
 		if len(todo) == 1 {
@@ -324,7 +355,7 @@ func (s *Supervisor) save(entries []*entry) {
 	}
 	for range todo {
 		r := <-results
-		r.e.unsaved = r.err != nil
+		done(r.e, r.err)
 		if r.err != nil {
 			s.Log.Error("cannot save session", "session", r.e.rec.ID, "err", r.err, "message_id", journal.RecordNotSaved)
 		}
@@ -367,6 +398,7 @@ func (s *Supervisor) enqueue(e *entry, f func()) {
 }
 
 func (s *Supervisor) work(e *entry) {
+	s.caughtUp(e)
 	if e.busy || len(e.queue) == 0 {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/shimwire"
@@ -153,12 +154,17 @@ func (s *Supervisor) watchTmux(e *entry) bool {
 	if e.run.tmux.key != 0 || r.Tmux != session.Alive {
 		return true
 	}
-	run := r.ID
-	pidfd, alive := s.World.Alive(r.TmuxProc)
+	run, process := r.ID, r.TmuxProc
+	pidfd, alive := s.World.Alive(process)
 	if !alive {
 		return false
 	}
-	d, err := s.waitFor(pidfd, func() { s.tmuxDied(e, run) })
+	var d descriptor
+	d, err := s.waitFor(pidfd, func() {
+		s.drop(&d)
+		reap(process.PID)
+		s.tmuxDied(e, run, process)
+	})
 	if err != nil {
 		s.Log.Warn("cannot watch a tmux server", "session", e.rec.ID, "err", err)
 		return true
@@ -167,12 +173,11 @@ func (s *Supervisor) watchTmux(e *entry) bool {
 	return true
 }
 
-func (s *Supervisor) tmuxDied(e *entry, run string) {
-	if e.removed || e.rec.Run.ID != run {
+func (s *Supervisor) tmuxDied(e *entry, run string, process session.Process) {
+	if e.removed || e.rec.Run.ID != run || e.rec.Run.TmuxProc != process {
 		return
 	}
-	s.drop(&e.run.tmux)
-	reap(e.rec.Run.TmuxProc.PID)
+	e.run.tmux = descriptor{}
 	// A shim that lives tells itself that it has lost its pane, and one that does not hangs up: then this is found out there.
 	if r := e.rec.Run; e.run.shim.key == 0 || r.Ended() || r.Intent != session.NoIntent {
 		go s.tmuxLost(e, run, s.target(e))
@@ -247,6 +252,7 @@ func (s *Supervisor) shimSaid(e *entry, m shimwire.Message) {
 		if m.RunID != run || !s.inScope(e, m) {
 			return
 		}
+		failpoint.Hit("start.agent-heard")
 		s.apply(e, session.AgentStarted{
 			Run:   run,
 			Shim:  session.Process{PID: m.ShimPID},
@@ -302,9 +308,9 @@ func (s *Supervisor) shimHungUp(e *entry, run string) {
 	}()
 }
 
-// unwatch ends all waiting for a run.
+// unwatch ends all waiting for a run, but for the end of its tmux server, which is our child: whenever that comes, it has to be collected.
 func (s *Supervisor) unwatch(e *entry) {
-	s.drop(&e.run.tmux)
+	e.run.tmux = descriptor{}
 	s.drop(&e.run.shim)
 	s.unwatchPath(&e.run.stateDir)
 	s.unwatchPath(&e.run.runtimeDir)

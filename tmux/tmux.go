@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -101,6 +102,12 @@ func (t *Tmux) StartServer(s Session, cgroup int) (pid, pidfd int, err error) {
 		return 0, -1, fmt.Errorf("cannot start tmux: %w", err)
 	}
 	return pid, pidfd, nil
+}
+
+// IsServer tells whether a process with these arguments is a server of the session, as StartServer starts it.
+func IsServer(s Session, args []string) bool {
+	i := slices.Index(args, "-S")
+	return i > 0 && i+1 < len(args) && args[i+1] == s.Socket && slices.Contains(args[:i], "-D")
 }
 
 // Run opens the session with one pane, in which the command runs in directory dir. Extra is a configuration to read before, "" for none.

@@ -193,7 +193,7 @@ func TestARunThatCannotBe(t *testing.T) {
 	s := open(t, x, "exec sleep infinity")
 	err := x.Run(t.Context(), s, "/", "", []string{"sleep", "1"})
 	require.ErrorContains(t, err, `cannot open tmux session "shop_1"`)
-	assert.ErrorContains(t, err, "duplicate session")
+	require.ErrorContains(t, err, "duplicate session")
 	_, err = Prepare(filepath.Join(testbed.Dir(t), "nowhere"), nil, bus)
 	require.ErrorContains(t, err, "cannot write tmux's configuration")
 }

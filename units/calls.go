@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
@@ -68,35 +70,62 @@ func (m *Manager) List(ctx context.Context, pattern string) ([]Unit, error) {
 		JobType                                       string
 		JobPath                                       dbus.ObjectPath
 	}
-	err := m.call(ctx, systemdPath, managerIface+".ListUnitsByPatterns", []string{}, []string{pattern}).Store(&rows)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list %q: %w", pattern, err)
+	for starting := true; starting; {
+		if err := m.read(ctx, systemdPath, managerIface+".ListUnitsByPatterns", []string{}, []string{pattern}).Store(&rows); err != nil {
+			return nil, fmt.Errorf("cannot list %q: %w", pattern, err)
+		}
+		// A scope that is only about to be started looks like one that has ended. Its turn comes before that of our next call.
+		starting = false
+		for _, row := range rows {
+			starting = starting || row.JobType == "start"
+		}
 	}
 	units := make([]Unit, 0, len(rows))
 	for _, row := range rows {
-		if row.Load == "not-found" {
-			continue
-		}
-		u, err := m.describe(ctx, row.Name, row.Active)
-		if err != nil {
-			return nil, err
-		}
-		units = append(units, u)
-		if err := m.do(ctx, func(ws *watches) {
-			if w := ws.units[u.Name]; w != nil {
-				w.group = u.ControlGroup
-			}
-		}); err != nil {
-			return nil, err
+		if row.Load != "not-found" {
+			units = append(units, Unit{Name: row.Name, Active: row.Active})
 		}
 	}
-	return units, nil
+	if err := m.describeAll(ctx, units); err != nil {
+		return nil, err
+	}
+	err := m.do(ctx, func(ws *watches) {
+		for _, u := range units {
+			if w := ws.units[u.Name]; w != nil && u.ControlGroup != "" {
+				w.group = u.ControlGroup
+			}
+		}
+	})
+	return units, err
+}
+
+// describeAll fills the units in, many at a time: a round trip is mostly waiting.
+func (m *Manager) describeAll(ctx context.Context, units []Unit) error {
+	const most = 32
+	results := make(chan error, len(units))
+	slots := make(chan struct{}, most)
+	for i := range units {
+		slots <- struct{}{}
+		go func() {
+			u, err := m.describe(ctx, units[i].Name, units[i].Active)
+			units[i] = u
+			results <- err
+			<-slots
+		}()
+	}
+	var failed error
+	for range units {
+		if err := <-results; failed == nil {
+			failed = err
+		}
+	}
+	return failed
 }
 
 func (m *Manager) describe(ctx context.Context, name, active string) (Unit, error) {
 	u := Unit{Name: name, Active: active}
 	var props map[string]dbus.Variant
-	if err := m.call(ctx, unitPath(name), propertiesIface+".GetAll", scopeIface).Store(&props); err != nil {
+	if err := m.read(ctx, unitPath(name), propertiesIface+".GetAll", scopeIface).Store(&props); err != nil {
 		if isGone(err) {
 			u.Active = "inactive"
 			return u, nil
@@ -121,11 +150,41 @@ func (m *Manager) invocationID(ctx context.Context, name string) (string, error)
 
 func (m *Manager) get(ctx context.Context, name, iface, property string) (dbus.Variant, error) {
 	var v dbus.Variant
-	err := m.call(ctx, unitPath(name), propertiesIface+".Get", iface, property).Store(&v)
+	err := m.read(ctx, unitPath(name), propertiesIface+".Get", iface, property).Store(&v)
 	if err != nil {
 		return v, fmt.Errorf("cannot read %s of %q: %w", property, name, err)
 	}
 	return v, nil
+}
+
+// read makes a call that changes nothing. A systemd that is executed again is away for a moment, and takes the calls that it has not answered along:
+// then it is asked again.
+func (m *Manager) read(ctx context.Context, path dbus.ObjectPath, method string, args ...any) *dbus.Call {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	tick := time.NewTicker(awayTick)
+	defer tick.Stop()
+	for {
+		c := m.call(ctx, path, method, args...)
+		if !isAway(c.Err) {
+			return c
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return c
+		}
+	}
+}
+
+// awayTick is how often a systemd that is away is asked again: it is for about a tenth of a second.
+const awayTick = 20 * time.Millisecond
+
+// isAway tells whether systemd has left the bus, as it does when it is executed again.
+func isAway(err error) bool {
+	return slices.ContainsFunc([]string{"NoReply", "ServiceUnknown", "NameHasNoOwner"}, func(name string) bool {
+		return hasName(err, "org.freedesktop.DBus.Error."+name)
+	})
 }
 
 func isNoSuchUnit(err error) bool { return hasName(err, "org.freedesktop.systemd1.NoSuchUnit") }

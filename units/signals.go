@@ -100,8 +100,11 @@ func (ws *watches) unitRemoved(body []any) []Event {
 // ended tells of the scope's end, once, if the kernel agrees: systemd says of every unit that it is removed when it is reloaded, and may say of a
 // scope that it is dead when it is not.
 func (w *watch) ended() []Event {
-	if !w.armed || proc.Populated(w.group) {
+	switch {
+	case !w.armed || proc.Populated(w.group):
 		return nil
+	case w.group == "": // the kernel cannot be asked
+		return []Event{Resync{}}
 	}
 	w.armed = false
 	return []Event{Ended{w.name, w.result}}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/godbus/dbus/v5"
 
+	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/proc"
 )
 
@@ -248,6 +249,7 @@ func (m *Manager) start(ctx context.Context, s Scope, w *watch) (Started, error)
 	if err := m.startTransient(ctx, s); err != nil {
 		return Started{}, err
 	}
+	failpoint.Hit("start.scope-asked")
 	select {
 	case result := <-w.job:
 		if result != "done" {
@@ -290,6 +292,11 @@ func (m *Manager) startTransient(ctx context.Context, s Scope) error {
 		switch {
 		case err == nil || !errors.As(err, &e):
 			return err
+		case isAway(err):
+			if placed, err := m.placed(ctx, s); placed || err != nil {
+				return err
+			}
+			continue
 		case e.Name == "org.freedesktop.systemd1.UnitExists" && !cleared:
 			cleared = true
 			if err := m.ResetFailed(ctx, s.Name); err != nil {
@@ -305,6 +312,27 @@ func (m *Manager) startTransient(ctx context.Context, s Scope) error {
 			return err
 		}
 	}
+}
+
+// placed finds out whether a systemd that was executed again before it could answer has started the scope all the same.
+func (m *Manager) placed(ctx context.Context, s Scope) (bool, error) {
+	if _, err := m.List(ctx, s.Name); err != nil { // it is back, and has done what it had to do
+		return false, err
+	}
+	for _, pid := range s.PIDs {
+		if group, err := proc.Cgroup(pid); err != nil || !strings.HasSuffix(group, "/"+s.Name) {
+			return false, nil //nolint:nilerr // a process that is gone is in no scope
+		}
+	}
+	return true, m.do(ctx, func(ws *watches) {
+		if w := ws.units[s.Name]; w != nil {
+			w.armed = true
+			select {
+			case w.job <- "done":
+			default:
+			}
+		}
+	})
 }
 
 type auxUnit struct {

@@ -136,7 +136,7 @@ func TestAPropertyThatSystemdDoesNotKnow(t *testing.T) {
 	t.Run("is refused live, too", func(t *testing.T) {
 		start(t, m, name)
 		err := m.SetProperties(t.Context(), name, []Property{property("Frobnicate", true)})
-		assert.ErrorContains(t, err, "Frobnicate")
+		require.ErrorContains(t, err, "Frobnicate")
 		require.NoError(t, m.SetProperties(t.Context(), name, []Property{property("TasksMax", uint64(100))}))
 		assert.Equal(t, "100", show(t, name, "TasksMax"))
 	})

@@ -6,10 +6,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/unitproperty"
 )
 
@@ -127,20 +129,42 @@ var reloadVerb = verb{name: "reload", summary: "Make corrald read its configurat
 		return nil
 	})}
 
-var cleanVerb = verb{name: "clean", summary: "Remove sessions that have outlived their time", options: plainVerb(
-	func(ctx context.Context, c *ctl, _ []string) error {
+var cleanVerb = verb{name: "clean", summary: "Remove sessions that have outlived their time", options: func(f *pflag.FlagSet) action {
+	dryRun := f.Bool("dry-run", false, "only say which ones these are")
+	return func(ctx context.Context, c *ctl, _ []string) error {
 		bus, err := c.connect(ctx)
 		if err != nil {
 			return c.cannot("clean", "", err)
 		}
-		ids, err := bus.Clean(ctx)
+		clean, text := bus.Clean, "Removed session %s.\n"
+		if *dryRun {
+			clean, text = func(ctx context.Context) ([]string, error) { return expired(ctx, bus) }, "Would remove session %s.\n"
+		}
+		ids, err := clean(ctx)
 		if err != nil {
 			return c.cannot("clean", "", err)
 		}
 		if !c.quiet {
 			for _, id := range ids {
-				fmt.Fprintf(c.out, "Removed session %s.\n", printable(id))
+				fmt.Fprintf(c.out, text, printable(id))
 			}
 		}
 		return nil
-	})}
+	}
+}}
+
+// expired returns the sessions that clean would remove.
+func expired(ctx context.Context, bus *client.Client) ([]string, error) {
+	sessions, err := bus.Sessions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	now := uint64(time.Now().UnixMicro())
+	for _, s := range sessions {
+		if s.ExpireTimestamp != 0 && s.ExpireTimestamp <= now {
+			ids = append(ids, s.Id)
+		}
+	}
+	return ids, nil
+}

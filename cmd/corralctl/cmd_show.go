@@ -147,7 +147,7 @@ func propertyText(value any) string {
 			}
 			entries = append(entries, strings.Join(words, ":"))
 		}
-		return strings.Join(entries, " ")
+		return shellWords(entries)
 	case dbus.Variant:
 		return propertyText(v.Value())
 	}

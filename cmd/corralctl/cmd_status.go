@@ -91,12 +91,12 @@ func (c *ctl) matchAll(words []string, sessions []known, doing string) (ids []st
 	return unique(ids), failed.code
 }
 
-// lastLines are the last lines of the session's screen, or of its log where it has no screen any more.
+// lastLines are the last lines of the session's screen, or of its log where nothing is shown there any more.
 func (c *ctl) lastLines(ctx context.Context, s client.Session, lines uint32) string {
 	if lines == 0 || s.State == "created" || c.wantsJSON() {
 		return ""
 	}
-	if s.SessionAlive {
+	if s.SessionAlive && s.AgentAlive {
 		if text, err := c.client.Capture(ctx, s.Id, lines, 0); err == nil {
 			return tail(strings.TrimRight(text, "\n "), int(lines))
 		}
@@ -160,6 +160,7 @@ func (c *ctl) printStatus(status statusOf) {
 		c.field("Unit", "%s", s.Unit)
 	}
 	c.field("Runs", "%s", c.runs(s, now))
+	c.printRuns(s)
 	c.printAttention(s)
 	c.printResources(s)
 	if s.ExpireTimestamp != 0 {
@@ -203,6 +204,29 @@ func (c *ctl) runs(s client.Session, now time.Time) string {
 		text += fmt.Sprintf(", this one for %s", age(start, now))
 	}
 	return text
+}
+
+// printRuns writes a line for each of the last runs, if there was more than one: when it began, for how long it lived, and what became of it.
+func (c *ctl) printRuns(s client.Session) {
+	const most = 5
+	if len(s.Runs) < 2 {
+		return
+	}
+	for _, r := range s.Runs[max(0, len(s.Runs)-most):] {
+		text := timestamp(r.Start)
+		if r.End >= r.Start {
+			text += " for " + shortSpan(moment(r.End).Sub(moment(r.Start)))
+		}
+		if r.Result == "" {
+			text += ": it runs"
+		} else {
+			text += ": " + r.Result
+		}
+		if r.Reason != "" {
+			text += " (" + r.Reason + ")"
+		}
+		fmt.Fprintf(c.out, "%*s%s\n", statusIndent, "", c.fit(printable(text), statusIndent))
+	}
 }
 
 func (c *ctl) printAttention(s client.Session) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/store"
@@ -52,6 +53,9 @@ func savedSession(record *session.Session) client.Session {
 	if record.Run != nil {
 		s.Unit = record.Run.Unit
 	}
+	for _, r := range record.Accounts() {
+		s.Runs = append(s.Runs, savedRun(r))
+	}
 	if record.Run != nil && !record.Run.Ended() && record.Archived.IsZero() {
 		s.State = unknownState
 		return s
@@ -62,6 +66,14 @@ func savedSession(record *session.Session) client.Session {
 		s.StateChangeTimestamp = uint64(view.Since.UnixMicro())
 	}
 	return s
+}
+
+func savedRun(r session.Account) dbusapi.RunRow {
+	row := dbusapi.RunRow{ID: r.ID, Start: uint64(r.Began.UnixMicro()), Result: r.Result, Code: int32(r.Code), Status: int32(r.Status), Reason: r.Reason}
+	if !r.Ended.IsZero() {
+		row.End = uint64(r.Ended.UnixMicro())
+	}
+	return row
 }
 
 // stateDirectory is where the daemon keeps its state, as long as it cannot be asked.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -24,12 +25,15 @@ import (
 // connectTimeout bounds how long systemd and the bus may take to answer at the start.
 const connectTimeout = 20 * time.Second
 
+// gcPercent is how much garbage there may be beside what lives, in percent of it. Most of the daemon's life it does nothing: memory is what it costs.
+const gcPercent = 40
+
 func main() { os.Exit(run()) }
 
 func run() int {
 	flags := pflag.NewFlagSet("corrald", pflag.ContinueOnError)
 	showVersion := flags.Bool("version", false, "print the version and exit")
-	debug := flags.Bool("debug", false, "log more")
+	verbose := flags.Bool("debug", false, "log more")
 	flags.Usage = func() {
 		fmt.Fprintf(os.Stderr, "corrald supervises coding agents for one user. systemd starts it: systemctl --user start corrald\n\n%s", flags.FlagUsages())
 	}
@@ -44,9 +48,10 @@ func run() int {
 		return 0
 	}
 	level := new(slog.LevelVar)
-	if *debug {
+	if *verbose {
 		level.Set(slog.LevelDebug)
 	}
+	debug.SetGCPercent(gcPercent)
 	handler, closer := journal.New(level)
 	defer func() { _ = closer.Close() }()
 	log := slog.New(handler)
@@ -91,6 +96,7 @@ func supervise(log *slog.Logger) error {
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 	log.Info("corrald is ready", "version", version.Version, "message_id", journal.DaemonStarted)
 	go d.login(running)
+	go d.last.run(running)
 	err = d.attend(signals, lost)
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	stop()

@@ -15,9 +15,11 @@ import (
 	"github.com/corrald/corral/dbusapi/server"
 	"github.com/corrald/corral/internal/atomicfile"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/journal"
+	"github.com/corrald/corral/internal/mounts"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/version"
 	"github.com/corrald/corral/internal/walltimer"
@@ -101,6 +103,7 @@ type parts struct {
 	units  *units.Manager
 	server *server.Server
 	sup    *supervisor.Supervisor
+	last   *lastCall
 }
 
 func (d *parts) close() {
@@ -131,10 +134,11 @@ func assemble(ctx context.Context, log *slog.Logger, p places, records *store.St
 	if err := d.server.Connect(p.bus); err != nil {
 		return nil, err
 	}
+	d.last = newLastCall(log)
 	options := supervisor.Options{
 		Config: conf, Agents: agents, Records: records, World: world, Publisher: d.server, Log: log,
 		Version: version.Version, BootID: boot, RuntimeDir: p.runtime, Home: p.home,
-		Status: func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) },
+		Status: func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) }, Live: d.last.live,
 	}
 	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
 		options.AliveEvery = every / 2
@@ -159,7 +163,13 @@ func assemble(ctx context.Context, log *slog.Logger, p places, records *store.St
 		}
 	}
 	d.sup = supervisor.New(options)
+	d.last.suspend = d.sup.LastCall
 	go alarm.Run(d.sup.AlarmRang)
+	if table, err := mounts.Open(); err == nil {
+		go table.Run(d.sup.MountsChanged)
+	} else {
+		log.Warn("a workspace that is unmounted will not be noticed", "err", err)
+	}
 	return d, d.adopt(ctx, records)
 }
 
@@ -184,6 +194,7 @@ func (d *parts) adopt(ctx context.Context, records *store.Store) error {
 		d.log.Error("a session's record is damaged", "session", damage.ID, "recovered", damage.Recovered, "err", damage.Err,
 			"message_id", journal.RecordDamaged)
 	}
+	failpoint.Hit("adopt.loaded")
 	return d.sup.Adopt(ctx, saved)
 }
 

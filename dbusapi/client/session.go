@@ -46,6 +46,7 @@ type Session struct {
 	Unit                   string
 	MainPID                uint32
 	NRuns                  uint32
+	Runs                   []dbusapi.RunRow `json:",omitempty"` // only of a session that is asked for by itself
 	ExpireTimestamp        uint64
 	ControlGroup           string
 	MemoryCurrent          uint64

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/supervisor"
@@ -57,7 +58,29 @@ func (v *invocation) Call(args ...any) (reply []any, err error) {
 	if err != nil {
 		return nil, toBus(err)
 	}
+	if len(reply) == 1 {
+		if fd, ok := reply[0].(dbus.UnixFD); ok {
+			s.replyWith(msg, fd)
+		}
+	}
 	return reply, nil
+}
+
+// replyWith answers a call with a descriptor and closes that: godbus sends those that it is given and leaves them open, and after Call nobody is told
+// when it has. What has been answered is then as good as a call that wants no answer.
+func (s *Server) replyWith(msg *dbus.Message, fd dbus.UnixFD) {
+	if msg.Flags&dbus.FlagNoReplyExpected == 0 {
+		answer := &dbus.Message{Type: dbus.TypeMethodReply, Body: []any{fd}, Headers: map[dbus.HeaderField]dbus.Variant{
+			dbus.FieldDestination: msg.Headers[dbus.FieldSender],
+			dbus.FieldReplySerial: dbus.MakeVariant(msg.Serial()),
+			dbus.FieldSignature:   dbus.MakeVariant(dbus.SignatureOf(fd)),
+		}}
+		if err := s.conn.Send(answer, nil).Err; err != nil && s.conn.Connected() {
+			s.report(fmt.Errorf("cannot send a descriptor: %w", err))
+		}
+		msg.Flags |= dbus.FlagNoReplyExpected
+	}
+	_ = unix.Close(int(fd))
 }
 
 // NumArguments implements dbus.Method; like the three below it is not used by godbus where a method decodes for itself.

@@ -11,12 +11,13 @@ import (
 
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/session"
 )
 
 // properties is the values of an interface's properties, by name.
 type properties map[string]any
 
-// sessionProperties returns all properties of a session but those that are read from its control group when asked.
+// sessionProperties returns all properties of a session but those that are read when somebody asks for them.
 func sessionProperties(n *supervisor.Snapshot) properties {
 	return properties{
 		"Id":                     n.ID,
@@ -56,9 +57,20 @@ func sessionProperties(n *supervisor.Snapshot) properties {
 	}
 }
 
-// measured are the properties that are read from the control group, each with what it is where nobody can tell: systemd's own "no value".
+// measured are the properties that are read when asked for, each with what it is where nobody can tell: of those of the control group, systemd's own
+// "no value".
 var measured = properties{
-	"MemoryCurrent": ^uint64(0), "MemoryPeak": ^uint64(0), "CPUUsageNSec": ^uint64(0), "TasksCurrent": ^uint64(0),
+	"MemoryCurrent": ^uint64(0), "MemoryPeak": ^uint64(0), "CPUUsageNSec": ^uint64(0), "TasksCurrent": ^uint64(0), "Runs": []dbusapi.RunRow{},
+}
+
+func runRows(runs []session.Account) []dbusapi.RunRow {
+	rows := make([]dbusapi.RunRow, 0, len(runs))
+	for _, r := range runs {
+		rows = append(rows, dbusapi.RunRow{
+			ID: r.ID, Start: usec(r.Began), End: usec(r.Ended), Result: r.Result, Code: int32(r.Code), Status: int32(r.Status), Reason: r.Reason,
+		})
+	}
+	return rows
 }
 
 // managerProperties returns all properties of the Manager.
@@ -118,6 +130,11 @@ func (o *object) properties(ctx context.Context, iface string) (properties, erro
 	}
 	p := sessionProperties(snap)
 	maps.Copy(p, measured)
+	runs, err := s.sup.Runs(o.session)
+	if err != nil {
+		return nil, err
+	}
+	p["Runs"] = runRows(runs)
 	usage, err := s.sup.Usage(ctx, o.session)
 	if err != nil {
 		return nil, err

@@ -55,6 +55,7 @@ type records struct{ dir string }
 func (r records) SessionDir(id string) string         { return filepath.Join(r.dir, id) }
 func (r records) Create(id string) error              { return os.MkdirAll(r.SessionDir(id), 0o700) }
 func (r records) Remove(id string) error              { return os.RemoveAll(r.SessionDir(id)) }
+func (records) SyncExit(string) error                 { return nil }
 func (r records) Save(*session.Session, string) error { return nil }
 
 // served is a server on the private bus, and a client that writes down what it gets, in the order of the wire.
@@ -324,7 +325,7 @@ func TestAPanicIsAnsweredAndTakesNothingDown(t *testing.T) {
 	assert.NotContains(t, err.Error(), "nobody expects it", "that is for the journal")
 	report := testbed.Receive(t, s.reports, "report")
 	require.ErrorContains(t, report, "panic in Reload: nobody expects it")
-	assert.ErrorContains(t, report, "server_test.go", "with the stack")
+	require.ErrorContains(t, report, "server_test.go", "with the stack")
 	require.NoError(t, s.manager("ListSessions").Err)
 }
 
@@ -408,7 +409,7 @@ func TestTheNameIsOursAlone(t *testing.T) {
 	s := serve(t)
 	second := New(Info{}, func(error) {})
 	require.NoError(t, second.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS")))
-	assert.ErrorIs(t, second.Serve(s.sup), ErrNameTaken)
+	require.ErrorIs(t, second.Serve(s.sup), ErrNameTaken)
 	_ = second.Close()
 	testbed.Receive(t, closing(second.Done()), "end of the connection")
 }

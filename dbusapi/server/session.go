@@ -52,7 +52,7 @@ func openLog(_ context.Context, s *Server, id string, _ []any) ([]any, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	// The reply is written after this returns, so it gets a descriptor of its own, which the connection closes once it is sent.
+	// The reply is written after this returns, so it gets a descriptor of its own, which is closed once it is sent.
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, err

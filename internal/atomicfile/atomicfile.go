@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/failpoint"
 )
 
 // File is a replacement that has been begun: its inode exists, under a hidden name, and nothing else has to be created to finish it.
@@ -67,6 +69,7 @@ func (f *File) Commit(content []byte) error {
 	}
 	err = unix.Close(f.fd)
 	f.fd = -1
+	failpoint.Hit("file.written")
 	if err == nil {
 		err = unix.Renameat(f.dir, f.temp, f.dir, f.name)
 	}
@@ -79,6 +82,42 @@ func (f *File) Commit(content []byte) error {
 	f.dir = -1
 	if err != nil {
 		return &os.PathError{Op: "fsync", Path: f.name, Err: err}
+	}
+	return nil
+}
+
+// Replace is like Commit, but the new content is in place before it is durable. It is for readers that can tell a file which a power cut has torn,
+// and that call Sync before they tell anybody what they read.
+func (f *File) Replace(content []byte) error {
+	defer f.Abort()
+	if err := f.put(content); err != nil {
+		return &os.PathError{Op: "write", Path: f.name, Err: err}
+	}
+	failpoint.Hit("file.written")
+	if err := unix.Renameat(f.dir, f.temp, f.dir, f.name); err != nil {
+		return &os.PathError{Op: "rename", Path: f.name, Err: err}
+	}
+	err := unix.Fsync(f.fd)
+	if e := unix.Fsync(f.dir); err == nil {
+		err = e
+	}
+	if err != nil {
+		return &os.PathError{Op: "fsync", Path: f.name, Err: err}
+	}
+	return nil
+}
+
+// Sync makes the file at path, and its name, durable, whoever wrote it.
+func Sync(path string) error {
+	for _, p := range []string{path, filepath.Dir(path)} {
+		fd, err := unix.Open(p, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Fsync(fd)
+			_ = unix.Close(fd)
+		}
+		if err != nil {
+			return &os.PathError{Op: "fsync", Path: p, Err: err}
+		}
 	}
 	return nil
 }
@@ -97,6 +136,13 @@ func (f *File) Abort() {
 }
 
 func (f *File) write(content []byte) error {
+	if err := f.put(content); err != nil {
+		return err
+	}
+	return unix.Fsync(f.fd)
+}
+
+func (f *File) put(content []byte) error {
 	for len(content) > 0 {
 		n, err := unix.Write(f.fd, content)
 		if err == unix.EINTR {
@@ -107,7 +153,7 @@ func (f *File) write(content []byte) error {
 		}
 		content = content[n:]
 	}
-	return unix.Fsync(f.fd)
+	return nil
 }
 
 // Write replaces the file at path with content, durably. See Create and Commit.

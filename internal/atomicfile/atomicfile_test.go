@@ -98,7 +98,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 	dir := t.TempDir()
 	err := Write(filepath.Join(dir, "no", "file"), nil, 0o600)
 	require.ErrorIs(t, err, os.ErrNotExist)
-	assert.ErrorContains(t, err, filepath.Join(dir, "no"))
+	require.ErrorContains(t, err, filepath.Join(dir, "no"))
 
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "file"), 0o700))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "file", "full"), 0o700))

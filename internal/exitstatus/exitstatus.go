@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -193,6 +194,9 @@ func Read(dir string) (Status, error) {
 	return Status{}, errors.New(FileName + " is larger than a record can be")
 }
 
+// Sync makes the record in the state directory dir durable.
+func Sync(dir string) error { return atomicfile.Sync(filepath.Join(dir, FileName)) }
+
 // Pending is a record that will be written: its file is there already, so that writing it creates nothing, which matters when the
 // agent has used up every process, descriptor, inode or block it could get.
 type Pending struct{ file *atomicfile.File }
@@ -210,9 +214,10 @@ func Prepare(dir string) (*Pending, error) {
 	return &Pending{f}, nil
 }
 
-// Write writes the record, durably. It may be called once.
+// Write writes the record, durably. It may be called once. Readers can see it before it is durable, which is what makes them early: a record that a
+// power cut has torn lacks its end, and who tells others of one calls Sync before.
 func (p *Pending) Write(s Status) error {
-	return p.file.Commit(s.Append(make([]byte, 0, 1024)))
+	return p.file.Replace(s.Append(make([]byte, 0, 1024)))
 }
 
 func oneLine(s string) string {

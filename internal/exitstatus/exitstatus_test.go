@@ -33,9 +33,9 @@ func TestRoundTrip(t *testing.T) {
 
 func TestRecordsThatTellNothing(t *testing.T) {
 	whole := string(exited().Append(nil))
-	for n := range len(whole) {
+	for n := range whole {
 		_, err := Parse([]byte(whole[:n]))
-		assert.Error(t, err, "cut off after %d bytes", n)
+		require.Error(t, err, "cut off after %d bytes", n)
 	}
 	for _, c := range []struct{ name, old, now string }{
 		{"no code", "CODE=exited\n", ""},

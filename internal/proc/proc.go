@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -92,6 +93,30 @@ func maskHas(status []byte, name string, signal syscall.Signal) bool {
 		return err == nil && signal >= 1 && signal <= 64 && mask&(1<<(signal-1)) != 0
 	}
 	return false
+}
+
+// Arguments gives what the process was executed with. It is empty for a zombie. Errors: fs.ErrNotExist where there is no such process.
+func Arguments(pid int) ([]string, error) {
+	b, err := read(pid, "cmdline")
+	if err != nil || len(b) == 0 {
+		return nil, err
+	}
+	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
+}
+
+// All lists the ids of all processes that can be seen.
+func All() ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the processes: %w", err)
+	}
+	var pids []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
 }
 
 // BootID tells this boot of the machine from every other.

@@ -21,7 +21,7 @@ type Binaries struct {
 }
 
 // Programs builds Corral's programs, once for each test binary, and returns where they are. As in a release they are built without cgo; in a
-// test binary with the race detector, so is corrald.
+// test binary with the race detector, so is corrald, which always has its failpoints.
 func Programs(t testing.TB) Binaries {
 	t.Helper()
 	b := current(t)
@@ -103,6 +103,9 @@ func buildPrograms(dir string, race bool) error {
 	}
 	for _, name := range programNames {
 		built := filepath.Join(shared, name)
+		if name == "corrald" {
+			built += "-failpoints"
+		}
 		if race && name == "corrald" {
 			built += "-race"
 		}
@@ -118,6 +121,9 @@ func buildPrograms(dir string, race bool) error {
 
 func buildProgram(name, output string, race bool) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-o", output)
+	if name == "corrald" {
+		cmd.Args = append(cmd.Args, "-tags=failpoints")
+	}
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if race {
 		cmd.Args = append(cmd.Args, "-race")

@@ -150,10 +150,11 @@ func (g *Ground) StopCause(ctx context.Context, unit string) (result string, sto
 	return result, g.Stopping(ctx), nil
 }
 
-// Stopping tells whether the whole user manager is stopping. One that cannot be asked any more is.
+// Stopping tells whether the whole user manager is stopping. Where it cannot be asked, or not in time, agents are not ended for a guess: left alone
+// they are at worst ended by systemd, and suspended all the same.
 func (g *Ground) Stopping(ctx context.Context) bool {
 	state, err := g.Units.State(ctx)
-	return err != nil || state == "stopping"
+	return err == nil && state == "stopping"
 }
 
 // TmuxAnswers tells whether the session's tmux server answers.

@@ -12,6 +12,7 @@ import (
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/internal/unitproperty"
@@ -44,6 +45,7 @@ func (g *Ground) Start(ctx context.Context, p supervisor.Plan, tell func(session
 	if err != nil {
 		return err
 	}
+	failpoint.Hit("start.spec-written")
 	command := []string{g.Shim, "run", specPath}
 	if p.Into != nil {
 		if err := g.endLost(ctx, p.Into.Agent); err != nil {
@@ -57,8 +59,10 @@ func (g *Ground) Start(ctx context.Context, p supervisor.Plan, tell func(session
 		return err
 	}
 	defer server.close()
+	failpoint.Hit("start.tmux-started")
 	if err = g.enclose(ctx, p, server, scope, tell); err == nil {
 		err = g.show(ctx, p, server, command)
+		failpoint.Hit("start.session-opened")
 	}
 	if err != nil {
 		_ = g.Units.Kill(context.WithoutCancel(ctx), p.Unit, unix.SIGKILL)
@@ -72,7 +76,7 @@ func (g *Ground) Start(ctx context.Context, p supervisor.Plan, tell func(session
 func (g *Ground) endLost(ctx context.Context, agent session.Process) error {
 	pidfd, err := proc.OpenPidfd(proc.Identity(agent))
 	if err != nil {
-		return nil //nolint:nilerr // it is gone, as it should be
+		return nil // it is gone, as it should be
 	}
 	defer func() { _ = unix.Close(pidfd) }()
 	if err := g.End(ctx, supervisor.Target{Agent: agent}); err != nil {
@@ -103,10 +107,12 @@ func (g *Ground) openInto(ctx context.Context, p supervisor.Plan, group string, 
 		return err
 	}
 	defer server.close()
+	failpoint.Hit("enter.tmux-started")
 	if err := g.show(ctx, p, server, command); err != nil {
 		server.kill()
 		return err
 	}
+	failpoint.Hit("enter.session-opened")
 	tell(session.TmuxStarted{Run: p.Spec.RunID, Process: server.process})
 	return nil
 }
@@ -157,6 +163,7 @@ func (g *Ground) enclose(ctx context.Context, p supervisor.Plan, s *server, scop
 	if err != nil {
 		return err
 	}
+	failpoint.Hit("start.scope-started")
 	run := p.Spec.RunID
 	tell(session.ScopeStarted{Run: run, InvocationID: started.InvocationID, ControlGroup: started.ControlGroup})
 	tell(session.TmuxStarted{Run: run, Process: s.process})
@@ -168,6 +175,7 @@ func (g *Ground) show(ctx context.Context, p supervisor.Plan, s *server, command
 	if err := listening(ctx, s.Socket); err != nil {
 		return err
 	}
+	failpoint.Hit("show.tmux-listens")
 	return g.Tmux.Run(ctx, s.Session, p.Spec.Dir, p.TmuxConfig, command)
 }
 

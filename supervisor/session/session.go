@@ -23,7 +23,7 @@ type Session struct {
 	Command          []string          `json:"command"` // the argument vector of a fresh run, specifiers expanded
 	ResumeCommand    []string          `json:"resume_command,omitempty"`
 	WorkingDirectory string            `json:"working_directory"`
-	Workspace        string            `json:"workspace,omitempty"`   // where WorkingDirectory led to when the session was created, symbolic links resolved
+	Workspace        string            `json:"workspace,omitempty"`   // where WorkingDirectory led to when the last run began, symbolic links resolved
 	Environment      []string          `json:"environment,omitempty"` // NAME=VALUE, given by the client
 	Prompt           string            `json:"prompt,omitempty"`
 	Labels           map[string]string `json:"labels,omitempty"`
@@ -35,9 +35,10 @@ type Session struct {
 	Archived         time.Time         `json:"archived,omitzero"`
 
 	NRuns        uint32    `json:"n_runs"`
-	Run          *Run      `json:"run,omitempty"`  // the current run, or the last one
-	Past         []Run     `json:"past,omitempty"` // those before it, the oldest first
-	StateChanged time.Time `json:"state_changed"`  // when State last became what it is
+	Run          *Run      `json:"run,omitempty"`   // the current run, or the last one
+	Past         []Run     `json:"past,omitempty"`  // those before it, the oldest first
+	State        State     `json:"state,omitempty"` // by View, when it was last looked at
+	StateChanged time.Time `json:"state_changed"`   // when State last became what it is
 
 	WorkspaceGone bool `json:"-"` // by inotify: it is not at its place
 

@@ -117,8 +117,7 @@ type facts struct {
 	resumable, archived, gone, run bool
 	started, startError, outlived  bool
 	machineDown, left              bool
-	scope                          session.ScopePhase
-	tmux, shim                     session.Liveness
+	empty, noTmux, noShim          bool
 	server                         int
 	exit                           [4]int // code, value, second, OOM kills; all 0 if there is none
 	timedOut                       int    // second, 0 if it is not
@@ -133,7 +132,8 @@ func factsOf(s *session.Session) facts {
 		return f
 	}
 	second := func(t time.Time) int { return int(t.Sub(t0).Seconds()) }
-	f.run, f.scope, f.tmux, f.shim, f.outlived, f.server = true, r.Scope, r.Tmux, r.Shim, r.Outlived, r.TmuxProc.PID
+	f.run, f.outlived, f.server = true, r.Outlived, r.TmuxProc.PID
+	f.empty, f.noTmux, f.noShim = r.Scope == session.ScopeGone, r.Tmux == session.Dead, r.Shim == session.Dead
 	f.started, f.startError, f.machineDown, f.left = !r.Started.IsZero(), r.StartError != "", !r.MachineDown.IsZero(), !r.Left.IsZero()
 	f.result, f.intent = r.ScopeResult, r.Intent
 	if !r.TimedOut.IsZero() {

@@ -99,7 +99,7 @@ func TestPowerCutsWhileADamagedRecordIsReplaced(t *testing.T) {
 	before.Description = "before"
 	content, err := encode(now, nil, "test")
 	require.NoError(t, err)
-	for steps := range len(saveSteps) {
+	for steps := range saveSteps {
 		dir := t.TempDir()
 		s := open(t, dir)
 		sessionDir := saved(t, s, before, now)

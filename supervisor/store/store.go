@@ -18,6 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/atomicfile"
+	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -90,6 +92,7 @@ func (s *Store) Create(id string) error {
 	if err := os.Mkdir(s.SessionDir(id), 0o700); err != nil {
 		return fmt.Errorf("cannot create session %q: %w", id, err)
 	}
+	failpoint.Hit("create.directory-made")
 	return nil
 }
 
@@ -101,6 +104,7 @@ func (s *Store) Save(rec *session.Session, writer string) error {
 	if s.frozen[rec.ID] {
 		return fmt.Errorf("cannot save session %q: %w", rec.ID, ErrNewer)
 	}
+	failpoint.Hit("save.before")
 	data, err := encode(rec, s.seen[rec.ID], writer)
 	if err != nil {
 		return fmt.Errorf("cannot save session %q: %w", rec.ID, err)
@@ -110,9 +114,11 @@ func (s *Store) Save(rec *session.Session, writer string) error {
 	if err := keep(record, previous); err != nil {
 		return fmt.Errorf("cannot save session %q: %w", rec.ID, err)
 	}
+	failpoint.Hit("save.kept")
 	if err := atomicfile.Write(record, data, 0o600); err != nil {
 		return fmt.Errorf("cannot save session %q: %w", rec.ID, err)
 	}
+	failpoint.Hit("save.after")
 	return nil
 }
 
@@ -125,11 +131,20 @@ func keep(record, previous string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	failpoint.Hit("save.linked")
 	if err == nil {
 		err = os.Rename(link, previous)
 	}
 	_ = os.Remove(link) // rename(2) leaves it where both are names of one inode already
 	return err
+}
+
+// SyncExit makes the record of the session's last exit durable: what follows from that alone needs no other record.
+func (s *Store) SyncExit(id string) error {
+	if err := exitstatus.Sync(s.SessionDir(id)); err != nil {
+		return fmt.Errorf("cannot save the exit of session %q: %w", id, err)
+	}
+	return nil
 }
 
 // Remove forgets a session with its log. The records go first, the current one after the one it would be replaced by, so that what a power cut
@@ -141,6 +156,7 @@ func (s *Store) Remove(id string) error {
 			return fmt.Errorf("cannot remove session %q: %w", id, err)
 		}
 	}
+	failpoint.Hit("remove.record-gone")
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("cannot remove session %q: %w", id, err)
 	}
@@ -182,12 +198,25 @@ func (s *Store) load(id string) (*session.Session, *Damage) {
 	missing := errors.Is(err, fs.ErrNotExist)
 	previous, prevErr := s.read(filepath.Join(s.SessionDir(id), previousName), id)
 	if missing && errors.Is(prevErr, fs.ErrNotExist) {
-		return nil, nil // a creation or a removal that was cut short
+		s.finish(id)
+		return nil, nil
 	}
 	if !missing {
 		_ = os.Rename(record, record+".damaged")
 	}
 	return previous, &Damage{ID: id, Recovered: prevErr == nil, Err: err}
+}
+
+// finish takes away what a creation or a removal that was cut short has left, so that the id can be used. Where a shim is about to record an exit,
+// the record could not be saved, and nothing is taken away.
+func (s *Store) finish(id string) {
+	dir := s.SessionDir(id)
+	for _, name := range []string{"." + exitstatus.FileName + ".new", RecordName + ".damaged"} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			return
+		}
+	}
+	_ = os.RemoveAll(dir)
 }
 
 func (s *Store) read(path, id string) (*session.Session, error) {

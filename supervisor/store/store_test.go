@@ -115,7 +115,7 @@ func TestOneProcessAtATime(t *testing.T) {
 	s := open(t, dir)
 	_, err := Open(dir)
 	require.ErrorIs(t, err, ErrLocked)
-	assert.ErrorContains(t, err, dir)
+	require.ErrorContains(t, err, dir)
 	require.NoError(t, s.Close())
 	open(t, dir)
 }

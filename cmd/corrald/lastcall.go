@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/corrald/corral/internal/logind"
+)
+
+// lastCall gives agents time before the machine is shut down: for as long as one lives it holds the login manager's delay lock, and when it hears
+// that the machine goes down it has them all suspended before it lets go. Where there is no login manager, or it refuses, the agents still have the
+// time that systemd gives at the end of the user's manager.
+type lastCall struct {
+	log     *slog.Logger
+	suspend func(context.Context) ([]string, error)
+	busy    chan bool // the newest only
+}
+
+const lockTimeout = 5 * time.Second
+
+func newLastCall(log *slog.Logger) *lastCall {
+	return &lastCall{log: log, busy: make(chan bool, 1)}
+}
+
+// live is told whether agents do. It does not wait; the supervisor's loop alone calls it.
+func (l *lastCall) live(some bool) {
+	select {
+	case <-l.busy:
+	default:
+	}
+	l.busy <- some
+}
+
+// run does it, until ctx is done. It wakes when the first agent begins to live, when the last one is gone, and when the machine goes down.
+func (l *lastCall) run(ctx context.Context) {
+	var manager *logind.Manager
+	var lock *logind.Lock
+	var goingDown <-chan bool
+	letGo := func() {
+		lock.Release()
+		lock = nil
+	}
+	defer func() {
+		letGo()
+		if manager != nil {
+			_ = manager.Close()
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case busy := <-l.busy:
+			switch {
+			case !busy:
+				letGo()
+			case lock == nil:
+				if manager == nil {
+					manager, goingDown = l.connect(ctx)
+				}
+				lock = l.take(ctx, manager)
+			}
+		case down, connected := <-goingDown:
+			switch {
+			case !connected: // a lock that nobody would hear when to give up only holds people up
+				manager, goingDown = nil, nil
+				letGo()
+			case down:
+				l.suspendAll(ctx)
+				letGo()
+			}
+		}
+	}
+}
+
+func (l *lastCall) connect(ctx context.Context) (*logind.Manager, <-chan bool) {
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	manager, err := logind.Connect(ctx, logind.Address())
+	if err != nil {
+		l.log.Debug("there is no login manager to ask for time before a shutdown", "err", err)
+		return nil, nil
+	}
+	return manager, manager.GoingDown()
+}
+
+func (l *lastCall) take(ctx context.Context, manager *logind.Manager) *logind.Lock {
+	if manager == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	lock, err := manager.Delay(ctx, "corrald", "Agents are to save what they are doing")
+	if err != nil {
+		l.log.Debug("the login manager gives no time before a shutdown", "err", err)
+	}
+	return lock
+}
+
+func (l *lastCall) suspendAll(ctx context.Context) {
+	ids, err := l.suspend(ctx)
+	if err != nil && ctx.Err() == nil {
+		l.log.Warn("cannot suspend every session before the machine goes down", "err", err)
+	}
+	if len(ids) > 0 {
+		l.log.Info("suspended sessions before the machine goes down", "sessions", ids)
+	}
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// loginManager stands in for logind: it gives out delay locks, or refuses them.
+type loginManager struct {
+	bus    *dbus.Conn
+	file   *os.File // what it gives out as a lock
+	refuse atomic.Bool
+	asked  chan [4]string
+}
+
+const login1 = "org.freedesktop.login1"
+
+func newLoginManager(t *testing.T) *loginManager {
+	t.Helper()
+	file, err := os.CreateTemp(testbed.Dir(t), "lock")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = file.Close() })
+	l := &loginManager{bus: testbed.Bus(t), file: file, asked: make(chan [4]string, 16)}
+	require.NoError(t, l.bus.Export(l, "/org/freedesktop/login1", login1+".Manager"))
+	reply, err := l.bus.RequestName(login1, dbus.NameFlagDoNotQueue)
+	require.NoError(t, err)
+	require.Equal(t, dbus.RequestNameReplyPrimaryOwner, reply)
+	return l
+}
+
+// Inhibit is org.freedesktop.login1.Manager's.
+func (l *loginManager) Inhibit(what, who, why, mode string) (dbus.UnixFD, *dbus.Error) {
+	l.asked <- [4]string{what, who, why, mode}
+	if l.refuse.Load() {
+		return 0, dbus.MakeFailedError(errors.New("not allowed"))
+	}
+	fd, err := unix.FcntlInt(l.file.Fd(), unix.F_DUPFD_CLOEXEC, 0) // the connection closes it once it is sent
+	if err != nil {
+		return 0, dbus.MakeFailedError(err)
+	}
+	return dbus.UnixFD(fd), nil
+}
+
+func (l *loginManager) goingDown(t *testing.T, down bool) {
+	t.Helper()
+	require.NoError(t, l.bus.Emit("/org/freedesktop/login1", login1+".Manager.PrepareForShutdown", down))
+}
+
+// holds tells whether the daemon has a lock.
+func (l *loginManager) holds(d *corrald) bool {
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", d.process.Process.Pid))
+	for _, fd := range fds {
+		if target, _ := os.Readlink(fd); target == l.file.Name() {
+			return true
+		}
+	}
+	return false
+}
+
+// TestDelayLock: it is held while agents live and at no other time; before the machine goes down they are all suspended, and then it is given up.
+func TestDelayLock(t *testing.T) {
+	l := newLoginManager(t)
+	d := startDaemon(t)
+	require.Equal(t, 0, d.kill(syscall.SIGTERM))
+	d.env = append(d.env, "DBUS_SYSTEM_BUS_ADDRESS="+os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
+	d.launch()
+	held := func(want bool, what string) {
+		t.Helper()
+		testbed.Poll(t, what, func() bool { return l.holds(d) == want })
+	}
+	assert.Empty(t, l.asked, "there is nobody to wait for")
+	one, two := d.polite(t, "one"), d.polite(t, "two")
+	assert.Equal(t, [4]string{"shutdown", "corrald", "Agents are to save what they are doing", "delay"}, testbed.Receive(t, l.asked, "a question for a lock"))
+	held(true, "a lock while agents live")
+	one.must("Stop", uint64(0))
+	held(true, "one agent still lives")
+	two.must("Stop", uint64(0))
+	held(false, "no lock without agents")
+
+	one.must("Start")
+	testbed.Receive(t, l.asked, "a question for a lock")
+	held(true, "a lock again")
+	require.Equal(t, -1, d.kill(syscall.SIGKILL))
+	d.launch()
+	testbed.Receive(t, l.asked, "a question for a lock")
+	held(true, "a lock for agents that were taken over")
+
+	require.NoError(t, os.Remove(d.dir+"/one"))
+	l.goingDown(t, true)
+	held(false, "the lock is given up")
+	one.is(outcome{"suspended", "success", 1, 0, "the machine was shut down", "suspended"})
+	assert.Equal(t, "TERM\n", one.file("one"))
+
+	l.goingDown(t, false) // somebody has changed their mind
+	one.must("Resume")
+	testbed.Receive(t, l.asked, "a question for a lock")
+	held(true, "a lock after a shutdown that did not come")
+	assert.Empty(t, l.asked)
+
+	one.must("Stop", uint64(0))
+	held(false, "no lock without agents")
+	l.refuse.Store(true)
+	one.must("Start")
+	testbed.Receive(t, l.asked, "a question for a lock")
+	one.is(outcome{"running", "", 0, 0, "", "active"})
+	assert.False(t, l.holds(d))
+	assert.NotContains(t, d.log.String(), "lock", "a refusal is nobody's trouble")
+}

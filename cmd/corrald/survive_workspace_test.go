@@ -1,0 +1,128 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// TestTheWayToTheWorkspaceVanishes: whatever on the way to a workspace is moved, removed or led elsewhere is told at once, nothing is killed for it, and
+// when it is undone the session is what it was.
+func TestTheWayToTheWorkspaceVanishes(t *testing.T) {
+	d := startDaemon(t)
+	for _, row := range []struct {
+		name        string
+		path        string // of the workspace, below the directory of the row; real is what it is made as
+		real        string
+		link        string // a link that is made first: name, target
+		target      string
+		gone, comes func(t *testing.T, at func(string) string)
+	}{
+		{name: "moved", real: "src/shop", path: "src/shop", gone: move("src/shop", "src/away"), comes: move("src/away", "src/shop")},
+		{name: "moved to another directory", real: "src/shop", path: "src/shop", gone: move("src/shop", "away"), comes: move("away", "src/shop")},
+		{name: "removed under the agent", real: "src/shop", path: "src/shop", gone: remove("src/shop"), comes: mkdir("src/shop")},
+		{name: "the directory above moved", real: "src/shop", path: "src/shop", gone: move("src", "away"), comes: move("away", "src")},
+		{name: "two levels above moved", real: "a/b/c/shop", path: "a/b/c/shop", gone: move("a/b", "a/away"), comes: move("a/away", "a/b")},
+		{name: "three levels above moved", real: "a/b/c/shop", path: "a/b/c/shop", gone: move("a", "away"), comes: move("away", "a")},
+		{name: "two levels above removed", real: "a/b/c/shop", path: "a/b/c/shop", gone: remove("a/b"), comes: mkdir("a/b/c/shop")},
+		{name: "everything removed, back bit by bit", real: "a/b/c/shop", path: "a/b/c/shop", gone: remove("a"), comes: func(t *testing.T, at func(string) string) {
+			for _, dir := range []string{"a", "a/b", "a/b/c", "a/b/c/shop"} {
+				mkdir(dir)(t, at)
+			}
+		}},
+		{name: "a file in its place", real: "src/shop", path: "src/shop", gone: func(t *testing.T, at func(string) string) {
+			remove("src/shop")(t, at)
+			require.NoError(t, os.WriteFile(at("src/shop"), nil, 0o600))
+		}, comes: func(t *testing.T, at func(string) string) { remove("src/shop")(t, at); mkdir("src/shop")(t, at) }},
+		{name: "its link removed", real: "src/shop", link: "here", target: "src/shop", path: "here", gone: remove("here"), comes: link("src/shop", "here")},
+		{name: "its link led elsewhere", real: "src/shop", link: "here", target: "src/shop", path: "here", gone: relink("src", "here"), comes: relink("src/shop", "here")},
+		{name: "a link above led elsewhere", real: "a/b/shop", link: "here", target: "a", path: "here/b/shop", gone: relink(".", "here"), comes: relink("a", "here")},
+		{name: "what its link leads to moved", real: "src/shop", link: "here", target: "src/shop", path: "here", gone: move("src", "away"), comes: move("away", "src")},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			base := testbed.Dir(t)
+			at := func(name string) string { return filepath.Join(base, name) }
+			mkdir(row.real)(t, at)
+			if row.link != "" {
+				link(row.target, row.link)(t, at)
+			}
+			s := d.create(t, filepath.Base(base), spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": at(row.path)})
+			pid := s.become("running").number("MainPID")
+			for range 3 {
+				row.gone(t, at)
+				s.ends(outcome{"orphaned", "", 0, 0, `workspace "` + at(row.path) + `" is gone`, "error"})
+				require.NoError(t, syscall.Kill(pid, 0), "the agent lives on")
+				row.comes(t, at)
+				s.ends(outcome{"running", "", 0, 0, "", "active"})
+				assert.Equal(t, pid, s.facts().number("MainPID"))
+			}
+			s.must("Stop", uint64(0))
+		})
+	}
+}
+
+// TestAMovedWorkspaceWithALinkInItsPlace: who moves a workspace and leaves a link behind has lost nothing.
+func TestAMovedWorkspaceWithALinkInItsPlace(t *testing.T) {
+	d := startDaemon(t)
+	base := testbed.Dir(t)
+	at := func(name string) string { return filepath.Join(base, name) }
+	mkdir("src/shop")(t, at)
+	s := d.create(t, "moved", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": at("src/shop")})
+	move("src", "away")(t, at)
+	s.become("orphaned")
+	link("away", "src")(t, at)
+	s.ends(outcome{"running", "", 0, 0, "", "active"})
+}
+
+// TestALinkThatLeadsElsewhereIsTheNewRunsWorkspace: a new run is where the path leads then.
+func TestALinkThatLeadsElsewhereIsTheNewRunsWorkspace(t *testing.T) {
+	d := startDaemon(t)
+	base := testbed.Dir(t)
+	at := func(name string) string { return filepath.Join(base, name) }
+	mkdir("one")(t, at)
+	mkdir("two")(t, at)
+	link("one", "here")(t, at)
+	s := d.create(t, "elsewhere", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": at("here"), "Exclusive": true})
+	relink("two", "here")(t, at)
+	s.become("orphaned")
+	s.must("Stop", uint64(0))
+	s.must("Start")
+	s.is(outcome{"running", "", 0, 0, "", "active"})
+	other := d.create(t, "other", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": at("one"), "Exclusive": true})
+	other.is(outcome{"running", "", 0, 0, "", "active"})
+	_, err := d.tryCreate(t, "third", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": at("two"), "Exclusive": true})
+	refused(t, err, "WorkspaceBusy", "elsewhere")
+}
+
+type deed = func(t *testing.T, at func(string) string)
+
+func move(from, to string) deed {
+	return func(t *testing.T, at func(string) string) { require.NoError(t, os.Rename(at(from), at(to))) }
+}
+
+func remove(name string) deed {
+	return func(t *testing.T, at func(string) string) { require.NoError(t, os.RemoveAll(at(name))) }
+}
+
+func mkdir(name string) deed {
+	return func(t *testing.T, at func(string) string) { require.NoError(t, os.MkdirAll(at(name), 0o700)) }
+}
+
+func link(target, name string) deed {
+	return func(t *testing.T, at func(string) string) { require.NoError(t, os.Symlink(at(target), at(name))) }
+}
+
+// relink leads a link elsewhere in one step, as ln -sfn cannot but mv -T can.
+func relink(target, name string) deed {
+	return func(t *testing.T, at func(string) string) {
+		link(target, name+".new")(t, at)
+		move(name+".new", name)(t, at)
+	}
+}

@@ -1,0 +1,108 @@
+// Package logind asks the login manager for time before the machine is shut down: its delay locks, see systemd-inhibit(1) and
+// org.freedesktop.login1(5), "Inhibitors".
+package logind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/godbus/dbus/v5"
+)
+
+const (
+	name    = "org.freedesktop.login1"
+	path    = dbus.ObjectPath("/org/freedesktop/login1")
+	manager = "org.freedesktop.login1.Manager"
+)
+
+// Manager is the login manager, on a connection of its own to the system bus.
+type Manager struct {
+	conn *dbus.Conn
+	down chan bool
+}
+
+// Address returns the address of the system bus.
+func Address() string {
+	if address := os.Getenv("DBUS_SYSTEM_BUS_ADDRESS"); address != "" {
+		return address
+	}
+	return "unix:path=/run/dbus/system_bus_socket"
+}
+
+// Connect connects to the login manager on the bus at address. The context bounds the connecting.
+func Connect(ctx context.Context, address string) (*Manager, error) {
+	conn, err := dbus.Dial(address, dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect to the system bus: %w", err)
+	}
+	m := &Manager{conn: conn, down: make(chan bool, 1)}
+	signals := make(chan *dbus.Signal, 16)
+	conn.Signal(signals)
+	if err := m.open(ctx); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("cannot listen to the login manager: %w", err)
+	}
+	go m.listen(signals)
+	return m, nil
+}
+
+func (m *Manager) open(ctx context.Context) error {
+	if err := m.conn.Auth([]dbus.Auth{dbus.AuthExternal(fmt.Sprint(os.Getuid()))}); err != nil {
+		return err
+	}
+	if err := m.conn.Hello(); err != nil {
+		return err
+	}
+	return m.conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(name), dbus.WithMatchInterface(manager), dbus.WithMatchMember("PrepareForShutdown"))
+}
+
+// listen passes on what the login manager says, the newest only: what was said before does not matter any more.
+func (m *Manager) listen(signals <-chan *dbus.Signal) {
+	defer close(m.down)
+	for s := range signals {
+		if s.Name != manager+".PrepareForShutdown" || len(s.Body) != 1 {
+			continue
+		}
+		down, ok := s.Body[0].(bool)
+		if !ok {
+			continue
+		}
+		select {
+		case <-m.down:
+		default:
+		}
+		m.down <- down
+	}
+}
+
+// GoingDown tells that the machine is about to be shut down (true), or is not any more (false). It is closed when the connection is lost.
+func (m *Manager) GoingDown() <-chan bool { return m.down }
+
+// Lock is a delay lock: while it is held the login manager waits before it shuts the machine down, for InhibitDelayMaxSec= at most.
+type Lock struct{ file *os.File }
+
+// Delay takes a delay lock for a shutdown; why is for people. It is refused where the policy has it so, or nobody knows a policy.
+func (m *Manager) Delay(ctx context.Context, who, why string) (*Lock, error) {
+	var fd dbus.UnixFD
+	// No question to a person may come of this: it is a daemon that asks.
+	err := m.conn.Object(name, path).CallWithContext(ctx, manager+".Inhibit", 0, "shutdown", who, why, "delay").Store(&fd)
+	if err != nil {
+		return nil, fmt.Errorf("cannot take a delay lock: %w", err)
+	}
+	if fd < 0 {
+		return nil, errors.New("cannot take a delay lock: no descriptor came with it")
+	}
+	return &Lock{os.NewFile(uintptr(fd), "delay lock")}, nil
+}
+
+// Release gives the lock up. A nil lock is none.
+func (l *Lock) Release() {
+	if l != nil {
+		_ = l.file.Close()
+	}
+}
+
+// Close ends the connection. A lock that is held stays held.
+func (m *Manager) Close() error { return m.conn.Close() }

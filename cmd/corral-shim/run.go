@@ -56,6 +56,7 @@ type shim struct {
 func runAgent(path string) int {
 	runtime.GOMAXPROCS(1) // or each goroutine that the start begins would make another thread, which costs memory for ever
 	unblockSignals()
+	defaultLibrarySignals()
 	spec, err := readSpec(path)
 	if err != nil {
 		complain("cannot read the spec: " + err.Error())

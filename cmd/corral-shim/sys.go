@@ -77,3 +77,9 @@ func sysUnread(fd int) (int, unix.Errno) {
 	_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCINQ, uintptr(unsafe.Pointer(&n)))
 	return int(n), e
 }
+
+// sysDefaultSignal sets a signal to SIG_DFL: all of struct sigaction is zero, whose size differs between architectures but is never larger.
+func sysDefaultSignal(signal uintptr) {
+	var action [4]uint64
+	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, signal, uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+}

@@ -112,3 +112,11 @@ func giveBackRange(bounds string) {
 	}
 	_, _, _ = unix.RawSyscall(unix.SYS_MADVISE, uintptr(from), uintptr(to-from), unix.MADV_DONTNEED)
 }
+
+// defaultLibrarySignals gives the two signals that the C library keeps for itself their default meaning. A program that glibc's posix_spawn has started
+// ignores them (make starts its commands so), Go leaves them as they are, and the agent would inherit that.
+func defaultLibrarySignals() {
+	for _, signal := range []uintptr{32, 33} {
+		sysDefaultSignal(signal)
+	}
+}

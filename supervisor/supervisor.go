@@ -333,27 +333,27 @@ func (s *Supervisor) inParallel(entries []*entry, do func(*entry) error, done fu
 		e   *entry
 		err error
 	}
-	var todo []*entry
+	var changed []*entry
 	for _, e := range entries {
 		if e.unsaved && !e.removed {
-			todo = append(todo, e)
+			changed = append(changed, e)
 		}
 	}
-	results := make(chan result, len(todo))
+	results := make(chan result, len(changed))
 	slots := make(chan struct{}, most)
-	for _, e := range todo {
+	for _, e := range changed {
 		slots <- struct{}{}
 		one := func() {
 			results <- result{e, do(e)}
 			<-slots
 		}
-		if len(todo) == 1 {
+		if len(changed) == 1 {
 			one()
 		} else {
 			go one()
 		}
 	}
-	for range todo {
+	for range changed {
 		r := <-results
 		done(r.e, r.err)
 		if r.err != nil {

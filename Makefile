@@ -31,16 +31,17 @@ NEEDS_BUILD = go git
 NEEDS_RUN   = tmux systemd dbus user-bus
 NEEDS_TEST  = $(NEEDS_BUILD) $(NEEDS_RUN) cc procps
 NEEDS_E2E   = $(NEEDS_TEST) logind debootstrap
+NEEDS_LIMITS = $(NEEDS_TEST) debootstrap uml
 NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck
 
 .DEFAULT_GOAL := build
 .PHONY: help build demo test unit-test e2e limits-test torture check format lint architecture shell units-verify generated \
-	bench fuzz install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-check
+	bench fuzz install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-limits needs-check
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r t d; do printf '  make %-15s %s\n' "$$t" "$$d"; done
 
-needs-build needs-run needs-test needs-e2e needs-check: needs-%:
+needs-build needs-run needs-test needs-e2e needs-limits needs-check: needs-%:
 	@scripts/needs.sh $(NEEDS_$(shell echo $* | tr a-z A-Z))
 
 build: needs-build ## corrald, corralctl and corral-shim, into build/
@@ -65,7 +66,7 @@ unit-test: needs-test
 e2e: needs-e2e build ## as root: the tests on booted machines
 	go test -tags e2e -count=1 -timeout 15m ./e2e/... ./internal/testbed/machine
 
-limits-test: needs-test build ## OOM and TasksMax, in a user-mode-linux guest that has the controllers
+limits-test: needs-limits build ## OOM and TasksMax, in a user-mode-linux guest that has the controllers
 	go test -tags limits -run '^TestLimits' -count=1 -timeout 30m ./...
 
 check: needs-check format lint architecture shell units-verify generated ## formatting, lint, import rules, scripts, units, generated files

@@ -15,6 +15,7 @@ has() {
     dbus) have dbus-daemon ;;
     user-bus) any_file /usr/lib/systemd/user/dbus.socket /lib/systemd/user/dbus.socket ;;
     logind) any_file '/usr/lib/*/security/pam_systemd.so' '/lib/*/security/pam_systemd.so' '/usr/lib*/security/pam_systemd.so' ;;
+    uml) have linux.uml && have mkfs.ext4 ;;
     procps) have ps && have pgrep ;;
     cc) have gcc && any_file '/usr/include/stdlib.h' ;;
     *) echo "needs.sh: unknown need: $1" >&2 && exit 2 ;;
@@ -44,6 +45,7 @@ packages() {
     cc:apt-get) echo gcc libc6-dev ;;
     cc:dnf) echo gcc glibc-devel ;;
     cc:*) echo gcc ;;
+    uml:*) echo user-mode-linux e2fsprogs ;;
     procps:dnf | procps:pacman) echo procps-ng ;;
     shellcheck:dnf) echo ShellCheck ;;
     *) echo "$1" ;;

@@ -82,7 +82,6 @@ func TestParseSpec(t *testing.T) {
 		{"a number for a text", map[string]dbus.Variant{"Id": v(int32(7))}, supervisor.Spec{}, `InvalidArgs: Id in the spec has type "i" and has to have "s"`},
 		{"properties of another form", map[string]dbus.Variant{"UnitProperties": v([]string{"MemoryMax=1G"})}, supervisor.Spec{}, `InvalidArgs: UnitProperties in the spec has type "as" and has to have "a(sv)"`},
 		{"a property that supervision stands on", map[string]dbus.Variant{"UnitProperties": v([]dbusapi.UnitProperty{{Name: "KillMode", Value: v("none")}})}, supervisor.Spec{}, `InvalidArgs: UnitProperties in the spec has property "KillMode"`},
-		{"a property of a type that the record cannot keep", map[string]dbus.Variant{"UnitProperties": v([]dbusapi.UnitProperty{{Name: "DeviceAllow", Value: v([]struct{ A, B string }{{"/dev/fuse", "rw"}})}})}, supervisor.Spec{}, `InvalidArgs: UnitProperties in the spec has property "DeviceAllow" of type "a(ss)"`},
 		{"a property without a name", map[string]dbus.Variant{"UnitProperties": v([]dbusapi.UnitProperty{{Value: v("x")}})}, supervisor.Spec{}, `InvalidArgs: UnitProperties in the spec has property ""`},
 		{"a worktree", map[string]dbus.Variant{"Worktree": v("fix")}, supervisor.Spec{}, "NotSupported: this version"},
 	} {

@@ -96,9 +96,9 @@ func unitProperties(s *supervisor.Spec, v dbus.Variant) error {
 		if p.Name == "" || ours[p.Name] {
 			return fmt.Errorf("has property %.64q, which is not for a client to set", p.Name)
 		}
-		signature, value := unitproperty.Encode(p.Value)
-		if _, err := unitproperty.Decode(signature, value); err != nil {
-			return fmt.Errorf("has property %.64q of type %q, which cannot be kept", p.Name, signature)
+		signature, value, err := unitproperty.Encode(p.Value)
+		if err != nil {
+			return fmt.Errorf("has property %.64q: %w", p.Name, err)
 		}
 		s.UnitProperties = append(s.UnitProperties, session.Property{Name: p.Name, Signature: signature, Value: value})
 	}

@@ -18,10 +18,44 @@ func TestWhatIsEncodedIsDecoded(t *testing.T) {
 		[]byte{0x0f, 0, 0xff}, []byte{}, 3.25, byte(7), dbus.ObjectPath("/a/b"), map[string]string{"a": "b"},
 	} {
 		want := dbus.MakeVariant(v)
-		signature, text := unitproperty.Encode(want)
+		signature, text, err := unitproperty.Encode(want)
+		require.NoError(t, err)
 		got, err := unitproperty.Decode(signature, text)
 		require.NoError(t, err, "%s %s", signature, text)
 		assert.Equal(t, want, got)
+	}
+}
+
+// Structures come from the bus as lists of anything; what is kept of them is what systemd has to be told.
+func TestStructuresKeepTheirTypes(t *testing.T) {
+	for _, row := range []struct {
+		signature    string
+		heard, typed any
+	}{
+		{"a(ss)", [][]any{{"/dev/fuse", "rw"}, {"/dev/kvm", "r"}}, []struct{ F0, F1 string }{{"/dev/fuse", "rw"}, {"/dev/kvm", "r"}}},
+		{"a(st)", [][]any{{"/dev/vda", uint64(5)}}, []struct {
+			F0 string
+			F1 uint64
+		}{{"/dev/vda", 5}}},
+		{"(ba(iay))", []any{true, [][]any{{int32(2), []byte{127, 0, 0, 0}}}}, struct {
+			F0 bool
+			F1 []struct {
+				F0 int32
+				F1 []byte
+			}
+		}{true, []struct {
+			F0 int32
+			F1 []byte
+		}{{2, []byte{127, 0, 0, 0}}}}},
+	} {
+		sig := dbus.ParseSignatureMust(row.signature)
+		signature, text, err := unitproperty.Encode(dbus.MakeVariantWithSignature(row.heard, sig))
+		require.NoError(t, err, row.signature)
+		assert.Equal(t, row.signature, signature)
+		got, err := unitproperty.Decode(signature, text)
+		require.NoError(t, err, row.signature)
+		assert.Equal(t, sig, got.Signature())
+		assert.Equal(t, row.typed, got.Value())
 	}
 }
 
@@ -32,6 +66,10 @@ func TestDecodeRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "cannot read a property's value")
 	_, err = unitproperty.Decode("{", "1")
 	require.ErrorContains(t, err, "cannot read a property of type")
+	_, err = unitproperty.Decode("a(ss)", "wire:AAAA")
+	require.ErrorContains(t, err, "cannot read a property's value")
+	_, _, err = unitproperty.Encode(dbus.MakeVariant(dbus.UnixFD(1)))
+	require.ErrorContains(t, err, "cannot take a value of type")
 }
 
 // FuzzParse: what a person writes never crashes it, and what is taken can be saved and read again.
@@ -45,7 +83,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		require.NotContains(t, name, "=")
-		signature, encoded := unitproperty.Encode(v)
+		signature, encoded, err := unitproperty.Encode(v)
+		require.NoError(t, err)
 		if strings.ToValidUTF8(text, "") == text && !strings.ContainsRune(text, 0) { // the bus takes no other text
 			got, err := unitproperty.Decode(signature, encoded)
 			require.NoError(t, err, "%q", encoded)
@@ -59,5 +98,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add("t", "@t 5")
 	f.Add("a(sv)", `[("a", <1>)]`)
 	f.Add("ay", `b"abc"`)
+	if signature, text, err := unitproperty.Encode(dbus.MakeVariantWithSignature([][]any{{"a", "b"}}, dbus.ParseSignatureMust("a(ss)"))); err == nil {
+		f.Add(signature, text)
+	}
 	f.Fuzz(func(_ *testing.T, signature, text string) { _, _ = unitproperty.Decode(signature, text) })
 }

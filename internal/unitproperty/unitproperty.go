@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,9 +53,15 @@ func Parse(text string) (string, dbus.Variant, error) {
 	return onBus, dbus.MakeVariant(v), nil
 }
 
-// Encode returns a property's value as text that Decode reads, with its D-Bus signature: a form that can be saved.
-func Encode(v dbus.Variant) (signature, text string) {
-	return v.Signature().String(), v.String()
+// Encode returns a property's value as text that Decode reads, with its D-Bus signature: a form that can be saved. It is text that a person can read
+// where godbus can read that too. The error is that of a type which no unit property has.
+func Encode(v dbus.Variant) (signature, text string, err error) {
+	signature, text = v.Signature().String(), v.String()
+	if back, err := Decode(signature, text); err == nil && reflect.DeepEqual(back, v) {
+		return signature, text, nil
+	}
+	text, err = encodeWire(v)
+	return signature, text, err
 }
 
 // Decode reads what Encode returned.
@@ -64,6 +71,12 @@ func Decode(signature, text string) (v dbus.Variant, err error) {
 			v, err = dbus.Variant{}, fmt.Errorf("cannot read a property's value: it has not the type %q", signature)
 		}
 	}()
+	if wire, ok := strings.CutPrefix(text, wirePrefix); ok {
+		if v, err = decodeWire(wire, signature); err != nil {
+			return dbus.Variant{}, fmt.Errorf("cannot read a property's value: %w", err)
+		}
+		return v, nil
+	}
 	sig, err := dbus.ParseSignature(signature)
 	if err != nil {
 		return dbus.Variant{}, fmt.Errorf("cannot read a property of type %q: %w", signature, err)

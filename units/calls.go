@@ -38,6 +38,16 @@ func (m *Manager) Result(ctx context.Context, name string) (string, error) {
 	return result, err
 }
 
+// Active tells whether a unit of this name has processes, as far as systemd knows.
+func (m *Manager) Active(ctx context.Context, name string) (bool, error) {
+	v, err := m.get(ctx, name, unitIface, "ActiveState")
+	if isGone(err) {
+		return false, nil
+	}
+	state, _ := v.Value().(string)
+	return state != "inactive" && state != "failed", err
+}
+
 // State returns what systemctl --user is-system-running prints: running, stopping and so on.
 func (m *Manager) State(ctx context.Context) (string, error) {
 	var v dbus.Variant

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -41,6 +42,27 @@ func TestSecondDaemonSaysSoAndEnds(t *testing.T) {
 	assert.Equal(t, before.number("MainPID"), after.number("MainPID"))
 	s.must("Stop", uint64(0))
 	s.is(outcome{"stopped", "success", 2, 15, "", "active"})
+}
+
+// TestScopeWhoseRecordWasLost is left alone, with its agent: a new session of that name is refused to start, and starts once the scope is gone.
+func TestScopeWhoseRecordWasLost(t *testing.T) {
+	d := startDaemon(t)
+	lost := d.run(t, "shop", "exec sleep 1000")
+	pid := int(lost.become("running").number("MainPID"))
+	d.kill(syscall.SIGKILL)
+	require.NoError(t, os.RemoveAll(d.stateDir("shop")))
+	d.launch()
+
+	again, err := d.tryCreate(t, "shop", spec{"Command": []string{"sleep", "2000"}})
+	require.ErrorContains(t, err, lost.unit())
+	assert.Equal(t, dbusapi.StartFailed, dbusapi.ShortErrorName(err))
+	require.NoError(t, syscall.Kill(pid, 0), "the agent lives on")
+	assert.FileExists(t, d.runtimeDir("shop")+"/shim.sock", "and what it is reached by is there")
+
+	testbed.Systemctl(t, "stop", lost.unit())
+	again.must("Start")
+	again.become("running")
+	again.must("Remove", uint64(1))
 }
 
 // TestSessionsOutliveTheDaemon, however it ends: what ended meanwhile is known with its code, and what lives goes on as if nothing had been.

@@ -37,6 +37,9 @@ func (g *Ground) Start(ctx context.Context, p supervisor.Plan, tell func(session
 	if err := workspaceThere(p.Spec.Dir); err != nil {
 		return err
 	}
+	if err := g.unitFree(ctx, p); err != nil {
+		return err
+	}
 	scope, err := g.scope(p)
 	if err != nil {
 		return err
@@ -61,15 +64,32 @@ func (g *Ground) Start(ctx context.Context, p supervisor.Plan, tell func(session
 	defer server.close()
 	failpoint.Hit("start.tmux-started")
 	if err = g.enclose(ctx, p, server, scope, tell); err == nil {
-		err = g.show(ctx, p, server, command)
+		if err = g.show(ctx, p, server, command); err != nil { // the scope is ours, with nothing in it that anybody would miss
+			_ = g.Units.Kill(context.WithoutCancel(ctx), p.Unit, unix.SIGKILL)
+		}
 		failpoint.Hit("start.session-opened")
 	}
 	if err != nil {
-		_ = g.Units.Kill(context.WithoutCancel(ctx), p.Unit, unix.SIGKILL)
 		server.kill()
 		g.Clear(context.WithoutCancel(ctx), p.Unit, p.RuntimeDir)
 	}
 	return err
+}
+
+// unitFree makes sure that no scope of this name runs: it would be that of a session whose record was lost, with its agent in it. Nothing of it is
+// touched.
+func (g *Ground) unitFree(ctx context.Context, p supervisor.Plan) error {
+	if p.Into != nil {
+		return nil
+	}
+	active, err := g.Units.Active(ctx, p.Unit)
+	if err != nil {
+		return err
+	}
+	if active {
+		return fmt.Errorf("a scope %s that is not of this session runs already; systemctl --user stop %s ends it", p.Unit, p.Unit)
+	}
+	return nil
 }
 
 // endLost ends an agent that has lost its shim, and so its terminal, if it lives: two processes must not go on with one conversation.

@@ -127,6 +127,26 @@ func TestAShimHangsUp(t *testing.T) {
 	}
 }
 
+// A shim gives up a connection that does not take what it says. It lives, and is listened to again.
+func TestAShimThatOnlyHangsUpLives(t *testing.T) {
+	supervise(t, func(b *bed) {
+		s := b.withShim()
+		s.hello()
+		require.NoError(t, unix.Close(s.conn))
+		s.fds.all()
+		synctest.Wait()
+		assert.Equal(t, "running", s.state("shop"))
+		for range 2 { // the question whether it lives, and the new connection
+			var err error
+			s.conn, _, err = unix.Accept(s.listener)
+			require.NoError(t, err)
+		}
+		s.says(shimwire.Message{Kind: shimwire.Idle, Since: time.Now()})
+		assert.Equal(t, "idle", s.snapshot().Activity)
+		s.hangUp()
+	})
+}
+
 func TestAClosedPaneIsAStop(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.withShim()

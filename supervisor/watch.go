@@ -296,6 +296,15 @@ func (s *Supervisor) shimHungUp(e *entry, run string) {
 	}
 	t := s.target(e)
 	go func() {
+		if fd, err := shimwire.Dial(filepath.Join(t.RuntimeDir, shimSocket)); err == nil { // it gave up a listener that did not listen
+			_ = unix.Close(fd)
+			s.post(func() {
+				if !e.removed && e.rec.Run.ID == run {
+					s.connectShim(e)
+				}
+			})
+			return
+		}
 		answers := s.World.TmuxAnswers(s.ctx, t)
 		s.post(func() {
 			if !e.removed && e.rec.Run.ID == run && !s.readExit(e) {

@@ -25,6 +25,7 @@ const module = "github.com/corrald/corral/"
 // leaves know nothing of what Corral is about and may be used by everyone, each other included.
 var leaves = []string{
 	"internal/atomicfile",   // files that are replaced whole
+	"internal/bus",          // a connection to a message bus
 	"internal/config",       // corral.conf and agent definitions
 	"internal/exitstatus",   // the record of an exit
 	"internal/failpoint",    // steps at which a test can have the daemon end

@@ -165,7 +165,7 @@ func (s *Supervisor) takeScope(e *entry, sc Scope, exited bool) bool {
 			s.apply(e, session.FoundAlive{Run: r.ID})
 		}
 		return true
-	case !sc.Active && s.World.Populated(r.ControlGroup):
+	case !sc.Active && s.World.Occupied(r.ControlGroup):
 		// systemd does not know what the kernel has: it lists again once it has been reloaded.
 		s.Log.Warn("a scope that systemd does not know has processes", "session", e.rec.ID, "unit", r.Unit)
 	default:

@@ -252,6 +252,7 @@ func (w *world) Scopes(context.Context) ([]Scope, error)                    { re
 func (w *world) Watch(context.Context, string) error                        { return nil }
 func (w *world) Forget(context.Context, string) error                       { return nil }
 func (w *world) ControlGroup(int) string                                    { return w.group }
+func (w *world) Occupied(string) bool                                       { return w.populated }
 func (w *world) Populated(string) bool                                      { return w.populated }
 func (w *world) Send(context.Context, string, string, bool) error           { return nil }
 func (w *world) Keys(context.Context, Target, []string) error               { return nil }

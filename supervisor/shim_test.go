@@ -133,7 +133,10 @@ func TestAShimThatOnlyHangsUpLives(t *testing.T) {
 		s := b.withShim()
 		s.hello()
 		require.NoError(t, unix.Close(s.conn))
-		s.fds.all()
+		b.sup.post(func() { // of this descriptor alone: all of them would tell of tmux's end, too
+			e := b.sup.sessions["shop"]
+			b.sup.hearShim(e, e.rec.Run.ID)
+		})
 		synctest.Wait()
 		assert.Equal(t, "running", s.state("shop"))
 		for range 2 { // the question whether it lives, and the new connection

@@ -59,6 +59,8 @@ type World interface {
 	ControlGroup(pid int) string
 	// Populated tells whether the control group has processes, other than those that are about to die: it gives them a moment.
 	Populated(group string) bool
+	// Occupied tells whether the control group has processes at this moment. It does not wait.
+	Occupied(group string) bool
 	// Send has the agent's terminal take the text, whole.
 	Send(ctx context.Context, socket, text string, enter bool) error
 	// Capture reads the screen; Keys presses keys; AttachCommand tells how to attach.

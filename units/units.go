@@ -7,12 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/godbus/dbus/v5"
 
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/proc"
 )
@@ -104,9 +104,9 @@ type watch struct {
 
 // Connect connects to the user's bus at address and to the systemd on it. The context bounds the connecting.
 func Connect(ctx context.Context, address string) (*Manager, error) {
-	conn, err := dbus.Dial(address, dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+	conn, err := bus.Dial(ctx, address)
 	if err != nil {
-		return nil, fmt.Errorf("cannot connect to the bus: %w", err)
+		return nil, err
 	}
 	m := &Manager{
 		conn:   conn,
@@ -125,12 +125,6 @@ func Connect(ctx context.Context, address string) (*Manager, error) {
 }
 
 func (m *Manager) open(ctx context.Context) error {
-	if err := m.conn.Auth([]dbus.Auth{dbus.AuthExternal(fmt.Sprint(os.Getuid()))}); err != nil {
-		return err
-	}
-	if err := m.conn.Hello(); err != nil {
-		return err
-	}
 	m.match("AddMatch", "type='signal',sender='"+systemdName+"',interface='"+managerIface+"',member='Reloading'")
 	m.match("AddMatch", "type='signal',sender='org.freedesktop.DBus',member='NameOwnerChanged',arg0='"+systemdName+"'")
 	return m.call(ctx, systemdPath, managerIface+".Subscribe").Err

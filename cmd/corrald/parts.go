@@ -131,7 +131,7 @@ func assemble(ctx context.Context, log *slog.Logger, p places, records *store.St
 	}
 	d.server = server.New(server.Info{Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload},
 		func(err error) { log.Error("something went wrong on the bus", "err", err) })
-	if err := d.server.Connect(p.bus); err != nil {
+	if err := d.server.Connect(ctx, p.bus); err != nil {
 		return nil, err
 	}
 	d.last = newLastCall(log)

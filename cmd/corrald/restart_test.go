@@ -48,7 +48,7 @@ func TestSecondDaemonSaysSoAndEnds(t *testing.T) {
 func TestScopeWhoseRecordWasLost(t *testing.T) {
 	d := startDaemon(t)
 	lost := d.run(t, "shop", "exec sleep 1000")
-	pid := int(lost.become("running").number("MainPID"))
+	pid := lost.become("running").number("MainPID")
 	d.kill(syscall.SIGKILL)
 	require.NoError(t, os.RemoveAll(d.stateDir("shop")))
 	d.launch()

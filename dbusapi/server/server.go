@@ -8,13 +8,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/supervisor"
 )
 
@@ -53,21 +53,11 @@ func New(info Info, report func(error)) *Server {
 	return s
 }
 
-// Connect connects to the bus at address. Nothing is answered before Serve.
-func (s *Server) Connect(address string) error {
-	conn, err := dbus.Dial(address,
-		dbus.WithHandler(s),
-		dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()),
-		dbus.WithIncomingInterceptor(s.order))
+// Connect connects to the bus at address. Nothing is answered before Serve. The context bounds the connecting.
+func (s *Server) Connect(ctx context.Context, address string) error {
+	conn, err := bus.Dial(ctx, address, dbus.WithHandler(s), dbus.WithIncomingInterceptor(s.order))
 	if err != nil {
-		return fmt.Errorf("cannot connect to the bus: %w", err)
-	}
-	if err = conn.Auth([]dbus.Auth{dbus.AuthExternal(fmt.Sprint(os.Getuid()))}); err == nil {
-		err = conn.Hello()
-	}
-	if err != nil {
-		_ = conn.Close()
-		return fmt.Errorf("cannot connect to the bus: %w", err)
+		return err
 	}
 	s.conn = conn
 	go s.emit()

@@ -75,7 +75,7 @@ func serve(t *testing.T) *served {
 	address := os.Getenv("DBUS_SESSION_BUS_ADDRESS")
 	s.Server = New(Info{Version: "1.2.3", Slice: "app-corral.slice", StateDir: "/state", Reload: func() error { panic("nobody expects it") }},
 		func(err error) { s.reports <- err })
-	require.NoError(t, s.Connect(address))
+	require.NoError(t, s.Connect(t.Context(), address))
 	files, err := inotify.New()
 	require.NoError(t, err)
 	descriptors, err := fdpoll.New()
@@ -408,7 +408,7 @@ func TestIntrospectionWhileSessionsComeAndGo(t *testing.T) {
 func TestTheNameIsOursAlone(t *testing.T) {
 	s := serve(t)
 	second := New(Info{}, func(error) {})
-	require.NoError(t, second.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS")))
+	require.NoError(t, second.Connect(t.Context(), os.Getenv("DBUS_SESSION_BUS_ADDRESS")))
 	require.ErrorIs(t, second.Serve(s.sup), ErrNameTaken)
 	_ = second.Close()
 	testbed.Receive(t, closing(second.Done()), "end of the connection")

@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/internal/bus"
 )
 
 const (
@@ -33,9 +35,9 @@ func Address() string {
 
 // Connect connects to the login manager on the bus at address. The context bounds the connecting.
 func Connect(ctx context.Context, address string) (*Manager, error) {
-	conn, err := dbus.Dial(address, dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+	conn, err := bus.Dial(ctx, address)
 	if err != nil {
-		return nil, fmt.Errorf("cannot connect to the system bus: %w", err)
+		return nil, err
 	}
 	m := &Manager{conn: conn, down: make(chan bool, 1)}
 	signals := make(chan *dbus.Signal, 16)
@@ -49,12 +51,6 @@ func Connect(ctx context.Context, address string) (*Manager, error) {
 }
 
 func (m *Manager) open(ctx context.Context) error {
-	if err := m.conn.Auth([]dbus.Auth{dbus.AuthExternal(fmt.Sprint(os.Getuid()))}); err != nil {
-		return err
-	}
-	if err := m.conn.Hello(); err != nil {
-		return err
-	}
 	return m.conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(name), dbus.WithMatchInterface(manager), dbus.WithMatchMember("PrepareForShutdown"))
 }
 

@@ -220,6 +220,9 @@ func (g *Ground) ControlGroup(pid int) string {
 // dyingTime is how long processes that were killed, one after the other, may take to be gone.
 const dyingTime = 250 * time.Millisecond
 
+// Occupied tells whether the control group has processes at this moment.
+func (g *Ground) Occupied(group string) bool { return proc.Populated(group) }
+
 // Populated tells whether the control group has processes, other than those that are about to die: it waits until it is empty, for dyingTime at
 // most. The kernel tells of each change of cgroup.events by POLLPRI, and zombies do not count (its cgroup-v2 document).
 func (g *Ground) Populated(group string) bool {

@@ -1,0 +1,34 @@
+// Package bus connects the daemon to a message bus.
+package bus
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/godbus/dbus/v5"
+)
+
+// Dial connects to the bus at address, as this user, and says hello. Signals are delivered in the order in which they come, which godbus's default
+// handler does not do. The context bounds the connecting alone: a bus that accepts and does not answer is an error once it is done.
+func Dial(ctx context.Context, address string, options ...dbus.ConnOption) (*dbus.Conn, error) {
+	conn, err := dbus.Dial(address, append([]dbus.ConnOption{dbus.WithSignalHandler(dbus.NewSequentialSignalHandler())}, options...)...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect to the bus: %w", err)
+	}
+	giveUp := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	if err = conn.Auth([]dbus.Auth{dbus.AuthExternal(fmt.Sprint(os.Getuid()))}); err == nil {
+		err = conn.Hello()
+	}
+	if !giveUp() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = conn.Close()
+		if ctx.Err() != nil {
+			err = fmt.Errorf("it does not answer: %w", ctx.Err())
+		}
+		return nil, fmt.Errorf("cannot connect to the bus: %w", err)
+	}
+	return conn, nil
+}

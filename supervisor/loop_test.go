@@ -121,6 +121,22 @@ func TestASaveThatFailsIsToldAndTriedAgainWithTheNextChange(t *testing.T) {
 	})
 }
 
+// An agent that no record knows of would be lost with the daemon: it is not started.
+func TestARunThatCannotBeSavedDoesNotBegin(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.records.fails = func(string) error { return errors.New("no space left on device") }
+		_, err := b.sup.Create(b.t.Context(), "command", Spec{ID: "shop", Command: []string{"true"}})
+		assert.Equal(t, StartFailed, kindOf(err))
+		require.ErrorContains(t, err, "no space left on device")
+		assert.NotContains(t, b.heard(), "0s start shop")
+		assert.Equal(t, "failed", b.state("shop"))
+
+		b.records.fails = nil
+		require.NoError(t, b.sup.Start(b.t.Context(), "shop"))
+		assert.Equal(t, "running", b.state("shop"))
+	})
+}
+
 func TestWhatIsNoFactIsNotSaved(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")

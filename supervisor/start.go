@@ -136,6 +136,7 @@ func (s *Supervisor) begin(e *entry, resumed bool, into *Into) {
 	}
 	plan := s.plan(e, resumed)
 	plan.Into = into
+	e.begun, e.into = true, into != nil
 	s.armStart(e)
 	s.effect(e, func() {
 		failpoint.Hit("start.record-saved")

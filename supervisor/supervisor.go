@@ -137,6 +137,10 @@ type entry struct {
 	starts bool   // that is to begin a run
 
 	leaving bool // it is being removed
+
+	begun   bool  // a run begins in this turn
+	into    bool  // in the scope that is there
+	saveErr error // why it could not be saved the last time
 }
 
 // waiter is a call that is answered when ready says so.
@@ -258,6 +262,7 @@ func (s *Supervisor) settle() {
 	}
 	s.reactAll()
 	s.save(s.dirty)
+	s.giveUpUnsaved(s.dirty)
 	changes := make([]Change, 0, len(s.dirty))
 	for _, e := range s.dirty {
 		e.dirty = false
@@ -318,6 +323,19 @@ func (s *Supervisor) save(entries []*entry) {
 	}, func(e *entry, err error) { e.unsaved, e.exited = e.exited || err != nil, e.exited && err == nil })
 }
 
+// giveUpUnsaved gives up the runs that were to begin in this turn and could not be saved: an agent of which no record knows would be lost with the daemon.
+func (s *Supervisor) giveUpUnsaved(entries []*entry) {
+	for _, e := range entries {
+		if e.begun && e.unsaved && !e.removed {
+			e.held = nil
+			s.failStart(e, e.rec.Run.ID, e.saveErr, e.into)
+			s.react(e)
+			s.stamp(e)
+		}
+		e.begun = false
+	}
+}
+
 // saveExits saves the sessions whose exits others have been told of.
 func (s *Supervisor) saveExits(entries []*entry) {
 	exits := slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return !e.exited })
@@ -356,6 +374,7 @@ func (s *Supervisor) inParallel(entries []*entry, do func(*entry) error, done fu
 	for range changed {
 		r := <-results
 		done(r.e, r.err)
+		r.e.saveErr = r.err
 		if r.err != nil {
 			s.Log.Error("cannot save session", "session", r.e.rec.ID, "err", r.err, "message_id", journal.RecordNotSaved)
 		}

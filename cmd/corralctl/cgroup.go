@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
 // cgroupRoots are where the unified control group hierarchy is mounted: alone, or beside the old ones.
@@ -29,7 +31,7 @@ func (p process) command() string {
 	if p.ours() {
 		return p.name
 	}
-	return shellWords(p.argv)
+	return wording.ShellWords(p.argv)
 }
 
 // groupProcesses returns the processes in a control group of this machine and in the groups below it, in the order of their pids.

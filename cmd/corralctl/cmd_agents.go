@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 )
 
@@ -28,8 +29,8 @@ var agentsVerb = verb{name: "agents", summary: "Show the agents that can be run"
 
 func (c *ctl) printAgents(rows []dbusapi.AgentRow) {
 	t := table{columns: []column{
-		{title: "AGENT"}, {title: "INSTALLED"}, {title: "RESUMES"}, {title: "COMMAND", shrink: 12, cut: ellipsize},
-		{title: "DESCRIPTION", shrink: 12, cut: ellipsize},
+		{title: "AGENT"}, {title: "INSTALLED"}, {title: "RESUMES"}, {title: "COMMAND", shrink: 12, cut: wording.Ellipsize},
+		{title: "DESCRIPTION", shrink: 12, cut: wording.Ellipsize},
 	}}
 	for _, row := range rows {
 		installed, _ := row.Details["Available"].Value().(bool)
@@ -37,10 +38,10 @@ func (c *ctl) printAgents(rows []dbusapi.AgentRow) {
 		command, _ := row.Details["Command"].Value().([]string)
 		colour := ""
 		if !installed {
-			colour = dim
+			colour = wording.Dim
 		}
 		t.rows = append(t.rows, []cell{
-			{row.Name, colour}, {propertyText(installed), colour}, {propertyText(resumable), colour}, {shellWords(command), colour}, {row.Description, colour},
+			{row.Name, colour}, {propertyText(installed), colour}, {propertyText(resumable), colour}, {wording.ShellWords(command), colour}, {row.Description, colour},
 		})
 	}
 	c.printTable(t)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 )
@@ -64,7 +65,7 @@ func (c *ctl) attachable(ctx context.Context) (string, error) {
 	}
 	var waiting, live []string
 	for _, row := range rows {
-		if ended(row.State) {
+		if wording.Ended(row.State) {
 			continue
 		}
 		live = append(live, row.ID)
@@ -137,7 +138,7 @@ func (c *ctl) cannotAttach(ctx context.Context, bus *client.Client, id string, e
 	case s.State == "created":
 		f.message = fmt.Sprintf("cannot attach to %q: it was never started", id)
 		f.hint = "corralctl start " + id
-	case ended(s.State):
+	case wording.Ended(s.State):
 		f.message = fmt.Sprintf("cannot attach to %q: it is %s", id, s.State)
 		if s.Reason != "" {
 			f.message += ", " + s.Reason

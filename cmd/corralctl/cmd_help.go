@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/internal/version"
 )
 
@@ -27,14 +28,14 @@ func printHelp(c *ctl, args []string) error {
 	}
 	fmt.Fprintf(c.out, "corralctl [OPTIONS…] VERB …\n\nControl coding agents that run under systemd. Without a verb: list.\n")
 	for _, group := range verbGroups() {
-		fmt.Fprintf(c.out, "\n%s\n", c.paint(bold, group.title+":"))
+		fmt.Fprintf(c.out, "\n%s\n", c.paint(wording.Bold, group.title+":"))
 		for _, v := range group.verbs {
 			if v.summary != "" {
 				fmt.Fprintf(c.out, "  %-31s %s\n", strings.TrimSpace(v.name+" "+shortArgs(v)), v.summary)
 			}
 		}
 	}
-	fmt.Fprintf(c.out, "\n%s\n%s", c.paint(bold, "Options:"), optionHelp(globalFlags()))
+	fmt.Fprintf(c.out, "\n%s\n%s", c.paint(wording.Bold, "Options:"), optionHelp(globalFlags()))
 	fmt.Fprintf(c.out, "\nAn ID may be the beginning of one, or a pattern such as 'fix-*'.\nExit codes: 0 done, 1 refused or failed, 2 usage, 4 no such session, 5 corrald cannot be reached.\n")
 	return nil
 }
@@ -53,9 +54,9 @@ func verbHelp(c *ctl, v verb) error {
 	own := pflag.NewFlagSet(v.name, pflag.ContinueOnError)
 	v.options(own)
 	if own.HasFlags() {
-		fmt.Fprintf(c.out, "\n%s\n%s", c.paint(bold, "Options:"), optionHelp(own))
+		fmt.Fprintf(c.out, "\n%s\n%s", c.paint(wording.Bold, "Options:"), optionHelp(own))
 	}
-	fmt.Fprintf(c.out, "\n%s\n%s", c.paint(bold, "Options of every verb:"), optionHelp(globalFlags()))
+	fmt.Fprintf(c.out, "\n%s\n%s", c.paint(wording.Bold, "Options of every verb:"), optionHelp(globalFlags()))
 	return nil
 }
 

@@ -3,14 +3,15 @@ package main
 import (
 	"context"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 )
 
 // The verbs that answer with their exit code: 0 if it is so of any of the sessions.
 var (
-	isActiveVerb = isVerb("is-active", "Tell whether sessions are live", exitNotActive, func(row dbusapi.SessionRow) bool { return !ended(row.State) })
+	isActiveVerb = isVerb("is-active", "Tell whether sessions are live", exitNotActive, func(row dbusapi.SessionRow) bool { return !wording.Ended(row.State) })
 	isFailedVerb = isVerb("is-failed", "Tell whether sessions have failed", exitFailed, func(row dbusapi.SessionRow) bool { return row.State == "failed" })
-	isWaiting    = func(row dbusapi.SessionRow) bool { return row.Activity == "waiting" && !ended(row.State) }
+	isWaiting    = func(row dbusapi.SessionRow) bool { return row.Activity == "waiting" && !wording.Ended(row.State) }
 
 	isWaitingVerb = isVerb("is-waiting", "Tell whether sessions wait for a person", exitNotActive, isWaiting)
 )

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
 )
 
@@ -79,29 +80,30 @@ func (c *ctl) listed(s client.Session, patterns, states []string) bool {
 
 func (c *ctl) printList(list sessionList, now time.Time) {
 	t := table{columns: []column{
-		{title: "ID", shrink: 12, cut: ellipsize},
-		{title: "AGENT", shrink: 8, cut: ellipsize},
-		{title: "STATE", shrink: 12, cut: ellipsize},
+		{title: "ID", shrink: 12, cut: wording.Ellipsize},
+		{title: "AGENT", shrink: 8, cut: wording.Ellipsize},
+		{title: "STATE", shrink: 12, cut: wording.Ellipsize},
 		{title: "ACTIVITY"},
 		{title: "SINCE"},
-		{title: "WORKSPACE", shrink: 10, cut: ellipsizePath},
+		{title: "WORKSPACE", shrink: 10, cut: wording.EllipsizePath},
 	}}
 	for _, s := range list.sessions {
 		workspace := s.WorkingDirectory
 		if c.outTTY != nil && !c.full {
-			workspace = shortWorkspace(workspace)
+			workspace = wording.Workspace(workspace)
 		}
-		colour := stateColour(s)
+		colour := wording.StateColour(s)
 		rest := ""
-		if colour == dim {
-			rest = dim
+		if colour == wording.Dim {
+			rest = wording.Dim
 		}
+		activity, activityColour := wording.Activity(s)
 		t.rows = append(t.rows, []cell{
 			{s.Id, rest},
 			{s.Agent, rest},
-			{stateText(s, now), colour},
-			activityCell(s),
-			{age(max(s.StateChangeTimestamp, s.Timestamp), now), rest},
+			{wording.StateText(s, leftovers, now), colour},
+			{activity, activityColour},
+			{wording.Age(max(s.StateChangeTimestamp, s.Timestamp), now), rest},
 			{workspace, rest},
 		})
 	}
@@ -116,29 +118,16 @@ func (c *ctl) printList(list sessionList, now time.Time) {
 	}
 }
 
-// activityCell says what the agent does, and for what it waits.
-func activityCell(s client.Session) cell {
-	switch {
-	case ended(s.State) || s.Activity == "" || s.Activity == "unknown":
-		return cell{text: "-"}
-	case s.Activity == "waiting" && s.Attention != "":
-		return cell{"waiting: " + s.Attention, yellow}
-	case s.Activity == "waiting":
-		return cell{s.Activity, yellow}
-	}
-	return cell{text: s.Activity}
-}
-
 // footer is the line below the table: "6 sessions, 1 waiting, 1 failed, 1 stale. Lingering is off."
 func footer(list sessionList) string {
 	counts := map[string]int{}
 	for _, s := range list.sessions {
 		counts[s.State]++
-		if s.Activity == "waiting" && !ended(s.State) {
+		if wording.Waits(s) {
 			counts["waiting"]++
 		}
 	}
-	parts := []string{plural(len(list.sessions), "session")}
+	parts := []string{wording.Plural(len(list.sessions), "session")}
 	for _, word := range []string{"waiting", "failed", "stale"} {
 		if counts[word] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[word], word))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 )
 
@@ -38,7 +39,7 @@ var peekVerb = verb{name: "peek", args: "ID…", summary: "Show what is on a ses
 			}
 			text = strings.TrimRight(text, "\n")
 			if !*escapes {
-				text = printableLines(text)
+				text = wording.PrintableLines(text)
 			}
 			fmt.Fprintln(c.out, text)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 )
@@ -86,8 +87,8 @@ func (r *runOptions) command(args []string) (agent string, rest []string, err er
 	case len(args) == 0:
 		return "", nil, usagef("run", "run needs an agent, or a command after --")
 	}
-	return "", nil, &failure{code: exitUsage, message: fmt.Sprintf("run takes one agent, not %s; arguments for it come after --", plural(len(args), "word")),
-		hint: "corralctl run " + args[0] + " -- " + shellWords(args[1:])}
+	return "", nil, &failure{code: exitUsage, message: fmt.Sprintf("run takes one agent, not %s; arguments for it come after --", wording.Plural(len(args), "word")),
+		hint: "corralctl run " + args[0] + " -- " + wording.ShellWords(args[1:])}
 }
 
 // fill completes the spec from the options and the caller's surroundings.

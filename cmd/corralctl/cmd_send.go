@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 )
 
@@ -21,7 +22,7 @@ var sendVerb = verb{name: "send", args: "ID TEXT", summary: "Type a text into a 
 		resume := f.Bool("resume", false, "resume the session first if it is suspended")
 		return func(ctx context.Context, c *ctl, args []string) error {
 			if len(args) != 2 {
-				return usagef("send", "send takes a session and one text, not %s; quote the text", plural(len(args), "word"))
+				return usagef("send", "send takes a session and one text, not %s; quote the text", wording.Plural(len(args), "word"))
 			}
 			flags := dbusapi.InputEnter
 			if *noEnter {
@@ -44,7 +45,7 @@ func (c *ctl) send(ctx context.Context, word, text string, flags uint64) error {
 			return fmt.Errorf("cannot read standard input: %w", err)
 		}
 		if len(data) > maxText {
-			return &failure{code: exitFailed, message: fmt.Sprintf("cannot send to %q: the text is longer than %s", word, size(maxText))}
+			return &failure{code: exitFailed, message: fmt.Sprintf("cannot send to %q: the text is longer than %s", word, wording.Size(maxText))}
 		}
 		text = strings.TrimSuffix(string(data), "\n")
 	}

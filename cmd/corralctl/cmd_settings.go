@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/unitproperty"
@@ -39,7 +40,7 @@ var ackVerb = verb{name: "ack", args: "ID…", summary: "Take note of what sessi
 var describeVerb = verb{name: "describe", args: "ID TEXT", summary: "Set a session's description", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) != 2 {
-			return usagef("describe", "describe takes a session and one text, not %s; quote the text", plural(len(args), "word"))
+			return usagef("describe", "describe takes a session and one text, not %s; quote the text", wording.Plural(len(args), "word"))
 		}
 		if !sendable(args[1]) {
 			return usagef("describe", "the description is not valid UTF-8")
@@ -146,7 +147,7 @@ var cleanVerb = verb{name: "clean", summary: "Remove sessions that have outlived
 		}
 		if !c.quiet {
 			for _, id := range ids {
-				fmt.Fprintf(c.out, text, printable(id))
+				fmt.Fprintf(c.out, text, wording.Printable(id))
 			}
 		}
 		return nil

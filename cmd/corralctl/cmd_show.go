@@ -10,6 +10,7 @@ import (
 	"github.com/godbus/dbus/v5"
 	"github.com/spf13/pflag"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
 )
 
@@ -127,17 +128,17 @@ func propertyText(value any) string {
 		}
 		return "no"
 	case uint64:
-		if !available(v) {
+		if !wording.Available(v) {
 			return "[not set]"
 		}
 	case []string:
-		return shellWords(v)
+		return wording.ShellWords(v)
 	case map[string]string:
 		var words []string
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			words = append(words, key+"="+v[key])
 		}
-		return shellWords(words)
+		return wording.ShellWords(words)
 	case [][]any:
 		var entries []string
 		for _, entry := range v {
@@ -147,7 +148,7 @@ func propertyText(value any) string {
 			}
 			entries = append(entries, strings.Join(words, ":"))
 		}
-		return shellWords(entries)
+		return wording.ShellWords(entries)
 	case dbus.Variant:
 		return propertyText(v.Value())
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
 )
 
@@ -49,7 +50,7 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 		if err != nil {
 			return c.cannot("show the status of", id, err)
 		}
-		if ended(s.State) && code == 0 {
+		if wording.Ended(s.State) && code == 0 {
 			code = exitNotActive
 		}
 		if c.wantsJSON() {
@@ -136,7 +137,7 @@ func (c *ctl) fit(text string, column int) string {
 	if c.outTTY == nil || c.full {
 		return text
 	}
-	return ellipsize(text, c.outTTY.width-column)
+	return wording.Ellipsize(text, c.outTTY.width-column)
 }
 
 // field writes one line of a status: the name right-aligned before its value.
@@ -147,14 +148,14 @@ func (c *ctl) field(name, format string, args ...any) {
 
 func (c *ctl) printStatus(status statusOf) {
 	s, now := status.session, time.Now()
-	fmt.Fprintf(c.out, "%s %s", c.dot(s), c.paint(bold, printable(s.Id)))
+	fmt.Fprintf(c.out, "%s %s", c.dot(s), c.paint(wording.Bold, wording.Printable(s.Id)))
 	if s.Description != "" {
 		c.print(" - %s", s.Description)
 	}
 	fmt.Fprintln(c.out)
 	c.printState(s, now)
 	c.field("Agent", "%s", s.Agent)
-	c.field("Command", "%s", c.fit(shellWords(s.Command), statusIndent))
+	c.field("Command", "%s", c.fit(wording.ShellWords(s.Command), statusIndent))
 	c.field("Workspace", "%s", s.WorkingDirectory)
 	if s.Unit != "" {
 		c.field("Unit", "%s", s.Unit)
@@ -164,33 +165,33 @@ func (c *ctl) printStatus(status statusOf) {
 	c.printAttention(s)
 	c.printResources(s)
 	if s.ExpireTimestamp != 0 {
-		c.field("Expires", "%s", timestamp(s.ExpireTimestamp))
+		c.field("Expires", "%s", wording.Timestamp(s.ExpireTimestamp))
 	}
 	if len(status.processes) > 0 {
 		c.printProcesses(s, status.processes)
 	}
 	if status.screen != "" {
 		fmt.Fprintln(c.out)
-		for line := range strings.SplitSeq(printableLines(status.screen), "\n") {
+		for line := range strings.SplitSeq(wording.PrintableLines(status.screen), "\n") {
 			fmt.Fprintln(c.out, c.fit(line, 0))
 		}
 	}
 }
 
 func (c *ctl) printState(s client.Session, now time.Time) {
-	text := printable(stateText(s, now))
+	text := wording.Printable(wording.StateText(s, leftovers, now))
 	if s.Result != "" && s.Result != "success" {
-		text += " (Result: " + printable(s.Result) + ")"
+		text += " (Result: " + wording.Printable(s.Result) + ")"
 	}
-	text = c.paint(stateColour(s), text)
+	text = c.paint(wording.StateColour(s), text)
 	if s.StateChangeTimestamp != 0 {
-		text += " since " + since(s.StateChangeTimestamp, now)
+		text += " since " + wording.Since(s.StateChangeTimestamp, now)
 	}
 	fmt.Fprintf(c.out, "%13s: %s\n", "State", text)
 	if s.Reason != "" {
 		c.field("Reason", "%s", s.Reason)
 	}
-	if !ended(s.State) && s.Activity != "" && s.Activity != "unknown" {
+	if !wording.Ended(s.State) && s.Activity != "" && s.Activity != "unknown" {
 		c.field("Activity", "%s", s.Activity)
 	}
 }
@@ -199,9 +200,9 @@ func (c *ctl) runs(s client.Session, now time.Time) string {
 	text := fmt.Sprint(s.NRuns)
 	start, end := s.ExecMainStartTimestamp, s.ExecMainExitTimestamp
 	if start != 0 && end >= start {
-		text += fmt.Sprintf(", the last one for %s", shortSpan(moment(end).Sub(moment(start))))
+		text += fmt.Sprintf(", the last one for %s", wording.Span(wording.Moment(end).Sub(wording.Moment(start))))
 	} else if start != 0 && s.AgentAlive {
-		text += fmt.Sprintf(", this one for %s", age(start, now))
+		text += fmt.Sprintf(", this one for %s", wording.Age(start, now))
 	}
 	return text
 }
@@ -213,9 +214,9 @@ func (c *ctl) printRuns(s client.Session) {
 		return
 	}
 	for _, r := range s.Runs[max(0, len(s.Runs)-most):] {
-		text := timestamp(r.Start)
+		text := wording.Timestamp(r.Start)
 		if r.End >= r.Start {
-			text += " for " + shortSpan(moment(r.End).Sub(moment(r.Start)))
+			text += " for " + wording.Span(wording.Moment(r.End).Sub(wording.Moment(r.Start)))
 		}
 		if r.Result == "" {
 			text += ": it runs"
@@ -225,7 +226,7 @@ func (c *ctl) printRuns(s client.Session) {
 		if r.Reason != "" {
 			text += " (" + r.Reason + ")"
 		}
-		fmt.Fprintf(c.out, "%*s%s\n", statusIndent, "", c.fit(printable(text), statusIndent))
+		fmt.Fprintf(c.out, "%*s%s\n", statusIndent, "", c.fit(wording.Printable(text), statusIndent))
 	}
 }
 
@@ -233,14 +234,14 @@ func (c *ctl) printAttention(s client.Session) {
 	if s.Attention == "" {
 		return
 	}
-	text := printable(s.Attention)
+	text := wording.Printable(s.Attention)
 	if s.AttentionMessage != "" {
-		text += ": " + printable(s.AttentionMessage)
+		text += ": " + wording.Printable(s.AttentionMessage)
 	}
 	if s.AttentionSource != "" {
-		text += " (" + printable(s.AttentionSource) + ")"
+		text += " (" + wording.Printable(s.AttentionSource) + ")"
 	}
-	fmt.Fprintf(c.out, "%13s: %s\n", "Attention", c.paint(yellow, text))
+	fmt.Fprintf(c.out, "%13s: %s\n", "Attention", c.paint(wording.Yellow, text))
 }
 
 // printResources writes what the session uses; a number that cannot be had is left out.
@@ -251,18 +252,18 @@ func (c *ctl) printResources(s client.Session) {
 	if s.ControlGroup == "" {
 		return
 	}
-	if available(s.TasksCurrent) && s.TasksCurrent > 0 {
+	if wording.Available(s.TasksCurrent) && s.TasksCurrent > 0 {
 		c.field("Tasks", "%d", s.TasksCurrent)
 	}
-	if available(s.MemoryCurrent) && s.MemoryCurrent > 0 {
-		text := size(s.MemoryCurrent)
-		if available(s.MemoryPeak) && s.MemoryPeak > 0 {
-			text += " (peak: " + size(s.MemoryPeak) + ")"
+	if wording.Available(s.MemoryCurrent) && s.MemoryCurrent > 0 {
+		text := wording.Size(s.MemoryCurrent)
+		if wording.Available(s.MemoryPeak) && s.MemoryPeak > 0 {
+			text += " (peak: " + wording.Size(s.MemoryPeak) + ")"
 		}
 		c.field("Memory", "%s", text)
 	}
-	if available(s.CPUUsageNSec) && s.CPUUsageNSec > 0 {
-		c.field("CPU", "%s", cpuTime(s.CPUUsageNSec))
+	if wording.Available(s.CPUUsageNSec) && s.CPUUsageNSec > 0 {
+		c.field("CPU", "%s", wording.CPUTime(s.CPUUsageNSec))
 	}
 }
 
@@ -277,9 +278,9 @@ func (c *ctl) printProcesses(s client.Session, processes []process) {
 		if c.plain {
 			branch = ""
 		}
-		line := c.fit(fmt.Sprintf("%s%*d %s", branch, digits, p.pid, printable(p.command())), statusIndent)
+		line := c.fit(fmt.Sprintf("%s%*d %s", branch, digits, p.pid, wording.Printable(p.command())), statusIndent)
 		if p.ours() {
-			line = c.paint(dim, line)
+			line = c.paint(wording.Dim, line)
 		}
 		fmt.Fprintf(c.out, "%*s%s\n", statusIndent, "", line)
 	}
@@ -294,11 +295,11 @@ func (c *ctl) managerStatus(ctx context.Context) error {
 	if c.wantsJSON() {
 		return c.printJSON(m)
 	}
-	colour, state := green, "running"
+	colour, state := wording.Green, "running"
 	if m.ShuttingDown {
-		colour, state = yellow, "shutting down"
+		colour, state = wording.Yellow, "shutting down"
 	}
-	fmt.Fprintf(c.out, "%s %s\n", c.paint(colour, "●"), c.paint(bold, "corrald"))
+	fmt.Fprintf(c.out, "%s %s\n", c.paint(colour, "●"), c.paint(wording.Bold, "corrald"))
 	fmt.Fprintf(c.out, "%13s: %s\n", "State", c.paint(colour, state))
 	c.field("Version", "%s", m.Version)
 	counts := []string{fmt.Sprint(m.NSessions)}
@@ -312,7 +313,7 @@ func (c *ctl) managerStatus(ctx context.Context) error {
 	}
 	c.field("Sessions", "%s", strings.Join(counts, ", "))
 	for _, a := range m.Attention {
-		fmt.Fprintf(c.out, "%13s: %s\n", "Attention", c.paint(yellow, printable(a.Id+" ("+a.Reason+")")))
+		fmt.Fprintf(c.out, "%13s: %s\n", "Attention", c.paint(wording.Yellow, wording.Printable(a.Id+" ("+a.Reason+")")))
 	}
 	c.field("Slice", "%s", m.Slice)
 	c.field("State files", "%s", m.StateDirectory)

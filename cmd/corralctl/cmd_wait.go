@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
 )
 
@@ -125,12 +126,12 @@ func (w *waiter) look(id string) {
 // end tells whether waiting for a session in this state is over, and with what.
 func (w *waiter) end(s client.Session) (over bool, err error) {
 	if len(w.until) == 0 {
-		return ended(s.State) && s.State != "created", endError(s)
+		return wording.Ended(s.State) && s.State != "created", endError(s)
 	}
-	if slices.Contains(w.until, s.State) || slices.Contains(w.until, s.Activity) && !ended(s.State) {
+	if slices.Contains(w.until, s.State) || slices.Contains(w.until, s.Activity) && !wording.Ended(s.State) {
 		return true, nil
 	}
-	if ended(s.State) && s.State != "created" {
+	if wording.Ended(s.State) && s.State != "created" {
 		message := fmt.Sprintf("%q is %s, it did not become %s", s.Id, s.State, strings.Join(w.until, " or "))
 		return true, &failure{code: exitFailed, message: message}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/config"
 )
@@ -141,7 +142,7 @@ func (c *ctl) connect(ctx context.Context) (*client.Client, error) {
 func (c *ctl) print(format string, args ...any) {
 	for i, arg := range args {
 		if s, ok := arg.(string); ok {
-			args[i] = printable(s)
+			args[i] = wording.Printable(s)
 		}
 	}
 	fmt.Fprintf(c.out, format, args...)

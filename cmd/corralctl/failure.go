@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 )
@@ -60,9 +61,9 @@ func (c *ctl) report(err error) int {
 	}
 	if f.message != "" {
 		_ = c.out.Flush() // what came before the error stays before it
-		fmt.Fprintf(c.err, "corralctl: %s\n", printable(f.message))
+		fmt.Fprintf(c.err, "corralctl: %s\n", wording.Printable(f.message))
 		if f.hint != "" {
-			fmt.Fprintf(c.err, "hint: %s\n", printable(f.hint))
+			fmt.Fprintf(c.err, "hint: %s\n", wording.Printable(f.hint))
 		}
 	}
 	return f.code

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
 )
 
@@ -54,7 +55,7 @@ func (c *ctl) execHost(words ...string) error {
 		command = []string{"ssh", "-t", "--", c.host, "corralctl"}
 	}
 	for _, word := range words {
-		command = append(command, shellWord(word)) // ssh joins its words for the shell there
+		command = append(command, wording.ShellWord(word)) // ssh joins its words for the shell there
 	}
 	return c.exec(command, os.Environ())
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
 // progress tells on the terminal what a verb still waits for, once that has taken a second.
@@ -59,8 +61,8 @@ func (p *progress) line() string {
 	if len(p.left) != 1 {
 		sessions = "sessions"
 	}
-	elapsed := shortSpan(time.Since(p.start))
-	return ellipsize(fmt.Sprintf("%s %d %s (%s): %s", p.doing, len(p.left), sessions, elapsed, strings.Join(p.left, ", ")), p.width-1)
+	elapsed := wording.Span(time.Since(p.start))
+	return wording.Ellipsize(fmt.Sprintf("%s %d %s (%s): %s", p.doing, len(p.left), sessions, elapsed, strings.Join(p.left, ", ")), p.width-1)
 }
 
 func (p *progress) done(id string) {

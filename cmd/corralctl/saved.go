@@ -8,14 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/supervisor/store"
 )
-
-// unknownState is what is said of a session that was live when the daemon was last there: it may be anything by now.
-const unknownState = "state unknown (corrald is not running)"
 
 // savedList reads the sessions from the disk, where the daemon could not be asked because of err. The list has err as what is left to report.
 func (c *ctl) savedList(doing string, err error) (sessionList, error) {
@@ -57,7 +55,7 @@ func savedSession(record *session.Session) client.Session {
 		s.Runs = append(s.Runs, savedRun(r))
 	}
 	if record.Run != nil && !record.Run.Ended() && record.Archived.IsZero() {
-		s.State = unknownState
+		s.State = wording.UnknownState
 		return s
 	}
 	view := record.View()
@@ -88,7 +86,7 @@ func (c *ctl) savedStatus(words []string, err error) error {
 		return c.cannot("show the status", "", err)
 	}
 	if len(words) == 0 && !c.all {
-		fmt.Fprintf(c.out, "%s corrald is not running\n", c.paint(dim, "○"))
+		fmt.Fprintf(c.out, "%s corrald is not running\n", c.paint(wording.Dim, "○"))
 		c.field("Sessions", "%d saved in %s", len(list.sessions), stateDirectory())
 		return list.unreachable
 	}

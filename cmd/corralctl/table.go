@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
 // table is text in columns.
@@ -30,12 +32,12 @@ func (c *ctl) printTable(t table) {
 		for i, column := range t.columns {
 			pad(&line, column.title, "", widths[i], i == len(t.columns)-1, c)
 		}
-		c.out.WriteString(c.paint(underline, strings.TrimRight(line.String(), " ")) + "\n")
+		c.out.WriteString(c.paint(wording.Underline, strings.TrimRight(line.String(), " ")) + "\n")
 	}
 	for _, row := range t.rows {
 		var line strings.Builder
 		for i, cell := range row {
-			text := printable(cell.text)
+			text := wording.Printable(cell.text)
 			if cut := t.columns[i].cut; cut != nil {
 				text = cut(text, widths[i])
 			}
@@ -54,7 +56,7 @@ func (t table) widths(titles bool) []int {
 	}
 	for _, row := range t.rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(printable(cell.text)))
+			widths[i] = max(widths[i], utf8.RuneCountInString(wording.Printable(cell.text)))
 		}
 	}
 	return widths

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
 // terminal is a stream that is a terminal.
@@ -31,21 +33,10 @@ func openTerminal(f *os.File) *terminal {
 	return t
 }
 
-// The colours of states and headings, as systemctl's.
-const (
-	red       = "\x1b[0;1;31m"
-	green     = "\x1b[0;1;32m"
-	yellow    = "\x1b[0;1;33m"
-	dim       = "\x1b[0;2m"
-	underline = "\x1b[0;4m"
-	bold      = "\x1b[0;1m"
-	normal    = "\x1b[0m"
-)
-
 // paint puts a colour around text, if colours are wanted.
 func (c *ctl) paint(colour, text string) string {
 	if !c.colour() || colour == "" || text == "" {
 		return text
 	}
-	return colour + text + normal
+	return colour + text + wording.Normal
 }

@@ -1,4 +1,6 @@
-package main
+// Package wording is how corralctl says things to a person: states and what they look like, times, sizes, and text that others wrote, made harmless. Every verb
+// that shows sessions takes its words and colours from here, so that they are the same everywhere.
+package wording
 
 import (
 	"fmt"
@@ -9,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// printable returns s with every character escaped that a terminal would act on, or that would make text look like other text: what an agent says
+// Printable returns s with every character escaped that a terminal would act on, or that would make text look like other text: what an agent says
 // must not reach the user's terminal as anything but text.
-func printable(s string) string {
+func Printable(s string) string {
 	if strings.IndexFunc(s, unsafeRune) < 0 && utf8.ValidString(s) {
 		return s
 	}
@@ -40,21 +42,21 @@ func unsafeRune(r rune) bool {
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
 }
 
-// printableLines is printable for text of several lines: newlines and tabs stay.
-func printableLines(s string) string {
+// PrintableLines is Printable for text of several lines: newlines and tabs stay.
+func PrintableLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, line := range lines {
 		parts := strings.Split(line, "\t")
 		for j, part := range parts {
-			parts[j] = printable(part)
+			parts[j] = Printable(part)
 		}
 		lines[i] = strings.Join(parts, "\t")
 	}
 	return strings.Join(lines, "\n")
 }
 
-// ellipsize shortens s to at most width characters.
-func ellipsize(s string, width int) string {
+// Ellipsize shortens s to at most width characters.
+func Ellipsize(s string, width int) string {
 	if utf8.RuneCountInString(s) <= width {
 		return s
 	}
@@ -64,8 +66,8 @@ func ellipsize(s string, width int) string {
 	return string([]rune(s)[:width-1]) + "…"
 }
 
-// ellipsizePath shortens a path to at most width characters, keeping its end.
-func ellipsizePath(s string, width int) string {
+// EllipsizePath shortens a path to at most width characters, keeping its end.
+func EllipsizePath(s string, width int) string {
 	runes := []rune(s)
 	if len(runes) <= width {
 		return s
@@ -76,8 +78,8 @@ func ellipsizePath(s string, width int) string {
 	return "…" + string(runes[len(runes)-width+1:])
 }
 
-// shortSpan writes a duration as its two greatest units: "2m 15s".
-func shortSpan(d time.Duration) string {
+// Span writes a duration as its two greatest units: "2m 15s".
+func Span(d time.Duration) string {
 	units := []struct {
 		name string
 		size time.Duration
@@ -98,34 +100,34 @@ func shortSpan(d time.Duration) string {
 	return "0s"
 }
 
-// moment is a time from the bus: microseconds since 1970.
-func moment(usec uint64) time.Time {
+// Moment is a time from the bus: microseconds since 1970.
+func Moment(usec uint64) time.Time {
 	if usec > math.MaxInt64 {
 		usec = 0
 	}
 	return time.UnixMicro(int64(usec))
 }
 
-// age is how long ago a time from the bus is.
-func age(usec uint64, now time.Time) string {
+// Age is how long ago a time from the bus is.
+func Age(usec uint64, now time.Time) string {
 	if usec == 0 {
 		return "-"
 	}
-	return shortSpan(now.Sub(moment(usec)))
+	return Span(now.Sub(Moment(usec)))
 }
 
-// timestamp writes a time from the bus as systemctl does.
-func timestamp(usec uint64) string {
-	return moment(usec).Format("Mon 2006-01-02 15:04:05 MST")
+// Timestamp writes a time from the bus as systemctl does.
+func Timestamp(usec uint64) string {
+	return Moment(usec).Format("Mon 2006-01-02 15:04:05 MST")
 }
 
-// since writes a time from the bus with its age: "Sat 2026-11-21 07:44:20 UTC; 2m 15s ago".
-func since(usec uint64, now time.Time) string {
-	return timestamp(usec) + "; " + age(usec, now) + " ago"
+// Since writes a time from the bus with its age: "Sat 2026-11-21 07:44:20 UTC; 2m 15s ago".
+func Since(usec uint64, now time.Time) string {
+	return Timestamp(usec) + "; " + Age(usec, now) + " ago"
 }
 
-// size writes bytes as systemctl does: 212.4M.
-func size(n uint64) string {
+// Size writes bytes as systemctl does: 212.4M.
+func Size(n uint64) string {
 	const units = "BKMGTPE"
 	value, unit := float64(n), 0
 	for value >= 1024 && unit < len(units)-1 {
@@ -138,8 +140,8 @@ func size(n uint64) string {
 	return fmt.Sprintf("%.1f%c", value, units[unit])
 }
 
-// cpuTime writes nanoseconds of processor time: 3.201s, 2min 3.201s.
-func cpuTime(nsec uint64) string {
+// CPUTime writes nanoseconds of processor time: 3.201s, 2min 3.201s.
+func CPUTime(nsec uint64) string {
 	d := time.Duration(min(nsec, math.MaxInt64)).Truncate(time.Millisecond)
 	seconds := fmt.Sprintf("%.3fs", (d % time.Minute).Seconds())
 	if d < time.Minute {
@@ -151,19 +153,20 @@ func cpuTime(nsec uint64) string {
 	return fmt.Sprintf("%dh %dmin %s", d/time.Hour, d%time.Hour/time.Minute, seconds)
 }
 
-// available tells whether a counter of a control group is a number.
-func available(n uint64) bool { return n != math.MaxUint64 }
+// Available tells whether a counter of a control group is a number.
+func Available(n uint64) bool { return n != math.MaxUint64 }
 
-// shellWords writes an argument vector so that a shell would read it back.
-func shellWords(argv []string) string {
+// ShellWords writes an argument vector so that a shell would read it back.
+func ShellWords(argv []string) string {
 	words := make([]string, len(argv))
 	for i, arg := range argv {
-		words[i] = shellWord(arg)
+		words[i] = ShellWord(arg)
 	}
 	return strings.Join(words, " ")
 }
 
-func shellWord(s string) string {
+// ShellWord writes one argument so that a shell would read it back.
+func ShellWord(s string) string {
 	plain := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./:=@%+,", r)
 	}
@@ -173,8 +176,8 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// plural writes a count with its noun.
-func plural(n int, noun string) string {
+// Plural writes a count with its noun.
+func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

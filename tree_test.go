@@ -32,7 +32,7 @@ var leaves = []string{
 	"internal/fdpoll",       // many descriptors waited for by one goroutine
 	"internal/inotify",      // files and folders watched for just what is asked
 	"internal/journal",      // structured records for journald
-	"internal/logind",       // time before the machine is shut down
+	"internal/logind",       // time before the machine is shut down, lingering
 	"internal/mounts",       // changes of the mount table
 	"internal/proc",         // what /proc and cgroups tell
 	"internal/shimwire",     // what daemon and shim say to each other

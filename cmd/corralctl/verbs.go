@@ -42,7 +42,7 @@ func verbGroups() []verbGroup {
 		}},
 		{"Settings", []verb{enableVerb, disableVerb, setPropertyVerb, describeVerb, labelVerb, ackVerb}},
 		{"For scripts", []verb{isActiveVerb, isFailedVerb, isWaitingVerb}},
-		{"Corral", []verb{agentsVerb, reloadVerb, versionVerb, helpVerb}},
+		{"Corral", []verb{agentsVerb, lingerVerb, reloadVerb, versionVerb, helpVerb}},
 	}
 }
 

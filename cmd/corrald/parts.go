@@ -19,6 +19,7 @@ import (
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/journal"
+	"github.com/corrald/corral/internal/logind"
 	"github.com/corrald/corral/internal/mounts"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/version"
@@ -169,6 +170,11 @@ func assemble(ctx context.Context, log *slog.Logger, p places, records *store.St
 		go table.Run(d.sup.MountsChanged)
 	} else {
 		log.Warn("a workspace that is unmounted will not be noticed", "err", err)
+	}
+	if linger, err := logind.WatchLinger(); err == nil {
+		go linger.Run(d.server.LingeringChanged)
+	} else {
+		log.Warn("a change of lingering will not be announced", "err", err)
 	}
 	return d, d.adopt(ctx, records)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/logind"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -80,7 +81,7 @@ func (s *Server) managerProperties(all []*supervisor.Snapshot) properties {
 		"Slice":          s.info.Slice,
 		"StateDirectory": s.info.StateDir,
 		"ShuttingDown":   false,
-		"Lingering":      lingering(),
+		"Lingering":      logind.Lingers(),
 		"Notifications":  false,
 	}
 	maps.Copy(p, counted(all))

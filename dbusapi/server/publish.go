@@ -2,8 +2,6 @@ package server
 
 import (
 	"fmt"
-	"os"
-	"os/user"
 	"reflect"
 
 	"github.com/godbus/dbus/v5"
@@ -16,11 +14,12 @@ import (
 type batch struct {
 	changes []supervisor.Change
 	after   []func()
+	manager properties // of the Manager, that do not follow from its sessions
 }
 
 // Publish implements supervisor.Publisher: it hands the changes to the goroutine that emits them, which is always ready to take them.
 func (s *Server) Publish(changes []supervisor.Change, after []func()) {
-	s.batches <- batch{changes, after}
+	s.batches <- batch{changes: changes, after: after}
 }
 
 // emit takes batches at once and emits them as fast as the bus reads.
@@ -62,6 +61,7 @@ func (s *Server) emitAll(batches <-chan batch) {
 		if len(b.changes) > 0 {
 			told = s.emitCounts(shown, told)
 		}
+		s.emitProperties(dbusapi.ManagerPath, dbusapi.ManagerInterface, b.manager)
 		for _, f := range b.after {
 			f()
 		}
@@ -146,12 +146,7 @@ func (s *Server) send(path dbus.ObjectPath, name string, args ...any) {
 	}
 }
 
-// lingering tells whether the user's manager outlives the last logout. See loginctl(1), enable-linger.
-func lingering() bool {
-	u, err := user.Current()
-	if err != nil {
-		return false
-	}
-	_, err = os.Stat("/var/lib/systemd/linger/" + u.Username)
-	return err == nil
+// LingeringChanged tells that the user lingers now, or does not any more.
+func (s *Server) LingeringChanged(on bool) {
+	s.batches <- batch{manager: properties{"Lingering": on}}
 }

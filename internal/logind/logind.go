@@ -1,5 +1,5 @@
-// Package logind asks the login manager for time before the machine is shut down: its delay locks, see systemd-inhibit(1) and
-// org.freedesktop.login1(5), "Inhibitors".
+// Package logind asks the login manager for what the user needs of it: time before the machine is shut down, by its delay locks (systemd-inhibit(1)
+// and org.freedesktop.login1(5), "Inhibitors"), and to go on after the last logout (loginctl(1), enable-linger).
 package logind
 
 import (

@@ -1,0 +1,17 @@
+# Whether sessions go on after logout is the login manager's to say; the answer needs no daemon.
+
+$ corralctl linger
+Lingering is …
+
+$ corralctl linger --json
+{"Lingering":…}
+
+$ corralctl linger perhaps
+corralctl: linger takes on or off, not "perhaps"
+hint: corralctl help linger
+[exit 2]
+
+$ DBUS_SYSTEM_BUS_ADDRESS=unix:path=/nonexistent corralctl linger on
+corralctl: cannot turn lingering on: …/nonexistent…
+hint: sudo loginctl enable-linger …
+[exit 1]

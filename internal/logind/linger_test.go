@@ -1,0 +1,54 @@
+package logind
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The login manager makes the directory for the first user who lingers, and a file in it for each.
+func TestWatchLinger(t *testing.T) {
+	top := t.TempDir()
+	dir := filepath.Join(top, "systemd", "linger")
+	w, err := watchLinger(filepath.Join(dir, "ann"))
+	require.NoError(t, err)
+	told, ended := make(chan bool, 8), make(chan struct{})
+	go func() { defer close(ended); w.Run(func(on bool) { told <- on }) }()
+	next := func() bool {
+		t.Helper()
+		select {
+		case on := <-told:
+			return on
+		case <-time.After(20 * time.Second):
+			t.Fatal("nothing was told")
+			return false
+		}
+	}
+
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bob"), nil, 0o600)) // somebody else
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ann"), nil, 0o600))
+	assert.True(t, next(), "she lingers, and the directory is new")
+	require.NoError(t, os.Remove(filepath.Join(dir, "ann")))
+	assert.False(t, next())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".tmp"), nil, 0o600))
+	require.NoError(t, os.Rename(filepath.Join(dir, ".tmp"), filepath.Join(dir, "ann")))
+	assert.True(t, next(), "a file that is put there whole")
+	require.NoError(t, os.RemoveAll(filepath.Join(top, "systemd")))
+	assert.False(t, next(), "the directory goes with all that is in it")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ann"), nil, 0o600))
+	assert.True(t, next(), "and is made anew")
+
+	require.NoError(t, w.Close())
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Fatal("Run does not end")
+	}
+	assert.Empty(t, told)
+}

@@ -26,6 +26,7 @@ const module = "github.com/corrald/corral/"
 var leaves = []string{
 	"internal/atomicfile",   // files that are replaced whole
 	"internal/bus",          // a connection to a message bus
+	"internal/clock",        // the clocks that nobody can set
 	"internal/config",       // corral.conf and agent definitions
 	"internal/exitstatus",   // the record of an exit
 	"internal/failpoint",    // steps at which a test can have the daemon end
@@ -48,7 +49,7 @@ var plan = map[string][]string{
 	"cmd/corralctl":         slices.Concat([]string{"cmd/corralctl/wording", "dbusapi/client", "dbusapi", "supervisor/store", "supervisor/session"}, leaves),
 	"cmd/corralctl/wording": {"dbusapi/client"},
 	"cmd/corrald":           slices.Concat([]string{"dbusapi/server", "dbusapi", "supervisor", "supervisor/ground", "supervisor/session", "supervisor/store", "units", "tmux"}, leaves),
-	"cmd/corral-shim":       {"internal/exitstatus", "internal/shimwire", "internal/version"},
+	"cmd/corral-shim":       {"internal/clock", "internal/exitstatus", "internal/shimwire", "internal/version"},
 
 	// The bus: the contract, one side of it, the other side. They meet only in the contract.
 	"dbusapi":        {},

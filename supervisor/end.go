@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/supervisor/session"
@@ -228,7 +229,7 @@ func (s *Supervisor) stopRequested(e *entry, result string, stopping bool, err e
 		s.Log.Warn("cannot ask why a scope is stopped", "session", e.rec.ID, "unit", e.rec.Run.Unit, "err", err)
 		s.ask(e, session.Stop, "")
 	case result == session.Timeout:
-		s.apply(e, session.ScopeResult{Run: e.rec.Run.ID, Result: result, At: time.Now()})
+		s.apply(e, session.ScopeResult{Run: e.rec.Run.ID, Result: result, At: time.Now(), Monotonic: clock.Monotonic()})
 	case stopping:
 		s.ask(e, session.Suspend, "the login session ended")
 	default:

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/shimwire"
@@ -207,7 +208,7 @@ func (s *Supervisor) failStart(e *entry, run string, err error, leftovers bool) 
 	if e.removed || e.rec.Run.ID != run {
 		return
 	}
-	s.apply(e, session.StartFailed{Run: run, Reason: err.Error(), At: time.Now()})
+	s.apply(e, session.StartFailed{Run: run, Reason: err.Error(), At: time.Now(), Monotonic: clock.Monotonic()})
 	if !leftovers {
 		s.apply(e, session.ScopeEnded{Run: run, At: time.Now()})
 	}
@@ -226,7 +227,7 @@ func (s *Supervisor) startTimedOut(e *entry, run string) {
 	if e.removed || e.rec.Run.ID != run || e.rec.View().State != session.Starting {
 		return
 	}
-	s.apply(e, session.StartFailed{Run: run, Reason: "its agent did not appear within " + startTimeout.String(), At: time.Now()})
+	s.apply(e, session.StartFailed{Run: run, Reason: "its agent did not appear within " + startTimeout.String(), At: time.Now(), Monotonic: clock.Monotonic()})
 	s.end(e, time.Second)
 }
 

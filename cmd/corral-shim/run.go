@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/shimwire"
 )
@@ -192,7 +193,7 @@ func (s *shim) notStarted(err error) int {
 	s.removeSocket()
 	now := time.Now()
 	s.write(exitstatus.Status{
-		RunID: s.spec.RunID, BootID: s.bootID, Code: exitstatus.NotStarted, Error: err.Error(), Started: now, Exited: now,
+		RunID: s.spec.RunID, BootID: s.bootID, Code: exitstatus.NotStarted, Error: err.Error(), Started: now, Exited: now, ExitedMonotonic: clock.Monotonic(),
 	})
 	_, _ = os.Stderr.WriteString(strings.ToValidUTF8(err.Error(), "?") + "\n")
 	return code
@@ -240,7 +241,7 @@ func (s *shim) reap() exitstatus.Status {
 	}
 	status := exitstatus.Status{
 		RunID: s.spec.RunID, BootID: s.bootID, PID: s.agent.pid, Code: exitstatus.Exited, Value: ws.ExitStatus(),
-		Started: s.agent.started, Exited: time.Now(),
+		Started: s.agent.started, Exited: time.Now(), ExitedMonotonic: clock.Monotonic(),
 		UserTime: time.Duration(usage.Utime.Nano()), SystemTime: time.Duration(usage.Stime.Nano()), MaxRSS: usage.Maxrss << 10,
 		OOMKills: s.memory.kills(), MemoryMax: s.memory.max(), PaneClosed: s.paneClosed,
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/pflag"
 
+	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/journal"
 	"github.com/corrald/corral/internal/version"
 	"github.com/corrald/corral/supervisor"
@@ -115,7 +116,7 @@ func (d *parts) attend(signals <-chan os.Signal, lost <-chan struct{}) error {
 			if s != syscall.SIGHUP {
 				return nil
 			}
-			_, _ = daemon.SdNotify(false, fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, monotonic()))
+			_, _ = daemon.SdNotify(false, fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, clock.Monotonic().Microseconds()))
 			if err := d.reload(); err != nil {
 				d.log.Error("cannot read the configuration again", "err", err)
 			}

@@ -245,10 +245,3 @@ func (d *parts) reload() error {
 	}
 	return d.sup.Reload(conf, agents)
 }
-
-// monotonic is CLOCK_MONOTONIC in microseconds, which systemd wants to be told with RELOADING=1 (sd_notify(3)).
-func monotonic() int64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return time.Duration(ts.Nano()).Microseconds()
-}

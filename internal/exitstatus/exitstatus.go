@@ -58,6 +58,8 @@ type Status struct {
 	Started time.Time // wall clock, to the microsecond
 	Exited  time.Time
 
+	ExitedMonotonic time.Duration // when it exited by CLOCK_MONOTONIC, to the microsecond; 0 if an older shim wrote the record
+
 	UserTime   time.Duration // of the agent and those of its children that it waited for
 	SystemTime time.Duration
 	MaxRSS     int64 // bytes, of the largest of these processes
@@ -84,6 +86,9 @@ func (s Status) Append(b []byte) []byte {
 	}
 	number("STARTED_USEC", usec(s.Started))
 	number("EXITED_USEC", usec(s.Exited))
+	if s.ExitedMonotonic != 0 {
+		number("EXITED_MONOTONIC_USEC", s.ExitedMonotonic.Microseconds())
+	}
 	number("USER_USEC", s.UserTime.Microseconds())
 	number("SYSTEM_USEC", s.SystemTime.Microseconds())
 	number("MAX_RSS_BYTES", s.MaxRSS)
@@ -130,6 +135,8 @@ func Parse(b []byte) (Status, error) {
 			s.Started, err = parseUsec(v)
 		case "EXITED_USEC":
 			s.Exited, err = parseUsec(v)
+		case "EXITED_MONOTONIC_USEC":
+			s.ExitedMonotonic, err = parseDuration(v)
 		case "USER_USEC":
 			s.UserTime, err = parseDuration(v)
 		case "SYSTEM_USEC":

@@ -14,7 +14,7 @@ import (
 func exited() Status {
 	return Status{
 		RunID: "run-7", BootID: "b00t", PID: 4711, Code: Exited, Value: 3,
-		Started: time.UnixMicro(1_700_000_000_000_001), Exited: time.UnixMicro(1_700_000_009_999_999),
+		Started: time.UnixMicro(1_700_000_000_000_001), Exited: time.UnixMicro(1_700_000_009_999_999), ExitedMonotonic: 77*time.Hour + time.Microsecond,
 		UserTime: 1500 * time.Microsecond, SystemTime: 2 * time.Second, MaxRSS: 123 << 20, OOMKills: 2, MemoryMax: 512 << 20, PaneClosed: true,
 	}
 }

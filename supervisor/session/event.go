@@ -35,6 +35,7 @@ type ScopeStarted struct {
 type ScopeResult struct {
 	Run, Result string
 	At          time.Time
+	Monotonic   time.Duration // the same moment
 }
 
 // ScopeEnded tells that the scope is empty and gone. Result is systemd's, "" if nobody can tell any more.
@@ -79,6 +80,7 @@ type ShimDied struct {
 type StartFailed struct {
 	Run, Reason string
 	At          time.Time
+	Monotonic   time.Duration // the same moment
 }
 
 // TerminalClosed is the reason of a run that ended because a person closed its terminal.
@@ -89,7 +91,9 @@ type EndAsked struct {
 	Run    string
 	Intent Intent
 	Why    string
-	At     time.Time
+
+	At        time.Time
+	Monotonic time.Duration // the same moment
 }
 
 // MachineWentDown tells that the boot the run lived on is over.
@@ -162,7 +166,7 @@ func (e ScopeResult) apply(s *Session) {
 	}
 	r.setResult(e.Result)
 	if e.Result == Timeout && r.TimedOut.IsZero() {
-		r.TimedOut = e.At
+		r.TimedOut, r.TimedOutMonotonic = e.At, e.Monotonic
 	}
 }
 
@@ -231,14 +235,15 @@ func (e AgentExited) apply(s *Session) {
 		r.Agent.PID = status.PID
 	}
 	if status.PaneClosed {
-		r.paneClosed(status.Exited)
+		r.paneClosed()
 	}
 }
 
 // paneClosed notes that a person closed the agent's terminal, and that this is why the agent ended: it may have done so before anybody could be told.
-func (r *Run) paneClosed(exited time.Time) {
-	if r.Intent == NoIntent || r.IntentAt.After(exited) {
-		r.Intent, r.IntentAt, r.Why = Stop, exited, TerminalClosed
+func (r *Run) paneClosed() {
+	if r.Intent == NoIntent || r.exited().before(r.asked()) {
+		r.Intent, r.Why = Stop, TerminalClosed
+		r.IntentAt, r.IntentMonotonic = r.Exit.Exited, r.Exit.ExitedMonotonic
 	}
 }
 
@@ -249,8 +254,8 @@ func (e ShimDied) apply(s *Session) {
 }
 
 func (e StartFailed) apply(s *Session) {
-	if r := s.run(e.Run); r != nil && (r.StartError == "" || e.At.Before(r.StartEnded)) {
-		r.StartError, r.StartEnded = e.Reason, e.At
+	if r := s.run(e.Run); r != nil && (r.StartError == "" || moment{e.At, e.Monotonic}.before(r.startEnded())) {
+		r.StartError, r.StartEnded, r.StartEndedMonotonic = e.Reason, e.At, e.Monotonic
 	}
 }
 
@@ -260,7 +265,7 @@ func (e EndAsked) apply(s *Session) {
 		return
 	}
 	if r.Intent == NoIntent { // else the run is ending since then
-		r.IntentAt = e.At
+		r.IntentAt, r.IntentMonotonic = e.At, e.Monotonic
 	}
 	r.Intent, r.Why = e.Intent, e.Why
 }

@@ -98,7 +98,7 @@ type Run struct {
 	ControlGroup string     `json:"control_group,omitempty"` // by systemd
 	ScopeResult  string     `json:"scope_result,omitempty"`  // by systemd: success, resources, timeout, oom-kill; "" while it runs
 	ScopeGone    time.Time  `json:"scope_gone,omitzero"`
-	TimedOut     time.Time  `json:"timed_out,omitzero"` // when systemd told that the scope's time is up, zero if it did not tell us
+	TimedOut     time.Time  `json:"timed_out,omitzero"` // when the scope's time was up, by systemd, zero if it did not tell us
 
 	Tmux     Liveness `json:"tmux"` // its server
 	TmuxProc Process  `json:"tmux_process,omitzero"`
@@ -118,6 +118,11 @@ type Run struct {
 	Intent   Intent    `json:"intent,omitempty"`
 	IntentAt time.Time `json:"intent_at,omitzero"`
 	Why      string    `json:"why,omitempty"` // for a person: where the intent came from
+
+	// The same moments by CLOCK_MONOTONIC, which nobody can set: what came first is decided by it. Zero in a record of an older version.
+	TimedOutMonotonic   time.Duration `json:"timed_out_monotonic,omitzero"`
+	StartEndedMonotonic time.Duration `json:"start_ended_monotonic,omitzero"`
+	IntentMonotonic     time.Duration `json:"intent_monotonic,omitzero"`
 
 	Left        time.Time `json:"left,omitzero"`         // when a daemon that was told to end has left it running; zero again once it was found
 	MachineDown time.Time `json:"machine_down,omitzero"` // when it was found that its boot is over
@@ -168,10 +173,10 @@ func (r *Run) AgentAlive() bool {
 // before anybody asked, is not.
 func (r *Run) intended() bool {
 	switch {
-	case r.Intent == NoIntent, !r.TimedOut.IsZero() && r.TimedOut.Before(r.IntentAt):
+	case r.Intent == NoIntent, !r.TimedOut.IsZero() && r.timedOut().before(r.asked()):
 		return false
 	}
-	return r.Exit == nil || !r.Exit.Exited.Before(r.IntentAt)
+	return r.Exit == nil || !r.exited().before(r.asked())
 }
 
 // outOfTime tells whether it was RuntimeMaxSec that ended the agent. A scope whose agent has ended lives on with its tmux session, and its time
@@ -185,7 +190,7 @@ func (r *Run) outOfTime() bool {
 	case r.TimedOut.IsZero():
 		return r.Exit.Code != exitstatus.Exited || r.Exit.Value != 0
 	}
-	return !r.Exit.Exited.Before(r.TimedOut)
+	return !r.exited().before(r.timedOut())
 }
 
 // Ended tells whether the run has come to its end, as far as its state is concerned; processes may be left in its scope.

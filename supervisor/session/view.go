@@ -92,7 +92,7 @@ func (s *Session) runView() View {
 		return View{State: Stopping, Since: r.TimedOut}
 	case r.outOfTime():
 		return View{Failed, Timeout, "it ran for as long as RuntimeMaxSec allows", r.end()}
-	case r.StartError != "" && (r.Exit == nil || !r.Exit.Exited.Before(r.StartEnded)): // what came too late is ended, by us
+	case r.StartError != "" && (r.Exit == nil || !r.exited().before(r.startEnded())): // what came too late is ended, by us
 		return View{Failed, CannotStart, r.StartError, r.StartEnded}
 	case r.Exit != nil:
 		return exitView(r)

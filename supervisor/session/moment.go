@@ -1,0 +1,22 @@
+package session
+
+import "time"
+
+// moment is a point of a run's life by two clocks: the wall's, which people read, and set, and the boot's, which only goes forward. A run lives on one
+// boot, so that the second tells what came first, unless a record of an older version lacks it.
+type moment struct {
+	wall      time.Time
+	monotonic time.Duration // 0 if it is not known
+}
+
+func (m moment) before(n moment) bool {
+	if m.monotonic != 0 && n.monotonic != 0 {
+		return m.monotonic < n.monotonic
+	}
+	return m.wall.Before(n.wall)
+}
+
+func (r *Run) exited() moment     { return moment{r.Exit.Exited, r.Exit.ExitedMonotonic} }
+func (r *Run) asked() moment      { return moment{r.IntentAt, r.IntentMonotonic} }
+func (r *Run) timedOut() moment   { return moment{r.TimedOut, r.TimedOutMonotonic} }
+func (r *Run) startEnded() moment { return moment{r.StartEnded, r.StartEndedMonotonic} }

@@ -51,6 +51,25 @@ type SessionRow struct {
 	Path        dbus.ObjectPath
 }
 
+// SessionRowEx is one row of ListSessionsEx: what a table of sessions shows. Times are CLOCK_REALTIME microseconds, 0 where there is none.
+type SessionRowEx struct {
+	ID          string
+	Agent       string
+	State       string
+	Activity    string
+	Attention   string
+	Reason      string
+	Workspace   string
+	Description string
+	Unit        string
+	StateChange uint64 // of its creation, where its state never changed
+	ActiveSince uint64 // since when it is idle; else when it was last active, as far as that is known
+	Leftovers   uint32 // processes that the agent left behind; 0 while it lives
+	OnLogin     string
+	Path        dbus.ObjectPath
+	More        map[string]dbus.Variant // Frozen b
+}
+
 // AgentRow is one row of ListAgents. Details has Available b, Resumable b, Command as, ResumeCommand as, Source s.
 type AgentRow struct {
 	Name        string

@@ -10,15 +10,16 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 )
 
 var listVerb = verb{name: "list", args: "[PATTERN…]", summary: "Show the sessions", pages: true, options: func(f *pflag.FlagSet) action {
-	states := f.StringSlice("state", nil, "only sessions in one of these `STATES`")
+	states := f.StringSlice("state", nil, "only sessions in one of these `STATES` or activities")
 	return func(ctx context.Context, c *ctl, args []string) error {
 		for _, state := range *states {
-			if !slices.Contains(sessionStates, state) {
-				return usagef("list", "unknown state %q; known are: %s", state, strings.Join(sessionStates, " "))
+			if !slices.Contains(sessionStates, state) && !slices.Contains(waitActivities, state) {
+				return usagef("list", "unknown state %q; known are: %s", state, strings.Join(append(slices.Clone(sessionStates), waitActivities...), " "))
 			}
 		}
 		list, err := c.readList(ctx)
@@ -37,6 +38,7 @@ var listVerb = verb{name: "list", args: "[PATTERN…]", summary: "Show the sessi
 // sessionList is what list shows.
 type sessionList struct {
 	sessions    []client.Session
+	leftovers   func(client.Session) int // counts the processes left of one
 	lingering   bool
 	unreachable error // the daemon could not be asked: the sessions are those of the disk
 }
@@ -52,17 +54,47 @@ func (c *ctl) readList(ctx context.Context) (sessionList, error) {
 		manager, _ := bus.Manager(ctx) // without it, nothing is said about lingering
 		properties <- manager
 	}()
-	sessions, err := bus.Sessions(ctx)
+	var list sessionList
+	if c.wantsJSON() {
+		list.sessions, err = bus.Sessions(ctx)
+	} else {
+		list, err = readTable(ctx, bus)
+	}
 	if err != nil {
 		return c.savedList("list sessions", err)
 	}
 	manager := <-properties
-	return sessionList{sessions: sessions, lingering: manager.Lingering || manager.Version == ""}, nil
+	list.lingering = manager.Lingering || manager.Version == ""
+	return list, nil
+}
+
+// readTable asks for what a table of sessions shows: of a daemon that does not know the one call for it, for everything.
+func readTable(ctx context.Context, bus *client.Client) (sessionList, error) {
+	rows, err := bus.ListSessionsEx(ctx)
+	if dbusapi.ShortErrorName(err) == dbusapi.UnknownMethod {
+		sessions, err := bus.Sessions(ctx)
+		return sessionList{sessions: sessions, leftovers: leftovers}, err
+	}
+	list := sessionList{sessions: make([]client.Session, len(rows))}
+	left := make(map[string]int)
+	for i, row := range rows {
+		frozen, _ := row.More["Frozen"].Value().(bool)
+		list.sessions[i] = client.Session{
+			Id: row.ID, Agent: row.Agent, State: row.State, Activity: row.Activity, Attention: row.Attention, Reason: row.Reason,
+			WorkingDirectory: row.Workspace, Description: row.Description, Unit: row.Unit, StateChangeTimestamp: row.StateChange, OnLogin: row.OnLogin,
+			Frozen: frozen, IdleHint: row.Activity == "idle", IdleSinceHint: row.ActiveSince,
+		}
+		if row.Leftovers > 0 {
+			left[row.ID] = int(row.Leftovers)
+		}
+	}
+	list.leftovers = func(s client.Session) int { return left[s.Id] }
+	return list, err
 }
 
 // listed tells whether a session belongs into the list.
 func (c *ctl) listed(s client.Session, patterns, states []string) bool {
-	if len(states) > 0 && !slices.Contains(states, s.State) {
+	if len(states) > 0 && !slices.Contains(states, s.State) && (wording.Ended(s.State) || !slices.Contains(states, s.Activity)) {
 		return false
 	}
 	named := slices.Contains(patterns, s.Id)
@@ -80,10 +112,10 @@ func (c *ctl) listed(s client.Session, patterns, states []string) bool {
 
 func (c *ctl) printList(list sessionList, now time.Time) {
 	t := table{columns: []column{
-		{title: "ID", shrink: 12, cut: wording.Ellipsize},
-		{title: "AGENT", shrink: 8, cut: wording.Ellipsize},
-		{title: "STATE", shrink: 12, cut: wording.Ellipsize},
-		{title: "ACTIVITY"},
+		{title: "ID"},
+		{title: "AGENT", shrink: 6, cut: wording.Ellipsize},
+		{title: "STATE", shrink: 9, cut: wording.Ellipsize},
+		{title: "ACTIVITY", shrink: 9, cut: wording.Ellipsize},
 		{title: "SINCE"},
 		{title: "WORKSPACE", shrink: 10, cut: wording.EllipsizePath},
 	}}
@@ -98,10 +130,13 @@ func (c *ctl) printList(list sessionList, now time.Time) {
 			rest = wording.Dim
 		}
 		activity, activityColour := wording.Activity(s)
+		if c.outTTY != nil && !c.plain {
+			t.signs = append(t.signs, listSign(s))
+		}
 		t.rows = append(t.rows, []cell{
 			{s.Id, rest},
 			{s.Agent, rest},
-			{wording.StateText(s, leftovers, now), colour},
+			{wording.StateText(s, list.leftovers, now), colour},
 			{activity, activityColour},
 			{wording.Age(max(s.StateChangeTimestamp, s.Timestamp), now), rest},
 			{workspace, rest},
@@ -116,6 +151,14 @@ func (c *ctl) printList(list sessionList, now time.Time) {
 		}
 		fmt.Fprintln(c.out, footer(list))
 	}
+}
+
+// listSign marks a session that wants to be looked at, as systemctl marks units.
+func listSign(s client.Session) cell {
+	if colour := wording.StateColour(s); colour == wording.Red || colour == wording.Yellow {
+		return cell{"●", colour}
+	}
+	return cell{text: " "}
 }
 
 // footer is the line below the table: "6 sessions, 1 waiting, 1 failed, 1 stale. Lingering is off."

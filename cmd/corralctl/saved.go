@@ -26,7 +26,7 @@ func (c *ctl) savedList(doing string, err error) (sessionList, error) {
 	}
 	f := c.cannot(doing, "", err)
 	f.message = c.unreachable(err) + ": this is what was saved"
-	return sessionList{sessions: sessions, unreachable: f}, nil
+	return sessionList{sessions: sessions, leftovers: leftovers, unreachable: f}, nil
 }
 
 func savedSessions() ([]client.Session, error) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
@@ -11,6 +10,7 @@ import (
 type table struct {
 	columns []column
 	rows    [][]cell
+	signs   []cell // one before each row, of one column; none if there are no signs
 }
 
 type column struct {
@@ -25,17 +25,27 @@ type cell struct{ text, colour string }
 func (c *ctl) printTable(t table) {
 	widths := t.widths(!c.noLegend)
 	if c.outTTY != nil && !c.full {
-		t.fit(widths, c.outTTY.width)
+		width := c.outTTY.width
+		if t.signs != nil {
+			width -= 2
+		}
+		t.fit(widths, width)
 	}
 	if !c.noLegend {
 		var line strings.Builder
+		if t.signs != nil {
+			line.WriteString("  ")
+		}
 		for i, column := range t.columns {
 			pad(&line, column.title, "", widths[i], i == len(t.columns)-1, c)
 		}
 		c.out.WriteString(c.paint(wording.Underline, strings.TrimRight(line.String(), " ")) + "\n")
 	}
-	for _, row := range t.rows {
+	for n, row := range t.rows {
 		var line strings.Builder
+		if t.signs != nil {
+			line.WriteString(c.paint(t.signs[n].colour, t.signs[n].text) + " ")
+		}
 		for i, cell := range row {
 			text := wording.Printable(cell.text)
 			if cut := t.columns[i].cut; cut != nil {
@@ -56,7 +66,7 @@ func (t table) widths(titles bool) []int {
 	}
 	for _, row := range t.rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(wording.Printable(cell.text)))
+			widths[i] = max(widths[i], wording.Width(wording.Printable(cell.text)))
 		}
 	}
 	return widths
@@ -84,5 +94,5 @@ func pad(line *strings.Builder, text, colour string, width int, last bool, c *ct
 	if last {
 		return
 	}
-	line.WriteString(strings.Repeat(" ", 1+max(0, width-utf8.RuneCountInString(text))))
+	line.WriteString(strings.Repeat(" ", 1+max(0, width-wording.Width(text))))
 }

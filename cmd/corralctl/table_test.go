@@ -16,17 +16,17 @@ import (
 
 func TestTablesFitTheTerminal(t *testing.T) {
 	wide := table{
-		columns: []column{{title: "ID", shrink: 4, cut: wording.Ellipsize}, {title: "STATE"}, {title: "WORKSPACE", shrink: 9, cut: wording.EllipsizePath}},
-		rows:    [][]cell{{{text: "a-long-identifier"}, {text: "running"}, {text: "/home/anna/src/shop"}}},
+		columns: []column{{title: "ID"}, {title: "STATE", shrink: 5, cut: wording.Ellipsize}, {title: "WORKSPACE", shrink: 9, cut: wording.EllipsizePath}},
+		rows:    [][]cell{{{text: "a-long-identifier"}, {text: "running"}, {text: "/home/anna/src/漢字"}}, {{text: "b"}, {text: "失敗"}, {text: "/"}}},
 	}
 	for _, row := range []struct {
 		width int
 		want  string
 	}{
-		{80, "ID                STATE   WORKSPACE\na-long-identifier running /home/anna/src/shop\n"},
-		{40, "ID                STATE   WORKSPACE\na-long-identifier running …anna/src/shop\n"},
-		{30, "ID           STATE   WORKSPACE\na-long-iden… running …src/shop\n"},
-		{5, "ID   STATE   WORKSPACE\na-l… running …src/shop\n"},
+		{80, "ID                STATE   WORKSPACE\na-long-identifier running /home/anna/src/漢字\nb                 失敗    /\n"},
+		{40, "ID                STATE   WORKSPACE\na-long-identifier running …anna/src/漢字\nb                 失敗    /\n"},
+		{34, "ID                STATE  WORKSPACE\na-long-identifier runni… …src/漢字\nb                 失敗   /\n"},
+		{5, "ID                STATE WORKSPACE\na-long-identifier runn… …src/漢字\nb                 失敗  /\n"},
 	} {
 		c, output := capture(t)
 		c.outTTY = &terminal{width: row.width}
@@ -38,7 +38,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 func TestTheListIsReadableAndTrue(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) uint64 { return uint64(now.Add(-d).UnixMicro()) }
-	list := sessionList{lingering: false, sessions: []client.Session{
+	list := sessionList{lingering: false, leftovers: func(client.Session) int { return 0 }, sessions: []client.Session{
 		{Id: "api", Agent: "codex", State: "running", Activity: "idle", IdleHint: true, IdleSinceHint: ago(135 * time.Second),
 			StateChangeTimestamp: ago(time.Hour), WorkingDirectory: "/src/api"},
 		{Id: "docs", Agent: "claude", State: "running", Activity: "waiting", Attention: "permission", StateChangeTimestamp: ago(90 * time.Second), WorkingDirectory: "/src/docs"},

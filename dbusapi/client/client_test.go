@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +26,7 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 type daemon struct {
 	conn     *dbus.Conn
 	sessions map[dbus.ObjectPath]map[string]map[string]dbus.Variant
+	rows     atomic.Pointer[[]dbusapi.SessionRowEx]
 }
 
 func newDaemon(t testing.TB, ids ...string) *daemon {
@@ -42,6 +45,7 @@ func newDaemon(t testing.TB, ids ...string) *daemon {
 		"CreateSession": func(agent string, spec map[string]dbus.Variant) (string, dbus.ObjectPath, *dbus.Error) {
 			return fmt.Sprint(agent, " ", len(spec), " ", spec["Command"].Value(), " ", spec["UnitProperties"].Value()), "/", nil
 		},
+		"ListSessionsEx": func() ([]dbusapi.SessionRowEx, *dbus.Error) { return *d.rows.Load(), nil },
 		"ListSessions": func() ([]dbusapi.SessionRow, *dbus.Error) {
 			return []dbusapi.SessionRow{{ID: "shop", State: "running", Path: dbusapi.SessionPath("shop")}}, nil
 		},
@@ -157,6 +161,30 @@ func TestSessionsComeInOneCall(t *testing.T) {
 	assert.Equal(t, "/home/anna/src/shop", sessions[2].WorkingDirectory)
 }
 
+func TestTheRowsOfATableComeAsTheyWereSent(t *testing.T) {
+	d := newDaemon(t)
+	sent := []dbusapi.SessionRowEx{
+		{ID: "shop", Agent: "claude", State: "running", Activity: "idle", Attention: "a", Reason: "r", Workspace: "/w", Description: "d", Unit: "u",
+			StateChange: 1, ActiveSince: 2, Leftovers: 3, OnLogin: "resume", Path: "/p", More: map[string]dbus.Variant{"Frozen": dbus.MakeVariant(true)}},
+		{ID: "api", Path: "/q", More: map[string]dbus.Variant{}},
+	}
+	d.rows.Store(&sent)
+	rows, err := connected(t).ListSessionsEx(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []dbusapi.SessionRowEx{sent[1], sent[0]}, rows)
+}
+
+func TestRowsOfANewerDaemonAreRead(t *testing.T) {
+	row := []any{"shop", "", "running", "", "", "", "", "", "", uint64(1), uint64(2), uint32(3), "ignore", dbus.ObjectPath("/p"), map[string]dbus.Variant{}}
+	rows, err := rowsEx([]any{[][]any{append(slices.Clone(row), "a field of tomorrow")}})
+	require.NoError(t, err)
+	assert.Equal(t, uint32(3), rows[0].Leftovers)
+	for _, body := range [][]any{nil, {"text"}, {[][]any{row[:14]}}, {[][]any{append([]any{7}, row[1:]...)}}} {
+		_, err := rowsEx(body)
+		assert.Error(t, err)
+	}
+}
+
 func TestAPropertyOfTheWrongTypeIsNamed(t *testing.T) {
 	err := Properties{"NRuns": dbus.MakeVariant("three")}.Decode(new(Session))
 	assert.ErrorContains(t, err, `"NRuns"`)
@@ -245,6 +273,21 @@ func TestALostBusClosesTheEvents(t *testing.T) {
 func TestEveryCallHasADeadline(t *testing.T) {
 	assert.True(t, Unreachable(fmt.Errorf("cannot call: %w", context.DeadlineExceeded)))
 	assert.False(t, Unreachable(errors.New("refused")))
+}
+
+func BenchmarkListSessionsEx(b *testing.B) {
+	d := newDaemon(b)
+	var sent []dbusapi.SessionRowEx
+	for i := range 1000 {
+		sent = append(sent, dbusapi.SessionRowEx{ID: fmt.Sprintf("session-%d", i), Workspace: "/home/anna/src/shop", Path: "/p"})
+	}
+	d.rows.Store(&sent)
+	c := connected(b)
+	for b.Loop() {
+		if rows, err := c.ListSessionsEx(context.Background()); err != nil || len(rows) != 1000 {
+			b.Fatal(len(rows), err)
+		}
+	}
 }
 
 func BenchmarkSessions(b *testing.B) {

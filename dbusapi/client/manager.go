@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -99,6 +100,68 @@ func (c *Client) ListSessions(ctx context.Context) ([]dbusapi.SessionRow, error)
 	var rows []dbusapi.SessionRow
 	err := c.manager(ctx, "ListSessions", callTimeout, nil, &rows)
 	return rows, err
+}
+
+// ListSessionsEx returns what a table of sessions shows, in the order of their ids, from one flat answer. Errors: UnknownMethod of a daemon that is
+// older than the method.
+func (c *Client) ListSessionsEx(ctx context.Context) ([]dbusapi.SessionRowEx, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	call := c.conn.Object(dbusapi.BusName, dbusapi.ManagerPath).CallWithContext(ctx, dbusapi.ManagerInterface+".ListSessionsEx", 0)
+	if call.Err != nil {
+		return nil, call.Err
+	}
+	rows, err := rowsEx(call.Body)
+	slices.SortFunc(rows, func(a, b dbusapi.SessionRowEx) int { return strings.Compare(a.ID, b.ID) })
+	return rows, err
+}
+
+// rowsEx takes the rows as godbus decoded them: with a thousand sessions, copying them by Store would take as long again. A field that a newer daemon
+// has behind those that are known is left alone.
+func rowsEx(body []any) ([]dbusapi.SessionRowEx, error) {
+	answer, ok := []([]any)(nil), false
+	if len(body) == 1 {
+		answer, ok = body[0].([][]any)
+	}
+	if !ok {
+		return nil, errors.New("ListSessionsEx answered with something else")
+	}
+	rows := make([]dbusapi.SessionRowEx, len(answer))
+	for i, fields := range answer {
+		r := &rows[i]
+		f := fieldReader{fields: fields}
+		for _, text := range []*string{&r.ID, &r.Agent, &r.State, &r.Activity, &r.Attention, &r.Reason, &r.Workspace, &r.Description, &r.Unit} {
+			read(&f, text)
+		}
+		read(&f, &r.StateChange)
+		read(&f, &r.ActiveSince)
+		read(&f, &r.Leftovers)
+		read(&f, &r.OnLogin)
+		read(&f, &r.Path)
+		read(&f, &r.More)
+		if f.failed {
+			return nil, fmt.Errorf("ListSessionsEx answered with something else in row %d", i)
+		}
+	}
+	return rows, nil
+}
+
+// fieldReader reads the fields of a structure one after the other.
+type fieldReader struct {
+	fields []any
+	failed bool
+}
+
+func read[T any](f *fieldReader, target *T) {
+	if len(f.fields) == 0 {
+		f.failed = true
+		return
+	}
+	value, ok := f.fields[0].(T)
+	if !ok {
+		f.failed = true
+	}
+	*target, f.fields = value, f.fields[1:]
 }
 
 // ListAgents returns a row for every agent definition.

@@ -78,6 +78,7 @@ func sendInput(ctx context.Context, s *Server, id string, args []any) ([]any, er
 var managerHandlers = map[string]handler{
 	"CreateSession":    createSession,
 	"ListSessions":     listSessions,
+	"ListSessionsEx":   listSessionsEx,
 	"ListAgents":       listAgents,
 	"GetSession":       getSession,
 	"GetSessionByUnit": getSessionByUnit,

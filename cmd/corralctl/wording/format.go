@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/clipperhouse/displaywidth"
 )
 
 // Printable returns s with every character escaped that a terminal would act on, or that would make text look like other text: what an agent says
@@ -55,27 +57,34 @@ func PrintableLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Ellipsize shortens s to at most width characters.
+// Width is the number of columns that a printable text takes in a terminal.
+func Width(s string) int { return displaywidth.String(s) }
+
+// Ellipsize shortens a printable text to at most width columns.
 func Ellipsize(s string, width int) string {
-	if utf8.RuneCountInString(s) <= width {
+	switch {
+	case width < 1:
+		return ""
+	case len(s) <= width: // no character takes more columns than bytes
 		return s
 	}
-	if width < 1 {
-		return ""
-	}
-	return string([]rune(s)[:width-1]) + "…"
+	return displaywidth.TruncateString(s, width, "…")
 }
 
-// EllipsizePath shortens a path to at most width characters, keeping its end.
+// EllipsizePath shortens a printable path to at most width columns, keeping its end.
 func EllipsizePath(s string, width int) string {
-	runes := []rune(s)
-	if len(runes) <= width {
+	over := Width(s) - width
+	switch {
+	case over <= 0:
 		return s
-	}
-	if width < 1 {
+	case width < 1:
 		return ""
 	}
-	return "…" + string(runes[len(runes)-width+1:])
+	cut := 0
+	for g := displaywidth.StringGraphemes(s); over >= 0 && g.Next(); over -= g.Width() { // one column more, for the sign
+		cut += len(g.Value())
+	}
+	return "…" + s[cut:]
 }
 
 // Span writes a duration as its two greatest units: "2m 15s".

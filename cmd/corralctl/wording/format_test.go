@@ -60,6 +60,19 @@ func TestEllipses(t *testing.T) {
 	assert.Equal(t, "abcd…", Ellipsize("abcdef", 5))
 	assert.Empty(t, Ellipsize("abcdef", 0))
 	assert.Equal(t, "…/shop", EllipsizePath("~/src/shop", 6))
+	assert.Empty(t, EllipsizePath("~/src/shop", 0))
+}
+
+func TestWideCharactersAreMeasured(t *testing.T) {
+	for text, width := range map[string]int{"shop": 4, "漢字": 4, "Grüße": 5, "été": 3, "✳ x": 3, "👩‍🚀": 2, "": 0} {
+		assert.Equal(t, width, Width(text), "%q", text)
+	}
+	assert.Equal(t, "漢字", Ellipsize("漢字", 4))
+	assert.Equal(t, "漢…", Ellipsize("漢字", 3))
+	assert.Equal(t, "…", Ellipsize("漢字", 2), "half a character cannot be shown")
+	assert.Equal(t, "…字", EllipsizePath("漢字", 3))
+	assert.Equal(t, "…", EllipsizePath("漢字", 2))
+	assert.Equal(t, "…rc/漢字", EllipsizePath("~/src/漢字", 8))
 }
 
 func TestWordsForAShell(t *testing.T) {

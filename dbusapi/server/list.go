@@ -1,0 +1,67 @@
+package server
+
+import (
+	"context"
+	"strings"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/supervisor"
+)
+
+// frozen is shared by the rows of all sessions that are; nearly all have nothing more to tell.
+var (
+	frozen      = map[string]dbus.Variant{"Frozen": dbus.MakeVariant(true)}
+	nothingMore = map[string]dbus.Variant{}
+)
+
+func listSessionsEx(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
+	all, err := o.server.sup.Sessions()
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]dbusapi.SessionRowEx, len(all))
+	for i, n := range all {
+		rows[i] = rowEx(n)
+	}
+	return []any{rows}, nil
+}
+
+func rowEx(n *supervisor.Snapshot) dbusapi.SessionRowEx {
+	row := dbusapi.SessionRowEx{
+		ID: n.ID, Agent: n.Agent, State: n.State, Activity: n.Activity, Attention: n.Attention, Reason: n.Reason, Workspace: n.WorkingDirectory,
+		Description: n.Description, Unit: n.Unit, StateChange: max(usec(n.StateChanged), usec(n.Created)), ActiveSince: usec(n.LastActivity),
+		OnLogin: n.OnLogin, Path: dbusapi.SessionPath(n.ID), More: nothingMore,
+	}
+	if n.Idle {
+		row.ActiveSince = usec(n.IdleSince)
+	}
+	if n.Frozen {
+		row.More = frozen
+	}
+	if !n.AgentAlive {
+		row.Leftovers = leftovers(n.ControlGroup)
+	}
+	return row
+}
+
+// leftovers counts the processes in a control group beside the shim and tmux.
+func leftovers(group string) uint32 {
+	if group == "" {
+		return 0
+	}
+	pids, err := proc.Processes(group)
+	if err != nil {
+		return 0 // it is gone, and they with it
+	}
+	n := uint32(0)
+	for _, pid := range pids {
+		p, err := proc.Stat(pid)
+		if err == nil && p.State != 'Z' && !strings.HasPrefix(p.Comm, "tmux: ") && !strings.HasPrefix(p.Comm, "corral-shim") {
+			n++
+		}
+	}
+	return n
+}

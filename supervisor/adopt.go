@@ -157,6 +157,10 @@ func (s *Supervisor) takeOver(e *entry, sc Scope) {
 func (s *Supervisor) takeScope(e *entry, sc Scope, exited bool) bool {
 	r := e.rec.Run
 	now := time.Now()
+	if sc.TimedOut != 0 && r.BootID == s.BootID && sc.InvocationID == r.InvocationID {
+		at := now.Add(sc.TimedOut - clock.Monotonic())
+		s.apply(e, session.ScopeResult{Run: r.ID, Result: session.Timeout, At: at, Monotonic: sc.TimedOut})
+	}
 	switch {
 	case r.BootID != s.BootID:
 		s.apply(e, session.MachineWentDown{Run: r.ID, At: now})

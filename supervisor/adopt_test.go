@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -55,6 +56,10 @@ func TestAdoption(t *testing.T) {
 		{"everything is gone and nothing was recorded", nil, true, nil, "failed", "session-lost"},
 		{"another scope has the name now", []Scope{{Name: alive[0].Name, InvocationID: "other", Active: true}}, false, nil, "failed", "session-lost"},
 		{"systemd keeps the failed scope", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "oom-kill"}}, false, nil, "failed", "oom-kill"},
+		{"its time was up meanwhile, and it took its leave with 0", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout", TimedOut: time.Nanosecond}}, false,
+			exited(exitstatus.Exited, 0), "failed", "timeout"},
+		{"it had ended with 0 before its scope's time was up", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout", TimedOut: clock.Monotonic() + time.Hour}},
+			false, exited(exitstatus.Exited, 0), "completed", "success"},
 		{"its time was up meanwhile", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout"}}, false, exited(exitstatus.Killed, 15), "failed", "timeout"},
 		{"the machine went down, it can be resumed", nil, true, func(_ *bed, rec *session.Session) { rec.Run.BootID = "last boot" }, "suspended", "session-lost"},
 		{"the machine went down, it cannot be resumed", nil, false, func(_ *bed, rec *session.Session) { rec.Run.BootID = "last boot" }, "failed", "session-lost"},

@@ -77,6 +77,7 @@ type Scope struct {
 	Name, InvocationID, ControlGroup string
 	Active                           bool
 	Result                           string
+	TimedOut                         time.Duration // by CLOCK_MONOTONIC: when its time was up, 0 if that is not what ends it
 }
 
 // Plan is what World.Start needs to know of a run.

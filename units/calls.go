@@ -149,7 +149,23 @@ func (m *Manager) describe(ctx context.Context, name, active string) (Unit, erro
 		u.Active, err = "inactive", nil
 	}
 	u.InvocationID = id
+	if u.Result == timeout && err == nil {
+		u.TimedOut, err = m.timedOut(ctx, name)
+	}
 	return u, err
+}
+
+// timeout is the Result of a scope whose time was up, and of no other.
+const timeout = "timeout"
+
+// timedOut tells when a scope whose Result is timeout left the state active: then it was told to end. 0 if systemd knows it no more.
+func (m *Manager) timedOut(ctx context.Context, name string) (time.Duration, error) {
+	v, err := m.get(ctx, name, unitIface, "ActiveExitTimestampMonotonic")
+	if isGone(err) {
+		return 0, nil
+	}
+	usec, _ := v.Value().(uint64)
+	return time.Duration(usec) * time.Microsecond, err
 }
 
 func (m *Manager) invocationID(ctx context.Context, name string) (string, error) {

@@ -59,6 +59,7 @@ type Unit struct {
 	Result       string // the scope's Result
 	InvocationID string
 	ControlGroup string
+	TimedOut     time.Duration // by CLOCK_MONOTONIC: when RuntimeMaxSec= was over, 0 if it is not what ends or has ended the scope
 }
 
 // Event is what systemd tells of our scopes.

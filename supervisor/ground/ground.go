@@ -195,7 +195,7 @@ func (g *Ground) Scopes(ctx context.Context) ([]supervisor.Scope, error) {
 	scopes := make([]supervisor.Scope, 0, len(all))
 	for _, u := range all {
 		scopes = append(scopes, supervisor.Scope{
-			Name: u.Name, InvocationID: u.InvocationID, ControlGroup: u.ControlGroup, Result: u.Result,
+			Name: u.Name, InvocationID: u.InvocationID, ControlGroup: u.ControlGroup, Result: u.Result, TimedOut: u.TimedOut,
 			Active: u.Active == "active" || u.Active == "deactivating" || u.Active == "activating",
 		})
 	}

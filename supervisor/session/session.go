@@ -180,7 +180,7 @@ func (r *Run) intended() bool {
 }
 
 // outOfTime tells whether it was RuntimeMaxSec that ended the agent. A scope whose agent has ended lives on with its tmux session, and its time
-// runs on too, which says nothing of the agent. Where nobody was there to be told when the time was up, an agent that ended well counts as one of these.
+// runs on too, which says nothing of the agent. Where nobody can tell when the time was up, an agent that ended well counts as one of these.
 func (r *Run) outOfTime() bool {
 	switch {
 	case r.ScopeResult != Timeout:

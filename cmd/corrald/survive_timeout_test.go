@@ -4,7 +4,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/godbus/dbus/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/internal/testbed"
@@ -14,7 +13,7 @@ import (
 // has not run out of time, though the scope around it has.
 func TestTimeIsUpWhileTheDaemonIsAway(t *testing.T) {
 	d := startDaemon(t)
-	properties := []property{{"RuntimeMaxUSec", dbus.MakeVariant(uint64(2_000_000))}}
+	properties := []property{{"RuntimeMaxUSec", uint64(2_000_000)}}
 	agent := func(id, script string) *subject {
 		return d.create(t, id, spec{"Command": []string{"bash", "-c", script, d.dir + "/" + id}, "UnitProperties": properties})
 	}

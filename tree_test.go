@@ -28,6 +28,7 @@ var leaves = []string{
 	"internal/bus",          // a connection to a message bus
 	"internal/clock",        // the clocks that nobody can set
 	"internal/config",       // corral.conf and agent definitions
+	"internal/desktop",      // a terminal window on the user's desktop
 	"internal/exitstatus",   // the record of an exit
 	"internal/failpoint",    // steps at which a test can have the daemon end
 	"internal/fdpoll",       // many descriptors waited for by one goroutine

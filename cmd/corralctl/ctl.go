@@ -21,14 +21,15 @@ import (
 // ctl is one invocation of corralctl: its global options, its streams, and its connection once a verb asked for it.
 type ctl struct {
 	globals
-	name   string // of the verb
-	in     *os.File
-	out    *bufio.Writer
-	outTTY *terminal // nil: not a terminal
-	err    io.Writer
-	errTTY *terminal
-	client *client.Client
-	pager  *pager
+	name    string // of the verb
+	lenient bool   // it exits with 0, whatever happens
+	in      *os.File
+	out     *bufio.Writer
+	outTTY  *terminal // nil: not a terminal
+	err     io.Writer
+	errTTY  *terminal
+	client  *client.Client
+	pager   *pager
 }
 
 // globals are the options that every verb takes.
@@ -68,6 +69,9 @@ func run(ctx context.Context, args []string, in, out, errs *os.File) int {
 	c := &ctl{in: in, out: bufio.NewWriterSize(out, 32<<10), err: errs, outTTY: openTerminal(out), errTTY: openTerminal(errs)}
 	err := c.dispatch(ctx, args)
 	code := c.report(err)
+	if c.lenient {
+		code = 0
+	}
 	if c.client != nil {
 		_ = c.client.Close()
 	}
@@ -101,7 +105,7 @@ func (c *ctl) dispatch(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	c.name = v.name
+	c.name, c.lenient = v.name, v.lenient
 	options := pflag.NewFlagSet(v.name, pflag.ContinueOnError)
 	options.Usage = func() {}
 	c.register(options)

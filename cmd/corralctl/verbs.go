@@ -14,6 +14,7 @@ type verb struct {
 	args    string
 	summary string
 	pages   bool // long output goes through the pager
+	lenient bool // mistakes are told, and it exits with 0 all the same
 
 	// options adds the verb's own options to the set, and returns what to do once they are read.
 	options func(*pflag.FlagSet) action
@@ -36,12 +37,12 @@ type verbGroup struct {
 // verbGroups returns all verbs, in the order in which help shows them.
 func verbGroups() []verbGroup {
 	return []verbGroup{
-		{"Sessions", []verb{listVerb, runVerb, attachVerb, sendVerb, peekVerb, logsVerb, statusVerb, showVerb, waitVerb}},
+		{"Sessions", []verb{listVerb, runVerb, attachVerb, openVerb, sendVerb, peekVerb, logsVerb, statusVerb, showVerb, waitVerb}},
 		{"Lifecycle", []verb{
 			startVerb, stopVerb, restartVerb, resumeVerb, suspendVerb, freezeVerb, thawVerb, killVerb, archiveVerb, removeVerb, cleanVerb,
 		}},
 		{"Settings", []verb{enableVerb, disableVerb, setPropertyVerb, describeVerb, labelVerb, ackVerb}},
-		{"For scripts", []verb{isActiveVerb, isFailedVerb, isWaitingVerb}},
+		{"For scripts", []verb{isActiveVerb, isFailedVerb, isWaitingVerb, reportVerb}},
 		{"Corral", []verb{agentsVerb, lingerVerb, reloadVerb, versionVerb, helpVerb}},
 	}
 }

@@ -78,7 +78,7 @@ func findPlaces() (places, error) {
 	}
 	// What was installed together stays together: bin/corrald, libexec/corral/corral-shim, lib/corral.
 	prefix := filepath.Dir(filepath.Dir(self))
-	p.config = append(config.Dirs(), filepath.Join(prefix, "lib/corral"))
+	p.config = config.InstalledDirs(filepath.Dir(self))
 	p.shim, err = findShim(prefix, filepath.Dir(self))
 	return p, err
 }

@@ -46,7 +46,7 @@ func (e *ConnectError) Unwrap() error { return e.Err }
 // Connect connects to the user's session bus. It does not start the daemon; the first call does where D-Bus activation is installed. The connection
 // lives until Close or the end of ctx. Errors: *ConnectError.
 func Connect(ctx context.Context) (*Client, error) {
-	address, err := busAddress()
+	address, err := BusAddress()
 	if err != nil {
 		return nil, &ConnectError{err}
 	}
@@ -93,9 +93,9 @@ func connect(ctx context.Context, dial func(...dbus.ConnOption) (*dbus.Conn, err
 	return &Client{conn: conn}, nil
 }
 
-// busAddress is where the session bus listens. godbus's own search ends in running dbus-launch, which would make a bus that nobody else is on, and it
+// BusAddress returns where the session bus listens. godbus's own search ends in running dbus-launch, which would make a bus that nobody else is on, and it
 // believes a useless address, such as the "disabled:" that tmux servers are started with.
-func busAddress() (string, error) {
+func BusAddress() (string, error) {
 	switch address := os.Getenv("DBUS_SESSION_BUS_ADDRESS"); address {
 	case "", "autolaunch:", "disabled:":
 	default:

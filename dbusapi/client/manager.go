@@ -238,6 +238,29 @@ func (c *Client) SendInput(ctx context.Context, id, text string, flags uint64) e
 	return c.manager(ctx, "SendInput", slowTimeout, []any{id, text, flags})
 }
 
+// Report is what an agent says of itself, or its hooks for it. What is "" is not said.
+type Report struct {
+	Activity       string // working, waiting or idle
+	Reason         string // why it waits, as in AttentionRequested
+	Message        string // what it asks, for the user alone
+	ConversationID string // its own id of its conversation, to be resumed by
+}
+
+// ReportActivity reports for the session that the caller is a process of. It does not start the daemon: without one nobody is there to be told, and
+// who reports has no time. The caller has to live until it returns, for the daemon finds the session from the caller's control group.
+func (c *Client) ReportActivity(ctx context.Context, r Report) error {
+	details := map[string]dbus.Variant{}
+	for name, value := range map[string]string{"Reason": r.Reason, "Message": r.Message, "ConversationId": r.ConversationID} {
+		if value != "" {
+			details[name] = dbus.MakeVariant(value)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return c.conn.Object(dbusapi.BusName, dbusapi.ManagerPath).CallWithContext(ctx, dbusapi.ManagerInterface+".ReportActivity", dbus.FlagNoAutoStart,
+		r.Activity, details).Err
+}
+
 // Clean removes what has outlived its retention time and returns the ids.
 func (c *Client) Clean(ctx context.Context) ([]string, error) {
 	var ids []string

@@ -24,6 +24,7 @@ type Config struct {
 	IdleAfter     time.Duration // IdleAfterSec=: how long without output until an agent counts as idle
 	MaxSessions   int           // MaxSessions=: how many there may be, archived ones too
 	TmuxConfig    string        // TmuxConfig=: absolute path of a tmux configuration to source, or TmuxConfigUser, or "" for ours alone
+	Terminal      string        // Terminal=: command of the terminal emulator that windows are opened with, "" to look for one
 	Notifications bool          // Notifications=: whether desktop notifications are sent
 	Retention     Retention
 }
@@ -88,6 +89,8 @@ func (c *Config) set(key, value string) error {
 		return setValue(&c.MaxSessions, key, value, def.MaxSessions, count)
 	case "TmuxConfig":
 		return setValue(&c.TmuxConfig, key, value, def.TmuxConfig, tmuxConfig)
+	case "Terminal":
+		return setValue(&c.Terminal, key, value, def.Terminal, terminalCommand)
 	case "Notifications":
 		return setValue(&c.Notifications, key, value, def.Notifications, ParseBool)
 	case "SuspendedRetentionSec":
@@ -148,4 +151,12 @@ func tmuxConfig(s string) (string, error) {
 		return "", fmt.Errorf("%q is neither an absolute path nor %q", s, TmuxConfigUser)
 	}
 	return s, nil
+}
+
+func terminalCommand(s string) (string, error) {
+	words, err := SplitWords(s)
+	if err == nil && (len(words) == 0 || words[0] == "") {
+		err = fmt.Errorf("%q names no program", s)
+	}
+	return s, err
 }

@@ -15,10 +15,28 @@ import (
 // distribution and of what was installed beside it.
 func Dirs() []string {
 	dirs := []string{"/etc/corral", "/usr/local/lib/corral", "/usr/lib/corral"}
-	if home := userDir(); home != "" {
-		return slices.Insert(dirs, 0, filepath.Join(home, "corral"))
+	if own := UserDir(); own != "" {
+		return slices.Insert(dirs, 0, own)
 	}
 	return dirs
+}
+
+// InstalledDirs gives Dirs, and the one that comes with the installation whose programs are in bin: what was installed together stays together, also
+// below a prefix of its own.
+func InstalledDirs(bin string) []string {
+	dirs, own := Dirs(), filepath.Join(filepath.Dir(bin), "lib/corral")
+	if slices.Contains(dirs, own) {
+		return dirs
+	}
+	return append(dirs, own)
+}
+
+// UserDir gives the directory of the user's own configuration, which comes first in Dirs; "" if there is no home for it.
+func UserDir() string {
+	if home := userDir(); home != "" {
+		return filepath.Join(home, "corral")
+	}
+	return ""
 }
 
 // userDir is $XDG_CONFIG_HOME, or ~/.config. A relative path counts as none, by the XDG Base Directory Specification.

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/desktop"
+)
+
+// openTimeout bounds how long the user manager may take to start a terminal.
+const openTimeout = 20 * time.Second
+
+var openVerb = verb{name: "open", args: "ID…", summary: "Attach to sessions, each in a terminal window of its own", options: plainVerb(
+	func(ctx context.Context, c *ctl, args []string) error {
+		return c.each(ctx, args, "", c.open)
+	})}
+
+// open opens a window here, also on a session of another machine.
+func (c *ctl) open(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	self, err := ownPath()
+	if err != nil {
+		return fmt.Errorf("cannot find the program itself: %w", err)
+	}
+	address, err := client.BusAddress()
+	if err != nil {
+		return err
+	}
+	configured, _, err := config.Load(configDirs())
+	if err != nil {
+		return err
+	}
+	command := []string{self, "attach", id}
+	if c.host != "" {
+		command = []string{self, "--host=" + c.host, "attach", id}
+	}
+	_, err = desktop.Open(ctx, address, desktop.Window{
+		Terminal: configured.Terminal, Name: id, Description: "Terminal of session " + id, Command: command,
+	})
+	return c.cannotOpen(id, err)
+}
+
+// cannotOpen says what there is to do where no window can be shown.
+func (c *ctl) cannotOpen(id string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var none *desktop.NoTerminalError
+	switch f := c.cannot("open", id, err); {
+	case errors.Is(err, desktop.ErrNoDisplay):
+		f.hint = "corralctl attach " + id
+		if os.Getenv("WAYLAND_DISPLAY") != "" {
+			f.hint = "systemctl --user import-environment WAYLAND_DISPLAY DISPLAY XAUTHORITY"
+		} else if os.Getenv("DISPLAY") != "" {
+			f.hint = "systemctl --user import-environment DISPLAY XAUTHORITY"
+		}
+		return f
+	case errors.As(err, &none):
+		f.message = fmt.Sprintf("cannot open %q: no terminal was found; Terminal= in corral.conf names one that is not looked for", id)
+		f.hint = "corralctl attach " + id
+		return f
+	default:
+		return f
+	}
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+func TestWhatHooksAreHanded(t *testing.T) {
+	for name, c := range map[string]struct {
+		given   client.Report
+		payload string
+		want    client.Report
+	}{
+		"Claude Code asks": {
+			client.Report{Activity: "waiting"},
+			`{"session_id":"1b4e28ba-2fa1","hook_event_name":"Notification","message":"Claude needs your permission to use Bash","notification_type":"permission_prompt"}`,
+			client.Report{Activity: "waiting", Reason: "permission", Message: "Claude needs your permission to use Bash", ConversationID: "1b4e28ba-2fa1"},
+		},
+		"an option counts more": {
+			client.Report{Activity: "waiting", Reason: "auth", Message: "mine", ConversationID: "x"},
+			`{"session_id":"y","message":"theirs","notification_type":"idle_prompt"}`,
+			client.Report{Activity: "waiting", Reason: "auth", Message: "mine", ConversationID: "x"},
+		},
+		"Codex ends a turn": {
+			client.Report{Activity: "idle"}, `{"type":"agent-turn-complete","thread-id":"t-1","last-assistant-message":"Done."}`,
+			client.Report{Activity: "idle", Message: "Done.", ConversationID: "t-1"},
+		},
+		"what a user asked for is no message": {
+			client.Report{Activity: "working"}, `{"session_id":"a","message":"m","reason":"question"}`, client.Report{Activity: "working", ConversationID: "a"},
+		},
+		"an id that could become an option": {client.Report{Activity: "idle"}, `{"session_id":"--help"}`, client.Report{Activity: "idle"}},
+		"one field of another type":         {client.Report{Activity: "idle"}, `{"session_id":"a","message":{"b":1},"reason":3}`, client.Report{Activity: "idle", ConversationID: "a"}},
+		"no JSON at all":                    {client.Report{Activity: "idle"}, "\x00\xff{{{", client.Report{Activity: "idle"}},
+		"more than anybody has to say":      {client.Report{Activity: "idle"}, `{"session_id":"a","message":"` + strings.Repeat("x", 2<<20) + `"}`, client.Report{Activity: "idle"}},
+		"a long message is cut between letters": {
+			client.Report{Activity: "idle"}, `{"message":"x` + strings.Repeat("é", maxMessage) + `"}`,
+			client.Report{Activity: "idle", Message: "x" + strings.Repeat("é", maxMessage/2-1)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := c.given
+			readPayload(strings.NewReader(c.payload)).complete(&got)
+			assert.Equal(t, c.want, got)
+		})
+	}
+}
+
+// Who opens the pipe and never writes does not hold up the agent.
+func TestAHookIsNotHeldUp(t *testing.T) {
+	in, out, err := os.Pipe()
+	require.NoError(t, err)
+	defer func() { _, _ = in.Close(), out.Close() }()
+	began := time.Now()
+	assert.Equal(t, hookPayload{}, readPayload(in))
+	assert.Less(t, time.Since(began), 10*payloadTimeout)
+}
+
+// Who writes more than is read meets no broken pipe.
+func TestALargePayloadIsReadToItsEnd(t *testing.T) {
+	in, out := io.Pipe()
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := out.Write(make([]byte, 3*maxPayload))
+		wrote <- err
+		_ = out.Close()
+	}()
+	readPayload(in)
+	require.NoError(t, <-wrote)
+}
+
+func TestWhoBelongsToASession(t *testing.T) {
+	for group, want := range map[string]bool{
+		"0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-corral.slice/app-corral-claude-shop.scope\n":       true,
+		"0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-corral.slice/app-corral-claude-shop.scope/inner\n": true,
+		"1:name=systemd:/\n0::/app.slice/app-corral.slice/app-corral-x-y.scope\n":                                          true,
+		"0::/user.slice/user-1000.slice/session-2.scope\n":                                                                 false,
+		"0::/user.slice/user@1000.service/session.slice/corrald.service\n":                                                 false,
+		"": false,
+	} {
+		assert.Equal(t, want, inSession(group), group)
+	}
+}
+
+func FuzzHookPayload(f *testing.F) {
+	f.Add([]byte(`{"session_id":"a","message":"m"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var r client.Report
+		readPayload(strings.NewReader(string(data))).complete(&r)
+		assert.True(t, sendable(r.Message))
+		assert.LessOrEqual(t, len(r.Message), maxMessage)
+	})
+}

@@ -1,0 +1,26 @@
+# A window is opened by the user's manager, where the user is now: by the manager's display, not by that of the caller.
+
+$ corralctl run -q --id shop -- sleep 1000
+
+$ corralctl open shop
+corralctl: cannot open "shop": the user manager has neither WAYLAND_DISPLAY nor DISPLAY
+hint: corralctl attach shop
+[exit 1]
+
+$ DISPLAY=:7 corralctl open shop
+corralctl: cannot open "shop": the user manager has neither WAYLAND_DISPLAY nor DISPLAY
+hint: systemctl --user import-environment DISPLAY XAUTHORITY
+[exit 1]
+
+$ corralctl open fix-auth
+corralctl: cannot open "fix-auth": no such session
+[exit 4]
+
+# Terminal= names what shows the window, with its own options; the command comes after them, as it is.
+$ printf '#!/bin/sh\nprintf "<%%s>" "$DISPLAY" "$@" >~/.said && mv ~/.said ~/said\n' >~/myterm && chmod +x ~/myterm
+$ mkdir -p ~/config/corral && printf '[Corral]\nTerminal=%s --fresh "a  $HOME"\n' ~/myterm >~/config/corral/corral.conf
+$ systemctl --user set-environment DISPLAY=:8 HOME="$HOME" && DISPLAY=:7 corralctl open shop && while ! cat ~/said 2>/dev/null; do :; done
+<:8><--fresh><a  $HOME><…/corralctl><attach><shop>
+
+$ printf '[Corral]\nTerminal=nonesuch\n' >~/config/corral/corral.conf && corralctl open shop; systemctl --user unset-environment DISPLAY HOME
+corralctl: cannot open "shop": Terminal=: "nonesuch" is not installed

@@ -1,0 +1,153 @@
+// Package desktop reaches the user's graphical desktop from a place that need not be in it: it opens terminal windows.
+//
+// A window is a transient service of the user's manager. So it is shown where the user is now, by the manager's DISPLAY and WAYLAND_DISPLAY, whatever
+// the caller was started with; and it outlives the caller.
+package desktop
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/bus"
+)
+
+const (
+	systemd      = "org.freedesktop.systemd1"
+	systemdPath  = dbus.ObjectPath("/org/freedesktop/systemd1")
+	managerIface = systemd + ".Manager"
+)
+
+// ErrNoDisplay says that the user manager knows of no graphical session. Desktops tell it of theirs with
+// `systemctl --user import-environment WAYLAND_DISPLAY DISPLAY XAUTHORITY`.
+var ErrNoDisplay = errors.New("the user manager has neither WAYLAND_DISPLAY nor DISPLAY")
+
+// Window is a terminal window.
+type Window struct {
+	Terminal    string   // Terminal= of corral.conf, "" to look for one
+	Name        string   // is part of its unit's name: letters, digits, "-", "_" and "."
+	Description string   // of its unit
+	Command     []string // what runs in it, by an absolute path
+}
+
+// Open opens the window, by the user manager on the bus at address. It returns the name of its unit once the terminal's program runs; whether it can
+// show itself is then in the unit's journal. Errors: ErrNoDisplay, *NoTerminalError.
+func Open(ctx context.Context, address string, w Window) (string, error) {
+	conn, err := bus.Dial(ctx, address)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }()
+	environment, err := managerEnvironment(ctx, conn)
+	if err != nil {
+		return "", err
+	}
+	if environment.Get("WAYLAND_DISPLAY") == "" && environment.Get("DISPLAY") == "" {
+		return "", ErrNoDisplay
+	}
+	argv, err := Command(w.Terminal, environment, environment.lookPath, w.Command)
+	if err != nil {
+		return "", err
+	}
+	unit := "corral-window-" + w.Name + "-" + strings.ToLower(rand.Text()[:8]) + ".service"
+	return unit, start(ctx, conn, unit, w.Description, argv)
+}
+
+func managerEnvironment(ctx context.Context, conn *dbus.Conn) (Environment, error) {
+	var value dbus.Variant
+	err := conn.Object(systemd, systemdPath).CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, managerIface, "Environment").Store(&value)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the user manager's environment: %w", err)
+	}
+	environment, ok := value.Value().([]string)
+	if !ok {
+		return nil, errors.New("cannot read the user manager's environment: it is no list")
+	}
+	return environment, nil
+}
+
+// lookPath finds a program where the manager's services would, and where people install their own.
+func (e Environment) lookPath(name string) (string, error) {
+	if filepath.IsAbs(name) {
+		return name, unix.Access(name, unix.X_OK)
+	}
+	path := e.Get("PATH")
+	if home := e.Get("HOME"); home != "" {
+		path += ":" + filepath.Join(home, ".local/bin")
+	}
+	for _, dir := range filepath.SplitList(path + ":/usr/local/bin:/usr/bin:/bin") {
+		candidate := filepath.Join(dir, name)
+		info, err := os.Stat(candidate)
+		if filepath.IsAbs(candidate) && err == nil && info.Mode().IsRegular() && unix.Access(candidate, unix.X_OK) == nil {
+			return candidate, nil
+		}
+	}
+	return "", fmt.Errorf("%q is not installed", name)
+}
+
+type property struct {
+	Name  string
+	Value dbus.Variant
+}
+
+// execCommand is an entry of ExecStartEx: org.freedesktop.systemd1(5).
+type execCommand struct {
+	Path  string
+	Argv  []string
+	Flags []string
+}
+
+// start starts the service and waits until its program was executed.
+func start(ctx context.Context, conn *dbus.Conn, unit, description string, argv []string) error {
+	removed := make(chan *dbus.Signal, 64)
+	conn.Signal(removed)
+	err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(systemd), dbus.WithMatchInterface(managerIface), dbus.WithMatchMember("JobRemoved"),
+		dbus.WithMatchArg(2, unit))
+	if err != nil {
+		return fmt.Errorf("cannot listen to the user manager: %w", err)
+	}
+	properties := []property{
+		{"Description", dbus.MakeVariant(description)},
+		// A start is done when the program was executed, or failed to be.
+		{"Type", dbus.MakeVariant("exec")},
+		// systemd would replace $ in the arguments otherwise.
+		{"ExecStartEx", dbus.MakeVariant([]execCommand{{argv[0], argv, []string{"no-env-expand"}}})},
+		{"Slice", dbus.MakeVariant("app.slice")},
+		{"CollectMode", dbus.MakeVariant("inactive-or-failed")},
+	}
+	var job dbus.ObjectPath
+	err = conn.Object(systemd, systemdPath).CallWithContext(ctx, managerIface+".StartTransientUnit", 0, unit, "fail", properties, []struct {
+		Name       string
+		Properties []property
+	}{}).Store(&job)
+	if err != nil {
+		return fmt.Errorf("cannot start %q: %w", unit, err)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("cannot start %q: %w", unit, ctx.Err())
+		case signal, ok := <-removed:
+			if !ok {
+				return fmt.Errorf("cannot start %q: the connection to the bus is lost", unit)
+			}
+			var id uint32
+			var path dbus.ObjectPath
+			var name, result string
+			if signal.Name != managerIface+".JobRemoved" || dbus.Store(signal.Body, &id, &path, &name, &result) != nil || path != job {
+				continue
+			}
+			if result != "done" {
+				return fmt.Errorf("cannot run %q: its start ended as %q; journalctl --user -u %s tells more", argv[0], result, unit)
+			}
+			return nil
+		}
+	}
+}

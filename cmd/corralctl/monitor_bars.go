@@ -1,0 +1,183 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+// barTeller prints the counts of sessions for a status bar, each time that what the bar shows changes.
+type barTeller struct {
+	c    *ctl
+	head string           // comes before the first line
+	next string           // comes before every other line
+	line func(bar) string // without its end
+	last string
+	told bool
+}
+
+func (t *barTeller) show(b bar) error {
+	line := t.line(b)
+	if t.told && line == t.last {
+		return nil
+	}
+	before := t.next
+	if !t.told {
+		before = t.head
+	}
+	t.last, t.told = line, true
+	_, err := t.c.out.WriteString(before + line + "\n")
+	return err
+}
+
+// bar is what a status bar shows.
+type bar struct {
+	offline                         bool
+	running, waiting, failed, stale int
+	lines                           []string // one for each session that lives or wants a person
+}
+
+func (t *barTeller) began(all map[string]client.Session) error {
+	if all == nil {
+		return nil // gone comes next
+	}
+	return t.show(barOf(all))
+}
+
+func (t *barTeller) changed(_, _ *client.Session, all map[string]client.Session) error {
+	return t.show(barOf(all))
+}
+func (t *barTeller) gone() error                              { return t.show(bar{offline: true}) }
+func (t *barTeller) back(all map[string]client.Session) error { return t.show(barOf(all)) }
+
+func barOf(all map[string]client.Session) bar {
+	var b bar
+	for _, s := range sortedSessions(all) {
+		switch s.State {
+		case "running":
+			b.running++
+		case "failed":
+			b.failed++
+		case "stale":
+			b.stale++
+		}
+		if wording.Waits(s) {
+			b.waiting++
+		}
+		if wording.Ended(s.State) && s.State != "failed" {
+			continue
+		}
+		line := s.Id + ": " + s.State
+		if activity, _ := wording.Activity(s); activity != "-" && s.State == "running" {
+			line = s.Id + ": " + activity
+		}
+		if s.State == "failed" && s.Reason != "" {
+			line += ", " + s.Reason
+		}
+		b.lines = append(b.lines, wording.Printable(line))
+	}
+	return b
+}
+
+// class is the one word for what a person has to know first.
+func (b bar) class() string {
+	switch {
+	case b.offline:
+		return "offline"
+	case b.waiting > 0:
+		return "waiting"
+	case b.failed > 0:
+		return "failed"
+	case b.stale > 0:
+		return "stale"
+	case b.running > 0:
+		return "running"
+	}
+	return "idle"
+}
+
+// barPart is one count of a bar; its colour is as #rrggbb, for bars that take one.
+type barPart struct{ text, class, colour string }
+
+// The colours are those of the terminal's bright ones, as most bars have a dark ground.
+const (
+	barGreen  = "#50fa7b"
+	barYellow = "#f1fa8c"
+	barRed    = "#ff5555"
+	barGrey   = "#888888"
+)
+
+func (b bar) parts() []barPart {
+	if b.offline {
+		return []barPart{{"corrald is not running", b.class(), barGrey}}
+	}
+	var parts []barPart
+	for _, count := range []struct {
+		n            int
+		word, colour string
+	}{{b.running, "running", barGreen}, {b.waiting, "waiting", barYellow}, {b.failed, "failed", barRed}, {b.stale, "stale", barYellow}} {
+		if count.n > 0 {
+			parts = append(parts, barPart{fmt.Sprintf("%d %s", count.n, count.word), count.word, count.colour})
+		}
+	}
+	return parts
+}
+
+func (b bar) text() string {
+	var texts []string
+	for _, part := range b.parts() {
+		texts = append(texts, part.text)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// waybarLine is for a custom module with "return-type": "json". See waybar-custom(5): text and tooltip are Pango markup, a module without text is
+// hidden.
+func waybarLine(b bar) string {
+	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+	return compactJSON(struct {
+		Text    string `json:"text"`
+		Alt     string `json:"alt"`
+		Tooltip string `json:"tooltip"`
+		Class   string `json:"class"`
+	}{b.text(), b.class(), escape.Replace(strings.Join(b.lines, "\n")), b.class()})
+}
+
+// i3barLine is for the endless array of i3bar's protocol, which swaybar has too: see swaybar-protocol(7).
+func i3barLine(b bar) string {
+	type block struct {
+		Name      string `json:"name"`
+		Instance  string `json:"instance"`
+		FullText  string `json:"full_text"`
+		Colour    string `json:"color"`
+		Urgent    bool   `json:"urgent"`
+		Separator bool   `json:"separator"`
+	}
+	parts := b.parts()
+	blocks := make([]block, 0, len(parts))
+	for i, part := range parts {
+		blocks = append(blocks, block{"corral", part.class, part.text, part.colour, part.class == "waiting", i == len(parts)-1})
+	}
+	return compactJSON(blocks)
+}
+
+// polybarLine is for a custom/script module with "tail = true": colours are format tags.
+func polybarLine(b bar) string {
+	var texts []string
+	for _, part := range b.parts() {
+		texts = append(texts, "%{F"+part.colour+"}"+part.text+"%{F-}")
+	}
+	return strings.Join(texts, " ")
+}
+
+// compactJSON is a value in one line.
+func compactJSON(value any) string {
+	var line strings.Builder
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(value) // texts and numbers: it cannot fail
+	return strings.TrimSuffix(line.String(), "\n")
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+// announced is a session without what the daemon does not announce: what was read is then no change when it is read anew.
+func announced(s client.Session) client.Session {
+	s.AttentionMessage, s.LastActivityTimestamp, s.ControlGroup, s.Runs = "", 0, "", nil
+	s.MemoryCurrent, s.MemoryPeak, s.CPUUsageNSec, s.TasksCurrent = 0, 0, 0, 0
+	return s
+}
+
+// unannounced are the names of what announced leaves out.
+var unannounced = []string{
+	"AttentionMessage", "LastActivityTimestamp", "ControlGroup", "Runs", "MemoryCurrent", "MemoryPeak", "CPUUsageNSec", "TasksCurrent",
+}
+
+// differences are the names of the properties that are not the same.
+func differences(before, after client.Session) []string {
+	var names []string
+	a, b := reflect.ValueOf(before), reflect.ValueOf(after)
+	for i := range a.NumField() {
+		x, y := a.Field(i), b.Field(i)
+		if x.Kind() == reflect.Slice || x.Kind() == reflect.Map {
+			if x.Len() == 0 && y.Len() == 0 {
+				continue
+			}
+		}
+		if !reflect.DeepEqual(x.Interface(), y.Interface()) {
+			names = append(names, a.Type().Field(i).Name)
+		}
+	}
+	return names
+}
+
+// jsonTeller prints an object for each event. It begins with one for each session that there is, so that nothing falls between a list and the monitor.
+type jsonTeller struct{ c *ctl }
+
+// monitorEvent is one line of monitor --format=json. docs/reference/json.md has what it means.
+type monitorEvent struct {
+	Time       uint64         // CLOCK_REALTIME, microseconds
+	Event      string         // session, new, changed, removed, daemon-gone, daemon-back
+	Id         string         `json:",omitempty"` //nolint:revive // the contract's name
+	Properties map[string]any `json:",omitempty"`
+	Before     map[string]any `json:",omitempty"`
+}
+
+func (t *jsonTeller) tell(event, id string, properties, before map[string]any) error {
+	line := monitorEvent{uint64(time.Now().UnixMicro()), event, id, properties, before}
+	if t.c.json == "pretty" {
+		return t.c.printJSON(line)
+	}
+	_, err := t.c.out.WriteString(compactJSON(line) + "\n")
+	return err
+}
+
+func (t *jsonTeller) began(sessions map[string]client.Session) error {
+	for _, s := range sortedSessions(sessions) {
+		if err := t.tell("session", s.Id, sessionValues(s, nil), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *jsonTeller) changed(before, after *client.Session, _ map[string]client.Session) error {
+	switch {
+	case before == nil:
+		return t.tell("new", after.Id, sessionValues(*after, nil), nil)
+	case after == nil:
+		return t.tell("removed", before.Id, nil, nil)
+	}
+	names := differences(*before, *after)
+	return t.tell("changed", after.Id, sessionValues(*after, names), sessionValues(*before, names))
+}
+
+func (t *jsonTeller) gone() error { return t.tell("daemon-gone", "", nil, nil) }
+func (t *jsonTeller) back(map[string]client.Session) error {
+	return t.tell("daemon-back", "", nil, nil)
+}
+
+// sessionValues are the announced properties of a session by name, or those of them that are named.
+func sessionValues(s client.Session, names []string) map[string]any {
+	values := map[string]any{}
+	v := reflect.ValueOf(s)
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		if slices.Contains(unannounced, name) || names != nil && !slices.Contains(names, name) {
+			continue
+		}
+		values[name] = v.Field(i).Interface()
+	}
+	return values
+}
+
+// plainTeller prints a line for a person.
+type plainTeller struct{ c *ctl }
+
+func (t *plainTeller) say(id, text string) error {
+	clock := t.c.paint(wording.Dim, time.Now().Format(time.TimeOnly))
+	if id != "" {
+		id = t.c.paint(wording.Bold, wording.Printable(id)) + " "
+	}
+	_, err := fmt.Fprintf(t.c.out, "%s %s%s\n", clock, id, text)
+	return err
+}
+
+func (t *plainTeller) gone() error { return t.say("", "corrald is not running; waiting for it") }
+func (t *plainTeller) back(map[string]client.Session) error {
+	return t.say("", "corrald is back; what has changed since:")
+}
+
+// began says that it listens, to people alone.
+func (t *plainTeller) began(sessions map[string]client.Session) error {
+	if !t.c.quiet && sessions != nil {
+		fmt.Fprintf(t.c.err, "Monitoring %s.\n", wording.Plural(len(sessions), "session"))
+	}
+	return nil
+}
+
+func (t *plainTeller) changed(before, after *client.Session, _ map[string]client.Session) error {
+	switch {
+	case before == nil:
+		return t.say(after.Id, t.state(*after)+" ("+wording.Printable(after.Agent+" in "+wording.Workspace(after.WorkingDirectory))+")")
+	case after == nil:
+		return t.say(before.Id, "removed")
+	}
+	text := t.changes(*before, *after)
+	if text == "" {
+		return nil
+	}
+	return t.say(after.Id, text)
+}
+
+// toldApart are properties that a person is told of as they are; state and activity have words of their own, and the others follow from these.
+var toldApart = []string{"Description", "Labels", "OnLogin", "Frozen", "ConversationId"}
+
+func (t *plainTeller) changes(before, after client.Session) string {
+	var parts []string
+	names := differences(before, after)
+	if before.State != after.State {
+		text := before.State + " -> " + t.state(after)
+		if after.Reason != "" && after.Reason != before.Reason {
+			text += " (" + wording.Printable(after.Reason) + ")"
+		}
+		parts = append(parts, text)
+	}
+	was, _ := wording.Activity(before)
+	is, colour := wording.Activity(after)
+	if was != is && is != "-" {
+		parts = append(parts, t.c.paint(colour, wording.Printable(is)))
+	} else if before.Attention != after.Attention && after.Attention != "" {
+		parts = append(parts, t.c.paint(wording.Yellow, "wants attention: "+wording.Printable(after.Attention)))
+	}
+	for _, name := range names {
+		if slices.Contains(toldApart, name) {
+			parts = append(parts, name+"="+wording.Printable(propertyText(reflect.ValueOf(after).FieldByName(name).Interface())))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (t *plainTeller) state(s client.Session) string {
+	return t.c.paint(wording.StateColour(client.Session{State: s.State}), wording.Printable(s.State))
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+// told writes down what a monitor tells.
+type told []string
+
+func (t *told) began(all map[string]client.Session) error {
+	*t = append(*t, "began")
+	for _, s := range sortedSessions(all) {
+		*t = append(*t, "has "+s.Id)
+	}
+	return nil
+}
+
+func (t *told) changed(before, after *client.Session, _ map[string]client.Session) error {
+	switch {
+	case before == nil:
+		*t = append(*t, "new "+after.Id)
+	case after == nil:
+		*t = append(*t, "removed "+before.Id)
+	default:
+		*t = append(*t, after.Id+" "+before.State+" -> "+after.State)
+	}
+	return nil
+}
+
+func (t *told) gone() error                          { *t = append(*t, "gone"); return nil }
+func (t *told) back(map[string]client.Session) error { *t = append(*t, "back"); return nil }
+
+func TestWhatIsKnownIsNotToldAgain(t *testing.T) {
+	c, _ := capture(t)
+	var lines told
+	m := &monitor{c: c, teller: &lines, begun: true, known: map[string]client.Session{"shop": {Id: "shop", State: "running", StateChangeTimestamp: 5}}}
+	for _, event := range []client.Event{
+		changed("shop", "running"),
+		client.SessionNew{ID: "shop"},
+		client.SessionRemoved{ID: "other"},
+		client.StateChanged{ID: "shop", Old: "starting", New: "running"},
+		client.SessionChanged{ID: "shop", Invalidated: []string{"AttentionMessage"}},
+		client.DaemonGone{},
+		client.DaemonGone{},
+	} {
+		require.NoError(t, m.apply(t.Context(), event))
+	}
+	assert.Equal(t, told{"gone"}, lines)
+	late := changed("shop", "starting")
+	late.Properties["StateChangeTimestamp"] = dbus.MakeVariant(uint64(4))
+	require.NoError(t, m.apply(t.Context(), late), "announced before the session was read")
+	require.NoError(t, m.apply(t.Context(), changed("shop", "failed")))
+	require.NoError(t, m.apply(t.Context(), client.SessionRemoved{ID: "shop"}))
+	assert.Equal(t, told{"gone", "shop running -> failed", "removed shop"}, lines)
+}
+
+func TestBarsShowWhatAPersonHasToKnowFirst(t *testing.T) {
+	running := client.Session{Id: "api", State: "running", Activity: "working"}
+	waiting := client.Session{Id: "docs", State: "running", Activity: "waiting", Attention: "<permission>"}
+	failed := client.Session{Id: "fix", State: "failed", Reason: "out of memory"}
+	done := client.Session{Id: "done", State: "completed", Activity: "waiting"}
+	all := func(sessions ...client.Session) bar {
+		m := map[string]client.Session{}
+		for _, s := range sessions {
+			m[s.Id] = s
+		}
+		return barOf(m)
+	}
+	for _, row := range []struct {
+		bar                    bar
+		waybar, i3bar, polybar string
+	}{
+		{all(done), `{"text":"","alt":"idle","tooltip":"","class":"idle"}`, `[]`, ""},
+		{all(running, done), `{"text":"1 running","alt":"running","tooltip":"api: working","class":"running"}`,
+			`[{"name":"corral","instance":"running","full_text":"1 running","color":"#50fa7b","urgent":false,"separator":true}]`, "%{F#50fa7b}1 running%{F-}"},
+		{all(waiting, failed), `{"text":"1 running, 1 waiting, 1 failed","alt":"waiting","tooltip":"docs: waiting: &lt;permission&gt;\nfix: failed, out of memory","class":"waiting"}`,
+			`[{"name":"corral","instance":"running","full_text":"1 running","color":"#50fa7b","urgent":false,"separator":false},` +
+				`{"name":"corral","instance":"waiting","full_text":"1 waiting","color":"#f1fa8c","urgent":true,"separator":false},` +
+				`{"name":"corral","instance":"failed","full_text":"1 failed","color":"#ff5555","urgent":false,"separator":true}]`,
+			"%{F#50fa7b}1 running%{F-} %{F#f1fa8c}1 waiting%{F-} %{F#ff5555}1 failed%{F-}"},
+		{bar{offline: true}, `{"text":"corrald is not running","alt":"offline","tooltip":"","class":"offline"}`,
+			`[{"name":"corral","instance":"offline","full_text":"corrald is not running","color":"#888888","urgent":false,"separator":true}]`,
+			"%{F#888888}corrald is not running%{F-}"},
+	} {
+		assert.Equal(t, row.waybar, waybarLine(row.bar))
+		assert.Equal(t, row.i3bar, i3barLine(row.bar))
+		assert.Equal(t, row.polybar, polybarLine(row.bar))
+	}
+}

@@ -1,0 +1,64 @@
+# What happens to sessions can be listened to; a restart of the daemon, or its death, interrupts nothing and loses nothing.
+
+$ corralctl run -q --id old --description 'before <it>' -- sleep 1000
+$ for f in plain json waybar i3bar polybar; do corralctl monitor --format=$f </dev/null >~/$f 2>&1 & echo $! >>~/pids; done
+$ until grep -q session ~/plain && grep -q old ~/json && grep -q . ~/waybar && grep -q '^\[.' ~/i3bar && grep -q . ~/polybar; do :; done
+
+# The one for people says what changes. The others begin with what there is.
+$ corralctl run -q --id shop --wait -- sh -c 'exit 3'
+[exit 3]
+$ until grep -q failed ~/plain && grep -q failed ~/polybar; do :; done; head -2 ~/plain; tail -1 ~/plain
+Monitoring 1 session.
+…:…:… shop starting (command in ~/src/shop)
+…:…:… shop … -> failed (command exited with code 3)
+
+$ head -1 ~/json
+{"Time":…,"Event":"session","Id":"old","Properties":{…"Description":"before <it>",…"State":"running",…}}
+
+# Without the daemon they wait for it, and say so. What happened meanwhile comes when it is back.
+$ kill -KILL $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s io.github.corrald.Corral1 | cut -d' ' -f2)
+$ until grep -q 'corrald is not running' ~/waybar && grep -q 'not running' ~/plain; do :; done
+$ systemctl --user kill -s KILL --kill-whom=all app-corral-command-old.scope; while systemctl --user is-active -q app-corral-command-old.scope; do :; done
+$ corrald </dev/null >/dev/null 2>&1 & echo $! >~/daemon
+$ until grep -q 'old .*failed' ~/plain && grep -q '2 failed' ~/polybar && grep -q 'Before.*running.*old\|old.*Before.*running' ~/json; do :; done; grep -A2 corrald ~/plain
+…:…:… corrald is not running; waiting for it
+…:…:… corrald is back; what has changed since:
+…:…:… old running -> failed (…)
+
+$ cut -d, -f2- ~/json | grep -A1 daemon
+"Event":"daemon-gone"}
+"Event":"daemon-back"}
+"Event":"changed","Id":"old","Properties":{…"State":"failed",…},"Before":{…"State":"running",…}}
+
+# The bars get what their own protocols ask for, and no line that shows nothing new.
+$ until grep -q '2 failed' ~/waybar && grep -q '2 failed' ~/i3bar; do :; done; head -1 ~/waybar; grep -B1 -A1000 corrald ~/waybar
+{"text":"1 running","alt":"running","tooltip":"old: …","class":"running"}
+{"text":"1 running, 1 failed","alt":"failed","tooltip":"old: …\nshop: failed, command exited with code 3","class":"failed"}
+{"text":"corrald is not running","alt":"offline","tooltip":"","class":"offline"}
+...
+
+$ tail -1 ~/waybar
+{"text":"2 failed","alt":"failed","tooltip":"old: failed, …\nshop: failed, command exited with code 3","class":"failed"}
+
+$ head -3 ~/i3bar; tail -1 ~/i3bar
+{"version":1}
+[
+[{"name":"corral","instance":"running","full_text":"1 running","color":"#50fa7b","urgent":false,"separator":true}]
+,[{"name":"corral","instance":"failed","full_text":"2 failed","color":"#ff5555","urgent":false,"separator":true}]
+
+$ uniq -d ~/polybar; grep corrald ~/polybar; tail -1 ~/polybar
+%{F#888888}corrald is not running%{F-}
+%{F#ff5555}2 failed%{F-}
+
+# A reader that goes away ends it, quietly, also while nothing happens.
+$ mkfifo ~/pipe; { corralctl monitor --format=waybar </dev/null >~/pipe 2>~/errors; echo "ended $?" >~/end; } & head -1 ~/pipe
+{"text":"2 failed",…}
+$ until [ -s ~/end ]; do :; done; cat ~/end ~/errors
+ended 0
+
+$ corralctl monitor --format=xmobar
+corralctl: --format takes plain, json, waybar, i3bar, polybar, not "xmobar"
+hint: corralctl help monitor
+[exit 2]
+
+$ kill $(cat ~/pids) $(cat ~/daemon)

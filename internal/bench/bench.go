@@ -30,13 +30,13 @@ type bench struct {
 	ended  chan struct{} // closed when the daemon has ended
 	client *client.Client
 	ear    *ear
-	many   bool         // the many sessions are there
+	many   int          // how many of the many sessions are there
 	last   atomic.Int64 // number in the id that was given last
 }
 
 // start starts the daemon and connects to it. It is a plain child, without a watchdog: whatever wakes it is its own doing.
 func start(ctx context.Context, o options, p place) (*bench, error) {
-	b := &bench{options: o, place: p, ended: make(chan struct{})}
+	b := &bench{options: o, place: p}
 	var err error
 	if b.ear, err = listen(ctx); err != nil {
 		return nil, err
@@ -67,9 +67,11 @@ func (b *bench) startDaemon(ctx context.Context) error {
 		b.daemon = nil
 		return fmt.Errorf("cannot start corrald: %w", err)
 	}
+	daemon, ended := b.daemon, make(chan struct{})
+	b.ended = ended
 	go func() {
-		_ = b.daemon.Wait()
-		close(b.ended)
+		_ = daemon.Wait()
+		close(ended)
 	}()
 	return b.ear.await(ctx, b.ended, "corrald on the bus", func() (bool, error) { return b.ear.hasOwner(ctx, dbusapi.BusName) })
 }
@@ -132,16 +134,16 @@ func (b *bench) remove(ctx context.Context, id string) error {
 // silent is an agent that does nothing.
 var silent = []string{"sleep", "infinity"}
 
-// gather starts the many sessions, unless they are there, and waits until all are idle and the daemon knows it.
-func (b *bench) gather(ctx context.Context) error {
-	if b.many {
+// gather starts the many sessions, as far as they are not there, and waits until all are idle and the daemon knows it.
+func (b *bench) gather(ctx context.Context, n int) error {
+	if b.many >= n {
 		return nil
 	}
-	err := together(b.sessions, func(int) error { return b.create(ctx, b.newID("many"), silent) })
+	err := together(n-b.many, func(int) error { return b.create(ctx, b.newID("many"), silent) })
 	if err != nil {
 		return err
 	}
-	b.many = true
+	b.many = n
 	return b.ear.await(ctx, b.ended, "all sessions idle", func() (bool, error) {
 		rows, err := b.client.ListSessions(ctx)
 		for _, r := range rows {

@@ -12,7 +12,8 @@ type group struct {
 	rows func(context.Context, *bench) ([]row, error)
 }
 
-// groups are in the order in which they are measured: those that need many sessions last, since these stay.
+// groups are in the order in which they are measured: those that need many sessions last, since these stay, and that
+// which needs more of them at the very end.
 var groups []group
 
 func init() {
@@ -28,6 +29,7 @@ func init() {
 		{"list", true, list},
 		{"memory", true, memoryOfMany},
 		{"busy", true, wakeupsBusy},
+		{"adopt", false, adoption},
 	}
 }
 

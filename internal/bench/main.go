@@ -123,7 +123,7 @@ func measure(ctx context.Context, o options, p place) (rows []row, err error) {
 			continue
 		}
 		if g.many {
-			if err := b.gather(ctx); err != nil {
+			if err := b.gather(ctx, o.sessions); err != nil {
 				return rows, fmt.Errorf("cannot start %d sessions: %w", o.sessions, err)
 			}
 		}

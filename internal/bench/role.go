@@ -18,6 +18,7 @@ const (
 	roleEcho    = "echo"    // STAGE: prints each key that is pressed
 	roleChatter = "chatter" // prints a line every now and then, for ever
 	roleBystand = "bystand" // holds a connection to the bus, for ever
+	roleSurvey  = "survey"  // DIRECTORY: lists the scopes and reads the records of the sessions there
 )
 
 // play plays a part and returns the exit status.
@@ -32,6 +33,7 @@ func play(role string, args []string) int {
 		roleEcho:    {1, func(args []string) error { return echoKeys(args[0]) }},
 		roleChatter: {0, func([]string) error { return chatter() }},
 		roleBystand: {0, func([]string) error { return bystand() }},
+		roleSurvey:  {1, func(args []string) error { return survey(args[0]) }},
 	}
 	part, known := parts[role]
 	err := fmt.Errorf("there is no role %q with %d arguments", role, len(args))

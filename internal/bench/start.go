@@ -81,6 +81,12 @@ func plainStarts(ctx context.Context, n int, to *sample) error {
 	return pause(ctx, 20*time.Millisecond)
 }
 
+// runAs runs the part of this program that plays a role.
+func (b *bench) runAs(ctx context.Context, role string, args ...string) error {
+	command := b.as(role, args...)
+	return run(ctx, command[0], command[1:]...)
+}
+
 // run runs a command; its output is in the error.
 func run(ctx context.Context, name string, args ...string) error {
 	if out, err := exec.CommandContext(ctx, name, args...).CombinedOutput(); err != nil {

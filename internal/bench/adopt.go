@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/corrald/corral/dbusapi"
+)
+
+// adopted is how many live sessions the bar of the adoption is about.
+const adopted = 1000
+
+// adoption measures from the exec of a corrald that has crashed to its first answer on the bus, by which time it has taken every session over. The
+// floor is a program that asks systemd for the scopes, and reads the records.
+func adoption(ctx context.Context, b *bench) ([]row, error) {
+	if err := b.gather(ctx, adopted); err != nil {
+		return nil, err
+	}
+	r := row{what: fmt.Sprintf("adoption of %d sessions: exec to first answer", b.many), unit: "ms", bar: neverAbove(1000, "ms")}
+	var cpu sample
+	for range b.times(7) {
+		if err := b.crash(ctx); err != nil {
+			return nil, err
+		}
+		before := time.Now()
+		if err := b.startDaemon(ctx); err != nil {
+			return nil, err
+		}
+		rows, err := b.client.ListSessions(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r.values = append(r.values, milliseconds(time.Since(before)))
+		for _, s := range rows {
+			if s.State != "running" {
+				return nil, fmt.Errorf("session %q is %s after the adoption", s.ID, s.State)
+			}
+		}
+		if len(rows) != b.many {
+			return nil, fmt.Errorf("%d sessions after the adoption, %d before", len(rows), b.many)
+		}
+		u, err := used(b.daemon.Process.Pid)
+		if err != nil {
+			return nil, err
+		}
+		cpu = append(cpu, milliseconds(u.cpu))
+		before = time.Now()
+		if err := b.runAs(ctx, roleSurvey, filepath.Join(b.work(), "state", "corral", "sessions")); err != nil {
+			return nil, err
+		}
+		r.floor = append(r.floor, milliseconds(time.Since(before)))
+	}
+	r.note("the daemon's own CPU time until then: median %s ms", number(cpu.median()))
+	return []row{r}, nil
+}
+
+// crash ends the daemon without a warning, and returns once it is gone from the bus.
+func (b *bench) crash(ctx context.Context) error {
+	if err := b.daemon.Process.Kill(); err != nil {
+		return fmt.Errorf("cannot kill corrald: %w", err)
+	}
+	<-b.ended
+	return b.ear.await(ctx, nil, "corrald gone from the bus", func() (bool, error) {
+		owned, err := b.ear.hasOwner(ctx, dbusapi.BusName)
+		return !owned, err
+	})
+}
+
+// survey is the least that has to be done to find out what is there: systemd is asked once, and every record is read.
+func survey(dir string) error {
+	conn, err := connect(context.Background())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	var units [][]any
+	systemd := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
+	err = systemd.Call("org.freedesktop.systemd1.Manager.ListUnitsByPatterns", 0, []string{}, []string{"app-corral-*.scope"}).Store(&units)
+	if err != nil {
+		return fmt.Errorf("cannot list the scopes: %w", err)
+	}
+	sessions, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, s := range sessions {
+		if _, err := os.ReadFile(filepath.Join(dir, s.Name(), "session.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

@@ -243,14 +243,10 @@ func (s *Supervisor) touch(e *entry) {
 
 // apply changes a session's facts.
 func (s *Supervisor) apply(e *entry, ev session.Event) {
-	e.rec.Apply(ev)
-	switch ev.(type) {
-	case session.ActivitySeen, session.WorkspaceSeen:
-	case session.AgentExited:
-		e.exited = !e.unsaved
+	if e.rec.Apply(ev) {
+		_, exited := ev.(session.AgentExited)
+		e.exited = exited && !e.unsaved
 		e.unsaved = true
-	default:
-		e.unsaved, e.exited = true, false
 	}
 	s.touch(e)
 }

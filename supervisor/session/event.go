@@ -14,8 +14,16 @@ type Event interface {
 	apply(*Session)
 }
 
-// Apply changes the session's facts by e.
-func (s *Session) Apply(e Event) { e.apply(s) }
+// Apply changes the session's facts by e, and tells whether any that is saved has become another.
+func (s *Session) Apply(e Event) (changed bool) {
+	run, archived := s.Run, s.Archived
+	var before Run
+	if run != nil {
+		before = *run
+	}
+	e.apply(s)
+	return s.Run != run || run != nil && *run != before || s.Archived != archived
+}
 
 // RunAsked begins a new run. The caller has made sure that the one before it is over.
 type RunAsked struct {
@@ -217,7 +225,10 @@ func (e AgentStarted) apply(s *Session) {
 	if r == nil {
 		return
 	}
-	r.ShimProc, r.Agent, r.Started = e.Shim, e.Agent, e.At
+	r.ShimProc, r.Agent = e.Shim, e.Agent
+	if !r.Started.Equal(e.At) { // the same time, read from the record, may have another form
+		r.Started = e.At
+	}
 	r.Shim = max(r.Shim, Alive)
 }
 

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"encoding/json"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -131,12 +132,20 @@ func TestRepeatingTheLastEventChangesNothing(t *testing.T) {
 		h := randomHistory(r)
 		s := after(newSession(), list(asked))
 		for _, e := range h.shuffled(r) {
-			s.Apply(e)
+			before := saved(s)
+			changed := s.Apply(e)
+			require.Equal(t, before != saved(s), changed, "seed %d: %#v", seed, e)
 			once := s.Clone()
-			s.Apply(e)
+			require.False(t, s.Apply(e), "seed %d: %#v", seed, e)
 			require.Equal(t, once, s, "seed %d: %#v", seed, e)
 		}
 	}
+}
+
+// saved is what is saved of the session.
+func saved(s *session.Session) string {
+	text, _ := json.Marshal(s) // never fails: it is read back by every daemon
+	return string(text)
 }
 
 // eventFrom makes an event of three bytes: of any kind, with values that may be senseless, of this run or of another one.

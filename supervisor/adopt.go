@@ -18,7 +18,7 @@ import (
 // Scopes that belong to no session are told in the journal and left alone.
 func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error {
 	for _, rec := range saved {
-		s.add(&entry{rec: rec})
+		s.add(&entry{rec: rec, adopted: rec.State})
 	}
 	if err := s.compare(ctx); err != nil {
 		return err

@@ -94,12 +94,12 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 	return snap
 }
 
-// logState writes the one record that the journal has for each change of state.
-func (s *Supervisor) logState(e *entry, old *Snapshot) {
+// logState writes the one record that the journal has for each change of state. Before is "" for a new session.
+func (s *Supervisor) logState(e *entry, before string) {
 	now := e.shown
 	detail := now.ID + ": " + now.State
-	if old != nil {
-		detail = now.ID + ": " + old.State + " -> " + now.State
+	if before != "" {
+		detail = now.ID + ": " + before + " -> " + now.State
 	}
 	if now.Reason != "" {
 		detail += " (" + now.Reason + ")"

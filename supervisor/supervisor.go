@@ -125,6 +125,7 @@ type entry struct {
 	unsaved bool
 	exited  bool // all that is unsaved follows from exit_status, which is a record too
 	removed bool
+	adopted session.State // what it was when it was saved by an earlier daemon, "" if it was not
 
 	queue   []func() // effects to be done, in order
 	busy    bool     // one of them is being done
@@ -388,8 +389,12 @@ func (s *Supervisor) show(e *entry) []Change {
 		return []Change{{Old: old}}
 	}
 	e.shown = s.snapshot(e)
-	if old == nil || old.State != e.shown.State {
-		s.logState(e, old)
+	before := string(e.adopted)
+	if old != nil {
+		before = old.State
+	}
+	if before != e.shown.State {
+		s.logState(e, before)
 	}
 	return []Change{{Old: old, New: e.shown}}
 }

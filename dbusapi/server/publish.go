@@ -2,7 +2,9 @@ package server
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/godbus/dbus/v5"
 
@@ -15,11 +17,18 @@ type batch struct {
 	changes []supervisor.Change
 	after   []func()
 	manager properties // of the Manager, that do not follow from its sessions
+	untold  bool       // nobody can know of us yet: who comes later asks for all objects
 }
 
 // Publish implements supervisor.Publisher: it hands the changes to the goroutine that emits them, which is always ready to take them.
 func (s *Server) Publish(changes []supervisor.Change, after []func()) {
-	s.batches <- batch{changes: changes, after: after}
+	b := batch{changes: changes, after: after, untold: true}
+	select {
+	case <-s.ready:
+		b.untold = false
+	default:
+	}
+	s.batches <- b
 }
 
 // emit takes batches at once and emits them as fast as the bus reads.
@@ -51,7 +60,9 @@ func (s *Server) emitAll(batches <-chan batch) {
 	told := counted(nil)
 	for b := range batches {
 		for _, c := range b.changes {
-			s.emitChange(c)
+			if !b.untold {
+				s.emitChange(c)
+			}
 			if c.New == nil {
 				delete(shown, c.Old.ID)
 			} else {
@@ -59,7 +70,11 @@ func (s *Server) emitAll(batches <-chan batch) {
 			}
 		}
 		if len(b.changes) > 0 {
-			told = s.emitCounts(shown, told)
+			now := countsOf(shown)
+			if !b.untold {
+				s.emitProperties(dbusapi.ManagerPath, dbusapi.ManagerInterface, changed(told, now))
+			}
+			told = now
 		}
 		s.emitProperties(dbusapi.ManagerPath, dbusapi.ManagerInterface, b.manager)
 		for _, f := range b.after {
@@ -68,15 +83,8 @@ func (s *Server) emitAll(batches <-chan batch) {
 	}
 }
 
-// emitCounts tells which of the Manager's properties have changed.
-func (s *Server) emitCounts(shown map[string]*supervisor.Snapshot, told properties) properties {
-	all := make([]*supervisor.Snapshot, 0, len(shown))
-	for _, n := range shown {
-		all = append(all, n)
-	}
-	now := counted(all)
-	s.emitProperties(dbusapi.ManagerPath, dbusapi.ManagerInterface, changed(told, now))
-	return now
+func countsOf(shown map[string]*supervisor.Snapshot) properties {
+	return counted(slices.Collect(maps.Values(shown)))
 }
 
 // emitChange emits what became of one session: PropertiesChanged before SessionStateChanged, InterfacesAdded before SessionNew.

@@ -178,12 +178,16 @@ func (g *Ground) Clear(ctx context.Context, unit, dir string) {
 
 // Alive tells whether exactly this process lives, and gives a pidfd of it.
 func (g *Ground) Alive(p session.Process) (int, bool) {
-	st, err := proc.Stat(p.PID)
-	if err != nil || st.State == 'Z' {
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	if err != nil {
 		return -1, false
 	}
-	fd, err := proc.OpenPidfd(proc.Identity(p))
-	return fd, err == nil
+	// Looked at after the open: the descriptor stays with one process, whoever gets its number.
+	if st, err := proc.Stat(p.PID); err != nil || st.State == 'Z' || session.Process(st.Identity) != p {
+		_ = unix.Close(fd)
+		return -1, false
+	}
+	return fd, true
 }
 
 // Scopes lists the scopes of ours that systemd knows.

@@ -64,12 +64,14 @@ func (s *Supervisor) quiet() map[*entry]string {
 
 func (s *Supervisor) compare(ctx context.Context) error {
 	// Watched first, then listed: what ends in between is told.
+	var units []string
 	for _, e := range s.sessions {
 		if r := e.rec.Run; r.Live() && r.BootID == s.BootID {
-			if err := s.World.Watch(ctx, r.Unit); err != nil {
-				return err
-			}
+			units = append(units, r.Unit)
 		}
+	}
+	if err := s.World.Watch(ctx, units); err != nil {
+		return err
 	}
 	failpoint.Hit("adopt.watched")
 	scopes, err := s.World.Scopes(ctx)
@@ -100,6 +102,12 @@ func (s *Supervisor) compareWith(scopes []Scope, runs map[*entry]string) {
 			s.miss(e)
 		default:
 			s.takeOver(e, byName[r.Unit])
+		}
+	}
+	// By now those that were connected to first have said who they are: clients are told of all at once.
+	for _, e := range s.sessions {
+		if e.run.shim.key != 0 {
+			s.hearShim(e, e.rec.Run.ID)
 		}
 	}
 }

@@ -249,7 +249,7 @@ func (w *world) Alive(session.Process) (int, bool) {
 
 func (w *world) TmuxServer(Target) (session.Process, bool)                  { return session.Process{}, false }
 func (w *world) Scopes(context.Context) ([]Scope, error)                    { return w.scopes, nil }
-func (w *world) Watch(context.Context, string) error                        { return nil }
+func (w *world) Watch(context.Context, []string) error                      { return nil }
 func (w *world) Forget(context.Context, string) error                       { return nil }
 func (w *world) ControlGroup(int) string                                    { return w.group }
 func (w *world) Occupied(string) bool                                       { return w.populated }

@@ -53,8 +53,8 @@ type World interface {
 	Alive(p session.Process) (pidfd int, alive bool)
 	// Scopes lists the scopes of ours that systemd knows.
 	Scopes(ctx context.Context) ([]Scope, error)
-	// Watch has systemd tell of a scope that was there already. Forget ends that.
-	Watch(ctx context.Context, unit string) error
+	// Watch has systemd tell of scopes that were there already. Forget ends that.
+	Watch(ctx context.Context, units []string) error
 	Forget(ctx context.Context, unit string) error
 	// ControlGroup tells in which control group a process is, "" if it is gone.
 	ControlGroup(pid int) string

@@ -2,7 +2,6 @@ package units
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -69,109 +68,6 @@ func (m *Manager) Number(ctx context.Context, name, property string) (n uint64, 
 	v, err := m.get(ctx, name, scopeIface, property)
 	n, ok = v.Value().(uint64)
 	return n, err == nil && ok && n != ^uint64(0)
-}
-
-// List returns the scopes whose names match the pattern, a glob, with the state that systemd sees them in.
-func (m *Manager) List(ctx context.Context, pattern string) ([]Unit, error) {
-	var rows []struct {
-		Name, Description, Load, Active, Sub, Follows string
-		Path                                          dbus.ObjectPath
-		JobID                                         uint32
-		JobType                                       string
-		JobPath                                       dbus.ObjectPath
-	}
-	for starting := true; starting; {
-		if err := m.read(ctx, systemdPath, managerIface+".ListUnitsByPatterns", []string{}, []string{pattern}).Store(&rows); err != nil {
-			return nil, fmt.Errorf("cannot list %q: %w", pattern, err)
-		}
-		// A scope that is only about to be started looks like one that has ended. Its turn comes before that of our next call.
-		starting = false
-		for _, row := range rows {
-			starting = starting || row.JobType == "start"
-		}
-	}
-	units := make([]Unit, 0, len(rows))
-	for _, row := range rows {
-		if row.Load != "not-found" {
-			units = append(units, Unit{Name: row.Name, Active: row.Active})
-		}
-	}
-	if err := m.describeAll(ctx, units); err != nil {
-		return nil, err
-	}
-	err := m.do(ctx, func(ws *watches) {
-		for _, u := range units {
-			if w := ws.units[u.Name]; w != nil && u.ControlGroup != "" {
-				w.group = u.ControlGroup
-			}
-		}
-	})
-	return units, err
-}
-
-// describeAll fills the units in, many at a time: a round trip is mostly waiting.
-func (m *Manager) describeAll(ctx context.Context, units []Unit) error {
-	const most = 32
-	results := make(chan error, len(units))
-	slots := make(chan struct{}, most)
-	for i := range units {
-		slots <- struct{}{}
-		go func() {
-			u, err := m.describe(ctx, units[i].Name, units[i].Active)
-			units[i] = u
-			results <- err
-			<-slots
-		}()
-	}
-	var failed error
-	for range units {
-		if err := <-results; failed == nil {
-			failed = err
-		}
-	}
-	return failed
-}
-
-func (m *Manager) describe(ctx context.Context, name, active string) (Unit, error) {
-	u := Unit{Name: name, Active: active}
-	var props map[string]dbus.Variant
-	if err := m.read(ctx, unitPath(name), propertiesIface+".GetAll", scopeIface).Store(&props); err != nil {
-		if isGone(err) {
-			u.Active = "inactive"
-			return u, nil
-		}
-		return u, fmt.Errorf("cannot read %q: %w", name, err)
-	}
-	u.Result, _ = props["Result"].Value().(string)
-	u.ControlGroup, _ = props["ControlGroup"].Value().(string)
-	id, err := m.invocationID(ctx, name)
-	if isGone(err) {
-		u.Active, err = "inactive", nil
-	}
-	u.InvocationID = id
-	if u.Result == timeout && err == nil {
-		u.TimedOut, err = m.timedOut(ctx, name)
-	}
-	return u, err
-}
-
-// timeout is the Result of a scope whose time was up, and of no other.
-const timeout = "timeout"
-
-// timedOut tells when a scope whose Result is timeout left the state active: then it was told to end. 0 if systemd knows it no more.
-func (m *Manager) timedOut(ctx context.Context, name string) (time.Duration, error) {
-	v, err := m.get(ctx, name, unitIface, "ActiveExitTimestampMonotonic")
-	if isGone(err) {
-		return 0, nil
-	}
-	usec, _ := v.Value().(uint64)
-	return time.Duration(usec) * time.Microsecond, err
-}
-
-func (m *Manager) invocationID(ctx context.Context, name string) (string, error) {
-	v, err := m.get(ctx, name, unitIface, "InvocationID")
-	id, _ := v.Value().([]byte)
-	return hex.EncodeToString(id), err
 }
 
 func (m *Manager) get(ctx context.Context, name, iface, property string) (dbus.Variant, error) {

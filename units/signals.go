@@ -10,7 +10,7 @@ import (
 func (m *Manager) run(signals <-chan *dbus.Signal) {
 	defer close(m.events)
 	defer close(m.closed)
-	ws := &watches{units: map[string]*watch{}, byPath: map[dbus.ObjectPath]*watch{}, unknown: map[string]bool{}}
+	ws := &watches{units: map[string]*watch{}, byPath: map[dbus.ObjectPath]*watch{}, unknown: map[string]bool{}, jobs: map[chan struct{}]bool{}}
 	for {
 		select {
 		case sig, ok := <-signals:
@@ -75,6 +75,12 @@ func (ws *watches) jobRemoved(body []any) []Event {
 	}
 	name, _ := body[2].(string)
 	result, _ := body[3].(string)
+	for ended := range ws.jobs {
+		select {
+		case ended <- struct{}{}:
+		default:
+		}
+	}
 	w := ws.units[name]
 	if w == nil || w.armed {
 		return nil

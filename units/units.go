@@ -81,17 +81,19 @@ func (Resync) event()        {}
 
 // Manager is the user's systemd. All its state is owned by one goroutine, which ends with the connection.
 type Manager struct {
-	conn   *dbus.Conn
-	events chan Event
-	door   chan func(*watches)
-	closed chan struct{}
+	conn       *dbus.Conn
+	runtimeDir string
+	events     chan Event
+	door       chan func(*watches)
+	closed     chan struct{}
 }
 
 // watches is what the goroutine owns.
 type watches struct {
 	units   map[string]*watch // by name
 	byPath  map[dbus.ObjectPath]*watch
-	unknown map[string]bool // optional properties that this systemd refused
+	unknown map[string]bool        // optional properties that this systemd refused
+	jobs    map[chan struct{}]bool // told of each job that has ended, if it is heard of; buffered by one
 }
 
 type watch struct {
@@ -103,17 +105,18 @@ type watch struct {
 	group  string      // its control group, "" where it is not known yet
 }
 
-// Connect connects to the user's bus at address and to the systemd on it. The context bounds the connecting.
-func Connect(ctx context.Context, address string) (*Manager, error) {
+// Connect connects to the user's bus at address and to the systemd on it, whose $XDG_RUNTIME_DIR is runtimeDir. The context bounds the connecting.
+func Connect(ctx context.Context, address, runtimeDir string) (*Manager, error) {
 	conn, err := bus.Dial(ctx, address)
 	if err != nil {
 		return nil, err
 	}
 	m := &Manager{
-		conn:   conn,
-		events: make(chan Event, 64),
-		door:   make(chan func(*watches)),
-		closed: make(chan struct{}),
+		conn:       conn,
+		runtimeDir: runtimeDir,
+		events:     make(chan Event, 64),
+		door:       make(chan func(*watches)),
+		closed:     make(chan struct{}),
 	}
 	signals := make(chan *dbus.Signal, 1024)
 	conn.Signal(signals)
@@ -152,29 +155,27 @@ func (m *Manager) call(ctx context.Context, path dbus.ObjectPath, method string,
 	return c
 }
 
-// Watch begins to tell of the scope, if it is not told of yet. A scope that is only about to be started is not armed.
-func (m *Manager) Watch(ctx context.Context, name string) error {
-	_, err := m.watch(ctx, name, true)
-	return err
+// Watch begins to tell of the scopes, of those that it does not tell of yet.
+func (m *Manager) Watch(ctx context.Context, names ...string) error {
+	return m.do(ctx, func(ws *watches) {
+		for _, name := range names {
+			m.watch(ws, name).armed = true
+		}
+	})
 }
 
-func (m *Manager) watch(ctx context.Context, name string, armed bool) (*watch, error) {
-	var w *watch
-	err := m.do(ctx, func(ws *watches) {
-		w = ws.units[name]
-		if w == nil {
-			w = &watch{name: name, path: unitPath(name)}
-			ws.units[name], ws.byPath[w.path] = w, w
-			for _, rule := range w.rules() {
-				m.match("AddMatch", rule)
-			}
+// watch makes the watch of a scope, or resets it. It is armed once the scope runs.
+func (m *Manager) watch(ws *watches, name string) *watch {
+	w := ws.units[name]
+	if w == nil {
+		w = &watch{name: name, path: unitPath(name)}
+		ws.units[name], ws.byPath[w.path] = w, w
+		for _, rule := range w.rules() {
+			m.match("AddMatch", rule)
 		}
-		if !armed {
-			m.match("AddMatch", w.jobRule())
-		}
-		w.job, w.armed, w.result = make(chan string, 1), armed, ""
-	})
-	return w, err
+	}
+	w.job, w.armed, w.result = make(chan string, 1), false, ""
+	return w
 }
 
 // Forget ends what Watch and Start have begun.
@@ -227,7 +228,11 @@ func (m *Manager) do(ctx context.Context, f func(*watches)) error {
 func (m *Manager) Start(ctx context.Context, s Scope) (Started, error) {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
-	w, err := m.watch(ctx, s.Name, false)
+	var w *watch
+	err := m.do(ctx, func(ws *watches) {
+		w = m.watch(ws, s.Name)
+		m.match("AddMatch", w.jobRule())
+	})
 	if err != nil {
 		return Started{}, fmt.Errorf("cannot start %q: %w", s.Name, err)
 	}

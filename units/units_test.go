@@ -19,7 +19,7 @@ import (
 
 func connect(t *testing.T) *Manager {
 	t.Helper()
-	m, err := Connect(t.Context(), os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
+	m, err := Connect(t.Context(), os.Getenv("DBUS_SESSION_BUS_ADDRESS"), os.Getenv("XDG_RUNTIME_DIR"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = m.Close() })
 	return m
@@ -348,7 +348,7 @@ func TestTheBusIsLost(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 	require.NoError(t, unix.Kill(pid, 0), "the scope does not mind")
 	testbed.Poll(t, "systemd is on the new bus", func() bool {
-		again, err := Connect(ctx, os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
+		again, err := Connect(ctx, os.Getenv("DBUS_SESSION_BUS_ADDRESS"), os.Getenv("XDG_RUNTIME_DIR"))
 		if err == nil {
 			_ = again.Close()
 		}

@@ -119,7 +119,7 @@ func assemble(ctx context.Context, log *slog.Logger, p places, records *store.St
 	if err != nil {
 		log.Error("cannot read the configuration", "err", err)
 	}
-	if d.units, err = units.Connect(ctx, p.bus); err != nil {
+	if d.units, err = units.Connect(ctx, p.bus, filepath.Dir(p.runtime)); err != nil {
 		return nil, err
 	}
 	world, err := d.ground(ctx)

@@ -206,8 +206,8 @@ func (g *Ground) Scopes(ctx context.Context) ([]supervisor.Scope, error) {
 	return scopes, nil
 }
 
-// Watch has systemd tell of a scope that was there already.
-func (g *Ground) Watch(ctx context.Context, unit string) error { return g.Units.Watch(ctx, unit) }
+// Watch has systemd tell of scopes that were there already.
+func (g *Ground) Watch(ctx context.Context, units []string) error { return g.Units.Watch(ctx, units...) }
 
 // Forget ends what Watch and Start have begun.
 func (g *Ground) Forget(ctx context.Context, unit string) error { return g.Units.Forget(ctx, unit) }

@@ -1,0 +1,195 @@
+package units
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/internal/proc"
+)
+
+// unitRow is a row of ListUnitsByPatterns.
+type unitRow struct {
+	Name, Description, Load, Active, Sub, Follows string
+	Path                                          dbus.ObjectPath
+	JobID                                         uint32
+	JobType                                       string
+	JobPath                                       dbus.ObjectPath
+}
+
+// List returns the scopes whose names match the pattern, a glob, with the state that systemd sees them in.
+func (m *Manager) List(ctx context.Context, pattern string) ([]Unit, error) {
+	rows, err := m.listStarted(ctx, pattern)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list %q: %w", pattern, err)
+	}
+	units := make([]Unit, 0, len(rows))
+	for _, row := range rows {
+		if row.Load != "not-found" {
+			units = append(units, Unit{Name: row.Name, Active: row.Active})
+		}
+	}
+	if err := m.describeAll(ctx, units); err != nil {
+		return nil, err
+	}
+	err = m.do(ctx, func(ws *watches) {
+		for _, u := range units {
+			if w := ws.units[u.Name]; w != nil && u.ControlGroup != "" {
+				w.group = u.ControlGroup
+			}
+		}
+	})
+	return units, err
+}
+
+// startingTime bounds the wait for scopes that are about to be started. It takes systemd a moment; only one that has to wait for another unit, as a
+// drop-in may have it, takes longer, and nothing is in it yet.
+const startingTime = 3 * time.Second
+
+// anyJob is for the ends of all jobs.
+const anyJob = "type='signal',sender='" + systemdName + "',interface='" + managerIface + "',member='JobRemoved'"
+
+// listStarted lists the units. A scope that is only about to be started looks like one that has ended: as long as there is one, it lists again whenever
+// a job has ended, for startingTime at most.
+func (m *Manager) listStarted(ctx context.Context, pattern string) ([]unitRow, error) {
+	rows, err := m.listOnce(ctx, pattern)
+	if err != nil || !starting(rows) {
+		return rows, err
+	}
+	ended := make(chan struct{}, 1)
+	err = m.do(ctx, func(ws *watches) {
+		ws.jobs[ended] = true
+		m.match("AddMatch", anyJob)
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		_ = m.do(context.WithoutCancel(ctx), func(ws *watches) {
+			delete(ws.jobs, ended)
+			m.match("RemoveMatch", anyJob)
+		})
+	}()
+	enough := time.NewTimer(startingTime)
+	defer enough.Stop()
+	for {
+		rows, err := m.listOnce(ctx, pattern)
+		if err != nil || !starting(rows) {
+			return rows, err
+		}
+		select {
+		case <-ended:
+		case <-enough.C:
+			return rows, nil
+		case <-m.closed:
+			return nil, ErrClosed
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (m *Manager) listOnce(ctx context.Context, pattern string) (rows []unitRow, err error) {
+	return rows, m.read(ctx, systemdPath, managerIface+".ListUnitsByPatterns", []string{}, []string{pattern}).Store(&rows)
+}
+
+func starting(rows []unitRow) bool {
+	return slices.ContainsFunc(rows, func(row unitRow) bool { return row.JobType == "start" })
+}
+
+// describeAll fills the units in. One that runs is looked for beside the first one that does, where the kernel and systemd's own files tell all there is to
+// know of it, at a fiftieth of what it costs to ask systemd: nearly all are there. The others are asked for, many at a time.
+func (m *Manager) describeAll(ctx context.Context, units []Unit) error {
+	var slice string
+	if i := slices.IndexFunc(units, runs); i >= 0 {
+		if err := m.describe(ctx, &units[i]); err != nil {
+			return err
+		}
+		slice = path.Dir(units[i].ControlGroup)
+	}
+	const most = 32
+	results := make(chan error, len(units))
+	slots := make(chan struct{}, most)
+	asked := 0
+	for i := range units {
+		if u := &units[i]; u.InvocationID == "" && !(runs(*u) && m.find(u, slice)) {
+			asked++
+			slots <- struct{}{}
+			go func() {
+				results <- m.describe(ctx, u)
+				<-slots
+			}()
+		}
+	}
+	var failed error
+	for range asked {
+		if err := <-results; failed == nil {
+			failed = err
+		}
+	}
+	return failed
+}
+
+func runs(u Unit) bool { return u.Active == "active" }
+
+// find fills in a scope that runs from its control group, if that is in slice and has processes, and from the link by which systemd tells journald its
+// invocation: it is there from the scope's start to its end.
+func (m *Manager) find(u *Unit, slice string) bool {
+	group := path.Join(slice, u.Name)
+	id, err := os.Readlink(filepath.Join(m.runtimeDir, "systemd/units/invocation:"+u.Name))
+	if slice == "" || err != nil || len(id) != 2*invocationSize || !proc.Populated(group) {
+		return false
+	}
+	u.ControlGroup, u.InvocationID, u.Result = group, id, "success" // it has no other while it is active
+	return true
+}
+
+const invocationSize = 16 // bytes of an invocation id, see sd-id128(3)
+
+func (m *Manager) describe(ctx context.Context, u *Unit) error {
+	var props map[string]dbus.Variant
+	if err := m.read(ctx, unitPath(u.Name), propertiesIface+".GetAll", scopeIface).Store(&props); err != nil {
+		if isGone(err) {
+			u.Active = "inactive"
+			return nil
+		}
+		return fmt.Errorf("cannot read %q: %w", u.Name, err)
+	}
+	u.Result, _ = props["Result"].Value().(string)
+	u.ControlGroup, _ = props["ControlGroup"].Value().(string)
+	id, err := m.invocationID(ctx, u.Name)
+	if isGone(err) {
+		u.Active, err = "inactive", nil
+	}
+	u.InvocationID = id
+	if u.Result == timeout && err == nil {
+		u.TimedOut, err = m.timedOut(ctx, u.Name)
+	}
+	return err
+}
+
+// timeout is the Result of a scope whose time was up, and of no other.
+const timeout = "timeout"
+
+// timedOut tells when a scope whose Result is timeout left the state active: then it was told to end. 0 if systemd knows it no more.
+func (m *Manager) timedOut(ctx context.Context, name string) (time.Duration, error) {
+	v, err := m.get(ctx, name, unitIface, "ActiveExitTimestampMonotonic")
+	if isGone(err) {
+		return 0, nil
+	}
+	usec, _ := v.Value().(uint64)
+	return time.Duration(usec) * time.Microsecond, err
+}
+
+func (m *Manager) invocationID(ctx context.Context, name string) (string, error) {
+	v, err := m.get(ctx, name, unitIface, "InvocationID")
+	id, _ := v.Value().([]byte)
+	return hex.EncodeToString(id), err
+}

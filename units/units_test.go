@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/testbed"
 )
@@ -169,7 +170,8 @@ func TestATimeThatIsUp(t *testing.T) {
 	units, err := m.List(t.Context(), "app-corral-*.scope")
 	require.NoError(t, err)
 	require.Len(t, units, 1)
-	assert.Equal(t, Unit{Name: name, Active: "failed", Result: "timeout", InvocationID: units[0].InvocationID}, units[0])
+	assert.Equal(t, Unit{Name: name, Active: "failed", Result: "timeout", InvocationID: units[0].InvocationID, TimedOut: units[0].TimedOut}, units[0])
+	assert.InDelta(t, clock.Monotonic(), units[0].TimedOut, float64(testbed.Patience), "it tells when")
 	assert.Len(t, units[0].InvocationID, 32)
 
 	again, _ := start(t, m, name)

@@ -207,7 +207,9 @@ func (g *Ground) Scopes(ctx context.Context) ([]supervisor.Scope, error) {
 }
 
 // Watch has systemd tell of scopes that were there already.
-func (g *Ground) Watch(ctx context.Context, units []string) error { return g.Units.Watch(ctx, units...) }
+func (g *Ground) Watch(ctx context.Context, units []string) error {
+	return g.Units.Watch(ctx, units...)
+}
 
 // Forget ends what Watch and Start have begun.
 func (g *Ground) Forget(ctx context.Context, unit string) error { return g.Units.Forget(ctx, unit) }

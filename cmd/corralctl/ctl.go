@@ -55,7 +55,7 @@ func (g *globals) register(f *pflag.FlagSet) {
 	f.BoolVar(&g.noLegend, "no-legend", g.noLegend, "leave out headings and the footer")
 	f.BoolVar(&g.plain, "plain", g.plain, "no colours, dots and trees")
 	f.BoolVar(&g.noPager, "no-pager", g.noPager, "do not page long output")
-	f.BoolVarP(&g.full, "full", "l", g.full, "do not shorten columns")
+	f.BoolVarP(&g.full, "full", "l", g.full, "do not shorten columns; with edit: the whole file, or a new one")
 	f.BoolVarP(&g.all, "all", "a", g.all, "archived sessions too; with a verb that takes ids: every session")
 	f.BoolVarP(&g.quiet, "quiet", "q", g.quiet, "print errors only")
 	f.BoolVar(&g.noBlock, "no-block", g.noBlock, "do not wait until it is done")

@@ -117,6 +117,13 @@ func (c *Client) Close() error {
 	return c.conn.Close()
 }
 
+// Running tells whether there is a daemon on the bus. It does not start one.
+func (c *Client) Running(ctx context.Context) (bool, error) {
+	var running bool
+	err := c.bus(ctx, "NameHasOwner", []any{dbusapi.BusName}, &running)
+	return running, err
+}
+
 // call calls a method of the daemon and stores what it answers in results.
 func (c *Client) call(ctx context.Context, path dbus.ObjectPath, method string, timeout time.Duration, args []any, results ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/internal/config"
+)
+
+var catVerb = verb{name: "cat", args: "AGENT…", summary: "Show the files that define an agent", pages: true, options: plainVerb(
+	func(_ context.Context, c *ctl, args []string) error {
+		if len(args) == 0 {
+			return usagef("cat", "cat needs the name of an agent")
+		}
+		if c.host != "" {
+			return c.execHost(append([]string{"cat"}, args...)...)
+		}
+		shown := false
+		var failed failures
+		for _, name := range args {
+			files, err := agentFiles(name)
+			if err != nil {
+				failed.add(c, prefixed(fmt.Sprintf("cannot show %q: ", name), err))
+				continue
+			}
+			for _, file := range files {
+				if shown {
+					fmt.Fprintln(c.out)
+				}
+				shown = true
+				if err := c.showFile(file); err != nil {
+					failed.add(c, err)
+				}
+			}
+			if len(files) == 0 {
+				c.print("# agent %s is built in: it runs the command that it is given, and has no file\n", name)
+			}
+		}
+		return failed.first()
+	})}
+
+// agentFiles are the files that define an agent, as the daemon finds them. Errors: *failure, without what was to be done.
+func agentFiles(name string) ([]string, error) {
+	unknown := &failure{exitFailed, "no such agent", "corralctl agents"}
+	if !config.ValidName(name) {
+		return nil, unknown
+	}
+	files, err := config.AgentFiles(configDirs(), name)
+	if err == nil && len(files) == 0 && name != config.CommandAgent {
+		return nil, unknown
+	}
+	return files, err
+}
+
+// showFile prints a file below its name, as systemctl cat does.
+func (c *ctl) showFile(path string) error {
+	heading := "# " + wording.Printable(path)
+	if config.Masked(path) {
+		heading += " (masked: what is installed under this name does not count)"
+	}
+	fmt.Fprintln(c.out, c.paint(wording.Bold, heading))
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("cannot read the file: %w", err)
+	}
+	fmt.Fprint(c.out, wording.PrintableLines(string(text)))
+	if len(text) > 0 && !strings.HasSuffix(string(text), "\n") {
+		fmt.Fprintln(c.out)
+	}
+	return nil
+}

@@ -1,0 +1,312 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/corrald/corral/internal/atomicfile"
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/unitproperty"
+)
+
+// discarded begins what stands below a drop-in while it is edited. It is below so that lines have the numbers that they will have in the file.
+const discarded = "### What is below this line is for reading only"
+
+const blank = " \t\r\n"
+
+var editVerb = verb{name: "edit", args: "AGENT", summary: "Change an agent, in a drop-in of your own; with --full in a copy of its file", options: plainVerb(
+	func(ctx context.Context, c *ctl, args []string) error {
+		if len(args) != 1 {
+			return usagef("edit", "edit takes one agent")
+		}
+		if c.host != "" {
+			if c.full {
+				return c.execHost("edit", "--full", "--", args[0])
+			}
+			return c.execHost("edit", "--", args[0])
+		}
+		e, err := newEdit(args[0], c.full)
+		if err != nil {
+			return prefixed(fmt.Sprintf("cannot edit %q: ", args[0]), err)
+		}
+		text, changed, err := c.edit(ctx, e)
+		if err == nil && changed {
+			err = e.save(text)
+		}
+		if err != nil {
+			return prefixed(fmt.Sprintf("cannot edit %q: ", args[0]), err)
+		}
+		return c.edited(ctx, e, text, changed)
+	})}
+
+// edit is one file that is being edited.
+type edit struct {
+	agent  string
+	path   string // of the file
+	dropIn bool
+	text   []byte // what is in the editor at first
+	below  []byte // what is shown below it, to be discarded
+	exists bool
+}
+
+// newEdit finds out what there is to edit. Errors: *failure, without what was to be done.
+func newEdit(agent string, full bool) (*edit, error) {
+	own := config.UserDir()
+	if own == "" {
+		return nil, errors.New("HOME is not set")
+	}
+	if !config.ValidName(agent) {
+		return nil, fmt.Errorf("%q is no name of an agent: lower-case letters, digits, \".\", \"_\" and \"-\"", agent)
+	}
+	files, err := config.AgentFiles(configDirs(), agent)
+	if err != nil {
+		return nil, err
+	}
+	e := &edit{agent: agent, path: config.AgentFile(own, agent)}
+	if !full {
+		if len(files) == 0 && agent != config.CommandAgent {
+			return nil, &failure{exitFailed, "no such agent", "corralctl edit --full " + agent}
+		}
+		e.dropIn, e.path = true, filepath.Join(e.path+".d", "override.conf")
+	}
+	if e.text, err = os.ReadFile(e.path); err == nil {
+		e.exists = true
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if e.dropIn {
+		return e, e.quote(files)
+	}
+	if e.exists {
+		return e, nil
+	}
+	if len(files) > 0 && filepath.Ext(files[0]) == ".agent" && !config.Masked(files[0]) {
+		e.text, err = os.ReadFile(files[0])
+		return e, err
+	}
+	e.text = fmt.Appendf(nil, "[Agent]\nDescription=%s\nCommand=\n", agent)
+	return e, nil
+}
+
+// quote puts the agent's other files below what is edited, as comments.
+func (e *edit) quote(files []string) error {
+	if len(e.text) == 0 {
+		e.text = []byte("\n")
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "\n%s. Above it is %s\n", discarded, e.path)
+	for _, file := range files {
+		if file == e.path {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "\n### %s\n", file)
+		for line := range strings.Lines(string(text)) {
+			fmt.Fprintf(&b, "# %s", line)
+		}
+	}
+	e.below = b.Bytes()
+	return nil
+}
+
+// edit lets the user edit until the text is right, or wanted nevertheless.
+func (c *ctl) edit(ctx context.Context, e *edit) (text []byte, changed bool, err error) {
+	dir, err := os.MkdirTemp("", "corralctl-edit-")
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	draft := filepath.Join(dir, e.agent+filepath.Ext(e.path))
+	if err := os.WriteFile(draft, append(bytes.Clone(e.text), e.below...), 0o600); err != nil {
+		return nil, false, err
+	}
+	for {
+		if err := c.runEditor(ctx, draft); err != nil {
+			return nil, false, err
+		}
+		raw, err := os.ReadFile(draft)
+		if err != nil {
+			return nil, false, err
+		}
+		text = e.without(raw)
+		if bytes.Equal(text, bytes.TrimRight(e.text, blank)) || len(text) == 0 && !e.exists {
+			return nil, false, nil
+		}
+		text = append(text, '\n')
+		wrong := e.check(text)
+		if len(wrong) == 0 {
+			return text, true, nil
+		}
+		again, err := c.askAgain(wrong)
+		if err != nil || !again {
+			return text, err == nil, err
+		}
+	}
+}
+
+// without is what stands above what is to be discarded. Lines in front keep their numbers, so only what follows is trimmed.
+func (e *edit) without(raw []byte) []byte {
+	if i := bytes.Index(raw, []byte(discarded)); e.dropIn && i >= 0 {
+		raw = raw[:i]
+	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil
+	}
+	return bytes.TrimRight(raw, blank)
+}
+
+// check returns what is wrong with a text, by file and line. An empty one takes the file away.
+func (e *edit) check(text []byte) []string {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil
+	}
+	agent, warnings := config.AgentText{Name: e.agent, Path: e.path, DropIn: e.dropIn, Text: text}.Check()
+	wrong := make([]string, 0, len(warnings))
+	for _, w := range warnings {
+		wrong = append(wrong, w.String())
+	}
+	for _, property := range agent.Properties {
+		if _, _, err := unitproperty.Parse(property); err != nil {
+			name, _, _ := strings.Cut(property, "=")
+			wrong = append(wrong, config.Warning{File: e.path, Line: lineOf(text, name), Text: err.Error()}.String())
+		}
+	}
+	return wrong
+}
+
+// lineOf is the number of the first line that assigns to the key, 0 if there is none.
+func lineOf(text []byte, key string) int {
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		if have, _, ok := strings.Cut(line, "="); ok && strings.TrimSpace(have) == key {
+			return n
+		}
+	}
+	return 0
+}
+
+// askAgain tells what is wrong, and asks whether to edit again; if not, it is to be saved as it is. Without a terminal nothing is saved.
+func (c *ctl) askAgain(wrong []string) (bool, error) {
+	if openTerminal(c.in) == nil {
+		return false, errors.New(strings.Join(wrong, "; "))
+	}
+	for _, w := range wrong {
+		c.print("%s\n", w)
+	}
+	in := bufio.NewReader(c.in)
+	for {
+		fmt.Fprint(c.out, "\n[E]dit again, [s]ave it as it is, or [c]ancel? ")
+		if err := c.out.Flush(); err != nil {
+			return false, err
+		}
+		line, err := in.ReadString('\n')
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "e", "edit", "":
+			if err == nil {
+				return true, nil
+			}
+		case "s", "save":
+			return false, nil
+		case "c", "cancel":
+			return false, errors.New("canceled, nothing was changed")
+		}
+		if errors.Is(err, io.EOF) {
+			return false, errors.New("canceled, nothing was changed")
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+}
+
+// runEditor runs the user's editor on a file and waits for it.
+func (c *ctl) runEditor(ctx context.Context, file string) error {
+	words, err := editor()
+	if err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, words[0], append(words[1:], file)...)
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("the editor %q failed, nothing was changed: %w", words[0], err)
+	}
+	return nil
+}
+
+// editor is $VISUAL, $EDITOR, or one that is installed.
+func editor() ([]string, error) {
+	if chosen := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR")); chosen != "" {
+		words, err := config.SplitWords(chosen)
+		if err != nil || len(words) == 0 {
+			return nil, fmt.Errorf("%q is no editor", chosen)
+		}
+		return words, nil
+	}
+	for _, name := range []string{"editor", "nano", "vim", "vi"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return []string{path}, nil
+		}
+	}
+	return nil, &failure{exitFailed, "no editor was found: VISUAL and EDITOR are not set", ""}
+}
+
+// save puts the text in its place, or takes the file away if there is nothing in it.
+func (e *edit) save(text []byte) error {
+	path := e.path
+	if target, err := filepath.EvalSymlinks(path); err == nil && target != os.DevNull {
+		path = target // the user's files may be kept elsewhere, and linked
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return config.Remove(e.path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // as every directory of configuration
+		return err
+	}
+	return atomicfile.Write(path, text, 0o644)
+}
+
+// edited says what has become of the file, and has a daemon that runs read it.
+func (c *ctl) edited(ctx context.Context, e *edit, text []byte, changed bool) error {
+	say := func(format string) {
+		if !c.quiet {
+			c.print(format, e.path)
+		}
+	}
+	switch {
+	case !changed && !e.exists:
+		say("Nothing was written, %s is not created.\n")
+		return nil
+	case !changed:
+		say("%s is unchanged.\n")
+		return nil
+	case len(bytes.TrimSpace(text)) == 0:
+		say("Removed %s.\n")
+	default:
+		say("Wrote %s.\n")
+	}
+	bus, err := c.connect(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // without a bus there is no daemon, and the next one reads the file when it starts
+	}
+	if running, err := bus.Running(ctx); err != nil || !running {
+		return err
+	}
+	if err := bus.Reload(ctx); err != nil {
+		return c.cannot("reload", "", err)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+# What defines an agent is shown with where it stands, and is changed in a drop-in of one's own; the daemon reads it at once.
+
+$ corralctl cat nonesuch
+corralctl: cannot show "nonesuch": no such agent
+hint: corralctl agents
+[exit 1]
+
+$ corralctl edit nonesuch
+corralctl: cannot edit "nonesuch": no such agent
+hint: corralctl edit --full nonesuch
+[exit 1]
+
+# An editor is a program that changes a file: these write what they are told.
+$ mkdir ~/bin && printf '#!/bin/sh\nprintf "$TEXT" >"$1"\n' >~/bin/write && printf '#!/bin/sh\ncat "$1"\n' >~/bin/read && chmod +x ~/bin/*
+
+$ VISUAL=~/bin/write TEXT='[Agent]\nDescription=Says things\nCommand=echo hello\n' corralctl edit --full sayer && corralctl agents | grep sayer
+Wrote ~/config/corral/agents/sayer.agent.
+sayer …echo hello …Says things
+
+$ EDITOR='~/bin/nonesuch' VISUAL= corralctl edit sayer
+corralctl: cannot edit "sayer": the editor …
+[exit 1]
+
+$ EDITOR=~/bin/read corralctl edit sayer | sed 's/^#/|#/'
+
+
+|### What is below this line is for reading only. Above it is ~/config/corral/agents/sayer.agent.d/override.conf
+
+|### ~/config/corral/agents/sayer.agent
+|# [Agent]
+|# Description=Says things
+|# Command=echo hello
+Nothing was written, ~/config/corral/agents/sayer.agent.d/override.conf is not created.
+
+$ EDITOR=~/bin/write TEXT='[Agent]\nComand=echo\n[Scope]\nMemoryMaxx=1G\n' corralctl edit sayer
+corralctl: cannot edit "sayer": ~/config/corral/agents/sayer.agent.d/override.conf:2: unknown key Comand= in section [Agent], ignored; ~/config/corral/agents/sayer.agent.d/override.conf:4: unknown unit property "MemoryMaxx"; known are: …
+[exit 1]
+
+$ EDITOR=~/bin/write TEXT='[Agent]\nDescription=Says it twice\n\n### What is below this line is for reading only\n# [Agent]\n' corralctl edit sayer && corralctl agents | grep sayer
+Wrote ~/config/corral/agents/sayer.agent.d/override.conf.
+sayer …echo hello …Says it twice
+
+$ corralctl cat sayer | sed 's/^#/|#/'
+|# ~/config/corral/agents/sayer.agent
+[Agent]
+Description=Says things
+Command=echo hello
+
+|# ~/config/corral/agents/sayer.agent.d/override.conf
+[Agent]
+Description=Says it twice
+
+$ EDITOR=true corralctl edit sayer
+~/config/corral/agents/sayer.agent.d/override.conf is unchanged.
+
+$ EDITOR=~/bin/write TEXT='' corralctl edit sayer && corralctl agents | grep sayer && ls ~/config/corral/agents
+Removed ~/config/corral/agents/sayer.agent.d/override.conf.
+sayer …echo hello …Says things
+sayer.agent
+
+# An agent without a command is none.
+$ EDITOR=~/bin/write TEXT='[Agent]\nDescription=x\n' corralctl edit --full sayer
+corralctl: cannot edit "sayer": ~/config/corral/agents/sayer.agent: agent has no Command=
+[exit 1]
+
+# On a terminal it is asked what to do about a mistake.
+$ EDITOR=~/bin/write TEXT='[Agent]\nCommand=echo 2\nNonsense=1\n' script -qec 'corralctl edit --full sayer' /dev/null <<.
+> c
+> .
+c
+~/config/corral/agents/sayer.agent:3: unknown key Nonsense= in section [Agent], ignored…
+
+[E]dit again, [s]ave it as it is, or [c]ancel? corralctl: cannot edit "sayer": canceled, nothing was changed
+[exit 1]
+
+$ corralctl cat sayer command | sed 's/^#/|#/'
+|# ~/config/corral/agents/sayer.agent
+[Agent]
+Description=Says things
+Command=echo hello
+|# agent command is built in: it runs the command that it is given, and has no file

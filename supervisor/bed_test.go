@@ -39,6 +39,7 @@ type bed struct {
 	log     *lockedBuffer
 	home    string
 	begin   time.Time
+	set     time.Duration // by how much the clock was set, forward or back
 
 	mu   sync.Mutex
 	told []string
@@ -71,6 +72,7 @@ func newBed(t *testing.T) *bed {
 		},
 		Records: b.records, World: b.world, Publisher: b, Files: b.files, Descriptors: b.fds,
 		Log: slog.New(slog.NewTextHandler(b.log, nil)), Version: "test", BootID: "boot", RuntimeDir: filepath.Join(b.home, "run"), Home: b.home,
+		SinceBoot: func() time.Duration { return time.Hour + time.Since(b.begin) - b.set },
 	})
 	return b
 }

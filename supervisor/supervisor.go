@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/inotify"
@@ -78,13 +79,14 @@ type Options struct {
 	Log         *slog.Logger
 	Version     string
 	BootID      string
-	RuntimeDir  string            // $XDG_RUNTIME_DIR/corral
-	Home        string            // for specifiers
-	Alive       func()            // called by the loop, at least every AliveEvery; nil where nobody watches it
-	AliveEvery  time.Duration     // half of the watchdog's time
-	Alarm       func(time.Time)   // called by the loop: AlarmRang is to be called at this time, or not at all if it is zero
-	Status      func(text string) // called by the loop when the counts have changed: "3 running, 1 failed"
-	Live        func(some bool)   // called by the loop when the first agent begins to live, and when the last one is gone
+	RuntimeDir  string               // $XDG_RUNTIME_DIR/corral
+	Home        string               // for specifiers
+	Alive       func()               // called by the loop, at least every AliveEvery; nil where nobody watches it
+	AliveEvery  time.Duration        // half of the watchdog's time
+	SinceBoot   func() time.Duration // a clock that nobody can set: clock.SinceBoot if it is nil
+	Alarm       func(time.Time)      // called by the loop: AlarmRang is to be called at this time, or not at all if it is zero
+	Status      func(text string)    // called by the loop when the counts have changed: "3 running, 1 failed"
+	Live        func(some bool)      // called by the loop when the first agent begins to live, and when the last one is gone
 }
 
 // Supervisor is the daemon's heart. Its methods may be called from any goroutine, but not from the loop.
@@ -105,7 +107,9 @@ type Supervisor struct {
 	missed   int  // sessions that have to be looked at again
 	wasLive  bool // what Live was told last
 
-	nextExpiry time.Time // what the alarm is set to
+	nextExpiry time.Time    // what the alarm is set to
+	boot       session.Boot // this one, by the clock as it was last seen
+	clockSince time.Time    // when the daemon started, or noticed that the clock had been set
 
 	keys map[fdpoll.Key]func()
 	next fdpoll.Key
@@ -142,6 +146,8 @@ type entry struct {
 	begun   bool  // a run begins in this turn
 	into    bool  // in the scope that is there
 	saveErr error // why it could not be saved the last time
+
+	removeAgain time.Time // it has expired and could not be removed: not before this time again
 }
 
 // waiter is a call that is answered when ready says so.
@@ -154,7 +160,10 @@ type waiter struct {
 // New makes a Supervisor. Run starts it.
 func New(o Options) *Supervisor {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Supervisor{
+	if o.SinceBoot == nil {
+		o.SinceBoot = clock.SinceBoot
+	}
+	s := &Supervisor{
 		Options:  o,
 		door:     make(chan func(), doorSize),
 		done:     make(chan struct{}),
@@ -167,6 +176,8 @@ func New(o Options) *Supervisor {
 		inodes:   map[int32][]*pathWatch{},
 		places:   map[where]*place{},
 	}
+	s.lookAtClock()
+	return s
 }
 
 // ErrClosed is returned for calls that come after the loop has ended.
@@ -306,6 +317,8 @@ func (s *Supervisor) stamp(e *entry) {
 	if v.Since.IsZero() {
 		e.rec.StateChanged, e.exited = time.Now(), false
 	}
+	s.lookAtClock()
+	e.rec.ChangedOn = s.boot
 	e.unsaved = true
 }
 

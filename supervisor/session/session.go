@@ -39,10 +39,17 @@ type Session struct {
 	Past         []Run     `json:"past,omitempty"`  // those before it, the oldest first
 	State        State     `json:"state,omitempty"` // by View, when it was last looked at
 	StateChanged time.Time `json:"state_changed"`   // when State last became what it is
+	ChangedOn    Boot      `json:"changed_on,omitzero"`
 
 	WorkspaceGone bool `json:"-"` // by inotify: it is not at its place
 
 	activity Activity // by the shim: of the agent that is alive now
+}
+
+// Boot is one boot of the machine, with what the clock on the wall said of it at some moment: whether that clock was set since can be told by it.
+type Boot struct {
+	ID    string    `json:"id"`
+	Began time.Time `json:"began"` // by the clock of that moment
 }
 
 // Property is a property of the session's scope, in a form that can be saved: the value as D-Bus text with its signature.

@@ -195,6 +195,11 @@ type world struct {
 	scopes    []Scope
 	group     string // what ControlGroup says
 	stops     bool   // what Stopping says
+
+	freezer    sync.Mutex
+	frozen     map[string]bool // by control group
+	freezeErr  error
+	properties func(scope string, properties []session.Property) error // SetProperties
 }
 
 func runs(p Plan, tell func(session.Event)) error {
@@ -233,6 +238,46 @@ func (w *world) Signal(_ context.Context, t Target, whom string, signal unix.Sig
 
 func (w *world) StopCause(context.Context, string) (string, bool, error) {
 	return w.result, w.stopping, w.causeErr
+}
+
+func (w *world) Freeze(_ context.Context, t Target) error {
+	w.tell("freeze %s", t.ID)
+	w.freeze(t.ControlGroup, true)
+	return w.freezeErr
+}
+
+// Thaw is told of only where there is something to thaw.
+func (w *world) Thaw(_ context.Context, t Target) error {
+	if w.Frozen(t.ControlGroup) {
+		w.tell("thaw %s", t.ID)
+		w.freeze(t.ControlGroup, false)
+	}
+	return nil
+}
+
+func (w *world) freeze(group string, frozen bool) {
+	w.freezer.Lock()
+	defer w.freezer.Unlock()
+	if w.frozen == nil {
+		w.frozen = map[string]bool{}
+	}
+	w.frozen[group] = frozen
+}
+
+func (w *world) Frozen(group string) bool {
+	w.freezer.Lock()
+	defer w.freezer.Unlock()
+	return w.frozen[group]
+}
+
+func (w *world) FreezerFile(string) string { return filepath.Join(w.home, "freezer") }
+
+func (w *world) SetProperties(_ context.Context, scope string, properties []session.Property) error {
+	w.tell("set %d properties of scope %q", len(properties), scope)
+	if w.properties != nil {
+		return w.properties(scope, properties)
+	}
+	return nil
 }
 
 func (w *world) Stopping(context.Context) bool { return w.stops }

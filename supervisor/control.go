@@ -177,7 +177,11 @@ func (s *Supervisor) Kill(ctx context.Context, id, whom string, signal int) erro
 		reply := make(chan error, 1)
 		target := s.target(e)
 		// A signal does not wait behind the session's effects: it may be what ends one that hangs.
-		go func() { reply <- s.World.Signal(s.ctx, target, whom, unix.Signal(signal)) }()
+		send := func(t Target) error { return s.World.Signal(s.ctx, t, whom, unix.Signal(signal)) }
+		if thaws(whom, unix.Signal(signal)) {
+			send = s.thawed(send)
+		}
+		go func() { reply <- send(target) }()
 		return reply, nil
 	})
 }

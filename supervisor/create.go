@@ -26,6 +26,9 @@ const (
 	maxPrompt      = 1 << 20 // bytes
 	maxLabels      = 64
 	maxLabel       = 1 << 10 // bytes of a label's name and value together
+
+	maxProperties   = 256
+	maxPropertySize = 64 << 10 // bytes of their names and values together
 )
 
 // Spec is what a client asks for. Zero values are defaults.
@@ -129,6 +132,9 @@ func checkTexts(spec *Spec) error {
 	}
 	if spec.ConversationID != "" && !config.ValidConversationID(spec.ConversationID) {
 		return refuse(Invalid, "ConversationId %s is not an id", brief(spec.ConversationID))
+	}
+	if err := checkProperties(spec.UnitProperties); err != nil {
+		return err
 	}
 	return checkChoices(spec)
 }

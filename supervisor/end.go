@@ -27,6 +27,7 @@ type runtime struct {
 
 	stateDir   int32 // inotify watch on the session's state directory
 	runtimeDir int32 // inotify watch on its runtime directory
+	freezer    int32 // inotify watch on what its control group tells
 }
 
 // stage is how far the ending of a scope has come. It only ever goes forward.
@@ -101,7 +102,7 @@ func (s *Supervisor) endFurther(e *entry) {
 		s.askAll(e)
 	case allAsked, allKilled:
 		e.run.stage = allKilled
-		s.direct(e, "kill", func(t Target) error { return s.World.Kill(s.ctx, t) })
+		s.direct(e, "kill", s.thawed(func(t Target) error { return s.World.Kill(s.ctx, t) }))
 		// What survives SIGKILL is in the kernel's hands: it is killed again, less and less often, as long as it is there.
 		e.run.grace *= 2
 		s.armEnd(e)
@@ -112,11 +113,11 @@ func (s *Supervisor) endFurther(e *entry) {
 func (s *Supervisor) askAll(e *entry) {
 	e.run.stage = allAsked
 	s.armEnd(e)
-	s.effect(e, s.directly(e, "end", func(t Target) error {
+	s.effect(e, s.directly(e, "end", s.thawed(func(t Target) error {
 		err := s.World.Signal(s.ctx, t, WhomAll, unix.SIGTERM)
 		failpoint.Hit("stop.all-asked")
 		return err
-	}))
+	})))
 }
 
 // direct does something with the run's processes at once: the session's other effects may be what hangs.
@@ -151,6 +152,7 @@ func (s *Supervisor) react(e *entry) {
 	if r.Scope != session.ScopeActive {
 		return
 	}
+	s.watchFreezer(e)
 	if e.run.stage == notEnding && !r.Started.IsZero() && e.run.timer != nil { // the start is over
 		e.run.timer.Stop()
 		e.run.timer = nil
@@ -162,12 +164,12 @@ func (s *Supervisor) react(e *entry) {
 		s.askAll(e)
 	case e.run.stage > notEnding && e.run.stage < allAsked && r.AgentAlive() && !e.run.polite:
 		e.run.polite = true
-		s.effect(e, s.directly(e, "end", func(t Target) error {
+		s.effect(e, s.directly(e, "end", s.thawed(func(t Target) error {
 			failpoint.Hit("stop.asked")
 			err := s.World.End(s.ctx, t)
 			failpoint.Hit("stop.agent-asked")
 			return err
-		}))
+		})))
 	case e.run.stage > notEnding && e.run.stage < allAsked && r.Ended():
 		s.askAll(e)
 	}

@@ -21,6 +21,8 @@ func (s *Supervisor) Resume(ctx context.Context, id string) error {
 		switch stale := e.rec.View().State == session.Stale && e.run.stage == notEnding; {
 		case stale && e.run.joining:
 			return nil, refuse(InvalidState, "session %q is being resumed", id)
+		case stale && e.rec.Frozen:
+			return nil, refuse(InvalidState, "session %q is frozen: thaw it first", id)
 		case stale && r.AgentAlive():
 			return s.rejoin(e), nil
 		case stale:

@@ -35,6 +35,15 @@ func (s *Supervisor) targetOf(id string, usable func(*session.Run) bool, what st
 	return t, err
 }
 
+// terminalOf is targetOf for what needs the session's terminal to answer: a frozen one does not.
+func (s *Supervisor) terminalOf(id string, usable func(*session.Run) bool, what string) (Target, error) {
+	t, err := s.targetOf(id, usable, what)
+	if err == nil && t.Frozen {
+		err = refuse(InvalidState, "cannot %s session %q: it is frozen; thaw it first", what, id)
+	}
+	return t, err
+}
+
 func agentAlive(r *session.Run) bool { return r.AgentAlive() }
 
 func paneThere(r *session.Run) bool { return r.Tmux == session.Alive && r.Live() }
@@ -45,7 +54,7 @@ func (s *Supervisor) Send(ctx context.Context, id, text string, enter bool) erro
 	if len(text) > maxInput {
 		return refuse(OverLimit, "a text has %d bytes at most", maxInput)
 	}
-	t, err := s.targetOf(id, agentAlive, "send to")
+	t, err := s.terminalOf(id, agentAlive, "send to")
 	if err != nil {
 		return err
 	}
@@ -60,7 +69,7 @@ func (s *Supervisor) Keys(ctx context.Context, id string, keys []string) error {
 	if len(keys) > maxKeys {
 		return refuse(OverLimit, "%d keys at most can be sent at a time", maxKeys)
 	}
-	t, err := s.targetOf(id, paneThere, "send to")
+	t, err := s.terminalOf(id, paneThere, "send to")
 	if err != nil {
 		return err
 	}
@@ -73,7 +82,7 @@ func (s *Supervisor) Keys(ctx context.Context, id string, keys []string) error {
 // Capture returns the last lines of the session's screen and history, at most 64 KiB; 0 lines means the screen. Errors: NoSuchSession,
 // InvalidState, TmuxFailed.
 func (s *Supervisor) Capture(ctx context.Context, id string, lines int, escapes bool) (string, error) {
-	t, err := s.targetOf(id, paneThere, "read the screen of")
+	t, err := s.terminalOf(id, paneThere, "read the screen of")
 	if err != nil {
 		return "", err
 	}
@@ -92,7 +101,7 @@ func (s *Supervisor) Capture(ctx context.Context, id string, lines int, escapes 
 
 // AttachCommand returns the argument vector that attaches a terminal. Errors: NoSuchSession, InvalidState.
 func (s *Supervisor) AttachCommand(id string) ([]string, error) {
-	t, err := s.targetOf(id, paneThere, "attach to")
+	t, err := s.terminalOf(id, paneThere, "attach to")
 	if err != nil {
 		return nil, err
 	}

@@ -80,6 +80,7 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 		snap.Started = r.Started
 		snap.SessionAlive = r.Tmux == session.Alive && r.Live()
 		snap.AgentAlive = r.AgentAlive()
+		snap.Frozen = rec.Frozen && r.Live()
 		snap.Live = r.Scope == session.ScopeActive
 		if snap.Live || !r.Ended() {
 			snap.ControlGroup = r.ControlGroup

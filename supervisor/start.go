@@ -37,6 +37,17 @@ type World interface {
 	Signal(ctx context.Context, t Target, whom string, signal unix.Signal) error
 	// Kill ends every process of the scope at once, also frozen ones.
 	Kill(ctx context.Context, t Target) error
+	// Freeze holds every process of the scope, and returns once none of them runs.
+	Freeze(ctx context.Context, t Target) error
+	// Thaw lets the processes of a scope go on that was frozen by itself; one that was not is left alone.
+	Thaw(ctx context.Context, t Target) error
+	// Frozen tells whether the control group is frozen, by itself or with one above it. It does not wait.
+	Frozen(group string) bool
+	// FreezerFile is the file of which inotify tells when that changes.
+	FreezerFile(group string) string
+	// SetProperties changes properties of the scope with this InvocationID, all or none of them. Where there is none any more, or the id is empty, it
+	// only finds out whether a scope could be started with them. The error is an *Error where systemd does not take one of them.
+	SetProperties(ctx context.Context, invocationID string, properties []session.Property) error
 	// StopCause tells why systemd wants the scope to be stopped: its Result so far (timeout for RuntimeMaxSec), and whether the whole user
 	// manager is stopping.
 	StopCause(ctx context.Context, unit string) (result string, stopping bool, err error)
@@ -110,11 +121,12 @@ type Target struct {
 	Agent        session.Process
 	Shim         session.Process
 	Tmux         session.Process
+	Frozen       bool // when this was asked for
 }
 
 func (s *Supervisor) target(e *entry) Target {
 	r := e.rec.Run
-	return Target{e.rec.ID, s.runtimeDir(e.rec.ID), r.Unit, r.ControlGroup, r.Agent, r.ShimProc, r.TmuxProc}
+	return Target{e.rec.ID, s.runtimeDir(e.rec.ID), r.Unit, r.ControlGroup, r.Agent, r.ShimProc, r.TmuxProc, e.rec.Frozen}
 }
 
 // UnitName returns the name of the session's scope.

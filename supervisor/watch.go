@@ -84,6 +84,7 @@ func (s *Supervisor) lookAgain() {
 		if e.rec.Run.Live() {
 			s.readExit(e)
 			s.connectShim(e)
+			s.lookFrozen(e)
 		}
 	}
 }
@@ -296,6 +297,7 @@ func (s *Supervisor) shimHungUp(e *entry, run string) {
 		return
 	}
 	t := s.target(e)
+	held := e.rec.Frozen && e.rec.Run.Tmux == session.Alive // it would answer, if it was let
 	go func() {
 		if fd, err := shimwire.Dial(filepath.Join(t.RuntimeDir, shimSocket)); err == nil { // it gave up a listener that did not listen
 			_ = unix.Close(fd)
@@ -306,7 +308,7 @@ func (s *Supervisor) shimHungUp(e *entry, run string) {
 			})
 			return
 		}
-		answers := s.World.TmuxAnswers(s.ctx, t)
+		answers := held || s.World.TmuxAnswers(s.ctx, t)
 		s.post(func() {
 			if !e.removed && e.rec.Run.ID == run && !s.readExit(e) {
 				s.apply(e, session.ShimDied{Run: run, Outlived: answers, At: time.Now()})
@@ -324,4 +326,5 @@ func (s *Supervisor) unwatch(e *entry) {
 	s.drop(&e.run.shim)
 	s.unwatchPath(&e.run.stateDir)
 	s.unwatchPath(&e.run.runtimeDir)
+	s.unwatchPath(&e.run.freezer)
 }

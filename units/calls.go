@@ -55,10 +55,18 @@ func (m *Manager) State(ctx context.Context) (string, error) {
 	return state, err
 }
 
-// SetProperties changes properties of a running scope, all or none.
-func (m *Manager) SetProperties(ctx context.Context, name string, props []Property) error {
-	if err := m.call(ctx, systemdPath, managerIface+".SetUnitProperties", name, true, props).Err; err != nil {
-		return fmt.Errorf("cannot set properties of %q: %w", name, err)
+// Freeze holds every process of the scope. It returns once the kernel says that none of them runs, or with an error after callTimeout.
+func (m *Manager) Freeze(ctx context.Context, name string) error {
+	if err := m.call(ctx, systemdPath, managerIface+".FreezeUnit", name).Err; err != nil {
+		return fmt.Errorf("cannot freeze %q: %w", name, err)
+	}
+	return nil
+}
+
+// Thaw lets the processes of a frozen scope go on. One that is not there, or not frozen, is no error.
+func (m *Manager) Thaw(ctx context.Context, name string) error {
+	if err := m.call(ctx, systemdPath, managerIface+".ThawUnit", name).Err; err != nil && !isNoSuchUnit(err) {
+		return fmt.Errorf("cannot thaw %q: %w", name, err)
 	}
 	return nil
 }

@@ -134,13 +134,6 @@ func TestAPropertyThatSystemdDoesNotKnow(t *testing.T) {
 		require.NoError(t, err)
 		assert.Empty(t, units)
 	})
-	t.Run("is refused live, too", func(t *testing.T) {
-		start(t, m, name)
-		err := m.SetProperties(t.Context(), name, []Property{property("Frobnicate", true)})
-		require.ErrorContains(t, err, "Frobnicate")
-		require.NoError(t, m.SetProperties(t.Context(), name, []Property{property("TasksMax", uint64(100))}))
-		assert.Equal(t, "100", show(t, name, "TasksMax"))
-	})
 }
 
 func TestAProcessThatIsGone(t *testing.T) {

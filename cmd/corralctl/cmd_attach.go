@@ -93,8 +93,8 @@ func (c *ctl) attach(ctx context.Context, id string, answer recovery) error {
 	}
 	argv, variables, err := bus.AttachCommand(ctx, id)
 	if err != nil {
-		why := c.cannotAttach(ctx, bus, id, err)
-		if !invalidState(err) {
+		why, frozen := c.cannotAttach(ctx, bus, id, err)
+		if !invalidState(err) || frozen {
 			return why
 		}
 		resumed, err := c.recover(ctx, bus, id, why, answer)
@@ -121,17 +121,20 @@ func attachEnvironment(environment, variables []string) []string {
 	return append(kept, variables...)
 }
 
-// cannotAttach says why, and what would help, by the state that the session is in.
-func (c *ctl) cannotAttach(ctx context.Context, bus *client.Client, id string, err error) *failure {
-	f := c.cannot("attach to", id, err)
+// cannotAttach says why, and what would help, by the state that the session is in. A frozen one there is nothing to be asked about: it is to be thawed.
+func (c *ctl) cannotAttach(ctx context.Context, bus *client.Client, id string, err error) (f *failure, frozen bool) {
+	f = c.cannot("attach to", id, err)
 	if dbusapi.ShortErrorName(err) != dbusapi.InvalidState {
-		return f
+		return f, false
 	}
 	s, err := bus.Session(ctx, id)
 	if err != nil {
-		return f
+		return f, false
 	}
 	switch {
+	case s.Frozen:
+		f.message = fmt.Sprintf("cannot attach to %q: it is frozen", id)
+		f.hint = "corralctl thaw " + id
 	case s.State == "stale":
 		f.message = fmt.Sprintf("cannot attach to %q: its tmux session is dead, its agent may live on", id)
 		f.hint = "corralctl resume " + id
@@ -145,7 +148,7 @@ func (c *ctl) cannotAttach(ctx context.Context, bus *client.Client, id string, e
 		}
 		f.hint = "corralctl resume " + id + ", or corralctl logs " + id
 	}
-	return f
+	return f, s.Frozen
 }
 
 // invalidState tells whether a call was refused because of the state that the session is in.

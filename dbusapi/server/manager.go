@@ -41,6 +41,8 @@ var (
 	resume  = verb((*supervisor.Supervisor).Resume)
 	suspend = verb((*supervisor.Supervisor).Suspend)
 	archive = verb((*supervisor.Supervisor).Archive)
+	freeze  = verb((*supervisor.Supervisor).Freeze)
+	thaw    = verb((*supervisor.Supervisor).Thaw)
 )
 
 func stop(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
@@ -91,6 +93,8 @@ var managerHandlers = map[string]handler{
 	"SuspendAll":       onAll((*supervisor.Supervisor).SuspendAll),
 	"StopSession":      onManager(stop),
 	"KillSession":      onManager(kill),
+	"FreezeSession":    onManager(freeze),
+	"ThawSession":      onManager(thaw),
 	"ArchiveSession":   onManager(archive),
 	"RemoveSession":    onManager(remove),
 	"SendInput":        onManager(sendInput),

@@ -43,6 +43,9 @@ func (world) Usage(context.Context, supervisor.Target) map[string]uint64 {
 func (world) End(context.Context, supervisor.Target) error      { return nil }
 func (world) HangUp(context.Context, supervisor.Target) error   { return nil }
 func (world) Kill(context.Context, supervisor.Target) error     { return nil }
+func (world) Thaw(context.Context, supervisor.Target) error     { return nil }
+func (world) Frozen(string) bool                                { return false }
+func (world) FreezerFile(string) string                         { return "/none" }
 func (world) Stopping(context.Context) bool                     { return false }
 func (world) Clear(context.Context, string, string)             {}
 func (world) Forget(context.Context, string) error              { return nil }

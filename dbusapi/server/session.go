@@ -18,6 +18,8 @@ var sessionHandlers = map[string]handler{
 	"Suspend":          onSession(suspend),
 	"Stop":             onSession(stop),
 	"Kill":             onSession(kill),
+	"Freeze":           onSession(freeze),
+	"Thaw":             onSession(thaw),
 	"Archive":          onSession(archive),
 	"Remove":           onSession(remove),
 	"SendInput":        onSession(sendInput),
@@ -28,6 +30,8 @@ var sessionHandlers = map[string]handler{
 	"SetDescription":   onSession(setDescription),
 	"SetLabels":        onSession(setLabels),
 	"SetOnLogin":       onSession(setOnLogin),
+
+	"SetUnitProperties": onSession(setUnitProperties),
 }
 
 func sendKeys(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
@@ -78,6 +82,18 @@ func setLabels(ctx context.Context, s *Server, id string, args []any) ([]any, er
 
 func setOnLogin(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
 	return nil, s.sup.SetOnLogin(ctx, id, args[0].(string))
+}
+
+func setUnitProperties(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
+	var given []dbusapi.UnitProperty
+	if err := dbus.Store([]any{args[0]}, &given); err != nil {
+		return nil, answer(dbusapi.InvalidArgs, "the properties cannot be read: "+err.Error())
+	}
+	properties, err := readProperties(given)
+	if err != nil {
+		return nil, answer(dbusapi.InvalidArgs, "the list "+err.Error())
+	}
+	return nil, s.sup.SetUnitProperties(ctx, id, properties)
 }
 
 // available tells whether the program of a command can be found.

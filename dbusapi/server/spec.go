@@ -92,15 +92,23 @@ func unitProperties(s *supervisor.Spec, v dbus.Variant) error {
 	if err := dbus.Store([]any{v.Value()}, &props); err != nil {
 		return fmt.Errorf("cannot be read: %w", err)
 	}
+	var err error
+	s.UnitProperties, err = readProperties(props)
+	return err
+}
+
+// readProperties turns properties as they came over the bus into what can be kept.
+func readProperties(props []dbusapi.UnitProperty) ([]session.Property, error) {
+	var kept []session.Property
 	for _, p := range props {
 		if p.Name == "" || ours[p.Name] {
-			return fmt.Errorf("has property %.64q, which is not for a client to set", p.Name)
+			return nil, fmt.Errorf("has property %.64q, which is not for a client to set", p.Name)
 		}
 		signature, value, err := unitproperty.Encode(p.Value)
 		if err != nil {
-			return fmt.Errorf("has property %.64q: %w", p.Name, err)
+			return nil, fmt.Errorf("has property %.64q: %w", p.Name, err)
 		}
-		s.UnitProperties = append(s.UnitProperties, session.Property{Name: p.Name, Signature: signature, Value: value})
+		kept = append(kept, session.Property{Name: p.Name, Signature: signature, Value: value})
 	}
-	return nil
+	return kept, nil
 }

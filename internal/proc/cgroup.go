@@ -160,6 +160,23 @@ func parseProcs(b []byte) ([]int, error) {
 	return pids, nil
 }
 
+// Frozen tells whether a control group was frozen, and whether that was with one above it, which the group alone cannot be thawed from. It is what was
+// asked of the kernel: a process may need a moment to follow. See cgroup.freeze in the kernel's cgroup-v2 document.
+func Frozen(cgroupPath string) (frozen, above bool) {
+	root, err := CgroupRoot()
+	if err != nil || cgroupPath == "" {
+		return false, false
+	}
+	for dir := filepath.Clean("/" + cgroupPath); dir != "/"; dir = filepath.Dir(dir) {
+		asked, err := os.ReadFile(filepath.Join(root, dir, "cgroup.freeze"))
+		if err == nil && bytes.HasPrefix(asked, []byte("1")) {
+			frozen = true
+			above = above || dir != filepath.Clean("/"+cgroupPath)
+		}
+	}
+	return frozen, above
+}
+
 // Populated tells whether a control group, or one below it, has processes. Zombies do not count. A group that is not there has none. See
 // cgroup.events in the kernel's cgroup-v2 document.
 func Populated(cgroupPath string) bool {

@@ -57,6 +57,34 @@ func (g *Ground) End(ctx context.Context, t supervisor.Target) error {
 	return signalProcess(t.Agent, unix.SIGCONT)
 }
 
+// Freeze holds every process of the scope.
+func (g *Ground) Freeze(ctx context.Context, t supervisor.Target) error {
+	return g.Units.Freeze(ctx, t.Unit)
+}
+
+// Thaw lets the processes of a scope that was frozen by itself go on. Where systemd does not do it, in time or at all, the kernel does.
+func (g *Ground) Thaw(ctx context.Context, t supervisor.Target) error {
+	if frozen, _ := proc.Frozen(t.ControlGroup); !frozen {
+		return nil
+	}
+	err := g.Units.Thaw(ctx, t.Unit)
+	if frozen, above := proc.Frozen(t.ControlGroup); !frozen || above {
+		return nil
+	}
+	return errors.Join(err, os.WriteFile(filepath.Join(g.cgroups, t.ControlGroup, "cgroup.freeze"), []byte("0"), 0))
+}
+
+// Frozen tells whether the control group is frozen, by itself or with one above it.
+func (g *Ground) Frozen(group string) bool {
+	frozen, _ := proc.Frozen(group)
+	return frozen
+}
+
+// FreezerFile is the file of which inotify tells when that changes.
+func (g *Ground) FreezerFile(group string) string {
+	return filepath.Join(g.cgroups, group, "cgroup.events")
+}
+
 // HangUp sends SIGHUP to an agent that ignores SIGTERM: an interactive shell does, and this is how a terminal tells it to end.
 func (g *Ground) HangUp(_ context.Context, t supervisor.Target) error {
 	if !proc.Ignores(t.Agent.PID, unix.SIGTERM) || proc.Ignores(t.Agent.PID, unix.SIGHUP) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -241,6 +242,7 @@ func (g *Ground) scope(p supervisor.Plan) (units.Scope, error) {
 		if err != nil {
 			return s, err
 		}
+		maps.DeleteFunc(props, func(name string, _ dbus.Variant) bool { return unitproperty.Same(name, prop.Name) })
 		props[prop.Name] = value
 	}
 	for name, value := range props {

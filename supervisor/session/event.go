@@ -126,6 +126,12 @@ type WorkspaceSeen struct {
 	Gone bool
 }
 
+// FrozenSeen tells whether the run's scope is frozen. Like WorkspaceSeen it is what is there now: it is looked up anew, never remembered.
+type FrozenSeen struct {
+	Run    string
+	Frozen bool
+}
+
 // ActivitySeen tells what the shim sees of the agent's output.
 type ActivitySeen struct {
 	Run string
@@ -148,7 +154,7 @@ func (e RunAsked) apply(s *Session) {
 		}
 	}
 	s.NRuns++
-	s.activity = Activity{}
+	s.activity, s.Frozen = Activity{}, false
 	s.Run = &Run{ID: e.Run, BootID: e.BootID, Unit: e.Unit, Resumed: e.Resumed, Asked: e.At}
 }
 
@@ -303,6 +309,12 @@ func (e FoundAlive) apply(s *Session) {
 }
 
 func (e WorkspaceSeen) apply(s *Session) { s.WorkspaceGone = e.Gone }
+
+func (e FrozenSeen) apply(s *Session) {
+	if s.run(e.Run) != nil {
+		s.Frozen = e.Frozen
+	}
+}
 
 func (e ActivitySeen) apply(s *Session) {
 	if s.run(e.Run) != nil {

@@ -154,7 +154,7 @@ func eventFrom(kind, value, when byte) session.Event {
 	t := at(int(when))
 	text := []string{"", "success", "timeout", "oom-kill", "resources", "stop", "suspend", "nonsense"}[value&7]
 	p := session.Process{PID: int(value), Start: uint64(when)}
-	switch kind % 18 {
+	switch kind % 19 {
 	case 0:
 		return session.RunAsked{Run: id, BootID: text, Resumed: value&8 != 0, At: t}
 	case 1:
@@ -189,6 +189,8 @@ func eventFrom(kind, value, when byte) session.Event {
 		return session.LeftBehind{Run: id, At: t}
 	case 16:
 		return session.FoundAlive{Run: id}
+	case 17:
+		return session.FrozenSeen{Run: id, Frozen: value&8 != 0}
 	}
 	return session.ArchiveAsked{At: t}
 }
@@ -196,7 +198,7 @@ func eventFrom(kind, value, when byte) session.Event {
 // FuzzApply: no events, in whatever order and however senseless, crash the rules or lead to what is no state.
 func FuzzApply(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 1, 0, 0, 4, 0, 0, 6, 0, 2, 7, 2, 5, 3, 1, 6})
-	f.Add([]byte{0, 0, 1, 11, 6, 3, 12, 0, 9, 17, 0, 0})
+	f.Add([]byte{0, 0, 1, 11, 6, 3, 12, 0, 9, 18, 0, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := newSession()
 		for ; len(data) >= 3; data = data[3:] {
@@ -217,7 +219,7 @@ func FuzzApply(f *testing.F) {
 
 func TestTheFuzzerKnowsEveryEvent(t *testing.T) {
 	kinds := map[string]bool{}
-	for kind := range byte(18) {
+	for kind := range byte(19) {
 		kinds[kindOf(eventFrom(kind, 0, 0))] = true
 	}
 	for _, name := range eventNames(t) {

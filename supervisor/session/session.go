@@ -42,6 +42,7 @@ type Session struct {
 	ChangedOn    Boot      `json:"changed_on,omitzero"`
 
 	WorkspaceGone bool `json:"-"` // by inotify: it is not at its place
+	Frozen        bool `json:"-"` // by the kernel: no process in the current run's scope gets any processor time
 
 	activity Activity // by the shim: of the agent that is alive now
 }

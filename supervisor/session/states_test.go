@@ -60,6 +60,7 @@ var happenings = []happening{
 	{"the machine goes down", wentDown},
 	{"the workspace vanishes", gone},
 	{"the workspace comes back", back},
+	{"it is frozen or thawed", session.FrozenSeen{Run: run, Frozen: true}},
 	{"the agent is busy or idle", session.ActivitySeen{Run: run, Activity: session.Activity{Since: at(5)}}},
 	{"it is archived", archive},
 }

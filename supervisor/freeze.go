@@ -1,0 +1,114 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/inotify"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// Freeze holds every process of the session's scope until it is thawed or ended. It returns once none of them runs. Freezing what is frozen does
+// nothing. Errors: NoSuchSession, InvalidState, TimedOut.
+func (s *Supervisor) Freeze(ctx context.Context, id string) error {
+	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+		r := e.rec.Run
+		if r == nil || r.Scope != session.ScopeActive || r.Started.IsZero() || e.run.stage != notEnding {
+			return nil, refuse(InvalidState, "cannot freeze session %q: it is %s", id, e.rec.View().State)
+		}
+		return s.freezer(e, "freeze", true), nil
+	})
+}
+
+// Thaw lets the processes of a frozen session go on. Thawing what is not frozen does nothing. Errors: NoSuchSession, InvalidState, TimedOut.
+func (s *Supervisor) Thaw(ctx context.Context, id string) error {
+	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+		if r := e.rec.Run; r == nil || r.Scope != session.ScopeActive {
+			return nil, refuse(InvalidState, "cannot thaw session %q: it is %s", id, e.rec.View().State)
+		}
+		return s.freezer(e, "thaw", false), nil
+	})
+}
+
+// freezer freezes or thaws the session, after what is being done with it.
+func (s *Supervisor) freezer(e *entry, verb string, freeze bool) <-chan error {
+	reply := make(chan error, 1)
+	t, run := s.target(e), e.rec.Run.ID
+	s.effect(e, func() {
+		var err error
+		if freeze {
+			if err = s.World.Freeze(s.ctx, t); err != nil { // half of it may be
+				_ = s.World.Thaw(s.ctx, t)
+			}
+		} else {
+			err = s.World.Thaw(s.ctx, t)
+		}
+		s.post(func() {
+			if !e.removed {
+				s.lookFrozen(e)
+				err = froze(e, run, verb, freeze, err)
+				s.touch(e)
+			}
+			s.after = append(s.after, func() { reply <- err })
+		})
+	})
+	return reply
+}
+
+// froze tells what became of a freeze or a thaw of this run.
+func froze(e *entry, run, verb string, freeze bool, err error) error {
+	r := e.rec.Run
+	switch {
+	case r.ID != run || !r.Live():
+		return refuse(InvalidState, "cannot %s session %q: it is %s", verb, e.rec.ID, e.rec.View().State)
+	case errors.Is(err, context.DeadlineExceeded):
+		return refuse(TimedOut, "cannot %s session %q: systemd does not answer in time", verb, e.rec.ID)
+	case err != nil:
+		return fmt.Errorf("cannot %s session %q: %w", verb, e.rec.ID, err)
+	case e.rec.Frozen && !freeze:
+		return refuse(InvalidState, "cannot thaw session %q: a slice that it is in is frozen; systemctl --user thaw app-corral.slice", e.rec.ID)
+	}
+	return nil
+}
+
+// watchFreezer begins to wait for the scope to be frozen or thawed, by whomever.
+func (s *Supervisor) watchFreezer(e *entry) {
+	r := e.rec.Run
+	if e.run.freezer != 0 || r.Scope != session.ScopeActive || r.ControlGroup == "" {
+		return
+	}
+	number, err := s.watchPath(s.World.FreezerFile(r.ControlGroup), unix.IN_MODIFY, func(inotify.Event) { s.lookFrozen(e) })
+	if err != nil { // it is gone, which is told
+		return
+	}
+	e.run.freezer = number
+	s.lookFrozen(e)
+}
+
+// lookFrozen asks the kernel whether the session's scope is frozen.
+func (s *Supervisor) lookFrozen(e *entry) {
+	r := e.rec.Run
+	if !r.Live() || r.ControlGroup == "" {
+		return
+	}
+	if frozen := s.World.Frozen(r.ControlGroup); frozen != e.rec.Frozen {
+		s.apply(e, session.FrozenSeen{Run: r.ID, Frozen: frozen})
+	}
+}
+
+// thawed makes of what ends processes one that thaws them first: a process that is frozen ends for SIGKILL alone, its shim cannot record that, and
+// systemd refuses to stop the scope (since version 257). That it cannot be thawed does not keep anything from being ended.
+func (s *Supervisor) thawed(f func(Target) error) func(Target) error {
+	return func(t Target) error {
+		return errors.Join(s.World.Thaw(s.ctx, t), f(t))
+	}
+}
+
+// thaws tells whether a client's signal has to reach processes that run: SIGKILL ends frozen ones too, and then the shim has to record the end of the
+// agent. That of leftovers nobody records, and the agent stays frozen.
+func thaws(whom string, signal unix.Signal) bool {
+	return signal == unix.SIGKILL && whom != WhomLeftovers
+}

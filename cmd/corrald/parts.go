@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
-	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/dbusapi/server"
 	"github.com/corrald/corral/internal/atomicfile"
@@ -76,25 +75,9 @@ func findPlaces() (places, error) {
 	if err != nil {
 		return p, fmt.Errorf("cannot find the program itself: %w", err)
 	}
-	// What was installed together stays together: bin/corrald, libexec/corral/corral-shim, lib/corral.
-	prefix := filepath.Dir(filepath.Dir(self))
 	p.config = config.InstalledDirs(filepath.Dir(self))
-	p.shim, err = findShim(prefix, filepath.Dir(self))
+	p.shim, err = config.FindShim(filepath.Dir(self))
 	return p, err
-}
-
-// findShim returns the first corral-shim that can be executed: that of the installation, or one beside corrald, as it is built.
-func findShim(prefix, dir string) (string, error) {
-	candidates := []string{filepath.Join(prefix, "libexec/corral/corral-shim"), filepath.Join(dir, "corral-shim")}
-	if path := os.Getenv("CORRAL_SHIM"); path != "" {
-		candidates = []string{path}
-	}
-	for _, path := range candidates {
-		if unix.Access(path, unix.X_OK) == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("corral-shim is not installed: looked for %q", candidates)
 }
 
 // parts is the daemon, put together.

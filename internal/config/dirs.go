@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Dirs gives the directories that configuration is looked for in, the first one wins: the user's own, the administrator's, those of the
@@ -29,6 +31,21 @@ func InstalledDirs(bin string) []string {
 		return dirs
 	}
 	return append(dirs, own)
+}
+
+// FindShim returns the first corral-shim that can be executed, of $CORRAL_SHIM alone, or that of the installation whose programs are in bin, or one
+// beside them, as they are built.
+func FindShim(bin string) (string, error) {
+	candidates := []string{filepath.Join(filepath.Dir(bin), "libexec/corral/corral-shim"), filepath.Join(bin, "corral-shim")}
+	if path := os.Getenv("CORRAL_SHIM"); path != "" {
+		candidates = []string{path}
+	}
+	for _, path := range candidates {
+		if unix.Access(path, unix.X_OK) == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("corral-shim is not installed: looked for %q", candidates)
 }
 
 // UserDir gives the directory of the user's own configuration, which comes first in Dirs; "" if there is no home for it.

@@ -45,14 +45,11 @@ func Open(ctx context.Context, address string, w Window) (string, error) {
 		return "", err
 	}
 	defer func() { _ = conn.Close() }()
-	environment, err := managerEnvironment(ctx, conn)
+	environment, err := ManagerEnvironment(ctx, conn)
 	if err != nil {
 		return "", err
 	}
-	if environment.Get("WAYLAND_DISPLAY") == "" && environment.Get("DISPLAY") == "" {
-		return "", ErrNoDisplay
-	}
-	argv, err := Command(w.Terminal, environment, environment.lookPath, w.Command)
+	argv, err := environment.Terminal(w.Terminal, w.Command)
 	if err != nil {
 		return "", err
 	}
@@ -60,7 +57,21 @@ func Open(ctx context.Context, address string, w Window) (string, error) {
 	return unit, start(ctx, conn, unit, w.Description, argv)
 }
 
-func managerEnvironment(ctx context.Context, conn *dbus.Conn) (Environment, error) {
+// Terminal returns the argument vector that has a terminal run command in a window, where the environment leads. Errors as of Open.
+func (e Environment) Terminal(configured string, command []string) ([]string, error) {
+	if !e.Graphical() {
+		return nil, ErrNoDisplay
+	}
+	return Command(configured, e, e.LookPath, command)
+}
+
+// Graphical tells whether there is a display.
+func (e Environment) Graphical() bool {
+	return e.Get("WAYLAND_DISPLAY") != "" || e.Get("DISPLAY") != ""
+}
+
+// ManagerEnvironment reads the environment of the user manager on this bus.
+func ManagerEnvironment(ctx context.Context, conn *dbus.Conn) (Environment, error) {
 	var value dbus.Variant
 	err := conn.Object(systemd, systemdPath).CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, managerIface, "Environment").Store(&value)
 	if err != nil {
@@ -73,8 +84,8 @@ func managerEnvironment(ctx context.Context, conn *dbus.Conn) (Environment, erro
 	return environment, nil
 }
 
-// lookPath finds a program where the manager's services would, and where people install their own.
-func (e Environment) lookPath(name string) (string, error) {
+// LookPath finds a program where the manager's services would, and where people install their own.
+func (e Environment) LookPath(name string) (string, error) {
 	if filepath.IsAbs(name) {
 		return name, unix.Access(name, unix.X_OK)
 	}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
+)
+
+// What a finding means for whoever reads it.
+const (
+	levelOK    = "ok"
+	levelNote  = "note"  // something goes without, or could be better
+	levelFault = "fault" // something hinders
+)
+
+// finding is what one check found. Text and Remedy are for people, and for other programs to show.
+type finding struct {
+	Check  string `json:"check"`
+	Level  string `json:"level"`
+	Text   string `json:"text"`
+	Remedy string `json:"remedy,omitempty"` // a command, or a sentence; none where all is well
+}
+
+func ok(format string, args ...any) finding {
+	return finding{Level: levelOK, Text: fmt.Sprintf(format, args...)}
+}
+
+func note(remedy, format string, args ...any) finding {
+	return finding{Level: levelNote, Text: fmt.Sprintf(format, args...), Remedy: remedy}
+}
+
+func fault(remedy, format string, args ...any) finding {
+	return finding{Level: levelFault, Text: fmt.Sprintf(format, args...), Remedy: remedy}
+}
+
+// askTimeout bounds each question to another program.
+const askTimeout = 3 * time.Second
+
+var doctorVerb = verb{name: "doctor", summary: "Tell what is missing here for everything to work, each with its remedy", options: plainVerb(
+	func(ctx context.Context, c *ctl, args []string) error {
+		if len(args) > 0 {
+			return usagef("doctor", "doctor takes no arguments")
+		}
+		if c.host != "" {
+			words := []string{"doctor"}
+			if c.wantsJSON() {
+				words = append(words, "--json="+c.json)
+			}
+			return c.execHost(words...)
+		}
+		findings := examine(ctx)
+		if c.wantsJSON() {
+			if err := c.printJSON(findings); err != nil {
+				return err
+			}
+		} else {
+			c.printFindings(findings)
+		}
+		if count(findings, levelFault) > 0 {
+			return exit(exitFailed)
+		}
+		return nil
+	})}
+
+// examine does every check, in the order in which one stands on the other.
+func examine(ctx context.Context) []finding {
+	p := newPatient(ctx)
+	defer p.close()
+	findings := []finding{}
+	for _, check := range []struct {
+		name string
+		do   func(context.Context) []finding
+	}{
+		{"user bus", p.checkBus}, {"systemd", p.checkSystemd}, {"cgroup v2", checkCgroup}, {"controllers", p.checkControllers},
+		{"tmux", p.checkTmux}, {"corrald", p.checkDaemon}, {"corral-shim", checkShim}, {"configuration", p.checkConfiguration},
+		{"state", checkState}, {"inotify", checkInotify}, {"linger", checkLinger}, {"shutdown lock", checkLock},
+		{"notifications", p.checkNotifications}, {"terminal", p.checkTerminal}, {"agents", p.checkAgents},
+	} {
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		for _, f := range check.do(ctx) {
+			f.Check = check.name
+			findings = append(findings, f)
+		}
+		cancel()
+	}
+	return findings
+}
+
+func count(findings []finding, level string) int {
+	n := 0
+	for _, f := range findings {
+		if f.Level == level {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *ctl) printFindings(findings []finding) {
+	width := 0
+	for _, f := range findings {
+		width = max(width, len(f.Check))
+	}
+	for _, f := range findings {
+		if c.quiet && f.Level != levelFault {
+			continue
+		}
+		mark := c.mark(f.Level)
+		fmt.Fprintf(c.out, "%s %-*s  %s\n", mark, width, f.Check, wording.Printable(f.Text))
+		if f.Remedy != "" {
+			indent := width + 3
+			if c.outTTY == nil || c.plain {
+				indent += len(levelFault) - 1
+			}
+			fmt.Fprintf(c.out, "%*s%s\n", indent+1, "", c.paint(wording.Dim, "-> ")+wording.Printable(f.Remedy))
+		}
+	}
+	if c.quiet || c.noLegend {
+		return
+	}
+	faults, notes := count(findings, levelFault), count(findings, levelNote)
+	switch {
+	case faults == 0 && notes == 0:
+		fmt.Fprintf(c.out, "\nAll is well.\n")
+	case faults == 0:
+		fmt.Fprintf(c.out, "\nNothing hinders; %s.\n", wording.Plural(notes, "note"))
+	default:
+		fmt.Fprintf(c.out, "\n%s, %s.\n", wording.Plural(faults, "fault"), wording.Plural(notes, "note"))
+	}
+}
+
+// mark is the sign that a finding begins with: in a terminal a coloured one, elsewhere its level as a word.
+func (c *ctl) mark(level string) string {
+	if c.outTTY == nil || c.plain {
+		return fmt.Sprintf("%-*s", len(levelFault), level)
+	}
+	switch level {
+	case levelOK:
+		return c.paint(wording.Green, "✓")
+	case levelNote:
+		return c.paint(wording.Yellow, "!")
+	}
+	return c.paint(wording.Red, "✗")
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/version"
+)
+
+const installRemedy = "install Corral: its package, or make install-user in its sources"
+
+// checkDaemon tells whether corrald runs, would be started, and is of this version.
+func (p *patient) checkDaemon(ctx context.Context) []finding {
+	if p.bus == nil {
+		return []finding{fault("", "it cannot be reached without a bus")}
+	}
+	const unit = "corrald.service"
+	var enabled string
+	if err := p.systemd(ctx, "GetUnitFileState", []any{unit}, &enabled); err != nil {
+		enabled = ""
+	}
+	running := p.owned(ctx, dbusapi.BusName)
+	var findings []finding
+	switch {
+	case running:
+		findings = append(findings, checkVersion(ctx))
+	case p.unitProperty(ctx, unit, "ActiveState") == "failed":
+		findings = append(findings, fault("journalctl --user -u corrald -n 20", "it failed and does not run"))
+	case p.activatable(ctx, dbusapi.BusName):
+		findings = append(findings, ok("it does not run; the first call starts it"))
+	case enabled != "":
+		findings = append(findings, fault("systemctl --user enable --now corrald", "it does not run"))
+	default:
+		return append(findings, fault(installRemedy, "its unit %s is not installed", unit))
+	}
+	switch enabled {
+	case "enabled", "enabled-runtime", "static", "linked":
+	case "masked", "masked-runtime":
+		findings = append(findings, fault("systemctl --user unmask corrald", "its unit is masked"))
+	case "":
+		findings = append(findings, note(installRemedy, "it runs, and no unit of it is installed: nothing starts it again"))
+	default:
+		findings = append(findings, note("systemctl --user enable corrald", "it is not enabled: sessions are not brought back at login"))
+	}
+	return findings
+}
+
+func checkVersion(ctx context.Context) finding {
+	bus, err := client.Connect(ctx)
+	if err != nil {
+		return fault("", "%v", err)
+	}
+	defer func() { _ = bus.Close() }()
+	m, err := bus.Manager(ctx)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fault("systemctl --user restart corrald", "it does not answer")
+	case err != nil:
+		return fault("systemctl --user status corrald", "it does not answer: %v", err)
+	case m.Version != version.Version:
+		return note("systemctl --user restart corrald (agents go on)", "version %s runs, and this is %s", m.Version, version.Version)
+	}
+	return ok("version %s runs", m.Version)
+}
+
+func checkShim(context.Context) []finding {
+	self, err := ownPath()
+	if err != nil {
+		return []finding{fault("", "cannot find the program itself: %v", err)}
+	}
+	shim, err := config.FindShim(filepath.Dir(self))
+	if err != nil {
+		return []finding{fault(installRemedy, "%v", err)}
+	}
+	return []finding{ok("%s", shim)}
+}
+
+// checkConfiguration reads what the daemon reads. A mistake in a line hinders nothing but what the line was for.
+func (p *patient) checkConfiguration(context.Context) []finding {
+	dirs := configDirs()
+	configured, warnings, err := config.Load(dirs)
+	p.configured = configured
+	var more []config.Warning
+	p.agents, more = config.LoadAgents(dirs)
+	var findings []finding
+	if err != nil {
+		findings = append(findings, fault("", "%v", err))
+	}
+	for _, w := range append(warnings, more...) {
+		findings = append(findings, note("", "%s", w))
+	}
+	if len(findings) == 0 {
+		findings = append(findings, ok("no mistakes; %s", wording.Plural(len(p.agents), "agent")))
+	}
+	return findings
+}
+
+// checkState tells whether what happens can be recorded. The limits are where the next log, or the next records, would not fit any more.
+func checkState(context.Context) []finding {
+	const little, tooLittle = 1 << 30, 64 << 20 // bytes
+	dir := stateDirectory()
+	there := dir
+	for !isDirectory(there) && there != "/" {
+		there = filepath.Dir(there)
+	}
+	if err := unix.Access(there, unix.W_OK|unix.X_OK); err != nil {
+		return []finding{fault("chown or chmod it", "%s cannot be written to: %v", there, err)}
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(there, &fs); err != nil {
+		return []finding{fault("", "%s: %v", there, err)}
+	}
+	free := fs.Bavail * uint64(fs.Bsize)
+	remedy := "make room, or set a smaller LogMaxSize= in corral.conf"
+	switch {
+	case fs.Files > 0 && fs.Ffree == 0:
+		return []finding{fault(remedy, "%s: its file system has no inodes left", dir)}
+	case free < tooLittle:
+		return []finding{fault(remedy, "%s: only %s free", dir, wording.Size(free))}
+	case free < little:
+		return []finding{note(remedy, "%s: only %s free", dir, wording.Size(free))}
+	}
+	return []finding{ok("%s, %s free", dir, wording.Size(free))}
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// checkAgents looks for the agents' programs where run would have them looked for: in the caller's PATH, which goes along.
+func (p *patient) checkAgents(context.Context) []finding {
+	var found, missing []string
+	for _, name := range slices.Sorted(maps.Keys(p.agents)) {
+		command := p.agents[name].Command
+		if len(command) == 0 || name == "shell" {
+			continue
+		}
+		if _, err := exec.LookPath(command[0]); err == nil {
+			found = append(found, name)
+		} else {
+			missing = append(missing, name)
+		}
+	}
+	text := strings.Join(found, " ")
+	switch {
+	case len(found)+len(missing) == 0:
+		return []finding{note("corralctl edit --full NAME, or run any command: corralctl run -- CMD", "none is defined")}
+	case len(found) == 0:
+		return []finding{note("install one, or run any command: corralctl run -- CMD", "none is in PATH, of: %s", strings.Join(missing, " "))}
+	case len(missing) > 0:
+		text += "; not installed: " + strings.Join(missing, " ")
+	}
+	return []finding{ok("%s", text)}
+}

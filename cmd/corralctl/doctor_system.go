@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/desktop"
+	"github.com/corrald/corral/internal/inotify"
+	"github.com/corrald/corral/internal/logind"
+	"github.com/corrald/corral/internal/proc"
+)
+
+// What Corral needs at least.
+const (
+	leastSystemd = 247
+	leastTmux    = 3.3
+)
+
+// patient is what is examined: this user's place on this machine.
+type patient struct {
+	bus         *dbus.Conn // nil: there is none
+	busErr      error
+	environment desktop.Environment // the user manager's
+	configured  config.Config
+	agents      map[string]config.Agent
+}
+
+func newPatient(ctx context.Context) *patient {
+	p := &patient{}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	address, err := client.BusAddress()
+	if err == nil {
+		p.bus, err = bus.Dial(ctx, address)
+	}
+	p.busErr = err
+	if err == nil {
+		p.environment, _ = desktop.ManagerEnvironment(ctx, p.bus) // what is wrong with the manager is found by its own check
+	}
+	return p
+}
+
+func (p *patient) close() {
+	if p.bus != nil {
+		_ = p.bus.Close()
+	}
+}
+
+func (p *patient) call(ctx context.Context, destination string, path dbus.ObjectPath, method string, args []any, results ...any) error {
+	return p.bus.Object(destination, path).CallWithContext(ctx, method, dbus.FlagNoAutoStart, args...).Store(results...)
+}
+
+func (p *patient) systemd(ctx context.Context, method string, args []any, results ...any) error {
+	return p.call(ctx, "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager."+method, args, results...)
+}
+
+// unitProperty is a property of a unit that systemd has loaded, as text, "" where there is none.
+func (p *patient) unitProperty(ctx context.Context, unit, name string) string {
+	var path dbus.ObjectPath
+	var value dbus.Variant
+	err := p.systemd(ctx, "GetUnit", []any{unit}, &path)
+	if err == nil {
+		err = p.call(ctx, "org.freedesktop.systemd1", path, "org.freedesktop.DBus.Properties.Get", []any{"org.freedesktop.systemd1.Unit", name}, &value)
+	}
+	text, _ := value.Value().(string)
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+func (p *patient) managerProperty(ctx context.Context, name string) (string, error) {
+	var value dbus.Variant
+	err := p.call(ctx, "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.DBus.Properties.Get",
+		[]any{"org.freedesktop.systemd1.Manager", name}, &value)
+	text, _ := value.Value().(string)
+	return text, err
+}
+
+// owned tells whether somebody has the name on the bus; activatable, whether somebody could be started for it.
+func (p *patient) owned(ctx context.Context, name string) bool {
+	var has bool
+	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner", []any{name}, &has)
+	return err == nil && has
+}
+
+func (p *patient) activatable(ctx context.Context, name string) bool {
+	var names []string
+	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.ListActivatableNames", nil, &names)
+	return err == nil && slices.Contains(names, name)
+}
+
+func (p *patient) checkBus(context.Context) []finding {
+	if p.bus == nil {
+		return []finding{fault("log in by a login manager or ssh, not su or sudo; where there is no user bus at all: install dbus-user-session", "%v", p.busErr)}
+	}
+	return []finding{ok("it answers")}
+}
+
+var leadingNumber = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
+
+func (p *patient) checkSystemd(ctx context.Context) []finding {
+	if p.bus == nil {
+		return []finding{fault("", "the user manager cannot be reached without a bus")}
+	}
+	text, err := p.managerProperty(ctx, "Version")
+	if err != nil {
+		return []finding{fault("loginctl enable-linger, and log in again", "no user manager answers on the bus: %v", err)}
+	}
+	if n, err := strconv.ParseFloat(leadingNumber.FindString(text), 64); err == nil && n < leastSystemd {
+		return []finding{fault("upgrade the system", "version %s; %d is the least that is needed", text, leastSystemd)}
+	}
+	return []finding{ok("version %s, with a user manager", text)}
+}
+
+func checkCgroup(context.Context) []finding {
+	root, err := proc.CgroupRoot()
+	if err != nil {
+		return []finding{fault("boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line", "the unified hierarchy is not mounted: %v", err)}
+	}
+	if root != "/sys/fs/cgroup" {
+		return []finding{note("boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line",
+			"the hierarchies are mixed (%s): limits have no effect", root)}
+	}
+	return []finding{ok("%s", root)}
+}
+
+// checkControllers tells which limits the user's units can have.
+func (p *patient) checkControllers(ctx context.Context) []finding {
+	root, err := proc.CgroupRoot()
+	if p.bus == nil || err != nil {
+		return nil
+	}
+	group, err := p.managerProperty(ctx, "ControlGroup")
+	if err != nil {
+		return nil // the manager's own check has told
+	}
+	delegated, err := readWords(filepath.Join(root, group, "cgroup.controllers"))
+	if err != nil {
+		return []finding{note("", "%v", err)}
+	}
+	machine, _ := readWords(filepath.Join(root, "cgroup.controllers"))
+	var absent, withheld []string
+	for _, controller := range []string{"memory", "pids", "cpu"} {
+		switch {
+		case slices.Contains(delegated, controller):
+		case slices.Contains(machine, controller):
+			withheld = append(withheld, controller)
+		default:
+			absent = append(absent, controller)
+		}
+	}
+	var findings []finding
+	if len(withheld) > 0 {
+		findings = append(findings, note(`sudo systemctl edit user@.service, with [Service] and Delegate=cpu cpuset io memory pids; then log in again`,
+			"not delegated to users: %s; such limits have no effect", strings.Join(withheld, " ")))
+	}
+	if len(absent) > 0 {
+		findings = append(findings, note("cgroup_enable=memory on the kernel's command line, and no cgroup_disable=; in a container: ask who runs it",
+			"not there on this machine: %s; such limits have no effect", strings.Join(absent, " ")))
+	}
+	if len(findings) == 0 {
+		findings = append(findings, ok("%s", strings.Join(delegated, " ")))
+	}
+	return findings
+}
+
+func readWords(path string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	return strings.Fields(string(text)), err
+}
+
+// checkTmux asks the tmux that the daemon would run: that of the user manager's PATH.
+func (p *patient) checkTmux(ctx context.Context) []finding {
+	const remedy = "install tmux 3.3 or newer"
+	path, err := p.environment.LookPath("tmux")
+	if err != nil {
+		if elsewhere, err := exec.LookPath("tmux"); err == nil {
+			return []finding{fault("systemctl --user import-environment PATH", "%s is not in the user manager's PATH", elsewhere)}
+		}
+		return []finding{fault(remedy, "it is not installed")}
+	}
+	out, err := exec.CommandContext(ctx, path, "-V").Output()
+	text := strings.TrimSpace(strings.TrimPrefix(string(out), "tmux "))
+	if err != nil {
+		return []finding{fault(remedy, "%s -V: %v", path, err)}
+	}
+	if n, err := strconv.ParseFloat(leadingNumber.FindString(text), 64); err == nil && n < leastTmux {
+		return []finding{fault(remedy, "version %s; 3.3 is the least that is needed", text)}
+	}
+	return []finding{ok("version %s", text)}
+}
+
+// checkInotify takes what the daemon takes, and looks whether there is enough for many sessions.
+func checkInotify(context.Context) []finding {
+	const few = 8192 // a session takes three or four watches, and other programs take the rest
+	const remedy = "echo fs.inotify.max_user_%s=%d | sudo tee /etc/sysctl.d/60-inotify.conf && sudo sysctl --system"
+	w, err := inotify.New()
+	if err != nil {
+		return []finding{fault(fmt.Sprintf(remedy, "instances", 1024), "none is left for this user: %v", err)}
+	}
+	defer func() { _ = w.Close() }()
+	if _, err := w.Add("/", unix.IN_DELETE_SELF); err != nil {
+		return []finding{fault(fmt.Sprintf(remedy, "watches", 524288), "%v", err)}
+	}
+	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
+	limit, parseErr := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || parseErr != nil {
+		return []finding{ok("there is room")}
+	}
+	if limit < few {
+		return []finding{note(fmt.Sprintf(remedy, "watches", 524288), "%d watches for all programs of the user; a session takes three or four", limit)}
+	}
+	return []finding{ok("%d watches for each user", limit)}
+}
+
+func checkLinger(context.Context) []finding {
+	if !logind.Lingers() {
+		return []finding{note("corralctl linger on", "off: sessions end when you log out")}
+	}
+	return []finding{ok("on: sessions go on when you log out")}
+}
+
+// checkLock takes the login manager's delay lock, and gives it back.
+func checkLock(ctx context.Context) []finding {
+	const without = "agents have the time that systemd gives them at a shutdown, and no more"
+	manager, err := logind.Connect(ctx, logind.Address())
+	if err != nil {
+		return []finding{note("", "there is no login manager to ask: %s", without)}
+	}
+	defer func() { _ = manager.Close() }()
+	lock, err := manager.Delay(ctx, "corralctl doctor", "To see whether it is given")
+	if err != nil {
+		return []finding{note("install polkit (polkitd)", "the login manager gives none: %s", without)}
+	}
+	lock.Release()
+	return []finding{ok("the login manager gives agents time to save before a shutdown")}
+}
+
+// checkNotifications looks whether somebody would show them. A server is never started for that: one without a display would hold everybody up.
+func (p *patient) checkNotifications(ctx context.Context) []finding {
+	const name = "org.freedesktop.Notifications"
+	switch {
+	case p.bus == nil:
+		return nil
+	case p.owned(ctx, name):
+		return []finding{ok("a notification server is on the bus")}
+	case !p.environment.Graphical():
+		return []finding{ok("none, without a graphical session")}
+	case p.activatable(ctx, name):
+		return []finding{ok("the notification server is started when it is needed")}
+	}
+	return []finding{note("install one: the desktop's own, or dunst or mako", "no notification server is on the bus")}
+}
+
+// checkTerminal looks for what corralctl open, and a notification, would open.
+func (p *patient) checkTerminal(context.Context) []finding {
+	argv, err := p.environment.Terminal(p.configured.Terminal, nil)
+	var none *desktop.NoTerminalError
+	switch {
+	case errors.Is(err, desktop.ErrNoDisplay) && os.Getenv("DISPLAY")+os.Getenv("WAYLAND_DISPLAY") != "":
+		return []finding{note("systemctl --user import-environment WAYLAND_DISPLAY DISPLAY XAUTHORITY", "the user manager does not know of this graphical session")}
+	case errors.Is(err, desktop.ErrNoDisplay):
+		return []finding{ok("none, without a graphical session")}
+	case errors.As(err, &none):
+		return []finding{note("install one, or name it with Terminal= in corral.conf", "none was found")}
+	case err != nil:
+		return []finding{note("corral.conf(5), Terminal=", "%v", err)}
+	}
+	return []finding{ok("%s", argv[0])}
+}

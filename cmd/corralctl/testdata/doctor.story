@@ -1,0 +1,37 @@
+# What is missing is told with its remedy, and what is there with what it is. It needs no daemon.
+
+$ corralctl doctor | grep -E '^[a-z]+ +(user bus|systemd|cgroup v2|tmux|state|inotify|terminal)'
+ok    user bus       it answers
+ok    systemd        version …, with a user manager
+… cgroup v2      …
+ok    tmux           version …
+ok    state          ~/state/corral, … free
+ok    inotify        …
+ok    terminal       none, without a graphical session
+
+$ corralctl doctor | grep ' corrald '
+ok    corrald        version … runs
+note  corrald        it runs, and no unit of it is installed: nothing starts it again
+
+# Only what hinders makes it fail: mistakes in the configuration are notes, with file and line.
+$ mkdir -p ~/config/corral && printf '[Corral]\nStopTimeoutSec=never\n' >~/config/corral/corral.conf && corralctl doctor | grep configuration
+note  configuration  ~/config/corral/corral.conf:2: StopTimeoutSec= has a bad value: …, ignored
+
+$ corralctl doctor --json=short | tr '{' '\n' | grep '"state"'
+"check":"state","level":"ok","text":"~/state/corral, … free"},
+
+$ chmod 500 ~/state/corral ~/state; XDG_STATE_HOME=$HOME/state/other corralctl doctor -q; echo $?; chmod 700 ~/state ~/state/corral
+fault state          ~/state cannot be written to: permission denied
+                     -> chown or chmod it
+1
+
+# It looks for the shim where the daemon does.
+$ CORRAL_SHIM=/nonexistent corralctl doctor -q
+fault corral-shim    corral-shim is not installed: looked for ["/nonexistent"]
+                     -> install Corral: its package, or make install-user in its sources
+[exit 1]
+
+$ corralctl doctor please
+corralctl: doctor takes no arguments
+hint: corralctl help doctor
+[exit 2]

@@ -109,3 +109,27 @@ func TestDelayLock(t *testing.T) {
 		assert.Equal(t, `s "suspended"`, d.property("refused", "State"))
 	})
 }
+
+// A shutdown that logind has announced and then cannot have: what was suspended for it runs again.
+func TestAShutdownThatIsCalledOff(t *testing.T) {
+	onEach(t, func(t *testing.T, d *desk) {
+		d.run("wanted", "--", "bash", "--norc", "-i")
+		d.run("stopped", "--", "sleep", "1000")
+		d.do("corralctl", "stop", "stopped")
+		before := d.pid("wanted")
+		d.Run("sh", "-ec", `mkdir -p /run/systemd/system/poweroff.target.d
+			printf '[Unit]\nRefuseManualStart=yes\n' >/run/systemd/system/poweroff.target.d/refuse.conf; systemctl daemon-reload`)
+		d.Run("systemd-run", "--collect", "systemd-inhibit", "--what=shutdown", "--mode=delay", "sleep", "1000") // ours may be refused
+		d.Run("timeout", "30", "sh", "-c", "until systemd-inhibit --list | grep -q sleep; do sleep 0.05; done")
+		d.Run("busctl", "call", "org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager", "PowerOff", "b", "false")
+		d.Run("timeout", "30", "sh", "-c", "while [ -d /proc/$1 ]; do sleep 0.05; done", "sh", before)
+		d.until("wanted", "suspended")
+		said, _ := d.try("corralctl", "run", "--", "sleep", "1000")
+		assert.Contains(t, said, "the machine is shutting down")
+		d.do("timeout", "30", "sh", "-c", `until [ "$(corralctl show -P State wanted)" = running ]; do sleep 0.05; done`)
+		assert.Equal(t, "u 2", d.property("wanted", "NRuns"))
+		assert.NotEqual(t, before, d.pid("wanted"))
+		assert.Equal(t, "u 1", d.property("stopped", "NRuns"))
+		d.run("new", "--", "sleep", "1000")
+	})
+}

@@ -75,7 +75,7 @@ func scopeGone(e *entry) bool { return e.removed || !e.rec.Run.Live() && e.then 
 func noError(*entry) error { return nil }
 
 // Start begins a fresh run and waits until its agent runs. What an earlier run has left in its scope is ended first. Errors: NoSuchSession,
-// InvalidState, WorkspaceMissing, StartFailed.
+// InvalidState, WorkspaceMissing, StartFailed, ShuttingDown.
 func (s *Supervisor) Start(ctx context.Context, id string) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		if err := s.mayStart(e); err != nil {
@@ -97,8 +97,11 @@ func startable(e *entry) error {
 	return nil
 }
 
-// mayStart refuses to start what runs, is archived, or has to wait for its workspace.
+// mayStart refuses to start what runs, is archived, or has to wait for its workspace, and anything once the end is near.
 func (s *Supervisor) mayStart(e *entry) error {
+	if err := s.mayBegin(); err != nil {
+		return err
+	}
 	if err := startable(e); err != nil {
 		return err
 	}
@@ -130,6 +133,9 @@ func (s *Supervisor) Restart(ctx context.Context, id string) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		if st := e.rec.View().State; st == session.Archived || e.then != nil || e.leaving {
 			return nil, refuse(InvalidState, "session %q is %s", id, st)
+		}
+		if err := s.mayBegin(); err != nil {
+			return nil, err
 		}
 		if err := s.free(e.rec); err != nil {
 			return nil, err

@@ -190,8 +190,8 @@ func brief(text string) string {
 
 // create makes the session, on the loop.
 func (s *Supervisor) create(agent string, spec Spec) (*entry, error) {
-	if s.stopping {
-		return nil, refuse(ShuttingDown, "corrald is shutting down")
+	if err := s.mayBegin(); err != nil {
+		return nil, err
 	}
 	def, known := s.Agents[agent]
 	if !known {

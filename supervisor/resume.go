@@ -14,9 +14,13 @@ const resumesAtATime = 4
 
 // Resume goes on where the session's last run ended. A stale one, whose agent lives, gets a new tmux session around the same process; where only
 // leftovers of its agent are there, a new run begins in the scope that they are in. Any other gets a new run with the agent's ResumeCommand, or
-// Command where it has none. It returns when it runs. Errors: NoSuchSession, InvalidState, WorkspaceMissing, StartFailed, TmuxFailed.
+// Command where it has none. It returns when it runs. Errors: NoSuchSession, InvalidState, WorkspaceMissing, StartFailed, TmuxFailed,
+// ShuttingDown.
 func (s *Supervisor) Resume(ctx context.Context, id string) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+		if err := s.mayBegin(); err != nil {
+			return nil, err
+		}
 		r := e.rec.Run
 		switch stale := e.rec.View().State == session.Stale && e.run.stage == notEnding; {
 		case stale && e.run.joining:
@@ -84,24 +88,33 @@ func (s *Supervisor) suspendAll(ctx context.Context, why string) ([]string, erro
 }
 
 // ResumeAll resumes every suspended session, the oldest first and a few at a time, and returns the ids of those that run. One that fails does not
-// stop the others: its state says why.
+// stop the others: its state says why. Errors: ShuttingDown.
 func (s *Supervisor) ResumeAll(ctx context.Context) ([]string, error) {
-	ids, err := s.idsWhere(func(e *entry) bool { return e.rec.View().State == session.Suspended })
-	if err != nil {
+	var ids []string
+	var refused error
+	err := s.do(func() {
+		refused = s.mayBegin()
+		ids = s.idsOf(func(e *entry) bool { return e.rec.View().State == session.Suspended })
+	})
+	if err = errors.Join(err, refused); err != nil {
 		return nil, err
 	}
 	return s.eachOf(ctx, ids, resumesAtATime, s.Resume)
 }
 
 func (s *Supervisor) idsWhere(is func(*entry) bool) (ids []string, err error) {
-	err = s.do(func() {
-		for _, e := range s.sorted() {
-			if is(e) {
-				ids = append(ids, e.rec.ID)
-			}
-		}
-	})
+	err = s.do(func() { ids = s.idsOf(is) })
 	return ids, err
+}
+
+// idsOf is idsWhere on the loop.
+func (s *Supervisor) idsOf(is func(*entry) bool) (ids []string) {
+	for _, e := range s.sorted() {
+		if is(e) {
+			ids = append(ids, e.rec.ID)
+		}
+	}
+	return ids
 }
 
 // eachOf calls f for every id, most of them at a time, and returns those for which it worked, in their order. A session that is not as it was any more

@@ -16,6 +16,7 @@ const shutdownMargin = 5 * time.Second
 func (s *Supervisor) shutDown() {
 	s.stopping = true
 	if !s.managerStops() {
+		s.tellShuttingDown(s.goingDown != nil)
 		now := time.Now()
 		for _, e := range s.sorted() {
 			if r := e.rec.Run; !r.Ended() {
@@ -25,6 +26,7 @@ func (s *Supervisor) shutDown() {
 		s.settle()
 		return
 	}
+	s.tellShuttingDown(true)
 	for _, e := range s.sorted() {
 		if e.rec.Run.Live() {
 			e.then, e.starts = nil, false
@@ -45,9 +47,69 @@ func (s *Supervisor) shutDown() {
 	}
 }
 
-// LastCall suspends every session because the machine is about to be shut down, and returns their ids once their scopes are empty.
+// LastCall suspends every session because the machine is about to be shut down, and returns their ids once their scopes are empty. No run begins from
+// now on: the sessions refuse with ShuttingDown, until CalledOff.
 func (s *Supervisor) LastCall(ctx context.Context) ([]string, error) {
+	err := s.do(func() {
+		if s.goingDown == nil {
+			s.goingDown = map[string]string{}
+		}
+		for _, e := range s.sessions {
+			if r := e.rec.Run; !e.removed && !r.Ended() && r.Intent == session.NoIntent {
+				s.goingDown[e.rec.ID] = r.ID
+			}
+		}
+		s.tellShuttingDown(true)
+	})
+	if err != nil {
+		return nil, err
+	}
 	return s.suspendAll(ctx, "the machine was shut down")
+}
+
+// CalledOff takes LastCall back, because the machine is not shut down after all: what was suspended for that is resumed, the oldest first and a few at a
+// time, unless somebody has done something with it since. It returns the ids of those that run again.
+func (s *Supervisor) CalledOff(ctx context.Context) ([]string, error) {
+	var suspended map[string]string
+	err := s.do(func() {
+		suspended, s.goingDown = s.goingDown, nil
+		s.tellShuttingDown(s.stopping)
+	})
+	if err != nil {
+		return nil, err
+	}
+	ids, err := s.idsWhere(func(e *entry) bool {
+		return suspended[e.rec.ID] != "" && suspended[e.rec.ID] == e.rec.Run.ID && e.rec.View().State == session.Suspended
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.eachOf(ctx, ids, resumesAtATime, s.Resume)
+}
+
+// ShuttingDown tells whether the machine, or the login session, is about to end.
+func (s *Supervisor) ShuttingDown() (on bool, err error) {
+	err = s.do(func() { on = s.shuttingDown })
+	return on, err
+}
+
+// tellShuttingDown notes and announces that the end is near, or is not any more.
+func (s *Supervisor) tellShuttingDown(on bool) {
+	if on != s.shuttingDown && s.Announce != nil {
+		s.Announce(on)
+	}
+	s.shuttingDown = on
+}
+
+// mayBegin refuses to begin anything that would be ended at once.
+func (s *Supervisor) mayBegin() error {
+	switch {
+	case s.stopping:
+		return refuse(ShuttingDown, "corrald is shutting down")
+	case s.goingDown != nil:
+		return refuse(ShuttingDown, "the machine is shutting down")
+	}
+	return nil
 }
 
 // tellLive tells whether any agent lives, if that has changed.

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,4 +78,80 @@ func TestTheWholeSessionEndsAndAnAgentDoesNot(t *testing.T) {
 		assert.True(t, ended(), "it does not hold up the shutdown for ever")
 		assert.Equal(t, session.Suspend, b.records.last("shop").Run.Intent, "and is known to be suspended")
 	})
+}
+
+func TestTheMachineGoesDownAndThenDoesNot(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.sup.Announce = func(on bool) { b.tell("shutting down: %t", on) }
+		for _, id := range []string{"first", "second", "stopped", "suspended"} {
+			b.start(id)
+		}
+		b.call("suspend", func(ctx context.Context) error { return b.sup.Suspend(ctx, "suspended") })
+		b.heard()
+		b.exit("suspended", 0)
+		b.empty("suspended")
+		b.heard()
+
+		b.call("last call", func(ctx context.Context) error {
+			ids, err := b.sup.LastCall(ctx)
+			assert.Equal(t, []string{"first", "second", "stopped"}, ids)
+			return err
+		})
+		told := b.heard()
+		assert.Equal(t, "0s shutting down: true", told[0], "it is told before anything is done")
+		on, err := b.sup.ShuttingDown()
+		assert.True(t, on && err == nil)
+		for _, id := range []string{"first", "second", "stopped"} {
+			b.exit(id, 0)
+			b.empty(id)
+		}
+		assert.Contains(t, b.heard(), "0s last call: ok")
+		refused := func(name string, f func(ctx context.Context) error) {
+			t.Helper()
+			assert.Equal(t, ShuttingDown, kindOf(f(b.t.Context())), name)
+		}
+		refused("create", func(ctx context.Context) error {
+			_, err := b.sup.Create(ctx, "command", Spec{Command: []string{"true"}})
+			return err
+		})
+		for name, f := range map[string]func(context.Context, string) error{"start": b.sup.Start, "resume": b.sup.Resume, "restart": b.sup.Restart} {
+			refused(name, func(ctx context.Context) error { return f(ctx, "first") })
+		}
+		refused("resume all", func(ctx context.Context) error { _, err := b.sup.ResumeAll(ctx); return err })
+		assert.NoError(t, b.sup.Stop(b.t.Context(), "first", 0), "what ends something goes on")
+		assert.NoError(t, b.sup.Archive(b.t.Context(), "stopped"))
+		b.heard()
+
+		b.call("called off", func(ctx context.Context) error {
+			ids, err := b.sup.CalledOff(ctx)
+			assert.Equal(t, []string{"first", "second"}, ids)
+			return err
+		})
+		told = b.heard()
+		assert.Equal(t, "0s shutting down: false", told[0])
+		assert.Contains(t, told, "0s called off: ok")
+		assert.Equal(t, []string{"running", "running", "archived", "suspended"},
+			[]string{b.state("first"), b.state("second"), b.state("stopped"), b.state("suspended")}, "what was suspended by wish stays so")
+		b.start("third")
+
+		ids, err := b.sup.CalledOff(b.t.Context())
+		assert.Empty(t, ids, "once is enough")
+		assert.NoError(t, err)
+	})
+}
+
+func TestOnlyAShutdownIsAnnounced(t *testing.T) {
+	for name, stops := range map[string]bool{"the login session ends": true, "the daemon alone ends": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t)
+				b.world.stops = stops
+				b.sup.Announce = func(on bool) { b.tell("shutting down: %t", on) }
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				b.sup.Run(ctx)
+				assert.Equal(t, stops, slices.Contains(b.heard(), "0s shutting down: true"))
+			})
+		})
+	}
 }

@@ -86,6 +86,7 @@ type Options struct {
 	SinceBoot   func() time.Duration // a clock that nobody can set: clock.SinceBoot if it is nil
 	Alarm       func(time.Time)      // called by the loop: AlarmRang is to be called at this time, or not at all if it is zero
 	Status      func(text string)    // called by the loop when the counts have changed: "3 running, 1 failed"
+	Announce    func(bool)           // called by the loop when the end of the machine, or of the login session, is near (true), or is not any more
 	Live        func(some bool)      // called by the loop when the first agent begins to live, and when the last one is gone
 }
 
@@ -103,9 +104,12 @@ type Supervisor struct {
 	dirty    []*entry
 	after    []func()
 	stopping bool
-	lastText string
-	missed   int  // sessions that have to be looked at again
-	wasLive  bool // what Live was told last
+
+	shuttingDown bool
+	goingDown    map[string]string // ids and runs of the sessions that were suspended because the machine goes down; nil while it does not
+	lastText     string
+	missed       int  // sessions that have to be looked at again
+	wasLive      bool // what Live was told last
 
 	nextExpiry time.Time    // what the alarm is set to
 	boot       session.Boot // this one, by the clock as it was last seen

@@ -9,11 +9,12 @@ import (
 )
 
 // lastCall gives agents time before the machine is shut down: for as long as one lives it holds the login manager's delay lock, and when it hears
-// that the machine goes down it has them all suspended before it lets go. Where there is no login manager, or it refuses, the agents still have the
+// that the machine goes down it has them all suspended before it lets go; if it then does not, they are resumed. Where there is no login manager, or it refuses, the agents still have the
 // time that systemd gives at the end of the user's manager.
 type lastCall struct {
 	log     *slog.Logger
 	suspend func(context.Context) ([]string, error)
+	resume  func(context.Context) ([]string, error)
 	busy    chan bool // the newest only
 }
 
@@ -32,11 +33,10 @@ func (l *lastCall) live(some bool) {
 	l.busy <- some
 }
 
-// run does it, until ctx is done. It wakes when the first agent begins to live, when the last one is gone, and when the machine goes down.
+// run does it, until ctx is done. It wakes when the first agent begins to live, when the last one is gone, and when the machine goes down or does not.
 func (l *lastCall) run(ctx context.Context) {
-	var manager *logind.Manager
+	manager, goingDown := l.connect(ctx)
 	var lock *logind.Lock
-	var goingDown <-chan bool
 	letGo := func() {
 		lock.Release()
 		lock = nil
@@ -69,6 +69,8 @@ func (l *lastCall) run(ctx context.Context) {
 			case down:
 				l.suspendAll(ctx)
 				letGo()
+			default:
+				go l.resumeAll(ctx) // it takes as long as agents take to start, and may be called off itself
 			}
 		}
 	}
@@ -105,5 +107,15 @@ func (l *lastCall) suspendAll(ctx context.Context) {
 	}
 	if len(ids) > 0 {
 		l.log.Info("suspended sessions before the machine goes down", "sessions", ids)
+	}
+}
+
+func (l *lastCall) resumeAll(ctx context.Context) {
+	ids, err := l.resume(ctx)
+	if err != nil && ctx.Err() == nil {
+		l.log.Warn("cannot resume every session now that the machine does not go down", "err", err)
+	}
+	if len(ids) > 0 {
+		l.log.Info("resumed sessions, since the machine does not go down", "sessions", ids)
 	}
 }

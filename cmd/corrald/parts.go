@@ -122,7 +122,7 @@ func assemble(ctx context.Context, log *slog.Logger, p places, records *store.St
 	options := supervisor.Options{
 		Config: conf, Agents: agents, Records: records, World: world, Publisher: d.server, Log: log,
 		Version: version.Version, BootID: boot, RuntimeDir: p.runtime, Home: p.home,
-		Status: func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) }, Live: d.last.live,
+		Status: func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) }, Live: d.last.live, Announce: d.server.ShuttingDownChanged,
 	}
 	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
 		options.AliveEvery = every / 2
@@ -147,7 +147,7 @@ func assemble(ctx context.Context, log *slog.Logger, p places, records *store.St
 		}
 	}
 	d.sup = supervisor.New(options)
-	d.last.suspend = d.sup.LastCall
+	d.last.suspend, d.last.resume = d.sup.LastCall, d.sup.CalledOff
 	go alarm.Run(d.sup.AlarmRang)
 	if table, err := mounts.Open(); err == nil {
 		go table.Run(d.sup.MountsChanged)

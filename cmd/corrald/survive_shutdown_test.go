@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/testbed"
 )
 
@@ -58,6 +59,23 @@ func (l *loginManager) goingDown(t *testing.T, down bool) {
 	require.NoError(t, l.bus.Emit("/org/freedesktop/login1", login1+".Manager.PrepareForShutdown", down))
 }
 
+// shuttingDown reads the Manager's property.
+func (d *corrald) shuttingDown(t *testing.T) (on bool) {
+	t.Helper()
+	var value dbus.Variant
+	require.NoError(t, d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Get", []any{dbusapi.ManagerInterface, "ShuttingDown"}, &value))
+	return value.Value().(bool)
+}
+
+// announced tells whether a signal tells that ShuttingDown is now this.
+func announced(s *dbus.Signal, on bool) bool {
+	if s.Path != dbusapi.ManagerPath || s.Name != "org.freedesktop.DBus.Properties.PropertiesChanged" || len(s.Body) < 2 {
+		return false
+	}
+	changed, _ := s.Body[1].(map[string]dbus.Variant)
+	return changed["ShuttingDown"].Value() == on
+}
+
 // holds tells whether the daemon has a lock.
 func (l *loginManager) holds(d *corrald) bool {
 	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", d.process.Process.Pid))
@@ -69,7 +87,8 @@ func (l *loginManager) holds(d *corrald) bool {
 	return false
 }
 
-// TestDelayLock: it is held while agents live and at no other time; before the machine goes down they are all suspended, and then it is given up.
+// TestDelayLock: it is held while agents live and at no other time; before the machine goes down they are all suspended, and then it is
+// given up. If the machine then stays up, they are resumed.
 func TestDelayLock(t *testing.T) {
 	l := newLoginManager(t)
 	d := startDaemon(t)
@@ -103,8 +122,20 @@ func TestDelayLock(t *testing.T) {
 	one.is(outcome{"suspended", "success", 1, 0, "the machine was shut down", "suspended"})
 	assert.Equal(t, "TERM\n", one.file("one"))
 
+	assert.True(t, d.shuttingDown(t))
+	_, err := d.tryCreate(t, "late", spec{"Command": []string{"sleep", "1000"}})
+	require.ErrorContains(t, err, "the machine is shutting down")
+	require.ErrorContains(t, one.do("Start"), "the machine is shutting down")
+	nruns := one.facts().number("NRuns")
+	two.is(outcome{"stopped", "success", 1, 0, "", "active"})
+
+	mark := d.heard.mark()
 	l.goingDown(t, false) // somebody has changed their mind
-	one.must("Resume")
+	d.await(t, mark, "word that nothing is shut down", func(s *dbus.Signal) bool { return announced(s, false) })
+	one.become("running") // as it was, without anybody's doing
+	assert.Equal(t, nruns+1, one.facts().number("NRuns"))
+	assert.Equal(t, 1, two.facts().number("NRuns"), "what was stopped before is left alone")
+	assert.False(t, d.shuttingDown(t))
 	testbed.Receive(t, l.asked, "a question for a lock")
 	held(true, "a lock after a shutdown that did not come")
 	assert.Empty(t, l.asked)

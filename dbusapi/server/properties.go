@@ -75,12 +75,12 @@ func runRows(runs []session.Account) []dbusapi.RunRow {
 }
 
 // managerProperties returns all properties of the Manager.
-func (s *Server) managerProperties(all []*supervisor.Snapshot) properties {
+func (s *Server) managerProperties(all []*supervisor.Snapshot, shuttingDown bool) properties {
 	p := properties{
 		"Version":        s.info.Version,
 		"Slice":          s.info.Slice,
 		"StateDirectory": s.info.StateDir,
-		"ShuttingDown":   false,
+		"ShuttingDown":   shuttingDown,
 		"Lingering":      logind.Lingers(),
 		"Notifications":  false,
 	}
@@ -117,7 +117,11 @@ func (o *object) properties(ctx context.Context, iface string) (properties, erro
 		if err != nil {
 			return nil, err
 		}
-		return s.managerProperties(all), nil
+		shuttingDown, err := s.sup.ShuttingDown()
+		if err != nil {
+			return nil, err
+		}
+		return s.managerProperties(all, shuttingDown), nil
 	}
 	if iface != dbusapi.SessionInterface || o.session == "" {
 		if _, known := o.interfaces[iface]; known || iface == peerInterface {

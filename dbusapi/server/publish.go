@@ -154,6 +154,11 @@ func (s *Server) send(path dbus.ObjectPath, name string, args ...any) {
 	}
 }
 
+// ShuttingDownChanged tells that the machine, or the login session, is about to end, or is not any more.
+func (s *Server) ShuttingDownChanged(on bool) {
+	s.batches <- batch{manager: properties{"ShuttingDown": on}}
+}
+
 // LingeringChanged tells that the user lingers now, or does not any more.
 func (s *Server) LingeringChanged(on bool) {
 	s.batches <- batch{manager: properties{"Lingering": on}}

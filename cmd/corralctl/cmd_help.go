@@ -51,6 +51,9 @@ func verbHelp(c *ctl, v verb) error {
 		fmt.Fprintln(c.out, strings.TrimSpace("corralctl "+v.name+" "+strings.TrimPrefix(args, v.name+" ")))
 	}
 	fmt.Fprintf(c.out, "\n%s.\n", v.summary)
+	if v.details != "" {
+		fmt.Fprintf(c.out, "\n%s", v.details)
+	}
 	own := pflag.NewFlagSet(v.name, pflag.ContinueOnError)
 	v.options(own)
 	if own.HasFlags() {

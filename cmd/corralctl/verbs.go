@@ -13,8 +13,9 @@ type verb struct {
 	name    string
 	args    string
 	summary string
-	pages   bool // long output goes through the pager
-	lenient bool // mistakes are told, and it exits with 0 all the same
+	details string // what its own help says below the summary, "" for nothing; ends with a newline
+	pages   bool   // long output goes through the pager
+	lenient bool   // mistakes are told, and it exits with 0 all the same
 
 	// options adds the verb's own options to the set, and returns what to do once they are read.
 	options func(*pflag.FlagSet) action
@@ -37,7 +38,7 @@ type verbGroup struct {
 // verbGroups returns all verbs, in the order in which help shows them.
 func verbGroups() []verbGroup {
 	return []verbGroup{
-		{"Sessions", []verb{listVerb, runVerb, attachVerb, openVerb, sendVerb, peekVerb, logsVerb, statusVerb, showVerb, waitVerb, monitorVerb}},
+		{"Sessions", []verb{listVerb, topVerb, runVerb, attachVerb, openVerb, sendVerb, peekVerb, logsVerb, statusVerb, showVerb, waitVerb, monitorVerb}},
 		{"Lifecycle", []verb{
 			startVerb, stopVerb, restartVerb, resumeVerb, suspendVerb, freezeVerb, thawVerb, killVerb, archiveVerb, removeVerb, cleanVerb,
 		}},

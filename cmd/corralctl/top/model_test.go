@@ -1,0 +1,445 @@
+package top
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+var update = flag.Bool("update", false, "write the screens in testdata anew")
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) uint64 { return uint64(noon.Add(-d).UnixMicro()) }
+
+// house is a model with a session in each state that a person may find one in.
+func house(width, height int) *model {
+	m := &model{host: "desk", now: noon, explain: func(doing, id string, err error) string { return fmt.Sprintf("cannot %s %q: %v", doing, id, err) }}
+	m.update(tea.WindowSizeMsg{Width: width, Height: height})
+	live := func(id, agent, activity string) client.Session {
+		return client.Session{
+			Id: id, Agent: agent, State: "running", Activity: activity, SessionAlive: true, AgentAlive: true, Resumable: agent != "command",
+			ControlGroup: "/app-corral-" + id, WorkingDirectory: "/src/" + id, StateChangeTimestamp: ago(12 * time.Minute), NRuns: 1,
+		}
+	}
+	ended := func(id, state, reason string) client.Session {
+		return client.Session{Id: id, Agent: "claude", State: state, Reason: reason, WorkingDirectory: "/src/" + id, StateChangeTimestamp: ago(26 * time.Hour), NRuns: 1, Resumable: true}
+	}
+	api, docs, stale := live("api", "codex", "idle"), live("docs", "claude", "waiting"), live("shop", "claude", "unknown")
+	api.IdleHint, api.IdleSinceHint = true, ago(135*time.Second)
+	docs.Attention = "permission"
+	docs.Description = "the guide for newcomers"
+	stale.State, stale.Attention, stale.Reason, stale.SessionAlive = "stale", "stale", "scope running, session dead", false
+	frozen := live("bench", "command", "idle")
+	frozen.Frozen = true
+	failed := ended("fix-auth", "failed", "command exited with code 3")
+	failed.Attention, failed.Labels = "failed", map[string]string{"team": "id"}
+	sessions := []client.Session{
+		api, docs, stale, frozen, failed, live("web", "gemini", "working"), ended("old", "completed", ""), ended("later", "suspended", ""),
+		ended("gone", "archived", ""), {Id: "new", Agent: "claude", State: "created", WorkingDirectory: "/src/new", Timestamp: ago(time.Minute)},
+	}
+	m.update(news{all: true, changed: tell(1, sessions...), manager: &client.Manager{Version: "1.4.0"}})
+	for i := range 12 {
+		at := noon.Add(time.Duration(i-12) * time.Second)
+		cpu := uint64(i) * uint64(time.Second)
+		m.update(measured{at, []values{
+			{id: "api", there: true, memory: 300 << 20, cpuTime: cpu / 100, tasks: 12},
+			{id: "docs", there: true, memory: 212 << 20, cpuTime: 0, tasks: 9},
+			{id: "web", there: true, memory: 3 << 29, cpuTime: uint64(i*i) * uint64(time.Second) / 5, tasks: 230},
+			{id: "bench", there: true, memory: unknown, cpuTime: cpu, tasks: unknown},
+		}})
+	}
+	m.update(inspected{id: "docs", detail: 1, group: "/app-corral-docs", message: "Run rm -rf build?\nsecond line"})
+	return m
+}
+
+func tell(detail uint64, sessions ...client.Session) []told {
+	all := make([]told, len(sessions))
+	for i, s := range sessions {
+		all[i] = told{s, detail}
+	}
+	return all
+}
+
+const agentScreen = "\x1b[1;35m✻ Claude\x1b[0m\n\n\x1b[36mWrite\x1b[39m docs/guide.md?\n\x1b[1m 1. Yes\x1b[0m\n 2. No\n\n\n"
+
+// type presses keys, by the names that bubbletea gives them.
+func press(m *model, keys ...string) []effect {
+	var effects []effect
+	for _, name := range keys {
+		key, known := map[string]tea.Key{
+			"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "tab": {Code: tea.KeyTab}, "space": {Code: tea.KeySpace, Text: " "}, "up": {Code: tea.KeyUp},
+			"down": {Code: tea.KeyDown}, "pgdown": {Code: tea.KeyPgDown}, "end": {Code: tea.KeyEnd}, "home": {Code: tea.KeyHome}, "left": {Code: tea.KeyLeft},
+			"backspace": {Code: tea.KeyBackspace}, "alt+enter": {Code: tea.KeyEnter, Mod: tea.ModAlt}, "ctrl+w": {Code: 'w', Mod: tea.ModCtrl},
+			"ctrl+c": {Code: 'c', Mod: tea.ModCtrl},
+		}[name]
+		if !known {
+			key = tea.Key{Code: []rune(name)[0], Text: name}
+		}
+		effects = append(effects, m.update(tea.KeyPressMsg(key))...)
+	}
+	return effects
+}
+
+// calls are the calls among effects.
+func calls(effects []effect) []call {
+	var all []call
+	for _, e := range effects {
+		if c, ok := e.(call); ok {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// golden compares the screen with the file of that name, and checks that it fits the terminal.
+func golden(t *testing.T, m *model, name string) {
+	t.Helper()
+	var plain strings.Builder
+	lines := strings.Split(m.view(), "\n")
+	assert.LessOrEqual(t, len(lines), m.height)
+	for _, line := range lines {
+		assert.LessOrEqual(t, ansi.StringWidth(line), m.width, "%q", line)
+		plain.WriteString(strings.TrimRight(ansi.Strip(line), " ") + "\n")
+	}
+	path := "testdata/" + name + ".screen"
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(plain.String()), 0o600))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), plain.String(), "go test ./cmd/corralctl/top -update writes %s anew", path)
+}
+
+func TestScreens(t *testing.T) {
+	for _, size := range []struct{ width, height int }{{80, 24}, {200, 60}, {120, 30}, {40, 10}} {
+		name := fmt.Sprintf("%dx%d", size.width, size.height)
+		t.Run(name, func(t *testing.T) {
+			m := house(size.width, size.height)
+			m.update(captured{id: "docs", text: agentScreen})
+			golden(t, m, name)
+		})
+	}
+	dialogs := map[string]func(m *model){
+		"help":    func(m *model) { press(m, "?") },
+		"stop":    func(m *model) { press(m, "/", "w", "e", "b", "enter", "S") },
+		"remove":  func(m *model) { press(m, "d") },
+		"signal":  func(m *model) { press(m, "K", "down") },
+		"send":    func(m *model) { press(m, "s", "y", "e", "s"); m.update(tea.PasteMsg{Content: "one\r\ntwo"}) },
+		"filter":  func(m *model) { press(m, "/", "c", "l", "a", "u") },
+		"nothing": func(m *model) { press(m, "/", "x", "x", "x") },
+		"gone":    func(m *model) { m.update(news{gone: true}) },
+		"fault": func(m *model) {
+			m.update(called{call{verb: resume, id: "docs"}, errors.New("it is running")})
+		},
+		"busy": func(m *model) {
+			press(m, "r", "down", "r")
+			m.update(second{noon.Add(3 * time.Second)})
+		},
+	}
+	for name, prepare := range dialogs {
+		t.Run(name, func(t *testing.T) {
+			m := house(80, 24)
+			prepare(m)
+			golden(t, m, name)
+		})
+	}
+}
+
+// Whatever the terminal is like, the screen fits into it, and nothing is broken.
+func TestEverySizeFits(t *testing.T) {
+	for _, keys := range [][]string{{}, {"?"}, {"d"}, {"K"}, {"s", "x"}, {"/", "d"}} {
+		m := house(80, 24)
+		m.update(captured{id: "docs", text: agentScreen})
+		press(m, keys...)
+		for _, width := range []int{1, 2, 3, 7, 12, 20, 33, 40, 79, 80, 129} {
+			for _, height := range []int{1, 2, 3, 4, 5, 8, 11, 12, 13, 14, 24, 33} {
+				m.update(tea.WindowSizeMsg{Width: width, Height: height})
+				lines := strings.Split(m.view(), "\n")
+				require.LessOrEqual(t, len(lines), height, "%dx%d", width, height)
+				for _, line := range lines {
+					require.LessOrEqual(t, ansi.StringWidth(line), width, "%dx%d %v: %q", width, height, keys, line)
+				}
+			}
+		}
+	}
+}
+
+func TestWhatNeedsAPersonIsOnTop(t *testing.T) {
+	m := house(80, 24)
+	ids := func() (all []string) {
+		for _, r := range m.order {
+			all = append(all, r.Id)
+		}
+		return all
+	}
+	assert.Equal(t, []string{"docs", "shop", "fix-auth", "api", "bench", "web", "later", "new", "old"}, ids())
+	press(m, "o")
+	assert.Equal(t, []string{"web", "bench", "api"}, ids()[:3], "by CPU")
+	press(m, "o")
+	assert.Equal(t, []string{"web", "api", "docs"}, ids()[:3], "by memory")
+	press(m, "o", "o", "o", "o")
+	assert.Equal(t, "docs", ids()[0])
+
+	m.archived = true
+	m.arrange()
+	assert.Equal(t, "gone", ids()[9])
+}
+
+func TestASessionThatChangesMovesAndStaysSelected(t *testing.T) {
+	m := house(80, 24)
+	press(m, "down", "down", "down")
+	require.Equal(t, "api", m.chosen)
+	api := m.rows["api"].Session
+	api.Activity, api.Attention = "waiting", "question"
+	effects := m.update(news{changed: tell(2, api)})
+	assert.Equal(t, 0, m.place)
+	assert.Equal(t, "api", m.chosen)
+	assert.Contains(t, effects, inspect{"api", 2}, "what it asks is not in the signal")
+	assert.NotContains(t, m.update(second{noon}), inspect{"api", 2}, "asked once")
+
+	m.update(news{removed: []string{"api"}})
+	assert.Equal(t, "docs", m.chosen, "the one that takes its place")
+}
+
+// Where nothing would be lost, a key does what it says; else it asks.
+func TestQuestionsAreAskedWhereSomethingWouldBeLost(t *testing.T) {
+	for _, row := range []struct {
+		session, key string
+		asks         string
+		does         call
+	}{
+		{"api", "S", "", call{verb: stop, id: "api"}},
+		{"web", "S", "Stop web?", call{verb: stop, id: "web"}},
+		{"web", "z", "Suspend web?", call{verb: suspend, id: "web"}},
+		{"bench", "z", "Suspend bench?", call{verb: suspend, id: "bench"}},
+		{"later", "r", "", call{verb: resume, id: "later"}},
+		{"new", "r", "", call{verb: start, id: "new"}},
+		{"api", "f", "", call{verb: freeze, id: "api"}},
+		{"bench", "f", "", call{verb: thaw, id: "bench"}},
+		{"old", "A", "Archive old?", call{verb: archive, id: "old"}},
+		{"old", "d", "Remove old?", call{verb: remove, id: "old"}},
+		{"web", "d", "Remove web?", call{verb: remove, id: "web", force: true}},
+		{"old", "x", "Kill the leftovers of old?", call{verb: kill, id: "old", whom: "leftovers", signal: 9}},
+		{"docs", "space", "", call{verb: ack, id: "docs"}},
+	} {
+		m := house(80, 24)
+		m.chosen = row.session
+		m.arrange()
+		effects := press(m, row.key)
+		if row.asks == "" {
+			assert.Nil(t, m.dialog, "%v", row)
+			assert.Equal(t, []call{row.does}, calls(effects))
+			continue
+		}
+		require.NotNil(t, m.dialog, "%v", row)
+		assert.Equal(t, row.asks, m.dialog.title)
+		assert.Empty(t, calls(effects))
+		assert.Empty(t, calls(press(m, "x", "enter")), "neither another key nor Enter is a yes")
+		assert.Nil(t, m.dialog)
+		assert.Equal(t, []call{row.does}, calls(press(m, row.key, "y")), "%v", row)
+	}
+}
+
+func TestAttachAsksBeforeItDoesMore(t *testing.T) {
+	m := house(80, 24)
+	assert.Contains(t, press(m, "enter"), attach{"docs", ""})
+	for _, row := range []struct {
+		session, asks string
+		first         verb
+	}{
+		{"shop", "Resume shop and attach?", resume}, {"old", "Resume old and attach?", resume}, {"new", "Start new and attach?", start},
+		{"bench", "Thaw bench and attach?", thaw},
+	} {
+		m.chosen = row.session
+		m.arrange()
+		assert.NotContains(t, press(m, "a"), attach{row.session, row.first})
+		require.NotNil(t, m.dialog, row.session)
+		assert.Equal(t, row.asks, m.dialog.title)
+		assert.Contains(t, press(m, "y"), attach{row.session, row.first})
+	}
+}
+
+func TestTextIsSentAsItWasTypedAndPasted(t *testing.T) {
+	m := house(80, 24)
+	press(m, "s", "a", "b", "left", "backspace", "x", "space", "q")
+	m.update(tea.PasteMsg{Content: "one\r\ntwo\rthree"})
+	assert.Equal(t, []call{{verb: send, id: "docs", text: "x qone\ntwo\nthreeb", flags: dbusapi.InputEnter}}, calls(press(m, "enter")))
+
+	press(m, "s", "a", "alt+enter", "b", " ", "c", "ctrl+w")
+	assert.Equal(t, "a\nb ", m.dialog.input.text())
+	assert.Empty(t, calls(press(m, "esc")))
+
+	m.chosen = "later"
+	m.arrange()
+	sent := calls(press(m, "s", "a", "enter"))
+	require.Len(t, sent, 1)
+	assert.Equal(t, dbusapi.InputEnter|dbusapi.InputResume, sent[0].flags, "a suspended session is resumed first")
+}
+
+func TestWhatGoesOnIsShownUntilItIsAnswered(t *testing.T) {
+	m := house(80, 24)
+	asked := calls(press(m, "r"))
+	m.update(second{noon.Add(4 * time.Second)})
+	assert.Contains(t, m.view(), "Resuming docs (4s)…")
+	press(m, "down")
+	assert.Equal(t, "shop", m.chosen, "and nothing waits for it")
+	m.update(called{asked[0], errors.New("no")})
+	assert.Contains(t, m.view(), `cannot resume "docs": no`)
+	assert.Empty(t, m.tasks)
+	press(m, "down")
+	assert.NotContains(t, m.view(), `cannot resume`)
+}
+
+// Only what is on the screen is asked for, and nothing while there is nobody to ask.
+func TestOnlyWhatIsShownIsRead(t *testing.T) {
+	m := &model{now: noon}
+	m.update(tea.WindowSizeMsg{Width: 80, Height: 24})
+	var sessions []client.Session
+	for i := range 500 {
+		sessions = append(sessions, client.Session{Id: fmt.Sprintf("s%03d", i), State: "running", SessionAlive: true, ControlGroup: "/g"})
+	}
+	effects := m.update(news{all: true, changed: tell(1, sessions...), manager: &client.Manager{}})
+	assert.Contains(t, effects, pause{"s000", selectPause})
+	measures := func(effects []effect) (n int) {
+		for _, e := range effects {
+			if e, ok := e.(measure); ok {
+				n = len(e.of)
+			}
+		}
+		return n
+	}
+	assert.Equal(t, 10, measures(m.update(second{noon})))
+	assert.Equal(t, 0, measures(m.update(second{noon})), "the last answer is not here yet")
+	m.update(measured{at: noon})
+	press(m, "o")
+	assert.Equal(t, 500, measures(m.update(second{noon})), "an order by CPU needs all")
+	m.update(measured{at: noon})
+	press(m, "end")
+	assert.Equal(t, "s499", m.chosen)
+	assert.Len(t, m.window(), 10)
+
+	m.update(news{gone: true})
+	m.remote = true
+	assert.Equal(t, 0, measures(m.update(second{noon})))
+	assert.Empty(t, press(m, "S", "r", "space"), "nor is anything done")
+	assert.Contains(t, m.view(), "corrald is not running")
+	m.update(news{all: true, changed: tell(2, sessions...), manager: &client.Manager{}})
+	assert.Equal(t, "s499", m.chosen, "what was selected still is")
+	assert.NotContains(t, m.view(), "corrald is not running")
+}
+
+func TestTheScreenOfTheSelectedSessionIsReadWhenItChanges(t *testing.T) {
+	m := house(80, 24)
+	require.Equal(t, "docs", m.preview.id)
+	assert.Equal(t, []effect{capture{"docs", m.previewHeight()}}, m.update(due{"docs"}))
+	assert.Empty(t, m.update(captured{id: "docs", text: agentScreen}), "it waits: nothing changes")
+	docs := m.rows["docs"].Session
+	docs.Activity, docs.Attention = "working", ""
+	assert.Contains(t, m.update(news{changed: tell(2, docs)}), pause{"docs", lookPause})
+	assert.Empty(t, m.update(news{changed: tell(3, docs)})[1:], "once, until it has been read")
+	m.update(due{"docs"})
+	assert.Contains(t, m.update(captured{id: "docs", text: agentScreen}), pause{"docs", lookPause}, "it works: again")
+
+	effects := press(m, "end")
+	assert.Empty(t, effects, "old has no screen")
+	assert.Empty(t, m.update(due{"docs"}), "which nobody looks at any more")
+	m.update(captured{id: "docs", text: "late"})
+	assert.Empty(t, m.preview.text)
+	press(m, "tab")
+	assert.Equal(t, 0, m.previewHeight())
+	assert.Empty(t, press(m, "home"))
+}
+
+func TestOnlyLooksOfAScreenPass(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain":                          "plain",
+		"\x1b[31mred":                    "\x1b[31mred",
+		"\x1b[38:2::1:2:3mrgb\x1b[0m":    "\x1b[38:2::1:2:3mrgb\x1b[0m",
+		"a\x1b[2Jb\x1b[Hc\x1b[?1049hd":   "abcd",
+		"a\x1b]0;title\ab\x1b]52;c;x\ac": "abc",
+		"a\x1b]8;;http://x\x1b\\link":    "alink",
+		"a\x1bPq#0\x1b\\b\x1b_x\x1b\\c":  "abc",
+		"bell\a back\b\r x\x1bc":         "bell back x",
+		"a\tb":                           "a       b",
+		"left\u202etfel":                 "lefttfel",
+		"\xff\xfe":                       "??",
+		"\x1b[>4;2mno\x1b[?25m\x1b[1 m":  "no",
+		"\u009b31mc1":                    "31mc1",
+		"漢字 ✳":                           "漢字 ✳",
+	} {
+		clean, _ := harmless(in, "")
+		assert.Equal(t, want, clean, "%q", in)
+	}
+	lines := lastLines("\x1b[31mone\ntwo\n\x1b[0;1mthree\nfour\n\n", 3, 3)
+	assert.Equal(t, []string{"\x1b[31mtwo\x1b[m", "\x1b[31m\x1b[0;1mthr\x1b[m", "\x1b[0;1mfou\x1b[m"}, lines, "colours go on from line to line")
+}
+
+func FuzzOnlyLooksOfAScreenPass(f *testing.F) {
+	for _, seed := range []string{agentScreen, "\x1b[", "\x1b]0;", "\u009b1m", "a\u0301\u202e", "\xff"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, screen string) {
+		for _, line := range lastLines(screen, 20, 5) {
+			require.LessOrEqual(t, ansi.StringWidth(line), 20, "%q", line)
+			for rest := line; rest != ""; {
+				before, after, found := strings.Cut(rest, "\x1b")
+				require.NotContains(t, before, "\u202e")
+				require.Equal(t, -1, strings.IndexFunc(before, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }), "%q", line)
+				if !found {
+					break
+				}
+				sequence, more, ended := strings.Cut(after, "m")
+				require.True(t, ended && isSGR("\x1b"+sequence+"m"), "%q", line)
+				rest = more
+			}
+		}
+	})
+}
+
+func TestUsageIsOfTheLastSecond(t *testing.T) {
+	var u usage
+	at := func(seconds int, cpu time.Duration) {
+		u.add(noon.Add(time.Duration(seconds)*time.Second), values{there: true, cpuTime: uint64(cpu)})
+	}
+	at(0, time.Minute)
+	assert.Less(t, u.cpu, 0.0, "one reading tells nothing")
+	at(1, time.Minute+500*time.Millisecond)
+	assert.InDelta(t, 0.5, u.cpu, 1e-9)
+	at(2, time.Minute+600*time.Millisecond)
+	assert.Equal(t, "  █▂", u.sparkline(4))
+	at(12, time.Minute+1600*time.Millisecond)
+	assert.InDelta(t, 0.1, u.cpu, 1e-9)
+	assert.Len(t, u.history, 1, "a gap")
+	at(13, time.Second)
+	assert.Less(t, u.cpu, 0.0, "another run")
+	u.add(noon, values{})
+	assert.Equal(t, "-", percent(u.cpu, u.there))
+	assert.Equal(t, "12.3%", percent(0.123, true))
+	assert.Equal(t, "1234%", percent(12.341, true))
+}
+
+func TestColoursAreThoseOfList(t *testing.T) {
+	m := house(80, 24)
+	press(m, "end")
+	view := m.view()
+	assert.Contains(t, view, "\x1b[0;1;31mfailed   \x1b[0m")
+	assert.Contains(t, view, "\x1b[0;1;32mrunning  \x1b[0m")
+	assert.Contains(t, view, "\x1b[0;1;33m●\x1b[0m docs ")
+	m.update(news{gone: true})
+	for _, line := range strings.Split(m.view(), "\n")[:20] {
+		assert.Equal(t, "\x1b[0;2m"+ansi.Strip(line)+"\x1b[0m", line, "dimmed, the last view stays")
+	}
+}

@@ -24,7 +24,7 @@ const defaultIdleAfter = 3 * time.Second
 type shim struct {
 	spec     shimwire.Spec
 	bootID   string
-	record   *exitstatus.Pending
+	record   record
 	log      *outputLog
 	memory   memoryCounters
 	listener listener
@@ -67,7 +67,7 @@ func runAgent(path string) int {
 		spec.IdleAfter = defaultIdleAfter
 	}
 	s := &shim{spec: spec, bootID: bootID(), modes: newModes(), masterWritable: true}
-	if s.record, err = exitstatus.Prepare(spec.StateDir); err != nil {
+	if s.record, err = prepareRecord(&spec); err != nil {
 		complain("cannot prepare the exit status: " + err.Error())
 		return exitBroken
 	}
@@ -192,7 +192,7 @@ func (s *shim) notStarted(err error) int {
 	}
 	s.removeSocket()
 	now := time.Now()
-	s.write(exitstatus.Status{
+	s.insist(exitstatus.Status{
 		RunID: s.spec.RunID, BootID: s.bootID, Code: exitstatus.NotStarted, Error: err.Error(), Started: now, Exited: now, ExitedMonotonic: clock.Monotonic(),
 	})
 	_, _ = os.Stderr.WriteString(strings.ToValidUTF8(err.Error(), "?") + "\n")
@@ -205,12 +205,6 @@ func (s *shim) removeSocket() {
 	}
 }
 
-func (s *shim) write(status exitstatus.Status) {
-	if err := s.record.Write(status); err != nil {
-		complain("cannot record the exit: " + err.Error())
-	}
-}
-
 // finish records how the agent ended, and only then does what may take time: showing the rest in the pane.
 func (s *shim) finish() int {
 	status := s.reap()
@@ -218,7 +212,7 @@ func (s *shim) finish() int {
 		s.keep(fresh)
 	}
 	s.removeSocket()
-	s.write(status)
+	s.insist(status)
 	s.input.refuse(s.send, "the agent has ended")
 	s.showRest()
 	code := status.Value

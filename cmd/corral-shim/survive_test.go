@@ -3,10 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -154,12 +152,7 @@ func TestSocketOfALaterRunIsLeftAlone(t *testing.T) {
 // Whatever comes then has to go as always.
 func TestNothingMoreIsNeeded(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty -echo; prlimit --pid $PPID --nproc=0:0 && echo taken away; while read a; do seq 20000; echo $a; done; exit 11")
-	change := func(*exec.Cmd) {}
-	if os.Getuid() == 0 { // who may do everything is not held to RLIMIT_NPROC
-		change = func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: 54321, Gid: 54321} }
-		h.giveTo(54321)
-	}
-	s := h.show(change)
+	s := h.show(h.ordinary()) // who may do everything is not held to RLIMIT_NPROC
 	d := h.connect()
 	second := h.connect()
 	s.sees("taken away")

@@ -12,12 +12,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/corrald/corral/internal/atomicfile"
 )
 
-// FileName is the record's name in the session's state directory.
+// FileName is the record's name in the session's state directory, and in its runtime directory where the other one could not be written to.
 const FileName = "exit_status"
 
 // maxSize bounds what Read takes: a record is a few hundred bytes, the longest being one with an error message.
@@ -180,13 +181,16 @@ func (s Status) withCode(name string) (Status, error) {
 	return Status{}, errors.New("bad value of CODE: " + strconv.Quote(name))
 }
 
-// Read reads the record in the state directory dir. Where there is none, the error is os.ErrNotExist.
+// Read reads the record in the directory dir. Where there is none, the error is os.ErrNotExist. It never waits: what is no regular file is an error.
 func Read(dir string) (Status, error) {
-	f, err := os.Open(dir + "/" + FileName)
+	f, err := os.OpenFile(dir+"/"+FileName, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return Status{}, err
 	}
 	defer func() { _ = f.Close() }()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return Status{}, errors.New(FileName + " is no regular file")
+	}
 	b := make([]byte, 0, 1024)
 	for len(b) <= maxSize {
 		if len(b) == cap(b) {
@@ -226,6 +230,9 @@ func Prepare(dir string) (*Pending, error) {
 func (p *Pending) Write(s Status) error {
 	return p.file.Replace(s.Append(make([]byte, 0, 1024)))
 }
+
+// Abort gives the record up: nothing is left of it.
+func (p *Pending) Abort() { p.file.Abort() }
 
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -119,6 +120,17 @@ func TestFileThatIsNoRecord(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, make([]byte, 2*maxSize), 0o600))
 	_, err = Read(dir)
 	require.Error(t, err)
+	for name, put := range map[string]func() error{
+		"a pipe that nobody writes to": func() error { return syscall.Mkfifo(path, 0o600) },
+		"a directory":                  func() error { return os.Mkdir(path, 0o700) },
+		"a link":                       func() error { return os.Symlink("/dev/zero", path) },
+	} {
+		require.NoError(t, os.Remove(path))
+		require.NoError(t, put())
+		_, err = Read(dir)
+		require.Error(t, err, name)
+		require.NotErrorIs(t, err, os.ErrNotExist, name)
+	}
 }
 
 // FuzzParse holds that a record that is accepted says the same when it is written again.

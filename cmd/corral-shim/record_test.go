@@ -1,0 +1,76 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/exitstatus"
+)
+
+// ordinary makes the home an ordinary user's, whom a directory's mode keeps from writing, and has the shim run as that one.
+func (h *home) ordinary() func(*exec.Cmd) {
+	if os.Getuid() != 0 {
+		return func(*exec.Cmd) {}
+	}
+	h.giveTo(54321)
+	return func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: 54321, Gid: 54321} }
+}
+
+// TestTheExitIsWrittenDownElsewhere: where the state directory takes no record any more, the runtime directory has it, and nothing else is left there.
+func TestTheExitIsWrittenDownElsewhere(t *testing.T) {
+	h := newHome(t, "sh", "-c", "read a; exit 7")
+	s := h.show(h.ordinary())
+	s.connect()
+	require.NoError(t, os.Chmod(h.spec.StateDir, 0o500))
+	s.keys("\n")
+	assert.Equal(t, 7, s.ends())
+	_, err := exitstatus.Read(h.spec.StateDir)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	status, err := exitstatus.Read(filepath.Dir(h.spec.Socket))
+	require.NoError(t, err)
+	assert.Equal(t, "run-1", status.RunID)
+	assert.Equal(t, exitstatus.Exited, status.Code)
+	assert.Equal(t, 7, status.Value)
+	left, err := os.ReadDir(filepath.Dir(h.spec.Socket))
+	require.NoError(t, err)
+	assert.Len(t, left, 1)
+}
+
+// TestAnAgentNeedsNoStateDirectory that can be written to, neither for its start nor for its end.
+func TestAnAgentNeedsNoStateDirectory(t *testing.T) {
+	h := newHome(t, "sh", "-c", "exit 7")
+	change := h.ordinary()
+	require.NoError(t, os.Chmod(h.spec.StateDir, 0o500))
+	s := h.show(change)
+	assert.Equal(t, 7, s.ends())
+	status, err := exitstatus.Read(filepath.Dir(h.spec.Socket))
+	require.NoError(t, err)
+	assert.Equal(t, 7, status.Value)
+}
+
+// TestTheShimStaysUntilTheExitIsWrittenDown: where it can be written nowhere, the shim says so in the pane and stays until it can.
+func TestTheShimStaysUntilTheExitIsWrittenDown(t *testing.T) {
+	h := newHome(t, "sh", "-c", "read a; echo the last word; exit 7")
+	s := h.show(h.ordinary())
+	s.connect()
+	for _, dir := range []string{h.spec.StateDir, filepath.Dir(h.spec.Socket)} {
+		require.NoError(t, os.Chmod(dir, 0o500))
+	}
+	s.keys("\n")
+	s.sees("the last word")
+	s.sees("nothing can be written down of it")
+	select {
+	case <-s.done:
+		t.Fatal("the shim has ended, and nothing tells how its agent did")
+	default:
+	}
+	require.NoError(t, os.Chmod(h.spec.StateDir, 0o700))
+	assert.Equal(t, 7, s.ends())
+	assert.Equal(t, 7, s.status().Value)
+}

@@ -87,6 +87,12 @@ type RunRow struct {
 	Reason     string
 }
 
+// Problem is one entry of Problems. Session is the id of the session that it is about, "" for the daemon itself.
+type Problem struct {
+	Session string
+	Text    string
+}
+
 // UnitProperty is one entry of UnitProperties: a property of the session's scope, as systemd's StartTransientUnit takes it.
 type UnitProperty struct {
 	Name  string

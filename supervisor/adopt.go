@@ -27,6 +27,7 @@ func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error 
 	failpoint.Hit("adopt.applied")
 	s.settle()
 	failpoint.Hit("adopt.saved")
+	s.tellProblems()
 	s.tellStatus()
 	s.tellLive()
 	s.armExpiry()
@@ -140,9 +141,7 @@ func (s *Supervisor) takeOver(e *entry, sc Scope) {
 		return
 	}
 	if e.run.stateDir == 0 {
-		if err := s.watchRecord(e); err != nil {
-			s.Log.Warn("cannot watch a session", "session", e.rec.ID, "err", err)
-		}
+		s.watchRecord(e)
 	}
 	// In this order: what has come and gone since the first look was recorded before the last.
 	shown := s.findTmux(e)

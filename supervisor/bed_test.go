@@ -124,6 +124,14 @@ func (b *bed) Publish(changes []Change, after []func()) {
 	}
 }
 
+// PublishProblems implements Publisher.
+func (b *bed) PublishProblems(all []Problem) {
+	b.tell("problems %d", len(all))
+	for _, p := range all {
+		b.tell("problem %s: %s", p.Session, p.Text)
+	}
+}
+
 // start creates a session that runs.
 func (b *bed) start(id string) {
 	b.t.Helper()
@@ -136,8 +144,7 @@ func (b *bed) start(id string) {
 // exit has the session's shim record that the agent ended, and inotify tell of it.
 func (b *bed) exit(id string, code int) {
 	b.t.Helper()
-	rec := b.records.last(id)
-	b.record(rec, exitstatus.Status{RunID: rec.Run.ID, Code: exitstatus.Exited, Value: code, PID: 12, Started: rec.Run.Started, Exited: time.Now()})
+	b.exitUnseen(id, code)
 	b.files.tell(b.records.SessionDir(id), exitstatus.FileName, unix.IN_MOVED_TO)
 }
 
@@ -146,6 +153,13 @@ func (b *bed) record(rec *session.Session, status exitstatus.Status) {
 	pending, err := exitstatus.Prepare(b.records.SessionDir(rec.ID))
 	require.NoError(b.t, err)
 	require.NoError(b.t, pending.Write(status))
+}
+
+// exitUnseen is exit where inotify does not tell of it.
+func (b *bed) exitUnseen(id string, code int) {
+	b.t.Helper()
+	rec := b.records.last(id)
+	b.record(rec, exitstatus.Status{RunID: rec.Run.ID, Code: exitstatus.Exited, Value: code, PID: 12, Started: rec.Run.Started, Exited: time.Now()})
 }
 
 // empty has systemd tell that the session's scope is gone.
@@ -331,6 +345,16 @@ func (r *records) SyncExit(id string) error {
 	return nil
 }
 
+func (r *records) KeepExit(id string, _ exitstatus.Status) error {
+	if r.fails != nil {
+		if err := r.fails(id); err != nil {
+			return err
+		}
+	}
+	r.tell("keep the exit of %s", id)
+	return nil
+}
+
 func (r *records) Save(rec *session.Session, _ string) error {
 	state := rec.View().State
 	if r.fails != nil {
@@ -359,6 +383,8 @@ func (r *records) Remove(id string) error {
 
 // files is a Files to which tests tell what happens.
 type files struct {
+	fails func(path string) error // of Add
+
 	events chan inotify.Event
 	closed chan struct{}
 
@@ -369,6 +395,11 @@ type files struct {
 func (f *files) Add(path string, _ uint32) (int32, error) {
 	if _, err := os.Stat(path); err != nil {
 		return -1, err
+	}
+	if f.fails != nil {
+		if err := f.fails(path); err != nil {
+			return -1, err
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -243,6 +243,7 @@ func (s *Supervisor) remove(e *entry) error {
 	}
 	s.unwatch(e)
 	s.unwatchWorkspace(e)
+	s.forgetSession(e.rec.ID)
 	e.removed = true
 	delete(s.sessions, e.rec.ID)
 	delete(s.units, UnitName(e.rec.Agent, e.rec.ID))

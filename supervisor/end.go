@@ -177,7 +177,7 @@ func (s *Supervisor) react(e *entry) {
 
 // gone does what had to wait until nothing was left of a run.
 func (s *Supervisor) gone(e *entry) {
-	if e.run.stateDir != 0 { // the first time: what is not watched was never, or is no more
+	if e.run.stateDir != 0 || e.watchErr != nil { // the first time: what is not watched was never, or is no more
 		unit := e.rec.Run.Unit
 		s.effect(e, func() { _ = s.World.Forget(s.ctx, unit) })
 	}
@@ -248,19 +248,24 @@ func (s *Supervisor) byUnit(unit string) *entry {
 	return nil
 }
 
-// readExit looks whether the shim has recorded the end of the current run.
+// readExit looks whether the shim has recorded the end of the current run: in the state directory, or, where that took no record any more, in the
+// runtime directory.
 func (s *Supervisor) readExit(e *entry) (found bool) {
 	r := e.rec.Run
 	if r == nil || r.Exit != nil {
 		return r != nil
 	}
-	status, err := exitstatus.Read(s.Records.SessionDir(e.rec.ID))
-	if err == nil && status.RunID == r.ID {
-		s.apply(e, session.AgentExited{Status: status})
-		return true
-	}
-	if err != nil && !errors.Is(err, errNotExist) {
-		s.Log.Warn("cannot read an exit status", "session", e.rec.ID, "err", err)
+	state := s.Records.SessionDir(e.rec.ID)
+	for _, dir := range []string{state, s.runtimeDir(e.rec.ID)} {
+		status, err := exitstatus.Read(dir)
+		if err == nil && status.RunID == r.ID {
+			s.apply(e, session.AgentExited{Status: status})
+			e.stray = dir != state
+			return true
+		}
+		if err != nil && !errors.Is(err, errNotExist) {
+			s.Log.Warn("cannot read an exit status", "session", e.rec.ID, "err", err)
+		}
 	}
 	return false
 }

@@ -106,21 +106,6 @@ func TestTheEffectsOfOneSessionAreInOrderAndSessionsDoNotWait(t *testing.T) {
 	})
 }
 
-func TestASaveThatFailsIsToldAndTriedAgainWithTheNextChange(t *testing.T) {
-	supervise(t, func(b *bed) {
-		b.start("shop")
-		b.records.fails = func(string) error { return errors.New("no space left on device") }
-		b.exit("shop", 3)
-		assert.Equal(t, []string{"0s cannot sync the exit of shop", "0s publish shop: running -> failed"}, b.heard(), "supervision goes on")
-		assert.Equal(t, 1, strings.Count(b.log.String(), "no space left on device"))
-		assert.Contains(t, b.log.String(), "session=shop")
-		b.records.fails = nil
-		require.NoError(t, b.sup.Describe(b.t.Context(), "shop", "a shop"))
-		assert.Contains(t, b.heard(), "0s save shop: failed")
-		assert.Equal(t, 3, b.records.last("shop").Run.Exit.Value)
-	})
-}
-
 // An agent that no record knows of would be lost with the daemon: it is not started.
 func TestARunThatCannotBeSavedDoesNotBegin(t *testing.T) {
 	supervise(t, func(b *bed) {

@@ -15,6 +15,11 @@ const shutdownMargin = 5 * time.Second
 // resumed: systemd stops the scopes only after us, and would give them SIGTERM all at once.
 func (s *Supervisor) shutDown() {
 	s.stopping = true
+	for _, e := range s.sessions {
+		if savable(e) { // for the last time
+			s.touch(e)
+		}
+	}
 	if !s.managerStops() {
 		s.tellShuttingDown(s.goingDown != nil)
 		now := time.Now()

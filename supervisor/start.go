@@ -144,10 +144,8 @@ func (s *Supervisor) begin(e *entry, resumed bool, into *Into) {
 	s.apply(e, session.RunAsked{
 		Run: run, BootID: s.BootID, Unit: UnitName(e.rec.Agent, e.rec.ID), Resumed: resumed, At: time.Now(),
 	})
-	if err := s.watchRecord(e); err != nil {
-		s.failStart(e, run, err, into != nil)
-		return
-	}
+	e.stray = false
+	s.watchRecord(e)
 	plan := s.plan(e, resumed)
 	plan.Into = into
 	e.begun, e.into = true, into != nil

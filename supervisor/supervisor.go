@@ -15,9 +15,9 @@ import (
 
 	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/inotify"
-	"github.com/corrald/corral/internal/journal"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -29,6 +29,8 @@ type Publisher interface {
 	// Publish takes the changes of one turn. After is to be called, in order, once everything in changes is on its way to clients: calls are
 	// answered by it.
 	Publish(changes []Change, after []func())
+	// PublishProblems takes everything that is wrong, when that has changed.
+	PublishProblems(all []Problem)
 }
 
 // Change is what became of one session in one turn. Old is nil for a new session, New for one that was removed.
@@ -41,11 +43,13 @@ func (c Change) counts() bool {
 	return c.Old == nil || c.New == nil || c.Old.State != c.New.State || c.Old.Activity != c.New.Activity
 }
 
-// Records is where sessions are kept. Save, and SyncExit, which makes the record of an exit durable, are called for different sessions at the same time.
+// Records is where sessions are kept. Save, SyncExit, which makes the record of an exit durable, and KeepExit, which writes one that was found elsewhere,
+// are called for different sessions at the same time.
 type Records interface {
 	Create(id string) error
 	Save(rec *session.Session, writer string) error
 	SyncExit(id string) error
+	KeepExit(id string, status exitstatus.Status) error
 	Remove(id string) error
 	SessionDir(id string) string
 }
@@ -74,7 +78,8 @@ type Options struct {
 	Records     Records
 	World       World
 	Publisher   Publisher
-	Files       Files // closed by Run, as Descriptors is
+	Files       Files                 // closed by Run, as Descriptors is
+	OpenFiles   func() (Files, error) // makes Files if it is nil, and again if that fails
 	Descriptors Descriptors
 	Log         *slog.Logger
 	Version     string
@@ -123,6 +128,14 @@ type Supervisor struct {
 	watches int32                  // the last number
 
 	places map[where]*place // workspaces
+
+	found        []Problem         // when the records were read
+	troubles     map[string]string // of the daemon itself, by topic
+	unsure       bool              // problems may be others than toldProblems
+	toldProblems []Problem
+	retrying     *time.Timer // runs while there is anything to be tried again
+	retryAfter   time.Duration
+	running      bool // Run was called
 }
 
 // entry is a session with everything that is done about it. It belongs to the loop.
@@ -147,9 +160,12 @@ type entry struct {
 
 	leaving bool // it is being removed
 
-	begun   bool  // a run begins in this turn
-	into    bool  // in the scope that is there
-	saveErr error // why it could not be saved the last time
+	begun bool // a run begins in this turn
+	into  bool // in the scope that is there
+
+	saveErr  error // why it could not be saved the last time
+	watchErr error // why the files of its run are not watched
+	stray    bool  // its exit was found in the runtime directory, and has to be kept in the state directory
 
 	removeAgain time.Time // it has expired and could not be removed: not before this time again
 }
@@ -169,6 +185,7 @@ func New(o Options) *Supervisor {
 	}
 	s := &Supervisor{
 		Options:  o,
+		troubles: map[string]string{},
 		door:     make(chan func(), doorSize),
 		done:     make(chan struct{}),
 		ctx:      ctx,
@@ -181,6 +198,7 @@ func New(o Options) *Supervisor {
 		places:   map[where]*place{},
 	}
 	s.lookAtClock()
+	s.openFiles()
 	return s
 }
 
@@ -211,9 +229,16 @@ func (s *Supervisor) do(f func()) error {
 func (s *Supervisor) Run(ctx context.Context) {
 	defer close(s.done)
 	defer s.cancel()
-	go s.Files.Run(func(e inotify.Event) { s.post(func() { s.fileEvent(e) }) })
+	s.running = true
+	if s.Files != nil {
+		s.runFiles()
+	}
 	go s.Descriptors.Run(func(k fdpoll.Key) { s.post(func() { s.fdReady(k) }) })
-	defer func() { _ = s.Files.Close() }()
+	defer func() {
+		if s.Files != nil {
+			_ = s.Files.Close()
+		}
+	}()
 	defer func() { _ = s.Descriptors.Close() }()
 	alive := make(<-chan time.Time)
 	if s.Alive != nil && s.AliveEvery > 0 {
@@ -234,6 +259,10 @@ func (s *Supervisor) Run(ctx context.Context) {
 	}
 }
 
+func (s *Supervisor) runFiles() {
+	go s.Files.Run(func(e inotify.Event) { s.post(func() { s.fileEvent(e) }) })
+}
+
 // turn drains the door, applies what came, saves and publishes.
 func (s *Supervisor) turn(f func()) {
 	f()
@@ -247,6 +276,7 @@ drain:
 		}
 	}
 	s.settle()
+	s.tellProblems()
 }
 
 // touch marks a session as changed: settle looks at it at the end of the turn.
@@ -324,75 +354,6 @@ func (s *Supervisor) stamp(e *entry) {
 	s.lookAtClock()
 	e.rec.ChangedOn = s.boot
 	e.unsaved = true
-}
-
-// save makes what has changed in these sessions durable. Of an exit that is recorded already, only that record is made sure of: it is told so much the
-// sooner, and saveExits saves the rest.
-func (s *Supervisor) save(entries []*entry) {
-	s.inParallel(entries, func(e *entry) error {
-		if e.exited {
-			return s.Records.SyncExit(e.rec.ID)
-		}
-		return s.Records.Save(e.rec, s.Version)
-	}, func(e *entry, err error) { e.unsaved, e.exited = e.exited || err != nil, e.exited && err == nil })
-}
-
-// giveUpUnsaved gives up the runs that were to begin in this turn and could not be saved: an agent of which no record knows would be lost with the daemon.
-func (s *Supervisor) giveUpUnsaved(entries []*entry) {
-	for _, e := range entries {
-		if e.begun && e.unsaved && !e.removed {
-			e.held = nil
-			s.failStart(e, e.rec.Run.ID, e.saveErr, e.into)
-			s.react(e)
-			s.stamp(e)
-		}
-		e.begun = false
-	}
-}
-
-// saveExits saves the sessions whose exits others have been told of.
-func (s *Supervisor) saveExits(entries []*entry) {
-	exits := slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return !e.exited })
-	s.inParallel(exits, func(e *entry) error { return s.Records.Save(e.rec, s.Version) },
-		func(e *entry, err error) { e.unsaved, e.exited = err != nil, false })
-}
-
-// inParallel does something durable for those of the sessions that have changed, at the same time: a file system commits them together. What fails
-// is told in the journal and tried again with the session's next change; supervision goes on.
-func (s *Supervisor) inParallel(entries []*entry, do func(*entry) error, done func(*entry, error)) {
-	const most = 16 // at a time
-	type result struct {
-		e   *entry
-		err error
-	}
-	var changed []*entry
-	for _, e := range entries {
-		if e.unsaved && !e.removed {
-			changed = append(changed, e)
-		}
-	}
-	results := make(chan result, len(changed))
-	slots := make(chan struct{}, most)
-	for _, e := range changed {
-		slots <- struct{}{}
-		one := func() {
-			results <- result{e, do(e)}
-			<-slots
-		}
-		if len(changed) == 1 {
-			one()
-		} else {
-			go one()
-		}
-	}
-	for range changed {
-		r := <-results
-		done(r.e, r.err)
-		r.e.saveErr = r.err
-		if r.err != nil {
-			s.Log.Error("cannot save session", "session", r.e.rec.ID, "err", r.err, "message_id", journal.RecordNotSaved)
-		}
-	}
 }
 
 // show makes the snapshot that clients see from now on.

@@ -80,12 +80,17 @@ func (s *Supervisor) fileEvent(ev inotify.Event) {
 // lookAgain looks at everything that inotify would have told of.
 func (s *Supervisor) lookAgain() {
 	for _, e := range s.sessions {
-		s.checkWorkspace(e)
-		if e.rec.Run.Live() {
-			s.readExit(e)
-			s.connectShim(e)
-			s.lookFrozen(e)
-		}
+		s.lookAt(e)
+	}
+}
+
+// lookAt looks at everything that inotify would have told of a session.
+func (s *Supervisor) lookAt(e *entry) {
+	s.checkWorkspace(e)
+	if e.rec.Run.Live() {
+		s.readExit(e)
+		s.connectShim(e)
+		s.lookFrozen(e)
 	}
 }
 
@@ -99,6 +104,9 @@ type pathWatch struct {
 
 // watchPath has f called on the loop for each event of mask at path, and returns the number to end that with.
 func (s *Supervisor) watchPath(path string, mask uint32, f func(inotify.Event)) (int32, error) {
+	if s.Files == nil {
+		return 0, errNoWatcher
+	}
 	inode, err := s.Files.Add(path, mask|unix.IN_MASK_ADD)
 	if err != nil {
 		return 0, err
@@ -127,9 +135,14 @@ func (s *Supervisor) unwatchPath(number *int32) {
 	}
 }
 
-// watchRecord begins to wait for the run's exit_status and for its shim's socket.
-func (s *Supervisor) watchRecord(e *entry) error {
-	var err error
+// watchRecord begins to wait for the run's exit_status, in either place, and for its shim's socket. Where it cannot, these are looked at again and again
+// until it can: see retry.
+func (s *Supervisor) watchRecord(e *entry) {
+	err := s.watchDirs(e)
+	s.noteWatched(e.rec.ID, &e.watchErr, err)
+}
+
+func (s *Supervisor) watchDirs(e *entry) (err error) {
 	e.run.stateDir, err = s.watchPath(s.Records.SessionDir(e.rec.ID), unix.IN_MOVED_TO|unix.IN_ONLYDIR, func(ev inotify.Event) {
 		if ev.Name == exitstatus.FileName {
 			s.readExit(e)
@@ -143,11 +156,19 @@ func (s *Supervisor) watchRecord(e *entry) error {
 		return err
 	}
 	e.run.runtimeDir, err = s.watchPath(dir, unix.IN_MOVED_TO|unix.IN_CREATE|unix.IN_ONLYDIR, func(ev inotify.Event) {
-		if ev.Name == shimSocket {
+		switch ev.Name {
+		case shimSocket:
 			s.connectShim(e)
+		case exitstatus.FileName:
+			s.readExit(e)
 		}
 	})
 	return err
+}
+
+func (s *Supervisor) unwatchRecord(e *entry) {
+	s.unwatchPath(&e.run.stateDir)
+	s.unwatchPath(&e.run.runtimeDir)
 }
 
 // watchTmux begins to wait for the end of the run's tmux server. It returns false if that is dead.
@@ -324,7 +345,10 @@ func (s *Supervisor) shimHungUp(e *entry, run string) {
 func (s *Supervisor) unwatch(e *entry) {
 	e.run.tmux = descriptor{}
 	s.drop(&e.run.shim)
-	s.unwatchPath(&e.run.stateDir)
-	s.unwatchPath(&e.run.runtimeDir)
+	s.unwatchRecord(e)
 	s.unwatchPath(&e.run.freezer)
+	s.noteWatched(e.rec.ID, &e.watchErr, nil)
+	if p := s.places[placeOf(e)]; p != nil && p.err != nil { // which is no more a problem of this session
+		s.unsure = true
+	}
 }

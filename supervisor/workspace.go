@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,7 @@ type place struct {
 	where
 	sessions map[*entry]bool
 	seen     os.FileInfo // the directory as it was when it was last at its place, nil if it never was
+	err      error       // why not all of the way there is watched, for lack of watches; nil if it is
 	watches  []int32     // on everything on the way there
 }
 
@@ -84,6 +86,22 @@ func (s *Supervisor) MountsChanged() {
 // look finds out whether the workspace is there, and sees to it that the next change is told. Watches come first: what changes between a look
 // and a watch would be missed.
 func (s *Supervisor) look(p *place) {
+	before := p.err
+	p.err = nil
+	s.watchAll(p)
+	if now := p.err; !sameCause(before, now) {
+		p.err = before
+		s.noteWatched(p.anyone(), &p.err, now)
+	}
+	gone := !p.there()
+	for e := range p.sessions {
+		if e.rec.WorkspaceGone != gone {
+			s.apply(e, session.WorkspaceSeen{Gone: gone})
+		}
+	}
+}
+
+func (s *Supervisor) watchAll(p *place) {
 	const attempts = 8 // it changes while we look; then there are events under way that have us look again
 	for range attempts {
 		before := p.watches
@@ -94,12 +112,14 @@ func (s *Supervisor) look(p *place) {
 			break
 		}
 	}
-	gone := !p.there()
+}
+
+// anyone is one of the sessions that have the place.
+func (p *place) anyone() string {
 	for e := range p.sessions {
-		if e.rec.WorkspaceGone != gone {
-			s.apply(e, session.WorkspaceSeen{Gone: gone})
-		}
+		return e.rec.ID
 	}
+	return ""
 }
 
 // there tells whether the workspace is at its place: its path leads where it led, or to that same directory by another way, as after a move for
@@ -191,6 +211,9 @@ func (s *Supervisor) watchFor(p *place, path string, mask uint32, f func(inotify
 	number, err := s.watchPath(path, mask, f)
 	if err == nil {
 		p.watches = append(p.watches, number)
+	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, errNoWatcher) { // any other says something of the path
+		p.err = err
 	}
 	return err
 }

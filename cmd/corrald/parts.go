@@ -98,10 +98,11 @@ func (d *parts) close() {
 // assemble connects to systemd and the bus, and takes over what is there.
 func assemble(ctx context.Context, log *slog.Logger, p places, records *store.Store) (*parts, error) {
 	d := &parts{places: p, log: log}
-	conf, agents, err := d.read()
-	if err != nil {
-		log.Error("cannot read the configuration", "err", err)
+	conf, agents, problem := d.read()
+	if problem != nil {
+		log.Error("cannot read the configuration", "err", problem)
 	}
+	var err error
 	if d.units, err = units.Connect(ctx, p.bus, filepath.Dir(p.runtime)); err != nil {
 		return nil, err
 	}
@@ -128,15 +129,12 @@ func assemble(ctx context.Context, log *slog.Logger, p places, records *store.St
 		options.AliveEvery = every / 2
 		options.Alive = func() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
 	}
-	files, err := inotify.New()
-	if err != nil {
-		return nil, err
-	}
+	options.OpenFiles = func() (supervisor.Files, error) { return inotify.New() }
 	descriptors, err := fdpoll.New()
 	if err != nil {
 		return nil, err
 	}
-	options.Files, options.Descriptors = files, descriptors
+	options.Descriptors = descriptors
 	alarm, err := walltimer.New()
 	if err != nil {
 		return nil, err
@@ -148,6 +146,7 @@ func assemble(ctx context.Context, log *slog.Logger, p places, records *store.St
 	}
 	d.sup = supervisor.New(options)
 	d.last.suspend, d.last.resume = d.sup.LastCall, d.sup.CalledOff
+	d.configured(problem)
 	go alarm.Run(d.sup.AlarmRang)
 	if table, err := mounts.Open(); err == nil {
 		go table.Run(d.sup.MountsChanged)
@@ -221,8 +220,18 @@ func (d *parts) read() (config.Config, map[string]config.Agent, error) {
 	return conf, agents, err
 }
 
+// configured notes whether the configuration could be read.
+func (d *parts) configured(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error() + "; mend it and run: systemctl --user reload corrald"
+	}
+	d.sup.Trouble("configuration", text)
+}
+
 func (d *parts) reload() error {
 	conf, agents, err := d.read()
+	d.configured(err)
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ type Manager struct {
 	NStale         uint32
 	NSuspended     uint32
 	Attention      []Attention
+	Problems       []dbusapi.Problem
 	ShuttingDown   bool
 	Lingering      bool
 	Notifications  bool

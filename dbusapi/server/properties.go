@@ -75,8 +75,9 @@ func runRows(runs []session.Account) []dbusapi.RunRow {
 }
 
 // managerProperties returns all properties of the Manager.
-func (s *Server) managerProperties(all []*supervisor.Snapshot, shuttingDown bool) properties {
+func (s *Server) managerProperties(all []*supervisor.Snapshot, shuttingDown bool, problems []supervisor.Problem) properties {
 	p := properties{
+		"Problems":       problemRows(problems),
 		"Version":        s.info.Version,
 		"Slice":          s.info.Slice,
 		"StateDirectory": s.info.StateDir,
@@ -86,6 +87,14 @@ func (s *Server) managerProperties(all []*supervisor.Snapshot, shuttingDown bool
 	}
 	maps.Copy(p, counted(all))
 	return p
+}
+
+func problemRows(problems []supervisor.Problem) []dbusapi.Problem {
+	rows := make([]dbusapi.Problem, 0, len(problems))
+	for _, p := range problems {
+		rows = append(rows, dbusapi.Problem{Session: p.Session, Text: p.Text})
+	}
+	return rows
 }
 
 // attention is a row of the Manager's Attention.
@@ -121,7 +130,11 @@ func (o *object) properties(ctx context.Context, iface string) (properties, erro
 		if err != nil {
 			return nil, err
 		}
-		return s.managerProperties(all, shuttingDown), nil
+		problems, err := s.sup.Problems()
+		if err != nil {
+			return nil, err
+		}
+		return s.managerProperties(all, shuttingDown, problems), nil
 	}
 	if iface != dbusapi.SessionInterface || o.session == "" {
 		if _, known := o.interfaces[iface]; known || iface == peerInterface {

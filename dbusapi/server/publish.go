@@ -31,6 +31,11 @@ func (s *Server) Publish(changes []supervisor.Change, after []func()) {
 	s.batches <- b
 }
 
+// PublishProblems implements supervisor.Publisher.
+func (s *Server) PublishProblems(all []supervisor.Problem) {
+	s.batches <- batch{manager: properties{"Problems": problemRows(all)}}
+}
+
 // emit takes batches at once and emits them as fast as the bus reads.
 func (s *Server) emit() {
 	out := make(chan batch)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/testbed"
@@ -55,11 +56,13 @@ func (world) AttachCommand(supervisor.Target) ([]string, error) { return nil, er
 // records is a Records that keeps nothing.
 type records struct{ dir string }
 
-func (r records) SessionDir(id string) string         { return filepath.Join(r.dir, id) }
-func (r records) Create(id string) error              { return os.MkdirAll(r.SessionDir(id), 0o700) }
-func (r records) Remove(id string) error              { return os.RemoveAll(r.SessionDir(id)) }
-func (records) SyncExit(string) error                 { return nil }
-func (r records) Save(*session.Session, string) error { return nil }
+func (r records) SessionDir(id string) string { return filepath.Join(r.dir, id) }
+func (r records) Create(id string) error      { return os.MkdirAll(r.SessionDir(id), 0o700) }
+func (r records) Remove(id string) error      { return os.RemoveAll(r.SessionDir(id)) }
+func (records) SyncExit(string) error         { return nil }
+
+func (records) KeepExit(string, exitstatus.Status) error { return nil }
+func (r records) Save(*session.Session, string) error    { return nil }
 
 // served is a server on the private bus, and a client that writes down what it gets, in the order of the wire.
 type served struct {

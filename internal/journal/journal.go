@@ -30,6 +30,10 @@ const (
 	RecordDamaged = "640cb2070b034a57910232fe14c5f70c"
 	// RecordNotSaved: a session's record could not be written, so its last change may be lost with the daemon. Attributes: session, err.
 	RecordNotSaved = "7cbdf2e83ba94c318d64388ef727241f"
+	// RecordSavedAgain: what could not be saved is saved now. Attributes: session.
+	RecordSavedAgain = "d36dac36ac2edeb05c591c4d1427ec2e"
+	// NotWatched: files cannot be watched, so that what becomes of them is told late. Attributes: session if it is about one, err.
+	NotWatched = "1313430da5f4d1100754e136567414b5"
 )
 
 // journalSocket is where journald takes records, by the Native Journal Protocol.

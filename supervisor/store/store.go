@@ -147,6 +147,18 @@ func (s *Store) SyncExit(id string) error {
 	return nil
 }
 
+// KeepExit writes the record of the session's last exit, durably: its shim could not.
+func (s *Store) KeepExit(id string, status exitstatus.Status) error {
+	pending, err := exitstatus.Prepare(s.SessionDir(id))
+	if err == nil {
+		err = pending.Write(status)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot save the exit of session %q: %w", id, err)
+	}
+	return nil
+}
+
 // Remove forgets a session with its log. The records go first, the current one after the one it would be replaced by, so that what a power cut
 // leaves is a session as it was, or none.
 func (s *Store) Remove(id string) error {

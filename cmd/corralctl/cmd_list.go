@@ -40,6 +40,7 @@ type sessionList struct {
 	sessions    []client.Session
 	leftovers   func(client.Session) int // counts the processes left of one
 	lingering   bool
+	problems    int
 	unreachable error // the daemon could not be asked: the sessions are those of the disk
 }
 
@@ -65,6 +66,7 @@ func (c *ctl) readList(ctx context.Context) (sessionList, error) {
 	}
 	manager := <-properties
 	list.lingering = manager.Lingering || manager.Version == ""
+	list.problems = len(manager.Problems)
 	return list, nil
 }
 
@@ -161,7 +163,7 @@ func listSign(s client.Session) cell {
 	return cell{text: " "}
 }
 
-// footer is the line below the table: "6 sessions, 1 waiting, 1 failed, 1 stale. Lingering is off."
+// footer is the line below the table: "6 sessions, 1 waiting, 1 failed, 1 stale. Lingering is off. 1 problem: corralctl status."
 func footer(list sessionList) string {
 	counts := map[string]int{}
 	for _, s := range list.sessions {
@@ -179,6 +181,9 @@ func footer(list sessionList) string {
 	text := strings.Join(parts, ", ") + "."
 	if list.unreachable == nil && !list.lingering {
 		text += " Lingering is off."
+	}
+	if list.problems > 0 {
+		text += " " + wording.Plural(list.problems, "problem") + ": corralctl status."
 	}
 	return text
 }

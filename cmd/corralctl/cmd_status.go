@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 )
 
@@ -35,6 +36,7 @@ type statusOf struct {
 	session   client.Session
 	processes []process
 	screen    string // its last lines
+	problems  []dbusapi.Problem
 }
 
 // sessionsStatus shows the sessions; the code is 3 if the first of them is not active, 4 if there is none such, as systemctl's.
@@ -45,6 +47,10 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 	}
 	ids, code := c.matchAll(words, sessions, "show the status of")
 	var all []client.Session
+	var problems map[string][]dbusapi.Problem
+	if !c.wantsJSON() {
+		problems = c.problemsOf(ctx)
+	}
 	for i, id := range ids {
 		s, err := c.client.Session(ctx, id)
 		if err != nil {
@@ -60,7 +66,7 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 		if i > 0 {
 			fmt.Fprintln(c.out)
 		}
-		status := statusOf{session: s, screen: c.lastLines(ctx, s, lines)}
+		status := statusOf{session: s, problems: problems[id], screen: c.lastLines(ctx, s, lines)}
 		if c.host == "" && s.ControlGroup != "" {
 			status.processes = groupProcesses(s.ControlGroup)
 		}
@@ -163,6 +169,7 @@ func (c *ctl) printStatus(status statusOf) {
 	c.field("Runs", "%s", c.runs(s, now))
 	c.printRuns(s)
 	c.printAttention(s)
+	c.printProblems(status.problems, false)
 	c.printResources(s)
 	if s.ExpireTimestamp != 0 {
 		c.field("Expires", "%s", wording.Timestamp(s.ExpireTimestamp))
@@ -315,6 +322,7 @@ func (c *ctl) managerStatus(ctx context.Context) error {
 	for _, a := range m.Attention {
 		fmt.Fprintf(c.out, "%13s: %s\n", "Attention", c.paint(wording.Yellow, wording.Printable(a.Id+" ("+a.Reason+")")))
 	}
+	c.printProblems(m.Problems, true)
 	c.field("Slice", "%s", m.Slice)
 	c.field("State files", "%s", m.StateDirectory)
 	lingering := "on"

@@ -73,7 +73,7 @@ func (s *shim) insist(status exitstatus.Status) {
 	s.pane.release()
 	complain("the command has ended, and nothing can be written down of it: " + err.Error() + "; this is tried again until it works")
 	for wait := firstRetry; err != nil; wait = min(2*wait, lastRetry) {
-		time.Sleep(wait)
+		<-time.After(wait)
 		err = s.record.write(status)
 	}
 }

@@ -29,7 +29,7 @@ LINT     = go tool -modfile=tools/go.mod golangci-lint
 # What each target needs on the machine; scripts/needs.sh installs it or names the command that would.
 NEEDS_BUILD = go git
 NEEDS_RUN   = tmux systemd dbus user-bus
-NEEDS_TEST  = $(NEEDS_BUILD) $(NEEDS_RUN) cc procps
+NEEDS_TEST  = $(NEEDS_BUILD) $(NEEDS_RUN) cc procps zsh fish
 NEEDS_E2E   = $(NEEDS_TEST) logind debootstrap
 NEEDS_LIMITS = $(NEEDS_TEST) debootstrap uml
 NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck
@@ -109,6 +109,9 @@ INSTALLED = \
 	755:build/corral-shim:$(LIBEXECDIR)/corral-shim \
 	644:packaging/app-corral.slice:$(UNITDIR)/app-corral.slice \
 	$(if $(PRESETDIR),644:packaging/80-corral.preset:$(PRESETDIR)/80-corral.preset) \
+	644:packaging/completions/corralctl.bash:$(DATADIR)/bash-completion/completions/corralctl \
+	644:packaging/completions/_corralctl:$(DATADIR)/zsh/site-functions/_corralctl \
+	644:packaging/completions/corralctl.fish:$(DATADIR)/fish/vendor_completions.d/corralctl.fish \
 	644:packaging/io.github.corrald.Corral1.service:$(DATADIR)/dbus-1/services/io.github.corrald.Corral1.service \
 	$(foreach f,$(wildcard dbusapi/*.xml),644:$(f):$(DATADIR)/dbus-1/interfaces/$(notdir $(f))) \
 	$(foreach f,$(wildcard agents/*.agent),644:$(f):$(AGENTDIR)/$(notdir $(f))) \

@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// killWhoms are what --kill-whom takes.
+var killWhoms = []string{"agent", "all", "leftovers"}
+
 var killVerb = verb{name: "kill", args: "ID…", summary: "Send a signal to the agent, to all of a session, or to its leftovers", options: func(f *pflag.FlagSet) action {
 	name := f.StringP("signal", "s", "SIGTERM", "the `SIGNAL`, by name or number; SIGTERM otherwise")
 	whom := f.String("kill-whom", "agent", "`WHOM` to signal: agent, all or leftovers; the agent otherwise")
@@ -19,7 +22,7 @@ var killVerb = verb{name: "kill", args: "ID…", summary: "Send a signal to the 
 		if err != nil {
 			return usageError("kill", err)
 		}
-		if !slices.Contains([]string{"agent", "all", "leftovers"}, *whom) {
+		if !slices.Contains(killWhoms, *whom) {
 			return usagef("kill", "--kill-whom takes agent, all or leftovers, not %q", *whom)
 		}
 		return c.each(ctx, args, "", func(ctx context.Context, id string) error {

@@ -20,6 +20,9 @@ import (
 // commandAgent is the agent that runs any command.
 const commandAgent = "command"
 
+// onLogins are what --on-login takes.
+var onLogins = []string{"ignore", "resume", "start"}
+
 var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…", summary: "Create a session here and start it", options: func(f *pflag.FlagSet) action {
 	r := &runOptions{flags: f}
 	f.StringVar(&r.spec.ID, "id", "", "the session's `ID`; made from the workspace's name otherwise")
@@ -106,7 +109,7 @@ func (r *runOptions) fill(c *ctl) error {
 	if r.spec.Labels, err = parseLabels(r.labels); err != nil {
 		return err
 	}
-	if r.spec.OnLogin != "" && !slices.Contains([]string{"ignore", "resume", "start"}, r.spec.OnLogin) {
+	if r.spec.OnLogin != "" && !slices.Contains(onLogins, r.spec.OnLogin) {
 		return fmt.Errorf("--on-login takes ignore, resume or start, not %q", r.spec.OnLogin)
 	}
 	if r.spec.NoStart && (r.attach || r.wait) {

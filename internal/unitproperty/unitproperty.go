@@ -46,7 +46,7 @@ func Parse(text string) (string, dbus.Variant, error) {
 	}
 	parse, ok := unitProperties[name]
 	if !ok {
-		known := strings.Join(slices.Sorted(maps.Keys(unitProperties)), " ")
+		known := strings.Join(Names(), " ")
 		return "", dbus.Variant{}, fmt.Errorf("unknown unit property %q; known are: %s", name, known)
 	}
 	onBus, v, err := parse(name, strings.TrimSpace(value))
@@ -55,6 +55,9 @@ func Parse(text string) (string, dbus.Variant, error) {
 	}
 	return onBus, dbus.MakeVariant(v), nil
 }
+
+// Names returns the names that Parse knows, sorted.
+func Names() []string { return slices.Sorted(maps.Keys(unitProperties)) }
 
 // Encode returns a property's value as text that Decode reads, with its D-Bus signature: a form that can be saved. It is text that a person can read
 // where godbus can read that too. The error is that of a type which no unit property has.

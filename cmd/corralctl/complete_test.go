@@ -1,0 +1,151 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What a person types in a shell, with Tab as →, and the words of the command that it then runs.
+var typed = []struct{ line, words string }{
+	{"corralctl lin→", "linger"},
+	{"corralctl linger o→f→", "linger off"},
+	{"corralctl stop al→", "stop alive"},
+	{"corralctl start do→", "start done"},
+	{"corralctl show -p Att→M→ alive", "show -p AttentionMessage alive"},
+	{"corralctl list --no-l→", "list --no-legend"},
+	{"corralctl list --state=suspe→", "list --state=suspended"},
+	{"corralctl list --state suspe→", "list --state suspended"},
+	{"corralctl list --state=failed,suspe→", "list --state=failed,suspended"},
+	{"corralctl kill -s SIGWIN→ alive", "kill -s SIGWINCH alive"},
+	{"corralctl set-property alive TasksM→10", "set-property alive TasksMax=10"},
+	{"corralctl run -p MemoryHi→1G say→", "run -p MemoryHigh=1G sayer"},
+	{"corralctl run --dir=sub→", "run --dir=subdirectory"},
+	{"corralctl run --dir sub→", "run --dir subdirectory"},
+	{"corralctl report wai→--reas→perm→", "report waiting --reason=permission"},
+}
+
+// shells are how each shell is started on a terminal, so that it reads the completion and what is typed.
+var shells = map[string]struct {
+	command string
+	files   map[string]string // in the home directory
+}{
+	"bash": {"bash --noprofile --rcfile ~/.testrc -i", map[string]string{".testrc": `
+source "$COMPLETIONS/corralctl.bash"
+bind 'set enable-bracketed-paste off'
+corralctl() { if [[ $1 == __complete ]]; then command corralctl "$@"; else echo "$*" >>~/said; fi; }
+PS1='ready> '`}},
+	"zsh": {"env ZDOTDIR=$HOME zsh -d -i", map[string]string{".zshrc": `
+fpath=($COMPLETIONS $fpath)
+autoload -Uz compinit && compinit -u -D
+unset zle_bracketed_paste
+corralctl() { if [[ $1 == __complete ]]; then command corralctl "$@"; else echo "$*" >>~/said; fi; }
+PS1='ready> '`}},
+}
+
+func TestCompletionsAsTheyAreTyped(t *testing.T) {
+	stage := completionStage(t)
+	for name, shell := range shells {
+		t.Run(name, func(t *testing.T) {
+			for file, text := range shell.files {
+				require.NoError(t, os.WriteFile(filepath.Join(stage.home, file), []byte(text+"\n"), 0o600))
+			}
+			said := filepath.Join(stage.home, "said")
+			var keys, want strings.Builder
+			for _, c := range typed {
+				keys.WriteString(strings.ReplaceAll(c.line, "→", "\t") + "\r")
+				want.WriteString(c.words + "\n")
+			}
+			screen := stage.run(t, `script -qec "`+shell.command+`" /dev/null`, keys.String()+"exit\r")
+			got, err := os.ReadFile(said)
+			require.NoError(t, err, screen)
+			require.NoError(t, os.Remove(said))
+			assert.Equal(t, want.String(), unspaced(string(got)), screen)
+		})
+	}
+}
+
+// unspaced leaves out what shells differ in: blanks at the end of a line, doubled ones, and the slash after a directory.
+func unspaced(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		lines = append(lines, strings.TrimSuffix(strings.Join(strings.Fields(line), " "), "/")+"\n")
+	}
+	return strings.Join(lines, "")
+}
+
+// fish tells what it would offer, without a terminal.
+func TestCompletionsInFish(t *testing.T) {
+	stage := completionStage(t)
+	for line, want := range map[string]string{
+		"corralctl lin":                        "linger",
+		"corralctl linger ":                    "on off",
+		"corralctl stop ":                      "alive",
+		"corralctl start ":                     "done",
+		"corralctl list --state=suspe":         "--state=suspended",
+		"corralctl list --state failed,suspe":  "failed,suspended",
+		"corralctl list --no-l":                "--no-legend",
+		"corralctl run --dir=sub":              "--dir=subdirectory/",
+		"corralctl run --dir sub":              "subdirectory/",
+		"corralctl set-property alive TasksM":  "TasksMax=",
+		"corralctl report waiting --reason=pe": "--reason=permission",
+	} {
+		out := stage.run(t, `fish --no-config -c 'source $COMPLETIONS/corralctl.fish; complete -C "'"$LINE"'"'`, "", "LINE="+line)
+		var words []string
+		for row := range strings.Lines(out) {
+			word, _, _ := strings.Cut(strings.TrimRight(row, "\n"), "\t")
+			words = append(words, word)
+		}
+		assert.ElementsMatch(t, strings.Fields(want), words, line)
+	}
+	out := stage.run(t, `fish --no-config -c 'source $COMPLETIONS/corralctl.fish; complete -C "corralctl run -- ech"'`, "")
+	assert.Contains(t, out, "echo", "a command of the system")
+}
+
+// completionStage is a stage with a session that runs, one that has ended, an agent and a directory.
+func completionStage(t *testing.T) *stage {
+	t.Helper()
+	stage := newStage(t)
+	completions, err := filepath.Abs("../../packaging/completions")
+	require.NoError(t, err)
+	stage.environment = append(stage.environment, "COMPLETIONS="+completions, "TERM=dumb", "COLUMNS=200")
+	stage.run(t, `mkdir -p subdirectory ~/config/corral/agents && printf '[Agent]\nCommand=echo\n' >~/config/corral/agents/sayer.agent &&
+		corralctl run -q --id alive -- sleep 1000 && corralctl run -q --id done --wait -- true`, "")
+	return stage
+}
+
+func (s *stage) run(t *testing.T, command, input string, environment ...string) string {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Dir = filepath.Join(s.home, "src/shop")
+	cmd.Env = append(append(s.environment, "PWD="+cmd.Dir), environment...)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s\n%s", command, out)
+	return string(out)
+}
+
+// Every word that is completed is one that corralctl takes.
+func TestWhatIsCompletedIsTaken(t *testing.T) {
+	for _, v := range verbNames() {
+		_, err := findVerb(v.word)
+		require.NoError(t, err)
+		p := newCompletion(&ctl{}, []string{v.word, "--"})
+		for _, option := range p.choices(t.Context()) {
+			assert.NotNil(t, p.options.Lookup(strings.Trim(option.word, "-=")), option.word)
+		}
+	}
+	for _, signal := range signalNames() {
+		_, err := parseSignal(signal)
+		require.NoError(t, err)
+	}
+	for name := range wanted {
+		_, err := findVerb(name)
+		assert.NoError(t, err)
+	}
+}

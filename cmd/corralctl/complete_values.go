@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/unitproperty"
+)
+
+// values are what an option may be set to, by the name that its help has for it.
+func (p *completion) values(option *pflag.Flag) []choice {
+	kind, _ := pflag.UnquoteUsage(option)
+	switch kind {
+	case "STATES":
+		return only(append(slices.Clone(sessionStates), waitActivities...)...)
+	case "SIGNAL":
+		return only(signalNames()...)
+	case "WHOM":
+		return only(killWhoms...)
+	case "MODE":
+		return only("short", "pretty", "off")
+	case "FORMAT":
+		return only(monitorFormats...)
+	case "REASON":
+		return only(reportedReasons...)
+	case "WHAT":
+		return only(onLogins...)
+	case "NAMES":
+		return only(propertyNames(p.verb != nil && len(p.args) == 0)...)
+	case "DIRECTORY":
+		return only(":directory")
+	case "USER@HOST":
+		return only(sshHosts()...)
+	case "NAME=VALUE":
+		if option.Name == "property" {
+			return unitPropertyNames()
+		}
+		return variableNames()
+	}
+	return nil
+}
+
+// wanted tells for which sessions a verb can do something, by state and what is in the way; a verb that is not here takes every session.
+var wanted = map[string]func(dbusapi.SessionRow) bool{
+	"start": idle,
+	"resume": func(s dbusapi.SessionRow) bool {
+		return idle(s) && s.State != "created" || s.State == "stale" || s.State == "orphaned"
+	},
+	"archive": idle,
+	"stop":    live, "restart": live, "suspend": live, "freeze": live, "thaw": live, "kill": live, "send": live, "peek": live, "attach": live, "open": live,
+	"wait": live,
+	"ack":  func(s dbusapi.SessionRow) bool { return s.Attention != "" },
+	"rm":   func(dbusapi.SessionRow) bool { return true },
+}
+
+func live(s dbusapi.SessionRow) bool { return !wording.Ended(s.State) }
+func idle(s dbusapi.SessionRow) bool { return wording.Ended(s.State) && s.State != "archived" }
+
+// ids are the sessions that the verb can do something with, from the daemon or, if none runs, from the disk. None is started for that.
+func (p *completion) ids(ctx context.Context) []choice {
+	want := wanted[p.verb.name]
+	if want == nil {
+		want = func(s dbusapi.SessionRow) bool { return s.State != "archived" }
+	}
+	var choices []choice
+	for _, s := range p.rows(ctx) {
+		if want(s) {
+			about := s.Agent + ", " + s.State
+			if s.Activity == "waiting" || s.Attention != "" {
+				about += ", waiting"
+			}
+			choices = append(choices, choice{s.ID, about})
+		}
+	}
+	slices.SortFunc(choices, func(a, b choice) int { return strings.Compare(a.word, b.word) })
+	return p.without(choices)
+}
+
+func (p *completion) rows(ctx context.Context) []dbusapi.SessionRow {
+	if host := p.options.Lookup("host"); host != nil && host.Changed {
+		return nil // over ssh it would take too long, and ask for a password
+	}
+	bus, err := p.ctl.connect(ctx)
+	if err == nil {
+		if running, err := bus.Running(ctx); err == nil && running {
+			rows, _ := bus.ListSessions(ctx)
+			return rows
+		}
+	}
+	sessions, _ := savedSessions()
+	rows := make([]dbusapi.SessionRow, 0, len(sessions))
+	for _, s := range sessions {
+		rows = append(rows, dbusapi.SessionRow{ID: s.Id, Agent: s.Agent, State: s.State})
+	}
+	return rows
+}
+
+func agentNames() []choice {
+	agents, _ := config.LoadAgents(configDirs())
+	var choices []choice
+	for _, name := range slices.Sorted(maps.Keys(agents)) {
+		choices = append(choices, choice{name, agents[name].Description})
+	}
+	return choices
+}
+
+var propertyInXML = regexp.MustCompile(`<property name="([A-Za-z]+)"`)
+
+// propertyNames are the properties that show knows, of corrald or of a session.
+func propertyNames(manager bool) []string {
+	text := dbusapi.SessionXML
+	if manager {
+		text += dbusapi.ManagerXML // no session is named yet: it may become either
+	}
+	var names []string
+	for _, m := range propertyInXML.FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1])
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func unitPropertyNames() []choice {
+	names := unitproperty.Names()
+	for i := range names {
+		names[i] += "="
+	}
+	return only(names...)
+}
+
+// variableNames are those of the caller's environment; a value is written after one, or it is passed on as it is.
+func variableNames() []choice {
+	var names []string
+	for _, entry := range os.Environ() {
+		if name, _, ok := strings.Cut(entry, "="); ok && variableName(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return only(names...)
+}
+
+func signalNames() []string {
+	var names []string
+	for number := range unix.Signal(32) {
+		if name := unix.SignalName(number); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+var sshHost = regexp.MustCompile(`(?im)^[ \t]*host[ \t]+(.*)$`)
+
+// sshHosts are the hosts that ssh_config(5) gives names to.
+func sshHosts() []string {
+	home, _ := os.UserHomeDir()
+	text, _ := os.ReadFile(home + "/.ssh/config")
+	var hosts []string
+	for _, m := range sshHost.FindAllStringSubmatch(string(text), -1) {
+		for host := range strings.FieldsSeq(m[1]) {
+			if !strings.ContainsAny(host, "*?!") {
+				hosts = append(hosts, host)
+			}
+		}
+	}
+	return hosts
+}

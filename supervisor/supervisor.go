@@ -123,9 +123,9 @@ type Supervisor struct {
 	keys map[fdpoll.Key]func()
 	next fdpoll.Key
 
-	paths   map[int32]*pathWatch   // by our number
-	inodes  map[int32][]*pathWatch // by inotify's
-	watches int32                  // the last number
+	paths   map[int32]*pathWatch  // by our number
+	inodes  map[int32]*inodeWatch // by inotify's
+	watches int32                 // the last number
 
 	places map[where]*place // workspaces
 
@@ -194,7 +194,7 @@ func New(o Options) *Supervisor {
 		units:    map[string]*entry{},
 		keys:     map[fdpoll.Key]func(){},
 		paths:    map[int32]*pathWatch{},
-		inodes:   map[int32][]*pathWatch{},
+		inodes:   map[int32]*inodeWatch{},
 		places:   map[where]*place{},
 	}
 	s.lookAtClock()

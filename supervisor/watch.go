@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -60,23 +59,6 @@ func (s *Supervisor) fdReady(k fdpoll.Key) {
 	}
 }
 
-// fileEvent is told by inotify.
-func (s *Supervisor) fileEvent(ev inotify.Event) {
-	if ev.Overflow() {
-		s.lookAgain()
-		return
-	}
-	told := s.inodes[ev.Watch]
-	if ev.Mask&unix.IN_IGNORED != 0 { // the inode is gone, and the kernel's watch with it
-		delete(s.inodes, ev.Watch)
-	}
-	for _, w := range slices.Clone(told) {
-		if ev.Mask&w.mask != 0 && s.paths[w.number] == w { // one of them may have ended another
-			w.f(ev)
-		}
-	}
-}
-
 // lookAgain looks at everything that inotify would have told of.
 func (s *Supervisor) lookAgain() {
 	for _, e := range s.sessions {
@@ -91,47 +73,6 @@ func (s *Supervisor) lookAt(e *entry) {
 		s.readExit(e)
 		s.connectShim(e)
 		s.lookFrozen(e)
-	}
-}
-
-// pathWatch is what somebody wants to be told of a path. inotify has one watch for each inode, which those who want to be told of it share.
-type pathWatch struct {
-	number int32 // ours, never 0
-	inode  int32 // inotify's
-	mask   uint32
-	f      func(inotify.Event)
-}
-
-// watchPath has f called on the loop for each event of mask at path, and returns the number to end that with.
-func (s *Supervisor) watchPath(path string, mask uint32, f func(inotify.Event)) (int32, error) {
-	if s.Files == nil {
-		return 0, errNoWatcher
-	}
-	inode, err := s.Files.Add(path, mask|unix.IN_MASK_ADD)
-	if err != nil {
-		return 0, err
-	}
-	s.watches++
-	w := &pathWatch{s.watches, inode, mask, f}
-	s.paths[w.number] = w
-	s.inodes[inode] = append(s.inodes[inode], w)
-	return w.number, nil
-}
-
-func (s *Supervisor) unwatchPath(number *int32) {
-	w := s.paths[*number]
-	*number = 0
-	if w == nil {
-		return
-	}
-	delete(s.paths, w.number)
-	left := slices.DeleteFunc(slices.Clone(s.inodes[w.inode]), func(other *pathWatch) bool { return other == w })
-	switch {
-	case len(left) > 0:
-		s.inodes[w.inode] = left
-	case s.inodes[w.inode] != nil:
-		delete(s.inodes, w.inode)
-		s.Files.Remove(w.inode)
 	}
 }
 

@@ -146,6 +146,7 @@ func (s *Supervisor) begin(e *entry, resumed bool, into *Into) {
 	})
 	e.stray = false
 	s.watchRecord(e)
+	s.tellWorkspace(e, s.places[placeOf(e)], e.rec.WorkspaceGone)
 	plan := s.plan(e, resumed)
 	plan.Into = into
 	e.begun, e.into = true, into != nil

@@ -20,9 +20,9 @@ type where struct{ path, target string }
 type place struct {
 	where
 	sessions map[*entry]bool
-	seen     os.FileInfo // the directory as it was when it was last at its place, nil if it never was
-	err      error       // why not all of the way there is watched, for lack of watches; nil if it is
-	watches  []int32     // on everything on the way there
+	seen     session.Inode // the directory as it was when it was last at its place, zero if it never was
+	err      error         // why not all of the way there is watched, for lack of watches; nil if it is
+	watches  []int32       // on everything on the way there
 }
 
 func placeOf(e *entry) where { return where{e.rec.WorkingDirectory, e.rec.Workspace} }
@@ -36,6 +36,9 @@ func (s *Supervisor) watchWorkspace(e *entry) {
 		s.places[key] = p
 	}
 	p.sessions[e] = true
+	if r := e.rec.Run; p.seen == (session.Inode{}) && r.Live() && r.BootID == s.BootID {
+		p.seen = e.rec.WorkspaceInode // by the daemon before us
+	}
 	s.look(p)
 }
 
@@ -95,9 +98,14 @@ func (s *Supervisor) look(p *place) {
 	}
 	gone := !p.there()
 	for e := range p.sessions {
-		if e.rec.WorkspaceGone != gone {
-			s.apply(e, session.WorkspaceSeen{Gone: gone})
-		}
+		s.tellWorkspace(e, p, gone)
+	}
+}
+
+// tellWorkspace applies what is known of the session's workspace, if that is new.
+func (s *Supervisor) tellWorkspace(e *entry, p *place, gone bool) {
+	if e.rec.WorkspaceGone != gone || !gone && e.rec.Run.Live() && e.rec.WorkspaceInode != p.seen {
+		s.apply(e, session.WorkspaceSeen{Gone: gone, Inode: p.seen})
 	}
 }
 
@@ -125,14 +133,15 @@ func (p *place) anyone() string {
 // there tells whether the workspace is at its place: its path leads where it led, or to that same directory by another way, as after a move for
 // which its user has left a link behind.
 func (p *place) there() bool {
-	info, err := os.Stat(p.path)
-	if err != nil || !info.IsDir() {
+	var st unix.Stat_t
+	if err := unix.Stat(p.path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return false
 	}
-	if p.target != "" && resolve(p.path) != p.target && (p.seen == nil || !os.SameFile(p.seen, info)) {
+	inode := session.Inode{Device: st.Dev, Number: st.Ino}
+	if p.target != "" && p.seen != inode && resolve(p.path) != p.target {
 		return false
 	}
-	p.seen = info
+	p.seen = inode
 	return true
 }
 

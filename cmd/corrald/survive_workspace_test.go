@@ -79,6 +79,33 @@ func TestAMovedWorkspaceWithALinkInItsPlace(t *testing.T) {
 	s.become("orphaned")
 	link("away", "src")(t, at)
 	s.ends(outcome{"running", "", 0, 0, "", "active"})
+
+	require.Equal(t, -1, d.kill(syscall.SIGKILL))
+	d.launch()
+	s.is(outcome{"running", "", 0, 0, "", "active"}) // also for a daemon that has not seen the move
+	require.NoError(t, os.Remove(at("src")))
+	s.become("orphaned")
+	require.Equal(t, -1, d.kill(syscall.SIGKILL))
+	mkdir("src/shop")(t, at)
+	d.launch()
+	s.is(outcome{"running", "", 0, 0, "", "active"}) // another directory at the very place is a workspace that has come back
+}
+
+// TestAnotherDirectoryByALinkIsNotTheWorkspace, for the daemon that returns either.
+func TestAnotherDirectoryByALinkIsNotTheWorkspace(t *testing.T) {
+	d := startDaemon(t)
+	base := testbed.Dir(t)
+	at := func(name string) string { return filepath.Join(base, name) }
+	mkdir("src/shop")(t, at)
+	mkdir("else/shop")(t, at)
+	s := d.create(t, "moved", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": at("src/shop")})
+	require.Equal(t, -1, d.kill(syscall.SIGKILL))
+	move("src", "away")(t, at)
+	link("else", "src")(t, at)
+	d.launch()
+	s.become("orphaned")
+	relink("away", "src")(t, at)
+	s.become("running")
 }
 
 // TestALinkThatLeadsElsewhereIsTheNewRunsWorkspace: a new run is where the path leads then.

@@ -16,13 +16,13 @@ type Event interface {
 
 // Apply changes the session's facts by e, and tells whether any that is saved has become another.
 func (s *Session) Apply(e Event) (changed bool) {
-	run, archived := s.Run, s.Archived
+	run, archived, workspace := s.Run, s.Archived, s.WorkspaceInode
 	var before Run
 	if run != nil {
 		before = *run
 	}
 	e.apply(s)
-	return s.Run != run || run != nil && *run != before || s.Archived != archived
+	return s.Run != run || run != nil && *run != before || s.Archived != archived || s.WorkspaceInode != workspace
 }
 
 // RunAsked begins a new run. The caller has made sure that the one before it is over.
@@ -121,9 +121,10 @@ type FoundAlive struct {
 	Run string
 }
 
-// WorkspaceSeen tells whether the workspace is at its place.
+// WorkspaceSeen tells whether the workspace is at its place, and which directory that is.
 type WorkspaceSeen struct {
-	Gone bool
+	Gone  bool
+	Inode Inode // of what is there; of no use if it is gone
 }
 
 // FrozenSeen tells whether the run's scope is frozen. Like WorkspaceSeen it is what is there now: it is looked up anew, never remembered.
@@ -308,7 +309,12 @@ func (e FoundAlive) apply(s *Session) {
 	}
 }
 
-func (e WorkspaceSeen) apply(s *Session) { s.WorkspaceGone = e.Gone }
+func (e WorkspaceSeen) apply(s *Session) {
+	s.WorkspaceGone = e.Gone
+	if !e.Gone && s.Run.Live() {
+		s.WorkspaceInode = e.Inode
+	}
+}
 
 func (e FrozenSeen) apply(s *Session) {
 	if s.run(e.Run) != nil {

@@ -41,8 +41,9 @@ type Session struct {
 	StateChanged time.Time `json:"state_changed"`   // when State last became what it is
 	ChangedOn    Boot      `json:"changed_on,omitzero"`
 
-	WorkspaceGone bool `json:"-"` // by inotify: it is not at its place
-	Frozen        bool `json:"-"` // by the kernel: no process in the current run's scope gets any processor time
+	WorkspaceInode Inode `json:"workspace_inode,omitzero"` // by the kernel: of the workspace when it was last at its place; of a run that lives
+	WorkspaceGone  bool  `json:"-"`                        // by inotify: it is not at its place
+	Frozen         bool  `json:"-"`                        // by the kernel: no process in the current run's scope gets any processor time
 
 	activity Activity // by the shim: of the agent that is alive now
 }
@@ -51,6 +52,12 @@ type Session struct {
 type Boot struct {
 	ID    string    `json:"id"`
 	Began time.Time `json:"began"` // by the clock of that moment
+}
+
+// Inode identifies a directory on one boot, wherever it is moved.
+type Inode struct {
+	Device uint64 `json:"device"`
+	Number uint64 `json:"number"`
 }
 
 // Property is a property of the session's scope, in a form that can be saved: the value as D-Bus text with its signature.

@@ -36,6 +36,9 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Text }
 
+// NoSession is the error for an id that no session has.
+func NoSession(id string) error { return refuse(NoSuchSession, "no such session: %s", brief(id)) }
+
 func refuse(kind Kind, format string, args ...any) error {
 	return &Error{kind, fmt.Sprintf(format, args...)}
 }

@@ -432,7 +432,7 @@ func (s *Supervisor) find(id string) (*entry, error) {
 	if e := s.sessions[id]; e != nil && !e.removed {
 		return e, nil
 	}
-	return nil, refuse(NoSuchSession, "no such session: %s", brief(id))
+	return nil, NoSession(id)
 }
 
 // add takes a session in.

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
@@ -21,66 +24,98 @@ type invocation struct {
 	refusal error // why there is no such method, nil if there is
 }
 
-// DecodeArguments implements dbus.ArgumentDecoder: the method is given the message as it is, once its signature is right. A call that is refused
-// keeps its place too: those that wait for it wait for the ones before it.
-func (v *invocation) DecodeArguments(_ *dbus.Conn, _ string, msg *dbus.Message, body []any) ([]any, error) {
-	sig, _ := msg.Headers[dbus.FieldSignature].Value().(dbus.Signature)
-	refusal := v.refusal
-	if refusal == nil && sig != v.method.in {
-		refusal = answer(dbusapi.InvalidArgs, fmt.Sprintf("the arguments are %q and have to be %q", sig.String(), v.method.in.String()))
-	}
-	if refusal != nil {
-		t := v.object.server.takeTicket(msg)
-		t.wait()
-		t.release()
-		return nil, refusal
-	}
-	_ = body
+// DecodeArguments implements dbus.ArgumentDecoder: the method is given the message as it is.
+func (v *invocation) DecodeArguments(_ *dbus.Conn, _ string, msg *dbus.Message, _ []any) ([]any, error) {
 	return []any{msg}, nil
 }
 
-// Call implements dbus.Method. Calls about one session begin in the order in which they came; a panic is answered and takes nothing down.
-func (v *invocation) Call(args ...any) (reply []any, err error) {
+// Call implements dbus.Method. Calls about one session begin in the order in which they came, and one that is refused keeps its place, too. It has
+// answered when it returns, and so godbus does not: an answer that belongs between two signals is sent there.
+func (v *invocation) Call(args ...any) ([]any, error) {
 	s := v.object.server
 	msg := args[0].(*dbus.Message)
 	t := s.takeTicket(msg)
-	defer t.release()
+	if t.refused {
+		return nil, nil
+	}
+	defer t.end()
+	if body, err := v.run(msg, t); err != nil {
+		s.refuse(msg, err)
+	} else {
+		s.reply(msg, body...)
+	}
+	return nil, nil
+}
+
+// run runs the method. A panic is answered and takes nothing down.
+func (v *invocation) run(msg *dbus.Message, t *ticket) (body []any, err error) {
+	s := v.object.server
 	defer func() {
 		if p := recover(); p != nil {
 			s.report(fmt.Errorf("panic in %s: %v\n%s", member(msg), p, debug.Stack()))
-			reply, err = nil, answer(dbusapi.Internal, "an internal error; see the journal of corrald.service")
+			body, err = nil, answer(dbusapi.Internal, "an internal error; see the journal of corrald.service")
 		}
 	}()
+	t.wait()
+	if err := v.refuses(msg); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
-	t.wait()
-	reply, err = v.method.call(supervisor.WhenAccepted(ctx, t.release), v.object, msg)
-	if err != nil {
-		return nil, toBus(err)
-	}
-	if len(reply) == 1 {
-		if fd, ok := reply[0].(dbus.UnixFD); ok {
-			s.replyWith(msg, fd)
-		}
-	}
-	return reply, nil
+	return v.method.call(supervisor.WhenAccepted(ctx, t.release), v.object, msg)
 }
 
-// replyWith answers a call with a descriptor and closes that: godbus sends those that it is given and leaves them open, and after Call nobody is told
-// when it has. What has been answered is then as good as a call that wants no answer.
-func (s *Server) replyWith(msg *dbus.Message, fd dbus.UnixFD) {
-	if msg.Flags&dbus.FlagNoReplyExpected == 0 {
-		answer := &dbus.Message{Type: dbus.TypeMethodReply, Body: []any{fd}, Headers: map[dbus.HeaderField]dbus.Variant{
-			dbus.FieldDestination: msg.Headers[dbus.FieldSender],
-			dbus.FieldReplySerial: dbus.MakeVariant(msg.Serial()),
-			dbus.FieldSignature:   dbus.MakeVariant(dbus.SignatureOf(fd)),
-		}}
-		if err := s.conn.Send(answer, nil).Err; err != nil && s.conn.Connected() {
-			s.report(fmt.Errorf("cannot send a descriptor: %w", err))
-		}
-		msg.Flags |= dbus.FlagNoReplyExpected
+// refuses tells why the method cannot be called so, nil if it can. What is wrong with an object that is not there is that it is not there.
+func (v *invocation) refuses(msg *dbus.Message) error {
+	refusal := v.refusal
+	sig, _ := msg.Headers[dbus.FieldSignature].Value().(dbus.Signature)
+	if refusal == nil && sig != v.method.in {
+		refusal = answer(dbusapi.InvalidArgs, fmt.Sprintf("the arguments are %q and have to be %q", sig.String(), v.method.in.String()))
 	}
-	_ = unix.Close(int(fd))
+	if refusal != nil && v.object.session != "" {
+		if _, err := v.object.snapshot(); err != nil {
+			return err
+		}
+	}
+	return refusal
+}
+
+// reply answers a call, unless it wants no answer or has one. A descriptor is closed once it is sent.
+func (s *Server) reply(msg *dbus.Message, body ...any) {
+	answer := &dbus.Message{Type: dbus.TypeMethodReply, Body: body, Headers: map[dbus.HeaderField]dbus.Variant{}}
+	if len(body) > 0 {
+		answer.Headers[dbus.FieldSignature] = dbus.MakeVariant(dbus.SignatureOf(body...))
+	}
+	s.send(msg, answer)
+	for _, value := range body {
+		if fd, ok := value.(dbus.UnixFD); ok { // godbus sends those that it is given and leaves them open
+			_ = unix.Close(int(fd))
+		}
+	}
+}
+
+// refuse answers a call with an error.
+func (s *Server) refuse(msg *dbus.Message, err error) {
+	e := toBus(err)
+	s.send(msg, &dbus.Message{Type: dbus.TypeError, Body: e.Body, Headers: map[dbus.HeaderField]dbus.Variant{
+		dbus.FieldErrorName: dbus.MakeVariant(e.Name),
+		dbus.FieldSignature: dbus.MakeVariant(dbus.SignatureOf(e.Body...)),
+	}})
+}
+
+// send sends the answer to msg, which then is as good as a call that wants none.
+func (s *Server) send(msg, answer *dbus.Message) {
+	if msg.Flags&dbus.FlagNoReplyExpected != 0 {
+		return
+	}
+	msg.Flags |= dbus.FlagNoReplyExpected
+	answer.Headers[dbus.FieldReplySerial] = dbus.MakeVariant(msg.Serial())
+	if sender, ok := msg.Headers[dbus.FieldSender]; ok {
+		answer.Headers[dbus.FieldDestination] = sender
+	}
+	if err := s.conn.Send(answer, nil).Err; err != nil && s.conn.Connected() {
+		s.report(fmt.Errorf("cannot answer %s: %w", member(msg), err))
+	}
 }
 
 // NumArguments implements dbus.Method; like the three below it is not used by godbus where a method decodes for itself.
@@ -100,34 +135,75 @@ func member(msg *dbus.Message) string {
 	return name
 }
 
-// ticket is a call's place among the calls with the same order key.
+// ticket is a call's place among the calls with the same order key, and one of those that its client may have under way.
 type ticket struct {
-	before <-chan struct{} // closed when the call before has begun its work; nil if there is none
-	done   chan struct{}   // nil if nobody waits
-	closed bool
+	before  <-chan struct{} // closed when the call before has begun its work; nil if there is none
+	done    chan struct{}   // nil if nobody waits
+	closed  bool
+	client  *client
+	calls   *sync.WaitGroup
+	refused bool // it was answered before it got here
 }
 
-// order gives each incoming call its place. It is run by the connection's reader, and so for one message after the other.
+// client is one connection that calls us.
+type client struct{ calls atomic.Int32 } // under way
+
+// maxCalls is how many calls one client may have under way: each takes memory until it is answered.
+const maxCalls = 4096
+
+// order gives each incoming call its place. It is run by the connection's reader, and so for one message after the other. What is too much is
+// refused here: while the bus does not take that answer, it gets no further with what it has for us.
 func (s *Server) order(msg *dbus.Message) {
-	if msg.Type != dbus.TypeMethodCall {
+	iface, _ := msg.Headers[dbus.FieldInterface].Value().(string)
+	if msg.Type != dbus.TypeMethodCall || iface == peerInterface { // godbus answers the latter itself
 		return
 	}
+	c := s.client(msg)
+	if c.calls.Load() >= maxCalls {
+		s.refuse(msg, answer(dbusapi.LimitsExceeded, fmt.Sprintf("this client has %d calls under way, and a client may have no more", maxCalls)))
+		msg.Flags |= dbus.FlagNoReplyExpected
+		s.tickets.Store(msg, &ticket{refused: true})
+		return
+	}
+	c.calls.Add(1)
+	s.calls.Add(1)
+	t := &ticket{client: c, calls: &s.calls}
+	s.tickets.Store(msg, t)
 	key := orderKey(msg)
 	if key == "" {
 		return
 	}
-	t := &ticket{before: s.tails[key], done: make(chan struct{})}
-	if len(s.tails) > 4096 { // forget those that are over
-		for k, tail := range s.tails {
-			select {
-			case <-tail:
-				delete(s.tails, k)
-			default:
-			}
-		}
+	t.before, t.done = s.tails[key], make(chan struct{})
+	if len(s.tails) > maxTails {
+		maps.DeleteFunc(s.tails, func(_ string, tail <-chan struct{}) bool { return isClosed(tail) })
 	}
 	s.tails[key] = t.done
-	s.tickets.Store(msg, t)
+}
+
+// maxTails and maxClients are how many of them are remembered before it is looked which ones are of no use any more.
+const maxTails, maxClients = 4096, 1024
+
+// client returns who is calling.
+func (s *Server) client(msg *dbus.Message) *client {
+	sender, _ := msg.Headers[dbus.FieldSender].Value().(string)
+	c := s.clients[sender]
+	if c == nil {
+		if len(s.clients) > maxClients {
+			maps.DeleteFunc(s.clients, func(_ string, c *client) bool { return c.calls.Load() == 0 })
+		}
+		c = &client{}
+		s.clients[sender] = c
+	}
+	return c
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // orderKey returns what a call has to be in order with: the others that change the same session; input, which may take its time, by itself.
@@ -166,6 +242,15 @@ func (t *ticket) wait() {
 	}
 }
 
+// end is called once the call is answered.
+func (t *ticket) end() {
+	t.release()
+	if t.client != nil {
+		t.client.calls.Add(-1)
+		t.calls.Done()
+	}
+}
+
 func (t *ticket) release() {
 	if t.done != nil && !t.closed {
 		t.closed = true
@@ -198,7 +283,7 @@ var errorNames = map[supervisor.Kind]string{
 }
 
 // toBus puts an error into the words of the bus.
-func toBus(err error) error {
+func toBus(err error) *dbus.Error {
 	var e *supervisor.Error
 	var onBus *dbus.Error
 	switch {

@@ -78,15 +78,14 @@ func introspectObject(_ context.Context, o *object, _ *dbus.Message) ([]any, err
 	b.WriteString(doctype + "<node>" + standardXML)
 	switch {
 	case o.session != "":
+		if _, err := o.snapshot(); err != nil {
+			return nil, err
+		}
 		b.WriteString(propertiesXML + sessionXML)
 	case o.path == dbusapi.ManagerPath:
 		b.WriteString(propertiesXML + objectManagerXML + managerXML + "\n  <node name=\"session\"/>")
 	case o.path == dbusapi.SessionsPath:
-		all, err := o.server.sup.Sessions()
-		if err != nil {
-			return nil, err
-		}
-		for _, n := range all {
+		for _, n := range o.server.snapshots() {
 			name := strings.TrimPrefix(string(dbusapi.SessionPath(n.ID)), string(dbusapi.SessionsPath)+"/")
 			b.WriteString("\n  <node name=\"" + name + "\"/>")
 		}

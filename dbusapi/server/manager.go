@@ -24,7 +24,8 @@ func onManager(f func(ctx context.Context, s *Server, id string, args []any) ([]
 
 func onSession(f func(ctx context.Context, s *Server, id string, args []any) ([]any, error)) handler {
 	return func(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
-		return f(ctx, o.server, o.session, msg.Body)
+		reply, err := f(ctx, o.server, o.session, msg.Body)
+		return reply, o.orUnknown(err)
 	}
 }
 
@@ -129,19 +130,17 @@ func createSession(ctx context.Context, o *object, msg *dbus.Message) ([]any, er
 	return []any{id, dbusapi.SessionPath(id)}, nil
 }
 
-func listSessions(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
-	all, err := o.server.sup.Sessions()
-	if err != nil {
-		return nil, err
-	}
-	rows := make([]dbusapi.SessionRow, len(all))
-	for i, n := range all {
-		rows[i] = dbusapi.SessionRow{
-			ID: n.ID, Agent: n.Agent, State: n.State, Activity: n.Activity, Attention: n.Attention, StateChange: usec(n.StateChanged),
-			Path: dbusapi.SessionPath(n.ID),
+func listSessions(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
+	return o.server.inOrder(msg, func(v *view) ([]any, error) {
+		rows := make([]dbusapi.SessionRow, len(v.sessions))
+		for i, n := range v.sessions {
+			rows[i] = dbusapi.SessionRow{
+				ID: n.ID, Agent: n.Agent, State: n.State, Activity: n.Activity, Attention: n.Attention, StateChange: usec(n.StateChanged),
+				Path: dbusapi.SessionPath(n.ID),
+			}
 		}
-	}
-	return []any{rows}, nil
+		return []any{rows}, nil
+	})
 }
 
 func listAgents(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
@@ -164,11 +163,13 @@ func listAgents(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
 }
 
 func getSession(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
-	n, err := o.server.sup.Session(msg.Body[0].(string))
-	if err != nil {
-		return nil, err
-	}
-	return []any{dbusapi.SessionPath(n.ID)}, nil
+	id := msg.Body[0].(string)
+	return o.server.inOrder(msg, func(v *view) ([]any, error) {
+		if v.byID[id] == nil {
+			return nil, supervisor.NoSession(id)
+		}
+		return []any{dbusapi.SessionPath(id)}, nil
+	})
 }
 
 func getSessionByUnit(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
@@ -203,18 +204,16 @@ func getSessionByPID(ctx context.Context, o *object, msg *dbus.Message) ([]any, 
 	return nil, answer(dbusapi.NoSessionForPID, fmt.Sprintf("process %d is in no session", pid))
 }
 
-func getManagedObjects(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
-	all, err := o.server.sup.Sessions()
-	if err != nil {
-		return nil, err
-	}
-	objects := make(map[dbus.ObjectPath]map[string]map[string]dbus.Variant, len(all))
-	for _, n := range all {
-		objects[dbusapi.SessionPath(n.ID)] = map[string]map[string]dbus.Variant{
-			dbusapi.SessionInterface: sessionProperties(n).variants(),
+func getManagedObjects(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
+	return o.server.inOrder(msg, func(v *view) ([]any, error) {
+		objects := make(map[dbus.ObjectPath]map[string]map[string]dbus.Variant, len(v.sessions))
+		for _, n := range v.sessions {
+			objects[dbusapi.SessionPath(n.ID)] = map[string]map[string]dbus.Variant{
+				dbusapi.SessionInterface: sessionProperties(n).variants(),
+			}
 		}
-	}
-	return []any{objects}, nil
+		return []any{objects}, nil
+	})
 }
 
 func clean(ctx context.Context, o *object, _ *dbus.Message) ([]any, error) {

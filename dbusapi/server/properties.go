@@ -75,17 +75,18 @@ func runRows(runs []session.Account) []dbusapi.RunRow {
 }
 
 // managerProperties returns all properties of the Manager.
-func (s *Server) managerProperties(all []*supervisor.Snapshot, shuttingDown bool, problems []supervisor.Problem) properties {
+func (s *Server) managerProperties(v *view) properties {
 	p := properties{
-		"Problems":       problemRows(problems),
+		"Problems":       problemRows(nil),
 		"Version":        s.info.Version,
 		"Slice":          s.info.Slice,
 		"StateDirectory": s.info.StateDir,
-		"ShuttingDown":   shuttingDown,
+		"ShuttingDown":   false,
 		"Lingering":      logind.Lingers(),
 		"Notifications":  false,
 	}
-	maps.Copy(p, counted(all))
+	maps.Copy(p, counted(v.sessions))
+	maps.Copy(p, v.manager)
 	return p
 }
 
@@ -119,81 +120,109 @@ func counted(all []*supervisor.Snapshot) properties {
 	}
 }
 
-func (o *object) properties(ctx context.Context, iface string) (properties, error) {
-	s := o.server
+// properties returns the properties of one of the object's interfaces, but for those that are measured.
+func (o *object) properties(v *view, iface string) (properties, error) {
+	if o.session != "" {
+		n, err := o.in(v)
+		if err != nil {
+			return nil, err
+		}
+		if iface == dbusapi.SessionInterface {
+			return sessionProperties(n), nil
+		}
+	}
 	if iface == dbusapi.ManagerInterface && o.path == dbusapi.ManagerPath {
-		all, err := s.sup.Sessions()
-		if err != nil {
-			return nil, err
-		}
-		shuttingDown, err := s.sup.ShuttingDown()
-		if err != nil {
-			return nil, err
-		}
-		problems, err := s.sup.Problems()
-		if err != nil {
-			return nil, err
-		}
-		return s.managerProperties(all, shuttingDown, problems), nil
+		return o.server.managerProperties(v), nil
 	}
+	if _, known := o.interfaces[iface]; known || iface == peerInterface {
+		return properties{}, nil
+	}
+	return nil, answer(dbusapi.UnknownInterface, "no such interface: "+iface)
+}
+
+// measure returns those of the named properties that are read when somebody asks for them: that may wait, and so is not done among the signals.
+func (o *object) measure(ctx context.Context, iface string, names ...string) (properties, error) {
+	p := properties{}
 	if iface != dbusapi.SessionInterface || o.session == "" {
-		if _, known := o.interfaces[iface]; known || iface == peerInterface {
-			return properties{}, nil
+		return p, nil
+	}
+	for _, name := range names {
+		if nothing, is := measured[name]; is {
+			p[name] = nothing
 		}
-		return nil, answer(dbusapi.UnknownInterface, "no such interface: "+iface)
 	}
-	snap, err := s.sup.Session(o.session)
-	if err != nil {
-		return nil, err
+	if _, wanted := p["Runs"]; wanted {
+		runs, err := o.server.sup.Runs(o.session)
+		if err != nil {
+			return nil, o.orUnknown(err)
+		}
+		p["Runs"] = runRows(runs)
+		if len(p) == 1 {
+			return p, nil
+		}
 	}
-	p := sessionProperties(snap)
-	maps.Copy(p, measured)
-	runs, err := s.sup.Runs(o.session)
-	if err != nil {
-		return nil, err
+	if len(p) == 0 {
+		return p, nil
 	}
-	p["Runs"] = runRows(runs)
-	usage, err := s.sup.Usage(ctx, o.session)
-	if err != nil {
-		return nil, err
-	}
+	usage, err := o.server.sup.Usage(ctx, o.session)
 	for name, n := range usage {
-		p[name] = n
+		if _, wanted := p[name]; wanted {
+			p[name] = n
+		}
 	}
-	return p, nil
+	return p, o.orUnknown(err)
 }
 
 func getProperty(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
 	iface, name := msg.Body[0].(string), msg.Body[1].(string)
-	p, err := o.properties(ctx, iface)
+	more, err := o.measure(ctx, iface, name)
 	if err != nil {
 		return nil, err
 	}
-	v, ok := p[name]
-	if !ok {
-		return nil, answer(dbusapi.UnknownProperty, "no such property: "+name)
-	}
-	return []any{dbus.MakeVariant(v)}, nil
+	return o.server.inOrder(msg, func(v *view) ([]any, error) {
+		p, err := o.properties(v, iface)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(p, more)
+		value, ok := p[name]
+		if !ok {
+			return nil, answer(dbusapi.UnknownProperty, "no such property: "+name)
+		}
+		return []any{dbus.MakeVariant(value)}, nil
+	})
 }
 
 func getAllProperties(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
-	p, err := o.properties(ctx, msg.Body[0].(string))
+	iface := msg.Body[0].(string)
+	more, err := o.measure(ctx, iface, slices.Collect(maps.Keys(measured))...)
 	if err != nil {
 		return nil, err
 	}
-	return []any{p.variants()}, nil
+	return o.server.inOrder(msg, func(v *view) ([]any, error) {
+		p, err := o.properties(v, iface)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(p, more)
+		return []any{p.variants()}, nil
+	})
 }
 
-func setProperty(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
+func setProperty(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
 	iface, name := msg.Body[0].(string), msg.Body[1].(string)
-	p, err := o.properties(ctx, iface)
+	var p properties
+	var err error
+	o.server.look(func(v *view) { p, err = o.properties(v, iface) })
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := p[name]; !ok {
+	_, known := p[name]
+	_, isMeasured := measured[name]
+	switch {
+	case !known && (!isMeasured || iface != dbusapi.SessionInterface):
 		return nil, answer(dbusapi.UnknownProperty, "no such property: "+name)
-	}
-	if name == "Notifications" {
+	case name == "Notifications":
 		return nil, answer(dbusapi.NotSupported, "this version sends no notifications")
 	}
 	return nil, answer(dbusapi.PropertyReadOnly, "property "+name+" cannot be set")

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 
 	"github.com/godbus/dbus/v5"
 
@@ -17,7 +16,8 @@ type batch struct {
 	changes []supervisor.Change
 	after   []func()
 	manager properties // of the Manager, that do not follow from its sessions
-	untold  bool       // nobody can know of us yet: who comes later asks for all objects
+	looks   []func(*view)
+	untold  bool // nobody can know of us yet: who comes later asks for all objects
 }
 
 // Publish implements supervisor.Publisher: it hands the changes to the goroutine that emits them, which is always ready to take them.
@@ -36,6 +36,9 @@ func (s *Server) PublishProblems(all []supervisor.Problem) {
 	s.batches <- batch{manager: properties{"Problems": problemRows(all)}}
 }
 
+// maxWaiting is how many batches may wait for the bus before they are made one: then there are never more than there are sessions.
+const maxWaiting = 256
+
 // emit takes batches at once and emits them as fast as the bus reads.
 func (s *Server) emit() {
 	out := make(chan batch)
@@ -51,7 +54,9 @@ func (s *Server) emit() {
 		}
 		select {
 		case b := <-s.batches:
-			waiting = append(waiting, b)
+			if waiting = append(waiting, b); len(waiting) >= maxWaiting {
+				waiting = merge(waiting)
+			}
 		case to <- next:
 			waiting[0] = batch{}
 			waiting = waiting[1:]
@@ -59,64 +64,103 @@ func (s *Server) emit() {
 	}
 }
 
-// emitAll emits batch after batch. It knows what the Manager's properties were when it last told of them.
+// merge makes one batch of those that anybody can be told of: of each session, what it was before the first and is after the last. Who was not read
+// from for so long is told less often, not less truly.
+func merge(waiting []batch) []batch {
+	var untold []batch
+	one := batch{manager: properties{}}
+	at := map[string]int{} // by session: the change that later ones are taken into
+	for _, b := range waiting {
+		if b.untold {
+			untold = append(untold, b)
+			continue
+		}
+		for _, c := range b.changes {
+			one.changes = mergeChange(one.changes, at, c)
+		}
+		maps.Copy(one.manager, b.manager)
+		one.looks = append(one.looks, b.looks...)
+		one.after = append(one.after, b.after...)
+	}
+	return append(untold, one)
+}
+
+func mergeChange(changes []supervisor.Change, at map[string]int, c supervisor.Change) []supervisor.Change {
+	if c.New == nil { // another session may be given the id
+		delete(at, c.Old.ID)
+		return append(changes, c)
+	}
+	if i, earlier := at[c.New.ID]; earlier {
+		changes[i].New = c.New
+		return changes
+	}
+	at[c.New.ID] = len(changes)
+	return append(changes, c)
+}
+
+// emitAll emits batch after batch, and lets look at what was told so far. It knows what the Manager's properties were when it last told of them.
 func (s *Server) emitAll(batches <-chan batch) {
-	shown := map[string]*supervisor.Snapshot{}
+	v := &view{byID: map[string]*supervisor.Snapshot{}, manager: properties{}}
 	told := counted(nil)
 	for b := range batches {
 		for _, c := range b.changes {
+			v.apply(c)
 			if !b.untold {
-				s.emitChange(c)
-			}
-			if c.New == nil {
-				delete(shown, c.Old.ID)
-			} else {
-				shown[c.New.ID] = c.New
+				s.emitState(c)
 			}
 		}
 		if len(b.changes) > 0 {
-			now := countsOf(shown)
+			now := counted(v.sessions)
 			if !b.untold {
 				s.emitProperties(dbusapi.ManagerPath, dbusapi.ManagerInterface, changed(told, now))
 			}
 			told = now
 		}
+		maps.Copy(v.manager, b.manager)
 		s.emitProperties(dbusapi.ManagerPath, dbusapi.ManagerInterface, b.manager)
+		for _, c := range b.changes {
+			if !b.untold {
+				s.emitEvent(c)
+			}
+		}
+		for _, look := range b.looks {
+			look(v)
+		}
 		for _, f := range b.after {
 			f()
 		}
 	}
 }
 
-func countsOf(shown map[string]*supervisor.Snapshot) properties {
-	return counted(slices.Collect(maps.Values(shown)))
-}
-
-// emitChange emits what became of one session: PropertiesChanged before SessionStateChanged, InterfacesAdded before SessionNew.
-func (s *Server) emitChange(c supervisor.Change) {
+// emitState tells what a session is now: by InterfacesAdded, PropertiesChanged or InterfacesRemoved.
+func (s *Server) emitState(c supervisor.Change) {
 	switch {
 	case c.Old == nil:
-		path := dbusapi.SessionPath(c.New.ID)
-		all := sessionProperties(c.New)
-		s.send(dbusapi.ManagerPath, objectManagerInterface+".InterfacesAdded", path,
-			map[string]map[string]dbus.Variant{dbusapi.SessionInterface: all.variants()})
-		s.send(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionNew", c.New.ID, path)
+		s.signal(dbusapi.ManagerPath, objectManagerInterface+".InterfacesAdded", dbusapi.SessionPath(c.New.ID),
+			map[string]map[string]dbus.Variant{dbusapi.SessionInterface: sessionProperties(c.New).variants()})
 	case c.New == nil:
-		path := dbusapi.SessionPath(c.Old.ID)
-		s.send(dbusapi.ManagerPath, objectManagerInterface+".InterfacesRemoved", path, []string{dbusapi.SessionInterface})
-		s.send(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionRemoved", c.Old.ID, path)
+		s.signal(dbusapi.ManagerPath, objectManagerInterface+".InterfacesRemoved", dbusapi.SessionPath(c.Old.ID), []string{dbusapi.SessionInterface})
 	default:
-		path := dbusapi.SessionPath(c.New.ID)
-		s.emitProperties(path, dbusapi.SessionInterface, changed(sessionProperties(c.Old), sessionProperties(c.New)))
-		if c.Old.State != c.New.State {
-			s.send(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionStateChanged", c.New.ID, path, c.Old.State, c.New.State,
-				map[string]dbus.Variant{
-					"Result":         dbus.MakeVariant(c.New.Result),
-					"ExecMainCode":   dbus.MakeVariant(c.New.ExecMainCode),
-					"ExecMainStatus": dbus.MakeVariant(c.New.ExecMainStatus),
-					"Reason":         dbus.MakeVariant(c.New.Reason),
-				})
-		}
+		s.emitProperties(dbusapi.SessionPath(c.New.ID), dbusapi.SessionInterface, changed(sessionProperties(c.Old), sessionProperties(c.New)))
+	}
+}
+
+// emitEvent tells what happened to a session. By then everything that follows from it was told: its properties, those of the others that changed with
+// it, and the Manager's counts.
+func (s *Server) emitEvent(c supervisor.Change) {
+	switch {
+	case c.Old == nil:
+		s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionNew", c.New.ID, dbusapi.SessionPath(c.New.ID))
+	case c.New == nil:
+		s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionRemoved", c.Old.ID, dbusapi.SessionPath(c.Old.ID))
+	case c.Old.State != c.New.State:
+		s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionStateChanged", c.New.ID, dbusapi.SessionPath(c.New.ID), c.Old.State, c.New.State,
+			map[string]dbus.Variant{
+				"Result":         dbus.MakeVariant(c.New.Result),
+				"ExecMainCode":   dbus.MakeVariant(c.New.ExecMainCode),
+				"ExecMainStatus": dbus.MakeVariant(c.New.ExecMainStatus),
+				"Reason":         dbus.MakeVariant(c.New.Reason),
+			})
 	}
 }
 
@@ -150,10 +194,10 @@ func (s *Server) emitProperties(path dbus.ObjectPath, iface string, p properties
 			invalidated = append(invalidated, name)
 		}
 	}
-	s.send(path, propertiesInterface+".PropertiesChanged", iface, values, invalidated)
+	s.signal(path, propertiesInterface+".PropertiesChanged", iface, values, invalidated)
 }
 
-func (s *Server) send(path dbus.ObjectPath, name string, args ...any) {
+func (s *Server) signal(path dbus.ObjectPath, name string, args ...any) {
 	if err := s.conn.Emit(path, name, args...); err != nil && s.conn.Connected() {
 		s.report(fmt.Errorf("cannot emit %s: %w", name, err))
 	}

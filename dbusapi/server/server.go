@@ -6,7 +6,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -37,6 +36,8 @@ type Server struct {
 	conn    *dbus.Conn
 	batches chan batch
 	tails   map[string]<-chan struct{} // by order key: the last call's end; belongs to the connection's reader
+	clients map[string]*client         // by unique name; belongs to the connection's reader
+	calls   sync.WaitGroup             // those under way, and the server itself until it is closed
 	tickets sync.Map                   // *dbus.Message → *ticket, from the reader to the goroutine of the call
 	ready   chan struct{}              // closed once sup is set
 }
@@ -48,8 +49,10 @@ func New(info Info, report func(error)) *Server {
 		report:  report,
 		batches: make(chan batch),
 		tails:   map[string]<-chan struct{}{},
+		clients: map[string]*client{},
 		ready:   make(chan struct{}),
 	}
+	s.calls.Add(1)
 	return s
 }
 
@@ -84,8 +87,27 @@ func (s *Server) Serve(sup *supervisor.Supervisor) error {
 // Done is closed when the connection to the bus is lost.
 func (s *Server) Done() <-chan struct{} { return s.conn.Context().Done() }
 
-// Close ends the connection.
-func (s *Server) Close() error { return s.conn.Close() }
+// closeTimeout bounds how long the last answers and signals may take to be read by the bus.
+const closeTimeout = 2 * time.Second
+
+// Close ends the connection, once what was to be said is said. The supervisor has ended, so that calls end, too.
+func (s *Server) Close() error {
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		s.calls.Done()
+		s.calls.Wait()
+		s.look(func(*view) {})
+	}()
+	limit := time.NewTimer(closeTimeout)
+	defer limit.Stop()
+	select {
+	case <-said:
+	case <-s.Done():
+	case <-limit.C:
+	}
+	return s.conn.Close()
+}
 
 // LookupObject finds the object at a path: it implements dbus.Handler. What is not there is found too, and refuses when its method is called: only
 // then is the message at hand, and with it the ticket that the next call may wait for.
@@ -95,13 +117,7 @@ func (s *Server) LookupObject(path dbus.ObjectPath) (dbus.ServerObject, bool) {
 	id, isSession := dbusapi.SessionID(path)
 	switch {
 	case isSession:
-		o.session, o.interfaces = id, sessionInterfaces
-		if _, err := s.sup.Session(id); err != nil {
-			o.lost = answer(dbusapi.UnknownObject, fmt.Sprintf("no such object, and no such session: %s", path))
-			if errors.Is(err, supervisor.ErrClosed) {
-				o.lost = toBus(err)
-			}
-		}
+		o.session, o.interfaces = id, sessionInterfaces // whether it is there is asked by what is done with it
 	case path == dbusapi.ManagerPath:
 		o.interfaces = managerInterfaces
 	case childOf(path) != "":

@@ -341,19 +341,19 @@ func TestSignalsComeInOrderAndBeforeTheReply(t *testing.T) {
 	require.NoError(t, s.client.AddMatchSignal(dbus.WithMatchSender(dbusapi.BusName)))
 	s.heard()
 	path := s.create(t, "shop", false)
-	assert.Equal(t, []string{"InterfacesAdded", "SessionNew", "PropertiesChanged Manager [NSessions]", "reply"}, s.heard())
+	assert.Equal(t, []string{"InterfacesAdded", "PropertiesChanged Manager [NSessions]", "SessionNew", "reply"}, s.heard())
 	require.NoError(t, s.call(path, dbusapi.SessionInterface+".SetDescription", "a shop").Err)
 	assert.Equal(t, []string{"PropertiesChanged Session [Description]", "reply"}, s.heard())
 	require.NoError(t, s.call(path, dbusapi.SessionInterface+".SetDescription", "a shop").Err)
 	assert.Equal(t, []string{"reply"}, s.heard(), "nothing has changed")
 	require.NoError(t, s.call(path, dbusapi.SessionInterface+".Start").Err)
 	heard := s.heard()
-	assert.Equal(t, []string{"SessionStateChanged", "PropertiesChanged Manager [NRunning]", "reply"}, heard[len(heard)-3:])
+	assert.Equal(t, []string{"PropertiesChanged Manager [NRunning]", "SessionStateChanged", "reply"}, heard[len(heard)-3:])
 	assert.Contains(t, heard[len(heard)-4], "PropertiesChanged Session [AgentAlive")
 	require.NoError(t, s.create2(t, "gone").Err)
 	s.heard()
 	require.NoError(t, s.manager("RemoveSession", "gone", uint64(0)).Err)
-	assert.Equal(t, []string{"InterfacesRemoved", "SessionRemoved", "PropertiesChanged Manager [NSessions]", "reply"}, s.heard())
+	assert.Equal(t, []string{"InterfacesRemoved", "PropertiesChanged Manager [NSessions]", "SessionRemoved", "reply"}, s.heard())
 }
 
 func (s *served) create2(t *testing.T, id string) *dbus.Call {

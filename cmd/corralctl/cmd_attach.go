@@ -28,7 +28,7 @@ var attachVerb = verb{
 				return usagef("attach", "attach can resume or tear down, not both")
 			}
 			if c.outTTY == nil || openTerminal(c.in) == nil {
-				return &failure{exitFailed, "cannot attach: this is no terminal", "corralctl peek " + strings.Join(args, "")}
+				return &failure{exitFailed, "cannot attach: this is no terminal", strings.Join(append([]string{"corralctl peek"}, args...), " ")}
 			}
 			return c.attachTo(ctx, args, recovery{*resume, *tearDown})
 		}
@@ -41,7 +41,7 @@ func (c *ctl) attachTo(ctx context.Context, args []string, answer recovery) erro
 	}
 	if len(args) == 0 {
 		id, err := c.attachable(ctx)
-		if err != nil {
+		if err != nil || id == "" {
 			return err
 		}
 		return c.attach(ctx, id, answer)
@@ -53,36 +53,36 @@ func (c *ctl) attachTo(ctx context.Context, args []string, answer recovery) erro
 	return c.attach(ctx, id, answer)
 }
 
-// attachable is the session that is meant when none is named: the only one that waits, else the only one there is.
+// attachable is the session that is meant when none is named: the only one that waits, else the only one that lives, else what the user chooses; "" if
+// that is none.
 func (c *ctl) attachable(ctx context.Context) (string, error) {
 	bus, err := c.connect(ctx)
 	if err != nil {
 		return "", c.cannot("attach", "", err)
 	}
-	rows, err := bus.ListSessions(ctx)
+	list, err := readTable(ctx, bus)
 	if err != nil {
 		return "", c.cannot("attach", "", err)
 	}
-	var waiting, live []string
-	for _, row := range rows {
-		if wording.Ended(row.State) {
-			continue
-		}
-		live = append(live, row.ID)
-		if row.Activity == "waiting" {
-			waiting = append(waiting, row.ID)
-		}
-	}
-	for _, ids := range [][]string{waiting, live} {
-		if len(ids) == 1 {
-			return ids[0], nil
+	var waiting, others []client.Session
+	for _, s := range list.sessions {
+		switch {
+		case wording.Waits(s):
+			waiting = append(waiting, s)
+		case !wording.Ended(s.State):
+			others = append(others, s)
 		}
 	}
-	if len(live) == 0 {
+	live := append(waiting, others...)
+	switch {
+	case len(waiting) == 1:
+		return waiting[0].Id, nil
+	case len(live) == 1:
+		return live[0].Id, nil
+	case len(live) == 0:
 		return "", &failure{exitNoSession, "cannot attach: no session runs", "corralctl list"}
 	}
-	slices.Sort(live)
-	return "", &failure{exitFailed, "cannot attach: it could be any of " + strings.Join(live[:min(len(live), 5)], ", "), "corralctl list"}
+	return c.pick(live)
 }
 
 // attach replaces this process by the one that joins the session's terminal. Where there is none to join, what to do is asked.

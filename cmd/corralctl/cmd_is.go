@@ -39,7 +39,7 @@ func (c *ctl) is(words []string, rows []dbusapi.SessionRow, no int, such func(db
 	var sessions []known
 	for _, row := range rows {
 		byID[row.ID] = row
-		sessions = append(sessions, known{row.ID, row.State == "archived"})
+		sessions = append(sessions, known{row.ID, row.State})
 	}
 	code := no
 	unknown := false

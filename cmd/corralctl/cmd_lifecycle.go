@@ -22,8 +22,6 @@ var (
 // lifecycleVerb makes a verb that calls a method of the Manager, which takes nothing but an id; doing is the word for its progress.
 func lifecycleVerb(name, summary, doing, method string, call func(*client.Client, context.Context, string) error) verb {
 	return verb{name: name, args: "ID…", summary: summary, options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
-		ctx, cancel := c.limited(ctx)
-		defer cancel()
 		return c.each(ctx, args, doing, func(ctx context.Context, id string) error {
 			if c.noBlock {
 				return c.client.Post(method, id)
@@ -55,6 +53,9 @@ var removeVerb = verb{name: "rm", args: "ID…", summary: "Forget sessions with 
 	force := f.Bool("force", false, "also sessions that have not ended: stop them first")
 	return func(ctx context.Context, c *ctl, args []string) error {
 		return c.each(ctx, args, "Removing", func(ctx context.Context, id string) error {
+			if c.noBlock {
+				return c.client.PostRemove(id, *force)
+			}
 			err := c.client.RemoveSession(ctx, id, *force)
 			if err == nil {
 				return nil

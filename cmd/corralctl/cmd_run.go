@@ -115,6 +115,9 @@ func (r *runOptions) fill(c *ctl) error {
 	if r.spec.NoStart && (r.attach || r.wait) {
 		return fmt.Errorf("--no-start goes with neither --attach nor --wait")
 	}
+	if c.noBlock && (r.attach || r.wait) {
+		return fmt.Errorf("--no-block goes with neither --attach nor --wait")
+	}
 	if r.attach && r.wait {
 		return fmt.Errorf("--attach and --wait exclude each other")
 	}
@@ -227,12 +230,17 @@ func sendable(text string) bool {
 
 // create creates the session and does what was asked for afterwards.
 func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, agent string) error {
+	if c.noBlock {
+		return r.post(c, bus, agent)
+	}
 	waiting, err := r.prepareWait(ctx, bus)
 	if err != nil {
 		return c.cannot("run", agent, err)
 	}
 	starting := newProgress(c, "Starting", []string{agent})
-	id, err := bus.CreateSession(ctx, agent, r.spec)
+	creating, cancel := c.limited(ctx)
+	id, err := bus.CreateSession(creating, agent, r.spec)
+	cancel()
 	starting.end()
 	if err != nil {
 		return c.cannotCreate(agent, r.spec.ID, err)
@@ -248,6 +256,14 @@ func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, age
 			return err
 		}
 		return c.waitFor(ctx, []string{id}, nil, waiting)
+	}
+	return nil
+}
+
+// post has the session created, and does not wait for it.
+func (r *runOptions) post(c *ctl, bus *client.Client, agent string) error {
+	if err := bus.PostCreate(agent, r.spec); err != nil {
+		return c.cannotCreate(agent, r.spec.ID, err)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 	if err != nil {
 		return err
 	}
-	ids, code := c.matchAll(words, sessions, "show the status of")
+	ids, code := c.matchAll(words, sessions)
 	var all []client.Session
 	var problems map[string][]dbusapi.Problem
 	if !c.wantsJSON() {
@@ -81,12 +81,12 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 }
 
 // matchAll returns the ids that words name, all of them for --all, and the code of the first word that names none, after having said so.
-func (c *ctl) matchAll(words []string, sessions []known, doing string) (ids []string, code int) {
+func (c *ctl) matchAll(words []string, sessions []known) (ids []string, code int) {
 	var failed failures
 	for _, word := range words {
 		matches, err := match(word, sessions, c.all)
 		if err != nil {
-			failed.add(c, prefixed(fmt.Sprintf("cannot %s %q: ", doing, word), err))
+			failed.add(c, c.unmatched(word, err))
 		}
 		ids = append(ids, matches...)
 	}

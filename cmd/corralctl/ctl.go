@@ -30,6 +30,7 @@ type ctl struct {
 	errTTY  *terminal
 	client  *client.Client
 	pager   *pager
+	began   time.Time
 }
 
 // globals are the options that every verb takes.
@@ -66,7 +67,7 @@ func (g *globals) register(f *pflag.FlagSet) {
 
 // run is corralctl without its process: it returns the exit code.
 func run(ctx context.Context, args []string, in, out, errs *os.File) int {
-	c := &ctl{in: in, out: bufio.NewWriterSize(out, 32<<10), err: errs, outTTY: openTerminal(out), errTTY: openTerminal(errs)}
+	c := &ctl{in: in, out: bufio.NewWriterSize(out, 32<<10), err: errs, outTTY: openTerminal(out), errTTY: openTerminal(errs), began: time.Now()}
 	err := c.dispatch(ctx, args)
 	code := c.report(err)
 	if c.lenient {
@@ -89,7 +90,7 @@ func (c *ctl) dispatch(ctx context.Context, args []string) error {
 	before.Usage = func() {}
 	c.register(before)
 	if err := before.Parse(args); err != nil {
-		return usageError("corralctl", err)
+		return optionError("", before, err)
 	}
 	args = before.Args()
 	if c.version {
@@ -111,7 +112,7 @@ func (c *ctl) dispatch(ctx context.Context, args []string) error {
 	c.register(options)
 	act := v.options(options)
 	if err := options.Parse(args[1:]); err != nil {
-		return usageError(v.name, err)
+		return optionError(v.name, options, err)
 	}
 	if c.help {
 		return printHelp(c, []string{v.name})
@@ -124,6 +125,11 @@ func (c *ctl) dispatch(ctx context.Context, args []string) error {
 	}
 	if v.pages {
 		c.startPager()
+	}
+	if !slices.Contains([]string{"stop", "wait", "run"}, v.name) { // to those a time means something else, or something more
+		limited, cancel := c.limited(ctx)
+		defer cancel()
+		ctx = limited
 	}
 	return act(ctx, c, options.Args())
 }

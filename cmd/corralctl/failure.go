@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
@@ -78,6 +79,9 @@ func (c *ctl) cannot(doing, object string, err error) *failure {
 	prefix := "cannot " + doing
 	if object != "" {
 		prefix += fmt.Sprintf(" %q", object)
+	}
+	if c.timeout.set && errors.Is(err, context.DeadlineExceeded) && time.Since(c.began) >= c.timeout.Duration {
+		return &failure{code: exitFailed, message: fmt.Sprintf("%s: it took longer than %s", prefix, c.timeout.Duration)}
 	}
 	if client.Unreachable(err) {
 		return &failure{exitUnreachable, prefix + ": " + c.unreachable(err), c.startHint(err)}

@@ -8,16 +8,30 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
 // known is a session that ids on the command line are matched against.
 type known struct {
-	id       string
-	archived bool
+	id    string
+	state string
 }
 
+func (k known) archived() bool { return k.state == "archived" }
+
+// forAll tells, by verb, which sessions --all means where it is not simply every one: those that the verb can do something with.
+var forAll = map[string]func(state string) bool{
+	"start":   wording.Ended,
+	"resume":  func(state string) bool { return state == "suspended" },
+	"restart": alive, "suspend": alive, "freeze": alive, "thaw": alive, "kill": alive, "send": alive, "peek": alive,
+	"archive": wording.Ended,
+}
+
+func alive(state string) bool { return !wording.Ended(state) }
+
 // match returns the ids that a word names: itself, if there is such a session; what it matches, if it is a glob; else the one id that begins with it.
-// Archived sessions are only named in full, or with all. Errors: *failure, without the verb in it.
+// Archived sessions are only named in full, or with all. Errors: *failure, without the verb in it, its hint the id that was probably meant.
 func match(word string, sessions []known, all bool) ([]string, error) {
 	var ids []string
 	glob := strings.ContainsAny(word, "*?[")
@@ -25,7 +39,7 @@ func match(word string, sessions []known, all bool) ([]string, error) {
 		if s.id == word {
 			return []string{word}, nil
 		}
-		if s.archived && !all {
+		if s.archived() && !all {
 			continue
 		}
 		if glob {
@@ -44,7 +58,7 @@ func match(word string, sessions []known, all bool) ([]string, error) {
 		return nil, &failure{code: exitNoSession, message: fmt.Sprintf("no session matches %q", word)}
 	}
 	if len(ids) == 0 {
-		return nil, &failure{code: exitNoSession, message: "no such session"}
+		return nil, &failure{code: exitNoSession, message: "no such session", hint: nearest(word, sessions)}
 	}
 	if !glob && len(ids) > 1 {
 		return nil, &failure{code: exitFailed, message: "it could be any of " + strings.Join(ids[:min(len(ids), 5)], ", ")}
@@ -66,13 +80,16 @@ func (c *ctl) resolve(ctx context.Context, words []string) ([]string, error) {
 	for _, word := range words {
 		matches, err := match(word, sessions, c.all)
 		if err != nil {
-			failed.add(c, prefixed(fmt.Sprintf("cannot %s %q: ", c.doing(), word), err))
+			failed.add(c, c.unmatched(word, err))
 		}
 		ids = append(ids, matches...)
 	}
 	if len(words) == 0 {
+		applies := forAll[c.name]
 		for _, s := range sessions {
-			ids = append(ids, s.id)
+			if !s.archived() && (applies == nil || applies(s.state)) {
+				ids = append(ids, s.id)
+			}
 		}
 	}
 	return unique(ids), failed.first()
@@ -86,7 +103,7 @@ func (c *ctl) one(ctx context.Context, word string) (string, error) {
 	}
 	ids, err := match(word, sessions, true)
 	if err != nil {
-		return "", prefixed(fmt.Sprintf("cannot %s %q: ", c.doing(), word), err)
+		return "", c.unmatched(word, err)
 	}
 	if len(ids) > 1 {
 		return "", usagef(c.name, "cannot %s %q: it names %d sessions, and one is needed", c.doing(), word, len(ids))
@@ -102,7 +119,7 @@ func (c *ctl) known(ctx context.Context) ([]known, error) {
 	rows, err := bus.ListSessions(ctx)
 	sessions := make([]known, 0, len(rows))
 	for _, row := range rows {
-		sessions = append(sessions, known{row.ID, row.State == "archived"})
+		sessions = append(sessions, known{row.ID, row.State})
 	}
 	slices.SortFunc(sessions, func(a, b known) int { return strings.Compare(a.id, b.id) })
 	return sessions, err
@@ -118,6 +135,15 @@ func unique(ids []string) []string {
 	return once
 }
 
+// unmatched is what is printed of a word that names no session, or not just one.
+func (c *ctl) unmatched(word string, err error) error {
+	var f *failure
+	if errors.As(err, &f) && f.hint != "" {
+		f.hint = "corralctl " + c.name + " " + f.hint
+	}
+	return prefixed(fmt.Sprintf("cannot %s %q: ", c.doing(), word), err)
+}
+
 func prefixed(prefix string, err error) error {
 	var f *failure
 	if errors.As(err, &f) {
@@ -125,6 +151,23 @@ func prefixed(prefix string, err error) error {
 	}
 	return fmt.Errorf("%s%w", prefix, err)
 }
+
+// nearest is the id that was probably meant by a word that is none: at most a third of its letters differ.
+func nearest(word string, sessions []known) string {
+	best, distance := "", 1+max(1, len(word)/3)
+	if len(word) < 2 || len(word) > maxID {
+		return ""
+	}
+	for _, s := range sessions {
+		if d := editDistance(word, s.id); d < distance && !s.archived() {
+			best, distance = s.id, d
+		}
+	}
+	return best
+}
+
+// maxID is how long an id can be.
+const maxID = 64
 
 // failures collects what went wrong with several sessions: each is printed when it happens, and the first decides the exit code.
 type failures struct{ code int }

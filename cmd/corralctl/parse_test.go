@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,7 +11,7 @@ import (
 )
 
 func TestIdsAreMatched(t *testing.T) {
-	sessions := []known{{"api", false}, {"fix", false}, {"fix-auth", false}, {"fix-docs", false}, {"old", true}, {"shop", false}}
+	sessions := []known{{"api", ""}, {"fix", ""}, {"fix-auth", ""}, {"fix-docs", ""}, {"old", "archived"}, {"shop", ""}}
 	for _, row := range []struct {
 		name, word string
 		all        bool
@@ -42,6 +43,36 @@ func TestIdsAreMatched(t *testing.T) {
 			require.ErrorAs(t, err, &f)
 			assert.Equal(t, row.code, f.code)
 		})
+	}
+}
+
+func TestTheNearestId(t *testing.T) {
+	sessions := []known{{"fix-auth", ""}, {"fix-docs", ""}, {"old", "archived"}, {"shop", ""}}
+	for word, want := range map[string]string{"fix-atuh": "fix-auth", "fxi-docs": "fix-docs", "shpo": "shop", "ols": "", "s": "", "xyzzy": "", "../../etc": ""} {
+		assert.Equal(t, want, nearest(word, sessions), word)
+	}
+	assert.Empty(t, nearest(strings.Repeat("x", 1<<20), sessions), "what cannot be an id is not compared")
+}
+
+func TestOptionsAreNamedAsTheyWereWritten(t *testing.T) {
+	for _, row := range []struct{ args, message, hint string }{
+		{"list --stat=failed", `unknown option "--stat"`, "corralctl list --state"},
+		{"list --xyzzy", `unknown option "--xyzzy"`, "corralctl help list"},
+		{"list -x", `unknown option "-x"`, "corralctl help list"},
+		{"list -lx", `unknown option "-x"`, "corralctl help list"},
+		{"--pain list", `unknown option "--pain"`, "corralctl --plain"},
+		{"stop --timeout", "--timeout needs a TIME", "corralctl help stop"},
+		{"stop --timeout=soon", `--timeout does not take "soon": `, "corralctl help stop"},
+		{"logs -n many", `--lines does not take "many"`, "corralctl help logs"},
+		{"list --quiet=perhaps", `--quiet does not take "perhaps"`, "corralctl help list"},
+	} {
+		c, _ := capture(t)
+		err := c.dispatch(t.Context(), strings.Fields(row.args))
+		var f *failure
+		require.ErrorAs(t, err, &f, row.args)
+		assert.Equal(t, exitUsage, f.code)
+		assert.Contains(t, f.message, row.message)
+		assert.Equal(t, row.hint, f.hint, row.args)
 	}
 }
 

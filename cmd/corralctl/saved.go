@@ -92,12 +92,12 @@ func (c *ctl) savedStatus(words []string, err error) error {
 	}
 	candidates := make([]known, len(list.sessions))
 	for i, s := range list.sessions {
-		candidates[i] = known{s.Id, s.State == "archived"}
+		candidates[i] = known{s.Id, s.State}
 	}
 	for _, word := range words {
 		ids, err := match(word, candidates, c.all)
 		if err != nil {
-			c.report(prefixed(fmt.Sprintf("cannot show the status of %q: ", word), err))
+			c.report(c.unmatched(word, err))
 		}
 		for _, id := range ids {
 			i := slices.IndexFunc(list.sessions, func(s client.Session) bool { return s.Id == id })

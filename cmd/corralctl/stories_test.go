@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -124,13 +125,20 @@ func startDaemon(t *testing.T, programs testbed.Binaries, environment []string) 
 
 func (s *stage) play(t *testing.T, path string, scene scene) {
 	t.Helper()
-	command := exec.Command("sh", "-c", scene.command)
+	ctx, cancel := context.WithTimeout(context.Background(), testbed.Patience)
+	defer cancel()
+	command := exec.CommandContext(ctx, "sh", "-c", scene.command)
+	// A command that waits for what never comes is ended, with all that it started, and what it has said is shown.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	command.Dir = filepath.Join(s.home, "src/shop")
 	command.Env = append(s.environment, "PWD="+command.Dir)
 	output, err := command.CombinedOutput()
 	code := 0
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		code = exit.ExitCode()
+	} else if ctx.Err() != nil {
+		code = -1
 	} else {
 		require.NoError(t, err)
 	}

@@ -42,19 +42,24 @@ func (c *ctl) printTable(t table) {
 		c.out.WriteString(c.paint(wording.Underline, strings.TrimRight(line.String(), " ")) + "\n")
 	}
 	for n, row := range t.rows {
-		var line strings.Builder
 		if t.signs != nil {
-			line.WriteString(c.paint(t.signs[n].colour, t.signs[n].text) + " ")
+			c.out.WriteString(c.paint(t.signs[n].colour, t.signs[n].text) + " ")
 		}
-		for i, cell := range row {
-			text := wording.Printable(cell.text)
-			if cut := t.columns[i].cut; cut != nil {
-				text = cut(text, widths[i])
-			}
-			pad(&line, text, cell.colour, widths[i], i == len(row)-1, c)
-		}
-		c.out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		c.out.WriteString(t.line(c, row, widths) + "\n")
 	}
+}
+
+// line is a row in columns of these widths.
+func (t table) line(c *ctl, row []cell, widths []int) string {
+	var line strings.Builder
+	for i, cell := range row {
+		text := wording.Printable(cell.text)
+		if cut := t.columns[i].cut; cut != nil {
+			text = cut(text, widths[i])
+		}
+		pad(&line, text, cell.colour, widths[i], i == len(row)-1, c)
+	}
+	return strings.TrimRight(line.String(), " ")
 }
 
 func (t table) widths(titles bool) []int {

@@ -234,6 +234,20 @@ func (c *Client) RemoveSession(ctx context.Context, id string, force bool) error
 	return c.manager(ctx, "RemoveSession", slowTimeout, []any{id, flags})
 }
 
+// PostRemove asks for what RemoveSession does, and does not wait for an answer.
+func (c *Client) PostRemove(id string, force bool) error {
+	var flags uint64
+	if force {
+		flags |= dbusapi.RemoveForce
+	}
+	return c.Post("RemoveSession", id, flags)
+}
+
+// PostCreate asks for what CreateSession does, and does not wait for an answer.
+func (c *Client) PostCreate(agent string, spec Spec) error {
+	return c.Post("CreateSession", agent, spec.variants())
+}
+
 // SendInput types text into the session; flags are dbusapi's Input constants.
 func (c *Client) SendInput(ctx context.Context, id, text string, flags uint64) error {
 	return c.manager(ctx, "SendInput", slowTimeout, []any{id, text, flags})

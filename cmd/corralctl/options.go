@@ -1,0 +1,50 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// optionError says what is wrong with an option, as it was written. The verb is "" for options before it.
+func optionError(verb string, options *pflag.FlagSet, err error) error {
+	f := &failure{code: exitUsage, message: err.Error(), hint: strings.TrimSpace("corralctl help " + verb)}
+	var unknown *pflag.NotExistError
+	var bare *pflag.ValueRequiredError
+	var value *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
+		f.message = fmt.Sprintf("unknown option %q", "-"+unknown.GetSpecifiedName())
+	case errors.As(err, &unknown):
+		f.message = fmt.Sprintf("unknown option %q", "--"+unknown.GetSpecifiedName())
+		if near := nearestOption(unknown.GetSpecifiedName(), options); near != "" {
+			f.hint = strings.Join(strings.Fields("corralctl "+verb+" --"+near), " ")
+		}
+	case errors.As(err, &bare):
+		what, _ := pflag.UnquoteUsage(bare.GetFlag())
+		f.message = fmt.Sprintf("--%s needs a %s", bare.GetFlag().Name, what)
+	case errors.As(err, &value):
+		f.message = fmt.Sprintf("--%s does not take %q", value.GetFlag().Name, value.GetValue())
+		if reason := value.Unwrap(); reason != nil && value.GetFlag().Value.Type() == (*span)(nil).Type() {
+			f.message += ": " + reason.Error()
+		}
+	}
+	return f
+}
+
+// nearestOption is the option that was probably meant.
+func nearestOption(name string, options *pflag.FlagSet) string {
+	best, distance := "", 1+max(1, len(name)/3)
+	options.VisitAll(func(option *pflag.Flag) {
+		d := editDistance(name, option.Name)
+		if len(name) >= 3 && strings.HasPrefix(option.Name, name) {
+			d = 0
+		}
+		if len(name) <= maxID && d < distance && !option.Hidden {
+			best, distance = option.Name, d
+		}
+	})
+	return best
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+// picker lets a person choose a session on the terminal: arrow keys move, letters filter.
+type picker struct {
+	sessions []client.Session
+	filter   string
+	at       int // the chosen one, of those that the filter leaves
+	room     int // sessions that are shown at once
+	width    int // of the terminal
+}
+
+// key is what a person pressed: a character, or one of those below.
+type key rune
+
+const (
+	keyUp key = -1 - iota
+	keyDown
+	keyEnter
+	keyCancel
+	keyBackspace
+	keyClear
+	keyNone
+)
+
+// left are the sessions that the filter leaves: every word of it is in the id, the agent, the workspace or the description.
+func (p *picker) left() []client.Session {
+	words := strings.Fields(strings.ToLower(p.filter))
+	return slices.DeleteFunc(slices.Clone(p.sessions), func(s client.Session) bool {
+		text := strings.ToLower(strings.Join([]string{s.Id, s.Agent, s.WorkingDirectory, s.Description}, " "))
+		return slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
+	})
+}
+
+// press takes a key. Once it is over, id is what was chosen, "" for nothing.
+func (p *picker) press(k key) (over bool, id string) {
+	left := p.left()
+	switch k {
+	case keyUp:
+		p.at = max(0, p.at-1)
+	case keyDown:
+		p.at = max(0, min(len(left)-1, p.at+1))
+	case keyEnter:
+		if len(left) > 0 {
+			return true, left[p.at].Id
+		}
+	case keyCancel:
+		return true, ""
+	case keyBackspace:
+		_, size := utf8.DecodeLastRuneInString(p.filter)
+		p.filter, p.at = p.filter[:len(p.filter)-size], 0
+	case keyClear:
+		p.filter, p.at = "", 0
+	case keyNone:
+	default:
+		p.filter, p.at = p.filter+string(k), 0
+	}
+	return false, ""
+}
+
+// lines are what is on the terminal: the question, and the sessions around the chosen one.
+func (p *picker) lines(c *ctl, now time.Time) []string {
+	left := p.left()
+	first := max(0, min(p.at-p.room/2, len(left)-p.room))
+	shown := left[first:min(len(left), first+p.room)]
+	t := table{columns: []column{{}, {shrink: 6, cut: wording.Ellipsize}, {shrink: 9, cut: wording.Ellipsize}, {}, {shrink: 10, cut: wording.EllipsizePath}}}
+	for _, s := range shown {
+		activity, colour := wording.Activity(s)
+		if activity == "-" || s.State != "running" {
+			activity, colour = s.State, wording.StateColour(s)
+		}
+		t.rows = append(t.rows, []cell{
+			{text: s.Id}, {text: s.Agent}, {activity, colour}, {text: wording.Age(s.StateChangeTimestamp, now)}, {text: wording.Workspace(s.WorkingDirectory)},
+		})
+	}
+	widths := t.widths(false)
+	t.fit(widths, p.width-3)
+	lines := []string{wording.Ellipsize("Attach to? "+wording.Printable(p.filter), p.width-1)}
+	for i, row := range t.rows {
+		sign := "  "
+		if first+i == p.at {
+			sign = c.paint(wording.Bold, "> ")
+		}
+		lines = append(lines, sign+t.line(c, row, widths))
+	}
+	if len(left) == 0 {
+		lines = append(lines, "  no session is like that")
+	} else if more := len(left) - len(shown); more > 0 {
+		lines = append(lines, c.paint(wording.Dim, fmt.Sprintf("  and %d more", more)))
+	}
+	return lines
+}
+
+// pick asks which of the sessions is meant; "" if none.
+func (c *ctl) pick(sessions []client.Session) (string, error) {
+	restore, err := rawTerminal(int(c.in.Fd()))
+	if err != nil {
+		return "", fmt.Errorf("cannot ask on the terminal: %w", err)
+	}
+	defer restore()
+	p := &picker{sessions: sessions, room: max(1, min(10, c.outTTY.height-3)), width: c.outTTY.width}
+	keys := make([]byte, 256)
+	for {
+		lines := p.lines(c, time.Now())
+		// Drawn again from the line of the question, on which the cursor stays.
+		fmt.Fprintf(c.out, "\r\x1b[J%s", strings.Join(lines, "\r\n"))
+		fmt.Fprintf(c.out, "\x1b[%dA\r\x1b[%dC", len(lines)-1, wording.Width(lines[0]))
+		if err := c.out.Flush(); err != nil {
+			return "", err
+		}
+		n, err := c.in.Read(keys)
+		over, id := errors.Is(err, io.EOF), ""
+		for _, k := range readKeys(keys[:n]) {
+			if !over {
+				over, id = p.press(k)
+			}
+		}
+		if over || err != nil {
+			fmt.Fprint(c.out, "\r\x1b[J")
+			return id, errors.Join(c.out.Flush(), ignoreEOF(err))
+		}
+	}
+}
+
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// readKeys tells what was pressed. An escape sequence comes in one piece, the Escape key by itself.
+func readKeys(read []byte) []key {
+	text := string(read)
+	if text == "\x1b" {
+		return []key{keyCancel}
+	}
+	var keys []key
+	for text != "" {
+		if sequence := escapeSequence.FindString(text); sequence != "" {
+			switch sequence {
+			case "\x1b[A", "\x1bOA":
+				keys = append(keys, keyUp)
+			case "\x1b[B", "\x1bOB":
+				keys = append(keys, keyDown)
+			}
+			text = text[len(sequence):]
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(text)
+		text = text[size:]
+		switch r {
+		case '\r', '\n':
+			keys = append(keys, keyEnter)
+		case 0x03, 0x04: // ^C, ^D
+			keys = append(keys, keyCancel)
+		case 0x7f, 0x08:
+			keys = append(keys, keyBackspace)
+		case 0x15, 0x17: // ^U, ^W
+			keys = append(keys, keyClear)
+		case 0x10: // ^P
+			keys = append(keys, keyUp)
+		case 0x0e, '\t': // ^N
+			keys = append(keys, keyDown)
+		default:
+			if r >= ' ' && r != utf8.RuneError {
+				keys = append(keys, key(r))
+			}
+		}
+	}
+	return keys
+}
+
+// escapeSequence is what a terminal sends for a key that has no character.
+var escapeSequence = regexp.MustCompile(`^\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.?)`)
+
+// rawTerminal has a terminal pass on each key as it is pressed, and returns what undoes it. See termios(3).
+func rawTerminal(fd int) (restore func(), err error) {
+	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return nil, err
+	}
+	raw := *before
+	raw.Lflag &^= unix.ICANON | unix.ECHO | unix.ISIG | unix.IEXTEN
+	raw.Iflag &^= unix.ICRNL | unix.IXON
+	raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
+	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &raw); err != nil {
+		return nil, err
+	}
+	return func() { _ = unix.IoctlSetTermios(fd, unix.TCSETSW, before) }, nil
+}

@@ -1,0 +1,51 @@
+# attach without an id joins the one that waits, or the only one; else it asks.
+
+$ corralctl attach </dev/null
+corralctl: cannot attach: this is no terminal
+hint: corralctl peek
+[exit 1]
+
+# A terminal that can be looked at, and typed into.
+$ cat >~/terminal.sh <<'EOF'
+> t() { tmux -S ~/terminal "$@"; }
+> see() { until t capture-pane -p | grep -q -- "$1"; do :; done; t capture-pane -p | sed 's/ *$//;/^$/d'; }
+> new() { t -f /dev/null new-session -d -x 80 -y 12 "$*; echo code \$?; exec sleep 1000"; }
+> keys() { t send-keys "$@"; }
+> end() { t kill-server; }
+> EOF
+
+$ . ~/terminal.sh; new corralctl attach; see code; end
+corralctl: cannot attach: no session runs
+hint: corralctl list
+code 4
+
+$ for i in 1 2; do mkdir -p ~/src/docs; corralctl run -q --id fix-$i -- sh -c 'echo here; cat'; corralctl run -q --id api-$i --dir ~/src/docs -- sh -c 'echo here; cat'; done
+
+$ . ~/terminal.sh; new corralctl attach; see fix-2
+Attach to?
+> api-1 command working …s ~/src/docs
+  api-2 command working …s ~/src/docs
+  fix-1 command working …s ~/src/shop
+  fix-2 command working …s ~/src/shop
+
+# Letters filter, arrows choose, Enter attaches.
+$ . ~/terminal.sh; keys no-such; see 'no session'
+Attach to? no-such
+  no session is like that
+
+$ . ~/terminal.sh; keys C-u; keys Down; keys fix; keys Down; see '> fix-2'
+Attach to? fix
+  fix-1 command working …s ~/src/shop
+> fix-2 command working …s ~/src/shop
+
+$ . ~/terminal.sh; keys Enter; see here >~/out; keys hello Enter; see hello | head -2; end
+here
+hello
+
+$ corralctl peek fix-2 | head -2
+here
+hello
+
+# Escape leaves it, and the terminal as it was.
+$ . ~/terminal.sh; new corralctl attach; see fix-2 >~/out; keys Escape; see code; end
+code 0

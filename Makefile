@@ -90,8 +90,8 @@ units-verify:
 generated:
 	@scripts/generated.sh
 
-torture: needs-test ## ROUNDS (50) rounds of a bad day: everything killed, restarted, stopped at random; TORTURE_SEED repeats a failure
-	TORTURE_ROUNDS=$(ROUNDS) $(GOTEST) -count=1 -v -timeout 0 -run '^TestTorture$$' ./cmd/corrald
+torture: needs-test ## ROUNDS (50) rounds of a bad day: everything killed, restarted, stopped at random; SEED and ROUND repeat a failure
+	TORTURE_ROUNDS=$(ROUNDS) TORTURE_SEED=$(SEED) TORTURE_ROUND=$(ROUND) $(GOTEST) -count=1 -v -timeout 0 -run '^TestTorture$$' ./cmd/corrald
 
 bench: needs-build needs-run build ## latency, start time, memory and wake-ups, each beside its floor
 	go run ./internal/bench

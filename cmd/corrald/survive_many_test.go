@@ -67,12 +67,18 @@ func TestManyAreMarkedAndSavedAtSIGTERM(t *testing.T) {
 // crowd creates sessions NAME-0, NAME-1, …, some at a time.
 func (d *corrald) crowd(t *testing.T, name string, n int, start bool) {
 	t.Helper()
+	d.crowdOf(t, name, n, func(int) spec { return spec{"Command": []string{"sleep", "1000"}, "Start": start} })
+}
+
+// crowdOf is crowd for sessions that are not all the same.
+func (d *corrald) crowdOf(t *testing.T, name string, n int, of func(i int) spec) {
+	t.Helper()
 	const atATime = 16
 	failed, slots := make(chan error, n), make(chan bool, atATime)
 	for i := range n {
 		slots <- true
 		go func() {
-			_, err := d.tryCreate(t, fmt.Sprintf("%s-%d", name, i), spec{"Command": []string{"sleep", "1000"}, "Start": start})
+			_, err := d.tryCreate(t, fmt.Sprintf("%s-%d", name, i), of(i))
 			<-slots
 			failed <- err
 		}()

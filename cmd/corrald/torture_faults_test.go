@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// faultKinds are what is done to the world around the sessions.
+var faultKinds = map[string]func(*torture){
+	"SIGKILL of corrald":                   func(w *torture) { w.signal("corrald.service", syscall.SIGKILL) },
+	"SIGKILL of corrald at a failpoint":    (*torture).failpoint,
+	"restart of corrald":                   func(w *torture) { w.systemctl("restart", "corrald.service") },
+	"corrald away":                         func(w *torture) { w.away(func() { w.pause(300*time.Millisecond, 900*time.Millisecond) }) },
+	"exits at once":                        (*torture).openGate,
+	"exits at once, corrald away":          func(w *torture) { w.away(w.openGate) },
+	"exits at once, corrald killed":        (*torture).openGateAndKill,
+	"SIGSTOP of corrald":                   func(w *torture) { w.freeze(300*time.Millisecond, time.Second) },
+	"SIGSTOP of corrald, for the watchdog": func(w *torture) { w.freeze(watchdog, watchdog+time.Second) },
+	"daemon-reload":                        func(w *torture) { w.repeat("daemon-reload") },
+	"daemon-reexec":                        func(w *torture) { w.repeat("daemon-reexec") },
+	"reloads and bus restarts in a loop":   (*torture).busy,
+	"restart of the bus":                   func(w *torture) { w.systemctl("restart", "dbus.service") },
+	"SIGKILL of the bus":                   func(w *torture) { w.signal("dbus.service", syscall.SIGKILL) },
+	"SIGKILL of the bus and of corrald": func(w *torture) {
+		w.signal("dbus.service", syscall.SIGKILL)
+		w.signal("corrald.service", syscall.SIGKILL)
+	},
+}
+
+// watchdog is WatchdogSec= of the service: in this test a daemon that hangs is ended within a round.
+const watchdog = 4 * time.Second
+
+// fault does one of them, and returns its name.
+func (w *torture) fault() string {
+	kinds := slices.Sorted(maps.Keys(faultKinds))
+	kind := kinds[w.random.IntN(len(kinds))]
+	w.faults[kind]++
+	faultKinds[kind](w)
+	return kind
+}
+
+// pause waits for a part of the schedule of faults.
+func (w *torture) pause(least, most time.Duration) {
+	<-time.After(least + time.Duration(w.random.Int64N(int64(most-least))))
+}
+
+// systemctl does what it can: some of the faults are in the way of others.
+func (w *torture) systemctl(args ...string) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	_ = exec.CommandContext(ctx, "systemctl", append([]string{"--user"}, args...)...).Run()
+}
+
+// mainPID returns the process id of a service, 0 if there is none.
+func (w *torture) mainPID(unit string) int {
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	output, _ := exec.CommandContext(ctx, "systemctl", "--user", "show", "--value", "--property=MainPID", unit).Output()
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(output)))
+	return pid
+}
+
+func (w *torture) signal(unit string, signal syscall.Signal) {
+	if pid := w.mainPID(unit); pid > 0 {
+		_ = syscall.Kill(pid, signal)
+	}
+}
+
+// failpoint has the next daemon die at a step, which it may or may not come to.
+func (w *torture) failpoint() {
+	points := slices.Concat(adoptSteps, saveSteps)
+	for _, steps := range [][]stepThen{startSteps, stopSteps, rejoinSteps, enterSteps} {
+		for _, step := range steps {
+			points = append(points, step.point)
+		}
+	}
+	point := fmt.Sprintf("CORRAL_FAILPOINT=%s:%d\n", points[w.random.IntN(len(points))], 1+w.random.IntN(3))
+	_ = os.WriteFile(w.dir+"/failpoint", []byte(point), 0o600)
+	w.signal("corrald.service", syscall.SIGKILL)
+	w.pause(200*time.Millisecond, 800*time.Millisecond)
+	_ = os.Remove(w.dir + "/failpoint")
+}
+
+// away has something happen while there is no daemon.
+func (w *torture) away(happens func()) {
+	w.systemctl("stop", "corrald.service")
+	before := w.ended()
+	happens()
+	w.missed += w.ended() - before
+	w.systemctl("start", "corrald.service")
+}
+
+// ended counts the agents that have written down how they end.
+func (w *torture) ended() int {
+	files, _ := filepath.Glob(w.dir + "/r*-*")
+	return len(slices.DeleteFunc(files, func(name string) bool { return strings.Contains(filepath.Base(name), ".") }))
+}
+
+// openGate has all agents that wait for it end at once, and returns when those that live have.
+func (w *torture) openGate() {
+	w.gate.open()
+	for deadline := time.Now().Add(patience / 3); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
+		if !slices.ContainsFunc(w.victims, func(v *victim) bool { return v.role == waits && v.executed(w) && !v.ended(w) }) {
+			return
+		}
+	}
+}
+
+// openGateAndKill kills the daemon in the middle of it.
+func (w *torture) openGateAndKill() {
+	pid := w.mainPID("corrald.service")
+	w.gate.open()
+	w.pause(0, 30*time.Millisecond)
+	if pid > 0 {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+func (w *torture) freeze(least, most time.Duration) {
+	pid := w.mainPID("corrald.service")
+	if pid == 0 {
+		return
+	}
+	_ = syscall.Kill(pid, syscall.SIGSTOP)
+	w.pause(least, most)
+	_ = syscall.Kill(pid, syscall.SIGCONT)
+}
+
+func (w *torture) repeat(verb string) {
+	for range 1 + w.random.IntN(3) {
+		w.systemctl(verb)
+	}
+}
+
+// busy reloads and executes systemd again, with bus restarts in between, one right after the other.
+func (w *torture) busy() {
+	verbs := [][]string{{"daemon-reload"}, {"daemon-reexec"}, {"restart", "dbus.service"}}
+	for range 6 {
+		w.systemctl(verbs[w.random.IntN(len(verbs))]...)
+	}
+}
+
+// gate is a fifo that agents wait at: the opening of it waits for somebody who writes.
+type gate struct {
+	path   string
+	writer *os.File // nil as long as it is closed
+}
+
+func newGate(path string) (*gate, error) {
+	return &gate{path: path}, syscall.Mkfifo(path, 0o600)
+}
+
+// open lets everybody through who waits, or comes later.
+func (g *gate) open() {
+	if g.writer == nil {
+		g.writer, _ = os.OpenFile(g.path, os.O_RDWR, 0)
+		_, _ = g.writer.WriteString(strings.Repeat("\n", 1000))
+	}
+}
+
+func (g *gate) close() {
+	if g.writer != nil {
+		_ = g.writer.Close()
+	}
+	_ = os.Remove(g.path)
+}

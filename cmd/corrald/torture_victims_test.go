@@ -1,0 +1,172 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/proc"
+)
+
+// victim is a session with what is in store for it.
+type victim struct {
+	id    string
+	role  role
+	code  int
+	early bool          // it is there before the first fault
+	after time.Duration // until its agent ends, or something is done to it
+
+	created bool // the call has said so
+	stopped bool
+}
+
+// role is what is in store for a session.
+type role string
+
+const (
+	leaves    role = "leaves"     // its agent ends with a code
+	waits     role = "waits"      // its agent ends with a code, together with others
+	dies      role = "dies"       // its agent is killed by a signal
+	shouts    role = "shouts"     // it prints a lot and ends with a code
+	clutters  role = "clutters"   // it leaves processes behind and ends with a code
+	lives     role = "lives"      // nothing becomes of it
+	isStopped role = "is stopped" // by its user
+	losesTmux role = "loses tmux" // and goes on
+	losesBoth role = "loses tmux, then leaves"
+	losesShim role = "loses its shim"
+	isResumed role = "loses tmux and is resumed"
+	bombs     role = "fills the process table" // as far as RLIMIT_NPROC lets it, and ends with a code
+)
+
+var roles = []role{
+	leaves, leaves, leaves, leaves, waits, waits, waits, waits, waits, dies, dies, shouts, clutters, lives, isStopped, isStopped,
+	losesTmux, losesBoth, losesShim, isResumed, bombs,
+}
+
+// cast returns the sessions of a round. Two of three are there before its first fault.
+func cast(round string, random *rand.Rand) []*victim {
+	all := make([]*victim, 0, len(roles))
+	for n, r := range roles {
+		all = append(all, &victim{
+			id: fmt.Sprintf("%s-%d", round, n), role: r, code: random.IntN(120), early: random.IntN(3) > 0,
+			after: time.Duration(random.IntN(4000)) * time.Millisecond,
+		})
+	}
+	return all
+}
+
+// script is the agent: it writes down that it is there, and, before it ends by itself, how.
+func (v *victim) script(gate string) string {
+	start := `echo $$ >>"$0.agents"; `
+	end := fmt.Sprintf(`sleep %.3f; echo %d >"$0.new"; mv "$0.new" "$0"; exit %d`, v.after.Seconds(), v.code, v.code)
+	switch v.role {
+	case waits:
+		return start + fmt.Sprintf(`read -r line <%s; echo %d >"$0.new"; mv "$0.new" "$0"; exit %d`, gate, v.code, v.code)
+	case dies:
+		return start + fmt.Sprintf(`sleep %.3f; echo killed >"$0.new"; mv "$0.new" "$0"; kill -KILL $$`, v.after.Seconds())
+	case shouts:
+		return start + "yes corral | head -c 3000000; " + end
+	case bombs: // the limit counts every thread of the user's
+		return start + `(ulimit -p 300 || ulimit -u 300; n=0; while [ $((n += 1)) -lt 400 ]; do sleep 1006 & done) 2>/dev/null; ` + end
+	case clutters:
+		return start + "setsid -f sleep 1004; " + end
+	case leaves, losesBoth:
+		return start + end
+	}
+	return start + "exec sleep 1005"
+}
+
+func (w *torture) path(v *victim) string { return w.dir + "/" + v.id }
+
+// create creates a session, again and again until it is there. A creation that was interrupted has failed, or succeeded: the next attempt is told.
+func (w *torture) create(v *victim) {
+	var id string
+	var path dbus.ObjectPath
+	sp := spec{"Id": v.id, "WorkingDirectory": w.dir, "Command": []string{"sh", "-c", v.script(w.gate.path), w.path(v)}}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
+		err := w.call(dbusapi.ManagerPath, dbusapi.ManagerInterface+".CreateSession", []any{"command", sp.variants()}, &id, &path)
+		var answer dbus.Error
+		v.created = v.created || err == nil
+		if err == nil || errors.As(err, &answer) && (answer.Name == dbusapi.ErrorName(dbusapi.SessionExists) || answer.Name == dbusapi.ErrorName(dbusapi.StartFailed)) {
+			return
+		}
+	}
+}
+
+// live does to a session what is in store for it.
+func (w *torture) live(v *victim) {
+	<-time.After(v.after)
+	switch v.role {
+	case isStopped:
+		v.stopped = w.call(dbusapi.SessionPath(v.id), dbusapi.SessionInterface+".Stop", []any{uint64(0)}) == nil
+	case losesTmux, losesBoth:
+		w.killThat(w.isTmux(v))
+	case isResumed:
+		if v.executed(w) && w.killThat(w.isTmux(v)) {
+			w.resume(v)
+		}
+	case losesShim:
+		w.killThat(func(args []string) bool { return len(args) == 3 && args[1] == "run" && args[2] == w.runtime(v)+"/run" })
+	}
+}
+
+func (w *torture) runtime(v *victim) string {
+	return filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral", v.id)
+}
+
+// isTmux tells a session's tmux server by its arguments.
+func (w *torture) isTmux(v *victim) func([]string) bool {
+	return func(args []string) bool {
+		return slices.Contains(args, "-D") && slices.Contains(args, w.runtime(v)+"/tmux")
+	}
+}
+
+// resume resumes a session, until that was answered or is seen to have worked.
+func (w *torture) resume(v *victim) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+		if w.call(dbusapi.SessionPath(v.id), dbusapi.SessionInterface+".Resume", nil) == nil {
+			return
+		}
+		if f, answers := w.facts(v.id); answers && f.text("State") == "running" && len(that(w.isTmux(v))) > 0 {
+			return
+		}
+	}
+}
+
+// killThat kills the processes that were executed with such arguments, and tells whether there were any.
+func (w *torture) killThat(is func([]string) bool) bool {
+	pids := that(is)
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	return len(pids) > 0
+}
+
+// that returns the processes that were executed with such arguments.
+func that(is func([]string) bool) []int {
+	pids, _ := proc.All()
+	return slices.DeleteFunc(pids, func(pid int) bool {
+		args, err := proc.Arguments(pid)
+		return err != nil || !is(args)
+	})
+}
+
+// executed tells whether there was ever an agent.
+func (v *victim) executed(w *torture) bool {
+	_, err := os.Stat(w.path(v) + ".agents")
+	return err == nil
+}
+
+// ended tells whether its agent has written down how it ends.
+func (v *victim) ended(w *torture) bool {
+	_, err := os.Stat(w.path(v))
+	return err == nil
+}

@@ -24,6 +24,10 @@ LDFLAGS  = $(if $(VERSION),-X github.com/corrald/corral/internal/version.Version
 GOBUILD  = CGO_ENABLED=0 go build -trimpath
 # The race detector needs a C compiler; the programs do not.
 GOTEST   = CGO_ENABLED=1 go test -race
+# The manual's pages, as roff, and what they are made of. Their date is that of the last commit, so that the same sources make the same pages.
+MANPAGES = $(patsubst docs/man/%.md,%,$(wildcard docs/man/*.md))
+MANDATE := $(or $(shell git log -1 --format=%cs 2>/dev/null),$(shell date +%F))
+MD2MAN   = go tool -modfile=tools/go.mod go-md2man
 LINT     = go tool -modfile=tools/go.mod golangci-lint
 
 # What each target needs on the machine; scripts/needs.sh installs it or names the command that would.
@@ -32,10 +36,10 @@ NEEDS_RUN   = tmux systemd dbus user-bus
 NEEDS_TEST  = $(NEEDS_BUILD) $(NEEDS_RUN) cc procps zsh fish
 NEEDS_E2E   = $(NEEDS_TEST) logind debootstrap
 NEEDS_LIMITS = $(NEEDS_TEST) debootstrap uml
-NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck
+NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck mandoc man
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test unit-test e2e limits-test torture check format lint architecture shell units-verify generated \
+.PHONY: help build demo test unit-test e2e limits-test torture check format lint architecture shell units-verify manual generated \
 	bench fuzz install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-limits needs-check
 
 help: ## this list
@@ -44,10 +48,15 @@ help: ## this list
 needs-build needs-run needs-test needs-e2e needs-limits needs-check: needs-%:
 	@scripts/needs.sh $(NEEDS_$(shell echo $* | tr a-z A-Z))
 
-build: needs-build ## corrald, corralctl and corral-shim, into build/
+build: needs-build build/man/.made ## corrald, corralctl, corral-shim and the manual, into build/
 	@mkdir -p build
 	$(GOBUILD) -ldflags '$(LDFLAGS)' -o build/ ./cmd/corrald ./cmd/corralctl
 	$(GOBUILD) -ldflags '-s -w $(if $(VERSION),-X main.version=$(VERSION))' -o build/ ./cmd/corral-shim
+
+build/man/.made: $(wildcard docs/man/*.md dbusapi/*.xml internal/manual/*.go)
+	@go run ./internal/manual -o build/man -version '$(or $(VERSION),unknown)' -date '$(MANDATE)' docs/man/*.md
+	@for page in $(MANPAGES); do $(MD2MAN) -in build/man/$$page.md -out build/man/$$page && rm build/man/$$page.md || exit 1; done
+	@touch $@
 
 demo: needs-build needs-run ## see it work: real programs supervised on a real systemd, and what became of each
 	@scripts/demo.sh
@@ -69,7 +78,7 @@ e2e: needs-e2e build ## as root: the tests on booted machines
 limits-test: needs-limits build ## OOM and TasksMax, in a user-mode-linux guest that has the controllers
 	go test -tags limits -run '^TestLimits' -count=1 -timeout 30m ./...
 
-check: needs-check format lint architecture shell units-verify generated ## formatting, lint, import rules, scripts, units, generated files
+check: needs-check format lint architecture shell units-verify manual generated ## formatting, lint, import rules, scripts, units, manual, generated files
 	@echo 'check: all is well'
 
 format:
@@ -86,6 +95,9 @@ shell:
 
 units-verify:
 	@scripts/verify-units.sh
+
+manual: build/man/.made
+	@scripts/manual.sh
 
 generated:
 	@scripts/generated.sh
@@ -115,6 +127,7 @@ INSTALLED = \
 	644:packaging/io.github.corrald.Corral1.service:$(DATADIR)/dbus-1/services/io.github.corrald.Corral1.service \
 	$(foreach f,$(wildcard dbusapi/*.xml),644:$(f):$(DATADIR)/dbus-1/interfaces/$(notdir $(f))) \
 	$(foreach f,$(wildcard agents/*.agent),644:$(f):$(AGENTDIR)/$(notdir $(f))) \
+	$(foreach f,$(MANPAGES),644:build/man/$(f):$(DATADIR)/man/man$(lastword $(subst ., ,$(f)))/$(f)) \
 	$(foreach f,LICENSE README.md docs/ARCHITECTURE.md docs/SURVIVAL.md docs/REQUIREMENTS.md,644:$(f):$(DOCDIR)/$(notdir $(f))) \
 	$(foreach f,$(wildcard docs/decisions/*.md),644:$(f):$(DOCDIR)/decisions/$(notdir $(f)))
 

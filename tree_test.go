@@ -69,6 +69,7 @@ var plan = map[string][]string{
 
 	// What only developers run.
 	"internal/bench":               slices.Concat([]string{"dbusapi/client", "dbusapi", "internal/testbed"}, leaves),
+	"internal/manual":              {"dbusapi"},
 	"internal/testbed":             slices.Concat([]string{"internal/testbed/claim"}, leaves),
 	"internal/testbed/claim":       {},
 	"internal/testbed/debian":      slices.Concat([]string{"internal/testbed/claim"}, leaves),
@@ -99,8 +100,8 @@ var strangers = map[string][]string{
 // speakers may write to the journal or a terminal. All others return errors.
 var speakers = []string{
 	"cmd/corrald", "cmd/corralctl", "cmd/corral-shim", "supervisor",
-	"internal/journal",                                                                                   // is the way there
-	"internal/bench", "internal/testbed", "internal/testbed/usermanager", "internal/testbed/bootmachine", // are for a developer's terminal
+	"internal/journal",                                                                                                      // is the way there
+	"internal/bench", "internal/manual", "internal/testbed", "internal/testbed/usermanager", "internal/testbed/bootmachine", // are for a developer's terminal
 }
 
 // without lists the folders that one goroutine, or none, owns the state of: a mutex there is a mistake in the design.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
@@ -36,7 +37,7 @@ func printHelp(c *ctl, args []string) error {
 		}
 	}
 	fmt.Fprintf(c.out, "\n%s\n%s", c.paint(wording.Bold, "Options:"), optionHelp(globalFlags()))
-	fmt.Fprintf(c.out, "\nAn ID may be the beginning of one, or a pattern such as 'fix-*'.\nExit codes: 0 done, 1 refused or failed, 2 usage, 4 no such session, 5 corrald cannot be reached.\n")
+	fmt.Fprintf(c.out, "\nAn ID may be the beginning of one, or a pattern such as 'fix-*'.\nExit codes: 0 done, 1 refused or failed, 2 usage, 4 no such session, 5 corrald cannot be reached.\nMore: corralctl help VERB, man corralctl\n")
 	return nil
 }
 
@@ -60,7 +61,24 @@ func verbHelp(c *ctl, v verb) error {
 		fmt.Fprintf(c.out, "\n%s\n%s", c.paint(wording.Bold, "Options:"), optionHelp(own))
 	}
 	fmt.Fprintf(c.out, "\n%s\n%s", c.paint(wording.Bold, "Options of every verb:"), optionHelp(globalFlags()))
+	if lines := examples[v.name]; len(lines) > 0 {
+		fmt.Fprintf(c.out, "\n%s\n", c.paint(wording.Bold, "Examples:"))
+		c.printExamples(lines)
+	}
 	return nil
+}
+
+// printExamples prints commands, each with what it does beside it.
+func (c *ctl) printExamples(lines []string) {
+	width := 0
+	for _, line := range lines {
+		command, _, _ := strings.Cut(line, "  # ")
+		width = max(width, utf8.RuneCountInString(command))
+	}
+	for _, line := range lines {
+		command, about, _ := strings.Cut(line, "  # ")
+		fmt.Fprintf(c.out, "  %-*s  %s\n", width, command, c.paint(wording.Dim, "# "+about))
+	}
 }
 
 // optionHelp is a line for each option. What stands in backquotes in an option's usage names its value.

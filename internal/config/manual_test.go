@@ -1,0 +1,34 @@
+package config
+
+import (
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The manual has every key that is read, and no others.
+func TestTheManualIsWhole(t *testing.T) {
+	for source, c := range map[string]struct{ keys, page string }{
+		"config.go": {`case "([A-Z][A-Za-z]+)":`, "corral.conf.5.md"},
+		"agent.go":  {`case "[A-Z][a-z]+\.([A-Z][A-Za-z]+)":`, "corral.agent.5.md"},
+	} {
+		code, err := os.ReadFile(source)
+		require.NoError(t, err)
+		page, err := os.ReadFile("../../docs/man/" + c.page)
+		require.NoError(t, err)
+		keys := captured(c.keys, string(code))
+		require.NotEmpty(t, keys)
+		assert.ElementsMatch(t, keys, captured(`(?m)^([A-Z][A-Za-z]+)=$`, string(page)), c.page)
+	}
+}
+
+func captured(pattern, text string) []string {
+	var all []string
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}

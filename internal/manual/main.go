@@ -1,0 +1,48 @@
+// Manual makes the sources of the manual pages whole: `manual -o DIRECTORY PAGE.md…` writes each page there with the version, the date, and what the
+// interface definitions say of the bus. `make man` then has go-md2man convert them.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/corrald/corral/dbusapi"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	out := flag.String("o", "build/man", "directory to write to")
+	version := flag.String("version", "", "version of the pages")
+	date := flag.String("date", "", "date of the pages, YYYY-MM-DD")
+	flag.Parse()
+	interfaces, err := describe(dbusapi.ManagerXML, dbusapi.SessionXML)
+	if err == nil {
+		replace := strings.NewReplacer("@version@", *version, "@date@", *date, "@interfaces@", interfaces, "@errors@", errorNames(dbusapi.ManagerXML))
+		err = write(*out, flag.Args(), replace)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "manual:", err)
+		return 1
+	}
+	return 0
+}
+
+func write(dir string, pages []string, replace *strings.Replacer) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // for everybody to read
+		return err
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(page)), []byte(replace.Replace(string(text))), 0o644); err != nil { //nolint:gosec // so are these
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,13 @@
+#!/bin/bash
+# manual.sh: the manual's pages in build/man, read by the two programs that people read manuals with, without a word of complaint.
+set -eu -o pipefail
+cd "$(dirname "$0")/../build/man"
+
+complaints=$(mandoc -T lint -W warning ./*.[1-8]) || true
+for page in ./*.[1-8]; do
+  complaints+=$(LC_ALL=C.UTF-8 MANROFFSEQ='' MANWIDTH=80 man --warnings=w -l "$page" 2>&1 >/dev/null) || true
+done
+[ -z "$complaints" ] || {
+  printf '%s\n' "$complaints" >&2
+  exit 1
+}

@@ -129,7 +129,8 @@ INSTALLED = \
 	$(foreach f,$(wildcard agents/*.agent),644:$(f):$(AGENTDIR)/$(notdir $(f))) \
 	$(foreach f,$(MANPAGES),644:build/man/$(f):$(DATADIR)/man/man$(lastword $(subst ., ,$(f)))/$(f)) \
 	$(foreach f,LICENSE README.md docs/ARCHITECTURE.md docs/SURVIVAL.md docs/REQUIREMENTS.md,644:$(f):$(DOCDIR)/$(notdir $(f))) \
-	$(foreach f,$(wildcard docs/decisions/*.md),644:$(f):$(DOCDIR)/decisions/$(notdir $(f)))
+	$(foreach f,$(wildcard docs/decisions/*.md),644:$(f):$(DOCDIR)/decisions/$(notdir $(f))) \
+	$(foreach f,$(wildcard docs/reference/*.md),644:$(f):$(DOCDIR)/reference/$(notdir $(f)))
 
 # Apart from install, so that a package builder, or `sudo make install-files` after `make build`, needs no compiler.
 install-files:
@@ -141,7 +142,7 @@ install-files:
 
 uninstall: ## what install put there; sessions and their records stay
 	@for f in $(INSTALLED) $(UNITDIR)/corrald.service; do rm -f "$(DESTDIR)$${f##*:}"; done
-	@for d in $(LIBEXECDIR) $(AGENTDIR) $(PREFIX)/lib/corral $(DOCDIR)/decisions $(DOCDIR); do \
+	@for d in $(LIBEXECDIR) $(AGENTDIR) $(PREFIX)/lib/corral $(DOCDIR)/decisions $(DOCDIR)/reference $(DOCDIR); do \
 		[ ! -d "$(DESTDIR)$$d" ] || rmdir --ignore-fail-on-non-empty "$(DESTDIR)$$d"; \
 	done
 

@@ -17,10 +17,10 @@ const (
 
 // finding is what one check found. Text and Remedy are for people, and for other programs to show.
 type finding struct {
-	Check  string `json:"check"`
-	Level  string `json:"level"`
-	Text   string `json:"text"`
-	Remedy string `json:"remedy,omitempty"` // a command, or a sentence; none where all is well
+	Check  string
+	Level  string
+	Text   string
+	Remedy string // a command, or a sentence; none where all is well
 }
 
 func ok(format string, args ...any) finding {

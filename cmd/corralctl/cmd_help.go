@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/version"
 )
 
@@ -110,17 +111,21 @@ func globalFlags() *pflag.FlagSet {
 
 var versionVerb = verb{name: "version", summary: "Print the versions of corralctl and of the corrald that runs", options: plainVerb(
 	func(ctx context.Context, c *ctl, _ []string) error {
+		var manager client.Manager
+		if bus, err := c.connect(ctx); err == nil {
+			manager, _ = bus.Manager(ctx) // without an answer, none runs
+		}
+		if c.wantsJSON() {
+			return c.printJSON(versionValue{version.Version, manager.Version})
+		}
 		if err := printVersion(c); err != nil {
 			return err
 		}
-		bus, err := c.connect(ctx)
-		if err == nil {
-			if m, err := bus.Manager(ctx); err == nil {
-				c.print("corrald %s\n", m.Version)
-				return nil
-			}
+		if manager.Version == "" {
+			c.print("corrald is not running\n")
+		} else {
+			c.print("corrald %s\n", manager.Version)
 		}
-		c.print("corrald is not running\n")
 		return nil
 	})}
 

@@ -43,15 +43,17 @@ func (c *ctl) is(words []string, rows []dbusapi.SessionRow, no int, such func(db
 	}
 	code := no
 	unknown := false
+	answers := []isValue{}
 	for _, word := range words {
 		ids, err := match(word, sessions, c.all)
 		if err != nil {
 			unknown = true
-			c.say("unknown")
+			answers = append(answers, isValue{Id: word, State: "unknown"})
 		}
 		for _, id := range ids {
-			c.say(byID[id].State)
-			if such(byID[id]) {
+			row := byID[id]
+			answers = append(answers, isValue{id, row.State, row.Activity, such(row)})
+			if such(row) {
 				code = 0
 			}
 		}
@@ -59,11 +61,16 @@ func (c *ctl) is(words []string, rows []dbusapi.SessionRow, no int, such func(db
 	if unknown && code != 0 {
 		code = exitNoSession
 	}
-	return exit(code)
-}
-
-func (c *ctl) say(word string) {
-	if !c.quiet {
-		c.print("%s\n", word)
+	switch {
+	case c.quiet:
+	case c.wantsJSON():
+		if err := c.printJSON(answers); err != nil {
+			return err
+		}
+	default:
+		for _, answer := range answers {
+			c.print("%s\n", answer.State)
+		}
 	}
+	return exit(code)
 }

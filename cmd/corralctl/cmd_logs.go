@@ -30,6 +30,9 @@ func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
 	if c.host != "" {
 		return c.execHost(append([]string{"logs"}, o.words(args)...)...)
 	}
+	if c.wantsJSON() && !o.journal {
+		return usagef("logs", "what an agent has printed is text; --json goes with --journal")
+	}
 	if len(args) > 1 && o.follow {
 		return usagef("logs", "-f follows one session, not %d", len(args))
 	}
@@ -188,6 +191,9 @@ func (o *logsOptions) showJournal(ctx context.Context, c *ctl, ids []string) err
 	}
 	if o.lines >= 0 {
 		command = append(command, fmt.Sprintf("--lines=%d", o.lines))
+	}
+	if c.wantsJSON() {
+		command = append(command, map[bool]string{false: "--output=json", true: "--output=json-pretty"}[c.prettyJSON()])
 	}
 	if c.noPager {
 		command = append(command, "--no-pager")

@@ -17,6 +17,7 @@ var peekVerb = verb{name: "peek", args: "ID…", summary: "Show what is on a ses
 	return func(ctx context.Context, c *ctl, args []string) error {
 		ids, unresolved := c.resolve(ctx, args)
 		var failed failures
+		screens := []screenValue{}
 		for i, id := range ids {
 			var flags uint64
 			if *escapes {
@@ -31,6 +32,10 @@ var peekVerb = verb{name: "peek", args: "ID…", summary: "Show what is on a ses
 				failed.add(c, f)
 				continue
 			}
+			if c.wantsJSON() {
+				screens = append(screens, screenValue{id, strings.Split(strings.TrimRight(text, "\n"), "\n")})
+				continue
+			}
 			if len(ids) > 1 && !c.noLegend {
 				if i > 0 {
 					fmt.Fprintln(c.out)
@@ -42,6 +47,11 @@ var peekVerb = verb{name: "peek", args: "ID…", summary: "Show what is on a ses
 				text = wording.PrintableLines(text)
 			}
 			fmt.Fprintln(c.out, text)
+		}
+		if c.wantsJSON() && len(ids) > 0 {
+			if err := c.printJSON(screens); err != nil {
+				return err
+			}
 		}
 		if unresolved != nil {
 			return unresolved

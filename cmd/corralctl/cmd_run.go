@@ -118,6 +118,9 @@ func (r *runOptions) fill(c *ctl) error {
 	if c.noBlock && (r.attach || r.wait) {
 		return fmt.Errorf("--no-block goes with neither --attach nor --wait")
 	}
+	if r.attach && c.wantsJSON() {
+		return fmt.Errorf("--attach and --json exclude each other")
+	}
 	if r.attach && r.wait {
 		return fmt.Errorf("--attach and --wait exclude each other")
 	}
@@ -245,6 +248,9 @@ func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, age
 	if err != nil {
 		return c.cannotCreate(agent, r.spec.ID, err)
 	}
+	if c.wantsJSON() {
+		return r.printCreated(ctx, c, bus, id, waiting)
+	}
 	if !c.quiet {
 		r.announce(c, agent, id)
 	}
@@ -266,6 +272,22 @@ func (r *runOptions) post(c *ctl, bus *client.Client, agent string) error {
 		return c.cannotCreate(agent, r.spec.ID, err)
 	}
 	return nil
+}
+
+// printCreated prints the session as it is when there is nothing more to wait for.
+func (r *runOptions) printCreated(ctx context.Context, c *ctl, bus *client.Client, id string, waiting <-chan client.Event) error {
+	var ended error
+	if r.wait {
+		ended = c.waitFor(ctx, []string{id}, nil, waiting)
+	}
+	s, err := bus.Session(ctx, id)
+	if err == nil {
+		err = c.printJSON(s)
+	}
+	if err != nil {
+		return c.cannot("run", id, err)
+	}
+	return ended
 }
 
 // prepareWait subscribes before there is a session, so that its end is seen however soon it comes.

@@ -71,6 +71,9 @@ func (c *ctl) label(ctx context.Context, id string, changes []string) error {
 		return c.cannot("label", id, err)
 	}
 	labels := s.Labels
+	if len(changes) == 0 && c.wantsJSON() {
+		return c.printJSON(labels)
+	}
 	if len(changes) == 0 {
 		for _, key := range slices.Sorted(maps.Keys(labels)) {
 			c.print("%s=%s\n", key, labels[key])
@@ -144,6 +147,9 @@ var cleanVerb = verb{name: "clean", summary: "Remove sessions that have outlived
 		ids, err := clean(ctx)
 		if err != nil {
 			return c.cannot("clean", "", err)
+		}
+		if c.wantsJSON() {
+			return c.printJSON(append([]string{}, ids...))
 		}
 		if !c.quiet {
 			for _, id := range ids {

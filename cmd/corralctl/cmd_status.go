@@ -46,11 +46,8 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 		return err
 	}
 	ids, code := c.matchAll(words, sessions)
-	var all []client.Session
-	var problems map[string][]dbusapi.Problem
-	if !c.wantsJSON() {
-		problems = c.problemsOf(ctx)
-	}
+	all := []statusValue{}
+	problems := c.problemsOf(ctx)
 	for i, id := range ids {
 		s, err := c.client.Session(ctx, id)
 		if err != nil {
@@ -59,20 +56,20 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 		if wording.Ended(s.State) && code == 0 {
 			code = exitNotActive
 		}
+		status := statusOf{session: s, problems: problems[id], screen: c.lastLines(ctx, s, lines)}
+		if c.host == "" && s.ControlGroup != "" {
+			status.processes = groupProcesses(s.ControlGroup)
+		}
 		if c.wantsJSON() {
-			all = append(all, s)
+			all = append(all, status.value())
 			continue
 		}
 		if i > 0 {
 			fmt.Fprintln(c.out)
 		}
-		status := statusOf{session: s, problems: problems[id], screen: c.lastLines(ctx, s, lines)}
-		if c.host == "" && s.ControlGroup != "" {
-			status.processes = groupProcesses(s.ControlGroup)
-		}
 		c.printStatus(status)
 	}
-	if all != nil {
+	if c.wantsJSON() && len(ids) > 0 {
 		if err := c.printJSON(all); err != nil {
 			return err
 		}
@@ -100,7 +97,7 @@ func (c *ctl) matchAll(words []string, sessions []known) (ids []string, code int
 
 // lastLines are the last lines of the session's screen, or of its log where nothing is shown there any more.
 func (c *ctl) lastLines(ctx context.Context, s client.Session, lines uint32) string {
-	if lines == 0 || s.State == "created" || c.wantsJSON() {
+	if lines == 0 || s.State == "created" {
 		return ""
 	}
 	if s.SessionAlive && s.AgentAlive {

@@ -75,6 +75,11 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 		}
 	}
 	var failed failures
+	if c.wantsJSON() && c.name == "wait" {
+		if err := c.printJSON(w.values()); err != nil {
+			return err
+		}
+	}
 	for _, id := range ids {
 		if err := w.ends[id]; err != nil {
 			failed.add(c, err)

@@ -10,11 +10,14 @@ import (
 
 func (c *ctl) wantsJSON() bool { return c.json != "" && c.json != "off" }
 
+// prettyJSON tells whether JSON is laid out for people: where that was asked for, and on a terminal where nothing was.
+func (c *ctl) prettyJSON() bool { return c.json == "pretty" || c.json == "auto" && c.outTTY != nil }
+
 // printJSON writes a value as JSON; without a style named, pretty on a terminal.
 func (c *ctl) printJSON(value any) error {
 	encoder := json.NewEncoder(c.out)
 	encoder.SetEscapeHTML(false)
-	if c.json == "pretty" || c.json == "auto" && c.outTTY != nil {
+	if c.prettyJSON() {
 		encoder.SetIndent("", "  ")
 	}
 	return encoder.Encode(value)

@@ -85,6 +85,9 @@ func (c *ctl) savedStatus(words []string, err error) error {
 	if err != nil {
 		return c.cannot("show the status", "", err)
 	}
+	if c.wantsJSON() {
+		return c.savedJSON(words, list)
+	}
 	if len(words) == 0 && !c.all {
 		fmt.Fprintf(c.out, "%s corrald is not running\n", c.paint(wording.Dim, "○"))
 		c.field("Sessions", "%d saved in %s", len(list.sessions), stateDirectory())
@@ -102,6 +105,25 @@ func (c *ctl) savedStatus(words []string, err error) error {
 		for _, id := range ids {
 			i := slices.IndexFunc(list.sessions, func(s client.Session) bool { return s.Id == id })
 			c.printStatus(statusOf{session: list.sessions[i]})
+		}
+	}
+	return list.unreachable
+}
+
+// savedJSON prints what is saved as status --json prints it. Of the daemon itself there is nothing to tell.
+func (c *ctl) savedJSON(words []string, list sessionList) error {
+	values := []statusValue{}
+	for _, s := range list.sessions {
+		if len(words) == 0 && c.all || slices.ContainsFunc(words, func(word string) bool {
+			ids, err := match(word, []known{{s.Id, s.State}}, c.all)
+			return err == nil && len(ids) == 1
+		}) {
+			values = append(values, statusOf{session: s}.value())
+		}
+	}
+	if len(words) > 0 || c.all {
+		if err := c.printJSON(values); err != nil {
+			return err
 		}
 	}
 	return list.unreachable

@@ -18,7 +18,7 @@ $ mkdir -p ~/config/corral && printf '[Corral]\nStopTimeoutSec=never\n' >~/confi
 note  configuration  ~/config/corral/corral.conf:2: StopTimeoutSec= has a bad value: …, ignored
 
 $ corralctl doctor --json=short | tr '{' '\n' | grep '"state"'
-"check":"state","level":"ok","text":"~/state/corral, … free"},
+"Check":"state","Level":"ok","Text":"~/state/corral, … free","Remedy":""},
 
 $ chmod 500 ~/state/corral ~/state; XDG_STATE_HOME=$HOME/state/other corralctl doctor -q; echo $?; chmod 700 ~/state ~/state/corral
 fault state          ~/state cannot be written to: permission denied

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+// What --json prints beside the contract's own properties. docs/reference/json.md tells what each field means; a field that is there stays.
+
+// statusValue is one session of status.
+type statusValue struct {
+	client.Session
+	Runs      []dbusapi.RunRow
+	Processes []processValue
+	Problems  []string
+	Screen    []string
+}
+
+type processValue struct {
+	PID     int
+	Command []string
+}
+
+func (s statusOf) value() statusValue {
+	v := statusValue{Session: s.session, Runs: s.session.Runs, Processes: []processValue{}, Problems: []string{}, Screen: []string{}}
+	if v.Runs == nil {
+		v.Runs = []dbusapi.RunRow{}
+	}
+	for _, p := range s.processes {
+		v.Processes = append(v.Processes, processValue{p.pid, p.argv})
+	}
+	for _, p := range s.problems {
+		v.Problems = append(v.Problems, p.Text)
+	}
+	if s.screen != "" {
+		v.Screen = strings.Split(s.screen, "\n")
+	}
+	return v
+}
+
+// waitValue is one session of wait.
+type waitValue struct {
+	Id             string //nolint:revive // the contract's name
+	State          string
+	Activity       string
+	Result         string
+	Reason         string
+	ExecMainCode   int32
+	ExecMainStatus int32
+	ExitCode       int
+}
+
+func (w *waiter) values() []waitValue {
+	values := []waitValue{}
+	for _, id := range w.ids {
+		s := w.sessions[id]
+		if s == nil {
+			continue // it could not be waited for, and the error says why
+		}
+		code := 0
+		if f := (*failure)(nil); errors.As(w.ends[id], &f) {
+			code = f.code
+		}
+		values = append(values, waitValue{s.Id, s.State, s.Activity, s.Result, s.Reason, s.ExecMainCode, s.ExecMainStatus, code})
+	}
+	return values
+}
+
+// isValue is one answer of is-active, is-failed and is-waiting.
+type isValue struct {
+	Id       string //nolint:revive // the contract's name
+	State    string
+	Activity string
+	Is       bool
+}
+
+// screenValue is one screen of peek.
+type screenValue struct {
+	Id     string //nolint:revive // the contract's name
+	Screen []string
+}
+
+// versionValue is what version prints.
+type versionValue struct {
+	Corralctl string
+	Corrald   string
+}

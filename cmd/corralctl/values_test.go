@@ -1,0 +1,115 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var documentedKey = regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\| (text|number|bool|list|object) \\|")
+
+// documented are the keys that docs/reference/json.md has, with their types, by section.
+func documented(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/reference/json.md")
+	require.NoError(t, err)
+	sections := map[string]map[string]string{}
+	for _, section := range strings.Split(string(text), "\n## ")[1:] {
+		title, body, _ := strings.Cut(section, "\n")
+		sections[title] = map[string]string{}
+		for _, m := range documentedKey.FindAllStringSubmatch(body, -1) {
+			sections[title][m[1]] = m[2]
+		}
+	}
+	return sections
+}
+
+// jsonType is the type of a value, in the words of the document.
+func jsonType(value any) string {
+	switch value.(type) {
+	case string:
+		return "text"
+	case json.Number:
+		return "number"
+	case bool:
+		return "bool"
+	case []any:
+		return "list"
+	case map[string]any:
+		return "object"
+	}
+	return "nothing"
+}
+
+func TestWhatIsPrintedAsJSONIsDocumented(t *testing.T) {
+	sections := documented(t)
+	stage := newStage(t)
+	run := func(line string) []byte {
+		t.Helper()
+		command := exec.Command("sh", "-c", line)
+		command.Dir, command.Env = stage.home, stage.environment
+		output, err := command.Output()
+		if exit := (*exec.ExitError)(nil); err != nil {
+			require.ErrorAs(t, err, &exit)
+			require.NotContains(t, string(exit.Stderr), "corralctl:", line)
+		}
+		return output
+	}
+	seen := map[string]bool{"Others": true}
+	sections["Runs"] = map[string]string{"Runs": sections["status"]["Runs"]}
+	check := func(line string, titles ...string) {
+		t.Run(line, func(t *testing.T) {
+			decoder := json.NewDecoder(strings.NewReader(string(run(line))))
+			decoder.UseNumber()
+			var value any
+			require.NoError(t, decoder.Decode(&value))
+			if list, ok := value.([]any); ok {
+				require.NotEmpty(t, list)
+				value = list[0]
+			}
+			object, ok := value.(map[string]any)
+			require.True(t, ok, "%v", value)
+			got, want := map[string]string{}, map[string]string{}
+			for key, value := range object {
+				got[key] = jsonType(value)
+			}
+			for _, title := range titles {
+				require.NotEmpty(t, sections[title], title)
+				seen[title] = true
+				for key, kind := range sections[title] {
+					want[key] = kind
+				}
+			}
+			assert.Equal(t, want, got)
+		})
+	}
+	check("corralctl run -j --id shop --label a=b -- sh -c 'echo hello; cat'", "Session", "Runs")
+	check("corralctl list -j", "Session")
+	check("corralctl list --json=pretty", "Session")
+	check("corralctl status -j shop", "Session", "status")
+	check("corralctl status -j", "show")
+	check("corralctl show -j", "show")
+	check("corralctl show -j shop", "Session", "Runs")
+	check("corralctl is-active -j shop", "is-active, is-failed, is-waiting")
+	check("corralctl is-waiting -j nothing", "is-active, is-failed, is-waiting")
+	check("corralctl peek -j shop", "peek")
+	check("corralctl wait -j --until=running shop", "wait")
+	check("corralctl run -j --wait -- sh -c 'exit 3'", "Session", "Runs")
+	check("corralctl agents -j", "agents")
+	check("corralctl doctor -j", "doctor")
+	check("corralctl linger -j", "linger")
+	check("corralctl version -j", "version")
+	run("corralctl describe shop text")
+	check("{ corralctl monitor -j & } | { read -r line; corralctl describe shop new; grep -m 1 changed; }", "monitor")
+	for title := range sections {
+		assert.True(t, seen[title], "nothing prints what is documented under %q", title)
+	}
+	assert.JSONEq(t, `{"a": "b"}`, string(run("corralctl label shop -j")))
+	assert.JSONEq(t, `[]`, string(run("corralctl clean -j --dry-run")))
+}

@@ -45,11 +45,11 @@ func (p *preview) want(r *row, height int) []effect {
 		*p = preview{hidden: p.hidden, id: r.Id, old: true}
 		after = selectPause
 	}
-	if !r.SessionAlive {
-		p.old = false
-		return nil // nothing is on its screen any more; what was there last may still be looked at
+	if !r.hasScreen() {
+		p.old = true // once there is one again; what was there last may still be looked at
+		return nil
 	}
-	p.old = p.old || height > p.height || r.Activity == "working" && r.AgentAlive && !r.Frozen
+	p.old = p.old || height > p.height || r.Activity == "working" && r.AgentAlive
 	if p.asked || !p.old {
 		return nil
 	}
@@ -57,10 +57,17 @@ func (p *preview) want(r *row, height int) []effect {
 	return []effect{pause{r.Id, after}}
 }
 
+// hasScreen tells whether the session's screen can be read. The tmux of one that is frozen answers nobody.
+func (r *row) hasScreen() bool { return r.SessionAlive && !r.Frozen }
+
 // due reads the screen of the session after the pause, if it is still the one that is shown.
 func (m *model) due(id string) []effect {
 	p := &m.preview
 	if id != p.id || !p.asked {
+		return nil
+	}
+	if r := m.rows[id]; r == nil || !r.hasScreen() {
+		p.asked = false
 		return nil
 	}
 	p.old, p.height = false, m.previewHeight()
@@ -73,9 +80,11 @@ func (m *model) captured(c captured) {
 		return // another one was selected meanwhile
 	}
 	p.asked = false
-	p.text, p.fault = c.text, ""
-	if c.err != nil {
-		p.text, p.fault = "", m.explain("show the screen of", c.id, c.err)
+	switch r := m.rows[c.id]; {
+	case c.err == nil:
+		p.text, p.fault = c.text, ""
+	case r != nil && r.hasScreen(): // what could be read before is better than nothing
+		p.fault = m.explain("show the screen of", c.id, c.err)
 	}
 }
 

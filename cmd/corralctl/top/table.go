@@ -48,7 +48,10 @@ var dropped = []string{"WORKSPACE", "TASKS", "", "SINCE", "AGENT", "MEMORY", "CP
 // growing are those that get the room that is left, in that order.
 var growing = []string{"ID", "AGENT", "ACTIVITY", "WORKSPACE", ""}
 
-const dotWidth = 2
+const (
+	dotWidth      = 2
+	leastActivity = 10 // columns, before it is left out, too
+)
 
 // table is the line of titles and those of the rows.
 func (m *model) table() []string {
@@ -134,6 +137,10 @@ func (m *model) widths() []int {
 			break
 		}
 		i := columnOf(title)
+		if squeezed := widths[i] + room; title == "ACTIVITY" && squeezed >= leastActivity {
+			widths[i], room = squeezed, 0
+			break
+		}
 		room += widths[i] + 1
 		widths[i] = 0
 	}

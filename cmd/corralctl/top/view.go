@@ -146,7 +146,7 @@ func (m *model) previewLines() []string {
 		lines = append(lines, lastLines(m.preview.text, m.width, height+1-len(lines))...)
 	case m.preview.fault != "":
 		lines = append(lines, paint(wording.Dim, cut(wording.Printable(m.preview.fault), m.width)))
-	case !r.SessionAlive:
+	case !r.hasScreen():
 		lines = append(lines, paint(wording.Dim, cut(m.noScreen(r), m.width)))
 	}
 	for len(lines) < height+1 {
@@ -168,6 +168,9 @@ func (m *model) why(r *row) (text, colour string) {
 
 // noScreen says why there is no screen to preview, and what there is instead.
 func (m *model) noScreen(r *row) string {
+	if r.Frozen {
+		return "It is frozen, and its screen with it: f lets it go on."
+	}
 	switch r.State {
 	case "created":
 		return "It was never started: r starts it."

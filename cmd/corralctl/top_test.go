@@ -1,0 +1,167 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// view is a terminal that corralctl top runs in: a tmux of its own, with keys and a screen.
+type view struct {
+	t      *testing.T
+	stage  *stage
+	socket string
+}
+
+func newView(t *testing.T, s *stage, width, height string) *view {
+	t.Helper()
+	v := &view{t, s, filepath.Join(testbed.Dir(t), "view")}
+	v.tmux("-f", "/dev/null", "new-session", "-d", "-x", width, "-y", height, `corralctl top; echo "top ended with $?"; exec sleep infinity`)
+	t.Cleanup(func() { v.tmux("kill-server") })
+	return v
+}
+
+func (v *view) tmux(args ...string) string {
+	v.t.Helper()
+	command := exec.Command("tmux", append([]string{"-S", v.socket}, args...)...)
+	command.Env = append(v.stage.environment, "TERM=xterm-256color")
+	output, err := command.CombinedOutput()
+	require.NoError(v.t, err, "tmux %q: %s", args, output)
+	return string(output)
+}
+
+func (v *view) keys(keys ...string) { v.tmux(append([]string{"send-keys"}, keys...)...) }
+
+// shows waits until each of these texts is on the screen, and returns it.
+func (v *view) shows(texts ...string) string {
+	v.t.Helper()
+	screen := ""
+	v.t.Cleanup(func() {
+		if v.t.Failed() {
+			v.t.Logf("the screen was last:\n%s", screen)
+		}
+	})
+	for _, text := range texts {
+		testbed.Poll(v.t, "the screen shows "+text, func() bool {
+			screen = v.tmux("capture-pane", "-p")
+			return strings.Contains(screen, text)
+		})
+	}
+	return screen
+}
+
+// hides waits until a text is no longer on the screen.
+func (v *view) hides(text string) {
+	v.t.Helper()
+	testbed.Poll(v.t, "the screen no longer shows "+text, func() bool { return !strings.Contains(v.tmux("capture-pane", "-p"), text) })
+}
+
+// resize makes the terminal of another size, and waits until what is shown is right for it: header, these titles, keys in the last line.
+func (v *view) resize(width, height, titles string) {
+	v.t.Helper()
+	v.tmux("resize-window", "-x", width, "-y", height)
+	testbed.Poll(v.t, "a screen for "+width+"x"+height, func() bool {
+		lines := strings.Split(strings.TrimSuffix(v.tmux("capture-pane", "-p"), "\n"), "\n")
+		rows, err := strconv.Atoi(height)
+		return err == nil && len(lines) == rows && strings.HasPrefix(lines[0], "corral ") && strings.Join(strings.Fields(lines[1]), " ") == titles &&
+			strings.Contains(lines[2], "alpha") && strings.HasPrefix(lines[rows-1], "Only alpha")
+	})
+}
+
+const repeater = `sh -c 'printf "\033[1;35mThe repeater\033[0m\n"; while read -r line; do echo "heard $line"; done'`
+
+func TestTopIsLiveAndDoesWhatKeysSay(t *testing.T) {
+	stage := newStage(t)
+	stage.run(t, "corralctl run --id alpha -- "+repeater, "")
+	v := newView(t, stage, "80", "24")
+	v.shows("1 session", "alpha", "running", "── alpha ──", "The repeater")
+	assert.Regexp(t, `\x1b\[35m(\x1b\[[0-9;]*m)*The repeater`, v.tmux("capture-pane", "-ep"), "in its own colours")
+
+	stage.run(t, `corralctl run --wait --id beta -- sh -c 'exit 3' || true`, "")
+	v.shows("2 sessions", "beta", "failed")
+	v.keys("End")
+	v.keys("k")
+	v.keys("j")
+	v.shows("failed: command exited with code 3", "Pane is dead")
+	v.keys("/")
+	v.keys("alpha", "Enter")
+	v.hides("beta")
+
+	v.keys("s")
+	v.shows("Send to alpha")
+	v.keys("-l", "good morning")
+	v.keys("Enter")
+	v.shows("heard good morning")
+
+	v.keys("Enter")
+	v.hides("ACTIVITY")
+	v.shows("heard good morning")
+	v.keys("-l", "from within")
+	v.keys("Enter")
+	v.shows("heard from within")
+	v.keys("C-b", "d")
+	v.shows("ACTIVITY", "── alpha ──", "heard from within")
+
+	for _, size := range [][]string{{"150", "40", "ID AGENT STATE ACTIVITY CPU MEMORY TASKS SINCE WORKSPACE"}, {"40", "10", "ID STATE ACTIVITY"}, {"80", "24", "ID AGENT STATE ACTIVITY CPU MEMORY SINCE"}} {
+		v.resize(size[0], size[1], size[2])
+	}
+	v.keys("f")
+	v.shows("frozen")
+	v.keys("f")
+	v.hides("frozen")
+	v.keys("S")
+	v.shows("Stop alpha?", "lost")
+	v.keys("y")
+	v.shows("stopped", "heard from within")
+	v.keys("z")
+	v.shows(`cannot suspend "alpha"`)
+	v.keys("d")
+	v.shows("Remove alpha?", "~/src/shop stays as it is")
+	v.keys("y")
+	v.shows("Removed alpha.", "1 session ")
+	v.keys("Escape")
+	v.shows("beta")
+	v.keys("q")
+	v.shows("top ended with 0")
+}
+
+func TestTopOutlivesTheDaemon(t *testing.T) {
+	stage := newStage(t)
+	stage.run(t, "corralctl run --id alpha -- sleep infinity", "")
+	v := newView(t, stage, "100", "30")
+	v.shows("alpha", "running")
+
+	var pid uint32
+	bus := testbed.Bus(t)
+	require.NoError(t, bus.BusObject().CallWithContext(t.Context(), "org.freedesktop.DBus.GetConnectionUnixProcessID", 0, dbusapi.BusName).Store(&pid))
+	require.NoError(t, syscall.Kill(int(pid), syscall.SIGKILL))
+	v.shows("corrald is not running; this is how it was", "alpha")
+	v.keys("S")
+	v.shows("corrald is not running")
+
+	startDaemon(t, testbed.Programs(t), stage.environment)
+	v.hides("corrald is not running")
+	stage.run(t, "corralctl run --id beta -- sleep infinity", "")
+	v.shows("alpha", "beta", "2 running")
+	v.keys("C-c")
+	v.shows("top ended with 0")
+}
+
+func TestTopNeedsAFullScreen(t *testing.T) {
+	stage := newStage(t)
+	socket := filepath.Join(testbed.Dir(t), "view")
+	v := &view{t, stage, socket}
+	v.tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "24", `TERM=dumb corralctl top; echo "top ended with $?"; corralctl top | cat; exec sleep infinity`)
+	t.Cleanup(func() { v.tmux("kill-server") })
+	v.shows("cannot show a full screen: this terminal has none (TERM=dumb)", "hint: corralctl monitor", "top ended with 1",
+		"cannot show a full screen: this is no terminal")
+}

@@ -268,7 +268,7 @@ func (s *shim) feedText(t *text) bool {
 		if err != nil {
 			mode = sane()
 		}
-		t.prepare(s.modes.paste, mode)
+		t.prepare(s.scanner.modes.paste, mode)
 	case textGoes:
 		b := t.piece()
 		if len(b) > 0 {

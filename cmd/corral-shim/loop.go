@@ -30,6 +30,7 @@ func (s *shim) pump() bool {
 	s.show() // first: then tmux works on it while it is kept
 	s.keep(fresh)
 	more := s.hear()
+	more = s.hearNotify() || more
 	return s.feed() || more || s.masterReadable && s.out.start == s.out.end
 }
 
@@ -60,6 +61,8 @@ func (s *shim) obey(about int, what uint32) {
 		s.judge()
 	case aboutListener:
 		s.accept()
+	case aboutNotify:
+		s.notifier.more = true
 	default:
 		if c := s.conns[about-aboutConn]; c != nil && (in || what&unix.EPOLLRDHUP != 0) {
 			c.more = true
@@ -76,6 +79,7 @@ func (s *shim) timeIsUp() {
 		timerTerm:    func() { s.agent.signal(s.inner.master, unix.SIGTERM) },
 		timerInput:   func() { s.watchReading(now) },
 		timerRedraw:  s.resize,
+		timerSaid:    func() { s.tellSaid(now) },
 	} {
 		if due&(1<<id) != 0 {
 			act()
@@ -141,14 +145,14 @@ func (s *shim) judge() {
 // paneWasLost: the tmux server has died. The agent is left alone.
 func (s *shim) paneWasLost() {
 	s.forgetPane()
-	s.tell(shimwire.PaneLost, time.Time{})
+	s.tell(shimwire.Message{Kind: shimwire.PaneLost})
 }
 
 // paneWasClosed: somebody closed the pane, and the agent gets what a program gets whose terminal is closed.
 func (s *shim) paneWasClosed() {
 	s.forgetPane()
 	s.paneClosed = true
-	s.tell(shimwire.PaneClosed, time.Time{})
+	s.tell(shimwire.Message{Kind: shimwire.PaneClosed})
 	s.agent.hangUp(s.inner.master)
 	s.timers.set(timerTerm, time.Now().Add(termAfter))
 }
@@ -192,7 +196,7 @@ func (s *shim) join(c *conn, tty int, tmux string) {
 	s.pane.server = findServer(tmux)
 	s.watchPane()
 	s.out.reset()
-	s.out.end = len(s.modes.restore(s.out.buf[:0]))
+	s.out.end = len(s.scanner.modes.restore(s.out.buf[:0]))
 	size := s.pane.size()
 	if size.Row > 1 {
 		size.Row--

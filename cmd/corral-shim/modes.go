@@ -5,9 +5,6 @@ import (
 	"strconv"
 )
 
-// maxParams bounds the parameters of a control sequence, in bytes. A longer one changes no mode that is followed here.
-const maxParams = 64
-
 // followed are the private modes of the terminal (DECSET) that a program switches on once and never again: a pane that joins later has to be
 // told them. The order is the one in which they are restored.
 var followed = [...]int{1049, 1047, 47, 1, 7, 25, 12, 66, 1000, 1002, 1003, 1005, 1006, 1007, 1015, 1004, 2004, 2031}
@@ -15,13 +12,8 @@ var followed = [...]int{1049, 1047, 47, 1, 7, 25, 12, 66, 1000, 1002, 1003, 1005
 // initial are the modes of a terminal that was reset: autowrap, and a cursor that can be seen.
 const initial = 1<<4 | 1<<5
 
-// modes follows what the agent's output does to the modes of a terminal. It sees every byte, in pieces of any size.
+// modes is what the agent's output has done to the modes of its terminal.
 type modes struct {
-	state  int
-	params [maxParams]byte
-	n      int
-	long   bool // the sequence has more parameters than are kept
-
 	private  uint32 // by index in followed
 	keypad   bool   // DECKPAM
 	paste    bool   // bracketed paste
@@ -29,58 +21,11 @@ type modes struct {
 	keyboard []int  // flags of the kitty keyboard protocol, the last ones valid
 }
 
-const (
-	ground = iota
-	escape
-	control
-)
-
 func newModes() modes { return modes{private: initial} }
 
-// scan follows the output b.
-func (m *modes) scan(b []byte) {
-	for len(b) > 0 {
-		if m.state == ground {
-			i := bytes.IndexByte(b, 0x1b)
-			if i < 0 {
-				return
-			}
-			m.state = escape
-			b = b[i+1:]
-			continue
-		}
-		m.next(b[0])
-		b = b[1:]
-	}
-}
-
-func (m *modes) next(c byte) {
-	switch {
-	case c == 0x1b:
-		m.state = escape
-	case c == 0x18 || c == 0x1a: // CAN and SUB abort a sequence
-		m.state = ground
-	case c < ' ': // other control characters are obeyed in the middle of it
-	case m.state == escape:
-		m.escape(c)
-	case c >= 0x40:
-		m.state = ground
-		if !m.long {
-			m.control(c)
-		}
-	case m.n == len(m.params):
-		m.long = true
-	default:
-		m.params[m.n] = c
-		m.n++
-	}
-}
-
+// escape obeys the escape sequence of one byte.
 func (m *modes) escape(c byte) {
-	m.state = ground
 	switch c {
-	case '[':
-		m.state, m.n, m.long = control, 0, false
 	case 'c': // RIS
 		*m = newModes()
 	case '=', '>':
@@ -88,12 +33,12 @@ func (m *modes) escape(c byte) {
 	}
 }
 
-// control obeys the control sequence that ends with c.
-func (m *modes) control(c byte) {
-	if m.n == 0 {
+// control obeys the control sequence that has these parameters and ends with c.
+func (m *modes) control(params []byte, c byte) {
+	if len(params) == 0 {
 		return
 	}
-	prefix, p := m.params[0], m.params[1:m.n]
+	prefix, p := params[0], params[1:]
 	switch {
 	case prefix == '?' && (c == 'h' || c == 'l'):
 		m.set(p, c == 'h')

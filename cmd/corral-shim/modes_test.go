@@ -1,11 +1,22 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 )
+
+// modesAfter returns the modes after an output that comes in pieces of this size.
+func modesAfter(output []byte, size int) *modes {
+	var s scanner
+	s.init(nil)
+	for piece := range slices.Chunk(output, max(size, 1)) {
+		s.scan(piece)
+	}
+	return &s.modes
+}
 
 func TestModes(t *testing.T) {
 	for _, c := range []struct {
@@ -36,8 +47,7 @@ func TestModes(t *testing.T) {
 		{"a number that is none", "\x1b[?20:04;99999999999999999999h", false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := newModes()
-			m.scan([]byte(c.output))
+			m := modesAfter([]byte(c.output), len(c.output))
 			assert.Equal(t, c.paste, m.paste)
 			assert.Equal(t, c.restored, string(m.restore(nil)))
 		})
@@ -49,18 +59,11 @@ func FuzzModes(f *testing.F) {
 	f.Add([]byte("a\x1b[?2004hb\x1b[?1;25l\x1b[>1u\x1bc\x1b="), uint8(3))
 	f.Add([]byte("\x1b[?1049;1000h\x1b[>4;1m\x1b[=3;2u\x1b[<2u"), uint8(1))
 	f.Fuzz(func(t *testing.T, b []byte, size uint8) {
-		whole, pieces := newModes(), newModes()
-		whole.scan(b)
-		for rest := b; len(rest) > 0; {
-			n := min(int(size)+1, len(rest))
-			pieces.scan(rest[:n])
-			rest = rest[n:]
-		}
+		whole, pieces := modesAfter(b, len(b)), modesAfter(b, int(size)+1)
 		assert.Equal(t, whole.paste, pieces.paste)
 		restored := string(whole.restore(nil))
 		assert.Equal(t, restored, string(pieces.restore(nil)))
-		again := newModes()
-		again.scan([]byte(restored))
+		again := modesAfter([]byte(restored), len(restored))
 		assert.Equal(t, restored, string(again.restore(nil)))
 		assert.Equal(t, whole.paste, again.paste)
 	})

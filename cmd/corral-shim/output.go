@@ -58,8 +58,11 @@ func (s *shim) keep(fresh []byte) {
 		return
 	}
 	s.log.write(fresh)
-	s.modes.scan(fresh)
+	s.scanner.scan(fresh)
 	s.active()
+	if s.scanner.rang {
+		s.ring()
+	}
 }
 
 // show gives the pane what it takes.
@@ -85,7 +88,8 @@ func (s *shim) active() {
 	s.lastOutput = time.Now()
 	if s.idle {
 		s.idle, s.since = false, s.lastOutput
-		s.tell(shimwire.Working, s.since)
+		s.tellActivity(shimwire.Working)
+		s.goneOn(s.since)
 		s.timers.set(timerIdle, s.since.Add(s.spec.IdleAfter))
 	}
 }
@@ -101,7 +105,14 @@ func (s *shim) rest(now time.Time) {
 		giveBack()
 	}
 	s.idle, s.since = true, s.lastOutput
-	s.tell(shimwire.Idle, s.since)
+	s.tellActivity(shimwire.Idle)
+	s.goneOn(s.since)
+}
+
+func (s *shim) tellActivity(kind shimwire.Kind) {
+	s.seq++
+	s.saidActive = s.seq
+	s.tell(shimwire.Message{Kind: kind, Since: s.since, Seq: s.seq})
 }
 
 // showTime is how long a pane may take for the rest of the output after the agent has ended.

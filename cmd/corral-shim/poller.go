@@ -18,6 +18,7 @@ const (
 	aboutServer // the pidfd of the pane's tmux server
 	aboutProbe  // the connection that tells whether that server still lives
 	aboutListener
+	aboutNotify
 	aboutConn // the first of maxConns
 )
 
@@ -76,6 +77,7 @@ const (
 	timerTerm           // the agent has had the time to end by the hangup of its terminal
 	timerInput          // the agent may have read its input
 	timerRedraw         // a new pane shows the agent: give its terminal its true size
+	timerSaid           // what the agent has said may be told
 	timerCount
 )
 

@@ -40,13 +40,21 @@ type shim struct {
 	ended          bool // the agent
 
 	out        output
-	modes      modes
+	scanner    scanner
 	input      inputQueue
 	idle       bool
 	rested     bool      // it has been idle before
 	since      time.Time // when it became idle, or working
 	lastOutput time.Time
 	paneClosed bool // by hand, and the agent was told so
+
+	notifier   notifier
+	ready      time.Time // when the agent has said that it is
+	rang       time.Time // its bell, last
+	said       [saidCount]said
+	seq        uint32    // of the last word, and of the last change between silence and output
+	saidActive uint32    // the latter's
+	sayNext    time.Time // when the words that were told would be told if each had to wait for the one before it
 
 	conns    [maxConns]*conn
 	incoming receiver
@@ -66,7 +74,8 @@ func runAgent(path string) int {
 	if spec.IdleAfter <= 0 {
 		spec.IdleAfter = defaultIdleAfter
 	}
-	s := &shim{spec: spec, bootID: bootID(), modes: newModes(), masterWritable: true}
+	s := &shim{spec: spec, bootID: bootID(), masterWritable: true}
+	s.scanner.init(nil)
 	if s.record, err = prepareRecord(&spec); err != nil {
 		complain("cannot prepare the exit status: " + err.Error())
 		return exitBroken
@@ -129,6 +138,12 @@ func (s *shim) prepare() error {
 	if s.listener, err = listen(s.spec.Socket); err != nil {
 		return err
 	}
+	if s.spec.Notify != "" {
+		if s.notifier, err = listenNotify(s.spec.Notify); err != nil {
+			return err
+		}
+		s.spec.Env = s.notifier.environment(s.spec.Env)
+	}
 	if s.timers, err = newTimers(); err != nil {
 		return err
 	}
@@ -139,6 +154,11 @@ func (s *shim) prepare() error {
 		aboutMaster: s.inner.master, aboutTimer: s.timers.fd, aboutResize: s.resized, aboutListener: s.listener.fd,
 	} {
 		if err := s.poller.add(fd, about); err != nil {
+			return err
+		}
+	}
+	if s.notifier.fd > 0 {
+		if err := s.poller.add(s.notifier.fd, aboutNotify); err != nil {
 			return err
 		}
 	}
@@ -203,6 +223,7 @@ func (s *shim) removeSocket() {
 	if s.listener.fd > 0 {
 		s.listener.remove()
 	}
+	s.notifier.remove()
 }
 
 // finish records how the agent ended, and only then does what may take time: showing the rest in the pane.

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -86,6 +85,7 @@ type receiver struct {
 	control [64]byte
 	vec     unix.Iovec
 	header  unix.Msghdr
+	sender  int32 // which process has sent the last datagram, where the socket passes that on; else 0
 }
 
 // receive takes one datagram. passed is the descriptor that came with it, -1 if there was none; more than one is too many and they are closed.
@@ -99,6 +99,7 @@ func (r *receiver) receive(fd int) (b []byte, passed int, e unix.Errno) {
 	if e != 0 {
 		return nil, -1, e
 	}
+	r.sender = 0
 	passed = r.descriptor()
 	if r.header.Flags&unix.MSG_TRUNC != 0 {
 		closeIfOpen(passed)
@@ -118,6 +119,9 @@ func (r *receiver) descriptor() int {
 	}
 	passed := -1
 	for i := range msgs {
+		if who, err := unix.ParseUnixCredentials(&msgs[i]); err == nil {
+			r.sender = who.Pid
+		}
 		fds, err := unix.ParseUnixRights(&msgs[i])
 		if err != nil {
 			continue
@@ -149,7 +153,7 @@ func (s *shim) accept() {
 			continue
 		}
 		s.conns[slot] = &conn{fd: fd}
-		s.send(s.conns[slot], s.hello())
+		s.introduce(s.conns[slot])
 	}
 }
 
@@ -165,7 +169,7 @@ func (s *shim) freeSlot() int {
 func (s *shim) hello() shimwire.Message {
 	return shimwire.Message{
 		Kind: shimwire.Hello, RunID: s.spec.RunID, ShimPID: os.Getpid(), AgentPID: s.agent.pid, AgentStart: s.agent.ticks,
-		Started: s.agent.started, Idle: s.idle, Pane: s.pane.there(), Since: s.since,
+		Started: s.agent.started, Idle: s.idle, Pane: s.pane.there(), Since: s.since, Seq: s.saidActive,
 	}
 }
 
@@ -180,10 +184,10 @@ func (s *shim) send(c *conn, m shimwire.Message) {
 }
 
 // tell tells every daemon.
-func (s *shim) tell(kind shimwire.Kind, since time.Time) {
+func (s *shim) tell(m shimwire.Message) {
 	for _, c := range s.conns {
 		if c != s.pane.joined {
-			s.send(c, shimwire.Message{Kind: kind, Since: since})
+			s.send(c, m)
 		}
 	}
 }

@@ -28,6 +28,7 @@ type Spec struct {
 	Socket    string        // where the shim listens
 	LogMax    int64         // bytes that output.log and its predecessor may take together
 	IdleAfter time.Duration // silence that makes a working agent idle
+	Notify    string        // where the shim listens for sd_notify(3) from the agent, which gets the path as NOTIFY_SOCKET; "" for nowhere
 }
 
 const (
@@ -39,6 +40,7 @@ const (
 	specSocket    = 'k'
 	specLogMax    = 'l'
 	specIdleAfter = 'i'
+	specNotify    = 'n'
 	specEnd       = '.'
 )
 
@@ -56,6 +58,9 @@ func (s *Spec) Append(b []byte) []byte {
 	b = appendString(b, specSocket, s.Socket)
 	b = appendNumber(b, specLogMax, s.LogMax)
 	b = appendNumber(b, specIdleAfter, int64(s.IdleAfter))
+	if s.Notify != "" {
+		b = appendString(b, specNotify, s.Notify)
+	}
 	return appendString(b, specEnd, "")
 }
 
@@ -84,6 +89,8 @@ func ParseSpec(b []byte) (Spec, error) {
 			var n int64
 			n, err = number(v)
 			s.IdleAfter = time.Duration(n)
+		case specNotify:
+			s.Notify = string(v)
 		case specEnd:
 			ended = true
 		}
@@ -110,6 +117,11 @@ const (
 	// Idle and Working tell, from the shim, that the agent's output ceased for the Spec's IdleAfter, or began again; Since is when.
 	Idle    Kind = 'i'
 	Working Kind = 'w'
+	// Said tells, from the shim, what a Source has to say of the agent now: Activity, Reason, Text, Since. It stands until the next one of that Source,
+	// whose Seq is greater. After a Hello it is said once more, so that a daemon knows what was said before it came.
+	Said Kind = 's'
+	// Ready tells, from the shim, that the agent has said so by READY=1 (sd_notify(3)); Since is when. After a Hello it is said once more.
+	Ready Kind = 'r'
 	// PaneClosed tells, from the shim, that a person closed the pane (or its tmux session) while the tmux server lives on. The shim has sent
 	// SIGHUP to the agent's processes, as any terminal does that is closed.
 	PaneClosed Kind = 'c'
@@ -136,6 +148,21 @@ const (
 	FlagMore              // the text goes on in the next message
 )
 
+// The sources of Said.
+const (
+	Notify = "notify" // the agent, by sd_notify(3)
+	Bell   = "bell"   // its terminal's
+)
+
+// Activities and Reasons are what a Said can have; what is not among them a daemon passes over.
+var (
+	Activities = []string{"working", "idle", "waiting"}
+	Reasons    = []string{"permission", "question", "auth", "setup", "turn-ended", "error", "bell"}
+)
+
+// MaxText bounds Text in a Said, in bytes.
+const MaxText = 1024
+
 // MaxData is the most text that one Input message holds, in bytes.
 const MaxData = MaxMessage - 128
 
@@ -151,9 +178,14 @@ type Message struct {
 	Idle       bool      // Hello
 	Pane       bool      // Hello: it has a pane
 
-	Since time.Time // Idle, Working, Hello: since when
+	Since time.Time // Idle, Working, Hello, Said, Ready: since when
 
-	Seq   uint32 // Input, InputDone; Ended: the exit code
+	Source   string // Said: which of the ways of saying something
+	Activity string // Said: working, idle or waiting, "" if that is not said
+	Reason   string // Said: why it wants a person, "" if it does not
+	Text     string // Said: the agent's own words, MaxText bytes of UTF-8 at most
+
+	Seq   uint32 // Input, InputDone; Ended: the exit code; Hello, Idle, Working, Said: grows with each of them
 	Flags uint32 // Input
 	Data  []byte // Input, Join; in a parsed message it points into the datagram
 	Error string // InputDone
@@ -172,6 +204,10 @@ const (
 	msgFlags      = 'f'
 	msgData       = 'd'
 	msgError      = 'e'
+	msgSource     = 'o'
+	msgActivity   = 'y'
+	msgReason     = 'n'
+	msgText       = 'x'
 )
 
 // Append appends the encoded message to b. Fields that are zero are left out.
@@ -201,6 +237,10 @@ func (m *Message) Append(b []byte) []byte {
 		b = append(binary.AppendUvarint(append(b, msgData), uint64(len(m.Data))), m.Data...)
 	}
 	text(msgError, m.Error)
+	text(msgSource, m.Source)
+	text(msgActivity, m.Activity)
+	text(msgReason, m.Reason)
+	text(msgText, m.Text)
 	return b
 }
 
@@ -211,15 +251,12 @@ func ParseMessage(b []byte) (Message, error) {
 	}
 	m := Message{Kind: Kind(b[0])}
 	err := fields(b[1:], func(tag byte, v []byte) error {
-		switch tag {
-		case msgRunID:
-			m.RunID = string(v)
-			return nil
-		case msgData:
+		if tag == msgData {
 			m.Data = v
 			return nil
-		case msgError:
-			m.Error = string(v)
+		}
+		if text := m.textOf(tag); text != nil {
+			*text = string(v)
 			return nil
 		}
 		n, err := number(v)
@@ -252,6 +289,25 @@ func ParseMessage(b []byte) (Message, error) {
 		return Message{}, err
 	}
 	return m, nil
+}
+
+// textOf returns the field that is a text with this tag, nil if it is none.
+func (m *Message) textOf(tag byte) *string {
+	switch tag {
+	case msgRunID:
+		return &m.RunID
+	case msgError:
+		return &m.Error
+	case msgSource:
+		return &m.Source
+	case msgActivity:
+		return &m.Activity
+	case msgReason:
+		return &m.Reason
+	case msgText:
+		return &m.Text
+	}
+	return nil
 }
 
 func appendString(b []byte, tag byte, v string) []byte {

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+func TestNotifications(t *testing.T) {
+	for _, row := range []struct {
+		name, text string
+		want       notification
+	}{
+		{"nothing", "", notification{}},
+		{"ready", "READY=1", notification{ready: true}},
+		{"not ready", "READY=0", notification{}},
+		{"a status", "STATUS=indexing 3 of 4", notification{status: "indexing 3 of 4", saysStatus: true}},
+		{"no status any more", "STATUS=", notification{saysStatus: true}},
+		{"several lines", "READY=1\nSTATUS=here = there\n", notification{ready: true, status: "here = there", saysStatus: true}},
+		{"the last one counts", "STATUS=a\nSTATUS=b", notification{status: "b", saysStatus: true}},
+		{"what is for others", "MAINPID=1\nWATCHDOG=1\nBARRIER=1\nREADY", notification{}},
+		{"it waits", "X_CORRAL_ACTIVITY=waiting\nX_CORRAL_REASON=question", notification{activity: "waiting", saysActivity: true, reason: "question", asksForPerson: true}},
+		{"it does what nobody knows", "X_CORRAL_ACTIVITY=dreaming\nX_CORRAL_REASON=failed", notification{}},
+		{"not UTF-8", "STATUS=\xff\x00", notification{status: "\uFFFD\uFFFD", saysStatus: true}},
+	} {
+		assert.Equal(t, row.want, parseNotification([]byte(row.text)), row.name)
+	}
+}
+
+func TestTextsAreBounded(t *testing.T) {
+	for _, row := range []struct{ text, end string }{
+		{"short", "short"}, {strings.Repeat("a", shimwire.MaxText), "aa"}, {strings.Repeat("a", shimwire.MaxText+1), "a…"}, {strings.Repeat("é", shimwire.MaxText), "é…"},
+	} {
+		got := bounded(row.text)
+		assert.LessOrEqual(t, len(got), shimwire.MaxText)
+		assert.True(t, utf8.ValidString(got) && strings.HasSuffix(got, row.end), "%q", got)
+	}
+}
+
+// FuzzNotification holds that whatever is sent, what is told of it is bounded, valid, and among the words that there are.
+func FuzzNotification(f *testing.F) {
+	for _, seed := range []string{"READY=1\nSTATUS=up", "X_CORRAL_ACTIVITY=waiting\nX_CORRAL_REASON=auth\nSTATUS=\xff", "BARRIER=1", "=\n\n=READY=1"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n := parseNotification(b)
+		assert.True(t, utf8.ValidString(n.status) && !strings.Contains(n.status, "\x00") && len(n.status) <= shimwire.MaxText)
+		if n.saysActivity {
+			assert.Contains(t, shimwire.Activities, n.activity)
+		}
+		if n.asksForPerson {
+			assert.Contains(t, shimwire.Reasons, n.reason)
+		}
+	})
+}
+
+func (h *home) withNotify() *home {
+	h.spec.Notify = h.dir + "/run/notify"
+	return h
+}
+
+// TestAnAgentTellsHowItIs by the program that systemd has for that. It waits until its BARRIER=1 was closed, five seconds at most.
+func TestAnAgentTellsHowItIs(t *testing.T) {
+	begun := time.Now()
+	h := newHome(t, "sh", "-c", `read a; systemd-notify --ready --status="one" && echo said; read a
+		systemd-notify --status="which one?" X_CORRAL_ACTIVITY=waiting X_CORRAL_REASON=question; read a; systemd-notify X_CORRAL_ACTIVITY=working; read a`).withNotify()
+	h.spec.Env = append(h.spec.Env, "NOTIFY_SOCKET=/somebody/elses")
+	s := h.show()
+	d := h.connect()
+	s.keys("\n")
+	assert.False(t, d.hears(shimwire.Ready).Since.Before(begun.Truncate(time.Microsecond)))
+	one := d.hears(shimwire.Said)
+	assert.Equal(t, "one", one.Text)
+	assert.Equal(t, shimwire.Notify, one.Source)
+	assert.Empty(t, one.Activity)
+	s.sees("said")
+	assert.Less(t, time.Since(begun), 5*time.Second)
+	s.keys("\n")
+	asks := d.hears(shimwire.Said)
+	assert.Equal(t, []string{"waiting", "question", "which one?"}, []string{asks.Activity, asks.Reason, asks.Text})
+	assert.Greater(t, asks.Seq, one.Seq)
+
+	late := h.connect()
+	assert.NotZero(t, late.hears(shimwire.Ready).Since)
+	assert.Equal(t, asks, late.hears(shimwire.Said), "told once more to who comes later")
+	s.keys("\n")
+	goesOn := late.hears(shimwire.Said)
+	assert.Equal(t, []string{"working", "", "which one?"}, []string{goesOn.Activity, goesOn.Reason, goesOn.Text})
+	s.keys("\n")
+	require.Zero(t, s.ends())
+	assert.NoFileExists(t, h.spec.Notify)
+}
+
+func TestOnlyWhoAskedForItGetsASocket(t *testing.T) {
+	h := newHome(t, "sh", "-c", `echo "<$NOTIFY_SOCKET>"`)
+	s := h.show()
+	s.sees("<>")
+	s.ends()
+}
+
+// TestAFloodOfNotifications: the daemon hears the first words and the last one, and few in between.
+func TestAFloodOfNotifications(t *testing.T) {
+	const flood = `import os, socket
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.connect(os.environ["NOTIFY_SOCKET"])
+input()
+for i in range(5000): s.send(b"STATUS=%d" % i)
+input()`
+	h := newHome(t, "python3", "-c", flood).withNotify()
+	s := h.show()
+	d := h.connect()
+	s.keys("\n")
+	told := 1
+	for d.hears(shimwire.Said).Text != "4999" {
+		told++
+	}
+	assert.LessOrEqual(t, told, 2*sayBurst)
+	s.keys("\n")
+	require.Zero(t, s.ends())
+}
+
+// TestTheBell rings once, for as long as the agent does not go on.
+func TestTheBell(t *testing.T) {
+	h := newHome(t, "sh", "-c", `stty -echo; read a; printf 'ding\a'; printf '\a\a'; read a; printf '\033]0;a title\a'; read a; printf '\a'; read a`)
+	h.spec.IdleAfter = ringTail + ringTail/5 // so that what follows a silence is no tail of the bell's
+	s := h.show()
+	d := h.connect()
+	says := func(kind shimwire.Kind) shimwire.Message {
+		t.Helper()
+		m := d.next()
+		require.Equal(t, kind, m.Kind)
+		return m
+	}
+	says(shimwire.Idle)
+	s.keys("\n")
+	says(shimwire.Working)
+	rings := says(shimwire.Said)
+	assert.Equal(t, []string{shimwire.Bell, "bell", ""}, []string{rings.Source, rings.Reason, rings.Activity})
+	says(shimwire.Idle)
+
+	late := h.connect()
+	assert.Equal(t, rings, late.hears(shimwire.Said))
+
+	s.keys("\n")
+	says(shimwire.Working)
+	over := says(shimwire.Said)
+	assert.Equal(t, []string{shimwire.Bell, ""}, []string{over.Source, over.Reason}, "the bell that ends a title is none")
+	says(shimwire.Idle)
+	s.keys("\n")
+	says(shimwire.Working)
+	assert.Equal(t, "bell", says(shimwire.Said).Reason)
+	s.keys("\n")
+	require.Zero(t, s.ends())
+}

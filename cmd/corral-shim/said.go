@@ -1,0 +1,119 @@
+package main
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+// The sources that the shim speaks for, beside the output itself.
+const (
+	saidByNotify = iota
+	saidByBell
+	saidCount
+)
+
+var sourceNames = [saidCount]string{saidByNotify: shimwire.Notify, saidByBell: shimwire.Bell}
+
+// word is what the agent says by one source.
+type word struct{ activity, reason, text string }
+
+// said is the last word of a source.
+type said struct {
+	word
+	since time.Time
+	seq   uint32 // 0 if it never said anything
+	told  bool   // to the daemons
+}
+
+// An agent may change its mind as often as it likes, but its daemon is not woken as often: sayBurst words at once, and then one each sayEvery. What
+// is told late is what holds by then.
+const (
+	sayBurst = 8
+	sayEvery = time.Second
+)
+
+// says takes note of what the agent says by a source, and tells it if it is something else than before.
+func (s *shim) says(source int, w word) {
+	now := time.Now()
+	last := &s.said[source]
+	if last.word == w {
+		return
+	}
+	s.seq++
+	*last = said{word: w, since: now, seq: s.seq}
+	s.tellSaid(now)
+}
+
+// tellSaid tells what was not told yet, as far as that may be told now.
+func (s *shim) tellSaid(now time.Time) {
+	for i := range s.said {
+		last := &s.said[i]
+		if last.seq == 0 || last.told {
+			continue
+		}
+		if wait := s.sayNext.Add(-(sayBurst - 1) * sayEvery); wait.After(now) {
+			s.timers.set(timerSaid, wait)
+			return
+		}
+		if s.sayNext.Before(now) {
+			s.sayNext = now
+		}
+		s.sayNext = s.sayNext.Add(sayEvery)
+		last.told = true
+		s.tell(s.sayAgain(i))
+	}
+}
+
+func (s *shim) sayAgain(source int) shimwire.Message {
+	last := &s.said[source]
+	return shimwire.Message{
+		Kind: shimwire.Said, Source: sourceNames[source], Activity: last.activity, Reason: last.reason, Text: last.text, Since: last.since, Seq: last.seq,
+	}
+}
+
+// introduce tells one who has just connected everything that was told before.
+func (s *shim) introduce(c *conn) {
+	s.send(c, s.hello())
+	if !s.ready.IsZero() {
+		s.send(c, shimwire.Message{Kind: shimwire.Ready, Since: s.ready})
+	}
+	for i := range s.said {
+		if s.said[i].told {
+			s.send(c, s.sayAgain(i))
+		}
+	}
+}
+
+// ringTail is how long the output may go on after a bell that was the last thing that the agent had to say: a program that rings draws its question too.
+const ringTail = time.Second
+
+// ring takes note of a bell. It stands until the agent goes on.
+func (s *shim) ring() {
+	s.scanner.rang = false
+	s.rang = s.lastOutput
+	s.says(saidByBell, word{reason: "bell"})
+}
+
+// goneOn is called when the agent has fallen silent, or begins to print again: a bell before what it went on to print is over.
+func (s *shim) goneOn(since time.Time) {
+	if since.Sub(s.rang) > ringTail {
+		s.says(saidByBell, word{})
+	}
+}
+
+// bounded is a text as it may be told: valid UTF-8 without NUL, of MaxText bytes at most.
+func bounded(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	if len(text) <= shimwire.MaxText {
+		return text
+	}
+	const more = "…"
+	end := shimwire.MaxText - len(more)
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + more
+}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // CommandAgent is the agent that is always there and has no command of its own: whoever starts it brings one.
@@ -23,6 +24,12 @@ const (
 	IdHistoryFile = "history-file" // the file it keeps its conversation in, named after an id that we choose
 )
 
+// How an agent is known to be there: Type=.
+const (
+	TypeSimple = "simple" // once it was executed
+	TypeNotify = "notify" // once it says so
+)
+
 var idSources = []string{IdNone, IdPreset, IdCreate, IdReport, IdHistoryFile}
 
 // agentSections are the sections of an agent's file.
@@ -33,15 +40,17 @@ var agentSections = []string{"Agent", "Environment", "Scope"}
 type Agent struct {
 	Name             string
 	Description      string
-	Command          []string // argument vector of a fresh run; empty for CommandAgent alone
-	ResumeCommand    []string // of one that continues the conversation; empty if the agent cannot
-	Environment      []string // [Environment] Set=: NAME=VALUE, a name at most once
-	UnsetEnvironment []string // [Environment] Unset=: names that the agent does not inherit; what Set= names it gets all the same
-	IdSource         string   //nolint:revive // by the key: one of the Id constants, or what somebody wrote instead
-	TmuxConfig       string   // as in Config; "" for what is configured there
-	Properties       []string // [Scope]: NAME=VALUE of the unit, as written and in order
-	Source           string   // path of its file, "" where there is none
-	DropIns          []string // paths, in the order they were applied
+	Command          []string      // argument vector of a fresh run; empty for CommandAgent alone
+	ResumeCommand    []string      // of one that continues the conversation; empty if the agent cannot
+	Environment      []string      // [Environment] Set=: NAME=VALUE, a name at most once
+	UnsetEnvironment []string      // [Environment] Unset=: names that the agent does not inherit; what Set= names it gets all the same
+	IdSource         string        //nolint:revive // by the key: one of the Id constants, or what somebody wrote instead
+	Type             string        // Type=: TypeSimple, or TypeNotify for one that says when it is ready, and how it is (sd_notify(3))
+	IdleSuspend      time.Duration // IdleSuspendSec=, as in Config; 0 for what is configured there
+	TmuxConfig       string        // as in Config; "" for what is configured there
+	Properties       []string      // [Scope]: NAME=VALUE of the unit, as written and in order
+	Source           string        // path of its file, "" where there is none
+	DropIns          []string      // paths, in the order they were applied
 }
 
 // namePattern is the rule of agent names and session ids, which become part of a unit's name without being escaped.
@@ -70,7 +79,7 @@ func LoadAgents(dirs []string) (map[string]Agent, []Warning) {
 			warnings = append(warnings, Warning{File: file.path, Text: fmt.Sprintf("%q is no name of an agent, ignored", name)})
 			continue
 		}
-		l := agentLoader{agent: Agent{Name: name, IdSource: IdNone}}
+		l := agentLoader{agent: Agent{Name: name, IdSource: IdNone, Type: TypeSimple}}
 		ok := l.load(dirs, filepath.Join(sub, name+suffix), file)
 		warnings = append(warnings, l.warnings...)
 		if ok {
@@ -159,6 +168,10 @@ func (l *agentLoader) set(a assignment) error {
 		return setValue(&agent.ResumeCommand, a.key, a.value, nil, command)
 	case "Agent.TmuxConfig":
 		return setValue(&agent.TmuxConfig, a.key, a.value, "", tmuxConfig)
+	case "Agent.Type":
+		return setValue(&agent.Type, a.key, a.value, TypeSimple, agentType)
+	case "Agent.IdleSuspendSec":
+		return setValue(&agent.IdleSuspend, a.key, a.value, 0, idleSpan)
 	case "Agent.IdSource":
 		return l.setIDSource(a)
 	case "Environment.Set":
@@ -169,6 +182,13 @@ func (l *agentLoader) set(a assignment) error {
 		return fmt.Errorf("unknown key %s= in section [%s]", a.key, a.section)
 	}
 	return nil
+}
+
+func agentType(s string) (string, error) {
+	if s != TypeSimple && s != TypeNotify {
+		return "", fmt.Errorf("%q is neither %s nor %s", s, TypeSimple, TypeNotify)
+	}
+	return s, nil
 }
 
 // setIDSource keeps a word that is not known, too: whoever uses it decides what is still possible.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,7 +27,7 @@ func TestLoadAgents(t *testing.T) {
 func TestLoadAgentsWithoutFiles(t *testing.T) {
 	agents, warnings := LoadAgents(nil)
 	assert.Empty(t, warnings)
-	assert.Equal(t, map[string]Agent{"command": {Name: "command", IdSource: "none"}}, agents)
+	assert.Equal(t, map[string]Agent{"command": {Name: "command", IdSource: "none", Type: "simple"}}, agents)
 }
 
 func TestAgentOwnTmuxConfig(t *testing.T) {
@@ -38,6 +39,25 @@ func TestAgentOwnTmuxConfig(t *testing.T) {
 	assert.Empty(t, warnings)
 	assert.Equal(t, "/etc/tmux.conf", agents["a"].TmuxConfig)
 	assert.Empty(t, agents["b"].TmuxConfig)
+}
+
+func TestAgentTypeAndIdleTime(t *testing.T) {
+	root := write(t, map[string]string{
+		"agents/a.agent": "[Agent]\nCommand=a\nType=notify\nIdleSuspendSec=2h\n",
+		"agents/b.agent": "[Agent]\nCommand=b\nType=notify\nType=\nIdleSuspendSec=0\n",
+		"agents/c.agent": "[Agent]\nCommand=c\nType=forking\nIdleSuspendSec=soon\n",
+	})
+	agents, warnings := LoadAgents([]string{root})
+	type read struct {
+		kind string
+		idle time.Duration
+	}
+	assert.Equal(t, read{"notify", 2 * time.Hour}, read{agents["a"].Type, agents["a"].IdleSuspend})
+	assert.Equal(t, read{"simple", Infinity}, read{agents["b"].Type, agents["b"].IdleSuspend})
+	assert.Equal(t, read{"simple", 0}, read{agents["c"].Type, agents["c"].IdleSuspend}, "what is wrong is told and left out")
+	require.Len(t, warnings, 2)
+	assert.Contains(t, warnings[0].String(), `Type= has a bad value: "forking" is neither simple nor notify`)
+	assert.Contains(t, warnings[1].String(), `IdleSuspendSec= has a bad value: "soon"`)
 }
 
 // The agents that are shipped: read without a warning, and complete for a run and its resumption.

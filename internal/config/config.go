@@ -22,6 +22,7 @@ type Config struct {
 	StopTimeout   time.Duration // StopTimeoutSec=: between the polite end and SIGKILL
 	LogMaxSize    int64         // LogMaxSize=: bytes of a session's output.log
 	IdleAfter     time.Duration // IdleAfterSec=: how long without output until an agent counts as idle
+	IdleSuspend   time.Duration // IdleSuspendSec=: how long an agent may be idle until its session is suspended; Infinity: for ever
 	MaxSessions   int           // MaxSessions=: how many there may be, archived ones too
 	TmuxConfig    string        // TmuxConfig=: absolute path of a tmux configuration to source, or TmuxConfigUser, or "" for ours alone
 	Terminal      string        // Terminal=: command of the terminal emulator that windows are opened with, "" to look for one
@@ -44,6 +45,7 @@ func Default() Config {
 		StopTimeout:   10 * time.Second,
 		LogMaxSize:    16 << 20,
 		IdleAfter:     3 * time.Second,
+		IdleSuspend:   Infinity,
 		MaxSessions:   10000,
 		Notifications: true,
 		Retention:     Retention{Suspended: 7 * day, Resumable: 30 * day, Failed: day, Completed: 7 * day, Stopped: 7 * day},
@@ -85,6 +87,8 @@ func (c *Config) set(key, value string) error {
 		return setValue(&c.LogMaxSize, key, value, def.LogMaxSize, logSize)
 	case "IdleAfterSec":
 		return setValue(&c.IdleAfter, key, value, def.IdleAfter, finiteSpan)
+	case "IdleSuspendSec":
+		return setValue(&c.IdleSuspend, key, value, def.IdleSuspend, idleSpan)
 	case "MaxSessions":
 		return setValue(&c.MaxSessions, key, value, def.MaxSessions, count)
 	case "TmuxConfig":
@@ -126,6 +130,15 @@ func finiteSpan(s string) (time.Duration, error) {
 	d, err := ParseTimeSpan(s)
 	if err == nil && (d == 0 || d == Infinity) {
 		return 0, fmt.Errorf("%q has to be longer than 0 and end", s)
+	}
+	return d, err
+}
+
+// idleSpan is a time span after which something is done; 0 means never, too.
+func idleSpan(s string) (time.Duration, error) {
+	d, err := ParseTimeSpan(s)
+	if d == 0 {
+		d = Infinity
 	}
 	return d, err
 }

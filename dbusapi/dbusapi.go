@@ -93,6 +93,14 @@ type Problem struct {
 	Text    string
 }
 
+// Explanation is one row of Explain. Time is CLOCK_REALTIME microseconds, 0 where there is none.
+type Explanation struct {
+	Subject string // state, activity or attention
+	Source  string // what told it
+	Time    uint64
+	Value   string
+}
+
 // UnitProperty is one entry of UnitProperties: a property of the session's scope, as systemd's StartTransientUnit takes it.
 type UnitProperty struct {
 	Name  string

@@ -146,6 +146,7 @@ func (s *Supervisor) takeOver(e *entry, sc Scope) {
 	// In this order: what has come and gone since the first look was recorded before the last.
 	shown := s.findTmux(e)
 	s.connectShim(e)
+	e.run.attached = s.World.Attached(s.target(e))
 	switch {
 	case s.readExit(e):
 	case r.Started.IsZero() && (shown || e.run.shim.key != 0):
@@ -154,6 +155,8 @@ func (s *Supervisor) takeOver(e *entry, sc Scope) {
 		s.startInterrupted(e, sc)
 	case e.run.shim.key == 0:
 		s.shimHungUp(e, r.ID)
+	case !r.Begun():
+		s.armStart(e) // until it is ready
 	}
 	if r.Intent != session.NoIntent && e.run.stage == notEnding {
 		s.end(e, 0)

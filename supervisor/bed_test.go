@@ -209,6 +209,8 @@ type world struct {
 	scopes    []Scope
 	group     string // what ControlGroup says
 	stops     bool   // what Stopping says
+	attached  bool   // what Attached says
+	sent      func() // called by Send
 
 	freezer    sync.Mutex
 	frozen     map[string]bool // by control group
@@ -315,11 +317,18 @@ func (w *world) Forget(context.Context, string) error                       { re
 func (w *world) ControlGroup(int) string                                    { return w.group }
 func (w *world) Occupied(string) bool                                       { return w.populated }
 func (w *world) Populated(string) bool                                      { return w.populated }
-func (w *world) Send(context.Context, string, string, bool) error           { return nil }
 func (w *world) Keys(context.Context, Target, []string) error               { return nil }
 func (w *world) AttachCommand(Target) ([]string, error)                     { return []string{"tmux"}, nil }
+func (w *world) Attached(Target) bool                                       { return w.attached }
 func (w *world) Usage(context.Context, Target) map[string]uint64            { return nil }
 func (w *world) Capture(context.Context, Target, int, bool) (string, error) { return "", nil }
+
+func (w *world) Send(context.Context, string, string, bool) error {
+	if w.sent != nil {
+		w.sent()
+	}
+	return nil
+}
 
 // records is a Records that writes down what it is given.
 type records struct {

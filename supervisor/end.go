@@ -20,6 +20,10 @@ type runtime struct {
 	asked  time.Time // when the ending began
 	polite bool      // the agent has had its signal
 
+	attached   bool      // somebody looks at its terminal
+	detached   time.Time // when nobody did any more, zero if nobody ever has
+	nextReport time.Time // when its reports would be taken if each had to wait for the one before it
+
 	joining bool // a new tmux server is being put around the agent
 
 	tmux descriptor // pidfd of the tmux server
@@ -153,7 +157,7 @@ func (s *Supervisor) react(e *entry) {
 		return
 	}
 	s.watchFreezer(e)
-	if e.run.stage == notEnding && !r.Started.IsZero() && e.run.timer != nil { // the start is over
+	if e.run.stage == notEnding && r.Begun() && e.run.timer != nil { // the start is over
 		e.run.timer.Stop()
 		e.run.timer = nil
 	}
@@ -261,6 +265,9 @@ func (s *Supervisor) readExit(e *entry) (found bool) {
 		if err == nil && status.RunID == r.ID {
 			s.apply(e, session.AgentExited{Status: status})
 			e.stray = dir != state
+			if e.run.attached && e.rec.View().State == session.Completed {
+				s.acknowledge(e) // under somebody's eyes
+			}
 			return true
 		}
 		if err != nil && !errors.Is(err, errNotExist) {

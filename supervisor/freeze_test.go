@@ -51,8 +51,8 @@ func TestWhatAFrozenSessionCannotDo(t *testing.T) {
 		b.start("shop")
 		require.NoError(t, b.sup.Freeze(b.t.Context(), "shop"))
 		for what, err := range map[string]error{
-			"send": b.sup.Send(b.t.Context(), "shop", "text", true), "keys": b.sup.Keys(b.t.Context(), "shop", nil),
-			"capture": second(b.sup.Capture(b.t.Context(), "shop", 1, false)), "attach": second(b.sup.AttachCommand("shop")),
+			"send": b.sup.Send(b.t.Context(), "shop", "text", Input{Enter: true}), "keys": b.sup.Keys(b.t.Context(), "shop", nil),
+			"capture": second(b.sup.Capture(b.t.Context(), "shop", 1, false)), "attach": second(b.sup.AttachCommand(b.t.Context(), "shop")),
 		} {
 			assert.Equal(t, InvalidState, kindOf(err), what)
 			assert.ErrorContains(t, err, "it is frozen; thaw it first", what)

@@ -126,7 +126,7 @@ func TestWhatIsNoFactIsNotSaved(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")
 		e := b.sup.sessions["shop"]
-		b.sup.event(e, session.ActivitySeen{Run: b.records.last("shop").Run.ID, Activity: session.Activity{Idle: true, Since: time.Now()}})
+		b.sup.event(e, session.Said{Run: b.records.last("shop").Run.ID, Source: session.FromOutput, Word: session.Word{Activity: session.Idle, At: time.Now()}})
 		assert.Equal(t, []string{"0s publish shop: running"}, b.heard())
 	})
 }

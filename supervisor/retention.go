@@ -97,6 +97,22 @@ func (s *Supervisor) removal(e *entry) time.Time {
 	return at
 }
 
+// suspension returns when the session will have been idle for too long, zero if never.
+func (n *Snapshot) suspension() time.Time {
+	if n == nil {
+		return time.Time{}
+	}
+	return n.SuspendsAt
+}
+
+// earlier returns the earlier of two times of which zero stands for never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 func (n *Snapshot) expiry() time.Time {
 	if n == nil {
 		return time.Time{}
@@ -104,11 +120,12 @@ func (n *Snapshot) expiry() time.Time {
 	return n.Expires
 }
 
-// armExpiry sets the alarm for the session that is to be removed next. The alarm is the wall clock's: it goes off after a sleep, and when the clock is set.
+// armExpiry sets the alarm for the session that is to be removed next, or will have been idle for too long. The alarm is the wall clock's: it goes off after
+// a sleep, and when the clock is set.
 func (s *Supervisor) armExpiry() {
 	var next time.Time
 	for _, e := range s.sessions {
-		if at := s.removal(e); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+		if at := earlier(s.removal(e), e.shown.suspension()); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}
@@ -125,6 +142,7 @@ func (s *Supervisor) AlarmRang() {
 	s.post(func() {
 		s.nextExpiry = time.Time{}
 		s.lookAtClock()
+		s.suspendIdle(time.Now())
 		go func() {
 			if ids, err := s.clean(s.ctx, s.removal); err == nil && len(ids) > 0 {
 				s.Log.Info("removed sessions whose retention time is over", "sessions", ids)

@@ -18,7 +18,8 @@ const (
 )
 
 // targetOf returns the session's run for something that is done with its terminal.
-func (s *Supervisor) targetOf(id string, usable func(*session.Run) bool, what string) (t Target, err error) {
+// What more has to be so, and is to be known of it, the checks say.
+func (s *Supervisor) targetOf(id string, usable func(*session.Run) bool, what string, checks ...func(*entry) error) (t Target, err error) {
 	if e := s.do(func() {
 		var e *entry
 		if e, err = s.find(id); err != nil {
@@ -28,6 +29,11 @@ func (s *Supervisor) targetOf(id string, usable func(*session.Run) bool, what st
 			err = refuse(InvalidState, "cannot %s session %q: it is %s", what, id, e.rec.View().State)
 			return
 		}
+		for _, check := range checks {
+			if err = check(e); err != nil {
+				return
+			}
+		}
 		t = s.target(e)
 	}); e != nil {
 		return t, e
@@ -36,8 +42,8 @@ func (s *Supervisor) targetOf(id string, usable func(*session.Run) bool, what st
 }
 
 // terminalOf is targetOf for what needs the session's terminal to answer: a frozen one does not.
-func (s *Supervisor) terminalOf(id string, usable func(*session.Run) bool, what string) (Target, error) {
-	t, err := s.targetOf(id, usable, what)
+func (s *Supervisor) terminalOf(id string, usable func(*session.Run) bool, what string, checks ...func(*entry) error) (Target, error) {
+	t, err := s.targetOf(id, usable, what, checks...)
 	if err == nil && t.Frozen {
 		err = refuse(InvalidState, "cannot %s session %q: it is frozen; thaw it first", what, id)
 	}
@@ -48,20 +54,33 @@ func agentAlive(r *session.Run) bool { return r.AgentAlive() }
 
 func paneThere(r *session.Run) bool { return r.Tmux == session.Alive && r.Live() }
 
-// Send has the agent take a text as if it was typed, whole, and presses Enter after it if enter is set. It returns once the agent's terminal has
-// taken it. Errors: NoSuchSession, InvalidState, OverLimit.
-func (s *Supervisor) Send(ctx context.Context, id, text string, enter bool) error {
+// Input is how a text is sent.
+type Input struct {
+	Enter     bool // Enter is pressed after it
+	IfWaiting bool // only to an agent that waits for a person
+	Resume    bool // a suspended session is resumed first; it waits for whoever does that
+}
+
+// Send has the agent take a text as if it was typed, whole. A session that was suspended for being idle is resumed for it in any case. It returns once
+// the agent's terminal has taken it, and what the agent has asked for is answered by it. Errors: NoSuchSession, InvalidState, NotWaiting, OverLimit,
+// and those of Resume.
+func (s *Supervisor) Send(ctx context.Context, id, text string, how Input) error {
 	if len(text) > maxInput {
 		return refuse(OverLimit, "a text has %d bytes at most", maxInput)
 	}
-	t, err := s.terminalOf(id, agentAlive, "send to")
+	woken, err := s.wake(ctx, id, how.Resume)
+	if err == nil && woken {
+		err = s.calm(ctx, id)
+	}
 	if err != nil {
 		return err
 	}
-	if err := s.World.Send(ctx, filepath.Join(t.RuntimeDir, shimSocket), text, enter); err != nil {
-		return refuse(InvalidState, "cannot send to session %q: %v", id, err)
-	}
-	return nil
+	return s.give(ctx, id, agentAlive, how.IfWaiting && !woken, func(t Target) error {
+		if err := s.World.Send(ctx, filepath.Join(t.RuntimeDir, shimSocket), text, how.Enter); err != nil {
+			return refuse(InvalidState, "cannot send to session %q: %v", id, err)
+		}
+		return nil
+	})
 }
 
 // Keys presses keys, by tmux's names, in the session's pane. Errors: NoSuchSession, InvalidState, OverLimit, TmuxFailed.
@@ -69,13 +88,36 @@ func (s *Supervisor) Keys(ctx context.Context, id string, keys []string) error {
 	if len(keys) > maxKeys {
 		return refuse(OverLimit, "%d keys at most can be sent at a time", maxKeys)
 	}
-	t, err := s.terminalOf(id, paneThere, "send to")
-	if err != nil {
+	return s.give(ctx, id, paneThere, false, func(t Target) error {
+		if err := s.World.Keys(ctx, t, keys); err != nil {
+			return refuse(TmuxFailed, "session %q: %v", id, err)
+		}
+		return nil
+	})
+}
+
+// give gives a session's agent input, and takes note that what it had asked for until then is answered: what it asks meanwhile is not.
+func (s *Supervisor) give(ctx context.Context, id string, usable func(*session.Run) bool, ifWaiting bool, send func(Target) error) error {
+	var run string
+	var asked session.Seqs
+	t, err := s.terminalOf(id, usable, "send to", func(e *entry) error {
+		activity, _, _ := e.rec.Active()
+		if ifWaiting && activity != session.Waiting {
+			return refuse(NotWaiting, "session %q does not wait for input: its agent is %s", id, activity)
+		}
+		run, asked = e.rec.Run.ID, e.rec.Asking()
+		return nil
+	})
+	if err == nil {
+		err = send(t)
+	}
+	if err != nil || asked == (session.Seqs{}) {
 		return err
 	}
-	if err := s.World.Keys(ctx, t, keys); err != nil {
-		return refuse(TmuxFailed, "session %q: %v", id, err)
-	}
+	_ = s.with(ctx, id, func(e *entry) (<-chan error, error) { // it may be gone by now, which is nobody's trouble
+		s.answered(e, run, asked)
+		return s.wait(e, func(*entry) bool { return true }, noError), nil
+	})
 	return nil
 }
 
@@ -99,8 +141,12 @@ func (s *Supervisor) Capture(ctx context.Context, id string, lines int, escapes 
 	return text, nil
 }
 
-// AttachCommand returns the argument vector that attaches a terminal. Errors: NoSuchSession, InvalidState.
-func (s *Supervisor) AttachCommand(id string) ([]string, error) {
+// AttachCommand returns the argument vector that attaches a terminal. A session that was suspended for being idle is resumed for it. Errors:
+// NoSuchSession, InvalidState, and those of Resume.
+func (s *Supervisor) AttachCommand(ctx context.Context, id string) ([]string, error) {
+	if _, err := s.wake(ctx, id, false); err != nil {
+		return nil, err
+	}
 	t, err := s.terminalOf(id, paneThere, "attach to")
 	if err != nil {
 		return nil, err

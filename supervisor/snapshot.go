@@ -23,7 +23,9 @@ type Snapshot struct {
 	Lifecycle        string
 	Activity         string
 	Attention        string
+	AttentionMessage string
 	AttentionSource  string
+	StatusText       string
 	ConversationID   string
 	Result           string
 	Reason           string
@@ -38,11 +40,12 @@ type Snapshot struct {
 	Resumable        bool
 	Idle             bool
 	IdleSince        time.Time
-	LastActivity     time.Time
+	LastActivity     time.Time // the last output before it fell silent, or the first after that
 	Unit             string
 	MainPID          uint32
 	NRuns            uint32
 	Expires          time.Time
+	SuspendsAt       time.Time // when it will have been idle for too long
 
 	ControlGroup string // below the root of the hierarchy, "" if there is none
 	Live         bool   // its scope is there
@@ -71,11 +74,7 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 		Unit:             UnitName(rec.Agent, rec.ID),
 		Expires:          s.expires(rec, v.State),
 	}
-	var since time.Time
-	snap.Activity, since = rec.Active()
-	if snap.Activity == "idle" {
-		snap.Idle, snap.IdleSince, snap.LastActivity = true, since, since
-	}
+	s.showActivity(e, snap)
 	if r := rec.Run; r != nil {
 		snap.Started = r.Started
 		snap.SessionAlive = r.Tmux == session.Alive && r.Live()
@@ -93,6 +92,20 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 		}
 	}
 	return snap
+}
+
+// showActivity puts into the snapshot what the session's agent does, and why it wants a person.
+func (s *Supervisor) showActivity(e *entry, snap *Snapshot) {
+	activity, source, since := e.rec.Active()
+	snap.Activity, snap.AttentionSource, snap.StatusText = activity, string(source), e.rec.StatusText()
+	if activity == session.Idle || activity == session.Waiting {
+		snap.Idle, snap.IdleSince = true, since
+	}
+	snap.LastActivity = e.rec.LastOutput()
+	snap.SuspendsAt = s.suspendsAt(e)
+	if a := e.rec.Attention(); a.Reason != "" {
+		snap.Attention, snap.AttentionMessage, snap.AttentionSource = a.Reason, a.Message, string(a.Source)
+	}
 }
 
 // logState writes the one record that the journal has for each change of state. Before is "" for a new session.

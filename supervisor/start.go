@@ -21,6 +21,9 @@ import (
 // startTimeout bounds the time from the run's scope to its agent: what hangs for longer is ended.
 const startTimeout = 30 * time.Second
 
+// readyTimeout bounds the time from there until an agent that says so itself is ready (Type=notify): systemd's default for its services.
+const readyTimeout = 90 * time.Second
+
 // World is what effects do outside of the loop: with systemd, tmux and processes. Its methods may wait, and may be called at the same time.
 type World interface {
 	// Start starts a scope with a tmux server in it, and in that a pane with the shim; tell is told of each step that was done. The agent itself
@@ -75,6 +78,8 @@ type World interface {
 	Occupied(group string) bool
 	// Send has the agent's terminal take the text, whole.
 	Send(ctx context.Context, socket, text string, enter bool) error
+	// Attached tells whether somebody is attached to the session's terminal. It does not wait.
+	Attached(t Target) bool
 	// Capture reads the screen; Keys presses keys; AttachCommand tells how to attach.
 	Capture(ctx context.Context, t Target, lines int, escapes bool) (string, error)
 	Keys(ctx context.Context, t Target, keys []string) error
@@ -142,7 +147,8 @@ func (s *Supervisor) begin(e *entry, resumed bool, into *Into) {
 	s.moveIn(e)
 	e.run = runtime{}
 	s.apply(e, session.RunAsked{
-		Run: run, BootID: s.BootID, Unit: UnitName(e.rec.Agent, e.rec.ID), Resumed: resumed, At: time.Now(),
+		Run: run, BootID: s.BootID, Unit: UnitName(e.rec.Agent, e.rec.ID), Resumed: resumed,
+		Notify: s.Agents[e.rec.Agent].Type == config.TypeNotify, At: time.Now(),
 	})
 	e.stray = false
 	s.watchRecord(e)
@@ -178,6 +184,10 @@ func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 	if extra == config.TmuxConfigUser {
 		extra = s.Home + "/.tmux.conf"
 	}
+	notify := ""
+	if rec.Run.Notify {
+		notify = dir + "/" + notifySocket
+	}
 	return Plan{
 		ID:          rec.ID,
 		Unit:        rec.Run.Unit,
@@ -193,6 +203,7 @@ func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 			Socket:    dir + "/" + shimSocket,
 			LogMax:    s.Config.LogMaxSize,
 			IdleAfter: s.Config.IdleAfter,
+			Notify:    notify,
 		},
 		Unset:       def.UnsetEnvironment,
 		Properties:  slices.Clone(rec.UnitProperties),
@@ -228,9 +239,12 @@ func (s *Supervisor) failStart(e *entry, run string, err error, leftovers bool) 
 
 // armStart bounds the time that the run's agent may take to appear.
 func (s *Supervisor) armStart(e *entry) {
-	run := e.rec.Run.ID
+	run, limit := e.rec.Run.ID, startTimeout
+	if e.rec.Run.Notify {
+		limit = readyTimeout
+	}
 	if e.run.timer == nil {
-		e.run.timer = time.AfterFunc(startTimeout, func() { s.post(func() { s.startTimedOut(e, run) }) })
+		e.run.timer = time.AfterFunc(limit, func() { s.post(func() { s.startTimedOut(e, run) }) })
 	}
 }
 
@@ -239,7 +253,11 @@ func (s *Supervisor) startTimedOut(e *entry, run string) {
 	if e.removed || e.rec.Run.ID != run || e.rec.View().State != session.Starting {
 		return
 	}
-	s.apply(e, session.StartFailed{Run: run, Reason: "its agent did not appear within " + startTimeout.String(), At: time.Now(), Monotonic: clock.Monotonic()})
+	reason := "its agent did not appear within " + startTimeout.String()
+	if !e.rec.Run.Started.IsZero() {
+		reason = "its agent did not say that it is ready within " + readyTimeout.String()
+	}
+	s.apply(e, session.StartFailed{Run: run, Reason: reason, At: time.Now(), Monotonic: clock.Monotonic()})
 	s.end(e, time.Second)
 }
 

@@ -40,7 +40,7 @@ type Change struct {
 
 // counts tells whether the change is one that Counts can show.
 func (c Change) counts() bool {
-	return c.Old == nil || c.New == nil || c.Old.State != c.New.State || c.Old.Activity != c.New.Activity
+	return c.Old == nil || c.New == nil || c.Old.State != c.New.State || c.Old.Activity != c.New.Activity || !c.Old.SuspendsAt.Equal(c.New.SuspendsAt)
 }
 
 // Records is where sessions are kept. Save, SyncExit, which makes the record of an exit durable, and KeepExit, which writes one that was found elsewhere,
@@ -290,8 +290,13 @@ func (s *Supervisor) touch(e *entry) {
 // apply changes a session's facts.
 func (s *Supervisor) apply(e *entry, ev session.Event) {
 	if e.rec.Apply(ev) {
-		_, exited := ev.(session.AgentExited)
-		e.exited = exited && !e.unsaved
+		switch ev.(type) {
+		case session.AgentExited:
+			e.exited = !e.unsaved
+		case session.Acknowledged: // nobody else has to know of it
+		default:
+			e.exited = false
+		}
 		e.unsaved = true
 	}
 	s.touch(e)
@@ -348,6 +353,9 @@ func (s *Supervisor) stamp(e *entry) {
 		return
 	}
 	e.rec.State, e.rec.StateChanged = v.State, v.Since
+	if v.State == session.Running {
+		e.rec.Seen = "" // whatever it was, it is over
+	}
 	if v.Since.IsZero() {
 		e.rec.StateChanged, e.exited = time.Now(), false
 	}

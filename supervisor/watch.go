@@ -22,6 +22,9 @@ import (
 // shimSocket is the name of the shim's socket in the session's runtime directory.
 const shimSocket = "shim.sock"
 
+// notifySocket is the name of the shim's socket for sd_notify(3), there.
+const notifySocket = "notify"
+
 var errNotExist = fs.ErrNotExist
 
 // descriptor is a file descriptor that the loop waits for. The zero value is none.
@@ -96,11 +99,13 @@ func (s *Supervisor) watchDirs(e *entry) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	e.run.runtimeDir, err = s.watchPath(dir, unix.IN_MOVED_TO|unix.IN_CREATE|unix.IN_ONLYDIR, func(ev inotify.Event) {
-		switch ev.Name {
-		case shimSocket:
+	e.run.runtimeDir, err = s.watchPath(dir, unix.IN_MOVED_TO|unix.IN_CREATE|unix.IN_ATTRIB|unix.IN_ONLYDIR, func(ev inotify.Event) {
+		switch {
+		case ev.Mask&unix.IN_ATTRIB != 0:
+			s.attachedOrNot(e) // tmux tells so by the mode of its socket
+		case ev.Name == shimSocket:
 			s.connectShim(e)
-		case exitstatus.FileName:
+		case ev.Name == exitstatus.FileName:
 			s.readExit(e)
 		}
 	})
@@ -188,7 +193,7 @@ func (s *Supervisor) hearShim(e *entry, run string) {
 	if e.removed || e.rec.Run.ID != run || e.run.shim.key == 0 {
 		return
 	}
-	buf := make([]byte, 1024) // a shim says short things
+	buf := make([]byte, 4096) // a shim says short things
 	for {
 		n, _, err := unix.Recvfrom(e.run.shim.fd, buf, unix.MSG_DONTWAIT)
 		switch {
@@ -223,9 +228,13 @@ func (s *Supervisor) shimSaid(e *entry, m shimwire.Message) {
 			Agent: session.Process{PID: m.AgentPID, Start: m.AgentStart},
 			At:    m.Started,
 		})
-		s.apply(e, session.ActivitySeen{Run: run, Activity: session.Activity{Idle: m.Idle, Since: m.Since}})
+		s.printed(e, m.Idle, m)
 	case shimwire.Idle, shimwire.Working:
-		s.apply(e, session.ActivitySeen{Run: run, Activity: session.Activity{Idle: m.Kind == shimwire.Idle, Since: m.Since}})
+		s.printed(e, m.Kind == shimwire.Idle, m)
+	case shimwire.Said:
+		s.agentSaid(e, m)
+	case shimwire.Ready:
+		s.apply(e, session.AgentReady{Run: run, At: m.Since})
 	case shimwire.PaneLost:
 		go s.tmuxLost(e, run, s.target(e))
 	case shimwire.PaneClosed:

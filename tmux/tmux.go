@@ -171,6 +171,13 @@ func (t *Tmux) SendKeys(ctx context.Context, s Session, keys []string) error {
 	return nil
 }
 
+// Attached tells whether a terminal is attached to the session. It asks nobody: a server marks its socket as executable for that time (server.c,
+// server_update_socket), which inotify tells of as IN_ATTRIB.
+func (s Session) Attached() bool {
+	info, err := os.Lstat(s.Socket)
+	return err == nil && info.Mode()&0o100 != 0
+}
+
 // AttachCommand returns the argument vector that attaches a terminal to the session.
 func (t *Tmux) AttachCommand(s Session) []string {
 	return []string{t.client(s), "-N", "-S", s.Socket, "attach-session", "-t", "=" + s.Name}

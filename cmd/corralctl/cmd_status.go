@@ -198,6 +198,9 @@ func (c *ctl) printState(s client.Session, now time.Time) {
 	if !wording.Ended(s.State) && s.Activity != "" && s.Activity != "unknown" {
 		c.field("Activity", "%s", s.Activity)
 	}
+	if s.StatusText != "" {
+		c.field("Status", "%s", c.fit(s.StatusText, statusIndent))
+	}
 }
 
 func (c *ctl) runs(s client.Session, now time.Time) string {
@@ -235,7 +238,7 @@ func (c *ctl) printRuns(s client.Session) {
 }
 
 func (c *ctl) printAttention(s client.Session) {
-	if s.Attention == "" {
+	if s.Attention == "" || s.Attention == s.State { // which is the second line already
 		return
 	}
 	text := wording.Printable(s.Attention)

@@ -13,14 +13,14 @@ import (
 
 // announced is a session without what the daemon does not announce: what was read is then no change when it is read anew.
 func announced(s client.Session) client.Session {
-	s.AttentionMessage, s.LastActivityTimestamp, s.ControlGroup, s.Runs = "", 0, "", nil
+	s.AttentionMessage, s.StatusText, s.LastActivityTimestamp, s.ControlGroup, s.Runs = "", "", 0, "", nil
 	s.MemoryCurrent, s.MemoryPeak, s.CPUUsageNSec, s.TasksCurrent = 0, 0, 0, 0
 	return s
 }
 
 // unannounced are the names of what announced leaves out.
 var unannounced = []string{
-	"AttentionMessage", "LastActivityTimestamp", "ControlGroup", "Runs", "MemoryCurrent", "MemoryPeak", "CPUUsageNSec", "TasksCurrent",
+	"AttentionMessage", "StatusText", "LastActivityTimestamp", "ControlGroup", "Runs", "MemoryCurrent", "MemoryPeak", "CPUUsageNSec", "TasksCurrent",
 }
 
 // differences are the names of the properties that are not the same.
@@ -157,7 +157,7 @@ func (t *plainTeller) changes(before, after client.Session) string {
 	is, colour := wording.Activity(after)
 	if was != is && is != "-" {
 		parts = append(parts, t.c.paint(colour, wording.Printable(is)))
-	} else if before.Attention != after.Attention && after.Attention != "" {
+	} else if before.Attention != after.Attention && after.Attention != "" && after.Attention != after.State {
 		parts = append(parts, t.c.paint(wording.Yellow, "wants attention: "+wording.Printable(after.Attention)))
 	}
 	for _, name := range names {

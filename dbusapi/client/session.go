@@ -28,6 +28,7 @@ type Session struct {
 	Attention              string
 	AttentionMessage       string
 	AttentionSource        string
+	StatusText             string
 	ConversationId         string //nolint:revive // the contract's name
 	Result                 string
 	Reason                 string
@@ -104,6 +105,13 @@ func (c *Client) OpenLog(ctx context.Context, id string) (*os.File, error) {
 func (c *Client) AttachCommand(ctx context.Context, id string) (argv, environment []string, err error) {
 	err = c.session(ctx, id, "GetAttachCommand", nil, &argv, &environment)
 	return argv, environment, err
+}
+
+// Explain tells what the session's state, activity and attention follow from.
+func (c *Client) Explain(ctx context.Context, id string) ([]dbusapi.Explanation, error) {
+	var told []dbusapi.Explanation
+	err := c.session(ctx, id, "Explain", nil, &told)
+	return told, err
 }
 
 // Acknowledge clears the session's Attention.

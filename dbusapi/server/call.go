@@ -222,6 +222,9 @@ func orderKey(msg *dbus.Message) string {
 			return ""
 		}
 	}
+	if sender, _ := msg.Headers[dbus.FieldSender].Value().(string); member(msg) == "ReportActivity" {
+		return "report " + sender // of whose session that is nothing is known yet
+	}
 	if strings.HasPrefix(member(msg), "Send") {
 		return "input " + id
 	}

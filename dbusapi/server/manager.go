@@ -69,13 +69,12 @@ func remove(ctx context.Context, s *Server, id string, args []any) ([]any, error
 
 func sendInput(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
 	text, flags := args[0].(string), args[1].(uint64)
-	switch {
-	case flags&^(dbusapi.InputEnter|dbusapi.InputIfWaiting|dbusapi.InputResume) != 0:
+	if flags&^(dbusapi.InputEnter|dbusapi.InputIfWaiting|dbusapi.InputResume) != 0 {
 		return nil, answer(dbusapi.InvalidArgs, "flags has bits that mean nothing")
-	case flags&(dbusapi.InputIfWaiting|dbusapi.InputResume) != 0:
-		return nil, answer(dbusapi.NotSupported, "this version can neither wait for an agent nor resume it before it sends")
 	}
-	return nil, s.sup.Send(ctx, id, text, flags&dbusapi.InputEnter != 0)
+	return nil, s.sup.Send(ctx, id, text, supervisor.Input{
+		Enter: flags&dbusapi.InputEnter != 0, IfWaiting: flags&dbusapi.InputIfWaiting != 0, Resume: flags&dbusapi.InputResume != 0,
+	})
 }
 
 var managerHandlers = map[string]handler{
@@ -99,6 +98,7 @@ var managerHandlers = map[string]handler{
 	"ArchiveSession":   onManager(archive),
 	"RemoveSession":    onManager(remove),
 	"SendInput":        onManager(sendInput),
+	"ReportActivity":   reportActivity,
 	"Clean":            clean,
 	"Reload":           reload,
 }
@@ -180,16 +180,35 @@ func getSessionByUnit(_ context.Context, o *object, msg *dbus.Message) ([]any, e
 	return []any{dbusapi.SessionPath(id)}, nil
 }
 
-// getSessionByPID finds the session from the process's control group: no environment and no token can lie about it.
 func getSessionByPID(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
 	s, pid := o.server, msg.Body[0].(uint32)
 	if pid == 0 {
-		sender, _ := msg.Headers[dbus.FieldSender].Value().(string)
-		call := s.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetConnectionUnixProcessID", 0, sender)
-		if err := call.Store(&pid); err != nil {
-			return nil, answer(dbusapi.NoSessionForPID, "cannot tell which process is calling")
+		id, err := s.callersSession(ctx, msg)
+		if err != nil {
+			return nil, err
 		}
+		return []any{dbusapi.SessionPath(id)}, nil
 	}
+	id, err := s.sessionOf(pid)
+	if err != nil {
+		return nil, err
+	}
+	return []any{dbusapi.SessionPath(id)}, nil
+}
+
+// callersSession finds the session that the caller of a method is a process of.
+func (s *Server) callersSession(ctx context.Context, msg *dbus.Message) (string, error) {
+	var pid uint32
+	sender, _ := msg.Headers[dbus.FieldSender].Value().(string)
+	call := s.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetConnectionUnixProcessID", 0, sender)
+	if err := call.Store(&pid); err != nil {
+		return "", answer(dbusapi.NoSessionForPID, "cannot tell which process is calling")
+	}
+	return s.sessionOf(pid)
+}
+
+// sessionOf finds the session from the process's control group: no environment and no token can lie about it.
+func (s *Server) sessionOf(pid uint32) (string, error) {
 	group, err := proc.Cgroup(int(pid))
 	if err == nil {
 		for part := range strings.SplitSeq(group, "/") {
@@ -197,11 +216,36 @@ func getSessionByPID(ctx context.Context, o *object, msg *dbus.Message) ([]any, 
 				continue
 			}
 			if id, err := s.sup.ByUnit(part); err == nil {
-				return []any{dbusapi.SessionPath(id)}, nil
+				return id, nil
 			}
 		}
 	}
-	return nil, answer(dbusapi.NoSessionForPID, fmt.Sprintf("process %d is in no session", pid))
+	return "", answer(dbusapi.NoSessionForPID, fmt.Sprintf("process %d is in no session", pid))
+}
+
+// reportActivity takes what an agent's hook says. Whose it is the caller does not say: it is what the caller is a process of.
+func reportActivity(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
+	r := supervisor.Report{Activity: msg.Body[0].(string)}
+	known := map[string]*string{"Reason": &r.Reason, "Message": &r.Message, "ConversationId": &r.ConversationID}
+	for name, value := range msg.Body[1].(map[string]dbus.Variant) {
+		if strings.HasPrefix(name, "x-") {
+			continue
+		}
+		field := known[name]
+		if field == nil {
+			return nil, answer(dbusapi.InvalidArgs, fmt.Sprintf("details has %q, which is not known", name))
+		}
+		text, ok := value.Value().(string)
+		if !ok {
+			return nil, answer(dbusapi.InvalidArgs, fmt.Sprintf("%s in details is of type %q and has to be \"s\"", name, value.Signature()))
+		}
+		*field = text
+	}
+	id, err := o.server.callersSession(ctx, msg)
+	if err != nil {
+		return nil, err
+	}
+	return nil, o.server.sup.Report(ctx, id, r)
 }
 
 func getManagedObjects(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {

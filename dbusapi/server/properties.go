@@ -33,8 +33,9 @@ func sessionProperties(n *supervisor.Snapshot) properties {
 		"Lifecycle":              n.Lifecycle,
 		"Activity":               n.Activity,
 		"Attention":              n.Attention,
-		"AttentionMessage":       "",
+		"AttentionMessage":       n.AttentionMessage,
 		"AttentionSource":        n.AttentionSource,
+		"StatusText":             n.StatusText,
 		"ConversationId":         n.ConversationID,
 		"Result":                 n.Result,
 		"Reason":                 n.Reason,
@@ -49,7 +50,6 @@ func sessionProperties(n *supervisor.Snapshot) properties {
 		"Resumable":              n.Resumable,
 		"IdleHint":               n.Idle,
 		"IdleSinceHint":          usec(n.IdleSince),
-		"LastActivityTimestamp":  usec(n.LastActivity),
 		"Unit":                   n.Unit,
 		"MainPID":                n.MainPID,
 		"NRuns":                  n.NRuns,
@@ -62,7 +62,11 @@ func sessionProperties(n *supervisor.Snapshot) properties {
 // "no value".
 var measured = properties{
 	"MemoryCurrent": ^uint64(0), "MemoryPeak": ^uint64(0), "CPUUsageNSec": ^uint64(0), "TasksCurrent": ^uint64(0), "Runs": []dbusapi.RunRow{},
+	"LastActivityTimestamp": uint64(0), // that an agent still prints is told to nobody
 }
+
+// isCounter tells of a property that is measured in the session's control group.
+func isCounter(name string) bool { return measured[name] == ^uint64(0) }
 
 func runRows(runs []session.Account) []dbusapi.RunRow {
 	rows := make([]dbusapi.RunRow, 0, len(runs))
@@ -157,11 +161,15 @@ func (o *object) measure(ctx context.Context, iface string, names ...string) (pr
 			return nil, o.orUnknown(err)
 		}
 		p["Runs"] = runRows(runs)
-		if len(p) == 1 {
-			return p, nil
-		}
 	}
-	if len(p) == 0 {
+	if _, wanted := p["LastActivityTimestamp"]; wanted {
+		at, err := o.server.sup.LastOutput(o.session)
+		if err != nil {
+			return nil, o.orUnknown(err)
+		}
+		p["LastActivityTimestamp"] = usec(at)
+	}
+	if !slices.ContainsFunc(names, isCounter) {
 		return p, nil
 	}
 	usage, err := o.server.sup.Usage(ctx, o.session)

@@ -153,22 +153,37 @@ func (s *Server) emitEvent(c supervisor.Change) {
 		s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionNew", c.New.ID, dbusapi.SessionPath(c.New.ID))
 	case c.New == nil:
 		s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionRemoved", c.Old.ID, dbusapi.SessionPath(c.Old.ID))
-	case c.Old.State != c.New.State:
-		s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionStateChanged", c.New.ID, dbusapi.SessionPath(c.New.ID), c.Old.State, c.New.State,
-			map[string]dbus.Variant{
-				"Result":         dbus.MakeVariant(c.New.Result),
-				"ExecMainCode":   dbus.MakeVariant(c.New.ExecMainCode),
-				"ExecMainStatus": dbus.MakeVariant(c.New.ExecMainStatus),
-				"Reason":         dbus.MakeVariant(c.New.Reason),
-			})
+	default:
+		s.emitStateChange(c)
+		if wantsAnew(c.Old, c.New) {
+			s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".AttentionRequested", c.New.ID, dbusapi.SessionPath(c.New.ID), c.New.Attention)
+		}
 	}
+}
+
+func (s *Server) emitStateChange(c supervisor.Change) {
+	if c.Old.State == c.New.State {
+		return
+	}
+	s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionStateChanged", c.New.ID, dbusapi.SessionPath(c.New.ID), c.Old.State, c.New.State,
+		map[string]dbus.Variant{
+			"Result":         dbus.MakeVariant(c.New.Result),
+			"ExecMainCode":   dbus.MakeVariant(c.New.ExecMainCode),
+			"ExecMainStatus": dbus.MakeVariant(c.New.ExecMainStatus),
+			"Reason":         dbus.MakeVariant(c.New.Reason),
+		})
+}
+
+// wantsAnew tells whether the session wants a person, and for something else than before.
+func wantsAnew(before, now *supervisor.Snapshot) bool {
+	return now.Attention != "" && (now.Attention != before.Attention || now.AttentionSource != before.AttentionSource || now.AttentionMessage != before.AttentionMessage)
 }
 
 // silent are the properties whose changes are not told, by their annotation in the contract; of the hidden ones it is told that they have changed,
 // and not to what.
 var (
 	silent = map[string]bool{"LastActivityTimestamp": true, "ControlGroup": true}
-	hidden = map[string]bool{"AttentionMessage": true}
+	hidden = map[string]bool{"AttentionMessage": true, "StatusText": true}
 )
 
 // changed returns what is different in now.

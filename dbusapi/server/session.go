@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"os/exec"
+	"strings"
 
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/supervisor"
 )
 
 var sessionHandlers = map[string]handler{
@@ -27,6 +29,8 @@ var sessionHandlers = map[string]handler{
 	"Capture":          onSession(capture),
 	"OpenLog":          onSession(openLog),
 	"GetAttachCommand": onSession(attachCommand),
+	"Acknowledge":      onSession(verb((*supervisor.Supervisor).Acknowledge)),
+	"Explain":          onSession(explain),
 	"SetDescription":   onSession(setDescription),
 	"SetLabels":        onSession(setLabels),
 	"SetOnLogin":       onSession(setOnLogin),
@@ -64,12 +68,24 @@ func openLog(_ context.Context, s *Server, id string, _ []any) ([]any, error) {
 	return []any{dbus.UnixFD(fd)}, nil
 }
 
-func attachCommand(_ context.Context, s *Server, id string, _ []any) ([]any, error) {
-	argv, err := s.sup.AttachCommand(id)
+func attachCommand(ctx context.Context, s *Server, id string, _ []any) ([]any, error) {
+	argv, err := s.sup.AttachCommand(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	return []any{argv, []string{}}, nil
+}
+
+func explain(_ context.Context, s *Server, id string, _ []any) ([]any, error) {
+	told, err := s.sup.Explain(id)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]dbusapi.Explanation, len(told))
+	for i, t := range told {
+		rows[i] = dbusapi.Explanation{Subject: t.Subject, Source: t.Source, Time: usec(t.At), Value: strings.ToValidUTF8(t.Value, "\uFFFD")}
+	}
+	return []any{rows}, nil
 }
 
 func setDescription(ctx context.Context, s *Server, id string, args []any) ([]any, error) {

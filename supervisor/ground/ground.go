@@ -300,6 +300,12 @@ func (g *Ground) Keys(ctx context.Context, t supervisor.Target, keys []string) e
 	return g.Tmux.SendKeys(ctx, s, keys)
 }
 
+// Attached tells whether somebody is attached to the session's terminal: tmux lets its socket be executed for as long as somebody is.
+func (g *Ground) Attached(t supervisor.Target) bool {
+	s, err := g.session(t)
+	return err == nil && s.Attached()
+}
+
 // AttachCommand returns the argument vector that attaches a terminal.
 func (g *Ground) AttachCommand(t supervisor.Target) ([]string, error) {
 	s, err := g.session(t)

@@ -16,13 +16,13 @@ type Event interface {
 
 // Apply changes the session's facts by e, and tells whether any that is saved has become another.
 func (s *Session) Apply(e Event) (changed bool) {
-	run, archived, workspace := s.Run, s.Archived, s.WorkspaceInode
+	run, archived, workspace, seen := s.Run, s.Archived, s.WorkspaceInode, s.Seen
 	var before Run
 	if run != nil {
 		before = *run
 	}
 	e.apply(s)
-	return s.Run != run || run != nil && *run != before || s.Archived != archived || s.WorkspaceInode != workspace
+	return s.Run != run || run != nil && *run != before || s.Archived != archived || s.WorkspaceInode != workspace || s.Seen != seen
 }
 
 // RunAsked begins a new run. The caller has made sure that the one before it is over.
@@ -31,6 +31,7 @@ type RunAsked struct {
 	BootID  string
 	Unit    string
 	Resumed bool
+	Notify  bool // its agent says itself when it is ready
 	At      time.Time
 }
 
@@ -99,6 +100,7 @@ type EndAsked struct {
 	Run    string
 	Intent Intent
 	Why    string
+	Idle   bool // it is suspended for being idle
 
 	At        time.Time
 	Monotonic time.Duration // the same moment
@@ -133,12 +135,6 @@ type FrozenSeen struct {
 	Frozen bool
 }
 
-// ActivitySeen tells what the shim sees of the agent's output.
-type ActivitySeen struct {
-	Run string
-	Activity
-}
-
 // ArchiveAsked puts the session out of sight, for good.
 type ArchiveAsked struct {
 	At time.Time
@@ -149,14 +145,16 @@ func (e RunAsked) apply(s *Session) {
 		return
 	}
 	if s.Run != nil {
-		s.Past = append(s.Past, *s.Run)
+		past := *s.Run
+		past.Reported, past.Acknowledged, past.Answered = Word{}, Seqs{}, Seqs{}
+		s.Past = append(s.Past, past)
 		if n := len(s.Past) - MaxPast; n > 0 {
 			s.Past = append([]Run(nil), s.Past[n:]...)
 		}
 	}
 	s.NRuns++
-	s.activity, s.Frozen = Activity{}, false
-	s.Run = &Run{ID: e.Run, BootID: e.BootID, Unit: e.Unit, Resumed: e.Resumed, Asked: e.At}
+	s.heard, s.Seen, s.Frozen = nil, "", false
+	s.Run = &Run{ID: e.Run, BootID: e.BootID, Unit: e.Unit, Resumed: e.Resumed, Notify: e.Notify, Asked: e.At}
 }
 
 // run returns the current run if it is the one with this id.
@@ -285,7 +283,7 @@ func (e EndAsked) apply(s *Session) {
 	if r.Intent == NoIntent { // else the run is ending since then
 		r.IntentAt, r.IntentMonotonic = e.At, e.Monotonic
 	}
-	r.Intent, r.Why = e.Intent, e.Why
+	r.Intent, r.Why, r.IdledOut = e.Intent, e.Why, e.Idle
 }
 
 func (e MachineWentDown) apply(s *Session) {
@@ -319,12 +317,6 @@ func (e WorkspaceSeen) apply(s *Session) {
 func (e FrozenSeen) apply(s *Session) {
 	if s.run(e.Run) != nil {
 		s.Frozen = e.Frozen
-	}
-}
-
-func (e ActivitySeen) apply(s *Session) {
-	if s.run(e.Run) != nil {
-		s.activity = e.Activity
 	}
 }
 

@@ -42,7 +42,11 @@ func randomHistory(r *rand.Rand) history {
 		maybe(&h.floating, agent)
 	}
 	maybe(&h.floating, pick(gone, back))
-	maybe(&h.floating, session.ActivitySeen{Run: run, Activity: session.Activity{Idle: r.IntN(2) == 0, Since: at(5)}})
+	for seq, source := range []session.Source{session.FromOutput, session.FromOutput, session.FromBell, session.FromBell, session.FromNotify, session.FromReport, session.FromReport} {
+		maybe(&h.floating, session.Said{Run: run, Source: source, Word: randomWord(r, uint64(seq+1))})
+	}
+	maybe(&h.floating, session.AgentReady{Run: run, At: at(6)})
+	maybe(&h.floating, session.Answered{Run: run, Words: session.Seqs{Report: uint64(r.IntN(8))}})
 	maybe(&h.floating, archive)
 	result := []string{"", "success", "resources", "oom-kill", "timeout"}[r.IntN(5)]
 	if result == "timeout" { // systemd keeps the first failure: what it said while the scope lived, it says at its end
@@ -62,12 +66,24 @@ func randomHistory(r *rand.Rand) history {
 		h.floating = append(h.floating, exited)
 	}
 	maybe(&h.fixed, left)
+	maybe(&h.fixed, session.Acknowledged{
+		Run: run, State: []session.State{"", session.Failed, session.Completed, session.Stale}[r.IntN(4)],
+		Words: session.Seqs{Bell: uint64(r.IntN(5)), Notify: uint64(r.IntN(6))},
+	})
 	maybe(&h.fixed, pick(shimDied, allDied))
 	maybe(&h.fixed, notThere)
 	if r.IntN(2) == 0 { // either the scope ended on a boot that we saw, or the boot is over: after the one nobody tells the other
 		h.fixed = append(h.fixed, pick(session.ScopeEnded{Run: run, Result: result, At: at(60)}, wentDown))
 	}
 	return h
+}
+
+func randomWord(r *rand.Rand, seq uint64) session.Word {
+	return session.Word{
+		Activity: []string{"", session.Working, session.Idle, session.Waiting}[r.IntN(4)],
+		Reason:   []string{"", session.Permission, session.BellRang}[r.IntN(3)],
+		Message:  []string{"", "may I?"}[r.IntN(2)], At: at(int(seq)), Seq: seq,
+	}
 }
 
 // shuffled returns the history in a random order that it may be heard of in, with random events told again later on.
@@ -87,7 +103,10 @@ func (h history) shuffled(r *rand.Rand) []session.Event {
 type outcome struct {
 	view        session.View
 	activity    string
+	source      session.Source
 	since       time.Time
+	attention   session.Attention
+	status      string
 	alive, live bool
 	ended       bool
 	exit        exitstatus.Status
@@ -95,7 +114,8 @@ type outcome struct {
 
 func outcomeOf(s *session.Session) outcome {
 	o := outcome{view: s.View(), alive: s.Run.AgentAlive(), live: s.Run.Live(), ended: s.Run.Ended()}
-	o.activity, o.since = s.Active()
+	o.activity, o.source, o.since = s.Active()
+	o.attention, o.status = s.Attention(), s.StatusText()
 	if s.Run.Exit != nil {
 		o.exit = *s.Run.Exit
 	}
@@ -154,7 +174,7 @@ func eventFrom(kind, value, when byte) session.Event {
 	t := at(int(when))
 	text := []string{"", "success", "timeout", "oom-kill", "resources", "stop", "suspend", "nonsense"}[value&7]
 	p := session.Process{PID: int(value), Start: uint64(when)}
-	switch kind % 19 {
+	switch kind % 22 {
 	case 0:
 		return session.RunAsked{Run: id, BootID: text, Resumed: value&8 != 0, At: t}
 	case 1:
@@ -184,13 +204,20 @@ func eventFrom(kind, value, when byte) session.Event {
 	case 13:
 		return session.WorkspaceSeen{Gone: value&8 != 0}
 	case 14:
-		return session.ActivitySeen{Run: id, Activity: session.Activity{Idle: value&8 != 0, Since: t}}
+		word := session.Word{Activity: []string{"", session.Working, session.Idle, session.Waiting}[value&3], Reason: text, At: t, Seq: uint64(when)}
+		return session.Said{Run: id, Source: session.Sources[int(value)%len(session.Sources)], Word: word}
 	case 15:
 		return session.LeftBehind{Run: id, At: t}
 	case 16:
 		return session.FoundAlive{Run: id}
 	case 17:
 		return session.FrozenSeen{Run: id, Frozen: value&8 != 0}
+	case 19:
+		return session.AgentReady{Run: id, At: t}
+	case 20:
+		return session.Acknowledged{Run: id, State: session.State(text), Words: session.Seqs{Bell: uint64(when)}}
+	case 21:
+		return session.Answered{Run: id, Words: session.Seqs{Report: uint64(when)}}
 	}
 	return session.ArchiveAsked{At: t}
 }
@@ -210,16 +237,19 @@ func FuzzApply(f *testing.F) {
 			require.True(t, !archived || v.State == session.Archived, "archived is final")
 			require.Equal(t, v, s.Clone().View())
 			require.LessOrEqual(t, len(s.Past), session.MaxPast)
-			if activity, _ := s.Active(); activity != "unknown" {
+			if activity, _, _ := s.Active(); activity != "unknown" {
 				require.True(t, s.Run.AgentAlive())
 			}
+			s.Apply(s.Acknowledgement())
+			require.Empty(t, s.Attention().Reason, "what somebody has taken note of wants nobody")
+			s.Explain()
 		}
 	})
 }
 
 func TestTheFuzzerKnowsEveryEvent(t *testing.T) {
 	kinds := map[string]bool{}
-	for kind := range byte(19) {
+	for kind := range byte(22) {
 		kinds[kindOf(eventFrom(kind, 0, 0))] = true
 	}
 	for _, name := range eventNames(t) {

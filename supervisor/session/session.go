@@ -41,11 +41,13 @@ type Session struct {
 	StateChanged time.Time `json:"state_changed"`   // when State last became what it is
 	ChangedOn    Boot      `json:"changed_on,omitzero"`
 
+	Seen State `json:"seen,omitempty"` // a state of the current run that a person has taken note of
+
 	WorkspaceInode Inode `json:"workspace_inode,omitzero"` // by the kernel: of the workspace when it was last at its place; of a run that lives
 	WorkspaceGone  bool  `json:"-"`                        // by inotify: it is not at its place
 	Frozen         bool  `json:"-"`                        // by the kernel: no process in the current run's scope gets any processor time
 
-	activity Activity // by the shim: of the agent that is alive now
+	heard map[Source]Word // by the shim, which tells it again to each daemon: of the agent that is alive now
 }
 
 // Boot is one boot of the machine, with what the clock on the wall said of it at some moment: whether that clock was set since can be told by it.
@@ -125,6 +127,8 @@ type Run struct {
 
 	Agent   Process            `json:"agent_process,omitzero"`
 	Started time.Time          `json:"started,omitzero"` // when the agent was executed
+	Notify  bool               `json:"notify,omitempty"` // it is there only once it says that it is ready
+	Ready   time.Time          `json:"ready,omitzero"`   // when it said so
 	Exit    *exitstatus.Status `json:"exit,omitempty"`   // by the shim
 
 	StartError string    `json:"start_error,omitempty"` // what kept the run from getting as far as its agent
@@ -132,7 +136,12 @@ type Run struct {
 
 	Intent   Intent    `json:"intent,omitempty"`
 	IntentAt time.Time `json:"intent_at,omitzero"`
-	Why      string    `json:"why,omitempty"` // for a person: where the intent came from
+	Why      string    `json:"why,omitempty"`       // for a person: where the intent came from
+	IdledOut bool      `json:"idled_out,omitempty"` // it was suspended for being idle: whoever wants it has it resumed
+
+	Reported     Word `json:"reported,omitzero"`     // by the agent's hooks
+	Acknowledged Seqs `json:"acknowledged,omitzero"` // the last words that a person has taken note of
+	Answered     Seqs `json:"answered,omitzero"`     // the last words that were answered by input
 
 	// The same moments by CLOCK_MONOTONIC, which nobody can set: what came first is decided by it. Zero in a record of an older version.
 	TimedOutMonotonic   time.Duration `json:"timed_out_monotonic,omitzero"`
@@ -141,12 +150,6 @@ type Run struct {
 
 	Left        time.Time `json:"left,omitzero"`         // when a daemon that was told to end has left it running; zero again once it was found
 	MachineDown time.Time `json:"machine_down,omitzero"` // when it was found that its boot is over
-}
-
-// Activity is what the shim tells of an agent that is alive.
-type Activity struct {
-	Idle  bool
-	Since time.Time // when it became so; zero if nothing was told
 }
 
 // Clone returns a copy that shares nothing with s.
@@ -182,6 +185,11 @@ func (r *Run) Live() bool {
 // AgentAlive tells whether the agent was executed and nothing has told of its end.
 func (r *Run) AgentAlive() bool {
 	return r != nil && !r.Started.IsZero() && r.Exit == nil && r.Shim != Dead && r.Scope != ScopeGone
+}
+
+// Begun tells whether the run's agent has been there: executed, and ready if it is one that says so.
+func (r *Run) Begun() bool {
+	return !r.Started.IsZero() && (!r.Notify || !r.Ready.IsZero())
 }
 
 // intended tells whether the run's end, if it has one, is what was asked for: that of an agent that had ended by itself, or whose time was up,

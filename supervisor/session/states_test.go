@@ -61,7 +61,7 @@ var happenings = []happening{
 	{"the workspace vanishes", gone},
 	{"the workspace comes back", back},
 	{"it is frozen or thawed", session.FrozenSeen{Run: run, Frozen: true}},
-	{"the agent is busy or idle", session.ActivitySeen{Run: run, Activity: session.Activity{Since: at(5)}}},
+	{"the agent is busy or idle", prints},
 	{"it is archived", archive},
 }
 

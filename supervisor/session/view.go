@@ -104,8 +104,10 @@ func (s *Session) runView() View {
 		return s.lostView()
 	case r.Tmux == Dead:
 		return View{State: Stale, Result: SessionLost, Reason: "scope running, session dead"}
-	case r.Started.IsZero():
+	case !r.Begun():
 		return View{State: Starting, Since: r.Asked}
+	case r.Notify:
+		return View{State: Running, Since: r.Ready}
 	}
 	return View{State: Running, Since: r.Started}
 }
@@ -197,15 +199,4 @@ func FormatBytes(n uint64) string {
 		return fmt.Sprintf("%.0f%c", f, unit)
 	}
 	return fmt.Sprintf("%.1f%c", f, unit)
-}
-
-// Active returns what the session's agent is doing: working, idle, or unknown where no agent is alive or nothing was told yet; and since when.
-func (s *Session) Active() (activity string, since time.Time) {
-	switch {
-	case !s.Run.AgentAlive() || s.activity.Since.IsZero():
-		return "unknown", time.Time{}
-	case s.activity.Idle:
-		return "idle", s.activity.Since
-	}
-	return "working", s.activity.Since
 }

@@ -33,6 +33,8 @@ var (
 	back      = session.WorkspaceSeen{}
 	stop      = session.EndAsked{Run: run, Intent: session.Stop, At: at(30)}
 	suspend   = session.EndAsked{Run: run, Intent: session.Suspend, Why: "idle for an hour", At: at(30)}
+	prints    = said(session.FromOutput, 1, session.Working, "")
+	silent    = said(session.FromOutput, 2, session.Idle, "")
 	archive   = session.ArchiveAsked{At: at(100)}
 	timeIsUp  = session.ScopeResult{Run: run, Result: session.Timeout, At: at(30)}
 	shimDied  = session.ShimDied{Run: run, Outlived: true, At: at(40)}
@@ -41,6 +43,11 @@ var (
 	oomEnd    = session.ScopeEnded{Run: run, Result: "oom-kill", At: at(60)}
 	timeoutAt = session.ScopeEnded{Run: run, Result: "timeout", At: at(60)}
 )
+
+// said is the word number seq of a source, said at the second of that number.
+func said(source session.Source, seq int, activity, reason string) session.Said {
+	return session.Said{Run: run, Source: source, Word: session.Word{Activity: activity, Reason: reason, At: at(seq), Seq: uint64(seq)}}
+}
 
 // exit is the shim's record of an end at second 20.
 func exit(code exitstatus.Code, value int) session.AgentExited {
@@ -193,8 +200,8 @@ func TestView(t *testing.T) {
 		{"ADR 22: open, shell process dead", false, list(running, shimDied), view{session.Failed, "agent-lost", "shell process exited"}},
 		{"ADR 22: open, shell alive, exit status 0", false, list(running, exit(exitstatus.Exited, 0)), view{session.Completed, "success", ""}},
 		{"ADR 22: open, shell alive, exit status N", false, list(running, exit(exitstatus.Exited, 42)), view{session.Failed, "exit-code", "command exited with code 42"}},
-		{"ADR 22: open, shell alive, output changing", false, list(running, session.ActivitySeen{Run: run, Activity: session.Activity{Since: at(5)}}), view{session.Running, "", ""}},
-		{"ADR 22: open, shell alive, no output for three seconds", false, list(running, session.ActivitySeen{Run: run, Activity: session.Activity{Idle: true, Since: at(5)}}), view{session.Running, "", ""}},
+		{"ADR 22: open, shell alive, output changing", false, list(running, prints), view{session.Running, "", ""}},
+		{"ADR 22: open, shell alive, no output for three seconds", false, list(running, silent), view{session.Running, "", ""}},
 		{"ADR 22: no exit status to be had is not success", false, list(running, allDied), view{session.Running, "", ""}},
 
 		// ADR 31: its eight states, and that the terminal ones stay.
@@ -264,29 +271,6 @@ func TestSinceIsWhenItHappened(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			assert.Equal(t, row.want, after(newSession(), row.events).View().Since)
-		})
-	}
-}
-
-func TestActivityIsOfAnAgentThatIsAlive(t *testing.T) {
-	idle := session.ActivitySeen{Run: run, Activity: session.Activity{Idle: true, Since: at(5)}}
-	for _, row := range []struct {
-		name   string
-		events []session.Event
-		want   string
-	}{
-		{"nothing was told", running, "unknown"},
-		{"idle", list(running, idle), "idle"},
-		{"working", list(running, idle, session.ActivitySeen{Run: run, Activity: session.Activity{Since: at(6)}}), "working"},
-		{"ended", list(running, idle, exit(exitstatus.Exited, 0)), "unknown"},
-		{"its shim died", list(running, idle, shimDied), "unknown"},
-		{"of another run", list(running, session.ActivitySeen{Run: "run-0", Activity: session.Activity{Idle: true, Since: at(5)}}), "unknown"},
-		{"a new run knows nothing yet", list(running, idle, empty, session.RunAsked{Run: "run-2"}, session.AgentStarted{Run: "run-2", At: at(70)}), "unknown"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			activity, since := after(newSession(), row.events).Active()
-			assert.Equal(t, row.want, activity)
-			assert.Equal(t, row.want == "unknown", since.IsZero())
 		})
 	}
 }

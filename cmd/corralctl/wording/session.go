@@ -57,12 +57,15 @@ func Dot(s client.Session) string {
 	return "●"
 }
 
-// StateText is a session's state with what a person wants to know with it: "running (idle 2m 15s)", "completed (3 processes left)". It calls leftovers,
+// StateText is a session's state with what a person wants to know with it: "running (idle 2m 15s)", "running (waiting: permission)", "completed (3 processes left)". It calls leftovers,
 // which counts the processes that are left of a session, where their number belongs into it.
 func StateText(s client.Session, leftovers func(client.Session) int, now time.Time) string {
 	switch {
 	case s.State == "running" && s.Frozen:
 		return "running (frozen)"
+	case s.State == "running" && s.Activity == "waiting":
+		text, _ := Activity(s)
+		return "running (" + text + ")"
 	case s.State == "running" && s.IdleHint && s.IdleSinceHint != 0:
 		return "running (idle " + Age(s.IdleSinceHint, now) + ")"
 	case Ended(s.State) || s.State == "stale" && !s.AgentAlive:

@@ -1,0 +1,198 @@
+package supervisor
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// Report is what an agent's hook says of its agent.
+type Report struct {
+	Activity       string // session.Working, Idle or Waiting
+	Reason         string // one of session.WordReasons, or "": then one that waits has a question
+	Message        string // for a person; what is longer than session.MaxMessage is cut
+	ConversationID string // the agent's own id of its conversation, "" if it says nothing of that
+}
+
+// A session may be told reportBurst new things at once, and then one each reportEvery. What it says over and over again counts once.
+const (
+	reportBurst = 20
+	reportEvery = 500 * time.Millisecond
+)
+
+// maxReportedText bounds a message as it comes, in bytes: beyond it something else than a message was sent.
+const maxReportedText = 64 << 10
+
+// Report takes note of what the hook of a session's agent says. Errors: NoSuchSession, InvalidState, Invalid, OverLimit.
+func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	r.Message = brieflyTold(r.Message)
+	if r.Activity == session.Waiting && r.Reason == "" {
+		r.Reason = session.Question
+	}
+	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+		if e.rec.Run.Ended() {
+			return nil, refuse(InvalidState, "session %q has no agent to report of: it is %s", id, e.rec.View().State)
+		}
+		word, changed := e.rec.Report(session.Word{Activity: r.Activity, Reason: r.Reason, Message: r.Message, At: time.Now()})
+		resumable := r.ConversationID != "" && r.ConversationID != e.rec.ConversationID && s.Agents[e.rec.Agent].IdSource == config.IdReport
+		if !changed && !resumable {
+			return nil, nil
+		}
+		if !e.run.mayReport(time.Now()) {
+			return nil, refuse(OverLimit, "session %q reports too often: %d times at once, and then once in %v", id, reportBurst, reportEvery)
+		}
+		if resumable {
+			if err := s.converse(e, r.ConversationID); err != nil {
+				return nil, err
+			}
+		}
+		if changed {
+			s.apply(e, session.Said{Run: e.rec.Run.ID, Source: session.FromReport, Word: word})
+		}
+		return s.wait(e, func(*entry) bool { return true }, noError), nil
+	})
+}
+
+func (r Report) check() error {
+	switch {
+	case !slices.Contains(shimwire.Activities, r.Activity):
+		return refuse(Invalid, "activity is %s, and none of %s", brief(r.Activity), strings.Join(shimwire.Activities, ", "))
+	case r.Reason != "" && !slices.Contains(session.WordReasons, r.Reason):
+		return refuse(Invalid, "Reason is %s, and none of %s", brief(r.Reason), strings.Join(session.WordReasons, ", "))
+	case r.Reason != "" && r.Activity == session.Working:
+		return refuse(Invalid, "Reason means nothing of an agent that is working")
+	case len(r.Message) > maxReportedText:
+		return refuse(OverLimit, "Message is longer than %d bytes", maxReportedText)
+	case r.ConversationID != "" && !config.ValidConversationID(r.ConversationID):
+		return refuse(Invalid, "ConversationId %s is no id that can be put into a command", brief(r.ConversationID))
+	}
+	return nil
+}
+
+// mayReport takes one of the reports that may come at once, if there is one left.
+func (r *runtime) mayReport(now time.Time) bool {
+	if r.nextReport.Before(now) {
+		r.nextReport = now
+	}
+	if r.nextReport.Sub(now) > (reportBurst-1)*reportEvery {
+		return false
+	}
+	r.nextReport = r.nextReport.Add(reportEvery)
+	return true
+}
+
+// converse takes note of the id that the agent has chosen for its conversation (IdSource=report), with which it can be resumed from now on.
+func (s *Supervisor) converse(e *entry, id string) error {
+	def := s.Agents[e.rec.Agent]
+	sp := s.specifiers(e.rec)
+	sp.Conversation = id
+	resume, err := config.Expand(def.ResumeCommand, sp)
+	if err != nil {
+		return refuse(ConfigError, "agent %q: ResumeCommand: %v", def.Name, err)
+	}
+	e.rec.ConversationID, e.rec.ResumeCommand = id, resume
+	e.unsaved, e.exited = true, false
+	s.touch(e)
+	return nil
+}
+
+// brieflyTold is a text of an agent's as it can be kept and told: of valid UTF-8, as a D-Bus string has to be, and not too long.
+func brieflyTold(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	if len(text) <= session.MaxMessage {
+		return text
+	}
+	const more = "…"
+	end := session.MaxMessage - len(more)
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + more
+}
+
+// shimSources are those that a shim speaks for.
+var shimSources = []session.Source{session.FromOSC7501, session.FromNotify, session.FromTitle, session.FromBell}
+
+// agentSaid takes note of what the shim has heard of its agent. A younger shim may know words that we do not: they are passed over.
+func (s *Supervisor) agentSaid(e *entry, m shimwire.Message) {
+	source := session.Source(m.Source)
+	if !slices.Contains(shimSources, source) ||
+		m.Activity != "" && !slices.Contains(shimwire.Activities, m.Activity) || m.Reason != "" && !slices.Contains(shimwire.Reasons, m.Reason) {
+		return
+	}
+	s.apply(e, session.Said{Run: e.rec.Run.ID, Source: source, Word: session.Word{
+		Activity: m.Activity, Reason: m.Reason, Message: brieflyTold(m.Text), At: m.Since, Seq: uint64(m.Seq),
+	}})
+}
+
+// printed takes note of whether the agent prints.
+func (s *Supervisor) printed(e *entry, idle bool, m shimwire.Message) {
+	w := session.Word{Activity: session.Working, At: m.Since, Seq: uint64(m.Seq)}
+	if idle {
+		w.Activity = session.Idle
+	}
+	s.apply(e, session.Said{Run: e.rec.Run.ID, Source: session.FromOutput, Word: w})
+}
+
+// Acknowledge takes note that a person knows what the session wants attention for. Errors: NoSuchSession.
+func (s *Supervisor) Acknowledge(ctx context.Context, id string) error {
+	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+		if !s.acknowledge(e) {
+			return nil, nil
+		}
+		return s.wait(e, func(*entry) bool { return true }, noError), nil
+	})
+}
+
+// acknowledge does so on the loop, and tells whether there was anything.
+func (s *Supervisor) acknowledge(e *entry) bool {
+	if e.rec.Attention().Reason == "" {
+		return false
+	}
+	s.apply(e, e.rec.Acknowledgement())
+	return true
+}
+
+// answered takes note that the agent was given input while these words of its were known.
+func (s *Supervisor) answered(e *entry, run string, words session.Seqs) {
+	if e.rec.Run != nil && e.rec.Run.ID == run && words != (session.Seqs{}) {
+		s.apply(e, session.Answered{Run: run, Words: words})
+	}
+}
+
+// attachedOrNot looks whether somebody is attached to the session's terminal. Who comes has seen what it wants attention for.
+func (s *Supervisor) attachedOrNot(e *entry) {
+	attached := s.World.Attached(s.target(e))
+	switch {
+	case attached == e.run.attached:
+		return
+	case attached:
+		s.acknowledge(e)
+	default:
+		e.run.detached = time.Now()
+	}
+	e.run.attached = attached
+	s.touch(e)
+}
+
+// Explain returns what the session's state, activity and attention follow from. Errors: NoSuchSession.
+func (s *Supervisor) Explain(id string) (told []session.Told, err error) {
+	if e := s.do(func() {
+		var e *entry
+		if e, err = s.find(id); err == nil {
+			told = e.rec.Explain()
+		}
+	}); e != nil {
+		return nil, e
+	}
+	return told, err
+}

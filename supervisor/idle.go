@@ -1,0 +1,115 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/corrald/corral/internal/clock"
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// idleLimit is how long the session's agent may be idle (IdleSuspendSec=). What is configured for all agents is not meant for one that would not go on
+// where it was.
+func (s *Supervisor) idleLimit(rec *session.Session) time.Duration {
+	if own := s.Agents[rec.Agent].IdleSuspend; own != 0 {
+		return own
+	}
+	if s.Config.IdleSuspend == 0 || !rec.Resumable() {
+		return config.Infinity
+	}
+	return s.Config.IdleSuspend
+}
+
+// suspendsAt returns when the session will have been idle for too long, by the wall clock: zero if it will not. One that somebody looks at is not idle,
+// and one that waits for an answer is not either, but one whose turn has just ended is.
+func (s *Supervisor) suspendsAt(e *entry) time.Time {
+	limit := s.idleLimit(e.rec)
+	if limit == config.Infinity || e.run.attached || e.rec.Frozen || e.rec.View().State != session.Running {
+		return time.Time{}
+	}
+	activity, _, since := e.rec.Active()
+	if activity == session.Working || activity == session.Unknown || activity == session.Waiting && !e.rec.TurnEnded() {
+		return time.Time{}
+	}
+	if since.Before(e.run.detached) {
+		since = e.run.detached
+	}
+	return since.Round(0).Add(limit)
+}
+
+// suspendIdle suspends the sessions that have been idle for too long.
+func (s *Supervisor) suspendIdle(now time.Time) {
+	for _, e := range s.sorted() {
+		at := s.suspendsAt(e)
+		if at.IsZero() || at.After(now) || e.leaving || e.then != nil {
+			continue
+		}
+		run := e.rec.Run
+		s.apply(e, session.EndAsked{
+			Run: run.ID, Intent: session.Suspend, Why: fmt.Sprintf("its agent was idle for %v", s.idleLimit(e.rec)), Idle: true, At: time.Now(), Monotonic: clock.Monotonic(),
+		})
+		s.end(e, 0)
+	}
+}
+
+// wake resumes a session that is suspended, if somebody wants it: always if any is set, else only one that was suspended for being idle. It returns once
+// the session's agent has come to rest, and whether it was resumed.
+func (s *Supervisor) wake(ctx context.Context, id string, any bool) (woken bool, err error) {
+	if e := s.do(func() {
+		var e *entry
+		if e, err = s.find(id); err == nil {
+			woken = e.rec.View().State == session.Suspended && (any || e.rec.Run.IdledOut)
+		}
+	}); e != nil {
+		return false, e
+	}
+	if err != nil || !woken {
+		return false, err
+	}
+	return true, s.Resume(ctx, id)
+}
+
+// calmTime is how long an agent that was just started has to fall silent: a text that comes while it still makes its screen can be lost.
+const calmTime = 15 * time.Second
+
+// calm waits until the session's agent is idle, or waits for a person. One that does not come to rest is not waited for any longer.
+func (s *Supervisor) calm(ctx context.Context, id string) error {
+	short, cancel := context.WithTimeout(ctx, calmTime)
+	defer cancel()
+	err := s.with(short, id, func(e *entry) (<-chan error, error) {
+		return s.wait(e, func(e *entry) bool {
+			activity, _, _ := e.rec.Active()
+			return e.removed || !e.rec.Run.AgentAlive() || activity == session.Idle || activity == session.Waiting
+		}, noError), nil
+	})
+	var late *Error
+	if errors.As(err, &late) && late.Kind == TimedOut && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}
+
+// LastOutput returns when the session's agent has printed something last, zero if it never did. Errors: NoSuchSession.
+func (s *Supervisor) LastOutput(id string) (at time.Time, err error) {
+	dir := ""
+	if e := s.do(func() {
+		if _, err = s.find(id); err == nil {
+			dir = s.Records.SessionDir(id)
+		}
+	}); e != nil {
+		return at, e
+	}
+	if dir == "" {
+		return at, err
+	}
+	info, statErr := os.Stat(filepath.Join(dir, LogName))
+	if statErr != nil {
+		return at, nil // it has printed nothing yet
+	}
+	return info.ModTime(), nil
+}

@@ -1,0 +1,308 @@
+package session
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Source is who has told what an agent does and whether it wants a person, as in the AttentionSource property.
+type Source string
+
+const (
+	FromOSC7501 Source = "osc7501" // the shim: the agent says so in its output
+	FromReport  Source = "report"  // the agent's hooks, on the bus
+	FromNotify  Source = "notify"  // the shim: the agent says so by sd_notify(3)
+	FromTitle   Source = "title"   // the shim: of the agent's terminal
+	FromBell    Source = "bell"    // the shim
+	FromOutput  Source = "output"  // the shim: whether there is any
+)
+
+// Sources has every source, the strongest first. The strongest one that has something to say decides.
+var Sources = []Source{FromOSC7501, FromReport, FromNotify, FromTitle, FromBell, FromOutput}
+
+// What an agent does, as in the Activity property.
+const (
+	Unknown = "unknown" // no agent is alive, or nothing was told yet
+	Working = "working"
+	Idle    = "idle"
+	Waiting = "waiting" // for a person
+)
+
+// The reasons why a session wants a person, as in the Attention property. Those that follow from its state are called as the state is.
+const (
+	Permission = "permission"
+	Question   = "question"
+	Auth       = "auth"
+	Setup      = "setup"
+	TurnEnded  = "turn-ended"
+	ErrorShown = "error"
+	BellRang   = "bell"
+)
+
+// WordReasons are the reasons that an agent can give. The others are not for it to say.
+var WordReasons = []string{Permission, Question, Auth, Setup, TurnEnded, ErrorShown}
+
+// MaxMessage bounds what is kept of an agent's message, in bytes.
+const MaxMessage = 1024
+
+// Word is what one source has said last of the agent that is alive. A word stands until the same source says another one.
+type Word struct {
+	Activity string    `json:"activity,omitempty"` // Working, Idle or Waiting; "" if it says nothing of that
+	Reason   string    `json:"reason,omitempty"`   // why it wants a person, "" if it does not
+	Message  string    `json:"message,omitempty"`  // for that person
+	At       time.Time `json:"at"`
+	Seq      uint64    `json:"seq"` // grows with each word of its source within a run: the clock may be set back, this is not
+}
+
+// asks tells whether the word asks for a person.
+func (w Word) asks() bool { return w.Reason != "" || w.Activity == Waiting }
+
+// Seqs is a word of each source that asks for a person, by its Seq; 0 is none.
+type Seqs struct {
+	OSC7501 uint64 `json:"osc7501,omitempty"`
+	Report  uint64 `json:"report,omitempty"`
+	Notify  uint64 `json:"notify,omitempty"`
+	Title   uint64 `json:"title,omitempty"`
+	Bell    uint64 `json:"bell,omitempty"`
+}
+
+// of returns the place of a source's Seq.
+func (q *Seqs) of(source Source) *uint64 {
+	switch source {
+	case FromOSC7501:
+		return &q.OSC7501
+	case FromReport:
+		return &q.Report
+	case FromNotify:
+		return &q.Notify
+	case FromTitle:
+		return &q.Title
+	case FromBell:
+		return &q.Bell
+	}
+	return new(uint64) // the output asks for nobody
+}
+
+// include makes each of them the later one of the two.
+func (q *Seqs) include(other Seqs) {
+	for _, source := range Sources {
+		*q.of(source) = max(*q.of(source), *other.of(source))
+	}
+}
+
+// Said tells what a source says of the run's agent.
+type Said struct {
+	Run    string
+	Source Source
+	Word
+}
+
+// AgentReady tells that an agent which says so itself is ready (Type=notify).
+type AgentReady struct {
+	Run string
+	At  time.Time
+}
+
+// Acknowledged tells that a person has taken note of what the session wants attention for: of its state, and of the words that were said until then.
+type Acknowledged struct {
+	Run   string
+	State State // "" if it was none that wants attention
+	Words Seqs  // the last ones
+}
+
+// Answered tells that the agent was given input after these words. What it asked for in them is settled.
+type Answered struct {
+	Run   string
+	Words Seqs
+}
+
+func (e Said) apply(s *Session) {
+	r := s.run(e.Run)
+	if r == nil {
+		return
+	}
+	if known, ok := s.word(e.Source); ok && e.Seq < known.Seq {
+		return
+	}
+	if e.Source == FromReport {
+		r.Reported = e.Word
+		return
+	}
+	heard := maps.Clone(s.heard)
+	if heard == nil {
+		heard = map[Source]Word{}
+	}
+	heard[e.Source] = e.Word
+	s.heard = heard
+}
+
+func (e AgentReady) apply(s *Session) {
+	if r := s.run(e.Run); r != nil && r.Ready.IsZero() {
+		r.Ready = e.At
+	}
+}
+
+func (e Acknowledged) apply(s *Session) {
+	r := s.run(e.Run)
+	if r == nil {
+		return
+	}
+	if e.State != "" {
+		s.Seen = e.State
+	}
+	r.Acknowledged.include(e.Words)
+}
+
+func (e Answered) apply(s *Session) {
+	if r := s.run(e.Run); r != nil {
+		r.Answered.include(e.Words)
+	}
+}
+
+// word returns what a source has said last.
+func (s *Session) word(source Source) (Word, bool) {
+	if source != FromReport {
+		w, ok := s.heard[source]
+		return w, ok
+	}
+	if s.Run == nil {
+		return Word{}, false
+	}
+	return s.Run.Reported, s.Run.Reported.Seq > 0
+}
+
+// StatusText returns what the agent says of itself by STATUS= (sd_notify(3)), "" if it is not alive.
+func (s *Session) StatusText() string {
+	if !s.Run.AgentAlive() {
+		return ""
+	}
+	return s.heard[FromNotify].Message
+}
+
+// LastOutput returns when the agent has printed something last before it fell silent, or when it began to print again; zero if it is not alive.
+func (s *Session) LastOutput() time.Time {
+	if !s.Run.AgentAlive() {
+		return time.Time{}
+	}
+	return s.heard[FromOutput].At
+}
+
+// TurnEnded tells whether all that the agent waits for is its next turn.
+func (s *Session) TurnEnded() bool {
+	_, w, ok := s.decides()
+	return ok && w.Reason == TurnEnded
+}
+
+// Report returns the word that a report is, and whether it says anything new: what was said before, and is still to be answered or acknowledged, it
+// does not.
+func (s *Session) Report(w Word) (word Word, changed bool) {
+	last, known := s.word(FromReport)
+	w.Seq = last.Seq + 1
+	same := known && last.Activity == w.Activity && last.Reason == w.Reason && last.Message == w.Message
+	if same && (!w.asks() || !s.settled(FromReport, last) && !s.acknowledged(FromReport, last)) {
+		return last, false
+	}
+	return w, true
+}
+
+// Asking returns the words that ask for a person and were not answered yet, by source.
+func (s *Session) Asking() Seqs {
+	var asking Seqs
+	for _, source := range Sources {
+		if w, ok := s.word(source); ok && w.asks() && !s.settled(source, w) {
+			*asking.of(source) = w.Seq
+		}
+	}
+	return asking
+}
+
+// settled tells whether the agent was answered after the word, or, of a bell, whether somebody has looked.
+func (s *Session) settled(source Source, w Word) bool {
+	return *s.Run.Answered.of(source) >= w.Seq || source == FromBell && s.acknowledged(source, w)
+}
+
+func (s *Session) acknowledged(source Source, w Word) bool {
+	return *s.Run.Acknowledged.of(source) >= w.Seq
+}
+
+// decides returns the word that counts: that of the strongest source that says something, and was not answered since.
+func (s *Session) decides() (Source, Word, bool) {
+	if !s.Run.AgentAlive() {
+		return "", Word{}, false
+	}
+	for _, source := range Sources {
+		w, ok := s.word(source)
+		if !ok || w.Activity == "" && w.Reason == "" || source != FromOutput && s.settled(source, w) {
+			continue
+		}
+		return source, w, true
+	}
+	return "", Word{}, false
+}
+
+// Active returns what the session's agent is doing, who told it, and since when. A bell does not tell what the agent does, but one that rings and
+// then falls silent waits for somebody.
+func (s *Session) Active() (activity string, source Source, since time.Time) {
+	source, w, ok := s.decides()
+	switch {
+	case !ok:
+		return Unknown, "", time.Time{}
+	case w.Activity != "":
+		return w.Activity, source, w.At
+	}
+	out, ok := s.heard[FromOutput]
+	switch {
+	case !ok:
+		return Unknown, source, time.Time{}
+	case source == FromBell && out.Activity == Idle:
+		return Waiting, source, out.At
+	}
+	return out.Activity, FromOutput, out.At
+}
+
+// Attention is why a session wants a person. The zero value is that it does not.
+type Attention struct {
+	Reason  string // a reason, or one of the states failed, completed, stale, orphaned
+	Message string // what the agent has asked
+	Source  Source // "" for a state
+	Since   time.Time
+}
+
+// attentive are the states that want a person until somebody has seen them.
+var attentive = []State{Failed, Completed, Stale, Orphaned}
+
+// Attention returns why the session wants a person: its state comes first, then what its agent says. It is over once somebody has taken note of it or
+// has answered, and when the agent goes on.
+func (s *Session) Attention() Attention {
+	if v := s.View(); slices.Contains(attentive, v.State) && s.Seen != v.State {
+		since := v.Since
+		if since.IsZero() && s.State == v.State {
+			since = s.StateChanged
+		}
+		return Attention{Reason: string(v.State), Since: since}
+	}
+	source, w, ok := s.decides()
+	if !ok || w.Reason == "" || s.acknowledged(source, w) {
+		return Attention{}
+	}
+	return Attention{Reason: w.Reason, Message: w.Message, Source: source, Since: w.At}
+}
+
+// Acknowledgement is that a person takes note of everything that the session wants attention for now.
+func (s *Session) Acknowledgement() Acknowledged {
+	var a Acknowledged
+	if s.Run == nil {
+		return a
+	}
+	a.Run = s.Run.ID
+	if v := s.View(); slices.Contains(attentive, v.State) {
+		a.State = v.State
+	}
+	for _, source := range Sources {
+		if w, ok := s.word(source); ok && w.Reason != "" {
+			*a.Words.of(source) = w.Seq
+		}
+	}
+	return a
+}

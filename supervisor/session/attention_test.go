@@ -1,0 +1,194 @@
+package session_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// The words of these tests.
+var (
+	permission = said(session.FromReport, 5, session.Waiting, session.Permission)
+	turnEnded  = said(session.FromReport, 6, session.Idle, session.TurnEnded)
+	reportsOn  = said(session.FromReport, 7, session.Working, "")
+	rings      = said(session.FromBell, 3, "", session.BellRang)
+	rungOut    = said(session.FromBell, 4, "", "") // its output went on
+)
+
+// seen is that a person takes note of what the session wants attention for after these events.
+func seen(events []session.Event) session.Event {
+	return after(newSession(), events).Acknowledgement()
+}
+
+// answered is that the agent is given input after these events.
+func answered(events []session.Event) session.Event {
+	return session.Answered{Run: run, Words: after(newSession(), events).Asking()}
+}
+
+// TestActivityIsOfAnAgentThatIsAlive: who is the strongest to say something says what the agent does.
+func TestActivityIsOfAnAgentThatIsAlive(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		events   []session.Event
+		activity string
+		source   session.Source
+		since    time.Time
+	}{
+		{"nothing was told", running, "unknown", "", time.Time{}},
+		{"idle", list(running, silent), "idle", "output", at(2)},
+		{"working", list(running, silent, said(session.FromOutput, 3, session.Working, "")), "working", "output", at(3)},
+		{"what is told late is what was", list(running, said(session.FromOutput, 3, session.Working, ""), silent), "working", "output", at(3)},
+		{"ended", list(running, silent, exit(1, 0)), "unknown", "", time.Time{}},
+		{"its shim died", list(running, silent, shimDied), "unknown", "", time.Time{}},
+		{"of another run", list(running, session.Said{Run: "run-0", Source: session.FromOutput, Word: silent.Word}), "unknown", "", time.Time{}},
+		{"a new run knows nothing yet", list(running, silent, permission, empty, session.RunAsked{Run: "run-2"}, session.AgentStarted{Run: "run-2", At: at(70)}), "unknown", "", time.Time{}},
+		{"a report is stronger than the output", list(running, permission, prints), "waiting", "report", at(5)},
+		{"the agent's own words are stronger than a report", list(running, said(session.FromOSC7501, 4, session.Working, ""), permission), "working", "osc7501", at(4)},
+		{"the agent goes on", list(running, silent, permission, reportsOn), "working", "report", at(7)},
+		{"it was answered: then the output tells", list(running, silent, permission, answered(list(running, permission))), "idle", "output", at(2)},
+		{"it asks again after it was answered", list(running, silent, permission, answered(list(running, permission)), said(session.FromReport, 8, session.Waiting, session.Question)), "waiting", "report", at(8)},
+		{"a person has only looked: it waits", list(running, silent, permission, seen(list(running, permission))), "waiting", "report", at(5)},
+		{"it rings, and prints", list(running, prints, rings), "working", "output", at(1)},
+		{"it rings, and falls silent", list(running, silent, rings), "waiting", "bell", at(2)},
+		{"it rang, and has gone on", list(running, silent, rings, rungOut), "idle", "output", at(2)},
+		{"it rang, and somebody has looked", list(running, silent, rings, seen(list(running, rings))), "idle", "output", at(2)},
+		{"a text of its own tells nothing", list(running, silent, session.Said{Run: run, Source: session.FromNotify, Word: session.Word{Message: "indexing", Seq: 1}}), "idle", "output", at(2)},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			activity, source, since := after(newSession(), row.events).Active()
+			assert.Equal(t, row.activity, activity)
+			assert.Equal(t, row.source, source)
+			assert.Equal(t, row.since, since)
+		})
+	}
+}
+
+func TestAttention(t *testing.T) {
+	crashed := list(running, exit(1, 3), empty)
+	for _, row := range []struct {
+		name   string
+		events []session.Event
+		reason string
+		source session.Source
+	}{
+		{"an agent that works wants nobody", list(running, prints), "", ""},
+		{"one that is idle neither", list(running, silent), "", ""},
+		{"it asks for permission", list(running, permission), "permission", "report"},
+		{"its turn has ended", list(running, turnEnded), "turn-ended", "report"},
+		{"it goes on", list(running, permission, reportsOn), "", ""},
+		{"somebody has taken note", list(running, permission, seen(list(running, permission))), "", ""},
+		{"somebody has, before it asked again", list(running, permission, seen(list(running, permission)), turnEnded), "turn-ended", "report"},
+		{"somebody has answered", list(running, permission, answered(list(running, permission))), "", ""},
+		{"somebody has answered what was asked before", list(running, permission, answered(list(running)), turnEnded), "turn-ended", "report"},
+		{"it rings", list(running, rings), "bell", "bell"},
+		{"it rang, and has gone on", list(running, rings, rungOut), "", ""},
+		{"it reports, so that its bell means nothing more", list(running, rings, permission), "permission", "report"},
+		{"it reports that it works, so that its bell means nothing", list(running, rings, reportsOn), "", ""},
+		{"all is taken note of at once", list(running, rings, permission, seen(list(running, rings, permission))), "", ""},
+		{"the agent is dead, and so is its question", list(running, permission, stop, empty), "", ""},
+
+		{"failed", crashed, "failed", ""},
+		{"failed, with a question", list(running, permission, exit(1, 3)), "failed", ""},
+		{"failed, and seen", list(crashed, seen(crashed)), "", ""},
+		{"failed again after that", list(crashed, seen(crashed), session.RunAsked{Run: "run-2", At: at(61)}, session.StartFailed{Run: "run-2", Reason: "no", At: at(62)}), "failed", ""},
+		{"completed", list(running, exit(1, 0)), "completed", ""},
+		{"completed, and seen", list(running, exit(1, 0), seen(list(running, exit(1, 0))), empty), "", ""},
+		{"stale", list(running, tmuxDied), "stale", ""},
+		{"stale, and seen, and it asks", list(running, tmuxDied, seen(list(running, tmuxDied)), permission), "permission", "report"},
+		{"stale, and seen, and its end is worse", list(running, tmuxDied, seen(list(running, tmuxDied)), empty), "failed", ""},
+		{"orphaned", list(running, gone), "orphaned", ""},
+		{"stopped as it was asked for", list(running, stop, empty), "", ""},
+		{"suspended", list(running, suspend, empty), "", ""},
+		{"failed and put away", list(crashed, archive), "", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			a := after(newSession(), row.events).Attention()
+			assert.Equal(t, row.reason, a.Reason)
+			assert.Equal(t, row.source, a.Source)
+			assert.Equal(t, row.reason == "", a == session.Attention{})
+		})
+	}
+}
+
+func TestAnAgentThatSaysWhenItIsReadyIsStartingUntilThen(t *testing.T) {
+	notify := asked
+	notify.Notify = true
+	ready := session.AgentReady{Run: run, At: at(9)}
+	s := after(newSession(), list(notify, scope, tmux, agent))
+	assert.Equal(t, session.Starting, s.View().State)
+	assert.True(t, s.Run.AgentAlive())
+	s.Apply(ready)
+	assert.Equal(t, session.View{State: session.Running, Since: at(9)}, s.View())
+	assert.Equal(t, session.Running, after(newSession(), list(notify, ready, scope, tmux, agent)).View().State, "told early")
+	assert.Equal(t, at(2), after(newSession(), list(running, ready)).View().Since, "nobody asked it")
+	assert.Equal(t, session.Failed, after(newSession(), list(notify, scope, tmux, agent, exit(1, 3))).View().State, "ended before")
+}
+
+func TestWhatWasHeardIsOfTheRunAlone(t *testing.T) {
+	s := after(newSession(), list(running, permission, rings, seen(list(running, rings)), exit(1, 3), empty))
+	s.Apply(s.Acknowledgement())
+	s.Apply(session.RunAsked{Run: "run-2", At: at(61)})
+	require.Len(t, s.Past, 1)
+	assert.Zero(t, s.Past[0].Reported, "what an agent has asked is not kept longer than it matters")
+	assert.Empty(t, s.Asking())
+	assert.Empty(t, s.Seen)
+}
+
+func TestExplain(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		events []session.Event
+		want   []session.Told
+	}{
+		{"created", nil, []session.Told{{"state", "user", t0, "created"}, {"activity", "", time.Time{}, "unknown"}}},
+		{"waiting", list(running, silent, rings, permission), []session.Told{
+			{"state", "systemd", time.Time{}, "the scope is active"},
+			{"state", "tmux", time.Time{}, "its server is alive"},
+			{"state", "user", t0, "created"},
+			{"state", "user", at(1), "start asked"},
+			{"state", "shim", at(2), "the agent was executed (PID 12)"},
+			{"activity", "report", at(5), "waiting"},
+			{"activity", "output", at(2), "idle"},
+			{"attention", "report", at(5), "permission"},
+			{"attention", "bell", at(3), "bell"},
+		}},
+		{"suspended", list(running, permission, suspend, empty), []session.Told{
+			{"state", "tmux", time.Time{}, "its server is dead"},
+			{"state", "user", t0, "created"},
+			{"state", "user", at(1), "start asked"},
+			{"state", "shim", at(2), "the agent was executed (PID 12)"},
+			{"state", "corrald", at(30), "suspend asked (idle for an hour)"},
+			{"state", "systemd", at(60), "the scope is gone (success)"},
+			{"activity", "", time.Time{}, "unknown"},
+		}},
+		{"answered, then failed", list(running, exit(2, 9), gone), []session.Told{
+			{"state", "systemd", time.Time{}, "the scope is active"},
+			{"state", "tmux", time.Time{}, "its server is alive"},
+			{"state", "inotify", time.Time{}, `workspace "/home/u/shop" is gone`},
+			{"state", "user", t0, "created"},
+			{"state", "user", at(1), "start asked"},
+			{"state", "shim", at(2), "the agent was executed (PID 12)"},
+			{"state", "exit_status", at(20), "killed by SIGKILL"},
+			{"activity", "", time.Time{}, "unknown"},
+			{"attention", "state", at(20), "failed"},
+		}},
+		{"answered", list(running, silent, permission, answered(list(running, permission))), []session.Told{
+			{"state", "systemd", time.Time{}, "the scope is active"},
+			{"state", "tmux", time.Time{}, "its server is alive"},
+			{"state", "user", t0, "created"},
+			{"state", "user", at(1), "start asked"},
+			{"state", "shim", at(2), "the agent was executed (PID 12)"},
+			{"activity", "output", at(2), "idle"},
+			{"activity", "report", at(5), "waiting (answered)"},
+			{"attention", "report", at(5), "permission (answered)"},
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			assert.Equal(t, row.want, after(newSession(), row.events).Explain())
+		})
+	}
+}

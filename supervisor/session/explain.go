@@ -1,0 +1,156 @@
+package session
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/corrald/corral/internal/exitstatus"
+)
+
+// Told is one thing that is known of a session, with who told it.
+type Told struct {
+	Subject string // state, activity or attention
+	Source  string // of the state: user, systemd, tmux, shim, exit_status, inotify, kernel or corrald; else a Source
+	At      time.Time
+	Value   string
+}
+
+// Explain returns what the session's state, activity and attention follow from. Of the state these are its facts, the oldest first and those without
+// a time before them; of activity and attention what each source says, the one that decides first.
+func (s *Session) Explain() []Told {
+	all := s.explainState()
+	activity, source, since := s.Active()
+	all = append(all, Told{"activity", string(source), since, activity})
+	for _, other := range Sources {
+		if w, ok := s.word(other); ok && w.Activity != "" && other != source && s.Run.AgentAlive() {
+			all = append(all, Told{"activity", string(other), w.At, w.Activity + s.over(other, w)})
+		}
+	}
+	a := s.Attention()
+	if a.Reason != "" {
+		source := string(a.Source)
+		if source == "" {
+			source = "state"
+		}
+		all = append(all, Told{"attention", source, a.Since, a.Reason})
+	}
+	for _, other := range Sources {
+		if w, ok := s.word(other); ok && w.Reason != "" && other != a.Source && s.Run.AgentAlive() {
+			all = append(all, Told{"attention", string(other), w.At, w.Reason + s.over(other, w)})
+		}
+	}
+	return all
+}
+
+// over tells why a word does not count any more, if so.
+func (s *Session) over(source Source, w Word) string {
+	switch {
+	case source == FromOutput:
+	case *s.Run.Answered.of(source) >= w.Seq:
+		return " (answered)"
+	case w.Reason != "" && s.acknowledged(source, w):
+		return " (acknowledged)"
+	}
+	return ""
+}
+
+func (s *Session) explainState() []Told {
+	var all []Told
+	tell := func(source string, at time.Time, value string) { all = append(all, Told{"state", source, at, value}) }
+	tell("user", s.Created, "created")
+	if s.Run != nil {
+		s.Run.explain(tell)
+	}
+	if s.WorkspaceGone {
+		tell("inotify", time.Time{}, fmt.Sprintf("workspace %q is gone", s.WorkingDirectory))
+	}
+	if !s.Archived.IsZero() {
+		tell("user", s.Archived, "archived")
+	}
+	slices.SortStableFunc(all, func(a, b Told) int { return cmp.Compare(unixMicro(a.At), unixMicro(b.At)) })
+	return all
+}
+
+func unixMicro(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// explain tells the facts of a run.
+func (r *Run) explain(tell func(source string, at time.Time, value string)) {
+	asked := "start asked"
+	if r.Resumed {
+		asked = "resume asked"
+	}
+	tell("user", r.Asked, asked)
+	if r.Scope == ScopeActive {
+		tell("systemd", time.Time{}, "the scope is active")
+	}
+	if r.Scope == ScopeGone {
+		tell("systemd", r.ScopeGone, "the scope is gone"+inBrackets(r.ScopeResult))
+	}
+	if !r.TimedOut.IsZero() {
+		tell("systemd", r.TimedOut, "RuntimeMaxSec is over")
+	}
+	switch r.Tmux {
+	case Alive:
+		tell("tmux", time.Time{}, "its server is alive")
+	case Dead:
+		tell("tmux", time.Time{}, "its server is dead")
+	}
+	if !r.Started.IsZero() {
+		tell("shim", r.Started, fmt.Sprintf("the agent was executed (PID %d)", r.Agent.PID))
+	}
+	if !r.Ready.IsZero() {
+		tell("shim", r.Ready, "the agent is ready")
+	}
+	if r.Shim == Dead {
+		tell("kernel", r.ShimDied, "the shim is dead")
+	}
+	if r.Exit != nil {
+		tell("exit_status", r.Exit.Exited, describeExit(r.Exit))
+	}
+	if r.StartError != "" {
+		tell("corrald", r.StartEnded, r.StartError)
+	}
+	if r.Intent != NoIntent {
+		tell(intentSource(r.Why), r.IntentAt, string(r.Intent)+" asked"+inBrackets(r.Why))
+	}
+	if !r.Left.IsZero() {
+		tell("corrald", r.Left, "corrald was told to end")
+	}
+	if !r.MachineDown.IsZero() {
+		tell("kernel", r.MachineDown, "the machine was started again")
+	}
+}
+
+// intentSource tells who has asked for an end: what a person asks for by itself needs no reason.
+func intentSource(why string) string {
+	if why == "" {
+		return "user"
+	}
+	return "corrald"
+}
+
+func inBrackets(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
+}
+
+func describeExit(e *exitstatus.Status) string {
+	switch e.Code {
+	case exitstatus.NotStarted:
+		return e.Error
+	case exitstatus.Killed:
+		return "killed by " + SignalName(e.Value)
+	case exitstatus.Dumped:
+		return "killed by " + SignalName(e.Value) + " (core dumped)"
+	}
+	return fmt.Sprintf("exited with code %d", e.Value)
+}

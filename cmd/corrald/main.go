@@ -53,10 +53,10 @@ func run() int {
 		level.Set(slog.LevelDebug)
 	}
 	debug.SetGCPercent(gcPercent)
-	handler, closer := journal.New(level)
-	defer func() { _ = closer.Close() }()
-	log := slog.New(handler)
-	if err := supervise(log); err != nil {
+	out := journal.New(level)
+	defer func() { _ = out.Close() }()
+	log := slog.New(out.Handler())
+	if err := supervise(log, out); err != nil {
 		log.Error("corrald cannot go on", "err", err)
 		return 1
 	}
@@ -64,7 +64,7 @@ func run() int {
 }
 
 // supervise runs the daemon until it is told to end (then it returns nil) or cannot go on.
-func supervise(log *slog.Logger) error {
+func supervise(log *slog.Logger, out *journal.Log) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	p, err := findPlaces()
@@ -79,7 +79,7 @@ func supervise(log *slog.Logger) error {
 
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
-	d, err := assemble(ctx, log, p, records)
+	d, err := assemble(ctx, log, out, p, records)
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func (d *parts) close() {
 }
 
 // assemble connects to systemd and the bus, and takes over what is there.
-func assemble(ctx context.Context, log *slog.Logger, p places, records *store.Store) (*parts, error) {
+func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places, records *store.Store) (*parts, error) {
 	d := &parts{places: p, log: log}
 	conf, agents, problem := d.read()
 	if problem != nil {
@@ -114,7 +114,7 @@ func assemble(ctx context.Context, log *slog.Logger, p places, records *store.St
 	if err != nil {
 		return nil, fmt.Errorf("cannot tell which boot this is: %w", err)
 	}
-	d.server = server.New(server.Info{Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload},
+	d.server = server.New(server.Info{Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload, Log: out},
 		func(err error) { log.Error("something went wrong on the bus", "err", err) })
 	if err := d.server.Connect(ctx, p.bus); err != nil {
 		return nil, err

@@ -62,15 +62,9 @@ func definition(file string) string {
 	return "\n  " + file[begin:end] + "</interface>"
 }
 
-// parents are the paths above the Manager's, and the one above the sessions', each with the name of what is below it.
-var parents = map[dbus.ObjectPath]string{"/": "io", "/io": "github", "/io/github": "corrald", "/io/github/corrald": "Corral1"}
-
-// childOf returns what is below a path that is there for the sake of it alone; "" for any other.
-func childOf(path dbus.ObjectPath) string {
-	if path == dbusapi.SessionsPath {
-		return "*" // the sessions
-	}
-	return parents[path]
+// children are the paths that are there for the sake of what is below them, each with that.
+var children = map[dbus.ObjectPath][]string{
+	"/": {"io", "org"}, "/io": {"github"}, "/io/github": {"corrald"}, "/io/github/corrald": {"Corral1"}, "/org": {"freedesktop"}, "/org/freedesktop": {"LogControl1"},
 }
 
 func introspectObject(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
@@ -89,8 +83,12 @@ func introspectObject(_ context.Context, o *object, _ *dbus.Message) ([]any, err
 			name := strings.TrimPrefix(string(dbusapi.SessionPath(n.ID)), string(dbusapi.SessionsPath)+"/")
 			b.WriteString("\n  <node name=\"" + name + "\"/>")
 		}
+	case o.path == logControlPath:
+		b.WriteString(propertiesXML + logControlXML)
 	default:
-		b.WriteString("\n  <node name=\"" + childOf(o.path) + "\"/>")
+		for _, name := range children[o.path] {
+			b.WriteString("\n  <node name=\"" + name + "\"/>")
+		}
 	}
 	b.WriteString("\n</node>\n")
 	return []any{b.String()}, nil
@@ -153,10 +151,11 @@ var standardHandlers = map[string]map[string]handler{
 	dbusapi.SessionInterface: sessionHandlers,
 }
 
-var managerInterfaces, sessionInterfaces, folderInterfaces map[string]methods
+var managerInterfaces, sessionInterfaces, logControlInterfaces, folderInterfaces map[string]methods
 
 func init() { //nolint:gochecknoinits // the tables refer to functions that refer to them
 	managerInterfaces = build(standardHandlers, standardXML, propertiesXML, objectManagerXML, managerXML)
 	sessionInterfaces = build(standardHandlers, standardXML, propertiesXML, sessionXML)
+	logControlInterfaces = build(standardHandlers, standardXML, propertiesXML, logControlXML)
 	folderInterfaces = build(standardHandlers, standardXML)
 }

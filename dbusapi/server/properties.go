@@ -138,6 +138,9 @@ func (o *object) properties(v *view, iface string) (properties, error) {
 	if iface == dbusapi.ManagerInterface && o.path == dbusapi.ManagerPath {
 		return o.server.managerProperties(v), nil
 	}
+	if iface == logControlInterface && o.path == logControlPath {
+		return o.server.logProperties(), nil
+	}
 	if _, known := o.interfaces[iface]; known || iface == peerInterface {
 		return properties{}, nil
 	}
@@ -232,6 +235,10 @@ func setProperty(_ context.Context, o *object, msg *dbus.Message) ([]any, error)
 		return nil, answer(dbusapi.UnknownProperty, "no such property: "+name)
 	case name == "Notifications":
 		return nil, answer(dbusapi.NotSupported, "this version sends no notifications")
+	case iface == logControlInterface:
+		if writable, err := o.server.setLogProperty(name, msg.Body[2].(dbus.Variant)); writable {
+			return nil, err
+		}
 	}
 	return nil, answer(dbusapi.PropertyReadOnly, "property "+name+" cannot be set")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/internal/journal"
 	"github.com/corrald/corral/supervisor"
 )
 
@@ -26,6 +27,7 @@ type Info struct {
 	Slice    string
 	StateDir string
 	Reload   func() error // reads the configuration again
+	Log      *journal.Log // what org.freedesktop.LogControl1 is about
 }
 
 // Server serves the contract on one connection to the bus.
@@ -120,7 +122,9 @@ func (s *Server) LookupObject(path dbus.ObjectPath) (dbus.ServerObject, bool) {
 		o.session, o.interfaces = id, sessionInterfaces // whether it is there is asked by what is done with it
 	case path == dbusapi.ManagerPath:
 		o.interfaces = managerInterfaces
-	case childOf(path) != "":
+	case path == logControlPath:
+		o.interfaces = logControlInterfaces
+	case path == dbusapi.SessionsPath, children[path] != nil:
 		o.interfaces = folderInterfaces
 	default:
 		o.lost = answer(dbusapi.UnknownObject, fmt.Sprintf("no such object: %s", path))

@@ -24,6 +24,7 @@ import (
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/inotify"
+	"github.com/corrald/corral/internal/journal"
 	"github.com/corrald/corral/internal/testbed"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
@@ -79,7 +80,7 @@ func serve(t *testing.T) *served {
 	t.Helper()
 	s := &served{reports: make(chan error, 10)}
 	address := os.Getenv("DBUS_SESSION_BUS_ADDRESS")
-	s.Server = New(Info{Version: "1.2.3", Slice: "app-corral.slice", StateDir: "/state", Reload: func() error { panic("nobody expects it") }},
+	s.Server = New(Info{Version: "1.2.3", Slice: "app-corral.slice", StateDir: "/state", Reload: func() error { panic("nobody expects it") }, Log: journal.New(new(slog.LevelVar))},
 		func(err error) { s.reports <- err })
 	require.NoError(t, s.Connect(t.Context(), address))
 	files, err := inotify.New()
@@ -227,13 +228,13 @@ type unwanted struct{ A, B, C byte }
 
 // TestEveryHandlerIsForAMethodOfTheContract: one with a mistake in its name would never be called, and the method be said to be not supported.
 func TestEveryHandlerIsForAMethodOfTheContract(t *testing.T) {
-	known := signatures(standardXML, propertiesXML, objectManagerXML, managerXML, sessionXML)
+	known := signatures(standardXML, propertiesXML, objectManagerXML, managerXML, sessionXML, logControlXML)
 	for iface, handlers := range standardHandlers {
 		for name := range handlers {
 			assert.Contains(t, known[iface], name, iface)
 		}
 	}
-	for path, interfaces := range map[string]map[string]methods{"manager": managerInterfaces, "session": sessionInterfaces, "folder": folderInterfaces} {
+	for path, interfaces := range map[string]map[string]methods{"manager": managerInterfaces, "session": sessionInterfaces, "log control": logControlInterfaces, "folder": folderInterfaces} {
 		for iface, methods := range interfaces {
 			assert.Len(t, methods, len(known[iface]), "%s %s", path, iface)
 			for name, m := range methods {
@@ -279,7 +280,7 @@ func TestTheTreeCanBeWalked(t *testing.T) {
 	}
 	assert.Equal(t, []dbus.ObjectPath{
 		"/", "/io", "/io/github", "/io/github/corrald", dbusapi.ManagerPath, dbusapi.SessionsPath,
-		dbusapi.SessionPath("fix-auth"), dbusapi.SessionPath("3d"),
+		dbusapi.SessionPath("fix-auth"), dbusapi.SessionPath("3d"), "/org", "/org/freedesktop", logControlPath,
 	}, walk("/"))
 }
 

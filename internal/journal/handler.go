@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"sync/atomic"
 )
 
 // field is one attribute of a record, its value as text.
@@ -19,19 +20,30 @@ type encodeFunc func(level slog.Level, msg string, fields []field) []byte
 
 // handler turns records into bytes and puts them into the queue. It is immutable, so that copies of it can be used at once.
 type handler struct {
-	level  slog.Leveler
-	encode encodeFunc
-	queue  *queue
+	level slog.Leveler
+	out   *atomic.Pointer[output] // shared by all copies: where records go can be changed
 
 	fields []field // of WithAttrs
 	group  string  // of WithGroup: what later keys begin with
 }
 
-func newHandler(level slog.Leveler, encode encodeFunc, s sink) (*handler, *queue) {
-	q := newQueue(s, func(dropped uint64) []byte {
+// output is one of the places where records can go.
+type output struct {
+	encode encodeFunc
+	queue  *queue
+}
+
+func newOutput(encode encodeFunc, s sink) *output {
+	return &output{encode, newQueue(s, func(dropped uint64) []byte {
 		return encode(slog.LevelWarn, "log records were lost", []field{{"dropped", strconv.FormatUint(dropped, 10)}})
-	})
-	return &handler{level: level, encode: encode, queue: q}, q
+	})}
+}
+
+func newHandler(level slog.Leveler, encode encodeFunc, s sink) (*handler, *queue) {
+	h := &handler{level: level, out: &atomic.Pointer[output]{}}
+	o := newOutput(encode, s)
+	h.out.Store(o)
+	return h, o.queue
 }
 
 // Enabled follows the level as it is now.
@@ -44,7 +56,9 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 		fields = appendAttr(fields, h.group, a)
 		return true
 	})
-	h.queue.add(h.encode(r.Level, r.Message, fields))
+	if o := h.out.Load(); o != nil {
+		o.queue.add(o.encode(r.Level, r.Message, fields))
+	}
 	return nil
 }
 

@@ -6,11 +6,8 @@ package journal
 
 import (
 	"fmt"
-	"io"
 	"io/fs"
-	"log/slog"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,17 +35,6 @@ const (
 
 // journalSocket is where journald takes records, by the Native Journal Protocol.
 const journalSocket = "/run/systemd/journal/socket"
-
-// New gives the handler for this process, and what writes out the last records at its end (Close waits a second at most). Records go to the
-// journal where standard error does, as in a service; as lines of text to standard error where a person or a program reads that: a
-// terminal, a pipe, a file, a socket; and to the journal again where nobody does. The level can be changed at any time.
-func New(level *slog.LevelVar) (slog.Handler, io.Closer) {
-	program := filepath.Base(os.Args[0])
-	if stderrIsJournal(os.Getenv("JOURNAL_STREAM"), os.Stderr) || !isRead(os.Stderr) {
-		return newHandler(level, encoder(program), &socket{path: journalSocket})
-	}
-	return newHandler(level, lineEncoder(program), &stream{os.Stderr})
-}
 
 // stderrIsJournal tells whether the file is the stream that systemd made for us: JOURNAL_STREAM, systemd.exec(5), is its device and inode.
 // A descendant that was given another standard error inherits the variable all the same.

@@ -1,0 +1,46 @@
+package server
+
+import (
+	"fmt"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/dbusapi"
+)
+
+// The object that systemctl service-log-level and service-log-target speak to: org.freedesktop.LogControl1(5).
+const (
+	logControlPath      = dbus.ObjectPath("/org/freedesktop/LogControl1")
+	logControlInterface = "org.freedesktop.LogControl1"
+)
+
+const logControlXML = `
+  <interface name="org.freedesktop.LogControl1">
+    <property name="LogLevel" type="s" access="readwrite"><annotation name="org.freedesktop.DBus.Property.EmitsChangedSignal" value="false"/></property>
+    <property name="LogTarget" type="s" access="readwrite"><annotation name="org.freedesktop.DBus.Property.EmitsChangedSignal" value="false"/></property>
+    <property name="SyslogIdentifier" type="s" access="read"><annotation name="org.freedesktop.DBus.Property.EmitsChangedSignal" value="const"/></property>
+  </interface>`
+
+func (s *Server) logProperties() properties {
+	return properties{"LogLevel": s.info.Log.Level(), "LogTarget": s.info.Log.Target(), "SyslogIdentifier": s.info.Log.Identifier()}
+}
+
+// setLogProperty sets one of those that can be set, and tells whether name is one.
+func (s *Server) setLogProperty(name string, value dbus.Variant) (writable bool, err error) {
+	set, values := s.info.Log.SetLevel, "debug, info, notice, warning, err, crit, alert, emerg"
+	switch name {
+	case "LogLevel":
+	case "LogTarget":
+		set, values = s.info.Log.SetTarget, "auto, journal, console, null"
+	default:
+		return false, nil
+	}
+	var word string
+	if err := store(value, &word); err != nil {
+		return true, answer(dbusapi.InvalidArgs, name+" "+err.Error())
+	}
+	if !set(word) {
+		return true, answer(dbusapi.InvalidArgs, fmt.Sprintf("%s %.64q is none of %s", name, word, values))
+	}
+	return true, nil
+}

@@ -1,0 +1,45 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+)
+
+func TestTheLogCanBeControlled(t *testing.T) {
+	s := serve(t)
+	set := func(name string, value any) error {
+		return s.call(logControlPath, propertiesInterface+".Set", logControlInterface, name, dbus.MakeVariant(value)).Err
+	}
+	all := func() map[string]dbus.Variant {
+		var p map[string]dbus.Variant
+		require.NoError(t, s.call(logControlPath, propertiesInterface+".GetAll", logControlInterface).Store(&p))
+		return p
+	}
+	v := dbus.MakeVariant
+	assert.Equal(t, map[string]dbus.Variant{"LogLevel": v("info"), "LogTarget": v("auto"), "SyslogIdentifier": v(s.info.Log.Identifier())}, all())
+	require.NoError(t, set("LogLevel", "debug"))
+	require.NoError(t, set("LogTarget", "null"))
+	assert.Equal(t, map[string]dbus.Variant{"LogLevel": v("debug"), "LogTarget": v("null"), "SyslogIdentifier": v(s.info.Log.Identifier())}, all())
+	for _, row := range []struct {
+		name  string
+		value any
+		want  string
+		says  string
+	}{
+		{"LogLevel", "chatty", dbusapi.InvalidArgs, `LogLevel "chatty" is none of debug`},
+		{"LogTarget", "kmsg", dbusapi.InvalidArgs, `LogTarget "kmsg" is none of auto`},
+		{"LogLevel", uint32(7), dbusapi.InvalidArgs, `"u"`},
+		{"SyslogIdentifier", "other", dbusapi.PropertyReadOnly, "SyslogIdentifier"},
+		{"LogColour", "red", dbusapi.UnknownProperty, "LogColour"},
+	} {
+		err := set(row.name, row.value)
+		assert.Equal(t, dbusapi.ErrorName(row.want), errorName(err), "%v", err)
+		assert.ErrorContains(t, err, row.says)
+	}
+	assert.Equal(t, "debug", s.info.Log.Level())
+}

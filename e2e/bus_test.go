@@ -1,0 +1,85 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestLogLevel: systemctl asks and tells the running service.
+func TestLogLevel(t *testing.T) {
+	onEach(t, func(t *testing.T, d *desk) {
+		d.do("systemctl", "--user", "start", "corrald.service")
+		assert.Equal(t, "info", d.do("systemctl", "--user", "service-log-level", "corrald.service"))
+		assert.Equal(t, "auto", d.do("systemctl", "--user", "service-log-target", "corrald.service"))
+		d.do("systemctl", "--user", "service-log-level", "corrald.service", "debug")
+		assert.Equal(t, "debug", d.do("systemctl", "--user", "service-log-level", "corrald.service"))
+		d.do("systemctl", "--user", "service-log-target", "corrald.service", "null")
+		assert.Equal(t, "null", d.do("systemctl", "--user", "service-log-target", "corrald.service"))
+		said, code := d.try("systemctl", "--user", "service-log-target", "corrald.service", "kmsg")
+		assert.NotZero(t, code)
+		assert.Contains(t, said, "is none of auto, journal, console, null")
+	})
+}
+
+// TestFrozen: this systemd refuses to stop a frozen scope, or not: Corral thaws it first.
+func TestFrozen(t *testing.T) {
+	onEach(t, func(t *testing.T, d *desk) {
+		d.write("saves", "#!/bin/sh\ntrap 'exit 0' TERM\nwhile :; do sleep 1000 & wait; done\n")
+		for _, end := range [][]string{{"stop", "frozen"}, {"suspend", "frozen"}, {"restart", "frozen"}, {"rm", "--force", "frozen"}} {
+			if _, code := d.try("corralctl", "start", "frozen"); code != 0 {
+				d.run("frozen", "--", "/home/ann/saves")
+			}
+			d.do("corralctl", "freeze", "frozen")
+			assert.Equal(t, "b true", d.property("frozen", "Frozen"))
+			d.do(append([]string{"corralctl"}, end...)...)
+			switch end[0] {
+			case "stop":
+				assert.Equal(t, "stopped | success | 1 | 0 | ", d.told("frozen"))
+			case "suspend":
+				assert.Equal(t, "suspended | success | 1 | 0 | ", d.told("frozen"))
+			case "restart":
+				assert.Equal(t, "b false", d.property("frozen", "Frozen"))
+				d.do("corralctl", "stop", "frozen")
+			}
+		}
+		d.run("again", "--", "/home/ann/saves")
+		d.do("systemctl", "--user", "freeze", "app-corral-command-again.scope")
+		d.do("systemctl", "--user", "restart", "corrald.service")
+		assert.Equal(t, "b true", d.property("again", "Frozen"), "found again")
+		assert.Equal(t, `s "running"`, d.property("again", "State"))
+		d.do("corralctl", "stop", "again")
+		assert.Equal(t, "stopped | success | 1 | 0 | ", d.told("again"))
+	})
+}
+
+// TestSetProperty: what this systemd knows is set, what it does not is told.
+func TestSetProperty(t *testing.T) {
+	onEach(t, func(t *testing.T, d *desk) {
+		d.run("shop", "--", "sleep", "1000")
+		set := func(args ...string) (string, int) {
+			return d.try(append([]string{
+				"busctl", "--user", "call", "io.github.corrald.Corral1", "/io/github/corrald/Corral1/session/shop", "io.github.corrald.Corral1.Session", "SetUnitProperties", "a(sv)",
+			}, args...)...)
+		}
+		_, code := set("2", "TasksMax", "t", "77", "MemoryHigh", "t", "536870912")
+		assert.Zero(t, code)
+		show := func(property string) string {
+			return d.do("systemctl", "--user", "show", "--value", "--property="+property, "app-corral-command-shop.scope")
+		}
+		assert.Equal(t, "77", show("TasksMax"))
+		for property, args := range map[string][]string{
+			"Frobnicate": {"b", "true"}, "CPUWeight": {"t", "1000000"}, "TasksMax": {"s", "many"}, "RuntimeMaxUSec": {"s", "1h"}, "OOMPolicy": {"s", "maybe"},
+		} {
+			said, code := set(append([]string{"2", "TasksMax", "t", "66", property}, args...)...)
+			assert.NotZero(t, code, property)
+			assert.Contains(t, said, property)
+			assert.Equal(t, "77", show("TasksMax"), property)
+		}
+		d.do("corralctl", "restart", "shop")
+		assert.Equal(t, "77", show("TasksMax"))
+		assert.Equal(t, "536870912", show("MemoryHigh"))
+	})
+}

@@ -114,6 +114,7 @@ func TestTopIsLiveAndDoesWhatKeysSay(t *testing.T) {
 	for _, size := range [][]string{{"150", "40", "ID AGENT STATE ACTIVITY CPU MEMORY TASKS SINCE WORKSPACE"}, {"40", "10", "ID STATE ACTIVITY"}, {"80", "24", "ID AGENT STATE ACTIVITY CPU MEMORY SINCE"}} {
 		v.resize(size[0], size[1], size[2])
 	}
+	v.shows("heard from within")
 	v.keys("f")
 	v.shows("frozen")
 	v.keys("f")

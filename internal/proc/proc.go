@@ -121,7 +121,7 @@ func All() ([]int, error) {
 
 // BootID tells this boot of the machine from every other.
 func BootID() (string, error) {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	b, err := readFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return "", fmt.Errorf("cannot read the boot id: %w", err)
 	}
@@ -148,7 +148,7 @@ func read(pid int, name string) ([]byte, error) {
 	if pid < 1 {
 		return nil, fmt.Errorf("cannot read process %d: %w", pid, os.ErrNotExist)
 	}
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/" + name)
+	b, err := readFile("/proc/" + strconv.Itoa(pid) + "/" + name)
 	if errors.Is(err, unix.ESRCH) {
 		err = os.ErrNotExist
 	}

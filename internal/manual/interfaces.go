@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -18,14 +19,31 @@ type member struct {
 	comment            string
 }
 
-// describe is what the interface definitions say, as sections of a manual page.
-func describe(definitions ...string) (string, error) {
-	var page strings.Builder
+// contract is one interface.
+type contract struct {
+	name    string
+	members []member
+}
+
+// kinds are the kinds of members, in the order in which they are told of.
+var kinds = []struct{ name, title string }{{"method", "Methods"}, {"signal", "Signals"}, {"property", "Properties"}}
+
+// of returns the members of one kind.
+func (c contract) of(kind string) []member {
+	return slices.DeleteFunc(slices.Clone(c.members), func(m member) bool { return m.kind != kind })
+}
+
+// short is the last word of the interface's name.
+func (c contract) short() string { return c.name[strings.LastIndexByte(c.name, '.')+1:] }
+
+// contracts reads the interface definitions. What a session's method says of itself can be that it is like the Manager's.
+func contracts(definitions ...string) ([]contract, error) {
+	var all []contract
 	documented := map[string]bool{}
 	for _, definition := range definitions {
 		name, members, err := read(definition)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		for i, m := range members {
 			for _, namesake := range []string{m.name + "Session", m.name} {
@@ -35,16 +53,26 @@ func describe(definitions ...string) (string, error) {
 			}
 			documented[m.name] = documented[m.name] || m.comment != ""
 		}
-		short := name[strings.LastIndexByte(name, '.')+1:]
-		for _, kind := range []struct{ name, title string }{{"method", "METHODS"}, {"signal", "SIGNALS"}, {"property", "PROPERTIES"}} {
+		all = append(all, contract{name, members})
+	}
+	return all, nil
+}
+
+// describe is what the interface definitions say, as sections of a manual page.
+func describe(definitions ...string) (string, error) {
+	all, err := contracts(definitions...)
+	if err != nil {
+		return "", err
+	}
+	var page strings.Builder
+	for _, c := range all {
+		for _, kind := range kinds {
 			var entries []string
-			for _, m := range members {
-				if m.kind == kind.name {
-					entries = append(entries, m.entry())
-				}
+			for _, m := range c.of(kind.name) {
+				entries = append(entries, m.entry())
 			}
 			if len(entries) > 0 {
-				fmt.Fprintf(&page, "# %s OF THE %s\n\n%s\n", kind.title, strings.ToUpper(short), strings.Join(entries, "\n"))
+				fmt.Fprintf(&page, "# %s OF THE %s\n\n%s\n", strings.ToUpper(kind.title), strings.ToUpper(c.short()), strings.Join(entries, "\n"))
 			}
 		}
 	}
@@ -113,6 +141,11 @@ func (m member) entry() string {
 	default:
 		term = fmt.Sprintf("**%s**(%s)", m.name, escape(strings.Join(m.in, ", ")))
 	}
+	return fmt.Sprintf("%s\n:   %s\n", term, escape(m.meaning()))
+}
+
+// meaning is what there is to say of a member, in sentences.
+func (m member) meaning() string {
 	var sentences []string
 	if m.comment != "" {
 		sentences = append(sentences, m.comment)
@@ -128,7 +161,7 @@ func (m member) entry() string {
 	case "invalidates":
 		sentences = append(sentences, "It is announced that it has changed, and not to what.")
 	}
-	return fmt.Sprintf("%s\n:   %s\n", term, escape(strings.Join(sentences, " ")))
+	return strings.Join(sentences, " ")
 }
 
 // sentence begins with a capital, unless it begins with a word of the interface, and ends in a stop.

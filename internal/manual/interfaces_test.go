@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -36,4 +37,24 @@ func TestAnEntry(t *testing.T) {
 		"# PROPERTIES OF THE C\n\n**P** b\n:   A \\* of it. Can be set. It never changes.\n\n", page)
 	_, err = describe("<a")
 	assert.Error(t, err)
+}
+
+// TestTheReferenceIsWhatTheDefinitionsSay: make generated writes it anew.
+func TestTheReferenceIsWhatTheDefinitionsSay(t *testing.T) {
+	page, err := reference(dbusapi.ManagerXML, dbusapi.SessionXML)
+	require.NoError(t, err)
+	written, err := os.ReadFile("../../docs/reference/dbus.md")
+	require.NoError(t, err)
+	assert.Equal(t, string(written), page, "make generated")
+	all, err := contracts(dbusapi.ManagerXML, dbusapi.SessionXML)
+	require.NoError(t, err)
+	for _, c := range all {
+		for _, m := range c.members {
+			if m.kind == "property" {
+				assert.Contains(t, page, "| `"+m.name+"` | `"+m.typed+"` | "+m.access+" | ")
+			} else {
+				assert.Contains(t, page, "\n**"+m.name+"**(")
+			}
+		}
+	}
 }

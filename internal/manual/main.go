@@ -1,5 +1,5 @@
 // Manual makes the sources of the manual pages whole: `manual -o DIRECTORY PAGE.md…` writes each page there with the version, the date, and what the
-// interface definitions say of the bus. `make man` then has go-md2man convert them.
+// interface definitions say of the bus. `make man` then has go-md2man convert them. With -reference it writes the page of docs/reference that says the same.
 package main
 
 import (
@@ -12,17 +12,36 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
+//go:generate go run . -reference ../../docs/reference/dbus.md
+
 func main() { os.Exit(run()) }
 
 func run() int {
 	out := flag.String("o", "build/man", "directory to write to")
 	version := flag.String("version", "", "version of the pages")
 	date := flag.String("date", "", "date of the pages, YYYY-MM-DD")
+	page := flag.String("reference", "", "write the reference of the bus interface to this file, and nothing else")
 	flag.Parse()
+	if *page != "" {
+		return writeReference(*page)
+	}
 	interfaces, err := describe(dbusapi.ManagerXML, dbusapi.SessionXML)
 	if err == nil {
 		replace := strings.NewReplacer("@version@", *version, "@date@", *date, "@interfaces@", interfaces, "@errors@", errorNames(dbusapi.ManagerXML))
 		err = write(*out, flag.Args(), replace)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "manual:", err)
+		return 1
+	}
+	return 0
+}
+
+// writeReference writes the reference of the bus interface.
+func writeReference(path string) int {
+	text, err := reference(dbusapi.ManagerXML, dbusapi.SessionXML)
+	if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // for everybody to read
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "manual:", err)

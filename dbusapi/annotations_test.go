@@ -1,0 +1,46 @@
+package dbusapi_test
+
+import (
+	"encoding/xml"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/godbus/dbus/v5/introspect"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestAnnotations: what is said of a property stays said. A client that keeps copies relies on it.
+func TestAnnotations(t *testing.T) {
+	var list strings.Builder
+	for _, definition := range []string{dbusapi.ManagerXML, dbusapi.SessionXML} {
+		var node introspect.Node
+		require.NoError(t, xml.Unmarshal([]byte(definition), &node))
+		for _, i := range node.Interfaces {
+			for _, p := range i.Properties {
+				emits := "true"
+				for _, a := range p.Annotations {
+					require.Equal(t, "org.freedesktop.DBus.Property.EmitsChangedSignal", a.Name)
+					require.Contains(t, []string{"const", "invalidates", "false"}, a.Value)
+					emits = a.Value
+				}
+				fmt.Fprintln(&list, i.Name[strings.LastIndexByte(i.Name, '.')+1:], p.Name, p.Type, p.Access, emits)
+			}
+		}
+	}
+	const golden = "testdata/properties.golden"
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(golden, []byte(list.String()), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), list.String(), "if members were added: run this test with -update")
+}

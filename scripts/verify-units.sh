@@ -12,7 +12,7 @@ install -m 755 /dev/null "$dir/bin/corrald"
 sed "s|@bindir@|$dir/bin|" packaging/corrald.service.in >"$dir/units/corrald.service"
 cp packaging/*.slice "$dir/units"
 
-said=$(XDG_RUNTIME_DIR=$dir/runtime SYSTEMD_UNIT_PATH=$dir/units: systemd-analyze --user verify "$dir"/units/* 2>&1) || {
+said=$(XDG_RUNTIME_DIR=$dir/runtime SYSTEMD_UNIT_PATH=$dir/units: systemd-analyze --user --man=no verify "$dir"/units/* 2>&1) || {
   printf '%s\n' "$said" >&2
   exit 1
 }

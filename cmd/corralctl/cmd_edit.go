@@ -273,7 +273,7 @@ func (e *edit) save(text []byte) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return config.Remove(e.path)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // as every directory of configuration
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	return atomicfile.Write(path, text, 0o644)

@@ -51,7 +51,7 @@ func writeReference(path string) int {
 }
 
 func write(dir string, pages []string, replace *strings.Replacer) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // for everybody to read
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	for _, page := range pages {
@@ -59,7 +59,7 @@ func write(dir string, pages []string, replace *strings.Replacer) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(page)), []byte(replace.Replace(string(text))), 0o644); err != nil { //nolint:gosec // so are these
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(page)), []byte(replace.Replace(string(text))), 0o644); err != nil { //nolint:gosec // for everybody to read
 			return err
 		}
 	}

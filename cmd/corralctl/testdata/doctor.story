@@ -31,6 +31,12 @@ fault corral-shim    corral-shim is not installed: looked for ["/nonexistent"]
                      -> install Corral: its package, or make install-user in its sources
 [exit 1]
 
+# tmux is the one that the daemon would find, by the user manager's PATH.
+$ mkdir ~/bin && printf '#!/bin/sh\necho tmux 2.9a\n' >~/bin/tmux && chmod +x ~/bin/tmux
+$ systemctl --user set-environment PATH=$HOME/bin:/usr/bin:/bin && corralctl doctor -q; systemctl --user unset-environment PATH
+fault tmux           version 2.9a; 3.3 is the least that is needed
+                     -> install tmux 3.3 or newer
+
 $ corralctl doctor please
 corralctl: doctor takes no arguments
 hint: corralctl help doctor

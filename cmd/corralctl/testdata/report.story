@@ -1,0 +1,19 @@
+# Hooks of an agent tell what it does. Outside of a session they do nothing, silently, and whatever happens, they never fail.
+
+$ corralctl report working && corralctl report waiting --reason=question --message='Which?' && echo '{"session_id":"a"}' | corralctl report idle -
+
+$ corralctl report sleeping
+corralctl: report takes one of working, waiting, idle
+hint: corralctl help report
+
+$ corralctl report waiting --reason=boredom
+corralctl: unknown reason "boredom"; known are: permission question auth setup turn-ended error
+hint: corralctl help report
+
+$ corralctl report --nonsense
+corralctl: unknown option "--nonsense"
+hint: corralctl help report
+
+# Also where there is no daemon, or no bus.
+$ DBUS_SESSION_BUS_ADDRESS=unix:path=/nonexistent corralctl report working
+$ corralctl run -q --id lost --wait -E DBUS_SESSION_BUS_ADDRESS=unix:path=/nonexistent -- corralctl report working && corralctl logs lost

@@ -18,11 +18,13 @@ type Problem struct {
 	Session string // id, "" for the daemon itself
 	Text    string // one English sentence: what is wrong, and what to do
 	Path    string // of the file that the problem is about: it is over once that is gone. "" where it ends otherwise
+
+	UntilSaved bool // it is over once the session is saved
 }
 
-// Found is told, before Adopt, of what was found in the saved records.
-func (s *Supervisor) Found(problems []Problem) {
-	s.found = append(s.found, problems...)
+// Found is told, before Adopt, of something that was found in a saved record.
+func (s *Supervisor) Found(p Problem) {
+	s.found = append(s.found, p)
 	s.unsure = true
 }
 
@@ -52,17 +54,22 @@ func (s *Supervisor) Problems() (all []Problem, err error) {
 
 // forgetFound drops what a person has mended by taking a file away. Nothing tells of that: it is looked at when somebody asks.
 func (s *Supervisor) forgetFound() {
-	before := len(s.found)
-	s.found = slices.DeleteFunc(s.found, func(p Problem) bool {
+	s.endFound(func(p Problem) bool {
 		_, err := os.Lstat(p.Path)
 		return p.Path != "" && errors.Is(err, os.ErrNotExist)
 	})
+}
+
+// endFound drops what is over of what was found.
+func (s *Supervisor) endFound(over func(Problem) bool) {
+	before := len(s.found)
+	s.found = slices.DeleteFunc(s.found, over)
 	s.unsure = s.unsure || len(s.found) != before
 }
 
 // forgetSession drops what was found of a session that is removed.
 func (s *Supervisor) forgetSession(id string) {
-	s.found = slices.DeleteFunc(s.found, func(p Problem) bool { return p.Session == id })
+	s.endFound(func(p Problem) bool { return p.Session == id })
 	s.unsure = true
 }
 

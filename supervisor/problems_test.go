@@ -226,11 +226,15 @@ func TestWhatWasFoundIsToldUntilItIsMended(t *testing.T) {
 		b := newBed(t)
 		aside := filepath.Join(b.home, "session.json.damaged")
 		require.NoError(t, os.WriteFile(aside, nil, 0o600))
-		b.sup.Found([]Problem{{Session: "lost", Text: "set aside", Path: aside}, {Session: "shop", Text: "newer"}})
-		require.NoError(t, b.sup.Adopt(t.Context(), []*session.Session{{ID: "shop", Agent: "command", Created: time.Now()}}))
+		for _, p := range []Problem{{Session: "lost", Text: "set aside", Path: aside}, {Session: "shop", Text: "newer"}, {Session: "shop", Text: "edited", UntilSaved: true}} {
+			b.sup.Found(p)
+		}
+		require.NoError(t, b.sup.Adopt(t.Context(), []*session.Session{{ID: "shop", Agent: "command", Created: time.Now(), State: session.Created, StateChanged: time.Now()}}))
 		ctx, cancel := context.WithCancel(t.Context())
 		go b.sup.Run(ctx)
 		b.sup.Trouble("configuration", "it cannot be read")
+		require.Len(t, b.problems(), 4)
+		require.NoError(t, b.sup.Describe(t.Context(), "shop", "this saves it"))
 		assert.Equal(t, []Problem{{Text: "it cannot be read"}, {Session: "lost", Text: "set aside", Path: aside}, {Session: "shop", Text: "newer"}}, b.problems())
 		require.NoError(t, os.Remove(aside))
 		b.sup.Trouble("configuration", "")

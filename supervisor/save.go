@@ -86,6 +86,9 @@ func (s *Supervisor) inParallel(entries []*entry, do func(*entry) error, done fu
 
 // noteSaved keeps what has become of an attempt to save a session. The journal is told once of what goes wrong, and once that it is over.
 func (s *Supervisor) noteSaved(e *entry, err error) {
+	if err == nil {
+		s.endFound(func(p Problem) bool { return p.UntilSaved && p.Session == e.rec.ID })
+	}
 	before := e.saveErr
 	if e.saveErr = err; sameCause(before, err) {
 		return

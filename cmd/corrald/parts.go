@@ -174,13 +174,13 @@ func (d *parts) ground(ctx context.Context) (*ground.Ground, error) {
 }
 
 func (d *parts) adopt(ctx context.Context, records *store.Store) error {
-	saved, damaged, err := records.Load()
+	saved, found, err := records.Load()
 	if err != nil {
 		return err
 	}
-	for _, damage := range damaged {
-		d.log.Error("a session's record is damaged", "session", damage.ID, "recovered", damage.Recovered, "err", damage.Err,
-			"message_id", journal.RecordDamaged)
+	for _, f := range found {
+		d.log.Warn("a session's record is not as it was written", "session", f.ID, "detail", f.String(), "path", f.Path, "message_id", journal.RecordDamaged)
+		d.sup.Found(supervisor.Problem{Session: f.ID, Text: f.String(), Path: f.Path, UntilSaved: f.Kind == store.Edited || f.Kind == store.SetAside && f.Path == ""})
 	}
 	failpoint.Hit("adopt.loaded")
 	return d.sup.Adopt(ctx, saved)

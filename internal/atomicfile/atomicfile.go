@@ -16,6 +16,7 @@ import (
 // File is a replacement that has been begun: its inode exists, under a hidden name, and nothing else has to be created to finish it.
 // It holds two descriptors until Commit or Abort.
 type File struct {
+	on   Calls
 	dir  int
 	fd   int
 	name string
@@ -24,35 +25,38 @@ type File struct {
 
 // Create begins to replace the file name in directory dir, with permissions perm (the umask does not apply). The directory has to exist.
 // The temporary name is the same each time, so that what a crash leaves is replaced and never piles up; there must be one writer.
-func Create(dir, name string, perm os.FileMode) (*File, error) {
+func Create(dir, name string, perm os.FileMode) (*File, error) { return disk.Create(dir, name, perm) }
+
+// Create is the function of that name, on this disk.
+func (on Disk) Create(dir, name string, perm os.FileMode) (*File, error) {
 	path := filepath.Join(dir, name)
-	d, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	d, err := on.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
 	temp := "." + name + ".new"
-	if err := unix.Unlinkat(d, temp, 0); err != nil && err != unix.ENOENT {
-		_ = unix.Close(d)
+	if err := on.Unlinkat(d, temp, 0); err != nil && err != unix.ENOENT {
+		_ = on.Close(d)
 		return nil, &os.PathError{Op: "unlink", Path: filepath.Join(dir, temp), Err: err}
 	}
-	fd, err := unix.Openat(d, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, uint32(perm.Perm()))
+	fd, err := on.Openat(d, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, uint32(perm.Perm()))
 	if err == nil {
-		err = unix.Fchmod(fd, uint32(perm.Perm()))
+		err = on.Fchmod(fd, uint32(perm.Perm()))
 	}
 	if err != nil {
 		if fd >= 0 {
-			_ = unix.Close(fd)
+			_ = on.Close(fd)
 		}
-		_ = unix.Close(d)
+		_ = on.Close(d)
 		return nil, &os.PathError{Op: "create", Path: path, Err: err}
 	}
-	return &File{dir: d, fd: fd, name: name, temp: temp}, nil
+	return &File{on: on.Calls, dir: d, fd: fd, name: name, temp: temp}, nil
 }
 
 // Reserve sets room for size bytes aside, so that Commit does not fail for a disk that has become full since. Where the file system cannot do
 // that, nothing is reserved.
 func (f *File) Reserve(size int64) error {
-	err := unix.Fallocate(f.fd, unix.FALLOC_FL_KEEP_SIZE, 0, size)
+	err := f.on.Fallocate(f.fd, unix.FALLOC_FL_KEEP_SIZE, 0, size)
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
 		return nil
 	}
@@ -67,18 +71,18 @@ func (f *File) Commit(content []byte) error {
 		f.Abort()
 		return &os.PathError{Op: "write", Path: f.name, Err: err}
 	}
-	err = unix.Close(f.fd)
+	err = f.on.Close(f.fd)
 	f.fd = -1
 	failpoint.Hit("file.written")
 	if err == nil {
-		err = unix.Renameat(f.dir, f.temp, f.dir, f.name)
+		err = f.on.Renameat(f.dir, f.temp, f.dir, f.name)
 	}
 	if err != nil {
 		f.Abort()
 		return &os.PathError{Op: "rename", Path: f.name, Err: err}
 	}
-	err = unix.Fsync(f.dir)
-	_ = unix.Close(f.dir)
+	err = f.on.Fsync(f.dir)
+	_ = f.on.Close(f.dir)
 	f.dir = -1
 	if err != nil {
 		return &os.PathError{Op: "fsync", Path: f.name, Err: err}
@@ -94,11 +98,11 @@ func (f *File) Replace(content []byte) error {
 		return &os.PathError{Op: "write", Path: f.name, Err: err}
 	}
 	failpoint.Hit("file.written")
-	if err := unix.Renameat(f.dir, f.temp, f.dir, f.name); err != nil {
+	if err := f.on.Renameat(f.dir, f.temp, f.dir, f.name); err != nil {
 		return &os.PathError{Op: "rename", Path: f.name, Err: err}
 	}
-	err := unix.Fsync(f.fd)
-	if e := unix.Fsync(f.dir); err == nil {
+	err := f.on.Fsync(f.fd)
+	if e := f.on.Fsync(f.dir); err == nil {
 		err = e
 	}
 	if err != nil {
@@ -108,12 +112,15 @@ func (f *File) Replace(content []byte) error {
 }
 
 // Sync makes the file at path, and its name, durable, whoever wrote it.
-func Sync(path string) error {
+func Sync(path string) error { return disk.Sync(path) }
+
+// Sync is the function of that name, on this disk.
+func (on Disk) Sync(path string) error {
 	for _, p := range []string{path, filepath.Dir(path)} {
-		fd, err := unix.Open(p, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		fd, err := on.Open(p, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err == nil {
-			err = unix.Fsync(fd)
-			_ = unix.Close(fd)
+			err = on.Fsync(fd)
+			_ = on.Close(fd)
 		}
 		if err != nil {
 			return &os.PathError{Op: "fsync", Path: p, Err: err}
@@ -128,10 +135,10 @@ func (f *File) Abort() {
 		return
 	}
 	if f.fd >= 0 {
-		_ = unix.Close(f.fd)
+		_ = f.on.Close(f.fd)
 	}
-	_ = unix.Unlinkat(f.dir, f.temp, 0)
-	_ = unix.Close(f.dir)
+	_ = f.on.Unlinkat(f.dir, f.temp, 0)
+	_ = f.on.Close(f.dir)
 	f.fd, f.dir = -1, -1
 }
 
@@ -139,12 +146,12 @@ func (f *File) write(content []byte) error {
 	if err := f.put(content); err != nil {
 		return err
 	}
-	return unix.Fsync(f.fd)
+	return f.on.Fsync(f.fd)
 }
 
 func (f *File) put(content []byte) error {
 	for len(content) > 0 {
-		n, err := unix.Write(f.fd, content)
+		n, err := f.on.Write(f.fd, content)
 		if err == unix.EINTR {
 			continue
 		}
@@ -158,7 +165,12 @@ func (f *File) put(content []byte) error {
 
 // Write replaces the file at path with content, durably. See Create and Commit.
 func Write(path string, content []byte, perm os.FileMode) error {
-	f, err := Create(filepath.Dir(path), filepath.Base(path), perm)
+	return disk.Write(path, content, perm)
+}
+
+// Write is the function of that name, on this disk.
+func (on Disk) Write(path string, content []byte, perm os.FileMode) error {
+	f, err := on.Create(filepath.Dir(path), filepath.Base(path), perm)
 	if err != nil {
 		return err
 	}

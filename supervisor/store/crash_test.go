@@ -1,8 +1,7 @@
 package store
 
 import (
-	"bytes"
-	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,154 +10,256 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/atomicfile"
+	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// A step is one system call of Save that changes the directory, by what inotify says of it, and how to do it by hand.
-type step struct {
-	told string
-	do   func(t *testing.T, dir string, content []byte)
+// described is a session that says which one it is.
+func described(text string) *session.Session {
+	return &session.Session{ID: "shop", Agent: "claude", Command: []string{"claude"}, WorkingDirectory: "/shop", Created: t0, Description: text}
 }
 
-const (
-	link = previousName + ".new"
-	temp = "." + RecordName + ".new"
-)
-
-var saveSteps = []step{
-	{"create " + link, func(t *testing.T, dir string, _ []byte) {
-		require.NoError(t, os.Link(filepath.Join(dir, RecordName), filepath.Join(dir, link)))
-	}},
-	{"move " + link + " to " + previousName, func(t *testing.T, dir string, _ []byte) {
-		require.NoError(t, os.Rename(filepath.Join(dir, link), filepath.Join(dir, previousName)))
-	}},
-	{"create " + temp, func(t *testing.T, dir string, _ []byte) {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, temp), nil, 0o600))
-	}},
-	{"", func(t *testing.T, dir string, content []byte) { // a part of it reaches the disk
-		require.NoError(t, os.WriteFile(filepath.Join(dir, temp), content[:len(content)/2], 0o600))
-	}},
-	{"", func(t *testing.T, dir string, content []byte) {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, temp), content, 0o600))
-	}},
-	{"move " + temp + " to " + RecordName, func(t *testing.T, dir string, _ []byte) {
-		require.NoError(t, os.Rename(filepath.Join(dir, temp), filepath.Join(dir, RecordName)))
-	}},
+// attempt is something that the store does and that a power cut may interrupt.
+type attempt struct {
+	name   string
+	before func(t *testing.T, s *Store, m *memory) // and all of that is on disk
+	do     func(t *testing.T, s *Store, m *memory)
+	old    string // the session's description before, "" if there is none
+	now    string // and once it is done
+	told   bool   // what was damaged before is told of
 }
 
-// TestTheStepsOfASave keeps the list above what Save does.
-func TestTheStepsOfASave(t *testing.T) {
-	s := open(t, t.TempDir())
-	dir := saved(t, s, record("shop"), record("shop"))
-	var want []string
-	for _, st := range saveSteps {
-		if st.told != "" {
-			want = append(want, st.told)
-		}
-	}
-	assert.Equal(t, want, changesOf(t, dir, func() { require.NoError(t, s.Save(record("shop"), "test")) }))
-}
-
-// TestPowerCutsDuringASave: after each step of it, whoever loads gets the old session or the new one, no damage is told, and saving goes on.
-func TestPowerCutsDuringASave(t *testing.T) {
-	older, old, now, later := record("shop"), record("shop"), record("shop"), record("shop")
-	older.Description, old.Description, now.Description, later.Description = "older", "old", "new", "later"
-	content, err := encode(now, nil, "test")
-	require.NoError(t, err)
-	for _, before := range [][]*session.Session{{old}, {older, old}} {
-		for steps := range len(saveSteps) + 1 {
-			dir := t.TempDir()
-			s := open(t, dir)
-			sessionDir := saved(t, s, before...)
-			for _, st := range saveSteps[:steps] {
-				st.do(t, sessionDir, content)
-			}
-			require.NoError(t, s.Close())
-			s = open(t, dir)
-			got, damage := loadOne(t, s)
-			require.Nil(t, damage, "after %d steps", steps)
-			want := old
-			if steps == len(saveSteps) {
-				want = now
-			}
-			require.Equal(t, want, got, "after %d steps", steps)
-			for range 2 {
-				require.NoError(t, s.Save(later, "test"))
-				got, damage = loadOne(t, s)
-				require.Nil(t, damage)
-				require.Equal(t, later, got)
-			}
-			assert.Equal(t, []string{RecordName, previousName}, namesIn(t, sessionDir), "what was begun is not left over")
+func save(texts ...string) func(*testing.T, *Store, *memory) {
+	return func(t *testing.T, s *Store, _ *memory) {
+		for _, text := range texts {
+			require.NoError(t, s.Save(described(text), "test"))
 		}
 	}
 }
 
-// TestPowerCutsWhileADamagedRecordIsReplaced: the record that was recovered stays until the new one is there.
-func TestPowerCutsWhileADamagedRecordIsReplaced(t *testing.T) {
-	before, now := record("shop"), record("shop")
-	before.Description = "before"
-	content, err := encode(now, nil, "test")
-	require.NoError(t, err)
-	for steps := range saveSteps {
-		dir := t.TempDir()
-		s := open(t, dir)
-		sessionDir := saved(t, s, before, now)
-		require.NoError(t, os.Remove(filepath.Join(sessionDir, RecordName)))
-		require.NoError(t, os.WriteFile(filepath.Join(sessionDir, RecordName), nil, 0o600))
-		rec, damage := loadOne(t, s)
-		require.NotNil(t, damage)
-		require.Equal(t, before, rec)
-		for i, st := range saveSteps[:steps] {
-			if i >= 2 { // there is nothing to keep
-				st.do(t, sessionDir, content)
-			}
-		}
-		rec, _ = loadOne(t, s)
-		require.Equal(t, before, rec, "after %d steps", steps)
-		if steps == 0 {
-			told := changesOf(t, sessionDir, func() { require.NoError(t, s.Save(now, "test")) })
-			assert.Equal(t, []string{"create " + temp, "move " + temp + " to " + RecordName}, told)
-		}
-	}
-}
-
-// TestPowerCutsDuringACreationOrARemoval: what is left is a session as it was, or none; never half of one, and never one that comes back.
-func TestPowerCutsDuringACreationOrARemoval(t *testing.T) {
-	t.Run("a creation", func(t *testing.T) {
-		s := open(t, t.TempDir())
+func create(texts ...string) func(*testing.T, *Store, *memory) {
+	return func(t *testing.T, s *Store, m *memory) {
 		require.NoError(t, s.Create("shop"))
-		rec, damage := loadOne(t, s)
-		assert.Nil(t, rec)
-		assert.Nil(t, damage)
-	})
-	older := record("shop")
-	older.Description = "older"
-	var removed []string
-	t.Run("the steps of a removal", func(t *testing.T) {
-		s := open(t, t.TempDir())
-		dir := saved(t, s, older, record("shop"))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "output.log"), nil, 0o600))
-		removed = changesOf(t, dir, func() { require.NoError(t, s.Remove("shop")) })
-		assert.Equal(t, []string{"delete " + previousName, "delete " + RecordName, "delete output.log"}, removed)
-		assert.NoDirExists(t, dir)
-		require.NoError(t, s.Create("shop"), "the id is free again")
-	})
-	for steps := range len(removed) + 1 {
-		s := open(t, t.TempDir())
-		dir := saved(t, s, older, record("shop"))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "output.log"), nil, 0o600))
-		for _, told := range removed[:steps] {
-			require.NoError(t, os.Remove(filepath.Join(dir, told[len("delete "):])))
-		}
-		rec, damage := loadOne(t, s)
-		assert.Nil(t, damage)
-		if steps < 2 {
-			assert.Equal(t, record("shop"), rec)
-		} else {
-			assert.Nil(t, rec)
-		}
-		require.NoError(t, s.Remove("shop"), "it can be done again")
+		save(texts...)(t, s, m)
 	}
+}
+
+// damaged is a session whose last record was damaged.
+func damaged(texts ...string) func(*testing.T, *Store, *memory) {
+	return func(t *testing.T, s *Store, m *memory) {
+		create(texts...)(t, s, m)
+		dir, _, err := m.parent("/state/sessions/shop/" + RecordName)
+		require.NoError(t, err)
+		dir.set(RecordName, m.add(&inode{data: "\x00\x00"}))
+	}
+}
+
+func load(t *testing.T, s *Store, _ *memory) { _, _ = loadOne(t, s) }
+
+var attempts = []attempt{
+	{name: "a creation", before: nil, do: create(), old: "", now: ""},
+	{name: "a creation and the first save", before: nil, do: create("new"), old: "", now: "new"},
+	{name: "the first save", before: create(), do: save("new"), old: "", now: "new"},
+	{name: "the second save", before: create("old"), do: save("new"), old: "old", now: "new"},
+	{name: "the third save", before: create("older", "old"), do: save("new"), old: "old", now: "new"},
+	{name: "a removal", before: create("older", "old"), do: func(t *testing.T, s *Store, _ *memory) { require.NoError(t, s.Remove("shop")) }, old: "old", now: ""},
+	{name: "a removal of one that was saved once", before: create("old"), do: func(t *testing.T, s *Store, _ *memory) { require.NoError(t, s.Remove("shop")) }, old: "old", now: ""},
+	{name: "a removal and a new session of that name", before: create("older", "old"), do: func(t *testing.T, s *Store, m *memory) {
+		require.NoError(t, s.Remove("shop"))
+		create("new")(t, s, m)
+	}, old: "old", now: "new"},
+	{name: "a damaged record is set aside", before: damaged("older", "old"), do: load, old: "older", now: "older", told: true},
+	{name: "a damaged record is set aside, then a save", before: damaged("older", "old"), do: func(t *testing.T, s *Store, m *memory) {
+		load(t, s, m)
+		save("new")(t, s, m)
+	}, old: "older", now: "new", told: true},
+	{name: "a damaged record with none before it is set aside", before: damaged("old"), do: load, old: "", now: "", told: true},
+}
+
+// TestPowerCuts cuts the power before each system call of each attempt, and again before each one of the loading that follows; and tries every file
+// system that either may leave. What is loaded is the session as it was or as it is to be, never another thing, and nothing untrue is told of it; what was
+// done is done for good; and it can be saved again.
+func TestPowerCuts(t *testing.T) {
+	for _, a := range attempts {
+		t.Run(a.name, func(t *testing.T) {
+			left := 0
+			for n, done := 0, false; !done; n++ {
+				m := newMemory()
+				if a.before != nil {
+					a.before(t, on(m, "/state"), m)
+					m = m.settled()
+				}
+				done = !m.cutAt(n, func() { a.do(t, on(m, "/state"), m) })
+				allowed := []string{a.old, a.now}
+				between := a.old != "" && a.now != "" && a.name == "a removal and a new session of that name"
+				switch {
+				case done:
+					allowed = []string{a.now}
+				case between:
+					allowed = append(allowed, "")
+				}
+				m.afterPowerCut(func(m *memory) {
+					left++
+					a.check(t, m, allowed, fmt.Sprintf("after %d calls", n))
+				})
+			}
+			t.Logf("%d file systems", left)
+		})
+	}
+}
+
+// check loads what a power cut has left, with another power cut in each place and without.
+func (a attempt) check(t *testing.T, m *memory, allowed []string, when string) {
+	for n, done := 0, false; !done; n++ {
+		once := m.settled()
+		done = !once.cutAt(n, func() { a.checkLoad(t, once, allowed, when) })
+		if !done {
+			once.afterPowerCut(func(twice *memory) { a.checkLoad(t, twice, allowed, when+fmt.Sprintf(" and %d of loading", n)) })
+		}
+	}
+	s := on(m, "/state")
+	rec, _ := loadOne(t, s)
+	if rec == nil {
+		if a.told && a.now == "" { // it is for a person to mend
+			return
+		}
+		require.NoError(t, s.Create("shop"), "%s: the name is free", when)
+	}
+	for _, text := range []string{"later", "latest"} {
+		require.NoError(t, s.Save(described(text), "test"), when)
+		m.afterPowerCut(func(m *memory) {
+			got, _ := loadOne(t, on(m, "/state"))
+			require.Equal(t, described(text), got, when)
+		})
+	}
+}
+
+func (a attempt) checkLoad(t *testing.T, m *memory, allowed []string, when string) {
+	rec, found := loadOne(t, on(m, "/state"))
+	got := ""
+	if rec != nil {
+		got = rec.Description
+		require.Equal(t, described(got), rec, when)
+	}
+	require.Contains(t, allowed, got, when)
+	if !a.told {
+		require.Nil(t, found, "%s: %v", when, found)
+	}
+}
+
+// TestPowerCutsWhileAnExitIsRecorded: what the shim writes is read whole or not at all, and is there for good once it was synced.
+func TestPowerCutsWhileAnExitIsRecorded(t *testing.T) {
+	const dir, path = "/state/sessions/shop", "/state/sessions/shop/" + exitstatus.FileName
+	of := func(run string, value int) exitstatus.Status {
+		return exitstatus.Status{RunID: run, Code: exitstatus.Exited, Value: value, Started: at(1), Exited: at(2)}
+	}
+	write := func(t *testing.T, m *memory, status exitstatus.Status) {
+		f, err := (atomicfile.Disk{Calls: m}).Create(dir, exitstatus.FileName, 0o600) // as exitstatus.Prepare and Write do
+		require.NoError(t, err)
+		require.NoError(t, f.Reserve(4096))
+		require.NoError(t, f.Replace(status.Append(nil)))
+	}
+	for _, earlier := range []bool{false, true} {
+		for synced, done := 0, false; !done; synced++ {
+			m := newMemory()
+			s := on(m, "/state")
+			create("old")(t, s, m)
+			if earlier {
+				write(t, m, of("r1", 1))
+			}
+			m = m.settled()
+			s = on(m, "/state")
+			told := false
+			done = !m.cutAt(synced, func() {
+				write(t, m, of("r2", 7))
+				require.NoError(t, s.SyncExit("shop"))
+				told = true
+			})
+			m.afterPowerCut(func(m *memory) {
+				data, err := m.Read(path, 4096)
+				if err != nil {
+					require.False(t, told || earlier)
+					return
+				}
+				status, err := exitstatus.Parse(data)
+				if err != nil {
+					require.False(t, told, "what was told is there")
+					return
+				}
+				if status.RunID == "r1" {
+					require.False(t, told)
+					require.Equal(t, 1, status.Value)
+				} else {
+					require.Equal(t, 7, status.Value)
+					require.Equal(t, "r2", status.RunID)
+				}
+				rec, found := loadOne(t, on(m, "/state"))
+				require.Nil(t, found)
+				require.Equal(t, described("old"), rec)
+			})
+		}
+	}
+}
+
+// TestEachCallFails: whichever system call of a save or a removal fails, for lack of room or because the disk does, the session is what it was or what it is
+// to be, also after a power cut, and the next attempt succeeds.
+func TestEachCallFails(t *testing.T) {
+	for _, a := range attempts {
+		if a.before == nil || a.told {
+			continue
+		}
+		for _, fault := range []error{unix.ENOSPC, unix.EIO, unix.EROFS} {
+			t.Run(a.name+", "+fault.Error(), func(t *testing.T) {
+				probe := newMemory()
+				a.before(t, on(probe, "/state"), probe)
+				calls := probe.calls
+				a.do(t, on(probe, "/state"), probe)
+				for n := range probe.calls - calls {
+					m := newMemory()
+					a.before(t, on(m, "/state"), m)
+					m = m.settled()
+					m.fails, m.left = fault, n
+					s := on(m, "/state")
+					var err error
+					if a.now == "" {
+						err = s.Remove("shop")
+					} else if a.old == "" || a.name[:5] != "a rem" {
+						err = s.Save(described(a.now), "test")
+					}
+					m.left, m.fails = never, nil
+					allowed := []string{a.old, a.now}
+					if err == nil && fault == unix.ENOSPC && a.now != "" && a.name[:5] != "a rem" {
+						allowed = []string{a.now}
+					}
+					if err != nil {
+						require.ErrorIs(t, err, fault)
+						require.ErrorContains(t, err, `"shop"`)
+					}
+					m.afterPowerCut(func(m *memory) { a.checkLoad(t, m, allowed, fmt.Sprintf("call %d fails", n)) })
+					if a.now == "" {
+						require.NoError(t, s.Remove("shop"))
+						continue
+					}
+					require.NoError(t, s.Save(described("later"), "test"))
+					m.afterPowerCut(func(m *memory) {
+						got, found := loadOne(t, on(m, "/state"))
+						require.Nil(t, found)
+						require.Equal(t, described("later"), got)
+					})
+				}
+			})
+		}
+	}
+}
+
+// TestNothingIsLeftOver of what a save needs.
+func TestNothingIsLeftOver(t *testing.T) {
+	s := open(t, t.TempDir())
+	dir := saved(t, s, record("shop"), record("shop"), record("shop"))
+	assert.Equal(t, []string{RecordName, previousName}, namesIn(t, dir))
+	require.NoError(t, s.Remove("shop"))
+	assert.Empty(t, namesIn(t, filepath.Dir(dir)))
 }
 
 func namesIn(t *testing.T, dir string) []string {
@@ -170,36 +271,4 @@ func namesIn(t *testing.T, dir string) []string {
 		names = append(names, e.Name())
 	}
 	return names
-}
-
-// changesOf returns what the kernel tells of the names in dir while f runs.
-func changesOf(t *testing.T, dir string, f func()) []string {
-	t.Helper()
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	require.NoError(t, err)
-	defer func() { _ = unix.Close(fd) }()
-	_, err = unix.InotifyAddWatch(fd, dir, unix.IN_CREATE|unix.IN_DELETE|unix.IN_MOVE)
-	require.NoError(t, err)
-	f()
-	buf := make([]byte, 64<<10)
-	n, err := unix.Read(fd, buf)
-	require.NoError(t, err)
-	var told []string
-	from := ""
-	for b := buf[:n]; len(b) >= unix.SizeofInotifyEvent; {
-		mask, size := binary.NativeEndian.Uint32(b[4:]), int(binary.NativeEndian.Uint32(b[12:]))
-		name := string(bytes.TrimRight(b[unix.SizeofInotifyEvent:unix.SizeofInotifyEvent+size], "\x00"))
-		b = b[unix.SizeofInotifyEvent+size:]
-		switch {
-		case mask&unix.IN_CREATE != 0:
-			told = append(told, "create "+name)
-		case mask&unix.IN_DELETE != 0:
-			told = append(told, "delete "+name)
-		case mask&unix.IN_MOVED_FROM != 0:
-			from = name
-		case mask&unix.IN_MOVED_TO != 0:
-			told = append(told, "move "+from+" to "+name)
-		}
-	}
-	return told
 }

@@ -33,32 +33,25 @@ const (
 	lockName     = "lock"
 )
 
-// maxRecord bounds a record that is read, in bytes: a session has 2 MiB of arguments and environment at the most.
-const maxRecord = 16 << 20
+// maxRecord bounds a record, in bytes: a session has 4 MiB of commands, environment and prompt at the most, of which JSON may make six times as much.
+const maxRecord = 32 << 20
 
 // Store is the state directory, held by this process alone.
 type Store struct {
 	dir    string // $XDG_STATE_HOME/corral
+	disk   disk
 	lock   *os.File
 	frozen map[string]bool // sessions whose record is newer than this program: read, never written
 	seen   map[string]extras
 }
 
-// extras is what a record holds that this program has no names for.
-type extras map[string]json.RawMessage
-
 // ErrLocked is returned by Open when another process holds the state directory.
 var ErrLocked = errors.New("another corrald is running")
 
-// Damage is a record that could not be read as it is. Recovered tells that the record before it was taken instead.
-type Damage struct {
-	ID        string
-	Recovered bool
-	Err       error
-}
-
 // Open makes the state directory dir if it is not there, private to the user, and locks it for the life of the process.
 func Open(dir string) (*Store, error) {
+	_, err := os.Lstat(filepath.Join(dir, "sessions"))
+	made := err != nil
 	if err := os.MkdirAll(filepath.Join(dir, "sessions"), 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the state directory: %w", err)
 	}
@@ -66,6 +59,9 @@ func Open(dir string) (*Store, error) {
 		if err := os.Chmod(d, 0o700); err != nil {
 			return nil, fmt.Errorf("cannot make the state directory private: %w", err)
 		}
+	}
+	if made { // as far as this user may open what is above
+		_, _ = atomicfile.Sync(filepath.Join(dir, "sessions")), atomicfile.Sync(dir)
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -78,7 +74,13 @@ func Open(dir string) (*Store, error) {
 		}
 		return nil, fmt.Errorf("cannot lock %q: %w", dir, err)
 	}
-	return &Store{dir: dir, lock: lock, frozen: map[string]bool{}, seen: map[string]extras{}}, nil
+	s := on(realDisk{}, dir)
+	s.lock = lock
+	return s, nil
+}
+
+func on(d disk, dir string) *Store {
+	return &Store{dir: dir, disk: d, frozen: map[string]bool{}, seen: map[string]extras{}}
 }
 
 // Close gives the lock up.
@@ -89,7 +91,7 @@ func (s *Store) SessionDir(id string) string { return filepath.Join(s.dir, "sess
 
 // Create makes the directory of a new session. It fails if there is one.
 func (s *Store) Create(id string) error {
-	if err := os.Mkdir(s.SessionDir(id), 0o700); err != nil {
+	if err := s.disk.Mkdir(s.SessionDir(id), 0o700); err != nil {
 		return fmt.Errorf("cannot create session %q: %w", id, err)
 	}
 	failpoint.Hit("create.directory-made")
@@ -111,11 +113,15 @@ func (s *Store) Save(rec *session.Session, writer string) error {
 	}
 	dir := s.SessionDir(rec.ID)
 	record, previous := filepath.Join(dir, RecordName), filepath.Join(dir, previousName)
-	if err := keep(record, previous); err != nil {
+	first, err := s.keep(record, previous)
+	if err != nil {
 		return fmt.Errorf("cannot save session %q: %w", rec.ID, err)
 	}
 	failpoint.Hit("save.kept")
-	if err := atomicfile.Write(record, data, 0o600); err != nil {
+	if err = (atomicfile.Disk{Calls: s.disk}).Write(record, data, 0o600); err == nil && first {
+		err = s.syncNames() // the directory is there for as long as what is in it
+	}
+	if err != nil {
 		return fmt.Errorf("cannot save session %q: %w", rec.ID, err)
 	}
 	failpoint.Hit("save.after")
@@ -123,25 +129,40 @@ func (s *Store) Save(rec *session.Session, writer string) error {
 }
 
 // keep gives the record a second name, which it has until the next one is kept: at no moment is there neither the old nor the new. Where there is
-// no record, because it was damaged, the one before it stays what it is.
-func keep(record, previous string) error {
+// no record, because it is the first or was damaged, the one before it stays what it is.
+func (s *Store) keep(record, previous string) (first bool, err error) {
 	link := previous + ".new"
-	_ = os.Remove(link)
-	err := os.Link(record, link)
+	_ = s.disk.Unlink(link)
+	err = s.disk.Link(record, link)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return true, nil
 	}
 	failpoint.Hit("save.linked")
 	if err == nil {
-		err = os.Rename(link, previous)
+		err = s.disk.Rename(link, previous)
 	}
-	_ = os.Remove(link) // rename(2) leaves it where both are names of one inode already
-	return err
+	_ = s.disk.Unlink(link) // rename(2) leaves it where both are names of one inode already
+	return false, err
+}
+
+// syncNames makes durable which sessions there are.
+func (s *Store) syncNames() error { return s.sync(filepath.Join(s.dir, "sessions")) }
+
+func (s *Store) sync(dir string) error {
+	fd, err := s.disk.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = s.disk.Fsync(fd)
+		_ = s.disk.Close(fd)
+	}
+	if err != nil {
+		return &fs.PathError{Op: "fsync", Path: dir, Err: err}
+	}
+	return nil
 }
 
 // SyncExit makes the record of the session's last exit durable: what follows from that alone needs no other record.
 func (s *Store) SyncExit(id string) error {
-	if err := exitstatus.Sync(s.SessionDir(id)); err != nil {
+	if err := (atomicfile.Disk{Calls: s.disk}).Sync(filepath.Join(s.SessionDir(id), exitstatus.FileName)); err != nil {
 		return fmt.Errorf("cannot save the exit of session %q: %w", id, err)
 	}
 	return nil
@@ -159,101 +180,38 @@ func (s *Store) KeepExit(id string, status exitstatus.Status) error {
 	return nil
 }
 
-// Remove forgets a session with its log. The records go first, the current one after the one it would be replaced by, so that what a power cut
-// leaves is a session as it was, or none.
+// Remove forgets a session with its log. Its directory loses its name at one stroke and for good, so that what a power cut leaves is the session as it
+// was, or none; then it is taken away.
 func (s *Store) Remove(id string) error {
-	dir := s.SessionDir(id)
-	for _, name := range []string{previousName, RecordName} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("cannot remove session %q: %w", id, err)
-		}
+	gone := filepath.Join(s.dir, "sessions", "."+id+removedSuffix)
+	if s.disk.Exists(gone) {
+		s.discard(gone)
+	}
+	if err := s.disk.Rename(s.SessionDir(id), gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove session %q: %w", id, err)
 	}
 	failpoint.Hit("remove.record-gone")
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("cannot remove session %q: %w", id, err)
+	if s.syncNames() == nil { // else the next Load takes it away, if the disk has it that it was removed at all
+		_ = s.disk.RemoveAll(gone)
 	}
 	delete(s.frozen, id)
 	delete(s.seen, id)
 	return nil
 }
 
-// Load reads every session. A record that cannot be read is set aside under the name session.json.damaged, and the one before it is taken;
-// where there is none either, the session is missing from the result, and its directory stays.
-func (s *Store) Load() ([]*session.Session, []Damage, error) {
-	entries, err := os.ReadDir(filepath.Join(s.dir, "sessions"))
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot read the sessions: %w", err)
-	}
-	var all []*session.Session
-	var damaged []Damage
-	for _, e := range entries {
-		if !e.IsDir() {
-			continue
-		}
-		rec, damage := s.load(e.Name())
-		if rec != nil {
-			all = append(all, rec)
-		}
-		if damage != nil {
-			damaged = append(damaged, *damage)
-		}
-	}
-	return all, damaged, nil
-}
-
-func (s *Store) load(id string) (*session.Session, *Damage) {
-	record := filepath.Join(s.SessionDir(id), RecordName)
-	rec, err := s.read(record, id)
-	if err == nil {
-		return rec, nil
-	}
-	missing := errors.Is(err, fs.ErrNotExist)
-	previous, prevErr := s.read(filepath.Join(s.SessionDir(id), previousName), id)
-	if missing && errors.Is(prevErr, fs.ErrNotExist) {
-		s.finish(id)
-		return nil, nil
-	}
-	if !missing {
-		_ = os.Rename(record, record+".damaged")
-	}
-	return previous, &Damage{ID: id, Recovered: prevErr == nil, Err: err}
-}
-
-// finish takes away what a creation or a removal that was cut short has left, so that the id can be used. Where a shim is about to record an exit,
-// the record could not be saved, and nothing is taken away.
-func (s *Store) finish(id string) {
-	dir := s.SessionDir(id)
-	for _, name := range []string{"." + exitstatus.FileName + ".new", RecordName + ".damaged"} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+// discard takes away a directory that had been removed when the power was cut. On a disk without a journal that may have left it both of its names: the
+// record before goes first, and for good, so that what another power cut leaves is still the session or none.
+func (s *Store) discard(gone string) {
+	for _, name := range []string{previousName, RecordName} {
+		if s.disk.Unlink(filepath.Join(gone, name)) == nil && s.sync(gone) != nil {
 			return
 		}
 	}
-	_ = os.RemoveAll(dir)
+	_ = s.disk.RemoveAll(gone)
 }
 
-func (s *Store) read(path, id string) (*session.Session, error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxRecord {
-		return nil, fmt.Errorf("%q is no record", path)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	rec, env, more, err := decode(data)
-	if err != nil {
-		return nil, err
-	}
-	if rec.ID != id {
-		return nil, fmt.Errorf("the record is that of session %q", rec.ID)
-	}
-	s.frozen[id] = env.Schema > Schema
-	s.seen[id] = more
-	return rec, nil
-}
+// removedSuffix ends the name of a directory that is being removed. It begins with a dot, which no id does.
+const removedSuffix = ".removed"
 
 // envelope is what stands in the file around a session.
 type envelope struct {
@@ -265,71 +223,55 @@ type envelope struct {
 
 func encode(rec *session.Session, more extras, writer string) ([]byte, error) {
 	body, err := json.Marshal(rec)
+	if err == nil {
+		body, err = more.addTo(body)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if len(more) > 0 {
-		all := extras{}
-		if err := json.Unmarshal(body, &all); err != nil {
-			return nil, err
-		}
-		for name, value := range more {
-			if _, known := all[name]; !known {
-				all[name] = value
-			}
-		}
-		if body, err = json.Marshal(all); err != nil {
-			return nil, err
-		}
+	data := body
+	if len(body) < maxRecord {
+		data, err = json.MarshalIndent(envelope{Schema, writer, checksum(body), body}, "", " ")
 	}
-	data, err := json.MarshalIndent(envelope{Schema, writer, checksum(body), body}, "", " ")
+	if len(data) >= maxRecord {
+		return nil, fmt.Errorf("its record would have %d bytes, more than will be read", len(data))
+	}
 	return append(data, '\n'), err
 }
 
 func decode(data []byte) (*session.Session, envelope, extras, error) {
 	var env envelope
 	if err := json.Unmarshal(data, &env); err != nil {
-		return nil, env, nil, err
+		return nil, env, extras{}, err
 	}
 	var body bytes.Buffer
 	if err := json.Compact(&body, env.Session); err != nil {
-		return nil, env, nil, err
+		return nil, env, extras{}, err
 	}
-	if env.Checksum != checksum(body.Bytes()) {
-		return nil, env, nil, errors.New("the checksum does not fit")
+	// Whoever edits a record takes its checksum out: what is left in and does not fit is damage, which nobody can tell from a slip of the hand.
+	if env.Checksum != "" && env.Checksum != checksum(body.Bytes()) {
+		return nil, env, extras{}, errChecksum
 	}
 	rec := new(session.Session)
 	if err := json.Unmarshal(body.Bytes(), rec); err != nil {
-		return nil, env, nil, err
+		return nil, env, extras{}, err
 	}
-	more := extras{}
-	if err := json.Unmarshal(body.Bytes(), &more); err != nil {
-		return nil, env, nil, err
+	if env.Checksum == "" && !sane(rec) {
+		return nil, env, extras{}, errors.New("it has no checksum, and is no session")
 	}
-	for _, name := range knownNames() {
-		delete(more, name)
-	}
-	return rec, env, more, nil
+	more, err := extrasOf(body.Bytes())
+	return rec, env, more, err
+}
+
+var errChecksum = errors.New("the checksum does not fit")
+
+// sane tells whether a record that somebody has edited has what every session has.
+func sane(rec *session.Session) bool {
+	return rec.Agent != "" && filepath.IsAbs(rec.WorkingDirectory) && !rec.Created.IsZero() &&
+		(len(rec.Command) > 0 && rec.Command[0] != "") && (rec.Run == nil || rec.Run.ID != "" && rec.Run.Unit != "")
 }
 
 func checksum(body []byte) string {
 	sum := sha256.Sum256(body)
 	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-// Read reads the sessions in the state directory dir without taking it over, for a client that finds no daemon. Records that cannot be read
-// are passed over.
-func Read(dir string) ([]*session.Session, error) {
-	s := &Store{dir: dir, frozen: map[string]bool{}, seen: map[string]extras{}}
-	entries, err := os.ReadDir(filepath.Join(dir, "sessions"))
-	if err != nil {
-		return nil, err
-	}
-	var all []*session.Session
-	for _, e := range entries {
-		if rec, err := s.read(filepath.Join(s.SessionDir(e.Name()), RecordName), e.Name()); err == nil {
-			all = append(all, rec)
-		}
-	}
-	return all, nil
 }

@@ -62,21 +62,21 @@ func saved(t *testing.T, s *Store, recs ...*session.Session) string {
 	return s.SessionDir(recs[0].ID)
 }
 
-func loadOne(t *testing.T, s *Store) (*session.Session, *Damage) {
+func loadOne(t *testing.T, s *Store) (*session.Session, *Finding) {
 	t.Helper()
-	all, damaged, err := s.Load()
+	all, found, err := s.Load()
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(all), 1)
-	require.LessOrEqual(t, len(damaged), 1)
+	require.LessOrEqual(t, len(found), 1)
 	var rec *session.Session
-	var damage *Damage
+	var finding *Finding
 	if len(all) == 1 {
 		rec = all[0]
 	}
-	if len(damaged) == 1 {
-		damage = &damaged[0]
+	if len(found) == 1 {
+		finding = &found[0]
 	}
-	return rec, damage
+	return rec, finding
 }
 
 func TestWhatIsSavedIsLoaded(t *testing.T) {
@@ -169,14 +169,114 @@ func TestWhatIsNotKnownIsKept(t *testing.T) {
 	assert.Equal(t, rec, again)
 }
 
+// TestWhatIsNotKnownIsKeptAtEveryLevel, also of a run that becomes one of the past.
+func TestWhatIsNotKnownIsKeptAtEveryLevel(t *testing.T) {
+	s := open(t, t.TempDir())
+	path := filepath.Join(saved(t, s, record("shop")), RecordName)
+	rewrite(t, path, Schema, func(body map[string]any) {
+		run := body["run"].(map[string]any)
+		run["of_the_run"] = "a"
+		run["exit"].(map[string]any)["OfTheExit"] = "b"
+		run["agent_process"].(map[string]any)["of_the_process"] = "c"
+		body["past"].([]any)[0].(map[string]any)["of_the_past"] = "d"
+	})
+	rec, found := loadOne(t, s)
+	require.Nil(t, found)
+	rec.Past = append(rec.Past, *rec.Run)
+	rec.Past[1].Agent = session.Process{} // left out: what was in it does not bring it back
+	rec.Run = &session.Run{ID: "r3", BootID: "b", Unit: "u"}
+	require.NoError(t, s.Save(rec, "test"))
+	again, found := loadOne(t, s)
+	require.Nil(t, found)
+	assert.Equal(t, rec, again)
+	body, err := parse(sessionIn(t, path))
+	require.NoError(t, err)
+	past := body["past"].([]any)
+	assert.Equal(t, "d", past[0].(map[string]any)["of_the_past"])
+	assert.Equal(t, "a", past[1].(map[string]any)["of_the_run"])
+	assert.Equal(t, "b", past[1].(map[string]any)["exit"].(map[string]any)["OfTheExit"])
+	assert.NotContains(t, past[1], "agent_process")
+	assert.NotContains(t, body["run"], "of_the_run", "it is of another run")
+}
+
+func sessionIn(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var env envelope
+	require.NoError(t, json.Unmarshal(data, &env))
+	return env.Session
+}
+
+// TestEditedByHand: a record without its checksum was edited on purpose, and is taken if it is a session; one whose checksum does not fit is damaged, and
+// what is said of it tells how to have it taken.
+func TestEditedByHand(t *testing.T) {
+	edit := func(t *testing.T, path string, changes ...string) {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, []byte(strings.NewReplacer(changes...).Replace(string(data))), 0o600))
+	}
+	for _, row := range []struct {
+		name    string
+		changes []string
+		want    Kind
+		taken   bool
+	}{
+		{"with its checksum left in", []string{"fix the tests", "write more tests"}, SetAside, false},
+		{"without its checksum", []string{"fix the tests", "write more tests", `"checksum"`, `"was"`}, Edited, true},
+		{"into what is no session", []string{`"/home/u/shop"`, `"shop"`, `"checksum"`, `"was"`}, SetAside, false},
+		{"into another's", []string{`"id": "shop"`, `"id": "other"`, `"checksum"`, `"was"`}, SetAside, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := open(t, t.TempDir())
+			before := record("shop")
+			before.Prompt = "before"
+			path := filepath.Join(saved(t, s, before, record("shop")), RecordName)
+			require.NoError(t, os.WriteFile(path+".copy", readRecord(t, path), 0o600)) // not the same inode as anything
+			require.NoError(t, os.Rename(path+".copy", path))
+			edit(t, path, row.changes...)
+			rec, found := loadOne(t, s)
+			require.NotNil(t, found)
+			assert.Equal(t, row.want, found.Kind)
+			if !row.taken {
+				assert.Equal(t, "before", rec.Prompt)
+				return
+			}
+			assert.Equal(t, "write more tests", rec.Prompt)
+			require.NoError(t, s.Save(rec, "test"))
+			_, found = loadOne(t, s)
+			assert.Nil(t, found, "it is like any other")
+		})
+	}
+	assert.Contains(t, Finding{Err: errChecksum, Path: "p"}.String(), "if you have edited it, take the line of the checksum out")
+}
+
+func readRecord(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return data
+}
+
+func TestARecordThatCouldNotBeReadIsNotWritten(t *testing.T) {
+	s := open(t, t.TempDir())
+	saved(t, s, record("shop"))
+	rec := record("shop")
+	rec.Prompt = strings.Repeat("x", maxRecord)
+	require.ErrorContains(t, s.Save(rec, "test"), "more than will be read")
+	got, found := loadOne(t, s)
+	assert.Nil(t, found)
+	assert.Equal(t, record("shop"), got)
+}
+
 func TestARecordOfANewerVersionIsShownAndNotWritten(t *testing.T) {
 	s := open(t, t.TempDir())
 	path := filepath.Join(saved(t, s, record("shop")), RecordName)
 	rewrite(t, path, Schema+1, func(map[string]any) {})
 	before, err := os.ReadFile(path)
 	require.NoError(t, err)
-	rec, damage := loadOne(t, s)
-	require.Nil(t, damage)
+	rec, found := loadOne(t, s)
+	require.Equal(t, &Finding{ID: "shop", Kind: Newer, Writer: "9.9"}, found)
 	require.Equal(t, "shop", rec.ID)
 	require.ErrorIs(t, s.Save(rec, "test"), ErrNewer)
 	now, err := os.ReadFile(path)
@@ -206,7 +306,8 @@ var damages = map[string]func(t *testing.T, path string){
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(path, bytes.Replace(data, []byte("fix the tests"), []byte("fix the tesus"), 1), 0o600))
 	},
-	"huge": func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, maxRecord+1)) },
+	"huge":     func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 100<<20)) },
+	"too long": func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, maxRecord+1)) },
 	"a symbolic link": func(t *testing.T, path string) {
 		require.NoError(t, os.Rename(path, path+".elsewhere"))
 		require.NoError(t, os.Symlink(path+".elsewhere", path))
@@ -235,8 +336,7 @@ func TestADamagedRecordIsSetAsideAndTheOneBeforeTaken(t *testing.T) {
 
 			rec, told := loadOne(t, s)
 			require.NotNil(t, told)
-			assert.Equal(t, "shop", told.ID)
-			assert.True(t, told.Recovered)
+			assert.Equal(t, Finding{ID: "shop", Kind: SetAside, Path: path + damagedSuffix, Err: told.Err}, *told)
 			require.Error(t, told.Err)
 			assert.Equal(t, before, rec)
 			_, err := os.Lstat(path + ".damaged")
@@ -245,8 +345,11 @@ func TestADamagedRecordIsSetAsideAndTheOneBeforeTaken(t *testing.T) {
 			rec.Description = "after"
 			require.NoError(t, s.Save(rec, "test"))
 			again, told := loadOne(t, s)
-			assert.Nil(t, told, "told once")
+			assert.Equal(t, &Finding{ID: "shop", Kind: SetAside, Path: path + damagedSuffix}, told, "told until it is looked at")
 			assert.Equal(t, rec, again)
+			require.NoError(t, os.RemoveAll(path+damagedSuffix))
+			_, told = loadOne(t, s)
+			assert.Nil(t, told)
 		})
 		t.Run(name+", and there is none before", func(t *testing.T) {
 			s := open(t, t.TempDir())
@@ -254,17 +357,20 @@ func TestADamagedRecordIsSetAsideAndTheOneBeforeTaken(t *testing.T) {
 			saved(t, s, record("other"))
 			damage(t, filepath.Join(dir, RecordName))
 			rec, told := loadOne(t, s)
-			require.NotNil(t, told)
-			assert.False(t, told.Recovered)
-			assert.Equal(t, "other", rec.ID, "damage stays with one")
-			assert.DirExists(t, dir)
+			for range 2 { // at the next start too
+				require.NotNil(t, told)
+				assert.Equal(t, Lost, told.Kind)
+				assert.Equal(t, "other", rec.ID, "damage stays with one")
+				assert.DirExists(t, dir)
+				rec, told = loadOne(t, s)
+			}
 		})
 	}
 }
 
 func writeRecord(t *testing.T, path string, rec *session.Session) {
 	t.Helper()
-	data, err := encode(rec, nil, "test")
+	data, err := encode(rec, extras{}, "test")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, data, 0o600))
 }

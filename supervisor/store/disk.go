@@ -1,0 +1,67 @@
+package store
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/atomicfile"
+)
+
+// disk is what the store asks of a file system: the real one, or, in a test of what a power cut leaves, one that forgets what was not synced.
+type disk interface {
+	atomicfile.Calls
+	Mkdir(path string, perm uint32) error
+	Link(oldpath, newpath string) error
+	Rename(oldpath, newpath string) error
+	Unlink(path string) error
+	RemoveAll(path string) error
+	Exists(path string) bool
+	Directories(path string) ([]string, error)             // the names of the directories in a directory, sorted
+	Read(path string, most int64) (data []byte, err error) // a regular file of at most so many bytes; it follows no link and waits for nobody
+}
+
+type realDisk struct{ atomicfile.Kernel }
+
+func (realDisk) Mkdir(path string, perm uint32) error { return os.Mkdir(path, os.FileMode(perm)) }
+func (realDisk) Link(oldpath, newpath string) error   { return os.Link(oldpath, newpath) }
+func (realDisk) Rename(oldpath, newpath string) error { return os.Rename(oldpath, newpath) }
+func (realDisk) Unlink(path string) error             { return os.Remove(path) }
+func (realDisk) RemoveAll(path string) error          { return os.RemoveAll(path) }
+
+func (realDisk) Exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func (realDisk) Directories(path string) ([]string, error) {
+	entries, err := os.ReadDir(path)
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}
+
+func (realDisk) Read(path string, most int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is no regular file")
+	}
+	if info.Size() > most {
+		return nil, errors.New("it is larger than a record can be")
+	}
+	return io.ReadAll(io.LimitReader(f, most))
+}

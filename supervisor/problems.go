@@ -43,11 +43,12 @@ func (s *Supervisor) trouble(topic, text string) {
 	s.unsure = true
 }
 
-// Problems returns what is wrong, the daemon's own first, then by session.
+// Problems returns what is wrong, the daemon's own first, then by session, once that was published.
 func (s *Supervisor) Problems() (all []Problem, err error) {
 	err = s.do(func() {
 		s.forgetFound()
-		all = s.problems()
+		s.tellProblems()
+		all = s.toldProblems
 	})
 	return all, err
 }

@@ -29,7 +29,8 @@ func (d *corrald) hasProblems(t *testing.T, n int) []dbusapi.Problem {
 	t.Helper()
 	for {
 		mark := d.heard.mark()
-		if all := d.problems(t); len(all) == n {
+		all := d.problems(t)
+		if len(all) == n {
 			return all
 		}
 		d.await(t, mark, "another number of problems", func(s *dbus.Signal) bool {
@@ -126,4 +127,47 @@ func TestNoInotifyInstanceIsLeft(t *testing.T) {
 	s := d.create(t, "watched", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": filepath.Clean(work)})
 	require.NoError(t, os.Remove(work))
 	s.ends(outcome{"orphaned", "", 0, 0, `workspace "` + work + `" is gone`, "error"})
+}
+
+// TestRecordsThatAreNotAsTheyWereWritten: each is told in Problems and in the journal, and none takes anything else along.
+func TestRecordsThatAreNotAsTheyWereWritten(t *testing.T) {
+	d := startDaemon(t)
+	ids := []string{"damaged", "edited", "healthy", "huge", "newer", "pipe"}
+	for _, id := range ids {
+		s := d.create(t, id, spec{"Command": []string{"true"}, "Start": false})
+		require.NoError(t, s.call(dbusapi.SessionPath(id), "org.freedesktop.DBus.Properties.Get", []any{dbusapi.SessionInterface, "State"}, new(string)))
+	}
+	require.Equal(t, 0, d.kill(syscall.SIGTERM))
+	record := func(id string) string { return d.stateDir(id) + "/session.json" }
+	edit := func(id, old, now string) {
+		t.Helper()
+		text := readFile(t, record(id))
+		require.Contains(t, text, old)
+		require.NoError(t, os.WriteFile(record(id), []byte(strings.Replace(text, old, now, 1)), 0o600))
+	}
+	require.NoError(t, os.WriteFile(record("damaged"), make([]byte, 1000), 0o600))
+	edit("edited", `"checksum"`, `"was"`)
+	require.NoError(t, os.Truncate(record("huge"), 100<<20))
+	edit("newer", `"schema": 1`, `"schema": 99`)
+	require.NoError(t, os.Remove(record("pipe")))
+	require.NoError(t, unix.Mkfifo(record("pipe"), 0o600))
+	d.launch()
+	told := map[string]string{}
+	for _, p := range d.problems(t) {
+		told[p.Session] = p.Text
+	}
+	assert.ElementsMatch(t, []string{"edited", "healthy", "newer"}, d.ids(t))
+	assert.Len(t, told, 5)
+	for id, words := range map[string]string{
+		"damaged": "there is none before it", "edited": "was edited", "huge": "larger than a record can be", "newer": "newer Corral", "pipe": "no regular file",
+	} {
+		assert.Contains(t, told[id], words)
+		assert.Contains(t, d.log.String(), told[id])
+	}
+	for _, id := range []string{"damaged", "huge", "pipe"} {
+		require.NoError(t, os.RemoveAll(d.stateDir(id)))
+	}
+	d.subject(t, "newer").must("Remove", uint64(0))
+	d.subject(t, "edited").must("Start")
+	d.hasProblems(t, 0)
 }

@@ -150,6 +150,9 @@ func (o *object) properties(v *view, iface string) (properties, error) {
 // measure returns those of the named properties that are read when somebody asks for them: that may wait, and so is not done among the signals.
 func (o *object) measure(ctx context.Context, iface string, names ...string) (properties, error) {
 	p := properties{}
+	if iface == dbusapi.ManagerInterface && o.path == dbusapi.ManagerPath {
+		_, _ = o.server.sup.Problems() // some are over once a person has taken a file away, which nothing tells: that is published before it returns
+	}
 	if iface != dbusapi.SessionInterface || o.session == "" {
 		return p, nil
 	}

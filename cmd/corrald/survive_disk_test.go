@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -170,4 +171,36 @@ func TestRecordsThatAreNotAsTheyWereWritten(t *testing.T) {
 	d.subject(t, "newer").must("Remove", uint64(0))
 	d.subject(t, "edited").must("Start")
 	d.hasProblems(t, 0)
+}
+
+// TestNoInotifyWatchIsLeft, in a user namespace that has its own count of them: sessions are started and end as ever, only later, and once there are
+// watches all is watched again.
+func TestNoInotifyWatchIsLeft(t *testing.T) {
+	d := startDaemon(t)
+	require.Equal(t, 0, d.kill(syscall.SIGTERM))
+	more := d.dir + "/more"
+	require.NoError(t, unix.Mkfifo(more, 0o600))
+	limit := "/proc/sys/user/max_inotify_watches"
+	mark := d.heard.mark()
+	d.process = exec.Command("unshare", "--user", "--map-current-user", "--keep-caps", "sh", "-ec",
+		`echo 0 >`+limit+`; { read a <"$1"; echo 100000 >`+limit+`; } & exec "$0"`, testbed.Programs(t).Corrald, more)
+	d.process.Env = d.env
+	d.process.Stdout, d.process.Stderr = d.log, d.log
+	require.NoError(t, d.process.Start())
+	d.await(t, mark, "corrald on the bus", func(s *dbus.Signal) bool { return nameOwner(s) && len(s.Body) == 3 && s.Body[2] != "" })
+
+	s := d.create(t, "shop", d.witness("shop"))
+	told := d.hasProblems(t, 1)
+	assert.Equal(t, "shop", told[0].Session)
+	assert.Contains(t, told[0].Text, "fs.inotify.max_user_watches")
+	kill(t, d.agents(t, "shop", 1)[0], syscall.SIGUSR1)
+	s.ends(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
+
+	work := testbed.Dir(t)
+	s = d.create(t, "watched", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": work})
+	d.hasProblems(t, 2)
+	require.NoError(t, os.WriteFile(more, []byte("\n"), 0o600))
+	d.hasProblems(t, 0)
+	require.NoError(t, os.Remove(work))
+	s.ends(outcome{"orphaned", "", 0, 0, `workspace "` + work + `" is gone`, "error"})
 }

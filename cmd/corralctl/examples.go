@@ -19,6 +19,7 @@ var examples = map[string][]string{
 	"peek":    {"corralctl peek shop  # without going there", "corralctl peek -n 100 shop  # with what has scrolled away"},
 	"logs":    {"corralctl logs -f shop  # and what comes", "corralctl logs --journal shop  # what happened to it"},
 	"status":  {"corralctl status shop  # all there is to know", "corralctl status  # of corrald"},
+	"why":     {"corralctl why shop  # who says that it waits"},
 	"show":    {"corralctl show -P State shop  # one value, for a script", "corralctl show  # every property of corrald"},
 	"wait":    {"corralctl wait shop; echo $?  # its exit code", "corralctl wait --until=waiting --timeout=10min shop  # until it asks"},
 	"monitor": {"corralctl monitor --format=json  # every change, for a script", "corralctl monitor --format=waybar  # for the bar"},

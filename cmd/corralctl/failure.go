@@ -125,6 +125,8 @@ func (c *ctl) doing() string {
 		return "set a property of"
 	case "status":
 		return "show the status of"
+	case "why":
+		return "explain"
 	}
 	return c.name
 }

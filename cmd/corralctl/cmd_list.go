@@ -119,7 +119,7 @@ func (c *ctl) printList(list sessionList, now time.Time) {
 		{title: "STATE", shrink: 9, cut: wording.Ellipsize},
 		{title: "ACTIVITY", shrink: 9, cut: wording.Ellipsize},
 		{title: "SINCE"},
-		{title: "WORKSPACE", shrink: 10, cut: wording.EllipsizePath},
+		{title: "WORKSPACE", shrink: 9, cut: wording.EllipsizePath},
 	}}
 	for _, s := range list.sessions {
 		workspace := s.WorkingDirectory

@@ -143,6 +143,15 @@ func (c *ctl) fit(text string, column int) string {
 	return wording.Ellipsize(text, c.outTTY.width-column)
 }
 
+// fitPath is fit for a path, of which the end says most. The text is made printable.
+func (c *ctl) fitPath(path string, column int) string {
+	path = wording.Printable(path)
+	if c.outTTY == nil || c.full {
+		return path
+	}
+	return wording.EllipsizePath(path, c.outTTY.width-column)
+}
+
 // field writes one line of a status: the name right-aligned before its value.
 func (c *ctl) field(name, format string, args ...any) {
 	fmt.Fprintf(c.out, "%13s: ", name)
@@ -153,13 +162,13 @@ func (c *ctl) printStatus(status statusOf) {
 	s, now := status.session, time.Now()
 	fmt.Fprintf(c.out, "%s %s", c.dot(s), c.paint(wording.Bold, wording.Printable(s.Id)))
 	if s.Description != "" {
-		c.print(" - %s", s.Description)
+		fmt.Fprint(c.out, c.fit(" - "+wording.Printable(s.Description), 2+wording.Width(s.Id)))
 	}
 	fmt.Fprintln(c.out)
 	c.printState(s, now)
 	c.field("Agent", "%s", s.Agent)
-	c.field("Command", "%s", c.fit(wording.ShellWords(s.Command), statusIndent))
-	c.field("Workspace", "%s", s.WorkingDirectory)
+	c.field("Command", "%s", c.fit(wording.Printable(wording.ShellWords(s.Command)), statusIndent))
+	c.field("Workspace", "%s", c.fitPath(s.WorkingDirectory, statusIndent))
 	if s.Unit != "" {
 		c.field("Unit", "%s", s.Unit)
 	}
@@ -187,11 +196,14 @@ func (c *ctl) printState(s client.Session, now time.Time) {
 	if s.Result != "" && s.Result != "success" {
 		text += " (Result: " + wording.Printable(s.Result) + ")"
 	}
-	text = c.paint(wording.StateColour(s), text)
+	since := ""
 	if s.StateChangeTimestamp != 0 {
-		text += " since " + wording.Since(s.StateChangeTimestamp, now)
+		since = " since " + wording.Since(s.StateChangeTimestamp, now)
+		if c.fit(text+since, statusIndent) != text+since {
+			since = " for " + wording.Age(s.StateChangeTimestamp, now)
+		}
 	}
-	fmt.Fprintf(c.out, "%13s: %s\n", "State", text)
+	fmt.Fprintf(c.out, "%13s: %s%s\n", "State", c.paint(wording.StateColour(s), text), since)
 	if s.Reason != "" {
 		c.field("Reason", "%s", s.Reason)
 	}
@@ -275,7 +287,7 @@ func (c *ctl) printResources(s client.Session) {
 }
 
 func (c *ctl) printProcesses(s client.Session, processes []process) {
-	c.field("CGroup", "%s", s.ControlGroup)
+	c.field("CGroup", "%s", c.fitPath(s.ControlGroup, statusIndent))
 	digits := len(fmt.Sprint(processes[len(processes)-1].pid))
 	for i, p := range processes {
 		branch := "├─"

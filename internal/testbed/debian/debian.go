@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -25,17 +26,18 @@ func Cache() string {
 	return "/var/cache/corral-testbed"
 }
 
-// Tree returns the root directory of a Debian system of the given suite (bookworm, trixie, sid). The first call makes it, which takes a minute and the
+// Tree returns the root directory of a Debian system of the given suite (bookworm, trixie, sid), with more packages where these are named. The first call makes it, which takes a minute and the
 // network. It belongs to the cache: whoever wants to write lays an overlay over it. It needs root.
-func Tree(suite string) (string, error) {
+func Tree(suite string, more ...string) (string, error) {
 	if os.Geteuid() != 0 {
 		return "", errors.New("cannot make a Debian system: debootstrap needs root")
 	}
 	if _, err := exec.LookPath("debootstrap"); err != nil {
 		return "", errors.New("debootstrap is not installed: apt-get install debootstrap")
 	}
-	key := sha256.Sum256([]byte(strings.Join(packages, " ")))
-	return Cached(fmt.Sprintf("%s-%x", suite, key[:4]), func(dir string) error { return bootstrap(suite, dir) })
+	wanted := slices.Concat(packages, more)
+	key := sha256.Sum256([]byte(strings.Join(wanted, " ")))
+	return Cached(fmt.Sprintf("%s-%x", suite, key[:4]), func(dir string) error { return bootstrap(suite, dir, wanted) })
 }
 
 // Cached returns the path of what is kept under a name. If it is not there it is made, by one process at a time, under another name, so that what was
@@ -70,7 +72,7 @@ func Cached(name string, build func(path string) error) (string, error) {
 }
 
 // bootstrap runs debootstrap. It mounts /proc and more in the new root, so it gets a mount namespace, which takes them away however it ends.
-func bootstrap(suite, dir string) error {
+func bootstrap(suite, dir string, packages []string) error {
 	args := []string{"--variant=minbase", "--include=" + strings.Join(packages, ","), suite, dir}
 	if mirror := mirror(); mirror != "" {
 		args = append(args, mirror)

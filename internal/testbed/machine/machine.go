@@ -47,10 +47,10 @@ type Machine struct {
 // patience is how long a machine may take to boot or to power off.
 const patience = time.Minute
 
-// Debian returns the root directory of a Debian system for Options, made at the first use and kept in the cache.
-func Debian(t T, suite string) string {
+// Debian returns the root directory of a Debian system for Options, with more packages where these are named, made at the first use and kept in the cache.
+func Debian(t T, suite string, packages ...string) string {
 	t.Helper()
-	tree, err := debian.Tree(suite)
+	tree, err := debian.Tree(suite, packages...)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -256,6 +256,8 @@ func (w *world) StopCause(context.Context, string) (string, bool, error) {
 	return w.result, w.stopping, w.causeErr
 }
 
+func (w *world) Installed(_ context.Context, program, _ string) bool { return program != "missing" }
+
 func (w *world) Freeze(_ context.Context, t Target) error {
 	w.tell("freeze %s", t.ID)
 	w.freeze(t.ControlGroup, true)

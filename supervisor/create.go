@@ -56,6 +56,9 @@ func (s *Supervisor) Create(ctx context.Context, agent string, spec Spec) (id st
 	if err := s.check(&spec); err != nil {
 		return "", err
 	}
+	if err := s.installed(ctx, agent, &spec); err != nil {
+		return "", err
+	}
 	var reply <-chan error
 	if e := s.do(func() {
 		var e *entry

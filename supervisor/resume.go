@@ -14,7 +14,7 @@ const resumesAtATime = 4
 
 // Resume goes on where the session's last run ended. A stale one, whose agent lives, gets a new tmux session around the same process; where only
 // leftovers of its agent are there, a new run begins in the scope that they are in. Any other gets a new run with the agent's ResumeCommand, or
-// Command where it has none. It returns when it runs. Errors: NoSuchSession, InvalidState, WorkspaceMissing, StartFailed, TmuxFailed,
+// Command where it has none. It returns when it runs. Errors: NoSuchSession, InvalidState, NotResumable, WorkspaceMissing, StartFailed, TmuxFailed,
 // ShuttingDown.
 func (s *Supervisor) Resume(ctx context.Context, id string) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
@@ -22,6 +22,9 @@ func (s *Supervisor) Resume(ctx context.Context, id string) error {
 			return nil, err
 		}
 		r := e.rec.Run
+		if r == nil && e.rec.Archived.IsZero() {
+			return nil, refuse(NotResumable, "session %q has never run: there is nothing to go on with", id)
+		}
 		switch stale := e.rec.View().State == session.Stale && e.run.stage == notEnding; {
 		case stale && e.run.joining:
 			return nil, refuse(InvalidState, "session %q is being resumed", id)

@@ -40,6 +40,8 @@ type World interface {
 	Signal(ctx context.Context, t Target, whom string, signal unix.Signal) error
 	// Kill ends every process of the scope at once, also frozen ones.
 	Kill(ctx context.Context, t Target) error
+	// Installed tells whether a program is there to be executed: a path, or a name in the directories of path, those of the manager's PATH if that is "".
+	Installed(ctx context.Context, program, path string) bool
 	// Freeze holds every process of the scope, and returns once none of them runs.
 	Freeze(ctx context.Context, t Target) error
 	// Thaw lets the processes of a scope go on that was frozen by itself; one that was not is left alone.

@@ -45,6 +45,7 @@ func (world) Usage(context.Context, supervisor.Target) map[string]uint64 {
 func (world) End(context.Context, supervisor.Target) error      { return nil }
 func (world) HangUp(context.Context, supervisor.Target) error   { return nil }
 func (world) Kill(context.Context, supervisor.Target) error     { return nil }
+func (world) Installed(context.Context, string, string) bool    { return true }
 func (world) Thaw(context.Context, supervisor.Target) error     { return nil }
 func (world) Frozen(string) bool                                { return false }
 func (world) FreezerFile(string) string                         { return "/none" }

@@ -40,14 +40,14 @@ func (c *ctl) open(ctx context.Context, id string) error {
 	if c.host != "" {
 		command = []string{self, "--host=" + c.host, "attach", id}
 	}
-	_, err = desktop.Open(ctx, address, desktop.Window{
+	unit, err := desktop.Open(ctx, address, desktop.Window{
 		Terminal: configured.Terminal, Name: id, Description: "Terminal of session " + id, Command: command,
 	})
-	return c.cannotOpen(id, err)
+	return c.cannotOpen(id, unit, err)
 }
 
 // cannotOpen says what there is to do where no window can be shown.
-func (c *ctl) cannotOpen(id string, err error) error {
+func (c *ctl) cannotOpen(id, unit string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -66,6 +66,9 @@ func (c *ctl) cannotOpen(id string, err error) error {
 		f.hint = "corralctl attach " + id
 		return f
 	default:
+		if unit != "" {
+			f.hint = "journalctl --user -u " + unit
+		}
 		return f
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/testbed"
 )
 
 func TestWhatHooksAreHanded(t *testing.T) {
@@ -87,6 +89,19 @@ func TestWhoBelongsToASession(t *testing.T) {
 	} {
 		assert.Equal(t, want, inSession(group), group)
 	}
+}
+
+// What every verb pays before it does anything, hooks at every turn of their agent. Of some runs the cheapest counts; the time is that of the
+// processor alone.
+func TestItStartsAtOnce(t *testing.T) {
+	corralctl := testbed.Programs(t).Corralctl
+	least := time.Hour
+	for range 10 {
+		cmd := exec.Command(corralctl, "report", "idle")
+		require.NoError(t, cmd.Run())
+		least = min(least, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+	}
+	assert.Less(t, least, 20*time.Millisecond)
 }
 
 func FuzzHookPayload(f *testing.F) {

@@ -37,8 +37,8 @@ type Window struct {
 	Command     []string // what runs in it, by an absolute path
 }
 
-// Open opens the window, by the user manager on the bus at address. It returns the name of its unit once the terminal's program runs; whether it can
-// show itself is then in the unit's journal. Errors: ErrNoDisplay, *NoTerminalError.
+// Open opens the window, by the user manager on the bus at address. It returns the name of its unit once the terminal's program runs, or if
+// it could not be started; whether it can show itself, and why not, is in the unit's journal. Errors: ErrNoDisplay, *NoTerminalError.
 func Open(ctx context.Context, address string, w Window) (string, error) {
 	conn, err := bus.Dial(ctx, address)
 	if err != nil {
@@ -156,7 +156,7 @@ func start(ctx context.Context, conn *dbus.Conn, unit, description string, argv 
 				continue
 			}
 			if result != "done" {
-				return fmt.Errorf("cannot run %q: its start ended as %q; journalctl --user -u %s tells more", argv[0], result, unit)
+				return fmt.Errorf("cannot run %q: its start ended as %q", argv[0], result)
 			}
 			return nil
 		}

@@ -22,5 +22,11 @@ $ mkdir -p ~/config/corral && printf '[Corral]\nTerminal=%s --fresh "a  $HOME"\n
 $ systemctl --user set-environment DISPLAY=:8 HOME="$HOME" && DISPLAY=:7 corralctl open shop && while ! cat ~/said 2>/dev/null; do :; done
 <:8><--fresh><a  $HOME><…/corralctl><attach><shop>
 
+# A program that cannot be executed is told as that.
+$ printf 'x' >~/broken && chmod +x ~/broken && printf '[Corral]\nTerminal=%s\n' ~/broken >~/config/corral/corral.conf && corralctl open shop
+corralctl: cannot run "~/broken": its start ended as "failed"
+hint: journalctl --user -u corral-window-shop-….service
+[exit 1]
+
 $ printf '[Corral]\nTerminal=nonesuch\n' >~/config/corral/corral.conf && corralctl open shop; systemctl --user unset-environment DISPLAY HOME
 corralctl: cannot open "shop": Terminal=: "nonesuch" is not installed

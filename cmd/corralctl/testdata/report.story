@@ -17,3 +17,15 @@ hint: corralctl help report
 # Also where there is no daemon, or no bus.
 $ DBUS_SESSION_BUS_ADDRESS=unix:path=/nonexistent corralctl report working
 $ corralctl run -q --id lost --wait -E DBUS_SESSION_BUS_ADDRESS=unix:path=/nonexistent -- corralctl report working && corralctl logs lost
+
+# Within a session it is the session's word: what it waits for, what it asks, and the conversation to be resumed by.
+$ mkdir -p ~/config/corral/agents && printf '[Agent]\nCommand=sh %%h/asks\nIdSource=report\n' >~/config/corral/agents/asker.agent && corralctl reload
+$ printf 'echo "$PAYLOAD" | corralctl report waiting -; sleep 1000' >~/asks
+$ corralctl run -q --id asks -E PAYLOAD='{"session_id":"c-17","message":"May I?","notification_type":"permission_prompt"}' asker && corralctl wait --until=waiting asks
+
+$ corralctl show -p Activity,Attention,AttentionMessage,AttentionSource,ConversationId asks
+Activity=waiting
+Attention=permission
+AttentionMessage=May I?
+AttentionSource=report
+ConversationId=c-17

@@ -211,7 +211,14 @@ func (s *Supervisor) ScopeEnded(unit, result string) {
 }
 
 // ScopeStopRequested is told by systemd: it wants the scope to be stopped and leaves it to us how.
-func (s *Supervisor) ScopeStopRequested(unit string) {
+func (s *Supervisor) ScopeStopRequested(unit string) { s.scopeStops(unit, false) }
+
+// ScopeStopping is told by systemd: it has begun to stop the scope itself, as it does with one that another daemon has started. Its processes have had
+// their SIGTERM; a second one makes many a program give up what it saves.
+func (s *Supervisor) ScopeStopping(unit string) { s.scopeStops(unit, true) }
+
+// scopeStops finds out why systemd wants the scope to end, and sees to it that it does; told says that its processes know.
+func (s *Supervisor) scopeStops(unit string, told bool) {
 	s.post(func() {
 		e := s.byUnit(unit)
 		if e == nil || e.run.stage != notEnding {
@@ -222,6 +229,7 @@ func (s *Supervisor) ScopeStopRequested(unit string) {
 			result, stopping, err := s.World.StopCause(s.ctx, unit)
 			s.post(func() {
 				if !e.removed && e.rec.Run.ID == run && e.run.stage == notEnding {
+					e.run.polite = told
 					s.stopRequested(e, result, stopping, err)
 				}
 			})
@@ -236,6 +244,7 @@ func (s *Supervisor) stopRequested(e *entry, result string, stopping bool, err e
 		s.ask(e, session.Stop, "")
 	case result == session.Timeout:
 		s.apply(e, session.ScopeResult{Run: e.rec.Run.ID, Result: result, At: time.Now(), Monotonic: clock.Monotonic()})
+	case result == session.OOMKill: // nobody's wish
 	case stopping:
 		s.ask(e, session.Suspend, "the login session ended")
 	default:

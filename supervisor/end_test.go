@@ -317,6 +317,34 @@ func TestSystemdWantsAScopeToBeStopped(t *testing.T) {
 	}
 }
 
+// TestSystemdStopsAScopeItself: it has told everybody in it, and asks nobody whom to ask first.
+func TestSystemdStopsAScopeItself(t *testing.T) {
+	for _, row := range []struct {
+		name, cause   string
+		state, result string
+	}{
+		{"somebody stops it", "success", "stopped", "success"},
+		{"its time is up", "timeout", "failed", "timeout"},
+		{"there is no memory for it", "oom-kill", "completed", "success"}, // the agent had a moment to end well
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			supervise(t, func(b *bed) {
+				b.world.result = row.cause
+				b.start("shop")
+				b.sup.ScopeStopping(UnitName("command", "shop"))
+				assert.Zero(t, count(b.heard(), "0s ask agent shop"), "one SIGTERM is enough")
+				<-time.After(100 * time.Millisecond)
+				b.exit("shop", 0)
+				b.empty("shop")
+				synctest.Wait()
+				snap, err := b.sup.Session("shop")
+				require.NoError(t, err)
+				assert.Equal(t, []string{row.state, row.result}, []string{snap.State, snap.Result})
+			})
+		})
+	}
+}
+
 func count(lines []string, line string) int {
 	n := 0
 	for _, l := range lines {

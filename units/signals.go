@@ -63,6 +63,7 @@ func (ws *watches) hear(sig *dbus.Signal) []Event {
 		}
 	case scopeIface + ".RequestStop":
 		if w := ws.byPath[sig.Path]; w != nil {
+			w.asked = true
 			return []Event{StopRequested{w.name}}
 		}
 	}
@@ -125,9 +126,14 @@ func (w *watch) propertiesChanged(body []any) []Event {
 	if result, ok := changed["Result"].Value().(string); ok {
 		w.result = result
 	}
-	active, _ := changed["ActiveState"].Value().(string)
-	if active == "inactive" || active == "failed" {
+	switch active, _ := changed["ActiveState"].Value().(string); active {
+	case "inactive", "failed":
 		return w.ended()
+	case "deactivating":
+		if w.armed && !w.asked { // who is asked is asked first
+			w.asked = true
+			return []Event{Stopping{w.name}}
+		}
 	}
 	return nil
 }

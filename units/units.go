@@ -72,11 +72,16 @@ type Ended struct{ Name, Result string }
 // RuntimeMaxSec (then Result says timeout), or the session is going down.
 type StopRequested struct{ Name string }
 
+// Stopping tells that systemd has begun to end the scope's processes itself, for one of the same reasons or for lack of memory: it asks only the connection
+// that has started the scope.
+type Stopping struct{ Name string }
+
 // Resync tells that events may have been missed: systemd was reloaded or executed again. List tells the truth.
 type Resync struct{}
 
 func (Ended) event()         {}
 func (StopRequested) event() {}
+func (Stopping) event()      {}
 func (Resync) event()        {}
 
 // Manager is the user's systemd. All its state is owned by one goroutine, which ends with the connection.
@@ -101,6 +106,7 @@ type watch struct {
 	path   dbus.ObjectPath
 	job    chan string // told the result of the start job; buffered by one
 	armed  bool        // the scope runs: from now on inactive means ended
+	asked  bool        // systemd has asked us to stop it, or told that it does so itself
 	result string      // by systemd's signals
 	group  string      // its control group, "" where it is not known yet
 }
@@ -174,7 +180,7 @@ func (m *Manager) watch(ws *watches, name string) *watch {
 			m.match("AddMatch", rule)
 		}
 	}
-	w.job, w.armed, w.result = make(chan string, 1), false, ""
+	w.job, w.armed, w.asked, w.result = make(chan string, 1), false, false, ""
 	return w
 }
 

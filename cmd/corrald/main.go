@@ -143,6 +143,8 @@ func relay(u *units.Manager, s *supervisor.Supervisor) {
 			s.ScopeEnded(e.Name, e.Result)
 		case units.StopRequested:
 			s.ScopeStopRequested(e.Name)
+		case units.Stopping:
+			s.ScopeStopping(e.Name)
 		case units.Resync:
 			go s.Resync()
 		}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// TestWhatWasTakenOverIsWatched as what the daemon has started itself: each thing that can happen to a session is told, without anybody asking.
+func TestWhatWasTakenOverIsWatched(t *testing.T) {
+	d := startDaemon(t)
+	base := testbed.Dir(t)
+	rows := []struct {
+		name    string
+		command string // of the agent, whose $0 is its workspace
+		happens func(t *testing.T, s *subject)
+		want    outcome
+	}{
+		{"exits", `trap 'exit 3' USR1; > up; while :; do sleep 1000 & wait; done`,
+			func(t *testing.T, s *subject) { kill(t, s.facts().number("MainPID"), syscall.SIGUSR1) },
+			outcome{"failed", "exit-code", 1, 3, "command exited with code 3", "error"}},
+		{"killed", "> up; exec sleep 1000",
+			func(t *testing.T, s *subject) { kill(t, s.facts().number("MainPID"), syscall.SIGKILL) },
+			outcome{"failed", "signal", 2, 9, "command was killed by SIGKILL", "error"}},
+		{"no-tmux", "> up; exec sleep 1000",
+			func(t *testing.T, s *subject) { kill(t, s.one(tmuxName), syscall.SIGKILL) },
+			outcome{"stale", "session-lost", 0, 0, "scope running, session dead", "active"}},
+		{"no-shim", "> up; exec sleep 1000",
+			func(t *testing.T, s *subject) { kill(t, s.one(shimName), syscall.SIGKILL) },
+			outcome{"failed", "agent-lost", 0, 0, "shell process exited", "error"}},
+		{"no-scope", "> up; exec sleep 1000",
+			func(t *testing.T, s *subject) { testbed.Systemctl(t, "kill", "--signal=KILL", s.unit()) },
+			outcome{"failed", "session-lost", 0, 0, "tmux session no longer exists", "error"}},
+		{"no-workspace", "> up; exec sleep 1000",
+			func(t *testing.T, s *subject) { require.NoError(t, os.RemoveAll(base+"/no-workspace")) },
+			outcome{"orphaned", "", 0, 0, fmt.Sprintf("workspace %q is gone", base+"/no-workspace"), "error"}},
+		{"closed", "> up; exec sleep 1000",
+			func(t *testing.T, s *subject) { s.tmux("kill-pane") },
+			outcome{"stopped", "success", 2, 1, "its terminal was closed", "active"}},
+		{"stopped", `trap 'sleep 0.3; exit 0' TERM; > up; while :; do sleep 1000 & wait; done`,
+			func(t *testing.T, s *subject) { testbed.Systemctl(t, "stop", s.unit()) },
+			outcome{"stopped", "success", 1, 0, "its scope was stopped", "active"}},
+	}
+	for _, row := range rows {
+		require.NoError(t, os.Mkdir(base+"/"+row.name, 0o700))
+		d.create(t, row.name, spec{"Command": []string{"bash", "-c", row.command}, "WorkingDirectory": base + "/" + row.name})
+		testbed.WaitFile(t, base+"/"+row.name+"/up", nil)
+	}
+	require.Equal(t, -1, d.kill(syscall.SIGKILL))
+	d.launch()
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			s := d.subject(t, row.name)
+			require.Equal(t, "running", s.facts().text("State"))
+			row.happens(t, s)
+			s.ends(row.want)
+			if row.want.State == "stale" || row.want.State == "orphaned" {
+				s.must("Stop", uint64(0))
+				assert.Equal(t, "stopped", s.facts().text("State"))
+			}
+		})
+	}
+}

@@ -48,11 +48,11 @@ func TestTheListIsReadableAndTrue(t *testing.T) {
 	c, output := capture(t)
 	c.printList(list, now)
 	assert.Equal(t, strings.TrimPrefix(`
-ID       AGENT   STATE                 ACTIVITY            SINCE  WORKSPACE
-api      codex   running (idle 2m 15s) idle                1h     /src/api
-docs     claude  running               waiting: permission 1m 30s /src/docs
-fix-auth command failed                -                   1d 2h  /src/with\x1b[31m escape
-shop     claude  stale                 -                   1s     /src/shop
+ID       AGENT   STATE                         ACTIVITY            SINCE  WORKSPACE
+api      codex   running (idle 2m 15s)         idle                1h     /src/api
+docs     claude  running (waiting: permission) waiting: permission 1m 30s /src/docs
+fix-auth command failed                        -                   1d 2h  /src/with\x1b[31m escape
+shop     claude  stale                         -                   1s     /src/shop
 
 4 sessions, 1 waiting, 1 failed, 1 stale. Lingering is off.
 `, "\n"), output())

@@ -91,6 +91,7 @@ func TestTopIsLiveAndDoesWhatKeysSay(t *testing.T) {
 	v.keys("End")
 	v.keys("k")
 	v.keys("j")
+	v.keys("k") // what nobody has taken note of is above the others
 	v.shows("failed: command exited with code 3", "Pane is dead")
 	v.keys("/")
 	v.keys("alpha", "Enter")

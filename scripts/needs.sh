@@ -16,6 +16,8 @@ has() {
     user-bus) any_file /usr/lib/systemd/user/dbus.socket /lib/systemd/user/dbus.socket ;;
     logind) any_file '/usr/lib/*/security/pam_systemd.so' '/lib/*/security/pam_systemd.so' '/usr/lib*/security/pam_systemd.so' ;;
     uml) have linux.uml && have mkfs.ext4 ;;
+    gdbus) have gdbus ;;
+    gio-python) [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'from gi.repository import Gio' 2>/dev/null ;;
     procps) have ps && have pgrep ;;
     cc) have gcc && any_file '/usr/include/stdlib.h' ;;
     *) echo "needs.sh: unknown need: $1" >&2 && exit 2 ;;
@@ -46,6 +48,11 @@ packages() {
     cc:dnf) echo gcc glibc-devel ;;
     cc:*) echo gcc ;;
     uml:*) echo user-mode-linux e2fsprogs ;;
+    gdbus:apt-get) echo libglib2.0-bin ;;
+    gdbus:*) echo glib2 ;;
+    gio-python:apt-get) echo python3-gi gir1.2-glib-2.0 ;;
+    gio-python:dnf) echo python3-gobject-base ;;
+    gio-python:*) echo python-gobject ;;
     procps:dnf | procps:pacman) echo procps-ng ;;
     man:*) echo man-db ;;
     shellcheck:dnf) echo ShellCheck ;;

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bufio"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// TestGioKeepsUp: a desktop's program that keeps copies and follows the signals has, after all that a session can go through, what there is.
+func TestGioKeepsUp(t *testing.T) {
+	d := startDaemon(t)
+	s := d.patient(t, "shop")
+	path := string(dbusapi.SessionPath("shop"))
+	gio := exec.CommandContext(t.Context(), "/usr/bin/python3", "testdata/follow.py", dbusapi.BusName, path, dbusapi.SessionInterface, string(dbusapi.ManagerPath))
+	out, err := gio.StdoutPipe()
+	require.NoError(t, err)
+	var complaints strings.Builder
+	gio.Stderr = &complaints
+	require.NoError(t, gio.Start())
+	lines := make(chan string, 100)
+	go func() {
+		defer close(lines)
+		for scanner := bufio.NewScanner(out); scanner.Scan(); {
+			lines <- scanner.Text()
+		}
+	}()
+	require.Equal(t, "ready", testbed.Receive(t, lines, "copies"), "%s", &complaints)
+	s.must("SetLabels", map[string]string{"a": "b"})
+	s.must("Freeze")
+	s.must("Thaw")
+	s.must("Stop", uint64(0))
+	other := d.create(t, "other", spec{"Command": []string{"true"}, "Start": false})
+	d.create(t, "third", spec{"Command": []string{"true"}, "Start": false})
+	s.must("Start")
+	s.must("SetUnitProperties", []property{{"TasksMax", uint64(99)}})
+	s.must("Suspend")
+	other.must("Remove", uint64(0))
+	s.must("Resume")
+	s.must("SetDescription", "the end")
+	var said []string
+	for line := range lines {
+		said = append(said, line)
+	}
+	require.NoError(t, gio.Wait(), "%s", &complaints)
+	assert.Equal(t, []string{
+		"state stopping", "state stopped", "state starting", "state running", "state stopping", "state suspended", "state starting", "state running", "same",
+	}, said)
+}
+
+// TestGdbus: GLib's own tool.
+func TestGdbus(t *testing.T) {
+	d := startDaemon(t)
+	d.run(t, "fix-auth", "exec sleep 1000").become("running")
+	path := string(dbusapi.SessionPath("fix-auth"))
+	gdbus := func(verb string, args ...string) string {
+		return command(t, "gdbus", append([]string{verb, "--session", "--dest", dbusapi.BusName}, args...)...)
+	}
+	tree := gdbus("introspect", "--recurse", "--object-path", "/")
+	for _, there := range []string{"interface " + dbusapi.SessionInterface, "interface " + dbusapi.ManagerInterface, "interface org.freedesktop.LogControl1", path} {
+		assert.Contains(t, tree, there)
+	}
+	assert.Contains(t, gdbus("introspect", "--object-path", path), "State = 'running'")
+	assert.Contains(t, gdbus("call", "--object-path", string(dbusapi.ManagerPath), "--method", dbusapi.ManagerInterface+".ListSessions"), "('fix-auth', 'command', 'running'")
+	assert.Equal(t, "()\n", gdbus("call", "--object-path", path, "--method", dbusapi.SessionInterface+".SetUnitProperties", "[('TasksMax', <uint64 88>)]"))
+	refusal, err := exec.CommandContext(t.Context(), "gdbus", "call", "--session", "--dest", dbusapi.BusName, "--object-path", path, "--method",
+		dbusapi.SessionInterface+".SetUnitProperties", "[('Frobnicate', <true>)]").CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(refusal), "org.freedesktop.DBus.Error.InvalidArgs: systemd does not take unit property Frobnicate")
+}
+
+// TestBusctl sets and calls what can be.
+func TestBusctl(t *testing.T) {
+	d := startDaemon(t)
+	s := d.run(t, "fix-auth", "exec sleep 1000")
+	s.become("running")
+	busctl := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(t.Context(), "busctl", append([]string{"--user"}, args...)...).CombinedOutput()
+		return string(out), err
+	}
+	const logControl = "org.freedesktop.LogControl1"
+	_, err := busctl("set-property", dbusapi.BusName, "/org/freedesktop/LogControl1", logControl, "LogLevel", "s", "debug")
+	require.NoError(t, err)
+	level, err := busctl("get-property", dbusapi.BusName, "/org/freedesktop/LogControl1", logControl, "LogLevel")
+	require.NoError(t, err)
+	assert.Equal(t, "s \"debug\"\n", level)
+	said, err := busctl("set-property", dbusapi.BusName, string(dbusapi.SessionPath("fix-auth")), dbusapi.SessionInterface, "State", "s", "stopped")
+	require.Error(t, err)
+	assert.Contains(t, said, "State cannot be set")
+	_, err = busctl("call", dbusapi.BusName, string(dbusapi.SessionPath("fix-auth")), dbusapi.SessionInterface, "Freeze")
+	require.NoError(t, err)
+	frozen, err := busctl("get-property", dbusapi.BusName, string(dbusapi.SessionPath("fix-auth")), dbusapi.SessionInterface, "Frozen")
+	require.NoError(t, err)
+	assert.Equal(t, "b true\n", frozen)
+	text, err := busctl("introspect", dbusapi.BusName, string(dbusapi.SessionPath("fix-auth")))
+	require.NoError(t, err)
+	for _, member := range []string{`\.Id +property +s +"fix-auth" +const`, `\.MemoryCurrent +property +t +\d+ +-`, `\.AttentionMessage +property +s +"" +emits-invalidation`, `\.State +property +s +"running" +emits-change`} {
+		assert.Regexp(t, member, text, "the annotations are understood")
+	}
+}

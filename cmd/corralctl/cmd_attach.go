@@ -28,11 +28,19 @@ var attachVerb = verb{
 				return usagef("attach", "attach can resume or tear down, not both")
 			}
 			if c.outTTY == nil || openTerminal(c.in) == nil {
-				return &failure{exitFailed, "cannot attach: this is no terminal", strings.Join(append([]string{"corralctl peek"}, args...), " ")}
+				return &failure{exitFailed, "cannot attach: this is no terminal", attachHint(args)}
 			}
 			return c.attachTo(ctx, args, recovery{*resume, *tearDown})
 		}
 	},
+}
+
+// attachHint is what shows a session where there is no terminal.
+func attachHint(ids []string) string {
+	if len(ids) == 0 {
+		return "corralctl list"
+	}
+	return "corralctl peek " + ids[0]
 }
 
 func (c *ctl) attachTo(ctx context.Context, args []string, answer recovery) error {

@@ -18,8 +18,8 @@ var listVerb = verb{name: "list", args: "[PATTERN…]", summary: "Show the sessi
 	states := f.StringSlice("state", nil, "only sessions in one of these `STATES` or activities")
 	return func(ctx context.Context, c *ctl, args []string) error {
 		for _, state := range *states {
-			if !slices.Contains(sessionStates, state) && !slices.Contains(waitActivities, state) {
-				return usagef("list", "unknown state %q; known are: %s", state, strings.Join(append(slices.Clone(sessionStates), waitActivities...), " "))
+			if err := knownState(state, "list", "--state"); err != nil {
+				return err
 			}
 		}
 		list, err := c.readList(ctx)
@@ -34,6 +34,19 @@ var listVerb = verb{name: "list", args: "[PATTERN…]", summary: "Show the sessi
 		return list.unreachable
 	}
 }}
+
+// knownState tells whether an option's word is a state or an activity.
+func knownState(word, verb, option string) error {
+	words := append(slices.Clone(sessionStates), waitActivities...)
+	if slices.Contains(words, word) {
+		return nil
+	}
+	f := &failure{code: exitUsage, message: fmt.Sprintf("unknown state %q; known are: %s", word, strings.Join(words, " ")), hint: "corralctl help " + verb}
+	if near := nearestOf(word, words); near != "" {
+		f.hint = fmt.Sprintf("corralctl %s %s=%s", verb, option, near)
+	}
+	return f
+}
 
 // sessionList is what list shows.
 type sessionList struct {

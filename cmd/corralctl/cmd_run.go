@@ -246,7 +246,7 @@ func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, age
 	cancel()
 	starting.end()
 	if err != nil {
-		return c.cannotCreate(agent, r.spec.ID, err)
+		return r.cannotRun(ctx, c, bus, agent, err)
 	}
 	if c.wantsJSON() {
 		return r.printCreated(ctx, c, bus, id, waiting)
@@ -311,8 +311,28 @@ func scopeName(agent, id string) string {
 	return "app-corral-" + agent + "-" + id + ".scope"
 }
 
+// cannotRun is cannotCreate, with the agent that was probably meant by one that is not there.
+func (r *runOptions) cannotRun(ctx context.Context, c *ctl, bus *client.Client, agent string, err error) error {
+	f := c.cannotCreate(agent, r.spec.ID, err)
+	if dbusapi.ShortErrorName(err) != dbusapi.NoSuchAgent {
+		return f
+	}
+	rows, err := bus.ListAgents(ctx)
+	if err != nil {
+		return f
+	}
+	var names []string
+	for _, row := range rows {
+		names = append(names, row.Name)
+	}
+	if near := nearestOf(agent, names); near != "" {
+		f.hint = "corralctl run " + near
+	}
+	return f
+}
+
 // cannotCreate says why there is no session, with the command that helps.
-func (c *ctl) cannotCreate(agent, id string, err error) error {
+func (c *ctl) cannotCreate(agent, id string, err error) *failure {
 	f := c.cannot("run", agent, err)
 	switch dbusapi.ShortErrorName(err) {
 	case dbusapi.SessionExists:

@@ -25,8 +25,8 @@ var waitVerb = verb{name: "wait", args: "ID…", summary: "Wait until sessions h
 	until := f.StringSlice("until", nil, "until they are in one of these `STATES` or activities instead")
 	return func(ctx context.Context, c *ctl, args []string) error {
 		for _, word := range *until {
-			if !slices.Contains(sessionStates, word) && !slices.Contains(waitActivities, word) {
-				return usagef("wait", "unknown state %q; known are: %s", word, strings.Join(append(slices.Clone(sessionStates), waitActivities...), " "))
+			if err := knownState(word, "wait", "--until"); err != nil {
+				return err
 			}
 		}
 		ids, unresolved := c.resolve(ctx, args)

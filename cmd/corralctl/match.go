@@ -152,15 +152,26 @@ func prefixed(prefix string, err error) error {
 	return fmt.Errorf("%s%w", prefix, err)
 }
 
-// nearest is the id that was probably meant by a word that is none: at most a third of its letters differ.
+// nearest is the id that was probably meant by a word that is none.
 func nearest(word string, sessions []known) string {
+	var ids []string
+	for _, s := range sessions {
+		if !s.archived() {
+			ids = append(ids, s.id)
+		}
+	}
+	return nearestOf(word, ids)
+}
+
+// nearestOf is the candidate that was probably meant: at most a third of the word's letters differ. "" if there is none.
+func nearestOf(word string, candidates []string) string {
 	best, distance := "", 1+max(1, len(word)/3)
 	if len(word) < 2 || len(word) > maxID {
 		return ""
 	}
-	for _, s := range sessions {
-		if d := editDistance(word, s.id); d < distance && !s.archived() {
-			best, distance = s.id, d
+	for _, candidate := range candidates {
+		if d := editDistance(word, candidate); d < distance {
+			best, distance = candidate, d
 		}
 	}
 	return best

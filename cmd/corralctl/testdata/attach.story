@@ -2,7 +2,7 @@
 
 $ corralctl attach </dev/null
 corralctl: cannot attach: this is no terminal
-hint: corralctl peek
+hint: corralctl list
 [exit 1]
 
 # A terminal that can be looked at, and typed into.

@@ -53,6 +53,33 @@ corralctl: "no name" is no variable: -E takes NAME=VALUE or NAME
 hint: corralctl help run
 [exit 2]
 
+$ mkdir -p ~/config/corral/agents && printf '[Agent]\nCommand=cat\n' >~/config/corral/agents/claude.agent && corralctl reload && corralctl run cluade
+corralctl: cannot run "cluade": no such agent
+hint: corralctl run claude
+[exit 1]
+
+$ corralctl run -q --id fix-auth --no-start -- true && corralctl stop fix-atuh
+corralctl: cannot stop "fix-atuh": no such session
+hint: corralctl stop fix-auth
+[exit 4]
+
+$ corralctl rm fix-auth
+
+$ corralctl list --stat=failed
+corralctl: unknown option "--stat"
+hint: corralctl list --state
+[exit 2]
+
+$ corralctl list --state=runing
+corralctl: unknown state "runing"; known are: …
+hint: corralctl list --state=running
+[exit 2]
+
+$ corralctl stop --timeout=soon x
+corralctl: --timeout does not take "soon": …
+hint: corralctl help stop
+[exit 2]
+
 $ corralctl wait --until=dead x
 corralctl: unknown state "dead"; known are: …
 hint: corralctl help wait

@@ -56,6 +56,9 @@ func Open(dir string) (*Store, error) {
 		return nil, fmt.Errorf("cannot make the state directory: %w", err)
 	}
 	for _, d := range []string{dir, filepath.Join(dir, "sessions")} {
+		if info, err := os.Stat(d); err == nil && info.Mode().Perm() == 0o700 {
+			continue
+		}
 		if err := os.Chmod(d, 0o700); err != nil {
 			return nil, fmt.Errorf("cannot make the state directory private: %w", err)
 		}
@@ -64,6 +67,9 @@ func Open(dir string) (*Store, error) {
 		_, _ = atomicfile.Sync(filepath.Join(dir, "sessions")), atomicfile.Sync(dir)
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) { // what cannot be written can be supervised all the same
+		lock, err = os.Open(filepath.Join(dir, lockName))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock the state directory: %w", err)
 	}

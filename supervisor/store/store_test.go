@@ -120,6 +120,22 @@ func TestOneProcessAtATime(t *testing.T) {
 	open(t, dir)
 }
 
+// TestWhatCannotBeWrittenIsOpened: a daemon that starts while its disk is read-only supervises what is there. Root is refused nothing by a mode: for it,
+// see TestTheDiskIsFullAndThenReadOnly (e2e).
+func TestWhatCannotBeWrittenIsOpened(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	saved(t, s, record("shop"))
+	require.NoError(t, s.Close())
+	require.NoError(t, os.Chmod(filepath.Join(dir, lockName), 0o400))
+	s = open(t, dir)
+	rec, found := loadOne(t, s)
+	assert.Nil(t, found)
+	assert.Equal(t, record("shop"), rec)
+	_, err := Open(dir)
+	require.ErrorIs(t, err, ErrLocked)
+}
+
 func TestCreateRefusesWhatIsThere(t *testing.T) {
 	s := open(t, t.TempDir())
 	require.NoError(t, s.Create("shop"))

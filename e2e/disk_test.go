@@ -1,0 +1,65 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// The disk that the state is on is full, then read-only, under agents that run: every one goes on or ends as it does, every exit is told, also by the daemon
+// that comes after, status says what is wrong, the journal once, and when it is over all is saved by itself.
+func TestTheDiskIsFullAndThenReadOnly(t *testing.T) {
+	onEach(t, func(t *testing.T, d *desk) {
+		const at = "/home/ann/.local/state/corral"
+		d.do("systemctl", "--user", "stop", "corrald")
+		d.Run("sh", "-ec", "mkdir -p "+at+"; mount -t tmpfs -o size=512k,mode=700,uid=$(id -u ann) none "+at)
+		d.do("systemctl", "--user", "start", "corrald")
+		wait := d.write("wait", "#!/bin/sh\nuntil read line <\"$HOME/$1\"; do :; done\nexit $2\n")
+		for _, id := range []string{"full", "readonly", "unseen", "lives"} {
+			d.do("mkfifo", "/home/ann/"+id)
+			d.run(id, "--", wait, id, "7")
+		}
+		ends := func(id string) { d.do("sh", "-c", "echo >/home/ann/"+id) }
+		pid := d.pid("lives")
+		problems := func() string { return d.do("corralctl", "status") }
+
+		d.Run("sh", "-c", "cat /dev/zero >"+at+"/fill || true")
+		ends("full")
+		d.until("full", "failed")
+		assert.Equal(t, "failed | exit-code | 1 | 7 | command exited with code 7", d.told("full"))
+		out, code := d.try("corralctl", "run", "--id", "new", "--", "true")
+		assert.Equal(t, 1, code)
+		assert.Contains(t, out, "no space left on device")
+		assert.Contains(t, problems(), `new: cannot save session`)
+		assert.Contains(t, problems(), "make room on the disk")
+
+		// The files that shims have open keep the file system from becoming read-only: it becomes so for whoever comes by its path.
+		d.Run("sh", "-ec", "mount --bind "+at+" "+at+"; mount -o remount,bind,ro "+at)
+		ends("readonly")
+		d.until("readonly", "failed")
+		assert.Equal(t, "failed | exit-code | 1 | 7 | command exited with code 7", d.told("readonly"))
+		assert.Contains(t, d.do("sh", "-c", "corralctl status readonly || true"), "make the file system writable again")
+		d.do("systemctl", "--user", "kill", "-s", "KILL", "corrald")
+		ends("unseen")
+		d.do("systemctl", "--user", "start", "corrald")
+		for _, id := range []string{"full", "readonly", "unseen"} {
+			d.until(id, "failed")
+			assert.Equal(t, "failed | exit-code | 1 | 7 | command exited with code 7", d.told(id))
+		}
+		assert.Equal(t, pid, d.pid("lives"))
+
+		d.Run("mount", "-o", "remount,bind,rw", at)
+		d.Run("rm", at+"/fill")
+		testbed.Poll(t, "all is saved", func() bool { return !strings.Contains(problems(), "Problem:") })
+		for _, id := range []string{"full", "readonly", "unseen"} {
+			assert.True(t, strings.HasPrefix(d.do("cat", at+"/sessions/"+id+"/exit_status"), "RUN_ID="), id)
+			assert.Contains(t, d.do("cat", at+"/sessions/"+id+"/session.json"), `"Value": 7`)
+		}
+		assert.Equal(t, pid, d.pid("lives"))
+	})
+}

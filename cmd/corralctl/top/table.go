@@ -169,7 +169,9 @@ func (m *model) wanted(c column) int {
 	width := c.least
 	for _, r := range m.order {
 		text, _ := c.cell(m, r)
-		width = max(width, ansi.StringWidth(text))
+		if len(text) > width { // no character takes more columns than bytes
+			width = max(width, ansi.StringWidth(text))
+		}
 	}
 	return min(width, c.most)
 }

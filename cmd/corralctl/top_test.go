@@ -22,10 +22,11 @@ type view struct {
 	socket string
 }
 
-func newView(t *testing.T, s *stage, width, height string) *view {
+// newView runs a command line in a terminal of that size.
+func newView(t *testing.T, s *stage, width, height, command string) *view {
 	t.Helper()
 	v := &view{t, s, filepath.Join(testbed.Dir(t), "view")}
-	v.tmux("-f", "/dev/null", "new-session", "-d", "-x", width, "-y", height, `corralctl top; echo "top ended with $?"; exec sleep infinity`)
+	v.tmux("-f", "/dev/null", "new-session", "-d", "-x", width, "-y", height, command+`; echo "top ended with $?"; exec sleep infinity`)
 	t.Cleanup(func() { v.tmux("kill-server") })
 	return v
 }
@@ -65,6 +66,15 @@ func (v *view) hides(text string) {
 	testbed.Poll(v.t, "the screen no longer shows "+text, func() bool { return !strings.Contains(v.tmux("capture-pane", "-p"), text) })
 }
 
+// above waits until the row of one session is above that of another.
+func (v *view) above(one, other string) {
+	v.t.Helper()
+	testbed.Poll(v.t, one+" is above "+other, func() bool {
+		screen := v.tmux("capture-pane", "-p")
+		return strings.Contains(screen, " "+one+" ") && strings.Index(screen, " "+one+" ") < strings.Index(screen, " "+other+" ")
+	})
+}
+
 // resize makes the terminal of another size, and waits until what is shown is right for it: header, these titles, keys in the last line.
 func (v *view) resize(width, height, titles string) {
 	v.t.Helper()
@@ -82,17 +92,18 @@ const repeater = `sh -c 'printf "\033[1;35mThe repeater\033[0m\n"; while read -r
 func TestTopIsLiveAndDoesWhatKeysSay(t *testing.T) {
 	stage := newStage(t)
 	stage.run(t, "corralctl run --id alpha -- "+repeater, "")
-	v := newView(t, stage, "80", "24")
+	v := newView(t, stage, "80", "24", "corralctl top")
 	v.shows("1 session", "alpha", "running", "── alpha ──", "The repeater")
 	assert.Regexp(t, `\x1b\[35m(\x1b\[[0-9;]*m)*The repeater`, v.tmux("capture-pane", "-ep"), "in its own colours")
 
 	stage.run(t, `corralctl run --wait --id beta -- sh -c 'exit 3' || true`, "")
 	v.shows("2 sessions", "beta", "failed")
-	v.keys("End")
+	v.above("beta", "alpha") // it needs a person
 	v.keys("k")
-	v.keys("j")
-	v.keys("k") // what nobody has taken note of is above the others
 	v.shows("failed: command exited with code 3", "Pane is dead")
+	v.keys("Space")
+	v.shows("Acknowledged beta.")
+	v.above("alpha", "beta")
 	v.keys("/")
 	v.keys("alpha", "Enter")
 	v.hides("beta")
@@ -139,7 +150,7 @@ func TestTopIsLiveAndDoesWhatKeysSay(t *testing.T) {
 func TestTopOutlivesTheDaemon(t *testing.T) {
 	stage := newStage(t)
 	stage.run(t, "corralctl run --id alpha -- sleep infinity", "")
-	v := newView(t, stage, "100", "30")
+	v := newView(t, stage, "100", "30", "corralctl top")
 	v.shows("alpha", "running")
 
 	var pid uint32
@@ -158,12 +169,25 @@ func TestTopOutlivesTheDaemon(t *testing.T) {
 	v.shows("top ended with 0")
 }
 
-func TestTopNeedsAFullScreen(t *testing.T) {
+// Over ssh, of which all that is needed here is that it runs a command, there is no control group to be read: the daemon is asked.
+func TestTopOfAnotherMachine(t *testing.T) {
 	stage := newStage(t)
-	socket := filepath.Join(testbed.Dir(t), "view")
-	v := &view{t, stage, socket}
-	v.tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "24", `TERM=dumb corralctl top; echo "top ended with $?"; corralctl top | cat; exec sleep infinity`)
-	t.Cleanup(func() { v.tmux("kill-server") })
-	v.shows("cannot show a full screen: this terminal has none (TERM=dumb)", "hint: corralctl monitor", "top ended with 1",
-		"cannot show a full screen: this is no terminal")
+	stage.run(t, `mkdir ~/bin && printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift 2; exec sh -c "$*"\n' >~/bin/ssh && chmod +x ~/bin/ssh`, "")
+	stage.run(t, "corralctl run --id alpha -- "+repeater, "")
+	v := newView(t, stage, "100", "30", "PATH=~/bin:$PATH corralctl -H anna@desk top")
+	v.shows("on anna@desk", "alpha", "The repeater", "0%", "▁")
+	v.keys("a")
+	v.hides("ACTIVITY")
+	v.keys("-l", "from afar")
+	v.keys("Enter")
+	v.shows("heard from afar")
+	v.keys("C-b", "d")
+	v.shows("ACTIVITY", "heard from afar")
+	v.keys("q")
+	v.shows("top ended with 0")
+}
+
+func TestTopNeedsAFullScreen(t *testing.T) {
+	v := newView(t, newStage(t), "100", "24", "corralctl top | cat; TERM=dumb corralctl top")
+	v.shows("cannot show a full screen: this is no terminal", "cannot show a full screen: this terminal has none (TERM=dumb)", "hint: corralctl monitor", "top ended with 1")
 }

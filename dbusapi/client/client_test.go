@@ -226,6 +226,22 @@ func TestWatchingTellsWhatTheDaemonSends(t *testing.T) {
 	}
 }
 
+func TestWatchingAllTellsOfTheDaemonItself(t *testing.T) {
+	d := newDaemon(t)
+	events, err := connected(t).Watch(t.Context())
+	require.NoError(t, err)
+	const propertiesChanged = "org.freedesktop.DBus.Properties.PropertiesChanged"
+	off := map[string]dbus.Variant{"Lingering": dbus.MakeVariant(false)}
+	require.NoError(t, d.conn.Emit(dbusapi.ManagerPath, propertiesChanged, dbusapi.SessionInterface, off, []string{}))
+	require.NoError(t, d.conn.Emit(dbusapi.ManagerPath, propertiesChanged, dbusapi.ManagerInterface, off, []string{}))
+	require.NoError(t, d.conn.Emit(dbusapi.SessionPath("shop"), propertiesChanged, dbusapi.SessionInterface, off, []string{}))
+	change := testbed.Receive(t, events, "change of the daemon").(ManagerChanged)
+	m := Manager{Version: "1", Lingering: true}
+	require.NoError(t, change.Properties.Decode(&m))
+	assert.Equal(t, Manager{Version: "1"}, m)
+	assert.Equal(t, "shop", testbed.Receive(t, events, "change of a session").(SessionChanged).ID)
+}
+
 func TestWatchingTellsThatTheDaemonWentAndCame(t *testing.T) {
 	d := newDaemon(t)
 	events, err := connected(t).Watch(t.Context())

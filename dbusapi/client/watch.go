@@ -20,6 +20,9 @@ type SessionChanged struct {
 	Invalidated []string // changed, the value is to be asked for
 }
 
+// ManagerChanged tells new values of the daemon's own properties.
+type ManagerChanged struct{ Properties Properties }
+
 // SessionNew tells that a session was created, SessionRemoved that it was forgotten.
 type (
 	SessionNew     struct{ ID string }
@@ -42,6 +45,7 @@ type (
 )
 
 func (SessionChanged) event()     {}
+func (ManagerChanged) event()     {}
 func (SessionNew) event()         {}
 func (SessionRemoved) event()     {}
 func (StateChanged) event()       {}
@@ -49,8 +53,8 @@ func (AttentionRequested) event() {}
 func (DaemonGone) event()         {}
 func (DaemonBack) event()         {}
 
-// Watch subscribes to the daemon's signals: those of the Manager, and the property changes of the sessions with these ids (of all, if none is
-// named). It returns once the bus has the subscription, so what is read afterwards misses nothing. Events come in the order in which they were
+// Watch subscribes to the daemon's signals: those of the Manager, and the property changes of the sessions with these ids (of all, and of the Manager,
+// if none is named). It returns once the bus has the subscription, so what is read afterwards misses nothing. Events come in the order in which they were
 // sent; the channel is closed when ctx ends or the connection is lost.
 func (c *Client) Watch(ctx context.Context, ids ...string) (<-chan Event, error) {
 	signals := make(chan *dbus.Signal, 64) // what does not fit waits in godbus's queue, in order
@@ -83,7 +87,7 @@ func (c *Client) subscribe(ctx context.Context, ids []string) error {
 		rules = append(rules, changes+"path='"+string(dbusapi.SessionPath(id))+"'")
 	}
 	if len(ids) == 0 {
-		rules = append(rules, changes+"path_namespace='"+string(dbusapi.SessionsPath)+"'")
+		rules = append(rules, changes+"path_namespace='"+string(dbusapi.ManagerPath)+"'")
 	}
 	for _, rule := range rules {
 		if err := c.bus(ctx, "AddMatch", []any{rule}); err != nil {
@@ -163,11 +167,14 @@ func (w *watch) ownerChanged(signal *dbus.Signal) Event {
 func propertiesChanged(signal *dbus.Signal) Event {
 	var iface string
 	var e SessionChanged
-	if dbus.Store(signal.Body, &iface, &e.Properties, &e.Invalidated) != nil || iface != dbusapi.SessionInterface {
+	if dbus.Store(signal.Body, &iface, &e.Properties, &e.Invalidated) != nil {
 		return nil
 	}
+	if signal.Path == dbusapi.ManagerPath && iface == dbusapi.ManagerInterface {
+		return ManagerChanged{e.Properties}
+	}
 	id, ok := dbusapi.SessionID(signal.Path)
-	if !ok {
+	if !ok || iface != dbusapi.SessionInterface {
 		return nil
 	}
 	e.ID = id

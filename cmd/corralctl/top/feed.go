@@ -36,6 +36,7 @@ type feed struct {
 	events  <-chan client.Event
 	wanted  chan struct{}
 	ready   chan news
+	manager client.Manager
 	every   map[string]told
 	changed map[string]bool // ids of what is new; false: removed
 	next    news            // but for changed and removed
@@ -114,6 +115,7 @@ func (f *feed) readAll(ctx context.Context) error {
 		f.every[s.Id] = told{s, before[s.Id].detail + 1}
 		f.changed[s.Id] = true
 	}
+	f.manager = manager
 	f.next = news{all: true, manager: &manager}
 	return nil
 }
@@ -130,6 +132,8 @@ func (f *feed) handle(ctx context.Context, event client.Event) {
 		f.changed[e.ID] = false
 	case client.SessionChanged:
 		f.apply(e)
+	case client.ManagerChanged:
+		f.applyManager(e)
 	case client.DaemonGone:
 		f.next.gone = true
 	case client.DaemonBack:
@@ -155,8 +159,18 @@ func (f *feed) apply(e client.SessionChanged) {
 	f.changed[e.ID] = true
 }
 
+// applyManager keeps what is shown of the daemon. Its counts change with nearly every session, and are not: the sessions themselves are counted.
+func (f *feed) applyManager(e client.ManagerChanged) {
+	before := f.manager
+	if e.Properties.Decode(&f.manager) != nil || before.Lingering == f.manager.Lingering && before.ShuttingDown == f.manager.ShuttingDown {
+		return
+	}
+	manager := f.manager
+	f.next.manager = &manager
+}
+
 func (f *feed) pending() bool {
-	return len(f.changed) > 0 || f.next.all || f.next.gone || f.next.lost
+	return len(f.changed) > 0 || f.next.manager != nil || f.next.gone || f.next.lost
 }
 
 func (f *feed) take() news {

@@ -46,16 +46,7 @@ test ! -e /sys/fs/cgroup$group && echo "bomb: empty"
 
 // What happens at the limits of a scope is told as what it is, and never lost.
 func TestLimits(t *testing.T) {
-	dir := installed(t)
-	files := map[string]string{}
-	for _, path := range []string{
-		"usr/bin/corrald", "usr/bin/corralctl", "usr/libexec/corral/corral-shim",
-		"usr/lib/systemd/user/corrald.service", "usr/lib/systemd/user/app-corral.slice",
-		"usr/share/dbus-1/services/io.github.corrald.Corral1.service",
-	} {
-		files["/"+path] = filepath.Join(dir, path)
-	}
-	told, status := guest.Run(t, files, limitsScript)
+	told, status := guest.Run(t, guestFiles(t), limitsScript)
 	require.Zero(t, status, "%s", told)
 	for _, line := range []string{
 		"greedy: failed|oom-kill|2|9|out of memory (limit 64M)|",
@@ -67,4 +58,18 @@ func TestLimits(t *testing.T) {
 		assert.Contains(t, told, line)
 	}
 	assert.Regexp(t, `left: max [1-9]\d* [23]\d\n`, told, "the limit was hit, and what hit it outlives the agent")
+}
+
+// guestFiles is what is installed in a guest: its path there, and here.
+func guestFiles(t *testing.T) map[string]string {
+	dir := installed(t)
+	files := map[string]string{}
+	for _, path := range []string{
+		"usr/bin/corrald", "usr/bin/corralctl", "usr/libexec/corral/corral-shim",
+		"usr/lib/systemd/user/corrald.service", "usr/lib/systemd/user/app-corral.slice",
+		"usr/share/dbus-1/services/io.github.corrald.Corral1.service",
+	} {
+		files["/"+path] = filepath.Join(dir, path)
+	}
+	return files
 }

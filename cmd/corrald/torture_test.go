@@ -32,8 +32,10 @@ func TestTorture(t *testing.T) {
 	t.Logf("SEED=%d ROUND=%d ROUNDS=%d", seed, first, rounds)
 	w := newTorture(t)
 	for round := first; round < first+rounds; round++ {
+		begin := time.Now()
 		w.round(seed, round)
 		w.rounds++
+		t.Logf("round %d took %v", round, time.Since(begin).Round(100*time.Millisecond))
 		if w.lost+w.untrue > 0 {
 			t.Errorf("what corrald says is not what has happened; once more: make torture SEED=%d ROUND=%d ROUNDS=1", seed, round)
 			break // one round is enough to look into

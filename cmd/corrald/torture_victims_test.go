@@ -110,8 +110,10 @@ func (w *torture) live(v *victim) {
 	case losesTmux, losesBoth:
 		w.killThat(w.isTmux(v))
 	case isResumed:
-		if v.executed(w) && w.killThat(w.isTmux(v)) {
-			w.resume(v)
+		if v.executed(w) {
+			if killed := w.killThat(w.isTmux(v)); len(killed) > 0 {
+				w.resume(v, killed)
+			}
 		}
 	case losesShim:
 		w.killThat(func(args []string) bool { return len(args) == 3 && args[1] == "run" && args[2] == w.runtime(v)+"/run" })
@@ -129,25 +131,28 @@ func (w *torture) isTmux(v *victim) func([]string) bool {
 	}
 }
 
-// resume resumes a session, until that was answered or is seen to have worked.
-func (w *torture) resume(v *victim) {
+// resume resumes a session whose tmux servers were killed, until that was answered or is seen to have worked.
+func (w *torture) resume(v *victim, killed []int) {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		if w.call(dbusapi.SessionPath(v.id), dbusapi.SessionInterface+".Resume", nil) == nil {
 			return
 		}
-		if f, answers := w.facts(v.id); answers && f.text("State") == "running" && len(that(w.isTmux(v))) > 0 {
-			return
+		if f, answers := w.facts(v.id); answers && f.text("State") == "running" {
+			// Those that were killed may still be there, and the daemon may not know yet.
+			if slices.ContainsFunc(that(w.isTmux(v)), func(pid int) bool { return !slices.Contains(killed, pid) }) {
+				return
+			}
 		}
 	}
 }
 
-// killThat kills the processes that were executed with such arguments, and tells whether there were any.
-func (w *torture) killThat(is func([]string) bool) bool {
+// killThat kills the processes that were executed with such arguments, and returns them.
+func (w *torture) killThat(is func([]string) bool) []int {
 	pids := that(is)
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	return len(pids) > 0
+	return pids
 }
 
 // that returns the processes that were executed with such arguments.

@@ -158,8 +158,12 @@ func (s *Supervisor) takeOver(e *entry, sc Scope) {
 	case !r.Begun():
 		s.armStart(e) // until it is ready
 	}
-	if r.Intent != session.NoIntent && e.run.stage == notEnding {
+	switch {
+	case e.run.stage != notEnding:
+	case r.Intent != session.NoIntent:
 		s.end(e, 0)
+	case sc.Stopping: // by systemd, which the tmux server does not live to see, or it was left to a daemon that did not live to do it
+		s.askWhyStopped(e, !shown)
 	}
 }
 

@@ -217,24 +217,27 @@ func (s *Supervisor) ScopeStopRequested(unit string) { s.scopeStops(unit, false)
 // their SIGTERM; a second one makes many a program give up what it saves.
 func (s *Supervisor) ScopeStopping(unit string) { s.scopeStops(unit, true) }
 
-// scopeStops finds out why systemd wants the scope to end, and sees to it that it does; told says that its processes know.
 func (s *Supervisor) scopeStops(unit string, told bool) {
 	s.post(func() {
 		e := s.byUnit(unit)
-		if e == nil || e.run.stage != notEnding {
-			return
+		if e != nil && e.run.stage == notEnding {
+			s.askWhyStopped(e, told)
 		}
-		run := e.rec.Run.ID
-		go func() {
-			result, stopping, err := s.World.StopCause(s.ctx, unit)
-			s.post(func() {
-				if !e.removed && e.rec.Run.ID == run && e.run.stage == notEnding {
-					e.run.polite = told
-					s.stopRequested(e, result, stopping, err)
-				}
-			})
-		}()
 	})
+}
+
+// askWhyStopped finds out why systemd wants the scope to end, and sees to it that it does; told says that its processes know.
+func (s *Supervisor) askWhyStopped(e *entry, told bool) {
+	run, unit := e.rec.Run.ID, e.rec.Run.Unit
+	go func() {
+		result, stopping, err := s.World.StopCause(s.ctx, unit)
+		s.post(func() {
+			if !e.removed && e.rec.Run.ID == run && e.run.stage == notEnding {
+				e.run.polite = told
+				s.stopRequested(e, result, stopping, err)
+			}
+		})
+	}()
 }
 
 func (s *Supervisor) stopRequested(e *entry, result string, stopping bool, err error) {

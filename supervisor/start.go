@@ -94,6 +94,7 @@ type World interface {
 type Scope struct {
 	Name, InvocationID, ControlGroup string
 	Active                           bool
+	Stopping                         bool // somebody stops it, and it is not empty yet
 	Result                           string
 	TimedOut                         time.Duration // by CLOCK_MONOTONIC: when its time was up, 0 if that is not what ends it
 }

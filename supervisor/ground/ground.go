@@ -228,7 +228,8 @@ func (g *Ground) Scopes(ctx context.Context) ([]supervisor.Scope, error) {
 	for _, u := range all {
 		scopes = append(scopes, supervisor.Scope{
 			Name: u.Name, InvocationID: u.InvocationID, ControlGroup: u.ControlGroup, Result: u.Result, TimedOut: u.TimedOut,
-			Active: u.Active == "active" || u.Active == "deactivating" || u.Active == "activating",
+			Stopping: u.Active == "deactivating",
+			Active:   u.Active == "active" || u.Active == "deactivating" || u.Active == "activating",
 		})
 	}
 	return scopes, nil

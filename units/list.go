@@ -170,7 +170,8 @@ func (m *Manager) describe(ctx context.Context, u *Unit) error {
 	}
 	u.InvocationID = id
 	if u.Result == timeout && err == nil {
-		u.TimedOut, err = m.timedOut(ctx, u.Name)
+		runtimeMax, _ := props["RuntimeMaxUSec"].Value().(uint64)
+		u.TimedOut, err = m.timedOut(ctx, u.Name, runtimeMax)
 	}
 	return err
 }
@@ -178,14 +179,25 @@ func (m *Manager) describe(ctx context.Context, u *Unit) error {
 // timeout is the Result of a scope whose time was up, and of no other.
 const timeout = "timeout"
 
-// timedOut tells when a scope whose Result is timeout left the state active: then it was told to end. 0 if systemd knows it no more.
-func (m *Manager) timedOut(ctx context.Context, name string) (time.Duration, error) {
-	v, err := m.get(ctx, name, unitIface, "ActiveExitTimestampMonotonic")
-	if isGone(err) {
+// timedOut tells when RuntimeMaxSec= of a scope whose Result is timeout was over: before systemd told its processes to end, which it does before it notes
+// that the scope has left the state active. 0 if it was told to end earlier, for another reason, or if systemd knows it no more.
+func (m *Manager) timedOut(ctx context.Context, name string, runtimeMax uint64) (time.Duration, error) {
+	var usec [2]uint64
+	for i, property := range []string{"ActiveEnterTimestampMonotonic", "ActiveExitTimestampMonotonic"} {
+		v, err := m.get(ctx, name, unitIface, property)
+		if isGone(err) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		usec[i], _ = v.Value().(uint64)
+	}
+	began, told := usec[0], usec[1]
+	if began == 0 || told < began || told-began < runtimeMax {
 		return 0, nil
 	}
-	usec, _ := v.Value().(uint64)
-	return time.Duration(usec) * time.Microsecond, err
+	return time.Duration(began+runtimeMax) * time.Microsecond, nil
 }
 
 func (m *Manager) invocationID(ctx context.Context, name string) (string, error) {

@@ -19,6 +19,8 @@ corralctl: cannot attach: no session runs
 hint: corralctl list
 code 4
 
+$ mkdir -p ~/config/corral && printf '[Corral]\nIdleAfterSec=1h\n' >~/config/corral/corral.conf && corralctl reload
+
 $ for i in 1 2; do mkdir -p ~/src/docs; corralctl run -q --id fix-$i -- sh -c 'echo here; cat'; corralctl run -q --id api-$i --dir ~/src/docs -- sh -c 'echo here; cat'; done
 
 $ . ~/terminal.sh; new corralctl attach; see fix-2

@@ -1,5 +1,7 @@
 # On a terminal everything fits into its width, and nothing that an agent or a person wrote does anything but be read.
 
+$ mkdir -p ~/config/corral && printf '[Corral]\nIdleAfterSec=1h\n' >~/config/corral/corral.conf && corralctl reload
+
 $ mkdir -p ~/src/a-name-that-goes-on-and-on/漢字漢字漢字 && corralctl run -q --id wide --dir ~/src/a-name-that-goes-on-and-on/漢字漢字漢字 --description "$(printf 'wide 漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字 \033[31mred')" -- bash -c 'printf "\033[1mbold\033[0m\n漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字\nready\n"; exec -a "$(printf "title \033[31m 漢字")" sleep 1000'
 $ corralctl run -q --id gone --wait -- sh -c 'exit 3'
 [exit 3]

@@ -1,6 +1,6 @@
 // Package supervisor owns every session: it decides, saves, publishes, and lets things be done.
 //
-// One goroutine, the loop, owns all state; the only door to it is a function. A turn of the loop is: drain, apply, save, publish. The loop
+// One goroutine, the loop, owns all state; the only door to it is a function. A turn of the loop is: drain, apply, save, publish, act. The loop
 // waits for nothing but the store. What takes time is an effect, done by a goroutine of the session it is for, one after the other; what comes
 // of it returns through the door as an event.
 package supervisor
@@ -151,7 +151,7 @@ type entry struct {
 	queue   []func() // effects to be done, in order
 	busy    bool     // one of them is being done
 	missed  bool     // it was not looked at when systemd was listed
-	held    []func() // effects decided in this turn: they begin once it was saved
+	held    []func() // effects decided in this turn: they begin once it was saved and published
 	waiting []waiter
 
 	run    runtime
@@ -302,7 +302,8 @@ func (s *Supervisor) apply(e *entry, ev session.Event) {
 	s.touch(e)
 }
 
-// settle decides what follows from the changes of this turn, saves the sessions that changed, and publishes.
+// settle decides what follows from the changes of this turn, saves the sessions that changed, publishes, and only then has what was decided done: what an
+// effect brings about is never told before what led to it.
 func (s *Supervisor) settle() {
 	if len(s.dirty) == 0 && len(s.after) == 0 {
 		return
@@ -319,13 +320,15 @@ func (s *Supervisor) settle() {
 	s.dirty = nil
 	for _, e := range dirty {
 		s.answer(e)
+	}
+	s.Publisher.Publish(changes, s.after)
+	s.after = nil
+	for _, e := range dirty {
 		for _, f := range e.held {
 			s.enqueue(e, f)
 		}
 		e.held = nil
 	}
-	s.Publisher.Publish(changes, s.after)
-	s.after = nil
 	s.saveExits(dirty)
 	if slices.ContainsFunc(changes, Change.counts) {
 		s.tellStatus()

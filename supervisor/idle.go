@@ -29,7 +29,7 @@ func (s *Supervisor) idleLimit(rec *session.Session) time.Duration {
 // and one that waits for an answer is not either, but one whose turn has just ended is.
 func (s *Supervisor) suspendsAt(e *entry) time.Time {
 	limit := s.idleLimit(e.rec)
-	if limit == config.Infinity || e.run.attached || e.rec.Frozen || e.rec.View().State != session.Running {
+	if limit == config.Infinity || e.run.attached || e.leaving || e.then != nil || e.rec.Frozen || e.rec.View().State != session.Running {
 		return time.Time{}
 	}
 	activity, _, since := e.rec.Active()
@@ -46,7 +46,7 @@ func (s *Supervisor) suspendsAt(e *entry) time.Time {
 func (s *Supervisor) suspendIdle(now time.Time) {
 	for _, e := range s.sorted() {
 		at := s.suspendsAt(e)
-		if at.IsZero() || at.After(now) || e.leaving || e.then != nil {
+		if at.IsZero() || at.After(now) {
 			continue
 		}
 		run := e.rec.Run

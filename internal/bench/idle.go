@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// talkers is how many sessions print all the time, in the busy row.
-const talkers = 20
-
 func wakeupsIdle(ctx context.Context, b *bench) ([]row, error) {
-	return b.wakeups(ctx, fmt.Sprintf("%d idle sessions", b.sessions))
+	return b.wakeups(ctx, fmt.Sprintf("%d silent sessions", b.sessions))
 }
 
+// wakeupsBusy is the same with as many sessions that print all the time: what they print is between them and tmux.
 func wakeupsBusy(ctx context.Context, b *bench) ([]row, error) {
+	talkers := b.sessions
 	ids := make([]string, talkers)
 	for i := range ids {
 		ids[i] = b.newID("talker")
@@ -21,7 +20,7 @@ func wakeupsBusy(ctx context.Context, b *bench) ([]row, error) {
 	if err := together(talkers, func(i int) error { return b.create(ctx, ids[i], b.as(roleChatter)) }); err != nil {
 		return nil, err
 	}
-	rows, err := b.wakeups(ctx, fmt.Sprintf("%d idle and %d printing sessions", b.sessions, talkers))
+	rows, err := b.wakeups(ctx, fmt.Sprintf("%d silent and %d printing sessions", b.sessions, talkers))
 	if err != nil {
 		return rows, err
 	}
@@ -79,7 +78,7 @@ func usedByEach(processes []int) ([]usage, error) {
 
 // chatter is the part of an agent that is at work.
 func chatter() error {
-	for tick := range time.Tick(10 * time.Millisecond) {
+	for tick := range time.Tick(100 * time.Millisecond) {
 		if _, err := fmt.Println("reading another file, at", tick.Format(time.RFC3339Nano)); err != nil {
 			return err
 		}

@@ -58,7 +58,7 @@ func parse(args []string) (options, error) {
 	only := flags.String("run", "", "measure only the groups whose names match this `regexp`: "+groupNames())
 	flags.Float64Var(&o.factor, "n", 1, "measure each thing this `factor` as often")
 	flags.IntVar(&o.sessions, "sessions", 100, "how `many` live sessions there are, where there are many")
-	flags.DurationVar(&o.idle, "idle", 20*time.Second, "how `long` wake-ups are counted")
+	flags.DurationVar(&o.idle, "idle", time.Minute, "how `long` wake-ups are counted")
 	flags.BoolVar(&o.json, "json", false, "print JSON, not a table")
 	flags.StringVar(&o.programs, "programs", "build", "the `directory` of corrald, corralctl and corral-shim")
 	if err := flags.Parse(args); err != nil {

@@ -86,7 +86,7 @@ func TestReportsThatAreRefused(t *testing.T) {
 		} {
 			err := b.sup.Report(b.t.Context(), "shop", row.report)
 			assert.Equal(t, row.kind, kindOf(err))
-			assert.ErrorContains(t, err, row.says)
+			require.ErrorContains(t, err, row.says)
 		}
 		assert.Equal(t, NoSuchSession, kindOf(b.sup.Report(b.t.Context(), "other", Report{Activity: "idle"})))
 		assert.Equal(t, wants{"", "output", "working"}, s.wants())

@@ -244,7 +244,7 @@ func TestAnAgentThatNotifies(t *testing.T) {
 
 	// A daemon that comes meanwhile waits on.
 	d.kill(syscall.SIGKILL)
-	assert.Error(t, <-started)
+	require.Error(t, <-started)
 	d.launch()
 	f := s.wait("there", func(f facts) bool { return f.yes("AgentAlive") })
 	assert.Equal(t, "starting", f.text("State"))

@@ -267,7 +267,7 @@ func (w *torture) want(v *victim) []string {
 		return []string{"stopped success 2/15", "running  0/0"}
 	case v.role == losesTmux:
 		return []string{"stale session-lost 0/0"}
-	case v.role == losesShim && v.created:
+	case v.role == losesShim && v.seen:
 		return []string{"failed agent-lost 0/0"}
 	case v.role == losesShim: // nobody has ever seen its agent
 		return []string{"failed agent-lost 0/0", "failed start-failed 0/0"}

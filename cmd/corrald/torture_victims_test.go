@@ -24,7 +24,7 @@ type victim struct {
 	early bool          // it is there before the first fault
 	after time.Duration // until its agent ends, or something is done to it
 
-	created bool // the call has said so
+	seen    bool // a daemon has seen its agent
 	stopped bool
 }
 
@@ -94,7 +94,9 @@ func (w *torture) create(v *victim) {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
 		err := w.call(dbusapi.ManagerPath, dbusapi.ManagerInterface+".CreateSession", []any{"command", sp.variants()}, &id, &path)
 		var answer dbus.Error
-		v.created = v.created || err == nil
+		if f, answers := w.facts(v.id); err == nil && answers { // a daemon that ends meanwhile answers too
+			v.seen = v.seen || f.text("State") != "starting" && f.number("MainPID") > 0
+		}
 		if err == nil || errors.As(err, &answer) && (answer.Name == dbusapi.ErrorName(dbusapi.SessionExists) || answer.Name == dbusapi.ErrorName(dbusapi.StartFailed)) {
 			return
 		}

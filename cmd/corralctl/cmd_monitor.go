@@ -101,7 +101,7 @@ func (c *ctl) monitor(ctx context.Context, t teller) error {
 		}
 		if err := m.lost(); err != nil {
 			c.out.Reset(io.Discard)
-			return nil //nolint:nilerr // nobody reads any more
+			return nil // nobody reads any more
 		}
 		select {
 		case <-ctx.Done():

@@ -57,13 +57,13 @@ func (s *Supervisor) suspendIdle(now time.Time) {
 	}
 }
 
-// wake resumes a session that is suspended, if somebody wants it: always if any is set, else only one that was suspended for being idle. It returns once
-// the session's agent has come to rest, and whether it was resumed.
-func (s *Supervisor) wake(ctx context.Context, id string, any bool) (woken bool, err error) {
+// wake resumes a session that is suspended, if that is so for its being idle, or for whatever reason. It returns once the session runs, and whether it had to be
+// resumed.
+func (s *Supervisor) wake(ctx context.Context, id string, whatever bool) (woken bool, err error) {
 	if e := s.do(func() {
 		var e *entry
 		if e, err = s.find(id); err == nil {
-			woken = e.rec.View().State == session.Suspended && (any || e.rec.Run.IdledOut)
+			woken = e.rec.View().State == session.Suspended && (whatever || e.rec.Run.IdledOut)
 		}
 	}); e != nil {
 		return false, e

@@ -52,11 +52,7 @@ func (s *shim) obey(about int, what uint32) {
 	case aboutTimer:
 		s.timeIsUp()
 	case aboutResize:
-		var b [8]byte
-		_, _ = sysRead(s.resized, b[:])
-		if s.pane.joined == nil {
-			s.resize()
-		}
+		s.paneResized()
 	case aboutServer, aboutProbe:
 		s.judge()
 	case aboutListener:
@@ -67,6 +63,15 @@ func (s *shim) obey(about int, what uint32) {
 		if c := s.conns[about-aboutConn]; c != nil && (in || what&unix.EPOLLRDHUP != 0) {
 			c.more = true
 		}
+	}
+}
+
+// paneResized is told by catchSignals.
+func (s *shim) paneResized() {
+	var b [8]byte
+	_, _ = sysRead(s.resized, b[:])
+	if s.pane.joined == nil {
+		s.resize()
 	}
 }
 

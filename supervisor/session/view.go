@@ -106,7 +106,13 @@ func (s *Session) runView() View {
 		return View{State: Stale, Result: SessionLost, Reason: "scope running, session dead"}
 	case !r.Begun():
 		return View{State: Starting, Since: r.Asked}
-	case r.Notify:
+	}
+	return runningView(r)
+}
+
+// runningView tells since when an agent is there.
+func runningView(r *Run) View {
+	if r.Notify {
 		return View{State: Running, Since: r.Ready}
 	}
 	return View{State: Running, Since: r.Started}

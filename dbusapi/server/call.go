@@ -206,9 +206,14 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// orderKey returns what a call has to be in order with: the others that change the same session; input, which may take its time, by itself.
+// orderKey returns what a call has to be in order with: the others that change the same session; input, which may take its time, by itself; and of what
+// only reads, the same client's, one at a time: however much one asks for, another's turn comes after one answer.
 func orderKey(msg *dbus.Message) string {
 	iface, _ := msg.Headers[dbus.FieldInterface].Value().(string)
+	if isRead(iface, member(msg)) {
+		sender, _ := msg.Headers[dbus.FieldSender].Value().(string)
+		return "reads of " + sender
+	}
 	if iface != dbusapi.ManagerInterface && iface != dbusapi.SessionInterface {
 		return ""
 	}
@@ -218,17 +223,24 @@ func orderKey(msg *dbus.Message) string {
 		if len(msg.Body) == 0 {
 			return ""
 		}
-		if id, ok = msg.Body[0].(string); !ok || member(msg) == "CreateSession" || strings.HasPrefix(member(msg), "Get") {
+		if id, ok = msg.Body[0].(string); !ok || member(msg) == "CreateSession" {
 			return ""
 		}
-	}
-	if sender, _ := msg.Headers[dbus.FieldSender].Value().(string); member(msg) == "ReportActivity" {
-		return "report " + sender // of whose session that is nothing is known yet
 	}
 	if strings.HasPrefix(member(msg), "Send") {
 		return "input " + id
 	}
 	return id
+}
+
+func isRead(iface, member string) bool {
+	switch iface {
+	case propertiesInterface, objectManagerInterface, introspectableInterface:
+		return true
+	case dbusapi.ManagerInterface:
+		return strings.HasPrefix(member, "Get") || strings.HasPrefix(member, "List")
+	}
+	return false
 }
 
 func (s *Server) takeTicket(msg *dbus.Message) *ticket {

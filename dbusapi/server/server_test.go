@@ -18,6 +18,7 @@ import (
 	"github.com/godbus/dbus/v5/introspect"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/config"
@@ -42,21 +43,30 @@ func (world) Start(_ context.Context, p supervisor.Plan, tell func(session.Event
 func (world) Usage(context.Context, supervisor.Target) map[string]uint64 {
 	return map[string]uint64{"TasksCurrent": 3}
 }
-func (world) End(context.Context, supervisor.Target) error      { return nil }
-func (world) HangUp(context.Context, supervisor.Target) error   { return nil }
-func (world) Kill(context.Context, supervisor.Target) error     { return nil }
-func (world) Installed(context.Context, string, string) bool    { return true }
-func (world) Thaw(context.Context, supervisor.Target) error     { return nil }
-func (world) Frozen(string) bool                                { return false }
-func (world) FreezerFile(string) string                         { return "/none" }
+func (world) End(context.Context, supervisor.Target) error    { return nil }
+func (world) HangUp(context.Context, supervisor.Target) error { return nil }
+func (world) Kill(context.Context, supervisor.Target) error   { return nil }
+func (world) Installed(context.Context, string, string) bool  { return true }
+func (world) Thaw(context.Context, supervisor.Target) error   { return nil }
+func (world) Frozen(string) bool                              { return false }
+func (world) FreezerFile(string) string                       { return "/none" }
+func (world) Signal(context.Context, supervisor.Target, string, unix.Signal) error {
+	return nil
+}
 func (world) Stopping(context.Context) bool                     { return false }
 func (world) Clear(context.Context, string, string)             {}
 func (world) Forget(context.Context, string) error              { return nil }
 func (world) Populated(string) bool                             { return true }
 func (world) AttachCommand(supervisor.Target) ([]string, error) { return nil, errors.New("no tmux") }
 
-// records is a Records that keeps nothing.
-type records struct{ dir string }
+// records is a Records that keeps nothing, and holds the loop where a test says so.
+type records struct {
+	dir   string
+	holds chan hold // buffered: what the next Save waits for
+}
+
+// hold is told that the loop waits, and ends that.
+type hold struct{ waits, release chan struct{} }
 
 func (r records) SessionDir(id string) string { return filepath.Join(r.dir, id) }
 func (r records) Create(id string) error      { return os.MkdirAll(r.SessionDir(id), 0o700) }
@@ -64,7 +74,16 @@ func (r records) Remove(id string) error      { return os.RemoveAll(r.SessionDir
 func (records) SyncExit(string) error         { return nil }
 
 func (records) KeepExit(string, exitstatus.Status) error { return nil }
-func (r records) Save(*session.Session, string) error    { return nil }
+
+func (r records) Save(*session.Session, string) error {
+	select {
+	case h := <-r.holds:
+		close(h.waits)
+		<-h.release
+	default:
+	}
+	return nil
+}
 
 // served is a server on the private bus, and a client that writes down what it gets, in the order of the wire.
 type served struct {
@@ -72,6 +91,7 @@ type served struct {
 	sup     *supervisor.Supervisor
 	client  *dbus.Conn
 	reports chan error
+	holds   chan hold
 
 	mu   sync.Mutex
 	wire []string
@@ -79,7 +99,7 @@ type served struct {
 
 func serve(t *testing.T) *served {
 	t.Helper()
-	s := &served{reports: make(chan error, 10)}
+	s := &served{reports: make(chan error, 10), holds: make(chan hold, 1)}
 	address := os.Getenv("DBUS_SESSION_BUS_ADDRESS")
 	s.Server = New(Info{Version: "1.2.3", Slice: "app-corral.slice", StateDir: "/state", Reload: func() error { panic("nobody expects it") }, Log: journal.New(new(slog.LevelVar))},
 		func(err error) { s.reports <- err })
@@ -92,7 +112,7 @@ func serve(t *testing.T) *served {
 	s.sup = supervisor.New(supervisor.Options{
 		Config:  config.Default(),
 		Agents:  map[string]config.Agent{"command": {Name: "command"}, "claude": {Name: "claude", Command: []string{"claude"}, ResumeCommand: []string{"claude", "-r"}}},
-		Records: records{dir}, World: world{}, Publisher: s.Server, Files: files, Descriptors: descriptors, Log: slog.New(slog.DiscardHandler),
+		Records: records{dir, s.holds}, World: world{}, Publisher: s.Server, Files: files, Descriptors: descriptors, Log: slog.New(slog.DiscardHandler),
 		BootID: "boot", RuntimeDir: filepath.Join(dir, "run"), Home: dir,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

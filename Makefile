@@ -85,7 +85,7 @@ format:
 	@out=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l) && [ -z "$$out" ] || { printf 'not formatted, run gofmt -w on:\n%s\n' "$$out" >&2; exit 1; }
 
 lint:
-	$(LINT) run ./...
+	$(LINT) run --allow-parallel-runners ./...
 
 architecture:
 	go test -count=1 .

@@ -55,7 +55,7 @@ func TestWhatAFrozenSessionCannotDo(t *testing.T) {
 			"capture": second(b.sup.Capture(b.t.Context(), "shop", 1, false)), "attach": second(b.sup.AttachCommand(b.t.Context(), "shop")),
 		} {
 			assert.Equal(t, InvalidState, kindOf(err), what)
-			assert.ErrorContains(t, err, "it is frozen; thaw it first", what)
+			require.ErrorContains(t, err, "it is frozen; thaw it first", what)
 		}
 		_, err := b.sup.Usage(b.t.Context(), "shop")
 		assert.NoError(t, err)

@@ -119,7 +119,7 @@ func (m *Manager) describeAll(ctx context.Context, units []Unit) error {
 	slots := make(chan struct{}, most)
 	asked := 0
 	for i := range units {
-		if u := &units[i]; u.InvocationID == "" && !(runs(*u) && m.find(u, slice)) {
+		if u := &units[i]; u.InvocationID == "" && (!runs(*u) || !m.find(u, slice)) {
 			asked++
 			slots <- struct{}{}
 			go func() {

@@ -76,6 +76,6 @@ func TestFreezeAndThaw(t *testing.T) {
 	assert.False(t, frozen())
 	require.NoError(t, m.Thaw(t.Context(), name), "again")
 
-	assert.Error(t, m.Freeze(t.Context(), "app-corral-nothing.scope"))
-	assert.NoError(t, m.Thaw(t.Context(), "app-corral-nothing.scope"))
+	require.Error(t, m.Freeze(t.Context(), "app-corral-nothing.scope"))
+	require.NoError(t, m.Thaw(t.Context(), "app-corral-nothing.scope"))
 }

@@ -73,7 +73,7 @@ func (v *invocation) refuses(msg *dbus.Message) error {
 		refusal = answer(dbusapi.InvalidArgs, fmt.Sprintf("the arguments are %q and have to be %q", sig.String(), v.method.in.String()))
 	}
 	if refusal != nil && v.object.session != "" {
-		if _, err := v.object.snapshot(); err != nil {
+		if err := v.object.known(); err != nil {
 			return err
 		}
 	}

@@ -72,7 +72,7 @@ func introspectObject(_ context.Context, o *object, _ *dbus.Message) ([]any, err
 	b.WriteString(doctype + "<node>" + standardXML)
 	switch {
 	case o.session != "":
-		if _, err := o.snapshot(); err != nil {
+		if err := o.known(); err != nil {
 			return nil, err
 		}
 		b.WriteString(propertiesXML + sessionXML)

@@ -39,7 +39,7 @@ func TestTheLogCanBeControlled(t *testing.T) {
 	} {
 		err := set(row.name, row.value)
 		assert.Equal(t, dbusapi.ErrorName(row.want), errorName(err), "%v", err)
-		assert.ErrorContains(t, err, row.says)
+		require.ErrorContains(t, err, row.says)
 	}
 	assert.Equal(t, "debug", s.info.Log.Level())
 }

@@ -78,10 +78,10 @@ func (s *Server) snapshots() (all []*supervisor.Snapshot) {
 	return all
 }
 
-// snapshot returns the object's session, as the view has it.
-func (o *object) snapshot() (n *supervisor.Snapshot, err error) {
-	o.server.look(func(v *view) { n, err = o.in(v) })
-	return n, err
+// known returns an error if the view has no such session.
+func (o *object) known() (err error) {
+	o.server.look(func(v *view) { _, err = o.in(v) })
+	return err
 }
 
 // in finds the object's session in the view.

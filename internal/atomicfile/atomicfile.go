@@ -5,6 +5,7 @@
 package atomicfile
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -35,7 +36,7 @@ func (on Disk) Create(dir, name string, perm os.FileMode) (*File, error) {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
 	temp := "." + name + ".new"
-	if err := on.Unlinkat(d, temp, 0); err != nil && err != unix.ENOENT {
+	if err := on.Unlinkat(d, temp, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		_ = on.Close(d)
 		return nil, &os.PathError{Op: "unlink", Path: filepath.Join(dir, temp), Err: err}
 	}
@@ -57,7 +58,7 @@ func (on Disk) Create(dir, name string, perm os.FileMode) (*File, error) {
 // that, nothing is reserved.
 func (f *File) Reserve(size int64) error {
 	err := f.on.Fallocate(f.fd, unix.FALLOC_FL_KEEP_SIZE, 0, size)
-	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
 		return nil
 	}
 	return err
@@ -152,7 +153,7 @@ func (f *File) write(content []byte) error {
 func (f *File) put(content []byte) error {
 	for len(content) > 0 {
 		n, err := f.on.Write(f.fd, content)
-		if err == unix.EINTR {
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil {

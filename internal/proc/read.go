@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"errors"
 	"io/fs"
 
 	"golang.org/x/sys/unix"
@@ -32,7 +33,7 @@ func readFile(path string) ([]byte, error) {
 // retried makes a system call again that a signal has interrupted.
 func retried(call func() (int, error)) (n int, err error) {
 	for {
-		if n, err = call(); err != unix.EINTR {
+		if n, err = call(); !errors.Is(err, unix.EINTR) {
 			return n, err
 		}
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -229,7 +230,7 @@ func TestEachCallFails(t *testing.T) {
 					}
 					m.left, m.fails = never, nil
 					allowed := []string{a.old, a.now}
-					if err == nil && fault == unix.ENOSPC && a.now != "" && a.name[:5] != "a rem" {
+					if err == nil && errors.Is(fault, unix.ENOSPC) && a.now != "" && a.name[:5] != "a rem" {
 						allowed = []string{a.now}
 					}
 					if err != nil {

@@ -102,8 +102,9 @@ func unknown(t reflect.Type, o object) object {
 func restore(o, more object, t reflect.Type) {
 	for name, value := range more {
 		if field, known := fieldOf(t, name); known {
-			if inner, there := o[name].(object); there {
-				restore(inner, value.(object), field)
+			inner, there := o[name].(object)
+			if values, isObject := value.(object); there && isObject {
+				restore(inner, values, field)
 			}
 			continue
 		}

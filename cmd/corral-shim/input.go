@@ -45,6 +45,9 @@ type text struct {
 	parts [3][]byte // what is still to be written
 	lines bool      // the terminal edits lines, and eof makes it deliver one before its end
 	eof   [1]byte
+	acts  []byte        // the characters that the terminal would act on instead of handing them to the agent
+	quote [2]byte       // one of them, with the character that has the terminal hand it on; it may have been written in part
+	half  bool          // the first of the two was
 	line  int           // bytes of the current line that were written since its begin or the last eof
 	calm  time.Duration // how long the agent has to have read everything before Enter
 	read  time.Time     // since when it has, zero if it has not
@@ -138,7 +141,8 @@ func (t *text) append(b []byte) bool {
 }
 
 // prepare makes the text what a terminal would send for it, by the modes that the agent has set: line ends as the Enter key has them, and in
-// brackets where the agent asked for that, without anything inside that would close them.
+// brackets where the agent asked for that, without anything inside that would close them. A text is no keys: a character that the terminal would
+// act on, as on ^C, is quoted where it edits lines, and left out where there is no quoting.
 func (t *text) prepare(paste bool, mode *unix.Termios) {
 	body := t.mem[:t.n]
 	t.stage = textGoes
@@ -148,12 +152,35 @@ func (t *text) prepare(paste bool, mode *unix.Termios) {
 	if mode.Lflag&unix.ICANON == 0 || mode.Iflag&unix.ICRNL != 0 {
 		body = returns(body)
 	}
+	t.acts = actedOn(mode)
+	t.quote[0] = mode.Cc[unix.VLNEXT]
+	if !t.lines || mode.Lflag&unix.IEXTEN == 0 || t.quote[0] == 0 {
+		body, t.acts = without(body, t.acts), nil
+	}
 	if paste && len(body) > 0 {
 		t.calm = enterAfterPaste
-		t.parts = [3][]byte{pasteBegin, without(body, pasteEnd), pasteEnd}
+		t.parts = [3][]byte{pasteBegin, withoutPasteEnd(body), pasteEnd}
 		return
 	}
 	t.parts[1] = body
+}
+
+// actedOn returns the characters that a terminal in this mode keeps for itself (termios(3)).
+func actedOn(mode *unix.Termios) []byte {
+	var acts []byte
+	add := func(on bool, characters ...int) {
+		for _, i := range characters {
+			if c := mode.Cc[i]; on && c > 0 && (c < 0x20 || c == 0x7f) {
+				acts = append(acts, c)
+			}
+		}
+	}
+	add(mode.Lflag&unix.ISIG != 0, unix.VINTR, unix.VQUIT, unix.VSUSP)
+	add(mode.Iflag&unix.IXON != 0, unix.VSTART, unix.VSTOP)
+	lines := mode.Lflag&unix.ICANON != 0
+	add(lines, unix.VEOF, unix.VERASE, unix.VKILL)
+	add(lines && mode.Lflag&unix.IEXTEN != 0, unix.VWERASE, unix.VREPRINT, unix.VLNEXT)
+	return acts
 }
 
 // returns replaces each line end in b, \n or \r\n, by \r, in place.
@@ -174,17 +201,51 @@ func returns(b []byte) []byte {
 	return b[:n]
 }
 
-// without removes each old from b, in place, also one that comes about by the removal of another.
-func without(b, old []byte) []byte {
+// without removes all of these characters from b, in place.
+func without(b, characters []byte) []byte {
+	if len(characters) == 0 {
+		return b
+	}
+	n := 0
+	for _, c := range b {
+		if bytes.IndexByte(characters, c) < 0 {
+			b[n] = c
+			n++
+		}
+	}
+	return b[:n]
+}
+
+// withoutPasteEnd removes from b, in place, all that a program could take for the end of a paste, also what comes about by the removal of another.
+func withoutPasteEnd(b []byte) []byte {
 	n := 0
 	for _, c := range b {
 		b[n] = c
 		n++
-		if bytes.HasSuffix(b[:n], old) {
-			n -= len(old)
+		if c == '~' {
+			n = beforePasteEnd(b[:n])
 		}
 	}
 	return b[:n]
+}
+
+// beforePasteEnd returns how much of b, which ends with a tilde, comes before the end of a paste that it ends with, all if it does not. Programs that
+// read the number of a control sequence as a number take CSI 0201 ~ and CSI 201;1 ~ for it too, and U+009B for CSI.
+func beforePasteEnd(b []byte) int {
+	i := len(b) - 1
+	for i > 0 && b[i-1] >= 0x20 && b[i-1] < 0x40 {
+		i--
+	}
+	number := bytes.TrimLeft(b[i:len(b)-1], "0")
+	if !bytes.HasPrefix(number, []byte("201")) || len(number) > 3 && number[3] >= '0' && number[3] <= '9' {
+		return len(b)
+	}
+	for _, csi := range []string{"\x1b[", "\u009b"} {
+		if bytes.HasSuffix(b[:i], []byte(csi)) {
+			return i - len(csi)
+		}
+	}
+	return len(b)
 }
 
 // piece is what can be given to the terminal at once, nothing if all was.
@@ -198,25 +259,43 @@ func (t *text) piece() []byte {
 	if !t.lines || len(b) == 0 {
 		return b
 	}
+	if t.half {
+		return t.quote[1:]
+	}
 	if t.line >= maxLine {
 		return t.eof[:]
 	}
+	if bytes.IndexByte(t.acts, b[0]) >= 0 {
+		t.quote[1] = b[0]
+		return t.quote[:]
+	}
 	b = b[:min(len(b), maxLine-t.line)]
-	if i := bytes.IndexAny(b, "\r\n"); i >= 0 {
-		return b[:i+1]
+	for i, c := range b {
+		switch {
+		case c == '\r' || c == '\n':
+			return b[:i+1]
+		case bytes.IndexByte(t.acts, c) >= 0:
+			return b[:i]
+		}
 	}
 	return b
 }
 
 // wrote takes note that the terminal has taken the first n bytes, at least one, of what piece returned.
 func (t *text) wrote(n int) {
-	if t.lines && t.line >= maxLine {
+	if t.lines && t.line >= maxLine && !t.half {
 		t.line = 0
 		return
 	}
 	for i, p := range t.parts {
 		if len(p) == 0 {
 			continue
+		}
+		if t.half || bytes.IndexByte(t.acts, p[0]) >= 0 {
+			if t.half = !t.half && n == 1; t.half {
+				return
+			}
+			n = 1
 		}
 		t.line += n
 		if end := p[n-1]; end == '\r' || end == '\n' {
@@ -235,9 +314,9 @@ func (s *shim) feed() bool {
 		return false
 	case len(q.pending) > 0:
 		q.pending = q.pending[s.put(q.pending):]
-	case len(q.texts) > 0:
+	case len(q.texts) > 0 && (q.texts[0].stage != textWaits || !s.pane.readable):
 		return s.feedText(q.texts[0])
-	case s.pane.readable:
+	case s.pane.readable: // keys that were pressed before a text came are taken before it
 		n, e := sysRead(s.pane.fd, q.keys[:])
 		switch {
 		case e == unix.EAGAIN:
@@ -319,6 +398,19 @@ func (s *shim) watchReading(now time.Time) {
 		return
 	}
 	s.timers.set(timerInput, now.Add(inputTick))
+}
+
+// withdraw forgets the texts of a connection that is gone of which nothing was written yet: nobody is told any more that the agent has them.
+func (q *inputQueue) withdraw(c *conn) {
+	kept := q.texts[:0]
+	for _, t := range q.texts {
+		if t.from == c && t.stage == textWaits {
+			q.discard(t)
+			continue
+		}
+		kept = append(kept, t)
+	}
+	q.texts = kept
 }
 
 // refuse answers all texts that the agent will not get.

@@ -202,6 +202,7 @@ func (s *shim) drop(c *conn) {
 		s.input.discard(c.partial)
 		c.partial = nil
 	}
+	s.input.withdraw(c)
 	if c == s.pane.joined { // the shim in the pane has died, and its pane with it: nobody closed that one
 		s.losePane()
 	}
@@ -251,6 +252,7 @@ func (s *shim) take(c *conn, m *shimwire.Message, passed int) {
 	case m.Kind == shimwire.Resized && c == s.pane.joined:
 		s.resize()
 	case m.Kind == shimwire.Input:
+		s.pane.readable = s.pane.there() // there may be keys, though nobody has looked yet
 		if problem := s.input.add(c, m); problem != "" {
 			s.send(c, shimwire.Message{Kind: shimwire.InputDone, Seq: m.Seq, Error: problem})
 		}

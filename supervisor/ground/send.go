@@ -12,7 +12,7 @@ import (
 )
 
 // sendTimeout bounds how long a text may take to be read by the agent; a program that does not read its terminal never takes it.
-const sendTimeout = 20 * time.Second
+const sendTimeout = 10 * time.Second
 
 // Send has the agent's terminal take the text, whole, over a connection of its own. The shim writes texts in the order they come in.
 func (g *Ground) Send(ctx context.Context, socket, text string, enter bool) error {

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// takes is a session of a program that writes what it reads from its terminal into a file, after it has set the terminal up.
+func (d *corrald) takes(t *testing.T, id, setUp string) (s *subject, got string) {
+	t.Helper()
+	got = d.dir + "/" + id + "-got"
+	s = d.run(t, id, setUp+"; echo go; exec cat >"+got)
+	waitFile(t, d.stateDir(id)+"/output.log", "go")
+	return s, got
+}
+
+func waitContent(t *testing.T, path, want string) {
+	t.Helper()
+	var last string
+	defer func() {
+		if t.Failed() {
+			t.Logf("%s has %d bytes, not %d: %.200q", path, len(last), len(want), last)
+		}
+	}()
+	testbed.WaitFile(t, path, func(b []byte) bool { last = string(b); return last == want })
+}
+
+// TestTextsArriveWhole, whatever is in them and whatever mode the terminal is in.
+func TestTextsArriveWhole(t *testing.T) {
+	d := startDaemon(t)
+	texts := []string{
+		"Enter", "C-c", "-l", ";", "one\ntwo\n\nthree", "a\ttab  and 漢字 ✳ é", `$HOME "quoted" \n #{pane_title} %1`,
+		"\x1b[A\x1bOP\x1b[200~ \x1b]0;title\x07 \x1b", strings.Repeat("a hundred kilobytes, and no byte less\n", 2632),
+	}
+	t.Run("lines", func(t *testing.T) {
+		s, got := d.takes(t, "lines", "stty -echo")
+		var want strings.Builder
+		for _, text := range append(texts, "\x03\x04\x15\x1a\x1c\x7f\x11\x13\x16", strings.Repeat("w", 20_000)+"\x03") {
+			s.must("SendInput", text, dbusapi.InputEnter)
+			want.WriteString(text + "\n")
+		}
+		waitContent(t, got, want.String())
+		s.become("running")
+	})
+	t.Run("keys", func(t *testing.T) {
+		s, got := d.takes(t, "keys", "stty raw -echo")
+		var want strings.Builder
+		for _, text := range append(texts, "\x03\x04\x15\x1a") {
+			s.must("SendInput", text, dbusapi.InputEnter)
+			want.WriteString(strings.ReplaceAll(text, "\n", "\r") + "\r")
+		}
+		waitContent(t, got, want.String())
+	})
+	t.Run("pastes", func(t *testing.T) {
+		s, got := d.takes(t, "pastes", `stty raw -echo; printf '\033[?2004h'`)
+		var want strings.Builder
+		for _, text := range append(texts, "harmless\x1b[201~\rrm -rf x\x1b[20\x1b[201~1~\u009b201~") {
+			s.must("SendInput", text, dbusapi.InputEnter)
+			text, _, _ = strings.Cut(text, "\x1b[201~\rrm")
+			if strings.HasPrefix(text, "harmless") {
+				text += "\rrm -rf x"
+			}
+			want.WriteString("\x1b[200~" + strings.ReplaceAll(text, "\n", "\r") + "\x1b[201~\r")
+		}
+		waitContent(t, got, want.String())
+	})
+}
+
+// TestTextsOfTwoClientsAreNeverMixed, and those of one keep their order.
+func TestTextsOfTwoClientsAreNeverMixed(t *testing.T) {
+	d := startDaemon(t)
+	_, got := d.takes(t, "both", "stty raw -echo")
+	const each = 20
+	done := make(chan *dbus.Call, 2*each)
+	for _, letter := range []string{"A", "B"} {
+		object := testbed.Bus(t).Object(dbusapi.BusName, dbusapi.SessionPath("both"))
+		for n := range each {
+			object.Go(dbusapi.SessionInterface+".SendInput", 0, done, fmt.Sprintf("%s%d:%s.", letter, n, strings.Repeat(letter, 5000)), uint64(0))
+		}
+	}
+	for range 2 * each {
+		require.NoError(t, testbed.Receive(t, done, "answer").Err)
+	}
+	content := testbed.WaitFile(t, got, func(b []byte) bool { return strings.Count(string(b), ".") == 2*each })
+	next := map[string]int{}
+	for _, text := range strings.Split(strings.TrimSuffix(string(content), "."), ".") {
+		letter := text[:1]
+		require.Equal(t, fmt.Sprintf("%s%d:%s", letter, next[letter], strings.Repeat(letter, 5000)), text)
+		next[letter]++
+	}
+}
+
+// TestKeysArriveInOrder: names of keys are pressed, everything else is typed.
+func TestKeysArriveInOrder(t *testing.T) {
+	d := startDaemon(t)
+	s, got := d.takes(t, "keys", "stty raw -echo")
+	s.must("SendKeys", []string{"C-a", "Enter", "Escape", "Up", "F1", "Tab", "BSpace", "M-x", "plain text", "é漢", ";", "a;", "-l", "Space"})
+	want := "\x01\r\x1b\x1b[A\x1bOP\t\x7f\x1bxplain texté漢;a;-l "
+	waitContent(t, got, want)
+	var keys []string
+	for n := range 300 {
+		keys = append(keys, fmt.Sprint(n), "Enter")
+		want += fmt.Sprint(n) + "\r"
+	}
+	s.must("SendKeys", keys)
+	waitContent(t, got, want)
+	for n := range 50 {
+		s.must("SendKeys", []string{"key ", "Enter"})
+		s.must("SendInput", fmt.Sprint("text ", n), uint64(0))
+		want += fmt.Sprint("key \rtext ", n)
+	}
+	waitContent(t, got, want)
+}
+
+// TestInputForRealPrograms that paint their screen or edit their line themselves.
+func TestInputForRealPrograms(t *testing.T) {
+	d := startDaemon(t)
+	screen := func(s *subject, text string) {
+		t.Helper()
+		waitFile(t, d.stateDir(s.id)+"/output.log", text)
+	}
+	t.Run("vim", func(t *testing.T) {
+		file := d.dir + "/poem"
+		s := d.create(t, "vim", spec{"Command": []string{"vim", "-N", "-u", "NONE", "-i", "NONE", "-n", "--cmd", "set autoindent showmode", file}})
+		screen(s, "\x1b[?2004h")
+		s.must("SendKeys", []string{"i"})
+		screen(s, "INSERT")
+		poem := "    indented\n        more\n:q!\nEscape C-c é漢\n" + strings.Repeat("a long line ", 500) + "\nend"
+		s.must("SendInput", poem, uint64(0))
+		s.must("SendKeys", []string{"Escape", ":wq", "Enter"}) // a text would be pasted into the file
+		s.ends(outcome{"completed", "success", 1, 0, "", "active"})
+		assert.Equal(t, poem+"\n", readFile(t, file))
+	})
+	for name, mode := range map[string]string{"bash": "on", "bash-without-paste": "off"} {
+		t.Run(name, func(t *testing.T) {
+			rc := d.dir + "/" + name + ".rc"
+			require.NoError(t, os.WriteFile(rc, []byte("PS1='ready> '; bind 'set enable-bracketed-paste "+mode+"'\n"), 0o600))
+			s := d.create(t, name, spec{"Command": []string{"bash", "--rcfile", rc, "-i"}})
+			screen(s, "ready> ")
+			out := d.dir + "/" + name + "-out"
+			s.must("SendInput", "for i in 1 2 3; do\necho \"line $i\" >>"+out+"\ndone; echo 'an\t\"end\"' >>"+out, dbusapi.InputEnter)
+			// A shell that is not told what is a paste completes at a tab.
+			want := map[string]string{"on": "line 1\nline 2\nline 3\nan\t\"end\"\n"}[mode]
+			if mode == "off" {
+				waitFile(t, out, "line 3\n")
+			} else {
+				waitContent(t, out, want)
+			}
+			s.must("SendInput", "exit 4", dbusapi.InputEnter)
+			s.ends(outcome{"failed", "exit-code", 1, 4, "command exited with code 4", "error"})
+		})
+	}
+}
+
+// TestInputForAStaleSession: the shim takes it, tmux is not needed; keys are pressed in tmux, and it is said that there is none.
+func TestInputForAStaleSession(t *testing.T) {
+	d := startDaemon(t)
+	s, got := d.takes(t, "stale", "stty -echo")
+	kill(t, s.one("tmux: server"), syscall.SIGKILL)
+	s.become("stale")
+	s.must("SendInput", "still\nthere", dbusapi.InputEnter)
+	waitContent(t, got, "still\nthere\n")
+	refused(t, s.do("SendKeys", []string{"C-c"}), dbusapi.InvalidState, `"stale"`)
+	refused(t, s.do("Capture", uint32(0), uint64(0)), dbusapi.InvalidState, `"stale"`)
+	s.must("Resume")
+	s.must("SendInput", "again", dbusapi.InputEnter)
+	waitContent(t, got, "still\nthere\nagain\n")
+}
+
+// TestAnAgentThatDoesNotRead makes its senders wait for a while, and nobody else.
+func TestAnAgentThatDoesNotRead(t *testing.T) {
+	d := startDaemon(t)
+	deaf := d.run(t, "deaf", "stty raw -echo; echo go; exec sleep 1000")
+	other, got := d.takes(t, "other", "stty raw -echo")
+	waitFile(t, d.stateDir("deaf")+"/output.log", "go")
+	done := make(chan *dbus.Call, 2)
+	begin := time.Now()
+	for _, text := range []string{strings.Repeat("x", 200_000), "short"} {
+		testbed.Bus(t).Object(dbusapi.BusName, dbusapi.SessionPath("deaf")).Go(dbusapi.SessionInterface+".SendInput", 0, done, text, dbusapi.InputEnter)
+	}
+	var want strings.Builder
+	for n := range 20 {
+		text := fmt.Sprintf("%d\r", n)
+		want.WriteString(text)
+		other.must("SendInput", text, uint64(0))
+		deaf.must("SetDescription", text)
+		var screen string
+		require.NoError(t, d.manager("GetSession", []any{"other"}, new(dbus.ObjectPath)))
+		require.NoError(t, d.call(dbusapi.SessionPath("deaf"), dbusapi.SessionInterface+".Capture", []any{uint32(0), uint64(0)}, &screen))
+		deaf.facts()
+	}
+	waitContent(t, got, want.String())
+	assert.Empty(t, done, "all of that went on while they waited")
+	for range 2 {
+		refused(t, testbed.Receive(t, done, "answer").Err, dbusapi.InvalidState, `"deaf"`, "does not read")
+	}
+	assert.Less(t, time.Since(begin), 25*time.Second, "the time that D-Bus clients give a call")
+	deaf.must("Stop", uint64(0))
+}

@@ -158,6 +158,8 @@ func (s *subject) attach() (detach func()) {
 	var argv, environment []string
 	require.NoError(s.t, s.call(dbusapi.SessionPath(s.id), dbusapi.SessionInterface+".GetAttachCommand", nil, &argv, &environment))
 	terminal := exec.Command("script", "-qec", strings.Join(argv, " "), "/dev/null")
+	_, err := terminal.StdinPipe() // open until it ends: script(1) types ^D where its input does
+	require.NoError(s.t, err)
 	terminal.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "TMUX") }), "TERM=xterm")
 	require.NoError(s.t, terminal.Start())
 	socket := filepath.Join(s.runtimeDir(s.id), "tmux")

@@ -145,7 +145,10 @@ func (s *Supervisor) start(e *entry, resumed bool) { s.begin(e, resumed, nil) }
 
 // begin begins a run, in the scope that is there if into is not nil.
 func (s *Supervisor) begin(e *entry, resumed bool, into *Into) {
-	run := newRunID()
+	run, prompt := newRunID(), ""
+	if e.rec.GivesPrompt(resumed) {
+		prompt = e.rec.Prompt
+	}
 	s.unwatch(e)
 	s.moveIn(e)
 	e.run = runtime{}
@@ -157,7 +160,7 @@ func (s *Supervisor) begin(e *entry, resumed bool, into *Into) {
 	s.watchRecord(e)
 	s.tellWorkspace(e, s.places[placeOf(e)], e.rec.WorkspaceGone)
 	plan := s.plan(e, resumed)
-	plan.Into = into
+	plan.Into, plan.Spec.Prompt = into, prompt
 	e.begun, e.into = true, into != nil
 	s.armStart(e)
 	s.effect(e, func() {

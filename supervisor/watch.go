@@ -235,6 +235,8 @@ func (s *Supervisor) shimSaid(e *entry, m shimwire.Message) {
 		s.agentSaid(e, m)
 	case shimwire.Ready:
 		s.apply(e, session.AgentReady{Run: run, At: m.Since})
+	case shimwire.Prompted:
+		s.apply(e, session.Prompted{Run: run})
 	case shimwire.PaneLost:
 		go s.tmuxLost(e, run, s.target(e))
 	case shimwire.PaneClosed:

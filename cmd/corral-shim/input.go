@@ -314,7 +314,7 @@ func (s *shim) feed() bool {
 		return false
 	case len(q.pending) > 0:
 		q.pending = q.pending[s.put(q.pending):]
-	case len(q.texts) > 0 && (q.texts[0].stage != textWaits || !s.pane.readable):
+	case len(q.texts) > 0 && (q.texts[0].stage != textWaits || !s.pane.readable && !s.holds()):
 		return s.feedText(q.texts[0])
 	case s.pane.readable: // keys that were pressed before a text came are taken before it
 		n, e := sysRead(s.pane.fd, q.keys[:])

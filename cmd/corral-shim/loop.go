@@ -85,6 +85,7 @@ func (s *shim) timeIsUp() {
 		timerInput:   func() { s.watchReading(now) },
 		timerRedraw:  s.resize,
 		timerSaid:    func() { s.tellSaid(now) },
+		timerPrompt:  func() { s.tellPrompt(now) },
 	} {
 		if due&(1<<id) != 0 {
 			act()

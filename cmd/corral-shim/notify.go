@@ -169,4 +169,5 @@ func (s *shim) notified(n notification) {
 	if n.saysStatus || n.saysActivity || n.asksForPerson {
 		s.says(saidByNotify, word{last.activity, last.reason, last.status})
 	}
+	s.tellPrompt(time.Now())
 }

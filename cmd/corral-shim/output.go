@@ -63,6 +63,7 @@ func (s *shim) keep(fresh []byte) {
 	if s.scanner.rang {
 		s.ring()
 	}
+	s.tellPrompt(s.lastOutput)
 }
 
 // show gives the pane what it takes.

@@ -78,6 +78,7 @@ const (
 	timerInput          // the agent may have read its input
 	timerRedraw         // a new pane shows the agent: give its terminal its true size
 	timerSaid           // what the agent has said may be told
+	timerPrompt         // the agent may be told its prompt
 	timerCount
 )
 

@@ -42,6 +42,7 @@ type shim struct {
 	out        output
 	scanner    scanner
 	input      inputQueue
+	prompt     prompt
 	idle       bool
 	rested     bool      // it has been idle before
 	since      time.Time // when it became idle, or working
@@ -199,6 +200,7 @@ func (s *shim) start() error {
 	if err := s.listener.publish(); err != nil {
 		complain("cannot publish the socket: " + err.Error())
 	}
+	s.takePrompt()
 	s.spec.Env, s.spec.Args = nil, nil
 	return nil
 }
@@ -259,6 +261,7 @@ func (s *shim) reap() exitstatus.Status {
 		Started: s.agent.started, Exited: time.Now(), ExitedMonotonic: clock.Monotonic(),
 		UserTime: time.Duration(usage.Utime.Nano()), SystemTime: time.Duration(usage.Stime.Nano()), MaxRSS: usage.Maxrss << 10,
 		OOMKills: s.memory.kills(), MemoryMax: s.memory.max(), PaneClosed: s.paneClosed,
+		Prompted: s.prompt.given,
 	}
 	if ws.Signaled() {
 		status.Code, status.Value = exitstatus.Killed, int(ws.Signal())

@@ -45,6 +45,7 @@ func (s *shim) says(source int, w word) {
 	s.seq++
 	*last = said{word: w, since: now, seq: s.seq}
 	s.tellSaid(now)
+	s.tellPrompt(now)
 }
 
 // tellSaid tells what was not told yet, as far as that may be told now.
@@ -79,6 +80,9 @@ func (s *shim) introduce(c *conn) {
 	s.send(c, s.hello())
 	if !s.ready.IsZero() {
 		s.send(c, shimwire.Message{Kind: shimwire.Ready, Since: s.ready})
+	}
+	if s.prompt.given {
+		s.send(c, shimwire.Message{Kind: shimwire.Prompted})
 	}
 	for i := range s.said {
 		if s.said[i].told {

@@ -60,9 +60,6 @@ func parseSpec(given map[string]dbus.Variant) (supervisor.Spec, error) {
 			return spec, answer(dbusapi.InvalidArgs, fmt.Sprintf("unknown key in the spec: %.64q", key))
 		}
 	}
-	if spec.Prompt != "" {
-		return spec, answer(dbusapi.NotSupported, "this version knows no Prompt")
-	}
 	return spec, nil
 }
 

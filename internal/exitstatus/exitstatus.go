@@ -68,6 +68,7 @@ type Status struct {
 	OOMKills  uint64 // processes of the scope that the kernel's OOM killer ended during this run, by the cgroup's memory.events
 	MemoryMax uint64 // bytes: the scope's memory.max, 0 if there is none
 
+	Prompted   bool // the agent was told the session's prompt, or the first of it
 	PaneClosed bool // a person closed the agent's pane by hand, and that is why it was ended
 }
 
@@ -95,6 +96,9 @@ func (s Status) Append(b []byte) []byte {
 	number("MAX_RSS_BYTES", s.MaxRSS)
 	text("OOM_KILLS", strconv.FormatUint(s.OOMKills, 10))
 	text("MEMORY_MAX_BYTES", strconv.FormatUint(s.MemoryMax, 10))
+	if s.Prompted {
+		number("PROMPTED", 1)
+	}
 	if s.PaneClosed {
 		number("PANE_CLOSED", 1)
 	}
@@ -148,6 +152,8 @@ func Parse(b []byte) (Status, error) {
 			s.OOMKills, err = strconv.ParseUint(v, 10, 64)
 		case "MEMORY_MAX_BYTES":
 			s.MemoryMax, err = strconv.ParseUint(v, 10, 64)
+		case "PROMPTED":
+			s.Prompted = v == "1"
 		case "PANE_CLOSED":
 			s.PaneClosed = v == "1"
 		}

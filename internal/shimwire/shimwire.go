@@ -28,6 +28,7 @@ type Spec struct {
 	Socket    string        // where the shim listens
 	LogMax    int64         // bytes that output.log and its predecessor may take together
 	IdleAfter time.Duration // silence that makes a working agent idle
+	Prompt    string        // typed into the agent's terminal, with Enter, once it takes input; "" for nothing
 	Notify    string        // where the shim listens for sd_notify(3) from the agent, which gets the path as NOTIFY_SOCKET; "" for nowhere
 }
 
@@ -40,6 +41,7 @@ const (
 	specSocket    = 'k'
 	specLogMax    = 'l'
 	specIdleAfter = 'i'
+	specPrompt    = 'p'
 	specNotify    = 'n'
 	specEnd       = '.'
 )
@@ -58,6 +60,9 @@ func (s *Spec) Append(b []byte) []byte {
 	b = appendString(b, specSocket, s.Socket)
 	b = appendNumber(b, specLogMax, s.LogMax)
 	b = appendNumber(b, specIdleAfter, int64(s.IdleAfter))
+	if s.Prompt != "" {
+		b = appendString(b, specPrompt, s.Prompt)
+	}
 	if s.Notify != "" {
 		b = appendString(b, specNotify, s.Notify)
 	}
@@ -89,6 +94,8 @@ func ParseSpec(b []byte) (Spec, error) {
 			var n int64
 			n, err = number(v)
 			s.IdleAfter = time.Duration(n)
+		case specPrompt:
+			s.Prompt = string(v)
 		case specNotify:
 			s.Notify = string(v)
 		case specEnd:
@@ -122,6 +129,8 @@ const (
 	Said Kind = 's'
 	// Ready tells, from the shim, that the agent has said so by READY=1 (sd_notify(3)); Since is when. After a Hello it is said once more.
 	Ready Kind = 'r'
+	// Prompted tells, from the shim, that the Spec's Prompt was typed, or begins to be. After a Hello it is said once more.
+	Prompted Kind = 'p'
 	// PaneClosed tells, from the shim, that a person closed the pane (or its tmux session) while the tmux server lives on. The shim has sent
 	// SIGHUP to the agent's processes, as any terminal does that is closed.
 	PaneClosed Kind = 'c'

@@ -11,7 +11,7 @@ import (
 
 var fullSpec = Spec{
 	RunID: "0123-4567", Dir: "/home/u/shop", Args: []string{"claude", "", "a b\n$c \xff"}, Env: []string{"PATH=/bin", "EMPTY=", "X=a=b"},
-	StateDir: "/state/shop", Socket: "/run/shop/shim.sock", LogMax: 16 << 20, IdleAfter: 3 * time.Second, Notify: "/run/shop/notify",
+	StateDir: "/state/shop", Socket: "/run/shop/shim.sock", LogMax: 16 << 20, IdleAfter: 3 * time.Second, Notify: "/run/shop/notify", Prompt: "fix it\nall",
 }
 
 func TestSpecRoundTrip(t *testing.T) {
@@ -62,6 +62,7 @@ func TestMessageRoundTrip(t *testing.T) {
 		{Kind: Working, Since: when},
 		{Kind: Said, Source: Notify, Activity: "waiting", Reason: "question", Text: "which one? \u00e9", Since: when, Seq: 4},
 		{Kind: Ready, Since: when},
+		{Kind: Prompted},
 		{Kind: PaneClosed},
 		{Kind: Input, Seq: 1<<32 - 1, Flags: FlagEnter | FlagMore, Data: []byte("text\x00\xff")},
 		{Kind: InputDone, Seq: 7, Error: "the agent has ended"},

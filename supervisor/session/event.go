@@ -16,13 +16,14 @@ type Event interface {
 
 // Apply changes the session's facts by e, and tells whether any that is saved has become another.
 func (s *Session) Apply(e Event) (changed bool) {
-	run, archived, workspace, seen := s.Run, s.Archived, s.WorkspaceInode, s.Seen
+	run, archived, workspace, seen, prompted := s.Run, s.Archived, s.WorkspaceInode, s.Seen, s.Prompted
 	var before Run
 	if run != nil {
 		before = *run
 	}
 	e.apply(s)
-	return s.Run != run || run != nil && *run != before || s.Archived != archived || s.WorkspaceInode != workspace || s.Seen != seen
+	return s.Run != run || run != nil && *run != before || s.Archived != archived || s.WorkspaceInode != workspace || s.Seen != seen ||
+		s.Prompted != prompted
 }
 
 // RunAsked begins a new run. The caller has made sure that the one before it is over.
@@ -244,6 +245,7 @@ func (e AgentExited) apply(s *Session) {
 	}
 	status := e.Status
 	r.Exit = &status
+	s.Prompted = s.Prompted || status.Prompted
 	if r.Started.IsZero() && status.Code != exitstatus.NotStarted {
 		r.Started = status.Started
 	}

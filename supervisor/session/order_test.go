@@ -46,6 +46,7 @@ func randomHistory(r *rand.Rand) history {
 		maybe(&h.floating, session.Said{Run: run, Source: source, Word: randomWord(r, uint64(seq+1))})
 	}
 	maybe(&h.floating, session.AgentReady{Run: run, At: at(6)})
+	maybe(&h.floating, session.Prompted{Run: run})
 	maybe(&h.floating, session.Answered{Run: run, Words: session.Seqs{Report: uint64(r.IntN(8))}})
 	maybe(&h.floating, archive)
 	result := []string{"", "success", "resources", "oom-kill", "timeout"}[r.IntN(5)]

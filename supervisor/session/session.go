@@ -34,6 +34,8 @@ type Session struct {
 	Created          time.Time         `json:"created"`
 	Archived         time.Time         `json:"archived,omitzero"`
 
+	Prompted bool `json:"prompted,omitempty"` // by the shim: an agent of this session was told the Prompt, or the first of it
+
 	NRuns        uint32    `json:"n_runs"`
 	Run          *Run      `json:"run,omitempty"`   // the current run, or the last one
 	Past         []Run     `json:"past,omitempty"`  // those before it, the oldest first

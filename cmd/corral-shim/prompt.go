@@ -1,0 +1,87 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+// A program that still makes its screen loses what is typed. One that has asked for bracketed paste has set up its input, and is only given the time
+// to draw: promptCalm. Any other is waited for until it is idle. One that is never silent, or says nothing at all, is told its prompt after promptTime
+// all the same. What is sent to the session meanwhile waits behind it, for as long as who sends it does.
+const (
+	promptCalm = 500 * time.Millisecond
+	promptTime = 15 * time.Second
+)
+
+// prompt is what the agent is told first: it is typed once, when the agent takes input.
+type prompt struct {
+	text  *text // nil if there is none, or it is on its way
+	last  time.Time
+	given bool // all of it, or some: where it ended in between nobody can tell
+}
+
+// takePrompt takes the prompt out of the spec, for the agent that was just started.
+func (s *shim) takePrompt() {
+	t := &text{enter: true}
+	if s.spec.Prompt == "" || !t.append([]byte(s.spec.Prompt)) {
+		return
+	}
+	s.spec.Prompt = ""
+	s.prompt = prompt{text: t, last: s.agent.started.Add(promptTime)}
+	s.tellPrompt(s.agent.started)
+}
+
+// tellPrompt types the prompt if the agent can be told it by now; else it sees to it that this is looked at again.
+func (s *shim) tellPrompt(now time.Time) {
+	p := &s.prompt
+	switch {
+	case p.text == nil:
+		return
+	case s.asks() || s.spec.Notify != "" && s.ready.IsZero():
+		// Enter would be its answer; or it is going to say when it takes input. Both are told by it, and are looked at then.
+		s.timers.clear(timerPrompt)
+		p.last = now.Add(promptTime)
+		return
+	}
+	if at := s.promptAt(); at.After(now) {
+		s.timers.set(timerPrompt, at)
+		return
+	}
+	q := &s.input
+	q.count++
+	q.queued += p.text.n
+	first := 0
+	if len(q.texts) > 0 && q.texts[0].stage != textWaits {
+		first = 1
+	}
+	q.texts = slices.Insert(q.texts, first, p.text)
+	p.text, p.given = nil, true
+	s.tell(shimwire.Message{Kind: shimwire.Prompted})
+}
+
+// promptAt returns when the agent can be told its prompt if it stays silent from now on.
+func (s *shim) promptAt() time.Time {
+	calm := s.spec.IdleAfter
+	switch {
+	case !s.ready.IsZero():
+		return s.ready
+	case !s.lastOutput.After(s.agent.started):
+		return s.prompt.last
+	case s.scanner.modes.paste:
+		calm = min(calm, promptCalm)
+	}
+	if at := s.lastOutput.Add(calm); at.Before(s.prompt.last) {
+		return at
+	}
+	return s.prompt.last
+}
+
+// asks tells whether the agent says itself that it waits for something else than its next task: whether a directory is to be trusted, a login.
+func (s *shim) asks() bool {
+	return slices.ContainsFunc(s.said[:], func(w said) bool { return w.activity == "waiting" && w.reason != "turn-ended" })
+}
+
+// holds tells whether texts have to wait, so that the prompt is the first of them.
+func (s *shim) holds() bool { return s.prompt.text != nil && !s.asks() }

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+func TestThePromptIsTypedWhenTheAgentIsIdle(t *testing.T) {
+	h := newHome(t, "sh", "-c", `stty -echo; printf go; read a; read b; printf "got <$a> <$b>"; read rest`)
+	h.spec.Prompt = "fix the tests\nall of them"
+	s := h.show()
+	d := h.connect()
+	assert.Equal(t, shimwire.Prompted, d.hears(shimwire.Prompted).Kind)
+	s.sees("got <fix the tests> <all of them>")
+	again := h.connect()
+	again.hears(shimwire.Prompted)
+	s.keys("\r")
+	require.Equal(t, 0, s.ends())
+	assert.True(t, h.status().Prompted)
+}
+
+func TestThePromptIsPastedOnceTheAgentHasAskedForPastes(t *testing.T) {
+	h := newHome(t, "sh", "-c", `stty raw -echo; printf '\033[?2004hgo'; head -c 15 >got; printf one; head -c 1 >enter`)
+	h.spec.IdleAfter = time.Hour
+	h.spec.Prompt = "fix"
+	s := h.show()
+	s.sees("one")
+	require.Equal(t, 0, s.ends())
+	assert.Equal(t, "\x1b[200~fix\x1b[201~", h.read("got"))
+	assert.Equal(t, "\r", h.read("enter"))
+}
+
+// TestThePromptIsNoAnswer: an agent that asks its user something else before it begins is not answered by it.
+func TestThePromptIsNoAnswer(t *testing.T) {
+	h := newHome(t, "sh", "-c", `stty -echo; systemd-notify --ready X_CORRAL_ACTIVITY=waiting X_CORRAL_REASON=permission; printf 'trust?'; read a
+		systemd-notify X_CORRAL_ACTIVITY=idle; printf 'well'; read b; printf "got <$a> <$b>"; read rest`).withNotify()
+	h.spec.Prompt = "fix"
+	s := h.show()
+	d := h.connect()
+	s.sees("trust?")
+	d.hears(shimwire.Idle)
+	assert.Empty(t, d.input(1, "yes", shimwire.FlagEnter).Error, "what somebody sends does not wait for it")
+	s.sees("got <yes> <fix>")
+}
+
+func TestThePromptWaitsForAnAgentThatSaysWhenItIsReady(t *testing.T) {
+	h := newHome(t, "sh", "-c", `stty -echo; printf 'loading'; read a; systemd-notify --ready; read b; printf "got <$a> <$b>"; read rest`).withNotify()
+	h.spec.Prompt = "fix"
+	s := h.show()
+	d := h.connect()
+	d.hears(shimwire.Idle)
+	s.keys("a person\r")
+	s.sees("got <a person> <fix>")
+}
+
+func TestWhatIsSentComesAfterThePrompt(t *testing.T) {
+	h := newHome(t, "sh", "-c", `stty -echo; printf go; read a; read b; printf "got <$a> <$b>"; read rest`)
+	h.spec.IdleAfter = time.Second
+	h.spec.Prompt = "first"
+	s := h.show()
+	d := h.connect()
+	s.sees("go")
+	assert.Empty(t, d.input(1, "second", shimwire.FlagEnter).Error)
+	s.sees("got <first> <second>")
+}
+
+func TestAnAgentThatEndsBeforeItsPrompt(t *testing.T) {
+	h := newHome(t, "sh", "-c", `exit 3`)
+	h.spec.Prompt = "never"
+	s := h.show()
+	require.Equal(t, 3, s.ends())
+	assert.False(t, h.status().Prompted)
+}
+
+func TestWhenThePromptIsTyped(t *testing.T) {
+	begin := time.Now()
+	at := func(seconds float64) time.Time { return begin.Add(time.Duration(seconds * float64(time.Second))) }
+	for _, row := range []struct {
+		name   string
+		output float64 // the last one, 0 for none
+		paste  bool
+		ready  float64
+		want   float64
+	}{
+		{"nothing was printed", 0, false, 0, 15},
+		{"it draws, and has asked for nothing", 1, false, 0, 4},
+		{"it has asked for pastes", 1, true, 0, 1.5},
+		{"it is never silent", 14, false, 0, 15},
+		{"it is never silent, and has asked for pastes", 14.9, true, 0, 15},
+		{"it says that it is ready", 14, false, 2, 2},
+	} {
+		s := &shim{spec: shimwire.Spec{IdleAfter: 3 * time.Second}, agent: agent{started: begin}, lastOutput: at(row.output)}
+		s.prompt.last = begin.Add(promptTime)
+		s.scanner.modes.paste = row.paste
+		if row.ready != 0 {
+			s.ready = at(row.ready)
+		}
+		assert.Equal(t, at(row.want), s.promptAt(), row.name)
+	}
+}

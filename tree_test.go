@@ -28,6 +28,7 @@ var leaves = []string{
 	"internal/bus",          // a connection to a message bus
 	"internal/clock",        // the clocks that nobody can set
 	"internal/config",       // corral.conf and agent definitions
+	"internal/deadline",     // timers that wake nobody once they were called off
 	"internal/desktop",      // a terminal window on the user's desktop
 	"internal/exitstatus",   // the record of an exit
 	"internal/failpoint",    // steps at which a test can have the daemon end
@@ -241,6 +242,21 @@ func TestNothingSleepsAndNoTestIsSkipped(t *testing.T) {
 		for _, tb := range []string{"t", "b", "f", "tb"} {
 			f.selectors(tb, func(name string, at token.Position) {
 				assert.NotContains(t, []string{"Skip", "Skipf", "SkipNow"}, name, "%s: a test that cannot run here belongs behind a build tag and a make target", at)
+			})
+		}
+	}
+}
+
+// A timer of Go's that was stopped wakes the daemon all the same when its time would have come.
+func TestWhatIsCalledOffWakesNobody(t *testing.T) {
+	daemon := []string{"cmd/corrald", "dbusapi/server", "supervisor", "supervisor/ground", "units", "tmux"}
+	for _, f := range tree(t) {
+		if f.test || !slices.Contains(daemon, f.folder) {
+			continue
+		}
+		for pkg, timers := range map[string][]string{"time": {"AfterFunc", "After"}, "context": {"WithTimeout", "WithDeadline"}} {
+			f.selectors(pkg, func(name string, at token.Position) {
+				assert.NotContains(t, timers, name, "%s: take package deadline's", at)
 			})
 		}
 	}

@@ -40,7 +40,7 @@ func (s *Supervisor) Resync() {
 	if s.do(func() { runs = s.quiet() }) != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, startTimeout)
+	ctx, cancel := s.AfterFunc.Context(s.ctx, startTimeout)
 	defer cancel()
 	scopes, err := s.World.Scopes(ctx)
 	s.post(func() {

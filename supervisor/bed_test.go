@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/inotify"
@@ -73,6 +74,7 @@ func newBed(t *testing.T) *bed {
 		Records: b.records, World: b.world, Publisher: b, Files: b.files, Descriptors: b.fds,
 		Log: slog.New(slog.NewTextHandler(b.log, nil)), Version: "test", BootID: "boot", RuntimeDir: filepath.Join(b.home, "run"), Home: b.home,
 		SinceBoot: func() time.Duration { return time.Hour + time.Since(b.begin) - b.set },
+		AfterFunc: func(after time.Duration, f func()) deadline.Stopper { return time.AfterFunc(after, f) },
 	})
 	return b
 }

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/clock"
+	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/supervisor/session"
@@ -14,8 +15,8 @@ import (
 
 // runtime is what the loop holds of a run beside its facts: it is gone with the daemon, and made anew by adoption.
 type runtime struct {
-	timer  *time.Timer // of the start, then of the end
-	stage  stage       // how far the ending has come
+	timer  deadline.Stopper // of the start, then of the end
+	stage  stage            // how far the ending has come
 	grace  time.Duration
 	asked  time.Time // when the ending began
 	polite bool      // the agent has had its signal
@@ -80,7 +81,7 @@ func (s *Supervisor) armEnd(e *entry) {
 		e.run.timer.Stop()
 	}
 	run := e.rec.Run.ID
-	e.run.timer = time.AfterFunc(time.Until(e.run.asked.Add(after)), func() {
+	e.run.timer = s.AfterFunc(time.Until(e.run.asked.Add(after)), func() {
 		s.post(func() {
 			if !e.removed && e.rec.Run.ID == run {
 				s.endFurther(e)

@@ -79,7 +79,7 @@ const calmTime = 15 * time.Second
 
 // calm waits until the session's agent is idle, or waits for a person. One that does not come to rest is not waited for any longer.
 func (s *Supervisor) calm(ctx context.Context, id string) error {
-	short, cancel := context.WithTimeout(ctx, calmTime)
+	short, cancel := s.AfterFunc.Context(ctx, calmTime)
 	defer cancel()
 	err := s.with(short, id, func(e *entry) (<-chan error, error) {
 		return s.wait(e, func(e *entry) bool {

@@ -195,7 +195,7 @@ func (s *Supervisor) armRetry() {
 		return
 	}
 	s.retryAfter = min(max(2*s.retryAfter, firstRetry), lastRetry)
-	s.retrying = time.AfterFunc(s.retryAfter, func() { s.post(s.retry) })
+	s.retrying = s.AfterFunc(s.retryAfter, func() { s.post(s.retry) })
 }
 
 // mayRetry tells whether there is anything that another attempt may mend.

@@ -131,7 +131,7 @@ func (s *Supervisor) tellLive() {
 
 func (s *Supervisor) managerStops() bool {
 	const answerTime = 2 * time.Second // systemd has other things to do now, and may be gone
-	ctx, cancel := context.WithTimeout(s.ctx, answerTime)
+	ctx, cancel := s.AfterFunc.Context(s.ctx, answerTime)
 	defer cancel()
 	return s.World.Stopping(ctx)
 }

@@ -250,7 +250,7 @@ func (s *Supervisor) armStart(e *entry) {
 		limit = readyTimeout
 	}
 	if e.run.timer == nil {
-		e.run.timer = time.AfterFunc(limit, func() { s.post(func() { s.startTimedOut(e, run) }) })
+		e.run.timer = s.AfterFunc(limit, func() { s.post(func() { s.startTimedOut(e, run) }) })
 	}
 }
 

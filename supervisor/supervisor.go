@@ -15,6 +15,7 @@ import (
 
 	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/inotify"
@@ -89,6 +90,7 @@ type Options struct {
 	Alive       func()               // called by the loop, at least every AliveEvery; nil where nobody watches it
 	AliveEvery  time.Duration        // half of the watchdog's time
 	SinceBoot   func() time.Duration // a clock that nobody can set: clock.SinceBoot if it is nil
+	AfterFunc   deadline.Start       // deadline.Real if it is nil
 	Alarm       func(time.Time)      // called by the loop: AlarmRang is to be called at this time, or not at all if it is zero
 	Status      func(text string)    // called by the loop when the counts have changed: "3 running, 1 failed"
 	Announce    func(bool)           // called by the loop when the end of the machine, or of the login session, is near (true), or is not any more
@@ -133,7 +135,7 @@ type Supervisor struct {
 	troubles     map[string]string // of the daemon itself, by topic
 	unsure       bool              // problems may be others than toldProblems
 	toldProblems []Problem
-	retrying     *time.Timer // runs while there is anything to be tried again
+	retrying     deadline.Stopper // runs while there is anything to be tried again
 	retryAfter   time.Duration
 	running      bool // Run was called
 }
@@ -182,6 +184,9 @@ func New(o Options) *Supervisor {
 	ctx, cancel := context.WithCancel(context.Background())
 	if o.SinceBoot == nil {
 		o.SinceBoot = clock.SinceBoot
+	}
+	if o.AfterFunc == nil {
+		o.AfterFunc = deadline.Real
 	}
 	s := &Supervisor{
 		Options:  o,

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/atomicfile"
+	"github.com/corrald/corral/internal/deadline"
 )
 
 //go:embed tmux.conf
@@ -207,7 +208,7 @@ func (t *Tmux) client(s Session) string {
 }
 
 func (t *Tmux) command(ctx context.Context, s Session, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	ctx, cancel := deadline.Context(ctx, commandTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, t.client(s), append([]string{"-u", "-S", s.Socket}, args...)...)
 	cmd.Env = t.Env

@@ -10,6 +10,8 @@ import (
 
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/deadline"
 )
 
 // Kill sends a signal to every process of the scope. A scope that is not there has none, which is no error.
@@ -90,7 +92,7 @@ func (m *Manager) get(ctx context.Context, name, iface, property string) (dbus.V
 // read makes a call that changes nothing. A systemd that is executed again is away for a moment, and takes the calls that it has not answered along:
 // then it is asked again.
 func (m *Manager) read(ctx context.Context, path dbus.ObjectPath, method string, args ...any) *dbus.Call {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := deadline.Context(ctx, callTimeout)
 	defer cancel()
 	tick := time.NewTicker(awayTick)
 	defer tick.Stop()

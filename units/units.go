@@ -13,6 +13,7 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/proc"
 )
@@ -152,7 +153,7 @@ func (m *Manager) match(method, rule string) {
 }
 
 func (m *Manager) call(ctx context.Context, path dbus.ObjectPath, method string, args ...any) *dbus.Call {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := deadline.Context(ctx, callTimeout)
 	defer cancel()
 	c := m.conn.Object(systemdName, path).CallWithContext(ctx, method, 0, args...)
 	if errors.Is(c.Err, dbus.ErrClosed) {
@@ -232,7 +233,7 @@ func (m *Manager) do(ctx context.Context, f func(*watches)) error {
 
 // Start starts a scope and returns once its processes are in it. From then on Events tells of it.
 func (m *Manager) Start(ctx context.Context, s Scope) (Started, error) {
-	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
+	ctx, cancel := deadline.Context(ctx, jobTimeout)
 	defer cancel()
 	var w *watch
 	err := m.do(ctx, func(ws *watches) {

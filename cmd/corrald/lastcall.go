@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/logind"
 )
 
@@ -77,7 +78,7 @@ func (l *lastCall) run(ctx context.Context) {
 }
 
 func (l *lastCall) connect(ctx context.Context) (*logind.Manager, <-chan bool) {
-	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	ctx, cancel := deadline.Context(ctx, lockTimeout)
 	defer cancel()
 	manager, err := logind.Connect(ctx, logind.Address())
 	if err != nil {
@@ -91,7 +92,7 @@ func (l *lastCall) take(ctx context.Context, manager *logind.Manager) *logind.Lo
 	if manager == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	ctx, cancel := deadline.Context(ctx, lockTimeout)
 	defer cancel()
 	lock, err := manager.Delay(ctx, "corrald", "Agents are to save what they are doing")
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/corrald/corral/internal/clock"
+	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/journal"
 	"github.com/corrald/corral/internal/version"
 	"github.com/corrald/corral/supervisor"
@@ -81,9 +82,9 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 	}
 	defer func() { _ = records.Close() }()
 
-	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
-	defer cancel()
+	ctx, cancel := deadline.Context(context.Background(), connectTimeout)
 	d, err := assemble(ctx, log, out, p, records)
+	cancel()
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/supervisor"
 )
 
@@ -60,7 +61,7 @@ func (v *invocation) run(msg *dbus.Message, t *ticket) (body []any, err error) {
 	if err := v.refuses(msg); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
+	ctx, cancel := deadline.Context(context.Background(), callLimit)
 	defer cancel()
 	return v.method.call(supervisor.WhenAccepted(ctx, t.release), v.object, msg)
 }

@@ -35,7 +35,7 @@ func (b *bench) wakeups(ctx context.Context, with string) ([]row, error) {
 		return nil, err
 	}
 	defer least.end()
-	if err := pause(ctx, 35*time.Second); err != nil { // a start may take 30 s: what has bounded the last one is over, all are idle, the Go runtime too
+	if err := pause(ctx, 5*time.Second); err != nil { // the Go runtime looks after itself for a moment longer
 		return nil, err
 	}
 	processes := []int{b.daemon.Process.Pid, least.cmd.Process.Pid}

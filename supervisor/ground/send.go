@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -21,7 +22,7 @@ func (g *Ground) Send(ctx context.Context, socket, text string, enter bool) erro
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	ctx, cancel := deadline.Context(ctx, sendTimeout)
 	defer cancel()
 	// The deadline is the socket's: neither call below outlives it.
 	deadline, _ := ctx.Deadline()

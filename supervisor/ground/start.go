@@ -13,6 +13,7 @@ import (
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/shimwire"
@@ -290,7 +291,7 @@ func (g *Ground) writeSpec(ctx context.Context, p supervisor.Plan) (string, erro
 // listening waits until tmux takes connections. listen(2) is no event that could be waited for, so it is asked every millisecond, which is
 // about what it takes.
 func listening(ctx context.Context, socket string) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := deadline.Context(ctx, 10*time.Second)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

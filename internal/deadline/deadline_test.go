@@ -1,0 +1,109 @@
+package deadline
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+const patience = 10 * time.Second
+
+// await returns once ch was closed, or written to.
+func await[T any](t *testing.T, ch <-chan T) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(patience):
+		require.Fail(t, "it did not come")
+	}
+}
+
+// left tells what the kernel says of the descriptor: how long until it goes off, 0 if it does not.
+func left(t *testing.T) time.Duration {
+	t.Helper()
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	var spec unix.ItimerSpec
+	require.NoError(t, all.raw.Control(func(fd uintptr) { assert.NoError(t, unix.TimerfdGettime(int(fd), &spec)) }))
+	return time.Duration(spec.Value.Nano())
+}
+
+func TestTimersGoOffInTheirOrder(t *testing.T) {
+	order := make(chan int, 3)
+	start := time.Now()
+	first := make(chan struct{})
+	AfterFunc(60*time.Millisecond, func() { order <- 3 })
+	AfterFunc(-time.Second, func() { order <- 1; close(first) })
+	await(t, first)
+	AfterFunc(time.Until(start.Add(30*time.Millisecond)), func() { order <- 2 })
+	for want := range 3 {
+		select {
+		case got := <-order:
+			assert.Equal(t, want+1, got)
+		case <-time.After(patience):
+			require.Fail(t, "a timer did not go off")
+		}
+	}
+	assert.GreaterOrEqual(t, time.Since(start), 60*time.Millisecond)
+}
+
+func TestATimerThatWasStoppedWakesNobody(t *testing.T) {
+	far := AfterFunc(time.Hour, func() { assert.Fail(t, "it was stopped") })
+	near := AfterFunc(time.Minute, func() { assert.Fail(t, "it was stopped") })
+	assert.InDelta(t, time.Minute, left(t), float64(10*time.Second))
+	assert.True(t, near.Stop())
+	assert.InDelta(t, time.Hour, left(t), float64(10*time.Second), "the next one is what is waited for")
+	assert.False(t, near.Stop(), "it was stopped already")
+	assert.True(t, far.Stop())
+	assert.Zero(t, left(t), "nothing is waited for")
+
+	gone := make(chan struct{})
+	timer := AfterFunc(0, func() { close(gone) })
+	await(t, gone)
+	assert.False(t, timer.Stop(), "too late")
+	assert.Zero(t, left(t))
+}
+
+func TestAContextIsDoneWhenItsTimeIsUp(t *testing.T) {
+	ctx, cancel := Context(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	child, end := context.WithCancel(ctx)
+	defer end()
+	at, ok := ctx.Deadline()
+	assert.True(t, ok)
+	assert.WithinDuration(t, time.Now(), at, patience)
+	require.NoError(t, ctx.Err())
+	await(t, child.Done())
+	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
+	require.ErrorIs(t, context.Cause(child), context.DeadlineExceeded)
+	assert.Zero(t, left(t))
+}
+
+func TestAContextEndsWithWhatCancelsIt(t *testing.T) {
+	ctx, cancel := Context(t.Context(), time.Hour)
+	cancel()
+	await(t, ctx.Done())
+	require.ErrorIs(t, ctx.Err(), context.Canceled)
+	require.NotErrorIs(t, ctx.Err(), context.DeadlineExceeded)
+	assert.Zero(t, left(t))
+
+	parent, endParent := context.WithCancel(t.Context())
+	ctx, cancel = Context(parent, time.Hour)
+	endParent()
+	await(t, ctx.Done())
+	require.ErrorIs(t, ctx.Err(), context.Canceled)
+	cancel()
+	assert.Zero(t, left(t))
+
+	outer, endOuter := Context(t.Context(), time.Minute)
+	defer endOuter()
+	inner, endInner := Context(outer, time.Hour)
+	defer endInner()
+	at, _ := outer.Deadline()
+	earlier, _ := inner.Deadline()
+	assert.Equal(t, at, earlier, "a parent's time is the child's")
+}

@@ -132,16 +132,21 @@ INSTALLED = \
 	$(foreach f,$(wildcard docs/decisions/*.md),644:$(f):$(DOCDIR)/decisions/$(notdir $(f))) \
 	$(foreach f,$(wildcard docs/reference/*.md),644:$(f):$(DOCDIR)/reference/$(notdir $(f)))
 
+# The units in which a path has to be put in.
+SERVICES = corrald.service corral@.service
+
 # Apart from install, so that a package builder, or `sudo make install-files` after `make build`, needs no compiler.
 install-files:
 	@for f in $(INSTALLED); do \
 		mode=$${f%%:*} rest=$${f#*:}; \
 		install -D -m $$mode "$${rest%%:*}" "$(DESTDIR)$${rest#*:}" || exit 1; \
 	done
-	@sed 's|@bindir@|$(BINDIR)|' packaging/corrald.service.in | install -D -m 644 /dev/stdin "$(DESTDIR)$(UNITDIR)/corrald.service"
+	@for unit in $(SERVICES); do \
+		sed 's|@bindir@|$(BINDIR)|' packaging/$$unit.in | install -D -m 644 /dev/stdin "$(DESTDIR)$(UNITDIR)/$$unit" || exit 1; \
+	done
 
 uninstall: ## what install put there; sessions and their records stay
-	@for f in $(INSTALLED) $(UNITDIR)/corrald.service; do rm -f "$(DESTDIR)$${f##*:}"; done
+	@for f in $(INSTALLED) $(addprefix $(UNITDIR)/,$(SERVICES)); do rm -f "$(DESTDIR)$${f##*:}"; done
 	@for d in $(LIBEXECDIR) $(AGENTDIR) $(PREFIX)/lib/corral $(DOCDIR)/decisions $(DOCDIR)/reference $(DOCDIR); do \
 		[ ! -d "$(DESTDIR)$$d" ] || rmdir --ignore-fail-on-non-empty "$(DESTDIR)$$d"; \
 	done

@@ -9,7 +9,10 @@ mkdir -p "$dir/bin" "$dir/units" "$dir/runtime"
 
 # systemd looks whether the program is there, not what it does.
 install -m 755 /dev/null "$dir/bin/corrald"
-sed "s|@bindir@|$dir/bin|" packaging/corrald.service.in >"$dir/units/corrald.service"
+install -m 755 /dev/null "$dir/bin/corralctl"
+for unit in packaging/*.service.in; do
+  sed "s|@bindir@|$dir/bin|" "$unit" >"$dir/units/$(basename "$unit" .in)"
+done
 cp packaging/*.slice "$dir/units"
 
 said=$(XDG_RUNTIME_DIR=$dir/runtime SYSTEMD_UNIT_PATH=$dir/units: systemd-analyze --user --man=no verify "$dir"/units/* 2>&1) || {

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/bus"
+)
+
+// asUnitVerb is what corral@ID.service runs, corral@.service(5). It has no summary: it is no word for people.
+var asUnitVerb = verb{name: "as-unit", args: "ID", options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
+	if len(args) != 1 {
+		return usagef("as-unit", "as-unit takes the id of one session")
+	}
+	u := &asUnit{c: c, id: args[0]}
+	wanted, release := signal.NotifyContext(ctx, unix.SIGTERM, unix.SIGINT)
+	defer release()
+	err := u.live(wanted)
+	if wanted.Err() != nil {
+		return u.suspend(ctx)
+	}
+	return err
+})}
+
+// asUnit is one session for as long as its unit is active. The agent is no child of it: it runs in the session's scope, as ever, and goes on if this process
+// or the daemon is killed.
+type asUnit struct {
+	c       *ctl
+	id      string
+	session client.Session // as it was told last
+	over    bool           // it has ended, and is not about to go on
+	ready   bool           // systemd was told that the unit is active
+	status  string         // as systemd was told it last
+}
+
+// live starts the session, or joins one that lives, and returns once it has ended: nil where systemd is to find the unit inactive, else a failure with the
+// agent's own exit code. It outlives the daemon and the bus.
+func (u *asUnit) live(ctx context.Context) error {
+	events, err := u.listen(ctx)
+	if err == nil {
+		err = u.begin(ctx, events)
+	}
+	if err != nil {
+		return u.c.cannot("start", u.id, err)
+	}
+	for !u.over {
+		event, connected := <-events
+		if connected {
+			err = u.apply(ctx, event)
+		} else if events, err = u.reconnect(ctx); err == nil {
+			err = u.look(ctx)
+		}
+		if err != nil && !client.Unreachable(err) { // an answer that a daemon owes when it goes: it will be asked again once it is back
+			return u.c.cannot("follow", u.id, err)
+		}
+	}
+	return u.end()
+}
+
+// listen connects and subscribes to what the session does.
+func (u *asUnit) listen(ctx context.Context) (<-chan client.Event, error) {
+	if u.c.client != nil {
+		_ = u.c.client.Close()
+		u.c.client = nil
+	}
+	corral, err := u.c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return corral.Watch(ctx, u.id)
+}
+
+// reconnect listens anew once there is a bus again.
+func (u *asUnit) reconnect(ctx context.Context) (<-chan client.Event, error) {
+	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
+	for delay := shortest; ; delay = min(2*delay, longest) {
+		u.tell("state unknown (the bus is away)")
+		events, err := u.listen(ctx)
+		if err == nil || !client.Unreachable(err) {
+			return events, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(delay):
+		}
+	}
+}
+
+// begin has the session run: one that was suspended goes on, one that lives is joined, any other is started afresh.
+func (u *asUnit) begin(ctx context.Context, events <-chan client.Event) error {
+	for {
+		s, err := u.c.client.Session(ctx, u.id)
+		if err != nil {
+			return err
+		}
+		switch {
+		case s.State == "stopping": // until it has, nothing can be begun
+			if _, ok := <-events; !ok {
+				return errors.New("the connection to the bus is lost")
+			}
+			continue
+		case !wording.Ended(s.State):
+			return u.set(ctx, s)
+		case s.State == "suspended":
+			err = u.c.client.ResumeSession(ctx, u.id)
+		default:
+			err = u.c.client.StartSession(ctx, u.id)
+		}
+		if err == nil {
+			return u.look(ctx)
+		}
+		now, again := u.c.client.Session(ctx, u.id)
+		if !invalidState(err) || again != nil || wording.Ended(now.State) {
+			return err
+		} // else somebody else was faster
+	}
+}
+
+// apply takes in what was told of the session.
+func (u *asUnit) apply(ctx context.Context, event client.Event) error {
+	switch e := event.(type) {
+	case client.SessionChanged:
+		if older(e.Properties, u.session) {
+			return nil
+		}
+		s := u.session
+		if err := e.Properties.Decode(&s); err != nil {
+			return err
+		}
+		return u.set(ctx, s)
+	case client.SessionRemoved:
+		u.over = u.over || e.ID == u.id
+	case client.DaemonGone: // and not called, which would start it against the will of who stopped it
+		u.tell("state unknown (corrald is not running)")
+	case client.DaemonBack:
+		return u.look(ctx)
+	}
+	return nil
+}
+
+// look asks for the session, unless there is no daemon to ask.
+func (u *asUnit) look(ctx context.Context) error {
+	if running, err := u.c.client.Running(ctx); err != nil || !running {
+		u.tell("state unknown (corrald is not running)")
+		return err
+	}
+	s, err := u.c.client.Session(ctx, u.id)
+	if gone(err) {
+		u.over = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return u.set(ctx, s)
+}
+
+func gone(err error) bool {
+	name := dbusapi.ShortErrorName(err)
+	return name == dbusapi.NoSuchSession || name == dbusapi.UnknownObject
+}
+
+// set takes the session as it is now, and tells systemd.
+func (u *asUnit) set(ctx context.Context, s client.Session) error {
+	u.session = s
+	u.over = wording.Ended(s.State)
+	if s.State == "suspended" {
+		// A daemon that ends marks them all, and their agents live on; before a shutdown it suspends them, and resumes them if that is called off.
+		manager, err := u.c.client.Manager(ctx)
+		if err != nil && !client.Unreachable(err) {
+			return err
+		}
+		u.over = !s.AgentAlive && err == nil && !manager.ShuttingDown
+	}
+	if !u.over && s.State != "starting" {
+		u.tellReady()
+	}
+	status := s.State
+	if activity, _ := wording.Activity(s); activity != "" {
+		status += ", " + activity
+	}
+	u.tell(status)
+	return nil
+}
+
+// end tells how the session has ended.
+func (u *asUnit) end() error {
+	if u.session.State == "failed" {
+		u.tell(u.session.Reason)
+		return &failure{code: endCode(u.session), message: fmt.Sprintf("%q has failed: %s", u.id, u.session.Reason)}
+	}
+	u.tellReady() // of one that ended as soon as it had begun; without it the start would have failed
+	return nil
+}
+
+// suspend is what stopping the unit means.
+func (u *asUnit) suspend(ctx context.Context) error {
+	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+	if managerStopping(ctx) {
+		return nil // corrald, which is stopped next, suspends all sessions at the same time, and notes why
+	}
+	_, err := u.listen(ctx)
+	if err == nil {
+		err = u.c.client.SuspendSession(ctx, u.id)
+	}
+	if err == nil || gone(err) {
+		return nil
+	}
+	if invalidState(err) { // it ends, or has ended, by itself or by somebody else
+		if u.session, err = u.c.client.Session(ctx, u.id); err == nil {
+			return u.end()
+		}
+	}
+	return u.c.cannot("suspend", u.id, err)
+}
+
+// managerStopping tells whether all that the user runs is being stopped: a logout, a reboot.
+func managerStopping(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	address, err := client.BusAddress()
+	if err != nil {
+		return false
+	}
+	conn, err := bus.Dial(ctx, address)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }()
+	var state string
+	err = conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").CallWithContext(ctx,
+		"org.freedesktop.DBus.Properties.Get", 0, "org.freedesktop.systemd1.Manager", "SystemState").Store(&state)
+	return err == nil && state == "stopping"
+}
+
+func (u *asUnit) tellReady() {
+	if !u.ready {
+		u.ready = true
+		_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+	}
+}
+
+// tell tells systemd the line that systemctl status shows.
+func (u *asUnit) tell(status string) {
+	if status != u.status {
+		u.status = status
+		_, _ = daemon.SdNotify(false, "STATUS="+wording.Printable(status))
+	}
+}

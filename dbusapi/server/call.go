@@ -7,7 +7,6 @@ import (
 	"maps"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/godbus/dbus/v5"
@@ -141,16 +140,55 @@ type ticket struct {
 	before  <-chan struct{} // closed when the call before has begun its work; nil if there is none
 	done    chan struct{}   // nil if nobody waits
 	closed  bool
-	client  *client
-	calls   *sync.WaitGroup
-	refused bool // it was answered before it got here
+	place   *place // among the calls under way, nil if it was answered before it got here
+	refused bool   // that is so
 }
 
-// client is one connection that calls us.
-type client struct{ calls atomic.Int32 } // under way
+// client is one connection that calls us: how many of its calls are under way, and how many of these ask for all sessions.
+type client struct{ calls, big atomic.Int32 }
 
-// maxCalls is how many calls one client may have under way: each takes memory until it is answered.
-const maxCalls = 4096
+// maxCalls is how many calls one client may have under way: each takes about 8 KiB until it is answered. One that asks something of every session there may
+// be stays below it. maxBig is how many of them may be answered with something of all sessions: nobody needs that more than once at a time.
+const maxCalls, maxBig = 2048, 16
+
+// place is what a call takes while it is under way.
+type place struct {
+	gate   *gate
+	client *client
+	big    bool
+}
+
+// admit finds the call a place, or tells why there is none. It is run by the connection's reader.
+func (s *Server) admit(msg *dbus.Message) (*place, error) {
+	p := &place{s.gate, s.client(msg), isBig(member(msg))}
+	switch {
+	case p.client.calls.Load() >= maxCalls:
+		return nil, answer(dbusapi.LimitsExceeded, fmt.Sprintf("this client has %d calls under way, and a client may have no more", maxCalls))
+	case p.big && p.client.big.Load() >= maxBig:
+		return nil, answer(dbusapi.LimitsExceeded, fmt.Sprintf("this client asks for all sessions %d times at once, and a client may not do so more often", maxBig))
+	case !s.gate.enter():
+		return nil, supervisor.ErrClosed
+	}
+	p.client.calls.Add(1)
+	if p.big {
+		p.client.big.Add(1)
+	}
+	return p, nil
+}
+
+// leave gives the place back.
+func (p *place) leave() {
+	p.client.calls.Add(-1)
+	if p.big {
+		p.client.big.Add(-1)
+	}
+	p.gate.leave()
+}
+
+// isBig tells whether what a method answers grows with the number of sessions.
+func isBig(member string) bool {
+	return member == "GetManagedObjects" || member == "ListSessions" || member == "ListSessionsEx"
+}
 
 // order gives each incoming call its place. It is run by the connection's reader, and so for one message after the other. What is too much is
 // refused here: while the bus does not take that answer, it gets no further with what it has for us.
@@ -159,16 +197,14 @@ func (s *Server) order(msg *dbus.Message) {
 	if msg.Type != dbus.TypeMethodCall || iface == peerInterface { // godbus answers the latter itself
 		return
 	}
-	c := s.client(msg)
-	if c.calls.Load() >= maxCalls {
-		s.refuse(msg, answer(dbusapi.LimitsExceeded, fmt.Sprintf("this client has %d calls under way, and a client may have no more", maxCalls)))
+	p, err := s.admit(msg)
+	if err != nil {
+		s.refuse(msg, err)
 		msg.Flags |= dbus.FlagNoReplyExpected
 		s.tickets.Store(msg, &ticket{refused: true})
 		return
 	}
-	c.calls.Add(1)
-	s.calls.Add(1)
-	t := &ticket{client: c, calls: &s.calls}
+	t := &ticket{place: p}
 	s.tickets.Store(msg, t)
 	key := orderKey(msg)
 	if key == "" {
@@ -261,9 +297,8 @@ func (t *ticket) wait() {
 // end is called once the call is answered.
 func (t *ticket) end() {
 	t.release()
-	if t.client != nil {
-		t.client.calls.Add(-1)
-		t.calls.Done()
+	if t.place != nil {
+		t.place.leave()
 	}
 }
 

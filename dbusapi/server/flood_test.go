@@ -57,3 +57,60 @@ func TestAClientHasSoManyCallsUnderWay(t *testing.T) {
 	s.tickets.Range(func(any, any) bool { left++; return true })
 	assert.Zero(t, left, "no ticket is left over")
 }
+
+// TestAClientAsksForAllSessionsOnlySoOften: each answer is as large as there are sessions, and one who asks again before it has one does not need them all.
+func TestAClientAsksForAllSessionsOnlySoOften(t *testing.T) {
+	s := serve(t)
+	s.create(t, "shop", false)
+	held, release := make(chan bool), make(chan bool)
+	go s.look(func(*view) { held <- true; <-release })
+	testbed.Receive(t, held, "nothing is told any more")
+	flood, other := stranger(t), stranger(t)
+	const more = 10
+	done, fine := make(chan *dbus.Call, maxBig+more), make(chan *dbus.Call, maxBig)
+	for range maxBig + more {
+		flood.Object(dbusapi.BusName, dbusapi.ManagerPath).Go(objectManagerInterface+".GetManagedObjects", 0, done)
+	}
+	for range more {
+		err := testbed.Receive(t, done, "refusal").Err
+		assert.Equal(t, dbusapi.ErrorName(dbusapi.LimitsExceeded), errorName(err), "%v", err)
+	}
+	for _, method := range []string{"ListSessions", "ListSessionsEx"} {
+		err := flood.Object(dbusapi.BusName, dbusapi.ManagerPath).Call(dbusapi.ManagerInterface+"."+method, 0).Err
+		assert.Equal(t, dbusapi.ErrorName(dbusapi.LimitsExceeded), errorName(err), "%v", err)
+	}
+	for range maxBig {
+		other.Object(dbusapi.BusName, dbusapi.ManagerPath).Go(dbusapi.ManagerInterface+".ListSessions", 0, fine)
+	}
+	close(release)
+	for range maxBig {
+		require.NoError(t, testbed.Receive(t, done, "answer").Err)
+		require.NoError(t, testbed.Receive(t, fine, "the other's answer").Err)
+	}
+	require.NoError(t, flood.Object(dbusapi.BusName, dbusapi.ManagerPath).Call(dbusapi.ManagerInterface+".ListSessionsEx", 0).Err, "it is let in again")
+}
+
+// TestCallsThatComeAtTheEnd are done or refused, each of them, and none of them keeps the server.
+func TestCallsThatComeAtTheEnd(t *testing.T) {
+	s := serve(t)
+	path := s.create(t, "shop", false)
+	done := make(chan *dbus.Call, maxCalls)
+	begun := make(chan bool)
+	go func() {
+		for n := range cap(done) {
+			s.client.Object(dbusapi.BusName, path).Go(dbusapi.SessionInterface+".SetDescription", 0, done, "the last word")
+			if n == 100 {
+				close(begun)
+			}
+		}
+	}()
+	<-begun
+	require.NoError(t, s.Close())
+	refusals := []string{
+		"", dbusapi.ErrorName(dbusapi.ShuttingDown), "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner",
+	}
+	for range cap(done) {
+		call := testbed.Receive(t, done, "answer")
+		assert.Contains(t, refusals, errorName(call.Err), "%v", call.Err)
+	}
+}

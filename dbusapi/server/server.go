@@ -39,23 +39,22 @@ type Server struct {
 	batches chan batch
 	tails   map[string]<-chan struct{} // by order key: the last call's end; belongs to the connection's reader
 	clients map[string]*client         // by unique name; belongs to the connection's reader
-	calls   sync.WaitGroup             // those under way, and the server itself until it is closed
+	gate    *gate                      // what calls come in through
 	tickets sync.Map                   // *dbus.Message → *ticket, from the reader to the goroutine of the call
 	ready   chan struct{}              // closed once sup is set
 }
 
 // New makes a Server. Connect and Serve make it answer. Report is told what no caller can be told; it is called from any goroutine.
 func New(info Info, report func(error)) *Server {
-	s := &Server{
+	return &Server{
 		info:    info,
 		report:  report,
 		batches: make(chan batch),
 		tails:   map[string]<-chan struct{}{},
 		clients: map[string]*client{},
+		gate:    newGate(),
 		ready:   make(chan struct{}),
 	}
-	s.calls.Add(1)
-	return s
 }
 
 // Connect connects to the bus at address. Nothing is answered before Serve. The context bounds the connecting.
@@ -92,13 +91,13 @@ func (s *Server) Done() <-chan struct{} { return s.conn.Context().Done() }
 // closeTimeout bounds how long the last answers and signals may take to be read by the bus.
 const closeTimeout = 2 * time.Second
 
-// Close ends the connection, once what was to be said is said. The supervisor has ended, so that calls end, too.
+// Close ends the connection, once what was to be said is said. The supervisor has ended, so that calls end, too; those that come now are refused.
 func (s *Server) Close() error {
+	s.gate.shut()
 	said := make(chan struct{})
 	go func() {
 		defer close(said)
-		s.calls.Done()
-		s.calls.Wait()
+		<-s.gate.empty
 		s.look(func(*view) {})
 	}()
 	limit := time.NewTimer(closeTimeout)

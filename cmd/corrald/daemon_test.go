@@ -28,6 +28,7 @@ const patience = testbed.Patience
 type corrald struct {
 	t       *testing.T
 	dir     string // its home
+	program string
 	env     []string
 	process *exec.Cmd
 	log     *logText
@@ -38,8 +39,14 @@ type corrald struct {
 // startDaemon starts a corrald for this test, with these lines in its corral.conf. At the end it is stopped, with all that is left of its sessions.
 func startDaemon(t *testing.T, conf ...string) *corrald {
 	t.Helper()
+	return startProgram(t, testbed.Programs(t).Corrald, conf...)
+}
+
+// startProgram is startDaemon for a certain build of it.
+func startProgram(t *testing.T, program string, conf ...string) *corrald {
+	t.Helper()
 	dir := testbed.Dir(t)
-	d := &corrald{t: t, dir: dir, log: &logText{}, bus: testbed.Bus(t), heard: newHearing()}
+	d := &corrald{t: t, dir: dir, program: program, log: &logText{}, bus: testbed.Bus(t), heard: newHearing()}
 	d.env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+filepath.Join(dir, "state"), "XDG_CONFIG_HOME="+filepath.Join(dir, "config"),
 		"CORRAL_SHIM="+testbed.Programs(t).Shim, "GORACE=atexit_sleep_ms=0")
 	d.write("config/corral/corral.conf", "[Corral]\n"+strings.Join(conf, "\n")+"\n")
@@ -71,7 +78,7 @@ func (d *corrald) listen() {
 func (d *corrald) launch() {
 	d.t.Helper()
 	mark := d.heard.mark()
-	d.process = exec.Command(testbed.Programs(d.t).Corrald)
+	d.process = exec.Command(d.program)
 	d.process.Env = d.env
 	d.process.Stdout, d.process.Stderr = d.log, d.log
 	require.NoError(d.t, d.process.Start())

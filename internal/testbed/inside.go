@@ -40,7 +40,7 @@ func goInside(p *plan) error {
 	if err != nil {
 		return fmt.Errorf("cannot reach the owner: %w", err)
 	}
-	inside.owner = &connection{decoder: json.NewDecoder(conn), encoder: json.NewEncoder(conn)}
+	inside.owner = &connection{decoder: json.NewDecoder(conn), encoder: json.NewEncoder(conn), results: map[buildRequest]error{}}
 	child := *p
 	child.Socket = false
 	text := child.variable()

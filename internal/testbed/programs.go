@@ -24,42 +24,59 @@ type Binaries struct {
 // test binary with the race detector, so is corrald, which always has its failpoints.
 func Programs(t testing.TB) Binaries {
 	t.Helper()
+	dir := built(t, buildRequest{Race: raceDetector})
+	return Binaries{Corrald: filepath.Join(dir, "corrald"), Corralctl: filepath.Join(dir, "corralctl"), Shim: filepath.Join(dir, "corral-shim")}
+}
+
+// MeasuredCorrald is a corrald without the race detector, whichever this test binary has: for tests of how much memory it takes.
+func MeasuredCorrald(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(built(t, buildRequest{Measured: true}), "corrald-measured")
+}
+
+// built returns the directory of programs, once those of the request are there.
+func built(t testing.TB, request buildRequest) string {
+	t.Helper()
 	b := current(t)
 	if b.owner == nil {
 		t.Fatal("testbed: a process that a test started cannot build programs: hand it their paths")
 	}
-	if err := b.owner.build(); err != nil {
+	if err := b.owner.build(request); err != nil {
 		t.Fatal(err)
 	}
-	dir := b.programDir()
-	return Binaries{Corrald: filepath.Join(dir, "corrald"), Corralctl: filepath.Join(dir, "corralctl"), Shim: filepath.Join(dir, "corral-shim")}
+	return b.programDir()
 }
 
 // connection leads to the owner, who can do what the tests cannot: he has the caller's home, his build cache, and the right to read the checkout.
 type connection struct {
 	decoder *json.Decoder
 	encoder *json.Encoder
-	once    sync.Once
-	err     error
+	mu      sync.Mutex
+	results map[buildRequest]error
 }
 
-// buildRequest asks for the programs; buildReply says why there are none.
+// buildRequest asks for the programs, or for the corrald that is measured; buildReply says why there are none.
 type (
-	buildRequest struct{ Race bool }
+	buildRequest struct{ Race, Measured bool }
 	buildReply   struct{ Error string }
 )
 
-func (c *connection) build() error {
-	c.once.Do(func() {
-		var reply buildReply
-		if c.err = c.encoder.Encode(buildRequest{Race: raceDetector}); c.err == nil {
-			c.err = c.decoder.Decode(&reply)
-		}
-		if c.err == nil && reply.Error != "" {
-			c.err = fmt.Errorf("cannot build Corral's programs: %s", reply.Error)
-		}
-	})
-	return c.err
+func (c *connection) build(request buildRequest) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err, asked := c.results[request]; asked {
+		return err
+	}
+	var reply buildReply
+	err := c.encoder.Encode(request)
+	if err == nil {
+		err = c.decoder.Decode(&reply)
+	}
+	if err == nil && reply.Error != "" {
+		err = fmt.Errorf("cannot build Corral's programs: %s", reply.Error)
+	}
+	c.results[request] = err
+	return err
 }
 
 // serveBuilds answers the tests' requests until they end.
@@ -71,7 +88,7 @@ func serveBuilds(conn net.Conn, dir string) {
 			return
 		}
 		var reply buildReply
-		if err := buildPrograms(dir, request.Race); err != nil {
+		if err := buildPrograms(dir, request); err != nil {
 			reply.Error = err.Error()
 		}
 		if encoder.Encode(reply) != nil {
@@ -84,7 +101,7 @@ func serveBuilds(conn net.Conn, dir string) {
 var programNames = []string{"corrald", "corralctl", "corral-shim"}
 
 // buildPrograms builds into a directory that all test binaries share, so that a program is linked once and not for each of them, and copies from there.
-func buildPrograms(dir string, race bool) error {
+func buildPrograms(dir string, request buildRequest) error {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return err
@@ -101,22 +118,30 @@ func buildPrograms(dir string, race bool) error {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return err
 	}
+	if request.Measured {
+		return buildInto(shared, filepath.Join(dir, "corrald-measured"), "corrald", false)
+	}
 	for _, name := range programNames {
-		built := filepath.Join(shared, name)
-		if name == "corrald" {
-			built += "-failpoints"
-		}
-		if race && name == "corrald" {
-			built += "-race"
-		}
-		if err := buildProgram(name, built, race && name == "corrald"); err != nil {
-			return err
-		}
-		if err := copyProgram(built, filepath.Join(dir, name)); err != nil {
+		if err := buildInto(shared, filepath.Join(dir, name), name, request.Race && name == "corrald"); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// buildInto builds a program in the shared directory and copies it from there.
+func buildInto(shared, target, name string, race bool) error {
+	built := filepath.Join(shared, name)
+	if name == "corrald" {
+		built += "-failpoints"
+	}
+	if race {
+		built += "-race"
+	}
+	if err := buildProgram(name, built, race); err != nil {
+		return err
+	}
+	return copyProgram(built, target)
 }
 
 func buildProgram(name, output string, race bool) error {

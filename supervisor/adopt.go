@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -172,7 +171,7 @@ func (s *Supervisor) takeScope(e *entry, sc Scope, exited bool) bool {
 	r := e.rec.Run
 	now := time.Now()
 	if sc.TimedOut != 0 && r.BootID == s.BootID && sc.InvocationID == r.InvocationID {
-		at := now.Add(sc.TimedOut - clock.Monotonic())
+		at := now.Add(sc.TimedOut - s.Monotonic())
 		s.apply(e, session.ScopeResult{Run: r.ID, Result: session.Timeout, At: at, Monotonic: sc.TimedOut})
 	}
 	switch {
@@ -190,7 +189,7 @@ func (s *Supervisor) takeScope(e *entry, sc Scope, exited bool) bool {
 	default:
 		if r.Scope == session.ScopeNone && !exited {
 			s.endUnplaced(e)
-			s.apply(e, session.StartFailed{Run: r.ID, Reason: interrupted, At: now, Monotonic: clock.Monotonic()})
+			s.apply(e, session.StartFailed{Run: r.ID, Reason: interrupted, At: now, Monotonic: s.Monotonic()})
 		}
 		s.apply(e, session.ScopeEnded{Run: r.ID, Result: sc.Result, At: now})
 	}
@@ -202,7 +201,7 @@ const interrupted = "corrald was interrupted while it started"
 
 // startInterrupted gives up a run in whose scope a daemon has started nothing yet. What an earlier run has left there stays.
 func (s *Supervisor) startInterrupted(e *entry, sc Scope) {
-	s.apply(e, session.StartFailed{Run: e.rec.Run.ID, Reason: interrupted, At: time.Now(), Monotonic: clock.Monotonic()})
+	s.apply(e, session.StartFailed{Run: e.rec.Run.ID, Reason: interrupted, At: time.Now(), Monotonic: s.Monotonic()})
 	if !slices.ContainsFunc(e.rec.Past, func(r session.Run) bool { return r.InvocationID == sc.InvocationID }) {
 		s.end(e, time.Second)
 	}

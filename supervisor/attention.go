@@ -42,7 +42,7 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 		if e.rec.Run.Ended() {
 			return nil, refuse(InvalidState, "session %q has no agent to report of: it is %s", id, e.rec.View().State)
 		}
-		word, changed := e.rec.Report(session.Word{Activity: r.Activity, Reason: r.Reason, Message: r.Message, At: time.Now()})
+		word, changed := e.rec.Report(session.Word{Activity: r.Activity, Reason: r.Reason, Message: r.Message, At: time.Now(), Monotonic: s.Monotonic()})
 		resumable := r.ConversationID != "" && r.ConversationID != e.rec.ConversationID && s.Agents[e.rec.Agent].IdSource == config.IdReport
 		if !changed && !resumable {
 			return nil, nil
@@ -130,13 +130,22 @@ func (s *Supervisor) agentSaid(e *entry, m shimwire.Message) {
 		return
 	}
 	s.apply(e, session.Said{Run: e.rec.Run.ID, Source: source, Word: session.Word{
-		Activity: m.Activity, Reason: m.Reason, Message: brieflyTold(m.Text), At: m.Since, Seq: uint64(m.Seq),
+		Activity: m.Activity, Reason: m.Reason, Message: brieflyTold(m.Text), At: m.Since, Monotonic: s.saidAt(m), Seq: uint64(m.Seq),
 	}})
+}
+
+// saidAt is when what a shim tells has begun, by CLOCK_MONOTONIC. An older shim tells only what the clock on the wall said then: as far as that goes it is
+// new.
+func (s *Supervisor) saidAt(m shimwire.Message) time.Duration {
+	if m.SinceMonotonic == 0 {
+		return s.Monotonic()
+	}
+	return m.SinceMonotonic
 }
 
 // printed takes note of whether the agent prints.
 func (s *Supervisor) printed(e *entry, idle bool, m shimwire.Message) {
-	w := session.Word{Activity: session.Working, At: m.Since, Seq: uint64(m.Seq)}
+	w := session.Word{Activity: session.Working, At: m.Since, Monotonic: s.saidAt(m), Seq: uint64(m.Seq)}
 	if idle {
 		w.Activity = session.Idle
 	}
@@ -178,7 +187,7 @@ func (s *Supervisor) attachedOrNot(e *entry) {
 	case attached:
 		s.acknowledge(e)
 	default:
-		e.run.detached = time.Now()
+		e.run.detached = s.Monotonic()
 	}
 	e.run.attached = attached
 	s.touch(e)

@@ -273,7 +273,7 @@ func TestAnAgentThatIsIdleForTooLongIsSuspended(t *testing.T) {
 		s.says(shimwire.Message{Kind: shimwire.Idle, Since: idle, Seq: 2})
 		assert.True(t, b.alarm().Equal(idle.Add(10*time.Minute)))
 		b.sup.AlarmRang()
-		assert.Equal(t, "running", b.state("shop"), "the clock was set")
+		assert.Equal(t, "running", b.state("shop"), "it went off early")
 
 		<-time.After(10 * time.Minute)
 		s.attach(true)
@@ -301,6 +301,35 @@ func TestAnAgentThatIsIdleForTooLongIsSuspended(t *testing.T) {
 		assert.Equal(t, "running", b.state("shop"))
 		assert.EqualValues(t, 2, s.snapshot().NRuns)
 	})
+}
+
+// In the bubble the time of day goes on, and that is all that tells: a clock that is set forward, and a machine that sleeps, let the other clocks stand still.
+func TestIdleTimeIsTimeAwake(t *testing.T) {
+	for name, passes := range map[string]func(b *bed, d time.Duration){
+		"the clock is set forward": func(b *bed, d time.Duration) { b.set += d },
+		"the machine sleeps":       func(b *bed, d time.Duration) { b.slept += d },
+	} {
+		t.Run(name, func(t *testing.T) {
+			supervise(t, func(b *bed) {
+				b.idling(config.Agent{Name: "command", IdleSuspend: 10 * time.Minute})
+				s := b.running()
+				s.says(shimwire.Message{Kind: shimwire.Idle, Since: time.Now(), SinceMonotonic: b.sup.Monotonic() - 3*time.Second, Seq: 2})
+				assert.True(t, b.alarm().Equal(time.Now().Add(10*time.Minute-3*time.Second)))
+
+				<-time.After(time.Hour)
+				passes(b, time.Hour)
+				b.sup.AlarmRang()
+				assert.Equal(t, "running", b.state("shop"))
+				assert.True(t, b.alarm().Equal(time.Now().Add(10*time.Minute-3*time.Second)), "it has all its time yet")
+				<-time.After(10 * time.Minute)
+				b.sup.AlarmRang()
+				assert.Equal(t, "stopping", b.state("shop"))
+				b.exit("shop", 0)
+				b.empty("shop")
+				s.hangUp()
+			})
+		})
+	}
 }
 
 func TestWhatIsNotSuspendedForBeingIdle(t *testing.T) {

@@ -41,6 +41,7 @@ type bed struct {
 	home    string
 	begin   time.Time
 	set     time.Duration // by how much the clock was set, forward or back
+	slept   time.Duration // how long the machine was asleep
 
 	mu   sync.Mutex
 	told []string
@@ -74,6 +75,7 @@ func newBed(t *testing.T) *bed {
 		Records: b.records, World: b.world, Publisher: b, Files: b.files, Descriptors: b.fds,
 		Log: slog.New(slog.NewTextHandler(b.log, nil)), Version: "test", BootID: "boot", RuntimeDir: filepath.Join(b.home, "run"), Home: b.home,
 		SinceBoot: func() time.Duration { return time.Hour + time.Since(b.begin) - b.set },
+		Monotonic: func() time.Duration { return time.Hour + time.Since(b.begin) - b.set - b.slept },
 		AfterFunc: func(after time.Duration, f func()) deadline.Stopper { return time.AfterFunc(after, f) },
 	})
 	return b

@@ -6,7 +6,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -163,7 +162,7 @@ func (s *Supervisor) Stop(ctx context.Context, id string, grace time.Duration) e
 // ask notes that the run is to be ended, unless it has ended by itself.
 func (s *Supervisor) ask(e *entry, intent session.Intent, why string) {
 	if r := e.rec.Run; r != nil && !r.Ended() {
-		s.apply(e, session.EndAsked{Run: r.ID, Intent: intent, Why: why, At: time.Now(), Monotonic: clock.Monotonic()})
+		s.apply(e, session.EndAsked{Run: r.ID, Intent: intent, Why: why, At: time.Now(), Monotonic: s.Monotonic()})
 	}
 }
 

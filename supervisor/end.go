@@ -6,7 +6,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/failpoint"
@@ -21,9 +20,9 @@ type runtime struct {
 	asked  time.Time // when the ending began
 	polite bool      // the agent has had its signal
 
-	attached   bool      // somebody looks at its terminal
-	detached   time.Time // when nobody did any more, zero if nobody ever has
-	nextReport time.Time // when its reports would be taken if each had to wait for the one before it
+	attached   bool          // somebody looks at its terminal
+	detached   time.Duration // by CLOCK_MONOTONIC: when nobody did any more, 0 if nobody ever has
+	nextReport time.Time     // when its reports would be taken if each had to wait for the one before it
 
 	joining bool // a new tmux server is being put around the agent
 
@@ -247,7 +246,7 @@ func (s *Supervisor) stopRequested(e *entry, result string, stopping bool, err e
 		s.Log.Warn("cannot ask why a scope is stopped", "session", e.rec.ID, "unit", e.rec.Run.Unit, "err", err)
 		s.ask(e, session.Stop, "")
 	case result == session.Timeout:
-		s.apply(e, session.ScopeResult{Run: e.rec.Run.ID, Result: result, At: time.Now(), Monotonic: clock.Monotonic()})
+		s.apply(e, session.ScopeResult{Run: e.rec.Run.ID, Result: result, At: time.Now(), Monotonic: s.Monotonic()})
 	case result == session.OOMKill: // nobody's wish
 	case stopping:
 		s.ask(e, session.Suspend, "the login session ended")

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -25,33 +24,44 @@ func (s *Supervisor) idleLimit(rec *session.Session) time.Duration {
 	return s.Config.IdleSuspend
 }
 
-// suspendsAt returns when the session will have been idle for too long, by the wall clock: zero if it will not. One that somebody looks at is not idle,
-// and one that waits for an answer is not either, but one whose turn has just ended is.
-func (s *Supervisor) suspendsAt(e *entry) time.Time {
+// suspendsAt returns when the session will have been idle for too long, by CLOCK_MONOTONIC: 0 if it will not. One that somebody looks at is not idle,
+// and one that waits for an answer is not either, but one whose turn has just ended is. While the machine sleeps nobody is idle: who opens a laptop in the
+// morning finds the agents as they were.
+func (s *Supervisor) suspendsAt(e *entry) time.Duration {
 	limit := s.idleLimit(e.rec)
 	if limit == config.Infinity || e.run.attached || e.leaving || e.then != nil || e.rec.Frozen || e.rec.View().State != session.Running {
-		return time.Time{}
+		return 0
 	}
-	activity, _, since := e.rec.Active()
+	activity, since := e.rec.ActiveSince()
 	if activity == session.Working || activity == session.Unknown || activity == session.Waiting && !e.rec.TurnEnded() {
+		return 0
+	}
+	if since == 0 {
+		since = s.began // an older version has recorded what it says
+	}
+	return max(since, e.run.detached) + limit
+}
+
+// suspension returns the time of day at which the session will have been idle for too long if nobody sets the clock and the machine does not sleep until
+// then, zero if never.
+func (s *Supervisor) suspension(e *entry) time.Time {
+	if e.shown == nil || e.shown.SuspendsAt == 0 {
 		return time.Time{}
 	}
-	if since.Before(e.run.detached) {
-		since = e.run.detached
-	}
-	return since.Round(0).Add(limit)
+	return time.Now().Round(0).Add(e.shown.SuspendsAt - s.Monotonic())
 }
 
 // suspendIdle suspends the sessions that have been idle for too long.
-func (s *Supervisor) suspendIdle(now time.Time) {
+func (s *Supervisor) suspendIdle() {
+	now := s.Monotonic()
 	for _, e := range s.sorted() {
 		at := s.suspendsAt(e)
-		if at.IsZero() || at.After(now) {
+		if at == 0 || at > now {
 			continue
 		}
 		run := e.rec.Run
 		s.apply(e, session.EndAsked{
-			Run: run.ID, Intent: session.Suspend, Why: fmt.Sprintf("its agent was idle for %v", s.idleLimit(e.rec)), Idle: true, At: time.Now(), Monotonic: clock.Monotonic(),
+			Run: run.ID, Intent: session.Suspend, Why: fmt.Sprintf("its agent was idle for %v", s.idleLimit(e.rec)), Idle: true, At: time.Now(), Monotonic: s.Monotonic(),
 		})
 		s.end(e, 0)
 	}

@@ -97,14 +97,6 @@ func (s *Supervisor) removal(e *entry) time.Time {
 	return at
 }
 
-// suspension returns when the session will have been idle for too long, zero if never.
-func (n *Snapshot) suspension() time.Time {
-	if n == nil {
-		return time.Time{}
-	}
-	return n.SuspendsAt
-}
-
 // earlier returns the earlier of two times of which zero stands for never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
@@ -120,16 +112,19 @@ func (n *Snapshot) expiry() time.Time {
 	return n.Expires
 }
 
+// alarmPrecision is how far the alarm may be from what it is for: two clocks were not read at the same moment. One that goes off too early is set again.
+const alarmPrecision = time.Millisecond
+
 // armExpiry sets the alarm for the session that is to be removed next, or will have been idle for too long. The alarm is the wall clock's: it goes off after
 // a sleep, and when the clock is set.
 func (s *Supervisor) armExpiry() {
 	var next time.Time
 	for _, e := range s.sessions {
-		if at := earlier(s.removal(e), e.shown.suspension()); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+		if at := earlier(s.removal(e), s.suspension(e)); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}
-	if !next.Equal(s.nextExpiry) {
+	if next.IsZero() != s.nextExpiry.IsZero() || next.Sub(s.nextExpiry).Abs() > alarmPrecision {
 		s.nextExpiry = next
 		if s.Alarm != nil {
 			s.Alarm(next)
@@ -142,7 +137,7 @@ func (s *Supervisor) AlarmRang() {
 	s.post(func() {
 		s.nextExpiry = time.Time{}
 		s.lookAtClock()
-		s.suspendIdle(time.Now())
+		s.suspendIdle()
 		go func() {
 			if ids, err := s.clean(s.ctx, s.removal); err == nil && len(ids) > 0 {
 				s.Log.Info("removed sessions whose retention time is over", "sessions", ids)

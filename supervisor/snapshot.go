@@ -45,7 +45,7 @@ type Snapshot struct {
 	MainPID          uint32
 	NRuns            uint32
 	Expires          time.Time
-	SuspendsAt       time.Time // when it will have been idle for too long
+	SuspendsAt       time.Duration // by CLOCK_MONOTONIC: when it will have been idle for too long, 0 if never
 
 	ControlGroup string // below the root of the hierarchy, "" if there is none
 	Live         bool   // its scope is there

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/shimwire"
@@ -237,7 +236,7 @@ func (s *Supervisor) failStart(e *entry, run string, err error, leftovers bool) 
 	if e.removed || e.rec.Run.ID != run {
 		return
 	}
-	s.apply(e, session.StartFailed{Run: run, Reason: err.Error(), At: time.Now(), Monotonic: clock.Monotonic()})
+	s.apply(e, session.StartFailed{Run: run, Reason: err.Error(), At: time.Now(), Monotonic: s.Monotonic()})
 	if !leftovers {
 		s.apply(e, session.ScopeEnded{Run: run, At: time.Now()})
 	}
@@ -263,7 +262,7 @@ func (s *Supervisor) startTimedOut(e *entry, run string) {
 	if !e.rec.Run.Started.IsZero() {
 		reason = "its agent did not say that it is ready within " + readyTimeout.String()
 	}
-	s.apply(e, session.StartFailed{Run: run, Reason: reason, At: time.Now(), Monotonic: clock.Monotonic()})
+	s.apply(e, session.StartFailed{Run: run, Reason: reason, At: time.Now(), Monotonic: s.Monotonic()})
 	s.end(e, time.Second)
 }
 

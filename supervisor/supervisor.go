@@ -41,7 +41,7 @@ type Change struct {
 
 // counts tells whether the change is one that Counts can show.
 func (c Change) counts() bool {
-	return c.Old == nil || c.New == nil || c.Old.State != c.New.State || c.Old.Activity != c.New.Activity || !c.Old.SuspendsAt.Equal(c.New.SuspendsAt)
+	return c.Old == nil || c.New == nil || c.Old.State != c.New.State || c.Old.Activity != c.New.Activity || c.Old.SuspendsAt != c.New.SuspendsAt
 }
 
 // Records is where sessions are kept. Save, SyncExit, which makes the record of an exit durable, and KeepExit, which writes one that was found elsewhere,
@@ -90,6 +90,7 @@ type Options struct {
 	Alive       func()               // called by the loop, at least every AliveEvery; nil where nobody watches it
 	AliveEvery  time.Duration        // half of the watchdog's time
 	SinceBoot   func() time.Duration // a clock that nobody can set: clock.SinceBoot if it is nil
+	Monotonic   func() time.Duration // one that stands still while the machine sleeps: clock.Monotonic if it is nil
 	AfterFunc   deadline.Start       // deadline.Real if it is nil
 	Alarm       func(time.Time)      // called by the loop: AlarmRang is to be called at this time, or not at all if it is zero
 	Status      func(text string)    // called by the loop when the counts have changed: "3 running, 1 failed"
@@ -118,9 +119,10 @@ type Supervisor struct {
 	missed       int  // sessions that have to be looked at again
 	wasLive      bool // what Live was told last
 
-	nextExpiry time.Time    // what the alarm is set to
-	boot       session.Boot // this one, by the clock as it was last seen
-	clockSince time.Time    // when the daemon started, or noticed that the clock had been set
+	nextExpiry time.Time     // what the alarm is set to
+	boot       session.Boot  // this one, by the clock as it was last seen
+	clockSince time.Time     // when the daemon started, or noticed that the clock had been set
+	began      time.Duration // by CLOCK_MONOTONIC: when the daemon did
 
 	keys map[fdpoll.Key]func()
 	next fdpoll.Key
@@ -185,6 +187,9 @@ func New(o Options) *Supervisor {
 	if o.SinceBoot == nil {
 		o.SinceBoot = clock.SinceBoot
 	}
+	if o.Monotonic == nil {
+		o.Monotonic = clock.Monotonic
+	}
 	if o.AfterFunc == nil {
 		o.AfterFunc = deadline.Real
 	}
@@ -202,6 +207,7 @@ func New(o Options) *Supervisor {
 		inodes:   map[int32]*inodeWatch{},
 		places:   map[where]*place{},
 	}
+	s.began = s.Monotonic()
 	s.lookAtClock()
 	s.openFiles()
 	return s

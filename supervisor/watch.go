@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/fdpoll"
@@ -255,7 +254,7 @@ func (s *Supervisor) inScope(e *entry, m shimwire.Message) bool {
 	if group == "" || r.ControlGroup == "" || group == r.ControlGroup || strings.HasPrefix(group, r.ControlGroup+"/") {
 		return true
 	}
-	s.apply(e, session.StartFailed{Run: r.ID, Reason: fmt.Sprintf("its agent was moved out of its scope, into %q", group), At: time.Now(), Monotonic: clock.Monotonic()})
+	s.apply(e, session.StartFailed{Run: r.ID, Reason: fmt.Sprintf("its agent was moved out of its scope, into %q", group), At: time.Now(), Monotonic: s.Monotonic()})
 	t := s.target(e)
 	t.Agent = session.Process{PID: m.AgentPID, Start: m.AgentStart}
 	s.effect(e, func() { _ = s.World.Signal(s.ctx, t, WhomAgent, unix.SIGKILL) })

@@ -4,9 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -177,6 +179,9 @@ func (s *shim) hello() shimwire.Message {
 func (s *shim) send(c *conn, m shimwire.Message) {
 	if c == nil || c.fd < 0 {
 		return
+	}
+	if !m.Since.IsZero() {
+		m.SinceMonotonic = clock.Monotonic() - time.Since(m.Since)
 	}
 	if sysSend(c.fd, m.Append(s.outgoing[:0])) != 0 {
 		s.drop(c)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/shimwire"
 )
@@ -43,6 +44,7 @@ func TestHelloAndActivity(t *testing.T) {
 	assert.True(t, hello.Pane)
 	assert.False(t, hello.Idle)
 	assert.Equal(t, hello.Started, hello.Since)
+	assert.InDelta(t, clock.Monotonic()-time.Since(hello.Since), hello.SinceMonotonic, float64(time.Second), "the same moment by the other clock")
 	s.sees("one")
 
 	idle := d.hears(shimwire.Idle)

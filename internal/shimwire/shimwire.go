@@ -187,7 +187,8 @@ type Message struct {
 	Idle       bool      // Hello
 	Pane       bool      // Hello: it has a pane
 
-	Since time.Time // Idle, Working, Hello, Said, Ready: since when
+	Since          time.Time     // Idle, Working, Hello, Said, Ready: since when
+	SinceMonotonic time.Duration // the same moment by CLOCK_MONOTONIC; an older shim does not tell it
 
 	Source   string // Said: which of the ways of saying something
 	Activity string // Said: working, idle or waiting, "" if that is not said
@@ -217,6 +218,7 @@ const (
 	msgActivity   = 'y'
 	msgReason     = 'n'
 	msgText       = 'x'
+	msgMonotonic  = 'm'
 )
 
 // Append appends the encoded message to b. Fields that are zero are left out.
@@ -240,6 +242,7 @@ func (m *Message) Append(b []byte) []byte {
 	num(msgIdle, bit(m.Idle))
 	num(msgPane, bit(m.Pane))
 	num(msgSince, micro(m.Since))
+	num(msgMonotonic, m.SinceMonotonic.Microseconds())
 	num(msgSeq, int64(m.Seq))
 	num(msgFlags, int64(m.Flags))
 	if len(m.Data) > 0 {
@@ -287,6 +290,8 @@ func ParseMessage(b []byte) (Message, error) {
 			m.Pane = n != 0
 		case msgSince:
 			m.Since = time.UnixMicro(n)
+		case msgMonotonic:
+			m.SinceMonotonic = time.Duration(n) * time.Microsecond
 		case msgSeq:
 			m.Seq = uint32(n)
 		case msgFlags:

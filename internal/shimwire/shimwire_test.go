@@ -59,7 +59,7 @@ func TestMessageRoundTrip(t *testing.T) {
 	when := time.UnixMicro(1_700_000_000_123_456)
 	for _, want := range []Message{
 		{Kind: Hello, RunID: "r", ShimPID: 10, AgentPID: 11, AgentStart: 1 << 40, Started: when, Idle: true, Pane: true, Since: when},
-		{Kind: Working, Since: when},
+		{Kind: Working, Since: when, SinceMonotonic: time.Hour},
 		{Kind: Said, Source: Notify, Activity: "waiting", Reason: "question", Text: "which one? \u00e9", Since: when, Seq: 4},
 		{Kind: Ready, Since: when},
 		{Kind: Prompted},

@@ -52,7 +52,10 @@ type Word struct {
 	Reason   string    `json:"reason,omitempty"`   // why it wants a person, "" if it does not
 	Message  string    `json:"message,omitempty"`  // for that person
 	At       time.Time `json:"at"`
-	Seq      uint64    `json:"seq"` // grows with each word of its source within a run: the clock may be set back, this is not
+
+	Monotonic time.Duration `json:"monotonic,omitzero"` // the same moment by CLOCK_MONOTONIC; 0 in a record of an older version
+
+	Seq uint64 `json:"seq"` // grows with each word of its source within a run: the clock may be set back, this is not
 }
 
 // asks tells whether the word asks for a person.
@@ -244,21 +247,33 @@ func (s *Session) decides() (Source, Word, bool) {
 // Active returns what the session's agent is doing, who told it, and since when. A bell does not tell what the agent does, but one that rings and
 // then falls silent waits for somebody.
 func (s *Session) Active() (activity string, source Source, since time.Time) {
+	activity, source, w := s.active()
+	return activity, source, w.At
+}
+
+// ActiveSince returns what the session's agent is doing, and since when by CLOCK_MONOTONIC, 0 if that is not known.
+func (s *Session) ActiveSince() (activity string, since time.Duration) {
+	activity, _, w := s.active()
+	return activity, w.Monotonic
+}
+
+// active is Active with the word that tells since when it is so.
+func (s *Session) active() (activity string, source Source, since Word) {
 	source, w, ok := s.decides()
 	switch {
 	case !ok:
-		return Unknown, "", time.Time{}
+		return Unknown, "", Word{}
 	case w.Activity != "":
-		return w.Activity, source, w.At
+		return w.Activity, source, w
 	}
 	out, ok := s.heard[FromOutput]
 	switch {
 	case !ok:
-		return Unknown, source, time.Time{}
+		return Unknown, source, Word{}
 	case source == FromBell && out.Activity == Idle:
-		return Waiting, source, out.At
+		return Waiting, source, out
 	}
-	return out.Activity, FromOutput, out.At
+	return out.Activity, FromOutput, out
 }
 
 // Attention is why a session wants a person. The zero value is that it does not.

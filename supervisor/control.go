@@ -60,11 +60,14 @@ func started(e *entry) bool {
 	return e.then == nil && (e.removed || e.rec.View().State != session.Starting)
 }
 
-// startError tells what kept a run from starting.
-func startError(e *entry) error {
+// startError tells what kept a run from starting. The end of the daemon comes before the agent of every start that still waits then.
+func (s *Supervisor) startError(e *entry) error {
 	v := e.rec.View()
 	if v.Result == session.CannotStart {
 		return refuse(StartFailed, "cannot start %q: %s", e.rec.ID, v.Reason)
+	}
+	if s.stopping || !e.rec.Run.AgentAlive() {
+		return s.mayBegin()
 	}
 	return nil
 }
@@ -81,7 +84,7 @@ func (s *Supervisor) Start(ctx context.Context, id string) error {
 			return nil, err
 		}
 		s.replace(e, false)
-		return s.wait(e, started, startError), nil
+		return s.wait(e, started, s.startError), nil
 	})
 }
 
@@ -108,12 +111,14 @@ func (s *Supervisor) mayStart(e *entry) error {
 	return s.free(e.rec)
 }
 
-// replace begins a run once the scope of the one before it is gone.
+// replace begins a run once the scope of the one before it is gone, unless the end is near by then.
 func (s *Supervisor) replace(e *entry, resumed bool) {
 	e.starts = true
 	s.whenGone(e, func() {
 		e.starts = false
-		s.start(e, resumed)
+		if s.mayBegin() == nil {
+			s.start(e, resumed)
+		}
 	})
 }
 
@@ -141,7 +146,7 @@ func (s *Supervisor) Restart(ctx context.Context, id string) error {
 		}
 		s.ask(e, session.Stop, "")
 		s.replace(e, false)
-		return s.wait(e, started, startError), nil
+		return s.wait(e, started, s.startError), nil
 	})
 }
 

@@ -71,7 +71,7 @@ func (s *Supervisor) Create(ctx context.Context, agent string, spec Spec) (id st
 			s.start(e, false)
 			ready = started
 		}
-		reply = s.wait(e, ready, startError)
+		reply = s.wait(e, ready, s.startError)
 	}); e != nil {
 		return "", e
 	}

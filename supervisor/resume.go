@@ -34,13 +34,13 @@ func (s *Supervisor) Resume(ctx context.Context, id string) error {
 			return s.rejoin(e), nil
 		case stale:
 			s.begin(e, true, &Into{r.InvocationID, r.ControlGroup, r.Agent})
-			return s.wait(e, started, startError), nil
+			return s.wait(e, started, s.startError), nil
 		}
 		if err := s.mayStart(e); err != nil {
 			return nil, err
 		}
 		s.replace(e, true)
-		return s.wait(e, started, startError), nil
+		return s.wait(e, started, s.startError), nil
 	})
 }
 

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -138,6 +139,63 @@ func TestTheMachineGoesDownAndThenDoesNot(t *testing.T) {
 		assert.Empty(t, ids, "once is enough")
 		assert.NoError(t, err)
 	})
+}
+
+// TestAStartThatTheEndComesBefore is not answered as if it had worked.
+func TestAStartThatTheEndComesBefore(t *testing.T) {
+	starts := map[string]func(context.Context, *Supervisor) error{
+		"create": func(ctx context.Context, s *Supervisor) error {
+			_, err := s.Create(ctx, "command", Spec{ID: "new", Command: []string{"true"}})
+			return err
+		},
+		"start":   func(ctx context.Context, s *Supervisor) error { return s.Start(ctx, "ended") },
+		"resume":  func(ctx context.Context, s *Supervisor) error { return s.Resume(ctx, "ended") },
+		"restart": func(ctx context.Context, s *Supervisor) error { return s.Restart(ctx, "lives") },
+	}
+	ends := map[string]func(b *bed, end func()){
+		"the daemon alone ends":  func(_ *bed, end func()) { end() },
+		"the login session ends": func(b *bed, end func()) { b.world.stops = true; end() },
+		"the machine goes down": func(b *bed, _ func()) {
+			b.call("last call", func(ctx context.Context) error { _, err := b.sup.LastCall(ctx); return err })
+		},
+	}
+	for how, end := range ends {
+		for name, start := range starts {
+			t.Run(name+", "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBed(t)
+					ctx, cancel := context.WithCancel(t.Context())
+					done := make(chan struct{})
+					go func() { defer close(done); b.sup.Run(ctx) }()
+					b.start("lives")
+					b.start("ended")
+					b.exit("ended", 0)
+					b.empty("ended")
+					b.heard()
+					b.world.start = func(p Plan, tell func(session.Event)) error { scopeRuns(p, tell); return nil }
+					var err error
+					answered := make(chan struct{})
+					go func() { defer close(answered); err = start(t.Context(), b.sup) }()
+					synctest.Wait()
+					end(b, cancel)
+					synctest.Wait()
+					for _, id := range []string{"lives", "ended"} { // what is asked to end does so
+						b.empty(id)
+					}
+					if name == "create" {
+						b.empty("new")
+					}
+					cancel()
+					<-done
+					<-answered
+					if !errors.Is(err, ErrClosed) { // the server has the same words for it
+						assert.Equal(t, ShuttingDown, kindOf(err), "%v", err)
+					}
+					assert.NotContains(t, b.heard()[1:], "start lives", "nothing begins")
+				})
+			})
+		}
+	}
 }
 
 func TestOnlyAShutdownIsAnnounced(t *testing.T) {

@@ -326,7 +326,7 @@ func (w *world) Populated(string) bool                                      { re
 func (w *world) Keys(context.Context, Target, []string) error               { return nil }
 func (w *world) AttachCommand(Target) ([]string, error)                     { return []string{"tmux"}, nil }
 func (w *world) Attached(Target) bool                                       { return w.attached }
-func (w *world) Usage(context.Context, Target) map[string]uint64            { return nil }
+func (w *world) Usage(string) map[string]uint64                             { return nil }
 func (w *world) Capture(context.Context, Target, int, bool) (string, error) { return "", nil }
 
 func (w *world) Send(context.Context, string, string, bool) error {

@@ -43,14 +43,12 @@ func (s *Supervisor) trouble(topic, text string) {
 	s.unsure = true
 }
 
-// Problems returns what is wrong, the daemon's own first, then by session, once that was published.
-func (s *Supervisor) Problems() (all []Problem, err error) {
-	err = s.do(func() {
+// CheckProblems drops what is over and is told of by nothing: what was said of files that a person has taken away. That is published before it returns.
+func (s *Supervisor) CheckProblems() error {
+	return s.do(func() {
 		s.forgetFound()
 		s.tellProblems()
-		all = s.toldProblems
 	})
-	return all, err
 }
 
 // forgetFound drops what a person has mended by taking a file away. Nothing tells of that: it is looked at when somebody asks.

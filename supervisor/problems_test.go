@@ -38,8 +38,9 @@ func (b *bed) meanwhile(f func()) {
 
 func (b *bed) problems() []Problem {
 	b.t.Helper()
-	all, err := b.sup.Problems()
-	require.NoError(b.t, err)
+	require.NoError(b.t, b.sup.CheckProblems())
+	var all []Problem
+	b.meanwhile(func() { all = b.sup.toldProblems })
 	return all
 }
 

@@ -158,16 +158,12 @@ func (s *Supervisor) AttachCommand(ctx context.Context, id string) ([]string, er
 	return argv, nil
 }
 
-// Usage returns what the session's scope uses, by the names of the D-Bus properties; what cannot be told is missing. Errors: NoSuchSession.
-func (s *Supervisor) Usage(ctx context.Context, id string) (map[string]uint64, error) {
-	t, err := s.targetOf(id, func(r *session.Run) bool { return r.Scope == session.ScopeActive }, "measure")
-	if err != nil {
-		if e, ok := err.(*Error); ok && e.Kind == InvalidState { //nolint:errorlint // made above, never wrapped
-			return nil, nil
-		}
-		return nil, err
+// Usage returns what the session's scope uses, by the names of the D-Bus properties; what cannot be told is missing. It does not ask the loop.
+func (s *Supervisor) Usage(snap *Snapshot) map[string]uint64 {
+	if !snap.Live {
+		return nil
 	}
-	return s.World.Usage(ctx, t), nil
+	return s.World.Usage(snap.ControlGroup)
 }
 
 // LogName is the name of the file that has all that the agent printed, in the session's directory.

@@ -92,12 +92,6 @@ func (s *Supervisor) CalledOff(ctx context.Context) ([]string, error) {
 	return s.eachOf(ctx, ids, resumesAtATime, s.Resume)
 }
 
-// ShuttingDown tells whether the machine, or the login session, is about to end.
-func (s *Supervisor) ShuttingDown() (on bool, err error) {
-	err = s.do(func() { on = s.shuttingDown })
-	return on, err
-}
-
 // tellShuttingDown notes and announces that the end is near, or is not any more.
 func (s *Supervisor) tellShuttingDown(on bool) {
 	if on != s.shuttingDown && s.Announce != nil {

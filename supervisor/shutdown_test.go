@@ -100,8 +100,6 @@ func TestTheMachineGoesDownAndThenDoesNot(t *testing.T) {
 		})
 		told := b.heard()
 		assert.Equal(t, "0s shutting down: true", told[0], "it is told before anything is done")
-		on, err := b.sup.ShuttingDown()
-		assert.True(t, on && err == nil)
 		for _, id := range []string{"first", "second", "stopped"} {
 			b.exit(id, 0)
 			b.empty(id)

@@ -47,8 +47,9 @@ type Snapshot struct {
 	Expires          time.Time
 	SuspendsAt       time.Duration // by CLOCK_MONOTONIC: when it will have been idle for too long, 0 if never
 
-	ControlGroup string // below the root of the hierarchy, "" if there is none
-	Live         bool   // its scope is there
+	Runs         []session.Account // those that are remembered, the newest last
+	ControlGroup string            // below the root of the hierarchy, "" if there is none
+	Live         bool              // its scope is there
 }
 
 func (s *Supervisor) snapshot(e *entry) *Snapshot {
@@ -73,6 +74,7 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 		NRuns:            rec.NRuns,
 		Unit:             UnitName(rec.Agent, rec.ID),
 		Expires:          s.expires(rec, v.State),
+		Runs:             rec.Accounts(),
 	}
 	s.showActivity(e, snap)
 	if r := rec.Run; r != nil {
@@ -233,17 +235,4 @@ func (s *Supervisor) Session(id string) (snap *Snapshot, err error) {
 		err = refuse(NoSuchSession, "no such session: %s", brief(id))
 	}
 	return snap, err
-}
-
-// Runs returns what is remembered of the session's runs, the newest last. Errors: NoSuchSession.
-func (s *Supervisor) Runs(id string) (runs []session.Account, err error) {
-	if e := s.do(func() {
-		var e *entry
-		if e, err = s.find(id); err == nil {
-			runs = e.rec.Accounts()
-		}
-	}); e != nil {
-		return nil, e
-	}
-	return runs, err
 }

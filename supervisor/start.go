@@ -85,8 +85,8 @@ type World interface {
 	Capture(ctx context.Context, t Target, lines int, escapes bool) (string, error)
 	Keys(ctx context.Context, t Target, keys []string) error
 	AttachCommand(t Target) ([]string, error)
-	// Usage reads what the scope uses, by the names of the D-Bus properties. What cannot be told is missing.
-	Usage(ctx context.Context, t Target) map[string]uint64
+	// Usage reads what a control group uses, by the names of the D-Bus properties. What cannot be told is missing.
+	Usage(group string) map[string]uint64
 }
 
 // Scope is a scope of ours that systemd knows.

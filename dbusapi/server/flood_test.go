@@ -3,6 +3,7 @@ package server
 import (
 	"os"
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/godbus/dbus/v5"
@@ -113,4 +114,48 @@ func TestCallsThatComeAtTheEnd(t *testing.T) {
 		call := testbed.Receive(t, done, "answer")
 		assert.Contains(t, refusals, errorName(call.Err), "%v", call.Err)
 	}
+}
+
+// TestReadersDoNotBotherTheLoop: whatever only reads is answered while the loop does nothing at all, however much of it there is.
+func TestReadersDoNotBotherTheLoop(t *testing.T) {
+	s := serve(t)
+	path := s.create(t, "shop", true)
+	h := hold{make(chan struct{}), make(chan struct{})}
+	s.holds <- h
+	changed := s.client.Object(dbusapi.BusName, path).Go(dbusapi.SessionInterface+".SetDescription", 0, make(chan *dbus.Call, 1), "slow")
+	testbed.Receive(t, closing(h.waits), "the loop waits for its store")
+	released := sync.OnceFunc(func() { close(h.release) })
+	defer released()
+	manager, session := s.client.Object(dbusapi.BusName, dbusapi.ManagerPath), s.client.Object(dbusapi.BusName, path)
+	asked, done := 0, make(chan *dbus.Call, 1000)
+	ask := func(object dbus.BusObject, method string, args ...any) {
+		object.Go(method, 0, done, args...)
+		asked++
+	}
+	for range maxBig / 3 {
+		ask(manager, dbusapi.ManagerInterface+".ListSessions")
+		ask(manager, dbusapi.ManagerInterface+".ListSessionsEx")
+		ask(manager, objectManagerInterface+".GetManagedObjects")
+	}
+	for range 100 {
+		ask(manager, propertiesInterface+".GetAll", dbusapi.ManagerInterface)
+		ask(manager, propertiesInterface+".Get", dbusapi.ManagerInterface, "Problems")
+		ask(manager, dbusapi.ManagerInterface+".GetSession", "shop")
+		ask(session, propertiesInterface+".GetAll", dbusapi.SessionInterface)
+		ask(session, propertiesInterface+".Get", dbusapi.SessionInterface, "Runs")
+		ask(session, propertiesInterface+".Set", dbusapi.SessionInterface, "State", dbus.MakeVariant("running"))
+		ask(session, introspectableInterface+".Introspect")
+	}
+	for range asked {
+		if err := testbed.Receive(t, done, "answer").Err; err != nil {
+			require.Equal(t, "org.freedesktop.DBus.Error.PropertyReadOnly", errorName(err))
+		}
+	}
+	select {
+	case <-changed.Done:
+		t.Error("the loop was not held")
+	default:
+	}
+	released()
+	require.NoError(t, testbed.Receive(t, changed.Done, "change").Err)
 }

@@ -147,14 +147,19 @@ func (o *object) properties(v *view, iface string) (properties, error) {
 	return nil, answer(dbusapi.UnknownInterface, "no such interface: "+iface)
 }
 
-// measure returns those of the named properties that are read when somebody asks for them: that may wait, and so is not done among the signals.
-func (o *object) measure(ctx context.Context, iface string, names ...string) (properties, error) {
-	p := properties{}
-	if iface == dbusapi.ManagerInterface && o.path == dbusapi.ManagerPath {
-		_, _ = o.server.sup.Problems() // some are over once a person has taken a file away, which nothing tells: that is published before it returns
+// measure returns those of the named properties that are read when somebody asks for them: that may wait, and so is not done among the signals. It asks
+// the loop for nothing, but where what a person has mended may have to be told.
+func (o *object) measure(iface string, names ...string) (properties, error) {
+	p, s := properties{}, o.server
+	if iface == dbusapi.ManagerInterface && o.path == dbusapi.ManagerPath && s.mends.Load() {
+		_ = s.sup.CheckProblems() // at the end of the daemon nothing more is told
 	}
 	if iface != dbusapi.SessionInterface || o.session == "" {
 		return p, nil
+	}
+	n, err := o.snapshot()
+	if err != nil {
+		return nil, err
 	}
 	for _, name := range names {
 		if nothing, is := measured[name]; is {
@@ -162,34 +167,25 @@ func (o *object) measure(ctx context.Context, iface string, names ...string) (pr
 		}
 	}
 	if _, wanted := p["Runs"]; wanted {
-		runs, err := o.server.sup.Runs(o.session)
-		if err != nil {
-			return nil, o.orUnknown(err)
-		}
-		p["Runs"] = runRows(runs)
+		p["Runs"] = runRows(n.Runs)
 	}
 	if _, wanted := p["LastActivityTimestamp"]; wanted {
-		at, err := o.server.sup.LastOutput(o.session)
-		if err != nil {
-			return nil, o.orUnknown(err)
-		}
-		p["LastActivityTimestamp"] = usec(at)
+		p["LastActivityTimestamp"] = usec(s.sup.LastOutput(n.ID))
 	}
 	if !slices.ContainsFunc(names, isCounter) {
 		return p, nil
 	}
-	usage, err := o.server.sup.Usage(ctx, o.session)
-	for name, n := range usage {
+	for name, n := range s.sup.Usage(n) {
 		if _, wanted := p[name]; wanted {
 			p[name] = n
 		}
 	}
-	return p, o.orUnknown(err)
+	return p, nil
 }
 
-func getProperty(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
+func getProperty(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
 	iface, name := msg.Body[0].(string), msg.Body[1].(string)
-	more, err := o.measure(ctx, iface, name)
+	more, err := o.measure(iface, name)
 	if err != nil {
 		return nil, err
 	}
@@ -207,9 +203,9 @@ func getProperty(ctx context.Context, o *object, msg *dbus.Message) ([]any, erro
 	})
 }
 
-func getAllProperties(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
+func getAllProperties(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
 	iface := msg.Body[0].(string)
-	more, err := o.measure(ctx, iface, slices.Collect(maps.Keys(measured))...)
+	more, err := o.measure(iface, slices.Collect(maps.Keys(measured))...)
 	if err != nil {
 		return nil, err
 	}

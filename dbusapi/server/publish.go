@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/godbus/dbus/v5"
 
@@ -33,6 +34,7 @@ func (s *Server) Publish(changes []supervisor.Change, after []func()) {
 
 // PublishProblems implements supervisor.Publisher.
 func (s *Server) PublishProblems(all []supervisor.Problem) {
+	s.mends.Store(slices.ContainsFunc(all, func(p supervisor.Problem) bool { return p.Path != "" }))
 	s.batches <- batch{manager: properties{"Problems": problemRows(all)}}
 }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -42,6 +43,7 @@ type Server struct {
 	gate    *gate                      // what calls come in through
 	tickets sync.Map                   // *dbus.Message → *ticket, from the reader to the goroutine of the call
 	ready   chan struct{}              // closed once sup is set
+	mends   atomic.Bool                // a problem is over once a person has taken a file away
 }
 
 // New makes a Server. Connect and Serve make it answer. Report is told what no caller can be told; it is called from any goroutine.

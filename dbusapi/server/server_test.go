@@ -40,7 +40,7 @@ func (world) Start(_ context.Context, p supervisor.Plan, tell func(session.Event
 	return nil
 }
 
-func (world) Usage(context.Context, supervisor.Target) map[string]uint64 {
+func (world) Usage(string) map[string]uint64 {
 	return map[string]uint64{"TasksCurrent": 3}
 }
 func (world) End(context.Context, supervisor.Target) error    { return nil }

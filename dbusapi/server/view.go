@@ -79,9 +79,15 @@ func (s *Server) snapshots() (all []*supervisor.Snapshot) {
 }
 
 // known returns an error if the view has no such session.
-func (o *object) known() (err error) {
-	o.server.look(func(v *view) { _, err = o.in(v) })
+func (o *object) known() error {
+	_, err := o.snapshot()
 	return err
+}
+
+// snapshot returns the object's session, as the view has it.
+func (o *object) snapshot() (n *supervisor.Snapshot, err error) {
+	o.server.look(func(v *view) { n, err = o.in(v) })
+	return n, err
 }
 
 // in finds the object's session in the view.

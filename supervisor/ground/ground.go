@@ -323,17 +323,17 @@ var usageFiles = map[string]string{
 	"TasksCurrent":  "pids.current",
 }
 
-// Usage reads what the scope uses from its control group. A controller that the user's systemd was not given has no files.
-func (g *Ground) Usage(_ context.Context, t supervisor.Target) map[string]uint64 {
+// Usage reads what a control group uses. A controller that the user's systemd was not given has no files.
+func (g *Ground) Usage(group string) map[string]uint64 {
 	usage := map[string]uint64{}
-	dir := filepath.Join(g.cgroups, t.ControlGroup)
+	dir := filepath.Join(g.cgroups, group)
 	for property, name := range usageFiles {
 		if n, err := readNumber(filepath.Join(dir, name)); err == nil {
 			usage[property] = n
 		}
 	}
 	if _, ok := usage["TasksCurrent"]; !ok {
-		if pids, err := proc.Processes(t.ControlGroup); err == nil {
+		if pids, err := proc.Processes(group); err == nil {
 			usage["TasksCurrent"] = uint64(len(pids))
 		}
 	}

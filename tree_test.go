@@ -48,11 +48,12 @@ var leaves = []string{
 var plan = map[string][]string{
 	// The programs. Nobody imports them.
 	// The client reads records itself where no daemon answers, and says so.
-	"cmd/corralctl":         slices.Concat([]string{"cmd/corralctl/top", "cmd/corralctl/wording", "dbusapi/client", "dbusapi", "supervisor/store", "supervisor/session"}, leaves),
-	"cmd/corralctl/top":     slices.Concat([]string{"cmd/corralctl/wording", "dbusapi/client", "dbusapi"}, leaves),
-	"cmd/corralctl/wording": {"dbusapi/client"},
-	"cmd/corrald":           slices.Concat([]string{"dbusapi/server", "dbusapi", "supervisor", "supervisor/ground", "supervisor/session", "supervisor/store", "units", "tmux"}, leaves),
-	"cmd/corral-shim":       {"internal/clock", "internal/exitstatus", "internal/shimwire", "internal/version"},
+	"cmd/corralctl":            slices.Concat([]string{"cmd/corralctl/top", "cmd/corralctl/transcript", "cmd/corralctl/wording", "dbusapi/client", "dbusapi", "supervisor/store", "supervisor/session"}, leaves),
+	"cmd/corralctl/top":        slices.Concat([]string{"cmd/corralctl/wording", "dbusapi/client", "dbusapi"}, leaves),
+	"cmd/corralctl/transcript": {},
+	"cmd/corralctl/wording":    {"dbusapi/client"},
+	"cmd/corrald":              slices.Concat([]string{"dbusapi/server", "dbusapi", "supervisor", "supervisor/ground", "supervisor/session", "supervisor/store", "units", "tmux"}, leaves),
+	"cmd/corral-shim":          {"internal/clock", "internal/exitstatus", "internal/shimwire", "internal/version"},
 
 	// The bus: the contract, one side of it, the other side. They meet only in the contract.
 	"dbusapi":        {},

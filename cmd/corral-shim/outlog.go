@@ -108,13 +108,13 @@ func (l *outputLog) miss(n int) { l.missing += int64(n) }
 // note writes how many bytes are missing at this place, wholly or not at all.
 func (l *outputLog) note() bool {
 	line := make([]byte, 0, noteMax)
-	line = append(line, "\n[corral: "...)
+	line = append(line, "\r\n[corral: "...)
 	line = strconv.AppendInt(line, l.missing, 10)
 	line = append(line, " bytes of output are missing here"...)
 	if l.why != 0 {
 		line = append(append(line, ": "...), l.why.Error()...)
 	}
-	line = append(line, "]\n"...)
+	line = append(line, "]\r\n"...)
 	n, e := sysWrite(l.fd, line)
 	if n < len(line) {
 		if n > 0 {

@@ -114,7 +114,7 @@ func TestLogSaysWhatIsMissing(t *testing.T) {
 	l.fd = good
 	l.write([]byte("after\n"))
 	_, newer := kept(t, dir, 64<<10)
-	assert.Equal(t, "before\n\n[corral: 11 bytes of output are missing here: no space left on device]\nafter\n", newer)
+	assert.Equal(t, "before\n\r\n[corral: 11 bytes of output are missing here: no space left on device]\r\nafter\n", newer)
 	require.NoError(t, unix.Close(full))
 }
 
@@ -127,7 +127,7 @@ func TestLogThatCannotBeOpenedIsTriedAgain(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, logName)))
 	l.write([]byte("kept\n"))
 	_, newer := kept(t, dir, 64<<10)
-	assert.Equal(t, "\n[corral: 5 bytes of output are missing here: is a directory]\nkept\n", newer)
+	assert.Equal(t, "\r\n[corral: 5 bytes of output are missing here: is a directory]\r\nkept\n", newer)
 }
 
 func TestLogRotatesAtFullSpeed(t *testing.T) {

@@ -3,11 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/pflag"
+
+	"github.com/corrald/corral/cmd/corralctl/transcript"
 )
 
 var logsVerb = verb{name: "logs", args: "ID…", summary: "Show what a session's agent has printed", options: func(f *pflag.FlagSet) action {
@@ -90,16 +95,43 @@ func (c *ctl) cannotOrNil(doing, object string, err error) error {
 
 // showLog writes the log of one session.
 func (o *logsOptions) showLog(ctx context.Context, c *ctl, id string) error {
+	manager, err := c.client.Manager(ctx)
+	if err != nil {
+		return err
+	}
 	log, err := c.client.OpenLog(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Close() }()
 	sink := o.sink(c.out)
+	if err := copyBefore(sink, filepath.Join(manager.StateDirectory, "sessions", id, logName+".1"), log); err != nil {
+		return err
+	}
 	if _, err := io.Copy(sink, log); err != nil {
 		return err
 	}
 	return sink.Close()
+}
+
+// copyBefore copies what was printed before the log was begun, if there is such a file. Should the log have become that file meanwhile, what was
+// before it is gone.
+func copyBefore(sink io.Writer, path string, log *os.File) error {
+	before, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = before.Close() }()
+	a, err1 := before.Stat()
+	b, err2 := log.Stat()
+	if err := errors.Join(err1, err2); err != nil || os.SameFile(a, b) {
+		return err
+	}
+	_, err = io.Copy(sink, before)
+	return err
 }
 
 // sink is what the log is written into to be shown: cleaned, unless raw, and shortened to the last lines, if so many only are wanted.
@@ -111,7 +143,7 @@ func (o *logsOptions) sink(out io.Writer) io.WriteCloser {
 	if o.raw {
 		return end
 	}
-	return chain{newLogCleaner(end), end}
+	return chain{transcript.New(end), end}
 }
 
 // unclosed is a writer whose Close does nothing.

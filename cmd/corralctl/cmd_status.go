@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/corrald/corral/cmd/corralctl/transcript"
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
@@ -119,7 +120,7 @@ func (c *ctl) lastLines(ctx context.Context, s client.Session, lines uint32) str
 		return ""
 	}
 	var text strings.Builder
-	cleaner := newLogCleaner(&text)
+	cleaner := transcript.New(&text)
 	if _, err := io.Copy(cleaner, io.LimitReader(log, enough)); err != nil || cleaner.Close() != nil {
 		return ""
 	}

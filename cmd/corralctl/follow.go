@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/corrald/corral/cmd/corralctl/transcript"
 )
 
 // logName is the file that a session's output goes to; when it is full it is renamed, and a new one takes its place.
@@ -61,15 +63,39 @@ func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 type follower struct {
 	path string
 	out  *ctl
-	sink io.WriteCloser
-	file *os.File // nil while there is none
+	sink io.Writer
+	text *transcript.Transcript // nil if it is shown as it was printed
+	file *os.File               // nil while there is none
 }
 
 // begin shows the last lines of what is there.
 func (f *follower) begin(o *logsOptions) error {
-	rest := *o
-	rest.lines = -1
-	f.sink = rest.sink(f.out.out)
+	lines := o.lines
+	if lines < 0 {
+		lines = 10
+	}
+	last := &lastLines{out: f.out.out, limit: lines}
+	f.sink = last
+	if !o.raw {
+		f.text = transcript.New(last)
+		f.sink = f.text
+	}
+	if err := f.catchUp(); err != nil {
+		return err
+	}
+	if err := last.Close(); err != nil {
+		return err
+	}
+	if f.text == nil {
+		f.sink = f.out.out
+	} else {
+		f.text.PassTo(f.out.out)
+	}
+	return f.out.out.Flush()
+}
+
+// catchUp reads what is there.
+func (f *follower) catchUp() error {
 	file, err := os.Open(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -78,18 +104,15 @@ func (f *follower) begin(o *logsOptions) error {
 		return err
 	}
 	f.file = file
-	lines := o.lines
-	if lines < 0 {
-		lines = 10
-	}
-	last := &lastLines{out: unclosed{f.sink}, limit: lines}
-	if _, err := io.Copy(last, file); err != nil {
+	return f.copy()
+}
+
+// copy shows what the open file has from its position on.
+func (f *follower) copy() error {
+	if _, err := io.Copy(f.sink, f.file); err != nil || f.text == nil {
 		return err
 	}
-	if err := last.Close(); err != nil {
-		return err
-	}
-	return f.out.out.Flush()
+	return f.text.Flush()
 }
 
 // read shows what came since, first of the file that is open, then of the one that took its place.
@@ -120,8 +143,7 @@ func (f *follower) drain() error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f.sink, f.file)
-	return err
+	return f.copy()
 }
 
 // reopen opens the file that is at the path now, and tells whether it is another one than before.

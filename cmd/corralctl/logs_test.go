@@ -26,6 +26,23 @@ func TestTheLastLinesOfALog(t *testing.T) {
 	}
 }
 
+// TestWhatWasPrintedBeforeTheLogWasBegun is part of it.
+func TestWhatWasPrintedBeforeTheLogWasBegun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), logName)
+	require.NoError(t, os.WriteFile(path, []byte("new\n"), 0o600))
+	log, err := os.Open(path)
+	require.NoError(t, err)
+	defer func() { _ = log.Close() }()
+	var out bytes.Buffer
+	require.NoError(t, copyBefore(&out, path+".1", log), "there is none")
+	require.NoError(t, os.WriteFile(path+".1", []byte("old\n"), 0o600))
+	require.NoError(t, copyBefore(&out, path+".1", log))
+	assert.Equal(t, "old\n", out.String())
+	require.NoError(t, os.Rename(path, path+".1"))
+	require.NoError(t, copyBefore(&out, path+".1", log), "it was rotated since")
+	assert.Equal(t, "old\n", out.String())
+}
+
 func TestALogIsFollowedThroughRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), logName)
 	write := func(text string) {

@@ -1,0 +1,415 @@
+// Package transcript makes readable text of what a program wrote to its terminal.
+package transcript
+
+import (
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxParams is how many bytes of a sequence's parameters are read.
+const maxParams = 64
+
+// Transcript turns what an agent wrote to its terminal into the text that a person who scrolls back in that terminal would read: a progress bar in
+// its last state, the final lines of what was painted again and again, in their order. It is a terminal whose lines are not lost when they
+// leave the screen but passed on. What it passes on has no control characters but newlines and tabs. Close it after the last Write.
+//
+// The log has no sizes in it, so lines are never wrapped: a program that relies on the terminal to do so and then goes up in the lines that came of
+// it is not followed exactly. What leaves a full screen program's (alternate) screen is passed on too, and what is there when it ends, because some
+// agents show nothing elsewhere.
+//
+// The sequences are those of ECMA-48 and xterm's ctlseqs: CSI, OSC, DCS, SOS, PM, APM, SS2, SS3, two-byte escapes, and C1 controls encoded as UTF-8.
+type Transcript struct {
+	screen
+	main    *screen // while the program has the alternate screen: the other one
+	state   cleanState
+	params  []byte // of the control sequence that is being read
+	partial []byte // the beginning of a character
+	last    rune   // for REP
+}
+
+// cleanState tells what the next character belongs to.
+type cleanState int
+
+const (
+	inText    cleanState = iota
+	inEscape             // after ESC
+	inTwoByte            // after ESC and an intermediate: a final character follows
+	inControl            // CSI
+	inCommand            // OSC: ends with BEL or ST
+	inString             // DCS, SOS, PM, APM: ends with ST
+	inSingle             // SS2, SS3: one character follows
+)
+
+const (
+	bel = '\a'
+	esc = 0x1b
+	can = 0x18
+	sub = 0x1a
+	csi = 0x9b
+	osc = 0x9d
+	st  = 0x9c
+)
+
+// New returns a Transcript that passes text on to out.
+func New(out io.Writer) *Transcript { return &Transcript{screen: newScreen(out)} }
+
+// Write takes what the agent wrote, in parts of any size. Its error is that of the writer below.
+func (l *Transcript) Write(p []byte) (int, error) {
+	n := len(p)
+	if len(l.partial) > 0 {
+		p = append(l.partial, p...)
+		l.partial = nil
+	}
+	for len(p) > 0 && utf8.FullRune(p) {
+		r, size := utf8.DecodeRune(p)
+		l.next(r)
+		p = p[size:]
+	}
+	l.partial = append(l.partial, p...)
+	return n, l.err
+}
+
+// Flush passes on the lines above the cursor, for who wants to read along. What is changed later of them is passed on once more.
+func (l *Transcript) Flush() error {
+	if l.main == nil {
+		l.flush()
+	}
+	return l.err
+}
+
+// Close passes on what is left.
+func (l *Transcript) Close() error {
+	for range l.partial {
+		l.next(utf8.RuneError)
+	}
+	l.partial = nil
+	l.alternate(false)
+	l.finish()
+	return l.err
+}
+
+// PassTo has everything from now on passed on to another writer.
+func (l *Transcript) PassTo(out io.Writer) {
+	l.out = out
+	if l.main != nil {
+		l.main.out = out
+	}
+}
+
+// alternate begins and ends the program's use of the alternate screen.
+func (l *Transcript) alternate(on bool) {
+	switch {
+	case on && l.main == nil:
+		main := l.screen
+		main.flush()
+		l.screen = newScreen(main.out)
+		l.height, l.err, l.main = main.height, main.err, &main
+		l.goTo(l.main.row - l.main.base())
+	case !on && l.main != nil:
+		first, used := 0, l.used()
+		for first < used && strings.TrimSpace(l.lines[first].text()) == "" {
+			first++
+		}
+		for _, row := range l.lines[first:used] {
+			l.tell(row)
+		}
+		height, err := l.height, l.err
+		l.screen, l.main = *l.main, nil
+		l.height, l.err = max(height, l.height), err
+	}
+}
+
+func (l *Transcript) next(r rune) {
+	switch {
+	case r == can || r == sub:
+		l.state = inText // cancels any sequence
+		return
+	case r == esc:
+		l.state = inEscape // ends any string, as its ST does
+		return
+	case r >= 0x80 && r < 0xa0 && l.state != inString && l.state != inCommand:
+		l.begin(r)
+		return
+	}
+	switch l.state {
+	case inText:
+		l.text(r)
+	case inEscape:
+		l.escape(r)
+	case inTwoByte:
+		if r >= 0x30 || !l.control(r) {
+			l.state = stateAfter(r, 0x20, 0x2f, inTwoByte)
+		}
+	case inControl:
+		l.controlSequence(r)
+	case inCommand:
+		l.command(r)
+	case inString:
+		if r == st {
+			l.state = inText
+		}
+	case inSingle:
+		l.state = inText
+	}
+}
+
+// stateAfter stays in a state for a character from first to last, and leaves it for any other.
+func stateAfter(r, first, last rune, stay cleanState) cleanState {
+	if r >= first && r <= last {
+		return stay
+	}
+	return inText
+}
+
+// begin handles a C1 control: those that begin a sequence, and those that move to another line.
+func (l *Transcript) begin(c1 rune) {
+	l.state = inText
+	switch c1 {
+	case csi:
+		l.state, l.params = inControl, l.params[:0]
+	case osc:
+		l.state = inCommand
+	case 0x90, 0x98, 0x9e, 0x9f: // DCS, SOS, PM, APM
+		l.state = inString
+	case 0x8e, 0x8f: // SS2, SS3
+		l.state = inSingle
+	case 0x84: // IND
+		l.feed()
+	case 0x85: // NEL
+		l.feed()
+		l.column = 0
+	case 0x8d: // RI
+		l.reverse()
+	}
+}
+
+// escape handles the character after ESC.
+func (l *Transcript) escape(r rune) {
+	switch {
+	case l.control(r):
+	case r >= 0x20 && r <= 0x2f:
+		l.state = inTwoByte
+	case r >= 0x40 && r <= 0x5f:
+		l.begin(r + 0x40)
+	case r == 'c': // RIS
+		l.state = inText
+		l.alternate(false)
+		l.clear()
+		l.address(0, 0)
+		l.bottom = 0
+	case r == '7' || r == '8': // DECSC, DECRC
+		l.state = inText
+		l.remember(r == '7')
+	default:
+		l.state = inText
+	}
+}
+
+// command handles a character of an OSC. A newline ends it too: none is part of one, and what follows an unfinished one would be lost otherwise.
+func (l *Transcript) command(r rune) {
+	switch r {
+	case bel, st:
+		l.state = inText
+	case '\n':
+		l.state = inText
+		l.text(r)
+	}
+}
+
+// controlSequence handles a character of a CSI sequence.
+func (l *Transcript) controlSequence(r rune) {
+	switch {
+	case l.control(r):
+	case r >= 0x20 && r <= 0x3f:
+		if len(l.params) < maxParams {
+			l.params = append(l.params, byte(r))
+		}
+	case r >= 0x40 && r <= 0x7e:
+		l.state = inText
+		l.act(r)
+	case r != 0x7f:
+		l.state = inText
+		l.text(r)
+	}
+}
+
+// text handles a character of ordinary text.
+func (l *Transcript) text(r rune) {
+	if l.control(r) || r == 0x7f {
+		return
+	}
+	l.put(r)
+	l.last = r
+}
+
+// control handles a C0 control, which acts within sequences as well, and tells whether r is one.
+func (l *Transcript) control(r rune) bool {
+	switch r {
+	case '\n', '\v', '\f':
+		l.feed()
+	case '\r':
+		l.column = 0
+	case '\b':
+		l.column = max(0, l.column-1)
+	case '\t':
+		l.put(r)
+	default:
+		return r < 0x20
+	}
+	return true
+}
+
+// remember keeps the cursor's place on the screen, or takes it back there.
+func (l *Transcript) remember(save bool) {
+	if save {
+		l.saved = [2]int{l.row - l.base(), l.column}
+		return
+	}
+	l.address(max(l.saved[0], 0), l.saved[1])
+}
+
+// act does what a control sequence asks for.
+func (l *Transcript) act(final rune) {
+	if len(l.params) > 0 && l.params[0] >= '<' {
+		if l.params[0] == '?' && (final == 'h' || final == 'l') {
+			l.mode(final == 'h')
+		}
+		return // the others are reports
+	}
+	if n := max(1, l.param(0)); !l.move(final, n) {
+		l.change(final, n)
+	}
+}
+
+// mode switches a private mode.
+func (l *Transcript) mode(on bool) {
+	for _, mode := range strings.Split(string(l.params[1:]), ";") {
+		switch mode {
+		case "47", "1047", "1049":
+			l.alternate(on)
+		}
+	}
+}
+
+// move does what a control sequence asks for if that is to move the cursor.
+func (l *Transcript) move(final rune, n int) bool {
+	switch final {
+	case 'A', 'F':
+		l.up(n)
+	case 'B', 'E', 'e':
+		l.down(n)
+	case 'C', 'a':
+		l.moveTo(l.column + n)
+	case 'D':
+		l.moveTo(l.column - n)
+	case 'G', '`':
+		l.moveTo(n - 1)
+	case 'H', 'f':
+		l.address(n-1, max(1, l.param(1))-1)
+	case 'd':
+		l.address(n-1, l.column)
+	case 's', 'u':
+		l.remember(final == 's')
+	default:
+		return false
+	}
+	if final == 'E' || final == 'F' {
+		l.column = 0
+	}
+	return true
+}
+
+// change does what a control sequence asks for if that is to change the text.
+func (l *Transcript) change(final rune, n int) {
+	first, last := l.region()
+	inside := l.row >= first && l.row <= last
+	switch final {
+	case 'J':
+		l.eraseScreen()
+	case 'K':
+		l.eraseLine()
+	case 'L', 'M':
+		if inside && final == 'L' {
+			l.insertLines(l.row, last, n)
+		} else if inside {
+			l.deleteLines(l.row, last, n)
+		}
+	case 'S':
+		l.scroll(first, last, n)
+	case 'T':
+		l.insertLines(first, last, n)
+	case 'r':
+		l.setRegion()
+	case 'P':
+		l.deleteCells(n)
+	case 'X':
+		l.erase(l.column, l.column+n)
+	case '@':
+		l.insertCells(n)
+	case 'b':
+		for l.last != 0 && n > 0 && l.column < maxColumn {
+			l.put(l.last)
+			n--
+		}
+	}
+}
+
+func (l *Transcript) setRegion() {
+	top, bottom := max(1, l.param(0))-1, l.param(1)-1
+	if bottom >= l.height && bottom < maxRows {
+		l.height = bottom + 1
+	}
+	if bottom <= top || bottom >= l.height || top == 0 && bottom == l.height-1 {
+		top, bottom = 0, 0
+	}
+	base := l.base()
+	l.fill(base + bottom)
+	l.top, l.bottom = top, bottom
+	l.address(0, 0)
+}
+
+func (l *Transcript) eraseScreen() {
+	switch l.param(0) {
+	case 0:
+		l.below()
+	case 1:
+		l.above()
+	case 2:
+		l.clear()
+	}
+}
+
+// param is the sequence's i-th number, 0 if it has none; a great one is as good as the greatest column.
+func (l *Transcript) param(i int) int {
+	n := 0
+	for _, c := range l.params {
+		switch {
+		case c == ';':
+			if i--; i < 0 {
+				return n
+			}
+		case i > 0:
+		case c < '0' || c > '9':
+			return 0
+		default:
+			n = min(n*10+int(c-'0'), maxColumn)
+		}
+	}
+	if i > 0 {
+		return 0
+	}
+	return n
+}
+
+// eraseLine erases to the end of the line, to its beginning, or all of it.
+func (l *Transcript) eraseLine() {
+	switch l.param(0) {
+	case 0:
+		l.erase(l.column, maxLine)
+	case 1:
+		l.erase(0, l.column+1)
+	case 2:
+		l.erase(0, maxLine)
+	}
+}

@@ -1,0 +1,215 @@
+package transcript
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func clean(t *testing.T, parts ...string) string {
+	t.Helper()
+	var out strings.Builder
+	cleaner := New(&out)
+	for _, part := range parts {
+		n, err := cleaner.Write([]byte(part))
+		require.NoError(t, err)
+		require.Equal(t, len(part), n)
+	}
+	require.NoError(t, cleaner.Close())
+	return out.String()
+}
+
+func TestTranscript(t *testing.T) {
+	for name, c := range map[string]struct{ in, want string }{
+		"plain text stays":                           {"one\r\ntwo\tthree\n", "one\ntwo\tthree\n"},
+		"a terminal's line ends":                     {"one\r\ntwo\r\n", "one\ntwo\n"},
+		"an unfinished line is passed on":            {"name? ", "name? "},
+		"colours":                                    {"\x1b[1;31mred\x1b[0m\n", "red\n"},
+		"colours with colons":                        {"\x1b[38:2::1:2:3mx\x1b[m\n", "x\n"},
+		"a title ended by BEL":                       {"\x1b]0;title\ax\n", "x\n"},
+		"a title ended by ST":                        {"\x1b]2;title\x1b\\x\n", "x\n"},
+		"a title with letters beyond ASCII":          {"\x1b]2;tïtlé ✳\ax\n", "x\n"},
+		"a hyperlink":                                {"\x1b]8;;http://example.org\x1b\\text\x1b]8;;\x1b\\\n", "text\n"},
+		"a title that never ends loses its line":     {"\x1b]0;title\nnext\n", "\nnext\n"},
+		"a device control string":                    {"\x1bP1;2|secret\nstuff\x1b\\x\n", "x\n"},
+		"a kitty graphics query":                     {"\x1b_Gi=31,s=1;AAAA\x1b\\x\n", "x\n"},
+		"single shift":                               {"\x1bOAx\x1bNyz\n", "xz\n"},
+		"a character set":                            {"\x1b(Bx\x1b#8y\n", "xy\n"},
+		"keypad and cursor keeping":                  {"\x1b=\x1b>\x1b7\x1b8x\n", "x\n"},
+		"C1 controls as UTF-8":                       {"\u009b31mx\u009d0;title\u009cy\n", "xy\n"},
+		"a cancelled sequence":                       {"\x1b[31\x18x\x1b]0;t\x1ay\n", "xy\n"},
+		"a sequence within a sequence":               {"\x1b[3\x1b[31mx\n", "x\n"},
+		"a control within a sequence acts":           {"ab\x1b[\r1mc\n", "cb\n"},
+		"a newline within a sequence acts":           {"a\x1b[3\n1mb\n", "a\n b\n"},
+		"modes":                                      {"\x1b[?25l\x1b[?2004hx\x1b[>1u\x1b[<u\n", "x\n"},
+		"a progress bar leaves its last state":       {"10%\r50%\r100%\n", "100%\n"},
+		"a shorter line over a longer one":           {"abcdef\rxy\n", "xycdef\n"},
+		"a shorter line, erased before":              {"abcdef\r\x1b[Kxy\n", "xy\n"},
+		"erasing to the end":                         {"abcdef\r\x1b[2Cx\x1b[K\n", "abx\n"},
+		"erasing the line":                           {"abcdef\x1b[2K\rxy\n", "xy\n"},
+		"erasing to the beginning":                   {"abcdef\x1b[3D\x1b[1K\n", "    ef\n"},
+		"backspace":                                  {"abc\b\bX\n", "aXc\n"},
+		"rubbing out":                                {"abc\b \b\b \bX\n", "aX \n"},
+		"blanks by cursor movement":                  {"a\x1b[1Cb\x1b[3Cc\n", "a b   c\n"},
+		"an absolute column":                         {"\x1b[5Gx\x1b[1Gy\n", "y   x\n"},
+		"characters deleted, inserted and blanked":   {"abcdef\r\x1b[2P\x1b[1@X\x1b[1X\n", "X def\n"},
+		"a character repeated":                       {"-\x1b[4b\n", "-----\n"},
+		"a far column is not believed":               {"\x1b[999999999999999999999Cx\n", strings.Repeat(" ", maxColumn) + "x\n"},
+		"another line of the screen is another line": {"one\x1b[5;1Htwo\x1b[Athree\n", "one\n\n\n   three\ntwo"},
+		"an empty screen is nothing":                 {"\x1b[2J\x1b[H\x1b[Hx\n", "x\n"},
+		"bell, delete, null":                         {"a\a\x7f\x00b\n", "ab\n"},
+		"a byte that is no UTF-8":                    {"a\xffb\n", "a\uFFFDb\n"},
+		"half a character at the end":                {"a\xe2\x9c", "a\uFFFD\uFFFD"},
+		"blanks at the end are the agent's own":      {"a  \n", "a  \n"},
+		"a line feed alone keeps the column":         {"ab\ncd\n", "ab\n  cd\n"},
+		"lines that are painted again":               {"log\r\n1\r\n2\x1b[A\r\x1b[Jx\r\ny", "log\nx\ny"},
+		"lines above that are changed":               {"one: …\r\ntwo: …\r\n\x1b[2A\x1b[6Gok\x1b[2B\r", "one: ok\ntwo: …\n"},
+		"wide characters take two columns":           {"漢字x\r\x1b[2C|\r\n漢字x\x1b[4D|\n", "漢| x\n |字x\n"},
+		"a mark belongs to the letter before":        {"e\u0301x\r\x1b[1C|\n", "e\u0301|\n"},
+		"a cleared screen was there":                 {"one\r\n\x1b[H\x1b[2Jtwo", "one\ntwo"},
+		"a status line below a region that scrolls":  {"\x1b[1;3r\x1b[4;1Hstatus\x1b[1;1Ha\r\nb\r\nc\r\nd\r\ne", "a\nb\nc\nd\ne\nstatus"},
+		"lines inserted and deleted":                 {"a\r\nb\r\nc\x1b[2;1H\x1b[Lx\x1b[1;1H\x1b[M\x1b[4;1H", "x\nb\nc\n"},
+		"the other screen, and what was left on it":  {"$ vi\r\n\x1b[?1049h\x1b[H\x1b[2Jtext\x1b[24;1H:wq\x1b[?1049l$ ", "$ vi\ntext\n" + strings.Repeat("\n", 22) + ":wq\n$ "},
+		"the cursor kept":                            {"ab\x1b7cd\r\n\x1b8X\r\n", "abXd\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, c.want, clean(t, c.in))
+			assert.Equal(t, c.want, clean(t, strings.Split(c.in, "")...), "in single characters")
+		})
+	}
+}
+
+func TestTranscriptKeepsLongLines(t *testing.T) {
+	line := strings.Repeat("0123456789", 10_000)
+	assert.Equal(t, line+"\n", clean(t, line+"\n"))
+}
+
+// TestRecordedStreams: what real programs wrote to a terminal of 80 columns and 24 rows, and what is to be read of it.
+func TestRecordedStreams(t *testing.T) {
+	streams, err := filepath.Glob("testdata/*.raw")
+	require.NoError(t, err)
+	require.NotEmpty(t, streams)
+	for _, path := range streams {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".raw"), func(t *testing.T) {
+			stream, err := os.ReadFile(path)
+			require.NoError(t, err)
+			got := clean(t, string(stream))
+			assert.Equal(t, got, clean(t, strings.Split(string(stream), "")...), "in single characters")
+			golden := strings.TrimSuffix(path, ".raw") + ".txt"
+			if *update {
+				require.NoError(t, os.WriteFile(golden, []byte(got), 0o600))
+			}
+			want, err := os.ReadFile(golden)
+			require.NoError(t, err)
+			assert.Equal(t, string(want), got)
+		})
+	}
+}
+
+// TestReadingAlong shows each line once it is left, and once more when it was changed.
+func TestReadingAlong(t *testing.T) {
+	var out strings.Builder
+	transcript := New(&out)
+	for _, row := range []struct{ in, want string }{
+		{"one\r\ntwo\r\nthr", "one\ntwo\n"},
+		{"ee\r\n", "three\n"},
+		{"\x1b[2A\x1b[Ktwo\x1b[2B\r", ""},
+		{"\x1b[2A\x1b[KTWO\x1b[2B\r", "TWO\n"},
+		{strings.Repeat("\r\n", maxRows) + "end\r\n", strings.Repeat("\n", maxRows) + "end\n"},
+		{"\x1b[?1049hscreen", ""},
+		{"\x1b[?1049l$ ", "screen\n"},
+	} {
+		out.Reset()
+		_, err := transcript.Write([]byte(row.in))
+		require.NoError(t, err)
+		require.NoError(t, transcript.Flush())
+		assert.Equal(t, row.want, out.String(), "%q", row.in)
+	}
+	out.Reset()
+	require.NoError(t, transcript.Close())
+	assert.Equal(t, "$ ", out.String())
+}
+
+// TestAnAgentCannotMakeItGrow: whatever it writes, what is kept of it is bounded.
+func TestAnAgentCannotMakeItGrow(t *testing.T) {
+	for name, part := range map[string]string{
+		"wide lines": strings.Repeat("x", maxLine-10) + "\r\n", "far columns": "\x1b[1000Cx\r\n", "marks": "\u0301", "insertions": "x\r\x1b[1000@",
+		"a title": "\x1b]0;" + strings.Repeat("t", 5000), "parameters": "\x1b[1;1;1", "rows": "\x1b[200;1Hx\x1b[999;1Hy", "line feeds": "\n\n\n", "screens": "\x1b[?1049hx\x1b[?1049l",
+		"lines inserted": "\x1b[999Lx", "scrolling": "x\x1b[5;9r\x1b[999S\x1b[999T",
+	} {
+		t.Run(name, func(t *testing.T) {
+			transcript := New(io.Discard)
+			for range 256 << 10 / len(part) {
+				_, err := transcript.Write([]byte(part))
+				require.NoError(t, err)
+			}
+			cells := 0
+			for _, l := range transcript.lines {
+				cells += len(l.cells)
+			}
+			assert.LessOrEqual(t, cells, maxCells+maxLine)
+			assert.LessOrEqual(t, len(transcript.lines), 2*maxRows)
+			require.NoError(t, transcript.Close())
+		})
+	}
+}
+
+func BenchmarkTranscript(b *testing.B) {
+	for _, name := range []string{"claude", "bash", "vim"} {
+		stream, err := os.ReadFile("testdata/" + name + ".raw")
+		require.NoError(b, err)
+		b.Run(name, func(b *testing.B) {
+			transcript := New(io.Discard)
+			b.SetBytes(int64(len(stream)))
+			for b.Loop() {
+				_, _ = transcript.Write(stream)
+			}
+		})
+	}
+}
+
+func TestTranscriptReportsTheWritersError(t *testing.T) {
+	broken := errors.New("broken")
+	cleaner := New(failingWriter{broken})
+	_, err := cleaner.Write([]byte("x\ny\n"))
+	require.NoError(t, err, "it can still be changed")
+	require.ErrorIs(t, cleaner.Flush(), broken)
+	_, err = cleaner.Write([]byte("z"))
+	require.ErrorIs(t, err, broken)
+	assert.ErrorIs(t, cleaner.Close(), broken)
+}
+
+type failingWriter struct{ err error }
+
+func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
+
+// FuzzTranscript holds what every log has to hold: no control character comes through, and it does not matter how the log is cut into parts.
+func FuzzTranscript(f *testing.F) {
+	for _, seed := range []string{"a\x1b[31mb\n", "\x1b]0;t\ax", "\x1bP\x1b\\", "\u009b5Cx\b\b\r\ty", "\x1b[4096b\x1b[9@\x1b[2P", "\xe2\x9c\xff",
+		"漢字\r\x1b[1C\tx\x1b[2;4r\x1b[5L\x1b[2M\x1bM\x1b[3S", "\x1b[?1049hx\x1b[1J\x1b[2J\x1bc\x1b[?1049l\x1b7\x1b8", "\x1b[200;1H\x1b[1T\x1b[A\x1b[J"} {
+		f.Add([]byte(seed), uint(3))
+	}
+	f.Fuzz(func(t *testing.T, log []byte, cut uint) {
+		if len(log) > 4<<10 {
+			return
+		}
+		i := int(cut % uint(len(log)+1))
+		whole := clean(t, string(log))
+		assert.Equal(t, whole, clean(t, string(log[:i]), string(log[i:])))
+		for _, r := range whole {
+			if unicode.IsControl(r) && r != '\n' && r != '\t' {
+				t.Fatalf("control character %q", r)
+			}
+		}
+	})
+}

@@ -163,7 +163,7 @@ func (b *bed) record(rec *session.Session, status exitstatus.Status) {
 func (b *bed) exitUnseen(id string, code int) {
 	b.t.Helper()
 	rec := b.records.last(id)
-	b.record(rec, exitstatus.Status{RunID: rec.Run.ID, Code: exitstatus.Exited, Value: code, PID: 12, Started: rec.Run.Started, Exited: time.Now()})
+	b.record(rec, exitstatus.Status{RunID: rec.Run.ID, Code: exitstatus.Exited, Value: code, PID: 12, Started: rec.Run.Started, Exited: time.Now(), ExitedMonotonic: b.sup.Monotonic()})
 }
 
 // empty has systemd tell that the session's scope is gone.
@@ -205,16 +205,16 @@ type world struct {
 	*bed
 	start     func(p Plan, tell func(session.Event)) error // nil: everything gets there at once
 	result    string                                       // of StopCause
-	stopping  bool
 	causeErr  error
 	populated bool
 	answers   bool
 	dead      bool // what Alive says
 	scopes    []Scope
-	group     string // what ControlGroup says
-	stops     bool   // what Stopping says
-	attached  bool   // what Attached says
-	sent      func() // called by Send
+	group     string        // what ControlGroup says
+	stops     bool          // what Stopping says
+	asked     chan struct{} // before it says so it waits for this to be closed
+	attached  bool          // what Attached says
+	sent      func()        // called by Send
 
 	freezer    sync.Mutex
 	frozen     map[string]bool // by control group
@@ -256,8 +256,8 @@ func (w *world) Signal(_ context.Context, t Target, whom string, signal unix.Sig
 	return nil
 }
 
-func (w *world) StopCause(context.Context, string) (string, bool, error) {
-	return w.result, w.stopping, w.causeErr
+func (w *world) StopCause(context.Context, string) (StopCause, error) {
+	return StopCause{Result: w.result}, w.causeErr
 }
 
 func (w *world) Installed(_ context.Context, program, _ string) bool { return program != "missing" }
@@ -302,7 +302,12 @@ func (w *world) SetProperties(_ context.Context, scope string, properties []sess
 	return nil
 }
 
-func (w *world) Stopping(context.Context) bool { return w.stops }
+func (w *world) Stopping(context.Context) bool {
+	if w.asked != nil {
+		<-w.asked
+	}
+	return w.stops
+}
 
 func (w *world) TmuxAnswers(context.Context, Target) bool { return w.answers }
 

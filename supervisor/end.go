@@ -211,49 +211,86 @@ func (s *Supervisor) ScopeEnded(unit, result string) {
 }
 
 // ScopeStopRequested is told by systemd: it wants the scope to be stopped and leaves it to us how.
-func (s *Supervisor) ScopeStopRequested(unit string) { s.scopeStops(unit, false) }
+func (s *Supervisor) ScopeStopRequested(unit string) {
+	s.scopeStops(unit, func(e *entry) { s.askWhyStopped(e, false) })
+}
 
 // ScopeStopping is told by systemd: it has begun to stop the scope itself, as it does with one that another daemon has started. Its processes have had
-// their SIGTERM; a second one makes many a program give up what it saves.
-func (s *Supervisor) ScopeStopping(unit string) { s.scopeStops(unit, true) }
+// their SIGTERM; a second one makes many a program give up what it saves. Some may have ended of it already.
+func (s *Supervisor) ScopeStopping(unit string, cause StopCause) {
+	s.scopeStops(unit, func(e *entry) { s.findWhyStopped(e, true, cause) })
+}
 
-func (s *Supervisor) scopeStops(unit string, told bool) {
+func (s *Supervisor) scopeStops(unit string, f func(*entry)) {
 	s.post(func() {
-		e := s.byUnit(unit)
-		if e != nil && e.run.stage == notEnding {
-			s.askWhyStopped(e, told)
+		if e := s.byUnit(unit); e != nil && e.run.stage == notEnding {
+			f(e)
 		}
 	})
 }
 
-// askWhyStopped finds out why systemd wants the scope to end, and sees to it that it does; told says that its processes know.
+// askWhyStopped asks systemd why it wants the scope to end, and sees to it that it does; told says that its processes know.
 func (s *Supervisor) askWhyStopped(e *entry, told bool) {
 	run, unit := e.rec.Run.ID, e.rec.Run.Unit
 	go func() {
-		result, stopping, err := s.World.StopCause(s.ctx, unit)
+		cause, err := s.World.StopCause(s.ctx, unit)
 		s.post(func() {
-			if !e.removed && e.rec.Run.ID == run && e.run.stage == notEnding {
-				e.run.polite = told
-				s.stopRequested(e, result, stopping, err)
+			if e.removed || e.rec.Run.ID != run || e.run.stage != notEnding {
+				return
 			}
+			if err != nil {
+				s.Log.Warn("cannot ask why a scope is stopped", "session", e.rec.ID, "unit", unit, "err", err)
+			}
+			s.findWhyStopped(e, told, cause)
 		})
 	}()
 }
 
-func (s *Supervisor) stopRequested(e *entry, result string, stopping bool, err error) {
-	switch {
-	case err != nil:
-		s.Log.Warn("cannot ask why a scope is stopped", "session", e.rec.ID, "unit", e.rec.Run.Unit, "err", err)
-		s.ask(e, session.Stop, "")
-	case result == session.Timeout:
-		s.apply(e, session.ScopeResult{Run: e.rec.Run.ID, Result: result, At: time.Now(), Monotonic: s.Monotonic()})
-	case result == session.OOMKill: // nobody's wish
-	case stopping:
-		s.ask(e, session.Suspend, "the login session ended")
-	default:
-		s.ask(e, session.Stop, "its scope was stopped")
+// findWhyStopped finds out whose wish it is that the scope ends: what systemd tells of the scope alone does not say so.
+func (s *Supervisor) findWhyStopped(e *entry, told bool, cause StopCause) {
+	if !told || cause.Since == 0 {
+		cause.Since = s.Monotonic()
 	}
-	s.end(e, 0)
+	run := e.rec.Run.ID
+	switch cause.Result {
+	case session.Timeout:
+		s.apply(e, session.ScopeResult{Run: run, Result: cause.Result, At: s.timeOf(cause.Since), Monotonic: cause.Since})
+		s.endStopped(e, told)
+		return
+	case session.OOMKill: // nobody's wish
+		s.endStopped(e, told)
+		return
+	}
+	go func() {
+		stopping := s.World.Stopping(s.ctx)
+		s.post(func() {
+			if e.removed || e.rec.Run.ID != run || e.run.stage != notEnding {
+				return
+			}
+			asked := session.EndAsked{Run: run, Intent: session.Stop, Told: told, At: s.timeOf(cause.Since), Monotonic: cause.Since}
+			switch {
+			case stopping:
+				asked.Intent, asked.Why = session.Suspend, "the login session ended"
+			case cause.Result != "": // else systemd was asked, and could not tell
+				asked.Why = "its scope was stopped"
+			}
+			s.apply(e, asked)
+			s.endStopped(e, told)
+		})
+	}()
+}
+
+// endStopped ends a scope that systemd stops, if there is any of it left.
+func (s *Supervisor) endStopped(e *entry, told bool) {
+	if e.rec.Run.Live() {
+		e.run.polite = told
+		s.end(e, 0)
+	}
+}
+
+// timeOf returns the time of day at a moment of CLOCK_MONOTONIC.
+func (s *Supervisor) timeOf(monotonic time.Duration) time.Time {
+	return time.Now().Add(monotonic - s.Monotonic())
 }
 
 // byUnit returns the session whose run has this scope, and has not lost it.

@@ -291,7 +291,7 @@ func TestSystemdWantsAScopeToBeStopped(t *testing.T) {
 		state, result, reason string
 	}{
 		{"its time is up", func(w *world) { w.result = "timeout" }, "failed", "timeout", "it ran for as long as RuntimeMaxSec allows"},
-		{"the login session ends", func(w *world) { w.result, w.stopping = "success", true }, "suspended", "success", "the login session ended"},
+		{"the login session ends", func(w *world) { w.result, w.stops = "success", true }, "suspended", "success", "the login session ended"},
 		{"somebody stops it", func(w *world) { w.result = "success" }, "stopped", "success", "its scope was stopped"},
 		{"nobody can say why", func(w *world) { w.causeErr = errors.New("no answer") }, "stopped", "success", ""},
 	} {
@@ -329,9 +329,8 @@ func TestSystemdStopsAScopeItself(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			supervise(t, func(b *bed) {
-				b.world.result = row.cause
 				b.start("shop")
-				b.sup.ScopeStopping(UnitName("command", "shop"))
+				b.sup.ScopeStopping(UnitName("command", "shop"), StopCause{row.cause, b.sup.Monotonic()})
 				assert.Zero(t, count(b.heard(), "0s ask agent shop"), "one SIGTERM is enough")
 				<-time.After(100 * time.Millisecond)
 				b.exit("shop", 0)
@@ -340,6 +339,47 @@ func TestSystemdStopsAScopeItself(t *testing.T) {
 				snap, err := b.sup.Session("shop")
 				require.NoError(t, err)
 				assert.Equal(t, []string{row.state, row.result}, []string{snap.State, snap.Result})
+			})
+		})
+	}
+}
+
+// TestAnAgentEndsBeforeItIsKnownWhy its scope is stopped: what came first is told by systemd's clock, however late it is heard of.
+func TestAnAgentEndsBeforeItIsKnownWhy(t *testing.T) {
+	for _, row := range []struct {
+		name, cause   string
+		since         time.Duration // before the agent's end
+		gone          bool          // so is its scope
+		stops         bool          // all of the user's manager does
+		state, reason string
+	}{
+		{"it was stopped", "success", time.Millisecond, false, false, "stopped", "its scope was stopped"},
+		{"it was stopped, and is gone", "success", time.Millisecond, true, false, "stopped", "its scope was stopped"},
+		{"the login session ended", "success", time.Millisecond, true, true, "suspended", "the login session ended"},
+		{"its time was up", "timeout", time.Millisecond, false, false, "failed", "it ran for as long as RuntimeMaxSec allows"},
+		{"it had ended by itself", "success", -time.Millisecond, false, false, "completed", ""},
+		{"it had ended by itself before its time was up", "timeout", -time.Millisecond, false, false, "completed", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			supervise(t, func(b *bed) {
+				b.start("shop")
+				b.world.stops = row.stops
+				b.exit("shop", 0)
+				answer := make(chan struct{})
+				b.world.asked = answer
+				b.sup.ScopeStopping(UnitName("command", "shop"), StopCause{row.cause, b.sup.Monotonic() - row.since})
+				if row.gone {
+					b.empty("shop")
+				}
+				close(answer)
+				synctest.Wait()
+				if !row.gone {
+					b.empty("shop")
+				}
+				assert.Equal(t, row.state, b.state("shop"))
+				snap, err := b.sup.Session("shop")
+				require.NoError(t, err)
+				assert.Equal(t, row.reason, snap.Reason)
 			})
 		})
 	}

@@ -52,9 +52,8 @@ type World interface {
 	// SetProperties changes properties of the scope with this InvocationID, all or none of them. Where there is none any more, or the id is empty, it
 	// only finds out whether a scope could be started with them. The error is an *Error where systemd does not take one of them.
 	SetProperties(ctx context.Context, invocationID string, properties []session.Property) error
-	// StopCause tells why systemd wants the scope to be stopped: its Result so far (timeout for RuntimeMaxSec), and whether the whole user
-	// manager is stopping.
-	StopCause(ctx context.Context, unit string) (result string, stopping bool, err error)
+	// StopCause tells why systemd wants the scope to be stopped.
+	StopCause(ctx context.Context, unit string) (StopCause, error)
 	// Stopping tells whether the whole user manager is stopping.
 	Stopping(ctx context.Context) bool
 	// TmuxAnswers tells whether the session's tmux server is there and answers.
@@ -87,6 +86,12 @@ type World interface {
 	AttachCommand(t Target) ([]string, error)
 	// Usage reads what a control group uses, by the names of the D-Bus properties. What cannot be told is missing.
 	Usage(group string) map[string]uint64
+}
+
+// StopCause is what systemd knows of why a scope ends.
+type StopCause struct {
+	Result string        // so far: timeout for RuntimeMaxSec; "" if it is not known
+	Since  time.Duration // by CLOCK_MONOTONIC: when its processes were told at the earliest, 0 if nobody but us tells them, or it is not known
 }
 
 // Scope is a scope of ours that systemd knows.

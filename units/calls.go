@@ -32,11 +32,15 @@ func (m *Manager) ResetFailed(ctx context.Context, name string) error {
 	return nil
 }
 
-// Result returns the scope's Result, as long as the unit is there.
-func (m *Manager) Result(ctx context.Context, name string) (string, error) {
+// StopCause returns why the scope ends, as long as the unit is there.
+func (m *Manager) StopCause(ctx context.Context, name string) (Cause, error) {
 	v, err := m.get(ctx, name, scopeIface, "Result")
+	if err != nil {
+		return Cause{}, err
+	}
 	result, _ := v.Value().(string)
-	return result, err
+	v, err = m.get(ctx, name, unitIface, "ActiveExitTimestampMonotonic")
+	return Cause{result, told(v)}, err
 }
 
 // Active tells whether a unit of this name has processes, as far as systemd knows.

@@ -1,6 +1,8 @@
 package units
 
 import (
+	"time"
+
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/internal/proc"
@@ -132,10 +134,19 @@ func (w *watch) propertiesChanged(body []any) []Event {
 	case "deactivating":
 		if w.armed && !w.asked { // who is asked is asked first
 			w.asked = true
-			return []Event{Stopping{w.name}}
+			return []Event{Stopping{w.name, Cause{w.result, told(changed["ActiveExitTimestampMonotonic"])}}}
 		}
 	}
 	return nil
+}
+
+// tellTime is how long before systemd notes that a scope has left the state active its processes may have been told: it signals them first.
+const tellTime = 10 * time.Millisecond
+
+// told is when the processes of a scope were told to end at the earliest, by its ActiveExitTimestampMonotonic; 0 if that is unknown.
+func told(timestamp dbus.Variant) time.Duration {
+	usec, _ := timestamp.Value().(uint64)
+	return max(time.Duration(usec)*time.Microsecond-tellTime, 0)
 }
 
 func first[T any](body []any) (T, bool) {

@@ -75,7 +75,16 @@ type StopRequested struct{ Name string }
 
 // Stopping tells that systemd has begun to end the scope's processes itself, for one of the same reasons or for lack of memory: it asks only the connection
 // that has started the scope.
-type Stopping struct{ Name string }
+type Stopping struct {
+	Name  string
+	Cause Cause
+}
+
+// Cause is what systemd knows of why a scope ends.
+type Cause struct {
+	Result string        // so far: success where somebody stops it, timeout, oom-kill; "" if it is not known
+	Since  time.Duration // by CLOCK_MONOTONIC: when its processes were told so at the earliest, 0 if that is not known
+}
 
 // Resync tells that events may have been missed: systemd was reloaded or executed again. List tells the truth.
 type Resync struct{}

@@ -154,9 +154,10 @@ func TestATimeThatIsUp(t *testing.T) {
 	const name = "app-corral-time.scope"
 	pid, _ := start(t, m, name, property("RuntimeMaxUSec", uint64(50_000)), property("TimeoutStopUSec", uint64(300_000)))
 	assert.Equal(t, StopRequested{name}, next(t, m))
-	result, err := m.Result(t.Context(), name)
+	cause, err := m.StopCause(t.Context(), name)
 	require.NoError(t, err)
-	assert.Equal(t, "timeout", result, "it tells why")
+	assert.Equal(t, "timeout", cause.Result, "it tells why")
+	assert.InDelta(t, clock.Monotonic(), cause.Since, float64(testbed.Patience), "and since when")
 	testbed.WaitExit(t, pid)
 	assert.Equal(t, Ended{name, "timeout"}, next(t, m))
 

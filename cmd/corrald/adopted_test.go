@@ -46,6 +46,12 @@ func TestWhatWasTakenOverIsWatched(t *testing.T) {
 		{"stopped", `trap 'sleep 0.3; exit 0' TERM; > up; while :; do sleep 1000 & wait; done`,
 			func(t *testing.T, s *subject) { testbed.Systemctl(t, "stop", s.unit()) },
 			outcome{"stopped", "success", 1, 0, "its scope was stopped", "active"}},
+		{"stopped-at-once", `trap 'exit 0' TERM; > up; while :; do sleep 1000 & wait; done`,
+			func(t *testing.T, s *subject) { testbed.Systemctl(t, "stop", s.unit()) },
+			outcome{"stopped", "success", 1, 0, "its scope was stopped", "active"}},
+		{"killed-by-stop", "> up; exec sleep 1000",
+			func(t *testing.T, s *subject) { testbed.Systemctl(t, "stop", s.unit()) },
+			outcome{"stopped", "success", 2, 15, "its scope was stopped", "active"}},
 	}
 	for _, row := range rows {
 		require.NoError(t, os.Mkdir(base+"/"+row.name, 0o700))
@@ -66,4 +72,16 @@ func TestWhatWasTakenOverIsWatched(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTheTimeOfWhatWasTakenOverIsUp: an agent that then ends well at once is not one that has ended by itself.
+func TestTheTimeOfWhatWasTakenOverIsUp(t *testing.T) {
+	d := startDaemon(t)
+	s := d.create(t, "shop", spec{
+		"Command":        []string{"bash", "-c", `trap 'exit 0' TERM; while :; do sleep 1000 & wait; done`},
+		"UnitProperties": []property{{"RuntimeMaxUSec", uint64(4e6)}},
+	})
+	require.Equal(t, -1, d.kill(syscall.SIGKILL))
+	d.launch()
+	s.ends(outcome{"failed", "timeout", 1, 0, "it ran for as long as RuntimeMaxSec allows", "error"})
 }

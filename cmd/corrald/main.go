@@ -145,7 +145,7 @@ func relay(u *units.Manager, s *supervisor.Supervisor) {
 		case units.StopRequested:
 			s.ScopeStopRequested(e.Name)
 		case units.Stopping:
-			s.ScopeStopping(e.Name)
+			s.ScopeStopping(e.Name, supervisor.StopCause(e.Cause))
 		case units.Resync:
 			go s.Resync()
 		}

@@ -171,11 +171,9 @@ func (g *Ground) shimOf(t supervisor.Target) int {
 }
 
 // StopCause tells why systemd wants the scope to be stopped.
-func (g *Ground) StopCause(ctx context.Context, unit string) (result string, stopping bool, err error) {
-	if result, err = g.Units.Result(ctx, unit); err != nil {
-		return "", false, err
-	}
-	return result, g.Stopping(ctx), nil
+func (g *Ground) StopCause(ctx context.Context, unit string) (supervisor.StopCause, error) {
+	cause, err := g.Units.StopCause(ctx, unit)
+	return supervisor.StopCause(cause), err
 }
 
 // Stopping tells whether the whole user manager is stopping. Where it cannot be asked, or not in time, agents are not ended for a guess: left alone

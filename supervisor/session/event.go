@@ -102,6 +102,7 @@ type EndAsked struct {
 	Intent Intent
 	Why    string
 	Idle   bool // it is suspended for being idle
+	Told   bool // systemd had told the agent so by At: an agent that has ended since then has ended of it, also where that was heard of first
 
 	At        time.Time
 	Monotonic time.Duration // the same moment
@@ -279,7 +280,7 @@ func (e StartFailed) apply(s *Session) {
 
 func (e EndAsked) apply(s *Session) {
 	r := s.run(e.Run)
-	if r == nil || r.Ended() || r.Intent == Stop || r.Intent == e.Intent {
+	if r == nil || r.Ended() && !(e.Told && r.exitedAfter(moment{e.At, e.Monotonic})) || r.Intent == Stop || r.Intent == e.Intent {
 		return
 	}
 	if r.Intent == NoIntent { // else the run is ending since then

@@ -204,6 +204,11 @@ func (r *Run) intended() bool {
 	return r.Exit == nil || !r.exited().before(r.asked())
 }
 
+// exitedAfter tells whether the agent is known to have ended, and not before m.
+func (r *Run) exitedAfter(m moment) bool {
+	return r.Exit != nil && r.StartError == "" && !r.exited().before(m)
+}
+
 // outOfTime tells whether it was RuntimeMaxSec that ended the agent. A scope whose agent has ended lives on with its tmux session, and its time
 // runs on too, which says nothing of the agent. Where nobody can tell when the time was up, an agent that ended well counts as one of these.
 func (r *Run) outOfTime() bool {

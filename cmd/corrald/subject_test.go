@@ -191,12 +191,18 @@ func processName(pid int) string {
 	return strings.TrimSpace(string(name))
 }
 
-// one returns the only process of the session with this name.
-func (s *subject) one(name string) int {
+// one returns the only process of the session with this name. A tmux server forks to have its pane noted in utmp: until that executes what does so, there
+// seem to be two.
+func (s *subject) one(name string) (pid int) {
 	s.t.Helper()
-	all := s.processes()
-	require.Len(s.t, all[name], 1, "session %s has %v", s.id, all)
-	return all[name][0]
+	testbed.Poll(s.t, "session "+s.id+" has one process "+name, func() bool {
+		all := s.processes()[name]
+		if len(all) == 1 {
+			pid = all[0]
+		}
+		return len(all) == 1
+	})
+	return pid
 }
 
 // noScope waits until the daemon knows that the session's scope is gone. ControlGroup is a property whose changes are not told.

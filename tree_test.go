@@ -42,6 +42,7 @@ var leaves = []string{
 	"internal/unitproperty", // unit properties as people write them
 	"internal/walltimer",    // an alarm by the wall clock
 	"internal/version",      // which Corral this is
+	"internal/worktree",     // git worktrees
 }
 
 // plan says for each folder with Go code in it which other folders of ours it may import. Imports go down only.

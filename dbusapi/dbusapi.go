@@ -28,7 +28,9 @@ var (
 
 // Flags of RemoveSession, SendInput and Capture.
 const (
-	RemoveForce uint64 = 1 // also when it has not ended: it is stopped first
+	RemoveForce    uint64 = 1 // also when it has not ended: it is stopped first
+	RemoveWorktree uint64 = 2 // its git worktree too, unless something would be lost with it
+	RemoveDiscard  uint64 = 4 // with RemoveWorktree: whatever would be lost
 
 	InputEnter     uint64 = 1 // press Enter after the text
 	InputIfWaiting uint64 = 2 // only while the agent waits for input
@@ -67,7 +69,7 @@ type SessionRowEx struct {
 	Leftovers   uint32 // processes that the agent left behind; 0 while it lives
 	OnLogin     string
 	Path        dbus.ObjectPath
-	More        map[string]dbus.Variant // Frozen b
+	More        map[string]dbus.Variant // Frozen b, Worktree s
 }
 
 // AgentRow is one row of ListAgents. Details has Available b, Resumable b, Command as, ResumeCommand as, Source s.

@@ -23,6 +23,7 @@ func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error 
 		return err
 	}
 	s.sweep()
+	s.undoStrays()
 	failpoint.Hit("adopt.applied")
 	s.settle()
 	failpoint.Hit("adopt.saved")

@@ -210,32 +210,51 @@ func (s *Supervisor) Archive(ctx context.Context, id string) error {
 // Remove forgets a session, with its log; a scope that is left is ended. One that has not ended is refused unless force is set: then it is
 // stopped first. Errors: NoSuchSession, InvalidState.
 func (s *Supervisor) Remove(ctx context.Context, id string, force bool) error {
+	return s.removeAfter(ctx, id, force, func() error { return nil })
+}
+
+// removable refuses to remove what has not ended, unless force is set, and what is being removed.
+func removable(e *entry, force bool) error {
+	if !force && !e.rec.Run.Ended() {
+		return refuse(InvalidState, "session %q is %s", e.rec.ID, e.rec.View().State)
+	}
+	if e.leaving {
+		return refuse(InvalidState, "session %q is being removed", e.rec.ID)
+	}
+	return nil
+}
+
+// removeAfter is Remove, with something that is done before the session is forgotten, off the loop, once nothing of it runs. If that fails the session stays.
+func (s *Supervisor) removeAfter(ctx context.Context, id string, force bool, before func() error) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
-		if !force && !e.rec.Run.Ended() {
-			return nil, refuse(InvalidState, "session %q is %s", id, e.rec.View().State)
-		}
-		if e.leaving {
-			return nil, refuse(InvalidState, "session %q is being removed", id)
+		if err := removable(e, force); err != nil {
+			return nil, err
 		}
 		s.ask(e, session.Stop, "")
 		var failed error
 		s.whenGone(e, func() {
-			s.leave(e, func() {
+			s.leave(e, before, func(err error) {
 				e.leaving = false
-				failed = s.remove(e)
+				s.touch(e)
+				if failed = err; err == nil {
+					failed = s.remove(e)
+				}
 			})
 		})
 		return s.wait(e, func(e *entry) bool { return e.removed || failed != nil }, func(*entry) error { return failed }), nil
 	})
 }
 
-// leave has what the session's runs have left behind taken away, and then f done on the loop. Only then may another session have its name.
-func (s *Supervisor) leave(e *entry, f func()) {
+// leave has what the session's runs have left behind taken away, unless before fails, and then f done on the loop. Only then may another session have its name.
+func (s *Supervisor) leave(e *entry, before func() error, f func(error)) {
 	e.leaving = true
 	unit, dir := UnitName(e.rec.Agent, e.rec.ID), s.runtimeDir(e.rec.ID)
 	s.effect(e, func() {
-		s.World.Clear(s.ctx, unit, dir)
-		s.post(f)
+		err := before()
+		if err == nil {
+			s.World.Clear(s.ctx, unit, dir)
+		}
+		s.post(func() { f(err) })
 	})
 }
 

@@ -24,6 +24,7 @@ const (
 	maxArguments   = 1 << 20 // bytes of a command, or of an environment
 	maxDescription = 1 << 10 // bytes
 	maxPrompt      = 1 << 20 // bytes
+	maxBranch      = 200     // bytes: its last part is the name of a file
 	maxLabels      = 64
 	maxLabel       = 1 << 10 // bytes of a label's name and value together
 
@@ -45,8 +46,11 @@ type Spec struct {
 	Exclusive        bool
 	ConversationID   string
 	UnitProperties   []session.Property
+	Worktree         *string // the branch of a git worktree that is made for the session, "" for one of its own; nil for none
 
-	workspace string // what WorkingDirectory leads to
+	workspace string            // what WorkingDirectory leads to
+	reserved  bool              // its ID is held for it
+	worktree  *session.Worktree // that was made
 }
 
 // Create makes a session and, unless the spec says otherwise, starts it and waits until its agent runs. A session whose agent could not be
@@ -59,6 +63,14 @@ func (s *Supervisor) Create(ctx context.Context, agent string, spec Spec) (id st
 	if err := s.installed(ctx, agent, &spec); err != nil {
 		return "", err
 	}
+	if spec.Worktree != nil {
+		return s.createInWorktree(ctx, agent, spec)
+	}
+	return s.createNow(ctx, agent, spec)
+}
+
+// createNow is Create once everything is checked. The id is "" if there is no such session.
+func (s *Supervisor) createNow(ctx context.Context, agent string, spec Spec) (id string, err error) {
 	var reply <-chan error
 	if e := s.do(func() {
 		var e *entry
@@ -124,6 +136,9 @@ func checkTexts(spec *Spec) error {
 		if size > f.max+1 {
 			return refuse(OverLimit, "%s is longer than %d bytes", f.name, f.max)
 		}
+	}
+	if spec.Worktree != nil && len(*spec.Worktree) > maxBranch {
+		return refuse(OverLimit, "Worktree is longer than %d bytes", maxBranch)
 	}
 	for _, entry := range spec.Environment {
 		if i := strings.IndexByte(entry, '='); i <= 0 {
@@ -191,20 +206,28 @@ func brief(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// create makes the session, on the loop.
-func (s *Supervisor) create(agent string, spec Spec) (*entry, error) {
+// creatable refuses a session that there cannot be, whatever its id is, on the loop.
+func (s *Supervisor) creatable(agent string, spec Spec) (def config.Agent, err error) {
 	if err := s.mayBegin(); err != nil {
-		return nil, err
+		return def, err
 	}
 	def, known := s.Agents[agent]
-	if !known {
-		return nil, refuse(NoSuchAgent, "no such agent: %s", brief(agent))
+	switch {
+	case !known:
+		return def, refuse(NoSuchAgent, "no such agent: %s", brief(agent))
+	case len(spec.Command) == 0 && len(def.Command) == 0:
+		return def, refuse(Invalid, "agent %q needs a Command", agent)
+	case len(s.sessions)+len(s.reserved) > s.Config.MaxSessions, len(s.sessions)+len(s.reserved) == s.Config.MaxSessions && !spec.reserved:
+		return def, refuse(TooManySessions, "there are %d sessions already, and MaxSessions allows no more", len(s.sessions))
 	}
-	if len(spec.Command) == 0 && len(def.Command) == 0 {
-		return nil, refuse(Invalid, "agent %q needs a Command", agent)
-	}
-	if len(s.sessions) >= s.Config.MaxSessions {
-		return nil, refuse(TooManySessions, "there are %d sessions already, and MaxSessions allows no more", len(s.sessions))
+	return def, nil
+}
+
+// create makes the session, on the loop.
+func (s *Supervisor) create(agent string, spec Spec) (*entry, error) {
+	def, err := s.creatable(agent, spec)
+	if err != nil {
+		return nil, err
 	}
 	id, err := s.chooseID(agent, spec)
 	if err != nil {
@@ -227,6 +250,7 @@ func (s *Supervisor) create(agent string, spec Spec) (*entry, error) {
 	}
 	e := &entry{rec: rec, unsaved: true}
 	s.add(e)
+	s.settleWorktree(e)
 	return e, nil
 }
 
@@ -245,6 +269,7 @@ func newRecord(id string, def config.Agent, spec Spec) *session.Session {
 		ConversationID:   spec.ConversationID,
 		UnitProperties:   slices.Clone(spec.UnitProperties),
 		Created:          time.Now(),
+		Worktree:         spec.worktree,
 	}
 }
 
@@ -285,7 +310,7 @@ func (s *Supervisor) runtimeDir(id string) string { return filepath.Join(s.Runti
 // chooseID takes the id that was asked for, or makes one from the workspace's name: shop, shop-2, …
 func (s *Supervisor) chooseID(agent string, spec Spec) (string, error) {
 	if spec.ID != "" {
-		if s.sessions[spec.ID] != nil {
+		if s.sessions[spec.ID] != nil || s.reserved[spec.ID] && !spec.reserved {
 			return "", refuse(SessionExists, "session %q exists already", spec.ID)
 		}
 		// Agent a-b with session c, and agent a with session b-c, would have one scope.
@@ -301,7 +326,7 @@ func (s *Supervisor) chooseID(agent string, spec Spec) (string, error) {
 			suffix := fmt.Sprintf("-%d", n)
 			id = strings.TrimRight(base[:min(len(base), 64-len(suffix))], ".-") + suffix
 		}
-		if s.sessions[id] == nil && s.units[UnitName(agent, id)] == nil {
+		if s.sessions[id] == nil && s.units[UnitName(agent, id)] == nil && !s.reserved[id] {
 			return id, nil
 		}
 	}

@@ -16,6 +16,7 @@ type Snapshot struct {
 	Command          []string
 	WorkingDirectory string
 	Created          time.Time
+	Worktree         string // the branch of its git worktree, "" if it has none
 	Description      string
 	Labels           map[string]string
 	OnLogin          string
@@ -75,6 +76,9 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 		Unit:             UnitName(rec.Agent, rec.ID),
 		Expires:          s.expires(rec, v.State),
 		Runs:             rec.Accounts(),
+	}
+	if rec.Worktree != nil {
+		snap.Worktree = rec.Worktree.Branch
 	}
 	s.showActivity(e, snap)
 	if r := rec.Run; r != nil {

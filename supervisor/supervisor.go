@@ -87,6 +87,8 @@ type Options struct {
 	BootID      string
 	RuntimeDir  string               // $XDG_RUNTIME_DIR/corral
 	Home        string               // for specifiers
+	WorktreeDir string               // where sessions' git worktrees are made: $XDG_DATA_HOME/corral/worktrees
+	GitEnv      []string             // of git, and of the hooks that it runs: NAME=VALUE
 	Alive       func()               // called by the loop, at least every AliveEvery; nil where nobody watches it
 	AliveEvery  time.Duration        // half of the watchdog's time
 	SinceBoot   func() time.Duration // a clock that nobody can set: clock.SinceBoot if it is nil
@@ -108,6 +110,7 @@ type Supervisor struct {
 
 	// What follows belongs to the loop.
 	sessions map[string]*entry
+	reserved map[string]bool   // ids of sessions that are about to be created
 	units    map[string]*entry // by the name of the scope, which each session has to itself
 	dirty    []*entry
 	after    []func()
@@ -201,6 +204,7 @@ func New(o Options) *Supervisor {
 		ctx:      ctx,
 		cancel:   cancel,
 		sessions: map[string]*entry{},
+		reserved: map[string]bool{},
 		units:    map[string]*entry{},
 		keys:     map[fdpoll.Key]func(){},
 		paths:    map[int32]*pathWatch{},

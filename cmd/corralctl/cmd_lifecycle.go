@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sync"
 
 	"github.com/spf13/pflag"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
 )
 
@@ -50,26 +54,50 @@ var stopVerb = verb{name: "stop", args: "ID…", summary: "End sessions politely
 	})}
 
 var removeVerb = verb{name: "rm", args: "ID…", summary: "Forget sessions with their logs, never the workspace", options: func(f *pflag.FlagSet) action {
-	force := f.Bool("force", false, "also sessions that have not ended: stop them first")
+	r := &removal{}
+	f.BoolVar(&r.force, "force", false, "also sessions that have not ended: stop them first; with --worktree, whatever would be lost")
+	f.BoolVar(&r.worktree, "worktree", false, "also the git worktree that was made for it, unless something would be lost with it")
 	return func(ctx context.Context, c *ctl, args []string) error {
-		return c.each(ctx, args, "Removing", func(ctx context.Context, id string) error {
-			if c.noBlock {
-				return c.client.PostRemove(id, *force)
-			}
-			err := c.client.RemoveSession(ctx, id, *force)
+		had := c.worktrees(ctx)
+		var removed sync.Map
+		err := c.each(ctx, args, "Removing", func(ctx context.Context, id string) error {
+			err := r.remove(ctx, c, had[id], id)
 			if err == nil {
-				return nil
+				removed.Store(id, true)
 			}
-			f := c.cannot("remove", id, err)
-			f.hint = removeHint(id, err, *force)
-			return f
+			return err
 		})
+		for _, id := range slices.Sorted(maps.Keys(had)) {
+			if _, is := removed.Load(id); is && !r.worktree {
+				c.tellLeft(had[id])
+			}
+		}
+		return err
 	}
 }}
 
-func removeHint(id string, err error, force bool) string {
-	if force || !invalidState(err) {
-		return ""
+// removal is how sessions are removed.
+type removal struct{ force, worktree bool }
+
+func (r *removal) remove(ctx context.Context, c *ctl, had client.Session, id string) error {
+	if c.noBlock {
+		return c.client.PostRemove(id, r.force, r.worktree)
 	}
-	return "corralctl rm --force " + id
+	call := c.client.RemoveSession
+	if r.worktree {
+		call = c.client.RemoveWorktree
+	}
+	err := call(ctx, id, r.force)
+	if err == nil {
+		return nil
+	}
+	f := c.cannot("remove", id, err)
+	switch {
+	case r.force || !invalidState(err):
+	case r.worktree && had.Worktree != "" && wording.Ended(had.State):
+		f.hint = "git -C " + wording.ShellWords([]string{had.WorkingDirectory}) + " status"
+	default:
+		f.hint = "corralctl rm --force " + id
+	}
+	return f
 }

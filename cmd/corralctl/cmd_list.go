@@ -94,9 +94,10 @@ func readTable(ctx context.Context, bus *client.Client) (sessionList, error) {
 	left := make(map[string]int)
 	for i, row := range rows {
 		frozen, _ := row.More["Frozen"].Value().(bool)
+		branch, _ := row.More["Worktree"].Value().(string)
 		list.sessions[i] = client.Session{
 			Id: row.ID, Agent: row.Agent, State: row.State, Activity: row.Activity, Attention: row.Attention, Reason: row.Reason,
-			WorkingDirectory: row.Workspace, Description: row.Description, Unit: row.Unit, StateChangeTimestamp: row.StateChange, OnLogin: row.OnLogin,
+			WorkingDirectory: row.Workspace, Worktree: branch, Description: row.Description, Unit: row.Unit, StateChangeTimestamp: row.StateChange, OnLogin: row.OnLogin,
 			Frozen: frozen, IdleHint: row.Activity == "idle", IdleSinceHint: row.ActiveSince,
 		}
 		if row.Leftovers > 0 {
@@ -154,7 +155,7 @@ func (c *ctl) printList(list sessionList, now time.Time) {
 			{wording.StateText(s, list.leftovers, now), colour},
 			{activity, activityColour},
 			{wording.Age(max(s.StateChangeTimestamp, s.Timestamp), now), rest},
-			{workspace, rest},
+			{workspaceText(workspace, s.Worktree), rest},
 		})
 	}
 	if len(t.rows) > 0 {

@@ -27,7 +27,8 @@ var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…",
 	r := &runOptions{flags: f}
 	f.StringVar(&r.spec.ID, "id", "", "the session's `ID`; made from the workspace's name otherwise")
 	f.StringVar(&r.directory, "dir", "", "the workspace, a `DIRECTORY`; the current one otherwise")
-	f.StringVar(&r.spec.Worktree, "worktree", "", "make a git worktree of this `BRANCH` and work there")
+	f.Var(branchValue{&r.spec.Worktree}, "worktree", "make a git worktree of this `BRANCH`, or of one of its own, and work there")
+	f.Lookup("worktree").NoOptDefVal = ownBranch
 	f.StringVar(&r.spec.Description, "description", "", "a `TEXT` about it, for people")
 	f.StringArrayVarP(&r.environment, "setenv", "E", nil, "`NAME=VALUE` for its environment, or NAME to pass it on")
 	f.StringArrayVarP(&r.properties, "property", "p", nil, "`NAME=VALUE`: a property of its scope, such as MemoryMax=2G")
@@ -89,6 +90,9 @@ func (r *runOptions) command(args []string) (agent string, rest []string, err er
 		return commandAgent, args, nil
 	case len(args) == 0:
 		return "", nil, usagef("run", "run needs an agent, or a command after --")
+	}
+	if w := r.spec.Worktree; w != nil && *w == "" && len(args) == 2 {
+		return "", nil, &failure{exitUsage, "run takes one agent, not 2 words; a branch comes after =", "corralctl run --worktree=" + wording.ShellWords(args)}
 	}
 	return "", nil, &failure{code: exitUsage, message: fmt.Sprintf("run takes one agent, not %s; arguments for it come after --", wording.Plural(len(args), "word")),
 		hint: "corralctl run " + args[0] + " -- " + wording.ShellWords(args[1:])}
@@ -215,7 +219,13 @@ func (r *runOptions) checkText() error {
 	}{
 		{"the command", r.spec.Command}, {"the workspace", []string{r.spec.WorkingDirectory}}, {"the prompt", []string{r.spec.Prompt}},
 		{"the environment", r.spec.Environment}, {"the description", []string{r.spec.Description}}, {"a label", r.labels},
-		{"the id", []string{r.spec.ID}}, {"the worktree", []string{r.spec.Worktree}},
+		{"the id", []string{r.spec.ID}},
+	}
+	if r.spec.Worktree != nil {
+		fields = append(fields, struct {
+			name   string
+			values []string
+		}{"the branch", []string{*r.spec.Worktree}})
 	}
 	for _, field := range fields {
 		for _, value := range field.values {

@@ -10,7 +10,7 @@ var examples = map[string][]string{
 	"top": {"corralctl top --sort=memory  # the largest first"},
 	"run": {
 		"corralctl run claude  # here, named after this directory",
-		"corralctl run --worktree fix-auth -p MemoryMax=4G claude  # on a branch of its own, with a limit",
+		"corralctl run --worktree=fix-auth -p MemoryMax=4G claude  # on a branch of its own, with a limit",
 		"corralctl run --id build --wait -- make -j8 test  # any command; exits as it does",
 	},
 	"attach":  {"corralctl attach shop  # Ctrl-b d comes back", "corralctl attach  # the one that waits"},

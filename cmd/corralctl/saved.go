@@ -48,6 +48,9 @@ func savedSession(record *session.Session) client.Session {
 		Id: record.ID, Agent: record.Agent, Description: record.Description, Command: record.Command, WorkingDirectory: record.WorkingDirectory,
 		Labels: record.Labels, OnLogin: record.OnLogin, Timestamp: uint64(record.Created.UnixMicro()), NRuns: record.NRuns,
 	}
+	if record.Worktree != nil {
+		s.Worktree = record.Worktree.Branch
+	}
 	if record.Run != nil {
 		s.Unit = record.Run.Unit
 	}

@@ -89,6 +89,7 @@ func newStage(t *testing.T) *stage {
 	s := &stage{home: home}
 	s.environment = append(os.Environ(),
 		"PATH="+filepath.Dir(programs.Corralctl)+":/usr/local/bin:/usr/bin:/bin", "HOME="+home, "XDG_STATE_HOME="+home+"/state", "XDG_CONFIG_HOME="+home+"/config",
+		"XDG_DATA_HOME="+home+"/.local/share",
 		"LANG=C.UTF-8", "TZ=UTC")
 	startDaemon(t, programs, s.environment)
 	return s

@@ -32,6 +32,12 @@ var (
 		{"start.session-opened", "running"},
 		{"start.agent-heard", "running"},
 	}
+	worktreeSteps = []stepThen{ // from here on the session is there, created, or it is not, and neither is its worktree
+		{"create.worktree-made", ""},
+		{"create.directory-made", ""},
+		{"create.worktree-noted", "created"},
+		// and "remove.worktree", after which it is stopped
+	}
 	stopSteps = []stepThen{
 		{"stop.asked", "stopped"},
 		{"stop.agent-asked", "stopped"},

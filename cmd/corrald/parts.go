@@ -38,6 +38,7 @@ type places struct {
 	home    string
 	state   string   // $XDG_STATE_HOME/corral
 	runtime string   // $XDG_RUNTIME_DIR/corral
+	data    string   // $XDG_DATA_HOME/corral
 	bus     string   // address of the user's bus
 	shim    string   // path of corral-shim
 	config  []string // directories of configuration, the first one wins
@@ -54,6 +55,11 @@ func findPlaces() (places, error) {
 		state = filepath.Join(p.home, ".local/state")
 	}
 	p.state = filepath.Join(state, "corral")
+	data := os.Getenv("XDG_DATA_HOME")
+	if !filepath.IsAbs(data) {
+		data = filepath.Join(p.home, ".local/share")
+	}
+	p.data = filepath.Join(data, "corral")
 	run := os.Getenv("XDG_RUNTIME_DIR")
 	if !filepath.IsAbs(run) {
 		return p, errors.New("XDG_RUNTIME_DIR is not set: corrald needs a login session, or lingering (loginctl enable-linger)")
@@ -123,6 +129,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	options := supervisor.Options{
 		Config: conf, Agents: agents, Records: records, World: world, Publisher: d.server, Log: log,
 		Version: version.Version, BootID: boot, RuntimeDir: p.runtime, Home: p.home,
+		WorktreeDir: filepath.Join(p.data, "worktrees"), GitEnv: supervisor.BuildEnvironment(os.Environ(), nil),
 		Status: func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) }, Live: d.last.live, Announce: d.server.ShuttingDownChanged,
 	}
 	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {

@@ -97,7 +97,7 @@ func (d *corrald) badCalls() []badCall {
 	manager("unknown pid", "GetSessionByPID", dbusapi.NoSessionForPID, []string{"4194304"}, uint32(4194304))
 	manager("a pid without a session", "GetSessionByPID", dbusapi.NoSessionForPID, nil, uint32(os.Getpid()))
 
-	session("flags of Remove", "Remove", dbusapi.InvalidArgs, []string{"flags"}, uint64(6))
+	session("flags of Remove", "Remove", dbusapi.InvalidArgs, []string{"flags"}, uint64(8))
 	session("flags of SendInput", "SendInput", dbusapi.InvalidArgs, []string{"flags"}, "text", uint64(128))
 	session("flags of Capture", "Capture", dbusapi.InvalidArgs, []string{"flags"}, uint32(1), uint64(2))
 	session("whom", "Kill", dbusapi.InvalidArgs, []string{"everybody"}, "everybody", int32(9))

@@ -28,6 +28,7 @@ const (
 	connectTimeout = 10 * time.Second
 	callTimeout    = 25 * time.Second // what the daemon answers from memory; as libdbus's default
 	slowTimeout    = 5 * time.Minute  // what waits for an agent to start or to end
+	gitTimeout     = 12 * time.Minute // what waits for git, which may check out a large repository and run its hooks, too
 )
 
 // Client is one connection to Corral. It may be used by several goroutines at once; Close ends it.

@@ -50,7 +50,7 @@ type Spec struct {
 	NoStart          bool
 	OnLogin          string // ignore, resume or start
 	Exclusive        bool
-	Worktree         string // branch of a git worktree to make
+	Worktree         *string // branch of a git worktree to make, "" for one of its own; nil for none
 	UnitProperties   []dbusapi.UnitProperty
 }
 
@@ -67,7 +67,9 @@ func (s Spec) variants() map[string]dbus.Variant {
 	text("WorkingDirectory", s.WorkingDirectory)
 	text("Prompt", s.Prompt)
 	text("OnLogin", s.OnLogin)
-	text("Worktree", s.Worktree)
+	if s.Worktree != nil {
+		m["Worktree"] = dbus.MakeVariant(*s.Worktree)
+	}
 	if s.Command != nil {
 		m["Command"] = dbus.MakeVariant(s.Command)
 	}
@@ -92,7 +94,11 @@ func (s Spec) variants() map[string]dbus.Variant {
 // CreateSession creates a session and returns its id, once it runs (or exists, with NoStart).
 func (c *Client) CreateSession(ctx context.Context, agent string, spec Spec) (id string, err error) {
 	var path dbus.ObjectPath
-	err = c.manager(ctx, "CreateSession", slowTimeout, []any{agent, spec.variants()}, &id, &path)
+	timeout := slowTimeout
+	if spec.Worktree != nil {
+		timeout = gitTimeout
+	}
+	err = c.manager(ctx, "CreateSession", timeout, []any{agent, spec.variants()}, &id, &path)
 	return id, err
 }
 
@@ -227,20 +233,30 @@ func (c *Client) ArchiveSession(ctx context.Context, id string) error {
 
 // RemoveSession forgets the session with its log; with force also one that has not ended, which is stopped first.
 func (c *Client) RemoveSession(ctx context.Context, id string, force bool) error {
-	var flags uint64
-	if force {
-		flags |= dbusapi.RemoveForce
-	}
-	return c.manager(ctx, "RemoveSession", slowTimeout, []any{id, flags})
+	return c.manager(ctx, "RemoveSession", slowTimeout, []any{id, removeFlags(force, false)})
 }
 
-// PostRemove asks for what RemoveSession does, and does not wait for an answer.
-func (c *Client) PostRemove(id string, force bool) error {
-	var flags uint64
+// RemoveWorktree is RemoveSession, and removes the session's git worktree, too: with force, whatever is in it that is nowhere else.
+func (c *Client) RemoveWorktree(ctx context.Context, id string, force bool) error {
+	return c.manager(ctx, "RemoveSession", gitTimeout, []any{id, removeFlags(force, true)})
+}
+
+func removeFlags(force, worktree bool) (flags uint64) {
 	if force {
 		flags |= dbusapi.RemoveForce
 	}
-	return c.Post("RemoveSession", id, flags)
+	if worktree {
+		flags |= dbusapi.RemoveWorktree
+	}
+	if force && worktree {
+		flags |= dbusapi.RemoveDiscard
+	}
+	return flags
+}
+
+// PostRemove asks for what RemoveSession does, or RemoveWorktree if worktree is set, and does not wait for an answer.
+func (c *Client) PostRemove(id string, force, worktree bool) error {
+	return c.Post("RemoveSession", id, removeFlags(force, worktree))
 }
 
 // PostCreate asks for what CreateSession does, and does not wait for an answer.

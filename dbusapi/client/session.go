@@ -18,6 +18,7 @@ type Session struct {
 	Agent                  string
 	Command                []string
 	WorkingDirectory       string
+	Worktree               string
 	Timestamp              uint64
 	Description            string
 	Labels                 map[string]string

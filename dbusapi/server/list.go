@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"maps"
 	"strings"
 
 	"github.com/godbus/dbus/v5"
@@ -37,6 +38,10 @@ func rowEx(n *supervisor.Snapshot) dbusapi.SessionRowEx {
 	}
 	if n.Frozen {
 		row.More = frozen
+	}
+	if n.Worktree != "" {
+		row.More = maps.Clone(row.More)
+		row.More["Worktree"] = dbus.MakeVariant(n.Worktree)
 	}
 	if !n.AgentAlive {
 		row.Leftovers = leftovers(n.ControlGroup)

@@ -61,10 +61,16 @@ func kill(ctx context.Context, s *Server, id string, args []any) ([]any, error) 
 
 func remove(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
 	flags := args[0].(uint64)
-	if flags&^dbusapi.RemoveForce != 0 {
+	force, worktree, discard := flags&dbusapi.RemoveForce != 0, flags&dbusapi.RemoveWorktree != 0, flags&dbusapi.RemoveDiscard != 0
+	switch {
+	case flags&^(dbusapi.RemoveForce|dbusapi.RemoveWorktree|dbusapi.RemoveDiscard) != 0:
 		return nil, answer(dbusapi.InvalidArgs, "flags has bits that mean nothing")
+	case discard && !worktree:
+		return nil, answer(dbusapi.InvalidArgs, "flags has 4, which means something with 2 only")
+	case worktree:
+		return nil, s.sup.RemoveWorktree(ctx, id, force, discard)
 	}
-	return nil, s.sup.Remove(ctx, id, flags&dbusapi.RemoveForce != 0)
+	return nil, s.sup.Remove(ctx, id, force)
 }
 
 func sendInput(ctx context.Context, s *Server, id string, args []any) ([]any, error) {

@@ -25,6 +25,7 @@ func sessionProperties(n *supervisor.Snapshot) properties {
 		"Agent":                  n.Agent,
 		"Command":                orEmpty(n.Command),
 		"WorkingDirectory":       n.WorkingDirectory,
+		"Worktree":               n.Worktree,
 		"Timestamp":              usec(n.Created),
 		"Description":            n.Description,
 		"Labels":                 labels(n.Labels),

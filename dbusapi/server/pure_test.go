@@ -60,6 +60,7 @@ func TestTicketsOfCallsThatAreOverAreForgotten(t *testing.T) {
 func TestParseSpec(t *testing.T) {
 	v := dbus.MakeVariant
 	props := []dbusapi.UnitProperty{{Name: "MemoryMax", Value: dbus.MakeVariant(uint64(1 << 29))}, {Name: "CPUQuotaPerSecUSec", Value: dbus.MakeVariant(uint64(5e5))}}
+	fix := "fix"
 	for _, row := range []struct {
 		name  string
 		given map[string]dbus.Variant
@@ -83,7 +84,8 @@ func TestParseSpec(t *testing.T) {
 		{"properties of another form", map[string]dbus.Variant{"UnitProperties": v([]string{"MemoryMax=1G"})}, supervisor.Spec{}, `InvalidArgs: UnitProperties in the spec has type "as" and has to have "a(sv)"`},
 		{"a property that supervision stands on", map[string]dbus.Variant{"UnitProperties": v([]dbusapi.UnitProperty{{Name: "KillMode", Value: v("none")}})}, supervisor.Spec{}, `InvalidArgs: UnitProperties in the spec has property "KillMode"`},
 		{"a property without a name", map[string]dbus.Variant{"UnitProperties": v([]dbusapi.UnitProperty{{Value: v("x")}})}, supervisor.Spec{}, `InvalidArgs: UnitProperties in the spec has property ""`},
-		{"a worktree", map[string]dbus.Variant{"Worktree": v("fix")}, supervisor.Spec{}, "NotSupported: this version"},
+		{"a worktree", map[string]dbus.Variant{"Worktree": v("fix")}, supervisor.Spec{Worktree: &fix}, ""},
+		{"a worktree of a branch of its own", map[string]dbus.Variant{"Worktree": v("")}, supervisor.Spec{Worktree: new(string)}, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got, err := parseSpec(row.given)

@@ -329,7 +329,7 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		{"no such session", dbusapi.ManagerPath, dbusapi.ManagerInterface + ".StopSession", []any{"other", uint64(0)}, ours + "NoSuchSession", `"other"`},
 		{"no such agent", dbusapi.ManagerPath, dbusapi.ManagerInterface + ".CreateSession", []any{"hal", map[string]dbus.Variant{}}, ours + "NoSuchAgent", `"hal"`},
 		{"a session that exists", dbusapi.ManagerPath, dbusapi.ManagerInterface + ".CreateSession", []any{"claude", map[string]dbus.Variant{"Id": dbus.MakeVariant("shop")}}, ours + "SessionExists", `"shop"`},
-		{"a flag that means nothing", path, dbusapi.SessionInterface + ".Remove", []any{uint64(2)}, bus + "InvalidArgs", "flags"},
+		{"a flag that means nothing", path, dbusapi.SessionInterface + ".Remove", []any{uint64(8)}, bus + "InvalidArgs", "flags"},
 		{"a timeout of years", path, dbusapi.SessionInterface + ".Stop", []any{^uint64(0)}, bus + "InvalidArgs", "timeout_usec"},
 		{"a signal that is none", path, dbusapi.SessionInterface + ".Kill", []any{"agent", int32(99)}, bus + "InvalidArgs", "99"},
 		{"nothing to signal", path, dbusapi.SessionInterface + ".Kill", []any{"agent", int32(9)}, ours + "InvalidState", "created"},

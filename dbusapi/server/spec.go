@@ -34,12 +34,9 @@ var specKeys = map[string]func(*supervisor.Spec, dbus.Variant) error{
 		return err
 	},
 	"UnitProperties": unitProperties,
-	"Worktree": func(_ *supervisor.Spec, v dbus.Variant) error {
-		var branch string
-		if err := store(v, &branch); err != nil {
-			return err
-		}
-		return answer(dbusapi.NotSupported, "this version knows no Worktree")
+	"Worktree": func(s *supervisor.Spec, v dbus.Variant) error {
+		s.Worktree = new(string)
+		return store(v, s.Worktree)
 	},
 }
 

@@ -34,6 +34,8 @@ type Session struct {
 	Created          time.Time         `json:"created"`
 	Archived         time.Time         `json:"archived,omitzero"`
 
+	Worktree *Worktree `json:"worktree,omitempty"` // that was made for it, and has WorkingDirectory in it; never changed
+
 	Prompted bool `json:"prompted,omitempty"` // by the shim: an agent of this session was told the Prompt, or the first of it
 
 	NRuns        uint32    `json:"n_runs"`
@@ -62,6 +64,15 @@ type Boot struct {
 type Inode struct {
 	Device uint64 `json:"device"`
 	Number uint64 `json:"number"`
+}
+
+// Worktree is a git worktree, as package worktree has it.
+type Worktree struct {
+	Repository string `json:"repository"`     // its git directory
+	Path       string `json:"path"`           // of the worktree
+	Branch     string `json:"branch"`         // that it was made with
+	Made       bool   `json:"made,omitempty"` // the branch was made for it, too
+	Base       string `json:"base"`           // the commit that it began with
 }
 
 // Property is a property of the session's scope, in a form that can be saved: the value as D-Bus text with its signature.
@@ -162,6 +173,10 @@ func (s *Session) Clone() *Session {
 	c.Environment = slices.Clone(s.Environment)
 	c.Labels = maps.Clone(s.Labels)
 	c.UnitProperties = slices.Clone(s.UnitProperties)
+	if s.Worktree != nil {
+		w := *s.Worktree
+		c.Worktree = &w
+	}
 	c.Past = slices.Clone(s.Past)
 	if s.Run != nil {
 		r := *s.Run

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+// ownBranch is what --worktree is without a value. No branch can be called so.
+const ownBranch = " "
+
+// branchValue is an option that takes a branch, or nothing for one that the daemon chooses.
+type branchValue struct{ branch **string }
+
+func (v branchValue) Set(text string) error {
+	if text == ownBranch {
+		text = ""
+	}
+	*v.branch = &text
+	return nil
+}
+
+func (v branchValue) String() string {
+	if v.branch == nil || *v.branch == nil {
+		return ""
+	}
+	return **v.branch
+}
+
+// Type implements pflag.Value.
+func (v branchValue) Type() string { return "branch" }
+
+// workspaceText is the session's workspace as people see it: with the branch, where it is a worktree that was made for it.
+func workspaceText(directory, branch string) string {
+	if branch == "" {
+		return directory
+	}
+	return directory + " (branch " + branch + ")"
+}
+
+// worktrees are the sessions that have one, with what is told of it. Where they cannot be asked for there are none.
+func (c *ctl) worktrees(ctx context.Context) map[string]client.Session {
+	bus, err := c.connect(ctx)
+	if err != nil {
+		return nil
+	}
+	list, err := readTable(ctx, bus)
+	if err != nil {
+		return nil
+	}
+	all := map[string]client.Session{}
+	for _, s := range list.sessions {
+		if s.Worktree != "" {
+			all[s.Id] = s
+		}
+	}
+	return all
+}
+
+// tellLeft says where the worktree of a session that was removed is.
+func (c *ctl) tellLeft(s client.Session) {
+	if !c.quiet && s.Worktree != "" {
+		c.print("The worktree of %s stays: %s\n", s.Id, wording.Printable(workspaceText(s.WorkingDirectory, s.Worktree)))
+	}
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// git runs git below the daemon's home, with that as its own, and returns what it prints.
+func (d *corrald) git(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = d.dir + "/" + dir
+	cmd.Env = append(d.env, "GIT_CONFIG_NOSYSTEM=1")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "git %q: %s", args, out)
+	return strings.TrimSpace(string(out))
+}
+
+// startWithRepository starts a daemon, and makes a repository src/shop with a commit, in which there is the file sub/a.
+func startWithRepository(t *testing.T) *corrald {
+	t.Helper()
+	t.Setenv("XDG_DATA_HOME", "")
+	d := startDaemon(t)
+	d.write(".gitconfig", "[user]\n\tname = A\n\temail = a@example.org\n[init]\n\tdefaultBranch = main\n")
+	d.write("src/shop/sub/a", "one\n")
+	d.git(t, "src/shop", "init", "--quiet")
+	d.git(t, "src/shop", "add", ".")
+	d.git(t, "src/shop", "commit", "--quiet", "-m", "first")
+	return d
+}
+
+// worktree is a session in a worktree of its own, of a directory of the repository.
+func (d *corrald) worktree(branch, dir string) spec {
+	return spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": d.dir + "/src/shop" + dir, "Worktree": branch}
+}
+
+// flags of RemoveSession.
+const (
+	removeWorktree = dbusapi.RemoveWorktree
+	discard        = dbusapi.RemoveWorktree | dbusapi.RemoveDiscard
+)
+
+func TestWorktree(t *testing.T) {
+	d := startWithRepository(t)
+	root := d.dir + "/.local/share/corral/worktrees"
+	t.Run("the session works there, in the same directory", func(t *testing.T) {
+		s := d.create(t, "shop", d.worktree("", "/sub"))
+		f := s.become("running")
+		assert.Equal(t, "corral/shop", f.text("Worktree"))
+		assert.Equal(t, root+"/shop/sub", f.text("WorkingDirectory"))
+		cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", f.number("MainPID")))
+		require.NoError(t, err)
+		assert.Equal(t, root+"/shop/sub", cwd)
+		var rows []dbusapi.SessionRowEx
+		require.NoError(t, d.manager("ListSessionsEx", nil, &rows))
+		assert.Equal(t, "corral/shop", rows[0].More["Worktree"].Value())
+		d.kill(syscall.SIGKILL)
+		d.launch()
+		assert.Equal(t, "corral/shop", s.facts().text("Worktree"), "another daemon knows")
+
+		refused(t, s.do("Remove", removeWorktree), dbusapi.InvalidState, "running")
+		s.must("Remove", removeWorktree|dbusapi.RemoveForce)
+		assert.NoDirExists(t, root+"/shop")
+		assert.Equal(t, "* main", d.git(t, "src/shop", "branch"))
+		assert.NotContains(t, d.ids(t), "shop")
+	})
+	t.Run("what would be lost keeps it, and the session running", func(t *testing.T) {
+		s := d.create(t, "work", d.worktree("fix", ""))
+		d.write(".local/share/corral/worktrees/work/new", "")
+		refused(t, s.do("Remove", removeWorktree|dbusapi.RemoveForce), dbusapi.InvalidState, "work", "1 untracked file", root+"/work")
+		s.become("running")
+		s.must("Stop", uint64(0))
+		refused(t, s.do("Remove", removeWorktree), dbusapi.InvalidState, "1 untracked file")
+		assert.FileExists(t, root+"/work/new")
+		s.must("Remove", discard)
+		assert.NoDirExists(t, root+"/work")
+		assert.Contains(t, d.git(t, "src/shop", "branch"), "fix", "the branch stays")
+	})
+	t.Run("removed without it, it stays, and the next one gets another", func(t *testing.T) {
+		s := d.create(t, "left", d.worktree("", ""))
+		s.must("Remove", dbusapi.RemoveForce)
+		assert.FileExists(t, root+"/left/sub/a")
+		again := d.create(t, "left", d.worktree("", ""))
+		f := again.facts()
+		assert.Equal(t, root+"/left-2", f.text("WorkingDirectory"))
+		assert.Equal(t, "corral/left-2", f.text("Worktree"))
+		again.must("Remove", removeWorktree|dbusapi.RemoveForce)
+		assert.FileExists(t, root+"/left/sub/a")
+	})
+	t.Run("another session that works in it keeps it", func(t *testing.T) {
+		s := d.create(t, "first", d.worktree("", ""))
+		other := d.create(t, "second", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": root + "/first/sub"})
+		refused(t, s.do("Remove", discard|dbusapi.RemoveForce), dbusapi.InvalidState, "second")
+		refused(t, other.do("Remove", removeWorktree|dbusapi.RemoveForce), dbusapi.InvalidArgs, "second")
+		other.must("Remove", dbusapi.RemoveForce)
+		s.must("Remove", removeWorktree|dbusapi.RemoveForce)
+	})
+	t.Run("several at once", func(t *testing.T) {
+		var all sync.WaitGroup
+		errs := make([]error, 4)
+		for n := range errs {
+			all.Go(func() {
+				var id string
+				sp := d.worktree("", "")
+				errs[n] = d.manager("CreateSession", []any{"command", sp.variants()}, &id, new(any))
+				if errs[n] == nil {
+					errs[n] = d.manager("RemoveSession", []any{id, removeWorktree | dbusapi.RemoveForce})
+				}
+			})
+		}
+		all.Wait()
+		for _, err := range errs {
+			require.NoError(t, err)
+		}
+		assert.NotContains(t, d.git(t, "src/shop", "branch"), "corral/shop")
+	})
+}
+
+func TestWorktreeIsRefused(t *testing.T) {
+	d := startWithRepository(t)
+	d.write("plain/a", "")
+	d.write("state/corral/sessions/blocked/a", "")
+	taken := d.create(t, "taken", d.worktree("", ""))
+	before := d.git(t, "src/shop", "worktree", "list") + d.git(t, "src/shop", "for-each-ref")
+	for _, row := range []struct {
+		name string
+		id   string
+		sp   spec
+		err  string
+		says string
+	}{
+		{"no repository", "a", spec{"WorkingDirectory": d.dir + "/plain", "Worktree": ""}, dbusapi.InvalidArgs, "not a git repository"},
+		{"an option for a branch", "a", spec{"Worktree": "--force"}, dbusapi.InvalidArgs, "cannot be the name of a branch"},
+		{"a branch that is checked out", "a", spec{"Worktree": "main"}, dbusapi.InvalidArgs, "already checked out"},
+		{"a name that is too long", "a", spec{"Worktree": strings.Repeat("b", 1000)}, dbusapi.LimitsExceeded, "Worktree"},
+		{"an id that is taken", "taken", spec{"Worktree": ""}, dbusapi.SessionExists, "taken"},
+		{"a session that cannot be, which turns out once there is a worktree", "blocked", spec{"Worktree": ""}, dbusapi.SessionExists, "has a directory in the way"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			sp := d.worktree("", "")
+			for key, value := range row.sp {
+				sp[key] = value
+			}
+			_, err := d.tryCreate(t, row.id, sp)
+			refused(t, err, row.err, row.says)
+			assert.Equal(t, before, d.git(t, "src/shop", "worktree", "list")+d.git(t, "src/shop", "for-each-ref"))
+		})
+	}
+	refused(t, taken.do("Remove", dbusapi.RemoveDiscard), dbusapi.InvalidArgs, "flags")
+	assert.Equal(t, []string{"taken"}, d.ids(t))
+}
+
+// TestKilledWhileItMakesAWorktree: there is a session in it, or there is neither it nor its branch.
+func TestKilledWhileItMakesAWorktree(t *testing.T) {
+	d := startWithRepository(t)
+	before := d.git(t, "src/shop", "worktree", "list") + d.git(t, "src/shop", "for-each-ref")
+	for n, step := range worktreeSteps {
+		t.Run(step.point, func(t *testing.T) {
+			id := fmt.Sprintf("tree-%d", n)
+			sp := d.worktree("", "")
+			sp["Start"] = false
+			d.relaunchToDie(t, step.point)
+			s, _ := d.tryCreate(t, id, sp)
+			d.dead(t)
+			assert.DirExists(t, d.dir+"/.local/share/corral/worktrees/"+id)
+			d.launch()
+			if step.state == "" {
+				assert.NotContains(t, d.ids(t), id)
+			} else {
+				s.become(step.state)
+				s.must("Remove", removeWorktree)
+			}
+			testbed.Poll(t, "nothing is left of "+id, func() bool {
+				left, err := os.ReadDir(d.dir + "/.local/share/corral/worktrees")
+				return err == nil && len(left) == 0
+			})
+			assert.Equal(t, before, d.git(t, "src/shop", "worktree", "list")+d.git(t, "src/shop", "for-each-ref"))
+		})
+	}
+	t.Run("remove.worktree", func(t *testing.T) {
+		d.relaunchToDie(t, "remove.worktree")
+		s := d.create(t, "gone", d.worktree("", ""))
+		_ = s.do("Remove", removeWorktree|dbusapi.RemoveForce)
+		d.dead(t)
+		d.launch()
+		s.become("stopped")
+		s.must("Remove", removeWorktree)
+		assert.Equal(t, before, d.git(t, "src/shop", "worktree", "list")+d.git(t, "src/shop", "for-each-ref"))
+	})
+}
+
+// TestAStrayWorktreeThatSomebodyUsesIsLeft: it is told of, and nothing in it is lost.
+func TestAStrayWorktreeThatSomebodyUsesIsLeft(t *testing.T) {
+	d := startWithRepository(t)
+	d.relaunchToDie(t, "create.worktree-made")
+	_, _ = d.tryCreate(t, "stray", d.worktree("", ""))
+	d.dead(t)
+	d.write(".local/share/corral/worktrees/stray/mine", "")
+	d.launch()
+	testbed.Poll(t, "it is told", func() bool { return strings.Contains(d.log.String(), "1 untracked file") })
+	assert.FileExists(t, d.dir+"/.local/share/corral/worktrees/stray/mine")
+}

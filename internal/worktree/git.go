@@ -1,0 +1,122 @@
+package worktree
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Git is the program, with the environment that it is run in.
+type Git struct {
+	Environment []string // NAME=VALUE; what begins with GIT_ is left out
+}
+
+// ErrNoGit is returned where git is not installed.
+var ErrNoGit = errors.New("git is not installed")
+
+// endTime is how long git has to tidy up after SIGTERM, which it does, before it is killed.
+const endTime = 5 * time.Second
+
+// maxMessage bounds what is told of an error of git's, in bytes.
+const maxMessage = 400
+
+// settings keep git from leaving processes behind in the caller's control group: a monitor of the file system, a maintenance.
+var settings = []string{"-c", "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false"}
+
+// run runs git in a directory, without a terminal, and returns what it prints. When the context ends, so does it, with what it has started.
+func (g Git) run(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", slices.Concat(settings, args)...)
+	cmd.Dir = dir
+	cmd.Env = append(g.environment(), "GIT_TERMINAL_PROMPT=0", "GIT_PAGER=cat", "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = endTime
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	if ctx.Err() != nil && cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // a hook, or a filter, that has not heard
+	}
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return "", ErrNoGit
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("git %s takes too long: %w", args[0], ctx.Err())
+	case err != nil:
+		return "", &gitError{args[0], complaint(said.String()), err}
+	}
+	return out.String(), nil
+}
+
+func (g Git) environment() []string {
+	return slices.DeleteFunc(slices.Clone(g.Environment), func(entry string) bool { return strings.HasPrefix(entry, "GIT_") })
+}
+
+// gitError is a failure of git's, in its own words.
+type gitError struct {
+	verb, says string
+	err        error
+}
+
+func (e *gitError) Error() string {
+	if e.says == "" {
+		return fmt.Sprintf("git %s: %v", e.verb, e.err)
+	}
+	return fmt.Sprintf("git %s: %s", e.verb, e.says)
+}
+
+func (e *gitError) Unwrap() error { return e.err }
+
+// complaint returns what git has to say, in one line: its errors if it names any, else all of it.
+func complaint(said string) string {
+	var all, errs []string
+	for line := range strings.SplitSeq(said, "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "hint:") {
+			continue
+		}
+		all = append(all, line)
+		for _, prefix := range []string{"fatal: ", "error: "} {
+			if text, is := strings.CutPrefix(line, prefix); is {
+				errs = append(errs, text)
+			}
+		}
+	}
+	if len(errs) > 0 {
+		all = errs
+	}
+	text := strings.ToValidUTF8(strings.Join(all, "; "), "\uFFFD")
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
+	}
+	return text
+}
+
+// line is run for what prints one line.
+func (g Git) line(ctx context.Context, dir string, args ...string) (string, error) {
+	out, err := g.run(ctx, dir, args...)
+	return strings.TrimSuffix(out, "\n"), err
+}
+
+// count is run for what prints a number.
+func (g Git) count(ctx context.Context, dir string, args ...string) (int, error) {
+	out, err := g.line(ctx, dir, args...)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	_, err = fmt.Sscan(out, &n)
+	return n, err
+}
+
+// refused tells of an error that is git's answer, and no failure to get one.
+func refused(err error) bool {
+	var exit *exec.ExitError
+	return errors.As(err, &exit) && exit.Exited()
+}

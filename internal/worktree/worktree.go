@@ -1,0 +1,271 @@
+// Package worktree makes git worktrees, tells what would be lost with one, and removes it.
+//
+// A worktree is made in one step as far as others can tell: until it is settled, a note of it lies beside it, and what a caller did not live to
+// settle can be found and undone.
+package worktree
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/corrald/corral/internal/atomicfile"
+)
+
+// Worktree is one that was made.
+type Worktree struct {
+	Repository string `json:"repository"`     // its git directory, which all its worktrees share
+	Path       string `json:"path"`           // where the worktree is
+	Branch     string `json:"branch"`         // that it was made with, without refs/heads/
+	Made       bool   `json:"made,omitempty"` // the branch was made for it, too
+	Base       string `json:"base"`           // the commit that it began with
+}
+
+// Request is what is wanted.
+type Request struct {
+	Dir    string // somewhere in a repository, absolute
+	Branch string // one that is there, or is to be made; "" for Own, or Own-2 and so on where that is taken
+	Own    string
+	Root   string // where worktrees are made; it is made itself if it is not there
+	Name   string // of the directory there, with -2 and so on where that is taken
+}
+
+// most bounds the search for a name that is free.
+const most = 1000
+
+// notePrefix and noteSuffix are around the name of a directory in that of the note of its being made.
+const (
+	notePrefix = "."
+	noteSuffix = ".making"
+)
+
+// Add makes a worktree, and its branch if there is none such, at the commit that Dir has checked out. A branch of one remote with that name is
+// followed. What is changed and not committed in Dir stays there. It returns the directory that corresponds to Dir, too. After an error nothing is left
+// of it. The caller calls Settle once it has noted the worktree.
+func (g Git) Add(ctx context.Context, r Request) (w Worktree, dir string, err error) {
+	prefix, err := g.look(ctx, r.Dir, &w)
+	if err != nil {
+		return w, "", err
+	}
+	from, err := g.chooseBranch(ctx, r, &w)
+	if err != nil {
+		return w, "", err
+	}
+	if err := claim(r, &w); err != nil {
+		return w, "", err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.Undo(context.WithoutCancel(ctx), w))
+		}
+	}()
+	args := []string{"worktree", "add", "--quiet"}
+	if w.Made {
+		args = append(args, "-b", w.Branch)
+	}
+	if _, err := g.run(ctx, r.Dir, append(args, "--", w.Path, from)...); err != nil {
+		return w, "", err
+	}
+	dir = filepath.Join(w.Path, prefix)
+	if info, e := os.Stat(dir); e != nil || !info.IsDir() {
+		return w, "", fmt.Errorf("branch %q has no directory %q", w.Branch, filepath.Clean(prefix))
+	}
+	return w, dir, nil
+}
+
+// look finds the repository that dir is in, and where in it.
+func (g Git) look(ctx context.Context, dir string, w *Worktree) (prefix string, err error) {
+	w.Repository, err = g.line(ctx, dir, "rev-parse", "--path-format=absolute", "--git-common-dir")
+	if err != nil {
+		return "", err
+	}
+	return g.line(ctx, dir, "rev-parse", "--show-prefix")
+}
+
+// chooseBranch decides on the branch, and returns what the worktree is to begin with.
+func (g Git) chooseBranch(ctx context.Context, r Request, w *Worktree) (from string, err error) {
+	w.Branch = r.Branch
+	if r.Branch == "" {
+		w.Branch = r.Own
+	}
+	if err := g.checkBranch(ctx, r.Dir, w.Branch); err != nil {
+		return "", err
+	}
+	there, err := g.has(ctx, r.Dir, "refs/heads/"+w.Branch)
+	for n := 2; err == nil && there && r.Branch == "" && n < most; n++ {
+		w.Branch = fmt.Sprintf("%s-%d", r.Own, n)
+		there, err = g.has(ctx, r.Dir, "refs/heads/"+w.Branch)
+	}
+	if err != nil {
+		return "", err
+	}
+	w.Made, from = !there, "HEAD"
+	at := "HEAD"
+	if there {
+		from, at = w.Branch, "refs/heads/"+w.Branch
+	} else if remote, err := g.onRemote(ctx, r.Dir, r.Branch); err != nil {
+		return "", err
+	} else if remote != "" {
+		from, at = remote, remote
+	}
+	if w.Base, err = g.line(ctx, r.Dir, "rev-parse", "--verify", "--quiet", at+"^{commit}"); err != nil {
+		if refused(err) {
+			return "", errors.New("its repository has no commit yet")
+		}
+		return "", err
+	}
+	return from, nil
+}
+
+// checkBranch refuses what cannot be a branch's name, or be taken for an option.
+func (g Git) checkBranch(ctx context.Context, dir, branch string) error {
+	wrong := fmt.Errorf("%.100q cannot be the name of a branch", branch)
+	if strings.HasPrefix(branch, "-") || branch == "HEAD" || strings.ContainsRune(branch, 0) {
+		return wrong
+	}
+	if _, err := g.run(ctx, dir, "check-ref-format", "refs/heads/"+branch); refused(err) {
+		return wrong
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+// has tells whether there is a reference of this full name.
+func (g Git) has(ctx context.Context, dir, ref string) (bool, error) {
+	_, err := g.run(ctx, dir, "show-ref", "--verify", "--quiet", "--", ref)
+	if refused(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// onRemote returns the one remote's branch of this name, in full, "" if there is none or more than one.
+func (g Git) onRemote(ctx context.Context, dir, branch string) (string, error) {
+	if branch == "" {
+		return "", nil
+	}
+	out, err := g.line(ctx, dir, "for-each-ref", "--format=%(refname)", "refs/remotes/*/"+branch)
+	if err != nil || out == "" || strings.Contains(out, "\n") {
+		return "", err
+	}
+	return out, nil
+}
+
+// claim makes the worktree's directory, which nobody else has, and the note beside it.
+func claim(r Request, w *Worktree) error {
+	if err := os.MkdirAll(r.Root, 0o700); err != nil {
+		return err
+	}
+	var err error
+	for n := 1; n < most; n++ {
+		w.Path = filepath.Join(r.Root, r.Name)
+		if n > 1 {
+			w.Path += fmt.Sprintf("-%d", n)
+		}
+		if err = os.Mkdir(w.Path, 0o700); !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(w)
+	if err == nil {
+		err = atomicfile.Write(w.note(), text, 0o600)
+	}
+	if err != nil {
+		_ = os.Remove(w.Path)
+	}
+	return err
+}
+
+func (w Worktree) note() string {
+	return filepath.Join(filepath.Dir(w.Path), notePrefix+filepath.Base(w.Path)+noteSuffix)
+}
+
+// Settle is called once the caller has noted the worktree: it is not undone any more.
+func (w Worktree) Settle() error {
+	if err := os.Remove(w.note()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Strays returns the worktrees below root that were never settled, whole or not. Directories that were claimed for one and have nothing in them are removed.
+func Strays(root string) ([]Worktree, error) {
+	entries, err := os.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var all []Worktree
+	for _, entry := range entries {
+		name, is := strings.CutSuffix(strings.TrimPrefix(entry.Name(), notePrefix), noteSuffix)
+		if !is || !strings.HasPrefix(entry.Name(), notePrefix) {
+			if entry.IsDir() && !hasNote(root, entry.Name()) {
+				_ = os.Remove(filepath.Join(root, entry.Name())) // which only takes an empty one
+			}
+			continue
+		}
+		var w Worktree
+		text, readErr := os.ReadFile(filepath.Join(root, entry.Name()))
+		if readErr == nil {
+			readErr = json.Unmarshal(text, &w)
+		}
+		if readErr == nil && w.Path != filepath.Join(root, name) {
+			readErr = fmt.Errorf("%q is of another place", entry.Name())
+		}
+		if readErr != nil {
+			err = errors.Join(err, readErr)
+			continue
+		}
+		all = append(all, w)
+	}
+	return all, err
+}
+
+func hasNote(root, name string) bool {
+	_, err := os.Lstat(filepath.Join(root, notePrefix+name+noteSuffix))
+	return err == nil
+}
+
+// Undo takes back what Add has done, or has begun: nobody has worked there. A branch that was made for it goes, too, unless it was used since.
+func (g Git) Undo(ctx context.Context, w Worktree) error {
+	_, gitErr := g.run(ctx, w.Repository, "worktree", "remove", "--force", "--force", "--", w.Path) // the second one: also while it is locked, being made
+	if err := os.RemoveAll(w.Path); err != nil {
+		return err
+	}
+	if gitErr != nil && !refused(gitErr) {
+		return gitErr
+	}
+	if w.Made {
+		g.dropBranch(ctx, w, w.Base)
+	}
+	return w.Settle()
+}
+
+// Reclaim is Undo for what was found by Strays: somebody else may have found it meanwhile. What they have put there keeps it, and the error is a *LossError.
+func (g Git) Reclaim(ctx context.Context, w Worktree) error {
+	l, err := g.Losses(ctx, w)
+	l.Deleted, l.Commits = 0, 0 // git had not checked it out yet; commits are on the branch, which Undo only takes if there are none
+	switch {
+	case err != nil && !refused(err): // a refusal is of what is not whole
+		return err
+	case err == nil && l.Any():
+		return &LossError{w, l}
+	}
+	return g.Undo(ctx, w)
+}
+
+// dropBranch deletes the worktree's branch if it is at this commit. Git refuses where another worktree has it.
+func (g Git) dropBranch(ctx context.Context, w Worktree, commit string) {
+	at, err := g.line(ctx, w.Repository, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
+	if err == nil && at == commit {
+		_, _ = g.run(ctx, w.Repository, "branch", "--quiet", "-D", "--", w.Branch)
+	}
+}

@@ -1,0 +1,388 @@
+package worktree_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/worktree"
+)
+
+// place is a directory with git repositories in it.
+type place struct {
+	t    *testing.T
+	dir  string
+	root string // where worktrees are made
+	git  worktree.Git
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	p := &place{t: t, dir: dir, root: filepath.Join(dir, "data", "worktrees")}
+	p.write("home/.gitconfig", "[user]\n\tname = A\n\temail = a@example.org\n[init]\n\tdefaultBranch = main\n[protocol \"file\"]\n\tallow = always\n")
+	p.git = worktree.Git{Environment: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir + "/home", "GIT_DIR=/nowhere", "GIT_WORK_TREE=/nowhere"}}
+	return p
+}
+
+// at runs git in a directory of the place, as a person would.
+func (p *place) at(dir string, args ...string) string {
+	p.t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = p.path(dir)
+	cmd.Env = p.git.Environment[:2]
+	out, err := cmd.CombinedOutput()
+	require.NoError(p.t, err, "git %q: %s", args, out)
+	return strings.TrimSpace(string(out))
+}
+
+func (p *place) path(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(p.dir, name)
+}
+
+func (p *place) write(name, text string) {
+	p.t.Helper()
+	require.NoError(p.t, os.MkdirAll(filepath.Dir(p.path(name)), 0o700))
+	require.NoError(p.t, os.WriteFile(p.path(name), []byte(text), 0o700))
+}
+
+// repository makes one with a commit, in which there is the file sub/a.
+func (p *place) repository(name string) {
+	p.t.Helper()
+	p.write(name+"/sub/a", "one\n")
+	p.write(name+"/.gitignore", "*.o\n")
+	p.at(name, "init", "--quiet")
+	p.at(name, "add", ".")
+	p.at(name, "commit", "--quiet", "-m", "first")
+}
+
+func (p *place) request(dir, branch string) worktree.Request {
+	return worktree.Request{Dir: p.path(dir), Branch: branch, Own: "corral/shop", Root: p.root, Name: "shop"}
+}
+
+// add makes a worktree and settles it.
+func (p *place) add(dir, branch string) (worktree.Worktree, string) {
+	p.t.Helper()
+	w, at, err := p.git.Add(p.t.Context(), p.request(dir, branch))
+	require.NoError(p.t, err)
+	require.NoError(p.t, w.Settle())
+	return w, at
+}
+
+// untouched holds that nothing is left of what could not be made.
+func (p *place) untouched(dir string, before string) {
+	p.t.Helper()
+	assert.Equal(p.t, before, p.all(dir))
+	left, err := filepath.Glob(p.root + "/*")
+	require.NoError(p.t, err)
+	notes, err := filepath.Glob(p.root + "/.*")
+	require.NoError(p.t, err)
+	assert.Empty(p.t, append(left, notes...))
+}
+
+// all is every branch and worktree of a repository.
+func (p *place) all(dir string) string {
+	p.t.Helper()
+	return p.at(dir, "for-each-ref") + "\n" + p.at(dir, "worktree", "list")
+}
+
+func TestAdd(t *testing.T) {
+	t.Run("a branch of its own, where HEAD is", func(t *testing.T) {
+		p := newPlace(t)
+		p.repository("shop")
+		w, dir := p.add("shop", "")
+		assert.Equal(t, worktree.Worktree{
+			Repository: p.path("shop/.git"), Path: p.root + "/shop", Branch: "corral/shop", Made: true, Base: p.at("shop", "rev-parse", "HEAD"),
+		}, w)
+		assert.Equal(t, w.Path, dir)
+		assert.FileExists(t, dir+"/sub/a")
+		assert.Equal(t, "corral/shop", p.at(dir, "branch", "--show-current"))
+		again, _ := p.add("shop", "")
+		assert.Equal(t, "corral/shop-2", again.Branch, "the name was taken")
+		assert.Equal(t, p.root+"/shop-2", again.Path)
+	})
+	t.Run("from a directory in the repository: the same one", func(t *testing.T) {
+		p := newPlace(t)
+		p.repository("shop")
+		w, dir := p.add("shop/sub", "")
+		assert.Equal(t, w.Path+"/sub", dir)
+	})
+	t.Run("from another worktree", func(t *testing.T) {
+		p := newPlace(t)
+		p.repository("shop")
+		first, _ := p.add("shop", "")
+		second, _ := p.add(first.Path, "other")
+		assert.Equal(t, p.path("shop/.git"), second.Repository)
+	})
+	t.Run("a branch that is there", func(t *testing.T) {
+		p := newPlace(t)
+		p.repository("shop")
+		p.at("shop", "branch", "fix")
+		w, dir := p.add("shop", "fix")
+		assert.False(t, w.Made)
+		assert.Equal(t, "fix", p.at(dir, "branch", "--show-current"))
+	})
+	t.Run("a branch of a remote is followed", func(t *testing.T) {
+		p := newPlace(t)
+		p.repository("origin")
+		p.at("origin", "branch", "fix")
+		p.at(".", "clone", "--quiet", "origin", "shop")
+		w, dir := p.add("shop", "fix")
+		assert.True(t, w.Made)
+		assert.Equal(t, "origin/fix", p.at(dir, "rev-parse", "--abbrev-ref", "fix@{upstream}"))
+	})
+	t.Run("what is not committed stays where it is", func(t *testing.T) {
+		p := newPlace(t)
+		p.repository("shop")
+		p.write("shop/sub/a", "changed\n")
+		p.write("shop/new", "")
+		_, dir := p.add("shop", "")
+		text, err := os.ReadFile(dir + "/sub/a")
+		require.NoError(t, err)
+		assert.Equal(t, "one\n", string(text))
+		assert.NoFileExists(t, dir+"/new")
+		assert.Equal(t, "M sub/a\n?? new", p.at("shop", "status", "--porcelain"))
+	})
+	t.Run("a detached HEAD", func(t *testing.T) {
+		p := newPlace(t)
+		p.repository("shop")
+		p.at("shop", "checkout", "--quiet", "--detach")
+		p.at("shop", "commit", "--quiet", "--allow-empty", "-m", "nowhere")
+		w, _ := p.add("shop", "")
+		assert.Equal(t, p.at("shop", "rev-parse", "HEAD"), w.Base)
+	})
+	t.Run("a bare repository", func(t *testing.T) {
+		p := newPlace(t)
+		p.repository("shop")
+		p.at(".", "clone", "--quiet", "--bare", "shop", "shop.git")
+		w, dir := p.add("shop.git", "")
+		assert.Equal(t, p.path("shop.git"), w.Repository)
+		assert.FileExists(t, dir+"/sub/a")
+		require.NoError(t, p.git.Remove(t.Context(), w, false))
+	})
+	t.Run("submodules are left as git leaves them: empty", func(t *testing.T) {
+		p := newPlace(t)
+		p.repository("lib")
+		p.repository("shop")
+		p.at("shop", "submodule", "--quiet", "add", p.path("lib"), "lib")
+		p.at("shop", "commit", "--quiet", "-m", "lib")
+		w, dir := p.add("shop", "")
+		assert.DirExists(t, dir+"/lib")
+		assert.NoFileExists(t, dir+"/lib/sub/a")
+		require.NoError(t, p.git.Remove(t.Context(), w, false))
+	})
+}
+
+func TestAddRefuses(t *testing.T) {
+	for _, row := range []struct {
+		name, dir, branch string
+		prepare           func(p *place)
+		says              string
+	}{
+		{"no repository", "plain", "", func(p *place) { p.write("plain/a", "") }, "not a git repository"},
+		{"a repository without a commit", "empty", "", func(p *place) { p.write("empty/a", ""); p.at("empty", "init", "--quiet") }, "its repository has no commit yet"},
+		{"an option", "shop", "--force", nil, `"--force" cannot be the name of a branch`},
+		{"no name of a branch", "shop", "a..b", nil, `"a..b" cannot be the name of a branch`},
+		{"what git would take for another branch", "shop", "@{-1}", nil, `"@{-1}" cannot be the name of a branch`},
+		{"a branch that is checked out", "shop", "main", nil, "'main' is already checked out at"},
+		{"a branch below another", "shop", "main/fix", nil, "main/fix"},
+		{"a directory that only this worktree has", "shop/new", "", func(p *place) { p.write("shop/new/a", "") }, `branch "corral/shop" has no directory "new"`},
+		{"a hook that refuses", "shop", "", func(p *place) { p.write("shop/.git/hooks/post-checkout", "#!/bin/sh\necho not here >&2\nexit 1\n") }, "not here"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := newPlace(t)
+			p.repository("shop")
+			if row.prepare != nil {
+				row.prepare(p)
+			}
+			before := p.all("shop")
+			_, _, err := p.git.Add(t.Context(), p.request(row.dir, row.branch))
+			require.ErrorContains(t, err, row.says)
+			p.untouched("shop", before)
+		})
+	}
+}
+
+func TestWithoutGit(t *testing.T) {
+	p := newPlace(t)
+	t.Setenv("PATH", t.TempDir())
+	_, _, err := p.git.Add(t.Context(), p.request(".", ""))
+	require.ErrorIs(t, err, worktree.ErrNoGit)
+}
+
+func TestGitThatTakesTooLong(t *testing.T) {
+	p := newPlace(t)
+	p.repository("shop")
+	p.write("shop/.git/hooks/post-checkout", "#!/bin/sh\ntouch "+p.dir+"/begun\nexec sleep 1000\n")
+	before := p.all("shop")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, _, err := p.git.Add(ctx, p.request("shop", ""))
+	require.ErrorContains(t, err, "git worktree takes too long")
+	p.untouched("shop", before)
+}
+
+func TestWhatWasNeverSettledIsFoundAndUndone(t *testing.T) {
+	p := newPlace(t)
+	p.repository("shop")
+	settled, _ := p.add("shop", "kept")
+	before := p.all("shop")
+	w, _, err := p.git.Add(t.Context(), p.request("shop", ""))
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(p.root+"/claimed", 0o700))
+
+	strays, err := worktree.Strays(p.root)
+	require.NoError(t, err)
+	assert.Equal(t, []worktree.Worktree{w}, strays)
+	require.NoError(t, p.git.Undo(t.Context(), w))
+	assert.Equal(t, before, p.all("shop"))
+	strays, err = worktree.Strays(p.root)
+	require.NoError(t, err)
+	assert.Empty(t, strays)
+	left, err := os.ReadDir(p.root)
+	require.NoError(t, err)
+	assert.Len(t, left, 1)
+	assert.DirExists(t, settled.Path)
+}
+
+func TestWhatIsLost(t *testing.T) {
+	commit := func(p *place, dir string) {
+		p.at(dir, "commit", "--quiet", "--allow-empty", "-m", "work")
+	}
+	for _, row := range []struct {
+		name string
+		do   func(p *place, w worktree.Worktree)
+		says string // "" where nothing is
+	}{
+		{"nothing was done", func(*place, worktree.Worktree) {}, ""},
+		{"a file was changed", func(p *place, w worktree.Worktree) { p.write(w.Path+"/sub/a", "two") }, "1 uncommitted change"},
+		{"files were staged and removed", func(p *place, w worktree.Worktree) {
+			p.write(w.Path+"/b", "two")
+			p.at(w.Path, "add", "b")
+			require.NoError(p.t, os.Remove(w.Path+"/sub/a"))
+		}, "2 uncommitted changes"},
+		{"files that git does not know", func(p *place, w worktree.Worktree) { p.write(w.Path+"/b", ""); p.write(w.Path+"/x.o", "") }, "1 untracked file (and 1 ignored)"},
+		{"files that git ignores", func(p *place, w worktree.Worktree) { p.write(w.Path+"/x.o", "") }, ""},
+		{"a commit", func(p *place, w worktree.Worktree) { commit(p, w.Path) }, "1 commit that is neither merged nor pushed"},
+		{"a commit that was merged", func(p *place, w worktree.Worktree) {
+			commit(p, w.Path)
+			p.at("shop", "merge", "--quiet", w.Branch)
+		}, ""},
+		{"a commit that was pushed", func(p *place, w worktree.Worktree) {
+			commit(p, w.Path)
+			p.at(w.Path, "push", "--quiet", "origin", "HEAD")
+		}, ""},
+		{"commits on another branch", func(p *place, w worktree.Worktree) {
+			p.at(w.Path, "checkout", "--quiet", "-b", "other")
+			commit(p, w.Path)
+			commit(p, w.Path)
+		}, "2 commits that are neither merged nor pushed"},
+		{"a commit on no branch", func(p *place, w worktree.Worktree) {
+			p.at(w.Path, "checkout", "--quiet", "--detach")
+			commit(p, w.Path)
+		}, "1 commit that is neither merged nor pushed"},
+		{"a stash", func(p *place, w worktree.Worktree) {
+			p.write(w.Path+"/sub/a", "two")
+			p.at(w.Path, "stash", "--quiet")
+		}, "1 stash"},
+		{"somebody else's stash", func(p *place, _ worktree.Worktree) {
+			p.write("shop/sub/a", "two")
+			p.at("shop", "stash", "--quiet")
+		}, ""},
+		{"a rebase in its middle", func(p *place, w worktree.Worktree) {
+			p.at(w.Path, "-c", "sequence.editor=sed -i 1ibreak", "rebase", "--quiet", "-i", "HEAD", "--no-ff", "--force-rebase")
+		}, "a rebase that is not finished"},
+		{"a submodule with a change", func(p *place, w worktree.Worktree) {
+			p.at(w.Path, "submodule", "--quiet", "update", "--init")
+			p.write(w.Path+"/lib/sub/a", "two")
+		}, `something in submodule "lib"`},
+		{"a submodule with a commit, which goes with it", func(p *place, w worktree.Worktree) {
+			p.at(w.Path, "submodule", "--quiet", "update", "--init")
+			p.at(w.Path+"/lib", "checkout", "--quiet", "-b", "work")
+			commit(p, w.Path+"/lib")
+			p.at(w.Path+"/lib", "checkout", "--quiet", "-")
+		}, `something in submodule "lib"`},
+		{"a submodule in which nothing was done", func(p *place, w worktree.Worktree) {
+			p.at(w.Path, "submodule", "--quiet", "update", "--init")
+		}, ""},
+		{"the worktree was removed by hand", func(p *place, w worktree.Worktree) { require.NoError(p.t, os.RemoveAll(w.Path)) }, ""},
+		{"the same after a commit", func(p *place, w worktree.Worktree) {
+			commit(p, w.Path)
+			require.NoError(p.t, os.RemoveAll(w.Path))
+		}, "1 commit that is neither merged nor pushed"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := newPlace(t)
+			p.repository("lib")
+			p.repository("first")
+			p.at("first", "submodule", "--quiet", "add", p.path("lib"), "lib")
+			p.at("first", "commit", "--quiet", "-m", "lib")
+			p.at(".", "clone", "--quiet", "--bare", "first", "origin.git")
+			p.at(".", "clone", "--quiet", "origin.git", "shop")
+			w, _ := p.add("shop", "")
+			row.do(p, w)
+			_, statErr := os.Lstat(w.Path)
+			err := p.git.Remove(t.Context(), w, false)
+			if row.says == "" {
+				require.NoError(t, err)
+				assert.NoDirExists(t, w.Path)
+				assert.NotContains(t, p.at("shop", "branch", "--list"), "corral/shop")
+				assert.NotContains(t, p.at("shop", "worktree", "list"), w.Path)
+				return
+			}
+			var lost *worktree.LossError
+			require.ErrorAs(t, err, &lost)
+			assert.Equal(t, row.says, lost.Losses.String())
+			if statErr == nil {
+				assert.DirExists(t, w.Path)
+			}
+			commits := p.at("shop", "rev-list", "--all", "--count")
+			require.NoError(t, p.git.Remove(t.Context(), w, true))
+			assert.NoDirExists(t, w.Path)
+			assert.Contains(t, p.at("shop", "branch", "--list"), "corral/shop", "the branch stays")
+			assert.Equal(t, commits, p.at("shop", "rev-list", "--all", "--count"), "with all commits, and stashes")
+		})
+	}
+}
+
+func TestABranchThatWasThereStays(t *testing.T) {
+	p := newPlace(t)
+	p.repository("shop")
+	p.at("shop", "branch", "fix")
+	w, _ := p.add("shop", "fix")
+	require.NoError(t, p.git.Remove(t.Context(), w, false))
+	assert.Contains(t, p.at("shop", "branch"), "fix")
+}
+
+func TestALockedWorktreeStays(t *testing.T) {
+	p := newPlace(t)
+	p.repository("shop")
+	w, _ := p.add("shop", "")
+	p.at("shop", "worktree", "lock", "--reason", "on a stick", w.Path)
+	for _, force := range []bool{false, true} {
+		require.ErrorContains(t, p.git.Remove(t.Context(), w, force), "on a stick")
+		assert.DirExists(t, w.Path)
+	}
+}
+
+func TestAWorktreeOfWhichTheRepositoryIsGone(t *testing.T) {
+	p := newPlace(t)
+	p.repository("shop")
+	w, _ := p.add("shop", "")
+	require.NoError(t, os.RemoveAll(p.path("shop")))
+	for _, force := range []bool{false, true} {
+		require.Error(t, p.git.Remove(t.Context(), w, force))
+		assert.FileExists(t, w.Path+"/sub/a", "what is left of it is there")
+	}
+}

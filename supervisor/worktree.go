@@ -1,0 +1,184 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/corrald/corral/internal/failpoint"
+	"github.com/corrald/corral/internal/worktree"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// worktreeTime bounds what git may take for one step: it checks out a whole tree, and runs the repository's hooks.
+const worktreeTime = 5 * time.Minute
+
+// createInWorktree is the rest of Create for a session that is to have a git worktree for its workspace. The session's id is held while git works,
+// off the loop; nobody hears of the session before there is its worktree, and nothing is left of that if there is to be no session.
+func (s *Supervisor) createInWorktree(ctx context.Context, agent string, spec Spec) (string, error) {
+	id, err := s.reserve(agent, spec)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = s.do(func() { delete(s.reserved, id) }) }()
+	spec.ID, spec.reserved = id, true
+	git := worktree.Git{Environment: s.GitEnv}
+	limited, cancel := s.AfterFunc.Context(ctx, worktreeTime)
+	defer cancel()
+	w, dir, err := git.Add(limited, worktree.Request{Dir: spec.WorkingDirectory, Branch: *spec.Worktree, Own: "corral/" + id, Root: s.WorktreeDir, Name: id})
+	switch {
+	case errors.Is(err, worktree.ErrNoGit):
+		return "", refuse(NotYetThere, "cannot make a worktree: %v", err)
+	case err != nil:
+		return "", refuse(Invalid, "Worktree cannot be made of workspace %q: %v", spec.WorkingDirectory, err)
+	}
+	failpoint.Hit("create.worktree-made")
+	kept := session.Worktree(w)
+	spec.worktree, spec.WorkingDirectory, spec.workspace = &kept, dir, resolve(dir)
+	made, err := s.createNow(ctx, agent, spec)
+	if made == "" && !errors.Is(err, ErrClosed) { // a daemon that ends may have saved it: the next one knows
+		s.undoWorktree(w)
+	}
+	return made, err
+}
+
+// reserve chooses the id of a session that is about to be created, and holds it.
+func (s *Supervisor) reserve(agent string, spec Spec) (id string, err error) {
+	if e := s.do(func() {
+		if _, err = s.creatable(agent, spec); err == nil {
+			id, err = s.chooseID(agent, spec)
+		}
+		if err == nil {
+			s.reserved[id] = true
+		}
+	}); e != nil {
+		return "", e
+	}
+	return id, err
+}
+
+// undoWorktree takes back a worktree in which nobody has worked.
+func (s *Supervisor) undoWorktree(w worktree.Worktree) {
+	s.toldUndone(w, s.git(func(ctx context.Context, git worktree.Git) error { return git.Undo(ctx, w) }))
+}
+
+// toldUndone has the journal told what has become of a worktree that belongs to no session.
+func (s *Supervisor) toldUndone(w worktree.Worktree, err error) {
+	s.post(func() {
+		if err != nil {
+			s.Log.Warn("a worktree that no session came to use is left", "path", w.Path, "branch", w.Branch, "err", err)
+			return
+		}
+		s.Log.Info("removed a worktree that no session came to use", "path", w.Path, "branch", w.Branch)
+	})
+}
+
+// settleWorktree has the note of the session's new worktree removed once the session is saved.
+func (s *Supervisor) settleWorktree(e *entry) {
+	w := e.rec.Worktree
+	if w == nil {
+		return
+	}
+	s.effect(e, func() {
+		failpoint.Hit("create.worktree-noted")
+		if err := worktree.Worktree(*w).Settle(); err != nil {
+			s.post(func() { s.Log.Warn("cannot remove the note of a new worktree", "path", w.Path, "err", err) })
+		}
+	})
+}
+
+// undoStrays takes back the worktrees that a daemon did not live to note, at the start. Git is not waited for.
+func (s *Supervisor) undoStrays() {
+	if s.WorktreeDir == "" {
+		return
+	}
+	strays, err := worktree.Strays(s.WorktreeDir)
+	if err != nil {
+		s.Log.Warn("cannot read what was noted of worktrees", "path", s.WorktreeDir, "err", err)
+	}
+	for _, w := range strays {
+		if !s.hasWorktree(w.Path) {
+			go s.undoStray(w)
+		} else if err := w.Settle(); err != nil {
+			s.Log.Warn("cannot remove the note of a worktree", "path", w.Path, "err", err)
+		}
+	}
+}
+
+func (s *Supervisor) hasWorktree(path string) bool {
+	for _, e := range s.sessions {
+		if e.rec.Worktree != nil && e.rec.Worktree.Path == path {
+			return true
+		}
+	}
+	return false
+}
+
+// undoStray takes one back, unless somebody has found it meanwhile and has something there.
+func (s *Supervisor) undoStray(w worktree.Worktree) {
+	s.toldUndone(w, s.git(func(ctx context.Context, git worktree.Git) error { return git.Reclaim(ctx, w) }))
+}
+
+// git has something done with git, off the loop. It ends when the daemon does.
+func (s *Supervisor) git(f func(context.Context, worktree.Git) error) error {
+	ctx, cancel := s.AfterFunc.Context(s.ctx, worktreeTime)
+	defer cancel()
+	return f(ctx, worktree.Git{Environment: s.GitEnv})
+}
+
+// RemoveWorktree is Remove, and removes the session's worktree with it. Anything that would be lost keeps both, and is named, unless discard is set; the
+// branch stays where it is not merged or pushed. Errors: those of Remove; Invalid for a session without a worktree.
+func (s *Supervisor) RemoveWorktree(ctx context.Context, id string, force, discard bool) error {
+	var w worktree.Worktree
+	if err := s.with(ctx, id, func(e *entry) (<-chan error, error) {
+		if e.rec.Worktree == nil {
+			return nil, refuse(Invalid, "session %q has no worktree of its own", id)
+		}
+		w = worktree.Worktree(*e.rec.Worktree)
+		if err := removable(e, force); err != nil {
+			return nil, err
+		}
+		return nil, s.worktreeFree(e)
+	}); err != nil {
+		return err
+	}
+	if !discard { // before anything is stopped; and again afterwards, for its agent works there until then
+		if err := s.git(func(ctx context.Context, git worktree.Git) error {
+			l, err := git.Losses(ctx, w)
+			if err == nil && l.Any() {
+				err = &worktree.LossError{Worktree: w, Losses: l}
+			}
+			return err
+		}); err != nil {
+			return worktreeStays(id, w, err)
+		}
+	}
+	return s.removeAfter(ctx, id, force, func() error {
+		failpoint.Hit("remove.worktree")
+		if err := s.git(func(ctx context.Context, git worktree.Git) error { return git.Remove(ctx, w, discard) }); err != nil {
+			return worktreeStays(id, w, err)
+		}
+		return nil
+	})
+}
+
+// worktreeFree refuses to take a worktree away under another session that works in it.
+func (s *Supervisor) worktreeFree(e *entry) error {
+	root := resolve(e.rec.Worktree.Path) + "/"
+	for _, other := range s.sorted() {
+		if other != e && strings.HasPrefix(held(other.rec)+"/", root) && (!other.rec.Run.Ended() || other.starts) {
+			return refuse(InvalidState, "the worktree of session %q is the workspace of session %q too, which is %s", e.rec.ID, other.rec.ID, other.rec.View().State)
+		}
+	}
+	return nil
+}
+
+// worktreeStays tells why a session is not removed with its worktree.
+func worktreeStays(id string, w worktree.Worktree, err error) error {
+	var lost *worktree.LossError
+	if errors.As(err, &lost) {
+		return refuse(InvalidState, "the worktree of session %q has %s: %s", id, lost.Losses, w.Path)
+	}
+	return refuse(InvalidState, "the worktree of session %q cannot be removed: %v: %s", id, err, w.Path)
+}

@@ -39,6 +39,33 @@ func TestStories(t *testing.T) {
 	}
 }
 
+// TestTheTour is a story too: what docs/TOUR.md shows is what there is.
+func TestTheTour(t *testing.T) {
+	const path = "../../docs/TOUR.md"
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	stage := newStage(t)
+	scenes := parseStory(fenced(string(text)))
+	require.NotEmpty(t, scenes)
+	for _, scene := range scenes {
+		stage.play(t, path, scene)
+	}
+}
+
+// fenced returns the fenced blocks of a document, with all other lines as a story's comments, so that lines keep their numbers.
+func fenced(text string) string {
+	lines := strings.Split(text, "\n")
+	inside := false
+	for i, line := range lines {
+		fence := strings.HasPrefix(line, "```")
+		inside = inside != fence
+		if fence || !inside {
+			lines[i] = "#"
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
 // scene is one command of a story.
 type scene struct {
 	line    int

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// FuzzSignal: what is taken for a signal is one, and the same by its number.
+func FuzzSignal(f *testing.F) {
+	for _, seed := range []string{"9", "KILL", "SIGTERM", "rtmin+3", "SIGRTMIN", "RTMIN+31", "0", "-1", "65", "SIG", "RTMIN+-1"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		signal, err := parseSignal(text)
+		if err != nil {
+			assert.Contains(t, err.Error(), "is no signal")
+			return
+		}
+		assert.GreaterOrEqual(t, signal, unix.Signal(1))
+		assert.LessOrEqual(t, signal, unix.Signal(64))
+	})
+}
+
+// FuzzLabels: a label is what is before the first equals sign, and what is after it.
+func FuzzLabels(f *testing.F) {
+	for _, seed := range []string{"a=b", "a=", "=b", "a", "a=b=c", ""} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		labels, err := parseLabels([]string{text})
+		if err != nil {
+			assert.True(t, !strings.Contains(text, "=") || strings.HasPrefix(text, "="))
+			return
+		}
+		for key, value := range labels {
+			assert.Equal(t, text, key+"="+value)
+		}
+	})
+}
+
+// FuzzMatch: a word names nothing but sessions that there are, each once, and one's own id always itself.
+func FuzzMatch(f *testing.F) {
+	for _, seed := range []string{"shop", "sh", "s*", "[a-", "shop-?", "*", "", "\\", "[!a]*"} {
+		f.Add(seed)
+	}
+	ids := []string{"shop", "shop-2", "fix.auth", "a", "old"}
+	var sessions []known
+	for i, id := range ids {
+		sessions = append(sessions, known{id: id, state: map[bool]string{true: "archived", false: "running"}[i == len(ids)-1]})
+	}
+	f.Fuzz(func(t *testing.T, word string) {
+		found, err := match(word, sessions, false)
+		if slices.Contains(ids, word) {
+			require.NoError(t, err)
+			assert.Equal(t, []string{word}, found)
+		}
+		for i, id := range found {
+			assert.Contains(t, ids, id)
+			assert.NotContains(t, found[:i], id)
+		}
+	})
+}
+
+// FuzzKeys: whatever a terminal sends, the picker takes something of it or nothing.
+func FuzzKeys(f *testing.F) {
+	for _, seed := range []string{"\x1b", "\x1b[A\x1bOB", "a\r", "\x1b[", "\x1b[200~x", "\x15\x7f\x03", "漢\xff"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, read []byte) {
+		assert.LessOrEqual(t, len(readKeys(read)), max(1, len(read)))
+	})
+}
+
+// FuzzStory: the tests' own scripts; each command is one of its lines.
+func FuzzStory(f *testing.F) {
+	f.Add("$ one\n> two\nout …\n[exit 3]\n# more\n$ three\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, scene := range parseStory(text) {
+			assert.Contains(t, text, "$ "+strings.Split(scene.command, "\n")[0])
+		}
+	})
+}
+
+// FuzzLastLines: the last lines are the end of what was written, cut where a line begins.
+func FuzzLastLines(f *testing.F) {
+	f.Add("one\ntwo\nthree", 2, 4)
+	f.Fuzz(func(t *testing.T, text string, limit, cut int) {
+		if limit < 0 || limit > 1000 || len(text) > 4096 || !utf8.ValidString(text) {
+			return
+		}
+		var out strings.Builder
+		last := &lastLines{out: &out, limit: limit}
+		i := min(max(cut, 0), len(text))
+		for _, part := range []string{text[:i], text[i:]} {
+			_, err := last.Write([]byte(part))
+			require.NoError(t, err)
+		}
+		require.NoError(t, last.Close())
+		assert.True(t, strings.HasSuffix(text, out.String()))
+		lines := strings.Count(out.String(), "\n")
+		if out.Len() > 0 && !strings.HasSuffix(out.String(), "\n") {
+			lines++
+		}
+		assert.LessOrEqual(t, lines, limit)
+	})
+}

@@ -15,7 +15,7 @@ const (
 	maxRows   = 200      // lines that are kept to be written over
 	maxCells  = 1 << 18  // cells in them
 	maxMarks  = 64       // bytes of what combines with one character
-	minHeight = 24       // rows of the screen, until the agent is seen to use more: a session has these while nobody is attached
+	minHeight = 40       // rows of the screen, until the agent is seen to use more: a session has these while nobody is attached
 )
 
 // cell is one column of a line.

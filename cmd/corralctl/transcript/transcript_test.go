@@ -94,7 +94,7 @@ func TestTranscriptKeepsLongLines(t *testing.T) {
 	assert.Equal(t, line+"\n", clean(t, line+"\n"))
 }
 
-// TestRecordedStreams: what real programs wrote to a terminal of 80 columns and 24 rows, and what is to be read of it.
+// TestRecordedStreams: what real programs wrote to a terminal, and what is to be read of it.
 func TestRecordedStreams(t *testing.T) {
 	streams, err := filepath.Glob("testdata/*.raw")
 	require.NoError(t, err)

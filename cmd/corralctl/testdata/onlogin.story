@@ -1,0 +1,16 @@
+# What becomes of a session at the next login.
+
+$ corralctl run -q --id shop -- sleep 1000
+
+$ corralctl enable shop && corralctl show shop -P OnLogin
+resume
+
+$ corralctl enable --start shop && corralctl show shop -P OnLogin
+start
+
+$ corralctl disable shop && corralctl show shop -P OnLogin
+ignore
+
+$ corralctl disable nobody
+corralctl: cannot disable "nobody": no such session
+[exit 4]

@@ -123,12 +123,12 @@ type watch struct {
 
 // Connect connects to the user's bus at address and to the systemd on it, whose $XDG_RUNTIME_DIR is runtimeDir. The context bounds the connecting.
 func Connect(ctx context.Context, address, runtimeDir string) (*Manager, error) {
-	conn, err := bus.Dial(ctx, address)
+	conn, err := bus.DialGuarded(ctx, address, nil)
 	if err != nil {
 		return nil, err
 	}
 	m := &Manager{
-		conn:       conn,
+		conn:       conn.Conn,
 		runtimeDir: runtimeDir,
 		events:     make(chan Event, 64),
 		door:       make(chan func(*watches)),

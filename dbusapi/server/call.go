@@ -82,13 +82,13 @@ func (v *invocation) refuses(msg *dbus.Message) error {
 
 // reply answers a call, unless it wants no answer or has one. A descriptor is closed once it is sent.
 func (s *Server) reply(msg *dbus.Message, body ...any) {
-	answer := &dbus.Message{Type: dbus.TypeMethodReply, Body: body, Headers: map[dbus.HeaderField]dbus.Variant{}}
+	answer := &dbus.Message{Type: dbus.TypeMethodReply, Flags: dbus.FlagNoReplyExpected, Body: body, Headers: map[dbus.HeaderField]dbus.Variant{}}
 	if len(body) > 0 {
 		answer.Headers[dbus.FieldSignature] = dbus.MakeVariant(dbus.SignatureOf(body...))
 	}
 	s.send(msg, answer)
 	for _, value := range body {
-		if fd, ok := value.(dbus.UnixFD); ok { // godbus sends those that it is given and leaves them open
+		if fd, ok := value.(dbus.UnixFD); ok {
 			_ = unix.Close(int(fd))
 		}
 	}
@@ -97,7 +97,7 @@ func (s *Server) reply(msg *dbus.Message, body ...any) {
 // refuse answers a call with an error.
 func (s *Server) refuse(msg *dbus.Message, err error) {
 	e := toBus(err)
-	s.send(msg, &dbus.Message{Type: dbus.TypeError, Body: e.Body, Headers: map[dbus.HeaderField]dbus.Variant{
+	s.send(msg, &dbus.Message{Type: dbus.TypeError, Flags: dbus.FlagNoReplyExpected, Body: e.Body, Headers: map[dbus.HeaderField]dbus.Variant{
 		dbus.FieldErrorName: dbus.MakeVariant(e.Name),
 		dbus.FieldSignature: dbus.MakeVariant(dbus.SignatureOf(e.Body...)),
 	}})
@@ -113,7 +113,7 @@ func (s *Server) send(msg, answer *dbus.Message) {
 	if sender, ok := msg.Headers[dbus.FieldSender]; ok {
 		answer.Headers[dbus.FieldDestination] = sender
 	}
-	if err := s.conn.Send(answer, nil).Err; err != nil && s.conn.Connected() {
+	if err := s.conn.WriteMessage(answer); err != nil && s.conn.Connected() {
 		s.report(fmt.Errorf("cannot answer %s: %w", member(msg), err))
 	}
 }

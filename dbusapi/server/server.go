@@ -36,7 +36,7 @@ type Server struct {
 	info    Info
 	report  func(error) // of what no caller can be told
 	sup     *supervisor.Supervisor
-	conn    *dbus.Conn
+	conn    *bus.Guarded
 	batches chan batch
 	tails   map[string]<-chan struct{} // by order key: the last call's end; belongs to the connection's reader
 	clients map[string]*client         // by unique name; belongs to the connection's reader
@@ -61,7 +61,7 @@ func New(info Info, report func(error)) *Server {
 
 // Connect connects to the bus at address. Nothing is answered before Serve. The context bounds the connecting.
 func (s *Server) Connect(ctx context.Context, address string) error {
-	conn, err := bus.Dial(ctx, address, dbus.WithHandler(s), dbus.WithIncomingInterceptor(s.order))
+	conn, err := bus.DialGuarded(ctx, address, s.order, dbus.WithHandler(s))
 	if err != nil {
 		return err
 	}

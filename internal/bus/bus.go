@@ -16,6 +16,14 @@ func Dial(ctx context.Context, address string, options ...dbus.ConnOption) (*dbu
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the bus: %w", err)
 	}
+	if err := hello(ctx, conn); err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// hello authenticates to the bus, and closes the connection if that does not work.
+func hello(ctx context.Context, conn *dbus.Conn) (err error) {
 	giveUp := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	if err = conn.Auth([]dbus.Auth{dbus.AuthExternal(fmt.Sprint(os.Getuid()))}); err == nil {
 		err = conn.Hello()
@@ -28,7 +36,7 @@ func Dial(ctx context.Context, address string, options ...dbus.ConnOption) (*dbu
 		if ctx.Err() != nil {
 			err = fmt.Errorf("it does not answer: %w", ctx.Err())
 		}
-		return nil, fmt.Errorf("cannot connect to the bus: %w", err)
+		return fmt.Errorf("cannot connect to the bus: %w", err)
 	}
-	return conn, nil
+	return nil
 }

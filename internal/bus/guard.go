@@ -1,0 +1,228 @@
+package bus
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
+)
+
+// Guarded is a connection that no message takes down, for programs that others call. godbus panics at an array of descriptors, and ends the connection
+// at messages that are valid and that it cannot read: a dictionary whose keys are booleans or signatures, or an empty array at the greatest depth. Here such
+// a message is answered with an error, and so is every call that brings descriptors, which are closed: those that are in no argument would stay open.
+type Guarded struct {
+	*dbus.Conn
+	socket *guard
+}
+
+// DialGuarded is Dial for a connection to a socket (unix:path= or unix:abstract=) that is to be guarded. Incoming, if it is not nil, is called by the
+// connection's reader with each message before anything else is done with it.
+func DialGuarded(ctx context.Context, address string, incoming dbus.Interceptor, options ...dbus.ConnOption) (*Guarded, error) {
+	socket, err := dialSocket(ctx, address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect to the bus: %w", err)
+	}
+	g := &guard{UnixConn: socket, in: bufio.NewReader(descriptorless{socket})}
+	intercept := func(msg *dbus.Message) {
+		if ownMessage(msg); incoming != nil {
+			incoming(msg)
+		}
+	}
+	conn, err := dbus.NewConn(g, append([]dbus.ConnOption{
+		dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()), dbus.WithIncomingInterceptor(intercept),
+	}, options...)...)
+	if err != nil {
+		_ = socket.Close()
+		return nil, fmt.Errorf("cannot connect to the bus: %w", err)
+	}
+	if err := hello(ctx, conn); err != nil {
+		return nil, err
+	}
+	return &Guarded{conn, g}, nil
+}
+
+// dialSocket connects to the first of the address's sockets that can be connected to.
+func dialSocket(ctx context.Context, address string) (*net.UnixConn, error) {
+	err := errors.New("its address has no unix:path= and no unix:abstract=")
+	for one := range strings.SplitSeq(address, ";") {
+		rest, _ := strings.CutPrefix(one, "unix:")
+		for pair := range strings.SplitSeq(rest, ",") {
+			key, value, _ := strings.Cut(pair, "=")
+			if rest == one || key != "path" && key != "abstract" {
+				continue
+			}
+			var name string
+			if name, err = dbus.UnescapeBusAddressValue(value); err != nil {
+				continue
+			}
+			if key == "abstract" {
+				name = "@" + name
+			}
+			var conn net.Conn
+			if conn, err = new(net.Dialer).DialContext(ctx, "unix", name); err == nil {
+				return conn.(*net.UnixConn), nil
+			}
+		}
+	}
+	return nil, err
+}
+
+// WriteMessage sends a message that asks for no answer, with its descriptors, which stay the caller's. It encodes it once, where Send does so twice.
+func (c *Guarded) WriteMessage(msg *dbus.Message) error {
+	descriptors := 0
+	for _, value := range msg.Body {
+		if _, is := value.(dbus.UnixFD); is {
+			descriptors++
+		}
+	}
+	if descriptors > 0 {
+		msg.Headers[dbus.FieldUnixFDs] = dbus.MakeVariant(uint32(descriptors))
+	}
+	var b bytes.Buffer
+	fds, err := msg.EncodeToWithFDs(&b, binary.LittleEndian)
+	if err != nil {
+		return err
+	}
+	return c.socket.send(b.Bytes(), fds)
+}
+
+// guard is the socket of such a connection, as godbus sees it.
+type guard struct {
+	*net.UnixConn
+	in      *bufio.Reader
+	begun   atomic.Bool // authenticated: from now on there are messages
+	message []byte      // what is left of the one that is being read
+	last    atomic.Uint32
+
+	mu sync.Mutex // held while something is written
+}
+
+// Write implements io.Writer. godbus writes each message at once.
+func (g *guard) Write(p []byte) (int, error) {
+	if !g.begun.Load() && string(p) == "BEGIN\r\n" {
+		if err := g.negotiate(); err != nil {
+			return 0, err
+		}
+		g.begun.Store(true)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.UnixConn.Write(p)
+}
+
+// negotiate asks that descriptors may be sent, which godbus does for its own sockets alone. A bus that cannot do it says ERROR.
+func (g *guard) negotiate() error {
+	if _, err := g.UnixConn.Write([]byte("NEGOTIATE_UNIX_FD\r\n")); err != nil {
+		return err
+	}
+	_, err := g.in.ReadString('\n')
+	return err
+}
+
+// send writes a message of our own. It is given a number, which has to be there and means nothing where no answer is expected.
+func (g *guard) send(message []byte, fds []int) error {
+	binary.LittleEndian.PutUint32(message[8:], g.last.Add(1)|1<<31)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(fds) == 0 {
+		_, err := g.UnixConn.Write(message)
+		return err
+	}
+	n, _, err := g.WriteMsgUnix(message, unix.UnixRights(fds...), nil)
+	if err == nil && n < len(message) {
+		_, err = g.UnixConn.Write(message[n:])
+	}
+	return err
+}
+
+// Read implements io.Reader: messages that godbus can read, one after the other.
+func (g *guard) Read(p []byte) (int, error) {
+	if !g.begun.Load() {
+		return g.in.Read(p)
+	}
+	for len(g.message) == 0 {
+		message, err := g.next()
+		if err != nil {
+			return 0, err
+		}
+		if says := unreadable(message); says != "" {
+			g.refuse(message, says)
+		} else {
+			g.message = message
+		}
+	}
+	n := copy(p, g.message)
+	g.message = g.message[n:]
+	return n, nil
+}
+
+const maxMessage = 1 << 27 // bytes, by the specification
+
+// next reads one message.
+func (g *guard) next() ([]byte, error) {
+	start, err := g.in.Peek(fixedHeader)
+	if err != nil {
+		return nil, err
+	}
+	order := orderOf(start)
+	header, body := uint64(order.Uint32(start[12:])), uint64(order.Uint32(start[4:]))
+	length := fixedHeader + (header+7)/8*8 + body
+	if length > maxMessage {
+		return nil, errors.New("a message on the bus is too long")
+	}
+	return readAll(g.in, int(length))
+}
+
+// refuse answers a call that cannot be read. What is no call is dropped.
+func (g *guard) refuse(message []byte, says string) {
+	h := parseHeader(message)
+	if dbus.Type(message[1]) != dbus.TypeMethodCall || dbus.Flags(message[2])&dbus.FlagNoReplyExpected != 0 || h.sender == "" {
+		return
+	}
+	answer := dbus.Message{Type: dbus.TypeError, Flags: dbus.FlagNoReplyExpected, Body: []any{says}, Headers: map[dbus.HeaderField]dbus.Variant{
+		dbus.FieldErrorName:   dbus.MakeVariant("org.freedesktop.DBus.Error.InvalidArgs"),
+		dbus.FieldDestination: dbus.MakeVariant(h.sender),
+		dbus.FieldReplySerial: dbus.MakeVariant(orderOf(message).Uint32(message[8:])),
+		dbus.FieldSignature:   dbus.MakeVariant(dbus.ParseSignatureMust("s")),
+	}}
+	var b bytes.Buffer
+	if answer.EncodeTo(&b, binary.LittleEndian) == nil {
+		_ = g.send(b.Bytes(), nil) // a connection that is gone is noticed by who reads
+	}
+}
+
+// descriptorless reads from a socket, and closes the descriptors that come along.
+type descriptorless struct{ *net.UnixConn }
+
+func (d descriptorless) Read(p []byte) (int, error) {
+	var rights [4096]byte // more than the kernel passes at once
+	n, size, _, _, err := d.ReadMsgUnix(p, rights[:])
+	if size > 0 {
+		closeAll(rights[:size])
+	}
+	return max(n, 0), err
+}
+
+func closeAll(rights []byte) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil {
+		return
+	}
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		for _, fd := range fds {
+			if err == nil {
+				_ = unix.Close(fd)
+			}
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"maps"
 	"slices"
 	"time"
 )
@@ -56,6 +55,36 @@ type Word struct {
 	Monotonic time.Duration `json:"monotonic,omitzero"` // the same moment by CLOCK_MONOTONIC; 0 in a record of an older version
 
 	Seq uint64 `json:"seq"` // grows with each word of its source within a run: the clock may be set back, this is not
+}
+
+// words are the last ones of some sources, which are few: of most agents there is one. They are never changed, so that copies may share them.
+type words []sourceWord
+
+type sourceWord struct {
+	source Source
+	Word
+}
+
+func (ws words) of(source Source) (Word, bool) {
+	for _, w := range ws {
+		if w.source == source {
+			return w.Word, true
+		}
+	}
+	return Word{}, false
+}
+
+// with returns the words with this one for its source.
+func (ws words) with(source Source, w Word) words {
+	more := make(words, 0, len(ws)+1)
+	more = append(more, ws...)
+	for i := range more {
+		if more[i].source == source {
+			more[i].Word = w
+			return more
+		}
+	}
+	return append(more, sourceWord{source, w})
 }
 
 // asks tells whether the word asks for a person.
@@ -132,12 +161,7 @@ func (e Said) apply(s *Session) {
 		r.Reported = e.Word
 		return
 	}
-	heard := maps.Clone(s.heard)
-	if heard == nil {
-		heard = map[Source]Word{}
-	}
-	heard[e.Source] = e.Word
-	s.heard = heard
+	s.heard = s.heard.with(e.Source, e.Word)
 }
 
 func (e AgentReady) apply(s *Session) {
@@ -166,8 +190,7 @@ func (e Answered) apply(s *Session) {
 // word returns what a source has said last.
 func (s *Session) word(source Source) (Word, bool) {
 	if source != FromReport {
-		w, ok := s.heard[source]
-		return w, ok
+		return s.heard.of(source)
 	}
 	if s.Run == nil {
 		return Word{}, false
@@ -180,7 +203,8 @@ func (s *Session) StatusText() string {
 	if !s.Run.AgentAlive() {
 		return ""
 	}
-	return s.heard[FromNotify].Message
+	w, _ := s.heard.of(FromNotify)
+	return w.Message
 }
 
 // LastOutput returns when the agent has printed something last before it fell silent, or when it began to print again; zero if it is not alive.
@@ -188,7 +212,8 @@ func (s *Session) LastOutput() time.Time {
 	if !s.Run.AgentAlive() {
 		return time.Time{}
 	}
-	return s.heard[FromOutput].At
+	w, _ := s.heard.of(FromOutput)
+	return w.At
 }
 
 // TurnEnded tells whether all that the agent waits for is its next turn.
@@ -266,7 +291,7 @@ func (s *Session) active() (activity string, source Source, since Word) {
 	case w.Activity != "":
 		return w.Activity, source, w
 	}
-	out, ok := s.heard[FromOutput]
+	out, ok := s.heard.of(FromOutput)
 	switch {
 	case !ok:
 		return Unknown, source, Word{}

@@ -51,7 +51,7 @@ type Session struct {
 	WorkspaceGone  bool  `json:"-"`                        // by inotify: it is not at its place
 	Frozen         bool  `json:"-"`                        // by the kernel: no process in the current run's scope gets any processor time
 
-	heard map[Source]Word // by the shim, which tells it again to each daemon: of the agent that is alive now
+	heard words // by the shim, which tells it again to each daemon: of the agent that is alive now
 }
 
 // Boot is one boot of the machine, with what the clock on the wall said of it at some moment: whether that clock was set since can be told by it.

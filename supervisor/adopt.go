@@ -14,7 +14,7 @@ import (
 )
 
 // Adopt takes the saved sessions over, before Run: it lists what there is and applies what it finds as events, as anybody would tell them.
-// Scopes that belong to no session are told in the journal and left alone.
+// A session whose record was lost is made anew where its agent lives; any other scope that belongs to no session is told in the journal and left alone.
 func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error {
 	for _, rec := range saved {
 		s.add(&entry{rec: rec, adopted: rec.State})
@@ -80,12 +80,10 @@ func (s *Supervisor) compare(ctx context.Context) error {
 		return err
 	}
 	failpoint.Hit("adopt.listed")
-	s.compareWith(scopes, s.quiet())
-	for _, sc := range scopes {
-		if sc.Active && s.units[sc.Name] == nil {
-			s.Log.Warn("a scope belongs to no session", "unit", sc.Name)
-		}
+	if scopes, err = s.rebuild(ctx, scopes); err != nil {
+		return err
 	}
+	s.compareWith(scopes, s.quiet())
 	return nil
 }
 

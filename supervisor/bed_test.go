@@ -260,6 +260,10 @@ func (w *world) StopCause(context.Context, string) (StopCause, error) {
 	return StopCause{Result: w.result}, w.causeErr
 }
 
+func (w *world) Shown(int) ([]string, string, error) {
+	return []string{"claude", "--verbose"}, w.bed.home, nil
+}
+
 func (w *world) Installed(_ context.Context, program, _ string) bool { return program != "missing" }
 
 func (w *world) Freeze(_ context.Context, t Target) error {

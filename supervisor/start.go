@@ -72,6 +72,8 @@ type World interface {
 	Forget(ctx context.Context, unit string) error
 	// ControlGroup tells in which control group a process is, "" if it is gone.
 	ControlGroup(pid int) string
+	// Shown tells what a process shows of itself: its arguments, and its working directory.
+	Shown(pid int) (args []string, dir string, err error)
 	// Populated tells whether the control group has processes, other than those that are about to die: it gives them a moment.
 	Populated(group string) bool
 	// Occupied tells whether the control group has processes at this moment. It does not wait.

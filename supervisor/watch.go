@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/supervisor/store"
 )
 
 // shimSocket is the name of the shim's socket in the session's runtime directory.
@@ -86,9 +88,12 @@ func (s *Supervisor) watchRecord(e *entry) {
 }
 
 func (s *Supervisor) watchDirs(e *entry) (err error) {
-	e.run.stateDir, err = s.watchPath(s.Records.SessionDir(e.rec.ID), unix.IN_MOVED_TO|unix.IN_ONLYDIR, func(ev inotify.Event) {
-		if ev.Name == exitstatus.FileName {
+	e.run.stateDir, err = s.watchPath(s.Records.SessionDir(e.rec.ID), unix.IN_MOVED_TO|unix.IN_DELETE|unix.IN_ONLYDIR, func(ev inotify.Event) {
+		switch {
+		case ev.Mask&unix.IN_DELETE == 0 && ev.Name == exitstatus.FileName:
 			s.readExit(e)
+		case ev.Mask&unix.IN_DELETE != 0 && ev.Name == store.RecordName:
+			s.saveAnew(e)
 		}
 	})
 	if err != nil {
@@ -109,6 +114,35 @@ func (s *Supervisor) watchDirs(e *entry) (err error) {
 		}
 	})
 	return err
+}
+
+// saveAnew saves a session again whose record somebody has removed, as a rule with the directory that it was in: that is then made again, and watched. The
+// kernel does not tell of the end of a directory that a shim has open.
+func (s *Supervisor) saveAnew(e *entry) {
+	if e.removed || e.leaving || !e.rec.Run.Live() {
+		return
+	}
+	s.Log.Warn("the record of a session was removed while it lives, and is written again", "session", e.rec.ID)
+	e.unsaved, e.exited = true, false
+	run := e.rec.Run.ID
+	s.effect(e, func() {
+		s.post(func() {
+			if e.removed || e.rec.Run.ID != run || !e.rec.Run.Live() {
+				return
+			}
+			s.unwatchRecord(e)
+			s.watchRecord(e)
+			s.lookAt(e)
+			if !e.unsaved && !there(filepath.Join(s.Records.SessionDir(e.rec.ID), store.RecordName)) { // somebody is still at it
+				s.saveAnew(e)
+			}
+		})
+	})
+}
+
+func there(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 func (s *Supervisor) unwatchRecord(e *entry) {

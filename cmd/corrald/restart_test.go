@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/testbed"
 )
 
@@ -44,12 +45,16 @@ func TestSecondDaemonSaysSoAndEnds(t *testing.T) {
 	s.is(outcome{"stopped", "success", 2, 15, "", "active"})
 }
 
-// TestScopeWhoseRecordWasLost is left alone, with its agent: a new session of that name is refused to start, and starts once the scope is gone.
+// TestScopeWhoseRecordWasLost, and whose shim is gone too, which alone can say whose it is, is left alone, with its agent: a new session of that name is
+// refused to start, and starts once the scope is gone.
 func TestScopeWhoseRecordWasLost(t *testing.T) {
 	d := startDaemon(t)
-	lost := d.run(t, "shop", "exec sleep 1000")
-	pid := lost.become("running").number("MainPID")
+	lost := d.run(t, "shop", "exec nohup sleep 1000")
+	pid, shim := lost.become("running").number("MainPID"), lost.one(shimName)
+	testbed.Poll(t, "it ignores the hangup", func() bool { return proc.Ignores(pid, syscall.SIGHUP) })
 	d.kill(syscall.SIGKILL)
+	kill(t, shim, syscall.SIGKILL)
+	testbed.WaitExit(t, shim)
 	require.NoError(t, os.RemoveAll(d.stateDir("shop")))
 	d.launch()
 

@@ -250,6 +250,19 @@ func (g *Ground) ControlGroup(pid int) string {
 	return group
 }
 
+// Shown tells what a process shows of itself.
+func (g *Ground) Shown(pid int) (args []string, dir string, err error) {
+	args, err = proc.Arguments(pid)
+	if err == nil && len(args) == 0 {
+		err = fmt.Errorf("process %d has ended", pid)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	dir, err = os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
+	return args, strings.TrimSuffix(dir, " (deleted)"), err
+}
+
 // dyingTime is how long processes that were killed, one after the other, may take to be gone.
 const dyingTime = 250 * time.Millisecond
 

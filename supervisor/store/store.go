@@ -117,20 +117,38 @@ func (s *Store) Save(rec *session.Session, writer string) error {
 	if err != nil {
 		return fmt.Errorf("cannot save session %q: %w", rec.ID, err)
 	}
-	dir := s.SessionDir(rec.ID)
-	record, previous := filepath.Join(dir, RecordName), filepath.Join(dir, previousName)
-	first, err := s.keep(record, previous)
-	if err != nil {
-		return fmt.Errorf("cannot save session %q: %w", rec.ID, err)
-	}
-	failpoint.Hit("save.kept")
-	if err = (atomicfile.Disk{Calls: s.disk}).Write(record, data, 0o600); err == nil && first {
-		err = s.syncNames() // the directory is there for as long as what is in it
+	err = s.write(s.SessionDir(rec.ID), data)
+	if errors.Is(err, fs.ErrNotExist) && s.remake(rec.ID) == nil {
+		err = s.write(s.SessionDir(rec.ID), data)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot save session %q: %w", rec.ID, err)
 	}
 	failpoint.Hit("save.after")
+	return nil
+}
+
+// write replaces the record in the session's directory.
+func (s *Store) write(dir string, data []byte) error {
+	record, previous := filepath.Join(dir, RecordName), filepath.Join(dir, previousName)
+	first, err := s.keep(record, previous)
+	if err != nil {
+		return err
+	}
+	failpoint.Hit("save.kept")
+	if err = (atomicfile.Disk{Calls: s.disk}).Write(record, data, 0o600); err == nil && first {
+		err = s.syncNames() // the directory is there for as long as what is in it
+	}
+	return err
+}
+
+// remake makes the directory of a session again that somebody has removed, with those above it: what is supervised has to be on disk.
+func (s *Store) remake(id string) (err error) {
+	for _, dir := range []string{s.dir, filepath.Join(s.dir, "sessions"), s.SessionDir(id)} {
+		if err = s.disk.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
 	return nil
 }
 

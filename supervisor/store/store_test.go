@@ -136,6 +136,19 @@ func TestWhatCannotBeWrittenIsOpened(t *testing.T) {
 	require.ErrorIs(t, err, ErrLocked)
 }
 
+func TestADirectoryThatWasRemovedIsMadeAgain(t *testing.T) {
+	top := t.TempDir()
+	s := open(t, filepath.Join(top, "state"))
+	rec := record("shop")
+	for _, gone := range []string{saved(t, s, rec), filepath.Join(top, "state", "sessions"), filepath.Join(top, "state")} {
+		require.NoError(t, os.RemoveAll(gone))
+		require.NoError(t, s.Save(rec, "test"))
+		loaded, finding := loadOne(t, s)
+		assert.Nil(t, finding)
+		assert.Equal(t, rec.ID, loaded.ID)
+	}
+}
+
 func TestCreateRefusesWhatIsThere(t *testing.T) {
 	s := open(t, t.TempDir())
 	require.NoError(t, s.Create("shop"))

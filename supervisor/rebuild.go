@@ -1,0 +1,140 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// rebuild makes the sessions anew whose records were lost while their agents live, and returns the scopes as they are then. Who an agent is
+// three have to agree on: the name of its scope, its runtime directory, and its shim, which says on its socket there which processes it and its agent are.
+// What cannot be made anew is told in the journal and left alone.
+func (s *Supervisor) rebuild(ctx context.Context, scopes []Scope) ([]Scope, error) {
+	var units []string
+	for _, sc := range scopes {
+		if !sc.Active || s.units[sc.Name] != nil {
+			continue
+		}
+		rec, err := s.recordOf(sc)
+		if err == nil {
+			err = s.takeIn(rec)
+		}
+		if err != nil {
+			s.Log.Warn("a scope belongs to no session", "unit", sc.Name, "err", err)
+			continue
+		}
+		s.Log.Warn("the record of a session was lost, and is made anew from what is alive", "session", rec.ID, "unit", sc.Name)
+		units = append(units, sc.Name)
+	}
+	if len(units) == 0 {
+		return scopes, nil
+	}
+	// As with the others: watched first, then listed.
+	if err := s.World.Watch(ctx, units); err != nil {
+		return nil, err
+	}
+	return s.World.Scopes(ctx)
+}
+
+// takeIn takes in a session that was made anew.
+func (s *Supervisor) takeIn(rec *session.Session) error {
+	dir := s.Records.SessionDir(rec.ID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	s.add(&entry{rec: rec, unsaved: true})
+	s.Found(Problem{Session: rec.ID, Text: "its record was lost, and made anew from what is alive: its command and workspace are what its agent shows, and its " +
+		"description, labels, environment, unit properties, conversation and earlier runs are not known; look at it, and create it again when its agent has ended"})
+	return nil
+}
+
+// recordOf makes the record of the session whose scope this is.
+func (s *Supervisor) recordOf(sc Scope) (*session.Session, error) {
+	id, agent, err := s.whose(sc.Name)
+	if err != nil {
+		return nil, err
+	}
+	hello, err := greet(filepath.Join(s.runtimeDir(id), shimSocket))
+	if err != nil {
+		return nil, err
+	}
+	for _, pid := range []int{hello.ShimPID, hello.AgentPID} {
+		if group := s.World.ControlGroup(pid); group != sc.ControlGroup && !strings.HasPrefix(group, sc.ControlGroup+"/") {
+			return nil, fmt.Errorf("its shim speaks of process %d, which is in control group %q", pid, group)
+		}
+	}
+	command, dir, err := s.World.Shown(hello.AgentPID)
+	if err != nil {
+		return nil, err
+	}
+	rec := &session.Session{
+		ID: id, Agent: agent, Command: command, WorkingDirectory: dir, Workspace: dir, OnLogin: "ignore", Created: hello.Started,
+	}
+	rec.Apply(session.RunAsked{
+		Run: hello.RunID, BootID: s.BootID, Unit: sc.Name, Notify: s.Agents[agent].Type == config.TypeNotify, At: hello.Started,
+	})
+	return rec, nil
+}
+
+// whose returns the session and the agent that a scope's name tells of. Both may have a '-' in them: the session is the one that has a runtime directory with
+// a shim's socket in it.
+func (s *Supervisor) whose(unit string) (id, agent string, err error) {
+	name := strings.TrimSuffix(strings.TrimPrefix(unit, "app-corral-"), ".scope")
+	for i := range len(name) {
+		if name[i] != '-' || !config.ValidName(name[:i]) || !config.ValidName(name[i+1:]) {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(s.runtimeDir(name[i+1:]), shimSocket)); err != nil {
+			continue
+		}
+		if id != "" {
+			return "", "", fmt.Errorf("both %q and %q may be its session", id, name[i+1:])
+		}
+		agent, id = name[:i], name[i+1:]
+	}
+	switch {
+	case id == "":
+		return "", "", fmt.Errorf("none of the runtime directories in %q is its", s.RuntimeDir)
+	case s.sessions[id] != nil:
+		return "", "", fmt.Errorf("session %q has another scope", id)
+	}
+	return id, agent, nil
+}
+
+// helloTime is how long a shim may take to say who it is, before the daemon begins its work.
+const helloTime = time.Second
+
+// greet connects to a shim and returns what it says of itself first.
+func greet(socket string) (shimwire.Message, error) {
+	fd, err := shimwire.Dial(socket)
+	if err != nil {
+		return shimwire.Message{}, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	limit := unix.NsecToTimeval(helloTime.Nanoseconds())
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
+		return shimwire.Message{}, err
+	}
+	buf := make([]byte, 4096)
+	n, err := unix.Read(fd, buf)
+	for err == unix.EINTR {
+		n, err = unix.Read(fd, buf)
+	}
+	if err != nil || n == 0 {
+		return shimwire.Message{}, fmt.Errorf("its shim says nothing: %w", err)
+	}
+	hello, err := shimwire.ParseMessage(buf[:n])
+	if err == nil && (hello.Kind != shimwire.Hello || hello.RunID == "" || hello.AgentPID == 0) {
+		err = fmt.Errorf("its shim does not say who it is")
+	}
+	return hello, err
+}

@@ -1,0 +1,50 @@
+package supervisor
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// TestWhoseAScopeIs: agents' names and ids may both have a '-' in them.
+func TestWhoseAScopeIs(t *testing.T) {
+	for _, row := range []struct {
+		name      string
+		unit      string
+		sockets   []string // of sessions with these ids
+		known     string   // a session that there is
+		id, agent string
+		err       string
+	}{
+		{"one way to read it", "app-corral-claude-shop.scope", []string{"shop", "other"}, "", "shop", "claude", ""},
+		{"an id with a dash", "app-corral-claude-my-shop.scope", []string{"my-shop"}, "", "my-shop", "claude", ""},
+		{"an agent with a dash", "app-corral-my-claude-shop.scope", []string{"shop"}, "", "shop", "my-claude", ""},
+		{"two ways to read it", "app-corral-claude-my-shop.scope", []string{"shop", "my-shop"}, "", "", "", "both"},
+		{"nobody's socket", "app-corral-claude-shop.scope", []string{"other"}, "", "", "", "none of the runtime directories"},
+		{"a session of that id has another scope", "app-corral-claude-shop.scope", []string{"shop"}, "shop", "", "", "has another scope"},
+		{"no scope of a session", "app-corral-.scope", nil, "", "", "", "none"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := &Supervisor{Options: Options{RuntimeDir: t.TempDir()}, sessions: map[string]*entry{}}
+			for _, id := range row.sockets {
+				require.NoError(t, os.Mkdir(s.runtimeDir(id), 0o700))
+				require.NoError(t, os.WriteFile(filepath.Join(s.runtimeDir(id), shimSocket), nil, 0o600))
+			}
+			if row.known != "" {
+				s.sessions[row.known] = &entry{rec: &session.Session{ID: row.known}}
+			}
+			id, agent, err := s.whose(row.unit)
+			assert.Equal(t, []string{row.id, row.agent}, []string{id, agent})
+			if row.err != "" {
+				require.ErrorContains(t, err, row.err)
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/supervisor"
 )
@@ -84,7 +85,11 @@ func (v *invocation) refuses(msg *dbus.Message) error {
 func (s *Server) reply(msg *dbus.Message, body ...any) {
 	answer := &dbus.Message{Type: dbus.TypeMethodReply, Flags: dbus.FlagNoReplyExpected, Body: body, Headers: map[dbus.HeaderField]dbus.Variant{}}
 	if len(body) > 0 {
-		answer.Headers[dbus.FieldSignature] = dbus.MakeVariant(dbus.SignatureOf(body...))
+		signature := dbus.SignatureOf(body...)
+		if m, is := body[0].(bus.Marshalled); is {
+			signature = m.Signature
+		}
+		answer.Headers[dbus.FieldSignature] = dbus.MakeVariant(signature)
 	}
 	s.send(msg, answer)
 	for _, value := range body {

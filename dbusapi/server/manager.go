@@ -255,15 +255,7 @@ func reportActivity(ctx context.Context, o *object, msg *dbus.Message) ([]any, e
 }
 
 func getManagedObjects(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
-	return o.server.inOrder(msg, func(v *view) ([]any, error) {
-		objects := make(map[dbus.ObjectPath]map[string]map[string]dbus.Variant, len(v.sessions))
-		for _, n := range v.sessions {
-			objects[dbusapi.SessionPath(n.ID)] = map[string]map[string]dbus.Variant{
-				dbusapi.SessionInterface: sessionProperties(n).variants(),
-			}
-		}
-		return []any{objects}, nil
-	})
+	return o.server.inOrder(msg, func(v *view) ([]any, error) { return []any{marshalObjects(v.sessions)}, nil })
 }
 
 func clean(ctx context.Context, o *object, _ *dbus.Message) ([]any, error) {

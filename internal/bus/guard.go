@@ -76,8 +76,20 @@ func dialSocket(ctx context.Context, address string) (*net.UnixConn, error) {
 	return nil, err
 }
 
-// WriteMessage sends a message that asks for no answer, with its descriptors, which stay the caller's. It encodes it once, where Send does so twice.
+// Marshalled is the body of a message as it is on the wire, little-endian.
+type Marshalled struct {
+	Signature dbus.Signature
+	Body      []byte
+}
+
+// WriteMessage sends a message that asks for no answer, with its descriptors, which stay the caller's. It encodes it once, where Send does so twice, and
+// not at all a body that is Marshalled.
 func (c *Guarded) WriteMessage(msg *dbus.Message) error {
+	if len(msg.Body) == 1 {
+		if m, is := msg.Body[0].(Marshalled); is {
+			return c.writeMarshalled(msg, m.Body)
+		}
+	}
 	descriptors := 0
 	for _, value := range msg.Body {
 		if _, is := value.(dbus.UnixFD); is {
@@ -93,6 +105,18 @@ func (c *Guarded) WriteMessage(msg *dbus.Message) error {
 		return err
 	}
 	return c.socket.send(b.Bytes(), fds)
+}
+
+func (c *Guarded) writeMarshalled(msg *dbus.Message, body []byte) error {
+	empty := *msg
+	empty.Body = nil
+	var b bytes.Buffer
+	if err := empty.EncodeTo(&b, binary.LittleEndian); err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint32(b.Bytes()[4:], uint32(len(body)))
+	b.Write(body)
+	return c.socket.send(b.Bytes(), nil)
 }
 
 // guard is the socket of such a connection, as godbus sees it.

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/supervisor"
+)
+
+var managedObjects = dbus.ParseSignatureMust("a{oa{sa{sv}}}")
+
+// marshalObjects makes the body of GetManagedObjects' answer. With a thousand sessions that has 34,000 values: godbus, which looks at each by reflection,
+// takes 50 ms and 23 MB for them, while no signal is sent.
+func marshalObjects(all []*supervisor.Snapshot) bus.Marshalled {
+	w := make(wire, 0, 64+2560*len(all))
+	w.array(8, func() {
+		for _, n := range all {
+			w.align(8)
+			w.text(string(dbusapi.SessionPath(n.ID)))
+			w.array(8, func() {
+				w.align(8)
+				w.text(dbusapi.SessionInterface)
+				w.array(8, func() {
+					for name, value := range sessionProperties(n) {
+						w.align(8)
+						w.text(name)
+						w.variant(value)
+					}
+				})
+			})
+		}
+	})
+	return bus.Marshalled{Signature: managedObjects, Body: w}
+}
+
+// wire is a body in D-Bus's wire format, little-endian.
+type wire []byte
+
+func (w *wire) align(n int) {
+	for len(*w)%n != 0 {
+		*w = append(*w, 0)
+	}
+}
+
+func (w *wire) number(n uint32) {
+	w.align(4)
+	*w = binary.LittleEndian.AppendUint32(*w, n)
+}
+
+// text appends a string, or a path. The bus closes the connection of who sends it one with a NUL, or one that is not UTF-8.
+func (w *wire) text(s string) {
+	if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
+		s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	}
+	w.number(uint32(len(s)))
+	*w = append(append(*w, s...), 0)
+}
+
+// array appends an array whose elements begin at multiples of n: f appends these.
+func (w *wire) array(n int, f func()) {
+	w.number(0)
+	length := len(*w) - 4
+	w.align(n)
+	begin := len(*w)
+	f()
+	binary.LittleEndian.PutUint32((*w)[length:], uint32(len(*w)-begin))
+}
+
+func (w *wire) signature(s string) { *w = append(append(append(*w, byte(len(s))), s...), 0) }
+
+// variant appends a property's value. It panics at a type that no property of a session has.
+func (w *wire) variant(value any) {
+	switch v := value.(type) {
+	case string:
+		w.signature("s")
+		w.text(v)
+	case bool:
+		w.signature("b")
+		n := uint32(0)
+		if v {
+			n = 1
+		}
+		w.number(n)
+	case uint32:
+		w.signature("u")
+		w.number(v)
+	case int32:
+		w.signature("i")
+		w.number(uint32(v))
+	case uint64:
+		w.signature("t")
+		w.align(8)
+		*w = binary.LittleEndian.AppendUint64(*w, v)
+	case []string:
+		w.signature("as")
+		w.array(4, func() {
+			for _, s := range v {
+				w.text(s)
+			}
+		})
+	case map[string]string:
+		w.signature("a{ss}")
+		w.array(8, func() {
+			for name, s := range v {
+				w.align(8)
+				w.text(name)
+				w.text(s)
+			}
+		})
+	default:
+		panic(fmt.Sprintf("no property of a session is a %T", value))
+	}
+}

@@ -1,0 +1,120 @@
+package server
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/testbed"
+	"github.com/corrald/corral/supervisor"
+)
+
+// unmarshal reads a body as godbus does.
+func unmarshal(t *testing.T, signature dbus.Signature, body []byte) []any {
+	t.Helper()
+	empty := dbus.Message{Type: dbus.TypeMethodReply, Headers: map[dbus.HeaderField]dbus.Variant{
+		dbus.FieldReplySerial: dbus.MakeVariant(uint32(1)), dbus.FieldSignature: dbus.MakeVariant(signature),
+	}}
+	var b bytes.Buffer
+	require.NoError(t, empty.EncodeTo(&b, binary.LittleEndian))
+	binary.LittleEndian.PutUint32(b.Bytes()[4:], uint32(len(body)))
+	b.Write(body)
+	msg, err := dbus.DecodeMessage(&b)
+	require.NoError(t, err)
+	return msg.Body
+}
+
+// TestObjectsOnTheWire are what godbus would have made of them.
+func TestObjectsOnTheWire(t *testing.T) {
+	now := time.Now()
+	all := []*supervisor.Snapshot{
+		{ID: "empty"},
+		{
+			ID: "full-1.2", Agent: "claude", Command: []string{"a", "", "ü"}, WorkingDirectory: "/w", Created: now, Labels: map[string]string{"a": "b", "": "", "cc": "d"},
+			State: "running", ExecMainCode: -1, ExecMainStatus: 1 << 30, Idle: true, MainPID: ^uint32(0), Expires: now, Reason: "a longer text, with a – in it",
+		},
+	}
+	want := map[dbus.ObjectPath]map[string]map[string]dbus.Variant{}
+	for _, n := range all {
+		want[dbusapi.SessionPath(n.ID)] = map[string]map[string]dbus.Variant{dbusapi.SessionInterface: sessionProperties(n).variants()}
+	}
+	for count := range len(all) + 1 {
+		m := marshalObjects(all[:count])
+		got := unmarshal(t, m.Signature, m.Body)[0].(map[dbus.ObjectPath]map[string]map[string]dbus.Variant)
+		assert.Len(t, got, count)
+		for path, interfaces := range got {
+			assert.Equal(t, want[path], interfaces)
+		}
+	}
+	var w wire
+	w.text("\xff\x00")
+	assert.Equal(t, []any{"\uFFFD\uFFFD"}, unmarshal(t, dbus.ParseSignatureMust("s"), w), "what the bus would not take")
+	assert.Panics(t, func() { w.variant(int16(1)) })
+}
+
+// TestAThousandSessionsInOneAnswer: it is complete and right while they change.
+func TestAThousandSessionsInOneAnswer(t *testing.T) {
+	s := serve(t)
+	const sessions = 1000
+	done := make(chan *dbus.Call, sessions)
+	for n := range sessions {
+		s.client.Object(dbusapi.BusName, dbusapi.ManagerPath).Go(dbusapi.ManagerInterface+".CreateSession", 0, done, "command", map[string]dbus.Variant{
+			"Id": dbus.MakeVariant(fmt.Sprint("s", n)), "Command": dbus.MakeVariant([]string{"true"}), "Start": dbus.MakeVariant(false),
+		})
+	}
+	for range sessions {
+		require.NoError(t, testbed.Receive(t, done, "session").Err)
+	}
+	f := follow(t)
+	answers := make(chan *dbus.Call, 64)
+	f.read(answers)
+	for range 2 {
+		require.NoError(t, testbed.Receive(t, answers, "first answer").Err)
+	}
+	const changes = 300
+	go func() {
+		for n := range changes {
+			s.client.Object(dbusapi.BusName, dbusapi.SessionPath(fmt.Sprint("s", n))).Go(dbusapi.SessionInterface+".SetDescription", 0, done, fmt.Sprint("changed ", n))
+		}
+	}()
+	for range 10 {
+		f.read(answers)
+		for range 2 {
+			call := testbed.Receive(t, answers, "answer")
+			require.NoError(t, call.Err)
+			if all, is := call.Body[0].(map[dbus.ObjectPath]map[string]map[string]dbus.Variant); is {
+				require.Len(t, all, sessions)
+				require.Len(t, all[dbusapi.SessionPath("s7")][dbusapi.SessionInterface], len(sessionProperties(&supervisor.Snapshot{})))
+			}
+		}
+	}
+	for range changes {
+		require.NoError(t, testbed.Receive(t, done, "change").Err)
+	}
+	f.read(answers)
+	for range 2 {
+		require.NoError(t, testbed.Receive(t, answers, "last answer").Err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	assert.Equal(t, 0, len(f.wrong), "of %d answers that differ from what the signals say", f.compared)
+	assert.Equal(t, fmt.Sprint("changed ", changes-1), f.sessions[dbusapi.SessionPath(fmt.Sprint("s", changes-1))]["Description"].Value())
+}
+
+func BenchmarkObjects(b *testing.B) {
+	all := make([]*supervisor.Snapshot, 1000)
+	for n := range all {
+		all[n] = &supervisor.Snapshot{ID: fmt.Sprint("s", n), Agent: "command", Command: []string{"sh", "-c", "exec sleep 1000"}, WorkingDirectory: "/home/user/project", State: "running"}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		marshalObjects(all)
+	}
+}

@@ -231,27 +231,36 @@ func (s *Server) sessionOf(pid uint32) (string, error) {
 
 // reportActivity takes what an agent's hook says. Whose it is the caller does not say: it is what the caller is a process of.
 func reportActivity(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
-	r := supervisor.Report{Activity: msg.Body[0].(string)}
-	known := map[string]*string{"Reason": &r.Reason, "Message": &r.Message, "ConversationId": &r.ConversationID}
-	for name, value := range msg.Body[1].(map[string]dbus.Variant) {
-		if strings.HasPrefix(name, "x-") {
-			continue
-		}
-		field := known[name]
-		if field == nil {
-			return nil, answer(dbusapi.InvalidArgs, fmt.Sprintf("details has %q, which is not known", name))
-		}
-		text, ok := value.Value().(string)
-		if !ok {
-			return nil, answer(dbusapi.InvalidArgs, fmt.Sprintf("%s in details is of type %q and has to be \"s\"", name, value.Signature()))
-		}
-		*field = text
+	r, err := parseReport(msg.Body[0].(string), msg.Body[1].(map[string]dbus.Variant))
+	if err != nil {
+		return nil, err
 	}
 	id, err := o.server.callersSession(ctx, msg)
 	if err != nil {
 		return nil, err
 	}
 	return nil, o.server.sup.Report(ctx, id, r)
+}
+
+// parseReport reads a report as it came over the bus.
+func parseReport(activity string, details map[string]dbus.Variant) (supervisor.Report, error) {
+	r := supervisor.Report{Activity: activity}
+	known := map[string]*string{"Reason": &r.Reason, "Message": &r.Message, "ConversationId": &r.ConversationID}
+	for name, value := range details {
+		if strings.HasPrefix(name, "x-") {
+			continue
+		}
+		field := known[name]
+		if field == nil {
+			return r, answer(dbusapi.InvalidArgs, fmt.Sprintf("details has %.64q, which is not known", name))
+		}
+		text, ok := value.Value().(string)
+		if !ok {
+			return r, answer(dbusapi.InvalidArgs, fmt.Sprintf("%s in details is of type %q and has to be \"s\"", name, value.Signature()))
+		}
+		*field = text
+	}
+	return r, nil
 }
 
 func getManagedObjects(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {

@@ -1,0 +1,68 @@
+package server
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+)
+
+// FuzzBodies: no body of any signature, as it is on the wire, makes a panic where it is put in order, refused or parsed; and what is refused is refused by a
+// name of the contract.
+func FuzzBodies(f *testing.F) {
+	f.Fuzz(func(t *testing.T, method, signature string, body []byte) {
+		sig, err := dbus.ParseSignature(signature)
+		if err != nil || bytes.Contains(append([]byte(signature), body...), []byte("()")) { // no bus passes on an empty struct
+			return
+		}
+		msg := message(dbusapi.ManagerPath, dbusapi.ManagerInterface, "Member")
+		msg.Headers[dbus.FieldSignature] = dbus.MakeVariant(sig)
+		var b bytes.Buffer
+		require.NoError(t, msg.EncodeTo(&b, binary.LittleEndian))
+		binary.LittleEndian.PutUint32(b.Bytes()[4:], uint32(len(body)))
+		b.Write(body)
+		msg, err = dbus.DecodeMessage(&b)
+		if err != nil {
+			return
+		}
+		msg.Headers[dbus.FieldMember] = dbus.MakeVariant(method)
+		orderKey(msg)
+		for _, methods := range []methods{
+			managerInterfaces[dbusapi.ManagerInterface], sessionInterfaces[dbusapi.SessionInterface], sessionInterfaces[propertiesInterface],
+		} {
+			if known := methods[method]; known != nil {
+				_ = (&invocation{object: &object{}, method: known}).refuses(msg)
+			}
+		}
+		for _, value := range msg.Body {
+			for _, err := range parsed(value) {
+				var e *dbus.Error
+				if errors.As(err, &e) {
+					assert.NotEmpty(t, dbusapi.ShortErrorName(*e))
+				}
+			}
+		}
+	})
+}
+
+// parsed gives a value to every parser that takes its type, and returns what they say.
+func parsed(value any) (errs []error) {
+	note := func(_ any, err error) { errs = append(errs, err) }
+	switch v := value.(type) {
+	case map[string]dbus.Variant:
+		note(parseSpec(v))
+		note(parseReport("waiting", v))
+	case [][]any:
+		var properties []dbusapi.UnitProperty
+		if dbus.Store([]any{v}, &properties) == nil {
+			note(readProperties(properties))
+		}
+	}
+	return errs
+}

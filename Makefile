@@ -10,6 +10,7 @@ LIBEXECDIR  = $(PREFIX)/libexec/corral
 AGENTDIR    = $(PREFIX)/lib/corral/agents
 UNITDIR     = $(PREFIX)/lib/systemd/user
 PRESETDIR   = $(PREFIX)/lib/systemd/user-preset
+CATALOGDIR  = $(PREFIX)/lib/systemd/catalog
 DATADIR     = $(PREFIX)/share
 DOCDIR      = $(DATADIR)/doc/corral
 
@@ -36,10 +37,10 @@ NEEDS_RUN   = tmux systemd dbus user-bus
 NEEDS_TEST  = $(NEEDS_BUILD) $(NEEDS_RUN) cc procps gdbus gio-python zsh fish vim
 NEEDS_E2E   = $(NEEDS_TEST) logind debootstrap
 NEEDS_LIMITS = $(NEEDS_TEST) debootstrap uml
-NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck mandoc man
+NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck mandoc man desktop-file-utils appstream
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test unit-test e2e limits-test torture check format lint architecture shell units-verify manual generated \
+.PHONY: help build demo test unit-test e2e limits-test torture check format lint architecture shell units-verify desktop manual generated \
 	bench fuzz install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-limits needs-check
 
 help: ## this list
@@ -78,7 +79,7 @@ e2e: needs-e2e build ## as root: the tests on booted machines
 limits-test: needs-limits build ## OOM and TasksMax, in a user-mode-linux guest that has the controllers
 	go test -tags limits -run '^TestLimits' -count=1 -timeout 30m ./...
 
-check: needs-check format lint architecture shell units-verify manual generated ## formatting, lint, import rules, scripts, units, manual, generated files
+check: needs-check format lint architecture shell units-verify desktop manual generated ## formatting, lint, import rules, scripts, units, desktop files, manual, generated files
 	@echo 'check: all is well'
 
 format:
@@ -96,6 +97,10 @@ shell:
 units-verify:
 	@scripts/verify-units.sh
 
+desktop:
+	@desktop-file-validate packaging/desktop/*.desktop
+	@appstreamcli validate --no-net --no-color packaging/desktop/*.metainfo.xml >build/appstream 2>&1 || { cat build/appstream >&2; exit 1; }
+
 manual: build/man/.made
 	@scripts/manual.sh
 
@@ -112,7 +117,10 @@ fuzz: needs-test ## every fuzz test for FUZZTIME (20s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
 install: build install-files ## for all users, into PREFIX (/usr/local) below DESTDIR
+	@[ -n '$(DESTDIR)' ] || journalctl --update-catalog || :
 	@[ -n '$(DESTDIR)' ] || echo 'Installed. Each user starts it with: systemctl --user daemon-reload && systemctl --user enable --now corrald.service'
+
+APP = io.github.corrald.Corral
 
 # What is installed as it is, as words `mode:source:target`; uninstall removes the targets.
 INSTALLED = \
@@ -121,6 +129,11 @@ INSTALLED = \
 	755:build/corral-shim:$(LIBEXECDIR)/corral-shim \
 	644:packaging/app-corral.slice:$(UNITDIR)/app-corral.slice \
 	$(if $(PRESETDIR),644:packaging/80-corral.preset:$(PRESETDIR)/80-corral.preset) \
+	$(if $(CATALOGDIR),644:packaging/corral.catalog:$(CATALOGDIR)/corral.catalog) \
+	644:packaging/desktop/$(APP).desktop:$(DATADIR)/applications/$(APP).desktop \
+	644:packaging/desktop/$(APP).metainfo.xml:$(DATADIR)/metainfo/$(APP).metainfo.xml \
+	644:packaging/desktop/$(APP).svg:$(DATADIR)/icons/hicolor/scalable/apps/$(APP).svg \
+	644:packaging/desktop/$(APP)-symbolic.svg:$(DATADIR)/icons/hicolor/symbolic/apps/$(APP)-symbolic.svg \
 	644:packaging/completions/corralctl.bash:$(DATADIR)/bash-completion/completions/corralctl \
 	644:packaging/completions/_corralctl:$(DATADIR)/zsh/site-functions/_corralctl \
 	644:packaging/completions/corralctl.fish:$(DATADIR)/fish/vendor_completions.d/corralctl.fish \
@@ -152,7 +165,7 @@ uninstall: ## what install put there; sessions and their records stay
 	done
 
 USER_DATA = $(or $(XDG_DATA_HOME),$(HOME)/.local/share)
-USER_DIRS = DESTDIR= PREFIX='$(HOME)/.local' DATADIR='$(USER_DATA)' UNITDIR='$(USER_DATA)/systemd/user' PRESETDIR=
+USER_DIRS = DESTDIR= PREFIX='$(HOME)/.local' DATADIR='$(USER_DATA)' UNITDIR='$(USER_DATA)/systemd/user' PRESETDIR= CATALOGDIR=
 
 install-user: needs-run build ## for yourself, into ~/.local, enabled and started
 	@$(MAKE) --no-print-directory install-files $(USER_DIRS)

@@ -15,6 +15,8 @@ has() {
     dbus) have dbus-daemon ;;
     user-bus) any_file /usr/lib/systemd/user/dbus.socket /lib/systemd/user/dbus.socket ;;
     logind) any_file '/usr/lib/*/security/pam_systemd.so' '/lib/*/security/pam_systemd.so' '/usr/lib*/security/pam_systemd.so' ;;
+    desktop-file-utils) have desktop-file-validate ;;
+    appstream) have appstreamcli ;;
     uml) have linux.uml && have mkfs.ext4 ;;
     gdbus) have gdbus ;;
     gio-python) [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'from gi.repository import Gio' 2>/dev/null ;;

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Message ids, for the attribute "message_id": each marks one kind of record, so that "journalctl MESSAGE_ID=…" finds it and a message catalog
-// can explain it. They are random and never change.
+// Message ids, for the attribute "message_id": each marks one kind of record, so that "journalctl MESSAGE_ID=…" finds it and "journalctl -x"
+// explains it, as packaging/corral.catalog has it. They are random and never change.
 const (
 	// SessionStateChanged: a session's state is another one. Attributes: session, agent, state, unit, and result, run where there are any.
 	SessionStateChanged = "02e357a99bbf411f87191804ef76c8c1"

@@ -1,0 +1,78 @@
+package journal
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// messageIDs reads the constants of this package that are message ids.
+func messageIDs(t *testing.T) map[string]string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "journal.go", nil, 0)
+	require.NoError(t, err)
+	names := map[string]string{} // by id
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
+			if value, ok := spec.Values[0].(*ast.BasicLit); ok {
+				if id, _ := strconv.Unquote(value.Value); regexp.MustCompile("^[0-9a-f]{32}$").MatchString(id) {
+					names[id] = spec.Names[0].Name
+				}
+			}
+		}
+		return true
+	})
+	return names
+}
+
+// Each kind of record is explained by `journalctl -x`: systemd takes the catalog, and it has our ids and no others.
+func TestTheCatalogExplainsEveryMessage(t *testing.T) {
+	names := messageIDs(t)
+	require.Contains(t, names, SessionStateChanged)
+	root := t.TempDir()
+	catalog, err := os.ReadFile("../../packaging/corral.catalog")
+	require.NoError(t, err)
+	path := filepath.Join(root, "usr/lib/systemd/catalog/corral.catalog")
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, catalog, 0o644))
+	said, err := exec.Command("journalctl", "--root="+root, "--update-catalog").CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	assert.Empty(t, string(said))
+	listed, err := exec.Command("journalctl", "--root="+root, "--no-pager", "--list-catalog").CombinedOutput()
+	require.NoError(t, err, "%s", listed)
+	explained := map[string]bool{}
+	for line := range strings.Lines(string(listed)) {
+		id, text, ok := strings.Cut(strings.TrimSpace(line), " Corral: ")
+		require.True(t, ok, "%s", line)
+		assert.Contains(t, names, id, "it has %q, which no record has", text)
+		assert.NotContains(t, explained, id)
+		explained[id] = true
+	}
+	for id, name := range names {
+		assert.True(t, explained[id], "packaging/corral.catalog does not have %s, %s", name, id)
+	}
+}
+
+var (
+	catalogField = regexp.MustCompile("@CORRAL_([A-Z_]+)@")
+	knownFields  = []string{"SESSION", "AGENT", "STATE", "PATH", "ERROR"}
+)
+
+// What is put into the text is what records have.
+func TestTheCatalogAsksForFieldsThatThereAre(t *testing.T) {
+	catalog, err := os.ReadFile("../../packaging/corral.catalog")
+	require.NoError(t, err)
+	for _, m := range catalogField.FindAllSubmatch(catalog, -1) {
+		assert.Contains(t, knownFields, string(m[1]))
+	}
+}

@@ -53,13 +53,16 @@ var plan = map[string][]string{
 	"cmd/corralctl/top":        slices.Concat([]string{"cmd/corralctl/wording", "dbusapi/client", "dbusapi"}, leaves),
 	"cmd/corralctl/transcript": {},
 	"cmd/corralctl/wording":    {"dbusapi/client"},
-	"cmd/corrald":              slices.Concat([]string{"dbusapi/server", "dbusapi", "supervisor", "supervisor/ground", "supervisor/session", "supervisor/store", "units", "tmux"}, leaves),
+	"cmd/corrald":              slices.Concat([]string{"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/ground", "supervisor/session", "supervisor/store", "units", "tmux"}, leaves),
 	"cmd/corral-shim":          {"internal/clock", "internal/exitstatus", "internal/shimwire", "internal/version"},
 
 	// The bus: the contract, one side of it, the other side. They meet only in the contract.
 	"dbusapi":        {},
 	"dbusapi/client": slices.Concat([]string{"dbusapi"}, leaves),
 	"dbusapi/server": slices.Concat([]string{"dbusapi", "supervisor", "supervisor/session"}, leaves),
+
+	// Desktop notifications: a client of the supervisor within the daemon, as the bus server is.
+	"notify": slices.Concat([]string{"supervisor", "supervisor/session"}, leaves),
 
 	// The loop, what it decides by, where it keeps it, and what carries its decisions out. The loop itself knows neither systemd nor tmux: it
 	// says what it needs done, and ground does it.

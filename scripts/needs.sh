@@ -19,6 +19,8 @@ has() {
     appstream) have appstreamcli ;;
     uml) have linux.uml && have mkfs.ext4 ;;
     gdbus) have gdbus ;;
+    dunst) have dunst && have dunstctl ;;
+    xvfb) have Xvfb ;;
     gio-python) [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'from gi.repository import Gio' 2>/dev/null ;;
     procps) have ps && have pgrep ;;
     cc) have gcc && any_file '/usr/include/stdlib.h' ;;
@@ -52,6 +54,8 @@ packages() {
     uml:*) echo user-mode-linux e2fsprogs ;;
     gdbus:apt-get) echo libglib2.0-bin ;;
     gdbus:*) echo glib2 ;;
+    xvfb:dnf) echo xorg-x11-server-Xvfb ;;
+    xvfb:pacman) echo xorg-server-xvfb ;;
     gio-python:apt-get) echo python3-gi gir1.2-glib-2.0 ;;
     gio-python:dnf) echo python3-gobject-base ;;
     gio-python:*) echo python-gobject ;;

@@ -186,6 +186,9 @@ func (s *Supervisor) Kill(ctx context.Context, id, whom string, signal int) erro
 		}
 		reply := make(chan error, 1)
 		target := s.target(e)
+		if whom != WhomLeftovers {
+			e.known, e.signal = r.ID, signal
+		}
 		// A signal does not wait behind the session's effects: it may be what ends one that hangs.
 		send := func(t Target) error { return s.World.Signal(s.ctx, t, whom, unix.Signal(signal)) }
 		if thaws(whom, unix.Signal(signal)) {

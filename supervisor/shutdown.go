@@ -155,10 +155,21 @@ func (s *Supervisor) Login(ctx context.Context) error {
 		afresh[id] = true
 	}
 	_, err = s.eachOf(ctx, append(resume, start...), resumesAtATime, func(ctx context.Context, id string) error {
+		s.setUnattended(id, true)
+		defer s.setUnattended(id, false)
 		if afresh[id] {
 			return s.Start(ctx, id)
 		}
 		return s.Resume(ctx, id)
 	})
 	return err
+}
+
+// setUnattended notes whether the session is being started without anybody who would be told of a failure.
+func (s *Supervisor) setUnattended(id string, on bool) {
+	_ = s.do(func() {
+		if e, err := s.find(id); err == nil {
+			e.unattended = on
+		}
+	})
 }

@@ -48,6 +48,11 @@ type Snapshot struct {
 	Expires          time.Time
 	SuspendsAt       time.Duration // by CLOCK_MONOTONIC: when it will have been idle for too long, 0 if never
 
+	AttentionSince time.Time // when it began to want a person
+	Attached       bool      // somebody is attached to its terminal
+	Interrupted    bool      // it is suspended, and neither by wish nor for being idle: the machine, the login session or the daemon ended
+	ByWish         bool      // how it ended follows from what a client has asked for, who knows
+
 	Runs         []session.Account // those that are remembered, the newest last
 	ControlGroup string            // below the root of the hierarchy, "" if there is none
 	Live         bool              // its scope is there
@@ -76,6 +81,9 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 		Unit:             UnitName(rec.Agent, rec.ID),
 		Expires:          s.expires(rec, v.State),
 		Runs:             rec.Accounts(),
+		Attached:         e.run.attached,
+		Interrupted:      v.State == session.Suspended && v.Reason != "" && !rec.Run.IdledOut,
+		ByWish:           s.byWish(e, v),
 	}
 	if rec.Worktree != nil {
 		snap.Worktree = rec.Worktree.Branch
@@ -100,6 +108,21 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 	return snap
 }
 
+// byWish tells whether the session ended by a signal that a client has had sent, or could not be started and a client has been told so.
+func (s *Supervisor) byWish(e *entry, v session.View) bool {
+	if v.Result == session.CannotStart && len(e.waiting) > 0 && !e.unattended {
+		e.known = e.rec.Run.ID
+	}
+	r := e.rec.Run
+	switch v.Result {
+	case session.Signal, session.CoreDump:
+		return e.known == r.ID && r.Exit != nil && r.Exit.Value == e.signal
+	case session.CannotStart:
+		return e.known == r.ID
+	}
+	return false
+}
+
 // showActivity puts into the snapshot what the session's agent does, and why it wants a person.
 func (s *Supervisor) showActivity(e *entry, snap *Snapshot) {
 	activity, source, since := e.rec.Active()
@@ -110,7 +133,7 @@ func (s *Supervisor) showActivity(e *entry, snap *Snapshot) {
 	snap.LastActivity = e.rec.LastOutput()
 	snap.SuspendsAt = s.suspendsAt(e)
 	if a := e.rec.Attention(); a.Reason != "" {
-		snap.Attention, snap.AttentionMessage, snap.AttentionSource = a.Reason, a.Message, string(a.Source)
+		snap.Attention, snap.AttentionMessage, snap.AttentionSource, snap.AttentionSince = a.Reason, a.Message, string(a.Source), a.Since
 	}
 }
 

@@ -167,6 +167,10 @@ type entry struct {
 
 	leaving bool // it is being removed
 
+	known      string // id of the run whose agent a client had signalled, or was told could not be started
+	signal     int    // that signal
+	unattended bool   // it is being started because of a login, by nobody's call
+
 	begun bool // a run begins in this turn
 	into  bool // in the scope that is there
 

@@ -179,6 +179,17 @@ func (s Session) Attached() bool {
 	return err == nil && info.Mode()&0o100 != 0
 }
 
+// Watched tells whether somebody looks at the session at this moment: whether a terminal is attached to it that has the focus, or does not tell.
+func (t *Tmux) Watched(ctx context.Context, s Session) bool {
+	out, err := t.command(ctx, s, "-N", "list-clients", "-F", "#{client_flags}")
+	for flags := range strings.FieldsSeq(string(out)) {
+		if err == nil && slices.Contains(strings.Split(flags, ","), "focused") {
+			return true
+		}
+	}
+	return false
+}
+
 // AttachCommand returns the argument vector that attaches a terminal to the session.
 func (t *Tmux) AttachCommand(s Session) []string {
 	return []string{t.client(s), "-N", "-S", s.Socket, "attach-session", "-t", "=" + s.Name}

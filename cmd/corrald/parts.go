@@ -23,6 +23,7 @@ import (
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/version"
 	"github.com/corrald/corral/internal/walltimer"
+	"github.com/corrald/corral/notify"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/ground"
 	"github.com/corrald/corral/supervisor/store"
@@ -35,13 +36,14 @@ const slice = "app-corral.slice"
 
 // places is where things are for this user.
 type places struct {
-	home    string
-	state   string   // $XDG_STATE_HOME/corral
-	runtime string   // $XDG_RUNTIME_DIR/corral
-	data    string   // $XDG_DATA_HOME/corral
-	bus     string   // address of the user's bus
-	shim    string   // path of corral-shim
-	config  []string // directories of configuration, the first one wins
+	home     string
+	state    string   // $XDG_STATE_HOME/corral
+	runtime  string   // $XDG_RUNTIME_DIR/corral
+	data     string   // $XDG_DATA_HOME/corral
+	bus      string   // address of the user's bus
+	shim     string   // path of corral-shim
+	programs string   // directory of corrald and corralctl
+	config   []string // directories of configuration, the first one wins
 }
 
 func findPlaces() (places, error) {
@@ -81,7 +83,8 @@ func findPlaces() (places, error) {
 	if err != nil {
 		return p, fmt.Errorf("cannot find the program itself: %w", err)
 	}
-	p.config = config.InstalledDirs(filepath.Dir(self))
+	p.programs = filepath.Dir(self)
+	p.config = config.InstalledDirs(p.programs)
 	p.shim, err = config.FindShim(filepath.Dir(self))
 	return p, err
 }
@@ -94,9 +97,13 @@ type parts struct {
 	server *server.Server
 	sup    *supervisor.Supervisor
 	last   *lastCall
+	notify *notify.Notifier
 }
 
 func (d *parts) close() {
+	if err := d.notify.Close(); err != nil {
+		d.log.Warn("the next corrald may send notifications again", "err", err)
+	}
 	_ = d.server.Close()
 	_ = d.units.Close()
 }
@@ -112,7 +119,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	if d.units, err = units.Connect(ctx, p.bus, filepath.Dir(p.runtime)); err != nil {
 		return nil, err
 	}
-	world, err := d.ground(ctx)
+	terminals, world, err := d.ground(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -120,14 +127,15 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	if err != nil {
 		return nil, fmt.Errorf("cannot tell which boot this is: %w", err)
 	}
-	d.server = server.New(server.Info{Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload, Log: out},
+	d.server = server.New(server.Info{Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload, Log: out, SetNotifications: func(on bool) error { return d.notify.Switch(on) }},
 		func(err error) { log.Error("something went wrong on the bus", "err", err) })
 	if err := d.server.Connect(ctx, p.bus); err != nil {
 		return nil, err
 	}
+	d.notify = d.notices(terminals, notify.Settings{Config: conf, Agents: agents, Home: p.home})
 	d.last = newLastCall(log)
 	options := supervisor.Options{
-		Config: conf, Agents: agents, Records: records, World: world, Publisher: d.server, Log: log,
+		Config: conf, Agents: agents, Records: records, World: world, Publisher: publishers{d.server, d.notify}, Log: log,
 		Version: version.Version, BootID: boot, RuntimeDir: p.runtime, Home: p.home,
 		WorktreeDir: filepath.Join(p.data, "worktrees"), GitEnv: supervisor.BuildEnvironment(os.Environ(), nil),
 		Status: func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) }, Live: d.last.live, Announce: d.server.ShuttingDownChanged,
@@ -168,16 +176,17 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	return d, d.adopt(ctx, records)
 }
 
-func (d *parts) ground(ctx context.Context) (*ground.Ground, error) {
+func (d *parts) ground(ctx context.Context) (*tmux.Tmux, *ground.Ground, error) {
 	env, err := d.units.Environment(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the manager's environment: %w", err)
+		return nil, nil, fmt.Errorf("cannot read the manager's environment: %w", err)
 	}
 	t, err := tmux.Prepare(d.runtime, supervisor.BuildEnvironment(env, nil, []string{"TERM=tmux-256color"}), d.bus)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return ground.New(d.units, t, d.shim, d.runtime)
+	world, err := ground.New(d.units, t, d.shim, d.runtime)
+	return t, world, err
 }
 
 func (d *parts) adopt(ctx context.Context, records *store.Store) error {
@@ -190,7 +199,11 @@ func (d *parts) adopt(ctx context.Context, records *store.Store) error {
 		d.sup.Found(supervisor.Problem{Session: f.ID, Text: f.String(), Path: f.Path, UntilSaved: f.Kind == store.Edited || f.Kind == store.SetAside && f.Path == ""})
 	}
 	failpoint.Hit("adopt.loaded")
-	return d.sup.Adopt(ctx, saved)
+	if err := d.sup.Adopt(ctx, saved); err != nil {
+		return err
+	}
+	d.notify.Begin()
+	return nil
 }
 
 // login has done what is to be done at login, at the daemon's first start since then.
@@ -199,6 +212,7 @@ func (d *parts) login(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		d.log.Error("cannot bring back the sessions of the last login", "err", err)
 	}
+	d.notify.LoggedIn()
 }
 
 func (d *parts) loginOnce(ctx context.Context) error {
@@ -242,5 +256,6 @@ func (d *parts) reload() error {
 	if err != nil {
 		return err
 	}
+	d.notify.Configure(notify.Settings{Config: conf, Agents: agents, Home: d.home})
 	return d.sup.Reload(conf, agents)
 }

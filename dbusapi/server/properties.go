@@ -233,14 +233,22 @@ func setProperty(_ context.Context, o *object, msg *dbus.Message) ([]any, error)
 	switch {
 	case !known && (!isMeasured || iface != dbusapi.SessionInterface):
 		return nil, answer(dbusapi.UnknownProperty, "no such property: "+name)
-	case name == "Notifications":
-		return nil, answer(dbusapi.NotSupported, "this version sends no notifications")
+	case name == "Notifications" && iface == dbusapi.ManagerInterface:
+		return nil, o.server.setNotifications(msg.Body[2].(dbus.Variant))
 	case iface == logControlInterface:
 		if writable, err := o.server.setLogProperty(name, msg.Body[2].(dbus.Variant)); writable {
 			return nil, err
 		}
 	}
 	return nil, answer(dbusapi.PropertyReadOnly, "property "+name+" cannot be set")
+}
+
+func (s *Server) setNotifications(value dbus.Variant) error {
+	var on bool
+	if err := store(value, &on); err != nil {
+		return answer(dbusapi.InvalidArgs, "Notifications "+err.Error())
+	}
+	return s.info.SetNotifications(on)
 }
 
 func (p properties) variants() map[string]dbus.Variant {

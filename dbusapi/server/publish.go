@@ -229,3 +229,8 @@ func (s *Server) ShuttingDownChanged(on bool) {
 func (s *Server) LingeringChanged(on bool) {
 	s.batches <- batch{manager: properties{"Lingering": on}}
 }
+
+// NotificationsChanged tells that desktop notifications are sent from now on, or are not any more.
+func (s *Server) NotificationsChanged(on bool) {
+	s.batches <- batch{manager: properties{"Notifications": on}}
+}

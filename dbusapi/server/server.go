@@ -28,7 +28,9 @@ type Info struct {
 	Slice    string
 	StateDir string
 	Reload   func() error // reads the configuration again
-	Log      *journal.Log // what org.freedesktop.LogControl1 is about
+	// SetNotifications turns desktop notifications on or off. NotificationsChanged tells what they are.
+	SetNotifications func(on bool) error
+	Log              *journal.Log // what org.freedesktop.LogControl1 is about
 }
 
 // Server serves the contract on one connection to the bus.

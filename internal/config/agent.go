@@ -47,6 +47,7 @@ type Agent struct {
 	IdSource         string        //nolint:revive // by the key: one of the Id constants, or what somebody wrote instead
 	Type             string        // Type=: TypeSimple, or TypeNotify for one that says when it is ready, and how it is (sd_notify(3))
 	IdleSuspend      time.Duration // IdleSuspendSec=, as in Config; 0 for what is configured there
+	Notify           []string      // Notify=, as in Config; nil for what is configured there
 	TmuxConfig       string        // as in Config; "" for what is configured there
 	Properties       []string      // [Scope]: NAME=VALUE of the unit, as written and in order
 	Source           string        // path of its file, "" where there is none
@@ -172,6 +173,8 @@ func (l *agentLoader) set(a assignment) error {
 		return setValue(&agent.Type, a.key, a.value, TypeSimple, agentType)
 	case "Agent.IdleSuspendSec":
 		return setValue(&agent.IdleSuspend, a.key, a.value, 0, idleSpan)
+	case "Agent.Notify":
+		return setValue(&agent.Notify, a.key, a.value, nil, ParseNotify)
 	case "Agent.IdSource":
 		return l.setIDSource(a)
 	case "Environment.Set":

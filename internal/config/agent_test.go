@@ -41,6 +41,24 @@ func TestAgentOwnTmuxConfig(t *testing.T) {
 	assert.Empty(t, agents["b"].TmuxConfig)
 }
 
+func TestAgentOwnNotify(t *testing.T) {
+	root := write(t, map[string]string{
+		"agents/a.agent": "[Agent]\nCommand=a\nNotify=no\n",
+		"agents/b.agent": "[Agent]\nCommand=b\nNotify=failed  stale\n",
+		"agents/c.agent": "[Agent]\nCommand=c\nNotify=yes\nNotify=\n",
+		"agents/d.agent": "[Agent]\nCommand=d\nNotify=yes\n",
+		"agents/e.agent": "[Agent]\nCommand=e\nNotify=never\n",
+	})
+	agents, warnings := LoadAgents([]string{root})
+	assert.Equal(t, []string{}, agents["a"].Notify)
+	assert.Equal(t, []string{"failed", "stale"}, agents["b"].Notify)
+	assert.Nil(t, agents["c"].Notify)
+	assert.Equal(t, NotifyAll, agents["d"].Notify)
+	assert.Nil(t, agents["e"].Notify)
+	require.Len(t, warnings, 1)
+	assert.Contains(t, warnings[0].String(), `Notify= has a bad value: "never" is neither yes nor no, nor one of failed, waiting`)
+}
+
 func TestAgentTypeAndIdleTime(t *testing.T) {
 	root := write(t, map[string]string{
 		"agents/a.agent": "[Agent]\nCommand=a\nType=notify\nIdleSuspendSec=2h\n",

@@ -7,7 +7,9 @@ package config
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -27,8 +29,13 @@ type Config struct {
 	TmuxConfig    string        // TmuxConfig=: absolute path of a tmux configuration to source, or TmuxConfigUser, or "" for ours alone
 	Terminal      string        // Terminal=: command of the terminal emulator that windows are opened with, "" to look for one
 	Notifications bool          // Notifications=: whether desktop notifications are sent
+	Notify        []string      // Notify=: of what, some of NotifyAll
+	NotifyAfter   time.Duration // NotifyCompletedSec=: how long a run that completed has to have lasted for a notification
 	Retention     Retention
 }
+
+// NotifyAll are the words of Notify=: what a person may want to be notified of.
+var NotifyAll = []string{"failed", "waiting", "completed", "stale", "orphaned", "suspended"}
 
 // Retention tells how long an ended session is kept; Infinity is for ever.
 type Retention struct {
@@ -48,6 +55,8 @@ func Default() Config {
 		IdleSuspend:   Infinity,
 		MaxSessions:   10000,
 		Notifications: true,
+		Notify:        NotifyAll,
+		NotifyAfter:   time.Minute,
 		Retention:     Retention{Suspended: 7 * day, Resumable: 30 * day, Failed: day, Completed: 7 * day, Stopped: 7 * day},
 	}
 }
@@ -97,6 +106,10 @@ func (c *Config) set(key, value string) error {
 		return setValue(&c.Terminal, key, value, def.Terminal, terminalCommand)
 	case "Notifications":
 		return setValue(&c.Notifications, key, value, def.Notifications, ParseBool)
+	case "Notify":
+		return setValue(&c.Notify, key, value, def.Notify, ParseNotify)
+	case "NotifyCompletedSec":
+		return setValue(&c.NotifyAfter, key, value, def.NotifyAfter, ParseTimeSpan)
 	case "SuspendedRetentionSec":
 		return setValue(&c.Retention.Suspended, key, value, def.Retention.Suspended, ParseTimeSpan)
 	case "ResumableRetentionSec":
@@ -172,4 +185,20 @@ func terminalCommand(s string) (string, error) {
 		err = fmt.Errorf("%q names no program", s)
 	}
 	return s, err
+}
+
+// ParseNotify reads a value of Notify=: words of NotifyAll, or yes for all of them, or no for none, which is a list that is empty and not nil.
+func ParseNotify(s string) ([]string, error) {
+	if on, err := ParseBool(s); err == nil {
+		if on {
+			return NotifyAll, nil
+		}
+		return []string{}, nil
+	}
+	for word := range strings.FieldsSeq(s) {
+		if !slices.Contains(NotifyAll, word) {
+			return nil, fmt.Errorf("%q is neither yes nor no, nor one of %s", word, strings.Join(NotifyAll, ", "))
+		}
+	}
+	return strings.Fields(s), nil
 }

@@ -48,6 +48,15 @@ func FindShim(bin string) (string, error) {
 	return "", fmt.Errorf("corral-shim is not installed: looked for %q", candidates)
 }
 
+// FindClient returns the corralctl of the installation whose programs are in bin. Errors: that it is not there.
+func FindClient(bin string) (string, error) {
+	path := filepath.Join(bin, "corralctl")
+	if unix.Access(path, unix.X_OK) != nil {
+		return "", fmt.Errorf("corralctl is not installed: looked for %q", path)
+	}
+	return path, nil
+}
+
 // UserDir gives the directory of the user's own configuration, which comes first in Dirs; "" if there is no home for it.
 func UserDir() string {
 	if home := userDir(); home != "" {

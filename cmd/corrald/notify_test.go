@@ -1,0 +1,302 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// shown returns the next notification.
+func shown(t *testing.T, s *testbed.NotificationServer) testbed.Notification {
+	t.Helper()
+	return testbed.Receive(t, s.Shown, "a notification")
+}
+
+// gone asserts that this notification is closed next.
+func gone(t *testing.T, s *testbed.NotificationServer, n testbed.Notification) {
+	t.Helper()
+	assert.Equal(t, n.ID, testbed.Receive(t, s.Closed, "that it is closed"), n.Title)
+}
+
+// TestNotifications: what a person sees of a session, from its failure to its end.
+func TestNotifications(t *testing.T) {
+	d := startDaemon(t)
+	server := testbed.Notifications(t, "actions", "body-markup", "inline-reply")
+	s := d.run(t, "shop", "exit 3")
+	n := shown(t, server)
+	assert.Equal(t, "shop: failed, exit 3", n.Title)
+	assert.Equal(t, "command exited with code 3\n~, after less than 1s", n.Body)
+	assert.EqualValues(t, 2, n.Urgency)
+	assert.Equal(t, []string{"default", "Open", "open", "Open", "restart", "Restart", "log", "Log"}, n.Actions)
+
+	s.must("Acknowledge")
+	gone(t, server, n)
+
+	server.Emit(t, "ActionInvoked", n.ID, "restart") // comes after it was closed
+	n = shown(t, server)
+	assert.Equal(t, "shop: failed, exit 3", n.Title)
+	assert.Equal(t, 2, s.facts().number("NRuns"))
+	assert.Zero(t, n.Replaces)
+
+	server.Emit(t, "ActionInvoked", n.ID, "restart")
+	again := shown(t, server)
+	if again.Replaces == n.ID { // it failed again before the old one was closed
+		assert.Empty(t, server.Closed)
+	} else {
+		gone(t, server, n)
+	}
+	assert.Equal(t, "shop: failed, exit 3", again.Title)
+	assert.Len(t, server.Live(), 1)
+	s.must("Remove", uint64(0))
+	gone(t, server, again)
+}
+
+// TestAQuestionIsAnsweredFromItsNotification, once.
+func TestAQuestionIsAnsweredFromItsNotification(t *testing.T) {
+	d := startDaemon(t)
+	server := testbed.Notifications(t, "actions", "body-markup", "inline-reply")
+	s := d.run(t, "asks", `stty -echo; `+reports("waiting", "Reason", "question", "Message", "<b>red</b> & blue?")+`; read a; echo "$a" >`+d.dir+`/answer; exec sleep 1000`)
+	n := shown(t, server)
+	assert.Equal(t, "asks: has a question", n.Title)
+	assert.Equal(t, "&lt;b&gt;red&lt;/b&gt; &amp; blue?\n~", n.Body)
+	assert.EqualValues(t, 1, n.Urgency)
+	assert.Contains(t, n.Actions, "inline-reply")
+	server.Emit(t, "NotificationReplied", n.ID, "the blue one; $HOME")
+	gone(t, server, n)
+	waitFile(t, filepath.Join(d.dir, "answer"), "the blue one; $HOME\n")
+	assert.Empty(t, s.facts().text("Attention"))
+}
+
+// TestWhoAttachesNeedsNoNotification: it goes once somebody comes, and none comes while somebody looks.
+func TestWhoAttachesNeedsNoNotification(t *testing.T) {
+	d := startDaemon(t)
+	server := testbed.Notifications(t)
+	pass, open := d.gate(t, "asking")
+	s := d.run(t, "asks", reports("waiting", "Reason", "question", "Message", "1")+"; "+pass+"; "+reports("waiting", "Reason", "question", "Message", "2")+"; exec sleep 1000")
+	n := shown(t, server)
+	assert.Empty(t, n.Actions, "of a server without")
+	detach := s.attach()
+	gone(t, server, n)
+	open()
+	s.wait("asking again", func(f facts) bool { return f.text("AttentionMessage") == "2" })
+	d.run(t, "after", "exit 1")
+	assert.Equal(t, "after: failed, exit 1", shown(t, server).Title, "and nothing of the session that somebody sees")
+	detach()
+}
+
+// TestWhoLooksAwayIsNotified: a terminal that is attached and has lost the focus is looked at by nobody.
+func TestWhoLooksAwayIsNotified(t *testing.T) {
+	d := startDaemon(t)
+	server := testbed.Notifications(t)
+	pass, open := d.gate(t, "asking")
+	s := d.run(t, "asks", pass+"; "+reports("waiting", "Reason", "question", "Message", "1")+"; exec sleep 1000")
+	var argv, environment []string
+	require.NoError(t, s.call(dbusapi.SessionPath(s.id), dbusapi.SessionInterface+".GetAttachCommand", nil, &argv, &environment))
+	terminal := exec.Command("script", "-qec", strings.Join(argv, " "), "/dev/null")
+	keys, err := terminal.StdinPipe()
+	require.NoError(t, err)
+	terminal.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "TMUX") }), "TERM=xterm")
+	require.NoError(t, terminal.Start())
+	socket := filepath.Join(d.runtimeDir("asks"), "tmux")
+	flags := func() string {
+		out, _ := exec.Command("tmux", "-S", socket, "list-clients", "-F", "#{client_flags}").Output()
+		return string(out)
+	}
+	testbed.Poll(t, "a terminal with the focus", func() bool { return strings.Contains(flags(), "focused") })
+	_, err = keys.Write([]byte("\x1b[O")) // as a terminal tells that it has lost it
+	require.NoError(t, err)
+	testbed.Poll(t, "without", func() bool { return flags() != "" && !strings.Contains(flags(), "focused") })
+	open()
+	assert.Equal(t, "asks: has a question", shown(t, server).Title)
+	require.NoError(t, exec.Command("tmux", "-S", socket, "detach-client", "-s", "=asks").Run())
+	require.NoError(t, terminal.Wait())
+}
+
+// TestOneNotificationAfterAReboot, from which everything is resumed.
+func TestOneNotificationAfterAReboot(t *testing.T) {
+	d := startDaemon(t)
+	server := testbed.Notifications(t, "actions")
+	shop, forum, mine := d.run(t, "shop", "exec sleep 1000"), d.run(t, "forum", "exec sleep 1000"), d.run(t, "mine", "exec sleep 1000")
+	mine.must("Suspend")
+	d.kill(syscall.SIGTERM)
+	for _, s := range []*subject{shop, forum} {
+		unit := "app-corral-command-" + s.id + ".scope"
+		testbed.Systemctl(t, "kill", "--signal=KILL", unit) // as a power cut, no exit is recorded
+		testbed.Poll(t, "the end of "+unit, func() bool { return exec.Command("systemctl", "--user", "--quiet", "is-active", unit).Run() != nil })
+	}
+	d.launch()
+	n := shown(t, server)
+	assert.Equal(t, "2 sessions were suspended", n.Title)
+	assert.Equal(t, "corrald was shut down\nforum, shop", n.Body)
+	server.Emit(t, "ActionInvoked", n.ID, "resume-all")
+	gone(t, server, n)
+	shop.become("running")
+	forum.become("running")
+	assert.Equal(t, "suspended", mine.facts().text("State"))
+	assert.Empty(t, server.Shown)
+}
+
+// TestWhatTheUserDidIsNoNews.
+func TestWhatTheUserDidIsNoNews(t *testing.T) {
+	d := startDaemon(t)
+	server := testbed.Notifications(t)
+	stopped, killed := d.run(t, "stopped", "exec sleep 1000"), d.run(t, "killed", "exec sleep 1000")
+	stopped.must("Stop", uint64(0))
+	killed.must("Kill", "agent", int32(syscall.SIGKILL))
+	killed.become("failed")
+	_, err := d.tryCreate(t, "typo", spec{"Command": []string{"/no/such/program"}})
+	require.Error(t, err)
+	d.run(t, "short", "exit 0").become("completed")
+	d.run(t, "after", "exit 1")
+	assert.Equal(t, "after: failed, exit 1", shown(t, server).Title)
+	assert.Empty(t, server.Shown)
+}
+
+// TestNotificationsAreKeptForAServer that is not there yet, over a restart of the daemon, and told by no second one.
+func TestNotificationsAreKeptForAServer(t *testing.T) {
+	d := startDaemon(t)
+	s := d.run(t, "shop", "exit 3")
+	s.wait("failed", func(f facts) bool { return f.text("Attention") == "failed" })
+	d.kill(syscall.SIGKILL)
+	d.launch()
+	server := testbed.Notifications(t)
+	n := shown(t, server)
+	assert.Equal(t, "shop: failed, exit 3", n.Title)
+	d.kill(syscall.SIGTERM)
+	d.launch()
+	d.run(t, "after", "exit 1")
+	assert.Equal(t, "after: failed, exit 1", shown(t, server).Title, "and not again what was told")
+	s.must("Acknowledge")
+	gone(t, server, n)
+	server.Crash()
+	assert.Equal(t, "after: failed, exit 1", shown(t, testbed.Notifications(t)).Title, "by the next server")
+}
+
+// TestNotificationsAreSwitchedOff on the bus, over restarts, in the configuration, for an agent and for a session.
+func TestNotificationsAreSwitchedOff(t *testing.T) {
+	d := startDaemon(t)
+	server := testbed.Notifications(t)
+	set := func(value any) error {
+		return d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Set", []any{dbusapi.ManagerInterface, "Notifications", dbus.MakeVariant(value)})
+	}
+	on := func() bool {
+		var value bool
+		require.NoError(t, d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Get", []any{dbusapi.ManagerInterface, "Notifications"}, &value))
+		return value
+	}
+	assert.True(t, on())
+	refused(t, set("no"), dbusapi.InvalidArgs, "Notifications")
+	d.run(t, "one", "exit 1")
+	n := shown(t, server)
+	mark := d.heard.mark()
+	require.NoError(t, set(false))
+	gone(t, server, n)
+	d.await(t, mark, "that it was switched", func(signal *dbus.Signal) bool {
+		return signal.Name == propertiesChanged && signal.Path == dbusapi.ManagerPath && strings.Contains(variantText(signal), "Notifications")
+	})
+	d.kill(syscall.SIGKILL)
+	d.launch()
+	assert.False(t, on())
+	d.run(t, "two", "exit 1").become("failed")
+	require.NoError(t, set(true))
+
+	d.define(t, "quiet", "Command=sh -c 'exit 2'", "Notify=stale")
+	require.NoError(t, d.createAs("quiet", "three"))
+	d.create(t, "four", spec{"Command": []string{"sh", "-c", "exit 2"}, "Labels": map[string]string{"notify": "completed waiting"}}).become("failed")
+	(&subject{d, t, "three"}).become("failed")
+	d.run(t, "five", "exit 5")
+	assert.Equal(t, "five: failed, exit 5", shown(t, server).Title, "and none of the others")
+
+	d.write("config/corral/corral.conf", "[Corral]\nNotifications=no\n")
+	require.NoError(t, d.manager("Reload", nil))
+	assert.False(t, on())
+}
+
+// TestDunst shows and takes away what is asked of it: a real server, on a display without a screen.
+func TestDunst(t *testing.T) {
+	d := startDaemon(t)
+	d.startDunst(t)
+	s := d.run(t, "shop", "exit 3")
+	displayed := func(count string) func() bool {
+		return func() bool { return dunstctl(t, "count", "displayed") == count }
+	}
+	testbed.Poll(t, "it is displayed", displayed("1"))
+	asks := d.run(t, "asks", reports("waiting", "Reason", "permission", "Message", "May I <remove> /tmp/x & y?")+"; exec sleep 1000")
+	testbed.Poll(t, "both are displayed", displayed("2"))
+	if picture := os.Getenv("CORRAL_PICTURE"); picture != "" {
+		out, err := exec.Command("import", "-window", "root", picture).CombinedOutput()
+		assert.NoError(t, err, "%s", out)
+	}
+	asks.must("Acknowledge")
+	testbed.Poll(t, "one is closed", displayed("1"))
+	assert.Contains(t, dunstctl(t, "history"), "May I &lt;remove&gt; /tmp/x &amp; y?")
+	_ = dunstctl(t, "action", "0") // the click: Open, for which there is no terminal here
+	s.must("Acknowledge")
+	testbed.Poll(t, "no other is left than what did not work", displayed("1"))
+	_ = dunstctl(t, "close-all")
+	testbed.Poll(t, "nothing is displayed", displayed("0"))
+}
+
+func dunstctl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("dunstctl", args...).Output()
+	require.NoError(t, err, args)
+	return strings.TrimSpace(string(out))
+}
+
+// startDunst starts a display without a screen and dunst on it, until the test ends.
+func (d *corrald) startDunst(t *testing.T) {
+	t.Helper()
+	x := exec.Command("Xvfb", "-displayfd", "1", "-screen", "0", "640x360x24", "-nolisten", "tcp")
+	number, err := x.StdoutPipe()
+	require.NoError(t, err)
+	t.Cleanup(func() { stopProcess(x) })
+	require.NoError(t, x.Start())
+	line, err := bufio.NewReader(number).ReadString('\n')
+	require.NoError(t, err)
+	t.Setenv("DISPLAY", ":"+strings.TrimSpace(line))
+	d.write("dunstrc", "[global]\nfont = DejaVu Sans 10\nmarkup = full\nformat = \"<b>%s</b>\\n%b\"\n")
+	dunst := exec.Command("dunst", "-conf", filepath.Join(d.dir, "dunstrc"))
+	t.Cleanup(func() { stopProcess(dunst) })
+	require.NoError(t, dunst.Start())
+	testbed.Poll(t, "dunst on the bus", func() bool {
+		var owned bool
+		err := d.bus.BusObject().Call("org.freedesktop.DBus.NameHasOwner", 0, "org.freedesktop.Notifications").Store(&owned)
+		return err == nil && owned
+	})
+}
+
+func stopProcess(c *exec.Cmd) {
+	if c.Process != nil {
+		_ = c.Process.Signal(syscall.SIGTERM)
+		_ = c.Wait()
+	}
+}
+
+// What is remembered of notifications tells nothing of what agents said.
+func TestRememberedNotificationsAreDiscreet(t *testing.T) {
+	d := startDaemon(t)
+	server := testbed.Notifications(t)
+	d.run(t, "asks", reports("waiting", "Reason", "question", "Message", "the password?")+"; exec sleep 1000")
+	shown(t, server)
+	d.kill(syscall.SIGTERM)
+	content, err := os.ReadFile(filepath.Join(d.dir, "state/corral/notifications.json"))
+	require.NoError(t, err)
+	assert.True(t, json.Valid(content))
+	assert.Contains(t, string(content), "asks")
+	assert.NotContains(t, string(content), "password")
+	d.launch()
+}

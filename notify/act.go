@@ -1,0 +1,75 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/corrald/corral/supervisor"
+)
+
+// actTimeout bounds what a person has asked for by a notice; a restart may have to wait for an agent that ends slowly.
+const actTimeout = 2 * time.Minute
+
+const failureKey = "failure"
+
+// asked has done what a person asks for by a notice: an action, or a text to answer the agent with.
+func (n *Notifier) asked(sessions []string, reply bool, text string) {
+	go func() {
+		ctx, cancel := context.WithTimeout(n.ctx, actTimeout)
+		defer cancel()
+		var err error
+		switch {
+		case reply && len(sessions) == 1:
+			err = n.Sessions().Send(ctx, sessions[0], text, supervisor.Input{Enter: true, IfWaiting: true})
+		case !reply:
+			err = n.act(ctx, sessions, text)
+		}
+		n.post(func() { n.failed(sessions, err) })
+	}()
+}
+
+// act does what the action of this key says.
+func (n *Notifier) act(ctx context.Context, sessions []string, key string) error {
+	if key == clicked {
+		key = Open
+	}
+	if key == ShowAll || key == Open && len(sessions) != 1 {
+		return n.Terminal(ctx, "top")
+	}
+	var errs []error
+	for _, id := range sessions {
+		switch key {
+		case Open:
+			errs = append(errs, n.Terminal(ctx, "attach", id))
+		case ShowLog:
+			if err := n.Terminal(ctx, "logs", id); err != nil {
+				errs = append(errs, err)
+			} else {
+				errs = append(errs, n.Sessions().Acknowledge(ctx, id))
+			}
+		case Resume, ResumeAll:
+			errs = append(errs, n.Sessions().Resume(ctx, id))
+		case Restart:
+			errs = append(errs, n.Sessions().Restart(ctx, id))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// failed tells a person that what was asked for was not done; there is nobody else to tell.
+func (n *Notifier) failed(sessions []string, err error) {
+	n.screen.failure = nil
+	if err == nil || n.ctx.Err() != nil {
+		return
+	}
+	title := "Corral: that did not work"
+	if len(sessions) == 1 {
+		title = sessions[0] + ": that did not work"
+	}
+	n.screen.failure = &Notice{
+		Key: failureKey, Token: fmt.Sprint(time.Now().UnixNano()), Title: title, Body: shortened(plain(err.Error()), 2*maxAsked), Urgency: Normal,
+		Actions: []Action{{Open, "Open"}}, Sessions: sessions,
+	}
+}

@@ -1,0 +1,273 @@
+package notify
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// Urgency is how much a notice matters, as the urgency hint of the Desktop Notifications Specification has it.
+type Urgency byte
+
+const (
+	Low Urgency = iota
+	Normal
+	Critical
+)
+
+// The actions that a notice can have, by the keys that a server gives back.
+const (
+	Open      = "open"
+	Resume    = "resume"
+	Restart   = "restart"
+	ShowLog   = "log"
+	ResumeAll = "resume-all"
+	ShowAll   = "show-all"
+	Reply     = "inline-reply"
+
+	// clicked is the key of a click on the notice itself, which does what its first action does.
+	clicked = "default"
+)
+
+// Action is what a person can have done from a notice.
+type Action struct {
+	Key   string
+	Label string // for people
+}
+
+// Notice is what is to be on the user's screen. Its texts are plain: no markup, no control characters but newlines in the body.
+type Notice struct {
+	Key      string // what it is about; there is one at a time for each key
+	Token    string // of what it says: another one makes it another notice, which takes the place of the old
+	Title    string
+	Body     string
+	Urgency  Urgency
+	Actions  []Action
+	Sessions []string // ids that the actions are for
+}
+
+// maxAsked is how much of what an agent asks a notice shows, in characters.
+const maxAsked = 140
+
+// kinds leads from a reason for attention to the word of Notify= for it. All others are that the agent waits.
+var kinds = map[string]string{
+	string(session.Failed): "failed", string(session.Completed): "completed", string(session.Stale): "stale", string(session.Orphaned): "orphaned",
+}
+
+// kindSuspended is the word of Notify= for what a reboot has interrupted.
+const kindSuspended = "suspended"
+
+// kindOf returns the word of Notify= for why a session wants a person.
+func kindOf(attention string) string {
+	if kind := kinds[attention]; kind != "" {
+		return kind
+	}
+	return "waiting"
+}
+
+// urgencyOf returns how much that matters.
+func urgencyOf(kind string) Urgency {
+	switch kind {
+	case "failed":
+		return Critical
+	case "completed":
+		return Low
+	}
+	return Normal
+}
+
+// asks says what an agent wants of a person, by its reason.
+var asks = map[string]string{
+	session.Permission: "asks for permission", session.Question: "has a question", session.Auth: "has to be logged in", session.Setup: "has to be set up",
+	session.TurnEnded: "waits for its next turn", session.ErrorShown: "shows an error", session.BellRang: "rings",
+}
+
+// happened says what has become of the session: "failed, exit 3".
+func happened(n *supervisor.Snapshot) string {
+	switch n.Attention {
+	case string(session.Failed):
+		return "failed" + how(n)
+	case string(session.Completed):
+		return "completed"
+	case string(session.Stale):
+		return "its terminal is gone"
+	case string(session.Orphaned):
+		return "its workspace is gone"
+	}
+	if text := asks[n.Attention]; text != "" {
+		return text
+	}
+	return "wants you"
+}
+
+func how(n *supervisor.Snapshot) string {
+	switch n.Result {
+	case session.ExitCode:
+		return fmt.Sprintf(", exit %d", n.ExecMainStatus)
+	case session.Signal, session.CoreDump:
+		return ", " + session.SignalName(int(n.ExecMainStatus))
+	case session.OOMKill:
+		return ", out of memory"
+	case session.Timeout:
+		return ", out of time"
+	case session.CannotStart:
+		return ", could not start"
+	}
+	return ""
+}
+
+// noticeOf makes the notice of one session. Home is what the body writes as "~".
+func noticeOf(n *supervisor.Snapshot, token, home string) Notice {
+	kind := kindOf(n.Attention)
+	var lines []string
+	for _, line := range []string{plain(n.Reason), shortened(plain(n.AttentionMessage), maxAsked)} {
+		if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	place := plain(tilde(n.WorkingDirectory, home))
+	if n.Exited.After(n.Started) && !n.AgentAlive {
+		place += ", after " + span(n.Exited.Sub(n.Started))
+	}
+	return Notice{
+		Key: sessionKey(n.ID), Token: token, Title: n.ID + ": " + happened(n), Body: strings.Join(append(lines, place), "\n"),
+		Urgency: urgencyOf(kind), Actions: actionsOf(n, kind), Sessions: []string{n.ID},
+	}
+}
+
+// actionsOf returns what can be done about the session.
+func actionsOf(n *supervisor.Snapshot, kind string) []Action {
+	open, log := Action{Open, "Open"}, Action{ShowLog, "Log"}
+	switch {
+	case kind == "waiting":
+		return []Action{open, log, {Reply, "Reply"}}
+	case kind == "orphaned":
+		return []Action{open, log}
+	case kind == "stale" || n.Resumable:
+		return []Action{open, {Resume, "Resume"}, log}
+	}
+	return []Action{open, {Restart, "Restart"}, log}
+}
+
+// maxNamed is how many sessions a summary names.
+const maxNamed = 8
+
+// summaryOf makes the one notice of many sessions, the oldest of what they want first.
+func summaryOf(all []*supervisor.Snapshot, token string) Notice {
+	notice := Notice{Key: summaryKey, Token: token, Title: counted(len(all), "session wants you", "sessions want you"), Actions: []Action{{ShowAll, "Show all"}}}
+	for _, n := range all {
+		notice.Urgency = max(notice.Urgency, urgencyOf(kindOf(n.Attention)))
+		notice.Sessions = append(notice.Sessions, n.ID)
+	}
+	notice.Body = named(all, func(n *supervisor.Snapshot) string { return n.ID + ": " + happened(n) }, "\n")
+	return notice
+}
+
+// interruptedNotice makes the notice of what a reboot has suspended.
+func interruptedNotice(all []*supervisor.Snapshot, token string) Notice {
+	notice := Notice{
+		Key: interruptedKey, Token: token, Urgency: Normal, Actions: []Action{{ShowAll, "Show all"}, {ResumeAll, "Resume all"}},
+		Title: counted(len(all), "session was suspended", "sessions were suspended"),
+	}
+	for _, n := range all {
+		notice.Sessions = append(notice.Sessions, n.ID)
+	}
+	notice.Body = plain(all[0].Reason) + "\n" + named(all, func(n *supervisor.Snapshot) string { return n.ID }, ", ")
+	return notice
+}
+
+// named lists the first of the sessions, and how many more there are.
+func named(all []*supervisor.Snapshot, text func(*supervisor.Snapshot) string, between string) string {
+	var names []string
+	for _, n := range all[:min(len(all), maxNamed)] {
+		names = append(names, text(n))
+	}
+	if more := len(all) - maxNamed; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, between)
+}
+
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// span says how long something took: "45s", "2m 5s", "3h 4m", "2d 3h".
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	units := []struct {
+		length time.Duration
+		name   string
+	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
+	for i, u := range units {
+		if d < u.length {
+			continue
+		}
+		text := fmt.Sprintf("%d%s", d/u.length, u.name)
+		if i+1 < len(units) {
+			if rest := d % u.length / units[i+1].length; rest > 0 {
+				text += fmt.Sprintf(" %d%s", rest, units[i+1].name)
+			}
+		}
+		return text
+	}
+	return "less than 1s"
+}
+
+// tilde writes a path as people do.
+func tilde(path, home string) string {
+	if rest, below := strings.CutPrefix(path, home); below && home != "" && (rest == "" || rest[0] == '/') {
+		return "~" + rest
+	}
+	return path
+}
+
+// plain makes a text harmless and one line: control and format characters, which could act on who shows it or turn its order around, become spaces.
+func plain(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == unicode.ReplacementChar {
+			return ' '
+		}
+		return r
+	}, text)
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// shortened returns the first characters of a text, and says if there were more.
+func shortened(text string, most int) string {
+	runes := []rune(text)
+	if len(runes) <= most {
+		return text
+	}
+	return strings.TrimRight(string(runes[:most]), " ") + "…"
+}
+
+// escaped is a text for a server that reads markup.
+func escaped(text string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;").Replace(text)
+}
+
+// asServer makes the actions those that the server knows, in pairs of key and label.
+func asServer(actions []Action, capabilities []string) []string {
+	pairs := []string{}
+	if !slices.Contains(capabilities, "actions") {
+		return pairs
+	}
+	if len(actions) > 0 {
+		pairs = append(pairs, clicked, actions[0].Label)
+	}
+	for _, a := range actions {
+		if a.Key != Reply || slices.Contains(capabilities, Reply) {
+			pairs = append(pairs, a.Key, a.Label)
+		}
+	}
+	return pairs
+}

@@ -1,0 +1,363 @@
+// Package notify tells the user by desktop notifications of what a session wants attention for.
+//
+// A Desk decides what is to be on the screen; a Notifier has the notification server show just that, and does what a person asks for there. One
+// goroutine owns both, and waits for nothing: neither for the server, which may be absent, slow, or hang, nor for the disk. So nothing here holds
+// the supervisor up. A server is never started for a notice: one without a display would hold everybody up that calls it.
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/internal/atomicfile"
+	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/supervisor"
+)
+
+// Sessions is what a notice's actions are done with: a supervisor.Supervisor.
+type Sessions interface {
+	Resume(ctx context.Context, id string) error
+	Restart(ctx context.Context, id string) error
+	Acknowledge(ctx context.Context, id string) error
+	Send(ctx context.Context, id, text string, how supervisor.Input) error
+}
+
+// Options is what a Notifier is made of. Its functions may be called from any goroutine.
+type Options struct {
+	Address  string // of the user's bus
+	File     string // path of what is kept across restarts
+	Settings Settings
+	Sessions func() Sessions                                 // asked for with each action
+	Watched  func(ctx context.Context, id string) bool       // whether somebody looks at the session's terminal at this moment
+	Terminal func(ctx context.Context, args ...string) error // opens a window in which corralctl runs with these arguments
+	Announce func(on bool)                                   // tells whether notifications are sent, at first and when that has changed; must not block
+	Report   func(error)                                     // of what no caller can be told
+}
+
+// connectTimeout bounds how long the bus may take to take us in.
+const connectTimeout = 20 * time.Second
+
+// doorSize lets bursts through: who publishes does not wait.
+const doorSize = 1024
+
+// closeTime bounds how long a server may take to answer the last call: what it has taken then is told again by the next Notifier.
+const closeTime = 500 * time.Millisecond
+
+// Notifier sends notifications. It is a supervisor.Publisher.
+type Notifier struct {
+	Options
+	door    chan func()
+	ctx     context.Context
+	cancel  context.CancelFunc
+	ended   chan struct{}
+	signals chan *dbus.Signal
+
+	// What follows belongs to the goroutine.
+	idle     chan struct{} // to be closed once the server has answered, after which it is not called any more; nil until Close
+	begun    bool          // every session that there is was published
+	desk     *Desk
+	override *bool // what was set over the bus, nil if the configuration counts
+	screen   screen
+	timer    *time.Timer
+
+	dirty   bool         // the file is not what it should be
+	saving  chan error   // how the writing of it ends that is under way, nil if none is
+	writing []chan error // who waits for that
+	waiting []chan error // who waits for the next one
+}
+
+// saved is what the file has.
+type saved struct {
+	Notifications *bool `json:"notifications,omitempty"` // as set over the bus
+	Memory
+	Owner   string            `json:"owner,omitempty"` // bus name of the server
+	Entries map[string]*entry `json:"entries,omitempty"`
+}
+
+// New makes a Notifier, which takes what is published from now on. Close ends it.
+func New(o Options) *Notifier {
+	kept, err := load(o.File)
+	if err != nil {
+		o.Report(err)
+	}
+	n := &Notifier{
+		Options: o, door: make(chan func(), doorSize), ended: make(chan struct{}), signals: make(chan *dbus.Signal, 64),
+		override: kept.Notifications, screen: newScreen(kept), timer: time.NewTimer(time.Hour),
+	}
+	n.timer.Stop()
+	n.desk = NewDesk(o.Settings, n.on(), kept.Memory)
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.Announce(n.on())
+	go n.run()
+	go n.connect()
+	return n
+}
+
+func load(path string) (kept saved, err error) {
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return kept, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(content, &kept)
+	}
+	if err != nil {
+		return saved{}, fmt.Errorf("cannot read which notifications were sent, %q: %w", path, err)
+	}
+	return kept, nil
+}
+
+// Publish implements supervisor.Publisher. The answers are not for it to give.
+func (n *Notifier) Publish(changes []supervisor.Change, _ []func()) {
+	if len(changes) == 0 {
+		return
+	}
+	n.post(func() {
+		for _, c := range changes {
+			if c.New == nil {
+				n.desk.Remove(c.Old.ID)
+			} else {
+				n.desk.Set(c.New)
+			}
+		}
+	})
+}
+
+// PublishProblems implements supervisor.Publisher.
+func (n *Notifier) PublishProblems([]supervisor.Problem) {}
+
+// Begin tells that every session that there is was published. Until then nothing is shown, and nothing taken away.
+func (n *Notifier) Begin() {
+	n.post(func() { n.begun, n.screen.hold = true, time.Now().Add(holdTime) })
+}
+
+// LoggedIn tells that what is to be brought back at login has been.
+func (n *Notifier) LoggedIn() {
+	n.post(func() {
+		n.desk.LoggedIn(time.Now())
+		n.dirty = true
+	})
+}
+
+// Configure takes what is configured now.
+func (n *Notifier) Configure(s Settings) {
+	n.post(func() {
+		before := n.on()
+		n.Settings = s
+		n.desk.Configure(s)
+		n.switched(before)
+	})
+}
+
+// Switch turns notifications on or off, and returns once that is saved. It holds until it is the same as in the configuration.
+func (n *Notifier) Switch(on bool) error {
+	done := make(chan error, 1)
+	n.post(func() {
+		before := n.on()
+		n.override = &on
+		if on == n.Settings.Config.Notifications {
+			n.override = nil
+		}
+		n.switched(before)
+		n.dirty = true
+		n.waiting = append(n.waiting, done)
+	})
+	select {
+	case err := <-done:
+		return err
+	case <-n.ctx.Done():
+		return supervisor.ErrClosed
+	}
+}
+
+func (n *Notifier) on() bool {
+	if n.override != nil {
+		return *n.override
+	}
+	return n.Settings.Config.Notifications
+}
+
+func (n *Notifier) switched(before bool) {
+	if on := n.on(); on != before {
+		n.desk.Switch(on)
+		n.Announce(on)
+	}
+}
+
+// Close ends the Notifier, once what it has to remember is saved. What is on the screen stays there: the next one takes it over.
+func (n *Notifier) Close() error {
+	idle := make(chan struct{})
+	n.post(func() { n.idle = idle })
+	limit := time.NewTimer(closeTime)
+	defer limit.Stop()
+	select {
+	case <-idle:
+	case <-limit.C:
+	}
+	n.cancel()
+	<-n.ended
+	if n.saving != nil {
+		n.saved(<-n.saving)
+	}
+	for _, w := range n.waiting {
+		w <- supervisor.ErrClosed
+	}
+	if !n.begun {
+		return nil
+	}
+	return n.write(n.kept())
+}
+
+// post has f done by the goroutine, which is always ready to. After Close it does nothing.
+func (n *Notifier) post(f func()) {
+	select {
+	case n.door <- f:
+	case <-n.ctx.Done():
+	}
+}
+
+func (n *Notifier) run() {
+	defer close(n.ended)
+	defer n.timer.Stop()
+	for {
+		select {
+		case f := <-n.door:
+			f()
+			n.drain()
+		case signal, ok := <-n.signals:
+			if !ok {
+				n.signals = nil // the bus is lost, and with it soon the daemon
+				continue
+			}
+			n.heard(signal)
+		case err := <-n.saving:
+			n.saved(err)
+		case <-n.timer.C:
+		case <-n.ctx.Done():
+			return
+		}
+		switch {
+		case n.idle != nil && !n.screen.calling:
+			close(n.idle)
+			<-n.ctx.Done()
+			return
+		case n.begun && n.idle == nil:
+			n.ask()
+			n.step(time.Now())
+			n.save()
+		}
+	}
+}
+
+// drain takes what else has come: a burst is looked at once.
+func (n *Notifier) drain() {
+	for range doorSize {
+		select {
+		case f := <-n.door:
+			f()
+		default:
+			return
+		}
+	}
+}
+
+// connect connects to the bus and finds the server that is there.
+func (n *Notifier) connect() {
+	ctx, cancel := context.WithTimeout(n.ctx, connectTimeout)
+	defer cancel()
+	conn, err := bus.Dial(ctx, n.Address)
+	if err != nil {
+		n.cannotConnect(err)
+		return
+	}
+	context.AfterFunc(n.ctx, func() { _ = conn.Close() })
+	conn.Signal(n.signals)
+	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(busName), dbus.WithMatchInterface(busName), dbus.WithMatchMember("NameOwnerChanged"),
+		dbus.WithMatchArg(0, serverName))
+	if err == nil {
+		err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(serverName), dbus.WithMatchInterface(serverName), dbus.WithMatchObjectPath(serverPath))
+	}
+	if err != nil {
+		n.cannotConnect(fmt.Errorf("cannot listen to the notification server: %w", err))
+		return
+	}
+	owner := ""
+	_ = conn.BusObject().CallWithContext(ctx, busName+".GetNameOwner", 0, serverName).Store(&owner) // an error is that nobody owns it
+	n.post(func() {
+		n.screen.conn = conn
+		if !n.screen.known { // else a signal has told already, and what that said is younger
+			n.owned(owner)
+		}
+	})
+}
+
+func (n *Notifier) cannotConnect(err error) {
+	if n.ctx.Err() == nil {
+		n.Report(fmt.Errorf("no desktop notifications will be sent: %w", err))
+	}
+}
+
+// ask has found out whether somebody sees the sessions that the desk is unsure about.
+func (n *Notifier) ask() {
+	for id, token := range n.desk.Unsure() {
+		if n.screen.asked[id] == token {
+			continue
+		}
+		n.screen.asked[id] = token
+		go func() {
+			watched := n.Watched(n.ctx, id)
+			n.post(func() {
+				if n.screen.asked[id] == token {
+					delete(n.screen.asked, id)
+				}
+				n.desk.Watched(id, token, watched)
+			})
+		}()
+	}
+}
+
+// save writes the file if it has to be, one writing at a time.
+func (n *Notifier) save() {
+	if !n.dirty || n.saving != nil {
+		return
+	}
+	n.dirty, n.saving = false, make(chan error, 1)
+	n.writing, n.waiting = n.waiting, nil
+	content, done := n.kept(), n.saving
+	go func() { done <- n.write(content) }()
+}
+
+// saved takes note of how a writing has ended.
+func (n *Notifier) saved(err error) {
+	n.saving = nil
+	for _, w := range n.writing {
+		w <- err
+	}
+	if err != nil && len(n.writing) == 0 {
+		n.Report(err)
+	}
+	n.writing = nil
+}
+
+// kept is what the file should have.
+func (n *Notifier) kept() []byte {
+	content, err := json.Marshal(saved{Notifications: n.override, Memory: n.desk.Memory(), Owner: n.screen.owner, Entries: n.screen.entries})
+	if err != nil {
+		n.Report(fmt.Errorf("cannot keep which notifications were sent: %w", err)) // cannot be
+	}
+	return append(content, '\n')
+}
+
+func (n *Notifier) write(content []byte) error {
+	if err := atomicfile.Write(n.File, content, 0o600); err != nil {
+		return fmt.Errorf("cannot keep which notifications were sent: %w", err)
+	}
+	return nil
+}

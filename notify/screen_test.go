@@ -1,0 +1,256 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/testbed"
+	"github.com/corrald/corral/supervisor"
+)
+
+// sessions are those that a person does something with.
+type sessions struct {
+	did  chan string
+	fail error
+}
+
+func (s *sessions) do(what string, args ...any) error {
+	s.did <- fmt.Sprint(append([]any{what}, args...)...)
+	return s.fail
+}
+func (s *sessions) Resume(_ context.Context, id string) error      { return s.do("resume ", id) }
+func (s *sessions) Restart(_ context.Context, id string) error     { return s.do("restart ", id) }
+func (s *sessions) Acknowledge(_ context.Context, id string) error { return s.do("acknowledge ", id) }
+func (s *sessions) Send(_ context.Context, id, text string, how supervisor.Input) error {
+	return s.do("send ", id, " ", text, " ", how.Enter, how.IfWaiting)
+}
+
+// stage is a Notifier and what it does.
+type stage struct {
+	*Notifier
+	*sessions
+	t    *testing.T
+	file string
+	said chan error
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{sessions: &sessions{did: make(chan string, 64)}, t: t, file: filepath.Join(t.TempDir(), "notifications.json"), said: make(chan error, 64)}
+	s.launch()
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// launch starts a Notifier; where there was one, in its place.
+func (s *stage) launch(published ...*supervisor.Snapshot) {
+	s.t.Helper()
+	if s.Notifier != nil {
+		require.NoError(s.t, s.Close())
+	}
+	s.Notifier = New(Options{
+		Address: os.Getenv("DBUS_SESSION_BUS_ADDRESS"), File: s.file, Settings: settings(),
+		Sessions: func() Sessions { return s.sessions }, Watched: func(context.Context, string) bool { return false },
+		Terminal: func(_ context.Context, args ...string) error { return s.do("corralctl ", args) },
+		Announce: func(bool) {}, Report: func(err error) { s.said <- err },
+	})
+	for _, n := range published {
+		s.publish(n)
+	}
+	s.Begin()
+}
+
+func (s *stage) publish(n *supervisor.Snapshot) { s.Publish([]supervisor.Change{{New: n}}, nil) }
+
+func (s *stage) shown(server *testbed.NotificationServer) testbed.Notification {
+	s.t.Helper()
+	return testbed.Receive(s.t, server.Shown, "a notification")
+}
+
+func now() time.Time { return time.Now().Add(-time.Second) }
+
+// A server that hangs holds nobody up; what has changed meanwhile is not shown any more, and the next server is asked.
+func TestAServerThatHangs(t *testing.T) {
+	s := newStage(t)
+	server := testbed.Notifications(t)
+	hanging, release := make(chan struct{}, 1), make(chan struct{})
+	server.Before(func(testbed.Notification) *dbus.Error {
+		hanging <- struct{}{}
+		<-release
+		return nil
+	})
+	s.publish(failed("shop", now()))
+	testbed.Receive(t, hanging, "the call")
+	for i := range 3000 { // more than any queue holds
+		s.publish(asking(fmt.Sprint("s", i%1000), "question", "x", now()))
+	}
+	s.publish(asking("shop", "", "", now()))
+	require.NoError(t, s.Switch(false))
+	require.NoError(t, s.Switch(true))
+	s.publish(failed("late", now()))
+	server.Crash()
+	next := testbed.Notifications(t)
+	n := s.shown(next)
+	assert.Equal(t, "late: failed, exit 3", n.Title)
+	close(release)
+	s.publish(failed("later", now()))
+	assert.Equal(t, "later: failed, exit 3", s.shown(next).Title)
+}
+
+// An answer that comes late is still one: what it was about is closed if it does not hold any more.
+func TestAServerThatIsSlow(t *testing.T) {
+	s := newStage(t)
+	server := testbed.Notifications(t)
+	called, release := make(chan struct{}, 1), make(chan struct{})
+	server.Before(func(testbed.Notification) *dbus.Error {
+		called <- struct{}{}
+		<-release
+		return nil
+	})
+	s.publish(failed("shop", now()))
+	testbed.Receive(t, called, "the call")
+	s.publish(asking("shop", "", "", now()))
+	close(release)
+	n := s.shown(server)
+	assert.Equal(t, n.ID, testbed.Receive(t, server.Closed, "that it is closed"))
+}
+
+// Signals about a notification may come before the answer that tells its number, and an action after the notification is closed.
+func TestAServerThatAnswersOutOfOrder(t *testing.T) {
+	s := newStage(t)
+	server := testbed.Notifications(t, "actions", "inline-reply")
+	server.Before(func(n testbed.Notification) *dbus.Error {
+		server.Emit(t, "NotificationClosed", n.ID, uint32(2))
+		server.Emit(t, "ActionInvoked", n.ID, "restart")
+		server.Emit(t, "ActionInvoked", n.ID, 7)
+		server.Emit(t, "ActionInvoked", "restart")
+		server.Emit(t, "ActionInvoked", n.ID+100, "restart")
+		return nil
+	})
+	s.publish(failed("shop", now()))
+	n := s.shown(server)
+	assert.Equal(t, "restart shop", testbed.Receive(t, s.did, "the action"))
+	server.Before(nil)
+
+	stranger := testbed.Bus(t)
+	require.NoError(t, stranger.Emit(serverPath, serverName+".ActionInvoked", n.ID, "resume"))
+	for action, did := range map[string]string{"resume": "resume shop", "default": "corralctl [attach shop]", "open": "corralctl [attach shop]"} {
+		server.Emit(t, "ActionInvoked", n.ID, action)
+		assert.Equal(t, did, testbed.Receive(t, s.did, "the action"))
+	}
+	server.Emit(t, "ActionInvoked", n.ID, "log")
+	assert.Equal(t, "corralctl [logs shop]", testbed.Receive(t, s.did, "the action"))
+	assert.Equal(t, "acknowledge shop", testbed.Receive(t, s.did, "that it was seen"))
+	server.Emit(t, "NotificationReplied", n.ID, "yes")
+	assert.Equal(t, "send shop yes true true", testbed.Receive(t, s.did, "the answer"))
+	assert.Empty(t, server.Shown, "what was closed by hand does not come back")
+	s.publish(failed("other", now()))
+	assert.Equal(t, "other: failed, exit 3", s.shown(server).Title)
+}
+
+// KDE's server refuses what comes too often; what is refused is tried again, and given up only after a while.
+func TestAServerThatRefuses(t *testing.T) {
+	s := newStage(t)
+	server := testbed.Notifications(t)
+	var calls atomic.Int32
+	server.Before(func(n testbed.Notification) *dbus.Error {
+		if n.Title == "shop: failed, exit 3" && calls.Add(1) < 2 {
+			return dbus.NewError(serverName+".Error.ExcessNotificationGeneration", []any{"too much"})
+		}
+		return nil
+	})
+	s.publish(failed("shop", now()))
+	s.publish(failed("forum", now()))
+	assert.Equal(t, "forum: failed, exit 3", s.shown(server).Title, "the other one is not held up")
+	assert.Equal(t, "shop: failed, exit 3", s.shown(server).Title)
+	assert.Empty(t, s.said)
+}
+
+// What was on the screen of a server that is gone is shown by the next one; what a person has closed is not.
+func TestAServerThatIsRestarted(t *testing.T) {
+	s := newStage(t)
+	server := testbed.Notifications(t)
+	s.publish(failed("shop", now()))
+	n := s.shown(server)
+	s.publish(failed("read", now()))
+	server.Dismiss(t, s.shown(server).ID, 2)
+	server.Emit(t, "ActionInvoked", n.ID, "resume") // after which the dismissal was heard, too
+	testbed.Receive(t, s.did, "the action")
+	server.Crash()
+	next := testbed.Notifications(t)
+	assert.Equal(t, "shop: failed, exit 3", s.shown(next).Title)
+	s.publish(failed("more", now()))
+	assert.Equal(t, "more: failed, exit 3", s.shown(next).Title)
+}
+
+// A daemon goes on with what the one before it has on the screen. GNOME's server has taken that away.
+func TestADaemonThatIsRestarted(t *testing.T) {
+	for name, again := range map[string]bool{"dunst": false, gnome: true} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			server := testbed.NotificationsOf(t, name)
+			shop := failed("shop", now())
+			s.publish(shop)
+			n := s.shown(server)
+			s.launch(shop)
+			if again {
+				n = s.shown(server)
+			}
+			s.publish(failed("new", now()))
+			assert.Equal(t, "new: failed, exit 3", s.shown(server).Title)
+			s.publish(asking("shop", "", "", now()))
+			assert.Equal(t, n.ID, testbed.Receive(t, server.Closed, "that it is closed"))
+		})
+	}
+}
+
+// What a person has asked for and could not be done is told where it was asked for.
+func TestAnActionThatFails(t *testing.T) {
+	s := newStage(t)
+	s.fail = errors.New("cannot restart \"shop\": its workspace is <gone>")
+	server := testbed.Notifications(t, "actions")
+	s.publish(failed("shop", now()))
+	server.Emit(t, "ActionInvoked", s.shown(server).ID, "restart")
+	n := s.shown(server)
+	assert.Equal(t, "shop: that did not work", n.Title)
+	assert.Equal(t, "cannot restart \"shop\": its workspace is <gone>", n.Body, "as it is, for a server that reads no markup")
+	server.Dismiss(t, n.ID, 2)
+}
+
+// One summary is one notification, however fast a thousand sessions fail.
+func TestAThousandAtOnce(t *testing.T) {
+	s := newStage(t)
+	server := testbed.Notifications(t, "actions")
+	at := now()
+	for i := range 1000 {
+		s.publish(failed(fmt.Sprintf("s%03d", i), at))
+	}
+	for n := s.shown(server); n.Title != "1000 sessions want you"; n = s.shown(server) {
+		assert.Less(t, len(server.Live()), 2*maxAlone)
+	}
+	testbed.Poll(t, "one is left", func() bool { return len(server.Live()) == 1 })
+	assert.Less(t, int(server.Live()[0]), 2*maxAlone)
+	server.Emit(t, "ActionInvoked", server.Live()[0], "default")
+	assert.Equal(t, "corralctl [top]", testbed.Receive(t, s.did, "the action"))
+}
+
+// A file that is damaged costs nothing but what it remembered.
+func TestADamagedFile(t *testing.T) {
+	s := newStage(t)
+	require.NoError(t, s.Close())
+	s.Notifier = nil
+	require.NoError(t, os.WriteFile(s.file, []byte(`{"entries":{"x":null},"items":`), 0o600))
+	s.launch(failed("shop", now()))
+	require.ErrorContains(t, testbed.Receive(t, s.said, "what is wrong"), "notifications.json")
+	assert.Equal(t, "shop: failed, exit 3", s.shown(testbed.Notifications(t)).Title)
+}

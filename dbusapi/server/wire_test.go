@@ -104,7 +104,7 @@ func TestAThousandSessionsInOneAnswer(t *testing.T) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	assert.Equal(t, 0, len(f.wrong), "of %d answers that differ from what the signals say", f.compared)
+	assert.Empty(t, f.wrong[:min(len(f.wrong), 1)], "%d of %d answers differ from what the signals say", len(f.wrong), f.compared)
 	assert.Equal(t, fmt.Sprint("changed ", changes-1), f.sessions[dbusapi.SessionPath(fmt.Sprint("s", changes-1))]["Description"].Value())
 }
 

@@ -69,7 +69,7 @@ func dialSocket(ctx context.Context, address string) (*net.UnixConn, error) {
 			}
 			var conn net.Conn
 			if conn, err = new(net.Dialer).DialContext(ctx, "unix", name); err == nil {
-				return conn.(*net.UnixConn), nil
+				return conn.(*net.UnixConn), nil //nolint:forcetypeassert // the network is "unix"
 			}
 		}
 	}

@@ -134,7 +134,7 @@ func TestAGuardedConnectionEnds(t *testing.T) {
 	} {
 		_, err := bus.DialGuarded(t.Context(), address, nil)
 		require.ErrorContains(t, err, "cannot connect to the bus")
-		assert.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, says)
 	}
 	conn, _ := guarded(t)
 	require.NoError(t, conn.Close())

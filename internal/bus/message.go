@@ -49,7 +49,7 @@ func parseHeader(message []byte) (h header) {
 		if at += 4; fields[at-3] != 1 {
 			return h
 		}
-		length := 0
+		var length int
 		switch {
 		case kind == 'g' && at < len(fields):
 			length, at = int(fields[at]), at+1

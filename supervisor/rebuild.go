@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -126,15 +127,15 @@ func greet(socket string) (shimwire.Message, error) {
 	}
 	buf := make([]byte, 4096)
 	n, err := unix.Read(fd, buf)
-	for err == unix.EINTR {
+	for errors.Is(err, unix.EINTR) {
 		n, err = unix.Read(fd, buf)
 	}
-	if err != nil || n == 0 {
+	if err != nil {
 		return shimwire.Message{}, fmt.Errorf("its shim says nothing: %w", err)
 	}
 	hello, err := shimwire.ParseMessage(buf[:n])
 	if err == nil && (hello.Kind != shimwire.Hello || hello.RunID == "" || hello.AgentPID == 0) {
-		err = fmt.Errorf("its shim does not say who it is")
+		err = errors.New("its shim does not say who it is")
 	}
 	return hello, err
 }

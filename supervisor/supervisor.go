@@ -95,6 +95,7 @@ type Options struct {
 	Monotonic   func() time.Duration // one that stands still while the machine sleeps: clock.Monotonic if it is nil
 	AfterFunc   deadline.Start       // deadline.Real if it is nil
 	Alarm       func(time.Time)      // called by the loop: AlarmRang is to be called at this time, or not at all if it is zero
+	Stirred     func()               // called by the loop at the beginning of each turn
 	Status      func(text string)    // called by the loop when the counts have changed: "3 running, 1 failed"
 	Announce    func(bool)           // called by the loop when the end of the machine, or of the login session, is near (true), or is not any more
 	Live        func(some bool)      // called by the loop when the first agent begins to live, and when the last one is gone
@@ -284,6 +285,9 @@ func (s *Supervisor) runFiles() {
 
 // turn drains the door, applies what came, saves and publishes.
 func (s *Supervisor) turn(f func()) {
+	if s.Stirred != nil {
+		s.Stirred()
+	}
 	f()
 drain:
 	for range doorSize {

@@ -27,13 +27,6 @@ import (
 // connectTimeout bounds how long systemd and the bus may take to answer at the start.
 const connectTimeout = 20 * time.Second
 
-// How much garbage there may be beside what lives, in percent of it. Most of the daemon's life it does nothing: memory is what it costs. While it starts,
-// nearly all that it makes stays, and looking for garbage in that again and again takes a third of its time.
-const (
-	gcPercent         = 40
-	startingGCPercent = 400
-)
-
 func main() { os.Exit(run()) }
 
 func run() int {

@@ -139,6 +139,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 		Version: version.Version, BootID: boot, RuntimeDir: p.runtime, Home: p.home,
 		WorktreeDir: filepath.Join(p.data, "worktrees"), GitEnv: supervisor.BuildEnvironment(os.Environ(), nil),
 		Status: func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) }, Live: d.last.live, Announce: d.server.ShuttingDownChanged,
+		Stirred: (&rest{after: restAfter}).stir,
 	}
 	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
 		options.AliveEvery = every / 2

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// settleTime is how long the daemon has to come to rest: it gives memory back once it had nothing to do for three seconds.
+const settleTime = 5 * time.Second
+
 func wakeupsIdle(ctx context.Context, b *bench) ([]row, error) {
 	return b.wakeups(ctx, fmt.Sprintf("%d silent sessions", b.sessions))
 }
@@ -35,7 +38,7 @@ func (b *bench) wakeups(ctx context.Context, with string) ([]row, error) {
 		return nil, err
 	}
 	defer least.end()
-	if err := pause(ctx, 5*time.Second); err != nil { // the Go runtime looks after itself for a moment longer
+	if err := pause(ctx, settleTime); err != nil {
 		return nil, err
 	}
 	processes := []int{b.daemon.Process.Pid, least.cmd.Process.Pid}

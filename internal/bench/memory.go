@@ -43,6 +43,9 @@ func (b *bench) memoryOfDaemon(ctx context.Context, sessions int) ([]row, error)
 		return nil, err
 	}
 	defer least.end()
+	if err := pause(ctx, settleTime); err != nil {
+		return nil, err
+	}
 	ours, err := occupied(b.daemon.Process.Pid)
 	if err != nil {
 		return nil, err

@@ -188,20 +188,27 @@ func (q *queue) due() (fs []func()) {
 // timers is a heap.Interface.
 type timers []*Timer
 
-func (ts timers) Len() int           { return len(ts) }
-func (ts timers) Less(i, j int) bool { return ts[i].at < ts[j].at }
+// Len is for package heap, as those that follow are.
+func (ts *timers) Len() int { return len(*ts) }
 
-func (ts timers) Swap(i, j int) {
-	ts[i], ts[j] = ts[j], ts[i]
-	ts[i].index, ts[j].index = i, j
+// Less tells which one comes first.
+func (ts *timers) Less(i, j int) bool { return (*ts)[i].at < (*ts)[j].at }
+
+// Swap lets two change places.
+func (ts *timers) Swap(i, j int) {
+	all := *ts
+	all[i], all[j] = all[j], all[i]
+	all[i].index, all[j].index = i, j
 }
 
+// Push adds a timer.
 func (ts *timers) Push(x any) {
 	t, _ := x.(*Timer)
 	t.index = len(*ts)
 	*ts = append(*ts, t)
 }
 
+// Pop takes the last one away.
 func (ts *timers) Pop() any {
 	last := len(*ts) - 1
 	t := (*ts)[last]

@@ -280,7 +280,10 @@ func (e StartFailed) apply(s *Session) {
 
 func (e EndAsked) apply(s *Session) {
 	r := s.run(e.Run)
-	if r == nil || r.Ended() && !(e.Told && r.exitedAfter(moment{e.At, e.Monotonic})) || r.Intent == Stop || r.Intent == e.Intent {
+	if r == nil || r.Intent == Stop || r.Intent == e.Intent {
+		return
+	}
+	if late := e.Told && r.exitedAfter(moment{e.At, e.Monotonic}); r.Ended() && !late {
 		return
 	}
 	if r.Intent == NoIntent { // else the run is ending since then

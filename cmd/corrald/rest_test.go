@@ -1,0 +1,59 @@
+package main
+
+import (
+	"math"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// settings are those of the garbage collector; it is off where percent is above all that can be set.
+func settings() (percent uint64, limited bool) {
+	all := []metrics.Sample{{Name: "/gc/gogc:percent"}, {Name: "/gc/gomemlimit:bytes"}}
+	metrics.Read(all)
+	return all[0].Value.Uint64(), all[1].Value.Uint64() != math.MaxInt64
+}
+
+// TestADaemonThatHasNothingToDoRests: no garbage is looked for, but for a client that reads all the time, and what was used is given back.
+func TestADaemonThatHasNothingToDoRests(t *testing.T) {
+	before := debug.SetGCPercent(gcPercent)
+	t.Cleanup(func() {
+		debug.SetGCPercent(before)
+		debug.SetMemoryLimit(math.MaxInt64)
+	})
+	r := &rest{after: 20 * time.Millisecond}
+	resting := func() bool {
+		percent, limited := settings()
+		return percent > math.MaxInt32 && limited
+	}
+	r.stir()
+	testbed.Poll(t, "it rests", resting)
+
+	var was, is runtime.MemStats
+	runtime.ReadMemStats(&was)
+	for range 4 * restRoom >> 10 {
+		garbage = make([]byte, 1<<10)
+	}
+	runtime.ReadMemStats(&is)
+	assert.Greater(t, is.NumGC, was.NumGC, "it does not grow for ever")
+
+	r.mu.Lock()
+	r.after = time.Hour
+	r.mu.Unlock()
+	r.stir()
+	testbed.Poll(t, "garbage is collected as ever", func() bool {
+		percent, limited := settings()
+		return percent == gcPercent && !limited
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.timer.Stop()
+}
+
+var garbage []byte

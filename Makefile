@@ -21,7 +21,9 @@ endif
 
 # Outside of a checkout internal/version says what it finds.
 VERSION := $(patsubst v%,%,$(shell git describe --tags --always --dirty 2>/dev/null))
-LDFLAGS  = $(if $(VERSION),-X github.com/corrald/corral/internal/version.Version=$(VERSION))
+# For packages: -s -w.
+STRIP   ?=
+LDFLAGS  = $(STRIP) $(if $(VERSION),-X github.com/corrald/corral/internal/version.Version=$(VERSION))
 GOBUILD  = CGO_ENABLED=0 go build -trimpath
 # The race detector needs a C compiler; the programs do not.
 GOTEST   = CGO_ENABLED=1 go test -race
@@ -35,13 +37,13 @@ LINT     = go tool -modfile=tools/go.mod golangci-lint
 NEEDS_BUILD = go git
 NEEDS_RUN   = tmux systemd dbus user-bus
 NEEDS_TEST  = $(NEEDS_BUILD) $(NEEDS_RUN) cc procps gdbus gio-python dunst xvfb zsh fish vim
-NEEDS_E2E   = $(NEEDS_TEST) logind debootstrap
+NEEDS_E2E   = $(NEEDS_TEST) logind debootstrap lintian
 NEEDS_LIMITS = $(NEEDS_TEST) debootstrap uml
 NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck mandoc man desktop-file-utils appstream
 
 .DEFAULT_GOAL := build
 .PHONY: help build demo test unit-test e2e limits-test torture check format lint architecture shell units-verify desktop manual generated \
-	bench fuzz install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-limits needs-check
+	bench fuzz dist install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-limits needs-check
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r t d; do printf '  make %-15s %s\n' "$$t" "$$d"; done
@@ -175,6 +177,12 @@ uninstall-user: ## what install-user did, undone; running agents go on
 	@scripts/user-service.sh stop
 	@$(MAKE) --no-print-directory uninstall $(USER_DIRS)
 	@scripts/user-service.sh forget
+
+# By their number, where no version is tagged, so that a newer one is an upgrade.
+DISTVERSION ?= $(or $(subst -,+,$(patsubst v%,%,$(shell git describe --tags 2>/dev/null))),0~r$(shell git rev-list --count HEAD).g$(shell git rev-parse --short HEAD))
+
+dist: needs-build ## packages for Debian, Fedora and Arch, and the sources, into build/dist/
+	@scripts/dist.sh '$(DISTVERSION)' build/dist
 
 clean: ## removes build/
 	rm -rf build

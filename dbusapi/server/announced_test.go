@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/testbed"
 	"github.com/corrald/corral/supervisor"
 )
 
@@ -64,6 +65,10 @@ func TestPropertiesAreAnnouncedAsTheContractSays(t *testing.T) {
 	require.NoError(t, s.sup.Report(t.Context(), "shop", supervisor.Report{Activity: "waiting", Reason: "question", Message: "a secret?"}))
 	do("Acknowledge")
 	s.end(t, "shop")
+	testbed.Poll(t, "the end is shown: what one turn changes and changes back is not announced", func() bool {
+		n, err := s.sup.Session("shop")
+		return err == nil && n.State == "failed"
+	})
 	do("Start")
 	s.Server.ShuttingDownChanged(true)
 	s.Server.LingeringChanged(true)

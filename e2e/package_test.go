@@ -30,7 +30,7 @@ func packaged(t *testing.T) string {
 func TestDebianPackage(t *testing.T) {
 	packages := packaged(t)
 	said, err := exec.Command("lintian", "--fail-on=error,warning", "--allow-root", filepath.Join(packages, "root/1.0/corral_1.0_"+runtime.GOARCH+".deb")).CombinedOutput()
-	assert.NoError(t, err, "lintian: %s", said)
+	require.NoError(t, err, "lintian: %s", said)
 	for _, suite := range []string{"bookworm", "trixie"} {
 		t.Run(suite, func(t *testing.T) {
 			m := machine.Boot(t, machine.Options{Root: machine.Debian(t, suite)})

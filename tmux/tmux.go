@@ -169,6 +169,10 @@ func (t *Tmux) SendKeys(ctx context.Context, s Session, keys []string) error {
 	if _, err := t.command(ctx, s, args...); err != nil {
 		return fmt.Errorf("cannot send keys to %q: %w", s.Name, err)
 	}
+	// The server answers before it has written the keys into the pane, but writes them before it hears of another client.
+	if _, err := t.command(ctx, s, "-N", "display-message", "-p", "-t", s.pane(), ""); err != nil {
+		return fmt.Errorf("cannot tell whether %q has got its keys: %w", s.Name, err)
+	}
 	return nil
 }
 

@@ -98,8 +98,11 @@ func TestTheServerIsOurChildAndHasOneSession(t *testing.T) {
 
 func TestTheServerLivesOnWithoutItsSession(t *testing.T) {
 	x := prepare(t)
-	s := open(t, x, "echo the last screen")
-	assert.Contains(t, shows(t, x, s, "the last screen"), "the last screen", "what has ended can be read")
+	s := open(t, x, "echo the last screen; read -r enter")
+	shows(t, x, s, "the last screen")
+	require.NoError(t, x.SendKeys(t.Context(), s, []string{"Enter"}))
+	testbed.Poll(t, "it has ended", func() bool { return ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{pane_dead}") == "1" })
+	shows(t, x, s, "the last screen\n") // what has ended can be read
 	ask(t, x, s, "kill-session", "-t", "="+s.Name)
 	assert.True(t, x.Answers(t.Context(), s), "a session that somebody closed is told from a server that died")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -119,17 +120,57 @@ func (s *shim) tellActivity(kind shimwire.Kind) {
 // showTime is how long a pane may take for the rest of the output after the agent has ended.
 const showTime = time.Second
 
-// showRest gives the pane what is left, for a bounded time.
+// showRest gives the pane what is left, for a bounded time, and waits until tmux has read it: a pane whose program is gone it closes with all that it has
+// not read yet (server_child_exited, which asks for unread bytes only where pipe-pane is used).
 func (s *shim) showRest() {
 	deadline := time.Now().Add(showTime)
 	for {
 		s.show()
 		left := time.Until(deadline).Milliseconds()
-		if !s.pane.there() || s.out.start == s.out.end || left <= 0 {
+		if !s.pane.there() || left <= 0 {
+			return
+		}
+		if s.out.start == s.out.end {
+			s.pane.awaitRead(deadline)
 			return
 		}
 		p := []unix.PollFd{{Fd: int32(s.pane.fd), Events: unix.POLLOUT}}
 		_, _ = unix.Poll(p, int(left))
 		s.pane.writable = true
+	}
+}
+
+// awaitRead waits until tmux has read everything before, which it shows by its answer to a question: Device Status Report (ECMA-48, 8.3.35). What else comes
+// out of the pane is keys that nobody takes any more.
+func (p *pane) awaitRead(deadline time.Time) {
+	if p.server.pidfd <= 0 { // nobody who is known to answer
+		return
+	}
+	if n, e := sysWrite(p.fd, []byte("\x1b[5n")); e != 0 || n == 0 {
+		return
+	}
+	answer := []byte("\x1b[0n")
+	var got [64]byte
+	kept := 0
+	for {
+		left := time.Until(deadline).Milliseconds()
+		if left <= 0 {
+			return
+		}
+		ready := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}
+		if _, err := unix.Poll(ready, int(left)); err == unix.EINTR {
+			continue
+		}
+		n, e := sysRead(p.fd, got[kept:])
+		switch {
+		case e == unix.EAGAIN || e == unix.EINTR:
+			continue
+		case e != 0 || n == 0: // tmux is gone
+			return
+		}
+		if bytes.Contains(got[:kept+n], answer) {
+			return
+		}
+		kept = copy(got[:], got[max(0, kept+n-len(answer)+1):kept+n])
 	}
 }

@@ -207,7 +207,6 @@ func (s *shim) start() error {
 
 // notStarted records that the agent could not be started, shows it in the pane, and returns the code to exit with.
 func (s *shim) notStarted(err error) int {
-	s.pane.release()
 	code := exitBroken
 	if e, ok := err.(*startError); ok { //nolint:errorlint // it is made here and never wrapped
 		code = e.code
@@ -217,7 +216,14 @@ func (s *shim) notStarted(err error) int {
 	s.insist(exitstatus.Status{
 		RunID: s.spec.RunID, BootID: s.bootID, Code: exitstatus.NotStarted, Error: err.Error(), Started: now, Exited: now, ExitedMonotonic: clock.Monotonic(),
 	})
-	_, _ = os.Stderr.WriteString(strings.ToValidUTF8(err.Error(), "?") + "\n")
+	if s.pane.there() {
+		s.pane.makeRaw()
+	}
+	_, _ = os.Stderr.WriteString(strings.ToValidUTF8(err.Error(), "?") + "\r\n")
+	if s.pane.there() {
+		s.pane.awaitRead(time.Now().Add(showTime))
+	}
+	s.pane.release()
 	return code
 }
 

@@ -9,7 +9,6 @@ package deadline
 import (
 	"container/heap"
 	"context"
-	"errors"
 	"os"
 	"sync"
 	"syscall"
@@ -66,28 +65,44 @@ func (start Start) Context(parent context.Context, after time.Duration) (ctx con
 	if earlier, ok := parent.Deadline(); ok && earlier.Before(at) {
 		return context.WithCancel(parent)
 	}
-	inner, end := context.WithCancelCause(parent)
-	t := start(after, func() { end(context.DeadlineExceeded) })
-	return &timed{inner, at}, func() {
+	c := &timed{Context: parent, at: at, done: make(chan struct{})}
+	forget := context.AfterFunc(parent, func() { c.end(parent.Err()) })
+	t := start(after, func() { c.end(context.DeadlineExceeded) })
+	return c, func() {
+		forget()
 		t.Stop()
-		end(nil)
+		c.end(context.Canceled)
 	}
 }
 
-// timed is a context that tells of its deadline.
+// timed is a context that tells of its deadline. Its channel is its own, and not one of package context's: those that are derived from it would take their
+// error from there.
 type timed struct {
-	context.Context
-	at time.Time
+	context.Context // its parent
+	at              time.Time
+	done            chan struct{}
+
+	mu  sync.Mutex
+	err error // why done was closed
 }
 
 func (c *timed) Deadline() (time.Time, bool) { return c.at, true }
 
+func (c *timed) Done() <-chan struct{} { return c.done }
+
 func (c *timed) Err() error {
-	err := c.Context.Err()
-	if err != nil && errors.Is(context.Cause(c.Context), context.DeadlineExceeded) {
-		return context.DeadlineExceeded
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+func (c *timed) end(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+		close(c.done)
 	}
-	return err
 }
 
 // all are the timers of this process.

@@ -79,6 +79,7 @@ func TestAContextIsDoneWhenItsTimeIsUp(t *testing.T) {
 	require.NoError(t, ctx.Err())
 	await(t, child.Done())
 	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
+	require.ErrorIs(t, child.Err(), context.DeadlineExceeded, "one that is derived from it tells the same")
 	require.ErrorIs(t, context.Cause(child), context.DeadlineExceeded)
 	assert.Zero(t, left(t))
 }

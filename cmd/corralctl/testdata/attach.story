@@ -11,7 +11,7 @@ $ cat >~/terminal.sh <<'EOF'
 > see() { until t capture-pane -p | grep -q -- "$1"; do :; done; t capture-pane -p | sed 's/ *$//;/^$/d'; }
 > new() { t -f /dev/null new-session -d -x 80 -y 12 "$*; echo code \$?; exec sleep 1000"; }
 > keys() { t send-keys "$@"; }
-> end() { t kill-server; }
+> end() { t kill-server; while t has-session; do :; done 2>/dev/null; }
 > EOF
 
 $ . ~/terminal.sh; new corralctl attach; see code; end

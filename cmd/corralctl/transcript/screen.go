@@ -3,19 +3,21 @@ package transcript
 import (
 	"io"
 	"slices"
-	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 )
 
 // The bounds of what a few bytes of an agent may make grow.
 const (
-	maxColumn = 500      // where the cursor can be moved to, and characters be moved and repeated
-	maxLine   = 16 << 10 // cells of a line that are kept to be written over; a longer one is passed on in parts
-	maxRows   = 200      // lines that are kept to be written over
-	maxCells  = 1 << 18  // cells in them
-	maxMarks  = 64       // bytes of what combines with one character
-	minHeight = 40       // rows of the screen, until the agent is seen to use more: a session has these while nobody is attached
+	maxColumn  = 500      // where the cursor can be moved to, and characters be moved and repeated
+	maxLine    = 4 << 10  // cells of a line that are kept to be written over; a longer one is passed on in parts
+	maxRows    = 200      // lines that are kept to be written over
+	maxCells   = 1 << 18  // cells in them
+	maxPending = 32 << 10 // bytes that are gathered before they are passed on
+	maxMarks   = 64       // bytes of what combines with one character
+	minHeight  = 40       // rows of the screen, until the agent is seen to use more: a session has these while nobody is attached
 )
 
 // cell is one column of a line.
@@ -26,43 +28,88 @@ type cell struct {
 
 // line is one line that can still be written over.
 type line struct {
-	cells []cell
-	marks []string
-	moved bool   // the cursor was moved in it, so blanks at its end mean nothing
-	shown string // what was passed on of it already
-	told  bool   // something was
+	cells   []cell
+	marks   []string
+	moved   bool   // the cursor was moved in it, so blanks at its end mean nothing
+	shown   string // what was passed on of it already
+	told    bool   // something was
+	changed bool   // since then, perhaps
 }
 
-func (l *line) text() string {
-	var b strings.Builder
+// text appends what the line says to b.
+func (l *line) text(b []byte) []byte {
+	begin := len(b)
 	for _, c := range l.cells {
 		if c.r != 0 {
-			b.WriteRune(c.r)
+			b = utf8.AppendRune(b, c.r)
 			if c.marks > 0 {
-				b.WriteString(l.marks[c.marks-1])
+				b = append(b, l.marks[c.marks-1]...)
 			}
 		}
 	}
-	if l.moved {
-		return strings.TrimRight(b.String(), " ")
+	for l.moved && len(b) > begin && b[len(b)-1] == ' ' {
+		b = b[:len(b)-1]
 	}
-	return b.String()
+	return b
+}
+
+// blank tells whether nothing is to be seen in the line.
+func (l *line) blank() bool {
+	for _, c := range l.cells {
+		if c.marks > 0 || c.r != 0 && !unicode.IsSpace(c.r) {
+			return false
+		}
+	}
+	return true
+}
+
+// reset makes a new line of one that nobody needs any more. To make room is what the shortest sequences can ask for the most of.
+func (l *line) reset() {
+	cells := l.cells[:0]
+	if cap(cells) > 2*maxColumn {
+		cells = nil
+	}
+	*l = line{cells: cells}
+}
+
+// output is where lines go that are passed on: together, at the end of what was read together.
+type output struct {
+	to      io.Writer
+	pending []byte
+	err     error // of to; sticky
+}
+
+func (o *output) flush() error {
+	if o.err == nil && len(o.pending) > 0 {
+		_, o.err = o.to.Write(o.pending)
+	}
+	o.pending = o.pending[:0]
+	return o.err
+}
+
+func (o *output) bound() {
+	if len(o.pending) > maxPending {
+		_ = o.flush() // the error is kept
+	}
 }
 
 // screen is the lines that an agent can still write over, of which the last are what its terminal shows. Lines that leave it are passed on.
 type screen struct {
-	out         io.Writer
-	err         error // of out; sticky
-	lines       []*line
-	cells       int // in lines, about: what was erased is counted until the line leaves
-	row, column int // of the cursor; row is an index of lines
+	out         *output
+	lines       []*line // those between its length and its capacity, as far as there are any, are used again
+	cells       int     // in lines, about: what was erased is counted until the line leaves
+	row, column int     // of the cursor; row is an index of lines
 	saved       [2]int
-	height      int // rows of the terminal, as far as it is known
-	top, bottom int // of the scroll region, in rows of the terminal; bottom is 0 if there is none
+	height      int     // rows of the terminal, as far as it is known
+	top, bottom int     // of the scroll region, in rows of the terminal; bottom is 0 if there is none
+	gone        []*line // out of those that are moved
 }
 
-func newScreen(out io.Writer) screen {
-	return screen{out: out, lines: []*line{{}}, height: minHeight}
+// newScreen takes the lines of a screen that nobody needs any more, if there was one.
+func newScreen(out *output, lines []*line) screen {
+	s := screen{out: out, lines: lines[:0], height: minHeight}
+	s.fill(0)
+	return s
 }
 
 // base is the line that is in the terminal's first row.
@@ -76,19 +123,24 @@ func (s *screen) region() (first, last int) {
 	return s.base() + s.top, s.base() + s.bottom
 }
 
-func (s *screen) write(text string) {
-	if s.err == nil && text != "" {
-		_, s.err = io.WriteString(s.out, text)
-	}
-}
-
 // tell passes a line on, unless that was done and it has not changed since.
 func (s *screen) tell(l *line) {
-	text := l.text()
-	if !l.told || text != l.shown && strings.TrimSpace(text) != "" {
-		s.write(text + "\n")
+	if l.told && !l.changed {
+		return
 	}
-	l.told, l.shown = true, text
+	begin := len(s.out.pending)
+	text := l.text(s.out.pending)
+	if !l.told || string(text[begin:]) != l.shown && !l.blank() {
+		s.out.pending = append(text, '\n')
+	}
+	s.out.bound()
+}
+
+// here is the cursor's line, to be changed.
+func (s *screen) here() *line {
+	l := s.lines[s.row]
+	l.changed = true
+	return l
 }
 
 // drop passes the first n lines on and forgets them.
@@ -101,17 +153,20 @@ func (s *screen) drop(n int) {
 	s.row -= n
 }
 
-// flush passes on all lines above the cursor.
-func (s *screen) flush() {
+// showAbove passes on all lines above the cursor. What is changed later of them is passed on once more.
+func (s *screen) showAbove() {
 	for _, l := range s.lines[:s.row] {
-		s.tell(l)
+		if !l.told || l.changed {
+			s.tell(l)
+			l.told, l.changed, l.shown = true, false, string(l.text(nil))
+		}
 	}
 }
 
 // used returns how many lines there are, without blank ones at the end.
 func (s *screen) used() int {
 	n := len(s.lines)
-	for n > 0 && strings.TrimSpace(s.lines[n-1].text()) == "" {
+	for n > 0 && s.lines[n-1].blank() {
 		n--
 	}
 	return n
@@ -123,18 +178,21 @@ func (s *screen) finish() {
 	for _, l := range s.lines[:last] {
 		s.tell(l)
 	}
-	if l := s.lines[last]; l.text() != l.shown {
-		s.write(l.text())
-	}
+	s.showRest(s.lines[last])
 	s.lines, s.row, s.column, s.cells = []*line{{}}, 0, 0, 0
+}
+
+// showRest passes on a line that has no end, unless that was done.
+func (s *screen) showRest(l *line) {
+	if text := l.text(nil); string(text) != l.shown {
+		s.out.pending = append(s.out.pending, text...)
+	}
 }
 
 // goTo moves the cursor to a line, which is made if there is none yet.
 func (s *screen) goTo(row int) {
 	s.row = max(row, 0)
-	for len(s.lines) <= s.row {
-		s.lines = append(s.lines, &line{})
-	}
+	s.fill(s.row)
 	s.bound()
 }
 
@@ -167,7 +225,7 @@ func (s *screen) address(row, column int) {
 
 func (s *screen) moveTo(column int) {
 	s.column = min(max(column, 0), maxColumn)
-	s.lines[s.row].moved = true
+	s.here().moved = true
 }
 
 // up and down move the cursor without scrolling.
@@ -214,7 +272,10 @@ func (s *screen) deleteLines(at, last, n int) {
 	if n <= 0 {
 		return
 	}
-	s.lines = slices.Insert(slices.Delete(s.lines, at, at+n), last+1-n, blank(n)...)
+	lines := s.lines[at : last+1]
+	s.gone = append(s.gone[:0], lines[:n]...)
+	copy(lines, lines[n:])
+	s.reuse(lines[len(lines)-n:])
 }
 
 // insertLines makes room at row at, by as much of the lines up to last.
@@ -224,21 +285,30 @@ func (s *screen) insertLines(at, last, n int) {
 	if n <= 0 {
 		return
 	}
-	s.lines = slices.Insert(slices.Delete(s.lines, last+1-n, last+1), at, blank(n)...)
+	lines := s.lines[at : last+1]
+	s.gone = append(s.gone[:0], lines[len(lines)-n:]...)
+	copy(lines[n:], lines)
+	s.reuse(lines[:n])
 }
 
-func blank(n int) []*line {
-	lines := make([]*line, n)
-	for i := range lines {
-		lines[i] = &line{}
+// reuse puts the lines that are gone in the place of others, as new ones.
+func (s *screen) reuse(lines []*line) {
+	for i, l := range s.gone {
+		s.cells -= len(l.cells)
+		l.reset()
+		lines[i] = l
 	}
-	return lines
 }
 
 // fill makes the lines up to last.
 func (s *screen) fill(last int) {
-	for len(s.lines) <= last {
-		s.lines = append(s.lines, &line{})
+	for n := len(s.lines); n <= last; n++ {
+		if n < cap(s.lines) && s.lines[:n+1][n] != nil {
+			s.lines = s.lines[:n+1]
+			s.lines[n].reset()
+		} else {
+			s.lines = append(s.lines, &line{})
+		}
 	}
 }
 
@@ -248,10 +318,13 @@ func (s *screen) clear() {
 	for _, l := range s.lines[:s.used()] {
 		s.tell(l)
 	}
-	s.lines, s.cells, s.row = []*line{{}}, 0, 0
+	s.lines, s.cells = s.lines[:min(max(row, 0)+1, len(s.lines))], 0
+	for _, l := range s.lines {
+		l.reset()
+	}
 	s.goTo(row)
 	s.column = column
-	s.lines[s.row].moved = true
+	s.here().moved = true
 }
 
 // below and above erase the lines after and before the cursor's.
@@ -266,21 +339,34 @@ func (s *screen) below() {
 
 func (s *screen) above() {
 	for _, l := range s.lines[min(s.base(), s.row):s.row] {
-		l.cells, l.moved = l.cells[:0], true
+		l.cells, l.moved, l.changed = l.cells[:0], true, true
 	}
 	s.erase(0, s.column+1)
 }
 
-// put writes a character at the cursor.
-func (s *screen) put(r rune) {
-	width := 1
-	switch {
-	case r == '\t':
-		width = 8 - s.column%8
-	case r >= 0x300:
-		width = ansi.StringWidth(string(r))
+// width is how many columns a character takes; none is that of one that combines with the one before.
+func width(r rune) int {
+	if r < 0x300 {
+		return 1
 	}
-	l := s.lines[s.row]
+	return ansi.StringWidth(string(r))
+}
+
+// put writes a character at the cursor.
+func (s *screen) put(r rune) { s.putWide(r, width(r)) }
+
+// putAgain writes a character n times, as far as the cursor can be moved. Of one that combines with another, more would not be seen.
+func (s *screen) putAgain(r rune, n int) {
+	for width := width(r); width > 0 && n > 0 && s.column < maxColumn; n-- {
+		s.putWide(r, width)
+	}
+}
+
+func (s *screen) putWide(r rune, width int) {
+	l := s.here()
+	if r == '\t' {
+		width = 8 - s.column%8
+	}
 	if width == 0 {
 		l.combine(s.column, r)
 		return
@@ -309,7 +395,8 @@ func (s *screen) put(r rune) {
 func (s *screen) passPart(l *line) {
 	s.drop(s.row)
 	l.moved = false
-	s.write(l.text())
+	s.out.pending = l.text(s.out.pending)
+	s.out.bound()
 	s.cells -= len(l.cells)
 	*l = line{}
 	s.column = 0
@@ -340,6 +427,7 @@ func (l *line) mark(c *cell, r rune) {
 
 // grow makes blanks up to a column.
 func (l *line) grow(to int) {
+	l.cells = slices.Grow(l.cells, max(0, to-len(l.cells)))
 	for len(l.cells) < to {
 		l.cells = append(l.cells, cell{r: ' '})
 	}
@@ -362,7 +450,7 @@ func (l *line) split(column int) {
 
 // erase blanks the columns of the cursor's line from and up to, but not including, to.
 func (s *screen) erase(from, to int) {
-	l := s.lines[s.row]
+	l := s.here()
 	l.moved = true
 	l.split(from)
 	l.split(to)
@@ -375,9 +463,11 @@ func (s *screen) erase(from, to int) {
 	}
 }
 
+var blanks = slices.Repeat([]cell{{r: ' '}}, maxColumn)
+
 // deleteCells takes n characters out of the cursor's line, insertCells makes room for n.
 func (s *screen) deleteCells(n int) {
-	l := s.lines[s.row]
+	l := s.here()
 	from := min(s.column, len(l.cells))
 	to := min(from+n, len(l.cells))
 	l.split(from)
@@ -387,12 +477,12 @@ func (s *screen) deleteCells(n int) {
 }
 
 func (s *screen) insertCells(n int) {
-	l := s.lines[s.row]
+	l := s.here()
 	if s.column >= len(l.cells) || len(l.cells) > maxColumn {
 		return
 	}
 	l.split(s.column)
-	l.cells = slices.Insert(l.cells, s.column, slices.Repeat([]cell{{r: ' '}}, n)...)
+	l.cells = slices.Insert(l.cells, s.column, blanks[:n]...)
 	l.moved = true
 	s.cells += n
 }

@@ -22,6 +22,7 @@ const maxParams = 64
 type Transcript struct {
 	screen
 	main    *screen // while the program has the alternate screen: the other one
+	spare   []*line // of the alternate screen that there was last
 	state   cleanState
 	params  []byte // of the control sequence that is being read
 	partial []byte // the beginning of a character
@@ -52,7 +53,7 @@ const (
 )
 
 // New returns a Transcript that passes text on to out.
-func New(out io.Writer) *Transcript { return &Transcript{screen: newScreen(out)} }
+func New(out io.Writer) *Transcript { return &Transcript{screen: newScreen(&output{to: out}, nil)} }
 
 // Write takes what the agent wrote, in parts of any size. Its error is that of the writer below.
 func (l *Transcript) Write(p []byte) (int, error) {
@@ -67,15 +68,15 @@ func (l *Transcript) Write(p []byte) (int, error) {
 		p = p[size:]
 	}
 	l.partial = append(l.partial, p...)
-	return n, l.err
+	return n, l.out.flush()
 }
 
 // Flush passes on the lines above the cursor, for who wants to read along. What is changed later of them is passed on once more.
 func (l *Transcript) Flush() error {
 	if l.main == nil {
-		l.flush()
+		l.showAbove()
 	}
-	return l.err
+	return l.out.flush()
 }
 
 // Close passes on what is left.
@@ -86,37 +87,32 @@ func (l *Transcript) Close() error {
 	l.partial = nil
 	l.alternate(false)
 	l.finish()
-	return l.err
+	return l.out.flush()
 }
 
 // PassTo has everything from now on passed on to another writer.
-func (l *Transcript) PassTo(out io.Writer) {
-	l.out = out
-	if l.main != nil {
-		l.main.out = out
-	}
-}
+func (l *Transcript) PassTo(out io.Writer) { l.out.to = out }
 
 // alternate begins and ends the program's use of the alternate screen.
 func (l *Transcript) alternate(on bool) {
 	switch {
 	case on && l.main == nil:
 		main := l.screen
-		main.flush()
-		l.screen = newScreen(main.out)
-		l.height, l.err, l.main = main.height, main.err, &main
+		main.showAbove()
+		l.screen = newScreen(main.out, l.spare)
+		l.height, l.main = main.height, &main
 		l.goTo(l.main.row - l.main.base())
 	case !on && l.main != nil:
 		first, used := 0, l.used()
-		for first < used && strings.TrimSpace(l.lines[first].text()) == "" {
+		for first < used && l.lines[first].blank() {
 			first++
 		}
 		for _, row := range l.lines[first:used] {
 			l.tell(row)
 		}
-		height, err := l.height, l.err
-		l.screen, l.main = *l.main, nil
-		l.height, l.err = max(height, l.height), err
+		height := l.height
+		l.spare, l.screen, l.main = l.lines, *l.main, nil
+		l.height = max(height, l.height)
 	}
 }
 
@@ -348,9 +344,8 @@ func (l *Transcript) change(final rune, n int) {
 	case '@':
 		l.insertCells(n)
 	case 'b':
-		for l.last != 0 && n > 0 && l.column < maxColumn {
-			l.put(l.last)
-			n--
+		if l.last != 0 {
+			l.putAgain(l.last, n)
 		}
 	}
 }

@@ -94,8 +94,9 @@ func TestTranscriptKeepsLongLines(t *testing.T) {
 	assert.Equal(t, line+"\n", clean(t, line+"\n"))
 }
 
-// TestRecordedStreams: what real programs wrote to a terminal, and what is to be read of it.
-func TestRecordedStreams(t *testing.T) {
+// TestStreams: what programs write to a terminal, and what is to be read of it. Those of bash, htop, less and vim were recorded; claude (an agent that
+// paints its prompt again and again), progress (npm and cargo) and region (apt) are imitations, made of the sequences that these programs use.
+func TestStreams(t *testing.T) {
 	streams, err := filepath.Glob("testdata/*.raw")
 	require.NoError(t, err)
 	require.NotEmpty(t, streams)

@@ -42,8 +42,8 @@ func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case event, ok := <-watcher.Events:
-			if !ok || event.Name == directory && event.Has(fsnotify.Remove) {
-				return nil
+			if !ok || event.Name == directory && event.Has(fsnotify.Remove|fsnotify.Rename) { // a session that is removed is moved away first
+				return f.finish()
 			}
 			if event.Name != f.path {
 				continue
@@ -94,7 +94,7 @@ func (f *follower) begin(o *logsOptions) error {
 	return f.out.out.Flush()
 }
 
-// catchUp reads what is there.
+// catchUp reads what is there, and before that what was printed before this file was begun.
 func (f *follower) catchUp() error {
 	file, err := os.Open(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,7 +104,20 @@ func (f *follower) catchUp() error {
 		return err
 	}
 	f.file = file
+	if err := copyBefore(f.sink, f.path+".1", file); err != nil {
+		return err
+	}
 	return f.copy()
+}
+
+// finish shows what is left when no more comes: a last line without an end.
+func (f *follower) finish() error {
+	if f.text != nil {
+		if err := f.text.Close(); err != nil {
+			return err
+		}
+	}
+	return f.out.out.Flush()
 }
 
 // copy shows what the open file has from its position on.
@@ -146,7 +159,8 @@ func (f *follower) drain() error {
 	return f.copy()
 }
 
-// reopen opens the file that is at the path now, and tells whether it is another one than before.
+// reopen opens the file that is at the path now, and tells whether it is another one than before. What was added to the one before until it was
+// replaced is shown first, and then what came between the two, if it was all replaced once more meanwhile.
 func (f *follower) reopen() (bool, error) {
 	file, err := os.Open(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -156,15 +170,42 @@ func (f *follower) reopen() (bool, error) {
 		return false, err
 	}
 	if f.file != nil {
-		before, err1 := f.file.Stat()
-		now, err2 := file.Stat()
-		if err1 == nil && err2 == nil && os.SameFile(before, now) {
-			return false, file.Close()
+		same, err := sameFile(f.file, file)
+		if err == nil && !same {
+			err = errors.Join(f.drain(), f.copyBetween(file))
+		}
+		if same || err != nil {
+			return false, errors.Join(err, file.Close())
 		}
 		_ = f.file.Close()
 	}
 	f.file = file
 	return true, nil
+}
+
+// copyBetween shows the file that came after the open one and before now. Of several such files only the last is there.
+func (f *follower) copyBetween(now *os.File) error {
+	between, err := os.Open(f.path + ".1")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = between.Close() }()
+	isOpen, err1 := sameFile(between, f.file)
+	isNow, err2 := sameFile(between, now) // renamed meanwhile: it is read next in any case
+	if err := errors.Join(err1, err2); err != nil || isOpen || isNow {
+		return err
+	}
+	_, err = io.Copy(f.sink, between)
+	return err
+}
+
+func sameFile(a, b *os.File) (bool, error) {
+	one, err1 := a.Stat()
+	other, err2 := b.Stat()
+	return err1 == nil && err2 == nil && os.SameFile(one, other), errors.Join(err1, err2)
 }
 
 func (f *follower) close() {

@@ -2,12 +2,19 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/testbed"
 )
 
 func TestTheLastLinesOfALog(t *testing.T) {
@@ -78,6 +85,98 @@ func TestALogIsFollowedThroughRotation(t *testing.T) {
 	write("eight\n")
 	require.NoError(t, f.read())
 	assert.Equal(t, "two\nthree\nfour\nfive\nsix\nseven\neight\n", output())
+}
+
+// TestNothingIsLostBetweenTwoLogs: what was added just before a log was replaced, and a log that came and went while nobody looked.
+func TestNothingIsLostBetweenTwoLogs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), logName)
+	write := func(text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
+	rotate := func() { require.NoError(t, os.Rename(path, path+".1")) }
+	write("one\r\n")
+	rotate()
+	write("two\r\n")
+	c, output := capture(t)
+	f := &follower{path: path, out: c}
+	defer f.close()
+	require.NoError(t, f.begin(&logsOptions{lines: -1}))
+	assert.Equal(t, "one\ntwo\n", output(), "the last lines begin in the log before")
+
+	require.NoError(t, f.drain())
+	old, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = old.WriteString("three\r\n")
+	require.NoError(t, errors.Join(err, old.Close()))
+	rotate()
+	write("four\r\n")
+	replaced, err := f.reopen()
+	require.NoError(t, err)
+	assert.True(t, replaced)
+	require.NoError(t, f.read())
+	assert.Equal(t, "one\ntwo\nthree\nfour\n", output())
+
+	rotate()
+	write("five\r\n")
+	rotate()
+	write("six\r\nsev")
+	require.NoError(t, f.read())
+	assert.Equal(t, "one\ntwo\nthree\nfour\nfive\nsix\n", output())
+	require.NoError(t, f.finish())
+	assert.Equal(t, "one\ntwo\nthree\nfour\nfive\nsix\nsev", output())
+}
+
+// TestALogIsFollowedThroughRestarts: of the session, of the daemon, with its death, and of the machine's bus; and through the log's rotation in each of them.
+func TestALogIsFollowedThroughRestarts(t *testing.T) {
+	u := newUnits(t)
+	configuration := filepath.Join(u.home, "config/corral/corral.conf")
+	require.NoError(t, os.MkdirAll(filepath.Dir(configuration), 0o700))
+	require.NoError(t, os.WriteFile(configuration, []byte("[Corral]\nLogMaxSize=64K\n"), 0o600))
+	testbed.Systemctl(t, "restart", "corrald.service")
+	pipe, shown := filepath.Join(u.home, "pipe"), filepath.Join(u.home, "shown")
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	u.session("chatty", `exec 3<>`+pipe+`; while read -r i to <&3; do while [ $i -le $to ]; do echo "line $i of what the agent says"; i=$((i+1)); done; done`)
+	u.must("start", "chatty")
+
+	out, err := os.Create(shown)
+	require.NoError(t, err)
+	follow := exec.Command(testbed.Programs(t).Corralctl, "logs", "--follow", "--lines=1000000", "chatty") // all, also what comes before it looks
+	follow.Env, follow.Stdout, follow.Stderr = u.environment, out, out
+	require.NoError(t, follow.Start())
+	require.NoError(t, out.Close())
+	t.Cleanup(func() {
+		_ = follow.Process.Kill()
+		_ = follow.Wait()
+	})
+	const part = 1000 // lines: somewhat more than one file of the log takes
+	printed := 0
+	agentPrints := func() {
+		t.Helper()
+		require.NoError(t, os.WriteFile(pipe, fmt.Appendf(nil, "%d %d\n", printed+1, printed+part), 0))
+		printed += part
+		testbed.WaitFile(t, shown, func(text []byte) bool { return bytes.Contains(text, fmt.Appendf(nil, "line %d of", printed)) })
+	}
+	agentPrints()
+	u.must("restart", "chatty")
+	agentPrints()
+	testbed.Systemctl(t, "restart", "corrald.service")
+	agentPrints()
+	testbed.Systemctl(t, "kill", "--signal=KILL", "corrald.service")
+	agentPrints()
+	testbed.Systemctl(t, "restart", "corrald.service", "dbus.service")
+	agentPrints()
+	u.must("restart", "chatty")
+	agentPrints()
+
+	var want strings.Builder
+	for i := range printed {
+		fmt.Fprintf(&want, "line %d of what the agent says\n", i+1)
+	}
+	text, err := os.ReadFile(shown)
+	require.NoError(t, err)
+	assert.Equal(t, want.String(), string(text))
+
+	u.must("rm", "--force", "chatty")
+	testbed.WaitExit(t, follow.Process.Pid)
+	require.NoError(t, follow.Wait(), "a session that is removed has no more to show")
 }
 
 func TestShortOutputIsNotPaged(t *testing.T) {

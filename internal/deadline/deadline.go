@@ -86,10 +86,13 @@ type timed struct {
 	err error // why done was closed
 }
 
+// Deadline is when it is done at the latest.
 func (c *timed) Deadline() (time.Time, bool) { return c.at, true }
 
+// Done is closed when it is done.
 func (c *timed) Done() <-chan struct{} { return c.done }
 
+// Err tells why it is done, nil as long as it is not.
 func (c *timed) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -122,46 +122,52 @@ func Parse(b []byte) (Status, error) {
 		if !ok {
 			return Status{}, errors.New("line without =: " + strconv.Quote(line))
 		}
-		var err error
-		switch name {
-		case "RUN_ID":
-			s.RunID = v
-		case "BOOT_ID":
-			s.BootID = v
-		case "PID":
-			s.PID, err = strconv.Atoi(v)
-		case "CODE":
+		err := s.set(name, v)
+		if name == "CODE" {
 			code = v
-		case "STATUS":
-			s.Value, err = strconv.Atoi(v)
-		case "ERROR":
-			s.Error, err = strconv.Unquote(v)
-		case "STARTED_USEC":
-			s.Started, err = parseUsec(v)
-		case "EXITED_USEC":
-			s.Exited, err = parseUsec(v)
-		case "EXITED_MONOTONIC_USEC":
-			s.ExitedMonotonic, err = parseDuration(v)
-		case "USER_USEC":
-			s.UserTime, err = parseDuration(v)
-		case "SYSTEM_USEC":
-			s.SystemTime, err = parseDuration(v)
-		case "MAX_RSS_BYTES":
-			s.MaxRSS, err = strconv.ParseInt(v, 10, 64)
-		case "OOM_KILLS":
-			s.OOMKills, err = strconv.ParseUint(v, 10, 64)
-		case "MEMORY_MAX_BYTES":
-			s.MemoryMax, err = strconv.ParseUint(v, 10, 64)
-		case "PROMPTED":
-			s.Prompted = v == "1"
-		case "PANE_CLOSED":
-			s.PaneClosed = v == "1"
 		}
 		if err != nil {
 			return Status{}, errors.New("bad value of " + name + ": " + strconv.Quote(v))
 		}
 	}
 	return s.withCode(code)
+}
+
+// set takes one field, but for CODE. One that it does not know is a younger writer's.
+func (s *Status) set(name, v string) (err error) {
+	switch name {
+	case "RUN_ID":
+		s.RunID = v
+	case "BOOT_ID":
+		s.BootID = v
+	case "PID":
+		s.PID, err = strconv.Atoi(v)
+	case "STATUS":
+		s.Value, err = strconv.Atoi(v)
+	case "ERROR":
+		s.Error, err = strconv.Unquote(v)
+	case "STARTED_USEC":
+		s.Started, err = parseUsec(v)
+	case "EXITED_USEC":
+		s.Exited, err = parseUsec(v)
+	case "EXITED_MONOTONIC_USEC":
+		s.ExitedMonotonic, err = parseDuration(v)
+	case "USER_USEC":
+		s.UserTime, err = parseDuration(v)
+	case "SYSTEM_USEC":
+		s.SystemTime, err = parseDuration(v)
+	case "MAX_RSS_BYTES":
+		s.MaxRSS, err = strconv.ParseInt(v, 10, 64)
+	case "OOM_KILLS":
+		s.OOMKills, err = strconv.ParseUint(v, 10, 64)
+	case "MEMORY_MAX_BYTES":
+		s.MemoryMax, err = strconv.ParseUint(v, 10, 64)
+	case "PROMPTED":
+		s.Prompted = v == "1"
+	case "PANE_CLOSED":
+		s.PaneClosed = v == "1"
+	}
+	return err
 }
 
 // withCode puts the code in that name says, if the rest of the record agrees with it.

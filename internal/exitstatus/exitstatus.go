@@ -122,7 +122,7 @@ func Parse(b []byte) (Status, error) {
 		if !ok {
 			return Status{}, errors.New("line without =: " + strconv.Quote(line))
 		}
-		err := s.set(name, v)
+		err := set(&s, name, v)
 		if name == "CODE" {
 			code = v
 		}
@@ -134,7 +134,7 @@ func Parse(b []byte) (Status, error) {
 }
 
 // set takes one field, but for CODE. One that it does not know is a younger writer's.
-func (s *Status) set(name, v string) (err error) {
+func set(s *Status, name, v string) (err error) {
 	switch name {
 	case "RUN_ID":
 		s.RunID = v

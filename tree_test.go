@@ -286,6 +286,20 @@ func TestEveryFailpointIsHit(t *testing.T) {
 	}
 }
 
+// TestEveryFuzzTestHasACorpus: files in the tree from which the fuzzer starts, and which each run of the tests tries.
+func TestEveryFuzzTestHasACorpus(t *testing.T) {
+	walk(t, func(p string, entry fs.DirEntry) {
+		if entry.IsDir() || !strings.HasSuffix(p, "_test.go") {
+			return
+		}
+		for _, name := range regexp.MustCompile(`(?m)^func (Fuzz\w+)\(f `).FindAllStringSubmatch(read(t, p), -1) {
+			corpus, err := os.ReadDir(path.Join(path.Dir(p), "testdata/fuzz", name[1]))
+			assert.NoError(t, err, "%s of %s", name[1], p)
+			assert.NotEmpty(t, corpus, "%s of %s", name[1], p)
+		}
+	})
+}
+
 func TestThePlanIsToldToPeople(t *testing.T) {
 	text := read(t, "docs/ARCHITECTURE.md")
 	for _, folder := range folders(t) {

@@ -1,0 +1,31 @@
+package units
+
+import (
+	"encoding/hex"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+var escaped = regexp.MustCompile(`_[0-9a-f]{2}`)
+
+// FuzzUnitPath: each unit has an object path of its own, and one that D-Bus takes.
+func FuzzUnitPath(f *testing.F) {
+	for _, seed := range []string{"app-corral-claude-shop.scope", "1.scope", "a_b", "ä", "a/b"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if name == "" {
+			return
+		}
+		path := unitPath(name)
+		assert.True(t, path.IsValid(), "%q", path)
+		label := strings.TrimPrefix(string(path), string(systemdPath)+"/unit/")
+		assert.Equal(t, name, escaped.ReplaceAllStringFunc(label, func(s string) string {
+			b, _ := hex.DecodeString(s[1:])
+			return string(b)
+		}))
+	})
+}

@@ -101,7 +101,7 @@ units-verify:
 
 desktop:
 	@desktop-file-validate packaging/desktop/*.desktop
-	@appstreamcli validate --no-net --no-color packaging/desktop/*.metainfo.xml >build/appstream 2>&1 || { cat build/appstream >&2; exit 1; }
+	@out=$$(appstreamcli validate --no-net --no-color packaging/desktop/*.metainfo.xml 2>&1) || { printf '%s\n' "$$out" >&2; exit 1; }
 
 manual: build/man/.made
 	@scripts/manual.sh

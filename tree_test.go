@@ -294,7 +294,7 @@ func TestEveryFuzzTestHasACorpus(t *testing.T) {
 		}
 		for _, name := range regexp.MustCompile(`(?m)^func (Fuzz\w+)\(f `).FindAllStringSubmatch(read(t, p), -1) {
 			corpus, err := os.ReadDir(path.Join(path.Dir(p), "testdata/fuzz", name[1]))
-			assert.NoError(t, err, "%s of %s", name[1], p)
+			require.NoError(t, err, "%s of %s", name[1], p)
 			assert.NotEmpty(t, corpus, "%s of %s", name[1], p)
 		}
 	})

@@ -8,6 +8,7 @@ package shimwire
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"time"
 )
 
@@ -291,6 +292,9 @@ func ParseMessage(b []byte) (Message, error) {
 		case msgSince:
 			m.Since = time.UnixMicro(n)
 		case msgMonotonic:
+			if n > math.MaxInt64/int64(time.Microsecond) {
+				return errors.New("a number is out of range")
+			}
 			m.SinceMonotonic = time.Duration(n) * time.Microsecond
 		case msgSeq:
 			m.Seq = uint32(n)

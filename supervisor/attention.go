@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/shimwire"
@@ -16,7 +15,7 @@ import (
 type Report struct {
 	Activity       string // session.Working, Idle or Waiting
 	Reason         string // one of session.WordReasons, or "": then one that waits has a question
-	Message        string // for a person; what is longer than session.MaxMessage is cut
+	Message        string // for a person; what is longer than shimwire.MaxText is cut
 	ConversationID string // the agent's own id of its conversation, "" if it says nothing of that
 }
 
@@ -34,7 +33,7 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	r.Message = brieflyTold(r.Message)
+	r.Message = shimwire.Bounded(r.Message)
 	if r.Activity == session.Waiting && r.Reason == "" {
 		r.Reason = session.Question
 	}
@@ -105,20 +104,6 @@ func (s *Supervisor) converse(e *entry, id string) error {
 	return nil
 }
 
-// brieflyTold is a text of an agent's as it can be kept and told: of valid UTF-8, as a D-Bus string has to be, and not too long.
-func brieflyTold(text string) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
-	if len(text) <= session.MaxMessage {
-		return text
-	}
-	const more = "…"
-	end := session.MaxMessage - len(more)
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + more
-}
-
 // shimSources are those that a shim speaks for.
 var shimSources = []session.Source{session.FromOSC7501, session.FromNotify, session.FromTitle, session.FromBell}
 
@@ -130,7 +115,7 @@ func (s *Supervisor) agentSaid(e *entry, m shimwire.Message) {
 		return
 	}
 	s.apply(e, session.Said{Run: e.rec.Run.ID, Source: source, Word: session.Word{
-		Activity: m.Activity, Reason: m.Reason, Message: brieflyTold(m.Text), At: m.Since, Monotonic: s.saidAt(m), Seq: uint64(m.Seq),
+		Activity: m.Activity, Reason: m.Reason, Message: shimwire.Bounded(m.Text), At: m.Since, Monotonic: s.saidAt(m), Seq: uint64(m.Seq),
 	}})
 }
 

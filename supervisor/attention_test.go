@@ -14,7 +14,6 @@ import (
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/shimwire"
-	"github.com/corrald/corral/supervisor/session"
 )
 
 // running creates a session whose shim has told of its agent.
@@ -91,9 +90,9 @@ func TestReportsThatAreRefused(t *testing.T) {
 		assert.Equal(t, NoSuchSession, kindOf(b.sup.Report(b.t.Context(), "other", Report{Activity: "idle"})))
 		assert.Equal(t, wants{"", "output", "working"}, s.wants())
 
-		b.report("waiting", "question", strings.Repeat("é", session.MaxMessage))
+		b.report("waiting", "question", strings.Repeat("é", shimwire.MaxText))
 		message := s.snapshot().AttentionMessage
-		assert.LessOrEqual(t, len(message), session.MaxMessage)
+		assert.LessOrEqual(t, len(message), shimwire.MaxText)
 		assert.True(t, utf8.ValidString(message) && strings.HasSuffix(message, "é…"))
 		b.exit("shop", 0)
 		require.Equal(t, "completed", b.state("shop"))

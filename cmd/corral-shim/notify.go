@@ -136,7 +136,7 @@ func parseNotification(text []byte) notification {
 		case "READY":
 			n.ready = n.ready || value == "1"
 		case "STATUS":
-			n.status, n.saysStatus = bounded(value), true
+			n.status, n.saysStatus = shimwire.Bounded(value), true
 		case activityKey:
 			if slices.Contains(shimwire.Activities, value) {
 				n.activity, n.saysActivity = value, true

@@ -33,16 +33,6 @@ func TestNotifications(t *testing.T) {
 	}
 }
 
-func TestTextsAreBounded(t *testing.T) {
-	for _, row := range []struct{ text, end string }{
-		{"short", "short"}, {strings.Repeat("a", shimwire.MaxText), "aa"}, {strings.Repeat("a", shimwire.MaxText+1), "a…"}, {strings.Repeat("é", shimwire.MaxText), "é…"},
-	} {
-		got := bounded(row.text)
-		assert.LessOrEqual(t, len(got), shimwire.MaxText)
-		assert.True(t, utf8.ValidString(got) && strings.HasSuffix(got, row.end), "%q", got)
-	}
-}
-
 // FuzzNotification holds that whatever is sent, what is told of it is bounded, valid, and among the words that there are.
 func FuzzNotification(f *testing.F) {
 	for _, seed := range []string{"READY=1\nSTATUS=up", "X_CORRAL_ACTIVITY=waiting\nX_CORRAL_REASON=auth\nSTATUS=\xff", "BARRIER=1", "=\n\n=READY=1"} {

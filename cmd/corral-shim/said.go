@@ -1,9 +1,7 @@
 package main
 
 import (
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/corrald/corral/internal/shimwire"
 )
@@ -106,18 +104,4 @@ func (s *shim) goneOn(since time.Time) {
 	if since.Sub(s.rang) > ringTail {
 		s.says(saidByBell, word{})
 	}
-}
-
-// bounded is a text as it may be told: valid UTF-8 without NUL, of MaxText bytes at most.
-func bounded(text string) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
-	if len(text) <= shimwire.MaxText {
-		return text
-	}
-	const more = "…"
-	end := shimwire.MaxText - len(more)
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + more
 }

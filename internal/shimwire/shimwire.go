@@ -9,7 +9,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // MaxSpec bounds a Spec, in bytes: Linux lets an execve have 2 MiB of arguments and environment unless the stack limit was raised.
@@ -170,8 +172,22 @@ var (
 	Reasons    = []string{"permission", "question", "auth", "setup", "turn-ended", "error", "bell"}
 )
 
-// MaxText bounds Text in a Said, in bytes.
+// MaxText bounds Text in a Said, and everything else that an agent says to a person, in bytes.
 const MaxText = 1024
+
+// Bounded is a text of an agent's as it can be kept and told: valid UTF-8 without NUL, as a D-Bus string has to be, of MaxText bytes at most.
+func Bounded(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	if len(text) <= MaxText {
+		return text
+	}
+	const more = "…"
+	end := MaxText - len(more)
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + more
+}
 
 // MaxData is the most text that one Input message holds, in bytes.
 const MaxData = MaxMessage - 128

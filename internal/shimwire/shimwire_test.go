@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -126,4 +127,14 @@ func FuzzParseMessage(f *testing.F) {
 		require.NoError(t, err)
 		assert.Equal(t, once, twice)
 	})
+}
+
+func TestTextsAreBounded(t *testing.T) {
+	for _, row := range []struct{ text, end string }{
+		{"short", "short"}, {strings.Repeat("a", MaxText), "aa"}, {strings.Repeat("a", MaxText+1), "a…"}, {strings.Repeat("é", MaxText), "é…"},
+	} {
+		got := Bounded(row.text)
+		assert.LessOrEqual(t, len(got), MaxText)
+		assert.True(t, utf8.ValidString(got) && strings.HasSuffix(got, row.end), "%q", got)
+	}
 }

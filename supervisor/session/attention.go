@@ -42,9 +42,6 @@ const (
 // WordReasons are the reasons that an agent can give. The others are not for it to say.
 var WordReasons = []string{Permission, Question, Auth, Setup, TurnEnded, ErrorShown}
 
-// MaxMessage bounds what is kept of an agent's message, in bytes.
-const MaxMessage = 1024
-
 // Word is what one source has said last of the agent that is alive. A word stands until the same source says another one.
 type Word struct {
 	Activity string    `json:"activity,omitempty"` // Working, Idle or Waiting; "" if it says nothing of that

@@ -52,7 +52,7 @@ var plan = map[string][]string{
 	"cmd/corralctl":            slices.Concat([]string{"cmd/corralctl/top", "cmd/corralctl/transcript", "cmd/corralctl/wording", "dbusapi/client", "dbusapi", "supervisor/store", "supervisor/session"}, leaves),
 	"cmd/corralctl/top":        slices.Concat([]string{"cmd/corralctl/wording", "dbusapi/client", "dbusapi"}, leaves),
 	"cmd/corralctl/transcript": {},
-	"cmd/corralctl/wording":    {"dbusapi/client"},
+	"cmd/corralctl/wording":    {"dbusapi/client", "internal/config"},
 	"cmd/corrald":              slices.Concat([]string{"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/ground", "supervisor/session", "supervisor/store", "units", "tmux"}, leaves),
 	"cmd/corral-shim":          {"internal/clock", "internal/exitstatus", "internal/shimwire", "internal/version"},
 

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -202,24 +203,10 @@ func counted(n int, one, many string) string {
 
 // span says how long something took: "45s", "2m 5s", "3h 4m", "2d 3h".
 func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	units := []struct {
-		length time.Duration
-		name   string
-	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
-	for i, u := range units {
-		if d < u.length {
-			continue
-		}
-		text := fmt.Sprintf("%d%s", d/u.length, u.name)
-		if i+1 < len(units) {
-			if rest := d % u.length / units[i+1].length; rest > 0 {
-				text += fmt.Sprintf(" %d%s", rest, units[i+1].name)
-			}
-		}
-		return text
+	if d < time.Second {
+		return "less than 1s"
 	}
-	return "less than 1s"
+	return config.FormatTimeSpan(d)
 }
 
 // tilde writes a path as people do.

@@ -32,6 +32,28 @@ var timeUnits = map[string]time.Duration{
 	"years": year, "year": year, "y": year,
 }
 
+// FormatTimeSpan writes a duration for a person, as its two greatest units of systemd.time(7): "2m 15s". Less than a second is "0s".
+func FormatTimeSpan(d time.Duration) string {
+	units := []struct {
+		name string
+		size time.Duration
+	}{{"y", 365 * day}, {"w", 7 * day}, {"d", day}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
+	d = max(d, 0)
+	for i, unit := range units {
+		if d < unit.size && unit.size != time.Second {
+			continue
+		}
+		text := fmt.Sprintf("%d%s", d/unit.size, unit.name)
+		if i+1 < len(units) {
+			if rest := d % unit.size / units[i+1].size; rest > 0 {
+				text += fmt.Sprintf(" %d%s", rest, units[i+1].name)
+			}
+		}
+		return text
+	}
+	return "0s"
+}
+
 // ParseTimeSpan reads a time span as systemd.time(7) writes them: "10" (seconds), "1min 30s", "1.5h", "2d3h", "infinity" (Infinity). It is
 // never negative.
 func ParseTimeSpan(s string) (time.Duration, error) {

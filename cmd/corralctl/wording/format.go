@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/clipperhouse/displaywidth"
+
+	"github.com/corrald/corral/internal/config"
 )
 
 // Printable returns s with every character escaped that a terminal would act on, or that would make text look like other text: what an agent says
@@ -88,26 +90,7 @@ func EllipsizePath(s string, width int) string {
 }
 
 // Span writes a duration as its two greatest units: "2m 15s".
-func Span(d time.Duration) string {
-	units := []struct {
-		name string
-		size time.Duration
-	}{{"y", 365 * 24 * time.Hour}, {"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
-	d = max(d, 0)
-	for i, unit := range units {
-		if d < unit.size && unit.size != time.Second {
-			continue
-		}
-		text := fmt.Sprintf("%d%s", d/unit.size, unit.name)
-		if i+1 < len(units) {
-			if rest := d % unit.size / units[i+1].size; rest > 0 {
-				text += fmt.Sprintf(" %d%s", rest, units[i+1].name)
-			}
-		}
-		return text
-	}
-	return "0s"
-}
+func Span(d time.Duration) string { return config.FormatTimeSpan(d) }
 
 // Moment is a time from the bus: microseconds since 1970.
 func Moment(usec uint64) time.Time {

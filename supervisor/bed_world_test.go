@@ -1,0 +1,159 @@
+package supervisor
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// world is a World that writes down what it is asked to do.
+type world struct {
+	World // what is not below is not asked for here
+	*bed
+	start     func(p Plan, tell func(session.Event)) error // nil: everything gets there at once
+	result    string                                       // of StopCause
+	causeErr  error
+	populated bool
+	answers   bool
+	dead      bool // what Alive says
+	scopes    []Scope
+	group     string        // what ControlGroup says
+	stops     bool          // what Stopping says
+	asked     chan struct{} // before it says so it waits for this to be closed
+	attached  bool          // what Attached says
+	sent      func()        // called by Send
+
+	freezer    sync.Mutex
+	frozen     map[string]bool // by control group
+	freezeErr  error
+	properties func(scope string, properties []session.Property) error // SetProperties
+}
+
+func runs(p Plan, tell func(session.Event)) error {
+	scopeRuns(p, tell)
+	tell(session.AgentStarted{Run: p.Spec.RunID, Agent: session.Process{PID: 12, Start: 120}, At: time.Now()})
+	return nil
+}
+
+func scopeRuns(p Plan, tell func(session.Event)) {
+	tell(session.ScopeStarted{Run: p.Spec.RunID, InvocationID: "inv", ControlGroup: "/" + p.Unit})
+	tell(session.TmuxStarted{Run: p.Spec.RunID})
+}
+
+func (w *world) Start(_ context.Context, p Plan, tell func(session.Event)) error {
+	w.tell("start %s", p.ID)
+	if w.start != nil {
+		return w.start(p, tell)
+	}
+	return runs(p, tell)
+}
+
+func (w *world) Rejoin(_ context.Context, t Target, p Plan, tell func(session.Event)) error {
+	w.tell("rejoin %s", t.ID)
+	tell(session.TmuxStarted{Run: p.Spec.RunID, Process: session.Process{PID: t.Tmux.PID + 1, Start: t.Tmux.Start + 1}})
+	return nil
+}
+
+func (w *world) End(_ context.Context, t Target) error    { w.tell("ask agent %s", t.ID); return nil }
+func (w *world) HangUp(_ context.Context, t Target) error { w.tell("hang up %s", t.ID); return nil }
+func (w *world) Kill(_ context.Context, t Target) error   { w.tell("kill %s", t.ID); return nil }
+
+func (w *world) Signal(_ context.Context, t Target, whom string, signal unix.Signal) error {
+	w.tell("signal %s %s %s", whom, t.ID, unix.SignalName(signal))
+	return nil
+}
+
+func (w *world) StopCause(context.Context, string) (StopCause, error) {
+	return StopCause{Result: w.result}, w.causeErr
+}
+
+func (w *world) Shown(int) ([]string, string, error) {
+	return []string{"claude", "--verbose"}, w.bed.home, nil
+}
+
+func (w *world) Installed(_ context.Context, program, _ string) bool { return program != "missing" }
+
+func (w *world) Freeze(_ context.Context, t Target) error {
+	w.tell("freeze %s", t.ID)
+	w.freeze(t.ControlGroup, true)
+	return w.freezeErr
+}
+
+// Thaw is told of only where there is something to thaw.
+func (w *world) Thaw(_ context.Context, t Target) error {
+	if w.Frozen(t.ControlGroup) {
+		w.tell("thaw %s", t.ID)
+		w.freeze(t.ControlGroup, false)
+	}
+	return nil
+}
+
+func (w *world) freeze(group string, frozen bool) {
+	w.freezer.Lock()
+	defer w.freezer.Unlock()
+	if w.frozen == nil {
+		w.frozen = map[string]bool{}
+	}
+	w.frozen[group] = frozen
+}
+
+func (w *world) Frozen(group string) bool {
+	w.freezer.Lock()
+	defer w.freezer.Unlock()
+	return w.frozen[group]
+}
+
+func (w *world) FreezerFile(string) string { return filepath.Join(w.home, "freezer") }
+
+func (w *world) SetProperties(_ context.Context, scope string, properties []session.Property) error {
+	w.tell("set %d properties of scope %q", len(properties), scope)
+	if w.properties != nil {
+		return w.properties(scope, properties)
+	}
+	return nil
+}
+
+func (w *world) Stopping(context.Context) bool {
+	if w.asked != nil {
+		<-w.asked
+	}
+	return w.stops
+}
+
+func (w *world) TmuxAnswers(context.Context, Target) bool { return w.answers }
+
+func (w *world) Clear(_ context.Context, unit, _ string) { w.tell("clear %s", unit) }
+
+func (w *world) Alive(session.Process) (int, bool) {
+	if w.dead {
+		return -1, false
+	}
+	fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	return fd, err == nil
+}
+
+func (w *world) TmuxServer(Target) (session.Process, bool)                  { return session.Process{}, false }
+func (w *world) Scopes(context.Context) ([]Scope, error)                    { return w.scopes, nil }
+func (w *world) Watch(context.Context, []string) error                      { return nil }
+func (w *world) Forget(context.Context, string) error                       { return nil }
+func (w *world) ControlGroup(int) string                                    { return w.group }
+func (w *world) Occupied(string) bool                                       { return w.populated }
+func (w *world) Populated(string) bool                                      { return w.populated }
+func (w *world) Keys(context.Context, Target, []string) error               { return nil }
+func (w *world) AttachCommand(Target) ([]string, error)                     { return []string{"tmux"}, nil }
+func (w *world) Attached(Target) bool                                       { return w.attached }
+func (w *world) Usage(string) map[string]uint64                             { return nil }
+func (w *world) Capture(context.Context, Target, int, bool) (string, error) { return "", nil }
+
+func (w *world) Send(context.Context, string, string, bool) error {
+	if w.sent != nil {
+		w.sent()
+	}
+	return nil
+}

@@ -51,9 +51,10 @@ func (m *Manager) SetLinger(ctx context.Context, on bool) error {
 type LingerWatch struct {
 	file  string
 	files *inotify.Watcher
+	last  bool // as it was told, or as it was when the watch began
 }
 
-// WatchLinger begins to watch; Run tells of changes.
+// WatchLinger begins to watch; Run tells of what has changed since.
 func WatchLinger() (*LingerWatch, error) {
 	path, err := lingerFile()
 	if err != nil {
@@ -67,7 +68,7 @@ func watchLinger(file string) (*LingerWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &LingerWatch{file: file, files: files}
+	w := &LingerWatch{file: file, files: files, last: exists(file)}
 	if err := w.follow(); err != nil {
 		_ = files.Close()
 		return nil, err
@@ -100,14 +101,17 @@ func (w *LingerWatch) follow() error {
 
 // Run calls told with each change, until Close.
 func (w *LingerWatch) Run(told func(on bool)) {
-	last := exists(w.file)
+	look := func() {
+		if now := exists(w.file); now != w.last {
+			w.last = now
+			told(now)
+		}
+	}
+	look() // it may have been in between, when nothing was watched yet
 	w.files.Run(func(inotify.Event) {
 		// Where it cannot be followed any more, what can be seen is told all the same.
 		_ = w.follow()
-		if now := exists(w.file); now != last {
-			last = now
-			told(now)
-		}
+		look()
 	})
 }
 

@@ -137,7 +137,9 @@ func TestTheBell(t *testing.T) {
 	says(shimwire.Idle)
 
 	late := h.connect()
-	assert.Equal(t, rings, late.hears(shimwire.Said))
+	again := late.hears(shimwire.Said)
+	again.SinceMonotonic = rings.SinceMonotonic // is reckoned anew each time
+	assert.Equal(t, rings, again)
 
 	s.keys("\n")
 	says(shimwire.Working)

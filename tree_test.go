@@ -254,12 +254,12 @@ func TestNothingSleepsAndNoTestIsSkipped(t *testing.T) {
 
 // A timer of Go's that was stopped wakes the daemon all the same when its time would have come.
 func TestWhatIsCalledOffWakesNobody(t *testing.T) {
-	daemon := []string{"cmd/corrald", "dbusapi/server", "supervisor", "supervisor/ground", "units", "tmux"}
+	daemon := []string{"cmd/corrald", "dbusapi/server", "notify", "supervisor", "supervisor/ground", "units", "tmux"}
 	for _, f := range tree(t) {
 		if f.test || !slices.Contains(daemon, f.folder) {
 			continue
 		}
-		for pkg, timers := range map[string][]string{"time": {"AfterFunc", "After"}, "context": {"WithTimeout", "WithDeadline"}} {
+		for pkg, timers := range map[string][]string{"time": {"AfterFunc", "After", "NewTimer"}, "context": {"WithTimeout", "WithDeadline"}} {
 			f.selectors(pkg, func(name string, at token.Position) {
 				assert.NotContains(t, timers, name, "%s: take package deadline's", at)
 			})

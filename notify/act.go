@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/supervisor"
 )
 
@@ -17,7 +18,7 @@ const failureKey = "failure"
 // asked has done what a person asks for by a notice: an action, or a text to answer the agent with.
 func (n *Notifier) asked(sessions []string, reply bool, text string) {
 	go func() {
-		ctx, cancel := context.WithTimeout(n.ctx, actTimeout)
+		ctx, cancel := deadline.Context(n.ctx, actTimeout)
 		defer cancel()
 		var err error
 		switch {

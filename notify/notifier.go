@@ -18,6 +18,7 @@ import (
 
 	"github.com/corrald/corral/internal/atomicfile"
 	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/supervisor"
 )
 
@@ -53,19 +54,20 @@ const closeTime = 500 * time.Millisecond
 // Notifier sends notifications. It is a supervisor.Publisher.
 type Notifier struct {
 	Options
-	door    chan func()
-	ctx     context.Context
-	cancel  context.CancelFunc
-	ended   chan struct{}
-	signals chan *dbus.Signal
+	door   chan func()
+	ctx    context.Context
+	cancel context.CancelFunc
+	ended  chan struct{}
 
 	// What follows belongs to the goroutine.
-	idle     chan struct{} // to be closed once the server has answered, after which it is not called any more; nil until Close
-	begun    bool          // every session that there is was published
+	idle     chan struct{}     // to be closed once the server has answered, after which it is not called any more; nil until Close
+	signals  chan *dbus.Signal // nil until we are connected, and once the bus is lost
+	begun    bool              // every session that there is was published
 	desk     *Desk
 	override *bool // what was set over the bus, nil if the configuration counts
 	screen   screen
-	timer    *time.Timer
+	rings    chan struct{}   // by timer
+	timer    *deadline.Timer // nil where nothing is waited for
 
 	dirty   bool         // the file is not what it should be
 	saving  chan error   // how the writing of it ends that is under way, nil if none is
@@ -88,10 +90,9 @@ func New(o Options) *Notifier {
 		o.Report(err)
 	}
 	n := &Notifier{
-		Options: o, door: make(chan func(), doorSize), ended: make(chan struct{}), signals: make(chan *dbus.Signal, 64),
-		override: kept.Notifications, screen: newScreen(kept), timer: time.NewTimer(time.Hour),
+		Options: o, door: make(chan func(), doorSize), ended: make(chan struct{}),
+		override: kept.Notifications, screen: newScreen(kept), rings: make(chan struct{}, 1),
 	}
-	n.timer.Stop()
 	n.desk = NewDesk(o.Settings, n.on(), kept.Memory)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.Announce(n.on())
@@ -195,11 +196,11 @@ func (n *Notifier) switched(before bool) {
 func (n *Notifier) Close() error {
 	idle := make(chan struct{})
 	n.post(func() { n.idle = idle })
-	limit := time.NewTimer(closeTime)
-	defer limit.Stop()
+	limit, cancel := deadline.Context(context.Background(), closeTime)
+	defer cancel()
 	select {
 	case <-idle:
-	case <-limit.C:
+	case <-limit.Done():
 	}
 	n.cancel()
 	<-n.ended
@@ -225,7 +226,7 @@ func (n *Notifier) post(f func()) {
 
 func (n *Notifier) run() {
 	defer close(n.ended)
-	defer n.timer.Stop()
+	defer n.wake(0)
 	for {
 		select {
 		case f := <-n.door:
@@ -239,7 +240,7 @@ func (n *Notifier) run() {
 			n.heard(signal)
 		case err := <-n.saving:
 			n.saved(err)
-		case <-n.timer.C:
+		case <-n.rings:
 		case <-n.ctx.Done():
 			return
 		}
@@ -253,6 +254,22 @@ func (n *Notifier) run() {
 			n.step(time.Now())
 			n.save()
 		}
+	}
+}
+
+// wake has the goroutine look again after a time, and not at the time that was set before; 0 sets none.
+func (n *Notifier) wake(after time.Duration) {
+	if n.timer != nil {
+		n.timer.Stop()
+		n.timer = nil
+	}
+	if after > 0 {
+		n.timer = deadline.AfterFunc(after, func() {
+			select {
+			case n.rings <- struct{}{}:
+			default: // it looks anyway
+			}
+		})
 	}
 }
 
@@ -270,7 +287,7 @@ func (n *Notifier) drain() {
 
 // connect connects to the bus and finds the server that is there.
 func (n *Notifier) connect() {
-	ctx, cancel := context.WithTimeout(n.ctx, connectTimeout)
+	ctx, cancel := deadline.Context(n.ctx, connectTimeout)
 	defer cancel()
 	conn, err := bus.Dial(ctx, n.Address)
 	if err != nil {
@@ -278,7 +295,8 @@ func (n *Notifier) connect() {
 		return
 	}
 	context.AfterFunc(n.ctx, func() { _ = conn.Close() })
-	conn.Signal(n.signals)
+	signals := make(chan *dbus.Signal, 64)
+	conn.Signal(signals)
 	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(busName), dbus.WithMatchInterface(busName), dbus.WithMatchMember("NameOwnerChanged"),
 		dbus.WithMatchArg(0, serverName))
 	if err == nil {
@@ -292,9 +310,8 @@ func (n *Notifier) connect() {
 	_ = conn.BusObject().CallWithContext(ctx, busName+".GetNameOwner", 0, serverName).Store(&owner) // an error is that nobody owns it
 	n.post(func() {
 		n.screen.conn = conn
-		if !n.screen.known { // else a signal has told already, and what that said is younger
-			n.owned(owner)
-		}
+		n.owned(owner)
+		n.signals = signals // not before: who has come or gone since the question is told by them
 	})
 }
 

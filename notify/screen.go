@@ -184,7 +184,7 @@ func (n *Notifier) step(now time.Time) {
 		}
 	}
 	if !next.IsZero() {
-		n.timer.Reset(next.Sub(now))
+		n.wake(next.Sub(now))
 	}
 }
 
@@ -296,7 +296,7 @@ func (n *Notifier) heard(signal *dbus.Signal) {
 	s := &n.screen
 	if signal.Name == busName+".NameOwnerChanged" {
 		var name, before, now string
-		if signal.Sender == busName && dbus.Store(signal.Body, &name, &before, &now) == nil && name == serverName && s.conn != nil {
+		if signal.Sender == busName && dbus.Store(signal.Body, &name, &before, &now) == nil && name == serverName {
 			n.owned(now)
 		}
 		return

@@ -40,13 +40,13 @@ func (s *Supervisor) shutDown() {
 		}
 	}
 	s.settle()
-	limit := time.NewTimer(s.Config.StopTimeout + shutdownMargin)
-	defer limit.Stop()
+	limit, cancel := s.AfterFunc.Context(context.Background(), s.Config.StopTimeout+shutdownMargin)
+	defer cancel()
 	for s.anyLive() {
 		select {
 		case f := <-s.door:
 			s.turn(f)
-		case <-limit.C:
+		case <-limit.Done():
 			return
 		}
 	}

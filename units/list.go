@@ -12,6 +12,7 @@ import (
 
 	"github.com/godbus/dbus/v5"
 
+	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/proc"
 )
 
@@ -77,8 +78,8 @@ func (m *Manager) listStarted(ctx context.Context, pattern string) ([]unitRow, e
 			m.match("RemoveMatch", anyJob)
 		})
 	}()
-	enough := time.NewTimer(startingTime)
-	defer enough.Stop()
+	enough, cancel := deadline.Context(context.Background(), startingTime)
+	defer cancel()
 	for {
 		rows, err := m.listOnce(ctx, pattern)
 		if err != nil || !starting(rows) {
@@ -86,7 +87,7 @@ func (m *Manager) listStarted(ctx context.Context, pattern string) ([]unitRow, e
 		}
 		select {
 		case <-ended:
-		case <-enough.C:
+		case <-enough.Done():
 			return rows, nil
 		case <-m.closed:
 			return nil, ErrClosed

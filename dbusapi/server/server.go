@@ -15,6 +15,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/journal"
 	"github.com/corrald/corral/supervisor"
 )
@@ -104,12 +105,12 @@ func (s *Server) Close() error {
 		<-s.gate.empty
 		s.look(func(*view) {})
 	}()
-	limit := time.NewTimer(closeTimeout)
-	defer limit.Stop()
+	limit, cancel := deadline.Context(context.Background(), closeTimeout)
+	defer cancel()
 	select {
 	case <-said:
 	case <-s.Done():
-	case <-limit.C:
+	case <-limit.Done():
 	}
 	return s.conn.Close()
 }

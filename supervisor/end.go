@@ -272,7 +272,7 @@ func (s *Supervisor) findWhyStopped(e *entry, told bool, cause StopCause) {
 			case stopping:
 				asked.Intent, asked.Why = session.Suspend, "the login session ended"
 			case cause.Result != "": // else systemd was asked, and could not tell
-				asked.Why = "its scope was stopped"
+				asked.Why = session.ScopeStopped
 			}
 			s.apply(e, asked)
 			s.endStopped(e, told)

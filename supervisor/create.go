@@ -302,6 +302,7 @@ func (s *Supervisor) specifiers(rec *session.Session) config.Specifiers {
 		Workspace:    rec.WorkingDirectory,
 		Runtime:      s.runtimeDir(rec.ID),
 		Home:         s.Home,
+		Share:        s.ShareDir,
 	}
 }
 

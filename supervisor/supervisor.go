@@ -87,6 +87,7 @@ type Options struct {
 	BootID      string
 	RuntimeDir  string               // $XDG_RUNTIME_DIR/corral
 	Home        string               // for specifiers
+	ShareDir    string               // for specifiers: what comes with Corral for its agents
 	WorktreeDir string               // where sessions' git worktrees are made: $XDG_DATA_HOME/corral/worktrees
 	GitEnv      []string             // of git, and of the hooks that it runs: NAME=VALUE
 	Alive       func()               // called by the loop, at least every AliveEvery; nil where nobody watches it

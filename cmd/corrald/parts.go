@@ -136,7 +136,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	d.last = newLastCall(log)
 	options := supervisor.Options{
 		Config: conf, Agents: agents, Records: records, World: world, Publisher: publishers{d.server, d.notify}, Log: log,
-		Version: version.Version, BootID: boot, RuntimeDir: p.runtime, Home: p.home,
+		Version: version.Version, BootID: boot, RuntimeDir: p.runtime, Home: p.home, ShareDir: config.FindShare(p.programs),
 		WorktreeDir: filepath.Join(p.data, "worktrees"), GitEnv: supervisor.BuildEnvironment(os.Environ(), nil),
 		Status: func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) }, Live: d.last.live, Announce: d.server.ShuttingDownChanged,
 		Stirred: (&rest{after: restAfter}).stir,

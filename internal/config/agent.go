@@ -24,6 +24,12 @@ const (
 	IdHistoryFile = "history-file" // the file it keeps its conversation in, named after an id that we choose
 )
 
+// Who is asked first to end: StopWhom=.
+const (
+	StopAgent = "agent" // the agent's own process, which ends what it has started
+	StopAll   = "all"   // each of its processes at once
+)
+
 // How an agent is known to be there: Type=.
 const (
 	TypeSimple = "simple" // once it was executed
@@ -35,23 +41,29 @@ var idSources = []string{IdNone, IdPreset, IdCreate, IdReport, IdHistoryFile}
 // agentSections are the sections of an agent's file.
 var agentSections = []string{"Agent", "Environment", "Scope"}
 
-// Agent is a definition: agents/NAME.agent with its drop-ins. In Command, ResumeCommand and Environment specifiers are still to be expanded
-// (Expand), but known to be right.
+// Agent is a definition: agents/NAME.agent with its drop-ins. In Command, ResumeCommand, IdCommand and Environment specifiers are still to be expanded
+// (Expand), in ResumeCondition as well (ExpandPatterns), but known to be right.
 type Agent struct {
 	Name             string
 	Description      string
-	Command          []string      // argument vector of a fresh run; empty for CommandAgent alone
-	ResumeCommand    []string      // of one that continues the conversation; empty if the agent cannot
-	Environment      []string      // [Environment] Set=: NAME=VALUE, a name at most once
-	UnsetEnvironment []string      // [Environment] Unset=: names that the agent does not inherit; what Set= names it gets all the same
-	IdSource         string        //nolint:revive // by the key: one of the Id constants, or what somebody wrote instead
-	Type             string        // Type=: TypeSimple, or TypeNotify for one that says when it is ready, and how it is (sd_notify(3))
-	IdleSuspend      time.Duration // IdleSuspendSec=, as in Config; 0 for what is configured there
-	Notify           []string      // Notify=, as in Config; nil for what is configured there
-	TmuxConfig       string        // as in Config; "" for what is configured there
-	Properties       []string      // [Scope]: NAME=VALUE of the unit, as written and in order
-	Source           string        // path of its file, "" where there is none
-	DropIns          []string      // paths, in the order they were applied
+	Detect           []string       // names or paths of programs: that one of them is there shows that the agent is installed; nil for that of Command
+	Command          []string       // argument vector of a fresh run; empty for CommandAgent alone
+	ResumeCommand    []string       // of one that continues the conversation; empty if the agent cannot
+	ResumeCondition  []string       // patterns of file names: one of them has to match a file for there to be a conversation; nil if that cannot be told
+	Environment      []string       // [Environment] Set=: NAME=VALUE, a name at most once
+	UnsetEnvironment []string       // [Environment] Unset=: names that the agent does not inherit; what Set= names it gets all the same
+	IdSource         string         //nolint:revive // by the key: one of the Id constants, or what somebody wrote instead
+	IdCommand        []string       //nolint:revive // by the key: argument vector of what makes an id and prints it, for IdCreate
+	IdFile           *regexp.Regexp //nolint:revive // by the key: of the path of a file that the agent holds open; its first group is the id. nil for none
+	IdPattern        *regexp.Regexp //nolint:revive // by the key: of what the agent prints at its end; its first group is the id. nil for none
+	StopWhom         string         // StopWhom=: StopAgent, or StopAll for one that hears only signals to all of its processes
+	Type             string         // Type=: TypeSimple, or TypeNotify for one that says when it is ready, and how it is (sd_notify(3))
+	IdleSuspend      time.Duration  // IdleSuspendSec=, as in Config; 0 for what is configured there
+	Notify           []string       // Notify=, as in Config; nil for what is configured there
+	TmuxConfig       string         // as in Config; "" for what is configured there
+	Properties       []string       // [Scope]: NAME=VALUE of the unit, as written and in order
+	Source           string         // path of its file, "" where there is none
+	DropIns          []string       // paths, in the order they were applied
 }
 
 // namePattern is the rule of agent names and session ids, which become part of a unit's name without being escaped.
@@ -80,7 +92,7 @@ func LoadAgents(dirs []string) (map[string]Agent, []Warning) {
 			warnings = append(warnings, Warning{File: file.path, Text: fmt.Sprintf("%q is no name of an agent, ignored", name)})
 			continue
 		}
-		l := agentLoader{agent: Agent{Name: name, IdSource: IdNone, Type: TypeSimple}}
+		l := newAgentLoader(name)
 		ok := l.load(dirs, filepath.Join(sub, name+suffix), file)
 		warnings = append(warnings, l.warnings...)
 		if ok {
@@ -109,7 +121,15 @@ func strayDropIns(dirs []string, sub, suffix string, files map[string]found) []W
 // agentLoader makes one agent of its assignments.
 type agentLoader struct {
 	agent    Agent
+	last     map[string]assignment // by key: the last to section [Agent]
 	warnings []Warning
+}
+
+func newAgentLoader(name string) agentLoader {
+	return agentLoader{
+		agent: Agent{Name: name, IdSource: IdNone, Type: TypeSimple, StopWhom: StopAgent},
+		last:  map[string]assignment{},
+	}
 }
 
 // load reads the agent's file and drop-ins and tells whether it can be used.
@@ -132,11 +152,15 @@ func (l *agentLoader) load(dirs []string, name string, file found) bool {
 		l.warnings = append(l.warnings, Warning{File: l.agent.Source, Text: "agent has no Command=, ignored"})
 		return false
 	}
+	l.contradictions()
 	return true
 }
 
 func (l *agentLoader) apply(assignments []assignment) {
 	for _, a := range assignments {
+		if a.section == "Agent" {
+			l.last[a.key] = a
+		}
 		if a.section == "Scope" {
 			l.agent.setProperty(a.key, a.value)
 		} else if err := l.set(a); err != nil {
@@ -167,6 +191,18 @@ func (l *agentLoader) set(a assignment) error {
 		return setValue(&agent.Command, a.key, a.value, nil, command)
 	case "Agent.ResumeCommand":
 		return setValue(&agent.ResumeCommand, a.key, a.value, nil, command)
+	case "Agent.ResumeCondition":
+		return l.setResumeCondition(a)
+	case "Agent.Detect":
+		return setValue(&agent.Detect, a.key, a.value, nil, programs)
+	case "Agent.IdCommand":
+		return setValue(&agent.IdCommand, a.key, a.value, nil, command)
+	case "Agent.IdFile":
+		return setValue(&agent.IdFile, a.key, a.value, nil, idPattern)
+	case "Agent.IdPattern":
+		return setValue(&agent.IdPattern, a.key, a.value, nil, idPattern)
+	case "Agent.StopWhom":
+		return setValue(&agent.StopWhom, a.key, a.value, StopAgent, stopWhom)
 	case "Agent.TmuxConfig":
 		return setValue(&agent.TmuxConfig, a.key, a.value, "", tmuxConfig)
 	case "Agent.Type":

@@ -18,8 +18,13 @@ func TestLoadAgents(t *testing.T) {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		a := agents[name]
-		fmt.Fprintf(&b, "%s: %s\n  Command %q\n  ResumeCommand %q\n  IdSource %s\n  Environment %q, without %q\n  Properties %q\n  from %s %s\n\n",
+		fmt.Fprintf(&b, "%s: %s\n  Command %q\n  ResumeCommand %q\n  IdSource %s\n  Environment %q, without %q\n  Properties %q\n  from %s %s\n",
 			a.Name, a.Description, a.Command, a.ResumeCommand, a.IdSource, a.Environment, a.UnsetEnvironment, a.Properties, a.Source, a.DropIns)
+		if a.IdFile != nil {
+			fmt.Fprintf(&b, "  ResumeCondition %q\n  IdFile %s\n  IdPattern %s\n  StopWhom %s after %v\n  Programs %q\n",
+				a.ResumeCondition, a.IdFile, a.IdPattern, a.StopWhom, a.StopTimeout(), a.Programs())
+		}
+		b.WriteString("\n")
 	}
 	golden(t, "agents.golden", b.String()+lines(warnings))
 }
@@ -27,7 +32,7 @@ func TestLoadAgents(t *testing.T) {
 func TestLoadAgentsWithoutFiles(t *testing.T) {
 	agents, warnings := LoadAgents(nil)
 	assert.Empty(t, warnings)
-	assert.Equal(t, map[string]Agent{"command": {Name: "command", IdSource: "none", Type: "simple"}}, agents)
+	assert.Equal(t, map[string]Agent{"command": {Name: "command", IdSource: "none", Type: "simple", StopWhom: "agent"}}, agents)
 }
 
 func TestAgentOwnTmuxConfig(t *testing.T) {
@@ -84,18 +89,25 @@ func TestShippedAgents(t *testing.T) {
 	require.Empty(t, lines(warnings))
 	files, err := filepath.Glob("../../agents/*.agent")
 	require.NoError(t, err)
-	assert.Len(t, agents, len(files)+1, "every file, and the agent %q", CommandAgent)
+	assert.Len(t, agents, len(files), "every file")
 
-	s := Specifiers{Conversation: "1b4e28ba-2fa1-4d2b-883f-0016d3cca427", Session: "shop", Workspace: "/work space", Runtime: "/run/u/1/corral/shop", Home: "/home/u"}
+	s := Specifiers{Conversation: "1b4e28ba-2fa1-4d2b-883f-0016d3cca427", Session: "shop", Workspace: "/work space", Runtime: "/run/u/1/corral/shop", Home: "/home/u", Share: "/usr/share/corral"}
 	const id = "1b4e28ba-2fa1-4d2b-883f-0016d3cca427"
-	history := "/work space/.aider.chat.history." + id + ".md"
+	history, data := "/work space/.aider.chat.history."+id+".md", "/work space/.crush/corral/"+id
 	for name, want := range map[string]struct{ command, resume []string }{
 		"claude":   {[]string{"claude", "--session-id", id}, []string{"claude", "--resume", id}},
 		"codex":    {[]string{"codex", "--no-daemon"}, []string{"codex", "--no-daemon", "resume", id}},
 		"gemini":   {[]string{"gemini", "--session-id", id}, []string{"gemini", "--resume", id}},
 		"opencode": {[]string{"opencode"}, []string{"opencode", "-s", id}},
+		"copilot":  {[]string{"copilot", "--session-id", id}, []string{"copilot", "--session-id", id}},
+		"qwen":     {[]string{"qwen", "--session-id", id}, []string{"qwen", "--resume", id}},
+		"amp":      {[]string{"amp"}, []string{"amp", "threads", "continue", id}},
+		"cursor":   {[]string{"cursor-agent", "--resume", id}, []string{"cursor-agent", "--resume", id}},
+		"goose":    {[]string{"goose", "session", "-n", "shop-" + id}, []string{"goose", "session", "-r", "-n", "shop-" + id}},
+		"crush":    {[]string{"crush", "--data-dir", data}, []string{"crush", "--data-dir", data, "--continue"}},
 		"aider":    {[]string{"aider", "--chat-history-file", history}, []string{"aider", "--chat-history-file", history, "--restore-chat-history"}},
 		"shell":    {[]string{"/bin/sh", "-c", `exec "${SHELL:-/bin/sh}" -l`}, []string{}},
+		"command":  {[]string{}, []string{}},
 	} {
 		a := agents[name]
 		assert.NotEmpty(t, a.Description, name)
@@ -113,8 +125,8 @@ func TestShippedAgents(t *testing.T) {
 func TestShippedAgentsStartWithWhatIsKnown(t *testing.T) {
 	agents, _ := LoadAgents([]string{"../.."})
 	for name, a := range agents {
-		s := Specifiers{Session: "shop", Workspace: "/w", Runtime: "/t", Home: "/h"}
-		if a.IdSource == IdPreset || a.IdSource == IdHistoryFile {
+		s := Specifiers{Session: "shop", Workspace: "/w", Runtime: "/t", Home: "/h", Share: "/p"}
+		if a.IdSource == IdPreset || a.IdSource == IdHistoryFile || a.IdSource == IdCreate {
 			s.Conversation = "1b4e28ba-2fa1-4d2b-883f-0016d3cca427"
 		}
 		_, err := Expand(append(a.Command, a.Environment...), s)
@@ -132,14 +144,14 @@ func TestValidName(t *testing.T) {
 }
 
 func TestExpand(t *testing.T) {
-	s := Specifiers{Conversation: "ses_1.2:3-4", Session: "shop", Workspace: "/w 1", Runtime: "/run/%h", Home: "/home/u"}
+	s := Specifiers{Conversation: "ses_1.2:3-4", Session: "shop", Workspace: "/w 1", Runtime: "/run/%h", Home: "/home/u", Share: "/usr/share/corral"}
 	for name, c := range map[string]struct{ arg, want, err string }{
-		"every one":                      {"%U|%i|%w|%h", "ses_1.2:3-4|shop|/w 1|/home/u", ""},
+		"every one":                      {"%U|%8|%i|%w|%h|%P", "ses_1.2:3-4|ses_1.2:|shop|/w 1|/home/u|/usr/share/corral", ""},
 		"a percent sign":                 {"100%% %%U", "100% %U", ""},
 		"a value is not expanded again":  {"%t", "/run/%h", ""},
 		"an empty argument":              {"", "", ""},
 		"nothing to expand":              {"$HOME `id`", "$HOME `id`", ""},
-		"an unknown one":                 {"a%P", "", `cannot expand "a%P": unknown specifier "%P"`},
+		"an unknown one":                 {"a%Q", "", `cannot expand "a%Q": unknown specifier "%Q"`},
 		"one that is more than one byte": {"%ä", "", "unknown specifier"},
 		"a percent sign at the end":      {"50%", "", "single % at the end"},
 	} {
@@ -171,10 +183,10 @@ func TestExpandRefusesIdsThatAreNone(t *testing.T) {
 }
 
 func FuzzExpand(f *testing.F) {
-	for _, seed := range []string{"%U", "%%", "a%", "%w/%i %h%t", "%\xff"} {
+	for _, seed := range []string{"%U", "%%", "a%", "%w/%i %h%t", "%\xff", "%8%P"} {
 		f.Add(seed)
 	}
-	s := Specifiers{Conversation: "U", Session: "i", Workspace: "w", Runtime: "t", Home: "h"}
+	s := Specifiers{Conversation: "U", Session: "i", Workspace: "w", Runtime: "t", Home: "h", Share: "P"}
 	f.Fuzz(func(t *testing.T, arg string) {
 		got, err := Expand([]string{arg}, s)
 		if (err == nil) != (checkSpecifiers(arg) == nil) {

@@ -48,6 +48,27 @@ func FindShim(bin string) (string, error) {
 	return "", fmt.Errorf("corral-shim is not installed: looked for %q", candidates)
 }
 
+// FindShare returns the directory of what comes with Corral for its agents (%P), such as their hooks: $CORRAL_SHARE, or the first of these that has any: that of
+// the installation whose programs are in bin, those of the XDG Base Directory Specification, that of a source tree whose programs were built into bin.
+func FindShare(bin string) string {
+	if dir := os.Getenv("CORRAL_SHARE"); filepath.IsAbs(dir) {
+		return dir
+	}
+	own := filepath.Join(filepath.Dir(bin), "share/corral")
+	candidates := []string{own}
+	for _, dir := range append([]string{os.Getenv("XDG_DATA_HOME")}, filepath.SplitList(os.Getenv("XDG_DATA_DIRS"))...) {
+		if filepath.IsAbs(dir) {
+			candidates = append(candidates, filepath.Join(dir, "corral"))
+		}
+	}
+	for _, dir := range append(candidates, filepath.Join(filepath.Dir(bin), "packaging")) {
+		if info, err := os.Stat(filepath.Join(dir, "hooks")); err == nil && info.IsDir() {
+			return dir
+		}
+	}
+	return own
+}
+
 // FindClient returns the corralctl of the installation whose programs are in bin. Errors: that it is not there.
 func FindClient(bin string) (string, error) {
 	path := filepath.Join(bin, "corralctl")

@@ -49,8 +49,11 @@ func (t AgentText) Check() (Agent, []Warning) {
 		return Agent{}, []Warning{{File: t.Path, Text: fmt.Sprintf("file is larger than %d bytes", maxFileSize)}}
 	}
 	assignments, warnings := parseUnit(t.Path, t.Text, agentSections...)
-	l := agentLoader{agent: Agent{Name: t.Name, IdSource: IdNone}}
+	l := newAgentLoader(t.Name)
 	l.apply(assignments)
+	if !t.DropIn { // what a drop-in lacks may stand in another file
+		l.contradictions()
+	}
 	warnings = append(warnings, l.warnings...)
 	if !t.DropIn && len(l.agent.Command) == 0 && t.Name != CommandAgent {
 		warnings = append(warnings, Warning{File: t.Path, Text: "agent has no Command="})

@@ -38,8 +38,10 @@ func TestCheckAgentText(t *testing.T) {
 		}
 		return texts
 	}
-	assert.Empty(t, check("[Agent]\nCommand=a %U\n[Scope]\nTasksMax=9\n", false))
-	assert.Empty(t, check("[Agent]\nDescription=a\n", true))
+	assert.Empty(t, check("[Agent]\nCommand=a %U\nIdSource=preset\n[Scope]\nTasksMax=9\n", false))
+	assert.Equal(t, []string{"/x/a.agent:3: Command= has %U, which nobody knows before the agent runs; IdSource=preset, history-file or create make one"},
+		check("[Agent]\n\nCommand=a %U\n", false))
+	assert.Empty(t, check("[Agent]\nDescription=a\nCommand=a %U\n", true), "another file may have the rest")
 	assert.Equal(t, []string{"/x/a.agent: agent has no Command="}, check("[Agent]\nDescription=a\n", false))
 	assert.Equal(t, []string{"/x/a.agent:2: unknown key Comand= in section [Agent], ignored"}, check("[Agent]\nComand=a\n", true))
 }

@@ -3,7 +3,9 @@ package config
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +16,7 @@ type Specifiers struct {
 	Workspace    string // %w: the session's working directory
 	Runtime      string // %t: the session's runtime directory, gone at logout
 	Home         string // %h: the user's home directory
+	Share        string // %P: the directory of what comes with Corral for its agents
 }
 
 // conversationPattern keeps an id, which agents report and people type, from becoming an option or a path.
@@ -44,6 +47,13 @@ func (s Specifiers) value(letter byte) (string, error) {
 			return "", fmt.Errorf("%q is no conversation id", s.Conversation)
 		}
 		value = s.Conversation
+	case '8': // as some agents name their files
+		if _, err := s.value('U'); err != nil {
+			return "", err
+		}
+		value = s.Conversation[:min(len(s.Conversation), 8)]
+	case 'P':
+		value = s.Share
 	case 'i':
 		value = s.Session
 	case 'w':
@@ -63,13 +73,99 @@ func (s Specifiers) value(letter byte) (string, error) {
 
 // checkSpecifiers finds what Expand would not know.
 func checkSpecifiers(arg string) error {
-	_, err := expandOne(arg, func(letter byte) (string, error) {
-		if !strings.Contains("Uiwth", string(rune(letter))) {
-			return "", unknownSpecifier(letter)
-		}
+	_, err := expandOne(arg, knownSpecifier)
+	return err
+}
+
+func knownSpecifier(letter byte) (string, error) {
+	if !strings.Contains("U8iwthP", string(rune(letter))) {
+		return "", unknownSpecifier(letter)
+	}
+	return "", nil
+}
+
+// usesSpecifier tells whether one of the letters is a specifier in arg.
+func usesSpecifier(arg string, letters ...byte) bool {
+	uses := false
+	_, _ = expandOne(arg, func(letter byte) (string, error) {
+		uses = uses || slices.Contains(letters, letter)
 		return "", nil
 	})
+	return uses
+}
+
+// UsesConversation tells whether the conversation's id is part of the command.
+func UsesConversation(args []string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool { return usesSpecifier(arg, 'U', '8') })
+}
+
+// ExpandPatterns makes of patterns with specifiers and variables, ${NAME}, those that filepath.Glob takes. What is put in matches only itself. A pattern is
+// left out if a variable in it is not set, or empty, or if it does not lead to one place whatever the working directory is. Variables are NAME=VALUE.
+func ExpandPatterns(patterns []string, s Specifiers, variables []string) ([]string, error) {
+	var expanded []string
+	for _, pattern := range patterns {
+		missing := false
+		text, err := expandPattern(pattern, func(letter byte) (string, error) {
+			value, err := s.value(letter)
+			return quotePattern(value), err
+		}, func(name string) string {
+			value := variable(variables, name)
+			missing = missing || value == ""
+			return quotePattern(value)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("cannot expand %q: %w", pattern, err)
+		}
+		if !missing && filepath.IsAbs(text) {
+			expanded = append(expanded, text)
+		}
+	}
+	return expanded, nil
+}
+
+// variable returns what the last entry says of a variable, "" if none does.
+func variable(variables []string, name string) (value string) {
+	for _, entry := range variables {
+		if of, is, _ := strings.Cut(entry, "="); of == name {
+			value = is
+		}
+	}
+	return value
+}
+
+// quotePattern has a text match itself.
+func quotePattern(s string) string { return patternQuoter.Replace(s) }
+
+var patternQuoter = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
+
+// checkPattern finds what ExpandPatterns, or filepath.Glob, would not take.
+func checkPattern(pattern string) error {
+	text, err := expandPattern(pattern, knownSpecifier, func(string) string { return "/" })
+	if err == nil {
+		if _, err = filepath.Match(text, ""); err != nil {
+			err = fmt.Errorf("%q is no pattern of file names", pattern)
+		}
+	}
 	return err
+}
+
+// expandPattern replaces specifiers, and variables between them.
+func expandPattern(pattern string, specifier func(byte) (string, error), variable func(name string) string) (string, error) {
+	var b strings.Builder
+	for {
+		before, after, ok := strings.Cut(pattern, "${")
+		text, err := expandOne(before, specifier)
+		b.WriteString(text)
+		if err != nil || !ok {
+			return b.String(), err
+		}
+		name, rest, closed := strings.Cut(after, "}")
+		if !closed || !variablePattern.MatchString(name) {
+			return "", fmt.Errorf("%q has ${ without a variable's name and }", pattern)
+		}
+		b.WriteString(variable(name))
+		pattern = rest
+	}
 }
 
 func unknownSpecifier(letter byte) error {

@@ -1,0 +1,94 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// programs reads names or paths of programs.
+func programs(s string) ([]string, error) {
+	names, err := SplitWords(s)
+	if err == nil && slices.Contains(names, "") {
+		err = fmt.Errorf("%q names no program", s)
+	}
+	return names, err
+}
+
+func stopWhom(s string) (string, error) {
+	if s != StopAgent && s != StopAll {
+		return "", fmt.Errorf("%q is neither %s nor %s", s, StopAgent, StopAll)
+	}
+	return s, nil
+}
+
+// idPattern reads a regular expression whose first group is a conversation's id.
+func idPattern(s string) (*regexp.Regexp, error) {
+	re, err := regexp.Compile(s)
+	if err != nil {
+		return nil, err
+	}
+	if re.NumSubexp() == 0 {
+		return nil, fmt.Errorf("%q has no group (…) around the id", s)
+	}
+	return re, nil
+}
+
+// setResumeCondition adds patterns: a file of any of them is enough.
+func (l *agentLoader) setResumeCondition(a assignment) error {
+	patterns, err := words(a)
+	if err != nil {
+		return err
+	}
+	if len(patterns) == 0 {
+		l.agent.ResumeCondition = nil
+	}
+	for _, pattern := range patterns {
+		if err := checkPattern(pattern); err != nil {
+			l.warnings = append(l.warnings, a.warn("ResumeCondition= has a bad pattern: %v", err))
+			continue
+		}
+		l.agent.ResumeCondition = append(l.agent.ResumeCondition, pattern)
+	}
+	return nil
+}
+
+// contradictions tells of keys that have no use, or cannot work, without another one. The line is that of the key.
+func (l *agentLoader) contradictions() {
+	agent := &l.agent
+	before := agent.IdSource == IdPreset || agent.IdSource == IdHistoryFile || agent.IdSource == IdCreate // the id is known before the first run
+	tell := func(key string, is bool, text string) {
+		if is {
+			a := l.last[key]
+			l.warnings = append(l.warnings, Warning{a.file, a.line, text})
+		}
+	}
+	tell("IdSource", agent.IdSource == IdCreate && len(agent.IdCommand) == 0, "IdSource=create needs an IdCommand=, which makes the id")
+	tell("IdSource", before && len(agent.Command) > 0 && !UsesConversation(agent.Command), "IdSource="+agent.IdSource+" is of no use: Command= has no %U")
+	tell("IdCommand", agent.IdSource != IdCreate && len(agent.IdCommand) > 0, "IdCommand= is of no use without IdSource=create")
+	tell("IdCommand", UsesConversation(agent.IdCommand), "IdCommand= has %U, which it is to find out")
+	tell("Command", UsesConversation(agent.Command) && !before,
+		"Command= has %U, which nobody knows before the agent runs; IdSource=preset, history-file or create make one")
+	tell("ResumeCondition", len(agent.ResumeCondition) > 0 && len(agent.ResumeCommand) == 0, "ResumeCondition= is of no use without a ResumeCommand=")
+}
+
+// Programs gives the names or paths of which one shows that the agent is installed; none for one whose command is given by whoever starts it.
+func (agent *Agent) Programs() []string {
+	if len(agent.Detect) > 0 || len(agent.Command) == 0 {
+		return agent.Detect
+	}
+	return agent.Command[:1]
+}
+
+// StopTimeout gives the time between the polite end and SIGKILL that the definition's [Scope] asks for, 0 where it does not.
+func (agent *Agent) StopTimeout() time.Duration {
+	var timeout time.Duration
+	for _, property := range agent.Properties {
+		if value, is := strings.CutPrefix(property, "TimeoutStopSec="); is {
+			timeout, _ = ParseTimeSpan(value) // what cannot be read is told by whoever reads the property for systemd
+		}
+	}
+	return timeout
+}

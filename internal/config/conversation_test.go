@@ -1,0 +1,180 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestExpandPatterns(t *testing.T) {
+	s := Specifiers{Conversation: "1b4e28ba-2fa1", Workspace: "/w/[1] *", Home: "/home/u"}
+	for name, c := range map[string]struct {
+		pattern   string
+		variables []string
+		want      []string
+	}{
+		"specifiers":                           {"%h/.prog/*/%U.jsonl", nil, []string{"/home/u/.prog/*/1b4e28ba-2fa1.jsonl"}},
+		"the first of the id":                  {"%h/session-*-%8.json*", nil, []string{"/home/u/session-*-1b4e28ba.json*"}},
+		"a variable":                           {"${PROG_HOME}/%U", []string{"PROG_HOME=/data"}, []string{"/data/1b4e28ba-2fa1"}},
+		"the last of a name counts":            {"${A}", []string{"A=/1", "AB=/x", "A=/2"}, []string{"/2"}},
+		"a variable that is not set":           {"${PROG_HOME}/%U", []string{"PROG_HOMES=/data"}, nil},
+		"a variable that is empty":             {"${PROG_HOME}/%U", []string{"PROG_HOME="}, nil},
+		"a variable that leads anywhere":       {"${PROG_HOME}/%U", []string{"PROG_HOME=data"}, nil},
+		"what is put in matches itself":        {"%w/${A}?", []string{`A=a\*`}, []string{`/w/\[1] \*/a\\\*?`}},
+		"a variable's value is not expanded":   {"${A}/%U", []string{"A=/%h/${B}"}, []string{"/%h/${B}/1b4e28ba-2fa1"}},
+		"a dollar and a percent sign are text": {"/$A/%%", []string{"A=x"}, []string{"/$A/%"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, checkPattern(c.pattern))
+			got, err := ExpandPatterns([]string{c.pattern}, s, c.variables)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, got)
+		})
+	}
+	_, err := ExpandPatterns([]string{"%h/%U"}, Specifiers{Home: "/h"}, nil)
+	require.ErrorContains(t, err, "specifier %U has no value")
+}
+
+func FuzzExpandPatterns(f *testing.F) {
+	for _, seed := range []string{"%h/*/%U", "${A}/%8", "${A", "${}", "${A}${B}", "/[%w]", `/\`, "%"} {
+		f.Add(seed, "/va*l[ue")
+	}
+	f.Fuzz(func(t *testing.T, pattern, value string) {
+		s := Specifiers{Conversation: "U", Session: "i", Workspace: "/w[", Runtime: "/t", Home: "/h*", Share: "/P"}
+		got, err := ExpandPatterns([]string{pattern}, s, []string{"A=" + value, "B=/b"})
+		if checked := checkPattern(pattern); checked == nil && err != nil {
+			t.Fatalf("%q passes the check and then: %v", pattern, err)
+		}
+		for _, text := range got {
+			if _, err := filepath.Match(text, "/x"); checkPattern(pattern) == nil && err != nil {
+				t.Fatalf("%q became %q, which is no pattern", pattern, text)
+			}
+		}
+	})
+}
+
+// What the agents print at their end, and the names of the files that they keep open, as they were seen.
+func TestShippedAgentsIdsAreFound(t *testing.T) {
+	agents, _ := LoadAgents([]string{"../.."})
+	const id = "1b4e28ba-2fa1-4d2b-883f-0016d3cca427"
+	for name, c := range map[string]struct{ text, id string }{
+		"claude":   {"Resume this session with:\nclaude --resume " + id, id},
+		"codex":    {"To continue this session, run codex resume " + id, id},
+		"gemini":   {"To resume this session: gemini --resume " + id, id},
+		"opencode": {"Continue  opencode -s ses_5ad1c9fffeZZx", "ses_5ad1c9fffeZZx"},
+		"copilot":  {"Resume with: copilot --resume=" + id, id},
+		"qwen":     {"qwen --resume " + id, id},
+		"amp":      {"amp threads continue T-" + id, "T-" + id},
+	} {
+		found := agents[name].IdPattern.FindStringSubmatch(c.text)
+		require.Len(t, found, 2, name)
+		assert.Equal(t, c.id, found[1], name)
+	}
+	file := agents["codex"].IdFile
+	assert.Equal(t, id, file.FindStringSubmatch("/h/.codex/sessions/2026/11/21/rollout-2026-11-21T13-02-59-" + id + ".jsonl")[1])
+	assert.Nil(t, file.FindStringSubmatch("/h/.codex/sessions/2026/11/21/rollout-2026-11-21T13-02-59-"+id+".jsonl (deleted)"))
+	assert.Nil(t, file.FindStringSubmatch("/h/rollout-/"+id+".jsonl"))
+}
+
+// Where the agents keep a conversation, as it was seen.
+func TestShippedAgentsConditionsHold(t *testing.T) {
+	agents, _ := LoadAgents([]string{"../.."})
+	const id = "1b4e28ba-2fa1-4d2b-883f-0016d3cca427"
+	for name, c := range map[string]struct{ file, variable string }{
+		"claude":              {".claude/projects/-work-shop/" + id + ".jsonl", ""},
+		"claude elsewhere":    {"else where/projects/-work-shop/" + id + ".jsonl", "CLAUDE_CONFIG_DIR=%/else where"},
+		"codex":               {".codex/sessions/2026/11/21/rollout-2026-11-21T13-02-59-" + id + ".jsonl", ""},
+		"codex elsewhere":     {"x/sessions/2026/11/21/rollout-2026-11-21T13-02-59-" + id + ".jsonl", "CODEX_HOME=%/x"},
+		"gemini":              {".gemini/tmp/shop/chats/session-2026-11-21T13-02-1b4e28ba.jsonl", ""},
+		"gemini elsewhere":    {"x/.gemini/tmp/shop/chats/session-2026-11-21T13-02-1b4e28ba.json", "GEMINI_CLI_HOME=%/x"},
+		"copilot":             {".copilot/session-state/" + id + "/events.jsonl", ""},
+		"copilot elsewhere":   {"x/session-state/" + id + "/events.jsonl", "COPILOT_HOME=%/x"},
+		"qwen":                {".qwen/projects/-work-shop/chats/" + id + ".jsonl", ""},
+		"qwen elsewhere":      {"x/projects/-work-shop/chats/" + id + ".jsonl", "QWEN_HOME=%/x"},
+		"qwen's runtime data": {"x/projects/-work-shop/chats/" + id + ".jsonl", "QWEN_RUNTIME_DIR=%/x"},
+		"crush":               {"shop/.crush/corral/" + id + "/crush.db", ""},
+		"aider":               {"shop/.aider.chat.history." + id + ".md", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := filepath.Join(t.TempDir(), "[u]ser*")
+			agent, _, _ := strings.Cut(name, " ")
+			agent, _, _ = strings.Cut(agent, "'")
+			s := Specifiers{Conversation: id, Session: "shop", Workspace: filepath.Join(home, "shop"), Home: home}
+			holds := func() bool {
+				patterns, err := ExpandPatterns(agents[agent].ResumeCondition, s, []string{strings.ReplaceAll(c.variable, "%", home)})
+				require.NoError(t, err)
+				return slices.ContainsFunc(patterns, func(p string) bool {
+					found, err := filepath.Glob(p)
+					require.NoError(t, err)
+					return len(found) > 0
+				})
+			}
+			file := filepath.Join(home, c.file)
+			require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+			assert.False(t, holds())
+			require.NoError(t, os.WriteFile(file, nil, 0o600))
+			assert.True(t, holds())
+			s.Conversation = "00000000-2fa1-4d2b-883f-0016d3cca427"
+			assert.False(t, holds(), "another conversation's")
+		})
+	}
+}
+
+func TestAgentStopTimeout(t *testing.T) {
+	for _, c := range []struct {
+		properties []string
+		want       time.Duration
+	}{
+		{nil, 0},
+		{[]string{"TimeoutStopSec=5", "TimeoutStopSec=1min 30s"}, 90 * time.Second},
+		{[]string{"TimeoutStopSec=soon", "MemoryMax=1G"}, 0},
+	} {
+		agent := Agent{Properties: c.properties}
+		assert.Equal(t, c.want, agent.StopTimeout(), c.properties)
+	}
+}
+
+func TestAgentPrograms(t *testing.T) {
+	for _, c := range []struct {
+		agent Agent
+		want  []string
+	}{
+		{Agent{}, nil},
+		{Agent{Command: []string{"prog", "-x"}}, []string{"prog"}},
+		{Agent{Command: []string{"/bin/sh", "-c", "exec prog"}, Detect: []string{"prog", "prog2"}}, []string{"prog", "prog2"}},
+	} {
+		assert.Equal(t, c.want, c.agent.Programs())
+	}
+}
+
+func TestFindShare(t *testing.T) {
+	root := t.TempDir()
+	bin := filepath.Join(root, "prefix/bin")
+	for _, name := range []string{"CORRAL_SHARE", "XDG_DATA_HOME", "XDG_DATA_DIRS"} {
+		t.Setenv(name, "")
+	}
+	found := func(dir string) {
+		t.Helper()
+		assert.Equal(t, filepath.Join(root, dir), FindShare(bin))
+	}
+	make := func(dir string) { require.NoError(t, os.MkdirAll(filepath.Join(root, dir, "hooks"), 0o755)) }
+	found("prefix/share/corral") // there has to be one
+	make("prefix/packaging")
+	found("prefix/packaging")
+	t.Setenv("XDG_DATA_DIRS", filepath.Join(root, "none")+":"+filepath.Join(root, "dirs"))
+	make("dirs/corral")
+	found("dirs/corral")
+	t.Setenv("XDG_DATA_HOME", filepath.Join(root, "home"))
+	make("home/corral")
+	found("home/corral")
+	make("prefix/share/corral")
+	found("prefix/share/corral")
+	t.Setenv("CORRAL_SHARE", filepath.Join(root, "wanted"))
+	found("wanted")
+}

@@ -163,17 +163,17 @@ func TestFindShare(t *testing.T) {
 		t.Helper()
 		assert.Equal(t, filepath.Join(root, dir), FindShare(bin))
 	}
-	make := func(dir string) { require.NoError(t, os.MkdirAll(filepath.Join(root, dir, "hooks"), 0o755)) }
+	install := func(dir string) { require.NoError(t, os.MkdirAll(filepath.Join(root, dir, "hooks"), 0o755)) }
 	found("prefix/share/corral") // there has to be one
-	make("prefix/packaging")
+	install("prefix/packaging")
 	found("prefix/packaging")
 	t.Setenv("XDG_DATA_DIRS", filepath.Join(root, "none")+":"+filepath.Join(root, "dirs"))
-	make("dirs/corral")
+	install("dirs/corral")
 	found("dirs/corral")
 	t.Setenv("XDG_DATA_HOME", filepath.Join(root, "home"))
-	make("home/corral")
+	install("home/corral")
 	found("home/corral")
-	make("prefix/share/corral")
+	install("prefix/share/corral")
 	found("prefix/share/corral")
 	t.Setenv("CORRAL_SHARE", filepath.Join(root, "wanted"))
 	found("wanted")

@@ -252,18 +252,26 @@ func (g *Ground) scope(p supervisor.Plan) (units.Scope, error) {
 	return s, nil
 }
 
-// writeSpec writes the file that tells the shim what to run. It is private, in memory, and unlinked by the shim once it was read.
-func (g *Ground) writeSpec(ctx context.Context, p supervisor.Plan) (string, error) {
+// environment returns the environment of the run's agent.
+func (g *Ground) environment(ctx context.Context, p supervisor.Plan) ([]string, error) {
 	manager, err := g.Units.Environment(ctx)
 	if err != nil {
-		return "", fmt.Errorf("cannot read the manager's environment: %w", err)
+		return nil, fmt.Errorf("cannot read the manager's environment: %w", err)
 	}
-	spec := p.Spec
 	fixed := []string{
-		"TERM=tmux-256color", "COLORTERM=truecolor", "PWD=" + spec.Dir, "CORRAL_SESSION=" + p.ID,
+		"TERM=tmux-256color", "COLORTERM=truecolor", "PWD=" + p.Spec.Dir, "CORRAL_SESSION=" + p.ID,
 		"XDG_RUNTIME_DIR=" + filepath.Dir(g.RuntimeDir), "DBUS_SESSION_BUS_ADDRESS=" + g.Tmux.BusAddr,
 	}
-	spec.Env = supervisor.BuildEnvironment(manager, p.Unset, fixed, spec.Env)
+	return supervisor.BuildEnvironment(manager, p.Unset, fixed, p.Spec.Env), nil
+}
+
+// writeSpec writes the file that tells the shim what to run. It is private, in memory, and unlinked by the shim once it was read.
+func (g *Ground) writeSpec(ctx context.Context, p supervisor.Plan) (string, error) {
+	spec := p.Spec
+	var err error
+	if spec.Env, err = g.environment(ctx, p); err != nil {
+		return "", err
+	}
 	if err := os.MkdirAll(p.RuntimeDir, 0o700); err != nil {
 		return "", err
 	}

@@ -66,6 +66,7 @@ type inputQueue struct {
 	keys    [4096]byte
 	pending []byte // of keys: those that were not written yet
 	texts   []*text
+	owed    int // answers to queries that the agent has to get: see answer
 	count   int // texts, complete or not
 	queued  int // bytes in them
 }
@@ -314,6 +315,9 @@ func (s *shim) feed() bool {
 		return false
 	case len(q.pending) > 0:
 		q.pending = q.pending[s.put(q.pending):]
+	case q.owed > 0 && !q.within():
+		q.owed--
+		q.pending = statusAnswer
 	case len(q.texts) > 0 && (q.texts[0].stage != textWaits || !s.pane.readable && !s.holds()):
 		return s.feedText(q.texts[0])
 	case s.pane.readable: // keys that were pressed before a text came are taken before it
@@ -329,6 +333,20 @@ func (s *shim) feed() bool {
 		return false
 	}
 	return true
+}
+
+// within tells whether a text was written in part.
+func (q *inputQueue) within() bool { return len(q.texts) > 0 && q.texts[0].stage == textGoes }
+
+// maxOwed bounds the answers that an agent can be owed: one that asks on and on, and does not read, gets no more.
+const maxOwed = 16
+
+// answer gives the agent the answers that it is owed, as far as its terminal takes them. They come before every key that tmux sends from now on: an agent
+// asks two questions at once, the second one of a kind that every terminal answers, and takes its answer, if that comes first, for "no" to the first.
+func (s *shim) answer() {
+	for q := &s.input; q.owed > 0 && s.masterWritable && !q.within(); {
+		s.feed()
+	}
 }
 
 // put writes to the agent's terminal and returns how much that has taken.

@@ -26,12 +26,10 @@ func (s *shim) loop() {
 
 // pump moves one batch each way. It returns whether there is more to do without another event.
 func (s *shim) pump() bool {
-	fresh := s.readOut()
-	s.show() // first: then tmux works on it while it is kept
-	s.keep(fresh)
+	s.pass(s.readOut())
 	more := s.hear()
 	more = s.hearNotify() || more
-	return s.feed() || more || s.masterReadable && s.out.start == s.out.end
+	return s.feed() || more || s.masterReadable && len(s.out.waiting()) == 0
 }
 
 func (s *shim) obey(about int, what uint32) {
@@ -201,8 +199,7 @@ func (s *shim) join(c *conn, tty int, tmux string) {
 	s.pane.joined = c
 	s.pane.server = findServer(tmux)
 	s.watchPane()
-	s.out.reset()
-	s.out.end = len(s.scanner.modes.restore(s.out.buf[:0]))
+	s.out.begin(s.scanner.modes.restore())
 	size := s.pane.size()
 	if size.Row > 1 {
 		size.Row--

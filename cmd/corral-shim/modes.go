@@ -109,8 +109,9 @@ func param(p []byte) (n int, rest []byte) {
 	return n, rest
 }
 
-// restore appends what puts a terminal that was just reset into these modes.
-func (m *modes) restore(b []byte) []byte {
+// restore returns what puts a terminal that was just reset into these modes.
+func (m *modes) restore() []byte {
+	var b []byte
 	for i, f := range followed {
 		on := m.private&(1<<i) != 0
 		if on == (initial&(1<<i) != 0) {

@@ -21,17 +21,29 @@ const readable = 4095
 type output struct {
 	buf        [outSize + outRest]byte
 	start, end int
+	held       int // bytes before end that are not to be shown yet: see cut
 }
 
-func (o *output) waiting() []byte { return o.buf[o.start:o.end] }
+func (o *output) waiting() []byte { return o.buf[o.start : o.end-o.held] }
 
-func (o *output) reset() { o.start, o.end = 0, 0 }
+// reset forgets what waits, but for what is held back.
+func (o *output) reset() {
+	o.start, o.end = 0, copy(o.buf[:], o.buf[o.end-o.held:o.end])
+}
+
+// begin is reset with something to be shown before that.
+func (o *output) begin(first []byte) {
+	var held [maxHeld]byte
+	n := copy(held[:], o.buf[o.end-o.held:o.end])
+	o.start, o.end = 0, copy(o.buf[:], first)
+	o.end += copy(o.buf[o.end:], held[:n])
+}
 
 // readOut reads what the agent has printed, as far as there is room for it. While a pane is slow the agent's terminal fills up, as any terminal
 // does; without a pane there is always room.
 func (s *shim) readOut() []byte {
 	o := &s.out
-	if o.start == o.end || !s.pane.there() {
+	if len(o.waiting()) == 0 || !s.pane.there() {
 		o.reset()
 	}
 	limit := outSize
@@ -53,13 +65,32 @@ func (s *shim) readOut() []byte {
 	return o.buf[begin:o.end]
 }
 
-// keep does everything with what the agent has printed but show it.
+// pass gives the pane what it takes of the output, of which fresh was just read, and does everything else that is done with it. If nothing has to be cut
+// out of it tmux has it first: then tmux works on it meanwhile.
+func (s *shim) pass(fresh []byte) {
+	switch {
+	case len(fresh) == 0:
+		s.show()
+	case s.scanner.cut.needed(fresh):
+		s.keep(fresh)
+		s.answer()
+		s.show()
+	default:
+		s.show()
+		s.keep(fresh)
+	}
+}
+
+// keep does everything with what the agent has printed but show it. The log has it as it was.
 func (s *shim) keep(fresh []byte) {
 	if len(fresh) == 0 {
 		return
 	}
 	s.log.write(fresh)
-	s.scanner.scan(fresh)
+	o := &s.out
+	piece := o.end - len(fresh) - o.held
+	o.end = piece + len(s.scanner.scan(o.buf[piece:o.end]))
+	o.held = s.scanner.cut.held
 	s.active()
 	if s.scanner.rang {
 		s.ring()
@@ -69,7 +100,7 @@ func (s *shim) keep(fresh []byte) {
 
 // show gives the pane what it takes.
 func (s *shim) show() {
-	for s.pane.writable && s.out.start < s.out.end {
+	for s.pane.writable && len(s.out.waiting()) > 0 {
 		n, e := sysWrite(s.pane.fd, s.out.waiting())
 		switch {
 		case e == unix.EAGAIN:
@@ -83,6 +114,14 @@ func (s *shim) show() {
 		}
 		s.out.start += n
 	}
+}
+
+// release lets go of what was held back: nothing more comes. If it is the beginning of what is cut out, that is not shown.
+func (o *output) release(going bool) {
+	if going {
+		o.end -= o.held
+	}
+	o.held = 0
 }
 
 // active notes that the agent has printed something.
@@ -130,7 +169,7 @@ func (s *shim) showRest() {
 		if !s.pane.there() || left <= 0 {
 			return
 		}
-		if s.out.start == s.out.end {
+		if len(s.out.waiting()) == 0 {
 			s.pane.awaitRead(deadline)
 			return
 		}

@@ -55,6 +55,9 @@ type shim struct {
 	ready      time.Time // when the agent has said that it is
 	rang       time.Time // its bell, last
 	said       [saidCount]said
+	status     programStatus
+	notice     notice
+	rings      string    // the text of the notification that rings
 	seq        uint32    // of the last word, and of the last change between silence and output
 	saidActive uint32    // the latter's
 	sayNext    time.Time // when the words that were told would be told if each had to wait for the one before it
@@ -78,7 +81,7 @@ func runAgent(path string) int {
 		spec.IdleAfter = defaultIdleAfter
 	}
 	s := &shim{spec: spec, bootID: bootID(), masterWritable: true}
-	s.scanner.init(nil)
+	s.scanner.init(s.command, s.forgetStatus)
 	if s.record, err = prepareRecord(&spec); err != nil {
 		complain("cannot prepare the exit status: " + err.Error())
 		return exitBroken
@@ -242,6 +245,7 @@ func (s *shim) finish() int {
 	for fresh := s.readOut(); len(fresh) > 0; fresh = s.readOut() {
 		s.keep(fresh)
 	}
+	s.out.release(s.scanner.cut.going)
 	s.removeSocket()
 	s.insist(status)
 	s.input.refuse(s.send, "the agent has ended")

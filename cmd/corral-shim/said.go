@@ -8,12 +8,16 @@ import (
 
 // The sources that the shim speaks for, beside the output itself.
 const (
-	saidByNotify = iota
+	saidByProgram = iota
+	saidByNotify
+	saidByTitle
 	saidByBell
 	saidCount
 )
 
-var sourceNames = [saidCount]string{saidByNotify: shimwire.Notify, saidByBell: shimwire.Bell}
+var sourceNames = [saidCount]string{
+	saidByProgram: shimwire.OSC7501, saidByNotify: shimwire.Notify, saidByTitle: shimwire.Title, saidByBell: shimwire.Bell,
+}
 
 // word is what the agent says by one source.
 type word struct{ activity, reason, text string }
@@ -27,10 +31,10 @@ type said struct {
 }
 
 // An agent may change its mind as often as it likes, but its daemon is not woken as often: sayBurst words at once, and then one each sayEvery. What
-// is told late is what holds by then.
+// is told late is what holds by then. No agent that works for a person is as quick as that, so of its states none is missed.
 const (
-	sayBurst = 8
-	sayEvery = time.Second
+	sayBurst = 32
+	sayEvery = 100 * time.Millisecond
 )
 
 // says takes note of what the agent says by a source, and tells it if it is something else than before.
@@ -92,11 +96,17 @@ func (s *shim) introduce(c *conn) {
 // ringTail is how long the output may go on after a bell that was the last thing that the agent had to say: a program that rings draws its question too.
 const ringTail = time.Second
 
-// ring takes note of a bell. It stands until the agent goes on.
+// ring takes note of a bell, or of a notification, which has a text. It stands until the agent goes on. A bell that comes with a notification takes nothing
+// of that away.
 func (s *shim) ring() {
 	s.scanner.rang = false
+	text := s.rings
+	if text == "" && s.lastOutput.Sub(s.rang) <= ringTail {
+		text = s.said[saidByBell].text
+	}
+	s.rings = ""
 	s.rang = s.lastOutput
-	s.says(saidByBell, word{reason: "bell"})
+	s.says(saidByBell, word{reason: "bell", text: text})
 }
 
 // goneOn is called when the agent has fallen silent, or begins to print again: a bell before what it went on to print is over.

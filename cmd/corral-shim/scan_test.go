@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -12,15 +13,32 @@ import (
 type heard struct {
 	rang     bool
 	commands []string
+	shown    string // what is left of the output
 }
 
 // hear lets a scanner read the output in pieces of this size.
 func hear(output []byte, size int) heard {
+	return hearPieces(slices.Collect(slices.Chunk(output, max(size, 1)))...)
+}
+
+func hearPieces(pieces ...[]byte) heard {
 	var h heard
 	var s scanner
-	s.init(func(command []byte) { h.commands = append(h.commands, string(command)) })
-	for piece := range slices.Chunk(output, max(size, 1)) {
-		s.scan(piece)
+	s.init(func(command []byte) { h.commands = append(h.commands, string(command)) }, nil)
+	var held []byte
+	for _, piece := range pieces {
+		whole := slices.Concat(held, piece)
+		needed := s.cut.needed(whole)
+		kept := s.scan(slices.Clone(whole))
+		if !needed && (!bytes.Equal(kept, whole) || s.cut.held > 0) {
+			panic("it said that nothing was to be cut")
+		}
+		if s.cut.held > maxHeld {
+			panic("it holds back too much")
+		}
+		n := len(kept) - s.cut.held
+		h.shown += string(kept[:n])
+		held = kept[n:]
 	}
 	h.rang = s.rang
 	return h
@@ -35,8 +53,8 @@ func TestBellsAndCommands(t *testing.T) {
 		{"text", "no bell\r\n", heard{}},
 		{"a bell", "ding\a", heard{rang: true}},
 		{"a bell that ends a title", "\x1b]0;title\a", heard{commands: []string{"0;title"}}},
-		{"and one behind it", "\x1b]0;title\a\a", heard{true, []string{"0;title"}}},
-		{"a title that ends with ST", "\x1b]2;title\x1b\\\a", heard{true, []string{"2;title"}}},
+		{"and one behind it", "\x1b]0;title\a\a", heard{rang: true, commands: []string{"0;title"}}},
+		{"a title that ends with ST", "\x1b]2;title\x1b\\\a", heard{rang: true, commands: []string{"2;title"}}},
 		{"two titles", "\x1b]0;a\a\x1b]0;b\x1b\\", heard{commands: []string{"0;a", "0;b"}}},
 		{"a command that is broken off by another sequence", "\x1b]0;a\x1b[1m\a", heard{rang: true}},
 		{"by another command", "\x1b]0;a\x1b]0;b\a", heard{commands: []string{"0;b"}}},
@@ -50,81 +68,127 @@ func TestBellsAndCommands(t *testing.T) {
 		{"nor in an application's", "\x1b_G\a\x1b\\", heard{}},
 		{"nor in a title as tmux has them", "\x1bkname\a\x1b\\", heard{}},
 		{"a bell behind a string", "\x1bPq\x1b\\\a", heard{rang: true}},
-		{"what is passed through tmux", "\x1bPtmux;\x1b\x1b]9;done\a\x1b\\", heard{commands: []string{"9;done"}}},
+		{"what is passed through tmux", "\x1bPtmux;\x1b\x1b]9;done\a\x1b\\\a", heard{rang: true, commands: []string{"9;done"}}},
+		{"with ST", "\x1bPtmux;\x1b\x1b]9;done\x1b\x1b\\\x1b\\", heard{commands: []string{"9;done"}}},
+		{"a bell that is", "\x1bPtmux;\a\x1b\\", heard{rang: true}},
+		{"a command that ends with its wrapper is none", "\x1bPtmux;\x1b\x1b]9;done\x1b\\", heard{}},
+		{"a wrapper that is broken off", "\x1bPtmux;\x1b\x1b]9;a\x1b]9;b\a", heard{commands: []string{"9;b"}}},
 		{"a character whose bytes look like others", "\u009d\u2407 é", heard{}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			for _, size := range []int{1, 2, 3, 7, len(row.output)} {
-				assert.Equal(t, row.want, hear([]byte(row.output), size), "in pieces of %d", size)
+				got := hear([]byte(row.output), size)
+				assert.Equal(t, row.want.rang, got.rang, "in pieces of %d", size)
+				assert.Equal(t, row.want.commands, got.commands, "in pieces of %d", size)
+				assert.Equal(t, row.output, got.shown, "in pieces of %d", size)
 			}
 		})
 	}
 }
 
-// plainly reads an output byte by byte, without any of the haste of a scanner.
-func plainly(output []byte) heard {
-	var h heard
-	kind, escaped := byte(0), false
-	var text []byte
-	for _, c := range output {
-		if escaped {
-			escaped = false
-			switch {
-			case kind != 0 && kind != '[' && c == '\\':
-				if kind == ']' && len(text) > 0 && len(text) <= maxCommand {
-					h.commands = append(h.commands, string(text))
-				}
-				kind = 0
-				continue
-			case c == charEscape:
-				kind, escaped = 0, true
-				continue
-			case c == charCancel || c == charSubstitute:
-				kind = 0
-				continue
-			case c < ' ':
-				kind, escaped = 0, true
-				h.rang = h.rang || c == charBell
-				continue
-			}
-			kind, text = 0, nil
-			if strings.IndexByte("[]PX^_k", c) >= 0 {
-				kind = c
-			}
-			continue
-		}
-		inText := kind == 0 || kind == '['
-		switch {
-		case c == charEscape:
-			escaped = true
-		case c == charCancel || c == charSubstitute:
-			kind = 0
-		case c == charBell && kind == ']':
-			if len(text) > 0 && len(text) <= maxCommand {
-				h.commands = append(h.commands, string(text))
-			}
-			kind = 0
-		case c == charBell && inText:
-			h.rang = true
-		case kind == '[' && c >= 0x40:
-			kind = 0
-		case kind == ']':
-			text = append(text, c)
-		}
-	}
-	return h
+// plain reads an output byte by byte, without any of the haste of a scanner, and tells what is heard in it.
+type plain struct {
+	heard
+	kind    byte // of the sequence: '[', ']', 'P' and so on; 0 for text
+	escaped bool
+	text    []byte // of the string
+	wrapped bool   // passed through tmux
+	half    bool   // behind the first ESC in a wrapper
 }
 
-// FuzzScanner holds that it does not matter into which pieces the output falls, and that nothing is heard otherwise than by a reader of single bytes.
+func plainly(output []byte) heard {
+	p := &plain{}
+	for _, c := range output {
+		switch {
+		case !p.wrapped:
+			p.read(c)
+		case p.half && c == charEscape:
+			p.half = false
+			p.read(c)
+		case p.half:
+			*p = plain{heard: p.heard, escaped: c != '\\'}
+			if p.escaped {
+				p.read(c)
+			}
+		case c == charEscape:
+			p.half = true
+		case c == charCancel || c == charSubstitute:
+			*p = plain{heard: p.heard}
+		default:
+			p.read(c)
+		}
+	}
+	return p.heard
+}
+
+func (p *plain) read(c byte) {
+	switch {
+	case p.escaped && p.kind != 0 && p.kind != '[' && c == '\\':
+		p.end(p.kind == ']')
+	case c == charEscape:
+		if p.escaped {
+			p.kind = 0
+		}
+		p.escaped = true
+	case c == charCancel || c == charSubstitute:
+		p.end(false)
+	case p.escaped && c < ' ':
+		p.kind = 0
+		p.rang = p.rang || c == charBell
+	case p.escaped:
+		p.end(false)
+		if strings.IndexByte("[]PX^_k", c) >= 0 {
+			p.kind = c
+		}
+	case c == charBell && p.kind == ']':
+		p.end(true)
+	case c == charBell && (p.kind == 0 || p.kind == '['):
+		p.rang = true
+	case p.kind == '[' && c >= 0x40:
+		p.end(false)
+	case p.kind != 0 && p.kind != '[':
+		if p.text = append(p.text, c); p.kind == 'P' && string(p.text) == wrapper && !p.wrapped {
+			p.end(false)
+			p.wrapped = true
+		}
+	}
+}
+
+// end ends a sequence.
+func (p *plain) end(obey bool) {
+	if obey && len(p.text) > 0 && len(p.text) <= maxCommand {
+		p.commands = append(p.commands, string(p.text))
+	}
+	p.kind, p.escaped, p.text = 0, false, nil
+}
+
+// FuzzScanner holds that it does not matter into which pieces the output falls, that nothing is heard otherwise than by a reader of single bytes, and that
+// what is shown is read by tmux as it was before: but for what was cut out, and that is program status alone.
 func FuzzScanner(f *testing.F) {
-	for _, seed := range []string{"a\ab", "\x1b]0;t\a\a", "\x1b]9;x\x1b\\", "\x1bP\a\x1b\\\a", "\x1b[1\a;2m\x1b\x1b]7501;a\x18\x1a", "\x1bk\a\x1b[?2004h"} {
+	for _, seed := range []string{
+		"a\ab", "\x1b]0;t\a\a", "\x1b]9;x\x1b\\", "\x1bP\a\x1b\\\a", "\x1b[1\a;2m\x1b\x1b]7501;a\x18\x1a", "\x1bk\a\x1b[?2004h",
+		"a\x1b]7501;state=idle\ab\x1b]7501;?\x1b\\\x1b[c", "\x1bPtmux;\x1b\x1b]7501;?\x1b\x1b\\\x1b\\c", "\x1bPtmux;\x1b\x1b]9;a\a\x18",
+		"\x1b]7501;x\x1b]7501;y\x1b[1m", "\x1b]0;t\x1b]7501;y\az",
+	} {
 		f.Add([]byte(seed), uint8(2))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, size uint8) {
+		whole := hear(b, len(b))
+		assert.Equal(t, whole, hear(b, int(size)+1))
 		want := plainly(b)
-		assert.Equal(t, want, hear(b, len(b)))
-		assert.Equal(t, want, hear(b, int(size)+1))
+		assert.Equal(t, want.rang, whole.rang)
+		assert.Equal(t, want.commands, whole.commands)
+		if !bytes.Contains(b, []byte("\x1bPtmux;")) {
+			again := hear([]byte(whole.shown), len(whole.shown))
+			assert.Equal(t, whole.shown, again.shown)
+			assert.Equal(t, whole.rang, again.rang)
+			assert.Equal(t, withoutStatus(whole.commands), withoutStatus(again.commands))
+		}
 	})
+}
+
+func withoutStatus(commands []string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(commands), func(c string) bool { return strings.HasPrefix(c, statusCommand) }), "\x00")
 }
 
 func BenchmarkScanner(b *testing.B) {
@@ -135,11 +199,11 @@ func BenchmarkScanner(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			var s scanner
-			s.init(nil)
+			s.init(nil, nil)
 			output := []byte(text)
 			b.SetBytes(int64(len(output)))
 			for b.Loop() {
-				s.scan(output)
+				_ = s.scan(output)
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"math"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -162,8 +163,10 @@ const (
 
 // The sources of Said.
 const (
-	Notify = "notify" // the agent, by sd_notify(3)
-	Bell   = "bell"   // its terminal's
+	OSC7501 = "osc7501" // the agent, to its terminal: Program Status Protocol
+	Notify  = "notify"  // the agent, by sd_notify(3)
+	Title   = "title"   // its terminal's, and the marks that a shell makes there
+	Bell    = "bell"    // its terminal's, and the notifications that the agent has it show
 )
 
 // Activities and Reasons are what a Said can have; what is not among them a daemon passes over.
@@ -173,7 +176,7 @@ var (
 )
 
 // MaxText bounds Text in a Said, and everything else that an agent says to a person, in bytes.
-const MaxText = 1024
+const MaxText = 2 << 10
 
 // Bounded is a text of an agent's as it can be kept and told: valid UTF-8 without NUL, as a D-Bus string has to be, of MaxText bytes at most.
 func Bounded(text string) string {
@@ -187,6 +190,22 @@ func Bounded(text string) string {
 		end--
 	}
 	return text[:end] + more
+}
+
+// Line is Bounded for what an agent writes to its terminal: one line, without control characters, and without those that would have a screen show it in
+// another order than it is.
+func Line(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = strings.Map(func(c rune) rune {
+		switch {
+		case unicode.IsControl(c) || c == '\u2028' || c == '\u2029':
+			return ' '
+		case unicode.Is(unicode.Bidi_Control, c):
+			return -1
+		}
+		return c
+	}, text)
+	return Bounded(strings.Join(strings.Fields(text), " "))
 }
 
 // MaxData is the most text that one Input message holds, in bytes.

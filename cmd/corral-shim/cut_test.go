@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestStatusIsCutOut(t *testing.T) {
+	for _, row := range []struct{ name, output, shown string }{
+		{"with BEL", "a\x1b]7501;state=idle\ab", "ab"},
+		{"with ST", "a\x1b]7501;state=idle\x1b\\b", "ab"},
+		{"the query, and what comes with it", "\x1b]7501;?\x1b\\\x1b[c", "\x1b[c"},
+		{"two", "\x1b]7501;a\a\x1b]7501;b\a", ""},
+		{"of another number", "\x1b]7502;a\a\x1b]75;b\a\x1b]7501\a\x1b]07501;c\a", "\x1b]7502;a\a\x1b]75;b\a\x1b]7501\a\x1b]07501;c\a"},
+		{"far too long", "a\x1b]7501;" + strings.Repeat("x", 2*maxCommand) + "\ab", "ab"},
+		{"cancelled", "a\x1b]7501;x\x18b\x1b]7501;y\x1ac", "abc"},
+		{"broken off by what is shown", "a\x1b]7501;x\x1b[1mb", "a\x1b[1mb"},
+		{"broken off by another one", "a\x1b]7501;x\x1b]7501;y\ab", "ab"},
+		{"in another command, which it breaks off", "\x1b]0;t\x1b]7501;x\ab", "\x1b]0;t\x1b]7501;x\ab"},
+		{"behind an ESC, which must not begin anything else", "\x1b\x1b]7501;x\ac", "\x1b\x1b]7501;x\ac"},
+		{"with a control character in its beginning", "\x1b\n]7501;x\ac", "\x1b\n]7501;x\ac"},
+		{"passed through tmux", "a\x1bPtmux;\x1b\x1b]7501;x\a\x1b\\b", "ab"},
+		{"passed through tmux, with ST", "a\x1bPtmux;\x1b\x1b]7501;x\x1b\x1b\\\x1b\\b", "ab"},
+		{"something else that is", "a\x1bPtmux;\x1b\x1b]9;x\a\x1b\\b", "a\x1bPtmux;\x1b\x1b]9;x\a\x1b\\b"},
+		{"something else that is, and begins alike", "a\x1bPtmux;\x1b\x1b]75\a\x1b\\b", "a\x1bPtmux;\x1b\x1b]75\a\x1b\\b"},
+		{"text before it there", "\x1bPtmux;t\x1b\x1b]7501;x\a\x1b\\b", "\x1bPtmux;t\x1b\x1b]7501;x\a\x1b\\b"},
+		{"a wrapper broken off by what is shown", "\x1bPtmux;\x1b\x1b]7501;x\x1b[1mb", "\x1b[1mb"},
+		{"a wrapper of something else", "\x1bPtmix;\x1b]7501;x\ab", "\x1bPtmix;\x1b]7501;x\ab"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			for _, size := range []int{1, 2, 3, 7, len(row.output)} {
+				assert.Equal(t, row.shown, hear([]byte(row.output), size).shown, "in pieces of %d", size)
+			}
+		})
+	}
+}
+
+// TestWhatIsCutOutIsTheSameForAnySplit is about long outputs of well-formed sequences: all is heard, and what is shown is the output without its status.
+func TestWhatIsCutOutIsTheSameForAnySplit(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		var output, shown strings.Builder
+		var commands []string
+		for range 30 {
+			piece, command, status := anySequence(r)
+			output.WriteString(piece)
+			if command != "" {
+				commands = append(commands, command)
+			}
+			if !status {
+				shown.WriteString(piece)
+			}
+		}
+		for _, size := range []int{1, 2, 5, 1 + r.IntN(40), output.Len()} {
+			got := hear([]byte(output.String()), size)
+			assert.Equal(t, shown.String(), got.shown, "seed %d, in pieces of %d", seed, size)
+			assert.Equal(t, commands, got.commands, "seed %d, in pieces of %d", seed, size)
+		}
+	}
+	const output = "a\x1b]7501;state=idle\x1b\\b\x1bPtmux;\x1b\x1b]7501;?\x1b\x1b\\\x1b\\c\x1b[1md"
+	for i := range len(output) {
+		for j := i; j < len(output); j++ {
+			got := hearPieces([]byte(output[:i]), []byte(output[i:j]), []byte(output[j:]))
+			assert.Equal(t, "abc\x1b[1md", got.shown, "split at %d and %d", i, j)
+			assert.Equal(t, []string{"7501;state=idle", "7501;?"}, got.commands, "split at %d and %d", i, j)
+		}
+	}
+}
+
+// anySequence returns a piece of output, the command in it, and whether that is a program's status.
+func anySequence(r *rand.Rand) (piece, command string, status bool) {
+	end := []string{"\a", "\x1b\\"}[r.IntN(2)]
+	switch r.IntN(7) {
+	case 0:
+		return fmt.Sprintf("text %d\r\n", r.IntN(1000)), "", false
+	case 1:
+		return fmt.Sprintf("\x1b[%d;%dH", r.IntN(50), r.IntN(50)), "", false
+	case 2:
+		command = fmt.Sprintf("0;title %d", r.IntN(1000))
+	case 3:
+		command = fmt.Sprintf("75%d;x", r.IntN(10))
+	case 4:
+		return "\x1bPq#0;2;0;0;0" + strings.Repeat("~", r.IntN(20)) + "\x1b\\", "", false
+	case 5:
+		command = fmt.Sprintf("7501;state=working:progress=%d", r.IntN(100))
+		return "\x1b]" + command + end, command, true
+	case 6:
+		command = fmt.Sprintf("7501;state=done:id=part/%d", r.IntN(100))
+		return "\x1bPtmux;" + strings.ReplaceAll("\x1b]"+command+end, "\x1b", "\x1b\x1b") + "\x1b\\", command, true
+	}
+	return "\x1b]" + command + end, command, false
+}

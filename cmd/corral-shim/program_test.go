@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+// asker is an agent that asks its terminal two questions at once, as some do to find out whether the first is understood: it is, if its answer comes before
+// that to the second, which every terminal knows. Between two rounds it prints a lot.
+const asker = `import os, sys, termios, tty
+tty.setraw(0)
+early = late = 0
+for i in range(%d):
+    os.write(1, b"x" * (i * 97 %% 5000))
+    ask = [b"\x1b]7501;?\x1b\\\x1b[c", b"\x1b]7501;?\x07\x1b[c"][i %% 2]
+    cut = i %% len(ask)
+    os.write(1, ask[:cut])
+    os.write(1, ask[cut:])
+    got = b""
+    while not (b"\x1b[?" in got and got.endswith(b"c") and b"7501" in got):
+        got += os.read(0, 4096)
+    if got.index(b"\x1b]7501;?\x1b\\") < got.index(b"\x1b[?"): early += 1
+    else: late += 1
+os.write(os.open("new", os.O_WRONLY | os.O_CREAT, 0o600), b"%%d early, %%d late" %% (early, late))
+os.rename("new", "result")
+sys.stdin.read(1)
+`
+
+// TestTheAnswerComesBeforeThatOfTmux, also on a machine that has a lot to do.
+func TestTheAnswerComesBeforeThatOfTmux(t *testing.T) {
+	const rounds = 300
+	for name, busy := range map[string]bool{"at rest": false, "busy": true} {
+		t.Run(name, func(t *testing.T) {
+			h := newHome(t, "python3", "-c", fmt.Sprintf(asker, rounds))
+			if busy {
+				burden(t)
+			}
+			h.inTmux()
+			defer h.connect().over()
+			appears(t, filepath.Join(h.spec.Dir, "result"))
+			assert.Equal(t, fmt.Sprintf("%d early, 0 late", rounds), h.read("result"))
+			assert.Contains(t, h.log(), "\x1b]7501;?", "the log has all that the agent prints")
+		})
+	}
+}
+
+// burden keeps every processor busy for as long as the test runs.
+func burden(t *testing.T) {
+	t.Helper()
+	for range 2 * runtime.NumCPU() {
+		c := exec.Command("sh", "-c", "while :; do :; done")
+		require.NoError(t, c.Start())
+		t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	}
+}
+
+// says is what an agent of sh prints before it waits for a line.
+func says(words ...string) string {
+	var script strings.Builder
+	script.WriteString("stty -echo; read go; ")
+	for _, w := range words {
+		fmt.Fprintf(&script, "printf %%b '%s'; read go; ", strings.NewReplacer("\x1b", `\033`, "\a", `\007`, `\`, `\\`).Replace(w))
+	}
+	return script.String()
+}
+
+func TestWhatAnAgentTellsItsTerminal(t *testing.T) {
+	type said struct{ source, activity, reason, text string }
+	for _, row := range []struct {
+		name  string
+		tells string
+		want  said
+	}{
+		{"working", "\x1b]7501;state=working:app=claude\a", said{"osc7501", "working", "", ""}},
+		{"blocked", "\x1b]7501;state=blocked:kind=permission:msg=" + encoded("approve Bash: touch y") + "\x1b\\", said{"osc7501", "waiting", "permission", "approve Bash: touch y"}},
+		{"wrapped for tmux", "\x1bPtmux;\x1b\x1b]7501;state=done\a\x1b\\", said{"osc7501", "idle", "turn-ended", ""}},
+		{"cleared", "\x1b]7501;state=clear\a", said{"osc7501", "", "", ""}},
+		{"blocked again", "\x1b]7501;state=blocked:kind=auth\a", said{"osc7501", "waiting", "auth", ""}},
+		{"reset", "\x1bc", said{"osc7501", "", "", ""}},
+		{"iTerm's notification", "\x1b]9;build is done\a", said{"bell", "", "bell", "build is done"}},
+		{"urxvt's", "\x1b]777;notify;Gemini;needs you\a", said{"bell", "", "bell", "Gemini: needs you"}},
+		{"kitty's", "\x1b]99;i=1:d=0;Opencode\x1b\\\x1b]99;i=1:p=body:e=1;" + encoded("a question") + "\x1b\\", said{"bell", "", "bell", "Opencode: a question"}},
+		{"a shell runs a command", "\x1b]133;C\a", said{"title", "working", "", ""}},
+		{"it has ended", "\x1b]133;D;1\a", said{"title", "idle", "", ""}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			first := "\x1b]7501;state=idle\a"
+			h := newHome(t, "sh", "-c", says(first, row.tells+"shown"))
+			s := h.show()
+			d := h.connect()
+			s.keys("\n")
+			assert.Equal(t, "idle", d.hears(shimwire.Said).Activity)
+			s.keys("\n")
+			m := d.hears(shimwire.Said)
+			assert.Equal(t, row.want, said{m.Source, m.Activity, m.Reason, m.Text})
+			s.sees("shown")
+			assert.NotContains(t, s.printed(), "7501")
+			assert.Contains(t, h.log(), first, "the log has it all")
+			s.keys("\n")
+			s.ends()
+		})
+	}
+}
+
+// TestWhatIsNoNotification says nothing.
+func TestWhatIsNoNotification(t *testing.T) {
+	h := newHome(t, "sh", "-c", says("\x1b]9;4;1;50\a\x1b]9;12\a\x1b]99;i=1:p=?;\x1b\\\x1b]99;d=0;x\x1b\\\x1b]777;container;push;x\a\x1b]133;B\a\x1b]0;title\a\x1b]7501;state=sleeping\a\x1b]8;;http://x\a",
+		"\x1b]7501;state=idle\a"))
+	s := h.show()
+	d := h.connect()
+	s.keys("\n\n")
+	assert.Equal(t, shimwire.OSC7501, d.hears(shimwire.Said).Source, "the first that says anything")
+	s.keys("\n")
+	s.ends()
+}
+
+// TestTheLastStateIsToldWhateverComesBefore: a quick agent's states are told in their order, none that it was not in, and its last one soon.
+func TestTheLastStateIsToldWhateverComesBefore(t *testing.T) {
+	var script strings.Builder
+	script.WriteString("import os, sys\nsys.stdin.readline()\n")
+	r := rand.New(rand.NewPCG(1, 2))
+	var stream strings.Builder
+	var sent []string
+	for i := range 500 {
+		message := fmt.Sprint(i)
+		sent = append(sent, message)
+		fmt.Fprintf(&stream, "text\x1b]7501;state=blocked:kind=question:msg=%s\a", encoded(message))
+	}
+	rest := stream.String()
+	for len(rest) > 0 {
+		n := min(1+r.IntN(60), len(rest))
+		fmt.Fprintf(&script, "os.write(1, %q.encode())\n", rest[:n])
+		rest = rest[n:]
+	}
+	script.WriteString("sys.stdin.readline()\n")
+	h := newHome(t, "python3", "agent.py")
+	require.NoError(t, os.WriteFile(filepath.Join(h.spec.Dir, "agent.py"), []byte(script.String()), 0o600))
+	s := h.show()
+	d := h.connect()
+	s.keys("\n")
+	last, seq := -1, uint32(0)
+	for last < len(sent)-1 {
+		m := d.hears(shimwire.Said)
+		i := -1
+		_, err := fmt.Sscan(m.Text, &i)
+		require.NoError(t, err)
+		assert.Greater(t, i, last, "in their order")
+		assert.Greater(t, m.Seq, seq)
+		last, seq = i, m.Seq
+	}
+	told := time.Now()
+	assert.Less(t, told.Sub(h.lastOutput(t)), time.Second)
+	assert.Equal(t, len(sent)*len("text"), strings.Count(s.printed(), "text")*len("text"))
+	s.keys("\n")
+	s.ends()
+}
+
+// lastOutput is when the log was written last.
+func (h *home) lastOutput(t *testing.T) time.Time {
+	t.Helper()
+	info, err := os.Stat(filepath.Join(h.spec.StateDir, logName))
+	require.NoError(t, err)
+	return info.ModTime()
+}

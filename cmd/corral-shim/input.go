@@ -19,12 +19,17 @@ const (
 	maxLine = 4000
 
 	inputTick = 5 * time.Millisecond // how often is looked whether the agent has read its input
-	inputWait = 500 * time.Millisecond
+	inputWait = 2 * time.Second
 
 	// After the agent has read a text, Enter is pressed this much later. Without bracketed paste a program can tell a paste by its speed alone,
 	// and some take an Enter that follows within a tenth of a second for one of its line ends.
-	enterAfterPaste = 10 * time.Millisecond
-	enterAfterKeys  = 150 * time.Millisecond
+	enterAfterKeys = 150 * time.Millisecond
+
+	// Some take an Enter that follows too soon after they have dealt with a paste for a part of it (Gemini CLI: 40 ms, and the time in which it draws).
+	// That a program has dealt with it shows in its printing something: enterAfterEcho later Enter is pressed, and the slower it was the later. If it
+	// prints nothing, Enter is pressed enterUnseen after it has read.
+	enterAfterEcho = 150 * time.Millisecond
+	enterUnseen    = 400 * time.Millisecond
 )
 
 var (
@@ -45,13 +50,14 @@ type text struct {
 	parts [3][]byte // what is still to be written
 	lines bool      // the terminal edits lines, and eof makes it deliver one before its end
 	eof   [1]byte
-	acts  []byte        // the characters that the terminal would act on instead of handing them to the agent
-	quote [2]byte       // one of them, with the character that has the terminal hand it on; it may have been written in part
-	half  bool          // the first of the two was
-	line  int           // bytes of the current line that were written since its begin or the last eof
-	calm  time.Duration // how long the agent has to have read everything before Enter
-	read  time.Time     // since when it has, zero if it has not
-	due   time.Time     // when Enter is pressed in any case
+	acts  []byte    // the characters that the terminal would act on instead of handing them to the agent
+	quote [2]byte   // one of them, with the character that has the terminal hand it on; it may have been written in part
+	half  bool      // the first of the two was
+	line  int       // bytes of the current line that were written since its begin or the last eof
+	paste bool      // in brackets
+	read  time.Time // since when the agent has read everything, zero if it has not
+	echo  time.Time // when it was first seen to have printed something after that, zero if it has not
+	due   time.Time // when Enter is pressed in any case
 }
 
 const (
@@ -149,7 +155,6 @@ func (t *text) prepare(paste bool, mode *unix.Termios) {
 	t.stage = textGoes
 	t.lines = mode.Lflag&unix.ICANON != 0 && !paste
 	t.eof[0] = mode.Cc[unix.VEOF]
-	t.calm = enterAfterKeys
 	if mode.Lflag&unix.ICANON == 0 || mode.Iflag&unix.ICRNL != 0 {
 		body = returns(body)
 	}
@@ -159,7 +164,7 @@ func (t *text) prepare(paste bool, mode *unix.Termios) {
 		body, t.acts = without(body, t.acts), nil
 	}
 	if paste && len(body) > 0 {
-		t.calm = enterAfterPaste
+		t.paste = true
 		t.parts = [3][]byte{pasteBegin, withoutPasteEnd(body), pasteEnd}
 		return
 	}
@@ -410,12 +415,25 @@ func (s *shim) watchReading(now time.Time) {
 		t.read = time.Time{}
 	case t.read.IsZero():
 		t.read = now
+	case t.echo.IsZero() && !s.lastOutput.Before(t.read.Add(-inputTick)): // it may have read it right after the last look
+		t.echo = now
 	}
-	if now.After(t.due) || !t.read.IsZero() && now.Sub(t.read) >= t.calm {
+	if now.After(t.due) || !t.read.IsZero() && now.After(t.enterAt()) {
 		t.stage = textDone
 		return
 	}
 	s.timers.set(timerInput, now.Add(inputTick))
+}
+
+// enterAt is when Enter can be pressed after a text that the agent has read.
+func (t *text) enterAt() time.Time {
+	switch {
+	case !t.paste:
+		return t.read.Add(enterAfterKeys)
+	case t.echo.IsZero():
+		return t.read.Add(enterUnseen)
+	}
+	return t.echo.Add(enterAfterEcho + 2*t.echo.Sub(t.read))
 }
 
 // withdraw forgets the texts of a connection that is gone of which nothing was written yet: nobody is told any more that the agent has them.

@@ -22,10 +22,9 @@ const (
 	TooManySessions
 	ShuttingDown
 	ConfigError
-	Invalid     // an argument is not what it should be
-	OverLimit   // an argument is larger than it may be
-	TimedOut    // it has not happened in time, and may still
-	NotYetThere // this version cannot do it
+	Invalid   // an argument is not what it should be
+	OverLimit // an argument is larger than it may be
+	TimedOut  // it has not happened in time, and may still
 )
 
 // Error is a refusal or a failure that a caller can act on. Text is one English sentence that names the session or the argument.

@@ -29,7 +29,7 @@ func (s *Supervisor) createInWorktree(ctx context.Context, agent string, spec Sp
 	w, dir, err := git.Add(limited, worktree.Request{Dir: spec.WorkingDirectory, Branch: *spec.Worktree, Own: "corral/" + id, Root: s.WorktreeDir, Name: id})
 	switch {
 	case errors.Is(err, worktree.ErrNoGit):
-		return "", refuse(NotYetThere, "cannot make a worktree: %v", err)
+		return "", refuse(StartFailed, "cannot make a worktree of workspace %q: %v", spec.WorkingDirectory, err)
 	case err != nil:
 		return "", refuse(Invalid, "Worktree cannot be made of workspace %q: %v", spec.WorkingDirectory, err)
 	}

@@ -74,7 +74,7 @@ func examine(ctx context.Context) []finding {
 		do   func(context.Context) []finding
 	}{
 		{"user bus", p.checkBus}, {"systemd", p.checkSystemd}, {"cgroup v2", checkCgroup}, {"controllers", p.checkControllers},
-		{"tmux", p.checkTmux}, {"corrald", p.checkDaemon}, {"corral-shim", checkShim}, {"configuration", p.checkConfiguration},
+		{"tmux", p.checkTmux}, {"git", p.checkGit}, {"corrald", p.checkDaemon}, {"corral-shim", checkShim}, {"configuration", p.checkConfiguration},
 		{"state", checkState}, {"inotify", checkInotify}, {"linger", checkLinger}, {"shutdown lock", checkLock},
 		{"notifications", p.checkNotifications}, {"terminal", p.checkTerminal}, {"agents", p.checkAgents},
 	} {

@@ -155,7 +155,7 @@ func (c *ctl) printList(list sessionList, now time.Time) {
 			{wording.StateText(s, list.leftovers, now), colour},
 			{activity, activityColour},
 			{wording.Age(max(s.StateChangeTimestamp, s.Timestamp), now), rest},
-			{workspaceText(workspace, s.Worktree), rest},
+			{wording.OnBranch(workspace, s.Worktree), rest},
 		})
 	}
 	if len(t.rows) > 0 {

@@ -169,7 +169,7 @@ func (c *ctl) printStatus(status statusOf) {
 	c.printState(s, now)
 	c.field("Agent", "%s", s.Agent)
 	c.field("Command", "%s", c.fit(wording.Printable(wording.ShellWords(s.Command)), statusIndent))
-	c.field("Workspace", "%s", c.fitPath(workspaceText(s.WorkingDirectory, s.Worktree), statusIndent))
+	c.field("Workspace", "%s", c.fitPath(wording.OnBranch(s.WorkingDirectory, s.Worktree), statusIndent))
 	if s.Unit != "" {
 		c.field("Unit", "%s", s.Unit)
 	}

@@ -205,6 +205,18 @@ func (p *patient) checkTmux(ctx context.Context) []finding {
 	return []finding{ok("version %s", text)}
 }
 
+// checkGit looks for what makes worktrees, where the daemon does: in the user manager's PATH.
+func (p *patient) checkGit(context.Context) []finding {
+	path, err := p.environment.LookPath("git")
+	if err == nil {
+		return []finding{ok("%s", path)}
+	}
+	if elsewhere, err := exec.LookPath("git"); err == nil {
+		return []finding{note("systemctl --user import-environment PATH && systemctl --user restart corrald", "%s is not in the user manager's PATH: run --worktree has no git", elsewhere)}
+	}
+	return []finding{note("install git 2.31 or newer", "it is not installed: run --worktree does not work without it")}
+}
+
 // checkInotify takes what the daemon takes, and looks whether there is enough for many sessions.
 func checkInotify(context.Context) []finding {
 	const few = 8192 // a session takes three or four watches, and other programs take the rest

@@ -129,7 +129,7 @@ func (t *plainTeller) began(sessions map[string]client.Session) error {
 func (t *plainTeller) changed(before, after *client.Session, _ map[string]client.Session) error {
 	switch {
 	case before == nil:
-		return t.say(after.Id, t.state(*after)+" ("+wording.Printable(after.Agent+" in "+wording.Workspace(after.WorkingDirectory))+")")
+		return t.say(after.Id, t.state(*after)+" ("+wording.Printable(after.Agent+" in "+wording.OnBranch(wording.Workspace(after.WorkingDirectory), after.Worktree))+")")
 	case after == nil:
 		return t.say(before.Id, "removed")
 	}

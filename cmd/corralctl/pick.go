@@ -85,7 +85,7 @@ func (p *picker) lines(c *ctl, now time.Time) []string {
 			activity, colour = s.State, wording.StateColour(s)
 		}
 		t.rows = append(t.rows, []cell{
-			{text: s.Id}, {text: s.Agent}, {activity, colour}, {text: wording.Age(s.StateChangeTimestamp, now)}, {text: wording.Workspace(s.WorkingDirectory)},
+			{text: s.Id}, {text: s.Agent}, {activity, colour}, {text: wording.Age(s.StateChangeTimestamp, now)}, {text: wording.OnBranch(wording.Workspace(s.WorkingDirectory), s.Worktree)},
 		})
 	}
 	widths := t.widths(false)

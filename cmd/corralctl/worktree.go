@@ -31,14 +31,6 @@ func (v branchValue) String() string {
 // Type implements pflag.Value.
 func (v branchValue) Type() string { return "branch" }
 
-// workspaceText is the session's workspace as people see it: with the branch, where it is a worktree that was made for it.
-func workspaceText(directory, branch string) string {
-	if branch == "" {
-		return directory
-	}
-	return directory + " (branch " + branch + ")"
-}
-
 // worktrees are the sessions that have one, with what is told of it. Where they cannot be asked for there are none.
 func (c *ctl) worktrees(ctx context.Context) map[string]client.Session {
 	bus, err := c.connect(ctx)
@@ -61,6 +53,6 @@ func (c *ctl) worktrees(ctx context.Context) map[string]client.Session {
 // tellLeft says where the worktree of a session that was removed is.
 func (c *ctl) tellLeft(s client.Session) {
 	if !c.quiet && s.Worktree != "" {
-		c.print("The worktree of %s stays: %s\n", s.Id, wording.Printable(workspaceText(s.WorkingDirectory, s.Worktree)))
+		c.print("The worktree of %s stays: %s\n", s.Id, wording.Printable(wording.OnBranch(s.WorkingDirectory, s.Worktree)))
 	}
 }

@@ -335,7 +335,6 @@ var errorNames = map[supervisor.Kind]string{
 	supervisor.Invalid:           dbusapi.InvalidArgs,
 	supervisor.OverLimit:         dbusapi.LimitsExceeded,
 	supervisor.TimedOut:          dbusapi.Timeout,
-	supervisor.NotYetThere:       dbusapi.NotSupported,
 }
 
 // toBus puts an error into the words of the bus.

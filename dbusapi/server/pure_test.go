@@ -155,7 +155,7 @@ func TestWhatIsTold(t *testing.T) {
 }
 
 func TestEveryErrorHasItsName(t *testing.T) {
-	for kind := supervisor.NoSuchSession; kind <= supervisor.NotYetThere; kind++ {
+	for kind := supervisor.NoSuchSession; kind <= supervisor.TimedOut; kind++ {
 		require.Contains(t, errorNames, kind)
 		err := toBus(&supervisor.Error{Kind: kind, Text: "a\x00b\xff"})
 		var e *dbus.Error

@@ -17,8 +17,8 @@ type Git struct {
 	Environment []string // NAME=VALUE; what begins with GIT_ is left out
 }
 
-// ErrNoGit is returned where git is not installed.
-var ErrNoGit = errors.New("git is not installed")
+// ErrNoGit is returned where there is no git in PATH.
+var ErrNoGit = errors.New("git is not installed, or not in corrald's PATH")
 
 // endTime is how long git has to tidy up after SIGTERM, which it does, before it is killed.
 const endTime = 5 * time.Second

@@ -1,10 +1,11 @@
 # What is missing is told with its remedy, and what is there with what it is. It needs no daemon.
 
-$ corralctl doctor | grep -E '^[a-z]+ +(user bus|systemd|cgroup v2|tmux|state|inotify|terminal)'
+$ corralctl doctor | grep -E '^[a-z]+ +(user bus|systemd|cgroup v2|tmux|git|state|inotify|terminal)'
 ok    user bus       it answers
 ok    systemd        version …, with a user manager
 … cgroup v2      …
 ok    tmux           version …
+ok    git            …/git
 ok    state          ~/state/corral, … free
 ok    inotify        …
 ok    terminal       none, without a graphical session

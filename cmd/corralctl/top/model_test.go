@@ -40,7 +40,7 @@ func house(width, height int) *model {
 	api, docs, stale := live("api", "codex", "idle"), live("docs", "claude", "waiting"), live("shop", "claude", "unknown")
 	api.IdleHint, api.IdleSinceHint = true, ago(135*time.Second)
 	docs.Attention = "permission"
-	docs.Description = "the guide for newcomers"
+	docs.Description, docs.Worktree = "the guide for newcomers", "corral/docs"
 	stale.State, stale.Attention, stale.Reason, stale.SessionAlive = "stale", "stale", "scope running, session dead", false
 	frozen := live("bench", "command", "idle")
 	frozen.Frozen = true

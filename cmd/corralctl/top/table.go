@@ -36,7 +36,12 @@ var columns = []column{
 	{"SINCE", 7, 7, false, func(m *model, r *row) (string, string) {
 		return wording.Age(max(r.StateChangeTimestamp, r.Timestamp), m.now), ""
 	}},
-	{"WORKSPACE", 12, 48, false, func(_ *model, r *row) (string, string) { return wording.Workspace(r.WorkingDirectory), "" }},
+	{"WORKSPACE", 12, 48, false, func(_ *model, r *row) (string, string) { return workspace(r), "" }},
+}
+
+// workspace is where the session works, and on which branch where that was made for it.
+func workspace(r *row) string {
+	return wording.OnBranch(wording.Workspace(r.WorkingDirectory), r.Worktree)
 }
 
 // sparkWidth is more than is ever shown: what does not fit is cut off at its left.
@@ -111,7 +116,10 @@ func (m *model) line(r *row, widths []int) string {
 		case c.title == "":
 			text = ansi.TruncateLeft(text, sparkWidth-widths[i], "")
 		case c.title == "WORKSPACE" && ansi.StringWidth(text) > widths[i]:
-			text = ansi.TruncateLeft(text, ansi.StringWidth(text)-widths[i]+1, "…")
+			text = wording.Printable(wording.Workspace(r.WorkingDirectory)) // the preview's title has the branch
+			if over := ansi.StringWidth(text) - widths[i]; over > 0 {
+				text = ansi.TruncateLeft(text, over+1, "…")
+			}
 		}
 		put(colour, fit(text, widths[i], c.right))
 		b.WriteByte(' ')

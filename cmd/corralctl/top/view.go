@@ -132,7 +132,7 @@ func (m *model) previewLines() []string {
 	if r == nil {
 		return make([]string, height+1)
 	}
-	title := "── " + wording.Printable(r.Id) + " ── " + wording.Printable(r.Agent+" in "+wording.Workspace(r.WorkingDirectory)) + " "
+	title := "── " + wording.Printable(r.Id) + " ── " + wording.Printable(r.Agent+" in "+workspace(r)) + " "
 	if r.Description != "" {
 		title += "── " + wording.Printable(r.Description) + " "
 	}

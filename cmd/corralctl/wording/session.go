@@ -99,3 +99,11 @@ func Workspace(path string) string {
 	}
 	return path
 }
+
+// OnBranch is a workspace as people see it, with its branch where it is a worktree that was made for the session.
+func OnBranch(workspace, branch string) string {
+	if branch == "" {
+		return workspace
+	}
+	return workspace + " (branch " + branch + ")"
+}

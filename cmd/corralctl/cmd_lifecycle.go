@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 )
 
@@ -93,6 +94,8 @@ func (r *removal) remove(ctx context.Context, c *ctl, had client.Session, id str
 	}
 	f := c.cannot("remove", id, err)
 	switch {
+	case r.worktree && dbusapi.ShortErrorName(err) == dbusapi.InvalidArgs:
+		f.hint = "corralctl rm " + id
 	case r.force || !invalidState(err):
 	case r.worktree && had.Worktree != "" && wording.Ended(had.State):
 		f.hint = "git -C " + wording.ShellWords([]string{had.WorkingDirectory}) + " status"

@@ -63,7 +63,11 @@ func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
 			c.print(map[bool]string{true: "\n==> %s <==\n", false: "==> %s <==\n"}[i > 0], id)
 		}
 		if err := o.showLog(ctx, c, id); err != nil {
-			failed.add(c, c.cannot("show the log of", id, err))
+			f := c.cannot("show the log of", id, err)
+			if invalidState(err) {
+				f.hint = c.instead(ctx, "status", id)
+			}
+			failed.add(c, f)
 		}
 	}
 	if unresolved != nil {

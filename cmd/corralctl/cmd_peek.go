@@ -27,7 +27,7 @@ var peekVerb = verb{name: "peek", args: "ID…", summary: "Show what is on a ses
 			if err != nil {
 				f := c.cannot("peek at", id, err)
 				if invalidState(err) {
-					f.hint = "corralctl logs " + id
+					f.hint = c.instead(ctx, "logs", id)
 				}
 				failed.add(c, f)
 				continue
@@ -59,3 +59,11 @@ var peekVerb = verb{name: "peek", args: "ID…", summary: "Show what is on a ses
 		return failed.first()
 	}
 }}
+
+// instead is the command that helps where a session has nothing to show: another verb, once it has run.
+func (c *ctl) instead(ctx context.Context, verb, id string) string {
+	if s, err := c.client.Session(ctx, id); err == nil && s.NRuns == 0 {
+		verb = "start"
+	}
+	return "corralctl " + verb + " " + id
+}

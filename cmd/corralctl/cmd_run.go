@@ -344,13 +344,13 @@ func (r *runOptions) cannotRun(ctx context.Context, c *ctl, bus *client.Client, 
 // cannotCreate says why there is no session, with the command that helps.
 func (c *ctl) cannotCreate(agent, id string, err error) *failure {
 	f := c.cannot("run", agent, err)
-	switch dbusapi.ShortErrorName(err) {
-	case dbusapi.SessionExists:
-		f.hint = "corralctl start " + id
-	case dbusapi.StartFailed, dbusapi.TmuxFailed:
-		if id != "" {
-			f.hint = "corralctl status " + id
-		}
+	switch short := dbusapi.ShortErrorName(err); {
+	case short == dbusapi.SessionExists && id != "":
+		f.hint = "corralctl attach " + id
+	case short == dbusapi.StartFailed && strings.HasPrefix(f.message, "cannot make a worktree"): // there is no session, and git to be had
+		f.hint = "corralctl doctor"
+	case short == dbusapi.StartFailed || short == dbusapi.TmuxFailed || short == dbusapi.InvalidState:
+		f.hint = hintFor(short, id)
 	}
 	return f
 }

@@ -59,11 +59,7 @@ func (c *ctl) send(ctx context.Context, word, text string, flags uint64) error {
 	var failed failures
 	for _, id := range ids {
 		if err := c.client.SendInput(ctx, id, text, flags); err != nil {
-			f := c.cannot("send to", id, err)
-			if dbusapi.ShortErrorName(err) == dbusapi.InvalidState && flags&dbusapi.InputResume == 0 {
-				f.hint = "corralctl status " + id
-			}
-			failed.add(c, f)
+			failed.add(c, c.cannot("send to", id, err))
 		}
 	}
 	return failed.first()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,7 +45,7 @@ func (c *ctl) showManager(ctx context.Context, show shower) error {
 		properties, err = show.pick(properties)
 	}
 	if err != nil {
-		return c.cannot("show", "", err)
+		return c.cannotShow("", err)
 	}
 	if c.wantsJSON() {
 		return c.printJSON(plainValues(properties))
@@ -64,7 +65,7 @@ func (c *ctl) showSessions(ctx context.Context, show shower, words []string) err
 			properties, err = show.pick(properties)
 		}
 		if err != nil {
-			failed.add(c, c.cannot("show", id, err))
+			failed.add(c, c.cannotShow(id, err))
 			continue
 		}
 		if c.wantsJSON() {
@@ -97,7 +98,7 @@ func (s shower) pick(properties client.Properties) (client.Properties, error) {
 	for _, name := range s.names {
 		value, ok := properties[name]
 		if !ok {
-			return nil, fmt.Errorf("no property %q", name)
+			return nil, &noPropertyError{name, slices.Sorted(maps.Keys(properties))}
 		}
 		picked[name] = value
 	}
@@ -153,4 +154,25 @@ func propertyText(value any) string {
 		return propertyText(v.Value())
 	}
 	return fmt.Sprint(value)
+}
+
+// noPropertyError is for a name that no property has.
+type noPropertyError struct {
+	name  string
+	known []string
+}
+
+func (e *noPropertyError) Error() string { return fmt.Sprintf("no property %q", e.name) }
+
+// cannotShow says why the properties of a session, or of corrald, are not shown.
+func (c *ctl) cannotShow(id string, err error) *failure {
+	f := c.cannot("show", id, err)
+	var unknown *noPropertyError
+	if errors.As(err, &unknown) {
+		f.hint = strings.TrimSpace("corralctl show " + id)
+		if near := nearestOf(unknown.name, unknown.known); near != "" {
+			f.hint = strings.TrimSpace("corralctl show --property=" + near + " " + id)
+		}
+	}
+	return f
 }

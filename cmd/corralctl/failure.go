@@ -64,10 +64,19 @@ func (c *ctl) report(err error) int {
 		_ = c.out.Flush() // what came before the error stays before it
 		fmt.Fprintf(c.err, "corralctl: %s\n", wording.Printable(f.message))
 		if f.hint != "" {
-			fmt.Fprintf(c.err, "hint: %s\n", wording.Printable(f.hint))
+			fmt.Fprintf(c.err, "hint: %s\n", wording.Printable(c.there(f.hint)))
 		}
 	}
 	return f.code
+}
+
+// there is a command for the machine that was asked: help is the same here.
+func (c *ctl) there(command string) string {
+	rest, ours := strings.CutPrefix(command, "corralctl ")
+	if c.host == "" || !ours || strings.HasPrefix(rest, "help") {
+		return command
+	}
+	return "corralctl --host=" + c.host + " " + rest
 }
 
 // cannot turns what went wrong while doing something with an object (a session's id, or "") into what is printed about it.
@@ -86,22 +95,47 @@ func (c *ctl) cannot(doing, object string, err error) *failure {
 	if client.Unreachable(err) {
 		return &failure{exitUnreachable, prefix + ": " + c.unreachable(err), c.startHint(err)}
 	}
-	switch dbusapi.ShortErrorName(err) {
+	short := dbusapi.ShortErrorName(err)
+	switch short {
 	case dbusapi.NoSuchSession, dbusapi.UnknownObject:
 		return &failure{code: exitNoSession, message: prefix + ": no such session"}
 	case dbusapi.NoSuchAgent:
 		return &failure{exitFailed, prefix + ": no such agent", "corralctl agents"}
-	case dbusapi.NotResumable:
-		return &failure{exitFailed, prefix + ": " + err.Error(), strings.TrimSpace("corralctl start " + object)}
 	}
-	message := err.Error()
-	if strings.HasPrefix(message, "cannot ") {
-		return &failure{code: exitFailed, message: message} // the daemon's sentence says what and why
-	}
+	message, hint := err.Error(), hintFor(short, object)
 	if rest, ok := strings.CutPrefix(message, fmt.Sprintf("session %q ", object)); ok {
 		message = "it " + rest // the object has been named
 	}
-	return &failure{code: exitFailed, message: prefix + ": " + message}
+	message = strings.TrimPrefix(message, fmt.Sprintf("session %q: ", object))
+	if strings.HasPrefix(message, "cannot ") {
+		return &failure{exitFailed, message, hint} // the daemon's sentence says what and why
+	}
+	return &failure{exitFailed, prefix + ": " + message, hint}
+}
+
+// hintFor is the command that helps with an error of the bus, by its short name; object is the session that it is about, or "". A verb that knows a better
+// one puts it in its place.
+func hintFor(short, object string) string {
+	switch short {
+	case dbusapi.AgentNotInstalled:
+		return "corralctl doctor"
+	case dbusapi.WorkspaceBusy, dbusapi.TooManySessions:
+		return "corralctl list --all"
+	case dbusapi.Internal:
+		return "journalctl --user --unit=corrald"
+	}
+	if object == "" {
+		return ""
+	}
+	switch short {
+	case dbusapi.NotResumable:
+		return "corralctl start " + object
+	case dbusapi.NotWaiting:
+		return "corralctl peek " + object
+	case dbusapi.InvalidState, dbusapi.StartFailed, dbusapi.TmuxFailed:
+		return "corralctl status " + object
+	}
+	return ""
 }
 
 // doing is the verb as an error says it: "cannot remove", "cannot send to".

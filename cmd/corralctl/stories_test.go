@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,6 +29,8 @@ func TestStories(t *testing.T) {
 	stories, err := filepath.Glob("testdata/*.story")
 	require.NoError(t, err)
 	require.NotEmpty(t, stories)
+	answered := monitorErrors(t)
+	played := 0
 	for _, path := range stories {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".story"), func(t *testing.T) {
 			text, err := os.ReadFile(path)
@@ -35,8 +39,34 @@ func TestStories(t *testing.T) {
 			for _, scene := range parseStory(string(text)) {
 				stage.play(t, path, scene)
 			}
+			played++
 		})
 	}
+	if played < len(stories) { // some were not asked for
+		return
+	}
+	missing := contractErrors(t)
+	for len(missing) > 0 {
+		answer := testbed.Receive(t, answered, fmt.Sprintf("answer of corrald, in a story, with any of %q", missing))
+		name, _ := answer.Headers[dbus.FieldErrorName].Value().(string)
+		missing = slices.DeleteFunc(missing, func(short string) bool { return dbusapi.ErrorName(short) == name })
+	}
+}
+
+// monitorErrors returns the errors that corrald answers with from now on, whoever is answered.
+func monitorErrors(t *testing.T) <-chan *dbus.Message {
+	bus := testbed.Bus(t)
+	require.NoError(t, bus.BusObject().Call("org.freedesktop.DBus.Monitoring.BecomeMonitor", 0, []string{"type='error',sender='" + dbusapi.BusName + "'"}, uint32(0)).Err)
+	answers := make(chan *dbus.Message, 1<<16)
+	bus.Eavesdrop(answers)
+	return answers
+}
+
+// contractErrors are the errors that the contract names, in short.
+func contractErrors(t *testing.T) []string {
+	names := regexp.MustCompile(`(?s)Error\.\*: (.*?); beside them the standard (.*?) of org`).FindStringSubmatch(dbusapi.ManagerXML)
+	require.NotNil(t, names)
+	return strings.Fields(names[1] + " " + names[2])
 }
 
 // TestTheTour is a story too: what docs/TOUR.md shows is what there is.

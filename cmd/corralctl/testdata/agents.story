@@ -28,6 +28,7 @@ OnLogin=resume
 $ corralctl archive said && corralctl list --no-legend --state=archived && corralctl start said
 said sayer archived - …s ~/src/shop
 corralctl: cannot start "said": it is archived
+hint: corralctl status said
 [exit 1]
 
 # The workspace is where the caller is, by the name that he knows it by.

@@ -29,6 +29,7 @@ running
 
 $ corralctl send --if-waiting shop yes && corralctl send --if-waiting shop 'yes again'
 corralctl: cannot send to "shop": it does not wait for input: its agent is …
+hint: corralctl peek shop
 [exit 1]
 
 $ until grep -qs yes answer; do :; done; cat answer

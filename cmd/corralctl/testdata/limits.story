@@ -38,6 +38,7 @@ no
 
 $ corralctl freeze shop
 corralctl: cannot freeze session "shop": it is stopped
+hint: corralctl status shop
 [exit 1]
 
 # What does not run keeps the limits for later, once systemd would take them.

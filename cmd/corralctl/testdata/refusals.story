@@ -1,0 +1,182 @@
+# What corralctl itself refuses, verb by verb: what was wrong, and what to do about it.
+
+$ for i in 1 2; do corralctl run -q --id fix-$i -- sleep 1000; done; corralctl run -q --id new --no-start -- true
+
+$ corralctl attach one two
+corralctl: attach takes one session, not 2
+hint: corralctl help attach
+[exit 2]
+
+$ corralctl attach --resume --tear-down fix-1
+corralctl: attach can resume or tear down, not both
+hint: corralctl help attach
+[exit 2]
+
+$ corralctl as-unit
+corralctl: as-unit takes the id of one session
+hint: corralctl help as-unit
+[exit 2]
+
+$ corralctl cat
+corralctl: cat needs the name of an agent
+hint: corralctl help cat
+[exit 2]
+
+$ corralctl edit
+corralctl: edit takes one agent
+hint: corralctl help edit
+[exit 2]
+
+$ EDITOR= VISUAL= PATH=$(dirname $(command -v corralctl)) corralctl edit --full claude
+corralctl: cannot edit "claude": no editor was found: VISUAL and EDITOR are not set
+[exit 1]
+
+$ corralctl kill --kill-whom=everybody fix-1
+corralctl: --kill-whom takes agent, all or leftovers, not "everybody"
+hint: corralctl help kill
+[exit 2]
+
+$ corralctl kill -s NONSENSE fix-1
+corralctl: "NONSENSE" is no signal
+hint: corralctl help kill
+[exit 2]
+
+$ corralctl logs --json fix-1
+corralctl: what an agent has printed is text; --json goes with --journal
+hint: corralctl help logs
+[exit 2]
+
+$ corralctl logs -f fix-1 fix-2
+corralctl: -f follows one session, not 2
+hint: corralctl help logs
+[exit 2]
+
+$ corralctl logs -f 'fix-*'
+corralctl: -f follows one session, and "fix-*" names 2
+hint: corralctl help logs
+[exit 2]
+
+$ corralctl logs --journal new
+corralctl: cannot show the journal of "new": it was never started
+hint: corralctl start new
+[exit 1]
+
+$ corralctl describe fix-1 two words
+corralctl: describe takes a session and one text, not 3 words; quote the text
+hint: corralctl help describe
+[exit 2]
+
+$ corralctl describe fix-1 "$(printf '\377')"
+corralctl: the description is not valid UTF-8
+hint: corralctl help describe
+[exit 2]
+
+$ corralctl label
+corralctl: label needs the id of a session
+hint: corralctl help label
+[exit 2]
+
+$ corralctl label fix-1 urgent
+corralctl: "urgent" is neither KEY=VALUE nor KEY-
+hint: corralctl help label
+[exit 2]
+
+$ corralctl set-property fix-1
+corralctl: set-property takes a session and NAME=VALUE
+hint: corralctl help set-property
+[exit 2]
+
+$ corralctl send fix-1 two words
+corralctl: send takes a session and one text, not 3 words; quote the text
+hint: corralctl help send
+[exit 2]
+
+$ corralctl send fix-1 "$(printf '\377')"
+corralctl: cannot send to "fix-1": the text is not valid UTF-8
+hint: corralctl help send
+[exit 2]
+
+$ head -c 20000000 /dev/zero | tr '\0' x | corralctl send fix-1 -
+corralctl: cannot send to "fix-1": the text is longer than 16.0M
+[exit 1]
+
+$ corralctl label 'fix-*' kind=both
+corralctl: cannot label "fix-*": it names 2 sessions, and one is needed
+hint: corralctl help label
+[exit 2]
+
+$ corralctl why 'fix-*'
+corralctl: cannot explain "fix-*": it names 2 sessions, and one is needed
+hint: corralctl help why
+[exit 2]
+
+$ corralctl status 'fix-['
+corralctl: cannot show the status of "fix-[": "fix-[" is no pattern
+[exit 2]
+
+$ corralctl why fix-1 fix-2
+corralctl: why takes one session, not 2
+hint: corralctl help why
+[exit 2]
+
+$ corralctl monitor fix-1
+corralctl: monitor takes no arguments: it tells of every session
+hint: corralctl help monitor
+[exit 2]
+
+$ corralctl monitor --format=xml
+corralctl: --format takes plain, json, waybar, i3bar, polybar, not "xml"
+hint: corralctl help monitor
+[exit 2]
+
+$ corralctl list --json=nice
+corralctl: --json takes short, pretty or off, not "nice"
+hint: corralctl help list
+[exit 2]
+
+$ corralctl top fix
+corralctl: top takes no "fix"; press / in it to show only some sessions
+hint: corralctl help top
+[exit 2]
+
+$ corralctl top --sort=colour
+corralctl: --sort takes one of attention, cpu, memory, change, agent, id, not "colour"
+hint: corralctl help top
+[exit 2]
+
+$ corralctl top
+corralctl: cannot show a full screen: this is no terminal
+hint: corralctl monitor
+[exit 1]
+
+$ TERM=dumb script -qec 'corralctl top' /dev/null | tr -d '\r'
+corralctl: cannot show a full screen: this terminal has none (TERM=dumb)
+hint: corralctl monitor
+
+$ corralctl linger on off
+corralctl: linger takes on or off, not 2 words
+hint: corralctl help linger
+[exit 2]
+
+$ DBUS_SYSTEM_BUS_ADDRESS=unix:path=/nonexistent corralctl linger off
+corralctl: cannot turn lingering off: cannot connect to the bus: dial unix /nonexistent: connect: no such file or directory
+hint: sudo loginctl disable-linger …
+[exit 1]
+
+# What takes longer than --timeout: systemd is held up for that.
+$ systemd=$(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s org.freedesktop.systemd1 | cut -d' ' -f2); kill -STOP $systemd; corralctl start --timeout=300ms new; kill -CONT $systemd
+corralctl: cannot start "new": it took longer than 300ms
+
+# Who waits is told why there is no more to wait for.
+$ corralctl run -q --id wrong -- /nonexistent 2>/dev/null; corralctl wait wrong
+corralctl: "wrong" has failed: command "/nonexistent" not found
+[exit 1]
+
+$ corralctl stop fix-1; corralctl wait --until=failed fix-1
+corralctl: "fix-1" is stopped, it did not become failed
+[exit 1]
+
+$ corralctl run --wait --id cut -- sleep 1000 >~/out & waits=$!; until grep -q Started ~/out; do :; done; kill -KILL $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s io.github.corrald.Corral1 | cut -d' ' -f2); wait $waits
+corralctl: cannot wait any longer: corrald has left the bus
+hint: systemctl --user status corrald
+[exit 5]

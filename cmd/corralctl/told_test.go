@@ -1,0 +1,112 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// untold are the errors that no story can bring about, and why.
+var untold = map[string]string{
+	"cannot report: ":                    "a hook is told nothing: report exits with 0 whatever happens",
+	"cannot wait for %q: it was removed": "its end comes before, and a script cannot know when one that never ran is waited for",
+	"cannot wait any longer: ":           "the bus itself has ended, on which the other stories play",
+}
+
+// TestEveryErrorIsTold: what corralctl itself can refuse is in a story, with its hint and exit code.
+func TestEveryErrorIsTold(t *testing.T) {
+	var told strings.Builder
+	stories, err := filepath.Glob("testdata/*.story")
+	require.NoError(t, err)
+	for _, path := range stories {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		told.Write(text)
+	}
+	messages := ownErrors(t)
+	require.NotEmpty(t, messages)
+	for message, where := range messages {
+		if untold[message] == "" {
+			assert.Regexp(t, anyOf(message), told.String(), where)
+		}
+	}
+	for message := range untold {
+		assert.Contains(t, messages, message)
+	}
+}
+
+// anyOf is what a format can print, as an expression.
+func anyOf(format string) *regexp.Regexp {
+	pattern := regexp.MustCompile(`%[a-z]`).ReplaceAllString(regexp.QuoteMeta(format), ".+")
+	return regexp.MustCompile(`(?m)^corralctl: .*` + pattern)
+}
+
+// ownErrors are the formats of the errors that the sources make, with where they do.
+func ownErrors(t *testing.T) map[string]string {
+	all := map[string]string{}
+	files := token.NewFileSet()
+	sources, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, source := range sources {
+		if strings.HasSuffix(source, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(files, source, nil, 0)
+		require.NoError(t, err)
+		ast.Inspect(file, func(node ast.Node) bool {
+			if message := errorOf(node); message != nil {
+				text, err := strconv.Unquote(message.Value)
+				require.NoError(t, err)
+				all[text] = files.Position(message.Pos()).String()
+			}
+			return true
+		})
+	}
+	return all
+}
+
+// errorOf is the text of an error that is made by an expression: a usagef, or a failure with a message.
+func errorOf(node ast.Node) *ast.BasicLit {
+	switch n := node.(type) {
+	case *ast.CallExpr:
+		if name, ok := n.Fun.(*ast.Ident); ok && name.Name == "usagef" {
+			return literal(n.Args[1])
+		}
+	case *ast.CompositeLit:
+		if name, ok := n.Type.(*ast.Ident); !ok || name.Name != "failure" {
+			return nil
+		}
+		for i, element := range n.Elts {
+			if pair, ok := element.(*ast.KeyValueExpr); ok && pair.Key.(*ast.Ident).Name == "message" {
+				return literal(pair.Value)
+			} else if !ok && i == 1 {
+				return literal(element)
+			}
+		}
+	}
+	return nil
+}
+
+// literal is the first string in an expression: itself, a format, the begin of a sum.
+func literal(e ast.Expr) *ast.BasicLit {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		return e
+	case *ast.BinaryExpr:
+		return literal(e.X)
+	case *ast.CallExpr:
+		if len(e.Args) > 0 {
+			return literal(e.Args[0])
+		}
+	}
+	return nil
+}

@@ -6,17 +6,16 @@ package desktop
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/internal/transient"
 )
 
 const (
@@ -32,7 +31,7 @@ var ErrNoDisplay = errors.New("the user manager has neither WAYLAND_DISPLAY nor 
 // Window is a terminal window.
 type Window struct {
 	Terminal    string   // Terminal= of corral.conf, "" to look for one
-	Name        string   // is part of its unit's name: letters, digits, "-", "_" and "."
+	Name        string   // is part of its unit's name
 	Description string   // of its unit
 	Command     []string // what runs in it, by an absolute path
 }
@@ -53,8 +52,7 @@ func Open(ctx context.Context, address string, w Window) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	unit := "corral-window-" + w.Name + "-" + strings.ToLower(rand.Text()[:8]) + ".service"
-	return unit, start(ctx, conn, unit, w.Description, argv)
+	return transient.Start(ctx, conn, transient.Service{Kind: "window", Name: w.Name, Description: w.Description, Slice: "app.slice", Argv: argv})
 }
 
 // Terminal returns the argument vector that has a terminal run command in a window, where the environment leads. Errors as of Open.
@@ -101,64 +99,4 @@ func (e Environment) LookPath(name string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%q is not installed", name)
-}
-
-type property struct {
-	Name  string
-	Value dbus.Variant
-}
-
-// execCommand is an entry of ExecStartEx: org.freedesktop.systemd1(5).
-type execCommand struct {
-	Path  string
-	Argv  []string
-	Flags []string
-}
-
-// start starts the service and waits until its program was executed.
-func start(ctx context.Context, conn *dbus.Conn, unit, description string, argv []string) error {
-	removed := make(chan *dbus.Signal, 64)
-	conn.Signal(removed)
-	err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(systemd), dbus.WithMatchInterface(managerIface), dbus.WithMatchMember("JobRemoved"),
-		dbus.WithMatchArg(2, unit))
-	if err != nil {
-		return fmt.Errorf("cannot listen to the user manager: %w", err)
-	}
-	properties := []property{
-		{"Description", dbus.MakeVariant(description)},
-		// A start is done when the program was executed, or failed to be.
-		{"Type", dbus.MakeVariant("exec")},
-		// systemd would replace $ in the arguments otherwise.
-		{"ExecStartEx", dbus.MakeVariant([]execCommand{{argv[0], argv, []string{"no-env-expand"}}})},
-		{"Slice", dbus.MakeVariant("app.slice")},
-		{"CollectMode", dbus.MakeVariant("inactive-or-failed")},
-	}
-	var job dbus.ObjectPath
-	err = conn.Object(systemd, systemdPath).CallWithContext(ctx, managerIface+".StartTransientUnit", 0, unit, "fail", properties, []struct {
-		Name       string
-		Properties []property
-	}{}).Store(&job)
-	if err != nil {
-		return fmt.Errorf("cannot start %q: %w", unit, err)
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("cannot start %q: %w", unit, ctx.Err())
-		case signal, ok := <-removed:
-			if !ok {
-				return fmt.Errorf("cannot start %q: the connection to the bus is lost", unit)
-			}
-			var id uint32
-			var path dbus.ObjectPath
-			var name, result string
-			if signal.Name != managerIface+".JobRemoved" || dbus.Store(signal.Body, &id, &path, &name, &result) != nil || path != job {
-				continue
-			}
-			if result != "done" {
-				return fmt.Errorf("cannot run %q: its start ended as %q", argv[0], result)
-			}
-			return nil
-		}
-	}
 }

@@ -1,0 +1,99 @@
+package transient
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+func TestMain(m *testing.M) { testbed.Main(m) }
+
+// connect returns a connection of its own, as callers have it.
+func connect(t *testing.T) *dbus.Conn {
+	t.Helper()
+	conn, err := bus.Dial(t.Context(), os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func shell(script string, args ...string) Service {
+	return Service{Kind: "test", Name: "a program/of §ours", Description: "A test", Slice: "app.slice", Argv: append([]string{"/bin/sh", "-c", script, "sh"}, args...)}
+}
+
+// gone waits until systemd knows nothing of our units any more.
+func gone(t *testing.T) {
+	t.Helper()
+	testbed.Poll(t, "no unit is left", func() bool {
+		return testbed.Systemctl(t, "list-units", "--all", "--plain", "--no-legend", "corral-test-*") == ""
+	})
+}
+
+// TestRun: a program gets its arguments and its input as they are, and leaves nothing behind.
+func TestRun(t *testing.T) {
+	out := filepath.Join(testbed.Dir(t), "out")
+	started := false
+	input := strings.Repeat("all of it, $HOME\n", 100_000) // more than a pipe holds
+	conn := connect(t)
+	err := Run(t.Context(), conn, shell(`wc -c > "$1"; printf %s "$2" >> "$1"; grep ^0:: /proc/self/cgroup >> "$1"; sleep 1000 &`, out, "$HOME %h"), []byte(input), time.Minute,
+		func() { started = true })
+	require.NoError(t, err)
+	assert.True(t, started)
+	content, err := os.ReadFile(out)
+	require.NoError(t, err)
+	assert.Regexp(t, fmt.Sprintf(`^%d\n\$HOME %%h.*/app\.slice/corral-test-a_program_of__ours-\w{8}\.service\n$`, len(input)), string(content))
+	require.NoError(t, conn.Close())
+	gone(t)
+}
+
+// TestHowAProgramEnds is told, with where it is to be read.
+func TestHowAProgramEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		service Service
+		limit   time.Duration
+		want    Failure
+	}{
+		"it fails":        {shell("exit 7"), time.Minute, Failure{Result: "exit-code", Status: 7}},
+		"it is killed":    {shell("kill -9 $$"), time.Minute, Failure{Result: "signal", Status: 9}},
+		"it hangs":        {shell("exec sleep 1000"), 50 * time.Millisecond, Failure{Result: "timeout", Status: 15}},
+		"it is not there": {Service{Kind: "test", Slice: "app.slice", Argv: []string{"/no/such/program"}}, time.Minute, Failure{Result: "exit-code", Status: 203}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := connect(t)
+			err := Run(t.Context(), conn, c.service, nil, c.limit, func() {})
+			var failure *Failure
+			require.ErrorAs(t, err, &failure)
+			assert.Regexp(t, `^corral-test-.*\.service$`, failure.Unit)
+			failure.Unit = ""
+			assert.Equal(t, c.want, *failure)
+			require.NoError(t, conn.Close())
+			gone(t)
+		})
+	}
+}
+
+// TestStart returns when the program was executed, and leaves it running.
+func TestStart(t *testing.T) {
+	conn := connect(t)
+	unit, err := Start(t.Context(), conn, shell("exec sleep 1000"))
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	assert.Equal(t, "active", testbed.Systemctl(t, "is-active", unit))
+	testbed.Systemctl(t, "stop", unit)
+	gone(t)
+	conn = connect(t)
+	_, err = Start(t.Context(), conn, Service{Kind: "test", Slice: "app.slice", Argv: []string{"/no/such/program"}})
+	require.ErrorContains(t, err, `cannot run "/no/such/program": its start ended as "failed"`)
+	require.NoError(t, conn.Close())
+	gone(t)
+}

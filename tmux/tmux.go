@@ -194,6 +194,32 @@ func (t *Tmux) Watched(ctx context.Context, s Session) bool {
 	return false
 }
 
+// messageTime is how long a message stays, unless a key is pressed: meanwhile tmux does not draw what the agent prints.
+const messageTime = 3 * time.Second
+
+// Message shows a text in the status line of every terminal that is attached to the session. The text may be anybody's: it is shown as it is, but for a
+// space between # and [, which tmux would take for a style.
+func (t *Tmux) Message(ctx context.Context, s Session, text string) error {
+	out, err := t.command(ctx, s, "-N", "list-clients", "-F", "#{client_name}")
+	if err != nil {
+		return fmt.Errorf("cannot list the terminals of %q: %w", s.Name, err)
+	}
+	clients := strings.Fields(string(out))
+	if len(clients) == 0 {
+		return nil
+	}
+	// A message is a format, and a time's. What an option's value has in it is neither expanded again nor a command's.
+	const option = "@corral-message"
+	args := []string{"-N", "set-option", "-s", option, literal(strings.ReplaceAll(text, "#[", "# ["))}
+	for _, client := range clients {
+		args = append(args, ";", "display-message", "-c", client, "-d", strconv.FormatInt(messageTime.Milliseconds(), 10), "#{"+option+"}")
+	}
+	if _, err := t.command(ctx, s, append(args, ";", "set-option", "-su", option)...); err != nil {
+		return fmt.Errorf("cannot show a message in the terminals of %q: %w", s.Name, err)
+	}
+	return nil
+}
+
 // AttachCommand returns the argument vector that attaches a terminal to the session.
 func (t *Tmux) AttachCommand(s Session) []string {
 	return []string{t.client(s), "-N", "-S", s.Socket, "attach-session", "-t", "=" + s.Name}

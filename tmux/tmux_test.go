@@ -274,6 +274,52 @@ func TestAttachCommand(t *testing.T) {
 	assert.Equal(t, "typed", strings.TrimSpace(ask(t, x, s, "capture-pane", "-p", "-S", "1", "-t", s.pane()))[:5], "it runs on")
 }
 
+// TestMessage: anybody's text is shown as it is, in every terminal that is attached, and nothing of it is a command, a format, a time or a style.
+func TestMessage(t *testing.T) {
+	x := prepare(t)
+	s := open(t, x, "exec sleep infinity")
+	require.NoError(t, x.Message(t.Context(), s, "nobody is there"))
+	first, second := serve(t, x), serve(t, x)
+	for _, outer := range []Session{first, second} {
+		require.NoError(t, x.Run(t.Context(), outer, "/", "", x.AttachCommand(s)))
+	}
+	testbed.Poll(t, "both are attached", func() bool {
+		return ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{session_attached}") == "2"
+	})
+	marker := filepath.Join(testbed.Dir(t), "pwned")
+	for _, row := range []struct{ text, shown string }{
+		{"shop: failed, exit 3", ""},
+		{"#(touch " + marker + ")", ""},
+		{"#{pid} #{session_name} #S #H #", ""},
+		{"%H:%M:%S %% %d %Y", ""},
+		{"#[fg=red]red#[default] ##[bold]x", "# [fg=red]red# [default] "},
+		{"$(touch " + marker + ") `touch " + marker + "` $HOME ~", ""},
+		{`"quoted' \; \n { } ; new-window`, ""},
+		{"ends it;", ""},
+		{"-t -c -x", ""},
+		{"#{E:@corral-message} #{T:@corral-message} #{l:x} #{?1,yes,no} #{s/a/b/:pid}", ""},
+		{"ünïcödé 你好 ✓", ""},
+	} {
+		if row.shown == "" {
+			row.shown = row.text
+		}
+		require.NoError(t, x.Message(t.Context(), s, row.text), row.text)
+		for _, outer := range []Session{first, second} {
+			shows(t, x, outer, row.shown)
+		}
+	}
+	assert.NoFileExists(t, marker)
+	assert.Empty(t, ask(t, x, s, "show-options", "-sqv", "@corral-message"), "nothing of it stays")
+	assert.Equal(t, "1", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{session_windows}"))
+	require.NoError(t, x.SendKeys(t.Context(), first, []string{"q"})) // any key ends it
+	testbed.Poll(t, "it is gone", func() bool {
+		screen, err := x.Capture(t.Context(), first, 0, false)
+		return err == nil && !strings.Contains(screen, "你好")
+	})
+	err := x.Message(t.Context(), Session{Socket: filepath.Join(testbed.Dir(t), "tmux"), Name: "shop"}, "x")
+	require.ErrorContains(t, err, `cannot list the terminals of "shop"`)
+}
+
 func TestAttachingToADeadServerStartsNone(t *testing.T) {
 	x := prepare(t)
 	s := Session{Socket: filepath.Join(testbed.Dir(t), "tmux"), Name: "shop"}

@@ -39,6 +39,7 @@ var leaves = []string{
 	"internal/mounts",       // changes of the mount table
 	"internal/proc",         // what /proc and cgroups tell
 	"internal/shimwire",     // what daemon and shim say to each other
+	"internal/transient",    // programs as transient services
 	"internal/unitproperty", // unit properties as people write them
 	"internal/walltimer",    // an alarm by the wall clock
 	"internal/version",      // which Corral this is

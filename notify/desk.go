@@ -29,9 +29,6 @@ const (
 
 func sessionKey(id string) string { return "session " + id }
 
-// Label is the name of a session's label whose value counts as Notify= for that session.
-const Label = "notify"
-
 // Settings is what is configured.
 type Settings struct {
 	Config config.Config
@@ -48,8 +45,10 @@ func (s Settings) wants(n *supervisor.Snapshot, kind string) bool {
 	if own := s.Agents[n.Agent].Notify; own != nil {
 		words = own
 	}
-	if own, err := config.ParseNotify(n.Labels[Label]); err == nil && n.Labels[Label] != "" {
-		words = own
+	if label := n.Labels[config.NotifyLabel]; label != "" {
+		if own, err := config.ParseNotify(label); err == nil {
+			words = own
+		}
 	}
 	return slices.Contains(words, kind)
 }
@@ -70,6 +69,7 @@ type item struct {
 	n     *supervisor.Snapshot
 	token string
 	place Place
+	owed  debt
 	since time.Time // when it began to want it
 	fresh time.Time // when it was given a notice of its own
 }
@@ -81,7 +81,9 @@ type Desk struct {
 	sessions map[string]*supervisor.Snapshot
 	items    map[string]*item
 	memory   Memory
-	folded   time.Time // when the last one was folded
+	folded   time.Time   // when the last one was folded
+	news     []time.Time // when the last ones were told, burstTime back at most
+	telling  bool        // the group of a reboot is being told as news
 }
 
 // Memory is what a Desk has to know of the one before it. What it holds tells nothing of what an agent said.
@@ -91,12 +93,14 @@ type Memory struct {
 	Interrupted map[string]int64      `json:"interrupted,omitempty"` // by session, since when (Unix time, in µs): those that a notice was made for
 	Group       []string              `json:"group,omitempty"`       // those of them that the last one is about
 	Reboot      time.Time             `json:"reboot,omitzero"`       // when that was made
+	Owed        []string              `json:"owed,omitempty"`        // those that were interrupted and not told of as news yet
 }
 
 // Remembered is an item that was decided about.
 type Remembered struct {
 	Token string `json:"token"`
 	Place Place  `json:"place"`
+	Owed  bool   `json:"owed,omitempty"` // it was not told as news yet
 }
 
 // NewDesk makes a Desk that goes on where another one has ended.
@@ -112,8 +116,8 @@ func (d *Desk) Memory() Memory {
 		m.Items = map[string]Remembered{}
 	}
 	for id, it := range d.items {
-		if it.place != Pending && it.place != Asked {
-			m.Items[id] = Remembered{it.token, it.place}
+		if decided := it.place != Pending || it.owed == paid; decided && it.place != Asked {
+			m.Items[id] = Remembered{it.token, it.place, it.owed != paid}
 		}
 	}
 	return m
@@ -135,11 +139,15 @@ func (d *Desk) Set(n *supervisor.Snapshot) {
 	}
 	it = &item{n: n, token: token, since: n.AttentionSince}
 	if before, ok := d.memory.Items[n.ID]; ok && before.Token == token {
-		it.place = before.Place
-	} else if n.ByWish || !d.on {
-		it.place = Seen
+		if it.place = before.Place; !before.Owed {
+			it.owed = paid
+		}
+	} else if n.ByWish {
+		it.place, it.owed = Seen, paid
 	} else if n.Attached {
 		it.place = Asked
+	} else if !d.on {
+		it.place = Seen
 	}
 	delete(d.memory.Items, n.ID)
 	d.items[n.ID] = it
@@ -170,7 +178,7 @@ func (d *Desk) Configure(s Settings) {
 func (d *Desk) Switch(on bool) {
 	d.on = on
 	for _, it := range d.items {
-		if !on {
+		if !on && it.place != Asked {
 			it.place = Seen
 		}
 	}
@@ -189,8 +197,12 @@ func (d *Desk) LoggedIn(now time.Time) {
 		}
 	}
 	d.memory.Interrupted = known
-	if len(group) > 0 && d.on {
-		slices.Sort(group)
+	if len(group) == 0 {
+		return
+	}
+	slices.Sort(group)
+	d.memory.Owed, d.telling = slices.Concat(d.memory.Owed, group), false
+	if d.on {
 		d.memory.Group, d.memory.Reboot = group, now
 	}
 }
@@ -210,8 +222,11 @@ func (d *Desk) Unsure() map[string]string {
 func (d *Desk) Watched(id, token string, watched bool) {
 	if it := d.items[id]; it != nil && it.token == token && it.place == Asked {
 		it.place = Pending
-		if watched {
+		if watched || !d.on {
 			it.place = Seen
+		}
+		if watched {
+			it.owed = paid
 		}
 	}
 }
@@ -295,8 +310,13 @@ func (d *Desk) interrupted(now time.Time, told func(key, token string) bool) []*
 	if now.Sub(d.memory.Reboot) > keptFor && !told(interruptedKey, d.rebootToken()) {
 		return nil
 	}
+	return d.stillInterrupted(d.memory.Group)
+}
+
+// stillInterrupted returns those of the sessions that are still suspended by what interrupted them.
+func (d *Desk) stillInterrupted(ids []string) []*supervisor.Snapshot {
 	var all []*supervisor.Snapshot
-	for _, id := range d.memory.Group {
+	for _, id := range ids {
 		if n := d.sessions[id]; n != nil && n.Interrupted && n.StateChanged.UnixMicro() == d.memory.Interrupted[id] {
 			all = append(all, n)
 		}

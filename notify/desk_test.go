@@ -48,7 +48,7 @@ func settings(change ...func(*Settings)) Settings {
 }
 
 func labelled(value string) func(*supervisor.Snapshot) {
-	return func(n *supervisor.Snapshot) { n.Labels = map[string]string{Label: value} }
+	return func(n *supervisor.Snapshot) { n.Labels = map[string]string{config.NotifyLabel: value} }
 }
 
 func nothingTold(string, string) bool { return false }

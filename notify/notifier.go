@@ -1,6 +1,6 @@
-// Package notify tells the user by desktop notifications of what a session wants attention for.
+// Package notify tells the user of what a session wants attention for: by desktop notifications, by hooks, and in the terminals of other sessions.
 //
-// A Desk decides what is to be on the screen; a Notifier has the notification server show just that, and does what a person asks for there. One
+// A Desk decides what is to be on the screen, and what is news; a Notifier has the notification server show just that, and does what a person asks for there. One
 // goroutine owns both, and waits for nothing: neither for the server, which may be absent, slow, or hang, nor for the disk. So nothing here holds
 // the supervisor up. A server is never started for a notice: one without a display would hold everybody up that calls it.
 package notify
@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -38,8 +39,10 @@ type Options struct {
 	Sessions func() Sessions                                 // asked for with each action
 	Watched  func(ctx context.Context, id string) bool       // whether somebody looks at the session's terminal at this moment
 	Terminal func(ctx context.Context, args ...string) error // opens a window in which corralctl runs with these arguments
-	Announce func(on bool)                                   // tells whether notifications are sent, at first and when that has changed; must not block
-	Report   func(error)                                     // of what no caller can be told
+	Message  func(ctx context.Context, id, text string)      // shows a text in the terminals that are attached to the session
+	Hooks    Hooks
+	Announce func(on bool) // tells whether notifications are sent, at first and when that has changed; must not block
+	Report   func(error)   // of what no caller can be told
 }
 
 // connectTimeout bounds how long the bus may take to take us in.
@@ -51,7 +54,7 @@ const doorSize = 1024
 // closeTime bounds how long a server may take to answer the last call: what it has taken then is told again by the next Notifier.
 const closeTime = 500 * time.Millisecond
 
-// Notifier sends notifications. It is a supervisor.Publisher.
+// Notifier tells the user. It is a supervisor.Publisher.
 type Notifier struct {
 	Options
 	door   chan func()
@@ -66,8 +69,10 @@ type Notifier struct {
 	desk     *Desk
 	override *bool // what was set over the bus, nil if the configuration counts
 	screen   screen
-	rings    chan struct{}   // by timer
-	timer    *deadline.Timer // nil where nothing is waited for
+	callers  map[string]*caller // by hook
+	messaged map[string]bool    // by session: a text is on its way to its terminals
+	rings    chan struct{}      // by timer
+	timer    *deadline.Timer    // nil where nothing is waited for
 
 	dirty   bool         // the file is not what it should be
 	saving  chan error   // how the writing of it ends that is under way, nil if none is
@@ -91,7 +96,7 @@ func New(o Options) *Notifier {
 	}
 	n := &Notifier{
 		Options: o, door: make(chan func(), doorSize), ended: make(chan struct{}),
-		override: kept.Notifications, screen: newScreen(kept), rings: make(chan struct{}, 1),
+		override: kept.Notifications, screen: newScreen(kept), rings: make(chan struct{}, 1), callers: map[string]*caller{}, messaged: map[string]bool{},
 	}
 	n.desk = NewDesk(o.Settings, n.on(), kept.Memory)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
@@ -153,6 +158,9 @@ func (n *Notifier) Configure(s Settings) {
 		before := n.on()
 		n.Settings = s
 		n.desk.Configure(s)
+		for _, c := range n.callers {
+			n.pardonHook(c) // somebody may have mended it
+		}
 		n.switched(before)
 	})
 }
@@ -226,7 +234,7 @@ func (n *Notifier) post(f func()) {
 
 func (n *Notifier) run() {
 	defer close(n.ended)
-	defer n.wake(0)
+	defer n.wake(time.Time{})
 	for {
 		select {
 		case f := <-n.door:
@@ -251,26 +259,29 @@ func (n *Notifier) run() {
 			return
 		case n.begun && n.idle == nil:
 			n.ask()
-			n.step(time.Now())
+			now := time.Now()
+			n.wake(now, n.step(now), n.tell(now))
 			n.save()
 		}
 	}
 }
 
-// wake has the goroutine look again after a time, and not at the time that was set before; 0 sets none.
-func (n *Notifier) wake(after time.Duration) {
+// wake has the goroutine look again at the first of these times, and not at those that were set before. The zero time is none.
+func (n *Notifier) wake(now time.Time, times ...time.Time) {
 	if n.timer != nil {
 		n.timer.Stop()
 		n.timer = nil
 	}
-	if after > 0 {
-		n.timer = deadline.AfterFunc(after, func() {
-			select {
-			case n.rings <- struct{}{}:
-			default: // it looks anyway
-			}
-		})
+	times = slices.DeleteFunc(times, time.Time.IsZero)
+	if len(times) == 0 {
+		return
 	}
+	n.timer = deadline.AfterFunc(slices.MinFunc(times, time.Time.Compare).Sub(now), func() {
+		select {
+		case n.rings <- struct{}{}:
+		default: // it looks anyway
+		}
+	})
 }
 
 // drain takes what else has come: a burst is looked at once.

@@ -153,11 +153,12 @@ func (n *Notifier) call(method string, args []any, done func(body []any, err err
 	}()
 }
 
-// step does the next thing that brings the screen nearer to what it should be.
-func (n *Notifier) step(now time.Time) {
+// step does the next thing that brings the screen nearer to what it should be. It returns when there is something more to do if nothing happens until
+// then, the zero time if never.
+func (n *Notifier) step(now time.Time) (next time.Time) {
 	s := &n.screen
 	if !s.ready || s.calling {
-		return
+		return next
 	}
 	notices := n.desk.Look(now, s.told)
 	if s.failure != nil && n.on() {
@@ -170,7 +171,7 @@ func (n *Notifier) step(now time.Time) {
 	}
 	closing, next := n.closeOne(notices, now)
 	if closing {
-		return
+		return time.Time{}
 	}
 	for _, notice := range notices {
 		at, wanted := s.due(notice)
@@ -178,14 +179,12 @@ func (n *Notifier) step(now time.Time) {
 		case !wanted:
 		case !at.After(now):
 			n.send(notice)
-			return
+			return time.Time{}
 		case next.IsZero() || at.Before(next):
 			next = at
 		}
 	}
-	if !next.IsZero() {
-		n.wake(next.Sub(now))
-	}
+	return next
 }
 
 // due tells whether a notice is to be sent, and when.

@@ -42,11 +42,18 @@ type stage struct {
 	t    *testing.T
 	file string
 	said chan error
+
+	hooks    *hooks
+	messages chan string
+	change   []func(*Settings)
 }
 
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T, change ...func(*Settings)) *stage {
 	t.Helper()
-	s := &stage{sessions: &sessions{did: make(chan string, 64)}, t: t, file: filepath.Join(t.TempDir(), "notifications.json"), said: make(chan error, 64)}
+	s := &stage{
+		sessions: &sessions{did: make(chan string, 64)}, t: t, file: filepath.Join(t.TempDir(), "notifications.json"), said: make(chan error, 64),
+		hooks: &hooks{}, messages: make(chan string, 64), change: change,
+	}
 	s.launch()
 	t.Cleanup(func() { _ = s.Close() })
 	return s
@@ -59,10 +66,12 @@ func (s *stage) launch(published ...*supervisor.Snapshot) {
 		require.NoError(s.t, s.Close())
 	}
 	s.Notifier = New(Options{
-		Address: os.Getenv("DBUS_SESSION_BUS_ADDRESS"), File: s.file, Settings: settings(),
+		Address: os.Getenv("DBUS_SESSION_BUS_ADDRESS"), File: s.file, Settings: settings(s.change...),
 		Sessions: func() Sessions { return s.sessions }, Watched: func(context.Context, string) bool { return false },
 		Terminal: func(_ context.Context, args ...string) error { return s.do("corralctl ", args) },
 		Announce: func(bool) {}, Report: func(err error) { s.said <- err },
+		Message: func(_ context.Context, id, text string) { s.messages <- id + " <- " + text },
+		Hooks:   s.hooks.options(),
 	})
 	for _, n := range published {
 		s.publish(n)

@@ -15,6 +15,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/config"
 )
 
 // commandAgent is the agent that runs any command.
@@ -184,12 +185,26 @@ func parseLabels(texts []string) (map[string]string, error) {
 		if !ok || key == "" {
 			return nil, fmt.Errorf("label %q is not KEY=VALUE", text)
 		}
+		if err := checkLabel(key, value); err != nil {
+			return nil, err
+		}
 		if labels == nil {
 			labels = map[string]string{}
 		}
 		labels[key] = value
 	}
 	return labels, nil
+}
+
+// checkLabel refuses a value that would mean nothing, of the one label that means something to corrald.
+func checkLabel(key, value string) error {
+	if key != config.NotifyLabel || value == "" {
+		return nil
+	}
+	if _, err := config.ParseNotify(value); err != nil {
+		return fmt.Errorf("label %s: %w", key, err)
+	}
+	return nil
 }
 
 // agentCommand is the agent's own command with arguments after it.

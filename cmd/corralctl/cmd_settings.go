@@ -54,8 +54,12 @@ var labelVerb = verb{name: "label", args: "ID [KEY=VALUE…] [KEY-…]", summary
 			return usagef("label", "label needs the id of a session")
 		}
 		for _, change := range args[1:] {
-			if key, _, set := strings.Cut(change, "="); !set && !strings.HasSuffix(change, "-") || key == "" || change == "-" {
+			key, value, set := strings.Cut(change, "=")
+			if !set && !strings.HasSuffix(change, "-") || key == "" || change == "-" {
 				return usagef("label", "%q is neither KEY=VALUE nor KEY-", change)
+			}
+			if err := checkLabel(key, value); err != nil {
+				return usageError("label", err)
 			}
 		}
 		id, err := c.one(ctx, args[0])

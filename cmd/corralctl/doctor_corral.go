@@ -107,6 +107,26 @@ func (p *patient) checkConfiguration(context.Context) []finding {
 	return findings
 }
 
+// checkHooks lists the programs that are run when there is something to tell, and those that look like one and are none.
+func checkHooks(context.Context) []finding {
+	hooks, warnings := config.Hooks(configDirs())
+	var findings []finding
+	for _, w := range warnings {
+		findings = append(findings, note("", "%s", w))
+	}
+	var names []string
+	for _, h := range hooks {
+		names = append(names, h.Name)
+	}
+	switch {
+	case len(names) > 0:
+		findings = append(findings, ok("%s", strings.Join(names, " ")))
+	case len(findings) == 0:
+		findings = append(findings, ok("none"))
+	}
+	return findings
+}
+
 // checkState tells whether what happens can be recorded. The limits are where the next log, or the next records, would not fit any more.
 func checkState(context.Context) []finding {
 	const little, tooLittle = 1 << 30, 64 << 20 // bytes

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -155,9 +156,16 @@ func TestAttentionOutlivesTheDaemon(t *testing.T) {
 // attach attaches a terminal to the session, until the test ends or detach is called.
 func (s *subject) attach() (detach func()) {
 	s.t.Helper()
+	return s.attachTo(nil)
+}
+
+// attachTo is attach with what the terminal shows.
+func (s *subject) attachTo(screen io.Writer) (detach func()) {
+	s.t.Helper()
 	var argv, environment []string
 	require.NoError(s.t, s.call(dbusapi.SessionPath(s.id), dbusapi.SessionInterface+".GetAttachCommand", nil, &argv, &environment))
 	terminal := exec.Command("script", "-qec", strings.Join(argv, " "), "/dev/null")
+	terminal.Stdout = screen
 	_, err := terminal.StdinPipe() // open until it ends: script(1) types ^D where its input does
 	require.NoError(s.t, err)
 	terminal.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "TMUX") }), "TERM=xterm")

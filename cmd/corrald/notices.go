@@ -2,16 +2,21 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
 
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/desktop"
+	"github.com/corrald/corral/internal/journal"
+	"github.com/corrald/corral/internal/transient"
 	"github.com/corrald/corral/notify"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/tmux"
 )
 
-// notices makes what sends desktop notifications.
+// notices makes what tells the user.
 func (d *parts) notices(t *tmux.Tmux, settings notify.Settings) *notify.Notifier {
 	return notify.New(notify.Options{
 		Address: d.bus, File: filepath.Join(d.state, "notifications.json"), Settings: settings,
@@ -21,9 +26,51 @@ func (d *parts) notices(t *tmux.Tmux, settings notify.Settings) *notify.Notifier
 			return err == nil && t.Watched(ctx, s)
 		},
 		Terminal: d.window,
+		Message: func(ctx context.Context, id, text string) {
+			s, err := tmux.NewSession(filepath.Join(d.runtime, id), id)
+			if err == nil {
+				err = t.Message(ctx, s, text)
+			}
+			if err != nil {
+				d.log.Debug("cannot show a message in a terminal", "session", id, "err", err) // it may just have gone
+			}
+		},
+		Hooks:    notify.Hooks{List: d.hooks, Run: d.runHook, Ended: d.hookEnded},
 		Announce: d.server.NotificationsChanged,
 		Report:   func(err error) { d.log.Warn("a desktop notification", "err", err) },
 	})
+}
+
+// hooks lists the hooks that there are.
+func (d *parts) hooks() []config.Hook {
+	hooks, _ := config.Hooks(d.config) // what is wrong there, corralctl doctor says
+	return hooks
+}
+
+// runHook runs a hook until it has ended.
+func (d *parts) runHook(ctx context.Context, hook config.Hook, input []byte, started func()) error {
+	conn, err := bus.Dial(ctx, d.places.bus)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	return transient.Run(ctx, conn, transient.Service{
+		Kind: "hook", Name: hook.Name, Description: "Corral hook " + hook.Name, Slice: "background.slice", Argv: []string{hook.Path},
+	}, input, notify.HookTime, started)
+}
+
+// hookEnded takes note of what has become of a hook. A failure is a problem until the hook works, is gone, or the configuration is read again.
+func (d *parts) hookEnded(name string, err error) {
+	text := ""
+	if err != nil {
+		d.log.Warn("a hook failed", "hook", name, "err", err, "message_id", journal.HookFailed)
+		text = fmt.Sprintf("the hook %q failed: %v", name, err)
+		var failure *transient.Failure
+		if errors.As(err, &failure) {
+			text += "; see: journalctl --user -u " + failure.Unit
+		}
+	}
+	d.sup.Trouble("hook "+name, text)
 }
 
 // window opens a terminal window in which corralctl runs with these arguments.

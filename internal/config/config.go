@@ -29,13 +29,17 @@ type Config struct {
 	TmuxConfig    string        // TmuxConfig=: absolute path of a tmux configuration to source, or TmuxConfigUser, or "" for ours alone
 	Terminal      string        // Terminal=: command of the terminal emulator that windows are opened with, "" to look for one
 	Notifications bool          // Notifications=: whether desktop notifications are sent
-	Notify        []string      // Notify=: of what, some of NotifyAll
-	NotifyAfter   time.Duration // NotifyCompletedSec=: how long a run that completed has to have lasted for a notification
+	Notify        []string      // Notify=: of what a person is told in any way, some of NotifyAll
+	TmuxMessages  bool          // TmuxMessages=: whether who is attached to another session is told
+	NotifyAfter   time.Duration // NotifyCompletedSec=: how long a run that completed has to have lasted to be told
 	Retention     Retention
 }
 
 // NotifyAll are the words of Notify=: what a person may want to be notified of.
 var NotifyAll = []string{"failed", "waiting", "completed", "stale", "orphaned", "suspended"}
+
+// NotifyLabel is the name of a session's label whose value counts as Notify= for that session.
+const NotifyLabel = "notify"
 
 // Retention tells how long an ended session is kept; Infinity is for ever.
 type Retention struct {
@@ -56,6 +60,7 @@ func Default() Config {
 		MaxSessions:   10000,
 		Notifications: true,
 		Notify:        NotifyAll,
+		TmuxMessages:  true,
 		NotifyAfter:   time.Minute,
 		Retention:     Retention{Suspended: 7 * day, Resumable: 30 * day, Failed: day, Completed: 7 * day, Stopped: 7 * day},
 	}
@@ -108,6 +113,8 @@ func (c *Config) set(key, value string) error {
 		return setValue(&c.Notifications, key, value, def.Notifications, ParseBool)
 	case "Notify":
 		return setValue(&c.Notify, key, value, def.Notify, ParseNotify)
+	case "TmuxMessages":
+		return setValue(&c.TmuxMessages, key, value, def.TmuxMessages, ParseBool)
 	case "NotifyCompletedSec":
 		return setValue(&c.NotifyAfter, key, value, def.NotifyAfter, ParseTimeSpan)
 	case "SuspendedRetentionSec":

@@ -65,7 +65,7 @@ func TestTheCatalogExplainsEveryMessage(t *testing.T) {
 
 var (
 	catalogField = regexp.MustCompile("@CORRAL_([A-Z_]+)@")
-	knownFields  = []string{"SESSION", "AGENT", "STATE", "PATH", "ERROR"}
+	knownFields  = []string{"SESSION", "AGENT", "STATE", "PATH", "ERROR", "HOOK"}
 )
 
 // What is put into the text is what records have.

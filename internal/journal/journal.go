@@ -31,6 +31,8 @@ const (
 	RecordSavedAgain = "d36dac36ac2edeb05c591c4d1427ec2e"
 	// NotWatched: files cannot be watched, so that what becomes of them is told late. Attributes: session if it is about one, err.
 	NotWatched = "1313430da5f4d1100754e136567414b5"
+	// HookFailed: a program that is to tell the user something could not be run, failed, or took too long. Attributes: hook, err.
+	HookFailed = "c92f8814d7c94d7eb0e20068f5658ec7"
 )
 
 // journalSocket is where journald takes records, by the Native Journal Protocol.

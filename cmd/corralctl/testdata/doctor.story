@@ -18,6 +18,14 @@ note  corrald        it runs, and no unit of it is installed: nothing starts it 
 $ mkdir -p ~/config/corral && printf '[Corral]\nStopTimeoutSec=never\n' >~/config/corral/corral.conf && corralctl doctor | grep configuration
 note  configuration  ~/config/corral/corral.conf:2: StopTimeoutSec= has a bad value: …, ignored
 
+# Hooks are listed; what is there and is none is told.
+$ corralctl doctor | grep ' hooks '
+ok    hooks          none
+
+$ mkdir ~/config/corral/hooks.d && cp /bin/true ~/config/corral/hooks.d/ntfy && touch ~/config/corral/hooks.d/masked && echo >~/config/corral/hooks.d/text && corralctl doctor | grep ' hooks '
+note  hooks          ~/config/corral/hooks.d/text: a hook has to be executable (chmod +x), ignored
+ok    hooks          ntfy
+
 $ corralctl doctor --json=short | tr '{' '\n' | grep '"state"'
 "Check":"state","Level":"ok","Text":"~/state/corral, … free","Remedy":""},
 

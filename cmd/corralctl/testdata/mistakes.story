@@ -63,6 +63,11 @@ corralctl: cannot stop "fix-atuh": no such session
 hint: corralctl stop fix-auth
 [exit 4]
 
+$ corralctl label fix-auth notify=fialed
+corralctl: label notify: "fialed" is neither yes nor no, nor one of failed, waiting, completed, stale, orphaned, suspended
+hint: corralctl help label
+[exit 2]
+
 $ corralctl rm fix-auth
 
 $ corralctl list --stat=failed

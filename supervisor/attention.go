@@ -105,7 +105,7 @@ func (s *Supervisor) converse(e *entry, id string) error {
 }
 
 // shimSources are those that a shim speaks for.
-var shimSources = []session.Source{session.FromOSC7501, session.FromNotify, session.FromTitle, session.FromBell}
+var shimSources = []session.Source{session.FromOSC7501, session.FromNotify, session.FromTitle, session.FromBell, session.FromScreen}
 
 // agentSaid takes note of what the shim has heard of its agent. A younger shim may know words that we do not: they are passed over.
 func (s *Supervisor) agentSaid(e *entry, m shimwire.Message) {

@@ -81,7 +81,8 @@ func (s *Supervisor) recordOf(sc Scope) (*session.Session, error) {
 		ID: id, Agent: agent, Command: command, WorkingDirectory: dir, Workspace: dir, OnLogin: "ignore", Created: hello.Started,
 	}
 	rec.Apply(session.RunAsked{
-		Run: hello.RunID, BootID: s.BootID, Unit: sc.Name, Notify: s.Agents[agent].Type == config.TypeNotify, At: hello.Started,
+		Run: hello.RunID, BootID: s.BootID, Unit: sc.Name, Notify: s.Agents[agent].Type == config.TypeNotify, Sources: s.Agents[agent].Status.Sources,
+		At: hello.Started,
 	})
 	return rec, nil
 }

@@ -126,14 +126,14 @@ func (s *Supervisor) byWish(e *entry, v session.View) bool {
 // showActivity puts into the snapshot what the session's agent does, and why it wants a person.
 func (s *Supervisor) showActivity(e *entry, snap *Snapshot) {
 	activity, source, since := e.rec.Active()
-	snap.Activity, snap.AttentionSource, snap.StatusText = activity, string(source), e.rec.StatusText()
+	snap.Activity, snap.AttentionSource, snap.StatusText = activity, source.Public(), e.rec.StatusText()
 	if activity == session.Idle || activity == session.Waiting {
 		snap.Idle, snap.IdleSince = true, since
 	}
 	snap.LastActivity = e.rec.LastOutput()
 	snap.SuspendsAt = s.suspendsAt(e)
 	if a := e.rec.Attention(); a.Reason != "" {
-		snap.Attention, snap.AttentionMessage, snap.AttentionSource, snap.AttentionSince = a.Reason, a.Message, string(a.Source), a.Since
+		snap.Attention, snap.AttentionMessage, snap.AttentionSource, snap.AttentionSince = a.Reason, a.Message, a.Source.Public(), a.Since
 	}
 }
 

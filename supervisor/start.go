@@ -160,7 +160,7 @@ func (s *Supervisor) begin(e *entry, resumed bool, into *Into) {
 	e.run = runtime{}
 	s.apply(e, session.RunAsked{
 		Run: run, BootID: s.BootID, Unit: UnitName(e.rec.Agent, e.rec.ID), Resumed: resumed,
-		Notify: s.Agents[e.rec.Agent].Type == config.TypeNotify, At: time.Now(),
+		Notify: s.Agents[e.rec.Agent].Type == config.TypeNotify, Sources: s.Agents[e.rec.Agent].Status.Sources, At: time.Now(),
 	})
 	e.stray = false
 	s.watchRecord(e)
@@ -216,6 +216,13 @@ func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 			LogMax:    s.Config.LogMaxSize,
 			IdleAfter: s.Config.IdleAfter,
 			Notify:    notify,
+
+			Deaf:         def.Status.Sources != nil && !slices.Contains(def.Status.Sources, string(session.FromOSC7501)),
+			TitleReady:   def.Status.TitleReady,
+			TitleWorking: def.Status.TitleWorking,
+			TitleBlocked: def.Status.TitleBlocked,
+			SetupPattern: def.Status.SetupPattern,
+			ReadyTimeout: def.Status.ReadyTimeout,
 		},
 		Unset:       def.UnsetEnvironment,
 		Properties:  slices.Clone(rec.UnitProperties),

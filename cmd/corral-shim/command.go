@@ -13,6 +13,8 @@ import (
 func (s *shim) command(b []byte) {
 	number, rest, _ := bytes.Cut(b, []byte{';'})
 	switch string(number) {
+	case "0", "2":
+		s.titled(rest)
 	case "9": // iTerm2's
 		if !ofConEmu(rest) {
 			s.notify("", rest)
@@ -49,6 +51,9 @@ func (s *shim) notify(title string, body []byte) {
 
 // saysShell takes a mark of a shell's (OSC 133): it prompts, it runs a command, that has ended.
 func (s *shim) saysShell(mark []byte) {
+	if s.titles.mapped() { // it is no shell
+		return
+	}
 	kind, _, _ := bytes.Cut(mark, []byte{';'})
 	switch string(kind) {
 	case "A":

@@ -84,6 +84,7 @@ func (s *shim) timeIsUp() {
 		timerRedraw:  s.resize,
 		timerSaid:    func() { s.tellSaid(now) },
 		timerPrompt:  func() { s.tellPrompt(now) },
+		timerSetup:   s.setupIsDue,
 	} {
 		if due&(1<<id) != 0 {
 			act()
@@ -94,7 +95,7 @@ func (s *shim) timeIsUp() {
 // resize gives the agent's terminal the size of the pane.
 func (s *shim) resize() {
 	if s.pane.there() {
-		_ = unix.IoctlSetWinsize(s.inner.master, unix.TIOCSWINSZ, s.pane.size())
+		s.setSize(s.pane.size())
 	}
 }
 
@@ -205,5 +206,12 @@ func (s *shim) join(c *conn, tty int, tmux string) {
 		size.Row--
 		s.timers.set(timerRedraw, time.Now().Add(redrawTime))
 	}
+	s.setSize(size)
+}
+
+func (s *shim) setSize(size *unix.Winsize) {
 	_ = unix.IoctlSetWinsize(s.inner.master, unix.TIOCSWINSZ, size)
+	if s.setup != nil {
+		s.setup.screen.resize(int(size.Row), int(size.Col))
+	}
 }

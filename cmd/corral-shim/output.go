@@ -87,6 +87,9 @@ func (s *shim) keep(fresh []byte) {
 		return
 	}
 	s.log.write(fresh)
+	if s.setup != nil {
+		s.setup.screen.write(fresh)
+	}
 	o := &s.out
 	piece := o.end - len(fresh) - o.held
 	o.end = piece + len(s.scanner.scan(o.buf[piece:o.end]))
@@ -148,6 +151,7 @@ func (s *shim) rest(now time.Time) {
 	s.idle, s.since = true, s.lastOutput
 	s.tellActivity(shimwire.Idle)
 	s.goneOn(s.since)
+	s.lookForSetup()
 }
 
 func (s *shim) tellActivity(kind shimwire.Kind) {

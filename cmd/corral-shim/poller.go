@@ -79,6 +79,7 @@ const (
 	timerRedraw         // a new pane shows the agent: give its terminal its true size
 	timerSaid           // what the agent has said may be told
 	timerPrompt         // the agent may be told its prompt
+	timerSetup          // the agent has had the time to say something: see setup
 	timerCount
 )
 

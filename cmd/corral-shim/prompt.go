@@ -49,6 +49,11 @@ func (s *shim) tellPrompt(now time.Time) {
 		s.timers.set(timerPrompt, at)
 		return
 	}
+	if _, asks := s.setup.shows(); asks { // Enter would be its answer: it is asked again when the screen is another one
+		s.timers.clear(timerPrompt)
+		p.last = now.Add(promptTime)
+		return
+	}
 	q := &s.input
 	q.count++
 	q.queued += p.text.n

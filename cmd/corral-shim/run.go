@@ -56,6 +56,8 @@ type shim struct {
 	rang       time.Time // its bell, last
 	said       [saidCount]said
 	status     programStatus
+	titles     titles
+	setup      *setup // nil if there is nothing to look for, any more
 	notice     notice
 	rings      string    // the text of the notification that rings
 	seq        uint32    // of the last word, and of the last change between silence and output
@@ -205,6 +207,8 @@ func (s *shim) start() error {
 	if err := s.listener.publish(); err != nil {
 		complain("cannot publish the socket: " + err.Error())
 	}
+	s.titles = newTitles(&s.spec)
+	s.watchSetup()
 	s.takePrompt()
 	s.spec.Env, s.spec.Args = nil, nil
 	return nil

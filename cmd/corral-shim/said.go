@@ -12,11 +12,13 @@ const (
 	saidByNotify
 	saidByTitle
 	saidByBell
+	saidByScreen
 	saidCount
 )
 
 var sourceNames = [saidCount]string{
 	saidByProgram: shimwire.OSC7501, saidByNotify: shimwire.Notify, saidByTitle: shimwire.Title, saidByBell: shimwire.Bell,
+	saidByScreen: shimwire.Screen,
 }
 
 // word is what the agent says by one source.
@@ -46,6 +48,9 @@ func (s *shim) says(source int, w word) {
 	}
 	s.seq++
 	*last = said{word: w, since: now, seq: s.seq}
+	if isExact(source, w) {
+		s.endSetup()
+	}
 	s.tellSaid(now)
 	s.tellPrompt(now)
 }

@@ -176,6 +176,9 @@ func (r status) word() word {
 
 // saysStatus takes an OSC 7501.
 func (s *shim) saysStatus(body []byte) {
+	if s.spec.Deaf {
+		return
+	}
 	if bytes.HasPrefix(body, []byte{'?'}) { // a later revision may ask for more
 		s.input.owed = min(s.input.owed+1, maxOwed)
 		return

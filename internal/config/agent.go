@@ -39,7 +39,7 @@ const (
 var idSources = []string{IdNone, IdPreset, IdCreate, IdReport, IdHistoryFile}
 
 // agentSections are the sections of an agent's file.
-var agentSections = []string{"Agent", "Environment", "Scope"}
+var agentSections = []string{"Agent", "Environment", "Status", "Scope"}
 
 // Agent is a definition: agents/NAME.agent with its drop-ins. In Command, ResumeCommand, IdCommand and Environment specifiers are still to be expanded
 // (Expand), in ResumeCondition as well (ExpandPatterns), but known to be right.
@@ -61,6 +61,7 @@ type Agent struct {
 	IdleSuspend      time.Duration  // IdleSuspendSec=, as in Config; 0 for what is configured there
 	Notify           []string       // Notify=, as in Config; nil for what is configured there
 	TmuxConfig       string         // as in Config; "" for what is configured there
+	Status           Status         // [Status]
 	Properties       []string       // [Scope]: NAME=VALUE of the unit, as written and in order
 	Source           string         // path of its file, "" where there is none
 	DropIns          []string       // paths, in the order they were applied
@@ -127,7 +128,7 @@ type agentLoader struct {
 
 func newAgentLoader(name string) agentLoader {
 	return agentLoader{
-		agent: Agent{Name: name, IdSource: IdNone, Type: TypeSimple, StopWhom: StopAgent},
+		agent: Agent{Name: name, IdSource: IdNone, Type: TypeSimple, StopWhom: StopAgent, Status: Status{ReadyTimeout: defaultReadyTimeout}},
 		last:  map[string]assignment{},
 	}
 }
@@ -163,7 +164,13 @@ func (l *agentLoader) apply(assignments []assignment) {
 		}
 		if a.section == "Scope" {
 			l.agent.setProperty(a.key, a.value)
-		} else if err := l.set(a); err != nil {
+			continue
+		}
+		set := l.set
+		if a.section == "Status" {
+			set = l.setStatus
+		}
+		if err := set(a); err != nil {
 			l.warnings = append(l.warnings, a.warn("%v", err))
 		}
 	}

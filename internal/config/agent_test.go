@@ -32,7 +32,7 @@ func TestLoadAgents(t *testing.T) {
 func TestLoadAgentsWithoutFiles(t *testing.T) {
 	agents, warnings := LoadAgents(nil)
 	assert.Empty(t, warnings)
-	assert.Equal(t, map[string]Agent{"command": {Name: "command", IdSource: "none", Type: "simple", StopWhom: "agent"}}, agents)
+	assert.Equal(t, map[string]Agent{"command": {Name: "command", IdSource: "none", Type: "simple", StopWhom: "agent", Status: Status{ReadyTimeout: 10 * time.Second}}}, agents)
 }
 
 func TestAgentOwnTmuxConfig(t *testing.T) {

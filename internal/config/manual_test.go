@@ -11,12 +11,19 @@ import (
 
 // The manual has every key that is read, and no others.
 func TestTheManualIsWhole(t *testing.T) {
-	for source, c := range map[string]struct{ keys, page string }{
-		"config.go": {`case "([A-Z][A-Za-z]+)":`, "corral.conf.5.md"},
-		"agent.go":  {`case "[A-Z][a-z]+\.([A-Z][A-Za-z]+)":`, "corral.agent.5.md"},
+	for _, c := range []struct {
+		sources    []string
+		keys, page string
+	}{
+		{[]string{"config.go"}, `case "([A-Z][A-Za-z]+)":`, "corral.conf.5.md"},
+		{[]string{"agent.go", "status.go"}, `case "[A-Z][a-z]+\.([A-Z][A-Za-z]+)":`, "corral.agent.5.md"},
 	} {
-		code, err := os.ReadFile(source)
-		require.NoError(t, err)
+		var code []byte
+		for _, source := range c.sources {
+			text, err := os.ReadFile(source)
+			require.NoError(t, err)
+			code = append(code, text...)
+		}
 		page, err := os.ReadFile("../../docs/man/" + c.page)
 		require.NoError(t, err)
 		keys := captured(c.keys, string(code))

@@ -34,6 +34,13 @@ type Spec struct {
 	IdleAfter time.Duration // silence that makes a working agent idle
 	Prompt    string        // typed into the agent's terminal, with Enter, once it takes input; "" for nothing
 	Notify    string        // where the shim listens for sd_notify(3) from the agent, which gets the path as NOTIFY_SOCKET; "" for nowhere
+
+	Deaf         bool          // what the agent tells by OSC 7501 is of no use, and its query is not answered
+	TitleReady   string        // regular expressions of the terminal's title while the agent has nothing to do,
+	TitleWorking string        // works,
+	TitleBlocked string        // or waits for a person; "" for none
+	SetupPattern string        // regular expression of a line of the screen that asks for something before the agent can begin; "" for none
+	ReadyTimeout time.Duration // how long after its start an agent that says nothing has its screen looked at for that
 }
 
 const (
@@ -47,6 +54,12 @@ const (
 	specIdleAfter = 'i'
 	specPrompt    = 'p'
 	specNotify    = 'n'
+	specDeaf      = 'D'
+	specReady     = 'R'
+	specWorking   = 'W'
+	specBlocked   = 'B'
+	specSetup     = 'S'
+	specTimeout   = 'T'
 	specEnd       = '.'
 )
 
@@ -64,11 +77,22 @@ func (s *Spec) Append(b []byte) []byte {
 	b = appendString(b, specSocket, s.Socket)
 	b = appendNumber(b, specLogMax, s.LogMax)
 	b = appendNumber(b, specIdleAfter, int64(s.IdleAfter))
-	if s.Prompt != "" {
-		b = appendString(b, specPrompt, s.Prompt)
+	for _, f := range []struct {
+		tag   byte
+		value string
+	}{
+		{specPrompt, s.Prompt}, {specNotify, s.Notify},
+		{specReady, s.TitleReady}, {specWorking, s.TitleWorking}, {specBlocked, s.TitleBlocked}, {specSetup, s.SetupPattern},
+	} {
+		if f.value != "" {
+			b = appendString(b, f.tag, f.value)
+		}
 	}
-	if s.Notify != "" {
-		b = appendString(b, specNotify, s.Notify)
+	if s.Deaf {
+		b = appendNumber(b, specDeaf, 1)
+	}
+	if s.ReadyTimeout != 0 {
+		b = appendNumber(b, specTimeout, int64(s.ReadyTimeout))
 	}
 	return appendString(b, specEnd, "")
 }
@@ -80,30 +104,26 @@ func ParseSpec(b []byte) (Spec, error) {
 	err := fields(b, func(tag byte, v []byte) error {
 		var err error
 		switch tag {
-		case specRunID:
-			s.RunID = string(v)
-		case specDir:
-			s.Dir = string(v)
 		case specArg:
 			s.Args = append(s.Args, string(v))
 		case specEnv:
 			s.Env = append(s.Env, string(v))
-		case specStateDir:
-			s.StateDir = string(v)
-		case specSocket:
-			s.Socket = string(v)
 		case specLogMax:
 			s.LogMax, err = number(v)
 		case specIdleAfter:
+			s.IdleAfter, err = duration(v)
+		case specTimeout:
+			s.ReadyTimeout, err = duration(v)
+		case specDeaf:
 			var n int64
 			n, err = number(v)
-			s.IdleAfter = time.Duration(n)
-		case specPrompt:
-			s.Prompt = string(v)
-		case specNotify:
-			s.Notify = string(v)
+			s.Deaf = n != 0
 		case specEnd:
 			ended = true
+		default:
+			if text := s.textOf(tag); text != nil {
+				*text = string(v)
+			}
 		}
 		return err
 	})
@@ -116,6 +136,33 @@ func ParseSpec(b []byte) (Spec, error) {
 		return Spec{}, errors.New("the spec lacks a run, a command, a state directory or a socket")
 	}
 	return s, nil
+}
+
+// textOf returns the field that is a text with this tag, nil if it is none.
+func (s *Spec) textOf(tag byte) *string {
+	switch tag {
+	case specRunID:
+		return &s.RunID
+	case specDir:
+		return &s.Dir
+	case specStateDir:
+		return &s.StateDir
+	case specSocket:
+		return &s.Socket
+	case specPrompt:
+		return &s.Prompt
+	case specNotify:
+		return &s.Notify
+	case specReady:
+		return &s.TitleReady
+	case specWorking:
+		return &s.TitleWorking
+	case specBlocked:
+		return &s.TitleBlocked
+	case specSetup:
+		return &s.SetupPattern
+	}
+	return nil
 }
 
 // Kind tells what a Message is about.
@@ -167,6 +214,7 @@ const (
 	Notify  = "notify"  // the agent, by sd_notify(3)
 	Title   = "title"   // its terminal's, and the marks that a shell makes there
 	Bell    = "bell"    // its terminal's, and the notifications that the agent has it show
+	Screen  = "screen"  // what it shows of itself, where it says nothing: a Spec's SetupPattern
 )
 
 // Activities and Reasons are what a Said can have; what is not among them a daemon passes over.
@@ -395,6 +443,11 @@ func number(v []byte) (int64, error) {
 		return 0, errors.New("a number is out of range")
 	}
 	return int64(u), nil
+}
+
+func duration(v []byte) (time.Duration, error) {
+	n, err := number(v)
+	return time.Duration(n), err
 }
 
 func micro(t time.Time) int64 {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -15,10 +16,21 @@ const (
 	FromTitle   Source = "title"   // the shim: of the agent's terminal
 	FromBell    Source = "bell"    // the shim
 	FromOutput  Source = "output"  // the shim: whether there is any
+
+	FromScreen Source = "screen" // the shim: the agent says nothing, and its output shows a dialog; the property calls it output
 )
 
-// Sources has every source, the strongest first. The strongest one that has something to say decides.
-var Sources = []Source{FromOSC7501, FromReport, FromNotify, FromTitle, FromBell, FromOutput}
+// Sources has every source, the strongest first. The strongest one that has something to say decides. An agent's definition may leave out some, and have
+// others first, but for the two last.
+var Sources = []Source{FromOSC7501, FromReport, FromNotify, FromTitle, FromBell, FromScreen, FromOutput}
+
+// Public returns the source as the AttentionSource property has it.
+func (f Source) Public() string {
+	if f == FromScreen {
+		f = FromOutput
+	}
+	return string(f)
+}
 
 // What an agent does, as in the Activity property.
 const (
@@ -94,6 +106,7 @@ type Seqs struct {
 	Notify  uint64 `json:"notify,omitempty"`
 	Title   uint64 `json:"title,omitempty"`
 	Bell    uint64 `json:"bell,omitempty"`
+	Screen  uint64 `json:"screen,omitempty"`
 }
 
 // of returns the place of a source's Seq.
@@ -109,6 +122,8 @@ func (q *Seqs) of(source Source) *uint64 {
 		return &q.Title
 	case FromBell:
 		return &q.Bell
+	case FromScreen:
+		return &q.Screen
 	}
 	return new(uint64) // the output asks for nobody
 }
@@ -251,19 +266,52 @@ func (s *Session) acknowledged(source Source, w Word) bool {
 	return *s.Run.Acknowledged.of(source) >= w.Seq
 }
 
-// decides returns the word that counts: that of the strongest source that says something, and was not answered since.
+// sources are those that are heard of this agent, the strongest first.
+func (s *Session) sources() []Source {
+	if s.Run == nil || s.Run.Sources == "" {
+		return Sources
+	}
+	var heard []Source
+	for name := range strings.FieldsSeq(s.Run.Sources) {
+		heard = append(heard, Source(name))
+	}
+	return append(heard, FromScreen, FromOutput)
+}
+
+// decides returns the word that counts: that of the strongest source that says something, and was not answered since. What the screen shows is more than
+// anything else, but counts only for as long as nobody who knows has spoken.
 func (s *Session) decides() (Source, Word, bool) {
 	if !s.Run.AgentAlive() {
 		return "", Word{}, false
 	}
-	for _, source := range Sources {
-		w, ok := s.word(source)
-		if !ok || w.Activity == "" && w.Reason == "" || source != FromOutput && s.settled(source, w) {
-			continue
+	sources := s.sources()
+	if w, ok := s.heard.of(FromScreen); ok && w.asks() && !s.settled(FromScreen, w) && !s.spoke(sources) {
+		return FromScreen, w, true
+	}
+	for _, source := range sources {
+		if w, ok := s.word(source); ok && source != FromScreen && w.says() && (source == FromOutput || !s.settled(source, w)) {
+			return source, w, true
 		}
-		return source, w, true
 	}
 	return "", Word{}, false
+}
+
+// says tells whether the word is about what the agent does, or wants.
+func (w Word) says() bool { return w.Activity != "" || w.Reason != "" }
+
+// spoke tells whether the agent has said itself what it does. A title that says that it has nothing to do is no such word: there are programs that have it
+// above the dialog with which they begin.
+func (s *Session) spoke(sources []Source) bool {
+	return slices.ContainsFunc(sources, func(source Source) bool {
+		w, ok := s.word(source)
+		switch source {
+		case FromOSC7501, FromReport, FromNotify:
+			return ok && w.says()
+		case FromTitle:
+			return ok && w.says() && (w.Activity != Idle || w.Reason != "")
+		}
+		return false
+	})
 }
 
 // Active returns what the session's agent is doing, who told it, and since when. A bell does not tell what the agent does, but one that rings and
@@ -323,7 +371,25 @@ func (s *Session) Attention() Attention {
 	if !ok || w.Reason == "" || s.acknowledged(source, w) {
 		return Attention{}
 	}
-	return Attention{Reason: w.Reason, Message: w.Message, Source: source, Since: w.At}
+	a := Attention{Reason: w.Reason, Message: w.Message, Source: source, Since: w.At}
+	if source == FromTitle && w.Activity == Waiting {
+		s.askMore(&a, w)
+	}
+	return a
+}
+
+// together is how long after an agent says by one source that it waits it may take to say so by another one, or before that.
+const together = 2 * time.Second
+
+// askMore fills in what the agent waits for, which its title does not tell, from what another source says of the same.
+func (s *Session) askMore(a *Attention, title Word) {
+	for _, source := range s.sources() {
+		w, ok := s.word(source)
+		if ok && source != FromTitle && w.Activity == Waiting && w.Reason != "" && !s.settled(source, w) && w.Monotonic >= title.Monotonic-together {
+			a.Reason, a.Message, a.Source = w.Reason, w.Message, source
+			return
+		}
+	}
 }
 
 // Acknowledgement is that a person takes note of everything that the session wants attention for now.

@@ -192,3 +192,52 @@ func TestExplain(t *testing.T) {
 		})
 	}
 }
+
+// TestWhoIsHeardIsForTheDefinitionToSay: in which order, and who at all.
+func TestWhoIsHeardIsForTheDefinitionToSay(t *testing.T) {
+	titleWorks, titleReady := said(session.FromTitle, 4, session.Working, ""), said(session.FromTitle, 3, session.Idle, "")
+	titleBlocked := said(session.FromTitle, 5, session.Waiting, session.Question)
+	asksLater := permission
+	asksLater.Message, asksLater.Monotonic = "touch y?", time.Second
+	longAgo := said(session.FromReport, 1, session.Waiting, session.Auth)
+	shows := said(session.FromScreen, 6, session.Waiting, session.Setup)
+	late := titleBlocked
+	late.Monotonic = time.Minute
+	for _, row := range []struct {
+		name                string
+		sources             []string
+		events              []session.Event
+		activity, attention string
+		source              string // that decides of the activity
+		from                string // who tells the attention
+	}{
+		{"everybody, without a word of it", nil, list(permission, titleWorks), "waiting", "permission", "report", "report"},
+		{"the title first", []string{"title", "report"}, list(permission, titleWorks), "working", "", "title", ""},
+		{"the title alone", []string{"title"}, list(silent, permission), "idle", "", "output", ""},
+		{"the output in any case", []string{"bell"}, list(silent, permission, rings), "waiting", "bell", "bell", "bell"},
+		{"the title says that it waits, a report for what", []string{"title", "report"}, list(titleBlocked, asksLater), "waiting", "permission", "title", "report"},
+		{"a report of another time says nothing of it", []string{"title", "report"}, list(longAgo, late), "waiting", "question", "title", "title"},
+		{"nor one of who is not heard", []string{"title", "bell"}, list(titleBlocked, asksLater), "waiting", "question", "title", "title"},
+
+		{"a dialog on the screen", nil, list(silent, shows), "waiting", "setup", "screen", "screen"},
+		{"whatever is heard", []string{"bell"}, list(silent, shows), "waiting", "setup", "screen", "screen"},
+		{"under a title that says it is ready", []string{"title"}, list(silent, titleReady, shows), "waiting", "setup", "screen", "screen"},
+		{"not of an agent that speaks", nil, list(silent, titleWorks, shows), "working", "", "title", ""},
+		{"not of one that has reported", nil, list(silent, reportsOn, shows), "working", "", "report", ""},
+		{"it was answered", nil, list(silent, shows, session.Answered{Run: run, Words: session.Seqs{Screen: 6}}), "idle", "", "output", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			begin := asked
+			begin.Sources = row.sources
+			s := after(newSession(), list(begin, scope, tmux, agent, row.events))
+			activity, source, _ := s.Active()
+			assert.Equal(t, row.activity, activity)
+			assert.Equal(t, row.source, string(source))
+			a := s.Attention()
+			assert.Equal(t, row.attention, a.Reason)
+			assert.Equal(t, row.from, string(a.Source))
+		})
+	}
+	assert.Equal(t, "output", session.FromScreen.Public(), "for clients there are the six")
+	assert.Equal(t, "bell", session.FromBell.Public())
+}

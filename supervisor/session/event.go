@@ -1,6 +1,7 @@
 package session
 
 import (
+	"strings"
 	"time"
 
 	"github.com/corrald/corral/internal/exitstatus"
@@ -32,7 +33,8 @@ type RunAsked struct {
 	BootID  string
 	Unit    string
 	Resumed bool
-	Notify  bool // its agent says itself when it is ready
+	Notify  bool     // its agent says itself when it is ready
+	Sources []string // who is heard of its agent, the strongest first; nil for everybody
 	At      time.Time
 }
 
@@ -165,7 +167,7 @@ func (e RunAsked) apply(s *Session) {
 	}
 	s.NRuns++
 	s.heard, s.Seen, s.Frozen = nil, "", false
-	s.Run = &Run{ID: e.Run, BootID: e.BootID, Unit: e.Unit, Resumed: e.Resumed, Notify: e.Notify, Asked: e.At}
+	s.Run = &Run{ID: e.Run, BootID: e.BootID, Unit: e.Unit, Resumed: e.Resumed, Notify: e.Notify, Sources: strings.Join(e.Sources, " "), Asked: e.At}
 }
 
 // run returns the current run if it is the one with this id.

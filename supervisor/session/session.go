@@ -139,10 +139,11 @@ type Run struct {
 	Outlived bool      `json:"outlived,omitempty"` // tmux still answered when the shim had died
 
 	Agent   Process            `json:"agent_process,omitzero"`
-	Started time.Time          `json:"started,omitzero"` // when the agent was executed
-	Notify  bool               `json:"notify,omitempty"` // it is there only once it says that it is ready
-	Ready   time.Time          `json:"ready,omitzero"`   // when it said so
-	Exit    *exitstatus.Status `json:"exit,omitempty"`   // by the shim
+	Started time.Time          `json:"started,omitzero"`  // when the agent was executed
+	Notify  bool               `json:"notify,omitempty"`  // it is there only once it says that it is ready
+	Ready   time.Time          `json:"ready,omitzero"`    // when it said so
+	Sources string             `json:"sources,omitempty"` // by the agent's definition: who is heard, the strongest first; "" for everybody
+	Exit    *exitstatus.Status `json:"exit,omitempty"`    // by the shim
 
 	StartError string    `json:"start_error,omitempty"` // what kept the run from getting as far as its agent
 	StartEnded time.Time `json:"start_ended,omitzero"`

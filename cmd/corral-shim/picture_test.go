@@ -1,0 +1,91 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// drawn are the rows of a picture of 4 rows and 20 columns after an output, in pieces of this size.
+func drawn(output string, size int) []string {
+	p := newPicture(4, 20)
+	for len(output) > 0 {
+		n := min(size, len(output))
+		p.write([]byte(output[:n]))
+		output = output[n:]
+	}
+	rows := make([]string, p.rows)
+	for row := range rows {
+		rows[row] = p.line(row)
+	}
+	return rows
+}
+
+func TestPicture(t *testing.T) {
+	for _, row := range []struct{ name, output, want string }{
+		{"lines", "one\r\ntwo", "one|two||"},
+		{"they scroll", "1\r\n2\r\n3\r\n4\r\n5", "2|3|4|5"},
+		{"a long one goes on below", strings.Repeat("x", 20) + "yz", strings.Repeat("x", 20) + "|yz||"},
+		{"words that are placed one by one", "\x1b[2;1HSign\x1b[2;6Hin\x1b[2;9Hwith", "|Sign in with||"},
+		{"words that are moved apart", "Do\x1b[Cyou\x1b[1Ctrust\tit", "Do you trust    it|||"},
+		{"colours say nothing", "\x1b[1;38:2::1:2:3mbold\x1b[0m text", "bold text|||"},
+		{"a frame is left out", "╭────╮\r\n│ Sure? │\r\n╰────╯", "|Sure?||"},
+		{"a line is written over", "working\rdone\x1b[K", "done|||"},
+		{"the screen is erased", "old\r\nold\x1b[2J\x1b[Hnew", "new|||"},
+		{"what is below is", "a\r\nb\r\nc\x1b[2;1H\x1b[J", "a|||"},
+		{"what is above is", "aaa\r\nbbb\x1b[1J\x1b[3X", "|||"},
+		{"lines are cleared upwards, as frames are drawn anew", "1\r\n2\r\n3\x1b[2K\x1b[1A\x1b[2K\x1b[1A\x1b[2K\x1b[Gnew", "new|||"},
+		{"another screen", "shell\x1b[?1049hdialog", "dialog|||"},
+		{"and back", "\x1b[?1049hdialog\x1b[?1049l", "|||"},
+		{"it is reset", "old\x1bcnew", "new|||"},
+		{"a place that is kept", "\x1b7one\x1b8two", "two|||"},
+		{"strings say nothing", "a\x1b]0;title\ab\x1bPq~\x1b\\c\x1b_G\x1b\\d", "abcd|||"},
+		{"a string that is broken off", "\x1b]0;title\x1b[2;1Hx", "|x||"},
+		{"one that is cancelled", "\x1b]0;ti\x18x", "x|||"},
+		{"characters of more than one byte", "◇ é", "◇ é|||"},
+		{"bytes that are none", "\xff\xc3a", "�a|||"},
+		{"far out", "\x1b[999;999Hx\x1b[999999999Cy\b\b\x1b[99A!", strings.Repeat(" ", 18) + "!|||y"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var want []string
+			for text := range strings.SplitSeq(row.want, "|") {
+				want = append(want, strings.TrimSpace(text))
+			}
+			for _, size := range []int{1, 3, len(row.output)} {
+				assert.Equal(t, want, drawn(row.output, size), "in pieces of %d", size)
+			}
+		})
+	}
+}
+
+func TestAPictureThatIsResized(t *testing.T) {
+	p := newPicture(3, 10)
+	p.write([]byte("one\r\ntwo\r\nthree"))
+	p.resize(2, 4)
+	assert.Equal(t, "one", p.line(0))
+	p.write([]byte("\r\nx"))
+	assert.Equal(t, []string{"two", "x"}, []string{p.line(0), p.line(1)})
+	p.resize(1<<20, 0)
+	assert.Equal(t, maxSide, p.rows)
+	p.write([]byte("yz"))
+}
+
+// FuzzPicture holds that nothing is drawn where there is no place, and that it does not matter into which pieces the output falls.
+func FuzzPicture(f *testing.F) {
+	for _, seed := range []string{"a\r\nb\x1b[2;3Hc\x1b[2J", "\x1b[?1049h\x1b[99;99Hx\x1b[1J\x1b[K", "\x1b]0;t\a\xc3\xa9\t\b\x1bM\x1b7\x1b8", "\x1b[;;;;;9m\x1b[3X"} {
+		f.Add(seed, uint8(3))
+	}
+	f.Fuzz(func(t *testing.T, output string, size uint8) {
+		assert.Equal(t, drawn(output, len(output)+1), drawn(output, int(size)+1))
+	})
+}
+
+func BenchmarkPicture(b *testing.B) {
+	p := newPicture(40, 120)
+	output := []byte(strings.Repeat("\x1b[32m+\tif err := s.save(entry); err != nil {\x1b[0m\r\n", 1000))
+	b.SetBytes(int64(len(output)))
+	for b.Loop() {
+		p.write(output)
+	}
+}

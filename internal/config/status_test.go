@@ -1,0 +1,48 @@
+package config
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestAgentStatus(t *testing.T) {
+	root := write(t, map[string]string{
+		"agents/full.agent":              "[Agent]\nCommand=a\n[Status]\nSources=title report\nSources=bell title\nTitleReady=^◇\nTitleWorking=^✦\nTitleBlocked=^✋\nSetupPattern=Do you trust .*\\?\nReadyTimeoutSec=1min\n",
+		"agents/full.agent.d/order.conf": "[Status]\nTitleReady=\n",
+		"agents/reset.agent":             "[Agent]\nCommand=a\n[Status]\nSources=bell\nSources=\nReadyTimeoutSec=3\nReadyTimeoutSec=\nSetupPattern=x\nSetupPattern=\n",
+		"agents/wrong.agent":             "[Agent]\nCommand=a\n[Status]\nSources=hooks bell\nTitleWorking=(\nReadyTimeoutSec=0\nColour=green\n",
+	})
+	agents, warnings := LoadAgents([]string{root})
+	assert.Equal(t, Status{
+		Sources: []string{"title", "report", "bell"}, TitleWorking: "^✦", TitleBlocked: "^✋", SetupPattern: `Do you trust .*\?`, ReadyTimeout: time.Minute,
+	}, agents["full"].Status)
+	assert.Equal(t, Status{ReadyTimeout: 10 * time.Second}, agents["reset"].Status)
+	assert.Equal(t, Status{Sources: []string{"bell"}, ReadyTimeout: 10 * time.Second}, agents["wrong"].Status, "what is wrong is told and left out")
+	told := lines(warnings)
+	for _, text := range []string{
+		`wrong.agent:4: Sources= has "hooks", which is none of osc7501, report, notify, title, bell, ignored`,
+		"wrong.agent:5: TitleWorking= has a bad value: error parsing regexp",
+		"wrong.agent:6: ReadyTimeoutSec= has a bad value",
+		"wrong.agent:7: unknown key Colour= in section [Status], ignored",
+	} {
+		assert.Contains(t, told, text)
+	}
+}
+
+// The titles of the shipped agents, as they were seen.
+func TestTitlesOfShippedAgents(t *testing.T) {
+	agents, _ := LoadAgents([]string{"../.."})
+	for agent, titles := range map[string]struct{ ready, working, blocked string }{
+		"gemini": {"◇  Ready (shop)", "✦  Working… (shop)", "✋  Action Required (shop)"},
+		"qwen":   {"", "◐ qwen", "✳ qwen"},
+		"codex":  {"", "", "[ ! ] Action Required | shop"},
+	} {
+		status := agents[agent].Status
+		for pattern, title := range map[string]string{status.TitleReady: titles.ready, status.TitleWorking: titles.working, status.TitleBlocked: titles.blocked} {
+			assert.Equal(t, pattern == "", title == "", agent)
+			assert.Regexp(t, pattern, title, agent)
+		}
+	}
+}

@@ -99,11 +99,14 @@ func unescapeMount(s string) string {
 
 // Processes lists the ids of all processes in a control group and the groups below it, sorted, zombies too. The path is one that Cgroup or
 // systemd gave. Processes come and go meanwhile: what is listed was there at some time during the call. Errors: fs.ErrNotExist where the
-// group itself is gone.
+// group itself is gone, or where its name is empty: that is no name of the hierarchy's root.
 func Processes(cgroupPath string) ([]int, error) {
 	root, err := CgroupRoot()
 	if err != nil {
 		return nil, err
+	}
+	if cgroupPath == "" {
+		return nil, fmt.Errorf("cannot list the processes of a control group without a name: %w", os.ErrNotExist)
 	}
 	// Cleaned as an absolute path, so that no ".." leads out of the hierarchy.
 	pids, err := processesBelow(filepath.Join(root, filepath.Clean("/"+cgroupPath)))

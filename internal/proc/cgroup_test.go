@@ -36,6 +36,12 @@ func TestProcessesOfAGroupThatIsGone(t *testing.T) {
 	assert.ErrorContains(t, err, "no-such-group")
 }
 
+func TestAGroupWithoutANameIsNotTheRootOfAll(t *testing.T) {
+	_, err := Processes("")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	assert.False(t, Populated(""))
+}
+
 func TestProcessesStaysInTheHierarchy(t *testing.T) {
 	_, err := Processes("/../../../etc")
 	assert.ErrorIs(t, err, fs.ErrNotExist)

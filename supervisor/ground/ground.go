@@ -71,7 +71,7 @@ func (g *Ground) Thaw(ctx context.Context, t supervisor.Target) error {
 	if frozen, above := proc.Frozen(t.ControlGroup); !frozen || above {
 		return nil
 	}
-	return errors.Join(err, os.WriteFile(filepath.Join(g.cgroups, t.ControlGroup, "cgroup.freeze"), []byte("0"), 0))
+	return errors.Join(err, g.write(t.ControlGroup, "cgroup.freeze", "0"))
 }
 
 // Frozen tells whether the control group is frozen, by itself or with one above it.
@@ -82,7 +82,21 @@ func (g *Ground) Frozen(group string) bool {
 
 // FreezerFile is the file of which inotify tells when that changes.
 func (g *Ground) FreezerFile(group string) string {
-	return filepath.Join(g.cgroups, group, "cgroup.events")
+	return g.file(group, "cgroup.events")
+}
+
+// file is the path of a control group's file. A run that is not in its scope yet has no control group, and so no file: joined as it is, an empty name would
+// be that of the whole hierarchy.
+func (g *Ground) file(group, name string) string {
+	if group = filepath.Clean("/" + group); group == "/" {
+		return ""
+	}
+	return filepath.Join(g.cgroups, group, name)
+}
+
+// write writes to a control group's file.
+func (g *Ground) write(group, name, text string) error {
+	return os.WriteFile(g.file(group, name), []byte(text), 0)
 }
 
 // HangUp sends SIGHUP to an agent that ignores SIGTERM: an interactive shell does, and this is how a terminal tells it to end.
@@ -146,11 +160,10 @@ func (g *Ground) Kill(ctx context.Context, t supervisor.Target) error {
 		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(shim), Events: unix.POLLIN}}, int(recordTime.Milliseconds()))
 		_ = unix.Close(shim)
 	}
-	err := os.WriteFile(filepath.Join(g.cgroups, t.ControlGroup, "cgroup.kill"), []byte("1"), 0)
-	if err == nil {
+	if g.write(t.ControlGroup, "cgroup.kill", "1") == nil {
 		return nil
 	}
-	return g.Units.Kill(ctx, t.Unit, unix.SIGKILL) // Linux before 5.14
+	return g.Units.Kill(ctx, t.Unit, unix.SIGKILL) // Linux before 5.14, or nobody knows of the scope yet
 }
 
 // shimOf returns a pidfd of the run's shim, -1 if there is none, or no agent that it could record the end of.
@@ -272,10 +285,7 @@ func (g *Ground) Occupied(group string) bool { return proc.Populated(group) }
 // Populated tells whether the control group has processes, other than those that are about to die: it waits until it is empty, for dyingTime at
 // most. The kernel tells of each change of cgroup.events by POLLPRI, and zombies do not count (its cgroup-v2 document).
 func (g *Ground) Populated(group string) bool {
-	if group == "" {
-		return false
-	}
-	events, err := os.Open(filepath.Join(g.cgroups, group, "cgroup.events"))
+	events, err := os.Open(g.file(group, "cgroup.events"))
 	if err != nil {
 		return false
 	}
@@ -337,9 +347,8 @@ var usageFiles = map[string]string{
 // Usage reads what a control group uses. A controller that the user's systemd was not given has no files.
 func (g *Ground) Usage(group string) map[string]uint64 {
 	usage := map[string]uint64{}
-	dir := filepath.Join(g.cgroups, group)
 	for property, name := range usageFiles {
-		if n, err := readNumber(filepath.Join(dir, name)); err == nil {
+		if n, err := readNumber(g.file(group, name)); err == nil {
 			usage[property] = n
 		}
 	}
@@ -348,7 +357,7 @@ func (g *Ground) Usage(group string) map[string]uint64 {
 			usage["TasksCurrent"] = uint64(len(pids))
 		}
 	}
-	stat, _ := os.ReadFile(filepath.Join(dir, "cpu.stat"))
+	stat, _ := os.ReadFile(g.file(group, "cpu.stat"))
 	for line := range strings.SplitSeq(string(stat), "\n") {
 		if v, ok := strings.CutPrefix(line, "usage_usec "); ok {
 			if n, err := strconv.ParseUint(v, 10, 64); err == nil {

@@ -119,7 +119,7 @@ func (g *Ground) Rejoin(ctx context.Context, t supervisor.Target, p supervisor.P
 
 // openInto starts a tmux server in a control group that is there already, with command in its pane.
 func (g *Ground) openInto(ctx context.Context, p supervisor.Plan, group string, command []string, tell func(session.Event)) error {
-	dir, err := unix.Open(filepath.Join(g.cgroups, group), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := unix.Open(g.file(group, ""), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cannot enter the scope that is there: %w", err)
 	}

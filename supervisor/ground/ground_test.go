@@ -1,0 +1,45 @@
+package ground
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/testbed"
+	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/units"
+)
+
+func TestMain(m *testing.M) { testbed.Main(m) }
+
+// TestARunWithoutAControlGroupIsNotTheWholeHierarchy: a start that has to wait has no scope yet. In a container the root of the hierarchy, too, can be
+// killed and frozen by its files.
+func TestARunWithoutAControlGroupIsNotTheWholeHierarchy(t *testing.T) {
+	u, err := units.Connect(t.Context(), os.Getenv("DBUS_SESSION_BUS_ADDRESS"), os.Getenv("XDG_RUNTIME_DIR"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = u.Close() })
+	files := map[string]string{
+		"cgroup.kill": "", "cgroup.freeze": "1", "cgroup.events": "populated 1\nfrozen 1\n", "memory.current": "1000000000\n", "cpu.stat": "usage_usec 5\n",
+	}
+	g := &Ground{Units: u, cgroups: t.TempDir()}
+	for name, text := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(g.cgroups, name), []byte(text), 0o600))
+	}
+	run := supervisor.Target{ID: "shop", Unit: "app-corral-command-shop.scope"}
+	require.NoError(t, g.Kill(t.Context(), run))
+	require.NoError(t, g.Thaw(t.Context(), run))
+	assert.False(t, g.Populated(""))
+	assert.False(t, g.Occupied(""))
+	assert.False(t, g.Frozen(""))
+	assert.Empty(t, g.FreezerFile(""))
+	assert.Empty(t, g.Usage(""))
+	require.ErrorContains(t, g.Rejoin(t.Context(), run, supervisor.Plan{ID: "shop"}, nil), "cannot enter the scope")
+	for name, text := range files {
+		now, err := os.ReadFile(filepath.Join(g.cgroups, name))
+		require.NoError(t, err)
+		assert.Equal(t, text, string(now), name)
+	}
+}

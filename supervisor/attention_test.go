@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -221,6 +222,28 @@ func TestWhoAttachesHasSeenIt(t *testing.T) {
 		assert.Empty(t, s.wants().attention)
 		b.empty("shop")
 		assert.Empty(t, s.wants().attention)
+		s.hangUp()
+	})
+}
+
+// TestWhoAttachesUnheard: of who comes and goes while inotify loses what it has to tell.
+func TestWhoAttachesUnheard(t *testing.T) {
+	supervise(t, func(b *bed) {
+		s := b.running()
+		lost := func(there bool) {
+			t.Helper()
+			_ = s.sup.do(func() { s.world.attached = there })
+			s.files.events <- inotify.Event{Watch: -1, Mask: unix.IN_Q_OVERFLOW}
+			synctest.Wait()
+		}
+		b.report("waiting", "permission", "")
+		lost(true)
+		assert.Empty(t, s.wants().attention)
+		assert.True(t, s.snapshot().Attached)
+		b.exitUnseen("shop", 0)
+		lost(false)
+		assert.False(t, s.snapshot().Attached)
+		assert.Equal(t, "completed", s.wants().attention, "nobody was there any more")
 		s.hangUp()
 	})
 }

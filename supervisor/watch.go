@@ -74,6 +74,7 @@ func (s *Supervisor) lookAgain() {
 func (s *Supervisor) lookAt(e *entry) {
 	s.checkWorkspace(e)
 	if e.rec.Run.Live() {
+		s.attachedOrNot(e) // first: what has ended under somebody's eyes is known to them
 		s.readExit(e)
 		s.connectShim(e)
 		s.lookFrozen(e)

@@ -159,6 +159,7 @@ func (s *Supervisor) acknowledge(e *entry) bool {
 // answered takes note that the agent was given input while these words of its were known.
 func (s *Supervisor) answered(e *entry, run string, words session.Seqs) {
 	if e.rec.Run != nil && e.rec.Run.ID == run && words != (session.Seqs{}) {
+		e.run.answered = s.Monotonic()
 		s.apply(e, session.Answered{Run: run, Words: words})
 	}
 }

@@ -271,6 +271,30 @@ func TestInputAnswers(t *testing.T) {
 	})
 }
 
+// TestWhoTellsItselfWhatItDoesGoesOnAsking until it says that it was answered: a key that it did not take changes nothing. For a moment after an answer
+// it is given no second one.
+func TestWhoTellsItselfWhatItDoesGoesOnAsking(t *testing.T) {
+	supervise(t, func(b *bed) {
+		s := b.running()
+		say := func(seq uint32, activity, reason string) {
+			s.says(shimwire.Message{Kind: shimwire.Said, Source: shimwire.OSC7501, Activity: activity, Reason: reason, Since: time.Now(), Seq: seq})
+		}
+		send := func() error { return b.sup.Send(b.t.Context(), "shop", "yes", Input{IfWaiting: true}) }
+		asks := wants{"permission", "osc7501", "waiting"}
+		say(2, "waiting", "permission")
+		require.NoError(t, send())
+		assert.Equal(t, asks, s.wants())
+		assert.Equal(t, NotWaiting, kindOf(send()))
+		<-time.After(answerTime)
+		require.NoError(t, send(), "it has not taken the first one")
+		say(3, "working", "")
+		assert.Equal(t, wants{"", "osc7501", "working"}, s.wants())
+		say(4, "waiting", "permission")
+		require.NoError(t, send(), "another question")
+		s.hangUp()
+	})
+}
+
 // idling makes agents be suspended after an hour.
 func (b *bed) idling(agent config.Agent) {
 	b.t.Helper()

@@ -22,6 +22,7 @@ type runtime struct {
 
 	attached   bool          // somebody looks at its terminal
 	detached   time.Duration // by CLOCK_MONOTONIC: when nobody did any more, 0 if nobody ever has
+	answered   time.Duration // by CLOCK_MONOTONIC: when it was given input while it asked for some
 	nextReport time.Time     // when its reports would be taken if each had to wait for the one before it
 
 	joining bool // a new tmux server is being put around the agent

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"time"
 	"unicode/utf8"
 
 	"github.com/corrald/corral/supervisor/session"
@@ -96,14 +97,20 @@ func (s *Supervisor) Keys(ctx context.Context, id string, keys []string) error {
 	})
 }
 
+// answerTime is how long an agent that tells itself what it does may take to say that it was answered. One that still asks then has not taken it.
+const answerTime = time.Second
+
 // give gives a session's agent input, and takes note that what it had asked for until then is answered: what it asks meanwhile is not.
 func (s *Supervisor) give(ctx context.Context, id string, usable func(*session.Run) bool, ifWaiting bool, send func(Target) error) error {
 	var run string
 	var asked session.Seqs
 	t, err := s.terminalOf(id, usable, "send to", func(e *entry) error {
 		activity, _, _ := e.rec.Active()
-		if ifWaiting && activity != session.Waiting {
+		switch {
+		case ifWaiting && activity != session.Waiting:
 			return refuse(NotWaiting, "session %q does not wait for input: its agent is %s", id, activity)
+		case ifWaiting && e.rec.Answered() && s.Monotonic()-e.run.answered < answerTime:
+			return refuse(NotWaiting, "session %q does not wait for input: it was answered just now", id)
 		}
 		run, asked = e.rec.Run.ID, e.rec.Asking()
 		return nil

@@ -155,7 +155,7 @@ type Acknowledged struct {
 	Words Seqs  // the last ones
 }
 
-// Answered tells that the agent was given input after these words. What it asked for in them is settled.
+// Answered tells that the agent was given input after these words. What it asked for in them is settled, unless it tells that itself.
 type Answered struct {
 	Run   string
 	Words Seqs
@@ -257,9 +257,19 @@ func (s *Session) Asking() Seqs {
 	return asking
 }
 
-// settled tells whether the agent was answered after the word, or, of a bell, whether somebody has looked.
+// settled tells whether the agent was answered after the word, or, of a bell, whether somebody has looked. An agent that tells itself what it does goes on
+// asking until it says so: a key that it did not take, as many do not for a moment after they have put a question, is no answer.
 func (s *Session) settled(source Source, w Word) bool {
+	if source == FromOSC7501 {
+		return false
+	}
 	return *s.Run.Answered.of(source) >= w.Seq || source == FromBell && s.acknowledged(source, w)
+}
+
+// Answered tells whether the agent was given input after the word that counts.
+func (s *Session) Answered() bool {
+	source, w, ok := s.decides()
+	return ok && *s.Run.Answered.of(source) >= w.Seq
 }
 
 func (s *Session) acknowledged(source Source, w Word) bool {

@@ -15,6 +15,7 @@ var (
 	permission = said(session.FromReport, 5, session.Waiting, session.Permission)
 	turnEnded  = said(session.FromReport, 6, session.Idle, session.TurnEnded)
 	reportsOn  = said(session.FromReport, 7, session.Working, "")
+	exact      = said(session.FromOSC7501, 5, session.Waiting, session.Permission)
 	rings      = said(session.FromBell, 3, "", session.BellRang)
 	rungOut    = said(session.FromBell, 4, "", "") // its output went on
 )
@@ -50,6 +51,7 @@ func TestActivityIsOfAnAgentThatIsAlive(t *testing.T) {
 		{"the agent's own words are stronger than a report", list(running, said(session.FromOSC7501, 4, session.Working, ""), permission), "working", "osc7501", at(4)},
 		{"the agent goes on", list(running, silent, permission, reportsOn), "working", "report", at(7)},
 		{"it was answered: then the output tells", list(running, silent, permission, answered(list(running, permission))), "idle", "output", at(2)},
+		{"one that tells it itself was answered: it has not taken it", list(running, silent, exact, answered(list(running, exact))), "waiting", "osc7501", at(5)},
 		{"it asks again after it was answered", list(running, silent, permission, answered(list(running, permission)), said(session.FromReport, 8, session.Waiting, session.Question)), "waiting", "report", at(8)},
 		{"a person has only looked: it waits", list(running, silent, permission, seen(list(running, permission))), "waiting", "report", at(5)},
 		{"it rings, and prints", list(running, prints, rings), "working", "output", at(1)},
@@ -83,6 +85,7 @@ func TestAttention(t *testing.T) {
 		{"somebody has taken note", list(running, permission, seen(list(running, permission))), "", ""},
 		{"somebody has, before it asked again", list(running, permission, seen(list(running, permission)), turnEnded), "turn-ended", "report"},
 		{"somebody has answered", list(running, permission, answered(list(running, permission))), "", ""},
+		{"somebody has answered one that tells itself when it goes on", list(running, exact, answered(list(running, exact))), "permission", "osc7501"},
 		{"somebody has answered what was asked before", list(running, permission, answered(list(running)), turnEnded), "turn-ended", "report"},
 		{"it rings", list(running, rings), "bell", "bell"},
 		{"it rang, and has gone on", list(running, rings, rungOut), "", ""},

@@ -48,7 +48,7 @@ func (s *Session) Explain() []Told {
 func (s *Session) over(source Source, w Word) string {
 	switch {
 	case source == FromOutput:
-	case *s.Run.Answered.of(source) >= w.Seq:
+	case source != FromOSC7501 && *s.Run.Answered.of(source) >= w.Seq:
 		return " (answered)"
 	case w.Reason != "" && s.acknowledged(source, w):
 		return " (acknowledged)"

@@ -4,6 +4,7 @@ PREFIX     ?= /usr/local
 DESTDIR    ?=
 FUZZTIME   ?= 20s
 ROUNDS     ?= 50
+TURNS      ?= 12
 BINDIR      = $(PREFIX)/bin
 # corrald finds its shim and its agent files relative to itself, ../libexec/corral and ../lib/corral: these two follow BINDIR.
 LIBEXECDIR  = $(PREFIX)/libexec/corral
@@ -37,18 +38,19 @@ LINT     = go tool -modfile=tools/go.mod golangci-lint
 NEEDS_BUILD = go git
 NEEDS_RUN   = tmux systemd dbus user-bus
 NEEDS_TEST  = $(NEEDS_BUILD) $(NEEDS_RUN) cc procps gdbus gio-python dunst xvfb curl jq zsh fish vim
-NEEDS_E2E   = $(NEEDS_TEST) logind debootstrap lintian
+NEEDS_E2E   = $(NEEDS_TEST) logind debootstrap lintian npm
+NEEDS_AGENTS = $(NEEDS_TEST) npm
 NEEDS_LIMITS = $(NEEDS_TEST) debootstrap uml
 NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck mandoc man desktop-file-utils appstream
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test unit-test e2e limits-test torture check format lint architecture shell units-verify desktop manual generated \
-	bench fuzz dist install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-limits needs-check
+.PHONY: help build demo test unit-test e2e agents-test limits-test torture check format lint architecture shell units-verify desktop manual generated \
+	bench fuzz dist install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r t d; do printf '  make %-15s %s\n' "$$t" "$$d"; done
 
-needs-build needs-run needs-test needs-e2e needs-limits needs-check: needs-%:
+needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check: needs-%:
 	@scripts/needs.sh $(NEEDS_$(shell echo $* | tr a-z A-Z))
 
 build: needs-build build/man/.made ## corrald, corralctl, corral-shim and the manual, into build/
@@ -77,6 +79,9 @@ unit-test: needs-test
 
 e2e: needs-e2e build ## as root: the tests on booted machines
 	go test -tags e2e -count=1 -timeout 15m ./e2e/... ./internal/testbed/machine
+
+agents-test: needs-agents ## the real agents, each in its turns with a model of ours; TURNS (12) of Claude Code's
+	AGENT_TURNS=$(TURNS) go test -tags agents -count=1 -timeout 40m -v ./e2e/agents
 
 limits-test: needs-limits build ## OOM and TasksMax, in a user-mode-linux guest that has the controllers
 	go test -tags limits -run '^TestLimits' -count=1 -timeout 30m ./...

@@ -10,7 +10,7 @@ any_file() { compgen -G "$1" >/dev/null || { [ $# -gt 1 ] && shift && any_file "
 has() {
   case $1 in
     go) go_is_new_enough ;;
-    git | tmux | vim | curl | jq | shellcheck | debootstrap | lintian | zsh | fish | mandoc | man) have "$1" ;;
+    git | tmux | npm | vim | curl | jq | shellcheck | debootstrap | lintian | zsh | fish | mandoc | man) have "$1" ;;
     systemd) have systemctl && have systemd-analyze && any_file /usr/lib/systemd/systemd /lib/systemd/systemd ;;
     dbus) have dbus-daemon ;;
     user-bus) any_file /usr/lib/systemd/user/dbus.socket /lib/systemd/user/dbus.socket ;;

@@ -47,18 +47,19 @@ func readAnthropic(body []byte) (request, error) {
 func lastBlock(content json.RawMessage) (part, bool) {
 	var text string
 	if json.Unmarshal(content, &text) == nil {
-		return part{text: text}, spoken(text)
+		text, ok := spoken(text)
+		return part{text: text}, ok
 	}
 	var blocks []struct{ Type, Text string }
 	if json.Unmarshal(content, &blocks) != nil {
 		return part{}, false
 	}
 	for _, b := range slices.Backward(blocks) {
-		switch {
-		case b.Type == "tool_result":
+		if b.Type == "tool_result" {
 			return part{result: true}, true
-		case spoken(b.Text):
-			return part{text: b.Text}, true
+		}
+		if text, ok := spoken(b.Text); ok {
+			return part{text: text}, true
 		}
 	}
 	return part{}, false

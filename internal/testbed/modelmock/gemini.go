@@ -50,8 +50,8 @@ func readGemini(body []byte) (request, error) {
 				q.last = part{result: true}
 				return q, nil
 			}
-			if spoken(p.Text) {
-				q.last = part{text: p.Text}
+			if text, ok := spoken(p.Text); ok {
+				q.last = part{text: text}
 				return q, nil
 			}
 		}

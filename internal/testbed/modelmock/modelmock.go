@@ -244,8 +244,11 @@ func (q request) shell() (tool, bool) {
 	return q.tools[i], true
 }
 
-// spoken tells whether a text is a person's. What agents add to it for the model begins with a tag.
-func spoken(text string) bool {
-	text = strings.TrimSpace(text)
-	return text != "" && !strings.HasPrefix(text, "<")
+// pasted are the tags that Claude Code puts around a text of several lines.
+var pasted = regexp.MustCompile(`</?pasted_content[^>]*>`)
+
+// spoken returns a text as a person has written it, and whether one has: what agents add to it for the model begins with a tag.
+func spoken(text string) (string, bool) {
+	text = strings.TrimSpace(pasted.ReplaceAllString(text, ""))
+	return text, text != "" && !strings.HasPrefix(text, "<")
 }

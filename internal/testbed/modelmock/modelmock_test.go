@@ -169,6 +169,19 @@ func TestSample(t *testing.T) {
 	}
 }
 
+func TestSpoken(t *testing.T) {
+	for text, want := range map[string]string{
+		" hello\n": "hello", "<system-reminder>be kind</system-reminder>": "", "": "",
+		"\n<pasted_content id=\"1\">\none\ntwo\n</pasted_content id=\"1\">\n": "one\ntwo",
+	} {
+		words, ok := spoken(text)
+		assert.Equal(t, want != "", ok, text)
+		if ok {
+			assert.Equal(t, want, words)
+		}
+	}
+}
+
 func TestWhatIsNotKnown(t *testing.T) {
 	s := New()
 	defer s.Close()

@@ -1,0 +1,135 @@
+//go:build e2e || agents
+
+package agents
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// manner is how an agent behaves towards a person.
+type manner struct {
+	agent     string
+	asks      string   // what is on the screen when it asks whether it may run a command
+	approve   []string // keys
+	interrupt []string // keys
+	source    string   // who tells what it does
+	message   string   // what the person is told when it asks to touch a file y
+}
+
+var (
+	claude = manner{"claude", "Do you want to proceed?", []string{"Enter"}, []string{"Escape"}, "osc7501", "touch y"}
+	codex  = manner{"codex", "Would you like to run the following command?", []string{"Enter"}, []string{"Escape"}, "osc7501", ""}
+)
+
+// onTheBus is how late a person may be told of a question, after it is on the screen.
+const onTheBus = 250 * time.Millisecond
+
+// TestClaude is the life of an agent that every change of Corral is tried with.
+func TestClaude(t *testing.T) { live(t, claude) }
+
+// live starts an agent with a prompt of several lines, has it ask for permission and approves, kills it in the middle of the next question, resumes it
+// and stops it.
+func live(t *testing.T, m manner) {
+	w := newWorld(t)
+	const first = "the first line\nand a second one, 漢字\n\nand the last"
+	s := w.run(m.agent, "shop", "--prompt", first)
+	w.asked(first, 1)
+	_, mark := s.becomes(0, "idle (turn-ended)")
+	s.shows("The model has read: the first line")
+
+	s.send("RUN: touch y")
+	s.asksFor(mark, m)
+	mark = s.approve(m)
+	_, mark = s.becomes(mark, "idle (turn-ended)")
+	assert.FileExists(t, filepath.Join(s.workspace, "y"))
+
+	s.send("RUN: touch z")
+	_, mark = s.becomes(mark, "waiting (permission)")
+	s.shows(m.asks)
+	conversation := s.await("known by its id", func(now client.Session) bool { return now.ConversationId != "" }).ConversationId
+	s.kill(syscall.SIGKILL)
+	now := s.is("failed")
+	assert.Equal(t, "signal", now.Result)
+	assert.Equal(t, "command was killed by SIGKILL", now.Reason)
+
+	s.corralctl("resume", s.id)
+	s.shows("The model has read: the first line")
+	assert.Equal(t, conversation, s.is("running").ConversationId)
+	s.send("are you still there")
+	w.asked("are you still there", 1)
+	_, _ = s.becomes(mark, "idle (turn-ended)")
+	w.asked(first, 1)
+	assert.NoFileExists(t, filepath.Join(s.workspace, "z"))
+
+	s.corralctl("stop", s.id)
+	assert.Equal(t, "stopped", s.is("stopped").State)
+}
+
+// asksFor waits until the bus tells that the agent asks for permission, measures how long after the question's being on the screen that is, and looks
+// what the person is told. It returns the mark behind.
+func (s *subject) asksFor(mark int, m manner) (late time.Duration) {
+	s.t.Helper()
+	shown := s.shows(m.asks)
+	told, _ := s.becomes(mark, "waiting (permission)")
+	late = told.at.Sub(shown)
+	s.t.Logf("%s: a question is on the bus %v after it is on the screen", m.agent, late.Round(time.Millisecond))
+	assert.Less(s.t, late, onTheBus)
+	now, err := s.client.Session(s.t.Context(), s.id)
+	require.NoError(s.t, err)
+	assert.Equal(s.t, m.source, now.AttentionSource)
+	assert.Contains(s.t, now.AttentionMessage, m.message)
+	return late
+}
+
+// approve says yes to what the agent asks, as often as it takes: agents do not take a key for a moment after they have put a question. It returns the
+// mark behind what was told of that.
+func (s *subject) approve(m manner) int {
+	s.t.Helper()
+	mark := s.mark()
+	for begin := time.Now(); ; {
+		s.press(m.approve...)
+		if s.soon(mark, func(c change) bool { return c.activity != "waiting" }) {
+			s.t.Logf("%s: a yes is told on the bus %v after it was first given", m.agent, time.Since(begin).Round(time.Millisecond))
+			return mark
+		}
+		require.Less(s.t, time.Since(begin), testbed.Patience, "session %s does not take a yes\n%s", s.id, s.look())
+	}
+}
+
+// soon tells whether there is such a change after the mark within half a second.
+func (s *subject) soon(mark int, is func(change) bool) bool {
+	for deadline := time.After(500 * time.Millisecond); ; {
+		changes, _, more := s.told(mark)
+		if slices.ContainsFunc(changes, is) {
+			return true
+		}
+		select {
+		case <-more:
+		case <-deadline:
+			return false
+		}
+	}
+}
+
+// group returns the processes in a control group; there are none in one that is gone.
+func group(t *testing.T, path string) []string {
+	t.Helper()
+	procs, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", path, "cgroup.procs"))
+	if os.IsNotExist(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	return strings.Fields(string(procs))
+}

@@ -20,6 +20,7 @@ const (
 	NotWaiting        = "NotWaiting"
 	WorkspaceMissing  = "WorkspaceMissing"
 	WorkspaceBusy     = "WorkspaceBusy"
+	ConversationBusy  = "ConversationBusy"
 	StartFailed       = "StartFailed"
 	TmuxFailed        = "TmuxFailed"
 	TooManySessions   = "TooManySessions"

@@ -23,6 +23,12 @@ func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error 
 		return err
 	}
 	s.sweep()
+	for _, e := range s.sessions {
+		if e.rec.ConversationID == "" {
+			s.takeHint(e)
+		}
+	}
+	s.unsure = true
 	s.undoStrays()
 	failpoint.Hit("adopt.applied")
 	s.settle()

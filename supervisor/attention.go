@@ -42,18 +42,18 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 			return nil, refuse(InvalidState, "session %q has no agent to report of: it is %s", id, e.rec.View().State)
 		}
 		word, changed := e.rec.Report(session.Word{Activity: r.Activity, Reason: r.Reason, Message: r.Message, At: time.Now(), Monotonic: s.Monotonic()})
-		resumable := r.ConversationID != "" && r.ConversationID != e.rec.ConversationID && s.Agents[e.rec.Agent].IdSource == config.IdReport
-		if !changed && !resumable {
+		conversed := s.conversed(e, r.ConversationID)
+		if !changed && !conversed {
+			s.seek(e, r.Activity)
 			return nil, nil
 		}
 		if !e.run.mayReport(time.Now()) {
 			return nil, refuse(OverLimit, "session %q reports too often: %d times at once, and then once in %v", id, reportBurst, reportEvery)
 		}
-		if resumable {
-			if err := s.converse(e, r.ConversationID); err != nil {
-				return nil, err
-			}
+		if conversed {
+			s.converse(e, r.ConversationID, session.Reported)
 		}
+		s.seek(e, r.Activity)
 		if changed {
 			s.apply(e, session.Said{Run: e.rec.Run.ID, Source: session.FromReport, Word: word})
 		}
@@ -89,19 +89,11 @@ func (r *runtime) mayReport(now time.Time) bool {
 	return true
 }
 
-// converse takes note of the id that the agent has chosen for its conversation (IdSource=report), with which it can be resumed from now on.
-func (s *Supervisor) converse(e *entry, id string) error {
-	def := s.Agents[e.rec.Agent]
-	sp := s.specifiers(e.rec)
-	sp.Conversation = id
-	resume, err := config.Expand(def.ResumeCommand, sp)
-	if err != nil {
-		return refuse(ConfigError, "agent %q: ResumeCommand: %v", def.Name, err)
-	}
-	e.rec.ConversationID, e.rec.ResumeCommand = id, resume
-	e.unsaved, e.exited = true, false
-	s.touch(e)
-	return nil
+// conversed tells whether the agent says something new of its conversation. One that is kept in a file which we have named is no other's business.
+func (s *Supervisor) conversed(e *entry, id string) bool {
+	def, r := s.Agents[e.rec.Agent], e.rec.Run
+	return id != "" && (def.IdSource == config.IdReport || config.UsesConversation(def.ResumeCommand)) && def.IdSource != config.IdHistoryFile &&
+		(id != r.Conversation || r.ConversationFrom != session.Reported)
 }
 
 // shimSources are those that a shim speaks for.
@@ -117,6 +109,7 @@ func (s *Supervisor) agentSaid(e *entry, m shimwire.Message) {
 	s.apply(e, session.Said{Run: e.rec.Run.ID, Source: source, Word: session.Word{
 		Activity: m.Activity, Reason: m.Reason, Message: shimwire.Bounded(m.Text), At: m.Since, Monotonic: s.saidAt(m), Seq: uint64(m.Seq),
 	}})
+	s.seek(e, m.Activity)
 }
 
 // saidAt is when what a shim tells has begun, by CLOCK_MONOTONIC. An older shim tells only what the clock on the wall said then: as far as that goes it is
@@ -135,6 +128,7 @@ func (s *Supervisor) printed(e *entry, idle bool, m shimwire.Message) {
 		w.Activity = session.Idle
 	}
 	s.apply(e, session.Said{Run: e.rec.Run.ID, Source: session.FromOutput, Word: w})
+	s.seek(e, w.Activity)
 }
 
 // Acknowledge takes note that a person knows what the session wants attention for. Errors: NoSuchSession.

@@ -121,25 +121,6 @@ func TestReportsAreLimited(t *testing.T) {
 	})
 }
 
-func TestAReportedConversationCanBeResumed(t *testing.T) {
-	supervise(t, func(b *bed) {
-		require.NoError(t, b.sup.Reload(config.Default(), map[string]config.Agent{
-			"codex":  {Name: "codex", Command: []string{"codex"}, ResumeCommand: []string{"codex", "resume", "%U"}, IdSource: config.IdReport},
-			"claude": {Name: "claude", Command: []string{"claude", "%U"}, ResumeCommand: []string{"claude", "-r", "%U"}, IdSource: config.IdPreset},
-		}))
-		for _, agent := range []string{"codex", "claude"} {
-			_, err := b.sup.Create(b.t.Context(), agent, Spec{ID: agent})
-			require.NoError(t, err)
-			require.NoError(t, b.sup.Report(b.t.Context(), agent, Report{Activity: "working", ConversationID: "its-own"}))
-		}
-		saved := b.records.last("codex")
-		assert.Equal(t, "its-own", saved.ConversationID)
-		assert.Equal(t, []string{"codex", "resume", "its-own"}, saved.ResumeCommand)
-		assert.True(t, saved.Resumable())
-		assert.NotEqual(t, "its-own", b.records.last("claude").ConversationID, "an id that we chose is ours")
-	})
-}
-
 func TestTheShimTellsWhatTheAgentSays(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.running()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +34,9 @@ type world struct {
 	freezer    sync.Mutex
 	frozen     map[string]bool // by control group
 	freezeErr  error
+	make       func(p Plan) (string, error)                            // MakeConversation
+	open       string                                                  // what OpenConversation finds
+	hint       string                                                  // what Hint finds
 	properties func(scope string, properties []session.Property) error // SetProperties
 }
 
@@ -52,6 +57,21 @@ func (w *world) Start(_ context.Context, p Plan, tell func(session.Event)) error
 		return w.start(p, tell)
 	}
 	return runs(p, tell)
+}
+
+func (w *world) MakeConversation(_ context.Context, p Plan, command []string) (string, error) {
+	w.tell("make a conversation for %s by %s", p.ID, strings.Join(command, " "))
+	return w.make(p)
+}
+
+func (w *world) OpenConversation(t Target, _ *regexp.Regexp, _ string) string {
+	w.tell("look at the files of %s", t.ID)
+	return w.open
+}
+
+func (w *world) Hint(_ context.Context, p Plan, _ Conversation, _ *regexp.Regexp) string {
+	w.tell("look at the last words of %s", p.ID)
+	return w.hint
 }
 
 func (w *world) Rejoin(_ context.Context, t Target, p Plan, tell func(session.Event)) error {

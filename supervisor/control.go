@@ -76,11 +76,11 @@ func scopeGone(e *entry) bool { return e.removed || !e.rec.Run.Live() && e.then 
 
 func noError(*entry) error { return nil }
 
-// Start begins a fresh run and waits until its agent runs. What an earlier run has left in its scope is ended first. Errors: NoSuchSession,
-// InvalidState, WorkspaceMissing, StartFailed, ShuttingDown.
+// Start begins a fresh run, with a conversation of its own, and waits until its agent runs. What an earlier run has left in its scope is ended first.
+// Errors: NoSuchSession, InvalidState, WorkspaceMissing, WorkspaceBusy, ConversationBusy, StartFailed, ShuttingDown.
 func (s *Supervisor) Start(ctx context.Context, id string) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
-		if err := s.mayStart(e); err != nil {
+		if err := s.mayStart(e, false); err != nil {
 			return nil, err
 		}
 		s.replace(e, false)
@@ -99,8 +99,8 @@ func startable(e *entry) error {
 	return nil
 }
 
-// mayStart refuses to start what runs, is archived, or has to wait for its workspace, and anything once the end is near.
-func (s *Supervisor) mayStart(e *entry) error {
+// mayStart refuses to start what runs, is archived, or has to wait for its workspace or its conversation, and anything once the end is near.
+func (s *Supervisor) mayStart(e *entry, resumed bool) error {
 	if err := s.mayBegin(); err != nil {
 		return err
 	}
@@ -108,12 +108,15 @@ func (s *Supervisor) mayStart(e *entry) error {
 		return err
 	}
 	s.moveIn(e)
-	return s.free(e.rec)
+	if err := s.free(e.rec); err != nil {
+		return err
+	}
+	return s.unheld(e.rec, goesOn(e.rec, resumed))
 }
 
 // replace begins a run once the scope of the one before it is gone, unless the end is near by then.
 func (s *Supervisor) replace(e *entry, resumed bool) {
-	e.starts = true
+	e.starts, e.wants = true, s.given(e.rec, goesOn(e.rec, resumed))
 	s.whenGone(e, func() {
 		e.starts = false
 		if s.mayBegin() == nil {
@@ -142,6 +145,9 @@ func (s *Supervisor) Restart(ctx context.Context, id string) error {
 			return nil, err
 		}
 		if err := s.free(e.rec); err != nil {
+			return nil, err
+		}
+		if err := s.unheld(e.rec, goesOn(e.rec, false)); err != nil {
 			return nil, err
 		}
 		s.ask(e, session.Stop, "")

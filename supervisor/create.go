@@ -37,6 +37,7 @@ type Spec struct {
 	ID               string
 	Description      string
 	Command          []string // replaces the agent's
+	Arguments        []string // follow the agent's own, of a fresh run
 	WorkingDirectory string   // default: the home directory
 	Environment      []string // NAME=VALUE
 	Prompt           string
@@ -55,7 +56,7 @@ type Spec struct {
 
 // Create makes a session and, unless the spec says otherwise, starts it and waits until its agent runs. A session whose agent could not be
 // started is there all the same, failed, and the error says why. Errors: NoSuchAgent, AgentNotInstalled, SessionExists, WorkspaceMissing,
-// WorkspaceBusy, TooManySessions, Invalid, OverLimit, StartFailed, ShuttingDown.
+// WorkspaceBusy, ConversationBusy, TooManySessions, Invalid, OverLimit, StartFailed, ShuttingDown.
 func (s *Supervisor) Create(ctx context.Context, agent string, spec Spec) (id string, err error) {
 	spec = spec.own()
 	if err := s.check(&spec); err != nil {
@@ -122,6 +123,7 @@ func checkTexts(spec *Spec) error {
 	}{
 		{"WorkingDirectory", 4096, []string{spec.WorkingDirectory}},
 		{"Command", maxArguments, spec.Command},
+		{"Arguments", maxArguments, spec.Arguments},
 		{"Environment", maxArguments, spec.Environment},
 		{"Description", maxDescription, []string{spec.Description}},
 		{"Prompt", maxPrompt, []string{spec.Prompt}},
@@ -146,8 +148,11 @@ func checkTexts(spec *Spec) error {
 			return refuse(Invalid, "Environment has an entry that is not NAME=VALUE: %s", brief(entry))
 		}
 	}
-	if len(spec.Command) > 0 && spec.Command[0] == "" {
+	switch {
+	case len(spec.Command) > 0 && spec.Command[0] == "":
 		return refuse(Invalid, "Command names no program: its first element is empty")
+	case len(spec.Command) > 0 && len(spec.Arguments) > 0:
+		return refuse(Invalid, "Arguments follow the agent's own command, and Command replaces it: only one of them can be given")
 	}
 	if spec.ConversationID != "" && !config.ValidConversationID(spec.ConversationID) {
 		return refuse(Invalid, "ConversationId %s is not an id", brief(spec.ConversationID))
@@ -242,6 +247,9 @@ func (s *Supervisor) create(agent string, spec Spec) (*entry, error) {
 		if err := s.free(rec); err != nil {
 			return nil, err
 		}
+		if err := s.unheld(rec, goesOn(rec, false)); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.Records.Create(id); err != nil {
 		if errors.Is(err, fs.ErrExist) {
@@ -268,6 +276,8 @@ func newRecord(id string, def config.Agent, spec Spec) *session.Session {
 		OnLogin:          spec.OnLogin,
 		Exclusive:        spec.Exclusive,
 		ConversationID:   spec.ConversationID,
+		Defined:          len(spec.Command) == 0,
+		Arguments:        slices.Clone(spec.Arguments),
 		UnitProperties:   slices.Clone(spec.UnitProperties),
 		Created:          time.Now(),
 		Worktree:         spec.worktree,
@@ -282,16 +292,23 @@ func (s *Supervisor) expand(rec *session.Session, def config.Agent, spec Spec) e
 	sp := s.specifiers(rec)
 	var err error
 	rec.Command = slices.Clone(spec.Command)
-	if len(rec.Command) == 0 {
-		if rec.Command, err = config.Expand(def.Command, sp); err != nil {
-			return refuse(ConfigError, "agent %q: Command: %v", def.Name, err)
-		}
+	if !rec.Defined {
+		return nil
 	}
-	if len(spec.Command) == 0 && len(def.ResumeCommand) > 0 && rec.ConversationID != "" {
+	expand := config.Expand
+	if def.IdSource == config.IdCreate {
+		expand = config.ExpandKnown // there is no id yet
+	}
+	if rec.Command, err = expand(def.Command, sp); err != nil {
+		return refuse(ConfigError, "agent %q: Command: %v", def.Name, err)
+	}
+	rec.Command = append(rec.Command, spec.Arguments...)
+	if len(def.ResumeCommand) > 0 && (rec.ConversationID != "" || !config.UsesConversation(def.ResumeCommand)) {
 		if rec.ResumeCommand, err = config.Expand(def.ResumeCommand, sp); err != nil {
 			return refuse(ConfigError, "agent %q: ResumeCommand: %v", def.Name, err)
 		}
 	}
+	rec.Continues = continues(rec, def, spec)
 	return nil
 }
 

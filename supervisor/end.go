@@ -9,6 +9,7 @@ import (
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/failpoint"
+	"github.com/corrald/corral/internal/unitproperty"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -24,6 +25,9 @@ type runtime struct {
 	detached   time.Duration // by CLOCK_MONOTONIC: when nobody did any more, 0 if nobody ever has
 	answered   time.Duration // by CLOCK_MONOTONIC: when it was given input while it asked for some
 	nextReport time.Time     // when its reports would be taken if each had to wait for the one before it
+
+	making  func() // calls off the making of its conversation, nil while there is none
+	seeking bool   // its conversation is being looked for
 
 	joining bool // a new tmux server is being put around the agent
 
@@ -50,14 +54,37 @@ const (
 // with another grace, while it goes on.
 func (s *Supervisor) end(e *entry, grace time.Duration) {
 	if grace <= 0 {
-		grace = s.Config.StopTimeout
+		grace = s.stopTimeout(e.rec)
 	}
 	if e.run.stage == notEnding {
 		e.run.stage, e.run.asked = agentAsked, time.Now()
 	}
+	if e.run.making != nil {
+		e.run.making()
+	}
 	e.run.grace = grace
 	s.armEnd(e)
 	s.touch(e)
+}
+
+// stopTimeout is the time between the polite end of a session and SIGKILL: its own, or that of its agent's definition, or what is configured.
+func (s *Supervisor) stopTimeout(rec *session.Session) time.Duration {
+	const most = 24 * time.Hour
+	timeout := s.Config.StopTimeout
+	def := s.Agents[rec.Agent]
+	if of := def.StopTimeout(); of > 0 {
+		timeout = of
+	}
+	for _, p := range rec.UnitProperties {
+		if p.Name != "TimeoutStopUSec" {
+			continue
+		}
+		v, err := unitproperty.Decode(p.Signature, p.Value)
+		if usec, is := v.Value().(uint64); err == nil && is && usec > 0 {
+			timeout = time.Duration(min(usec, uint64(most/time.Microsecond))) * time.Microsecond
+		}
+	}
+	return min(timeout, most)
 }
 
 // hangUpAfter is how long an agent has until it is looked at whether it ignores SIGTERM: a shell that is still reading its start-up files has
@@ -169,8 +196,12 @@ func (s *Supervisor) react(e *entry) {
 		s.askAll(e)
 	case e.run.stage > notEnding && e.run.stage < allAsked && r.AgentAlive() && !e.run.polite:
 		e.run.polite = true
+		find := s.finder(e)
 		s.effect(e, s.directly(e, "end", s.thawed(func(t Target) error {
 			failpoint.Hit("stop.asked")
+			if find != nil {
+				find(t)
+			}
 			err := s.World.End(s.ctx, t)
 			failpoint.Hit("stop.agent-asked")
 			return err
@@ -315,6 +346,7 @@ func (s *Supervisor) readExit(e *entry) (found bool) {
 		if err == nil && status.RunID == r.ID {
 			s.apply(e, session.AgentExited{Status: status})
 			e.stray = dir != state
+			s.takeHint(e)
 			if e.run.attached && e.rec.View().State == session.Completed {
 				s.acknowledge(e) // under somebody's eyes
 			}

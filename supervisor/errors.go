@@ -17,6 +17,7 @@ const (
 	NotWaiting
 	WorkspaceMissing
 	WorkspaceBusy
+	ConversationBusy
 	StartFailed
 	TmuxFailed
 	TooManySessions

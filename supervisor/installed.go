@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"github.com/corrald/corral/internal/config"
 )
 
 // installed refuses a session of an agent whose own program is not there, before anything is made: a person has to install it. A client's Command is
@@ -17,17 +19,23 @@ func (s *Supervisor) installed(ctx context.Context, agent string, spec *Spec) er
 		return err
 	}
 	def := agents[agent]
-	if len(def.Command) == 0 || strings.Contains(def.Command[0], "%") {
+	if s.Installed(ctx, def, spec.Environment) {
 		return nil
 	}
+	return refuse(AgentNotInstalled, "agent %q is not installed: command %q not found", agent, def.Programs()[0])
+}
+
+// Installed tells whether one of the programs is there that show that an agent is installed, for sessions with these variables, NAME=VALUE. Where that cannot
+// be told it says yes: the start will.
+func (s *Supervisor) Installed(ctx context.Context, def config.Agent, environment []string) bool {
+	programs := def.Programs()
 	var path string
-	for _, entry := range slices.Concat(def.Environment, spec.Environment) {
+	for _, entry := range slices.Concat(def.Environment, environment) {
 		if value, is := strings.CutPrefix(entry, "PATH="); is {
 			path = value
 		}
 	}
-	if strings.Contains(path, "%") || s.World.Installed(ctx, def.Command[0], path) {
-		return nil
-	}
-	return refuse(AgentNotInstalled, "agent %q is not installed: command %q not found", agent, def.Command[0])
+	return len(programs) == 0 || strings.Contains(path, "%") || slices.ContainsFunc(programs, func(program string) bool {
+		return strings.Contains(program, "%") || s.World.Installed(ctx, program, path)
+	})
 }

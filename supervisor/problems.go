@@ -85,6 +85,7 @@ func (s *Supervisor) problems() []Problem {
 			all = append(all, Problem{Session: e.rec.ID, Text: notWatched(err)})
 		}
 	}
+	all = append(all, s.shared()...)
 	slices.SortFunc(all, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Text, b.Text))
 	})

@@ -14,9 +14,12 @@ const resumesAtATime = 4
 
 // Resume goes on where the session's last run ended. A stale one, whose agent lives, gets a new tmux session around the same process; where only
 // leftovers of its agent are there, a new run begins in the scope that they are in. Any other gets a new run with the agent's ResumeCommand, or
-// Command where it has none. It returns when it runs. Errors: NoSuchSession, InvalidState, NotResumable, WorkspaceMissing, StartFailed, TmuxFailed,
-// ShuttingDown.
+// Command where it has none, or no conversation was saved yet. It returns when it runs. Errors: NoSuchSession, InvalidState, NotResumable, WorkspaceMissing,
+// WorkspaceBusy, ConversationBusy, StartFailed, TmuxFailed, ShuttingDown.
 func (s *Supervisor) Resume(ctx context.Context, id string) error {
+	if err := s.settled(ctx, id); err != nil {
+		return err
+	}
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		if err := s.mayBegin(); err != nil {
 			return nil, err
@@ -36,7 +39,7 @@ func (s *Supervisor) Resume(ctx context.Context, id string) error {
 			s.begin(e, true, &Into{r.InvocationID, r.ControlGroup, r.Agent})
 			return s.wait(e, started, s.startError), nil
 		}
-		if err := s.mayStart(e); err != nil {
+		if err := s.mayStart(e, true); err != nil {
 			return nil, err
 		}
 		s.replace(e, true)

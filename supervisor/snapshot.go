@@ -39,6 +39,7 @@ type Snapshot struct {
 	AgentAlive       bool
 	Frozen           bool
 	Resumable        bool
+	Resumed          bool // its last run has gone on with the conversation
 	Idle             bool
 	IdleSince        time.Time
 	LastActivity     time.Time // the last output before it fell silent, or the first after that
@@ -91,6 +92,7 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 	s.showActivity(e, snap)
 	if r := rec.Run; r != nil {
 		snap.Started = r.Started
+		snap.Resumed = r.Resumed
 		snap.SessionAlive = r.Tmux == session.Alive && r.Live()
 		snap.AgentAlive = r.AgentAlive()
 		snap.Frozen = rec.Frozen && r.Live()

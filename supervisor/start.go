@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"encoding/hex"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/config"
-	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -25,13 +25,20 @@ const readyTimeout = 90 * time.Second
 
 // World is what effects do outside of the loop: with systemd, tmux and processes. Its methods may wait, and may be called at the same time.
 type World interface {
-	// Start starts a scope with a tmux server in it, and in that a pane with the shim; tell is told of each step that was done. The agent itself
-	// is told of by the shim. After an error nothing of it is left.
+	// Start starts a scope with a tmux server in it, and in that a pane with the shim; tell is told of each step that was done, and first if there is
+	// nothing for the run to go on with. The agent itself is told of by the shim. After an error nothing of it is left.
 	Start(ctx context.Context, p Plan, tell func(session.Event)) error
 	// Rejoin puts a new tmux server into the scope of a run whose server is gone, and shows the agent there, which lives under its shim. After an
 	// error it is as it was.
 	Rejoin(ctx context.Context, t Target, p Plan, tell func(session.Event)) error
-	// End asks the agent alone to end, by SIGTERM, and by SIGHUP if it ignores that.
+	// MakeConversation has a command make an id for the conversation of a run that is about to begin, in its workspace and environment.
+	MakeConversation(ctx context.Context, p Plan, command []string) (id string, err error)
+	// OpenConversation returns the id that the pattern finds in the paths of files that the agent, or a process of its, holds open, "" if there is
+	// none. The one that is known is preferred.
+	OpenConversation(t Target, pattern *regexp.Regexp, known string) string
+	// Hint returns the id that the pattern finds in what a run's agent has printed at its end, "" if there is none, or nothing was saved by it.
+	Hint(ctx context.Context, p Plan, c Conversation, pattern *regexp.Regexp) string
+	// End asks the agent to end, by SIGTERM, and by SIGHUP if it ignores that; where the target says so, each process of its is asked.
 	End(ctx context.Context, t Target) error
 	// HangUp sends SIGHUP to an agent that ignores SIGTERM by now, and nothing to any other.
 	HangUp(ctx context.Context, t Target) error
@@ -107,17 +114,18 @@ type Scope struct {
 
 // Plan is what World.Start needs to know of a run.
 type Plan struct {
-	ID          string // the session's
-	Unit        string
-	Description string
-	RuntimeDir  string // of the session; made if it is not there
-	TmuxConfig  string // an extra configuration, "" for none
-	Spec        shimwire.Spec
-	Unset       []string           // names that the agent does not get from the manager's environment
-	Into        *Into              // the scope to start in, nil for a new one
-	Properties  []session.Property // of the scope
-	Scope       []string           // NAME=VALUE: the same from the agent's definition, which these replace
-	StopTimeout time.Duration
+	ID           string // the session's
+	Unit         string
+	Description  string
+	RuntimeDir   string // of the session; made if it is not there
+	TmuxConfig   string // an extra configuration, "" for none
+	Spec         shimwire.Spec
+	Conversation *Conversation      // what Spec.Args is replaced by, if there is a conversation to go on with; nil for a run that is fresh in any case
+	Unset        []string           // names that the agent does not get from the manager's environment
+	Into         *Into              // the scope to start in, nil for a new one
+	Properties   []session.Property // of the scope
+	Scope        []string           // NAME=VALUE: the same from the agent's definition, which these replace
+	StopTimeout  time.Duration
 }
 
 // Into is a scope that is there already, with the leftovers of an agent in it.
@@ -136,11 +144,15 @@ type Target struct {
 	Shim         session.Process
 	Tmux         session.Process
 	Frozen       bool // when this was asked for
+	AskAll       bool // each process of the agent's is to be asked to end, not its own alone
 }
 
 func (s *Supervisor) target(e *entry) Target {
 	r := e.rec.Run
-	return Target{e.rec.ID, s.runtimeDir(e.rec.ID), r.Unit, r.ControlGroup, r.Agent, r.ShimProc, r.TmuxProc, e.rec.Frozen}
+	return Target{
+		e.rec.ID, s.runtimeDir(e.rec.ID), r.Unit, r.ControlGroup, r.Agent, r.ShimProc, r.TmuxProc, e.rec.Frozen,
+		s.Agents[e.rec.Agent].StopWhom == config.StopAll,
+	}
 }
 
 // UnitName returns the name of the session's scope.
@@ -152,37 +164,36 @@ func (s *Supervisor) start(e *entry, resumed bool) { s.begin(e, resumed, nil) }
 // begin begins a run, in the scope that is there if into is not nil.
 func (s *Supervisor) begin(e *entry, resumed bool, into *Into) {
 	run, prompt := newRunID(), ""
+	resumed = goesOn(e.rec, resumed)
 	if e.rec.GivesPrompt(resumed) {
 		prompt = e.rec.Prompt
 	}
 	s.unwatch(e)
 	s.moveIn(e)
 	e.run = runtime{}
+	def := s.Agents[e.rec.Agent]
+	lost := resumed && !e.rec.Resumable() && len(def.ResumeCommand) > 0
 	s.apply(e, session.RunAsked{
-		Run: run, BootID: s.BootID, Unit: UnitName(e.rec.Agent, e.rec.ID), Resumed: resumed,
-		Notify: s.Agents[e.rec.Agent].Type == config.TypeNotify, Sources: s.Agents[e.rec.Agent].Status.Sources, At: time.Now(),
+		Run: run, BootID: s.BootID, Unit: UnitName(e.rec.Agent, e.rec.ID), Resumed: resumed && !lost,
+		Notify: def.Type == config.TypeNotify, Sources: def.Status.Sources, At: time.Now(),
 	})
+	if lost {
+		s.Log.Warn("the agent's conversation is not known: it begins one", "session", e.rec.ID, "agent", e.rec.Agent)
+	}
 	e.stray = false
 	s.watchRecord(e)
 	s.tellWorkspace(e, s.places[placeOf(e)], e.rec.WorkspaceGone)
-	plan := s.plan(e, resumed)
-	plan.Into, plan.Spec.Prompt = into, prompt
 	e.begun, e.into = true, into != nil
-	s.armStart(e)
-	s.effect(e, func() {
-		failpoint.Hit("start.record-saved")
-		if err := s.World.Start(s.ctx, plan, func(ev session.Event) { s.event(e, ev) }); err != nil {
-			s.post(func() { s.failStart(e, run, err, into != nil) })
-		}
-	})
+	s.launch(e, resumed, into, prompt)
 }
 
 func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 	rec := e.rec
 	def := s.Agents[rec.Agent]
-	command := rec.Command
-	if resumed && rec.Resumable() {
-		command = rec.ResumeCommand
+	command, resume := s.commands(rec)
+	var conversation *Conversation
+	if resumed {
+		conversation = s.conversation(rec, resume)
 	}
 	dir := s.runtimeDir(rec.ID)
 	description := rec.Description
@@ -209,7 +220,7 @@ func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 		Spec: shimwire.Spec{
 			RunID:     rec.Run.ID,
 			Dir:       rec.WorkingDirectory,
-			Args:      slices.Clone(command),
+			Args:      command,
 			Env:       slices.Concat(s.definitionEnv(rec, def), rec.Environment),
 			StateDir:  s.Records.SessionDir(rec.ID),
 			Socket:    dir + "/" + shimSocket,
@@ -224,10 +235,11 @@ func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 			SetupPattern: def.Status.SetupPattern,
 			ReadyTimeout: def.Status.ReadyTimeout,
 		},
-		Unset:       def.UnsetEnvironment,
-		Properties:  slices.Clone(rec.UnitProperties),
-		Scope:       slices.Clone(def.Properties),
-		StopTimeout: s.Config.StopTimeout,
+		Conversation: conversation,
+		Unset:        def.UnsetEnvironment,
+		Properties:   slices.Clone(rec.UnitProperties),
+		Scope:        slices.Clone(def.Properties),
+		StopTimeout:  s.stopTimeout(rec),
 	}
 }
 

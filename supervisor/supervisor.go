@@ -140,54 +140,12 @@ type Supervisor struct {
 
 	found        []Problem         // when the records were read
 	troubles     map[string]string // of the daemon itself, by topic
+	sharing      bool              // sessions have the same conversation
 	unsure       bool              // problems may be others than toldProblems
 	toldProblems []Problem
 	retrying     deadline.Stopper // runs while there is anything to be tried again
 	retryAfter   time.Duration
 	running      bool // Run was called
-}
-
-// entry is a session with everything that is done about it. It belongs to the loop.
-type entry struct {
-	rec     *session.Session
-	shown   *Snapshot // what clients were told last
-	dirty   bool
-	unsaved bool
-	exited  bool // all that is unsaved follows from exit_status, which is a record too
-	removed bool
-	adopted session.State // what it was when it was saved by an earlier daemon, "" if it was not
-
-	queue   []func() // effects to be done, in order
-	busy    bool     // one of them is being done
-	missed  bool     // it was not looked at when systemd was listed
-	held    []func() // effects decided in this turn: they begin once it was saved and published
-	waiting []waiter
-
-	run    runtime
-	then   func() // what to do once the scope is gone
-	starts bool   // that is to begin a run
-
-	leaving bool // it is being removed
-
-	known      string // id of the run whose agent a client had signalled, or was told could not be started
-	signal     int    // that signal
-	unattended bool   // it is being started because of a login, by nobody's call
-
-	begun bool // a run begins in this turn
-	into  bool // in the scope that is there
-
-	saveErr  error // why it could not be saved the last time
-	watchErr error // why the files of its run are not watched
-	stray    bool  // its exit was found in the runtime directory, and has to be kept in the state directory
-
-	removeAgain time.Time // it has expired and could not be removed: not before this time again
-}
-
-// waiter is a call that is answered when ready says so.
-type waiter struct {
-	ready func(*entry) bool
-	reply chan error
-	err   func(*entry) error
 }
 
 // New makes a Supervisor. Run starts it.
@@ -322,6 +280,7 @@ func (s *Supervisor) apply(e *entry, ev session.Event) {
 			e.exited = false
 		}
 		e.unsaved = true
+		s.unsure = s.unsure || s.sharing
 	}
 	s.touch(e)
 }
@@ -456,8 +415,15 @@ func (s *Supervisor) effect(e *entry, f func()) {
 // event returns from an effect: it applies ev if the session is still there.
 func (s *Supervisor) event(e *entry, ev session.Event) {
 	s.post(func() {
-		if !e.removed {
-			s.apply(e, ev)
+		switch ev := ev.(type) {
+		case session.NothingSaved:
+			if !e.removed {
+				s.nothingSaved(e, ev)
+			}
+		default:
+			if !e.removed {
+				s.apply(e, ev)
+			}
 		}
 	})
 }

@@ -17,7 +17,6 @@ import (
 var (
 	startVerb   = lifecycleVerb("start", "Start sessions afresh", "Starting", "StartSession", (*client.Client).StartSession)
 	restartVerb = lifecycleVerb("restart", "Stop sessions, then start them", "Restarting", "RestartSession", (*client.Client).RestartSession)
-	resumeVerb  = lifecycleVerb("resume", "Start sessions where they left off", "Resuming", "ResumeSession", (*client.Client).ResumeSession)
 	suspendVerb = lifecycleVerb("suspend", "Stop sessions, to be resumed", "Suspending", "SuspendSession", (*client.Client).SuspendSession)
 	freezeVerb  = lifecycleVerb("freeze", "Hold every process of sessions", "Freezing", "FreezeSession", (*client.Client).FreezeSession)
 	thawVerb    = lifecycleVerb("thaw", "Let frozen sessions go on", "Thawing", "ThawSession", (*client.Client).ThawSession)
@@ -35,6 +34,28 @@ func lifecycleVerb(name, summary, doing, method string, call func(*client.Client
 		})
 	})}
 }
+
+var resumeVerb = verb{name: "resume", args: "ID…", summary: "Start sessions where they left off", options: plainVerb(
+	func(ctx context.Context, c *ctl, args []string) error {
+		var anew sync.Map
+		err := c.each(ctx, args, "Resuming", func(ctx context.Context, id string) error {
+			if c.noBlock {
+				return c.client.Post("ResumeSession", id)
+			}
+			before, _ := c.client.Session(ctx, id) // that there is none is told by what follows
+			err := c.client.ResumeSession(ctx, id)
+			if after, e := c.client.Session(ctx, id); err == nil && e == nil && after.NRuns != before.NRuns && !after.Resumed {
+				anew.Store(id, true)
+			}
+			return err
+		})
+		for id := range anew.Range {
+			if !c.quiet {
+				c.print("%s: no conversation was saved yet: starts a new one.\n", id)
+			}
+		}
+		return err
+	})}
 
 // limited ends what a verb waits for after --timeout.
 func (c *ctl) limited(ctx context.Context) (context.Context, context.CancelFunc) {

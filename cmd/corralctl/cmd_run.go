@@ -35,6 +35,7 @@ var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…",
 	f.StringArrayVarP(&r.properties, "property", "p", nil, "`NAME=VALUE`: a property of its scope, such as MemoryMax=2G")
 	f.StringArrayVar(&r.labels, "label", nil, "`KEY=VALUE` to find it by")
 	f.StringVar(&r.spec.Prompt, "prompt", "", "a `TEXT` to tell the agent first; - reads it from standard input")
+	f.StringVar(&r.spec.ConversationID, "conversation", "", "go on with the agent's conversation of this `ID`")
 	f.StringVar(&r.spec.OnLogin, "on-login", "", "`WHAT` to do with it at login: ignore, resume or start")
 	f.BoolVar(&r.spec.Exclusive, "exclusive", false, "refuse if another session has the workspace")
 	f.BoolVar(&r.spec.NoStart, "no-start", false, "create it only")
@@ -68,10 +69,8 @@ func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
 	}
 	if agent == commandAgent {
 		r.spec.Command = extra
-	} else if len(extra) > 0 {
-		if r.spec.Command, err = agentCommand(ctx, bus, agent, extra); err != nil {
-			return c.cannot("run", agent, err)
-		}
+	} else {
+		r.spec.Arguments = extra
 	}
 	if err := r.checkText(); err != nil {
 		return usageError(c.name, err)
@@ -207,34 +206,15 @@ func checkLabel(key, value string) error {
 	return nil
 }
 
-// agentCommand is the agent's own command with arguments after it.
-func agentCommand(ctx context.Context, bus *client.Client, agent string, extra []string) ([]string, error) {
-	rows, err := bus.ListAgents(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, row := range rows {
-		if row.Name != agent {
-			continue
-		}
-		command, ok := row.Details["Command"].Value().([]string)
-		if !ok || len(command) == 0 {
-			return nil, fmt.Errorf("agent %q has no command to give arguments to", agent)
-		}
-		return append(slices.Clone(command), extra...), nil
-	}
-	return nil, &failure{exitFailed, fmt.Sprintf("cannot run %q: no such agent", agent), "corralctl agents"}
-}
-
 // checkText names what cannot be sent: a string on the bus is UTF-8 without NUL.
 func (r *runOptions) checkText() error {
 	fields := []struct {
 		name   string
 		values []string
 	}{
-		{"the command", r.spec.Command}, {"the workspace", []string{r.spec.WorkingDirectory}}, {"the prompt", []string{r.spec.Prompt}},
+		{"the command", r.spec.Command}, {"an argument", r.spec.Arguments}, {"the workspace", []string{r.spec.WorkingDirectory}}, {"the prompt", []string{r.spec.Prompt}},
 		{"the environment", r.spec.Environment}, {"the description", []string{r.spec.Description}}, {"a label", r.labels},
-		{"the id", []string{r.spec.ID}},
+		{"the id", []string{r.spec.ID}}, {"the conversation", []string{r.spec.ConversationID}},
 	}
 	if r.spec.Worktree != nil {
 		fields = append(fields, struct {

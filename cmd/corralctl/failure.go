@@ -101,6 +101,8 @@ func (c *ctl) cannot(doing, object string, err error) *failure {
 		return &failure{code: exitNoSession, message: prefix + ": no such session"}
 	case dbusapi.NoSuchAgent:
 		return &failure{exitFailed, prefix + ": no such agent", "corralctl agents"}
+	case dbusapi.ConversationBusy:
+		return &failure{exitFailed, prefix + ": " + err.Error(), holderHint(err.Error())}
 	}
 	message, hint := err.Error(), hintFor(short, object)
 	if rest, ok := strings.CutPrefix(message, fmt.Sprintf("session %q ", object)); ok {
@@ -136,6 +138,16 @@ func hintFor(short, object string) string {
 		return "corralctl status " + object
 	}
 	return ""
+}
+
+// holderHint is the command that shows the session which, by the daemon's sentence, has what another one wants.
+func holderHint(message string) string {
+	_, rest, _ := strings.Cut(message, "held by session \"")
+	holder, _, is := strings.Cut(rest, "\"")
+	if !is {
+		return ""
+	}
+	return "corralctl attach " + holder
 }
 
 // doing is the verb as an error says it: "cannot remove", "cannot send to".

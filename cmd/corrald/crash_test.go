@@ -38,6 +38,12 @@ var (
 		{"create.worktree-noted", "created"},
 		// and "remove.worktree", after which it is stopped
 	}
+	conversationSteps = []stepThen{ // of an agent whose conversation is made before its run
+		{"start.conversation-asked", "failed"},
+		{"start.conversation-made", "failed"},
+		{"start.record-saved", "failed"},
+		{"start.session-opened", "running"},
+	}
 	stopSteps = []stepThen{
 		{"stop.asked", "stopped"},
 		{"stop.agent-asked", "stopped"},

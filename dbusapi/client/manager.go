@@ -43,6 +43,8 @@ type Spec struct {
 	ID               string
 	Description      string
 	Command          []string
+	Arguments        []string // follow those of the agent's own command
+	ConversationID   string   // the agent's id of one to go on with
 	WorkingDirectory string
 	Environment      []string // NAME=VALUE
 	Prompt           string
@@ -67,11 +69,15 @@ func (s Spec) variants() map[string]dbus.Variant {
 	text("WorkingDirectory", s.WorkingDirectory)
 	text("Prompt", s.Prompt)
 	text("OnLogin", s.OnLogin)
+	text("ConversationId", s.ConversationID)
 	if s.Worktree != nil {
 		m["Worktree"] = dbus.MakeVariant(*s.Worktree)
 	}
 	if s.Command != nil {
 		m["Command"] = dbus.MakeVariant(s.Command)
+	}
+	if len(s.Arguments) > 0 {
+		m["Arguments"] = dbus.MakeVariant(s.Arguments)
 	}
 	if s.Environment != nil {
 		m["Environment"] = dbus.MakeVariant(s.Environment)

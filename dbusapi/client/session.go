@@ -42,6 +42,7 @@ type Session struct {
 	AgentAlive             bool
 	Frozen                 bool
 	Resumable              bool
+	Resumed                bool
 	IdleHint               bool
 	IdleSinceHint          uint64
 	LastActivityTimestamp  uint64

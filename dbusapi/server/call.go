@@ -327,6 +327,7 @@ var errorNames = map[supervisor.Kind]string{
 	supervisor.NotWaiting:        dbusapi.NotWaiting,
 	supervisor.WorkspaceMissing:  dbusapi.WorkspaceMissing,
 	supervisor.WorkspaceBusy:     dbusapi.WorkspaceBusy,
+	supervisor.ConversationBusy:  dbusapi.ConversationBusy,
 	supervisor.StartFailed:       dbusapi.StartFailed,
 	supervisor.TmuxFailed:        dbusapi.TmuxFailed,
 	supervisor.TooManySessions:   dbusapi.TooManySessions,

@@ -149,7 +149,7 @@ func listSessions(_ context.Context, o *object, msg *dbus.Message) ([]any, error
 	})
 }
 
-func listAgents(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
+func listAgents(ctx context.Context, o *object, _ *dbus.Message) ([]any, error) {
 	agents, err := o.server.sup.ListAgents()
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func listAgents(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
 	rows := make([]dbusapi.AgentRow, 0, len(agents))
 	for _, a := range agents {
 		rows = append(rows, dbusapi.AgentRow{Name: a.Name, Description: a.Description, Details: map[string]dbus.Variant{
-			"Available":     dbus.MakeVariant(available(a.Command)),
+			"Available":     dbus.MakeVariant(o.server.sup.Installed(ctx, a, nil)),
 			"Resumable":     dbus.MakeVariant(len(a.ResumeCommand) > 0),
 			"Command":       dbus.MakeVariant(orEmpty(a.Command)),
 			"ResumeCommand": dbus.MakeVariant(orEmpty(a.ResumeCommand)),

@@ -49,6 +49,7 @@ func sessionProperties(n *supervisor.Snapshot) properties {
 		"AgentAlive":             n.AgentAlive,
 		"Frozen":                 n.Frozen,
 		"Resumable":              n.Resumable,
+		"Resumed":                n.Resumed,
 		"IdleHint":               n.Idle,
 		"IdleSinceHint":          usec(n.IdleSince),
 		"Unit":                   n.Unit,

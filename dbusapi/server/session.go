@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"os/exec"
 	"strings"
 
 	"github.com/godbus/dbus/v5"
@@ -110,13 +108,4 @@ func setUnitProperties(ctx context.Context, s *Server, id string, args []any) ([
 		return nil, answer(dbusapi.InvalidArgs, "the list "+err.Error())
 	}
 	return nil, s.sup.SetUnitProperties(ctx, id, properties)
-}
-
-// available tells whether the program of a command can be found.
-func available(command []string) bool {
-	if len(command) == 0 {
-		return true
-	}
-	_, err := exec.LookPath(command[0])
-	return err == nil || errors.Is(err, exec.ErrDot)
 }

@@ -24,6 +24,7 @@ var specKeys = map[string]func(*supervisor.Spec, dbus.Variant) error{
 	"OnLogin":          text(func(s *supervisor.Spec) *string { return &s.OnLogin }),
 	"ConversationId":   text(func(s *supervisor.Spec) *string { return &s.ConversationID }),
 	"Command":          value(func(s *supervisor.Spec) *[]string { return &s.Command }),
+	"Arguments":        value(func(s *supervisor.Spec) *[]string { return &s.Arguments }),
 	"Environment":      value(func(s *supervisor.Spec) *[]string { return &s.Environment }),
 	"Labels":           value(func(s *supervisor.Spec) *map[string]string { return &s.Labels }),
 	"Exclusive":        value(func(s *supervisor.Spec) *bool { return &s.Exclusive }),

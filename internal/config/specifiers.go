@@ -39,6 +39,24 @@ func Expand(args []string, s Specifiers) ([]string, error) {
 	return expanded, nil
 }
 
+// ExpandKnown is Expand where what has no value yet stays as it is written.
+func ExpandKnown(args []string, s Specifiers) ([]string, error) {
+	expanded := make([]string, len(args))
+	for i, arg := range args {
+		var err error
+		if expanded[i], err = expandOne(arg, func(letter byte) (string, error) {
+			value, err := s.value(letter)
+			if _, unknown := knownSpecifier(letter); err != nil && unknown == nil {
+				return "%" + string(rune(letter)), nil
+			}
+			return value, err
+		}); err != nil {
+			return nil, fmt.Errorf("cannot expand %q: %w", arg, err)
+		}
+	}
+	return expanded, nil
+}
+
 func (s Specifiers) value(letter byte) (string, error) {
 	var value string
 	switch letter {

@@ -46,15 +46,23 @@ func New(u *units.Manager, t *tmux.Tmux, shim, runtimeDir string) (*Ground, erro
 	return &Ground{Units: u, Tmux: t, Shim: shim, RuntimeDir: runtimeDir, cgroups: root, starts: make(chan struct{}, startsAtATime)}, nil
 }
 
-// End asks the agent alone to end, by SIGTERM. One that is stopped is let go on, or it could not.
+// End asks the agent to end, by SIGTERM: its own process alone, or, if the target says so, each of the session's that is neither the shim nor tmux. One that is
+// stopped is let go on, or it could not.
 func (g *Ground) End(ctx context.Context, t supervisor.Target) error {
-	if err := signalProcess(t.Agent, unix.SIGTERM); err != nil {
+	signal := func(s unix.Signal) error {
+		err := signalProcess(t.Agent, s)
+		if err == nil && t.AskAll {
+			err = g.Signal(ctx, t, supervisor.WhomLeftovers, s)
+		}
+		return err
+	}
+	if err := signal(unix.SIGTERM); err != nil {
 		return err
 	}
 	if err := g.HangUp(ctx, t); err != nil {
 		return err
 	}
-	return signalProcess(t.Agent, unix.SIGCONT)
+	return signal(unix.SIGCONT)
 }
 
 // Freeze holds every process of the scope.

@@ -46,6 +46,9 @@ func (g *Ground) Start(ctx context.Context, p supervisor.Plan, tell func(session
 	if err != nil {
 		return err
 	}
+	if p, err = g.withConversation(ctx, p, tell); err != nil {
+		return err
+	}
 	specPath, err := g.writeSpec(ctx, p)
 	if err != nil {
 		return err

@@ -17,14 +17,14 @@ type Event interface {
 
 // Apply changes the session's facts by e, and tells whether any that is saved has become another.
 func (s *Session) Apply(e Event) (changed bool) {
-	run, archived, workspace, seen, prompted := s.Run, s.Archived, s.WorkspaceInode, s.Seen, s.Prompted
+	run, archived, workspace, seen, prompted, conversation := s.Run, s.Archived, s.WorkspaceInode, s.Seen, s.Prompted, s.ConversationID
 	var before Run
 	if run != nil {
 		before = *run
 	}
 	e.apply(s)
 	return s.Run != run || run != nil && *run != before || s.Archived != archived || s.WorkspaceInode != workspace || s.Seen != seen ||
-		s.Prompted != prompted
+		s.Prompted != prompted || s.ConversationID != conversation
 }
 
 // RunAsked begins a new run. The caller has made sure that the one before it is over.

@@ -175,7 +175,7 @@ func eventFrom(kind, value, when byte) session.Event {
 	t := at(int(when))
 	text := []string{"", "success", "timeout", "oom-kill", "resources", "stop", "suspend", "nonsense"}[value&7]
 	p := session.Process{PID: int(value), Start: uint64(when)}
-	switch kind % 22 {
+	switch kind % 24 {
 	case 0:
 		return session.RunAsked{Run: id, BootID: text, Resumed: value&8 != 0, At: t}
 	case 1:
@@ -219,6 +219,11 @@ func eventFrom(kind, value, when byte) session.Event {
 		return session.Acknowledged{Run: id, State: session.State(text), Words: session.Seqs{Bell: uint64(when)}}
 	case 21:
 		return session.Answered{Run: id, Words: session.Seqs{Report: uint64(when)}}
+	case 22:
+		teller := []session.Teller{session.Given, session.Hint, session.OpenFile, session.Reported, "nobody"}[int(value)%5]
+		return session.Conversed{Run: id, ID: text, From: teller, Resume: []string{"resume", text}, At: t}
+	case 23:
+		return session.NothingSaved{Run: id, ID: text}
 	}
 	return session.ArchiveAsked{At: t}
 }
@@ -227,6 +232,7 @@ func eventFrom(kind, value, when byte) session.Event {
 func FuzzApply(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 1, 0, 0, 4, 0, 0, 6, 0, 2, 7, 2, 5, 3, 1, 6})
 	f.Add([]byte{0, 0, 1, 11, 6, 3, 12, 0, 9, 18, 0, 0})
+	f.Add([]byte{0, 0, 1, 22, 0, 2, 22, 3, 3, 23, 1, 4, 22, 1, 5, 0, 64, 6, 22, 67, 7})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := newSession()
 		for ; len(data) >= 3; data = data[3:] {
@@ -238,6 +244,8 @@ func FuzzApply(f *testing.F) {
 			require.True(t, !archived || v.State == session.Archived, "archived is final")
 			require.Equal(t, v, s.Clone().View())
 			require.LessOrEqual(t, len(s.Past), session.MaxPast)
+			require.LessOrEqual(t, len(s.Earlier), session.MaxConversations)
+			require.NotContains(t, s.Earlier, s.ConversationID)
 			if activity, _, _ := s.Active(); activity != "unknown" {
 				require.True(t, s.Run.AgentAlive())
 			}
@@ -250,7 +258,7 @@ func FuzzApply(f *testing.F) {
 
 func TestTheFuzzerKnowsEveryEvent(t *testing.T) {
 	kinds := map[string]bool{}
-	for kind := range byte(22) {
+	for kind := range byte(24) {
 		kinds[kindOf(eventFrom(kind, 0, 0))] = true
 	}
 	for _, name := range eventNames(t) {

@@ -20,8 +20,11 @@ type Session struct {
 	ID               string            `json:"id"`
 	Agent            string            `json:"agent"`
 	Description      string            `json:"description,omitempty"`
-	Command          []string          `json:"command"` // the argument vector of a fresh run, specifiers expanded
+	Command          []string          `json:"command"` // the argument vector of a fresh run, specifiers expanded as far as they were known when it was created
 	ResumeCommand    []string          `json:"resume_command,omitempty"`
+	Continues        bool              `json:"continues,omitempty"` // its first run goes on with the conversation, which the client knows of
+	Defined          bool              `json:"defined,omitempty"`   // both are what the agent's definition was then: it is asked again for each run
+	Arguments        []string          `json:"arguments,omitempty"` // given by the client: they follow the definition's Command
 	WorkingDirectory string            `json:"working_directory"`
 	Workspace        string            `json:"workspace,omitempty"`   // where WorkingDirectory led to when the last run began, symbolic links resolved
 	Environment      []string          `json:"environment,omitempty"` // NAME=VALUE, given by the client
@@ -29,7 +32,8 @@ type Session struct {
 	Labels           map[string]string `json:"labels,omitempty"`
 	OnLogin          string            `json:"on_login,omitempty"`
 	Exclusive        bool              `json:"exclusive,omitempty"`
-	ConversationID   string            `json:"conversation_id,omitempty"`
+	ConversationID   string            `json:"conversation_id,omitempty"`       // what ResumeCommand goes on with: the last that is known, never forgotten
+	Earlier          []string          `json:"earlier_conversations,omitempty"` // ids of those before it, the oldest first
 	UnitProperties   []Property        `json:"unit_properties,omitempty"`
 	Created          time.Time         `json:"created"`
 	Archived         time.Time         `json:"archived,omitzero"`
@@ -145,6 +149,10 @@ type Run struct {
 	Sources string             `json:"sources,omitempty"` // by the agent's definition: who is heard, the strongest first; "" for everybody
 	Exit    *exitstatus.Status `json:"exit,omitempty"`    // by the shim
 
+	Conversation     string    `json:"conversation,omitempty"` // the agent's id of what it is in, "" if it is not known
+	ConversationFrom Teller    `json:"conversation_from,omitempty"`
+	ConversationAt   time.Time `json:"conversation_at,omitzero"` // when that was told
+
 	StartError string    `json:"start_error,omitempty"` // what kept the run from getting as far as its agent
 	StartEnded time.Time `json:"start_ended,omitzero"`
 
@@ -171,6 +179,8 @@ func (s *Session) Clone() *Session {
 	c := *s
 	c.Command = slices.Clone(s.Command)
 	c.ResumeCommand = slices.Clone(s.ResumeCommand)
+	c.Arguments = slices.Clone(s.Arguments)
+	c.Earlier = slices.Clone(s.Earlier)
 	c.Environment = slices.Clone(s.Environment)
 	c.Labels = maps.Clone(s.Labels)
 	c.UnitProperties = slices.Clone(s.UnitProperties)

@@ -83,6 +83,8 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	want := record("shop")
+	want.Defined, want.Arguments, want.Earlier = true, []string{"--model", "x"}, []string{"c0"}
+	want.Run.Conversation, want.Run.ConversationFrom, want.Run.ConversationAt = "c1", session.Reported, at(20)
 	saved(t, s, want)
 	require.NoError(t, s.Close())
 	got, damage := loadOne(t, open(t, dir))

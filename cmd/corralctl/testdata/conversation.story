@@ -1,0 +1,31 @@
+# An agent that keeps its conversations in files, by an id that it is given.
+$ mkdir -p ~/config/corral/agents ~/talks && printf 'exec sleep 1000\n' >~/talk
+$ printf '[Agent]\nCommand=sh %%h/talk --session-id %%U\nResumeCommand=sh %%h/talk --resume %%U\nResumeCondition=%%h/talks/%%U\nIdSource=preset\n' >~/config/corral/agents/talker.agent && corralctl reload
+
+# What comes after its name is for its fresh runs.
+$ corralctl run -q --id shop talker -- --model 'a b' && corralctl show -p Command --value shop
+sh …/talk --session-id … --model 'a b'
+
+# It is resumed if it has saved something, else it begins.
+$ corralctl suspend shop && corralctl resume shop && corralctl show -p Resumed --value shop
+shop: no conversation was saved yet: starts a new one.
+no
+$ corralctl show -p ConversationId --value shop >~/id && touch ~/talks/"$(cat ~/id)" && corralctl suspend shop && corralctl resume shop && corralctl show -p Resumed --value shop
+yes
+
+# One process for one conversation.
+$ corralctl run --id other --conversation "$(cat ~/id)" talker
+corralctl: cannot run "talker": conversation "…" is held by session "shop"
+hint: corralctl attach shop
+[exit 1]
+$ corralctl stop shop && corralctl run -q --id other --conversation "$(cat ~/id)" talker && corralctl show -p Resumed --value other
+yes
+$ corralctl resume shop
+corralctl: cannot resume "shop": conversation "…" is held by session "other"
+hint: corralctl attach other
+[exit 1]
+
+# A definition that cannot work is told, with file and line.
+$ printf '[Agent]\nComand=sh\nCommand=sh %%h/talk %%U\n' >~/new && EDITOR="cp $HOME/new" corralctl edit --full talker
+corralctl: cannot edit "talker": …/talker.agent:2: unknown key Comand= in section [Agent], ignored; …/talker.agent:3: Command= has %U, which nobody knows before the agent runs; IdSource=preset, history-file or create make one
+[exit 1]

@@ -1,0 +1,427 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// defineScript has the daemon know an agent: a script of bash below its home, that a definition runs.
+func (d *corrald) defineScript(name, definition, script string) {
+	d.t.Helper()
+	d.write(name, script)
+	d.write("config/corral/agents/"+name+".agent", definition)
+	require.NoError(d.t, d.manager("Reload", nil))
+}
+
+// as creates a session of an agent, and starts it unless the spec says otherwise.
+func (d *corrald) as(t *testing.T, agent, id string, sp spec) (*subject, error) {
+	t.Helper()
+	if sp == nil {
+		sp = spec{}
+	}
+	sp["Id"] = id
+	if sp["WorkingDirectory"] == nil {
+		sp["WorkingDirectory"] = d.dir
+	}
+	var path dbus.ObjectPath
+	err := d.manager("CreateSession", []any{agent, sp.variants()}, &id, &path)
+	return &subject{d, t, id}, err
+}
+
+// runs returns what each of a session's agents was executed with, once there were n of them.
+func (s *subject) runs(n int) []string {
+	s.t.Helper()
+	content := testbed.WaitFile(s.t, s.dir+"/"+s.id+".runs", func(content []byte) bool { return strings.Count(string(content), "\n") >= n })
+	return strings.Split(strings.TrimSpace(string(content)), "\n")
+}
+
+// talker is an agent like Claude Code: it takes an id that is new, or goes on with one that it has saved something of, which is what it was told.
+const (
+	talker = `[Agent]
+Command=bash %h/talker --session-id %U
+ResumeCommand=bash %h/talker --resume %U
+ResumeCondition=${TALKER_HOME}/*/%U.jsonl %h/talks/*/%U.jsonl
+IdSource=preset
+IdPattern=talker --resume ([0-9a-f-]{36})
+`
+	talkerScript = `
+home=$(dirname "$0"); talk=$home/talks/shop/$2.jsonl; mkdir -p "$home/talks/shop"
+case $1 in
+--session-id) [ ! -e "$talk" ] || { echo "Session ID $2 is already in use"; exit 1; } ;;
+--resume) [ -e "$talk" ] || { echo "No conversation found with session ID: $2"; exit 1; } ;;
+esac
+trap 'printf "\033[2mResume this session with:\033[0m\r\ntalker \033[1m--resume %s\033[m\r\n" "$2"; exit 0' TERM
+echo "$1 $2" >>"$home/$CORRAL_SESSION.runs"
+printf 'talks'; while read -r line; do echo "$line" >>"$talk"; echo told >>"$home/$CORRAL_SESSION.told"; done
+`
+)
+
+func TestAConversationIsResumedIfItWasSaved(t *testing.T) {
+	d := startDaemon(t)
+	d.defineScript("talker", talker, talkerScript)
+	s, err := d.as(t, "talker", "shop", nil)
+	require.NoError(t, err)
+	id := s.facts().text("ConversationId")
+	require.Regexp(t, `^[0-9a-f-]{36}$`, id)
+	assert.Equal(t, []string{"--session-id " + id}, s.runs(1))
+
+	again := func() facts {
+		t.Helper()
+		kill(t, s.facts().number("MainPID"), syscall.SIGKILL)
+		s.become("failed")
+		s.must("Resume")
+		return s.facts()
+	}
+	f := again()
+	assert.False(t, f.yes("Resumed"), "it was never told anything")
+	assert.Equal(t, "--session-id "+id, s.runs(2)[1], "with the same id")
+	assert.Contains(t, d.log.String(), "no conversation was saved to go on with")
+
+	s.sayTo("hello")
+	s.file("shop.told")
+	f = again()
+	assert.True(t, f.yes("Resumed"))
+	assert.Equal(t, id, f.text("ConversationId"))
+	assert.Equal(t, "--resume "+id, s.runs(3)[2])
+
+	s.must("Restart")
+	fresh := s.facts().text("ConversationId")
+	assert.NotEqual(t, id, fresh, "a fresh run is another conversation")
+	assert.Equal(t, "--session-id "+fresh, s.runs(4)[3])
+}
+
+// TestTheIdIsKnownThoughTheDaemonIsKilled: at no step of a start is there an agent with an id that is not on disk.
+func TestTheIdIsKnownThoughTheDaemonIsKilled(t *testing.T) {
+	d := startDaemon(t)
+	d.defineScript("talker", talker, talkerScript)
+	for n, step := range startSteps[1:] {
+		t.Run(step.point, func(t *testing.T) {
+			id := fmt.Sprintf("known-%d", n)
+			d.relaunchToDie(t, step.point)
+			s, _ := d.as(t, "talker", id, nil)
+			d.dead(t)
+			d.launch()
+			s.wait("at rest", func(f facts) bool { return f.text("State") != "starting" })
+			conversation := s.facts().text("ConversationId")
+			require.NotEmpty(t, conversation)
+			if s.facts().text("State") == "failed" {
+				s.must("Resume")
+			}
+			for _, run := range s.runs(1) {
+				assert.Equal(t, "--session-id "+conversation, run)
+			}
+			s.must("Stop", uint64(0))
+		})
+	}
+}
+
+func TestOneProcessForOneConversation(t *testing.T) {
+	d := startDaemon(t)
+	d.defineScript("talker", talker, talkerScript)
+	first, err := d.as(t, "talker", "first", nil)
+	require.NoError(t, err)
+	first.sayTo("hello")
+	first.file("first.told")
+	id := first.facts().text("ConversationId")
+	taking := func(name string, start bool) (*subject, error) {
+		return d.as(t, "talker", name, spec{"ConversationId": id, "Start": start})
+	}
+	_, err = taking("second", true)
+	refused(t, err, dbusapi.ConversationBusy, id, `"first"`)
+	second, err := taking("second", false)
+	require.NoError(t, err)
+	refused(t, second.do("Start"), dbusapi.ConversationBusy, id, `"first"`)
+
+	d.kill(syscall.SIGKILL)
+	d.launch()
+	refused(t, second.do("Start"), dbusapi.ConversationBusy, id, `"first"`)
+
+	first.must("Stop", uint64(0))
+	second.must("Start")
+	assert.Equal(t, []string{"--resume " + id}, second.runs(1), "a conversation that the client knows of is gone on with")
+	refused(t, first.do("Resume"), dbusapi.ConversationBusy, id, `"second"`)
+	require.NoError(t, first.do("Start"), "a fresh run has another one")
+}
+
+// TestTwoThatTurnOutToHaveOneConversation are told of, and left alone.
+func TestTwoThatTurnOutToHaveOneConversation(t *testing.T) {
+	d := startDaemon(t)
+	d.defineScript("keeper", keeper, keeperScript)
+	const id = "0f7a7a0e-0000-4000-8000-000000000001"
+	for _, name := range []string{"left", "right"} {
+		s, err := d.as(t, "keeper", name, spec{"Environment": []string{"KEEPS=" + id}})
+		require.NoError(t, err)
+		s.sayTo("hello")
+		s.wait("known", func(f facts) bool { return f.text("ConversationId") == id })
+	}
+	problems := func() string {
+		var value dbus.Variant
+		require.NoError(t, d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Get", []any{dbusapi.ManagerInterface, "Problems"}, &value))
+		return fmt.Sprint(value.Value())
+	}
+	testbed.Poll(t, "both are told of", func() bool {
+		text := problems()
+		return strings.Contains(text, `"left" goes on`) && strings.Contains(text, `"right" goes on`)
+	})
+	right := &subject{d, t, "right"}
+	right.is(outcome{"running", "", 0, 0, "", "active"})
+	right.must("Stop", uint64(0))
+	assert.NotContains(t, problems(), "goes on")
+}
+
+// keeper is an agent like Codex: at the first prompt it chooses an id, and opens a file that is named after it, in a process that its own one starts. It goes on
+// with one that it has.
+const (
+	keeper = `[Agent]
+Command=bash %h/keeper
+ResumeCommand=bash %h/keeper resume %U
+ResumeCondition=${KEEPER_HOME}/sessions/*/rollout-*-%U.jsonl %h/sessions/*/rollout-*-%U.jsonl
+IdSource=report
+IdFile=/rollout-[^/]*-([0-9a-f]{8}-[0-9a-f-]{27})\.jsonl$
+IdPattern=keeper resume ([0-9a-f-]{36})
+`
+	keeperScript = `
+home=$(dirname "$0"); echo "run $*" >>"$home/$CORRAL_SESSION.runs"
+[ "$KEEPS_OUTER" ] || { KEEPS_OUTER=1 bash "$0" "$@"; exit; }
+day=$home/sessions/2026; mkdir -p "$day"; id=${2:-}
+[ -z "$id" ] || exec 5>>"$day/rollout-1-$id.jsonl"
+printf 'keeps'; while read -r line; do
+  [ "$line" != new ] || { id=; KEEPS=; }
+  [ "$id" ] || { id=${KEEPS:-$(cat /proc/sys/kernel/random/uuid)}; exec 5>>"$day/rollout-1-$id.jsonl"; }
+  echo "$line" >&5
+  case $line in
+  title) sleep 1000 6>>"$day/rollout-2-00000000-0000-4000-8000-00000000dead.jsonl" & ;;
+  bye) exec 5>&-; printf 'To continue, run \033[36mkeeper resume %s\033[0m\n' "$id"; exit 0 ;;
+  esac
+  echo "said $line"
+done
+`
+)
+
+// TestAConversationIsKnownByItsOpenFile, so that nothing is lost when the agent is killed before it could say anything.
+func TestAConversationIsKnownByItsOpenFile(t *testing.T) {
+	d := startDaemon(t, "IdleAfterSec=300ms")
+	d.defineScript("keeper", keeper, keeperScript)
+	s, err := d.as(t, "keeper", "shop", nil)
+	require.NoError(t, err)
+	f := s.wait("idle", func(f facts) bool { return f.text("Activity") == "idle" })
+	assert.Empty(t, f.text("ConversationId"))
+	assert.False(t, f.yes("Resumable"))
+
+	s.sayTo("hello")
+	id := s.wait("known", func(f facts) bool { return f.text("ConversationId") != "" }).text("ConversationId")
+	s.sayTo("title")
+	s.wait("idle", func(f facts) bool { return f.text("Activity") == "idle" })
+	assert.Equal(t, id, s.facts().text("ConversationId"), "what is begun beside it is another one's business")
+
+	kill(t, s.facts().number("MainPID"), syscall.SIGKILL)
+	s.become("failed")
+	s.must("Resume")
+	assert.True(t, s.facts().yes("Resumed"))
+	assert.Contains(t, s.runs(4)[2], "run resume "+id)
+
+	s.sayTo("new")
+	other := s.wait("another one", func(f facts) bool { return f.text("ConversationId") != id }).text("ConversationId")
+	s.must("Suspend")
+	s.must("Resume")
+	assert.Equal(t, "run resume "+other, s.runs(6)[4])
+
+	t.Run("where nothing is left of it, it begins another", func(t *testing.T) {
+		s.must("Stop", uint64(0))
+		require.NoError(t, os.RemoveAll(d.dir+"/sessions"))
+		s.must("Resume")
+		assert.False(t, s.facts().yes("Resumed"))
+		assert.Equal(t, "run ", strings.TrimRight(s.runs(8)[6], "\n")+"")
+		assert.Equal(t, other, s.facts().text("ConversationId"), "what was known stays known")
+	})
+}
+
+// TestAConversationIsKnownByItsLastWords: nothing has told of it while the agent lived.
+func TestAConversationIsKnownByItsLastWords(t *testing.T) {
+	d := startDaemon(t)
+	definition := regexp.MustCompile(`(?m)^IdFile=.*\n`).ReplaceAllString(keeper, "")
+	d.defineScript("keeper", definition, keeperScript)
+	s, err := d.as(t, "keeper", "shop", nil)
+	require.NoError(t, err)
+	s.sayTo("bye")
+	s.become("completed")
+	s.must("Resume") // at once: it waits until that is known
+	f := s.facts()
+	require.Regexp(t, `^[0-9a-f-]{36}$`, f.text("ConversationId"))
+	assert.True(t, f.yes("Resumed"))
+	assert.Equal(t, "run resume "+f.text("ConversationId"), s.runs(3)[2])
+
+	t.Run("also by a daemon that was not there", func(t *testing.T) {
+		s, err := d.as(t, "keeper", "unseen", nil)
+		require.NoError(t, err)
+		d.kill(syscall.SIGKILL)
+		s.tmux("send-keys", "bye", "Enter")
+		testbed.WaitFile(t, d.stateDir("unseen")+"/exit_status", func(content []byte) bool { return len(content) > 0 })
+		d.launch()
+		s.wait("known", func(f facts) bool { return f.text("ConversationId") != "" })
+	})
+}
+
+// creator is an agent like Cursor's: it makes an empty conversation, and prints its id, when it is asked to.
+const (
+	creator = `[Agent]
+Command=bash %h/creator --resume %U
+ResumeCommand=bash %h/creator --resume %U
+IdSource=create
+IdCommand=bash %h/creator create-chat
+
+[Environment]
+Set=CREATOR=%i
+`
+	creatorScript = `
+home=$(dirname "$0")
+case $1 in
+create-chat) echo "$PWD $CREATOR $TOKEN" >>"$home/made"
+  [ "$TOKEN" ] || { echo 'Authentication required: secret-detail' >&2; exit 3; }
+  [ "$TOKEN" != hangs ] || { sleep 1000 & echo $! >"$home/hangs"; wait; }
+  echo 'a notice'; printf 'chat-%s\n\n' "$(wc -l <"$home/made")" ;;
+--resume) echo "$2" >>"$home/$CORRAL_SESSION.runs"; printf creates; exec sleep 1000 ;;
+esac
+`
+)
+
+func TestAConversationIsMadeBeforeItsRun(t *testing.T) {
+	d := startDaemon(t)
+	d.defineScript("creator", creator, creatorScript)
+	work := filepath.Join(d.dir, "work shop")
+	require.NoError(t, os.Mkdir(work, 0o700))
+	s, err := d.as(t, "creator", "shop", spec{"WorkingDirectory": work, "Environment": []string{"TOKEN=t"}})
+	require.NoError(t, err)
+	assert.Equal(t, "chat-1", s.facts().text("ConversationId"))
+	assert.Equal(t, []string{"chat-1"}, s.runs(1))
+	assert.Equal(t, work+" shop t\n", readFile(t, d.dir+"/made"), "in the session's workspace and environment")
+	s.must("Suspend")
+	s.must("Resume")
+	assert.Equal(t, []string{"chat-1", "chat-1"}, s.runs(2))
+	s.must("Restart")
+	assert.Equal(t, "chat-2", s.runs(3)[2])
+
+	t.Run("a failure is told, and nothing is started", func(t *testing.T) {
+		s, err := d.as(t, "creator", "anonymous", nil)
+		refused(t, err, dbusapi.StartFailed, "cannot make a conversation", "exit status 3")
+		assert.NotContains(t, fmt.Sprint(err), "secret-detail")
+		assert.NotContains(t, d.log.String(), "secret-detail")
+		s.become("failed")
+		assert.NoFileExists(t, d.dir+"/anonymous.runs")
+	})
+	t.Run("a stop does not wait for it", func(t *testing.T) {
+		go func() { _, _ = d.as(t, "creator", "hangs", spec{"Environment": []string{"TOKEN=hangs"}}) }()
+		testbed.WaitFile(t, d.dir+"/hangs", func(content []byte) bool { return len(content) > 1 })
+		s := &subject{d, t, "hangs"}
+		s.must("Stop", uint64(0))
+		assert.Equal(t, "stopped", s.facts().text("State"))
+		var pid int
+		_, err := fmt.Sscan(readFile(t, d.dir+"/hangs"), &pid)
+		require.NoError(t, err)
+		testbed.WaitExit(t, pid)
+	})
+}
+
+func TestKilledWhileAConversationIsMade(t *testing.T) {
+	d := startDaemon(t)
+	d.defineScript("creator", creator, creatorScript)
+	for n, step := range conversationSteps {
+		t.Run(step.point, func(t *testing.T) {
+			id := fmt.Sprintf("made-%d", n)
+			d.relaunchToDie(t, step.point)
+			s, _ := d.as(t, "creator", id, spec{"Environment": []string{"TOKEN=t"}})
+			d.dead(t)
+			d.launch()
+			s.wait(step.state, func(f facts) bool { return f.text("State") == step.state })
+			if step.state == "failed" {
+				s.must("Resume")
+			}
+			assert.Equal(t, []string{s.facts().text("ConversationId")}, s.runs(1))
+			s.must("Stop", uint64(0))
+		})
+	}
+}
+
+// oblivious is an agent like Gemini CLI: its outer process hears signals and does nothing about them, and ends when the inner one does.
+const (
+	oblivious = `[Agent]
+Command=bash %h/oblivious
+StopWhom=all
+`
+	obliviousScript = `
+home=$(dirname "$0"); trap : TERM HUP INT
+bash -c 'trap "exit 0" TERM; echo $$ >"$0.new"; mv "$0.new" "$0"; while :; do sleep 1000 & wait; done' "$home/$CORRAL_SESSION.inner" &
+while kill -0 $! 2>/dev/null; do wait; done; exit 0
+`
+)
+
+func TestAStopReachesAllOfAnAgentThatHearsNothingElse(t *testing.T) {
+	d := startDaemon(t)
+	d.defineScript("oblivious", oblivious, obliviousScript)
+	s, err := d.as(t, "oblivious", "shop", nil)
+	require.NoError(t, err)
+	s.file("shop.inner")
+	group, asked := s.facts().text("ControlGroup"), time.Now()
+	s.must("Stop", uint64(0))
+	assert.Less(t, time.Since(asked), 5*time.Second, "long before its timeout")
+	s.is(outcome{"stopped", "success", 1, 0, "", "active"})
+	assert.NoDirExists(t, "/sys/fs/cgroup"+group)
+
+	t.Run("within the timeout of its definition where it hears nothing at all", func(t *testing.T) {
+		d.defineScript("deafer", "[Agent]\nCommand=bash %h/deafer\n[Scope]\nTimeoutStopSec=1500ms\n", `trap '' TERM HUP INT; echo up >"$(dirname "$0")/deafer.up"; while :; do sleep 1000; done`)
+		s, err := d.as(t, "deafer", "deafer", nil)
+		require.NoError(t, err)
+		s.file("deafer.up")
+		asked := time.Now()
+		s.must("Stop", uint64(0))
+		assert.Less(t, time.Since(asked), 8*time.Second)
+		s.is(outcome{"stopped", "success", 2, int(syscall.SIGKILL), "", "active"})
+	})
+}
+
+// TestFiveLinesAreAnAgent: the example of the manual works as it stands.
+func TestFiveLinesAreAnAgent(t *testing.T) {
+	page, err := os.ReadFile("../../docs/man/corral.agent.5.md")
+	require.NoError(t, err)
+	_, example, found := strings.Cut(string(page), "*~/.config/corral/agents/mine.agent*:\n\n```\n")
+	require.True(t, found)
+	example, _, _ = strings.Cut(example, "```")
+	assert.LessOrEqual(t, strings.Count(example, "\n"), 5)
+	d := startDaemon(t)
+	bin := filepath.Join(d.dir, "bin")
+	require.NoError(t, os.Mkdir(bin, 0o700))
+	program := "#!/bin/bash\n" + talkerScript
+	require.NoError(t, os.WriteFile(bin+"/my-agent", []byte(program), 0o700))
+	d.write("config/corral/agents/mine.agent", example)
+	require.NoError(t, d.manager("Reload", nil))
+	path := spec{"Environment": []string{"PATH=" + bin + ":" + os.Getenv("PATH")}}
+	s, err := d.as(t, "mine", "shop", path)
+	require.NoError(t, err)
+	id := s.facts().text("ConversationId")
+	runs := func(n int) string {
+		return string(testbed.WaitFile(t, bin+"/shop.runs", func(content []byte) bool { return strings.Count(string(content), "\n") == n }))
+	}
+	runs(1)
+	s.must("Suspend")
+	require.NoError(t, os.WriteFile(bin+"/talks/shop/"+id+".jsonl", nil, 0o600))
+	s.must("Resume")
+	assert.Equal(t, "--session-id "+id+"\n--resume "+id+"\n", runs(2))
+	assert.NotContains(t, d.log.String(), "mine.agent", "nothing in it is told to be wrong")
+	var rows []dbusapi.AgentRow
+	require.NoError(t, d.manager("ListAgents", nil, &rows))
+	assert.True(t, slices.ContainsFunc(rows, func(r dbusapi.AgentRow) bool { return r.Name == "mine" && r.Details["Available"].Value() == false }), "not by the manager's PATH")
+}

@@ -1,0 +1,315 @@
+package ground
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// withConversation returns the plan of a run with the command that it is to execute: what goes on with the conversation, if there is one.
+func (g *Ground) withConversation(ctx context.Context, p supervisor.Plan, tell func(session.Event)) (supervisor.Plan, error) {
+	if p.Conversation == nil {
+		return p, nil
+	}
+	saved, err := g.saved(ctx, p, *p.Conversation)
+	switch {
+	case err != nil:
+		return p, err
+	case saved:
+		p.Spec.Args = p.Conversation.Resume
+	default:
+		tell(session.NothingSaved{Run: p.Spec.RunID, ID: p.Conversation.Begins})
+	}
+	return p, nil
+}
+
+// saved tells whether the agent has saved a conversation. Where it cannot be told, it has.
+func (g *Ground) saved(ctx context.Context, p supervisor.Plan, c supervisor.Conversation) (bool, error) {
+	if len(c.Condition) == 0 {
+		return true, nil
+	}
+	env, err := g.environment(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	patterns, err := config.ExpandPatterns(c.Condition, c.Values, env)
+	if err != nil {
+		return false, err
+	}
+	for _, pattern := range patterns {
+		if files, err := filepath.Glob(pattern); err == nil && len(files) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// maxMade bounds what is read of what a command prints that makes an id, in bytes.
+const maxMade = 64 << 10
+
+// MakeConversation has a command make an id for a conversation, which it prints as the only word of its last line.
+func (g *Ground) MakeConversation(ctx context.Context, p supervisor.Plan, command []string) (string, error) {
+	doing := fmt.Sprintf("cannot make a conversation by %q", strings.Join(command, " "))
+	if err := workspaceThere(p.Spec.Dir); err != nil {
+		return "", err
+	}
+	env, err := g.environment(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	program, err := find(command[0], env)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", doing, err)
+	}
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, command[1:]...)
+	cmd.Dir, cmd.Env, cmd.Stdout = p.Spec.Dir, env, &limitedWriter{to: &out, left: maxMade}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL} // it does not outlive the daemon
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = time.Second // what it leaves behind may hold the pipe open
+	runtime.LockOSThread()      // Pdeathsig goes by the thread
+	err = cmd.Run()
+	runtime.UnlockOSThread()
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return "", fmt.Errorf("%s: it took too long", doing)
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
+		return "", fmt.Errorf("%s: %w; what it says can be seen by running it in the workspace", doing, err)
+	}
+	lines := strings.Split(strings.TrimRight(out.String(), " \t\r\n"), "\n")
+	id := strings.TrimSpace(lines[len(lines)-1])
+	if !config.ValidConversationID(id) {
+		return "", fmt.Errorf("%s: the last line that it printed is no id", doing)
+	}
+	return id, nil
+}
+
+// limitedWriter takes everything, and keeps the first of it.
+type limitedWriter struct {
+	to   io.Writer
+	left int
+}
+
+func (w *limitedWriter) Write(b []byte) (int, error) {
+	n := min(len(b), w.left)
+	w.left -= n
+	if _, err := w.to.Write(b[:n]); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// find looks a program up in the PATH of an environment, as the shim does for an agent's.
+func find(program string, env []string) (string, error) {
+	if strings.Contains(program, "/") {
+		return program, nil
+	}
+	path := ""
+	for _, entry := range env {
+		if value, is := strings.CutPrefix(entry, "PATH="); is {
+			path = value
+		}
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if file := filepath.Join(dir, program); filepath.IsAbs(file) && executable(file) {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("command %q not found", program)
+}
+
+// OpenConversation returns the id that the pattern finds in the paths of files that are held open by the agent, or else by the process nearest to it. Of several,
+// the one that is known, or else the first by name: what an agent begins beside its conversation comes later.
+func (g *Ground) OpenConversation(t supervisor.Target, pattern *regexp.Regexp, known string) string {
+	pids, err := proc.Processes(t.ControlGroup)
+	if err != nil {
+		return ""
+	}
+	parents := map[int]int{}
+	for _, pid := range pids {
+		if st, err := proc.Stat(pid); err == nil {
+			parents[pid] = st.Parent
+		}
+	}
+	type file struct {
+		steps    int
+		path, id string
+	}
+	var found []file
+	for pid := range parents {
+		steps := distance(parents, pid, t.Agent.PID)
+		if steps < 0 {
+			continue
+		}
+		for _, path := range openFiles(pid) {
+			if m := pattern.FindStringSubmatch(path); m != nil && config.ValidConversationID(m[1]) {
+				found = append(found, file{steps, path, m[1]})
+			}
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	slices.SortFunc(found, func(a, b file) int {
+		isKnown := func(f file) int {
+			if f.id == known {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.steps, b.steps), cmp.Compare(isKnown(a), isKnown(b)), strings.Compare(a.path, b.path))
+	})
+	return found[0].id
+}
+
+// distance is how many generations lie between a process and one that it descends from, negative if it does not.
+func distance(parents map[int]int, pid, ancestor int) int {
+	for steps := range len(parents) + 1 {
+		if pid == ancestor {
+			return steps
+		}
+		parent, there := parents[pid]
+		if !there {
+			break
+		}
+		pid = parent
+	}
+	return -1
+}
+
+// openFiles returns the paths of what a process holds open, as far as it can be told.
+func openFiles(pid int) []string {
+	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	paths := make([]string, 0, len(entries))
+	for _, e := range entries {
+		if path, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && filepath.IsAbs(path) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// lastWords is how much of what an agent has printed is looked through for the id of its conversation, in bytes: it is the last that it prints.
+const lastWords = 16 << 10
+
+// Hint returns the id that the pattern finds last in what a run's agent has printed at its end, if something was saved by it.
+func (g *Ground) Hint(ctx context.Context, p supervisor.Plan, c supervisor.Conversation, pattern *regexp.Regexp) string {
+	text, err := tail(p.Spec.StateDir, lastWords)
+	if err != nil {
+		return ""
+	}
+	found := pattern.FindAllStringSubmatch(plain(text), -1)
+	if len(found) == 0 || !config.ValidConversationID(found[len(found)-1][1]) {
+		return ""
+	}
+	c.Values.Conversation = found[len(found)-1][1]
+	if saved, err := g.saved(ctx, p, c); err != nil || !saved {
+		return ""
+	}
+	return c.Values.Conversation
+}
+
+// tail reads the last of a session's log, which may have begun a new file just before.
+func tail(dir string, size int64) ([]byte, error) {
+	var text []byte
+	for _, name := range []string{"output.log", "output.log.1"} {
+		f, err := os.Open(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		info, err := f.Stat()
+		if err == nil {
+			_, err = f.Seek(max(0, info.Size()-(size-int64(len(text)))), io.SeekStart)
+		}
+		var more []byte
+		if err == nil {
+			more, err = io.ReadAll(io.LimitReader(f, size))
+		}
+		_ = f.Close()
+		if err != nil {
+			return nil, err
+		}
+		if text = append(more, text...); int64(len(text)) >= size {
+			break
+		}
+	}
+	return text, nil
+}
+
+// plain returns the text of what a program wrote to its terminal, without the escape sequences of ECMA-48 and its other control characters but line feeds.
+func plain(b []byte) string {
+	const escape = 0x1b
+	text := make([]byte, 0, len(b))
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case c == escape:
+			i += sequence(b[i:]) - 1
+		case c >= ' ' && c != 0x7f, c == '\n':
+			text = append(text, c)
+		}
+	}
+	return strings.ToValidUTF8(string(text), "\uFFFD")
+}
+
+// sequence is the length of the escape sequence that b begins with.
+func sequence(b []byte) int {
+	if len(b) < 2 {
+		return len(b)
+	}
+	switch b[1] {
+	case '[': // CSI: parameters and intermediates, then one that ends it
+		for i := 2; i < len(b); i++ {
+			if b[i] < 0x20 || b[i] > 0x3f {
+				return i + 1
+			}
+		}
+		return len(b)
+	case ']', 'P', 'X', '^', '_': // a string, ended by ST, or by BEL
+		for i := 2; i < len(b); i++ {
+			switch b[i] {
+			case '\a':
+				return i + 1
+			case 0x1b:
+				if i+1 < len(b) && b[i+1] == '\\' {
+					return i + 2
+				}
+				return i // the string was broken off by another sequence
+			}
+		}
+		return len(b)
+	}
+	for i := 1; i < len(b); i++ { // intermediates, then one that ends it
+		if b[i] < 0x20 || b[i] > 0x2f {
+			return i + 1
+		}
+	}
+	return len(b)
+}

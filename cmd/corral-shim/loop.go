@@ -209,8 +209,10 @@ func (s *shim) join(c *conn, tty int, tmux string) {
 	s.setSize(size)
 }
 
+// setSize gives the agent's terminal a size.
 func (s *shim) setSize(size *unix.Winsize) {
 	_ = unix.IoctlSetWinsize(s.inner.master, unix.TIOCSWINSZ, size)
+	s.log.sizes.is(size)
 	if s.setup != nil {
 		s.setup.screen.resize(int(size.Row), int(size.Col))
 	}

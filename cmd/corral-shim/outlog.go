@@ -26,6 +26,7 @@ type outputLog struct {
 	hard    int64 // and at this one wherever the line ends
 	missing int64 // bytes that could not be written since the last that could
 	why     unix.Errno
+	sizes   logSizes
 }
 
 // openLog opens the log in the directory stateDir; limit is for both files, in bytes. A log that cannot be opened is tried again at each write.
@@ -37,8 +38,11 @@ func openLog(stateDir string, limit int64) (*outputLog, error) {
 	l := &outputLog{dir: dir, fd: -1}
 	l.hard = max(limit, minLog)/2 - noteMax
 	l.soft = l.hard - min(l.hard/4, 64<<10)
-	l.shorten(oldName)
-	l.shorten(logName)
+	l.sizes.load(dir)
+	if older, newer := l.shorten(oldName), l.shorten(logName); older+newer > 0 {
+		l.sizes.all.MoveBegins(older, newer)
+		l.sizes.save(dir)
+	}
 	l.open()
 	return l, nil
 }
@@ -90,6 +94,7 @@ func (l *outputLog) put(b []byte) {
 		l.miss(len(b))
 		return
 	}
+	l.sizes.mark(l.dir, l.size)
 	n, e := sysWrite(l.fd, b)
 	if e == 0 && n < len(b) { // the disk or the quota ended in between: the next attempt says why
 		l.size += int64(n)
@@ -152,21 +157,23 @@ func (l *outputLog) rotate() bool {
 		l.why, _ = err.(unix.Errno) //nolint:errorlint // unix calls return bare numbers
 		return false
 	}
+	l.sizes.rotate(l.dir, l.size)
 	_ = unix.Close(l.fd)
 	l.fd, l.size = -1, 0
 	return l.open()
 }
 
-// shorten cuts a file that is larger than one file may be, which is so if the limit has become smaller, down to the last of its lines.
-func (l *outputLog) shorten(name string) {
+// shorten cuts a file that is larger than one file may be, which is so if the limit has become smaller, down to the last of its lines. It returns how many
+// bytes it took away.
+func (l *outputLog) shorten(name string) int64 {
 	fd, err := unix.Openat(l.dir, name, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return
+		return 0
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil || st.Size <= l.hard {
-		return
+		return 0
 	}
 	from, to := st.Size-l.hard, int64(0)
 	b := make([]byte, 32<<10)
@@ -186,4 +193,5 @@ func (l *outputLog) shorten(name string) {
 		to += int64(len(part))
 	}
 	_ = unix.Ftruncate(fd, to)
+	return st.Size - to
 }

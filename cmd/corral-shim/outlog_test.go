@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/logsizes"
 )
 
 func newLog(t *testing.T, limit int64) (*outputLog, string) {
@@ -142,4 +144,83 @@ func TestLogRotatesAtFullSpeed(t *testing.T) {
 	for i, line := range lines {
 		require.Equal(t, fmt.Sprint(1000000-len(lines)+1+i), line)
 	}
+}
+
+// TestTheSizesOfTheTerminalAreKept beside the log, through its rotation, and into the next run.
+func TestTheSizesOfTheTerminalAreKept(t *testing.T) {
+	l, dir := newLog(t, 16<<10) // a file ends with the line beyond 5,952 bytes
+	sizes := func() string {
+		t.Helper()
+		b, err := os.ReadFile(filepath.Join(dir, logsizes.Name))
+		require.NoError(t, err)
+		return string(b)
+	}
+	is := func(columns, rows uint16) { l.sizes.is(&unix.Winsize{Col: columns, Row: rows}) }
+	line := []byte(strings.Repeat("x", 999) + "\n")
+	is(80, 24)
+	assert.Equal(t, "0\n", sizes(), "nothing was printed at it")
+	l.write(line)
+	assert.Equal(t, "0\n0 80 24\n", sizes())
+	is(90, 24)
+	is(120, 40)
+	l.write(line)
+	is(100, 40)
+	is(120, 40)
+	l.write(line)
+	assert.Equal(t, "0\n0 80 24\n1000 120 40\n", sizes(), "what nothing was printed at is not kept")
+	for range 4 {
+		l.write(line)
+	}
+	assert.Equal(t, "0\n6000\n0 80 24\n1000 120 40\n", sizes())
+	is(60, 20)
+	for range 7 {
+		l.write(line)
+	}
+	assert.Equal(t, "6000\n12000\n1000 120 40\n7000 60 20\n", sizes(), "of what is gone only what goes on is kept")
+	older, newer := kept(t, dir, 16<<10)
+	assert.Len(t, older, 6000)
+	assert.Len(t, newer, 2000)
+
+	again := func() {
+		t.Helper()
+		_, _ = unix.Close(l.fd), unix.Close(l.dir)
+		var err error
+		l, err = openLog(dir, 16<<10)
+		require.NoError(t, err)
+		is(60, 20)
+	}
+	again()
+	l.write(line)
+	assert.Equal(t, "6000\n12000\n1000 120 40\n7000 60 20\n", sizes())
+	is(61, 20)
+	l.write(line)
+	assert.Equal(t, "6000\n12000\n1000 120 40\n7000 60 20\n15000 61 20\n", sizes())
+
+	t.Run("it was killed after the log was renamed", func(t *testing.T) {
+		require.NoError(t, os.Rename(filepath.Join(dir, logName), filepath.Join(dir, oldName)))
+		again()
+		l.write(line)
+		assert.Equal(t, "12000\n16000\n7000 60 20\n15000 61 20\n16000 60 20\n", sizes())
+	})
+	t.Run("a smaller limit takes beginnings away", func(t *testing.T) {
+		for range 5 {
+			l.write(line)
+		}
+		l.hard, l.soft = 4500, 4000
+		older, newer := l.shorten(oldName), l.shorten(logName)
+		assert.Equal(t, []int64{2000, 0}, []int64{older, newer})
+	})
+	t.Run("what belongs to other files is not believed", func(t *testing.T) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, oldName), line, 0o600))
+		again()
+		assert.Equal(t, "0\n1000\n", sizes())
+		l.write(line)
+		assert.Equal(t, "0\n1000\n1000 60 20\n", sizes())
+	})
+	t.Run("without a file there are none", func(t *testing.T) {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, newSizes), 0o700))
+		is(10, 10)
+		l.write(line)
+		assert.NoFileExists(t, filepath.Join(dir, logsizes.Name))
+	})
 }

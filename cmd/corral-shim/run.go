@@ -140,9 +140,11 @@ func (s *shim) prepare() error {
 	} else {
 		s.pane.server = findServer(os.Getenv("TMUX"))
 	}
-	if s.inner, err = openInner(mode, s.pane.size()); err != nil {
+	size := s.pane.size()
+	if s.inner, err = openInner(mode, size); err != nil {
 		return err
 	}
+	s.log.sizes.is(size)
 	if s.listener, err = listen(s.spec.Socket); err != nil {
 		return err
 	}

@@ -3,10 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -103,39 +101,26 @@ func (o *logsOptions) showLog(ctx context.Context, c *ctl, id string) error {
 	if err != nil {
 		return err
 	}
-	log, err := c.client.OpenLog(ctx, id)
+	files, err := openLogFiles(filepath.Join(manager.StateDirectory, "sessions", id), func() (*os.File, error) { return c.client.OpenLog(ctx, id) })
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Close() }()
-	sink := o.sink(c.out)
-	if err := copyBefore(sink, filepath.Join(manager.StateDirectory, "sessions", id, logName+".1"), log); err != nil {
+	defer files.close()
+	p, end := o.playback(c.out)
+	if err := p.play(files); err != nil {
 		return err
 	}
-	if _, err := io.Copy(sink, log); err != nil {
-		return err
-	}
-	return sink.Close()
+	return end.Close()
 }
 
-// copyBefore copies what was printed before the log was begun, if there is such a file. Should the log have become that file meanwhile, what was
-// before it is gone.
-func copyBefore(sink io.Writer, path string, log *os.File) error {
-	before, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// playback is what the log is written into, and what is closed at its end: as text, unless raw, and shortened to the last lines, if so many only are wanted.
+func (o *logsOptions) playback(out io.Writer) (*playback, io.Closer) {
+	sink := o.sink(out)
+	p := &playback{sink: sink}
+	if c, ok := sink.(chain); ok {
+		p.text, _ = c.WriteCloser.(*transcript.Transcript)
 	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = before.Close() }()
-	a, err1 := before.Stat()
-	b, err2 := log.Stat()
-	if err := errors.Join(err1, err2); err != nil || os.SameFile(a, b) {
-		return err
-	}
-	_, err = io.Copy(sink, before)
-	return err
+	return p, sink
 }
 
 // sink is what the log is written into to be shown: cleaned, unless raw, and shortened to the last lines, if so many only are wanted.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -121,6 +122,10 @@ func (c *ctl) lastLines(ctx context.Context, s client.Session, lines uint32) str
 	}
 	var text strings.Builder
 	cleaner := transcript.New(&text)
+	if manager, err := c.client.Manager(ctx); err == nil {
+		sizes, _ := readSizes(filepath.Join(manager.StateDirectory, "sessions", s.Id))
+		cleaner.Resize(int(sizes.Last().Columns), int(sizes.Last().Rows))
+	}
 	if _, err := io.Copy(cleaner, io.LimitReader(log, enough)); err != nil || cleaner.Close() != nil {
 		return ""
 	}

@@ -14,9 +14,6 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/transcript"
 )
 
-// logName is the file that a session's output goes to; when it is full it is renamed, and a new one takes its place.
-const logName = "output.log"
-
 // followLog shows the last lines of a session's log and then what comes, until the session is removed or the user has seen enough.
 func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 	manager, err := c.client.Manager(ctx)
@@ -32,7 +29,7 @@ func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 	if err := watcher.Add(directory); err != nil {
 		return fmt.Errorf("cannot watch %q: %w", directory, err)
 	}
-	f := &follower{path: filepath.Join(directory, logName), out: c}
+	f := &follower{directory: directory, out: c}
 	defer f.close()
 	if err := f.begin(o); err != nil {
 		return err
@@ -45,7 +42,7 @@ func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 			if !ok || event.Name == directory && event.Has(fsnotify.Remove|fsnotify.Rename) { // a session that is removed is moved away first
 				return f.finish()
 			}
-			if event.Name != f.path {
+			if event.Name != filepath.Join(directory, logName) {
 				continue
 			}
 		case err, ok := <-watcher.Errors:
@@ -59,13 +56,13 @@ func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 	}
 }
 
-// follower reads a file that grows and is replaced.
+// follower reads a log that grows and whose file is replaced.
 type follower struct {
-	path string
-	out  *ctl
-	sink io.Writer
-	text *transcript.Transcript // nil if it is shown as it was printed
-	file *os.File               // nil while there is none
+	directory string
+	out       *ctl
+	playback  playback
+	file      *os.File // nil while there is none
+	buffer    []byte
 }
 
 // begin shows the last lines of what is there.
@@ -75,10 +72,10 @@ func (f *follower) begin(o *logsOptions) error {
 		lines = 10
 	}
 	last := &lastLines{out: f.out.out, limit: lines}
-	f.sink = last
+	f.playback.sink = last
 	if !o.raw {
-		f.text = transcript.New(last)
-		f.sink = f.text
+		f.playback.text = transcript.New(last)
+		f.playback.sink = f.playback.text
 	}
 	if err := f.catchUp(); err != nil {
 		return err
@@ -86,46 +83,78 @@ func (f *follower) begin(o *logsOptions) error {
 	if err := last.Close(); err != nil {
 		return err
 	}
-	if f.text == nil {
-		f.sink = f.out.out
+	if f.playback.text == nil {
+		f.playback.sink = f.out.out
 	} else {
-		f.text.PassTo(f.out.out)
+		f.playback.text.PassTo(f.out.out)
 	}
 	return f.out.out.Flush()
 }
 
-// catchUp reads what is there, and before that what was printed before this file was begun.
+// catchUp reads what is there.
 func (f *follower) catchUp() error {
-	file, err := os.Open(f.path)
+	files, err := f.open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	f.file = file
-	if err := copyBefore(f.sink, f.path+".1", file); err != nil {
+	if files.older != nil {
+		defer func() { _ = files.older.Close() }()
+	}
+	f.file = files.newer
+	if err := f.playback.play(files); err != nil {
 		return err
 	}
-	return f.copy()
+	return f.flush()
+}
+
+func (f *follower) open() (*logFiles, error) {
+	return openLogFiles(f.directory, func() (*os.File, error) { return os.Open(filepath.Join(f.directory, logName)) })
+}
+
+func (f *follower) flush() error {
+	if f.playback.text == nil {
+		return nil
+	}
+	return f.playback.text.Flush()
 }
 
 // finish shows what is left when no more comes: a last line without an end.
 func (f *follower) finish() error {
-	if f.text != nil {
-		if err := f.text.Close(); err != nil {
+	if f.playback.text != nil {
+		if err := f.playback.text.Close(); err != nil {
 			return err
 		}
 	}
 	return f.out.out.Flush()
 }
 
-// copy shows what the open file has from its position on.
-func (f *follower) copy() error {
-	if _, err := io.Copy(f.sink, f.file); err != nil || f.text == nil {
-		return err
+// copy shows what a file has from its position on. A size is on record before what was printed at it.
+func (f *follower) copy(file *os.File) error {
+	if f.buffer == nil {
+		f.buffer = make([]byte, 32<<10)
 	}
-	return f.text.Flush()
+	for {
+		n, err := file.Read(f.buffer)
+		if n > 0 {
+			if f.playback.text != nil && f.playback.sized {
+				if sizes, ok := readSizes(f.directory); ok {
+					f.playback.know(sizes, true)
+				}
+			}
+			if _, err := f.playback.Write(f.buffer[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return f.flush()
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // read shows what came since, first of the file that is open, then of the one that took its place.
@@ -143,69 +172,114 @@ func (f *follower) read() error {
 	}
 }
 
-// drain shows what was added to the open file; one that became shorter begins anew.
+// drain shows what was added to the open file.
 func (f *follower) drain() error {
+	if err := f.find(); err != nil {
+		return err
+	}
+	return f.copy(f.file)
+}
+
+// find finds the place to read on at in a file that was cut at its beginning, which a smaller limit does, or that begins anew.
+func (f *follower) find() error {
 	info, err := f.file.Stat()
 	if err != nil {
 		return err
 	}
 	position, err := f.file.Seek(0, io.SeekCurrent)
-	if err == nil && info.Size() < position {
-		_, err = f.file.Seek(0, io.SeekStart)
-	}
 	if err != nil {
 		return err
 	}
-	return f.copy()
+	to := position
+	if f.playback.sized {
+		if sizes, ok := readSizes(f.directory); ok && f.isCurrent(info) {
+			f.playback.know(sizes, true)
+			to = f.playback.at - sizes.Begin()
+		}
+	}
+	if to < 0 {
+		err = f.playback.tellMissing(-to)
+	}
+	if to < 0 || to > info.Size() {
+		to = 0
+	}
+	if to != position {
+		f.playback.at = f.playback.sizes.Begin() + to
+		_, seekErr := f.file.Seek(to, io.SeekStart)
+		err = errors.Join(err, seekErr)
+	}
+	return err
+}
+
+// isCurrent tells whether what the log is called is the open file.
+func (f *follower) isCurrent(open os.FileInfo) bool {
+	now, err := os.Stat(filepath.Join(f.directory, logName))
+	return err == nil && os.SameFile(open, now)
 }
 
 // reopen opens the file that is at the path now, and tells whether it is another one than before. What was added to the one before until it was
-// replaced is shown first, and then what came between the two, if it was all replaced once more meanwhile.
+// replaced is shown first, then what came between the two, as far as it is still there.
 func (f *follower) reopen() (bool, error) {
-	file, err := os.Open(f.path)
+	files, err := f.open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
+	if files.older != nil {
+		defer func() { _ = files.older.Close() }()
+	}
 	if f.file != nil {
-		same, err := sameFile(f.file, file)
+		same, err := sameFile(f.file, files.newer)
 		if err == nil && !same {
-			err = errors.Join(f.drain(), f.copyBetween(file))
+			err = errors.Join(f.drain(), f.bridge(files))
 		}
 		if same || err != nil {
-			return false, errors.Join(err, file.Close())
+			return false, errors.Join(err, files.newer.Close())
 		}
 		_ = f.file.Close()
 	}
-	f.file = file
+	f.file = files.newer
+	f.playback.know(files.sizes, files.sized)
+	f.playback.at = files.sizes.Begin()
 	return true, nil
 }
 
-// copyBetween shows the file that came after the open one and before now. Of several such files only the last is there.
-func (f *follower) copyBetween(now *os.File) error {
-	between, err := os.Open(f.path + ".1")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+// bridge shows what is between the end of the file that was read so far and the begin of the newer one of files, and tells what is missing of it.
+func (f *follower) bridge(files *logFiles) error {
+	isOpen, err := sameFile(files.older, f.file)
+	if err != nil || isOpen {
 		return err
 	}
-	defer func() { _ = between.Close() }()
-	isOpen, err1 := sameFile(between, f.file)
-	isNow, err2 := sameFile(between, now) // renamed meanwhile: it is read next in any case
-	if err := errors.Join(err1, err2); err != nil || isOpen || isNow {
+	at, wasSized := f.playback.at, f.playback.sized && files.sized
+	f.playback.know(files.sizes, files.sized)
+	if files.older == nil {
+		return f.tellMissing(wasSized, at, files.sizes.Begin())
+	}
+	begin, _ := files.sizes.Older()
+	if err := f.tellMissing(wasSized, at, begin); err != nil {
 		return err
 	}
-	_, err = io.Copy(f.sink, between)
-	return err
+	if wasSized && at > begin { // the older file was cut to where it was read to, and beyond
+		if _, err := files.older.Seek(at-begin, io.SeekStart); err != nil {
+			return err
+		}
+		begin = at
+	}
+	f.playback.at = begin
+	return f.copy(files.older)
 }
 
-func sameFile(a, b *os.File) (bool, error) {
-	one, err1 := a.Stat()
-	other, err2 := b.Stat()
-	return err1 == nil && err2 == nil && os.SameFile(one, other), errors.Join(err1, err2)
+// tellMissing tells what is missing between two places of the log, if something is or, where sizes say nothing, may be.
+func (f *follower) tellMissing(sized bool, from, to int64) error {
+	switch {
+	case !sized:
+		return f.playback.tellMissing(0)
+	case from < to:
+		return f.playback.tellMissing(to - from)
+	}
+	return nil
 }
 
 func (f *follower) close() {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/logsizes"
 	"github.com/corrald/corral/internal/testbed"
 )
 
@@ -33,95 +34,195 @@ func TestTheLastLinesOfALog(t *testing.T) {
 	}
 }
 
+// writtenLog is a log as the shim writes it, with the record of the terminal's sizes.
+type writtenLog struct {
+	t         *testing.T
+	directory string
+	sizes     logsizes.Sizes
+	unsized   bool // an older shim, that kept no record
+	size      int64
+}
+
+func newWrittenLog(t *testing.T) *writtenLog {
+	w := &writtenLog{t: t, directory: t.TempDir(), sizes: logsizes.New(0)}
+	w.save()
+	return w
+}
+
+func (w *writtenLog) save() {
+	if !w.unsized {
+		require.NoError(w.t, os.WriteFile(filepath.Join(w.directory, logsizes.Name), w.sizes.Append(nil), 0o600))
+	}
+}
+
+func (w *writtenLog) write(text string) {
+	w.t.Helper()
+	file, err := os.OpenFile(filepath.Join(w.directory, logName), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	require.NoError(w.t, err)
+	_, err = file.WriteString(text)
+	require.NoError(w.t, errors.Join(err, file.Close()))
+	w.size += int64(len(text))
+}
+
+func (w *writtenLog) is(columns uint16) {
+	w.sizes.Set(logsizes.Size{At: w.sizes.Begin() + w.size, Columns: columns, Rows: 10})
+	w.save()
+}
+
+func (w *writtenLog) rotate() {
+	require.NoError(w.t, os.Rename(filepath.Join(w.directory, logName), filepath.Join(w.directory, oldName)))
+	w.sizes.Rotate(w.sizes.Begin() + w.size)
+	w.size = 0
+	w.save()
+}
+
+// shown is the log as it is shown as a whole.
+func (w *writtenLog) shown(raw bool) string {
+	w.t.Helper()
+	files, err := openLogFiles(w.directory, func() (*os.File, error) { return os.Open(filepath.Join(w.directory, logName)) })
+	require.NoError(w.t, err)
+	defer files.close()
+	var out bytes.Buffer
+	p, end := (&logsOptions{lines: -1, raw: raw}).playback(&out)
+	require.NoError(w.t, p.play(files))
+	require.NoError(w.t, end.Close())
+	return out.String()
+}
+
+// follow returns what reads on, and what was shown so far.
+func (w *writtenLog) follow(lines int) (*follower, func() string) {
+	w.t.Helper()
+	c, output := capture(w.t)
+	f := &follower{directory: w.directory, out: c}
+	w.t.Cleanup(f.close)
+	require.NoError(w.t, f.begin(&logsOptions{lines: lines}))
+	return f, output
+}
+
 // TestWhatWasPrintedBeforeTheLogWasBegun is part of it.
 func TestWhatWasPrintedBeforeTheLogWasBegun(t *testing.T) {
-	path := filepath.Join(t.TempDir(), logName)
-	require.NoError(t, os.WriteFile(path, []byte("new\n"), 0o600))
-	log, err := os.Open(path)
-	require.NoError(t, err)
-	defer func() { _ = log.Close() }()
-	var out bytes.Buffer
-	require.NoError(t, copyBefore(&out, path+".1", log), "there is none")
-	require.NoError(t, os.WriteFile(path+".1", []byte("old\n"), 0o600))
-	require.NoError(t, copyBefore(&out, path+".1", log))
-	assert.Equal(t, "old\n", out.String())
-	require.NoError(t, os.Rename(path, path+".1"))
-	require.NoError(t, copyBefore(&out, path+".1", log), "it was rotated since")
-	assert.Equal(t, "old\n", out.String())
+	w := newWrittenLog(t)
+	w.write("old\r\n")
+	assert.Equal(t, "old\n", w.shown(false))
+	w.rotate()
+	w.write("new\r\n")
+	assert.Equal(t, "old\nnew\n", w.shown(false))
+	assert.Equal(t, "old\r\nnew\r\n", w.shown(true))
+	require.NoError(t, os.Remove(filepath.Join(w.directory, logsizes.Name)))
+	assert.Equal(t, "old\nnew\n", w.shown(false), "an older shim kept no record of sizes")
+	require.NoError(t, os.WriteFile(filepath.Join(w.directory, logsizes.Name), []byte("7 8 9 10\n"), 0o600))
+	assert.Equal(t, "old\nnew\n", w.shown(false), "one that cannot be read is as none")
+}
+
+// TestALogIsShownInTheSizesThatItWasPrintedIn: a line that the terminal has broken is one line, and what was printed over it is over the right part.
+func TestALogIsShownInTheSizesThatItWasPrintedIn(t *testing.T) {
+	w := newWrittenLog(t)
+	w.is(10)
+	w.write("0123456789abcdefghij\x1b[A\r#\x1b[B\r\n")
+	w.is(20)
+	w.write("0123456789abcdefghijKLMNO\x1b[A\r#\x1b[B\r\n")
+	w.rotate()
+	w.write("0123456789abcdefghijKLMNO\x1b[A\r#\x1b[B\r\n")
+	w.is(5)
+	w.write("01234567\x1b[A\r#\x1b[B\r\n")
+	const want = "#123456789abcdefghij\n#123456789abcdefghijKLMNO\n#123456789abcdefghijKLMNO\n#1234567\n"
+	assert.Equal(t, want, w.shown(false))
+	f, output := w.follow(100)
+	assert.Equal(t, want, output())
+	w.is(8)
+	w.write("0123456789\x1b[A\r#\x1b[B\r\n")
+	w.rotate()
+	w.is(4)
+	w.write("012345\x1b[A\r#\x1b[B\r\n")
+	require.NoError(t, f.read())
+	assert.Equal(t, want+"#123456789\n#12345\n", output())
 }
 
 func TestALogIsFollowedThroughRotation(t *testing.T) {
-	path := filepath.Join(t.TempDir(), logName)
-	write := func(text string) {
-		t.Helper()
-		file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		require.NoError(t, err)
-		_, err = file.WriteString(text)
-		require.NoError(t, err)
-		require.NoError(t, file.Close())
-	}
-	c, output := capture(t)
-	f := &follower{path: path, out: c}
-	defer f.close()
-	require.NoError(t, f.begin(&logsOptions{lines: 2}), "there is no log yet")
-
-	write("one\r\ntwo\r\nthree\r\n")
-	f = &follower{path: path, out: c}
-	require.NoError(t, f.begin(&logsOptions{lines: 2}))
+	w := &writtenLog{t: t, directory: t.TempDir(), sizes: logsizes.New(0)}
+	f, _ := w.follow(2)
+	require.NoError(t, f.read(), "there is no log yet")
+	w.write("one\r\ntwo\r\nthree\r\n")
+	w.save()
+	f, output := w.follow(2)
 	assert.Equal(t, "two\nthree\n", output())
 
-	write("four\r\n")
+	w.write("four\r\n")
 	require.NoError(t, f.read())
-	write("five\r\n")
-	require.NoError(t, os.Rename(path, path+".1"))
+	w.write("five\r\n")
+	w.rotate()
 	require.NoError(t, f.read(), "between the old and the new one")
-	write("six\r\n")
+	w.write("six\r\n")
 	require.NoError(t, f.read())
-	write("seven\r\n")
+	w.write("seven\r\n")
 	require.NoError(t, f.read())
 	assert.Equal(t, "two\nthree\nfour\nfive\nsix\nseven\n", output())
 
-	require.NoError(t, os.Truncate(path, 0))
-	write("eight\n")
+	// The limit became smaller: the log is cut at its beginning.
+	path := filepath.Join(w.directory, logName)
+	w.write("eight\r\n")
+	require.NoError(t, os.WriteFile(path, []byte("seven\r\neight\r\n"), 0o600))
+	w.sizes.MoveBegins(0, int64(len("six\r\n")))
+	w.save()
 	require.NoError(t, f.read())
 	assert.Equal(t, "two\nthree\nfour\nfive\nsix\nseven\neight\n", output())
+
+	require.NoError(t, os.Truncate(path, 0))
+	require.NoError(t, f.read())
+	w.write("nine\n")
+	require.NoError(t, f.read())
+	assert.Equal(t, "two\nthree\nfour\nfive\nsix\nseven\neight\nnine\n", output())
 }
 
 // TestNothingIsLostBetweenTwoLogs: what was added just before a log was replaced, and a log that came and went while nobody looked.
 func TestNothingIsLostBetweenTwoLogs(t *testing.T) {
-	path := filepath.Join(t.TempDir(), logName)
-	write := func(text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
-	rotate := func() { require.NoError(t, os.Rename(path, path+".1")) }
-	write("one\r\n")
-	rotate()
-	write("two\r\n")
-	c, output := capture(t)
-	f := &follower{path: path, out: c}
-	defer f.close()
-	require.NoError(t, f.begin(&logsOptions{lines: -1}))
+	w := newWrittenLog(t)
+	w.write("one\r\n")
+	w.rotate()
+	w.write("two\r\n")
+	f, output := w.follow(-1)
 	assert.Equal(t, "one\ntwo\n", output(), "the last lines begin in the log before")
 
 	require.NoError(t, f.drain())
-	old, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	require.NoError(t, err)
-	_, err = old.WriteString("three\r\n")
-	require.NoError(t, errors.Join(err, old.Close()))
-	rotate()
-	write("four\r\n")
+	w.write("three\r\n")
+	w.rotate()
+	w.write("four\r\n")
 	replaced, err := f.reopen()
 	require.NoError(t, err)
 	assert.True(t, replaced)
 	require.NoError(t, f.read())
 	assert.Equal(t, "one\ntwo\nthree\nfour\n", output())
 
-	rotate()
-	write("five\r\n")
-	rotate()
-	write("six\r\nsev")
+	w.rotate()
+	w.write("five\r\n")
+	w.rotate()
+	w.write("six\r\nsev")
 	require.NoError(t, f.read())
 	assert.Equal(t, "one\ntwo\nthree\nfour\nfive\nsix\n", output())
 	require.NoError(t, f.finish())
 	assert.Equal(t, "one\ntwo\nthree\nfour\nfive\nsix\nsev", output())
+}
+
+// TestWhatIsMissingIsTold: a log that was replaced more often than somebody looked.
+func TestWhatIsMissingIsTold(t *testing.T) {
+	for _, row := range []struct {
+		unsized bool
+		want    string
+	}{
+		{false, "one\n\n[corral: 12 bytes of output are missing here: the log was rotated before it was read]\nfour\nfive\n"},
+		{true, "one\n\n[corral: output may be missing here: the log was rotated before it was read]\nfour\nfive\n"},
+	} {
+		w := &writtenLog{t: t, directory: t.TempDir(), sizes: logsizes.New(0), unsized: row.unsized}
+		w.save()
+		w.write("one\r\n")
+		f, output := w.follow(-1)
+		for _, line := range []string{"two\r\n", "three\r\n", "four\r\n", "five\r\n"} {
+			w.rotate()
+			w.write(line)
+		}
+		require.NoError(t, f.read())
+		assert.Equal(t, row.want, output())
+	}
 }
 
 // TestALogIsFollowedThroughRestarts: of the session, of the daemon, with its death, and of the machine's bus; and through the log's rotation in each of them.

@@ -3,8 +3,6 @@ package transcript
 import (
 	"io"
 	"slices"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 )
@@ -20,63 +18,20 @@ const (
 	minHeight  = 40       // rows of the screen, until the agent is seen to use more: a session has these while nobody is attached
 )
 
-// cell is one column of a line.
-type cell struct {
-	r     rune  // 0 for the other columns of a wide character or a tab
-	marks int32 // the place in line.marks, from 1 on, of what combines with it; 0 for nothing
-}
-
-// line is one line that can still be written over.
-type line struct {
-	cells   []cell
-	marks   []string
-	moved   bool   // the cursor was moved in it, so blanks at its end mean nothing
-	shown   string // what was passed on of it already
-	told    bool   // something was
-	changed bool   // since then, perhaps
-}
-
-// text appends what the line says to b.
-func (l *line) text(b []byte) []byte {
-	begin := len(b)
-	for _, c := range l.cells {
-		if c.r != 0 {
-			b = utf8.AppendRune(b, c.r)
-			if c.marks > 0 {
-				b = append(b, l.marks[c.marks-1]...)
-			}
-		}
-	}
-	for l.moved && len(b) > begin && b[len(b)-1] == ' ' {
-		b = b[:len(b)-1]
-	}
-	return b
-}
-
-// blank tells whether nothing is to be seen in the line.
-func (l *line) blank() bool {
-	for _, c := range l.cells {
-		if c.marks > 0 || c.r != 0 && !unicode.IsSpace(c.r) {
-			return false
-		}
-	}
-	return true
-}
-
-// reset makes a new line of one that nobody needs any more. To make room is what the shortest sequences can ask for the most of.
-func (l *line) reset() {
-	cells := l.cells[:0]
-	if cap(cells) > 2*maxColumn {
-		cells = nil
-	}
-	*l = line{cells: cells}
-}
-
 // output is where lines go that are passed on: together, at the end of what was read together.
 type output struct {
 	to      io.Writer
 	pending []byte
+	open    *line // the last one that was passed on, if it goes on in another: it got no end yet
 	err     error // of to; sticky
+}
+
+// end ends what is open, unless l is what it goes on in.
+func (o *output) end(l *line) {
+	if o.open != nil && (l == nil || l.after != o.open) {
+		o.pending = append(o.pending, '\n')
+	}
+	o.open = nil
 }
 
 func (o *output) flush() error {
@@ -100,7 +55,10 @@ type screen struct {
 	cells       int     // in lines, about: what was erased is counted until the line leaves
 	row, column int     // of the cursor; row is an index of lines
 	saved       [2]int
+	width       int     // columns of the terminal, 0 if that is not known: then no line is too long
 	height      int     // rows of the terminal, as far as it is known
+	sized       bool    // it is known for sure
+	cuts        bool    // what does not fit into a line stays in its last column (DECAWM is off)
 	top, bottom int     // of the scroll region, in rows of the terminal; bottom is 0 if there is none
 	gone        []*line // out of those that are moved
 }
@@ -128,9 +86,16 @@ func (s *screen) tell(l *line) {
 	if l.told && !l.changed {
 		return
 	}
+	before, open := len(s.out.pending), s.out.open
+	s.out.end(l)
 	begin := len(s.out.pending)
 	text := l.text(s.out.pending)
-	if !l.told || string(text[begin:]) != l.shown && !l.blank() {
+	switch {
+	case l.told && (string(text[begin:]) == l.shown || l.blank()):
+		s.out.pending, s.out.open = s.out.pending[:before], open
+	case l.wrapped:
+		s.out.pending, s.out.open = text, l
+	default:
 		s.out.pending = append(text, '\n')
 	}
 	s.out.bound()
@@ -179,12 +144,14 @@ func (s *screen) finish() {
 		s.tell(l)
 	}
 	s.showRest(s.lines[last])
+	s.out.end(nil)
 	s.lines, s.row, s.column, s.cells = []*line{{}}, 0, 0, 0
 }
 
 // showRest passes on a line that has no end, unless that was done.
 func (s *screen) showRest(l *line) {
 	if text := l.text(nil); string(text) != l.shown {
+		s.out.end(l)
 		s.out.pending = append(s.out.pending, text...)
 	}
 }
@@ -214,9 +181,24 @@ func (s *screen) bound() {
 	}
 }
 
+// resize gives the terminal another size, as it is for the program from now on. What was written before stays as it is.
+func (s *screen) resize(columns, rows int) {
+	s.sized = rows > 0
+	if s.sized {
+		s.height = min(rows, maxRows)
+	}
+	if s.width = max(columns, 0); s.width > maxColumn {
+		s.width = 0
+	}
+	if s.width > 0 {
+		s.column = min(s.column, s.width)
+	}
+	s.top, s.bottom = 0, 0
+}
+
 // address moves the cursor to a place on the terminal. Programs that ask for a far one want to know how large it is.
 func (s *screen) address(row, column int) {
-	if row >= s.height && row < maxRows {
+	if row >= s.height && row < maxRows && !s.sized {
 		s.height = row + 1
 	}
 	s.goTo(s.base() + min(row, s.height-1))
@@ -224,7 +206,11 @@ func (s *screen) address(row, column int) {
 }
 
 func (s *screen) moveTo(column int) {
-	s.column = min(max(column, 0), maxColumn)
+	last := maxColumn
+	if s.width > 0 {
+		last = s.width - 1
+	}
+	s.column = min(max(column, 0), last)
 	s.here().moved = true
 }
 
@@ -339,7 +325,7 @@ func (s *screen) below() {
 
 func (s *screen) above() {
 	for _, l := range s.lines[min(s.base(), s.row):s.row] {
-		l.cells, l.moved, l.changed = l.cells[:0], true, true
+		l.cells, l.moved, l.changed, l.wrapped = l.cells[:0], true, true, false
 	}
 	s.erase(0, s.column+1)
 }
@@ -355,19 +341,28 @@ func width(r rune) int {
 // put writes a character at the cursor.
 func (s *screen) put(r rune) { s.putWide(r, width(r)) }
 
-// putAgain writes a character n times, as far as the cursor can be moved. Of one that combines with another, more would not be seen.
+// putAgain writes a character n times, to the end of the line at most, as tmux does. Of one that combines with another, more would not be seen.
 func (s *screen) putAgain(r rune, n int) {
-	for width := width(r); width > 0 && n > 0 && s.column < maxColumn; n-- {
+	last := maxColumn
+	if s.width > 0 {
+		last = s.width
+	}
+	for width := width(r); width > 0 && n > 0 && s.column < last; n-- {
 		s.putWide(r, width)
 	}
 }
 
 func (s *screen) putWide(r rune, width int) {
-	l := s.here()
-	if r == '\t' {
-		width = 8 - s.column%8
+	if s.width > 0 && r != '\t' && width > 0 {
+		s.makeRoom(width)
 	}
-	if width == 0 {
+	l := s.here()
+	switch {
+	case r == '\t':
+		if width = s.tab(); width == 0 {
+			return
+		}
+	case width == 0:
 		l.combine(s.column, r)
 		return
 	}
@@ -391,6 +386,30 @@ func (s *screen) putWide(r rune, width int) {
 	}
 }
 
+// makeRoom goes on in the next line if a character does not fit into this one, as the terminal does: once there is such a character, and not before.
+func (s *screen) makeRoom(width int) {
+	switch {
+	case s.column+width <= s.width || width > s.width:
+	case s.cuts:
+		s.column = s.width - width
+	default:
+		from := s.here()
+		from.wrapped = true
+		s.feed()
+		s.column = 0
+		s.here().after = from
+	}
+}
+
+// tab is how many columns it is to the next tab stop, or to the last column.
+func (s *screen) tab() int {
+	width := 8 - s.column%8
+	if s.width > 0 {
+		width = max(0, min(width, s.width-1-s.column))
+	}
+	return width
+}
+
 // passPart passes on what there is of a line that is too long to be kept.
 func (s *screen) passPart(l *line) {
 	s.drop(s.row)
@@ -402,52 +421,6 @@ func (s *screen) passPart(l *line) {
 	s.column = 0
 }
 
-// combine adds a mark to the character before a column.
-func (l *line) combine(column int, r rune) {
-	for i := min(column, len(l.cells)) - 1; i >= 0; i-- {
-		if c := &l.cells[i]; c.r != 0 {
-			l.mark(c, r)
-			return
-		}
-	}
-}
-
-func (l *line) mark(c *cell, r rune) {
-	switch {
-	case c.r == ' ' || c.r == '\t':
-	case c.marks > 0:
-		if m := &l.marks[c.marks-1]; len(*m) < maxMarks {
-			*m += string(r)
-		}
-	case len(l.marks) < maxColumn:
-		l.marks = append(l.marks, string(r))
-		c.marks = int32(len(l.marks))
-	}
-}
-
-// grow makes blanks up to a column.
-func (l *line) grow(to int) {
-	l.cells = slices.Grow(l.cells, max(0, to-len(l.cells)))
-	for len(l.cells) < to {
-		l.cells = append(l.cells, cell{r: ' '})
-	}
-}
-
-// split makes blanks of a wide character that would be cut at a column.
-func (l *line) split(column int) {
-	if column >= len(l.cells) || l.cells[column].r != 0 {
-		return
-	}
-	i := column
-	for i > 0 && l.cells[i].r == 0 {
-		l.cells[i], i = cell{r: ' '}, i-1
-	}
-	l.cells[i] = cell{r: ' '}
-	for i = column + 1; i < len(l.cells) && l.cells[i].r == 0; i++ {
-		l.cells[i] = cell{r: ' '}
-	}
-}
-
 // erase blanks the columns of the cursor's line from and up to, but not including, to.
 func (s *screen) erase(from, to int) {
 	l := s.here()
@@ -455,7 +428,7 @@ func (s *screen) erase(from, to int) {
 	l.split(from)
 	l.split(to)
 	if to >= len(l.cells) {
-		l.cells = l.cells[:min(from, len(l.cells))]
+		l.cells, l.wrapped = l.cells[:min(from, len(l.cells))], false
 		return
 	}
 	for i := from; i < to; i++ {
@@ -483,6 +456,10 @@ func (s *screen) insertCells(n int) {
 	}
 	l.split(s.column)
 	l.cells = slices.Insert(l.cells, s.column, blanks[:n]...)
+	if s.width > 0 && len(l.cells) > s.width {
+		l.split(s.width)
+		l.cells = l.cells[:s.width]
+	}
 	l.moved = true
 	s.cells += n
 }

@@ -14,9 +14,9 @@ const maxParams = 64
 // its last state, the final lines of what was painted again and again, in their order. It is a terminal whose lines are not lost when they
 // leave the screen but passed on. What it passes on has no control characters but newlines and tabs. Close it after the last Write.
 //
-// The log has no sizes in it, so lines are never wrapped: a program that relies on the terminal to do so and then goes up in the lines that came of
-// it is not followed exactly. What leaves a full screen program's (alternate) screen is passed on too, and what is there when it ends, because some
-// agents show nothing elsewhere.
+// A line that is longer than the terminal is wide goes on in the next one there, and is one line here. Where the size is not known (Resize), no line is
+// too long: a program that relies on the terminal to begin another one and then goes up in the lines that came of it is not followed exactly. What
+// leaves a full screen program's (alternate) screen is passed on too, and what is there when it ends, because some agents show nothing elsewhere.
 //
 // The sequences are those of ECMA-48 and xterm's ctlseqs: CSI, OSC, DCS, SOS, PM, APM, SS2, SS3, two-byte escapes, and C1 controls encoded as UTF-8.
 type Transcript struct {
@@ -71,6 +71,14 @@ func (l *Transcript) Write(p []byte) (int, error) {
 	return n, l.out.flush()
 }
 
+// Resize gives the terminal the size that it has from here on in what the agent wrote; zeros are for a size that is not known.
+func (l *Transcript) Resize(columns, rows int) {
+	l.resize(columns, rows)
+	if l.main != nil {
+		l.main.resize(columns, rows)
+	}
+}
+
 // Flush passes on the lines above the cursor, for who wants to read along. What is changed later of them is passed on once more.
 func (l *Transcript) Flush() error {
 	if l.main == nil {
@@ -100,7 +108,7 @@ func (l *Transcript) alternate(on bool) {
 		main := l.screen
 		main.showAbove()
 		l.screen = newScreen(main.out, l.spare)
-		l.height, l.main = main.height, &main
+		l.width, l.height, l.sized, l.cuts, l.main = main.width, main.height, main.sized, main.cuts, &main
 		l.goTo(l.main.row - l.main.base())
 	case !on && l.main != nil:
 		first, used := 0, l.used()
@@ -110,9 +118,9 @@ func (l *Transcript) alternate(on bool) {
 		for _, row := range l.lines[first:used] {
 			l.tell(row)
 		}
-		height := l.height
+		height, cuts := l.height, l.cuts
 		l.spare, l.screen, l.main = l.lines, *l.main, nil
-		l.height = max(height, l.height)
+		l.height, l.cuts = max(height, l.height), cuts
 	}
 }
 
@@ -193,7 +201,7 @@ func (l *Transcript) escape(r rune) {
 		l.alternate(false)
 		l.clear()
 		l.address(0, 0)
-		l.bottom = 0
+		l.bottom, l.cuts = 0, false
 	case r == '7' || r == '8': // DECSC, DECRC
 		l.state = inText
 		l.remember(r == '7')
@@ -284,6 +292,8 @@ func (l *Transcript) mode(on bool) {
 		switch mode {
 		case "47", "1047", "1049":
 			l.alternate(on)
+		case "7": // DECAWM
+			l.cuts = !on
 		}
 	}
 }
@@ -352,7 +362,7 @@ func (l *Transcript) change(final rune, n int) {
 
 func (l *Transcript) setRegion() {
 	top, bottom := max(1, l.param(0))-1, l.param(1)-1
-	if bottom >= l.height && bottom < maxRows {
+	if bottom >= l.height && bottom < maxRows && !l.sized {
 		l.height = bottom + 1
 	}
 	if bottom <= top || bottom >= l.height || top == 0 && bottom == l.height-1 {

@@ -3,6 +3,7 @@ package transcript
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -94,7 +95,56 @@ func TestTranscriptKeepsLongLines(t *testing.T) {
 	assert.Equal(t, line+"\n", clean(t, line+"\n"))
 }
 
-// TestStreams: what programs write to a terminal, and what is to be read of it. Those of bash, htop, less and vim were recorded; claude (an agent that
+// TestLinesAreAsLongAsTheTerminalIsWide, for the program; they are whole all the same.
+func TestLinesAreAsLongAsTheTerminalIsWide(t *testing.T) {
+	for name, c := range map[string]struct{ in, want string }{
+		"a long line is one":                       {"0123456789abcdefghijKLM\r\nx\r\n", "0123456789abcdefghijKLM\nx\n"},
+		"a line that just fits is followed by one": {"0123456789\r\nx\r\n", "0123456789\nx\n"},
+		"what was broken is painted over":          {"0123456789abc\x1b[A\r##\x1b[B\r**\r\n", "##23456789**c\n"},
+		"blanks at the break stay":                 {"01234567  abc\r\n", "01234567  abc\n"},
+		"a wide character does not fit":            {"012345678漢字\r\n", "012345678漢字\n"},
+		"the cursor stays in the last column":      {"\x1b[50Cx\x1b[99Gy\r\n", "         y\n"},
+		"colours do not break":                     {"0123456789\x1b[31m\x1b[0mab\r\n", "0123456789ab\n"},
+		"a broken line that is erased is none":     {"0123456789abc\x1b[A\r\x1b[Kshort\x1b[B\r\x1b[Kx\r\n", "short\nx\n"},
+		"a tab stays in the line":                  {"012345678\tab\r\n", "012345678ab\n"},
+		"no breaks":                                {"\x1b[?7l0123456789abc\x1b[?7h\r\nx\r\n", "012345678c\nx\n"},
+		"what is moved out of the line is gone":    {"0123456789\r\x1b[3@abc\r\n", "abc0123456\n"},
+		"far down is the last row":                 {"a\x1b[99;1Hb\r\nc\r\n", "a\n\n\nb\nc\n"},
+		"readline's own break":                     {"0123456789 \rx\x1b[A\r#\x1b[B\r\n", "#123456789x\n"},
+	} {
+		for _, parts := range [][]string{{c.in}, strings.Split(c.in, "")} {
+			var out strings.Builder
+			transcript := New(&out)
+			transcript.Resize(10, 4)
+			for _, part := range parts {
+				_, err := transcript.Write([]byte(part))
+				require.NoError(t, err)
+			}
+			require.NoError(t, transcript.Close())
+			assert.Equal(t, c.want, out.String(), "%s, in %d parts", name, len(parts))
+		}
+	}
+}
+
+// TestReadingALongLineAlong: its end is told once there is one.
+func TestReadingALongLineAlong(t *testing.T) {
+	var out strings.Builder
+	transcript := New(&out)
+	transcript.Resize(4, 3)
+	for _, row := range []struct{ in, want string }{
+		{"0123", ""}, {"4567", "0123"}, {"89", "4567"}, {"\r\nx", "89\n"}, {"\x1b[3A\r##\x1b[3B\r", "##23"}, {"\r\n", "\nx\n"},
+	} {
+		out.Reset()
+		_, err := transcript.Write([]byte(row.in))
+		require.NoError(t, err)
+		require.NoError(t, transcript.Flush())
+		assert.Equal(t, row.want, out.String(), "%q", row.in)
+	}
+	require.NoError(t, transcript.Close())
+}
+
+// TestStreams: what programs write to a terminal, and what is to be read of it. Those of bash, readline, htop, less and vim were recorded, that of
+// readline with the sizes that its terminal had; claude (an agent that
 // paints its prompt again and again), progress (npm and cargo) and region (apt) are imitations, made of the sequences that these programs use.
 func TestStreams(t *testing.T) {
 	streams, err := filepath.Glob("testdata/*.raw")
@@ -104,8 +154,13 @@ func TestStreams(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".raw"), func(t *testing.T) {
 			stream, err := os.ReadFile(path)
 			require.NoError(t, err)
-			got := clean(t, string(stream))
-			assert.Equal(t, got, clean(t, strings.Split(string(stream), "")...), "in single characters")
+			var got string
+			if sizes, err := os.ReadFile(strings.TrimSuffix(path, ".raw") + ".sizes"); err == nil {
+				got = sized(t, string(stream), string(sizes))
+			} else {
+				got = clean(t, string(stream))
+				assert.Equal(t, got, clean(t, strings.Split(string(stream), "")...), "in single characters")
+			}
 			golden := strings.TrimSuffix(path, ".raw") + ".txt"
 			if *update {
 				require.NoError(t, os.WriteFile(golden, []byte(got), 0o600))
@@ -115,6 +170,29 @@ func TestStreams(t *testing.T) {
 			assert.Equal(t, string(want), got)
 		})
 	}
+}
+
+// sized is what is read of a stream whose terminal had sizes, in lines of place, columns and rows.
+func sized(t *testing.T, stream, sizes string) string {
+	t.Helper()
+	var out strings.Builder
+	transcript := New(&out)
+	written := 0
+	write := func(to int) {
+		_, err := transcript.Write([]byte(stream[written:to]))
+		require.NoError(t, err)
+		written = to
+	}
+	for line := range strings.Lines(sizes) {
+		var at, columns, rows int
+		_, err := fmt.Sscan(line, &at, &columns, &rows)
+		require.NoError(t, err)
+		write(at)
+		transcript.Resize(columns, rows)
+	}
+	write(len(stream))
+	require.NoError(t, transcript.Close())
+	return out.String()
 }
 
 // TestReadingAlong shows each line once it is left, and once more when it was changed.
@@ -198,15 +276,27 @@ func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 func FuzzTranscript(f *testing.F) {
 	for _, seed := range []string{"a\x1b[31mb\n", "\x1b]0;t\ax", "\x1bP\x1b\\", "\u009b5Cx\b\b\r\ty", "\x1b[4096b\x1b[9@\x1b[2P", "\xe2\x9c\xff",
 		"漢字\r\x1b[1C\tx\x1b[2;4r\x1b[5L\x1b[2M\x1bM\x1b[3S", "\x1b[?1049hx\x1b[1J\x1b[2J\x1bc\x1b[?1049l\x1b7\x1b8", "\x1b[200;1H\x1b[1T\x1b[A\x1b[J"} {
-		f.Add([]byte(seed), uint(3))
+		f.Add([]byte(seed), uint(3), uint8(0), uint8(0))
+		f.Add([]byte(seed), uint(3), uint8(4), uint8(3))
 	}
-	f.Fuzz(func(t *testing.T, log []byte, cut uint) {
+	f.Fuzz(func(t *testing.T, log []byte, cut uint, columns, rows uint8) {
 		if len(log) > 4<<10 {
 			return
 		}
 		i := int(cut % uint(len(log)+1))
-		whole := clean(t, string(log))
-		assert.Equal(t, whole, clean(t, string(log[:i]), string(log[i:])))
+		read := func(parts ...[]byte) string {
+			var out strings.Builder
+			transcript := New(&out)
+			transcript.Resize(int(columns), int(rows))
+			for _, part := range parts {
+				_, err := transcript.Write(part)
+				require.NoError(t, err)
+			}
+			require.NoError(t, transcript.Close())
+			return out.String()
+		}
+		whole := read(log)
+		assert.Equal(t, whole, read(log[:i], log[i:]))
 		for _, r := range whole {
 			if unicode.IsControl(r) && r != '\n' && r != '\t' {
 				t.Fatalf("control character %q", r)

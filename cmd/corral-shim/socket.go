@@ -60,7 +60,8 @@ func (l *listener) publish() error {
 	return os.NewSyscallError("rename", unix.Renameat(l.dir, l.temp(), l.dir, l.name))
 }
 
-// remove removes the socket under both names, unless the name has passed on to another one.
+// remove removes the socket under both names, unless the name has passed on to another one. It is left open: who has just connected, and was not accepted
+// any more, must not take the shim for dead before the agent's exit is recorded.
 func (l *listener) remove() {
 	var st unix.Stat_t
 	for _, name := range []string{l.temp(), l.name} {
@@ -68,7 +69,6 @@ func (l *listener) remove() {
 			_ = unix.Unlinkat(l.dir, name, 0)
 		}
 	}
-	_ = unix.Close(l.fd)
 }
 
 // conn is one connection: a daemon, or the shim that runs in a joined pane.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/client"
 )
 
 var whyVerb = verb{name: "why", args: "ID", summary: "Show what told a session's state, activity and attention", pages: true, options: plainVerb(
@@ -24,12 +25,20 @@ var whyVerb = verb{name: "why", args: "ID", summary: "Show what told a session's
 		if c.wantsJSON() {
 			return c.printJSON(told)
 		}
-		c.printWhy(told, time.Now())
+		s, err := c.client.Session(ctx, id)
+		if err != nil {
+			return c.cannot("explain", id, err)
+		}
+		c.printWhy(s, told, time.Now())
 		return nil
 	})}
 
-// printWhy writes what told what, a line each; a subject is named in the first of its lines.
-func (c *ctl) printWhy(told []dbusapi.Explanation, now time.Time) {
+// printWhy writes how the session is and who says so, and then what told what, a line each; a subject is named in the first of its lines. What does not
+// count is not as bright as what does.
+func (c *ctl) printWhy(s client.Session, told []dbusapi.Explanation, now time.Time) {
+	if !c.noLegend && !c.plain {
+		c.print("%s %s - %s\n", c.dot(s), s.Id, wording.Printable(headline(s, told, now)))
+	}
 	t := table{columns: []column{{title: "SUBJECT"}, {title: "SOURCE"}, {title: "SINCE"}, {title: "WHAT", shrink: 10, cut: wording.Ellipsize}}}
 	last := ""
 	for _, e := range told {
@@ -40,8 +49,42 @@ func (c *ctl) printWhy(told []dbusapi.Explanation, now time.Time) {
 		if source == "" {
 			source = "-"
 		}
+		colour := colourOf(s, e, e.Subject != last)
 		last = e.Subject
-		t.rows = append(t.rows, []cell{{text: subject}, {text: source}, {text: wording.Age(e.Time, now)}, {text: e.Value}})
+		t.rows = append(t.rows, []cell{{text: subject}, {source, colour}, {wording.Age(e.Time, now), colour}, {e.Value, colour}})
 	}
 	c.printTable(t)
+}
+
+// headline says in a sentence what the table comes to: "running (waiting: permission), as osc7501 says since 12s".
+func headline(s client.Session, told []dbusapi.Explanation, now time.Time) string {
+	text := wording.StateText(s, leftovers, now)
+	for _, e := range told {
+		if decides(s, e) && (e.Subject == "attention" || s.Attention == "") {
+			return text + ", as " + e.Source + " says since " + wording.Age(e.Time, now)
+		}
+	}
+	return text
+}
+
+// decides tells whether this is the row that says what the agent does, or, if it wants a person, why.
+func decides(s client.Session, e dbusapi.Explanation) bool {
+	switch e.Subject {
+	case "activity":
+		return e.Source != "" && e.Value == s.Activity
+	case "attention":
+		return s.Attention != "" && s.Attention != s.State && (e.Value == s.Attention || e.Value == s.Attention+": "+s.AttentionMessage)
+	}
+	return false
+}
+
+// colourOf is the colour of a row, the first one of its subject or not.
+func colourOf(s client.Session, e dbusapi.Explanation, first bool) string {
+	switch {
+	case e.Subject == "state" || first && e.Subject == "activity" && s.Activity != "waiting":
+		return ""
+	case first && (e.Subject == "activity" || s.Attention != ""):
+		return wording.Yellow
+	}
+	return wording.Dim
 }

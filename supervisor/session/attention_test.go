@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -155,9 +156,12 @@ func TestExplain(t *testing.T) {
 			{"state", "user", at(1), "start asked"},
 			{"state", "shim", at(2), "the agent was executed (PID 12)"},
 			{"activity", "report", at(5), "waiting"},
-			{"activity", "output", at(2), "idle"},
+			{"activity", "osc7501", time.Time{}, "nothing"},
+			{"activity", "notify", time.Time{}, "nothing"},
+			{"activity", "title", time.Time{}, "nothing"},
+			{"activity", "output", at(2), "idle (weaker than report)"},
 			{"attention", "report", at(5), "permission"},
-			{"attention", "bell", at(3), "bell"},
+			{"attention", "bell", at(3), "bell (weaker than report)"},
 		}},
 		{"suspended", list(running, permission, suspend, empty), []session.Told{
 			{"state", "tmux", time.Time{}, "its server is dead"},
@@ -186,7 +190,11 @@ func TestExplain(t *testing.T) {
 			{"state", "user", at(1), "start asked"},
 			{"state", "shim", at(2), "the agent was executed (PID 12)"},
 			{"activity", "output", at(2), "idle"},
+			{"activity", "osc7501", time.Time{}, "nothing"},
 			{"activity", "report", at(5), "waiting (answered)"},
+			{"activity", "notify", time.Time{}, "nothing"},
+			{"activity", "title", time.Time{}, "nothing"},
+			{"activity", "bell", time.Time{}, "nothing"},
 			{"attention", "report", at(5), "permission (answered)"},
 		}},
 	} {
@@ -243,4 +251,32 @@ func TestWhoIsHeardIsForTheDefinitionToSay(t *testing.T) {
 	}
 	assert.Equal(t, "output", session.FromScreen.Public(), "for clients there are the six")
 	assert.Equal(t, "bell", session.FromBell.Public())
+}
+
+// TestExplainInTheOrderOfAuthority: who decides, and why nobody else does.
+func TestExplainInTheOrderOfAuthority(t *testing.T) {
+	asks := said(session.FromOSC7501, 4, session.Waiting, session.Permission)
+	asks.Message = "approve Bash: touch y"
+	notified := said(session.FromNotify, 3, session.Working, "")
+	shows := said(session.FromScreen, 6, session.Waiting, session.Setup)
+	begin := asked
+	begin.Sources = []string{"title", "osc7501", "bell"}
+	cleared := said(session.FromTitle, 7, "", "")
+	events := list(begin, scope, tmux, agent, silent, rings, asks, notified, shows, cleared)
+	said := func(s *session.Session) []session.Told {
+		told := s.Explain()
+		return told[slices.IndexFunc(told, func(t session.Told) bool { return t.Subject == "activity" }):]
+	}
+	assert.Equal(t, []session.Told{
+		{"activity", "osc7501", at(4), "waiting"},
+		{"activity", "title", at(7), "nothing"},
+		{"activity", "screen", at(6), "waiting (the agent speaks for itself)"},
+		{"activity", "output", at(2), "idle (weaker than osc7501)"},
+		{"activity", "notify", at(3), "working (not heard: not one of the agent's Sources=)"},
+		{"attention", "osc7501", at(4), "permission: approve Bash: touch y"},
+		{"attention", "bell", at(3), "bell (weaker than osc7501)"},
+		{"attention", "screen", at(6), "setup (the agent speaks for itself)"},
+	}, said(after(newSession(), events)))
+	assert.Contains(t, said(after(newSession(), list(events, seen(events)))),
+		session.Told{Subject: "attention", Source: "osc7501", At: at(4), Value: "permission: approve Bash: touch y (acknowledged)"})
 }

@@ -18,40 +18,85 @@ type Told struct {
 }
 
 // Explain returns what the session's state, activity and attention follow from. Of the state these are its facts, the oldest first and those without
-// a time before them; of activity and attention what each source says, the one that decides first.
+// a time before them; of activity and attention what each source says: the one that decides first, then the others by what their word weighs, with why it does
+// not count.
 func (s *Session) Explain() []Told {
 	all := s.explainState()
 	activity, source, since := s.Active()
 	all = append(all, Told{"activity", string(source), since, activity})
-	for _, other := range Sources {
-		if w, ok := s.word(other); ok && w.Activity != "" && other != source && s.Run.AgentAlive() {
-			all = append(all, Told{"activity", string(other), w.At, w.Activity + s.over(other, w)})
-		}
-	}
 	a := s.Attention()
+	if s.Run.AgentAlive() {
+		all = append(all, s.explainOthers("activity", source, activityOf)...)
+	}
 	if a.Reason != "" {
 		source := string(a.Source)
 		if source == "" {
 			source = "state"
 		}
-		all = append(all, Told{"attention", source, a.Since, a.Reason})
+		all = append(all, Told{"attention", source, a.Since, withMessage(a.Reason, a.Message)})
 	}
-	for _, other := range Sources {
-		if w, ok := s.word(other); ok && w.Reason != "" && other != a.Source && s.Run.AgentAlive() {
-			all = append(all, Told{"attention", string(other), w.At, w.Reason + s.over(other, w)})
+	if s.Run.AgentAlive() {
+		all = append(all, s.explainOthers("attention", a.Source, reasonOf)...)
+	}
+	return all
+}
+
+func activityOf(w Word) string { return w.Activity }
+
+func reasonOf(w Word) string {
+	if w.Reason == "" {
+		return ""
+	}
+	return withMessage(w.Reason, w.Message)
+}
+
+func withMessage(reason, message string) string {
+	if message == "" {
+		return reason
+	}
+	return reason + ": " + message
+}
+
+// explainOthers tells what the sources say beside the one that is told already. Of the activity it tells also who has nothing to say: these are listened to.
+func (s *Session) explainOthers(subject string, told Source, of func(Word) string) []Told {
+	var all []Told
+	heard := s.sources()
+	for _, source := range slices.Concat(heard, s.unheard(heard)) {
+		w, ok := s.word(source)
+		value := of(w)
+		switch {
+		case source == told:
+		case value != "":
+			all = append(all, Told{subject, string(source), w.At, value + inBrackets(s.discounted(source, w, heard))})
+		case subject == "activity" && source != FromScreen && !(ok && w.says()):
+			all = append(all, Told{subject, string(source), w.At, "nothing"})
 		}
 	}
 	return all
 }
 
-// over tells why a word does not count any more, if so.
-func (s *Session) over(source Source, w Word) string {
+// unheard are the sources that have said something but are not heard.
+func (s *Session) unheard(heard []Source) []Source {
+	return slices.DeleteFunc(slices.Clone(Sources), func(source Source) bool {
+		_, ok := s.word(source)
+		return !ok || slices.Contains(heard, source)
+	})
+}
+
+// discounted tells why a word does not count.
+func (s *Session) discounted(source Source, w Word, heard []Source) string {
+	decider, _, _ := s.decides()
 	switch {
-	case source == FromOutput:
-	case source != FromOSC7501 && *s.Run.Answered.of(source) >= w.Seq:
-		return " (answered)"
-	case w.Reason != "" && s.acknowledged(source, w):
-		return " (acknowledged)"
+	case !slices.Contains(heard, source):
+		return "not heard: not one of the agent's Sources="
+	case source != FromOutput && source != FromOSC7501 && *s.Run.Answered.of(source) >= w.Seq:
+		return "answered"
+	case source != FromOutput && w.Reason != "" && s.acknowledged(source, w):
+		return "acknowledged"
+	case source == FromScreen && s.spoke(heard):
+		return "the agent speaks for itself"
+	case decider != source && decider != "":
+		return "weaker than " + string(decider)
 	}
 	return ""
 }

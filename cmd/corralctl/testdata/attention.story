@@ -9,6 +9,7 @@ $ corralctl status -n 0 shop | grep Attention
     Attention: permission: may I? (report)
 
 $ corralctl why shop
+● shop - running (waiting: permission), as report says since …s
 SUBJECT   SOURCE  SINCE WHAT
 state     systemd -     the scope is active
           tmux    -     its server is alive
@@ -16,11 +17,15 @@ state     systemd -     the scope is active
           user    …start asked
           shim    …the agent was executed (PID …)
 activity  report  …waiting
-          output  …
-attention report  …permission
+          osc7501 -     nothing
+          notify  -     nothing
+          title   -     nothing
+          bell    -     nothing
+          output  … (weaker than report)
+attention report  …permission: may I?
 
 $ corralctl why --json=short shop | tr '{' '\n' | grep permission
-"Subject":"attention","Source":"report","Time":…,"Value":"permission"}]
+"Subject":"attention","Source":"report","Time":…,"Value":"permission: may I?"}]
 
 # Taking note of it does not answer it.
 $ corralctl ack shop && corralctl list --no-legend && corralctl is-waiting shop

@@ -68,7 +68,7 @@ func (s *Session) explainOthers(subject string, told Source, of func(Word) strin
 		case source == told:
 		case value != "":
 			all = append(all, Told{subject, string(source), w.At, value + inBrackets(s.discounted(source, w, heard))})
-		case subject == "activity" && source != FromScreen && !(ok && w.says()):
+		case subject == "activity" && source != FromScreen && (!ok || !w.says()):
 			all = append(all, Told{subject, string(source), w.At, "nothing"})
 		}
 	}

@@ -5,6 +5,7 @@ DESTDIR    ?=
 FUZZTIME   ?= 20s
 ROUNDS     ?= 50
 TURNS      ?= 12
+TIME       ?= 1h
 BINDIR      = $(PREFIX)/bin
 # corrald finds its shim and its agent files relative to itself, ../libexec/corral and ../lib/corral: these two follow BINDIR.
 LIBEXECDIR  = $(PREFIX)/libexec/corral
@@ -44,7 +45,7 @@ NEEDS_LIMITS = $(NEEDS_TEST) debootstrap uml
 NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck mandoc man desktop-file-utils appstream
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test unit-test e2e agents-test limits-test torture check format lint architecture shell units-verify desktop manual generated \
+.PHONY: help build demo test unit-test e2e agents-test limits-test torture soak check format lint architecture shell units-verify desktop manual generated \
 	bench fuzz dist install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check
 
 help: ## this list
@@ -116,6 +117,9 @@ generated:
 
 torture: needs-test ## ROUNDS (50) rounds of a bad day: everything killed, restarted, stopped at random; SEED and ROUND repeat a failure
 	TORTURE_ROUNDS=$(ROUNDS) TORTURE_SEED=$(SEED) TORTURE_ROUND=$(ROUND) $(GOTEST) -count=1 -v -timeout 0 -run '^TestTorture$$' ./cmd/corrald
+
+soak: needs-test ## for TIME (1h): the bus, notification servers and the display come and go; counts what is told, and what the daemon holds; SEED repeats it
+	SOAK_TIME=$(TIME) SOAK_SEED=$(SEED) CGO_ENABLED=0 go test -count=1 -v -timeout 0 -run '^TestSoak$$' ./cmd/corrald
 
 bench: needs-build needs-run build ## latency, start time, memory and wake-ups, each beside its floor
 	go run ./internal/bench

@@ -242,19 +242,24 @@ func escaped(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;").Replace(text)
 }
 
-// asServer makes the actions those that the server knows, in pairs of key and label.
-func asServer(actions []Action, capabilities []string) []string {
+// menus are servers that have no buttons, and a menu of all actions instead: what a click does is in it, too.
+var menus = []string{"dunst", "mako", "fnott"}
+
+// asServer makes the actions those that the server of this name knows, in pairs of key and label. The first one is what a click does, and where there are
+// buttons, it has one.
+func asServer(actions []Action, server string, capabilities []string) []string {
 	pairs := []string{}
 	if !slices.Contains(capabilities, "actions") {
 		return pairs
 	}
-	if len(actions) > 0 {
-		pairs = append(pairs, clicked, actions[0].Label)
-	}
-	for _, a := range actions {
-		if a.Key != Reply || slices.Contains(capabilities, Reply) {
-			pairs = append(pairs, a.Key, a.Label)
+	for i, a := range actions {
+		if i == 0 {
+			pairs = append(pairs, clicked, a.Label)
 		}
+		if i == 0 && slices.Contains(menus, server) || a.Key == Reply && !slices.Contains(capabilities, Reply) {
+			continue
+		}
+		pairs = append(pairs, a.Key, a.Label)
 	}
 	return pairs
 }

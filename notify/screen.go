@@ -31,6 +31,9 @@ const (
 	holdTime = 10 * time.Second
 )
 
+// application is the name of our desktop file, by which a server finds the settings that its user has for us, and of our icon.
+const application = "io.github.corrald.Corral"
+
 // gnome is the server of a desktop that takes a client's notices away once the client is gone from the bus.
 const gnome = "gnome-shell"
 
@@ -59,6 +62,7 @@ type screen struct {
 	owner    string     // unique name of the server on the bus, "" if there is none
 	turn     int        // counts the servers: an answer to a question to an earlier one is none
 	ready    bool       // what it can is known
+	name     string     // what it calls itself
 	can      []string   // its capabilities
 	calling  bool
 	sending  string            // key of the notice that it is being sent
@@ -120,8 +124,8 @@ func (n *Notifier) owned(owner string) {
 			s.can = []string{"body"}
 		}
 		n.call("GetServerInformation", nil, func(body []any, _ error) {
-			name, _ := first[string](body)
-			if s.restored && name == gnome {
+			s.name, _ = first[string](body)
+			if s.restored && s.name == gnome {
 				s.forget()
 			}
 			s.restored, s.ready = false, true
@@ -245,9 +249,9 @@ func (n *Notifier) send(notice Notice) {
 	if slices.Contains(s.can, "body-markup") {
 		body = escaped(body)
 	}
-	hints := map[string]dbus.Variant{"urgency": dbus.MakeVariant(byte(notice.Urgency))}
+	hints := map[string]dbus.Variant{"urgency": dbus.MakeVariant(byte(notice.Urgency)), "desktop-entry": dbus.MakeVariant(application)}
 	s.sending = notice.Key
-	n.call("Notify", []any{"Corral", replaces, "utilities-terminal", notice.Title, body, asServer(notice.Actions, s.can), hints, int32(-1)},
+	n.call("Notify", []any{"Corral", replaces, application, notice.Title, body, asServer(notice.Actions, s.name, s.can), hints, int32(-1)},
 		func(answer []any, err error) {
 			early := s.early
 			s.sending, s.early = "", nil

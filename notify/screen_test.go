@@ -253,6 +253,24 @@ func TestAThousandAtOnce(t *testing.T) {
 	assert.Equal(t, "corralctl [top]", testbed.Receive(t, s.did, "the action"))
 }
 
+// What a click does has a button as well, but where there is a menu of everything, in which it would be twice.
+func TestActionsReadWell(t *testing.T) {
+	actions := []Action{{Open, "Open"}, {ShowLog, "Log"}, {Reply, "Reply"}}
+	for _, c := range []struct {
+		server       string
+		capabilities []string
+		want         []string
+	}{
+		{"gnome-shell", []string{"body", "actions"}, []string{"default", "Open", "open", "Open", "log", "Log"}},
+		{"Plasma", []string{"actions", "inline-reply"}, []string{"default", "Open", "open", "Open", "log", "Log", "inline-reply", "Reply"}},
+		{"dunst", []string{"actions"}, []string{"default", "Open", "log", "Log"}},
+		{"mako", []string{"actions"}, []string{"default", "Open", "log", "Log"}},
+		{"notify-osd", []string{"body"}, []string{}},
+	} {
+		assert.Equal(t, c.want, asServer(actions, c.server, c.capabilities), c.server)
+	}
+}
+
 // A file that is damaged costs nothing but what it remembered.
 func TestADamagedFile(t *testing.T) {
 	s := newStage(t)

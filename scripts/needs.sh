@@ -10,7 +10,7 @@ any_file() { compgen -G "$1" >/dev/null || { [ $# -gt 1 ] && shift && any_file "
 has() {
   case $1 in
     go) go_is_new_enough ;;
-    git | tmux | npm | vim | curl | jq | shellcheck | debootstrap | lintian | zsh | fish | mandoc | man) have "$1" ;;
+    git | tmux | npm | vim | curl | jq | sway | foot | shellcheck | debootstrap | lintian | zsh | fish | mandoc | man) have "$1" ;;
     systemd) have systemctl && have systemd-analyze && any_file /usr/lib/systemd/systemd /lib/systemd/systemd ;;
     dbus) have dbus-daemon ;;
     user-bus) any_file /usr/lib/systemd/user/dbus.socket /lib/systemd/user/dbus.socket ;;
@@ -20,6 +20,8 @@ has() {
     uml) have linux.uml && have mkfs.ext4 ;;
     gdbus) have gdbus ;;
     dunst) have dunst && have dunstctl ;;
+    mako) have mako && have makoctl ;;
+    dbusmock) [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'import dbusmock' 2>/dev/null ;;
     xvfb) have Xvfb ;;
     gio-python) [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'from gi.repository import Gio' 2>/dev/null ;;
     procps) have ps && have pgrep ;;
@@ -59,6 +61,9 @@ packages() {
     gio-python:apt-get) echo python3-gi gir1.2-glib-2.0 ;;
     gio-python:dnf) echo python3-gobject-base ;;
     gio-python:*) echo python-gobject ;;
+    mako:apt-get) echo mako-notifier ;;
+    dbusmock:pacman) echo python-dbusmock ;;
+    dbusmock:*) echo python3-dbusmock ;;
     procps:dnf | procps:pacman) echo procps-ng ;;
     man:*) echo man-db ;;
     shellcheck:dnf) echo ShellCheck ;;

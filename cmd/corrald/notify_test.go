@@ -40,6 +40,8 @@ func TestNotifications(t *testing.T) {
 	assert.Equal(t, "shop: failed, exit 3", n.Title)
 	assert.Equal(t, "command exited with code 3\n~, after less than 1s", n.Body)
 	assert.EqualValues(t, 2, n.Urgency)
+	assert.FileExists(t, "../../packaging/desktop/"+n.Entry+".desktop")
+	assert.FileExists(t, "../../packaging/desktop/"+n.Icon+".svg")
 	assert.Equal(t, []string{"default", "Open", "open", "Open", "restart", "Restart", "log", "Log"}, n.Actions)
 
 	s.must("Acknowledge")
@@ -236,10 +238,7 @@ func TestDunst(t *testing.T) {
 	testbed.Poll(t, "it is displayed", displayed("1"))
 	asks := d.run(t, "asks", reports("waiting", "Reason", "permission", "Message", "May I <remove> /tmp/x & y?")+"; exec sleep 1000")
 	testbed.Poll(t, "both are displayed", displayed("2"))
-	if picture := os.Getenv("CORRAL_PICTURE"); picture != "" {
-		out, err := exec.Command("import", "-window", "root", picture).CombinedOutput()
-		assert.NoError(t, err, "%s", out)
-	}
+	d.picture(t, "import", "-window", "root", "png:-")
 	asks.must("Acknowledge")
 	testbed.Poll(t, "one is closed", displayed("1"))
 	assert.Contains(t, dunstctl(t, "history"), "May I &lt;remove&gt; /tmp/x &amp; y?")
@@ -272,11 +271,7 @@ func (d *corrald) startDunst(t *testing.T) {
 	dunst := exec.Command("dunst", "-conf", filepath.Join(d.dir, "dunstrc"))
 	t.Cleanup(func() { stopProcess(dunst) })
 	require.NoError(t, dunst.Start())
-	testbed.Poll(t, "dunst on the bus", func() bool {
-		var owned bool
-		err := d.bus.BusObject().Call("org.freedesktop.DBus.NameHasOwner", 0, "org.freedesktop.Notifications").Store(&owned)
-		return err == nil && owned
-	})
+	d.serverOnBus(t)
 }
 
 func stopProcess(c *exec.Cmd) {

@@ -21,6 +21,8 @@ type Notification struct {
 	Body     string
 	Actions  []string // keys and labels in turn
 	Urgency  byte
+	Icon     string
+	Entry    string // of the desktop, that it comes from
 }
 
 // NotificationServer is a server of desktop notifications that does what no real one does when asked: it hangs, crashes, refuses, and answers in the wrong
@@ -109,11 +111,12 @@ func (m notificationMethods) GetServerInformation() (name, vendor, version, spec
 }
 
 // Notify takes a notification.
-func (m notificationMethods) Notify(_ string, replaces uint32, _, title, body string, actions []string, hints map[string]dbus.Variant, _ int32) (uint32, *dbus.Error) {
+func (m notificationMethods) Notify(_ string, replaces uint32, icon, title, body string, actions []string, hints map[string]dbus.Variant, _ int32) (uint32, *dbus.Error) {
 	s := m.s
 	s.mu.Lock()
 	before := s.before
-	n := Notification{ID: replaces, Replaces: replaces, Title: title, Body: body, Actions: actions}
+	n := Notification{ID: replaces, Replaces: replaces, Title: title, Body: body, Actions: actions, Icon: icon}
+	n.Entry, _ = hints["desktop-entry"].Value().(string)
 	if n.Urgency, _ = hints["urgency"].Value().(byte); !slices.Contains(s.live, replaces) {
 		n.ID = s.next
 		s.next++

@@ -44,7 +44,6 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 		word, changed := e.rec.Report(session.Word{Activity: r.Activity, Reason: r.Reason, Message: r.Message, At: time.Now(), Monotonic: s.Monotonic()})
 		conversed := s.conversed(e, r.ConversationID)
 		if !changed && !conversed {
-			s.seek(e, r.Activity)
 			return nil, nil
 		}
 		if !e.run.mayReport(time.Now()) {
@@ -52,8 +51,9 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 		}
 		if conversed {
 			s.converse(e, r.ConversationID, session.Reported)
+			e.run.reported = r.ConversationID
 		}
-		s.seek(e, r.Activity)
+		s.seek(e, r.Activity, conversed)
 		if changed {
 			s.apply(e, session.Said{Run: e.rec.Run.ID, Source: session.FromReport, Word: word})
 		}
@@ -89,11 +89,12 @@ func (r *runtime) mayReport(now time.Time) bool {
 	return true
 }
 
-// conversed tells whether the agent says something new of its conversation. One that is kept in a file which we have named is no other's business.
+// conversed tells whether the agent says something new of its conversation. One that is kept in a file which we have named is no other's business. A file that
+// it holds open knows better, but of several this tells which.
 func (s *Supervisor) conversed(e *entry, id string) bool {
 	def, r := s.Agents[e.rec.Agent], e.rec.Run
 	return id != "" && (def.IdSource == config.IdReport || config.UsesConversation(def.ResumeCommand)) && def.IdSource != config.IdHistoryFile &&
-		(id != r.Conversation || r.ConversationFrom != session.Reported)
+		id != e.run.reported && (id != r.Conversation || r.ConversationFrom != session.Reported)
 }
 
 // shimSources are those that a shim speaks for.
@@ -109,7 +110,7 @@ func (s *Supervisor) agentSaid(e *entry, m shimwire.Message) {
 	s.apply(e, session.Said{Run: e.rec.Run.ID, Source: source, Word: session.Word{
 		Activity: m.Activity, Reason: m.Reason, Message: shimwire.Bounded(m.Text), At: m.Since, Monotonic: s.saidAt(m), Seq: uint64(m.Seq),
 	}})
-	s.seek(e, m.Activity)
+	s.seek(e, m.Activity, false)
 }
 
 // saidAt is when what a shim tells has begun, by CLOCK_MONOTONIC. An older shim tells only what the clock on the wall said then: as far as that goes it is
@@ -128,7 +129,7 @@ func (s *Supervisor) printed(e *entry, idle bool, m shimwire.Message) {
 		w.Activity = session.Idle
 	}
 	s.apply(e, session.Said{Run: e.rec.Run.ID, Source: session.FromOutput, Word: w})
-	s.seek(e, w.Activity)
+	s.seek(e, w.Activity, false)
 }
 
 // Acknowledge takes note that a person knows what the session wants attention for. Errors: NoSuchSession.

@@ -36,6 +36,7 @@ type world struct {
 	freezeErr  error
 	make       func(p Plan) (string, error)                            // MakeConversation
 	open       string                                                  // what OpenConversation finds
+	preferred  string                                                  // what OpenConversation was told to be known
 	hint       string                                                  // what Hint finds
 	properties func(scope string, properties []session.Property) error // SetProperties
 }
@@ -64,8 +65,9 @@ func (w *world) MakeConversation(_ context.Context, p Plan, command []string) (s
 	return w.make(p)
 }
 
-func (w *world) OpenConversation(t Target, _ *regexp.Regexp, _ string) string {
+func (w *world) OpenConversation(t Target, _ *regexp.Regexp, known string) string {
 	w.tell("look at the files of %s", t.ID)
+	w.preferred = known
 	return w.open
 }
 

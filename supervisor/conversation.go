@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -241,10 +242,10 @@ func (s *Supervisor) nothingSaved(e *entry, ev session.NothingSaved) {
 }
 
 // seek has it found out in which conversation an agent is that shows it by the files that it holds open. It costs a look at the scope's processes, and is done
-// when something is told anyway; once it is known, only when the agent has come to the end of something.
-func (s *Supervisor) seek(e *entry, activity string) {
+// when something is told anyway; once it is known, only when the agent has come to the end of something, or has told of another one.
+func (s *Supervisor) seek(e *entry, activity string, told bool) {
 	r := e.rec.Run
-	if e.run.seeking || !r.AgentAlive() || r.ConversationFrom == session.OpenFile && activity == session.Working {
+	if e.run.seeking || !r.AgentAlive() || r.ConversationFrom == session.OpenFile && activity == session.Working && !told {
 		return
 	}
 	if find := s.finder(e); find != nil {
@@ -254,13 +255,13 @@ func (s *Supervisor) seek(e *entry, activity string) {
 	}
 }
 
-// finder returns what finds the conversation of a run's agent, nil if it cannot be found so, or the agent has told it.
+// finder returns what finds the conversation of a run's agent, nil if it cannot be found so.
 func (s *Supervisor) finder(e *entry) func(Target) {
 	r, pattern := e.rec.Run, s.Agents[e.rec.Agent].IdFile
-	if pattern == nil || r.ConversationFrom == session.Reported {
+	if pattern == nil {
 		return nil
 	}
-	run, known := r.ID, r.Conversation
+	run, known := r.ID, cmp.Or(e.run.reported, r.Conversation)
 	return func(t Target) {
 		id := s.World.OpenConversation(t, pattern, known)
 		s.post(func() {

@@ -351,17 +351,28 @@ func TestAConversationIsFoundByWhatIsHeldOpen(t *testing.T) {
 	})
 }
 
-func TestWhatTheAgentReportsIsNotLookedFor(t *testing.T) {
+// TestAnOpenFileKnowsBetterThanAReport: Codex's hooks also speak for the conversation that it has to make up a title.
+func TestAnOpenFileKnowsBetterThanAReport(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.running()
 		require.NoError(t, b.sup.Reload(config.Default(), map[string]config.Agent{
 			"command": {Name: "command", ResumeCommand: []string{"resume", "%U"}, IdFile: regexp.MustCompile(`(.+)`)},
 		}))
+		report := func(activity, id string) {
+			require.NoError(t, b.sup.Report(b.t.Context(), "shop", Report{Activity: activity, ConversationID: id}))
+			synctest.Wait()
+		}
+		report("working", "told")
+		assert.Equal(t, "told", b.records.last("shop").ConversationID, "nothing else is known")
 		b.world.open = "seen"
-		require.NoError(t, b.sup.Report(b.t.Context(), "shop", Report{Activity: "idle", ConversationID: "told"}))
 		s.says(shimwire.Message{Kind: shimwire.Idle, Since: time.Now(), Seq: 3})
-		assert.NotContains(t, b.heard(), "0s look at the files of shop")
-		assert.Equal(t, "told", b.records.last("shop").ConversationID)
+		assert.Equal(t, "seen", b.records.last("shop").ConversationID)
+		report("working", "title")
+		assert.Equal(t, "seen", b.records.last("shop").ConversationID)
+		assert.Equal(t, "title", b.world.preferred, "if both are open")
+		b.world.open = "title"
+		report("working", "another")
+		assert.Equal(t, "title", b.records.last("shop").ConversationID)
 		s.hangUp()
 	})
 }

@@ -26,8 +26,9 @@ type runtime struct {
 	answered   time.Duration // by CLOCK_MONOTONIC: when it was given input while it asked for some
 	nextReport time.Time     // when its reports would be taken if each had to wait for the one before it
 
-	making  func() // calls off the making of its conversation, nil while there is none
-	seeking bool   // its conversation is being looked for
+	making   func() // calls off the making of its conversation, nil while there is none
+	seeking  bool   // its conversation is being looked for
+	reported string // the conversation that its agent has reported last
 
 	joining bool // a new tmux server is being put around the agent
 

@@ -84,7 +84,19 @@ func (s *Supervisor) recordOf(sc Scope) (*session.Session, error) {
 		Run: hello.RunID, BootID: s.BootID, Unit: sc.Name, Notify: s.Agents[agent].Type == config.TypeNotify, Sources: s.Agents[agent].Status.Sources,
 		At: hello.Started,
 	})
+	s.recall(rec)
 	return rec, nil
+}
+
+// recall finds out from what the agent was executed with, if that is to be seen, which conversation it has: then it can be resumed as before.
+func (s *Supervisor) recall(rec *session.Session) {
+	def := s.Agents[rec.Agent]
+	id := def.FindConversation(rec.Command, s.specifiers(rec))
+	if id == "" {
+		return
+	}
+	rec.Defined = true
+	rec.Apply(session.Conversed{Run: rec.Run.ID, ID: id, From: session.Given, Resume: s.resumeCommand(rec, id), At: rec.Run.Asked})
 }
 
 // whose returns the session and the agent that a scope's name tells of. Both may have a '-' in them: the session is the one that has a runtime directory with

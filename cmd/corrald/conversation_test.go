@@ -157,6 +157,24 @@ func TestOneProcessForOneConversation(t *testing.T) {
 	require.NoError(t, first.do("Start"), "a fresh run has another one")
 }
 
+// TestALostRecordIsMadeAnewWithItsConversation: the agent's own arguments tell it.
+func TestALostRecordIsMadeAnewWithItsConversation(t *testing.T) {
+	d := startDaemon(t)
+	d.defineScript("talker", talker, talkerScript)
+	s, err := d.as(t, "talker", "shop", nil)
+	require.NoError(t, err)
+	s.sayTo("hello")
+	s.file("shop.told")
+	id := s.facts().text("ConversationId")
+	d.kill(syscall.SIGKILL)
+	require.NoError(t, os.RemoveAll(d.stateDir("shop")))
+	d.launch()
+	assert.Equal(t, id, s.facts().text("ConversationId"))
+	s.must("Suspend")
+	s.must("Resume")
+	assert.Equal(t, []string{"--session-id " + id, "--resume " + id}, s.runs(2))
+}
+
 // TestTwoThatTurnOutToHaveOneConversation are told of, and left alone.
 func TestTwoThatTurnOutToHaveOneConversation(t *testing.T) {
 	d := startDaemon(t)

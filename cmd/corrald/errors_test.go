@@ -48,6 +48,13 @@ func TestEveryErrorIsReached(t *testing.T) {
 			return create("command", spec{"Command": []string{"true"}, "WorkingDirectory": "/no/such"})
 		},
 		dbusapi.WorkspaceBusy: func() error { return create("command", exclusive(work)) },
+		dbusapi.ConversationBusy: func() error {
+			talking := func(id string) error {
+				return create("command", spec{"Id": id, "Command": []string{"sleep", "1000"}, "ConversationId": "talk"})
+			}
+			require.NoError(t, talking("first"))
+			return talking("second")
+		},
 		dbusapi.StartFailed: func() error {
 			return create("command", spec{"Id": "failed", "Command": []string{"/no/such/program"}})
 		},

@@ -92,3 +92,40 @@ func (agent *Agent) StopTimeout() time.Duration {
 	}
 	return timeout
 }
+
+// FindConversation returns the id of the conversation with which a process was executed that shows these arguments, "" if that is not to be seen. What stands
+// in front of an agent's own arguments may be an interpreter, what comes after them is a client's.
+func (agent *Agent) FindConversation(shown []string, s Specifiers) string {
+	for _, template := range [][]string{agent.Command, agent.ResumeCommand} {
+		if len(template) < 2 || !UsesConversation(template) {
+			continue
+		}
+		rest := template[1:] // the program may be shown by another name
+		for i := 1; i+len(rest) <= len(shown); i++ {
+			if id := matchConversation(rest, shown[i:i+len(rest)], s); id != "" {
+				return id
+			}
+		}
+	}
+	return ""
+}
+
+// matchConversation returns the id that makes the arguments of the template, "" if none does.
+func matchConversation(template, args []string, s Specifiers) string {
+	for i, arg := range template {
+		before, after, is := strings.Cut(arg, "%U")
+		if !is {
+			continue
+		}
+		around, err := Expand([]string{before, after}, s)
+		if err != nil || len(args[i]) < len(around[0])+len(around[1]) || !strings.HasPrefix(args[i], around[0]) || !strings.HasSuffix(args[i], around[1]) {
+			return ""
+		}
+		s.Conversation = args[i][len(around[0]) : len(args[i])-len(around[1])]
+		if made, err := Expand(template, s); err == nil && slices.Equal(made, args) {
+			return s.Conversation
+		}
+		return ""
+	}
+	return ""
+}

@@ -41,6 +41,45 @@ func TestExpandPatterns(t *testing.T) {
 	require.ErrorContains(t, err, "specifier %U has no value")
 }
 
+func TestExpandKnown(t *testing.T) {
+	s := Specifiers{Session: "shop", Home: "/home/u"}
+	got, err := ExpandKnown([]string{"--resume", "%U", "%h/%i/%8", "%%"}, s)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"--resume", "%U", "/home/u/shop/%8", "%"}, got)
+	_, err = ExpandKnown([]string{"%Q"}, s)
+	require.ErrorContains(t, err, "unknown specifier")
+	s.Conversation = "-x"
+	got, err = ExpandKnown([]string{"%U"}, s)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"%U"}, got, "what is no id is not put in")
+}
+
+func TestFindConversation(t *testing.T) {
+	s := Specifiers{Session: "shop", Workspace: "/w", Home: "/home/u"}
+	agent := Agent{
+		Command:       []string{"claude", "--session-id", "%U", "--dir=%w"},
+		ResumeCommand: []string{"claude", "--resume=%U"},
+	}
+	for name, c := range map[string]struct {
+		shown []string
+		want  string
+	}{
+		"as it was executed":       {[]string{"claude", "--session-id", "c-1", "--dir=/w"}, "c-1"},
+		"by an interpreter":        {[]string{"node", "/usr/bin/claude", "--session-id", "c-1", "--dir=/w"}, "c-1"},
+		"with arguments behind it": {[]string{"claude", "--session-id", "c-1", "--dir=/w", "--model", "x"}, "c-1"},
+		"resumed":                  {[]string{"claude", "--resume=c-2"}, "c-2"},
+		"another directory's":      {[]string{"claude", "--session-id", "c-1", "--dir=/x"}, ""},
+		"no id":                    {[]string{"claude", "--session-id", "--x", "--dir=/w"}, ""},
+		"another command":          {[]string{"sh", "-c", "claude"}, ""},
+		"nothing":                  {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, agent.FindConversation(c.shown, s)) })
+	}
+	agent = Agent{Command: []string{"codex"}, ResumeCommand: []string{"codex", "resume", "%U"}}
+	assert.Empty(t, agent.FindConversation([]string{"codex"}, s))
+	assert.Equal(t, "c-3", agent.FindConversation([]string{"codex", "resume", "c-3"}, s))
+}
+
 func FuzzExpandPatterns(f *testing.F) {
 	for _, seed := range []string{"%h/*/%U", "${A}/%8", "${A", "${}", "${A}${B}", "/[%w]", `/\`, "%"} {
 		f.Add(seed, "/va*l[ue")

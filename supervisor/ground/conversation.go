@@ -143,7 +143,7 @@ func find(program string, env []string) (string, error) {
 // the one that is known, or else the first by name: what an agent begins beside its conversation comes later.
 func (g *Ground) OpenConversation(t supervisor.Target, pattern *regexp.Regexp, known string) string {
 	pids, err := proc.Processes(t.ControlGroup)
-	if err != nil {
+	if err != nil || t.ControlGroup == "" {
 		return ""
 	}
 	parents := map[int]int{}

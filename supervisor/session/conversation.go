@@ -8,18 +8,19 @@ import (
 // MaxConversations bounds how many earlier conversations a session remembers.
 const MaxConversations = 50
 
-// Teller is what has told the id of a run's conversation. What the agent says itself counts more than what was seen of it.
+// Teller is what has told the id of a run's conversation. A file that is written to counts more than a word: some agents' hooks also speak for conversations that
+// they have beside the one with the user.
 type Teller string
 
 const (
 	Given    Teller = "given"  // it was handed to the agent
 	Hint     Teller = "hint"   // the agent printed it at its end
-	OpenFile Teller = "file"   // a file that the agent holds open is named after it
 	Reported Teller = "report" // the agent's hooks
+	OpenFile Teller = "file"   // a file that the agent holds open is named after it
 )
 
 // tellers are ordered by how much they count.
-var tellers = []Teller{"", Given, Hint, OpenFile, Reported}
+var tellers = []Teller{"", Given, Hint, Reported, OpenFile}
 
 func (t Teller) rank() int { return slices.Index(tellers, t) }
 

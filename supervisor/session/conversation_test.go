@@ -25,7 +25,7 @@ func TestWhichConversationARunHas(t *testing.T) {
 		"another one was begun":                 {list(told("a", session.Given, 1), told("b", session.Reported, 2)), "b", []string{"a"}, session.Reported},
 		"back to the first":                     {list(told("a", session.Reported, 1), told("b", session.Reported, 2), told("a", session.Reported, 3)), "a", []string{"b"}, session.Reported},
 		"told late":                             {list(told("b", session.Reported, 2), told("a", session.Reported, 1)), "b", nil, session.Reported},
-		"what is seen counts less than a word":  {list(told("a", session.Reported, 1), told("b", session.OpenFile, 2)), "a", nil, session.Reported},
+		"a word counts less than what is seen":  {list(told("a", session.OpenFile, 1), told("b", session.Reported, 2)), "a", nil, session.OpenFile},
 		"a file counts more than what is given": {list(told("a", session.Given, 1), told("b", session.OpenFile, 2)), "b", []string{"a"}, session.OpenFile},
 		"and more than a hint":                  {list(told("a", session.OpenFile, 1), told("b", session.Hint, 2)), "a", nil, session.OpenFile},
 		"an unknown teller counts for nothing":  {list(told("a", "gossip", 1)), "", nil, ""},

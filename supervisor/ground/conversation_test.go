@@ -1,0 +1,73 @@
+package ground
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPlain(t *testing.T) {
+	for name, c := range map[string]struct{ printed, want string }{
+		"text":                       {"resume with\r\nclaude --resume x\n", "resume with\nclaude --resume x\n"},
+		"colours":                    {"\x1b[1;38:5:2mclaude\x1b[0m --resume\x1b[m x", "claude --resume x"},
+		"a title":                    {"\x1b]0;claude --resume evil\aclaude", "claude"},
+		"a link":                     {"\x1b]8;;http://x\x1b\\codex resume x\x1b]8;;\x1b\\", "codex resume x"},
+		"a string that is cut short": {"\x1b]0;title\x1b[1mbold", "bold"},
+		"other strings":              {"\x1bPq#0\x1b\\a\x1b_b\x1b\\c", "ac"},
+		"a character set":            {"\x1b(Ba\x1b=b\x1b7c", "abc"},
+		"what is not ended":          {"a\x1b[1;2", "a"},
+		"nothing but an escape":      {"a\x1b", "a"},
+		"bytes that are no text":     {"a\xff\x00b\x7f", "a\uFFFDb"},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, plain([]byte(c.printed))) })
+	}
+}
+
+func FuzzPlain(f *testing.F) {
+	for _, seed := range []string{"\x1b[1mx\x1b[m", "\x1b]0;t\ax", "\x1bPx\x1b\\", "\x1b(B", "\x1b", "é\xff"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, printed []byte) {
+		text := plain(printed)
+		if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\n' || r == 0x7f }) {
+			t.Fatalf("%q became %q", printed, text)
+		}
+		if again := plain([]byte(text)); again != text {
+			t.Fatalf("%q became %q, and then %q", printed, text, again)
+		}
+	})
+}
+
+func TestTail(t *testing.T) {
+	dir := t.TempDir()
+	text, err := tail(dir, 8)
+	require.NoError(t, err)
+	assert.Empty(t, text)
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	for _, c := range []struct{ log, before, want string }{
+		{"short", "", "short"},
+		{"a long line", "", "ong line"},
+		{"new", "the older one", "er onenew"[1:]},
+		{"new", "x", "xnew"},
+	} {
+		write("output.log", c.log)
+		write("output.log.1", c.before)
+		text, err := tail(dir, 8)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, string(text))
+	}
+}
+
+func TestDistance(t *testing.T) {
+	parents := map[int]int{10: 1, 11: 10, 12: 11, 20: 1, 30: 31, 31: 30}
+	for pid, want := range map[int]int{10: 0, 11: 1, 12: 2, 20: -1, 30: -1, 99: -1} {
+		assert.Equal(t, want, distance(parents, pid, 10), pid)
+	}
+}

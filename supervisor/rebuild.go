@@ -102,9 +102,10 @@ func (s *Supervisor) recall(rec *session.Session) {
 // whose returns the session and the agent that a scope's name tells of. Both may have a '-' in them: the session is the one that has a runtime directory with
 // a shim's socket in it.
 func (s *Supervisor) whose(unit string) (id, agent string, err error) {
-	name := strings.TrimSuffix(strings.TrimPrefix(unit, "app-corral-"), ".scope")
+	name, begins := strings.CutPrefix(unit, "app-corral-")
+	name, ends := strings.CutSuffix(name, ".scope")
 	for i := range len(name) {
-		if name[i] != '-' || !config.ValidName(name[:i]) || !config.ValidName(name[i+1:]) {
+		if !begins || !ends || name[i] != '-' || !config.ValidName(name[:i]) || !config.ValidName(name[i+1:]) {
 			continue
 		}
 		if _, err := os.Lstat(filepath.Join(s.runtimeDir(name[i+1:]), shimSocket)); err != nil {

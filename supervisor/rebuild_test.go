@@ -48,3 +48,23 @@ func TestWhoseAScopeIs(t *testing.T) {
 		})
 	}
 }
+
+// FuzzWhose holds that whatever a scope is called, its session is one that has a runtime directory, and its name is made of the two.
+func FuzzWhose(f *testing.F) {
+	for _, seed := range []string{"app-corral-claude-shop.scope", "app-corral-my-claude-my-shop.scope", "app-corral-.scope", "app-corral-claude-../../x.scope", "session-1.scope", "app-corral-a--b.scope"} {
+		f.Add(seed)
+	}
+	s := &Supervisor{Options: Options{RuntimeDir: f.TempDir()}, sessions: map[string]*entry{}}
+	for _, id := range []string{"shop", "my-shop", "b"} {
+		require.NoError(f, os.Mkdir(s.runtimeDir(id), 0o700))
+		require.NoError(f, os.WriteFile(filepath.Join(s.runtimeDir(id), shimSocket), nil, 0o600))
+	}
+	f.Fuzz(func(t *testing.T, unit string) {
+		id, agent, err := s.whose(unit)
+		if err != nil {
+			return
+		}
+		require.Contains(t, []string{"shop", "my-shop", "b"}, id)
+		require.Equal(t, unit, UnitName(agent, id))
+	})
+}

@@ -186,8 +186,13 @@ func (s Session) Attached() bool {
 // Watched tells whether somebody looks at the session at this moment: whether a terminal is attached to it that has the focus, or does not tell.
 func (t *Tmux) Watched(ctx context.Context, s Session) bool {
 	out, err := t.command(ctx, s, "-N", "list-clients", "-F", "#{client_flags}")
-	for flags := range strings.FieldsSeq(string(out)) {
-		if err == nil && slices.Contains(strings.Split(flags, ","), "focused") {
+	return err == nil && focused(string(out))
+}
+
+// focused looks for a terminal with the focus in a list of the terminals' flags.
+func focused(clients string) bool {
+	for flags := range strings.FieldsSeq(clients) {
+		if slices.Contains(strings.Split(flags, ","), "focused") {
 			return true
 		}
 	}

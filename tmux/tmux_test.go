@@ -346,3 +346,17 @@ func TestAnUpgradeOfThePackage(t *testing.T) {
 	assert.Equal(t, fmt.Sprintf("/proc/%d/exe", s.Server), x.AttachCommand(s)[0])
 	assert.True(t, x.Answers(t.Context(), s))
 }
+
+// FuzzFocused holds that no other flag is taken for the focus.
+func FuzzFocused(f *testing.F) {
+	for _, seed := range []string{"attached,focused,UTF-8\n", "attached,UTF-8\nattached,focused", "unfocused", ""} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, clients string) {
+		if !strings.Contains(clients, "focused") {
+			require.False(t, focused(clients))
+		}
+		require.True(t, focused(clients+"\nattached,focused"))
+		require.Equal(t, focused(clients), focused(clients+"\nattached,unfocused"))
+	})
+}

@@ -153,8 +153,11 @@ func startTicks(pid int) uint64 {
 	if err != nil {
 		return 0
 	}
-	s := string(b)
-	f := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
+	return ticksIn(string(b))
+}
+
+func ticksIn(stat string) uint64 {
+	f := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(f) < 20 {
 		return 0
 	}

@@ -57,8 +57,11 @@ func (c *memoryCounters) kills() uint64 {
 	return 0
 }
 
-func (c *memoryCounters) killed() uint64 {
-	for line := range bytes.Lines(readAt(c.events)) {
+func (c *memoryCounters) killed() uint64 { return oomKills(readAt(c.events)) }
+
+// oomKills finds the number in the text of memory.events.
+func oomKills(events []byte) uint64 {
+	for line := range bytes.Lines(events) {
 		if v, ok := bytes.CutPrefix(line, []byte("oom_kill ")); ok {
 			return decimal(v)
 		}

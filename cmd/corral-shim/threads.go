@@ -115,25 +115,22 @@ func giveBack() {
 		return
 	}
 	for line := range strings.Lines(string(maps)) {
-		bounds, rest, _ := strings.Cut(line, " ")
-		if strings.HasPrefix(rest, "r") && !strings.HasPrefix(rest, "rw") && strings.HasSuffix(rest, " "+exe+"\n") {
-			giveBackRange(bounds)
+		if from, to, ok := readOnlyPages(line, exe); ok {
+			_, _, _ = unix.RawSyscall(unix.SYS_MADVISE, uintptr(from), uintptr(to-from), unix.MADV_DONTNEED)
 		}
 	}
 }
 
-// giveBackRange unmaps the pages of one mapping, whose bounds are as in proc_pid_maps(5).
-func giveBackRange(bounds string) {
+// readOnlyPages returns the bounds of a mapping of a file that nothing was written to, from a line of proc_pid_maps(5).
+func readOnlyPages(line, file string) (from, to uint64, ok bool) {
+	bounds, rest, _ := strings.Cut(line, " ")
+	if !strings.HasPrefix(rest, "r") || strings.HasPrefix(rest, "rw") || !strings.HasSuffix(rest, " "+file+"\n") {
+		return 0, 0, false
+	}
 	low, high, _ := strings.Cut(bounds, "-")
-	from, err := strconv.ParseUint(low, 16, 64)
-	if err != nil {
-		return
-	}
-	to, err := strconv.ParseUint(high, 16, 64)
-	if err != nil {
-		return
-	}
-	_, _, _ = unix.RawSyscall(unix.SYS_MADVISE, uintptr(from), uintptr(to-from), unix.MADV_DONTNEED)
+	from, err1 := strconv.ParseUint(low, 16, 64)
+	to, err2 := strconv.ParseUint(high, 16, 64)
+	return from, to, err1 == nil && err2 == nil && from < to
 }
 
 // defaultLibrarySignals gives the two signals that the C library keeps for itself their default meaning. A program that glibc's posix_spawn has started

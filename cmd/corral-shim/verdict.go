@@ -21,24 +21,22 @@ type tmuxServer struct {
 
 // findServer reads the value of $TMUX: the server's socket, its process, the session's number.
 func findServer(value string) tmuxServer {
-	var s tmuxServer
-	rest, _, ok := cutLast(value, ',')
+	socket, pid, ok := serverOf(value)
 	if !ok {
-		return s
-	}
-	socket, number, ok := cutLast(rest, ',')
-	if !ok {
-		return s
-	}
-	pid, err := strconv.Atoi(number)
-	if err != nil || pid <= 1 {
-		return s
-	}
-	if s.pidfd, err = unix.PidfdOpen(pid, 0); err != nil {
 		return tmuxServer{}
 	}
-	s.socket = socket
-	return s
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return tmuxServer{}
+	}
+	return tmuxServer{socket: socket, pidfd: pidfd}
+}
+
+func serverOf(value string) (socket string, pid int, ok bool) {
+	rest, _, ok1 := cutLast(value, ',')
+	socket, number, ok2 := cutLast(rest, ',')
+	pid, err := strconv.Atoi(number)
+	return socket, pid, ok1 && ok2 && err == nil && pid > 1
 }
 
 func cutLast(s string, sep byte) (before, after string, ok bool) {

@@ -124,6 +124,12 @@ func (g Git) status(ctx context.Context, dir string, l *Losses) error {
 	if err != nil {
 		return err
 	}
+	l.countStatus(out)
+	return nil
+}
+
+// countStatus reads the short format of git-status(1), version 1, with NULs and without renames.
+func (l *Losses) countStatus(out string) {
 	for entry := range strings.SplitSeq(out, "\x00") {
 		if len(entry) < 3 {
 			continue
@@ -139,7 +145,6 @@ func (g Git) status(ctx context.Context, dir string, l *Losses) error {
 			l.Changes++
 		}
 	}
-	return nil
 }
 
 // unfinished names what was begun in a worktree and is not done: git keeps it with the worktree.
@@ -191,11 +196,7 @@ func (g Git) submodules(ctx context.Context, dir, prefix string, all *Losses) er
 	if err != nil {
 		return err
 	}
-	for entry := range strings.SplitSeq(out, "\x00") {
-		about, path, ok := strings.Cut(entry, "\t")
-		if !ok || !strings.HasPrefix(about, "160000 ") {
-			continue
-		}
+	for _, path := range gitlinks(out) {
 		module := filepath.Join(dir, path)
 		if !there(filepath.Join(module, ".git")) {
 			continue // it was never checked out
@@ -213,6 +214,18 @@ func (g Git) submodules(ctx context.Context, dir, prefix string, all *Losses) er
 		}
 	}
 	return nil
+}
+
+// gitlinks returns the paths of submodules in what git ls-files --stage -z prints. git has none that lead out of a repository.
+func gitlinks(out string) []string {
+	var paths []string
+	for entry := range strings.SplitSeq(out, "\x00") {
+		about, path, ok := strings.Cut(entry, "\t")
+		if ok && strings.HasPrefix(about, "160000 ") && filepath.IsLocal(path) {
+			paths = append(paths, path)
+		}
+	}
+	return slices.Compact(paths) // in a conflict, each side has it
 }
 
 func (g Git) submodule(ctx context.Context, dir string, l *Losses) error {

@@ -215,10 +215,7 @@ func Strays(root string) ([]Worktree, error) {
 		var w Worktree
 		text, readErr := os.ReadFile(filepath.Join(root, entry.Name()))
 		if readErr == nil {
-			readErr = json.Unmarshal(text, &w)
-		}
-		if readErr == nil && w.Path != filepath.Join(root, name) {
-			readErr = fmt.Errorf("%q is of another place", entry.Name())
+			w, readErr = parseNote(text, filepath.Join(root, name))
 		}
 		if readErr != nil {
 			err = errors.Join(err, readErr)
@@ -227,6 +224,17 @@ func Strays(root string) ([]Worktree, error) {
 		all = append(all, w)
 	}
 	return all, err
+}
+
+// parseNote reads the note of a worktree at a path.
+func parseNote(text []byte, path string) (w Worktree, err error) {
+	if err := json.Unmarshal(text, &w); err != nil {
+		return w, err
+	}
+	if w.Path != path {
+		return w, fmt.Errorf("the note of worktree %q is of another place", path)
+	}
+	return w, nil
 }
 
 func hasNote(root, name string) bool {

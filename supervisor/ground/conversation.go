@@ -97,12 +97,18 @@ func (g *Ground) MakeConversation(ctx context.Context, p supervisor.Plan, comman
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
 		return "", fmt.Errorf("%s: %w; what it says can be seen by running it in the workspace", doing, err)
 	}
-	lines := strings.Split(strings.TrimRight(out.String(), " \t\r\n"), "\n")
-	id := strings.TrimSpace(lines[len(lines)-1])
-	if !config.ValidConversationID(id) {
+	id, ok := lastID(out.String())
+	if !ok {
 		return "", fmt.Errorf("%s: the last line that it printed is no id", doing)
 	}
 	return id, nil
+}
+
+// lastID is the last line of what a program printed, and whether that is a conversation's id.
+func lastID(printed string) (string, bool) {
+	printed = strings.TrimRight(printed, " \t\r\n")
+	id := strings.TrimSpace(printed[strings.LastIndexByte(printed, '\n')+1:])
+	return id, config.ValidConversationID(id)
 }
 
 // limitedWriter takes everything, and keeps the first of it.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -366,14 +367,21 @@ func (g *Ground) Usage(group string) map[string]uint64 {
 		}
 	}
 	stat, _ := os.ReadFile(g.file(group, "cpu.stat"))
-	for line := range strings.SplitSeq(string(stat), "\n") {
-		if v, ok := strings.CutPrefix(line, "usage_usec "); ok {
-			if n, err := strconv.ParseUint(v, 10, 64); err == nil {
-				usage["CPUUsageNSec"] = n * 1000
-			}
-		}
+	if n, ok := cpuUsage(string(stat)); ok {
+		usage["CPUUsageNSec"] = n
 	}
 	return usage
+}
+
+// cpuUsage finds the processor's time in the text of cpu.stat, in nanoseconds.
+func cpuUsage(stat string) (uint64, bool) {
+	for line := range strings.SplitSeq(stat, "\n") {
+		if v, ok := strings.CutPrefix(line, "usage_usec "); ok {
+			n, err := strconv.ParseUint(v, 10, 64)
+			return n * 1000, err == nil && n <= math.MaxUint64/1000
+		}
+	}
+	return 0, false
 }
 
 func readNumber(path string) (uint64, error) {

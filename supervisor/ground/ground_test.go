@@ -3,11 +3,13 @@ package ground
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/testbed"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/units"
@@ -42,4 +44,30 @@ func TestARunWithoutAControlGroupIsNotTheWholeHierarchy(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, text, string(now), name)
 	}
+}
+
+// FuzzCPUUsage holds that a time is one that is there, and not one that has overflowed.
+func FuzzCPUUsage(f *testing.F) {
+	for _, seed := range []string{"usage_usec 1500\nuser_usec 1000\n", "usage_usec 18446744073709551615\n", "usage_usec -1\n", ""} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, stat string) {
+		if n, ok := cpuUsage(stat); ok {
+			require.Zero(t, n%1000)
+			require.Contains(t, stat, strconv.FormatUint(n/1000, 10))
+		}
+	})
+}
+
+// FuzzLastID holds that what is taken for a conversation's id can be put into a command.
+func FuzzLastID(f *testing.F) {
+	for _, seed := range []string{"c-17\n", "warning: x\r\n c-17 \r\n\n", "--flag\n", ""} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, printed string) {
+		if id, ok := lastID(printed); ok {
+			require.True(t, config.ValidConversationID(id))
+			require.Contains(t, printed, id)
+		}
+	})
 }

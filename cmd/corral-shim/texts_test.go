@@ -1,0 +1,74 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestTextsOfTheKernel are read for what is needed of them.
+func TestTextsOfTheKernel(t *testing.T) {
+	assert.Equal(t, "/a/b.scope", ownCgroup("1:name=systemd:/x\n0::/a/b.scope\n"))
+	assert.Equal(t, "/", ownCgroup("1:name=systemd:/x\n"))
+	assert.Equal(t, uint64(7), oomKills([]byte("low 0\noom 3\noom_kill 7\noom_group_kill 1\n")))
+	assert.Zero(t, oomKills(nil))
+	assert.Equal(t, uint64(4711), ticksIn("1 (a) b) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0"))
+	from, to, ok := readOnlyPages("00400000-00a00000 r-xp 00000000 fe:00 12 /usr/x\n", "/usr/x")
+	assert.True(t, ok)
+	assert.Equal(t, []uint64{0x400000, 0xa00000}, []uint64{from, to})
+	_, _, ok = readOnlyPages("00400000-00a00000 rw-p 00000000 fe:00 12 /usr/x\n", "/usr/x")
+	assert.False(t, ok)
+	socket, pid, ok := serverOf("/run/user/1000/a,b/tmux,42,0")
+	assert.True(t, ok)
+	assert.Equal(t, "/run/user/1000/a,b/tmux", socket)
+	assert.Equal(t, 42, pid)
+}
+
+// FuzzCgroupTexts holds that a path is a whole line's, and that a number is one that is there.
+func FuzzCgroupTexts(f *testing.F) {
+	for _, seed := range []string{"0::/a/b.scope\n", "1:name=systemd:/x\n0::/\n", "low 0\noom_kill 7\n", "max\n"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		path := ownCgroup(text)
+		require.NotContains(t, path, "\n")
+		require.True(t, path == "/" || strings.Contains(text, "0::"+path))
+		if oomKills([]byte(text)) > 0 {
+			require.Contains(t, text, "oom_kill ")
+		}
+		_ = decimal([]byte(text))
+	})
+}
+
+// FuzzReadOnlyPages holds that no pages are given back that may have been written to, or are another file's.
+func FuzzReadOnlyPages(f *testing.F) {
+	f.Add("00400000-00a00000 r-xp 00000000 fe:00 12 /usr/x\n", "/usr/x")
+	f.Add("00400000-00a00000 rw-p 00000000 fe:00 12 /usr/x\n", "/usr/x")
+	f.Add("ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n", "[vsyscall]")
+	f.Fuzz(func(t *testing.T, line, file string) {
+		from, to, ok := readOnlyPages(line, file)
+		if !ok {
+			return
+		}
+		require.Less(t, from, to)
+		require.True(t, strings.HasSuffix(line, " "+file+"\n"))
+		_, mode, _ := strings.Cut(line, " ")
+		require.True(t, strings.HasPrefix(mode, "r") && !strings.HasPrefix(mode, "rw"))
+	})
+}
+
+// FuzzProcessTexts holds that there is a server only where all three parts of $TMUX are.
+func FuzzProcessTexts(f *testing.F) {
+	for _, seed := range []string{"1 (a) b) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0", "/run/user/1000/a,b/tmux,42,0", ",,"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		_ = ticksIn(text)
+		if socket, pid, ok := serverOf(text); ok {
+			require.Greater(t, pid, 1)
+			require.True(t, strings.HasPrefix(text, socket+","))
+		}
+	})
+}

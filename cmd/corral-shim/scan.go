@@ -120,6 +120,9 @@ func untilEscape(b []byte) int {
 
 // escaped takes the ESC at this place.
 func (s *scanner) escaped(at int) {
+	if s.state == inCommand {
+		s.cut.cannotBegin() // a command that is over before it says what it is
+	}
 	switch {
 	case s.wrapped():
 		s.cut.escape(at)

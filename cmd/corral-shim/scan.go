@@ -81,6 +81,11 @@ func (s *scanner) scan(b []byte) (kept []byte) {
 			}
 		case inCommand, inString:
 			at += s.readString(rest, at)
+		case inControl:
+			if at += s.readParams(rest); at < len(b) {
+				s.next(b[at], at)
+				at++
+			}
 		default:
 			s.next(rest[0], at)
 			at++
@@ -265,12 +270,23 @@ func (s *scanner) next(c byte, at int) {
 		if !s.long && !s.wrapped() {
 			s.modes.control(s.params[:s.n], c)
 		}
-	case s.n == len(s.params):
-		s.long = true
-	default:
-		s.params[s.n] = c
-		s.n++
 	}
+}
+
+// readParams reads the parameters of a control sequence, and returns how many bytes they are.
+func (s *scanner) readParams(b []byte) int {
+	for i, c := range b {
+		switch {
+		case c < ' ' || c >= 0x40:
+			return i
+		case s.n == len(s.params):
+			s.long = true
+		default:
+			s.params[s.n] = c
+			s.n++
+		}
+	}
+	return len(b)
 }
 
 // brokenOff is called behind an ESC that does not end a string but breaks it off. If the string is being cut out, what begins there is shown.

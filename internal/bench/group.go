@@ -24,6 +24,7 @@ func init() {
 		{"start-burst", false, startBurst},
 		{"output", false, output},
 		{"key", false, key},
+		{"status", false, status},
 		{"exit-many", true, exitAmongMany},
 		{"idle", true, wakeupsIdle},
 		{"list", true, list},

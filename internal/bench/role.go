@@ -18,6 +18,8 @@ const (
 	roleEcho    = "echo"    // STAGE: prints each key that is pressed
 	roleChatter = "chatter" // prints a line every now and then, for ever
 	roleBystand = "bystand" // holds a connection to the bus, for ever
+	roleStatus  = "status"  // STAGE: tells its terminal what it does whenever it is told to, and notes when
+	roleEmit    = "emit"    // STAGE: tells the same on the bus itself
 	roleSurvey  = "survey"  // DIRECTORY: lists the scopes and reads the records of the sessions there
 )
 
@@ -33,6 +35,8 @@ func play(role string, args []string) int {
 		roleEcho:    {1, func(args []string) error { return echoKeys(args[0]) }},
 		roleChatter: {0, func([]string) error { return chatter() }},
 		roleBystand: {0, func([]string) error { return bystand() }},
+		roleStatus:  {1, func(args []string) error { return tellStatus(args[0]) }},
+		roleEmit:    {1, func(args []string) error { return emitSignals(args[0]) }},
 		roleSurvey:  {1, func(args []string) error { return survey(args[0]) }},
 	}
 	part, known := parts[role]

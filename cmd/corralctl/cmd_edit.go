@@ -173,7 +173,7 @@ func (e *edit) check(text []byte) []string {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil
 	}
-	agent, warnings := config.AgentText{Name: e.agent, Path: e.path, DropIn: e.dropIn, Text: text}.Check()
+	agent, warnings := config.AgentText{Name: e.agent, Path: e.path, DropIn: e.dropIn, Text: text, Dirs: configDirs()}.Check()
 	wrong := make([]string, 0, len(warnings))
 	for _, w := range warnings {
 		wrong = append(wrong, w.String())

@@ -178,6 +178,9 @@ func (c *ctl) printStatus(status statusOf) {
 	if s.Unit != "" {
 		c.field("Unit", "%s", s.Unit)
 	}
+	if s.ConversationId != "" {
+		c.field("Conversation", "%s", c.fit(s.ConversationId, statusIndent))
+	}
 	c.field("Runs", "%s", c.runs(s, now))
 	c.printRuns(s)
 	c.printAttention(s)

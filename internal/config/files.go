@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // AgentFile gives the path that the agent's own file has, or would have, in one of the directories.
@@ -41,9 +42,10 @@ type AgentText struct {
 	Path   string // where it will be, for the warnings
 	DropIn bool
 	Text   []byte
+	Dirs   []string // where the agent's other files are looked for, which have to go with a drop-in
 }
 
-// Check returns what LoadAgents would warn of, and the agent that the text alone makes.
+// Check returns what LoadAgents would warn of in the text, and the agent that it makes alone.
 func (t AgentText) Check() (Agent, []Warning) {
 	if len(t.Text) > maxFileSize {
 		return Agent{}, []Warning{{File: t.Path, Text: fmt.Sprintf("file is larger than %d bytes", maxFileSize)}}
@@ -51,14 +53,38 @@ func (t AgentText) Check() (Agent, []Warning) {
 	assignments, warnings := parseUnit(t.Path, t.Text, agentSections...)
 	l := newAgentLoader(t.Name)
 	l.apply(assignments)
-	if !t.DropIn { // what a drop-in lacks may stand in another file
+	if !t.DropIn {
 		l.contradictions()
 	}
 	warnings = append(warnings, l.warnings...)
+	if t.DropIn {
+		warnings = append(warnings, t.contradictions(assignments)...)
+	}
 	if !t.DropIn && len(l.agent.Command) == 0 && t.Name != CommandAgent {
 		warnings = append(warnings, Warning{File: t.Path, Text: "agent has no Command="})
 	}
 	return l.agent, warnings
+}
+
+// contradictions tells of what in a drop-in does not go with the agent's other files.
+func (t AgentText) contradictions(assignments []assignment) []Warning {
+	files, err := AgentFiles(t.Dirs, t.Name)
+	if err != nil || len(files) == 0 {
+		return nil // that is told by others
+	}
+	l := newAgentLoader(t.Name)
+	for _, file := range files {
+		if file == t.Path || Masked(file) {
+			continue
+		}
+		if more, _, err := readUnitFile(file, agentSections...); err == nil {
+			l.apply(more)
+		}
+	}
+	l.apply(assignments)
+	l.warnings = nil
+	l.contradictions()
+	return slices.DeleteFunc(l.warnings, func(w Warning) bool { return w.File != t.Path })
 }
 
 // Masked tells whether the file is there to hide others of its name: it is empty, or a link to /dev/null.

@@ -46,6 +46,29 @@ func TestCheckAgentText(t *testing.T) {
 	assert.Equal(t, []string{"/x/a.agent:2: unknown key Comand= in section [Agent], ignored"}, check("[Agent]\nComand=a\n", true))
 }
 
+// TestADropInIsCheckedWithTheRest: of what it is to change.
+func TestADropInIsCheckedWithTheRest(t *testing.T) {
+	root := write(t, map[string]string{
+		"agents/a.agent":                 "[Agent]\nCommand=a %U\nIdSource=preset\nColour=green\n",
+		"agents/a.agent.d/10-other.conf": "[Agent]\nResumeCommand=a -r %U\n",
+		"agents/a.agent.d/override.conf": "[Agent]\nIdSource=none\n",
+	})
+	path := filepath.Join(root, "agents/a.agent.d/override.conf")
+	check := func(text string) []string {
+		_, warnings := AgentText{Name: "a", Path: path, DropIn: true, Text: []byte(text), Dirs: []string{root}}.Check()
+		texts := []string{}
+		for _, w := range warnings {
+			texts = append(texts, w.String())
+		}
+		return texts
+	}
+	assert.Empty(t, check("[Agent]\nResumeCondition=%h/%U\n"), "it is resumed by another file")
+	assert.Equal(t, []string{path + ":3: IdSource=create needs an IdCommand=, which makes the id"}, check("[Agent]\n\nIdSource=create\n"))
+	assert.Empty(t, check("[Agent]\nIdSource=create\nIdCommand=a make\n"))
+	assert.Equal(t, []string{path + ":2: Command= has %U, which nobody knows before the agent runs; IdSource=preset, history-file or create make one"},
+		check("[Agent]\nCommand=b %U\nIdSource=report\n"))
+}
+
 func TestRemove(t *testing.T) {
 	root := write(t, map[string]string{"a.agent.d/x.conf": "", "a.agent.d/y.conf": ""})
 	dir := filepath.Join(root, "a.agent.d")

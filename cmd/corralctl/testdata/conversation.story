@@ -13,6 +13,9 @@ no
 $ corralctl show -p ConversationId --value shop >~/id && touch ~/talks/"$(cat ~/id)" && corralctl suspend shop && corralctl resume shop && corralctl show -p Resumed --value shop
 yes
 
+$ corralctl status -n0 shop | grep Conversation
+ Conversation: …-…-…-…-…
+
 # One process for one conversation.
 $ corralctl run --id other --conversation "$(cat ~/id)" talker
 corralctl: cannot run "talker": conversation "…" is held by session "shop"
@@ -28,4 +31,7 @@ hint: corralctl attach other
 # A definition that cannot work is told, with file and line.
 $ printf '[Agent]\nComand=sh\nCommand=sh %%h/talk %%U\n' >~/new && EDITOR="cp $HOME/new" corralctl edit --full talker
 corralctl: cannot edit "talker": …/talker.agent:2: unknown key Comand= in section [Agent], ignored; …/talker.agent:3: Command= has %U, which nobody knows before the agent runs; IdSource=preset, history-file or create make one
+[exit 1]
+$ printf '[Agent]\nIdSource=create\n' >~/new && EDITOR="cp $HOME/new" corralctl edit talker
+corralctl: cannot edit "talker": …/talker.agent.d/override.conf:2: IdSource=create needs an IdCommand=, which makes the id
 [exit 1]

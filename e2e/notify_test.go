@@ -33,6 +33,8 @@ func TestANotificationOnADesktop(t *testing.T) {
 	d := &desk{m, t, "bob"}
 	defer d.login()()
 	d.desktop()
+	d.do("mkdir", "-p", "/home/bob/.config/corral/hooks.d")
+	d.write(".config/corral/hooks.d/log", "#!/bin/sh\necho the hook was here\ncat >$HOME/told.new\nmv $HOME/told.new $HOME/told\nexit 4\n")
 	notified := d.notified()
 	d.do("corralctl", "run", "--", "sh", "-c", "sleep 2; exit 3")
 	asked, shown := notified("bob: failed, exit 3")
@@ -50,6 +52,14 @@ func TestANotificationOnADesktop(t *testing.T) {
 	d.do("timeout", "30", "sh", "-c", `until tmux -S "$XDG_RUNTIME_DIR/corral/bob/tmux" list-clients | grep -q xterm; do sleep 0.05; done`)
 	d.do("timeout", "30", "sh", "-c", "until [ $(dunstctl count displayed) = 0 ]; do sleep 0.05; done") // who is there has seen it
 	d.picture()
+
+	// A hook was told the same, as a service with its output in the journal, and what it did wrong is to be read.
+	d.do("timeout", "30", "sh", "-c", "until [ -e told ]; do sleep 0.05; done")
+	assert.Contains(t, d.do("cat", "told"), `"Title":"bob: failed, exit 3"`)
+	d.do("timeout", "30", "sh", "-c", "until corralctl status | grep -q 'the hook \"log\" failed: .* exited with code 4; see: journalctl --user -u corral-hook-log-'; do sleep 0.05; done")
+	m.Run("journalctl", "--sync")
+	assert.Contains(t, m.Run("journalctl", "--no-pager", "--output=cat", "_SYSTEMD_USER_SLICE=background.slice"), "the hook was here")
+	assert.Regexp(t, `corral-hook-log-\w+\.service: Main process exited, code=exited, status=4`, m.Run("journalctl", "--no-pager", "--output=cat"))
 }
 
 // desktop starts what a desktop of the user's consists of here: a display, of which the user's manager is told, and a notification server.

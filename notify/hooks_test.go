@@ -203,6 +203,45 @@ func TestABurstOfNews(t *testing.T) {
 	assert.True(t, next.IsZero(), "nobody is woken")
 }
 
+// What somebody sees anyway is no news, nor is what is older than a day; and whether notifications are on does not matter.
+func TestWhatIsNoNews(t *testing.T) {
+	attached := func(n *supervisor.Snapshot) { n.Attached = true }
+	for name, c := range map[string]struct {
+		n       *supervisor.Snapshot
+		watched bool
+		news    int
+	}{
+		"nobody is attached":                 {failed("shop", start), false, 1},
+		"somebody looks":                     {in(failed("shop", start), attached), true, 0},
+		"somebody is attached, looks away":   {in(failed("shop", start), attached), false, 1},
+		"it is older than a day":             {failed("shop", start.Add(-keptFor-time.Second)), false, 0},
+		"it is not to be told":               {in(failed("shop", start), labelled("no")), false, 0},
+		"the user did it":                    {in(failed("shop", start), func(n *supervisor.Snapshot) { n.ByWish = true }), false, 0},
+		"it is what this session is told of": {in(failed("shop", start), labelled("failed")), false, 1},
+	} {
+		for _, on := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", ", on), func(t *testing.T) {
+				d := NewDesk(settings(), on, Memory{})
+				d.Set(c.n)
+				for id, token := range d.Unsure() {
+					all, _ := d.News(start)
+					assert.Empty(t, all, "as long as it is not known who looks")
+					d.Watched(id, token, c.watched)
+				}
+				all, next := d.News(start)
+				assert.Len(t, all, c.news)
+				assert.True(t, next.IsZero())
+				again, _ := d.News(start)
+				assert.Empty(t, again, "it is being told")
+				d.Switch(true)
+				if !on {
+					assert.Empty(t, d.Look(start, nothingTold), "what was wanted while notifications were off")
+				}
+			})
+		}
+	}
+}
+
 // What a reboot has interrupted is told once, together.
 func TestNewsOfAReboot(t *testing.T) {
 	suspended := func(id string) *supervisor.Snapshot {

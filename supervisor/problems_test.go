@@ -72,6 +72,21 @@ func TestASaveThatFailsIsToldAndTriedAgain(t *testing.T) {
 	})
 }
 
+// Before the machine sleeps, what could not be saved is tried again.
+func TestSettle(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.start("shop")
+		b.records.fails = diskIsFull
+		require.NoError(t, b.sup.Describe(b.t.Context(), "shop", "a shop"))
+		b.heard()
+		b.meanwhile(func() { b.records.fails = nil })
+		require.NoError(t, b.sup.Settle(b.t.Context()))
+		assert.Subset(t, b.heard(), []string{"0s save shop: running", "0s answer 1"})
+		b.rests(time.Hour)
+		assert.NotContains(t, b.heard(), "0s save shop: running", "once is enough")
+	})
+}
+
 func TestWhatCouldNotBeSavedIsSavedWithTheNextChangeAndAtTheEnd(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")

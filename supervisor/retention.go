@@ -132,7 +132,7 @@ func (s *Supervisor) armExpiry() {
 	}
 }
 
-// AlarmRang is told that the alarm has gone off, or that the clock was set.
+// AlarmRang is told that the alarm has gone off, that the clock was set, or that the machine has slept and woken.
 func (s *Supervisor) AlarmRang() {
 	s.post(func() {
 		s.nextExpiry = time.Time{}

@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +29,31 @@ func (s *Supervisor) save(entries []*entry) {
 			_ = os.Remove(filepath.Join(s.runtimeDir(e.rec.ID), exitstatus.FileName))
 		}
 	})
+}
+
+// Settle returns once everything that has come in until now is applied, saved and published. What could not be saved before is tried again; that it fails
+// again is told as ever, and is no error here.
+func (s *Supervisor) Settle(ctx context.Context) error {
+	settled := make(chan struct{})
+	err := s.do(func() {
+		for _, e := range s.sessions {
+			if savable(e) {
+				s.touch(e)
+			}
+		}
+		s.after = append(s.after, func() { close(settled) })
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-settled:
+		return s.do(func() {}) // the turn is over, too
+	case <-s.done:
+		return ErrClosed
+	case <-ctx.Done():
+		return fmt.Errorf("cannot save what has changed: %w", ctx.Err())
+	}
 }
 
 // giveUpUnsaved gives up the runs that were to begin in this turn and could not be saved: an agent of which no record knows would be lost with the daemon.

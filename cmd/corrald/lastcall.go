@@ -12,10 +12,15 @@ import (
 // lastCall gives agents time before the machine is shut down: for as long as one lives it holds the login manager's delay lock, and when it hears
 // that the machine goes down it has them all suspended before it lets go; if it then does not, they are resumed. Where there is no login manager, or it refuses, the agents still have the
 // time that systemd gives at the end of the user's manager.
+//
+// Agents sleep with the machine and go on when it wakes, so nothing is done to them then. But a machine may sleep until its battery is empty: the lock is
+// held until everything that has happened is saved. And what has become due meanwhile is due at once when it wakes.
 type lastCall struct {
 	log     *slog.Logger
 	suspend func(context.Context) ([]string, error)
 	resume  func(context.Context) ([]string, error)
+	settle  func(context.Context) error
+	woke    func()
 	busy    chan bool // the newest only
 }
 
@@ -34,10 +39,12 @@ func (l *lastCall) live(some bool) {
 	l.busy <- some
 }
 
-// run does it, until ctx is done. It wakes when the first agent begins to live, when the last one is gone, and when the machine goes down or does not.
+// run does it, until ctx is done. It wakes when the first agent begins to live, when the last one is gone, when the machine goes down or does not, and when
+// it sleeps or wakes.
 func (l *lastCall) run(ctx context.Context) {
-	manager, goingDown := l.connect(ctx)
+	manager := l.connect(ctx)
 	var lock *logind.Lock
+	busy := false
 	letGo := func() {
 		lock.Release()
 		lock = nil
@@ -48,24 +55,39 @@ func (l *lastCall) run(ctx context.Context) {
 			_ = manager.Close()
 		}
 	}()
+	hold := func() {
+		if busy && lock == nil {
+			if manager == nil {
+				manager = l.connect(ctx)
+			}
+			lock = l.take(ctx, manager)
+		}
+	}
 	for {
+		var goingDown, sleeping <-chan bool
+		if manager != nil {
+			goingDown, sleeping = manager.GoingDown(), manager.Sleeping()
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case busy := <-l.busy:
-			switch {
-			case !busy:
+		case busy = <-l.busy:
+			if !busy {
 				letGo()
-			case lock == nil:
-				if manager == nil {
-					manager, goingDown = l.connect(ctx)
-				}
-				lock = l.take(ctx, manager)
+			}
+			hold()
+		case asleep := <-sleeping:
+			if asleep {
+				l.settled(ctx)
+				letGo()
+			} else {
+				l.woke()
+				hold()
 			}
 		case down, connected := <-goingDown:
 			switch {
 			case !connected: // a lock that nobody would hear when to give up only holds people up
-				manager, goingDown = nil, nil
+				manager = nil
 				letGo()
 			case down:
 				l.suspendAll(ctx)
@@ -77,15 +99,15 @@ func (l *lastCall) run(ctx context.Context) {
 	}
 }
 
-func (l *lastCall) connect(ctx context.Context) (*logind.Manager, <-chan bool) {
+func (l *lastCall) connect(ctx context.Context) *logind.Manager {
 	ctx, cancel := deadline.Context(ctx, lockTimeout)
 	defer cancel()
 	manager, err := logind.Connect(ctx, logind.Address())
 	if err != nil {
-		l.log.Debug("there is no login manager to ask for time before a shutdown", "err", err)
-		return nil, nil
+		l.log.Debug("there is no login manager to ask for time before a shutdown or sleep", "err", err)
+		return nil
 	}
-	return manager, manager.GoingDown()
+	return manager
 }
 
 func (l *lastCall) take(ctx context.Context, manager *logind.Manager) *logind.Lock {
@@ -96,9 +118,17 @@ func (l *lastCall) take(ctx context.Context, manager *logind.Manager) *logind.Lo
 	defer cancel()
 	lock, err := manager.Delay(ctx, "corrald", "Agents are to save what they are doing")
 	if err != nil {
-		l.log.Debug("the login manager gives no time before a shutdown", "err", err)
+		l.log.Debug("the login manager gives no time before a shutdown or sleep", "err", err)
 	}
 	return lock
+}
+
+func (l *lastCall) settled(ctx context.Context) {
+	ctx, cancel := deadline.Context(ctx, lockTimeout) // as long as the login manager waits, where it was not told otherwise
+	defer cancel()
+	if err := l.settle(ctx); err != nil && ctx.Err() == nil {
+		l.log.Warn("cannot save what has happened before the machine sleeps", "err", err)
+	}
 }
 
 func (l *lastCall) suspendAll(ctx context.Context) {

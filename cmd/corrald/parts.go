@@ -162,6 +162,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	}
 	d.sup = supervisor.New(options)
 	d.last.suspend, d.last.resume = d.sup.LastCall, d.sup.CalledOff
+	d.last.settle, d.last.woke = d.sup.Settle, d.sup.AlarmRang
 	d.configured(problem)
 	go alarm.Run(d.sup.AlarmRang)
 	if table, err := mounts.Open(); err == nil {

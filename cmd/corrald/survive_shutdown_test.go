@@ -59,6 +59,11 @@ func (l *loginManager) goingDown(t *testing.T, down bool) {
 	require.NoError(t, l.bus.Emit("/org/freedesktop/login1", login1+".Manager.PrepareForShutdown", down))
 }
 
+func (l *loginManager) sleeps(t *testing.T, asleep bool) {
+	t.Helper()
+	require.NoError(t, l.bus.Emit("/org/freedesktop/login1", login1+".Manager.PrepareForSleep", asleep))
+}
+
 // shuttingDown reads the Manager's property.
 func (d *corrald) shuttingDown(t *testing.T) (on bool) {
 	t.Helper()
@@ -87,8 +92,8 @@ func (l *loginManager) holds(d *corrald) bool {
 	return false
 }
 
-// TestDelayLock: it is held while agents live and at no other time; before the machine goes down they are all suspended, and then it is
-// given up. If the machine then stays up, they are resumed.
+// TestDelayLock: it is held while agents live and at no other time; before the machine sleeps it is given up, and taken again after that; before the machine
+// goes down they are all suspended, and then it is given up. If the machine then stays up, they are resumed.
 func TestDelayLock(t *testing.T) {
 	l := newLoginManager(t)
 	d := startDaemon(t)
@@ -101,7 +106,7 @@ func TestDelayLock(t *testing.T) {
 	}
 	assert.Empty(t, l.asked, "there is nobody to wait for")
 	one, two := d.polite(t, "one"), d.polite(t, "two")
-	assert.Equal(t, [4]string{"shutdown", "corrald", "Agents are to save what they are doing", "delay"}, testbed.Receive(t, l.asked, "a question for a lock"))
+	assert.Equal(t, [4]string{"shutdown:sleep", "corrald", "Agents are to save what they are doing", "delay"}, testbed.Receive(t, l.asked, "a question for a lock"))
 	held(true, "a lock while agents live")
 	one.must("Stop", uint64(0))
 	held(true, "one agent still lives")
@@ -115,6 +120,13 @@ func TestDelayLock(t *testing.T) {
 	d.launch()
 	testbed.Receive(t, l.asked, "a question for a lock")
 	held(true, "a lock for agents that were taken over")
+
+	l.sleeps(t, true)
+	held(false, "no lock that would keep the machine awake")
+	one.is(outcome{"running", "", 0, 0, "", "active"})
+	l.sleeps(t, false)
+	testbed.Receive(t, l.asked, "a question for a lock")
+	held(true, "a lock for the next time")
 
 	require.NoError(t, os.Remove(d.dir+"/one"))
 	l.goingDown(t, true)

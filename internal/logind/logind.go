@@ -1,5 +1,5 @@
-// Package logind asks the login manager for what the user needs of it: time before the machine is shut down, by its delay locks (systemd-inhibit(1)
-// and org.freedesktop.login1(5), "Inhibitors"), and to go on after the last logout (loginctl(1), enable-linger).
+// Package logind asks the login manager for what the user needs of it: time before the machine is shut down or sleeps, by its delay locks
+// (systemd-inhibit(1) and org.freedesktop.login1(5), "Inhibitors"), and to go on after the last logout (loginctl(1), enable-linger).
 package logind
 
 import (
@@ -21,8 +21,9 @@ const (
 
 // Manager is the login manager, on a connection of its own to the system bus.
 type Manager struct {
-	conn *dbus.Conn
-	down chan bool
+	conn  *dbus.Conn
+	down  chan bool
+	sleep chan bool
 }
 
 // Address returns the address of the system bus.
@@ -39,7 +40,7 @@ func Connect(ctx context.Context, address string) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{conn: conn, down: make(chan bool, 1)}
+	m := &Manager{conn: conn, down: make(chan bool, 1), sleep: make(chan bool, 1)}
 	signals := make(chan *dbus.Signal, 16)
 	conn.Signal(signals)
 	if err := m.open(ctx); err != nil {
@@ -51,39 +52,48 @@ func Connect(ctx context.Context, address string) (*Manager, error) {
 }
 
 func (m *Manager) open(ctx context.Context) error {
-	return m.conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(name), dbus.WithMatchInterface(manager), dbus.WithMatchMember("PrepareForShutdown"))
+	for _, member := range []string{"PrepareForShutdown", "PrepareForSleep"} {
+		if err := m.conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(name), dbus.WithMatchInterface(manager), dbus.WithMatchMember(member)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // listen passes on what the login manager says, the newest only: what was said before does not matter any more.
 func (m *Manager) listen(signals <-chan *dbus.Signal) {
 	defer close(m.down)
 	for s := range signals {
-		if s.Name != manager+".PrepareForShutdown" || len(s.Body) != 1 {
+		told := map[string]chan bool{manager + ".PrepareForShutdown": m.down, manager + ".PrepareForSleep": m.sleep}[s.Name]
+		if told == nil || len(s.Body) != 1 {
 			continue
 		}
-		down, ok := s.Body[0].(bool)
+		on, ok := s.Body[0].(bool)
 		if !ok {
 			continue
 		}
 		select {
-		case <-m.down:
+		case <-told:
 		default:
 		}
-		m.down <- down
+		told <- on
 	}
 }
 
 // GoingDown tells that the machine is about to be shut down (true), or is not any more (false). It is closed when the connection is lost.
 func (m *Manager) GoingDown() <-chan bool { return m.down }
 
-// Lock is a delay lock: while it is held the login manager waits before it shuts the machine down, for InhibitDelayMaxSec= at most.
+// Sleeping tells that the machine is about to sleep (true), or has woken (false). It is never closed.
+func (m *Manager) Sleeping() <-chan bool { return m.sleep }
+
+// Lock is a delay lock: while it is held the login manager waits before it shuts the machine down or has it sleep, for InhibitDelayMaxSec= at most.
 type Lock struct{ file *os.File }
 
-// Delay takes a delay lock for a shutdown; why is for people. It is refused where the policy has it so, or nobody knows a policy.
+// Delay takes a delay lock for shutdown and sleep; why is for people. It is refused where the policy has it so, or nobody knows a policy.
 func (m *Manager) Delay(ctx context.Context, who, why string) (*Lock, error) {
 	var fd dbus.UnixFD
 	// No question to a person may come of this: it is a daemon that asks.
-	err := m.conn.Object(name, path).CallWithContext(ctx, manager+".Inhibit", 0, "shutdown", who, why, "delay").Store(&fd)
+	err := m.conn.Object(name, path).CallWithContext(ctx, manager+".Inhibit", 0, "shutdown:sleep", who, why, "delay").Store(&fd)
 	if err != nil {
 		return nil, fmt.Errorf("cannot take a delay lock: %w", err)
 	}

@@ -1,0 +1,39 @@
+//go:build limits
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/testbed/guest"
+)
+
+// TestLimitsOfTheNight: at two in the morning the agent of corral@.service(5) runs, by the timer that is shown there. The guest has a clock of its own.
+func TestLimitsOfTheNight(t *testing.T) {
+	claude := filepath.Join(t.TempDir(), "claude")
+	require.NoError(t, os.WriteFile(claude, []byte("#!/bin/sh\necho \"told: $2\"\n"), 0o755)) //nolint:gosec // a program
+	files := guestFiles(t)
+	files["/usr/local/bin/claude"] = claude
+	files["/usr/lib/systemd/user/corral@.service"] = filepath.Join(installed(t), "usr/lib/systemd/user/corral@.service")
+	example := strings.ReplaceAll(exampleOf(t, "An agent that runs every night").script(), "corralctl linger on\n", "") // the guest's user lingers
+	told, status := guest.Run(t, files, `
+set -e
+mkdir -p src/shop
+systemctl --user daemon-reload
+(`+example+`) >/dev/null 2>&1
+corralctl is-active nightly || :
+echo 'date -s "2031-06-01 01:59:50" >/dev/null' >/run/guest/root
+corralctl wait --until=completed --timeout=120 nightly
+corralctl logs nightly
+date -d "@$(($(busctl --user get-property io.github.corrald.Corral1 \
+	/io/github/corrald/Corral1/session/nightly io.github.corrald.Corral1.Session ExecMainStartTimestamp | cut -d ' ' -f 2) / 1000000))" '+%F %H'
+`)
+	require.Zero(t, status, "%s", told)
+	assert.Equal(t, "created\ntold: Update the dependencies, run the tests, open a pull request\n2031-06-01 02\n", told)
+}

@@ -1,0 +1,130 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	// nightly plays the agent of the example: what it is told and when it ran stands in files; how it ends is said by others.
+	nightly = `#!/bin/sh
+printf '%s\n' "$*" >>$HOME/nights
+while [ -e $HOME/busy ]; do sleep 0.1; done
+exit $(cat $HOME/code 2>/dev/null || echo 0)
+`
+	// mail plays the program that sends what it reads.
+	mail = "#!/bin/sh\n{ echo \"$*\"; cat; } >$HOME/mail.new; mv $HOME/mail.new $HOME/mail\n"
+	// soon has a timer's night come every second.
+	soon = "[Timer]\nOnCalendar=\nOnCalendar=*:*:*\nAccuracySec=1ms\n"
+)
+
+// program installs a script for everybody.
+func (d *desk) program(name, text string) {
+	d.t.Helper()
+	d.Run("sh", "-ec", `printf '%s' "$1" >"$2"; chmod 755 "$2"`, "sh", text, "/usr/local/bin/"+name)
+}
+
+// TestAnAgentThatRunsEveryNight does what corral@.service(5) shows, word by word, and has the timer fire: at once, since the machine was off at two; then
+// every second, by its calendar.
+func TestAnAgentThatRunsEveryNight(t *testing.T) {
+	onEach(t, func(t *testing.T, d *desk) {
+		d.program("claude", nightly)
+		d.program("mail", mail)
+		d.do("mkdir", "-p", "src/shop", ".local/share/systemd/timers")
+		d.do("touch", "-d", "2 days ago", ".local/share/systemd/timers/stamp-corral@nightly.timer")
+		script := exampleOf(t, "What is to be done when it fails").script() + exampleOf(t, "An agent that runs every night").script()
+		linger := "\ncorralctl linger on\n"
+		require.Contains(t, script, linger)
+		if !d.polkit() { // only an administrator can, and has
+			script = strings.Replace(script, linger, "\n", 1)
+		}
+		assert.Contains(t, d.do("bash", "-c", script), "corral@nightly.timer", "list-timers")
+
+		d.waitFile("/home/ann/nights")
+		d.until("nightly", "completed")
+		assert.Equal(t, "-p Update the dependencies, run the tests, open a pull request", d.do("cat", "nights"))
+		assert.Equal(t, `s "/home/ann/src/shop"`, d.property("nightly", "WorkingDirectory"))
+		next := d.do("systemctl", "--user", "show", "-P", "NextElapseUSecRealtime", "corral@nightly.timer")
+		assert.Contains(t, next, " 02:00:00 ", "and then every night at two")
+
+		d.do("sh", "-ec", `mkdir -p ~/.config/systemd/user/corral@nightly.timer.d; printf "$1" >~/.config/systemd/user/corral@nightly.timer.d/soon.conf
+			systemctl --user daemon-reload; systemctl --user restart corral@nightly.timer`, "sh", soon)
+		nights := func(n string) {
+			t.Helper()
+			d.do("timeout", "60", "sh", "-c", `until [ $(wc -l <nights) -ge "$1" ]; do sleep 0.05; done`, "sh", n)
+		}
+		nights("3")
+		d.do("sh", "-c", "echo 3 >code")
+		d.waitFile("/home/ann/mail")
+		said := d.do("cat", "mail")
+		assert.Contains(t, said, "-s nightly has failed me@example.org")
+		assert.Contains(t, said, "command exited with code 3")
+
+		d.do("sh", "-c", "touch busy; rm code; wc -l <nights >before")
+		d.do("timeout", "60", "sh", "-c", `until [ $(wc -l <nights) -gt $(cat before) ]; do sleep 0.05; done`)
+		d.until("nightly", "running") // a failure was no hindrance
+		runs, fired := d.property("nightly", "NRuns"), d.do("systemctl", "--user", "show", "-P", "LastTriggerUSec", "corral@nightly.timer")
+		d.do("timeout", "60", "sh", "-c", `second=$(date +%s); until [ $(date +%s) -ge $((second + 3)) ]; do sleep 0.1; done`)
+		assert.Equal(t, runs, d.property("nightly", "NRuns"), "nights on which the last run still goes on are left out: %s", fired)
+
+		d.PowerOff()
+		d.Boot()
+		d.User(d.user)
+		d.do("timeout", "60", "sh", "-c", "until systemctl --user is-active --quiet corral@nightly; do sleep 0.05; done")
+		assert.Equal(t, `s "running"`, d.property("nightly", "State"), "what a shutdown cut short goes on the next night")
+		assert.NotEqual(t, runs, d.property("nightly", "NRuns"))
+		d.do("rm", "busy")
+		d.until("nightly", "completed")
+	})
+}
+
+// TestAUnitThatIsEnabled: a session that is enabled as a unit comes with the login and at boot, after what it needs, and is suspended when that ends.
+func TestAUnitThatIsEnabled(t *testing.T) {
+	onEach(t, func(t *testing.T, d *desk) {
+		d.Run("sh", "-ec", "mkdir -p /etc/systemd/logind.conf.d; printf '[Login]\\nUserStopDelaySec=0\\n' > /etc/systemd/logind.conf.d/soon.conf; systemctl restart systemd-logind")
+		agent := d.write("agent", "#!/bin/sh\ncat $XDG_RUNTIME_DIR/server >>$HOME/saw 2>&1\ntrap 'echo saved >>$HOME/saved; exit 0' TERM\nwhile :; do sleep 0.1; done\n")
+		d.do("bash", "-c", exampleOf(t, "A server that an agent needs").script())
+		d.do("sh", "-ec", `printf '%s' "$1" >~/.config/systemd/user/dev-server.service; systemctl --user daemon-reload`, "sh",
+			"[Service]\nType=notify\nNotifyAccess=all\nExecStart=sh -c 'sleep 0.5; echo serving >$$XDG_RUNTIME_DIR/server; systemd-notify --ready; exec sleep infinity'\n"+
+				"ExecStopPost=rm -f %t/server\n")
+		d.run("review", "--no-start", "--", agent)
+		d.do("systemctl", "--user", "enable", "--now", "corral@review")
+		is := func(runs, when string) {
+			t.Helper()
+			d.do("timeout", "60", "sh", "-c", "until systemctl --user is-active --quiet corral@review; do sleep 0.05; done")
+			assert.Equal(t, `s "running"`, d.property("review", "State"), when)
+			assert.Equal(t, "u "+runs, d.property("review", "NRuns"), when)
+			d.do("timeout", "30", "sh", "-c", `until [ "$(wc -l <saw)" = "$1" ]; do sleep 0.05; done`, "sh", runs)
+			assert.Equal(t, strings.TrimSpace(strings.Repeat("serving\n", int(runs[0]-'0'))), d.do("cat", "saw"), "%s: the server was there first", when)
+		}
+		is("1", "at first")
+
+		manager := "user@" + d.do("id", "-u") + ".service"
+		logout := d.login()
+		d.Run("loginctl", "disable-linger", d.user)
+		logout()
+		d.gone(manager)
+		logout = d.login()
+		is("2", "at the next login")
+		assert.Equal(t, "saved", d.do("cat", "saved"))
+		d.Run("loginctl", "enable-linger", d.user)
+		logout()
+
+		d.PowerOff()
+		d.Boot()
+		d.User(d.user)
+		is("3", "at boot")
+		assert.Equal(t, "saved\nsaved", d.do("cat", "saved"))
+
+		d.do("systemctl", "--user", "disable", "corral@review")
+		d.PowerOff()
+		d.Boot()
+		d.User(d.user)
+		assert.Equal(t, `s "suspended"`, d.property("review", "State"), "who is not enabled any more stays away")
+	})
+}

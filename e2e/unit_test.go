@@ -104,6 +104,20 @@ func TestAUnitThatIsEnabled(t *testing.T) {
 		}
 		is("1", "at first")
 
+		// Nobody who follows a daemon brings one back that was stopped.
+		monitor := d.Command(d.user, "corralctl", "monitor")
+		require.NoError(t, monitor.Start())
+		for range 5 {
+			d.do("systemctl", "--user", "stop", "corrald")
+			d.do("timeout", "30", "sh", "-c", `until systemctl --user show -P StatusText corral@review | grep -q "corrald is not running"; do sleep 0.05; done`)
+			state, _ := d.try("systemctl", "--user", "is-active", "corrald")
+			assert.Equal(t, "inactive", state)
+			d.do("systemctl", "--user", "start", "corrald")
+			d.do("timeout", "30", "sh", "-c", `until systemctl --user show -P StatusText corral@review | grep -q running,; do sleep 0.05; done`)
+		}
+		require.NoError(t, monitor.Process.Kill())
+		_ = monitor.Wait()
+
 		manager := "user@" + d.do("id", "-u") + ".service"
 		logout := d.login()
 		d.Run("loginctl", "disable-linger", d.user)

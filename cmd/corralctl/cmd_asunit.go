@@ -52,6 +52,7 @@ func (u *asUnit) live(ctx context.Context) error {
 	if err != nil {
 		return u.c.cannot("start", u.id, err)
 	}
+	u.c.client.NeverStart()
 	for !u.over {
 		event, connected := <-events
 		if connected {
@@ -85,6 +86,9 @@ func (u *asUnit) reconnect(ctx context.Context) (<-chan client.Event, error) {
 	for delay := shortest; ; delay = min(2*delay, longest) {
 		u.tell("state unknown (the bus is away)")
 		events, err := u.listen(ctx)
+		if err == nil {
+			u.c.client.NeverStart()
+		}
 		if err == nil || !client.Unreachable(err) {
 			return events, err
 		}
@@ -140,7 +144,7 @@ func (u *asUnit) apply(ctx context.Context, event client.Event) error {
 		return u.set(ctx, s)
 	case client.SessionRemoved:
 		u.over = u.over || e.ID == u.id
-	case client.DaemonGone: // and not called, which would start it against the will of who stopped it
+	case client.DaemonGone:
 		u.tell("state unknown (corrald is not running)")
 	case client.DaemonBack:
 		return u.look(ctx)

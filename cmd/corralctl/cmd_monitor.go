@@ -125,9 +125,13 @@ func (m *monitor) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if m.begun { // it starts a daemon once, and none that was stopped since
+		bus.NeverStart()
+	}
 	if err := m.sync(ctx); err != nil {
 		return err
 	}
+	bus.NeverStart()
 	for event := range events {
 		if err := m.apply(ctx, event); err != nil {
 			return err

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -33,7 +34,8 @@ const (
 
 // Client is one connection to Corral. It may be used by several goroutines at once; Close ends it.
 type Client struct {
-	conn *dbus.Conn
+	conn        *dbus.Conn
+	neverStarts atomic.Bool
 }
 
 // ConnectError says that there is no bus to find the daemon on.
@@ -129,7 +131,18 @@ func (c *Client) Running(ctx context.Context) (bool, error) {
 func (c *Client) call(ctx context.Context, path dbus.ObjectPath, method string, timeout time.Duration, args []any, results ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return c.conn.Object(dbusapi.BusName, path).CallWithContext(ctx, method, 0, args...).Store(results...)
+	return c.conn.Object(dbusapi.BusName, path).CallWithContext(ctx, method, c.flags(), args...).Store(results...)
+}
+
+// NeverStart has no call from here on start a daemon: where there is none it fails, and Unreachable tells so. It is for who follows what a daemon tells: one
+// that was stopped, or removed, is not to come back for that.
+func (c *Client) NeverStart() { c.neverStarts.Store(true) }
+
+func (c *Client) flags() dbus.Flags {
+	if c.neverStarts.Load() {
+		return dbus.FlagNoAutoStart
+	}
+	return 0
 }
 
 func (c *Client) manager(ctx context.Context, method string, timeout time.Duration, args []any, results ...any) error {

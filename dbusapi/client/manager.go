@@ -120,7 +120,7 @@ func (c *Client) ListSessions(ctx context.Context) ([]dbusapi.SessionRow, error)
 func (c *Client) ListSessionsEx(ctx context.Context) ([]dbusapi.SessionRowEx, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	call := c.conn.Object(dbusapi.BusName, dbusapi.ManagerPath).CallWithContext(ctx, dbusapi.ManagerInterface+".ListSessionsEx", 0)
+	call := c.conn.Object(dbusapi.BusName, dbusapi.ManagerPath).CallWithContext(ctx, dbusapi.ManagerInterface+".ListSessionsEx", c.flags())
 	if call.Err != nil {
 		return nil, call.Err
 	}
@@ -330,7 +330,7 @@ func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
 	// The answer is taken as godbus decoded it: with a thousand sessions, copying it by Store would take as long again.
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	call := c.conn.Object(dbusapi.BusName, dbusapi.ManagerPath).CallWithContext(ctx, "org.freedesktop.DBus.ObjectManager.GetManagedObjects", 0)
+	call := c.conn.Object(dbusapi.BusName, dbusapi.ManagerPath).CallWithContext(ctx, "org.freedesktop.DBus.ObjectManager.GetManagedObjects", c.flags())
 	if call.Err != nil {
 		return nil, call.Err
 	}

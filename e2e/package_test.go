@@ -3,9 +3,12 @@
 package e2e
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,56 +18,120 @@ import (
 	"github.com/corrald/corral/internal/testbed/machine"
 )
 
-// packaged returns a directory in which root/VERSION.deb are packages of two versions.
-func packaged(t *testing.T) string {
+// packaged returns a directory in which root/VERSION has packages of two versions, in these formats.
+func packaged(t *testing.T, formats ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, version := range []string{"1.0", "1.1"} {
-		out, err := exec.Command("../scripts/dist.sh", version, filepath.Join(dir, "root", version), "deb").CombinedOutput()
+		out, err := exec.Command("../scripts/dist.sh", append([]string{version, filepath.Join(dir, "root", version)}, formats...)...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
 	return dir
 }
 
-// Installed, upgraded and removed as a Debian package, with agents running: none of them notices.
-func TestDebianPackage(t *testing.T) {
-	packages := packaged(t)
-	said, err := exec.Command("lintian", "--fail-on=error,warning", "--allow-root", filepath.Join(packages, "root/1.0/corral_1.0_"+runtime.GOARCH+".deb")).CombinedOutput()
+// packager is a package manager: how it installs or upgrades from a file, removes, and lists what belongs to the package.
+type packager struct {
+	system, format        string
+	programs              []string // that the system needs for it
+	file                  string   // by version
+	install, remove, list []string
+	purge                 []string
+}
+
+func packagers() []packager {
+	arch := runtime.GOARCH
+	cpu := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
+	dpkg := packager{
+		format: "deb", file: "corral_%s_" + arch + ".deb",
+		install: []string{"dpkg", "--install"}, remove: []string{"dpkg", "--remove", "corral"}, list: []string{"dpkg", "--listfiles", "corral"},
+		purge: []string{"dpkg", "--purge", "corral"},
+	}
+	older, newer := dpkg, dpkg
+	older.system, newer.system = "bookworm", "trixie"
+	// What Fedora and Arch have for a package manager Debian has, too. Only the names of what a package depends on are others.
+	foreign := []string{"rpm", "pacman-package-manager"}
+	return []packager{older, newer, {
+		system: "trixie", format: "rpm", programs: foreign, file: "corral-%s-1." + cpu + ".rpm",
+		install: []string{"rpm", "--upgrade", "--nodeps"}, remove: []string{"rpm", "--erase", "corral"},
+		list: []string{"rpm", "--query", "--list", "corral"},
+	}, {
+		system: "trixie", format: "archlinux", programs: foreign, file: "corral-%s-1-" + cpu + ".pkg.tar.zst",
+		install: []string{"pacman", "-U", "--noconfirm", "-dd"}, remove: []string{"pacman", "-R", "--noconfirm", "corral"},
+		list: []string{"pacman", "-Qlq", "corral"},
+	}}
+}
+
+// TestLintian: what Debian's own checker has to say is in packaging/lintian-overrides, each with its reason.
+func TestLintian(t *testing.T) {
+	deb := filepath.Join(packaged(t, "deb"), "root/1.0/corral_1.0_"+runtime.GOARCH+".deb")
+	said, err := exec.Command("lintian", "--fail-on=error,warning", "--allow-root", deb).CombinedOutput()
 	require.NoError(t, err, "lintian: %s", said)
-	for _, suite := range []string{"bookworm", "trixie"} {
-		t.Run(suite, func(t *testing.T) {
-			m := machine.Boot(t, machine.Options{Root: machine.Debian(t, suite)})
+}
+
+// Installed, upgraded and removed as a package, with agents running: none of them notices.
+func TestPackages(t *testing.T) {
+	packages := packaged(t, "deb", "rpm", "archlinux")
+	listed := make(map[string]string)
+	for _, p := range packagers() {
+		t.Run(p.format+" on "+p.system, func(t *testing.T) {
+			m := machine.Boot(t, machine.Options{Root: machine.Debian(t, p.system, p.programs...)})
 			d := &desk{m, t, m.User("ann")}
 			m.Install(packages)
-			dpkg := func(args ...string) string {
+			run := func(command []string, more ...string) string {
 				t.Helper()
-				return m.Run(append([]string{"sh", "-c", `exec dpkg "$@" 2>&1`, "dpkg"}, args...)...)
+				return m.Run(append(append([]string{"sh", "-c", `exec "$@" 2>&1`, "sh"}, command...), more...)...)
 			}
-			dpkg("--install", "/root/1.0/corral_1.0_"+runtime.GOARCH+".deb")
+			if p.format != "deb" {
+				m.Run("ln", "-sf", "bash", "/usr/bin/sh") // as on Fedora and Arch
+			}
+			file := func(version string) string { return "/root/" + version + "/" + fmt.Sprintf(p.file, version) }
+			run(p.install, file("1.0"))
 			assert.Equal(t, "enabled", d.do("systemctl", "--user", "is-enabled", "corrald"))
 			d.run("agent", "--", "sleep", "1000") // activation starts the daemon
 			d.run("review", "--no-start", "--", "sleep", "1000")
 			d.do("systemctl", "--user", "start", "corral@review")
 			assert.Contains(t, d.do("corralctl", "version"), "1.0")
+			listed[p.format] = run(p.list)
 			before, pid := d.life("agent", "review"), d.daemon("")
 
-			dpkg("--install", "/root/1.1/corral_1.1_"+runtime.GOARCH+".deb")
+			run(p.install, file("1.1"))
 			d.daemon(pid)
 			assert.Equal(t, before, d.life("agent", "review"), "an upgrade")
 			assert.Contains(t, d.do("corralctl", "version"), "1.1")
 			assert.Equal(t, "active", d.do("systemctl", "--user", "is-active", "corral@review"))
+			assert.Equal(t, "enabled", d.do("systemctl", "--user", "is-enabled", "corrald"))
 
 			agent := d.pid("agent")
-			said := dpkg("--remove", "corral")
-			assert.Contains(t, said, "Agents that run go on")
+			assert.Contains(t, run(p.remove), "Agents that run go on")
 			assert.Equal(t, "sleep", strings.TrimSpace(m.Run("cat", "/proc/"+agent+"/comm")), "an agent goes on after a removal")
 			state, _ := d.try("systemctl", "--user", "is-active", "corrald")
 			assert.Equal(t, "inactive", state)
 
-			dpkg("--install", "/root/1.1/corral_1.1_"+runtime.GOARCH+".deb")
+			run(p.install, file("1.1"))
 			assert.Equal(t, before, d.life("agent", "review"), "and is taken over when it is installed again")
-			dpkg("--purge", "corral")
+			run(p.remove)
+			if p.purge != nil {
+				run(p.purge)
+			}
 			m.Run("sh", "-c", "! find /usr /etc /var/lib/systemd -name '*corral*' | grep .")
 		})
 	}
+	// The same files, but for what each distribution wants elsewhere, or besides.
+	for format, list := range listed {
+		var files []string
+		for line := range strings.Lines(list) {
+			if file := strings.TrimSpace(line); strings.Contains(file, "orral") && !strings.HasSuffix(file, "/") {
+				files = append(files, strings.Replace(file, "/zsh/vendor-completions/", "/zsh/site-functions/", 1))
+			}
+		}
+		files = slices.DeleteFunc(files, func(file string) bool {
+			return regexp.MustCompile(`^/usr/share/(doc/corral|lintian/.*|licenses/corral)(/LICENSE|/copyright|/changelog.gz|/corral)?$`).MatchString(file) ||
+				slices.ContainsFunc(files, func(other string) bool { return strings.HasPrefix(other, file+"/") })
+		})
+		slices.Sort(files)
+		listed[format] = strings.Join(files, "\n")
+	}
+	assert.Contains(t, listed["deb"], "/usr/bin/corrald")
+	assert.Equal(t, listed["deb"], listed["rpm"])
+	assert.Equal(t, listed["deb"], listed["archlinux"])
 }

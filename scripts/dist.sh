@@ -46,6 +46,12 @@ for format in "$@"; do
       mv "$doc/LICENSE" "$tree/usr/share/licenses/corral/"
       ;;
   esac
-  sed -e "s|@version@|$version|" -e "s|@arch@|$(go env GOARCH)|" -e "s|@tree@|$tree|" -e "s|@scripts@|$work|" packaging/nfpm.yaml.in >"$work/nfpm.yaml"
+  # Files, and the folders that are Corral's own: all others belong to packages that every system has.
+  {
+    sed -e "s|@version@|$version|" -e "s|@arch@|$(go env GOARCH)|" -e "s|@scripts@|$work|" packaging/nfpm.yaml.in
+    time=$(date -ud "@$SOURCE_DATE_EPOCH" +%FT%TZ)
+    find "$tree" -type f -printf "  - {src: '%p', dst: '/%P', file_info: {mode: 0%m, mtime: $time}}\n"
+    find "$tree" -type d \( -name corral -o -path '*/corral/*' \) -printf "  - {dst: '/%P', type: dir, file_info: {mode: 0%m, mtime: $time}}\n"
+  } >"$work/nfpm.yaml"
   go tool -modfile=tools/nfpm.mod nfpm package --config "$work/nfpm.yaml" --packager "$format" --target "$out"
 done

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Argument: deb "configure OLD-VERSION", rpm the count of versions installed now, Arch the version.
+# Argument: deb "configure OLD-VERSION", rpm the count of versions installed now, Arch VERSION-RELEASE.
 upgrade=no
 case ${1-} in
   configure)
@@ -11,9 +11,9 @@ case ${1-} in
       deb-systemd-helper --user update-state corrald.service >/dev/null || :
     fi
     ;;
-  1) systemctl --global --quiet preset corrald.service || : ;;
-  2) upgrade=yes ;;
   abort-*) exit 0 ;;
+  1 | *-*) systemctl --global --quiet preset corrald.service || : ;;
+  2) upgrade=yes ;;
 esac
 each_manager daemon-reload
 # The new daemon takes the running agents over as they are.

@@ -1,8 +1,8 @@
 # shellcheck shell=sh
-# Argument: deb "remove" or "upgrade", rpm the count of versions that are left.
+# Argument: deb "remove" or "upgrade", rpm the count of versions that are left, Arch VERSION-RELEASE.
 case ${1-} in
   upgrade | deconfigure | failed-upgrade | 1) exit 0 ;;
-  0) systemctl --global --quiet disable corrald.service || : ;;
+  0 | *-*) systemctl --global --quiet disable corrald.service || : ;;
 esac
 each_manager stop corrald.service
 echo 'corral: the daemon is stopped. Agents that run go on; each user ends them with: systemctl --user stop app-corral.slice'

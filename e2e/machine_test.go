@@ -84,10 +84,10 @@ func (d *desk) told(id string) string {
 	return strings.Join(all, " | ")
 }
 
-// until waits until a session is in one of the states, by corralctl wait.
+// until waits until a session is in one of the states, by corralctl wait. That gives up on a session that has ended: here it may be about to begin again.
 func (d *desk) until(id, states string) {
 	d.t.Helper()
-	if out, code := d.try("corralctl", "wait", "--until="+states, "--timeout=30", id); code == 124 {
+	if out, code := d.try("timeout", "30", "sh", "-c", `until corralctl wait --until="$2" "$1"; do sleep 0.1; done`, "sh", id, states); code != 0 {
 		d.t.Fatalf("session %s did not become %s: %s\n%s", id, states, out, d.do("corralctl", "show", id))
 	}
 }

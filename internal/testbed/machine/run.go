@@ -79,6 +79,30 @@ func (m *Machine) putIntoTerminal(cmd *exec.Cmd, parent string) {
 	cmd.SysProcAttr = &unix.SysProcAttr{UseCgroupFD: true, CgroupFD: fd}
 }
 
+// Terminal makes a terminal on the machine: it returns the end at which a person sits, and the name of the other one there, below /dev. It is gone after the
+// test. While nobody has the other end open, reading fails with EIO.
+func (m *Machine) Terminal() (person *os.File, name string) {
+	m.t.Helper()
+	person, err := os.OpenFile(fmt.Sprintf("/proc/%d/root/dev/pts/ptmx", m.init.Process.Pid), os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		m.t.Fatalf("cannot make a terminal: %v", err)
+	}
+	m.t.Cleanup(func() { _ = person.Close() })
+	number := 0
+	raw, err := person.SyscallConn()
+	if err == nil {
+		err = errors.Join(err, raw.Control(func(fd uintptr) {
+			if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err == nil {
+				number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+			}
+		}))
+	}
+	if err != nil {
+		m.t.Fatalf("cannot make a terminal: %v", err)
+	}
+	return person, fmt.Sprintf("pts/%d", number)
+}
+
 // account is a line of the machine's /etc/passwd.
 type account struct{ uid, gid, home string }
 

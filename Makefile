@@ -38,20 +38,21 @@ LINT     = go tool -modfile=tools/go.mod golangci-lint
 # What each target needs on the machine; scripts/needs.sh installs it or names the command that would.
 NEEDS_BUILD = go git
 NEEDS_RUN   = tmux systemd dbus user-bus
-NEEDS_TEST  = $(NEEDS_BUILD) $(NEEDS_RUN) cc procps gdbus gio-python dunst xvfb sway mako foot dbusmock curl jq zsh fish vim
+NEEDS_TEST  = $(NEEDS_BUILD) $(NEEDS_RUN) cc procps gdbus gio-python dunst xvfb sway mako foot dbusmock curl jq zsh fish vim i3status indicator
 NEEDS_E2E   = $(NEEDS_TEST) logind debootstrap lintian npm
 NEEDS_AGENTS = $(NEEDS_TEST) npm
 NEEDS_LIMITS = $(NEEDS_TEST) debootstrap uml
-NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck mandoc man desktop-file-utils appstream
+NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck mandoc man desktop-file-utils appstream makepkg nix
+NEEDS_PICTURES = $(NEEDS_BUILD) $(NEEDS_RUN) xvfb dunst i3 i3status polybar waybar sway grim rofi xterm imagemagick indicator
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test unit-test e2e agents-test limits-test torture soak check format lint architecture shell units-verify desktop manual generated \
-	bench fuzz dist install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check
+.PHONY: help build demo test unit-test e2e agents-test limits-test torture soak check format lint architecture shell units-verify desktop extras manual generated pictures \
+	bench fuzz dist install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check needs-pictures
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r t d; do printf '  make %-15s %s\n' "$$t" "$$d"; done
 
-needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check: needs-%:
+needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check needs-pictures: needs-%:
 	@scripts/needs.sh $(NEEDS_$(shell echo $* | tr a-z A-Z))
 
 build: needs-build build/man/.made ## corrald, corralctl, corral-shim and the manual, into build/
@@ -87,7 +88,7 @@ agents-test: needs-agents ## the real agents, each in its turns with a model of 
 limits-test: needs-limits build ## OOM and TasksMax, in a user-mode-linux guest that has the controllers
 	go test -tags limits -run '^TestLimits' -count=1 -timeout 30m ./...
 
-check: needs-check format lint architecture shell units-verify desktop manual generated ## formatting, lint, import rules, scripts, units, desktop files, manual, generated files
+check: needs-check format lint architecture shell units-verify desktop extras manual generated ## formatting, lint, import rules, scripts, units, desktop files, contrib, manual, generated files
 	@echo 'check: all is well'
 
 format:
@@ -100,14 +101,17 @@ architecture:
 	go test -count=1 .
 
 shell:
-	@git ls-files -co --exclude-standard '*.sh' .ci/run | xargs shellcheck
+	@{ git ls-files -co --exclude-standard '*.sh' .ci/run; git grep --untracked -lE '^#!/bin/(ba)?sh|shellcheck shell' contrib; } | sort -u | xargs shellcheck
 
 units-verify:
 	@scripts/verify-units.sh
 
 desktop:
-	@desktop-file-validate packaging/desktop/*.desktop
+	@desktop-file-validate packaging/desktop/*.desktop contrib/*/*.desktop
 	@out=$$(appstreamcli validate --no-net --no-color packaging/desktop/*.metainfo.xml 2>&1) || { printf '%s\n' "$$out" >&2; exit 1; }
+
+extras:
+	@scripts/extras.sh
 
 manual: build/man/.made
 	@scripts/manual.sh
@@ -152,9 +156,15 @@ INSTALLED = \
 	$(foreach f,$(wildcard dbusapi/*.xml),644:$(f):$(DATADIR)/dbus-1/interfaces/$(notdir $(f))) \
 	$(foreach f,$(wildcard agents/*.agent),644:$(f):$(AGENTDIR)/$(notdir $(f))) \
 	$(foreach f,$(MANPAGES),644:build/man/$(f):$(DATADIR)/man/man$(lastword $(subst ., ,$(f)))/$(f)) \
-	$(foreach f,LICENSE README.md docs/ARCHITECTURE.md docs/SURVIVAL.md docs/REQUIREMENTS.md,644:$(f):$(DOCDIR)/$(notdir $(f))) \
+	$(foreach f,LICENSE README.md docs/TOUR.md docs/FAQ.md docs/ARCHITECTURE.md docs/SURVIVAL.md docs/REQUIREMENTS.md,644:$(f):$(DOCDIR)/$(notdir $(f))) \
 	$(foreach f,$(wildcard docs/decisions/*.md),644:$(f):$(DOCDIR)/decisions/$(notdir $(f))) \
-	$(foreach f,$(wildcard docs/reference/*.md),644:$(f):$(DOCDIR)/reference/$(notdir $(f)))
+	$(foreach f,$(wildcard docs/reference/*.md),644:$(f):$(DOCDIR)/reference/$(notdir $(f))) \
+	$(foreach f,$(EXTRAS),644:contrib/$(f):$(DOCDIR)/examples/$(f)) \
+	$(foreach f,$(EXTRA_PROGRAMS),755:contrib/$(f):$(DOCDIR)/examples/$(f))
+
+# For bars, trays and menus; each person takes what suits. What is for those who build packages is not among it.
+EXTRAS = README.md waybar/corral.jsonc waybar/style.css polybar/corral.ini i3/corral.conf i3/i3blocks.conf tmux/corral.conf indicator/corral-indicator.desktop
+EXTRA_PROGRAMS = i3/corral-i3status i3/corral-i3blocks tmux/corral-tmux rofi/corral-rofi indicator/corral-indicator
 
 # The units in which a path has to be put in.
 SERVICES = corrald.service corral@.service
@@ -171,7 +181,8 @@ install-files:
 
 uninstall: ## what install put there; sessions and their records stay
 	@for f in $(INSTALLED) $(addprefix $(UNITDIR)/,$(SERVICES)); do rm -f "$(DESTDIR)$${f##*:}"; done
-	@for d in $(LIBEXECDIR) $(AGENTDIR) $(PREFIX)/lib/corral $(DOCDIR)/decisions $(DOCDIR)/reference $(DOCDIR); do \
+	@for d in $(LIBEXECDIR) $(AGENTDIR) $(PREFIX)/lib/corral $(DOCDIR)/decisions $(DOCDIR)/reference \
+		$(addprefix $(DOCDIR)/examples/,$(sort $(dir $(EXTRA_PROGRAMS) $(EXTRAS)))) $(DOCDIR)/examples $(DOCDIR); do \
 		[ ! -d "$(DESTDIR)$$d" ] || rmdir --ignore-fail-on-non-empty "$(DESTDIR)$$d"; \
 	done
 
@@ -192,6 +203,9 @@ DISTVERSION ?= $(or $(subst -,+,$(patsubst v%,%,$(shell git describe --tags 2>/d
 
 dist: needs-build ## packages for Debian, Fedora and Arch, and the sources, into build/dist/
 	@scripts/dist.sh '$(DISTVERSION)' build/dist
+
+pictures: needs-pictures ## what the desktops' real programs show of sessions, into build/pictures/
+	@scripts/pictures.sh build/pictures
 
 clean: ## removes build/
 	rm -rf build

@@ -1,0 +1,208 @@
+// Package contrib tries what is in contrib against a real daemon, as far as that is quick: make pictures has the bars themselves show it.
+package contrib
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/testbed"
+)
+
+func TestMain(m *testing.M) { testbed.Main(m) }
+
+// place is where a person has put what is in contrib: into PATH.
+type place struct {
+	t           *testing.T
+	home        string
+	environment []string
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	programs := testbed.Programs(t)
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	p := &place{t: t, home: testbed.Dir(t)}
+	path := filepath.Dir(programs.Corralctl)
+	for _, folder := range []string{"i3", "tmux", "rofi", "indicator"} {
+		path += ":" + filepath.Join(here, folder)
+	}
+	p.environment = append(os.Environ(), "PATH="+path+":/usr/local/bin:/usr/bin:/bin", "HOME="+p.home, "XDG_STATE_HOME="+p.home+"/state", "XDG_CONFIG_HOME="+p.home+"/.config",
+		"TMUX_TMPDIR="+p.home, "LANG=C.UTF-8")
+	daemon := p.command(programs.Corrald)
+	var journal bytes.Buffer
+	daemon.Stdout, daemon.Stderr = &journal, &journal
+	require.NoError(t, daemon.Start())
+	t.Cleanup(func() {
+		_ = exec.Command("systemctl", "--user", "kill", "--signal=KILL", "app-corral-*.scope").Run()
+		_ = daemon.Process.Signal(syscall.SIGTERM)
+		if err := daemon.Wait(); err != nil || t.Failed() {
+			t.Logf("corrald: %v\n%s", err, journal.String())
+		}
+	})
+	testbed.Poll(t, "the daemon is there", func() bool { return p.command("corralctl", "list").Run() == nil })
+	p.run("corralctl", "run", "-q", "--id", "shop", "--", "sleep", "1000")
+	p.run("corralctl", "run", "-q", "--id", "cart", "--", "sh", "-c", "exit 3")
+	p.run("sh", "-c", "corralctl wait cart || :")
+	return p
+}
+
+func (p *place) command(name string, args ...string) *exec.Cmd {
+	// exec looks a program up in its own PATH.
+	cmd := exec.Command("/usr/bin/env", append([]string{name}, args...)...)
+	cmd.Env, cmd.Dir = p.environment, p.home
+	return cmd
+}
+
+// run runs a command and returns what it printed.
+func (p *place) run(name string, args ...string) string {
+	p.t.Helper()
+	cmd := p.command(name, args...)
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	require.NoError(p.t, err, "%s %q: %s%s", name, args, out, complaints.String())
+	return strings.TrimSpace(string(out))
+}
+
+// lines begins a command that prints for ever, as a bar does: in a process group, which ends with the test.
+func (p *place) lines(name string, args ...string) <-chan string {
+	p.t.Helper()
+	cmd := p.command(name, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	require.NoError(p.t, err)
+	in, err := cmd.StdinPipe() // where a bar tells of clicks
+	require.NoError(p.t, err)
+	require.NoError(p.t, cmd.Start())
+	lines := make(chan string, 1000)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	p.t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		_ = in.Close()
+		for range lines { // until all have ended
+		}
+		_ = cmd.Wait()
+	})
+	return lines
+}
+
+// until reads lines until one is as it has to be.
+func (p *place) until(lines <-chan string, what string) string {
+	p.t.Helper()
+	for {
+		if line := testbed.Receive(p.t, lines, what); regexp.MustCompile(what).MatchString(line) {
+			return line
+		}
+	}
+}
+
+// execOf is the command line in a bar's configuration, which the bar hands to a shell.
+func execOf(t *testing.T, file, pattern string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	found := regexp.MustCompile(pattern).FindSubmatch(text)
+	require.NotNil(t, found, "%s has no %s", file, pattern)
+	return string(found[1])
+}
+
+func TestBars(t *testing.T) {
+	p := newPlace(t)
+	require.NoError(t, os.WriteFile(p.home+"/i3status", []byte("general { output_format = \"i3bar\" }\norder += \"load\"\nload { format = \"busy\" }\n"), 0o600))
+	for _, bar := range []struct{ name, command, first, then string }{
+		{"waybar", execOf(t, "waybar/corral.jsonc", `"exec": "(.*)"`), `^{"text":"1 running, 1 failed",.*"class":"failed"}$`, `^{"text":"2 running`},
+		{"polybar", execOf(t, "polybar/corral.ini", `(?m)^exec = (.*)$`), `^%{F#50fa7b}1 running%{F-} %{F#ff5555}1 failed%{F-}$`, `2 running`},
+		{"i3blocks", execOf(t, "i3/i3blocks.conf", `(?m)^command=(.*)$`), `^{"full_text":"1 running, 1 failed","urgent":false,"color":"#ff5555"}$`, `2 running`},
+		{"i3bar", execOf(t, "i3/corral.conf", `(?m)^    status_command (.*)$`) + " -c i3status", `"1 running".*"1 failed".*"busy"`, `"2 running".*"busy"`},
+	} {
+		t.Run(bar.name, func(t *testing.T) {
+			lines := p.lines("sh", "-c", bar.command)
+			p.until(lines, bar.first)
+			p.run("corralctl", "run", "-q", "--id", bar.name, "--", "sleep", "1000")
+			p.until(lines, bar.then)
+			p.run("corralctl", "rm", "--force", bar.name)
+		})
+	}
+}
+
+// What i3bar reads is one endless JSON array.
+func TestI3statusIsJSON(t *testing.T) {
+	p := newPlace(t)
+	require.NoError(t, os.WriteFile(p.home+"/i3status", []byte("general { output_format = \"i3bar\" }\norder += \"load\"\nload { format = \"busy\" }\n"), 0o600))
+	lines := p.lines("corral-i3status", "-c", "i3status")
+	text := ""
+	for !strings.Contains(text, "cart") && !strings.Contains(text, "failed") {
+		text += testbed.Receive(t, lines, "a line") + "\n"
+	}
+	head, array, _ := strings.Cut(text, "\n")
+	assert.JSONEq(t, `{"version":1}`, head)
+	var all [][]map[string]any
+	require.NoError(t, json.Unmarshal([]byte(array+"]"), &all), text)
+	assert.Empty(t, all[0])
+}
+
+func TestStatusLineOfTmux(t *testing.T) {
+	p := newPlace(t)
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	p.run("tmux", "-L", "line", "-f", here+"/tmux/corral.conf", "new-session", "-d", "sleep 1000")
+	counts := func() string { return p.run("tmux", "-L", "line", "show-options", "-gqv", "@corral") }
+	testbed.Poll(t, "the counts are there", func() bool {
+		return counts() == "#[fg=#50fa7b]1 running#[fg=default] #[fg=#ff5555]1 failed#[fg=default]"
+	})
+	assert.Contains(t, p.run("tmux", "-L", "line", "show-options", "-gv", "status-right"), "#{@corral}")
+	p.run("corralctl", "stop", "shop")
+	testbed.Poll(t, "a change is shown", func() bool { return counts() == "#[fg=#ff5555]1 failed#[fg=default]" })
+	p.run("tmux", "-L", "line", "kill-server")
+	testbed.Poll(t, "nothing is left of it", func() bool { return p.command("pgrep", "-f", "monitor --format=polybar").Run() != nil })
+}
+
+func TestPicker(t *testing.T) {
+	p := newPlace(t)
+	pick := func(what, id string) string {
+		t.Helper()
+		cmd := p.command("corral-rofi")
+		cmd.Env = append(p.environment, "ROFI_RETV="+what, "ROFI_INFO="+id)
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		return string(out)
+	}
+	rows := pick("0", "")
+	assert.Regexp(t, `(?m)^cart +command failed .*\x00info\x1fcart$`, rows)
+	assert.Regexp(t, `(?m)^shop +command running .*\x00info\x1fshop$`, rows)
+	assert.Contains(t, rows, "\x00urgent\x1f0\n\x00active\x1f1\n")
+
+	pick("11", "shop")
+	p.run("corralctl", "wait", "--until=stopped", "shop")
+	assert.Regexp(t, `(?m)^shop .*running`, pick("10", "shop"), "resumed, and the list as it is then")
+	assert.Contains(t, pick("10", "shop"), "\x00message\x1fcorralctl: cannot resume \"shop\"", "what goes wrong is told")
+
+	opened := filepath.Join(p.home, "opened")
+	terminal := filepath.Join(p.home, "terminal")
+	require.NoError(t, os.WriteFile(terminal, []byte("#!/bin/sh\necho \"$@\" >"+opened+".new && mv "+opened+".new "+opened+"\n"), 0o700))
+	require.NoError(t, os.MkdirAll(p.home+"/.config/corral", 0o700))
+	require.NoError(t, os.WriteFile(p.home+"/.config/corral/corral.conf", []byte("[Corral]\nTerminal="+terminal+"\n"), 0o600))
+	testbed.Systemctl(t, "set-environment", "DISPLAY=:99")
+	defer testbed.Systemctl(t, "unset-environment", "DISPLAY")
+	pick("1", "cart")
+	said := testbed.WaitFile(t, opened, func([]byte) bool { return true })
+	assert.Contains(t, string(said), "attach cart")
+	assert.Equal(t, "2", p.run("corralctl", "show", "-P", "NRuns", "cart"), "it had ended, and was resumed")
+}

@@ -1,0 +1,8 @@
+#!/bin/bash
+# vendor-hash.sh: prints the vendorHash of flake.nix: what Nix calls the folder that `go mod vendor` makes. Needs go and nix.
+set -eu
+cd "$(dirname "$0")/../.."
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+go mod vendor -o "$dir/vendor"
+nix --extra-experimental-features nix-command hash path "$dir/vendor"

@@ -1,0 +1,29 @@
+#!/bin/bash
+# extras.sh: has the programs that contrib is for read what is in there, as far as they can without a desktop. contrib/README.md says what else was tried.
+set -eu -o pipefail
+cd "$(dirname "$0")/../contrib"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+wrong() {
+  echo "contrib: $*" >&2
+  exit 1
+}
+
+# As waybar reads it: JSON with comments.
+sed 's|^ *//.*||' waybar/corral.jsonc | /usr/bin/python3 -c 'import json, sys; json.load(sys.stdin)' || wrong 'waybar/corral.jsonc is no JSON'
+/usr/bin/python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' indicator/corral-indicator
+
+nix-instantiate --parse nix/flake.nix >/dev/null
+hash=$(nix/vendor-hash.sh)
+grep -qF "vendorHash = \"$hash\";" nix/flake.nix || wrong "nix/flake.nix has another vendorHash than the modules: $hash"
+
+# makepkg does not work for root; of what it needs elsewhere it finds nothing on other systems, and is not asked for it.
+cp -r arch "$work"
+chmod -R a+rwX "$work"
+as=()
+[ "$(id -u)" != 0 ] || as=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME="$work")
+(cd "$work/arch" && "${as[@]}" makepkg --printsrcinfo) >"$work/SRCINFO" || wrong 'makepkg does not take arch/PKGBUILD'
+diff -u arch/.SRCINFO "$work/SRCINFO" || wrong 'arch/.SRCINFO is not what makepkg --printsrcinfo prints'
+diff <(sed -n '/^each_manager/,/^}/p' arch/corral.install) <(sed -n '/^each_manager/,/^}/p' ../packaging/scripts/managers.sh) ||
+  wrong 'arch/corral.install has another each_manager than the packages'

@@ -36,7 +36,10 @@ func New() (*Timer, error) {
 func (t *Timer) Set(at time.Time) error {
 	var spec unix.ItimerSpec
 	if !at.IsZero() {
-		spec.Value = unix.NsecToTimespec(max(at.UnixNano(), 1)) // all zero would take it off
+		spec.Value = unix.Timespec{Sec: max(at.Unix(), 1)} // all zero would take it off
+		if at.Unix() > 0 {
+			spec.Value.Nsec = int64(at.Nanosecond())
+		}
 	}
 	var err error
 	if e := t.raw.Control(func(fd uintptr) {

@@ -27,7 +27,12 @@ func TestGoesOffWhenTheTimeHasCome(t *testing.T) {
 	require.NoError(t, timer.Set(time.Now().Add(-time.Hour)))
 	<-rang
 
-	require.NoError(t, timer.Set(time.Now().Add(time.Hour)))
+	for _, far := range []time.Time{time.Now().Add(time.Hour), time.Now().AddDate(250, 0, 0), time.Now().AddDate(100_000, 0, 0)} {
+		require.NoError(t, timer.Set(far))
+	}
+	require.NoError(t, timer.Set(time.Unix(0, 0)))
+	<-rang
+	require.NoError(t, timer.Set(time.Now().AddDate(250, 0, 0)))
 	require.NoError(t, timer.Set(time.Time{}))
 	require.NoError(t, timer.Close())
 	<-ended

@@ -10,6 +10,9 @@ func WhenAccepted(ctx context.Context, accepted func()) context.Context {
 	return context.WithValue(ctx, acceptedKey{}, accepted)
 }
 
+// notYetAccepted returns a context for methods that are only part of what was asked for: what is asked for after that still waits.
+func notYetAccepted(ctx context.Context) context.Context { return WhenAccepted(ctx, func() {}) }
+
 func accepted(ctx context.Context) {
 	if f, ok := ctx.Value(acceptedKey{}).(func()); ok {
 		f()

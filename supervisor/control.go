@@ -63,7 +63,10 @@ func started(e *entry) bool {
 // startError tells what kept a run from starting. The end of the daemon comes before the agent of every start that still waits then.
 func (s *Supervisor) startError(e *entry) error {
 	v := e.rec.View()
-	if v.Result == session.CannotStart {
+	if e.removed {
+		return refuse(InvalidState, "session %q was removed meanwhile", e.rec.ID)
+	}
+	if v.Result == session.CannotStart || v.State == session.Failed && e.rec.Run.Started.IsZero() {
 		return refuse(StartFailed, "cannot start %q: %s", e.rec.ID, v.Reason)
 	}
 	if s.stopping || !e.rec.Run.AgentAlive() {
@@ -83,8 +86,7 @@ func (s *Supervisor) Start(ctx context.Context, id string) error {
 		if err := s.mayStart(e, false); err != nil {
 			return nil, err
 		}
-		s.replace(e, false)
-		return s.wait(e, started, s.startError), nil
+		return s.replace(e, false), nil
 	})
 }
 
@@ -114,25 +116,45 @@ func (s *Supervisor) mayStart(e *entry, resumed bool) error {
 	return s.unheld(e.rec, goesOn(e.rec, resumed))
 }
 
-// replace begins a run once the scope of the one before it is gone, unless the end is near by then.
-func (s *Supervisor) replace(e *entry, resumed bool) {
-	e.starts, e.wants = true, s.given(e.rec, goesOn(e.rec, resumed))
+// replace begins a run once the scope of the one before it is gone, unless the end is near by then. It returns where it will be told how that went.
+func (s *Supervisor) replace(e *entry, resumed bool) <-chan error {
+	var overruled error
+	waits := e.rec.Run.Live()
+	e.wants = s.given(e.rec, goesOn(e.rec, resumed))
 	s.whenGone(e, func() {
 		e.starts = false
 		if s.mayBegin() == nil {
 			s.start(e, resumed)
 		}
+	}, func(err error) { overruled = err })
+	e.starts = waits
+	return s.wait(e, func(e *entry) bool { return overruled != nil || started(e) }, func(e *entry) error {
+		if overruled != nil {
+			return overruled
+		}
+		return s.startError(e)
 	})
 }
 
-// whenGone has f done on the loop once nothing of the session's last run is left, and sees to that.
-func (s *Supervisor) whenGone(e *entry, f func()) {
+// whenGone has f done on the loop once nothing of the session's last run is left, and sees to that. If something else is to be done by then, whoever has
+// asked for f is told so by overruled.
+func (s *Supervisor) whenGone(e *entry, f func(), overruled func(error)) {
 	if !e.rec.Run.Live() {
 		f()
 		return
 	}
-	e.then = f
+	s.overrule(e, refuse(InvalidState, "session %q: something else was asked for meanwhile", e.rec.ID))
+	e.then, e.overrule = f, overruled
 	s.end(e, 0)
+}
+
+// overrule calls off what was to be done once nothing of the session's last run is left.
+func (s *Supervisor) overrule(e *entry, why error) {
+	if e.then != nil {
+		e.overrule(why)
+		s.touch(e)
+	}
+	e.then, e.overrule, e.starts = nil, nil, false
 }
 
 // Restart stops the session, if it runs, and then starts it. Errors: those of Start.
@@ -151,18 +173,21 @@ func (s *Supervisor) Restart(ctx context.Context, id string) error {
 			return nil, err
 		}
 		s.ask(e, session.Stop, "")
-		s.replace(e, false)
-		return s.wait(e, started, s.startError), nil
+		return s.replace(e, false), nil
 	})
 }
 
 // Stop asks the agent to end, by the user's wish: SIGTERM to the agent alone (SIGHUP where it ignores that), SIGTERM to all of the scope once
 // the agent is gone or grace is nearly over, SIGKILL to all after grace (0 means StopTimeoutSec=). It returns when the scope is empty.
-// Stopping a session that does not run does nothing; one that has ended keeps what it says. Errors: NoSuchSession.
+// Stopping a session that does not run does nothing; one that has ended keeps what it says. A start that waits for the end of what is there is called off.
+// Errors: NoSuchSession.
 func (s *Supervisor) Stop(ctx context.Context, id string, grace time.Duration) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		if !e.rec.Run.Live() {
 			return nil, nil
+		}
+		if e.starts {
+			s.overrule(e, refuse(InvalidState, "session %q was stopped meanwhile", id))
 		}
 		s.ask(e, session.Stop, "")
 		s.end(e, grace)
@@ -211,20 +236,26 @@ func (s *Supervisor) Archive(ctx context.Context, id string) error {
 		if err := startable(e); err != nil {
 			return nil, err
 		}
-		s.whenGone(e, func() { s.apply(e, session.ArchiveAsked{At: time.Now()}) })
-		return s.wait(e, scopeGone, noError), nil
+		var overruled error
+		s.whenGone(e, func() { s.apply(e, session.ArchiveAsked{At: time.Now()}) }, func(err error) { overruled = err })
+		return s.wait(e, func(e *entry) bool { return overruled != nil || scopeGone(e) }, func(*entry) error { return overruled }), nil
 	})
 }
 
 // Remove forgets a session, with its log; a scope that is left is ended. One that has not ended is refused unless force is set: then it is
 // stopped first. Errors: NoSuchSession, InvalidState.
 func (s *Supervisor) Remove(ctx context.Context, id string, force bool) error {
-	return s.removeAfter(ctx, id, force, func() error { return nil })
+	nothing := func(*entry) error { return nil }
+	return s.removeAfter(ctx, id, force, nothing, func() error { return nil })
 }
 
-// removable refuses to remove what has not ended, unless force is set, and what is being removed.
+// removable refuses to remove what has not ended or is about to run again, unless force is set, and what is being removed.
 func removable(e *entry, force bool) error {
-	if !force && !e.rec.Run.Ended() {
+	switch {
+	case force:
+	case e.starts:
+		return refuse(InvalidState, "session %q is being started", e.rec.ID)
+	case !e.rec.Run.Ended():
 		return refuse(InvalidState, "session %q is %s", e.rec.ID, e.rec.View().State)
 	}
 	if e.leaving {
@@ -233,8 +264,9 @@ func removable(e *entry, force bool) error {
 	return nil
 }
 
-// removeAfter is Remove, with something that is done before the session is forgotten, off the loop, once nothing of it runs. If that fails the session stays.
-func (s *Supervisor) removeAfter(ctx context.Context, id string, force bool, before func() error) error {
+// removeAfter is Remove, with something that is done before the session is forgotten, once nothing of it runs: may on the loop, then before off it. If one
+// of them fails the session stays.
+func (s *Supervisor) removeAfter(ctx context.Context, id string, force bool, may func(*entry) error, before func() error) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		if err := removable(e, force); err != nil {
 			return nil, err
@@ -242,14 +274,18 @@ func (s *Supervisor) removeAfter(ctx context.Context, id string, force bool, bef
 		s.ask(e, session.Stop, "")
 		var failed error
 		s.whenGone(e, func() {
+			if failed = may(e); failed != nil {
+				s.touch(e)
+				return
+			}
 			s.leave(e, before, func(err error) {
-				e.leaving = false
+				e.leaving, e.taking = false, ""
 				s.touch(e)
 				if failed = err; err == nil {
 					failed = s.remove(e)
 				}
 			})
-		})
+		}, func(err error) { failed = err })
 		return s.wait(e, func(e *entry) bool { return e.removed || failed != nil }, func(*entry) error { return failed }), nil
 	})
 }
@@ -310,7 +346,7 @@ func (s *Supervisor) SetOnLogin(ctx context.Context, id, onLogin string) error {
 func (s *Supervisor) change(ctx context.Context, id string, f func(*session.Session)) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		f(e.rec)
-		e.unsaved = true
+		e.unsaved, e.exited = true, false
 		s.touch(e)
 		return s.wait(e, func(*entry) bool { return true }, noError), nil
 	})
@@ -322,7 +358,19 @@ func (s *Supervisor) ListAgents() (agents map[string]config.Agent, err error) {
 	return agents, err
 }
 
-// Reload takes a configuration into use, for everything that begins from now on. The caller does not change it afterwards.
+// Reload takes a configuration into use, for everything that begins from now on, and for how long sessions are kept and may be idle. The caller does not
+// change it afterwards.
 func (s *Supervisor) Reload(c config.Config, agents map[string]config.Agent) error {
-	return s.do(func() { s.Config, s.Agents = c, agents })
+	reply := make(chan error, 1)
+	if err := s.do(func() {
+		s.Config, s.Agents = c, agents
+		for _, e := range s.sessions {
+			s.touch(e) // when it expires, or is suspended, may be another time
+		}
+		s.rearm = true
+		s.after = append(s.after, func() { reply <- nil })
+	}); err != nil {
+		return err
+	}
+	return s.await(context.Background(), reply)
 }

@@ -178,12 +178,12 @@ func (s *Supervisor) launch(e *entry, resumed bool, into *Into, prompt string) {
 func (s *Supervisor) launchPlanned(e *entry, resumed bool, into *Into, prompt string) {
 	run, plan := e.rec.Run.ID, s.plan(e, resumed)
 	plan.Into, plan.Spec.Prompt = into, prompt
+	e.run.starting = true
 	s.armStart(e)
 	s.effect(e, func() {
 		failpoint.Hit("start.record-saved")
-		if err := s.World.Start(s.ctx, plan, func(ev session.Event) { s.event(e, ev) }); err != nil {
-			s.post(func() { s.failStart(e, run, err, into != nil) })
-		}
+		err := s.World.Start(s.ctx, plan, func(ev session.Event) { s.event(e, ev) })
+		s.post(func() { s.startDone(e, run, err, into != nil) })
 	})
 }
 

@@ -36,6 +36,7 @@ func (b *bed) talking() *[]Plan {
 		"filed": {Name: "filed", Command: []string{"filed", "%w/%U.md"}, ResumeCommand: []string{"filed", "%w/%U.md", "-r"}, IdSource: config.IdHistoryFile},
 		"plain": {Name: "plain", Command: []string{"plain"}, IdSource: config.IdNone, StopWhom: config.StopAll, Properties: []string{"TimeoutStopSec=4"}},
 	}))
+	b.heard()
 	var plans []Plan
 	b.world.start = func(p Plan, tell func(session.Event)) error {
 		plans = append(plans, p)

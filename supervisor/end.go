@@ -30,7 +30,9 @@ type runtime struct {
 	seeking  bool   // its conversation is being looked for
 	reported string // the conversation that its agent has reported last
 
-	joining bool // a new tmux server is being put around the agent
+	joining  bool                // a new tmux server is being put around the agent
+	starting bool                // the scope is being started: what has come of that is told before its end is
+	ended    *session.ScopeEnded // that end, which came first
 
 	tmux descriptor // pidfd of the tmux server
 	shim descriptor // socket
@@ -225,7 +227,7 @@ func (s *Supervisor) gone(e *entry) {
 	}
 	e.run = runtime{}
 	if f := e.then; f != nil {
-		e.then = nil
+		e.then, e.overrule = nil, nil
 		f()
 	}
 }
@@ -239,7 +241,12 @@ func (s *Supervisor) ScopeEnded(unit, result string) {
 		}
 		failpoint.Hit("stop.gone")
 		s.readExit(e)
-		s.apply(e, session.ScopeEnded{Run: e.rec.Run.ID, Result: result, At: time.Now()})
+		ended := session.ScopeEnded{Run: e.rec.Run.ID, Result: result, At: time.Now()}
+		if e.run.starting {
+			e.run.ended = &ended
+			return
+		}
+		s.apply(e, ended)
 	})
 }
 

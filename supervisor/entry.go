@@ -22,13 +22,15 @@ type entry struct {
 	held    []func() // effects decided in this turn: they begin once it was saved and published
 	waiting []waiter
 
-	run     runtime
-	then    func() // what to do once the scope is gone
-	starts  bool   // that is to begin a run
-	wants   string // the conversation which that is given, "" if it is not known
-	hinting bool   // it is being found out which conversation its last agent had
+	run      runtime
+	then     func()      // what to do once the scope is gone
+	overrule func(error) // tells who has asked for that why it is not done
+	starts   bool        // that is to begin a run
+	wants    string      // the conversation which that is given, "" if it is not known
+	hinting  bool        // it is being found out which conversation its last agent had
 
-	leaving bool // it is being removed
+	leaving bool   // it is being removed
+	taking  string // the directory that is removed with it, "" if none is
 
 	known      string // id of the run whose agent a client had signalled, or was told could not be started
 	signal     int    // that signal

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"path/filepath"
+	"strings"
 
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -21,13 +22,16 @@ func held(rec *session.Session) string {
 	return rec.WorkingDirectory // a record from before this was kept
 }
 
-// free refuses to start an exclusive session whose workspace is held by another one. It is held from the start of a run to its end, however it comes,
+// free refuses to start a session in a worktree that is being removed, and an exclusive one whose workspace is held by another one. That is held from the start of a run to its end, however it comes,
 // and for as long as nobody knows that it has ended.
 func (s *Supervisor) free(rec *session.Session) error {
-	if !rec.Exclusive {
-		return nil
-	}
 	for _, e := range s.sessions {
+		if e.taking != "" && strings.HasPrefix(held(rec)+"/", e.taking) {
+			return refuse(InvalidState, "workspace %q is being removed with session %q", rec.WorkingDirectory, e.rec.ID)
+		}
+		if !rec.Exclusive {
+			continue
+		}
 		if other := e.rec; other != rec && other.Exclusive && held(other) == held(rec) && (!other.Run.Ended() || e.starts) {
 			return refuse(WorkspaceBusy, "workspace %q is held by session %q", rec.WorkingDirectory, other.ID)
 		}

@@ -45,10 +45,11 @@ func (s *Supervisor) suspendsAt(e *entry) time.Duration {
 // suspension returns the time of day at which the session will have been idle for too long if nobody sets the clock and the machine does not sleep until
 // then, zero if never.
 func (s *Supervisor) suspension(e *entry) time.Time {
-	if e.shown == nil || e.shown.SuspendsAt == 0 {
+	at := s.suspendsAt(e)
+	if at == 0 {
 		return time.Time{}
 	}
-	return time.Now().Round(0).Add(e.shown.SuspendsAt - s.Monotonic())
+	return time.Now().Round(0).Add(at - s.Monotonic())
 }
 
 // suspendIdle suspends the sessions that have been idle for too long.
@@ -67,19 +68,22 @@ func (s *Supervisor) suspendIdle() {
 	}
 }
 
-// wake resumes a session that is suspended, if that is so for its being idle, or for whatever reason. It returns once the session runs, and whether it had to be
-// resumed.
+// wake resumes a session that is suspended, if that is so for its being idle, or for whatever reason; then it also waits for one that somebody else starts. It
+// returns once the session runs, and whether it did not before.
 func (s *Supervisor) wake(ctx context.Context, id string, whatever bool) (woken bool, err error) {
-	if e := s.do(func() {
-		var e *entry
-		if e, err = s.find(id); err == nil {
-			woken = e.rec.View().State == session.Suspended && (whatever || e.rec.Run.IdledOut)
+	starting := false
+	if err := s.with(ctx, id, func(e *entry) (<-chan error, error) {
+		state := e.rec.View().State
+		switch {
+		case whatever && (e.starts || state == session.Starting):
+			starting = true
+			return s.wait(e, started, s.startError), nil
+		case state == session.Suspended:
+			woken = whatever || e.rec.Run.IdledOut
 		}
-	}); e != nil {
-		return false, e
-	}
-	if err != nil || !woken {
-		return false, err
+		return nil, nil
+	}); err != nil || starting || !woken {
+		return starting && err == nil, err
 	}
 	return true, s.Resume(ctx, id)
 }

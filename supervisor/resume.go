@@ -42,8 +42,7 @@ func (s *Supervisor) Resume(ctx context.Context, id string) error {
 		if err := s.mayStart(e, true); err != nil {
 			return nil, err
 		}
-		s.replace(e, true)
-		return s.wait(e, started, s.startError), nil
+		return s.replace(e, true), nil
 	})
 }
 

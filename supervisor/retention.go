@@ -59,6 +59,7 @@ func (s *Supervisor) lookAtClock() {
 			s.touch(e) // it is announced anew
 		}
 	}
+	s.rearm = true
 }
 
 // trustAfter is how long what is found to have expired is kept all the same once the daemon has started or the clock was set: a machine without a battery for its

@@ -69,9 +69,9 @@ func (s *Supervisor) Send(ctx context.Context, id, text string, how Input) error
 	if len(text) > maxInput {
 		return refuse(OverLimit, "a text has %d bytes at most", maxInput)
 	}
-	woken, err := s.wake(ctx, id, how.Resume)
+	woken, err := s.wake(notYetAccepted(ctx), id, how.Resume)
 	if err == nil && woken {
-		err = s.calm(ctx, id)
+		err = s.calm(notYetAccepted(ctx), id)
 	}
 	if err != nil {
 		return err

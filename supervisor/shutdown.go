@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/corrald/corral/supervisor/session"
@@ -34,7 +35,7 @@ func (s *Supervisor) shutDown() {
 	s.tellShuttingDown(true)
 	for _, e := range s.sorted() {
 		if e.rec.Run.Live() {
-			e.then, e.starts = nil, false
+			s.overrule(e, s.mayBegin())
 			s.ask(e, session.Suspend, "the login session ended")
 			s.end(e, 0)
 		}
@@ -139,30 +140,54 @@ func (s *Supervisor) anyLive() bool {
 	return false
 }
 
-// Login does what users have asked to be done with their sessions at login: those with OnLogin resume that are suspended are resumed, those with
-// OnLogin start that do not run are started; the oldest first, and a few at a time. One that fails does not stop the others: its state says why.
-func (s *Supervisor) Login(ctx context.Context) error {
-	resume, err := s.idsWhere(func(e *entry) bool { return e.rec.OnLogin == "resume" && e.rec.View().State == session.Suspended })
+// AtLogin returns the ids of the sessions that Login has something to do with: those with OnLogin resume that are suspended, then those with OnLogin start
+// that do not run; each the oldest first.
+func (s *Supervisor) AtLogin() ([]string, error) {
+	resume, err := s.idsWhere(func(e *entry) bool { return onLogin(e) == "resume" })
 	if err != nil {
-		return err
+		return nil, err
 	}
-	start, err := s.idsWhere(func(e *entry) bool { return e.rec.OnLogin == "start" && startable(e) == nil })
-	if err != nil {
-		return err
+	start, err := s.idsWhere(func(e *entry) bool { return onLogin(e) == "start" })
+	return append(resume, start...), err
+}
+
+// onLogin tells what would be done with the session at login, "" for nothing.
+func onLogin(e *entry) string {
+	if e.rec.OnLogin == "resume" && e.rec.View().State == session.Suspended || e.rec.OnLogin == "start" && startable(e) == nil {
+		return e.rec.OnLogin
 	}
-	afresh := make(map[string]bool, len(start))
-	for _, id := range start {
-		afresh[id] = true
-	}
-	_, err = s.eachOf(ctx, append(resume, start...), resumesAtATime, func(ctx context.Context, id string) error {
-		s.setUnattended(id, true)
-		defer s.setUnattended(id, false)
-		if afresh[id] {
-			return s.Start(ctx, id)
+	return ""
+}
+
+// Login does what users have asked to be done with these sessions at login, in this order and a few at a time, where there is something to do by then. Done is
+// told of each as it is settled, by several goroutines. One that fails does not stop the others: its state says why.
+func (s *Supervisor) Login(ctx context.Context, ids []string, done func(id string)) error {
+	_, err := s.eachOf(ctx, ids, resumesAtATime, func(ctx context.Context, id string) error {
+		err := s.loginOne(ctx, id)
+		var refused *Error
+		if err == nil || errors.As(err, &refused) && refused.Kind != ShuttingDown && refused.Kind != TimedOut {
+			done(id)
 		}
-		return s.Resume(ctx, id)
+		return err
 	})
 	return err
+}
+
+func (s *Supervisor) loginOne(ctx context.Context, id string) error {
+	what := ""
+	if err := s.do(func() {
+		if e, err := s.find(id); err == nil {
+			what = onLogin(e)
+		}
+	}); err != nil || what == "" {
+		return err
+	}
+	s.setUnattended(id, true)
+	defer s.setUnattended(id, false)
+	if what == "start" {
+		return s.Start(ctx, id)
+	}
+	return s.Resume(ctx, id)
 }
 
 // setUnattended notes whether the session is being started without anybody who would be told of a failure.

@@ -187,6 +187,21 @@ func (s *Supervisor) begin(e *entry, resumed bool, into *Into) {
 	s.launch(e, resumed, into, prompt)
 }
 
+// startDone takes what has come of a start, and then the end of its scope if there was one meanwhile: it is the failure that tells why.
+func (s *Supervisor) startDone(e *entry, run string, err error, leftovers bool) {
+	if e.removed || e.rec.Run.ID != run {
+		return
+	}
+	ended := e.run.ended
+	e.run.starting, e.run.ended = false, nil
+	if err != nil {
+		s.failStart(e, run, err, leftovers)
+	}
+	if ended != nil && e.rec.Run.Live() {
+		s.apply(e, *ended)
+	}
+}
+
 func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 	rec := e.rec
 	def := s.Agents[rec.Agent]
@@ -259,9 +274,6 @@ func (s *Supervisor) definitionEnv(rec *session.Session, def config.Agent) []str
 
 // failStart ends a run that did not get as far as its agent. Nothing of it is left, but what was in the scope before.
 func (s *Supervisor) failStart(e *entry, run string, err error, leftovers bool) {
-	if e.removed || e.rec.Run.ID != run {
-		return
-	}
 	s.apply(e, session.StartFailed{Run: run, Reason: err.Error(), At: time.Now(), Monotonic: s.Monotonic()})
 	if !leftovers {
 		s.apply(e, session.ScopeEnded{Run: run, At: time.Now()})
@@ -275,18 +287,18 @@ func (s *Supervisor) armStart(e *entry) {
 		limit = readyTimeout
 	}
 	if e.run.timer == nil {
-		e.run.timer = s.AfterFunc(limit, func() { s.post(func() { s.startTimedOut(e, run) }) })
+		e.run.timer = s.AfterFunc(limit, func() { s.post(func() { s.startTimedOut(e, run, limit) }) })
 	}
 }
 
 // startTimedOut gives up on a run whose agent has not appeared.
-func (s *Supervisor) startTimedOut(e *entry, run string) {
+func (s *Supervisor) startTimedOut(e *entry, run string, limit time.Duration) {
 	if e.removed || e.rec.Run.ID != run || e.rec.View().State != session.Starting {
 		return
 	}
-	reason := "its agent did not appear within " + startTimeout.String()
+	reason := "its agent did not appear within " + limit.String()
 	if !e.rec.Run.Started.IsZero() {
-		reason = "its agent did not say that it is ready within " + readyTimeout.String()
+		reason = "its agent did not say that it is ready within " + limit.String()
 	}
 	s.apply(e, session.StartFailed{Run: run, Reason: reason, At: time.Now(), Monotonic: s.Monotonic()})
 	s.end(e, time.Second)

@@ -125,6 +125,7 @@ type Supervisor struct {
 	wasLive      bool // what Live was told last
 
 	nextExpiry time.Time     // what the alarm is set to
+	rearm      bool          // it may have to be set anew
 	boot       session.Boot  // this one, by the clock as it was last seen
 	clockSince time.Time     // when the daemon started, or noticed that the clock had been set
 	began      time.Duration // by CLOCK_MONOTONIC: when the daemon did
@@ -313,10 +314,14 @@ func (s *Supervisor) settle() {
 		e.held = nil
 	}
 	s.saveExits(dirty)
-	if slices.ContainsFunc(changes, Change.counts) {
+	counts := slices.ContainsFunc(changes, Change.counts)
+	if counts {
 		s.tellStatus()
 		s.tellLive()
+	}
+	if counts || s.rearm {
 		s.armExpiry()
+		s.rearm = false
 	}
 }
 

@@ -154,13 +154,22 @@ func (s *Supervisor) RemoveWorktree(ctx context.Context, id string, force, disca
 			return worktreeStays(id, w, err)
 		}
 	}
-	return s.removeAfter(ctx, id, force, func() error {
+	return s.removeAfter(ctx, id, force, s.takeWorktree, func() error {
 		failpoint.Hit("remove.worktree")
 		if err := s.git(func(ctx context.Context, git worktree.Git) error { return git.Remove(ctx, w, discard) }); err != nil {
 			return worktreeStays(id, w, err)
 		}
 		return nil
 	})
+}
+
+// takeWorktree is worktreeFree once more, after the session's own agent has ended: somebody may have come meanwhile. From then on nobody does.
+func (s *Supervisor) takeWorktree(e *entry) error {
+	if err := s.worktreeFree(e); err != nil {
+		return err
+	}
+	e.taking = resolve(e.rec.Worktree.Path) + "/"
+	return nil
 }
 
 // worktreeFree refuses to take a worktree away under another session that works in it.

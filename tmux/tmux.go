@@ -61,7 +61,7 @@ func Prepare(dir string, env []string, busAddr string) (*Tmux, error) {
 	if err != nil {
 		return nil, errors.New("tmux is not installed")
 	}
-	config := filepath.Join(dir, "tmux.conf")
+	config := filepath.Join(dir, ".tmux.conf") // no session can be called so, whose directory it would be
 	if err := atomicfile.Write(config, []byte(configuration), 0o600); err != nil {
 		return nil, fmt.Errorf("cannot write tmux's configuration: %w", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/corrald/corral/dbusapi/server"
-	"github.com/corrald/corral/internal/atomicfile"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/fdpoll"
@@ -206,31 +205,6 @@ func (d *parts) adopt(ctx context.Context, records *store.Store) error {
 	}
 	d.notify.Begin()
 	return nil
-}
-
-// login has done what is to be done at login, at the daemon's first start since then.
-func (d *parts) login(ctx context.Context) {
-	err := d.loginOnce(ctx)
-	if err != nil && ctx.Err() == nil {
-		d.log.Error("cannot bring back the sessions of the last login", "err", err)
-	}
-	d.notify.LoggedIn()
-}
-
-func (d *parts) loginOnce(ctx context.Context) error {
-	now, err := d.units.Incarnation(ctx)
-	if err != nil {
-		return err
-	}
-	marker := filepath.Join(d.runtime, "login")
-	last, err := os.ReadFile(marker)
-	if err == nil && string(last) == now {
-		return nil // a mere restart of the daemon
-	}
-	if err := atomicfile.Write(marker, []byte(now), 0o600); err != nil {
-		return err
-	}
-	return d.sup.Login(ctx)
 }
 
 // read reads the configuration, and tells what is wrong with it.

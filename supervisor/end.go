@@ -312,7 +312,7 @@ func (s *Supervisor) findWhyStopped(e *entry, told bool, cause StopCause) {
 			case stopping:
 				asked.Intent, asked.Why = session.Suspend, "the login session ended"
 			case cause.Result != "": // else systemd was asked, and could not tell
-				asked.Why = session.ScopeStopped
+				asked.Why = "its scope was stopped"
 			}
 			s.apply(e, asked)
 			s.endStopped(e, told)

@@ -32,8 +32,6 @@ type shim struct {
 	timers   *timers
 	resized  int // the descriptor of catchSignals
 
-	scopeStop scopeStop
-
 	inner          innerTerminal
 	masterReadable bool
 	masterWritable bool
@@ -126,7 +124,7 @@ func bootID() string {
 func (s *shim) prepare() error {
 	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) // whatever was left open for us is not for the agent
 	var err error
-	if s.resized, err = s.catchSignals(); err != nil {
+	if s.resized, err = catchSignals(); err != nil {
 		return err
 	}
 	if s.log, err = openLog(s.spec.StateDir, s.spec.LogMax); err != nil {
@@ -279,7 +277,7 @@ func (s *shim) reap() exitstatus.Status {
 		Started: s.agent.started, Exited: time.Now(), ExitedMonotonic: clock.Monotonic(),
 		UserTime: time.Duration(usage.Utime.Nano()), SystemTime: time.Duration(usage.Stime.Nano()), MaxRSS: usage.Maxrss << 10,
 		OOMKills: s.memory.kills(), MemoryMax: s.memory.max(), PaneClosed: s.paneClosed,
-		Prompted: s.prompt.given, ScopeStopped: s.scopeStop.seen.Load(),
+		Prompted: s.prompt.given,
 	}
 	if ws.Signaled() {
 		status.Code, status.Value = exitstatus.Killed, int(ws.Signal())

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,29 +51,8 @@ var survived = []os.Signal{
 	unix.SIGWINCH,
 }
 
-// scopeStop recognises that systemd stops the scope: it sends SIGTERM to each process in it and SIGCONT right after that, while a SIGTERM that
-// somebody else sends, "systemctl kill" included, comes alone: systemd.kill(5).
-type scopeStop struct {
-	term time.Time // when SIGTERM came last
-	seen atomic.Bool
-}
-
-// stopPair is how close together the two signals come, with a lot of time for a machine that is busy.
-const stopPair = time.Second
-
-func (s *scopeStop) heard(signal os.Signal, now time.Time) {
-	switch signal {
-	case unix.SIGTERM:
-		s.term = now
-	case unix.SIGCONT:
-		if !s.term.IsZero() && now.Sub(s.term) < stopPair {
-			s.seen.Store(true)
-		}
-	}
-}
-
 // catchSignals returns a descriptor that becomes readable when the size of the process's terminal has changed.
-func (s *shim) catchSignals() (int, error) {
+func catchSignals() (int, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return -1, err
@@ -83,11 +61,10 @@ func (s *shim) catchSignals() (int, error) {
 	signal.Notify(c, survived...)
 	go func() {
 		one := []byte{1, 0, 0, 0, 0, 0, 0, 0}
-		for signal := range c {
-			if signal == unix.SIGWINCH {
+		for s := range c {
+			if s == unix.SIGWINCH {
 				_, _ = sysWrite(fd, one)
 			}
-			s.scopeStop.heard(signal, time.Now())
 		}
 	}()
 	return fd, nil

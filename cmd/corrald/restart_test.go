@@ -70,32 +70,6 @@ func TestScopeWhoseRecordWasLost(t *testing.T) {
 	again.must("Remove", uint64(1))
 }
 
-// TestStoppedWhileTheDaemonIsAway: what systemd has stopped is told from what somebody has killed, though both got the same signal.
-func TestStoppedWhileTheDaemonIsAway(t *testing.T) {
-	d := startDaemon(t)
-	rows := []struct {
-		id, command string
-		verb        []string
-		want        outcome
-	}{
-		{"stopped", "exec sleep 1000", []string{"stop"}, outcome{"stopped", "success", 2, 15, "its scope was stopped", "active"}},
-		{"polite", "trap 'exit 0' TERM; while :; do sleep 1000 & wait; done", []string{"stop"}, outcome{"stopped", "success", 1, 0, "its scope was stopped", "active"}},
-		{"killed", "exec sleep 1000", []string{"kill", "--signal=TERM"}, outcome{"failed", "signal", 2, 15, "command was killed by SIGTERM", "error"}},
-	}
-	for _, row := range rows {
-		d.run(t, row.id, row.command)
-	}
-	d.kill(syscall.SIGKILL)
-	for _, row := range rows {
-		testbed.Systemctl(t, append(row.verb, "app-corral-command-"+row.id+".scope")...)
-		testbed.WaitFile(t, d.stateDir(row.id)+"/exit_status", nil)
-	}
-	d.launch()
-	for _, row := range rows {
-		d.subject(t, row.id).ends(row.want)
-	}
-}
-
 // TestSessionsOutliveTheDaemon, however it ends: what ended meanwhile is known with its code, and what lives goes on as if nothing had been.
 func TestSessionsOutliveTheDaemon(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGKILL": syscall.SIGKILL} {

@@ -70,8 +70,6 @@ type Status struct {
 
 	Prompted   bool // the agent was told the session's prompt, or the first of it
 	PaneClosed bool // a person closed the agent's pane by hand, and that is why it was ended
-
-	ScopeStopped bool // before it ended systemd had begun to stop the scope: the shim was sent what systemd sends to every process of one
 }
 
 // Append appends the record to b.
@@ -103,9 +101,6 @@ func (s Status) Append(b []byte) []byte {
 	}
 	if s.PaneClosed {
 		number("PANE_CLOSED", 1)
-	}
-	if s.ScopeStopped {
-		number("SCOPE_STOPPED", 1)
 	}
 	number("END", 1)
 	return b
@@ -171,8 +166,6 @@ func set(s *Status, name, v string) (err error) {
 		s.Prompted = v == "1"
 	case "PANE_CLOSED":
 		s.PaneClosed = v == "1"
-	case "SCOPE_STOPPED":
-		s.ScopeStopped = v == "1"
 	}
 	return err
 }

@@ -16,13 +16,13 @@ func exited() Status {
 	return Status{
 		RunID: "run-7", BootID: "b00t", PID: 4711, Code: Exited, Value: 3,
 		Started: time.UnixMicro(1_700_000_000_000_001), Exited: time.UnixMicro(1_700_000_009_999_999), ExitedMonotonic: 77*time.Hour + time.Microsecond,
-		UserTime: 1500 * time.Microsecond, SystemTime: 2 * time.Second, MaxRSS: 123 << 20, OOMKills: 2, MemoryMax: 512 << 20, PaneClosed: true, ScopeStopped: true,
+		UserTime: 1500 * time.Microsecond, SystemTime: 2 * time.Second, MaxRSS: 123 << 20, OOMKills: 2, MemoryMax: 512 << 20, PaneClosed: true,
 	}
 }
 
 func TestRoundTrip(t *testing.T) {
 	killed, dumped, never := exited(), exited(), exited()
-	killed.Code, killed.Value, killed.PaneClosed, killed.ScopeStopped = Killed, 9, false, false
+	killed.Code, killed.Value, killed.PaneClosed = Killed, 9, false
 	dumped.Code, dumped.Value = Dumped, 11
 	never.Code, never.Value, never.PID, never.Error = NotStarted, 0, 0, "command \"foo\nbar=\xff\" not found"
 	for _, want := range []Status{exited(), killed, dumped, never, {RunID: "r", Code: Exited}} {

@@ -95,17 +95,8 @@ type StartFailed struct {
 	Monotonic   time.Duration // the same moment
 }
 
-// Reasons of a run that a person has ended by other means than ours.
-const (
-	TerminalClosed = "its terminal was closed"
-	ScopeStopped   = "its scope was stopped"
-)
-
-// Reasons of a run that was left behind.
-const (
-	shutDown = "corrald was shut down"
-	wentDown = "the machine went down"
-)
+// TerminalClosed is the reason of a run that ended because a person closed its terminal.
+const TerminalClosed = "its terminal was closed"
 
 // EndAsked tells that the run is to be ended: by the user's wish, or to be resumed.
 type EndAsked struct {

@@ -157,9 +157,6 @@ func (r *Run) explain(tell func(source string, at time.Time, value string)) {
 		tell("kernel", r.ShimDied, "the shim is dead")
 	}
 	if r.Exit != nil {
-		if r.Exit.ScopeStopped {
-			tell("shim", time.Time{}, "systemd had begun to stop the scope")
-		}
 		tell("exit_status", r.Exit.Exited, describeExit(r.Exit))
 	}
 	if r.StartError != "" {

@@ -236,8 +236,7 @@ func (r *Run) exitedAfter(m moment) bool {
 }
 
 // outOfTime tells whether it was RuntimeMaxSec that ended the agent. A scope whose agent has ended lives on with its tmux session, and its time
-// runs on too, which says nothing of the agent. Where nobody can tell when the time was up, an agent that ended well, and not because of
-// what systemd does then, counts as one of these.
+// runs on too, which says nothing of the agent. Where nobody can tell when the time was up, an agent that ended well counts as one of these.
 func (r *Run) outOfTime() bool {
 	switch {
 	case r.ScopeResult != Timeout:
@@ -245,7 +244,7 @@ func (r *Run) outOfTime() bool {
 	case r.Exit == nil:
 		return true
 	case r.TimedOut.IsZero():
-		return r.Exit.ScopeStopped || r.Exit.Code != exitstatus.Exited || r.Exit.Value != 0
+		return r.Exit.Code != exitstatus.Exited || r.Exit.Value != 0
 	}
 	return !r.exited().before(r.timedOut())
 }

@@ -95,7 +95,7 @@ func (s *Session) runView() View {
 	case r.StartError != "" && (r.Exit == nil || !r.exited().before(r.startEnded())): // what came too late is ended, by us
 		return View{Failed, CannotStart, r.StartError, r.StartEnded}
 	case r.Exit != nil:
-		return s.exitView()
+		return exitView(r)
 	case !r.Left.IsZero() && !r.Outlived:
 		return leftView(r)
 	case r.Outlived:
@@ -119,16 +119,13 @@ func runningView(r *Run) View {
 }
 
 // exitView tells what a recorded exit means.
-func (s *Session) exitView() View {
-	r := s.Run
+func exitView(r *Run) View {
 	e := r.Exit
 	switch {
 	case e.Code == exitstatus.NotStarted:
 		return View{Failed, CannotStart, e.Error, e.Exited}
 	case r.outOfMemory():
 		return View{Failed, OOMKill, oomReason(e.MemoryMax), e.Exited}
-	case e.ScopeStopped: // with no daemon there to be told
-		return s.stoppedView()
 	case e.Code == exitstatus.Killed:
 		return View{Failed, Signal, "command was killed by " + SignalName(e.Value), e.Exited}
 	case e.Code == exitstatus.Dumped:
@@ -137,18 +134,6 @@ func (s *Session) exitView() View {
 		return View{Completed, Success, "", e.Exited}
 	}
 	return View{Failed, ExitCode, fmt.Sprintf("command exited with code %d", e.Value), e.Exited}
-}
-
-// stoppedView is for an agent that ended because systemd stopped its scope. Where it is known that more than the scope came to its end then, it is suspended.
-func (s *Session) stoppedView() View {
-	r := s.Run
-	switch {
-	case !r.Left.IsZero():
-		return View{Suspended, Success, shutDown, r.Exit.Exited}
-	case !r.MachineDown.IsZero() && s.Resumable():
-		return View{Suspended, Success, wentDown, r.Exit.Exited}
-	}
-	return View{Stopped, Success, ScopeStopped, r.Exit.Exited}
 }
 
 // outOfMemory tells whether it was an OOM killer that ended the agent: the kernel's, which the control group counts, or systemd, which ends a
@@ -161,7 +146,7 @@ func (r *Run) outOfMemory() bool {
 
 // leftView is for a run that a daemon left behind when it was told to end: suspended, until it is found alive or its exit is.
 func leftView(r *Run) View {
-	v := View{State: Suspended, Reason: shutDown, Since: r.Left}
+	v := View{State: Suspended, Reason: "corrald was shut down", Since: r.Left}
 	if r.Scope == ScopeGone {
 		v.Result = SessionLost
 	}
@@ -173,9 +158,9 @@ func (s *Session) lostView() View {
 	r := s.Run
 	switch {
 	case !r.MachineDown.IsZero() && s.Resumable():
-		return View{Suspended, SessionLost, wentDown, r.ScopeGone}
+		return View{Suspended, SessionLost, "the machine went down", r.ScopeGone}
 	case !r.MachineDown.IsZero():
-		return View{Failed, SessionLost, wentDown, r.ScopeGone}
+		return View{Failed, SessionLost, "the machine went down", r.ScopeGone}
 	case r.ScopeResult == OOMKill:
 		return View{Failed, OOMKill, oomReason(0), r.ScopeGone}
 	}

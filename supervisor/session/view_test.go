@@ -60,13 +60,6 @@ func late(e session.AgentExited) session.AgentExited {
 	return e
 }
 
-// stoppedWith is the same of an agent whose scope systemd had begun to stop.
-func stoppedWith(code exitstatus.Code, value int) session.AgentExited {
-	e := exit(code, value)
-	e.Status.ScopeStopped = true
-	return e
-}
-
 func notStarted(why string) session.AgentExited {
 	e := exit(exitstatus.NotStarted, 0)
 	e.Status.Error, e.Status.PID = why, 0
@@ -108,7 +101,7 @@ func after(s *session.Session, events []session.Event) *session.Session {
 // TestView goes through PRODUCT's two tables, the one of the states and the one of what happened, and through the tables of the five systems that
 // Corral comes from. A row's name says where it is from when it is one of those.
 func TestView(t *testing.T) {
-	const lost, down, stopped = "tmux session no longer exists", "the machine went down", "its scope was stopped"
+	const lost, down = "tmux session no longer exists", "the machine went down"
 	type view struct {
 		state          session.State
 		result, reason string
@@ -181,15 +174,6 @@ func TestView(t *testing.T) {
 
 		{"the agent appears too late and is ended", false, list(asked, scope, tmux, notThere, agent, exit(exitstatus.Killed, 15), empty), view{session.Failed, "start-failed", `workspace "/home/u/shop" does not exist`}},
 		{"the agent ended before its start was found to fail", false, list(asked, exit(exitstatus.Exited, 0), session.StartFailed{Run: run, Reason: "tmux hangs", At: at(21)}, empty), view{session.Completed, "success", ""}},
-
-		{"systemd stopped the scope, with no daemon there", false, list(running, stoppedWith(exitstatus.Killed, 15), empty), view{session.Stopped, "success", stopped}},
-		{"systemd stopped the scope, and the agent takes its leave with 0", false, list(running, stoppedWith(exitstatus.Exited, 0), empty), view{session.Stopped, "success", stopped}},
-		{"systemd stopped the scope at the end of a boot, can be resumed", true, list(running, stoppedWith(exitstatus.Killed, 15), wentDown), view{session.Suspended, "success", down}},
-		{"systemd stopped the scope at the end of a boot, cannot be resumed", false, list(running, stoppedWith(exitstatus.Killed, 15), wentDown), view{session.Stopped, "success", stopped}},
-		{"systemd stopped the scope for want of time, and the agent takes its leave with 0", false, list(running, stoppedWith(exitstatus.Exited, 0), timeoutAt),
-			view{session.Failed, "timeout", "it ran for as long as RuntimeMaxSec allows"}},
-		{"systemd stopped the scope for want of memory", false, list(running, stoppedWith(exitstatus.Killed, 15), oomEnd), view{session.Failed, "oom-kill", "out of memory"}},
-		{"SIGTERM to corrald, then systemd stopped the scope", false, list(running, left, late(stoppedWith(exitstatus.Killed, 15)), empty), view{session.Suspended, "success", "corrald was shut down"}},
 
 		{"SIGTERM to corrald alone: it is marked", true, list(running, left), view{session.Suspended, "", "corrald was shut down"}},
 		{"SIGTERM to corrald alone: it is found alive", true, list(running, left, found), view{session.Running, "", ""}},

@@ -244,11 +244,11 @@ func (q request) shell() (tool, bool) {
 	return q.tools[i], true
 }
 
-// pasted are the tags that Claude Code puts around a text of several lines.
-var pasted = regexp.MustCompile(`</?pasted_content[^>]*>`)
+// added is what agents put around a person's text: Claude Code around one of several lines, Copilot CLI before any.
+var added = regexp.MustCompile(`</?pasted_content[^>]*>|<current_datetime>[^<]*</current_datetime>`)
 
 // spoken returns a text as a person has written it, and whether one has: what agents add to it for the model begins with a tag.
 func spoken(text string) (string, bool) {
-	text = strings.TrimSpace(pasted.ReplaceAllString(text, ""))
+	text = strings.TrimSpace(added.ReplaceAllString(text, ""))
 	return text, text != "" && !strings.HasPrefix(text, "<")
 }

@@ -171,7 +171,7 @@ func TestSample(t *testing.T) {
 
 func TestSpoken(t *testing.T) {
 	for text, want := range map[string]string{
-		" hello\n": "hello", "<system-reminder>be kind</system-reminder>": "", "": "",
+		" hello\n": "hello", "<current_datetime>2026</current_datetime>\n\nhello": "hello", "<system-reminder>be kind</system-reminder>": "", "": "",
 		"\n<pasted_content id=\"1\">\none\ntwo\n</pasted_content id=\"1\">\n": "one\ntwo",
 	} {
 		words, ok := spoken(text)

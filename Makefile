@@ -153,6 +153,7 @@ INSTALLED = \
 	644:packaging/completions/_corralctl:$(DATADIR)/zsh/site-functions/_corralctl \
 	644:packaging/completions/corralctl.fish:$(DATADIR)/fish/vendor_completions.d/corralctl.fish \
 	644:packaging/io.github.corrald.Corral1.service:$(DATADIR)/dbus-1/services/io.github.corrald.Corral1.service \
+	$(foreach f,$(HOOKS),644:packaging/hooks/$(f):$(DATADIR)/corral/hooks/$(f)) \
 	$(foreach f,$(wildcard dbusapi/*.xml),644:$(f):$(DATADIR)/dbus-1/interfaces/$(notdir $(f))) \
 	$(foreach f,$(wildcard agents/*.agent),644:$(f):$(AGENTDIR)/$(notdir $(f))) \
 	$(foreach f,$(MANPAGES),644:build/man/$(f):$(DATADIR)/man/man$(lastword $(subst ., ,$(f)))/$(f)) \
@@ -165,6 +166,9 @@ INSTALLED = \
 # For bars, trays and menus; each person takes what suits. What is for those who build packages is not among it.
 EXTRAS = README.md waybar/corral.jsonc waybar/style.css polybar/corral.ini i3/corral.conf i3/i3blocks.conf tmux/corral.conf indicator/corral-indicator.desktop
 EXTRA_PROGRAMS = i3/corral-i3status i3/corral-i3blocks tmux/corral-tmux rofi/corral-rofi indicator/corral-indicator
+
+# Relative to packaging/hooks.
+HOOKS = $(patsubst packaging/hooks/%,%,$(wildcard packaging/hooks/*.* packaging/hooks/*/*.*))
 
 # The units in which a path has to be put in.
 SERVICES = corrald.service corral@.service
@@ -181,8 +185,8 @@ install-files:
 
 uninstall: ## what install put there; sessions and their records stay
 	@for f in $(INSTALLED) $(addprefix $(UNITDIR)/,$(SERVICES)); do rm -f "$(DESTDIR)$${f##*:}"; done
-	@for d in $(LIBEXECDIR) $(AGENTDIR) $(PREFIX)/lib/corral $(DOCDIR)/decisions $(DOCDIR)/reference \
-		$(addprefix $(DOCDIR)/examples/,$(sort $(dir $(EXTRA_PROGRAMS) $(EXTRAS)))) $(DOCDIR)/examples $(DOCDIR); do \
+	@for d in $(LIBEXECDIR) $(AGENTDIR) $(PREFIX)/lib/corral $(DATADIR)/corral/hooks/copilot $(DATADIR)/corral/hooks $(DATADIR)/corral \
+		$(DOCDIR)/decisions $(DOCDIR)/reference $(addprefix $(DOCDIR)/examples/,$(sort $(dir $(EXTRA_PROGRAMS) $(EXTRAS)))) $(DOCDIR)/examples $(DOCDIR); do \
 		[ ! -d "$(DESTDIR)$$d" ] || rmdir --ignore-fail-on-non-empty "$(DESTDIR)$$d"; \
 	done
 

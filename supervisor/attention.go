@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ type Report struct {
 	Reason         string // one of session.WordReasons, or "": then one that waits has a question
 	Message        string // for a person; what is longer than shimwire.MaxText is cut
 	ConversationID string // the agent's own id of its conversation, "" if it says nothing of that
+	Expected       string // the session that who reports believes to be of, "" if it says nothing of that; see Misreported
 }
 
 // A session may be told reportBurst new things at once, and then one each reportEvery. What it says over and over again counts once.
@@ -59,6 +61,30 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 		}
 		return s.wait(e, func(*entry) bool { return true }, noError), nil
 	})
+}
+
+// misreportEvery is how often the journal is told of reports from elsewhere, for each session.
+const misreportEvery = time.Minute
+
+// Misreported takes note that a process which believes to be of one session has reported, and is of another one, or of none (""): an agent's daemon that
+// serves several conversations, or something that has left its scope. What it said is dropped. It returns the answer that it gets. Errors: NoSuchSession.
+func (s *Supervisor) Misreported(ctx context.Context, expected, from string) error {
+	where := "of no session"
+	if from != "" {
+		where = fmt.Sprintf("of session %q", from)
+	}
+	err := s.with(ctx, expected, func(e *entry) (<-chan error, error) {
+		e.run.misreported = session.Told{Subject: "activity", Source: "report", At: time.Now(), Value: "dropped: it came from a process " + where}
+		if now := s.Monotonic(); e.run.misreportAt <= now {
+			e.run.misreportAt = now + misreportEvery
+			s.Log.Warn("a report from elsewhere was dropped", "session", expected, "from", from)
+		}
+		return nil, nil
+	})
+	if err != nil {
+		return err
+	}
+	return refuse(NoSessionForPID, "the process is %s, and reports for %q", where, expected)
 }
 
 func (r Report) check() error {
@@ -180,6 +206,9 @@ func (s *Supervisor) Explain(id string) (told []session.Told, err error) {
 		var e *entry
 		if e, err = s.find(id); err == nil {
 			told = e.rec.Explain()
+			if !e.run.misreported.At.IsZero() {
+				told = append(told, e.run.misreported)
+			}
 		}
 	}); e != nil {
 		return nil, e

@@ -21,10 +21,12 @@ type runtime struct {
 	asked  time.Time // when the ending began
 	polite bool      // the agent has had its signal
 
-	attached   bool          // somebody looks at its terminal
-	detached   time.Duration // by CLOCK_MONOTONIC: when nobody did any more, 0 if nobody ever has
-	answered   time.Duration // by CLOCK_MONOTONIC: when it was given input while it asked for some
-	nextReport time.Time     // when its reports would be taken if each had to wait for the one before it
+	attached    bool          // somebody looks at its terminal
+	detached    time.Duration // by CLOCK_MONOTONIC: when nobody did any more, 0 if nobody ever has
+	answered    time.Duration // by CLOCK_MONOTONIC: when it was given input while it asked for some
+	misreported session.Told  // the last report that was dropped because it came from elsewhere
+	misreportAt time.Duration // by CLOCK_MONOTONIC: from when on the next one is told to the journal
+	nextReport  time.Time     // when its reports would be taken if each had to wait for the one before it
 
 	making   func() // calls off the making of its conversation, nil while there is none
 	seeking  bool   // its conversation is being looked for

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/config"
 )
@@ -30,37 +32,91 @@ var (
 )
 
 var reportVerb = verb{
-	name: "report", args: "working|waiting|idle [-]", summary: "Tell what the agent does, from a hook in it; outside of a session nothing happens", lenient: true,
+	name: "report", args: "working|waiting|idle [-] | report --from AGENT [EVENT]", summary: "Tell what the agent does, from a hook in it; outside of a session nothing happens", lenient: true,
 	options: func(f *pflag.FlagSet) action {
-		var r client.Report
-		f.StringVar(&r.Reason, "reason", "", "why it waits: a `REASON` such as permission, question or turn-ended")
-		f.StringVar(&r.Message, "message", "", "a `TEXT` for the user: what it asks")
-		f.StringVar(&r.ConversationID, "resume-id", "", "the agent's own `ID` of its conversation, to be resumed by")
-		payload := f.Bool("stdin", false, "take what is not given from the JSON that agents hand their hooks, on standard input; as -")
-		return func(ctx context.Context, c *ctl, args []string) error {
-			if len(args) == 2 && args[1] == "-" {
-				*payload, args = true, args[:1]
-			}
-			if len(args) != 1 || !slices.Contains(reportedActivities, args[0]) {
-				return usagef("report", "report takes one of %s", strings.Join(reportedActivities, ", "))
-			}
-			if r.Reason != "" && !slices.Contains(reportedReasons, r.Reason) {
-				return usagef("report", "unknown reason %q; known are: %s", r.Reason, strings.Join(reportedReasons, " "))
-			}
-			r.Activity = args[0]
-			var hook hookPayload
-			if *payload {
-				hook = readPayload(c.in)
-			}
-			group, err := os.ReadFile("/proc/self/cgroup")
-			if err != nil || !inSession(string(group)) {
-				return nil
-			}
-			hook.complete(&r)
-			return c.reportActivity(ctx, r)
-		}
+		var o reportOptions
+		f.StringVar(&o.Reason, "reason", "", "why it waits: a `REASON` such as permission, question or turn-ended")
+		f.StringVar(&o.Message, "message", "", "a `TEXT` for the user: what it asks")
+		f.StringVar(&o.ConversationID, "resume-id", "", "the agent's own `ID` of its conversation, to be resumed by")
+		f.BoolVar(&o.payload, "stdin", false, "take what is not given from the JSON that agents hand their hooks, on standard input; as -")
+		f.StringVar(&o.from, "from", "", "understand what the hooks of this `AGENT` are handed on standard input; EVENT where that does not name it")
+		return o.run
 	},
 }
+
+// reportOptions are what report is given.
+type reportOptions struct {
+	client.Report
+	payload bool
+	from    string
+}
+
+func (o *reportOptions) run(ctx context.Context, c *ctl, args []string) error {
+	if o.from != "" {
+		return o.runFrom(ctx, c, args)
+	}
+	if len(args) == 2 && args[1] == "-" {
+		o.payload, args = true, args[:1]
+	}
+	if len(args) != 1 || !slices.Contains(reportedActivities, args[0]) {
+		return usagef("report", "report takes one of %s", strings.Join(reportedActivities, ", "))
+	}
+	if o.Reason != "" && !slices.Contains(reportedReasons, o.Reason) {
+		return usagef("report", "unknown reason %q; known are: %s", o.Reason, strings.Join(reportedReasons, " "))
+	}
+	o.Activity = args[0]
+	var hook hookPayload
+	if o.payload {
+		hook = payloadOf(readInput(c.in))
+	}
+	if !concerned() {
+		return nil
+	}
+	hook.complete(&o.Report)
+	return c.reportActivity(ctx, o.Report, "")
+}
+
+// runFrom reports what a hook of a known agent is handed: on standard input, or, as Codex hands it to `notify`, as the last argument.
+func (o *reportOptions) runFrom(ctx context.Context, c *ctl, args []string) error {
+	if agentHooks[o.from] == nil {
+		return usagef("report", "hooks of %q are not understood; known are: %s", o.from, strings.Join(slices.Sorted(maps.Keys(agentHooks)), " "))
+	}
+	var event string
+	var payload []byte
+	switch {
+	case len(args) > 1:
+		return usagef("report", "report --from takes one event, not %s", wording.Plural(len(args), "word"))
+	case len(args) == 1 && strings.HasPrefix(args[0], "{"):
+		payload = []byte(args[0])
+	case len(args) == 1:
+		event = args[0]
+		fallthrough
+	default:
+		payload = readInput(c.in)
+	}
+	if !concerned() {
+		return nil
+	}
+	r, ok := readHook(o.from, event, payload)
+	if !ok {
+		return nil
+	}
+	only := ""
+	if len(args) == 1 && event == "" && o.from == "codex" {
+		only, r.ConversationID = r.ConversationID, ""
+	}
+	return c.reportActivity(ctx, r, only)
+}
+
+// concerned tells whether there is anything to report of: a process of a session, or one that was started for one and has left it, which the daemon tells.
+// Everybody else is spared the way to the bus.
+func concerned() bool {
+	group, err := os.ReadFile("/proc/self/cgroup")
+	return err == nil && inSession(string(group)) || os.Getenv(sessionVariable) != ""
+}
+
+// sessionVariable is what a session's agent, and all that it starts, has in its environment: the session's id.
+const sessionVariable = "CORRAL_SESSION"
 
 // inSession tells whether a process whose /proc/PID/cgroup this is belongs to a session, which spares everybody else the way to the bus.
 func inSession(group string) bool {
@@ -72,16 +128,24 @@ func inSession(group string) bool {
 	return false
 }
 
-// reportActivity tells the daemon. That there is none, or that it has no time, is nothing that an agent could do anything about.
-func (c *ctl) reportActivity(ctx context.Context, r client.Report) error {
+// reportActivity tells the daemon. That there is none, or that it has no time, is nothing that an agent could do anything about. With a conversation
+// named, only what is told of that one counts: the session's has to be it.
+func (c *ctl) reportActivity(ctx context.Context, r client.Report, conversation string) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	bus, err := client.Connect(ctx)
-	if err == nil {
-		c.client = bus
-		err = bus.ReportActivity(ctx, r)
+	if err != nil {
+		return nil
 	}
-	if err != nil && !client.Unreachable(err) {
+	c.client = bus
+	if conversation != "" {
+		session, err := bus.Session(ctx, os.Getenv(sessionVariable))
+		if err != nil || session.ConversationId != conversation {
+			return nil
+		}
+	}
+	r.Session = os.Getenv(sessionVariable)
+	if err := bus.ReportActivity(ctx, r); err != nil && !client.Unreachable(err) {
 		return &failure{code: exitFailed, message: "cannot report: " + err.Error()}
 	}
 	return nil
@@ -89,47 +153,43 @@ func (c *ctl) reportActivity(ctx context.Context, r client.Report) error {
 
 // hookPayload is what agents tell their hooks, by the names that they have for it.
 type hookPayload struct {
-	Message          string `json:"message"`
-	LastMessage      string `json:"last-assistant-message"` // Codex
-	Reason           string `json:"reason"`
-	NotificationType string `json:"notification_type"` // Claude Code, Gemini CLI
-	SessionID        string `json:"session_id"`
-	OpencodeID       string `json:"sessionID"`
-	ThreadID         string `json:"thread-id"` // Codex
+	Message          string
+	LastMessage      string // Codex
+	Reason           string
+	NotificationType string // Claude Code, Gemini CLI
+	SessionID        string
+	OpencodeID       string
+	ThreadID         string // Codex
 }
 
-// readPayload reads what a hook is given. Whatever it is, it is no reason to fail: of what cannot be read, nothing is taken.
-func readPayload(in io.Reader) hookPayload {
-	read := make(chan hookPayload, 1)
+// readInput reads what a hook is given, nil if that is too much or does not end. Whatever it is, it is no reason to fail.
+func readInput(in io.Reader) []byte {
+	read := make(chan []byte, 1)
 	go func() {
-		var p hookPayload
 		data, err := io.ReadAll(io.LimitReader(in, maxPayload+1))
-		if err == nil && len(data) <= maxPayload {
-			var fields map[string]json.RawMessage
-			if json.Unmarshal(data, &fields) == nil {
-				p = payloadOf(fields)
-			}
+		if err != nil || len(data) > maxPayload {
+			data = nil
 		}
 		_, _ = io.Copy(io.Discard, in)
-		read <- p
+		read <- data
 	}()
 	select {
-	case p := <-read:
-		return p
+	case data := <-read:
+		return data
 	case <-time.After(payloadTimeout): // whoever began it does not end it
-		return hookPayload{}
+		return nil
 	}
 }
 
-// payloadOf takes each field by itself: one that is not text, with some agent, does not spoil the others.
-func payloadOf(fields map[string]json.RawMessage) hookPayload {
-	text := func(name string) (s string) {
-		_ = json.Unmarshal(fields[name], &s)
-		return s
+// payloadOf reads the fields by which any agent may tell its hooks something.
+func payloadOf(data []byte) hookPayload {
+	var e hookEvent
+	if json.Unmarshal(data, &e.fields) != nil {
+		return hookPayload{}
 	}
 	return hookPayload{
-		Message: text("message"), LastMessage: text("last-assistant-message"), Reason: text("reason"), NotificationType: text("notification_type"),
-		SessionID: text("session_id"), OpencodeID: text("sessionID"), ThreadID: text("thread-id"),
+		Message: e.text("message"), LastMessage: e.text("last-assistant-message"), Reason: e.text("reason"), NotificationType: e.text("notification_type"),
+		SessionID: e.text("session_id"), OpencodeID: e.text("sessionID"), ThreadID: e.text("thread-id"),
 	}
 }
 

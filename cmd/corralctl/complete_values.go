@@ -31,6 +31,8 @@ func (p *completion) values(option *pflag.Flag) []choice {
 		return only("short", "pretty", "off")
 	case "FORMAT":
 		return only(monitorFormats...)
+	case "AGENT":
+		return only(slices.Sorted(maps.Keys(agentHooks))...)
 	case "REASON":
 		return only(reportedReasons...)
 	case "WHAT":

@@ -47,7 +47,8 @@ var examples = map[string][]string{
 	"is-failed":    {"corralctl is-failed shop  # prints the state, too"},
 	"is-waiting":   {"corralctl is-waiting -q shop && notify-send shop  # tell me"},
 	"report": {
-		"corralctl report waiting -  # in a hook that is handed JSON",
+		"corralctl report --from claude  # in a hook of Claude Code, whatever it tells",
+		"corralctl report waiting -  # in any hook that is handed JSON",
 		"corralctl report waiting --reason=question --message=Which?  # in one's own words",
 	},
 	"agents":  {"corralctl agents  # and which are installed"},

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/testbed"
 )
 
@@ -49,7 +51,7 @@ func TestWhatHooksAreHanded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := c.given
-			readPayload(strings.NewReader(c.payload)).complete(&got)
+			payloadOf(readInput(strings.NewReader(c.payload))).complete(&got)
 			assert.Equal(t, c.want, got)
 		})
 	}
@@ -61,7 +63,7 @@ func TestAHookIsNotHeldUp(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _, _ = in.Close(), out.Close() }()
 	began := time.Now()
-	assert.Equal(t, hookPayload{}, readPayload(in))
+	assert.Nil(t, readInput(in))
 	assert.Less(t, time.Since(began), 100*payloadTimeout)
 }
 
@@ -74,7 +76,7 @@ func TestALargePayloadIsReadToItsEnd(t *testing.T) {
 		wrote <- err
 		_ = out.Close()
 	}()
-	readPayload(in)
+	assert.Nil(t, readInput(in))
 	require.NoError(t, <-wrote)
 }
 
@@ -108,8 +110,17 @@ func FuzzHookPayload(f *testing.F) {
 	f.Add([]byte(`{"session_id":"a","message":"m"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var r client.Report
-		readPayload(strings.NewReader(string(data))).complete(&r)
+		payloadOf(data).complete(&r)
 		assert.True(t, sendable(r.Message))
 		assert.LessOrEqual(t, len(r.Message), maxMessage)
+		for agent := range agentHooks {
+			r, ok := readHook(agent, "", data)
+			assert.Equal(t, ok, r != client.Report{})
+			assert.Equal(t, ok, slices.Contains(reportedActivities, r.Activity))
+			assert.True(t, r.Reason == "" || slices.Contains(reportedReasons, r.Reason))
+			assert.True(t, r.ConversationID == "" || config.ValidConversationID(r.ConversationID))
+			assert.True(t, sendable(r.Message))
+			assert.LessOrEqual(t, len(r.Message), maxMessage)
+		}
 	})
 }

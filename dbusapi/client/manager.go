@@ -281,13 +281,14 @@ type Report struct {
 	Reason         string // why it waits, as in AttentionRequested
 	Message        string // what it asks, for the user alone
 	ConversationID string // its own id of its conversation, to be resumed by
+	Session        string // the session that who reports believes to be of, by its environment: from any other one it does not count
 }
 
 // ReportActivity reports for the session that the caller is a process of. It does not start the daemon: without one nobody is there to be told, and
 // who reports has no time. The caller has to live until it returns, for the daemon finds the session from the caller's control group.
 func (c *Client) ReportActivity(ctx context.Context, r Report) error {
 	details := map[string]dbus.Variant{}
-	for name, value := range map[string]string{"Reason": r.Reason, "Message": r.Message, "ConversationId": r.ConversationID} {
+	for name, value := range map[string]string{"Reason": r.Reason, "Message": r.Message, "ConversationId": r.ConversationID, "ExpectedSession": r.Session} {
 		if value != "" {
 			details[name] = dbus.MakeVariant(value)
 		}

@@ -236,6 +236,9 @@ func reportActivity(ctx context.Context, o *object, msg *dbus.Message) ([]any, e
 		return nil, err
 	}
 	id, err := o.server.callersSession(ctx, msg)
+	if r.Expected != "" && r.Expected != id {
+		return nil, o.server.sup.Misreported(ctx, r.Expected, id)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +248,7 @@ func reportActivity(ctx context.Context, o *object, msg *dbus.Message) ([]any, e
 // parseReport reads a report as it came over the bus.
 func parseReport(activity string, details map[string]dbus.Variant) (supervisor.Report, error) {
 	r := supervisor.Report{Activity: activity}
-	known := map[string]*string{"Reason": &r.Reason, "Message": &r.Message, "ConversationId": &r.ConversationID}
+	known := map[string]*string{"Reason": &r.Reason, "Message": &r.Message, "ConversationId": &r.ConversationID, "ExpectedSession": &r.Expected}
 	for name, value := range details {
 		if strings.HasPrefix(name, "x-") {
 			continue

@@ -1,9 +1,12 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -91,15 +94,16 @@ func TestShippedAgents(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, agents, len(files), "every file")
 
-	s := Specifiers{Conversation: "1b4e28ba-2fa1-4d2b-883f-0016d3cca427", Session: "shop", Workspace: "/work space", Runtime: "/run/u/1/corral/shop", Home: "/home/u", Share: "/usr/share/corral"}
+	const share = "/usr/share/corral"
+	s := Specifiers{Conversation: "1b4e28ba-2fa1-4d2b-883f-0016d3cca427", Session: "shop", Workspace: "/work space", Runtime: "/run/u/1/corral/shop", Home: "/home/u", Share: share}
 	const id = "1b4e28ba-2fa1-4d2b-883f-0016d3cca427"
 	history, data := "/work space/.aider.chat.history."+id+".md", "/work space/.crush/corral/"+id
 	for name, want := range map[string]struct{ command, resume []string }{
-		"claude":   {[]string{"claude", "--session-id", id}, []string{"claude", "--resume", id}},
+		"claude":   {[]string{"claude", "--session-id", id, "--settings", share + "/hooks/claude.json"}, []string{"claude", "--resume", id, "--settings", share + "/hooks/claude.json"}},
 		"codex":    {[]string{"codex", "--no-daemon"}, []string{"codex", "--no-daemon", "resume", id}},
 		"gemini":   {[]string{"gemini", "--session-id", id}, []string{"gemini", "--resume", id}},
 		"opencode": {[]string{"opencode"}, []string{"opencode", "-s", id}},
-		"copilot":  {[]string{"copilot", "--session-id", id}, []string{"copilot", "--session-id", id}},
+		"copilot":  {[]string{"copilot", "--session-id", id, "--plugin-dir", share + "/hooks/copilot"}, []string{"copilot", "--session-id", id, "--plugin-dir", share + "/hooks/copilot"}},
 		"qwen":     {[]string{"qwen", "--session-id", id}, []string{"qwen", "--resume", id}},
 		"amp":      {[]string{"amp"}, []string{"amp", "threads", "continue", id}},
 		"cursor":   {[]string{"cursor-agent", "--resume", id}, []string{"cursor-agent", "--resume", id}},
@@ -119,6 +123,33 @@ func TestShippedAgents(t *testing.T) {
 		assert.Equal(t, want.resume, resume, name)
 	}
 	assert.Contains(t, agents["claude"].Environment, "CLAUDE_CODE_DISABLE_AGENT_VIEW=1")
+	assert.Contains(t, agents["opencode"].Environment, `OPENCODE_CONFIG_CONTENT={"plugin":["file://%P/hooks/opencode.js"]}`)
+}
+
+// What the definitions give their agents of %P is in the tree, and can be read.
+func TestShippedHooks(t *testing.T) {
+	agents, _ := LoadAgents([]string{"../.."})
+	var named []string
+	for _, a := range agents {
+		text := strings.Join(slices.Concat(a.Command, a.ResumeCommand, a.Environment), " ")
+		for _, match := range regexp.MustCompile(`%P/([\w./]*\w)`).FindAllStringSubmatch(text, -1) {
+			_, err := os.Stat("../../packaging/" + match[1])
+			assert.NoError(t, err)
+			named = append(named, match[1])
+		}
+	}
+	for _, file := range []string{"hooks/claude.json", "hooks/gemini.json", "hooks/qwen.json", "hooks/opencode.js", "hooks/copilot"} {
+		assert.Contains(t, named, file, "no agent is given it")
+	}
+	files, err := filepath.Glob("../../packaging/hooks/*.json")
+	require.NoError(t, err)
+	more, err := filepath.Glob("../../packaging/hooks/*/*.json")
+	require.NoError(t, err)
+	for _, file := range append(files, more...) {
+		content, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.True(t, json.Valid(content), file)
+	}
 }
 
 // An agent whose id comes later must be able to start without it.

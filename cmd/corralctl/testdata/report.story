@@ -10,6 +10,16 @@ $ corralctl report waiting --reason=boredom
 corralctl: unknown reason "boredom"; known are: permission question auth setup turn-ended error
 hint: corralctl help report
 
+$ corralctl report --from eliza
+corralctl: hooks of "eliza" are not understood; known are: claude codex copilot gemini opencode qwen
+hint: corralctl help report
+
+$ corralctl report --from claude Stop now </dev/null
+corralctl: report --from takes one event, not 2 words
+hint: corralctl help report
+
+$ echo '{"hook_event_name":"Stop"}' | corralctl report --from claude && corralctl report --from codex '{"type":"agent-turn-complete"}'
+
 $ corralctl report --nonsense
 corralctl: unknown option "--nonsense"
 hint: corralctl help report

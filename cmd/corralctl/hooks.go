@@ -1,0 +1,188 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/config"
+)
+
+// hookEvent is what an agent hands its hook, by the names that the agents have for it. Each field is taken by itself: one that is of another type, with
+// some version, does not spoil the others.
+type hookEvent struct {
+	fields map[string]json.RawMessage
+}
+
+// text returns the first of these fields that is a text and says something.
+func (e hookEvent) text(names ...string) string {
+	for _, name := range names {
+		var s string
+		if json.Unmarshal(e.fields[name], &s) == nil && s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// object returns a field that is an object.
+func (e hookEvent) object(name string) (o hookEvent) {
+	_ = json.Unmarshal(e.fields[name], &o.fields)
+	return o
+}
+
+// agentHooks has, for each agent whose hooks are understood, what an event of its means. It is false if that is nothing.
+var agentHooks = map[string]func(event string, e hookEvent) (client.Report, bool){
+	"claude": claudeHook, "codex": codexHook, "copilot": copilotHook, "gemini": geminiHook, "opencode": opencodeHook, "qwen": claudeHook,
+}
+
+// readHook returns what an agent's hook has to report. The event is for those that do not name it in what they hand over, as Copilot. It is false if there
+// is nothing to report, or nothing that could be read.
+func readHook(agent, event string, payload []byte) (r client.Report, ok bool) {
+	var e hookEvent
+	if json.Unmarshal(payload, &e.fields) != nil && event == "" {
+		return r, false
+	}
+	if event == "" {
+		event = e.text("hook_event_name", "type")
+	}
+	if r, ok = agentHooks[agent](event, e); !ok {
+		return client.Report{}, false
+	}
+	if r.ConversationID == "" {
+		r.ConversationID = e.text("session_id", "sessionId", "thread-id")
+	}
+	if !config.ValidConversationID(r.ConversationID) {
+		r.ConversationID = ""
+	}
+	r.Message = shorten(r.Message, maxMessage)
+	return r, true
+}
+
+func isWorking() (client.Report, bool) { return client.Report{Activity: "working"}, true }
+func isIdle() (client.Report, bool)    { return client.Report{Activity: "idle"}, true }
+func hasEnded() (client.Report, bool) {
+	return client.Report{Activity: "idle", Reason: "turn-ended"}, true
+}
+func asksFor(reason, message string) (client.Report, bool) {
+	return client.Report{Activity: "waiting", Reason: reason, Message: message}, true
+}
+func hasFailed(message string) (client.Report, bool) {
+	return client.Report{Activity: "idle", Reason: "error", Message: message}, true
+}
+
+// claudeHook is for Claude Code and Qwen Code, which has its hooks from there.
+func claudeHook(event string, e hookEvent) (client.Report, bool) {
+	switch event {
+	case "SessionStart":
+		if e.text("source") == "compact" { // in the middle of a turn
+			return isWorking()
+		}
+		return isIdle()
+	case "UserPromptSubmit", "PostToolUse":
+		return isWorking()
+	case "PermissionRequest":
+		return asksFor("permission", e.request("tool_name", "tool_input"))
+	case "Notification":
+		return claudeNotification(e)
+	case "Stop":
+		return hasEnded()
+	case "StopFailure":
+		return hasFailed(e.text("error", "message"))
+	case "SessionEnd":
+		return isIdle()
+	}
+	return client.Report{}, false
+}
+
+// claudeNotification is told seconds after the question was: of permissions PermissionRequest tells at once, and more.
+func claudeNotification(e hookEvent) (client.Report, bool) {
+	switch e.text("notification_type") {
+	case "elicitation_dialog":
+		return asksFor("question", e.text("message"))
+	case "idle_prompt": // also after an interruption, of which no hook tells
+		return hasEnded()
+	}
+	return client.Report{}, false
+}
+
+// codexHook: the events of Codex's hooks are those of Claude Code. What `notify` hands over is of a conversation that may not be the session's: Codex has
+// another one make up a title. Whose it is, report looks up.
+func codexHook(event string, e hookEvent) (client.Report, bool) {
+	if event == codexTurn {
+		return hasEnded()
+	}
+	return claudeHook(event, e)
+}
+
+// codexTurn is the only event of Codex's `notify`.
+const codexTurn = "agent-turn-complete"
+
+func geminiHook(event string, e hookEvent) (client.Report, bool) {
+	switch event {
+	case "SessionStart", "SessionEnd": // the end is told three times
+		return isIdle()
+	case "BeforeAgent", "AfterTool":
+		return isWorking()
+	case "Notification":
+		if e.text("notification_type") == "ToolPermission" {
+			return asksFor("permission", e.text("message"))
+		}
+	case "AfterAgent":
+		return hasEnded()
+	}
+	return client.Report{}, false
+}
+
+func copilotHook(event string, e hookEvent) (client.Report, bool) {
+	switch event {
+	case "sessionStart", "sessionEnd":
+		return isIdle()
+	case "userPromptSubmitted", "postToolUse":
+		return isWorking()
+	case "permissionRequest":
+		return asksFor("permission", e.request("toolName", "toolInput"))
+	case "agentStop":
+		return hasEnded()
+	case "errorOccurred":
+		return hasFailed(e.object("error").text("message"))
+	}
+	return client.Report{}, false
+}
+
+// opencodeHook is for what its plugin is told: an event with properties.
+func opencodeHook(event string, e hookEvent) (r client.Report, ok bool) {
+	p := e.object("properties")
+	switch event {
+	case "session.created":
+		r, ok = isIdle()
+	case "session.status":
+		if p.object("status").text("type") == "idle" { // session.idle says so too
+			return r, false
+		}
+		r, ok = isWorking()
+	case "permission.replied", "question.replied":
+		r, ok = isWorking()
+	case "permission.asked":
+		r, ok = asksFor("permission", strings.TrimSuffix(p.text("permission")+": "+p.object("metadata").text("command", "filepath", "url"), ": "))
+	case "question.asked":
+		r, ok = asksFor("question", p.text("title"))
+	case "session.idle":
+		r, ok = hasEnded()
+	case "session.error":
+		if failure := p.object("error"); failure.text("name") != "MessageAbortedError" { // by the user
+			r, ok = hasFailed(failure.object("data").text("message"))
+		}
+	}
+	r.ConversationID = p.text("sessionID")
+	if r.ConversationID == "" {
+		r.ConversationID = p.object("info").text("id")
+	}
+	return r, ok
+}
+
+// request is what an agent wants to do, in the words of a person: which tool, and with what.
+func (e hookEvent) request(tool, input string) string {
+	with := e.object(input).text("command", "file_path", "path", "url", "pattern", "query", "description")
+	return strings.Trim(e.text(tool)+": "+with, ": ")
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+// TestWhatAgentsHandTheirHooks: payloads as they came from the agents, shortened.
+func TestWhatAgentsHandTheirHooks(t *testing.T) {
+	const id = "1b4e28ba-2fa1-4d2b-883f-0016d3cca427"
+	nothing := client.Report{}
+	for _, c := range []struct {
+		name, agent, event, payload string
+		want                        client.Report
+	}{
+		{"Claude Code starts", "claude", "", `{"session_id":"` + id + `","hook_event_name":"SessionStart","source":"startup"}`, client.Report{Activity: "idle", ConversationID: id}},
+		{"Claude Code has made its context smaller, and goes on", "claude", "", `{"hook_event_name":"SessionStart","source":"compact"}`, client.Report{Activity: "working"}},
+		{"Claude Code is asked", "claude", "", `{"hook_event_name":"UserPromptSubmit","prompt":"secret"}`, client.Report{Activity: "working"}},
+		{"Claude Code wants to run something", "claude", "", `{"hook_event_name":"PermissionRequest","tool_name":"Bash","tool_input":{"command":"touch y","description":"Makes y"}}`,
+			client.Report{Activity: "waiting", Reason: "permission", Message: "Bash: touch y"}},
+		{"Claude Code wants to use a tool without words", "claude", "", `{"hook_event_name":"PermissionRequest","tool_name":"ExitPlanMode","tool_input":{"plan":["a"]}}`,
+			client.Report{Activity: "waiting", Reason: "permission", Message: "ExitPlanMode"}},
+		{"Claude Code says late what it has said", "claude", "", `{"hook_event_name":"Notification","notification_type":"permission_prompt","message":"Claude needs your permission"}`, nothing},
+		{"Claude Code asks for words", "claude", "", `{"hook_event_name":"Notification","notification_type":"elicitation_dialog","message":"Which?"}`,
+			client.Report{Activity: "waiting", Reason: "question", Message: "Which?"}},
+		{"Claude Code is done", "claude", "", `{"hook_event_name":"Stop","stop_hook_active":false}`, client.Report{Activity: "idle", Reason: "turn-ended"}},
+		{"Claude Code cannot", "claude", "", `{"hook_event_name":"StopFailure","error":"rate_limit"}`, client.Report{Activity: "idle", Reason: "error", Message: "rate_limit"}},
+		{"Claude Code ends", "claude", "", `{"hook_event_name":"SessionEnd","reason":"prompt_input_exit"}`, client.Report{Activity: "idle"}},
+		{"Claude Code says something new", "claude", "", `{"hook_event_name":"MoonRise"}`, nothing},
+		{"Qwen Code has used a tool", "qwen", "", `{"hook_event_name":"PostToolUse"}`, client.Report{Activity: "working"}},
+		{"Codex ends a turn, of which conversation it says", "codex", "", `{"type":"agent-turn-complete","thread-id":"` + id + `"}`, client.Report{Activity: "idle", Reason: "turn-ended", ConversationID: id}},
+		{"Codex asks", "codex", "", `{"hook_event_name":"PermissionRequest","tool_name":"shell","tool_input":{"command":"ls"}}`, client.Report{Activity: "waiting", Reason: "permission", Message: "shell: ls"}},
+		{"Gemini CLI asks", "gemini", "", `{"session_id":"` + id + `","hook_event_name":"Notification","notification_type":"ToolPermission","message":"Tool Shell requires confirmation"}`,
+			client.Report{Activity: "waiting", Reason: "permission", Message: "Tool Shell requires confirmation", ConversationID: id}},
+		{"Gemini CLI works", "gemini", "", `{"hook_event_name":"BeforeAgent"}`, client.Report{Activity: "working"}},
+		{"Gemini CLI is done", "gemini", "", `{"hook_event_name":"AfterAgent"}`, client.Report{Activity: "idle", Reason: "turn-ended"}},
+		{"Gemini CLI ends, three times", "gemini", "", `{"hook_event_name":"SessionEnd"}`, client.Report{Activity: "idle"}},
+		{"Copilot CLI does not name its event", "copilot", "permissionRequest", `{"sessionId":"` + id + `","toolName":"bash","toolInput":{"command":"touch y"}}`,
+			client.Report{Activity: "waiting", Reason: "permission", Message: "bash: touch y", ConversationID: id}},
+		{"Copilot CLI says nothing more", "copilot", "agentStop", "", client.Report{Activity: "idle", Reason: "turn-ended"}},
+		{"opencode begins", "opencode", "", `{"type":"session.created","properties":{"info":{"id":"ses_1"}}}`, client.Report{Activity: "idle", ConversationID: "ses_1"}},
+		{"opencode works", "opencode", "", `{"type":"session.status","properties":{"sessionID":"ses_1","status":{"type":"busy"}}}`, client.Report{Activity: "working", ConversationID: "ses_1"}},
+		{"opencode asks", "opencode", "", `{"type":"permission.asked","properties":{"sessionID":"ses_1","permission":"bash","metadata":{"command":"touch y"}}}`,
+			client.Report{Activity: "waiting", Reason: "permission", Message: "bash: touch y", ConversationID: "ses_1"}},
+		{"opencode was answered", "opencode", "", `{"type":"permission.replied","properties":{"sessionID":"ses_1"}}`, client.Report{Activity: "working", ConversationID: "ses_1"}},
+		{"opencode is done", "opencode", "", `{"type":"session.idle","properties":{"sessionID":"ses_1"}}`, client.Report{Activity: "idle", Reason: "turn-ended", ConversationID: "ses_1"}},
+		{"opencode was interrupted", "opencode", "", `{"type":"session.error","properties":{"sessionID":"ses_1","error":{"name":"MessageAbortedError"}}}`, nothing},
+		{"opencode cannot", "opencode", "", `{"type":"session.error","properties":{"error":{"name":"APIError","data":{"message":"no money"}}}}`, client.Report{Activity: "idle", Reason: "error", Message: "no money"}},
+		{"fields of other types", "claude", "", `{"hook_event_name":"PermissionRequest","tool_name":7,"tool_input":"ls","session_id":["x"]}`, client.Report{Activity: "waiting", Reason: "permission"}},
+		{"an id that could become an option", "claude", "", `{"hook_event_name":"Stop","session_id":"--help"}`, client.Report{Activity: "idle", Reason: "turn-ended"}},
+		{"no JSON", "claude", "", "\x00{{", nothing},
+		{"nothing", "claude", "", "", nothing},
+		{"more than a person reads", "claude", "", `{"hook_event_name":"PermissionRequest","tool_name":"Bash","tool_input":{"command":"` + strings.Repeat("x", 1<<19) + `"}}`,
+			client.Report{Activity: "waiting", Reason: "permission", Message: "Bash: " + strings.Repeat("x", maxMessage-6)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, ok := readHook(c.agent, c.event, []byte(c.payload))
+			assert.Equal(t, c.want != nothing, ok)
+			assert.Equal(t, c.want, got)
+		})
+	}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// TestAHookReports what its agent hands it, through corralctl.
+func TestAHookReports(t *testing.T) {
+	d := startDaemon(t)
+	ctl := testbed.Programs(t).Corralctl
+	pass, open := d.gate(t, "on")
+	hook := func(payload string) string {
+		return "echo '" + payload + "' | " + ctl + " report --from claude >>" + d.dir + "/out 2>&1; echo $? >>" + d.dir + "/out; "
+	}
+	s := d.run(t, "asks", hook(`{"hook_event_name":"PermissionRequest","tool_name":"Bash","tool_input":{"command":"echo $(touch pwned)"}}`)+pass+"; "+
+		hook(`{"hook_event_name":"UserPromptSubmit"}`)+hook("no JSON")+hook("")+"touch "+d.dir+"/over; exec sleep 1000")
+	f := s.wants("permission", "waiting")
+	assert.Equal(t, "Bash: echo $(touch pwned)", f.text("AttentionMessage"))
+	assert.Equal(t, "report", f.text("AttentionSource"))
+	open()
+	s.wants("", "working")
+	testbed.WaitFile(t, d.dir+"/over", nil)
+	assert.Equal(t, "0\n0\n0\n0\n", readFile(t, d.dir+"/out"), "it says nothing, and fails nobody's turn")
+	assert.NoFileExists(t, d.dir+"/pwned")
+}
+
+// TestAReportFromElsewhereIsDropped and told: an agent's daemon may serve the conversations of other sessions, with their environment.
+func TestAReportFromElsewhereIsDropped(t *testing.T) {
+	d := startDaemon(t)
+	ctl := testbed.Programs(t).Corralctl
+	mine := d.run(t, "mine", "exec sleep 1000")
+	mine.become("running")
+	report := "CORRAL_SESSION=mine " + ctl + " report waiting --reason=permission; "
+	other := d.run(t, "other", report+report+"touch "+d.dir+"/over; exec sleep 1000")
+	testbed.WaitFile(t, d.dir+"/over", nil)
+	assert.Empty(t, mine.facts().text("Attention"))
+	assert.Empty(t, other.facts().text("Attention"))
+	assert.Equal(t, 1, strings.Count(d.log.String(), "a report from elsewhere was dropped"), "once in a while")
+
+	var told []dbusapi.Explanation
+	require.NoError(t, d.call(dbusapi.SessionPath("mine"), dbusapi.SessionInterface+".Explain", nil, &told))
+	assert.True(t, slices.ContainsFunc(told, func(e dbusapi.Explanation) bool {
+		return strings.Contains(fmt.Sprint(e), `dropped: it came from a process of session "other"`)
+	}), "%v", told)
+}
+
+// TestAHookTakesNoTime: from its start to its end, in a session whose daemon takes note of it, and in one whose daemon is away.
+func TestAHookTakesNoTime(t *testing.T) {
+	d := startDaemon(t)
+	const runs = 100
+	script := `begin=${EPOCHREALTIME/./}; echo '{"hook_event_name":"Stop"}' | ` + testbed.Programs(t).Corralctl + ` report --from claude; echo $? $((${EPOCHREALTIME/./} - begin)) >>"$0.new"`
+	for name, signal := range map[string]syscall.Signal{"with a daemon": 0, "without one": syscall.SIGKILL} {
+		pass, open := d.gate(t, "go "+name)
+		id := strings.ReplaceAll(name, " ", "-")
+		file := d.dir + "/" + id
+		s := d.create(t, id, spec{"Command": []string{"bash", "-c", strings.ReplaceAll(pass, "<", `<"`) + `"; for i in {1..` + fmt.Sprint(runs) + `}; do ` + script + `; done; mv "$0.new" "$0"; exec sleep 1000`, file}})
+		s.become("running")
+		if signal != 0 {
+			d.kill(signal)
+		}
+		open()
+		var took []time.Duration
+		for line := range strings.Lines(string(testbed.WaitFile(t, file, nil))) {
+			var status, micros int
+			_, err := fmt.Sscan(line, &status, &micros)
+			require.NoError(t, err)
+			assert.Zero(t, status)
+			took = append(took, time.Duration(micros)*time.Microsecond)
+		}
+		require.Len(t, took, runs)
+		slices.Sort(took)
+		t.Logf("%s: median %v, of a hundred the slowest but one %v", name, took[runs/2], took[runs-2])
+		assert.Less(t, took[0], 20*time.Millisecond, "whenever the processor has time for it")
+		if signal != 0 {
+			d.launch()
+		}
+	}
+}

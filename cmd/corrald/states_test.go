@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -218,4 +219,15 @@ func kill(t *testing.T, pid int, signal syscall.Signal) {
 func (s *subject) tmux(args ...string) string {
 	s.t.Helper()
 	return command(s.t, "tmux", append([]string{"-S", s.runtimeDir(s.id) + "/tmux"}, args...)...)
+}
+
+// TestTmuxRefusesItsConfiguration: each start is answered with tmux's own words, however fast its scope is gone.
+func TestTmuxRefusesItsConfiguration(t *testing.T) {
+	d := startDaemon(t, "TmuxConfig=/nowhere/tmux.conf")
+	for n := range 8 {
+		s, err := d.tryCreate(t, fmt.Sprintf("shop-%d", n), spec{"Command": []string{"sleep", "1000"}})
+		assert.Equal(t, dbusapi.StartFailed, dbusapi.ShortErrorName(err), "%v", err)
+		require.ErrorContains(t, err, "/nowhere/tmux.conf")
+		assert.Contains(t, s.facts().text("Reason"), "/nowhere/tmux.conf")
+	}
 }

@@ -25,24 +25,35 @@ type speaker struct {
 	pipe *os.File
 }
 
-// speak starts one. Its terminal is raw, as those of full-screen programs are.
-func (d *corrald) speak(t *testing.T, id string) *speaker {
-	t.Helper()
-	const copies = `import os, tty
+// copies is its program, with the path of a FIFO. Its terminal is raw, as those of full-screen programs are.
+const copies = `import os, sys, tty
 tty.setraw(0)
-pipe = os.open(os.environ["PIPE"], os.O_RDONLY)
+pipe = os.open(sys.argv[1], os.O_RDONLY)
 while piece := os.read(pipe, 1 << 16):
     while piece: piece = piece[os.write(1, piece):]
 `
-	path := filepath.Join(d.dir, id+".pipe")
+
+// speak starts one.
+func (d *corrald) speak(t *testing.T, id string) *speaker {
+	t.Helper()
+	path := d.pipe(t, id)
+	return d.create(t, id, spec{"Command": []string{"python3", "-c", copies, path}}).speaks(path)
+}
+
+func (d *corrald) pipe(t *testing.T, id string) (path string) {
+	t.Helper()
+	path = filepath.Join(d.dir, id+".pipe")
 	require.NoError(t, syscall.Mkfifo(path, 0o600))
-	s := &speaker{subject: d.create(t, id, spec{"Command": []string{"python3", "-c", copies}, "WorkingDirectory": d.dir, "Environment": []string{"PIPE=" + path}})}
+	return path
+}
+
+func (s *subject) speaks(path string) *speaker {
+	s.t.Helper()
 	s.become("running")
-	var err error
-	s.pipe, err = os.OpenFile(path, os.O_WRONLY, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = s.pipe.Close() })
-	return s
+	pipe, err := os.OpenFile(path, os.O_WRONLY, 0)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = pipe.Close() })
+	return &speaker{s, pipe}
 }
 
 func (s *speaker) say(text string) {
@@ -216,4 +227,35 @@ func anyReport(r *rand.Rand, i int) (report, is string) {
 		return status("state=error"), "idle/error"
 	}
 	return status("state=blocked:kind=permission" + message(fmt.Sprint(i))), "waiting/permission"
+}
+
+// TestADefinitionSaysWhoIsHeard, what titles mean, and which line of the screen asks for something.
+func TestADefinitionSaysWhoIsHeard(t *testing.T) {
+	d := startDaemon(t, "IdleAfterSec=200ms")
+	path := d.pipe(t, "gemini")
+	d.write("speaker.py", copies)
+	d.write("config/corral/agents/titles.agent", strings.Join([]string{
+		"[Agent]", "Command=python3 " + d.dir + "/speaker.py " + path, "[Status]", "Sources=title report bell", "TitleReady=^◇", "TitleWorking=^✦", "TitleBlocked=^✋",
+		`SetupPattern=Do you trust .*\?`, "ReadyTimeoutSec=300ms",
+	}, "\n")+"\n")
+	require.NoError(t, d.manager("Reload", nil))
+	require.NoError(t, d.createAs("titles", "gemini"))
+	s := (&subject{d, t, "gemini"}).speaks(path)
+	s.say("\x1b]7501;?\a\x1b]0;◇ Ready\a\x1b[2J\x1b[3;1H│ Do you \x1b[3;10Htrust this folder? │\r\n")
+	s.tells("waiting", "setup", "Do you trust this folder?", "output")
+	s.say("\x1b[2J\x1b]0;✦ Working…\a")
+	s.tells("working", "", "", "title")
+	s.say(status("state=error"))
+	s.say("\x1b]0;✋ Action Required\x1b\\")
+	s.tells("waiting", "question", "✋ Action Required", "title")
+	var why []string
+	for _, told := range s.explained() {
+		if told.Subject == "activity" {
+			why = append(why, told.Source+" "+told.Value)
+		}
+	}
+	assert.Equal(t, []string{"title waiting", "report nothing", "bell nothing"}, why[:3])
+	assert.NotContains(t, why, "osc7501 nothing", "who is not heard is not listened to")
+	s.say("\x1b]0;✦ Working…\a\x1b]0;◇ Ready\a")
+	s.tells("idle", "turn-ended", "", "title")
 }

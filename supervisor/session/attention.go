@@ -72,6 +72,7 @@ type words []sourceWord
 type sourceWord struct {
 	source Source
 	Word
+	worked time.Duration // by CLOCK_MONOTONIC: when it said last that the agent works, 0 if it did not
 }
 
 func (ws words) of(source Source) (Word, bool) {
@@ -87,13 +88,26 @@ func (ws words) of(source Source) (Word, bool) {
 func (ws words) with(source Source, w Word) words {
 	more := make(words, 0, len(ws)+1)
 	more = append(more, ws...)
-	for i := range more {
-		if more[i].source == source {
-			more[i].Word = w
-			return more
+	i := slices.IndexFunc(more, func(have sourceWord) bool { return have.source == source })
+	if i < 0 {
+		i = len(more)
+		more = append(more, sourceWord{source: source})
+	}
+	more[i].Word = w
+	if w.Activity == Working {
+		more[i].worked = w.Monotonic
+	}
+	return more
+}
+
+// worked tells when a source has said last that the agent works.
+func (ws words) worked(source Source) time.Duration {
+	for _, w := range ws {
+		if w.source == source {
+			return w.worked
 		}
 	}
-	return append(more, sourceWord{source, w})
+	return 0
 }
 
 // asks tells whether the word asks for a person.
@@ -263,7 +277,23 @@ func (s *Session) settled(source Source, w Word) bool {
 	if source == FromOSC7501 {
 		return false
 	}
-	return *s.Run.Answered.of(source) >= w.Seq || source == FromBell && s.acknowledged(source, w)
+	return *s.Run.Answered.of(source) >= w.Seq || source == FromBell && s.acknowledged(source, w) || s.overtaken(source, w)
+}
+
+// overtaken tells whether the agent has gone on since it asked by this word, as a stronger source has said: one that may have nothing to say by now.
+func (s *Session) overtaken(source Source, w Word) bool {
+	if !w.asks() || w.Monotonic == 0 {
+		return false
+	}
+	for _, stronger := range s.sources() {
+		switch {
+		case stronger == source:
+			return false
+		case s.heard.worked(stronger) > w.Monotonic:
+			return true
+		}
+	}
+	return false
 }
 
 // Answered tells whether the agent was given input after the word that counts.

@@ -212,6 +212,8 @@ func TestWhoIsHeardIsForTheDefinitionToSay(t *testing.T) {
 	asksLater.Message, asksLater.Monotonic = "touch y?", time.Second
 	longAgo := said(session.FromReport, 1, session.Waiting, session.Auth)
 	shows := said(session.FromScreen, 6, session.Waiting, session.Setup)
+	goesOn, quiet, asksAgain := titleWorks, said(session.FromTitle, 8, "", ""), asksLater
+	goesOn.Monotonic, quiet.Monotonic, asksAgain.Monotonic, asksAgain.Seq = 2*time.Second, 3*time.Second, 4*time.Second, 9
 	late := titleBlocked
 	late.Monotonic = time.Minute
 	for _, row := range []struct {
@@ -229,6 +231,10 @@ func TestWhoIsHeardIsForTheDefinitionToSay(t *testing.T) {
 		{"the title says that it waits, a report for what", []string{"title", "report"}, list(titleBlocked, asksLater), "waiting", "permission", "title", "report"},
 		{"a report of another time says nothing of it", []string{"title", "report"}, list(longAgo, late), "waiting", "question", "title", "title"},
 		{"nor one of who is not heard", []string{"title", "bell"}, list(titleBlocked, asksLater), "waiting", "question", "title", "title"},
+
+		{"the title says that it goes on, and then nothing more", []string{"title", "report"}, list(silent, asksLater, goesOn, quiet), "idle", "", "output", ""},
+		{"and then it asks again", []string{"title", "report"}, list(silent, asksLater, goesOn, quiet, asksAgain), "waiting", "permission", "report", "report"},
+		{"who is weaker has no say in it", []string{"report", "title"}, list(silent, asksLater, goesOn), "waiting", "permission", "report", "report"},
 
 		{"a dialog on the screen", nil, list(silent, shows), "waiting", "setup", "screen", "screen"},
 		{"whatever is heard", []string{"bell"}, list(silent, shows), "waiting", "setup", "screen", "screen"},

@@ -93,6 +93,8 @@ func (s *Session) discounted(source Source, w Word, heard []Source) string {
 		return "answered"
 	case source != FromOutput && w.Reason != "" && s.acknowledged(source, w):
 		return "acknowledged"
+	case source != FromOutput && s.settled(source, w):
+		return "the agent has gone on"
 	case source == FromScreen && s.spoke(heard):
 		return "the agent speaks for itself"
 	case decider != source && decider != "":

@@ -62,7 +62,7 @@ func (s *screens) light() {
 	line, err := bufio.NewReader(number).ReadString('\n')
 	require.NoError(s.t, err)
 	s.x = x
-	require.NoError(s.t, os.Setenv("DISPLAY", ":"+strings.TrimSpace(line)))
+	s.t.Setenv("DISPLAY", ":"+strings.TrimSpace(line))
 }
 
 // blank takes the display away, and dunst with it.

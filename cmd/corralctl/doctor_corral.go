@@ -35,7 +35,7 @@ func (p *patient) checkDaemon(ctx context.Context) []finding {
 	var findings []finding
 	switch {
 	case running:
-		findings = append(findings, checkVersion(ctx))
+		findings = append(findings, askDaemon(ctx)...)
 	case p.unitProperty(ctx, unit, "ActiveState") == "failed":
 		findings = append(findings, fault("journalctl --user -u corrald -n 20", "it failed and does not run"))
 	case p.activatable(ctx, dbusapi.BusName):
@@ -57,22 +57,29 @@ func (p *patient) checkDaemon(ctx context.Context) []finding {
 	return findings
 }
 
-func checkVersion(ctx context.Context) finding {
+// askDaemon tells of which version corrald is, and what it says is wrong beside its sessions.
+func askDaemon(ctx context.Context) []finding {
 	bus, err := client.Connect(ctx)
 	if err != nil {
-		return fault("", "%v", err)
+		return []finding{fault("", "%v", err)}
 	}
 	defer func() { _ = bus.Close() }()
 	m, err := bus.Manager(ctx)
+	findings := []finding{ok("version %s runs", m.Version)}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fault("systemctl --user restart corrald", "it does not answer")
+		return []finding{fault("systemctl --user restart corrald", "it does not answer")}
 	case err != nil:
-		return fault("systemctl --user status corrald", "it does not answer: %v", err)
+		return []finding{fault("systemctl --user status corrald", "it does not answer: %v", err)}
 	case m.Version != version.Version:
-		return note("systemctl --user restart corrald (agents go on)", "version %s runs, and this is %s", m.Version, version.Version)
+		findings[0] = note("systemctl --user restart corrald (agents go on)", "version %s runs, and this is %s", m.Version, version.Version)
 	}
-	return ok("version %s runs", m.Version)
+	for _, p := range m.Problems {
+		if p.Session == "" {
+			findings = append(findings, note("", "%s", p.Text))
+		}
+	}
+	return findings
 }
 
 func checkShim(context.Context) []finding {

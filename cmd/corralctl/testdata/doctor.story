@@ -26,6 +26,13 @@ $ mkdir ~/config/corral/hooks.d && cp /bin/true ~/config/corral/hooks.d/ntfy && 
 note  hooks          ~/config/corral/hooks.d/text: a hook has to be executable (chmod +x), ignored
 ok    hooks          ntfy
 
+# One that fails is told by the daemon, until it works.
+$ printf '#!/bin/sh\nexit 4\n' >~/config/corral/hooks.d/ntfy; corralctl run -q --id fails -- sh -c 'exit 3'; until corralctl status | grep -q hook; do sleep 0.1; done
+$ corralctl doctor | grep 'hook "ntfy"'
+note  corrald        the hook "ntfy" failed: corral-hook-ntfy-….service exited with code 4; see: journalctl --user -u corral-hook-ntfy-….service
+$ printf '#!/bin/sh\n' >~/config/corral/hooks.d/ntfy; corralctl reload; until ! corralctl doctor | grep -q 'hook "ntfy"'; do sleep 0.1; done
+$ corralctl rm fails
+
 $ corralctl doctor --json=short | tr '{' '\n' | grep '"state"'
 "Check":"state","Level":"ok","Text":"~/state/corral, … free","Remedy":""},
 

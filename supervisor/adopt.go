@@ -30,6 +30,7 @@ func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error 
 	}
 	s.unsure = true
 	s.undoStrays()
+	s.awaitLooks(ctx)
 	failpoint.Hit("adopt.applied")
 	s.settle()
 	failpoint.Hit("adopt.saved")
@@ -38,6 +39,23 @@ func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error 
 	s.tellLive()
 	s.armExpiry()
 	return nil
+}
+
+// firstLook is how long the workspaces of what was taken over may take to be looked at before anybody is told of them.
+const firstLook = time.Second
+
+// awaitLooks takes what is seen of workspaces before the loop runs. One that does not answer is waited for with all the others.
+func (s *Supervisor) awaitLooks(ctx context.Context) {
+	ctx, cancel := s.AfterFunc.Context(ctx, firstLook)
+	defer cancel()
+	for s.looks > 0 {
+		select {
+		case f := <-s.door:
+			f()
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Resync compares what systemd has with what the sessions say: events may have been missed.

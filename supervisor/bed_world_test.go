@@ -30,6 +30,7 @@ type world struct {
 	asked     chan struct{} // before it says so it waits for this to be closed
 	attached  bool          // what Attached says
 	sent      func()        // called by Send
+	follow    func(string)  // called by Follow
 
 	freezer    sync.Mutex
 	frozen     map[string]bool // by control group
@@ -97,6 +98,13 @@ func (w *world) StopCause(context.Context, string) (StopCause, error) {
 
 func (w *world) Shown(int) ([]string, string, error) {
 	return []string{"claude", "--verbose"}, w.bed.home, nil
+}
+
+func (w *world) Follow(path string) (string, error) {
+	if w.follow != nil {
+		w.follow(path)
+	}
+	return filepath.EvalSymlinks(path)
 }
 
 func (w *world) Installed(_ context.Context, program, _ string) bool { return program != "missing" }

@@ -82,6 +82,9 @@ func noError(*entry) error { return nil }
 // Start begins a fresh run, with a conversation of its own, and waits until its agent runs. What an earlier run has left in its scope is ended first.
 // Errors: NoSuchSession, InvalidState, WorkspaceMissing, WorkspaceBusy, ConversationBusy, StartFailed, ShuttingDown.
 func (s *Supervisor) Start(ctx context.Context, id string) error {
+	if err := s.moveIn(ctx, id); err != nil {
+		return err
+	}
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		if err := s.mayStart(e, false); err != nil {
 			return nil, err
@@ -109,7 +112,6 @@ func (s *Supervisor) mayStart(e *entry, resumed bool) error {
 	if err := startable(e); err != nil {
 		return err
 	}
-	s.moveIn(e)
 	if err := s.free(e.rec); err != nil {
 		return err
 	}

@@ -176,13 +176,17 @@ func (s *Supervisor) launch(e *entry, resumed bool, into *Into, prompt string) {
 
 // launchPlanned has the run started that the session's record says.
 func (s *Supervisor) launchPlanned(e *entry, resumed bool, into *Into, prompt string) {
-	run, plan := e.rec.Run.ID, s.plan(e, resumed)
+	run, way, plan := e.rec.Run.ID, s.follow(e.rec.WorkingDirectory), s.plan(e, resumed)
 	plan.Into, plan.Spec.Prompt = into, prompt
 	e.run.starting = true
 	s.armStart(e)
 	s.effect(e, func() {
 		failpoint.Hit("start.record-saved")
-		err := s.World.Start(s.ctx, plan, func(ev session.Event) { s.event(e, ev) })
+		err := way.await(s.ctx, s, plan.Spec.Dir)
+		if err == nil {
+			s.post(func() { s.arrive(e, run, way) })
+			err = s.World.Start(s.ctx, plan, func(ev session.Event) { s.event(e, ev) })
+		}
 		s.post(func() { s.startDone(e, run, err, into != nil) })
 	})
 }

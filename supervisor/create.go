@@ -50,6 +50,7 @@ type Spec struct {
 	Worktree         *string // the branch of a git worktree that is made for the session, "" for one of its own; nil for none
 
 	workspace string            // what WorkingDirectory leads to
+	inode     session.Inode     // of that
 	reserved  bool              // its ID is held for it
 	worktree  *session.Worktree // that was made
 }
@@ -111,7 +112,7 @@ func (s *Supervisor) check(spec *Spec) error {
 	if err := checkWorkspace(spec.WorkingDirectory); err != nil {
 		return err
 	}
-	spec.workspace = resolve(spec.WorkingDirectory)
+	spec.workspace, spec.inode = resolve(spec.WorkingDirectory), inodeOf(spec.WorkingDirectory)
 	return nil
 }
 
@@ -270,6 +271,7 @@ func newRecord(id string, def config.Agent, spec Spec) *session.Session {
 		Description:      spec.Description,
 		WorkingDirectory: spec.WorkingDirectory,
 		Workspace:        spec.workspace,
+		WorkspaceInode:   spec.inode,
 		Environment:      slices.Clone(spec.Environment),
 		Prompt:           spec.Prompt,
 		Labels:           maps.Clone(spec.Labels),

@@ -223,6 +223,7 @@ func (s *Supervisor) gone(e *entry) {
 		s.effect(e, func() { _ = s.World.Forget(s.ctx, unit) })
 	}
 	s.unwatch(e)
+	s.unwatchWorkspace(e)
 	s.clearInterrupted(e)
 	if e.run.timer != nil {
 		e.run.timer.Stop()

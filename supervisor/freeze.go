@@ -80,7 +80,10 @@ func (s *Supervisor) watchFreezer(e *entry) {
 	if e.run.freezer != 0 || r.Scope != session.ScopeActive || r.ControlGroup == "" {
 		return
 	}
-	number, err := s.watchPath(s.World.FreezerFile(r.ControlGroup), unix.IN_MODIFY, func(inotify.Event) { s.lookFrozen(e) })
+	number, err := s.watchPath(s.World.FreezerFile(r.ControlGroup), unix.IN_MODIFY, func(inotify.Event) { s.lookFrozen(e) }, func() {
+		s.unwatchPath(&e.run.freezer)
+		s.watchFreezer(e)
+	})
 	if err != nil { // it is gone, which is told
 		return
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -256,9 +256,7 @@ func TestTheWorkspaceVanishesAndComesBack(t *testing.T) {
 		b.files.tell(work, "", unix.IN_MOVE_SELF)
 		assert.Equal(t, "orphaned", b.state("shop"))
 		require.NoError(t, unix.Rename(moved, work))
-		b.files.tell(parent(work), "work", unix.IN_MOVED_TO)
+		b.files.tell(filepath.Dir(work), filepath.Base(work), unix.IN_MOVED_TO)
 		assert.Equal(t, "running", b.state("shop"))
 	})
 }
-
-func parent(path string) string { return path[:strings.LastIndexByte(path, '/')] }

@@ -12,9 +12,9 @@ import (
 type pathWatch struct {
 	number int32 // ours, never 0
 	inode  int32 // inotify's
-	path   string
 	mask   uint32
 	f      func(inotify.Event)
+	anew   func() // has it watched again: it is told of nothing any more
 }
 
 // inodeWatch is inotify's watch of an inode, for all that share it.
@@ -29,6 +29,7 @@ func (s *Supervisor) fileEvent(ev inotify.Event) {
 		s.lookAgain()
 		return
 	}
+	s.stir(ev.Watch)
 	told := s.inodes[ev.Watch]
 	if told == nil {
 		return
@@ -43,28 +44,36 @@ func (s *Supervisor) fileEvent(ev inotify.Event) {
 	}
 }
 
-// watchPath has f called on the loop for each event of mask at path, and returns the number to end that with.
-func (s *Supervisor) watchPath(path string, mask uint32, f func(inotify.Event)) (int32, error) {
+// watchPath has f called on the loop for each event of mask at path, and returns the number to end that with. It is for paths of the daemon's own: any other
+// may be in a file system that does not answer. Anew is called when somebody else's end of watching has ended this, too.
+func (s *Supervisor) watchPath(path string, mask uint32, f func(inotify.Event), anew func()) (int32, error) {
 	if s.Files == nil {
 		return 0, errNoWatcher
 	}
-	number, err := s.Files.Add(path, mask|unix.IN_MASK_ADD)
+	inode, err := s.Files.Add(path, mask|unix.IN_MASK_ADD)
 	if err != nil {
 		return 0, err
 	}
-	s.watches++
-	w := &pathWatch{s.watches, number, path, mask, f}
-	s.paths[w.number] = w
-	inode := s.inodes[number]
-	if inode == nil {
-		inode = &inodeWatch{}
-		s.inodes[number] = inode
-	}
-	inode.mask |= mask & unix.IN_ALL_EVENTS
-	inode.paths = append(inode.paths, w)
-	return w.number, nil
+	return s.share(inode, mask, f, anew), nil
 }
 
+// share takes part in inotify's watch of an inode, which asks for these events already. See watchPath.
+func (s *Supervisor) share(inode int32, mask uint32, f func(inotify.Event), anew func()) int32 {
+	s.watches++
+	w := &pathWatch{s.watches, inode, mask & unix.IN_ALL_EVENTS, f, anew}
+	s.paths[w.number] = w
+	shared := s.inodes[inode]
+	if shared == nil {
+		shared = &inodeWatch{}
+		s.inodes[inode] = shared
+	}
+	shared.mask |= w.mask
+	shared.paths = append(shared.paths, w)
+	return w.number
+}
+
+// unwatchPath ends what watchPath and share have begun. No more events are asked for than somebody still wants: the others would wake us all the same.
+// inotify takes a smaller mask by a path alone, and a path may lead elsewhere by now: so the watch is ended, and those who have shared it watch anew.
 func (s *Supervisor) unwatchPath(number *int32) {
 	w := s.paths[*number]
 	*number = 0
@@ -72,43 +81,32 @@ func (s *Supervisor) unwatchPath(number *int32) {
 		return
 	}
 	delete(s.paths, w.number)
-	inode := s.inodes[w.inode]
-	if inode == nil {
+	shared := s.inodes[w.inode]
+	if shared == nil {
 		return
 	}
-	inode.paths = slices.DeleteFunc(inode.paths, func(other *pathWatch) bool { return other == w })
-	if len(inode.paths) == 0 {
-		delete(s.inodes, w.inode)
-		s.Files.Remove(w.inode)
+	shared.paths = slices.DeleteFunc(shared.paths, func(other *pathWatch) bool { return other == w })
+	var want uint32
+	for _, other := range shared.paths {
+		want |= other.mask
+	}
+	if want != 0 && want == shared.mask {
 		return
 	}
-	s.narrow(w.inode, inode)
+	delete(s.inodes, w.inode)
+	s.Files.Remove(w.inode)
+	s.stir(w.inode)
+	for _, other := range shared.paths {
+		if s.paths[other.number] == other { // one of them may have ended another
+			other.anew()
+		}
+	}
 }
 
-// narrow asks for no more events of an inode than somebody still wants: the others would wake us all the same. inotify takes a new mask by a path alone,
-// and a path may lead elsewhere by now, of which we are about to be told: then what was asked for there is as it was.
-func (s *Supervisor) narrow(number int32, inode *inodeWatch) {
-	var want uint32
-	for _, w := range inode.paths {
-		want |= w.mask & unix.IN_ALL_EVENTS
-	}
-	if want == inode.mask {
-		return
-	}
-	for _, w := range inode.paths {
-		flags := w.mask &^ unix.IN_ALL_EVENTS
-		found, err := s.Files.Add(w.path, want|flags)
-		if err != nil {
-			continue
-		}
-		if found == number {
-			inode.mask = want
-			return
-		}
-		if other := s.inodes[found]; other != nil {
-			_, _ = s.Files.Add(w.path, other.mask|flags)
-		} else {
-			s.Files.Remove(found)
-		}
+// stir notes, for the looks that are under way, that a watch has told something or was ended: what they have asked of it they may have asked too early.
+func (s *Supervisor) stir(inode int32) {
+	if s.looks > 0 {
+		s.stirs++
+		s.stirred[inode] = s.stirs
 	}
 }

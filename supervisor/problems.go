@@ -225,9 +225,7 @@ func (s *Supervisor) retry() {
 			s.touch(e)
 		}
 		if e.watchErr != nil {
-			s.unwatchRecord(e)
-			s.watchRecord(e)
-			s.lookAt(e)
+			s.watchAnew(e)
 		}
 	}
 	for _, p := range s.places {

@@ -33,6 +33,7 @@ func (b *bed) rests(d time.Duration) {
 // meanwhile changes the world while the loop does nothing.
 func (b *bed) meanwhile(f func()) {
 	b.t.Helper()
+	synctest.Wait() // a workspace may be looked at
 	require.NoError(b.t, b.sup.do(f))
 }
 

@@ -20,6 +20,9 @@ func (s *Supervisor) Resume(ctx context.Context, id string) error {
 	if err := s.settled(ctx, id); err != nil {
 		return err
 	}
+	if err := s.moveIn(ctx, id); err != nil {
+		return err
+	}
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		if err := s.mayBegin(); err != nil {
 			return nil, err

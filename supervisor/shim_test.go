@@ -30,13 +30,7 @@ func (b *bed) withShim() *shim {
 	b.world.start = func(p Plan, tell func(session.Event)) error {
 		scopeRuns(p, tell)
 		var err error
-		s.listener, err = unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-		if err == nil {
-			err = unix.Bind(s.listener, &unix.SockaddrUnix{Name: path})
-		}
-		if err == nil {
-			err = unix.Listen(s.listener, 1)
-		}
+		s.listener, err = listen(path)
 		return err
 	}
 	b.call("create", func(ctx context.Context) error {
@@ -50,6 +44,18 @@ func (b *bed) withShim() *shim {
 	s.conn, _, err = unix.Accept(s.listener)
 	require.NoError(b.t, err)
 	return s
+}
+
+// listen listens on a socket as a shim does.
+func listen(path string) (int, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrUnix{Name: path})
+	}
+	if err == nil {
+		err = unix.Listen(fd, 1)
+	}
+	return fd, err
 }
 
 // says has the shim say something, and epoll tell of it.

@@ -46,6 +46,8 @@ type World interface {
 	Signal(ctx context.Context, t Target, whom string, signal unix.Signal) error
 	// Kill ends every process of the scope at once, also frozen ones.
 	Kill(ctx context.Context, t Target) error
+	// Follow returns where a path leads to once every symbolic link on the way was followed. It waits for as long as a file system does not answer.
+	Follow(path string) (string, error)
 	// Installed tells whether a program is there to be executed: a path, or a name in the directories of path, those of the manager's PATH if that is "".
 	Installed(ctx context.Context, program, path string) bool
 	// Freeze holds every process of the scope, and returns once none of them runs.
@@ -169,7 +171,7 @@ func (s *Supervisor) begin(e *entry, resumed bool, into *Into) {
 		prompt = e.rec.Prompt
 	}
 	s.unwatch(e)
-	s.moveIn(e)
+	s.unwatchWorkspace(e)
 	e.run = runtime{}
 	def := s.Agents[e.rec.Agent]
 	lost := resumed && !e.rec.Resumable() && len(def.ResumeCommand) > 0
@@ -182,7 +184,6 @@ func (s *Supervisor) begin(e *entry, resumed bool, into *Into) {
 	}
 	e.stray = false
 	s.watchRecord(e)
-	s.tellWorkspace(e, s.places[placeOf(e)], e.rec.WorkspaceGone)
 	e.begun, e.into = true, into != nil
 	s.launch(e, resumed, into, prompt)
 }

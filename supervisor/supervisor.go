@@ -55,7 +55,7 @@ type Records interface {
 	SessionDir(id string) string
 }
 
-// Files is how the loop is told of files: an inotify.Watcher.
+// Files is how the loop is told of files: an inotify.Watcher. Add is called by any goroutine.
 type Files interface {
 	Add(path string, mask uint32) (int32, error)
 	Remove(watch int32)
@@ -137,7 +137,11 @@ type Supervisor struct {
 	inodes  map[int32]*inodeWatch // by inotify's
 	watches int32                 // the last number
 
-	places map[where]*place // workspaces
+	places  map[where]*place // workspaces of the runs that live
+	ways    map[string]*way  // that are being found out, by path
+	looks   int              // at places that are under way
+	stirs   uint64
+	stirred map[int32]uint64 // by inotify's number: the last stir of a watch since the first of these looks began
 
 	found        []Problem         // when the records were read
 	troubles     map[string]string // of the daemon itself, by topic
@@ -175,6 +179,8 @@ func New(o Options) *Supervisor {
 		paths:    map[int32]*pathWatch{},
 		inodes:   map[int32]*inodeWatch{},
 		places:   map[where]*place{},
+		ways:     map[string]*way{},
+		stirred:  map[int32]uint64{},
 	}
 	s.began = s.Monotonic()
 	s.lookAtClock()
@@ -446,7 +452,9 @@ func (s *Supervisor) add(e *entry) {
 	s.sessions[e.rec.ID] = e
 	s.units[UnitName(e.rec.Agent, e.rec.ID)] = e
 	s.touch(e)
-	s.watchWorkspace(e)
+	if r := e.rec.Run; r.Live() && r.BootID == s.BootID {
+		s.watchWorkspace(e)
+	}
 }
 
 // sorted returns the sessions by age, then id.

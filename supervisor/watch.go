@@ -96,7 +96,7 @@ func (s *Supervisor) watchDirs(e *entry) (err error) {
 		case ev.Mask&unix.IN_DELETE != 0 && ev.Name == store.RecordName:
 			s.saveAnew(e)
 		}
-	})
+	}, func() { s.watchAnew(e) })
 	if err != nil {
 		return err
 	}
@@ -113,8 +113,15 @@ func (s *Supervisor) watchDirs(e *entry) (err error) {
 		case ev.Name == exitstatus.FileName:
 			s.readExit(e)
 		}
-	})
+	}, func() { s.watchAnew(e) })
 	return err
+}
+
+// watchAnew watches the files of the session's run again, and looks at what may have become of them meanwhile.
+func (s *Supervisor) watchAnew(e *entry) {
+	s.unwatchRecord(e)
+	s.watchRecord(e)
+	s.lookAt(e)
 }
 
 // saveAnew saves a session again whose record somebody has removed, as a rule with the directory that it was in: that is then made again, and watched. The
@@ -131,9 +138,7 @@ func (s *Supervisor) saveAnew(e *entry) {
 			if e.removed || e.rec.Run.ID != run || !e.rec.Run.Live() {
 				return
 			}
-			s.unwatchRecord(e)
-			s.watchRecord(e)
-			s.lookAt(e)
+			s.watchAnew(e)
 			if !e.unsaved && !there(filepath.Join(s.Records.SessionDir(e.rec.ID), store.RecordName)) { // somebody is still at it
 				s.saveAnew(e)
 			}

@@ -1,11 +1,8 @@
 package supervisor
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
+	"context"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,18 +13,23 @@ import (
 // where names a workspace: the path that its user gave, and what that led to when the run began. They differ where a symbolic link is on the way.
 type where struct{ path, target string }
 
-// place is a workspace that is watched, for all the sessions that have it.
+// place is a workspace that is watched, for all the sessions that have a run there. It is looked at by one goroutine at a time, and only the loop knows what
+// was seen: where a file system does not answer, nobody else waits.
 type place struct {
 	where
 	sessions map[*entry]bool
 	seen     session.Inode // the directory as it was when it was last at its place, zero if it never was
 	err      error         // why not all of the way there is watched, for lack of watches; nil if it is
 	watches  []int32       // on everything on the way there
+
+	looking bool   // a look is under way
+	since   uint64 // what had stirred when it began
+	again   bool   // it may come to see what is old by then: there has to be another
 }
 
 func placeOf(e *entry) where { return where{e.rec.WorkingDirectory, e.rec.Workspace} }
 
-// watchWorkspace begins to tell whether the session's workspace is at its place.
+// watchWorkspace begins to tell whether the workspace of the session's run is at its place.
 func (s *Supervisor) watchWorkspace(e *entry) {
 	key := placeOf(e)
 	p := s.places[key]
@@ -36,38 +38,47 @@ func (s *Supervisor) watchWorkspace(e *entry) {
 		s.places[key] = p
 	}
 	p.sessions[e] = true
-	if r := e.rec.Run; p.seen == (session.Inode{}) && r.Live() && r.BootID == s.BootID {
+	if p.seen == (session.Inode{}) {
 		p.seen = e.rec.WorkspaceInode // by the daemon before us
 	}
 	s.look(p)
 }
 
+// unwatchWorkspace ends that: what becomes of the workspace is nothing to a session without a run there.
 func (s *Supervisor) unwatchWorkspace(e *entry) {
 	p := s.places[placeOf(e)]
-	if p == nil {
+	if p == nil || !p.sessions[e] {
 		return
 	}
 	delete(p.sessions, e)
+	if e.rec.WorkspaceGone {
+		s.apply(e, session.WorkspaceSeen{Inode: e.rec.WorkspaceInode})
+	}
 	if len(p.sessions) == 0 {
-		s.unwatchPaths(p.watches)
+		s.unwatchPlace(p)
+	}
+}
+
+// unwatchPlace ends the watching of a place that no session has. One that is being looked at stays until that has come to its end: there is never
+// more than one look.
+func (s *Supervisor) unwatchPlace(p *place) {
+	watches := p.watches
+	p.seen, p.watches = session.Inode{}, nil
+	if !p.looking {
 		delete(s.places, p.where)
 	}
+	s.unwatchPaths(watches)
 }
 
-// moveIn notes where the session's path leads to now, for the run that is about to begin there.
-func (s *Supervisor) moveIn(e *entry) {
-	target, err := filepath.EvalSymlinks(e.rec.WorkingDirectory)
-	if err != nil || target == e.rec.Workspace {
-		return
+func (s *Supervisor) unwatchPaths(numbers []int32) {
+	for i := range numbers {
+		s.unwatchPath(&numbers[i])
 	}
-	s.unwatchWorkspace(e)
-	e.rec.Workspace = target
-	s.watchWorkspace(e)
 }
 
-// checkWorkspace looks at the session's workspace again.
+// checkWorkspace looks at the workspace of the session's run again.
 func (s *Supervisor) checkWorkspace(e *entry) {
-	if p := s.places[placeOf(e)]; p != nil {
+	if p := s.places[placeOf(e)]; p != nil && p.sessions[e] {
 		s.look(p)
 	}
 }
@@ -76,49 +87,82 @@ func (s *Supervisor) checkWorkspace(e *entry) {
 func (s *Supervisor) MountsChanged() {
 	s.post(func() {
 		for _, p := range s.places {
-			for e := range p.sessions {
-				if e.rec.Run.Live() {
-					s.look(p)
-					break
-				}
-			}
+			s.look(p)
 		}
 	})
 }
 
-// look finds out whether the workspace is there, and sees to it that the next change is told. Watches come first: what changes between a look
-// and a watch would be missed.
+// look finds out, off the loop, whether the workspace is there, and sees to it that the next change is told.
 func (s *Supervisor) look(p *place) {
-	before := p.err
-	p.err = nil
-	s.watchAll(p)
-	if now := p.err; !sameCause(before, now) {
-		p.err = before
-		s.noteWatched(p.anyone(), &p.err, now)
+	if p.looking || len(p.sessions) == 0 {
+		p.again = true
+		return
 	}
-	gone := !p.there()
+	p.looking, p.again, p.since = true, false, s.stirs
+	s.looks++
+	v := &sight{files: s.Files, where: p.where, inode: p.seen}
+	go func() {
+		v.see()
+		s.post(func() { s.saw(p, v) })
+	}()
+}
+
+// saw takes what a look has seen.
+func (s *Supervisor) saw(p *place, v *sight) {
+	before, past := p.watches, s.shareAll(p, v.past)
+	p.watches = s.shareAll(p, v.watched)
+	p.looking = false
+	p.again = p.again || s.stirredSince(p.since, v)
+	if s.looks--; s.looks == 0 {
+		clear(s.stirred)
+	}
+	if len(p.sessions) == 0 {
+		s.unwatchPlace(p)
+	}
+	s.unwatchPaths(before)
+	s.unwatchPaths(past)
+	if len(p.sessions) == 0 {
+		return
+	}
+	s.noteWatched(p.anyone(), &p.err, v.err)
+	if v.there {
+		p.seen = v.inode
+	}
 	for e := range p.sessions {
-		s.tellWorkspace(e, p, gone)
+		s.tellWorkspace(e, p, !v.there)
 	}
+	if p.again {
+		s.look(p)
+	}
+}
+
+// shareAll takes part in the watches that a look has asked for.
+func (s *Supervisor) shareAll(p *place, all []watched) []int32 {
+	numbers := make([]int32, 0, len(all))
+	for _, w := range all {
+		numbers = append(numbers, s.share(w.inode, w.mask, func(ev inotify.Event) {
+			if w.name == "" || ev.Name == "" || ev.Name == w.name {
+				s.look(p)
+			}
+		}, func() { s.look(p) }))
+	}
+	return numbers
+}
+
+// stirredSince tells whether anything was told by, or became of, the watches of a look before the loop knew of them.
+func (s *Supervisor) stirredSince(since uint64, v *sight) bool {
+	for _, w := range v.watched {
+		if s.stirred[w.inode] > since {
+			return true
+		}
+	}
+	return false
 }
 
 // tellWorkspace applies what is known of the session's workspace, if that is new.
 func (s *Supervisor) tellWorkspace(e *entry, p *place, gone bool) {
 	if e.rec.WorkspaceGone != gone || !gone && e.rec.Run.Live() && e.rec.WorkspaceInode != p.seen {
 		s.apply(e, session.WorkspaceSeen{Gone: gone, Inode: p.seen})
-	}
-}
-
-func (s *Supervisor) watchAll(p *place) {
-	const attempts = 8 // it changes while we look; then there are events under way that have us look again
-	for range attempts {
-		before := p.watches
-		p.watches = nil
-		whole := s.watchWay(p)
-		s.unwatchPaths(before)
-		if whole == isDir(p.path) {
-			break
-		}
 	}
 }
 
@@ -130,115 +174,95 @@ func (p *place) anyone() string {
 	return ""
 }
 
-// there tells whether the workspace is at its place: its path leads where it led, or to that same directory by another way, as after a move for
-// which its user has left a link behind.
-func (p *place) there() bool {
+// way is where a path leads, which is found out off the loop, by one goroutine at a time for each path.
+type way struct {
+	found  chan struct{} // closed when it was found out
+	target string
+	err    error
+}
+
+// followTime is how long a workspace may take to be found, before it is not waited for any longer.
+const followTime = 5 * time.Second
+
+// follow begins to find out where a path leads, on the loop.
+func (s *Supervisor) follow(path string) *way {
+	if w := s.ways[path]; w != nil {
+		return w
+	}
+	w := &way{found: make(chan struct{})}
+	s.ways[path] = w
+	go func() {
+		w.target, w.err = s.World.Follow(path)
+		close(w.found)
+		s.post(func() { delete(s.ways, path) })
+	}()
+	return w
+}
+
+// await waits for it, off the loop.
+func (w *way) await(ctx context.Context, s *Supervisor, path string) error {
+	ctx, cancel := s.AfterFunc.Context(ctx, followTime)
+	defer cancel()
+	select {
+	case <-w.found:
+		return nil
+	case <-ctx.Done():
+		return refuse(WorkspaceMissing, "workspace %q does not answer", path)
+	}
+}
+
+// moveIn notes where the path of an exclusive session leads to by now, before anybody decides whether another one is there already. It does so before a start,
+// off the loop, and after it the session is where that path has led then.
+func (s *Supervisor) moveIn(ctx context.Context, id string) error {
+	var w *way
+	var path string
+	if err := s.do(func() {
+		if e, err := s.find(id); err == nil && e.rec.Exclusive && startable(e) == nil {
+			path = e.rec.WorkingDirectory
+			w = s.follow(path)
+		}
+	}); err != nil || w == nil {
+		return err
+	}
+	if err := w.await(ctx, s, path); err != nil {
+		return err
+	}
+	return s.do(func() {
+		if e, err := s.find(id); err == nil && startable(e) == nil {
+			s.lead(e, w)
+		}
+	})
+}
+
+// lead notes where the session's path leads to.
+func (s *Supervisor) lead(e *entry, w *way) {
+	if w.err != nil || w.target == e.rec.Workspace {
+		return
+	}
+	p := s.places[placeOf(e)]
+	watched := p != nil && p.sessions[e]
+	s.unwatchWorkspace(e)
+	e.rec.Workspace = w.target
+	e.unsaved, e.exited = true, false
+	s.touch(e)
+	if watched {
+		s.watchWorkspace(e)
+	}
+}
+
+// arrive notes where the path of a session leads to, for the run that begins there, and begins to tell what becomes of it.
+func (s *Supervisor) arrive(e *entry, run string, w *way) {
+	if !e.removed && e.rec.Run.ID == run && e.rec.Run.Live() {
+		s.lead(e, w)
+		s.watchWorkspace(e)
+	}
+}
+
+// inodeOf returns which directory is at a path, zero if there is none.
+func inodeOf(path string) session.Inode {
 	var st unix.Stat_t
-	if err := unix.Stat(p.path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return false
+	if err := unix.Stat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return session.Inode{}
 	}
-	inode := session.Inode{Device: st.Dev, Number: st.Ino}
-	if p.target != "" && p.seen != inode && resolve(p.path) != p.target {
-		return false
-	}
-	p.seen = inode
-	return true
-}
-
-const maxLinks = 40 // symbolic links on one way, as the kernel has it (path_resolution(7)), and looks that have to be repeated
-
-// watchWay watches every directory and link on the way to the workspace, as far as there is one, and tells whether it got there. That a directory or
-// link is moved or removed is told by a watch on itself, which costs nothing until then. A directory that somebody is in tells nothing of its
-// removal, and so for the last one the directory above is asked, too; what is above cannot be removed before what is in it. Where the way
-// ends early, the directory there tells what appears in it. A watch that fails leaves one thing untold: a directory above may be one that we cannot read.
-func (s *Supervisor) watchWay(p *place) bool {
-	const moved = unix.IN_MOVE_SELF | unix.IN_DELETE_SELF | unix.IN_DONT_FOLLOW
-	again := func(inotify.Event) { s.look(p) }
-	dir, names, links := "/", elements(p.path), 0
-	for len(names) > 0 {
-		name := names[0]
-		names = names[1:]
-		if name == ".." {
-			dir = filepath.Dir(dir)
-			continue
-		}
-		at := filepath.Join(dir, name)
-		_ = s.watchFor(p, at, moved, again)
-		info, err := os.Lstat(at)
-		switch {
-		case err == nil && info.IsDir():
-			if len(names) == 0 {
-				_ = s.watchFor(p, dir, unix.IN_DELETE|unix.IN_ONLYDIR, func(ev inotify.Event) {
-					if ev.Name == name {
-						s.look(p)
-					}
-				})
-			}
-			dir = at
-		case err == nil && info.Mode()&os.ModeSymlink != 0 && links < maxLinks:
-			links++
-			target, err := os.Readlink(at)
-			if err == nil && filepath.IsAbs(target) {
-				dir = "/"
-			}
-			names = append(elements(target), names...)
-		default:
-			s.watchForReturn(p, dir)
-			if !isDir(dir) && links < maxLinks { // it went before its end was watched: from the beginning
-				links++
-				dir, names = "/", elements(p.path)
-				continue
-			}
-			if now, e := os.Lstat(at); (e == nil) == (err == nil) && (e != nil || now.Mode().Type() == info.Mode().Type()) || links >= maxLinks {
-				return false
-			}
-			links++
-			names = append([]string{name}, names...) // it came between the look and the watch: go on from here
-		}
-	}
-	return true
-}
-
-// watchForReturn watches the directory in which the rest of the way has to appear, or the nearest one above it that can be watched. That the directory
-// itself is removed, or one above it, is told by the one above: an agent that is in a directory that was removed keeps all of these alive.
-func (s *Supervisor) watchForReturn(p *place, dir string) {
-	const appear = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVE_SELF | unix.IN_DELETE_SELF | unix.IN_ATTRIB | unix.IN_ONLYDIR
-	for up := dir; up != "/"; up = filepath.Dir(up) {
-		name := filepath.Base(up)
-		_ = s.watchFor(p, filepath.Dir(up), unix.IN_DELETE|unix.IN_ONLYDIR, func(ev inotify.Event) {
-			if ev.Name == name {
-				s.look(p)
-			}
-		})
-	}
-	for s.watchFor(p, dir, appear, func(inotify.Event) { s.look(p) }) != nil && dir != "/" {
-		dir = filepath.Dir(dir)
-	}
-}
-
-func (s *Supervisor) watchFor(p *place, path string, mask uint32, f func(inotify.Event)) error {
-	number, err := s.watchPath(path, mask, f)
-	if err == nil {
-		p.watches = append(p.watches, number)
-	}
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, errNoWatcher) { // any other says something of the path
-		p.err = err
-	}
-	return err
-}
-
-func (s *Supervisor) unwatchPaths(numbers []int32) {
-	for i := range numbers {
-		s.unwatchPath(&numbers[i])
-	}
-}
-
-// elements splits a path into what is to be walked through.
-func elements(path string) []string {
-	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
+	return session.Inode{Device: st.Dev, Number: st.Ino}
 }

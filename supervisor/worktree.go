@@ -35,7 +35,7 @@ func (s *Supervisor) createInWorktree(ctx context.Context, agent string, spec Sp
 	}
 	failpoint.Hit("create.worktree-made")
 	kept := session.Worktree(w)
-	spec.worktree, spec.WorkingDirectory, spec.workspace = &kept, dir, resolve(dir)
+	spec.worktree, spec.WorkingDirectory, spec.workspace, spec.inode = &kept, dir, resolve(dir), inodeOf(dir)
 	made, err := s.createNow(ctx, agent, spec)
 	if made == "" && !errors.Is(err, ErrClosed) { // a daemon that ends may have saved it: the next one knows
 		s.undoWorktree(w)

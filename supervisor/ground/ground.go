@@ -83,6 +83,9 @@ func (g *Ground) Thaw(ctx context.Context, t supervisor.Target) error {
 	return errors.Join(err, g.write(t.ControlGroup, "cgroup.freeze", "0"))
 }
 
+// Follow returns where a path leads to.
+func (g *Ground) Follow(path string) (string, error) { return filepath.EvalSymlinks(path) }
+
 // Frozen tells whether the control group is frozen, by itself or with one above it.
 func (g *Ground) Frozen(group string) bool {
 	frozen, _ := proc.Frozen(group)

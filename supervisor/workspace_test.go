@@ -1,0 +1,191 @@
+package supervisor
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/inotify"
+	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// mute has a directory, and all that is below it, answer nobody until the returned function is called: a network's file system whose server is away.
+func (b *bed) mute(dir string) (answer func()) {
+	away := make(chan struct{})
+	wait := func(path string) {
+		if path == dir || strings.HasPrefix(path, dir+"/") {
+			<-away
+		}
+	}
+	b.meanwhile(func() {
+		b.files.fails = func(path string) error { wait(path); return nil }
+		b.world.follow = wait
+	})
+	return func() { close(away) }
+}
+
+func (b *bed) startIn(id, dir string, exclusive bool) {
+	b.t.Helper()
+	_, err := b.sup.Create(b.t.Context(), "command", Spec{ID: id, Command: []string{"true"}, WorkingDirectory: dir, Exclusive: exclusive})
+	require.NoError(b.t, err)
+	b.heard()
+}
+
+// TestAWorkspaceThatDoesNotAnswer keeps nobody waiting but who wants to begin there, and them not for long.
+func TestAWorkspaceThatDoesNotAnswer(t *testing.T) {
+	supervise(t, func(b *bed) {
+		dead := t.TempDir()
+		b.startIn("dead", dead, false)
+		b.startIn("alone", dead, true)
+		b.start("other")
+		answer := b.mute(dead)
+		b.sup.MountsChanged()
+		for range 3 { // as often as a file system comes or goes
+			b.sup.MountsChanged()
+			b.files.events <- inotify.Event{Watch: -1, Mask: unix.IN_Q_OVERFLOW}
+		}
+		b.exit("other", 3)
+		assert.Equal(t, "failed", b.state("other"), "the loop goes on")
+		assert.Equal(t, "running", b.state("dead"), "as far as anybody knows")
+		b.heard()
+
+		b.call("restart", func(ctx context.Context) error { return b.sup.Restart(ctx, "dead") })
+		b.exit("dead", 143)
+		b.empty("dead")
+		assert.Equal(t, "starting", b.state("dead"))
+		b.rests(followTime)
+		why := `cannot start "dead": workspace "` + dead + `" does not answer`
+		told := b.heard()
+		assert.Equal(t, "5s restart: "+why, told[len(told)-1])
+		assert.NotContains(t, told, "0s start dead", "nothing of it was begun, which nobody could end")
+		assert.Equal(t, "failed", b.state("dead"))
+
+		b.exit("alone", 0)
+		b.empty("alone")
+		b.heard()
+		b.call("start", func(ctx context.Context) error { return b.sup.Start(ctx, "alone") })
+		b.rests(followTime)
+		assert.Equal(t, []string{`10s start: workspace "` + dead + `" does not answer`}, b.heard())
+		for _, id := range []string{"dead", "alone"} {
+			require.NoError(t, b.sup.Remove(b.t.Context(), id, true))
+		}
+		b.start("another")
+		answer()
+		synctest.Wait()
+		b.meanwhile(func() { assert.Len(t, b.sup.places, 1, "what is not used any more is not watched") })
+	})
+}
+
+// TestAWorkspaceThatDoesNotAnswerAtTheStart of the daemon: it is waited for once, with all the others.
+func TestAWorkspaceThatDoesNotAnswerAtTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		dead, gone := t.TempDir(), filepath.Join(t.TempDir(), "gone")
+		away := make(chan struct{})
+		b.files.fails = func(path string) error {
+			if path == dead {
+				<-away
+			}
+			return nil
+		}
+		var saved []*session.Session
+		for id, dir := range map[string]string{"dead": dead, "orphan": gone, "shop": b.home} {
+			rec := &session.Session{ID: id, Agent: "command", WorkingDirectory: dir, Workspace: dir, Created: time.Now()}
+			rec.Apply(session.RunAsked{Run: "run-" + id, BootID: "boot", Unit: UnitName("command", id), At: time.Now()})
+			require.NoError(t, runs(Plan{Unit: rec.Run.Unit, Spec: shimwire.Spec{RunID: rec.Run.ID}}, func(ev session.Event) { rec.Apply(ev) }))
+			require.NoError(t, b.records.Create(id))
+			require.NoError(t, os.MkdirAll(b.sup.runtimeDir(id), 0o700))
+			fd, err := listen(filepath.Join(b.sup.runtimeDir(id), shimSocket))
+			require.NoError(t, err)
+			defer func() { _ = unix.Close(fd) }()
+			b.world.scopes = append(b.world.scopes, Scope{Name: rec.Run.Unit, InvocationID: "inv", ControlGroup: "/" + rec.Run.Unit, Active: true})
+			saved = append(saved, rec)
+		}
+		require.NoError(t, b.sup.Adopt(t.Context(), saved))
+		assert.Equal(t, firstLook, time.Since(b.begin))
+		assert.Equal(t, "orphaned", b.sup.sessions["orphan"].shown.State, "which is known before anybody is told of it")
+		ctx, cancel := context.WithCancel(t.Context())
+		go b.sup.Run(ctx)
+		close(away)
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// TestOnlyTheWorkspacesOfRunsAreWatched: what becomes of the others is nothing to their sessions, and would wake us.
+func TestOnlyTheWorkspacesOfRunsAreWatched(t *testing.T) {
+	supervise(t, func(b *bed) {
+		watched := func() (places, paths int) {
+			b.meanwhile(func() { places, paths = len(b.sup.places), len(b.sup.paths) })
+			return places, paths
+		}
+		work := filepath.Join(t.TempDir(), "work")
+		require.NoError(t, os.Mkdir(work, 0o700))
+		_, err := b.sup.Create(b.t.Context(), "command", Spec{ID: "shop", Command: []string{"true"}, WorkingDirectory: work, NoStart: true})
+		require.NoError(t, err)
+		none, _ := watched()
+		assert.Zero(t, none, "never started")
+		for range 2 {
+			require.NoError(t, b.sup.Start(b.t.Context(), "shop"))
+			places, paths := watched()
+			assert.Equal(t, 1, places)
+			assert.NotZero(t, paths)
+			require.NoError(t, os.Remove(work))
+			b.files.tell(work, "", unix.IN_DELETE_SELF)
+			assert.Equal(t, "orphaned", b.state("shop"))
+			b.exit("shop", 0)
+			assert.Equal(t, "completed", b.state("shop"))
+			places, _ = watched()
+			assert.Equal(t, 1, places, "something of it may be left in its scope")
+			b.empty("shop")
+			places, paths = watched()
+			assert.Zero(t, places)
+			assert.Zero(t, paths)
+			require.NoError(t, os.Mkdir(work, 0o700))
+		}
+		require.NoError(t, b.sup.Start(b.t.Context(), "shop"))
+		assert.Equal(t, "running", b.state("shop"), "another run is not an orphan of the one before it")
+	})
+}
+
+// TestWhatIsToldDuringALook is looked at by another one.
+func TestWhatIsToldDuringALook(t *testing.T) {
+	supervise(t, func(b *bed) {
+		work := t.TempDir()
+		b.startIn("shop", work, false)
+		looks := 0
+		b.meanwhile(func() {
+			b.files.fails = func(path string) error {
+				if path == work {
+					looks++
+				}
+				return nil
+			}
+			for _, p := range b.sup.places {
+				b.sup.look(p)
+			}
+		})
+		synctest.Wait()
+		assert.Equal(t, 1, looks)
+		watch := b.files.paths[work]
+		b.meanwhile(func() {
+			for _, p := range b.sup.places {
+				b.sup.look(p)
+			}
+			b.sup.fileEvent(inotify.Event{Watch: watch, Mask: unix.IN_CREATE, Name: "x"}) // nobody has asked for it yet, as far as the loop knows
+			b.sup.fileEvent(inotify.Event{Watch: watch + 1000, Mask: unix.IN_CREATE, Name: "x"})
+		})
+		synctest.Wait()
+		assert.Equal(t, 3, looks)
+		b.meanwhile(func() { assert.Empty(t, b.sup.stirred) })
+	})
+}

@@ -79,6 +79,14 @@ type AgentRow struct {
 	Details     map[string]dbus.Variant
 }
 
+// Stray is one row of ListStrays: a process of a session that is outside of its scope.
+type Stray struct {
+	Session      string // its id
+	PID          uint32
+	ControlGroup string // where it is
+	Name         string // the process's, as the kernel has it: 15 bytes at most
+}
+
 // RunRow is one row of Runs. Start and End are CLOCK_REALTIME microseconds; End is 0 while it runs.
 type RunRow struct {
 	ID         string

@@ -67,12 +67,21 @@ func (c *ctl) limited(ctx context.Context) (context.Context, context.CancelFunc)
 
 var stopVerb = verb{name: "stop", args: "ID…", summary: "End sessions politely, by force after --timeout", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
-		return c.each(ctx, args, "Stopping", func(ctx context.Context, id string) error {
+		var ended sync.Map
+		err := c.each(ctx, args, "Stopping", func(ctx context.Context, id string) error {
 			if c.noBlock {
 				return c.client.Post("StopSession", id, uint64(c.timeout.Microseconds()))
 			}
-			return c.client.StopSession(ctx, id, c.timeout.Duration)
+			err := c.client.StopSession(ctx, id, c.timeout.Duration)
+			if err == nil {
+				ended.Store(id, true)
+			}
+			return err
 		})
+		if !c.noBlock && c.client != nil {
+			c.tellStrays(&ended, c.straysOf(ctx))
+		}
+		return err
 	})}
 
 var removeVerb = verb{name: "rm", args: "ID…", summary: "Forget sessions with their logs, never the workspace", options: func(f *pflag.FlagSet) action {
@@ -81,6 +90,10 @@ var removeVerb = verb{name: "rm", args: "ID…", summary: "Forget sessions with 
 	f.BoolVar(&r.worktree, "worktree", false, "also the git worktree that was made for it, unless something would be lost with it")
 	return func(ctx context.Context, c *ctl, args []string) error {
 		had := c.worktrees(ctx)
+		var outside map[string][]dbusapi.Stray
+		if r.force && !c.noBlock && c.client != nil {
+			outside = c.straysOf(ctx) // afterwards nobody knows whose they are
+		}
 		var removed sync.Map
 		err := c.each(ctx, args, "Removing", func(ctx context.Context, id string) error {
 			err := r.remove(ctx, c, had[id], id)
@@ -94,6 +107,7 @@ var removeVerb = verb{name: "rm", args: "ID…", summary: "Forget sessions with 
 				c.tellLeft(had[id])
 			}
 		}
+		c.tellStrays(&removed, outside)
 		return err
 	}
 }}

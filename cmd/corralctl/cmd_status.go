@@ -39,6 +39,7 @@ type statusOf struct {
 	processes []process
 	screen    string // its last lines
 	problems  []dbusapi.Problem
+	strays    []dbusapi.Stray
 }
 
 // sessionsStatus shows the sessions; the code is 3 if the first of them is not active, 4 if there is none such, as systemctl's.
@@ -49,7 +50,7 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 	}
 	ids, code := c.matchAll(words, sessions)
 	all := []statusValue{}
-	problems := c.problemsOf(ctx)
+	problems, strays := c.problemsOf(ctx), c.straysOf(ctx)
 	for i, id := range ids {
 		s, err := c.client.Session(ctx, id)
 		if err != nil {
@@ -58,7 +59,7 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 		if wording.Ended(s.State) && code == 0 {
 			code = exitNotActive
 		}
-		status := statusOf{session: s, problems: problems[id], screen: c.lastLines(ctx, s, lines)}
+		status := statusOf{session: s, problems: problems[id], strays: strays[id], screen: c.lastLines(ctx, s, lines)}
 		if c.host == "" && s.ControlGroup != "" {
 			status.processes = groupProcesses(s.ControlGroup)
 		}
@@ -192,6 +193,7 @@ func (c *ctl) printStatus(status statusOf) {
 	if len(status.processes) > 0 {
 		c.printProcesses(s, status.processes)
 	}
+	c.printStrays(status.strays)
 	if status.screen != "" {
 		fmt.Fprintln(c.out)
 		for line := range strings.SplitSeq(wording.PrintableLines(status.screen), "\n") {

@@ -22,6 +22,7 @@ var whyVerb = verb{name: "why", args: "ID", summary: "Show what told a session's
 		if err != nil {
 			return c.cannot("explain", id, err)
 		}
+		told = append(told, explainStrays(c.straysOf(ctx)[id])...)
 		if c.wantsJSON() {
 			return c.printJSON(told)
 		}

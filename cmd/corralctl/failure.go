@@ -70,6 +70,12 @@ func (c *ctl) report(err error) int {
 	return f.code
 }
 
+// warn prints what went another way than somebody may believe, with the command that helps.
+func (c *ctl) warn(message, hint string) {
+	_ = c.out.Flush()
+	fmt.Fprintf(c.err, "corralctl: %s\nhint: %s\n", wording.Printable(message), wording.Printable(c.there(hint)))
+}
+
 // there is a command for the machine that was asked: help is the same here.
 func (c *ctl) there(command string) string {
 	rest, ours := strings.CutPrefix(command, "corralctl ")

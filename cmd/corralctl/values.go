@@ -15,8 +15,15 @@ type statusValue struct {
 	client.Session
 	Runs      []dbusapi.RunRow
 	Processes []processValue
+	Outside   []strayValue
 	Problems  []string
 	Screen    []string
+}
+
+type strayValue struct {
+	PID          uint32
+	Name         string
+	ControlGroup string
 }
 
 type processValue struct {
@@ -25,12 +32,15 @@ type processValue struct {
 }
 
 func (s statusOf) value() statusValue {
-	v := statusValue{Session: s.session, Runs: s.session.Runs, Processes: []processValue{}, Problems: []string{}, Screen: []string{}}
+	v := statusValue{Session: s.session, Runs: s.session.Runs, Processes: []processValue{}, Outside: []strayValue{}, Problems: []string{}, Screen: []string{}}
 	if v.Runs == nil {
 		v.Runs = []dbusapi.RunRow{}
 	}
 	for _, p := range s.processes {
 		v.Processes = append(v.Processes, processValue{p.pid, p.argv})
+	}
+	for _, s := range s.strays {
+		v.Outside = append(v.Outside, strayValue{s.PID, s.Name, s.ControlGroup})
 	}
 	for _, p := range s.problems {
 		v.Problems = append(v.Problems, p.Text)

@@ -177,6 +177,16 @@ func read[T any](f *fieldReader, target *T) {
 	*target, f.fields = value, f.fields[1:]
 }
 
+// ListStrays returns the processes of sessions that are outside of their scopes; none where the daemon is too old to look for them.
+func (c *Client) ListStrays(ctx context.Context) ([]dbusapi.Stray, error) {
+	var rows []dbusapi.Stray
+	err := c.manager(ctx, "ListStrays", callTimeout, nil, &rows)
+	if dbusapi.ShortErrorName(err) == dbusapi.UnknownMethod {
+		return nil, nil
+	}
+	return rows, err
+}
+
 // ListAgents returns a row for every agent definition.
 func (c *Client) ListAgents(ctx context.Context) ([]dbusapi.AgentRow, error) {
 	var rows []dbusapi.AgentRow

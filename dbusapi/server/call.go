@@ -192,7 +192,7 @@ func (p *place) leave() {
 
 // isBig tells whether what a method answers grows with the number of sessions.
 func isBig(member string) bool {
-	return member == "GetManagedObjects" || member == "ListSessions" || member == "ListSessionsEx"
+	return member == "GetManagedObjects" || member == "ListSessions" || member == "ListSessionsEx" || member == "ListStrays"
 }
 
 // order gives each incoming call its place. It is run by the connection's reader, and so for one message after the other. What is too much is

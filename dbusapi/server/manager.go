@@ -88,6 +88,7 @@ var managerHandlers = map[string]handler{
 	"ListSessions":     listSessions,
 	"ListSessionsEx":   listSessionsEx,
 	"ListAgents":       listAgents,
+	"ListStrays":       listStrays,
 	"GetSession":       getSession,
 	"GetSessionByUnit": getSessionByUnit,
 	"GetSessionByPID":  getSessionByPID,

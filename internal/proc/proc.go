@@ -104,6 +104,26 @@ func Arguments(pid int) ([]string, error) {
 	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
 }
 
+// Variable looks up a variable in the environment that the process was executed with, and tells whether it is there. It is not where the environment cannot
+// be read: that of another user, or of a process that made itself private.
+func Variable(pid int, name string) (string, bool) {
+	b, err := read(pid, "environ")
+	if err != nil {
+		return "", false
+	}
+	return variable(b, name)
+}
+
+// variable looks up NAME in what /proc/PID/environ holds, NAME=VALUE each with a NUL at its end.
+func variable(environ []byte, name string) (string, bool) {
+	for entry := range bytes.SplitSeq(environ, []byte{0}) {
+		if value, is := bytes.CutPrefix(entry, []byte(name+"=")); is {
+			return string(value), true
+		}
+	}
+	return "", false
+}
+
 // All lists the ids of all processes that can be seen.
 func All() ([]int, error) {
 	entries, err := os.ReadDir("/proc")

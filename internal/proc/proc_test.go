@@ -179,3 +179,27 @@ func FuzzParseStat(f *testing.F) {
 		}
 	})
 }
+
+func TestVariable(t *testing.T) {
+	t.Setenv("CORRAL_SESSION", "not in what it was executed with")
+	_, ok := Variable(os.Getpid(), "CORRAL_SESSION")
+	assert.False(t, ok)
+	path, ok := Variable(os.Getpid(), "PATH")
+	assert.True(t, ok)
+	assert.NotEmpty(t, path)
+	_, ok = Variable(1<<30, "PATH")
+	assert.False(t, ok)
+}
+
+// FuzzVariable holds that a value is that of an entry with exactly this name.
+func FuzzVariable(f *testing.F) {
+	for _, seed := range []string{"A=b\x00CORRAL_SESSION=shop\x00", "XCORRAL_SESSION=shop\x00", "CORRAL_SESSION=", "\x00\x00="} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, environ []byte) {
+		if value, ok := variable(environ, "CORRAL_SESSION"); ok {
+			require.Contains(t, "\x00"+string(environ)+"\x00", "\x00CORRAL_SESSION="+value+"\x00")
+			require.NotContains(t, value, "\x00")
+		}
+	})
+}

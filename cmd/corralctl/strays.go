@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+// straysOf returns the processes of each session that are outside of its scope, by the session's id; none where they cannot be asked for.
+func (c *ctl) straysOf(ctx context.Context) map[string][]dbusapi.Stray {
+	by := map[string][]dbusapi.Stray{}
+	all, _ := c.client.ListStrays(ctx)
+	for _, s := range all {
+		by[s.Session] = append(by[s.Session], s)
+	}
+	return by
+}
+
+// strayPlace is where a process is, by the unit that it is in, if it is in one.
+func strayPlace(s dbusapi.Stray) string {
+	if unit := strayUnit(s); unit != "" {
+		return unit
+	}
+	return s.ControlGroup
+}
+
+// strayUnit is the unit of the user's manager that a process is in and that can be stopped for it, "" if there is none such.
+func strayUnit(s dbusapi.Stray) string {
+	last := path.Base(s.ControlGroup)
+	is := strings.HasSuffix(last, ".scope") || strings.HasSuffix(last, ".service")
+	for _, other := range []string{"init.scope", "session-", "user@", "app-corral-"} {
+		is = is && !strings.HasPrefix(last, other)
+	}
+	if !is || strings.HasPrefix(s.ControlGroup, "/system.slice/") {
+		return ""
+	}
+	return last
+}
+
+// strayRemedy is the command that ends a process.
+func strayRemedy(s dbusapi.Stray) string {
+	if unit := strayUnit(s); unit != "" {
+		return "systemctl --user stop " + unit
+	}
+	return fmt.Sprintf("kill %d", s.PID)
+}
+
+// printStrays writes what is outside of a session's scope.
+func (c *ctl) printStrays(strays []dbusapi.Stray) {
+	if len(strays) == 0 {
+		return
+	}
+	text := "1 process left its scope, and does not end with it"
+	if len(strays) > 1 {
+		text = fmt.Sprintf("%d processes left its scope, and do not end with it", len(strays))
+	}
+	fmt.Fprintf(c.out, "%13s: %s\n", "Outside", c.paint(wording.Yellow, c.fit(text, statusIndent)))
+	for _, s := range strays {
+		fmt.Fprintf(c.out, "%*s%s\n", statusIndent, "", c.fit(wording.Printable(fmt.Sprintf("%d %s (%s)", s.PID, s.Name, strayPlace(s))), statusIndent))
+	}
+}
+
+// tellStrays says what lives on of the sessions that were ended, whose ids are the keys.
+func (c *ctl) tellStrays(ended *sync.Map, strays map[string][]dbusapi.Stray) {
+	for _, id := range slices.Sorted(maps.Keys(strays)) {
+		if _, has := ended.Load(id); !has {
+			continue
+		}
+		for _, s := range strays[id] {
+			c.warn(fmt.Sprintf("process %d (%s) of %q lives on: it left its scope, for %s", s.PID, s.Name, id, strayPlace(s)), strayRemedy(s))
+		}
+	}
+}
+
+// explainStrays are the rows of why for what is outside of a session's scope.
+func explainStrays(strays []dbusapi.Stray) []dbusapi.Explanation {
+	var rows []dbusapi.Explanation
+	for _, s := range strays {
+		rows = append(rows, dbusapi.Explanation{Subject: "outside", Source: fmt.Sprintf("process %d", s.PID), Value: s.Name + " is in " + strayPlace(s) + ", not in its scope"})
+	}
+	return rows
+}
+
+// checkStrays looks for processes that agents have started and that do not end with them.
+func (p *patient) checkStrays(ctx context.Context) []finding {
+	if p.bus == nil || !p.owned(ctx, dbusapi.BusName) {
+		return nil
+	}
+	bus, err := client.Connect(ctx)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = bus.Close() }()
+	strays, err := bus.ListStrays(ctx)
+	if err != nil {
+		return nil
+	}
+	var findings []finding
+	for _, s := range strays {
+		findings = append(findings, note(strayRemedy(s), "process %d (%s) of session %s left its scope, for %s: it does not end with it", s.PID, s.Name, s.Session, strayPlace(s)))
+	}
+	if len(findings) == 0 {
+		findings = append(findings, ok("every process of a session is in its scope"))
+	}
+	return findings
+}

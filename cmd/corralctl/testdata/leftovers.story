@@ -1,0 +1,67 @@
+# What an agent starts and leaves is counted, listed, killed by itself or with the session; what left the scope is told.
+
+$ cat >~/serve <<'EOF'
+> setsid sh -c 'touch one; exec sleep 1001' &
+> nohup sh -c 'touch two; exec sleep 1002' >/dev/null 2>&1 &
+> setsid sh -c 'sleep 1003 & touch three'
+> until [ -e one ] && [ -e two ] && [ -e three ]; do :; done
+> EOF
+
+$ corralctl run -q --id server -- sh ~/serve; corralctl wait server
+
+$ until corralctl list --no-legend | grep '3 processes'; do :; done
+server command completed (3 processes left) - …s ~/src/shop
+
+$ corralctl status -n 0 server | grep -o '─.*sleep 100.' | sed 's/.*─[0-9 ]*//' | sort
+sleep 1001
+sleep 1002
+sleep 1003
+
+$ corralctl status -n 0 server | grep State
+        State: completed (3 processes left) since …
+
+$ corralctl kill --kill-whom=leftovers server; until corralctl list --no-legend | grep -q 'completed  *-'; do :; done
+
+# While the agent lives, they are all that it has started: it lives on.
+$ corralctl run -q --id busy -- sh -c 'sleep 1004 & setsid sleep 1005 & echo started; while :; do sleep 1006; echo again; done' && until corralctl status -n 0 busy | grep -q 'sleep 1006'; do :; done
+
+$ corralctl kill --kill-whom=leftovers busy; until corralctl logs busy | grep -q again; do :; done; corralctl show -P State busy; corralctl status -n 0 busy | grep -c '─ *[0-9]* sleep 100[45]'
+running
+0
+[exit 1]
+
+$ corralctl stop busy && pgrep -c -f 'sleep 100[456]'
+0
+[exit 1]
+
+# What moves out of its scope is not ended with it. It is found when somebody looks, by its parents and its environment.
+$ corralctl run -q --id away -- sh -c 'setsid systemd-run --user --quiet --scope --unit=wander sleep 1007 & setsid systemd-run --user --quiet --scope --unit=clean env -i sleep 1008 & wait' && until corralctl status -n 0 away | grep -A2 Outside | grep -c sleep | grep -q 2; do :; done; corralctl status -n 0 away | grep -A2 Outside
+      Outside: 2 processes left its scope, and do not end with it
+               … sleep (….scope)
+               … sleep (….scope)
+
+$ corralctl why away --plain | grep outside
+outside  process … -     sleep is in ….scope, not in its scope
+outside  process … -     sleep is in ….scope, not in its scope
+
+$ corralctl doctor | grep -A1 'for wander'
+note  strays         process … (sleep) of session away left its scope, for wander.scope: it does not end with it
+                     -> systemctl --user stop wander.scope
+
+$ corralctl status -n 0 away --json=short | tr '{' '\n' | grep -c '"Name":"sleep","ControlGroup":".*\.scope"'
+2
+
+$ corralctl stop away
+corralctl: process … (sleep) of "away" lives on: it left its scope, for wander.scope
+hint: systemctl --user stop wander.scope
+
+# Also when nobody is its parent any more, as long as the session is known; but nobody knows then of what has no environment either.
+$ busctl --user --json=short call io.github.corrald.Corral1 /io/github/corrald/Corral1 io.github.corrald.Corral1.Manager ListStrays
+{"type":"a(suss)","data":[[["away",…,"/…/wander.scope","sleep"]]]}
+
+$ systemctl --user stop wander.scope clean.scope && corralctl doctor | grep strays
+ok    strays         every process of a session is in its scope
+
+$ corralctl run -q --id again -- sh -c 'setsid systemd-run --user --quiet --scope --unit=wander sleep 1009 & wait' && until corralctl why again | grep -q sleep; do :; done; corralctl rm --force again; systemctl --user stop wander.scope
+corralctl: process … (sleep) of "again" lives on: it left its scope, for wander.scope
+hint: systemctl --user stop wander.scope

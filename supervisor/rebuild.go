@@ -53,8 +53,12 @@ func (s *Supervisor) takeIn(rec *session.Session) error {
 		return err
 	}
 	s.add(&entry{rec: rec, unsaved: true})
+	unknown := "description, labels, environment, unit properties and earlier runs"
+	if rec.ConversationID == "" {
+		unknown += ", and its conversation,"
+	}
 	s.Found(Problem{Session: rec.ID, Text: "its record was lost, and made anew from what is alive: its command and workspace are what its agent shows, and its " +
-		"description, labels, environment, unit properties, conversation and earlier runs are not known; look at it, and create it again when its agent has ended"})
+		unknown + " are not known; look at it, and create it again when its agent has ended"})
 	return nil
 }
 
@@ -83,6 +87,9 @@ func (s *Supervisor) recordOf(sc Scope) (*session.Session, error) {
 	rec.Apply(session.RunAsked{
 		Run: hello.RunID, BootID: s.BootID, Unit: sc.Name, Notify: s.Agents[agent].Type == config.TypeNotify, Sources: s.Agents[agent].Status.Sources,
 		At: hello.Started,
+	})
+	rec.Apply(session.AgentStarted{
+		Run: hello.RunID, Shim: session.Process{PID: hello.ShimPID}, Agent: session.Process{PID: hello.AgentPID, Start: hello.AgentStart}, At: hello.Started,
 	})
 	s.recall(rec)
 	return rec, nil

@@ -117,11 +117,14 @@ func matchConversation(template, args []string, s Specifiers) string {
 		if !is {
 			continue
 		}
-		around, err := Expand([]string{before, after}, s)
-		if err != nil || len(args[i]) < len(around[0])+len(around[1]) || !strings.HasPrefix(args[i], around[0]) || !strings.HasSuffix(args[i], around[1]) {
+		front, err := expandOne(before, s.value)
+		back, err2 := expandOne(after, s.value)
+		text, begins := strings.CutPrefix(args[i], front)
+		text, ends := strings.CutSuffix(text, back)
+		if err != nil || err2 != nil || !begins || !ends {
 			return ""
 		}
-		s.Conversation = args[i][len(around[0]) : len(args[i])-len(around[1])]
+		s.Conversation = text
 		if made, err := Expand(template, s); err == nil && slices.Equal(made, args) {
 			return s.Conversation
 		}

@@ -133,6 +133,7 @@ func TestBars(t *testing.T) {
 		{"i3bar", execOf(t, "i3/corral.conf", `(?m)^    status_command (.*)$`) + " -c i3status", `"1 running".*"1 failed".*"busy"`, `"2 running".*"busy"`},
 	} {
 		t.Run(bar.name, func(t *testing.T) {
+			p := &place{t: t, home: p.home, environment: p.environment}
 			lines := p.lines("sh", "-c", bar.command)
 			p.until(lines, bar.first)
 			p.run("corralctl", "run", "-q", "--id", bar.name, "--", "sleep", "1000")

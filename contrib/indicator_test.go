@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/godbus/dbus/v5"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/internal/testbed"
@@ -111,7 +110,7 @@ func TestIndicator(t *testing.T) {
 		return id
 	}
 	stop := row("shop: running", "Stop")
-	assert.NoError(t, menu.Call("com.canonical.dbusmenu.Event", 0, stop, "clicked", dbus.MakeVariant(""), uint32(0)).Err)
+	require.NoError(t, menu.Call("com.canonical.dbusmenu.Event", 0, stop, "clicked", dbus.MakeVariant(""), uint32(0)).Err)
 	p.run("corralctl", "wait", "--until=stopped", "shop")
 	is("Passive", "Corral")
 	row("shop: stopped", "Resume")

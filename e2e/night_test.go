@@ -17,7 +17,7 @@ import (
 // TestLimitsOfTheNight: at two in the morning the agent of corral@.service(5) runs, by the timer that is shown there. The guest has a clock of its own.
 func TestLimitsOfTheNight(t *testing.T) {
 	claude := filepath.Join(t.TempDir(), "claude")
-	require.NoError(t, os.WriteFile(claude, []byte("#!/bin/sh\necho \"told: $2\"\n"), 0o755)) //nolint:gosec // a program
+	require.NoError(t, os.WriteFile(claude, []byte("#!/bin/sh\necho \"told: $2\"\n"), 0o755))
 	files := guestFiles(t)
 	files["/usr/local/bin/claude"] = claude
 	files["/usr/lib/systemd/user/corral@.service"] = filepath.Join(installed(t), "usr/lib/systemd/user/corral@.service")

@@ -54,4 +54,8 @@ for format in "$@"; do
     find "$tree" -type d \( -name corral -o -path '*/corral/*' \) -printf "  - {dst: '/%P', type: dir, file_info: {mode: 0%m, mtime: $time}}\n"
   } >"$work/nfpm.yaml"
   go tool -modfile=tools/nfpm.mod nfpm package --config "$work/nfpm.yaml" --packager "$format" --target "$out"
+  # Debian's own checker, where it is: what it may say is in packaging/lintian-overrides, with the reasons.
+  if [ "$format" = deb ] && command -v lintian >/dev/null; then
+    lintian --allow-root --fail-on=error,warning "$out/corral_${version}_$(go env GOARCH).deb"
+  fi
 done

@@ -354,6 +354,11 @@ func (s *shim) answer() {
 	}
 }
 
+// answers tells whether a text answers what the agent asks. It is typed then, even by one who can take a paste: a dialog takes keys, and passes over a paste.
+func (s *shim) answers(t *text) bool {
+	return s.asks() && bytes.IndexByte(t.mem[:t.n], '\n') < 0
+}
+
 // put writes to the agent's terminal and returns how much that has taken.
 func (s *shim) put(b []byte) int {
 	n, e := sysWrite(s.inner.master, b)
@@ -370,7 +375,7 @@ func (s *shim) feedText(t *text) bool {
 		if err != nil {
 			mode = sane()
 		}
-		t.prepare(s.scanner.modes.paste, mode)
+		t.prepare(s.scanner.modes.paste && !s.answers(t), mode)
 	case textGoes:
 		b := t.piece()
 		if len(b) > 0 {

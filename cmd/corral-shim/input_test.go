@@ -126,6 +126,21 @@ func TestInputAsAPaste(t *testing.T) {
 	assert.Equal(t, "\r", h.read("enter"))
 }
 
+// TestAnAnswerIsTyped: a dialog takes keys, and passes over a paste. A text of several lines is none.
+func TestAnAnswerIsTyped(t *testing.T) {
+	h := newHome(t, "sh", "-c", `stty raw -echo; printf '\033[?2004h\033]7501;state=blocked:kind=permission\033\\may I?'; head -c 2 >answer
+		printf '\033]7501;state=blocked:kind=permission\033\\and?'; head -c 16 >paste; printf over; read rest`)
+	s := h.show()
+	d := h.connect()
+	s.sees("may I?")
+	assert.Empty(t, d.input(1, "1", shimwire.FlagEnter).Error)
+	s.sees("and?")
+	assert.Empty(t, d.input(2, "a\nb", shimwire.FlagEnter).Error)
+	s.sees("over")
+	assert.Equal(t, "1\r", h.read("answer"))
+	assert.Equal(t, "\x1b[200~a\rb\x1b[201~\r", h.read("paste"))
+}
+
 func TestEnterFollowsOnceTheTextWasRead(t *testing.T) {
 	h := newHome(t, "reads")
 	s := h.show()

@@ -159,6 +159,7 @@ INSTALLED = \
 	$(foreach f,$(MANPAGES),644:build/man/$(f):$(DATADIR)/man/man$(lastword $(subst ., ,$(f)))/$(f)) \
 	$(foreach f,LICENSE README.md docs/TOUR.md docs/FAQ.md docs/ARCHITECTURE.md docs/SURVIVAL.md docs/REQUIREMENTS.md,644:$(f):$(DOCDIR)/$(notdir $(f))) \
 	$(foreach f,$(wildcard docs/decisions/*.md),644:$(f):$(DOCDIR)/decisions/$(notdir $(f))) \
+	$(foreach f,$(wildcard docs/agents/*.md),644:$(f):$(DOCDIR)/agents/$(notdir $(f))) \
 	$(foreach f,$(wildcard docs/reference/*.md),644:$(f):$(DOCDIR)/reference/$(notdir $(f))) \
 	$(foreach f,$(EXTRAS),644:contrib/$(f):$(DOCDIR)/examples/$(f)) \
 	$(foreach f,$(EXTRA_PROGRAMS),755:contrib/$(f):$(DOCDIR)/examples/$(f))
@@ -186,7 +187,7 @@ install-files:
 uninstall: ## what install put there; sessions and their records stay
 	@for f in $(INSTALLED) $(addprefix $(UNITDIR)/,$(SERVICES)); do rm -f "$(DESTDIR)$${f##*:}"; done
 	@for d in $(LIBEXECDIR) $(AGENTDIR) $(PREFIX)/lib/corral $(DATADIR)/corral/hooks/copilot $(DATADIR)/corral/hooks $(DATADIR)/corral \
-		$(DOCDIR)/decisions $(DOCDIR)/reference $(addprefix $(DOCDIR)/examples/,$(sort $(dir $(EXTRA_PROGRAMS) $(EXTRAS)))) $(DOCDIR)/examples $(DOCDIR); do \
+		$(DOCDIR)/agents $(DOCDIR)/decisions $(DOCDIR)/reference $(addprefix $(DOCDIR)/examples/,$(sort $(dir $(EXTRA_PROGRAMS) $(EXTRAS)))) $(DOCDIR)/examples $(DOCDIR); do \
 		[ ! -d "$(DESTDIR)$$d" ] || rmdir --ignore-fail-on-non-empty "$(DESTDIR)$$d"; \
 	done
 

@@ -326,7 +326,9 @@ func TestDocumentsSpeakOfWhatIsThere(t *testing.T) {
 	require.NoError(t, err)
 	records, err := filepath.Glob("docs/decisions/*.md")
 	require.NoError(t, err)
-	for _, document := range slices.Concat([]string{"README.md", "HACKING.md", "contrib/README.md"}, documents, records) {
+	agents, err := filepath.Glob("docs/agents/*.md")
+	require.NoError(t, err)
+	for _, document := range slices.Concat([]string{"README.md", "HACKING.md", "contrib/README.md"}, documents, records, agents) {
 		text := read(t, document)
 		for _, m := range makeCommand.FindAllStringSubmatch(text, -1) {
 			for target := range strings.FieldsSeq(m[1]) {
@@ -335,6 +337,24 @@ func TestDocumentsSpeakOfWhatIsThere(t *testing.T) {
 		}
 		for _, m := range relativeLink.FindAllStringSubmatch(text, -1) {
 			assert.FileExists(t, filepath.Join(filepath.Dir(document), m[1]), "%s links to it", document)
+		}
+	}
+}
+
+// TestEveryAgentHasAPage, and the index of these names each.
+func TestEveryAgentHasAPage(t *testing.T) {
+	definitions, err := filepath.Glob("agents/*.agent")
+	require.NoError(t, err)
+	pages, err := filepath.Glob("docs/agents/*.md")
+	require.NoError(t, err)
+	assert.Len(t, pages, len(definitions)+1, "one for each, and the index")
+	index := read(t, "docs/agents/README.md")
+	for _, definition := range definitions {
+		name := strings.TrimSuffix(filepath.Base(definition), ".agent")
+		assert.Contains(t, index, "\n| ["+name+"]("+name+".md) |")
+		page := read(t, "docs/agents/"+name+".md")
+		for _, part := range []string{"# ", "## What Corral knows, and how", "## What it does not know", "## What to set"} {
+			assert.Contains(t, page, part, name)
 		}
 	}
 }

@@ -134,7 +134,7 @@ func TestShippedHooks(t *testing.T) {
 		text := strings.Join(slices.Concat(a.Command, a.ResumeCommand, a.Environment), " ")
 		for _, match := range regexp.MustCompile(`%P/([\w./]*\w)`).FindAllStringSubmatch(text, -1) {
 			_, err := os.Stat("../../packaging/" + match[1])
-			assert.NoError(t, err)
+			require.NoError(t, err)
 			named = append(named, match[1])
 		}
 	}

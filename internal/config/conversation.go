@@ -112,23 +112,24 @@ func (agent *Agent) FindConversation(shown []string, s Specifiers) string {
 
 // matchConversation returns the id that makes the arguments of the template, "" if none does.
 func matchConversation(template, args []string, s Specifiers) string {
-	for i, arg := range template {
-		before, after, is := strings.Cut(arg, "%U")
-		if !is {
-			continue
-		}
-		front, err := expandOne(before, s.value)
-		back, err2 := expandOne(after, s.value)
-		text, begins := strings.CutPrefix(args[i], front)
-		text, ends := strings.CutSuffix(text, back)
-		if err != nil || err2 != nil || !begins || !ends {
-			return ""
-		}
-		s.Conversation = text
-		if made, err := Expand(template, s); err == nil && slices.Equal(made, args) {
-			return s.Conversation
-		}
+	at := slices.IndexFunc(template, func(arg string) bool { return strings.Contains(arg, "%U") })
+	if at < 0 || at >= len(args) {
 		return ""
 	}
-	return ""
+	before, after, _ := strings.Cut(template[at], "%U")
+	front, err := expandOne(before, s.value)
+	if err != nil {
+		return ""
+	}
+	back, err := expandOne(after, s.value)
+	if err != nil {
+		return ""
+	}
+	text, begins := strings.CutPrefix(args[at], front)
+	text, ends := strings.CutSuffix(text, back)
+	s.Conversation = text
+	if made, err := Expand(template, s); !begins || !ends || err != nil || !slices.Equal(made, args) {
+		return ""
+	}
+	return text
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
@@ -38,7 +39,9 @@ var whyVerb = verb{name: "why", args: "ID", summary: "Show what told a session's
 // count is not as bright as what does.
 func (c *ctl) printWhy(s client.Session, told []dbusapi.Explanation, now time.Time) {
 	if !c.noLegend && !c.plain {
-		c.print("%s %s - %s\n", c.dot(s), s.Id, wording.Printable(headline(s, told, now)))
+		id := wording.Printable(s.Id)
+		text := c.fit(wording.Printable(headline(s, told, now)), wording.Width(id)+len("* - "))
+		fmt.Fprintf(c.out, "%s %s - %s\n", c.dot(s), c.paint(wording.Bold, id), text)
 	}
 	t := table{columns: []column{{title: "SUBJECT"}, {title: "SOURCE"}, {title: "SINCE"}, {title: "WHAT", shrink: 10, cut: wording.Ellipsize}}}
 	last := ""
@@ -57,12 +60,12 @@ func (c *ctl) printWhy(s client.Session, told []dbusapi.Explanation, now time.Ti
 	c.printTable(t)
 }
 
-// headline says in a sentence what the table comes to: "running (waiting: permission), as osc7501 says since 12s".
+// headline says in a sentence what the table comes to: "running (waiting: permission), said by osc7501 12s ago".
 func headline(s client.Session, told []dbusapi.Explanation, now time.Time) string {
 	text := wording.StateText(s, leftovers, now)
 	for _, e := range told {
 		if decides(s, e) && (e.Subject == "attention" || s.Attention == "") {
-			return text + ", as " + e.Source + " says since " + wording.Age(e.Time, now)
+			return text + ", said by " + e.Source + " " + wording.Age(e.Time, now) + " ago"
 		}
 	}
 	return text

@@ -9,7 +9,7 @@ $ corralctl status -n 0 shop | grep Attention
     Attention: permission: may I? (report)
 
 $ corralctl why shop
-● shop - running (waiting: permission), as report says since …s
+● shop - running (waiting: permission), said by report …s ago
 SUBJECT   SOURCE  SINCE WHAT
 state     systemd -     the scope is active
           tmux    -     its server is alive

@@ -30,6 +30,7 @@ type caller struct {
 	hook    config.Hook
 	busy    bool
 	failed  bool
+	tries   int // how often systemd did not take it over
 	waiting []*News
 }
 
@@ -95,26 +96,43 @@ func (n *Notifier) runHook(c *caller) {
 		ctx, cancel := deadline.Context(n.ctx, hookPatience)
 		defer cancel()
 		began := false
-		begin := func() {
-			if began {
-				return
-			}
+		err := n.Hooks.Run(ctx, hook, input, func() {
 			began = true
 			n.post(func() { n.begin(parts) })
-		}
-		err := n.Hooks.Run(ctx, hook, input, begin)
+		})
 		if n.ctx.Err() != nil {
 			return // it runs on; one that has not begun is for the next daemon
 		}
-		begin()
 		if err != nil || failed {
 			n.Hooks.Ended(hook.Name, err)
 		}
 		n.post(func() {
-			c.busy, c.failed = false, err != nil
-			n.runHook(c)
+			c.failed = err != nil
+			if began {
+				c.busy, c.tries = false, 0
+				n.runHook(c)
+			} else {
+				n.runHookAgain(c, parts)
+			}
 		})
 	}()
+}
+
+// runHookAgain has a hook run later that systemd did not take over: it may just be executed anew. What even then nobody has begun to tell is for the next
+// daemon.
+func (n *Notifier) runHookAgain(c *caller, parts []*News) {
+	if c.tries++; c.tries == maxTries {
+		c.busy, c.tries = false, 0
+		n.runHook(c)
+		return
+	}
+	c.waiting = append(parts, c.waiting...)
+	deadline.AfterFunc(retryAfter<<(c.tries-1), func() {
+		n.post(func() {
+			c.busy = false
+			n.runHook(c)
+		})
+	})
 }
 
 // begin takes note that a hook has begun to be told.

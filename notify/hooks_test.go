@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 type hooks struct {
 	mu    sync.Mutex
 	names []string
+	away  int // how often systemd does not take one over
 	calls chan *hookCall
 	ended chan string
 }
@@ -49,6 +51,13 @@ func (h *hooks) options() Hooks {
 			call := &hookCall{name: hook.Name, end: make(chan error, 1)}
 			if err := json.Unmarshal(input, &call.event); err != nil {
 				return err
+			}
+			h.mu.Lock()
+			h.away--
+			away := h.away >= 0
+			h.mu.Unlock()
+			if away {
+				return errors.New("systemd does not answer")
 			}
 			started()
 			h.calls <- call
@@ -145,6 +154,30 @@ func TestAHookThatHangs(t *testing.T) {
 	again := byName()
 	assert.Equal(t, "four", again["hangs"].Sessions[0].Id, "what it was not told")
 	assert.Equal(t, "four", again["quick"].Sessions[0].Id, "rather twice than not at all")
+}
+
+// What systemd does not take over is tried again, with what has come meanwhile; or it is for the next daemon.
+func TestSystemdIsAway(t *testing.T) {
+	s := newStage(t)
+	s.hooks.install("ntfy")
+	s.hooks.away = 1
+	one, two := failed("one", now()), failed("two", now())
+	s.publish(one)
+	assert.Equal(t, "ntfy: systemd does not answer", testbed.Receive(t, s.hooks.ended, "what is wrong"))
+	s.publish(two)
+	call := s.called()
+	assert.Equal(t, "2 sessions want you", call.Title)
+	call.end <- nil
+	assert.Equal(t, "ntfy: <nil>", testbed.Receive(t, s.hooks.ended, "that it is over"))
+
+	s.hooks.mu.Lock()
+	s.hooks.away = 1
+	s.hooks.mu.Unlock()
+	three := failed("three", now())
+	s.publish(three)
+	testbed.Receive(t, s.hooks.ended, "what is wrong")
+	s.launch(one, two, three)
+	assert.Equal(t, "three: failed, exit 3", s.called().Title)
 }
 
 // What was wrong with a hook is over once it works, is gone, or somebody says that it is mended.
@@ -285,7 +318,9 @@ func TestMessagesInTerminals(t *testing.T) {
 	s.Configure(quiet)
 	s.hooks.install("ntfy")
 	s.publish(failed("last", now()))
-	for call := s.called(); call.Title != "last: failed, exit 3"; call = s.called() {
+	for last := false; !last; { // alone, or with what came before
+		call := s.called()
+		last = slices.ContainsFunc(call.Sessions, func(told eventSession) bool { return told.Id == "last" })
 		call.end <- nil
 	}
 	assert.Empty(t, s.messages)

@@ -192,9 +192,12 @@ func TestAServerThatIsRestarted(t *testing.T) {
 	s.publish(failed("shop", now()))
 	n := s.shown(server)
 	s.publish(failed("read", now()))
-	server.Dismiss(t, s.shown(server).ID, 2)
+	read := s.shown(server).ID
+	server.Emit(t, "ActionInvoked", read, "resume") // which is done once the number is known that it was given
+	assert.Equal(t, "resume read", testbed.Receive(t, s.did, "the action"))
+	server.Dismiss(t, read, 2)
 	server.Emit(t, "ActionInvoked", n.ID, "resume") // after which the dismissal was heard, too
-	testbed.Receive(t, s.did, "the action")
+	assert.Equal(t, "resume shop", testbed.Receive(t, s.did, "the action"))
 	server.Crash()
 	next := testbed.Notifications(t)
 	assert.Equal(t, "shop: failed, exit 3", s.shown(next).Title)

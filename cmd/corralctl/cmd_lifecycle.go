@@ -134,6 +134,8 @@ func (r *removal) remove(ctx context.Context, c *ctl, had client.Session, id str
 	case r.force || !invalidState(err):
 	case r.worktree && had.Worktree != "" && wording.Ended(had.State):
 		f.hint = "git -C " + wording.ShellWords([]string{had.WorkingDirectory}) + " status"
+	case r.worktree: // with it, --force gives up what is in there
+		f.hint = "corralctl stop " + id
 	default:
 		f.hint = "corralctl rm --force " + id
 	}

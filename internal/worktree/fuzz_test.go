@@ -13,9 +13,10 @@ import (
 
 func TestWhatGitPrintsIsRead(t *testing.T) {
 	var l Losses
-	l.countStatus(" M a\x00?? new dir/\x00!! bin/\x00 D gone\x00D  staged\x00UU both\x00AD x\x00")
+	countStatus(" M a\x00?? new dir/\x00!! bin/\x00 D gone\x00D  staged\x00UU both\x00AD x\x00", &l)
 	assert.Equal(t, Losses{Changes: 3, Untracked: 1, Ignored: 1, Deleted: 2}, l)
 	assert.Equal(t, []string{"lib", "a\tb"}, gitlinks("100644 1234 0\ta\x00160000 1234 1\tlib\x00160000 1234 2\tlib\x00160000 1234 0\ta\tb\x00160000 1 0\t../out\x00"))
+	assert.Equal(t, []hiddenFile{{"12", "a b", false}, {"34", "c", true}}, hiddenFiles("H 100644 11 0\tx\x00h 100644 12 0\ta b\x00S 100755 34 0\tc\x00h 120000 56 0\tlink\x00"))
 	assert.Equal(t, "one; two", complaint("warning: x\nfatal: one\nhint: do\nerror: two\n"))
 	assert.Equal(t, "warning: x", complaint("\nwarning: x\nhint: do\n"))
 }
@@ -27,7 +28,7 @@ func FuzzStatus(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, out string) {
 		var l Losses
-		l.countStatus(out)
+		countStatus(out, &l)
 		entries := 0
 		for entry := range strings.SplitSeq(out, "\x00") {
 			if len(entry) >= 3 {
@@ -47,6 +48,19 @@ func FuzzGitlinks(f *testing.F) {
 	f.Fuzz(func(t *testing.T, out string) {
 		for _, path := range gitlinks(out) {
 			require.True(t, strings.HasPrefix(filepath.Join("/root", path)+"/", "/root/"), "%q", path)
+		}
+	})
+}
+
+// FuzzHiddenFiles holds that no path leads out of the worktree, and that only what git was told not to look at is in question.
+func FuzzHiddenFiles(f *testing.F) {
+	for _, seed := range []string{"H 100644 11 0\tx\x00h 100644 12 0\ta b\x00S 100755 34 0\tc\x00", "h 100644 12 0\t/etc/passwd\x00", "s 100644 1 0\t\x00"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, out string) {
+		for _, file := range hiddenFiles(out) {
+			require.True(t, filepath.IsLocal(file.path), "%q", file.path)
+			require.NotContains(t, file.path+file.blob, "\x00")
 		}
 	})
 }

@@ -73,7 +73,7 @@ func (g Git) Losses(ctx context.Context, w Worktree) (Losses, error) {
 	var l Losses
 	var err error
 	dir := w.Path
-	if !there(w.Path) {
+	if !exists(w.Path) {
 		dir = w.Repository
 	} else if err := g.examine(ctx, w, &l); err != nil {
 		return l, err
@@ -111,6 +111,9 @@ func (g Git) examine(ctx context.Context, w Worktree, l *Losses) error {
 	if err := g.status(ctx, w.Path, l); err != nil {
 		return err
 	}
+	if err := g.hidden(ctx, w.Path, l); err != nil {
+		return err
+	}
 	if l.Unfinished, err = g.unfinished(ctx, w.Path); err != nil {
 		return err
 	}
@@ -124,12 +127,12 @@ func (g Git) status(ctx context.Context, dir string, l *Losses) error {
 	if err != nil {
 		return err
 	}
-	l.countStatus(out)
+	countStatus(out, l)
 	return nil
 }
 
 // countStatus reads the short format of git-status(1), version 1, with NULs and without renames.
-func (l *Losses) countStatus(out string) {
+func countStatus(out string, l *Losses) {
 	for entry := range strings.SplitSeq(out, "\x00") {
 		if len(entry) < 3 {
 			continue
@@ -157,7 +160,7 @@ func (g Git) unfinished(ctx context.Context, dir string) (string, error) {
 		{"rebase-merge", "rebase"}, {"rebase-apply", "rebase"}, {"MERGE_HEAD", "merge"}, {"CHERRY_PICK_HEAD", "cherry-pick"},
 		{"REVERT_HEAD", "revert"}, {"BISECT_LOG", "bisect"},
 	} {
-		if there(filepath.Join(own, sign.file)) {
+		if exists(filepath.Join(own, sign.file)) {
 			return sign.what, nil
 		}
 	}
@@ -198,7 +201,7 @@ func (g Git) submodules(ctx context.Context, dir, prefix string, all *Losses) er
 	}
 	for _, path := range gitlinks(out) {
 		module := filepath.Join(dir, path)
-		if !there(filepath.Join(module, ".git")) {
+		if !exists(filepath.Join(module, ".git")) {
 			continue // it was never checked out
 		}
 		var l Losses
@@ -230,6 +233,9 @@ func gitlinks(out string) []string {
 
 func (g Git) submodule(ctx context.Context, dir string, l *Losses) error {
 	err := g.status(ctx, dir, l)
+	if err == nil {
+		err = g.hidden(ctx, dir, l)
+	}
 	if err == nil {
 		l.Unfinished, err = g.unfinished(ctx, dir)
 	}
@@ -267,7 +273,7 @@ func (g Git) Remove(ctx context.Context, w Worktree, force bool) error {
 		return err
 	}
 	args := []string{"worktree", "remove"}
-	if force || there(filepath.Join(w.Path, ".gitmodules")) {
+	if force || exists(filepath.Join(w.Path, ".gitmodules")) {
 		args = append(args, "--force") // git refuses any that has submodules without it; we have looked into them
 	}
 	if _, err := g.run(ctx, w.Repository, append(args, "--", w.Path)...); err != nil {
@@ -281,7 +287,7 @@ func (g Git) Remove(ctx context.Context, w Worktree, force bool) error {
 
 // keepHead makes a branch of a HEAD that no branch, tag or remote has: nobody would find it again.
 func (g Git) keepHead(ctx context.Context, w Worktree) error {
-	if !there(w.Path) {
+	if !exists(w.Path) {
 		return nil
 	}
 	n, err := g.count(ctx, w.Path, "rev-list", "--count", "HEAD", "--not", "--branches", "--tags", "--remotes")
@@ -301,7 +307,7 @@ func (g Git) keepHead(ctx context.Context, w Worktree) error {
 	return err
 }
 
-func there(path string) bool {
+func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }

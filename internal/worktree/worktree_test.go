@@ -274,6 +274,15 @@ func TestWhatIsLost(t *testing.T) {
 		}, "2 uncommitted changes"},
 		{"files that git does not know", func(p *place, w worktree.Worktree) { p.write(w.Path+"/b", ""); p.write(w.Path+"/x.o", "") }, "1 untracked file (and 1 ignored)"},
 		{"files that git ignores", func(p *place, w worktree.Worktree) { p.write(w.Path+"/x.o", "") }, ""},
+		{"files that git was told not to look at", func(p *place, w worktree.Worktree) {
+			p.at(w.Path, "update-index", "--assume-unchanged", "sub/a")
+			p.write(w.Path+"/sub/a", "two")
+		}, "1 uncommitted change"},
+		{"one that is skipped", func(p *place, w worktree.Worktree) {
+			p.at(w.Path, "update-index", "--skip-worktree", "sub/a")
+			p.write(w.Path+"/sub/a", "two")
+		}, "1 uncommitted change"},
+		{"one that is skipped, and as it was", func(p *place, w worktree.Worktree) { p.at(w.Path, "update-index", "--skip-worktree", "sub/a") }, ""},
 		{"a commit", func(p *place, w worktree.Worktree) { commit(p, w.Path) }, "1 commit that is neither merged nor pushed"},
 		{"a commit that was merged", func(p *place, w worktree.Worktree) {
 			commit(p, w.Path)

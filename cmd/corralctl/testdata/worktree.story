@@ -52,3 +52,58 @@ $ printf 'and\nthis\n' | corralctl run -q --wait --id piped --prompt - -- sh -c 
 told <and> <this>
 
 $ corralctl rm -q --force --all
+
+# Whatever is nowhere else keeps a worktree: what was committed on its branch, or on none, in a submodule, or is hidden from git's status.
+$ git config --global user.name A && git config --global user.email a@b && git config --global protocol.file.allow always && git init -q ~/lib && git -C ~/lib commit -q --allow-empty -m lib
+$ echo one >file && git add file && git submodule --quiet add ~/lib lib && git commit -q -m second && echo two >file && echo dirty >new
+
+# A dirty start stays where it is.
+$ corralctl run -q --id work --worktree -- sleep 1000; cd ~/.local/share/corral/worktrees/work && cat file && ls && git status --short; cat ~/src/shop/file
+one
+file
+lib
+two
+
+$ cd ~/.local/share/corral/worktrees/work && git commit -q --allow-empty -m mine; corralctl stop work; corralctl rm --worktree work
+corralctl: cannot remove "work": the worktree of session "work" has 1 commit that is neither merged nor pushed: ~/.local/share/corral/worktrees/work
+hint: git -C ~/.local/share/corral/worktrees/work status
+[exit 1]
+
+$ git merge -q corral/work && cd ~/.local/share/corral/worktrees/work && git submodule --quiet update --init && echo x >lib/x && corralctl rm --worktree work
+corralctl: cannot remove "work": the worktree of session "work" has something in submodule "lib": ~/.local/share/corral/worktrees/work
+hint: git -C ~/.local/share/corral/worktrees/work status
+[exit 1]
+
+$ cd ~/.local/share/corral/worktrees/work && rm lib/x && git update-index --assume-unchanged file && echo hidden >file && corralctl rm --worktree work
+corralctl: cannot remove "work": the worktree of session "work" has 1 uncommitted change: ~/.local/share/corral/worktrees/work
+hint: git -C ~/.local/share/corral/worktrees/work status
+[exit 1]
+
+# What is merged goes with its worktree and its branch, and nobody is asked.
+$ cd ~/.local/share/corral/worktrees/work && echo one >file && cd && corralctl rm --worktree work && ls ~/.local/share/corral/worktrees && git -C src/shop branch && cat src/shop/file
+fix
+  corral/shop
++ fix
+* main
+two
+
+# A repository without a checkout of its own, and a branch that is there: it stays, what is on it and nowhere else keeps the worktree.
+$ git clone -q --bare . ~/bare.git && corralctl run -q --id bare --dir ~/bare.git --worktree=corral/shop -- sleep 1000 && cd ~/.local/share/corral/worktrees/bare && git branch --show-current && git commit -q --allow-empty -m bare
+corral/shop
+
+$ corralctl stop bare; corralctl rm --worktree bare
+corralctl: cannot remove "bare": the worktree of session "bare" has 1 commit that is neither merged nor pushed: ~/.local/share/corral/worktrees/bare
+hint: git -C ~/.local/share/corral/worktrees/bare status
+[exit 1]
+
+$ corralctl rm --worktree --force bare && git -C ~/bare.git log -1 --format=%s corral/shop && git -C ~/bare.git worktree list | wc -l
+bare
+1
+
+# A stop that is asked for with it is not begun before there is nothing to lose.
+$ corralctl run -q --id busy --worktree -- sleep 1000 && touch ~/.local/share/corral/worktrees/busy/a && corralctl rm --worktree busy
+corralctl: cannot remove "busy": it is running
+hint: corralctl stop busy
+[exit 1]
+
+$ corralctl rm -q --force --all

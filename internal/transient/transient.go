@@ -33,6 +33,8 @@ type Service struct {
 	Description string // of its unit
 	Slice       string
 	Argv        []string // the first is an absolute path
+	Path        string   // of the program, where the first is only what it is to be called
+	Environment []string // beside the manager's; everybody on the bus can read it
 }
 
 // Failure says how a program has ended that did not do well.
@@ -161,10 +163,15 @@ func (s Service) start(ctx context.Context, conn *dbus.Conn, unit string, starte
 	if err != nil {
 		return "", fmt.Errorf("cannot listen to the user manager: %w", err)
 	}
+	path := s.Path
+	if path == "" {
+		path = s.Argv[0]
+	}
 	properties := append([]property{
 		{"Description", dbus.MakeVariant(s.Description)},
 		// systemd would replace $ in the arguments otherwise.
-		{"ExecStartEx", dbus.MakeVariant([]execCommand{{s.Argv[0], s.Argv, []string{"no-env-expand"}}})},
+		{"ExecStartEx", dbus.MakeVariant([]execCommand{{path, s.Argv, []string{"no-env-expand"}}})},
+		{"Environment", dbus.MakeVariant(append([]string{}, s.Environment...))},
 		{"Slice", dbus.MakeVariant(s.Slice)},
 		{"CollectMode", dbus.MakeVariant("inactive-or-failed")},
 	}, more...)

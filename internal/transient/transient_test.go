@@ -1,7 +1,10 @@
 package transient
 
 import (
+	"bufio"
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,4 +99,48 @@ func TestStart(t *testing.T) {
 	require.ErrorContains(t, err, `cannot run "/no/such/program": its start ended as "failed"`)
 	require.NoError(t, conn.Close())
 	gone(t)
+}
+
+// TestOutput: what a program prints is read as it comes, and nothing of it is left once nobody reads any more.
+func TestOutput(t *testing.T) {
+	conn := connect(t)
+	s := shell(`echo "$X $0"; setsid sleep 1000 & read line; tty >/dev/null </dev/tty || echo no terminal; exec sleep 1000`)
+	s.Argv[0], s.Path, s.Environment = "-sh", "/bin/sh", []string{"X=said"}
+	s.Argv = s.Argv[:3]
+	out, err := Output(t.Context(), conn, s, time.Minute)
+	require.NoError(t, err)
+	lines := bufio.NewReader(out)
+	for _, want := range []string{"said -sh\n", "no terminal\n"} {
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		assert.Equal(t, want, line)
+	}
+	require.NoError(t, out.Close())
+	gone(t)
+}
+
+// TestOutputEnds with the program, whatever that has left running, and with the reader's time.
+func TestOutputEnds(t *testing.T) {
+	conn := connect(t)
+	out, err := Output(t.Context(), conn, shell("setsid sleep 1000 & echo over"), time.Minute)
+	require.NoError(t, err)
+	text, err := io.ReadAll(out)
+	require.NoError(t, err)
+	assert.Equal(t, "over\n", string(text))
+	require.NoError(t, out.Close())
+
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	out, err = Output(ctx, conn, shell("exec sleep 1000"), time.Minute)
+	require.NoError(t, err)
+	_, err = io.ReadAll(out)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.NoError(t, out.Close())
+	gone(t)
+	out, err = Output(t.Context(), conn, Service{Kind: "test", Name: "none", Slice: "app.slice", Argv: []string{"/nonexistent"}}, time.Minute)
+	require.NoError(t, err)
+	text, err = io.ReadAll(out)
+	require.NoError(t, err)
+	assert.Empty(t, text)
+	require.NoError(t, out.Close())
 }

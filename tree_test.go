@@ -30,6 +30,7 @@ var leaves = []string{
 	"internal/config",       // corral.conf and agent definitions
 	"internal/deadline",     // timers that wake nobody once they were called off
 	"internal/desktop",      // a terminal window on the user's desktop
+	"internal/environment",  // which variables an agent gets, and where from
 	"internal/exitstatus",   // the record of an exit
 	"internal/failpoint",    // steps at which a test can have the daemon end
 	"internal/fdpoll",       // many descriptors waited for by one goroutine
@@ -37,9 +38,11 @@ var leaves = []string{
 	"internal/journal",      // structured records for journald
 	"internal/logsizes",     // how large a terminal was at each place of its log
 	"internal/logind",       // time before the machine is shut down, lingering
+	"internal/loginshell",   // what the user's login shell sets
 	"internal/mounts",       // changes of the mount table
 	"internal/proc",         // what /proc and cgroups tell
 	"internal/shimwire",     // what daemon and shim say to each other
+	"internal/sshagent",     // the name of the user's ssh-agent that stays
 	"internal/transient",    // programs as transient services
 	"internal/unitproperty", // unit properties as people write them
 	"internal/walltimer",    // an alarm by the wall clock

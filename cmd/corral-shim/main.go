@@ -3,12 +3,17 @@
 //
 //	corral-shim run SPECFILE   in a tmux pane: run the agent that the file describes (see shimwire.Spec)
 //	corral-shim join SOCKET    in a new tmux pane: show the agent of the shim that listens on SOCKET there
+//	corral-shim environment MARK   in a login shell: print the environment, between marks
 //
 // It is one thread of work around one epoll set. Whatever it may need while the agent runs (threads, descriptors, memory, the file of the
 // record) it has before the agent starts, because an agent may use up everything that the two have in common.
 package main
 
-import "os"
+import (
+	"os"
+
+	"github.com/corrald/corral/internal/shimwire"
+)
 
 // version is set by the linker.
 var version = "unknown"
@@ -21,6 +26,11 @@ func command(args []string) int {
 		return runAgent(args[1])
 	case len(args) == 2 && args[0] == "join":
 		return joinPane(args[1])
+	case len(args) == 2 && args[0] == "environment":
+		if _, err := os.Stdout.Write(shimwire.AppendEnvironment(nil, args[1], os.Environ())); err != nil {
+			return 1
+		}
+		return 0
 	case len(args) == 1 && (args[0] == "version" || args[0] == "--version"):
 		_, _ = os.Stdout.WriteString("corral-shim " + version + "\n")
 		return 0

@@ -41,8 +41,8 @@ var idSources = []string{IdNone, IdPreset, IdCreate, IdReport, IdHistoryFile}
 // agentSections are the sections of an agent's file.
 var agentSections = []string{"Agent", "Environment", "Status", "Scope"}
 
-// Agent is a definition: agents/NAME.agent with its drop-ins. In Command, ResumeCommand, IdCommand and Environment specifiers are still to be expanded
-// (Expand), in ResumeCondition as well (ExpandPatterns), but known to be right.
+// Agent is a definition: agents/NAME.agent with its drop-ins. In Command, ResumeCommand, IdCommand, Environment and EnvironmentFiles specifiers are still
+// to be expanded (Expand), in ResumeCondition as well (ExpandPatterns), but known to be right.
 type Agent struct {
 	Name             string
 	Description      string
@@ -52,6 +52,8 @@ type Agent struct {
 	ResumeCondition  []string       // patterns of file names: one of them has to match a file for there to be a conversation; nil if that cannot be told
 	Environment      []string       // [Environment] Set=: NAME=VALUE, a name at most once
 	UnsetEnvironment []string       // [Environment] Unset=: names that the agent does not inherit; what Set= names it gets all the same
+	EnvironmentFiles []string       // [Environment] EnvironmentFile=: absolute paths, with a - in front where the file may be missing
+	LoginShell       *bool          // [Environment] LoginShell=, as in Config; nil for what is configured there
 	IdSource         string         //nolint:revive // by the key: one of the Id constants, or what somebody wrote instead
 	IdCommand        []string       //nolint:revive // by the key: argument vector of what makes an id and prints it, for IdCreate
 	IdFile           *regexp.Regexp //nolint:revive // by the key: of the path of a file that the agent holds open; its first group is the id. nil for none
@@ -220,14 +222,24 @@ func (l *agentLoader) set(a assignment) error {
 		return setValue(&agent.Notify, a.key, a.value, nil, ParseNotify)
 	case "Agent.IdSource":
 		return l.setIDSource(a)
+	default:
+		return l.setVariables(a)
+	}
+	return nil
+}
+
+func (l *agentLoader) setVariables(a assignment) error {
+	switch a.section + "." + a.key {
 	case "Environment.Set":
 		return l.setEnvironment(a)
 	case "Environment.Unset":
 		return l.unsetEnvironment(a)
-	default:
-		return fmt.Errorf("unknown key %s= in section [%s]", a.key, a.section)
+	case "Environment.EnvironmentFile":
+		return l.addEnvironmentFile(a)
+	case "Environment.LoginShell":
+		return setValue(&l.agent.LoginShell, a.key, a.value, nil, yesOrNo)
 	}
-	return nil
+	return fmt.Errorf("unknown key %s= in section [%s]", a.key, a.section)
 }
 
 func agentType(s string) (string, error) {
@@ -289,6 +301,27 @@ func (l *agentLoader) unsetEnvironment(a assignment) error {
 		}
 	}
 	return nil
+}
+
+func (l *agentLoader) addEnvironmentFile(a assignment) error {
+	if a.value == "" {
+		l.agent.EnvironmentFiles = nil
+		return nil
+	}
+	path := strings.TrimPrefix(a.value, "-")
+	if err := checkSpecifiers(path); err != nil {
+		return fmt.Errorf("%s= has a bad value: %w", a.key, err)
+	}
+	if !filepath.IsAbs(path) && !slices.ContainsFunc([]string{"%h", "%w", "%t"}, func(dir string) bool { return strings.HasPrefix(path, dir+"/") }) {
+		return fmt.Errorf("%s= has a bad value: %q is no absolute path", a.key, path)
+	}
+	l.agent.EnvironmentFiles = append(l.agent.EnvironmentFiles, a.value)
+	return nil
+}
+
+func yesOrNo(s string) (*bool, error) {
+	b, err := ParseBool(s)
+	return &b, err
 }
 
 // variablePattern is what systemd takes for the name of an environment variable.

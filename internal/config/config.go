@@ -26,6 +26,7 @@ type Config struct {
 	IdleAfter     time.Duration // IdleAfterSec=: how long without output until an agent counts as idle
 	IdleSuspend   time.Duration // IdleSuspendSec=: how long an agent may be idle until its session is suspended; Infinity: for ever
 	MaxSessions   int           // MaxSessions=: how many there may be, archived ones too
+	LoginShell    bool          // LoginShell=: whether the login shell is asked for a run that comes without an environment of its caller's
 	TmuxConfig    string        // TmuxConfig=: absolute path of a tmux configuration to source, or TmuxConfigUser, or "" for ours alone
 	Terminal      string        // Terminal=: command of the terminal emulator that windows are opened with, "" to look for one
 	Notifications bool          // Notifications=: whether desktop notifications are sent
@@ -58,6 +59,7 @@ func Default() Config {
 		IdleAfter:     3 * time.Second,
 		IdleSuspend:   Infinity,
 		MaxSessions:   10000,
+		LoginShell:    true,
 		Notifications: true,
 		Notify:        NotifyAll,
 		TmuxMessages:  true,
@@ -105,6 +107,8 @@ func (c *Config) set(key, value string) error {
 		return setValue(&c.IdleSuspend, key, value, def.IdleSuspend, idleSpan)
 	case "MaxSessions":
 		return setValue(&c.MaxSessions, key, value, def.MaxSessions, count)
+	case "LoginShell":
+		return setValue(&c.LoginShell, key, value, def.LoginShell, ParseBool)
 	case "TmuxConfig":
 		return setValue(&c.TmuxConfig, key, value, def.TmuxConfig, tmuxConfig)
 	case "Terminal":

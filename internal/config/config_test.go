@@ -72,7 +72,7 @@ func TestLoadWithoutFiles(t *testing.T) {
 
 func TestEveryKeyOfCorralConf(t *testing.T) {
 	root := write(t, map[string]string{"corral.conf": strings.Join([]string{"[Corral]",
-		"StopTimeoutSec=1", "LogMaxSize=2M", "IdleAfterSec=3", "IdleSuspendSec=1h", "MaxSessions=4", "TmuxConfig=/5", "Terminal=foot -e", "Notifications=no", "Notify=failed waiting", "TmuxMessages=no", "NotifyCompletedSec=5min", "SuspendedRetentionSec=6",
+		"StopTimeoutSec=1", "LogMaxSize=2M", "IdleAfterSec=3", "IdleSuspendSec=1h", "MaxSessions=4", "LoginShell=no", "TmuxConfig=/5", "Terminal=foot -e", "Notifications=no", "Notify=failed waiting", "TmuxMessages=no", "NotifyCompletedSec=5min", "SuspendedRetentionSec=6",
 		"ResumableRetentionSec=7", "FailedRetentionSec=8", "CompletedRetentionSec=9", "StoppedRetentionSec=infinity"}, "\n")})
 	c, warnings, err := Load([]string{root})
 	require.NoError(t, err)

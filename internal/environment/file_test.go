@@ -1,0 +1,79 @@
+package environment
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestParseFile(t *testing.T) {
+	for _, row := range []struct {
+		text string
+		want []string
+		line int
+	}{
+		{"", nil, 0},
+		{"A=1\nB=two words  \n", []string{"A=1", "B=two words"}, 0},
+		{"# a comment\n; another\n\n  A=1", []string{"A=1"}, 0},
+		{"A=\nB=", []string{"A=", "B="}, 0},
+		{`A="two  words "` + "\nB='it is \"so\"'", []string{"A=two  words ", `B=it is "so"`}, 0},
+		{"KEY=\"-----BEGIN\nline\n-----END\"\nB=1", []string{"KEY=-----BEGIN\nline\n-----END", "B=1"}, 0},
+		{`A="a\"b\$c\\d\e"`, []string{`A=a"b$c\d\e`}, 0},
+		{`A=a\ b\"c`, []string{`A=a b"c`}, 0},
+		{"A=a\\\nb\nB=1", []string{"A=ab", "B=1"}, 0},
+		{"A=x=y#z", []string{"A=x=y#z"}, 0},
+		{"A=1\r\nB=2\r\n", []string{"A=1", "B=2"}, 0},
+		{"A = 1", []string{"A=1"}, 0},
+		{"A=1\nno assignment\nB=2", []string{"A=1"}, 2},
+		{"\nexport A=1", nil, 2},
+		{"A=\"never closed\nB=1", nil, 1},
+		{"A=1\\", nil, 1},
+		{"A=\x00", nil, 1},
+	} {
+		got, line := ParseFile(row.text)
+		assert.Equal(t, row.want, got, "%q", row.text)
+		assert.Equal(t, row.line, line, "%q", row.text)
+	}
+}
+
+func TestReadFiles(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name, text string) string {
+		p := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(p, []byte(text), 0o600))
+		return p
+	}
+	got, err := ReadFiles([]string{path("a", "A=1"), "-" + dir + "/none", "-" + path("b", "B=2")})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"A=1", "B=2"}, got)
+	_, err = ReadFiles([]string{dir + "/none"})
+	require.EqualError(t, err, "cannot read the environment file: open "+dir+"/none: no such file or directory")
+	_, err = ReadFiles([]string{path("c", "A=1\nsecret")})
+	require.EqualError(t, err, "cannot use the environment file "+dir+"/c: line 2 is not NAME=VALUE")
+	_, err = ReadFiles([]string{path("d", strings.Repeat("#", 1<<20+1))})
+	assert.ErrorContains(t, err, "is longer than")
+}
+
+// FuzzParseFile: what comes out can be given to execve, and a value that is quoted comes back as it was.
+func FuzzParseFile(f *testing.F) {
+	f.Add("A=1\n# x\nB='2'", "value")
+	f.Add(`A="\`, "\"$\\`\n'")
+	f.Fuzz(func(t *testing.T, text, value string) {
+		entries, _ := ParseFile(text)
+		for _, entry := range entries {
+			name, value, ok := strings.Cut(entry, "=")
+			require.True(t, ok && ValidName(name) && !strings.ContainsRune(value, 0), "%q", entry)
+		}
+		if strings.ContainsRune(value, 0) {
+			return
+		}
+		quoted := `"` + strings.NewReplacer(`"`, `\"`, `\`, `\\`, "`", "\\`", `$`, `\$`).Replace(value) + `"`
+		got, line := ParseFile("A=" + quoted + "\nB=1")
+		require.Zero(t, line)
+		require.Equal(t, []string{"A=" + value, "B=1"}, got)
+	})
+}

@@ -111,6 +111,12 @@ type Explanation struct {
 	Value   string
 }
 
+// Variable is one row of GetEnvironment: the name of a variable, and where it comes from.
+type Variable struct {
+	Name   string
+	Source string // manager, login-shell, corral, definition, file, caller, session
+}
+
 // UnitProperty is one entry of UnitProperties: a property of the session's scope, as systemd's StartTransientUnit takes it.
 type UnitProperty struct {
 	Name  string

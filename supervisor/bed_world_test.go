@@ -107,7 +107,9 @@ func (w *world) Follow(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-func (w *world) Installed(_ context.Context, program, _ string) bool { return program != "missing" }
+func (w *world) Installed(_ context.Context, program string, _ Environment) bool {
+	return program != "missing"
+}
 
 func (w *world) Freeze(_ context.Context, t Target) error {
 	w.tell("freeze %s", t.ID)

@@ -81,7 +81,10 @@ func noError(*entry) error { return nil }
 
 // Start begins a fresh run, with a conversation of its own, and waits until its agent runs. What an earlier run has left in its scope is ended first.
 // Errors: NoSuchSession, InvalidState, WorkspaceMissing, WorkspaceBusy, ConversationBusy, StartFailed, ShuttingDown.
-func (s *Supervisor) Start(ctx context.Context, id string) error {
+func (s *Supervisor) Start(ctx context.Context, id string) error { return s.startBy(ctx, id, nil) }
+
+// startBy is Start by a caller whose environment came along.
+func (s *Supervisor) startBy(ctx context.Context, id string, caller []string) error {
 	if err := s.moveIn(ctx, id); err != nil {
 		return err
 	}
@@ -89,7 +92,7 @@ func (s *Supervisor) Start(ctx context.Context, id string) error {
 		if err := s.mayStart(e, false); err != nil {
 			return nil, err
 		}
-		return s.replace(e, false), nil
+		return s.replace(e, false, caller), nil
 	})
 }
 
@@ -119,14 +122,14 @@ func (s *Supervisor) mayStart(e *entry, resumed bool) error {
 }
 
 // replace begins a run once the scope of the one before it is gone, unless the end is near by then. It returns where it will be told how that went.
-func (s *Supervisor) replace(e *entry, resumed bool) <-chan error {
+func (s *Supervisor) replace(e *entry, resumed bool, caller []string) <-chan error {
 	var overruled error
 	waits := e.rec.Run.Live()
 	e.wants = s.given(e.rec, goesOn(e.rec, resumed))
 	s.whenGone(e, func() {
 		e.starts = false
 		if s.mayBegin() == nil {
-			s.start(e, resumed)
+			s.start(e, resumed, caller)
 		}
 	}, func(err error) { overruled = err })
 	e.starts = waits
@@ -160,7 +163,10 @@ func (s *Supervisor) overrule(e *entry, why error) {
 }
 
 // Restart stops the session, if it runs, and then starts it. Errors: those of Start.
-func (s *Supervisor) Restart(ctx context.Context, id string) error {
+func (s *Supervisor) Restart(ctx context.Context, id string) error { return s.restartBy(ctx, id, nil) }
+
+// restartBy is Restart by a caller whose environment came along.
+func (s *Supervisor) restartBy(ctx context.Context, id string, caller []string) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		if st := e.rec.View().State; st == session.Archived || e.then != nil || e.leaving {
 			return nil, refuse(InvalidState, "session %q is %s", id, st)
@@ -175,7 +181,7 @@ func (s *Supervisor) Restart(ctx context.Context, id string) error {
 			return nil, err
 		}
 		s.ask(e, session.Stop, "")
-		return s.replace(e, false), nil
+		return s.replace(e, false, caller), nil
 	})
 }
 

@@ -187,7 +187,10 @@ func (s *Supervisor) launchPlanned(e *entry, resumed bool, into *Into, prompt st
 			s.post(func() { s.arrive(e, run, way) })
 			err = s.World.Start(s.ctx, plan, func(ev session.Event) { s.event(e, ev) })
 		}
-		s.post(func() { s.startDone(e, run, err, into != nil) })
+		s.post(func() {
+			s.forgetCaller(e, run)
+			s.startDone(e, run, err, into != nil)
+		})
 	})
 }
 

@@ -34,20 +34,21 @@ const (
 
 // Spec is what a client asks for. Zero values are defaults.
 type Spec struct {
-	ID               string
-	Description      string
-	Command          []string // replaces the agent's
-	Arguments        []string // follow the agent's own, of a fresh run
-	WorkingDirectory string   // default: the home directory
-	Environment      []string // NAME=VALUE
-	Prompt           string
-	Labels           map[string]string
-	NoStart          bool
-	OnLogin          string // ignore, resume, start
-	Exclusive        bool
-	ConversationID   string
-	UnitProperties   []session.Property
-	Worktree         *string // the branch of a git worktree that is made for the session, "" for one of its own; nil for none
+	ID                string
+	Description       string
+	Command           []string // replaces the agent's
+	Arguments         []string // follow the agent's own, of a fresh run
+	WorkingDirectory  string   // default: the home directory
+	Environment       []string // NAME=VALUE, for every run; it is kept
+	Prompt            string
+	Labels            map[string]string
+	NoStart           bool
+	OnLogin           string // ignore, resume, start
+	Exclusive         bool
+	ConversationID    string
+	UnitProperties    []session.Property
+	CallerEnvironment []string // NAME=VALUE: that of whoever asks, for the run that begins with this and no other; it is not kept
+	Worktree          *string  // the branch of a git worktree that is made for the session, "" for one of its own; nil for none
 
 	workspace string            // what WorkingDirectory leads to
 	inode     session.Inode     // of that
@@ -83,7 +84,7 @@ func (s *Supervisor) createNow(ctx context.Context, agent string, spec Spec) (id
 		id = e.rec.ID
 		ready := func(*entry) bool { return true }
 		if !spec.NoStart {
-			s.start(e, false)
+			s.start(e, false, spec.CallerEnvironment)
 			ready = started
 		}
 		reply = s.wait(e, ready, s.startError)
@@ -102,6 +103,9 @@ func (s *Supervisor) check(spec *Spec) error {
 	if spec.ID != "" && !config.ValidName(spec.ID) {
 		return refuse(Invalid, "Id %s is not a session id: it takes a-z, 0-9, '.', '_' and '-', begins with a letter or digit, "+
 			"does not end in '.' or '-', and has 64 bytes at most", brief(spec.ID))
+	}
+	if isOurs(spec.ID) {
+		return refuse(Invalid, "Id %s is a name that Corral has for itself", brief(spec.ID))
 	}
 	if spec.WorkingDirectory == "" {
 		spec.WorkingDirectory = s.Home
@@ -126,6 +130,7 @@ func checkTexts(spec *Spec) error {
 		{"Command", maxArguments, spec.Command},
 		{"Arguments", maxArguments, spec.Arguments},
 		{"Environment", maxArguments, spec.Environment},
+		{"CallerEnvironment", maxArguments, spec.CallerEnvironment},
 		{"Description", maxDescription, []string{spec.Description}},
 		{"Prompt", maxPrompt, []string{spec.Prompt}},
 		{"ConversationId", 128, []string{spec.ConversationID}},
@@ -347,7 +352,7 @@ func (s *Supervisor) chooseID(agent string, spec Spec) (string, error) {
 			suffix := fmt.Sprintf("-%d", n)
 			id = strings.TrimRight(base[:min(len(base), 64-len(suffix))], ".-") + suffix
 		}
-		if s.sessions[id] == nil && s.units[UnitName(agent, id)] == nil && !s.reserved[id] {
+		if !isOurs(id) && s.sessions[id] == nil && s.units[UnitName(agent, id)] == nil && !s.reserved[id] {
 			return id, nil
 		}
 	}

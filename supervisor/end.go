@@ -21,6 +21,8 @@ type runtime struct {
 	asked  time.Time // when the ending began
 	polite bool      // the agent has had its signal
 
+	caller []string // the environment of whoever asked for the run: all of it until that has begun, then what its conversation is looked for with
+
 	attached    bool          // somebody looks at its terminal
 	detached    time.Duration // by CLOCK_MONOTONIC: when nobody did any more, 0 if nobody ever has
 	answered    time.Duration // by CLOCK_MONOTONIC: when it was given input while it asked for some

@@ -13,7 +13,9 @@ func (spec Spec) own() Spec {
 	for _, text := range []*string{&spec.ID, &spec.Description, &spec.WorkingDirectory, &spec.Prompt, &spec.OnLogin, &spec.ConversationID} {
 		*text = strings.Clone(*text)
 	}
-	spec.Command, spec.Arguments, spec.Environment = ownTexts(spec.Command), ownTexts(spec.Arguments), ownTexts(spec.Environment)
+	for _, list := range []*[]string{&spec.Command, &spec.Arguments, &spec.Environment, &spec.CallerEnvironment} {
+		*list = ownTexts(*list)
+	}
 	labels := make(map[string]string, len(spec.Labels))
 	for name, value := range spec.Labels {
 		labels[strings.Clone(name)] = strings.Clone(value)

@@ -16,7 +16,10 @@ const resumesAtATime = 4
 // leftovers of its agent are there, a new run begins in the scope that they are in. Any other gets a new run with the agent's ResumeCommand, or
 // Command where it has none, or no conversation was saved yet. It returns when it runs. Errors: NoSuchSession, InvalidState, NotResumable, WorkspaceMissing,
 // WorkspaceBusy, ConversationBusy, StartFailed, TmuxFailed, ShuttingDown.
-func (s *Supervisor) Resume(ctx context.Context, id string) error {
+func (s *Supervisor) Resume(ctx context.Context, id string) error { return s.resumeBy(ctx, id, nil) }
+
+// resumeBy is Resume by a caller whose environment came along.
+func (s *Supervisor) resumeBy(ctx context.Context, id string, caller []string) error {
 	if err := s.settled(ctx, id); err != nil {
 		return err
 	}
@@ -39,13 +42,13 @@ func (s *Supervisor) Resume(ctx context.Context, id string) error {
 		case stale && r.AgentAlive():
 			return s.rejoin(e), nil
 		case stale:
-			s.begin(e, true, &Into{r.InvocationID, r.ControlGroup, r.Agent})
+			s.begin(e, true, caller, &Into{r.InvocationID, r.ControlGroup, r.Agent})
 			return s.wait(e, started, s.startError), nil
 		}
 		if err := s.mayStart(e, true); err != nil {
 			return nil, err
 		}
-		return s.replace(e, true), nil
+		return s.replace(e, true, caller), nil
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"crypto/rand"
@@ -48,8 +47,8 @@ type World interface {
 	Kill(ctx context.Context, t Target) error
 	// Follow returns where a path leads to once every symbolic link on the way was followed. It waits for as long as a file system does not answer.
 	Follow(path string) (string, error)
-	// Installed tells whether a program is there to be executed: a path, or a name in the directories of path, those of the manager's PATH if that is "".
-	Installed(ctx context.Context, program, path string) bool
+	// Installed tells whether a program is there to be executed: a path, or a name in the directories of that environment's PATH.
+	Installed(ctx context.Context, program string, env Environment) bool
 	// Freeze holds every process of the scope, and returns once none of them runs.
 	Freeze(ctx context.Context, t Target) error
 	// Thaw lets the processes of a scope go on that was frozen by itself; one that was not is left alone.
@@ -123,7 +122,7 @@ type Plan struct {
 	TmuxConfig   string // an extra configuration, "" for none
 	Spec         shimwire.Spec
 	Conversation *Conversation      // what Spec.Args is replaced by, if there is a conversation to go on with; nil for a run that is fresh in any case
-	Unset        []string           // names that the agent does not get from the manager's environment
+	Environment  Environment        // of the agent; Spec.Env is made of it
 	Into         *Into              // the scope to start in, nil for a new one
 	Properties   []session.Property // of the scope
 	Scope        []string           // NAME=VALUE: the same from the agent's definition, which these replace
@@ -161,10 +160,10 @@ func (s *Supervisor) target(e *entry) Target {
 func UnitName(agent, id string) string { return "app-corral-" + agent + "-" + id + ".scope" }
 
 // start begins a run in a new scope, on the loop. The run before it is over.
-func (s *Supervisor) start(e *entry, resumed bool) { s.begin(e, resumed, nil) }
+func (s *Supervisor) start(e *entry, resumed bool, caller []string) { s.begin(e, resumed, caller, nil) }
 
-// begin begins a run, in the scope that is there if into is not nil.
-func (s *Supervisor) begin(e *entry, resumed bool, into *Into) {
+// begin begins a run with the caller's environment, in the scope that is there if into is not nil.
+func (s *Supervisor) begin(e *entry, resumed bool, caller []string, into *Into) {
 	run, prompt := newRunID(), ""
 	resumed = goesOn(e.rec, resumed)
 	if e.rec.GivesPrompt(resumed) {
@@ -172,7 +171,7 @@ func (s *Supervisor) begin(e *entry, resumed bool, into *Into) {
 	}
 	s.unwatch(e)
 	s.unwatchWorkspace(e)
-	e.run = runtime{}
+	e.run = runtime{caller: caller}
 	def := s.Agents[e.rec.Agent]
 	lost := resumed && !e.rec.Resumable() && len(def.ResumeCommand) > 0
 	s.apply(e, session.RunAsked{
@@ -237,7 +236,6 @@ func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 			RunID:     rec.Run.ID,
 			Dir:       rec.WorkingDirectory,
 			Args:      command,
-			Env:       slices.Concat(s.definitionEnv(rec, def), rec.Environment),
 			StateDir:  s.Records.SessionDir(rec.ID),
 			Socket:    dir + "/" + shimSocket,
 			LogMax:    s.Config.LogMaxSize,
@@ -252,25 +250,11 @@ func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 			ReadyTimeout: def.Status.ReadyTimeout,
 		},
 		Conversation: conversation,
-		Unset:        def.UnsetEnvironment,
+		Environment:  s.environment(rec, def, e.run.caller),
 		Properties:   slices.Clone(rec.UnitProperties),
 		Scope:        slices.Clone(def.Properties),
 		StopTimeout:  s.stopTimeout(rec),
 	}
-}
-
-// definitionEnv returns what the agent's definition sets, with the session's values put in. What cannot be expanded is left out.
-func (s *Supervisor) definitionEnv(rec *session.Session, def config.Agent) []string {
-	var env []string
-	for _, entry := range def.Environment {
-		expanded, err := config.Expand([]string{entry}, s.specifiers(rec))
-		if err != nil {
-			name, _, _ := strings.Cut(entry, "=")
-			s.Log.Warn("a variable of an agent's definition is left out", "session", rec.ID, "agent", rec.Agent, "variable", name, "err", err)
-		}
-		env = append(env, expanded...)
-	}
-	return env
 }
 
 // failStart ends a run that did not get as far as its agent. Nothing of it is left, but what was in the scope before.
@@ -309,51 +293,4 @@ func newRunID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
-}
-
-// BuildEnvironment returns the agent's environment: the manager's, without what belongs to other programs and without unset, then what the
-// later lists say, each name once.
-func BuildEnvironment(manager []string, unset []string, later ...[]string) []string {
-	var env []string
-	at := map[string]int{}
-	set := func(entry string) {
-		name, _, _ := strings.Cut(entry, "=")
-		if i, there := at[name]; there {
-			env[i] = entry
-			return
-		}
-		at[name] = len(env)
-		env = append(env, entry)
-	}
-	for _, entry := range manager {
-		name, _, ok := strings.Cut(entry, "=")
-		if ok && !foreign(name) && !slices.Contains(unset, name) {
-			set(entry)
-		}
-	}
-	for _, list := range later {
-		for _, entry := range list {
-			set(entry)
-		}
-	}
-	return env
-}
-
-// foreignNames and foreignPrefixes are variables that tell a program where it runs, or belong to one service, terminal or conversation: in
-// another one they lie. See systemd.exec(5) for those of systemd.
-var (
-	foreignNames = []string{
-		"NOTIFY_SOCKET", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "MANAGERPID", "STATE_DIRECTORY", "RUNTIME_DIRECTORY",
-		"CACHE_DIRECTORY", "LOGS_DIRECTORY", "CONFIGURATION_DIRECTORY", "FDSTORE", "MAINPID", "STY", "CLAUDECODE", "VTE_VERSION", "WT_SESSION",
-		"WINDOWID", "COLUMNS", "LINES", "PWD", "OLDPWD", "SHLVL", "_", "TERM", "COLORTERM",
-	}
-	foreignPrefixes = []string{
-		"TMUX", "ZELLIJ", "HERDR_", "WATCHDOG_", "LISTEN_", "MEMORY_PRESSURE_", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION", "CODEX_THREAD",
-		"TERM_PROGRAM", "KITTY_", "WEZTERM_", "GHOSTTY_", "ITERM_",
-	}
-)
-
-func foreign(name string) bool {
-	return slices.Contains(foreignNames, name) ||
-		slices.ContainsFunc(foreignPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }

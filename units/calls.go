@@ -154,7 +154,7 @@ func unitPath(name string) dbus.ObjectPath {
 // Environment returns the environment that the manager gives to the services it starts, as it is now.
 func (m *Manager) Environment(ctx context.Context) ([]string, error) {
 	var v dbus.Variant
-	err := m.call(ctx, systemdPath, propertiesIface+".Get", managerIface, "Environment").Store(&v)
+	err := m.read(ctx, systemdPath, propertiesIface+".Get", managerIface, "Environment").Store(&v)
 	env, _ := v.Value().([]string)
 	return env, err
 }

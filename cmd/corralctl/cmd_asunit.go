@@ -77,6 +77,7 @@ func (u *asUnit) listen(ctx context.Context) (<-chan client.Event, error) {
 	if err != nil {
 		return nil, err
 	}
+	corral.Environment = nil // a unit has none but the manager's
 	return corral.Watch(ctx, u.id)
 }
 

@@ -113,6 +113,7 @@ func (c *ctl) attach(ctx context.Context, id string, answer recovery) error {
 			return c.cannot("attach to", id, err)
 		}
 	}
+	followAgent()
 	_ = bus.Acknowledge(ctx, id) // also where somebody is attached already: tmux tells of the first one only
 	return c.cannot("attach to", id, c.exec(argv, attachEnvironment(os.Environ(), variables)))
 }

@@ -76,7 +76,8 @@ func examine(ctx context.Context) []finding {
 		{"user bus", p.checkBus}, {"systemd", p.checkSystemd}, {"cgroup v2", checkCgroup}, {"controllers", p.checkControllers},
 		{"tmux", p.checkTmux}, {"git", p.checkGit}, {"corrald", p.checkDaemon}, {"corral-shim", checkShim}, {"configuration", p.checkConfiguration},
 		{"state", checkState}, {"inotify", checkInotify}, {"linger", checkLinger}, {"shutdown lock", checkLock},
-		{"notifications", p.checkNotifications}, {"hooks", checkHooks}, {"terminal", p.checkTerminal}, {"agents", p.checkAgents}, {"strays", p.checkStrays},
+		{"notifications", p.checkNotifications}, {"hooks", checkHooks}, {"terminal", p.checkTerminal}, {"ssh-agent", checkSSHAgent},
+		{"agents", p.checkAgents}, {"strays", p.checkStrays},
 	} {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		for _, f := range check.do(ctx) {

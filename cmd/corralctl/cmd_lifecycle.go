@@ -28,6 +28,9 @@ func lifecycleVerb(name, summary, doing, method string, call func(*client.Client
 	return verb{name: name, args: "ID…", summary: summary, options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
 		return c.each(ctx, args, doing, func(ctx context.Context, id string) error {
 			if c.noBlock {
+				if slices.Contains([]string{"start", "resume", "restart"}, name) {
+					return c.client.PostBegin(name, id)
+				}
 				return c.client.Post(method, id)
 			}
 			return call(c.client, ctx, id)

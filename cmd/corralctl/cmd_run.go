@@ -16,6 +16,7 @@ import (
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/environment"
 )
 
 // commandAgent is the agent that runs any command.
@@ -104,7 +105,7 @@ func (r *runOptions) fill(c *ctl) error {
 	if r.spec.WorkingDirectory, err = r.workspace(c); err != nil {
 		return err
 	}
-	if r.spec.Environment, err = r.variables(c); err != nil {
+	if r.spec.Environment, err = r.variables(); err != nil {
 		return err
 	}
 	if r.spec.UnitProperties, err = unitProperties(r.properties); err != nil {
@@ -153,15 +154,12 @@ func (r *runOptions) workspace(c *ctl) (string, error) {
 	return filepath.Join(here, r.directory), nil
 }
 
-// variables is the session's environment: what of the caller's may go along (never to another machine), and -E on top.
-func (r *runOptions) variables(c *ctl) ([]string, error) {
+// variables is the session's own environment, -E. The caller's goes along with the first run, and never to another machine.
+func (r *runOptions) variables() ([]string, error) {
 	var variables []string
-	if c.host == "" {
-		variables = passedEnvironment(os.Environ())
-	}
 	for _, entry := range r.environment {
 		name, _, assigned := strings.Cut(entry, "=")
-		if !variableName(name) {
+		if !environment.ValidName(name) {
 			return nil, fmt.Errorf("%q is no variable: -E takes NAME=VALUE or NAME", entry)
 		}
 		if !assigned {
@@ -344,6 +342,7 @@ func (c *ctl) cannotCreate(agent, id string, err error) *failure {
 		f.hint = "corralctl attach " + id
 	case short == dbusapi.StartFailed && strings.HasPrefix(f.message, "cannot make a worktree"): // there is no session, and git to be had
 		f.hint = "corralctl doctor"
+	case commandNotFound.MatchString(err.Error()):
 	case short == dbusapi.StartFailed || short == dbusapi.TmuxFailed || short == dbusapi.InvalidState:
 		f.hint = hintFor(short, id)
 	}

@@ -5,19 +5,25 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-var whyVerb = verb{name: "why", args: "ID", summary: "Show what told a session's state, activity and attention", pages: true, options: plainVerb(
-	func(ctx context.Context, c *ctl, args []string) error {
+var whyVerb = verb{name: "why", args: "ID", summary: "Show what told a session's state, activity and attention", pages: true, options: func(f *pflag.FlagSet) action {
+	environment := f.Bool("environment", false, "where the variables of its last run come from, and its PATH, instead")
+	return func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) != 1 {
 			return usagef("why", "why takes one session, not %d", len(args))
 		}
 		id, err := c.one(ctx, args[0])
 		if err != nil {
 			return err
+		}
+		if *environment {
+			return c.whyEnvironment(ctx, id)
 		}
 		told, err := c.client.Explain(ctx, id)
 		if err != nil {
@@ -33,7 +39,8 @@ var whyVerb = verb{name: "why", args: "ID", summary: "Show what told a session's
 		}
 		c.printWhy(s, told, time.Now())
 		return nil
-	})}
+	}
+}}
 
 // printWhy writes how the session is and who says so, and then what told what, a line each; a subject is named in the first of its lines. What does not
 // count is not as bright as what does.

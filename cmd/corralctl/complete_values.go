@@ -14,6 +14,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/unitproperty"
 )
 
@@ -144,7 +145,7 @@ func unitPropertyNames() []choice {
 func variableNames() []choice {
 	var names []string
 	for _, entry := range os.Environ() {
-		if name, _, ok := strings.Cut(entry, "="); ok && variableName(name) {
+		if name, _, ok := strings.Cut(entry, "="); ok && environment.ValidName(name) {
 			names = append(names, name)
 		}
 	}

@@ -144,6 +144,9 @@ func (c *ctl) connect(ctx context.Context) (*client.Client, error) {
 		c.client, err = connectHost(ctx, c.host)
 	} else {
 		c.client, err = client.Connect(ctx)
+		if err == nil {
+			c.client.Environment = passedEnvironment(os.Environ())
+		}
 	}
 	return c.client, err
 }

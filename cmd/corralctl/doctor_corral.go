@@ -16,6 +16,7 @@ import (
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/sshagent"
 	"github.com/corrald/corral/internal/version"
 )
 
@@ -160,6 +161,22 @@ func checkState(context.Context) []finding {
 		return []finding{note(remedy, "%s: only %s free", dir, wording.Size(free))}
 	}
 	return []finding{ok("%s, %s free", dir, wording.Size(free))}
+}
+
+// checkSSHAgent tells where the agents' name of the user's ssh-agent leads to.
+func checkSSHAgent(context.Context) []finding {
+	dir := filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral")
+	const remedy = "corralctl attach, or run, from a login that has one: ssh -A, or eval $(ssh-agent)"
+	led, err := sshagent.Led(dir)
+	switch {
+	case err != nil:
+		return []finding{note("remove it: rm "+filepath.Join(dir, sshagent.Name), "%v", err)}
+	case led == "":
+		return []finding{ok("none was seen yet; agents will reach the first that is")}
+	case !sshagent.Live(filepath.Join(dir, sshagent.Name)):
+		return []finding{note(remedy, "that of an earlier login is gone, and agents reach none: %s", led)}
+	}
+	return []finding{ok("agents reach %s", led)}
 }
 
 func isDirectory(path string) bool {

@@ -1,58 +1,77 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
-	"strings"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/environment"
+	"github.com/corrald/corral/internal/sshagent"
 )
 
-// droppedVariables are those of the caller's environment that an agent does not get. Everything else goes along: PATH with what the user's shell put
-// into it, the agents' keys and settings, proxies, SSH_AUTH_SOCK, DISPLAY, LANG; the user manager has none of them when it was started at boot.
-var droppedVariables = []string{
-	// of the caller's terminal and multiplexer: the agent gets a terminal of its own, and some agents change how they notify by these
-	"TERM", "TERMCAP", "COLORTERM", "COLUMNS", "LINES", "GPG_TTY", "TMUX*", "STY", "WINDOW", "WINDOWID", "ZELLIJ*", "HERDR_*",
-	"TERM_PROGRAM*", "TERM_SESSION_ID", "TERM_FEATURES", "KITTY_*", "WEZTERM_*", "GHOSTTY_*", "ITERM_*", "VTE_VERSION", "WT_SESSION", "WT_PROFILE_ID",
-	"ALACRITTY_*", "KONSOLE_*", "INSIDE_EMACS",
-	// of the caller's shell
-	"PWD", "OLDPWD", "SHLVL", "_", "BASH_FUNC_*",
-	// of the caller's login session, which ends before the agent does
-	"SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "XDG_SESSION_ID", "XDG_SEAT", "XDG_VTNR", "SUDO_*",
-	// of an agent that is itself the caller
-	"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SSE_PORT", "CODEX_THREAD*", "CORRAL_*",
-	// of a service that is the caller, systemd.exec(5)
-	"NOTIFY_SOCKET", "WATCHDOG_*", "LISTEN_*", "FDSTORE", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_*", "MANAGERPID", "MANAGERPIDFDID", "MAINPID",
-	"MEMORY_PRESSURE_*", "CREDENTIALS_DIRECTORY", "STATE_DIRECTORY", "RUNTIME_DIRECTORY", "CACHE_DIRECTORY", "LOGS_DIRECTORY", "CONFIGURATION_DIRECTORY",
-	"DBUS_STARTER_*", "SERVICE_RESULT", "EXIT_CODE", "EXIT_STATUS",
-	// what the user manager knows better
-	"XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "HOME", "USER", "LOGNAME", "SHELL",
+// passedEnvironment returns the entries of the caller's environment that go along with a start: PATH with what the user's shell put into it, the agents' keys
+// and settings, proxies, DISPLAY, LANG; the user manager has none of them when it was started at boot. What is no text cannot be sent and stays
+// behind.
+func passedEnvironment(environ []string) []string {
+	return slices.DeleteFunc(environment.FromCaller(environ), func(entry string) bool { return !sendable(entry) })
 }
 
-// passedEnvironment returns the entries of the caller's environment that an agent gets. Names that are no identifiers and values that are no text cannot
-// be sent and stay behind.
-func passedEnvironment(environment []string) []string {
-	passed := []string{}
-	for _, entry := range environment {
-		name, _, ok := strings.Cut(entry, "=")
-		if ok && variableName(name) && sendable(entry) && !dropped(name) {
-			passed = append(passed, entry)
-		}
+// followAgent has the agents reach the ssh-agent of the login that this is a part of, if it has one. It is no reason not to go on that they do not.
+func followAgent() {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
+		_ = sshagent.Follow(filepath.Join(dir, "corral"), os.Getenv("SSH_AUTH_SOCK"))
 	}
-	return passed
 }
 
-func dropped(name string) bool {
-	return slices.ContainsFunc(droppedVariables, func(pattern string) bool {
-		prefix, isPrefix := strings.CutSuffix(pattern, "*")
-		return name == pattern || isPrefix && strings.HasPrefix(name, prefix)
-	})
+// environmentValue is what why --environment prints as JSON.
+type environmentValue struct {
+	Path      string
+	Variables []dbusapi.Variable
+	Missing   []dbusapi.Variable
 }
 
-// variableName tells whether a shell would take this as the name of a variable.
-func variableName(name string) bool {
-	for i, r := range name {
-		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
-		if !letter && (i == 0 || r < '0' || r > '9') {
-			return false
-		}
+// whyEnvironment shows where the variables of the session's last run come from. Of the values it shows PATH's: the others may be secrets, and are kept nowhere.
+func (c *ctl) whyEnvironment(ctx context.Context, id string) error {
+	has, misses, path, err := c.client.Variables(ctx, id)
+	if err != nil {
+		return c.cannot("explain", id, err)
 	}
-	return name != ""
+	if c.wantsJSON() {
+		return c.printJSON(environmentValue{path, has, misses})
+	}
+	t := table{columns: []column{{title: "VARIABLE"}, {title: "SOURCE"}, {title: "VALUE", shrink: 20, cut: wording.Ellipsize}}}
+	for _, v := range has {
+		row := []cell{{text: v.Name}, {text: v.Source}, {}}
+		if v.Name == "PATH" {
+			row[2].text = path
+		}
+		t.rows = append(t.rows, row)
+	}
+	for _, v := range misses {
+		t.rows = append(t.rows, []cell{{v.Name, wording.Dim}, {v.Source, wording.Dim}, {"not set; an earlier run had it", wording.Dim}})
+	}
+	c.printTable(t)
+	return nil
+}
+
+var commandNotFound = regexp.MustCompile(`^cannot start "([^"]+)": command "[^/"]+" not found$`)
+
+// searched adds to what kept a session from starting, a command that is in no directory of its PATH, which PATH that was.
+func (c *ctl) searched(f *failure) *failure {
+	match := commandNotFound.FindStringSubmatch(f.message)
+	if match == nil || c.client == nil {
+		return f
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	if _, _, path, err := c.client.Variables(ctx, match[1]); err == nil {
+		f.message += fmt.Sprintf(" in PATH=%s", path)
+		f.hint = "corralctl why --environment " + match[1]
+	}
+	return f
 }

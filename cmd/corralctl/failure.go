@@ -116,7 +116,7 @@ func (c *ctl) cannot(doing, object string, err error) *failure {
 	}
 	message = strings.TrimPrefix(message, fmt.Sprintf("session %q: ", object))
 	if strings.HasPrefix(message, "cannot ") {
-		return &failure{exitFailed, message, hint} // the daemon's sentence says what and why
+		return c.searched(&failure{exitFailed, message, hint}) // the daemon's sentence says what and why
 	}
 	return &failure{exitFailed, prefix + ": " + message, hint}
 }

@@ -95,6 +95,7 @@ func TestWhatIsPrintedAsJSONIsDocumented(t *testing.T) {
 	check("corralctl status -j shop", "Session", "status")
 	check("corralctl status -j", "show")
 	check("corralctl why -j shop", "why")
+	check("corralctl why --environment -j shop", "why --environment")
 	check("corralctl show -j", "show")
 	check("corralctl show -j shop", "Session", "Runs")
 	check("corralctl is-active -j shop", "is-active, is-failed, is-waiting")

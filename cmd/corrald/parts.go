@@ -13,6 +13,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi/server"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/inotify"
@@ -95,6 +96,7 @@ type parts struct {
 	units  *units.Manager
 	server *server.Server
 	sup    *supervisor.Supervisor
+	world  *ground.Ground
 	last   *lastCall
 	notify *notify.Notifier
 }
@@ -136,7 +138,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	options := supervisor.Options{
 		Config: conf, Agents: agents, Records: records, World: world, Publisher: publishers{d.server, d.notify}, Log: log,
 		Version: version.Version, BootID: boot, RuntimeDir: p.runtime, Home: p.home, ShareDir: config.FindShare(p.programs),
-		WorktreeDir: filepath.Join(p.data, "worktrees"), GitEnv: supervisor.BuildEnvironment(os.Environ(), nil),
+		WorktreeDir: filepath.Join(p.data, "worktrees"), GitEnv: environment.Inherited(os.Environ()),
 		Status: func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) }, Live: d.last.live, Announce: d.server.ShuttingDownChanged,
 		Stirred: (&rest{after: restAfter}).stir,
 	}
@@ -159,7 +161,8 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 			log.Warn("cannot set the alarm for what expires next", "err", err)
 		}
 	}
-	d.sup = supervisor.New(options)
+	d.sup, d.world = supervisor.New(options), world
+	world.Trouble = d.loginShellTrouble
 	d.last.suspend, d.last.resume = d.sup.LastCall, d.sup.CalledOff
 	d.last.settle, d.last.woke = d.sup.Settle, d.sup.AlarmRang
 	d.configured(problem)
@@ -182,7 +185,7 @@ func (d *parts) ground(ctx context.Context) (*tmux.Tmux, *ground.Ground, error) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the manager's environment: %w", err)
 	}
-	t, err := tmux.Prepare(d.runtime, supervisor.BuildEnvironment(env, nil, []string{"TERM=tmux-256color"}), d.bus)
+	t, err := tmux.Prepare(d.runtime, environment.Inherited(env, "TERM=tmux-256color"), d.bus)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -226,6 +229,15 @@ func (d *parts) configured(err error) {
 	d.sup.Trouble("configuration", text)
 }
 
+// loginShellTrouble notes whether it is known what the login shell sets.
+func (d *parts) loginShellTrouble(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error() + "; where a run comes without an environment of its caller's, that is missing (LoginShell= in corral.conf)"
+	}
+	d.sup.Trouble("login shell", text)
+}
+
 func (d *parts) reload() error {
 	conf, agents, err := d.read()
 	d.configured(err)
@@ -233,5 +245,6 @@ func (d *parts) reload() error {
 		return err
 	}
 	d.notify.Configure(notify.Settings{Config: conf, Agents: agents, Home: d.home})
+	d.world.ForgetLoginShell()
 	return d.sup.Reload(conf, agents)
 }

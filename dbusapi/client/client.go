@@ -34,6 +34,10 @@ const (
 
 // Client is one connection to Corral. It may be used by several goroutines at once; Close ends it.
 type Client struct {
+	// Environment is NAME=VALUE of whoever this client works for: what CreateSession, StartSession, ResumeSession and RestartSession send along for the run that
+	// begins with it. It is set before the first call; nil sends none, and the daemon asks the user's login shell.
+	Environment []string
+
 	conn        *dbus.Conn
 	neverStarts atomic.Bool
 }

@@ -46,7 +46,7 @@ type Spec struct {
 	Arguments        []string // follow those of the agent's own command
 	ConversationID   string   // the agent's id of one to go on with
 	WorkingDirectory string
-	Environment      []string // NAME=VALUE
+	Environment      []string // NAME=VALUE, for every run; the daemon keeps it
 	Prompt           string
 	Labels           map[string]string
 	NoStart          bool
@@ -97,6 +97,15 @@ func (s Spec) variants() map[string]dbus.Variant {
 	return m
 }
 
+// variants is a spec with the environment of whoever this client works for.
+func (c *Client) variants(spec Spec) map[string]dbus.Variant {
+	m := spec.variants()
+	if c.Environment != nil && !spec.NoStart {
+		m[callerEnvironment] = dbus.MakeVariant(c.Environment)
+	}
+	return m
+}
+
 // CreateSession creates a session and returns its id, once it runs (or exists, with NoStart).
 func (c *Client) CreateSession(ctx context.Context, agent string, spec Spec) (id string, err error) {
 	var path dbus.ObjectPath
@@ -104,7 +113,13 @@ func (c *Client) CreateSession(ctx context.Context, agent string, spec Spec) (id
 	if spec.Worktree != nil {
 		timeout = gitTimeout
 	}
-	err = c.manager(ctx, "CreateSession", timeout, []any{agent, spec.variants()}, &id, &path)
+	given := c.variants(spec)
+	err = c.manager(ctx, "CreateSession", timeout, []any{agent, given}, &id, &path)
+	if dbusapi.ShortErrorName(err) == dbusapi.InvalidArgs && strings.Contains(err.Error(), callerEnvironment) { // the daemon is older than the key
+		given["Environment"] = dbus.MakeVariant(slices.Concat(c.Environment, spec.Environment))
+		delete(given, callerEnvironment)
+		err = c.manager(ctx, "CreateSession", timeout, []any{agent, given}, &id, &path)
+	}
 	return id, err
 }
 
@@ -204,17 +219,43 @@ func (c *Client) SessionOf(ctx context.Context, pid uint32) (string, error) {
 
 // StartSession starts a fresh run and returns once it runs.
 func (c *Client) StartSession(ctx context.Context, id string) error {
-	return c.manager(ctx, "StartSession", slowTimeout, []any{id})
+	return c.begin(ctx, "start", "StartSession", id, slowTimeout)
 }
 
 // ResumeSession starts a run that goes on where the last one ended, and returns once it runs.
 func (c *Client) ResumeSession(ctx context.Context, id string) error {
-	return c.manager(ctx, "ResumeSession", slowTimeout, []any{id})
+	return c.begin(ctx, "resume", "ResumeSession", id, slowTimeout)
 }
 
 // RestartSession stops the session, then starts it, and returns once it runs.
 func (c *Client) RestartSession(ctx context.Context, id string) error {
-	return c.manager(ctx, "RestartSession", 2*slowTimeout, []any{id})
+	return c.begin(ctx, "restart", "RestartSession", id, 2*slowTimeout)
+}
+
+// begin begins a run, with the caller's environment if there is one and the daemon is not older than that.
+func (c *Client) begin(ctx context.Context, how, method, id string, timeout time.Duration) error {
+	if c.Environment != nil {
+		err := c.manager(ctx, "BeginSession", timeout, []any{id, how, c.options()})
+		if dbusapi.ShortErrorName(err) != "UnknownMethod" {
+			return err
+		}
+	}
+	return c.manager(ctx, method, timeout, []any{id})
+}
+
+func (c *Client) options() map[string]dbus.Variant {
+	return map[string]dbus.Variant{callerEnvironment: dbus.MakeVariant(c.Environment)}
+}
+
+const callerEnvironment = "CallerEnvironment"
+
+// PostBegin asks for what StartSession, ResumeSession or RestartSession does, how being start, resume or restart, and does not wait for an answer.
+func (c *Client) PostBegin(how, id string) error {
+	options := map[string]dbus.Variant{}
+	if c.Environment != nil {
+		options = c.options()
+	}
+	return c.Post("BeginSession", id, how, options)
 }
 
 // SuspendSession ends the session politely, to be resumed.
@@ -277,7 +318,7 @@ func (c *Client) PostRemove(id string, force, worktree bool) error {
 
 // PostCreate asks for what CreateSession does, and does not wait for an answer.
 func (c *Client) PostCreate(agent string, spec Spec) error {
-	return c.Post("CreateSession", agent, spec.variants())
+	return c.Post("CreateSession", agent, c.variants(spec))
 }
 
 // SendInput types text into the session; flags are dbusapi's Input constants.

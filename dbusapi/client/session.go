@@ -116,6 +116,12 @@ func (c *Client) Explain(ctx context.Context, id string) ([]dbusapi.Explanation,
 	return told, err
 }
 
+// Variables tells where the variables of the session's last run come from, which ones it misses that an earlier run had, and its PATH.
+func (c *Client) Variables(ctx context.Context, id string) (has, misses []dbusapi.Variable, path string, err error) {
+	err = c.session(ctx, id, "GetEnvironment", nil, &has, &misses, &path)
+	return has, misses, path, err
+}
+
 // Acknowledge clears the session's Attention.
 func (c *Client) Acknowledge(ctx context.Context, id string) error {
 	return c.session(ctx, id, "Acknowledge", nil)

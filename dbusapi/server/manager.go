@@ -46,6 +46,22 @@ var (
 	thaw    = verb((*supervisor.Supervisor).Thaw)
 )
 
+// begin is start, resume or restart, with more about it.
+func begin(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
+	var caller []string
+	for name, v := range args[1].(map[string]dbus.Variant) {
+		switch {
+		case name == "CallerEnvironment":
+			if err := store(v, &caller); err != nil {
+				return nil, answer(dbusapi.InvalidArgs, fmt.Sprintf("%s in the options %v", name, err))
+			}
+		case !strings.HasPrefix(name, "x-"):
+			return nil, answer(dbusapi.InvalidArgs, fmt.Sprintf("options has %.64q, which is not known", name))
+		}
+	}
+	return nil, s.sup.Begin(ctx, id, args[0].(string), caller)
+}
+
 func stop(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
 	const most = uint64(24 * time.Hour / time.Microsecond)
 	usec := args[0].(uint64)
@@ -95,6 +111,7 @@ var managerHandlers = map[string]handler{
 	"StartSession":     onManager(start),
 	"RestartSession":   onManager(restart),
 	"ResumeSession":    onManager(resume),
+	"BeginSession":     onManager(begin),
 	"SuspendSession":   onManager(suspend),
 	"ResumeAll":        onAll((*supervisor.Supervisor).ResumeAll),
 	"SuspendAll":       onAll((*supervisor.Supervisor).SuspendAll),
@@ -158,7 +175,7 @@ func listAgents(ctx context.Context, o *object, _ *dbus.Message) ([]any, error) 
 	rows := make([]dbusapi.AgentRow, 0, len(agents))
 	for _, a := range agents {
 		rows = append(rows, dbusapi.AgentRow{Name: a.Name, Description: a.Description, Details: map[string]dbus.Variant{
-			"Available":     dbus.MakeVariant(o.server.sup.Installed(ctx, a, nil)),
+			"Available":     dbus.MakeVariant(o.server.sup.Installed(ctx, a)),
 			"Resumable":     dbus.MakeVariant(len(a.ResumeCommand) > 0),
 			"Command":       dbus.MakeVariant(orEmpty(a.Command)),
 			"ResumeCommand": dbus.MakeVariant(orEmpty(a.ResumeCommand)),

@@ -43,13 +43,13 @@ func (world) Start(_ context.Context, p supervisor.Plan, tell func(session.Event
 func (world) Usage(string) map[string]uint64 {
 	return map[string]uint64{"TasksCurrent": 3}
 }
-func (world) End(context.Context, supervisor.Target) error    { return nil }
-func (world) HangUp(context.Context, supervisor.Target) error { return nil }
-func (world) Kill(context.Context, supervisor.Target) error   { return nil }
-func (world) Installed(context.Context, string, string) bool  { return true }
-func (world) Thaw(context.Context, supervisor.Target) error   { return nil }
-func (world) Frozen(string) bool                              { return false }
-func (world) FreezerFile(string) string                       { return "/none" }
+func (world) End(context.Context, supervisor.Target) error                   { return nil }
+func (world) HangUp(context.Context, supervisor.Target) error                { return nil }
+func (world) Kill(context.Context, supervisor.Target) error                  { return nil }
+func (world) Installed(context.Context, string, supervisor.Environment) bool { return true }
+func (world) Thaw(context.Context, supervisor.Target) error                  { return nil }
+func (world) Frozen(string) bool                                             { return false }
+func (world) FreezerFile(string) string                                      { return "/none" }
 func (world) Signal(context.Context, supervisor.Target, string, unix.Signal) error {
 	return nil
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/godbus/dbus/v5"
@@ -29,6 +30,7 @@ var sessionHandlers = map[string]handler{
 	"GetAttachCommand": onSession(attachCommand),
 	"Acknowledge":      onSession(verb((*supervisor.Supervisor).Acknowledge)),
 	"Explain":          onSession(explain),
+	"GetEnvironment":   onSession(getEnvironment),
 	"SetDescription":   onSession(setDescription),
 	"SetLabels":        onSession(setLabels),
 	"SetOnLogin":       onSession(setOnLogin),
@@ -84,6 +86,26 @@ func explain(_ context.Context, s *Server, id string, _ []any) ([]any, error) {
 		rows[i] = dbusapi.Explanation{Subject: t.Subject, Source: t.Source, Time: usec(t.At), Value: strings.ToValidUTF8(t.Value, "\uFFFD")}
 	}
 	return []any{rows}, nil
+}
+
+// getEnvironment tells the names of the last run's variables and where each comes from, and no value but PATH's.
+func getEnvironment(_ context.Context, s *Server, id string, _ []any) ([]any, error) {
+	o, err := s.sup.Origins(id)
+	if err != nil {
+		return nil, err
+	}
+	return []any{variables(o.Variables), variables(o.Missing), strings.ToValidUTF8(o.Path, "\uFFFD")}, nil
+}
+
+func variables(bySource map[string][]string) []dbusapi.Variable {
+	rows := []dbusapi.Variable{}
+	for source, names := range bySource {
+		for _, name := range names {
+			rows = append(rows, dbusapi.Variable{Name: strings.ToValidUTF8(name, "\uFFFD"), Source: source})
+		}
+	}
+	slices.SortFunc(rows, func(a, b dbusapi.Variable) int { return strings.Compare(a.Name, b.Name) })
+	return rows
 }
 
 func setDescription(ctx context.Context, s *Server, id string, args []any) ([]any, error) {

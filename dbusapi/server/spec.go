@@ -17,17 +17,18 @@ var ours = map[string]bool{"PIDs": true, "PIDFDs": true, "Controller": true, "Ki
 
 // specKeys are the keys of a spec, each with what it sets. An unknown one is an error, unless it begins with x-.
 var specKeys = map[string]func(*supervisor.Spec, dbus.Variant) error{
-	"Id":               text(func(s *supervisor.Spec) *string { return &s.ID }),
-	"Description":      text(func(s *supervisor.Spec) *string { return &s.Description }),
-	"WorkingDirectory": text(func(s *supervisor.Spec) *string { return &s.WorkingDirectory }),
-	"Prompt":           text(func(s *supervisor.Spec) *string { return &s.Prompt }),
-	"OnLogin":          text(func(s *supervisor.Spec) *string { return &s.OnLogin }),
-	"ConversationId":   text(func(s *supervisor.Spec) *string { return &s.ConversationID }),
-	"Command":          value(func(s *supervisor.Spec) *[]string { return &s.Command }),
-	"Arguments":        value(func(s *supervisor.Spec) *[]string { return &s.Arguments }),
-	"Environment":      value(func(s *supervisor.Spec) *[]string { return &s.Environment }),
-	"Labels":           value(func(s *supervisor.Spec) *map[string]string { return &s.Labels }),
-	"Exclusive":        value(func(s *supervisor.Spec) *bool { return &s.Exclusive }),
+	"Id":                text(func(s *supervisor.Spec) *string { return &s.ID }),
+	"Description":       text(func(s *supervisor.Spec) *string { return &s.Description }),
+	"WorkingDirectory":  text(func(s *supervisor.Spec) *string { return &s.WorkingDirectory }),
+	"Prompt":            text(func(s *supervisor.Spec) *string { return &s.Prompt }),
+	"OnLogin":           text(func(s *supervisor.Spec) *string { return &s.OnLogin }),
+	"ConversationId":    text(func(s *supervisor.Spec) *string { return &s.ConversationID }),
+	"Command":           value(func(s *supervisor.Spec) *[]string { return &s.Command }),
+	"Arguments":         value(func(s *supervisor.Spec) *[]string { return &s.Arguments }),
+	"Environment":       value(func(s *supervisor.Spec) *[]string { return &s.Environment }),
+	"CallerEnvironment": value(func(s *supervisor.Spec) *[]string { return &s.CallerEnvironment }),
+	"Labels":            value(func(s *supervisor.Spec) *map[string]string { return &s.Labels }),
+	"Exclusive":         value(func(s *supervisor.Spec) *bool { return &s.Exclusive }),
 	"Start": func(s *supervisor.Spec, v dbus.Variant) error {
 		var start bool
 		err := store(v, &start)

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/loginshell"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
@@ -29,6 +30,10 @@ type Ground struct {
 	Tmux       *tmux.Tmux
 	Shim       string // path of corral-shim
 	RuntimeDir string // $XDG_RUNTIME_DIR/corral
+
+	Trouble func(error) // told why not all is known of what the login shell sets, nil that it is; nil where nobody wants to know
+
+	loginShell *loginshell.Shell
 	cgroups    string // mount point of the cgroup hierarchy
 	starts     chan struct{}
 }
@@ -44,7 +49,9 @@ func New(u *units.Manager, t *tmux.Tmux, shim, runtimeDir string) (*Ground, erro
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the cgroup v2 hierarchy: %w", err)
 	}
-	return &Ground{Units: u, Tmux: t, Shim: shim, RuntimeDir: runtimeDir, cgroups: root, starts: make(chan struct{}, startsAtATime)}, nil
+	g := &Ground{Units: u, Tmux: t, Shim: shim, RuntimeDir: runtimeDir, cgroups: root, starts: make(chan struct{}, startsAtATime)}
+	g.loginShell = loginshell.New(g.startShell, shim)
+	return g, nil
 }
 
 // End asks the agent to end, by SIGTERM: its own process alone, or, if the target says so, each of the session's that is neither the shim nor tmux. One that is

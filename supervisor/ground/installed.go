@@ -6,24 +6,21 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/environment"
+	"github.com/corrald/corral/supervisor"
 )
 
 // Installed tells whether a program is there to be executed. Where that cannot be told it says yes: the start will.
-func (g *Ground) Installed(ctx context.Context, program, path string) bool {
+func (g *Ground) Installed(ctx context.Context, program string, env supervisor.Environment) bool {
 	if strings.Contains(program, "/") {
 		return !filepath.IsAbs(program) || executable(program)
 	}
-	if path == "" {
-		manager, err := g.Units.Environment(ctx)
-		if err != nil {
-			return true
-		}
-		for _, entry := range manager {
-			if value, is := strings.CutPrefix(entry, "PATH="); is {
-				path = value
-			}
-		}
+	s, err := g.sources(ctx, env)
+	if err != nil {
+		return true
 	}
+	path, _ := environment.Value(environment.Entries(s.Compose()), "PATH")
 	for _, dir := range filepath.SplitList(path) {
 		if !filepath.IsAbs(dir) || executable(filepath.Join(dir, program)) { // what is below the workspace is the shim's to find
 			return true

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/deadline"
+	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/shimwire"
@@ -255,26 +256,15 @@ func (g *Ground) scope(p supervisor.Plan) (units.Scope, error) {
 	return s, nil
 }
 
-// environment returns the environment of the run's agent.
-func (g *Ground) environment(ctx context.Context, p supervisor.Plan) ([]string, error) {
-	manager, err := g.Units.Environment(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the manager's environment: %w", err)
-	}
-	fixed := []string{
-		"TERM=tmux-256color", "COLORTERM=truecolor", "PWD=" + p.Spec.Dir, "CORRAL_SESSION=" + p.ID,
-		"XDG_RUNTIME_DIR=" + filepath.Dir(g.RuntimeDir), "DBUS_SESSION_BUS_ADDRESS=" + g.Tmux.BusAddr,
-	}
-	return supervisor.BuildEnvironment(manager, p.Unset, fixed, p.Spec.Env), nil
-}
-
 // writeSpec writes the file that tells the shim what to run. It is private, in memory, and unlinked by the shim once it was read.
 func (g *Ground) writeSpec(ctx context.Context, p supervisor.Plan) (string, error) {
-	spec := p.Spec
-	var err error
-	if spec.Env, err = g.environment(ctx, p); err != nil {
+	variables, err := g.variables(ctx, p)
+	if err != nil {
 		return "", err
 	}
+	spec := p.Spec
+	spec.Env = environment.Entries(variables)
+	_ = recordOrigins(p, variables) // where there is no room for it the agent starts all the same, and nobody is told what is not so
 	if err := os.MkdirAll(p.RuntimeDir, 0o700); err != nil {
 		return "", err
 	}

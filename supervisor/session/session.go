@@ -27,7 +27,7 @@ type Session struct {
 	Arguments        []string          `json:"arguments,omitempty"` // given by the client: they follow the definition's Command
 	WorkingDirectory string            `json:"working_directory"`
 	Workspace        string            `json:"workspace,omitempty"`   // where WorkingDirectory led to when the last run began, symbolic links resolved
-	Environment      []string          `json:"environment,omitempty"` // NAME=VALUE, given by the client
+	Environment      []string          `json:"environment,omitempty"` // NAME=VALUE, given by the client for every run
 	Prompt           string            `json:"prompt,omitempty"`
 	Labels           map[string]string `json:"labels,omitempty"`
 	OnLogin          string            `json:"on_login,omitempty"`

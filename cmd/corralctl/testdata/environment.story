@@ -1,0 +1,51 @@
+# Where the variables of a run come from is told, by name; of the values PATH's.
+
+$ FROM_SHELL=canary corralctl run --id shop -E OWN=1 -- sleep 1000
+Started session shop (app-corral-command-shop.scope).
+
+$ corralctl why --environment shop | grep -E '^(VARIABLE|FROM_SHELL|OWN|CORRAL_SESSION|PATH|HOME|XDG_STATE_HOME)'
+VARIABLE …SOURCE  VALUE
+CORRAL_SESSION …corral
+FROM_SHELL …caller
+HOME …manager
+OWN …session
+PATH …caller  …/usr/local/bin:/usr/bin:/bin
+XDG_STATE_HOME …caller
+
+# What was set with -E each run has; the caller's environment is that of whoever starts the run.
+$ corralctl restart shop && corralctl why --environment shop | grep -E '^(FROM_SHELL|OWN)'
+OWN …session
+FROM_SHELL …caller  not set; an earlier run had it
+
+$ FROM_SHELL=2 corralctl restart shop && corralctl why --environment --json=short shop | tr '{' '\n' | grep FROM_SHELL
+"Name":"FROM_SHELL","Source":"caller"},
+
+$ grep -c '"OWN=1"' ~/state/corral/sessions/shop/session.json; grep -c canary ~/state/corral/sessions/shop/session.json
+1
+0
+[exit 1]
+
+$ corralctl run --id created --no-start -- true && corralctl why --environment created
+Created session created.
+corralctl: cannot explain "created": it was never started
+hint: corralctl status created
+[exit 1]
+
+# A command that is nowhere in PATH: which one that was.
+$ PATH=$PATH:/opt/mine corralctl run --id typo -- no-such-program
+corralctl: cannot start "typo": command "no-such-program" not found in PATH=…:/usr/local/bin:/usr/bin:/bin:/opt/mine
+hint: corralctl why --environment typo
+[exit 1]
+
+$ corralctl start typo
+corralctl: cannot start "typo": command "no-such-program" not found in PATH=…:/usr/local/bin:/usr/bin:/bin
+hint: corralctl why --environment typo
+[exit 1]
+
+# An id cannot be the name of a file that Corral has beside the sessions' directories.
+$ corralctl run --id ssh-auth.sock -- true
+corralctl: cannot run "command": Id "ssh-auth.sock" is a name that Corral has for itself
+[exit 1]
+
+$ mkdir ../login && cd ../login && corralctl run -- sleep 1000
+Started session login-2 (app-corral-command-login-2.scope).

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bufio"
 	"strings"
 	"testing"
 
@@ -105,8 +106,12 @@ func TestAUnitThatIsEnabled(t *testing.T) {
 		is("1", "at first")
 
 		// Nobody who follows a daemon brings one back that was stopped.
-		monitor := d.Command(d.user, "corralctl", "monitor")
+		monitor := d.Command(d.user, "corralctl", "monitor", "--format=json")
+		told, err := monitor.StdoutPipe()
+		require.NoError(t, err)
 		require.NoError(t, monitor.Start())
+		_, err = bufio.NewReader(told).ReadString('\n') // it begins with what there is, and would start a daemon for that
+		require.NoError(t, err)
 		for range 5 {
 			d.do("systemctl", "--user", "stop", "corrald")
 			d.do("timeout", "30", "sh", "-c", `until systemctl --user show -P StatusText corral@review | grep -q "corrald is not running"; do sleep 0.05; done`)

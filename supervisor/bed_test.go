@@ -167,7 +167,7 @@ func (b *bed) exitUnseen(id string, code int) {
 }
 
 // empty has systemd tell that the session's scope is gone.
-func (b *bed) empty(id string) { b.sup.ScopeEnded(UnitName("command", id), "success") }
+func (b *bed) empty(id string) { b.sup.ScopeEnded(UnitName("command", id), "", "success") }
 
 // state returns what clients are shown.
 func (b *bed) state(id string) string {

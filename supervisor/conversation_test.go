@@ -51,7 +51,7 @@ func (b *bed) ends(id string) {
 	synctest.Wait()
 	b.exit(id, 0)
 	synctest.Wait()
-	b.sup.ScopeEnded(b.records.last(id).Run.Unit, "success")
+	b.sup.ScopeEnded(b.records.last(id).Run.Unit, "", "success")
 	b.heard()
 }
 
@@ -277,7 +277,7 @@ func TestARunThatIsAboutToBeginHoldsItsConversation(t *testing.T) {
 		b.call("resume", func(ctx context.Context) error { return b.sup.Resume(ctx, "a") })
 		synctest.Wait()
 		assert.Equal(t, ConversationBusy, kindOf(b.sup.Start(b.t.Context(), "b")))
-		b.sup.ScopeEnded(UnitName("reports", "a"), "success")
+		b.sup.ScopeEnded(UnitName("reports", "a"), "", "success")
 		assert.Contains(t, b.heard(), "0s resume: ok")
 	})
 }

@@ -34,9 +34,9 @@ type runtime struct {
 	seeking  bool   // its conversation is being looked for
 	reported string // the conversation that its agent has reported last
 
-	joining  bool                // a new tmux server is being put around the agent
-	starting bool                // the scope is being started: what has come of that is told before its end is
-	ended    *session.ScopeEnded // that end, which came first
+	joining  bool       // a new tmux server is being put around the agent
+	starting bool       // the scope is being started: what has come of that is told before its end is
+	ended    []scopeEnd // what came first of ends, which may be those of earlier runs
 
 	tmux descriptor // pidfd of the tmux server
 	shim descriptor // socket
@@ -237,38 +237,56 @@ func (s *Supervisor) gone(e *entry) {
 	}
 }
 
-// ScopeEnded is told by systemd: the scope's last process is gone.
-func (s *Supervisor) ScopeEnded(unit, result string) {
+// ScopeEnded is told by systemd: the scope's last process is gone. The invocation tells it from others that have had its name: what is told of those is of
+// no run that lives. It is "" where systemd did not tell.
+func (s *Supervisor) ScopeEnded(unit, invocation, result string) {
 	s.post(func() {
 		e := s.byUnit(unit)
 		if e == nil {
 			return
 		}
 		failpoint.Hit("stop.gone")
-		s.readExit(e)
-		ended := session.ScopeEnded{Run: e.rec.Run.ID, Result: result, At: time.Now()}
+		ended := scopeEnd{invocation, session.ScopeEnded{Run: e.rec.Run.ID, Result: result, At: time.Now()}}
 		if e.run.starting {
-			e.run.ended = &ended
+			e.run.ended = append(e.run.ended, ended)
 			return
 		}
-		s.apply(e, ended)
+		s.scopeEnded(e, ended)
 	})
 }
 
+// scopeEnd is the end of a scope, which is the run's if the invocation is.
+type scopeEnd struct {
+	invocation string
+	event      session.ScopeEnded
+}
+
+func (s *Supervisor) scopeEnded(e *entry, ended scopeEnd) {
+	if e.rec.Run.Live() && isOf(e.rec.Run, ended.invocation) {
+		s.readExit(e)
+		s.apply(e, ended.event)
+	}
+}
+
+// isOf tells whether what was told of a scope with this invocation may be told of the run's.
+func isOf(r *session.Run, invocation string) bool {
+	return invocation == "" || r.InvocationID == "" || r.InvocationID == invocation
+}
+
 // ScopeStopRequested is told by systemd: it wants the scope to be stopped and leaves it to us how.
-func (s *Supervisor) ScopeStopRequested(unit string) {
-	s.scopeStops(unit, func(e *entry) { s.askWhyStopped(e, false) })
+func (s *Supervisor) ScopeStopRequested(unit, invocation string) {
+	s.scopeStops(unit, invocation, func(e *entry) { s.askWhyStopped(e, false) })
 }
 
 // ScopeStopping is told by systemd: it has begun to stop the scope itself, as it does with one that another daemon has started. Its processes have had
 // their SIGTERM; a second one makes many a program give up what it saves. Some may have ended of it already.
-func (s *Supervisor) ScopeStopping(unit string, cause StopCause) {
-	s.scopeStops(unit, func(e *entry) { s.findWhyStopped(e, true, cause) })
+func (s *Supervisor) ScopeStopping(unit, invocation string, cause StopCause) {
+	s.scopeStops(unit, invocation, func(e *entry) { s.findWhyStopped(e, true, cause) })
 }
 
-func (s *Supervisor) scopeStops(unit string, f func(*entry)) {
+func (s *Supervisor) scopeStops(unit, invocation string, f func(*entry)) {
 	s.post(func() {
-		if e := s.byUnit(unit); e != nil && e.run.stage == notEnding {
+		if e := s.byUnit(unit); e != nil && e.run.stage == notEnding && isOf(e.rec.Run, invocation) {
 			f(e)
 		}
 	})

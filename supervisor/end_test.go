@@ -145,7 +145,7 @@ func TestAStartThatHangsIsEnded(t *testing.T) {
 		assert.Contains(t, told, `30s create: cannot start "shop": its agent did not appear within 30s`)
 		assert.Contains(t, told, "30s signal all shop SIGTERM")
 		assert.Contains(t, told, "31s kill shop")
-		b.sup.ScopeEnded(UnitName("claude", "shop"), "success")
+		b.sup.ScopeEnded(UnitName("claude", "shop"), "", "success")
 		snap, err := b.sup.Session("shop")
 		require.NoError(t, err)
 		assert.Equal(t, []string{"failed", "start-failed"}, []string{snap.State, snap.Result})
@@ -261,7 +261,7 @@ func TestRemoving(t *testing.T) {
 			require.NoError(t, b.sup.Remove(b.t.Context(), "shop", false))
 			b.heard()
 			b.empty("shop")
-			b.sup.ScopeStopRequested(UnitName("command", "shop"))
+			b.sup.ScopeStopRequested(UnitName("command", "shop"), "")
 			b.fds.all()
 			assert.Empty(t, b.heard())
 		})
@@ -299,8 +299,8 @@ func TestSystemdWantsAScopeToBeStopped(t *testing.T) {
 			supervise(t, func(b *bed) {
 				row.world(b.world)
 				b.start("shop")
-				b.sup.ScopeStopRequested(UnitName("command", "shop"))
-				b.sup.ScopeStopRequested(UnitName("command", "shop"))
+				b.sup.ScopeStopRequested(UnitName("command", "shop"), "")
+				b.sup.ScopeStopRequested(UnitName("command", "shop"), "")
 				assert.Equal(t, "stopping", b.state("shop"))
 				told := b.heard()
 				assert.Equal(t, 1, count(told, "0s ask agent shop"))
@@ -330,7 +330,7 @@ func TestSystemdStopsAScopeItself(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			supervise(t, func(b *bed) {
 				b.start("shop")
-				b.sup.ScopeStopping(UnitName("command", "shop"), StopCause{row.cause, b.sup.Monotonic()})
+				b.sup.ScopeStopping(UnitName("command", "shop"), "", StopCause{row.cause, b.sup.Monotonic()})
 				assert.Zero(t, count(b.heard(), "0s ask agent shop"), "one SIGTERM is enough")
 				<-time.After(100 * time.Millisecond)
 				b.exit("shop", 0)
@@ -367,7 +367,7 @@ func TestAnAgentEndsBeforeItIsKnownWhy(t *testing.T) {
 				b.exit("shop", 0)
 				answer := make(chan struct{})
 				b.world.asked = answer
-				b.sup.ScopeStopping(UnitName("command", "shop"), StopCause{row.cause, b.sup.Monotonic() - row.since})
+				b.sup.ScopeStopping(UnitName("command", "shop"), "", StopCause{row.cause, b.sup.Monotonic() - row.since})
 				if row.gone {
 					b.empty("shop")
 				}

@@ -50,7 +50,7 @@ func TestATurnSavesThenPublishesThenAnswers(t *testing.T) {
 		b.files.tell(b.records.SessionDir("shop"), exitstatus.FileName, unix.IN_MOVED_TO)
 		assert.Equal(t, []string{"0s sync the exit of shop", "0s publish shop: running -> failed", "0s save shop: failed"}, b.heard(),
 			"the exit is on disk before it is told, and the session's record soon after")
-		b.sup.ScopeEnded(UnitName("claude", "shop"), "success")
+		b.sup.ScopeEnded(UnitName("claude", "shop"), "", "success")
 		assert.Equal(t, []string{"0s save shop: failed", "0s publish shop: failed"}, b.heard())
 	})
 }

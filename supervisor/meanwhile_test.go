@@ -74,7 +74,7 @@ func TestAStartWhoseScopeEndsFirst(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.world.start = func(p Plan, tell func(session.Event)) error {
 			tell(session.ScopeStarted{Run: p.Spec.RunID, InvocationID: "inv", ControlGroup: "/" + p.Unit})
-			b.sup.ScopeEnded(p.Unit, "success")
+			b.sup.ScopeEnded(p.Unit, "", "success")
 			<-time.After(time.Millisecond)
 			return errors.New("tmux cannot read its configuration")
 		}
@@ -83,6 +83,33 @@ func TestAStartWhoseScopeEndsFirst(t *testing.T) {
 		snap, err := b.sup.Session("shop")
 		require.NoError(t, err)
 		assert.Equal(t, []string{"failed", "start-failed", "tmux cannot read its configuration"}, []string{snap.State, snap.Result, snap.Reason})
+	})
+}
+
+// TestTheEndOfAnEarlierRunsScope, told after a list had told it already, is not the end of the run that has begun since; nor is what systemd wanted with it.
+func TestTheEndOfAnEarlierRunsScope(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.start("shop")
+		unit := UnitName("command", "shop")
+		b.world.start = func(p Plan, tell func(session.Event)) error {
+			b.sup.ScopeEnded(unit, "inv", "success")
+			tell(session.ScopeStarted{Run: p.Spec.RunID, InvocationID: "second", ControlGroup: "/" + unit})
+			tell(session.AgentStarted{Run: p.Spec.RunID, Agent: session.Process{PID: 13, Start: 130}, At: time.Now()})
+			return nil
+		}
+		b.exit("shop", 0)
+		b.world.populated = false
+		b.sup.Resync()
+		synctest.Wait()
+		b.world.populated = true
+		require.NoError(t, b.sup.Start(b.t.Context(), "shop"))
+		assert.Equal(t, "running", b.state("shop"), "told while it was being started")
+		b.sup.ScopeEnded(unit, "inv", "success")
+		b.sup.ScopeStopRequested(unit, "inv")
+		b.sup.ScopeStopping(unit, "inv", StopCause{})
+		assert.Equal(t, "running", b.state("shop"))
+		b.sup.ScopeEnded(unit, "second", "success")
+		assert.Equal(t, "failed", b.state("shop"))
 	})
 }
 

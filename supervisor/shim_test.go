@@ -194,7 +194,7 @@ func TestAnAgentOutsideOfItsScopeIsNotStarted(t *testing.T) {
 		assert.Contains(t, told, `0s create: cannot start "shop": its agent was moved out of its scope, into "/elsewhere.scope"`)
 		assert.Equal(t, "failed", b.state("shop"))
 		s.hangUp()
-		b.sup.ScopeEnded(UnitName("command", "shop"), "success")
+		b.sup.ScopeEnded(UnitName("command", "shop"), "", "success")
 		assert.Equal(t, "start-failed", s.snapshot().Result)
 	})
 }

@@ -197,8 +197,8 @@ func (s *Supervisor) startDone(e *entry, run string, err error, leftovers bool) 
 	if err != nil {
 		s.failStart(e, run, err, leftovers)
 	}
-	if ended != nil && e.rec.Run.Live() {
-		s.apply(e, *ended)
+	for _, end := range ended {
+		s.scopeEnded(e, end)
 	}
 }
 

@@ -43,7 +43,7 @@ func (m *Manager) List(ctx context.Context, pattern string) ([]Unit, error) {
 	err = m.do(ctx, func(ws *watches) {
 		for _, u := range units {
 			if w := ws.units[u.Name]; w != nil && u.ControlGroup != "" {
-				w.group = u.ControlGroup
+				w.group, w.id = u.ControlGroup, u.InvocationID
 			}
 		}
 	})

@@ -97,5 +97,5 @@ func TestAStartThatIsUnderWayIsWaitedFor(t *testing.T) {
 		return left == 0
 	})
 	kill(t, pid)
-	assert.Equal(t, Ended{name, "success"}, next(t, m))
+	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
 }

@@ -42,7 +42,7 @@ func TestPropertiesOfAScopeThatIsGone(t *testing.T) {
 	const name = "app-corral-left.scope"
 	pid, started := start(t, m, name)
 	kill(t, pid)
-	assert.Equal(t, Ended{name, "success"}, next(t, m))
+	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
 	_, _ = start(t, m, name, property("TasksMax", uint64(50)))
 	err := m.SetProperties(t.Context(), started.InvocationID, []Property{property("TasksMax", uint64(7))})
 	require.ErrorIs(t, err, ErrNoScope)

@@ -66,7 +66,7 @@ func (ws *watches) hear(sig *dbus.Signal) []Event {
 	case scopeIface + ".RequestStop":
 		if w := ws.byPath[sig.Path]; w != nil {
 			w.asked = true
-			return []Event{StopRequested{w.name}}
+			return []Event{StopRequested{w.name, w.id}}
 		}
 	}
 	return nil
@@ -116,7 +116,7 @@ func (w *watch) ended() []Event {
 		return []Event{Resync{}}
 	}
 	w.armed = false
-	return []Event{Ended{w.name, w.result}}
+	return []Event{Ended{w.name, w.result, w.id}}
 }
 
 // propertiesChanged takes the scope's Result from the signal itself: a unit that is read after its end makes one up.
@@ -134,7 +134,7 @@ func (w *watch) propertiesChanged(body []any) []Event {
 	case "deactivating":
 		if w.armed && !w.asked { // who is asked is asked first
 			w.asked = true
-			return []Event{Stopping{w.name, Cause{w.result, told(changed["ActiveExitTimestampMonotonic"])}}}
+			return []Event{Stopping{w.name, Cause{w.result, told(changed["ActiveExitTimestampMonotonic"])}, w.id}}
 		}
 	}
 	return nil

@@ -66,18 +66,20 @@ type Unit struct {
 // Event is what systemd tells of our scopes.
 type Event interface{ event() }
 
-// Ended tells that a scope's last process is gone. Result is success, resources, timeout or oom-kill.
-type Ended struct{ Name, Result string }
+// Ended tells that a scope's last process is gone. Result is success, resources, timeout or oom-kill. The InvocationID tells the scope from every other that
+// has had its name, here and below; it is "" where it is not known.
+type Ended struct{ Name, Result, InvocationID string }
 
 // StopRequested tells that systemd wants the scope's processes to end and leaves it to us how: somebody stopped the unit, it exceeded
 // RuntimeMaxSec (then Result says timeout), or the session is going down.
-type StopRequested struct{ Name string }
+type StopRequested struct{ Name, InvocationID string }
 
 // Stopping tells that systemd has begun to end the scope's processes itself, for one of the same reasons or for lack of memory: it asks only the connection
 // that has started the scope.
 type Stopping struct {
-	Name  string
-	Cause Cause
+	Name         string
+	Cause        Cause
+	InvocationID string
 }
 
 // Cause is what systemd knows of why a scope ends.
@@ -119,6 +121,7 @@ type watch struct {
 	asked  bool        // systemd has asked us to stop it, or told that it does so itself
 	result string      // by systemd's signals
 	group  string      // its control group, "" where it is not known yet
+	id     string      // its InvocationID, "" where it is not known yet
 }
 
 // Connect connects to the user's bus at address and to the systemd on it, whose $XDG_RUNTIME_DIR is runtimeDir. The context bounds the connecting.
@@ -190,7 +193,7 @@ func (m *Manager) watch(ws *watches, name string) *watch {
 			m.match("AddMatch", rule)
 		}
 	}
-	w.job, w.armed, w.asked, w.result = make(chan string, 1), false, false, ""
+	w.job, w.armed, w.asked, w.result, w.id = make(chan string, 1), false, false, "", ""
 	return w
 }
 
@@ -291,6 +294,9 @@ func (m *Manager) start(ctx context.Context, s Scope, w *watch) (Started, error)
 		return Started{}, err
 	}
 	id, err := m.invocationID(ctx, s.Name)
+	if err == nil {
+		err = m.do(ctx, func(*watches) { w.id = id })
+	}
 	return Started{InvocationID: id, ControlGroup: group}, err
 }
 

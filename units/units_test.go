@@ -61,13 +61,30 @@ func kill(t *testing.T, pid int) {
 	require.NoError(t, unix.Kill(pid, unix.SIGKILL))
 }
 
-// next returns the next event that is no Resync: systemd may be reloaded at any time.
+// next returns the next event that is no Resync, as systemd may be reloaded at any time; without the InvocationID, which is never the same.
 func next(t *testing.T, m *Manager) Event {
 	t.Helper()
+	e, _ := nextOf(t, m)
+	return e
+}
+
+// nextOf is next, with the InvocationID.
+func nextOf(t *testing.T, m *Manager) (e Event, id string) {
+	t.Helper()
 	for {
-		e := testbed.Receive(t, m.Events(), "event of systemd")
-		if _, resync := e.(Resync); !resync {
-			return e
+		switch e := testbed.Receive(t, m.Events(), "event of systemd").(type) {
+		case Ended:
+			id, e.InvocationID = e.InvocationID, ""
+			return e, id
+		case StopRequested:
+			id, e.InvocationID = e.InvocationID, ""
+			return e, id
+		case Stopping:
+			id, e.InvocationID = e.InvocationID, ""
+			return e, id
+		case Resync:
+		default:
+			return e, ""
 		}
 	}
 }
@@ -88,7 +105,7 @@ func TestAScopeIsStartedAroundItsProcess(t *testing.T) {
 	assert.Equal(t, show(t, name, "InvocationID"), started.InvocationID)
 	assert.Equal(t, "claude in a shop", show(t, name, "Description"))
 	kill(t, pid)
-	assert.Equal(t, Ended{name, "success"}, next(t, m), "a scope does not tell how its program ended")
+	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m), "a scope does not tell how its program ended")
 }
 
 func TestAScopeEndsWithItsLastProcess(t *testing.T) {
@@ -102,9 +119,9 @@ func TestAScopeEndsWithItsLastProcess(t *testing.T) {
 	kill(t, first)
 	testbed.WaitExit(t, first)
 	kill(t, other)
-	assert.Equal(t, Ended{"app-corral-other.scope", "success"}, next(t, m), "nothing was told of the first process")
+	assert.Equal(t, Ended{Name: "app-corral-other.scope", Result: "success"}, next(t, m), "nothing was told of the first process")
 	kill(t, second)
-	assert.Equal(t, Ended{name, "success"}, next(t, m))
+	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
 }
 
 func TestAPropertyThatSystemdDoesNotKnow(t *testing.T) {
@@ -124,7 +141,7 @@ func TestAPropertyThatSystemdDoesNotKnow(t *testing.T) {
 		require.NoError(t, m.do(t.Context(), func(ws *watches) { unknown = cloneSet(ws.unknown) }))
 		assert.Equal(t, map[string]bool{"Frobnicate": true, "Defenestrate": true}, unknown)
 		kill(t, pid)
-		assert.Equal(t, Ended{name, "success"}, next(t, m))
+		assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
 	})
 	t.Run("is an error that names it where it is not", func(t *testing.T) {
 		_, err := m.Start(t.Context(), Scope{Name: name, PIDs: []int{process(t)}, Properties: []Property{property("Frobnicate", true)}})
@@ -153,13 +170,13 @@ func TestATimeThatIsUp(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-time.scope"
 	pid, _ := start(t, m, name, property("RuntimeMaxUSec", uint64(50_000)), property("TimeoutStopUSec", uint64(300_000)))
-	assert.Equal(t, StopRequested{name}, next(t, m))
+	assert.Equal(t, StopRequested{Name: name}, next(t, m))
 	cause, err := m.StopCause(t.Context(), name)
 	require.NoError(t, err)
 	assert.Equal(t, "timeout", cause.Result, "it tells why")
 	assert.InDelta(t, clock.Monotonic(), cause.Since, float64(testbed.Patience), "and since when")
 	testbed.WaitExit(t, pid)
-	assert.Equal(t, Ended{name, "timeout"}, next(t, m))
+	assert.Equal(t, Ended{Name: name, Result: "timeout"}, next(t, m))
 
 	units, err := m.List(t.Context(), "app-corral-*.scope")
 	require.NoError(t, err)
@@ -168,9 +185,11 @@ func TestATimeThatIsUp(t *testing.T) {
 	assert.InDelta(t, clock.Monotonic(), units[0].TimedOut, float64(testbed.Patience), "it tells when")
 	assert.Len(t, units[0].InvocationID, 32)
 
-	again, _ := start(t, m, name)
+	again, started := start(t, m, name)
 	kill(t, again)
-	assert.Equal(t, Ended{name, "success"}, next(t, m), "the second one's, not the first one's")
+	e, id := nextOf(t, m)
+	assert.Equal(t, Ended{Name: name, Result: "success"}, e, "the second one's, not the first one's")
+	assert.Equal(t, started.InvocationID, id)
 }
 
 func TestANameThatRuns(t *testing.T) {
@@ -190,13 +209,13 @@ func TestAStopIsLeftToUs(t *testing.T) {
 	pid, _ := start(t, m, name)
 	stopped := make(chan error, 1)
 	go func() { stopped <- exec.CommandContext(t.Context(), "systemctl", "--user", "stop", name).Run() }()
-	assert.Equal(t, StopRequested{name}, next(t, m))
+	assert.Equal(t, StopRequested{Name: name}, next(t, m))
 	state, err := m.State(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, "running", state, "not the whole session")
 	require.NoError(t, m.Kill(t.Context(), name, unix.SIGTERM))
 	testbed.WaitExit(t, pid)
-	assert.Equal(t, Ended{name, "success"}, next(t, m))
+	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
 	require.NoError(t, testbed.Receive(t, stopped, "end of systemctl stop"))
 }
 
@@ -210,7 +229,7 @@ func TestWhatIsForgottenIsNotToldOf(t *testing.T) {
 	testbed.WaitExit(t, forgotten)
 	testbed.Poll(t, "the scope is gone", func() bool { return show(t, "app-corral-forgotten.scope", "ActiveState") == "inactive" })
 	kill(t, watched)
-	assert.Equal(t, Ended{"app-corral-watched.scope", "success"}, next(t, m))
+	assert.Equal(t, Ended{Name: "app-corral-watched.scope", Result: "success"}, next(t, m))
 }
 
 func TestAScopeThatWasThereAlready(t *testing.T) {
@@ -225,7 +244,7 @@ func TestAScopeThatWasThereAlready(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []Unit{{Name: name, Active: "active", Result: "success", InvocationID: started.InvocationID, ControlGroup: started.ControlGroup}}, units)
 	kill(t, pid)
-	assert.Equal(t, Ended{name, "success"}, next(t, m))
+	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
 }
 
 func TestWhatIsGoneIsNoError(t *testing.T) {
@@ -250,10 +269,10 @@ func TestSystemdIsExecutedAgain(t *testing.T) {
 		return err == nil
 	})
 	kill(t, pid)
-	assert.Equal(t, Ended{name, "success"}, next(t, m), "the watches live on")
+	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m), "the watches live on")
 	again, _ := start(t, m, name)
 	kill(t, again)
-	assert.Equal(t, Ended{name, "success"}, next(t, m), "and can be made")
+	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m), "and can be made")
 }
 
 func TestSystemdIsReloaded(t *testing.T) {
@@ -273,7 +292,7 @@ func TestOnlyOurScopesWakeUs(t *testing.T) {
 		require.NoError(t, exec.CommandContext(t.Context(), "systemd-run", "--user", "--scope", "--quiet", "true").Run())
 	}
 	kill(t, pid)
-	assert.Equal(t, Ended{name, "success"}, next(t, m))
+	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
 	require.NoError(t, m.Forget(t.Context(), name))
 	_, err := m.State(t.Context()) // an answer comes after the signals before it
 	require.NoError(t, err)

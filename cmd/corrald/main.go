@@ -134,11 +134,11 @@ func relay(u *units.Manager, s *supervisor.Supervisor) {
 	for e := range u.Events() {
 		switch e := e.(type) {
 		case units.Ended:
-			s.ScopeEnded(e.Name, e.Result)
+			s.ScopeEnded(e.Name, e.InvocationID, e.Result)
 		case units.StopRequested:
-			s.ScopeStopRequested(e.Name)
+			s.ScopeStopRequested(e.Name, e.InvocationID)
 		case units.Stopping:
-			s.ScopeStopping(e.Name, supervisor.StopCause(e.Cause))
+			s.ScopeStopping(e.Name, e.InvocationID, supervisor.StopCause(e.Cause))
 		case units.Resync:
 			go s.Resync()
 		}

@@ -220,7 +220,7 @@ func (s *served) end(t *testing.T, id string) {
 	t.Helper()
 	n, err := s.sup.Session(id)
 	require.NoError(t, err)
-	s.sup.ScopeEnded(n.Unit, "success")
+	s.sup.ScopeEnded(n.Unit, "", "success")
 }
 
 func snap(id, state string) *supervisor.Snapshot {

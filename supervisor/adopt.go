@@ -58,7 +58,8 @@ func (s *Supervisor) awaitLooks(ctx context.Context) {
 	}
 }
 
-// Resync compares what systemd has with what the sessions say: events may have been missed.
+// Resync compares what systemd has with what the sessions say: events may have been missed. Where systemd does not answer it is asked again, less and less
+// often.
 func (s *Supervisor) Resync() {
 	var runs map[*entry]string
 	if s.do(func() { runs = s.quiet() }) != nil {
@@ -69,10 +70,26 @@ func (s *Supervisor) Resync() {
 	scopes, err := s.World.Scopes(ctx)
 	s.post(func() {
 		if err != nil {
-			s.Log.Error("cannot list the scopes", "err", err)
+			s.listLater(err)
 			return
 		}
+		s.listAfter = 0
 		s.compareWith(scopes, runs)
+	})
+}
+
+// listLater lists again when some time has gone by.
+func (s *Supervisor) listLater(err error) {
+	if s.listing {
+		return
+	}
+	s.listing, s.listAfter = true, min(max(2*s.listAfter, firstRetry), lastRetry)
+	s.Log.Error("cannot list the scopes, and tries again", "err", err, "after", s.listAfter)
+	s.AfterFunc(s.listAfter, func() {
+		s.post(func() {
+			s.listing = false
+			go s.Resync()
+		})
 	})
 }
 

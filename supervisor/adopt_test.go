@@ -2,12 +2,15 @@ package supervisor
 
 import (
 	"context"
+	"errors"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/exitstatus"
@@ -119,5 +122,42 @@ func TestAdoptionGoesOnWithWhatWasBegun(t *testing.T) {
 		assert.Equal(t, "stopped", b.state("shop"))
 		cancel()
 		synctest.Wait()
+	})
+}
+
+// TestAnEndThatSystemdDoesNotTell, because it has taken the scope for dead before: the kernel tells that it is empty.
+func TestAnEndThatSystemdDoesNotTell(t *testing.T) {
+	supervise(t, func(b *bed) {
+		require.NoError(t, os.WriteFile(b.world.FreezerFile(""), nil, 0o600))
+		b.start("shop")
+		b.world.scopesErr = errors.New("systemd does not answer")
+		b.call("stop", func(ctx context.Context) error { return b.sup.Stop(ctx, "shop", 0) })
+		b.exit("shop", 143)
+		b.files.tell(b.world.FreezerFile(""), "", unix.IN_MODIFY) // it has processes
+		b.rests(time.Second)
+		b.heard()
+		b.meanwhile(func() { b.world.populated = false })
+		b.files.tell(b.world.FreezerFile(""), "", unix.IN_MODIFY)
+		b.rests(emptyTime)
+		assert.Equal(t, "stopping", b.state("shop"))
+		assert.Contains(t, b.log.String(), "cannot list the scopes")
+		b.meanwhile(func() { b.world.scopesErr = nil })
+		b.rests(firstRetry)
+		assert.Equal(t, "stopped", b.state("shop"))
+		assert.Contains(t, b.heard(), "4s stop: ok")
+	})
+}
+
+// TestAnEndThatSystemdTells is one that nobody has to ask for.
+func TestAnEndThatSystemdTells(t *testing.T) {
+	supervise(t, func(b *bed) {
+		require.NoError(t, os.WriteFile(b.world.FreezerFile(""), nil, 0o600))
+		b.start("shop")
+		b.exit("shop", 0)
+		b.meanwhile(func() { b.world.populated, b.world.scopesErr = false, errors.New("nobody asks") })
+		b.files.tell(b.world.FreezerFile(""), "", unix.IN_MODIFY)
+		b.empty("shop")
+		b.rests(time.Minute)
+		assert.NotContains(t, b.log.String(), "cannot list the scopes")
 	})
 }

@@ -25,6 +25,7 @@ type world struct {
 	answers   bool
 	dead      bool // what Alive says
 	scopes    []Scope
+	scopesErr error
 	group     string        // what ControlGroup says
 	stops     bool          // what Stopping says
 	asked     chan struct{} // before it says so it waits for this to be closed
@@ -171,7 +172,7 @@ func (w *world) Alive(session.Process) (int, bool) {
 }
 
 func (w *world) TmuxServer(Target) (session.Process, bool)                  { return session.Process{}, false }
-func (w *world) Scopes(context.Context) ([]Scope, error)                    { return w.scopes, nil }
+func (w *world) Scopes(context.Context) ([]Scope, error)                    { return w.scopes, w.scopesErr }
 func (w *world) Watch(context.Context, []string) error                      { return nil }
 func (w *world) Forget(context.Context, string) error                       { return nil }
 func (w *world) ControlGroup(int) string                                    { return w.group }

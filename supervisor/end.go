@@ -15,11 +15,12 @@ import (
 
 // runtime is what the loop holds of a run beside its facts: it is gone with the daemon, and made anew by adoption.
 type runtime struct {
-	timer  deadline.Stopper // of the start, then of the end
-	stage  stage            // how far the ending has come
-	grace  time.Duration
-	asked  time.Time // when the ending began
-	polite bool      // the agent has had its signal
+	timer   deadline.Stopper // of the start, then of the end
+	emptied deadline.Stopper // runs while the scope is empty and systemd has not told of its end
+	stage   stage            // how far the ending has come
+	grace   time.Duration
+	asked   time.Time // when the ending began
+	polite  bool      // the agent has had its signal
 
 	caller []string // the environment of whoever asked for the run: all of it until that has begun, then what its conversation is looked for with
 
@@ -227,8 +228,10 @@ func (s *Supervisor) gone(e *entry) {
 	s.unwatch(e)
 	s.unwatchWorkspace(e)
 	s.clearInterrupted(e)
-	if e.run.timer != nil {
-		e.run.timer.Stop()
+	for _, timer := range []deadline.Stopper{e.run.timer, e.run.emptied} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	e.run = runtime{}
 	if f := e.then; f != nil {

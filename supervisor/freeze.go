@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -74,13 +75,13 @@ func froze(e *entry, run, verb string, freeze bool, err error) error {
 	return nil
 }
 
-// watchFreezer begins to wait for the scope to be frozen or thawed, by whomever.
+// watchFreezer begins to wait for the scope to be frozen or thawed, by whomever, or to be empty.
 func (s *Supervisor) watchFreezer(e *entry) {
 	r := e.rec.Run
 	if e.run.freezer != 0 || r.Scope != session.ScopeActive || r.ControlGroup == "" {
 		return
 	}
-	number, err := s.watchPath(s.World.FreezerFile(r.ControlGroup), unix.IN_MODIFY, func(inotify.Event) { s.lookFrozen(e) }, func() {
+	number, err := s.watchPath(s.World.FreezerFile(r.ControlGroup), unix.IN_MODIFY, func(inotify.Event) { s.lookAtGroup(e) }, func() {
 		s.unwatchPath(&e.run.freezer)
 		s.watchFreezer(e)
 	})
@@ -88,7 +89,37 @@ func (s *Supervisor) watchFreezer(e *entry) {
 		return
 	}
 	e.run.freezer = number
+	s.lookAtGroup(e)
+}
+
+// lookAtGroup asks the kernel all that it tells of by the file that inotify watches.
+func (s *Supervisor) lookAtGroup(e *entry) {
 	s.lookFrozen(e)
+	s.lookEmpty(e)
+}
+
+// emptyTime is how long systemd has to tell that a scope which is empty has ended. It does so within milliseconds; not at all if it has taken the scope for
+// dead before it was, and knows it no more, as it may do with one that is new (systemd#36781), or that outlives the time it has to stop.
+const emptyTime = 2 * time.Second
+
+// lookEmpty sees to it that the end of a scope is heard of, whoever does not tell it.
+func (s *Supervisor) lookEmpty(e *entry) {
+	r := e.rec.Run
+	if e.run.emptied != nil || !r.Live() || r.Scope != session.ScopeActive || r.ControlGroup == "" || s.World.Occupied(r.ControlGroup) {
+		return
+	}
+	run := r.ID
+	e.run.emptied = s.AfterFunc(emptyTime, func() {
+		s.post(func() {
+			if e.removed || e.rec.Run.ID != run || !e.rec.Run.Live() {
+				return
+			}
+			e.run.emptied = nil
+			if !s.World.Occupied(e.rec.Run.ControlGroup) {
+				go s.Resync()
+			}
+		})
+	})
 }
 
 // lookFrozen asks the kernel whether the session's scope is frozen.

@@ -151,6 +151,9 @@ type Supervisor struct {
 	retrying     deadline.Stopper // runs while there is anything to be tried again
 	retryAfter   time.Duration
 	running      bool // Run was called
+
+	listing   bool          // systemd is about to be asked again for its scopes
+	listAfter time.Duration // after that time, 0 if it answered the last time
 }
 
 // New makes a Supervisor. Run starts it.

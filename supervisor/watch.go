@@ -77,7 +77,7 @@ func (s *Supervisor) lookAt(e *entry) {
 		s.attachedOrNot(e) // first: what has ended under somebody's eyes is known to them
 		s.readExit(e)
 		s.connectShim(e)
-		s.lookFrozen(e)
+		s.lookAtGroup(e)
 	}
 }
 

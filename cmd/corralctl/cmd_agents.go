@@ -9,7 +9,7 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-var agentsVerb = verb{name: "agents", summary: "Show the agents that can be run", pages: true, options: plainVerb(
+var agentsVerb = verb{name: "agents", summary: "Show the agents that can be run", pages: true, options: plainVerb(bareVerb("agents",
 	func(ctx context.Context, c *ctl, _ []string) error {
 		bus, err := c.connect(ctx)
 		if err != nil {
@@ -25,7 +25,7 @@ var agentsVerb = verb{name: "agents", summary: "Show the agents that can be run"
 		}
 		c.printAgents(rows)
 		return nil
-	})}
+	}))}
 
 func (c *ctl) printAgents(rows []dbusapi.AgentRow) {
 	t := table{columns: []column{

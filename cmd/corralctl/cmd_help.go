@@ -109,7 +109,7 @@ func globalFlags() *pflag.FlagSet {
 	return f
 }
 
-var versionVerb = verb{name: "version", summary: "Print the versions of corralctl and of the corrald that runs", options: plainVerb(
+var versionVerb = verb{name: "version", summary: "Print the versions of corralctl and of the corrald that runs", options: plainVerb(bareVerb("version",
 	func(ctx context.Context, c *ctl, _ []string) error {
 		var manager client.Manager
 		if bus, err := c.connect(ctx); err == nil {
@@ -127,7 +127,7 @@ var versionVerb = verb{name: "version", summary: "Print the versions of corralct
 			c.print("corrald %s\n", manager.Version)
 		}
 		return nil
-	})}
+	}))}
 
 func printVersion(c *ctl) error {
 	c.print("corralctl %s\n", version.Version)

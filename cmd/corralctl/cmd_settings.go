@@ -125,7 +125,7 @@ func unitProperties(texts []string) ([]dbusapi.UnitProperty, error) {
 	return properties, nil
 }
 
-var reloadVerb = verb{name: "reload", summary: "Make corrald read its configuration again", options: plainVerb(
+var reloadVerb = verb{name: "reload", summary: "Make corrald read its configuration again", options: plainVerb(bareVerb("reload",
 	func(ctx context.Context, c *ctl, _ []string) error {
 		bus, err := c.connect(ctx)
 		if err == nil {
@@ -135,11 +135,11 @@ var reloadVerb = verb{name: "reload", summary: "Make corrald read its configurat
 			return c.cannot("reload", "", err)
 		}
 		return nil
-	})}
+	}))}
 
 var cleanVerb = verb{name: "clean", summary: "Remove sessions that have outlived their time", options: func(f *pflag.FlagSet) action {
 	dryRun := f.Bool("dry-run", false, "only say which ones these are")
-	return func(ctx context.Context, c *ctl, _ []string) error {
+	return bareVerb("clean", func(ctx context.Context, c *ctl, _ []string) error {
 		bus, err := c.connect(ctx)
 		if err != nil {
 			return c.cannot("clean", "", err)
@@ -161,7 +161,7 @@ var cleanVerb = verb{name: "clean", summary: "Remove sessions that have outlived
 			}
 		}
 		return nil
-	}
+	})
 }}
 
 // expired returns the sessions that clean would remove.

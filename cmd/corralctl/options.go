@@ -17,6 +17,9 @@ func optionError(verb string, options *pflag.FlagSet, err error) error {
 	switch {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
 		f.message = fmt.Sprintf("unknown option %q", "-"+unknown.GetSpecifiedName())
+		if long := longOption(unknown.GetSpecifiedName(), options); long != "" {
+			f.hint = strings.Join(strings.Fields("corralctl "+verb+" --"+long), " ")
+		}
 	case errors.As(err, &unknown):
 		f.message = fmt.Sprintf("unknown option %q", "--"+unknown.GetSpecifiedName())
 		if near := nearestOption(unknown.GetSpecifiedName(), options); near != "" {
@@ -32,6 +35,20 @@ func optionError(verb string, options *pflag.FlagSet, err error) error {
 		}
 	}
 	return f
+}
+
+// longOption is the only option that begins with a letter, "" if there is none, or more than one.
+func longOption(letter string, options *pflag.FlagSet) string {
+	var found []string
+	options.VisitAll(func(option *pflag.Flag) {
+		if strings.HasPrefix(option.Name, letter) && option.Shorthand == "" && !option.Hidden {
+			found = append(found, option.Name)
+		}
+	})
+	if len(found) != 1 {
+		return ""
+	}
+	return found[0]
 }
 
 // nearestOption is the option that was probably meant.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -29,6 +30,16 @@ func plainVerb(act action) func(*pflag.FlagSet) action {
 	return func(*pflag.FlagSet) action { return act }
 }
 
+// bareVerb is the action of a verb that takes no words after it.
+func bareVerb(name string, act action) action {
+	return func(ctx context.Context, c *ctl, args []string) error {
+		if len(args) > 0 {
+			return usagef(name, "%s takes no arguments", name)
+		}
+		return act(ctx, c, args)
+	}
+}
+
 // verbGroup is one paragraph of the help.
 type verbGroup struct {
 	title string
@@ -48,6 +59,13 @@ func verbGroups() []verbGroup {
 	}
 }
 
+// elsewhere are the words that other programs have for what a verb does.
+var elsewhere = map[string]string{
+	"ls": "list", "ps": "list", "list-units": "list", "list-sessions": "list", "new": "run", "create": "run", "remove": "rm", "delete": "rm",
+	"tail": "logs", "journal": "logs", "capture": "peek", "send-keys": "send", "exec": "send", "shell": "attach", "join": "attach", "terminate": "stop",
+	"kill-session": "rm", "pause": "freeze", "unpause": "thaw", "daemon-reload": "reload", "check": "doctor",
+}
+
 func findVerb(name string) (verb, error) {
 	for _, group := range verbGroups() {
 		for _, v := range group.verbs {
@@ -57,7 +75,7 @@ func findVerb(name string) (verb, error) {
 		}
 	}
 	f := &failure{code: exitUsage, message: fmt.Sprintf("unknown verb %q", name), hint: "corralctl help"}
-	if near := nearestVerb(name); near != "" {
+	if near := cmp.Or(elsewhere[name], nearestVerb(name)); near != "" {
 		f.hint = "corralctl " + near
 	}
 	return verb{}, f

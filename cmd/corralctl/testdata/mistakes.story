@@ -5,6 +5,26 @@ corralctl: unknown verb "lsit"
 hint: corralctl list
 [exit 2]
 
+# What other programs call it is known, too.
+$ corralctl ls; corralctl delete x; corralctl daemon-reload
+corralctl: unknown verb "ls"
+hint: corralctl list
+corralctl: unknown verb "delete"
+hint: corralctl rm
+corralctl: unknown verb "daemon-reload"
+hint: corralctl reload
+[exit 2]
+
+$ corralctl rm -f x
+corralctl: unknown option "-f"
+hint: corralctl rm --force
+[exit 2]
+
+$ corralctl clean all
+corralctl: clean takes no arguments
+hint: corralctl help clean
+[exit 2]
+
 $ corralctl stop fix-auth
 corralctl: cannot stop "fix-auth": no such session
 [exit 4]

@@ -10,9 +10,12 @@ import (
 // A program that still makes its screen loses what is typed. One that has asked for bracketed paste has set up its input, and is only given the time
 // to draw: promptCalm. Any other is waited for until it is idle. One that is never silent, or says nothing at all, is told its prompt after promptTime
 // all the same. What is sent to the session meanwhile waits behind it, for as long as who sends it does.
+//
+// One whose title says when it is ready (TitleReady=) is waited for until then, for readyTime: it may fall silent while it still loads what it is made of.
 const (
 	promptCalm = 500 * time.Millisecond
 	promptTime = 15 * time.Second
+	readyTime  = time.Minute
 )
 
 // prompt is what the agent is told first: it is typed once, when the agent takes input.
@@ -29,7 +32,11 @@ func (s *shim) takePrompt() {
 		return
 	}
 	s.spec.Prompt = ""
-	s.prompt = prompt{text: t, last: s.agent.started.Add(promptTime)}
+	wait := promptTime
+	if s.spec.TitleReady != "" {
+		wait = readyTime
+	}
+	s.prompt = prompt{text: t, last: s.agent.started.Add(wait)}
 	s.tellPrompt(s.agent.started)
 }
 
@@ -72,7 +79,7 @@ func (s *shim) promptAt() time.Time {
 	switch {
 	case !s.ready.IsZero():
 		return s.ready
-	case !s.lastOutput.After(s.agent.started):
+	case !s.lastOutput.After(s.agent.started), s.spec.TitleReady != "" && s.said[saidByTitle].seq == 0:
 		return s.prompt.last
 	case s.scanner.modes.paste:
 		calm = min(calm, promptCalm)

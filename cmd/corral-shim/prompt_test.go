@@ -48,6 +48,17 @@ func TestThePromptIsNoAnswer(t *testing.T) {
 	s.sees("got <yes> <fix>")
 }
 
+func TestThePromptWaitsForTheTitle(t *testing.T) {
+	h := newHome(t, "sh", "-c", `stty -echo; printf '\033[?2004hloading'; read a; printf '\033]0;Ready\007ready'; read b; printf "got <$a> <$b>"; read rest`)
+	h.spec.TitleReady, h.spec.Prompt = "^Ready", "fix"
+	s := h.show()
+	d := h.connect()
+	d.hears(shimwire.Idle)
+	s.keys("a person\r")
+	s.sees("got <a person> <")
+	s.sees("fix")
+}
+
 func TestThePromptWaitsForAnAgentThatSaysWhenItIsReady(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; printf 'loading'; read a; systemd-notify --ready; read b; printf "got <$a> <$b>"; read rest`).withNotify()
 	h.spec.Prompt = "fix"
@@ -85,16 +96,18 @@ func TestWhenThePromptIsTyped(t *testing.T) {
 		output float64 // the last one, 0 for none
 		paste  bool
 		ready  float64
+		title  string // that says when it is ready
 		want   float64
 	}{
-		{"nothing was printed", 0, false, 0, 15},
-		{"it draws, and has asked for nothing", 1, false, 0, 4},
-		{"it has asked for pastes", 1, true, 0, 1.5},
-		{"it is never silent", 14, false, 0, 15},
-		{"it is never silent, and has asked for pastes", 14.9, true, 0, 15},
-		{"it says that it is ready", 14, false, 2, 2},
+		{"nothing was printed", 0, false, 0, "", 15},
+		{"it draws, and has asked for nothing", 1, false, 0, "", 4},
+		{"it has asked for pastes", 1, true, 0, "", 1.5},
+		{"it is never silent", 14, false, 0, "", 15},
+		{"it is never silent, and has asked for pastes", 14.9, true, 0, "", 15},
+		{"it says that it is ready", 14, false, 2, "", 2},
+		{"its title is going to say so", 1, true, 0, "Ready", 15},
 	} {
-		s := &shim{spec: shimwire.Spec{IdleAfter: 3 * time.Second}, agent: agent{started: begin}, lastOutput: at(row.output)}
+		s := &shim{spec: shimwire.Spec{IdleAfter: 3 * time.Second, TitleReady: row.title}, agent: agent{started: begin}, lastOutput: at(row.output)}
 		s.prompt.last = begin.Add(promptTime)
 		s.scanner.modes.paste = row.paste
 		if row.ready != 0 {

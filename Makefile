@@ -168,7 +168,7 @@ INSTALLED = \
 EXTRAS = README.md waybar/corral.jsonc waybar/style.css polybar/corral.ini i3/corral.conf i3/i3blocks.conf tmux/corral.conf indicator/corral-indicator.desktop
 EXTRA_PROGRAMS = i3/corral-i3status i3/corral-i3blocks tmux/corral-tmux rofi/corral-rofi indicator/corral-indicator
 
-# Relative to packaging/hooks.
+# Relative to packaging/hooks. Gemini CLI complains of hooks that somebody else than root can have written, so those are in no home directory.
 HOOKS = $(patsubst packaging/hooks/%,%,$(wildcard packaging/hooks/*.* packaging/hooks/*/*.*))
 
 # The units in which a path has to be put in.
@@ -195,7 +195,7 @@ USER_DATA = $(or $(XDG_DATA_HOME),$(HOME)/.local/share)
 USER_DIRS = DESTDIR= PREFIX='$(HOME)/.local' DATADIR='$(USER_DATA)' UNITDIR='$(USER_DATA)/systemd/user' PRESETDIR= CATALOGDIR=
 
 install-user: needs-run build ## for yourself, into ~/.local, enabled and started
-	@$(MAKE) --no-print-directory install-files $(USER_DIRS)
+	@$(MAKE) --no-print-directory install-files $(USER_DIRS) HOOKS='$(filter-out gemini.json,$(HOOKS))'
 	@scripts/user-service.sh start '$(HOME)/.local/bin'
 
 uninstall-user: ## what install-user did, undone; running agents go on

@@ -31,25 +31,29 @@ func readResponses(body []byte) (request, error) {
 	for _, t := range in.Tools {
 		q.tools = append(q.tools, tool{t.Name, t.Parameters})
 	}
+	q.last = lastItem(in.Input)
+	return q, nil
+}
+
+// lastItem returns the last item of an input that counts. A text may stand for a list of one.
+func lastItem(input json.RawMessage) (last part) {
 	var items []struct {
 		Type, Role string
 		Content    json.RawMessage
 	}
-	if json.Unmarshal(in.Input, &items) != nil {
-		q.last, _ = lastBlock(in.Input)
-		return q, nil
+	if json.Unmarshal(input, &items) != nil {
+		last, _ = lastBlock(input)
+		return last
 	}
 	for _, item := range slices.Backward(items) {
 		if item.Type == "function_call_output" || item.Type == "custom_tool_call_output" {
-			q.last = part{result: true}
-			break
+			return part{result: true}
 		}
 		if last, ok := lastBlock(item.Content); ok && item.Role == "user" {
-			q.last = last
-			break
+			return last
 		}
 	}
-	return q, nil
+	return part{}
 }
 
 func writeResponses(w *writer, q request, a reply) {

@@ -4,4 +4,5 @@ package agents
 
 import "testing"
 
-func TestCodex(t *testing.T) { live(t, codex) }
+func TestGemini(t *testing.T)  { live(t, gemini) }
+func TestCopilot(t *testing.T) { live(t, copilot) }

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/dbusapi/client"
-	"github.com/corrald/corral/internal/testbed"
 )
 
 // subject is a session that a test looks at.
@@ -120,7 +119,7 @@ func (s *subject) mark() int {
 // becomes waits for a change after the mark to this, as String has it, and returns it with the mark behind it.
 func (s *subject) becomes(mark int, what string) (change, int) {
 	s.t.Helper()
-	for deadline := time.After(testbed.Patience); ; {
+	for deadline := time.After(patience); ; {
 		changes, _, more := s.told(mark)
 		for i, c := range changes {
 			if c.String() == what {
@@ -138,7 +137,7 @@ func (s *subject) becomes(mark int, what string) (change, int) {
 // await waits until the session's properties are accepted.
 func (s *subject) await(what string, accept func(client.Session) bool) client.Session {
 	s.t.Helper()
-	for deadline := time.After(testbed.Patience); ; {
+	for deadline := time.After(patience); ; {
 		_, _, more := s.told(0)
 		now, err := s.client.Session(s.t.Context(), s.id)
 		require.NoError(s.t, err)
@@ -151,6 +150,18 @@ func (s *subject) await(what string, accept func(client.Session) bool) client.Se
 			s.t.Fatalf("session %s is not %s but %s, %s, %q\n%s", s.id, what, now.State, now.Activity, now.Attention, s.look())
 		}
 	}
+}
+
+// known waits until the id of the session's conversation is known.
+func (s *subject) known() string {
+	s.t.Helper()
+	return s.await("known by its id", func(now client.Session) bool { return now.ConversationId != "" }).ConversationId
+}
+
+// awaitAttention waits until the session wants a person.
+func (s *subject) awaitAttention() client.Session {
+	s.t.Helper()
+	return s.await("wanting somebody", func(now client.Session) bool { return now.Attention != "" })
 }
 
 // look is what a person sees of it.
@@ -172,7 +183,7 @@ func (s *subject) screen() string {
 // shows waits until a text is on the screen, and returns when that was.
 func (s *subject) shows(text string) time.Time {
 	s.t.Helper()
-	for deadline := time.Now().Add(testbed.Patience); !strings.Contains(s.screen(), text); {
+	for deadline := time.Now().Add(patience); !strings.Contains(s.screen(), text); {
 		if time.Now().After(deadline) {
 			s.t.Fatalf("session %s does not show %q\n%s", s.id, text, s.look())
 		}
@@ -192,7 +203,7 @@ func (s *subject) press(keys ...string) {
 // asked waits until the model was asked this by a person so many times in all.
 func (w *world) asked(prompt string, times int) {
 	w.t.Helper()
-	for deadline := time.After(testbed.Patience); ; {
+	for deadline := time.After(patience); ; {
 		prompts, more := w.model.Prompts()
 		n := 0
 		for _, p := range prompts {
@@ -207,7 +218,8 @@ func (w *world) asked(prompt string, times int) {
 		select {
 		case <-more:
 		case <-deadline:
-			w.t.Fatalf("the model was asked %q %d times and not %d, but this: %q", prompt, n, times, prompts)
+			shown, _ := w.tryCorralctl("peek", "--all")
+			w.t.Fatalf("the model was asked %q %d times and not %d, but this: %q\n%s", prompt, n, times, prompts, shown)
 		}
 	}
 }

@@ -14,25 +14,25 @@ func (w *world) setup(agent, workspace string) []string {
 	env := []string{"HOME=" + w.dir}
 	switch agent {
 	case "claude":
-		w.write(".claude.json", text(object{
+		w.configure(".claude.json", text(object{
 			"hasCompletedOnboarding": true, "theme": "dark", "hasSeenAutoDefaultNudge": true, "hasSeenAutoDefaultNotice": true,
 			"projects": object{workspace: object{"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true}},
 		}))
-		w.write(".claude/settings.json", text(object{"permissions": object{"defaultMode": "default", "disableAutoMode": "disable"}}))
+		w.configure(".claude/settings.json", text(object{"permissions": object{"defaultMode": "default", "disableAutoMode": "disable"}}))
 		return append(env, "ANTHROPIC_BASE_URL="+w.model.URL, "ANTHROPIC_AUTH_TOKEN=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1")
 	case "codex":
-		w.write(".codex/config.toml", fmt.Sprintf("model = \"mock\"\nmodel_provider = \"mock\"\napproval_policy = \"on-request\"\nsandbox_mode = \"read-only\"\ncheck_for_update_on_startup = false\n"+
+		w.configure(".codex/config.toml", fmt.Sprintf("model = \"mock\"\nmodel_provider = \"mock\"\napproval_policy = \"on-request\"\nsandbox_mode = \"read-only\"\ncheck_for_update_on_startup = false\n"+
 			"[model_providers.mock]\nname = \"mock\"\nbase_url = \"%s/v1\"\nwire_api = \"responses\"\nenv_key = \"MOCK_KEY\"\n[projects.%q]\ntrust_level = \"trusted\"\n", w.model.URL, workspace))
 		return append(env, "MOCK_KEY=none")
 	case "gemini":
-		w.write(".gemini/settings.json", text(object{
+		w.configure(".gemini/settings.json", text(object{
 			"security": object{"auth": object{"selectedType": "gemini-api-key"}, "folderTrust": object{"enabled": true}},
 			"general":  object{"disableAutoUpdate": true, "enableAutoUpdate": false}, "telemetry": object{"enabled": false}, "privacy": object{"usageStatisticsEnabled": false},
 		}))
-		w.write(".gemini/trustedFolders.json", text(object{workspace: "TRUST_FOLDER"}))
+		w.configure(".gemini/trustedFolders.json", text(object{workspace: "TRUST_FOLDER"}))
 		return append(env, "GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL="+w.model.URL)
 	case "opencode":
-		w.write(".config/opencode/opencode.json", text(object{
+		w.configure(".config/opencode/opencode.json", text(object{
 			"provider": object{"mock": object{
 				"npm": "@ai-sdk/openai-compatible", "name": "mock", "options": object{"baseURL": w.model.URL + "/v1", "apiKey": "none"},
 				"models": object{"mock": object{"name": "mock", "tool_call": true}},
@@ -41,14 +41,22 @@ func (w *world) setup(agent, workspace string) []string {
 		}))
 		return append(env, "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1")
 	case "copilot":
-		w.write(".copilot/config.json", text(object{"trusted_folders": []string{workspace}, "banner": "never"}))
+		w.configure(".copilot/config.json", text(object{"trusted_folders": []string{workspace}, "banner": "never"}))
 		return append(env, "COPILOT_PROVIDER_BASE_URL="+w.model.URL+"/v1", "COPILOT_PROVIDER_TYPE=openai", "COPILOT_PROVIDER_API_KEY=none", "COPILOT_MODEL=gpt-5",
 			"COPILOT_OFFLINE=true", "COPILOT_AUTO_UPDATE=false")
 	case "qwen":
-		w.write(".qwen/settings.json", text(object{"security": object{"auth": object{"selectedType": "openai"}}, "general": object{"disableAutoUpdate": true}}))
+		w.configure(".qwen/settings.json", text(object{"security": object{"auth": object{"selectedType": "openai"}}, "general": object{"disableAutoUpdate": true}}))
 		return append(env, "OPENAI_API_KEY=none", "OPENAI_BASE_URL="+w.model.URL+"/v1", "OPENAI_MODEL=mock")
 	}
 	return env
+}
+
+// configure writes a file of an agent's own, unless that is started for the first time.
+func (w *world) configure(name, content string) {
+	w.t.Helper()
+	if !w.bare {
+		w.write(name, content)
+	}
 }
 
 type object = map[string]any

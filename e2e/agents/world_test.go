@@ -43,6 +43,9 @@ func TestMain(m *testing.M) {
 // fetched is the variable that names the directory in which the agents are.
 const fetched = "CORRAL_AGENTS"
 
+// patience is how long a test waits for what an agent should do soon: some take half a minute to start on a machine that is busy.
+const patience = 2 * time.Minute
+
 // world is an installation of Corral with a daemon of its own, a home for the agents, and a model for them to talk to.
 type world struct {
 	t      *testing.T
@@ -53,6 +56,7 @@ type world struct {
 	env    []string // of the daemon and of corralctl
 	daemon *exec.Cmd
 	log    *bytes.Buffer
+	bare   bool // the agents are started for the first time
 }
 
 // newWorld starts a daemon with these lines in its corral.conf. At the end everything in it ends.
@@ -83,6 +87,7 @@ func (w *world) install() {
 			require.NoError(w.t, exec.Command("cp", "-r", from, filepath.Join(w.dir, "prefix", to)).Run())
 		}
 	}
+	_ = os.Remove(filepath.Join(w.dir, "prefix/share/corral/hooks/gemini.json")) // as make install-user, of which it would complain
 	w.ctl = filepath.Join(w.dir, "prefix/bin/corralctl")
 	for name, program := range programs(w.t) {
 		require.NoError(w.t, os.WriteFile(filepath.Join(w.dir, "programs", name), []byte("#!/bin/sh\nexec "+program+" \"$@\"\n"), 0o755))

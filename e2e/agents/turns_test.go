@@ -1,0 +1,225 @@
+//go:build agents
+
+package agents
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// TestEveryTurnIsTold: over many turns of Claude Code, with no hook of ours, no state of its is missed and none is made up: it works, asks, is answered,
+// is denied, is interrupted, and is done.
+func TestEveryTurnIsTold(t *testing.T) {
+	turns, err := strconv.Atoi(os.Getenv("AGENT_TURNS"))
+	if err != nil {
+		turns = 12
+	}
+	w := newWorld(t)
+	w.write(".config/corral/agents/claude.agent.d/bare.conf", "[Agent]\nCommand=claude --session-id %U\n")
+	w.corralctl("reload")
+	s := w.run("claude", "turns")
+	s.shows("manual mode on")
+	s.await("idle, as it says itself", func(now client.Session) bool { return now.Activity == "idle" && now.AttentionSource == "osc7501" })
+	var late, cleared []time.Duration
+	for n := range turns {
+		mark := s.mark()
+		var want []string
+		switch n % 4 {
+		case 0:
+			s.turn(mark, n, "")
+			want = []string{"working", "idle (turn-ended)"}
+		case 1:
+			s.turn(mark, n, "RUN: touch y%d && sleep 0.5")
+			late = append(late, s.asksFor(mark, manner{"claude", claude.asks, nil, "osc7501", "permission", fmt.Sprintf("touch y%d", n)}))
+			begin := time.Now()
+			at := s.approve(claude)
+			told, _ := s.becomes(at, "working")
+			cleared = append(cleared, told.at.Sub(begin))
+			want = []string{"working", "waiting (permission)", "working", "idle (turn-ended)"}
+		case 2:
+			s.turn(mark, n, "RUN: touch n%d")
+			_, at := s.becomes(mark, "waiting (permission)")
+			s.until(at, "Escape", func(c change) bool { return c.activity == "idle" })
+			want = []string{"working", "waiting (permission)", "idle"}
+		case 3:
+			s.send(fmt.Sprintf("HOLD: h%d", n))
+			_, at := s.becomes(mark, "working")
+			w.asked(fmt.Sprintf("HOLD: h%d", n), 1)
+			s.until(at, "Escape", func(c change) bool { return c.activity == "idle" })
+			want = []string{"working", "idle"}
+			s.asksAgain(fmt.Sprintf("HOLD: h%d", n))
+		}
+		_, _ = s.becomes(mark, want[len(want)-1])
+		var told []string
+		changes, _, _ := s.told(mark)
+		for _, c := range changes {
+			told = append(told, c.String())
+		}
+		if n%4 == 2 && len(told) == 4 { // it works for a moment on what it was denied
+			told = slices.Delete(told, 2, 3)
+		}
+		require.Equal(t, want, told, "turn %d\n%s", n, s.look())
+	}
+	t.Logf("%d turns, %d questions: on the bus after they are on the screen %s; an approval %s", turns, len(late), spread(late), spread(cleared))
+}
+
+// turn begins a turn, in which the model says nothing before it is told that the agent works: what is over in a millisecond, as with no model of others, may
+// be told as if it had never been. With a command it wants to run that.
+func (s *subject) turn(mark, n int, command string) {
+	s.t.Helper()
+	gate := fmt.Sprintf("t%d", n)
+	text := "HOLD: " + gate
+	if command != "" {
+		text += "\n" + fmt.Sprintf(command, n)
+	}
+	s.send(text)
+	_, _ = s.becomes(mark, "working")
+	s.model.Open(gate)
+}
+
+// asksAgain waits until what was interrupted before it was answered is in the input line again, and clears that.
+func (s *subject) asksAgain(text string) {
+	s.t.Helper()
+	line := func() string {
+		lines := slices.DeleteFunc(strings.Split(s.screen(), "\n"), func(line string) bool { return !strings.HasPrefix(line, "❯") })
+		if len(lines) == 0 {
+			return ""
+		}
+		return strings.Trim(lines[len(lines)-1], "❯ \u00a0")
+	}
+	testbed.Poll(s.t, "what was interrupted is in the input line", func() bool { return line() == text })
+	s.press("C-e", "C-u", "C-k")
+	testbed.Poll(s.t, "it is not any more", func() bool { return line() != text })
+}
+
+// until presses a key, again and again, until there is such a change.
+func (s *subject) until(mark int, key string, is func(change) bool) {
+	s.t.Helper()
+	for begin := time.Now(); ; {
+		s.press(key)
+		if s.soon(mark, is) {
+			return
+		}
+		require.Less(s.t, time.Since(begin), 30*time.Second, "session %s does not take %s\n%s", s.id, key, s.look())
+	}
+}
+
+// spread tells how long something takes.
+func spread(all []time.Duration) string {
+	if len(all) == 0 {
+		return "never"
+	}
+	slices.Sort(all)
+	last := len(all) - 1
+	return fmt.Sprintf("%v median, %v at most", all[last/2].Round(time.Millisecond), all[last].Round(time.Millisecond))
+}
+
+// TestWhileItWorks: what is sent then waits for the end of the turn, or is refused, as is asked for.
+func TestWhileItWorks(t *testing.T) {
+	w := newWorld(t)
+	s := w.run("claude", "busy", "--prompt", "HOLD: a")
+	w.asked("HOLD: a", 1)
+	s.becomes(0, "working")
+	text, err := w.tryCorralctl("send", "--if-waiting", s.id, "not now")
+	require.Error(t, err)
+	assert.Contains(t, text, "does not wait for input")
+	s.send("and then this")
+	w.model.Open("a")
+	w.asked("and then this", 1)
+	w.asked("HOLD: a", 1)
+	prompts, _ := w.model.Prompts()
+	assert.NotContains(t, prompts, "not now")
+	s.shows("The model has read: and then this")
+
+	mark := s.mark()
+	s.send("RUN: touch y")
+	_, mark = s.becomes(mark, "waiting (permission)")
+	s.shows("Do you want to proceed?")
+	for begin := time.Now(); ; { // it takes no key for a moment
+		_, _ = w.tryCorralctl("send", "--if-waiting", "--no-enter", s.id, "1")
+		if s.soon(mark, func(c change) bool { return c.activity != "waiting" }) {
+			break
+		}
+		if time.Since(begin) > 10*time.Second {
+			t.Fatalf("an answer that is sent is not taken\n%s", s.look())
+		}
+	}
+	_, _ = s.becomes(mark, "idle (turn-ended)")
+	assert.FileExists(t, s.workspace+"/y")
+}
+
+// TestTwoOfAKind in one directory do not mix: each has a conversation of its own, also after both were killed and resumed.
+func TestTwoOfAKind(t *testing.T) {
+	for _, m := range []manner{claude, codex} {
+		t.Run(m.agent, func(t *testing.T) {
+			w := newWorld(t)
+			one := w.run(m.agent, "one", "--prompt", "my name is Anna")
+			two := w.runIn(one.workspace, m.agent, "two", "--prompt", "my name is Berta")
+			for _, s := range []*subject{one, two} {
+				_, _ = s.becomes(0, "idle (turn-ended)")
+				s.known()
+			}
+			assert.NotEqual(t, one.known(), two.known())
+			for _, s := range []*subject{one, two} {
+				s.kill(9)
+				s.is("failed")
+			}
+			w.corralctl("resume", "one", "two")
+			one.shows("my name is Anna")
+			two.shows("my name is Berta")
+			assert.NotContains(t, one.screen(), "Berta")
+			assert.NotContains(t, two.screen(), "Anna")
+		})
+	}
+}
+
+// TestEnds: what a person types ends it, with success.
+func TestEnds(t *testing.T) {
+	w := newWorld(t)
+	s := w.run("claude", "ends", "--prompt", "hello")
+	_, _ = s.becomes(0, "idle (turn-ended)")
+	s.send("/exit")
+	now := s.is("completed")
+	assert.Equal(t, "success", now.Result)
+}
+
+// TestNothingIsConfigured: at its first start an agent asks for what no conversation can be had without; a person is told.
+func TestNothingIsConfigured(t *testing.T) {
+	w := newWorld(t)
+	w.bare = true
+	for agent, dialog := range map[string]string{"claude": "Choose the text style", "codex": "Sign in with ChatGPT"} {
+		s := w.run(agent, agent)
+		s.shows(dialog)
+		begin := time.Now()
+		now := s.awaitAttention()
+		t.Logf("%s: %s, told by %s after %v: %q", agent, now.Attention, now.AttentionSource, time.Since(begin).Round(time.Second), now.AttentionMessage)
+		assert.Contains(t, []string{"setup", "auth", "question"}, now.Attention)
+	}
+}
+
+// TestOneEndsAndTheOtherGoesOn: sessions of Codex share nothing that the end of one could take along.
+func TestOneEndsAndTheOtherGoesOn(t *testing.T) {
+	w := newWorld(t)
+	one := w.run("codex", "one", "--prompt", "hello")
+	two := w.runIn(one.workspace, "codex", "two", "--prompt", "hello too")
+	for _, s := range []*subject{one, two} {
+		_, _ = s.becomes(0, "idle (turn-ended)")
+	}
+	w.corralctl("stop", "one")
+	one.is("stopped")
+	mark := two.mark()
+	two.send("are you still there")
+	_, _ = two.becomes(mark, "idle (turn-ended)")
+	two.shows("The model has read: are you still there")
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -20,8 +21,13 @@ const idTime = 30 * time.Second
 type Conversation struct {
 	Resume    []string          // the command that goes on with it
 	Condition []string          // patterns of files, as in the agent's definition: if none is there, nothing was saved
+	Content   *regexp.Regexp    // that one of them has to have, nil for any
 	Values    config.Specifiers // for these
 	Begins    string            // the id of the one that is begun instead, "" if the agent chooses that itself
+
+	// Where there is a file and nothing in it, that is in the way of one with this id: another is begun by this command.
+	Another      string
+	BeginAnother []string
 }
 
 var errStopped = errors.New("it was stopped before its conversation was made")
@@ -185,12 +191,28 @@ func (s *Supervisor) launchPlanned(e *entry, resumed bool, into *Into, prompt st
 		err := way.await(s.ctx, s, plan.Spec.Dir)
 		if err == nil {
 			s.post(func() { s.arrive(e, run, way) })
-			err = s.World.Start(s.ctx, plan, func(ev session.Event) { s.event(e, ev) })
+			err = s.World.Start(s.ctx, plan, func(ev session.Event) { s.startEvent(e, ev) })
 		}
 		s.post(func() {
 			s.forgetCaller(e, run)
 			s.startDone(e, run, err, into != nil)
 		})
+	})
+}
+
+// startEvent is event for a step of a start. That the run begins a conversation is on disk once it returns.
+func (s *Supervisor) startEvent(e *entry, ev session.Event) {
+	nothing, is := ev.(session.NothingSaved)
+	if !is {
+		s.event(e, ev)
+		return
+	}
+	_ = s.with(s.ctx, e.rec.ID, func(found *entry) (<-chan error, error) {
+		if found != e {
+			return nil, nil
+		}
+		s.nothingSaved(e, nothing)
+		return s.wait(e, func(*entry) bool { return true }, noError), nil
 	})
 }
 
@@ -234,17 +256,29 @@ func (s *Supervisor) conversation(rec *session.Session, resume []string) *Conver
 	def := s.Agents[rec.Agent]
 	c := &Conversation{Resume: resume, Values: s.specifiers(rec)}
 	if rec.ConversationID != "" {
-		c.Condition = slices.Clone(def.ResumeCondition)
+		c.Condition, c.Content = slices.Clone(def.ResumeCondition), def.ResumeContent
 	}
 	if chosen(def) {
 		c.Begins = rec.ConversationID
+	}
+	if c.Content != nil && rec.Defined && (def.IdSource == config.IdPreset || def.IdSource == config.IdHistoryFile) {
+		other := rec.Clone()
+		other.ConversationID = newUUID()
+		c.Another = other.ConversationID
+		c.BeginAnother, _ = s.commands(other)
 	}
 	return c
 }
 
 // nothingSaved takes note that a run could not go on with a conversation.
 func (s *Supervisor) nothingSaved(e *entry, ev session.NothingSaved) {
+	if e.rec.Run.ID != ev.Run {
+		return
+	}
 	s.apply(e, ev)
+	if ev.ID != "" && ev.ID != e.rec.ConversationID {
+		s.converse(e, ev.ID, session.Given)
+	}
 	s.Log.Info("no conversation was saved to go on with: the agent begins one", "session", e.rec.ID, "agent", e.rec.Agent)
 }
 
@@ -294,14 +328,15 @@ func (s *Supervisor) takeHint(e *entry) {
 		return
 	}
 	run, plan := r.ID, s.plan(e, false)
-	known := Conversation{Condition: slices.Clone(def.ResumeCondition), Values: s.specifiers(e.rec)}
+	known := Conversation{Condition: slices.Clone(def.ResumeCondition), Content: def.ResumeContent, Values: s.specifiers(e.rec)}
 	e.hinting = true
 	s.effect(e, func() {
 		id := s.World.Hint(s.ctx, plan, known, def.IdPattern)
 		s.post(func() {
 			e.hinting = false
 			s.touch(e)
-			if id != "" && !e.removed && e.rec.Run.ID == run && id != e.rec.Run.Conversation {
+			earlier := slices.Contains(e.rec.Earlier, id) // what an earlier run has printed at its end is in the log, too
+			if id != "" && !e.removed && e.rec.Run.ID == run && id != e.rec.Run.Conversation && !earlier {
 				s.converse(e, id, session.Hint)
 			}
 		})

@@ -429,15 +429,8 @@ func (s *Supervisor) effect(e *entry, f func()) {
 // event returns from an effect: it applies ev if the session is still there.
 func (s *Supervisor) event(e *entry, ev session.Event) {
 	s.post(func() {
-		switch ev := ev.(type) {
-		case session.NothingSaved:
-			if !e.removed {
-				s.nothingSaved(e, ev)
-			}
-		default:
-			if !e.removed {
-				s.apply(e, ev)
-			}
+		if !e.removed {
+			s.apply(e, ev)
 		}
 	})
 }

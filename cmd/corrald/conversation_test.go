@@ -55,6 +55,7 @@ const (
 Command=bash %h/talker --session-id %U
 ResumeCommand=bash %h/talker --resume %U
 ResumeCondition=${TALKER_HOME}/*/%U.jsonl %h/talks/*/%U.jsonl
+ResumeContent=hello
 IdSource=preset
 IdPattern=talker --resume ([0-9a-f-]{36})
 `
@@ -102,6 +103,13 @@ func TestAConversationIsResumedIfItWasSaved(t *testing.T) {
 	fresh := s.facts().text("ConversationId")
 	assert.NotEqual(t, id, fresh, "a fresh run is another conversation")
 	assert.Equal(t, "--session-id "+fresh, s.runs(4)[3])
+
+	require.NoError(t, os.WriteFile(d.dir+"/talks/shop/"+fresh+".jsonl", []byte("a header\n"), 0o600))
+	f = again()
+	assert.False(t, f.yes("Resumed"))
+	other := f.text("ConversationId")
+	assert.NotEqual(t, fresh, other, "its file is there, with nothing in it, and in the way of another one with this id")
+	assert.Equal(t, "--session-id "+other, s.runs(5)[4])
 }
 
 // TestTheIdIsKnownThoughTheDaemonIsKilled: at no step of a start is there an agent with an id that is not on disk.

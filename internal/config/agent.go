@@ -50,6 +50,7 @@ type Agent struct {
 	Command          []string       // argument vector of a fresh run; empty for CommandAgent alone
 	ResumeCommand    []string       // of one that continues the conversation; empty if the agent cannot
 	ResumeCondition  []string       // patterns of file names: one of them has to match a file for there to be a conversation; nil if that cannot be told
+	ResumeContent    *regexp.Regexp // has to match in the first of such a file, too; nil if its being there is enough
 	Environment      []string       // [Environment] Set=: NAME=VALUE, a name at most once
 	UnsetEnvironment []string       // [Environment] Unset=: names that the agent does not inherit; what Set= names it gets all the same
 	EnvironmentFiles []string       // [Environment] EnvironmentFile=: absolute paths, with a - in front where the file may be missing
@@ -202,6 +203,8 @@ func (l *agentLoader) set(a assignment) error {
 		return setValue(&agent.ResumeCommand, a.key, a.value, nil, command)
 	case "Agent.ResumeCondition":
 		return l.setResumeCondition(a)
+	case "Agent.ResumeContent":
+		return setValue(&agent.ResumeContent, a.key, a.value, nil, regexp.Compile)
 	case "Agent.Detect":
 		return setValue(&agent.Detect, a.key, a.value, nil, programs)
 	case "Agent.IdCommand":

@@ -32,37 +32,59 @@ func (g *Ground) withConversation(ctx context.Context, p supervisor.Plan, tell f
 	if p.Conversation == nil {
 		return p, nil
 	}
-	saved, err := g.saved(ctx, p, *p.Conversation)
+	saved, begun, err := g.saved(ctx, p, *p.Conversation)
 	switch {
 	case err != nil:
 		return p, err
 	case saved:
 		p.Spec.Args = p.Conversation.Resume
+	case begun && p.Conversation.Another != "":
+		p.Spec.Args = p.Conversation.BeginAnother
+		tell(session.NothingSaved{Run: p.Spec.RunID, ID: p.Conversation.Another})
 	default:
 		tell(session.NothingSaved{Run: p.Spec.RunID, ID: p.Conversation.Begins})
 	}
 	return p, nil
 }
 
-// saved tells whether the agent has saved a conversation. Where it cannot be told, it has.
-func (g *Ground) saved(ctx context.Context, p supervisor.Plan, c supervisor.Conversation) (bool, error) {
+// saved tells whether the agent has saved a conversation, or has at least begun a file for it. Where it cannot be told, it has.
+func (g *Ground) saved(ctx context.Context, p supervisor.Plan, c supervisor.Conversation) (saved, begun bool, err error) {
 	if len(c.Condition) == 0 {
-		return true, nil
+		return true, true, nil
 	}
 	env, err := g.environment(ctx, p)
 	if err != nil {
-		return false, err
+		return false, false, err
+	}
+	if home := valueOf(p.Spec.Env, "HOME"); filepath.IsAbs(home) {
+		c.Values.Home = home // the session has one of its own
 	}
 	patterns, err := config.ExpandPatterns(c.Condition, c.Values, env)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	for _, pattern := range patterns {
-		if files, err := filepath.Glob(pattern); err == nil && len(files) > 0 {
-			return true, nil
+		files, _ := filepath.Glob(pattern) // a bad pattern was told when it was read
+		if slices.ContainsFunc(files, func(file string) bool { return c.Content == nil || contains(file, c.Content) }) {
+			return true, true, nil
 		}
+		begun = begun || len(files) > 0
 	}
-	return false, nil
+	return false, begun, nil
+}
+
+// maxContent is how much of a file is looked through, in bytes: what a conversation begins with.
+const maxContent = 1 << 20
+
+// contains tells whether a pattern matches in a file. One that cannot be read does not.
+func contains(file string, pattern *regexp.Regexp) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, maxContent))
+	return err == nil && pattern.Match(text)
 }
 
 // maxMade bounds what is read of what a command prints that makes an id, in bytes.
@@ -131,18 +153,22 @@ func find(program string, env []string) (string, error) {
 	if strings.Contains(program, "/") {
 		return program, nil
 	}
-	path := ""
-	for _, entry := range env {
-		if value, is := strings.CutPrefix(entry, "PATH="); is {
-			path = value
-		}
-	}
-	for _, dir := range filepath.SplitList(path) {
+	for _, dir := range filepath.SplitList(valueOf(env, "PATH")) {
 		if file := filepath.Join(dir, program); filepath.IsAbs(file) && executable(file) {
 			return file, nil
 		}
 	}
 	return "", fmt.Errorf("command %q not found", program)
+}
+
+// valueOf returns what an environment says of a variable, "" if it says nothing.
+func valueOf(env []string, name string) (value string) {
+	for _, entry := range env {
+		if is, of := strings.CutPrefix(entry, name+"="); of {
+			value = is
+		}
+	}
+	return value
 }
 
 // OpenConversation returns the id that the pattern finds in the paths of files that are held open by the agent, or else by the process nearest to it. Of several,
@@ -234,7 +260,7 @@ func (g *Ground) Hint(ctx context.Context, p supervisor.Plan, c supervisor.Conve
 		return ""
 	}
 	c.Values.Conversation = found[len(found)-1][1]
-	if saved, err := g.saved(ctx, p, c); err != nil || !saved {
+	if saved, _, err := g.saved(ctx, p, c); err != nil || !saved {
 		return ""
 	}
 	return c.Values.Conversation

@@ -1,0 +1,64 @@
+//go:build e2e || agents
+
+package agents
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// TestClaudeIsResumedIfItHasSaved something: it saves nothing before it is told something, and refuses to begin what it has saved.
+func TestClaudeIsResumedIfItHasSaved(t *testing.T) {
+	w := newWorld(t)
+	s := w.run("claude", "shop")
+	id := s.is("running").ConversationId
+	s.takesInput(claude)
+	s.kill(syscall.SIGKILL)
+	s.is("failed")
+	assert.Contains(t, w.corralctl("resume", "shop"), "no conversation was saved yet")
+	now := s.is("running")
+	assert.False(t, now.Resumed)
+	assert.Equal(t, id, now.ConversationId)
+
+	s.takesInput(claude)
+	mark := s.mark()
+	s.send("remember this")
+	_, _ = s.becomes(mark, "idle (turn-ended)")
+	testbed.Poll(t, "Claude Code has saved what it was told", func() bool { // it does so a moment after its turn
+		files, err := filepath.Glob(w.dir + "/.claude/projects/*/" + id + ".jsonl")
+		require.NoError(t, err)
+		return len(files) == 1 && strings.Contains(readFile(t, files[0]), `"type":"assistant"`)
+	})
+	s.kill(syscall.SIGKILL)
+	s.is("failed")
+	assert.NotContains(t, w.corralctl("resume", "shop"), "no conversation")
+	now = s.is("running")
+	assert.True(t, now.Resumed)
+	assert.Equal(t, id, now.ConversationId)
+	s.shows("remember this")
+
+	t.Run("another session is refused it", func(t *testing.T) {
+		out, err := w.tryCorralctl("run", "--id", "second", "--dir", s.workspace, "--conversation", id, "claude")
+		require.Error(t, err)
+		assert.Contains(t, out, `held by session "shop"`)
+	})
+
+	w.corralctl("restart", "shop")
+	assert.NotEqual(t, id, s.is("running").ConversationId, "a fresh run is a conversation of its own")
+	s.takesInput(claude)
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(text)
+}

@@ -1,0 +1,25 @@
+//go:build agents
+
+package agents
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestGeminiEndsAtAStop: signals to its outer process alone mean nothing to it.
+func TestGeminiEndsAtAStop(t *testing.T) {
+	w := newWorld(t)
+	s := w.run("gemini", "shop")
+	s.shows("Type your message")
+	group, asked := s.is("running").ControlGroup, time.Now()
+	w.corralctl("stop", "shop")
+	t.Logf("it took %v", time.Since(asked).Round(time.Millisecond))
+	assert.Less(t, time.Since(asked), 8*time.Second, "it was asked, and did not have to be killed")
+	now := s.is("stopped")
+	assert.EqualValues(t, 1, now.ExecMainCode)
+	assert.EqualValues(t, 0, now.ExecMainStatus)
+	assert.NoDirExists(t, "/sys/fs/cgroup"+group)
+}

@@ -1,0 +1,28 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// After a boot, with nobody logged in, a session finds what nvm, pyenv and npm have put into PATH by the login shell's start-up files.
+func TestPathAfterABoot(t *testing.T) {
+	d := newDesk(t, "/")
+	d.do("mkdir", "-p", ".nvm/versions/bin", ".pyenv/shims", ".npm-global/bin")
+	d.write(".nvm/nvm.sh", "nvm() { PATH=$HOME/.nvm/versions/bin:$PATH; }\nnvm use default\n")
+	d.write(".profile", "[ -n \"$BASH_VERSION\" ] && . ~/.bashrc\nPATH=$HOME/.npm-global/bin:$PATH\n")
+	d.write(".bashrc", "case $- in *i*) ;; *) return;; esac\nexport PYENV_ROOT=$HOME/.pyenv\nPATH=$PYENV_ROOT/shims:$PATH\n. ~/.nvm/nvm.sh\n")
+	for name, dir := range map[string]string{"bynvm": ".nvm/versions/bin", "bypyenv": ".pyenv/shims", "bynpm": ".npm-global/bin"} {
+		d.write(dir+"/"+name, "#!/bin/sh\nexec sleep 1000\n")
+		d.run(name, "--no-start", "--on-login", "start", "--", name)
+	}
+	d.PowerOff()
+	d.Boot()
+	for _, name := range []string{"bynvm", "bypyenv", "bynpm"} {
+		d.until(name, "running,failed")
+		assert.Equal(t, `s "running"`, d.property(name, "State"), d.told(name))
+	}
+}

@@ -39,8 +39,10 @@ type runtime struct {
 	starting bool       // the scope is being started: what has come of that is told before its end is
 	ended    []scopeEnd // what came first of ends, which may be those of earlier runs
 
-	tmux descriptor // pidfd of the tmux server
-	shim descriptor // socket
+	tmux   descriptor      // pidfd of the tmux server
+	server session.Process // that it is of
+	lost   session.Process // the tmux server that was found dead when it was to be watched
+	shim   descriptor      // socket
 
 	stateDir   int32 // inotify watch on the session's state directory
 	runtimeDir int32 // inotify watch on its runtime directory
@@ -186,8 +188,10 @@ func (s *Supervisor) react(e *entry) {
 		s.gone(e)
 		return
 	}
-	if !s.watchTmux(e) {
-		s.tmuxDied(e, r.ID, r.TmuxProc)
+	if !s.watchTmux(e) && e.run.lost != r.TmuxProc {
+		// Its shim may have told that it has lost its pane before anybody knew of this server: then nobody else tells.
+		e.run.lost = r.TmuxProc
+		go s.tmuxLost(e, r.ID, s.target(e))
 	}
 	if r.Scope != session.ScopeActive {
 		return

@@ -184,6 +184,25 @@ func TestALostPaneIsStale(t *testing.T) {
 	})
 }
 
+// TestANewTmuxServerThatDiesAtOnce: its shim tells that it has lost its pane before anybody knows of the server.
+func TestANewTmuxServerThatDiesAtOnce(t *testing.T) {
+	supervise(t, func(b *bed) {
+		s := b.withShim()
+		s.hello()
+		b.meanwhile(func() {
+			e := b.sup.sessions["shop"]
+			b.sup.apply(e, session.TmuxStarted{Run: e.rec.Run.ID, Process: session.Process{PID: 10, Start: 100}})
+		})
+		s.says(shimwire.Message{Kind: shimwire.PaneLost})
+		assert.Equal(t, "stale", b.state("shop"))
+		b.meanwhile(func() { b.world.dead = true })
+		require.NoError(t, b.sup.Resume(b.t.Context(), "shop"))
+		assert.Equal(t, "stale", b.state("shop"))
+		assert.False(t, s.snapshot().SessionAlive)
+		s.hangUp()
+	})
+}
+
 func TestAnAgentOutsideOfItsScopeIsNotStarted(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.world.group = "/elsewhere.scope"

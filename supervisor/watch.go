@@ -159,7 +159,7 @@ func (s *Supervisor) unwatchRecord(e *entry) {
 // watchTmux begins to wait for the end of the run's tmux server. It returns false if that is dead.
 func (s *Supervisor) watchTmux(e *entry) bool {
 	r := e.rec.Run
-	if e.run.tmux.key != 0 || r.Tmux != session.Alive {
+	if r.Tmux != session.Alive || e.run.tmux.key != 0 && e.run.server == r.TmuxProc {
 		return true
 	}
 	run, process := r.ID, r.TmuxProc
@@ -169,6 +169,10 @@ func (s *Supervisor) watchTmux(e *entry) bool {
 	}
 	var d descriptor
 	d, err := s.waitFor(pidfd, func() {
+		if e.run.tmux == d {
+			e.run.tmux = descriptor{}
+			s.touch(e) // there may be another one by now, which is to be watched
+		}
 		s.drop(&d)
 		reap(process.PID)
 		s.tmuxDied(e, run, process)
@@ -177,7 +181,7 @@ func (s *Supervisor) watchTmux(e *entry) bool {
 		s.Log.Warn("cannot watch a tmux server", "session", e.rec.ID, "err", err)
 		return true
 	}
-	e.run.tmux = d
+	e.run.tmux, e.run.server = d, process // that of an earlier one is still waited for: it has to be collected
 	return true
 }
 
@@ -185,7 +189,6 @@ func (s *Supervisor) tmuxDied(e *entry, run string, process session.Process) {
 	if e.removed || e.rec.Run.ID != run || e.rec.Run.TmuxProc != process {
 		return
 	}
-	e.run.tmux = descriptor{}
 	// A shim that lives tells itself that it has lost its pane, and one that does not hangs up: then this is found out there.
 	if r := e.rec.Run; e.run.shim.key == 0 || r.Ended() || r.Intent != session.NoIntent {
 		go s.tmuxLost(e, run, s.target(e))

@@ -234,15 +234,20 @@ func (g *Ground) Clear(ctx context.Context, unit, dir string) {
 	_ = os.RemoveAll(dir)
 }
 
-// Alive tells whether exactly this process lives, and gives a pidfd of it.
+// Alive tells whether exactly this tmux server lives, and gives a pidfd of it. One that has ended is collected if this daemon has started it: nobody waits
+// for it.
 func (g *Ground) Alive(p session.Process) (int, bool) {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {
 		return -1, false
 	}
 	// Looked at after the open: the descriptor stays with one process, whoever gets its number.
-	if st, err := proc.Stat(p.PID); err != nil || st.State == 'Z' || session.Process(st.Identity) != p {
+	st, err := proc.Stat(p.PID)
+	if err != nil || st.State == 'Z' || session.Process(st.Identity) != p {
 		_ = unix.Close(fd)
+		if err == nil && session.Process(st.Identity) == p {
+			tmux.Reap(p.PID)
+		}
 		return -1, false
 	}
 	return fd, true

@@ -2,16 +2,20 @@ package ground
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/testbed"
 	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/session"
 	"github.com/corrald/corral/units"
 )
 
@@ -70,4 +74,30 @@ func FuzzLastID(f *testing.F) {
 			require.Contains(t, printed, id)
 		}
 	})
+}
+
+// TestATmuxServerThatEndsBeforeItIsWatched is collected: nobody waits for it.
+func TestATmuxServerThatEndsBeforeItIsWatched(t *testing.T) {
+	cmd := exec.Command("sleep", "infinity")
+	require.NoError(t, cmd.Start())
+	st, err := proc.Stat(cmd.Process.Pid)
+	require.NoError(t, err)
+	server := session.Process(st.Identity)
+	g := &Ground{}
+	pidfd, alive := g.Alive(server)
+	require.True(t, alive)
+	defer func() { _ = unix.Close(pidfd) }()
+	other := server
+	other.Start++
+	require.NoError(t, cmd.Process.Kill())
+	_, err = unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(testbed.Patience.Milliseconds()))
+	require.NoError(t, err)
+	_, alive = g.Alive(other)
+	assert.False(t, alive)
+	_, err = proc.Stat(server.PID)
+	require.NoError(t, err, "another process's status is left to who waits for it")
+	_, alive = g.Alive(server)
+	assert.False(t, alive)
+	_, err = proc.Stat(server.PID)
+	assert.ErrorIs(t, err, os.ErrNotExist)
 }

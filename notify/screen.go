@@ -191,6 +191,13 @@ func (n *Notifier) step(now time.Time) (next time.Time) {
 	return next
 }
 
+// paced takes note that a notice was given to the server just now: another with its key has to wait for a while. What does not have to wait any more is
+// forgotten, or there would be one of each session that ever was.
+func (s *screen) paced(key string, now time.Time) {
+	maps.DeleteFunc(s.sent, func(_ string, last time.Time) bool { return now.Sub(last) >= gap })
+	s.sent[key] = now
+}
+
 // due tells whether a notice is to be sent, and when.
 func (s *screen) due(notice Notice) (at time.Time, wanted bool) {
 	if s.told(notice.Key, notice.Token) {
@@ -255,7 +262,7 @@ func (n *Notifier) send(notice Notice) {
 		func(answer []any, err error) {
 			early := s.early
 			s.sending, s.early = "", nil
-			s.sent[notice.Key] = time.Now()
+			s.paced(notice.Key, time.Now())
 			id, ok := first[uint32](answer)
 			if err == nil && !ok {
 				err = errors.New("it does not answer with a number")

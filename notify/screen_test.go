@@ -284,3 +284,16 @@ func TestADamagedFile(t *testing.T) {
 	require.ErrorContains(t, testbed.Receive(t, s.said, "what is wrong"), "notifications.json")
 	assert.Equal(t, "shop: failed, exit 3", s.shown(testbed.Notifications(t)).Title)
 }
+
+// TestOnlyWhatHasToWaitIsRemembered: sessions come and go for as long as a server lives.
+func TestOnlyWhatHasToWaitIsRemembered(t *testing.T) {
+	s := newScreen(saved{})
+	now := time.Now()
+	for i := range 1000 {
+		s.paced(fmt.Sprint("session ", i), now.Add(time.Duration(i)*gap/4))
+	}
+	assert.Len(t, s.sent, 4)
+	at, wanted := s.due(Notice{Key: "session 999", Token: "x"})
+	assert.True(t, wanted)
+	assert.Equal(t, now.Add(999*gap/4).Add(gap), at)
+}

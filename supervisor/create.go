@@ -141,6 +141,9 @@ func checkTexts(spec *Spec) error {
 			if strings.ContainsRune(text, 0) {
 				return refuse(Invalid, "%s has a NUL byte in it", f.name)
 			}
+			if !utf8.ValidString(text) { // as a home directory may be, which a client has not named
+				return refuse(Invalid, "%s is not UTF-8: %s", f.name, brief(text))
+			}
 		}
 		if size > f.max+1 {
 			return refuse(OverLimit, "%s is longer than %d bytes", f.name, f.max)

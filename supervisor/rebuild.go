@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -81,6 +83,7 @@ func (s *Supervisor) recordOf(sc Scope) (*session.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	command, dir = asText(command, dir)
 	rec := &session.Session{
 		ID: id, Agent: agent, Command: command, WorkingDirectory: dir, Workspace: dir, OnLogin: "ignore", Created: hello.Started,
 	}
@@ -104,6 +107,22 @@ func (s *Supervisor) recall(rec *session.Session) {
 	}
 	rec.Defined = true
 	rec.Apply(session.Conversed{Run: rec.Run.ID, ID: id, From: session.Given, Resume: s.resumeCommand(rec, id), At: rec.Run.Asked})
+}
+
+// asText makes of what an agent shows of itself what can be kept in a record and told on a bus, which take UTF-8 alone. Bytes of the command that are none are
+// written as in a string of Go's, and the workspace is the nearest directory on its way that has such a name.
+func asText(command []string, dir string) ([]string, string) {
+	text := make([]string, len(command))
+	for i, arg := range command {
+		if text[i] = arg; !utf8.ValidString(arg) {
+			quoted := strconv.Quote(arg)
+			text[i] = quoted[1 : len(quoted)-1]
+		}
+	}
+	for !utf8.ValidString(dir) {
+		dir = filepath.Dir(dir)
+	}
+	return text, dir
 }
 
 // whose returns the session and the agent that a scope's name tells of. Both may have a '-' in them: the session is the one that has a runtime directory with

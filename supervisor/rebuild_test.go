@@ -49,6 +49,18 @@ func TestWhoseAScopeIs(t *testing.T) {
 	}
 }
 
+// TestWhatAnAgentShowsIsMadeText: the kernel takes any bytes for a name.
+func TestWhatAnAgentShowsIsMadeText(t *testing.T) {
+	command, dir := asText([]string{"claude", "--name", "caf\xe9\n"}, "/home/ann/src\xff/shop")
+	assert.Equal(t, []string{"claude", "--name", `caf\xe9\n`}, command)
+	assert.Equal(t, "/home/ann", dir)
+	command, dir = asText([]string{"vi", "a\"b\n"}, "/home/ann/für")
+	assert.Equal(t, []string{"vi", "a\"b\n"}, command, "what is text stays as it is")
+	assert.Equal(t, "/home/ann/für", dir)
+	_, dir = asText(nil, "\xff")
+	assert.Equal(t, ".", dir)
+}
+
 // FuzzWhose holds that whatever a scope is called, its session is one that has a runtime directory, and its name is made of the two.
 func FuzzWhose(f *testing.F) {
 	for _, seed := range []string{"app-corral-claude-shop.scope", "app-corral-my-claude-my-shop.scope", "app-corral-.scope", "app-corral-claude-../../x.scope", "session-1.scope", "app-corral-a--b.scope"} {

@@ -108,7 +108,8 @@ func (s *Server) refuse(msg *dbus.Message, err error) {
 	}})
 }
 
-// send sends the answer to msg, which then is as good as a call that wants none.
+// send sends the answer to msg, which then is as good as a call that wants none. One that cannot be put into a message is told so: whoever calls would wait
+// for it in vain.
 func (s *Server) send(msg, answer *dbus.Message) {
 	if msg.Flags&dbus.FlagNoReplyExpected != 0 {
 		return
@@ -120,6 +121,10 @@ func (s *Server) send(msg, answer *dbus.Message) {
 	}
 	if err := s.conn.WriteMessage(answer); err != nil && s.conn.Connected() {
 		s.report(fmt.Errorf("cannot answer %s: %w", member(msg), err))
+		if answer.Type == dbus.TypeMethodReply {
+			msg.Flags &^= dbus.FlagNoReplyExpected
+			s.refuse(msg, errors.New("the answer cannot be put into a message; see the journal of corrald.service"))
+		}
 	}
 }
 

@@ -449,3 +449,14 @@ func closing(from <-chan struct{}) <-chan bool {
 	go func() { <-from; to <- true }()
 	return to
 }
+
+// TestAnAnswerThatIsNoMessage is told to be none: nobody waits for it until the end of their time.
+func TestAnAnswerThatIsNoMessage(t *testing.T) {
+	s := serve(t)
+	_, err := s.sup.Create(t.Context(), "command", supervisor.Spec{ID: "shop", Command: []string{"true"}, NoStart: true})
+	require.NoError(t, err)
+	require.NoError(t, s.sup.Describe(t.Context(), "shop", "not UTF-8: \xff")) // which no client can say
+	err = s.manager("ListSessionsEx").Err
+	require.ErrorContains(t, err, "cannot be put into a message")
+	require.NoError(t, s.manager("ListAgents").Err)
+}

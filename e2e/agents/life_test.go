@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/testbed"
 )
 
 // manner is how an agent behaves towards a person.
@@ -139,14 +140,22 @@ func (s *subject) soon(mark int, is func(change) bool) bool {
 	}
 }
 
-// takesInput waits until an agent that was resumed has made its screen: what comes before is lost.
+// takesInput waits until an agent that was just started takes input: what comes before is lost. One that does not say itself when that is, or says it too
+// early, has made its screen by then, which stays as it is.
 func (s *subject) takesInput(m manner) {
 	s.t.Helper()
-	if m.source == "report" { // it reports nothing of that
-		s.shows("/ commands")
+	if m.source == "osc7501" {
+		s.await("idle", func(now client.Session) bool { return now.Activity == "idle" && now.AttentionSource == m.source })
 		return
 	}
-	s.await("idle", func(now client.Session) bool { return now.Activity == "idle" && now.AttentionSource == m.source })
+	var shown string
+	since := time.Now()
+	testbed.Poll(s.t, "session "+s.id+" has made its screen", func() bool {
+		if now := s.screen(); now != shown {
+			shown, since = now, time.Now()
+		}
+		return time.Since(since) > 3*time.Second
+	})
 }
 
 // group returns the processes in a control group; there are none in one that is gone.

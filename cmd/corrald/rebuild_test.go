@@ -16,7 +16,7 @@ import (
 // TestALostRecordIsMadeAnew from what is alive: the agent is supervised as before, and what is not known any more is told.
 func TestALostRecordIsMadeAnew(t *testing.T) {
 	d := startDaemon(t)
-	const id = "my-shop" // of agent command: by its scope's name alone it could be shop of command-my
+	const id = "my-store" // of agent command: by its scope's name alone it could be store of command-my, which no other test has in the runtime directory
 	work := testbed.Dir(t)
 	asked := d.witness(id)
 	asked["WorkingDirectory"] = work

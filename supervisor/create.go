@@ -104,9 +104,6 @@ func (s *Supervisor) check(spec *Spec) error {
 		return refuse(Invalid, "Id %s is not a session id: it takes a-z, 0-9, '.', '_' and '-', begins with a letter or digit, "+
 			"does not end in '.' or '-', and has 64 bytes at most", brief(spec.ID))
 	}
-	if isOurs(spec.ID) {
-		return refuse(Invalid, "Id %s is a name that Corral has for itself", brief(spec.ID))
-	}
 	if spec.WorkingDirectory == "" {
 		spec.WorkingDirectory = s.Home
 	}
@@ -355,7 +352,7 @@ func (s *Supervisor) chooseID(agent string, spec Spec) (string, error) {
 			suffix := fmt.Sprintf("-%d", n)
 			id = strings.TrimRight(base[:min(len(base), 64-len(suffix))], ".-") + suffix
 		}
-		if !isOurs(id) && s.sessions[id] == nil && s.units[UnitName(agent, id)] == nil && !s.reserved[id] {
+		if s.sessions[id] == nil && s.units[UnitName(agent, id)] == nil && !s.reserved[id] {
 			return id, nil
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Name is the link's, in $XDG_RUNTIME_DIR/corral.
-const Name = "ssh-auth.sock"
+// Name is the link's, in $XDG_RUNTIME_DIR/corral. No session can be called so, whose directory it would be.
+const Name = ".ssh-auth.sock"
 
 // Live tells whether a socket of this user's is at the path, and somebody listens on it.
 func Live(path string) bool {

@@ -27,7 +27,7 @@ note  ssh-agent      that of an earlier login is gone, and agents reach none: ~/
 
 # The second one attaches.
 $ . ~/login.sh; login 2; SSH_AUTH_SOCK=~/agent-2 tmux -S ~/terminal -f /dev/null new-session -d -x 80 -y 12 'corralctl attach shop; exec sleep 1000'
-$ n=0; until [ "$(readlink $XDG_RUNTIME_DIR/corral/ssh-auth.sock)" = ~/agent-2 ]; do n=$((n+1)); [ $n -lt 5000 ] || break; done; tmux -S ~/terminal kill-server
+$ n=0; until [ "$(readlink $XDG_RUNTIME_DIR/corral/.ssh-auth.sock)" = ~/agent-2 ]; do n=$((n+1)); [ $n -lt 5000 ] || break; done; tmux -S ~/terminal kill-server
 $ . ~/login.sh; keys second
 256 SHA256:… key-of-login-2 (ED25519)
 

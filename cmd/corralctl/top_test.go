@@ -96,11 +96,11 @@ func TestTopIsLiveAndDoesWhatKeysSay(t *testing.T) {
 	v.shows("1 session", "alpha", "running", "── alpha ──", "The repeater")
 	assert.Regexp(t, `\x1b\[35m(\x1b\[[0-9;]*m)*The repeater`, v.tmux("capture-pane", "-ep"), "in its own colours")
 
-	stage.run(t, `corralctl run --wait --id beta -- sh -c 'exit 3' || true`, "")
+	stage.run(t, `corralctl run --wait --id beta -- sh -c 'echo last words; exit 3' || true`, "")
 	v.shows("2 sessions", "beta", "failed")
 	v.above("beta", "alpha") // it needs a person
 	v.keys("k")
-	v.shows("failed: command exited with code 3", "Pane is dead")
+	v.shows("failed: command exited with code 3", "last words")
 	v.keys("Space")
 	v.shows("Acknowledged beta.")
 	v.above("alpha", "beta")

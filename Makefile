@@ -91,7 +91,7 @@ daemon-tests-2:
 	$(GOTEST) -timeout 8m -skip $(HALF) ./cmd/corrald
 
 e2e: needs-e2e build ## as root: the tests on booted machines
-	go test -tags e2e -count=1 -timeout 25m ./e2e/... ./internal/testbed/machine
+	go test -tags e2e -count=1 -parallel 4 -timeout 25m ./e2e/... ./internal/testbed/machine
 
 agents-test: needs-agents ## the real agents, each in its turns with a model of ours; TURNS (12) of Claude Code's
 	AGENT_TURNS=$(TURNS) go test -tags agents -count=1 -timeout 40m -v ./e2e/agents

@@ -64,7 +64,7 @@ func TestAnotherMachineIsWorkedOnOverSSH(t *testing.T) {
 	assert.Contains(t, bob("logs", "far"), "here I am")
 	out, code := fails("stop", "fra")
 	assert.Equal(t, 4, code)
-	assert.Equal(t, "corralctl: cannot stop \"fra\": no such session\nhint: corralctl stop far", out)
+	assert.Equal(t, "corralctl: cannot stop \"fra\": no such session\nhint: corralctl --host=desk stop far", out)
 
 	// Attaching needs a terminal there: one is made here, and ssh makes the other.
 	d.As("bob", "tmux", "-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "corralctl -H desk attach far")

@@ -96,7 +96,7 @@ func TestTopIsLiveAndDoesWhatKeysSay(t *testing.T) {
 	v.shows("1 session", "alpha", "running", "── alpha ──", "The repeater")
 	assert.Regexp(t, `\x1b\[35m(\x1b\[[0-9;]*m)*The repeater`, v.tmux("capture-pane", "-ep"), "in its own colours")
 
-	stage.run(t, `corralctl run --wait --id beta -- sh -c 'echo last words; exit 3' || true`, "")
+	stage.run(t, `corralctl run --wait --id beta -- sh -c 'printf "\033[99;1Hlast words\n"; exit 3' || true`, "")
 	v.shows("2 sessions", "beta", "failed")
 	v.above("beta", "alpha") // it needs a person
 	v.keys("k")

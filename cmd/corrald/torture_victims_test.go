@@ -133,9 +133,10 @@ func (w *torture) isTmux(v *victim) func([]string) bool {
 	}
 }
 
-// resume resumes a session whose tmux servers were killed, until that was answered or is seen to have worked.
+// resume resumes a session whose tmux servers were killed, until that was answered or is seen to have worked. A systemd whose bus was killed may take a
+// minute and a half until it is there again, and the daemon with it.
 func (w *torture) resume(v *victim, killed []int) {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+	for deadline := time.Now().Add(6 * patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		if w.call(dbusapi.SessionPath(v.id), dbusapi.SessionInterface+".Resume", nil) == nil {
 			return
 		}
@@ -146,6 +147,7 @@ func (w *torture) resume(v *victim, killed []int) {
 			}
 		}
 	}
+	w.t.Errorf("session %s could not be resumed within %v", v.id, 6*patience)
 }
 
 // killThat kills the processes that were executed with such arguments, and returns them.

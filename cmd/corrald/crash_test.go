@@ -205,6 +205,9 @@ func TestKilledWhileItStartsBesideLeftovers(t *testing.T) {
 			s.become("stale")
 			_ = s.do("Resume")
 			d.dead(t)
+			if step.state == "running" {
+				d.agents(t, id, 2) // what comes after the next daemon is ended by it
+			}
 			d.launch()
 			st, err := proc.Stat(left)
 			assert.True(t, err == nil && st.State != 'Z', "what was left lives on")

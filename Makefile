@@ -46,7 +46,7 @@ NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck mandoc man desktop-file-utils ap
 NEEDS_PICTURES = $(NEEDS_BUILD) $(NEEDS_RUN) xvfb dunst i3 i3status polybar waybar sway grim rofi xterm imagemagick indicator
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test unit-test e2e agents-test limits-test torture soak check format lint architecture shell units-verify desktop extras manual generated pictures \
+.PHONY: help build demo test unit-test e2e installs-test agents-test limits-test torture soak check format lint architecture shell units-verify desktop extras manual generated pictures \
 	bench fuzz dist install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check needs-pictures
 
 help: ## this list
@@ -79,8 +79,14 @@ endif
 unit-test: needs-test
 	$(GOTEST) -timeout 8m ./...
 
+# What needs machines with more in them than a plain one, which take minutes to make.
+FURNISHED = TestPackages/(rpm|archlinux)|TestLogin$$|TestANotificationOnADesktop
+
 e2e: needs-e2e build ## as root: the tests on booted machines
-	go test -tags e2e -count=1 -parallel 4 -timeout 25m ./e2e/... ./internal/testbed/machine
+	go test -tags e2e -count=1 -timeout 15m -skip '$(FURNISHED)' ./e2e/... ./internal/testbed/machine
+
+installs-test: needs-e2e build ## as root: the packages of each format, each kind of login, a desktop
+	go test -tags e2e -count=1 -timeout 25m -v -run 'TestPackages|TestLintian|TestLogin$$|TestANotificationOnADesktop' ./e2e
 
 agents-test: needs-agents ## the real agents, each in its turns with a model of ours; TURNS (12) of Claude Code's
 	AGENT_TURNS=$(TURNS) go test -tags agents -count=1 -timeout 40m -v ./e2e/agents

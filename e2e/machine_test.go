@@ -22,9 +22,8 @@ var systems = map[string]func(*testing.T) string{
 	"Debian 13":   func(t *testing.T) string { return machine.Debian(t, "trixie") },
 }
 
-// onEach runs a test on each of the systems, beside other tests: each has machines of its own, and waits more than it works.
+// onEach runs a test on each of the systems.
 func onEach(t *testing.T, test func(*testing.T, *desk)) {
-	t.Parallel()
 	for name, root := range systems {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

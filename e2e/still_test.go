@@ -30,7 +30,11 @@ func TestStandsStillAtTheEnd(t *testing.T) {
 				end(d)
 				back(t, d)
 				d.saved("resumed", "fresh", "left")
-				assert.Equal(t, `s "the login session ended"`, d.property("left", "Reason"))
+				reasons := []string{`s "the login session ended"`}
+				if name == "poweroff" { // it depends on what it hears first when it goes on
+					reasons = append(reasons, `s "the machine was shut down"`)
+				}
+				assert.Contains(t, reasons, d.property("left", "Reason"))
 			})
 		})
 	}

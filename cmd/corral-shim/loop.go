@@ -29,7 +29,7 @@ func (s *shim) pump() bool {
 	s.pass(s.readOut())
 	more := s.hear()
 	more = s.hearNotify() || more
-	return s.feed() || more || s.masterReadable && len(s.out.waiting()) == 0
+	return s.feed() || more || s.masterReadable && s.hasRoom()
 }
 
 func (s *shim) obey(about int, what uint32) {
@@ -115,11 +115,11 @@ func (s *shim) paneHungUp() {
 	s.timers.set(timerVerdict, time.Now().Add(verdictTime))
 }
 
-// closePane lets go of the terminal that is gone. If it is our own, nobody else has to keep it either.
+// closePane lets go of the terminal that is gone. If it is our own, nobody else has to keep it either. The output is left as it is: this may be found out
+// while somebody works on it, and what nobody sees any more is forgotten at the next read.
 func (s *shim) closePane() {
 	_ = unix.Close(s.pane.fd)
 	s.pane.fd, s.pane.readable, s.pane.writable = -1, false, false
-	s.out.reset()
 	if s.pane.joined == nil {
 		leaveTerminal()
 	}

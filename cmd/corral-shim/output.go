@@ -39,11 +39,14 @@ func (o *output) begin(first []byte) {
 	o.end += copy(o.buf[o.end:], held[:n])
 }
 
+// hasRoom tells whether more of the output can be read.
+func (s *shim) hasRoom() bool { return len(s.out.waiting()) == 0 || !s.pane.there() }
+
 // readOut reads what the agent has printed, as far as there is room for it. While a pane is slow the agent's terminal fills up, as any terminal
 // does; without a pane there is always room.
 func (s *shim) readOut() []byte {
 	o := &s.out
-	if len(o.waiting()) == 0 || !s.pane.there() {
+	if s.hasRoom() {
 		o.reset()
 	}
 	limit := outSize

@@ -170,6 +170,28 @@ func TestWhatBecomesOfAPane(t *testing.T) {
 	}
 }
 
+// TestTheServerDiesInTheMiddleOfOutput: the shim finds that out by a write that fails, with output in its hands that is still to be kept.
+func TestTheServerDiesInTheMiddleOfOutput(t *testing.T) {
+	for n := range 8 {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			h := newHome(t, "sh", "-c", `trap '' HUP; i=0; while [ ! -e end ]; do i=$((i+1)); echo "line $i of many"; done; echo the last; exit 14`)
+			h.spec.LogMax = 1 << 20
+			m := h.inTmux()
+			d := h.connect()
+			defer d.over()
+			require.NoError(t, unix.Kill(m.pid, unix.SIGKILL))
+			d.hears(shimwire.PaneLost)
+			late := h.connect()
+			assert.Equal(t, d.hello.AgentPID, late.hello.AgentPID, "the shim and its agent live")
+			require.NoError(t, os.WriteFile(filepath.Join(h.spec.Dir, "end"), nil, 0o600))
+			ended(t, d.hello.ShimPID)
+			assert.Equal(t, 14, h.status().Value)
+			assert.Contains(t, h.log(), "the last\r\n")
+		})
+	}
+}
+
 func TestAgentThatIgnoresTheHangupOfItsPaneIsTerminated(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "sh", "-c", `trap '' HUP; echo ready; while :; do sleep 1000; done`)

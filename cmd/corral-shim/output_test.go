@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestAPaneIsGoneWhenItIsWrittenTo: its tmux server has died, and the first to see that is a write of output that is still to be kept.
+func TestAPaneIsGoneWhenItIsWrittenTo(t *testing.T) {
+	inner, err := openInner(sane(), &unix.Winsize{Row: 24, Col: 80})
+	require.NoError(t, err)
+	agent, err := inner.openSlave(0)
+	require.NoError(t, err)
+	outer, err := openInner(sane(), &unix.Winsize{Row: 24, Col: 80})
+	require.NoError(t, err)
+
+	t.Cleanup(func() {
+		for _, fd := range []int{agent, inner.master, inner.slave, outer.slave} {
+			_ = unix.Close(fd)
+		}
+	})
+
+	dir := t.TempDir()
+	s := &shim{inner: inner, masterWritable: true}
+	s.scanner.init(s.command, s.forgetStatus)
+	s.log, err = openLog(dir, 1<<20)
+	require.NoError(t, err)
+	s.timers, err = newTimers()
+	require.NoError(t, err)
+	s.pane = openPane(outer.slave)
+	require.True(t, s.pane.there())
+	s.pane.writable = true
+	s.pane.joined = &conn{fd: -1} // whose terminal it is: this test keeps its own
+	require.NoError(t, unix.Close(outer.master))
+
+	for _, line := range []string{"plain\n", "\x1b]7501;state=working\a and more\n", strings.Repeat("x", 100) + "\n"} {
+		_, err = unix.Write(agent, []byte(line))
+		require.NoError(t, err)
+		s.masterReadable = true
+		s.pass(s.readOut())
+		assert.False(t, s.pane.there())
+		assert.True(t, s.hasRoom(), "the agent is held up by nobody")
+	}
+	log, err := os.ReadFile(filepath.Join(dir, logName))
+	require.NoError(t, err)
+	assert.Equal(t, "plain\r\n\x1b]7501;state=working\a and more\r\n"+strings.Repeat("x", 100)+"\r\n", string(log))
+	assert.Equal(t, "working", s.said[saidByProgram].activity)
+}

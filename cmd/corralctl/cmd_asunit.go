@@ -60,7 +60,7 @@ func (u *asUnit) live(ctx context.Context) error {
 		} else if events, err = u.reconnect(ctx); err == nil {
 			err = u.look(ctx)
 		}
-		if err != nil && !client.Unreachable(err) { // an answer that a daemon owes when it goes: it will be asked again once it is back
+		if err != nil && !client.Away(err) { // else the event of its coming back has it asked again
 			return u.c.cannot("follow", u.id, err)
 		}
 	}
@@ -182,7 +182,7 @@ func (u *asUnit) set(ctx context.Context, s client.Session) error {
 	if s.State == "suspended" {
 		// A daemon that ends marks them all, and their agents live on; before a shutdown it suspends them, and resumes them if that is called off.
 		manager, err := u.c.client.Manager(ctx)
-		if err != nil && !client.Unreachable(err) {
+		if err != nil && !client.Away(err) {
 			return err
 		}
 		u.over = !s.AgentAlive && err == nil && !manager.ShuttingDown

@@ -26,7 +26,7 @@ var statusVerb = verb{name: "status", args: "[ID…]", summary: "Show what sessi
 			} else if err == nil {
 				err = c.sessionsStatus(ctx, args, *lines)
 			}
-			if client.Unreachable(err) {
+			if client.Away(err) {
 				return c.savedStatus(args, err)
 			}
 			return err

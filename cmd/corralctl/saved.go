@@ -17,7 +17,7 @@ import (
 
 // savedList reads the sessions from the disk, where the daemon could not be asked because of err. The list has err as what is left to report.
 func (c *ctl) savedList(doing string, err error) (sessionList, error) {
-	if !client.Unreachable(err) || c.host != "" {
+	if !client.Away(err) || c.host != "" {
 		return sessionList{}, err
 	}
 	sessions, readErr := savedSessions()
@@ -25,6 +25,7 @@ func (c *ctl) savedList(doing string, err error) (sessionList, error) {
 		return sessionList{}, err
 	}
 	f := c.cannot(doing, "", err)
+	f.code = exitUnreachable
 	f.message = c.unreachable(err) + ": this is what was saved"
 	return sessionList{sessions: sessions, leftovers: leftovers, unreachable: f}, nil
 }

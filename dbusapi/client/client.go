@@ -185,3 +185,8 @@ func Unreachable(err error) bool {
 	return strings.HasPrefix(answer.Name, "org.freedesktop.DBus.Error.Spawn.") || // activation failed
 		strings.HasPrefix(answer.Name, "org.freedesktop.systemd1.")
 }
+
+// Away tells whether what was asked can be asked again once the daemon is back: it is Unreachable, or said with its last words that it ends.
+func Away(err error) bool {
+	return Unreachable(err) || dbusapi.ShortErrorName(err) == dbusapi.ShuttingDown
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// ending plays a daemon between the end of its loop and that of its connection, when it answers that it is shutting down: the real one is there for
+// some microseconds only.
+type ending struct {
+	t       *testing.T
+	conn    *dbus.Conn
+	session client.Session
+	asked   chan struct{} // the Manager's properties were asked for, and refused
+}
+
+// newEnding owns the daemon's name, with one session.
+func newEnding(t *testing.T, s client.Session) *ending {
+	t.Helper()
+	d := &ending{t: t, conn: testbed.Bus(t), session: s, asked: make(chan struct{}, 100)}
+	export := func(path dbus.ObjectPath, getAll func(string) (map[string]dbus.Variant, *dbus.Error)) {
+		require.NoError(t, d.conn.ExportMethodTable(map[string]any{"GetAll": getAll}, path, "org.freedesktop.DBus.Properties"))
+	}
+	export(dbusapi.SessionPath(s.Id), func(string) (map[string]dbus.Variant, *dbus.Error) {
+		properties := map[string]dbus.Variant{}
+		fields := reflect.ValueOf(d.session)
+		for i := range fields.NumField() {
+			properties[fields.Type().Field(i).Name] = dbus.MakeVariant(fields.Field(i).Interface())
+		}
+		return properties, nil
+	})
+	export(dbusapi.ManagerPath, func(string) (map[string]dbus.Variant, *dbus.Error) {
+		d.asked <- struct{}{}
+		return nil, dbus.NewError(dbusapi.ErrorName(dbusapi.ShuttingDown), []any{"corrald is shutting down"})
+	})
+	d.own()
+	return d
+}
+
+func (d *ending) own() {
+	d.t.Helper()
+	reply, err := d.conn.RequestName(dbusapi.BusName, dbus.NameFlagDoNotQueue)
+	require.NoError(d.t, err)
+	require.Equal(d.t, dbus.RequestNameReplyPrimaryOwner, reply)
+}
+
+// The last words of a daemon are no end of what follows a session: the next daemon will tell.
+func TestAUnitHearsTheLastWords(t *testing.T) {
+	d := newEnding(t, client.Session{Id: "long", State: "running", Activity: "working", AgentAlive: true, StateChangeTimestamp: 1})
+	path := filepath.Join(testbed.Dir(t), "notify")
+	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(t, err)
+	defer func() { _ = systemd.Close() }()
+	require.NoError(t, systemd.SetReadDeadline(time.Now().Add(time.Minute)))
+	await := func(line string) {
+		t.Helper()
+		for buffer := make([]byte, 1000); ; {
+			n, err := systemd.Read(buffer)
+			require.NoError(t, err, line)
+			if string(buffer[:n]) == line {
+				return
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	unit := exec.CommandContext(ctx, testbed.Programs(t).Corralctl, "as-unit", "long")
+	unit.Env = append(os.Environ(), "NOTIFY_SOCKET="+path)
+	var printed strings.Builder
+	unit.Stdout, unit.Stderr = &printed, &printed
+	require.NoError(t, unit.Start())
+	await("STATUS=running, working")
+
+	require.NoError(t, d.conn.Emit(dbusapi.SessionPath("long"), "org.freedesktop.DBus.Properties.PropertiesChanged", dbusapi.SessionInterface,
+		map[string]dbus.Variant{"State": dbus.MakeVariant("suspended"), "StateChangeTimestamp": dbus.MakeVariant(uint64(2))}, []string{}))
+	<-d.asked
+	_, err = d.conn.ReleaseName(dbusapi.BusName)
+	require.NoError(t, err)
+	await("STATUS=state unknown (corrald is not running)")
+	d.session.State, d.session.AgentAlive = "completed", false
+	d.own()
+	require.NoError(t, unit.Wait(), &printed)
+	assert.Empty(t, printed.String())
+}

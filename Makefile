@@ -83,10 +83,10 @@ unit-test: needs-test
 FURNISHED = TestPackages/(rpm|archlinux)|TestLogin$$|TestANotificationOnADesktop
 
 e2e: needs-e2e build ## as root: the tests on booted machines
-	go test -tags e2e -count=1 -timeout 15m -skip '$(FURNISHED)' ./e2e/... ./internal/testbed/machine
+	go test -tags e2e -count=1 -parallel 4 -timeout 15m -skip '$(FURNISHED)' ./e2e/... ./internal/testbed/machine
 
 installs-test: needs-e2e build ## as root: the packages of each format, each kind of login, a desktop
-	go test -tags e2e -count=1 -timeout 25m -v -run 'TestPackages|TestLintian|TestLogin$$|TestANotificationOnADesktop' ./e2e
+	go test -tags e2e -count=1 -timeout 25m -v -run 'TestPackages|TestLogin$$|TestANotificationOnADesktop' ./e2e
 
 agents-test: needs-agents ## the real agents, each in its turns with a model of ours; TURNS (12) of Claude Code's
 	AGENT_TURNS=$(TURNS) go test -tags agents -count=1 -timeout 40m -v ./e2e/agents

@@ -24,6 +24,7 @@ var systems = map[string]func(*testing.T) string{
 
 // onEach runs a test on each of the systems.
 func onEach(t *testing.T, test func(*testing.T, *desk)) {
+	t.Parallel()
 	for name, root := range systems {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

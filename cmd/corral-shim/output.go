@@ -55,13 +55,14 @@ func (s *shim) readOut() []byte {
 	}
 	begin := o.end
 	for s.masterReadable && o.end < limit {
-		n, e := sysRead(s.inner.master, o.buf[o.end:limit])
+		room := o.buf[o.end:limit]
+		n, e := sysRead(s.inner.master, room)
 		if e != 0 || n == 0 { // EAGAIN, or EIO of a terminal that was hung up
 			s.masterReadable = false
 			break
 		}
 		o.end += n
-		if n < readable && !s.ended { // it was emptied: what comes now is another event
+		if n < min(readable, len(room)) && !s.ended { // it was emptied: what comes now is another event
 			s.masterReadable = false
 		}
 	}

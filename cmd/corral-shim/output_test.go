@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/testbed"
 )
 
 // TestAPaneIsGoneWhenItIsWrittenTo: its tmux server has died, and the first to see that is a write of output that is still to be kept.
@@ -51,4 +54,33 @@ func TestAPaneIsGoneWhenItIsWrittenTo(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "plain\r\n\x1b]7501;state=working\a and more\r\n"+strings.Repeat("x", 100)+"\r\n", string(log))
 	assert.Equal(t, "working", s.said[saidByProgram].activity)
+}
+
+// TestALastReadThatHasLittleRoom: a terminal that has more than the room there was is known to have it. Its agent may be waiting for that to be read, and no
+// event would tell of it.
+func TestALastReadThatHasLittleRoom(t *testing.T) {
+	inner, err := openInner(sane(), &unix.Winsize{Row: 24, Col: 80})
+	require.NoError(t, err)
+	agent, err := inner.openSlave(0)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		for _, fd := range []int{agent, inner.master, inner.slave} {
+			_ = unix.Close(fd)
+		}
+	})
+	s := &shim{inner: inner, pane: pane{fd: inner.slave}} // a pane that takes nothing
+	const room, more = 100, 500
+	s.out.end = outSize - room
+	_, err = unix.Write(agent, bytes.Repeat([]byte("x"), room+more))
+	require.NoError(t, err)
+	testbed.Poll(t, "all of it can be read", func() bool {
+		n, err := unix.IoctlGetInt(inner.master, unix.TIOCINQ)
+		return err == nil && n == room+more
+	})
+	s.masterReadable = true
+	assert.Len(t, s.readOut(), room)
+	assert.True(t, s.masterReadable)
+	s.out.start = s.out.end // the pane has taken it
+	assert.Len(t, s.readOut(), more)
+	assert.False(t, s.masterReadable)
 }

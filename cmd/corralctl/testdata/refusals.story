@@ -176,7 +176,7 @@ $ corralctl stop fix-1; corralctl wait --until=failed fix-1
 corralctl: "fix-1" is stopped, it did not become failed
 [exit 1]
 
-$ corralctl run --wait --id cut -- sleep 1000 >~/out & waits=$!; until grep -q Started ~/out; do :; done; kill -KILL $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s io.github.corrald.Corral1 | cut -d' ' -f2); wait $waits
+$ corralctl run --wait --id cut -- sleep 1000 >~/out & waits=$!; until grep -qs Started ~/out; do :; done; kill -KILL $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s io.github.corrald.Corral1 | cut -d' ' -f2); wait $waits
 corralctl: cannot wait any longer: corrald has left the bus
 hint: systemctl --user status corrald
 [exit 5]

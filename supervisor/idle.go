@@ -91,14 +91,15 @@ func (s *Supervisor) wake(ctx context.Context, id string, whatever bool) (woken 
 // calmTime is how long an agent that was just started has to fall silent: a text that comes while it still makes its screen can be lost.
 const calmTime = 15 * time.Second
 
-// calm waits until the session's agent is idle, or waits for a person. One that does not come to rest is not waited for any longer.
+// calm waits until the session's agent is idle, or waits for a person. One that does not come to rest is not waited for any longer, and one whose shim holds
+// back what it would lose (TypeAhead=no) not at all.
 func (s *Supervisor) calm(ctx context.Context, id string) error {
 	short, cancel := s.AfterFunc.Context(ctx, calmTime)
 	defer cancel()
 	err := s.with(short, id, func(e *entry) (<-chan error, error) {
 		return s.wait(e, func(e *entry) bool {
 			activity, _, _ := e.rec.Active()
-			return e.removed || !e.rec.Run.AgentAlive() || activity == session.Idle || activity == session.Waiting
+			return e.removed || !e.rec.Run.AgentAlive() || s.Agents[e.rec.Agent].NoTypeAhead || activity == session.Idle || activity == session.Waiting
 		}, noError), nil
 	})
 	var late *Error

@@ -76,12 +76,33 @@ func (s *Supervisor) Send(ctx context.Context, id, text string, how Input) error
 	if err != nil {
 		return err
 	}
+	patience := s.patience(id)
 	return s.give(ctx, id, agentAlive, how.IfWaiting && !woken, func(t Target) error {
+		ctx, cancel := s.AfterFunc.Context(ctx, patience)
+		defer cancel()
 		if err := s.World.Send(ctx, filepath.Join(t.RuntimeDir, shimSocket), text, how.Enter); err != nil {
 			return refuse(InvalidState, "cannot send to session %q: %v", id, err)
 		}
 		return nil
 	})
+}
+
+// How long a text may take to be read by the agent: a program that does not read its terminal never takes it. One whose shim holds the text back until it takes
+// input (TypeAhead=no) has longer while it is young, and still less than the 25 s that most D-Bus clients wait for an answer.
+const (
+	sendTime      = 10 * time.Second
+	firstSendTime = 20 * time.Second
+	young         = time.Minute
+)
+
+func (s *Supervisor) patience(id string) time.Duration {
+	wait := sendTime
+	_ = s.do(func() { // what is wrong with it is told by who sends
+		if e, err := s.find(id); err == nil && s.Agents[e.rec.Agent].NoTypeAhead && e.rec.Run != nil && time.Since(e.rec.Run.Started) < young {
+			wait = firstSendTime
+		}
+	})
+	return wait
 }
 
 // Keys presses keys, by tmux's names, in the session's pane. Errors: NoSuchSession, InvalidState, OverLimit, TmuxFailed.

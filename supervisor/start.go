@@ -240,6 +240,7 @@ func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 			Socket:    dir + "/" + shimSocket,
 			LogMax:    s.Config.LogMaxSize,
 			IdleAfter: s.Config.IdleAfter,
+			Holds:     def.NoTypeAhead,
 			Notify:    notify,
 
 			Deaf:         def.Status.Sources != nil && !slices.Contains(def.Status.Sources, string(session.FromOSC7501)),

@@ -12,6 +12,8 @@ import (
 // all the same. What is sent to the session meanwhile waits behind it, for as long as who sends it does.
 //
 // One whose title says when it is ready (TitleReady=) is waited for until then, for readyTime: it may fall silent while it still loads what it is made of.
+//
+// Other texts wait in the same way for an agent of which it is known that it loses them (TypeAhead=no).
 const (
 	promptCalm = 500 * time.Millisecond
 	promptTime = 15 * time.Second
@@ -20,15 +22,21 @@ const (
 
 // prompt is what the agent is told first: it is typed once, when the agent takes input.
 type prompt struct {
-	text  *text // nil if there is none, or it is on its way
-	last  time.Time
-	given bool // all of it, or some: where it ended in between nobody can tell
+	waits bool      // the agent is not taken to take input yet, and somebody wants to know when it does
+	text  *text     // nil if there is none, or it is on its way
+	last  time.Time // when it is taken to in any case
+	given bool      // all of it, or some: where it ended in between nobody can tell
 }
 
 // takePrompt takes the prompt out of the spec, for the agent that was just started.
 func (s *shim) takePrompt() {
-	t := &text{enter: true}
-	if s.spec.Prompt == "" || !t.append([]byte(s.spec.Prompt)) {
+	var t *text
+	if s.spec.Prompt != "" {
+		if t = (&text{enter: true}); !t.append([]byte(s.spec.Prompt)) {
+			t = nil
+		}
+	}
+	if t == nil && !s.spec.Holds {
 		return
 	}
 	s.spec.Prompt = ""
@@ -36,15 +44,15 @@ func (s *shim) takePrompt() {
 	if s.spec.TitleReady != "" {
 		wait = readyTime
 	}
-	s.prompt = prompt{text: t, last: s.agent.started.Add(wait)}
+	s.prompt = prompt{waits: true, text: t, last: s.agent.started.Add(wait)}
 	s.tellPrompt(s.agent.started)
 }
 
-// tellPrompt types the prompt if the agent can be told it by now; else it sees to it that this is looked at again.
+// tellPrompt types the prompt if the agent can be told it by now, and lets go of the texts that wait; else it sees to it that this is looked at again.
 func (s *shim) tellPrompt(now time.Time) {
 	p := &s.prompt
 	switch {
-	case p.text == nil:
+	case !p.waits:
 		return
 	case s.asks() || s.spec.Notify != "" && s.ready.IsZero():
 		// Enter would be its answer; or it is going to say when it takes input. Both are told by it, and are looked at then.
@@ -59,6 +67,10 @@ func (s *shim) tellPrompt(now time.Time) {
 	if _, asks := s.setup.shows(); asks { // Enter would be its answer: it is asked again when the screen is another one
 		s.timers.clear(timerPrompt)
 		p.last = now.Add(promptTime)
+		return
+	}
+	p.waits = false
+	if p.text == nil {
 		return
 	}
 	q := &s.input
@@ -95,5 +107,5 @@ func (s *shim) asks() bool {
 	return slices.ContainsFunc(s.said[:], func(w said) bool { return w.activity == "waiting" && w.reason != "turn-ended" })
 }
 
-// holds tells whether texts have to wait, so that the prompt is the first of them.
-func (s *shim) holds() bool { return s.prompt.text != nil && !s.asks() }
+// holds tells whether texts have to wait, so that none is lost and the prompt is the first of them. What the agent asks before it begins can be answered.
+func (s *shim) holds() bool { return s.prompt.waits && !s.asks() }

@@ -80,6 +80,24 @@ func TestWhatIsSentComesAfterThePrompt(t *testing.T) {
 	s.sees("got <first> <second>")
 }
 
+// TestATextWaitsForAnAgentThatWouldLoseIt, but for what it asks before it begins.
+func TestATextWaitsForAnAgentThatWouldLoseIt(t *testing.T) {
+	h := newHome(t, "sh", "-c", `stty -echo; printf '\033]7501;state=blocked:kind=setup\007'; read a; printf '\033]7501;state=working\007loading'
+		read b; printf '\033]0;Ready\007ready'; read c; printf "got <$a> <$b> <$c>"; read rest`)
+	h.spec.TitleReady, h.spec.Holds = "^Ready", true
+	s := h.show()
+	d := h.connect()
+	assert.Empty(t, d.input(1, "yes", shimwire.FlagEnter).Error)
+	s.sees("loading")
+	d.hears(shimwire.Idle)
+	d.enter(2, "fix", shimwire.FlagEnter)
+	s.keys("a person\r")
+	s.sees("got <yes> <a person> <fix>")
+	s.keys("\r")
+	require.Equal(t, 0, s.ends())
+	assert.False(t, h.status().Prompted)
+}
+
 func TestAnAgentThatEndsBeforeItsPrompt(t *testing.T) {
 	h := newHome(t, "sh", "-c", `exit 3`)
 	h.spec.Prompt = "never"

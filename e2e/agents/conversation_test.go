@@ -20,7 +20,6 @@ func TestClaudeIsResumedIfItHasSaved(t *testing.T) {
 	w := newWorld(t)
 	s := w.run("claude", "shop")
 	id := s.is("running").ConversationId
-	s.takesInput(claude)
 	s.kill(syscall.SIGKILL)
 	s.is("failed")
 	assert.Contains(t, w.corralctl("resume", "shop"), "no conversation was saved yet")
@@ -28,7 +27,6 @@ func TestClaudeIsResumedIfItHasSaved(t *testing.T) {
 	assert.False(t, now.Resumed)
 	assert.Equal(t, id, now.ConversationId)
 
-	s.takesInput(claude)
 	mark := s.mark()
 	s.send("remember this")
 	_, _ = s.becomes(mark, "idle (turn-ended)")
@@ -53,7 +51,6 @@ func TestClaudeIsResumedIfItHasSaved(t *testing.T) {
 
 	w.corralctl("restart", "shop")
 	assert.NotEqual(t, id, s.is("running").ConversationId, "a fresh run is a conversation of its own")
-	s.takesInput(claude)
 }
 
 func readFile(t *testing.T, path string) string {

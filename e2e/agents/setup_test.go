@@ -45,7 +45,8 @@ func (w *world) setup(agent, workspace string) []string {
 		return append(env, "COPILOT_PROVIDER_BASE_URL="+w.model.URL+"/v1", "COPILOT_PROVIDER_TYPE=openai", "COPILOT_PROVIDER_API_KEY=none", "COPILOT_MODEL=gpt-5",
 			"COPILOT_OFFLINE=true", "COPILOT_AUTO_UPDATE=false")
 	case "qwen":
-		w.configure(".qwen/settings.json", text(object{"security": object{"auth": object{"selectedType": "openai"}}, "general": object{"disableAutoUpdate": true}}))
+		w.configure(".qwen/settings.json", text(object{"security": object{"auth": object{"selectedType": "openai"}}, "general": object{"disableAutoUpdate": true},
+			"tools": object{"approvalMode": "default"}}))
 		return append(env, "OPENAI_API_KEY=none", "OPENAI_BASE_URL="+w.model.URL+"/v1", "OPENAI_MODEL=mock")
 	}
 	return env

@@ -60,6 +60,7 @@ type Agent struct {
 	IdFile           *regexp.Regexp //nolint:revive // by the key: of the path of a file that the agent holds open; its first group is the id. nil for none
 	IdPattern        *regexp.Regexp //nolint:revive // by the key: of what the agent prints at its end; its first group is the id. nil for none
 	StopWhom         string         // StopWhom=: StopAgent, or StopAll for one that hears only signals to all of its processes
+	NoTypeAhead      bool           // TypeAhead=no: what is typed before the agent takes input is lost
 	Type             string         // Type=: TypeSimple, or TypeNotify for one that says when it is ready, and how it is (sd_notify(3))
 	IdleSuspend      time.Duration  // IdleSuspendSec=, as in Config; 0 for what is configured there
 	Notify           []string       // Notify=, as in Config; nil for what is configured there
@@ -213,6 +214,8 @@ func (l *agentLoader) set(a assignment) error {
 		return setValue(&agent.IdFile, a.key, a.value, nil, idPattern)
 	case "Agent.IdPattern":
 		return setValue(&agent.IdPattern, a.key, a.value, nil, idPattern)
+	case "Agent.TypeAhead":
+		return setValue(&agent.NoTypeAhead, a.key, a.value, false, negated)
 	case "Agent.StopWhom":
 		return setValue(&agent.StopWhom, a.key, a.value, StopAgent, stopWhom)
 	case "Agent.TmuxConfig":
@@ -353,4 +356,9 @@ func command(s string) ([]string, error) {
 		}
 	}
 	return args, nil
+}
+
+func negated(s string) (bool, error) {
+	b, err := ParseBool(s)
+	return !b, err
 }

@@ -33,6 +33,7 @@ type Spec struct {
 	LogMax    int64         // bytes that output.log and its predecessor may take together
 	IdleAfter time.Duration // silence that makes a working agent idle
 	Prompt    string        // typed into the agent's terminal, with Enter, once it takes input; "" for nothing
+	Holds     bool          // texts wait as Prompt does: what is typed before the agent takes input is lost
 	Notify    string        // where the shim listens for sd_notify(3) from the agent, which gets the path as NOTIFY_SOCKET; "" for nowhere
 
 	Deaf         bool          // what the agent tells by OSC 7501 is of no use, and its query is not answered
@@ -53,6 +54,7 @@ const (
 	specLogMax    = 'l'
 	specIdleAfter = 'i'
 	specPrompt    = 'p'
+	specHolds     = 'H'
 	specNotify    = 'n'
 	specDeaf      = 'D'
 	specReady     = 'R'
@@ -88,8 +90,13 @@ func (s *Spec) Append(b []byte) []byte {
 			b = appendString(b, f.tag, f.value)
 		}
 	}
-	if s.Deaf {
-		b = appendNumber(b, specDeaf, 1)
+	for _, f := range []struct {
+		tag byte
+		on  bool
+	}{{specHolds, s.Holds}, {specDeaf, s.Deaf}} {
+		if f.on {
+			b = appendNumber(b, f.tag, 1)
+		}
 	}
 	if s.ReadyTimeout != 0 {
 		b = appendNumber(b, specTimeout, int64(s.ReadyTimeout))
@@ -114,10 +121,10 @@ func ParseSpec(b []byte) (Spec, error) {
 			s.IdleAfter, err = duration(v)
 		case specTimeout:
 			s.ReadyTimeout, err = duration(v)
+		case specHolds:
+			s.Holds, err = flag(v)
 		case specDeaf:
-			var n int64
-			n, err = number(v)
-			s.Deaf = n != 0
+			s.Deaf, err = flag(v)
 		case specEnd:
 			ended = true
 		default:
@@ -443,6 +450,11 @@ func number(v []byte) (int64, error) {
 		return 0, errors.New("a number is out of range")
 	}
 	return int64(u), nil
+}
+
+func flag(v []byte) (bool, error) {
+	n, err := number(v)
+	return n != 0, err
 }
 
 func duration(v []byte) (time.Duration, error) {

@@ -8,22 +8,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// sendTimeout bounds how long a text may take to be read by the agent; a program that does not read its terminal never takes it.
-const sendTimeout = 10 * time.Second
-
-// Send has the agent's terminal take the text, whole, over a connection of its own. The shim writes texts in the order they come in.
+// Send has the agent's terminal take the text, whole, over a connection of its own. The shim writes texts in the order they come in. The context has a
+// deadline.
 func (g *Ground) Send(ctx context.Context, socket, text string, enter bool) error {
 	fd, err := shimwire.Dial(socket)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	ctx, cancel := deadline.Context(ctx, sendTimeout)
-	defer cancel()
 	// The deadline is the socket's: neither call below outlives it.
 	deadline, _ := ctx.Deadline()
 	limit := unix.NsecToTimeval(max(time.Until(deadline), time.Millisecond).Nanoseconds())

@@ -30,11 +30,7 @@ func TestClaudeIsResumedIfItHasSaved(t *testing.T) {
 	mark := s.mark()
 	s.send("remember this")
 	_, _ = s.becomes(mark, "idle (turn-ended)")
-	testbed.Poll(t, "Claude Code has saved what it was told", func() bool { // it does so a moment after its turn
-		files, err := filepath.Glob(w.dir + "/.claude/projects/*/" + id + ".jsonl")
-		require.NoError(t, err)
-		return len(files) == 1 && strings.Contains(readFile(t, files[0]), `"type":"assistant"`)
-	})
+	s.saved()
 	s.kill(syscall.SIGKILL)
 	s.is("failed")
 	assert.NotContains(t, w.corralctl("resume", "shop"), "no conversation")
@@ -51,6 +47,17 @@ func TestClaudeIsResumedIfItHasSaved(t *testing.T) {
 
 	w.corralctl("restart", "shop")
 	assert.NotEqual(t, id, s.is("running").ConversationId, "a fresh run is a conversation of its own")
+}
+
+// saved waits until Claude Code has saved its turn, which it does a moment after it has told of its end.
+func (s *subject) saved() {
+	s.t.Helper()
+	id := s.known()
+	testbed.Poll(s.t, "Claude Code has saved what it was told", func() bool {
+		files, err := filepath.Glob(s.dir + "/.claude/projects/*/" + id + ".jsonl")
+		require.NoError(s.t, err)
+		return len(files) == 1 && strings.Contains(readFile(s.t, files[0]), `"type":"assistant"`)
+	})
 }
 
 func readFile(t *testing.T, path string) string {

@@ -37,12 +37,14 @@ var (
 // onTheBus is how late a person may be told of a question, after it is on the screen.
 const onTheBus = 250 * time.Millisecond
 
-// TestClaude and TestCodex are lives of the agents that every change of Corral is tried with.
-func TestClaude(t *testing.T) { live(t, claude) }
-func TestCodex(t *testing.T)  { live(t, codex) }
+// The lives of the agents that every change of Corral is tried with.
+func TestClaude(t *testing.T)  { live(t, claude) }
+func TestCodex(t *testing.T)   { live(t, codex) }
+func TestGemini(t *testing.T)  { live(t, gemini) }
+func TestCopilot(t *testing.T) { live(t, copilot) }
 
 // live starts an agent with a prompt of several lines, has it ask for permission and approves, kills it in the middle of the next question, resumes it
-// and stops it.
+// and stops it. In between it is interrupted.
 func live(t *testing.T, m manner) {
 	w := newWorld(t)
 	first := "the first line\nand a second one, 漢字\n\nand the last"
@@ -60,6 +62,7 @@ func live(t *testing.T, m manner) {
 	_, mark = s.becomes(mark, "idle (turn-ended)")
 	assert.FileExists(t, filepath.Join(s.workspace, "y"))
 
+	mark = s.interrupted(mark, m)
 	s.send("RUN: touch z")
 	_, mark = s.becomes(mark, "waiting ("+m.wants+")")
 	s.shows(m.asks)
@@ -113,6 +116,26 @@ func (s *subject) approve(m manner) int {
 			return mark
 		}
 		require.Less(s.t, time.Since(begin), patience, "session %s does not take a yes\n%s", s.id, s.look())
+	}
+}
+
+// interrupted has the agent work, and a person press Esc. It returns the mark behind what was told of that.
+func (s *subject) interrupted(mark int, m manner) int {
+	s.t.Helper()
+	if m.agent == "copilot" { // which does not tell
+		return mark
+	}
+	defer s.model.Open(s.id)
+	s.send("HOLD: " + s.id)
+	s.asked("HOLD: "+s.id, 1)
+	_, mark = s.becomes(mark, "working")
+	for begin := time.Now(); ; { // it may take no key for a moment
+		s.press("Escape")
+		if s.soon(mark, func(c change) bool { return c.activity == "idle" }) {
+			s.press("C-u") // some put what they were asked back into the input line
+			return s.mark()
+		}
+		require.Less(s.t, time.Since(begin), patience, "session %s is not told to be interrupted\n%s", s.id, s.look())
 	}
 }
 

@@ -169,6 +169,9 @@ func TestTwoOfAKind(t *testing.T) {
 			for _, s := range []*subject{one, two} {
 				_, _ = s.becomes(0, "idle (turn-ended)")
 				s.known()
+				if m.agent == "claude" {
+					s.saved()
+				}
 			}
 			assert.NotEqual(t, one.known(), two.known())
 			for _, s := range []*subject{one, two} {

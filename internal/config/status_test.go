@@ -35,9 +35,10 @@ func TestAgentStatus(t *testing.T) {
 func TestTitlesOfShippedAgents(t *testing.T) {
 	agents, _ := LoadAgents([]string{"../.."})
 	for agent, titles := range map[string]struct{ ready, working, blocked string }{
-		"gemini": {"◇  Ready (shop)", "✦  Working… (shop)", "✋  Action Required (shop)"},
-		"qwen":   {"", "◐ qwen", "✳ qwen"},
-		"codex":  {"", "", "[ ! ] Action Required | shop"},
+		"gemini":   {"◇  Ready (shop)", "✦  Working… (shop)", "✋  Action Required (shop)"},
+		"qwen":     {"Qwen - shop", "◐︎ Qwen - shop", "✳︎ Qwen - shop"},
+		"codex":    {"", "", "[ ! ] Action Required | shop"},
+		"opencode": {"OpenCode", "", ""},
 	} {
 		status := agents[agent].Status
 		for pattern, title := range map[string]string{status.TitleReady: titles.ready, status.TitleWorking: titles.working, status.TitleBlocked: titles.blocked} {

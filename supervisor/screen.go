@@ -2,6 +2,8 @@ package supervisor
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -197,6 +199,9 @@ func (s *Supervisor) Usage(snap *Snapshot) map[string]uint64 {
 // LogName is the name of the file that has all that the agent printed, in the session's directory.
 const LogName = "output.log"
 
+// olderLogName is what it is renamed to when it is full.
+const olderLogName = LogName + ".1"
+
 // OpenLog opens the session's log for reading. The caller closes it. Errors: NoSuchSession, InvalidState.
 func (s *Supervisor) OpenLog(id string) (*os.File, error) {
 	var dir string
@@ -212,6 +217,9 @@ func (s *Supervisor) OpenLog(id string) (*os.File, error) {
 		return nil, err
 	}
 	f, err := os.Open(filepath.Join(dir, LogName))
+	if errors.Is(err, fs.ErrNotExist) { // it is just being rotated
+		f, err = os.Open(filepath.Join(dir, olderLogName))
+	}
 	if err != nil {
 		return nil, refuse(InvalidState, "session %q has no log yet", id)
 	}

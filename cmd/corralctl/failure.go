@@ -95,7 +95,7 @@ func (c *ctl) cannot(doing, object string, err error) *failure {
 	if object != "" {
 		prefix += fmt.Sprintf(" %q", object)
 	}
-	if c.timeout.set && errors.Is(err, context.DeadlineExceeded) && time.Since(c.began) >= c.timeout.Duration {
+	if c.timeout.set && client.Unreachable(err) && time.Since(c.began) >= c.timeout.Duration { // which may have cut a connection off
 		return &failure{code: exitFailed, message: fmt.Sprintf("%s: it took longer than %s", prefix, c.timeout.Duration)}
 	}
 	if client.Unreachable(err) {

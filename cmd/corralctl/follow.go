@@ -230,16 +230,18 @@ func (f *follower) reopen() (bool, error) {
 	if files.older != nil {
 		defer func() { _ = files.older.Close() }()
 	}
-	if f.file != nil {
-		same, err := sameFile(f.file, files.newer)
-		if err == nil && !same {
-			err = errors.Join(f.drain(), f.bridge(files))
-		}
-		if same || err != nil {
-			return false, errors.Join(err, files.newer.Close())
-		}
-		_ = f.file.Close()
+	if f.file == nil { // there was no log so far: all of it is new
+		f.file = files.newer
+		return true, f.playback.play(files)
 	}
+	same, err := sameFile(f.file, files.newer)
+	if err == nil && !same {
+		err = errors.Join(f.drain(), f.bridge(files))
+	}
+	if same || err != nil {
+		return false, errors.Join(err, files.newer.Close())
+	}
+	_ = f.file.Close()
 	f.file = files.newer
 	f.playback.know(files.sizes, files.sized)
 	f.playback.at = files.sizes.Begin()

@@ -203,6 +203,22 @@ func TestNothingIsLostBetweenTwoLogs(t *testing.T) {
 	assert.Equal(t, "one\ntwo\nthree\nfour\nfive\nsix\nsev", output())
 }
 
+// TestALogThatBeginsLater than somebody follows it, and is rotated before that is seen.
+func TestALogThatBeginsLater(t *testing.T) {
+	w := &writtenLog{t: t, directory: t.TempDir(), sizes: logsizes.New(0)}
+	w.save()
+	f, output := w.follow(10)
+	require.NoError(t, f.read())
+	assert.Empty(t, output())
+	w.write("one\r\n")
+	w.rotate()
+	w.write("two\r\n")
+	require.NoError(t, f.read())
+	w.write("three\r\n")
+	require.NoError(t, f.read())
+	assert.Equal(t, "one\ntwo\nthree\n", output())
+}
+
 // TestWhatIsMissingIsTold: a log that was replaced more often than somebody looked.
 func TestWhatIsMissingIsTold(t *testing.T) {
 	for _, row := range []struct {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/corrald/corral/cmd/corralctl/transcript"
 	"github.com/corrald/corral/internal/logsizes"
@@ -29,9 +30,15 @@ type logFiles struct {
 func openLogFiles(directory string, open func() (*os.File, error)) (*logFiles, error) {
 	const attempts = 8 // a log is not rotated that often while somebody looks
 	for n := 1; ; n++ {
+		if n > 1 {
+			<-time.After(time.Millisecond)
+		}
 		f := &logFiles{}
 		var err error
 		if f.newer, err = open(); err != nil {
+			if _, older := os.Stat(filepath.Join(directory, oldName)); older == nil && errors.Is(err, fs.ErrNotExist) && n < attempts {
+				continue
+			}
 			return nil, err
 		}
 		if f.older, err = os.Open(filepath.Join(directory, oldName)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -303,10 +303,14 @@ func TestMessage(t *testing.T) {
 		if row.shown == "" {
 			row.shown = row.text
 		}
-		require.NoError(t, x.Message(t.Context(), s, row.text), row.text)
-		for _, outer := range []Session{first, second} {
-			shows(t, x, outer, row.shown)
-		}
+		testbed.Poll(t, fmt.Sprintf("both show %q", row.shown), func() bool { // it stands for a while only, and until a key: one that was just attached gets some
+			require.NoError(t, x.Message(t.Context(), s, row.text), row.text)
+			one, err := x.Capture(t.Context(), first, 0, false)
+			require.NoError(t, err)
+			other, err := x.Capture(t.Context(), second, 0, false)
+			require.NoError(t, err)
+			return strings.Contains(one, row.shown) && strings.Contains(other, row.shown)
+		})
 	}
 	assert.NoFileExists(t, marker)
 	assert.Empty(t, ask(t, x, s, "show-options", "-sqv", "@corral-message"), "nothing of it stays")

@@ -11,7 +11,8 @@ import (
 // to draw: promptCalm. Any other is waited for until it is idle. One that is never silent, or says nothing at all, is told its prompt after promptTime
 // all the same. What is sent to the session meanwhile waits behind it, for as long as who sends it does.
 //
-// One whose title says when it is ready (TitleReady=) is waited for until then, for readyTime: it may fall silent while it still loads what it is made of.
+// One whose title says when it is ready (TitleReady=) is waited for until then, for readyTime: it may fall silent while it still loads what it is made of. It has to
+// be idle, too: Gemini CLI loses what comes in the seconds in which it shows an earlier conversation.
 //
 // Other texts wait in the same way for an agent of which it is known that it loses them (TypeAhead=no).
 const (
@@ -93,7 +94,7 @@ func (s *shim) promptAt() time.Time {
 		return s.ready
 	case !s.lastOutput.After(s.agent.started), s.spec.TitleReady != "" && s.said[saidByTitle].seq == 0:
 		return s.prompt.last
-	case s.scanner.modes.paste:
+	case s.scanner.modes.paste && s.spec.TitleReady == "":
 		calm = min(calm, promptCalm)
 	}
 	if at := s.lastOutput.Add(calm); at.Before(s.prompt.last) {

@@ -115,19 +115,24 @@ func TestWhenThePromptIsTyped(t *testing.T) {
 		paste  bool
 		ready  float64
 		title  string // that says when it is ready
+		said   bool   // it has
 		want   float64
 	}{
-		{"nothing was printed", 0, false, 0, "", 15},
-		{"it draws, and has asked for nothing", 1, false, 0, "", 4},
-		{"it has asked for pastes", 1, true, 0, "", 1.5},
-		{"it is never silent", 14, false, 0, "", 15},
-		{"it is never silent, and has asked for pastes", 14.9, true, 0, "", 15},
-		{"it says that it is ready", 14, false, 2, "", 2},
-		{"its title is going to say so", 1, true, 0, "Ready", 15},
+		{"nothing was printed", 0, false, 0, "", false, 15},
+		{"it draws, and has asked for nothing", 1, false, 0, "", false, 4},
+		{"it has asked for pastes", 1, true, 0, "", false, 1.5},
+		{"it is never silent", 14, false, 0, "", false, 15},
+		{"it is never silent, and has asked for pastes", 14.9, true, 0, "", false, 15},
+		{"it says that it is ready", 14, false, 2, "", false, 2},
+		{"its title is going to say so", 1, true, 0, "Ready", false, 15},
+		{"its title says so", 1, true, 0, "Ready", true, 4},
 	} {
 		s := &shim{spec: shimwire.Spec{IdleAfter: 3 * time.Second, TitleReady: row.title}, agent: agent{started: begin}, lastOutput: at(row.output)}
 		s.prompt.last = begin.Add(promptTime)
 		s.scanner.modes.paste = row.paste
+		if row.said {
+			s.said[saidByTitle].seq = 1
+		}
 		if row.ready != 0 {
 			s.ready = at(row.ready)
 		}

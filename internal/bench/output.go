@@ -55,7 +55,7 @@ func output(ctx context.Context, b *bench) ([]row, error) {
 }
 
 func (b *bench) printPlainly(ctx context.Context, s *stage, command []string, to *sample) error {
-	server := plainTmux("output")
+	server := plainTmux(b.newID("output")) // another one each time: one that was told to end is there for a moment longer
 	if err := server.start(ctx, command); err != nil {
 		return err
 	}

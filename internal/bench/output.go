@@ -127,7 +127,7 @@ func (t plainTmux) command(args ...string) []string {
 }
 
 func (t plainTmux) start(ctx context.Context, command []string) error {
-	config := filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral/tmux.conf")
+	config := filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral/.tmux.conf")
 	args := []string{"-f", config, "new-session", "-d", "-x", strconv.Itoa(columns), "-y", strconv.Itoa(lines), "--"}
 	return run(ctx, "tmux", t.command(append(args, command...)...)...)
 }

@@ -29,8 +29,20 @@ const maxMessage = 400
 // settings keep git from leaving processes behind in the caller's control group: a monitor of the file system, a maintenance.
 var settings = []string{"-c", "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false"}
 
+// turn is held by who runs a git that reads all worktrees of a repository, as it does to make or remove one or a branch: it fails where another one of them is
+// half made, or half removed.
+var turn = make(chan struct{}, 1)
+
 // run runs git in a directory, without a terminal, and returns what it prints. When the context ends, so does it, with what it has started.
 func (g Git) run(ctx context.Context, dir string, args ...string) (string, error) {
+	if args[0] == "worktree" || args[0] == "branch" {
+		select {
+		case turn <- struct{}{}:
+			defer func() { <-turn }()
+		case <-ctx.Done():
+			return "", fmt.Errorf("git %s has to wait too long for another one: %w", args[0], ctx.Err())
+		}
+	}
 	cmd := exec.CommandContext(ctx, "git", slices.Concat(settings, args)...)
 	cmd.Dir = dir
 	cmd.Env = append(g.environment(), "GIT_TERMINAL_PROMPT=0", "GIT_PAGER=cat", "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C")

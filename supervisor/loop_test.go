@@ -252,11 +252,32 @@ func TestTheWorkspaceVanishesAndComesBack(t *testing.T) {
 		moved := work + ".moved"
 		_, err := b.sup.Create(b.t.Context(), "command", Spec{ID: "shop", Command: []string{"true"}, WorkingDirectory: work})
 		require.NoError(t, err)
+		<-time.After(time.Minute)
 		require.NoError(t, unix.Rename(work, moved))
 		b.files.tell(work, "", unix.IN_MOVE_SELF)
 		assert.Equal(t, "orphaned", b.state("shop"))
+		<-time.After(time.Minute)
 		require.NoError(t, unix.Rename(moved, work))
 		b.files.tell(filepath.Dir(work), filepath.Base(work), unix.IN_MOVED_TO)
 		assert.Equal(t, "running", b.state("shop"))
+		snap, err := b.sup.Session("shop")
+		require.NoError(t, err)
+		assert.Equal(t, 2*time.Minute, snap.StateChanged.Sub(snap.Started), "since it came back")
+	})
+}
+
+// What came first is told by a clock that nobody sets.
+func TestAChangeIsLaterThanTheOneBefore(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.start("shop")
+		was, err := b.sup.Session("shop")
+		require.NoError(t, err)
+		b.set -= time.Hour // an hour has gone by, and the clock on the wall was set back by as much
+		b.exit("shop", 3)
+		assert.Equal(t, "failed", b.state("shop"))
+		is, err := b.sup.Session("shop")
+		require.NoError(t, err)
+		assert.Equal(t, was.StateChanged, is.StateChanged)
+		assert.Equal(t, time.Hour, is.ChangedMonotonic-was.ChangedMonotonic)
 	})
 }

@@ -35,6 +35,7 @@ type Snapshot struct {
 	Started          time.Time
 	Exited           time.Time
 	StateChanged     time.Time
+	ChangedMonotonic time.Duration // by CLOCK_MONOTONIC: when it was known that State had changed; 0 if on an earlier boot
 	SessionAlive     bool
 	AgentAlive       bool
 	Frozen           bool
@@ -88,6 +89,9 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 	}
 	if rec.Worktree != nil {
 		snap.Worktree = rec.Worktree.Branch
+	}
+	if rec.ChangedOn.ID == s.boot.ID {
+		snap.ChangedMonotonic = rec.ChangedMonotonic
 	}
 	s.showActivity(e, snap)
 	if r := rec.Run; r != nil {

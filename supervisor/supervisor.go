@@ -352,15 +352,16 @@ func (s *Supervisor) stamp(e *entry) {
 	if e.rec.State == v.State && !e.rec.StateChanged.IsZero() {
 		return
 	}
+	back := v.State == session.Running && (e.rec.State == session.Stale || e.rec.State == session.Orphaned)
 	e.rec.State, e.rec.StateChanged = v.State, v.Since
 	if v.State == session.Running {
 		e.rec.Seen = "" // whatever it was, it is over
 	}
-	if v.Since.IsZero() {
+	if v.Since.IsZero() || back {
 		e.rec.StateChanged, e.exited = time.Now(), false
 	}
 	s.lookAtClock()
-	e.rec.ChangedOn = s.boot
+	e.rec.ChangedOn, e.rec.ChangedMonotonic = s.boot, s.Monotonic()
 	e.unsaved = true
 }
 

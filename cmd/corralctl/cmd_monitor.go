@@ -225,10 +225,10 @@ func (m *monitor) apply(ctx context.Context, event client.Event) error {
 	return nil // what else is told is among the properties
 }
 
-// older tells whether properties were announced before the session was read.
+// older tells whether properties were announced before the session was read. The time of day does not tell: it is set, and what comes back is as it was before.
 func older(properties client.Properties, s client.Session) bool {
-	at, ok := properties["StateChangeTimestamp"].Value().(uint64)
-	return ok && at < s.StateChangeTimestamp
+	at, ok := properties["StateChangeTimestampMonotonic"].Value().(uint64)
+	return ok && at < s.StateChangeTimestampMonotonic
 }
 
 // fetch reads a session of which nothing is known yet.

@@ -39,7 +39,7 @@ func (t *told) back(map[string]client.Session) error { *t = append(*t, "back"); 
 func TestWhatIsKnownIsNotToldAgain(t *testing.T) {
 	c, _ := capture(t)
 	var lines told
-	m := &monitor{c: c, teller: &lines, begun: true, known: map[string]client.Session{"shop": {Id: "shop", State: "running", StateChangeTimestamp: 5}}}
+	m := &monitor{c: c, teller: &lines, begun: true, known: map[string]client.Session{"shop": {Id: "shop", State: "running", StateChangeTimestampMonotonic: 5}}}
 	for _, event := range []client.Event{
 		changed("shop", "running"),
 		client.SessionNew{ID: "shop"},
@@ -53,7 +53,7 @@ func TestWhatIsKnownIsNotToldAgain(t *testing.T) {
 	}
 	assert.Equal(t, told{"gone"}, lines)
 	late := changed("shop", "starting")
-	late.Properties["StateChangeTimestamp"] = dbus.MakeVariant(uint64(4))
+	late.Properties["StateChangeTimestampMonotonic"] = dbus.MakeVariant(uint64(4))
 	require.NoError(t, m.apply(t.Context(), late), "announced before the session was read")
 	require.NoError(t, m.apply(t.Context(), changed("shop", "failed")))
 	require.NoError(t, m.apply(t.Context(), client.SessionRemoved{ID: "shop"}))

@@ -164,10 +164,7 @@ func (c *Client) Post(method string, args ...any) error {
 
 // Unreachable tells whether err means that the daemon could not be asked, or did not live to answer, rather than that it refused.
 func Unreachable(err error) bool {
-	var connect *ConnectError
-	var socket *net.OpError // the connection broke during the call
-	if errors.As(err, &connect) || errors.As(err, &socket) || errors.Is(err, dbus.ErrClosed) || errors.Is(err, io.EOF) ||
-		errors.Is(err, context.DeadlineExceeded) {
+	if Disconnected(err) || errors.Is(err, context.DeadlineExceeded) {
 		return true
 	}
 	var answer dbus.Error
@@ -184,6 +181,13 @@ func Unreachable(err error) bool {
 	}
 	return strings.HasPrefix(answer.Name, "org.freedesktop.DBus.Error.Spawn.") || // activation failed
 		strings.HasPrefix(answer.Name, "org.freedesktop.systemd1.")
+}
+
+// Disconnected tells whether err means that there is no connection to the bus, or no more.
+func Disconnected(err error) bool {
+	var connect *ConnectError
+	var socket *net.OpError // the connection broke during the call
+	return errors.As(err, &connect) || errors.As(err, &socket) || errors.Is(err, dbus.ErrClosed) || errors.Is(err, io.EOF)
 }
 
 // Away tells whether what was asked can be asked again once the daemon is back: it is Unreachable, or said with its last words that it ends.

@@ -14,48 +14,49 @@ import (
 // Session has the properties of one session, with the contract's names and types. Times are microseconds since 1970, 0 where there is none; of the
 // counters of its control group, the greatest uint64 means that the number cannot be had.
 type Session struct {
-	Id                     string //nolint:revive // the contract's name
-	Agent                  string
-	Command                []string
-	WorkingDirectory       string
-	Worktree               string
-	Timestamp              uint64
-	Description            string
-	Labels                 map[string]string
-	OnLogin                string
-	State                  string
-	Lifecycle              string
-	Activity               string
-	Attention              string
-	AttentionMessage       string
-	AttentionSource        string
-	StatusText             string
-	ConversationId         string //nolint:revive // the contract's name
-	Result                 string
-	Reason                 string
-	ExecMainCode           int32
-	ExecMainStatus         int32
-	ExecMainStartTimestamp uint64
-	ExecMainExitTimestamp  uint64
-	StateChangeTimestamp   uint64
-	SessionAlive           bool
-	AgentAlive             bool
-	Frozen                 bool
-	Resumable              bool
-	Resumed                bool
-	IdleHint               bool
-	IdleSinceHint          uint64
-	LastActivityTimestamp  uint64
-	Unit                   string
-	MainPID                uint32
-	NRuns                  uint32
-	Runs                   []dbusapi.RunRow `json:",omitempty"` // only of a session that is asked for by itself
-	ExpireTimestamp        uint64
-	ControlGroup           string
-	MemoryCurrent          uint64
-	MemoryPeak             uint64
-	CPUUsageNSec           uint64
-	TasksCurrent           uint64
+	Id                            string //nolint:revive // the contract's name
+	Agent                         string
+	Command                       []string
+	WorkingDirectory              string
+	Worktree                      string
+	Timestamp                     uint64
+	Description                   string
+	Labels                        map[string]string
+	OnLogin                       string
+	State                         string
+	Lifecycle                     string
+	Activity                      string
+	Attention                     string
+	AttentionMessage              string
+	AttentionSource               string
+	StatusText                    string
+	ConversationId                string //nolint:revive // the contract's name
+	Result                        string
+	Reason                        string
+	ExecMainCode                  int32
+	ExecMainStatus                int32
+	ExecMainStartTimestamp        uint64
+	ExecMainExitTimestamp         uint64
+	StateChangeTimestamp          uint64
+	StateChangeTimestampMonotonic uint64
+	SessionAlive                  bool
+	AgentAlive                    bool
+	Frozen                        bool
+	Resumable                     bool
+	Resumed                       bool
+	IdleHint                      bool
+	IdleSinceHint                 uint64
+	LastActivityTimestamp         uint64
+	Unit                          string
+	MainPID                       uint32
+	NRuns                         uint32
+	Runs                          []dbusapi.RunRow `json:",omitempty"` // only of a session that is asked for by itself
+	ExpireTimestamp               uint64
+	ControlGroup                  string
+	MemoryCurrent                 uint64
+	MemoryPeak                    uint64
+	CPUUsageNSec                  uint64
+	TasksCurrent                  uint64
 }
 
 // newSession is a session of which nothing is known, so that no counter of its control group is.

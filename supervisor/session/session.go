@@ -49,6 +49,8 @@ type Session struct {
 	StateChanged time.Time `json:"state_changed"`   // when State last became what it is
 	ChangedOn    Boot      `json:"changed_on,omitzero"`
 
+	ChangedMonotonic time.Duration `json:"changed_monotonic,omitzero"` // by CLOCK_MONOTONIC of ChangedOn: when it was known that State had changed
+
 	Seen State `json:"seen,omitempty"` // a state of the current run that a person has taken note of
 
 	WorkspaceInode Inode `json:"workspace_inode,omitzero"` // by the kernel: of the workspace when it was last at its place; of a run that lives

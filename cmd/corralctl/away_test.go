@@ -61,7 +61,7 @@ func (d *ending) own() {
 
 // The last words of a daemon are no end of what follows a session: the next daemon will tell.
 func TestAUnitHearsTheLastWords(t *testing.T) {
-	d := newEnding(t, client.Session{Id: "long", State: "running", Activity: "working", AgentAlive: true, StateChangeTimestamp: 1})
+	d := newEnding(t, client.Session{Id: "long", State: "running", Activity: "working", AgentAlive: true, StateChangeTimestampMonotonic: 1})
 	path := filepath.Join(testbed.Dir(t), "notify")
 	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	require.NoError(t, err)
@@ -87,8 +87,8 @@ func TestAUnitHearsTheLastWords(t *testing.T) {
 	await("STATUS=running, working")
 
 	require.NoError(t, d.conn.Emit(dbusapi.SessionPath("long"), "org.freedesktop.DBus.Properties.PropertiesChanged", dbusapi.SessionInterface,
-		map[string]dbus.Variant{"State": dbus.MakeVariant("suspended"), "StateChangeTimestamp": dbus.MakeVariant(uint64(2))}, []string{}))
-	<-d.asked
+		map[string]dbus.Variant{"State": dbus.MakeVariant("suspended"), "AgentAlive": dbus.MakeVariant(false), "StateChangeTimestampMonotonic": dbus.MakeVariant(uint64(2))}, []string{}))
+	testbed.Receive(t, d.asked, "the question whether the machine goes down")
 	_, err = d.conn.ReleaseName(dbusapi.BusName)
 	require.NoError(t, err)
 	await("STATUS=state unknown (corrald is not running)")

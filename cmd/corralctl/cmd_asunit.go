@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/signal"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
-	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/bus"
 )
@@ -22,6 +20,7 @@ var asUnitVerb = verb{name: "as-unit", args: "ID", options: plainVerb(func(ctx c
 		return usagef("as-unit", "as-unit takes the id of one session")
 	}
 	u := &asUnit{c: c, id: args[0]}
+	u.watch = &lastingWatch{c: c, ids: args, away: func(why string) { u.tell("state unknown (" + why + ")") }}
 	wanted, release := signal.NotifyContext(ctx, unix.SIGTERM, unix.SIGINT)
 	defer release()
 	err := u.live(wanted)
@@ -35,6 +34,7 @@ var asUnitVerb = verb{name: "as-unit", args: "ID", options: plainVerb(func(ctx c
 // or the daemon is killed.
 type asUnit struct {
 	c       *ctl
+	watch   *lastingWatch
 	id      string
 	session client.Session // as it was told last
 	over    bool           // it has ended, and is not about to go on
@@ -45,73 +45,37 @@ type asUnit struct {
 // live starts the session, or joins one that lives, and returns once it has ended: nil where systemd is to find the unit inactive, else a failure with the
 // agent's own exit code. It outlives the daemon and the bus.
 func (u *asUnit) live(ctx context.Context) error {
-	events, err := u.listen(ctx)
+	err := u.watch.listen(ctx)
 	if err == nil {
-		err = u.begin(ctx, events)
+		err = u.begin(ctx)
 	}
 	if err != nil {
 		return u.c.cannot("start", u.id, err)
 	}
-	u.c.client.NeverStart()
 	for !u.over {
-		event, connected := <-events
-		if connected {
+		event, err := u.watch.next(ctx)
+		if err == nil {
 			err = u.apply(ctx, event)
-		} else if events, err = u.reconnect(ctx); err == nil {
-			err = u.look(ctx)
 		}
-		if err != nil && !client.Away(err) { // else the event of its coming back has it asked again
+		if err != nil {
 			return u.c.cannot("follow", u.id, err)
 		}
 	}
 	return u.end()
 }
 
-// listen connects and subscribes to what the session does.
-func (u *asUnit) listen(ctx context.Context) (<-chan client.Event, error) {
-	if u.c.client != nil {
-		_ = u.c.client.Close()
-		u.c.client = nil
-	}
-	corral, err := u.c.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	corral.Environment = nil // a unit has none but the manager's
-	return corral.Watch(ctx, u.id)
-}
-
-// reconnect listens anew once there is a bus again.
-func (u *asUnit) reconnect(ctx context.Context) (<-chan client.Event, error) {
-	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
-	for delay := shortest; ; delay = min(2*delay, longest) {
-		u.tell("state unknown (the bus is away)")
-		events, err := u.listen(ctx)
-		if err == nil {
-			u.c.client.NeverStart()
-		}
-		if err == nil || !client.Unreachable(err) {
-			return events, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(delay):
-		}
-	}
-}
-
 // begin has the session run: one that was suspended goes on, one that lives is joined, any other is started afresh.
-func (u *asUnit) begin(ctx context.Context, events <-chan client.Event) error {
+func (u *asUnit) begin(ctx context.Context) error {
 	for {
+		u.c.client.Environment = nil // a unit has none but the manager's
 		s, err := u.c.client.Session(ctx, u.id)
 		if err != nil {
 			return err
 		}
 		switch {
 		case s.State == "stopping": // until it has, nothing can be begun
-			if _, ok := <-events; !ok {
-				return errors.New("the connection to the bus is lost")
+			if _, err := u.watch.next(ctx); err != nil {
+				return err
 			}
 			continue
 		case !wording.Ended(s.State):
@@ -145,48 +109,32 @@ func (u *asUnit) apply(ctx context.Context, event client.Event) error {
 		return u.set(ctx, s)
 	case client.SessionRemoved:
 		u.over = u.over || e.ID == u.id
-	case client.DaemonGone:
-		u.tell("state unknown (corrald is not running)")
 	case client.DaemonBack:
 		return u.look(ctx)
 	}
 	return nil
 }
 
-// look asks for the session, unless there is no daemon to ask.
+// look asks for the session, where it can be known.
 func (u *asUnit) look(ctx context.Context) error {
-	if running, err := u.c.client.Running(ctx); err != nil || !running {
-		u.tell("state unknown (corrald is not running)")
-		return err
-	}
-	s, err := u.c.client.Session(ctx, u.id)
+	s, known, err := u.watch.session(ctx, u.id)
 	if gone(err) {
 		u.over = true
 		return nil
 	}
-	if err != nil {
+	if err != nil || !known {
 		return err
 	}
 	return u.set(ctx, s)
 }
 
-func gone(err error) bool {
-	name := dbusapi.ShortErrorName(err)
-	return name == dbusapi.NoSuchSession || name == dbusapi.UnknownObject
-}
-
 // set takes the session as it is now, and tells systemd.
 func (u *asUnit) set(ctx context.Context, s client.Session) error {
-	u.session = s
-	u.over = wording.Ended(s.State)
-	if s.State == "suspended" {
-		// A daemon that ends marks them all, and their agents live on; before a shutdown it suspends them, and resumes them if that is called off.
-		manager, err := u.c.client.Manager(ctx)
-		if err != nil && !client.Away(err) {
-			return err
-		}
-		u.over = !s.AgentAlive && err == nil && !manager.ShuttingDown
+	var err error
+	if u.over, err = u.watch.ended(ctx, s); err != nil {
+		return err
 	}
+	u.session = s
 	if !u.over && s.State != "starting" {
 		u.tellReady()
 	}
@@ -214,7 +162,7 @@ func (u *asUnit) suspend(ctx context.Context) error {
 	if managerStopping(ctx) {
 		return nil // corrald, which is stopped next, suspends all sessions at the same time, and notes why
 	}
-	_, err := u.listen(ctx)
+	err := u.watch.listen(ctx)
 	if err == nil {
 		err = u.c.client.SuspendSession(ctx, u.id)
 	}

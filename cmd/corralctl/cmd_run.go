@@ -252,7 +252,7 @@ func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, age
 		return r.cannotRun(ctx, c, bus, agent, err)
 	}
 	if c.wantsJSON() {
-		return r.printCreated(ctx, c, bus, id, waiting)
+		return r.printCreated(ctx, c, id, waiting)
 	}
 	if !c.quiet {
 		r.announce(c, agent, id)
@@ -278,12 +278,12 @@ func (r *runOptions) post(c *ctl, bus *client.Client, agent string) error {
 }
 
 // printCreated prints the session as it is when there is nothing more to wait for.
-func (r *runOptions) printCreated(ctx context.Context, c *ctl, bus *client.Client, id string, waiting <-chan client.Event) error {
+func (r *runOptions) printCreated(ctx context.Context, c *ctl, id string, waiting <-chan client.Event) error {
 	var ended error
 	if r.wait {
 		ended = c.waitFor(ctx, []string{id}, nil, waiting)
 	}
-	s, err := bus.Session(ctx, id)
+	s, err := c.client.Session(ctx, id)
 	if err == nil {
 		err = c.printJSON(s)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -39,8 +40,8 @@ var waitVerb = verb{name: "wait", args: "ID…", summary: "Wait until sessions h
 
 // waiter waits for sessions.
 type waiter struct {
+	watch    *lastingWatch
 	until    []string
-	ids      []string
 	sessions map[string]*client.Session
 	ends     map[string]error // of those that need not be waited for any more
 }
@@ -49,29 +50,34 @@ type waiter struct {
 func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan client.Event) error {
 	ctx, cancel := c.limited(ctx)
 	defer cancel()
+	absent := &absence{c: c}
+	defer absent.over()
+	w := &waiter{until: until, sessions: map[string]*client.Session{}, ends: map[string]error{}}
+	w.watch = &lastingWatch{c: c, ids: ids, events: events, away: absent.begins}
 	if events == nil {
-		var err error
-		if events, err = c.client.Watch(ctx, ids...); err != nil {
+		if err := w.watch.subscribe(ctx); err != nil {
 			return c.cannot("wait for", strings.Join(ids, " "), err)
 		}
 	}
-	w := &waiter{until: until, ids: ids, sessions: map[string]*client.Session{}, ends: map[string]error{}}
 	for _, id := range ids {
 		s, err := c.client.Session(ctx, id)
+		if err == nil {
+			err = w.look(ctx, s)
+		}
 		if err != nil {
 			w.ends[id] = c.waitError(ctx, id, err)
-			continue
 		}
-		w.sessions[id] = &s
-		w.look(id)
 	}
 	for len(w.ends) < len(ids) {
-		event, ok := <-events
-		if !ok {
-			return c.waitError(ctx, "", errors.New("the connection to the bus is lost"))
+		event, err := w.watch.next(ctx)
+		if _, back := event.(client.DaemonBack); back {
+			absent.over()
 		}
-		if err := w.apply(event); err != nil {
-			return err
+		if err == nil {
+			err = w.apply(ctx, event)
+		}
+		if err != nil {
+			return c.waitError(ctx, strings.Join(ids, " "), err)
 		}
 	}
 	var failed failures
@@ -89,58 +95,112 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 }
 
 // waitError is what is said when waiting is over too early: nothing but the code after --timeout.
-func (c *ctl) waitError(ctx context.Context, id string, err error) error {
+func (c *ctl) waitError(ctx context.Context, ids string, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return exit(exitTimeout)
 	}
-	if id == "" {
-		return &failure{exitUnreachable, "cannot wait any longer: " + err.Error(), ""}
-	}
-	return c.cannot("wait for", id, err)
+	return c.cannot("wait for", ids, err)
 }
 
-func (w *waiter) apply(event client.Event) error {
+// apply takes in what was told.
+func (w *waiter) apply(ctx context.Context, event client.Event) error {
 	switch e := event.(type) {
 	case client.SessionChanged:
-		if s := w.sessions[e.ID]; s != nil {
-			if err := e.Properties.Decode(s); err != nil {
-				return err
-			}
-			w.look(e.ID)
+		known := w.sessions[e.ID]
+		if known == nil || older(e.Properties, *known) {
+			return nil
 		}
+		s := *known
+		if err := e.Properties.Decode(&s); err != nil {
+			return err
+		}
+		return w.look(ctx, s)
 	case client.SessionRemoved:
-		if _, ended := w.ends[e.ID]; !ended && slices.Contains(w.ids, e.ID) {
-			w.ends[e.ID] = &failure{code: exitNoSession, message: fmt.Sprintf("cannot wait for %q: it was removed", e.ID)}
-		}
-	case client.DaemonGone:
-		return &failure{exitUnreachable, "cannot wait any longer: corrald has left the bus", "systemctl --user status corrald"}
+		w.removed(e.ID)
+	case client.DaemonBack:
+		return w.readAll(ctx)
 	}
 	return nil
 }
 
-// look notes whether a session need not be waited for any more.
-func (w *waiter) look(id string) {
-	if _, ended := w.ends[id]; ended {
-		return
+// readAll reads those that are still waited for, as far as there is somebody to ask.
+func (w *waiter) readAll(ctx context.Context) error {
+	for id := range w.sessions {
+		if _, ended := w.ends[id]; ended {
+			continue
+		}
+		s, known, err := w.watch.session(ctx, id)
+		switch {
+		case gone(err):
+			w.removed(id)
+			continue
+		case err == nil && known:
+			err = w.look(ctx, s)
+		}
+		if err != nil || !known {
+			return err
+		}
 	}
-	if over, err := w.end(*w.sessions[id]); over {
-		w.ends[id] = err
+	return nil
+}
+
+func (w *waiter) removed(id string) {
+	if _, ended := w.ends[id]; !ended && w.sessions[id] != nil {
+		w.ends[id] = &failure{code: exitNoSession, message: fmt.Sprintf("cannot wait for %q: it was removed", id)}
 	}
 }
 
-// end tells whether waiting for a session in this state is over, and with what.
-func (w *waiter) end(s client.Session) (over bool, err error) {
-	if len(w.until) == 0 {
-		return wording.Ended(s.State) && s.State != "created", endError(s)
+// look takes a session as it is, and notes whether it need not be waited for any more.
+func (w *waiter) look(ctx context.Context, s client.Session) error {
+	w.sessions[s.Id] = &s
+	if _, ended := w.ends[s.Id]; ended {
+		return nil
 	}
-	if slices.Contains(w.until, s.State) || slices.Contains(w.until, s.Activity) && !wording.Ended(s.State) {
+	ended, err := w.watch.ended(ctx, s)
+	if err != nil {
+		return err
+	}
+	if over, err := w.end(s, ended && s.State != "created"); over {
+		w.ends[s.Id] = err
+	}
+	return nil
+}
+
+// end tells whether waiting for a session that is like this, and has ended or not, is over, and with what.
+func (w *waiter) end(s client.Session, ended bool) (over bool, err error) {
+	if len(w.until) == 0 {
+		return ended, endError(s)
+	}
+	meant := s.State != "suspended" || ended // by a daemon that ends it is only called so
+	if meant && slices.Contains(w.until, s.State) || slices.Contains(w.until, s.Activity) && !wording.Ended(s.State) {
 		return true, nil
 	}
-	if wording.Ended(s.State) && s.State != "created" {
+	if ended {
 		message := fmt.Sprintf("%q is %s, it did not become %s", s.Id, s.State, strings.Join(w.until, " or "))
 		return true, &failure{code: exitFailed, message: message}
 	}
 	return false, nil
+}
+
+// absence tells on the terminal that there is nobody to ask, once that has taken a second.
+type absence struct {
+	c     *ctl
+	timer *time.Timer
+}
+
+func (a *absence) begins(why string) {
+	if a.timer == nil && !a.c.quiet {
+		a.timer = time.AfterFunc(time.Second, func() {
+			fmt.Fprintf(a.c.err, "corralctl: %s; waiting for it\nhint: systemctl --user status corrald\n", why)
+		})
+	}
+}
+
+func (a *absence) over() {
+	if a.timer != nil {
+		a.timer.Stop()
+		a.timer = nil
+	}
 }
 
 // endError is the exit code of an ended session, with its reason where that is not the agent's own code or signal.

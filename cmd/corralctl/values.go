@@ -65,7 +65,7 @@ type waitValue struct {
 
 func (w *waiter) values() []waitValue {
 	values := []waitValue{}
-	for _, id := range w.ids {
+	for _, id := range w.watch.ids {
 		s := w.sessions[id]
 		if s == nil {
 			continue // it could not be waited for, and the error says why

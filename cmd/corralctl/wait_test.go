@@ -3,13 +3,18 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/godbus/dbus/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/testbed"
 )
 
 func changed(id, state string) client.SessionChanged {
@@ -17,6 +22,8 @@ func changed(id, state string) client.SessionChanged {
 }
 
 func TestWaitingEndsWhenItShould(t *testing.T) {
+	late := changed("shop", "failed")
+	late.Properties["StateChangeTimestampMonotonic"] = dbus.MakeVariant(uint64(4))
 	for name, row := range map[string]struct {
 		first  string // state
 		until  []string
@@ -36,15 +43,17 @@ func TestWaitingEndsWhenItShould(t *testing.T) {
 		"a failure is waited for":           {first: "running", until: []string{"failed"}, events: []client.Event{changed("shop", "failed")}, over: true},
 		"it ends as is not waited for":      {first: "starting", until: []string{"running"}, events: []client.Event{changed("shop", "completed")}, over: true, code: 1},
 		"an activity is waited for":         {first: "running", until: []string{"waiting"}, events: []client.Event{client.SessionChanged{ID: "shop", Properties: client.Properties{"Activity": dbus.MakeVariant("waiting")}}}, over: true},
-		"an event that is of no use is not": {first: "running", events: []client.Event{client.SessionNew{ID: "shop"}, client.DaemonBack{}}},
+		"an event that is of no use is not": {first: "running", events: []client.Event{client.SessionNew{ID: "shop"}, client.DaemonGone{}}},
+		"a daemon that ends suspends it":    {first: "running", events: []client.Event{changed("shop", "suspended"), client.DaemonGone{}}},
+		"that is not what is waited for":    {first: "running", until: []string{"suspended"}, events: []client.Event{changed("shop", "suspended")}},
+		"and the next one finds it alive":   {first: "suspended", events: []client.Event{changed("shop", "running"), changed("shop", "completed")}, over: true},
+		"what was told before it was read":  {first: "running", events: []client.Event{late}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &waiter{until: row.until, ids: []string{"shop"}, ends: map[string]error{}, sessions: map[string]*client.Session{
-				"shop": {Id: "shop", State: row.first},
-			}}
-			w.look("shop")
+			w := &waiter{watch: &lastingWatch{}, until: row.until, ends: map[string]error{}, sessions: map[string]*client.Session{}}
+			require.NoError(t, w.look(t.Context(), client.Session{Id: "shop", State: row.first, AgentAlive: true, StateChangeTimestampMonotonic: 5}))
 			for _, event := range row.events {
-				require.NoError(t, w.apply(event))
+				require.NoError(t, w.apply(t.Context(), event))
 			}
 			err, over := w.ends["shop"]
 			assert.Equal(t, row.over, over)
@@ -58,11 +67,39 @@ func TestWaitingEndsWhenItShould(t *testing.T) {
 	}
 }
 
-func TestWaitingEndsWithTheDaemon(t *testing.T) {
-	err := new(waiter).apply(client.DaemonGone{})
-	var f *failure
-	require.ErrorAs(t, err, &f)
-	assert.Equal(t, exitUnreachable, f.code)
+// What happens to the daemon and the bus ends no waiting, and an exit while they are away is known.
+func TestWaitingOutlivesTheDaemon(t *testing.T) {
+	u := newUnits(t)
+	fifo, printed := u.home+"/wait", u.home+"/printed"
+	require.NoError(t, unix.Mkfifo(fifo, 0o600))
+	output, err := os.Create(printed)
+	require.NoError(t, err)
+	defer func() { _ = output.Close() }()
+	waits := exec.Command(testbed.Programs(t).Corralctl, "run", "--wait", "--id", "long", "--", "sh", "-c", "read line <"+fifo+"; exit 7")
+	waits.Env, waits.Dir, waits.Stdout, waits.Stderr = u.environment, u.home, output, output
+	require.NoError(t, waits.Start())
+	has := func(text string) func([]byte) bool {
+		return func(content []byte) bool { return strings.Contains(string(content), text) }
+	}
+	testbed.WaitFile(t, printed, has("Started session long"))
+	testbed.Systemctl(t, "restart", "corrald.service")
+	testbed.Systemctl(t, "kill", "--signal=KILL", "corrald.service")
+	testbed.Systemctl(t, "restart", "corrald.service", "dbus.service")
+	u.must("list") // there is a bus again
+	testbed.Systemctl(t, "stop", "corrald.service")
+	testbed.WaitFile(t, printed, has("corrald is not running; waiting for it"))
+	writer, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer func() { _ = writer.Close() }()
+	_, err = writer.WriteString("\n")
+	require.NoError(t, err)
+	testbed.WaitFile(t, u.home+"/state/corral/sessions/long/exit_status", func(content []byte) bool { return len(content) > 0 })
+	testbed.Systemctl(t, "start", "corrald.service")
+	_ = waits.Wait()
+	if !assert.Equal(t, 7, waits.ProcessState.ExitCode()) {
+		text, _ := os.ReadFile(printed)
+		t.Logf("%s", text)
+	}
 }
 
 func TestATimeoutOfWaitHasItsOwnCode(t *testing.T) {

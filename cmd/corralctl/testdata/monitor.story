@@ -50,6 +50,12 @@ $ uniq -d ~/polybar; grep corrald ~/polybar; tail -1 ~/polybar
 %{F#888888}corrald is not running%{F-}
 %{F#ff5555}2 failed%{F-}
 
+# What is over is told, too.
+$ mkdir ~/here; corralctl run -q --id moved --dir ~/here -- sleep 1000; mv ~/here ~/there; until grep -q 'running -> orphaned' ~/plain; do :; done; mv ~/there ~/here
+$ until grep -q 'orphaned -> running' ~/plain; do :; done; corralctl rm --force -q moved; until grep -q 'moved removed' ~/plain; do :; done; grep orphaned ~/plain
+…:…:… moved running -> orphaned (workspace "~/here" is gone)
+…:…:… moved orphaned -> running
+
 # A reader that goes away ends it, quietly, also while nothing happens.
 $ mkfifo ~/pipe; { corralctl monitor --format=waybar </dev/null >~/pipe 2>~/errors; echo "ended $?" >~/end; } & head -1 ~/pipe
 {"text":"2 failed",…}

@@ -176,7 +176,8 @@ $ corralctl stop fix-1; corralctl wait --until=failed fix-1
 corralctl: "fix-1" is stopped, it did not become failed
 [exit 1]
 
-$ corralctl run --wait --id cut -- sleep 1000 >~/out & waits=$!; until grep -qs Started ~/out; do :; done; kill -KILL $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s io.github.corrald.Corral1 | cut -d' ' -f2); wait $waits
-corralctl: cannot wait any longer: corrald has left the bus
+# Who waits for what a daemon tells waits for the daemon, too.
+$ corralctl run --wait --id cut -- sleep 1000 >~/out 2>&1 & waits=$!; until grep -qs Started ~/out; do :; done; kill -KILL $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s io.github.corrald.Corral1 | cut -d' ' -f2); until grep -q hint ~/out; do :; done; kill $waits; cat ~/out
+Started session cut (app-corral-command-cut.scope).
+corralctl: corrald is not running; waiting for it
 hint: systemctl --user status corrald
-[exit 5]

@@ -64,7 +64,7 @@ func goesOn(rec *session.Session, resumed bool) bool {
 // converse takes note of the conversation that a run has.
 func (s *Supervisor) converse(e *entry, id string, from session.Teller) {
 	before := e.rec.ConversationID
-	s.apply(e, session.Conversed{Run: e.rec.Run.ID, ID: id, From: from, Resume: s.resumeCommand(e.rec, id), At: time.Now()})
+	s.apply(e, session.Conversed{Run: e.rec.Run.ID, ID: id, From: from, Resume: s.resumeCommand(e.rec, id), At: time.Now(), Monotonic: s.Monotonic()})
 	if now := e.rec.ConversationID; now != before && from != session.Given {
 		s.Log.Info("the agent's conversation is known", "session", e.rec.ID, "agent", e.rec.Agent, "conversation", now, "source", string(from))
 	}

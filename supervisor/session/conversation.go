@@ -31,7 +31,9 @@ type Conversed struct {
 	ID     string
 	From   Teller
 	Resume []string // the command that goes on with it, nil if there is none
-	At     time.Time
+
+	At        time.Time
+	Monotonic time.Duration // the same moment
 }
 
 // NothingSaved tells that there was no conversation to go on with for a run that was to do so: it began one, by this id if that is known.
@@ -42,11 +44,11 @@ type NothingSaved struct {
 
 func (e Conversed) apply(s *Session) {
 	r := s.run(e.Run)
-	if r == nil || e.ID == "" || e.From.rank() < r.ConversationFrom.rank() || e.From == r.ConversationFrom && e.At.Before(r.ConversationAt) {
+	if r == nil || e.ID == "" || e.From.rank() < r.ConversationFrom.rank() || e.From == r.ConversationFrom && (moment{e.At, e.Monotonic}).before(r.conversed()) {
 		return
 	}
 	if r.Conversation != e.ID || r.ConversationFrom != e.From {
-		r.Conversation, r.ConversationFrom, r.ConversationAt = e.ID, e.From, e.At
+		r.Conversation, r.ConversationFrom, r.ConversationAt, r.ConversationMonotonic = e.ID, e.From, e.At, e.Monotonic
 	}
 	if s.ConversationID == e.ID {
 		return
@@ -66,7 +68,7 @@ func (e NothingSaved) apply(s *Session) {
 	}
 	r.Resumed = false
 	if e.ID == "" {
-		r.Conversation, r.ConversationFrom, r.ConversationAt = "", "", time.Time{}
+		r.Conversation, r.ConversationFrom, r.ConversationAt, r.ConversationMonotonic = "", "", time.Time{}, 0
 	}
 }
 

@@ -3,6 +3,7 @@ package session_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -29,8 +30,12 @@ func TestWhichConversationARunHas(t *testing.T) {
 		"a file counts more than what is given": {list(told("a", session.Given, 1), told("b", session.OpenFile, 2)), "b", []string{"a"}, session.OpenFile},
 		"and more than a hint":                  {list(told("a", session.OpenFile, 1), told("b", session.Hint, 2)), "a", nil, session.OpenFile},
 		"an unknown teller counts for nothing":  {list(told("a", "gossip", 1)), "", nil, ""},
-		"another run's":                         {list(session.Conversed{Run: "other", ID: "a", From: session.Reported}), "", nil, ""},
-		"no id":                                 {list(told("", session.Reported, 1)), "", nil, ""},
+		"the clock was set back": {list(
+			session.Conversed{Run: run, ID: "a", From: session.Reported, Resume: []string{"resume", "a"}, At: at(2), Monotonic: time.Hour},
+			session.Conversed{Run: run, ID: "b", From: session.Reported, Resume: []string{"resume", "b"}, At: at(1), Monotonic: 2 * time.Hour},
+		), "b", []string{"a"}, session.Reported},
+		"another run's": {list(session.Conversed{Run: "other", ID: "a", From: session.Reported}), "", nil, ""},
+		"no id":         {list(told("", session.Reported, 1)), "", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := after(newSession(), append(list(asked), c.events...))

@@ -20,3 +20,4 @@ func (r *Run) exited() moment     { return moment{r.Exit.Exited, r.Exit.ExitedMo
 func (r *Run) asked() moment      { return moment{r.IntentAt, r.IntentMonotonic} }
 func (r *Run) timedOut() moment   { return moment{r.TimedOut, r.TimedOutMonotonic} }
 func (r *Run) startEnded() moment { return moment{r.StartEnded, r.StartEndedMonotonic} }
+func (r *Run) conversed() moment  { return moment{r.ConversationAt, r.ConversationMonotonic} }

@@ -168,9 +168,10 @@ type Run struct {
 	Answered     Seqs `json:"answered,omitzero"`     // the last words that were answered by input
 
 	// The same moments by CLOCK_MONOTONIC, which nobody can set: what came first is decided by it. Zero in a record of an older version.
-	TimedOutMonotonic   time.Duration `json:"timed_out_monotonic,omitzero"`
-	StartEndedMonotonic time.Duration `json:"start_ended_monotonic,omitzero"`
-	IntentMonotonic     time.Duration `json:"intent_monotonic,omitzero"`
+	TimedOutMonotonic     time.Duration `json:"timed_out_monotonic,omitzero"`
+	StartEndedMonotonic   time.Duration `json:"start_ended_monotonic,omitzero"`
+	IntentMonotonic       time.Duration `json:"intent_monotonic,omitzero"`
+	ConversationMonotonic time.Duration `json:"conversation_monotonic,omitzero"`
 
 	Left        time.Time `json:"left,omitzero"`         // when a daemon that was told to end has left it running; zero again once it was found
 	MachineDown time.Time `json:"machine_down,omitzero"` // when it was found that its boot is over

@@ -154,32 +154,32 @@ install: build install-files ## for all users, into PREFIX (/usr/local) below DE
 
 APP = io.github.corrald.Corral
 
-# What is installed as it is, as words `mode:source:target`; uninstall removes the targets.
+# What is installed as it is, as words `mode:source:target` of the shell, for a target may have spaces in it; uninstall removes the targets.
 INSTALLED = \
-	755:build/corrald:$(BINDIR)/corrald \
-	755:build/corralctl:$(BINDIR)/corralctl \
-	755:build/corral-shim:$(LIBEXECDIR)/corral-shim \
-	644:packaging/app-corral.slice:$(UNITDIR)/app-corral.slice \
-	$(if $(PRESETDIR),644:packaging/80-corral.preset:$(PRESETDIR)/80-corral.preset) \
-	$(if $(CATALOGDIR),644:packaging/corral.catalog:$(CATALOGDIR)/corral.catalog) \
-	644:packaging/desktop/$(APP).desktop:$(DATADIR)/applications/$(APP).desktop \
-	644:packaging/desktop/$(APP).metainfo.xml:$(DATADIR)/metainfo/$(APP).metainfo.xml \
-	644:packaging/desktop/$(APP).svg:$(DATADIR)/icons/hicolor/scalable/apps/$(APP).svg \
-	644:packaging/desktop/$(APP)-symbolic.svg:$(DATADIR)/icons/hicolor/symbolic/apps/$(APP)-symbolic.svg \
-	644:packaging/completions/corralctl.bash:$(DATADIR)/bash-completion/completions/corralctl \
-	644:packaging/completions/_corralctl:$(DATADIR)/zsh/site-functions/_corralctl \
-	644:packaging/completions/corralctl.fish:$(DATADIR)/fish/vendor_completions.d/corralctl.fish \
-	644:packaging/io.github.corrald.Corral1.service:$(DATADIR)/dbus-1/services/io.github.corrald.Corral1.service \
-	$(foreach f,$(HOOKS),644:packaging/hooks/$(f):$(DATADIR)/corral/hooks/$(f)) \
-	$(foreach f,$(wildcard dbusapi/*.xml),644:$(f):$(DATADIR)/dbus-1/interfaces/$(notdir $(f))) \
-	$(foreach f,$(wildcard agents/*.agent),644:$(f):$(AGENTDIR)/$(notdir $(f))) \
-	$(foreach f,$(MANPAGES),644:build/man/$(f):$(DATADIR)/man/man$(lastword $(subst ., ,$(f)))/$(f)) \
-	$(foreach f,LICENSE README.md docs/TOUR.md docs/FAQ.md docs/ARCHITECTURE.md docs/SURVIVAL.md docs/REQUIREMENTS.md,644:$(f):$(DOCDIR)/$(notdir $(f))) \
-	$(foreach f,$(wildcard docs/decisions/*.md),644:$(f):$(DOCDIR)/decisions/$(notdir $(f))) \
-	$(foreach f,$(wildcard docs/agents/*.md),644:$(f):$(DOCDIR)/agents/$(notdir $(f))) \
-	$(foreach f,$(wildcard docs/reference/*.md),644:$(f):$(DOCDIR)/reference/$(notdir $(f))) \
-	$(foreach f,$(EXTRAS),644:contrib/$(f):$(DOCDIR)/examples/$(f)) \
-	$(foreach f,$(EXTRA_PROGRAMS),755:contrib/$(f):$(DOCDIR)/examples/$(f))
+	'755:build/corrald:$(BINDIR)/corrald' \
+	'755:build/corralctl:$(BINDIR)/corralctl' \
+	'755:build/corral-shim:$(LIBEXECDIR)/corral-shim' \
+	'644:packaging/app-corral.slice:$(UNITDIR)/app-corral.slice' \
+	$(if $(PRESETDIR),'644:packaging/80-corral.preset:$(PRESETDIR)/80-corral.preset') \
+	$(if $(CATALOGDIR),'644:packaging/corral.catalog:$(CATALOGDIR)/corral.catalog') \
+	'644:packaging/desktop/$(APP).desktop:$(DATADIR)/applications/$(APP).desktop' \
+	'644:packaging/desktop/$(APP).metainfo.xml:$(DATADIR)/metainfo/$(APP).metainfo.xml' \
+	'644:packaging/desktop/$(APP).svg:$(DATADIR)/icons/hicolor/scalable/apps/$(APP).svg' \
+	'644:packaging/desktop/$(APP)-symbolic.svg:$(DATADIR)/icons/hicolor/symbolic/apps/$(APP)-symbolic.svg' \
+	'644:packaging/completions/corralctl.bash:$(DATADIR)/bash-completion/completions/corralctl' \
+	'644:packaging/completions/_corralctl:$(DATADIR)/zsh/site-functions/_corralctl' \
+	'644:packaging/completions/corralctl.fish:$(DATADIR)/fish/vendor_completions.d/corralctl.fish' \
+	'644:packaging/io.github.corrald.Corral1.service:$(DATADIR)/dbus-1/services/io.github.corrald.Corral1.service' \
+	$(foreach f,$(HOOKS),'644:packaging/hooks/$(f):$(DATADIR)/corral/hooks/$(f)') \
+	$(foreach f,$(wildcard dbusapi/*.xml),'644:$(f):$(DATADIR)/dbus-1/interfaces/$(notdir $(f))') \
+	$(foreach f,$(wildcard agents/*.agent),'644:$(f):$(AGENTDIR)/$(notdir $(f))') \
+	$(foreach f,$(MANPAGES),'644:build/man/$(f):$(DATADIR)/man/man$(lastword $(subst ., ,$(f)))/$(f)') \
+	$(foreach f,LICENSE README.md docs/TOUR.md docs/FAQ.md docs/ARCHITECTURE.md docs/SURVIVAL.md docs/REQUIREMENTS.md,'644:$(f):$(DOCDIR)/$(notdir $(f))') \
+	$(foreach f,$(wildcard docs/decisions/*.md),'644:$(f):$(DOCDIR)/decisions/$(notdir $(f))') \
+	$(foreach f,$(wildcard docs/agents/*.md),'644:$(f):$(DOCDIR)/agents/$(notdir $(f))') \
+	$(foreach f,$(wildcard docs/reference/*.md),'644:$(f):$(DOCDIR)/reference/$(notdir $(f))') \
+	$(foreach f,$(EXTRAS),'644:contrib/$(f):$(DOCDIR)/examples/$(f)') \
+	$(foreach f,$(EXTRA_PROGRAMS),'755:contrib/$(f):$(DOCDIR)/examples/$(f)')
 
 # For bars, trays and menus; each person takes what suits. What is for those who build packages is not among it.
 EXTRAS = README.md waybar/corral.jsonc waybar/style.css polybar/corral.ini i3/corral.conf i3/i3blocks.conf tmux/corral.conf indicator/corral-indicator.desktop
@@ -202,9 +202,9 @@ install-files:
 	done
 
 uninstall: ## what install put there; sessions and their records stay
-	@for f in $(INSTALLED) $(addprefix $(UNITDIR)/,$(SERVICES)); do rm -f "$(DESTDIR)$${f##*:}"; done
-	@for d in $(LIBEXECDIR) $(AGENTDIR) $(PREFIX)/lib/corral $(DATADIR)/corral/hooks/copilot $(DATADIR)/corral/hooks $(DATADIR)/corral \
-		$(DOCDIR)/agents $(DOCDIR)/decisions $(DOCDIR)/reference $(addprefix $(DOCDIR)/examples/,$(sort $(dir $(EXTRA_PROGRAMS) $(EXTRAS)))) $(DOCDIR)/examples $(DOCDIR); do \
+	@for f in $(INSTALLED) $(foreach f,$(SERVICES),'$(UNITDIR)/$(f)'); do rm -f "$(DESTDIR)$${f##*:}"; done
+	@for d in '$(LIBEXECDIR)' '$(AGENTDIR)' '$(PREFIX)/lib/corral' '$(DATADIR)/corral/hooks/copilot' '$(DATADIR)/corral/hooks' '$(DATADIR)/corral' \
+		'$(DOCDIR)/agents' '$(DOCDIR)/decisions' '$(DOCDIR)/reference' $(foreach d,$(sort $(filter-out ./,$(dir $(EXTRA_PROGRAMS) $(EXTRAS)))),'$(DOCDIR)/examples/$(d)') '$(DOCDIR)/examples' '$(DOCDIR)'; do \
 		[ ! -d "$(DESTDIR)$$d" ] || rmdir --ignore-fail-on-non-empty "$(DESTDIR)$$d"; \
 	done
 

@@ -13,10 +13,17 @@ import (
 // installed returns a directory with what make install makes.
 func installed(t *testing.T) string {
 	dir := t.TempDir()
-	cmd := exec.Command("make", "--no-print-directory", "install-files", "DESTDIR="+dir, "PREFIX=/usr")
+	makeIn(t, "install-files", "DESTDIR="+dir, "PREFIX=/usr")
+	require.FileExists(t, filepath.Join(dir, "usr/bin/corrald"))
+	return dir
+}
+
+// makeIn runs make in the tree that this is a test of, and returns what it said.
+func makeIn(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("make", append([]string{"--no-print-directory"}, args...)...)
 	cmd.Dir = ".."
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.FileExists(t, filepath.Join(dir, "usr/bin/corrald"))
-	return dir
+	return string(out)
 }

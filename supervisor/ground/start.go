@@ -220,13 +220,7 @@ func workspaceThere(dir string) error {
 
 // scope returns the session's scope, less its processes.
 func (g *Ground) scope(p supervisor.Plan) (units.Scope, error) {
-	s := units.Scope{
-		Name: p.Unit,
-		Optional: []units.Property{
-			// One compiler that runs out of memory must not take the agent along (systemd 253; Delegate does the same before).
-			{Name: "OOMPolicy", Value: dbus.MakeVariant("continue")},
-		},
-	}
+	s := units.Scope{Name: p.Unit}
 	props := map[string]dbus.Variant{}
 	set := func(name string, value any) { props[name] = dbus.MakeVariant(value) }
 	set("Description", p.Description)
@@ -249,6 +243,10 @@ func (g *Ground) scope(p supervisor.Plan) (units.Scope, error) {
 		}
 		maps.DeleteFunc(props, func(name string, _ dbus.Variant) bool { return unitproperty.Same(name, prop.Name) })
 		props[prop.Name] = value
+	}
+	if _, given := props["OOMPolicy"]; !given {
+		// One compiler that runs out of memory must not take the agent along (systemd 253; Delegate does the same before).
+		s.Optional = []units.Property{{Name: "OOMPolicy", Value: dbus.MakeVariant("continue")}}
 	}
 	for name, value := range props {
 		s.Properties = append(s.Properties, units.Property{Name: name, Value: value})

@@ -9,12 +9,12 @@ $ corralctl run --wait --id said sayer -- 'a  b' '' '$HOME' && corralctl logs sa
 Started session said (app-corral-sayer-said.scope).
 hello a  b  $HOME
 
-$ corralctl run --id limited -p TasksMax=100 -p CPUQuota=50% -p RuntimeMaxSec='5min 20s' -p OOMPolicy=continue -- sleep 1000
+$ corralctl run --id limited -p TasksMax=100 -p CPUQuota=50% -p RuntimeMaxSec='5min 20s' -p OOMPolicy=kill -- sleep 1000
 Started session limited (app-corral-command-limited.scope).
 
 $ systemctl --user show app-corral-command-limited.scope -p TasksMax,CPUQuotaPerSecUSec,RuntimeMaxUSec,OOMPolicy | sort
 CPUQuotaPerSecUSec=500ms
-OOMPolicy=continue
+OOMPolicy=kill
 RuntimeMaxUSec=5min 20s
 TasksMax=100
 

@@ -19,6 +19,7 @@ const (
 // outputLog keeps what the agent prints: output.log in the session's state directory, and output.log.1, which came before it. Both together
 // stay within a limit, and each begins and ends with whole lines, as far as a line is not too long for that.
 type outputLog struct {
+	path    string // of the directory
 	dir     int
 	fd      int   // of output.log, -1 while it cannot be opened
 	size    int64 // of output.log
@@ -31,11 +32,11 @@ type outputLog struct {
 
 // openLog opens the log in the directory stateDir; limit is for both files, in bytes. A log that cannot be opened is tried again at each write.
 func openLog(stateDir string, limit int64) (*outputLog, error) {
-	dir, err := unix.Open(stateDir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := openDir(stateDir)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: stateDir, Err: err}
 	}
-	l := &outputLog{dir: dir, fd: -1}
+	l := &outputLog{path: stateDir, dir: dir, fd: -1}
 	l.hard = max(limit, minLog)/2 - noteMax
 	l.soft = l.hard - min(l.hard/4, 64<<10)
 	l.sizes.load(dir)
@@ -47,8 +48,15 @@ func openLog(stateDir string, limit int64) (*outputLog, error) {
 	return l, nil
 }
 
+func openDir(path string) (int, error) {
+	return unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}
+
 // write appends b. What cannot be written is counted, and the count is the next thing that is written.
 func (l *outputLog) write(b []byte) {
+	if l.fd >= 0 && sysLinks(l.fd) == 0 { // somebody has removed it
+		l.beginAnew()
+	}
 	for len(b) > 0 {
 		if l.fd < 0 && !l.open() {
 			l.miss(len(b))
@@ -136,7 +144,11 @@ func (l *outputLog) note() bool {
 }
 
 func (l *outputLog) open() bool {
-	fd, err := unix.Openat(l.dir, logName, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	fd, err := unix.Openat(l.dir, logName, flags, 0o600)
+	if err == unix.ENOENT && l.enterAnew() {
+		fd, err = unix.Openat(l.dir, logName, flags, 0o600)
+	}
 	if err != nil {
 		l.why, _ = err.(unix.Errno) //nolint:errorlint // unix calls return bare numbers
 		return false
@@ -154,6 +166,10 @@ func (l *outputLog) open() bool {
 // rotate makes output.log the older file and begins a new one.
 func (l *outputLog) rotate() bool {
 	if err := unix.Renameat(l.dir, logName, l.dir, oldName); err != nil {
+		if err == unix.ENOENT { // somebody has moved it away
+			l.beginAnew()
+			return l.open()
+		}
 		l.why, _ = err.(unix.Errno) //nolint:errorlint // unix calls return bare numbers
 		return false
 	}
@@ -161,6 +177,26 @@ func (l *outputLog) rotate() bool {
 	_ = unix.Close(l.fd)
 	l.fd, l.size = -1, 0
 	return l.open()
+}
+
+// beginAnew lets go of a file that is not the log any more.
+func (l *outputLog) beginAnew() {
+	_ = unix.Close(l.fd)
+	l.sizes.all.MoveBegins(0, l.size)
+	l.sizes.save(l.dir)
+	l.fd, l.size = -1, 0
+}
+
+// enterAnew opens the directory again, if another one has taken its place: the daemon makes it once more where somebody has removed it.
+func (l *outputLog) enterAnew() bool {
+	dir, err := openDir(l.path)
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(l.dir)
+	l.dir = dir
+	l.sizes.load(dir)
+	return true
 }
 
 // shorten cuts a file that is larger than one file may be, which is so if the limit has become smaller, down to the last of its lines. It returns how many

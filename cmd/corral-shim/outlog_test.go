@@ -132,6 +132,42 @@ func TestLogThatCannotBeOpenedIsTriedAgain(t *testing.T) {
 	assert.Equal(t, "\r\n[corral: 5 bytes of output are missing here: is a directory]\r\nkept\n", newer)
 }
 
+// TestLogThatSomebodyTakesAway is begun anew.
+func TestLogThatSomebodyTakesAway(t *testing.T) {
+	const limit = 16 << 10
+	line := []byte(strings.Repeat("x", 999) + "\n")
+	l, dir := newLog(t, limit)
+	path := filepath.Join(dir, logName)
+	l.sizes.is(&unix.Winsize{Col: 80, Row: 24})
+	l.write([]byte("gone\n"))
+
+	require.NoError(t, os.Remove(path))
+	l.write([]byte("removed\n"))
+	_, newer := kept(t, dir, limit)
+	assert.Equal(t, "removed\n", newer)
+
+	require.NoError(t, os.Rename(path, filepath.Join(dir, "mine")))
+	for range 6 {
+		l.write(line)
+	}
+	l.write([]byte("moved away\n"))
+	_, newer = kept(t, dir, limit)
+	assert.Equal(t, "moved away\n", newer, "once the file was full")
+	b, err := os.ReadFile(filepath.Join(dir, logsizes.Name))
+	require.NoError(t, err)
+	assert.Equal(t, "6013\n0 80 24\n", string(b))
+
+	require.NoError(t, os.RemoveAll(dir))
+	l.write([]byte("lost\n"))
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	l.write([]byte("directory and all\n"))
+	_, newer = kept(t, dir, limit)
+	assert.Equal(t, "\r\n[corral: 5 bytes of output are missing here: no such file or directory]\r\ndirectory and all\n", newer)
+	b, err = os.ReadFile(filepath.Join(dir, logsizes.Name))
+	require.NoError(t, err)
+	assert.Equal(t, "0\n75 80 24\n", string(b))
+}
+
 func TestLogRotatesAtFullSpeed(t *testing.T) {
 	h := newHome(t, "sh", "-c", "seq 1000000")
 	h.spec.LogMax = 256 << 10

@@ -78,6 +78,19 @@ func sysUnread(fd int) (int, unix.Errno) {
 	return int(n), e
 }
 
+// sysLinks tells how many names the file fd has: none if it was removed. One of which that cannot be told has one. No server is asked for it, where the file
+// is on one.
+func sysLinks(fd int) uint32 {
+	var st unix.Statx_t
+	path := [1]byte{}
+	_, _, e := unix.RawSyscall6(unix.SYS_STATX, uintptr(fd), uintptr(unsafe.Pointer(&path)), unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC,
+		unix.STATX_NLINK, uintptr(unsafe.Pointer(&st)), 0)
+	if e != 0 || st.Mask&unix.STATX_NLINK == 0 {
+		return 1
+	}
+	return st.Nlink
+}
+
 // sysDefaultSignal sets a signal to SIG_DFL: all of struct sigaction is zero, whose size differs between architectures but is never larger.
 func sysDefaultSignal(signal uintptr) {
 	var action [4]uint64

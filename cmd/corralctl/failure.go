@@ -194,11 +194,14 @@ func (c *ctl) unreachable(err error) string {
 	return "corrald is not running"
 }
 
-// startHint is the command that starts a daemon which err says is missing.
+// startHint is the command that starts a daemon which err says is missing. Where not even a bus is, doctor tells how one comes to have one.
 func (c *ctl) startHint(err error) string {
 	var connect *client.ConnectError
 	if errors.As(err, &connect) {
-		return ""
+		if c.host != "" {
+			return ""
+		}
+		return "corralctl doctor"
 	}
 	command := "systemctl --user start corrald"
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -50,3 +50,13 @@ hint: systemctl --user start corrald
 $ corralctl version
 corralctl …
 corrald is not running
+
+# Without a bus, as in a shell of su, doctor knows how one is come by.
+$ DBUS_SESSION_BUS_ADDRESS=unix:path=/nonexistent corralctl stop live
+corralctl: cannot stop "live": cannot connect to the session bus: dial unix /nonexistent: connect: no such file or directory
+hint: corralctl doctor
+[exit 5]
+$ DBUS_SESSION_BUS_ADDRESS=unix:path=/nonexistent corralctl agents
+corralctl: cannot list agents: cannot connect to the session bus: dial unix /nonexistent: connect: no such file or directory
+hint: corralctl doctor
+[exit 5]

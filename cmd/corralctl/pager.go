@@ -24,7 +24,7 @@ func (c *ctl) startPager() {
 		return
 	}
 	program := "less"
-	for _, name := range []string{"PAGER", "SYSTEMD_PAGER"} {
+	for _, name := range []string{"PAGER", "SYSTEMD_PAGER", "CORRAL_PAGER"} {
 		if value, ok := os.LookupEnv(name); ok {
 			program = value
 		}

@@ -83,11 +83,18 @@ func (d *parts) window(ctx context.Context, args ...string) error {
 	if err != nil {
 		return err
 	}
+	command := append([]string{client}, args...)
+	if args[0] == "logs" {
+		command = append([]string{"/bin/sh", "-c", thenEnter}, command...)
+	}
 	_, err = desktop.Open(ctx, d.places.bus, desktop.Window{
-		Terminal: conf.Terminal, Name: args[len(args)-1], Description: "corralctl " + args[0], Command: append([]string{client}, args...),
+		Terminal: conf.Terminal, Name: args[len(args)-1], Description: "corralctl " + args[0], Command: command,
 	})
 	return err
 }
+
+// thenEnter runs its arguments, and waits for Enter: a window ends with its command, and what fits on it is printed at once.
+const thenEnter = `"$0" "$@"; printf '\nEnter closes this window. '; read -r _`
 
 // publishers tell several of what changed. The first one gives the answers.
 type publishers []supervisor.Publisher

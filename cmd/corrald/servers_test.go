@@ -104,13 +104,33 @@ func TestMako(t *testing.T) {
 	d.picture(t, "grim", "-")
 	asks.wait("seen", func(f facts) bool { return f.text("Attention") == "" })
 	testbed.Poll(t, "it is closed", func() bool { return len(makoShows(t)) == 1 })
-	s.must("Acknowledge")
+	require.NoError(t, exec.Command("makoctl", "invoke", "log").Run())
+	s.wait("seen", func(f facts) bool { return f.text("Attention") == "" })
+	testbed.Poll(t, "a log that is short stays in its window", func() bool {
+		unit, _, _ := strings.Cut(testbed.Systemctl(t, "list-units", "--plain", "--no-legend", "corral-window-shop-*"), " ")
+		return unit != "" && programsOf(t, unit) == "foot sh"
+	})
+	d.picture(t, "grim", "-")
+	testbed.Systemctl(t, "stop", "corral-window-shop-*")
 	testbed.Poll(t, "nothing is shown", func() bool { return len(makoShows(t)) == 0 })
 	tmux("detach-client", "-a")
 	asks.must("Stop", uint64(0))
 	testbed.Poll(t, "no window is left", func() bool {
 		return testbed.Systemctl(t, "list-units", "--all", "--plain", "--no-legend", "corral-window-*") == ""
 	})
+}
+
+// programsOf returns the names of what runs in a unit.
+func programsOf(t *testing.T, unit string) string {
+	t.Helper()
+	group := testbed.Systemctl(t, "show", "--property=ControlGroup", "--value", unit)
+	pids, _ := os.ReadFile(filepath.Join("/sys/fs/cgroup", group, "cgroup.procs"))
+	var names []string
+	for pid := range strings.FieldsSeq(string(pids)) {
+		name, _ := os.ReadFile(filepath.Join("/proc", pid, "comm"))
+		names = append(names, strings.TrimSpace(string(name)))
+	}
+	return strings.Join(names, " ")
 }
 
 // picture has a program make a picture of the screen, on its standard output, for people's eyes: into the directory CORRAL_PICTURES, if that is set.

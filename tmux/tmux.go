@@ -266,6 +266,9 @@ func (t *Tmux) command(ctx context.Context, s Session, args ...string) ([]byte, 
 	if text := strings.TrimSpace(errs.String()); err != nil && text != "" {
 		return nil, errors.New(text)
 	}
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("tmux does not answer: %w", ctx.Err())
+	}
 	return out.Bytes(), err
 }
 

@@ -2,6 +2,7 @@ package tmux
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -122,6 +124,18 @@ func TestAnswers(t *testing.T) {
 	require.NoError(t, unix.Kill(again, unix.SIGKILL))
 	testbed.WaitExit(t, again)
 	Reap(again)
+}
+
+func TestAServerThatDoesNotAnswer(t *testing.T) {
+	x := prepare(t)
+	s := open(t, x, "exec sleep infinity")
+	require.NoError(t, unix.Kill(s.Server, unix.SIGSTOP))
+	defer func() { _ = unix.Kill(s.Server, unix.SIGCONT) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := x.Capture(ctx, s, 10, false)
+	require.ErrorContains(t, err, "tmux does not answer")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
 func TestCapture(t *testing.T) {

@@ -7,7 +7,9 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/godbus/dbus/v5"
 	"github.com/stretchr/testify/assert"
@@ -60,6 +62,23 @@ func TestCallsOfOneClientAreDoneInOrder(t *testing.T) {
 	assert.Equal(t, pipelined-1, last)
 	testbed.WaitFile(t, d.dir+"/lines", func(content []byte) bool { return string(content) == want.String() })
 	refused(t, d.manager("StartSession", []any{"nobody"}), dbusapi.NoSuchSession, "nobody")
+}
+
+// TestATerminalThatDoesNotAnswerHoldsUpNothing but who looks at it.
+func TestATerminalThatDoesNotAnswerHoldsUpNothing(t *testing.T) {
+	d := startDaemon(t)
+	s := d.run(t, "stuck", "exec sleep 1000")
+	s.become("running")
+	kill(t, s.one(tmuxName), syscall.SIGSTOP)
+	object := d.bus.Object(dbusapi.BusName, dbusapi.SessionPath("stuck"))
+	captured, done := make(chan *dbus.Call, 2), make(chan *dbus.Call, 1)
+	object.Go(dbusapi.SessionInterface+".Capture", 0, captured, uint32(10), uint64(0))
+	object.Go(dbusapi.SessionInterface+".Capture", 0, captured, uint32(10), uint64(0))
+	object.Go(dbusapi.SessionInterface+".SetDescription", 0, done, "what is told of it meanwhile")
+	require.NoError(t, testbed.Receive(t, done, "answer").Err)
+	assert.Empty(t, captured)
+	s.must("Stop", uint64(time.Second.Microseconds()))
+	s.ends(outcome{"stopped", "success", 2, 15, "", "active"})
 }
 
 // TestClientThatNeverReads: whoever asks for signals and does not read them hinders nobody.

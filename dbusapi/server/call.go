@@ -14,6 +14,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/supervisor"
 )
@@ -253,29 +254,32 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// orderKey returns what a call has to be in order with: the others that change the same session; input, which may take its time, by itself; and of what
-// only reads, the same client's, one at a time: however much one asks for, another's turn comes after one answer.
+// orderKey returns what a call has to be in order with: the others that change the same session; input, which may take its time, by itself, and so for what is
+// read from a terminal, which may not answer; what one client reports of its session; and of what only reads, the same client's, one at a time: however much
+// one asks for, another's turn comes after one answer.
 func orderKey(msg *dbus.Message) string {
 	iface, _ := msg.Headers[dbus.FieldInterface].Value().(string)
-	if isRead(iface, member(msg)) {
-		sender, _ := msg.Headers[dbus.FieldSender].Value().(string)
+	sender, _ := msg.Headers[dbus.FieldSender].Value().(string)
+	switch {
+	case isRead(iface, member(msg)):
 		return "reads of " + sender
-	}
-	if iface != dbusapi.ManagerInterface && iface != dbusapi.SessionInterface {
+	case iface != dbusapi.ManagerInterface && iface != dbusapi.SessionInterface, member(msg) == "CreateSession":
 		return ""
+	case member(msg) == "ReportActivity":
+		return "reports of " + sender
 	}
 	path, _ := msg.Headers[dbus.FieldPath].Value().(dbus.ObjectPath)
 	id, ok := dbusapi.SessionID(path)
-	if !ok {
-		if len(msg.Body) == 0 {
-			return ""
-		}
-		if id, ok = msg.Body[0].(string); !ok || member(msg) == "CreateSession" {
-			return ""
-		}
+	if !ok && len(msg.Body) > 0 {
+		id, ok = msg.Body[0].(string)
 	}
-	if strings.HasPrefix(member(msg), "Send") {
+	switch {
+	case !ok || !config.ValidName(id):
+		return ""
+	case strings.HasPrefix(member(msg), "Send"):
 		return "input " + id
+	case member(msg) == "Capture":
+		return "screen of " + id
 	}
 	return id
 }

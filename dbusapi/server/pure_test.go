@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -36,6 +37,9 @@ func TestOrderKey(t *testing.T) {
 		{"keys are input", message(dbusapi.SessionPath("shop"), ofSession, "SendKeys", []string{"Enter"}), "input shop"},
 		{"creations do not wait for each other: the agent is no session", message(dbusapi.ManagerPath, manager, "CreateSession", "claude"), ""},
 		{"what only looks is in order with its client's other looks", message(dbusapi.ManagerPath, manager, "GetSession", "shop"), "reads of "},
+		{"a terminal that does not answer holds up nothing but who looks at it", message(dbusapi.SessionPath("shop"), ofSession, "Capture", uint32(9), uint64(0)), "screen of shop"},
+		{"reports are in order with their client's others", message(dbusapi.ManagerPath, manager, "ReportActivity", "idle", map[string]dbus.Variant{}), "reports of "},
+		{"what can be no id is not kept", message(dbusapi.ManagerPath, manager, "StopSession", strings.Repeat("x", 100), uint64(0)), ""},
 		{"without arguments", message(dbusapi.ManagerPath, manager, "Clean"), ""},
 		{"an argument that is no text", message(dbusapi.ManagerPath, manager, "GetSessionByPID", uint32(1)), "reads of "},
 		{"an argument that is no text, and should be", message(dbusapi.ManagerPath, manager, "StopSession", uint32(1)), ""},
@@ -50,7 +54,7 @@ func TestOrderKey(t *testing.T) {
 func TestTicketsOfCallsThatAreOverAreForgotten(t *testing.T) {
 	s := New(Info{}, func(error) {})
 	for i := range 10000 {
-		msg := message(dbusapi.ManagerPath, dbusapi.ManagerInterface, "StopSession", strings.Repeat("x", i))
+		msg := message(dbusapi.ManagerPath, dbusapi.ManagerInterface, "StopSession", fmt.Sprint("shop-", i))
 		s.order(msg)
 		s.takeTicket(msg).end()
 	}

@@ -163,7 +163,7 @@ func (m *Manager) Environment(ctx context.Context) ([]string, error) {
 // login, also if XDG_RUNTIME_DIR stayed.
 func (m *Manager) Incarnation(ctx context.Context) (string, error) {
 	var v dbus.Variant
-	err := m.call(ctx, systemdPath, propertiesIface+".Get", managerIface, "UserspaceTimestamp").Store(&v)
+	err := m.read(ctx, systemdPath, propertiesIface+".Get", managerIface, "UserspaceTimestamp").Store(&v)
 	if err != nil {
 		return "", fmt.Errorf("cannot ask systemd when it started: %w", err)
 	}

@@ -168,7 +168,13 @@ func TestStatusLineOfTmux(t *testing.T) {
 	testbed.Poll(t, "the counts are there", func() bool {
 		return counts() == "#[fg=#50fa7b]1 running#[fg=default] #[fg=#ff5555]1 failed#[fg=default]"
 	})
-	assert.Contains(t, p.run("tmux", "-L", "line", "show-options", "-gv", "status-right"), "#{@corral}")
+	for range 2 {
+		p.run("tmux", "-L", "line", "source-file", here+"/tmux/corral.conf")
+		runs := p.run("tmux", "-L", "line", "show-options", "-gv", "@corral-tmux")
+		testbed.Poll(t, "it runs anew", func() bool { return p.run("tmux", "-L", "line", "show-options", "-gv", "@corral-tmux") != runs })
+	}
+	testbed.Poll(t, "one is left of those that ran", func() bool { return p.run("pgrep", "-fc", "^[^ ]*corralctl monitor --format=polybar") == "1" })
+	assert.Equal(t, 1, strings.Count(p.run("tmux", "-L", "line", "show-options", "-gv", "status-right"), "#{@corral}"))
 	p.run("corralctl", "stop", "shop")
 	testbed.Poll(t, "a change is shown", func() bool { return counts() == "#[fg=#ff5555]1 failed#[fg=default]" })
 	p.run("tmux", "-L", "line", "kill-server")

@@ -100,7 +100,7 @@ func (t terminal) shows(environment Environment) bool {
 }
 
 // chosen is a terminal as somebody wrote it, with options perhaps. What is known of it is put in, so that its name is enough: where the last of its
-// words is not what ends its options already.
+// words is not what ends its options already, and without what is there: `wezterm start --class corral`.
 func chosen(where, text string, lookup func(string) (string, error), command []string) ([]string, error) {
 	words, err := config.SplitWords(text)
 	if err == nil && len(words) == 0 {
@@ -116,7 +116,7 @@ func chosen(where, text string, lookup func(string) (string, error), command []s
 	argv := append([]string{path}, words[1:]...)
 	i := slices.IndexFunc(terminals, func(t terminal) bool { return t.name == filepath.Base(words[0]) })
 	if i >= 0 && len(terminals[i].before) > 0 && words[len(words)-1] != last(terminals[i].before) {
-		argv = append(argv, terminals[i].before...)
+		argv = append(argv, slices.DeleteFunc(slices.Clone(terminals[i].before), func(word string) bool { return slices.Contains(words, word) })...)
 	}
 	return append(argv, command...), nil
 }

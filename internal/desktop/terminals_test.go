@@ -31,6 +31,8 @@ func TestWhichTerminal(t *testing.T) {
 		"its name alone is enough":           {"konsole", both, []string{"konsole"}, []string{"/usr/bin/konsole", "-e", "CMD", "$a b"}},
 		"with options of its own":            {`xterm -fa "DejaVu Sans"`, x11, []string{"xterm"}, []string{"/usr/bin/xterm", "-fa", "DejaVu Sans", "-e", "CMD", "$a b"}},
 		"with all that it takes":             {"xterm -fs 12 -e", x11, []string{"xterm"}, []string{"/usr/bin/xterm", "-fs", "12", "-e", "CMD", "$a b"}},
+		"options of its subcommand":          {"wezterm start --class corral", both, []string{"wezterm"}, []string{"/usr/bin/wezterm", "start", "--class", "corral", "--", "CMD", "$a b"}},
+		"an option that is put in anyway":    {"ptyxis --new-window", both, []string{"ptyxis"}, []string{"/usr/bin/ptyxis", "--new-window", "--", "CMD", "$a b"}},
 		"one that nobody here knows":         {"myterm --run", both, []string{"myterm"}, []string{"/usr/bin/myterm", "--run", "CMD", "$a b"}},
 		"what the desktop prefers":           {"", append(both, "TERMINAL=kitty"), []string{"xdg-terminal-exec", "kitty"}, []string{"/usr/bin/xdg-terminal-exec", "CMD", "$a b"}},
 		"what the user prefers":              {"", append(both, "TERMINAL=alacritty"), []string{"gnome-terminal", "alacritty"}, []string{"/usr/bin/alacritty", "-e", "CMD", "$a b"}},

@@ -15,6 +15,9 @@ PRESETDIR   = $(PREFIX)/lib/systemd/user-preset
 CATALOGDIR  = $(PREFIX)/lib/systemd/catalog
 DATADIR     = $(PREFIX)/share
 DOCDIR      = $(DATADIR)/doc/corral
+# What agents are given is looked for in ../share/corral first.
+SHAREDIR    = $(DATADIR)/corral
+BUSDIR      = $(DATADIR)/dbus-1/services
 
 # A Go that was unpacked where its own instructions say, and not put into PATH, is found all the same.
 ifeq ($(shell command -v go 2>/dev/null),)
@@ -169,8 +172,8 @@ INSTALLED = \
 	'644:packaging/completions/corralctl.bash:$(DATADIR)/bash-completion/completions/corralctl' \
 	'644:packaging/completions/_corralctl:$(DATADIR)/zsh/site-functions/_corralctl' \
 	'644:packaging/completions/corralctl.fish:$(DATADIR)/fish/vendor_completions.d/corralctl.fish' \
-	'644:packaging/io.github.corrald.Corral1.service:$(DATADIR)/dbus-1/services/io.github.corrald.Corral1.service' \
-	$(foreach f,$(HOOKS),'644:packaging/hooks/$(f):$(DATADIR)/corral/hooks/$(f)') \
+	'644:packaging/io.github.corrald.Corral1.service:$(BUSDIR)/io.github.corrald.Corral1.service' \
+	$(foreach f,$(HOOKS),'644:packaging/hooks/$(f):$(SHAREDIR)/hooks/$(f)') \
 	$(foreach f,$(wildcard dbusapi/*.xml),'644:$(f):$(DATADIR)/dbus-1/interfaces/$(notdir $(f))') \
 	$(foreach f,$(wildcard agents/*.agent),'644:$(f):$(AGENTDIR)/$(notdir $(f))') \
 	$(foreach f,$(MANPAGES),'644:build/man/$(f):$(DATADIR)/man/man$(lastword $(subst ., ,$(f)))/$(f)') \
@@ -203,13 +206,16 @@ install-files:
 
 uninstall: ## what install put there; sessions and their records stay
 	@for f in $(INSTALLED) $(foreach f,$(SERVICES),'$(UNITDIR)/$(f)'); do rm -f "$(DESTDIR)$${f##*:}"; done
-	@for d in '$(LIBEXECDIR)' '$(AGENTDIR)' '$(PREFIX)/lib/corral' '$(DATADIR)/corral/hooks/copilot' '$(DATADIR)/corral/hooks' '$(DATADIR)/corral' \
+	@for d in '$(LIBEXECDIR)' '$(AGENTDIR)' '$(PREFIX)/lib/corral' '$(SHAREDIR)/hooks/copilot' '$(SHAREDIR)/hooks' '$(SHAREDIR)' \
 		'$(DOCDIR)/agents' '$(DOCDIR)/decisions' '$(DOCDIR)/reference' $(foreach d,$(sort $(filter-out ./,$(dir $(EXTRA_PROGRAMS) $(EXTRAS)))),'$(DOCDIR)/examples/$(d)') '$(DOCDIR)/examples' '$(DOCDIR)'; do \
 		[ ! -d "$(DESTDIR)$$d" ] || rmdir --ignore-fail-on-non-empty "$(DESTDIR)$$d"; \
 	done
 
 USER_DATA = $(or $(XDG_DATA_HOME),$(HOME)/.local/share)
-USER_DIRS = DESTDIR= PREFIX='$(HOME)/.local' DATADIR='$(USER_DATA)' UNITDIR='$(USER_DATA)/systemd/user' PRESETDIR= CATALOGDIR=
+# systemd and the bus look where their own environment says, which need not be that of this shell.
+MANAGER_DATA = $(or $(shell scripts/user-service.sh data),$(USER_DATA))
+USER_DIRS = DESTDIR= PREFIX='$(HOME)/.local' DATADIR='$(USER_DATA)' SHAREDIR='$(HOME)/.local/share/corral' UNITDIR='$(MANAGER_DATA)/systemd/user' \
+	BUSDIR='$(MANAGER_DATA)/dbus-1/services' PRESETDIR= CATALOGDIR=
 
 install-user: needs-run build ## for yourself, into ~/.local, enabled and started
 	@$(MAKE) --no-print-directory install-files $(USER_DIRS) HOOKS='$(filter-out gemini.json,$(HOOKS))'

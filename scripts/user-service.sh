@@ -1,5 +1,5 @@
 #!/bin/bash
-# user-service.sh start BINDIR | stop | forget: the steps of `make install-user` and `make uninstall-user` that concern the running system.
+# user-service.sh data | start BINDIR | stop | forget: the steps of `make install-user` and `make uninstall-user` that concern the running system.
 set -u
 
 say() { printf '%s\n' "$*"; }
@@ -10,6 +10,15 @@ read_again() {
   systemctl --user daemon-reload &&
     busctl --user call org.freedesktop.DBus /org/freedesktop/DBus org.freedesktop.DBus ReloadConfig >/dev/null
 }
+
+# data: where the user manager looks for what users install, nothing if there is no manager to be asked.
+if [ "${1-}" = data ]; then
+  environment=$(systemctl --user show-environment 2>/dev/null) || exit 0
+  unset XDG_DATA_HOME
+  eval "$(grep '^XDG_DATA_HOME=' <<<"$environment")" # it is written for shells
+  say "${XDG_DATA_HOME:-$HOME/.local/share}"
+  exit 0
+fi
 
 if ! manager_is_there; then
   say 'No systemd user manager answers here: files are dealt with, services are not. In a login session run:' \
@@ -41,7 +50,7 @@ case ${1-} in
     read_again
     ;;
   *)
-    echo 'usage: user-service.sh start BINDIR | stop | forget' >&2
+    echo 'usage: user-service.sh data | start BINDIR | stop | forget' >&2
     exit 2
     ;;
 esac

@@ -16,6 +16,7 @@ import (
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/sshagent"
 	"github.com/corrald/corral/internal/version"
 )
@@ -36,7 +37,7 @@ func (p *patient) checkDaemon(ctx context.Context) []finding {
 	var findings []finding
 	switch {
 	case running:
-		findings = append(findings, askDaemon(ctx)...)
+		findings = append(append(findings, askDaemon(ctx)...), p.checkPlaces(ctx)...)
 	case p.unitProperty(ctx, unit, "ActiveState") == "failed":
 		findings = append(findings, fault("journalctl --user -u corrald -n 20", "it failed and does not run"))
 	case p.activatable(ctx, dbusapi.BusName):
@@ -81,6 +82,42 @@ func askDaemon(ctx context.Context) []finding {
 		}
 	}
 	return findings
+}
+
+// checkPlaces tells where corrald looks in other places than corralctl does: a shell's start-up file has set what its own environment has not.
+func (p *patient) checkPlaces(ctx context.Context) []finding {
+	var pid uint32
+	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.GetConnectionUnixProcessID", []any{dbusapi.BusName}, &pid)
+	if err != nil {
+		return nil // it has just ended
+	}
+	home, is := proc.Variable(int(pid), "HOME")
+	if !is {
+		return nil // it cannot be read
+	}
+	var findings []finding
+	for _, place := range []struct{ variable, usual, what string }{{"XDG_CONFIG_HOME", ".config", "configuration is"}, {"XDG_STATE_HOME", ".local/state", "records are"}} {
+		its, _ := proc.Variable(int(pid), place.variable)
+		there := baseDirectory(its, filepath.Join(home, place.usual))
+		here := baseDirectory(os.Getenv(place.variable), filepath.Join(os.Getenv("HOME"), place.usual))
+		if there == here {
+			continue
+		}
+		remedy := "export " + place.variable + "=" + there
+		if os.Getenv(place.variable) != "" {
+			remedy = "systemctl --user import-environment " + place.variable + " && systemctl --user restart corrald; for good: environment.d(5)"
+		}
+		findings = append(findings, note(remedy, "its %s below %s, and corralctl looks below %s", place.what, there, here))
+	}
+	return findings
+}
+
+// baseDirectory is a value of a variable of the XDG Base Directory Specification, by which a relative one counts as none.
+func baseDirectory(value, usual string) string {
+	if filepath.IsAbs(value) {
+		return filepath.Clean(value)
+	}
+	return usual
 }
 
 func checkShim(context.Context) []finding {

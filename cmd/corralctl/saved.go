@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -80,7 +79,7 @@ func savedRun(r session.Account) dbusapi.RunRow {
 
 // stateDirectory is where the daemon keeps its state, as long as it cannot be asked.
 func stateDirectory() string {
-	return filepath.Join(cmp.Or(os.Getenv("XDG_STATE_HOME"), filepath.Join(os.Getenv("HOME"), ".local/state")), "corral")
+	return filepath.Join(baseDirectory(os.Getenv("XDG_STATE_HOME"), filepath.Join(os.Getenv("HOME"), ".local/state")), "corral")
 }
 
 // savedStatus prints what is saved of the sessions that words name, or how many there are.

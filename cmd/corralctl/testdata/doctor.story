@@ -14,6 +14,16 @@ $ corralctl doctor | grep ' corrald '
 ok    corrald        version … runs
 note  corrald        it runs, and no unit of it is installed: nothing starts it again
 
+# A shell may have been told of other places than the daemon.
+$ XDG_CONFIG_HOME=$HOME/mine corralctl doctor | grep -A1 ' corrald .* below'
+note  corrald        its configuration is below ~/config, and corralctl looks below ~/mine
+                     -> systemctl --user import-environment XDG_CONFIG_HOME && systemctl --user restart corrald; for good: environment.d(5)
+$ env -u XDG_STATE_HOME corralctl doctor | grep -A1 ' corrald .* below'
+note  corrald        its records are below ~/state, and corralctl looks below ~/.local/state
+                     -> export XDG_STATE_HOME=~/state
+$ corralctl doctor | grep ' below'
+[exit 1]
+
 # Only what hinders makes it fail: mistakes in the configuration are notes, with file and line.
 $ mkdir -p ~/config/corral && printf '[Corral]\nStopTimeoutSec=never\n' >~/config/corral/corral.conf && corralctl doctor | grep configuration
 note  configuration  ~/config/corral/corral.conf:2: StopTimeoutSec= has a bad value: …, ignored

@@ -136,11 +136,12 @@ func (s *Supervisor) RemoveWorktree(ctx context.Context, id string, force, disca
 			return nil, refuse(Invalid, "session %q has no worktree of its own", id)
 		}
 		w = worktree.Worktree(*e.rec.Worktree)
-		if err := removable(e, force); err != nil {
-			return nil, err
-		}
-		return nil, s.worktreeFree(e)
+		return nil, removable(e, force)
 	}); err != nil {
+		return err
+	}
+	root := resolve(w.Path) + "/"
+	if err := s.with(ctx, id, func(e *entry) (<-chan error, error) { return nil, s.worktreeFree(e, root) }); err != nil {
 		return err
 	}
 	if !discard { // before anything is stopped; and again afterwards, for its agent works there until then
@@ -154,7 +155,7 @@ func (s *Supervisor) RemoveWorktree(ctx context.Context, id string, force, disca
 			return worktreeStays(id, w, err)
 		}
 	}
-	return s.removeAfter(ctx, id, force, s.takeWorktree, func() error {
+	return s.removeAfter(ctx, id, force, func(e *entry) error { return s.takeWorktree(e, root) }, func() error {
 		failpoint.Hit("remove.worktree")
 		if err := s.git(func(ctx context.Context, git worktree.Git) error { return git.Remove(ctx, w, discard) }); err != nil {
 			return worktreeStays(id, w, err)
@@ -164,17 +165,16 @@ func (s *Supervisor) RemoveWorktree(ctx context.Context, id string, force, disca
 }
 
 // takeWorktree is worktreeFree once more, after the session's own agent has ended: somebody may have come meanwhile. From then on nobody does.
-func (s *Supervisor) takeWorktree(e *entry) error {
-	if err := s.worktreeFree(e); err != nil {
+func (s *Supervisor) takeWorktree(e *entry, root string) error {
+	if err := s.worktreeFree(e, root); err != nil {
 		return err
 	}
-	e.taking = resolve(e.rec.Worktree.Path) + "/"
+	e.taking = root
 	return nil
 }
 
-// worktreeFree refuses to take a worktree away under another session that works in it.
-func (s *Supervisor) worktreeFree(e *entry) error {
-	root := resolve(e.rec.Worktree.Path) + "/"
+// worktreeFree refuses to take a worktree away under another session that works in it. Root is where the worktree really is, with a slash.
+func (s *Supervisor) worktreeFree(e *entry, root string) error {
 	for _, other := range s.sorted() {
 		if other != e && strings.HasPrefix(held(other.rec)+"/", root) && (!other.rec.Run.Ended() || other.starts) {
 			return refuse(InvalidState, "the worktree of session %q is the workspace of session %q too, which is %s", e.rec.ID, other.rec.ID, other.rec.View().State)

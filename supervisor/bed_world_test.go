@@ -171,15 +171,17 @@ func (w *world) Alive(session.Process) (int, bool) {
 	return fd, err == nil
 }
 
-func (w *world) TmuxServer(Target) (session.Process, bool)                  { return session.Process{}, false }
-func (w *world) Scopes(context.Context) ([]Scope, error)                    { return w.scopes, w.scopesErr }
-func (w *world) Watch(context.Context, []string) error                      { return nil }
-func (w *world) Forget(context.Context, string) error                       { return nil }
-func (w *world) ControlGroup(int) string                                    { return w.group }
-func (w *world) Occupied(string) bool                                       { return w.populated }
-func (w *world) Populated(string) bool                                      { return w.populated }
-func (w *world) Keys(context.Context, Target, []string) error               { return nil }
-func (w *world) AttachCommand(Target) ([]string, error)                     { return []string{"tmux"}, nil }
+func (w *world) TmuxServer(Target) (session.Process, bool)    { return session.Process{}, false }
+func (w *world) Scopes(context.Context) ([]Scope, error)      { return w.scopes, w.scopesErr }
+func (w *world) Watch(context.Context, []string) error        { return nil }
+func (w *world) Forget(context.Context, string) error         { return nil }
+func (w *world) ControlGroup(int) string                      { return w.group }
+func (w *world) Occupied(string) bool                         { return w.populated }
+func (w *world) Populated(string) bool                        { return w.populated }
+func (w *world) Keys(context.Context, Target, []string) error { return nil }
+func (w *world) AttachCommand(context.Context, Target) ([]string, error) {
+	return []string{"tmux"}, nil
+}
 func (w *world) Attached(Target) bool                                       { return w.attached }
 func (w *world) Usage(string) map[string]uint64                             { return nil }
 func (w *world) Capture(context.Context, Target, int, bool) (string, error) { return "", nil }

@@ -181,7 +181,7 @@ func (s *Supervisor) AttachCommand(ctx context.Context, id string) ([]string, er
 	if err != nil {
 		return nil, err
 	}
-	argv, err := s.World.AttachCommand(t)
+	argv, err := s.World.AttachCommand(ctx, t)
 	if err != nil {
 		return nil, refuse(TmuxFailed, "session %q: %v", id, err)
 	}

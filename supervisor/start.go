@@ -93,7 +93,7 @@ type World interface {
 	// Capture reads the screen; Keys presses keys; AttachCommand tells how to attach.
 	Capture(ctx context.Context, t Target, lines int, escapes bool) (string, error)
 	Keys(ctx context.Context, t Target, keys []string) error
-	AttachCommand(t Target) ([]string, error)
+	AttachCommand(ctx context.Context, t Target) ([]string, error)
 	// Usage reads what a control group uses, by the names of the D-Bus properties. What cannot be told is missing.
 	Usage(group string) map[string]uint64
 }

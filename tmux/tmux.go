@@ -122,6 +122,9 @@ func (t *Tmux) Run(ctx context.Context, s Session, dir, extra string, command []
 	for _, arg := range command {
 		args = append(args, literal(arg))
 	}
+	for option, id := range map[string]string{sessionOption: "#{session_id}", paneOption: "#{pane_id}"} {
+		args = append(args, ";", "set-option", "-s", "-F", "-t", s.pane(), option, id)
+	}
 	_, err := t.command(ctx, s, args...)
 	if err != nil {
 		return fmt.Errorf("cannot open tmux session %q: %w", s.Name, err)
@@ -137,7 +140,8 @@ func (t *Tmux) Answers(ctx context.Context, s Session) bool {
 
 // Capture returns the last lines of the agent's pane, history included; lines 0 means its screen. Escapes keeps colours.
 func (t *Tmux) Capture(ctx context.Context, s Session, lines int, escapes bool) (string, error) {
-	capture := "capture-pane -p -t '" + s.pane() + "'"
+	_, pane := t.ids(ctx, s)
+	capture := "capture-pane -p -t '" + pane + "'"
 	if escapes {
 		capture += " -e"
 	}
@@ -146,7 +150,7 @@ func (t *Tmux) Capture(ctx context.Context, s Session, lines int, escapes bool) 
 		capture += " -S -" + strconv.Itoa(lines)
 	}
 	// When the pane's program ends, tmux says so in the last line, which pushes the first one of the screen into the history.
-	out, err := t.command(ctx, s, "-N", "if-shell", "-F", "-t", s.pane(), "#{pane_dead}", dead, capture)
+	out, err := t.command(ctx, s, "-N", "if-shell", "-F", "-t", pane, "#{pane_dead}", dead, capture)
 	if err != nil {
 		return "", fmt.Errorf("cannot read the screen of %q: %w", s.Name, err)
 	}
@@ -160,9 +164,11 @@ func (t *Tmux) Capture(ctx context.Context, s Session, lines int, escapes bool) 
 	return text + "\n", nil
 }
 
-// SendKeys presses keys, by tmux's names, in the agent's pane.
+// SendKeys presses keys, by tmux's names, in the agent's pane. A mode that a person has left the pane in, such as that to scroll back, would take them: it is
+// ended.
 func (t *Tmux) SendKeys(ctx context.Context, s Session, keys []string) error {
-	args := []string{"-N", "send-keys", "-t", s.pane(), "--"}
+	_, pane := t.ids(ctx, s)
+	args := []string{"-N", "copy-mode", "-q", "-t", pane, ";", "send-keys", "-t", pane, "--"}
 	for _, key := range keys {
 		args = append(args, literal(key))
 	}
@@ -170,7 +176,7 @@ func (t *Tmux) SendKeys(ctx context.Context, s Session, keys []string) error {
 		return fmt.Errorf("cannot send keys to %q: %w", s.Name, err)
 	}
 	// The server answers before it has written the keys into the pane, but writes them before it hears of another client.
-	if _, err := t.command(ctx, s, "-N", "display-message", "-p", "-t", s.pane(), ""); err != nil {
+	if _, err := t.command(ctx, s, "-N", "display-message", "-p", "-t", pane, ""); err != nil {
 		return fmt.Errorf("cannot tell whether %q has got its keys: %w", s.Name, err)
 	}
 	return nil
@@ -226,8 +232,9 @@ func (t *Tmux) Message(ctx context.Context, s Session, text string) error {
 }
 
 // AttachCommand returns the argument vector that attaches a terminal to the session.
-func (t *Tmux) AttachCommand(s Session) []string {
-	return []string{t.client(s), "-N", "-S", s.Socket, "attach-session", "-t", "=" + s.Name}
+func (t *Tmux) AttachCommand(ctx context.Context, s Session) []string {
+	session, _ := t.ids(ctx, s)
+	return []string{t.client(s), "-N", "-S", s.Socket, "attach-session", "-t", session}
 }
 
 // literal returns an argument so that tmux takes it as it is: one that ends with a semicolon would end its command.
@@ -238,7 +245,23 @@ func literal(arg string) string {
 	return arg
 }
 
-// pane is the target of the agent's pane: the first one of the first window.
+// The options in which a server keeps the ids of the session and of the agent's pane.
+const (
+	sessionOption = "@corral-session"
+	paneOption    = "@corral-pane"
+)
+
+// ids returns the targets of the session and of the agent's pane. They stay what they are when a person renames the session, splits, swaps or moves the pane.
+// A server that does not tell them, as one that an older Corral has started, has them by their names.
+func (t *Tmux) ids(ctx context.Context, s Session) (session, pane string) {
+	out, err := t.command(ctx, s, "-N", "display-message", "-p", "#{"+sessionOption+"} #{"+paneOption+"}")
+	if ids := strings.Fields(string(out)); err == nil && len(ids) == 2 {
+		return ids[0], ids[1]
+	}
+	return "=" + s.Name, s.pane()
+}
+
+// pane is the target of the agent's pane as long as nobody has moved it: the first one of the first window.
 func (s Session) pane() string { return "=" + s.Name + ":^.{top-left}" }
 
 // client returns the program to talk to the server with. After an upgrade of the package a new client may not speak to an old server, but the

@@ -276,7 +276,7 @@ func TestAttachCommand(t *testing.T) {
 	s := open(t, x, "printf 'what the agent shows'; exec cat")
 	shows(t, x, s, "what the agent shows")
 	outer := serve(t, x)
-	require.NoError(t, x.Run(t.Context(), outer, "/", "", x.AttachCommand(s)))
+	require.NoError(t, x.Run(t.Context(), outer, "/", "", x.AttachCommand(t.Context(), s)))
 	shows(t, x, outer, "what the agent shows") // and not a list of what is wrong in the configuration, which tmux shows to the first who attaches
 	assert.Equal(t, "1", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{session_attached}"))
 	require.NoError(t, x.SendKeys(t.Context(), outer, []string{"typed", "Enter"}))
@@ -288,6 +288,43 @@ func TestAttachCommand(t *testing.T) {
 	assert.Equal(t, "typed", strings.TrimSpace(ask(t, x, s, "capture-pane", "-p", "-S", "1", "-t", s.pane()))[:5], "it runs on")
 }
 
+// TestAPersonAtWorkInTheSession may rename it, put panes and windows before the agent's, and leave that in a mode: it is still the agent's that is meant.
+func TestAPersonAtWorkInTheSession(t *testing.T) {
+	x := prepare(t)
+	const script = "stty -echo; printf ready; while read -r line; do echo \"[$line]\"; done"
+	s := open(t, x, script)
+	shows(t, x, s, "ready")
+	pane := ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{pane_id}")
+	ask(t, x, s, "copy-mode", "-t", pane)
+	require.NoError(t, x.SendKeys(t.Context(), s, []string{"one", "Enter"}), "scrolled back")
+	shows(t, x, s, "[one]")
+	ask(t, x, s, "split-window", "-d", "-b", "-t", pane, "printf theirs; exec cat")
+	require.NoError(t, x.SendKeys(t.Context(), s, []string{"two", "Enter"}), "beside another pane")
+	shows(t, x, s, "[two]")
+	ask(t, x, s, "break-pane", "-d", "-s", pane)
+	ask(t, x, s, "rename-session", "-t", "="+s.Name, "theirs")
+	ask(t, x, s, "new-session", "-d", "-s", s.Name, "printf theirs; exec cat")
+	require.NoError(t, x.SendKeys(t.Context(), s, []string{"three", "Enter"}), "in another session, by name and window")
+	shows(t, x, s, "[three]")
+	outer := serve(t, x)
+	require.NoError(t, x.Run(t.Context(), outer, "/", "", x.AttachCommand(t.Context(), s)))
+	shows(t, x, outer, "[theirs]")
+	ask(t, x, s, "kill-pane", "-t", pane)
+	_, err := x.Capture(t.Context(), s, 0, false)
+	require.ErrorContains(t, err, "can't find pane", "that of another program is not shown for it")
+
+	t.Run("a server that an older Corral has started", func(t *testing.T) {
+		s := open(t, x, script)
+		for _, option := range []string{sessionOption, paneOption} {
+			ask(t, x, s, "set-option", "-su", option)
+		}
+		shows(t, x, s, "ready")
+		require.NoError(t, x.SendKeys(t.Context(), s, []string{"one", "Enter"}))
+		shows(t, x, s, "[one]")
+		assert.Equal(t, "="+s.Name, x.AttachCommand(t.Context(), s)[6])
+	})
+}
+
 // TestMessage: anybody's text is shown as it is, in every terminal that is attached, and nothing of it is a command, a format, a time or a style.
 func TestMessage(t *testing.T) {
 	x := prepare(t)
@@ -295,7 +332,7 @@ func TestMessage(t *testing.T) {
 	require.NoError(t, x.Message(t.Context(), s, "nobody is there"))
 	first, second := serve(t, x), serve(t, x)
 	for _, outer := range []Session{first, second} {
-		require.NoError(t, x.Run(t.Context(), outer, "/", "", x.AttachCommand(s)))
+		require.NoError(t, x.Run(t.Context(), outer, "/", "", x.AttachCommand(t.Context(), s)))
 	}
 	testbed.Poll(t, "both are attached", func() bool {
 		return ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{session_attached}") == "2"
@@ -341,7 +378,7 @@ func TestMessage(t *testing.T) {
 func TestAttachingToADeadServerStartsNone(t *testing.T) {
 	x := prepare(t)
 	s := Session{Socket: filepath.Join(testbed.Dir(t), "tmux"), Name: "shop"}
-	argv := x.AttachCommand(s)
+	argv := x.AttachCommand(t.Context(), s)
 	out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput()
 	require.Error(t, err)
 	assert.NotEmpty(t, out)
@@ -359,9 +396,9 @@ func TestAnUpgradeOfThePackage(t *testing.T) {
 	require.NoError(t, os.WriteFile(program, data, 0o700))
 	x.Program = program
 	s := open(t, x, "exec sleep infinity")
-	assert.Equal(t, program, x.AttachCommand(s)[0])
+	assert.Equal(t, program, x.AttachCommand(t.Context(), s)[0])
 	require.NoError(t, os.Remove(program))
-	assert.Equal(t, fmt.Sprintf("/proc/%d/exe", s.Server), x.AttachCommand(s)[0])
+	assert.Equal(t, fmt.Sprintf("/proc/%d/exe", s.Server), x.AttachCommand(t.Context(), s)[0])
 	assert.True(t, x.Answers(t.Context(), s))
 }
 

@@ -53,12 +53,14 @@ func (world) FreezerFile(string) string                                      { r
 func (world) Signal(context.Context, supervisor.Target, string, unix.Signal) error {
 	return nil
 }
-func (world) Stopping(context.Context) bool                     { return false }
-func (world) Clear(context.Context, string, string)             {}
-func (world) Forget(context.Context, string) error              { return nil }
-func (world) Populated(string) bool                             { return true }
-func (world) Follow(path string) (string, error)                { return filepath.EvalSymlinks(path) }
-func (world) AttachCommand(supervisor.Target) ([]string, error) { return nil, errors.New("no tmux") }
+func (world) Stopping(context.Context) bool         { return false }
+func (world) Clear(context.Context, string, string) {}
+func (world) Forget(context.Context, string) error  { return nil }
+func (world) Populated(string) bool                 { return true }
+func (world) Follow(path string) (string, error)    { return filepath.EvalSymlinks(path) }
+func (world) AttachCommand(context.Context, supervisor.Target) ([]string, error) {
+	return nil, errors.New("no tmux")
+}
 
 // records is a Records that keeps nothing, and holds the loop where a test says so.
 type records struct {

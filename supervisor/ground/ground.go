@@ -353,12 +353,12 @@ func (g *Ground) Attached(t supervisor.Target) bool {
 }
 
 // AttachCommand returns the argument vector that attaches a terminal.
-func (g *Ground) AttachCommand(t supervisor.Target) ([]string, error) {
+func (g *Ground) AttachCommand(ctx context.Context, t supervisor.Target) ([]string, error) {
 	s, err := g.session(t)
 	if err != nil {
 		return nil, err
 	}
-	return g.Tmux.AttachCommand(s), nil
+	return g.Tmux.AttachCommand(ctx, s), nil
 }
 
 // usageFiles maps the D-Bus properties to the files of the control group that have them.

@@ -67,9 +67,9 @@ func (w *world) MakeConversation(_ context.Context, p Plan, command []string) (s
 	return w.make(p)
 }
 
-func (w *world) OpenConversation(t Target, _ *regexp.Regexp, known string) string {
+func (w *world) OpenConversation(t Target, file OpenFile) string {
 	w.tell("look at the files of %s", t.ID)
-	w.preferred = known
+	w.preferred = file.Known
 	return w.open
 }
 

@@ -30,6 +30,13 @@ type Conversation struct {
 	BeginAnother []string
 }
 
+// OpenFile is how the file is found that an agent keeps its conversation in, among those that it holds open.
+type OpenFile struct {
+	Path    *regexp.Regexp // matches in the file's path; the first group is the id
+	Content *regexp.Regexp // matches in what the file begins with; of several, the one that was written last counts. nil where that tells nothing
+	Known   string         // the id that is preferred where the content tells nothing
+}
+
 var errStopped = errors.New("it was stopped before its conversation was made")
 
 // chosen tells whether we know the id of an agent's conversation before it runs, because we choose it or have it made.
@@ -298,13 +305,13 @@ func (s *Supervisor) seek(e *entry, activity string, told bool) {
 
 // finder returns what finds the conversation of a run's agent, nil if it cannot be found so.
 func (s *Supervisor) finder(e *entry) func(Target) {
-	r, pattern := e.rec.Run, s.Agents[e.rec.Agent].IdFile
-	if pattern == nil {
+	r, def := e.rec.Run, s.Agents[e.rec.Agent]
+	if def.IdFile == nil {
 		return nil
 	}
-	run, known := r.ID, cmp.Or(e.run.reported, r.Conversation)
+	run, file := r.ID, OpenFile{def.IdFile, def.IdFileContent, cmp.Or(e.run.reported, r.Conversation)}
 	return func(t Target) {
-		id := s.World.OpenConversation(t, pattern, known)
+		id := s.World.OpenConversation(t, file)
 		s.post(func() {
 			if e.removed || e.rec.Run.ID != run {
 				return

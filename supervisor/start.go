@@ -32,9 +32,8 @@ type World interface {
 	Rejoin(ctx context.Context, t Target, p Plan, tell func(session.Event)) error
 	// MakeConversation has a command make an id for the conversation of a run that is about to begin, in its workspace and environment.
 	MakeConversation(ctx context.Context, p Plan, command []string) (id string, err error)
-	// OpenConversation returns the id that the pattern finds in the paths of files that the agent, or a process of its, holds open, "" if there is
-	// none. The one that is known is preferred.
-	OpenConversation(t Target, pattern *regexp.Regexp, known string) string
+	// OpenConversation returns the id of the conversation that the agent, or a process of its, holds open, "" if there is none.
+	OpenConversation(t Target, file OpenFile) string
 	// Hint returns the id that the pattern finds in what a run's agent has printed at its end, "" if there is none, or nothing was saved by it.
 	Hint(ctx context.Context, p Plan, c Conversation, pattern *regexp.Regexp) string
 	// End asks the agent to end, by SIGTERM, and by SIGHUP if it ignores that; where the target says so, each process of its is asked.

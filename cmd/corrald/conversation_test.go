@@ -276,6 +276,54 @@ func TestAConversationIsKnownByItsOpenFile(t *testing.T) {
 	})
 }
 
+// changer is an agent like Codex in this, too: it holds the files of conversations open that its user has left, and those of its helpers.
+const (
+	changer = `[Agent]
+Command=bash %h/changer
+ResumeCommand=bash %h/changer resume %U
+IdSource=report
+IdFile=/rollout-[^/]*-([a-z]+)\.jsonl$
+IdFileContent=^[^\n]*"source":"
+`
+	changerScript = `
+home=$(dirname "$0"); at=5
+exec 5>>"$home/rollout-5-first.jsonl" 6>>"$home/rollout-6-helper.jsonl" 7>>"$home/rollout-4-second.jsonl"
+echo '{"source":"user"}' >&5; echo '{"source":{"agent":1}}
+{"source":"none"}' >&6
+printf 'changes'; while read -r line; do
+  case $line in
+  helper) echo "$line" >&6 ;;
+  [5-7]) at=$line; [ -s "$home/rollout-4-second.jsonl" ] || echo '{"source":"user"}' >&7 ;;
+  esac
+  case $at in 5) echo "$line" >&5 ;; 7) echo "$line" >&7 ;; esac
+  echo "said $line"
+done
+`
+)
+
+// TestAConversationThatWasLeftIsStillOpen: the one that its agent has gone over to is resumed.
+func TestAConversationThatWasLeftIsStillOpen(t *testing.T) {
+	d := startDaemon(t, "IdleAfterSec=300ms")
+	d.defineScript("changer", changer, changerScript)
+	s, err := d.as(t, "changer", "shop", nil)
+	require.NoError(t, err)
+	is := func(id string) {
+		t.Helper()
+		s.wait(id, func(f facts) bool { return f.text("ConversationId") == id })
+	}
+	is("first")
+	s.sayTo("7")
+	is("second")
+	s.sayTo("helper")
+	s.wait("idle", func(f facts) bool { return f.text("Activity") == "idle" })
+	is("second")
+	s.sayTo("5")
+	is("first")
+	s.sayTo("7")
+	s.must("Suspend") // at once
+	assert.Equal(t, "second", s.facts().text("ConversationId"))
+}
+
 // TestAConversationIsKnownByItsLastWords: nothing has told of it while the agent lived.
 func TestAConversationIsKnownByItsLastWords(t *testing.T) {
 	d := startDaemon(t)

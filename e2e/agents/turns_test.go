@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -183,6 +184,35 @@ func TestTwoOfAKind(t *testing.T) {
 			two.shows("my name is Berta")
 			assert.NotContains(t, one.screen(), "Berta")
 			assert.NotContains(t, two.screen(), "Anna")
+		})
+	}
+}
+
+// TestANewConversationIsResumed: an agent's user has begun another one in it, and is where they were after whatever happens to it.
+func TestANewConversationIsResumed(t *testing.T) {
+	for _, row := range []struct {
+		manner
+		begins string
+	}{{claude, "/clear"}, {codex, "/new"}, {copilot, "/new"}} {
+		t.Run(row.agent, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.run(row.agent, "shop", "--prompt", "my name is Anna")
+			_, _ = s.becomes(0, "idle (turn-ended)")
+			first := s.known()
+			s.send(row.begins)
+			testbed.Poll(t, "the screen is empty", func() bool { return !strings.Contains(s.screen(), "Anna") })
+			s.send("my name is Berta")
+			s.shows("The model has read: my name is Berta")
+			second := s.await("in another conversation", func(now client.Session) bool { return now.ConversationId != first }).ConversationId
+			if row.agent == "claude" {
+				s.saved()
+			}
+			s.kill(syscall.SIGKILL)
+			s.is("failed")
+			w.corralctl("resume", "shop")
+			s.shows("The model has read: my name is Berta")
+			assert.NotContains(t, s.screen(), "Anna")
+			assert.Equal(t, second, s.is("running").ConversationId)
 		})
 	}
 }

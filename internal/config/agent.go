@@ -58,6 +58,7 @@ type Agent struct {
 	IdSource         string         //nolint:revive // by the key: one of the Id constants, or what somebody wrote instead
 	IdCommand        []string       //nolint:revive // by the key: argument vector of what makes an id and prints it, for IdCreate
 	IdFile           *regexp.Regexp //nolint:revive // by the key: of the path of a file that the agent holds open; its first group is the id. nil for none
+	IdFileContent    *regexp.Regexp //nolint:revive // by the key: has to match in such a file; of several that it matches in, the one that was written last counts. nil for none
 	IdPattern        *regexp.Regexp //nolint:revive // by the key: of what the agent prints at its end; its first group is the id. nil for none
 	StopWhom         string         // StopWhom=: StopAgent, or StopAll for one that hears only signals to all of its processes
 	NoTypeAhead      bool           // TypeAhead=no: what is typed before the agent takes input is lost
@@ -212,6 +213,8 @@ func (l *agentLoader) set(a assignment) error {
 		return setValue(&agent.IdCommand, a.key, a.value, nil, command)
 	case "Agent.IdFile":
 		return setValue(&agent.IdFile, a.key, a.value, nil, idPattern)
+	case "Agent.IdFileContent":
+		return setValue(&agent.IdFileContent, a.key, a.value, nil, regexp.Compile)
 	case "Agent.IdPattern":
 		return setValue(&agent.IdPattern, a.key, a.value, nil, idPattern)
 	case "Agent.TypeAhead":

@@ -24,8 +24,8 @@ func TestLoadAgents(t *testing.T) {
 		fmt.Fprintf(&b, "%s: %s\n  Command %q\n  ResumeCommand %q\n  IdSource %s\n  Environment %q, without %q\n  Properties %q\n  from %s %s\n",
 			a.Name, a.Description, a.Command, a.ResumeCommand, a.IdSource, a.Environment, a.UnsetEnvironment, a.Properties, a.Source, a.DropIns)
 		if a.IdFile != nil {
-			fmt.Fprintf(&b, "  ResumeCondition %q\n  IdFile %s\n  IdPattern %s\n  StopWhom %s after %v\n  Programs %q\n",
-				a.ResumeCondition, a.IdFile, a.IdPattern, a.StopWhom, a.StopTimeout(), a.Programs())
+			fmt.Fprintf(&b, "  ResumeCondition %q\n  IdFile %s with %s\n  IdPattern %s\n  StopWhom %s after %v\n  Programs %q\n",
+				a.ResumeCondition, a.IdFile, a.IdFileContent, a.IdPattern, a.StopWhom, a.StopTimeout(), a.Programs())
 		}
 		b.WriteString("\n")
 	}

@@ -71,6 +71,7 @@ func (l *agentLoader) contradictions() {
 	tell("IdCommand", UsesConversation(agent.IdCommand), "IdCommand= has %U, which it is to find out")
 	tell("Command", UsesConversation(agent.Command) && !before,
 		"Command= has %U, which nobody knows before the agent runs; IdSource=preset, history-file or create make one")
+	tell("IdFileContent", agent.IdFileContent != nil && agent.IdFile == nil, "IdFileContent= is of no use without an IdFile=")
 	tell("ResumeContent", agent.ResumeContent != nil && len(agent.ResumeCondition) == 0, "ResumeContent= is of no use without a ResumeCondition=")
 	tell("ResumeCondition", len(agent.ResumeCondition) > 0 && len(agent.ResumeCommand) == 0, "ResumeCondition= is of no use without a ResumeCommand=")
 }

@@ -119,6 +119,9 @@ func TestShippedAgentsIdsAreFound(t *testing.T) {
 	assert.Equal(t, id, file.FindStringSubmatch("/h/.codex/sessions/2026/11/21/rollout-2026-11-21T13-02-59-" + id + ".jsonl")[1])
 	assert.Nil(t, file.FindStringSubmatch("/h/.codex/sessions/2026/11/21/rollout-2026-11-21T13-02-59-"+id+".jsonl (deleted)"))
 	assert.Nil(t, file.FindStringSubmatch("/h/rollout-/"+id+".jsonl"))
+	content := agents["codex"].IdFileContent
+	assert.Regexp(t, content, `{"type":"session_meta","payload":{"id":"`+id+`","source":"cli","thread_source":"user"}}`+"\n{}")
+	assert.NotRegexp(t, content, `{"type":"session_meta","payload":{"id":"`+id+`","source":{"subagent":{"depth":1}},"text":"a \"source\":\"x\""}}`+"\n"+`{"source":"x"}`)
 }
 
 // Where the agents keep a conversation, as it was seen.

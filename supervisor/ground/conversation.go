@@ -2,7 +2,6 @@ package ground
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,12 +170,40 @@ func valueOf(env []string, name string) (value string) {
 	return value
 }
 
-// OpenConversation returns the id that the pattern finds in the paths of files that are held open by the agent, or else by the process nearest to it. Of several,
-// the one that is known, or else the first by name: what an agent begins beside its conversation comes later.
-func (g *Ground) OpenConversation(t supervisor.Target, pattern *regexp.Regexp, known string) string {
+// openFile is one that a process holds open, by whose path a conversation's id is known.
+type openFile struct {
+	steps    int // from the agent's own process to the one that holds it
+	path, id string
+	written  time.Time
+}
+
+// OpenConversation returns the id that is found in the paths of files that are held open by the agent, or else by the process nearest to it. Of several, that of
+// the one that was written last, if their content tells which are the agent's conversations with its user: it may keep one open that it has left, and has others
+// with agents that help it. Else the one that is known, or the first by name: what an agent begins beside its conversation comes later.
+func (g *Ground) OpenConversation(t supervisor.Target, file supervisor.OpenFile) string {
+	found := conversationsOpen(t, file.Path)
+	if len(found) > 1 && file.Content != nil {
+		theirs := slices.DeleteFunc(slices.Clone(found), func(f openFile) bool { return !contains(f.path, file.Content) })
+		if len(theirs) > 0 {
+			return slices.MaxFunc(theirs, func(a, b openFile) int { return a.written.Compare(b.written) }).id
+		}
+	}
+	for _, f := range found {
+		if f.id == file.Known {
+			return f.id
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return found[0].id
+}
+
+// conversationsOpen returns the files with such a path that are held open by the process nearest to the agent that has any, by name.
+func conversationsOpen(t supervisor.Target, pattern *regexp.Regexp) []openFile {
 	pids, err := proc.Processes(t.ControlGroup)
 	if err != nil || t.ControlGroup == "" {
-		return ""
+		return nil
 	}
 	parents := map[int]int{}
 	for _, pid := range pids {
@@ -184,35 +211,27 @@ func (g *Ground) OpenConversation(t supervisor.Target, pattern *regexp.Regexp, k
 			parents[pid] = st.Parent
 		}
 	}
-	type file struct {
-		steps    int
-		path, id string
-	}
-	var found []file
+	var found []openFile
 	for pid := range parents {
 		steps := distance(parents, pid, t.Agent.PID)
-		if steps < 0 {
+		if steps < 0 || len(found) > 0 && steps > found[0].steps {
 			continue
 		}
 		for _, path := range openFiles(pid) {
 			if m := pattern.FindStringSubmatch(path); m != nil && config.ValidConversationID(m[1]) {
-				found = append(found, file{steps, path, m[1]})
+				f := openFile{steps: steps, path: path, id: m[1]}
+				if info, err := os.Stat(path); err == nil {
+					f.written = info.ModTime()
+				}
+				if len(found) > 0 && steps < found[0].steps {
+					found = found[:0]
+				}
+				found = append(found, f)
 			}
 		}
 	}
-	if len(found) == 0 {
-		return ""
-	}
-	slices.SortFunc(found, func(a, b file) int {
-		isKnown := func(f file) int {
-			if f.id == known {
-				return 0
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(a.steps, b.steps), cmp.Compare(isKnown(a), isKnown(b)), strings.Compare(a.path, b.path))
-	})
-	return found[0].id
+	slices.SortFunc(found, func(a, b openFile) int { return strings.Compare(a.path, b.path) })
+	return found
 }
 
 // distance is how many generations lie between a process and one that it descends from, negative if it does not.

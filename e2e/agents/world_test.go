@@ -66,7 +66,8 @@ func newWorld(t *testing.T, conf ...string) *world {
 	t.Cleanup(w.model.Close)
 	w.install()
 	w.env = append(os.Environ(), "HOME="+w.dir, "XDG_STATE_HOME="+w.dir+"/.local/state", "XDG_CONFIG_HOME="+w.dir+"/.config", "XDG_DATA_HOME="+w.dir+"/.local/share",
-		"XDG_CACHE_HOME="+w.dir+"/.cache", "PATH="+w.dir+"/programs:"+w.dir+"/prefix/bin:"+os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0")
+		"XDG_CACHE_HOME="+w.dir+"/.cache", "PATH="+w.dir+"/programs:"+w.dir+"/prefix/bin:"+os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0",
+		"CLAUDE_CODE_DISABLE_TERMINAL_TITLE=1") // as people have it who want their terminal's title for themselves; with it Claude Code would not speak the protocol either
 	w.write(".config/corral/corral.conf", "[Corral]\n"+strings.Join(conf, "\n")+"\n")
 	w.launch()
 	return w

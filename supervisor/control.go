@@ -85,14 +85,15 @@ func (s *Supervisor) Start(ctx context.Context, id string) error { return s.star
 
 // startBy is Start by a caller whose environment came along.
 func (s *Supervisor) startBy(ctx context.Context, id string, caller []string) error {
-	if err := s.moveIn(ctx, id); err != nil {
+	w, err := s.wayIn(ctx, id, startable)
+	if err != nil {
 		return err
 	}
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
-		if err := s.mayStart(e, false); err != nil {
+		if err := s.mayStart(e, false, w); err != nil {
 			return nil, err
 		}
-		return s.replace(e, false, caller), nil
+		return s.replace(e, false, caller, w), nil
 	})
 }
 
@@ -108,27 +109,33 @@ func startable(e *entry) error {
 }
 
 // mayStart refuses to start what runs, is archived, or has to wait for its workspace or its conversation, and anything once the end is near.
-func (s *Supervisor) mayStart(e *entry, resumed bool) error {
+func (s *Supervisor) mayStart(e *entry, resumed bool, w *way) error {
 	if err := s.mayBegin(); err != nil {
 		return err
 	}
 	if err := startable(e); err != nil {
 		return err
 	}
-	if err := s.free(e.rec); err != nil {
+	return s.unoccupied(e.rec, resumed, w)
+}
+
+// unoccupied refuses to begin a run where, or with what, another session has one.
+func (s *Supervisor) unoccupied(rec *session.Session, resumed bool, w *way) error {
+	if err := s.free(rec, goalOf(rec, w)); err != nil {
 		return err
 	}
-	return s.unheld(e.rec, goesOn(e.rec, resumed))
+	return s.unheld(rec, goesOn(rec, resumed))
 }
 
 // replace begins a run once the scope of the one before it is gone, unless the end is near by then. It returns where it will be told how that went.
-func (s *Supervisor) replace(e *entry, resumed bool, caller []string) <-chan error {
+func (s *Supervisor) replace(e *entry, resumed bool, caller []string, w *way) <-chan error {
 	var overruled error
 	waits := e.rec.Run.Live()
-	e.wants = s.given(e.rec, goesOn(e.rec, resumed))
+	e.wants, e.goal = s.given(e.rec, goesOn(e.rec, resumed)), goalOf(e.rec, w)
 	s.whenGone(e, func() {
 		e.starts = false
 		if s.mayBegin() == nil {
+			s.lead(e, w)
 			s.start(e, resumed, caller)
 		}
 	}, func(err error) { overruled = err })
@@ -167,22 +174,31 @@ func (s *Supervisor) Restart(ctx context.Context, id string) error { return s.re
 
 // restartBy is Restart by a caller whose environment came along.
 func (s *Supervisor) restartBy(ctx context.Context, id string, caller []string) error {
+	w, err := s.wayIn(ctx, id, restartable)
+	if err != nil {
+		return err
+	}
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
-		if st := e.rec.View().State; st == session.Archived || e.then != nil || e.leaving {
-			return nil, refuse(InvalidState, "session %q is %s", id, st)
+		if err := restartable(e); err != nil {
+			return nil, err
 		}
 		if err := s.mayBegin(); err != nil {
 			return nil, err
 		}
-		if err := s.free(e.rec); err != nil {
-			return nil, err
-		}
-		if err := s.unheld(e.rec, goesOn(e.rec, false)); err != nil {
+		if err := s.unoccupied(e.rec, false, w); err != nil {
 			return nil, err
 		}
 		s.ask(e, session.Stop, "")
-		return s.replace(e, false, caller), nil
+		return s.replace(e, false, caller, w), nil
 	})
+}
+
+// restartable refuses to restart what is archived, or about to run again or to be removed.
+func restartable(e *entry) error {
+	if st := e.rec.View().State; st == session.Archived || e.then != nil || e.leaving {
+		return refuse(InvalidState, "session %q is %s", e.rec.ID, st)
+	}
+	return nil
 }
 
 // Stop asks the agent to end, by the user's wish: SIGTERM to the agent alone (SIGHUP where it ignores that), SIGTERM to all of the scope once

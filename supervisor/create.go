@@ -250,7 +250,7 @@ func (s *Supervisor) create(agent string, spec Spec) (*entry, error) {
 		return nil, err
 	}
 	if !spec.NoStart {
-		if err := s.free(rec); err != nil {
+		if err := s.free(rec, spotOf(rec)); err != nil {
 			return nil, err
 		}
 		if err := s.unheld(rec, goesOn(rec, false)); err != nil {

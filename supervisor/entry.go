@@ -27,6 +27,7 @@ type entry struct {
 	overrule func(error) // tells who has asked for that why it is not done
 	starts   bool        // that is to begin a run
 	wants    string      // the conversation which that is given, "" if it is not known
+	goal     spot        // the directory in which that is to be
 	hinting  bool        // it is being found out which conversation its last agent had
 
 	leaving bool   // it is being removed

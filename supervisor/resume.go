@@ -23,7 +23,8 @@ func (s *Supervisor) resumeBy(ctx context.Context, id string, caller []string) e
 	if err := s.settled(ctx, id); err != nil {
 		return err
 	}
-	if err := s.moveIn(ctx, id); err != nil {
+	w, err := s.wayIn(ctx, id, startable)
+	if err != nil {
 		return err
 	}
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
@@ -45,10 +46,10 @@ func (s *Supervisor) resumeBy(ctx context.Context, id string, caller []string) e
 			s.begin(e, true, caller, &Into{r.InvocationID, r.ControlGroup, r.Agent})
 			return s.wait(e, started, s.startError), nil
 		}
-		if err := s.mayStart(e, true); err != nil {
+		if err := s.mayStart(e, true, w); err != nil {
 			return nil, err
 		}
-		return s.replace(e, true, caller), nil
+		return s.replace(e, true, caller, w), nil
 	})
 }
 

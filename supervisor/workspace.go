@@ -178,6 +178,7 @@ func (p *place) anyone() string {
 type way struct {
 	found  chan struct{} // closed when it was found out
 	target string
+	inode  session.Inode // of that, zero if there is no directory
 	err    error
 }
 
@@ -192,7 +193,9 @@ func (s *Supervisor) follow(path string) *way {
 	w := &way{found: make(chan struct{})}
 	s.ways[path] = w
 	go func() {
-		w.target, w.err = s.World.Follow(path)
+		if w.target, w.err = s.World.Follow(path); w.err == nil {
+			w.inode = inodeOf(w.target)
+		}
 		close(w.found)
 		s.post(func() { delete(s.ways, path) })
 	}()
@@ -211,38 +214,30 @@ func (w *way) await(ctx context.Context, s *Supervisor, path string) error {
 	}
 }
 
-// moveIn notes where the path of an exclusive session leads to by now, before anybody decides whether another one is there already. It does so before a start,
-// off the loop, and after it the session is where that path has led then.
-func (s *Supervisor) moveIn(ctx context.Context, id string) error {
-	var w *way
+// wayIn finds out where the path of an exclusive session leads to by now, before anybody decides whether another one is there already, if the session may
+// begin a run at all. It does so off the loop. It returns nil where nobody wants to know.
+func (s *Supervisor) wayIn(ctx context.Context, id string, may func(*entry) error) (w *way, err error) {
 	var path string
 	if err := s.do(func() {
-		if e, err := s.find(id); err == nil && e.rec.Exclusive && startable(e) == nil {
+		if e, err := s.find(id); err == nil && e.rec.Exclusive && may(e) == nil {
 			path = e.rec.WorkingDirectory
 			w = s.follow(path)
 		}
 	}); err != nil || w == nil {
-		return err
+		return nil, err
 	}
-	if err := w.await(ctx, s, path); err != nil {
-		return err
-	}
-	return s.do(func() {
-		if e, err := s.find(id); err == nil && startable(e) == nil {
-			s.lead(e, w)
-		}
-	})
+	return w, w.await(ctx, s, path)
 }
 
 // lead notes where the session's path leads to.
 func (s *Supervisor) lead(e *entry, w *way) {
-	if w.err != nil || w.target == e.rec.Workspace {
+	if w == nil || w.err != nil || w.target == e.rec.Workspace && w.inode == e.rec.WorkspaceInode {
 		return
 	}
 	p := s.places[placeOf(e)]
 	watched := p != nil && p.sessions[e]
 	s.unwatchWorkspace(e)
-	e.rec.Workspace = w.target
+	e.rec.Workspace, e.rec.WorkspaceInode = w.target, w.inode
 	e.unsaved, e.exited = true, false
 	s.touch(e)
 	if watched {

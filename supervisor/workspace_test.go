@@ -121,6 +121,55 @@ func TestAWorkspaceThatDoesNotAnswerAtTheStart(t *testing.T) {
 	})
 }
 
+// TestAnExclusiveWorkspaceIsADirectory, by whatever path it is reached, and wherever it was moved to under its session.
+func TestAnExclusiveWorkspaceIsADirectory(t *testing.T) {
+	supervise(t, func(b *bed) {
+		dir := t.TempDir()
+		first, second, current := filepath.Join(dir, "first"), filepath.Join(dir, "second"), filepath.Join(dir, "current")
+		for _, work := range []string{first, second} {
+			require.NoError(t, os.Mkdir(work, 0o700))
+		}
+		lead := func(to string) {
+			t.Helper()
+			_ = os.Remove(current)
+			require.NoError(t, os.Symlink(to, current))
+		}
+		busy := func(by string, err error) {
+			t.Helper()
+			assert.Equal(t, WorkspaceBusy, kindOf(err))
+			assert.ErrorContains(t, err, by)
+		}
+		create := func(id, dir string) error {
+			_, err := b.sup.Create(b.t.Context(), "command", Spec{ID: id, Command: []string{"true"}, WorkingDirectory: dir, Exclusive: true})
+			return err
+		}
+		lead(first)
+		require.NoError(t, create("shop", current))
+		require.NoError(t, create("other", second))
+		lead(second)
+		ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+		defer cancel()
+		busy("other", b.sup.Restart(ctx, "shop"))
+		require.NoError(t, b.sup.Describe(b.t.Context(), "shop", "as it was")) // and is not stopped for that
+		assert.NotEqual(t, "stopping", b.state("shop"))
+
+		b.exit("other", 0)
+		b.empty("other")
+		b.call("restart", func(ctx context.Context) error { return b.sup.Restart(ctx, "shop") })
+		assert.Equal(t, "stopping", b.state("shop"))
+		busy("shop", b.sup.Start(b.t.Context(), "other"))
+		busy("shop", create("third", first))
+		b.exit("shop", 143)
+		b.empty("shop")
+		assert.Equal(t, "running", b.state("shop"))
+		busy("shop", b.sup.Start(b.t.Context(), "other"))
+		require.NoError(t, create("third", first))
+
+		require.NoError(t, os.Rename(second, second+".moved"))
+		busy("shop", create("fourth", second+".moved"))
+	})
+}
+
 // TestOnlyTheWorkspacesOfRunsAreWatched: what becomes of the others is nothing to their sessions, and would wake us.
 func TestOnlyTheWorkspacesOfRunsAreWatched(t *testing.T) {
 	supervise(t, func(b *bed) {

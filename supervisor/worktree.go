@@ -176,7 +176,7 @@ func (s *Supervisor) takeWorktree(e *entry, root string) error {
 // worktreeFree refuses to take a worktree away under another session that works in it. Root is where the worktree really is, with a slash.
 func (s *Supervisor) worktreeFree(e *entry, root string) error {
 	for _, other := range s.sorted() {
-		if other != e && strings.HasPrefix(held(other.rec)+"/", root) && (!other.rec.Run.Ended() || other.starts) {
+		if other != e && other.occupies(func(at spot) bool { return strings.HasPrefix(at.path+"/", root) }) {
 			return refuse(InvalidState, "the worktree of session %q is the workspace of session %q too, which is %s", e.rec.ID, other.rec.ID, other.rec.View().State)
 		}
 	}

@@ -62,15 +62,19 @@ func started(e *entry) bool {
 
 // startError tells what kept a run from starting. The end of the daemon comes before the agent of every start that still waits then.
 func (s *Supervisor) startError(e *entry) error {
-	v := e.rec.View()
-	if e.removed {
+	v, r := e.rec.View(), e.rec.Run
+	switch {
+	case e.removed || e.leaving:
 		return refuse(InvalidState, "session %q was removed meanwhile", e.rec.ID)
-	}
-	if v.Result == session.CannotStart || v.State == session.Failed && e.rec.Run.Started.IsZero() {
+	case v.Result == session.CannotStart || v.State == session.Failed && !r.Begun():
 		return refuse(StartFailed, "cannot start %q: %s", e.rec.ID, v.Reason)
+	case s.stopping || !r.AgentAlive():
+		if err := s.mayBegin(); err != nil {
+			return err
+		}
 	}
-	if s.stopping || !e.rec.Run.AgentAlive() {
-		return s.mayBegin()
+	if r != nil && !r.Begun() && r.Intent != session.NoIntent {
+		return refuse(InvalidState, "session %q was %s meanwhile", e.rec.ID, map[session.Intent]string{session.Stop: "stopped", session.Suspend: "suspended"}[r.Intent])
 	}
 	return nil
 }

@@ -50,6 +50,42 @@ func TestARemovalCallsOffARestart(t *testing.T) {
 	})
 }
 
+// TestAStartThatIsCalledOff before there is an agent tells so, and so does one whose agent fails before it is ready.
+func TestAStartThatIsCalledOff(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		off  func(b *bed)
+		told string
+	}{
+		{"stopped", func(b *bed) {
+			b.call("stop", func(ctx context.Context) error { return b.sup.Stop(ctx, "shop", 0) })
+		}, `0s start: session "shop" was stopped meanwhile`},
+		{"suspended", func(b *bed) {
+			b.call("suspend", func(ctx context.Context) error { return b.sup.Suspend(ctx, "shop") })
+		}, `0s start: session "shop" was suspended meanwhile`},
+		{"removed", func(b *bed) {
+			b.call("remove", func(ctx context.Context) error { return b.sup.Remove(ctx, "shop", true) })
+			b.heard()
+			b.empty("shop")
+		}, `0s start: session "shop" was removed meanwhile`},
+		{"its agent fails before it is ready", func(b *bed) { b.exit("shop", 3) }, `0s start: cannot start "shop": command exited with code 3`},
+		{"its agent has done its work before it is ready", func(b *bed) { b.exit("shop", 0) }, "0s start: ok"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			supervise(t, func(b *bed) {
+				require.NoError(t, b.sup.Reload(config.Default(), map[string]config.Agent{"command": {Name: "command", Type: config.TypeNotify}}))
+				_, err := b.sup.Create(b.t.Context(), "command", Spec{ID: "shop", Command: []string{"true"}, NoStart: true})
+				require.NoError(t, err)
+				b.call("start", func(ctx context.Context) error { return b.sup.Start(ctx, "shop") })
+				require.Equal(t, "starting", b.state("shop"))
+				b.heard()
+				row.off(b)
+				assert.Contains(t, b.heard(), row.told)
+			})
+		})
+	}
+}
+
 // TestWhatIsBeingStartedIsNotRemoved, as its retention time being over would have it.
 func TestWhatIsBeingStartedIsNotRemoved(t *testing.T) {
 	expiring(t, nothing, func(a *alarmed) {

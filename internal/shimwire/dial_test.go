@@ -1,0 +1,33 @@
+package shimwire
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestDialAlsoWherePathsAreLong: the shim's socket has a longer name than tmux's, by which a session's directory is found to be too deep.
+func TestDialAlsoWherePathsAreLong(t *testing.T) {
+	for _, deep := range []int{0, 90} {
+		dir := filepath.Join(t.TempDir(), strings.Repeat("d", deep))
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+		t.Chdir(dir)
+		listener, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		require.NoError(t, err)
+		require.NoError(t, unix.Bind(listener, &unix.SockaddrUnix{Name: "shim.sock"}))
+		require.NoError(t, unix.Listen(listener, 1))
+		fd, err := Dial(filepath.Join(dir, "shim.sock"))
+		require.NoError(t, err, "%d", deep)
+		require.NoError(t, unix.Close(fd))
+		require.NoError(t, unix.Close(listener))
+		_, err = Dial(filepath.Join(dir, "shim.sock"))
+		require.ErrorIs(t, err, unix.ECONNREFUSED)
+		_, err = Dial(filepath.Join(dir, "gone", "shim.sock"))
+		assert.ErrorIs(t, err, unix.ENOENT)
+	}
+}

@@ -118,7 +118,7 @@ type Plan struct {
 	Unit         string
 	Description  string
 	RuntimeDir   string // of the session; made if it is not there
-	TmuxConfig   string // an extra configuration, "" for none
+	TmuxConfig   string // an extra configuration, or config.TmuxConfigUser, "" for none
 	Spec         shimwire.Spec
 	Conversation *Conversation      // what Spec.Args is replaced by, if there is a conversation to go on with; nil for a run that is fresh in any case
 	Environment  Environment        // of the agent; Spec.Env is made of it
@@ -217,9 +217,6 @@ func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 	extra := def.TmuxConfig
 	if extra == "" {
 		extra = s.Config.TmuxConfig
-	}
-	if extra == config.TmuxConfigUser {
-		extra = s.Home + "/.tmux.conf"
 	}
 	notify := ""
 	if rec.Run.Notify {

@@ -28,6 +28,12 @@ import (
 //go:embed tmux.conf
 var configuration string
 
+// lasting is the ending of the configuration that is read after a user's, and afterTheirs what is in it.
+const (
+	lasting     = ".lasting"
+	afterTheirs = "set -s exit-empty off\nset -s exit-unattached off\nset -g destroy-unattached off\n"
+)
+
 // commandTimeout bounds each tmux command: a server that hangs must not hang us.
 const commandTimeout = 10 * time.Second
 
@@ -63,6 +69,9 @@ func Prepare(dir string, env []string, busAddr string) (*Tmux, error) {
 	}
 	config := filepath.Join(dir, ".tmux.conf") // no session can be called so, whose directory it would be
 	if err := atomicfile.Write(config, []byte(configuration), 0o600); err != nil {
+		return nil, fmt.Errorf("cannot write tmux's configuration: %w", err)
+	}
+	if err := atomicfile.Write(config+lasting, []byte(afterTheirs), 0o600); err != nil {
 		return nil, fmt.Errorf("cannot write tmux's configuration: %w", err)
 	}
 	return &Tmux{Program: program, Config: config, Env: env, BusAddr: busAddr}, nil
@@ -111,12 +120,19 @@ func IsServer(s Session, args []string) bool {
 	return i > 0 && i+1 < len(args) && args[i+1] == s.Socket && slices.Contains(args[:i], "-D")
 }
 
-// Run opens the session with one pane, in which the command runs in directory dir. Extra is a configuration to read before, "" for none.
-func (t *Tmux) Run(ctx context.Context, s Session, dir, extra string, command []string) error {
-	args := []string{"-N", "set-environment", "-g", "DBUS_SESSION_BUS_ADDRESS", t.BusAddr, ";"}
-	if extra != "" {
-		args = append(args, "source-file", literal(extra), ";")
+// Configure has the server read configurations of the user's, before Run. A mistake in one, such as an option of another version, is passed over, as by the
+// user's own tmux: it keeps no agent from starting. Nor does what ends a session or a server that nobody looks at, as no agent's is to end.
+func (t *Tmux) Configure(ctx context.Context, s Session, files []string) {
+	args := []string{"-N", "set-environment", "-g", "DBUS_SESSION_BUS_ADDRESS", t.BusAddr, ";", "source-file"}
+	for _, file := range append(slices.Clone(files), t.Config+lasting) {
+		args = append(args, literal(file))
 	}
+	_, _ = t.command(ctx, s, args...) // by a client of its own, for the commands of one end with the first that fails
+}
+
+// Run opens the session with one pane, in which the command runs in directory dir.
+func (t *Tmux) Run(ctx context.Context, s Session, dir string, command []string) error {
+	args := []string{"-N", "set-environment", "-g", "DBUS_SESSION_BUS_ADDRESS", t.BusAddr, ";"}
 	args = append(args, "new-session", "-d", "-s", s.Name, "-x", strconv.Itoa(width), "-y", strconv.Itoa(height),
 		"-c", literal(strings.ReplaceAll(dir, "#", "##")), "--") // tmux takes a directory for a format, which can run commands
 	for _, arg := range command {

@@ -58,7 +58,7 @@ func serve(t *testing.T, x *Tmux) Session {
 func open(t *testing.T, x *Tmux, script string) Session {
 	t.Helper()
 	s := serve(t, x)
-	require.NoError(t, x.Run(t.Context(), s, "/", "", []string{"sh", "-c", script}))
+	require.NoError(t, x.Run(t.Context(), s, "/", []string{"sh", "-c", script}))
 	return s
 }
 
@@ -90,7 +90,7 @@ func TestTheServerIsOurChildAndHasOneSession(t *testing.T) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Server))
 	require.NoError(t, err)
 	assert.Equal(t, strconv.Itoa(os.Getpid()), strings.Fields(string(stat[bytes.LastIndexByte(stat, ')'):]))[2], "in the foreground: its parent is who started it")
-	require.NoError(t, x.Run(t.Context(), s, "/", "", []string{"sleep", "infinity"}))
+	require.NoError(t, x.Run(t.Context(), s, "/", []string{"sleep", "infinity"}))
 	assert.Equal(t, "shop_1", ask(t, x, s, "list-sessions", "-F", "#{session_name}"), "tmux gives . a meaning")
 	assert.Equal(t, "120", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{pane_width}"))
 	info, err := os.Stat(s.Socket)
@@ -199,7 +199,7 @@ func TestArgumentsAndTheDirectoryArriveAsTheyAre(t *testing.T) {
 	require.NoError(t, os.Mkdir(work, 0o700))
 	out := filepath.Join(dir, "out")
 	argv := []string{"sh", "-c", `{ pwd; printf '<%s>' "$@"; } > "$0.new"; mv "$0.new" "$0"; exec sleep infinity`, out, "", "a b", "$HOME", `"'`, "x;", ";", "line\nline", "#{pid}", "-d"}
-	require.NoError(t, x.Run(t.Context(), s, work, "", argv))
+	require.NoError(t, x.Run(t.Context(), s, work, argv))
 	assert.Equal(t, work+"\n<><a b><$HOME><\"'><x;><;><line\nline><#{pid}><-d>", string(testbed.WaitFile(t, out, nil)))
 	assert.NoFileExists(t, filepath.Join(dir, "pwned"))
 	assert.NoFileExists(t, filepath.Join(work, "pwned"))
@@ -208,7 +208,7 @@ func TestArgumentsAndTheDirectoryArriveAsTheyAre(t *testing.T) {
 func TestARunThatCannotBe(t *testing.T) {
 	x := prepare(t)
 	s := open(t, x, "exec sleep infinity")
-	err := x.Run(t.Context(), s, "/", "", []string{"sleep", "1"})
+	err := x.Run(t.Context(), s, "/", []string{"sleep", "1"})
 	require.ErrorContains(t, err, `cannot open tmux session "shop_1"`)
 	require.ErrorContains(t, err, "duplicate session")
 	_, err = Prepare(filepath.Join(testbed.Dir(t), "nowhere"), nil, bus)
@@ -250,7 +250,7 @@ func TestWhatTheServerAndItsPanesKnowOfTheBus(t *testing.T) {
 	script := func(name string) []string {
 		return []string{"sh", "-c", `echo "$DBUS_SESSION_BUS_ADDRESS" > "$0.new"; mv "$0.new" "$0"; exec sleep infinity`, filepath.Join(dir, name)}
 	}
-	require.NoError(t, x.Run(t.Context(), s, "/", "", script("ours")))
+	require.NoError(t, x.Run(t.Context(), s, "/", script("ours")))
 	ask(t, x, s, append([]string{"new-window", "--"}, script("theirs")...)...)
 	for _, name := range []string{"ours", "theirs"} {
 		assert.Equal(t, bus+"\n", string(testbed.WaitFile(t, filepath.Join(dir, name), nil)), name)
@@ -259,15 +259,17 @@ func TestWhatTheServerAndItsPanesKnowOfTheBus(t *testing.T) {
 
 func TestTheUsersConfigurationIsReadOnlyWhereAskedFor(t *testing.T) {
 	theirs := filepath.Join(os.Getenv("HOME"), ".tmux.conf")
-	require.NoError(t, os.WriteFile(theirs, []byte("set -g prefix C-a\nset -g history-limit 77\n"), 0o600))
+	text := "set -g prefix C-a\nset -g no-such-option on\nrun-shell 'exit 1'\nset -g destroy-unattached on\nset -g exit-unattached on\nset -s exit-empty on\nset -g history-limit 77\n"
+	require.NoError(t, os.WriteFile(theirs, []byte(text), 0o600))
 	t.Cleanup(func() { _ = os.Remove(theirs) })
 	x := prepare(t)
 	s := open(t, x, "exec sleep infinity")
 	assert.Equal(t, "C-b", ask(t, x, s, "show-options", "-gv", "prefix"))
 	s = serve(t, x)
-	require.NoError(t, x.Run(t.Context(), s, "/", theirs, []string{"sleep", "infinity"}))
+	x.Configure(t.Context(), s, []string{theirs})
+	require.NoError(t, x.Run(t.Context(), s, "/", []string{"sleep", "infinity"}))
 	assert.Equal(t, "C-a", ask(t, x, s, "show-options", "-gv", "prefix"))
-	assert.Equal(t, "77", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{history_limit}"), "before the pane is made")
+	assert.Equal(t, "77", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{history_limit}"), "before the pane is made, and whatever tmux does not understand")
 }
 
 // TestAttachCommand attaches in a terminal that is another tmux, as a person who has one would.
@@ -276,7 +278,7 @@ func TestAttachCommand(t *testing.T) {
 	s := open(t, x, "printf 'what the agent shows'; exec cat")
 	shows(t, x, s, "what the agent shows")
 	outer := serve(t, x)
-	require.NoError(t, x.Run(t.Context(), outer, "/", "", x.AttachCommand(t.Context(), s)))
+	require.NoError(t, x.Run(t.Context(), outer, "/", x.AttachCommand(t.Context(), s)))
 	shows(t, x, outer, "what the agent shows") // and not a list of what is wrong in the configuration, which tmux shows to the first who attaches
 	assert.Equal(t, "1", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{session_attached}"))
 	require.NoError(t, x.SendKeys(t.Context(), outer, []string{"typed", "Enter"}))
@@ -307,7 +309,7 @@ func TestAPersonAtWorkInTheSession(t *testing.T) {
 	require.NoError(t, x.SendKeys(t.Context(), s, []string{"three", "Enter"}), "in another session, by name and window")
 	shows(t, x, s, "[three]")
 	outer := serve(t, x)
-	require.NoError(t, x.Run(t.Context(), outer, "/", "", x.AttachCommand(t.Context(), s)))
+	require.NoError(t, x.Run(t.Context(), outer, "/", x.AttachCommand(t.Context(), s)))
 	shows(t, x, outer, "[theirs]")
 	ask(t, x, s, "kill-pane", "-t", pane)
 	_, err := x.Capture(t.Context(), s, 0, false)
@@ -332,7 +334,7 @@ func TestMessage(t *testing.T) {
 	require.NoError(t, x.Message(t.Context(), s, "nobody is there"))
 	first, second := serve(t, x), serve(t, x)
 	for _, outer := range []Session{first, second} {
-		require.NoError(t, x.Run(t.Context(), outer, "/", "", x.AttachCommand(t.Context(), s)))
+		require.NoError(t, x.Run(t.Context(), outer, "/", x.AttachCommand(t.Context(), s)))
 	}
 	testbed.Poll(t, "both are attached", func() bool {
 		return ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{session_attached}") == "2"

@@ -221,7 +221,7 @@ func (s *subject) tmux(args ...string) string {
 	return command(s.t, "tmux", append([]string{"-S", s.runtimeDir(s.id) + "/tmux"}, args...)...)
 }
 
-// TestTmuxRefusesItsConfiguration: each start is answered with tmux's own words, however fast its scope is gone.
+// TestTmuxRefusesItsConfiguration: each start is answered with why, however fast its scope is gone.
 func TestTmuxRefusesItsConfiguration(t *testing.T) {
 	d := startDaemon(t, "TmuxConfig=/nowhere/tmux.conf")
 	for n := range 8 {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TmuxConfigUser stands for the tmux configuration that the user has in the home directory.
+// TmuxConfigUser stands for the tmux configurations that the user has where tmux looks for them.
 const TmuxConfigUser = "user"
 
 // minLogSize is the smallest LogMaxSize=: below it, rotation would cost more than it saves.

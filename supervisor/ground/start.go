@@ -8,11 +8,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/failpoint"
@@ -202,7 +204,34 @@ func (g *Ground) show(ctx context.Context, p supervisor.Plan, s *server, command
 		return err
 	}
 	failpoint.Hit("show.tmux-listens")
-	return g.Tmux.Run(ctx, s.Session, p.Spec.Dir, p.TmuxConfig, command)
+	files, err := tmuxConfigs(p)
+	if err != nil {
+		return err
+	}
+	if len(files) > 0 {
+		g.Tmux.Configure(ctx, s.Session, files)
+	}
+	return g.Tmux.Run(ctx, s.Session, p.Spec.Dir, command)
+}
+
+// tmuxConfigs returns the configurations that tmux is to read beside ours: the one that is named, or those of the user's that there are, where tmux itself
+// looks for them.
+func tmuxConfigs(p supervisor.Plan) ([]string, error) {
+	switch p.TmuxConfig {
+	case "":
+		return nil, nil
+	case config.TmuxConfigUser:
+		home := os.Getenv("HOME")
+		files := []string{filepath.Join(home, ".tmux.conf"), filepath.Join(home, ".config/tmux/tmux.conf")}
+		if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) && filepath.Clean(dir) != filepath.Join(home, ".config") {
+			files = slices.Insert(files, 1, filepath.Join(dir, "tmux/tmux.conf"))
+		}
+		return slices.DeleteFunc(files, func(file string) bool { return unix.Access(file, unix.R_OK) != nil }), nil
+	}
+	if err := unix.Access(p.TmuxConfig, unix.R_OK); err != nil {
+		return nil, fmt.Errorf("cannot read tmux's configuration %q: %w", p.TmuxConfig, err)
+	}
+	return []string{p.TmuxConfig}, nil
 }
 
 func workspaceThere(dir string) error {

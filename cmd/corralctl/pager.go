@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 )
 
 // pager stands behind stdout where that is a terminal: what fits on it is printed as it is; what does not goes through the user's pager.
@@ -23,17 +24,43 @@ func (c *ctl) startPager() {
 	if c.outTTY == nil || c.noPager || c.pager != nil {
 		return
 	}
+	program := chosenPager()
+	if program == "" || program == "cat" {
+		return
+	}
+	c.pager = &pager{terminal: os.Stdout, program: program, room: c.outTTY.height - 1}
+	c.out = bufio.NewWriterSize(c.pager, 4<<10)
+}
+
+// chosenPager is the user's pager, a command line as for systemd's own tools; less, where none is chosen or what was chosen is not there; "" for none.
+func chosenPager() string {
 	program := "less"
 	for _, name := range []string{"PAGER", "SYSTEMD_PAGER", "CORRAL_PAGER"} {
 		if value, ok := os.LookupEnv(name); ok {
 			program = value
 		}
 	}
-	if _, err := exec.LookPath(program); program == "" || program == "cat" || err != nil && program == "less" {
-		return
+	for _, candidate := range []string{program, "less"} {
+		if strings.TrimSpace(candidate) == "" || runnable(candidate) {
+			return strings.TrimSpace(candidate)
+		}
 	}
-	c.pager = &pager{terminal: os.Stdout, program: program, room: c.outTTY.height - 1}
-	c.out = bufio.NewWriterSize(c.pager, 4<<10)
+	return ""
+}
+
+// runnable tells whether a shell would find the program that a command line begins with, as far as that is plain to see.
+func runnable(line string) bool {
+	for _, word := range strings.Fields(line) {
+		switch {
+		case strings.ContainsAny(word, "'\"\\$`~;&|<>()*?[#!{"): // the shell makes something else of it
+			return true
+		case strings.Contains(word, "="): // a variable for it
+			continue
+		}
+		_, err := exec.LookPath(word)
+		return err == nil
+	}
+	return false
 }
 
 // Write takes what is to be shown.
@@ -53,7 +80,7 @@ func (p *pager) Write(text []byte) (int, error) {
 }
 
 func (p *pager) start() error {
-	p.command = exec.Command("sh", "-c", p.program) // a command line, as for systemd's own tools
+	p.command = exec.Command("sh", "-c", p.program)
 	p.command.Env = append(os.Environ(), "LESS=FRSXMK", "LESSSECURE=1")
 	p.command.Stdout, p.command.Stderr = os.Stdout, os.Stderr
 	var err error

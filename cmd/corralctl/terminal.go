@@ -14,6 +14,7 @@ type terminal struct {
 	width  int // columns
 	height int
 	colour bool
+	dumb   bool // it knows no sequences: what is on it cannot be written over
 }
 
 // openTerminal returns what f's terminal is like, nil if it is none.
@@ -29,7 +30,8 @@ func openTerminal(f *os.File) *terminal {
 	if t.width == 0 {
 		t.width = 80
 	}
-	t.colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	t.dumb = os.Getenv("TERM") == "dumb"
+	t.colour = os.Getenv("NO_COLOR") == "" && !t.dumb
 	return t
 }
 

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheUsersPager(t *testing.T) {
+	bin := t.TempDir()
+	for _, name := range []string{"less", "most"} {
+		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"), 0o700))
+	}
+	for name, row := range map[string]struct {
+		variables map[string]string
+		want      string
+	}{
+		"none is chosen":             {nil, "less"},
+		"one with options":           {map[string]string{"PAGER": "most -w"}, "most -w"},
+		"one with a variable":        {map[string]string{"PAGER": "LESS=-R less"}, "LESS=-R less"},
+		"that of systemd's tools":    {map[string]string{"PAGER": "less", "SYSTEMD_PAGER": "most"}, "most"},
+		"one of our own":             {map[string]string{"SYSTEMD_PAGER": "less", "CORRAL_PAGER": "most"}, "most"},
+		"turned off":                 {map[string]string{"PAGER": "most", "CORRAL_PAGER": ""}, ""},
+		"it is not there":            {map[string]string{"PAGER": "bat --paging=always"}, "less"},
+		"only the shell knows which": {map[string]string{"PAGER": "$HOME/bin/bat"}, "$HOME/bin/bat"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("PATH", bin)
+			for _, variable := range []string{"PAGER", "SYSTEMD_PAGER", "CORRAL_PAGER"} {
+				t.Setenv(variable, "")
+				require.NoError(t, os.Unsetenv(variable))
+			}
+			for variable, value := range row.variables {
+				t.Setenv(variable, value)
+			}
+			assert.Equal(t, row.want, chosenPager())
+		})
+	}
+}
+
+func TestWithoutAnyPagerNothingIsPaged(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("PAGER", "bat")
+	assert.Empty(t, chosenPager())
+}
+
+func TestADumbTerminalIsNotWrittenOver(t *testing.T) {
+	p := newProgress(&ctl{err: os.Stderr, errTTY: &terminal{dumb: true}}, "Stopping", []string{"shop"})
+	_, runs := <-p.ended
+	assert.False(t, runs)
+	p.end()
+}

@@ -30,7 +30,12 @@ var waitVerb = verb{name: "wait", args: "ID…", summary: "Wait until sessions h
 				return err
 			}
 		}
+		ctx, cancel := c.limited(ctx)
+		defer cancel()
 		ids, unresolved := c.resolve(ctx, args)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return exit(exitTimeout)
+		}
 		if unresolved != nil {
 			return unresolved
 		}

@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
@@ -42,17 +44,23 @@ func savedSessions() ([]client.Session, error) {
 	return sessions, nil
 }
 
-// savedSession is what a record tells for certain.
+// savedSession is what a record tells for certain. Counters of a control group are not among that.
 func savedSession(record *session.Session) client.Session {
+	const unknown = math.MaxUint64
 	s := client.Session{
 		Id: record.ID, Agent: record.Agent, Description: record.Description, Command: record.Command, WorkingDirectory: record.WorkingDirectory,
-		Labels: record.Labels, OnLogin: record.OnLogin, Timestamp: uint64(record.Created.UnixMicro()), NRuns: record.NRuns,
+		Labels: record.Labels, OnLogin: record.OnLogin, Timestamp: microseconds(record.Created), NRuns: record.NRuns,
+		ConversationId: record.ConversationID, Resumable: record.Resumable(), Activity: "unknown",
+		MemoryCurrent: unknown, MemoryPeak: unknown, CPUUsageNSec: unknown, TasksCurrent: unknown,
+	}
+	if s.Labels == nil {
+		s.Labels = map[string]string{}
 	}
 	if record.Worktree != nil {
 		s.Worktree = record.Worktree.Branch
 	}
 	if record.Run != nil {
-		s.Unit = record.Run.Unit
+		s.Unit, s.ExecMainStartTimestamp, s.Resumed = record.Run.Unit, microseconds(record.Run.Started), record.Run.Resumed
 	}
 	for _, r := range record.Accounts() {
 		s.Runs = append(s.Runs, savedRun(r))
@@ -62,19 +70,27 @@ func savedSession(record *session.Session) client.Session {
 		return s
 	}
 	view := record.View()
-	s.State, s.Result, s.Reason = string(view.State), view.Result, view.Reason
-	if !view.Since.IsZero() {
-		s.StateChangeTimestamp = uint64(view.Since.UnixMicro())
+	s.State, s.Lifecycle, s.Result, s.Reason = string(view.State), view.State.Lifecycle(), view.Result, view.Reason
+	s.StateChangeTimestamp = microseconds(view.Since)
+	if record.Run != nil && record.Run.Exit != nil {
+		x := record.Run.Exit
+		s.ExecMainCode, s.ExecMainStatus, s.ExecMainExitTimestamp = int32(x.Code), int32(x.Value), microseconds(x.Exited)
 	}
 	return s
 }
 
-func savedRun(r session.Account) dbusapi.RunRow {
-	row := dbusapi.RunRow{ID: r.ID, Start: uint64(r.Began.UnixMicro()), Result: r.Result, Code: int32(r.Code), Status: int32(r.Status), Reason: r.Reason}
-	if !r.Ended.IsZero() {
-		row.End = uint64(r.Ended.UnixMicro())
+// microseconds is a time as the bus has it, 0 for none.
+func microseconds(t time.Time) uint64 {
+	if t.IsZero() {
+		return 0
 	}
-	return row
+	return uint64(t.UnixMicro())
+}
+
+func savedRun(r session.Account) dbusapi.RunRow {
+	return dbusapi.RunRow{
+		ID: r.ID, Start: microseconds(r.Began), End: microseconds(r.Ended), Result: r.Result, Code: int32(r.Code), Status: int32(r.Status), Reason: r.Reason,
+	}
 }
 
 // stateDirectory is where the daemon keeps its state, as long as it cannot be asked.
@@ -88,10 +104,10 @@ func (c *ctl) savedStatus(words []string, err error) error {
 	if err != nil {
 		return c.cannot("show the status", "", err)
 	}
-	if c.wantsJSON() {
-		return c.savedJSON(words, list)
-	}
 	if len(words) == 0 && !c.all {
+		if c.wantsJSON() {
+			return list.unreachable // of the daemon itself there is nothing to tell
+		}
 		fmt.Fprintf(c.out, "%s corrald is not running\n", c.paint(wording.Dim, "○"))
 		c.field("Sessions", "%d saved in %s", len(list.sessions), stateDirectory())
 		return list.unreachable
@@ -100,31 +116,20 @@ func (c *ctl) savedStatus(words []string, err error) error {
 	for i, s := range list.sessions {
 		candidates[i] = known{s.Id, s.State}
 	}
-	for _, word := range words {
-		ids, err := match(word, candidates, c.all)
-		if err != nil {
-			c.report(c.unmatched(word, err))
-		}
-		for _, id := range ids {
-			i := slices.IndexFunc(list.sessions, func(s client.Session) bool { return s.Id == id })
-			c.printStatus(statusOf{session: list.sessions[i]})
-		}
-	}
-	return list.unreachable
-}
-
-// savedJSON prints what is saved as status --json prints it. Of the daemon itself there is nothing to tell.
-func (c *ctl) savedJSON(words []string, list sessionList) error {
+	ids, _ := c.matchAll(words, candidates)
 	values := []statusValue{}
-	for _, s := range list.sessions {
-		if len(words) == 0 && c.all || slices.ContainsFunc(words, func(word string) bool {
-			ids, err := match(word, []known{{s.Id, s.State}}, c.all)
-			return err == nil && len(ids) == 1
-		}) {
-			values = append(values, statusOf{session: s}.value())
+	for i, id := range ids {
+		status := statusOf{session: list.sessions[slices.IndexFunc(list.sessions, func(s client.Session) bool { return s.Id == id })]}
+		if c.wantsJSON() {
+			values = append(values, status.value())
+			continue
 		}
+		if i > 0 {
+			fmt.Fprintln(c.out)
+		}
+		c.printStatus(status)
 	}
-	if len(words) > 0 || c.all {
+	if c.wantsJSON() && len(ids) > 0 {
 		if err := c.printJSON(values); err != nil {
 			return err
 		}

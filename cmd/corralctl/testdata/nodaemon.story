@@ -4,19 +4,33 @@ $ corralctl run -q --id live -- sleep 1000
 $ corralctl run -q --id done --wait -- true
 $ corralctl run -q --id never --no-start -- true
 
+$ corralctl run -q --id bad --wait -- sh -c 'exit 3'
+[exit 3]
+$ exact() { corralctl list --json=pretty bad done | grep '^    "\(Exec\|Result\|Reason\|Lifecycle\|Activity\|Labels\|Memory\|Tasks\|Timestamp\|StateChangeTimestamp"\)'; } && exact >~/exact
+
+# One that hangs keeps nobody longer than was asked for.
+$ kill -STOP $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s io.github.corrald.Corral1 | cut -d' ' -f2 | tee ~/daemon)
+$ corralctl wait --timeout=100ms live
+[exit 124]
+$ kill -CONT $(cat ~/daemon)
+
 $ kill -KILL $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s io.github.corrald.Corral1 | cut -d' ' -f2)
 $ while busctl --user call org.freedesktop.DBus / org.freedesktop.DBus NameHasOwner s io.github.corrald.Corral1 | grep -q true; do :; done
 
 $ corralctl list
 ID    AGENT   STATE                                  ACTIVITY SINCE WORKSPACE
+bad   command failed                                 -        …s    ~/src/shop
 done  command completed                              -        …s    ~/src/shop
 live  command state unknown (corrald is not running) -        …s    ~/src/shop
 never command created                                -        …s    ~/src/shop
 
-3 sessions.
+4 sessions, 1 failed.
 corralctl: corrald is not running: this is what was saved
 hint: systemctl --user start corrald
 [exit 5]
+
+# What has ended is told as the daemon tells it.
+$ exact() { corralctl list --json=pretty bad done | grep '^    "\(Exec\|Result\|Reason\|Lifecycle\|Activity\|Labels\|Memory\|Tasks\|Timestamp\|StateChangeTimestamp"\)'; } && exact 2>/dev/null | diff ~/exact -
 
 $ corralctl status live
 ○ live
@@ -32,10 +46,22 @@ hint: systemctl --user start corrald
 
 $ corralctl status
 ○ corrald is not running
-     Sessions: 3 saved in ~/state/corral
+     Sessions: 4 saved in ~/state/corral
 corralctl: corrald is not running: this is what was saved
 hint: systemctl --user start corrald
 [exit 5]
+
+$ corralctl status -n 0 --all 2>&1 | grep -c ' State:'
+4
+
+$ corralctl status nev nothing --json=short; corralctl status n* --json=short | tr '{' '\n' | grep -c '"Id"'
+corralctl: cannot show the status of "nothing": no such session
+[{"Id":"never",…}]
+corralctl: corrald is not running: this is what was saved
+hint: systemctl --user start corrald
+corralctl: corrald is not running: this is what was saved
+hint: systemctl --user start corrald
+1
 
 $ corralctl stop live
 corralctl: cannot stop "live": corrald is not running

@@ -11,8 +11,11 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/atomicfile"
 	"github.com/corrald/corral/internal/config"
@@ -30,24 +33,34 @@ var editVerb = verb{name: "edit", args: "AGENT", summary: "Change an agent, in a
 			return usagef("edit", "edit takes one agent")
 		}
 		if c.host != "" {
-			if c.full {
-				return c.execHost("edit", "--full", "--", args[0])
-			}
 			return c.execHost("edit", "--", args[0])
 		}
 		e, err := newEdit(args[0], c.full)
 		if err != nil {
 			return prefixed(fmt.Sprintf("cannot edit %q: ", args[0]), err)
 		}
-		text, changed, err := c.edit(ctx, e)
-		if err == nil && changed {
-			err = e.save(text)
-		}
+		text, changed, err := c.editAndSave(ctx, e)
 		if err != nil {
 			return prefixed(fmt.Sprintf("cannot edit %q: ", args[0]), err)
 		}
 		return c.edited(ctx, e, text, changed)
 	})}
+
+// editAndSave lets the user edit, and saves what has changed. Of a text that cannot be saved the draft is kept, and the error says where.
+func (c *ctl) editAndSave(ctx context.Context, e *edit) (text []byte, changed bool, err error) {
+	dir, err := os.MkdirTemp("", "corralctl-edit-")
+	if err != nil {
+		return nil, false, err
+	}
+	draft := filepath.Join(dir, e.agent+filepath.Ext(e.path))
+	text, changed, err = c.edit(ctx, e, draft)
+	if err == nil && changed {
+		if err = e.save(text); err != nil {
+			return nil, false, fmt.Errorf("%w; what was written is kept in %s", err, draft)
+		}
+	}
+	return text, changed, errors.Join(err, os.RemoveAll(dir))
+}
 
 // edit is one file that is being edited.
 type edit struct {
@@ -122,14 +135,8 @@ func (e *edit) quote(files []string) error {
 	return nil
 }
 
-// edit lets the user edit until the text is right, or wanted nevertheless.
-func (c *ctl) edit(ctx context.Context, e *edit) (text []byte, changed bool, err error) {
-	dir, err := os.MkdirTemp("", "corralctl-edit-")
-	if err != nil {
-		return nil, false, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	draft := filepath.Join(dir, e.agent+filepath.Ext(e.path))
+// edit lets the user edit, in the file draft, until the text is right, or wanted nevertheless.
+func (c *ctl) edit(ctx context.Context, e *edit, draft string) (text []byte, changed bool, err error) {
 	if err := os.WriteFile(draft, append(bytes.Clone(e.text), e.below...), 0o600); err != nil {
 		return nil, false, err
 	}
@@ -233,7 +240,8 @@ func (c *ctl) askAgain(wrong []string) (bool, error) {
 	}
 }
 
-// runEditor runs the user's editor on a file and waits for it.
+// runEditor runs the user's editor on a file and waits for it. What Ctrl-C and Ctrl-\\ mean in it is the editor's affair: it would be left behind on a
+// terminal that the shell reads, too.
 func (c *ctl) runEditor(ctx context.Context, file string) error {
 	words, err := editor()
 	if err != nil {
@@ -241,6 +249,9 @@ func (c *ctl) runEditor(ctx context.Context, file string) error {
 	}
 	command := exec.CommandContext(ctx, words[0], append(words[1:], file)...)
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
+	keys := make(chan os.Signal, 1)
+	signal.Notify(keys, unix.SIGINT, unix.SIGQUIT) // not ignored, which the editor would inherit
+	defer signal.Stop(keys)
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("the editor %q failed, nothing was changed: %w", words[0], err)
 	}

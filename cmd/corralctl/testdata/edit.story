@@ -50,6 +50,16 @@ Command=echo hello
 [Agent]
 Description=Says it twice
 
+# What cannot be saved is not lost.
+$ mkdir ~/tmp && chmod 500 ~/config/corral/agents/sayer.agent.d && EDITOR=~/bin/write TMPDIR=~/tmp TEXT='[Agent]\nDescription=Much work\n' corralctl edit sayer; cat ~/tmp/corralctl-edit-*/sayer.conf; chmod 700 ~/config/corral/agents/sayer.agent.d
+corralctl: cannot edit "sayer": …: permission denied; what was written is kept in ~/tmp/corralctl-edit-…/sayer.conf
+[Agent]
+Description=Much work
+
+# Ctrl-C is the editor's.
+$ printf '#!/bin/sh\ntrap : INT\necho editing\nuntil read line; do echo interrupted; done\n' >~/bin/patient && chmod +x ~/bin/patient && t() { tmux -S ~/terminal "$@"; } && see() { until t capture-pane -p | grep -q "$1"; do :; done; } && t -f /dev/null new-session -d 'TMPDIR=~/tmp VISUAL=~/bin/patient corralctl edit sayer; echo code $?; exec sleep 1000' && see editing && t send-keys C-c && see interrupted && t send-keys Enter && see 'code 0'; t kill-server; ls ~/tmp | wc -l
+1
+
 $ EDITOR=true corralctl edit sayer
 ~/config/corral/agents/sayer.agent.d/override.conf is unchanged.
 

@@ -27,13 +27,16 @@ var attachVerb = verb{
 			if *resume && *tearDown {
 				return usagef("attach", "attach can resume or tear down, not both")
 			}
-			if c.outTTY == nil || openTerminal(c.in) == nil {
+			if !c.onTerminal() {
 				return &failure{exitFailed, "cannot attach: this is no terminal", attachHint(args)}
 			}
 			return c.attachTo(ctx, args, recovery{*resume, *tearDown})
 		}
 	},
 }
+
+// onTerminal tells whether a person is asked, and answers, on a terminal.
+func (c *ctl) onTerminal() bool { return c.outTTY != nil && openTerminal(c.in) != nil }
 
 // attachHint is what shows a session where there is no terminal.
 func attachHint(ids []string) string {
@@ -45,7 +48,7 @@ func attachHint(ids []string) string {
 
 func (c *ctl) attachTo(ctx context.Context, args []string, answer recovery) error {
 	if c.host != "" {
-		return c.execHost(append([]string{"attach"}, args...)...)
+		return c.execHost("attach", append(answer.words(), args...)...)
 	}
 	if len(args) == 0 {
 		id, err := c.attachable(ctx)
@@ -68,7 +71,7 @@ func (c *ctl) attachable(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", c.cannot("attach", "", err)
 	}
-	list, err := readTable(ctx, bus)
+	list, err := c.readTable(ctx, bus)
 	if err != nil {
 		return "", c.cannot("attach", "", err)
 	}

@@ -16,7 +16,7 @@ var catVerb = verb{name: "cat", args: "AGENT…", summary: "Show the files that 
 			return usagef("cat", "cat needs the name of an agent")
 		}
 		if c.host != "" {
-			return c.execHost(append([]string{"cat"}, args...)...)
+			return c.execHost("cat", append([]string{"--"}, args...)...)
 		}
 		shown := false
 		var failed failures

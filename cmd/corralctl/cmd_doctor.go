@@ -44,11 +44,7 @@ var doctorVerb = verb{name: "doctor", summary: "Tell what is missing here for ev
 			return usagef("doctor", "doctor takes no arguments")
 		}
 		if c.host != "" {
-			words := []string{"doctor"}
-			if c.wantsJSON() {
-				words = append(words, "--json="+c.json)
-			}
-			return c.execHost(words...)
+			return c.execHost("doctor")
 		}
 		findings := examine(ctx)
 		if c.wantsJSON() {

@@ -23,7 +23,7 @@ var lingerVerb = verb{name: "linger", args: "[on|off]", summary: "Tell or choose
 			return usagef("linger", "linger takes on or off, not %s", wording.Plural(len(args), "word"))
 		}
 		if c.host != "" {
-			return c.execHost(append([]string{"linger"}, args...)...)
+			return c.execHost("linger", append([]string{"--"}, args...)...)
 		}
 		if len(args) == 1 {
 			on, err := config.ParseBool(args[0])

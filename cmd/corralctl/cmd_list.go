@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -72,7 +73,7 @@ func (c *ctl) readList(ctx context.Context) (sessionList, error) {
 	if c.wantsJSON() {
 		list.sessions, err = bus.Sessions(ctx)
 	} else {
-		list, err = readTable(ctx, bus)
+		list, err = c.readTable(ctx, bus)
 	}
 	if err != nil {
 		return c.savedList("list sessions", err)
@@ -84,11 +85,11 @@ func (c *ctl) readList(ctx context.Context) (sessionList, error) {
 }
 
 // readTable asks for what a table of sessions shows: of a daemon that does not know the one call for it, for everything.
-func readTable(ctx context.Context, bus *client.Client) (sessionList, error) {
+func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, error) {
 	rows, err := bus.ListSessionsEx(ctx)
 	if dbusapi.ShortErrorName(err) == dbusapi.UnknownMethod {
 		sessions, err := bus.Sessions(ctx)
-		return sessionList{sessions: sessions, leftovers: leftovers}, err
+		return sessionList{sessions: sessions, leftovers: c.left}, err
 	}
 	list := sessionList{sessions: make([]client.Session, len(rows))}
 	left := make(map[string]int)
@@ -154,7 +155,7 @@ func (c *ctl) printList(list sessionList, now time.Time) {
 			{s.Agent, rest},
 			{wording.StateText(s, list.leftovers, now), colour},
 			{activity, activityColour},
-			{wording.Age(max(s.StateChangeTimestamp, s.Timestamp), now), rest},
+			{wording.Age(cmp.Or(s.StateChangeTimestamp, s.Timestamp), now), rest},
 			{wording.OnBranch(workspace, s.Worktree), rest},
 		})
 	}

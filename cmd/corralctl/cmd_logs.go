@@ -31,7 +31,7 @@ type logsOptions struct {
 
 func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
 	if c.host != "" {
-		return c.execHost(append([]string{"logs"}, o.words(args)...)...)
+		return c.execHost("logs", o.words(args)...)
 	}
 	if c.wantsJSON() && !o.journal {
 		return usagef("logs", "what an agent has printed is text; --json goes with --journal")
@@ -176,7 +176,7 @@ func (l *lastLines) Write(p []byte) (int, error) {
 
 func (l *lastLines) add(line []byte) {
 	l.lines = append(l.lines, line)
-	if len(l.lines) > 2*l.limit+1024 {
+	if len(l.lines)/2-512 > l.limit { // which may be as great as a number can be
 		l.lines = append([][]byte(nil), l.lines[len(l.lines)-l.limit:]...)
 	}
 }

@@ -64,6 +64,9 @@ func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
 	if err := r.fill(c); err != nil {
 		return usageError(c.name, err)
 	}
+	if r.attach && !c.onTerminal() { // before there is a session that nobody sees
+		return &failure{exitFailed, "cannot attach: this is no terminal", "corralctl help run"}
+	}
 	bus, err := c.connect(ctx)
 	if err != nil {
 		return c.cannot("run", agent, err)
@@ -259,7 +262,7 @@ func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, age
 	}
 	switch {
 	case r.attach:
-		return c.attach(ctx, id, recovery{})
+		return c.attachTo(ctx, []string{id}, recovery{})
 	case r.wait:
 		if err := c.out.Flush(); err != nil {
 			return err

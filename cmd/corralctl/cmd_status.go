@@ -203,7 +203,7 @@ func (c *ctl) printStatus(status statusOf) {
 }
 
 func (c *ctl) printState(s client.Session, now time.Time) {
-	text := wording.Printable(wording.StateText(s, leftovers, now))
+	text := wording.Printable(wording.StateText(s, c.left, now))
 	if s.Result != "" && s.Result != "success" {
 		text += " (Result: " + wording.Printable(s.Result) + ")"
 	}

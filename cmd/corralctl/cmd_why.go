@@ -47,7 +47,7 @@ var whyVerb = verb{name: "why", args: "ID", summary: "Show what told a session's
 func (c *ctl) printWhy(s client.Session, told []dbusapi.Explanation, now time.Time) {
 	if !c.noLegend && !c.plain {
 		id := wording.Printable(s.Id)
-		text := c.fit(wording.Printable(headline(s, told, now)), wording.Width(id)+len("* - "))
+		text := c.fit(wording.Printable(headline(s, c.left, told, now)), wording.Width(id)+len("* - "))
 		fmt.Fprintf(c.out, "%s %s - %s\n", c.dot(s), c.paint(wording.Bold, id), text)
 	}
 	t := table{columns: []column{{title: "SUBJECT"}, {title: "SOURCE"}, {title: "SINCE"}, {title: "WHAT", shrink: 10, cut: wording.Ellipsize}}}
@@ -68,8 +68,8 @@ func (c *ctl) printWhy(s client.Session, told []dbusapi.Explanation, now time.Ti
 }
 
 // headline says in a sentence what the table comes to: "running (waiting: permission), said by osc7501 12s ago".
-func headline(s client.Session, told []dbusapi.Explanation, now time.Time) string {
-	text := wording.StateText(s, leftovers, now)
+func headline(s client.Session, left func(client.Session) int, told []dbusapi.Explanation, now time.Time) string {
+	text := wording.StateText(s, left, now)
 	for _, e := range told {
 		if decides(s, e) && (e.Subject == "attention" || s.Attention == "") {
 			return text + ", said by " + e.Source + " " + wording.Age(e.Time, now) + " ago"

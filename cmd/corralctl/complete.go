@@ -73,15 +73,19 @@ func newCompletion(c *ctl, words []string) *completion {
 func (p *completion) take(word string) {
 	switch {
 	case p.pending != nil:
-		_ = p.pending.Value.Set(word)
+		_ = p.options.Set(p.pending.Name, word)
 		p.pending = nil
 	case p.dash >= 0:
 		p.args = append(p.args, word)
 	case word == "--" && p.verb != nil:
 		p.dash = len(p.args)
 	case strings.HasPrefix(word, "--"):
-		name, _, assigned := strings.Cut(word[2:], "=")
-		if f := p.options.Lookup(name); f != nil && !assigned && f.NoOptDefVal == "" {
+		name, value, assigned := strings.Cut(word[2:], "=")
+		switch f := p.options.Lookup(name); {
+		case f == nil:
+		case assigned:
+			_ = p.options.Set(name, value)
+		case f.NoOptDefVal == "":
 			p.pending = f
 		}
 	case strings.HasPrefix(word, "-") && word != "-":
@@ -102,6 +106,8 @@ func (p *completion) takeShort(letters string) {
 		}
 		if i == len(letters)-1 {
 			p.pending = f
+		} else {
+			_ = p.options.Set(f.Name, strings.TrimPrefix(letters[i+1:], "="))
 		}
 		return
 	}

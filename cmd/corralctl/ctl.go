@@ -65,6 +65,23 @@ func (g *globals) register(f *pflag.FlagSet) {
 	f.BoolVar(&g.version, "version", g.version, "print the version")
 }
 
+// words are the options as they were given, but for the host, for corralctl there.
+func (g *globals) words() []string {
+	var words []string
+	for _, option := range []struct {
+		word string
+		set  bool
+	}{
+		{"--json=" + g.json, g.json != ""}, {"--no-legend", g.noLegend}, {"--plain", g.plain}, {"--no-pager", g.noPager}, {"--full", g.full},
+		{"--all", g.all}, {"--quiet", g.quiet}, {"--no-block", g.noBlock}, {"--timeout=" + g.timeout.String(), g.timeout.set},
+	} {
+		if option.set {
+			words = append(words, option.word)
+		}
+	}
+	return words
+}
+
 // run is corralctl without its process: it returns the exit code.
 func run(ctx context.Context, args []string, in, out, errs *os.File) int {
 	c := &ctl{in: in, out: bufio.NewWriterSize(out, 32<<10), err: errs, outTTY: openTerminal(out), errTTY: openTerminal(errs), began: time.Now()}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -48,13 +49,14 @@ func (b bridge) Close() error {
 	return errors.Join(err, b.ssh.Process.Kill())
 }
 
-// execHost replaces this process by the same verb on the other machine, for what needs a descriptor or a terminal there.
-func (c *ctl) execHost(words ...string) error {
+// execHost replaces this process by the same verb on the other machine, for what needs a descriptor or a terminal there. The options that every verb
+// takes go along as they were given; words are the others, and the arguments.
+func (c *ctl) execHost(verb string, words ...string) error {
 	command := []string{"ssh", "--", c.host, "corralctl"}
 	if c.outTTY != nil {
 		command = []string{"ssh", "-t", "--", c.host, "corralctl"}
 	}
-	for _, word := range words {
+	for _, word := range slices.Concat([]string{verb}, c.words(), words) {
 		command = append(command, wording.ShellWord(word)) // ssh joins its words for the shell there
 	}
 	return c.exec(command, os.Environ())

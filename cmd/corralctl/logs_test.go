@@ -22,7 +22,7 @@ func TestTheLastLinesOfALog(t *testing.T) {
 	for _, row := range []struct {
 		lines int
 		want  string
-	}{{0, ""}, {1, "four"}, {2, "three\nfour"}, {9, "one\ntwo\nthree\nfour"}, {-1, "one\ntwo\nthree\nfour"}} {
+	}{{0, ""}, {1, "four"}, {2, "three\nfour"}, {9, "one\ntwo\nthree\nfour"}, {1 << 62, "one\ntwo\nthree\nfour"}, {-1, "one\ntwo\nthree\nfour"}} {
 		var out bytes.Buffer
 		sink := (&logsOptions{lines: row.lines}).sink(&out)
 		for _, part := range []string{"one\r\nt", "wo\r\nthr\x1b[1", "mee\r\n", "four"} {

@@ -16,6 +16,18 @@ type recovery struct {
 	resume, tearDown bool
 }
 
+// words are the options that give the answer, for corralctl on another machine.
+func (r recovery) words() []string {
+	words := []string{}
+	if r.resume {
+		words = append(words, "--resume")
+	}
+	if r.tearDown {
+		words = append(words, "--tear-down")
+	}
+	return append(words, "--")
+}
+
 // recover asks what to do about a session that cannot be attached to, unless the answer is there, and does it. It returns whether the session can be
 // attached to now; if not, the error is why, or nil where that was the answer.
 func (c *ctl) recover(ctx context.Context, bus *client.Client, id string, why *failure, answer recovery) (bool, error) {

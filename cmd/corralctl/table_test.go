@@ -40,7 +40,8 @@ func TestTheListIsReadableAndTrue(t *testing.T) {
 	ago := func(d time.Duration) uint64 { return uint64(now.Add(-d).UnixMicro()) }
 	list := sessionList{lingering: false, leftovers: func(client.Session) int { return 0 }, sessions: []client.Session{
 		{Id: "api", Agent: "codex", State: "running", Activity: "idle", IdleHint: true, IdleSinceHint: ago(135 * time.Second),
-			StateChangeTimestamp: ago(time.Hour), WorkingDirectory: "/src/api"},
+			StateChangeTimestamp: ago(time.Hour), Timestamp: ago(-time.Hour), WorkingDirectory: "/src/api"}, // the clock was set back
+
 		{Id: "docs", Agent: "claude", State: "running", Activity: "waiting", Attention: "permission", StateChangeTimestamp: ago(90 * time.Second), WorkingDirectory: "/src/docs"},
 		{Id: "fix-auth", Agent: "command", State: "failed", Activity: "unknown", StateChangeTimestamp: ago(26 * time.Hour), WorkingDirectory: "/src/with\x1b[31m escape"},
 		{Id: "shop", Agent: "claude", State: "stale", StateChangeTimestamp: ago(time.Second), WorkingDirectory: "/src/shop"},
@@ -56,6 +57,17 @@ shop     claude  stale                         -                   1s     /src/s
 
 4 sessions, 1 waiting, 1 failed, 1 stale. Lingering is off.
 `, "\n"), output())
+}
+
+// Control groups of another machine have the names of ours.
+func TestProcessesOfAnotherMachineAreNotCountedHere(t *testing.T) {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	require.NoError(t, err)
+	_, group, found := strings.Cut(strings.TrimSpace(string(text[strings.LastIndex(string(text), "0::"):])), "::")
+	require.True(t, found)
+	s := client.Session{ControlGroup: group}
+	assert.Positive(t, new(ctl).left(s))
+	assert.Zero(t, (&ctl{globals: globals{host: "anna@desk"}}).left(s))
 }
 
 // capture returns a ctl whose stdout is kept, and a function that returns it.

@@ -37,7 +37,7 @@ func (c *ctl) worktrees(ctx context.Context) map[string]client.Session {
 	if err != nil {
 		return nil
 	}
-	list, err := readTable(ctx, bus)
+	list, err := c.readTable(ctx, bus)
 	if err != nil {
 		return nil
 	}

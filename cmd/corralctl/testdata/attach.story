@@ -5,6 +5,11 @@ corralctl: cannot attach: this is no terminal
 hint: corralctl list
 [exit 1]
 
+$ corralctl run --attach -- sleep 1000; corralctl list --no-legend
+corralctl: cannot attach: this is no terminal
+hint: corralctl help run
+
+
 # A terminal that can be looked at, and typed into.
 $ cat >~/terminal.sh <<'EOF'
 > t() { tmux -S ~/terminal "$@"; }
@@ -51,3 +56,10 @@ hello
 # Escape leaves it, and the terminal as it was.
 $ . ~/terminal.sh; new corralctl attach; see fix-2 >~/out; keys Escape; see code; end
 code 0
+
+# Also where the terminal is narrower than an id is long.
+$ corralctl run -q --id an-id-that-is-longer-than-the-terminal-is-wide -- sleep 1000
+$ . ~/terminal.sh; t -f /dev/null new-session -d -x 30 -y 12 'corralctl attach; exec sleep 1000'; see fix-2 >~/out; keys Down; see '> api-1' >~/out; keys fix; see 'Attach to? fix'; end
+Attach to? fix
+> fix-1 comma… working …
+  fix-2 comma… working …

@@ -1,6 +1,6 @@
 # Another machine is reached over ssh: all that is asked of it is its bridge to the user's bus.
 
-$ mkdir ~/bin && printf '#!/bin/sh\necho "ssh $*" >>~/asked\nwhile [ "$1" != -- ]; do shift; done; shift 2; exec sh -c "$*"\n' >~/bin/ssh && chmod +x ~/bin/ssh
+$ mkdir ~/bin && printf '#!/bin/sh\necho "ssh $*" >>~/asked\ncase "$*" in *corralctl\ attach*) exit;; esac\nwhile [ "$1" != -- ]; do shift; done; shift 2; exec sh -c "$*"\n' >~/bin/ssh && chmod +x ~/bin/ssh
 
 $ PATH=~/bin:$PATH corralctl -H anna@desk run --dir /tmp --id far -- sleep 1000
 Started session far (app-corral-command-far.scope).
@@ -17,5 +17,21 @@ $ PATH=~/bin:$PATH corralctl -H -oProxyCommand=x list
 corralctl: cannot connect: "-oProxyCommand=x" is no host
 [exit 2]
 
+# What is done there in a terminal is asked of the corralctl there, with the options that were given.
+$ PATH=~/bin:$PATH script -qec 'corralctl -H anna@desk run --dir /tmp --id seen --attach -- true' /dev/null >/dev/null
+$ PATH=~/bin:$PATH script -qec 'corralctl -H anna@desk attach --resume --plain seen' /dev/null >/dev/null
+$ PATH=~/bin:$PATH corralctl -H anna@desk logs -n 0 --all --no-legend --timeout=90 seen
+$ PATH=~/bin:$PATH corralctl -H anna@desk linger -j
+{"Lingering":false}
+
+# Sessions of this machine are no choice for that one.
+$ corralctl __complete -- attach ''
+far…command, running
+$ corralctl __complete -- -H anna@desk attach ''; corralctl __complete -- --host=anna@desk attach ''; corralctl __complete -- -Hanna@desk attach ''; corralctl __complete -- attach -aH anna@desk ''
+
 $ cat ~/asked | sort -u
+ssh -- anna@desk corralctl linger --json=auto --
+ssh -- anna@desk corralctl logs --no-legend --all --timeout=1m30s --lines=0 -- seen
+ssh -t -- anna@desk corralctl attach -- seen
+ssh -t -- anna@desk corralctl attach --plain --resume -- seen
 ssh -xT -- anna@desk systemd-stdio-bridge --bus-path=unix:path=$XDG_RUNTIME_DIR/bus

@@ -112,7 +112,12 @@ func (c *ctl) pick(sessions []client.Session) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot ask on the terminal: %w", err)
 	}
-	defer restore()
+	fmt.Fprint(c.out, "\x1b[?7l") // DECAWM: a line that is too long is cut off, and is one line still
+	defer func() {
+		fmt.Fprint(c.out, "\x1b[?7h")
+		_ = c.out.Flush()
+		restore()
+	}()
 	p := &picker{sessions: sessions, room: max(1, min(10, c.outTTY.height-3)), width: c.outTTY.width}
 	keys := make([]byte, 256)
 	for {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
 // killWhoms are what --kill-whom takes.
@@ -25,11 +27,35 @@ var killVerb = verb{name: "kill", args: "ID…", summary: "Send a signal to the 
 		if !slices.Contains(killWhoms, *whom) {
 			return usagef("kill", "--kill-whom takes agent, all or leftovers, not %q", *whom)
 		}
+		if len(args) == 0 && c.all && *whom != "agent" {
+			if args, err = c.populated(ctx); err != nil || len(args) == 0 {
+				return err
+			}
+		}
 		return c.each(ctx, args, "", func(ctx context.Context, id string) error {
 			return c.client.KillSession(ctx, id, *whom, int32(signal))
 		})
 	}
 }}
+
+// populated are the sessions that have processes: those that live, and those whose agent has ended and left some.
+func (c *ctl) populated(ctx context.Context) ([]string, error) {
+	bus, err := c.connect(ctx)
+	if err != nil {
+		return nil, c.cannot("kill", "", err)
+	}
+	list, err := c.readTable(ctx, bus)
+	if err != nil {
+		return nil, c.cannot("kill", "", err)
+	}
+	var ids []string
+	for _, s := range list.sessions {
+		if !wording.Ended(s.State) || list.leftovers(s) > 0 {
+			ids = append(ids, s.Id)
+		}
+	}
+	return ids, nil
+}
 
 // parseSignal reads a signal: 9, KILL, SIGKILL, RTMIN+3.
 func parseSignal(text string) (unix.Signal, error) {

@@ -20,7 +20,7 @@ sleep 1003
 $ corralctl status -n 0 server | grep State
         State: completed (3 processes left) since …
 
-$ corralctl kill --kill-whom=leftovers server; until corralctl list --no-legend | grep -q 'completed  *-'; do :; done
+$ corralctl kill --kill-whom=leftovers --all; until corralctl list --no-legend | grep -q 'completed  *-'; do :; done
 
 # While the agent lives, they are all that it has started: it lives on.
 $ corralctl run -q --id busy -- sh -c 'sleep 1004 & setsid sleep 1005 & echo started; while :; do sleep 1006; echo again; done' && until corralctl status -n 0 busy | grep -q 'sleep 1006'; do :; done

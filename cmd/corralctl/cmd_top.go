@@ -22,7 +22,7 @@ var topVerb = verb{name: "top", summary: "Watch and work with all sessions on a 
 		if !slices.Contains(top.Sortings(), *sort) {
 			return usagef("top", "--sort takes one of %s, not %q", strings.Join(top.Sortings(), ", "), *sort)
 		}
-		if c.outTTY == nil || openTerminal(c.in) == nil {
+		if !c.onTerminal() {
 			return &failure{exitFailed, "cannot show a full screen: this is no terminal", "corralctl monitor"}
 		}
 		if term := os.Getenv("TERM"); term == "dumb" || term == "" {
@@ -63,6 +63,8 @@ func (c *ctl) topOptions(bus *client.Client, sort string) top.Options {
 				why, _ := c.cannotAttach(ctx, bus, id, err)
 				return nil, why
 			}
+			followAgent()
+			_ = bus.Acknowledge(ctx, id) // as attach does
 			command := exec.Command(argv[0], argv[1:]...)
 			command.Env = attachEnvironment(os.Environ(), variables)
 			return command, nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -147,6 +148,22 @@ func TestTopIsLiveAndDoesWhatKeysSay(t *testing.T) {
 	v.shows("top ended with 0")
 }
 
+// To attach is to take note of what it wants, also where somebody else is attached; that it ends meanwhile is no failure to attach.
+func TestTopAttachesBesideOthers(t *testing.T) {
+	stage := newStage(t)
+	stage.run(t, `corralctl run --id asker -- sh -c 'echo ready; while read -r line; do corralctl report waiting --reason question --message "$line"; done'`, "")
+	newView(t, stage, "80", "24", "corralctl attach asker").shows("ready")
+	stage.run(t, `corralctl send asker "which one?" && until corralctl show -P Attention asker | grep -q question; do :; done`, "")
+	v := newView(t, stage, "100", "30", "corralctl top")
+	v.shows("which one?")
+	v.keys("Enter")
+	v.hides("ACTIVITY")
+	stage.run(t, `until [ -z "$(corralctl show -P Attention asker)" ]; do :; done; corralctl stop asker`, "")
+	assert.NotContains(t, v.shows("ACTIVITY", "stopped"), "cannot attach")
+	v.keys("q")
+	v.shows("top ended with 0")
+}
+
 func TestTopOutlivesTheDaemon(t *testing.T) {
 	stage := newStage(t)
 	stage.run(t, "corralctl run --id alpha -- sleep infinity", "")
@@ -167,6 +184,37 @@ func TestTopOutlivesTheDaemon(t *testing.T) {
 	v.shows("alpha", "beta", "2 running")
 	v.keys("C-c")
 	v.shows("top ended with 0")
+}
+
+// A daemon that was stopped does not come back because somebody looks at what there was, or answers a question that was asked before.
+func TestTopStartsNoDaemon(t *testing.T) {
+	u := newUnits(t)
+	activation, err := os.ReadFile("../../packaging/io.github.corrald.Corral1.service")
+	require.NoError(t, err)
+	path := filepath.Join(os.Getenv("XDG_DATA_HOME"), "dbus-1/services/io.github.corrald.Corral1.service")
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	require.NoError(t, os.WriteFile(path, activation, 0o600))
+	reload := func() {
+		assert.NoError(t, testbed.Bus(t).BusObject().Call("org.freedesktop.DBus.ReloadConfig", 0).Err)
+	}
+	reload()
+	t.Cleanup(func() {
+		assert.NoError(t, os.Remove(path))
+		reload()
+	})
+	testbed.Systemctl(t, "stop", "corrald.service")
+	u.must("run", "--id", "alpha", "--", "sleep", "infinity") // which starts it
+
+	v := newView(t, &stage{home: u.home, environment: u.environment}, "100", "30", "corralctl top")
+	v.shows("alpha", "running")
+	v.keys("S")
+	v.shows("Stop alpha?")
+	testbed.Systemctl(t, "stop", "corrald.service")
+	v.shows("corrald is not running; this is how it was")
+	v.keys("y")
+	v.shows(`cannot stop "alpha": corrald is not running`)
+	state, _ := exec.Command("systemctl", "--user", "is-active", "corrald.service").Output()
+	assert.Equal(t, "inactive\n", string(state))
 }
 
 // Over ssh, of which all that is needed here is that it runs a command, there is no control group to be read: the daemon is asked.

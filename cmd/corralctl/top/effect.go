@@ -50,6 +50,12 @@ type (
 		first verb // start, resume or thaw
 	} // attached
 
+	// doubt finds out why a terminal was left with an error: where its session is gone, it has ended under who had joined it.
+	doubt struct {
+		id  string
+		err error
+	} // attached
+
 	// suspend gives the terminal back to the shell for a while, quit for good.
 	suspendSelf struct{}
 	quit        struct{}
@@ -63,6 +69,7 @@ func (pause) effect()       {}
 func (capture) effect()     {}
 func (call) effect()        {}
 func (attach) effect()      {}
+func (doubt) effect()       {}
 func (suspendSelf) effect() {}
 func (quit) effect()        {}
 
@@ -145,7 +152,8 @@ type (
 	}
 
 	attached struct {
-		id  string
-		err error
+		id   string
+		err  error
+		sure bool // the error is why it could not be attached to
 	}
 )

@@ -97,7 +97,7 @@ func (m *model) update(message any) []effect {
 	case called:
 		m.called(message)
 	case attached:
-		m.attached(message)
+		effects = m.attached(message)
 	default:
 		effects = m.operate(message)
 	}
@@ -123,10 +123,10 @@ func (m *model) learn(n news) []effect {
 	}
 	for _, s := range n.changed {
 		r := m.rows[s.Id]
-		if r == nil {
+		if r == nil || r.Timestamp != s.Timestamp { // another one may have been made under the id of one that was removed
 			r = &row{group: s.ControlGroup, question: s.AttentionMessage}
 			m.rows[s.Id] = r
-			if s.Attention == "" {
+			if s.Attention == "" && s.ControlGroup != "" {
 				r.inspected = s.detail // there is no question, and the group came along
 			}
 		}
@@ -216,12 +216,17 @@ func (m *model) called(answer called) {
 	}
 }
 
-func (m *model) attached(back attached) {
+func (m *model) attached(back attached) []effect {
 	m.tasks = slices.DeleteFunc(m.tasks, func(t task) bool { return t.call.verb == attachTo })
 	m.preview.stale(back.id)
-	if back.err != nil {
+	switch {
+	case back.err == nil:
+	case !back.sure:
+		return []effect{doubt{back.id, back.err}}
+	default:
 		m.complain(m.explain(string(attachTo), back.id, back.err))
 	}
+	return nil
 }
 
 func (m *model) say(text string)      { m.notice = notice{text: text, since: m.now} }

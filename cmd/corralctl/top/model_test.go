@@ -214,6 +214,18 @@ func TestASessionThatChangesMovesAndStaysSelected(t *testing.T) {
 	assert.Equal(t, "docs", m.chosen, "the one that takes its place")
 }
 
+// While a session is attached to, what happens gathers: a new one has begun to run by the time that it is told of, and its control group came to be after it was read.
+func TestASessionThatIsToldOfLateIsMeasured(t *testing.T) {
+	m := house(80, 24)
+	late := client.Session{Id: "docs-2", Agent: "claude", State: "running", Activity: "working", AgentAlive: true, SessionAlive: true, Timestamp: ago(time.Minute), NRuns: 1}
+	assert.Contains(t, m.update(news{changed: tell(2, late)}), inspect{"docs-2", 2})
+	m.update(inspected{id: "docs-2", detail: 2, group: "/app-corral-docs-2"})
+	assert.Equal(t, "/app-corral-docs-2", m.rows["docs-2"].group)
+
+	again := client.Session{Id: "docs-2", Agent: "codex", State: "running", Timestamp: ago(time.Second), NRuns: 1}
+	assert.Contains(t, m.update(news{changed: tell(2, again)}), inspect{"docs-2", 2}, "it was removed, and made anew")
+}
+
 // Where nothing would be lost, a key does what it says; else it asks.
 func TestQuestionsAreAskedWhereSomethingWouldBeLost(t *testing.T) {
 	for _, row := range []struct {

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -34,7 +35,7 @@ var columns = []column{
 		return amount(r.usage.tasks, r.usage.there, func(n uint64) string { return fmt.Sprint(n) }), ""
 	}},
 	{"SINCE", 7, 7, false, func(m *model, r *row) (string, string) {
-		return wording.Age(max(r.StateChangeTimestamp, r.Timestamp), m.now), ""
+		return wording.Age(cmp.Or(r.StateChangeTimestamp, r.Timestamp), m.now), ""
 	}},
 	{"WORKSPACE", 12, 48, false, func(_ *model, r *row) (string, string) { return workspace(r), "" }},
 }

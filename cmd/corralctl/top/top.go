@@ -44,6 +44,7 @@ func Run(ctx context.Context, bus *client.Client, o Options) error {
 	if err != nil {
 		return err
 	}
+	bus.NeverStart() // one that is stopped meanwhile is not to come back because somebody looks
 	go f.run(ctx)
 	order, known := parseSorting(o.Sort)
 	if !known && o.Sort != "" {
@@ -130,6 +131,8 @@ func (r *runner) command(e effect) tea.Cmd {
 		return func() tea.Msg { return called{e, r.call(e)} }
 	case attach:
 		return func() tea.Msg { return r.attach(e) }
+	case doubt:
+		return func() tea.Msg { return r.doubt(e) }
 	case suspendSelf:
 		return tea.Suspend
 	case quit:
@@ -181,13 +184,22 @@ func (r *runner) call(c call) error {
 func (r *runner) attach(a attach) tea.Msg {
 	if a.first != "" {
 		if err := r.call(call{verb: a.first, id: a.id}); err != nil {
-			return attached{a.id, err}
+			return attached{a.id, err, true}
 		}
 	}
 	command, err := r.AttachCommand(r.ctx, a.id)
 	if err != nil {
-		return attached{a.id, err}
+		return attached{a.id, err, true}
 	}
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
-	return tea.ExecProcess(command, func(err error) tea.Msg { return attached{a.id, err} })()
+	return tea.ExecProcess(command, func(err error) tea.Msg { return attached{id: a.id, err: err} })()
+}
+
+// doubt keeps the error only if the session could still be joined. One that is being stopped may have its terminal no more before that is known.
+func (r *runner) doubt(d doubt) tea.Msg {
+	s, err := r.bus.Session(r.ctx, d.id)
+	if err == nil && (!s.SessionAlive || s.State == "stopping") || dbusapi.ShortErrorName(err) == dbusapi.UnknownObject || dbusapi.ShortErrorName(err) == dbusapi.NoSuchSession {
+		return attached{id: d.id}
+	}
+	return attached{d.id, d.err, true}
 }

@@ -144,10 +144,10 @@ func (m *model) previewLines() []string {
 	switch {
 	case m.preview.text != "":
 		lines = append(lines, lastLines(m.preview.text, m.width, height+1-len(lines))...)
-	case m.preview.fault != "":
-		lines = append(lines, paint(wording.Dim, cut(wording.Printable(m.preview.fault), m.width)))
 	case !r.hasScreen():
 		lines = append(lines, paint(wording.Dim, cut(m.noScreen(r), m.width)))
+	case m.preview.fault != "":
+		lines = append(lines, paint(wording.Dim, cut(wording.Printable(m.preview.fault), m.width)))
 	}
 	for len(lines) < height+1 {
 		lines = append(lines, "")

@@ -82,17 +82,30 @@ func claudeHook(event string, e hookEvent) (client.Report, bool) {
 	case "UserPromptSubmit", "PostToolUse":
 		return isWorking()
 	case "PermissionRequest":
-		return asksFor("permission", e.request("tool_name", "tool_input"))
+		return claudeRequest(e)
 	case "Notification":
 		return claudeNotification(e)
 	case "Stop":
 		return hasEnded()
 	case "StopFailure":
-		return hasFailed(e.text("error", "message"))
+		return hasFailed(e.text("error_details", "error", "message")) // the error is a word for its kind
 	case "SessionEnd":
 		return isIdle()
 	}
 	return client.Report{}, false
+}
+
+// claudeRequest is for a tool that a person has to allow, or that is a question to them itself.
+func claudeRequest(e hookEvent) (client.Report, bool) {
+	if tool := e.text("tool_name"); tool != "AskUserQuestion" && tool != "ask_user_question" {
+		return asksFor("permission", e.request("tool_name", "tool_input"))
+	}
+	var questions []struct{ Question string }
+	_ = json.Unmarshal(e.object("tool_input").fields["questions"], &questions) // of another form it has no words
+	if len(questions) == 0 {
+		return asksFor("question", "")
+	}
+	return asksFor("question", questions[0].Question)
 }
 
 // claudeNotification is told seconds after the question was: of permissions PermissionRequest tells at once, and more.

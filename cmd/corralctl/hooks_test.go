@@ -28,6 +28,12 @@ func TestWhatAgentsHandTheirHooks(t *testing.T) {
 		{"Claude Code asks for words", "claude", "", `{"hook_event_name":"Notification","notification_type":"elicitation_dialog","message":"Which?"}`,
 			client.Report{Activity: "waiting", Reason: "question", Message: "Which?"}},
 		{"Claude Code is done", "claude", "", `{"hook_event_name":"Stop","stop_hook_active":false}`, client.Report{Activity: "idle", Reason: "turn-ended"}},
+		{
+			"Qwen Code asks", "qwen", "", `{"hook_event_name":"PermissionRequest","tool_name":"ask_user_question","tool_input":{"questions":[{"question":"Which color?"},{"question":"And?"}]}}`,
+			client.Report{Activity: "waiting", Reason: "question", Message: "Which color?"},
+		},
+		{"Claude Code asks something else", "claude", "", `{"hook_event_name":"PermissionRequest","tool_name":"AskUserQuestion","tool_input":{"questions":3}}`, client.Report{Activity: "waiting", Reason: "question"}},
+		{"Qwen Code cannot", "qwen", "", `{"hook_event_name":"StopFailure","error":"server_error","error_details":"529 no time"}`, client.Report{Activity: "idle", Reason: "error", Message: "529 no time"}},
 		{"Claude Code cannot", "claude", "", `{"hook_event_name":"StopFailure","error":"rate_limit"}`, client.Report{Activity: "idle", Reason: "error", Message: "rate_limit"}},
 		{"Claude Code ends", "claude", "", `{"hook_event_name":"SessionEnd","reason":"prompt_input_exit"}`, client.Report{Activity: "idle"}},
 		{"Claude Code says something new", "claude", "", `{"hook_event_name":"MoonRise"}`, nothing},

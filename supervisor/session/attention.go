@@ -412,7 +412,7 @@ func (s *Session) Attention() Attention {
 		return Attention{}
 	}
 	a := Attention{Reason: w.Reason, Message: w.Message, Source: source, Since: w.At}
-	if source == FromTitle && w.Activity == Waiting {
+	if source == FromTitle && (w.Activity == Waiting || w.Reason == TurnEnded) {
 		s.askMore(&a, w)
 	}
 	return a
@@ -421,11 +421,15 @@ func (s *Session) Attention() Attention {
 // together is how long after an agent says by one source that it waits it may take to say so by another one, or before that.
 const together = 2 * time.Second
 
-// askMore fills in what the agent waits for, which its title does not tell, from what another source says of the same.
+// askMore fills in what the agent waits for, or that its turn has ended by an error, which its title does not tell, from what another source says of the same.
 func (s *Session) askMore(a *Attention, title Word) {
 	for _, source := range s.sources() {
 		w, ok := s.word(source)
-		if ok && source != FromTitle && w.Activity == Waiting && w.Reason != "" && !s.settled(source, w) && w.Monotonic >= title.Monotonic-together {
+		tells := w.Activity == Waiting && w.Reason != ""
+		if title.Activity != Waiting {
+			tells = w.Reason == ErrorShown
+		}
+		if ok && source != FromTitle && tells && !s.settled(source, w) && w.Monotonic >= title.Monotonic-together {
 			a.Reason, a.Message, a.Source = w.Reason, w.Message, source
 			return
 		}

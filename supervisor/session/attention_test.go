@@ -211,6 +211,9 @@ func TestWhoIsHeardIsForTheDefinitionToSay(t *testing.T) {
 	asksLater := permission
 	asksLater.Message, asksLater.Monotonic = "touch y?", time.Second
 	longAgo := said(session.FromReport, 1, session.Waiting, session.Auth)
+	titleEnded, failedLongAgo := said(session.FromTitle, 5, session.Idle, session.TurnEnded), said(session.FromReport, 1, session.Idle, session.ErrorShown)
+	failedLater, endedLate := failedLongAgo, titleEnded
+	failedLater.Monotonic, endedLate.Monotonic = time.Second, time.Minute
 	shows := said(session.FromScreen, 6, session.Waiting, session.Setup)
 	goesOn, quiet, asksAgain := titleWorks, said(session.FromTitle, 8, "", ""), asksLater
 	goesOn.Monotonic, quiet.Monotonic, asksAgain.Monotonic, asksAgain.Seq = 2*time.Second, 3*time.Second, 4*time.Second, 9
@@ -231,6 +234,8 @@ func TestWhoIsHeardIsForTheDefinitionToSay(t *testing.T) {
 		{"the title says that it waits, a report for what", []string{"title", "report"}, list(titleBlocked, asksLater), "waiting", "permission", "title", "report"},
 		{"a report of another time says nothing of it", []string{"title", "report"}, list(longAgo, late), "waiting", "question", "title", "title"},
 		{"nor one of who is not heard", []string{"title", "bell"}, list(titleBlocked, asksLater), "waiting", "question", "title", "title"},
+		{"the title says that its turn has ended, a report that it has by an error", []string{"title", "report"}, list(titleEnded, failedLater), "idle", "error", "title", "report"},
+		{"not one of another time", []string{"title", "report"}, list(failedLongAgo, endedLate), "idle", "turn-ended", "title", "title"},
 
 		{"the title says that it goes on, and then nothing more", []string{"title", "report"}, list(silent, asksLater, goesOn, quiet), "idle", "", "output", ""},
 		{"and then it asks again", []string{"title", "report"}, list(silent, asksLater, goesOn, quiet, asksAgain), "waiting", "permission", "report", "report"},

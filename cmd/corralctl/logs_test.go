@@ -304,22 +304,3 @@ func TestShortOutputIsNotPaged(t *testing.T) {
 	require.NoError(t, p.close())
 	assert.Equal(t, "one\ntwo\nthree\n", shown.String())
 }
-
-func TestWhichPager(t *testing.T) {
-	chosen := func() string {
-		c := &ctl{outTTY: &terminal{width: 80, height: 24}}
-		c.startPager()
-		if c.pager == nil {
-			return ""
-		}
-		return c.pager.program
-	}
-	t.Setenv("PAGER", "more")
-	assert.Equal(t, "more", chosen())
-	t.Setenv("SYSTEMD_PAGER", "most -w")
-	assert.Equal(t, "most -w", chosen())
-	t.Setenv("CORRAL_PAGER", "less -i")
-	assert.Equal(t, "less -i", chosen())
-	t.Setenv("CORRAL_PAGER", "")
-	assert.Empty(t, chosen(), "none")
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/supervisor/session"
 )
 
 // running creates a session whose shim has told of its agent.
@@ -390,5 +391,39 @@ func TestASuspendedSessionIsResumedForInput(t *testing.T) {
 		require.NoError(t, b.sup.Send(b.t.Context(), "shop", "x", Input{Resume: true, IfWaiting: true}))
 		assert.Equal(t, "running", b.state("shop"))
 		assert.Contains(t, b.heard(), "0s start shop")
+	})
+}
+
+// TestInputDuringASuspension for being idle is for the agent that is resumed after it: the one that ends takes none. Whoever comes while it is resumed waits.
+func TestInputDuringASuspension(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.idling(config.Agent{Name: "command", IdleSuspend: 10 * time.Minute})
+		s := b.running()
+		s.says(shimwire.Message{Kind: shimwire.Idle, Since: time.Now(), Seq: 2})
+		<-time.After(10 * time.Minute)
+		b.sup.AlarmRang()
+		require.Equal(t, "stopping", b.state("shop"))
+		taken := 0
+		b.world.sent = func() { taken++ }
+		b.call("send", func(ctx context.Context) error { return b.sup.Send(ctx, "shop", "go on", Input{}) })
+		b.call("attach", func(ctx context.Context) error { _, err := b.sup.AttachCommand(ctx, "shop"); return err })
+		b.heard()
+		assert.Zero(t, taken)
+		begin := make(chan struct{})
+		b.world.start = func(p Plan, tell func(session.Event)) error { <-begin; return runs(p, tell) }
+		b.exit("shop", 0)
+		b.empty("shop")
+		s.hangUp()
+		require.Equal(t, "starting", b.state("shop"))
+		b.call("another", func(ctx context.Context) error { _, err := b.sup.AttachCommand(ctx, "shop"); return err })
+		synctest.Wait()
+		close(begin)
+		<-time.After(calmTime)
+		told := strings.Join(b.heard(), "\n")
+		for _, answer := range []string{"send: ok", "attach: ok", "another: ok"} {
+			assert.Contains(t, told, answer)
+		}
+		assert.Equal(t, 1, taken)
+		assert.EqualValues(t, 2, s.snapshot().NRuns)
 	})
 }

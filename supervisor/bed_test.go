@@ -3,7 +3,6 @@ package supervisor
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -187,16 +186,6 @@ func (b *bed) call(name string, f func(ctx context.Context) error) {
 			b.tell("%s: ok", name)
 		}
 	}()
-}
-
-// kindOf returns the kind of an error of the supervisor's.
-func kindOf(err error) Kind {
-	var e *Error
-	errors.As(err, &e)
-	if e == nil {
-		return 0
-	}
-	return e.Kind
 }
 
 // records is a Records that writes down what it is given.

@@ -1,6 +1,9 @@
 package supervisor
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Kind tells a caller what to do about an Error.
 type Kind int
@@ -41,4 +44,13 @@ func NoSession(id string) error { return refuse(NoSuchSession, "no such session:
 
 func refuse(kind Kind, format string, args ...any) error {
 	return &Error{kind, fmt.Sprintf(format, args...)}
+}
+
+// kindOf returns what a caller is to do about an error, 0 if it is none of these.
+func kindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return 0
 }

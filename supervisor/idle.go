@@ -68,24 +68,46 @@ func (s *Supervisor) suspendIdle() {
 	}
 }
 
-// wake resumes a session that is suspended, if that is so for its being idle, or for whatever reason; then it also waits for one that somebody else starts. It
-// returns once the session runs, and whether it did not before.
+// wake resumes a session that is suspended, or about to be, if that is so for its being idle, or for whatever reason; and waits for one that somebody else
+// has begun to resume, or, whatever the reason, to start. It returns once the session runs, and whether it did not before.
 func (s *Supervisor) wake(ctx context.Context, id string, whatever bool) (woken bool, err error) {
-	starting := false
-	if err := s.with(ctx, id, func(e *entry) (<-chan error, error) {
-		state := e.rec.View().State
-		switch {
-		case whatever && (e.starts || state == session.Starting):
-			starting = true
-			return s.wait(e, started, s.startError), nil
-		case state == session.Suspended:
-			woken = whatever || e.rec.Run.IdledOut
+	for {
+		var state session.State
+		wanted, begins, ends := false, false, false
+		if err := s.with(ctx, id, func(e *entry) (<-chan error, error) {
+			state, wanted = e.rec.View().State, whatever || e.idledOut()
+			switch {
+			case !wanted:
+			case e.starts || state == session.Starting:
+				begins = true
+				return s.wait(e, started, s.startError), nil
+			case state == session.Stopping && e.rec.Run.Intent == session.Suspend: // what it is told until then is lost
+				ends = true
+				return s.wait(e, scopeGone, noError), nil
+			}
+			return nil, nil
+		}); err != nil {
+			return false, err
 		}
-		return nil, nil
-	}); err != nil || starting || !woken {
-		return starting && err == nil, err
+		switch {
+		case ends:
+		case begins, err != nil && state == session.Running:
+			return true, nil
+		case !wanted || state != session.Suspended || err != nil:
+			return false, err
+		default:
+			if err = s.Resume(ctx, id); kindOf(err) != InvalidState {
+				return err == nil, err
+			} // else somebody else was faster, or it has other reasons
+		}
 	}
-	return true, s.Resume(ctx, id)
+}
+
+// idledOut tells whether the session's run has ended, or is to end, for being idle, or begins where one has.
+func (e *entry) idledOut() bool {
+	past := e.rec.Past
+	return e.rec.Run != nil && e.rec.Run.IdledOut ||
+		e.rec.View().State == session.Starting && len(past) > 0 && past[len(past)-1].IdledOut
 }
 
 // calmTime is how long an agent that was just started has to fall silent: a text that comes while it still makes its screen can be lost.

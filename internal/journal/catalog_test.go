@@ -76,3 +76,14 @@ func TestTheCatalogAsksForFieldsThatThereAre(t *testing.T) {
 		assert.Contains(t, knownFields, string(m[1]))
 	}
 }
+
+// What the manual says that records have, to be asked for with journalctl, they have.
+func TestTheManualNamesTheFields(t *testing.T) {
+	manual, err := os.ReadFile("../../docs/man/corrald.8.md")
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(manual), "# JOURNAL\n")
+	section, _, _ = strings.Cut(section, "\n# ")
+	for _, key := range []string{"session", "agent", "state", "result", unitKey} {
+		assert.Regexp(t, `\b`+strings.ReplaceAll(fieldName(key), "_", `\\_`)+`\b`, section)
+	}
+}

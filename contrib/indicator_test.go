@@ -91,8 +91,6 @@ func TestIndicator(t *testing.T) {
 		testbed.Poll(t, "the icon says "+title, func() bool { return property("Status") == status && property("Title") == title })
 	}
 	is("NeedsAttention", "Corral: 1 failed, 1 running")
-	p.run("corralctl", "rm", "cart")
-	is("Active", "Corral: 1 running")
 
 	menu := bus.Object(item.Destination(), dbus.ObjectPath(property("Menu")))
 	row := func(labels ...string) (id int32) {
@@ -109,8 +107,15 @@ func TestIndicator(t *testing.T) {
 		})
 		return id
 	}
-	stop := row("shop: running", "Stop")
-	require.NoError(t, menu.Call("com.canonical.dbusmenu.Event", 0, stop, "clicked", dbus.MakeVariant(""), uint32(0)).Err)
+	click := func(labels ...string) {
+		t.Helper()
+		require.NoError(t, menu.Call("com.canonical.dbusmenu.Event", 0, row(labels...), "clicked", dbus.MakeVariant(""), uint32(0)).Err)
+	}
+	click("cart: failed: command exited with code 3", "Take note")
+	is("Active", "Corral: 1 failed, 1 running")
+	p.run("corralctl", "rm", "cart")
+	is("Active", "Corral: 1 running")
+	click("shop: running", "Stop")
 	p.run("corralctl", "wait", "--until=stopped", "shop")
 	is("Passive", "Corral")
 	row("shop: stopped", "Resume")

@@ -19,7 +19,6 @@ import (
 var untold = map[string]string{
 	"cannot report: ":                    "a hook is told nothing: report exits with 0 whatever happens",
 	"cannot wait for %q: it was removed": "its end comes before, and a script cannot know when one that never ran is waited for",
-	"cannot wait any longer: ":           "the bus itself has ended, on which the other stories play",
 }
 
 // TestEveryErrorIsTold: what corralctl itself can refuse is in a story, with its hint and exit code.

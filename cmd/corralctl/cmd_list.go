@@ -29,7 +29,10 @@ var listVerb = verb{name: "list", args: "[PATTERN…]", summary: "Show the sessi
 		}
 		list.sessions = slices.DeleteFunc(list.sessions, func(s client.Session) bool { return !c.listed(s, args, *states) })
 		if c.wantsJSON() {
-			return c.printJSON(list.sessions)
+			if err := c.printJSON(list.sessions); err != nil {
+				return err
+			}
+			return list.unreachable
 		}
 		c.printList(list, time.Now())
 		return list.unreachable

@@ -29,6 +29,11 @@ corralctl: corrald is not running: this is what was saved
 hint: systemctl --user start corrald
 [exit 5]
 
+$ corralctl list --json=short >~/out
+corralctl: corrald is not running: this is what was saved
+hint: systemctl --user start corrald
+[exit 5]
+
 # What has ended is told as the daemon tells it.
 $ exact() { corralctl list --json=pretty bad done | grep '^    "\(Exec\|Result\|Reason\|Lifecycle\|Activity\|Labels\|Memory\|Tasks\|Timestamp\|StateChangeTimestamp"\)'; } && exact 2>/dev/null | diff ~/exact -
 

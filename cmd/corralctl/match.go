@@ -101,7 +101,7 @@ func (c *ctl) one(ctx context.Context, word string) (string, error) {
 	if err != nil {
 		return "", c.cannot(c.doing(), word, err)
 	}
-	ids, err := match(word, sessions, true)
+	ids, err := match(word, sessions, c.all)
 	if err != nil {
 		return "", c.unmatched(word, err)
 	}

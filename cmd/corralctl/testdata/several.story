@@ -29,3 +29,11 @@ $ corralctl stop --all && corralctl list | tail -1
 
 $ corralctl list -j | tr ',' '\n' | grep -c '"State":"stopped"'
 4
+
+# An archived session is in nobody's way, unless it is named in full or asked for.
+$ corralctl archive api && corralctl run -q --id app --no-start -- true && corralctl label ap && corralctl label ap here=yes && corralctl label app && corralctl label api
+here=yes
+
+$ corralctl label --all ap
+corralctl: cannot label "ap": it could be any of api, app
+[exit 1]

@@ -76,8 +76,10 @@ func (c *ctl) attachable(ctx context.Context) (string, error) {
 		return "", c.cannot("attach", "", err)
 	}
 	var waiting, others []client.Session
+	own := c.ownSession(ctx, bus)
 	for _, s := range list.sessions {
 		switch {
+		case s.Id == own:
 		case wording.Waits(s):
 			waiting = append(waiting, s)
 		case !wording.Ended(s.State):
@@ -102,6 +104,9 @@ func (c *ctl) attach(ctx context.Context, id string, answer recovery) error {
 	if err != nil {
 		return c.cannot("attach to", id, err)
 	}
+	if err := c.refuseOwn(ctx, bus, id, "attach to"); err != nil {
+		return err
+	}
 	argv, variables, err := bus.AttachCommand(ctx, id)
 	if err != nil {
 		why, frozen := c.cannotAttach(ctx, bus, id, err)
@@ -119,6 +124,26 @@ func (c *ctl) attach(ctx context.Context, id string, answer recovery) error {
 	followAgent()
 	_ = bus.Acknowledge(ctx, id) // also where somebody is attached already: tmux tells of the first one only
 	return c.cannot("attach to", id, c.exec(argv, attachEnvironment(os.Environ(), variables)))
+}
+
+// ownSession is the session that corralctl runs in, as a program that its agent has started, "" if there is none.
+func (c *ctl) ownSession(ctx context.Context, bus *client.Client) string {
+	if c.host != "" || !concerned() {
+		return ""
+	}
+	id, err := bus.SessionOf(ctx, 0)
+	if err != nil {
+		return "" // it has left the session, or there is none any more
+	}
+	return id
+}
+
+// refuseOwn keeps a session's terminal from being shown in itself, where what is shown is output that is shown again, and drives all else out of its log.
+func (c *ctl) refuseOwn(ctx context.Context, bus *client.Client, id, doing string) error {
+	if c.ownSession(ctx, bus) != id {
+		return nil
+	}
+	return &failure{code: exitFailed, message: fmt.Sprintf("cannot %s %q: this is a terminal of that session itself", doing, id)}
 }
 
 // attachEnvironment is the caller's environment with the variables that the daemon named. Inside of another tmux ours nests: with TMUX set it would refuse.

@@ -50,6 +50,11 @@ func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
 		if len(ids) > 1 {
 			return usagef("logs", "-f follows one session, and %q names %d", args[0], len(ids))
 		}
+		if c.outTTY != nil {
+			if err := c.refuseOwn(ctx, c.client, ids[0], "follow the log of"); err != nil {
+				return err
+			}
+		}
 		return c.cannotOrNil("follow the log of", ids[0], o.followLog(ctx, c, ids[0]))
 	}
 	if !o.raw {

@@ -58,6 +58,9 @@ func (c *ctl) topOptions(bus *client.Client, sort string) top.Options {
 			if c.host != "" {
 				return exec.Command("ssh", "-t", "--", c.host, "corralctl", "attach", id), nil
 			}
+			if err := c.refuseOwn(ctx, bus, id, "attach to"); err != nil {
+				return nil, err
+			}
 			argv, variables, err := bus.AttachCommand(ctx, id)
 			if err != nil {
 				why, _ := c.cannotAttach(ctx, bus, id, err)

@@ -45,7 +45,9 @@ func (c *ctl) recover(ctx context.Context, bus *client.Client, id string, why *f
 		return false, nil
 	}
 	if err := bus.ResumeSession(ctx, id); err != nil {
-		return false, c.cannot("resume", id, err)
+		if _, _, refused := bus.AttachCommand(ctx, id); refused != nil || !invalidState(err) { // else somebody else was faster
+			return false, c.cannot("resume", id, err)
+		}
 	}
 	return true, nil
 }

@@ -63,3 +63,17 @@ $ . ~/terminal.sh; t -f /dev/null new-session -d -x 30 -y 12 'corralctl attach; 
 Attach to? fix
 > fix-1 comma… working …
   fix-2 comma… working …
+
+# Somebody else may be faster with the answer.
+$ corralctl run -q --id twice -- sh -c 'echo here again; exec sleep 1000' && corralctl suspend twice
+$ . ~/terminal.sh; new corralctl attach twice; see Choice | head -1; corralctl resume twice; keys r Enter; see '^here again' | head -1; end
+Cannot attach to "twice": it is suspended.
+here again
+
+# A session is not shown in its own terminal: each line of it would be another one, for ever.
+$ corralctl run -q --id own -- sh -c 'while read -r line; do sh -c "$line"; echo "code $?"; done'
+$ n=0; for verb in attach "logs -f"; do corralctl send own "corralctl $verb own"; n=$((n + 1)); until corralctl logs own | grep -c "^code" | grep -q "$n"; do :; done; done; corralctl logs own | grep -v "^corralctl [a-z]"
+corralctl: cannot attach to "own": this is a terminal of that session itself
+code 1
+corralctl: cannot follow the log of "own": this is a terminal of that session itself
+code 1

@@ -5,6 +5,7 @@
 package top
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -182,15 +183,16 @@ func (r *runner) call(c call) error {
 
 // attach asks how to join the session, and has bubbletea give the terminal away meanwhile.
 func (r *runner) attach(a attach) tea.Msg {
+	var refused error
 	if a.first != "" {
-		if err := r.call(call{verb: a.first, id: a.id}); err != nil {
-			return attached{a.id, err, true}
+		if refused = r.call(call{verb: a.first, id: a.id}); refused != nil && dbusapi.ShortErrorName(refused) != dbusapi.InvalidState {
+			return attached{a.id, refused, true}
 		}
 	}
 	command, err := r.AttachCommand(r.ctx, a.id)
 	if err != nil {
-		return attached{a.id, err, true}
-	}
+		return attached{a.id, cmp.Or(refused, err), true}
+	} // also where it was refused: somebody else was faster
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return tea.ExecProcess(command, func(err error) tea.Msg { return attached{id: a.id, err: err} })()
 }

@@ -100,12 +100,16 @@ func claudeRequest(e hookEvent) (client.Report, bool) {
 	if tool := e.text("tool_name"); tool != "AskUserQuestion" && tool != "ask_user_question" {
 		return asksFor("permission", e.request("tool_name", "tool_input"))
 	}
+	return asksFor("question", e.object("tool_input").question())
+}
+
+// question returns the first of the questions that an agent has at once.
+func (e hookEvent) question() string {
 	var questions []struct{ Question string }
-	_ = json.Unmarshal(e.object("tool_input").fields["questions"], &questions) // of another form it has no words
-	if len(questions) == 0 {
-		return asksFor("question", "")
+	if json.Unmarshal(e.fields["questions"], &questions) != nil || len(questions) == 0 {
+		return ""
 	}
-	return asksFor("question", questions[0].Question)
+	return questions[0].Question
 }
 
 // claudeNotification is told seconds after the question was: of permissions PermissionRequest tells at once, and more.
@@ -155,6 +159,10 @@ func copilotHook(event string, e hookEvent) (client.Report, bool) {
 		return isWorking()
 	case "permissionRequest":
 		return asksFor("permission", e.request("toolName", "toolInput"))
+	case "notification": // of a permission, too, of which permissionRequest tells more
+		if e.text("notification_type") == "elicitation_dialog" {
+			return asksFor("question", e.text("message"))
+		}
 	case "agentStop":
 		return hasEnded()
 	case "errorOccurred":
@@ -179,7 +187,7 @@ func opencodeHook(event string, e hookEvent) (r client.Report, ok bool) {
 	case "permission.asked":
 		r, ok = asksFor("permission", strings.TrimSuffix(p.text("permission")+": "+p.object("metadata").text("command", "filepath", "url"), ": "))
 	case "question.asked":
-		r, ok = asksFor("question", p.text("title"))
+		r, ok = asksFor("question", p.question())
 	case "session.idle":
 		r, ok = hasEnded()
 	case "session.error":

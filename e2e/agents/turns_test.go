@@ -217,6 +217,49 @@ func TestANewConversationIsResumed(t *testing.T) {
 	}
 }
 
+// TestAQuestionIsTold: of an agent whose model has one for its user.
+func TestAQuestionIsTold(t *testing.T) {
+	for agent, tool := range map[string]string{ // Copilot CLI does not tell which
+		"claude":   `AskUserQuestion {"questions":[{"question":"Which color?","header":"Color","multiSelect":false,"options":[{"label":"Red","description":"r"},{"label":"Blue","description":"b"}]}]}`,
+		"copilot":  `ask_user {"message":"Which color?","requestedSchema":{"type":"object","properties":{"color":{"type":"string","enum":["Red","Blue"]}},"required":["color"]}}`,
+		"opencode": `question {"questions":[{"question":"Which color?","header":"Color","options":[{"label":"Red","description":"r"},{"label":"Blue","description":"b"}]}]}`,
+		"qwen":     `ask_user_question {"questions":[{"question":"Which color?","header":"Color","multiSelect":false,"options":[{"label":"Red","description":"r"},{"label":"Blue","description":"b"}]}]}`,
+	} {
+		t.Run(agent, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.run(agent, "shop", "--prompt", "hello")
+			_, mark := s.becomes(0, "idle (turn-ended)")
+			s.send("TOOL: " + tool)
+			_, mark = s.becomes(mark, "waiting (question)")
+			if now := s.is("running"); agent != "copilot" {
+				assert.Contains(t, now.AttentionMessage, "Which color?")
+			}
+			s.shows("Which color?")
+			for begin := time.Now(); ; { // it takes no key for a moment
+				s.press("Enter")
+				if s.soon(mark, func(c change) bool { return c.String() == "idle (turn-ended)" }) {
+					break
+				}
+				require.Less(t, time.Since(begin), 30*time.Second, "session %s does not take an answer\n%s", s.id, s.look())
+			}
+			s.shows("The command was run.")
+		})
+	}
+}
+
+// TestAFailureIsTold: of an agent that has given up on its model.
+func TestAFailureIsTold(t *testing.T) {
+	for _, agent := range []string{"claude", "codex", "copilot", "qwen"} {
+		t.Run(agent, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.run(agent, "shop", "-E", "CLAUDE_CODE_MAX_RETRIES=1", "--prompt", "hello")
+			_, mark := s.becomes(0, "idle (turn-ended)")
+			s.send("FAIL: 400")
+			_, _ = s.becomes(mark, "idle (error)")
+		})
+	}
+}
+
 // TestEnds: what a person types ends it, with success.
 func TestEnds(t *testing.T) {
 	w := newWorld(t)

@@ -6,6 +6,8 @@
 //	anything              is answered
 //	RUN: touch y          asks to run that command, and says so once it was run
 //	HOLD: name            is answered once the test calls Open("name")
+//	TOOL: name {…}        asks to use that tool with these arguments
+//	FAIL: 529             fails with this status, each time
 //
 // Requests beside the conversation, as for its title, are answered by whatever they ask for. They count as none.
 package modelmock
@@ -115,6 +117,7 @@ type reply struct {
 	text      string
 	tool      string
 	arguments string // JSON
+	failure   int    // the HTTP status of one, 0 for none
 }
 
 // dialects are found by the end of a request's path.
@@ -156,6 +159,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // whoever asked has left
 	}
 	out := &writer{w: w}
+	if a.failure != 0 {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(a.failure)
+		out.json(object{"type": "error", "error": object{"type": "overloaded_error", "code": a.failure, "status": "UNAVAILABLE", "message": "The model has no time"}})
+		return
+	}
 	d.write(out, q, a)
 }
 
@@ -180,6 +189,8 @@ func (s *Server) serveOther(w http.ResponseWriter, r *http.Request) {
 var (
 	runLine  = regexp.MustCompile(`(?m)^RUN: (.+)$`)
 	holdLine = regexp.MustCompile(`(?m)^HOLD: (\S+)`)
+	toolLine = regexp.MustCompile(`(?m)^TOOL: (\S+) (\{.*\})$`)
+	failLine = regexp.MustCompile(`(?m)^FAIL: (\d+)$`)
 )
 
 // answer decides what the model says. It is false if whoever asked did not wait for it.
@@ -200,7 +211,11 @@ func (s *Server) answer(ctx context.Context, q request) (reply, bool) {
 		if hold := holdLine.FindStringSubmatch(q.last.text); hold != nil && !s.held(ctx, hold[1]) {
 			return reply{}, false
 		}
-		if run := runLine.FindStringSubmatch(q.last.text); run != nil {
+		if tool := toolLine.FindStringSubmatch(q.last.text); tool != nil {
+			a.tool, a.arguments = tool[1], tool[2]
+		} else if fail := failLine.FindStringSubmatch(q.last.text); fail != nil {
+			a.failure, _ = strconv.Atoi(fail[1])
+		} else if run := runLine.FindStringSubmatch(q.last.text); run != nil {
 			a.tool, a.arguments = shell.Name, string(sample(shell.Schema, &run[1]))
 		} else {
 			first, _, _ := strings.Cut(q.last.text, "\n")

@@ -195,3 +195,16 @@ func TestWhatIsNotKnown(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, answer.StatusCode)
 	assert.Equal(t, []string{"GET /api/hello"}, s.Unknown())
 }
+
+// TestOnDemand: what the prompt says beside a command to run.
+func TestOnDemand(t *testing.T) {
+	s := New()
+	defer s.Close()
+	for name, d := range dialects {
+		answer, err := ask(t.Context(), s.URL+d.path, d.request(true, `TOOL: question {"about":"x"}`))
+		require.NoError(t, err, name)
+		assert.Contains(t, answer, `"question"`, name)
+		_, err = ask(t.Context(), s.URL+d.path, d.request(true, "FAIL: 529"))
+		require.ErrorContains(t, err, "529", name)
+	}
+}

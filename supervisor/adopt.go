@@ -231,7 +231,7 @@ func (s *Supervisor) takeScope(e *entry, sc Scope, exited bool) bool {
 			s.endUnplaced(e)
 			s.apply(e, session.StartFailed{Run: r.ID, Reason: interrupted, At: now, Monotonic: s.Monotonic()})
 		}
-		s.apply(e, session.ScopeEnded{Run: r.ID, Result: sc.Result, At: now})
+		s.applyEnd(e, session.ScopeEnded{Run: r.ID, Result: sc.Result, At: now})
 	}
 	return false
 }

@@ -63,7 +63,11 @@ func TestAdoption(t *testing.T) {
 			exited(exitstatus.Exited, 0), "failed", "timeout"},
 		{"it had ended with 0 before its scope's time was up", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout", TimedOut: clock.Monotonic() + time.Hour}},
 			false, exited(exitstatus.Exited, 0), "completed", "success"},
-		{"its time was up meanwhile", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout"}}, false, exited(exitstatus.Killed, 15), "failed", "timeout"},
+		{"its time was up meanwhile", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout", TimedOut: time.Nanosecond}}, false,
+			exited(exitstatus.Killed, 15), "failed", "timeout"},
+		{"its scope was stopped meanwhile, and not in time", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout"}}, false, nil, "failed", "session-lost"},
+		{"its scope was stopped meanwhile, and not in time, after it had exited", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout"}}, false,
+			exited(exitstatus.Exited, 3), "failed", "exit-code"},
 		{"the machine went down, it can be resumed", nil, true, func(_ *bed, rec *session.Session) { rec.Run.BootID = "last boot" }, "suspended", "session-lost"},
 		{"the machine went down, it cannot be resumed", nil, false, func(_ *bed, rec *session.Session) { rec.Run.BootID = "last boot" }, "failed", "session-lost"},
 		{"the machine went down after its exit", nil, true, func(b *bed, rec *session.Session) {

@@ -271,8 +271,17 @@ type scopeEnd struct {
 func (s *Supervisor) scopeEnded(e *entry, ended scopeEnd) {
 	if e.rec.Run.Live() && isOf(e.rec.Run, ended.invocation) {
 		s.readExit(e)
-		s.apply(e, ended.event)
+		s.applyEnd(e, ended.event)
 	}
+}
+
+// applyEnd applies the end of a scope. systemd says timeout also of one that was told to stop and did not within its time, of which its agent has nothing to tell:
+// where it was RuntimeMaxSec, it has told when.
+func (s *Supervisor) applyEnd(e *entry, ended session.ScopeEnded) {
+	if ended.Result == session.Timeout && e.rec.Run.TimedOut.IsZero() {
+		ended.Result = session.Success
+	}
+	s.apply(e, ended)
 }
 
 // isOf tells whether what was told of a scope with this invocation may be told of the run's.

@@ -317,6 +317,22 @@ func TestSystemdWantsAScopeToBeStopped(t *testing.T) {
 	}
 }
 
+// TestLeftoversThatDoNotStopInTime: systemd calls that a timeout, too, which says nothing of an agent that had ended.
+func TestLeftoversThatDoNotStopInTime(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.start("shop")
+		b.exit("shop", 3)
+		b.world.result = "success"
+		b.sup.ScopeStopRequested(UnitName("command", "shop"), "")
+		<-time.After(10 * time.Second)
+		b.sup.ScopeEnded(UnitName("command", "shop"), "", "timeout")
+		synctest.Wait()
+		snap, err := b.sup.Session("shop")
+		require.NoError(t, err)
+		assert.Equal(t, []string{"failed", "exit-code", "command exited with code 3"}, []string{snap.State, snap.Result, snap.Reason})
+	})
+}
+
 // TestSystemdStopsAScopeItself: it has told everybody in it, and asks nobody whom to ask first.
 func TestSystemdStopsAScopeItself(t *testing.T) {
 	for _, row := range []struct {

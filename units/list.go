@@ -177,7 +177,7 @@ func (m *Manager) describe(ctx context.Context, u *Unit) error {
 	return err
 }
 
-// timeout is the Result of a scope whose time was up, and of no other.
+// timeout is the Result of a scope whose time was up, and of one that was told to stop and did not in time.
 const timeout = "timeout"
 
 // timedOut tells when RuntimeMaxSec= of a scope whose Result is timeout was over: before systemd told its processes to end, which it does before it notes

@@ -23,6 +23,7 @@ const (
 	systemdPath     = dbus.ObjectPath("/org/freedesktop/systemd1")
 	managerIface    = "org.freedesktop.systemd1.Manager"
 	unitIface       = "org.freedesktop.systemd1.Unit"
+	jobIface        = "org.freedesktop.systemd1.Job"
 	scopeIface      = "org.freedesktop.systemd1.Scope"
 	propertiesIface = "org.freedesktop.DBus.Properties"
 )
@@ -265,7 +266,8 @@ func (m *Manager) Start(ctx context.Context, s Scope) (Started, error) {
 
 func (m *Manager) start(ctx context.Context, s Scope, w *watch) (Started, error) {
 	defer m.match("RemoveMatch", w.jobRule())
-	if err := m.startTransient(ctx, s); err != nil {
+	job, err := m.startTransient(ctx, s)
+	if err != nil {
 		return Started{}, err
 	}
 	failpoint.Hit("start.scope-asked")
@@ -277,7 +279,8 @@ func (m *Manager) start(ctx context.Context, s Scope, w *watch) (Started, error)
 	case <-m.closed:
 		return Started{}, ErrClosed
 	case <-ctx.Done():
-		return Started{}, ctx.Err()
+		m.callOff(ctx, job, w)
+		return Started{}, fmt.Errorf("its start job was not done in time: %w", ctx.Err())
 	}
 	// A process that had died already is accepted with "done", so the kernel is asked.
 	var group string
@@ -300,38 +303,51 @@ func (m *Manager) start(ctx context.Context, s Scope, w *watch) (Started, error)
 	return Started{InvocationID: id, ControlGroup: group}, err
 }
 
-// startTransient queues the start job. Optional properties that systemd refuses are left out from then on; what is left of an earlier
+// callOff ends a start job that nobody waits for any more: one that waits for other units, as a drop-in may have it, would keep the scope's name from being
+// used again, and at last start a scope whose processes are gone. It waits for the job's end, which would be taken for that of the next one.
+func (m *Manager) callOff(ctx context.Context, job dbus.ObjectPath, w *watch) {
+	ctx, cancel := deadline.Context(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	_ = m.call(ctx, job, jobIface+".Cancel").Err // it may have ended
+	select {
+	case <-w.job:
+	case <-m.closed:
+	case <-ctx.Done():
+	}
+}
+
+// startTransient queues the start job, and returns its path, "" where it has ended by now. Optional properties that systemd refuses are left out from then on; what is left of an earlier
 // scope of this name that failed is cleared away.
-func (m *Manager) startTransient(ctx context.Context, s Scope) error {
+func (m *Manager) startTransient(ctx context.Context, s Scope) (job dbus.ObjectPath, err error) {
 	cleared := false
 	for {
 		var unknown map[string]bool
 		if err := m.do(ctx, func(ws *watches) { unknown = cloneSet(ws.unknown) }); err != nil {
-			return err
+			return "", err
 		}
-		err := m.call(ctx, systemdPath, managerIface+".StartTransientUnit", s.Name, "fail", m.properties(s, unknown), []auxUnit{}).Err
+		err := m.call(ctx, systemdPath, managerIface+".StartTransientUnit", s.Name, "fail", m.properties(s, unknown), []auxUnit{}).Store(&job)
 		var e dbus.Error
 		switch {
 		case err == nil || !errors.As(err, &e):
-			return err
+			return job, err
 		case isAway(err):
 			if placed, err := m.placed(ctx, s); placed || err != nil {
-				return err
+				return "", err
 			}
 			continue
 		case e.Name == "org.freedesktop.systemd1.UnitExists" && !cleared:
 			cleared = true
 			if err := m.ResetFailed(ctx, s.Name); err != nil {
-				return err
+				return "", err
 			}
 			continue
 		}
 		name := refusedProperty(e, s.Optional, unknown)
 		if name == "" {
-			return err
+			return "", err
 		}
 		if err := m.do(ctx, func(ws *watches) { ws.unknown[name] = true }); err != nil {
-			return err
+			return "", err
 		}
 	}
 }

@@ -285,6 +285,27 @@ func TestSystemdIsExecutedAgain(t *testing.T) {
 	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m), "and can be made")
 }
 
+// TestAStartThatTakesTooLongIsCalledOff: a drop-in may have a scope wait for another unit. Nothing is left that keeps it from being started later.
+func TestAStartThatTakesTooLongIsCalledOff(t *testing.T) {
+	m := connect(t)
+	const name, slow = "app-corral-waits.scope", "corral-test-slow.service"
+	run := exec.CommandContext(t.Context(), "systemd-run", "--user", "--quiet", "--collect", "--no-block", "--unit="+slow, "--property=Type=oneshot", "sleep", "infinity")
+	require.NoError(t, run.Run())
+	t.Cleanup(func() { _ = exec.Command("systemctl", "--user", "stop", slow).Run() })
+	clearAfterwards(t, name)
+	scope := Scope{Name: name, PIDs: []int{process(t)}, Properties: []Property{property("After", []string{slow})}}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := m.Start(ctx, scope)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "its start job was not done in time")
+	scope.Properties = nil
+	_, err = m.Start(t.Context(), scope)
+	require.NoError(t, err)
+	kill(t, scope.PIDs[0])
+	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
+}
+
 func TestSystemdIsReloaded(t *testing.T) {
 	m := connect(t)
 	testbed.Systemctl(t, "daemon-reload")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/godbus/dbus/v5"
@@ -40,14 +41,27 @@ func (m *Manager) SetProperties(ctx context.Context, invocationID string, props 
 
 // CheckProperties finds out whether a scope could be started with the properties, and starts none. Errors: see SetProperties.
 func (m *Manager) CheckProperties(ctx context.Context, props []Property) error {
-	start := func(props []Property) error {
-		return m.call(ctx, systemdPath, managerIface+".StartTransientUnit", "app-corral-check.scope", "fail", props, []auxUnit{}).Err
-	}
+	start := m.tryStart(ctx)
 	err := start(append(props[:len(props):len(props)], unknownToAll))
 	if err == nil || isAbout(err, unknownToAll) {
 		return nil
 	}
 	return fmt.Errorf("cannot use properties: %w", blame(err, props, start))
+}
+
+// tryStart returns what asks systemd for a scope with some properties. With unknownToAll among them none is started.
+func (m *Manager) tryStart(ctx context.Context) func([]Property) error {
+	return func(props []Property) error {
+		return m.call(ctx, systemdPath, managerIface+".StartTransientUnit", "app-corral-check.scope", "fail", props, []auxUnit{}).Err
+	}
+}
+
+// whichProperty finds out which property a start was refused for with err, where that does not name one.
+func (m *Manager) whichProperty(ctx context.Context, err error, props []Property) error {
+	if slices.ContainsFunc(props, func(p Property) bool { return isAbout(err, p) }) {
+		return err
+	}
+	return blame(err, props, m.tryStart(ctx))
 }
 
 // unknownToAll is a property that no systemd knows. What stands before it in a call is looked at before it, and then nothing of the call is done: if

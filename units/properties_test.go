@@ -63,6 +63,17 @@ func TestPropertiesAreCheckedWithoutAScope(t *testing.T) {
 	assert.Empty(t, testbed.Systemctl(t, "list-units", "--all", "--plain", "--no-legend", "app-corral-check*"), "nothing of it stays")
 }
 
+func TestAStartThatIsRefusedSaysForWhichProperty(t *testing.T) {
+	m := connect(t)
+	for _, bad := range []Property{property("Frobnicate", true), property("TasksMax", "many"), property("Slice", "?")} {
+		_, err := m.Start(t.Context(), Scope{Name: "app-corral-refused.scope", PIDs: []int{process(t)}, Properties: []Property{property("CPUWeight", uint64(50)), bad}})
+		require.ErrorContains(t, err, bad.Name)
+	}
+	_, err := m.Start(t.Context(), Scope{Name: "nonsense", PIDs: []int{process(t)}, Properties: []Property{property("CPUWeight", uint64(50))}})
+	require.Error(t, err)
+	require.NotErrorAs(t, err, new(*PropertyError))
+}
+
 func TestFreezeAndThaw(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-frozen.scope"

@@ -344,7 +344,7 @@ func (m *Manager) startTransient(ctx context.Context, s Scope) (job dbus.ObjectP
 		}
 		name := refusedProperty(e, s.Optional, unknown)
 		if name == "" {
-			return "", err
+			return "", m.whichProperty(ctx, err, s.Properties)
 		}
 		if err := m.do(ctx, func(ws *watches) { ws.unknown[name] = true }); err != nil {
 			return "", err

@@ -9,15 +9,34 @@ import (
 
 // The verbs that answer with their exit code: 0 if it is so of any of the sessions.
 var (
-	isActiveVerb = isVerb("is-active", "Tell whether sessions are live", exitNotActive, func(row dbusapi.SessionRow) bool { return !wording.Ended(row.State) })
-	isFailedVerb = isVerb("is-failed", "Tell whether sessions have failed", exitFailed, func(row dbusapi.SessionRow) bool { return row.State == "failed" })
-	isWaiting    = func(row dbusapi.SessionRow) bool { return row.Activity == "waiting" && !wording.Ended(row.State) }
-
-	isWaitingVerb = isVerb("is-waiting", "Tell whether sessions wait for a person", exitNotActive, isWaiting)
+	isActiveVerb  = isVerb("is-active", "Tell whether sessions are live", question{exitNotActive, func(row dbusapi.SessionRow) bool { return !wording.Ended(row.State) }, stateOf})
+	isFailedVerb  = isVerb("is-failed", "Tell whether sessions have failed", question{exitFailed, func(row dbusapi.SessionRow) bool { return row.State == "failed" }, stateOf})
+	isWaitingVerb = isVerb("is-waiting", "Tell whether sessions wait for a person", question{exitNotActive, isWaiting, activityOf})
 )
 
-// isVerb makes a verb that prints the state of each session, unless quiet, and exits with 0 if any is such; else with no, or 4 if one is not known.
-func isVerb(name, summary string, no int, such func(dbusapi.SessionRow) bool) verb {
+// question is what is asked of sessions.
+type question struct {
+	no     int                           // the exit code if it is so of none
+	is     func(dbusapi.SessionRow) bool // the answer
+	answer func(answer isValue) string   // what is printed
+}
+
+func isWaiting(row dbusapi.SessionRow) bool {
+	return row.Activity == "waiting" && !wording.Ended(row.State)
+}
+
+func stateOf(answer isValue) string { return answer.State }
+
+// activityOf is the state of one that does nothing.
+func activityOf(answer isValue) string {
+	if wording.Ended(answer.State) || answer.Activity == "" || answer.Activity == "unknown" {
+		return answer.State
+	}
+	return answer.Activity
+}
+
+// isVerb makes a verb that prints the answer for each session, unless quiet, and exits with 0 if it is so of any; else with no, or 4 if one is not known.
+func isVerb(name, summary string, q question) verb {
 	return verb{name: name, args: "ID…", summary: summary, options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) == 0 {
 			return usagef(name, "%s needs the id of a session", name)
@@ -30,18 +49,18 @@ func isVerb(name, summary string, no int, such func(dbusapi.SessionRow) bool) ve
 		if err != nil {
 			return c.cannot("ask for", args[0], err)
 		}
-		return c.is(args, rows, no, such)
+		return c.is(args, rows, q)
 	})}
 }
 
-func (c *ctl) is(words []string, rows []dbusapi.SessionRow, no int, such func(dbusapi.SessionRow) bool) error {
+func (c *ctl) is(words []string, rows []dbusapi.SessionRow, q question) error {
 	byID := map[string]dbusapi.SessionRow{}
 	var sessions []known
 	for _, row := range rows {
 		byID[row.ID] = row
 		sessions = append(sessions, known{row.ID, row.State})
 	}
-	code := no
+	code := q.no
 	unknown := false
 	answers := []isValue{}
 	for _, word := range words {
@@ -52,8 +71,8 @@ func (c *ctl) is(words []string, rows []dbusapi.SessionRow, no int, such func(db
 		}
 		for _, id := range ids {
 			row := byID[id]
-			answers = append(answers, isValue{id, row.State, row.Activity, such(row)})
-			if such(row) {
+			answers = append(answers, isValue{id, row.State, row.Activity, q.is(row)})
+			if q.is(row) {
 				code = 0
 			}
 		}
@@ -69,7 +88,7 @@ func (c *ctl) is(words []string, rows []dbusapi.SessionRow, no int, such func(db
 		}
 	default:
 		for _, answer := range answers {
-			c.print("%s\n", answer.State)
+			c.print("%s\n", q.answer(answer))
 		}
 	}
 	return exit(code)

@@ -30,7 +30,7 @@ $ corralctl why --json=short shop | tr '{' '\n' | grep permission
 # Taking note of it does not answer it.
 $ corralctl ack shop && corralctl list --no-legend && corralctl is-waiting shop
 shop command running (waiting) waiting …s ~/src/shop
-running
+waiting
 
 $ corralctl send --if-waiting shop yes && corralctl send --if-waiting shop 'yes again'
 corralctl: cannot send to "shop": it does not wait for input: its agent is …

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
@@ -50,9 +53,12 @@ func (c *ctl) worktrees(ctx context.Context) map[string]client.Session {
 	return all
 }
 
-// tellLeft says where the worktree of a session that was removed is.
+// tellLeft says where the worktree of a session that was removed is, if it is there, as far as that can be seen from here.
 func (c *ctl) tellLeft(s client.Session) {
-	if !c.quiet && s.Worktree != "" {
+	if c.quiet || s.Worktree == "" {
+		return
+	}
+	if _, err := os.Stat(s.WorkingDirectory); c.host != "" || !errors.Is(err, fs.ErrNotExist) {
 		c.print("The worktree of %s stays: %s\n", s.Id, wording.Printable(wording.OnBranch(s.WorkingDirectory, s.Worktree)))
 	}
 }

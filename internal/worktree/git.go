@@ -1,15 +1,18 @@
 package worktree
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Git is the program, with the environment that it is run in.
@@ -49,9 +52,13 @@ func (g Git) run(ctx context.Context, dir string, args ...string) (string, error
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = endTime
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
-	err := cmd.Run()
+	out, said, err := outputs()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w", args[0], err)
+	}
+	defer func() { _, _ = out.Close(), said.Close() }()
+	cmd.Stdout, cmd.Stderr = out, said
+	err = cmd.Run()
 	if ctx.Err() != nil && cmd.Process != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // a hook, or a filter, that has not heard
 	}
@@ -61,9 +68,40 @@ func (g Git) run(ctx context.Context, dir string, args ...string) (string, error
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("git %s takes too long: %w", args[0], ctx.Err())
 	case err != nil:
-		return "", &gitError{args[0], complaint(said.String()), err}
+		text, _ := written(said)
+		return "", &gitError{args[0], complaint(text), err}
 	}
-	return out.String(), nil
+	return written(out)
+}
+
+// outputs makes two files for what a program prints. They are no pipes, of which the end is only seen once a hook's process has closed them that git left behind.
+func outputs() (out, said *os.File, err error) {
+	if out, err = memory("out"); err != nil {
+		return nil, nil, err
+	}
+	if said, err = memory("said"); err != nil {
+		_ = out.Close()
+		return nil, nil, err
+	}
+	return out, said, nil
+}
+
+func memory(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// written returns what is in a file, from its beginning: who has it, too, goes on where they are.
+func written(f *os.File) (string, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, info.Size()))
+	return string(text), err
 }
 
 func (g Git) environment() []string {

@@ -276,13 +276,22 @@ func (g Git) Remove(ctx context.Context, w Worktree, force bool) error {
 	if force || exists(filepath.Join(w.Path, ".gitmodules")) {
 		args = append(args, "--force") // git refuses any that has submodules without it; we have looked into them
 	}
-	if _, err := g.run(ctx, w.Repository, append(args, "--", w.Path)...); err != nil {
+	if _, err := g.run(ctx, w.Repository, append(args, "--", w.Path)...); err != nil && (!refused(err) || g.listed(ctx, w)) {
 		return err
 	}
 	if !force && w.Made {
 		g.dropBranch(ctx, w, commit)
 	}
 	return nil
+}
+
+// listed tells whether there is a worktree at the place, or git believes so, or cannot tell. Somebody may have removed it by hand, and told git.
+func (g Git) listed(ctx context.Context, w Worktree) bool {
+	if exists(w.Path) {
+		return true
+	}
+	out, err := g.run(ctx, w.Repository, "worktree", "list", "--porcelain")
+	return err != nil || slices.Contains(strings.Split(out, "\n"), "worktree "+w.Path)
 }
 
 // keepHead makes a branch of a HEAD that no branch, tag or remote has: nobody would find it again.

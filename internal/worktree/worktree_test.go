@@ -233,6 +233,20 @@ func TestGitThatTakesTooLong(t *testing.T) {
 	p.untouched("shop", before)
 }
 
+// TestAHookThatLeavesAProcessBehind, which has git's standard error, holds nobody up.
+func TestAHookThatLeavesAProcessBehind(t *testing.T) {
+	p := newPlace(t)
+	p.repository("shop")
+	p.write("shop/.git/hooks/post-checkout", "#!/bin/sh\nsleep 1000 &\necho $! >"+p.dir+"/left\n")
+	begin := time.Now()
+	w, _ := p.add("shop", "")
+	assert.Less(t, time.Since(begin), 4*time.Second)
+	assert.FileExists(t, w.Path+"/sub/a")
+	text, err := os.ReadFile(p.dir + "/left")
+	require.NoError(t, err)
+	require.NoError(t, exec.Command("kill", strings.TrimSpace(string(text))).Run())
+}
+
 func TestWhatWasNeverSettledIsFoundAndUndone(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
@@ -326,6 +340,10 @@ func TestWhatIsLost(t *testing.T) {
 			p.at(w.Path, "submodule", "--quiet", "update", "--init")
 		}, ""},
 		{"the worktree was removed by hand", func(p *place, w worktree.Worktree) { require.NoError(p.t, os.RemoveAll(w.Path)) }, ""},
+		{"the same, and git was told", func(p *place, w worktree.Worktree) {
+			require.NoError(p.t, os.RemoveAll(w.Path))
+			p.at("shop", "worktree", "prune")
+		}, ""},
 		{"the same after a commit", func(p *place, w worktree.Worktree) {
 			commit(p, w.Path)
 			require.NoError(p.t, os.RemoveAll(w.Path))

@@ -107,3 +107,9 @@ hint: corralctl stop busy
 [exit 1]
 
 $ corralctl rm -q --force --all
+
+# What was removed by hand is not there any more, and that git was told so is in nobody's way.
+$ for id in first second; do corralctl run -q --id $id --worktree -- sleep 1000; corralctl stop $id; rm -r ~/.local/share/corral/worktrees/$id; done; git worktree prune
+
+$ corralctl rm first; corralctl rm --worktree second; git branch --list corral/first corral/second
+  corral/first

@@ -282,7 +282,7 @@ func TestAttachCommand(t *testing.T) {
 	shows(t, x, outer, "what the agent shows") // and not a list of what is wrong in the configuration, which tmux shows to the first who attaches
 	assert.Equal(t, "1", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{session_attached}"))
 	require.NoError(t, x.SendKeys(t.Context(), outer, []string{"typed", "Enter"}))
-	shows(t, x, s, "typed")
+	shows(t, x, s, "\ntyped") // by the terminal, and by cat
 	require.NoError(t, x.SendKeys(t.Context(), outer, []string{"C-b", "d"}))
 	testbed.Poll(t, "it is detached", func() bool {
 		return ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{session_attached}") == "0"

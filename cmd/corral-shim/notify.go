@@ -166,8 +166,11 @@ func (s *shim) notified(n notification) {
 	if n.asksForPerson {
 		last.reason = n.reason
 	}
-	if n.saysStatus || n.saysActivity || n.asksForPerson {
-		s.says(saidByNotify, word{last.activity, last.reason, last.status})
+	switch w := (word{last.activity, last.reason, last.status}); {
+	case n.asksForPerson || n.saysActivity && n.activity == "waiting": // again, perhaps: what it asked before may be answered
+		s.saysAnew(saidByNotify, w)
+	case n.saysStatus || n.saysActivity:
+		s.says(saidByNotify, w)
 	}
 	s.tellPrompt(time.Now())
 }

@@ -117,6 +117,30 @@ input()`
 	require.Zero(t, s.ends())
 }
 
+// TestAnAgentAsksTwice for the same: whoever was told of the first time may have answered that.
+func TestAnAgentAsksTwice(t *testing.T) {
+	for name, script := range map[string]string{
+		"by sd_notify":                       `for i in 1 2; do systemd-notify X_CORRAL_ACTIVITY=waiting X_CORRAL_REASON=question; done; read a`,
+		"by sd_notify, and does not say why": `for i in 1 2; do systemd-notify X_CORRAL_ACTIVITY=waiting; done; read a`,
+		"by a bell, and is never silent":     `for i in 1 2; do printf '\a'; for j in 1 2 3 4 5 6 7; do printf .; sleep 0.2; done; done; read a`,
+		"by a message, and is never silent":  `for i in 1 2; do printf '\033]9;come\a'; for j in 1 2 3 4 5 6 7; do printf .; sleep 0.2; done; done; read a`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHome(t, "sh", "-c", "read a; "+script).withNotify()
+			h.spec.IdleAfter = time.Minute
+			s := h.show()
+			d := h.connect()
+			s.keys("\n")
+			one, two := d.hears(shimwire.Said), d.hears(shimwire.Said)
+			assert.NotEmpty(t, one.Activity+one.Reason)
+			assert.Equal(t, []string{one.Source, one.Activity, one.Reason, one.Text}, []string{two.Source, two.Activity, two.Reason, two.Text})
+			assert.Greater(t, two.Seq, one.Seq)
+			s.keys("\n")
+			require.Zero(t, s.ends())
+		})
+	}
+}
+
 // TestTheBell rings once, for as long as the agent does not go on.
 func TestTheBell(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; read a; printf 'ding\a'; printf '\a\a'; read a; printf '\033]0;a title\a'; read a; printf '\a'; read a`)

@@ -41,13 +41,16 @@ const (
 
 // says takes note of what the agent says by a source, and tells it if it is something else than before.
 func (s *shim) says(source int, w word) {
-	now := time.Now()
-	last := &s.said[source]
-	if last.word == w {
-		return
+	if s.said[source].word != w {
+		s.saysAnew(source, w)
 	}
+}
+
+// saysAnew is says for what counts once more if it is the same as before: who was told of that may have dealt with it.
+func (s *shim) saysAnew(source int, w word) {
+	now := time.Now()
 	s.seq++
-	*last = said{word: w, since: now, seq: s.seq}
+	s.said[source] = said{word: w, since: now, seq: s.seq}
 	if isExact(source, w) {
 		s.endSetup()
 	}
@@ -110,8 +113,12 @@ func (s *shim) ring() {
 		text = s.said[saidByBell].text
 	}
 	s.rings = ""
+	say := s.says
+	if s.lastOutput.Sub(s.rang) > ringTail { // it is another one, though the agent was never silent in between
+		say = s.saysAnew
+	}
 	s.rang = s.lastOutput
-	s.says(saidByBell, word{reason: "bell", text: text})
+	say(saidByBell, word{reason: "bell", text: text})
 }
 
 // goneOn is called when the agent has fallen silent, or begins to print again: a bell before what it went on to print is over.

@@ -187,7 +187,21 @@ func (e Said) apply(s *Session) {
 		r.Reported = e.Word
 		return
 	}
+	if s.repeats(e) {
+		seq := e.Seq
+		e.Word, _ = s.word(e.Source)
+		e.Word.Seq = seq
+	}
 	s.heard = s.heard.with(e.Source, e.Word)
+}
+
+// repeats tells whether a shim tells once more what the agent has asked for before, and nobody has dealt with that: then it asks for it since then. A bell that
+// rings again, and a program that asks again by sd_notify(3), count as new ones otherwise.
+func (s *Session) repeats(e Said) bool {
+	last, known := s.word(e.Source)
+	return known && (e.Source == FromBell || e.Source == FromNotify) && e.asks() &&
+		last.Activity == e.Activity && last.Reason == e.Reason && last.Message == e.Message &&
+		!s.settled(e.Source, last) && !s.acknowledged(e.Source, last)
 }
 
 func (e AgentReady) apply(s *Session) {

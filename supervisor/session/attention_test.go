@@ -18,6 +18,9 @@ var (
 	reportsOn  = said(session.FromReport, 7, session.Working, "")
 	exact      = said(session.FromOSC7501, 5, session.Waiting, session.Permission)
 	rings      = said(session.FromBell, 3, "", session.BellRang)
+	ringsAgain = said(session.FromBell, 8, "", session.BellRang)
+	asks       = said(session.FromNotify, 3, session.Waiting, session.Question)
+	asksAgain  = said(session.FromNotify, 8, session.Waiting, session.Question)
 	rungOut    = said(session.FromBell, 4, "", "") // its output went on
 )
 
@@ -70,6 +73,12 @@ func TestActivityIsOfAnAgentThatIsAlive(t *testing.T) {
 	}
 }
 
+// TestAskedForSinceTheFirstTime: who rings again and again before anybody has looked wants a person since the first time, and is not told of anew.
+func TestAskedForSinceTheFirstTime(t *testing.T) {
+	assert.Equal(t, at(3), after(newSession(), list(running, rings, ringsAgain)).Attention().Since)
+	assert.Equal(t, at(8), after(newSession(), list(running, rings, seen(list(running, rings)), ringsAgain)).Attention().Since)
+}
+
 func TestAttention(t *testing.T) {
 	crashed := list(running, exit(1, 3), empty)
 	for _, row := range []struct {
@@ -90,6 +99,9 @@ func TestAttention(t *testing.T) {
 		{"somebody has answered what was asked before", list(running, permission, answered(list(running)), turnEnded), "turn-ended", "report"},
 		{"it rings", list(running, rings), "bell", "bell"},
 		{"it rang, and has gone on", list(running, rings, rungOut), "", ""},
+		{"it rang, somebody has looked, and it rings again", list(running, rings, seen(list(running, rings)), ringsAgain), "bell", "bell"},
+		{"it rang twice, and somebody has looked", list(running, rings, ringsAgain, seen(list(running, rings, ringsAgain))), "", ""},
+		{"it asked, was answered, and asks the same again", list(running, asks, answered(list(running, asks)), asksAgain), "question", "notify"},
 		{"it reports, so that its bell means nothing more", list(running, rings, permission), "permission", "report"},
 		{"it reports that it works, so that its bell means nothing", list(running, rings, reportsOn), "", ""},
 		{"all is taken note of at once", list(running, rings, permission, seen(list(running, rings, permission))), "", ""},

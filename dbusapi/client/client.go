@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,30 +58,43 @@ func Connect(ctx context.Context) (*Client, error) {
 	if err != nil {
 		return nil, &ConnectError{err}
 	}
-	return connect(ctx, func(options ...dbus.ConnOption) (*dbus.Conn, error) { return dbus.Dial(address, options...) })
+	return connect(ctx, func(_ *time.Timer, options ...dbus.ConnOption) (*dbus.Conn, error) {
+		return dbus.Dial(address, options...)
+	})
 }
 
 // ConnectOver connects through a stream that leads to a session bus, such as the pipes of "ssh HOST systemd-stdio-bridge --user". Descriptors cannot
-// pass it, so OpenLog fails. Errors: *ConnectError.
+// pass it, so OpenLog fails. What leads there may ask a person for a password first, which takes as long as it takes. Errors: *ConnectError.
 func ConnectOver(ctx context.Context, stream io.ReadWriteCloser) (*Client, error) {
-	buffered := bufferedStream{Reader: bufio.NewReaderSize(stream, 64<<10), ReadWriteCloser: stream}
-	return connect(ctx, func(options ...dbus.ConnOption) (*dbus.Conn, error) { return dbus.NewConn(buffered, options...) })
+	return connect(ctx, func(deadline *time.Timer, options ...dbus.ConnOption) (*dbus.Conn, error) {
+		deadline.Stop()
+		buffered := bufferedStream{
+			Reader: bufio.NewReaderSize(stream, 64<<10), ReadWriteCloser: stream, answered: sync.OnceFunc(func() { deadline.Reset(connectTimeout) }),
+		}
+		return dbus.NewConn(buffered, options...)
+	})
 }
 
 // bufferedStream spares the many small reads that godbus makes for each message.
 type bufferedStream struct {
 	*bufio.Reader
 	io.ReadWriteCloser
+	answered func() // is called when something was read
 }
 
-func (s bufferedStream) Read(p []byte) (int, error) { return s.Reader.Read(p) }
+func (s bufferedStream) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	s.answered()
+	return n, err
+}
 
-func connect(ctx context.Context, dial func(...dbus.ConnOption) (*dbus.Conn, error)) (*Client, error) {
+// connect makes a connection within the time of the deadline, which dial may have begin later.
+func connect(ctx context.Context, dial func(deadline *time.Timer, options ...dbus.ConnOption) (*dbus.Conn, error)) (*Client, error) {
 	lifetime, cancel := context.WithCancel(ctx)
 	deadline := time.AfterFunc(connectTimeout, cancel)
 	defer deadline.Stop()
 	// The sequential handler: godbus's default one delivers signals out of order.
-	conn, err := dial(dbus.WithContext(lifetime), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+	conn, err := dial(deadline, dbus.WithContext(lifetime), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
 	if err != nil {
 		cancel()
 		return nil, &ConnectError{err}

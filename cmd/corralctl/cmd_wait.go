@@ -82,14 +82,12 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 			err = w.apply(ctx, event)
 		}
 		if err != nil {
-			return c.waitError(ctx, strings.Join(ids, " "), err)
+			return w.giveUp(c, c.waitError(ctx, strings.Join(ids, " "), err))
 		}
 	}
 	var failed failures
-	if c.wantsJSON() && c.name == "wait" {
-		if err := c.printJSON(w.values()); err != nil {
-			return err
-		}
+	if err := w.print(c); err != nil {
+		return err
 	}
 	for _, id := range ids {
 		if err := w.ends[id]; err != nil {
@@ -97,6 +95,27 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 		}
 	}
 	return failed.first()
+}
+
+// giveUp ends waiting for those that have not ended, for the reason that err is.
+func (w *waiter) giveUp(c *ctl, err error) error {
+	for _, id := range w.watch.ids {
+		if _, ended := w.ends[id]; !ended {
+			w.ends[id] = err
+		}
+	}
+	if e := w.print(c); e != nil {
+		return e
+	}
+	return err
+}
+
+// print writes how the sessions are, where that is wanted as JSON.
+func (w *waiter) print(c *ctl) error {
+	if !c.wantsJSON() || c.name != "wait" {
+		return nil
+	}
+	return c.printJSON(w.values())
 }
 
 // waitError is what is said when waiting is over too early: nothing but the code after --timeout.

@@ -22,6 +22,10 @@ fix-3 command running … …s ~/src/shop
 $ corralctl wait --timeout=100ms fix-3
 [exit 124]
 
+$ corralctl wait --timeout=100ms --json=short api fix-3
+[{"Id":"api","State":"stopped",…,"ExitCode":3},{"Id":"fix-3","State":"running",…,"ExitCode":124}]
+[exit 124]
+
 $ corralctl wait --until=running,failed fix-3
 
 $ corralctl stop --all && corralctl list | tail -1

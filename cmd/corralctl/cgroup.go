@@ -21,9 +21,9 @@ type process struct {
 	name string
 }
 
-// ours tells of a process that Corral put beside the agent.
+// ours tells of a process that Corral put beside the agent, or that one of those runs: utempter(8) is what tmux has record a terminal that it opens or closes.
 func (p process) ours() bool {
-	return strings.HasPrefix(p.name, "tmux: ") || strings.HasPrefix(p.name, "corral-shim")
+	return strings.HasPrefix(p.name, "tmux: ") || strings.HasPrefix(p.name, "corral-shim") || p.name == "utempter"
 }
 
 // command is what the process runs, for a person.

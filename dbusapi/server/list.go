@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"strings"
@@ -30,7 +31,7 @@ func listSessionsEx(_ context.Context, o *object, _ *dbus.Message) ([]any, error
 func rowEx(n *supervisor.Snapshot) dbusapi.SessionRowEx {
 	row := dbusapi.SessionRowEx{
 		ID: n.ID, Agent: n.Agent, State: n.State, Activity: n.Activity, Attention: n.Attention, Reason: n.Reason, Workspace: n.WorkingDirectory,
-		Description: n.Description, Unit: n.Unit, StateChange: max(usec(n.StateChanged), usec(n.Created)), ActiveSince: usec(n.LastActivity),
+		Description: n.Description, Unit: n.Unit, StateChange: cmp.Or(usec(n.StateChanged), usec(n.Created)), ActiveSince: usec(n.LastActivity),
 		OnLogin: n.OnLogin, Path: dbusapi.SessionPath(n.ID), More: nothingMore,
 	}
 	if n.Idle {
@@ -61,9 +62,14 @@ func leftovers(group string) uint32 {
 	n := uint32(0)
 	for _, pid := range pids {
 		p, err := proc.Stat(pid)
-		if err == nil && p.State != 'Z' && !strings.HasPrefix(p.Comm, "tmux: ") && !strings.HasPrefix(p.Comm, "corral-shim") {
+		if err == nil && p.State != 'Z' && !beside(p.Comm) {
 			n++
 		}
 	}
 	return n
+}
+
+// beside tells whether a process, by its name, is the shim, tmux, or utempter(8): what tmux has record a terminal that it opens or closes.
+func beside(name string) bool {
+	return strings.HasPrefix(name, "tmux: ") || strings.HasPrefix(name, "corral-shim") || name == "utempter"
 }

@@ -47,3 +47,10 @@ func TestLeftoversAreCountedBesideShimAndTmux(t *testing.T) {
 	assert.Zero(t, alive.Leftovers, "an agent that lives leaves nothing behind")
 	assert.Equal(t, before, rowEx(&supervisor.Snapshot{ControlGroup: group}).Leftovers)
 }
+
+func TestASessionHasChangedWhenItDidWhateverTheClockWas(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	created := noon.Add(time.Hour) // before the clock was set back
+	assert.Equal(t, uint64(noon.UnixMicro()), rowEx(&supervisor.Snapshot{Created: created, StateChanged: noon}).StateChange)
+	assert.Equal(t, uint64(created.UnixMicro()), rowEx(&supervisor.Snapshot{Created: created}).StateChange)
+}

@@ -65,3 +65,8 @@ ok    strays         every process of a session is in its scope
 $ corralctl run -q --id again -- sh -c 'setsid systemd-run --user --quiet --scope --unit=wander sleep 1009 & wait' && until corralctl why again | grep -q sleep; do :; done; corralctl rm --force again; systemctl --user stop wander.scope
 corralctl: process … (sleep) of "again" lives on: it left its scope, for wander.scope
 hint: systemctl --user stop wander.scope
+
+# What tmux runs for a moment, to record a terminal that it opens or closes, is none of an agent's.
+$ cp "$(command -v sleep)" ~/utempter && corralctl run -q --id over -- sh -c "setsid $HOME/utempter 1010 & until pgrep -x utempter; do :; done; exit 0" && corralctl wait over; corralctl list --no-legend over; corralctl status -n 0 over | grep 'State'; corralctl stop over
+over command completed - …s ~/src/shop
+        State: completed since …

@@ -85,13 +85,13 @@ unit-test: needs-test
 
 HALF = '^Test[A-M]'
 most-tests:
-	$(GOTEST) -timeout 8m $$(go list ./... | grep -v /cmd/corrald$$)
+	$(GOTEST) -timeout 12m $$(go list ./... | grep -v /cmd/corrald$$)
 
 daemon-tests-1:
-	$(GOTEST) -timeout 8m -run $(HALF) ./cmd/corrald
+	$(GOTEST) -timeout 12m -run $(HALF) ./cmd/corrald
 
 daemon-tests-2:
-	$(GOTEST) -timeout 8m -skip $(HALF) ./cmd/corrald
+	$(GOTEST) -timeout 12m -skip $(HALF) ./cmd/corrald
 
 # What needs machines with more in them than a plain one, which take minutes to make.
 FURNISHED = TestPackages/(rpm|archlinux)|TestLogin$$|TestANotificationOnADesktop

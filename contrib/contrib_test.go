@@ -173,7 +173,10 @@ func TestStatusLineOfTmux(t *testing.T) {
 		runs := p.run("tmux", "-L", "line", "show-options", "-gv", "@corral-tmux")
 		testbed.Poll(t, "it runs anew", func() bool { return p.run("tmux", "-L", "line", "show-options", "-gv", "@corral-tmux") != runs })
 	}
-	testbed.Poll(t, "one is left of those that ran", func() bool { return p.run("pgrep", "-fc", "^[^ ]*corralctl monitor --format=polybar") == "1" })
+	testbed.Poll(t, "one is left of those that ran", func() bool {
+		count, _ := p.command("pgrep", "-fc", "^[^ ]*corralctl monitor --format=polybar").Output() // it fails where there is none, for a moment
+		return string(count) == "1\n"
+	})
 	assert.Equal(t, 1, strings.Count(p.run("tmux", "-L", "line", "show-options", "-gv", "status-right"), "#{@corral}"))
 	p.run("corralctl", "stop", "shop")
 	testbed.Poll(t, "a change is shown", func() bool { return counts() == "#[fg=#ff5555]1 failed#[fg=default]" })

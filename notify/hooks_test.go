@@ -275,6 +275,14 @@ func TestWhatIsNoNews(t *testing.T) {
 	}
 }
 
+// A hook that was busy may be told of a reboot together with other things: each session is what it is.
+func TestARebootTogetherWithOtherNews(t *testing.T) {
+	interrupted := &supervisor.Snapshot{ID: "infra", State: "suspended", Reason: "the machine went down", Interrupted: true, StateChanged: start}
+	n := together([]*News{newsOfReboot([]*supervisor.Snapshot{interrupted}, "t"), newsOf([]*item{{n: failed("shop", start), token: "s", since: start}}, "/home/u")})
+	assert.Equal(t, "2 sessions want you\ninfra: was suspended\nshop: failed, exit 3", n.Title+"\n"+n.Body)
+	assert.Equal(t, "several", n.Event)
+}
+
 // What a reboot has interrupted is told once, together.
 func TestNewsOfAReboot(t *testing.T) {
 	suspended := func(id string) *supervisor.Snapshot {

@@ -103,6 +103,9 @@ func happened(n *supervisor.Snapshot) string {
 	if text := asks[n.Attention]; text != "" {
 		return text
 	}
+	if n.Attention == "" && n.Interrupted {
+		return "was suspended"
+	}
 	return "wants you"
 }
 

@@ -81,6 +81,12 @@ func (s *Supervisor) startError(e *entry) error {
 
 func scopeGone(e *entry) bool { return e.removed || !e.rec.Run.Live() && e.then == nil }
 
+// runGone tells whether nothing is left of the run that the session has at this moment: another one may have begun since.
+func runGone(e *entry) func(*entry) bool {
+	run := e.rec.Run.ID
+	return func(e *entry) bool { return scopeGone(e) || e.rec.Run.ID != run }
+}
+
 func noError(*entry) error { return nil }
 
 // Start begins a fresh run, with a conversation of its own, and waits until its agent runs. What an earlier run has left in its scope is ended first.
@@ -219,7 +225,7 @@ func (s *Supervisor) Stop(ctx context.Context, id string, grace time.Duration) e
 		}
 		s.ask(e, session.Stop, "")
 		s.end(e, grace)
-		return s.wait(e, scopeGone, noError), nil
+		return s.wait(e, runGone(e), noError), nil
 	})
 }
 

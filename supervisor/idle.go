@@ -83,7 +83,7 @@ func (s *Supervisor) wake(ctx context.Context, id string, whatever bool) (woken 
 				return s.wait(e, started, s.startError), nil
 			case state == session.Stopping && e.rec.Run.Intent == session.Suspend: // what it is told until then is lost
 				ends = true
-				return s.wait(e, scopeGone, noError), nil
+				return s.wait(e, runGone(e), noError), nil
 			}
 			return nil, nil
 		}); err != nil {

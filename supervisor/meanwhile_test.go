@@ -86,6 +86,40 @@ func TestAStartThatIsCalledOff(t *testing.T) {
 	}
 }
 
+// TestAStopIsOverWithItsRun, whatever begins after it; and what was not suspended in the end is not told to be.
+func TestAStopIsOverWithItsRun(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		ask  func(s *Supervisor, ctx context.Context) error
+		then func(s *Supervisor, ctx context.Context) error
+		told string
+	}{
+		{"a stop, and a restart", func(s *Supervisor, ctx context.Context) error { return s.Stop(ctx, "shop", 0) },
+			func(s *Supervisor, ctx context.Context) error { return s.Restart(ctx, "shop") }, "0s ask: ok"},
+		{"a suspension, and a restart", func(s *Supervisor, ctx context.Context) error { return s.Suspend(ctx, "shop") },
+			func(s *Supervisor, ctx context.Context) error { return s.Restart(ctx, "shop") }, `0s ask: session "shop" is starting`},
+		{"a suspension, and a stop", func(s *Supervisor, ctx context.Context) error { return s.Suspend(ctx, "shop") },
+			func(s *Supervisor, ctx context.Context) error { return s.Stop(ctx, "shop", 0) }, `0s ask: session "shop" is stopped`},
+		{"a suspension, and a removal", func(s *Supervisor, ctx context.Context) error { return s.Suspend(ctx, "shop") },
+			func(s *Supervisor, ctx context.Context) error { return s.Remove(ctx, "shop", true) }, `0s ask: session "shop" was removed meanwhile`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			supervise(t, func(b *bed) {
+				b.start("shop")
+				b.call("ask", func(ctx context.Context) error { return row.ask(b.sup, ctx) })
+				b.heard()
+				b.call("then", func(ctx context.Context) error { return row.then(b.sup, ctx) })
+				b.heard()
+				b.exit("shop", 0)
+				b.empty("shop")
+				told := b.heard()
+				assert.Contains(t, told, row.told)
+				assert.Contains(t, told, "0s then: ok")
+			})
+		})
+	}
+}
+
 // TestWhatIsBeingStartedIsNotRemoved, as its retention time being over would have it.
 func TestWhatIsBeingStartedIsNotRemoved(t *testing.T) {
 	expiring(t, nothing, func(a *alarmed) {

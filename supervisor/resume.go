@@ -84,8 +84,20 @@ func (s *Supervisor) suspend(ctx context.Context, id, why string) error {
 		}
 		s.ask(e, session.Suspend, why)
 		s.end(e, 0)
-		return s.wait(e, scopeGone, noError), nil
+		return s.wait(e, runGone(e), suspendError), nil
 	})
+}
+
+// suspendError tells what became of a session that was to be suspended: its agent may have ended by itself just before, and somebody else may have had another
+// wish meanwhile.
+func suspendError(e *entry) error {
+	switch state := e.rec.View().State; {
+	case e.removed || e.leaving:
+		return refuse(InvalidState, "session %q was removed meanwhile", e.rec.ID)
+	case state != session.Suspended:
+		return refuse(InvalidState, "session %q is %s", e.rec.ID, state)
+	}
+	return nil
 }
 
 // SuspendAll suspends every session whose agent lives, all at the same time, and returns their ids once their scopes are empty.

@@ -33,7 +33,9 @@ func DialGuarded(ctx context.Context, address string, incoming dbus.Interceptor,
 	}
 	g := &guard{UnixConn: socket, in: bufio.NewReader(descriptorless{socket})}
 	intercept := func(msg *dbus.Message) {
-		if ownMessage(msg); incoming != nil {
+		ownMessage(msg)
+		g.returned(msg)
+		if incoming != nil {
 			incoming(msg)
 		}
 	}
@@ -104,7 +106,11 @@ func (c *Guarded) WriteMessage(msg *dbus.Message) error {
 	if err != nil {
 		return err
 	}
-	return c.socket.send(b.Bytes(), fds)
+	serial := c.socket.number(b.Bytes())
+	if len(fds) > 0 {
+		c.socket.passed.note(serial, msg)
+	}
+	return c.socket.write(b.Bytes(), fds)
 }
 
 func (c *Guarded) writeMarshalled(msg *dbus.Message, body []byte) error {
@@ -116,7 +122,7 @@ func (c *Guarded) writeMarshalled(msg *dbus.Message, body []byte) error {
 	}
 	binary.LittleEndian.PutUint32(b.Bytes()[4:], uint32(len(body)))
 	b.Write(body)
-	return c.socket.send(b.Bytes(), nil)
+	return c.socket.send(b.Bytes())
 }
 
 // guard is the socket of such a connection, as godbus sees it.
@@ -126,6 +132,7 @@ type guard struct {
 	begun   atomic.Bool // authenticated: from now on there are messages
 	message []byte      // what is left of the one that is being read
 	last    atomic.Uint32
+	passed  passed
 
 	mu sync.Mutex // held while something is written
 }
@@ -152,9 +159,21 @@ func (g *guard) negotiate() error {
 	return err
 }
 
-// send writes a message of our own. It is given a number, which has to be there and means nothing where no answer is expected.
-func (g *guard) send(message []byte, fds []int) error {
-	binary.LittleEndian.PutUint32(message[8:], g.last.Add(1)|1<<31)
+// send numbers and writes a message of our own.
+func (g *guard) send(message []byte) error {
+	g.number(message)
+	return g.write(message, nil)
+}
+
+// number gives a message of our own the serial number that it has to have, which is none of godbus's.
+func (g *guard) number(message []byte) uint32 {
+	serial := g.last.Add(1) | 1<<31
+	binary.LittleEndian.PutUint32(message[8:], serial)
+	return serial
+}
+
+// write writes a message of our own.
+func (g *guard) write(message []byte, fds []int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(fds) == 0 {
@@ -212,16 +231,7 @@ func (g *guard) refuse(message []byte, says string) {
 	if dbus.Type(message[1]) != dbus.TypeMethodCall || dbus.Flags(message[2])&dbus.FlagNoReplyExpected != 0 || h.sender == "" {
 		return
 	}
-	answer := dbus.Message{Type: dbus.TypeError, Flags: dbus.FlagNoReplyExpected, Body: []any{says}, Headers: map[dbus.HeaderField]dbus.Variant{
-		dbus.FieldErrorName:   dbus.MakeVariant("org.freedesktop.DBus.Error.InvalidArgs"),
-		dbus.FieldDestination: dbus.MakeVariant(h.sender),
-		dbus.FieldReplySerial: dbus.MakeVariant(orderOf(message).Uint32(message[8:])),
-		dbus.FieldSignature:   dbus.MakeVariant(dbus.ParseSignatureMust("s")),
-	}}
-	var b bytes.Buffer
-	if answer.EncodeTo(&b, binary.LittleEndian) == nil {
-		_ = g.send(b.Bytes(), nil) // a connection that is gone is noticed by who reads
-	}
+	g.answer(h.sender, orderOf(message).Uint32(message[8:]), "InvalidArgs", says)
 }
 
 // descriptorless reads from a socket, and closes the descriptors that come along.

@@ -2,14 +2,18 @@ package bus_test
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"net"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 
 	"github.com/godbus/dbus/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/testbed"
@@ -21,8 +25,13 @@ func guarded(t *testing.T) (*bus.Guarded, *dbus.Conn) {
 	address := os.Getenv("DBUS_SESSION_BUS_ADDRESS")
 	var conn atomic.Pointer[bus.Guarded]
 	c, err := bus.DialGuarded(t.Context(), address, func(msg *dbus.Message) {
-		if path, _ := msg.Headers[dbus.FieldPath].Value().(dbus.ObjectPath); msg.Type != dbus.TypeMethodCall || path != "/echo" {
+		path, _ := msg.Headers[dbus.FieldPath].Value().(dbus.ObjectPath)
+		switch {
+		case msg.Type != dbus.TypeMethodCall || path != "/echo" && path != "/descriptor":
 			return
+		case path == "/descriptor":
+			defer func() { msg.Type = 0 }() // godbus is not to answer, too
+			msg.Body, msg.Headers[dbus.FieldSignature] = []any{dbus.UnixFD(os.Stdin.Fd())}, dbus.MakeVariant(dbus.ParseSignatureMust("h"))
 		}
 		answer := &dbus.Message{Type: dbus.TypeMethodReply, Flags: dbus.FlagNoReplyExpected, Body: msg.Body, Headers: map[dbus.HeaderField]dbus.Variant{
 			dbus.FieldReplySerial: dbus.MakeVariant(msg.Serial()), dbus.FieldDestination: msg.Headers[dbus.FieldSender],
@@ -126,6 +135,30 @@ func TestDescriptorsAreSent(t *testing.T) {
 	got, err := io.ReadAll(read)
 	require.NoError(t, err)
 	assert.Equal(t, "hello", string(got))
+}
+
+// TestWhoCannotBePassedDescriptorsIsTold, as over ssh, instead of waiting for an answer that the bus does not pass on.
+func TestWhoCannotBePassedDescriptorsIsTold(t *testing.T) {
+	conn, caller := guarded(t)
+	var fd dbus.UnixFD
+	require.NoError(t, caller.Object(conn.Names()[0], "/descriptor").Call("a.b.C", 0).Store(&fd))
+	require.NoError(t, unix.Close(int(fd)))
+
+	socket, err := net.Dial("unix", filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "bus"))
+	require.NoError(t, err)
+	without, err := dbus.NewConn(struct{ io.ReadWriteCloser }{socket})
+	require.NoError(t, err)
+	defer func() { _ = without.Close() }()
+	require.NoError(t, without.Auth(nil))
+	require.NoError(t, without.Hello())
+	ctx, cancel := context.WithTimeout(t.Context(), testbed.Patience)
+	defer cancel()
+	for range 100 {
+		var refusal dbus.Error
+		require.ErrorAs(t, without.Object(conn.Names()[0], "/descriptor").CallWithContext(ctx, "a.b.C", 0).Err, &refusal)
+		assert.Equal(t, "org.freedesktop.DBus.Error.NotSupported", refusal.Name)
+	}
+	require.NoError(t, without.Object(conn.Names()[0], "/echo").CallWithContext(ctx, "a.b.C", 0).Err)
 }
 
 func TestAGuardedConnectionEnds(t *testing.T) {

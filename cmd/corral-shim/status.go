@@ -48,11 +48,14 @@ const (
 
 var statusStates = []string{statusIdle, statusDone, statusWorking, statusError, statusBlocked, statusClear}
 
+// statusKinds are what a blocked program waits for.
+var statusKinds = []string{"permission", "question", "auth"}
+
 // parseStatus reads what is between "7501;" and the end. What it does not know it passes over, and so it does with pairs that are not well formed; of a key
 // that comes twice the last one counts. A text that breaks the rules costs the text, not the report: the protocol would have it thrown away whole, and
-// nobody would learn that an agent waits.
+// nobody would learn that an agent waits. Of the program itself, that it works or is idle costs no memory, however often it says so.
 func parseStatus(body []byte) (r status, ok bool) {
-	var title, message string
+	var title, message []byte
 	valid := true
 	for pair := range bytes.SplitSeq(body, []byte{':'}) {
 		key, value, found := bytes.Cut(pair, []byte{'='})
@@ -61,29 +64,39 @@ func parseStatus(body []byte) (r status, ok bool) {
 		}
 		switch string(key) {
 		case "state":
-			r.state = string(value)
+			r.state = oneOf(statusStates, value)
 		case "id":
 			r.id, valid = string(value), validStatusID(string(value))
 		case "kind":
-			r.kind = string(value)
+			r.kind = oneOf(statusKinds, value)
 		case "title":
-			title = statusText(value)
+			title = value
 		case "msg":
-			message = statusText(value)
+			message = value
 		}
 	}
-	if !slices.Contains(statusStates, r.state) || !valid {
+	if r.state == "" || !valid {
 		return status{}, false
 	}
 	if r.state != statusBlocked {
 		r.kind = ""
-	} else if !slices.Contains([]string{"permission", "question", "auth"}, r.kind) {
+	} else if r.kind == "" {
 		r.kind = "question"
 	}
 	if r.state != statusWorking && r.state != statusIdle { // or a busy agent would wake its daemon with each line
-		r.text = cmp.Or(message, title)
+		r.text = cmp.Or(statusText(message), statusText(title))
 	}
 	return r, true
+}
+
+// oneOf is the word that the value is, "" if it is none of them.
+func oneOf(words []string, value []byte) string {
+	for _, word := range words {
+		if word == string(value) {
+			return word
+		}
+	}
+	return ""
 }
 
 func notInValue(c rune) bool { return !inSegment(c) && !strings.ContainsRune(",/=", c) }

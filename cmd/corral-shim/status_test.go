@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -51,6 +52,24 @@ func TestParseStatus(t *testing.T) {
 		_, ok := parseStatus([]byte(body))
 		assert.False(t, ok, "%q", body)
 	}
+}
+
+// TestWhatIsSaidAllTheTimeCostsNoMemory: a shim lives for weeks beside a program that draws a spinner.
+func TestWhatIsSaidAllTheTimeCostsNoMemory(t *testing.T) {
+	spec := shimwire.Spec{TitleWorking: "^w"}
+	s := &shim{spec: spec, titles: newTitles(&spec)}
+	s.timers = &timers{fd: -1}
+	s.scanner.init(s.command, s.forgetStatus)
+	title, n := []byte("\x1b]0;w 0 of the work\a\x1b]7501;state=working:app=x:progress=40:title="+encoded("Tests")+"\x1b\\"), byte(0)
+	output := slices.Clone(title)
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		copy(output, title)
+		n++
+		output[6] = 'a' + n%26
+		s.scanner.scan(output)
+	}))
+	assert.Equal(t, "working", s.said[saidByTitle].activity)
+	assert.Equal(t, "working", s.said[saidByProgram].activity)
 }
 
 func TestALongMessageIsCut(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"regexp"
 
 	"github.com/corrald/corral/internal/shimwire"
@@ -9,7 +10,7 @@ import (
 // titles tell what the agent does by its terminal's title, where its definition says how.
 type titles struct {
 	ready, working, blocked *regexp.Regexp // nil for one that no title tells
-	last                    string
+	last                    []byte         // in memory of its own, which is used again: a program may have another title ten times a second, for days
 }
 
 func newTitles(spec *shimwire.Spec) titles {
@@ -31,14 +32,14 @@ func (t *titles) mapped() bool { return t.ready != nil || t.working != nil || t.
 // titled takes a title of the agent's terminal. One that nothing matches says nothing.
 func (s *shim) titled(title []byte) {
 	t := &s.titles
-	if !t.mapped() || t.last == string(title) {
+	if !t.mapped() || bytes.Equal(t.last, title) {
 		return
 	}
-	t.last = string(title)
+	t.last = append(t.last[:0], title...)
 	is := func(re *regexp.Regexp) bool { return re != nil && re.Match(title) }
 	switch before := s.said[saidByTitle].word; {
 	case is(t.blocked):
-		s.says(saidByTitle, word{activity: "waiting", reason: "question", text: shimwire.Line(t.last)})
+		s.says(saidByTitle, word{activity: "waiting", reason: "question", text: shimwire.Line(string(title))})
 	case is(t.working):
 		s.says(saidByTitle, word{activity: "working"})
 	case is(t.ready) && before.activity == "working":

@@ -27,8 +27,9 @@ var attachVerb = verb{
 			if *resume && *tearDown {
 				return usagef("attach", "attach can resume or tear down, not both")
 			}
-			if !c.onTerminal() {
-				return &failure{exitFailed, "cannot attach: this is no terminal", attachHint(args)}
+			alone := *tearDown && len(args) == 1 && c.host == "" // the answer of a script
+			if !alone && !c.onTerminal() {
+				return noTerminal(args)
 			}
 			return c.attachTo(ctx, args, recovery{*resume, *tearDown})
 		}
@@ -37,6 +38,10 @@ var attachVerb = verb{
 
 // onTerminal tells whether a person is asked, and answers, on a terminal.
 func (c *ctl) onTerminal() bool { return c.outTTY != nil && openTerminal(c.in) != nil }
+
+func noTerminal(ids []string) error {
+	return &failure{exitFailed, "cannot attach: this is no terminal", attachHint(ids)}
+}
 
 // attachHint is what shows a session where there is no terminal.
 func attachHint(ids []string) string {
@@ -120,6 +125,9 @@ func (c *ctl) attach(ctx context.Context, id string, answer recovery) error {
 		if argv, variables, err = bus.AttachCommand(ctx, id); err != nil {
 			return c.cannot("attach to", id, err)
 		}
+	}
+	if !c.onTerminal() {
+		return noTerminal([]string{id})
 	}
 	followAgent()
 	_ = bus.Acknowledge(ctx, id) // also where somebody is attached already: tmux tells of the first one only

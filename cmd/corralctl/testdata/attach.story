@@ -77,3 +77,13 @@ corralctl: cannot attach to "own": this is a terminal of that session itself
 code 1
 corralctl: cannot follow the log of "own": this is a terminal of that session itself
 code 1
+
+# A script answers in advance, and needs no terminal to have ended what is left of a session.
+$ corralctl run -q --id script -- sleep 1000
+$ corralctl attach --tear-down script </dev/null
+corralctl: cannot attach: this is no terminal
+hint: corralctl peek script
+[exit 1]
+$ corralctl suspend script && corralctl attach --tear-down script </dev/null
+Nothing of session script runs any more.
+$ corralctl rm script

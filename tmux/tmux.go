@@ -247,10 +247,11 @@ func (t *Tmux) Message(ctx context.Context, s Session, text string) error {
 	return nil
 }
 
-// AttachCommand returns the argument vector that attaches a terminal to the session.
+// AttachCommand returns the argument vector that attaches a terminal to the session. The terminal is taken for one that has UTF-8, as all that Corral writes
+// takes it: tmux would go by the locale, which many that have it do not tell, such as a window that the user's manager opens, and show "_" for what is not ASCII.
 func (t *Tmux) AttachCommand(ctx context.Context, s Session) []string {
 	session, _ := t.ids(ctx, s)
-	return []string{t.client(s), "-N", "-S", s.Socket, "attach-session", "-t", session}
+	return []string{t.client(s), "-u", "-N", "-S", s.Socket, "attach-session", "-t", session}
 }
 
 // literal returns an argument so that tmux takes it as it is: one that ends with a semicolon would end its command.

@@ -275,11 +275,11 @@ func TestTheUsersConfigurationIsReadOnlyWhereAskedFor(t *testing.T) {
 // TestAttachCommand attaches in a terminal that is another tmux, as a person who has one would.
 func TestAttachCommand(t *testing.T) {
 	x := prepare(t)
-	s := open(t, x, "printf 'what the agent shows'; exec cat")
-	shows(t, x, s, "what the agent shows")
+	s := open(t, x, "printf '✻ what the agent shows 漢字'; exec cat")
+	shows(t, x, s, "✻ what the agent shows 漢字")
 	outer := serve(t, x)
-	require.NoError(t, x.Run(t.Context(), outer, "/", x.AttachCommand(t.Context(), s)))
-	shows(t, x, outer, "what the agent shows") // and not a list of what is wrong in the configuration, which tmux shows to the first who attaches
+	require.NoError(t, x.Run(t.Context(), outer, "/", append([]string{"env", "-u", "TMUX", "LC_ALL=C"}, x.AttachCommand(t.Context(), s)...)))
+	shows(t, x, outer, "✻ what the agent shows 漢字") // and not a list of what is wrong in the configuration, which tmux shows to the first who attaches
 	assert.Equal(t, "1", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{session_attached}"))
 	require.NoError(t, x.SendKeys(t.Context(), outer, []string{"typed", "Enter"}))
 	shows(t, x, s, "\ntyped") // by the terminal, and by cat
@@ -323,7 +323,7 @@ func TestAPersonAtWorkInTheSession(t *testing.T) {
 		shows(t, x, s, "ready")
 		require.NoError(t, x.SendKeys(t.Context(), s, []string{"one", "Enter"}))
 		shows(t, x, s, "[one]")
-		assert.Equal(t, "="+s.Name, x.AttachCommand(t.Context(), s)[6])
+		assert.Equal(t, "="+s.Name, x.AttachCommand(t.Context(), s)[7])
 	})
 }
 

@@ -28,11 +28,20 @@ func (s *Session) Account(r *Run) Account {
 	return a
 }
 
-// Accounts returns what the runs that are remembered are told to have been, the newest last.
+// Accounts returns what the runs that are remembered are told to have been, the newest last. One whose end nobody has seen, because the next has begun among
+// what was left of it, is over since then.
 func (s *Session) Accounts() []Account {
 	var all []Account
 	for i := range s.Past {
-		all = append(all, s.Account(&s.Past[i]))
+		next := s.Run
+		if i+1 < len(s.Past) {
+			next = &s.Past[i+1]
+		}
+		a := s.Account(&s.Past[i])
+		if a.Ended.IsZero() && next != nil {
+			a.Ended = next.Asked
+		}
+		all = append(all, a)
 	}
 	if s.Run != nil {
 		all = append(all, s.Account(s.Run))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/supervisor/session"
@@ -263,6 +264,30 @@ func TestTheWorkspaceVanishesAndComesBack(t *testing.T) {
 		snap, err := b.sup.Session("shop")
 		require.NoError(t, err)
 		assert.Equal(t, 2*time.Minute, snap.StateChanged.Sub(snap.Started), "since it came back")
+	})
+}
+
+func TestTheWorkspaceVanishesBeforeTheAgentIsReady(t *testing.T) {
+	supervise(t, func(b *bed) {
+		require.NoError(t, b.sup.Reload(config.Default(), map[string]config.Agent{"command": {Name: "command", Type: config.TypeNotify}}))
+		work := t.TempDir()
+		b.call("create", func(ctx context.Context) error {
+			_, err := b.sup.Create(ctx, "command", Spec{ID: "shop", Command: []string{"true"}, WorkingDirectory: work})
+			return err
+		})
+		require.Equal(t, "starting", b.state("shop"))
+		<-time.After(10 * time.Second)
+		require.NoError(t, unix.Rename(work, work+".moved"))
+		b.files.tell(work, "", unix.IN_MOVE_SELF)
+		require.Equal(t, "orphaned", b.state("shop"))
+		<-time.After(10 * time.Second)
+		require.NoError(t, unix.Rename(work+".moved", work))
+		b.files.tell(filepath.Dir(work), filepath.Base(work), unix.IN_MOVED_TO)
+		require.Equal(t, "starting", b.state("shop"))
+		snap, err := b.sup.Session("shop")
+		require.NoError(t, err)
+		assert.Equal(t, 20*time.Second, time.Since(b.begin))
+		assert.True(t, snap.StateChanged.Equal(time.Now()), "since it came back: %v", snap.StateChanged)
 	})
 }
 

@@ -352,7 +352,7 @@ func (s *Supervisor) stamp(e *entry) {
 	if e.rec.State == v.State && !e.rec.StateChanged.IsZero() {
 		return
 	}
-	back := v.State == session.Running && (e.rec.State == session.Stale || e.rec.State == session.Orphaned)
+	back := (v.State == session.Running || v.State == session.Starting) && (e.rec.State == session.Stale || e.rec.State == session.Orphaned)
 	e.rec.State, e.rec.StateChanged = v.State, v.Since
 	if v.State == session.Running {
 		e.rec.Seen = "" // whatever it was, it is over

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"strings"
 
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
@@ -27,7 +28,24 @@ func lingerFile() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot tell who this is: %w", err)
 	}
-	return filepath.Join(lingerDir, u.Username), nil
+	return filepath.Join(lingerDir, escaped(u.Username)), nil
+}
+
+// escaped is the name of a user as the login manager has it in a file's name: as in C, of a domain's user (EXAMPLE\anna), or one that is not ASCII.
+func escaped(user string) string {
+	var b strings.Builder
+	for i := range len(user) {
+		switch c := user[i]; {
+		case strings.IndexByte(`\"'`, c) >= 0:
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < ' ' || c >= 0x7f:
+			fmt.Fprintf(&b, `\%03o`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 func exists(path string) bool {

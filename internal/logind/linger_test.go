@@ -11,6 +11,12 @@ import (
 )
 
 // The login manager makes the directory for the first user who lingers, and a file in it for each.
+func TestTheFileOfAUserWhoLingers(t *testing.T) {
+	for user, name := range map[string]string{"anna": "anna", `EXAMPLE\anna`: `EXAMPLE\\anna`, "zoé": `zo\303\251`, "o'hara@example.org": `o\'hara@example.org`, "host$": "host$"} {
+		assert.Equal(t, name, escaped(user))
+	}
+}
+
 func TestWatchLinger(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "systemd", "linger")

@@ -171,6 +171,7 @@ func (n *Notifier) step(now time.Time) (next time.Time) {
 	for _, notice := range notices {
 		if e := s.entries[notice.Key]; e != nil {
 			e.inherited = false
+			n.narrow(e, notice)
 		}
 	}
 	closing, next := n.closeOne(notices, now)
@@ -189,6 +190,13 @@ func (n *Notifier) step(now time.Time) (next time.Time) {
 		}
 	}
 	return next
+}
+
+// narrow has the actions of a notice that is there be for the sessions that it is about still: what it says stays as it was sent.
+func (n *Notifier) narrow(e *entry, notice Notice) {
+	if e.Token == notice.Token && !slices.Equal(e.Sessions, notice.Sessions) {
+		e.Sessions, n.dirty = notice.Sessions, true
+	}
 }
 
 // paced takes note that a notice was given to the server just now: another with its key has to wait for a while. What does not have to wait any more is

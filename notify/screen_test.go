@@ -239,6 +239,29 @@ func TestAnActionThatFails(t *testing.T) {
 	server.Dismiss(t, n.ID, 2)
 }
 
+// Of the sessions that a reboot has suspended one is resumed by hand, and one is removed: the others are what there is to be resumed.
+func TestResumeAllThatAreLeft(t *testing.T) {
+	s := newStage(t)
+	server := testbed.Notifications(t, "actions")
+	suspended := map[string]*supervisor.Snapshot{}
+	for _, id := range []string{"a", "b", "c", "d"} {
+		suspended[id] = &supervisor.Snapshot{ID: id, State: "suspended", Reason: "the machine went down", Interrupted: true, StateChanged: now()}
+		s.publish(suspended[id])
+	}
+	s.LoggedIn()
+	n := s.shown(server)
+	require.Equal(t, "4 sessions were suspended", n.Title)
+	s.publish(in(suspended["a"], func(n *supervisor.Snapshot) { n.State, n.Interrupted = "running", false }))
+	s.Publish([]supervisor.Change{{Old: suspended["c"]}}, nil)
+	s.publish(failed("shop", now()))
+	assert.Equal(t, "shop: failed, exit 3", s.shown(server).Title, "all of that was heard")
+	server.Emit(t, "ActionInvoked", n.ID, "resume-all")
+	assert.Equal(t, "resume b", testbed.Receive(t, s.did, "the action"))
+	assert.Equal(t, "resume d", testbed.Receive(t, s.did, "the action"))
+	server.Emit(t, "ActionInvoked", n.ID, "show-all")
+	assert.Equal(t, "corralctl [top]", testbed.Receive(t, s.did, "nothing else before"))
+}
+
 // One summary is one notification, however fast a thousand sessions fail.
 func TestAThousandAtOnce(t *testing.T) {
 	s := newStage(t)

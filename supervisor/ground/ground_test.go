@@ -50,6 +50,26 @@ func TestARunWithoutAControlGroupIsNotTheWholeHierarchy(t *testing.T) {
 	}
 }
 
+// TestTheLastOfSeveralValuesOfALimitCounts, however each is written: systemd keeps a share of what the machine has and a number under different names.
+func TestTheLastOfSeveralValuesOfALimitCounts(t *testing.T) {
+	plan := supervisor.Plan{
+		Unit: "app-corral-claude-shop.scope", Scope: []string{"MemoryMax=50%", "TasksMax=10%", "OOMPolicy=stop", "MemoryMax=1G", "TasksMax=99"},
+		Properties: []session.Property{{Name: "TasksMaxScale", Signature: "u", Value: "7"}, {Name: "OOMPolicy", Signature: "s", Value: `"kill"`}},
+	}
+	scope, err := new(Ground).scope(plan)
+	require.NoError(t, err)
+	given := map[string]any{}
+	for _, p := range append(scope.Properties, scope.Optional...) {
+		assert.NotContains(t, given, p.Name)
+		given[p.Name] = p.Value.Value()
+	}
+	assert.Equal(t, uint64(1<<30), given["MemoryMax"])
+	assert.NotContains(t, given, "MemoryMaxScale")
+	assert.Equal(t, uint32(7), given["TasksMaxScale"])
+	assert.NotContains(t, given, "TasksMax")
+	assert.Equal(t, "kill", given["OOMPolicy"])
+}
+
 // FuzzCPUUsage holds that a time is one that is there, and not one that has overflowed.
 func FuzzCPUUsage(f *testing.F) {
 	for _, seed := range []string{"usage_usec 1500\nuser_usec 1000\n", "usage_usec 18446744073709551615\n", "usage_usec -1\n", ""} {

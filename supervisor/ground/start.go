@@ -252,6 +252,10 @@ func (g *Ground) scope(p supervisor.Plan) (units.Scope, error) {
 	s := units.Scope{Name: p.Unit}
 	props := map[string]dbus.Variant{}
 	set := func(name string, value any) { props[name] = dbus.MakeVariant(value) }
+	replace := func(name string, value dbus.Variant) {
+		maps.DeleteFunc(props, func(earlier string, _ dbus.Variant) bool { return unitproperty.Same(earlier, name) })
+		props[name] = value
+	}
 	set("Description", p.Description)
 	set("Slice", slice)
 	set("Delegate", true) // a new tmux can be put into it later (AttachProcessesToUnit)
@@ -263,15 +267,14 @@ func (g *Ground) scope(p supervisor.Plan) (units.Scope, error) {
 		if err != nil {
 			return s, fmt.Errorf("cannot use the agent's [Scope]: %w", err)
 		}
-		props[name] = value
+		replace(name, value)
 	}
 	for _, prop := range p.Properties {
 		value, err := unitproperty.Decode(prop.Signature, prop.Value)
 		if err != nil {
 			return s, err
 		}
-		maps.DeleteFunc(props, func(name string, _ dbus.Variant) bool { return unitproperty.Same(name, prop.Name) })
-		props[prop.Name] = value
+		replace(prop.Name, value)
 	}
 	if _, given := props["OOMPolicy"]; !given {
 		// One compiler that runs out of memory must not take the agent along (systemd 253; Delegate does the same before).

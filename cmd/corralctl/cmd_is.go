@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
@@ -38,19 +39,36 @@ func activityOf(answer isValue) string {
 // isVerb makes a verb that prints the answer for each session, unless quiet, and exits with 0 if it is so of any; else with no, or 4 if one is not known.
 func isVerb(name, summary string, q question) verb {
 	return verb{name: name, args: "ID…", summary: summary, options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
-		if len(args) == 0 {
+		if len(args) == 0 && !c.all {
 			return usagef(name, "%s needs the id of a session", name)
 		}
+		var rows []dbusapi.SessionRow
 		bus, err := c.connect(ctx)
-		if err != nil {
-			return c.cannot("ask for", args[0], err)
+		if err == nil {
+			rows, err = bus.ListSessions(ctx)
 		}
-		rows, err := bus.ListSessions(ctx)
-		if err != nil {
+		switch {
+		case err != nil && len(args) == 0:
+			return c.cannot("ask for the sessions", "", err)
+		case err != nil:
 			return c.cannot("ask for", args[0], err)
+		case len(args) == 0:
+			args = unarchived(rows)
 		}
 		return c.is(args, rows, q)
 	})}
+}
+
+// unarchived are the ids of all sessions that are in sight.
+func unarchived(rows []dbusapi.SessionRow) []string {
+	var ids []string
+	for _, row := range rows {
+		if row.State != "archived" {
+			ids = append(ids, row.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 func (c *ctl) is(words []string, rows []dbusapi.SessionRow, q question) error {

@@ -37,6 +37,13 @@ $ corralctl is-failed bad good
 failed
 completed
 
+$ corralctl is-failed --all; corralctl is-active --all; corralctl is-waiting -aq
+failed
+completed
+failed
+completed
+[exit 3]
+
 $ corralctl is-active bad
 failed
 [exit 3]

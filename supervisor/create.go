@@ -285,7 +285,7 @@ func newRecord(id string, def config.Agent, spec Spec) *session.Session {
 		ConversationID:   spec.ConversationID,
 		Defined:          len(spec.Command) == 0,
 		Arguments:        slices.Clone(spec.Arguments),
-		UnitProperties:   slices.Clone(spec.UnitProperties),
+		UnitProperties:   mergeProperties(nil, spec.UnitProperties),
 		Created:          time.Now(),
 		Worktree:         spec.worktree,
 	}

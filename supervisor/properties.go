@@ -51,13 +51,15 @@ func identity(r *session.Run) (run, scope string) {
 	return r.ID, r.InvocationID
 }
 
-// mergeProperties returns the properties with the later ones in the place of the same earlier ones, in the order in which they were first set.
+// mergeProperties returns the properties with the later ones in the place of the same earlier ones, in the order in which they were first set: each is there
+// once, as the last one counts when the scope is started.
 func mergeProperties(earlier, later []session.Property) []session.Property {
 	merged := slices.Clone(earlier)
 	for _, p := range later {
 		same := func(old session.Property) bool { return unitproperty.Same(old.Name, p.Name) }
 		if i := slices.IndexFunc(merged, same); i >= 0 {
 			merged[i] = p
+			merged = append(merged[:i+1], slices.DeleteFunc(merged[i+1:], same)...)
 		} else {
 			merged = append(merged, p)
 		}

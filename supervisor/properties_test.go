@@ -28,6 +28,18 @@ func TestUnitPropertiesAreSetLiveAndKept(t *testing.T) {
 	})
 }
 
+// TestUnitPropertiesThatWereGivenTwice: what is set later is not undone by one of them at the next start.
+func TestUnitPropertiesThatWereGivenTwice(t *testing.T) {
+	supervise(t, func(b *bed) {
+		twice := []session.Property{limit("MemoryMaxScale", "9"), limit("TasksMax", "50"), limit("MemoryMax", "70")}
+		_, err := b.sup.Create(b.t.Context(), "command", Spec{ID: "shop", Command: []string{"true"}, UnitProperties: twice, NoStart: true})
+		require.NoError(t, err)
+		assert.Equal(t, []session.Property{limit("MemoryMax", "70"), limit("TasksMax", "50")}, b.records.last("shop").UnitProperties)
+		assert.Equal(t, []session.Property{limit("MemoryMax", "80"), limit("TasksMax", "50")}, mergeProperties(twice, []session.Property{limit("MemoryMax", "80")}),
+			"also of one that was created before")
+	})
+}
+
 func TestUnitPropertiesThatAreNotTakenAreNotKept(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")

@@ -3,6 +3,7 @@ package main
 import (
 	"regexp"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/corrald/corral/internal/shimwire"
@@ -13,14 +14,20 @@ import (
 type setup struct {
 	dialog *regexp.Regexp
 	screen picture
-	due    bool // the agent has had the time to say something
+	due    bool      // the agent has had the time to say something
+	last   time.Time // from then on a screen without a dialog means that there will be none
 }
+
+// setupTime is how long after its start an agent may still come up with a dialog: on a busy machine some take half a minute to make their screen, and one dialog may follow
+// another.
+const setupTime = time.Minute
 
 // watchSetup begins to look for a dialog, if the agent's definition tells of one.
 func (s *shim) watchSetup() {
 	if dialog := compiled(s.spec.SetupPattern); dialog != nil {
 		size := s.pane.size()
-		s.setup = &setup{dialog: dialog, screen: newPicture(int(size.Row), int(size.Col))}
+		last := s.agent.started.Add(max(s.spec.ReadyTimeout, setupTime))
+		s.setup = &setup{dialog: dialog, screen: newPicture(int(size.Row), int(size.Col)), last: last}
 		s.timers.set(timerSetup, s.agent.started.Add(s.spec.ReadyTimeout))
 	}
 }
@@ -40,19 +47,27 @@ func (w *setup) shows() (line string, ok bool) {
 
 // setupIsDue is called when the agent has had the time to say something.
 func (s *shim) setupIsDue() {
-	if s.setup != nil {
-		s.setup.due = true
-		s.lookForSetup()
+	if s.setup == nil {
+		return
 	}
+	s.setup.due = true
+	if s.setup.last.After(time.Now()) {
+		s.timers.set(timerSetup, s.setup.last)
+	}
+	s.lookForSetup()
 }
 
-// lookForSetup looks whether there is a dialog, and is called again each time that the agent falls silent: until there is none.
+// lookForSetup looks whether there is a dialog, and is called again each time that the agent falls silent: until there will be none.
 func (s *shim) lookForSetup() {
 	if s.setup == nil || !s.setup.due {
 		return
 	}
 	if line, ok := s.setup.shows(); ok {
 		s.says(saidByScreen, word{activity: "waiting", reason: "setup", text: line})
+		return
+	}
+	if s.setup.last.After(time.Now()) {
+		s.says(saidByScreen, word{})
 		return
 	}
 	s.endSetup()

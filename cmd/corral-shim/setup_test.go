@@ -54,6 +54,22 @@ func TestADialogOfAnAgentThatSaysNothing(t *testing.T) {
 	require.Zero(t, s.ends())
 }
 
+// TestADialogThatComesLate, after the time in which the agent should have said something, and one that follows it.
+func TestADialogThatComesLate(t *testing.T) {
+	h := newHome(t, "sh", "-c", `stty -echo; printf 'loading\033[?2004h'; read begin; `+trusting)
+	h.spec.SetupPattern, h.spec.ReadyTimeout = `Do you trust this folder\?|prompt>`, 100*time.Millisecond
+	s := h.show()
+	d := h.connect()
+	d.hears(shimwire.Idle)
+	for _, dialog := range []string{"Do you trust this folder?", "prompt>"} {
+		s.keys("\n")
+		m := d.hears(shimwire.Said)
+		assert.Equal(t, []string{"screen", "waiting", "setup", dialog}, []string{m.Source, m.Activity, m.Reason, m.Text})
+	}
+	s.keys("\n\n")
+	require.Zero(t, s.ends())
+}
+
 // TestThePromptIsNoAnswerToADialog, also before it is told that there is one.
 func TestThePromptIsNoAnswerToADialog(t *testing.T) {
 	h := newHome(t, "sh", "-c", `printf '\033[?2004h'; `+trusting)

@@ -274,14 +274,21 @@ func TestEnds(t *testing.T) {
 func TestNothingIsConfigured(t *testing.T) {
 	w := newWorld(t)
 	w.bare = true
-	for agent, dialog := range map[string]string{"claude": "Choose the text style", "codex": "Sign in with ChatGPT"} {
-		s := w.run(agent, agent)
+	for agent, dialog := range map[string]string{
+		"claude": "Choose the text style", "codex": "Sign in with ChatGPT",
+		"gemini": "Do you trust the files in this folder?", "copilot": "Do you trust the files in this folder?",
+	} {
+		s := w.run(agent, agent, "--prompt", "hello")
 		s.shows(dialog)
 		begin := time.Now()
 		now := s.awaitAttention()
 		t.Logf("%s: %s, told by %s after %v: %q", agent, now.Attention, now.AttentionSource, time.Since(begin).Round(time.Second), now.AttentionMessage)
-		assert.Contains(t, []string{"setup", "auth", "question"}, now.Attention)
+		assert.Contains(t, []string{"setup", "auth", "question", "permission"}, now.Attention)
+		s.shows(dialog) // the prompt is no answer to it
+		w.corralctl("stop", agent)
 	}
+	prompts, _ := w.model.Prompts()
+	assert.Empty(t, prompts)
 }
 
 // TestOneEndsAndTheOtherGoesOn: sessions of Codex share nothing that the end of one could take along.

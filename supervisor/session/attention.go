@@ -353,15 +353,15 @@ func (s *Session) decides() (Source, Word, bool) {
 // says tells whether the word is about what the agent does, or wants.
 func (w Word) says() bool { return w.Activity != "" || w.Reason != "" }
 
-// spoke tells whether the agent has said itself what it does. A title that says that it has nothing to do is no such word: there are programs that have it
-// above the dialog with which they begin.
+// spoke tells whether the agent has said itself what it does. A title that says that it has nothing to do is no such word, nor a hook that says so: there are
+// programs that have it above the dialog with which they begin, or run it before that.
 func (s *Session) spoke(sources []Source) bool {
 	return slices.ContainsFunc(sources, func(source Source) bool {
 		w, ok := s.word(source)
 		switch source {
-		case FromOSC7501, FromReport, FromNotify:
+		case FromOSC7501, FromNotify:
 			return ok && w.says()
-		case FromTitle:
+		case FromTitle, FromReport:
 			return ok && w.says() && (w.Activity != Idle || w.Reason != "")
 		}
 		return false

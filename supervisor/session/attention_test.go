@@ -255,6 +255,7 @@ func TestWhoIsHeardIsForTheDefinitionToSay(t *testing.T) {
 
 		{"a dialog on the screen", nil, list(silent, shows), "waiting", "setup", "screen", "screen"},
 		{"whatever is heard", []string{"bell"}, list(silent, shows), "waiting", "setup", "screen", "screen"},
+		{"after a hook that says it has begun", nil, list(silent, said(session.FromReport, 3, session.Idle, ""), shows), "waiting", "setup", "screen", "screen"},
 		{"under a title that says it is ready", []string{"title"}, list(silent, titleReady, shows), "waiting", "setup", "screen", "screen"},
 		{"not of an agent that speaks", nil, list(silent, titleWorks, shows), "working", "", "title", ""},
 		{"not of one that has reported", nil, list(silent, reportsOn, shows), "working", "", "report", ""},

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +21,7 @@ func openMemoryCounters() memoryCounters {
 	if err != nil {
 		return c
 	}
-	path := ownCgroup(string(b))
+	path := string(ownCgroup(b))
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		dir, err := unix.Open(root+path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -40,13 +39,13 @@ func openMemoryCounters() memoryCounters {
 }
 
 // ownCgroup finds the path in the unified hierarchy in the text of /proc/self/cgroup (cgroups(7)).
-func ownCgroup(text string) string {
-	for line := range strings.SplitSeq(text, "\n") {
-		if path, ok := strings.CutPrefix(line, "0::"); ok {
+func ownCgroup(text []byte) []byte {
+	for line := range bytes.SplitSeq(text, []byte{'\n'}) {
+		if path, ok := bytes.CutPrefix(line, []byte("0::")); ok {
 			return path
 		}
 	}
-	return "/"
+	return []byte("/")
 }
 
 // kills is how many of the scope's processes the kernel's OOM killer has ended since the shim began.

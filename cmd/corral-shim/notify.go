@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bytes"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,8 +21,10 @@ const maxNotifyPath = 107
 type notifier struct {
 	fd    int // 0 if there is none
 	path  string
-	group string // the control group that a sender has to be in
+	group []byte // the control group that a sender has to be in
 	more  bool   // there may be more to receive
+
+	room [4 << 10]byte // for what is asked of each sender: a program may say how it is each second, for days
 
 	activity, reason, status string // as last said
 }
@@ -37,7 +39,7 @@ func listenNotify(path string) (notifier, error) {
 	if err != nil {
 		return n, err
 	}
-	n.group = ownCgroup(string(text))
+	n.group = ownCgroup(text)
 	if n.fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
 		return n, os.NewSyscallError("socket", err)
 	}
@@ -74,12 +76,18 @@ func (n *notifier) inside(pid int32) bool {
 	if pid <= 0 {
 		return false
 	}
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(int(pid)), "cgroup"))
-	if err != nil {
+	var path [32]byte
+	fd, e := sysOpen(append(strconv.AppendInt(append(path[:0], "/proc/"...), int64(pid), 10), "/cgroup\x00"...))
+	if e != 0 {
 		return false
 	}
-	group := ownCgroup(string(text))
-	return group == n.group || strings.HasPrefix(group, strings.TrimSuffix(n.group, "/")+"/")
+	size, e := sysRead(fd, n.room[:])
+	_ = unix.Close(fd)
+	if e != 0 {
+		return false
+	}
+	below, ok := bytes.CutPrefix(ownCgroup(n.room[:size]), bytes.TrimSuffix(n.group, []byte("/")))
+	return ok && (len(below) == 0 || below[0] == '/')
 }
 
 // hearNotify takes what was sent to the notification socket. It returns whether there is more.
@@ -127,23 +135,23 @@ const (
 // parseNotification reads the lines NAME=VALUE of a datagram. What it does not know it passes over; of a name that comes twice the last one counts.
 func parseNotification(text []byte) notification {
 	var n notification
-	for line := range strings.SplitSeq(string(text), "\n") {
-		name, value, ok := strings.Cut(line, "=")
+	for line := range bytes.SplitSeq(text, []byte{'\n'}) {
+		name, value, ok := bytes.Cut(line, []byte{'='})
 		if !ok {
 			continue
 		}
-		switch name {
+		switch string(name) {
 		case "READY":
-			n.ready = n.ready || value == "1"
+			n.ready = n.ready || string(value) == "1"
 		case "STATUS":
-			n.status, n.saysStatus = shimwire.Bounded(value), true
+			n.status, n.saysStatus = shimwire.Bounded(string(value)), true
 		case activityKey:
-			if slices.Contains(shimwire.Activities, value) {
-				n.activity, n.saysActivity = value, true
+			if word := oneOf(shimwire.Activities, value); word != "" {
+				n.activity, n.saysActivity = word, true
 			}
 		case reasonKey:
-			if slices.Contains(shimwire.Reasons, value) {
-				n.reason, n.asksForPerson = value, true
+			if word := oneOf(shimwire.Reasons, value); word != "" {
+				n.reason, n.asksForPerson = word, true
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -175,4 +176,22 @@ func TestTheBell(t *testing.T) {
 	assert.Equal(t, "bell", says(shimwire.Said).Reason)
 	s.keys("\n")
 	require.Zero(t, s.ends())
+}
+
+// A program may say how it is each second, for days.
+func TestNotificationsCostNoMemory(t *testing.T) {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	require.NoError(t, err)
+	n := &notifier{group: ownCgroup(text)}
+	pid, said := int32(os.Getpid()), []byte("READY=1\nWATCHDOG=1\nX_CORRAL_ACTIVITY=working\n")
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		if !n.inside(pid) || parseNotification(said).activity != "working" {
+			t.Error("it is not heard")
+		}
+	}))
+	n.group = append(n.group, "/below"...)
+	assert.False(t, n.inside(pid))
+	n.group = []byte("/")
+	assert.True(t, n.inside(pid), "everything is below that")
+	assert.False(t, n.inside(1<<22+1), "nobody")
 }

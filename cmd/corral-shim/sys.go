@@ -33,6 +33,14 @@ func sysWrite(fd int, b []byte) (int, unix.Errno) {
 	}
 }
 
+// sysOpen opens a file for reading; path ends with NUL.
+func sysOpen(path []byte) (int, unix.Errno) {
+	const here = unix.AT_FDCWD
+	at := here
+	fd, _, e := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(unsafe.SliceData(path))), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+	return int(fd), e
+}
+
 func sysSend(fd int, b []byte) unix.Errno {
 	_, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
 		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)

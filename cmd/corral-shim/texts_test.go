@@ -10,8 +10,8 @@ import (
 
 // TestTextsOfTheKernel are read for what is needed of them.
 func TestTextsOfTheKernel(t *testing.T) {
-	assert.Equal(t, "/a/b.scope", ownCgroup("1:name=systemd:/x\n0::/a/b.scope\n"))
-	assert.Equal(t, "/", ownCgroup("1:name=systemd:/x\n"))
+	assert.Equal(t, "/a/b.scope", string(ownCgroup([]byte("1:name=systemd:/x\n0::/a/b.scope\n"))))
+	assert.Equal(t, "/", string(ownCgroup([]byte("1:name=systemd:/x\n"))))
 	assert.Equal(t, uint64(7), oomKills([]byte("low 0\noom 3\noom_kill 7\noom_group_kill 1\n")))
 	assert.Zero(t, oomKills(nil))
 	assert.Equal(t, uint64(4711), ticksIn("1 (a) b) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0"))
@@ -32,7 +32,7 @@ func FuzzCgroupTexts(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		path := ownCgroup(text)
+		path := string(ownCgroup([]byte(text)))
 		require.NotContains(t, path, "\n")
 		require.True(t, path == "/" || strings.Contains(text, "0::"+path))
 		if oomKills([]byte(text)) > 0 {

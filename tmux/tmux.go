@@ -156,7 +156,7 @@ func (t *Tmux) Answers(ctx context.Context, s Session) bool {
 
 // Capture returns the last lines of the agent's pane, history included; lines 0 means its screen. Escapes keeps colours.
 func (t *Tmux) Capture(ctx context.Context, s Session, lines int, escapes bool) (string, error) {
-	_, pane := t.ids(ctx, s)
+	pane := t.places(ctx, s).pane
 	capture := "capture-pane -p -t '" + pane + "'"
 	if escapes {
 		capture += " -e"
@@ -183,7 +183,7 @@ func (t *Tmux) Capture(ctx context.Context, s Session, lines int, escapes bool) 
 // SendKeys presses keys, by tmux's names, in the agent's pane. A mode that a person has left the pane in, such as that to scroll back, would take them: it is
 // ended.
 func (t *Tmux) SendKeys(ctx context.Context, s Session, keys []string) error {
-	_, pane := t.ids(ctx, s)
+	pane := t.places(ctx, s).pane
 	args := []string{"-N", "copy-mode", "-q", "-t", pane, ";", "send-keys", "-t", pane, "--"}
 	for _, key := range keys {
 		args = append(args, literal(key))
@@ -249,9 +249,13 @@ func (t *Tmux) Message(ctx context.Context, s Session, text string) error {
 
 // AttachCommand returns the argument vector that attaches a terminal to the session. The terminal is taken for one that has UTF-8, as all that Corral writes
 // takes it: tmux would go by the locale, which many that have it do not tell, such as a window that the user's manager opens, and show "_" for what is not ASCII.
+// The session is meant by its name as long as it has that: who hands the arguments to a shell as they are gets what was meant, which an id, "$0", is not.
 func (t *Tmux) AttachCommand(ctx context.Context, s Session) []string {
-	session, _ := t.ids(ctx, s)
-	return []string{t.client(s), "-u", "-N", "-S", s.Socket, "attach-session", "-t", session}
+	p := t.places(ctx, s)
+	if p.name == s.Name {
+		p.session = "=" + s.Name
+	}
+	return []string{t.client(s), "-u", "-N", "-S", s.Socket, "attach-session", "-t", p.session}
 }
 
 // literal returns an argument so that tmux takes it as it is: one that ends with a semicolon would end its command.
@@ -268,14 +272,21 @@ const (
 	paneOption    = "@corral-pane"
 )
 
-// ids returns the targets of the session and of the agent's pane. They stay what they are when a person renames the session, splits, swaps or moves the pane.
-// A server that does not tell them, as one that an older Corral has started, has them by their names.
-func (t *Tmux) ids(ctx context.Context, s Session) (session, pane string) {
-	out, err := t.command(ctx, s, "-N", "display-message", "-p", "#{"+sessionOption+"} #{"+paneOption+"}")
-	if ids := strings.Fields(string(out)); err == nil && len(ids) == 2 {
-		return ids[0], ids[1]
+// places is where a person has put what there is of a session.
+type places struct {
+	session, pane string // targets
+	name          string // of the session by now, "" if it is not known
+}
+
+// places returns targets that stay what they are when a person renames the session, splits, swaps or moves the pane: ids. A server that does not tell them, as
+// one that an older Corral has started, has them by their names.
+func (t *Tmux) places(ctx context.Context, s Session) places {
+	const name = "#{S:#{?#{==:#{session_id},#{" + sessionOption + "}},#{session_name},}}"
+	out, err := t.command(ctx, s, "-N", "display-message", "-p", "#{"+sessionOption+"} #{"+paneOption+"} "+name)
+	if found := strings.SplitN(strings.TrimSuffix(string(out), "\n"), " ", 3); err == nil && len(found) == 3 && found[0] != "" {
+		return places{found[0], found[1], found[2]}
 	}
-	return "=" + s.Name, s.pane()
+	return places{session: "=" + s.Name, pane: s.pane()}
 }
 
 // pane is the target of the agent's pane as long as nobody has moved it: the first one of the first window.

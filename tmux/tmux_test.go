@@ -296,6 +296,7 @@ func TestAPersonAtWorkInTheSession(t *testing.T) {
 	const script = "stty -echo; printf ready; while read -r line; do echo \"[$line]\"; done"
 	s := open(t, x, script)
 	shows(t, x, s, "ready")
+	assert.Equal(t, "="+s.Name, x.AttachCommand(t.Context(), s)[7], "which a shell takes as it is")
 	pane := ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{pane_id}")
 	ask(t, x, s, "copy-mode", "-t", pane)
 	require.NoError(t, x.SendKeys(t.Context(), s, []string{"one", "Enter"}), "scrolled back")

@@ -164,7 +164,7 @@ func (s *subject) attachTo(screen io.Writer) (detach func()) {
 	s.t.Helper()
 	var argv, environment []string
 	require.NoError(s.t, s.call(dbusapi.SessionPath(s.id), dbusapi.SessionInterface+".GetAttachCommand", nil, &argv, &environment))
-	terminal := exec.Command("script", "-qec", "'"+strings.Join(argv, "' '")+"'", "/dev/null")
+	terminal := exec.Command("script", "-qec", strings.Join(argv, " "), "/dev/null")
 	terminal.Stdout = screen
 	_, err := terminal.StdinPipe() // open until it ends: script(1) types ^D where its input does
 	require.NoError(s.t, err)

@@ -107,7 +107,7 @@ func TestWhoLooksAwayIsNotified(t *testing.T) {
 	s := d.run(t, "asks", pass+"; "+reports("waiting", "Reason", "question", "Message", "1")+"; exec sleep 1000")
 	var argv, environment []string
 	require.NoError(t, s.call(dbusapi.SessionPath(s.id), dbusapi.SessionInterface+".GetAttachCommand", nil, &argv, &environment))
-	terminal := exec.Command("script", "-qec", "'"+strings.Join(argv, "' '")+"'", "/dev/null")
+	terminal := exec.Command("script", "-qec", strings.Join(argv, " "), "/dev/null")
 	keys, err := terminal.StdinPipe()
 	require.NoError(t, err)
 	terminal.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "TMUX") }), "TERM=xterm")

@@ -126,7 +126,7 @@ func (d *corrald) end() {
 	if code != 0 {
 		d.t.Errorf("corrald ended with %d", code)
 	}
-	if text := d.log.String(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic") {
+	if text := d.log.String(); strings.Contains(text, "DATA RACE") || crashed.MatchString(text) {
 		d.t.Errorf("corrald has a race or a panic")
 	}
 	if d.t.Failed() {

@@ -180,30 +180,32 @@ func (w *waiter) look(ctx context.Context, s client.Session) error {
 	if _, ended := w.ends[s.Id]; ended {
 		return nil
 	}
+	if w.reached(s) {
+		w.ends[s.Id] = nil
+		return nil
+	}
 	ended, err := w.watch.ended(ctx, s)
-	if err != nil {
-		return err
+	if err == nil && ended && s.State != "created" {
+		w.ends[s.Id] = w.endError(s)
 	}
-	if over, err := w.end(s, ended && s.State != "created"); over {
-		w.ends[s.Id] = err
-	}
-	return nil
+	return err
 }
 
-// end tells whether waiting for a session that is like this, and has ended or not, is over, and with what.
-func (w *waiter) end(s client.Session, ended bool) (over bool, err error) {
+// reached tells whether a session is as it is waited for to be. One that a daemon which ends has left running is only called suspended.
+func (w *waiter) reached(s client.Session) bool {
+	if s.State == "suspended" && s.AgentAlive {
+		return false
+	}
+	return slices.Contains(w.until, s.State) || slices.Contains(w.until, s.Activity) && !wording.Ended(s.State)
+}
+
+// endError is what the end of a session means to who has waited.
+func (w *waiter) endError(s client.Session) error {
 	if len(w.until) == 0 {
-		return ended, endError(s)
+		return endError(s)
 	}
-	meant := s.State != "suspended" || ended // by a daemon that ends it is only called so
-	if meant && slices.Contains(w.until, s.State) || slices.Contains(w.until, s.Activity) && !wording.Ended(s.State) {
-		return true, nil
-	}
-	if ended {
-		message := fmt.Sprintf("%q is %s, it did not become %s", s.Id, s.State, strings.Join(w.until, " or "))
-		return true, &failure{code: exitFailed, message: message}
-	}
-	return false, nil
+	message := fmt.Sprintf("%q is %s, it did not become %s", s.Id, s.State, strings.Join(w.until, " or "))
+	return &failure{code: exitFailed, message: message}
 }
 
 // absence tells on the terminal that there is nobody to ask, once that has taken a second.

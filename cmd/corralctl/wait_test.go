@@ -24,6 +24,11 @@ func changed(id, state string) client.SessionChanged {
 func TestWaitingEndsWhenItShould(t *testing.T) {
 	late := changed("shop", "failed")
 	late.Properties["StateChangeTimestampMonotonic"] = dbus.MakeVariant(uint64(4))
+	ends := func(id, state string) client.SessionChanged {
+		e := changed(id, state)
+		e.Properties["AgentAlive"] = dbus.MakeVariant(false)
+		return e
+	}
 	for name, row := range map[string]struct {
 		first  string // state
 		until  []string
@@ -46,6 +51,7 @@ func TestWaitingEndsWhenItShould(t *testing.T) {
 		"an event that is of no use is not": {first: "running", events: []client.Event{client.SessionNew{ID: "shop"}, client.DaemonGone{}}},
 		"a daemon that ends suspends it":    {first: "running", events: []client.Event{changed("shop", "suspended"), client.DaemonGone{}}},
 		"that is not what is waited for":    {first: "running", until: []string{"suspended"}, events: []client.Event{changed("shop", "suspended")}},
+		"before a shutdown it is":           {first: "running", until: []string{"suspended"}, events: []client.Event{ends("shop", "suspended")}, over: true},
 		"and the next one finds it alive":   {first: "suspended", events: []client.Event{changed("shop", "running"), changed("shop", "completed")}, over: true},
 		"what was told before it was read":  {first: "running", events: []client.Event{late}},
 	} {

@@ -293,7 +293,11 @@ func (s *Supervisor) nothingSaved(e *entry, ev session.NothingSaved) {
 // when something is told anyway; once it is known, only when the agent has come to the end of something, or has told of another one.
 func (s *Supervisor) seek(e *entry, activity string, told bool) {
 	r := e.rec.Run
-	if e.run.seeking || !r.AgentAlive() || r.ConversationFrom == session.OpenFile && activity == session.Working && !told {
+	if !r.AgentAlive() || r.ConversationFrom == session.OpenFile && activity == session.Working && !told {
+		return
+	}
+	if e.run.seeking { // it may have looked already at what has changed
+		e.run.seekAgain = true
 		return
 	}
 	if find := s.finder(e); find != nil {
@@ -319,6 +323,10 @@ func (s *Supervisor) finder(e *entry) func(Target) {
 			e.run.seeking = false
 			if id != "" && (e.rec.Run.Conversation != id || e.rec.Run.ConversationFrom != session.OpenFile) {
 				s.converse(e, id, session.OpenFile)
+			}
+			if e.run.seekAgain {
+				e.run.seekAgain = false
+				s.seek(e, "", true)
 			}
 		})
 	}

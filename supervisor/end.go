@@ -31,9 +31,10 @@ type runtime struct {
 	misreportAt time.Duration // by CLOCK_MONOTONIC: from when on the next one is told to the journal
 	nextReport  time.Time     // when its reports would be taken if each had to wait for the one before it
 
-	making   func() // calls off the making of its conversation, nil while there is none
-	seeking  bool   // its conversation is being looked for
-	reported string // the conversation that its agent has reported last
+	making    func() // calls off the making of its conversation, nil while there is none
+	seeking   bool   // its conversation is being looked for
+	seekAgain bool   // and is to be found out once more after that
+	reported  string // the conversation that its agent has reported last
 
 	joining  bool       // a new tmux server is being put around the agent
 	starting bool       // the scope is being started: what has come of that is told before its end is

@@ -307,18 +307,17 @@ func TestAConversationThatWasLeftIsStillOpen(t *testing.T) {
 	d.defineScript("changer", changer, changerScript)
 	s, err := d.as(t, "changer", "shop", nil)
 	require.NoError(t, err)
-	is := func(id string) {
-		t.Helper()
-		s.wait(id, func(f facts) bool { return f.text("ConversationId") == id })
-	}
+	is := func(id string) { s.wait(id, func(f facts) bool { return f.text("ConversationId") == id }) }
 	is("first")
 	s.sayTo("7")
 	is("second")
 	s.sayTo("helper")
+	written(t, d.dir+"/rollout-4-second.jsonl", "helper\n")
 	s.wait("idle", func(f facts) bool { return f.text("Activity") == "idle" && f.text("ConversationId") == "second" })
 	s.sayTo("5")
 	is("first")
 	s.sayTo("7")
+	written(t, d.dir+"/rollout-4-second.jsonl", "helper\n7\n")
 	s.must("Suspend") // at once
 	assert.Equal(t, "second", s.facts().text("ConversationId"))
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/godbus/dbus/v5"
 	"github.com/stretchr/testify/require"
@@ -183,4 +184,13 @@ func (l *logText) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
+}
+
+// written waits until a file ends with text, and the clock that the times of files are taken from has gone on: it goes in steps of some milliseconds.
+func written(t *testing.T, path, text string) {
+	t.Helper()
+	testbed.WaitFile(t, path, func(content []byte) bool { return strings.HasSuffix(string(content), text) })
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	testbed.Poll(t, "the clock goes on", func() bool { return time.Since(info.ModTime()) > 20*time.Millisecond })
 }

@@ -144,11 +144,13 @@ func (b *bed) start(id string) {
 	b.heard()
 }
 
-// exit has the session's shim record that the agent ended, and inotify tell of it.
+// exit has the session's shim record that the agent ended, and inotify tell of it. It returns when that has been taken in: what a test does next comes after
+// it, as it reads, although the clock of the bubble stands still.
 func (b *bed) exit(id string, code int) {
 	b.t.Helper()
 	b.exitUnseen(id, code)
 	b.files.tell(b.records.SessionDir(id), exitstatus.FileName, unix.IN_MOVED_TO)
+	synctest.Wait()
 }
 
 func (b *bed) record(rec *session.Session, status exitstatus.Status) {

@@ -317,20 +317,29 @@ func TestSystemdWantsAScopeToBeStopped(t *testing.T) {
 	}
 }
 
-// TestLeftoversThatDoNotStopInTime: systemd calls that a timeout, too, which says nothing of an agent that had ended.
+// TestLeftoversThatDoNotStopInTime: systemd calls that a timeout, too, which says nothing of an agent that had ended. Nor does the wish to stop them, although
+// it may be heard of before the end that it came after.
 func TestLeftoversThatDoNotStopInTime(t *testing.T) {
-	supervise(t, func(b *bed) {
-		b.start("shop")
-		b.exit("shop", 3)
-		b.world.result = "success"
-		b.sup.ScopeStopRequested(UnitName("command", "shop"), "")
-		<-time.After(10 * time.Second)
-		b.sup.ScopeEnded(UnitName("command", "shop"), "", "timeout")
-		synctest.Wait()
-		snap, err := b.sup.Session("shop")
-		require.NoError(t, err)
-		assert.Equal(t, []string{"failed", "exit-code", "command exited with code 3"}, []string{snap.State, snap.Result, snap.Reason})
-	})
+	for name, exit := range map[string]func(b *bed){
+		"the exit is known":          func(b *bed) { b.exit("shop", 3) },
+		"the exit is heard of later": func(b *bed) { b.exitUnseen("shop", 3) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			supervise(t, func(b *bed) {
+				b.start("shop")
+				exit(b)
+				<-time.After(time.Millisecond)
+				b.world.result = "success"
+				b.sup.ScopeStopRequested(UnitName("command", "shop"), "")
+				<-time.After(10 * time.Second)
+				b.sup.ScopeEnded(UnitName("command", "shop"), "", "timeout")
+				synctest.Wait()
+				snap, err := b.sup.Session("shop")
+				require.NoError(t, err)
+				assert.Equal(t, []string{"failed", "exit-code", "command exited with code 3"}, []string{snap.State, snap.Result, snap.Reason})
+			})
+		})
+	}
 }
 
 // TestSystemdStopsAScopeItself: it has told everybody in it, and asks nobody whom to ask first.

@@ -10,8 +10,8 @@ import (
 )
 
 // lastCall gives agents time before the machine is shut down: for as long as one lives it holds the login manager's delay lock, and when it hears
-// that the machine goes down it has them all suspended before it lets go; if it then does not, they are resumed. Where there is no login manager, or it refuses, the agents still have the
-// time that systemd gives at the end of the user's manager.
+// that the machine goes down it has them all suspended before it lets go; if it then does not, they are resumed. Where there is no login manager, or it
+// refuses, the agents still have the time that systemd gives at the end of the user's manager. A system bus that goes away is waited for.
 //
 // Agents sleep with the machine and go on when it wakes, so nothing is done to them then. But a machine may sleep until its battery is empty: the lock is
 // held until everything that has happened is saved. And what has become due meanwhile is due at once when it wakes.
@@ -26,6 +26,12 @@ type lastCall struct {
 
 const lockTimeout = 5 * time.Second
 
+// A bus that was lost is looked for after the shortest pause, then after longer ones.
+const (
+	shortestPause = time.Second
+	longestPause  = time.Minute
+)
+
 func newLastCall(log *slog.Logger) *lastCall {
 	return &lastCall{log: log, busy: make(chan bool, 1)}
 }
@@ -39,12 +45,13 @@ func (l *lastCall) live(some bool) {
 	l.busy <- some
 }
 
-// run does it, until ctx is done. It wakes when the first agent begins to live, when the last one is gone, when the machine goes down or does not, and when
-// it sleeps or wakes.
+// run does it, until ctx is done. It wakes when the first agent begins to live, when the last one is gone, when the machine goes down or does not, when it
+// sleeps or wakes, and while the bus that it had is away.
 func (l *lastCall) run(ctx context.Context) {
 	manager := l.connect(ctx)
 	var lock *logind.Lock
-	busy := false
+	busy, goesDown := false, false
+	again, pause := (<-chan time.Time)(nil), shortestPause
 	letGo := func() {
 		lock.Release()
 		lock = nil
@@ -84,16 +91,32 @@ func (l *lastCall) run(ctx context.Context) {
 				l.woke()
 				hold()
 			}
+		case <-again:
+			again = nil
+			if manager == nil {
+				manager = l.connect(ctx)
+			}
+			if manager == nil {
+				pause = min(2*pause, longestPause)
+				again = time.After(pause)
+			}
 		case down, connected := <-goingDown:
 			switch {
 			case !connected: // a lock that nobody would hear when to give up only holds people up
+				_ = manager.Close()
 				manager = nil
 				letGo()
-			case down:
+				pause = shortestPause
+				again = time.After(pause)
+			case down && !goesDown:
+				goesDown = true
 				l.suspendAll(ctx)
 				letGo()
-			default:
+			case !down && goesDown:
+				goesDown = false
 				go l.resumeAll(ctx) // it takes as long as agents take to start, and may be called off itself
+			case !down: // there may be one to give a lock now
+				hold()
 			}
 		}
 	}

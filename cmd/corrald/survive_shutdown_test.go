@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -23,6 +25,7 @@ type loginManager struct {
 	bus    *dbus.Conn
 	file   *os.File // what it gives out as a lock
 	refuse atomic.Bool
+	down   atomic.Bool // what it says where it is asked
 	asked  chan [4]string
 }
 
@@ -33,12 +36,26 @@ func newLoginManager(t *testing.T) *loginManager {
 	file, err := os.CreateTemp(testbed.Dir(t), "lock")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = file.Close() })
-	l := &loginManager{bus: testbed.Bus(t), file: file, asked: make(chan [4]string, 16)}
-	require.NoError(t, l.bus.Export(l, "/org/freedesktop/login1", login1+".Manager"))
-	reply, err := l.bus.RequestName(login1, dbus.NameFlagDoNotQueue)
+	l := &loginManager{file: file, asked: make(chan [4]string, 16)}
+	l.serve(t, testbed.Bus(t))
+	return l
+}
+
+// serve has it on a bus.
+func (l *loginManager) serve(t *testing.T, bus *dbus.Conn) {
+	t.Helper()
+	l.bus = bus
+	const path = "/org/freedesktop/login1"
+	require.NoError(t, bus.Export(l, path, login1+".Manager"))
+	require.NoError(t, bus.ExportMethodTable(map[string]any{"Get": func(_, name string) (dbus.Variant, *dbus.Error) {
+		if name != "PreparingForShutdown" {
+			return dbus.Variant{}, dbus.MakeFailedError(errors.New("no such property"))
+		}
+		return dbus.MakeVariant(l.down.Load()), nil
+	}}, path, "org.freedesktop.DBus.Properties"))
+	reply, err := bus.RequestName(login1, dbus.NameFlagDoNotQueue)
 	require.NoError(t, err)
 	require.Equal(t, dbus.RequestNameReplyPrimaryOwner, reply)
-	return l
 }
 
 // Inhibit is org.freedesktop.login1.Manager's.
@@ -56,6 +73,7 @@ func (l *loginManager) Inhibit(what, who, why, mode string) (dbus.UnixFD, *dbus.
 
 func (l *loginManager) goingDown(t *testing.T, down bool) {
 	t.Helper()
+	l.down.Store(down)
 	require.NoError(t, l.bus.Emit("/org/freedesktop/login1", login1+".Manager.PrepareForShutdown", down))
 }
 
@@ -160,4 +178,70 @@ func TestDelayLock(t *testing.T) {
 	one.is(outcome{"running", "", 0, 0, "", "active"})
 	assert.False(t, l.holds(d))
 	assert.NotContains(t, d.log.String(), "lock", "a refusal is nobody's trouble")
+}
+
+// TestTheSystemBusIsStartedAgain: the daemon comes back to it, with its lock, and learns what was said meanwhile: that the machine is not shut down after
+// all, or is.
+func TestTheSystemBusIsStartedAgain(t *testing.T) {
+	l := newLoginManager(t)
+	d := startDaemon(t)
+	require.Equal(t, 0, d.kill(syscall.SIGTERM))
+	address := "unix:path=" + filepath.Join(testbed.Dir(t), "system_bus_socket")
+	d.env = append(d.env, "DBUS_SYSTEM_BUS_ADDRESS="+address)
+	restart := l.ownBus(t, address)
+	restart()
+	d.launch()
+	agent := d.polite(t, "agent")
+	held := func(want bool, what string) {
+		t.Helper()
+		testbed.Poll(t, what, func() bool { return l.holds(d) == want })
+	}
+	held(true, "a lock while an agent lives")
+
+	restart()
+	testbed.Receive(t, l.asked, "the first question for a lock")
+	testbed.Receive(t, l.asked, "a question for a lock on the new bus")
+	held(true, "a lock again")
+	agent.is(outcome{"running", "", 0, 0, "", "active"})
+
+	l.goingDown(t, true)
+	agent.become("suspended")
+	held(false, "the lock is given up")
+	l.down.Store(false) // which nobody hears
+	restart()
+	agent.become("running")
+	held(true, "a lock after a shutdown that did not come")
+
+	l.down.Store(true)
+	restart()
+	agent.become("suspended")
+	assert.True(t, d.shuttingDown(t))
+}
+
+// ownBus has the login manager on a bus of its own, which begins to be there, anew and empty, when what is returned is called.
+func (l *loginManager) ownBus(t *testing.T, address string) (restart func()) {
+	t.Helper()
+	var daemon *exec.Cmd
+	end := func() {
+		if daemon != nil {
+			_ = daemon.Process.Kill()
+			_ = daemon.Wait()
+		}
+	}
+	t.Cleanup(end)
+	return func() {
+		t.Helper()
+		end()
+		_ = os.Remove(strings.TrimPrefix(address, "unix:path="))
+		daemon = exec.Command("dbus-daemon", "--session", "--nofork", "--nopidfile", "--address="+address)
+		require.NoError(t, daemon.Start())
+		var bus *dbus.Conn
+		testbed.Poll(t, "a bus", func() (is bool) {
+			var err error
+			bus, err = dbus.Connect(address)
+			return err == nil
+		})
+		t.Cleanup(func() { _ = bus.Close() })
+		l.serve(t, bus)
+	}
 }

@@ -7,17 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/internal/deadline"
 )
 
 const (
 	name    = "org.freedesktop.login1"
 	path    = dbus.ObjectPath("/org/freedesktop/login1")
 	manager = "org.freedesktop.login1.Manager"
+	busName = "org.freedesktop.DBus"
 )
+
+const answerTime = 5 * time.Second // more than it takes a login manager that is there
 
 // Manager is the login manager, on a connection of its own to the system bus.
 type Manager struct {
@@ -57,13 +62,35 @@ func (m *Manager) open(ctx context.Context) error {
 			return err
 		}
 	}
+	err := m.conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(busName), dbus.WithMatchInterface(busName), dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, name))
+	if err != nil {
+		return err
+	}
+	m.down <- m.preparing(ctx)
 	return nil
+}
+
+// preparing tells whether what PrepareForShutdown tells of has begun before anybody listened. A login manager that does not run, or does not say, says no.
+func (m *Manager) preparing(ctx context.Context) (on bool) {
+	var value dbus.Variant
+	call := m.conn.Object(name, path).CallWithContext(ctx, busName+".Properties.Get", dbus.FlagNoAutoStart, manager, "PreparingForShutdown")
+	if call.Store(&value) != nil {
+		return false
+	}
+	on, _ = value.Value().(bool)
+	return on
 }
 
 // listen passes on what the login manager says, the newest only: what was said before does not matter any more.
 func (m *Manager) listen(signals <-chan *dbus.Signal) {
 	defer close(m.down)
 	for s := range signals {
+		if s.Name == busName+".NameOwnerChanged" {
+			if len(s.Body) == 3 && s.Body[0] == name && s.Body[2] != "" {
+				m.began()
+			}
+			continue
+		}
 		told := map[string]chan bool{manager + ".PrepareForShutdown": m.down, manager + ".PrepareForSleep": m.sleep}[s.Name]
 		if told == nil || len(s.Body) != 1 {
 			continue
@@ -72,15 +99,28 @@ func (m *Manager) listen(signals <-chan *dbus.Signal) {
 		if !ok {
 			continue
 		}
-		select {
-		case <-told:
-		default:
-		}
-		told <- on
+		tell(told, on)
 	}
 }
 
-// GoingDown tells that the machine is about to be shut down (true), or is not any more (false). It is closed when the connection is lost.
+// began asks a login manager that has just begun, after an accident or because somebody wanted it to, what has been said while there was none.
+func (m *Manager) began() {
+	ctx, cancel := deadline.Context(context.Background(), answerTime)
+	defer cancel()
+	tell(m.down, m.preparing(ctx))
+}
+
+// tell puts a value in place of one that nobody has taken yet.
+func tell(to chan bool, on bool) {
+	select {
+	case <-to:
+	default:
+	}
+	to <- on
+}
+
+// GoingDown tells whether the machine is about to be shut down: first what holds now, then what changes, and what holds whenever a login manager has begun
+// anew. It is closed when the connection is lost.
 func (m *Manager) GoingDown() <-chan bool { return m.down }
 
 // Sleeping tells that the machine is about to sleep (true), or has woken (false). It is never closed.

@@ -22,6 +22,14 @@ type lastCall struct {
 	settle  func(context.Context) error
 	woke    func()
 	busy    chan bool // the newest only
+
+	// What follows is run's.
+	manager  *logind.Manager // nil while there is none
+	lock     *logind.Lock    // nil while it is not held
+	some     bool            // some agent lives
+	goesDown bool            // as it was heard last
+	again    <-chan time.Time
+	pause    time.Duration
 }
 
 const lockTimeout = 5 * time.Second
@@ -48,77 +56,94 @@ func (l *lastCall) live(some bool) {
 // run does it, until ctx is done. It wakes when the first agent begins to live, when the last one is gone, when the machine goes down or does not, when it
 // sleeps or wakes, and while the bus that it had is away.
 func (l *lastCall) run(ctx context.Context) {
-	manager := l.connect(ctx)
-	var lock *logind.Lock
-	busy, goesDown := false, false
-	again, pause := (<-chan time.Time)(nil), shortestPause
-	letGo := func() {
-		lock.Release()
-		lock = nil
-	}
+	l.manager = l.connect(ctx)
 	defer func() {
-		letGo()
-		if manager != nil {
-			_ = manager.Close()
+		l.letGo()
+		if l.manager != nil {
+			_ = l.manager.Close()
 		}
 	}()
-	hold := func() {
-		if busy && lock == nil {
-			if manager == nil {
-				manager = l.connect(ctx)
-			}
-			lock = l.take(ctx, manager)
-		}
-	}
 	for {
 		var goingDown, sleeping <-chan bool
-		if manager != nil {
-			goingDown, sleeping = manager.GoingDown(), manager.Sleeping()
+		if l.manager != nil {
+			goingDown, sleeping = l.manager.GoingDown(), l.manager.Sleeping()
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case busy = <-l.busy:
-			if !busy {
-				letGo()
+		case l.some = <-l.busy:
+			if !l.some {
+				l.letGo()
 			}
-			hold()
+			l.hold(ctx)
 		case asleep := <-sleeping:
 			if asleep {
 				l.settled(ctx)
-				letGo()
+				l.letGo()
 			} else {
 				l.woke()
-				hold()
-			}
-		case <-again:
-			again = nil
-			if manager == nil {
-				manager = l.connect(ctx)
-			}
-			if manager == nil {
-				pause = min(2*pause, longestPause)
-				again = time.After(pause)
+				l.hold(ctx)
 			}
 		case down, connected := <-goingDown:
-			switch {
-			case !connected: // a lock that nobody would hear when to give up only holds people up
-				_ = manager.Close()
-				manager = nil
-				letGo()
-				pause = shortestPause
-				again = time.After(pause)
-			case down && !goesDown:
-				goesDown = true
-				l.suspendAll(ctx)
-				letGo()
-			case !down && goesDown:
-				goesDown = false
-				go l.resumeAll(ctx) // it takes as long as agents take to start, and may be called off itself
-			case !down: // there may be one to give a lock now
-				hold()
+			if connected {
+				l.heard(ctx, down)
+			} else {
+				l.lost()
 			}
+		case <-l.again:
+			l.lookAgain(ctx)
 		}
+	}
+}
+
+// hold takes the lock where there is an agent to take it for.
+func (l *lastCall) hold(ctx context.Context) {
+	if l.some && l.lock == nil {
+		if l.manager == nil {
+			l.manager = l.connect(ctx)
+		}
+		l.lock = l.take(ctx)
+	}
+}
+
+func (l *lastCall) letGo() {
+	l.lock.Release()
+	l.lock = nil
+}
+
+// heard is told whether the machine goes down.
+func (l *lastCall) heard(ctx context.Context, down bool) {
+	changed := down != l.goesDown
+	l.goesDown = down
+	switch {
+	case down && changed:
+		l.suspendAll(ctx)
+		l.letGo()
+	case changed:
+		go l.resumeAll(ctx) // it takes as long as agents take to start, and may be called off itself
+	case !down: // there may be one to give a lock now
+		l.hold(ctx)
+	}
+}
+
+// lost gives up the lock with the connection: one that nobody would hear when to give up only holds people up.
+func (l *lastCall) lost() {
+	_ = l.manager.Close()
+	l.manager = nil
+	l.letGo()
+	l.pause = shortestPause
+	l.again = time.After(l.pause)
+}
+
+// lookAgain looks whether the bus is back.
+func (l *lastCall) lookAgain(ctx context.Context) {
+	l.again = nil
+	if l.manager == nil {
+		l.manager = l.connect(ctx)
+	}
+	if l.manager == nil {
+		l.pause = min(2*l.pause, longestPause)
+		l.again = time.After(l.pause)
 	}
 }
 
@@ -133,13 +158,13 @@ func (l *lastCall) connect(ctx context.Context) *logind.Manager {
 	return manager
 }
 
-func (l *lastCall) take(ctx context.Context, manager *logind.Manager) *logind.Lock {
-	if manager == nil {
+func (l *lastCall) take(ctx context.Context) *logind.Lock {
+	if l.manager == nil {
 		return nil
 	}
 	ctx, cancel := deadline.Context(ctx, lockTimeout)
 	defer cancel()
-	lock, err := manager.Delay(ctx, "corrald", "Agents are to save what they are doing")
+	lock, err := l.manager.Delay(ctx, "corrald", "Agents are to save what they are doing")
 	if err != nil {
 		l.log.Debug("the login manager gives no time before a shutdown or sleep", "err", err)
 	}

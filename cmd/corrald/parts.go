@@ -120,6 +120,11 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	if d.units, err = units.Connect(ctx, p.bus, filepath.Dir(p.runtime)); err != nil {
 		return nil, err
 	}
+	d.server = server.New(server.Info{Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload, Log: out, SetNotifications: func(on bool) error { return d.notify.Switch(on) }},
+		func(err error) { log.Error("something went wrong on the bus", "err", err) })
+	if err := d.server.Connect(ctx, p.bus); err != nil {
+		return nil, err
+	}
 	terminals, world, err := d.ground(ctx)
 	if err != nil {
 		return nil, err
@@ -127,11 +132,6 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	boot, err := proc.BootID()
 	if err != nil {
 		return nil, fmt.Errorf("cannot tell which boot this is: %w", err)
-	}
-	d.server = server.New(server.Info{Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload, Log: out, SetNotifications: func(on bool) error { return d.notify.Switch(on) }},
-		func(err error) { log.Error("something went wrong on the bus", "err", err) })
-	if err := d.server.Connect(ctx, p.bus); err != nil {
-		return nil, err
 	}
 	d.notify = d.notices(terminals, notify.Settings{Config: conf, Agents: agents, Home: p.home})
 	d.last = newLastCall(log)

@@ -36,6 +36,7 @@ func TestSecondDaemonSaysSoAndEnds(t *testing.T) {
 			require.ErrorAs(t, err, &exit)
 			assert.Equal(t, 1, exit.ExitCode(), "%s", output)
 			assert.Contains(t, string(output), "another corrald")
+			assert.NoDirExists(t, d.dir+"/other/corral/sessions/first", "it has taken nothing over")
 		})
 	}
 	after := s.facts()

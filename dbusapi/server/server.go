@@ -17,6 +17,7 @@ import (
 	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/journal"
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/supervisor"
 )
 
@@ -62,18 +63,36 @@ func New(info Info, report func(error)) *Server {
 	}
 }
 
-// Connect connects to the bus at address. Nothing is answered before Serve. The context bounds the connecting.
+// Connect connects to the bus at address, unless another corrald serves there: what that supervises is not to be touched. Nothing is answered before Serve.
+// The context bounds the connecting.
 func (s *Server) Connect(ctx context.Context, address string) error {
 	conn, err := bus.DialGuarded(ctx, address, s.order, dbus.WithHandler(s))
 	if err != nil {
 		return err
 	}
 	s.conn = conn
+	if pid := s.owner(ctx); pid > 0 {
+		_ = conn.Close()
+		return fmt.Errorf("%w, as process %d", ErrNameTaken, pid)
+	}
 	go s.emit()
 	return nil
 }
 
-// ErrNameTaken is returned by Serve when another process owns the bus name.
+// owner returns the process that owns the bus name, 0 for none. The bus may still name one that has just ended.
+func (s *Server) owner(ctx context.Context) (pid int) {
+	var of uint32
+	err := s.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetConnectionUnixProcessID", 0, dbusapi.BusName).Store(&of)
+	if err != nil {
+		return 0
+	}
+	if status, err := proc.Stat(int(of)); err != nil || status.State == 'Z' {
+		return 0
+	}
+	return int(of)
+}
+
+// ErrNameTaken is returned when another process owns the bus name.
 var ErrNameTaken = fmt.Errorf("another corrald owns %s", dbusapi.BusName)
 
 // Serve answers calls on sup's behalf from now on, under the bus name, and emits what is published.

@@ -439,7 +439,16 @@ func TestIntrospectionWhileSessionsComeAndGo(t *testing.T) {
 func TestTheNameIsOursAlone(t *testing.T) {
 	s := serve(t)
 	second := New(Info{}, func(error) {})
-	require.NoError(t, second.Connect(t.Context(), os.Getenv("DBUS_SESSION_BUS_ADDRESS")))
+	address := os.Getenv("DBUS_SESSION_BUS_ADDRESS")
+	err := second.Connect(t.Context(), address)
+	require.ErrorIs(t, err, ErrNameTaken)
+	require.ErrorContains(t, err, fmt.Sprintf("as process %d", os.Getpid()))
+
+	_, err = s.conn.ReleaseName(dbusapi.BusName)
+	require.NoError(t, err)
+	require.NoError(t, second.Connect(t.Context(), address))
+	_, err = s.conn.RequestName(dbusapi.BusName, dbus.NameFlagDoNotQueue) // who was as quick
+	require.NoError(t, err)
 	require.ErrorIs(t, second.Serve(s.sup), ErrNameTaken)
 	_ = second.Close()
 	testbed.Receive(t, closing(second.Done()), "end of the connection")

@@ -164,14 +164,18 @@ func TestStatusLineOfTmux(t *testing.T) {
 	here, err := os.Getwd()
 	require.NoError(t, err)
 	p.run("tmux", "-L", "line", "-f", here+"/tmux/corral.conf", "new-session", "-d", "sleep 1000")
+	t.Cleanup(func() { _ = p.command("tmux", "-L", "line", "kill-server").Run() }) // where the test ends before its end
 	counts := func() string { return p.run("tmux", "-L", "line", "show-options", "-gqv", "@corral") }
 	testbed.Poll(t, "the counts are there", func() bool {
 		return counts() == "#[fg=#50fa7b]1 running#[fg=default] #[fg=#ff5555]1 failed#[fg=default]"
 	})
-	for range 2 {
-		p.run("tmux", "-L", "line", "source-file", here+"/tmux/corral.conf")
-		runs := p.run("tmux", "-L", "line", "show-options", "-gv", "@corral-tmux")
-		testbed.Poll(t, "it runs anew", func() bool { return p.run("tmux", "-L", "line", "show-options", "-gv", "@corral-tmux") != runs })
+	runs := func() string { return p.run("tmux", "-L", "line", "show-options", "-gv", "@corral-tmux") }
+	for _, times := range []int{1, 1, 5} { // one after the other, then at once
+		before := runs()
+		for range times {
+			p.run("tmux", "-L", "line", "source-file", here+"/tmux/corral.conf")
+		}
+		testbed.Poll(t, "it runs anew", func() bool { return runs() != before })
 	}
 	testbed.Poll(t, "one is left of those that ran", func() bool {
 		count, _ := p.command("pgrep", "-fc", "^[^ ]*corralctl monitor --format=polybar").Output() // it fails where there is none, for a moment

@@ -171,6 +171,22 @@ func TestAnAgentThatSaysItselfWhenItIsReady(t *testing.T) {
 		assert.Equal(t, "its agent did not say that it is ready within 1m30s", s.snapshot().Reason)
 		s.hangUp()
 	})
+	supervise(t, func(b *bed) { // while it has no workspace nothing is done to it; when that is back, it has its time again
+		require.NoError(t, b.sup.Reload(config.Default(), notifying))
+		s := b.withShim()
+		s.says(shimwire.Message{Kind: shimwire.Hello, RunID: b.records.last("shop").Run.ID, AgentPID: 12, Started: time.Now(), Since: time.Now(), Seq: 1})
+		seen := func(gone bool) {
+			b.meanwhile(func() { b.sup.apply(b.sup.sessions["shop"], session.WorkspaceSeen{Gone: gone}) })
+		}
+		seen(true)
+		<-time.After(readyTimeout)
+		assert.Equal(t, "orphaned", b.state("shop"))
+		seen(false)
+		assert.Equal(t, "starting", b.state("shop"))
+		<-time.After(readyTimeout)
+		assert.Equal(t, "failed", b.state("shop"))
+		s.hangUp()
+	})
 }
 
 // attach has somebody attach to the session's terminal, or detach, and inotify tell of what tmux does then.

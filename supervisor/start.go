@@ -273,9 +273,14 @@ func (s *Supervisor) armStart(e *entry) {
 	}
 }
 
-// startTimedOut gives up on a run whose agent has not appeared.
+// startTimedOut gives up on a run whose agent has not appeared. One that has lost its workspace or its terminal is left alone until that is back.
 func (s *Supervisor) startTimedOut(e *entry, run string, limit time.Duration) {
-	if e.removed || e.rec.Run.ID != run || e.rec.View().State != session.Starting {
+	if e.removed || e.rec.Run.ID != run || e.rec.Run.Begun() || e.rec.Run.Ended() || e.run.stage != notEnding {
+		return
+	}
+	if e.rec.View().State != session.Starting {
+		e.run.timer = nil
+		s.armStart(e)
 		return
 	}
 	reason := "its agent did not appear within " + limit.String()

@@ -140,8 +140,9 @@ func (w *watch) propertiesChanged(body []any) []Event {
 	return nil
 }
 
-// tellTime is how long before systemd notes that a scope has left the state active its processes may have been told: it signals them first.
-const tellTime = 10 * time.Millisecond
+// tellTime is how long before systemd notes that a scope has left the state active its processes may have been told: it signals them first, and on a machine
+// that has much to do others may run in between.
+const tellTime = 250 * time.Millisecond
 
 // told is when the processes of a scope were told to end at the earliest, by its ActiveExitTimestampMonotonic; 0 if that is unknown.
 func told(timestamp dbus.Variant) time.Duration {

@@ -285,11 +285,12 @@ func (e EndAsked) apply(s *Session) {
 	if r == nil || r.Intent == Stop || r.Intent == e.Intent {
 		return
 	}
-	if late := e.Told && r.exitedAfter(moment{e.At, e.Monotonic}); r.Ended() && !late {
+	heardFirst := e.Told && r.Exit != nil && r.StartError == "" && !r.exitedBefore(moment{e.At, e.Monotonic}, true)
+	if r.Ended() && !heardFirst {
 		return
 	}
 	if r.Intent == NoIntent { // else the run is ending since then
-		r.IntentAt, r.IntentMonotonic = e.At, e.Monotonic
+		r.IntentAt, r.IntentMonotonic, r.SystemdTold = e.At, e.Monotonic, e.Told
 	}
 	r.Intent, r.Why, r.IdledOut = e.Intent, e.Why, e.Idle
 }

@@ -16,6 +16,14 @@ func (m moment) before(n moment) bool {
 	return m.wall.Before(n.wall)
 }
 
+func (m moment) earlier(by time.Duration) moment {
+	m.wall = m.wall.Add(-by)
+	if m.monotonic != 0 {
+		m.monotonic = max(m.monotonic-by, 1)
+	}
+	return m
+}
+
 func (r *Run) exited() moment     { return moment{r.Exit.Exited, r.Exit.ExitedMonotonic} }
 func (r *Run) asked() moment      { return moment{r.IntentAt, r.IntentMonotonic} }
 func (r *Run) timedOut() moment   { return moment{r.TimedOut, r.TimedOutMonotonic} }

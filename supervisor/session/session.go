@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/corrald/corral/internal/exitstatus"
 )
 
@@ -158,10 +160,11 @@ type Run struct {
 	StartError string    `json:"start_error,omitempty"` // what kept the run from getting as far as its agent
 	StartEnded time.Time `json:"start_ended,omitzero"`
 
-	Intent   Intent    `json:"intent,omitempty"`
-	IntentAt time.Time `json:"intent_at,omitzero"`
-	Why      string    `json:"why,omitempty"`       // for a person: where the intent came from
-	IdledOut bool      `json:"idled_out,omitempty"` // it was suspended for being idle: whoever wants it has it resumed
+	Intent      Intent    `json:"intent,omitempty"`
+	IntentAt    time.Time `json:"intent_at,omitzero"`
+	Why         string    `json:"why,omitempty"`          // for a person: where the intent came from
+	IdledOut    bool      `json:"idled_out,omitempty"`    // it was suspended for being idle: whoever wants it has it resumed
+	SystemdTold bool      `json:"systemd_told,omitempty"` // it is systemd that told the agent of the intent, by IntentAt
 
 	Reported     Word `json:"reported,omitzero"`     // by the agent's hooks
 	Acknowledged Seqs `json:"acknowledged,omitzero"` // the last words that a person has taken note of
@@ -230,13 +233,20 @@ func (r *Run) intended() bool {
 	case r.Intent == NoIntent, !r.TimedOut.IsZero() && r.timedOut().before(r.asked()):
 		return false
 	}
-	return r.Exit == nil || !r.exited().before(r.asked())
+	return r.Exit == nil || !r.exitedBefore(r.asked(), r.SystemdTold)
 }
 
-// exitedAfter tells whether the agent is known to have ended, and not before m.
-func (r *Run) exitedAfter(m moment) bool {
-	return r.Exit != nil && r.StartError == "" && !r.exited().before(m)
+// exitedBefore tells whether the agent's end, which is known, came before it was told to end.
+func (r *Run) exitedBefore(asked moment, bySystemd bool) bool {
+	if bySystemd && r.Exit.Code == exitstatus.Killed && r.Exit.Value == int(unix.SIGTERM) {
+		asked = asked.earlier(noteTime)
+	}
+	return r.exited().before(asked)
 }
+
+// noteTime is how long systemd may take, on a machine that has much to do, from the SIGTERM to noting when it was: an agent that has died of one so shortly
+// before has died of this one.
+const noteTime = 2 * time.Second
 
 // outOfTime tells whether it was RuntimeMaxSec that ended the agent. A scope whose agent has ended lives on with its tmux session, and its time
 // runs on too, which says nothing of the agent. Where nobody can tell when the time was up, an agent that ended well counts as one of these.

@@ -54,6 +54,11 @@ func exit(code exitstatus.Code, value int) session.AgentExited {
 	return session.AgentExited{Status: exitstatus.Status{RunID: run, PID: 12, Code: code, Value: value, Started: at(2), Exited: at(20)}}
 }
 
+// systemdStops is a stop of the scope of which systemd itself has told its processes, by its own account at a second.
+func systemdStops(second int) session.EndAsked {
+	return session.EndAsked{Run: run, Intent: session.Stop, Why: "its scope was stopped", Told: true, At: at(second)}
+}
+
 // late is the same at second 35, after what is asked for in these tests.
 func late(e session.AgentExited) session.AgentExited {
 	e.Status.Exited = at(35)
@@ -125,6 +130,10 @@ func TestView(t *testing.T) {
 		{"ended by the user's wish while it was starting", false, list(asked, scope, stop, empty), view{session.Stopped, "success", ""}},
 		{"ended by systemctl --user stop of the scope", false, list(running, session.EndAsked{Run: run, Intent: session.Stop, Why: "its scope was stopped", At: at(30)}, empty),
 			view{session.Stopped, "success", "its scope was stopped"}},
+		{"killed by systemctl --user stop, which systemd notes a second later", false, list(running, exit(exitstatus.Killed, 15), systemdStops(21), empty), view{session.Stopped, "success", "its scope was stopped"}},
+		{"the same, heard of in the other order", false, list(running, systemdStops(21), exit(exitstatus.Killed, 15), empty), view{session.Stopped, "success", "its scope was stopped"}},
+		{"killed long before systemctl --user stop", false, list(running, systemdStops(23), exit(exitstatus.Killed, 15), empty), view{session.Failed, "signal", "command was killed by SIGTERM"}},
+		{"ended by itself a second before systemctl --user stop", false, list(running, exit(exitstatus.Exited, 3), systemdStops(21), empty), view{session.Failed, "exit-code", "command exited with code 3"}},
 		{"the agent ended with 0, its tmux session is still open", false, list(running, exit(exitstatus.Exited, 0)), view{session.Completed, "success", ""}},
 		{"the tmux session is dead, the scope is not empty, no exit was recorded", false, list(running, tmuxDied), view{session.Stale, "session-lost", "scope running, session dead"}},
 		{"ended to be resumed", false, list(running, suspend, late(exit(exitstatus.Exited, 0)), empty), view{session.Suspended, "success", "idle for an hour"}},

@@ -21,15 +21,15 @@ type lastCall struct {
 	resume  func(context.Context) ([]string, error)
 	settle  func(context.Context) error
 	woke    func()
-	busy    chan bool // the newest only
+	busy    chan bool     // the newest only
+	again   chan struct{} // it is time to look for the bus once more
 
 	// What follows is run's.
 	manager  *logind.Manager // nil while there is none
 	lock     *logind.Lock    // nil while it is not held
 	some     bool            // some agent lives
 	goesDown bool            // as it was heard last
-	again    <-chan time.Time
-	pause    time.Duration
+	pause    time.Duration   // before the bus is looked for once more
 }
 
 const lockTimeout = 5 * time.Second
@@ -41,7 +41,7 @@ const (
 )
 
 func newLastCall(log *slog.Logger) *lastCall {
-	return &lastCall{log: log, busy: make(chan bool, 1)}
+	return &lastCall{log: log, busy: make(chan bool, 1), again: make(chan struct{}, 1)}
 }
 
 // live is told whether agents do. It does not wait; the supervisor's loop alone calls it.
@@ -131,19 +131,26 @@ func (l *lastCall) lost() {
 	_ = l.manager.Close()
 	l.manager = nil
 	l.letGo()
-	l.pause = shortestPause
-	l.again = time.After(l.pause)
+	l.lookLater(shortestPause)
 }
 
-// lookAgain looks whether the bus is back.
+func (l *lastCall) lookLater(pause time.Duration) {
+	l.pause = pause
+	deadline.AfterFunc(pause, func() {
+		select {
+		case l.again <- struct{}{}:
+		default: // it will be done
+		}
+	})
+}
+
+// lookAgain looks whether the bus is back, unless that is known.
 func (l *lastCall) lookAgain(ctx context.Context) {
-	l.again = nil
-	if l.manager == nil {
-		l.manager = l.connect(ctx)
+	if l.manager != nil {
+		return
 	}
-	if l.manager == nil {
-		l.pause = min(2*l.pause, longestPause)
-		l.again = time.After(l.pause)
+	if l.manager = l.connect(ctx); l.manager == nil {
+		l.lookLater(min(2*l.pause, longestPause))
 	}
 }
 

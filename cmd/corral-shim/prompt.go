@@ -14,7 +14,8 @@ import (
 // One whose title says when it is ready (TitleReady=) is waited for until then, for readyTime: it may fall silent while it still loads what it is made of. It has to
 // be idle, too: Gemini CLI loses what comes in the seconds in which it shows an earlier conversation.
 //
-// Other texts wait in the same way for an agent of which it is known that it loses them (TypeAhead=no).
+// Other texts wait in the same way for an agent of which it is known that it loses them (TypeAhead=no). One that is slow to start, on a machine with much to do,
+// would lose its prompt too: its time begins with the first that it prints, for which it has readyTime.
 const (
 	promptCalm = 500 * time.Millisecond
 	promptTime = 15 * time.Second
@@ -23,10 +24,11 @@ const (
 
 // prompt is what the agent is told first: it is typed once, when the agent takes input.
 type prompt struct {
-	waits bool      // the agent is not taken to take input yet, and somebody wants to know when it does
-	text  *text     // nil if there is none, or it is on its way
-	last  time.Time // when it is taken to in any case
-	given bool      // all of it, or some: where it ended in between nobody can tell
+	waits   bool      // the agent is not taken to take input yet, and somebody wants to know when it does
+	text    *text     // nil if there is none, or it is on its way
+	last    time.Time // when it is taken to in any case
+	printed bool      // the agent has printed something by now
+	given   bool      // all of it, or some: where it ended in between nobody can tell
 }
 
 // takePrompt takes the prompt out of the spec, for the agent that was just started.
@@ -41,12 +43,16 @@ func (s *shim) takePrompt() {
 		return
 	}
 	s.spec.Prompt = ""
-	wait := promptTime
-	if s.spec.TitleReady != "" {
-		wait = readyTime
-	}
-	s.prompt = prompt{waits: true, text: t, last: s.agent.started.Add(wait)}
+	s.prompt = prompt{waits: true, text: t, last: s.promptLast()}
 	s.tellPrompt(s.agent.started)
+}
+
+// promptLast returns when an agent that prints nothing is taken to take input.
+func (s *shim) promptLast() time.Time {
+	if s.spec.Holds || s.spec.TitleReady != "" {
+		return s.agent.started.Add(readyTime)
+	}
+	return s.agent.started.Add(promptTime)
 }
 
 // tellPrompt types the prompt if the agent can be told it by now, and lets go of the texts that wait; else it sees to it that this is looked at again.
@@ -89,10 +95,16 @@ func (s *shim) tellPrompt(now time.Time) {
 // promptAt returns when the agent can be told its prompt if it stays silent from now on.
 func (s *shim) promptAt() time.Time {
 	calm := s.spec.IdleAfter
+	if p := &s.prompt; !p.printed && s.lastOutput.After(s.agent.started) {
+		p.printed = true
+		if last := s.lastOutput.Add(promptTime); s.spec.TitleReady == "" && last.Before(p.last) {
+			p.last = last
+		}
+	}
 	switch {
 	case !s.ready.IsZero():
 		return s.ready
-	case !s.lastOutput.After(s.agent.started), s.spec.TitleReady != "" && s.said[saidByTitle].seq == 0:
+	case !s.prompt.printed, s.spec.TitleReady != "" && s.said[saidByTitle].seq == 0:
 		return s.prompt.last
 	case s.scanner.modes.paste && s.spec.TitleReady == "":
 		calm = min(calm, promptCalm)

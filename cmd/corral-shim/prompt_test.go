@@ -112,23 +112,34 @@ func TestWhenThePromptIsTyped(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		output float64 // the last one, 0 for none
+		first  float64 // output, where that was another one
+		holds  bool    // it would lose what comes too early
 		paste  bool
 		ready  float64
 		title  string // that says when it is ready
 		said   bool   // it has
 		want   float64
 	}{
-		{"nothing was printed", 0, false, 0, "", false, 15},
-		{"it draws, and has asked for nothing", 1, false, 0, "", false, 4},
-		{"it has asked for pastes", 1, true, 0, "", false, 1.5},
-		{"it is never silent", 14, false, 0, "", false, 15},
-		{"it is never silent, and has asked for pastes", 14.9, true, 0, "", false, 15},
-		{"it says that it is ready", 14, false, 2, "", false, 2},
-		{"its title is going to say so", 1, true, 0, "Ready", false, 15},
-		{"its title says so", 1, true, 0, "Ready", true, 4},
+		{"nothing was printed", 0, 0, false, false, 0, "", false, 15},
+		{"nothing was printed, and it would be lost", 0, 0, true, false, 0, "", false, 60},
+		{"it has begun late", 31, 30, true, true, 0, "", false, 31.5},
+		{"it has begun late, and is never silent", 44.9, 30, true, true, 0, "", false, 45},
+		{"it is going to lose what comes before it has asked for pastes", 1, 0, true, false, 0, "", false, 4},
+		{"it draws, and has asked for nothing", 1, 0, false, false, 0, "", false, 4},
+		{"it has asked for pastes", 1, 0, false, true, 0, "", false, 1.5},
+		{"it is never silent", 14, 0, false, false, 0, "", false, 15},
+		{"it is never silent, and has asked for pastes", 14.9, 0, false, true, 0, "", false, 15},
+		{"it says that it is ready", 14, 0, false, false, 2, "", false, 2},
+		{"its title is going to say so", 1, 0, false, true, 0, "Ready", false, 60},
+		{"its title says so", 1, 0, false, true, 0, "Ready", true, 4},
 	} {
-		s := &shim{spec: shimwire.Spec{IdleAfter: 3 * time.Second, TitleReady: row.title}, agent: agent{started: begin}, lastOutput: at(row.output)}
-		s.prompt.last = begin.Add(promptTime)
+		s := &shim{spec: shimwire.Spec{IdleAfter: 3 * time.Second, TitleReady: row.title, Holds: row.holds}, agent: agent{started: begin}, lastOutput: begin}
+		s.prompt.last = s.promptLast()
+		if row.first != 0 {
+			s.lastOutput = at(row.first)
+			_ = s.promptAt()
+		}
+		s.lastOutput = at(row.output)
 		s.scanner.modes.paste = row.paste
 		if row.said {
 			s.said[saidByTitle].seq = 1

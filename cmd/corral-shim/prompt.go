@@ -11,13 +11,15 @@ import (
 // to draw: promptCalm. Any other is waited for until it is idle. One that is never silent, or says nothing at all, is told its prompt after promptTime
 // all the same. What is sent to the session meanwhile waits behind it, for as long as who sends it does.
 //
-// One whose title says when it is ready (TitleReady=) is waited for until then, for readyTime: it may fall silent while it still loads what it is made of. It has to
-// be idle, too: Gemini CLI loses what comes in the seconds in which it shows an earlier conversation.
+// One whose title says when it is ready (TitleReady=) is waited for until then, for readyTime: it may fall silent while it still loads what it is made of. Where the
+// title tells all that it does (TitleWorking=) it has to be idle, too: Gemini CLI loses what comes in the seconds in which it shows an earlier conversation. Any other
+// has titleCalm: Copilot CLI has its title a moment before its input line, and that moment is long on a machine with much to do.
 //
 // Other texts wait in the same way for an agent of which it is known that it loses them (TypeAhead=no). One that is slow to start, on a machine with much to do,
 // would lose its prompt too: its time begins with the first that it prints, for which it has readyTime.
 const (
 	promptCalm = 500 * time.Millisecond
+	titleCalm  = 1500 * time.Millisecond
 	promptTime = 15 * time.Second
 	readyTime  = time.Minute
 )
@@ -108,6 +110,8 @@ func (s *shim) promptAt() time.Time {
 		return s.prompt.last
 	case s.scanner.modes.paste && s.spec.TitleReady == "":
 		calm = min(calm, promptCalm)
+	case s.scanner.modes.paste && s.spec.TitleWorking == "":
+		calm = min(calm, titleCalm)
 	}
 	if at := s.lastOutput.Add(calm); at.Before(s.prompt.last) {
 		return at

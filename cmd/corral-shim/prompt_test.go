@@ -131,10 +131,14 @@ func TestWhenThePromptIsTyped(t *testing.T) {
 		{"it is never silent, and has asked for pastes", 14.9, 0, false, true, 0, "", false, 15},
 		{"it says that it is ready", 14, 0, false, false, 2, "", false, 2},
 		{"its title is going to say so", 1, 0, false, true, 0, "Ready", false, 60},
-		{"its title says so", 1, 0, false, true, 0, "Ready", true, 4},
+		{"its title says so", 1, 0, false, true, 0, "Ready", true, 2.5},
+		{"its title says so, and more", 1, 0, false, true, 0, "Ready or not", true, 4},
 	} {
 		s := &shim{spec: shimwire.Spec{IdleAfter: 3 * time.Second, TitleReady: row.title, Holds: row.holds}, agent: agent{started: begin}, lastOutput: begin}
 		s.prompt.last = s.promptLast()
+		if row.title == "Ready or not" {
+			s.spec.TitleWorking = "Works"
+		}
 		if row.first != 0 {
 			s.lastOutput = at(row.first)
 			_ = s.promptAt()

@@ -49,11 +49,16 @@ func TestLogLevel(t *testing.T) {
 // TestFrozen: this systemd refuses to stop a frozen scope, or not: Corral thaws it first.
 func TestFrozen(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
-		d.write("saves", "#!/bin/sh\ntrap 'exit 0' TERM\nwhile :; do sleep 1000 & wait; done\n")
+		d.write("saves", "#!/bin/sh\ntrap 'exit 0' TERM\ntouch \"$HOME/up\"\nwhile :; do sleep 1000 & wait; done\n")
+		up := func() {
+			t.Helper()
+			d.do("timeout", "60", "sh", "-c", "until [ -e /home/ann/up ]; do sleep 0.05; done; rm /home/ann/up")
+		}
 		for _, end := range [][]string{{"stop", "frozen"}, {"suspend", "frozen"}, {"restart", "frozen"}, {"rm", "--force", "frozen"}} {
 			if _, code := d.try("corralctl", "start", "frozen"); code != 0 {
 				d.run("frozen", "--", "/home/ann/saves")
 			}
+			up()
 			d.do("corralctl", "freeze", "frozen")
 			assert.Equal(t, "b true", d.property("frozen", "Frozen"))
 			d.do(append([]string{"corralctl"}, end...)...)
@@ -64,10 +69,12 @@ func TestFrozen(t *testing.T) {
 				assert.Equal(t, "suspended | success | 1 | 0 | ", d.told("frozen"))
 			case "restart":
 				assert.Equal(t, "b false", d.property("frozen", "Frozen"))
+				up()
 				d.do("corralctl", "stop", "frozen")
 			}
 		}
 		d.run("again", "--", "/home/ann/saves")
+		up()
 		d.do("systemctl", "--user", "freeze", "app-corral-command-again.scope")
 		d.do("systemctl", "--user", "restart", "corrald.service")
 		assert.Equal(t, "b true", d.property("again", "Frozen"), "found again")

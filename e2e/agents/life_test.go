@@ -132,10 +132,21 @@ func (s *subject) interrupted(mark int, m manner) int {
 	for begin := time.Now(); ; { // it may take no key for a moment
 		s.press("Escape")
 		if s.soon(mark, func(c change) bool { return c.activity == "idle" }) {
+			s.rests()
 			s.press("C-u") // some put what they were asked back into the input line
 			return s.mark()
 		}
 		require.Less(s.t, time.Since(begin), patience, "session %s is not told to be interrupted\n%s", s.id, s.look())
+	}
+}
+
+// rests waits until what is on the screen stays for half a second.
+func (s *subject) rests() {
+	s.t.Helper()
+	begin := time.Now()
+	for before, now := "", s.screen(); now != before; before, now = now, s.screen() {
+		require.Less(s.t, time.Since(begin), patience, "the screen of session %s does not rest\n%s", s.id, now)
+		s.soon(s.mark(), func(change) bool { return false })
 	}
 }
 

@@ -63,7 +63,7 @@ func (g *Ground) Start(ctx context.Context, p supervisor.Plan, tell func(session
 			return err
 		}
 		tell(session.ScopeStarted{Run: p.Spec.RunID, InvocationID: p.Into.InvocationID, ControlGroup: p.Into.ControlGroup})
-		return g.openInto(ctx, p, p.Into.ControlGroup, command, tell)
+		return g.openInto(ctx, p, p.Into.ControlGroup, command, tell, func() bool { return specTaken(specPath) })
 	}
 	server, err := g.startServer(p, -1)
 	if err != nil {
@@ -72,7 +72,10 @@ func (g *Ground) Start(ctx context.Context, p supervisor.Plan, tell func(session
 	defer server.close()
 	failpoint.Hit("start.tmux-started")
 	if err = g.enclose(ctx, p, server, scope, tell); err == nil {
-		if err = g.show(ctx, p, server, command); err != nil { // the scope is ours, with nothing in it that anybody would miss
+		if err = g.show(ctx, p, server, command); err != nil && specTaken(specPath) {
+			return nil
+		}
+		if err != nil { // the scope is ours, with nothing in it that anybody would miss
 			_ = g.Units.Kill(context.WithoutCancel(ctx), p.Unit, unix.SIGKILL)
 		}
 		failpoint.Hit("start.session-opened")
@@ -83,6 +86,10 @@ func (g *Ground) Start(ctx context.Context, p supervisor.Plan, tell func(session
 	}
 	return err
 }
+
+// specTaken tells whether a shim has taken the file that tells it what to run: then the run has begun, whatever has become of tmux, and its shim tells the rest.
+// Else the file is taken away, and none begins.
+func specTaken(spec string) bool { return errors.Is(os.Remove(spec), os.ErrNotExist) }
 
 // unitFree makes sure that no scope of this name runs: it would be that of a session whose record was lost, with its agent in it. Nothing of it is
 // touched.
@@ -120,11 +127,12 @@ func (g *Ground) endLost(ctx context.Context, agent session.Process) error {
 
 // Rejoin puts a new tmux server into the scope of a run whose server is gone, and shows the agent there.
 func (g *Ground) Rejoin(ctx context.Context, t supervisor.Target, p supervisor.Plan, tell func(session.Event)) error {
-	return g.openInto(ctx, p, t.ControlGroup, []string{g.Shim, "join", p.Spec.Socket}, tell)
+	return g.openInto(ctx, p, t.ControlGroup, []string{g.Shim, "join", p.Spec.Socket}, tell, func() bool { return false })
 }
 
-// openInto starts a tmux server in a control group that is there already, with command in its pane.
-func (g *Ground) openInto(ctx context.Context, p supervisor.Plan, group string, command []string, tell func(session.Event)) error {
+// openInto starts a tmux server in a control group that is there already, with command in its pane. Where that fails, begun tells whether the command has
+// begun all the same, to live without a server.
+func (g *Ground) openInto(ctx context.Context, p supervisor.Plan, group string, command []string, tell func(session.Event), begun func() bool) error {
 	dir, err := unix.Open(g.file(group, ""), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cannot enter the scope that is there: %w", err)
@@ -136,7 +144,7 @@ func (g *Ground) openInto(ctx context.Context, p supervisor.Plan, group string, 
 	}
 	defer server.close()
 	failpoint.Hit("enter.tmux-started")
-	if err := g.show(ctx, p, server, command); err != nil {
+	if err := g.show(ctx, p, server, command); err != nil && !begun() {
 		server.kill()
 		return err
 	}

@@ -151,7 +151,9 @@ func (l *lastCall) lookAgain(ctx context.Context) {
 	}
 	if l.manager = l.connect(ctx); l.manager == nil {
 		l.lookLater(min(2*l.pause, longestPause))
+		return
 	}
+	l.hold(ctx)
 }
 
 func (l *lastCall) connect(ctx context.Context) *logind.Manager {

@@ -26,6 +26,8 @@ type loginManager struct {
 	file   *os.File // what it gives out as a lock
 	refuse atomic.Bool
 	down   atomic.Bool // what it says where it is asked
+	mute   atomic.Bool // it says nothing then
+	looks  atomic.Int32
 	asked  chan [4]string
 }
 
@@ -48,7 +50,8 @@ func (l *loginManager) serve(t *testing.T, bus *dbus.Conn) {
 	const path = "/org/freedesktop/login1"
 	require.NoError(t, bus.Export(l, path, login1+".Manager"))
 	require.NoError(t, bus.ExportMethodTable(map[string]any{"Get": func(_, name string) (dbus.Variant, *dbus.Error) {
-		if name != "PreparingForShutdown" {
+		l.looks.Add(1)
+		if name != "PreparingForShutdown" || l.mute.Load() {
 			return dbus.Variant{}, dbus.MakeFailedError(errors.New("no such property"))
 		}
 		return dbus.MakeVariant(l.down.Load()), nil
@@ -216,6 +219,14 @@ func TestTheSystemBusIsStartedAgain(t *testing.T) {
 	restart()
 	agent.become("suspended")
 	assert.True(t, d.shuttingDown(t))
+
+	l.mute.Store(true)
+	before := l.looks.Load()
+	restart()
+	testbed.Poll(t, "it is asked again", func() bool { return l.looks.Load() > before })
+	l.goingDown(t, true) // as it was all the time: nobody has said anything else
+	assert.True(t, d.shuttingDown(t))
+	assert.Equal(t, "suspended", agent.facts().text("State"))
 }
 
 // ownBus has the login manager on a bus of its own, which begins to be there, anew and empty, when what is returned is called.

@@ -66,19 +66,21 @@ func (m *Manager) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.down <- m.preparing(ctx)
+	m.ask(ctx)
 	return nil
 }
 
-// preparing tells whether what PrepareForShutdown tells of has begun before anybody listened. A login manager that does not run, or does not say, says no.
-func (m *Manager) preparing(ctx context.Context) (on bool) {
+// ask tells whether what PrepareForShutdown tells of has begun before anybody listened. Of a login manager that does not run, or does not say, nothing is
+// told: that is no "no".
+func (m *Manager) ask(ctx context.Context) {
 	var value dbus.Variant
 	call := m.conn.Object(name, path).CallWithContext(ctx, busName+".Properties.Get", dbus.FlagNoAutoStart, manager, "PreparingForShutdown")
 	if call.Store(&value) != nil {
-		return false
+		return
 	}
-	on, _ = value.Value().(bool)
-	return on
+	if on, ok := value.Value().(bool); ok {
+		tell(m.down, on)
+	}
 }
 
 // listen passes on what the login manager says, the newest only: what was said before does not matter any more.
@@ -107,7 +109,7 @@ func (m *Manager) listen(signals <-chan *dbus.Signal) {
 func (m *Manager) began() {
 	ctx, cancel := deadline.Context(context.Background(), answerTime)
 	defer cancel()
-	tell(m.down, m.preparing(ctx))
+	m.ask(ctx)
 }
 
 // tell puts a value in place of one that nobody has taken yet.
@@ -120,7 +122,7 @@ func tell(to chan bool, on bool) {
 }
 
 // GoingDown tells whether the machine is about to be shut down: first what holds now, then what changes, and what holds whenever a login manager has begun
-// anew. It is closed when the connection is lost.
+// anew, as far as that says so. It is closed when the connection is lost.
 func (m *Manager) GoingDown() <-chan bool { return m.down }
 
 // Sleeping tells that the machine is about to sleep (true), or has woken (false). It is never closed.

@@ -69,6 +69,7 @@ func (s *shim) tellPrompt(now time.Time) {
 		p.last = now.Add(promptTime)
 		return
 	}
+	s.notePrinted()
 	if at := s.promptAt(); at.After(now) {
 		s.timers.set(timerPrompt, at)
 		return
@@ -94,15 +95,21 @@ func (s *shim) tellPrompt(now time.Time) {
 	s.tell(shimwire.Message{Kind: shimwire.Prompted})
 }
 
+// notePrinted has the agent's time begin with the first that it prints, unless its title is going to say when it is ready.
+func (s *shim) notePrinted() {
+	p := &s.prompt
+	if p.printed || !s.lastOutput.After(s.agent.started) {
+		return
+	}
+	p.printed = true
+	if last := s.lastOutput.Add(promptTime); s.spec.TitleReady == "" && last.Before(p.last) {
+		p.last = last
+	}
+}
+
 // promptAt returns when the agent can be told its prompt if it stays silent from now on.
 func (s *shim) promptAt() time.Time {
 	calm := s.spec.IdleAfter
-	if p := &s.prompt; !p.printed && s.lastOutput.After(s.agent.started) {
-		p.printed = true
-		if last := s.lastOutput.Add(promptTime); s.spec.TitleReady == "" && last.Before(p.last) {
-			p.last = last
-		}
-	}
 	switch {
 	case !s.ready.IsZero():
 		return s.ready

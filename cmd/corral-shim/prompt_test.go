@@ -141,9 +141,10 @@ func TestWhenThePromptIsTyped(t *testing.T) {
 		}
 		if row.first != 0 {
 			s.lastOutput = at(row.first)
-			_ = s.promptAt()
+			s.notePrinted()
 		}
 		s.lastOutput = at(row.output)
+		s.notePrinted()
 		s.scanner.modes.paste = row.paste
 		if row.said {
 			s.said[saidByTitle].seq = 1

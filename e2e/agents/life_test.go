@@ -74,9 +74,10 @@ func live(t *testing.T, m manner) {
 
 	s.corralctl("resume", s.id)
 	s.send("are you still there")
-	s.shows("The model has read: the first line")
-	assert.Equal(t, conversation, s.is("running").ConversationId)
+	s.shows("the first line")
 	w.asked("are you still there", 1)
+	assert.Contains(t, w.model.Told("are you still there"), "The model has read: the first line", "%s does not know what was said before", m.agent)
+	assert.Equal(t, conversation, s.is("running").ConversationId)
 	_, _ = s.becomes(mark, "idle (turn-ended)")
 	w.asked(first, 1)
 	assert.NoFileExists(t, filepath.Join(s.workspace, "z"))

@@ -53,6 +53,7 @@ func (w *world) run(agent, id string, more ...string) *subject {
 func (w *world) runIn(workspace, agent, id string, more ...string) *subject {
 	w.t.Helper()
 	s := &subject{world: w, id: id, workspace: workspace, more: make(chan struct{})}
+	w.t.Cleanup(s.tell)
 	s.watch()
 	args := []string{"run", "--id", id, "--dir", workspace}
 	for _, entry := range w.setup(agent, workspace) {
@@ -60,6 +61,14 @@ func (w *world) runIn(workspace, agent, id string, more ...string) *subject {
 	}
 	w.corralctl(append(append(args, agent), more...)...)
 	return s
+}
+
+// tell says what the agent printed, if the test has failed: an agent that is gone has no screen any more.
+func (s *subject) tell() {
+	if s.t.Failed() {
+		printed, _ := s.tryCorralctl("logs", "--lines", "60", s.id)
+		s.t.Logf("session %s printed:\n%s", s.id, printed)
+	}
 }
 
 // watch takes note of every change that the bus tells.

@@ -67,7 +67,8 @@ func newWorld(t *testing.T, conf ...string) *world {
 	w.install()
 	w.env = append(os.Environ(), "HOME="+w.dir, "XDG_STATE_HOME="+w.dir+"/.local/state", "XDG_CONFIG_HOME="+w.dir+"/.config", "XDG_DATA_HOME="+w.dir+"/.local/share",
 		"XDG_CACHE_HOME="+w.dir+"/.cache", "PATH="+w.dir+"/programs:"+w.dir+"/prefix/bin:"+os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0",
-		"CLAUDE_CODE_DISABLE_TERMINAL_TITLE=1") // as people have it who want their terminal's title for themselves; with it Claude Code would not speak the protocol either
+		"CLAUDE_CODE_DISABLE_TERMINAL_TITLE=1", // as people have it who want their terminal's title for themselves; with it Claude Code would not speak the protocol either
+		"CI=true", "GITHUB_ACTIONS=true")       // as a pipeline's machine has it; with one of them Gemini CLI would not start
 	w.write(".config/corral/corral.conf", "[Corral]\n"+strings.Join(conf, "\n")+"\n")
 	w.launch()
 	return w

@@ -31,6 +31,7 @@ type Server struct {
 	http    *httptest.Server
 	mu      sync.Mutex
 	prompts []string
+	told    map[string]string        // by prompt, what came with it
 	others  []string                 // requests that no dialect knows
 	gates   map[string]chan struct{} // closed ones are open
 	more    chan struct{}            // closed with the next prompt
@@ -39,7 +40,7 @@ type Server struct {
 
 // New starts a server. Whoever calls it closes it.
 func New() *Server {
-	s := &Server{gates: map[string]chan struct{}{}, more: make(chan struct{})}
+	s := &Server{told: map[string]string{}, gates: map[string]chan struct{}{}, more: make(chan struct{})}
 	s.http = httptest.NewServer(s)
 	s.URL = s.http.URL
 	return s
@@ -77,6 +78,13 @@ func (s *Server) Prompts() ([]string, <-chan struct{}) {
 	return slices.Clone(s.prompts), s.more
 }
 
+// Told returns the request in which a prompt came the last time, as it was sent: with all of the conversation that the agent keeps for the model.
+func (s *Server) Told(prompt string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.told[prompt]
+}
+
 // Unknown returns the requests that belong to no interface known here: most are for telemetry, updates and lists of models.
 func (s *Server) Unknown() []string {
 	s.mu.Lock()
@@ -97,6 +105,7 @@ type request struct {
 	tools  []tool
 	format json.RawMessage // the JSON schema that the answer has to have, if any
 	last   part            // of the conversation
+	body   string          // all of it
 }
 
 // part is a text that a person has written, or what came of a command.
@@ -154,6 +163,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	q.body = string(body)
 	a, ok := s.answer(r.Context(), q)
 	if !ok {
 		return // whoever asked has left
@@ -207,7 +217,7 @@ func (s *Server) answer(ctx context.Context, q request) (reply, bool) {
 	case q.last.result:
 		a.text = "The command was run."
 	default:
-		s.note(q.last.text)
+		s.note(q)
 		if hold := holdLine.FindStringSubmatch(q.last.text); hold != nil && !s.held(ctx, hold[1]) {
 			return reply{}, false
 		}
@@ -225,11 +235,12 @@ func (s *Server) answer(ctx context.Context, q request) (reply, bool) {
 	return a, true
 }
 
-// note keeps a prompt.
-func (s *Server) note(prompt string) {
+// note keeps a prompt, and what came with it.
+func (s *Server) note(q request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.prompts = append(s.prompts, prompt)
+	s.prompts = append(s.prompts, q.last.text)
+	s.told[q.last.text] = q.body
 	close(s.more)
 	s.more = make(chan struct{})
 }

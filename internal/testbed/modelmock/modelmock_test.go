@@ -117,6 +117,7 @@ func TestEveryDialect(t *testing.T) {
 
 			prompts, _ := s.Prompts()
 			assert.Equal(t, []string{"hello\nthere", "please\nRUN: touch y", "RUN: touch z"}, prompts)
+			assert.Equal(t, d.request(false, "RUN: touch z"), s.Told("RUN: touch z"))
 		})
 	}
 }

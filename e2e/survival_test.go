@@ -53,6 +53,20 @@ func TestPowerOff(t *testing.T) {
 	})
 }
 
+// The same where somebody has stopped the daemon before: then it is systemd that ends the agents, and nobody hears of it.
+func TestPowerOffWithoutADaemon(t *testing.T) {
+	onEach(t, func(t *testing.T, d *desk) {
+		rested(d)
+		d.do("systemctl", "--user", "stop", "corrald")
+		d.PowerOff()
+		d.Boot()
+		d.User(d.user)
+		back(t, d)
+		assert.Equal(t, "saved", d.do("cat", "/home/ann/saved-left"))
+		assert.Equal(t, "i 7", d.property("left", "ExecMainStatus"))
+	})
+}
+
 // The same at the end of the user's manager alone.
 func TestLogout(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {

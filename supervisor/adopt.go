@@ -124,8 +124,9 @@ func (s *Supervisor) compare(ctx context.Context) error {
 	if scopes, err = s.rebuild(ctx, scopes); err != nil {
 		return err
 	}
+	lived := s.lived()
 	s.compareWith(scopes, s.quiet())
-	return nil
+	return s.stoppedMeanwhile(ctx, lived)
 }
 
 // compareWith applies what was listed to the runs that were quiet before. The others are looked at again when they are.

@@ -42,6 +42,13 @@ func TestAdoption(t *testing.T) {
 			b.record(rec, exitstatus.Status{RunID: "r1", Code: code, Value: value, Exited: time.Now()})
 		}
 	}
+	const now = time.Hour // by the bed's clock
+	stopped := func(code exitstatus.Code, value int, began time.Duration) func(*bed, *session.Session) {
+		return func(b *bed, rec *session.Session) {
+			b.world.began = began
+			b.record(rec, exitstatus.Status{RunID: "r1", Code: code, Value: value, Exited: time.Now(), ExitedMonotonic: now, Told: now - time.Millisecond})
+		}
+	}
 	for _, row := range []struct {
 		name      string
 		scopes    []Scope
@@ -68,6 +75,25 @@ func TestAdoption(t *testing.T) {
 		{"its scope was stopped meanwhile, and not in time", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout"}}, false, nil, "failed", "session-lost"},
 		{"its scope was stopped meanwhile, and not in time, after it had exited", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout"}}, false,
 			exited(exitstatus.Exited, 3), "failed", "exit-code"},
+		{"its scope was stopped meanwhile", nil, false, stopped(exitstatus.Exited, 143, time.Second), "stopped", "success"},
+		{"its scope was stopped meanwhile, which killed it", nil, false, stopped(exitstatus.Killed, 15, time.Second), "stopped", "success"},
+		{"its scope was signalled long ago", nil, false, func(b *bed, rec *session.Session) {
+			b.record(rec, exitstatus.Status{RunID: "r1", Code: exitstatus.Exited, Exited: time.Now(), ExitedMonotonic: now, Told: now - time.Minute})
+		}, "completed", "success"},
+		{"its scope is being stopped", []Scope{{Name: alive[0].Name, InvocationID: "inv", Active: true, Stopping: true}}, false, stopped(exitstatus.Exited, 0, time.Second), "stopping", ""},
+		{"the manager is stopping", nil, false, func(b *bed, rec *session.Session) {
+			b.world.stops = true
+			stopped(exitstatus.Exited, 143, time.Second)(b, rec)
+		}, "suspended", "success"},
+		{"its scope was stopped, and the manager was started again", nil, false, stopped(exitstatus.Exited, 143, now), "suspended", "success"},
+		{"its scope was stopped, and the machine went down", nil, false, func(b *bed, rec *session.Session) {
+			rec.Run.BootID = "last boot"
+			stopped(exitstatus.Exited, 143, time.Second)(b, rec)
+		}, "suspended", "success"},
+		{"its scope was stopped for want of memory", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "oom-kill"}}, false,
+			stopped(exitstatus.Killed, 15, time.Second), "failed", "oom-kill"},
+		{"its scope was stopped since its time was up", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout", TimedOut: time.Nanosecond}}, false,
+			stopped(exitstatus.Exited, 0, time.Second), "failed", "timeout"},
 		{"the machine went down, it can be resumed", nil, true, func(_ *bed, rec *session.Session) { rec.Run.BootID = "last boot" }, "suspended", "session-lost"},
 		{"the machine went down, it cannot be resumed", nil, false, func(_ *bed, rec *session.Session) { rec.Run.BootID = "last boot" }, "failed", "session-lost"},
 		{"the machine went down after its exit", nil, true, func(b *bed, rec *session.Session) {

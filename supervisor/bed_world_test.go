@@ -20,6 +20,7 @@ type world struct {
 	*bed
 	start     func(p Plan, tell func(session.Event)) error // nil: everything gets there at once
 	result    string                                       // of StopCause
+	began     time.Duration                                // of the user manager, by the bed's clock
 	causeErr  error
 	populated bool
 	answers   bool
@@ -151,6 +152,8 @@ func (w *world) SetProperties(_ context.Context, scope string, properties []sess
 	}
 	return nil
 }
+
+func (w *world) Began(context.Context) (time.Duration, error) { return w.began, nil }
 
 func (w *world) Stopping(context.Context) bool {
 	if w.asked != nil {

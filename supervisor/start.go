@@ -61,6 +61,8 @@ type World interface {
 	SetProperties(ctx context.Context, invocationID string, properties []session.Property) error
 	// StopCause tells why systemd wants the scope to be stopped.
 	StopCause(ctx context.Context, unit string) (StopCause, error)
+	// Began tells when the user manager was started, by CLOCK_MONOTONIC.
+	Began(ctx context.Context) (time.Duration, error)
 	// Stopping tells whether the whole user manager is stopping.
 	Stopping(ctx context.Context) bool
 	// TmuxAnswers tells whether the session's tmux server is there and answers.

@@ -159,13 +159,28 @@ func (m *Manager) Environment(ctx context.Context) ([]string, error) {
 	return env, err
 }
 
+// Began tells when the user's manager was started, by CLOCK_MONOTONIC. It stays the same when systemd is executed again.
+func (m *Manager) Began(ctx context.Context) (time.Duration, error) {
+	usec, err := readStart[uint64](ctx, m, "UserspaceTimestampMonotonic")
+	return time.Duration(usec) * time.Microsecond, err
+}
+
 // Incarnation tells this life of the user's manager from every other: it stays the same when systemd is executed again, and is another after a new
 // login, also if XDG_RUNTIME_DIR stayed.
 func (m *Manager) Incarnation(ctx context.Context) (string, error) {
-	var v dbus.Variant
-	err := m.read(ctx, systemdPath, propertiesIface+".Get", managerIface, "UserspaceTimestamp").Store(&v)
+	v, err := readStart[any](ctx, m, "UserspaceTimestamp")
 	if err != nil {
-		return "", fmt.Errorf("cannot ask systemd when it started: %w", err)
+		return "", err
 	}
-	return fmt.Sprint(v.Value()), nil
+	return fmt.Sprint(v), nil
+}
+
+func readStart[T any](ctx context.Context, m *Manager, property string) (T, error) {
+	var v dbus.Variant
+	err := m.read(ctx, systemdPath, propertiesIface+".Get", managerIface, property).Store(&v)
+	if err != nil {
+		err = fmt.Errorf("cannot ask systemd when it started: %w", err)
+	}
+	started, _ := v.Value().(T)
+	return started, err
 }

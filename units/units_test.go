@@ -264,6 +264,10 @@ func TestSystemdIsExecutedAgain(t *testing.T) {
 	pid, _ := start(t, m, name)
 	before, err := m.Incarnation(t.Context())
 	require.NoError(t, err)
+	began, err := m.Began(t.Context())
+	require.NoError(t, err)
+	assert.Less(t, began, clock.Monotonic())
+	assert.NotZero(t, began)
 	again := exec.CommandContext(t.Context(), "systemctl", "--user", "daemon-reexec")
 	require.NoError(t, again.Start())
 	for reexecuted := false; !reexecuted; {
@@ -277,6 +281,9 @@ func TestSystemdIsExecutedAgain(t *testing.T) {
 		require.NoError(t, err, "it is away for a moment")
 		assert.Equal(t, before, now)
 	}
+	since, err := m.Began(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, began, since)
 	_ = again.Wait() // it may have lost systemd, too
 	kill(t, pid)
 	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m), "the watches live on")

@@ -64,10 +64,10 @@ func (s *shim) obey(about int, what uint32) {
 	}
 }
 
-// paneResized is told by catchSignals.
+// paneResized is told by signals.
 func (s *shim) paneResized() {
 	var b [8]byte
-	_, _ = sysRead(s.resized, b[:])
+	_, _ = sysRead(s.signals.resized, b[:])
 	if s.pane.joined == nil {
 		s.resize()
 	}

@@ -30,7 +30,7 @@ type shim struct {
 	listener listener
 	poller   *poller
 	timers   *timers
-	resized  int // the descriptor of catchSignals
+	signals  *signals
 
 	inner          innerTerminal
 	masterReadable bool
@@ -124,7 +124,7 @@ func bootID() string {
 func (s *shim) prepare() error {
 	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) // whatever was left open for us is not for the agent
 	var err error
-	if s.resized, err = catchSignals(); err != nil {
+	if s.signals, err = catchSignals(); err != nil {
 		return err
 	}
 	if s.log, err = openLog(s.spec.StateDir, s.spec.LogMax); err != nil {
@@ -159,7 +159,7 @@ func (s *shim) prepare() error {
 		return err
 	}
 	for about, fd := range map[int]int{
-		aboutMaster: s.inner.master, aboutTimer: s.timers.fd, aboutResize: s.resized, aboutListener: s.listener.fd,
+		aboutMaster: s.inner.master, aboutTimer: s.timers.fd, aboutResize: s.signals.resized, aboutListener: s.listener.fd,
 	} {
 		if err := s.poller.add(fd, about); err != nil {
 			return err
@@ -272,9 +272,10 @@ func (s *shim) reap() exitstatus.Status {
 			break
 		}
 	}
+	exited := clock.Monotonic()
 	status := exitstatus.Status{
 		RunID: s.spec.RunID, BootID: s.bootID, PID: s.agent.pid, Code: exitstatus.Exited, Value: ws.ExitStatus(),
-		Started: s.agent.started, Exited: time.Now(), ExitedMonotonic: clock.Monotonic(),
+		Started: s.agent.started, Exited: time.Now(), ExitedMonotonic: exited, Told: s.told(exited),
 		UserTime: time.Duration(usage.Utime.Nano()), SystemTime: time.Duration(usage.Stime.Nano()), MaxRSS: usage.Maxrss << 10,
 		OOMKills: s.memory.kills(), MemoryMax: s.memory.max(), PaneClosed: s.paneClosed,
 		Prompted: s.prompt.given,

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -186,6 +187,13 @@ func (s *shim) send(c *conn, m shimwire.Message) {
 	if sysSend(c.fd, m.Append(s.outgoing[:0])) != 0 {
 		s.drop(c)
 	}
+}
+
+// attended tells whether a daemon is connected.
+func (s *shim) attended() bool {
+	return slices.ContainsFunc(s.conns[:], func(c *conn) bool {
+		return c != nil && c.fd >= 0 && c != s.pane.joined && !ready(c.fd, unix.POLLHUP|unix.POLLRDHUP)
+	})
 }
 
 // tell tells every daemon.

@@ -32,6 +32,36 @@ func TestShimSurvivesSignals(t *testing.T) {
 	assert.Equal(t, 7, s.status().Value)
 }
 
+// TestWhoIsToldToEnd: that all of the scope was is recorded where no daemon is there to know of it.
+func TestWhoIsToldToEnd(t *testing.T) {
+	for _, row := range []struct {
+		name                  string
+		all, daemon, recorded bool
+	}{{"all", true, false, true}, {"the agent alone", false, false, false}, {"all, with a daemon", true, true, false}} {
+		t.Run(row.name, func(t *testing.T) {
+			s := newHome(t, "sleep", "1000").show()
+			d := s.connect()
+			if !row.daemon {
+				d.close()
+			}
+			before := clock.Monotonic()
+			if row.all {
+				require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGTERM))
+			}
+			require.NoError(t, unix.Kill(d.hello.AgentPID, unix.SIGTERM))
+			s.ends()
+			status := s.status()
+			assert.Equal(t, int(unix.SIGTERM), status.Value)
+			if !row.recorded {
+				assert.Zero(t, status.Told)
+				return
+			}
+			assert.GreaterOrEqual(t, status.Told, before.Truncate(time.Microsecond))
+			assert.LessOrEqual(t, status.Told, status.ExitedMonotonic)
+		})
+	}
+}
+
 func TestHelloAndActivity(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty -echo; echo one; read a; echo two; read a")
 	s := h.show()

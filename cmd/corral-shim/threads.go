@@ -2,13 +2,11 @@ package main
 
 import (
 	"os"
-	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,43 +42,6 @@ func settle() error {
 	return unix.Close(p[1])
 }
 
-// survived are the signals that a shim outlives. They are caught, not ignored, because an ignored signal would be inherited by the agent.
-var survived = []os.Signal{
-	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
-	unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGPROF, unix.SIGIO, unix.SIGPWR,
-	unix.SIGWINCH,
-}
-
-// catchSignals returns a descriptor that becomes readable when the size of the process's terminal has changed.
-func catchSignals() (int, error) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		return -1, err
-	}
-	c := make(chan os.Signal, 8)
-	signal.Notify(c, survived...)
-	go func() {
-		one := []byte{1, 0, 0, 0, 0, 0, 0, 0}
-		for s := range c {
-			if s == unix.SIGWINCH {
-				_, _ = sysWrite(fd, one)
-			}
-		}
-	}()
-	return fd, nil
-}
-
-// unblockSignals makes sure that the agent starts with no signal blocked. Go gives a child the mask that the process itself was started with,
-// so a process that was started with blocked signals replaces itself by one that was not.
-func unblockSignals() {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var none, old unix.Sigset_t
-	if unix.PthreadSigmask(unix.SIG_SETMASK, &none, &old) == nil && old != none {
-		_ = syscall.Exec("/proc/self/exe", os.Args, os.Environ())
-	}
-}
-
 // giveBack returns the pages of the program's own file that only the start has needed. They come back from the page cache as they are used.
 func giveBack() {
 	maps, err := os.ReadFile("/proc/self/maps")
@@ -108,12 +69,4 @@ func readOnlyPages(line, file string) (from, to uint64, ok bool) {
 	from, err1 := strconv.ParseUint(low, 16, 64)
 	to, err2 := strconv.ParseUint(high, 16, 64)
 	return from, to, err1 == nil && err2 == nil && from < to
-}
-
-// defaultLibrarySignals gives the two signals that the C library keeps for itself their default meaning. A program that glibc's posix_spawn has started
-// ignores them (make starts its commands so), Go leaves them as they are, and the agent would inherit that.
-func defaultLibrarySignals() {
-	for _, signal := range []uintptr{32, 33} {
-		sysDefaultSignal(signal)
-	}
 }

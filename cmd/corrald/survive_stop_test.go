@@ -27,3 +27,36 @@ func TestAStopThatADeadDaemonWasAskedFor(t *testing.T) {
 	assert.Equal(t, "TERM\n", s.file("asked"))
 	require.NoError(t, stop.Wait())
 }
+
+// TestAScopeIsStoppedWhileTheDaemonIsAway: the agents' shims were told to end with them, which is more than a signal to the agent; and what had ended before has
+// ended by itself.
+func TestAScopeIsStoppedWhileTheDaemonIsAway(t *testing.T) {
+	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "ended": syscall.SIGTERM} {
+		t.Run(name, func(t *testing.T) {
+			d := startDaemon(t)
+			agent := func(id, script string) *subject {
+				return d.create(t, id, spec{"Command": []string{"bash", "-c", script, d.dir + "/" + id}})
+			}
+			const waits = `echo up >"$0"; while :; do sleep 1000 & wait; done`
+			dies, leaves := agent("dies", `echo up >"$0"; exec sleep 1000`), agent("leaves", `trap 'exit 143' TERM; `+waits)
+			completes, signalled := agent("completes", `trap 'exit 0' TERM; `+waits), agent("signalled", `echo up >"$0"; exec sleep 1000`)
+			before := agent("before", "exit 3")
+			before.become("failed")
+			for _, s := range []*subject{dies, leaves, completes, signalled} {
+				s.file(s.id)
+			}
+			process := signalled.one("sleep")
+			d.kill(signal)
+			testbed.Systemctl(t, "stop", dies.unit(), leaves.unit(), completes.unit(), before.unit())
+			kill(t, process, syscall.SIGTERM)
+			testbed.WaitFile(t, d.stateDir("signalled")+"/exit_status", nil)
+			d.launch()
+			const reason = "its scope was stopped"
+			dies.is(outcome{"stopped", "success", 2, int(syscall.SIGTERM), reason, "active"})
+			leaves.is(outcome{"stopped", "success", 1, 143, reason, "active"})
+			completes.is(outcome{"stopped", "success", 1, 0, reason, "active"})
+			signalled.is(outcome{"failed", "signal", 2, int(syscall.SIGTERM), "command was killed by SIGTERM", "error"})
+			before.is(outcome{"failed", "exit-code", 1, 3, "command exited with code 3", "error"})
+		})
+	}
+}

@@ -68,6 +68,8 @@ type Status struct {
 	OOMKills  uint64 // processes of the scope that the kernel's OOM killer ended during this run, by the cgroup's memory.events
 	MemoryMax uint64 // bytes: the scope's memory.max, 0 if there is none
 
+	Told time.Duration // when everybody in the scope was told to end before, by CLOCK_MONOTONIC, to the microsecond; 0 if they were not, or a daemon was there to know
+
 	Prompted   bool // the agent was told the session's prompt, or the first of it
 	PaneClosed bool // a person closed the agent's pane by hand, and that is why it was ended
 }
@@ -96,6 +98,9 @@ func (s Status) Append(b []byte) []byte {
 	number("MAX_RSS_BYTES", s.MaxRSS)
 	text("OOM_KILLS", strconv.FormatUint(s.OOMKills, 10))
 	text("MEMORY_MAX_BYTES", strconv.FormatUint(s.MemoryMax, 10))
+	if s.Told != 0 {
+		number("TOLD_MONOTONIC_USEC", s.Told.Microseconds())
+	}
 	if s.Prompted {
 		number("PROMPTED", 1)
 	}
@@ -162,6 +167,8 @@ func set(s *Status, name, v string) (err error) {
 		s.OOMKills, err = strconv.ParseUint(v, 10, 64)
 	case "MEMORY_MAX_BYTES":
 		s.MemoryMax, err = strconv.ParseUint(v, 10, 64)
+	case "TOLD_MONOTONIC_USEC":
+		s.Told, err = parseDuration(v)
 	case "PROMPTED":
 		s.Prompted = v == "1"
 	case "PANE_CLOSED":

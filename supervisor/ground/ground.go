@@ -208,6 +208,9 @@ func (g *Ground) StopCause(ctx context.Context, unit string) (supervisor.StopCau
 	return supervisor.StopCause(cause), err
 }
 
+// Began tells when the user manager was started, by CLOCK_MONOTONIC.
+func (g *Ground) Began(ctx context.Context) (time.Duration, error) { return g.Units.Began(ctx) }
+
 // Stopping tells whether the whole user manager is stopping. Where it cannot be asked, or not in time, agents are not ended for a guess: left alone
 // they are at worst ended by systemd, and suspended all the same.
 func (g *Ground) Stopping(ctx context.Context) bool {

@@ -124,7 +124,7 @@ func exitView(r *Run) View {
 	switch {
 	case e.Code == exitstatus.NotStarted:
 		return View{Failed, CannotStart, e.Error, e.Exited}
-	case r.outOfMemory():
+	case r.OutOfMemory():
 		return View{Failed, OOMKill, oomReason(e.MemoryMax), e.Exited}
 	case e.Code == exitstatus.Killed:
 		return View{Failed, Signal, "command was killed by " + SignalName(e.Value), e.Exited}
@@ -136,9 +136,9 @@ func exitView(r *Run) View {
 	return View{Failed, ExitCode, fmt.Sprintf("command exited with code %d", e.Value), e.Exited}
 }
 
-// outOfMemory tells whether it was an OOM killer that ended the agent: the kernel's, which the control group counts, or systemd, which ends a
+// OutOfMemory tells whether it was an OOM killer that ended the agent: the kernel's, which the control group counts, or systemd, which ends a
 // whole scope for one process (OOMPolicy=stop), or systemd-oomd. What befalls the leftovers of an agent that has ended says nothing of it.
-func (r *Run) outOfMemory() bool {
+func (r *Run) OutOfMemory() bool {
 	e := r.Exit
 	killed, failed := e.Code == exitstatus.Killed, e.Code != exitstatus.Exited || e.Value != 0
 	return killed && e.Value == int(unix.SIGKILL) && e.OOMKills > 0 || r.ScopeResult == OOMKill && (killed || failed && e.OOMKills > 0)

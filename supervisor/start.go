@@ -123,7 +123,7 @@ type Plan struct {
 	TmuxConfig   string // an extra configuration, or config.TmuxConfigUser, "" for none
 	Spec         shimwire.Spec
 	Conversation *Conversation      // what Spec.Args is replaced by, if there is a conversation to go on with; nil for a run that is fresh in any case
-	Environment  Environment        // of the agent; Spec.Env is made of it
+	Environment  Environment        // of the agent: what becomes Spec.Env
 	Into         *Into              // the scope to start in, nil for a new one
 	Properties   []session.Property // of the scope
 	Scope        []string           // NAME=VALUE: the same from the agent's definition, which these replace

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -161,6 +162,18 @@ func OpenPidfd(id Identity) (int, error) {
 		return -1, fmt.Errorf("cannot open process %d started at %d: %w", id.PID, id.Start, unix.ESRCH)
 	}
 	return fd, nil
+}
+
+// AwaitEnd waits until the process of a pidfd has ended, and tells whether it has within limit. It is not put off by signals: poll(2) ends at each, and
+// the end of any child is one.
+func AwaitEnd(pidfd int, limit time.Duration) bool {
+	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	for deadline := time.Now().Add(limit); ; {
+		n, err := unix.Poll(fds, int(max(0, time.Until(deadline).Milliseconds()+1)))
+		if !errors.Is(err, unix.EINTR) {
+			return n > 0
+		}
+	}
 }
 
 // read reads a file of /proc/PID. The kernel answers ESRCH instead of ENOENT for a process that goes away between open and read.

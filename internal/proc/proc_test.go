@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -202,4 +203,30 @@ func FuzzVariable(f *testing.F) {
 			require.NotContains(t, value, "\x00")
 		}
 	})
+}
+
+// TestAwaitEnd is not put off by what else happens to this process, such as the end of another child.
+func TestAwaitEnd(t *testing.T) {
+	long := exec.Command("sleep", "infinity")
+	require.NoError(t, long.Start())
+	defer func() { _ = long.Wait() }()
+	defer func() { _ = long.Process.Kill() }()
+	stat, err := Stat(long.Process.Pid)
+	require.NoError(t, err)
+	pidfd, err := OpenPidfd(stat.Identity)
+	require.NoError(t, err)
+	defer func() { _ = unix.Close(pidfd) }()
+	const limit = 300 * time.Millisecond
+	var others sync.WaitGroup
+	for i := range 5 {
+		other := exec.Command("sleep", "0."+strconv.Itoa(i))
+		require.NoError(t, other.Start())
+		others.Go(func() { _ = other.Wait() })
+	}
+	begin := time.Now()
+	assert.False(t, AwaitEnd(pidfd, limit))
+	assert.GreaterOrEqual(t, time.Since(begin), limit)
+	others.Wait()
+	require.NoError(t, long.Process.Kill())
+	assert.True(t, AwaitEnd(pidfd, time.Minute))
 }

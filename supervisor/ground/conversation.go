@@ -55,7 +55,7 @@ func (g *Ground) saved(ctx context.Context, p supervisor.Plan, c supervisor.Conv
 	if err != nil {
 		return false, false, err
 	}
-	if home := valueOf(p.Spec.Env, "HOME"); filepath.IsAbs(home) {
+	if home := valueOf(env, "HOME"); filepath.IsAbs(home) {
 		c.Values.Home = home // the session has one of its own
 	}
 	patterns, err := config.ExpandPatterns(c.Condition, c.Values, env)
@@ -290,8 +290,8 @@ func tail(dir string, size int64) ([]byte, error) {
 	var text []byte
 	for _, name := range []string{"output.log", "output.log.1"} {
 		f, err := os.Open(filepath.Join(dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			break
+		if errors.Is(err, fs.ErrNotExist) { // of both the other may be there: the new one could not be made, or there is none yet
+			continue
 		}
 		if err != nil {
 			return nil, err

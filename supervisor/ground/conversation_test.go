@@ -56,8 +56,12 @@ func TestTail(t *testing.T) {
 		{"a long line", "", "ong line"},
 		{"new", "the older one", "er onenew"[1:]},
 		{"new", "x", "xnew"},
+		{"", "the old one alone", "ne alone"},
 	} {
 		write("output.log", c.log)
+		if c.log == "" {
+			require.NoError(t, os.Remove(filepath.Join(dir, "output.log")))
+		}
 		write("output.log.1", c.before)
 		text, err := tail(dir, 8)
 		require.NoError(t, err)

@@ -176,7 +176,7 @@ func (g *Ground) Kill(ctx context.Context, t supervisor.Target) error {
 	if shim := g.shimOf(t); shim >= 0 {
 		_ = g.Signal(ctx, t, supervisor.WhomLeftovers, unix.SIGKILL)
 		_ = signalProcess(t.Agent, unix.SIGKILL)
-		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(shim), Events: unix.POLLIN}}, int(recordTime.Milliseconds()))
+		proc.AwaitEnd(shim, recordTime)
 		_ = unix.Close(shim)
 	}
 	if g.write(t.ControlGroup, "cgroup.kill", "1") == nil {

@@ -19,14 +19,7 @@ func (g *Ground) Send(ctx context.Context, socket, text string, enter bool) erro
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	// The deadline is the socket's: neither call below outlives it.
 	deadline, _ := ctx.Deadline()
-	limit := unix.NsecToTimeval(max(time.Until(deadline), time.Millisecond).Nanoseconds())
-	for _, option := range []int{unix.SO_SNDTIMEO, unix.SO_RCVTIMEO} {
-		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, option, &limit); err != nil {
-			return err
-		}
-	}
 	const seq = 1
 	for first := true; first || text != ""; first = false {
 		n := min(len(text), shimwire.MaxData)
@@ -38,21 +31,43 @@ func (g *Ground) Send(ctx context.Context, socket, text string, enter bool) erro
 		case enter:
 			m.Flags = shimwire.FlagEnter
 		}
-		if err := unix.Send(fd, m.Append(nil), unix.MSG_NOSIGNAL); err != nil {
+		b := m.Append(nil)
+		err := within(deadline, fd, unix.SO_SNDTIMEO, func() error { return unix.Send(fd, b, unix.MSG_NOSIGNAL) })
+		if err != nil {
 			return fmt.Errorf("its shim does not take the text: %w", err)
 		}
 	}
-	return taken(fd, seq)
+	return taken(fd, seq, deadline)
 }
 
-// taken waits until the shim says that the text with this number was taken.
-func taken(fd int, seq uint32) error {
+// within makes a call that blocks, by the socket's timeout, until the deadline at most: that of the socket is for one call, and a signal begins it anew. What
+// has no time left is over with unix.EAGAIN.
+func within(deadline time.Time, fd, timeout int, call func() error) error {
+	for {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return unix.EAGAIN
+		}
+		limit := unix.NsecToTimeval(max(left, time.Millisecond).Nanoseconds()) // 0 would be for ever
+		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, timeout, &limit); err != nil {
+			return err
+		}
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// taken waits until the shim says that the text with this number was taken. It says other things meanwhile.
+func taken(fd int, seq uint32, deadline time.Time) error {
 	buf := make([]byte, 4096)
 	for {
-		n, _, err := unix.Recvfrom(fd, buf, 0)
+		n := 0
+		err := within(deadline, fd, unix.SO_RCVTIMEO, func() (err error) {
+			n, _, err = unix.Recvfrom(fd, buf, 0)
+			return err
+		})
 		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
 		case errors.Is(err, unix.EAGAIN):
 			return errors.New("its agent does not read the text")
 		case err != nil:

@@ -32,7 +32,7 @@ const slice = "app-corral.slice"
 
 // Start starts a run: a tmux server, a scope around it, and in it a pane with the shim. The server is in the scope before anything runs in it, so
 // that no process of the agent's is ever elsewhere.
-func (g *Ground) Start(ctx context.Context, p supervisor.Plan, tell func(session.Event)) error {
+func (g *Ground) Start(ctx context.Context, p supervisor.Plan, tell func(session.Event)) (err error) {
 	select {
 	case g.starts <- struct{}{}:
 		defer func() { <-g.starts }()
@@ -53,6 +53,11 @@ func (g *Ground) Start(ctx context.Context, p supervisor.Plan, tell func(session
 		return err
 	}
 	specPath, err := g.writeSpec(ctx, p)
+	defer func() {
+		if err != nil {
+			_ = os.Remove(specPath) // with all of the environment in it
+		}
+	}()
 	if err != nil {
 		return err
 	}
@@ -117,10 +122,9 @@ func (g *Ground) endLost(ctx context.Context, agent session.Process) error {
 	if err := g.End(ctx, supervisor.Target{Agent: agent}); err != nil {
 		return err
 	}
-	gone := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-	if n, _ := unix.Poll(gone, int(killTime.Milliseconds())); n == 0 {
+	if !proc.AwaitEnd(pidfd, killTime) {
 		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
-		_, _ = unix.Poll(gone, int(killTime.Milliseconds()))
+		proc.AwaitEnd(pidfd, killTime)
 	}
 	return nil
 }
@@ -165,7 +169,7 @@ func (s *server) close() { _ = unix.Close(s.pidfd) }
 // kill ends the server and collects it.
 func (s *server) kill() {
 	_ = unix.PidfdSendSignal(s.pidfd, unix.SIGKILL, nil, 0)
-	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(s.pidfd), Events: unix.POLLIN}}, int(killTime.Milliseconds()))
+	proc.AwaitEnd(s.pidfd, killTime)
 	tmux.Reap(s.Server)
 }
 

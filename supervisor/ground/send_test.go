@@ -1,0 +1,47 @@
+package ground
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+// TestATextThatIsNotTaken is given up at its time, however much else the shim has to say meanwhile.
+func TestATextThatIsNotTaken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "shim.sock")
+	listener, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer func() { _ = unix.Close(listener) }()
+	require.NoError(t, unix.Bind(listener, &unix.SockaddrUnix{Name: path}))
+	require.NoError(t, unix.Listen(listener, 1))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		conn, _, err := unix.Accept(listener)
+		if !assert.NoError(t, err) {
+			return
+		}
+		defer func() { _ = unix.Close(conn) }()
+		m := shimwire.Message{Kind: shimwire.Working}
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for range tick.C {
+			if unix.Send(conn, m.Append(nil), unix.MSG_NOSIGNAL) != nil {
+				return
+			}
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	require.EqualError(t, new(Ground).Send(ctx, path, "hello", true), "its agent does not read the text")
+	assert.GreaterOrEqual(t, time.Since(begin), 300*time.Millisecond)
+	<-ended // it has closed its end
+}

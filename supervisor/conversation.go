@@ -191,9 +191,8 @@ func (s *Supervisor) launch(e *entry, resumed bool, into *Into, prompt string) {
 func (s *Supervisor) launchPlanned(e *entry, resumed bool, into *Into, prompt string) {
 	run, way, plan := e.rec.Run.ID, s.follow(e.rec.WorkingDirectory), s.plan(e, resumed)
 	plan.Into, plan.Spec.Prompt = into, prompt
-	e.run.starting = true
 	s.armStart(e)
-	s.effect(e, func() {
+	s.startEffect(e, func() {
 		failpoint.Hit("start.record-saved")
 		err := way.await(s.ctx, s, plan.Spec.Dir)
 		if err == nil {
@@ -229,7 +228,7 @@ func (s *Supervisor) makeConversation(e *entry, into *Into, then func()) {
 	command, err := config.Expand(s.Agents[e.rec.Agent].IdCommand, s.specifiers(e.rec))
 	ctx, cancel := s.AfterFunc.Context(s.ctx, idTime)
 	e.run.making = cancel
-	s.effect(e, func() {
+	s.startEffect(e, func() {
 		defer cancel()
 		failpoint.Hit("start.conversation-asked")
 		var id string
@@ -244,9 +243,9 @@ func (s *Supervisor) makeConversation(e *entry, into *Into, then func()) {
 			e.run.making = nil
 			switch {
 			case e.run.stage != notEnding:
-				s.failStart(e, run, errStopped, into != nil)
+				s.startDone(e, run, errStopped, into != nil)
 			case err != nil:
-				s.failStart(e, run, err, into != nil)
+				s.startDone(e, run, err, into != nil)
 			default:
 				s.converse(e, id, session.Given)
 				then()
@@ -360,7 +359,7 @@ func (s *Supervisor) takeHint(e *entry) {
 
 // settled waits until it is known which conversation a session's last agent had.
 func (s *Supervisor) settled(ctx context.Context, id string) error {
-	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+	return s.with(notYetAccepted(ctx), id, func(e *entry) (<-chan error, error) {
 		if !e.hinting {
 			return nil, nil
 		}

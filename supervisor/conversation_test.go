@@ -421,3 +421,60 @@ func TestStopTimeouts(t *testing.T) {
 		}))
 	})
 }
+
+// TestALateEndOfTheScopeBefore is that of the run before, also while the next run's conversation is only being made.
+func TestALateEndOfTheScopeBefore(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.talking()
+		n, hold := 0, make(chan struct{})
+		b.world.make = func(Plan) (string, error) {
+			if n++; n == 2 {
+				<-hold
+			}
+			return []string{"", "made-1", "made-2"}[n], nil
+		}
+		require.NoError(t, b.create("created", Spec{ID: "shop"}))
+		b.exit("shop", 0)
+		b.heard()
+		b.world.populated = false
+		b.sup.Resync() // it is gone, of which systemd's signal comes later
+		synctest.Wait()
+		b.world.start = func(p Plan, tell func(session.Event)) error {
+			tell(session.ScopeStarted{Run: p.Spec.RunID, InvocationID: "another", ControlGroup: "/" + p.Unit})
+			tell(session.AgentStarted{Run: p.Spec.RunID, Agent: session.Process{PID: 13, Start: 130}, At: time.Now()})
+			return nil
+		}
+		b.call("start", func(ctx context.Context) error { return b.sup.Start(ctx, "shop") })
+		b.heard()
+		b.sup.ScopeEnded(UnitName("created", "shop"), "inv", "success")
+		close(hold)
+		assert.Contains(t, b.heard(), "0s start: ok")
+		assert.Equal(t, "running", b.state("shop"))
+	})
+}
+
+// TestAResumeKeepsItsPlace: it waits until the agent's last words were looked at, and what is asked for after it still comes after it.
+func TestAResumeKeepsItsPlace(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.talking()
+		require.NoError(t, b.create("reports", Spec{ID: "shop"}))
+		b.exit("shop", 0)
+		b.sup.ScopeEnded(UnitName("reports", "shop"), "inv", "success")
+		b.heard()
+		looking := func(is bool) {
+			require.NoError(t, b.sup.do(func() {
+				b.sup.sessions["shop"].hinting = is
+				b.sup.touch(b.sup.sessions["shop"])
+			}))
+		}
+		looking(true)
+		accepted := false
+		b.call("resume", func(ctx context.Context) error {
+			return b.sup.Resume(WhenAccepted(ctx, func() { accepted = true }), "shop")
+		})
+		assert.False(t, accepted)
+		looking(false)
+		assert.Contains(t, b.heard(), "0s resume: ok")
+		assert.True(t, accepted)
+	})
+}

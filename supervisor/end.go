@@ -45,6 +45,9 @@ type runtime struct {
 	lost   session.Process // the tmux server that was found dead when it was to be watched
 	shim   descriptor      // socket
 
+	redialing bool          // it is about to be connected to again
+	redialled time.Duration // how long that was waited for the last time, 0 if it was not
+
 	stateDir   int32 // inotify watch on the session's state directory
 	runtimeDir int32 // inotify watch on its runtime directory
 	freezer    int32 // inotify watch on what its control group tells

@@ -19,7 +19,7 @@ type entry struct {
 	queue   []func() // effects to be done, in order
 	busy    bool     // one of them is being done
 	missed  bool     // it was not looked at when systemd was listed
-	held    []func() // effects decided in this turn: they begin once it was saved and published
+	held    []effect // decided in this turn: they begin once it was saved and published
 	waiting []waiter
 
 	run      runtime

@@ -60,8 +60,13 @@ func (s *Supervisor) Settle(ctx context.Context) error {
 func (s *Supervisor) giveUpUnsaved(entries []*entry) {
 	for _, e := range entries {
 		if e.begun && e.unsaved && !e.removed {
-			e.held = nil
-			s.failStart(e, e.rec.Run.ID, e.saveErr, e.into)
+			e.held = slices.DeleteFunc(e.held, func(f effect) bool { return f.starts })
+			if e.run.making != nil {
+				e.run.making()
+				e.run.making = nil
+			}
+			s.forgetCaller(e, e.rec.Run.ID)
+			s.startDone(e, e.rec.Run.ID, e.saveErr, e.into)
 			s.react(e)
 			s.stamp(e)
 		}

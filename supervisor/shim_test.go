@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -79,6 +80,17 @@ func (s *shim) hangUp() {
 	synctest.Wait()
 }
 
+// ready tells of the loop's connection to the shim alone, if there is one.
+func (s *shim) ready() {
+	s.t.Helper()
+	var key fdpoll.Key
+	require.NoError(s.t, s.sup.do(func() { key = s.sup.sessions["shop"].run.shim.key }))
+	if key != 0 {
+		s.fds.ready <- key
+	}
+	synctest.Wait()
+}
+
 func (s *shim) snapshot() *Snapshot {
 	s.t.Helper()
 	snap, err := s.sup.Session("shop")
@@ -103,6 +115,73 @@ func TestTheShimTellsOfTheAgent(t *testing.T) {
 		require.NoError(t, unix.Send(s.conn, []byte{0xff, 0xff, 0xff}, unix.MSG_NOSIGNAL))
 		s.fds.all()
 		assert.Equal(t, "running", b.state("shop"), "what it does not understand it passes over")
+		s.hangUp()
+	})
+}
+
+// TestAShimThatTakesNoMore is connected to again, not all the time: others have all the connections that it takes.
+func TestAShimThatTakesNoMore(t *testing.T) {
+	supervise(t, func(b *bed) {
+		s := b.withShim()
+		s.hello()
+		closed := 0
+		for begin := time.Now(); time.Since(begin) < time.Minute; <-time.After(50 * time.Millisecond) {
+			_ = unix.Close(s.conn)
+			s.ready()
+			for {
+				fds := []unix.PollFd{{Fd: int32(s.listener), Events: unix.POLLIN}}
+				if n, _ := unix.Poll(fds, 0); n == 0 {
+					break
+				}
+				conn, _, err := unix.Accept(s.listener)
+				require.NoError(t, err)
+				s.conn, closed = conn, closed+1
+				_ = unix.Close(conn)
+			}
+			s.conn = -1
+		}
+		assert.Less(t, closed, 40)
+		assert.Equal(t, "running", b.state("shop"))
+		s.hangUp()
+	})
+}
+
+// TestAShimThatTakesNone lives: it is frozen, and earlier daemons have waited for it before.
+func TestAShimThatTakesNone(t *testing.T) {
+	supervise(t, func(b *bed) {
+		s := b.withShim()
+		s.hello()
+		path := filepath.Join(b.sup.runtimeDir("shop"), shimSocket)
+		var waiting []int
+		fd, err := shimwire.Dial(path)
+		for ; err == nil; fd, err = shimwire.Dial(path) {
+			waiting = append(waiting, fd)
+		}
+		require.ErrorIs(t, err, unix.EAGAIN)
+		require.NoError(t, unix.Close(s.conn))
+		s.ready()
+		<-time.After(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, "running", b.state("shop"))
+		for _, fd := range waiting {
+			_ = unix.Close(fd)
+		}
+		for range waiting {
+			conn, _, err := unix.Accept(s.listener)
+			require.NoError(t, err)
+			_ = unix.Close(conn)
+		}
+		<-time.After(lastRedial)
+		synctest.Wait()
+		for { // what only looked whether it was there
+			s.conn, _, err = unix.Accept(s.listener)
+			require.NoError(t, err)
+			if n, _, err := unix.Recvfrom(s.conn, make([]byte, 1), unix.MSG_DONTWAIT); err != nil || n > 0 {
+				break
+			}
+		}
+		s.says(shimwire.Message{Kind: shimwire.Idle, Since: time.Now()})
+		assert.Equal(t, "idle", s.snapshot().Activity)
 		s.hangUp()
 	})
 }

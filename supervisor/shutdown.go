@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/corrald/corral/supervisor/session"
@@ -22,7 +23,7 @@ func (s *Supervisor) shutDown() {
 		}
 	}
 	if !s.managerStops() {
-		s.tellShuttingDown(s.goingDown != nil)
+		s.tellShuttingDown(s.goingDown)
 		now := time.Now()
 		for _, e := range s.sorted() {
 			if r := e.rec.Run; !r.Ended() {
@@ -33,15 +34,21 @@ func (s *Supervisor) shutDown() {
 		return
 	}
 	s.tellShuttingDown(true)
+	most := s.Config.StopTimeout
 	for _, e := range s.sorted() {
 		if e.rec.Run.Live() {
+			most = max(most, s.stopTimeout(e.rec))
 			s.overrule(e, s.mayBegin())
 			s.ask(e, session.Suspend, "the login session ended")
 			s.end(e, 0)
 		}
 	}
 	s.settle()
-	limit, cancel := s.AfterFunc.Context(context.Background(), s.Config.StopTimeout+shutdownMargin)
+	most += shutdownMargin
+	if s.Ending != nil {
+		s.Ending(most)
+	}
+	limit, cancel := s.AfterFunc.Context(context.Background(), most)
 	defer cancel()
 	for s.anyLive() {
 		select {
@@ -57,12 +64,10 @@ func (s *Supervisor) shutDown() {
 // now on: the sessions refuse with ShuttingDown, until CalledOff.
 func (s *Supervisor) LastCall(ctx context.Context) ([]string, error) {
 	err := s.do(func() {
-		if s.goingDown == nil {
-			s.goingDown = map[string]string{}
-		}
+		s.goingDown = true
 		for _, e := range s.sessions {
 			if r := e.rec.Run; !e.removed && !r.Ended() && r.Intent == session.NoIntent {
-				s.goingDown[e.rec.ID] = r.ID
+				s.interrupted[e.rec.ID] = r.ID
 			}
 		}
 		s.tellShuttingDown(true)
@@ -76,17 +81,19 @@ func (s *Supervisor) LastCall(ctx context.Context) ([]string, error) {
 // CalledOff takes LastCall back, because the machine is not shut down after all: what was suspended for that is resumed, the oldest first and a few at a
 // time, unless somebody has done something with it since. It returns the ids of those that run again.
 func (s *Supervisor) CalledOff(ctx context.Context) ([]string, error) {
-	var suspended map[string]string
 	err := s.do(func() {
-		suspended, s.goingDown = s.goingDown, nil
+		s.goingDown = false
 		s.tellShuttingDown(s.stopping)
+		maps.DeleteFunc(s.interrupted, func(id, run string) bool {
+			e := s.sessions[id]
+			return e == nil || e.rec.Run == nil || e.rec.Run.ID != run
+		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	ids, err := s.idsWhere(func(e *entry) bool {
-		return suspended[e.rec.ID] != "" && suspended[e.rec.ID] == e.rec.Run.ID && e.rec.View().State == session.Suspended
-	})
+	// Those that are not resumed before it is announced again stay in the list for the next time.
+	ids, err := s.idsWhere(func(e *entry) bool { return s.interrupted[e.rec.ID] != "" && e.rec.View().State == session.Suspended })
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +113,7 @@ func (s *Supervisor) mayBegin() error {
 	switch {
 	case s.stopping:
 		return refuse(ShuttingDown, "corrald is shutting down")
-	case s.goingDown != nil:
+	case s.goingDown:
 		return refuse(ShuttingDown, "the machine is shutting down")
 	}
 	return nil

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -136,6 +138,65 @@ func TestTheMachineGoesDownAndThenDoesNot(t *testing.T) {
 		ids, err := b.sup.CalledOff(b.t.Context())
 		assert.Empty(t, ids, "once is enough")
 		assert.NoError(t, err)
+	})
+}
+
+// TestAShutdownThatIsCalledOffTwice: what was not resumed before it was announced again is resumed after that.
+func TestAShutdownThatIsCalledOffTwice(t *testing.T) {
+	supervise(t, func(b *bed) {
+		ids := []string{"a", "b", "c", "d", "e", "f"}
+		for _, id := range ids {
+			b.start(id)
+		}
+		require.NoError(t, b.create("command", Spec{ID: "fresh", Command: []string{"true"}, NoStart: true}))
+		end := func() {
+			b.t.Helper()
+			told := b.heard()
+			for _, id := range ids {
+				if state := b.state(id); state == "stopping" {
+					b.exit(id, 143)
+					b.empty(id)
+				}
+			}
+			assert.Contains(t, append(told, b.heard()...), "0s last call: ok")
+		}
+		lastCall := func(ctx context.Context) error { _, err := b.sup.LastCall(ctx); return err }
+		calledOff := func(ctx context.Context) error { _, err := b.sup.CalledOff(ctx); return err }
+		b.call("last call", lastCall)
+		end()
+		require.NoError(t, b.sup.do(func() { b.sup.interrupted["fresh"] = "r0" }), "as if one of its name had been removed, and it made since")
+		hold := make(chan struct{})
+		b.world.start = func(p Plan, tell func(session.Event)) error { <-hold; return runs(p, tell) }
+		b.call("called off", calledOff)
+		b.call("last call", lastCall)
+		close(hold)
+		end()
+		b.call("called off again", calledOff)
+		b.heard()
+		for _, id := range ids {
+			assert.Equal(t, "running", b.state(id), id)
+		}
+		assert.Equal(t, "created", b.state("fresh"))
+	})
+}
+
+// TestAShutdownWaitsForTheSlowest: an agent has the time that its definition gives it, and systemd is told how long that may be.
+func TestAShutdownWaitsForTheSlowest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.world.stops = true
+		b.sup.Ending = func(most time.Duration) { b.tell("ends in %s", most) }
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); b.sup.Run(ctx) }()
+		require.NoError(t, b.sup.Reload(config.Default(), map[string]config.Agent{"slow": {Name: "slow", Command: []string{"x"}, Properties: []string{"TimeoutStopSec=60"}}}))
+		require.NoError(t, b.create("slow", Spec{ID: "shop"}))
+		b.heard()
+		cancel()
+		<-done
+		told := b.heard()
+		assert.Contains(t, told, "0s ends in 1m5s")
+		assert.Contains(t, told, "60s kill shop")
 	})
 }
 

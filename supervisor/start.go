@@ -172,7 +172,7 @@ func (s *Supervisor) begin(e *entry, resumed bool, caller []string, into *Into) 
 	}
 	s.unwatch(e)
 	s.unwatchWorkspace(e)
-	e.run = runtime{caller: caller}
+	e.run = runtime{caller: caller, starting: true}
 	def := s.Agents[e.rec.Agent]
 	lost := resumed && !e.rec.Resumable() && len(def.ResumeCommand) > 0
 	s.apply(e, session.RunAsked{

@@ -85,21 +85,22 @@ type Options struct {
 	Log         *slog.Logger
 	Version     string
 	BootID      string
-	RuntimeDir  string               // $XDG_RUNTIME_DIR/corral
-	Home        string               // for specifiers
-	ShareDir    string               // for specifiers: what comes with Corral for its agents
-	WorktreeDir string               // where sessions' git worktrees are made: $XDG_DATA_HOME/corral/worktrees
-	GitEnv      []string             // of git, and of the hooks that it runs: NAME=VALUE
-	Alive       func()               // called by the loop, at least every AliveEvery; nil where nobody watches it
-	AliveEvery  time.Duration        // half of the watchdog's time
-	SinceBoot   func() time.Duration // a clock that nobody can set: clock.SinceBoot if it is nil
-	Monotonic   func() time.Duration // one that stands still while the machine sleeps: clock.Monotonic if it is nil
-	AfterFunc   deadline.Start       // deadline.Real if it is nil
-	Alarm       func(time.Time)      // called by the loop: AlarmRang is to be called at this time, or not at all if it is zero
-	Stirred     func()               // called by the loop at the beginning of each turn
-	Status      func(text string)    // called by the loop when the counts have changed: "3 running, 1 failed"
-	Announce    func(bool)           // called by the loop when the end of the machine, or of the login session, is near (true), or is not any more
-	Live        func(some bool)      // called by the loop when the first agent begins to live, and when the last one is gone
+	RuntimeDir  string                   // $XDG_RUNTIME_DIR/corral
+	Home        string                   // for specifiers
+	ShareDir    string                   // for specifiers: what comes with Corral for its agents
+	WorktreeDir string                   // where sessions' git worktrees are made: $XDG_DATA_HOME/corral/worktrees
+	GitEnv      []string                 // of git, and of the hooks that it runs: NAME=VALUE
+	Alive       func()                   // called by the loop, at least every AliveEvery; nil where nobody watches it
+	AliveEvery  time.Duration            // half of the watchdog's time
+	SinceBoot   func() time.Duration     // a clock that nobody can set: clock.SinceBoot if it is nil
+	Monotonic   func() time.Duration     // one that stands still while the machine sleeps: clock.Monotonic if it is nil
+	AfterFunc   deadline.Start           // deadline.Real if it is nil
+	Alarm       func(time.Time)          // called by the loop: AlarmRang is to be called at this time, or not at all if it is zero
+	Stirred     func()                   // called by the loop at the beginning of each turn
+	Status      func(text string)        // called by the loop when the counts have changed: "3 running, 1 failed"
+	Announce    func(bool)               // called by the loop when the end of the machine, or of the login session, is near (true), or is not any more
+	Live        func(some bool)          // called by the loop when the first agent begins to live, and when the last one is gone
+	Ending      func(most time.Duration) // called by the loop when it waits for the agents to end before it ends itself, with how long that may take; may be nil
 }
 
 // Supervisor is the daemon's heart. Its methods may be called from any goroutine, but not from the loop.
@@ -119,7 +120,8 @@ type Supervisor struct {
 	stopping bool
 
 	shuttingDown bool
-	goingDown    map[string]string // ids and runs of the sessions that were suspended because the machine goes down; nil while it does not
+	goingDown    bool              // so does the machine
+	interrupted  map[string]string // ids and runs of the sessions that were suspended because it did, until they are resumed or have been in use
 	lastText     string
 	missed       int  // sessions that have to be looked at again
 	wasLive      bool // what Live was told last
@@ -175,7 +177,7 @@ func New(o Options) *Supervisor {
 		done:     make(chan struct{}),
 		ctx:      ctx,
 		cancel:   cancel,
-		sessions: map[string]*entry{},
+		sessions: map[string]*entry{}, interrupted: map[string]string{},
 		reserved: map[string]bool{},
 		units:    map[string]*entry{},
 		keys:     map[fdpoll.Key]func(){},
@@ -317,8 +319,8 @@ func (s *Supervisor) settle() {
 	s.Publisher.Publish(changes, s.after)
 	s.after = nil
 	for _, e := range dirty {
-		for _, f := range e.held {
-			s.enqueue(e, f)
+		for _, held := range e.held {
+			s.enqueue(e, held.do)
 		}
 		e.held = nil
 	}
@@ -422,7 +424,18 @@ func (s *Supervisor) work(e *entry) {
 }
 
 // effect has f done once what was decided in this turn is saved.
-func (s *Supervisor) effect(e *entry, f func()) {
+func (s *Supervisor) effect(e *entry, f func()) { s.hold(e, effect{do: f}) }
+
+// startEffect is effect for what begins a run: it is not done where that cannot be saved.
+func (s *Supervisor) startEffect(e *entry, f func()) { s.hold(e, effect{f, true}) }
+
+// effect is something to be done outside of the loop.
+type effect struct {
+	do     func()
+	starts bool
+}
+
+func (s *Supervisor) hold(e *entry, f effect) {
 	e.held = append(e.held, f)
 	s.touch(e)
 }

@@ -216,11 +216,15 @@ func (s *Supervisor) connectShim(e *entry) {
 	if e.run.shim.key != 0 || !r.Live() || r.Exit != nil {
 		return
 	}
+	run := r.ID
 	fd, err := shimwire.Dial(filepath.Join(s.runtimeDir(e.rec.ID), shimSocket))
+	if errors.Is(err, unix.EAGAIN) {
+		s.redial(e, run)
+		return
+	}
 	if err != nil {
 		return // it will be told of, or is gone: then the exit or the end of the scope is
 	}
-	run := r.ID
 	d, err := s.waitFor(fd, func() { s.hearShim(e, run) })
 	if err != nil {
 		s.Log.Warn("cannot listen to a shim", "session", e.rec.ID, "err", err)
@@ -228,6 +232,33 @@ func (s *Supervisor) connectShim(e *entry) {
 	}
 	e.run.shim = d
 	s.hearShim(e, run)
+}
+
+// The loop connects again to a shim that lives and does not keep a connection: at once, then less and less often.
+const (
+	firstRedial = 100 * time.Millisecond
+	lastRedial  = 10 * time.Second
+)
+
+// redial connects again to a shim that is there: it gave up a connection, since others have all that it takes, or cannot take one, since it is frozen and
+// many have waited for it before.
+func (s *Supervisor) redial(e *entry, run string) {
+	if e.removed || e.rec.Run.ID != run || e.run.redialing {
+		return
+	}
+	again := func() {
+		if !e.removed && e.rec.Run.ID == run {
+			e.run.redialing = false
+			s.connectShim(e)
+		}
+	}
+	wait := e.run.redialled
+	e.run.redialing, e.run.redialled = true, min(max(2*wait, firstRedial), lastRedial)
+	if wait == 0 {
+		again()
+		return
+	}
+	s.AfterFunc(wait, func() { s.post(again) })
 }
 
 // hearShim reads what the shim has said. It never waits.
@@ -263,6 +294,7 @@ func (s *Supervisor) shimSaid(e *entry, m shimwire.Message) {
 		if m.RunID != run || !s.inScope(e, m) {
 			return
 		}
+		e.run.redialled = 0
 		failpoint.Hit("start.agent-heard")
 		s.apply(e, session.AgentStarted{
 			Run:   run,
@@ -314,13 +346,12 @@ func (s *Supervisor) shimHungUp(e *entry, run string) {
 	t := s.target(e)
 	held := e.rec.Frozen && e.rec.Run.Tmux == session.Alive // it would answer, if it was let
 	go func() {
-		if fd, err := shimwire.Dial(filepath.Join(t.RuntimeDir, shimSocket)); err == nil { // it gave up a listener that did not listen
+		fd, err := shimwire.Dial(filepath.Join(t.RuntimeDir, shimSocket))
+		if err == nil {
 			_ = unix.Close(fd)
-			s.post(func() {
-				if !e.removed && e.rec.Run.ID == run {
-					s.connectShim(e)
-				}
-			})
+		}
+		if err == nil || errors.Is(err, unix.EAGAIN) { // it gave up a listener that did not listen
+			s.post(func() { s.redial(e, run) })
 			return
 		}
 		answers := held || s.World.TmuxAnswers(s.ctx, t)

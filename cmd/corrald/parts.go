@@ -141,6 +141,9 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 		WorktreeDir: filepath.Join(p.data, "worktrees"), GitEnv: environment.Inherited(os.Environ()),
 		Status: func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) }, Live: d.last.live, Announce: d.server.ShuttingDownChanged,
 		Stirred: (&rest{after: restAfter}).stir,
+		Ending: func(most time.Duration) {
+			_, _ = daemon.SdNotify(false, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", most.Microseconds()))
+		},
 	}
 	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
 		options.AliveEvery = every / 2

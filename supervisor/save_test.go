@@ -50,7 +50,8 @@ func TestAStartThatCannotBeSaved(t *testing.T) {
 				b.sup.replace(e, false, nil, nil)
 			}))
 			select {
-			case <-reply:
+			case err := <-reply:
+				require.NoError(t, err)
 			case <-time.After(time.Hour):
 				t.Error("it is not")
 			}

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
@@ -51,14 +52,14 @@ func (g *Ground) saved(ctx context.Context, p supervisor.Plan, c supervisor.Conv
 	if len(c.Condition) == 0 {
 		return true, true, nil
 	}
-	env, err := g.environment(ctx, p)
+	variables, err := g.variables(ctx, p)
 	if err != nil {
 		return false, false, err
 	}
-	if home := valueOf(env, "HOME"); filepath.IsAbs(home) {
-		c.Values.Home = home // the session has one of its own
+	if own := homeOf(variables); own != "" {
+		c.Values.Home = own
 	}
-	patterns, err := config.ExpandPatterns(c.Condition, c.Values, env)
+	patterns, err := config.ExpandPatterns(c.Condition, c.Values, environment.Entries(variables))
 	if err != nil {
 		return false, false, err
 	}
@@ -70,6 +71,15 @@ func (g *Ground) saved(ctx context.Context, p supervisor.Plan, c supervisor.Conv
 		begun = begun || len(files) > 0
 	}
 	return false, begun, nil
+}
+
+// homeOf returns the home that a session has of its own, "" where it has its user's.
+func homeOf(variables []environment.Variable) string {
+	i := slices.IndexFunc(variables, func(v environment.Variable) bool { return v.Name == "HOME" })
+	if i < 0 || variables[i].Source == environment.Manager || !filepath.IsAbs(variables[i].Value) {
+		return ""
+	}
+	return variables[i].Value
 }
 
 // maxContent is how much of a file is looked through, in bytes: what a conversation begins with.

@@ -230,7 +230,7 @@ func (s *Supervisor) takeScope(e *entry, sc Scope, exited bool) bool {
 	default:
 		if r.Scope == session.ScopeNone && !exited {
 			s.endUnplaced(e)
-			s.apply(e, session.StartFailed{Run: r.ID, Reason: interrupted, At: now, Monotonic: s.Monotonic()})
+			s.apply(e, session.StartFailed{Run: r.ID, Reason: interrupted, Interrupted: true, At: now, Monotonic: s.Monotonic()})
 		}
 		s.applyEnd(e, session.ScopeEnded{Run: r.ID, Result: sc.Result, At: now})
 	}
@@ -242,7 +242,7 @@ const interrupted = "corrald was interrupted while it started"
 
 // startInterrupted gives up a run in whose scope a daemon has started nothing yet. What an earlier run has left there stays.
 func (s *Supervisor) startInterrupted(e *entry, sc Scope) {
-	s.apply(e, session.StartFailed{Run: e.rec.Run.ID, Reason: interrupted, At: time.Now(), Monotonic: s.Monotonic()})
+	s.apply(e, session.StartFailed{Run: e.rec.Run.ID, Reason: interrupted, Interrupted: true, At: time.Now(), Monotonic: s.Monotonic()})
 	if !slices.ContainsFunc(e.rec.Past, func(r session.Run) bool { return r.InvocationID == sc.InvocationID }) {
 		s.end(e, time.Second)
 	}
@@ -309,7 +309,7 @@ func (s *Supervisor) sweep() {
 
 // clearInterrupted takes away the sockets of a run that never had an agent to speak through them.
 func (s *Supervisor) clearInterrupted(e *entry) {
-	if e.rec.Run.StartError == interrupted {
+	if e.rec.Run.StartInterrupted {
 		_ = os.RemoveAll(s.runtimeDir(e.rec.ID))
 	}
 }

@@ -106,6 +106,12 @@ func TestAdoption(t *testing.T) {
 		{"the daemon was killed before it had a tmux", alive, false, func(_ *bed, rec *session.Session) {
 			rec.Run.Tmux, rec.Run.Shim, rec.Run.Started = session.NotSeen, session.NotSeen, time.Time{}
 		}, "failed", "start-failed"},
+		{"the daemon was killed before it had a scope for what is resumed", nil, false, func(_ *bed, rec *session.Session) {
+			rec.Run.Scope, rec.Run.Tmux, rec.Run.Shim, rec.Run.Started, rec.Run.WasSuspended = session.ScopeNone, session.NotSeen, session.NotSeen, time.Time{}, true
+		}, "suspended", "success"},
+		{"the daemon was killed before it had a tmux for what is resumed", alive, false, func(_ *bed, rec *session.Session) {
+			rec.Run.Tmux, rec.Run.Shim, rec.Run.Started, rec.Run.WasSuspended = session.NotSeen, session.NotSeen, time.Time{}, true
+		}, "suspended", "success"},
 		{"tmux was killed meanwhile", alive, false, func(b *bed, _ *session.Session) { b.world.dead = true }, "stale", "session-lost"},
 		{"the shim was killed meanwhile, tmux is there", alive, false, func(b *bed, _ *session.Session) { b.world.answers = true }, "failed", "agent-lost"},
 	} {

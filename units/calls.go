@@ -32,13 +32,24 @@ func (m *Manager) ResetFailed(ctx context.Context, name string) error {
 	return nil
 }
 
-// StopCause returns why the scope ends, as long as the unit is there.
+// StopCause returns why the scope ends, as long as the unit is there. A Result of timeout that is not RuntimeMaxSec= but a stop that has not come to its end
+// in time says nothing of why it was to end.
 func (m *Manager) StopCause(ctx context.Context, name string) (Cause, error) {
 	v, err := m.get(ctx, name, scopeIface, "Result")
 	if err != nil {
 		return Cause{}, err
 	}
 	result, _ := v.Value().(string)
+	if result == timeout {
+		if v, err = m.get(ctx, name, scopeIface, "RuntimeMaxUSec"); err != nil {
+			return Cause{}, err
+		}
+		runtimeMax, _ := v.Value().(uint64)
+		if over, err := m.timedOut(ctx, name, runtimeMax); err != nil || over != 0 {
+			return Cause{result, over}, err
+		}
+		result = "success"
+	}
 	v, err = m.get(ctx, name, unitIface, "ActiveExitTimestampMonotonic")
 	return Cause{result, told(v)}, err
 }

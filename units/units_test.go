@@ -192,6 +192,23 @@ func TestATimeThatIsUp(t *testing.T) {
 	assert.Equal(t, started.InvocationID, id)
 }
 
+// TestAStopThatTakesTooLong is no time that is up, though its Result is timeout as well.
+func TestAStopThatTakesTooLong(t *testing.T) {
+	m := connect(t)
+	const name = "app-corral-slow.scope"
+	pid, _ := start(t, m, name, property("TimeoutStopUSec", uint64(100_000)))
+	stop := exec.CommandContext(t.Context(), "systemctl", "--user", "stop", name)
+	require.NoError(t, stop.Start())
+	assert.Equal(t, StopRequested{Name: name}, next(t, m))
+	testbed.WaitExit(t, pid)
+	assert.Equal(t, Ended{Name: name, Result: "timeout"}, next(t, m))
+	_ = stop.Wait()
+	cause, err := m.StopCause(t.Context(), name)
+	require.NoError(t, err)
+	assert.Equal(t, "success", cause.Result)
+	clearAfterwards(t, name)
+}
+
 func TestANameThatRuns(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-taken.scope"

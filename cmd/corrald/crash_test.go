@@ -85,6 +85,26 @@ func TestKilledWhileItStarts(t *testing.T) {
 	}
 }
 
+// TestKilledWhileItResumesWhatIsSuspended, which it is until it runs: a login that brings it back goes on with the next daemon.
+func TestKilledWhileItResumesWhatIsSuspended(t *testing.T) {
+	d := startDaemon(t)
+	for n, step := range startSteps[1:] {
+		t.Run(step.point, func(t *testing.T) {
+			if step.state == "failed" {
+				step.state = "suspended"
+			}
+			id := fmt.Sprintf("again-%d", n)
+			s := d.create(t, id, d.witness(id))
+			s.must("Suspend")
+			d.relaunchToDie(t, step.point)
+			_ = s.do("Resume")
+			d.dead(t)
+			d.launch()
+			d.truth(t, id, step.state)
+		})
+	}
+}
+
 func TestKilledWhileItStops(t *testing.T) {
 	d := startDaemon(t)
 	for n, step := range stopSteps {
@@ -331,6 +351,10 @@ func (d *corrald) truth(t *testing.T, id, want string) {
 			testbed.Poll(t, "nothing is left of "+id, func() bool { return d.leftOf(t, id) == "" })
 		}
 		s.must("Start")
+	case "suspended":
+		assert.Equal(t, outcome{"suspended", "success", 0, 0, "corrald was interrupted while it started", "suspended"}, outcomeOf(f))
+		assert.Empty(t, d.living(t, id))
+		s.must("Resume")
 	case "stopped":
 		assert.Equal(t, outcome{"stopped", "success", 1, 7, "", "active"}, outcomeOf(f))
 		assert.Empty(t, d.living(t, id))

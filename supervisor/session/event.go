@@ -91,6 +91,7 @@ type ShimDied struct {
 // StartFailed tells what kept the run from getting as far as its agent.
 type StartFailed struct {
 	Run, Reason string
+	Interrupted bool // it was the end of a daemon: nothing is wrong with the session
 	At          time.Time
 	Monotonic   time.Duration // the same moment
 }
@@ -148,6 +149,7 @@ func (e RunAsked) apply(s *Session) {
 	if s.Run != nil && s.Run.ID == e.Run {
 		return
 	}
+	suspended := s.View().State == Suspended
 	if s.Run != nil {
 		past := *s.Run
 		past.Reported, past.Acknowledged, past.Answered = Word{}, Seqs{}, Seqs{}
@@ -158,7 +160,7 @@ func (e RunAsked) apply(s *Session) {
 	}
 	s.NRuns++
 	s.heard, s.Seen, s.Frozen = nil, "", false
-	s.Run = &Run{ID: e.Run, BootID: e.BootID, Unit: e.Unit, Resumed: e.Resumed, Notify: e.Notify, Sources: strings.Join(e.Sources, " "), Asked: e.At}
+	s.Run = &Run{ID: e.Run, BootID: e.BootID, Unit: e.Unit, Resumed: e.Resumed, Notify: e.Notify, Sources: strings.Join(e.Sources, " "), Asked: e.At, WasSuspended: suspended}
 }
 
 // run returns the current run if it is the one with this id.
@@ -276,7 +278,7 @@ func (e ShimDied) apply(s *Session) {
 
 func (e StartFailed) apply(s *Session) {
 	if r := s.run(e.Run); r != nil && (r.StartError == "" || moment{e.At, e.Monotonic}.before(r.startEnded())) {
-		r.StartError, r.StartEnded, r.StartEndedMonotonic = e.Reason, e.At, e.Monotonic
+		r.StartError, r.StartInterrupted, r.StartEnded, r.StartEndedMonotonic = e.Reason, e.Interrupted, e.At, e.Monotonic
 	}
 }
 

@@ -131,6 +131,8 @@ type Run struct {
 	Resumed bool      `json:"resumed,omitempty"` // it went on with the conversation of the run before it
 	Asked   time.Time `json:"asked"`
 
+	WasSuspended bool `json:"was_suspended,omitempty"` // the session was, when it was asked for
+
 	Scope        ScopePhase `json:"scope"`
 	InvocationID string     `json:"invocation_id,omitempty"` // by systemd
 	ControlGroup string     `json:"control_group,omitempty"` // by systemd
@@ -159,6 +161,8 @@ type Run struct {
 
 	StartError string    `json:"start_error,omitempty"` // what kept the run from getting as far as its agent
 	StartEnded time.Time `json:"start_ended,omitzero"`
+
+	StartInterrupted bool `json:"start_interrupted,omitempty"` // that was the end of a daemon, and nothing else
 
 	Intent      Intent    `json:"intent,omitempty"`
 	IntentAt    time.Time `json:"intent_at,omitzero"`

@@ -93,6 +93,9 @@ func (s *Session) runView() View {
 	case r.outOfTime():
 		return View{Failed, Timeout, "it ran for as long as RuntimeMaxSec allows", r.end()}
 	case r.StartError != "" && (r.Exit == nil || !r.exited().before(r.startEnded())): // what came too late is ended, by us
+		if r.StartInterrupted && r.WasSuspended {
+			return View{Suspended, Success, r.StartError, r.StartEnded} // it still is
+		}
 		return View{Failed, CannotStart, r.StartError, r.StartEnded}
 	case r.Exit != nil:
 		return exitView(r)

@@ -264,10 +264,18 @@ func (s *Supervisor) Kill(ctx context.Context, id, whom string, signal int) erro
 	})
 }
 
-// Archive puts a session that has ended out of sight, for good, and ends what its scope still has. Errors: NoSuchSession, InvalidState.
+// archivable refuses to archive what has an agent, or is about to have one.
+func archivable(e *entry) error {
+	if e.rec.Stale() && !e.rec.Run.AgentAlive() && e.run.stage == notEnding && e.then == nil && !e.leaving {
+		return nil // only leftovers are there
+	}
+	return startable(e)
+}
+
+// Archive puts a session whose agent is gone out of sight, for good, and ends what its scope still has. Errors: NoSuchSession, InvalidState.
 func (s *Supervisor) Archive(ctx context.Context, id string) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
-		if err := startable(e); err != nil {
+		if err := archivable(e); err != nil {
 			return nil, err
 		}
 		var overruled error

@@ -352,7 +352,10 @@ func (s *Supervisor) chooseID(agent string, spec Spec) (string, error) {
 			suffix := fmt.Sprintf("-%d", n)
 			id = strings.TrimRight(base[:min(len(base), 64-len(suffix))], ".-") + suffix
 		}
-		if s.sessions[id] == nil && s.units[UnitName(agent, id)] == nil && !s.reserved[id] {
+		if s.sessions[id] != nil || s.units[UnitName(agent, id)] != nil || s.reserved[id] {
+			continue
+		}
+		if _, err := os.Lstat(s.Records.SessionDir(id)); err != nil { // else there is one of which no record tells that can be read
 			return id, nil
 		}
 	}

@@ -3,6 +3,8 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -408,6 +410,41 @@ func TestAnAgentEndsBeforeItIsKnownWhy(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLeftoversAreArchived: a session that has lost everything but what its agent has left running has no agent.
+func TestLeftoversAreArchived(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.start("shop")
+		assert.Equal(t, InvalidState, kindOf(b.sup.Archive(b.t.Context(), "shop")))
+		require.NoError(t, b.sup.do(func() {
+			e := b.sup.sessions["shop"]
+			b.sup.apply(e, session.TmuxDied{Run: e.rec.Run.ID})
+		}))
+		require.Equal(t, "stale", b.state("shop"))
+		assert.Equal(t, InvalidState, kindOf(b.sup.Archive(b.t.Context(), "shop")), "its agent lives")
+		require.NoError(t, b.sup.do(func() {
+			e := b.sup.sessions["shop"]
+			b.sup.apply(e, session.ShimDied{Run: e.rec.Run.ID, At: time.Now()})
+		}))
+		require.Equal(t, "stale", b.state("shop"))
+		b.call("archive", func(ctx context.Context) error { return b.sup.Archive(ctx, "shop") })
+		b.empty("shop")
+		assert.Contains(t, b.heard(), "0s archive: ok")
+		assert.Equal(t, "archived", b.state("shop"))
+	})
+}
+
+// TestAnIDThatIsNotFree: there is a directory of that name, of which no record can be read.
+func TestAnIDThatIsNotFree(t *testing.T) {
+	supervise(t, func(b *bed) {
+		dir := filepath.Join(t.TempDir(), "shop")
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		require.NoError(t, os.MkdirAll(b.records.SessionDir("shop"), 0o700))
+		id, err := b.sup.Create(b.t.Context(), "command", Spec{Command: []string{"true"}, WorkingDirectory: dir})
+		require.NoError(t, err)
+		assert.Equal(t, "shop-2", id)
+	})
 }
 
 func count(lines []string, line string) int {

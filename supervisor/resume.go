@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/supervisor/session"
@@ -35,13 +36,15 @@ func (s *Supervisor) resumeBy(ctx context.Context, id string, caller []string) e
 		if r == nil && e.rec.Archived.IsZero() {
 			return nil, refuse(NotResumable, "session %q has never run: there is nothing to go on with", id)
 		}
-		switch stale := e.rec.View().State == session.Stale && e.run.stage == notEnding; {
+		switch stale := e.rec.Stale() && e.run.stage == notEnding; {
 		case stale && e.run.joining:
 			return nil, refuse(InvalidState, "session %q is being resumed", id)
 		case stale && e.rec.Frozen:
 			return nil, refuse(InvalidState, "session %q is frozen: thaw it first", id)
 		case stale && r.AgentAlive():
 			return s.rejoin(e), nil
+		case stale && e.rec.View().State == session.Orphaned:
+			return nil, refuse(WorkspaceMissing, "workspace %q is gone", e.rec.WorkingDirectory)
 		case stale:
 			s.begin(e, true, caller, &Into{r.InvocationID, r.ControlGroup, r.Agent})
 			return s.wait(e, started, s.startError), nil
@@ -141,18 +144,28 @@ func (s *Supervisor) idsOf(is func(*entry) bool) (ids []string) {
 	return ids
 }
 
-// eachOf calls f for every id, most of them at a time, and returns those for which it worked, in their order. A session that is not as it was any more
-// is none of the caller's trouble; that the time is over, or the daemon going, is.
+// letInTime is how long those that come after a session wait until it has been let in, such as for a workspace that does not answer.
+const letInTime = time.Second
+
+// eachOf calls f for every id, most of them at a time, and returns those for which it worked, in their order, which is that in which they are let in too: of two
+// that want one thing the first gets it. A session that is not as it was any more is none of the caller's trouble; that the time is over, or the daemon
+// going, is.
 func (s *Supervisor) eachOf(ctx context.Context, ids []string, most int, f func(context.Context, string) error) ([]string, error) {
 	errs := make([]error, len(ids))
 	slots := make(chan struct{}, max(most, 1))
 	var all sync.WaitGroup
 	for i, id := range ids {
 		slots <- struct{}{}
+		in := make(chan struct{})
+		letIn := sync.OnceFunc(func() { close(in) })
+		late := s.AfterFunc(letInTime, letIn)
 		all.Go(func() {
-			errs[i] = f(ctx, id)
+			errs[i] = f(WhenAccepted(ctx, letIn), id)
+			letIn()
 			<-slots
 		})
+		<-in
+		late.Stop()
 	}
 	all.Wait()
 	done := []string{}

@@ -238,3 +238,32 @@ func TestWhatIsToldDuringALook(t *testing.T) {
 		b.meanwhile(func() { assert.Empty(t, b.sup.stirred) })
 	})
 }
+
+// TestTheOlderOneGetsTheWorkspace where all are resumed, however long it takes to find out where it is.
+func TestTheOlderOneGetsTheWorkspace(t *testing.T) {
+	supervise(t, func(b *bed) {
+		dir := t.TempDir()
+		for _, id := range []string{"older", "younger"} {
+			b.startIn(id, dir, true)
+			b.call("suspend", func(ctx context.Context) error { return b.sup.Suspend(ctx, id) })
+			b.exit(id, 0)
+			b.empty(id)
+			<-time.After(time.Second)
+		}
+		looks := 0
+		b.meanwhile(func() {
+			b.world.follow = func(string) {
+				if looks++; looks == 1 {
+					<-time.After(500 * time.Millisecond)
+				}
+			}
+		})
+		b.call("resume all", func(ctx context.Context) error {
+			ids, err := b.sup.ResumeAll(ctx)
+			assert.Equal(t, []string{"older"}, ids)
+			return err
+		})
+		<-time.After(time.Second)
+		assert.Contains(t, b.heard(), "2.5s resume all: ok")
+	})
+}

@@ -153,3 +153,22 @@ func relink(target, name string) deed {
 		move(name+".new", name)(t, at)
 	}
 }
+
+// TestAWorkspaceAndATmuxAreGone: what the agent has done can be reached all the same.
+func TestAWorkspaceAndATmuxAreGone(t *testing.T) {
+	d := startDaemon(t)
+	dir := filepath.Join(testbed.Dir(t), "shop")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	s := d.create(t, "shop", spec{"Command": []string{"sh", "-c", "cd /; exec sleep 1000"}, "WorkingDirectory": dir})
+	pid := s.become("running").number("MainPID")
+	require.NoError(t, os.Remove(dir))
+	s.become("orphaned")
+	kill(t, s.one(tmuxName), syscall.SIGKILL)
+	testbed.Poll(t, "tmux is gone", func() bool { return len(s.processes()[tmuxName]) == 0 })
+	testbed.Poll(t, "it can be resumed", func() bool { return s.do("Resume") == nil })
+	assert.Equal(t, pid, s.facts().number("MainPID"))
+	s.become("orphaned")
+	assert.Len(t, s.processes()[tmuxName], 1)
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	s.become("running")
+}

@@ -76,6 +76,9 @@ func (s *Session) View() View {
 	return s.runView()
 }
 
+// Stale tells whether the run has lost its tmux session, also where its workspace is gone as well.
+func (s *Session) Stale() bool { return s.Archived.IsZero() && s.runView().State == Stale }
+
 // runView derives what became of the current run.
 func (s *Session) runView() View {
 	r := s.Run

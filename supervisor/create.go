@@ -355,9 +355,10 @@ func (s *Supervisor) chooseID(agent string, spec Spec) (string, error) {
 		if s.sessions[id] != nil || s.units[UnitName(agent, id)] != nil || s.reserved[id] {
 			continue
 		}
-		if _, err := os.Lstat(s.Records.SessionDir(id)); err != nil { // else there is one of which no record tells that can be read
-			return id, nil
+		if _, err := os.Lstat(s.Records.SessionDir(id)); err == nil {
+			continue // there is one of which no record tells that can be read
 		}
+		return id, nil
 	}
 }
 

@@ -96,10 +96,7 @@ func (s *Session) runView() View {
 	case r.outOfTime():
 		return View{Failed, Timeout, "it ran for as long as RuntimeMaxSec allows", r.end()}
 	case r.StartError != "" && (r.Exit == nil || !r.exited().before(r.startEnded())): // what came too late is ended, by us
-		if r.StartInterrupted && r.WasSuspended {
-			return View{Suspended, Success, r.StartError, r.StartEnded} // it still is
-		}
-		return View{Failed, CannotStart, r.StartError, r.StartEnded}
+		return unstartedView(r)
 	case r.Exit != nil:
 		return exitView(r)
 	case !r.Left.IsZero() && !r.Outlived:
@@ -122,6 +119,14 @@ func runningView(r *Run) View {
 		return View{State: Running, Since: r.Ready}
 	}
 	return View{State: Running, Since: r.Started}
+}
+
+// unstartedView tells what it means that a run did not get as far as its agent.
+func unstartedView(r *Run) View {
+	if r.StartInterrupted && r.WasSuspended { // it still is
+		return View{Suspended, Success, r.StartError, r.StartEnded}
+	}
+	return View{Failed, CannotStart, r.StartError, r.StartEnded}
 }
 
 // exitView tells what a recorded exit means.

@@ -29,7 +29,7 @@ var attachVerb = verb{
 			}
 			alone := *tearDown && len(args) == 1 && c.host == "" // the answer of a script
 			if !alone && !c.onTerminal() {
-				return noTerminal(args)
+				return c.noTerminal(ctx, args)
 			}
 			return c.attachTo(ctx, args, recovery{*resume, *tearDown})
 		}
@@ -39,16 +39,25 @@ var attachVerb = verb{
 // onTerminal tells whether a person is asked, and answers, on a terminal.
 func (c *ctl) onTerminal() bool { return c.outTTY != nil && openTerminal(c.in) != nil }
 
-func noTerminal(ids []string) error {
-	return &failure{exitFailed, "cannot attach: this is no terminal", attachHint(ids)}
-}
-
-// attachHint is what shows a session where there is no terminal.
-func attachHint(ids []string) string {
-	if len(ids) == 0 {
-		return "corralctl list"
+// noTerminal is why nobody can attach here, and what shows the session all the same. That there is no such session is told first.
+func (c *ctl) noTerminal(ctx context.Context, words []string) error {
+	f := &failure{exitFailed, "cannot attach: this is no terminal", "corralctl list"}
+	if len(words) == 0 || c.host != "" {
+		return f
 	}
-	return "corralctl peek " + ids[0]
+	sessions, err := c.known(ctx)
+	if err != nil {
+		return c.cannot(c.doing(), words[0], err)
+	}
+	ids, err := match(words[0], sessions, c.all)
+	if err != nil {
+		return c.unmatched(words[0], err)
+	}
+	f.hint = "corralctl status " + ids[0]
+	if slices.ContainsFunc(sessions, func(s known) bool { return s.id == ids[0] && alive(s.state) }) {
+		f.hint = "corralctl peek " + ids[0]
+	}
+	return f
 }
 
 func (c *ctl) attachTo(ctx context.Context, args []string, answer recovery) error {
@@ -127,7 +136,7 @@ func (c *ctl) attach(ctx context.Context, id string, answer recovery) error {
 		}
 	}
 	if !c.onTerminal() {
-		return noTerminal([]string{id})
+		return c.noTerminal(ctx, []string{id})
 	}
 	followAgent()
 	_ = bus.Acknowledge(ctx, id) // also where somebody is attached already: tmux tells of the first one only

@@ -112,8 +112,12 @@ func globalFlags() *pflag.FlagSet {
 var versionVerb = verb{name: "version", summary: "Print the versions of corralctl and of the corrald that runs", options: plainVerb(bareVerb("version",
 	func(ctx context.Context, c *ctl, _ []string) error {
 		var manager client.Manager
-		if bus, err := c.connect(ctx); err == nil {
-			manager, _ = bus.Manager(ctx) // without an answer, none runs
+		bus, err := c.connect(ctx)
+		if err == nil {
+			manager, err = bus.Manager(ctx)
+		}
+		if err != nil && (c.host != "" || c.late()) { // of a daemon that is not there, there is no version
+			return c.cannot("ask corrald for its version", "", err)
 		}
 		if c.wantsJSON() {
 			return c.printJSON(versionValue{version.Version, manager.Version})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
@@ -83,6 +84,9 @@ func (c *ctl) is(words []string, rows []dbusapi.SessionRow, q question) error {
 	answers := []isValue{}
 	for _, word := range words {
 		ids, err := match(word, sessions, c.all)
+		if f := (*failure)(nil); errors.As(err, &f) && f.code != exitNoSession { // one of several, or nonsense: that is no answer
+			return c.unmatched(word, err)
+		}
 		if err != nil {
 			unknown = true
 			answers = append(answers, isValue{Id: word, State: "unknown"})

@@ -28,10 +28,10 @@ func lifecycleVerb(name, summary, doing, method string, call func(*client.Client
 	return verb{name: name, args: "ID…", summary: summary, options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
 		return c.each(ctx, args, doing, func(ctx context.Context, id string) error {
 			if c.noBlock {
-				if slices.Contains([]string{"start", "resume", "restart"}, name) {
-					return c.client.PostBegin(name, id)
+				if name == "start" || name == "restart" {
+					return c.client.PostBegin(ctx, name, id)
 				}
-				return c.client.Post(method, id)
+				return c.client.Post(ctx, method, id)
 			}
 			return call(c.client, ctx, id)
 		})
@@ -43,7 +43,7 @@ var resumeVerb = verb{name: "resume", args: "ID…", summary: "Start sessions wh
 		var anew sync.Map
 		err := c.each(ctx, args, "Resuming", func(ctx context.Context, id string) error {
 			if c.noBlock {
-				return c.client.Post("ResumeSession", id)
+				return c.client.PostBegin(ctx, "resume", id)
 			}
 			before, _ := c.client.Session(ctx, id) // that there is none is told by what follows
 			err := c.client.ResumeSession(ctx, id)
@@ -73,7 +73,7 @@ var stopVerb = verb{name: "stop", args: "ID…", summary: "End sessions politely
 		var ended sync.Map
 		err := c.each(ctx, args, "Stopping", func(ctx context.Context, id string) error {
 			if c.noBlock {
-				return c.client.Post("StopSession", id, uint64(c.timeout.Microseconds()))
+				return c.client.Post(ctx, "StopSession", id, uint64(c.timeout.Microseconds()))
 			}
 			err := c.client.StopSession(ctx, id, c.timeout.Duration)
 			if err == nil {
@@ -119,14 +119,15 @@ var removeVerb = verb{name: "rm", args: "ID…", summary: "Forget sessions with 
 type removal struct{ force, worktree bool }
 
 func (r *removal) remove(ctx context.Context, c *ctl, had client.Session, id string) error {
-	if c.noBlock {
-		return c.client.PostRemove(id, r.force, r.worktree)
+	var err error
+	switch {
+	case c.noBlock:
+		err = c.client.PostRemove(ctx, id, r.force, r.worktree)
+	case r.worktree:
+		err = c.client.RemoveWorktree(ctx, id, r.force)
+	default:
+		err = c.client.RemoveSession(ctx, id, r.force)
 	}
-	call := c.client.RemoveSession
-	if r.worktree {
-		call = c.client.RemoveWorktree
-	}
-	err := call(ctx, id, r.force)
 	if err == nil {
 		return nil
 	}

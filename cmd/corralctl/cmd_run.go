@@ -239,16 +239,17 @@ func sendable(text string) bool {
 
 // create creates the session and does what was asked for afterwards.
 func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, agent string) error {
-	if c.noBlock {
-		return r.post(c, bus, agent)
-	}
 	waiting, err := r.prepareWait(ctx, bus)
 	if err != nil {
 		return c.cannot("run", agent, err)
 	}
 	starting := newProgress(c, "Starting", []string{agent})
 	creating, cancel := c.limited(ctx)
-	id, err := bus.CreateSession(creating, agent, r.spec)
+	create := bus.CreateSession
+	if c.noBlock {
+		create = bus.PostCreate
+	}
+	id, err := create(creating, agent, r.spec)
 	cancel()
 	starting.end()
 	if err != nil {
@@ -268,14 +269,6 @@ func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, age
 			return err
 		}
 		return c.waitFor(ctx, []string{id}, nil, waiting)
-	}
-	return nil
-}
-
-// post has the session created, and does not wait for it.
-func (r *runOptions) post(c *ctl, bus *client.Client, agent string) error {
-	if err := bus.PostCreate(agent, r.spec); err != nil {
-		return c.cannotCreate(agent, r.spec.ID, err)
 	}
 	return nil
 }
@@ -309,7 +302,11 @@ func (r *runOptions) announce(c *ctl, agent, id string) {
 		c.print("Created session %s.\n", id)
 		return
 	}
-	c.print("Started session %s (%s).\n", id, scopeName(agent, id))
+	done := "Started"
+	if c.noBlock {
+		done = "Starting"
+	}
+	c.print("%s session %s (%s).\n", done, id, scopeName(agent, id))
 }
 
 // scopeName is the name of a session's scope while it has one. It is part of what Corral promises, so that people can write drop-ins for it.

@@ -241,9 +241,9 @@ func endError(s client.Session) error {
 func endCode(s client.Session) int {
 	const exited, killed, dumped = 1, 2, 3 // CLD_EXITED, CLD_KILLED, CLD_DUMPED
 	switch {
-	case s.State == "completed", s.State == "archived" && s.Result == "success":
+	case s.State == "completed", s.State == "archived" && s.Result == "success" && s.ExecMainCode == exited && s.ExecMainStatus == 0:
 		return 0
-	case s.State == "stopped" || s.State == "suspended":
+	case s.State == "stopped" || s.State == "suspended", s.State == "archived" && s.Result == "success":
 		return exitNotActive
 	case s.ExecMainCode == exited && s.ExecMainStatus > 0 && s.ExecMainStatus < 256 && s.Result != "start-failed":
 		return int(s.ExecMainStatus)

@@ -137,6 +137,9 @@ func (c *ctl) dispatch(ctx context.Context, args []string) error {
 	if c.version {
 		return printVersion(c)
 	}
+	if c.host == "" && (before.Changed("host") || options.Changed("host")) || strings.HasPrefix(c.host, "-") { // "" is not this machine
+		return &failure{code: exitUsage, message: fmt.Sprintf("cannot connect: %q is no host", c.host)}
+	}
 	if !slices.Contains([]string{"", "auto", "short", "pretty", "off"}, c.json) {
 		return usageError(v.name, fmt.Errorf("--json takes short, pretty or off, not %q", c.json))
 	}

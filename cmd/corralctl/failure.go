@@ -95,7 +95,7 @@ func (c *ctl) cannot(doing, object string, err error) *failure {
 	if object != "" {
 		prefix += fmt.Sprintf(" %q", object)
 	}
-	if c.timeout.set && client.Unreachable(err) && time.Since(c.began) >= c.timeout.Duration { // which may have cut a connection off
+	if client.Unreachable(err) && c.late() {
 		return &failure{code: exitFailed, message: fmt.Sprintf("%s: it took longer than %s", prefix, c.timeout.Duration)}
 	}
 	if client.Unreachable(err) {
@@ -179,13 +179,22 @@ func (c *ctl) doing() string {
 		return "show the status of"
 	case "why":
 		return "explain"
+	case "is-active", "is-failed", "is-waiting":
+		return "ask for"
 	}
 	return c.name
 }
 
+// late tells whether the time of --timeout is over, which may have cut a connection off.
+func (c *ctl) late() bool { return c.timeout.set && time.Since(c.began) >= c.timeout.Duration }
+
 func (c *ctl) unreachable(err error) string {
 	var connect *client.ConnectError
 	switch {
+	case c.late():
+		return "corrald does not answer"
+	case errors.As(err, &connect) && c.host != "":
+		return fmt.Sprintf("%s cannot be reached by ssh: %v", c.host, connect.Err)
 	case errors.As(err, &connect):
 		return connect.Error()
 	case errors.Is(err, context.DeadlineExceeded):
@@ -199,7 +208,7 @@ func (c *ctl) startHint(err error) string {
 	var connect *client.ConnectError
 	if errors.As(err, &connect) {
 		if c.host != "" {
-			return ""
+			return "ssh " + c.host + " corralctl doctor"
 		}
 		return "corralctl doctor"
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
@@ -17,9 +16,6 @@ import (
 
 // connectHost connects to the user's bus on another machine.
 func connectHost(ctx context.Context, host string) (*client.Client, error) {
-	if host == "" || strings.HasPrefix(host, "-") {
-		return nil, &failure{code: exitUsage, message: fmt.Sprintf("cannot connect: %q is no host", host)}
-	}
 	// The bridge's --user is only for containers; the shell there knows where the user's bus is. Without braces, which fish does not take.
 	ssh := exec.CommandContext(ctx, "ssh", "-xT", "--", host, "systemd-stdio-bridge", "--bus-path=unix:path=$XDG_RUNTIME_DIR/bus")
 	ssh.Stderr = os.Stderr

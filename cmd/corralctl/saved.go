@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -100,6 +102,10 @@ func stateDirectory() string {
 
 // savedStatus prints what is saved of the sessions that words name, or how many there are.
 func (c *ctl) savedStatus(words []string, err error) error {
+	why := "corrald is not running"
+	if c.late() || errors.Is(err, context.DeadlineExceeded) {
+		why = "corrald does not answer"
+	}
 	list, err := c.savedList("show the status", err)
 	if err != nil {
 		return c.cannot("show the status", "", err)
@@ -108,7 +114,7 @@ func (c *ctl) savedStatus(words []string, err error) error {
 		if c.wantsJSON() {
 			return list.unreachable // of the daemon itself there is nothing to tell
 		}
-		fmt.Fprintf(c.out, "%s corrald is not running\n", c.paint(wording.Dim, "○"))
+		fmt.Fprintf(c.out, "%s %s\n", c.paint(wording.Dim, "○"), why)
 		c.field("Sessions", "%d saved in %s", len(list.sessions), stateDirectory())
 		return list.unreachable
 	}

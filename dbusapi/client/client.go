@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -171,9 +172,22 @@ func (c *Client) session(ctx context.Context, id, method string, args []any, res
 	return c.call(ctx, dbusapi.SessionPath(id), dbusapi.SessionInterface+"."+method, callTimeout, args, results...)
 }
 
-// Post sends a Manager method call without asking for an answer: errors are lost with it. It returns once the message is with the bus.
-func (c *Client) Post(method string, args ...any) error {
-	return c.conn.Object(dbusapi.BusName, dbusapi.ManagerPath).Go(dbusapi.ManagerInterface+"."+method, dbus.FlagNoReplyExpected, nil, args...).Err
+// Post calls a Manager method that changes the session, and returns once that is refused, or begun, rather than once it is done.
+//
+// It asks something else of the session behind it: the daemon answers that once it has answered the first call, or has let it in.
+func (c *Client) Post(ctx context.Context, method, id string, args ...any) error {
+	manager := c.conn.Object(dbusapi.BusName, dbusapi.ManagerPath)
+	call := manager.Go(dbusapi.ManagerInterface+"."+method, c.flags(), make(chan *dbus.Call, 1), slices.Concat([]any{id}, args)...)
+	_, behind := c.Explain(ctx, id)
+	select {
+	case <-call.Done:
+		return call.Err
+	default:
+	}
+	if Unreachable(behind) {
+		return behind
+	}
+	return nil
 }
 
 // Unreachable tells whether err means that the daemon could not be asked, or did not live to answer, rather than that it refused.

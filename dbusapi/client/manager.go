@@ -249,13 +249,13 @@ func (c *Client) options() map[string]dbus.Variant {
 
 const callerEnvironment = "CallerEnvironment"
 
-// PostBegin asks for what StartSession, ResumeSession or RestartSession does, how being start, resume or restart, and does not wait for an answer.
-func (c *Client) PostBegin(how, id string) error {
+// PostBegin is Post for what StartSession, ResumeSession or RestartSession does, how being start, resume or restart.
+func (c *Client) PostBegin(ctx context.Context, how, id string) error {
 	options := map[string]dbus.Variant{}
 	if c.Environment != nil {
 		options = c.options()
 	}
-	return c.Post("BeginSession", id, how, options)
+	return c.Post(ctx, "BeginSession", id, how, options)
 }
 
 // SuspendSession ends the session politely, to be resumed.
@@ -311,14 +311,22 @@ func removeFlags(force, worktree bool) (flags uint64) {
 	return flags
 }
 
-// PostRemove asks for what RemoveSession does, or RemoveWorktree if worktree is set, and does not wait for an answer.
-func (c *Client) PostRemove(id string, force, worktree bool) error {
-	return c.Post("RemoveSession", id, removeFlags(force, worktree))
+// PostRemove is Post for what RemoveSession does, or RemoveWorktree if worktree is set.
+func (c *Client) PostRemove(ctx context.Context, id string, force, worktree bool) error {
+	return c.Post(ctx, "RemoveSession", id, removeFlags(force, worktree))
 }
 
-// PostCreate asks for what CreateSession does, and does not wait for an answer.
-func (c *Client) PostCreate(agent string, spec Spec) error {
-	return c.Post("CreateSession", agent, c.variants(spec))
+// PostCreate is CreateSession for who does not wait until the session runs. Where it is refused to begin, nothing of it is left.
+func (c *Client) PostCreate(ctx context.Context, agent string, spec Spec) (id string, err error) {
+	begins := !spec.NoStart
+	spec.NoStart = true
+	if id, err = c.CreateSession(ctx, agent, spec); err != nil || !begins {
+		return id, err
+	}
+	if err := c.PostBegin(ctx, "start", id); err != nil {
+		return "", errors.Join(err, c.manager(ctx, "RemoveSession", slowTimeout, []any{id, removeFlags(true, spec.Worktree != nil)}))
+	}
+	return id, nil
 }
 
 // SendInput types text into the session; flags are dbusapi's Input constants.

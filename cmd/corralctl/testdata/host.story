@@ -17,6 +17,18 @@ $ PATH=~/bin:$PATH corralctl -H -oProxyCommand=x list
 corralctl: cannot connect: "-oProxyCommand=x" is no host
 [exit 2]
 
+# No host is not this machine.
+$ HOSTX= && corralctl -H "$HOSTX" stop --all; corralctl --host= list
+corralctl: cannot connect: "" is no host
+corralctl: cannot connect: "" is no host
+[exit 2]
+
+$ mkdir ~/none && printf '#!/bin/sh\necho "ssh: no such host" >&2; exit 255\n' >~/none/ssh && chmod +x ~/none/ssh; PATH=~/none:$PATH corralctl -H anna@desk version
+ssh: no such host
+corralctl: cannot ask corrald for its version: anna@desk cannot be reached by ssh: EOF
+hint: ssh anna@desk corralctl doctor
+[exit 5]
+
 # What is done there in a terminal is asked of the corralctl there, with the options that were given.
 $ PATH=~/bin:$PATH script -qec 'corralctl -H anna@desk run --dir /tmp --id seen --attach -- true' /dev/null >/dev/null
 $ PATH=~/bin:$PATH script -qec 'corralctl -H anna@desk attach --resume --plain seen' /dev/null >/dev/null

@@ -111,9 +111,24 @@ hint: corralctl help wait
 [exit 2]
 
 $ corralctl attach x </dev/null
+corralctl: cannot attach to "x": no such session
+[exit 4]
+
+$ corralctl run -q --id here -- sleep 1000; corralctl run -q --no-start --id there -- sleep 1000; corralctl attach here </dev/null; corralctl attach there </dev/null
 corralctl: cannot attach: this is no terminal
-hint: corralctl peek x
+hint: corralctl peek here
+corralctl: cannot attach: this is no terminal
+hint: corralctl status there
 [exit 1]
+
+$ corralctl run -q --id hereabouts --no-start -- true; corralctl is-active her
+corralctl: cannot ask for "her": it could be any of here, hereabouts
+[exit 1]
+
+$ corralctl stop here && corralctl archive here && corralctl wait here
+[exit 3]
+
+$ corralctl rm -q here there hereabouts
 
 $ corralctl list
 0 sessions. Lingering is off.

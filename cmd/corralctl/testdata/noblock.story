@@ -1,0 +1,47 @@
+# --no-block waits until what is asked for has begun, and tells what is refused as ever.
+
+$ corralctl run --no-block --id slow -- sleep 1000
+Starting session slow (app-corral-command-slow.scope).
+
+$ corralctl wait --until=running slow && corralctl run --no-block --json=short --no-start --id later -- true | grep -o '"Id":"later"'
+"Id":"later"
+
+$ corralctl run --no-block --id slow -- true
+corralctl: cannot run "command": session "slow" exists already
+hint: corralctl attach slow
+[exit 1]
+
+$ corralctl run --no-block nosuchagent
+corralctl: cannot run "nosuchagent": no such agent
+hint: corralctl agents
+[exit 1]
+
+$ corralctl run --no-block --dir /nonexistent -- true; corralctl list --no-legend
+corralctl: cannot run "command": workspace "/nonexistent" does not exist
+later command created -       …s ~/src/shop
+slow  command running … …s ~/src/shop
+
+$ corralctl start --no-block slow
+corralctl: cannot start "slow": it is running
+hint: corralctl status slow
+[exit 1]
+
+$ corralctl archive --no-block slow; corralctl rm --no-block slow; corralctl resume --no-block slow later
+corralctl: cannot archive "slow": it is running
+hint: corralctl status slow
+corralctl: cannot remove "slow": it is running
+hint: corralctl rm --force slow
+corralctl: cannot resume "slow": it is running
+hint: corralctl status slow
+corralctl: cannot resume "later": it has never run: there is nothing to go on with
+hint: corralctl start later
+[exit 1]
+
+$ corralctl stop --no-block slow && corralctl wait --until=stopped slow
+
+# Of a session that may not begin nothing is left.
+$ corralctl run -q --exclusive --dir . --id holder -- sleep 1000; corralctl run --no-block --exclusive --dir . --id second -- sleep 1000; corralctl show second
+corralctl: cannot run "command": workspace "~/src/shop" is held by session "holder"
+hint: corralctl list --all
+corralctl: cannot show "second": no such session
+[exit 4]

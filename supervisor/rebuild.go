@@ -18,24 +18,26 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// rebuild makes the sessions anew whose records were lost while their agents live, and returns the scopes as they are then. Who an agent is
-// three have to agree on: the name of its scope, its runtime directory, and its shim, which says on its socket there which processes it and its agent are.
-// What cannot be made anew is told in the journal and left alone.
+// rebuild makes the sessions anew whose records were lost while their agents live, or are older than the runs that their agents are in, as those of a backup are,
+// and returns the scopes as they are then. Who an agent is three have to agree on: the name of its scope, its runtime directory, and its shim, which says on its
+// socket there which processes it and its agent are. What cannot be made anew is told in the journal and left alone.
 func (s *Supervisor) rebuild(ctx context.Context, scopes []Scope) ([]Scope, error) {
 	var units []string
 	for _, sc := range scopes {
-		if !sc.Active || s.units[sc.Name] != nil {
+		e := s.units[sc.Name]
+		if !sc.Active || e != nil && knows(e.rec.Run, sc) {
 			continue
 		}
-		rec, err := s.recordOf(sc)
-		if err == nil {
-			err = s.takeIn(rec)
+		var err error
+		if e != nil {
+			err = s.renew(e, sc)
+		} else {
+			err = s.takeInLost(sc)
 		}
 		if err != nil {
 			s.Log.Warn("a scope belongs to no session", "unit", sc.Name, "err", err)
 			continue
 		}
-		s.Log.Warn("the record of a session was lost, and is made anew from what is alive", "session", rec.ID, "unit", sc.Name)
 		units = append(units, sc.Name)
 	}
 	if len(units) == 0 {
@@ -46,6 +48,39 @@ func (s *Supervisor) rebuild(ctx context.Context, scopes []Scope) ([]Scope, erro
 		return nil, err
 	}
 	return s.World.Scopes(ctx)
+}
+
+// knows tells whether a scope is that of the run, which has lost it or not, or may be.
+func knows(r *session.Run, sc Scope) bool {
+	return r != nil && (r.InvocationID == sc.InvocationID || r.InvocationID == "" && r.Live())
+}
+
+// renew notes the run that a session is in, of which its record does not know.
+func (s *Supervisor) renew(e *entry, sc Scope) error {
+	hello, err := s.speaker(sc, e.rec.ID)
+	if err != nil {
+		return err
+	}
+	if r := e.rec.Run; r != nil && r.ID == hello.RunID {
+		return fmt.Errorf("session %q has lost it before", e.rec.ID)
+	}
+	s.runs(e.rec, sc, hello)
+	e.unsaved = true
+	s.touch(e)
+	s.Log.Warn("the record of a session is older than what it runs, and goes on with that", "session", e.rec.ID, "unit", sc.Name)
+	return nil
+}
+
+// takeInLost takes in the session whose scope this is, and whose record was lost.
+func (s *Supervisor) takeInLost(sc Scope) error {
+	rec, err := s.recordOf(sc)
+	if err == nil {
+		err = s.takeIn(rec)
+	}
+	if err == nil {
+		s.Log.Warn("the record of a session was lost, and is made anew from what is alive", "session", rec.ID, "unit", sc.Name)
+	}
+	return err
 }
 
 // takeIn takes in a session that was made anew.
@@ -70,14 +105,9 @@ func (s *Supervisor) recordOf(sc Scope) (*session.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	hello, err := greet(filepath.Join(s.runtimeDir(id), shimSocket))
+	hello, err := s.speaker(sc, id)
 	if err != nil {
 		return nil, err
-	}
-	for _, pid := range []int{hello.ShimPID, hello.AgentPID} {
-		if group := s.World.ControlGroup(pid); sc.ControlGroup == "" || group != sc.ControlGroup && !strings.HasPrefix(group, sc.ControlGroup+"/") {
-			return nil, fmt.Errorf("its shim speaks of process %d, which is in control group %q", pid, group)
-		}
 	}
 	command, dir, err := s.World.Shown(hello.AgentPID)
 	if err != nil {
@@ -87,15 +117,34 @@ func (s *Supervisor) recordOf(sc Scope) (*session.Session, error) {
 	rec := &session.Session{
 		ID: id, Agent: agent, Command: command, WorkingDirectory: dir, Workspace: dir, OnLogin: "ignore", Created: hello.Started,
 	}
+	s.runs(rec, sc, hello)
+	s.recall(rec)
+	return rec, nil
+}
+
+// runs notes the run that a session's shim speaks of.
+func (s *Supervisor) runs(rec *session.Session, sc Scope, hello shimwire.Message) {
+	def := s.Agents[rec.Agent]
 	rec.Apply(session.RunAsked{
-		Run: hello.RunID, BootID: s.BootID, Unit: sc.Name, Notify: s.Agents[agent].Type == config.TypeNotify, Sources: s.Agents[agent].Status.Sources,
-		At: hello.Started,
+		Run: hello.RunID, BootID: s.BootID, Unit: sc.Name, Notify: def.Type == config.TypeNotify, Sources: def.Status.Sources, At: hello.Started,
 	})
 	rec.Apply(session.AgentStarted{
 		Run: hello.RunID, Shim: session.Process{PID: hello.ShimPID}, Agent: session.Process{PID: hello.AgentPID, Start: hello.AgentStart}, At: hello.Started,
 	})
-	s.recall(rec)
-	return rec, nil
+}
+
+// speaker returns what the shim in a session's runtime directory says of itself, if it and its agent are in the scope.
+func (s *Supervisor) speaker(sc Scope, id string) (shimwire.Message, error) {
+	hello, err := greet(filepath.Join(s.runtimeDir(id), shimSocket))
+	if err != nil {
+		return hello, err
+	}
+	for _, pid := range []int{hello.ShimPID, hello.AgentPID} {
+		if group := s.World.ControlGroup(pid); sc.ControlGroup == "" || group != sc.ControlGroup && !strings.HasPrefix(group, sc.ControlGroup+"/") {
+			return hello, fmt.Errorf("its shim speaks of process %d, which is in control group %q", pid, group)
+		}
+	}
+	return hello, nil
 }
 
 // recall finds out from what the agent was executed with, if that is to be seen, which conversation it has: then it can be resumed as before.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -100,5 +101,39 @@ func TestTheStateIsRemovedUnderTheDaemon(t *testing.T) {
 		s.is(want)
 		s.must("Remove", uint64(0))
 		require.NoError(t, os.Remove(d.dir+"/shop.agents"))
+	}
+}
+
+// TestARecordFromABackup is older than what the session runs: the agent that lives is its agent.
+func TestARecordFromABackup(t *testing.T) {
+	for name, ended := range map[string]bool{"made while it was suspended": true, "made while it ran before": false} {
+		t.Run(name, func(t *testing.T) {
+			d := startDaemon(t)
+			s := d.create(t, "shop", d.witness("shop"))
+			if ended {
+				s.must("Suspend")
+			}
+			record := filepath.Join(d.stateDir("shop"), "session.json")
+			testbed.Poll(t, "it is saved", func() bool {
+				content, err := os.ReadFile(record)
+				return err == nil && strings.Contains(string(content), s.facts().text("State"))
+			})
+			backup, err := os.ReadFile(record)
+			require.NoError(t, err)
+			if !ended {
+				s.must("Suspend")
+			}
+			s.must("Resume")
+			pid := s.become("running").number("MainPID")
+			d.kill(syscall.SIGKILL)
+			require.NoError(t, os.RemoveAll(d.stateDir("shop")))
+			require.NoError(t, os.Mkdir(d.stateDir("shop"), 0o700))
+			require.NoError(t, os.WriteFile(record, backup, 0o600))
+			d.launch()
+			s.is(outcome{"running", "", 0, 0, "", "active"})
+			assert.Equal(t, pid, s.facts().number("MainPID"))
+			s.must("Stop", uint64(0))
+			s.is(outcome{"stopped", "success", 1, 7, "", "active"})
+		})
 	}
 }

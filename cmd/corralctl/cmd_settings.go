@@ -48,7 +48,7 @@ var describeVerb = verb{name: "describe", args: "ID TEXT", summary: "Set a sessi
 		return c.each(ctx, args[:1], "", func(ctx context.Context, id string) error { return c.client.SetDescription(ctx, id, args[1]) })
 	})}
 
-var labelVerb = verb{name: "label", args: "ID [KEY=VALUE…] [KEY-…]", summary: "Set labels of a session, drop them (KEY-), or show them", options: plainVerb(
+var labelVerb = verb{name: "label", args: "ID [KEY=VALUE…] [KEY-…]", summary: "Set labels of sessions, drop them (KEY-), or show one's", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) == 0 {
 			return usagef("label", "label needs the id of a session")
@@ -62,12 +62,29 @@ var labelVerb = verb{name: "label", args: "ID [KEY=VALUE…] [KEY-…]", summary
 				return usageError("label", err)
 			}
 		}
-		id, err := c.one(ctx, args[0])
-		if err != nil {
-			return err
+		if len(args) == 1 {
+			return c.showLabels(ctx, args[0])
 		}
-		return c.label(ctx, id, args[1:])
+		return c.each(ctx, args[:1], "", func(ctx context.Context, id string) error { return c.label(ctx, id, args[1:]) })
 	})}
+
+func (c *ctl) showLabels(ctx context.Context, word string) error {
+	id, err := c.one(ctx, word)
+	if err != nil {
+		return err
+	}
+	s, err := c.client.Session(ctx, id)
+	switch {
+	case err != nil:
+		return c.cannot("label", id, err)
+	case c.wantsJSON():
+		return c.printJSON(s.Labels)
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
+		c.print("%s=%s\n", key, s.Labels[key])
+	}
+	return nil
+}
 
 func (c *ctl) label(ctx context.Context, id string, changes []string) error {
 	s, err := c.client.Session(ctx, id)
@@ -75,15 +92,6 @@ func (c *ctl) label(ctx context.Context, id string, changes []string) error {
 		return c.cannot("label", id, err)
 	}
 	labels := s.Labels
-	if len(changes) == 0 && c.wantsJSON() {
-		return c.printJSON(labels)
-	}
-	if len(changes) == 0 {
-		for _, key := range slices.Sorted(maps.Keys(labels)) {
-			c.print("%s=%s\n", key, labels[key])
-		}
-		return nil
-	}
 	if labels == nil {
 		labels = map[string]string{}
 	}

@@ -12,35 +12,45 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-var whyVerb = verb{name: "why", args: "ID", summary: "Show what told a session's state, activity and attention", pages: true, options: func(f *pflag.FlagSet) action {
+var whyVerb = verb{name: "why", args: "ID…", summary: "Show what told the state, activity and attention of sessions", pages: true, options: func(f *pflag.FlagSet) action {
 	environment := f.Bool("environment", false, "where the variables of its last run come from, and its PATH, instead")
 	return func(ctx context.Context, c *ctl, args []string) error {
-		if len(args) != 1 {
-			return usagef("why", "why takes one session, not %d", len(args))
+		ids, unresolved := c.resolve(ctx, args)
+		if len(ids) > 1 && c.wantsJSON() {
+			return usagef("why", "why prints JSON of one session, not %d", len(ids))
 		}
-		id, err := c.one(ctx, args[0])
-		if err != nil {
-			return err
-		}
+		why := c.why
 		if *environment {
-			return c.whyEnvironment(ctx, id)
+			why = c.whyEnvironment
 		}
-		told, err := c.client.Explain(ctx, id)
-		if err != nil {
-			return c.cannot("explain", id, err)
+		for i, id := range ids {
+			if i > 0 {
+				fmt.Fprintln(c.out)
+			}
+			if err := why(ctx, id); err != nil {
+				return err
+			}
 		}
-		told = append(told, explainStrays(c.straysOf(ctx)[id])...)
-		if c.wantsJSON() {
-			return c.printJSON(told)
-		}
-		s, err := c.client.Session(ctx, id)
-		if err != nil {
-			return c.cannot("explain", id, err)
-		}
-		c.printWhy(s, told, time.Now())
-		return nil
+		return unresolved
 	}
 }}
+
+func (c *ctl) why(ctx context.Context, id string) error {
+	told, err := c.client.Explain(ctx, id)
+	if err != nil {
+		return c.cannot("explain", id, err)
+	}
+	told = append(told, explainStrays(c.straysOf(ctx)[id])...)
+	if c.wantsJSON() {
+		return c.printJSON(told)
+	}
+	s, err := c.client.Session(ctx, id)
+	if err != nil {
+		return c.cannot("explain", id, err)
+	}
+	c.printWhy(s, told, time.Now())
+	return nil
+}
 
 // printWhy writes how the session is and who says so, and then what told what, a line each; a subject is named in the first of its lines. What does not
 // count is not as bright as what does.

@@ -40,10 +40,8 @@ hint: corralctl peek shop
 $ until grep -qs yes answer; do :; done; cat answer
 yes
 
-$ corralctl why; corralctl why shop shop; corralctl why shoe
-corralctl: why takes one session, not 0
-hint: corralctl help why
-corralctl: why takes one session, not 2
+$ corralctl why; corralctl why shoe
+corralctl: why needs the id of a session
 hint: corralctl help why
 corralctl: cannot explain "shoe": no such session
 hint: corralctl why shop

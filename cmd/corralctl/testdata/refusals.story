@@ -100,23 +100,21 @@ $ head -c 20000000 /dev/zero | tr '\0' x | corralctl send fix-1 -
 corralctl: cannot send to "fix-1": the text is longer than 16.0M
 [exit 1]
 
-$ corralctl label 'fix-*' kind=both
-corralctl: cannot label "fix-*": it names 2 sessions, and one is needed
-hint: corralctl help label
-[exit 2]
-
-$ corralctl why 'fix-*'
-corralctl: cannot explain "fix-*": it names 2 sessions, and one is needed
-hint: corralctl help why
-[exit 2]
-
 $ corralctl status 'fix-['
 corralctl: cannot show the status of "fix-[": "fix-[" is no pattern
 [exit 2]
 
-$ corralctl why fix-1 fix-2
-corralctl: why takes one session, not 2
+$ corralctl why 'fix-*' | grep -o 'fix-[12]'; corralctl why -j fix-1 fix-2
+fix-1
+fix-2
+corralctl: why prints JSON of one session, not 2
 hint: corralctl help why
+[exit 2]
+
+$ corralctl label 'fix-*' a=b && corralctl label fix-2 | grep a= && corralctl label 'fix-*' a-; corralctl label 'fix-*'
+a=b
+corralctl: cannot label "fix-*": it names 2 sessions, and one is needed
+hint: corralctl help label
 [exit 2]
 
 $ corralctl monitor fix-1

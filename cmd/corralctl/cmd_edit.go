@@ -209,7 +209,7 @@ func lineOf(text []byte, key string) int {
 // askAgain tells what is wrong, and asks whether to edit again; if not, it is to be saved as it is. Without a terminal nothing is saved.
 func (c *ctl) askAgain(wrong []string) (bool, error) {
 	if openTerminal(c.in) == nil {
-		return false, errors.New(strings.Join(wrong, "; "))
+		return false, errors.New(strings.Join(wrong, "; ") + "; nothing was changed")
 	}
 	for _, w := range wrong {
 		c.print("%s\n", w)
@@ -243,7 +243,7 @@ func (c *ctl) askAgain(wrong []string) (bool, error) {
 // runEditor runs the user's editor on a file and waits for it. What Ctrl-C and Ctrl-\\ mean in it is the editor's affair: it would be left behind on a
 // terminal that the shell reads, too.
 func (c *ctl) runEditor(ctx context.Context, file string) error {
-	words, err := editor()
+	words, err := c.editor()
 	if err != nil {
 		return err
 	}
@@ -258,8 +258,8 @@ func (c *ctl) runEditor(ctx context.Context, file string) error {
 	return nil
 }
 
-// editor is $VISUAL, $EDITOR, or one that is installed.
-func editor() ([]string, error) {
+// editor is $VISUAL, $EDITOR, or one that is installed, which wants a terminal.
+func (c *ctl) editor() ([]string, error) {
 	if chosen := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR")); chosen != "" {
 		words, err := config.SplitWords(chosen)
 		if err != nil || len(words) == 0 {
@@ -268,7 +268,12 @@ func editor() ([]string, error) {
 		return words, nil
 	}
 	for _, name := range []string{"editor", "nano", "vim", "vi"} {
-		if path, err := exec.LookPath(name); err == nil {
+		path, err := exec.LookPath(name)
+		switch {
+		case err != nil:
+		case !c.onTerminal():
+			return nil, &failure{exitFailed, "this is no terminal, and VISUAL and EDITOR are not set", ""}
+		default:
 			return []string{path}, nil
 		}
 	}

@@ -19,7 +19,12 @@ var logsVerb = verb{name: "logs", args: "ID…", summary: "Show what a session's
 	f.IntVarP(&o.lines, "lines", "n", -1, "only the last `LINES`; all otherwise, 10 with -f")
 	f.BoolVar(&o.raw, "raw", false, "as it was printed, with escape sequences")
 	f.BoolVar(&o.journal, "journal", false, "what corrald and systemd logged about it instead")
-	return o.run
+	return func(ctx context.Context, c *ctl, args []string) error {
+		if f.Changed("lines") && o.lines < 0 {
+			return usagef("logs", "--lines takes a number of lines, not %d", o.lines)
+		}
+		return o.run(ctx, c, args)
+	}
 }}
 
 type logsOptions struct {

@@ -34,10 +34,17 @@ func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 	if err := f.begin(o); err != nil {
 		return err
 	}
+	left := make(chan struct{}) // nobody reads it any more
+	go func() {
+		awaitHangup(os.Stdout)
+		close(left)
+	}()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-left:
+			return nil
 		case event, ok := <-watcher.Events:
 			if !ok || event.Name == directory && event.Has(fsnotify.Remove|fsnotify.Rename) { // a session that is removed is moved away first
 				return f.finish()

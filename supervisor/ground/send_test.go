@@ -40,8 +40,6 @@ func TestATextThatIsNotTaken(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	begin := time.Now()
 	require.EqualError(t, new(Ground).Send(ctx, path, "hello", true), "its agent does not read the text")
-	assert.GreaterOrEqual(t, time.Since(begin), 300*time.Millisecond)
 	<-ended // it has closed its end
 }

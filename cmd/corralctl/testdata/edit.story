@@ -70,7 +70,7 @@ sayer.agent
 
 # An agent without a command is none.
 $ EDITOR=~/bin/write TEXT='[Agent]\nDescription=x\n' corralctl edit --full sayer
-corralctl: cannot edit "sayer": ~/config/corral/agents/sayer.agent: agent has no Command=
+corralctl: cannot edit "sayer": ~/config/corral/agents/sayer.agent: agent has no Command=; nothing was changed
 [exit 1]
 
 # On a terminal it is asked what to do about a mistake.

@@ -33,3 +33,7 @@ $ FOO=bar TERM_PROGRAM=x TMUX=y corralctl run --id env -E BAZ='a b' -E LANG --wa
 Started session env (app-corral-command-env.scope).
 $ corralctl logs env
 bar|a b|unset
+
+# Nobody has to wait for what is printed next, to find that who was reading has gone.
+$ corralctl run -q --id still -- sh -c 'echo once; exec sleep 1000'; until corralctl logs still | grep -q once; do :; done; corralctl logs -f still | head -1
+once

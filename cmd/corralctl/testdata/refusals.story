@@ -17,6 +17,15 @@ corralctl: as-unit takes the id of one session
 hint: corralctl help as-unit
 [exit 2]
 
+$ corralctl logs -n -1 fix-1
+corralctl: --lines takes a number of lines, not -1
+hint: corralctl help logs
+[exit 2]
+
+$ EDITOR= VISUAL= corralctl edit --full claude </dev/null
+corralctl: cannot edit "claude": this is no terminal, and VISUAL and EDITOR are not set
+[exit 1]
+
 $ corralctl cat
 corralctl: cat needs the name of an agent
 hint: corralctl help cat

@@ -60,7 +60,6 @@ type Spec struct {
 // started is there all the same, failed, and the error says why. Errors: NoSuchAgent, AgentNotInstalled, SessionExists, WorkspaceMissing,
 // WorkspaceBusy, ConversationBusy, TooManySessions, Invalid, OverLimit, StartFailed, ShuttingDown.
 func (s *Supervisor) Create(ctx context.Context, agent string, spec Spec) (id string, err error) {
-	spec = spec.own()
 	if err := s.check(&spec); err != nil {
 		return "", err
 	}

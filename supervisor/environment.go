@@ -110,7 +110,6 @@ func (s *Supervisor) Begin(ctx context.Context, id, how string, caller []string)
 	if err := checkTexts(&Spec{CallerEnvironment: caller}); err != nil {
 		return err
 	}
-	caller = ownTexts(caller)
 	switch how {
 	case HowStart:
 		return s.startBy(ctx, id, caller)

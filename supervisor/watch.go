@@ -34,7 +34,7 @@ type descriptor struct {
 	key fdpoll.Key
 }
 
-// wait has f called on the loop each time fd is ready. The loop owns fd from now on.
+// waitFor has f called on the loop each time fd is ready. The loop owns fd from now on.
 func (s *Supervisor) waitFor(fd int, f func()) (descriptor, error) {
 	s.next++
 	d := descriptor{fd, s.next}

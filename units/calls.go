@@ -88,13 +88,6 @@ func (m *Manager) Thaw(ctx context.Context, name string) error {
 	return nil
 }
 
-// Number returns a property of the scope that is a number, such as MemoryCurrent; ok is false where systemd has none to tell.
-func (m *Manager) Number(ctx context.Context, name, property string) (n uint64, ok bool) {
-	v, err := m.get(ctx, name, scopeIface, property)
-	n, ok = v.Value().(uint64)
-	return n, err == nil && ok && n != ^uint64(0)
-}
-
 func (m *Manager) get(ctx context.Context, name, iface, property string) (dbus.Variant, error) {
 	var v dbus.Variant
 	err := m.read(ctx, unitPath(name), propertiesIface+".Get", iface, property).Store(&v)

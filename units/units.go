@@ -175,7 +175,7 @@ func (m *Manager) call(ctx context.Context, path dbus.ObjectPath, method string,
 	return c
 }
 
-// Watch begins to tell of the scopes, of those that it does not tell of yet.
+// Watch begins to tell of the scopes; of one that it tells of already it begins anew.
 func (m *Manager) Watch(ctx context.Context, names ...string) error {
 	return m.do(ctx, func(ws *watches) {
 		for _, name := range names {

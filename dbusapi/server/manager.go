@@ -14,7 +14,7 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// byID makes a Manager's method of what is done to a session: its first argument is the id. The same serves the Session's method of that
+// onManager makes a Manager's method of what is done to a session: its first argument is the id. The same serves the Session's method of that
 // name, which has the id in its path.
 func onManager(f func(ctx context.Context, s *Server, id string, args []any) ([]any, error)) handler {
 	return func(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {

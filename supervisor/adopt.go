@@ -181,6 +181,7 @@ func (s *Supervisor) takeOver(e *entry, sc Scope) {
 		return
 	}
 	if e.run.stateDir == 0 {
+		_ = os.MkdirAll(s.runtimeDir(e.rec.ID), 0o700) // somebody may have removed it; what cannot be watched is told of
 		s.watchRecord(e)
 	}
 	// In this order: what has come and gone since the first look was recorded before the last.

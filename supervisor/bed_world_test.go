@@ -20,6 +20,7 @@ type world struct {
 	*bed
 	start     func(p Plan, tell func(session.Event)) error // nil: everything gets there at once
 	result    string                                       // of StopCause
+	reopens   bool                                         // its shim lives, and has made its socket anew
 	began     time.Duration                                // of the user manager, by the bed's clock
 	causeErr  error
 	populated bool
@@ -162,6 +163,7 @@ func (w *world) Stopping(context.Context) bool {
 	return w.stops
 }
 
+func (w *world) Reopen(t Target) bool                     { w.tell("reopen %s", t.ID); return w.reopens }
 func (w *world) TmuxAnswers(context.Context, Target) bool { return w.answers }
 
 func (w *world) Clear(_ context.Context, unit, _ string) { w.tell("clear %s", unit) }

@@ -65,6 +65,8 @@ type World interface {
 	Began(ctx context.Context) (time.Duration, error)
 	// Stopping tells whether the whole user manager is stopping.
 	Stopping(ctx context.Context) bool
+	// Reopen has a shim that lives, and its tmux server, make their sockets anew where somebody has removed them, and tells whether the shim lives.
+	Reopen(t Target) bool
 	// TmuxAnswers tells whether the session's tmux server is there and answers.
 	TmuxAnswers(ctx context.Context, t Target) bool
 	// Clear takes away what a run has left behind: the failed unit and the runtime directory.

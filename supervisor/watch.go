@@ -249,7 +249,9 @@ func (s *Supervisor) redial(e *entry, run string) {
 	again := func() {
 		if !e.removed && e.rec.Run.ID == run {
 			e.run.redialing = false
-			s.connectShim(e)
+			if s.connectShim(e); e.run.shim.key == 0 && !e.run.redialing {
+				s.shimHungUp(e, run)
+			}
 		}
 	}
 	wait := e.run.redialled
@@ -350,7 +352,8 @@ func (s *Supervisor) shimHungUp(e *entry, run string) {
 		if err == nil {
 			_ = unix.Close(fd)
 		}
-		if err == nil || errors.Is(err, unix.EAGAIN) { // it gave up a listener that did not listen
+		gone := errors.Is(err, unix.ENOENT) && s.World.Reopen(t) // not the shim, but its socket
+		if gone || err == nil || errors.Is(err, unix.EAGAIN) {   // it gave up a listener that did not listen
 			s.post(func() { s.redial(e, run) })
 			return
 		}

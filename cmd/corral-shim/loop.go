@@ -49,8 +49,8 @@ func (s *shim) obey(about int, what uint32) {
 		s.ended = true
 	case aboutTimer:
 		s.timeIsUp()
-	case aboutResize:
-		s.paneResized()
+	case aboutSignal:
+		s.signalled()
 	case aboutServer, aboutProbe:
 		s.judge()
 	case aboutListener:
@@ -64,12 +64,15 @@ func (s *shim) obey(about int, what uint32) {
 	}
 }
 
-// paneResized is told by signals.
-func (s *shim) paneResized() {
+// signalled does what a signal asks for.
+func (s *shim) signalled() {
 	var b [8]byte
-	_, _ = sysRead(s.signals.resized, b[:])
-	if s.pane.joined == nil {
+	_, _ = sysRead(s.signals.heard, b[:])
+	if s.signals.resized.Swap(false) && s.pane.joined == nil {
 		s.resize()
+	}
+	if s.signals.missing.Swap(false) {
+		s.listenAgain()
 	}
 }
 

@@ -14,7 +14,7 @@ const (
 	aboutPane          // the pane's terminal
 	aboutAgent         // its pidfd
 	aboutTimer
-	aboutResize // the eventfd of signals
+	aboutSignal // the eventfd of signals
 	aboutServer // the pidfd of the pane's tmux server
 	aboutProbe  // the connection that tells whether that server still lives
 	aboutListener

@@ -159,7 +159,7 @@ func (s *shim) prepare() error {
 		return err
 	}
 	for about, fd := range map[int]int{
-		aboutMaster: s.inner.master, aboutTimer: s.timers.fd, aboutResize: s.signals.resized, aboutListener: s.listener.fd,
+		aboutMaster: s.inner.master, aboutTimer: s.timers.fd, aboutSignal: s.signals.heard, aboutListener: s.listener.fd,
 	} {
 		if err := s.poller.add(fd, about); err != nil {
 			return err

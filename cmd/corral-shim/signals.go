@@ -22,7 +22,9 @@ var survived = []os.Signal{
 
 // signals is what the process hears by signals.
 type signals struct {
-	resized int          // a descriptor that becomes readable when the size of the process's terminal has changed
+	heard   int          // a descriptor that becomes readable when one of these is heard that the loop has to do something about
+	resized atomic.Bool  // the size of the process's terminal has changed
+	missing atomic.Bool  // somebody misses the socket
 	told    atomic.Int64 // when the process was told to end, the last time: CLOCK_MONOTONIC in nanoseconds, 0 if it was not
 	tells   chan struct{}
 }
@@ -33,7 +35,7 @@ func catchSignals() (*signals, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &signals{resized: fd, tells: make(chan struct{}, 1)}
+	s := &signals{heard: fd, tells: make(chan struct{}, 1)}
 	c := make(chan os.Signal, 8)
 	signal.Notify(c, survived...)
 	go s.hear(c)
@@ -45,7 +47,11 @@ func (s *signals) hear(c <-chan os.Signal) {
 	for heard := range c {
 		switch heard {
 		case unix.SIGWINCH:
-			_, _ = sysWrite(s.resized, one)
+			s.resized.Store(true)
+			_, _ = sysWrite(s.heard, one)
+		case unix.SIGUSR1:
+			s.missing.Store(true)
+			_, _ = sysWrite(s.heard, one)
 		case unix.SIGTERM:
 			s.told.Store(int64(clock.Monotonic()))
 			select {

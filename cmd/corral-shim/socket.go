@@ -54,6 +54,28 @@ func listen(path string) (listener, error) {
 	return l, nil
 }
 
+// listenAgain makes the socket anew, if somebody has removed it. The connections that there are stay.
+func (s *shim) listenAgain() {
+	var st unix.Stat_t
+	if unix.Lstat(s.spec.Socket, &st) == nil {
+		return
+	}
+	l, err := listen(s.spec.Socket)
+	if err == nil {
+		err = s.poller.add(l.fd, aboutListener)
+	}
+	if err == nil {
+		err = l.publish()
+	}
+	if err != nil { // whoever has asked for it asks again
+		closeIfOpen(l.fd)
+		closeIfOpen(l.dir)
+		return
+	}
+	_, _ = unix.Close(s.listener.fd), unix.Close(s.listener.dir)
+	s.listener = l
+}
+
 func (l *listener) temp() string { return "." + l.name + ".new" }
 
 // publish gives the socket its name.

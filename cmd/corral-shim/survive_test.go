@@ -32,6 +32,31 @@ func TestShimSurvivesSignals(t *testing.T) {
 	assert.Equal(t, 7, s.status().Value)
 }
 
+// TestItsSocketIsRemoved: it makes another one when somebody misses it, also in a directory that was removed with it. Who is connected stays so.
+func TestItsSocketIsRemoved(t *testing.T) {
+	h := newHome(t, "sh", "-c", "read a; exit 7")
+	s := h.show()
+	d := h.connect()
+	for _, dir := range []bool{false, true} {
+		require.NoError(t, os.Remove(h.spec.Socket))
+		if dir {
+			require.NoError(t, os.RemoveAll(filepath.Dir(h.spec.Socket)))
+			require.NoError(t, os.Mkdir(filepath.Dir(h.spec.Socket), 0o700))
+		}
+		require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGUSR1))
+		assert.Equal(t, d.hello.AgentPID, h.connect().hello.AgentPID)
+	}
+	before, err := os.Stat(h.spec.Socket)
+	require.NoError(t, err)
+	require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGUSR1))
+	h.connect()
+	after, err := os.Stat(h.spec.Socket)
+	require.NoError(t, err)
+	assert.True(t, os.SameFile(before, after), "one that is there stays")
+	s.keys("\n")
+	assert.Equal(t, 7, s.ends())
+}
+
 // TestWhoIsToldToEnd: that all of the scope was is recorded where no daemon is there to know of it.
 func TestWhoIsToldToEnd(t *testing.T) {
 	for _, row := range []struct {

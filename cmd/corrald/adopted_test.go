@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/testbed"
 )
 
@@ -84,4 +85,29 @@ func TestTheTimeOfWhatWasTakenOverIsUp(t *testing.T) {
 	require.Equal(t, -1, d.kill(syscall.SIGKILL))
 	d.launch()
 	s.ends(outcome{"failed", "timeout", 1, 0, "it ran for as long as RuntimeMaxSec allows", "error"})
+}
+
+// TestTheRuntimeDirectoryIsGone: somebody has removed it, or only the shim's socket, while no daemon was there. Those who have lost their sockets make them anew.
+func TestTheRuntimeDirectoryIsGone(t *testing.T) {
+	d := startDaemon(t)
+	all, socket := d.create(t, "all", d.witness("all")), d.create(t, "socket", d.witness("socket"))
+	var pids []int
+	for _, s := range []*subject{all, socket} {
+		pids = append(pids, s.become("running").number("MainPID"))
+	}
+	d.kill(syscall.SIGKILL)
+	require.NoError(t, os.RemoveAll(d.runtimeDir("all")))
+	require.NoError(t, os.Remove(d.runtimeDir("socket")+"/shim.sock"))
+	d.launch()
+	for i, s := range []*subject{all, socket} {
+		s.is(outcome{"running", "", 0, 0, "", "active"})
+		assert.Equal(t, pids[i], s.facts().number("MainPID"))
+		testbed.Poll(t, "it takes input again", func() bool { return s.do("SendInput", "x", uint64(0)) == nil })
+		testbed.Poll(t, "its screen can be read", func() bool {
+			var text string
+			return s.call(dbusapi.SessionPath(s.id), dbusapi.SessionInterface+".Capture", []any{uint32(0), uint64(0)}, &text) == nil
+		})
+		s.must("Stop", uint64(0))
+		s.is(outcome{"stopped", "success", 1, 7, "", "active"})
+	}
 }

@@ -185,6 +185,25 @@ func (g *Ground) Kill(ctx context.Context, t supervisor.Target) error {
 	return g.Units.Kill(ctx, t.Unit, unix.SIGKILL) // Linux before 5.14, or nobody knows of the scope yet
 }
 
+// Reopen has the shim of a run, and its tmux server, make their sockets anew where somebody has removed them, as both do at SIGUSR1, and tells whether the shim
+// lives.
+func (g *Ground) Reopen(t supervisor.Target) bool {
+	fd := g.shimOf(t)
+	if fd < 0 {
+		return false
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if proc.AwaitEnd(fd, 0) || os.MkdirAll(t.RuntimeDir, 0o700) != nil || unix.PidfdSendSignal(fd, unix.SIGUSR1, nil, 0) != nil {
+		return false
+	}
+	if s, err := g.session(t); err == nil && t.Tmux.PID != 0 {
+		if _, err := os.Lstat(s.Socket); errors.Is(err, fs.ErrNotExist) {
+			_ = signalProcess(t.Tmux, unix.SIGUSR1)
+		}
+	}
+	return true
+}
+
 // shimOf returns a pidfd of the run's shim, -1 if there is none, or no agent that it could record the end of.
 func (g *Ground) shimOf(t supervisor.Target) int {
 	if t.Shim.PID == 0 || t.Agent.PID == 0 {
@@ -195,11 +214,18 @@ func (g *Ground) shimOf(t supervisor.Target) int {
 		return -1
 	}
 	// The number may be another process's by now.
-	if group, err := proc.Cgroup(t.Shim.PID); err != nil || group != t.ControlGroup {
+	if group, err := proc.Cgroup(t.Shim.PID); err != nil || group != t.ControlGroup || !g.isShim(t.Shim.PID) {
 		_ = unix.Close(fd)
 		return -1
 	}
 	return fd
+}
+
+// isShim tells whether a process executes what shims do, by its name, of which the kernel keeps 15 bytes (proc_pid_comm(5)).
+func (g *Ground) isShim(pid int) bool {
+	st, err := proc.Stat(pid)
+	name := filepath.Base(g.Shim)
+	return err == nil && st.Comm == name[:min(len(name), 15)]
 }
 
 // StopCause tells why systemd wants the scope to be stopped.

@@ -30,8 +30,8 @@ hint: corralctl attach other
 
 # A definition that cannot work is told, with file and line.
 $ printf '[Agent]\nComand=sh\nCommand=sh %%h/talk %%U\n' >~/new && EDITOR="cp $HOME/new" corralctl edit --full talker
-corralctl: cannot edit "talker": …/talker.agent:2: unknown key Comand= in section [Agent], ignored; …/talker.agent:3: Command= has %U, which nobody knows before the agent runs; IdSource=preset, history-file or create make one
+corralctl: cannot edit "talker": …/talker.agent:2: unknown key Comand= in section [Agent], ignored; …/talker.agent:3: Command= has %U, which nobody knows before the agent runs; IdSource=preset, history-file or create make one; nothing was changed
 [exit 1]
 $ printf '[Agent]\nIdSource=create\n' >~/new && EDITOR="cp $HOME/new" corralctl edit talker
-corralctl: cannot edit "talker": …/talker.agent.d/override.conf:2: IdSource=create needs an IdCommand=, which makes the id
+corralctl: cannot edit "talker": …/talker.agent.d/override.conf:2: IdSource=create needs an IdCommand=, which makes the id; nothing was changed
 [exit 1]

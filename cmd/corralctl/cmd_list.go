@@ -132,7 +132,7 @@ func (c *ctl) listed(s client.Session, patterns, states []string) bool {
 
 func (c *ctl) printList(list sessionList, now time.Time) {
 	t := table{columns: []column{
-		{title: "ID"},
+		{title: "ID", shrink: 16, cut: wording.Ellipsize},
 		{title: "AGENT", shrink: 6, cut: wording.Ellipsize},
 		{title: "STATE", shrink: 9, cut: wording.Ellipsize},
 		{title: "ACTIVITY", shrink: 9, cut: wording.Ellipsize},

@@ -111,6 +111,9 @@ func (c *ctl) cannot(doing, object string, err error) *failure {
 		return &failure{exitFailed, prefix + ": " + err.Error(), holderHint(err.Error())}
 	}
 	message, hint := err.Error(), hintFor(short, object)
+	if object != "" && strings.HasSuffix(message, "thaw it first") {
+		hint = "corralctl thaw " + object
+	}
 	if rest, ok := strings.CutPrefix(message, fmt.Sprintf("session %q ", object)); ok {
 		message = "it " + rest // the object has been named
 	}

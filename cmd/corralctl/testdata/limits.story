@@ -24,7 +24,7 @@ yes
 
 $ corralctl send shop hello
 corralctl: cannot send to session "shop": it is frozen; thaw it first
-hint: corralctl status shop
+hint: corralctl thaw shop
 [exit 1]
 
 $ corralctl freeze shop && corralctl thaw shop && corralctl thaw shop && corralctl show -P Frozen shop

@@ -24,6 +24,12 @@ $ . ~/terminal.sh; show 40 corralctl list --plain --no-legend
 gone comma… failed  -       …s …src/shop
 wide comma… running working …s …漢字漢字
 
+# Of an id what it begins with stays, by which it can be named.
+$ corralctl run -q --no-start --id an-id-that-goes-on-and-on-for-forty-bytes -- true; . ~/terminal.sh; show 60 corralctl list 'an-id*'; corralctl rm -q 'an-id*'
+  ID                 AGENT  STATE   ACTIVITY SINCE WORKSPACE
+  an-id-that-goes-o… comma… created -        …s    …src/shop
+1 session.…
+
 $ . ~/terminal.sh; show 60 corralctl status wide --no-pager | head -4
 ● wide - wide 漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字…
         State: running for …s

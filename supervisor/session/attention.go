@@ -193,6 +193,9 @@ func (e Said) apply(s *Session) {
 		e.Word.Seq = seq
 	}
 	s.heard = s.heard.with(e.Source, e.Word)
+	if s.overtaken(FromReport, r.Reported) {
+		r.Overtaken = r.Reported.Seq // what was heard is not kept
+	}
 }
 
 // repeats tells whether a shim tells once more what the agent has asked for before, and nobody has dealt with that: then it asks for it since then. A bell that
@@ -298,6 +301,9 @@ func (s *Session) settled(source Source, w Word) bool {
 func (s *Session) overtaken(source Source, w Word) bool {
 	if !w.asks() || w.Monotonic == 0 {
 		return false
+	}
+	if source == FromReport && w.Seq != 0 && s.Run.Overtaken >= w.Seq {
+		return true
 	}
 	for _, stronger := range s.sources() {
 		switch {

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 	"time"
@@ -303,4 +304,22 @@ func TestExplainInTheOrderOfAuthority(t *testing.T) {
 	}, said(after(newSession(), events)))
 	assert.Contains(t, said(after(newSession(), list(events, seen(events)))),
 		session.Told{Subject: "attention", Source: "osc7501", At: at(4), Value: "permission: approve Bash: touch y (acknowledged)"})
+}
+
+// TestAReportThatWasOvertakenStaysSo with the next daemon, which knows of what others have said only what they say last.
+func TestAReportThatWasOvertakenStaysSo(t *testing.T) {
+	reported, goesOn, quiet := permission, said(session.FromOSC7501, 6, session.Working, ""), said(session.FromOSC7501, 7, "", "")
+	reported.Monotonic, goesOn.Monotonic, quiet.Monotonic = time.Second, 2*time.Second, 3*time.Second
+	s := after(newSession(), list(running, reported, goesOn, quiet))
+	assert.Empty(t, s.Attention().Reason)
+	text, err := json.Marshal(s)
+	require.NoError(t, err)
+	var read session.Session
+	require.NoError(t, json.Unmarshal(text, &read))
+	read.Apply(quiet)
+	assert.Empty(t, read.Attention().Reason)
+	again := said(session.FromReport, 8, session.Waiting, session.Question)
+	again.Monotonic = 4 * time.Second
+	read.Apply(again)
+	assert.Equal(t, session.Question, read.Attention().Reason)
 }

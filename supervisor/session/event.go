@@ -152,7 +152,7 @@ func (e RunAsked) apply(s *Session) {
 	suspended := s.View().State == Suspended
 	if s.Run != nil {
 		past := *s.Run
-		past.Reported, past.Acknowledged, past.Answered = Word{}, Seqs{}, Seqs{}
+		past.Reported, past.Acknowledged, past.Answered, past.Overtaken = Word{}, Seqs{}, Seqs{}, 0
 		s.Past = append(s.Past, past)
 		if n := len(s.Past) - MaxPast; n > 0 {
 			s.Past = append([]Run(nil), s.Past[n:]...)

@@ -170,9 +170,10 @@ type Run struct {
 	IdledOut    bool      `json:"idled_out,omitempty"`    // it was suspended for being idle: whoever wants it has it resumed
 	SystemdTold bool      `json:"systemd_told,omitempty"` // it is systemd that told the agent of the intent, by IntentAt
 
-	Reported     Word `json:"reported,omitzero"`     // by the agent's hooks
-	Acknowledged Seqs `json:"acknowledged,omitzero"` // the last words that a person has taken note of
-	Answered     Seqs `json:"answered,omitzero"`     // the last words that were answered by input
+	Reported     Word   `json:"reported,omitzero"`     // by the agent's hooks
+	Acknowledged Seqs   `json:"acknowledged,omitzero"` // the last words that a person has taken note of
+	Answered     Seqs   `json:"answered,omitzero"`     // the last words that were answered by input
+	Overtaken    uint64 `json:"overtaken,omitempty"`   // the Seq of the last report after which a stronger source has said that the agent works, 0 if there is none
 
 	// The same moments by CLOCK_MONOTONIC, which nobody can set: what came first is decided by it. Zero in a record of an older version.
 	TimedOutMonotonic     time.Duration `json:"timed_out_monotonic,omitzero"`

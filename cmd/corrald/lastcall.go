@@ -29,6 +29,7 @@ type lastCall struct {
 	lock     *logind.Lock    // nil while it is not held
 	some     bool            // some agent lives
 	goesDown bool            // as it was heard last
+	asleep   bool            // so does it, or is about to
 	pause    time.Duration   // before the bus is looked for once more
 }
 
@@ -63,6 +64,10 @@ func (l *lastCall) run(ctx context.Context) {
 			_ = l.manager.Close()
 		}
 	}()
+	l.serve(ctx)
+}
+
+func (l *lastCall) serve(ctx context.Context) {
 	for {
 		var goingDown, sleeping <-chan bool
 		if l.manager != nil {
@@ -75,9 +80,12 @@ func (l *lastCall) run(ctx context.Context) {
 			if !l.some {
 				l.letGo()
 			}
-			l.hold(ctx)
-		case asleep := <-sleeping:
-			if asleep {
+			if !l.asleep {
+				l.hold(ctx)
+			}
+		case l.asleep = <-sleeping:
+			l.catchUp(ctx, goingDown)
+			if l.asleep {
 				l.settled(ctx)
 				l.letGo()
 			} else {
@@ -85,14 +93,30 @@ func (l *lastCall) run(ctx context.Context) {
 				l.hold(ctx)
 			}
 		case down, connected := <-goingDown:
-			if connected {
-				l.heard(ctx, down)
-			} else {
-				l.lost()
-			}
+			l.told(ctx, down, connected)
 		case <-l.again:
 			l.lookAgain(ctx)
 		}
+	}
+}
+
+// catchUp takes what was said of a shutdown before the machine was about to sleep: taken after it, that would have a lock held again, which keeps it awake.
+func (l *lastCall) catchUp(ctx context.Context, goingDown <-chan bool) {
+	asleep := l.asleep
+	select {
+	case down, connected := <-goingDown:
+		l.told(ctx, down, connected)
+	default:
+	}
+	l.asleep = asleep
+}
+
+func (l *lastCall) told(ctx context.Context, down, connected bool) {
+	l.asleep = false // a login manager or a bus that has begun anew does not say when the machine wakes
+	if connected {
+		l.heard(ctx, down)
+	} else {
+		l.lost()
 	}
 }
 

@@ -92,7 +92,11 @@ func (s bufferedStream) Read(p []byte) (int, error) {
 // connect makes a connection within the time of the deadline, which dial may have begin later.
 func connect(ctx context.Context, dial func(deadline *time.Timer, options ...dbus.ConnOption) (*dbus.Conn, error)) (*Client, error) {
 	lifetime, cancel := context.WithCancel(ctx)
-	deadline := time.AfterFunc(connectTimeout, cancel)
+	var late atomic.Bool
+	deadline := time.AfterFunc(connectTimeout, func() {
+		late.Store(true)
+		cancel()
+	})
 	defer deadline.Stop()
 	// The sequential handler: godbus's default one delivers signals out of order.
 	conn, err := dial(deadline, dbus.WithContext(lifetime), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
@@ -107,7 +111,7 @@ func connect(ctx context.Context, dial func(deadline *time.Timer, options ...dbu
 	}
 	if err != nil {
 		cancel()
-		if lifetime.Err() != nil && ctx.Err() == nil && !deadline.Stop() {
+		if late.Load() && ctx.Err() == nil {
 			err = fmt.Errorf("no answer within %s", connectTimeout)
 		}
 		return nil, &ConnectError{err}

@@ -25,7 +25,7 @@ corralctl: cannot connect: "" is no host
 
 $ mkdir ~/none && printf '#!/bin/sh\necho "ssh: no such host" >&2; exit 255\n' >~/none/ssh && chmod +x ~/none/ssh; PATH=~/none:$PATH corralctl -H anna@desk version
 ssh: no such host
-corralctl: cannot ask corrald for its version: anna@desk cannot be reached by ssh: EOF
+corralctl: cannot ask corrald for its version: anna@desk cannot be reached by ssh: …
 hint: ssh anna@desk corralctl doctor
 [exit 5]
 

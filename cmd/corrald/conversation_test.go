@@ -112,22 +112,6 @@ func TestAConversationIsResumedIfItWasSaved(t *testing.T) {
 	assert.Equal(t, "--session-id "+other, s.runs(5)[4])
 }
 
-// TestAHomeOfItsOwn: what a session's agent has saved is where the session's home is.
-func TestAHomeOfItsOwn(t *testing.T) {
-	d := startDaemon(t)
-	d.defineScript("talker", talker, strings.ReplaceAll(talkerScript, "$home/talks", "$HOME/talks"))
-	s, err := d.as(t, "talker", "shop", spec{"Environment": []string{"HOME=" + testbed.Dir(t)}})
-	require.NoError(t, err)
-	id := s.facts().text("ConversationId")
-	s.sayTo("hello")
-	s.file("shop.told")
-	kill(t, s.facts().number("MainPID"), syscall.SIGKILL)
-	s.become("failed")
-	s.must("Resume")
-	assert.True(t, s.facts().yes("Resumed"))
-	assert.Equal(t, "--resume "+id, s.runs(2)[1])
-}
-
 // TestTheIdIsKnownThoughTheDaemonIsKilled: at no step of a start is there an agent with an id that is not on disk.
 func TestTheIdIsKnownThoughTheDaemonIsKilled(t *testing.T) {
 	d := startDaemon(t)

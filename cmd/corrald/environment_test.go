@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -204,4 +205,20 @@ func TestLoginShellIsNotAsked(t *testing.T) {
 	assert.Equal(t, "1", got["FROM_SHELL"])
 	assert.Empty(t, d.wrong(t))
 	assert.NotContains(t, got, "LANG")
+}
+
+// TestAHomeOfItsOwn: what a session's agent has saved is where the session's home is.
+func TestAHomeOfItsOwn(t *testing.T) {
+	d := startDaemon(t)
+	d.defineScript("talker", talker, strings.ReplaceAll(talkerScript, "$home/talks", "$HOME/talks"))
+	s, err := d.as(t, "talker", "shop", spec{"Environment": []string{"HOME=" + testbed.Dir(t)}})
+	require.NoError(t, err)
+	id := s.facts().text("ConversationId")
+	s.sayTo("hello")
+	s.file("shop.told")
+	kill(t, s.facts().number("MainPID"), syscall.SIGKILL)
+	s.become("failed")
+	s.must("Resume")
+	assert.True(t, s.facts().yes("Resumed"))
+	assert.Equal(t, "--resume "+id, s.runs(2)[1])
 }

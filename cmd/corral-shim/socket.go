@@ -68,7 +68,9 @@ func (s *shim) listenAgain() {
 		err = l.publish()
 	}
 	if err != nil { // whoever has asked for it asks again
-		closeIfOpen(l.fd)
+		if l.fd > 0 { // 0 is our terminal, and no socket was made
+			_ = unix.Close(l.fd)
+		}
 		closeIfOpen(l.dir)
 		return
 	}

@@ -37,10 +37,17 @@ func TestItsSocketIsRemoved(t *testing.T) {
 	h := newHome(t, "sh", "-c", "read a; exit 7")
 	s := h.show()
 	d := h.connect()
+	terminal := func() string {
+		name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", d.hello.ShimPID))
+		require.NoError(t, err)
+		return name
+	}
+	pane := terminal()
 	for _, dir := range []bool{false, true} {
 		require.NoError(t, os.Remove(h.spec.Socket))
 		if dir {
 			require.NoError(t, os.RemoveAll(filepath.Dir(h.spec.Socket)))
+			require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGUSR1)) // there is no place for it yet
 			require.NoError(t, os.Mkdir(filepath.Dir(h.spec.Socket), 0o700))
 		}
 		require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGUSR1))
@@ -50,6 +57,7 @@ func TestItsSocketIsRemoved(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGUSR1))
 	h.connect()
+	assert.Equal(t, pane, terminal())
 	after, err := os.Stat(h.spec.Socket)
 	require.NoError(t, err)
 	assert.True(t, os.SameFile(before, after), "one that is there stays")

@@ -193,7 +193,8 @@ func (g *Ground) Reopen(t supervisor.Target) bool {
 		return false
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if proc.AwaitEnd(fd, 0) || os.MkdirAll(t.RuntimeDir, 0o700) != nil || unix.PidfdSendSignal(fd, unix.SIGUSR1, nil, 0) != nil {
+	// Any other process would end by that signal.
+	if !g.isShim(t.Shim.PID) || proc.AwaitEnd(fd, 0) || os.MkdirAll(t.RuntimeDir, 0o700) != nil || unix.PidfdSendSignal(fd, unix.SIGUSR1, nil, 0) != nil {
 		return false
 	}
 	if s, err := g.session(t); err == nil && t.Tmux.PID != 0 {
@@ -214,7 +215,7 @@ func (g *Ground) shimOf(t supervisor.Target) int {
 		return -1
 	}
 	// The number may be another process's by now.
-	if group, err := proc.Cgroup(t.Shim.PID); err != nil || group != t.ControlGroup || !g.isShim(t.Shim.PID) {
+	if group, err := proc.Cgroup(t.Shim.PID); err != nil || group != t.ControlGroup {
 		_ = unix.Close(fd)
 		return -1
 	}

@@ -231,7 +231,8 @@ func (s *Server) callersSession(ctx context.Context, msg *dbus.Message) (string,
 	return s.sessionOf(pid)
 }
 
-// sessionOf finds the session from the process's control group: no environment and no token can lie about it.
+// sessionOf finds the session from the process's control group, which no environment variable changes. A process of the same user can move itself into
+// another session's group: this attributes what programs do, it does not authenticate them.
 func (s *Server) sessionOf(pid uint32) (string, error) {
 	group, err := proc.Cgroup(int(pid))
 	if err == nil {

@@ -2,8 +2,10 @@ package testbed
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,7 +13,7 @@ import (
 // mountPrivately makes the keeper's mount namespace what a user manager expects: the processes of the new pid namespace in /proc, the claim's cgroup as
 // the root of a cgroup2 hierarchy that belongs to the user, a /run/systemd that looks booted (sd_booted(3)) and reaches nothing outside.
 func (p *plan) mountPrivately() error {
-	for _, step := range []func() error{p.mountProgram, mountProc, p.mountCgroup, mountRun, p.mountPasswd} {
+	for _, step := range []func() error{p.mountProgram, mountProc, p.mountCgroup, mountRun, p.mountPasswd, mountPassage} {
 		if err := step(); err != nil {
 			return fmt.Errorf("cannot prepare the namespaces: %w", err)
 		}
@@ -105,6 +107,80 @@ func (p *plan) mountPasswd() error {
 		}
 	}
 	return nil
+}
+
+// mountPassage makes the working directory accessible to the user where it is below directories that only root may enter, such as root's home. A directory
+// above the source tree then has nothing but the one that leads there; one of the tree, and the working directory, has all that it had.
+func mountPassage() error {
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	at, inTree := "/", false
+	for next := range strings.SplitSeq(strings.TrimPrefix(dir, "/")+"/", "/") {
+		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil || next == "" {
+			inTree = true
+		}
+		info, err := os.Stat(at)
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o001 == 0 {
+			if err := mountOpen(at, func(name string) bool { return inTree || name == next }); err != nil {
+				return fmt.Errorf("cannot let the tests' user into %q: %w", at, err)
+			}
+		}
+		at = filepath.Join(at, next)
+	}
+	return os.Chdir(dir)
+}
+
+// mountOpen replaces a directory by one that everybody may enter, with those of its entries that are wanted.
+func mountOpen(dir string, wanted func(name string) bool) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if !wanted(entry.Name()) {
+			continue
+		}
+		if err := showEntry(fmt.Sprintf("/proc/self/fd/%d/%s", fd, entry.Name()), filepath.Join(dir, entry.Name()), entry.Type()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// showEntry makes what is at one path appear at another. Sockets, pipes and devices are left out.
+func showEntry(source, target string, kind fs.FileMode) error {
+	switch {
+	case kind&fs.ModeSymlink != 0:
+		to, err := os.Readlink(source)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(to, target)
+	case kind.IsDir():
+		if err := os.Mkdir(target, 0o755); err != nil {
+			return err
+		}
+	case kind.IsRegular():
+		if err := os.WriteFile(target, nil, 0o644); err != nil {
+			return err
+		}
+	default:
+		return nil
+	}
+	return mount(source, target, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
 func bindMount(source, target string) error {

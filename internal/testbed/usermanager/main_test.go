@@ -90,6 +90,31 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	assert.Equal(t, 9, r.cmd.ProcessState.ExitCode())
 }
 
+// Root's home, where root clones to, is closed to the user that the command runs as.
+func TestTheWorkingDirectory_IsAccessibleBelowAClosedOne(t *testing.T) {
+	closed := t.TempDir()
+	tree := filepath.Join(closed, "a tree", "closed too")
+	require.NoError(t, os.MkdirAll(filepath.Join(tree, "scripts"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(closed, "secret"), nil, 0o644))
+	for name, text := range map[string]string{"go.mod": "module x\n", "scripts/x.sh": "echo ran\n", "file": "text\n"} {
+		require.NoError(t, os.WriteFile(filepath.Join(tree, name), []byte(text), 0o644))
+	}
+	require.NoError(t, os.Symlink("file", filepath.Join(tree, "link")))
+	require.NoError(t, os.Chmod(closed, 0o700))
+	require.NoError(t, os.Chmod(tree, 0o700))
+	cmd := exec.Command(build(t), "--", "sh", "-c", `bash "$PWD/x.sh"; cat ../link "$PWD/../file"; cd ../../..; ls; ls "$1"; test -w "$1/a tree/closed too/file" || echo read-only`, "sh", closed)
+	cmd.Dir = filepath.Join(tree, "scripts")
+	output, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	assert.Contains(t, string(output), "ran\ntext\ntext\na tree\n")
+	if os.Geteuid() == 0 { // else the command runs as the user that they belong to
+		assert.Equal(t, "ran\ntext\ntext\na tree\na tree\nread-only\n", string(output))
+	}
+	info, err := os.Stat(tree)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+}
+
 func build(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "usermanager")

@@ -127,7 +127,8 @@ the hook "no-interpreter" failed: \S+ exited with code 203; see: .*\n$`, text.St
 	assert.Empty(t, d.hasProblems(t, 0))
 }
 
-// TestTheHooksOfTheManual work: the one for a phone, with a server of the test's own in the place of the real one.
+// TestTheHooksOfTheManual work, with a server of the test's own in the place of the real ones. No secret is an argument of a process, and what an agent says
+// is plain text for the chat.
 func TestTheHooksOfTheManual(t *testing.T) {
 	page, err := os.ReadFile("../../docs/man/corral.7.md")
 	require.NoError(t, err)
@@ -140,25 +141,41 @@ func TestTheHooksOfTheManual(t *testing.T) {
 		var said map[string]any
 		assert.NoError(t, json.Unmarshal(body, &said), "%s", body)
 		said["path"] = r.URL.Path
+		for _, secret := range []string{"corral-9f1c2d3a7b", "/incoming"} {
+			assert.NotContains(t, allArguments(t), secret, "an argument of a process")
+		}
 		posted <- said
 	}))
 	t.Cleanup(server.Close)
 	d := startDaemon(t)
-	d.write("webhook", server.URL+"/slack")
+	d.write("webhook", fmt.Sprintf("url = %q\n", server.URL+"/incoming"))
+	d.write("topic", "corral-9f1c2d3a7b\n")
 	for _, script := range scripts {
-		d.hook(t, script[1], strings.NewReplacer("https://ntfy.sh", server.URL, "~/.config/corral/slack-webhook", d.dir+"/webhook").Replace(script[2]))
+		d.hook(t, script[1], strings.NewReplacer("https://ntfy.sh", server.URL, "~/.config/corral/slack-webhook", d.dir+"/webhook", "~/.config/corral/ntfy-topic", d.dir+"/topic").Replace(script[2]))
 	}
-	d.run(t, "asks", reports("waiting", "Reason", "question", "Message", `"red" or $(blue)? `+"`x`")+"; exec sleep 1000")
+	d.run(t, "asks", reports("waiting", "Reason", "question", "Message", `"red" or $(blue)? <!channel> & `+"`x`")+"; exec sleep 1000")
 	said := map[any]map[string]any{}
 	for range scripts {
 		one := testbed.Receive(t, posted, "what is posted")
 		said[one["path"]] = one
 	}
 	assert.Equal(t, map[string]any{
-		"path": "/", "topic": "corral-9f1c2d3a7b", "title": "asks: has a question", "message": "\"red\" or $(blue)? `x`\n~", "priority": 3.0,
+		"path": "/", "topic": "corral-9f1c2d3a7b", "title": "asks: has a question", "message": "\"red\" or $(blue)? <!channel> & `x`\n~", "priority": 3.0,
 	}, said["/"])
-	assert.Equal(t, "*asks: has a question*\n\"red\" or $(blue)? `x`\n~", said["/slack"]["text"])
+	assert.Equal(t, "*asks: has a question*\n\"red\" or $(blue)? &lt;!channel&gt; &amp; `x`\n~", said["/incoming"]["text"])
 	assert.Empty(t, d.hasProblems(t, 0))
+}
+
+// allArguments returns the argument lists of all processes that the test can see.
+func allArguments(t *testing.T) string {
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	var all strings.Builder
+	for _, path := range paths {
+		arguments, _ := os.ReadFile(path) // of one that has ended meanwhile there are none
+		all.Write(arguments)
+	}
+	return all.String()
 }
 
 // TestWhoIsAttachedElsewhereSeesAMessage of what another session asks, as it asks it.

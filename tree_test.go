@@ -85,6 +85,7 @@ var plan = map[string][]string{
 	"internal/testbed/claim":       {},
 	"internal/testbed/debian":      slices.Concat([]string{"internal/testbed/claim"}, leaves),
 	"internal/testbed/guest":       {"internal/testbed/claim", "internal/testbed/debian"},
+	"internal/testbed/makeguest":   {"internal/testbed/guest"},
 	"internal/testbed/modelmock":   {},
 	"internal/testbed/machine":     slices.Concat([]string{"internal/testbed/claim", "internal/testbed/debian"}, leaves),
 	"internal/testbed/usermanager": {"internal/testbed"},

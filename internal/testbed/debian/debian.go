@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,7 +38,13 @@ func Tree(suite string, more ...string) (string, error) {
 	}
 	wanted := slices.Concat(packages, more)
 	key := sha256.Sum256([]byte(strings.Join(wanted, " ")))
-	return Cached(fmt.Sprintf("%s-%x", suite, key[:4]), func(dir string) error { return bootstrap(suite, dir, wanted) })
+	return Cached(fmt.Sprintf("%s-%x", suite, key[:4]), func(dir string) error { return Bootstrap(suite, dir, wanted) })
+}
+
+// Has reports whether the cache has what Cached keeps under a name.
+func Has(name string) bool {
+	_, err := os.Stat(filepath.Join(Cache(), name))
+	return err == nil
 }
 
 // Cached returns the path of what is kept under a name. If it is not there it is made, by one process at a time, under another name, so that what was
@@ -46,6 +53,7 @@ func Cached(name string, build func(path string) error) (string, error) {
 	if err := os.MkdirAll(Cache(), 0o755); err != nil {
 		return "", fmt.Errorf("cannot make the cache: %w", err)
 	}
+	began := time.Now()
 	path := filepath.Join(Cache(), name)
 	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -55,9 +63,10 @@ func Cached(name string, build func(path string) error) (string, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", fmt.Errorf("cannot lock the cache: %w", err)
 	}
-	if _, err := os.Stat(path); err == nil {
+	if Has(name) {
 		return path, nil
 	}
+	Progress("making %s, once", path)
 	unfinished := path + ".new"
 	if err := os.RemoveAll(unfinished); err != nil {
 		return "", fmt.Errorf("cannot clean the cache: %w", err)
@@ -68,11 +77,21 @@ func Cached(name string, build func(path string) error) (string, error) {
 	if err := os.Rename(unfinished, path); err != nil {
 		return "", fmt.Errorf("cannot put %q into the cache: %w", name, err)
 	}
+	Progress("made %s in %d s", path, int(time.Since(began).Seconds()))
 	return path, nil
 }
 
-// bootstrap runs debootstrap. It mounts /proc and more in the new root, so it gets a mount namespace, which takes them away however it ends.
-func bootstrap(suite, dir string, packages []string) error {
+// Progress tells the person who waits, on standard error, what is being done.
+func Progress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "testbed: "+format+"\n", args...)
+}
+
+// stride is the time between two lines of progress of one debootstrap, which itself writes hundreds.
+const stride = 10 * time.Second
+
+// Bootstrap makes a Debian system of the given suite, with the given packages and Debian's essential ones, in a directory. Suites and packages are
+// verified by Debian's archive key. debootstrap mounts /proc and more in the new root, so it gets a mount namespace, which takes them away however it ends.
+func Bootstrap(suite, dir string, packages []string) error {
 	args := []string{"--variant=minbase", "--include=" + strings.Join(packages, ","), suite, dir}
 	if mirror := mirror(); mirror != "" {
 		args = append(args, mirror)
@@ -80,10 +99,28 @@ func bootstrap(suite, dir string, packages []string) error {
 	cmd := exec.Command("debootstrap", args...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
 	cmd.Env = append(os.Environ(), proxy()...)
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot make a Debian system of suite %q: %w\n%s", suite, err, lastLines(string(output), 20))
+	log := &progressLog{what: "debootstrap " + suite, began: time.Now(), told: time.Now()}
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("cannot make a Debian system of suite %q: %w\n%s", suite, err, lastLines(log.text.String(), 20))
 	}
 	return nil
+}
+
+// progressLog keeps what a program prints and shows where it is, now and then.
+type progressLog struct {
+	what        string
+	began, told time.Time
+	text        strings.Builder
+}
+
+func (l *progressLog) Write(p []byte) (int, error) {
+	l.text.Write(p)
+	if now := time.Now(); now.Sub(l.told) >= stride {
+		l.told = now
+		Progress("%s, %d s: %s", l.what, int(now.Sub(l.began).Seconds()), lastLines(l.text.String(), 1))
+	}
+	return len(p), nil
 }
 
 // mirror is where the machine's own apt gets Debian from, "" for debootstrap's default. CORRAL_TESTBED_MIRROR goes before it, for machines of

@@ -5,6 +5,7 @@ package guest
 
 import (
 	"archive/tar"
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -83,10 +84,11 @@ func Run(t T, files map[string]string, script string) (output string, status int
 }
 
 func runIn(c *claim.Claim, files map[string]string, script string) (output string, status int, err error) {
-	if _, err := exec.LookPath("linux.uml"); err != nil {
-		return "", 0, errors.New("user-mode-linux is not installed: apt-get install user-mode-linux e2fsprogs debootstrap")
+	program, err := kernel()
+	if err != nil {
+		return "", 0, err
 	}
-	root, err := image()
+	root, err := disk()
 	if err != nil {
 		return "", 0, err
 	}
@@ -100,14 +102,14 @@ func runIn(c *claim.Claim, files map[string]string, script string) (output strin
 	if err := os.Truncate(results, resultSize); err != nil {
 		return "", 0, err
 	}
-	if err := bootKernel(c, root); err != nil {
+	if err := bootKernel(c, program, root); err != nil {
 		return "", 0, err
 	}
 	return readResults(results)
 }
 
 // bootKernel runs the kernel until the guest is off.
-func bootKernel(c *claim.Claim, root string) error {
+func bootKernel(c *claim.Claim, program, root string) error {
 	path, err := c.MakeCgroup()
 	if err != nil {
 		return err
@@ -123,10 +125,10 @@ func bootKernel(c *claim.Claim, root string) error {
 	}
 	defer func() { _ = console.Close() }()
 	// The first disk is written to a file of differences. Of the others the guest sees what is in them, not a file system.
-	kernel := exec.Command("linux.uml", "mem=1G", "uml_dir="+c.Dir, "umid=guest", "ubd0="+filepath.Join(c.Dir, "cow")+","+root, "ubd1r="+filepath.Join(c.Dir, "files"),
+	kernel := exec.Command(program, "mem=1G", "uml_dir="+c.Dir, "umid=guest", "ubd0="+filepath.Join(c.Dir, "cow")+","+root, "ubd1r="+filepath.Join(c.Dir, "files"),
 		"ubd2="+filepath.Join(c.Dir, "results"), "root=/dev/ubda", "rw", "con0=null,fd:1", "con=null", "ssl=null", "quiet", "systemd.unit=guest.target",
 		"systemd.unified_cgroup_hierarchy=1", "systemd.show_status=0", "panic=-1")
-	kernel.Dir, kernel.Stdout, kernel.Stderr = c.Dir, console, console
+	kernel.Dir = c.Dir
 	kernel.SysProcAttr = &unix.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWPID, // its processes on the host end with it
 		UseCgroupFD: true, CgroupFD: int(cgroup.Fd()), Setsid: true, Pdeathsig: unix.SIGKILL,
@@ -134,16 +136,57 @@ func bootKernel(c *claim.Claim, root string) error {
 	ended := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // the kernel would be killed when the thread that started it ends (prctl(2), PR_SET_PDEATHSIG)
-		ended <- kernel.Run()
+		ended <- runKernel(kernel, console)
 	}()
 	select {
 	case err := <-ended:
-		if _, exited := errors.AsType[*exec.ExitError](err); !exited { // its status says nothing; the results do
-			return err
-		}
-		return nil
+		return err
 	case <-time.After(patience):
 		return errors.Join(fmt.Errorf("not done within %v", patience), claim.RemoveCgroup(path))
+	}
+}
+
+// runKernel runs the kernel until the guest is off, or panics. A kernel that panics would boot again and again: the first panic ends it and is the error.
+func runKernel(kernel *exec.Cmd, console io.Writer) error {
+	printed, err := kernel.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	kernel.Stderr = kernel.Stdout
+	if err := kernel.Start(); err != nil {
+		return err
+	}
+	cause, readErr := panicIn(io.TeeReader(printed, console))
+	if cause != "" || readErr != nil {
+		_ = kernel.Process.Kill() // if it has ended by now, all the better
+	}
+	if cause != "" {
+		return errors.Join(errors.New(cause), kernel.Wait())
+	}
+	err = kernel.Wait()
+	if _, exited := errors.AsType[*exec.ExitError](err); exited { // its status says nothing; the results do
+		err = nil
+	}
+	return errors.Join(readErr, err)
+}
+
+// panicIn reads a guest's console up to its end, or to a panic of its kernel, which it returns, with the line before it, where user-mode-linux says what
+// went wrong.
+func panicIn(console io.Reader) (cause string, err error) {
+	before := ""
+	for lines := bufio.NewReader(console); ; {
+		line, err := lines.ReadString('\n')
+		line = strings.TrimSpace(line)
+		if strings.Contains(line, "Kernel panic - not syncing") {
+			return fmt.Sprintf("its kernel panicked: %s: %s", before, line), nil
+		}
+		if errors.Is(err, io.EOF) {
+			return "", nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("cannot read its console: %w", err)
+		}
+		before = line
 	}
 }
 

@@ -3,8 +3,10 @@
 package guest_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -32,4 +34,25 @@ func TestLimitsWorkInAGuest(t *testing.T) {
 		exit 7`)
 	assert.Equal(t, "hello\nalice\nrunning\ncpu memory pids\ntail: 137\noom-kill\ncrowd: 2\n3\nCannot fork\n", output)
 	assert.Equal(t, 7, status)
+}
+
+// A panic of the guest's kernel is reported at once, with its message: the guest would boot again and again.
+func TestLimits_PanicIsReported(t *testing.T) {
+	failure := make(chan string, 1)
+	go func() { // Fatalf ends the goroutine
+		guest.Run(failing{T: t, failure: failure}, nil, `echo 'echo c >/proc/sysrq-trigger' >/run/guest/root; sleep 1000`)
+		failure <- "it did not fail"
+	}()
+	assert.Contains(t, <-failure, "cannot run a guest: its kernel panicked: sysrq: Trigger a crash: Kernel panic - not syncing: sysrq triggered crash")
+}
+
+// failing is a test that says how it failed.
+type failing struct {
+	*testing.T
+	failure chan<- string
+}
+
+func (f failing) Fatalf(format string, args ...any) {
+	f.failure <- fmt.Sprintf(format, args...)
+	runtime.Goexit()
 }

@@ -41,6 +41,7 @@ var leaves = []string{
 	"internal/loginshell",   // what the user's login shell sets
 	"internal/mounts",       // changes of the mount table
 	"internal/proc",         // what /proc and cgroups tell
+	"internal/safefile",     // files opened where something else may be in their place
 	"internal/shimwire",     // what daemon and shim say to each other
 	"internal/sshagent",     // the name of the user's ssh-agent that stays
 	"internal/transient",    // programs as transient services
@@ -59,7 +60,7 @@ var plan = map[string][]string{
 	"cmd/corralctl/transcript": {},
 	"cmd/corralctl/wording":    {"dbusapi/client", "internal/config"},
 	"cmd/corrald":              slices.Concat([]string{"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/ground", "supervisor/session", "supervisor/store", "units", "tmux"}, leaves),
-	"cmd/corral-shim":          {"internal/clock", "internal/exitstatus", "internal/logsizes", "internal/shimwire", "internal/version"},
+	"cmd/corral-shim":          {"internal/clock", "internal/exitstatus", "internal/logsizes", "internal/safefile", "internal/shimwire", "internal/version"},
 
 	// The bus: the contract, one side of it, the other side. They meet only in the contract.
 	"dbusapi":        {},
@@ -73,7 +74,7 @@ var plan = map[string][]string{
 	// says what it needs done, and ground does it.
 	"supervisor":         slices.Concat([]string{"supervisor/session", "supervisor/store"}, leaves),
 	"supervisor/session": {"internal/exitstatus"},
-	"supervisor/store":   {"supervisor/session", "internal/atomicfile", "internal/exitstatus", "internal/failpoint"},
+	"supervisor/store":   {"supervisor/session", "internal/atomicfile", "internal/exitstatus", "internal/failpoint", "internal/safefile"},
 	"supervisor/ground":  slices.Concat([]string{"supervisor", "supervisor/session", "units", "tmux"}, leaves),
 	"units":              leaves,
 	"tmux":               leaves,

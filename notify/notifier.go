@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/corrald/corral/internal/atomicfile"
 	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/deadline"
+	"github.com/corrald/corral/internal/safefile"
 	"github.com/corrald/corral/supervisor"
 )
 
@@ -106,8 +106,11 @@ func New(o Options) *Notifier {
 	return n
 }
 
+// maxSaved bounds what is read of the file, in bytes: it has some hundred for each session that was told of.
+const maxSaved = 64 << 20
+
 func load(path string) (kept saved, err error) {
-	content, err := os.ReadFile(path)
+	content, err := safefile.Read(path, maxSaved)
 	if errors.Is(err, fs.ErrNotExist) {
 		return kept, nil
 	}

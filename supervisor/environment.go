@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/safefile"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -27,6 +27,9 @@ type Environment struct {
 
 // EnvironmentRecord is the name of the file in a session's directory that tells where the variables of its last run come from: their names, and PATH.
 const EnvironmentRecord = "environment"
+
+// MaxEnvironmentRecord bounds what is read of that file, in bytes. It has names alone, of fewer variables than an environment can have.
+const MaxEnvironmentRecord = 16 << 20
 
 // Origins is what that file holds.
 type Origins struct {
@@ -87,9 +90,9 @@ func (s *Supervisor) Origins(id string) (o Origins, err error) {
 	if err != nil {
 		return o, err
 	}
-	data, err := os.ReadFile(filepath.Join(dir, EnvironmentRecord))
+	data, err := safefile.Read(filepath.Join(dir, EnvironmentRecord), MaxEnvironmentRecord)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return o, err
+		return o, refuse(InvalidState, "cannot read the environment of the last run of session %q: %v", id, err)
 	}
 	if err != nil || json.Unmarshal(data, &o) != nil || o.Run != run {
 		return Origins{}, refuse(InvalidState, "session %q: where the environment of its last run came from was not noted", id)

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/corrald/corral/internal/safefile"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -216,12 +217,15 @@ func (s *Supervisor) OpenLog(id string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(filepath.Join(dir, LogName))
+	f, err := safefile.Open(filepath.Join(dir, LogName))
 	if errors.Is(err, fs.ErrNotExist) { // it is just being rotated
-		f, err = os.Open(filepath.Join(dir, olderLogName))
+		f, err = safefile.Open(filepath.Join(dir, olderLogName))
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, refuse(InvalidState, "session %q has no log yet", id)
+	case err != nil:
+		return nil, refuse(InvalidState, "cannot open the log of session %q: %v", id, err)
 	}
 	return f, nil
 }

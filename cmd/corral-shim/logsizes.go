@@ -85,8 +85,10 @@ func (s *logSizes) save(dir int) {
 	}
 }
 
+// write writes the file under its temporary name. What is there under that name is not opened: it may be a FIFO.
 func (s *logSizes) write(dir int) bool {
-	fd, err := unix.Openat(dir, newSizes, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	_ = unix.Unlinkat(dir, newSizes, 0)
+	fd, err := unix.Openat(dir, newSizes, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return false
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/safefile"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -98,14 +99,7 @@ func runAgent(path string) int {
 
 // readSpec reads the file and removes it: nobody else has to see what is in it.
 func readSpec(path string) (shimwire.Spec, error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return shimwire.Spec{}, err
-	}
-	if st.Size() > shimwire.MaxSpec {
-		return shimwire.Spec{}, &os.PathError{Op: "read", Path: path, Err: unix.EFBIG}
-	}
-	b, err := os.ReadFile(path)
+	b, err := safefile.Read(path, shimwire.MaxSpec)
 	if err != nil {
 		return shimwire.Spec{}, err
 	}

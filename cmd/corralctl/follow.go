@@ -12,6 +12,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/corrald/corral/cmd/corralctl/transcript"
+	"github.com/corrald/corral/internal/safefile"
 )
 
 // followLog shows the last lines of a session's log and then what comes, until the session is removed or the user has seen enough.
@@ -118,7 +119,7 @@ func (f *follower) catchUp() error {
 }
 
 func (f *follower) open() (*logFiles, error) {
-	return openLogFiles(f.directory, func() (*os.File, error) { return os.Open(filepath.Join(f.directory, logName)) })
+	return openLogFiles(f.directory, func() (*os.File, error) { return safefile.Open(filepath.Join(f.directory, logName)) })
 }
 
 func (f *follower) flush() error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/transcript"
 	"github.com/corrald/corral/internal/logsizes"
+	"github.com/corrald/corral/internal/safefile"
 )
 
 // logName is the file that a session's output goes to; when it is full it is renamed, and a new one takes its place.
@@ -41,7 +42,7 @@ func openLogFiles(directory string, open func() (*os.File, error)) (*logFiles, e
 			}
 			return nil, err
 		}
-		if f.older, err = os.Open(filepath.Join(directory, oldName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if f.older, err = safefile.Open(filepath.Join(directory, oldName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			f.close()
 			return nil, err
 		}
@@ -84,12 +85,7 @@ func (f *logFiles) close() {
 
 // readSizes reads the record of sizes, if there is one that can be read.
 func readSizes(directory string) (logsizes.Sizes, bool) {
-	file, err := os.Open(filepath.Join(directory, logsizes.Name))
-	if err != nil {
-		return logsizes.Sizes{}, false
-	}
-	defer func() { _ = file.Close() }()
-	text, err := io.ReadAll(io.LimitReader(file, logsizes.MaxText+1))
+	text, err := safefile.Read(filepath.Join(directory, logsizes.Name), logsizes.MaxText)
 	if err != nil {
 		return logsizes.Sizes{}, false
 	}

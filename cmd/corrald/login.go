@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/corrald/corral/internal/atomicfile"
+	"github.com/corrald/corral/internal/safefile"
 )
 
 // login has done what is to be done at login, at the daemon's first start since then.
@@ -51,9 +51,12 @@ type loginNote struct {
 	left []string
 }
 
+// maxLoginNote bounds what is read of it, in bytes: an id has 64 at most.
+const maxLoginNote = 1 << 20
+
 // read reads what is left to do of this login, and tells whether somebody has begun with that.
 func (n *loginNote) read() bool {
-	content, err := os.ReadFile(n.path)
+	content, err := safefile.Read(n.path, maxLoginNote)
 	lines := strings.Fields(string(content))
 	if err != nil || len(lines) == 0 || lines[0] != n.login {
 		return false

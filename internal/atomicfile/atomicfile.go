@@ -115,10 +115,10 @@ func (f *File) Replace(content []byte) error {
 // Sync makes the file at path, and its name, durable, whoever wrote it.
 func Sync(path string) error { return disk.Sync(path) }
 
-// Sync is the function of that name, on this disk.
+// Sync is the function of that name, on this disk. It opens whatever is at path by now, and waits for no other process: fsync(2) refuses a FIFO.
 func (on Disk) Sync(path string) error {
 	for _, p := range []string{path, filepath.Dir(path)} {
-		fd, err := on.Open(p, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		fd, err := on.Open(p, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 		if err == nil {
 			err = on.Fsync(fd)
 			_ = on.Close(fd)
@@ -126,6 +126,18 @@ func (on Disk) Sync(path string) error {
 		if err != nil {
 			return &os.PathError{Op: "fsync", Path: p, Err: err}
 		}
+	}
+	return nil
+}
+
+// Place is like Commit, but nothing is made durable: a power cut may leave the file empty. It is for what nobody misses after one.
+func (f *File) Place(content []byte) error {
+	defer f.Abort()
+	if err := f.put(content); err != nil {
+		return &os.PathError{Op: "write", Path: f.name, Err: err}
+	}
+	if err := f.on.Renameat(f.dir, f.temp, f.dir, f.name); err != nil {
+		return &os.PathError{Op: "rename", Path: f.name, Err: err}
 	}
 	return nil
 }

@@ -3,11 +3,11 @@ package config
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/corrald/corral/internal/safefile"
 )
 
 // maxFileSize bounds what is read of one file, in bytes. systemd takes lines of 1 MiB; nobody writes an agent that long.
@@ -41,17 +41,9 @@ func (a assignment) warn(format string, args ...any) Warning {
 
 // readUnitFile reads a file as parseUnit does. What makes the whole file unusable is the error.
 func readUnitFile(path string, sections ...string) ([]assignment, []Warning, error) {
-	f, err := os.Open(path)
+	b, err := safefile.ReadLinked(path, maxFileSize)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read configuration: %w", err)
-	}
-	defer func() { _ = f.Close() }() // read only: nothing can be lost
-	b, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot read configuration: %w", err)
-	}
-	if len(b) > maxFileSize {
-		return nil, nil, fmt.Errorf("cannot read configuration: %s is larger than %d bytes", path, maxFileSize)
 	}
 	assignments, warnings := parseUnit(path, b, sections...)
 	return assignments, warnings, nil

@@ -3,10 +3,10 @@ package environment
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"strings"
+
+	"github.com/corrald/corral/internal/safefile"
 )
 
 // maxFile bounds a file of variables, in bytes: as much as a session may have.
@@ -34,15 +34,7 @@ func ReadFiles(paths []string) ([]string, error) {
 }
 
 func readFile(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("%s is longer than %d bytes", path, maxFile)
-	}
+	text, err := safefile.ReadLinked(path, maxFile)
 	return string(text), err
 }
 

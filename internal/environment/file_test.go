@@ -55,7 +55,7 @@ func TestReadFiles(t *testing.T) {
 	_, err = ReadFiles([]string{path("c", "A=1\nsecret")})
 	require.EqualError(t, err, "cannot use the environment file "+dir+"/c: line 2 is not NAME=VALUE")
 	_, err = ReadFiles([]string{path("d", strings.Repeat("#", 1<<20+1))})
-	assert.ErrorContains(t, err, "is longer than")
+	assert.ErrorContains(t, err, "is larger than")
 }
 
 // FuzzParseFile: what comes out can be given to execve, and a value that is quoted comes back as it was.

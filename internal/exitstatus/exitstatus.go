@@ -8,14 +8,13 @@ package exitstatus
 import (
 	"bytes"
 	"errors"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/corrald/corral/internal/atomicfile"
+	"github.com/corrald/corral/internal/safefile"
 )
 
 // FileName is the record's name in the session's state directory, and in its runtime directory where the other one could not be written to.
@@ -202,26 +201,11 @@ func (s Status) withCode(name string) (Status, error) {
 
 // Read reads the record in the directory dir. Where there is none, the error is os.ErrNotExist. It never waits: what is no regular file is an error.
 func Read(dir string) (Status, error) {
-	f, err := os.OpenFile(dir+"/"+FileName, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	b, err := safefile.Read(dir+"/"+FileName, maxSize)
 	if err != nil {
 		return Status{}, err
 	}
-	defer func() { _ = f.Close() }()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return Status{}, errors.New(FileName + " is no regular file")
-	}
-	b := make([]byte, 0, 1024)
-	for len(b) <= maxSize {
-		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
-		}
-		n, err := f.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		if err != nil || n == 0 {
-			return Parse(b)
-		}
-	}
-	return Status{}, errors.New(FileName + " is larger than a record can be")
+	return Parse(b)
 }
 
 // Sync makes the record in the state directory dir durable.

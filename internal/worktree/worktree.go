@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/corrald/corral/internal/atomicfile"
+	"github.com/corrald/corral/internal/safefile"
 )
 
 // Worktree is one that was made.
@@ -197,6 +198,9 @@ func (w Worktree) Settle() error {
 	return nil
 }
 
+// maxNote bounds what is read of a note, in bytes.
+const maxNote = 64 << 10
+
 // Strays returns the worktrees below root that were never settled, whole or not. Directories that were claimed for one and have nothing in them are removed.
 func Strays(root string) ([]Worktree, error) {
 	entries, err := os.ReadDir(root)
@@ -213,7 +217,7 @@ func Strays(root string) ([]Worktree, error) {
 			continue
 		}
 		var w Worktree
-		text, readErr := os.ReadFile(filepath.Join(root, entry.Name()))
+		text, readErr := safefile.Read(filepath.Join(root, entry.Name()), maxNote)
 		if readErr == nil {
 			w, readErr = parseNote(text, filepath.Join(root, name))
 		}

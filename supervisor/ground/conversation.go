@@ -23,6 +23,7 @@ import (
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/safefile"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -85,9 +86,9 @@ func homeOf(variables []environment.Variable) string {
 // maxContent is how much of a file is looked through, in bytes: what a conversation begins with.
 const maxContent = 1 << 20
 
-// contains tells whether a pattern matches in a file. One that cannot be read does not.
+// contains tells whether a pattern matches in a file. One that cannot be read, or is no regular file, does not.
 func contains(file string, pattern *regexp.Regexp) bool {
-	f, err := os.Open(file)
+	f, err := safefile.OpenLinked(file)
 	if err != nil {
 		return false
 	}
@@ -299,7 +300,7 @@ func (g *Ground) Hint(ctx context.Context, p supervisor.Plan, c supervisor.Conve
 func tail(dir string, size int64) ([]byte, error) {
 	var text []byte
 	for _, name := range []string{"output.log", "output.log.1"} {
-		f, err := os.Open(filepath.Join(dir, name))
+		f, err := safefile.Open(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) { // of both the other may be there: the new one could not be made, or there is none yet
 			continue
 		}

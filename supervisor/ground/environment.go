@@ -7,16 +7,17 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/godbus/dbus/v5"
 
+	"github.com/corrald/corral/internal/atomicfile"
 	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/loginshell"
+	"github.com/corrald/corral/internal/safefile"
 	"github.com/corrald/corral/internal/sshagent"
 	"github.com/corrald/corral/internal/transient"
 	"github.com/corrald/corral/supervisor"
@@ -122,17 +123,18 @@ func recordOrigins(p supervisor.Plan, variables []environment.Variable) error {
 		slices.Sort(names)
 	}
 	var before supervisor.Origins
-	if data, err := os.ReadFile(path); err == nil && json.Unmarshal(data, &before) == nil {
+	if data, err := safefile.Read(path, supervisor.MaxEnvironmentRecord); err == nil && json.Unmarshal(data, &before) == nil {
 		o.Missing = missing(before, has)
 	}
 	data, err := json.Marshal(o)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil { // not synced: after a power cut there is another run
+	f, err := atomicfile.Create(p.Spec.StateDir, supervisor.EnvironmentRecord, 0o600)
+	if err != nil {
 		return err
 	}
-	return os.Rename(path+".new", path)
+	return f.Place(data) // not synced: after a power cut there is another run
 }
 
 // missing returns the names that a run has not, and the one before it had, or missed.

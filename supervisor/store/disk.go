@@ -1,13 +1,10 @@
 package store
 
 import (
-	"errors"
-	"io"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/corrald/corral/internal/atomicfile"
+	"github.com/corrald/corral/internal/safefile"
 )
 
 // disk is what the store asks of a file system: the real one, or, in a test of what a power cut leaves, one that forgets what was not synced.
@@ -61,20 +58,5 @@ func (realDisk) Directories(path string) ([]string, error) {
 
 // Read reads a regular file.
 func (realDisk) Read(path string, most int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is no regular file")
-	}
-	if info.Size() > most {
-		return nil, errors.New("it is larger than a record can be")
-	}
-	return io.ReadAll(io.LimitReader(f, most))
+	return safefile.Read(path, most)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/corrald/corral/internal/atomicfile"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/failpoint"
+	"github.com/corrald/corral/internal/safefile"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -66,10 +67,7 @@ func Open(dir string) (*Store, error) {
 	if made { // as far as this user may open what is above
 		_, _ = atomicfile.Sync(filepath.Join(dir, "sessions")), atomicfile.Sync(dir)
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
-	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) { // what cannot be written can be supervised all the same
-		lock, err = os.Open(filepath.Join(dir, lockName))
-	}
+	lock, err := openLock(filepath.Join(dir, lockName))
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock the state directory: %w", err)
 	}
@@ -83,6 +81,18 @@ func Open(dir string) (*Store, error) {
 	s := on(realDisk{}, dir)
 	s.lock = lock
 	return s, nil
+}
+
+// openLock opens the file that is locked. What is no file is set aside, as a damaged record is: it must not keep all sessions from being supervised.
+func openLock(path string) (*os.File, error) {
+	lock, err := safefile.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, safefile.ErrNotRegular) && os.Rename(path, path+damagedSuffix) == nil {
+		lock, err = safefile.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	}
+	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) { // what cannot be written can be supervised all the same
+		return safefile.Open(path)
+	}
+	return lock, err
 }
 
 func on(d disk, dir string) *Store {

@@ -27,8 +27,8 @@ func openMemoryCounters() memoryCounters {
 		if err != nil {
 			continue
 		}
-		c.events, _ = unix.Openat(dir, "memory.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		c.limit, _ = unix.Openat(dir, "memory.max", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		c.events, _ = unix.Openat(dir, "memory.events", unix.O_RDONLY|unix.O_CLOEXEC, 0) //nolint:forbidigo // the kernel's
+		c.limit, _ = unix.Openat(dir, "memory.max", unix.O_RDONLY|unix.O_CLOEXEC, 0)     //nolint:forbidigo // the kernel's
 		_ = unix.Close(dir)
 		if c.events >= 0 {
 			break

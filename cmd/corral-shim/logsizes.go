@@ -41,7 +41,7 @@ func (s *logSizes) load(dir int) {
 }
 
 func (s *logSizes) read(dir int) []byte {
-	fd, err := unix.Openat(dir, logsizes.Name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	fd, err := openFile(dir, logsizes.Name, unix.O_RDONLY)
 	if err != nil {
 		return nil
 	}

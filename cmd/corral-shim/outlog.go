@@ -52,6 +52,11 @@ func openDir(path string) (int, error) {
 	return unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
+// openFile opens a file in a directory. It follows no link and waits for nobody; what it opens may be no regular file.
+func openFile(dir int, name string, flags int) (int, error) {
+	return unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600) //nolint:forbidigo // safefile has no directory descriptors
+}
+
 // write appends b. What cannot be written is counted, and the count is the next thing that is written.
 func (l *outputLog) write(b []byte) {
 	if l.fd >= 0 && sysLinks(l.fd) == 0 { // somebody has removed it
@@ -144,10 +149,10 @@ func (l *outputLog) note() bool {
 }
 
 func (l *outputLog) open() bool {
-	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK
-	fd, err := unix.Openat(l.dir, logName, flags, 0o600)
+	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT
+	fd, err := openFile(l.dir, logName, flags)
 	if err == unix.ENOENT && l.enterAnew() {
-		fd, err = unix.Openat(l.dir, logName, flags, 0o600)
+		fd, err = openFile(l.dir, logName, flags)
 	}
 	if err != nil {
 		l.why, _ = err.(unix.Errno) //nolint:errorlint // unix calls return bare numbers
@@ -202,7 +207,7 @@ func (l *outputLog) enterAnew() bool {
 // shorten cuts a file that is larger than one file may be, which is so if the limit has become smaller, down to the last of its lines. It returns how many
 // bytes it took away.
 func (l *outputLog) shorten(name string) int64 {
-	fd, err := unix.Openat(l.dir, name, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	fd, err := openFile(l.dir, name, unix.O_RDWR)
 	if err != nil {
 		return 0
 	}

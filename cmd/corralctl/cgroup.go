@@ -2,13 +2,13 @@ package main
 
 import (
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/internal/proc"
 )
 
 // cgroupRoots are where the unified control group hierarchy is mounted: alone, or beside the old ones.
@@ -50,7 +50,7 @@ func groupProcesses(group string) []process {
 			if !entry.IsDir() {
 				return nil
 			}
-			pids, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+			pids, _ := proc.ReadFile(filepath.Join(path, "cgroup.procs"))
 			for _, text := range strings.Fields(string(pids)) {
 				pid, err := strconv.Atoi(text)
 				if err != nil || pid <= 0 {
@@ -73,8 +73,8 @@ func groupProcesses(group string) []process {
 // readProcess reads what a process runs. One that is gone, or that waits to be reaped, has no arguments to be read and does not count.
 func readProcess(pid int) (process, bool) {
 	directory := filepath.Join("/proc", strconv.Itoa(pid))
-	name, _ := os.ReadFile(filepath.Join(directory, "comm"))
-	argv, _ := os.ReadFile(filepath.Join(directory, "cmdline"))
+	name, _ := proc.ReadFile(filepath.Join(directory, "comm"))
+	argv, _ := proc.ReadFile(filepath.Join(directory, "cmdline"))
 	text := strings.TrimRight(string(argv), "\x00")
 	if text == "" {
 		return process{}, false

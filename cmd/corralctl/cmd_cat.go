@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/safefile"
 )
 
 var catVerb = verb{name: "cat", args: "AGENT…", summary: "Show the files that define an agent", pages: true, options: plainVerb(
@@ -55,6 +55,9 @@ func agentFiles(name string) ([]string, error) {
 	return files, err
 }
 
+// maxDefinition bounds what is read of a file of configuration, in bytes: more than counts, so that what is too long can be shown and edited.
+const maxDefinition = 16 << 20
+
 // showFile prints a file below its name, as systemctl cat does.
 func (c *ctl) showFile(path string) error {
 	heading := "# " + wording.Printable(path)
@@ -62,7 +65,7 @@ func (c *ctl) showFile(path string) error {
 		heading += " (masked: what is installed under this name does not count)"
 	}
 	fmt.Fprintln(c.out, c.paint(wording.Bold, heading))
-	text, err := os.ReadFile(path)
+	text, err := safefile.ReadLinked(path, maxDefinition)
 	if err != nil {
 		return fmt.Errorf("cannot read the file: %w", err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/corrald/corral/internal/atomicfile"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/safefile"
 	"github.com/corrald/corral/internal/unitproperty"
 )
 
@@ -92,7 +93,7 @@ func newEdit(agent string, full bool) (*edit, error) {
 		}
 		e.dropIn, e.path = true, filepath.Join(e.path+".d", "override.conf")
 	}
-	if e.text, err = os.ReadFile(e.path); err == nil {
+	if e.text, err = safefile.ReadLinked(e.path, maxDefinition); err == nil {
 		e.exists = true
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -104,7 +105,7 @@ func newEdit(agent string, full bool) (*edit, error) {
 		return e, nil
 	}
 	if len(files) > 0 && filepath.Ext(files[0]) == ".agent" && !config.Masked(files[0]) {
-		e.text, err = os.ReadFile(files[0])
+		e.text, err = safefile.ReadLinked(files[0], maxDefinition)
 		return e, err
 	}
 	e.text = fmt.Appendf(nil, "[Agent]\nDescription=%s\nCommand=\n", agent)
@@ -122,7 +123,7 @@ func (e *edit) quote(files []string) error {
 		if file == e.path {
 			continue
 		}
-		text, err := os.ReadFile(file)
+		text, err := safefile.ReadLinked(file, maxDefinition)
 		if err != nil {
 			return err
 		}
@@ -137,14 +138,14 @@ func (e *edit) quote(files []string) error {
 
 // edit lets the user edit, in the file draft, until the text is right, or wanted nevertheless.
 func (c *ctl) edit(ctx context.Context, e *edit, draft string) (text []byte, changed bool, err error) {
-	if err := os.WriteFile(draft, append(bytes.Clone(e.text), e.below...), 0o600); err != nil {
+	if err := atomicfile.Write(draft, append(bytes.Clone(e.text), e.below...), 0o600); err != nil {
 		return nil, false, err
 	}
 	for {
 		if err := c.runEditor(ctx, draft); err != nil {
 			return nil, false, err
 		}
-		raw, err := os.ReadFile(draft)
+		raw, err := safefile.ReadLinked(draft, maxDefinition)
 		if err != nil {
 			return nil, false, err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/proc"
 )
 
 // An agent waits for its hooks, so nothing here may take long, whatever has become of bus and daemon.
@@ -111,7 +112,7 @@ func (o *reportOptions) runFrom(ctx context.Context, c *ctl, args []string) erro
 // concerned tells whether there is anything to report of: a process of a session, or one that was started for one and has left it, which the daemon tells.
 // Everybody else is spared the way to the bus.
 func concerned() bool {
-	group, err := os.ReadFile("/proc/self/cgroup")
+	group, err := proc.ReadFile("/proc/self/cgroup")
 	return err == nil && inSession(string(group)) || os.Getenv(sessionVariable) != ""
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/environment"
+	"github.com/corrald/corral/internal/safefile"
 	"github.com/corrald/corral/internal/unitproperty"
 )
 
@@ -168,7 +169,7 @@ var sshHost = regexp.MustCompile(`(?im)^[ \t]*host[ \t]+(.*)$`)
 // sshHosts are the hosts that ssh_config(5) gives names to.
 func sshHosts() []string {
 	home, _ := os.UserHomeDir()
-	text, _ := os.ReadFile(home + "/.ssh/config")
+	text, _ := safefile.ReadLinked(home+"/.ssh/config", 1<<20)
 	var hosts []string
 	for _, m := range sshHost.FindAllStringSubmatch(string(text), -1) {
 		for host := range strings.FieldsSeq(m[1]) {

@@ -180,7 +180,7 @@ func (p *patient) checkControllers(ctx context.Context) []finding {
 }
 
 func readWords(path string) ([]string, error) {
-	text, err := os.ReadFile(path)
+	text, err := proc.ReadFile(path)
 	return strings.Fields(string(text)), err
 }
 
@@ -229,7 +229,7 @@ func checkInotify(context.Context) []finding {
 	if _, err := w.Add("/", unix.IN_DELETE_SELF); err != nil {
 		return []finding{fault(fmt.Sprintf(remedy, "watches", 524288), "%v", err)}
 	}
-	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
+	text, err := proc.ReadFile("/proc/sys/fs/inotify/max_user_watches")
 	limit, parseErr := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || parseErr != nil {
 		return []finding{ok("there is room")}

@@ -48,7 +48,7 @@ func CgroupRoot() (string, error) {
 	if root := cgroupRoot.Load(); root != nil {
 		return *root, nil
 	}
-	b, err := readFile("/proc/self/mountinfo")
+	b, err := ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return "", fmt.Errorf("cannot find the cgroup mount point: %w", err)
 	}
@@ -118,7 +118,7 @@ func Processes(cgroupPath string) ([]int, error) {
 }
 
 func processesBelow(dir string) ([]int, error) {
-	b, err := readFile(filepath.Join(dir, "cgroup.procs"))
+	b, err := ReadFile(filepath.Join(dir, "cgroup.procs"))
 	switch {
 	case errors.Is(err, unix.ENODEV): // removed between open and read
 		return nil, os.ErrNotExist
@@ -171,7 +171,7 @@ func Frozen(cgroupPath string) (frozen, above bool) {
 		return false, false
 	}
 	for dir := filepath.Clean("/" + cgroupPath); dir != "/"; dir = filepath.Dir(dir) {
-		asked, err := readFile(filepath.Join(root, dir, "cgroup.freeze"))
+		asked, err := ReadFile(filepath.Join(root, dir, "cgroup.freeze"))
 		if err == nil && bytes.HasPrefix(asked, []byte("1")) {
 			frozen = true
 			above = above || dir != filepath.Clean("/"+cgroupPath)
@@ -187,6 +187,6 @@ func Populated(cgroupPath string) bool {
 	if err != nil || cgroupPath == "" {
 		return false
 	}
-	events, err := readFile(filepath.Join(root, filepath.Clean("/"+cgroupPath), "cgroup.events"))
+	events, err := ReadFile(filepath.Join(root, filepath.Clean("/"+cgroupPath), "cgroup.events"))
 	return err == nil && bytes.Contains(events, []byte("populated 1"))
 }

@@ -142,7 +142,7 @@ func All() ([]int, error) {
 
 // BootID tells this boot of the machine from every other.
 func BootID() (string, error) {
-	b, err := readFile("/proc/sys/kernel/random/boot_id")
+	b, err := ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return "", fmt.Errorf("cannot read the boot id: %w", err)
 	}
@@ -181,7 +181,7 @@ func read(pid int, name string) ([]byte, error) {
 	if pid < 1 {
 		return nil, fmt.Errorf("cannot read process %d: %w", pid, os.ErrNotExist)
 	}
-	b, err := readFile("/proc/" + strconv.Itoa(pid) + "/" + name)
+	b, err := ReadFile("/proc/" + strconv.Itoa(pid) + "/" + name)
 	if errors.Is(err, unix.ESRCH) {
 		err = os.ErrNotExist
 	}

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readFile reads a file of the kernel's, whole. os.ReadFile takes twice as long: it also asks for the size, which these files do not have, and has epoll wait
+// ReadFile reads a file of the kernel's, below /proc or /sys, whole. os.ReadFile takes twice as long: it also asks for the size, which these files do not have, and has epoll wait
 // for them.
-func readFile(path string) ([]byte, error) {
+func ReadFile(path string) ([]byte, error) {
 	fd, err := retried(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}

@@ -16,12 +16,12 @@ func TestAFileIsReadWhole(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "file")
 		want := bytes.Repeat([]byte("x"), size)
 		require.NoError(t, os.WriteFile(path, want, 0o600))
-		got, err := readFile(path)
+		got, err := ReadFile(path)
 		require.NoError(t, err)
 		assert.Equal(t, want, got, "%d bytes", size)
 	}
-	_, err := readFile("/proc/self/nothing")
+	_, err := ReadFile("/proc/self/nothing")
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	_, err = readFile("/proc")
+	_, err = ReadFile("/proc")
 	require.ErrorContains(t, err, "read /proc: is a directory")
 }

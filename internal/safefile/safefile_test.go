@@ -47,7 +47,10 @@ func TestRead_RefusesWhatIsNoRegularFile(t *testing.T) {
 			ErrNotRegular, ErrNotRegular, "is a symbolic link, expected a regular file"},
 		{"a link to /dev/null", func(t *testing.T, path string) { link(t, "/dev/null", path) },
 			ErrNotRegular, nil, "is a symbolic link, expected a regular file"},
-		{"a link to a FIFO", func(t *testing.T, path string) { require.NoError(t, unix.Mkfifo(path+".1", 0o600)); link(t, path+".1", path) },
+		{"a link to a FIFO", func(t *testing.T, path string) {
+			require.NoError(t, unix.Mkfifo(path+".1", 0o600))
+			link(t, path+".1", path)
+		},
 			ErrNotRegular, ErrNotRegular, "is a symbolic link, expected a regular file"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

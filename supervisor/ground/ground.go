@@ -115,7 +115,7 @@ func (g *Ground) file(group, name string) string {
 
 // write writes to a control group's file.
 func (g *Ground) write(group, name, text string) error {
-	return os.WriteFile(g.file(group, name), []byte(text), 0)
+	return os.WriteFile(g.file(group, name), []byte(text), 0) //nolint:forbidigo // the kernel's
 }
 
 // HangUp sends SIGHUP to an agent that ignores SIGTERM: an interactive shell does, and this is how a terminal tells it to end.
@@ -339,7 +339,7 @@ func (g *Ground) Occupied(group string) bool { return proc.Populated(group) }
 // Populated tells whether the control group has processes, other than those that are about to die: it waits until it is empty, for dyingTime at
 // most. The kernel tells of each change of cgroup.events by POLLPRI, and zombies do not count (its cgroup-v2 document).
 func (g *Ground) Populated(group string) bool {
-	events, err := os.Open(g.file(group, "cgroup.events"))
+	events, err := os.Open(g.file(group, "cgroup.events")) //nolint:forbidigo // the kernel's
 	if err != nil {
 		return false
 	}
@@ -411,7 +411,7 @@ func (g *Ground) Usage(group string) map[string]uint64 {
 			usage["TasksCurrent"] = uint64(len(pids))
 		}
 	}
-	stat, _ := os.ReadFile(g.file(group, "cpu.stat"))
+	stat, _ := proc.ReadFile(g.file(group, "cpu.stat"))
 	if n, ok := cpuUsage(string(stat)); ok {
 		usage["CPUUsageNSec"] = n
 	}
@@ -430,7 +430,7 @@ func cpuUsage(stat string) (uint64, bool) {
 }
 
 func readNumber(path string) (uint64, error) {
-	b, err := os.ReadFile(path)
+	b, err := proc.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}

@@ -39,7 +39,7 @@ const unknown = math.MaxUint64 // as on the bus: the counter cannot be had
 // read reads the counters of a control group. Which of them there are depends on the controllers that the user has been given.
 func (v *values) read(directory string) {
 	v.memory, v.cpuTime, v.tasks = unknown, unknown, unknown
-	stat, err := os.ReadFile(filepath.Join(directory, "cpu.stat"))
+	stat, err := proc.ReadFile(filepath.Join(directory, "cpu.stat"))
 	if err != nil {
 		_, err = os.Stat(directory)
 		v.there = err == nil
@@ -59,7 +59,7 @@ func (v *values) read(directory string) {
 }
 
 func readCounter(path string) uint64 {
-	text, err := os.ReadFile(path)
+	text, err := proc.ReadFile(path)
 	if err != nil {
 		return unknown
 	}

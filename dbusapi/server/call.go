@@ -254,9 +254,9 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// orderKey returns what a call has to be in order with: the others that change the same session; input, which may take its time, by itself, and so for what is
-// read from a terminal, which may not answer; what one client reports of its session; and of what only reads, the same client's, one at a time: however much
-// one asks for, another's turn comes after one answer.
+// orderKey returns what a call has to be in order with: the same client's others that change the same session; input, which may take its time, by itself,
+// and so for what is read from a terminal, which may not answer; what one client reports of its session; and of what only reads, the same client's, one at a
+// time: however much one asks for, another's turn comes after one answer. A call that hangs therefore delays nobody else who stops or kills its session.
 func orderKey(msg *dbus.Message) string {
 	iface, _ := msg.Headers[dbus.FieldInterface].Value().(string)
 	sender, _ := msg.Headers[dbus.FieldSender].Value().(string)
@@ -281,7 +281,7 @@ func orderKey(msg *dbus.Message) string {
 	case member(msg) == "Capture":
 		return "screen of " + id
 	}
-	return id
+	return "changes of " + id + " by " + sender
 }
 
 func isRead(iface, member string) bool {
@@ -289,7 +289,9 @@ func isRead(iface, member string) bool {
 	case propertiesInterface, objectManagerInterface, introspectableInterface:
 		return true
 	case dbusapi.ManagerInterface:
-		return strings.HasPrefix(member, "Get") || strings.HasPrefix(member, "List")
+		return strings.HasPrefix(member, "Get") || strings.HasPrefix(member, "List") || member == "OpenLog"
+	case dbusapi.SessionInterface:
+		return member == "OpenLog"
 	}
 	return false
 }

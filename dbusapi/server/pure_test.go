@@ -22,6 +22,11 @@ func message(path dbus.ObjectPath, iface, member string, body ...any) *dbus.Mess
 	}}
 }
 
+func from(sender string, msg *dbus.Message) *dbus.Message {
+	msg.Headers[dbus.FieldSender] = dbus.MakeVariant(sender)
+	return msg
+}
+
 func TestOrderKey(t *testing.T) {
 	const manager, ofSession = dbusapi.ManagerInterface, dbusapi.SessionInterface
 	for _, row := range []struct {
@@ -29,15 +34,18 @@ func TestOrderKey(t *testing.T) {
 		msg  *dbus.Message
 		want string
 	}{
-		{"the Manager's method of a session", message(dbusapi.ManagerPath, manager, "StopSession", "shop", uint64(0)), "shop"},
-		{"the session's own", message(dbusapi.SessionPath("shop"), ofSession, "Stop", uint64(0)), "shop"},
-		{"its text argument is no id", message(dbusapi.SessionPath("shop"), ofSession, "SetDescription", "other"), "shop"},
+		{"the Manager's method of a session", message(dbusapi.ManagerPath, manager, "StopSession", "shop", uint64(0)), "changes of shop by "},
+		{"the session's own", message(dbusapi.SessionPath("shop"), ofSession, "Stop", uint64(0)), "changes of shop by "},
+		{"its text argument is no id", message(dbusapi.SessionPath("shop"), ofSession, "SetDescription", "other"), "changes of shop by "},
 		{"input is in order with itself", message(dbusapi.SessionPath("shop"), ofSession, "SendInput", "text", uint64(0)), "input shop"},
 		{"also through the Manager", message(dbusapi.ManagerPath, manager, "SendInput", "shop", "text", uint64(0)), "input shop"},
 		{"keys are input", message(dbusapi.SessionPath("shop"), ofSession, "SendKeys", []string{"Enter"}), "input shop"},
 		{"creations do not wait for each other: the agent is no session", message(dbusapi.ManagerPath, manager, "CreateSession", "claude"), ""},
 		{"what only looks is in order with its client's other looks", message(dbusapi.ManagerPath, manager, "GetSession", "shop"), "reads of "},
 		{"a terminal that does not answer holds up nothing but who looks at it", message(dbusapi.SessionPath("shop"), ofSession, "Capture", uint32(9), uint64(0)), "screen of shop"},
+		{"a log that cannot be opened holds up nothing but its client's other looks", message(dbusapi.SessionPath("shop"), ofSession, "OpenLog"), "reads of "},
+		{"also through the Manager", message(dbusapi.ManagerPath, manager, "OpenLog", "shop"), "reads of "},
+		{"what one client changes waits for none of another's", from(":1.7", message(dbusapi.SessionPath("shop"), ofSession, "Kill", "agent", int32(9))), "changes of shop by :1.7"},
 		{"reports are in order with their client's others", message(dbusapi.ManagerPath, manager, "ReportActivity", "idle", map[string]dbus.Variant{}), "reports of "},
 		{"what can be no id is not kept", message(dbusapi.ManagerPath, manager, "StopSession", strings.Repeat("x", 100), uint64(0)), ""},
 		{"without arguments", message(dbusapi.ManagerPath, manager, "Clean"), ""},

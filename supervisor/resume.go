@@ -78,17 +78,18 @@ func (s *Supervisor) rejoin(e *entry) <-chan error {
 }
 
 // Suspend ends the session politely, to be resumed. It returns when the scope is empty. Errors: NoSuchSession, InvalidState.
-func (s *Supervisor) Suspend(ctx context.Context, id string) error { return s.suspend(ctx, id, "") }
+func (s *Supervisor) Suspend(ctx context.Context, id string) error {
+	return s.with(ctx, id, func(e *entry) (<-chan error, error) { return s.suspend(e, "") })
+}
 
-func (s *Supervisor) suspend(ctx context.Context, id, why string) error {
-	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
-		if e.rec.Run.Ended() || e.rec.Run.Intent == session.Stop {
-			return nil, refuse(InvalidState, "session %q is %s", id, e.rec.View().State)
-		}
-		s.ask(e, session.Suspend, why)
-		s.end(e, 0)
-		return s.wait(e, runGone(e), suspendError), nil
-	})
+// suspend begins to suspend the session, on the loop. It returns where it will be told how that went.
+func (s *Supervisor) suspend(e *entry, why string) (<-chan error, error) {
+	if e.rec.Run.Ended() || e.rec.Run.Intent == session.Stop {
+		return nil, refuse(InvalidState, "session %q is %s", e.rec.ID, e.rec.View().State)
+	}
+	s.ask(e, session.Suspend, why)
+	s.end(e, 0)
+	return s.wait(e, runGone(e), suspendError), nil
 }
 
 // suspendError tells what became of a session that was to be suspended: its agent may have ended by itself just before, and somebody else may have had another
@@ -104,14 +105,32 @@ func suspendError(e *entry) error {
 }
 
 // SuspendAll suspends every session whose agent lives, all at the same time, and returns their ids once their scopes are empty.
-func (s *Supervisor) SuspendAll(ctx context.Context) ([]string, error) { return s.suspendAll(ctx, "") }
+func (s *Supervisor) SuspendAll(ctx context.Context) ([]string, error) {
+	return s.suspendAll(ctx, "", func() {})
+}
 
-func (s *Supervisor) suspendAll(ctx context.Context, why string) ([]string, error) {
-	ids, err := s.idsWhere(func(e *entry) bool { return !e.rec.Run.Ended() && e.rec.Run.Intent != session.Stop })
+// suspendAll is SuspendAll, with something that is done on the loop before. All sessions are asked by one function on the loop: they are saved together, at the
+// cost of about one sync, and none is asked before all are saved.
+func (s *Supervisor) suspendAll(ctx context.Context, why string, before func()) ([]string, error) {
+	var ids []string
+	var replies []<-chan error
+	err := s.do(func() {
+		before()
+		for _, e := range s.sorted() {
+			if reply, err := s.suspend(e, why); err == nil {
+				ids, replies = append(ids, e.rec.ID), append(replies, reply)
+			}
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	return s.eachOf(ctx, ids, len(ids), func(ctx context.Context, id string) error { return s.suspend(ctx, id, why) })
+	accepted(ctx)
+	errs := make([]error, len(ids))
+	for i, reply := range replies {
+		errs[i] = s.await(ctx, reply)
+	}
+	return succeeded(ids, errs)
 }
 
 // ResumeAll resumes every suspended session, the oldest first and a few at a time, and returns the ids of those that run. One that fails does not
@@ -147,9 +166,8 @@ func (s *Supervisor) idsOf(is func(*entry) bool) (ids []string) {
 // letInTime is how long those that come after a session wait until it has been let in, such as for a workspace that does not answer.
 const letInTime = time.Second
 
-// eachOf calls f for every id, most of them at a time, and returns those for which it worked, in their order, which is that in which they are let in too: of two
-// that want one thing the first gets it. A session that is not as it was any more is none of the caller's trouble; that the time is over, or the daemon
-// going, is.
+// eachOf calls f for every id, most of them at a time, and returns those for which it succeeded, in their order, which is that in which they are let in too: of
+// two that want one thing the first gets it. Errors: those of succeeded.
 func (s *Supervisor) eachOf(ctx context.Context, ids []string, most int, f func(context.Context, string) error) ([]string, error) {
 	errs := make([]error, len(ids))
 	slots := make(chan struct{}, max(most, 1))
@@ -168,6 +186,12 @@ func (s *Supervisor) eachOf(ctx context.Context, ids []string, most int, f func(
 		late.Stop()
 	}
 	all.Wait()
+	return succeeded(ids, errs)
+}
+
+// succeeded returns the ids without an error. A session that is not as it was any more is none of the caller's trouble; that the time is over, or the daemon
+// going, is.
+func succeeded(ids []string, errs []error) ([]string, error) {
 	done := []string{}
 	var failed error
 	for i, id := range ids {

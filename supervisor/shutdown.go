@@ -61,9 +61,9 @@ func (s *Supervisor) shutDown() {
 }
 
 // LastCall suspends every session because the machine is about to be shut down, and returns their ids once their scopes are empty. No run begins from
-// now on: the sessions refuse with ShuttingDown, until CalledOff.
+// now on: the sessions refuse with ShuttingDown, until CalledOff. It is accepted once all sessions are asked.
 func (s *Supervisor) LastCall(ctx context.Context) ([]string, error) {
-	err := s.do(func() {
+	return s.suspendAll(ctx, "the machine was shut down", func() {
 		s.goingDown = true
 		for _, e := range s.sessions {
 			if r := e.rec.Run; !e.removed && !r.Ended() && r.Intent == session.NoIntent {
@@ -72,14 +72,11 @@ func (s *Supervisor) LastCall(ctx context.Context) ([]string, error) {
 		}
 		s.tellShuttingDown(true)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return s.suspendAll(ctx, "the machine was shut down")
 }
 
 // CalledOff takes LastCall back, because the machine is not shut down after all: what was suspended for that is resumed, the oldest first and a few at a
-// time, unless somebody has done something with it since. It returns the ids of those that run again.
+// time, unless somebody has done something with it since. It returns the ids of those that run again. One that is still ending is not among them: who wants it
+// back calls again once LastCall has returned. It is accepted once runs may begin again.
 func (s *Supervisor) CalledOff(ctx context.Context) ([]string, error) {
 	err := s.do(func() {
 		s.goingDown = false
@@ -92,6 +89,7 @@ func (s *Supervisor) CalledOff(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	accepted(ctx)
 	// Those that are not resumed before it is announced again stay in the list for the next time.
 	ids, err := s.idsWhere(func(e *entry) bool { return s.interrupted[e.rec.ID] != "" && e.rec.View().State == session.Suspended })
 	if err != nil {

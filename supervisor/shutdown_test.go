@@ -3,7 +3,9 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,6 +140,62 @@ func TestTheMachineGoesDownAndThenDoesNot(t *testing.T) {
 		ids, err := b.sup.CalledOff(b.t.Context())
 		assert.Empty(t, ids, "once is enough")
 		assert.NoError(t, err)
+	})
+}
+
+// TestLastCall_AsksAllSessionsTogether: all of them are saved, published once, and only then asked, in one iteration of the loop.
+func TestLastCall_AsksAllSessionsTogether(t *testing.T) {
+	for name, suspendAll := range map[string]func(*Supervisor, context.Context) ([]string, error){
+		"last call": (*Supervisor).LastCall, "suspend all": (*Supervisor).SuspendAll,
+	} {
+		t.Run(name, func(t *testing.T) {
+			supervise(t, func(b *bed) {
+				const many = 40
+				var ids []string
+				for i := range many {
+					ids = append(ids, fmt.Sprintf("s%02d", i))
+					b.start(ids[i])
+				}
+				b.call("suspended", func(ctx context.Context) error {
+					suspended, err := suspendAll(b.sup, WhenAccepted(ctx, func() { b.tell("accepted") }))
+					assert.Equal(t, ids, suspended)
+					return err
+				})
+				kinds := []string{}
+				for _, told := range b.heard() {
+					kind := strings.Fields(told)[1]
+					if kind != "accepted" && (len(kinds) == 0 || kinds[len(kinds)-1] != kind) {
+						kinds = append(kinds, kind)
+					}
+				}
+				assert.Equal(t, []string{"save", "publish", "ask"}, kinds, "all are saved before the first is published, and published before the first is asked")
+				for _, id := range ids {
+					b.exit(id, 0)
+					b.empty(id)
+				}
+				assert.Contains(t, b.heard(), "0s suspended: ok")
+			})
+		})
+	}
+}
+
+// TestCalledOff_WhileASessionEnds: runs may begin at once, and the session is resumed by whoever asks again after LastCall has returned.
+func TestCalledOff_WhileASessionEnds(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.start("slow")
+		b.call("last call", func(ctx context.Context) error { _, err := b.sup.LastCall(ctx); return err })
+		b.heard()
+		ids, err := b.sup.CalledOff(b.t.Context())
+		require.NoError(t, err)
+		assert.Empty(t, ids)
+		b.start("other")
+		b.exit("slow", 0)
+		b.empty("slow")
+		assert.Contains(t, b.heard(), "0s last call: ok")
+		assert.Equal(t, "suspended", b.state("slow"))
+		ids, err = b.sup.CalledOff(b.t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []string{"slow"}, ids)
 	})
 }
 

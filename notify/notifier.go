@@ -248,7 +248,7 @@ func (n *Notifier) run() {
 				n.signals = nil // the bus is lost, and with it soon the daemon
 				continue
 			}
-			n.heard(signal)
+			n.received(signal)
 		case err := <-n.saving:
 			n.saved(err)
 		case <-n.rings:
@@ -311,20 +311,18 @@ func (n *Notifier) connect() {
 	context.AfterFunc(n.ctx, func() { _ = conn.Close() })
 	signals := make(chan *dbus.Signal, 64)
 	conn.Signal(signals)
-	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(busName), dbus.WithMatchInterface(busName), dbus.WithMatchMember("NameOwnerChanged"),
-		dbus.WithMatchArg(0, serverName))
+	var server *bus.Owner
+	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(serverName), dbus.WithMatchInterface(serverName), dbus.WithMatchObjectPath(serverPath))
 	if err == nil {
-		err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(serverName), dbus.WithMatchInterface(serverName), dbus.WithMatchObjectPath(serverPath))
+		server, err = bus.Follow(ctx, conn, serverName)
 	}
 	if err != nil {
 		n.cannotConnect(fmt.Errorf("cannot listen to the notification server: %w", err))
 		return
 	}
-	owner := ""
-	_ = conn.BusObject().CallWithContext(ctx, busName+".GetNameOwner", 0, serverName).Store(&owner) // an error is that nobody owns it
 	n.post(func() {
-		n.screen.conn = conn
-		n.owned(owner)
+		n.screen.conn, n.screen.server = conn, server
+		n.owned(server.Unique())
 		n.signals = signals // not before: who has come or gone since the question is told by them
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/internal/bus"
 )
 
 // Of the Desktop Notifications Specification, and the bus.
@@ -58,6 +60,7 @@ type trouble struct {
 // that hangs hinders nothing but its own notices. Once it is gone from the bus the call has failed, and another server is asked.
 type screen struct {
 	conn     *dbus.Conn // nil until we are connected
+	server   *bus.Owner // by which its signals are told from those of others
 	known    bool       // who the server is, was told
 	owner    string     // unique name of the server on the bus, "" if there is none
 	turn     int        // counts the servers: an answer to a question to an earlier one is none
@@ -309,18 +312,22 @@ func (n *Notifier) refused(notice Notice, err error) {
 	n.screen.troubles[notice.Key] = t
 }
 
-// heard takes what the bus or the server tells. Anybody can send a signal: it counts if it has the right sender and the right form.
+// received takes a signal. Anybody can send one: it counts if the bus or the server sent it.
+func (n *Notifier) received(signal *dbus.Signal) {
+	server := n.screen.server
+	switch {
+	case server.Update(signal):
+		n.owned(server.Unique())
+	case server.Sent(signal):
+		n.heard(signal)
+	}
+}
+
+// heard takes a signal of the server's. One that does not have the form it should is passed over.
 func (n *Notifier) heard(signal *dbus.Signal) {
 	s := &n.screen
-	if signal.Name == busName+".NameOwnerChanged" {
-		var name, before, now string
-		if signal.Sender == busName && dbus.Store(signal.Body, &name, &before, &now) == nil && name == serverName {
-			n.owned(now)
-		}
-		return
-	}
 	id, ok := first[uint32](signal.Body)
-	if !ok || signal.Sender != s.owner || s.owner == "" {
+	if !ok {
 		return
 	}
 	key, live := s.live(id)

@@ -151,8 +151,7 @@ func TestAServerThatAnswersOutOfOrder(t *testing.T) {
 	assert.Equal(t, "restart shop", testbed.Receive(t, s.did, "the action"))
 	server.Before(nil)
 
-	stranger := testbed.Bus(t)
-	require.NoError(t, stranger.Emit(serverPath, serverName+".ActionInvoked", n.ID, "resume"))
+	forge(t, n.ID)
 	for action, did := range map[string]string{"resume": "resume shop", "default": "corralctl [attach shop]", "open": "corralctl [attach shop]"} {
 		server.Emit(t, "ActionInvoked", n.ID, action)
 		assert.Equal(t, did, testbed.Receive(t, s.did, "the action"))
@@ -165,6 +164,43 @@ func TestAServerThatAnswersOutOfOrder(t *testing.T) {
 	assert.Empty(t, server.Shown, "what was closed by hand does not come back")
 	s.publish(failed("other", now()))
 	assert.Equal(t, "other: failed, exit 3", s.shown(server).Title)
+}
+
+// forge sends everything that a notification server says about a notification, from another connection, to every connection of this process. What is
+// heard afterwards comes after that.
+func forge(t *testing.T, id uint32) {
+	t.Helper()
+	stranger := testbed.Bus(t)
+	var names []string
+	require.NoError(t, stranger.BusObject().Call(busName+".ListNames", 0).Store(&names))
+	for _, to := range names {
+		var pid uint32
+		err := stranger.BusObject().Call(busName+".GetConnectionUnixProcessID", 0, to).Store(&pid)
+		if err != nil || int(pid) != os.Getpid() || to[0] != ':' || to == stranger.Names()[0] {
+			continue
+		}
+		for range 2 {
+			testbed.SendSignal(t, stranger, to, serverPath, serverName+".ActionInvoked", id, "resume")
+			testbed.SendSignal(t, stranger, to, serverPath, serverName+".NotificationReplied", id, "yes")
+			testbed.SendSignal(t, stranger, to, serverPath, serverName+".NotificationClosed", id, uint32(2))
+			testbed.SendSignal(t, stranger, to, "/org/freedesktop/DBus", busName+".NameOwnerChanged", serverName, "", stranger.Names()[0])
+		}
+	}
+}
+
+// TestHeard_OfOthersIsDropped: a person's click, an answer and a dismissal come from the server alone, and the bus alone reports another server.
+func TestHeard_OfOthersIsDropped(t *testing.T) {
+	s := newStage(t)
+	server := testbed.Notifications(t, "actions", "inline-reply")
+	s.publish(failed("shop", now()))
+	n := s.shown(server)
+	forge(t, n.ID)
+	server.Emit(t, "ActionInvoked", n.ID, "restart")
+	assert.Equal(t, "restart shop", testbed.Receive(t, s.did, "the action"))
+	assert.Empty(t, s.did)
+	s.publish(asking("shop", "", "", now()))
+	assert.Equal(t, n.ID, testbed.Receive(t, server.Closed, "that it is closed"), "it is still there, and the server still the same")
+	assert.Empty(t, server.Shown)
 }
 
 // KDE's server refuses what comes too often; what is refused is tried again, and given up only after a while.

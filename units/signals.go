@@ -5,11 +5,12 @@ import (
 
 	"github.com/godbus/dbus/v5"
 
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/proc"
 )
 
-// run owns the watches: it hears the signals and lets calls in through the door, one after the other.
-func (m *Manager) run(signals <-chan *dbus.Signal) {
+// run owns the watches: it reads the signals and lets calls in through the door, one after the other. A signal that systemd did not send is dropped.
+func (m *Manager) run(signals <-chan *dbus.Signal, systemd *bus.Owner) {
 	defer close(m.events)
 	defer close(m.closed)
 	ws := &watches{units: map[string]*watch{}, byPath: map[dbus.ObjectPath]*watch{}, unknown: map[string]bool{}, jobs: map[chan struct{}]bool{}}
@@ -19,12 +20,17 @@ func (m *Manager) run(signals <-chan *dbus.Signal) {
 			if !ok {
 				return
 			}
-			if sig.Name == "org.freedesktop.DBus.NameOwnerChanged" {
-				// A systemd that was executed again still knows that we subscribed; one that was started anew does not.
-				m.conn.Object(systemdName, systemdPath).Go(managerIface+".Subscribe", dbus.FlagNoReplyExpected, nil)
-			}
-			for _, e := range ws.hear(sig) {
-				m.tell(e, ws)
+			switch {
+			case systemd.Update(sig):
+				if systemd.Unique() != "" {
+					// A systemd that was executed again still knows that we subscribed; one that was started anew does not.
+					m.conn.Object(systemdName, systemdPath).Go(managerIface+".Subscribe", dbus.FlagNoReplyExpected, nil)
+					m.tell(Resync{}, ws)
+				}
+			case systemd.Sent(sig):
+				for _, e := range ws.hear(sig) {
+					m.tell(e, ws)
+				}
 			}
 		case f := <-m.door:
 			f(ws)
@@ -44,7 +50,7 @@ func (m *Manager) tell(e Event, ws *watches) {
 	}
 }
 
-// hear turns a signal into events. Anybody on the bus can send us anything: what does not have the form it should is passed over.
+// hear turns a signal of systemd's into events. One that does not have the form it should is passed over.
 func (ws *watches) hear(sig *dbus.Signal) []Event {
 	switch sig.Name {
 	case managerIface + ".JobRemoved":
@@ -53,10 +59,6 @@ func (ws *watches) hear(sig *dbus.Signal) []Event {
 		return ws.unitRemoved(sig.Body)
 	case managerIface + ".Reloading":
 		if active, ok := first[bool](sig.Body); ok && !active {
-			return []Event{Resync{}}
-		}
-	case "org.freedesktop.DBus.NameOwnerChanged":
-		if len(sig.Body) == 3 && sig.Body[2] != "" {
 			return []Event{Resync{}}
 		}
 	case propertiesIface + ".PropertiesChanged":

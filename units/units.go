@@ -140,18 +140,22 @@ func Connect(ctx context.Context, address, runtimeDir string) (*Manager, error) 
 	}
 	signals := make(chan *dbus.Signal, 1024)
 	conn.Signal(signals)
-	if err := m.open(ctx); err != nil {
+	owner, err := m.open(ctx)
+	if err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("cannot talk to systemd on the bus: %w", err)
 	}
-	go m.run(signals)
+	go m.run(signals, owner)
 	return m, nil
 }
 
-func (m *Manager) open(ctx context.Context) error {
+func (m *Manager) open(ctx context.Context) (*bus.Owner, error) {
 	m.match("AddMatch", "type='signal',sender='"+systemdName+"',interface='"+managerIface+"',member='Reloading'")
-	m.match("AddMatch", "type='signal',sender='org.freedesktop.DBus',member='NameOwnerChanged',arg0='"+systemdName+"'")
-	return m.call(ctx, systemdPath, managerIface+".Subscribe").Err
+	owner, err := bus.Follow(ctx, m.conn, systemdName)
+	if err != nil {
+		return nil, err
+	}
+	return owner, m.call(ctx, systemdPath, managerIface+".Subscribe").Err
 }
 
 // Close ends the connection. Events is closed soon after.

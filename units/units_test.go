@@ -372,7 +372,7 @@ func TestSignalsOfAnyFormAreBorne(t *testing.T) {
 	ws.units[w.name], ws.byPath[w.path] = w, w
 	bodies := [][]any{nil, {1}, {"a.scope"}, {uint32(1), "/x", "a.scope"}, {uint32(1), dbus.ObjectPath("/x"), 3, 4}, {"x", 3, []string{}}, {nil, nil, nil, nil}}
 	for _, name := range []string{
-		managerIface + ".JobRemoved", managerIface + ".Reloading", propertiesIface + ".PropertiesChanged", "org.freedesktop.DBus.NameOwnerChanged", "x.y", "",
+		managerIface + ".JobRemoved", managerIface + ".Reloading", propertiesIface + ".PropertiesChanged", "x.y", "",
 	} {
 		for _, body := range bodies {
 			for _, path := range []dbus.ObjectPath{"/a", "/b", ""} {

@@ -3,15 +3,17 @@ package main
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/logind"
+	"github.com/corrald/corral/supervisor"
 )
 
 // lastCall gives agents time before the machine is shut down: for as long as one lives it holds the login manager's delay lock, and when it hears
-// that the machine goes down it has them all suspended before it lets go; if it then does not, they are resumed. Where there is no login manager, or it
-// refuses, the agents still have the time that systemd gives at the end of the user's manager. A system bus that goes away is waited for.
+// that the machine goes down it has them all suspended before it lets go; if it then does not, they are resumed. What else is said is heard while they end,
+// which may take as long as agents are given. Where there is no login manager, or it refuses, the agents still have the time that systemd gives at the end of the user's manager. A system bus that goes away is waited for.
 //
 // Agents sleep with the machine and go on when it wakes, so nothing is done to them then. But a machine may sleep until its battery is empty: the lock is
 // held until everything that has happened is saved. And what has become due meanwhile is due at once when it wakes.
@@ -29,6 +31,7 @@ type lastCall struct {
 	lock     *logind.Lock    // nil while it is not held
 	some     bool            // some agent lives
 	goesDown bool            // as it was heard last
+	ended    <-chan struct{} // closed once the sessions that are being suspended are; nil while none are
 	asleep   bool            // so does it, or is about to
 	pause    time.Duration   // before the bus is looked for once more
 }
@@ -77,7 +80,7 @@ func (l *lastCall) serve(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case l.some = <-l.busy:
-			if !l.some {
+			if !l.some && l.ended == nil {
 				l.letGo()
 			}
 			if !l.asleep {
@@ -94,6 +97,8 @@ func (l *lastCall) serve(ctx context.Context) {
 			}
 		case down, connected := <-goingDown:
 			l.told(ctx, down, connected)
+		case <-l.ended:
+			l.suspended(ctx)
 		case <-l.again:
 			l.lookAgain(ctx)
 		}
@@ -141,20 +146,47 @@ func (l *lastCall) heard(ctx context.Context, down bool) {
 	l.goesDown = down
 	switch {
 	case down && changed:
-		l.suspendAll(ctx)
-		l.letGo()
+		l.ended = meanwhile(ctx, l.suspendAll)
 	case changed:
-		go l.resumeAll(ctx) // it takes as long as agents take to start, and may be called off itself
+		meanwhile(ctx, l.resumeAll) // it takes as long as agents take to start, and may be called off itself
 	case !down: // there may be one to give a lock now
 		l.hold(ctx)
 	}
 }
 
-// lost gives up the lock with the connection: one that nobody would hear when to give up only holds people up.
+// suspended gives up the lock once all sessions are suspended. If that was called off meanwhile, those that were still ending then are resumed, too.
+func (l *lastCall) suspended(ctx context.Context) {
+	l.ended = nil
+	if l.goesDown || !l.some || l.manager == nil {
+		l.letGo()
+	}
+	if !l.goesDown {
+		meanwhile(ctx, l.resumeAll)
+	}
+}
+
+// meanwhile runs f on a goroutine of its own and returns once the supervisor has accepted what f asks of it: what is asked of it from now on comes after that.
+// The channel is closed when f returns.
+func meanwhile(ctx context.Context, f func(context.Context)) <-chan struct{} {
+	accepted, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		accept := sync.OnceFunc(func() { close(accepted) })
+		defer accept() // it may have failed before
+		f(supervisor.WhenAccepted(ctx, accept))
+	}()
+	<-accepted
+	return ended
+}
+
+// lost gives up the lock with the connection: one that nobody would hear when to give up only holds people up. While sessions are being suspended that is
+// known.
 func (l *lastCall) lost() {
 	_ = l.manager.Close()
 	l.manager = nil
-	l.letGo()
+	if l.ended == nil {
+		l.letGo()
+	}
 	l.lookLater(shortestPause)
 }
 

@@ -26,6 +26,7 @@ type loginManager struct {
 	file   *os.File // what it gives out as a lock
 	refuse atomic.Bool
 	down   atomic.Bool // what it says where it is asked
+	asleep atomic.Bool // the same
 	mute   atomic.Bool // it says nothing then
 	looks  atomic.Int32
 	asked  chan [4]string
@@ -51,8 +52,11 @@ func (l *loginManager) serve(t *testing.T, bus *dbus.Conn) {
 	require.NoError(t, bus.Export(l, path, login1+".Manager"))
 	require.NoError(t, bus.ExportMethodTable(map[string]any{"Get": func(_, name string) (dbus.Variant, *dbus.Error) {
 		l.looks.Add(1)
-		if name != "PreparingForShutdown" || l.mute.Load() {
+		if l.mute.Load() {
 			return dbus.Variant{}, dbus.MakeFailedError(errors.New("no such property"))
+		}
+		if name == "PreparingForSleep" {
+			return dbus.MakeVariant(l.asleep.Load()), nil
 		}
 		return dbus.MakeVariant(l.down.Load()), nil
 	}}, path, "org.freedesktop.DBus.Properties"))
@@ -82,6 +86,7 @@ func (l *loginManager) goingDown(t *testing.T, down bool) {
 
 func (l *loginManager) sleeps(t *testing.T, asleep bool) {
 	t.Helper()
+	l.asleep.Store(asleep)
 	require.NoError(t, l.bus.Emit("/org/freedesktop/login1", login1+".Manager.PrepareForSleep", asleep))
 }
 

@@ -242,6 +242,27 @@ func TestWatchingAllTellsOfTheDaemonItself(t *testing.T) {
 	assert.Equal(t, "shop", testbed.Receive(t, events, "change of a session").(SessionChanged).ID)
 }
 
+// TestWatch_DropsWhatOthersSend: nobody but the daemon can report what it does, and nobody but the bus whether it is there.
+func TestWatch_DropsWhatOthersSend(t *testing.T) {
+	d := newDaemon(t)
+	c := connected(t)
+	events, err := c.Watch(t.Context())
+	require.NoError(t, err)
+	stranger, to := testbed.Bus(t), c.conn.Names()[0]
+	off := map[string]dbus.Variant{"Lingering": dbus.MakeVariant(false)}
+	forge := func() {
+		testbed.SendSignal(t, stranger, to, dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionRemoved", "shop", dbusapi.SessionPath("shop"))
+		testbed.SendSignal(t, stranger, to, dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.PropertiesChanged", dbusapi.ManagerInterface, off, []string{})
+	}
+	forge()
+	for _, owner := range []string{"", stranger.Names()[0]} {
+		testbed.SendSignal(t, stranger, to, "/org/freedesktop/DBus", "org.freedesktop.DBus.NameOwnerChanged", dbusapi.BusName, "", owner)
+	}
+	forge()
+	require.NoError(t, d.conn.Emit(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionNew", "last", dbusapi.SessionPath("last")))
+	assert.Equal(t, SessionNew{"last"}, testbed.Receive(t, events, "a signal of the daemon's"))
+}
+
 func TestWatchingTellsThatTheDaemonWentAndCame(t *testing.T) {
 	d := newDaemon(t)
 	events, err := connected(t).Watch(t.Context())

@@ -8,6 +8,7 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/bus"
 )
 
 // Event is what Watch tells of: one of the types below.
@@ -59,17 +60,12 @@ func (DaemonBack) event()         {}
 func (c *Client) Watch(ctx context.Context, ids ...string) (<-chan Event, error) {
 	signals := make(chan *dbus.Signal, 64) // what does not fit waits in godbus's queue, in order
 	c.conn.Signal(signals)
-	w := &watch{signals: signals, events: make(chan Event)}
-	if err := c.subscribe(ctx, ids); err != nil {
+	owner, err := c.subscribe(ctx, ids)
+	if err != nil {
 		c.conn.RemoveSignal(signals)
 		return nil, fmt.Errorf("cannot subscribe to signals: %w", err)
 	}
-	// Signals are believed from the daemon alone: any peer can send us one directly.
-	err := c.bus(ctx, "GetNameOwner", []any{dbusapi.BusName}, &w.owner)
-	if err != nil && !Unreachable(err) {
-		c.conn.RemoveSignal(signals)
-		return nil, fmt.Errorf("cannot find the daemon on the bus: %w", err)
-	}
+	w := &watch{signals: signals, events: make(chan Event), daemon: owner}
 	go func() {
 		w.run(ctx)
 		c.conn.RemoveSignal(signals)
@@ -77,9 +73,8 @@ func (c *Client) Watch(ctx context.Context, ids ...string) (<-chan Event, error)
 	return w.events, nil
 }
 
-func (c *Client) subscribe(ctx context.Context, ids []string) error {
+func (c *Client) subscribe(ctx context.Context, ids []string) (*bus.Owner, error) {
 	rules := []string{
-		"type='signal',sender='org.freedesktop.DBus',interface='org.freedesktop.DBus',member='NameOwnerChanged',arg0='" + dbusapi.BusName + "'",
 		"type='signal',sender='" + dbusapi.BusName + "',interface='" + dbusapi.ManagerInterface + "'",
 	}
 	changes := "type='signal',sender='" + dbusapi.BusName + "',interface='org.freedesktop.DBus.Properties',member='PropertiesChanged',"
@@ -91,10 +86,12 @@ func (c *Client) subscribe(ctx context.Context, ids []string) error {
 	}
 	for _, rule := range rules {
 		if err := c.bus(ctx, "AddMatch", []any{rule}); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return bus.Follow(ctx, c.conn, dbusapi.BusName)
 }
 
 // bus calls a method of the bus itself.
@@ -108,7 +105,7 @@ func (c *Client) bus(ctx context.Context, method string, args []any, results ...
 type watch struct {
 	signals chan *dbus.Signal
 	events  chan Event
-	owner   string // the daemon's unique name, "" while there is none
+	daemon  *bus.Owner
 }
 
 func (w *watch) run(ctx context.Context) {
@@ -136,10 +133,13 @@ func (w *watch) run(ctx context.Context) {
 
 // event returns what a signal tells, nil if it is none of ours or malformed.
 func (w *watch) event(signal *dbus.Signal) Event {
-	if signal.Sender == "org.freedesktop.DBus" {
-		return w.ownerChanged(signal)
+	if w.daemon.Update(signal) {
+		if w.daemon.Unique() == "" {
+			return DaemonGone{}
+		}
+		return DaemonBack{}
 	}
-	if w.owner == "" || signal.Sender != w.owner {
+	if !w.daemon.Sent(signal) {
 		return nil
 	}
 	if signal.Name == "org.freedesktop.DBus.Properties.PropertiesChanged" {
@@ -150,18 +150,6 @@ func (w *watch) event(signal *dbus.Signal) Event {
 		return nil
 	}
 	return managerSignal(member, signal.Body)
-}
-
-func (w *watch) ownerChanged(signal *dbus.Signal) Event {
-	var name, before, after string
-	if signal.Name != "org.freedesktop.DBus.NameOwnerChanged" || dbus.Store(signal.Body, &name, &before, &after) != nil || name != dbusapi.BusName {
-		return nil
-	}
-	w.owner = after
-	if after == "" {
-		return DaemonGone{}
-	}
-	return DaemonBack{}
 }
 
 func propertiesChanged(signal *dbus.Signal) Event {

@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/internal/bus"
-	"github.com/corrald/corral/internal/deadline"
 )
 
 const (
@@ -22,14 +20,16 @@ const (
 	busName = "org.freedesktop.DBus"
 )
 
-const answerTime = 5 * time.Second // more than it takes a login manager that is there
-
 // Manager is the login manager, on a connection of its own to the system bus.
 type Manager struct {
 	conn  *dbus.Conn
 	down  chan bool
 	sleep chan bool
+	asks  chan asks // what is to be asked; holds one
 }
+
+// asks is what the login manager is to be asked.
+type asks struct{ down, sleep bool }
 
 // Address returns the address of the system bus.
 func Address() string {
@@ -45,74 +45,82 @@ func Connect(ctx context.Context, address string) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{conn: conn, down: make(chan bool, 1), sleep: make(chan bool, 1)}
+	m := &Manager{conn: conn, down: make(chan bool, 1), sleep: make(chan bool, 1), asks: make(chan asks, 1)}
 	signals := make(chan *dbus.Signal, 16)
 	conn.Signal(signals)
-	if err := m.open(ctx); err != nil {
+	owner, err := m.open(ctx)
+	if err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("cannot listen to the login manager: %w", err)
 	}
-	go m.listen(signals)
+	go m.listen(signals, owner)
+	go m.askAll()
 	return m, nil
 }
 
-func (m *Manager) open(ctx context.Context) error {
+func (m *Manager) open(ctx context.Context) (*bus.Owner, error) {
 	for _, member := range []string{"PrepareForShutdown", "PrepareForSleep"} {
 		if err := m.conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(name), dbus.WithMatchInterface(manager), dbus.WithMatchMember(member)); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	err := m.conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(busName), dbus.WithMatchInterface(busName), dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, name))
-	if err != nil {
-		return err
+	owner, err := bus.Follow(ctx, m.conn, name)
+	if err == nil {
+		m.ask(ctx, "PreparingForShutdown", m.down) // it may have begun before anybody listened
 	}
-	m.ask(ctx)
-	return nil
+	return owner, err
 }
 
-// ask tells whether what PrepareForShutdown tells of has begun before anybody listened. Of a login manager that does not run, or does not say, nothing is
-// told: that is no "no".
-func (m *Manager) ask(ctx context.Context) {
+// listen reads the signals. A signal of the login manager's is only the reason to ask it, and a signal that somebody else sent is none. A login manager that
+// has just begun, after an accident or because somebody wanted it to, is asked what has been said while there was none.
+func (m *Manager) listen(signals <-chan *dbus.Signal, owner *bus.Owner) {
+	defer close(m.asks)
+	for s := range signals {
+		var a asks
+		if owner.Update(s) {
+			a.down = owner.Unique() != ""
+		} else if owner.Sent(s) {
+			a = asks{s.Name == manager+".PrepareForShutdown", s.Name == manager+".PrepareForSleep"}
+		}
+		if a == (asks{}) {
+			continue
+		}
+		select {
+		case before := <-m.asks:
+			a = asks{a.down || before.down, a.sleep || before.sleep}
+		default:
+		}
+		m.asks <- a
+	}
+}
+
+// askAll asks what there is to ask and passes the answers on, until the connection is lost. A login manager that hangs is waited for: what it says late
+// still holds, and once it is gone from the bus the call fails.
+func (m *Manager) askAll() {
+	defer close(m.down)
+	for a := range m.asks {
+		if a.down {
+			m.ask(context.Background(), "PreparingForShutdown", m.down)
+		}
+		if a.sleep {
+			m.ask(context.Background(), "PreparingForSleep", m.sleep)
+		}
+	}
+}
+
+// ask passes on what a property of the login manager's says. Of one that does not run, or does not say, nothing is passed on: that is no "no".
+func (m *Manager) ask(ctx context.Context, property string, to chan bool) {
 	var value dbus.Variant
-	call := m.conn.Object(name, path).CallWithContext(ctx, busName+".Properties.Get", dbus.FlagNoAutoStart, manager, "PreparingForShutdown")
+	call := m.conn.Object(name, path).CallWithContext(ctx, busName+".Properties.Get", dbus.FlagNoAutoStart, manager, property)
 	if call.Store(&value) != nil {
 		return
 	}
 	if on, ok := value.Value().(bool); ok {
-		tell(m.down, on)
+		tell(to, on)
 	}
 }
 
-// listen passes on what the login manager says, the newest only: what was said before does not matter any more.
-func (m *Manager) listen(signals <-chan *dbus.Signal) {
-	defer close(m.down)
-	for s := range signals {
-		if s.Name == busName+".NameOwnerChanged" {
-			if len(s.Body) == 3 && s.Body[0] == name && s.Body[2] != "" {
-				m.began()
-			}
-			continue
-		}
-		told := map[string]chan bool{manager + ".PrepareForShutdown": m.down, manager + ".PrepareForSleep": m.sleep}[s.Name]
-		if told == nil || len(s.Body) != 1 {
-			continue
-		}
-		on, ok := s.Body[0].(bool)
-		if !ok {
-			continue
-		}
-		tell(told, on)
-	}
-}
-
-// began asks a login manager that has just begun, after an accident or because somebody wanted it to, what has been said while there was none.
-func (m *Manager) began() {
-	ctx, cancel := deadline.Context(context.Background(), answerTime)
-	defer cancel()
-	m.ask(ctx)
-}
-
-// tell puts a value in place of one that nobody has taken yet.
+// tell puts a value in place of one that nobody has taken yet. It has one caller at a time.
 func tell(to chan bool, on bool) {
 	select {
 	case <-to:

@@ -61,6 +61,25 @@ func Bus(t testing.TB) *dbus.Conn {
 	return conn
 }
 
+// SendSignal sends a signal to one connection alone, as anybody can: no match rule keeps it away. It returns once the bus has it.
+func SendSignal(t testing.TB, from *dbus.Conn, to string, path dbus.ObjectPath, name string, body ...any) {
+	t.Helper()
+	dot := strings.LastIndexByte(name, '.')
+	signal := &dbus.Message{Type: dbus.TypeSignal, Flags: dbus.FlagNoReplyExpected, Body: body, Headers: map[dbus.HeaderField]dbus.Variant{
+		dbus.FieldDestination: dbus.MakeVariant(to), dbus.FieldPath: dbus.MakeVariant(path),
+		dbus.FieldInterface: dbus.MakeVariant(name[:dot]), dbus.FieldMember: dbus.MakeVariant(name[dot+1:]),
+	}}
+	if len(body) > 0 {
+		signal.Headers[dbus.FieldSignature] = dbus.MakeVariant(dbus.SignatureOf(body...))
+	}
+	if call := from.Send(signal, nil); call != nil && call.Err != nil {
+		t.Fatalf("cannot send %s: %v", name, call.Err)
+	}
+	if err := from.BusObject().Call("org.freedesktop.DBus.Peer.Ping", 0).Err; err != nil {
+		t.Fatalf("the bus does not answer: %v", err)
+	}
+}
+
 // Receive returns the next value of a channel. The test fails if none comes, or the channel is closed.
 func Receive[T any](t testing.TB, from <-chan T, what string) T {
 	t.Helper()

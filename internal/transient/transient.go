@@ -14,6 +14,8 @@ import (
 
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/bus"
 )
 
 const (
@@ -160,6 +162,10 @@ func (s Service) start(ctx context.Context, conn *dbus.Conn, unit string, starte
 	defer conn.RemoveSignal(removed)
 	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(systemd), dbus.WithMatchInterface(managerIface), dbus.WithMatchMember("JobRemoved"),
 		dbus.WithMatchArg(2, unit))
+	var owner *bus.Owner
+	if err == nil {
+		owner, err = bus.Follow(ctx, conn, systemd)
+	}
 	if err != nil {
 		return "", fmt.Errorf("cannot listen to the user manager: %w", err)
 	}
@@ -197,7 +203,7 @@ func (s Service) start(ctx context.Context, conn *dbus.Conn, unit string, starte
 			var id uint32
 			var path dbus.ObjectPath
 			var name string
-			if signal.Name == managerIface+".JobRemoved" && dbus.Store(signal.Body, &id, &path, &name, &result) == nil && path == job {
+			if !owner.Update(signal) && owner.Sent(signal) && signal.Name == managerIface+".JobRemoved" && dbus.Store(signal.Body, &id, &path, &name, &result) == nil && path == job {
 				return result, nil
 			}
 		}

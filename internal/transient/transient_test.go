@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -143,4 +144,24 @@ func TestOutputEnds(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, text)
 	require.NoError(t, out.Close())
+}
+
+// TestRun_WaitsForSystemdItself: that the job has ended counts only if systemd says so, and not another connection that knows the job.
+func TestRun_WaitsForSystemdItself(t *testing.T) {
+	conn, stranger := connect(t), testbed.Bus(t)
+	end := filepath.Join(testbed.Dir(t), "end")
+	err := Run(t.Context(), conn, shell(`while ! [ -e "$1" ]; do sleep 0.01; done; exit 7`, end), nil, time.Minute, func() {
+		line := strings.Fields(testbed.Systemctl(t, "list-jobs", "--plain", "--no-legend"))
+		require.NotEmpty(t, line)
+		id, err := strconv.ParseUint(line[0], 10, 32)
+		require.NoError(t, err)
+		testbed.SendSignal(t, stranger, conn.Names()[0], systemdPath, managerIface+".JobRemoved",
+			uint32(id), dbus.ObjectPath(fmt.Sprint(systemdPath, "/job/", id)), line[1], "done")
+		require.NoError(t, os.WriteFile(end, nil, 0o600))
+	})
+	var failure *Failure
+	require.ErrorAs(t, err, &failure)
+	assert.EqualValues(t, 7, failure.Status)
+	require.NoError(t, conn.Close())
+	gone(t)
 }

@@ -1,0 +1,44 @@
+package units
+
+import (
+	"testing"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// TestSignals_OfOthersAreDropped: any connection can send us what looks like a signal of systemd's. None of it becomes an event, ends a start job, or is
+// remembered as the reason of an end.
+func TestSignals_OfOthersAreDropped(t *testing.T) {
+	m := connect(t)
+	const name, starting = "app-corral-forged.scope", "app-corral-starting.scope"
+	pid, started := start(t, m, name)
+	var w *watch
+	require.NoError(t, m.do(t.Context(), func(ws *watches) { w = m.watch(ws, starting) }))
+
+	stranger := testbed.Bus(t)
+	send := func(path dbus.ObjectPath, name string, body ...any) {
+		t.Helper()
+		testbed.SendSignal(t, stranger, m.conn.Names()[0], path, name, body...)
+	}
+	forged := func() {
+		for _, result := range []string{"timeout", "oom-kill"} {
+			changed := map[string]dbus.Variant{"ActiveState": dbus.MakeVariant("deactivating"), "Result": dbus.MakeVariant(result)}
+			send(unitPath(name), propertiesIface+".PropertiesChanged", unitIface, changed, []string{})
+		}
+		send(unitPath(name), scopeIface+".RequestStop")
+		send(systemdPath, managerIface+".JobRemoved", uint32(1), dbus.ObjectPath("/x"), starting, "failed")
+		send(systemdPath, managerIface+".UnitRemoved", name, unitPath(name))
+		send(systemdPath, managerIface+".Reloading", false)
+	}
+	forged()
+	send("/org/freedesktop/DBus", "org.freedesktop.DBus.NameOwnerChanged", systemdName, "", stranger.Names()[0])
+	forged()
+
+	kill(t, pid)
+	assert.Equal(t, Ended{name, "success", started.InvocationID}, testbed.Receive(t, m.Events(), "the end of the scope"))
+	require.NoError(t, m.do(t.Context(), func(*watches) { assert.Empty(t, w.job, "the end of a start job") }))
+}

@@ -261,3 +261,55 @@ func (l *loginManager) ownBus(t *testing.T, address string) (restart func()) {
 		l.serve(t, bus)
 	}
 }
+
+// TestAShutdownThatIsCalledOffWhileAgentsEnd: runs may begin again at once, however long an agent takes to end; the lock is held until it has, and what was
+// suspended is resumed after that. A shutdown that is announced once more meanwhile is heard, too.
+func TestAShutdownThatIsCalledOffWhileAgentsEnd(t *testing.T) {
+	l := newLoginManager(t)
+	d := startDaemon(t, "StopTimeoutSec=1h")
+	require.Equal(t, 0, d.kill(syscall.SIGTERM))
+	d.env = append(d.env, "DBUS_SYSTEM_BUS_ADDRESS="+os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
+	d.launch()
+	pass, open := d.gate(t, "slow")
+	slow := d.run(t, "slow", "trap 'echo told >"+d.dir+"/told; "+pass+"; exit 0' TERM; echo up >"+d.dir+"/up; while :; do sleep 0.1; done")
+	slow.file("up")
+	testbed.Receive(t, l.asked, "a question for a lock")
+	testbed.Poll(t, "a lock", func() bool { return l.holds(d) })
+	announce := func(down bool) {
+		t.Helper()
+		mark := d.heard.mark()
+		l.goingDown(t, down)
+		d.await(t, mark, fmt.Sprint("ShuttingDown is ", down), func(s *dbus.Signal) bool { return announced(s, down) })
+	}
+
+	announce(true)
+	slow.file("told")
+	_, err := d.tryCreate(t, "early", spec{"Command": []string{"sleep", "1000"}})
+	require.ErrorContains(t, err, "the machine is shutting down")
+	announce(false)
+	other := d.polite(t, "other")
+	slow.is(outcome{"stopping", "", 0, 0, "", "active"})
+	assert.True(t, l.holds(d), "one agent ends, another one runs")
+
+	announce(true)
+	other.become("suspended")
+	slow.is(outcome{"stopping", "", 0, 0, "", "active"})
+	assert.True(t, l.holds(d), "one agent still ends")
+	announce(false)
+	other.become("running")
+	for _, file := range []string{"up", "told"} {
+		require.NoError(t, os.Remove(d.dir+"/"+file))
+	}
+	open()
+	slow.become("running")
+	assert.Equal(t, 2, slow.facts().number("NRuns"))
+
+	slow.file("up")
+	announce(true)
+	slow.file("told")
+	open()
+	slow.become("suspended")
+	other.become("suspended")
+	testbed.Poll(t, "the lock is given up", func() bool { return !l.holds(d) })
+	assert.Empty(t, l.asked, "the lock was held all the time")
+}

@@ -303,7 +303,7 @@ func (n *Notifier) drain() {
 func (n *Notifier) connect() {
 	ctx, cancel := deadline.Context(n.ctx, connectTimeout)
 	defer cancel()
-	conn, err := bus.Dial(ctx, n.Address)
+	conn, err := bus.DialGuarded(ctx, n.Address, nil)
 	if err != nil {
 		n.cannotConnect(err)
 		return
@@ -314,14 +314,14 @@ func (n *Notifier) connect() {
 	var server *bus.Owner
 	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(serverName), dbus.WithMatchInterface(serverName), dbus.WithMatchObjectPath(serverPath))
 	if err == nil {
-		server, err = bus.Follow(ctx, conn, serverName)
+		server, err = bus.Follow(ctx, conn.Conn, serverName)
 	}
 	if err != nil {
 		n.cannotConnect(fmt.Errorf("cannot listen to the notification server: %w", err))
 		return
 	}
 	n.post(func() {
-		n.screen.conn, n.screen.server = conn, server
+		n.screen.conn, n.screen.server = conn.Conn, server
 		n.owned(server.Unique())
 		n.signals = signals // not before: who has come or gone since the question is told by them
 	})

@@ -72,6 +72,9 @@ func TestSignals_OfOthersHaveNoEffect(t *testing.T) {
 		{"a button was pressed", "/org/freedesktop/Notifications", notifications + ".ActionInvoked", []any{notice.ID, "restart"}},
 		{"a notification was closed", "/org/freedesktop/Notifications", notifications + ".NotificationClosed", []any{notice.ID, uint32(2)}},
 	}
+	signals = append(signals, signals[2])
+	signals[len(signals)-1].what = "what no program should break on"
+	signals[len(signals)-1].body = []any{[]dbus.UnixFD{dbus.UnixFD(os.Stdin.Fd())}}
 	for _, owned := range []string{login1, systemd1, notifications, dbusapi.BusName} {
 		signals = append(signals, signals[0])
 		signals[len(signals)-1].what = owned + " has a new owner"
@@ -84,7 +87,8 @@ func TestSignals_OfOthersHaveNoEffect(t *testing.T) {
 	for _, s := range signals {
 		t.Run(s.what, func(t *testing.T) {
 			before, mark := agent.facts(), d.heard.mark()
-			for _, to := range d.connections(t, stranger) {
+			connections := d.connections(t, stranger)
+			for _, to := range connections {
 				testbed.SendSignal(t, stranger, to, s.path, s.name, s.body...)
 			}
 			// What the daemon is told now it takes in after that: by systemd, by the login manager, by the notification server.
@@ -107,6 +111,7 @@ func TestSignals_OfOthersHaveNoEffect(t *testing.T) {
 			}
 			assert.NoFileExists(t, d.dir+"/agent", "the agent had no signal")
 			assert.False(t, d.shuttingDown(t))
+			assert.Equal(t, connections, d.connections(t, stranger), "none was lost")
 			assert.True(t, l.holds(d), "the lock")
 			assert.Empty(t, l.asked, "no lock was taken again")
 			for _, heard := range d.heard.after(mark) {

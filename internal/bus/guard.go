@@ -27,12 +27,17 @@ type Guarded struct {
 // DialGuarded is Dial for a connection to a socket (unix:path= or unix:abstract=) that is to be guarded. Incoming, if it is not nil, is called by the
 // connection's reader with each message before anything else is done with it.
 func DialGuarded(ctx context.Context, address string, incoming dbus.Interceptor, options ...dbus.ConnOption) (*Guarded, error) {
+	return dialGuarded(ctx, address, nil, incoming, options...)
+}
+
+func dialGuarded(ctx context.Context, address string, r *received, incoming dbus.Interceptor, options ...dbus.ConnOption) (*Guarded, error) {
 	socket, err := dialSocket(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the bus: %w", err)
 	}
-	g := &guard{UnixConn: socket, in: bufio.NewReader(descriptorless{socket})}
+	g := &guard{UnixConn: socket, in: r.reader(socket), received: r}
 	intercept := func(msg *dbus.Message) {
+		r.deliver(msg)
 		ownMessage(msg)
 		g.returned(msg)
 		if incoming != nil {
@@ -134,6 +139,8 @@ type guard struct {
 	last    atomic.Uint32
 	passed  passed
 
+	received *received
+
 	mu sync.Mutex // held while something is written
 }
 
@@ -197,7 +204,7 @@ func (g *guard) Read(p []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if says := unreadable(message); says != "" {
+		if says := g.received.unreadable(message); says != "" {
 			g.refuse(message, says)
 		} else {
 			g.message = message

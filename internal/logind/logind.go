@@ -41,11 +41,11 @@ func Address() string {
 
 // Connect connects to the login manager on the bus at address. The context bounds the connecting.
 func Connect(ctx context.Context, address string) (*Manager, error) {
-	conn, err := bus.Dial(ctx, address)
+	conn, err := bus.DialReceiving(ctx, address) // every user of the machine can send it messages
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{conn: conn, down: make(chan bool, 1), sleep: make(chan bool, 1), asks: make(chan asks, 1)}
+	m := &Manager{conn: conn.Conn, down: make(chan bool, 1), sleep: make(chan bool, 1), asks: make(chan asks, 1)}
 	signals := make(chan *dbus.Signal, 16)
 	conn.Signal(signals)
 	owner, err := m.open(ctx)

@@ -13,7 +13,8 @@ import (
 
 // lastCall gives agents time before the machine is shut down: for as long as one lives it holds the login manager's delay lock, and when it hears
 // that the machine goes down it has them all suspended before it lets go; if it then does not, they are resumed. What else is said is heard while they end,
-// which may take as long as agents are given. Where there is no login manager, or it refuses, the agents still have the time that systemd gives at the end of the user's manager. A system bus that goes away is waited for.
+// which may take as long as agents are given. Where there is no login manager, or it refuses, the agents still have the time that systemd gives at the end
+// of the user's manager. A system bus that goes away is waited for.
 //
 // Agents sleep with the machine and go on when it wakes, so nothing is done to them then. But a machine may sleep until its battery is empty: the lock is
 // held until everything that has happened is saved. And what has become due meanwhile is due at once when it wakes.

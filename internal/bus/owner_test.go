@@ -97,8 +97,7 @@ func TestFollow_StartsNothing(t *testing.T) {
 
 	later := testbed.Bus(t)
 	ownName(t, later)
-	for !owner.Update(testbed.Receive(t, signals, "the new owner")) {
-	}
+	testbed.Poll(t, "the new owner", func() bool { return owner.Update(testbed.Receive(t, signals, "a signal")) })
 	assert.Equal(t, later.Names()[0], owner.Unique())
 
 	require.NoError(t, listener.Close())

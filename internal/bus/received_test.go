@@ -20,9 +20,9 @@ func TestDialReceiving(t *testing.T) {
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	defer func() { _, _ = read.Close(), write.Close() }()
-	self := dbus.UnixFD(read.Fd())
+	self, other := dbus.UnixFD(read.Fd()), dbus.UnixFD(write.Fd())
 	require.NoError(t, service.ExportMethodTable(map[string]any{
-		"One":  func() (dbus.UnixFD, *dbus.Error) { return dbus.UnixFD(write.Fd()), nil },
+		"One":  func() (dbus.UnixFD, *dbus.Error) { return other, nil },
 		"Text": func() (string, *dbus.Error) { return "text", nil },
 		"Fail": func() *dbus.Error { return dbus.MakeFailedError(errors.New("it fails")) },
 	}, "/a", "a.b"))

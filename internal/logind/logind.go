@@ -54,7 +54,7 @@ func Connect(ctx context.Context, address string) (*Manager, error) {
 		return nil, fmt.Errorf("cannot listen to the login manager: %w", err)
 	}
 	go m.listen(signals, owner)
-	go m.askAll()
+	go m.askAll(context.WithoutCancel(ctx))
 	return m, nil
 }
 
@@ -96,14 +96,14 @@ func (m *Manager) listen(signals <-chan *dbus.Signal, owner *bus.Owner) {
 
 // askAll asks what there is to ask and passes the answers on, until the connection is lost. A login manager that hangs is waited for: what it says late
 // still holds, and once it is gone from the bus the call fails.
-func (m *Manager) askAll() {
+func (m *Manager) askAll(ctx context.Context) {
 	defer close(m.down)
 	for a := range m.asks {
 		if a.down {
-			m.ask(context.Background(), "PreparingForShutdown", m.down)
+			m.ask(ctx, "PreparingForShutdown", m.down)
 		}
 		if a.sleep {
-			m.ask(context.Background(), "PreparingForSleep", m.sleep)
+			m.ask(ctx, "PreparingForSleep", m.sleep)
 		}
 	}
 }

@@ -112,10 +112,8 @@ func TestGoingDown_WaitsForALoginManagerThatHangs(t *testing.T) {
 	testbed.Poll(t, "it is asked", func() bool { return l.looks.Load() > looks+2 })
 	require.NoError(t, l.bus.Close())
 	l = newMock(t)
-	for { // answers may be left from before
-		if !testbed.Receive(t, m.GoingDown(), "the answer of the next login manager") {
-			break
-		}
+	for testbed.Receive(t, m.GoingDown(), "the answer of the next login manager") { // answers may be left from before
+		continue
 	}
 	l.held.Store(new(chan struct{}))
 	l.emit(t, "PrepareForShutdown", true)

@@ -253,6 +253,12 @@ func TestTheSizesOfTheTerminalAreKept(t *testing.T) {
 		l.write(line)
 		assert.Equal(t, "0\n1000\n1000 60 20\n", sizes())
 	})
+	t.Run("a FIFO in the way of the next file is not opened", func(t *testing.T) {
+		require.NoError(t, unix.Mkfifo(filepath.Join(dir, newSizes), 0o600))
+		is(11, 11)
+		l.write(line)
+		assert.Contains(t, sizes(), " 11 11\n")
+	})
 	t.Run("without a file there are none", func(t *testing.T) {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, newSizes), 0o700))
 		is(10, 10)

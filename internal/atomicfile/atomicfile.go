@@ -36,7 +36,11 @@ func (on Disk) Create(dir, name string, perm os.FileMode) (*File, error) {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
 	temp := "." + name + ".new"
-	if err := on.Unlinkat(d, temp, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+	err = on.Unlinkat(d, temp, 0)
+	if errors.Is(err, unix.EISDIR) {
+		err = on.setAside(d, temp)
+	}
+	if err != nil && !errors.Is(err, unix.ENOENT) {
 		_ = on.Close(d)
 		return nil, &os.PathError{Op: "unlink", Path: filepath.Join(dir, temp), Err: err}
 	}
@@ -76,7 +80,7 @@ func (f *File) Commit(content []byte) error {
 	f.fd = -1
 	failpoint.Hit("file.written")
 	if err == nil {
-		err = f.on.Renameat(f.dir, f.temp, f.dir, f.name)
+		err = f.rename()
 	}
 	if err != nil {
 		f.Abort()
@@ -99,7 +103,7 @@ func (f *File) Replace(content []byte) error {
 		return &os.PathError{Op: "write", Path: f.name, Err: err}
 	}
 	failpoint.Hit("file.written")
-	if err := f.on.Renameat(f.dir, f.temp, f.dir, f.name); err != nil {
+	if err := f.rename(); err != nil {
 		return &os.PathError{Op: "rename", Path: f.name, Err: err}
 	}
 	err := f.on.Fsync(f.fd)
@@ -136,7 +140,7 @@ func (f *File) Place(content []byte) error {
 	if err := f.put(content); err != nil {
 		return &os.PathError{Op: "write", Path: f.name, Err: err}
 	}
-	if err := f.on.Renameat(f.dir, f.temp, f.dir, f.name); err != nil {
+	if err := f.rename(); err != nil {
 		return &os.PathError{Op: "rename", Path: f.name, Err: err}
 	}
 	return nil
@@ -153,6 +157,23 @@ func (f *File) Abort() {
 	_ = f.on.Unlinkat(f.dir, f.temp, 0)
 	_ = f.on.Close(f.dir)
 	f.fd, f.dir = -1, -1
+}
+
+// asideSuffix ends the name of a directory that was set aside, as that of a record which is.
+const asideSuffix = ".damaged"
+
+// setAside gives what is in a file's place another name.
+func (on Disk) setAside(dir int, name string) error {
+	return on.Renameat(dir, name, dir, name+asideSuffix)
+}
+
+// rename gives the replacement its name. A directory, which is all whose place a file cannot take, is set aside.
+func (f *File) rename() error {
+	err := f.on.Renameat(f.dir, f.temp, f.dir, f.name)
+	if errors.Is(err, unix.EISDIR) && (Disk{f.on}).setAside(f.dir, f.name) == nil {
+		err = f.on.Renameat(f.dir, f.temp, f.dir, f.name)
+	}
+	return err
 }
 
 func (f *File) write(content []byte) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func content(t *testing.T, path string) string {
@@ -101,8 +102,44 @@ func TestErrorsNameTheFile(t *testing.T) {
 	require.ErrorContains(t, err, filepath.Join(dir, "no"))
 
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "file"), 0o700))
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "file", "full"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file.damaged"), nil, 0o600)) // so that it cannot be set aside
 	err = Write(filepath.Join(dir, "file"), nil, 0o600)
 	require.ErrorContains(t, err, "file")
-	assert.Equal(t, []string{"file"}, names(t, dir))
+	assert.Equal(t, []string{"file", "file.damaged"}, names(t, dir))
+}
+
+// TestWrite_SetsADirectoryInItsPlaceAside, as it does at the temporary name: nothing else can be in a file's place and stay there.
+func TestWrite_SetsADirectoryInItsPlaceAside(t *testing.T) {
+	for name, write := range map[string]func(path string) error{
+		"Commit": func(path string) error { return Write(path, []byte("new"), 0o600) },
+		"Replace": func(path string) error {
+			f, err := Create(filepath.Dir(path), filepath.Base(path), 0o600)
+			require.NoError(t, err)
+			return f.Replace([]byte("new"))
+		},
+		"Place": func(path string) error {
+			f, err := Create(filepath.Dir(path), filepath.Base(path), 0o600)
+			require.NoError(t, err)
+			return f.Place([]byte("new"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "f")
+			require.NoError(t, os.MkdirAll(filepath.Join(dir, "f/full"), 0o700))
+			require.NoError(t, os.MkdirAll(filepath.Join(dir, ".f.new/full"), 0o700))
+			require.NoError(t, write(path))
+			assert.Equal(t, "new", content(t, path))
+			assert.ElementsMatch(t, []string{"f", "f.damaged", ".f.new.damaged"}, names(t, dir))
+		})
+	}
+}
+
+// TestSync_WaitsForNobody: a FIFO may have taken the place of the file since it was read.
+func TestSync_WaitsForNobody(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	require.NoError(t, unix.Mkfifo(path, 0o600))
+	err := Sync(path)
+	require.ErrorIs(t, err, unix.EINVAL)
+	assert.Contains(t, err.Error(), path)
 }

@@ -171,8 +171,14 @@ func (s *Store) keep(record, previous string) (first bool, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
+	if errors.Is(err, fs.ErrPermission) { // it is a directory: the record that is written next sets it aside
+		return false, nil
+	}
 	failpoint.Hit("save.linked")
 	if err == nil {
+		err = s.disk.Rename(link, previous)
+	}
+	if errors.Is(err, fs.ErrExist) && s.disk.Rename(previous, previous+damagedSuffix) == nil { // a directory is in its place
 		err = s.disk.Rename(link, previous)
 	}
 	_ = s.disk.Unlink(link) // rename(2) leaves it where both are names of one inode already

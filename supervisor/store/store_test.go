@@ -124,6 +124,46 @@ func TestOneProcessAtATime(t *testing.T) {
 
 // TestWhatCannotBeWrittenIsOpened: a daemon that starts while its disk is read-only supervises what is there. Root is refused nothing by a mode: for it,
 // see TestTheDiskIsFullAndThenReadOnly (e2e).
+// TestOpen_SetsALockThatIsNoFileAside: it must not keep all sessions from being supervised.
+func TestOpen_SetsALockThatIsNoFileAside(t *testing.T) {
+	for name, put := range map[string]func(path string) error{
+		"a FIFO":          func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a directory":     func(path string) error { return os.MkdirAll(path+"/full", 0o700) },
+		"a dangling link": func(path string) error { return os.Symlink("/nonexistent", path) },
+		"a live link":     func(path string) error { return os.Symlink("/etc/passwd", path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			require.NoError(t, put(filepath.Join(dir, lockName)))
+			open(t, dir)
+			info, err := os.Lstat(filepath.Join(dir, lockName))
+			require.NoError(t, err)
+			assert.True(t, info.Mode().IsRegular())
+			_, err = Open(dir)
+			require.ErrorIs(t, err, ErrLocked)
+			_, err = os.Lstat(filepath.Join(dir, lockName+damagedSuffix))
+			require.NoError(t, err)
+		})
+	}
+}
+
+// TestSave_TakesThePlaceOfDirectories, which would keep the session from being saved from then on.
+func TestSave_TakesThePlaceOfDirectories(t *testing.T) {
+	for _, name := range []string{RecordName, previousName, previousName + ".new", "." + RecordName + ".new"} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, t.TempDir())
+			rec := record("shop")
+			path := filepath.Join(saved(t, s, rec, rec), name)
+			require.NoError(t, os.RemoveAll(path))
+			require.NoError(t, os.MkdirAll(path+"/full", 0o700))
+			rec.Description = "now"
+			require.NoError(t, s.Save(rec, "test"))
+			got, _ := loadOne(t, s)
+			assert.Equal(t, "now", got.Description)
+		})
+	}
+}
+
 func TestWhatCannotBeWrittenIsOpened(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)

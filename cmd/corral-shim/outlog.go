@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"strconv"
 
@@ -151,7 +152,7 @@ func (l *outputLog) note() bool {
 func (l *outputLog) open() bool {
 	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT
 	fd, err := openFile(l.dir, logName, flags)
-	if err == unix.ENOENT && l.enterAnew() {
+	if errors.Is(err, unix.ENOENT) && l.enterAnew() {
 		fd, err = openFile(l.dir, logName, flags)
 	}
 	if err != nil {

@@ -99,6 +99,26 @@ func (w *writtenLog) follow(lines int) (*follower, func() string) {
 	return f, output
 }
 
+// TestLogs_WaitForNoFIFO in the place of a file of the log: a log is shown without its sizes, and of the rest the user is told.
+func TestLogs_WaitForNoFIFO(t *testing.T) {
+	for _, name := range []string{logName, oldName, logsizes.Name} {
+		w := newWrittenLog(t)
+		w.write("new\r\n")
+		path := filepath.Join(w.directory, name)
+		_ = os.Remove(path)
+		require.NoError(t, unix.Mkfifo(path, 0o600))
+		c, _ := capture(t)
+		f := &follower{directory: w.directory, out: c}
+		err := f.begin(&logsOptions{lines: 10})
+		f.close()
+		if name == logsizes.Name {
+			require.NoError(t, err)
+		} else {
+			require.EqualError(t, err, path+" is a FIFO, expected a regular file")
+		}
+	}
+}
+
 // TestWhatWasPrintedBeforeTheLogWasBegun is part of it.
 func TestWhatWasPrintedBeforeTheLogWasBegun(t *testing.T) {
 	w := newWrittenLog(t)

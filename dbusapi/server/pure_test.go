@@ -59,6 +59,32 @@ func TestOrderKey(t *testing.T) {
 	}
 }
 
+// TestOrder_ForcefulVerbsWaitForNoOtherClient: whatever another client's call is waiting for, a session can be stopped, killed and removed, and one client's
+// calls keep their order.
+func TestOrder_ForcefulVerbsWaitForNoOtherClient(t *testing.T) {
+	s := New(Info{}, func(error) {})
+	call := func(sender, member string, body ...any) *ticket {
+		msg := from(sender, message(dbusapi.SessionPath("shop"), dbusapi.SessionInterface, member, body...))
+		s.order(msg)
+		return s.takeTicket(msg)
+	}
+	for _, hangs := range []string{"OpenLog", "Restart", "Resume", "Remove", "SetUnitProperties", "GetAttachCommand", "SendInput", "Capture", "Explain", "GetEnvironment"} {
+		first := call(":1.1", hangs)
+		for _, force := range []string{"Stop", "Kill", "Remove", "Freeze", "Thaw"} {
+			second := call(":1.2", force)
+			assert.True(t, second.before == nil || isClosed(second.before), "%s waits for another client's %s", force, hangs)
+			second.end()
+		}
+		first.end()
+	}
+	first := call(":1.1", "Restart")
+	second := call(":1.1", "Stop")
+	assert.False(t, isClosed(second.before))
+	first.end()
+	assert.True(t, isClosed(second.before))
+	second.end()
+}
+
 func TestTicketsOfCallsThatAreOverAreForgotten(t *testing.T) {
 	s := New(Info{}, func(error) {})
 	for i := range 10000 {

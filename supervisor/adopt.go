@@ -220,6 +220,12 @@ func (s *Supervisor) takeScope(e *entry, sc Scope, exited bool) bool {
 	case r.BootID != s.BootID:
 		s.apply(e, session.MachineWentDown{Run: r.ID, At: now})
 	case sc.Active && (r.InvocationID == "" || sc.InvocationID == r.InvocationID):
+		if s.unnoticed(e) {
+			s.readExit(e)
+			s.release(e)
+			s.applyEnd(e, session.ScopeEnded{Run: r.ID, Result: sc.Result, At: now})
+			return false
+		}
 		s.apply(e, session.ScopeStarted{Run: r.ID, InvocationID: sc.InvocationID, ControlGroup: sc.ControlGroup})
 		if !r.Left.IsZero() {
 			s.apply(e, session.FoundAlive{Run: r.ID})

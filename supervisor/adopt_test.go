@@ -3,7 +3,9 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -182,6 +184,39 @@ func TestAnEndThatSystemdDoesNotTell(t *testing.T) {
 		assert.Equal(t, "stopped", b.state("shop"))
 		assert.Contains(t, b.heard(), "4s stop: ok")
 	})
+}
+
+// TestScopeEnd_ThatSystemdDoesNotNotice: systemd has no inotify watch for the scope, and lists it as active though it is empty. The daemon notices it by
+// its own watch, or without one by looking again, and has systemd end the scope before anything else is done with its name.
+func TestScopeEnd_ThatSystemdDoesNotNotice(t *testing.T) {
+	for _, watched := range []bool{true, false} {
+		t.Run(fmt.Sprintf("watched %t", watched), func(t *testing.T) {
+			supervise(t, func(b *bed) {
+				require.NoError(t, os.WriteFile(b.world.FreezerFile(""), nil, 0o600))
+				if !watched {
+					b.files.fails = noWatchesLeft
+				}
+				b.start("shop")
+				b.world.scopes = []Scope{{Name: "app-corral-command-shop.scope", InvocationID: "inv", ControlGroup: "/shop", Active: true, Result: "success"}}
+				b.rests(time.Minute)
+				b.heard()
+				b.call("remove", func(ctx context.Context) error { return b.sup.Remove(ctx, "shop", true) })
+				b.exit("shop", 143)
+				b.meanwhile(func() { b.world.populated = false })
+				if watched {
+					b.files.tell(b.world.FreezerFile(""), "", unix.IN_MODIFY)
+				}
+				b.rests(emptyTime - time.Millisecond)
+				assert.Equal(t, "stopping", b.state("shop"))
+				b.rests(lookRetry + time.Millisecond)
+				told := only(b.heard(), "release", "clear", "remove:")
+				for i := range told {
+					_, told[i], _ = strings.Cut(told[i], " ")
+				}
+				assert.Equal(t, []string{"release shop", "clear app-corral-command-shop.scope", "remove: ok"}, told)
+			})
+		})
+	}
 }
 
 // TestAnEndThatSystemdTells is one that nobody has to ask for.

@@ -166,6 +166,8 @@ func (w *world) Stopping(context.Context) bool {
 func (w *world) Reopen(t Target) bool                     { w.tell("reopen %s", t.ID); return w.reopens }
 func (w *world) TmuxAnswers(context.Context, Target) bool { return w.answers }
 
+func (w *world) Release(_ context.Context, t Target) error { w.tell("release %s", t.ID); return nil }
+
 func (w *world) Clear(_ context.Context, unit, _ string) { w.tell("clear %s", unit) }
 
 func (w *world) Alive(session.Process) (int, bool) {

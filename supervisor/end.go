@@ -17,6 +17,7 @@ import (
 type runtime struct {
 	timer   deadline.Stopper // of the start, then of the end
 	emptied deadline.Stopper // runs while the scope is empty and systemd has not told of its end
+	empty   bool             // it was empty when that timer was over
 	stage   stage            // how far the ending has come
 	grace   time.Duration
 	asked   time.Time // when the ending began
@@ -50,7 +51,7 @@ type runtime struct {
 
 	stateDir   int32 // inotify watch on the session's state directory
 	runtimeDir int32 // inotify watch on its runtime directory
-	freezer    int32 // inotify watch on what its control group tells
+	group      int32 // inotify watch on cgroup.events of its control group
 }
 
 // stage is how far the ending of a scope has come. It only ever goes forward.
@@ -200,7 +201,11 @@ func (s *Supervisor) react(e *entry) {
 	if r.Scope != session.ScopeActive {
 		return
 	}
-	s.watchFreezer(e)
+	if e.run.group == 0 {
+		if err := s.watchGroup(e); err != nil {
+			s.noteWatched(e.rec.ID, &e.watchErr, err)
+		}
+	}
 	if e.run.stage == notEnding && r.Begun() && e.run.timer != nil { // the start is over
 		e.run.timer.Stop()
 		e.run.timer = nil

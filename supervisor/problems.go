@@ -161,9 +161,11 @@ func (s *Supervisor) noteWatched(id string, before *error, err error) {
 	}
 }
 
-// What could not be saved or watched is tried again: soon, then less and less often, for as long as there is any. When all is well, nothing is.
+// What could not be saved or watched is tried again: soon, then less and less often, for as long as there is any. When all is well, nothing is. The files of a
+// session are looked at each time, so as long as they are not watched lookRetry is how late its end may be noticed.
 const (
 	firstRetry = time.Second
+	lookRetry  = 5 * time.Second
 	lastRetry  = time.Minute
 )
 
@@ -189,25 +191,29 @@ func (s *Supervisor) armRetry() {
 	if s.retrying != nil {
 		return
 	}
-	if !s.mayRetry() {
+	most := s.retryLimit()
+	if most == 0 {
 		s.retryAfter = 0
 		return
 	}
-	s.retryAfter = min(max(2*s.retryAfter, firstRetry), lastRetry)
+	s.retryAfter = min(max(2*s.retryAfter, firstRetry), most)
 	s.retrying = s.AfterFunc(s.retryAfter, func() { s.post(s.retry) })
 }
 
-// mayRetry tells whether there is anything that another attempt may mend.
-func (s *Supervisor) mayRetry() bool {
+// retryLimit is how long it may take to the next attempt, 0 where there is nothing that another attempt may mend.
+func (s *Supervisor) retryLimit() (most time.Duration) {
 	if s.Files == nil {
-		return true
+		most = lastRetry
 	}
 	for _, e := range s.sessions {
-		if savable(e) || s.watchError(e) != nil {
-			return true
+		switch {
+		case e.watchErr != nil && e.rec.Run.Live():
+			return lookRetry
+		case savable(e) || s.watchError(e) != nil:
+			most = lastRetry
 		}
 	}
-	return false
+	return most
 }
 
 // savable tells whether a session could not be saved, and may be the next time.

@@ -71,6 +71,8 @@ type World interface {
 	TmuxAnswers(ctx context.Context, t Target) bool
 	// Clear takes away what a run has left behind: the failed unit and the runtime directory.
 	Clear(ctx context.Context, unit, dir string)
+	// Release has systemd end a scope that is empty and that systemd has not noticed to be, so that its name can be used again.
+	Release(ctx context.Context, t Target) error
 	// TmuxServer finds the session's tmux server in the run's control group, or anywhere if there is none, and tells whether it shows anything.
 	// The process is zero if there is no server.
 	TmuxServer(t Target) (server session.Process, shows bool)

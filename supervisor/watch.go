@@ -114,7 +114,10 @@ func (s *Supervisor) watchDirs(e *entry) (err error) {
 			s.readExit(e)
 		}
 	}, func() { s.watchAnew(e) })
-	return err
+	if err != nil {
+		return err
+	}
+	return s.watchGroup(e)
 }
 
 // watchAnew watches the files of the session's run again, and looks at what may have become of them meanwhile.
@@ -154,6 +157,7 @@ func there(path string) bool {
 func (s *Supervisor) unwatchRecord(e *entry) {
 	s.unwatchPath(&e.run.stateDir)
 	s.unwatchPath(&e.run.runtimeDir)
+	s.unwatchPath(&e.run.group)
 }
 
 // watchTmux begins to wait for the end of the run's tmux server. It returns false if that is dead.
@@ -374,7 +378,6 @@ func (s *Supervisor) unwatch(e *entry) {
 	e.run.tmux = descriptor{}
 	s.drop(&e.run.shim)
 	s.unwatchRecord(e)
-	s.unwatchPath(&e.run.freezer)
 	s.noteWatched(e.rec.ID, &e.watchErr, nil)
 	if p := s.places[placeOf(e)]; p != nil && p.err != nil { // which is no more a problem of this session
 		s.unsure = true

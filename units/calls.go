@@ -32,6 +32,48 @@ func (m *Manager) ResetFailed(ctx context.Context, name string) error {
 	return nil
 }
 
+// Release has systemd end a scope that has no processes and that systemd has not noticed to be empty: it has no inotify watch for the scope's cgroup.events
+// where the user had none left when the scope started. Release returns once the name can be used again. A scope that is not there is no error.
+func (m *Manager) Release(ctx context.Context, name string) error {
+	ctx, cancel := deadline.Context(ctx, jobTimeout)
+	defer cancel()
+	err := m.call(ctx, unitPath(name), scopeIface+".Abandon").Err // else systemd asks us to stop the scope, and waits
+	if err == nil || !isGone(err) {                               // it refuses where the scope is being stopped already
+		err = m.call(ctx, systemdPath, managerIface+".StopUnit", name, "replace").Err
+	}
+	if err == nil {
+		err = m.awaitInactive(ctx, name)
+	}
+	if err == nil {
+		err = m.ResetFailed(ctx, name)
+	}
+	if err != nil && !isGone(err) {
+		return fmt.Errorf("cannot release %q: %w", name, err)
+	}
+	return nil
+}
+
+// awaitInactive waits until the unit is neither active nor being stopped: it looks whenever a job has ended.
+func (m *Manager) awaitInactive(ctx context.Context, name string) error {
+	ended, forget, err := m.followJobs(ctx)
+	if err != nil {
+		return err
+	}
+	defer forget()
+	for {
+		if active, err := m.Active(ctx, name); err != nil || !active {
+			return err
+		}
+		select {
+		case <-ended:
+		case <-m.closed:
+			return ErrClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // StopCause returns why the scope ends, as long as the unit is there. A Result of timeout that is not RuntimeMaxSec= but a stop that has not come to its end
 // in time says nothing of why it was to end.
 func (m *Manager) StopCause(ctx context.Context, name string) (Cause, error) {

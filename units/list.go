@@ -64,20 +64,11 @@ func (m *Manager) listStarted(ctx context.Context, pattern string) ([]unitRow, e
 	if err != nil || !starting(rows) {
 		return rows, err
 	}
-	ended := make(chan struct{}, 1)
-	err = m.do(ctx, func(ws *watches) {
-		ws.jobs[ended] = true
-		m.match("AddMatch", anyJob)
-	})
+	ended, forget, err := m.followJobs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		_ = m.do(context.WithoutCancel(ctx), func(ws *watches) {
-			delete(ws.jobs, ended)
-			m.match("RemoveMatch", anyJob)
-		})
-	}()
+	defer forget()
 	enough, cancel := deadline.Context(context.Background(), startingTime)
 	defer cancel()
 	for {
@@ -95,6 +86,21 @@ func (m *Manager) listStarted(ctx context.Context, pattern string) ([]unitRow, e
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// followJobs returns a channel that is sent to when a job has ended, until forget is called.
+func (m *Manager) followJobs(ctx context.Context) (ended <-chan struct{}, forget func(), err error) {
+	follow := make(chan struct{}, 1)
+	err = m.do(ctx, func(ws *watches) {
+		ws.jobs[follow] = true
+		m.match("AddMatch", anyJob)
+	})
+	return follow, func() {
+		_ = m.do(context.WithoutCancel(ctx), func(ws *watches) {
+			delete(ws.jobs, follow)
+			m.match("RemoveMatch", anyJob)
+		})
+	}, err
 }
 
 func (m *Manager) listOnce(ctx context.Context, pattern string) (rows []unitRow, err error) {

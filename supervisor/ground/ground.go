@@ -257,6 +257,12 @@ func (g *Ground) session(t supervisor.Target) (tmux.Session, error) {
 	return s, err
 }
 
+// Release has systemd end a scope that is empty and that systemd has not noticed to be. systemd refuses to stop a frozen scope.
+func (g *Ground) Release(ctx context.Context, t supervisor.Target) error {
+	_ = g.Thaw(ctx, t)
+	return g.Units.Release(ctx, t.Unit)
+}
+
 // Clear takes away what a run has left behind.
 func (g *Ground) Clear(ctx context.Context, unit, dir string) {
 	_ = g.Units.ResetFailed(ctx, unit)

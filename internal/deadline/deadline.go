@@ -9,6 +9,7 @@ package deadline
 import (
 	"container/heap"
 	"context"
+	"fmt"
 	"os"
 	"sync"
 	"syscall"
@@ -157,7 +158,7 @@ func (q *queue) open() error {
 		return err
 	}
 	q.file, q.raw = file, raw
-	go q.run()
+	go func() { panic(fmt.Errorf("cannot wait for the timers of this process: %w", q.run())) }()
 	return nil
 }
 
@@ -177,12 +178,13 @@ func (q *queue) arm() {
 	})
 }
 
-// run calls what has become due, for as long as the process lives.
-func (q *queue) run() {
+// run calls what has become due, until the descriptor cannot be read. That ends the process: without its timers it would bound nothing any more that it waits
+// for, and whoever watches it would not notice. A read that a signal has interrupted is none that has failed, os.File repeats it.
+func (q *queue) run() error {
 	buf := make([]byte, 8)
 	for {
 		if _, err := q.file.Read(buf); err != nil {
-			return
+			return err
 		}
 		for _, f := range q.due() {
 			go f()

@@ -2,6 +2,8 @@ package deadline
 
 import (
 	"context"
+	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -107,4 +109,20 @@ func TestAContextEndsWithWhatCancelsIt(t *testing.T) {
 	at, _ := outer.Deadline()
 	earlier, _ := inner.Deadline()
 	assert.Equal(t, at, earlier, "a parent's time is the child's")
+}
+
+// TestRun_EndsTheProcessWhenTimersCannotBeRead: a process whose timers would never go off any more must not live on as if they did.
+func TestRun_EndsTheProcessWhenTimersCannotBeRead(t *testing.T) {
+	if os.Getenv("CORRAL_TEST_BROKEN_TIMERS") != "" {
+		AfterFunc(time.Hour, func() {})
+		_ = all.file.Close()
+		select {}
+	}
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=1m")
+	child.Env = append(os.Environ(), "CORRAL_TEST_BROKEN_TIMERS=1")
+	output, err := child.CombinedOutput()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	assert.Equal(t, 2, exit.ExitCode())
+	assert.Contains(t, string(output), "cannot wait for the timers of this process: read deadlines: file already closed")
 }

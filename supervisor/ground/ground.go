@@ -138,17 +138,30 @@ func (g *Ground) Signal(ctx context.Context, t supervisor.Target, whom string, s
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	var failed error
 	for _, pid := range pids {
-		if pid == t.Agent.PID || pid == t.Shim.PID || pid == t.Tmux.PID {
-			continue
-		}
-		if st, err := proc.Stat(pid); err == nil {
-			if err := signalProcess(session.Process(st.Identity), signal); err != nil {
-				return err
-			}
+		if pid != t.Agent.PID && pid != t.Shim.PID && pid != t.Tmux.PID {
+			failed = errors.Join(failed, signalMember(pid, t.ControlGroup, signal))
 		}
 	}
-	return nil
+	return failed
+}
+
+// signalMember signals the process with this number if it is in the control group, or in one below it. The number may be another process's by the time that
+// it is used, so the group is read after the pidfd was opened: the descriptor stays with one process. One that is gone is no error.
+func signalMember(pid int, group string, signal unix.Signal) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot signal process %d: %w", pid, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if in, err := proc.Cgroup(pid); err != nil || in != group && !strings.HasPrefix(in, group+"/") {
+		return nil //nolint:nilerr // it is gone
+	}
+	return sendSignal(fd, pid, signal)
 }
 
 // signalProcess signals exactly this process. One that is gone is no error.
@@ -161,8 +174,13 @@ func signalProcess(p session.Process, signal unix.Signal) error {
 		return fmt.Errorf("cannot signal process %d: %w", p.PID, err)
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if err := unix.PidfdSendSignal(fd, signal, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("cannot signal process %d: %w", p.PID, err)
+	return sendSignal(fd, p.PID, signal)
+}
+
+// sendSignal signals the process of a pidfd. One that is gone is no error.
+func sendSignal(pidfd, pid int, signal unix.Signal) error {
+	if err := unix.PidfdSendSignal(pidfd, signal, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("cannot signal process %d: %w", pid, err)
 	}
 	return nil
 }

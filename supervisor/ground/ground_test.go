@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -120,4 +122,22 @@ func TestATmuxServerThatEndsBeforeItIsWatched(t *testing.T) {
 	assert.False(t, alive)
 	_, err = proc.Stat(server.PID)
 	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestSignal_LeavesAReusedNumberAlone: the number of a leftover process was listed, the process ended, and another one outside of the scope got its number
+// before the signal is sent.
+func TestSignal_LeavesAReusedNumberAlone(t *testing.T) {
+	stranger := exec.CommandContext(t.Context(), "sleep", "infinity")
+	require.NoError(t, stranger.Start())
+	pid := stranger.Process.Pid
+	own, err := proc.Cgroup(pid)
+	require.NoError(t, err)
+	require.NoError(t, signalMember(pid, filepath.Join(own, "app-corral-command-shop.scope"), unix.SIGTERM))
+	require.NoError(t, signalMember(pid, strings.TrimSuffix(own, own[len(own)-1:]), unix.SIGTERM), "the beginning of a name is no group above")
+	require.NoError(t, signalMember(pid, own, unix.SIGUSR1), "a member gets it, and is ended by it: the first one of all")
+	err = stranger.Wait()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	assert.Equal(t, unix.SIGUSR1, exit.Sys().(syscall.WaitStatus).Signal())
+	require.NoError(t, signalMember(pid, own, unix.SIGTERM), "one that is gone is no error")
 }

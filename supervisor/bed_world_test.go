@@ -90,6 +90,11 @@ func (w *world) End(_ context.Context, t Target) error    { w.tell("ask agent %s
 func (w *world) HangUp(_ context.Context, t Target) error { w.tell("hang up %s", t.ID); return nil }
 func (w *world) Kill(_ context.Context, t Target) error   { w.tell("kill %s", t.ID); return nil }
 
+func (w *world) Continue(_ context.Context, t Target) error {
+	w.tell("continue %s", t.ID)
+	return nil
+}
+
 func (w *world) Signal(_ context.Context, t Target, whom string, signal unix.Signal) error {
 	w.tell("signal %s %s %s", whom, t.ID, unix.SignalName(signal))
 	return nil

@@ -46,6 +46,10 @@ type runtime struct {
 	lost   session.Process // the tmux server that was found dead when it was to be watched
 	shim   descriptor      // socket
 
+	agent      descriptor       // pidfd of the agent, none once that has ended
+	awaited    session.Process  // the agent that it is of, or was
+	unrecorded deadline.Stopper // runs while the agent has ended and its end is not recorded
+
 	redialing bool          // it is about to be connected to again
 	redialled time.Duration // how long that was waited for the last time, 0 if it was not
 
@@ -197,6 +201,9 @@ func (s *Supervisor) react(e *entry) {
 		// Its shim may have told that it has lost its pane before anybody knew of this server: then nobody else tells.
 		e.run.lost = r.TmuxProc
 		go s.tmuxLost(e, r.ID, s.target(e))
+	}
+	if s.watchAgent(e); r.Exit != nil {
+		s.unwatchAgent(e)
 	}
 	if r.Scope != session.ScopeActive {
 		return

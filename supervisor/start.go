@@ -40,6 +40,8 @@ type World interface {
 	End(ctx context.Context, t Target) error
 	// HangUp sends SIGHUP to an agent that ignores SIGTERM by now, and nothing to any other.
 	HangUp(ctx context.Context, t Target) error
+	// Continue lets the run's shim and its tmux server go on if they are stopped (SIGSTOP): a shim that is stopped records no exit.
+	Continue(ctx context.Context, t Target) error
 	// Signal sends a signal to one of the Whom constants.
 	Signal(ctx context.Context, t Target, whom string, signal unix.Signal) error
 	// Kill ends every process of the scope at once, also frozen ones.

@@ -377,6 +377,7 @@ func (s *Supervisor) shimHungUp(e *entry, run string) {
 func (s *Supervisor) unwatch(e *entry) {
 	e.run.tmux = descriptor{}
 	s.drop(&e.run.shim)
+	s.unwatchAgent(e)
 	s.unwatchRecord(e)
 	s.noteWatched(e.rec.ID, &e.watchErr, nil)
 	if p := s.places[placeOf(e)]; p != nil && p.err != nil { // which is no more a problem of this session

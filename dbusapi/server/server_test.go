@@ -53,6 +53,9 @@ func (world) FreezerFile(string) string                                      { r
 func (world) Signal(context.Context, supervisor.Target, string, unix.Signal) error {
 	return nil
 }
+func (world) Alive(session.Process) (int, bool)                 { return -1, false }
+func (world) Continue(context.Context, supervisor.Target) error { return nil }
+
 func (world) Stopping(context.Context) bool         { return false }
 func (world) Clear(context.Context, string, string) {}
 func (world) Forget(context.Context, string) error  { return nil }

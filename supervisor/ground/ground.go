@@ -55,12 +55,15 @@ func New(u *units.Manager, t *tmux.Tmux, shim, runtimeDir string) (*Ground, erro
 }
 
 // End asks the agent to end, by SIGTERM: its own process alone, or, if the target says so, each of the session's that is neither the shim nor tmux. One that is
-// stopped is let go on, or it could not.
+// stopped is let go on, or it could not; so is the shim, or nobody would record its end.
 func (g *Ground) End(ctx context.Context, t supervisor.Target) error {
+	if err := g.Continue(ctx, t); err != nil {
+		return err
+	}
 	signal := func(s unix.Signal) error {
 		err := signalProcess(t.Agent, s)
 		if err == nil && t.AskAll {
-			err = g.Signal(ctx, t, supervisor.WhomLeftovers, s)
+			err = g.signalLeftovers(t, s)
 		}
 		return err
 	}
@@ -126,14 +129,38 @@ func (g *Ground) HangUp(_ context.Context, t supervisor.Target) error {
 	return signalProcess(t.Agent, unix.SIGHUP)
 }
 
-// Signal sends a signal to one of the Whom constants.
+// Continue sends SIGCONT to the run's shim and to its tmux server.
+func (g *Ground) Continue(_ context.Context, t supervisor.Target) error {
+	var failed error
+	if shim := g.shimOf(t); shim >= 0 {
+		failed = sendSignal(shim, t.Shim.PID, unix.SIGCONT)
+		_ = unix.Close(shim)
+	}
+	if t.Tmux.PID != 0 {
+		failed = errors.Join(failed, signalProcess(t.Tmux, unix.SIGCONT))
+	}
+	return failed
+}
+
+// Signal sends a signal to one of the Whom constants. The shim is continued, so that it can record what comes of that, unless the signal is one that stops.
 func (g *Ground) Signal(ctx context.Context, t supervisor.Target, whom string, signal unix.Signal) error {
+	var err error
 	switch whom {
 	case supervisor.WhomAgent:
-		return signalProcess(t.Agent, signal)
+		err = signalProcess(t.Agent, signal)
 	case supervisor.WhomAll:
-		return g.Units.Kill(ctx, t.Unit, signal)
+		err = g.Units.Kill(ctx, t.Unit, signal)
+	default:
+		return g.signalLeftovers(t, signal)
 	}
+	switch signal {
+	case unix.SIGSTOP, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU:
+		return err
+	}
+	return errors.Join(err, g.Continue(ctx, t))
+}
+
+func (g *Ground) signalLeftovers(t supervisor.Target, signal unix.Signal) error {
 	pids, err := proc.Processes(t.ControlGroup)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -192,7 +219,8 @@ const recordTime = time.Second
 // does it for the whole control group at once, so that nothing can fork away.
 func (g *Ground) Kill(ctx context.Context, t supervisor.Target) error {
 	if shim := g.shimOf(t); shim >= 0 {
-		_ = g.Signal(ctx, t, supervisor.WhomLeftovers, unix.SIGKILL)
+		_ = g.Continue(ctx, t)
+		_ = g.signalLeftovers(t, unix.SIGKILL)
 		_ = signalProcess(t.Agent, unix.SIGKILL)
 		proc.AwaitEnd(shim, recordTime)
 		_ = unix.Close(shim)

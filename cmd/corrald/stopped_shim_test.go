@@ -1,0 +1,69 @@
+package main
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// halt stops the session's tmux server and its shim as SIGSTOP does, in this order: a tmux server that runs continues a shim that is stopped.
+func (s *subject) halt() {
+	s.t.Helper()
+	for _, name := range []string{tmuxName, shimName} {
+		kill(s.t, s.one(name), syscall.SIGSTOP)
+	}
+}
+
+// TestStop_ContinuesAStoppedShim: a shim and a tmux server that are stopped (SIGSTOP) are continued before anything is killed, so that the agent's exit is
+// recorded, whoever ends the agent.
+func TestStop_ContinuesAStoppedShim(t *testing.T) {
+	d := startDaemon(t)
+	deaf := spec{"Command": []string{"sh", "-c", `trap '' TERM HUP; echo $$ >"$0"; while :; do sleep 1000; done`, d.dir + "/deaf.agents"}}
+	for _, c := range []struct {
+		id   string
+		spec spec
+		end  func(s *subject, agent int)
+		want outcome
+	}{
+		{"stopped", nil, func(s *subject, _ int) { s.must("Stop", uint64(0)) }, outcome{"stopped", "success", 1, 7, "", "active"}},
+		{"suspended", nil, func(s *subject, _ int) { s.must("Suspend") }, outcome{"suspended", "success", 1, 7, "", "suspended"}},
+		{"deaf", deaf, func(s *subject, _ int) { s.must("Stop", uint64(600_000)) }, outcome{"stopped", "success", 2, 9, "", "active"}},
+		{"by-systemctl", nil, func(s *subject, _ int) { command(s.t, "systemctl", "--user", "stop", s.unit()) },
+			outcome{"stopped", "success", 1, 7, "its scope was stopped", "active"}},
+		{"killed", nil, func(s *subject, _ int) { s.must("Kill", "agent", int32(syscall.SIGKILL)) },
+			outcome{"failed", "signal", 2, 9, "command was killed by SIGKILL", "error"}},
+		{"all-signalled", nil, func(s *subject, _ int) { s.must("Kill", "all", int32(syscall.SIGTERM)) },
+			outcome{"failed", "exit-code", 1, 7, "command exited with code 7", "error"}},
+		{"by-itself", nil, func(s *subject, agent int) { kill(s.t, agent, syscall.SIGUSR1) },
+			outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"}},
+		{"by-itself-then-stopped", nil, func(s *subject, agent int) {
+			kill(s.t, agent, syscall.SIGUSR1)
+			s.must("Stop", uint64(0))
+		}, outcome{"stopped", "success", 1, 9, "", "active"}}, // nobody saw when it ended
+	} {
+		t.Run(c.id, func(t *testing.T) {
+			t.Parallel()
+			if c.spec == nil {
+				c.spec = d.witness(c.id)
+			}
+			s := d.create(t, c.id, c.spec)
+			agent := d.agents(t, c.id, 1)[0]
+			s.halt()
+			c.end(s, agent)
+			s.ends(c.want)
+		})
+	}
+}
+
+// TestAdoption_ContinuesAStoppedShim whose agent has ended while no daemon was there: it is not reported as one that runs.
+func TestAdoption_ContinuesAStoppedShim(t *testing.T) {
+	d := startDaemon(t)
+	s := d.create(t, "shop", d.witness("shop"))
+	agent := d.agents(t, "shop", 1)[0]
+	s.halt()
+	require.Equal(t, -1, d.kill(syscall.SIGKILL))
+	kill(t, agent, syscall.SIGUSR1)
+	d.launch()
+	s.ends(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
+}

@@ -1,0 +1,63 @@
+package supervisor
+
+import (
+	"time"
+
+	"github.com/corrald/corral/supervisor/session"
+)
+
+// recordTime is how long a shim may take to record the end of its agent. It does so within milliseconds; one that takes longer may be stopped (SIGSTOP).
+const recordTime = time.Second
+
+// watchAgent begins to wait for the end of the run's agent, by a pidfd. The end itself is reported by the shim's record alone: what is waited for here is an
+// end that the shim does not record, because it is stopped.
+func (s *Supervisor) watchAgent(e *entry) {
+	r := e.rec.Run
+	if !r.AgentAlive() || r.Agent.PID == 0 || e.run.awaited == r.Agent {
+		return
+	}
+	e.run.awaited = r.Agent
+	run := r.ID
+	pidfd, alive := s.World.Alive(r.Agent)
+	if !alive {
+		s.awaitRecord(e, run)
+		return
+	}
+	var d descriptor
+	d, err := s.waitFor(pidfd, func() {
+		if e.run.agent == d {
+			s.drop(&e.run.agent)
+			s.awaitRecord(e, run)
+		}
+	})
+	if err != nil {
+		s.Log.Warn("cannot watch an agent", "session", e.rec.ID, "err", err)
+		return
+	}
+	s.drop(&e.run.agent)
+	e.run.agent = d
+}
+
+// awaitRecord continues the run's shim and its tmux server unless the end of the agent, which is known to have ended, is recorded within recordTime.
+func (s *Supervisor) awaitRecord(e *entry, run string) {
+	if e.rec.Run.Exit != nil {
+		return
+	}
+	e.run.unrecorded = s.AfterFunc(recordTime, func() {
+		s.post(func() {
+			if !e.removed && e.rec.Run.ID == run && e.rec.Run.AgentAlive() {
+				s.direct(e, "continue", func(t Target) error { return s.World.Continue(s.ctx, t) })
+			}
+		})
+	})
+}
+
+// unwatchAgent ends what watchAgent has begun.
+func (s *Supervisor) unwatchAgent(e *entry) {
+	s.drop(&e.run.agent)
+	if e.run.unrecorded != nil {
+		e.run.unrecorded.Stop()
+		e.run.unrecorded = nil
+	}
+	e.run.awaited = session.Process{}
+}

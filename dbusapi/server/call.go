@@ -64,6 +64,9 @@ func (v *invocation) run(msg *dbus.Message, t *ticket) (body []any, err error) {
 	}
 	ctx, cancel := deadline.Context(context.Background(), callLimit)
 	defer cancel()
+	if err := s.revoked(ctx, msg); err != nil {
+		return nil, err
+	}
 	return v.method.call(supervisor.WhenAccepted(ctx, t.release), v.object, msg)
 }
 

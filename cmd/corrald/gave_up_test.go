@@ -1,0 +1,58 @@
+package main
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// TestCreateSession_IsRevokedByTheEndOfItsCaller: calls that begin a run wait for a daemon that stands still, and their caller gives up and disconnects. Nothing
+// begins when the daemon goes on, except what was asked for without a wish for an answer.
+func TestCreateSession_IsRevokedByTheEndOfItsCaller(t *testing.T) {
+	d := startDaemon(t)
+	for _, id := range []string{"begun", "started"} {
+		d.create(t, id, spec{"Command": []string{"sleep", "1000"}, "Start": false})
+	}
+	ended := d.run(t, "suspended", "exec sleep 1000")
+	ended.must("Suspend")
+	require.NoError(t, d.process.Process.Signal(syscall.SIGSTOP))
+
+	caller := testbed.Bus(t)
+	ask := func(flags dbus.Flags, method string, args ...any) {
+		t.Helper()
+		call := caller.Object(dbusapi.BusName, dbusapi.ManagerPath).Go(dbusapi.ManagerInterface+"."+method, flags, make(chan *dbus.Call, 1), args...)
+		require.NoError(t, call.Err)
+	}
+	create := func(id string) []any {
+		return []any{"command", spec{"Id": id, "Command": []string{"sleep", "1000"}, "WorkingDirectory": d.dir}.variants()}
+	}
+	ask(0, "CreateSession", create("created")...)
+	ask(0, "StartSession", "started")
+	ask(0, "BeginSession", "begun", "start", map[string]dbus.Variant{})
+	ask(0, "ResumeAll")
+	ask(dbus.FlagNoReplyExpected, "CreateSession", create("unattended")...)
+	require.NoError(t, caller.BusObject().Call("org.freedesktop.DBus.GetId", 0).Err, "the bus has taken all of them")
+	require.NoError(t, caller.Close())
+	testbed.Poll(t, "the caller is gone from the bus", func() bool {
+		var owned bool
+		require.NoError(t, d.bus.BusObject().Call("org.freedesktop.DBus.NameHasOwner", 0, caller.Names()[0]).Store(&owned))
+		return !owned
+	})
+	require.NoError(t, d.process.Process.Signal(syscall.SIGCONT))
+
+	testbed.Poll(t, "there is what nobody waits for", func() bool { return slices.Contains(d.ids(t), "unattended") })
+	d.subject(t, "unattended").become("running")
+	require.Equal(t, 0, d.kill(syscall.SIGTERM), "by then all calls have been answered")
+	d.launch()
+	assert.ElementsMatch(t, []string{"begun", "started", "suspended", "unattended"}, d.ids(t))
+	for id, state := range map[string]string{"begun": "created", "started": "created", "suspended": "suspended", "unattended": "running"} {
+		assert.Equal(t, state, d.subject(t, id).facts().text("State"), id)
+	}
+}

@@ -125,9 +125,12 @@ var versionVerb = verb{name: "version", summary: "Print the versions of corralct
 		if err := printVersion(c); err != nil {
 			return err
 		}
-		if manager.Version == "" {
+		switch {
+		case c.unanswered(err):
+			c.print("corrald does not answer\n")
+		case manager.Version == "":
 			c.print("corrald is not running\n")
-		} else {
+		default:
 			c.print("corrald %s\n", manager.Version)
 		}
 		return nil

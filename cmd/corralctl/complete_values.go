@@ -101,7 +101,7 @@ func (p *completion) rows(ctx context.Context) []dbusapi.SessionRow {
 			return rows
 		}
 	}
-	sessions, _ := savedSessions()
+	sessions, _ := savedSessions(wording.UnknownState)
 	rows := make([]dbusapi.SessionRow, 0, len(sessions))
 	for _, s := range sessions {
 		rows = append(rows, dbusapi.SessionRow{ID: s.Id, Agent: s.Agent, State: s.State})

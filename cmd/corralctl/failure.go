@@ -191,8 +191,14 @@ func (c *ctl) doing() string {
 // late tells whether the time of --timeout is over, which may have cut a connection off.
 func (c *ctl) late() bool { return c.timeout.set && time.Since(c.began) >= c.timeout.Duration }
 
+// unanswered tells whether err, or the time of --timeout, means that a daemon may well be there and has not answered.
+func (c *ctl) unanswered(err error) bool {
+	return c.late() || errors.Is(err, context.DeadlineExceeded)
+}
+
 func (c *ctl) unreachable(err error) string {
 	var connect *client.ConnectError
+	var silent *client.NoAnswerError
 	switch {
 	case c.late():
 		return "corrald does not answer"
@@ -200,6 +206,8 @@ func (c *ctl) unreachable(err error) string {
 		return fmt.Sprintf("%s cannot be reached by ssh: %v", c.host, connect.Err)
 	case errors.As(err, &connect):
 		return connect.Error()
+	case errors.As(err, &silent):
+		return silent.Error()
 	case errors.Is(err, context.DeadlineExceeded):
 		return "corrald does not answer"
 	}

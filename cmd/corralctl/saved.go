@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -23,7 +21,11 @@ func (c *ctl) savedList(doing string, err error) (sessionList, error) {
 	if !client.Away(err) || c.host != "" {
 		return sessionList{}, err
 	}
-	sessions, readErr := savedSessions()
+	unknown := wording.UnknownState
+	if c.unanswered(err) {
+		unknown = wording.UnansweredState
+	}
+	sessions, readErr := savedSessions(unknown)
 	if readErr != nil || len(sessions) == 0 {
 		return sessionList{}, err
 	}
@@ -33,27 +35,28 @@ func (c *ctl) savedList(doing string, err error) (sessionList, error) {
 	return sessionList{sessions: sessions, leftovers: leftovers, unreachable: f}, nil
 }
 
-func savedSessions() ([]client.Session, error) {
+// savedSessions reads the sessions from the disk. Unknown is the state of those that were live.
+func savedSessions(unknown string) ([]client.Session, error) {
 	records, err := store.Read(stateDirectory())
 	if err != nil {
 		return nil, err
 	}
 	sessions := make([]client.Session, 0, len(records))
 	for _, record := range records {
-		sessions = append(sessions, savedSession(record))
+		sessions = append(sessions, savedSession(record, unknown))
 	}
 	slices.SortFunc(sessions, func(a, b client.Session) int { return strings.Compare(a.Id, b.Id) })
 	return sessions, nil
 }
 
-// savedSession is what a record tells for certain. Counters of a control group are not among that.
-func savedSession(record *session.Session) client.Session {
-	const unknown = math.MaxUint64
+// savedSession is what a record tells for certain, with the state unknown if it is none that stays. Counters of a control group are not among that.
+func savedSession(record *session.Session, unknown string) client.Session {
+	const uncounted = math.MaxUint64
 	s := client.Session{
 		Id: record.ID, Agent: record.Agent, Description: record.Description, Command: record.Command, WorkingDirectory: record.WorkingDirectory,
 		Labels: record.Labels, OnLogin: record.OnLogin, Timestamp: microseconds(record.Created), NRuns: record.NRuns,
 		ConversationId: record.ConversationID, Resumable: record.Resumable(), Activity: "unknown",
-		MemoryCurrent: unknown, MemoryPeak: unknown, CPUUsageNSec: unknown, TasksCurrent: unknown,
+		MemoryCurrent: uncounted, MemoryPeak: uncounted, CPUUsageNSec: uncounted, TasksCurrent: uncounted,
 	}
 	if s.Labels == nil {
 		s.Labels = map[string]string{}
@@ -68,7 +71,7 @@ func savedSession(record *session.Session) client.Session {
 		s.Runs = append(s.Runs, savedRun(r))
 	}
 	if record.Run != nil && !record.Run.Ended() && record.Archived.IsZero() {
-		s.State = wording.UnknownState
+		s.State = unknown
 		return s
 	}
 	view := record.View()
@@ -103,7 +106,7 @@ func stateDirectory() string {
 // savedStatus prints what is saved of the sessions that words name, or how many there are.
 func (c *ctl) savedStatus(words []string, err error) error {
 	why := "corrald is not running"
-	if c.late() || errors.Is(err, context.DeadlineExceeded) {
+	if c.unanswered(err) {
 		why = "corrald does not answer"
 	}
 	list, err := c.savedList("show the status", err)

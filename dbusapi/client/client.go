@@ -32,6 +32,9 @@ const (
 	callTimeout    = 25 * time.Second // what the daemon answers from memory; as libdbus's default
 	slowTimeout    = 5 * time.Minute  // what waits for an agent to start or to end
 	gitTimeout     = 12 * time.Minute // what waits for git, which may check out a large repository and run its hooks, too
+
+	quietTime = 3 * time.Second // how long a call goes unanswered before it is asked whether the daemon answers at all
+	pingTime  = 2 * time.Second // how long that answer may take: a daemon gives it without doing anything else
 )
 
 // Client is one connection to Corral. It may be used by several goroutines at once; Close ends it.
@@ -152,10 +155,57 @@ func (c *Client) Running(ctx context.Context) (bool, error) {
 
 // call calls a method of the daemon and stores what it answers in results.
 func (c *Client) call(ctx context.Context, path dbus.ObjectPath, method string, timeout time.Duration, args []any, results ...any) error {
+	return c.do(ctx, path, method, timeout, c.flags(), args...).Store(results...)
+}
+
+// do calls a method of the daemon and waits for the answer until the timeout. It gives up earlier, with a *NoAnswerError, on a daemon that answers nobody.
+func (c *Client) do(ctx context.Context, path dbus.ObjectPath, method string, timeout time.Duration, flags dbus.Flags, args ...any) *dbus.Call {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return c.conn.Object(dbusapi.BusName, path).CallWithContext(ctx, method, c.flags(), args...).Store(results...)
+	call := c.conn.Object(dbusapi.BusName, path).GoWithContext(ctx, method, flags, make(chan *dbus.Call, 1), args...)
+	quiet := time.NewTimer(quietTime)
+	defer quiet.Stop()
+	for {
+		select {
+		case <-call.Done:
+			return call
+		case <-quiet.C:
+		}
+		if c.silent(ctx) && ctx.Err() == nil {
+			return &dbus.Call{Err: &NoAnswerError{quietTime + pingTime}}
+		}
+		quiet.Reset(quietTime)
+	}
 }
+
+// silent tells whether there is a daemon that does not answer. The bus is asked whether there is one, so that neither one that is being started nor a slow
+// connection to the bus is taken for that: its answer to the second question shows that it has passed the first one on.
+func (c *Client) silent(ctx context.Context) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ping := c.conn.Object(dbusapi.BusName, "/").GoWithContext(ctx, "org.freedesktop.DBus.Peer.Ping", dbus.FlagNoAutoStart, make(chan *dbus.Call, 1))
+	if running, err := c.Running(ctx); err != nil || !running {
+		return false
+	}
+	answer := time.NewTimer(pingTime)
+	defer answer.Stop()
+	select {
+	case <-ping.Done:
+		return false
+	case <-answer.C:
+		return true
+	}
+}
+
+// NoAnswerError says that a daemon is there and has not answered anything for this long: it hangs, or was stopped. It is a context.DeadlineExceeded, too.
+type NoAnswerError struct{ After time.Duration }
+
+func (e *NoAnswerError) Error() string {
+	return fmt.Sprintf("corrald has not answered within %s", e.After)
+}
+
+// Unwrap returns what it is beside that.
+func (e *NoAnswerError) Unwrap() error { return context.DeadlineExceeded }
 
 // NeverStart has no call from here on start a daemon: where there is none it fails, and Unreachable tells so. It is for who follows what a daemon tells: one
 // that was stopped, or removed, is not to come back for that.

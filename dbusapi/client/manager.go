@@ -133,9 +133,7 @@ func (c *Client) ListSessions(ctx context.Context) ([]dbusapi.SessionRow, error)
 // ListSessionsEx returns what a table of sessions shows, in the order of their ids, from one flat answer. Errors: UnknownMethod of a daemon that is
 // older than the method.
 func (c *Client) ListSessionsEx(ctx context.Context) ([]dbusapi.SessionRowEx, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	call := c.conn.Object(dbusapi.BusName, dbusapi.ManagerPath).CallWithContext(ctx, dbusapi.ManagerInterface+".ListSessionsEx", c.flags())
+	call := c.do(ctx, dbusapi.ManagerPath, dbusapi.ManagerInterface+".ListSessionsEx", callTimeout, c.flags())
 	if call.Err != nil {
 		return nil, call.Err
 	}
@@ -352,10 +350,7 @@ func (c *Client) ReportActivity(ctx context.Context, r Report) error {
 			details[name] = dbus.MakeVariant(value)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return c.conn.Object(dbusapi.BusName, dbusapi.ManagerPath).CallWithContext(ctx, dbusapi.ManagerInterface+".ReportActivity", dbus.FlagNoAutoStart,
-		r.Activity, details).Err
+	return c.do(ctx, dbusapi.ManagerPath, dbusapi.ManagerInterface+".ReportActivity", callTimeout, dbus.FlagNoAutoStart, r.Activity, details).Err
 }
 
 // Clean removes what has outlived its retention time and returns the ids.
@@ -388,9 +383,7 @@ func (c *Client) Manager(ctx context.Context) (Manager, error) {
 // Sessions returns every session, in the order of their ids, from one call. The counters of their control groups may not be among what comes.
 func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
 	// The answer is taken as godbus decoded it: with a thousand sessions, copying it by Store would take as long again.
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	call := c.conn.Object(dbusapi.BusName, dbusapi.ManagerPath).CallWithContext(ctx, "org.freedesktop.DBus.ObjectManager.GetManagedObjects", c.flags())
+	call := c.do(ctx, dbusapi.ManagerPath, "org.freedesktop.DBus.ObjectManager.GetManagedObjects", callTimeout, c.flags())
 	if call.Err != nil {
 		return nil, call.Err
 	}

@@ -19,8 +19,13 @@ const (
 	Normal    = "\x1b[0m"
 )
 
-// UnknownState is what is said of a session that was live when the daemon was last there: it may be anything by now.
-const UnknownState = "state unknown (corrald is not running)"
+// UnknownState and UnansweredState are what is shown of a session that was live when the daemon was last there, or last answered: it may be anything by now.
+const (
+	UnknownState    = "state unknown (corrald is not running)"
+	UnansweredState = "state unknown (corrald does not answer)"
+)
+
+func isUnknown(state string) bool { return state == UnknownState || state == UnansweredState }
 
 // Ended tells of a state in which no agent lives.
 func Ended(state string) bool {
@@ -39,7 +44,7 @@ func StateColour(s client.Session) string {
 	switch {
 	case s.State == "failed":
 		return Red
-	case s.State == "stale" || s.State == UnknownState || s.State == "orphaned" || Waits(s):
+	case s.State == "stale" || isUnknown(s.State) || s.State == "orphaned" || Waits(s):
 		return Yellow
 	case s.State == "running":
 		return Green
@@ -51,7 +56,7 @@ func StateColour(s client.Session) string {
 
 // Dot is the sign that a session's line begins with, full while it is live or wants attention.
 func Dot(s client.Session) string {
-	if Ended(s.State) && s.State != "failed" || s.State == UnknownState {
+	if Ended(s.State) && s.State != "failed" || isUnknown(s.State) {
 		return "○"
 	}
 	return "●"

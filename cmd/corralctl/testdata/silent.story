@@ -1,0 +1,59 @@
+# A daemon that is there and does not answer is told from one that is not there; what was asked of it in vain is not done when it goes on.
+
+$ corralctl run -q --id live -- sleep 1000
+$ corralctl run -q --id done --wait -- true
+$ corralctl run -q --id never --no-start -- true
+
+# One that answers is waited for, however long it takes what was asked of it.
+$ corralctl run -q --id deaf -- sh -c 'trap "" TERM HUP; touch deaf; while :; do sleep 1; done'; while ! test -e deaf; do :; done
+$ corralctl stop -q --timeout=7s deaf && corralctl rm -q deaf
+
+$ kill -STOP $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s io.github.corrald.Corral1 | cut -d' ' -f2 | tee ~/daemon)
+
+$ corralctl list
+ID    AGENT   STATE                                   ACTIVITY SINCE WORKSPACE
+done  command completed                               -        …
+live  command state unknown (corrald does not answer) -        …
+never command created                                 -        …
+
+3 sessions.…
+corralctl: corrald has not answered within 5s: this is what was saved
+hint: systemctl --user restart corrald
+[exit 5]
+
+$ corralctl status live
+○ live
+        State: state unknown (corrald does not answer)
+...
+corralctl: corrald has not answered within 5s: this is what was saved
+hint: systemctl --user restart corrald
+[exit 5]
+
+$ corralctl version
+corralctl …
+corrald does not answer
+
+$ corralctl run --id late -- sleep 1000
+corralctl: cannot run "command": corrald has not answered within 5s
+hint: systemctl --user restart corrald
+[exit 5]
+
+$ corralctl run --no-block --id late -- sleep 1000
+corralctl: cannot run "command": corrald has not answered within 5s
+hint: systemctl --user restart corrald
+[exit 5]
+
+$ corralctl start --no-block never
+corralctl: cannot start "never": corrald has not answered within 5s
+hint: systemctl --user restart corrald
+[exit 5]
+
+$ kill -CONT $(cat ~/daemon); corralctl wait --timeout=100ms live
+[exit 124]
+$ corralctl list
+ID    AGENT   STATE…
+done  command completed…
+live  command running…
+never command created…
+
+3 sessions.…

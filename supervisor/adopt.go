@@ -178,6 +178,7 @@ func (s *Supervisor) takeOver(e *entry, sc Scope) {
 	r := e.rec.Run
 	s.touch(e)
 	if !s.takeScope(e, sc, s.readExit(e)) {
+		s.discardRecord(e)
 		return
 	}
 	if e.run.stateDir == 0 {

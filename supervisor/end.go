@@ -243,6 +243,7 @@ func (s *Supervisor) react(e *entry) {
 func (s *Supervisor) gone(e *entry) {
 	if e.run.stateDir != 0 || e.watchErr != nil { // the first time: what is not watched was never, or is no more
 		unit := e.rec.Run.Unit
+		s.discardRecord(e)
 		s.effect(e, func() { _ = s.World.Forget(s.ctx, unit) })
 	}
 	s.unwatch(e)
@@ -257,6 +258,18 @@ func (s *Supervisor) gone(e *entry) {
 	if f := e.then; f != nil {
 		e.then, e.overrule = nil, nil
 		f()
+	}
+}
+
+// discardRecord removes the files in which the shim of a run that has ended was to record its agent's exit, if it did not live to do so.
+func (s *Supervisor) discardRecord(e *entry) {
+	if r := e.rec.Run; r.Live() || r.Exit != nil {
+		return
+	}
+	for _, dir := range []string{s.Records.SessionDir(e.rec.ID), s.runtimeDir(e.rec.ID)} {
+		if err := exitstatus.Discard(dir); err != nil {
+			s.Log.Warn("cannot remove the file in which an exit was to be recorded", "session", e.rec.ID, "err", err)
+		}
 	}
 }
 

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/testbed"
 )
 
 // halt stops the session's tmux server and its shim as SIGSTOP does, in this order: a tmux server that runs continues a shim that is stopped.
@@ -66,4 +70,29 @@ func TestAdoption_ContinuesAStoppedShim(t *testing.T) {
 	kill(t, agent, syscall.SIGUSR1)
 	d.launch()
 	s.ends(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
+}
+
+// TestScopeEnd_RemovesTheUnwrittenRecord: a shim that was killed leaves the file in which it was to record the exit, in either place.
+func TestScopeEnd_RemovesTheUnwrittenRecord(t *testing.T) {
+	d := startDaemon(t)
+	lost := outcome{"failed", "session-lost", 0, 0, "tmux session no longer exists", "error"}
+	for _, away := range []bool{false, true} {
+		id := fmt.Sprintf("away-%t", away)
+		s := d.run(t, id, "exec sleep 1000")
+		files := []string{d.stateDir(id) + "/.exit_status.new", d.runtimeDir(id) + "/.exit_status.new"}
+		for _, file := range files {
+			require.FileExists(t, file)
+		}
+		if away {
+			require.Equal(t, -1, d.kill(syscall.SIGKILL))
+		}
+		testbed.Systemctl(t, "kill", "--signal=KILL", s.unit())
+		if away {
+			d.launch()
+		}
+		s.ends(lost)
+		for _, file := range files {
+			assert.NoFileExists(t, file)
+		}
+	}
 }

@@ -8,6 +8,7 @@ package exitstatus
 import (
 	"bytes"
 	"errors"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -226,6 +227,15 @@ func Prepare(dir string) (*Pending, error) {
 		return nil, err
 	}
 	return &Pending{f}, nil
+}
+
+// Discard removes the file that Prepare has made in the directory dir and that nobody will write any more. One that is not there is no error.
+func Discard(dir string) error {
+	err := os.Remove(filepath.Join(dir, "."+FileName+".new")) // as package atomicfile names it
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // Write writes the record, durably. It may be called once. Readers can see it before it is durable, which is what makes them early: a record that a

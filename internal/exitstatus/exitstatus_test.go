@@ -111,6 +111,17 @@ func TestPreparedAgainAfterACrash(t *testing.T) {
 	assert.Len(t, entries, 1)
 }
 
+func TestDiscard_RemovesWhatWasPrepared(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Prepare(dir)
+	require.NoError(t, err)
+	require.NoError(t, Discard(dir))
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, entries)
+	require.NoError(t, Discard(dir), "again")
+}
+
 func TestFileThatIsNoRecord(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, FileName)

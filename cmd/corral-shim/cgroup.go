@@ -38,6 +38,24 @@ func openMemoryCounters() memoryCounters {
 	return c
 }
 
+// groupOf returns the control group of a process, nil if it is gone. It is read into room.
+func groupOf(pid int32, room []byte) []byte {
+	if pid <= 0 {
+		return nil
+	}
+	var path [32]byte
+	fd, e := sysOpen(append(strconv.AppendInt(append(path[:0], "/proc/"...), int64(pid), 10), "/cgroup\x00"...))
+	if e != 0 {
+		return nil
+	}
+	size, e := sysRead(fd, room)
+	_ = unix.Close(fd)
+	if e != 0 || size == 0 {
+		return nil
+	}
+	return ownCgroup(room[:size])
+}
+
 // ownCgroup finds the path in the unified hierarchy in the text of /proc/self/cgroup (cgroups(7)).
 func ownCgroup(text []byte) []byte {
 	for line := range bytes.SplitSeq(text, []byte{'\n'}) {

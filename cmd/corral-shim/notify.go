@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -73,20 +72,9 @@ func (n *notifier) environment(env []string) []string {
 
 // inside tells whether a process is in the agent's control group, or below it. The number is the kernel's, who sends cannot choose it.
 func (n *notifier) inside(pid int32) bool {
-	if pid <= 0 {
-		return false
-	}
-	var path [32]byte
-	fd, e := sysOpen(append(strconv.AppendInt(append(path[:0], "/proc/"...), int64(pid), 10), "/cgroup\x00"...))
-	if e != 0 {
-		return false
-	}
-	size, e := sysRead(fd, n.room[:])
-	_ = unix.Close(fd)
-	if e != 0 {
-		return false
-	}
-	below, ok := bytes.CutPrefix(ownCgroup(n.room[:size]), bytes.TrimSuffix(n.group, []byte("/")))
+	group := groupOf(pid, n.room[:])
+	below, ok := bytes.CutPrefix(group, bytes.TrimSuffix(n.group, []byte("/")))
+	ok = ok && group != nil
 	return ok && (len(below) == 0 || below[0] == '/')
 }
 

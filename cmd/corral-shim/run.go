@@ -64,6 +64,8 @@ type shim struct {
 	sayNext    time.Time // when the words that were told would be told if each had to wait for the one before it
 
 	conns    [maxConns]*conn
+	group    []byte     // the control group that the shim was started in
+	room     [4096]byte // for the control group of who connects
 	incoming receiver
 	outgoing [4 << 10]byte
 }
@@ -123,6 +125,9 @@ func (s *shim) prepare() error {
 	}
 	if s.log, err = openLog(s.spec.StateDir, s.spec.LogMax); err != nil {
 		return err
+	}
+	if text, err := os.ReadFile("/proc/self/cgroup"); err == nil {
+		s.group = ownCgroup(text)
 	}
 	s.memory = openMemoryCounters()
 	s.pane = openPane(0)

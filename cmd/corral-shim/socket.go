@@ -13,7 +13,7 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// maxConns is how many connections there can be at a time; one more is closed at once.
+// maxConns is how many connections there can be at a time; one more is closed at once. The session's own processes have two of them at most: see makeRoom.
 const maxConns = 8
 
 // listener is the shim's socket. It exists from the beginning, under a temporary name, and gets its own once the agent runs: who sees it can
@@ -54,10 +54,10 @@ func listen(path string) (listener, error) {
 	return l, nil
 }
 
-// listenAgain makes the socket anew, if somebody has removed it. The connections that there are stay.
+// listenAgain makes the socket anew, if somebody has removed or replaced it. The connections that there are stay.
 func (s *shim) listenAgain() {
 	var st unix.Stat_t
-	if unix.Lstat(s.spec.Socket, &st) == nil {
+	if unix.Lstat(s.spec.Socket, &st) == nil && st.Ino == s.listener.ino {
 		return
 	}
 	l, err := listen(s.spec.Socket)
@@ -98,7 +98,8 @@ func (l *listener) remove() {
 
 // conn is one connection: a daemon, or the shim that runs in a joined pane.
 type conn struct {
-	fd      int   // -1 once it is closed
+	fd      int // -1 once it is closed
+	kind    peerKind
 	more    bool  // there may be more to receive
 	partial *text // the text whose messages have not all come yet
 
@@ -174,12 +175,14 @@ func (s *shim) accept() {
 		if e != 0 {
 			return
 		}
+		kind := s.peer(fd)
+		s.makeRoom(kind)
 		slot := s.freeSlot()
-		if slot < 0 || s.poller.add(fd, aboutConn+slot) != nil {
+		if kind == foreignPeer || slot < 0 || s.poller.add(fd, aboutConn+slot) != nil {
 			_ = unix.Close(fd)
 			continue
 		}
-		s.conns[slot] = &conn{fd: fd}
+		s.conns[slot] = &conn{fd: fd, kind: kind}
 		s.introduce(s.conns[slot])
 	}
 }
@@ -216,7 +219,7 @@ func (s *shim) send(c *conn, m shimwire.Message) {
 // attended tells whether a daemon is connected.
 func (s *shim) attended() bool {
 	return slices.ContainsFunc(s.conns[:], func(c *conn) bool {
-		return c != nil && c.fd >= 0 && c != s.pane.joined && !ready(c.fd, unix.POLLHUP|unix.POLLRDHUP)
+		return c != nil && c.fd >= 0 && c != s.pane.joined && c.kind.mayType() && !ready(c.fd, unix.POLLHUP|unix.POLLRDHUP)
 	})
 }
 
@@ -284,10 +287,12 @@ func (s *shim) receive(c *conn) bool {
 
 func (s *shim) take(c *conn, m *shimwire.Message, passed int) {
 	switch {
-	case m.Kind == shimwire.Join && passed >= 0:
+	case m.Kind == shimwire.Join && passed >= 0 && c.kind.mayJoin():
 		s.join(c, passed, string(m.Data))
 	case m.Kind == shimwire.Resized && c == s.pane.joined:
 		s.resize()
+	case m.Kind == shimwire.Input && !c.kind.mayType():
+		s.send(c, shimwire.Message{Kind: shimwire.InputDone, Seq: m.Seq, Error: "texts are taken from corrald alone"})
 	case m.Kind == shimwire.Input:
 		s.pane.readable = s.pane.there() // there may be keys, though nobody has looked yet
 		if problem := s.input.add(c, m); problem != "" {

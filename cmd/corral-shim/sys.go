@@ -67,6 +67,15 @@ func sysAccept(fd int) (int, unix.Errno) {
 	return int(n), 0
 }
 
+// sysPeer returns the process that has made a connection, by its id in our pid namespace: 0 if it has none there (SO_PEERCRED in unix(7)).
+func sysPeer(fd int) (int32, unix.Errno) {
+	var peer unix.Ucred
+	size := uint32(unsafe.Sizeof(peer))
+	_, _, e := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_PEERCRED,
+		uintptr(unsafe.Pointer(&peer)), uintptr(unsafe.Pointer(&size)), 0)
+	return peer.Pid, e
+}
+
 func sysEpollWait(fd int, events []unix.EpollEvent) int {
 	n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(fd), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
 	if e != 0 {

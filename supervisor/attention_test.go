@@ -151,7 +151,7 @@ func TestAnAgentThatSaysItselfWhenItIsReady(t *testing.T) {
 	supervise(t, func(b *bed) {
 		require.NoError(t, b.sup.Reload(config.Default(), notifying))
 		s := b.withShim()
-		s.says(shimwire.Message{Kind: shimwire.Hello, RunID: b.records.last("shop").Run.ID, AgentPID: 12, Started: time.Now(), Since: time.Now(), Seq: 1})
+		s.says(shimwire.Message{Kind: shimwire.Hello, RunID: b.records.last("shop").Run.ID, ShimPID: 11, AgentPID: 12, Started: time.Now(), Since: time.Now(), Seq: 1})
 		assert.Equal(t, "starting", b.state("shop"))
 		assert.NotContains(t, b.heard(), "0s create: ok")
 		<-time.After(startTimeout + time.Second)
@@ -165,7 +165,7 @@ func TestAnAgentThatSaysItselfWhenItIsReady(t *testing.T) {
 	supervise(t, func(b *bed) {
 		require.NoError(t, b.sup.Reload(config.Default(), notifying))
 		s := b.withShim()
-		s.says(shimwire.Message{Kind: shimwire.Hello, RunID: b.records.last("shop").Run.ID, AgentPID: 12, Started: time.Now(), Since: time.Now(), Seq: 1})
+		s.says(shimwire.Message{Kind: shimwire.Hello, RunID: b.records.last("shop").Run.ID, ShimPID: 11, AgentPID: 12, Started: time.Now(), Since: time.Now(), Seq: 1})
 		<-time.After(readyTimeout)
 		assert.Equal(t, "failed", b.state("shop"))
 		assert.Equal(t, "its agent did not say that it is ready within 1m30s", s.snapshot().Reason)
@@ -174,7 +174,7 @@ func TestAnAgentThatSaysItselfWhenItIsReady(t *testing.T) {
 	supervise(t, func(b *bed) { // while it has no workspace nothing is done to it; when that is back, it has its time again
 		require.NoError(t, b.sup.Reload(config.Default(), notifying))
 		s := b.withShim()
-		s.says(shimwire.Message{Kind: shimwire.Hello, RunID: b.records.last("shop").Run.ID, AgentPID: 12, Started: time.Now(), Since: time.Now(), Seq: 1})
+		s.says(shimwire.Message{Kind: shimwire.Hello, RunID: b.records.last("shop").Run.ID, ShimPID: 11, AgentPID: 12, Started: time.Now(), Since: time.Now(), Seq: 1})
 		seen := func(gone bool) {
 			b.meanwhile(func() { b.sup.apply(b.sup.sessions["shop"], session.WorkspaceSeen{Gone: gone}) })
 		}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -34,6 +35,10 @@ type world struct {
 	attached  bool          // what Attached says
 	sent      func()        // called by Send
 	follow    func(string)  // called by Follow
+
+	foreign bool // another process listens in the place of the shim
+	parent  int  // what Parent says
+	running bool // what Running says
 
 	freezer    sync.Mutex
 	frozen     map[string]bool // by control group
@@ -198,7 +203,18 @@ func (w *world) Attached(Target) bool                                       { re
 func (w *world) Usage(string) map[string]uint64                             { return nil }
 func (w *world) Capture(context.Context, Target, int, bool) (string, error) { return "", nil }
 
-func (w *world) Send(context.Context, string, string, bool) error {
+func (w *world) DialShim(t Target) (int, session.Process, error) {
+	if w.foreign {
+		return -1, session.Process{}, &ForeignSocketError{Path: t.ShimSocket(), PID: 99, ControlGroup: "/other.scope"}
+	}
+	fd, err := shimwire.Dial(t.ShimSocket())
+	return fd, session.Process{PID: 11, Start: 110}, err
+}
+
+func (w *world) Parent(int) int               { return w.parent }
+func (w *world) Running(session.Process) bool { return w.running }
+
+func (w *world) Send(context.Context, Target, string, bool) error {
 	if w.sent != nil {
 		w.sent()
 	}

@@ -77,7 +77,9 @@ func (s *Supervisor) converse(e *entry, id string, from session.Teller) {
 	}
 	if holder := s.holder(e.rec, id); holder != nil && e.rec.Run.Conversation == id {
 		s.unsure = true
-		s.Log.Warn("two sessions go on with the same conversation", "session", e.rec.ID, "other", holder.rec.ID, "conversation", id)
+		if s.mayLog(e, "shared conversation") {
+			s.Log.Warn("two sessions go on with the same conversation", "session", e.rec.ID, "other", holder.rec.ID, "conversation", id)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"errors"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,6 +46,10 @@ type runtime struct {
 	server session.Process // that it is of
 	lost   session.Process // the tmux server that was found dead when it was to be watched
 	shim   descriptor      // socket
+	peer   session.Process // that listens at its other end
+
+	hearSince time.Duration // by CLOCK_MONOTONIC: when the span began in which heard messages of the shim were taken
+	heard     int
 
 	agent      descriptor       // pidfd of the agent, none once that has ended
 	awaited    session.Process  // the agent that it is of, or was
@@ -52,6 +57,12 @@ type runtime struct {
 
 	redialing bool          // it is about to be connected to again
 	redialled time.Duration // how long that was waited for the last time, 0 if it was not
+	redialAt  time.Duration // by CLOCK_MONOTONIC: when that was over
+
+	forged   exitstatus.Status // the last record of an exit that was found while the agent ran
+	unproven bool              // a record was found before the shim has introduced itself
+	nextLook time.Duration     // by CLOCK_MONOTONIC: when events of its directories would be acted on if each had to wait for the one before it
+	resting  bool              // its directories are not watched for a moment, since too much happens there
 
 	stateDir   int32 // inotify watch on the session's state directory
 	runtimeDir int32 // inotify watch on its runtime directory
@@ -241,7 +252,7 @@ func (s *Supervisor) react(e *entry) {
 
 // gone does what had to wait until nothing was left of a run.
 func (s *Supervisor) gone(e *entry) {
-	if e.run.stateDir != 0 || e.watchErr != nil { // the first time: what is not watched was never, or is no more
+	if e.run.stateDir != 0 || e.watchErr != nil || e.run.resting { // the first time: what is not watched was never, or is no more
 		unit := e.rec.Run.Unit
 		s.discardRecord(e)
 		s.effect(e, func() { _ = s.World.Forget(s.ctx, unit) })
@@ -419,8 +430,10 @@ func (s *Supervisor) readExit(e *entry) (found bool) {
 	state := s.Records.SessionDir(e.rec.ID)
 	for _, dir := range []string{state, s.runtimeDir(e.rec.ID)} {
 		status, err := exitstatus.Read(dir)
-		if err == nil && status.RunID == r.ID {
-			s.apply(e, session.AgentExited{Status: status})
+		path := filepath.Join(dir, exitstatus.FileName)
+		if err == nil && status.RunID == r.ID && s.mayBelieve(e, status, path) {
+			s.apply(e, session.AgentExited{Status: within(status, r, time.Now(), s.Monotonic())})
+			s.problemOver(e, path)
 			e.stray = dir != state
 			s.takeHint(e)
 			if e.run.attached && e.rec.View().State == session.Completed {
@@ -428,7 +441,7 @@ func (s *Supervisor) readExit(e *entry) (found bool) {
 			}
 			return true
 		}
-		if err != nil && !errors.Is(err, errNotExist) {
+		if err != nil && !errors.Is(err, errNotExist) && s.mayLog(e, "unreadable exit") {
 			s.Log.Warn("cannot read an exit status", "session", e.rec.ID, "err", err)
 		}
 	}

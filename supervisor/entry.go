@@ -44,6 +44,8 @@ type entry struct {
 	watchErr error // why the files of its run are not watched
 	stray    bool  // its exit was found in the runtime directory, and has to be kept in the state directory
 
+	logged map[string]time.Duration // when each cause may be logged again, by CLOCK_MONOTONIC: see mayLog
+
 	removeAgain time.Time // it has expired and could not be removed: not before this time again
 }
 

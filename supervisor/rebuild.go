@@ -57,14 +57,14 @@ func knows(r *session.Run, sc Scope) bool {
 
 // renew notes the run that a session is in, of which its record does not know.
 func (s *Supervisor) renew(e *entry, sc Scope) error {
-	hello, err := s.speaker(sc, e.rec.ID)
+	hello, shim, err := s.speaker(sc, e.rec.ID)
 	if err != nil {
 		return err
 	}
 	if r := e.rec.Run; r != nil && r.ID == hello.RunID {
 		return fmt.Errorf("session %q has lost it before", e.rec.ID)
 	}
-	s.runs(e.rec, sc, hello)
+	s.runs(e.rec, sc, hello, shim)
 	e.unsaved = true
 	s.touch(e)
 	s.Log.Warn("the record of a session is older than what it runs, and goes on with that", "session", e.rec.ID, "unit", sc.Name)
@@ -105,7 +105,7 @@ func (s *Supervisor) recordOf(sc Scope) (*session.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	hello, err := s.speaker(sc, id)
+	hello, shim, err := s.speaker(sc, id)
 	if err != nil {
 		return nil, err
 	}
@@ -117,34 +117,34 @@ func (s *Supervisor) recordOf(sc Scope) (*session.Session, error) {
 	rec := &session.Session{
 		ID: id, Agent: agent, Command: command, WorkingDirectory: dir, Workspace: dir, OnLogin: "ignore", Created: hello.Started,
 	}
-	s.runs(rec, sc, hello)
+	s.runs(rec, sc, hello, shim)
 	s.recall(rec)
 	return rec, nil
 }
 
 // runs notes the run that a session's shim speaks of.
-func (s *Supervisor) runs(rec *session.Session, sc Scope, hello shimwire.Message) {
+func (s *Supervisor) runs(rec *session.Session, sc Scope, hello shimwire.Message, shim session.Process) {
 	def := s.Agents[rec.Agent]
 	rec.Apply(session.RunAsked{
 		Run: hello.RunID, BootID: s.BootID, Unit: sc.Name, Notify: def.Type == config.TypeNotify, Sources: def.Status.Sources, At: hello.Started,
 	})
 	rec.Apply(session.AgentStarted{
-		Run: hello.RunID, Shim: session.Process{PID: hello.ShimPID}, Agent: session.Process{PID: hello.AgentPID, Start: hello.AgentStart}, At: hello.Started,
+		Run: hello.RunID, Shim: shim, Agent: session.Process{PID: hello.AgentPID, Start: hello.AgentStart}, At: hello.Started,
 	})
 }
 
-// speaker returns what the shim in a session's runtime directory says of itself, if it and its agent are in the scope.
-func (s *Supervisor) speaker(sc Scope, id string) (shimwire.Message, error) {
-	hello, err := greet(filepath.Join(s.runtimeDir(id), shimSocket))
+// speaker returns what the shim in a session's runtime directory says of itself, and which process it is, if it and its agent are in the scope.
+func (s *Supervisor) speaker(sc Scope, id string) (hello shimwire.Message, shim session.Process, err error) {
+	hello, shim, err = s.greet(Target{ID: id, RuntimeDir: s.runtimeDir(id), Unit: sc.Name, ControlGroup: sc.ControlGroup})
 	if err != nil {
-		return hello, err
+		return hello, shim, err
 	}
 	for _, pid := range []int{hello.ShimPID, hello.AgentPID} {
 		if group := s.World.ControlGroup(pid); sc.ControlGroup == "" || group != sc.ControlGroup && !strings.HasPrefix(group, sc.ControlGroup+"/") {
-			return hello, fmt.Errorf("its shim speaks of process %d, which is in control group %q", pid, group)
+			return hello, shim, fmt.Errorf("its shim speaks of process %d, which is in control group %q", pid, group)
 		}
 	}
-	return hello, nil
+	return hello, shim, nil
 }
 
 // recall finds out from what the agent was executed with, if that is to be seen, which conversation it has: then it can be resumed as before.
@@ -204,27 +204,27 @@ func (s *Supervisor) whose(unit string) (id, agent string, err error) {
 const helloTime = time.Second
 
 // greet connects to a shim and returns what it says of itself first.
-func greet(socket string) (shimwire.Message, error) {
-	fd, err := shimwire.Dial(socket)
+func (s *Supervisor) greet(t Target) (hello shimwire.Message, shim session.Process, err error) {
+	fd, shim, err := s.World.DialShim(t)
 	if err != nil {
-		return shimwire.Message{}, err
+		return hello, shim, err
 	}
 	defer func() { _ = unix.Close(fd) }()
 	limit := unix.NsecToTimeval(helloTime.Nanoseconds())
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
-		return shimwire.Message{}, err
+		return hello, shim, err
 	}
-	buf := make([]byte, 4096)
+	buf := make([]byte, shimwire.MaxMessage)
 	n, err := unix.Read(fd, buf)
 	for errors.Is(err, unix.EINTR) {
 		n, err = unix.Read(fd, buf)
 	}
 	if err != nil {
-		return shimwire.Message{}, fmt.Errorf("its shim says nothing: %w", err)
+		return hello, shim, fmt.Errorf("its shim says nothing: %w", err)
 	}
-	hello, err := shimwire.ParseMessage(buf[:n])
-	if err == nil && (hello.Kind != shimwire.Hello || hello.RunID == "" || hello.AgentPID == 0) {
+	hello, err = shimwire.ParseMessage(buf[:n])
+	if err == nil && (hello.Kind != shimwire.Hello || hello.RunID == "" || hello.AgentPID == 0 || !s.isTrue(hello, shim)) {
 		err = errors.New("its shim does not say who it is")
 	}
-	return hello, err
+	return hello, shim, err
 }

@@ -83,7 +83,8 @@ func (s *Supervisor) Send(ctx context.Context, id, text string, how Input) error
 	return s.give(ctx, id, agentAlive, how.IfWaiting && !woken, func(t Target) error {
 		ctx, cancel := s.AfterFunc.Context(ctx, patience)
 		defer cancel()
-		if err := s.World.Send(ctx, filepath.Join(t.RuntimeDir, shimSocket), text, how.Enter); err != nil {
+		if err := s.World.Send(ctx, t, text, how.Enter); err != nil {
+			s.lostSocket(t, err)
 			return refuse(InvalidState, "cannot send to session %q: %v", id, err)
 		}
 		return nil

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"encoding/hex"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"time"
@@ -67,7 +68,11 @@ type World interface {
 	Began(ctx context.Context) (time.Duration, error)
 	// Stopping tells whether the whole user manager is stopping.
 	Stopping(ctx context.Context) bool
-	// Reopen has a shim that lives, and its tmux server, make their sockets anew where somebody has removed them, and tells whether the shim lives.
+	// DialShim connects to the run's shim, and returns the socket, which the caller owns, and the process that listens there. Where that is another process
+	// the error is a *ForeignSocketError. It does not wait.
+	DialShim(t Target) (fd int, shim session.Process, err error)
+	// Reopen has a shim that lives, and its tmux server, make their sockets anew where somebody has removed or replaced them, and tells whether the shim
+	// lives.
 	Reopen(t Target) bool
 	// TmuxAnswers tells whether the session's tmux server is there and answers.
 	TmuxAnswers(ctx context.Context, t Target) bool
@@ -87,14 +92,18 @@ type World interface {
 	Forget(ctx context.Context, unit string) error
 	// ControlGroup tells in which control group a process is, "" if it is gone.
 	ControlGroup(pid int) string
+	// Parent returns the parent of a process, 0 if the process has ended.
+	Parent(pid int) int
+	// Running tells whether exactly this process has not ended; false where that cannot be found out. It does not wait.
+	Running(p session.Process) bool
 	// Shown tells what a process shows of itself: its arguments, and its working directory.
 	Shown(pid int) (args []string, dir string, err error)
 	// Populated tells whether the control group has processes, other than those that are about to die: it gives them a moment.
 	Populated(group string) bool
 	// Occupied tells whether the control group has processes at this moment. It does not wait.
 	Occupied(group string) bool
-	// Send has the agent's terminal take the text, whole.
-	Send(ctx context.Context, socket, text string, enter bool) error
+	// Send has the agent's terminal take the text, whole. It sends nothing to a process that is not the run's shim: see DialShim.
+	Send(ctx context.Context, t Target, text string, enter bool) error
 	// Attached tells whether somebody is attached to the session's terminal. It does not wait.
 	Attached(t Target) bool
 	// Capture reads the screen; Keys presses keys; AttachCommand tells how to attach.
@@ -154,6 +163,9 @@ type Target struct {
 	Frozen       bool // when this was asked for
 	AskAll       bool // each process of the agent's is to be asked to end, not its own alone
 }
+
+// ShimSocket is the path of the shim's socket.
+func (t Target) ShimSocket() string { return filepath.Join(t.RuntimeDir, shimSocket) }
 
 func (s *Supervisor) target(e *entry) Target {
 	r := e.rec.Run

@@ -19,6 +19,7 @@ import (
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/inotify"
+	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -131,6 +132,8 @@ type Supervisor struct {
 	boot       session.Boot  // this one, by the clock as it was last seen
 	clockSince time.Time     // when the daemon started, or noticed that the clock had been set
 	began      time.Duration // by CLOCK_MONOTONIC: when the daemon did
+
+	heardShim [shimwire.MaxMessage]byte // the message of a shim that is being read
 
 	keys map[fdpoll.Key]func()
 	next fdpoll.Key

@@ -91,6 +91,7 @@ func (s *Supervisor) watchRecord(e *entry) {
 func (s *Supervisor) watchDirs(e *entry) (err error) {
 	e.run.stateDir, err = s.watchPath(s.Records.SessionDir(e.rec.ID), unix.IN_MOVED_TO|unix.IN_DELETE|unix.IN_ONLYDIR, func(ev inotify.Event) {
 		switch {
+		case !s.mayLook(e): // it is looked at later
 		case ev.Mask&unix.IN_DELETE == 0 && ev.Name == exitstatus.FileName:
 			s.readExit(e)
 		case ev.Mask&unix.IN_DELETE != 0 && ev.Name == store.RecordName:
@@ -106,9 +107,11 @@ func (s *Supervisor) watchDirs(e *entry) (err error) {
 	}
 	e.run.runtimeDir, err = s.watchPath(dir, unix.IN_MOVED_TO|unix.IN_CREATE|unix.IN_ATTRIB|unix.IN_ONLYDIR, func(ev inotify.Event) {
 		switch {
+		case !s.mayLook(e): // it is looked at later
 		case ev.Mask&unix.IN_ATTRIB != 0:
 			s.attachedOrNot(e) // tmux tells so by the mode of its socket
 		case ev.Name == shimSocket:
+			s.socketMended(e)
 			s.connectShim(e)
 		case ev.Name == exitstatus.FileName:
 			s.readExit(e)
@@ -133,7 +136,9 @@ func (s *Supervisor) saveAnew(e *entry) {
 	if e.removed || e.leaving || !e.rec.Run.Live() {
 		return
 	}
-	s.Log.Warn("the record of a session was removed while it lives, and is written again", "session", e.rec.ID)
+	if s.mayLog(e, "removed record") {
+		s.Log.Warn("the record of a session was removed while it lives, and is written again", "session", e.rec.ID)
+	}
 	e.unsaved, e.exited = true, false
 	run := e.rec.Run.ID
 	s.effect(e, func() {
@@ -142,11 +147,18 @@ func (s *Supervisor) saveAnew(e *entry) {
 				return
 			}
 			s.watchAnew(e)
-			if !e.unsaved && !there(filepath.Join(s.Records.SessionDir(e.rec.ID), store.RecordName)) { // somebody is still at it
-				s.saveAnew(e)
+			if s.mayLook(e) {
+				s.checkRecord(e) // somebody may still be at it
 			}
 		})
 	})
+}
+
+// checkRecord saves a session again whose record is not there.
+func (s *Supervisor) checkRecord(e *entry) {
+	if !e.unsaved && !there(filepath.Join(s.Records.SessionDir(e.rec.ID), store.RecordName)) {
+		s.saveAnew(e)
+	}
 }
 
 func there(path string) bool {
@@ -182,7 +194,9 @@ func (s *Supervisor) watchTmux(e *entry) bool {
 		s.tmuxDied(e, run, process)
 	})
 	if err != nil {
-		s.Log.Warn("cannot watch a tmux server", "session", e.rec.ID, "err", err)
+		if s.mayLog(e, "tmux") {
+			s.Log.Warn("cannot watch a tmux server", "session", e.rec.ID, "err", err)
+		}
 		return true
 	}
 	e.run.tmux, e.run.server = d, process // that of an earlier one is still waited for: it has to be collected
@@ -221,20 +235,24 @@ func (s *Supervisor) connectShim(e *entry) {
 		return
 	}
 	run := r.ID
-	fd, err := shimwire.Dial(filepath.Join(s.runtimeDir(e.rec.ID), shimSocket))
+	fd, peer, err := s.World.DialShim(s.target(e))
 	if errors.Is(err, unix.EAGAIN) {
 		s.redial(e, run)
 		return
 	}
 	if err != nil {
+		s.noteForeign(e, err)
 		return // it will be told of, or is gone: then the exit or the end of the scope is
 	}
+	s.problemOver(e, s.target(e).ShimSocket())
 	d, err := s.waitFor(fd, func() { s.hearShim(e, run) })
 	if err != nil {
-		s.Log.Warn("cannot listen to a shim", "session", e.rec.ID, "err", err)
+		if s.mayLog(e, "shim") {
+			s.Log.Warn("cannot listen to a shim", "session", e.rec.ID, "err", err)
+		}
 		return
 	}
-	e.run.shim = d
+	e.run.shim, e.run.peer = d, peer
 	s.hearShim(e, run)
 }
 
@@ -252,11 +270,14 @@ func (s *Supervisor) redial(e *entry, run string) {
 	}
 	again := func() {
 		if !e.removed && e.rec.Run.ID == run {
-			e.run.redialing = false
+			e.run.redialing, e.run.redialAt = false, s.Monotonic()
 			if s.connectShim(e); e.run.shim.key == 0 && !e.run.redialing {
 				s.shimHungUp(e, run)
 			}
 		}
+	}
+	if s.Monotonic()-e.run.redialAt > lastRedial {
+		e.run.redialled = 0
 	}
 	wait := e.run.redialled
 	e.run.redialing, e.run.redialled = true, min(max(2*wait, firstRedial), lastRedial)
@@ -272,13 +293,13 @@ func (s *Supervisor) hearShim(e *entry, run string) {
 	if e.removed || e.rec.Run.ID != run || e.run.shim.key == 0 {
 		return
 	}
-	buf := make([]byte, 4096) // a shim says short things
-	for {
-		n, _, err := unix.Recvfrom(e.run.shim.fd, buf, unix.MSG_DONTWAIT)
+	key := e.run.shim.key
+	for e.run.shim.key == key && s.mayHear(e, run) { // what it says may end the connection
+		n, _, err := unix.Recvfrom(e.run.shim.fd, s.heardShim[:], unix.MSG_DONTWAIT)
 		switch {
 		case err == unix.EINTR:
 		case err == unix.EAGAIN:
-			if err := s.Descriptors.Again(e.run.shim.fd, e.run.shim.key); err != nil {
+			if err := s.Descriptors.Again(e.run.shim.fd, e.run.shim.key); err != nil && s.mayLog(e, "shim") {
 				s.Log.Warn("cannot listen to a shim", "session", e.rec.ID, "err", err)
 			}
 			return
@@ -286,7 +307,8 @@ func (s *Supervisor) hearShim(e *entry, run string) {
 			s.shimHungUp(e, run)
 			return
 		default:
-			if m, err := shimwire.ParseMessage(buf[:n]); err == nil {
+			e.run.heard++
+			if m, err := shimwire.ParseMessage(s.heardShim[:n]); err == nil {
 				s.shimSaid(e, m)
 			}
 		}
@@ -297,18 +319,27 @@ func (s *Supervisor) shimSaid(e *entry, m shimwire.Message) {
 	run := e.rec.Run.ID
 	switch m.Kind {
 	case shimwire.Hello:
-		if m.RunID != run || !s.inScope(e, m) {
+		if m.RunID != run {
 			return
 		}
-		e.run.redialled = 0
+		if !s.isTrue(m, e.run.peer) {
+			s.noteUntrue(e, m)
+			return
+		}
+		if !s.inScope(e, m) {
+			return
+		}
 		failpoint.Hit("start.agent-heard")
 		s.apply(e, session.AgentStarted{
 			Run:   run,
-			Shim:  session.Process{PID: m.ShimPID},
+			Shim:  e.run.peer,
 			Agent: session.Process{PID: m.AgentPID, Start: m.AgentStart},
 			At:    m.Started,
 		})
 		s.printed(e, m.Idle, m)
+		if e.run.unproven {
+			s.readExit(e)
+		}
 	case shimwire.Idle, shimwire.Working:
 		s.printed(e, m.Kind == shimwire.Idle, m)
 	case shimwire.Said:
@@ -352,12 +383,13 @@ func (s *Supervisor) shimHungUp(e *entry, run string) {
 	t := s.target(e)
 	held := e.rec.Frozen && e.rec.Run.Tmux == session.Alive // it would answer, if it was let
 	go func() {
-		fd, err := shimwire.Dial(filepath.Join(t.RuntimeDir, shimSocket))
+		fd, _, err := s.World.DialShim(t)
 		if err == nil {
 			_ = unix.Close(fd)
 		}
-		gone := errors.Is(err, unix.ENOENT) && s.World.Reopen(t) // not the shim, but its socket
-		if gone || err == nil || errors.Is(err, unix.EAGAIN) {   // it gave up a listener that did not listen
+		var foreign *ForeignSocketError
+		gone := (errors.Is(err, unix.ENOENT) || errors.As(err, &foreign)) && s.World.Reopen(t) // not the shim, but its socket
+		if gone || err == nil || errors.Is(err, unix.EAGAIN) {                                 // it gave up a listener that did not listen
 			s.post(func() { s.redial(e, run) })
 			return
 		}

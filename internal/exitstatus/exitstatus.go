@@ -1,7 +1,7 @@
 // Package exitstatus is the record that a shim leaves of the end of one run: the file exit_status in the session's state directory.
 //
-// It is the only source of an agent's exit code and signal (a scope tells neither), so it is written durably, once, by the agent's parent,
-// and read by whoever comes, however much later. The format is lines of NAME=value, the last of which is END=1; a file without it is not
+// It is where an agent's exit code and signal are found (a scope tells neither), so it is written durably, once, by the agent's parent,
+// and read by whoever comes, however much later. Every process of the user can write such a file: whether it may be true, its reader decides. The format is lines of NAME=value, the last of which is END=1; a file without it is not
 // whole and tells nothing. Names that a reader does not know are passed over, so that old and new programs understand each other.
 package exitstatus
 
@@ -114,7 +114,7 @@ func (s Status) Append(b []byte) []byte {
 // ErrIncomplete is returned for a record that was not written to its end.
 var ErrIncomplete = errors.New("the record is not complete")
 
-// Parse reads a record. A record that is not complete, or that contradicts itself, is an error: an exit is never guessed.
+// Parse reads a record. A record that is not complete, or that contradicts itself, is an error: no exit code is guessed.
 func Parse(b []byte) (Status, error) {
 	var s Status
 	body, whole := bytes.CutSuffix(b, []byte("\nEND=1\n"))

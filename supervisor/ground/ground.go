@@ -239,6 +239,7 @@ func (g *Ground) Reopen(t supervisor.Target) bool {
 		return false
 	}
 	defer func() { _ = unix.Close(fd) }()
+	g.removeForeign(t)
 	// Any other process would end by that signal.
 	if !g.isShim(t.Shim.PID) || proc.AwaitEnd(fd, 0) || os.MkdirAll(t.RuntimeDir, 0o700) != nil || unix.PidfdSendSignal(fd, unix.SIGUSR1, nil, 0) != nil {
 		return false
@@ -249,6 +250,17 @@ func (g *Ground) Reopen(t supervisor.Target) bool {
 		}
 	}
 	return true
+}
+
+// removeForeign removes what is in the place of the shim's socket and is not its: a shim makes its socket anew only where there is none.
+func (g *Ground) removeForeign(t supervisor.Target) {
+	conn, _, err := g.DialShim(t)
+	if foreign := (*supervisor.ForeignSocketError)(nil); errors.As(err, &foreign) {
+		_ = os.Remove(foreign.Path)
+	}
+	if err == nil {
+		_ = unix.Close(conn)
+	}
 }
 
 // shimOf returns a pidfd of the run's shim, -1 if there is none, or no agent that it could record the end of.

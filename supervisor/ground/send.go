@@ -9,12 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/supervisor"
 )
 
 // Send has the agent's terminal take the text, whole, over a connection of its own. The shim writes texts in the order they come in. The context has a
 // deadline.
-func (g *Ground) Send(ctx context.Context, socket, text string, enter bool) error {
-	fd, err := shimwire.Dial(socket)
+func (g *Ground) Send(ctx context.Context, t supervisor.Target, text string, enter bool) error {
+	fd, _, err := g.DialShim(t)
 	if err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func within(deadline time.Time, fd, timeout int, call func() error) error {
 
 // taken waits until the shim says that the text with this number was taken. It says other things meanwhile.
 func taken(fd int, seq uint32, deadline time.Time) error {
-	buf := make([]byte, 4096)
+	buf := make([]byte, shimwire.MaxMessage)
 	for {
 		n := 0
 		err := within(deadline, fd, unix.SO_RCVTIMEO, func() (err error) {

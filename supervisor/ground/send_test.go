@@ -2,7 +2,7 @@ package ground
 
 import (
 	"context"
-	"path/filepath"
+	"os"
 	"testing"
 	"time"
 
@@ -11,11 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/supervisor"
 )
 
 // TestATextThatIsNotTaken is given up at its time, however much else the shim has to say meanwhile.
 func TestATextThatIsNotTaken(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "shim.sock")
+	target := supervisor.Target{RuntimeDir: t.TempDir(), Shim: process(t, os.Getpid())}
+	path := target.ShimSocket()
 	listener, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer func() { _ = unix.Close(listener) }()
@@ -40,6 +42,6 @@ func TestATextThatIsNotTaken(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	require.EqualError(t, new(Ground).Send(ctx, path, "hello", true), "its agent does not read the text")
+	require.EqualError(t, new(Ground).Send(ctx, target, "hello", true), "its agent does not read the text")
 	<-ended // it has closed its end
 }

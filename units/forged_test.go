@@ -42,3 +42,18 @@ func TestSignals_OfOthersAreDropped(t *testing.T) {
 	assert.Equal(t, Ended{name, "success", started.InvocationID}, testbed.Receive(t, m.Events(), "the end of the scope"))
 	require.NoError(t, m.do(t.Context(), func(*watches) { assert.Empty(t, w.job, "the end of a start job") }))
 }
+
+// TestSignals_OfASystemdThatIsExecutedAgainCount: it comes back under another unique name, and is believed under that.
+func TestSignals_OfASystemdThatIsExecutedAgainCount(t *testing.T) {
+	m := connect(t)
+	const name = "app-corral-again.scope"
+	_, _ = start(t, m, name)
+	for range 3 {
+		testbed.Systemctl(t, "daemon-reexec")
+		for testbed.Receive(t, m.Events(), "Resync") != (Resync{}) {
+			continue
+		}
+	}
+	testbed.Systemctl(t, "stop", "--no-block", name)
+	assert.Equal(t, StopRequested{Name: name}, next(t, m))
+}

@@ -151,7 +151,7 @@ func TestRun_WaitsForSystemdItself(t *testing.T) {
 	conn, stranger := connect(t), testbed.Bus(t)
 	end := filepath.Join(testbed.Dir(t), "end")
 	err := Run(t.Context(), conn, shell(`while ! [ -e "$1" ]; do sleep 0.01; done; exit 7`, end), nil, time.Minute, func() {
-		line := strings.Fields(testbed.Systemctl(t, "list-jobs", "--plain", "--no-legend"))
+		line := strings.Fields(testbed.Systemctl(t, "list-jobs", "--plain", "--no-legend", "corral-test-*"))
 		require.NotEmpty(t, line)
 		id, err := strconv.ParseUint(line[0], 10, 32)
 		require.NoError(t, err)

@@ -52,7 +52,7 @@ func TestSignals_OfAnotherUser(t *testing.T) {
 		} {
 			t.Log(name)
 			sent := d.As("bob", append([]string{"sh", "-ec", `
-				for to in $(`+daemons+`); do
+				for to in $(` + daemons + `); do
 					busctl --system emit --destination=$to "$@"; echo $to
 				done`, "sh"}, emit...)...)
 			require.Len(t, strings.Fields(sent), 2, "%s: to each of the two daemons", name)

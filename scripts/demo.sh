@@ -44,12 +44,12 @@ outside() {
   trap 'exit 130' INT TERM
   # On a private systemd another user, without any rights, has to read what is installed here.
   chmod 755 "$tmp"
+  umask 022
 
   if command -v npm >/dev/null; then
     # This one shows its first screen without an account and without a network.
-    say 'Fetching a coding agent with npm, meanwhile (OpenAI Codex, at most 60 s)'
-    timeout 60 npm install --prefix "$tmp/npm" --ignore-scripts --fetch-retries=1 --fetch-retry-maxtimeout=5000 --no-audit --no-fund \
-      --loglevel=error @openai/codex >"$tmp/npm.log" 2>&1 </dev/null &
+    say 'Fetching a coding agent with npm, meanwhile (OpenAI Codex, in the version that Corral is tested with, at most 60 s)'
+    XDG_CACHE_HOME=$tmp/npm timeout 60 scripts/agents.sh codex >"$tmp/agents" 2>"$tmp/npm.log" </dev/null &
     fetching=$!
   fi
 
@@ -63,7 +63,7 @@ outside() {
     status=$?
     fetching=''
     if [ $status = 0 ]; then
-      agent=$tmp/npm/node_modules/.bin/codex
+      agent=$(<"$tmp/agents")/node_modules/@openai/codex/vendor/x86_64-unknown-linux-musl/bin/codex
     else
       say 'npm could not bring the agent in time; the demo goes on without it:'
       tail -n 3 "$tmp/npm.log"

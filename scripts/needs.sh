@@ -1,6 +1,7 @@
 #!/bin/bash
-# needs.sh NEED...: sees that this machine has what a make target needs. What is missing is installed with apt where that may be done
-# without asking (as root, or with sudo that wants no password); otherwise the exact command is named, and the exit status is 1.
+# needs.sh NEED...: checks that this machine has what a make target needs. What is missing is installed with apt: as root, who is shown the packages, or
+# with sudo, after a question on the terminal that lists them (with CI=true sudo is not asked for, and must want no password). Otherwise, and with other
+# package managers, the exact command is named, and the exit status is 1.
 set -u
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -20,7 +21,7 @@ has() {
     logind) any_file '/usr/lib/*/security/pam_systemd.so' '/lib/*/security/pam_systemd.so' '/usr/lib*/security/pam_systemd.so' ;;
     desktop-file-utils) have desktop-file-validate ;;
     appstream) have appstreamcli ;;
-    uml) have linux.uml && have mkfs.ext4 ;;
+    uml) have patchelf && have mkfs.ext4 ;;
     gdbus) have gdbus ;;
     dunst) have dunst && have dunstctl ;;
     mako) have mako && have makoctl ;;
@@ -56,7 +57,7 @@ packages() {
     cc:apt-get) echo gcc libc6-dev ;;
     cc:dnf) echo gcc glibc-devel ;;
     cc:*) echo gcc ;;
-    uml:*) echo user-mode-linux e2fsprogs ;;
+    uml:*) echo patchelf e2fsprogs ;;
     gdbus:apt-get) echo libglib2.0-bin ;;
     gdbus:*) echo glib2 ;;
     xvfb:dnf) echo xorg-x11-server-Xvfb ;;
@@ -110,16 +111,34 @@ case $manager in
 esac
 
 as_root=()
-if [ "$(id -u)" != 0 ]; then
-  as_root=(sudo)
-  have sudo && sudo -n true 2>/dev/null || manager=
-fi
-if [ "$manager" = apt-get ]; then
-  echo "Installing what is needed and not here: ${wanted[*]}"
-  as_root+=(env DEBIAN_FRONTEND=noninteractive)
+[ "$(id -u)" = 0 ] || as_root=(sudo)
+
+# may_install: whether packages may be installed now. sudo is never used unless a person has agreed to it, on the terminal.
+may_install() {
+  [ "$manager" = apt-get ] || return 1
+  if [ ${#as_root[@]} = 0 ]; then
+    echo "Installing what is needed and not here: ${wanted[*]}"
+    return
+  fi
+  have sudo || return 1
+  if [ "${CI-}" = true ]; then
+    sudo -n true 2>/dev/null || return 1
+    echo "Installing with sudo what is needed and not here: ${wanted[*]}"
+    return
+  fi
+  [ -t 0 ] && [ -t 2 ] || return 1
+  local answer
+  read -rp "Needed and not here: ${wanted[*]}. Install with sudo apt-get? [Y/n] " answer || return 1
+  [[ $answer =~ ^([Yy]([Ee][Ss])?)?$ ]]
+}
+
+if may_install; then
+  # The person may be asked for a password, once, before the output is hidden.
+  [ ${#as_root[@]} = 0 ] || sudo -v || exit 1
+  quietly=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive)
   # The package lists of a fresh machine are empty or old: they are fetched only if it does not go without.
-  "${as_root[@]}" "${install[@]}" >/dev/null 2>&1 </dev/null ||
-    { "${as_root[@]}" apt-get update -q >/dev/null </dev/null && "${as_root[@]}" "${install[@]}" >/dev/null </dev/null; }
+  "${quietly[@]}" "${install[@]}" >/dev/null 2>&1 </dev/null ||
+    { "${quietly[@]}" apt-get update -q >/dev/null </dev/null && "${quietly[@]}" "${install[@]}" >/dev/null </dev/null; }
   for need in "${missing[@]}"; do
     has "$need" || { echo "still not there: $need" >&2 && status=1; }
   done

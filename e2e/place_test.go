@@ -51,7 +51,7 @@ func TestInstalledByAUser(t *testing.T) {
 	m.Install(dir)
 	d := &desk{m, t, m.User("ann")}
 	made := func(target string) string {
-		return d.do("sh", "-c", `XDG_DATA_HOME="$HOME/my data" make -C /srv/corral --no-print-directory -o build -o needs-run `+target)
+		return d.do("sh", "-c", `XDG_DATA_HOME="$HOME/my data" make -C /srv/corral --no-print-directory BUILD=build -o build -o needs-run `+target)
 	}
 	files := func() string { return d.do("sh", "-c", `find ~ -type f -o -type l | grep orral || :`) }
 	require.Empty(t, files())

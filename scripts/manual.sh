@@ -1,7 +1,7 @@
 #!/bin/bash
-# manual.sh: the manual's pages in build/man, read by the two programs that people read manuals with, without a word of complaint.
+# manual.sh DIR: the manual's pages in a directory, read by the two programs that people read manuals with, without a word of complaint.
 set -eu -o pipefail
-cd "$(dirname "$0")/../build/man"
+cd "$1"
 
 complaints=$(mandoc -T lint -W warning ./*.[1-8]) || true
 for page in ./*.[1-8]; do

@@ -127,7 +127,7 @@ func keeperInNamespaces(self string, c *claim.Claim) (*exec.Cmd, error) {
 // keeperInScope is the way of an ordinary user: a delegated scope of the user's own manager.
 func keeperInScope(self string, c *claim.Claim) (*exec.Cmd, error) {
 	if _, err := os.Stat(filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "systemd/private")); err != nil {
-		return nil, errors.New("no systemd user manager is running for this user: log in through logind (console, ssh, machinectl shell), or run the tests as root")
+		return nil, errors.New("no systemd user manager is running for this user: log in through logind (console, ssh, machinectl shell), or run this as root")
 	}
 	cmd := exec.Command("systemd-run", "--user", "--scope", "--collect", "--quiet", "--property=Delegate=yes",
 		"--unit="+fmt.Sprintf("corral-testbed-%d-%s", os.Getpid(), filepath.Base(c.Dir)), "--", self)

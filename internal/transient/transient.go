@@ -37,6 +37,7 @@ type Service struct {
 	Argv        []string // the first is an absolute path
 	Path        string   // of the program, where the first is only what it is to be called
 	Environment []string // beside the manager's; everybody on the bus can read it
+	Properties  []Property
 }
 
 // Failure says how a program has ended that did not do well.
@@ -58,10 +59,13 @@ func (f *Failure) Error() string {
 	return fmt.Sprintf("%s failed: %s", f.Unit, f.Result)
 }
 
-type property struct {
+// Property is one of a unit's, as StartTransientUnit takes it: org.freedesktop.systemd1(5).
+type Property struct {
 	Name  string
 	Value dbus.Variant
 }
+
+type property = Property
 
 // execCommand is an entry of ExecStartEx: org.freedesktop.systemd1(5).
 type execCommand struct {
@@ -181,6 +185,7 @@ func (s Service) start(ctx context.Context, conn *dbus.Conn, unit string, starte
 		{"Slice", dbus.MakeVariant(s.Slice)},
 		{"CollectMode", dbus.MakeVariant("inactive-or-failed")},
 	}, more...)
+	properties = append(properties, s.Properties...)
 	var job dbus.ObjectPath
 	err = conn.Object(systemd, systemdPath).CallWithContext(ctx, managerIface+".StartTransientUnit", 0, unit, "fail", properties, []struct {
 		Name       string

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/internal/bus"
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/testbed"
 )
 
@@ -164,4 +165,98 @@ func TestRun_WaitsForSystemdItself(t *testing.T) {
 	assert.EqualValues(t, 7, failure.Status)
 	require.NoError(t, conn.Close())
 	gone(t)
+}
+
+// TestCapture: what the program prints is returned, and nothing that it has started is left by then, whatever it does about SIGTERM.
+func TestCapture(t *testing.T) {
+	conn := connect(t)
+	dir := testbed.Dir(t)
+	s := shell(`(trap "" TERM HUP; echo in the background >"$1/begun"; exec setsid sleep 1000) & until [ -s "$1/begun" ]; do :; done; cat; grep ^0:: /proc/self/cgroup`, dir)
+	s.Properties = []Property{{"TasksMax", dbus.MakeVariant(uint64(64))}, {"MemoryMaxScale", dbus.MakeVariant(uint32(1 << 31))}}
+	out, err := Capture(t.Context(), conn, s, []byte("given\n"), time.Minute)
+	require.NoError(t, err)
+	given, cgroup, _ := strings.Cut(string(out), "\n")
+	assert.Equal(t, "given", given)
+	root, err := proc.CgroupRoot()
+	require.NoError(t, err)
+	assert.NoDirExists(t, root+strings.TrimSpace(strings.TrimPrefix(cgroup, "0::")), "systemd removes the control group once it is empty")
+	require.NoError(t, conn.Close())
+	gone(t)
+}
+
+// TestCapture_EndsTheProgram when its time is over, or the caller does not wait any longer: it is asked first, and gone when Capture returns.
+func TestCapture_EndsTheProgram(t *testing.T) {
+	const script = `trap 'echo asked >"$1/asked"; exit 0' TERM; (trap "" TERM; exec setsid sleep 1000) & echo "$$" >"$1/begun"; sleep 1000 & wait $!`
+	t.Run("its time is over", func(t *testing.T) {
+		dir := testbed.Dir(t)
+		conn := connect(t)
+		_, err := Capture(t.Context(), conn, shell(script, dir), nil, 200*time.Millisecond)
+		var failure *Failure
+		require.ErrorAs(t, err, &failure)
+		assert.Equal(t, "timeout", failure.Result)
+		require.NoError(t, conn.Close())
+	})
+	t.Run("the caller cancels", func(t *testing.T) {
+		dir := testbed.Dir(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		conn := connect(t)
+		go func() { _, err := Capture(ctx, conn, shell(script, dir), nil, time.Minute); ended <- err }()
+		testbed.Poll(t, "it runs", func() bool { return exists(dir + "/begun") })
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		assert.FileExists(t, dir+"/asked")
+		assert.Empty(t, testbed.Systemctl(t, "list-units", "--state=active,activating,deactivating", "--plain", "--no-legend", "corral-test-*"))
+		require.NoError(t, conn.Close())
+	})
+	gone(t)
+}
+
+// TestCapture_CannotStart: the error tells that nothing was begun.
+func TestCapture_CannotStart(t *testing.T) {
+	s := shell("exit 0")
+	s.Properties = []Property{{"NoSuchProperty", dbus.MakeVariant("")}}
+	conn := connect(t)
+	_, err := Capture(t.Context(), conn, s, nil, time.Minute)
+	require.ErrorIs(t, err, ErrNotStarted)
+	require.ErrorContains(t, err, "corral-test-")
+	_, err = Capture(t.Context(), conn, Service{Kind: "test", Slice: "app.slice", Argv: []string{"/no/such/program"}}, nil, time.Minute)
+	require.ErrorContains(t, err, "exited with code 203")
+	require.NoError(t, conn.Close()) // systemd has remembered the unit for it
+	gone(t)
+}
+
+// TestCapture_LosesTheBus in the middle: the caller hears of it, and can stop the service over another connection.
+func TestCapture_LosesTheBus(t *testing.T) {
+	dir := testbed.Dir(t)
+	conn := connect(t)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Capture(t.Context(), conn, shell(`echo >"$1/begun"; exec sleep 1000`, dir), nil, time.Minute)
+		ended <- err
+	}()
+	testbed.Poll(t, "it runs", func() bool { return exists(dir + "/begun") })
+	require.NoError(t, conn.Close())
+	require.ErrorContains(t, <-ended, "the connection to the bus is lost")
+	require.NoError(t, Stop(t.Context(), connect(t), "corral-test-*"))
+	gone(t)
+}
+
+// TestStop waits for the end of all that matches, and for nothing where nothing does.
+func TestStop(t *testing.T) {
+	conn := connect(t)
+	for range 3 {
+		_, err := Start(t.Context(), conn, shell("exec sleep 1000"))
+		require.NoError(t, err)
+	}
+	require.NoError(t, Stop(t.Context(), conn, "corral-test-*"))
+	assert.Empty(t, testbed.Systemctl(t, "list-units", "--state=active,activating,deactivating", "--plain", "--no-legend", "corral-test-*"))
+	require.NoError(t, Stop(t.Context(), conn, "corral-test-*"))
+	gone(t)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

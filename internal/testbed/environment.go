@@ -66,6 +66,7 @@ func (p *plan) managerEnvironment() []string {
 		"XDG_RUNTIME_DIR="+run, "XDG_CONFIG_HOME="+home+"/.config", "XDG_STATE_HOME="+home+"/.local/state",
 		"XDG_DATA_HOME="+home+"/.local/share", "XDG_CACHE_HOME="+home+"/.cache",
 		"DBUS_SESSION_BUS_ADDRESS=unix:path="+run+"/bus",
+		"GORACE=atexit_sleep_ms=0",                                    // a program with the race detector, which a unit runs, ends at once
 		"DBUS_SYSTEM_BUS_ADDRESS=unix:path="+run+"/system_bus_socket", // nobody listens there, until a test puts a logind of its own there
 		"SYSTEMD_UNIT_PATH="+strings.Join(p.unitPath(), ":"))
 }

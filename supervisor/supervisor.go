@@ -20,6 +20,7 @@ import (
 	"github.com/corrald/corral/internal/fdpoll"
 	"github.com/corrald/corral/internal/inotify"
 	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/internal/worktree"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -90,7 +91,7 @@ type Options struct {
 	Home        string                   // for specifiers
 	ShareDir    string                   // for specifiers: what comes with Corral for its agents
 	WorktreeDir string                   // where sessions' git worktrees are made: $XDG_DATA_HOME/corral/worktrees
-	GitEnv      []string                 // of git, and of the hooks that it runs: NAME=VALUE
+	Git         worktree.Git             // makes, examines and removes them
 	Alive       func()                   // called by the loop, at least every AliveEvery; nil where nobody watches it
 	AliveEvery  time.Duration            // half of the watchdog's time
 	SinceBoot   func() time.Duration     // a clock that nobody can set: clock.SinceBoot if it is nil

@@ -11,7 +11,7 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// worktreeTime bounds what git may take for one step: it checks out a whole tree, and runs the repository's hooks.
+// worktreeTime bounds what git may take for one operation: it checks out a whole tree, and runs the repository's hooks and filters.
 const worktreeTime = 5 * time.Minute
 
 // createInWorktree is the rest of Create for a session that is to have a git worktree for its workspace. The session's id is held while git works,
@@ -23,12 +23,12 @@ func (s *Supervisor) createInWorktree(ctx context.Context, agent string, spec Sp
 	}
 	defer func() { _ = s.do(func() { delete(s.reserved, id) }) }()
 	spec.ID, spec.reserved = id, true
-	git := worktree.Git{Environment: s.GitEnv}
 	limited, cancel := s.AfterFunc.Context(ctx, worktreeTime)
 	defer cancel()
-	w, dir, err := git.Add(limited, worktree.Request{Dir: spec.WorkingDirectory, Branch: *spec.Worktree, Own: "corral/" + id, Root: s.WorktreeDir, Name: id})
+	defer context.AfterFunc(s.ctx, cancel)() // a daemon that ends leaves no git behind
+	w, dir, err := s.Git.Add(limited, worktree.Request{Dir: spec.WorkingDirectory, Branch: *spec.Worktree, Own: "corral/" + id, Root: s.WorktreeDir, Name: id})
 	switch {
-	case errors.Is(err, worktree.ErrNoGit):
+	case errors.Is(err, worktree.ErrNoGit), errors.Is(err, worktree.ErrNotRun):
 		return "", refuse(StartFailed, "cannot make a worktree of workspace %q: %v", spec.WorkingDirectory, err)
 	case err != nil:
 		return "", refuse(Invalid, "Worktree cannot be made of workspace %q: %v", spec.WorkingDirectory, err)
@@ -124,7 +124,7 @@ func (s *Supervisor) undoStray(w worktree.Worktree) {
 func (s *Supervisor) git(f func(context.Context, worktree.Git) error) error {
 	ctx, cancel := s.AfterFunc.Context(s.ctx, worktreeTime)
 	defer cancel()
-	return f(ctx, worktree.Git{Environment: s.GitEnv})
+	return f(ctx, s.Git)
 }
 
 // RemoveWorktree is Remove, and removes the session's worktree with it. Anything that would be lost keeps both, and is named, unless discard is set; the

@@ -30,6 +30,9 @@ const connectTimeout = 20 * time.Second
 func main() { os.Exit(run()) }
 
 func run() int {
+	if len(os.Args) == 2 && os.Args[1] == worktreeStep {
+		return doWorktreeStep()
+	}
 	flags := pflag.NewFlagSet("corrald", pflag.ContinueOnError)
 	showVersion := flags.Bool("version", false, "print the version and exit")
 	verbose := flags.Bool("debug", false, "log more")
@@ -102,6 +105,7 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	stop()
 	<-ended
+	d.endWorktreeSteps(stepsEndTimeLast)
 	if err == nil {
 		log.Info("corrald has saved everything and ends", "message_id", journal.DaemonStopped)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/version"
 	"github.com/corrald/corral/internal/walltimer"
+	"github.com/corrald/corral/internal/worktree"
 	"github.com/corrald/corral/notify"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/ground"
@@ -42,6 +43,7 @@ type places struct {
 	data     string   // $XDG_DATA_HOME/corral
 	bus      string   // address of the user's bus
 	shim     string   // path of corral-shim
+	self     string   // path of this program
 	programs string   // directory of corrald and corralctl
 	config   []string // directories of configuration, the first one wins
 }
@@ -83,7 +85,7 @@ func findPlaces() (places, error) {
 	if err != nil {
 		return p, fmt.Errorf("cannot find the program itself: %w", err)
 	}
-	p.programs = filepath.Dir(self)
+	p.self, p.programs = self, filepath.Dir(self)
 	p.config = config.InstalledDirs(p.programs)
 	p.shim, err = config.FindShim(filepath.Dir(self))
 	return p, err
@@ -138,7 +140,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	options := supervisor.Options{
 		Config: conf, Agents: agents, Records: records, World: world, Publisher: publishers{d.server, d.notify}, Log: log,
 		Version: version.Version, BootID: boot, RuntimeDir: p.runtime, Home: p.home, ShareDir: config.FindShare(p.programs),
-		WorktreeDir: filepath.Join(p.data, "worktrees"), GitEnv: environment.Inherited(os.Environ()),
+		WorktreeDir: filepath.Join(p.data, "worktrees"), Git: worktree.Git{Environment: environment.Inherited(os.Environ()), Run: p.runWorktreeStep},
 		Status: func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) }, Live: d.last.live, Announce: d.server.ShuttingDownChanged,
 		Stirred: (&rest{after: restAfter}).stir,
 		Ending: func(most time.Duration) {
@@ -206,6 +208,7 @@ func (d *parts) adopt(ctx context.Context, records *store.Store) error {
 		d.sup.Found(supervisor.Problem{Session: f.ID, Text: f.String(), Path: f.Path, UntilSaved: f.Kind == store.Edited || f.Kind == store.SetAside && f.Path == ""})
 	}
 	failpoint.Hit("adopt.loaded")
+	d.endWorktreeSteps(stepsEndTime)
 	if err := d.sup.Adopt(ctx, saved); err != nil {
 		return err
 	}

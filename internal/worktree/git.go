@@ -7,18 +7,16 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// Git is the program, with the environment that it is run in.
-type Git struct {
-	Environment []string // NAME=VALUE; what begins with GIT_ is left out
-}
+	"github.com/corrald/corral/internal/environment"
+)
 
 // ErrNoGit is returned where there is no git in PATH.
 var ErrNoGit = errors.New("git is not installed, or not in corrald's PATH")
@@ -29,26 +27,46 @@ const endTime = 5 * time.Second
 // maxMessage bounds what is told of an error of git's, in bytes.
 const maxMessage = 400
 
-// settings keep git from leaving processes behind in the caller's control group: a monitor of the file system, a maintenance.
+// program is git, as a child of the process that carries out a step.
+type program struct {
+	environment []string // NAME=VALUE; variables whose names begin with GIT_ are left out
+	ceiling     string   // git does not look for a repository in this directory or above it; "" for no limit
+}
+
+// settings keep git from starting a file system monitor and a maintenance in the background.
 var settings = []string{"-c", "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false"}
 
-// turn is held by who runs a git that reads all worktrees of a repository, as it does to make or remove one or a branch: it fails where another one of them is
-// half made, or half removed.
-var turn = make(chan struct{}, 1)
+// quiet are settings with which git executes nothing that a repository names: no hook, and no gpg.program. Filters are run by
+// commands that convert or compare the content of files; run is not called with such a command.
+var quiet = slices.Concat(settings, []string{"-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false"})
 
-// run runs git in a directory, without a terminal, and returns what it prints. When the context ends, so does it, with what it has started.
-func (g Git) run(ctx context.Context, dir string, args ...string) (string, error) {
-	if args[0] == "worktree" || args[0] == "branch" {
-		select {
-		case turn <- struct{}{}:
-			defer func() { <-turn }()
-		case <-ctx.Done():
-			return "", fmt.Errorf("git %s has to wait too long for another one: %w", args[0], ctx.Err())
-		}
+// offline keeps git from starting a transport (core.sshCommand, an ext:: address, a remote helper) in order to fetch objects that a
+// partial clone lacks. It overrides protocol.NAME.allow of a repository, which -c protocol.allow=never does not.
+var offline = []string{"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1"}
+
+// run runs a command of git in a directory, without a terminal, and returns its standard output. git executes nothing of the
+// repository's: see quiet. When the context ends, git is terminated with its process group.
+func (p program) run(ctx context.Context, dir string, args ...string) (string, error) {
+	return p.execute(ctx, dir, offline, quiet, args)
+}
+
+// checkOut is run for a command that checks files out: the repository's hooks and filters are run, and what a partial clone lacks is
+// fetched.
+func (p program) checkOut(ctx context.Context, dir string, args ...string) (string, error) {
+	return p.execute(ctx, dir, nil, settings, args)
+}
+
+func (p program) execute(ctx context.Context, dir string, set, options, args []string) (string, error) {
+	path, err := p.path()
+	if err != nil {
+		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "git", slices.Concat(settings, args)...)
+	cmd := exec.CommandContext(ctx, path, slices.Concat(options, args)...)
 	cmd.Dir = dir
-	cmd.Env = append(g.environment(), "GIT_TERMINAL_PROMPT=0", "GIT_PAGER=cat", "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C")
+	cmd.Env = slices.Concat(p.inherited(), set, []string{"GIT_TERMINAL_PROMPT=0", "GIT_PAGER=cat", "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C"})
+	if p.ceiling != "" {
+		cmd.Env = append(cmd.Env, "GIT_CEILING_DIRECTORIES="+p.ceiling)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = endTime
@@ -60,11 +78,9 @@ func (g Git) run(ctx context.Context, dir string, args ...string) (string, error
 	cmd.Stdout, cmd.Stderr = out, said
 	err = cmd.Run()
 	if ctx.Err() != nil && cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // a hook, or a filter, that has not heard
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // a hook or a filter that ignores SIGTERM
 	}
 	switch {
-	case errors.Is(err, exec.ErrNotFound):
-		return "", ErrNoGit
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("git %s takes too long: %w", args[0], ctx.Err())
 	case err != nil:
@@ -72,6 +88,17 @@ func (g Git) run(ctx context.Context, dir string, args ...string) (string, error
 		return "", &gitError{args[0], complaint(text), err}
 	}
 	return written(out)
+}
+
+// path returns where git is in PATH of its environment, which need not be that of this process.
+func (p program) path() (string, error) {
+	value, _ := environment.Value(p.environment, "PATH")
+	for _, dir := range filepath.SplitList(value) {
+		if path, err := exec.LookPath(filepath.Join(dir, "git")); err == nil && filepath.IsAbs(path) {
+			return path, nil
+		}
+	}
+	return "", ErrNoGit
 }
 
 // outputs makes two files for what a program prints. They are no pipes, of which the end is only seen once a hook's process has closed them that git left behind.
@@ -104,8 +131,9 @@ func written(f *os.File) (string, error) {
 	return string(text), err
 }
 
-func (g Git) environment() []string {
-	return slices.DeleteFunc(slices.Clone(g.Environment), func(entry string) bool { return strings.HasPrefix(entry, "GIT_") })
+// inherited returns the variables that git gets of the environment.
+func (p program) inherited() []string {
+	return slices.DeleteFunc(slices.Clone(p.environment), func(entry string) bool { return strings.HasPrefix(entry, "GIT_") })
 }
 
 // gitError is a failure of git's, in its own words.
@@ -149,14 +177,14 @@ func complaint(said string) string {
 }
 
 // line is run for what prints one line.
-func (g Git) line(ctx context.Context, dir string, args ...string) (string, error) {
-	out, err := g.run(ctx, dir, args...)
+func (p program) line(ctx context.Context, dir string, args ...string) (string, error) {
+	out, err := p.run(ctx, dir, args...)
 	return strings.TrimSuffix(out, "\n"), err
 }
 
 // count is run for what prints a number.
-func (g Git) count(ctx context.Context, dir string, args ...string) (int, error) {
-	out, err := g.line(ctx, dir, args...)
+func (p program) count(ctx context.Context, dir string, args ...string) (int, error) {
+	out, err := p.line(ctx, dir, args...)
 	if err != nil {
 		return 0, err
 	}

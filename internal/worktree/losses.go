@@ -2,7 +2,9 @@ package worktree
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,20 +70,21 @@ func (e *LossError) Error() string {
 	return fmt.Sprintf("worktree %q has %s", e.Worktree.Path, e.Losses)
 }
 
-// Losses finds out what would be lost, in its submodules too. A worktree that is not at its place has nothing but its branch and its stashes.
-func (g Git) Losses(ctx context.Context, w Worktree) (Losses, error) {
+// losses finds out what would be lost, in submodules too. A worktree that is not at its place has nothing but its branch and its stashes.
+// git executes nothing of the repository's meanwhile.
+func (p program) losses(ctx context.Context, w Worktree) (Losses, error) {
 	var l Losses
 	var err error
 	dir := w.Path
 	if !exists(w.Path) {
 		dir = w.Repository
-	} else if err := g.examine(ctx, w, &l); err != nil {
+	} else if err := p.examineWorktree(ctx, w, &l); err != nil {
 		return l, err
 	}
-	if l.Commits, err = g.onlyThere(ctx, dir, w); err != nil {
+	if l.Commits, err = p.onlyThere(ctx, dir, w); err != nil {
 		return l, err
 	}
-	stashes, err := g.stashes(ctx, w.Repository)
+	stashes, err := p.stashes(ctx, w.Repository)
 	for _, line := range stashes {
 		if strings.HasPrefix(line, "WIP on "+w.Branch+": ") || strings.HasPrefix(line, "On "+w.Branch+": ") {
 			l.Stashes++
@@ -91,95 +94,108 @@ func (g Git) Losses(ctx context.Context, w Worktree) (Losses, error) {
 }
 
 // stashes returns what the repository's stashes say of themselves, of which the first words are the branch that they were made on.
-func (g Git) stashes(ctx context.Context, dir string) ([]string, error) {
-	if there, err := g.has(ctx, dir, "refs/stash"); err != nil || !there {
+func (p program) stashes(ctx context.Context, dir string) ([]string, error) {
+	if there, err := p.has(ctx, dir, "refs/stash"); err != nil || !there {
 		return nil, err
 	}
-	out, err := g.run(ctx, dir, "log", "--walk-reflogs", "--format=%gs", "refs/stash", "--") // git stash list wants a worktree
+	out, err := p.run(ctx, dir, "log", "--walk-reflogs", "--format=%gs", "refs/stash", "--") // git stash list wants a worktree
 	return slices.Collect(strings.Lines(out)), err
 }
 
-// examine looks into the worktree's files.
-func (g Git) examine(ctx context.Context, w Worktree, l *Losses) error {
-	repository, err := g.line(ctx, w.Path, "rev-parse", "--path-format=absolute", "--git-common-dir")
+// below is p for commands in a directory that has to be the top of a worktree itself.
+func (p program) below(dir string) program {
+	p.ceiling = filepath.Dir(dir)
+	return p
+}
+
+// gitDirs returns the git directory of the worktree at dir, and that of its repository.
+func (p program) gitDirs(ctx context.Context, dir string) (own, common string, err error) {
+	out, err := p.line(ctx, dir, "rev-parse", "--absolute-git-dir", "--path-format=absolute", "--git-common-dir")
+	own, common, two := strings.Cut(out, "\n")
+	if err == nil && (!two || strings.Contains(common, "\n")) {
+		err = fmt.Errorf("cannot tell where the git directory of %q is: its path has a line break", dir)
+	}
+	return own, common, err
+}
+
+// examineWorktree looks into the worktree's files.
+func (p program) examineWorktree(ctx context.Context, w Worktree, l *Losses) error {
+	p = p.below(w.Path)
+	own, repository, err := p.gitDirs(ctx, w.Path)
 	if err != nil {
 		return err
 	}
 	if repository != w.Repository {
 		return fmt.Errorf("%q is no worktree of %q any more", w.Path, w.Repository)
 	}
-	if err := g.status(ctx, w.Path, l); err != nil {
-		return err
-	}
-	if err := g.hidden(ctx, w.Path, l); err != nil {
-		return err
-	}
-	if l.Unfinished, err = g.unfinished(ctx, w.Path); err != nil {
-		return err
-	}
-	return g.submodules(ctx, w.Path, "", l)
+	return p.examine(ctx, tree{dir: w.Path, gitDir: own}, l, l)
 }
 
-// status counts what is not committed.
-func (g Git) status(ctx context.Context, dir string, l *Losses) error {
-	// What is changed within submodules is looked for there.
-	out, err := g.run(ctx, dir, "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal", "--ignored=traditional", "--ignore-submodules=dirty")
+// tree is a worktree, or a submodule in it.
+type tree struct {
+	dir    string
+	gitDir string
+	name   string // of a submodule: its path in the worktree
+}
+
+// examine counts what is not committed in a tree, and in the submodules below it.
+func (p program) examine(ctx context.Context, at tree, l, all *Losses) error {
+	links, err := p.tracked(ctx, at.dir, at.gitDir, l)
 	if err != nil {
 		return err
 	}
-	countStatus(out, l)
+	if err := p.untracked(ctx, at.dir, l); err != nil {
+		return err
+	}
+	l.Unfinished = unfinished(at.gitDir)
+	for _, link := range links {
+		sub := tree{dir: filepath.Join(at.dir, link.path), name: filepath.Join(at.name, link.path)}
+		if err := p.examineSubmodule(ctx, at, sub, link, l, all); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// countStatus reads the short format of git-status(1), version 1, with NULs and without renames.
-func countStatus(out string, l *Losses) {
-	for entry := range strings.SplitSeq(out, "\x00") {
-		if len(entry) < 3 {
-			continue
-		}
-		switch entry[:2] {
-		case "??":
-			l.Untracked++
-		case "!!":
-			l.Ignored++
-		case " D", "D ":
-			l.Deleted++
-		default:
-			l.Changes++
-		}
+// untracked counts the files that git does not know, and those that it ignores.
+func (p program) untracked(ctx context.Context, dir string, l *Losses) error {
+	others := []string{"ls-files", "--others", "--exclude-standard", "--directory", "--no-empty-directory", "-z"}
+	out, err := p.run(ctx, dir, others...)
+	if err != nil {
+		return err
 	}
+	l.Untracked = strings.Count(out, "\x00")
+	out, err = p.run(ctx, dir, append(others, "--ignored")...)
+	l.Ignored = strings.Count(out, "\x00")
+	return err
 }
 
 // unfinished names what was begun in a worktree and is not done: git keeps it with the worktree.
-func (g Git) unfinished(ctx context.Context, dir string) (string, error) {
-	own, err := g.line(ctx, dir, "rev-parse", "--absolute-git-dir")
-	if err != nil {
-		return "", err
-	}
+func unfinished(gitDir string) string {
 	for _, sign := range []struct{ file, what string }{
 		{"rebase-merge", "rebase"}, {"rebase-apply", "rebase"}, {"MERGE_HEAD", "merge"}, {"CHERRY_PICK_HEAD", "cherry-pick"},
 		{"REVERT_HEAD", "revert"}, {"BISECT_LOG", "bisect"},
 	} {
-		if exists(filepath.Join(own, sign.file)) {
-			return sign.what, nil
+		if exists(filepath.Join(gitDir, sign.file)) {
+			return sign.what
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // onlyThere counts the commits of the worktree, and of its branch, that are nowhere else.
-func (g Git) onlyThere(ctx context.Context, dir string, w Worktree) (int, error) {
+func (p program) onlyThere(ctx context.Context, dir string, w Worktree) (int, error) {
 	args := []string{"rev-list", "--count"}
 	except := []string{"--exclude=" + w.Branch}
 	if dir == w.Path {
 		args = append(args, "HEAD")
-		if now, err := g.line(ctx, dir, "symbolic-ref", "--quiet", "--short", "HEAD"); err == nil && now != w.Branch {
+		if now, err := p.line(ctx, dir, "symbolic-ref", "--quiet", "--short", "HEAD"); err == nil && now != w.Branch {
 			except = append(except, "--exclude="+now)
 		} else if err != nil && !refused(err) {
 			return 0, err
 		}
 	}
-	branch, err := g.has(ctx, dir, "refs/heads/"+w.Branch)
+	branch, err := p.has(ctx, dir, "refs/heads/"+w.Branch)
 	if err != nil {
 		return 0, err
 	}
@@ -190,78 +206,77 @@ func (g Git) onlyThere(ctx context.Context, dir string, w Worktree) (int, error)
 		return 0, nil
 	}
 	args = append(append(append(args, "--not"), except...), "--branches", "--tags", "--remotes")
-	return g.count(ctx, dir, args...)
+	return p.count(ctx, dir, args...)
 }
 
-// submodules looks into the submodules that were checked out. Each has its repository to itself, which goes with the worktree.
-func (g Git) submodules(ctx context.Context, dir, prefix string, all *Losses) error {
-	out, err := g.run(ctx, dir, "ls-files", "--stage", "-z")
+// examineSubmodule looks into a submodule of the tree super, whose entry in the index is link. A submodule that git has checked out has a repository of its
+// own below the git directory of super, which goes with the worktree. Anything else in its place counts as lost without a look into it: the agent
+// may have made it, and its configuration.
+func (p program) examineSubmodule(ctx context.Context, super, sub tree, link indexed, l, all *Losses) error {
+	info, err := os.Lstat(sub.dir)
+	var entries []fs.DirEntry
+	if err == nil && info.IsDir() {
+		entries, err = os.ReadDir(sub.dir)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if !link.sparse && !link.staged {
+			l.Deleted++
+		}
+		return nil
+	case err != nil:
+		return err
+	case info.IsDir() && len(entries) == 0:
+		return nil // it was never checked out
+	}
+	p = p.below(sub.dir)
+	var common string
+	if info.IsDir() {
+		if sub.gitDir, common, err = p.gitDirs(ctx, sub.dir); err != nil && !refused(err) {
+			return err
+		}
+	}
+	modules := filepath.Join(super.gitDir, "modules") + "/"
+	if !strings.HasPrefix(sub.gitDir, modules) || !strings.HasPrefix(common, modules) {
+		all.Submodules = append(all.Submodules, sub.name)
+		return nil
+	}
+	var own Losses
+	if err := p.examine(ctx, sub, &own, all); err != nil {
+		return err
+	}
+	head, err := p.line(ctx, sub.dir, "rev-parse", "--verify", "HEAD")
 	if err != nil {
 		return err
 	}
-	for _, path := range gitlinks(out) {
-		module := filepath.Join(dir, path)
-		if !exists(filepath.Join(module, ".git")) {
-			continue // it was never checked out
-		}
-		var l Losses
-		if err := g.submodule(ctx, module, &l); err != nil {
-			return err
-		}
-		all.Ignored += l.Ignored
-		if l.Ignored = 0; l.Any() {
-			all.Submodules = append(all.Submodules, filepath.Join(prefix, path))
-		}
-		if err := g.submodules(ctx, module, filepath.Join(prefix, path), all); err != nil {
-			return err
-		}
+	if head != link.blob && !link.staged {
+		l.Changes++
 	}
-	return nil
-}
-
-// gitlinks returns the paths of submodules in what git ls-files --stage -z prints. git has none that lead out of a repository.
-func gitlinks(out string) []string {
-	var paths []string
-	for entry := range strings.SplitSeq(out, "\x00") {
-		about, path, ok := strings.Cut(entry, "\t")
-		if ok && strings.HasPrefix(about, "160000 ") && filepath.IsLocal(path) {
-			paths = append(paths, path)
-		}
+	if own.Commits, err = p.count(ctx, sub.dir, "rev-list", "--count", "HEAD", "--branches", "--tags", "--not", "--remotes"); err != nil {
+		return err
 	}
-	return slices.Compact(paths) // in a conflict, each side has it
-}
-
-func (g Git) submodule(ctx context.Context, dir string, l *Losses) error {
-	err := g.status(ctx, dir, l)
-	if err == nil {
-		err = g.hidden(ctx, dir, l)
-	}
-	if err == nil {
-		l.Unfinished, err = g.unfinished(ctx, dir)
-	}
-	if err == nil {
-		l.Commits, err = g.count(ctx, dir, "rev-list", "--count", "HEAD", "--branches", "--tags", "--not", "--remotes")
-	}
-	if err == nil {
-		var stashes []string
-		stashes, err = g.stashes(ctx, dir)
-		l.Stashes = len(stashes)
+	stashes, err := p.stashes(ctx, sub.dir)
+	own.Stashes = len(stashes)
+	all.Ignored += own.Ignored
+	if own.Any() {
+		all.Submodules = append(all.Submodules, sub.name)
 	}
 	return err
 }
 
-// Remove removes the worktree, and its branch if that was made for it and is merged or pushed. What would be lost keeps it (the error is a *LossError)
-// unless force is set: then every commit stays all the same, on the branch it is on, or on one made for it. A worktree that was locked stays.
-func (g Git) Remove(ctx context.Context, w Worktree, force bool) error {
+// remove removes the worktree, and its branch if that was made for it and is merged or pushed. What would be lost keeps it (the error is a *LossError)
+// unless force is set: then every commit stays all the same, on the branch it is on, or on one made for it. A worktree that was locked stays. No
+// hook of the repository's is run: git needs none of them to remove files.
+func (p program) remove(ctx context.Context, w Worktree, force bool) error {
 	var commit string
 	if !force {
 		var err error
-		if branch, _ := g.has(ctx, w.Repository, "refs/heads/"+w.Branch); branch {
-			if commit, err = g.line(ctx, w.Repository, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch); err != nil {
+		if branch, _ := p.has(ctx, w.Repository, "refs/heads/"+w.Branch); branch {
+			if commit, err = p.line(ctx, w.Repository, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch); err != nil {
 				return err
 			}
 		}
-		l, err := g.Losses(ctx, w)
+		l, err := p.losses(ctx, w)
 		if err != nil {
 			return err
 		}
@@ -269,50 +284,48 @@ func (g Git) Remove(ctx context.Context, w Worktree, force bool) error {
 			return &LossError{w, l}
 		}
 	}
-	if err := g.keepHead(ctx, w); err != nil {
+	if err := p.keepHead(ctx, w); err != nil {
 		return err
 	}
-	args := []string{"worktree", "remove"}
-	if force || exists(filepath.Join(w.Path, ".gitmodules")) {
-		args = append(args, "--force") // git refuses any that has submodules without it; we have looked into them
-	}
-	if _, err := g.run(ctx, w.Repository, append(args, "--", w.Path)...); err != nil && (!refused(err) || g.listed(ctx, w)) {
+	// Without --force git would look at the files itself, and run the clean filters of the repository for that; and it removes no worktree with
+	// submodules. losses has looked into all of it. A worktree that is locked takes --force twice.
+	if _, err := p.run(ctx, w.Repository, "worktree", "remove", "--force", "--", w.Path); err != nil && (!refused(err) || p.listed(ctx, w)) {
 		return err
 	}
 	if !force && w.Made {
-		g.dropBranch(ctx, w, commit)
+		p.dropBranch(ctx, w, commit)
 	}
 	return nil
 }
 
 // listed tells whether there is a worktree at the place, or git believes so, or cannot tell. Somebody may have removed it by hand, and told git.
-func (g Git) listed(ctx context.Context, w Worktree) bool {
+func (p program) listed(ctx context.Context, w Worktree) bool {
 	if exists(w.Path) {
 		return true
 	}
-	out, err := g.run(ctx, w.Repository, "worktree", "list", "--porcelain")
+	out, err := p.run(ctx, w.Repository, "worktree", "list", "--porcelain")
 	return err != nil || slices.Contains(strings.Split(out, "\n"), "worktree "+w.Path)
 }
 
 // keepHead makes a branch of a HEAD that no branch, tag or remote has: nobody would find it again.
-func (g Git) keepHead(ctx context.Context, w Worktree) error {
+func (p program) keepHead(ctx context.Context, w Worktree) error {
 	if !exists(w.Path) {
 		return nil
 	}
-	n, err := g.count(ctx, w.Path, "rev-list", "--count", "HEAD", "--not", "--branches", "--tags", "--remotes")
+	n, err := p.count(ctx, w.Path, "rev-list", "--count", "HEAD", "--not", "--branches", "--tags", "--remotes")
 	if err != nil || n == 0 {
 		return err
 	}
 	name := w.Branch + "-head"
 	for i, taken := 2, true; taken && i < most; i++ {
-		if taken, err = g.has(ctx, w.Path, "refs/heads/"+name); err != nil {
+		if taken, err = p.has(ctx, w.Path, "refs/heads/"+name); err != nil {
 			return err
 		}
 		if taken {
 			name = fmt.Sprintf("%s-head-%d", w.Branch, i)
 		}
 	}
-	_, err = g.run(ctx, w.Path, "branch", "--quiet", "--no-track", "--", name, "HEAD")
+	_, err = p.run(ctx, w.Path, "branch", "--quiet", "--no-track", "--", name, "HEAD")
 	return err
 }
 

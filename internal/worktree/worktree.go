@@ -45,62 +45,47 @@ const (
 	noteSuffix = ".making"
 )
 
-// Add makes a worktree, and its branch if there is none such, at the commit that Dir has checked out. A branch of one remote with that name is
-// followed. What is changed and not committed in Dir stays there. It returns the directory that corresponds to Dir, too. After an error nothing is left
-// of it. The caller calls Settle once it has noted the worktree.
-func (g Git) Add(ctx context.Context, r Request) (w Worktree, dir string, err error) {
-	prefix, err := g.look(ctx, r.Dir, &w)
-	if err != nil {
-		return w, "", err
+// plan finds out what worktree is to be made for a request, which has no path yet; what git is to begin it with; and where in its repository
+// the request's directory is.
+func (p program) plan(ctx context.Context, r Request) (w Worktree, from, prefix string, err error) {
+	if prefix, err = p.look(ctx, r.Dir, &w); err == nil {
+		from, err = p.chooseBranch(ctx, r, &w)
 	}
-	from, err := g.chooseBranch(ctx, r, &w)
-	if err != nil {
-		return w, "", err
-	}
-	if err := claim(r, &w); err != nil {
-		return w, "", err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, g.Undo(context.WithoutCancel(ctx), w))
-		}
-	}()
+	return w, from, prefix, err
+}
+
+// add makes the worktree that was planned, in the directory that was claimed for it.
+func (p program) add(ctx context.Context, dir string, w Worktree, from string) error {
 	args := []string{"worktree", "add", "--quiet"}
 	if w.Made {
 		args = append(args, "-b", w.Branch)
 	}
-	if _, err := g.run(ctx, r.Dir, append(args, "--", w.Path, from)...); err != nil {
-		return w, "", err
-	}
-	dir = filepath.Join(w.Path, prefix)
-	if info, e := os.Stat(dir); e != nil || !info.IsDir() {
-		return w, "", fmt.Errorf("branch %q has no directory %q", w.Branch, filepath.Clean(prefix))
-	}
-	return w, dir, nil
+	_, err := p.checkOut(ctx, dir, append(args, "--", w.Path, from)...)
+	return err
 }
 
 // look finds the repository that dir is in, and where in it.
-func (g Git) look(ctx context.Context, dir string, w *Worktree) (prefix string, err error) {
-	w.Repository, err = g.line(ctx, dir, "rev-parse", "--path-format=absolute", "--git-common-dir")
+func (p program) look(ctx context.Context, dir string, w *Worktree) (prefix string, err error) {
+	w.Repository, err = p.line(ctx, dir, "rev-parse", "--path-format=absolute", "--git-common-dir")
 	if err != nil {
 		return "", err
 	}
-	return g.line(ctx, dir, "rev-parse", "--show-prefix")
+	return p.line(ctx, dir, "rev-parse", "--show-prefix")
 }
 
 // chooseBranch decides on the branch, and returns what the worktree is to begin with.
-func (g Git) chooseBranch(ctx context.Context, r Request, w *Worktree) (from string, err error) {
+func (p program) chooseBranch(ctx context.Context, r Request, w *Worktree) (from string, err error) {
 	w.Branch = r.Branch
 	if r.Branch == "" {
 		w.Branch = r.Own
 	}
-	if err := g.checkBranch(ctx, r.Dir, w.Branch); err != nil {
+	if err := p.checkBranch(ctx, r.Dir, w.Branch); err != nil {
 		return "", err
 	}
-	there, err := g.has(ctx, r.Dir, "refs/heads/"+w.Branch)
+	there, err := p.has(ctx, r.Dir, "refs/heads/"+w.Branch)
 	for n := 2; err == nil && there && r.Branch == "" && n < most; n++ {
 		w.Branch = fmt.Sprintf("%s-%d", r.Own, n)
-		there, err = g.has(ctx, r.Dir, "refs/heads/"+w.Branch)
+		there, err = p.has(ctx, r.Dir, "refs/heads/"+w.Branch)
 	}
 	if err != nil {
 		return "", err
@@ -109,12 +94,12 @@ func (g Git) chooseBranch(ctx context.Context, r Request, w *Worktree) (from str
 	at := "HEAD"
 	if there {
 		from, at = w.Branch, "refs/heads/"+w.Branch
-	} else if remote, err := g.onRemote(ctx, r.Dir, r.Branch); err != nil {
+	} else if remote, err := p.onRemote(ctx, r.Dir, r.Branch); err != nil {
 		return "", err
 	} else if remote != "" {
 		from, at = remote, remote
 	}
-	if w.Base, err = g.line(ctx, r.Dir, "rev-parse", "--verify", "--quiet", at+"^{commit}"); err != nil {
+	if w.Base, err = p.line(ctx, r.Dir, "rev-parse", "--verify", "--quiet", at+"^{commit}"); err != nil {
 		if refused(err) {
 			return "", errors.New("its repository has no commit yet")
 		}
@@ -124,12 +109,12 @@ func (g Git) chooseBranch(ctx context.Context, r Request, w *Worktree) (from str
 }
 
 // checkBranch refuses what cannot be a branch's name, or be taken for an option.
-func (g Git) checkBranch(ctx context.Context, dir, branch string) error {
+func (p program) checkBranch(ctx context.Context, dir, branch string) error {
 	wrong := fmt.Errorf("%.100q cannot be the name of a branch", branch)
 	if strings.HasPrefix(branch, "-") || branch == "HEAD" || strings.ContainsRune(branch, 0) {
 		return wrong
 	}
-	if _, err := g.run(ctx, dir, "check-ref-format", "refs/heads/"+branch); refused(err) {
+	if _, err := p.run(ctx, dir, "check-ref-format", "refs/heads/"+branch); refused(err) {
 		return wrong
 	} else if err != nil {
 		return err
@@ -138,8 +123,8 @@ func (g Git) checkBranch(ctx context.Context, dir, branch string) error {
 }
 
 // has tells whether there is a reference of this full name.
-func (g Git) has(ctx context.Context, dir, ref string) (bool, error) {
-	_, err := g.run(ctx, dir, "show-ref", "--verify", "--quiet", "--", ref)
+func (p program) has(ctx context.Context, dir, ref string) (bool, error) {
+	_, err := p.run(ctx, dir, "show-ref", "--verify", "--quiet", "--", ref)
 	if refused(err) {
 		return false, nil
 	}
@@ -147,11 +132,11 @@ func (g Git) has(ctx context.Context, dir, ref string) (bool, error) {
 }
 
 // onRemote returns the one remote's branch of this name, in full, "" if there is none or more than one.
-func (g Git) onRemote(ctx context.Context, dir, branch string) (string, error) {
+func (p program) onRemote(ctx context.Context, dir, branch string) (string, error) {
 	if branch == "" {
 		return "", nil
 	}
-	out, err := g.line(ctx, dir, "for-each-ref", "--format=%(refname)", "refs/remotes/*/"+branch)
+	out, err := p.line(ctx, dir, "for-each-ref", "--format=%(refname)", "refs/remotes/*/"+branch)
 	if err != nil || out == "" || strings.Contains(out, "\n") {
 		return "", err
 	}
@@ -168,6 +153,9 @@ func claim(r Request, w *Worktree) error {
 		w.Path = filepath.Join(r.Root, r.Name)
 		if n > 1 {
 			w.Path += fmt.Sprintf("-%d", n)
+		}
+		if hasNote(r.Root, filepath.Base(w.Path)) {
+			continue // of one that is about to be undone
 		}
 		if err = os.Mkdir(w.Path, 0o700); !errors.Is(err, fs.ErrExist) {
 			break
@@ -246,9 +234,9 @@ func hasNote(root, name string) bool {
 	return err == nil
 }
 
-// Undo takes back what Add has done, or has begun: nobody has worked there. A branch that was made for it goes, too, unless it was used since.
-func (g Git) Undo(ctx context.Context, w Worktree) error {
-	_, gitErr := g.run(ctx, w.Repository, "worktree", "remove", "--force", "--force", "--", w.Path) // the second one: also while it is locked, being made
+// undo takes back what add has done, or has begun: nobody has worked there. A branch that was made for it goes, too, unless it was used since.
+func (p program) undo(ctx context.Context, w Worktree) error {
+	_, gitErr := p.run(ctx, w.Repository, "worktree", "remove", "--force", "--force", "--", w.Path) // the second one: also while it is locked, being made
 	if err := os.RemoveAll(w.Path); err != nil {
 		return err
 	}
@@ -256,28 +244,28 @@ func (g Git) Undo(ctx context.Context, w Worktree) error {
 		return gitErr
 	}
 	if w.Made {
-		g.dropBranch(ctx, w, w.Base)
+		p.dropBranch(ctx, w, w.Base)
 	}
-	return w.Settle()
+	return nil
 }
 
-// Reclaim is Undo for what was found by Strays: somebody else may have found it meanwhile. What they have put there keeps it, and the error is a *LossError.
-func (g Git) Reclaim(ctx context.Context, w Worktree) error {
-	l, err := g.Losses(ctx, w)
-	l.Deleted, l.Commits = 0, 0 // git had not checked it out yet; commits are on the branch, which Undo only takes if there are none
+// reclaim is undo for what was found by Strays: somebody else may have found it meanwhile. What they have put there keeps it, and the error is a *LossError.
+func (p program) reclaim(ctx context.Context, w Worktree) error {
+	l, err := p.losses(ctx, w)
+	l.Deleted, l.Commits = 0, 0 // git had not checked it out yet; commits are on the branch, which undo only takes if there are none
 	switch {
 	case err != nil && !refused(err): // a refusal is of what is not whole
 		return err
 	case err == nil && l.Any():
 		return &LossError{w, l}
 	}
-	return g.Undo(ctx, w)
+	return p.undo(ctx, w)
 }
 
 // dropBranch deletes the worktree's branch if it is at this commit. Git refuses where another worktree has it.
-func (g Git) dropBranch(ctx context.Context, w Worktree, commit string) {
-	at, err := g.line(ctx, w.Repository, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
+func (p program) dropBranch(ctx context.Context, w Worktree, commit string) {
+	at, err := p.line(ctx, w.Repository, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
 	if err == nil && at == commit {
-		_, _ = g.run(ctx, w.Repository, "branch", "--quiet", "-D", "--", w.Branch)
+		_, _ = p.run(ctx, w.Repository, "branch", "--quiet", "-D", "--", w.Branch)
 	}
 }

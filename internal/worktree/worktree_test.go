@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,8 +30,13 @@ func newPlace(t *testing.T) *place {
 	require.NoError(t, err)
 	p := &place{t: t, dir: dir, root: filepath.Join(dir, "data", "worktrees")}
 	p.write("home/.gitconfig", "[user]\n\tname = A\n\temail = a@example.org\n[init]\n\tdefaultBranch = main\n[protocol \"file\"]\n\tallow = always\n")
-	p.git = worktree.Git{Environment: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir + "/home", "GIT_DIR=/nowhere", "GIT_WORK_TREE=/nowhere"}}
+	p.git = worktree.Git{Environment: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir + "/home", "GIT_DIR=/nowhere", "GIT_WORK_TREE=/nowhere"}, Run: here}
 	return p
+}
+
+// here carries out a step in this process.
+func here(ctx context.Context, _ string, input []byte) ([]byte, error) {
+	return worktree.Do(ctx, input), nil
 }
 
 // at runs git in a directory of the place, as a person would.
@@ -216,7 +222,7 @@ func TestAddRefuses(t *testing.T) {
 
 func TestWithoutGit(t *testing.T) {
 	p := newPlace(t)
-	t.Setenv("PATH", t.TempDir())
+	p.git.Environment = []string{"PATH=" + t.TempDir()}
 	_, _, err := p.git.Add(t.Context(), p.request(".", ""))
 	require.ErrorIs(t, err, worktree.ErrNoGit)
 }
@@ -286,6 +292,44 @@ func TestWhatIsLost(t *testing.T) {
 			p.at(w.Path, "add", "b")
 			require.NoError(p.t, os.Remove(w.Path+"/sub/a"))
 		}, "2 uncommitted changes"},
+		{"the same size, and its time of before", func(p *place, w worktree.Worktree) {
+			info, err := os.Stat(w.Path + "/sub/a")
+			require.NoError(p.t, err)
+			p.write(w.Path+"/sub/a", "two\n")
+			require.NoError(p.t, os.Chtimes(w.Path+"/sub/a", time.Time{}, info.ModTime()))
+		}, "1 uncommitted change"},
+		{"a file was written anew, as it was", func(p *place, w worktree.Worktree) {
+			require.NoError(p.t, os.Remove(w.Path+"/sub/a"))
+			p.write(w.Path+"/sub/a", "one\n")
+		}, ""},
+		{"a file is not executable any more", func(p *place, w worktree.Worktree) { require.NoError(p.t, os.Chmod(w.Path+"/sub/a", 0o600)) }, "1 uncommitted change"},
+		{"a link in place of a file", func(p *place, w worktree.Worktree) {
+			require.NoError(p.t, os.Remove(w.Path+"/sub/a"))
+			require.NoError(p.t, os.Symlink("one\n", w.Path+"/sub/a"))
+		}, "1 uncommitted change"},
+		{"a FIFO in place of a file", func(p *place, w worktree.Worktree) {
+			require.NoError(p.t, os.Remove(w.Path+"/sub/a"))
+			require.NoError(p.t, syscall.Mkfifo(w.Path+"/sub/a", 0o700))
+		}, "1 uncommitted change"},
+		{"an empty file was announced", func(p *place, w worktree.Worktree) {
+			p.write(w.Path+"/b", "")
+			p.at(w.Path, "add", "--intent-to-add", "b")
+		}, "1 uncommitted change"},
+		{"a file was staged, and changed again", func(p *place, w worktree.Worktree) {
+			p.write(w.Path+"/b", "two")
+			p.at(w.Path, "add", "b")
+			p.write(w.Path+"/b", "three")
+		}, "1 uncommitted change"},
+		{"a conflict", func(p *place, w worktree.Worktree) {
+			p.write("shop/sub/a", "theirs\n")
+			p.at("shop", "commit", "--quiet", "-am", "theirs")
+			p.write(w.Path+"/sub/a", "ours\n")
+			p.at(w.Path, "commit", "--quiet", "-am", "ours")
+			p.at(w.Path, "push", "--quiet", "origin", "HEAD")
+			cmd := exec.Command("git", "merge", "--quiet", "main")
+			cmd.Dir, cmd.Env = w.Path, p.git.Environment[:2]
+			require.Error(p.t, cmd.Run())
+		}, "1 uncommitted change, a merge that is not finished"},
 		{"files that git does not know", func(p *place, w worktree.Worktree) { p.write(w.Path+"/b", ""); p.write(w.Path+"/x.o", "") }, "1 untracked file (and 1 ignored)"},
 		{"files that git ignores", func(p *place, w worktree.Worktree) { p.write(w.Path+"/x.o", "") }, ""},
 		{"files that git was told not to look at", func(p *place, w worktree.Worktree) {
@@ -335,6 +379,19 @@ func TestWhatIsLost(t *testing.T) {
 			p.at(w.Path+"/lib", "checkout", "--quiet", "-b", "work")
 			commit(p, w.Path+"/lib")
 			p.at(w.Path+"/lib", "checkout", "--quiet", "-")
+		}, `something in submodule "lib"`},
+		{"a submodule at another commit", func(p *place, w worktree.Worktree) {
+			p.write("lib/more", "")
+			p.at("lib", "add", ".")
+			p.at("lib", "commit", "--quiet", "-m", "more")
+			p.at(w.Path, "submodule", "--quiet", "update", "--init", "--remote")
+		}, "1 uncommitted change"},
+		{"a submodule's directory is gone", func(p *place, w worktree.Worktree) { require.NoError(p.t, os.Remove(w.Path+"/lib")) }, "1 uncommitted change"},
+		{"files in place of a submodule", func(p *place, w worktree.Worktree) { p.write(w.Path+"/lib/mine", "") }, `something in submodule "lib"`},
+		{"a repository in place of a submodule", func(p *place, w worktree.Worktree) { p.at(w.Path+"/lib", "init", "--quiet") }, `something in submodule "lib"`},
+		{"a link in place of a submodule", func(p *place, w worktree.Worktree) {
+			require.NoError(p.t, os.Remove(w.Path+"/lib"))
+			require.NoError(p.t, os.Symlink(p.path("lib"), w.Path+"/lib"))
 		}, `something in submodule "lib"`},
 		{"a submodule in which nothing was done", func(p *place, w worktree.Worktree) {
 			p.at(w.Path, "submodule", "--quiet", "update", "--init")

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// program writes an executable script below the daemon's home, and returns its path.
+func (d *corrald) script(name, text string) string {
+	d.t.Helper()
+	d.write(name, "#!/bin/sh\n"+text)
+	require.NoError(d.t, os.Chmod(d.dir+"/"+name, 0o700))
+	return d.dir + "/" + name
+}
+
+// spy is a program that notes the control group that it runs in, and leaves a process running; beside that it is a filter that changes nothing.
+func (d *corrald) spy() (program, note string) {
+	note = d.dir + "/ran"
+	return d.script("spy", "grep ^0:: /proc/self/cgroup >>'"+note+"'\nsetsid sleep 1000 </dev/null >/dev/null 2>&1 &\nexec cat\n"), note
+}
+
+// worktreeSteps are the units in which git works.
+func worktreeUnitsThere(t *testing.T) string {
+	t.Helper()
+	return testbed.Systemctl(t, "list-units", "--state=active,activating,deactivating", "--plain", "--no-legend", worktreeUnits)
+}
+
+// TestRemoveWorktree_ExecutesNothingOfTheRepository: an agent has configured a filter and a hook, and a person looks into its worktree, and removes it.
+func TestRemoveWorktree_ExecutesNothingOfTheRepository(t *testing.T) {
+	d := startWithRepository(t)
+	s := d.create(t, "shop", d.worktree("", ""))
+	at := ".local/share/corral/worktrees/shop"
+	program, note := d.spy()
+	d.git(t, "src/shop", "config", "filter.x.clean", program)
+	d.git(t, "src/shop", "config", "core.fsmonitor", program)
+	d.write("src/shop/.git/info/attributes", "* filter=x\n")
+	d.script("src/shop/.git/hooks/reference-transaction", program+" </dev/null\n")
+	d.script("src/shop/.git/hooks/post-index-change", program+" </dev/null\n")
+	d.write(at+"/sub/a", "two\n")
+
+	refused(t, s.do("Remove", removeWorktree|dbusapi.RemoveForce), dbusapi.InvalidState, "1 uncommitted change")
+	s.become("running")
+	s.must("Stop", uint64(0))
+	refused(t, s.do("Remove", removeWorktree), dbusapi.InvalidState, "1 uncommitted change")
+	assert.NoFileExists(t, note)
+	d.write(at+"/sub/a", "one\n")
+	s.must("Remove", removeWorktree)
+	assert.NoDirExists(t, d.dir+"/"+at)
+	assert.NoFileExists(t, note)
+	assert.Empty(t, worktreeUnitsThere(t))
+}
+
+// TestRemoveWorktree_ExecutesNothingOfAFakeSubmodule, for which the agent needs to write to nothing but its worktree.
+func TestRemoveWorktree_ExecutesNothingOfAFakeSubmodule(t *testing.T) {
+	d := startWithRepository(t)
+	d.git(t, "src/shop", "update-index", "--add", "--cacheinfo", "160000,"+d.git(t, "src/shop", "rev-parse", "HEAD")+",lib")
+	d.git(t, "src/shop", "commit", "--quiet", "-m", "lib")
+	s := d.create(t, "shop", d.worktree("", ""))
+	lib := ".local/share/corral/worktrees/shop/lib"
+	program, note := d.spy()
+	d.write(lib+"/a", "one\n")
+	d.git(t, lib, "init", "--quiet")
+	d.git(t, lib, "add", ".")
+	d.git(t, lib, "commit", "--quiet", "-m", "mine")
+	d.git(t, lib, "config", "filter.x.clean", program)
+	d.git(t, lib, "config", "core.fsmonitor", program)
+	d.write(lib+"/.gitattributes", "* filter=x\n")
+	d.write(lib+"/a", "two\n")
+	for range 2 {
+		refused(t, s.do("Remove", removeWorktree|dbusapi.RemoveForce), dbusapi.InvalidState, `something in submodule "lib"`)
+		assert.NoFileExists(t, note)
+	}
+	s.must("Remove", discard|dbusapi.RemoveForce)
+	assert.NoDirExists(t, d.dir+"/.local/share/corral/worktrees/shop")
+	assert.NoFileExists(t, note)
+}
+
+// TestWorktree_RunsHooksAndFiltersInAUnitOfItsOwn: a checkout runs them, and what they leave running ends with it.
+func TestWorktree_RunsHooksAndFiltersInAUnitOfItsOwn(t *testing.T) {
+	d := startWithRepository(t)
+	program, note := d.spy()
+	d.git(t, "src/shop", "config", "filter.x.smudge", program)
+	d.write("src/shop/.git/info/attributes", "* filter=x\n")
+	d.script("src/shop/.git/hooks/post-checkout", program+" </dev/null\n")
+	s := d.create(t, "shop", d.worktree("", ""))
+	text, err := os.ReadFile(note)
+	require.NoError(t, err)
+	root, err := proc.CgroupRoot()
+	require.NoError(t, err)
+	cgroups := strings.Fields(string(text))
+	assert.Len(t, cgroups, 2)
+	for _, cgroup := range cgroups {
+		assert.Regexp(t, `^0::.*/app-corral\.slice/corral-worktree-shop-\w{8}\.service$`, cgroup)
+		assert.NoDirExists(t, root+strings.TrimPrefix(cgroup, "0::"), "no process is left in it")
+	}
+	s.must("Remove", removeWorktree|dbusapi.RemoveForce)
+}
+
+// TestWorktree_AHangingFilter delays no other repository, and is ended with the daemon; the next one finds what it has left, and undoes it.
+func TestWorktree_AHangingFilter(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		signal syscall.Signal
+	}{{"the daemon is stopped", syscall.SIGTERM}, {"the daemon is killed", syscall.SIGKILL}} {
+		t.Run(row.name, func(t *testing.T) {
+			d := startWithRepository(t)
+			d.write("src/other/a", "one\n")
+			d.git(t, "src/other", "init", "--quiet")
+			d.git(t, "src/other", "add", ".")
+			d.git(t, "src/other", "commit", "--quiet", "-m", "first")
+			before := d.git(t, "src/shop", "worktree", "list") + d.git(t, "src/shop", "for-each-ref")
+			hang := d.script("hang", "trap '' TERM\necho $$ >'"+d.dir+"/pid.new'\nmv '"+d.dir+"/pid.new' '"+d.dir+"/pid'\nexec sleep 1000\n")
+			d.git(t, "src/shop", "config", "filter.x.smudge", hang)
+			d.write("src/shop/.git/info/attributes", "* filter=x\n")
+			ended := make(chan error, 1)
+			go func() {
+				sp := d.worktree("", "")
+				sp["Id"] = "hangs"
+				ended <- d.manager("CreateSession", []any{"command", sp.variants()}, new(string), new(any))
+			}()
+			testbed.Poll(t, "the filter runs", func() bool { _, err := os.Stat(d.dir + "/pid"); return err == nil })
+			text, err := os.ReadFile(d.dir + "/pid")
+			require.NoError(t, err)
+			pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+			require.NoError(t, err)
+
+			sp := d.worktree("", "")
+			sp["WorkingDirectory"] = d.dir + "/src/other"
+			other := d.create(t, "other", sp)
+			other.must("Remove", removeWorktree|dbusapi.RemoveForce)
+			select {
+			case err := <-ended:
+				t.Fatalf("the checkout did not hang: %v", err)
+			default:
+			}
+			d.kill(row.signal)
+			require.Error(t, testbed.Receive(t, ended, "answer"))
+			if row.signal == syscall.SIGTERM {
+				assert.Empty(t, worktreeUnitsThere(t))
+			}
+			d.launch()
+			assert.Empty(t, worktreeUnitsThere(t)+pidGone(pid))
+			testbed.Poll(t, "nothing is left of it", func() bool {
+				left, err := os.ReadDir(d.dir + "/.local/share/corral/worktrees")
+				return err == nil && len(left) == 0
+			})
+			assert.Equal(t, before, d.git(t, "src/shop", "worktree", "list")+d.git(t, "src/shop", "for-each-ref"))
+			assert.NotContains(t, d.ids(t), "hangs")
+		})
+	}
+}
+
+// pidGone is "" once there is no such process.
+func pidGone(pid int) string {
+	if st, err := proc.Stat(pid); err == nil && st.State != 'Z' {
+		return "it runs"
+	}
+	return ""
+}
+
+// TestWorktree_GitCannotBeRun: the error names what cannot, and nothing is left of what was begun.
+func TestWorktree_GitCannotBeRun(t *testing.T) {
+	d := startWithRepository(t)
+	before := d.git(t, "src/shop", "for-each-ref")
+	testbed.Systemctl(t, "mask", "--runtime", slice)
+	defer testbed.Systemctl(t, "unmask", "--runtime", slice)
+	_, err := d.tryCreate(t, "shop", d.worktree("", ""))
+	refused(t, err, dbusapi.StartFailed, "cannot make a worktree of workspace", "cannot run git", "corral-worktree-shop-")
+	assert.Equal(t, before, d.git(t, "src/shop", "for-each-ref"))
+	assert.NoDirExists(t, d.dir+"/.local/share/corral/worktrees/shop")
+}

@@ -120,6 +120,8 @@ func (w *world) Follow(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
+func (w *world) ExpectStart() {}
+
 func (w *world) Installed(_ context.Context, program string, _ Environment) bool {
 	return program != "missing"
 }

@@ -25,6 +25,8 @@ const readyTimeout = 90 * time.Second
 
 // World is what effects do outside of the loop: with systemd, tmux and processes. Its methods may wait, and may be called at the same time.
 type World interface {
+	// ExpectStart is called before the record of a run is saved whose Start follows, so that both can be prepared at the same time. It does not wait.
+	ExpectStart()
 	// Start starts a scope with a tmux server in it, and in that a pane with the shim; tell is told of each step that was done, and first if there is
 	// nothing for the run to go on with. The agent itself is told of by the shim. After an error nothing of it is left.
 	Start(ctx context.Context, p Plan, tell func(session.Event)) error
@@ -184,6 +186,9 @@ func (s *Supervisor) start(e *entry, resumed bool, caller []string) { s.begin(e,
 // begin begins a run with the caller's environment, in the scope that is there if into is not nil.
 func (s *Supervisor) begin(e *entry, resumed bool, caller []string, into *Into) {
 	run, prompt := newRunID(), ""
+	if into == nil {
+		s.World.ExpectStart()
+	}
 	resumed = goesOn(e.rec, resumed)
 	if e.rec.GivesPrompt(resumed) {
 		prompt = e.rec.Prompt

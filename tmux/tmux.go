@@ -1,6 +1,6 @@
 // Package tmux runs one tmux server for each session: it starts it, puts the agent's pane into it, reads its screen, and tells how to attach.
 //
-// A server runs in the foreground, so that it is our child and can be placed into the session's scope before anything runs in it. It has a
+// A server runs in the foreground, so that it is our child and is in the session's scope before it is executed. It has a
 // socket and a configuration of its own; the user's ~/.tmux.conf is read only where that is asked for.
 package tmux
 
@@ -87,31 +87,73 @@ func NewSession(dir, id string) (Session, error) {
 	return s, nil
 }
 
-// StartServer starts the session's server and returns its process number and a pidfd, which the caller owns. The server has nothing in it yet.
-// It is our child: the caller reaps it. A cgroup of 0 or more is a descriptor of the control group's directory that it starts in.
-func (t *Tmux) StartServer(s Session, cgroup int) (pid, pidfd int, err error) {
+// Server is a tmux server of a session.
+type Server struct {
+	PID   int // it is our child: the caller reaps it
+	PIDFD int // belongs to the caller
+	gate  *os.File
+}
+
+// gate is what a server's process does before it executes tmux: it waits until its standard input is closed, by Execute or by our end. It does not exit in the
+// latter case: systemd does not report the end of a scope whose only process has exited before it was moved there.
+const gate = `read -r _; exec "$0" "$@" </dev/null`
+
+// StartServer starts the session's server, which has nothing in it yet, in the control group whose directory is open as cgroup. If cgroup is negative, the process
+// is in our own control group and waits there as a shell until Execute is called, so that it can be moved: memory stays charged to the control group in which it
+// was allocated, not to that in which the process is (the kernel's cgroup-v2 document, "Memory Ownership"), and tmux allocates half of its memory within
+// milliseconds. The memory of the shell is freed by its execve(2).
+func (t *Tmux) StartServer(s Session, cgroup int) (*Server, error) {
 	if err := os.Remove(s.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return 0, -1, fmt.Errorf("cannot start tmux: %w", err)
+		return nil, fmt.Errorf("cannot start tmux: %w", err)
+	}
+	if err := unix.Access(t.Program, unix.X_OK); err != nil {
+		return nil, fmt.Errorf("cannot start tmux: cannot execute %q: %w", t.Program, err)
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return 0, -1, fmt.Errorf("cannot start tmux: %w", err)
+		return nil, fmt.Errorf("cannot start tmux: %w", err)
 	}
 	defer func() { _ = null.Close() }()
 	// A tmux that finds the user's bus moves each new pane into a scope of its own (since 3.4), out of the session's. Without an address it
 	// would look for the bus in XDG_RUNTIME_DIR, so it gets one that leads nowhere.
 	env := append(withoutName(t.Env, "DBUS_SESSION_BUS_ADDRESS"), "DBUS_SESSION_BUS_ADDRESS=disabled:")
-	pidfd = -1
-	pid, err = syscall.ForkExec(t.Program, []string{"tmux", "-u", "-D", "-S", s.Socket, "-f", t.Config}, &syscall.ProcAttr{
+	server, stdin, program := &Server{PIDFD: -1}, null, t.Program
+	argv := []string{"tmux", "-u", "-D", "-S", s.Socket, "-f", t.Config}
+	if cgroup < 0 {
+		if stdin, server.gate, err = os.Pipe(); err != nil {
+			return nil, fmt.Errorf("cannot start tmux: %w", err)
+		}
+		defer func() { _ = stdin.Close() }()
+		argv = append([]string{"sh", "-c", gate, t.Program}, argv[1:]...)
+		program = "/bin/sh"
+	}
+	server.PID, err = syscall.ForkExec(program, argv, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   env,
-		Files: []uintptr{null.Fd(), null.Fd(), null.Fd()},
-		Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd, UseCgroupFD: cgroup >= 0, CgroupFD: cgroup},
+		Files: []uintptr{stdin.Fd(), null.Fd(), null.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: &server.PIDFD, UseCgroupFD: cgroup >= 0, CgroupFD: cgroup},
 	})
 	if err != nil {
-		return 0, -1, fmt.Errorf("cannot start tmux: %w", err)
+		if server.gate != nil {
+			_ = server.gate.Close()
+		}
+		return nil, fmt.Errorf("cannot start tmux: %w", err)
 	}
-	return pid, pidfd, nil
+	return server, nil
+}
+
+// Execute has a server that was started without a control group execute tmux.
+func (s *Server) Execute() {
+	if s.gate != nil {
+		_ = s.gate.Close()
+		s.gate = nil
+	}
+}
+
+// Close closes what we have open of the server.
+func (s *Server) Close() {
+	s.Execute()
+	_ = unix.Close(s.PIDFD)
 }
 
 // IsServer tells whether a process with these arguments is a server of the session, as StartServer starts it.

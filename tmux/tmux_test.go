@@ -35,15 +35,16 @@ func serve(t *testing.T, x *Tmux) Session {
 	t.Helper()
 	s, err := NewSession(testbed.Dir(t), "shop.1")
 	require.NoError(t, err)
-	var pidfd int
-	s.Server, pidfd, err = x.StartServer(s, -1)
+	server, err := x.StartServer(s, -1)
 	require.NoError(t, err)
+	s.Server = server.PID
 	t.Cleanup(func() {
-		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+		_ = unix.PidfdSendSignal(server.PIDFD, unix.SIGKILL, nil, 0)
 		testbed.WaitExit(t, s.Server)
 		Reap(s.Server)
-		_ = unix.Close(pidfd)
+		server.Close()
 	})
+	server.Execute()
 	testbed.Poll(t, "tmux listens", func() bool {
 		conn, err := net.Dial("unix", s.Socket)
 		if err == nil {
@@ -117,13 +118,57 @@ func TestAnswers(t *testing.T) {
 	testbed.WaitExit(t, s.Server)
 	assert.False(t, x.Answers(t.Context(), s))
 	assert.FileExists(t, s.Socket, "which it left behind")
-	again, pidfd, err := x.StartServer(s, -1)
+	again, err := x.StartServer(s, -1)
 	require.NoError(t, err, "and which is no obstacle")
-	_ = unix.Close(pidfd)
+	defer again.Close()
+	again.Execute()
 	testbed.Poll(t, "it answers", func() bool { return x.Answers(t.Context(), s) })
-	require.NoError(t, unix.Kill(again, unix.SIGKILL))
-	testbed.WaitExit(t, again)
-	Reap(again)
+	require.NoError(t, unix.Kill(again.PID, unix.SIGKILL))
+	testbed.WaitExit(t, again.PID)
+	Reap(again.PID)
+}
+
+// TestStartServer_WaitsUntilExecute: what is moved into a scope meanwhile is not tmux yet, and is the same process afterwards.
+func TestStartServer_WaitsUntilExecute(t *testing.T) {
+	x := prepare(t)
+	s, err := NewSession(testbed.Dir(t), "shop")
+	require.NoError(t, err)
+	server, err := x.StartServer(s, -1)
+	require.NoError(t, err)
+	exe := func() string {
+		path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", server.PID))
+		require.NoError(t, err)
+		return filepath.Base(path)
+	}
+	stdin, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", server.PID))
+	require.NoError(t, err)
+	assert.Contains(t, stdin, "pipe:", "what it waits for")
+	assert.NotEqual(t, "tmux", exe())
+	assert.NoFileExists(t, s.Socket)
+	server.Execute()
+	testbed.Poll(t, "it answers", func() bool { return x.Answers(t.Context(), s) })
+	assert.Equal(t, "tmux", exe())
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", server.PID))
+	require.NoError(t, err)
+	assert.True(t, IsServer(s, strings.Split(string(args), "\x00")))
+	stdin, err = os.Readlink(fmt.Sprintf("/proc/%d/fd/0", server.PID))
+	require.NoError(t, err)
+	assert.Equal(t, os.DevNull, stdin)
+	require.NoError(t, unix.PidfdSendSignal(server.PIDFD, unix.SIGKILL, nil, 0))
+	testbed.WaitExit(t, server.PID)
+	Reap(server.PID)
+	server.Close()
+}
+
+func TestStartServer_FailsWithoutTmux(t *testing.T) {
+	x := prepare(t)
+	x.Program = "/nowhere/tmux"
+	s, err := NewSession(testbed.Dir(t), "shop")
+	require.NoError(t, err)
+	for _, cgroup := range []int{-1, 0} {
+		_, err = x.StartServer(s, cgroup)
+		require.ErrorContains(t, err, `cannot execute "/nowhere/tmux": no such file`)
+	}
 }
 
 func TestAServerThatDoesNotAnswer(t *testing.T) {

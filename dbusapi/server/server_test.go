@@ -34,6 +34,8 @@ import (
 // world is a World in which every start succeeds at once and nothing ever ends.
 type world struct{ supervisor.World }
 
+func (world) ExpectStart() {}
+
 func (world) Start(_ context.Context, p supervisor.Plan, tell func(session.Event)) error {
 	tell(session.ScopeStarted{Run: p.Spec.RunID, InvocationID: "inv", ControlGroup: "/" + p.Unit})
 	tell(session.AgentStarted{Run: p.Spec.RunID, Agent: session.Process{PID: os.Getpid()}, At: time.Now()})

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,6 +37,7 @@ type Ground struct {
 	loginShell *loginshell.Shell
 	cgroups    string // mount point of the cgroup hierarchy
 	starts     chan struct{}
+	expecting  atomic.Bool // ExpectStart is under way
 }
 
 var _ supervisor.World = (*Ground)(nil)

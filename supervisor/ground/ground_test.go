@@ -18,6 +18,7 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
+	"github.com/corrald/corral/tmux"
 	"github.com/corrald/corral/units"
 )
 
@@ -50,6 +51,35 @@ func TestARunWithoutAControlGroupIsNotTheWholeHierarchy(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, text, string(now), name)
 	}
+}
+
+// TestListening_EndsWithTheServer: a tmux that cannot run is an error at once.
+func TestListening_EndsWithTheServer(t *testing.T) {
+	x, err := tmux.Prepare(testbed.Dir(t), os.Environ(), "")
+	require.NoError(t, err)
+	x.Program = "/bin/false"
+	g := &Ground{Tmux: x}
+	s, err := g.startServer(supervisor.Plan{ID: "shop", RuntimeDir: testbed.Dir(t)}, -1)
+	require.NoError(t, err)
+	defer s.child.Close()
+	s.child.Execute()
+	require.ErrorContains(t, listening(t.Context(), s), "tmux ended at once")
+	s.kill()
+}
+
+// TestExpectStart_MovesNothing: this process stays where it is, which it may write.
+func TestExpectStart_MovesNothing(t *testing.T) {
+	root, err := proc.CgroupRoot()
+	require.NoError(t, err)
+	g := &Ground{cgroups: root}
+	before, err := proc.Cgroup(os.Getpid())
+	require.NoError(t, err)
+	require.NoError(t, g.write(before, "cgroup.procs", strconv.Itoa(os.Getpid())), "the user's own control group")
+	g.ExpectStart()
+	testbed.Poll(t, "it is done", func() bool { return !g.expecting.Load() })
+	after, err := proc.Cgroup(os.Getpid())
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
 }
 
 // TestTheLastOfSeveralValuesOfALimitCounts, however each is written: systemd keeps a share of what the machine has and a number under different names.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -74,7 +75,7 @@ func (g *Ground) Start(ctx context.Context, p supervisor.Plan, tell func(session
 	if err != nil {
 		return err
 	}
-	defer server.close()
+	defer server.child.Close()
 	failpoint.Hit("start.tmux-started")
 	if err = g.enclose(ctx, p, server, scope, tell); err == nil {
 		if err = g.show(ctx, p, server, command); err != nil && specTaken(specPath) {
@@ -146,7 +147,7 @@ func (g *Ground) openInto(ctx context.Context, p supervisor.Plan, group string, 
 	if err != nil {
 		return err
 	}
-	defer server.close()
+	defer server.child.Close()
 	failpoint.Hit("enter.tmux-started")
 	if err := g.show(ctx, p, server, command); err != nil && !begun() {
 		server.kill()
@@ -160,49 +161,49 @@ func (g *Ground) openInto(ctx context.Context, p supervisor.Plan, group string, 
 // server is a tmux server that is being started.
 type server struct {
 	tmux.Session
+	child   *tmux.Server
 	process session.Process
-	pidfd   int
 }
-
-func (s *server) close() { _ = unix.Close(s.pidfd) }
 
 // kill ends the server and collects it.
 func (s *server) kill() {
-	_ = unix.PidfdSendSignal(s.pidfd, unix.SIGKILL, nil, 0)
-	proc.AwaitEnd(s.pidfd, killTime)
-	tmux.Reap(s.Server)
+	_ = unix.PidfdSendSignal(s.child.PIDFD, unix.SIGKILL, nil, 0)
+	proc.AwaitEnd(s.child.PIDFD, killTime)
+	tmux.Reap(s.child.PID)
 }
 
 // killTime is how long a process may take to be gone after SIGKILL.
 const killTime = 5 * time.Second
 
-// startServer starts the session's tmux server, in the control group whose directory is open as cgroup, or in our own if that is negative.
+// startServer starts the session's tmux server, in the control group whose directory is open as cgroup. If that is negative, it waits to be placed and executed.
 func (g *Ground) startServer(p supervisor.Plan, cgroup int) (*server, error) {
 	s := &server{}
 	var err error
 	if s.Session, err = tmux.NewSession(p.RuntimeDir, p.ID); err != nil {
 		return nil, err
 	}
-	if s.Server, s.pidfd, err = g.Tmux.StartServer(s.Session, cgroup); err != nil {
+	if s.child, err = g.Tmux.StartServer(s.Session, cgroup); err != nil {
 		return nil, err
 	}
+	s.Server = s.child.PID
 	st, err := proc.Stat(s.Server)
 	if err != nil {
 		s.kill()
-		s.close()
+		s.child.Close()
 		return nil, fmt.Errorf("tmux ended at once: %w", err)
 	}
 	s.process = session.Process(st.Identity)
 	return s, nil
 }
 
-// enclose starts the scope around the server.
+// enclose starts the scope around the process of the server, and has it execute tmux there.
 func (g *Ground) enclose(ctx context.Context, p supervisor.Plan, s *server, scope units.Scope, tell func(session.Event)) error {
 	scope.PIDs = []int{s.Server}
 	started, err := g.Units.Start(ctx, scope)
 	if err != nil {
 		return err
 	}
+	s.child.Execute()
 	failpoint.Hit("start.scope-started")
 	run := p.Spec.RunID
 	tell(session.ScopeStarted{Run: run, InvocationID: started.InvocationID, ControlGroup: started.ControlGroup})
@@ -212,7 +213,7 @@ func (g *Ground) enclose(ctx context.Context, p supervisor.Plan, s *server, scop
 
 // show opens the session on the server, with command in its pane.
 func (g *Ground) show(ctx context.Context, p supervisor.Plan, s *server, command []string) error {
-	if err := listening(ctx, s.Socket); err != nil {
+	if err := listening(ctx, s); err != nil {
 		return err
 	}
 	failpoint.Hit("show.tmux-listens")
@@ -333,15 +334,18 @@ func (g *Ground) writeSpec(ctx context.Context, p supervisor.Plan) (string, erro
 
 // listening waits until tmux takes connections. listen(2) is no event that could be waited for, so it is asked every millisecond, which is
 // about what it takes.
-func listening(ctx context.Context, socket string) error {
+func listening(ctx context.Context, s *server) error {
 	ctx, cancel := deadline.Context(ctx, 10*time.Second)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
-		conn, err := net.Dial("unix", socket)
-		if err == nil {
+		conn, err := net.Dial("unix", s.Socket)
+		switch {
+		case err == nil:
 			return conn.Close()
+		case hasEnded(s.child.PIDFD):
+			return errors.New("tmux ended at once")
 		}
 		select {
 		case <-tick.C:
@@ -349,4 +353,25 @@ func listening(ctx context.Context, socket string) error {
 			return fmt.Errorf("tmux does not listen: %w", err)
 		}
 	}
+}
+
+// hasEnded tells whether the process of a pidfd has ended. It does not wait.
+func hasEnded(pidfd int) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
+}
+
+// ExpectStart prepares the kernel for the move of a process into a new control group. The first move for a while waits for an RCU grace period, about 10 ms, while
+// those that follow soon after do not (percpu_down_write of cgroup_threadgroup_rwsem, rcu_sync_enter). To move this process to where it is already is such a move
+// and changes nothing: systemd's own, which follows, then waits for less. Where it is not permitted, a start merely takes longer.
+func (g *Ground) ExpectStart() {
+	if !g.expecting.CompareAndSwap(false, true) {
+		return // one move serves all starts that follow
+	}
+	go func() {
+		defer g.expecting.Store(false)
+		if group, err := proc.Cgroup(os.Getpid()); err == nil {
+			_ = g.write(group, "cgroup.procs", strconv.Itoa(os.Getpid()))
+		}
+	}()
 }

@@ -158,32 +158,42 @@ type ticket struct {
 	refused bool   // that is so
 }
 
-// client is one connection that calls us: how many of its calls are under way, and how many of these ask for all sessions.
-type client struct{ calls, big atomic.Int32 }
+// client is one connection that calls us: how many of its calls are under way, how many bytes they have, and how many of them ask for all sessions.
+type client struct {
+	calls, big atomic.Int32
+	bytes      atomic.Int64
+}
 
 // maxCalls is how many calls one client may have under way: each takes about 8 KiB until it is answered. One that asks something of every session there may
 // be stays below it. maxBig is how many of them may be answered with something of all sessions: nobody needs that more than once at a time.
 const maxCalls, maxBig = 2048, 16
+
+// maxBytes is how many bytes the calls have that one client may have under way. Each is kept until it is answered, also while it waits for another one.
+const maxBytes = 2 * bus.MaxMessage
 
 // place is what a call takes while it is under way.
 type place struct {
 	gate   *gate
 	client *client
 	big    bool
+	bytes  int64
 }
 
 // admit finds the call a place, or tells why there is none. It is run by the connection's reader.
-func (s *Server) admit(msg *dbus.Message) (*place, error) {
-	p := &place{s.gate, s.client(msg), isBig(member(msg))}
+func (s *Server) admit(msg *dbus.Message, length int) (*place, error) {
+	p := &place{s.gate, s.client(msg), isBig(member(msg)), int64(length)}
 	switch {
 	case p.client.calls.Load() >= maxCalls:
 		return nil, answer(dbusapi.LimitsExceeded, fmt.Sprintf("this client has %d calls under way, and a client may have no more", maxCalls))
 	case p.big && p.client.big.Load() >= maxBig:
 		return nil, answer(dbusapi.LimitsExceeded, fmt.Sprintf("this client asks for all sessions %d times at once, and a client may not do so more often", maxBig))
+	case p.client.bytes.Load()+p.bytes > maxBytes:
+		return nil, answer(dbusapi.LimitsExceeded, fmt.Sprintf("this client's calls under way would have more than %d bytes, and a client's may not", maxBytes))
 	case !s.gate.enter():
 		return nil, supervisor.ErrClosed
 	}
 	p.client.calls.Add(1)
+	p.client.bytes.Add(p.bytes)
 	if p.big {
 		p.client.big.Add(1)
 	}
@@ -193,6 +203,7 @@ func (s *Server) admit(msg *dbus.Message) (*place, error) {
 // leave gives the place back.
 func (p *place) leave() {
 	p.client.calls.Add(-1)
+	p.client.bytes.Add(-p.bytes)
 	if p.big {
 		p.client.big.Add(-1)
 	}
@@ -206,12 +217,12 @@ func isBig(member string) bool {
 
 // order gives each incoming call its place. It is run by the connection's reader, and so for one message after the other. What is too much is
 // refused here: while the bus does not take that answer, it gets no further with what it has for us.
-func (s *Server) order(msg *dbus.Message) {
+func (s *Server) order(msg *dbus.Message, length int) {
 	iface, _ := msg.Headers[dbus.FieldInterface].Value().(string)
 	if msg.Type != dbus.TypeMethodCall || iface == peerInterface { // godbus answers the latter itself
 		return
 	}
-	p, err := s.admit(msg)
+	p, err := s.admit(msg, length)
 	if err != nil {
 		s.refuse(msg, err)
 		msg.Flags |= dbus.FlagNoReplyExpected

@@ -3,6 +3,7 @@ package server
 import (
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/testbed"
 )
 
@@ -57,6 +59,41 @@ func TestAClientHasSoManyCallsUnderWay(t *testing.T) {
 	left := 0
 	s.tickets.Range(func(any, any) bool { left++; return true })
 	assert.Zero(t, left, "no ticket is left over")
+}
+
+// TestAdmit_BoundsTheBytesUnderWay: a client whose calls have more is refused at once, and only that client. What is under way goes on.
+func TestAdmit_BoundsTheBytesUnderWay(t *testing.T) {
+	s := serve(t)
+	s.create(t, "shop", false)
+	held, release := make(chan bool), make(chan bool)
+	go s.look(func(*view) { held <- true; <-release })
+	testbed.Receive(t, held, "nothing is published any more")
+	flood, text := stranger(t), strings.Repeat("x", bus.MaxMessage/2)
+	first, done := make(chan *dbus.Call, 1), make(chan *dbus.Call, 10)
+	flood.Object(dbusapi.BusName, dbusapi.ManagerPath).Go(objectManagerInterface+".GetManagedObjects", 0, first)
+	get := func(id string) {
+		flood.Object(dbusapi.BusName, dbusapi.ManagerPath).Go(dbusapi.ManagerInterface+".GetSession", 0, done, id)
+	}
+	for range 6 { // they wait for the first one
+		get(text)
+	}
+	for range 3 { // three of them and their headers have a little less than the limit
+		err := testbed.Receive(t, done, "refusal").Err
+		assert.Equal(t, dbusapi.ErrorName(dbusapi.LimitsExceeded), errorName(err))
+		require.ErrorContains(t, err, "calls under way")
+	}
+	get("shop")
+	err := stranger(t).Object(dbusapi.BusName, dbusapi.ManagerPath).Call(dbusapi.ManagerInterface+".Nothing", 0, text).Err
+	assert.Equal(t, dbusapi.ErrorName(dbusapi.UnknownMethod), errorName(err), "another client is served")
+	require.Empty(t, done, "what was let in waits")
+	close(release)
+	require.NoError(t, testbed.Receive(t, first, "answer").Err)
+	for range 3 {
+		assert.Equal(t, dbusapi.ErrorName(dbusapi.NoSuchSession), errorName(testbed.Receive(t, done, "answer").Err))
+	}
+	require.NoError(t, testbed.Receive(t, done, "answer").Err, "a short one is served")
+	get(text)
+	assert.Equal(t, dbusapi.ErrorName(dbusapi.NoSuchSession), errorName(testbed.Receive(t, done, "answer").Err), "it is let in again")
 }
 
 // TestAClientAsksForAllSessionsOnlySoOften: each answer is as large as there are sessions, and one who asks again before it has one does not need them all.

@@ -65,7 +65,7 @@ func TestOrder_ForcefulVerbsWaitForNoOtherClient(t *testing.T) {
 	s := New(Info{}, func(error) {})
 	call := func(sender, member string, body ...any) *ticket {
 		msg := from(sender, message(dbusapi.SessionPath("shop"), dbusapi.SessionInterface, member, body...))
-		s.order(msg)
+		s.order(msg, 0)
 		return s.takeTicket(msg)
 	}
 	for _, hangs := range []string{"OpenLog", "Restart", "Resume", "Remove", "SetUnitProperties", "GetAttachCommand", "SendInput", "Capture", "Explain", "GetEnvironment"} {
@@ -89,7 +89,7 @@ func TestTicketsOfCallsThatAreOverAreForgotten(t *testing.T) {
 	s := New(Info{}, func(error) {})
 	for i := range 10000 {
 		msg := message(dbusapi.ManagerPath, dbusapi.ManagerInterface, "StopSession", fmt.Sprint("shop-", i))
-		s.order(msg)
+		s.order(msg, 0)
 		s.takeTicket(msg).end()
 	}
 	assert.LessOrEqual(t, len(s.tails), 4097)

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -18,30 +19,34 @@ import (
 
 // Guarded is a connection that no message takes down, for programs that others call. godbus panics at an array of descriptors, and ends the connection
 // at messages that are valid and that it cannot read: a dictionary whose keys are booleans or signatures, or an empty array at the greatest depth. Here such
-// a message is answered with an error, and so is every call that brings descriptors, which are closed: those that are in no argument would stay open.
+// a message is answered with an error, and so is every call that brings descriptors, which are closed: those that are in no argument would stay open. So is
+// every call of more than MaxMessage bytes, which are discarded as they arrive: godbus takes up to 128 MiB from whoever knows the connection's unique name.
+// What answers our own calls is of any size, with its descriptors: a bus does not pass on an answer that nobody has asked for.
 type Guarded struct {
 	*dbus.Conn
 	socket *guard
 }
 
-// DialGuarded is Dial for a connection to a socket (unix:path= or unix:abstract=) that is to be guarded. Incoming, if it is not nil, is called by the
-// connection's reader with each message before anything else is done with it.
-func DialGuarded(ctx context.Context, address string, incoming dbus.Interceptor, options ...dbus.ConnOption) (*Guarded, error) {
-	return dialGuarded(ctx, address, nil, incoming, options...)
-}
+// MaxMessage is how long a call or a signal may be that is passed on, in bytes. The longest call that there can be a use for is a CreateSession whose command and
+// environment are as long as execve(2) takes them, 2 MiB.
+const MaxMessage = 8 << 20
 
-func dialGuarded(ctx context.Context, address string, r *received, incoming dbus.Interceptor, options ...dbus.ConnOption) (*Guarded, error) {
+// DialGuarded is Dial for a connection to a socket (unix:path= or unix:abstract=) that is to be guarded. Incoming, if it is not nil, is called by the
+// connection's reader with each message before anything else is done with it, and with the message's length in bytes.
+func DialGuarded(ctx context.Context, address string, incoming func(msg *dbus.Message, length int), options ...dbus.ConnOption) (*Guarded, error) {
 	socket, err := dialSocket(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the bus: %w", err)
 	}
-	g := &guard{UnixConn: socket, in: r.reader(socket), received: r}
+	g := &guard{UnixConn: socket}
+	g.in = bufio.NewReader(&g.received)
+	g.received.socket = socket
 	intercept := func(msg *dbus.Message) {
-		r.deliver(msg)
 		ownMessage(msg)
+		g.received.into(msg)
 		g.returned(msg)
 		if incoming != nil {
-			incoming(msg)
+			incoming(msg, g.length)
 		}
 	}
 	conn, err := dbus.NewConn(g, append([]dbus.ConnOption{
@@ -133,13 +138,13 @@ func (c *Guarded) writeMarshalled(msg *dbus.Message, body []byte) error {
 // guard is the socket of such a connection, as godbus sees it.
 type guard struct {
 	*net.UnixConn
-	in      *bufio.Reader
-	begun   atomic.Bool // authenticated: from now on there are messages
-	message []byte      // what is left of the one that is being read
-	last    atomic.Uint32
-	passed  passed
-
-	received *received
+	in       *bufio.Reader
+	received received
+	begun    atomic.Bool // authenticated: from now on there are messages
+	message  []byte      // what is left of the one that is being read
+	length   int         // of all of it
+	last     atomic.Uint32
+	passed   passed
 
 	mu sync.Mutex // held while something is written
 }
@@ -202,68 +207,79 @@ func (g *guard) Read(p []byte) (int, error) {
 	for len(g.message) == 0 {
 		message, err := g.next()
 		if err != nil {
+			g.received.close()
 			return 0, err
 		}
-		if says := g.received.unreadable(message); says != "" {
-			g.refuse(message, says)
-		} else {
-			g.message = message
-		}
+		g.message, g.length = message, len(message)
 	}
 	n := copy(p, g.message)
 	g.message = g.message[n:]
+	if len(g.message) == 0 {
+		g.message = nil // its memory is not to be kept until there is another one
+	}
 	return n, nil
 }
 
-const maxMessage = 1 << 27 // bytes, by the specification
+const maxAnswer = 1 << 27 // bytes, by the specification
 
-// next reads one message.
+// next reads one message, and returns it if it is to be passed on, none if it was refused.
 func (g *guard) next() ([]byte, error) {
 	start, err := g.in.Peek(fixedHeader)
 	if err != nil {
 		return nil, err
 	}
-	order := orderOf(start)
-	header, body := uint64(order.Uint32(start[12:])), uint64(order.Uint32(start[4:]))
-	length := fixedHeader + (header+7)/8*8 + body
-	if length > maxMessage {
+	order, kind := orderOf(start), dbus.Type(start[1])
+	header := fixedHeader + (uint64(order.Uint32(start[12:]))+7)/8*8
+	length := header + uint64(order.Uint32(start[4:]))
+	isAnswer := kind == dbus.TypeMethodReply || kind == dbus.TypeError
+	switch {
+	case length > maxAnswer:
 		return nil, errors.New("a message on the bus is too long")
+	case length > MaxMessage && !isAnswer:
+		return nil, g.discard(int(header), int(length))
 	}
-	return readAll(g.in, int(length))
+	message := make([]byte, length)
+	if _, err := io.ReadFull(g.in, message); err != nil {
+		return nil, err
+	}
+	g.received.begin(parseHeader(message))
+	if says := unreadable(message, isAnswer); says != "" {
+		g.received.end()
+		g.refuse(message, "InvalidArgs", says)
+		return nil, nil
+	}
+	return message, nil
 }
 
-// refuse answers a call that cannot be read. What is no call is dropped.
-func (g *guard) refuse(message []byte, says string) {
+// discard reads a message that is too long, of which it keeps no more than the header, so that a call can be answered. A header that is too long by itself is
+// that of no call that anybody waits for an answer to.
+func (g *guard) discard(header, length int) error {
+	var kept []byte
+	if header <= MaxMessage {
+		kept = make([]byte, header)
+		if _, err := io.ReadFull(g.in, kept); err != nil {
+			return err
+		}
+	}
+	rest := io.LimitReader(g.in, int64(length-len(kept)))
+	if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, rest, make([]byte, 64<<10)); err != nil {
+		return err
+	}
+	if kept == nil {
+		g.received.close()
+		return nil
+	}
+	g.received.begin(parseHeader(kept))
+	g.received.end()
+	g.refuse(kept, "LimitsExceeded", fmt.Sprintf("the message has %d bytes, and may have %d at most", length, MaxMessage))
+	return nil
+}
+
+// refuse answers a call that is not passed on. What is no call is dropped.
+func (g *guard) refuse(message []byte, name, says string) {
 	h := parseHeader(message)
 	if dbus.Type(message[1]) != dbus.TypeMethodCall || dbus.Flags(message[2])&dbus.FlagNoReplyExpected != 0 || h.sender == "" {
 		return
 	}
-	g.answer(h.sender, orderOf(message).Uint32(message[8:]), "InvalidArgs", says)
-}
-
-// descriptorless reads from a socket, and closes the descriptors that come along.
-type descriptorless struct{ *net.UnixConn }
-
-func (d descriptorless) Read(p []byte) (int, error) {
-	var rights [4096]byte // more than the kernel passes at once
-	n, size, _, _, err := d.ReadMsgUnix(p, rights[:])
-	if size > 0 {
-		closeAll(rights[:size])
-	}
-	return max(n, 0), err
-}
-
-func closeAll(rights []byte) {
-	messages, err := unix.ParseSocketControlMessage(rights)
-	if err != nil {
-		return
-	}
-	for _, m := range messages {
-		fds, err := unix.ParseUnixRights(&m)
-		for _, fd := range fds {
-			if err == nil {
-				_ = unix.Close(fd)
-			}
-		}
-	}
+	g.answer(h.sender, orderOf(message).Uint32(message[8:]), name, says)
 }

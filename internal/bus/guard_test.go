@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -24,7 +25,7 @@ func guarded(t *testing.T) (*bus.Guarded, *dbus.Conn) {
 	t.Helper()
 	address := os.Getenv("DBUS_SESSION_BUS_ADDRESS")
 	var conn atomic.Pointer[bus.Guarded]
-	c, err := bus.DialGuarded(t.Context(), address, func(msg *dbus.Message) {
+	c, err := bus.DialGuarded(t.Context(), address, func(msg *dbus.Message, _ int) {
 		path, _ := msg.Headers[dbus.FieldPath].Value().(dbus.ObjectPath)
 		switch {
 		case msg.Type != dbus.TypeMethodCall || path != "/echo" && path != "/descriptor":
@@ -107,6 +108,57 @@ func TestNoMessageTakesAGuardedConnectionDown(t *testing.T) {
 	require.NoError(t, caller.Object(conn.Names()[0], "/echo").Call("a.b.Echo", 0).Err, "it goes on")
 	assert.Equal(t, before, descriptors(t), "none is left open")
 }
+
+// TestGuarded_RefusesTooLongCalls, whoever sends them and with what, and goes on. What is just short enough gets through.
+func TestGuarded_RefusesTooLongCalls(t *testing.T) {
+	conn, caller := guarded(t)
+	before := descriptors(t)
+	echo := func(args ...any) error {
+		return caller.Object(conn.Names()[0], "/echo").Call("a.b.Echo", 0, args...).Err
+	}
+	text := strings.Repeat("x", bus.MaxMessage+1)
+	for name, args := range map[string][]any{
+		"text": {text}, "containers": {map[string]dbus.Variant{"a": dbus.MakeVariant([]string{text})}},
+	} {
+		var refusal dbus.Error
+		require.ErrorAs(t, echo(args...), &refusal, name)
+		assert.Equal(t, "org.freedesktop.DBus.Error.LimitsExceeded", refusal.Name, name)
+		require.ErrorContains(t, refusal, "8388608 at most", name)
+	}
+	require.NoError(t, caller.Object(conn.Names()[0], "/echo").Call("a.b.Echo", dbus.FlagNoReplyExpected, text).Err)
+	require.NoError(t, caller.Emit("/a", "a.b.Broadcast", text))
+	require.NoError(t, echo(text[:bus.MaxMessage-1024]))
+	assert.Equal(t, before, descriptors(t))
+}
+
+// TestGuarded_TakesAnswers of any size, and with the descriptors that come with them.
+func TestGuarded_TakesAnswers(t *testing.T) {
+	conn, _ := guarded(t)
+	other, caller := guarded(t)
+	before := descriptors(t)
+	for range 300 { // more than one message may have
+		var fd dbus.UnixFD
+		require.NoError(t, other.Object(conn.Names()[0], "/descriptor").Call("a.b.C", 0).Store(&fd))
+		var is, want unix.Stat_t
+		require.NoError(t, unix.Fstat(int(fd), &is))
+		require.NoError(t, unix.Fstat(int(os.Stdin.Fd()), &want))
+		assert.Equal(t, want.Rdev, is.Rdev)
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		require.NoError(t, err)
+		assert.Equal(t, unix.FD_CLOEXEC, flags)
+		require.NoError(t, unix.Close(int(fd)))
+	}
+	assert.Equal(t, before, descriptors(t))
+	require.NoError(t, caller.ExportAll(long{}, "/long", "a.b"))
+	var text string
+	require.NoError(t, other.Object(caller.Names()[0], "/long").Call("a.b.Text", 0).Store(&text))
+	assert.Len(t, text, bus.MaxMessage+1)
+}
+
+// long answers with a text that is longer than a call may be.
+type long struct{}
+
+func (long) Text() (string, *dbus.Error) { return strings.Repeat("x", bus.MaxMessage+1), nil }
 
 // TestDescriptorsAreSent: those of an answer arrive.
 func TestDescriptorsAreSent(t *testing.T) {

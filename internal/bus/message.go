@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/godbus/dbus/v5"
@@ -20,23 +19,11 @@ func orderOf(message []byte) binary.ByteOrder {
 	return binary.LittleEndian
 }
 
-// readAll reads so many bytes, and takes memory for them as they come.
-func readAll(in io.Reader, length int) ([]byte, error) {
-	const atOnce = 64 << 10
-	if length <= atOnce {
-		message := make([]byte, length)
-		_, err := io.ReadFull(in, message)
-		return message, err
-	}
-	var b bytes.Buffer
-	_, err := io.CopyN(&b, in, int64(length))
-	return b.Bytes(), err
-}
-
 // header is what the guard wants to know of a message.
 type header struct {
 	sender, signature string
 	descriptors       uint32
+	whole             bool // all of it was read
 }
 
 // parseHeader reads the header fields. The bus has seen to it that they are valid; of those that it does not know only what comes before them is read.
@@ -78,13 +65,18 @@ func parseHeader(message []byte) (h header) {
 		}
 		at += length + 1
 	}
+	h.whole = true
 	return h
 }
 
-// unreadable tells what is wrong with a message that godbus cannot read, "" if it can. Only containers are a trouble to it.
-func unreadable(message []byte) (says string) {
+// unreadable tells what is wrong with a message that godbus cannot read, or that has descriptors and is not an answer, "" if nothing is. Only containers are a
+// trouble to it.
+func unreadable(message []byte, isAnswer bool) (says string) {
 	h := parseHeader(message)
-	if h.descriptors > 0 {
+	if !h.whole {
+		return "a header field cannot be read"
+	}
+	if h.descriptors > 0 && !isAnswer {
 		return "no method takes file descriptors"
 	}
 	if !strings.ContainsAny(h.signature, "av({") {

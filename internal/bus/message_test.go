@@ -1,14 +1,20 @@
 package bus
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
+	"io"
+	"net"
+	"os"
+	"runtime"
 	"testing"
 	"unsafe"
 
 	"github.com/godbus/dbus/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // raw makes a call with a body as it is on the wire.
@@ -30,12 +36,95 @@ func raw(t testing.TB, signature string, body []byte) []byte {
 func TestWhatGodbusCannotRead(t *testing.T) {
 	one := binary.LittleEndian.AppendUint32
 	entry := func(key []byte) []byte { return append(one(one(nil, uint32(len(key))), 0), key...) }
-	assert.Equal(t, header{":1.234", "a{bs}", 0}, parseHeader(raw(t, "a{bs}", nil)))
-	assert.Contains(t, unreadable(raw(t, "a{bs}", entry([]byte("\x01\x00\x00\x00\x01\x00\x00\x00x\x00")))), "cannot be read")
-	assert.Contains(t, unreadable(raw(t, "a{gs}", entry([]byte("\x01s\x00\x00\x01\x00\x00\x00x\x00")))), "cannot be read")
-	assert.Contains(t, unreadable(raw(t, "as", one(nil, 1000))), "cannot be read")
-	assert.Empty(t, unreadable(raw(t, "as", one(nil, 0))))
-	assert.Empty(t, unreadable(raw(t, "u", one(nil, 0))))
+	assert.Equal(t, header{":1.234", "a{bs}", 0, true}, parseHeader(raw(t, "a{bs}", nil)))
+	assert.Contains(t, unreadable(raw(t, "a{bs}", entry([]byte("\x01\x00\x00\x00\x01\x00\x00\x00x\x00"))), false), "cannot be read")
+	assert.Contains(t, unreadable(raw(t, "a{gs}", entry([]byte("\x01s\x00\x00\x01\x00\x00\x00x\x00"))), false), "cannot be read")
+	assert.Contains(t, unreadable(raw(t, "as", one(nil, 1000)), false), "cannot be read")
+	assert.Empty(t, unreadable(raw(t, "as", one(nil, 0)), false))
+	assert.Empty(t, unreadable(raw(t, "u", one(nil, 0)), false))
+}
+
+// zeros is a reader of zeros without end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// TestGuard_DiscardsTooLongMessages: they are never in memory, whatever is long in them, and the next message is read as if there had been none.
+func TestGuard_DiscardsTooLongMessages(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	file := os.NewFile(uintptr(pair[0]), "ours")
+	ours, err := net.FileConn(file)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	theirs := os.NewFile(uintptr(pair[1]), "theirs")
+	defer func() { _ = theirs.Close() }()
+	const long = 100 << 20
+	call := raw(t, "s", nil)
+	signal, answer, headless, endless := bytes.Clone(call), bytes.Clone(call), bytes.Clone(call), bytes.Clone(call)
+	signal[1], answer[1] = byte(dbus.TypeSignal), byte(dbus.TypeError)
+	binary.LittleEndian.PutUint32(headless[12:], long) // the length of the header fields
+	binary.LittleEndian.PutUint32(endless[4:], 1<<27)
+	for _, message := range [][]byte{call, signal} {
+		binary.LittleEndian.PutUint32(message[4:], long)
+	}
+	next := raw(t, "u", []byte{7, 0, 0, 0})
+	g := &guard{UnixConn: ours.(*net.UnixConn), in: bufio.NewReader(io.MultiReader(
+		bytes.NewReader(call), io.LimitReader(zeros{}, long),
+		bytes.NewReader(signal), io.LimitReader(zeros{}, long),
+		bytes.NewReader(headless), io.LimitReader(zeros{}, fixedHeader+long-int64(len(headless))),
+		bytes.NewReader(answer), bytes.NewReader(next), bytes.NewReader(endless),
+	))}
+	g.begun.Store(true)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, want := range [][]byte{answer, next} {
+		got := make([]byte, len(want))
+		_, err = io.ReadFull(g, got)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+		assert.Equal(t, len(want), g.length)
+	}
+	runtime.ReadMemStats(&after)
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20), "bytes")
+	_, err = g.Read(make([]byte, 1))
+	require.ErrorContains(t, err, "too long", "more than any message may have")
+	refusal, err := dbus.DecodeMessage(theirs)
+	require.NoError(t, err)
+	assert.Equal(t, "org.freedesktop.DBus.Error.LimitsExceeded", refusal.Headers[dbus.FieldErrorName].Value())
+	assert.Equal(t, ":1.234", refusal.Headers[dbus.FieldDestination].Value())
+	assert.Contains(t, refusal.Body[0], "8388608 at most")
+	require.NoError(t, ours.Close())
+	rest, err := io.ReadAll(theirs)
+	require.NoError(t, err)
+	assert.Empty(t, rest, "nobody else is answered")
+}
+
+// TestReceived_KeepsNoDescriptorOfAnotherMessage, not even if one does not tell how many it has.
+func TestReceived_KeepsNoDescriptorOfAnotherMessage(t *testing.T) {
+	open := func() int {
+		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		require.NoError(t, err)
+		return fd
+	}
+	isOpen := func(fd int) bool {
+		_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		return err == nil
+	}
+	first, second, third := open(), open(), open()
+	r := received{next: []int{first, second}}
+	r.begin(header{descriptors: 1, whole: true})
+	msg := &dbus.Message{Body: []any{"text", dbus.UnixFDIndex(0), dbus.UnixFDIndex(0), dbus.UnixFDIndex(1)}}
+	r.into(msg)
+	assert.Equal(t, []any{"text", dbus.UnixFD(first), dbus.UnixFDIndex(0), dbus.UnixFDIndex(1)}, msg.Body, "each has one owner")
+	r.begin(header{descriptors: 0, whole: true})
+	r.into(&dbus.Message{Body: []any{dbus.UnixFDIndex(0)}})
+	assert.True(t, isOpen(second), "it is of a message to come")
+	r.next = append(r.next, third)
+	r.begin(header{})
+	assert.False(t, isOpen(second) || isOpen(third))
+	assert.True(t, isOpen(first))
+	require.NoError(t, unix.Close(first))
 }
 
 func TestStringsOfOnesOwn(t *testing.T) {
@@ -81,7 +170,7 @@ func FuzzMessage(f *testing.F) {
 		if bytes.Contains(append(message, whole...), []byte("()")) { // no bus passes on an empty struct, of which godbus reads without end
 			return
 		}
-		if unreadable(message); unreadable(whole) != "" {
+		if unreadable(message, false); unreadable(whole, false) != "" {
 			return
 		}
 		msg, err := dbus.DecodeMessage(bytes.NewReader(whole))

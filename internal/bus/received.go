@@ -1,78 +1,79 @@
 package bus
 
 import (
-	"bufio"
-	"context"
 	"net"
 
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
 )
 
-// DialReceiving is DialGuarded for a connection that calls others, and is given a descriptor where that is the only argument of an answer. All other descriptors
-// are closed, as are those of any message that is no answer.
-func DialReceiving(ctx context.Context, address string, options ...dbus.ConnOption) (*Guarded, error) {
-	return dialGuarded(ctx, address, &received{fd: -1}, nil, options...)
-}
-
-// received is what a connection was sent in descriptors. It belongs to the connection's reader. A nil one takes none.
+// received reads from a socket, and keeps the descriptors that come along until the message is read that they are of.
 type received struct {
-	socket  *net.UnixConn
-	in      *bufio.Reader
-	waiting []int // of messages that are still to be read, in their order
-	fd      int   // of the answer that is being read, -1 if it has none
+	socket *net.UnixConn
+	next   []int // in the order in which they came
+	of     []int // those of the message that is being read
 }
 
-// reader returns what the messages are read from.
-func (r *received) reader(socket *net.UnixConn) *bufio.Reader {
-	if r == nil {
-		return bufio.NewReader(descriptorless{socket})
-	}
-	r.socket = socket
-	r.in = bufio.NewReader(r)
-	return r.in
-}
-
-// Read implements io.Reader. A descriptor comes with the first byte of the message that has it.
+// Read implements io.Reader. The kernel ends a read with the first data that has descriptors, so that those of few messages are kept.
 func (r *received) Read(p []byte) (int, error) {
 	var rights [4096]byte // more than the kernel passes at once
 	n, size, _, _, err := r.socket.ReadMsgUnix(p, rights[:])
-	if messages, bad := unix.ParseSocketControlMessage(rights[:size]); bad == nil {
-		for _, m := range messages {
-			if fds, bad := unix.ParseUnixRights(&m); bad == nil {
-				r.waiting = append(r.waiting, fds...)
-			}
-		}
+	if size > 0 {
+		r.keep(rights[:size])
 	}
 	return max(n, 0), err
 }
 
-// unreadable is the function of that name, for a message whose descriptors are taken or closed by that.
-func (r *received) unreadable(message []byte) (says string) {
-	if r == nil {
-		return unreadable(message)
-	}
-	h := parseHeader(message)
-	n := min(int(h.descriptors), len(r.waiting))
-	if r.in.Buffered() == 0 {
-		n = len(r.waiting) // the first byte of the next message has not come
-	}
-	mine := r.waiting[:n]
-	r.waiting = r.waiting[n:]
-	if dbus.Type(message[1]) == dbus.TypeMethodReply && h.signature == "h" && len(mine) == 1 {
-		r.fd = mine[0]
-		return ""
-	}
-	for _, fd := range mine {
-		_ = unix.Close(fd)
-	}
-	return unreadable(message)
-}
-
-// deliver puts its descriptor into an answer, which godbus has read without it.
-func (r *received) deliver(msg *dbus.Message) {
-	if r == nil || r.fd < 0 {
+func (r *received) keep(rights []byte) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil {
 		return
 	}
-	msg.Body, r.fd = []any{dbus.UnixFD(r.fd)}, -1
+	for _, m := range messages {
+		if fds, err := unix.ParseUnixRights(&m); err == nil {
+			r.next = append(r.next, fds...)
+		}
+	}
+}
+
+// begin takes the descriptors of the message with this header, which has as many as it says: the bus sees to that. Where the header does not tell, all are closed:
+// a descriptor must not be taken for another message's.
+func (r *received) begin(h header) {
+	r.end()
+	if !h.whole {
+		r.close()
+	}
+	count := min(int(h.descriptors), len(r.next))
+	r.of = r.next[:count:count]
+	if r.next = r.next[count:]; len(r.next) == 0 {
+		r.next = nil
+	}
+}
+
+// into puts the descriptors of an answer into its body. Those that are no argument by themselves are closed.
+func (r *received) into(msg *dbus.Message) {
+	defer r.end()
+	for i, value := range msg.Body {
+		if index, is := value.(dbus.UnixFDIndex); is && int(index) < len(r.of) && r.of[index] >= 0 {
+			msg.Body[i] = dbus.UnixFD(r.of[index])
+			r.of[index] = -1 // it is the caller's
+		}
+	}
+}
+
+// end closes the descriptors of the message that was begun.
+func (r *received) end() {
+	for _, fd := range r.of {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
+	r.of = nil
+}
+
+// close closes all descriptors.
+func (r *received) close() {
+	r.end()
+	r.of, r.next = r.next, nil
+	r.end()
 }

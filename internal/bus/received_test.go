@@ -14,8 +14,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestDialReceiving: an answer that is a descriptor brings it, among whatever strangers send: descriptors, which are closed, and messages that godbus cannot read.
-func TestDialReceiving(t *testing.T) {
+// TestDialGuarded_PassesDescriptorsOfAnswers: an answer that is a descriptor brings it, among whatever strangers send: descriptors, which are closed, and messages that godbus cannot read.
+func TestDialGuarded_PassesDescriptorsOfAnswers(t *testing.T) {
 	service, stranger := testbed.Bus(t), testbed.Bus(t)
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
@@ -26,7 +26,7 @@ func TestDialReceiving(t *testing.T) {
 		"Text": func() (string, *dbus.Error) { return "text", nil },
 		"Fail": func() *dbus.Error { return dbus.MakeFailedError(errors.New("it fails")) },
 	}, "/a", "a.b"))
-	conn, err := bus.DialReceiving(t.Context(), os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
+	conn, err := bus.DialGuarded(t.Context(), os.Getenv("DBUS_SESSION_BUS_ADDRESS"), nil)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
 	object := conn.Object(service.Names()[0], "/a")

@@ -41,7 +41,7 @@ func Address() string {
 
 // Connect connects to the login manager on the bus at address. The context bounds the connecting.
 func Connect(ctx context.Context, address string) (*Manager, error) {
-	conn, err := bus.DialReceiving(ctx, address) // every user of the machine can send it messages
+	conn, err := bus.DialGuarded(ctx, address, nil) // every user of the machine can send it messages
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/internal/shimwire"
+	"github.com/corrald/corral/internal/testbed"
 )
 
 func TestShimSurvivesSignals(t *testing.T) {
@@ -61,6 +62,15 @@ func TestItsSocketIsRemoved(t *testing.T) {
 	after, err := os.Stat(h.spec.Socket)
 	require.NoError(t, err)
 	assert.True(t, os.SameFile(before, after), "one that is there stays")
+	other := h.spec.Socket + ".other"
+	require.NoError(t, os.WriteFile(other, nil, 0o600))
+	require.NoError(t, os.Rename(other, h.spec.Socket))
+	require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGUSR1))
+	testbed.Poll(t, "a socket again in the place of what somebody else put there", func() bool {
+		there, err := os.Lstat(h.spec.Socket)
+		return err == nil && there.Mode().Type() == os.ModeSocket
+	})
+	assert.Equal(t, d.hello.AgentPID, h.connect().hello.AgentPID)
 	s.keys("\n")
 	assert.Equal(t, 7, s.ends())
 }

@@ -258,6 +258,7 @@ func (s *Supervisor) gone(e *entry) {
 		s.effect(e, func() { _ = s.World.Forget(s.ctx, unit) })
 	}
 	s.unwatch(e)
+	s.problemOver(e, s.target(e).ShimSocket())
 	s.unwatchWorkspace(e)
 	s.clearInterrupted(e)
 	for _, timer := range []deadline.Stopper{e.run.timer, e.run.emptied} {

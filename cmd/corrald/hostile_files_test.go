@@ -140,7 +140,7 @@ func TestAFileThatIsNoFileHoldsUpNothing(t *testing.T) {
 			assert.Len(t, d.ids(t), len(sessionFiles)+1)
 			check()
 			assert.Contains(t, d.log.String(), filepath.Join(d.stateDir("record"), "session.json")+" "+h.own, "the record that was set aside")
-			d.peakBelow(t, 256<<20)
+			d.peakBelow(t, 128<<20)
 
 			d.bus = testbed.Bus(t) // another client, which waits for nothing that the first one has asked for
 			for _, s := range append(slices.Collect(maps.Values(replaced)), innocent) {
@@ -223,7 +223,7 @@ func TestAnAgentsFileThatIsNoFileHoldsUpNothing(t *testing.T) {
 			assert.Equal(t, h.any == "", s.facts().yes("Resumed"))
 		})
 	}
-	d.peakBelow(t, 256<<20)
+	d.peakBelow(t, 128<<20)
 }
 
 // TestOpenLog_OfAFIFOKeepsNobodyFromEndingTheSession: an agent makes its log a FIFO, and somebody looks at it.

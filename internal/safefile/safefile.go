@@ -134,7 +134,10 @@ func refuse(path string, st *unix.Stat_t, own bool, user uint32) error {
 // read reads the open file to its end, and closes it.
 func read(fd int, path string, size, most int64) ([]byte, error) {
 	defer func() { _ = unix.Close(fd) }()
-	text := make([]byte, 0, min(size, most, math.MaxInt32)+1)
+	var text []byte
+	if size <= most {
+		text = make([]byte, 0, min(size, math.MaxInt32)+1)
+	}
 	for size <= most {
 		if len(text) == cap(text) {
 			text = append(text, 0)[:len(text)]

@@ -346,9 +346,19 @@ func (t *Tmux) client(s Session) string {
 	return t.Program
 }
 
+// clients bounds the tmux clients that run at a time: each one is a process and a thread of ours, and a Go process that gets no more threads ends. corrald.service has
+// TasksMax= for this many and more.
+var clients = make(chan struct{}, 256)
+
 func (t *Tmux) command(ctx context.Context, s Session, args ...string) ([]byte, error) {
 	ctx, cancel := deadline.Context(ctx, commandTimeout)
 	defer cancel()
+	select {
+	case clients <- struct{}{}:
+		defer func() { <-clients }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("tmux does not answer: %w", ctx.Err()) // nor do those that others ask
+	}
 	cmd := exec.CommandContext(ctx, t.client(s), append([]string{"-u", "-S", s.Socket}, args...)...)
 	cmd.Env = t.Env
 	cmd.Dir = "/"

@@ -171,6 +171,26 @@ func TestStartServer_FailsWithoutTmux(t *testing.T) {
 	}
 }
 
+// TestCommand_WaitsForAPlace among the clients that there may be, for as long as its caller waits.
+func TestCommand_WaitsForAPlace(t *testing.T) {
+	x := prepare(t)
+	s := serve(t, x)
+	for range cap(clients) {
+		clients <- struct{}{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.False(t, x.Answers(ctx, s))
+	answers := make(chan bool)
+	go func() { answers <- x.Answers(t.Context(), s) }()
+	<-clients
+	assert.True(t, testbed.Receive(t, answers, "answer"))
+	assert.Len(t, clients, cap(clients)-1)
+	for range cap(clients) - 1 {
+		<-clients
+	}
+}
+
 func TestAServerThatDoesNotAnswer(t *testing.T) {
 	x := prepare(t)
 	s := open(t, x, "exec sleep infinity")

@@ -40,6 +40,7 @@ var leaves = []string{
 	"internal/logind",       // time before the machine is shut down, lingering
 	"internal/loginshell",   // what the user's login shell sets
 	"internal/mounts",       // changes of the mount table
+	"internal/plaintext",    // which characters must not reach a terminal
 	"internal/proc",         // what /proc and cgroups tell
 	"internal/safefile",     // files opened where something else may be in their place
 	"internal/shimwire",     // what daemon and shim say to each other
@@ -58,7 +59,7 @@ var plan = map[string][]string{
 	"cmd/corralctl":            slices.Concat([]string{"cmd/corralctl/top", "cmd/corralctl/transcript", "cmd/corralctl/wording", "dbusapi/client", "dbusapi", "supervisor/store", "supervisor/session"}, leaves),
 	"cmd/corralctl/top":        slices.Concat([]string{"cmd/corralctl/wording", "dbusapi/client", "dbusapi"}, leaves),
 	"cmd/corralctl/transcript": {},
-	"cmd/corralctl/wording":    {"dbusapi/client", "internal/config"},
+	"cmd/corralctl/wording":    {"dbusapi/client", "internal/config", "internal/plaintext"},
 	"cmd/corrald":              slices.Concat([]string{"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/ground", "supervisor/session", "supervisor/store", "units", "tmux"}, leaves),
 	"cmd/corral-shim":          {"internal/clock", "internal/exitstatus", "internal/logsizes", "internal/safefile", "internal/shimwire", "internal/version"},
 

@@ -122,6 +122,15 @@ func TestReportsAreLimited(t *testing.T) {
 	})
 }
 
+// TestReport_KeepsALine of the message, without what acts on a terminal.
+func TestReport_KeepsALine(t *testing.T) {
+	supervise(t, func(b *bed) {
+		s := b.running()
+		require.NoError(t, b.sup.Report(b.t.Context(), "shop", Report{Activity: session.Waiting, Message: "May I\n\u009b2J \u202eyes?\u200e\x1b]0;x\a"}))
+		assert.Equal(t, "May I 2J yes? ]0;x", s.snapshot().AttentionMessage)
+	})
+}
+
 func TestTheShimTellsWhatTheAgentSays(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.running()
@@ -130,8 +139,8 @@ func TestTheShimTellsWhatTheAgentSays(t *testing.T) {
 		assert.Equal(t, wants{"bell", "bell", "working"}, s.wants())
 		s.says(shimwire.Message{Kind: shimwire.Idle, Since: time.Now(), Seq: 3})
 		assert.Equal(t, wants{"bell", "bell", "waiting"}, s.wants())
-		s.says(shimwire.Message{Kind: shimwire.Said, Source: "notify", Text: "half\x00\xff", Since: time.Now(), Seq: 4})
-		assert.Equal(t, "half\uFFFD\uFFFD", s.snapshot().StatusText)
+		s.says(shimwire.Message{Kind: shimwire.Said, Source: "notify", Text: "half\x00\xff \u009b31m\u202e", Since: time.Now(), Seq: 4})
+		assert.Equal(t, "half \uFFFD 31m", s.snapshot().StatusText)
 		require.NoError(t, b.sup.Acknowledge(b.t.Context(), "shop"))
 		s.says(shimwire.Message{Kind: shimwire.Said, Source: "bell", Reason: "bell", Since: time.Now(), Seq: 2})
 		assert.Equal(t, wants{"", "output", "idle"}, s.wants(), "a shim that says it again has not rung again")

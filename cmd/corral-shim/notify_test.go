@@ -28,7 +28,8 @@ func TestNotifications(t *testing.T) {
 		{"what is for others", "MAINPID=1\nWATCHDOG=1\nBARRIER=1\nREADY", notification{}},
 		{"it waits", "X_CORRAL_ACTIVITY=waiting\nX_CORRAL_REASON=question", notification{activity: "waiting", saysActivity: true, reason: "question", asksForPerson: true}},
 		{"it does what nobody knows", "X_CORRAL_ACTIVITY=dreaming\nX_CORRAL_REASON=failed", notification{}},
-		{"not UTF-8", "STATUS=\xff\x00", notification{status: "\uFFFD\uFFFD", saysStatus: true}},
+		{"not UTF-8", "STATUS=\xff\x00", notification{status: "\uFFFD", saysStatus: true}},
+		{"what acts on a terminal", "STATUS=\u009b2J\u202eindexing\u200b \x1b[m", notification{status: "2Jindexing [m", saysStatus: true}},
 	} {
 		assert.Equal(t, row.want, parseNotification([]byte(row.text)), row.name)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/corrald/corral/cmd/corralctl/transcript"
+	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
 var logsVerb = verb{name: "logs", args: "ID…", summary: "Show what a session's agent has printed", options: func(f *pflag.FlagSet) action {
@@ -142,7 +143,17 @@ func (o *logsOptions) sink(out io.Writer) io.WriteCloser {
 	if o.raw {
 		return end
 	}
-	return chain{transcript.New(end), end}
+	return chain{transcript.New(printed{end}), end}
+}
+
+// printed is a writer of an agent's text, of which nothing acts on a terminal. What is written at once ends with a whole character.
+type printed struct{ io.Writer }
+
+func (p printed) Write(text []byte) (int, error) {
+	if _, err := io.WriteString(p.Writer, wording.PrintableLines(string(text))); err != nil {
+		return 0, err
+	}
+	return len(text), nil
 }
 
 // unclosed is a writer whose Close does nothing.

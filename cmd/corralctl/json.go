@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/godbus/dbus/v5"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
 )
 
@@ -13,14 +15,19 @@ func (c *ctl) wantsJSON() bool { return c.json != "" && c.json != "off" }
 // prettyJSON tells whether JSON is laid out for people: where that was asked for, and on a terminal where nothing was.
 func (c *ctl) prettyJSON() bool { return c.json == "pretty" || c.json == "auto" && c.outTTY != nil }
 
-// printJSON writes a value as JSON; without a style named, pretty on a terminal.
+// printJSON writes a value as JSON; without a style named, pretty on a terminal. Nothing in it acts on a terminal, wherever it is shown in the end.
 func (c *ctl) printJSON(value any) error {
-	encoder := json.NewEncoder(c.out)
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if c.prettyJSON() {
 		encoder.SetIndent("", "  ")
 	}
-	return encoder.Encode(value)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	_, err := c.out.Write(wording.PrintableJSON(text.Bytes()))
+	return err
 }
 
 // plainValues turns properties as they came from the bus into values for JSON.

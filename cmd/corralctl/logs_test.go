@@ -34,6 +34,21 @@ func TestTheLastLinesOfALog(t *testing.T) {
 	}
 }
 
+// TestLogs_ShowNothingThatActsOnATerminal, unless raw.
+func TestLogs_ShowNothingThatActsOnATerminal(t *testing.T) {
+	const text = "a\u202etfel\u200e b\u200bx می\u200cخواهم\r\n"
+	for raw, want := range map[bool]string{false: "a\\u202etfel\\u200e b\\u200bx می\u200cخواهم\n", true: text} {
+		var out bytes.Buffer
+		sink := (&logsOptions{lines: -1, raw: raw}).sink(&out)
+		for i := range len(text) {
+			_, err := sink.Write([]byte{text[i]})
+			require.NoError(t, err)
+		}
+		require.NoError(t, sink.Close())
+		assert.Equal(t, want, out.String())
+	}
+}
+
 // writtenLog is a log as the shim writes it, with the record of the terminal's sizes.
 type writtenLog struct {
 	t         *testing.T

@@ -179,5 +179,5 @@ func compactJSON(value any) string {
 	encoder := json.NewEncoder(&line)
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(value) // texts and numbers: it cannot fail
-	return strings.TrimSuffix(line.String(), "\n")
+	return strings.TrimSuffix(string(wording.PrintableJSON([]byte(line.String()))), "\n")
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -10,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi/client"
 )
 
 var documentedKey = regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\| (text|number|bool|list|object) \\|")
@@ -114,4 +118,22 @@ func TestWhatIsPrintedAsJSONIsDocumented(t *testing.T) {
 	}
 	assert.JSONEq(t, `{"a": "b"}`, string(run("corralctl label shop -j")))
 	assert.JSONEq(t, `[]`, string(run("corralctl clean -j --dry-run")))
+}
+
+// TestJSON_HasNothingThatActsOnATerminal: what an agent has reported reaches it as text, and is still JSON.
+func TestJSON_HasNothingThatActsOnATerminal(t *testing.T) {
+	session := client.Session{Id: "shop", Description: "\u009b31mred", AttentionMessage: "\u202etfel\u200e 👩\u200d👧"}
+	for _, style := range []string{"short", "pretty"} {
+		var out bytes.Buffer
+		c := &ctl{out: bufio.NewWriter(&out), globals: globals{json: style}}
+		require.NoError(t, c.printJSON([]client.Session{session}))
+		require.NoError(t, c.out.Flush())
+		assert.NotContains(t, out.String(), "\u009b")
+		assert.Contains(t, out.String(), `"\u009b31mred"`)
+		assert.Contains(t, out.String(), `"\u202etfel\u200e 👩`+"\u200d👧")
+		var again []client.Session
+		require.NoError(t, json.Unmarshal(out.Bytes(), &again))
+		assert.Equal(t, session.AttentionMessage, again[0].AttentionMessage)
+		assert.NotContains(t, compactJSON(session), "\u009b")
+	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/corrald/corral/internal/plaintext"
 )
 
 // MaxSpec bounds a Spec, in bytes: Linux lets an execve have 2 MiB of arguments and environment unless the stack limit was raised.
@@ -233,7 +235,7 @@ var (
 // MaxText bounds Text in a Said, and everything else that an agent says to a person, in bytes.
 const MaxText = 2 << 10
 
-// Bounded is a text of an agent's as it can be kept and told: valid UTF-8 without NUL, as a D-Bus string has to be, of MaxText bytes at most.
+// Bounded is a text of an agent's as it can be kept and sent: valid UTF-8 without NUL, as a D-Bus string has to be, of MaxText bytes at most.
 func Bounded(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	if len(text) <= MaxText {
@@ -247,15 +249,15 @@ func Bounded(text string) string {
 	return text[:end] + more
 }
 
-// Line is Bounded for what an agent writes to its terminal: one line, without control characters, and without those that would have a screen show it in
-// another order than it is.
+// Line is Bounded for a message of an agent's, from wherever it came: one line, without control characters, and without those that are not visible or would have a
+// screen show it in another order than it is.
 func Line(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = strings.Map(func(c rune) rune {
 		switch {
-		case unicode.IsControl(c) || c == '\u2028' || c == '\u2029':
+		case unicode.In(c, unicode.Cc, unicode.Zl, unicode.Zp):
 			return ' '
-		case unicode.Is(unicode.Bidi_Control, c):
+		case plaintext.IsUnsafe(c):
 			return -1
 		}
 		return c

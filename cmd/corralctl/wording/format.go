@@ -3,22 +3,25 @@
 package wording
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/clipperhouse/displaywidth"
 
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/plaintext"
 )
 
 // Printable returns s with every character escaped that a terminal would act on, or that would make text look like other text: what an agent says
 // must not reach the user's terminal as anything but text.
 func Printable(s string) string {
-	if strings.IndexFunc(s, unsafeRune) < 0 && utf8.ValidString(s) {
+	if strings.IndexFunc(s, plaintext.IsUnsafe) < 0 && utf8.ValidString(s) {
 		return s
 	}
 	var b strings.Builder
@@ -30,10 +33,10 @@ func Printable(s string) string {
 			b.WriteString(`\n`)
 		case r == '\t':
 			b.WriteString(`\t`)
-		case unsafeRune(r) && r < 0x80:
+		case plaintext.IsUnsafe(r) && r < 0x80:
 			fmt.Fprintf(&b, `\x%02x`, r)
-		case unsafeRune(r):
-			fmt.Fprintf(&b, `\u%04x`, r)
+		case plaintext.IsUnsafe(r):
+			fmt.Fprintf(&b, escapeOf(r), r)
 		default:
 			b.WriteRune(r)
 		}
@@ -41,9 +44,29 @@ func Printable(s string) string {
 	return b.String()
 }
 
-// unsafeRune tells of a control character, or one that reverses the direction of text.
-func unsafeRune(r rune) bool {
-	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
+// escapeOf is the format of a character's escape.
+func escapeOf(r rune) string {
+	if r > 0xffff {
+		return `\U%08x`
+	}
+	return `\u%04x`
+}
+
+// PrintableJSON returns JSON with the characters escaped that Printable escapes, of which encoding/json escapes only some. It means what it meant.
+func PrintableJSON(text []byte) []byte {
+	var b bytes.Buffer
+	for _, r := range string(text) {
+		switch {
+		case r < 0x20 || !plaintext.IsUnsafe(r): // line feeds of the layout: those in strings are escaped
+			b.WriteRune(r)
+		case r > 0xffff:
+			first, second := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, first, second)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.Bytes()
 }
 
 // PrintableLines is Printable for text of several lines: newlines and tabs stay.

@@ -1,29 +1,55 @@
 package wording
 
 import (
+	"bytes"
+	"encoding/json"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestNothingActsOnTheTerminal(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain":               "plain",
-		"Grüße ✳ 漢字":          "Grüße ✳ 漢字",
-		"\x1b[31mred":         `\x1b[31mred`,
-		"a\nb\tc":             `a\nb\tc`,
-		"\u009b31m":           `\u009b31m`,
-		"\xff\xfe":            `\xff\xfe`,
-		"\uFFFD":              "\uFFFD",
-		"left\u202etfel":      `left\u202etfel`,
-		"bell\a delete\x7f":   `bell\x07 delete\x7f`,
-		"separated\u2028line": `separated\u2028line`,
+		"plain":                 "plain",
+		"Grüße ✳ 漢字":            "Grüße ✳ 漢字",
+		"\x1b[31mred":           `\x1b[31mred`,
+		"a\nb\tc":               `a\nb\tc`,
+		"\u009b31m":             `\u009b31m`,
+		"\xff\xfe":              `\xff\xfe`,
+		"\uFFFD":                "\uFFFD",
+		"left\u202etfel":        `left\u202etfel`,
+		"bell\a delete\x7f":     `bell\x07 delete\x7f`,
+		"separated\u2028line":   `separated\u2028line`,
+		"a\u200e\u200f\u061cb":  `a\u200e\u200f\u061cb`,
+		"zero\u200bwidth\ufeff": `zero\u200bwidth\ufeff`,
+		"tag\U000e0041":         `tag\U000e0041`,
+		"سلام می\u200cخواهم":    "سلام می\u200cخواهم",
+		"👩\u200d👩\u200d👧":       "👩\u200d👩\u200d👧",
 	} {
 		assert.Equal(t, want, Printable(in))
 	}
 	assert.Equal(t, "one\ntwo\t\\x1b[m\n", PrintableLines("one\ntwo\t\x1b[m\n"))
+}
+
+// TestPrintableJSON: nothing in it acts on a terminal, and it is still JSON of the same value.
+func TestPrintableJSON(t *testing.T) {
+	value := map[string]string{"message": "\u009b31m \u202etfel\u200e \x7f \U000e0041 \x1b[m a\nb 👩\u200d👧 \xff \\"}
+	var plain bytes.Buffer
+	encoder := json.NewEncoder(&plain)
+	encoder.SetIndent("", "  ")
+	require.NoError(t, encoder.Encode(value))
+	shown := PrintableJSON(plain.Bytes())
+	for line := range strings.SplitSeq(string(shown), "\n") {
+		assert.Equal(t, line, Printable(line))
+	}
+	var want, is map[string]string
+	require.NoError(t, json.Unmarshal(plain.Bytes(), &want))
+	require.NoError(t, json.Unmarshal(shown, &is))
+	assert.Equal(t, want, is)
 }
 
 func TestShortSpans(t *testing.T) {

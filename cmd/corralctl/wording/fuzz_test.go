@@ -1,12 +1,14 @@
 package wording
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // FuzzPrintable: whatever an agent says, nothing of it acts on the terminal it is shown on, and what is harmless stays so.
@@ -23,6 +25,15 @@ func FuzzPrintable(f *testing.F) {
 		assert.Equal(t, strings.Count(text, "\n"), strings.Count(lines, "\n"))
 		for _, r := range shown + lines {
 			assert.False(t, unicode.IsControl(r) && r != '\n' && r != '\t', "%q", r)
+			assert.False(t, unicode.Is(unicode.Bidi_Control, r), "%q", r)
 		}
+		plain, err := json.Marshal(text)
+		require.NoError(t, err)
+		var want, is string
+		require.NoError(t, json.Unmarshal(plain, &want))
+		safe := PrintableJSON(plain)
+		require.NoError(t, json.Unmarshal(safe, &is))
+		assert.Equal(t, want, is)
+		assert.Equal(t, string(safe), Printable(string(safe)))
 	})
 }

@@ -1,0 +1,35 @@
+package plaintext_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/corrald/corral/internal/plaintext"
+)
+
+func TestIsUnsafe(t *testing.T) {
+	for name, row := range map[string]struct {
+		text   string
+		unsafe bool
+	}{
+		"C0":                                {"\x00\t\n\r\x1b\x1f", true},
+		"DEL and C1":                        {"\x7f\u0080\u0085\u009b\u009d\u009f", true},
+		"separators":                        {"\u2028\u2029", true},
+		"marks of direction":                {"\u061c\u200e\u200f", true},
+		"embeddings and overrides":          {"\u202a\u202b\u202c\u202d\u202e", true},
+		"isolates":                          {"\u2066\u2067\u2068\u2069", true},
+		"what cannot be seen":               {"\u00ad\u180e\u200b\u2060\u2063\ufeff\U000e0001\U000e0061", true},
+		"ASCII":                             {" azAZ09~", false},
+		"Arabic and Hebrew":                 {"السلام עולם", false},
+		"Persian, with a non-joiner":        {"می‌خواهم", false},
+		"emoji of several parts":            {"👩‍👩‍👧 ❤️‍🔥 👍🏽", false},
+		"combining marks, no-break space":   {"e\u0301 a\u00a0b", false},
+		"signs that go before Arabic words": {"\u0600\u06dd\u070f", false},
+		"Chinese, symbols":                  {"漢字 ✳ …", false},
+	} {
+		for _, r := range row.text {
+			assert.Equal(t, row.unsafe, plaintext.IsUnsafe(r), "%s: %U", name, r)
+		}
+	}
+}

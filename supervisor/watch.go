@@ -387,9 +387,7 @@ func (s *Supervisor) shimHungUp(e *entry, run string) {
 		if err == nil {
 			_ = unix.Close(fd)
 		}
-		var foreign *ForeignSocketError
-		gone := (errors.Is(err, unix.ENOENT) || errors.As(err, &foreign)) && s.World.Reopen(t) // not the shim, but its socket
-		if gone || err == nil || errors.Is(err, unix.EAGAIN) {                                 // it gave up a listener that did not listen
+		if err == nil || errors.Is(err, unix.EAGAIN) || s.World.Reopen(t) { // it gave up a listener that did not listen, or has lost its socket and not its life
 			s.post(func() { s.redial(e, run) })
 			return
 		}

@@ -80,6 +80,7 @@ var sessionFiles = map[string]func(d *corrald, id string) string{
 	"sizes":       func(d *corrald, id string) string { return d.stateDir(id) + "/output.sizes" },
 	"environment": func(d *corrald, id string) string { return d.stateDir(id) + "/environment" },
 	"other-exit":  func(d *corrald, id string) string { return d.runtimeDir(id) + "/exit_status" },
+	"socket":      func(d *corrald, id string) string { return d.runtimeDir(id) + "/shim.sock" },
 }
 
 // commonFiles are read for all sessions, at the start at the latest.

@@ -241,9 +241,11 @@ func (g *Ground) Reopen(t supervisor.Target) bool {
 		return false
 	}
 	defer func() { _ = unix.Close(fd) }()
+	if !g.isShim(t.Shim.PID) || proc.AwaitEnd(fd, 0) { // any other process would end by the signal
+		return false
+	}
 	g.removeForeign(t)
-	// Any other process would end by that signal.
-	if !g.isShim(t.Shim.PID) || proc.AwaitEnd(fd, 0) || os.MkdirAll(t.RuntimeDir, 0o700) != nil || unix.PidfdSendSignal(fd, unix.SIGUSR1, nil, 0) != nil {
+	if os.MkdirAll(t.RuntimeDir, 0o700) != nil || unix.PidfdSendSignal(fd, unix.SIGUSR1, nil, 0) != nil {
 		return false
 	}
 	if s, err := g.session(t); err == nil && t.Tmux.PID != 0 {
@@ -254,14 +256,15 @@ func (g *Ground) Reopen(t supervisor.Target) bool {
 	return true
 }
 
-// removeForeign removes what is in the place of the shim's socket and is not its: a shim makes its socket anew only where there is none.
+// removeForeign removes what is in the place of the shim's socket and is not its: the socket of another process, one that nobody listens on, or no socket at
+// all. A directory that is not empty is set aside. The shim, which lives, makes its socket anew.
 func (g *Ground) removeForeign(t supervisor.Target) {
 	conn, _, err := g.DialShim(t)
-	if foreign := (*supervisor.ForeignSocketError)(nil); errors.As(err, &foreign) {
-		_ = os.Remove(foreign.Path)
-	}
-	if err == nil {
+	switch {
+	case err == nil:
 		_ = unix.Close(conn)
+	case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOENT) && os.Remove(t.ShimSocket()) != nil:
+		_ = os.Rename(t.ShimSocket(), t.ShimSocket()+".damaged")
 	}
 }
 

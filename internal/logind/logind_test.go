@@ -2,6 +2,7 @@ package logind
 
 import (
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -121,4 +122,25 @@ func TestGoingDown_WaitsForALoginManagerThatHangs(t *testing.T) {
 	require.NoError(t, m.Close())
 	for range m.GoingDown() { // is closed, although there is no answer
 	}
+}
+
+// TestConnect_SurvivesWhatOthersSend: every local user can send messages to the connection.
+func TestConnect_SurvivesWhatOthersSend(t *testing.T) {
+	address := os.Getenv("DBUS_SESSION_BUS_ADDRESS")
+	m, err := Connect(t.Context(), address)
+	require.NoError(t, err)
+	defer func() { _ = m.Close() }()
+	other, err := dbus.Connect(address)
+	require.NoError(t, err)
+	defer func() { _ = other.Close() }()
+	call := func(args ...any) string {
+		var refusal dbus.Error
+		require.ErrorAs(t, other.Object(m.conn.Names()[0], "/a").Call("a.b.C", 0, args...).Err, &refusal)
+		return refusal.Name
+	}
+	self := dbus.UnixFD(os.Stdin.Fd())
+	assert.Equal(t, "org.freedesktop.DBus.Error.InvalidArgs", call([]dbus.UnixFD{self, self}))
+	assert.Equal(t, "org.freedesktop.DBus.Error.LimitsExceeded", call(strings.Repeat("x", 30<<20)))
+	assert.True(t, m.conn.Connected())
+	testbed.Poll(t, "it calls", func() bool { return m.conn.BusObject().Call("org.freedesktop.DBus.GetId", 0).Err == nil })
 }

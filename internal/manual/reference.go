@@ -21,7 +21,7 @@ Members may be added in later versions; none is renamed, retyped or dropped. Tim
 
 Every answer agrees with the signals that came before it, and with none that comes later: who reads everything once and then follows the signals is never
 wrong. First it is told what is (InterfacesAdded, InterfacesRemoved, PropertiesChanged), then what happened (SessionNew, SessionRemoved, SessionStateChanged).
-One client has at most 4096 calls under way; more are answered LimitsExceeded.
+One client has at most 2048 calls under way, of 16 MiB together; more are answered LimitsExceeded, and so is one of more than 8 MiB.
 
 Errors, below ` + "`io.github.corrald.Corral1.Error`" + `: %s. Beside them there are the standard ones of ` + "`org.freedesktop.DBus.Error`" + `. The message is one English sentence.
 `

@@ -186,8 +186,9 @@ func TestAnEndThatSystemdDoesNotTell(t *testing.T) {
 	})
 }
 
-// TestScopeEnd_ThatSystemdDoesNotNotice: systemd has no inotify watch for the scope, and lists it as active though it is empty. The daemon notices it by
-// its own watch, or without one by looking again, and has systemd end the scope before anything else is done with its name.
+// TestScopeEnd_ThatSystemdDoesNotNotice: systemd has no inotify watch for the scope, and lists it
+// as active though it is empty. The daemon notices it by its own watch, or without one by looking
+// again, and has systemd end the scope before anything else is done with its name.
 func TestScopeEnd_ThatSystemdDoesNotNotice(t *testing.T) {
 	for _, watched := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watched %t", watched), func(t *testing.T) {
@@ -197,7 +198,8 @@ func TestScopeEnd_ThatSystemdDoesNotNotice(t *testing.T) {
 					b.files.fails = noWatchesLeft
 				}
 				b.start("shop")
-				b.world.scopes = []Scope{{Name: "app-corral-command-shop.scope", InvocationID: "inv", ControlGroup: "/shop", Active: true, Result: "success"}}
+				scope := Scope{Name: "app-corral-command-shop.scope", InvocationID: "inv", ControlGroup: "/shop", Active: true}
+				b.world.scopes = []Scope{scope}
 				b.rests(time.Minute)
 				b.heard()
 				b.call("remove", func(ctx context.Context) error { return b.sup.Remove(ctx, "shop", true) })

@@ -213,17 +213,11 @@ func (s *Supervisor) react(e *entry) {
 		e.run.lost = r.TmuxProc
 		go s.tmuxLost(e, r.ID, s.target(e))
 	}
-	if s.watchAgent(e); r.Exit != nil {
-		s.unwatchAgent(e)
-	}
+	s.watchAgent(e)
 	if r.Scope != session.ScopeActive {
 		return
 	}
-	if e.run.group == 0 {
-		if err := s.watchGroup(e); err != nil {
-			s.noteWatched(e.rec.ID, &e.watchErr, err)
-		}
-	}
+	s.watchScope(e)
 	if e.run.stage == notEnding && r.Begun() && e.run.timer != nil { // the start is over
 		e.run.timer.Stop()
 		e.run.timer = nil
@@ -273,7 +267,8 @@ func (s *Supervisor) gone(e *entry) {
 	}
 }
 
-// discardRecord removes the files in which the shim of a run that has ended was to record its agent's exit, if it did not live to do so.
+// discardRecord removes the files in which the shim of a run that has ended was to record its
+// agent's exit, if it did not live to do so.
 func (s *Supervisor) discardRecord(e *entry) {
 	if r := e.rec.Run; r.Live() || r.Exit != nil {
 		return

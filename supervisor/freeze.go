@@ -75,14 +75,24 @@ func froze(e *entry, run, verb string, freeze bool, err error) error {
 	return nil
 }
 
-// watchGroup begins to wait for the scope to be frozen or thawed, by whomever, or to be empty, and looks whether it is. The error is why that cannot be
-// watched; a control group that is not there needs no watch.
+// watchScope is watchGroup for a scope that has just become active. What cannot be watched is tried
+// again, as a problem of the session.
+func (s *Supervisor) watchScope(e *entry) {
+	if err := s.watchGroup(e); err != nil {
+		s.noteWatched(e.rec.ID, &e.watchErr, err)
+	}
+}
+
+// watchGroup begins to wait for the scope to be frozen or thawed, by whomever, or to be empty, and
+// looks whether it is. The error is why that cannot be watched; a control group that is not there
+// needs no watch.
 func (s *Supervisor) watchGroup(e *entry) error {
 	r := e.rec.Run
 	if e.run.group != 0 || !r.Live() || r.Scope != session.ScopeActive || r.ControlGroup == "" {
 		return nil
 	}
-	number, err := s.watchPath(s.World.FreezerFile(r.ControlGroup), unix.IN_MODIFY, func(inotify.Event) { s.lookAtGroup(e) }, func() { s.watchAnew(e) })
+	look, anew := func(inotify.Event) { s.lookAtGroup(e) }, func() { s.watchAnew(e) }
+	number, err := s.watchPath(s.World.FreezerFile(r.ControlGroup), unix.IN_MODIFY, look, anew)
 	if errors.Is(err, errNotExist) { // systemd reports its end
 		return nil
 	}
@@ -97,9 +107,10 @@ func (s *Supervisor) lookAtGroup(e *entry) {
 	s.lookEmpty(e)
 }
 
-// emptyTime is how long systemd has to report that a scope which is empty has ended. It does so within milliseconds; not at all if it has taken the scope for
-// dead before it was, and knows it no more, as it may do with one that is new (systemd#36781), or that outlives the time it has to stop; nor if no inotify
-// watch was left for it when the scope started.
+// emptyTime is how long systemd has to report that a scope which is empty has ended. It does so
+// within milliseconds; not at all if it has taken the scope for dead before it was, and knows it no
+// more, as it may do with one that is new (systemd#36781), or that outlives the time it has to
+// stop; nor if no inotify watch was left for it when the scope started.
 const emptyTime = 2 * time.Second
 
 // lookEmpty sees to it that the end of a scope is noticed if systemd does not report it.
@@ -122,15 +133,18 @@ func (s *Supervisor) lookEmpty(e *entry) {
 	})
 }
 
-// unnoticed tells whether the run's scope, which systemd lists as active, has been empty for emptyTime: that is its end, whatever systemd believes.
+// unnoticed tells whether the run's scope, which systemd lists as active, has been empty for
+// emptyTime: that is its end, whatever systemd believes.
 func (s *Supervisor) unnoticed(e *entry) bool {
 	e.run.empty = e.run.empty && !s.World.Occupied(e.rec.Run.ControlGroup)
 	return e.run.empty
 }
 
-// release has systemd end the run's scope, which is empty. What is done next with the session waits for that: it may need the scope's name.
+// release has systemd end the run's scope, which is empty. What is done next with the session waits
+// for that: it may need the scope's name.
 func (s *Supervisor) release(e *entry) {
-	s.Log.Warn("systemd has not noticed that a scope is empty, and is told to end it", "session", e.rec.ID, "unit", e.rec.Run.Unit)
+	s.Log.Warn("systemd has not noticed that a scope is empty, and is told to end it",
+		"session", e.rec.ID, "unit", e.rec.Run.Unit)
 	s.effect(e, s.directly(e, "release", func(t Target) error { return s.World.Release(s.ctx, t) }))
 }
 

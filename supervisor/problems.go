@@ -161,8 +161,9 @@ func (s *Supervisor) noteWatched(id string, before *error, err error) {
 	}
 }
 
-// What could not be saved or watched is tried again: soon, then less and less often, for as long as there is any. When all is well, nothing is. The files of a
-// session are looked at each time, so as long as they are not watched lookRetry is how late its end may be noticed.
+// What could not be saved or watched is tried again: soon, then less and less often, for as long as
+// there is any. When all is well, nothing is. The files of a session are looked at each time, so as
+// long as they are not watched lookRetry is how late its end may be noticed.
 const (
 	firstRetry = time.Second
 	lookRetry  = 5 * time.Second
@@ -200,7 +201,8 @@ func (s *Supervisor) armRetry() {
 	s.retrying = s.AfterFunc(s.retryAfter, func() { s.post(s.retry) })
 }
 
-// retryLimit is how long it may take to the next attempt, 0 where there is nothing that another attempt may mend.
+// retryLimit is how long it may take to the next attempt, 0 where there is nothing that another
+// attempt may mend.
 func (s *Supervisor) retryLimit() (most time.Duration) {
 	if s.Files == nil {
 		most = lastRetry

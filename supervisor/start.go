@@ -43,7 +43,8 @@ type World interface {
 	End(ctx context.Context, t Target) error
 	// HangUp sends SIGHUP to an agent that ignores SIGTERM by now, and nothing to any other.
 	HangUp(ctx context.Context, t Target) error
-	// Continue lets the run's shim and its tmux server go on if they are stopped (SIGSTOP): a shim that is stopped records no exit.
+	// Continue lets the run's shim and its tmux server go on if they are stopped (SIGSTOP): a shim
+	// that is stopped records no exit.
 	Continue(ctx context.Context, t Target) error
 	// Signal sends a signal to one of the Whom constants.
 	Signal(ctx context.Context, t Target, whom string, signal unix.Signal) error
@@ -80,7 +81,8 @@ type World interface {
 	TmuxAnswers(ctx context.Context, t Target) bool
 	// Clear takes away what a run has left behind: the failed unit and the runtime directory.
 	Clear(ctx context.Context, unit, dir string)
-	// Release has systemd end a scope that is empty and that systemd has not noticed to be, so that its name can be used again.
+	// Release has systemd end a scope that is empty and that systemd has not noticed to be, so that
+	// its name can be used again.
 	Release(ctx context.Context, t Target) error
 	// TmuxServer finds the session's tmux server in the run's control group, or anywhere if there is none, and tells whether it shows anything.
 	// The process is zero if there is no server.

@@ -6,13 +6,18 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// recordTime is how long a shim may take to record the end of its agent. It does so within milliseconds; one that takes longer may be stopped (SIGSTOP).
+// recordTime is how long a shim may take to record the end of its agent. It does so within
+// milliseconds; one that takes longer may be stopped (SIGSTOP).
 const recordTime = time.Second
 
-// watchAgent begins to wait for the end of the run's agent, by a pidfd. The end itself is reported by the shim's record alone: what is waited for here is an
-// end that the shim does not record, because it is stopped.
+// watchAgent begins to wait for the end of the run's agent, by a pidfd. The end itself is reported
+// by the shim's record alone: what is waited for here is an end that the shim does not record,
+// because it is stopped.
 func (s *Supervisor) watchAgent(e *entry) {
 	r := e.rec.Run
+	if r.Exit != nil {
+		s.unwatchAgent(e)
+	}
 	if !r.AgentAlive() || r.Agent.PID == 0 || e.run.awaited == r.Agent {
 		return
 	}
@@ -38,7 +43,8 @@ func (s *Supervisor) watchAgent(e *entry) {
 	e.run.agent = d
 }
 
-// awaitRecord continues the run's shim and its tmux server unless the end of the agent, which is known to have ended, is recorded within recordTime.
+// awaitRecord continues the run's shim and its tmux server unless the end of the agent, which is
+// known to have ended, is recorded within recordTime.
 func (s *Supervisor) awaitRecord(e *entry, run string) {
 	if e.rec.Run.Exit != nil {
 		return

@@ -10,7 +10,8 @@ import (
 	"github.com/corrald/corral/internal/fdpoll"
 )
 
-// agentEnds has the kernel report the end of the agent of the session that was started last: its pidfd is what the loop has begun to wait for last.
+// agentEnds has the kernel report the end of the agent of the session that was started last: its
+// pidfd is what the loop has begun to wait for last.
 func (b *bed) agentEnds() {
 	b.t.Helper()
 	var last fdpoll.Key
@@ -23,7 +24,8 @@ func (b *bed) agentEnds() {
 	b.fds.ready <- last
 }
 
-// TestUnrecordedEnd_ContinuesTheShim that is stopped, once it had its time to record the end of its agent, and not where it has recorded that in time.
+// TestUnrecordedEnd_ContinuesTheShim that is stopped, once it had its time to record the end of its
+// agent, and not where it has recorded that in time.
 func TestUnrecordedEnd_ContinuesTheShim(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("prompt")

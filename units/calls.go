@@ -32,8 +32,10 @@ func (m *Manager) ResetFailed(ctx context.Context, name string) error {
 	return nil
 }
 
-// Release has systemd end a scope that has no processes and that systemd has not noticed to be empty: it has no inotify watch for the scope's cgroup.events
-// where the user had none left when the scope started. Release returns once the name can be used again. A scope that is not there is no error.
+// Release has systemd end a scope that has no processes and that systemd has not noticed to be
+// empty: it has no inotify watch for the scope's cgroup.events where the user had none left when
+// the scope started. Release returns once the name can be used again. A scope that is not there is
+// no error.
 func (m *Manager) Release(ctx context.Context, name string) error {
 	ctx, cancel := deadline.Context(ctx, jobTimeout)
 	defer cancel()
@@ -53,7 +55,8 @@ func (m *Manager) Release(ctx context.Context, name string) error {
 	return nil
 }
 
-// awaitInactive waits until the unit is neither active nor being stopped: it looks whenever a job has ended.
+// awaitInactive waits until the unit is neither active nor being stopped: it looks whenever a job
+// has ended.
 func (m *Manager) awaitInactive(ctx context.Context, name string) error {
 	ended, forget, err := m.followJobs(ctx)
 	if err != nil {

@@ -191,7 +191,8 @@ func (c *ctl) doing() string {
 // late tells whether the time of --timeout is over, which may have cut a connection off.
 func (c *ctl) late() bool { return c.timeout.set && time.Since(c.began) >= c.timeout.Duration }
 
-// unanswered tells whether err, or the time of --timeout, means that a daemon may well be there and has not answered.
+// unanswered tells whether err, or the time of --timeout, means that a daemon may well be there and
+// has not answered.
 func (c *ctl) unanswered(err error) bool {
 	return c.late() || errors.Is(err, context.DeadlineExceeded)
 }

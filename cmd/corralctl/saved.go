@@ -49,7 +49,8 @@ func savedSessions(unknown string) ([]client.Session, error) {
 	return sessions, nil
 }
 
-// savedSession is what a record tells for certain, with the state unknown if it is none that stays. Counters of a control group are not among that.
+// savedSession is what a record tells for certain, with the state unknown if it is none that stays.
+// Counters of a control group are not among that.
 func savedSession(record *session.Session, unknown string) client.Session {
 	const uncounted = math.MaxUint64
 	s := client.Session{

@@ -13,8 +13,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestCreateSession_IsRevokedByTheEndOfItsCaller: calls that begin a run wait for a daemon that stands still, and their caller gives up and disconnects. Nothing
-// begins when the daemon goes on, except what was asked for without a wish for an answer.
+// TestCreateSession_IsRevokedByTheEndOfItsCaller: calls that begin a run wait for a daemon that
+// stands still, and their caller gives up and disconnects. Nothing begins when the daemon goes on,
+// except what was asked for without a wish for an answer.
 func TestCreateSession_IsRevokedByTheEndOfItsCaller(t *testing.T) {
 	d := startDaemon(t)
 	for _, id := range []string{"begun", "started"} {
@@ -27,7 +28,8 @@ func TestCreateSession_IsRevokedByTheEndOfItsCaller(t *testing.T) {
 	caller := testbed.Bus(t)
 	ask := func(flags dbus.Flags, method string, args ...any) {
 		t.Helper()
-		call := caller.Object(dbusapi.BusName, dbusapi.ManagerPath).Go(dbusapi.ManagerInterface+"."+method, flags, make(chan *dbus.Call, 1), args...)
+		manager := caller.Object(dbusapi.BusName, dbusapi.ManagerPath)
+		call := manager.Go(dbusapi.ManagerInterface+"."+method, flags, make(chan *dbus.Call, 1), args...)
 		require.NoError(t, call.Err)
 	}
 	create := func(id string) []any {

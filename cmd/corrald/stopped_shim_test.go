@@ -11,7 +11,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// halt stops the session's tmux server and its shim as SIGSTOP does, in this order: a tmux server that runs continues a shim that is stopped.
+// halt stops the session's tmux server and its shim as SIGSTOP does, in this order: a tmux server
+// that runs continues a shim that is stopped.
 func (s *subject) halt() {
 	s.t.Helper()
 	for _, name := range []string{tmuxName, shimName} {
@@ -19,8 +20,8 @@ func (s *subject) halt() {
 	}
 }
 
-// TestStop_ContinuesAStoppedShim: a shim and a tmux server that are stopped (SIGSTOP) are continued before anything is killed, so that the agent's exit is
-// recorded, whoever ends the agent.
+// TestStop_ContinuesAStoppedShim: a shim and a tmux server that are stopped (SIGSTOP) are continued
+// before anything is killed, so that the agent's exit is recorded, whoever ends the agent.
 func TestStop_ContinuesAStoppedShim(t *testing.T) {
 	d := startDaemon(t)
 	deaf := spec{"Command": []string{"sh", "-c", `trap '' TERM HUP; echo $$ >"$0"; while :; do sleep 1000; done`, d.dir + "/deaf.agents"}}
@@ -60,7 +61,8 @@ func TestStop_ContinuesAStoppedShim(t *testing.T) {
 	}
 }
 
-// TestAdoption_ContinuesAStoppedShim whose agent has ended while no daemon was there: it is not reported as one that runs.
+// TestAdoption_ContinuesAStoppedShim whose agent has ended while no daemon was there: it is not
+// reported as one that runs.
 func TestAdoption_ContinuesAStoppedShim(t *testing.T) {
 	d := startDaemon(t)
 	s := d.create(t, "shop", d.witness("shop"))
@@ -72,7 +74,8 @@ func TestAdoption_ContinuesAStoppedShim(t *testing.T) {
 	s.ends(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
 }
 
-// TestScopeEnd_RemovesTheUnwrittenRecord: a shim that was killed leaves the file in which it was to record the exit, in either place.
+// TestScopeEnd_RemovesTheUnwrittenRecord: a shim that was killed leaves the file in which it was to
+// record the exit, in either place.
 func TestScopeEnd_RemovesTheUnwrittenRecord(t *testing.T) {
 	d := startDaemon(t)
 	lost := outcome{"failed", "session-lost", 0, 0, "tmux session no longer exists", "error"}

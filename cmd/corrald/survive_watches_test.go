@@ -16,8 +16,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// takeWatches uses up the inotify watches of the test's user, whose systemd and daemon then have none left for a new session. The function that is returned
-// gives them back.
+// takeWatches uses up the inotify watches of the test's user, whose systemd and daemon then have
+// none left for a new session. The function that is returned gives them back.
 func takeWatches(t *testing.T) (giveBack func()) {
 	t.Helper()
 	var instances []int
@@ -52,8 +52,10 @@ func takeWatches(t *testing.T) (giveBack func()) {
 	return giveBack
 }
 
-// TestStop_EndsASessionThatSystemdDoesNotWatch: systemd had no inotify watch left for the scope's cgroup.events when the scope started, and never reports
-// that the scope is empty. Sessions end all the same, by themselves and by each verb, with their exit codes, and their names can be used again.
+// TestStop_EndsASessionThatSystemdDoesNotWatch: systemd had no inotify watch left for the scope's
+// cgroup.events when the scope started, and never reports that the scope is empty. Sessions end all
+// the same, by themselves and by each verb, with their exit codes, and their names can be used
+// again.
 func TestStop_EndsASessionThatSystemdDoesNotWatch(t *testing.T) {
 	d := startDaemon(t)
 	giveBack := takeWatches(t)
@@ -76,7 +78,8 @@ func TestStop_EndsASessionThatSystemdDoesNotWatch(t *testing.T) {
 		t.Helper()
 		testbed.Systemctl(t, "kill", "--signal=KILL", subjects[id].unit())
 	}
-	stop := exec.CommandContext(t.Context(), "systemctl", "--user", "stop", subjects["stopped-by-systemctl"].unit()) // it waits for TimeoutStopSec
+	unit := subjects["stopped-by-systemctl"].unit()
+	stop := exec.CommandContext(t.Context(), "systemctl", "--user", "stop", unit) // it waits for TimeoutStopSec
 	require.NoError(t, stop.Start())
 	killed("killed")
 	subjects["killed"].ends(lost)

@@ -158,8 +158,11 @@ func (c *Client) call(ctx context.Context, path dbus.ObjectPath, method string, 
 	return c.do(ctx, path, method, timeout, c.flags(), args...).Store(results...)
 }
 
-// do calls a method of the daemon and waits for the answer until the timeout. It gives up earlier, with a *NoAnswerError, on a daemon that answers nobody.
-func (c *Client) do(ctx context.Context, path dbus.ObjectPath, method string, timeout time.Duration, flags dbus.Flags, args ...any) *dbus.Call {
+// do calls a method of the daemon and waits for the answer until the timeout. It gives up earlier,
+// with a *NoAnswerError, on a daemon that answers nobody.
+func (c *Client) do(
+	ctx context.Context, path dbus.ObjectPath, method string, timeout time.Duration, flags dbus.Flags, args ...any,
+) *dbus.Call {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	call := c.conn.Object(dbusapi.BusName, path).GoWithContext(ctx, method, flags, make(chan *dbus.Call, 1), args...)
@@ -178,12 +181,14 @@ func (c *Client) do(ctx context.Context, path dbus.ObjectPath, method string, ti
 	}
 }
 
-// silent tells whether there is a daemon that does not answer. The bus is asked whether there is one, so that neither one that is being started nor a slow
-// connection to the bus is taken for that: its answer to the second question shows that it has passed the first one on.
+// silent tells whether there is a daemon that does not answer. The bus is asked whether there is
+// one, so that neither one that is being started nor a slow connection to the bus is taken for
+// that: its answer to the second question shows that it has passed the first one on.
 func (c *Client) silent(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ping := c.conn.Object(dbusapi.BusName, "/").GoWithContext(ctx, "org.freedesktop.DBus.Peer.Ping", dbus.FlagNoAutoStart, make(chan *dbus.Call, 1))
+	daemon := c.conn.Object(dbusapi.BusName, "/")
+	ping := daemon.GoWithContext(ctx, "org.freedesktop.DBus.Peer.Ping", dbus.FlagNoAutoStart, make(chan *dbus.Call, 1))
 	if running, err := c.Running(ctx); err != nil || !running {
 		return false
 	}
@@ -197,7 +202,8 @@ func (c *Client) silent(ctx context.Context) bool {
 	}
 }
 
-// NoAnswerError says that a daemon is there and has not answered anything for this long: it hangs, or was stopped. It is a context.DeadlineExceeded, too.
+// NoAnswerError says that a daemon is there and has not answered anything for this long: it hangs,
+// or was stopped. It is a context.DeadlineExceeded, too.
 type NoAnswerError struct{ After time.Duration }
 
 func (e *NoAnswerError) Error() string {

@@ -350,7 +350,8 @@ func (c *Client) ReportActivity(ctx context.Context, r Report) error {
 			details[name] = dbus.MakeVariant(value)
 		}
 	}
-	return c.do(ctx, dbusapi.ManagerPath, dbusapi.ManagerInterface+".ReportActivity", callTimeout, dbus.FlagNoAutoStart, r.Activity, details).Err
+	const method = dbusapi.ManagerInterface + ".ReportActivity"
+	return c.do(ctx, dbusapi.ManagerPath, method, callTimeout, dbus.FlagNoAutoStart, r.Activity, details).Err
 }
 
 // Clean removes what has outlived its retention time and returns the ids.
@@ -383,7 +384,8 @@ func (c *Client) Manager(ctx context.Context) (Manager, error) {
 // Sessions returns every session, in the order of their ids, from one call. The counters of their control groups may not be among what comes.
 func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
 	// The answer is taken as godbus decoded it: with a thousand sessions, copying it by Store would take as long again.
-	call := c.do(ctx, dbusapi.ManagerPath, "org.freedesktop.DBus.ObjectManager.GetManagedObjects", callTimeout, c.flags())
+	const method = "org.freedesktop.DBus.ObjectManager.GetManagedObjects"
+	call := c.do(ctx, dbusapi.ManagerPath, method, callTimeout, c.flags())
 	if call.Err != nil {
 		return nil, call.Err
 	}

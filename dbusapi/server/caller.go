@@ -8,14 +8,18 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// revocable are the methods that begin a run, or may do so, and the one that types text. A call may have waited long before its turn comes: behind another one of
-// the same session, or because the daemon stood still. Its caller may have given up meanwhile, have reported that nothing was done, and have called again.
+// revocable are the methods that begin a run, or may do so, and the one that types text. A call may
+// have waited long before its turn comes: behind another one of the same session, or because the
+// daemon stood still. Its caller may have given up meanwhile, have reported that nothing was done,
+// and have called again.
 var revocable = map[string]bool{
-	"CreateSession": true, "StartSession": true, "ResumeSession": true, "RestartSession": true, "BeginSession": true, "ResumeAll": true, "SendInput": true,
+	"CreateSession": true, "StartSession": true, "ResumeSession": true, "RestartSession": true, "BeginSession": true,
+	"ResumeAll": true, "SendInput": true,
 	"Start": true, "Resume": true, "Restart": true,
 }
 
-// revoked returns the error of a call that is not carried out because its caller has left the bus, nil for any other. Who wants no answer may leave at once.
+// revoked returns the error of a call that is not carried out because its caller has left the bus,
+// nil for any other. Who wants no answer may leave at once.
 func (s *Server) revoked(ctx context.Context, msg *dbus.Message) error {
 	sender, _ := msg.Headers[dbus.FieldSender].Value().(string)
 	if !revocable[member(msg)] || msg.Flags&dbus.FlagNoReplyExpected != 0 || sender == "" {

@@ -178,8 +178,10 @@ func (q *queue) arm() {
 	})
 }
 
-// run calls what has become due, until the descriptor cannot be read. That ends the process: without its timers it would bound nothing any more that it waits
-// for, and whoever watches it would not notice. A read that a signal has interrupted is none that has failed, os.File repeats it.
+// run calls what has become due, until the descriptor cannot be read. That ends the process:
+// without its timers it would bound nothing any more that it waits for, and whoever watches it
+// would not notice. A read that a signal has interrupted is none that has failed, os.File repeats
+// it.
 func (q *queue) run() error {
 	buf := make([]byte, 8)
 	for {

@@ -111,7 +111,8 @@ func TestAContextEndsWithWhatCancelsIt(t *testing.T) {
 	assert.Equal(t, at, earlier, "a parent's time is the child's")
 }
 
-// TestRun_EndsTheProcessWhenTimersCannotBeRead: a process whose timers would never go off any more must not live on as if they did.
+// TestRun_EndsTheProcessWhenTimersCannotBeRead: a process whose timers would never go off any more
+// must not live on as if they did.
 func TestRun_EndsTheProcessWhenTimersCannotBeRead(t *testing.T) {
 	if os.Getenv("CORRAL_TEST_BROKEN_TIMERS") != "" {
 		AfterFunc(time.Hour, func() {})

@@ -229,7 +229,8 @@ func Prepare(dir string) (*Pending, error) {
 	return &Pending{f}, nil
 }
 
-// Discard removes the file that Prepare has made in the directory dir and that nobody will write any more. One that is not there is no error.
+// Discard removes the file that Prepare has made in the directory dir and that nobody will write
+// any more. One that is not there is no error.
 func Discard(dir string) error {
 	err := os.Remove(filepath.Join(dir, "."+FileName+".new")) // as package atomicfile names it
 	if errors.Is(err, os.ErrNotExist) {

@@ -144,7 +144,8 @@ func (g *Ground) Continue(_ context.Context, t supervisor.Target) error {
 	return failed
 }
 
-// Signal sends a signal to one of the Whom constants. The shim is continued, so that it can record what comes of that, unless the signal is one that stops.
+// Signal sends a signal to one of the Whom constants. The shim is continued, so that it can record
+// what comes of that, unless the signal is one that stops.
 func (g *Ground) Signal(ctx context.Context, t supervisor.Target, whom string, signal unix.Signal) error {
 	var err error
 	switch whom {
@@ -176,8 +177,9 @@ func (g *Ground) signalLeftovers(t supervisor.Target, signal unix.Signal) error 
 	return failed
 }
 
-// signalMember signals the process with this number if it is in the control group, or in one below it. The number may be another process's by the time that
-// it is used, so the group is read after the pidfd was opened: the descriptor stays with one process. One that is gone is no error.
+// signalMember signals the process with this number if it is in the control group, or in one below
+// it. The number may be another process's by the time that it is used, so the group is read after
+// the pidfd was opened: the descriptor stays with one process. One that is gone is no error.
 func signalMember(pid int, group string, signal unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -188,7 +190,7 @@ func signalMember(pid int, group string, signal unix.Signal) error {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	if in, err := proc.Cgroup(pid); err != nil || in != group && !strings.HasPrefix(in, group+"/") {
-		return nil //nolint:nilerr // it is gone
+		return nil
 	}
 	return sendSignal(fd, pid, signal)
 }
@@ -320,7 +322,8 @@ func (g *Ground) session(t supervisor.Target) (tmux.Session, error) {
 	return s, err
 }
 
-// Release has systemd end a scope that is empty and that systemd has not noticed to be. systemd refuses to stop a frozen scope.
+// Release has systemd end a scope that is empty and that systemd has not noticed to be. systemd
+// refuses to stop a frozen scope.
 func (g *Ground) Release(ctx context.Context, t supervisor.Target) error {
 	_ = g.Thaw(ctx, t)
 	return g.Units.Release(ctx, t.Unit)

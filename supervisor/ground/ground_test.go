@@ -154,8 +154,8 @@ func TestATmuxServerThatEndsBeforeItIsWatched(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// TestSignal_LeavesAReusedNumberAlone: the number of a leftover process was listed, the process ended, and another one outside of the scope got its number
-// before the signal is sent.
+// TestSignal_LeavesAReusedNumberAlone: the number of a leftover process was listed, the process
+// ended, and another one outside of the scope got its number before the signal is sent.
 func TestSignal_LeavesAReusedNumberAlone(t *testing.T) {
 	stranger := exec.CommandContext(t.Context(), "sleep", "infinity")
 	require.NoError(t, stranger.Start())

@@ -19,7 +19,8 @@ const (
 	Normal    = "\x1b[0m"
 )
 
-// UnknownState and UnansweredState are what is shown of a session that was live when the daemon was last there, or last answered: it may be anything by now.
+// UnknownState and UnansweredState are what is shown of a session that was live when the daemon was
+// last there, or last answered: it may be anything by now.
 const (
 	UnknownState    = "state unknown (corrald is not running)"
 	UnansweredState = "state unknown (corrald does not answer)"

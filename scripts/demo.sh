@@ -45,6 +45,7 @@ outside() {
   # On a private systemd another user, without any rights, has to read what is installed here.
   chmod 755 "$tmp"
   umask 022
+  install -m 755 "$self" "$tmp/demo.sh"
 
   if command -v npm >/dev/null; then
     # This one shows its first screen without an account and without a network.
@@ -72,13 +73,14 @@ outside() {
     say 'npm is not here, so no real coding agent is shown'
   fi
 
+  cd "$tmp" || exit 1
   if own_systemd; then
     say "Starting Corral on your own systemd ($(systemctl --version | sed -n '1s/ (.*//p')), only for this demo"
-    bash "$self" --inside "$tmp/usr" "$agent"
+    bash demo.sh --inside "$tmp/usr" "$agent"
     status=$?
   else
     say "$why: taking a private one ($(systemctl --version | sed -n '1s/ (.*//p'))"
-    "$tmp/usermanager" -- bash "$self" --inside "$tmp/usr" "$agent"
+    "$tmp/usermanager" -- bash demo.sh --inside "$tmp/usr" "$agent"
     status=$?
   fi
   [ $status = 0 ] || give_up "ended with status $status"

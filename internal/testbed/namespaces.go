@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -34,6 +35,9 @@ func (p *plan) mountProgram() error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
+	}
+	if info, err := os.Stat(self); err != nil || p.UID != os.Geteuid() && info.Mode().Perm()&0o005 != 0o005 {
+		return errors.Join(err, fmt.Errorf("the user that tests run as may not execute %q: clone and build with umask 022", self))
 	}
 	target := p.program()
 	if err := os.WriteFile(target, nil, 0o755); err != nil {

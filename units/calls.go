@@ -112,7 +112,7 @@ func (m *Manager) Active(ctx context.Context, name string) (bool, error) {
 // State returns what systemctl --user is-system-running prints: running, stopping and so on.
 func (m *Manager) State(ctx context.Context) (string, error) {
 	var v dbus.Variant
-	err := m.call(ctx, systemdPath, propertiesIface+".Get", managerIface, "SystemState").Store(&v)
+	err := m.read(ctx, systemdPath, propertiesIface+".Get", managerIface, "SystemState").Store(&v)
 	state, _ := v.Value().(string)
 	return state, err
 }
@@ -142,15 +142,20 @@ func (m *Manager) get(ctx context.Context, name, iface, property string) (dbus.V
 	return v, nil
 }
 
-// read makes a call that changes nothing. A systemd that is executed again is away for a moment, and takes the calls that it has not answered along:
-// then it is asked again.
+// read makes a call that changes nothing. A systemd that is executed again is away for a moment, and takes the calls that it has not answered along, as a bus
+// does that ends: then it is asked again.
 func (m *Manager) read(ctx context.Context, path dbus.ObjectPath, method string, args ...any) *dbus.Call {
 	ctx, cancel := deadline.Context(ctx, callTimeout)
 	defer cancel()
 	tick := time.NewTicker(awayTick)
 	defer tick.Stop()
 	for {
+		onBus := m.conn.Connected()
 		c := m.call(ctx, path, method, args...)
+		if onBus && isLost(c.Err) {
+			_ = m.conn.Close() // the answer is gone with the bus
+			continue
+		}
 		if !isAway(c.Err) {
 			return c
 		}
@@ -170,6 +175,12 @@ func isAway(err error) bool {
 	return slices.ContainsFunc([]string{"NoReply", "ServiceUnknown", "NameHasNoOwner"}, func(name string) bool {
 		return hasName(err, "org.freedesktop.DBus.Error."+name)
 	})
+}
+
+// isLost tells whether a call failed because its connection did.
+func isLost(err error) bool {
+	var answer dbus.Error
+	return err != nil && !errors.As(err, &answer) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 }
 
 func isNoSuchUnit(err error) bool { return hasName(err, "org.freedesktop.systemd1.NoSuchUnit") }

@@ -3,6 +3,7 @@ package units
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -34,7 +35,7 @@ func (m *Manager) List(ctx context.Context, pattern string) ([]Unit, error) {
 	units := make([]Unit, 0, len(rows))
 	for _, row := range rows {
 		if row.Load != "not-found" {
-			units = append(units, Unit{Name: row.Name, Active: row.Active})
+			units = append(units, Unit{Name: row.Name, Active: row.Active, StopJob: row.JobType == "stop"})
 		}
 	}
 	if err := m.describeAll(ctx, units); err != nil {
@@ -47,6 +48,9 @@ func (m *Manager) List(ctx context.Context, pattern string) ([]Unit, error) {
 			}
 		}
 	})
+	if errors.Is(err, ErrClosed) { // then nothing is watched any more
+		err = nil
+	}
 	return units, err
 }
 
@@ -65,6 +69,9 @@ func (m *Manager) listStarted(ctx context.Context, pattern string) ([]unitRow, e
 		return rows, err
 	}
 	ended, forget, err := m.followJobs(ctx)
+	if errors.Is(err, ErrClosed) { // nobody reports the end of a job any more
+		return rows, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +88,7 @@ func (m *Manager) listStarted(ctx context.Context, pattern string) ([]unitRow, e
 		case <-enough.Done():
 			return rows, nil
 		case <-m.closed:
-			return nil, ErrClosed
+			return rows, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -58,6 +59,7 @@ type Started struct {
 type Unit struct {
 	Name         string
 	Active       string // ActiveState: active, deactivating, inactive, failed
+	StopJob      bool   // it is about to be stopped: its stop job may wait for that of another unit
 	Result       string // the scope's Result
 	InvocationID string
 	ControlGroup string
@@ -101,6 +103,7 @@ func (Resync) event()        {}
 type Manager struct {
 	conn       *dbus.Conn
 	runtimeDir string
+	private    func() (*dbus.Conn, error) // replaces conn for calls when that is closed
 	events     chan Event
 	door       chan func(*watches)
 	closed     chan struct{}
@@ -134,6 +137,7 @@ func Connect(ctx context.Context, address, runtimeDir string) (*Manager, error) 
 	m := &Manager{
 		conn:       conn.Conn,
 		runtimeDir: runtimeDir,
+		private:    sync.OnceValues(func() (*dbus.Conn, error) { return dialPrivate(runtimeDir) }),
 		events:     make(chan Event, 64),
 		door:       make(chan func(*watches)),
 		closed:     make(chan struct{}),
@@ -169,10 +173,18 @@ func (m *Manager) match(method, rule string) {
 	m.conn.BusObject().Go("org.freedesktop.DBus."+method, dbus.FlagNoReplyExpected, nil, rule)
 }
 
+// call calls systemd: over the bus, or over its private socket once the bus is lost.
 func (m *Manager) call(ctx context.Context, path dbus.ObjectPath, method string, args ...any) *dbus.Call {
 	ctx, cancel := deadline.Context(ctx, callTimeout)
 	defer cancel()
-	c := m.conn.Object(systemdName, path).CallWithContext(ctx, method, 0, args...)
+	conn := m.conn
+	if !conn.Connected() {
+		var err error
+		if conn, err = m.private(); err != nil {
+			return &dbus.Call{Err: errors.Join(ErrClosed, err)}
+		}
+	}
+	c := conn.Object(systemdName, path).CallWithContext(ctx, method, 0, args...)
 	if errors.Is(c.Err, dbus.ErrClosed) {
 		c.Err = ErrClosed
 	}

@@ -27,7 +27,11 @@ type signals struct {
 	missing atomic.Bool  // somebody misses the socket
 	told    atomic.Int64 // when the process was told to end, the last time: CLOCK_MONOTONIC in nanoseconds, 0 if it was not
 	tells   chan struct{}
+	marks   chan struct{} // one for each markSignal that was heard; buffered by one
 }
+
+// markSignal is what the process sends to itself to know that it has heard every signal that was sent before: the kernel delivers those with lower numbers first.
+const markSignal = unix.SIGPWR
 
 // catchSignals begins to hear.
 func catchSignals() (*signals, error) {
@@ -35,7 +39,7 @@ func catchSignals() (*signals, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &signals{heard: fd, tells: make(chan struct{}, 1)}
+	s := &signals{heard: fd, tells: make(chan struct{}, 1), marks: make(chan struct{}, 1)}
 	c := make(chan os.Signal, 8)
 	signal.Notify(c, survived...)
 	go s.hear(c)
@@ -58,6 +62,11 @@ func (s *signals) hear(c <-chan os.Signal) {
 			case s.tells <- struct{}{}:
 			default:
 			}
+		case markSignal:
+			select {
+			case s.marks <- struct{}{}:
+			default:
+			}
 		}
 	}
 }
@@ -66,14 +75,16 @@ func (s *signals) hear(c <-chan os.Signal) {
 const hearTime = 250 * time.Millisecond
 
 // told is when everybody in the scope was told to end, and with them the agent, which has ended at exited; 0 if that was not so. The shim gets that SIGTERM
-// before the agent, which is its child, but may hear of it after the agent's end. A daemon that is there knows better who has asked for what: then
-// nobody waits.
+// before the agent, which is its child, but may hear of it after the agent's end. Where a daemon is there, which as a rule knows better who has asked for what and
+// reports the exit at once, only the signals that were sent by now are waited for.
 func (s *shim) told(exited time.Duration) time.Duration {
+	heard := s.signals.tells
 	if s.attended() {
-		return 0
+		heard = s.signals.marks
+		_ = unix.Kill(os.Getpid(), markSignal)
 	}
 	select {
-	case <-s.signals.tells:
+	case <-heard:
 	case <-time.After(hearTime):
 	}
 	return min(time.Duration(s.signals.told.Load()), exited)

@@ -75,12 +75,12 @@ func TestItsSocketIsRemoved(t *testing.T) {
 	assert.Equal(t, 7, s.ends())
 }
 
-// TestWhoIsToldToEnd: that all of the scope was is recorded where no daemon is there to know of it.
+// TestWhoIsToldToEnd: that all of the scope was is recorded, also where a daemon is there, which may end before it learns of that.
 func TestWhoIsToldToEnd(t *testing.T) {
 	for _, row := range []struct {
 		name                  string
 		all, daemon, recorded bool
-	}{{"all", true, false, true}, {"the agent alone", false, false, false}, {"all, with a daemon", true, true, false}} {
+	}{{"all", true, false, true}, {"the agent alone", false, false, false}, {"all, with a daemon", true, true, true}} {
 		t.Run(row.name, func(t *testing.T) {
 			s := newHome(t, "sleep", "1000").show()
 			d := s.connect()

@@ -68,7 +68,7 @@ type Status struct {
 	OOMKills  uint64 // processes of the scope that the kernel's OOM killer ended during this run, by the cgroup's memory.events
 	MemoryMax uint64 // bytes: the scope's memory.max, 0 if there is none
 
-	Told time.Duration // when everybody in the scope was told to end before, by CLOCK_MONOTONIC, to the microsecond; 0 if they were not, or a daemon was there to know
+	Told time.Duration // when everybody in the scope was told to end before, by CLOCK_MONOTONIC, to the microsecond; 0 if they were not, or an older shim left that to a daemon that was there
 
 	Prompted   bool // the agent was told the session's prompt, or the first of it
 	PaneClosed bool // a person closed the agent's pane by hand, and that is why it was ended

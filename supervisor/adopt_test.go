@@ -74,7 +74,9 @@ func TestAdoption(t *testing.T) {
 			false, exited(exitstatus.Exited, 0), "completed", "success"},
 		{"its time was up meanwhile", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout", TimedOut: time.Nanosecond}}, false,
 			exited(exitstatus.Killed, 15), "failed", "timeout"},
-		{"its scope was stopped meanwhile, and not in time", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout"}}, false, nil, "failed", "session-lost"},
+		{"its scope was stopped meanwhile, and not in time", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout"}}, false, nil, "stopped", "success"},
+		{"its scope was stopped while corrald was shut down, and not in time", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout"}}, false,
+			func(_ *bed, rec *session.Session) { rec.Apply(session.LeftBehind{Run: "r1", At: time.Now()}) }, "stopped", "success"},
 		{"its scope was stopped meanwhile, and not in time, after it had exited", []Scope{{Name: alive[0].Name, InvocationID: "inv", Result: "timeout"}}, false,
 			exited(exitstatus.Exited, 3), "failed", "exit-code"},
 		{"its scope was stopped meanwhile", nil, false, stopped(exitstatus.Exited, 143, time.Second), "stopped", "success"},
@@ -129,14 +131,15 @@ func TestAdoption(t *testing.T) {
 				}
 				require.NoError(t, b.sup.Adopt(t.Context(), []*session.Session{rec}))
 				ctx, cancel := context.WithCancel(t.Context())
-				go b.sup.Run(ctx)
+				done := make(chan struct{})
+				go func() { defer close(done); b.sup.Run(ctx) }()
 				synctest.Wait()
 				snap, err := b.sup.Session("shop")
 				require.NoError(t, err)
 				assert.Equal(t, []string{row.state, row.result}, []string{snap.State, snap.Result}, snap.Reason)
 				assert.Equal(t, session.State(row.state), b.records.last("shop").View().State, "saved")
 				cancel()
-				synctest.Wait()
+				<-done
 			})
 		})
 	}

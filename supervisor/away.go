@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -26,23 +28,16 @@ const stopMargin = time.Second
 // earlier life of the user's manager may have been so by the end of that: its session is suspended, so that what was to come back does.
 func (s *Supervisor) stoppedMeanwhile(ctx context.Context, lived []*entry) error {
 	for _, e := range lived {
-		r := e.rec.Run
-		if r.Exit == nil || r.Exit.Told == 0 || r.OutOfMemory() || r.ScopeResult == session.OOMKill {
-			continue
-		}
-		took := r.Exit.ExitedMonotonic - r.Exit.Told
-		if took > s.stopTimeout(e.rec)+stopMargin {
+		asked, ok := s.stopTold(e)
+		if !ok {
 			continue
 		}
 		began, err := s.World.Began(ctx)
 		if err != nil {
 			return err
 		}
-		asked := session.EndAsked{
-			Run: r.ID, Intent: session.Stop, Why: "its scope was stopped", Told: true, At: r.Exit.Exited.Add(-took), Monotonic: r.Exit.Told,
-		}
 		switch {
-		case r.BootID != s.BootID || r.Exit.Told < began:
+		case e.rec.Run.BootID != s.BootID || asked.Monotonic < began:
 			asked.Intent, asked.Why = session.Suspend, "its scope was stopped, and the login session ended"
 		case s.World.Stopping(ctx):
 			asked.Intent, asked.Why = session.Suspend, "the login session ended"
@@ -50,4 +45,44 @@ func (s *Supervisor) stoppedMeanwhile(ctx context.Context, lived []*entry) error
 		s.apply(e, asked)
 	}
 	return nil
+}
+
+// stopTold returns the stop that the record of the agent's exit reports, if there is one: the shim was told to end with its agent, and nobody had asked for an end.
+func (s *Supervisor) stopTold(e *entry) (asked session.EndAsked, ok bool) {
+	r := e.rec.Run
+	if r.Intent != session.NoIntent || r.Exit == nil || r.Exit.Told == 0 || r.OutOfMemory() || r.ScopeResult == session.OOMKill {
+		return asked, false
+	}
+	took := r.Exit.ExitedMonotonic - r.Exit.Told
+	if took > s.stopTimeout(e.rec)+stopMargin {
+		return asked, false
+	}
+	return session.EndAsked{
+		Run: r.ID, Intent: session.Stop, Why: scopeStopped, Told: true, At: r.Exit.Exited.Add(-took), Monotonic: r.Exit.Told,
+	}, true
+}
+
+// endedWhileLeaving finds out whether an agent whose exit was recorded while this daemon ends was stopped with its scope: what systemd reports of that may come too
+// late. On a machine that has much to do, the shim may have recorded the exit before it noticed its own SIGTERM; but an agent that ends by itself leaves its tmux
+// server behind.
+func (s *Supervisor) endedWhileLeaving(e *entry) {
+	r := e.rec.Run
+	asked, ok := s.stopTold(e)
+	if !ok && !r.Left.IsZero() && r.Intent == session.NoIntent && !s.isAlive(r.TmuxProc) {
+		asked, ok = session.EndAsked{
+			Run: r.ID, Intent: session.Stop, Why: scopeStopped, Told: true, At: r.Exit.Exited, Monotonic: r.Exit.ExitedMonotonic,
+		}, true
+	}
+	if ok {
+		s.apply(e, asked)
+	}
+}
+
+// isAlive tells whether exactly this process lives.
+func (s *Supervisor) isAlive(p session.Process) bool {
+	pidfd, alive := s.World.Alive(p)
+	if alive {
+		_ = unix.Close(pidfd)
+	}
+	return alive
 }

@@ -24,6 +24,8 @@ type runtime struct {
 	asked   time.Time // when the ending began
 	polite  bool      // the agent has had its signal
 
+	systemdStops bool // systemd stops the scope, and waits for its end
+
 	caller []string // the environment of whoever asked for the run: all of it until that has begun, then what its conversation is looked for with
 
 	attached    bool          // somebody looks at its terminal
@@ -311,11 +313,15 @@ func (s *Supervisor) scopeEnded(e *entry, ended scopeEnd) {
 	}
 }
 
-// applyEnd applies the end of a scope. systemd says timeout also of one that was told to stop and did not within its time, of which its agent has nothing to tell:
-// where it was RuntimeMaxSec, it has told when.
+// applyEnd applies the end of a scope. systemd reports timeout also for one that somebody stopped and that did not end within its time, as agents do that ignore
+// SIGTERM: where it was RuntimeMaxSec, systemd has reported when.
 func (s *Supervisor) applyEnd(e *entry, ended session.ScopeEnded) {
-	if ended.Result == session.Timeout && e.rec.Run.TimedOut.IsZero() {
+	r := e.rec.Run
+	if ended.Result == session.Timeout && r.TimedOut.IsZero() {
 		ended.Result = session.Success
+		if r.Intent == session.NoIntent {
+			s.ask(e, session.Stop, scopeStopped)
+		}
 	}
 	s.apply(e, ended)
 }
@@ -338,18 +344,49 @@ func (s *Supervisor) ScopeStopping(unit, invocation string, cause StopCause) {
 
 func (s *Supervisor) scopeStops(unit, invocation string, f func(*entry)) {
 	s.post(func() {
-		if e := s.byUnit(unit); e != nil && e.run.stage == notEnding && isOf(e.rec.Run, invocation) {
+		e := s.byUnit(unit)
+		if e == nil || !isOf(e.rec.Run, invocation) {
+			return
+		}
+		e.run.systemdStops = true
+		if e.run.stage == notEnding {
 			f(e)
 		}
 	})
 }
 
+// signalTime is how long a tmux server may take to end of the SIGTERM that systemd sends to all of a scope.
+const signalTime = 250 * time.Millisecond
+
+// askFoundStopping does the same for a scope that is found being stopped while nothing was reported of it. Whether systemd has sent SIGTERM or left that to a
+// daemon is known by the tmux server, which ends of a SIGTERM at once.
+func (s *Supervisor) askFoundStopping(e *entry) {
+	run, unit := e.rec.Run.ID, e.rec.Run.Unit
+	s.asking++
+	go func() {
+		cause, _ := s.World.StopCause(s.ctx, unit) // at once: systemd forgets it with the scope
+		s.AfterFunc(signalTime, func() {
+			s.post(func() {
+				s.asking--
+				if !e.removed && e.rec.Run.ID == run && e.run.stage == notEnding {
+					s.findWhyStopped(e, e.run.tmux.key == 0, cause)
+				}
+			})
+		})
+	}()
+}
+
+// scopeStopped is the reason of a run whose scope somebody stopped with systemctl.
+const scopeStopped = "its scope was stopped"
+
 // askWhyStopped asks systemd why it wants the scope to end, and sees to it that it does; told says that its processes know.
 func (s *Supervisor) askWhyStopped(e *entry, told bool) {
 	run, unit := e.rec.Run.ID, e.rec.Run.Unit
+	s.asking++
 	go func() {
 		cause, err := s.World.StopCause(s.ctx, unit)
 		s.post(func() {
+			s.asking--
 			if e.removed || e.rec.Run.ID != run || e.run.stage != notEnding {
 				return
 			}
@@ -376,9 +413,11 @@ func (s *Supervisor) findWhyStopped(e *entry, told bool, cause StopCause) {
 		s.endStopped(e, told)
 		return
 	}
+	s.asking++
 	go func() {
 		stopping := s.World.Stopping(s.ctx)
 		s.post(func() {
+			s.asking--
 			if e.removed || e.rec.Run.ID != run || e.run.stage != notEnding {
 				return
 			}
@@ -387,7 +426,7 @@ func (s *Supervisor) findWhyStopped(e *entry, told bool, cause StopCause) {
 			case stopping:
 				asked.Intent, asked.Why = session.Suspend, "the login session ended"
 			case cause.Result != "": // else systemd was asked, and could not tell
-				asked.Why = "its scope was stopped"
+				asked.Why = scopeStopped
 			}
 			s.apply(e, asked)
 			s.endStopped(e, told)
@@ -430,6 +469,9 @@ func (s *Supervisor) readExit(e *entry) (found bool) {
 		if err == nil && status.RunID == r.ID && s.mayBelieve(e, status, path) {
 			s.apply(e, session.AgentExited{Status: within(status, r, time.Now(), s.Monotonic())})
 			s.problemOver(e, path)
+			if s.stopping {
+				s.endedWhileLeaving(e)
+			}
 			e.stray = dir != state
 			s.takeHint(e)
 			if e.run.attached && e.rec.View().State == session.Completed {

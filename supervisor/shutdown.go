@@ -12,8 +12,9 @@ import (
 // shutdownMargin is what a shutdown may take beyond the agents' own time: for what is killed at its end to be gone, and saved.
 const shutdownMargin = 5 * time.Second
 
-// shutDown is what the loop does when the daemon is told to end. Where the daemon alone ends, the agents run on: each live session is marked, so that
-// it counts as suspended if it is found to be gone. Where the whole user manager ends, at logout or poweroff, each is ended politely now, to be
+// shutDown is what the loop does when the daemon is told to end, or has lost the bus. Where the daemon alone ends, the agents run on: each live session is marked,
+// so that it counts as suspended if it is found to be gone. Agents whose scopes systemd stops at the same time are ended politely first: systemd has left that to
+// this daemon, or is about to, and there may be no other daemon. Where the whole user manager ends, at logout or poweroff, each agent is ended politely, to be
 // resumed: systemd stops the scopes only after us, and would give them SIGTERM all at once.
 func (s *Supervisor) shutDown() {
 	s.stopping = true
@@ -22,35 +23,53 @@ func (s *Supervisor) shutDown() {
 			s.touch(e)
 		}
 	}
-	if !s.managerStops() {
-		s.tellShuttingDown(s.goingDown)
-		now := time.Now()
+	if s.managerStops() {
+		s.tellShuttingDown(true)
 		for _, e := range s.sorted() {
-			if r := e.rec.Run; !r.Ended() {
-				s.apply(e, session.LeftBehind{Run: r.ID, At: now})
+			if e.rec.Run.Live() {
+				s.overrule(e, s.mayBegin())
+				s.ask(e, session.Suspend, "the login session ended")
+				s.end(e, 0)
 			}
 		}
-		s.settle()
+		s.stay(s.anyLive)
 		return
 	}
-	s.tellShuttingDown(true)
-	most := s.Config.StopTimeout
+	s.tellShuttingDown(s.goingDown)
+	s.findStopped()
+	s.stay(s.anyStopped)
+	now := time.Now()
 	for _, e := range s.sorted() {
-		if e.rec.Run.Live() {
-			most = max(most, s.stopTimeout(e.rec))
-			s.overrule(e, s.mayBegin())
-			s.ask(e, session.Suspend, "the login session ended")
-			s.end(e, 0)
+		r := e.rec.Run
+		switch {
+		case !r.Ended():
+			s.apply(e, session.LeftBehind{Run: r.ID, At: now})
+		case e.run.systemdStops && s.isEmptied(e): // systemd may not have reported it yet, or have no bus to report it on
+			s.apply(e, session.ScopeEnded{Run: r.ID, At: now})
 		}
 	}
 	s.settle()
+}
+
+// stay lets the loop run on for as long as there is something to wait for, but no longer than the agents that live have time to end.
+func (s *Supervisor) stay(wait func() bool) {
+	s.settle()
+	if !wait() {
+		return
+	}
+	most := s.Config.StopTimeout
+	for _, e := range s.sessions {
+		if e.rec.Run.Live() {
+			most = max(most, s.stopTimeout(e.rec))
+		}
+	}
 	most += shutdownMargin
 	if s.Ending != nil {
 		s.Ending(most)
 	}
 	limit, cancel := s.AfterFunc.Context(context.Background(), most)
 	defer cancel()
-	for s.anyLive() {
+	for wait() {
 		select {
 		case f := <-s.door:
 			s.turn(f)
@@ -58,6 +77,60 @@ func (s *Supervisor) shutDown() {
 			return
 		}
 	}
+}
+
+// findStopped lists the scopes, and sees to it that those that systemd stops are ended politely. What has ended by such a stop before systemd could report it is
+// recorded as stopped.
+func (s *Supervisor) findStopped() {
+	if !s.anyLive() {
+		return
+	}
+	ctx, cancel := s.AfterFunc.Context(s.ctx, lastAnswerTime)
+	defer cancel()
+	scopes, err := s.World.Scopes(ctx)
+	if err != nil {
+		s.Log.Warn("cannot list the scopes that are stopped together with corrald", "err", err)
+		return
+	}
+	active := map[*entry]bool{}
+	for _, sc := range scopes {
+		e := s.byUnit(sc.Name)
+		if e == nil || !isOf(e.rec.Run, sc.InvocationID) {
+			continue
+		}
+		active[e] = sc.Active && !sc.Stopping
+		if sc.Stopping {
+			e.run.systemdStops = true
+			s.askFoundStopping(e)
+		}
+	}
+	for _, e := range s.sorted() {
+		if r := e.rec.Run; r.Live() && !active[e] {
+			if asked, ok := s.stopTold(e); ok {
+				e.run.systemdStops = true
+				s.apply(e, asked)
+			}
+		}
+	}
+}
+
+// anyStopped tells whether there are agents to wait for in scopes that systemd stops.
+func (s *Supervisor) anyStopped() bool {
+	if s.asking > 0 {
+		return true
+	}
+	for _, e := range s.sessions {
+		if e.run.systemdStops && e.rec.Run.Live() && !s.isEmptied(e) {
+			return true
+		}
+	}
+	return false
+}
+
+// isEmptied tells whether a run whose agent has ended has no processes any more, though systemd has not reported the end of its scope.
+func (s *Supervisor) isEmptied(e *entry) bool {
+	r := e.rec.Run
+	return r.Live() && r.Ended() && r.ControlGroup != "" && !s.World.Occupied(r.ControlGroup)
 }
 
 // LastCall suspends every session because the machine is about to be shut down, and returns their ids once their scopes are empty. No run begins from
@@ -129,9 +202,11 @@ func (s *Supervisor) tellLive() {
 	s.wasLive = live
 }
 
+// lastAnswerTime bounds a question to systemd at the end of the daemon: systemd has other things to do then, and may be gone.
+const lastAnswerTime = 2 * time.Second
+
 func (s *Supervisor) managerStops() bool {
-	const answerTime = 2 * time.Second // systemd has other things to do now, and may be gone
-	ctx, cancel := s.AfterFunc.Context(s.ctx, answerTime)
+	ctx, cancel := s.AfterFunc.Context(s.ctx, lastAnswerTime)
 	defer cancel()
 	return s.World.Stopping(ctx)
 }

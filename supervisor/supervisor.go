@@ -120,6 +120,7 @@ type Supervisor struct {
 	dirty    []*entry
 	after    []func()
 	stopping bool
+	asking   int // questions to systemd why it stops scopes that are not answered yet
 
 	shuttingDown bool
 	goingDown    bool              // so does the machine

@@ -365,7 +365,7 @@ func (g *Ground) Scopes(ctx context.Context) ([]supervisor.Scope, error) {
 	for _, u := range all {
 		scopes = append(scopes, supervisor.Scope{
 			Name: u.Name, InvocationID: u.InvocationID, ControlGroup: u.ControlGroup, Result: u.Result, TimedOut: u.TimedOut,
-			Stopping: u.Active == "deactivating",
+			Stopping: u.Active == "deactivating" || u.Active == "active" && u.StopJob,
 			Active:   u.Active == "active" || u.Active == "deactivating" || u.Active == "activating",
 		})
 	}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/testbed"
+)
+
+const byScope = "its scope was stopped"
+
+// TestStop_OfAScopeTogetherWithTheDaemon: systemd leaves it to a daemon to ask the agent that is told to end itself. It stays for that, and for nothing else.
+func TestStop_OfAScopeTogetherWithTheDaemon(t *testing.T) {
+	d := startDaemon(t)
+	s, runs := d.polite(t, "asked"), d.run(t, "runs", "exec sleep 1000")
+	pid := runs.facts().number("MainPID")
+	require.NoError(t, d.process.Process.Signal(syscall.SIGSTOP))
+	stop := exec.CommandContext(t.Context(), "systemctl", "--user", "stop", s.unit())
+	require.NoError(t, stop.Start())
+	testbed.Poll(t, "the scope is being stopped", func() bool {
+		return testbed.Systemctl(t, "show", "--value", "--property=ActiveState", s.unit()) == "deactivating"
+	})
+	require.NoError(t, d.process.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 0, d.kill(syscall.SIGCONT))
+	require.NoError(t, stop.Wait()) // no other daemon does it
+	assert.Equal(t, "TERM\n", s.file("asked"))
+	d.launch()
+	s.is(outcome{"stopped", "success", 1, 0, byScope, "active"})
+	runs.is(outcome{"running", "", 0, 0, "", "active"})
+	assert.Equal(t, pid, runs.facts().number("MainPID"))
+}
+
+// TestStop_OfAnAgentThatIgnoresSIGTERMWhileTheDaemonIsAway: systemd kills it with its shim. That somebody has stopped it is known by the scope, which has failed
+// with the Result timeout.
+func TestStop_OfAnAgentThatIgnoresSIGTERMWhileTheDaemonIsAway(t *testing.T) {
+	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "ended": syscall.SIGTERM} {
+		t.Run(name, func(t *testing.T) {
+			d := startDaemon(t)
+			s := d.create(t, "deaf", spec{
+				"Command":        []string{"sh", "-c", `trap '' TERM HUP; echo up >"$0"; while :; do sleep 1000; done`, d.dir + "/deaf"},
+				"UnitProperties": []property{{"TimeoutStopUSec", uint64(300_000)}},
+			})
+			s.file("deaf")
+			d.kill(signal)
+			testbed.Systemctl(t, "stop", s.unit())
+			d.launch()
+			s.is(outcome{"stopped", "success", 0, 0, byScope, "active"})
+		})
+	}
+}

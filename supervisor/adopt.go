@@ -241,6 +241,13 @@ func (s *Supervisor) takeScope(e *entry, sc Scope, exited bool) bool {
 			s.apply(e, session.StartFailed{Run: r.ID, Reason: interrupted, Interrupted: true, At: now, Monotonic: s.Monotonic()})
 		}
 		s.applyEnd(e, session.ScopeEnded{Run: r.ID, Result: sc.Result, At: now})
+		if e.run.outside == nil {
+			return false
+		}
+		if !r.Left.IsZero() { // it lives outside of its scope
+			s.apply(e, session.FoundAlive{Run: r.ID})
+		}
+		return true
 	}
 	return false
 }

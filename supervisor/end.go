@@ -26,6 +26,8 @@ type runtime struct {
 
 	systemdStops bool // systemd stops the scope, and waits for its end
 
+	outside *session.ScopeEnded // the end of a scope that its agent has left, to be applied once the agent has ended; nil while there is none
+
 	caller []string // the environment of whoever asked for the run: all of it until that has begun, then what its conversation is looked for with
 
 	attached    bool          // somebody looks at its terminal
@@ -323,7 +325,9 @@ func (s *Supervisor) applyEnd(e *entry, ended session.ScopeEnded) {
 			s.ask(e, session.Stop, scopeStopped)
 		}
 	}
-	s.apply(e, ended)
+	if !s.livesOutside(e, ended) {
+		s.apply(e, ended)
+	}
 }
 
 // isOf tells whether what was told of a scope with this invocation may be told of the run's.

@@ -84,6 +84,9 @@ func (s *Supervisor) problems() []Problem {
 		if err := s.watchError(e); err != nil && s.Files != nil {
 			all = append(all, Problem{Session: e.rec.ID, Text: notWatched(err)})
 		}
+		if e.run.outside != nil {
+			all = append(all, Problem{Session: e.rec.ID, Text: leftScope})
+		}
 	}
 	all = append(all, s.shared()...)
 	slices.SortFunc(all, func(a, b Problem) int {

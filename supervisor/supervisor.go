@@ -346,6 +346,7 @@ func (s *Supervisor) reactAll() {
 	done := 0
 	for done < len(s.dirty) {
 		if e := s.dirty[done]; !e.removed {
+			s.endOutside(e)
 			s.react(e)
 			s.stamp(e)
 		}

@@ -18,7 +18,7 @@ func (s *Supervisor) watchAgent(e *entry) {
 	if r.Exit != nil {
 		s.unwatchAgent(e)
 	}
-	if !r.AgentAlive() || r.Agent.PID == 0 || e.run.awaited == r.Agent {
+	if r.Started.IsZero() || r.Exit != nil || r.Agent.PID == 0 || e.run.awaited == r.Agent {
 		return
 	}
 	e.run.awaited = r.Agent
@@ -43,16 +43,28 @@ func (s *Supervisor) watchAgent(e *entry) {
 	e.run.agent = d
 }
 
-// awaitRecord continues the run's shim and its tmux server unless the end of the agent, which is
-// known to have ended, is recorded within recordTime.
+// awaitRecord continues the run's shim and its tmux server unless the end of the agent, which is known to have ended, is recorded within recordTime. A run whose
+// scope has ended before its agent ends if there is no record after another recordTime.
 func (s *Supervisor) awaitRecord(e *entry, run string) {
+	s.unlessRecorded(e, run, func() {
+		s.direct(e, "continue", func(t Target) error { return s.World.Continue(s.ctx, t) })
+		s.unlessRecorded(e, run, func() {
+			if e.run.outside != nil && !s.readExit(e) {
+				s.apply(e, *e.run.outside)
+			}
+		})
+	})
+}
+
+// unlessRecorded calls f on the loop after recordTime, unless the end of the run's agent is recorded by then.
+func (s *Supervisor) unlessRecorded(e *entry, run string, f func()) {
 	if e.rec.Run.Exit != nil {
 		return
 	}
 	e.run.unrecorded = s.AfterFunc(recordTime, func() {
 		s.post(func() {
-			if !e.removed && e.rec.Run.ID == run && e.rec.Run.AgentAlive() {
-				s.direct(e, "continue", func(t Target) error { return s.World.Continue(s.ctx, t) })
+			if r := e.rec.Run; !e.removed && r.ID == run && r.Live() && r.Exit == nil {
+				f()
 			}
 		})
 	})

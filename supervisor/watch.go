@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -362,10 +361,10 @@ func (s *Supervisor) shimSaid(e *entry, m shimwire.Message) {
 // that only seems to be supervised.
 func (s *Supervisor) inScope(e *entry, m shimwire.Message) bool {
 	r := e.rec.Run
-	group := s.World.ControlGroup(m.AgentPID)
-	if group == "" || r.ControlGroup == "" || group == r.ControlGroup || strings.HasPrefix(group, r.ControlGroup+"/") {
+	if s.isInScope(r, m.AgentPID) || !r.Started.IsZero() { // one that leaves its scope later is not killed for it
 		return true
 	}
+	group := s.World.ControlGroup(m.AgentPID)
 	s.apply(e, session.StartFailed{Run: r.ID, Reason: fmt.Sprintf("its agent was moved out of its scope, into %q", group), At: time.Now(), Monotonic: s.Monotonic()})
 	t := s.target(e)
 	t.Agent = session.Process{PID: m.AgentPID, Start: m.AgentStart}
@@ -408,6 +407,7 @@ func (s *Supervisor) unwatch(e *entry) {
 	e.run.tmux = descriptor{}
 	s.drop(&e.run.shim)
 	s.unwatchAgent(e)
+	s.unsure = s.unsure || e.run.outside != nil
 	s.unwatchRecord(e)
 	s.noteWatched(e.rec.ID, &e.watchErr, nil)
 	if p := s.places[placeOf(e)]; p != nil && p.err != nil { // which is no more a problem of this session

@@ -229,6 +229,9 @@ func (g *Ground) Kill(ctx context.Context, t supervisor.Target) error {
 		proc.AwaitEnd(shim, recordTime)
 		_ = unix.Close(shim)
 	}
+	if t.Agent.PID != 0 {
+		_ = signalProcess(t.Agent, unix.SIGKILL) // which may have left its scope
+	}
 	if g.write(t.ControlGroup, "cgroup.kill", "1") == nil {
 		return nil
 	}

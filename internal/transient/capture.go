@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/bus"
 	"github.com/corrald/corral/internal/deadline"
 )
 
@@ -85,14 +87,15 @@ func Stop(ctx context.Context, conn *dbus.Conn, pattern string) error {
 	if len(listed) == 0 {
 		return nil
 	}
-	var owner string
-	if err := conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetNameOwner", 0, systemd).Store(&owner); err != nil {
-		return fmt.Errorf("cannot listen to the user manager: %w", err)
-	}
 	removed := make(chan *dbus.Signal, 64)
 	conn.Signal(removed)
 	defer conn.RemoveSignal(removed)
-	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(systemd), dbus.WithMatchInterface(managerIface), dbus.WithMatchMember("JobRemoved")); err != nil {
+	var owner *bus.Owner
+	err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(systemd), dbus.WithMatchInterface(managerIface), dbus.WithMatchMember("JobRemoved"))
+	if err == nil {
+		owner, err = bus.Follow(ctx, conn, systemd)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot listen to the user manager: %w", err)
 	}
 	jobs := map[dbus.ObjectPath]string{}
@@ -116,7 +119,7 @@ func Stop(ctx context.Context, conn *dbus.Conn, pattern string) error {
 			if !ok {
 				return fmt.Errorf("cannot wait until %q has stopped: the connection to the bus is lost", pattern)
 			}
-			if signal.Sender != owner || signal.Name != managerIface+".JobRemoved" || len(signal.Body) < 2 {
+			if owner.Update(signal) || !owner.Sent(signal) || signal.Name != managerIface+".JobRemoved" || len(signal.Body) < 2 {
 				continue
 			}
 			if job, is := signal.Body[1].(dbus.ObjectPath); is {

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/safefile"
 )
 
 // stamp is a time of a file.
@@ -219,7 +221,7 @@ func (e indexed) sameContent(path string, st unix.Stat_t) (bool, error) {
 		_, _ = fmt.Fprintf(h, "blob %d\x00%s", len(target), target)
 		return err == nil && hex.EncodeToString(h.Sum(nil)) == e.blob, err
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // of whatever is in its place by now, not even a FIFO is waited for
+	f, err := safefile.Open(path)
 	if err != nil {
 		return false, err
 	}

@@ -38,16 +38,20 @@ const busKilled = "SIGKILL of the bus"
 // watchdog is WatchdogSec= of the service: in this test a daemon that hangs is ended within a round.
 const watchdog = 4 * time.Second
 
-// fault does one of them, and returns its name.
-func (w *torture) fault() string {
+// fault does one of them, or of the hostile ones.
+func (w *torture) fault() {
+	if kinds := slices.Sorted(maps.Keys(hostileFaults)); w.random.IntN(2) == 0 {
+		kind := kinds[w.random.IntN(len(kinds))]
+		w.note(kind, hostileFaults[kind](w))
+		return
+	}
 	kinds := slices.Sorted(maps.Keys(faultKinds))
 	kind := kinds[w.random.IntN(len(kinds))]
 	for kind == busKilled && w.random.IntN(6) > 0 {
 		kind = kinds[w.random.IntN(len(kinds))]
 	}
-	w.faults[kind]++
+	w.note(kind, 1)
 	faultKinds[kind](w)
-	return kind
 }
 
 // pause waits for a part of the schedule of faults.

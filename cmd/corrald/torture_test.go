@@ -32,6 +32,10 @@ func TestTorture(t *testing.T) {
 	first := number(t, "TORTURE_ROUND", 0)
 	t.Logf("SEED=%d ROUND=%d ROUNDS=%d", seed, first, rounds)
 	w := newTorture(t)
+	if rounds >= longRun {
+		w.random = rand.New(rand.NewPCG(seed, 0))
+		w.standstill(5 * time.Minute)
+	}
 	for round := first; round < first+rounds; round++ {
 		begin := time.Now()
 		w.round(seed, round)
@@ -48,6 +52,9 @@ func TestTorture(t *testing.T) {
 	}
 	t.Logf("%d exits, at least %d of them while no daemon was there; lost exits: %d, untrue states: %d", w.exits, w.missed, w.lost, w.untrue)
 }
+
+// longRun is from how many rounds on the test has time for a fault that takes minutes.
+const longRun = 50
 
 // crashed finds a crash of the daemon's own in what it said. Where its watchdog ends it, it names all that its goroutines do, runtime/panic.go among them.
 var crashed = regexp.MustCompile(`(?m)^(panic|fatal error): `)
@@ -69,8 +76,10 @@ type torture struct {
 	dir    string
 	random *rand.Rand // of the round: belongs to the goroutine of the faults
 
-	victims []*victim // of the round
-	gate    *gate     // of the round
+	victims    []*victim // of the round, as what follows
+	gate       *gate
+	story      []string // the faults so far
+	allStopped bool     // systemd was asked to stop every session
 
 	rounds, sessions, interrupted, exits, missed, lost, untrue int
 	faults                                                     map[string]int
@@ -157,12 +166,24 @@ func (w *torture) facts(id string) (f facts, answers bool) {
 // round lets sessions live through faults, and then looks what is said of each.
 func (w *torture) round(seed, round uint64) {
 	w.random = rand.New(rand.NewPCG(seed, round))
-	name := fmt.Sprintf("r%d", round)
+	w.play(fmt.Sprintf("r%d", round), func() {
+		for range 12 {
+			w.pause(50*time.Millisecond, 500*time.Millisecond)
+			w.fault()
+		}
+		if w.random.IntN(4) == 0 {
+			w.stopEverything()
+		}
+	})
+}
+
+// play has the sessions of a round live while faults happen, and compares what is reported of each with what its agent has written down.
+func (w *torture) play(name string, faults func()) {
 	var err error
 	w.gate, err = newGate(w.dir + "/" + name + ".gate")
 	require.NoError(w.t, err)
 	defer w.gate.close()
-	w.victims = cast(name, w.random)
+	w.victims, w.story, w.allStopped = cast(name, w.random), nil, false
 	w.sessions += len(w.victims)
 	var created, done sync.WaitGroup
 	for _, v := range w.victims {
@@ -179,11 +200,7 @@ func (w *torture) round(seed, round uint64) {
 			w.live(v)
 		})
 	}
-	var story []string
-	for range 6 {
-		w.pause(50*time.Millisecond, 500*time.Millisecond)
-		story = append(story, w.fault())
-	}
+	faults()
 	done.Wait()
 	w.gate.open()
 	w.steady()
@@ -191,8 +208,14 @@ func (w *torture) round(seed, round uint64) {
 		if slices.Contains([]role{losesTmux, losesBoth, losesShim, isResumed, bombs}, v.role) {
 			w.faults[string(v.role)]++
 		}
-		w.judge(v, story)
+		w.judge(v)
 	}
+}
+
+// note counts faults that have been injected.
+func (w *torture) note(kind string, n int) {
+	w.faults[kind] += n
+	w.story = append(w.story, kind)
 }
 
 // steady waits until systemd, the bus and the daemon are there again. systemd may stand still for a minute and a half where it was executed again while
@@ -210,7 +233,7 @@ func (w *torture) steady() {
 }
 
 // judge compares what is said of a session with what has become of it.
-func (w *torture) judge(v *victim, story []string) {
+func (w *torture) judge(v *victim) {
 	var want []string
 	said := ""
 	var f facts
@@ -230,7 +253,7 @@ func (w *torture) judge(v *victim, story []string) {
 				w.untrue++
 			}
 			w.t.Errorf("session %s, which %s, is %q (%s) and has to be one of %q; %+v after %q",
-				v.id, v.role, said, f.text("Reason"), want, *v, story)
+				v.id, v.role, said, f.text("Reason"), want, *v, w.story)
 			break
 		}
 	}
@@ -259,16 +282,20 @@ func (w *torture) want(v *victim) []string {
 		return []string{"none", "failed start-failed 0/0"}
 	}
 	text, _ := os.ReadFile(w.path(v))
-	switch strings.TrimSpace(string(text)) {
-	case "killed":
-		return []string{"failed signal 2/9"}
-	case "0":
-		return []string{"completed success 1/0"}
-	case "":
-	default:
-		return []string{fmt.Sprintf("failed exit-code 1/%d", v.code)}
-	}
-	switch {
+	terminated := v.wrote(w, ".term")
+	switch end := strings.TrimSpace(string(text)); {
+	case terminated && v.role == isResumed: // after which it may have been resumed
+		return []string{"stopped success 2/15", "running  0/0"}
+	case terminated && w.allStopped, terminated && v.role == isStopped:
+		return []string{"stopped success 2/15"}
+	case terminated: // nobody asked for that
+		return []string{"an agent that was not sent SIGTERM"}
+	case end == "killed":
+		return w.orStopped("failed signal 2/9", "stopped signal 2/9")
+	case end == "0":
+		return w.orStopped("completed success 1/0", "stopped success 1/0")
+	case end != "":
+		return w.orStopped(fmt.Sprintf("failed exit-code 1/%d", v.code), fmt.Sprintf("stopped exit-code 1/%d", v.code))
 	case v.role == isStopped && v.stopped:
 		return []string{"stopped success 2/15"}
 	case v.role == isStopped:
@@ -283,4 +310,12 @@ func (w *torture) want(v *victim) []string {
 		return []string{"running  0/0"}
 	}
 	return nil // it is about to end
+}
+
+// orStopped returns what may be said of an agent that ended by itself: where everything was being stopped, it may count as stopped.
+func (w *torture) orStopped(by, stopped string) []string {
+	if w.allStopped {
+		return []string{by, stopped}
+	}
+	return []string{by}
 }

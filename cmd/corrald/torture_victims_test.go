@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -63,25 +64,28 @@ func cast(round string, random *rand.Rand) []*victim {
 	return all
 }
 
-// script is the agent: it writes down that it is there, and, before it ends by itself, how.
+// script is the agent: it writes down that it is there, that it was sent SIGTERM, and, before it ends by itself, how. What has written down how it ends
+// is not to be ended otherwise.
 func (v *victim) script(gate string) string {
-	start := `echo $$ >>"$0.agents"; `
-	end := fmt.Sprintf(`sleep %.3f; echo %d >"$0.new"; mv "$0.new" "$0"; exit %d`, v.after.Seconds(), v.code, v.code)
+	start := `trap 'echo term >"$0.term"; trap - TERM; kill -TERM $$' TERM; echo $$ >>"$0.agents"; `
+	sleep := fmt.Sprintf("sleep %.3f & wait $!; ", v.after.Seconds())
+	record := func(end string) string { return `trap "" TERM HUP; echo ` + end + ` >"$0.new"; mv "$0.new" "$0"; ` }
+	leave := record(strconv.Itoa(v.code)) + "exit " + strconv.Itoa(v.code)
 	switch v.role {
 	case waits:
-		return start + fmt.Sprintf(`read -r line <%s; echo %d >"$0.new"; mv "$0.new" "$0"; exit %d`, gate, v.code, v.code)
+		return start + "read -r line <" + gate + "; " + leave
 	case dies:
-		return start + fmt.Sprintf(`sleep %.3f; echo killed >"$0.new"; mv "$0.new" "$0"; kill -KILL $$`, v.after.Seconds())
+		return start + sleep + record("killed") + "kill -KILL $$"
 	case shouts:
-		return start + "yes corral | head -c 3000000; " + end
+		return start + "yes corral | head -c 3000000; " + sleep + leave
 	case bombs: // the limit counts every thread of the user's
-		return start + `(ulimit -p 300 || ulimit -u 300; n=0; while [ $((n += 1)) -lt 400 ]; do sleep 1006 & done) 2>/dev/null; ` + end
+		return start + `(ulimit -p 300 || ulimit -u 300; n=0; while [ $((n += 1)) -lt 400 ]; do sleep 1006 & done) 2>/dev/null; ` + sleep + leave
 	case clutters:
-		return start + "setsid -f sleep 1004; " + end
+		return start + "setsid -f sleep 1004; " + sleep + leave
 	case leaves, losesBoth:
-		return start + end
+		return start + sleep + leave
 	}
-	return start + "exec sleep 1005"
+	return start + "sleep 1005 & wait $!"
 }
 
 func (w *torture) path(v *victim) string { return w.dir + "/" + v.id }
@@ -118,7 +122,7 @@ func (w *torture) live(v *victim) {
 			}
 		}
 	case losesShim:
-		w.killThat(func(args []string) bool { return len(args) == 3 && args[1] == "run" && args[2] == w.runtime(v)+"/run" })
+		w.killThat(w.isShim(v))
 	}
 }
 
@@ -131,6 +135,11 @@ func (w *torture) isTmux(v *victim) func([]string) bool {
 	return func(args []string) bool {
 		return slices.Contains(args, "-D") && slices.Contains(args, w.runtime(v)+"/tmux")
 	}
+}
+
+// isShim tells a session's shim by its arguments.
+func (w *torture) isShim(v *victim) func([]string) bool {
+	return func(args []string) bool { return len(args) == 3 && args[1] == "run" && args[2] == w.runtime(v)+"/run" }
 }
 
 // resume resumes a session whose tmux servers were killed, until that was answered or is seen to have worked. A systemd whose bus was killed may take a
@@ -169,13 +178,12 @@ func that(is func([]string) bool) []int {
 }
 
 // executed tells whether there was ever an agent.
-func (v *victim) executed(w *torture) bool {
-	_, err := os.Stat(w.path(v) + ".agents")
-	return err == nil
-}
+func (v *victim) executed(w *torture) bool { return v.wrote(w, ".agents") }
 
 // ended tells whether its agent has written down how it ends.
-func (v *victim) ended(w *torture) bool {
-	_, err := os.Stat(w.path(v))
+func (v *victim) ended(w *torture) bool { return v.wrote(w, "") }
+
+func (v *victim) wrote(w *torture, suffix string) bool {
+	_, err := os.Stat(w.path(v) + suffix)
 	return err == nil
 }

@@ -191,7 +191,7 @@ INSTALLED = \
 	$(foreach f,$(wildcard dbusapi/*.xml),'644:$(f):$(DATADIR)/dbus-1/interfaces/$(notdir $(f))') \
 	$(foreach f,$(wildcard agents/*.agent),'644:$(f):$(AGENTDIR)/$(notdir $(f))') \
 	$(foreach f,$(MANPAGES),'644:$(BUILD)/man/$(f):$(DATADIR)/man/man$(lastword $(subst ., ,$(f)))/$(f)') \
-	$(foreach f,LICENSE README.md docs/TOUR.md docs/FAQ.md docs/ARCHITECTURE.md docs/SURVIVAL.md docs/REQUIREMENTS.md,'644:$(f):$(DOCDIR)/$(notdir $(f))') \
+	$(foreach f,LICENSE README.md SECURITY.md CHANGELOG.md docs/TOUR.md docs/FAQ.md docs/ARCHITECTURE.md docs/SURVIVAL.md docs/REQUIREMENTS.md,'644:$(f):$(DOCDIR)/$(notdir $(f))') \
 	$(foreach f,$(wildcard docs/decisions/*.md),'644:$(f):$(DOCDIR)/decisions/$(notdir $(f))') \
 	$(foreach f,$(wildcard docs/agents/*.md),'644:$(f):$(DOCDIR)/agents/$(notdir $(f))') \
 	$(foreach f,$(wildcard docs/reference/*.md),'644:$(f):$(DOCDIR)/reference/$(notdir $(f))') \

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -259,7 +260,10 @@ func (w *torture) standstill(long time.Duration) {
 	_ = os.WriteFile(override, []byte("[Service]\nWatchdogSec=0\n"), 0o644)
 	w.systemctl("daemon-reload")
 	w.systemctl("restart", "corrald.service")
-	w.play("still", func() {
+	const name = "still"
+	// Who resumes a session gives up before the daemon answers.
+	victims := slices.DeleteFunc(cast(name, w.random), func(v *victim) bool { return v.role == isResumed })
+	w.play(name, victims, func() {
 		w.note(fmt.Sprintf("SIGSTOP of corrald for %v", long), 1)
 		if pid := w.mainPID("corrald.service"); pid > 0 {
 			_ = syscall.Kill(pid, syscall.SIGSTOP)

@@ -166,7 +166,8 @@ func (w *torture) facts(id string) (f facts, answers bool) {
 // round lets sessions live through faults, and then looks what is said of each.
 func (w *torture) round(seed, round uint64) {
 	w.random = rand.New(rand.NewPCG(seed, round))
-	w.play(fmt.Sprintf("r%d", round), func() {
+	name := fmt.Sprintf("r%d", round)
+	w.play(name, cast(name, w.random), func() {
 		for range 12 {
 			w.pause(50*time.Millisecond, 500*time.Millisecond)
 			w.fault()
@@ -178,12 +179,12 @@ func (w *torture) round(seed, round uint64) {
 }
 
 // play has the sessions of a round live while faults happen, and compares what is reported of each with what its agent has written down.
-func (w *torture) play(name string, faults func()) {
+func (w *torture) play(name string, victims []*victim, faults func()) {
 	var err error
 	w.gate, err = newGate(w.dir + "/" + name + ".gate")
 	require.NoError(w.t, err)
 	defer w.gate.close()
-	w.victims, w.story, w.allStopped = cast(name, w.random), nil, false
+	w.victims, w.story, w.allStopped = victims, nil, false
 	w.sessions += len(w.victims)
 	var created, done sync.WaitGroup
 	for _, v := range w.victims {

@@ -58,11 +58,12 @@ func (world) Signal(context.Context, supervisor.Target, string, unix.Signal) err
 func (world) Alive(session.Process) (int, bool)                 { return -1, false }
 func (world) Continue(context.Context, supervisor.Target) error { return nil }
 
-func (world) Stopping(context.Context) bool         { return false }
-func (world) Clear(context.Context, string, string) {}
-func (world) Forget(context.Context, string) error  { return nil }
-func (world) Populated(string) bool                 { return true }
-func (world) Follow(path string) (string, error)    { return filepath.EvalSymlinks(path) }
+func (world) Stopping(context.Context) bool                      { return false }
+func (world) Scopes(context.Context) ([]supervisor.Scope, error) { return nil, nil }
+func (world) Clear(context.Context, string, string)              {}
+func (world) Forget(context.Context, string) error               { return nil }
+func (world) Populated(string) bool                              { return true }
+func (world) Follow(path string) (string, error)                 { return filepath.EvalSymlinks(path) }
 func (world) AttachCommand(context.Context, supervisor.Target) ([]string, error) {
 	return nil, errors.New("no tmux")
 }

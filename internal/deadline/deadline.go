@@ -3,7 +3,8 @@
 // quarter of an hour later for each.
 //
 // All timers of the process are one timerfd, which is set to the first of them, or not at all. See timerfd_create(2). As Go's timers do, they stand still
-// while the machine sleeps.
+// while the machine sleeps. And where the process itself was stopped (SIGSTOP, a debugger), what has become due meanwhile waits for a while longer: most of these
+// timers bound how long something may take, and what has arrived while nobody could read it is to be read first.
 package deadline
 
 import (
@@ -23,6 +24,7 @@ import (
 // Timer calls a function once, unless it is stopped.
 type Timer struct {
 	at     time.Duration // by CLOCK_MONOTONIC
+	late   bool          // it was put off once, since the process was stopped
 	f      func()
 	index  int         // in the queue, -1 if it is not in there any more
 	spared *time.Timer // what stands in where the kernel gives no descriptor
@@ -194,12 +196,24 @@ func (q *queue) run() error {
 	}
 }
 
-// due takes what has become due out of the queue.
+// A timer that is noticed more than tooLate after its time was due while the process was stopped,
+// or had no processor. It goes off after grace, once.
+const (
+	tooLate = 2 * time.Second
+	grace   = 5 * time.Second
+)
+
+// due takes what has become due out of the queue, and puts off, once, what has become due long ago.
 func (q *queue) due() (fs []func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.set = 0 // it has gone off
 	for now := clock.Monotonic(); len(q.timers) > 0 && q.timers[0].at <= now; {
+		if t := q.timers[0]; now-t.at > tooLate && !t.late {
+			t.at, t.late = now+grace, true
+			heap.Fix(&q.timers, 0)
+			continue
+		}
 		t, _ := heap.Pop(&q.timers).(*Timer)
 		fs = append(fs, t.f)
 	}

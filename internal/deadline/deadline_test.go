@@ -1,6 +1,7 @@
 package deadline
 
 import (
+	"container/heap"
 	"context"
 	"os"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/clock"
 )
 
 const patience = 10 * time.Second
@@ -126,4 +129,31 @@ func TestRun_EndsTheProcessWhenTimersCannotBeRead(t *testing.T) {
 	require.ErrorAs(t, err, &exit)
 	assert.Equal(t, 2, exit.ExitCode())
 	assert.Contains(t, string(output), "cannot wait for the timers of this process: read deadlines: file already closed")
+}
+
+// TestAfterFunc_IsPutOffOnceWhereTheProcessWasStopped: what is due since long ago goes off a while later, and what is due just now at once.
+func TestAfterFunc_IsPutOffOnceWhereTheProcessWasStopped(t *testing.T) {
+	var q queue
+	require.NoError(t, q.open())
+	var gone []string
+	timer := func(name string, ago time.Duration) *Timer {
+		return &Timer{at: clock.Monotonic() - ago, f: func() { gone = append(gone, name) }}
+	}
+	run := func() {
+		gone = nil
+		for _, f := range q.due() {
+			f()
+		}
+	}
+	old := timer("old", time.Hour)
+	for _, timer := range []*Timer{old, timer("new", 0), timer("later", -time.Hour)} {
+		heap.Push(&q.timers, timer)
+	}
+	run()
+	assert.Equal(t, []string{"new"}, gone)
+	assert.Greater(t, old.at, clock.Monotonic(), "it has its time")
+	old.at = clock.Monotonic() - time.Hour // the process was stopped again
+	heap.Fix(&q.timers, old.index)
+	run()
+	assert.Equal(t, []string{"old"}, gone, "it is put off once")
 }

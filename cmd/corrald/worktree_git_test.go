@@ -149,10 +149,10 @@ func TestWorktree_AHangingFilter(t *testing.T) {
 				assert.Empty(t, worktreeUnitsThere(t))
 			}
 			d.launch()
-			assert.Empty(t, worktreeUnitsThere(t)+pidGone(pid))
-			testbed.Poll(t, "nothing is left of it", func() bool {
+			assert.Empty(t, pidGone(pid))
+			testbed.Poll(t, "nothing is left of it, nor of the step that has undone it", func() bool {
 				left, err := os.ReadDir(d.dir + "/.local/share/corral/worktrees")
-				return err == nil && len(left) == 0
+				return err == nil && len(left) == 0 && worktreeUnitsThere(t) == ""
 			})
 			assert.Equal(t, before, d.git(t, "src/shop", "worktree", "list")+d.git(t, "src/shop", "for-each-ref"))
 			assert.NotContains(t, d.ids(t), "hangs")

@@ -414,6 +414,36 @@ func TestUnitPath(t *testing.T) {
 }
 
 // TestTheBusIsLost is the last one: the bus is another one afterwards.
+// TestAbandonLost_AfterAReexecWithoutABus: systemd then keeps a controller that is gone, and would kill the scope's processes without a SIGTERM.
+func TestAbandonLost_AfterAReexecWithoutABus(t *testing.T) {
+	m := connect(t)
+	start(t, m, "app-corral-lost.scope")
+	testbed.Systemctl(t, "stop", "dbus.socket", "dbus.service")
+	testbed.Systemctl(t, "daemon-reexec")
+	testbed.Systemctl(t, "start", "dbus.socket", "dbus.service")
+	var next *Manager
+	testbed.Poll(t, "systemd is on the new bus", func() (connected bool) {
+		var err error
+		next, err = Connect(t.Context(), os.Getenv("DBUS_SESSION_BUS_ADDRESS"), os.Getenv("XDG_RUNTIME_DIR"))
+		if err == nil {
+			t.Cleanup(func() { _ = next.Close() })
+		}
+		return err == nil && next.conn.Names()[0] != m.conn.Names()[0] // unique names begin anew with the bus
+	})
+	start(t, next, "app-corral-ours.scope")
+	names, err := next.AbandonLost(t.Context(), "app-corral-*.scope")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"app-corral-lost.scope"}, names)
+	for unit, want := range map[string]string{"app-corral-lost.scope": "", "app-corral-ours.scope": next.conn.Names()[0]} {
+		controller, err := next.get(t.Context(), unit, scopeIface, "Controller")
+		require.NoError(t, err)
+		assert.Equal(t, want, controller.Value())
+	}
+	again, err := next.AbandonLost(t.Context(), "app-corral-*.scope")
+	require.NoError(t, err)
+	assert.Empty(t, again)
+}
+
 func TestTheBusIsLost(t *testing.T) {
 	m := connect(t)
 	pid, _ := start(t, m, "app-corral-lost.scope")

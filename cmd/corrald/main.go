@@ -101,6 +101,7 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 	debug.FreeOSMemory()
 	go d.login(running)
 	go d.last.run(running)
+	go d.abandonLost(running)
 	err = d.attend(signals, lost)
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	stop()
@@ -110,6 +111,17 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 		log.Info("corrald has saved everything and ends", "message_id", journal.DaemonStopped)
 	}
 	return err
+}
+
+// abandonLost has systemd itself stop the scopes that it would leave to a daemon that is gone.
+func (d *parts) abandonLost(ctx context.Context) {
+	names, err := d.units.AbandonLost(ctx, "app-corral-*.scope")
+	if err != nil && ctx.Err() == nil {
+		d.log.Warn("cannot find out who controls the scopes", "err", err)
+	}
+	if len(names) > 0 {
+		d.log.Warn("systemd had kept a controller of scopes that is gone", "units", names)
+	}
 }
 
 // attend waits for what ends the daemon, and reads the configuration again when it is told to.

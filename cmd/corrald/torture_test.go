@@ -279,7 +279,10 @@ func sentence(f facts) string {
 
 // want returns what may be said of a session, by what its agent has written down and by what was done to it.
 func (w *torture) want(v *victim) []string {
-	if !v.executed(w) { // its start was interrupted, or it was never asked for
+	switch {
+	case !v.executed(w) && w.allStopped: // its start was interrupted, by the stop or by a daemon that was to be stopped, too
+		return []string{"none", "failed start-failed 0/0", "stopped success 0/0", "suspended session-lost 0/0"}
+	case !v.executed(w): // its start was interrupted, or it was never asked for
 		return []string{"none", "failed start-failed 0/0"}
 	}
 	text, _ := os.ReadFile(w.path(v))
@@ -292,11 +295,11 @@ func (w *torture) want(v *victim) []string {
 	case terminated: // nobody asked for that
 		return []string{"an agent that was not sent SIGTERM"}
 	case end == "killed":
-		return w.orStopped("failed signal 2/9", "stopped signal 2/9")
+		return w.orStopped("failed signal 2/9", "stopped success 2/9")
 	case end == "0":
 		return w.orStopped("completed success 1/0", "stopped success 1/0")
 	case end != "":
-		return w.orStopped(fmt.Sprintf("failed exit-code 1/%d", v.code), fmt.Sprintf("stopped exit-code 1/%d", v.code))
+		return w.orStopped(fmt.Sprintf("failed exit-code 1/%d", v.code), fmt.Sprintf("stopped success 1/%d", v.code))
 	case v.role == isStopped && v.stopped:
 		return []string{"stopped success 2/15"}
 	case v.role == isStopped:

@@ -123,8 +123,8 @@ func (c *ctl) attach(ctx context.Context, id string, answer recovery) error {
 	}
 	argv, variables, err := bus.AttachCommand(ctx, id)
 	if err != nil {
-		why, frozen := c.cannotAttach(ctx, bus, id, err)
-		if !invalidState(err) || frozen {
+		why, final := c.cannotAttach(ctx, bus, id, err)
+		if !invalidState(err) || final {
 			return why
 		}
 		resumed, err := c.recover(ctx, bus, id, why, answer)
@@ -176,8 +176,9 @@ func attachEnvironment(environment, variables []string) []string {
 	return append(kept, variables...)
 }
 
-// cannotAttach says why, and what would help, by the state that the session is in. A frozen one there is nothing to be asked about: it is to be thawed.
-func (c *ctl) cannotAttach(ctx context.Context, bus *client.Client, id string, err error) (f *failure, frozen bool) {
+// cannotAttach says why, and what would help, by the state that the session is in. Where there is no choice, it is final: a frozen session is to be thawed, and one that
+// was never started has nothing to be resumed or torn down.
+func (c *ctl) cannotAttach(ctx context.Context, bus *client.Client, id string, err error) (f *failure, final bool) {
 	f = c.cannot("attach to", id, err)
 	if dbusapi.ShortErrorName(err) != dbusapi.InvalidState {
 		return f, false
@@ -203,7 +204,7 @@ func (c *ctl) cannotAttach(ctx context.Context, bus *client.Client, id string, e
 		}
 		f.hint = "corralctl resume " + id + ", or corralctl logs " + id
 	}
-	return f, s.Frozen
+	return f, s.Frozen || s.State == "created"
 }
 
 // invalidState tells whether a call was refused because of the state that the session is in.

@@ -87,3 +87,14 @@ hint: corralctl peek script
 $ corralctl suspend script && corralctl attach --tear-down script </dev/null
 Nothing of session script runs any more.
 $ corralctl rm script
+
+# What was never started has nothing to be resumed or torn down: nothing is asked.
+$ corralctl run -q --no-start --id new -- true; corralctl attach --tear-down new
+corralctl: cannot attach to "new": it was never started
+hint: corralctl start new
+[exit 1]
+
+$ . ~/terminal.sh; new corralctl attach new; see code; end
+corralctl: cannot attach to "new": it was never started
+hint: corralctl start new
+code 1

@@ -1,10 +1,13 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/supervisor/session"
@@ -28,7 +31,7 @@ func (s *Supervisor) mayBelieve(e *entry, status exitstatus.Status, path string)
 	}
 	if r.Agent.PID == 0 {
 		t := s.target(e)
-		begins := there(filepath.Join(t.RuntimeDir, specName)) || there(t.ShimSocket())
+		begins := there(filepath.Join(t.RuntimeDir, specName)) || s.listens(t)
 		e.run.unproven = begins && (r.Scope == session.ScopeNone || s.World.Occupied(r.ControlGroup))
 		return !e.run.unproven
 	}
@@ -43,6 +46,15 @@ func (s *Supervisor) mayBelieve(e *entry, status exitstatus.Status, path string)
 	s.problemWith(e, path, fmt.Sprintf("%q records the exit of its agent, process %d, which runs: the record is not "+
 		"believed; remove it, and find out which program wrote it", path, r.Agent.PID))
 	return false
+}
+
+// listens tells whether any process listens on the socket of a run's shim.
+func (s *Supervisor) listens(t Target) bool {
+	fd, _, err := s.World.DialShim(t)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ECONNREFUSED)
 }
 
 // within returns the record with times that can be: an agent has not ended after the record was

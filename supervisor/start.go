@@ -289,20 +289,42 @@ func (s *Supervisor) failStart(e *entry, run string, err error, leftovers bool) 
 	}
 }
 
-// armStart bounds the time that the run's agent may take to appear.
+// appearTime is how long a shim may take to report its agent. It does so within milliseconds; one that takes longer may be stopped (SIGSTOP).
+const appearTime = 2 * time.Second
+
+// armStart bounds the time that the run's agent may take to appear. After appearTime the shim and the tmux server are continued, in case they are stopped.
 func (s *Supervisor) armStart(e *entry) {
 	run, limit := e.rec.Run.ID, startTimeout
 	if e.rec.Run.Notify {
 		limit = readyTimeout
 	}
 	if e.run.timer == nil {
-		e.run.timer = s.AfterFunc(limit, func() { s.post(func() { s.startTimedOut(e, run, limit) }) })
+		e.run.timer = s.AfterFunc(appearTime, func() {
+			s.post(func() {
+				if !s.isStarting(e, run) {
+					return
+				}
+				peer := e.run.peer // of the connection: it has not said yet who it is
+				s.direct(e, "continue", func(t Target) error {
+					if t.Shim.PID == 0 {
+						t.Shim = peer
+					}
+					return s.World.Continue(s.ctx, t)
+				})
+				e.run.timer = s.AfterFunc(limit-appearTime, func() { s.post(func() { s.startTimedOut(e, run, limit) }) })
+			})
+		})
 	}
+}
+
+// isStarting tells whether the session is still in this run, whose agent has not appeared or is not ready, and which nobody ends.
+func (s *Supervisor) isStarting(e *entry, run string) bool {
+	return !e.removed && e.rec.Run.ID == run && !e.rec.Run.Begun() && !e.rec.Run.Ended() && e.run.stage == notEnding
 }
 
 // startTimedOut gives up on a run whose agent has not appeared. One that has lost its workspace or its terminal is left alone until that is back.
 func (s *Supervisor) startTimedOut(e *entry, run string, limit time.Duration) {
-	if e.removed || e.rec.Run.ID != run || e.rec.Run.Begun() || e.rec.Run.Ended() || e.run.stage != notEnding {
+	if !s.isStarting(e, run) {
 		return
 	}
 	if e.rec.View().State != session.Starting {

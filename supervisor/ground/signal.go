@@ -50,7 +50,9 @@ func (g *Ground) HangUp(_ context.Context, t supervisor.Target) error {
 // Continue sends SIGCONT to the run's shim and to its tmux server.
 func (g *Ground) Continue(_ context.Context, t supervisor.Target) error {
 	var failed error
-	if shim := g.shimOf(t); shim >= 0 {
+	if t.Shim.Start != 0 {
+		failed = signalProcess(t.Shim, unix.SIGCONT)
+	} else if shim := g.shimOf(t); shim >= 0 { // a record of an older daemon lacks the start time
 		failed = sendSignal(shim, t.Shim.PID, unix.SIGCONT)
 		_ = unix.Close(shim)
 	}

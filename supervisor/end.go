@@ -57,6 +57,7 @@ type runtime struct {
 
 	agent      descriptor       // pidfd of the agent, none once that has ended
 	awaited    session.Process  // the agent that it is of, or was
+	agentEnded bool             // as that pidfd has reported
 	unrecorded deadline.Stopper // runs while the agent has ended and its end is not recorded
 
 	redialing bool          // it is about to be connected to again

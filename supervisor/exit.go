@@ -35,7 +35,7 @@ func (s *Supervisor) mayBelieve(e *entry, status exitstatus.Status, path string)
 		e.run.unproven = begins && (r.Scope == session.ScopeNone || s.World.Occupied(r.ControlGroup))
 		return !e.run.unproven
 	}
-	if r.BootID != s.BootID || !s.World.Running(r.Agent) {
+	if r.BootID != s.BootID || e.run.agentEnded && e.run.awaited == r.Agent || !s.World.Running(r.Agent) {
 		return true
 	}
 	e.run.forged = status

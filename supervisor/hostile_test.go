@@ -87,7 +87,7 @@ func TestRedial_OfAShimThatSaysHelloAndHangsUp(t *testing.T) {
 			s.ready()
 			for {
 				fds := []unix.PollFd{{Fd: int32(s.listener), Events: unix.POLLIN}}
-				if n, _ := unix.Poll(fds, 0); n == 0 {
+				if n, _ := unix.Poll(fds, 0); n != 1 { // 0, or interrupted
 					break
 				}
 				conn, _, err := unix.Accept(s.listener)

@@ -21,7 +21,7 @@ func (s *Supervisor) watchAgent(e *entry) {
 	if r.Started.IsZero() || r.Exit != nil || r.Agent.PID == 0 || e.run.awaited == r.Agent {
 		return
 	}
-	e.run.awaited = r.Agent
+	e.run.awaited, e.run.agentEnded = r.Agent, false
 	run := r.ID
 	pidfd, alive := s.World.Alive(r.Agent)
 	if !alive {
@@ -46,6 +46,7 @@ func (s *Supervisor) watchAgent(e *entry) {
 // awaitRecord continues the run's shim and its tmux server unless the end of the agent, which is known to have ended, is recorded within recordTime. A run whose
 // scope has ended before its agent ends if there is no record after another recordTime.
 func (s *Supervisor) awaitRecord(e *entry, run string) {
+	e.run.agentEnded = true
 	s.unlessRecorded(e, run, func() {
 		s.direct(e, "continue", func(t Target) error { return s.World.Continue(s.ctx, t) })
 		s.unlessRecorded(e, run, func() {
@@ -77,5 +78,5 @@ func (s *Supervisor) unwatchAgent(e *entry) {
 		e.run.unrecorded.Stop()
 		e.run.unrecorded = nil
 	}
-	e.run.awaited = session.Process{}
+	e.run.awaited, e.run.agentEnded = session.Process{}, false
 }

@@ -89,6 +89,10 @@ func (g *Ground) Running(p session.Process) bool {
 		return false
 	}
 	defer func() { _ = unix.Close(fd) }()
-	ended, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-	return err == nil && ended == 0
+	for {
+		ended, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		if err != unix.EINTR { // which a signal that is pending makes of it, such as the end of any child
+			return err == nil && ended == 0
+		}
+	}
 }

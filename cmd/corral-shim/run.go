@@ -244,12 +244,14 @@ func (s *shim) removeSocket() {
 
 // finish records how the agent ended, and only then does what may take time: showing the rest in the pane.
 func (s *shim) finish() int {
+	noticed := s.noticing()
 	status := s.reap()
 	for fresh := s.readOut(); len(fresh) > 0; fresh = s.readOut() {
 		s.keep(fresh)
 	}
 	s.out.release(s.scanner.cut.going)
 	s.removeSocket()
+	status.Told = s.told(noticed, status.ExitedMonotonic)
 	s.insist(status)
 	s.input.refuse(s.send, "the agent has ended")
 	s.showRest()
@@ -274,7 +276,7 @@ func (s *shim) reap() exitstatus.Status {
 	exited := clock.Monotonic()
 	status := exitstatus.Status{
 		RunID: s.spec.RunID, BootID: s.bootID, PID: s.agent.pid, Code: exitstatus.Exited, Value: ws.ExitStatus(),
-		Started: s.agent.started, Exited: time.Now(), ExitedMonotonic: exited, Told: s.told(exited),
+		Started: s.agent.started, Exited: time.Now(), ExitedMonotonic: exited,
 		UserTime: time.Duration(usage.Utime.Nano()), SystemTime: time.Duration(usage.Stime.Nano()), MaxRSS: usage.Maxrss << 10,
 		OOMKills: s.memory.kills(), MemoryMax: s.memory.max(), PaneClosed: s.paneClosed,
 		Prompted: s.prompt.given,

@@ -74,17 +74,21 @@ func (s *signals) hear(c <-chan os.Signal) {
 // hearTime is how long the process may take, on a machine that has much to do, to hear of a signal that it has got.
 const hearTime = 250 * time.Millisecond
 
-// told is when everybody in the scope was told to end, and with them the agent, which has ended at exited; 0 if that was not so. The shim gets that SIGTERM
-// before the agent, which is its child, but may hear of it after the agent's end. Where a daemon is there, which as a rule knows better who has asked for what and
-// reports the exit at once, only the signals that were sent by now are waited for.
-func (s *shim) told(exited time.Duration) time.Duration {
-	heard := s.signals.tells
-	if s.attended() {
-		heard = s.signals.marks
-		_ = unix.Kill(os.Getpid(), markSignal)
+// noticing is what told has to wait for. It is called once the agent has ended, before anything else is done: the shim gets a SIGTERM for all of the scope before the
+// agent, which is its child, but may notice it after the agent's end. Where a daemon is there, which as a rule knows better who has asked for what and reports the
+// exit at once, only the signals that were sent by now are waited for.
+func (s *shim) noticing() <-chan struct{} {
+	if !s.attended() {
+		return s.signals.tells
 	}
+	_ = unix.Kill(os.Getpid(), markSignal)
+	return s.signals.marks
+}
+
+// told is when everybody in the scope was told to end, and with them the agent, which has ended at exited; 0 if that was not so.
+func (s *shim) told(noticed <-chan struct{}, exited time.Duration) time.Duration {
 	select {
-	case <-heard:
+	case <-noticed:
 	case <-time.After(hearTime):
 	}
 	return min(time.Duration(s.signals.told.Load()), exited)

@@ -63,8 +63,7 @@ func listen(path string) (int, error) {
 func (s *shim) says(m shimwire.Message) {
 	s.t.Helper()
 	require.NoError(s.t, unix.Send(s.conn, m.Append(nil), unix.MSG_NOSIGNAL))
-	s.fds.all()
-	synctest.Wait()
+	s.ready()
 }
 
 func (s *shim) hello() {

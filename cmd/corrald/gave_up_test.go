@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/internal/testbed"
 )
 
@@ -24,6 +25,10 @@ func TestCreateSession_IsRevokedByTheEndOfItsCaller(t *testing.T) {
 	ended := d.run(t, "suspended", "exec sleep 1000")
 	ended.must("Suspend")
 	require.NoError(t, d.process.Process.Signal(syscall.SIGSTOP))
+	testbed.Poll(t, "the daemon is stopped", func() bool {
+		st, err := proc.Stat(d.process.Process.Pid)
+		return err == nil && st.State == 'T'
+	})
 
 	caller := testbed.Bus(t)
 	ask := func(flags dbus.Flags, method string, args ...any) {

@@ -28,7 +28,7 @@ import (
 // has to be what has really become of it: the agents themselves write down how they end. TORTURE_SEED and TORTURE_ROUND, the first one, repeat a failure
 // as far as time allows.
 func TestTorture(t *testing.T) {
-	rounds, seed := number(t, "TORTURE_ROUNDS", 2), number(t, "TORTURE_SEED", uint64(time.Now().UnixNano()%1e9))
+	rounds, seed := number(t, "TORTURE_ROUNDS", 3), number(t, "TORTURE_SEED", uint64(time.Now().UnixNano()%1e9))
 	first := number(t, "TORTURE_ROUND", 0)
 	t.Logf("SEED=%d ROUND=%d ROUNDS=%d", seed, first, rounds)
 	w := newTorture(t)

@@ -1,6 +1,6 @@
 module github.com/corrald/corral
 
-go 1.26.0
+go 1.25.0
 
 require (
 	charm.land/bubbletea/v2 v2.0.9
@@ -12,7 +12,7 @@ require (
 	github.com/godbus/dbus/v5 v5.2.4
 	github.com/spf13/pflag v1.0.10
 	github.com/stretchr/testify v1.12.1
-	golang.org/x/sys v0.49.0
+	golang.org/x/sys v0.47.0
 )
 
 require (

@@ -39,7 +39,7 @@ go_is_new_enough() {
   # Within the module a Go that is older, but may fetch what go.mod asks for, has done so by the time it answers.
   local version
   version=$(cd "$(dirname "$0")/.." && go env GOVERSION 2>/dev/null) || return 1
-  [ "$(printf '%s\n' go1.26 "$version" | sort -V | head -n 1)" = go1.26 ]
+  [ "$(printf '%s\n' go1.25 "$version" | sort -V | head -n 1)" = go1.25 ]
 }
 
 # packages NEED: what brings it, by the distribution's package manager.
@@ -90,7 +90,7 @@ missing=() wanted=() status=0
 for need in "$@"; do
   has "$need" && continue
   if [ "$need" = go ]; then
-    echo 'Go 1.26 or newer is needed: https://go.dev/doc/install' >&2
+    echo 'Go 1.25 or newer is needed: https://go.dev/doc/install' >&2
     status=1
     continue
   fi

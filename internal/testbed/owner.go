@@ -76,7 +76,7 @@ func runKeeper(p *plan, c *claim.Claim) (int, error) {
 	}
 	go serveBuilds(ours, filepath.Join(c.Dir, "bin"))
 	err = keeper.Wait()
-	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+	if exited := new(exec.ExitError); err != nil && !errors.As(err, &exited) {
 		return 0, fmt.Errorf("cannot wait for the keeper: %w", err)
 	}
 	return exitStatus(keeper.ProcessState.Sys().(unixWaitStatus)), nil

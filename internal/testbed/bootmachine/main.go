@@ -66,7 +66,7 @@ func (s *session) run(root, destdir, user string, command []string) int {
 	cmd := m.Command(user, command...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := cmd.Run()
-	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+	if exited := new(exec.ExitError); err != nil && !errors.As(err, &exited) {
 		s.Fatalf("%v", err)
 	}
 	return cmd.ProcessState.ExitCode()

@@ -164,7 +164,7 @@ func runKernel(kernel *exec.Cmd, console io.Writer) error {
 		return errors.Join(errors.New(cause), kernel.Wait())
 	}
 	err = kernel.Wait()
-	if _, exited := errors.AsType[*exec.ExitError](err); exited { // its status says nothing; the results do
+	if exited := new(exec.ExitError); errors.As(err, &exited) { // its status says nothing; the results do
 		err = nil
 	}
 	return errors.Join(readErr, err)

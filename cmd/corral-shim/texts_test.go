@@ -15,15 +15,29 @@ func TestTextsOfTheKernel(t *testing.T) {
 	assert.Equal(t, uint64(7), oomKills([]byte("low 0\noom 3\noom_kill 7\noom_group_kill 1\n")))
 	assert.Zero(t, oomKills(nil))
 	assert.Equal(t, uint64(4711), ticksIn("1 (a) b) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0"))
-	from, to, ok := readOnlyPages("00400000-00a00000 r-xp 00000000 fe:00 12 /usr/x\n", "/usr/x")
+	from, to, ok := readOnlyPages("00400000-00a00000 r-xp 00000000 fe:00 12 /usr/x", "/usr/x")
 	assert.True(t, ok)
 	assert.Equal(t, []uint64{0x400000, 0xa00000}, []uint64{from, to})
-	_, _, ok = readOnlyPages("00400000-00a00000 rw-p 00000000 fe:00 12 /usr/x\n", "/usr/x")
+	_, _, ok = readOnlyPages("00400000-00a00000 rw-p 00000000 fe:00 12 /usr/x", "/usr/x")
 	assert.False(t, ok)
 	socket, pid, ok := serverOf("/run/user/1000/a,b/tmux,42,0")
 	assert.True(t, ok)
 	assert.Equal(t, "/run/user/1000/a,b/tmux", socket)
 	assert.Equal(t, 42, pid)
+}
+
+// TestFilePages_LeavesOutWhatWasRelocated: RELRO pages are read-only and differ from the file.
+func TestFilePages_LeavesOutWhatWasRelocated(t *testing.T) {
+	const smaps = "00400000-00a00000 r-xp 00000000 fe:00 12   /usr/x\nSize: 6144 kB\nAnonymous:             0 kB\nVmFlags: rd ex\n" +
+		"00a00000-00b00000 r--p 00600000 fe:00 12   /usr/x\nSize: 1024 kB\nAnonymous:           780 kB\n" +
+		"00b00000-00c00000 rw-p 00700000 fe:00 12   /usr/x\nAnonymous:             0 kB\n" +
+		"00c00000-00d00000 r--p 00000000 fe:00 12   /usr/y\nAnonymous:             0 kB\n" +
+		"00d00000-00e00000 r--p 00800000 fe:00 12   /usr/x\nAnonymous:             0 kB\n"
+	var got []uint64
+	for from, to := range filePages(strings.NewReader(smaps), "/usr/x") {
+		got = append(got, from, to)
+	}
+	assert.Equal(t, []uint64{0x400000, 0xa00000, 0xd00000, 0xe00000}, got)
 }
 
 // FuzzCgroupTexts holds that a path is a whole line's, and that a number is one that is there.
@@ -44,16 +58,16 @@ func FuzzCgroupTexts(f *testing.F) {
 
 // FuzzReadOnlyPages holds that no pages are given back that may have been written to, or are another file's.
 func FuzzReadOnlyPages(f *testing.F) {
-	f.Add("00400000-00a00000 r-xp 00000000 fe:00 12 /usr/x\n", "/usr/x")
-	f.Add("00400000-00a00000 rw-p 00000000 fe:00 12 /usr/x\n", "/usr/x")
-	f.Add("ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n", "[vsyscall]")
+	f.Add("00400000-00a00000 r-xp 00000000 fe:00 12 /usr/x", "/usr/x")
+	f.Add("00400000-00a00000 rw-p 00000000 fe:00 12 /usr/x", "/usr/x")
+	f.Add("ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]", "[vsyscall]")
 	f.Fuzz(func(t *testing.T, line, file string) {
 		from, to, ok := readOnlyPages(line, file)
 		if !ok {
 			return
 		}
 		require.Less(t, from, to)
-		require.True(t, strings.HasSuffix(line, " "+file+"\n"))
+		require.True(t, strings.HasSuffix(line, " "+file))
 		_, mode, _ := strings.Cut(line, " ")
 		require.True(t, strings.HasPrefix(mode, "r") && !strings.HasPrefix(mode, "rw"))
 	})

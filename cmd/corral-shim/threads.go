@@ -1,6 +1,10 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"io"
+	"iter"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -42,27 +46,53 @@ func settle() error {
 	return unix.Close(p[1])
 }
 
-// giveBack returns the pages of the program's own file that only the start has needed. They come back from the page cache as they are used.
+// giveBack returns the pages of the program's own file that only the start has needed. They come back
+// from the page cache as they are used.
 func giveBack() {
-	maps, err := os.ReadFile("/proc/self/maps")
+	smaps, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		return
 	}
+	defer func() { _ = smaps.Close() }()
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return
 	}
-	for line := range strings.Lines(string(maps)) {
-		if from, to, ok := readOnlyPages(line, exe); ok {
-			_, _, _ = unix.RawSyscall(unix.SYS_MADVISE, uintptr(from), uintptr(to-from), unix.MADV_DONTNEED)
+	for from, to := range filePages(smaps, exe) {
+		_, _, _ = unix.RawSyscall(unix.SYS_MADVISE, uintptr(from), uintptr(to-from), unix.MADV_DONTNEED)
+	}
+}
+
+// filePages returns the bounds of the read-only mappings of a file, from the text of proc_pid_smaps(5),
+// that differ from the file in no page. In a position-independent executable the dynamic linker has written
+// the addresses into some of them before they became read-only (RELRO, ld(1)): giving those back would
+// undo the relocation.
+func filePages(smaps io.Reader, file string) iter.Seq2[uint64, uint64] {
+	return func(yield func(from, to uint64) bool) {
+		var from, to uint64
+		var candidate bool
+		for lines := bufio.NewScanner(smaps); lines.Scan(); {
+			line := lines.Bytes()
+			if bytes.HasSuffix(line, []byte(file)) {
+				from, to, candidate = readOnlyPages(string(line), file)
+			}
+			size, ok := bytes.CutPrefix(line, []byte("Anonymous:"))
+			if !ok {
+				continue
+			}
+			if candidate && string(bytes.TrimSpace(size)) == "0 kB" && !yield(from, to) {
+				return
+			}
+			candidate = false
 		}
 	}
 }
 
-// readOnlyPages returns the bounds of a mapping of a file that nothing was written to, from a line of proc_pid_maps(5).
+// readOnlyPages returns the bounds of a mapping of a file that cannot be written to, from its
+// first line in proc_pid_smaps(5).
 func readOnlyPages(line, file string) (from, to uint64, ok bool) {
 	bounds, rest, _ := strings.Cut(line, " ")
-	if !strings.HasPrefix(rest, "r") || strings.HasPrefix(rest, "rw") || !strings.HasSuffix(rest, " "+file+"\n") {
+	if !strings.HasPrefix(rest, "r") || strings.HasPrefix(rest, "rw") || !strings.HasSuffix(rest, " "+file) {
 		return 0, 0, false
 	}
 	low, high, _ := strings.Cut(bounds, "-")

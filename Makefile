@@ -28,20 +28,22 @@ endif
 
 # Outside of a checkout internal/version says what it finds.
 VERSION := $(patsubst v%,%,$(shell git describe --tags --always --dirty 2>/dev/null))
-# For packages: -s -w.
+# For packages: -s -w, and pie (position-independent executables, which start a millisecond later).
 STRIP   ?=
+BUILDMODE ?= default
 # git tells nothing of a checkout that belongs to somebody else, which go build would take for an error.
 ifeq ($(VERSION),)
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
 endif
 LDFLAGS  = $(STRIP) $(if $(VERSION),-X github.com/corrald/corral/internal/version.Version=$(VERSION))
-GOBUILD  = CGO_ENABLED=0 go build -trimpath
+GOBUILD  = CGO_ENABLED=0 go build -trimpath -buildmode=$(BUILDMODE)
 # The race detector needs a C compiler; the programs do not.
 GOTEST   = CGO_ENABLED=1 go test -race
 # The manual's pages, as roff, and what they are made of. Their date is that of the last commit, so that the same sources make the same pages.
 MANPAGES = $(patsubst docs/man/%.md,%,$(wildcard docs/man/*.md))
 MANDATE := $(or $(shell git log -1 --format=%cs 2>/dev/null),$(shell date +%F))
-MD2MAN   = go tool -modfile=tools/go.mod go-md2man
+# Distributions that build without a network have a go-md2man of their own: MD2MAN=go-md2man.
+MD2MAN  ?= go tool -modfile=tools/go.mod go-md2man
 LINT     = go tool -modfile=tools/go.mod golangci-lint
 
 # What each target needs on the machine; scripts/needs.sh installs it or names the command that would.
@@ -64,7 +66,7 @@ help: ## this list
 needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check needs-pictures: needs-%:
 	@scripts/needs.sh $(NEEDS_$(shell echo $* | tr a-z A-Z))
 
-build: needs-build $(BUILD)/man/.made ## corrald, corralctl, corral-shim and the manual, into build/, or BUILD=DIR
+build: needs-build $(BUILD)/man/.made $(BUILD)/licenses/.made ## corrald, corralctl, corral-shim and the manual, into build/, or BUILD=DIR
 	@mkdir -p $(BUILD)
 	@[ '$(BUILD)' = build ] || echo 'Building into $(BUILD)'
 	$(GOBUILD) -ldflags '$(LDFLAGS)' -o $(BUILD)/ ./cmd/corrald ./cmd/corralctl
@@ -73,6 +75,12 @@ build: needs-build $(BUILD)/man/.made ## corrald, corralctl, corral-shim and the
 $(BUILD)/man/.made: $(wildcard docs/man/*.md dbusapi/*.xml internal/manual/*.go)
 	@go run ./internal/manual -o $(BUILD)/man -version '$(or $(VERSION),unknown)' -date '$(MANDATE)' docs/man/*.md
 	@for page in $(MANPAGES); do $(MD2MAN) -in $(BUILD)/man/$$page.md -out $(BUILD)/man/$$page && rm $(BUILD)/man/$$page.md || exit 1; done
+	@touch $@
+
+# The licences of what the programs are linked with, and the bill of materials.
+PROGRAMS = ./cmd/corrald ./cmd/corralctl ./cmd/corral-shim
+$(BUILD)/licenses/.made: go.mod go.sum LICENSE $(wildcard internal/licenses/*.go)
+	@go run ./internal/licenses -o $(BUILD)/licenses -version '$(or $(VERSION),unknown)' $(PROGRAMS)
 	@touch $@
 
 demo: needs-build needs-run ## see it work: real programs supervised on a real systemd, and what became of each
@@ -192,6 +200,7 @@ INSTALLED = \
 	$(foreach f,$(wildcard agents/*.agent),'644:$(f):$(AGENTDIR)/$(notdir $(f))') \
 	$(foreach f,$(MANPAGES),'644:$(BUILD)/man/$(f):$(DATADIR)/man/man$(lastword $(subst ., ,$(f)))/$(f)') \
 	$(foreach f,LICENSE README.md SECURITY.md CHANGELOG.md docs/TOUR.md docs/FAQ.md docs/ARCHITECTURE.md docs/SURVIVAL.md docs/REQUIREMENTS.md,'644:$(f):$(DOCDIR)/$(notdir $(f))') \
+	$(foreach f,THIRD-PARTY-NOTICES sbom.cdx.json,'644:$(BUILD)/licenses/$(f):$(DOCDIR)/$(f)') \
 	$(foreach f,$(wildcard docs/decisions/*.md),'644:$(f):$(DOCDIR)/decisions/$(notdir $(f))') \
 	$(foreach f,$(wildcard docs/agents/*.md),'644:$(f):$(DOCDIR)/agents/$(notdir $(f))') \
 	$(foreach f,$(wildcard docs/reference/*.md),'644:$(f):$(DOCDIR)/reference/$(notdir $(f))') \

@@ -83,6 +83,7 @@ var plan = map[string][]string{
 	// What only developers run.
 	"internal/bench":               slices.Concat([]string{"dbusapi/client", "dbusapi", "internal/testbed"}, leaves),
 	"internal/manual":              {"dbusapi"},
+	"internal/licenses":            {},
 	"internal/testbed":             slices.Concat([]string{"internal/testbed/claim"}, leaves),
 	"internal/testbed/claim":       {},
 	"internal/testbed/debian":      slices.Concat([]string{"internal/testbed/claim"}, leaves),
@@ -116,7 +117,7 @@ var strangers = map[string][]string{
 var speakers = []string{
 	"cmd/corrald", "cmd/corralctl", "cmd/corral-shim", "supervisor",
 	"internal/journal",                                                                                                      // is the way there
-	"internal/bench", "internal/manual", "internal/testbed", "internal/testbed/usermanager", "internal/testbed/bootmachine", // are for a developer's terminal
+	"internal/bench", "internal/manual", "internal/licenses", "internal/testbed", "internal/testbed/usermanager", "internal/testbed/bootmachine", // are for a developer's terminal
 }
 
 // without lists the folders that one goroutine, or none, owns the state of: a mutex there is a mistake in the design.

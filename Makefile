@@ -39,6 +39,8 @@ LDFLAGS  = $(STRIP) $(if $(VERSION),-X github.com/corrald/corral/internal/versio
 GOBUILD  = CGO_ENABLED=0 go build -trimpath -buildmode=$(BUILDMODE)
 # The race detector needs a C compiler; the programs do not.
 GOTEST   = CGO_ENABLED=1 go test -race
+# Installed by the same paths as in the tree, so that they can link to one another.
+DOCUMENTS = README.md SECURITY.md CHANGELOG.md $(filter-out docs/man/%,$(wildcard docs/*.md docs/*/*.md))
 # The manual's pages, as roff, and what they are made of. Their date is that of the last commit, so that the same sources make the same pages.
 MANPAGES = $(patsubst docs/man/%.md,%,$(wildcard docs/man/*.md))
 MANDATE := $(or $(shell git log -1 --format=%cs 2>/dev/null),$(shell date +%F))
@@ -66,7 +68,7 @@ help: ## this list
 needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check needs-pictures: needs-%:
 	@scripts/needs.sh $(NEEDS_$(shell echo $* | tr a-z A-Z))
 
-build: needs-build $(BUILD)/man/.made $(BUILD)/licenses/.made ## corrald, corralctl, corral-shim and the manual, into build/, or BUILD=DIR
+build: needs-build $(BUILD)/man/.made $(BUILD)/documents/.made $(BUILD)/licenses/.made ## corrald, corralctl, corral-shim and the manual, into build/, or BUILD=DIR
 	@mkdir -p $(BUILD)
 	@[ '$(BUILD)' = build ] || echo 'Building into $(BUILD)'
 	$(GOBUILD) -ldflags '$(LDFLAGS)' -o $(BUILD)/ ./cmd/corrald ./cmd/corralctl
@@ -75,6 +77,11 @@ build: needs-build $(BUILD)/man/.made $(BUILD)/licenses/.made ## corrald, corral
 $(BUILD)/man/.made: $(wildcard docs/man/*.md dbusapi/*.xml internal/manual/*.go)
 	@go run ./internal/manual -o $(BUILD)/man -version '$(or $(VERSION),unknown)' -date '$(MANDATE)' docs/man/*.md
 	@for page in $(MANPAGES); do $(MD2MAN) -in $(BUILD)/man/$$page.md -out $(BUILD)/man/$$page && rm $(BUILD)/man/$$page.md || exit 1; done
+	@touch $@
+
+$(BUILD)/documents/.made: $(DOCUMENTS) contrib/README.md $(wildcard internal/manual/*.go)
+	@go run ./internal/manual -documents $(BUILD)/documents $(DOCUMENTS)
+	@go run ./internal/manual -documents $(BUILD)/documents contrib/README.md
 	@touch $@
 
 # The licences of what the programs are linked with, and the bill of materials.
@@ -199,16 +206,15 @@ INSTALLED = \
 	$(foreach f,$(wildcard dbusapi/*.xml),'644:$(f):$(DATADIR)/dbus-1/interfaces/$(notdir $(f))') \
 	$(foreach f,$(wildcard agents/*.agent),'644:$(f):$(AGENTDIR)/$(notdir $(f))') \
 	$(foreach f,$(MANPAGES),'644:$(BUILD)/man/$(f):$(DATADIR)/man/man$(lastword $(subst ., ,$(f)))/$(f)') \
-	$(foreach f,LICENSE README.md SECURITY.md CHANGELOG.md docs/TOUR.md docs/FAQ.md docs/ARCHITECTURE.md docs/SURVIVAL.md docs/REQUIREMENTS.md,'644:$(f):$(DOCDIR)/$(notdir $(f))') \
+	$(foreach f,$(DOCUMENTS),'644:$(BUILD)/documents/$(f):$(DOCDIR)/$(f)') \
+	'644:LICENSE:$(DOCDIR)/LICENSE' \
+	'644:$(BUILD)/documents/contrib/README.md:$(DOCDIR)/examples/README.md' \
 	$(foreach f,THIRD-PARTY-NOTICES sbom.cdx.json,'644:$(BUILD)/licenses/$(f):$(DOCDIR)/$(f)') \
-	$(foreach f,$(wildcard docs/decisions/*.md),'644:$(f):$(DOCDIR)/decisions/$(notdir $(f))') \
-	$(foreach f,$(wildcard docs/agents/*.md),'644:$(f):$(DOCDIR)/agents/$(notdir $(f))') \
-	$(foreach f,$(wildcard docs/reference/*.md),'644:$(f):$(DOCDIR)/reference/$(notdir $(f))') \
 	$(foreach f,$(EXTRAS),'644:contrib/$(f):$(DOCDIR)/examples/$(f)') \
 	$(foreach f,$(EXTRA_PROGRAMS),'755:contrib/$(f):$(DOCDIR)/examples/$(f)')
 
 # For bars, trays and menus; each person takes what suits. What is for those who build packages is not among it.
-EXTRAS = README.md waybar/corral.jsonc waybar/style.css polybar/corral.ini i3/corral.conf i3/i3blocks.conf tmux/corral.conf indicator/corral-indicator.desktop
+EXTRAS = waybar/corral.jsonc waybar/style.css polybar/corral.ini i3/corral.conf i3/i3blocks.conf tmux/corral.conf indicator/corral-indicator.desktop
 EXTRA_PROGRAMS = i3/corral-i3status i3/corral-i3blocks tmux/corral-tmux rofi/corral-rofi indicator/corral-indicator
 
 # Relative to packaging/hooks. Gemini CLI complains of hooks that somebody else than root can have written, so those are in no home directory.
@@ -230,7 +236,7 @@ install-files:
 uninstall: ## what install put there; sessions and their records stay
 	@for f in $(INSTALLED) $(foreach f,$(SERVICES),'$(UNITDIR)/$(f)'); do rm -f "$(DESTDIR)$${f##*:}"; done
 	@for d in '$(LIBEXECDIR)' '$(AGENTDIR)' '$(PREFIX)/lib/corral' '$(SHAREDIR)/hooks/copilot' '$(SHAREDIR)/hooks' '$(SHAREDIR)' \
-		'$(DOCDIR)/agents' '$(DOCDIR)/decisions' '$(DOCDIR)/reference' $(foreach d,$(sort $(filter-out ./,$(dir $(EXTRA_PROGRAMS) $(EXTRAS)))),'$(DOCDIR)/examples/$(d)') '$(DOCDIR)/examples' '$(DOCDIR)'; do \
+		$(patsubst %/,'$(DOCDIR)/%',$(filter docs/%/,$(sort $(dir $(DOCUMENTS))))) '$(DOCDIR)/docs' $(foreach d,$(sort $(filter-out ./,$(dir $(EXTRA_PROGRAMS) $(EXTRAS)))),'$(DOCDIR)/examples/$(d)') '$(DOCDIR)/examples' '$(DOCDIR)'; do \
 		[ ! -d "$(DESTDIR)$$d" ] || rmdir --ignore-fail-on-non-empty "$(DESTDIR)$$d"; \
 	done
 

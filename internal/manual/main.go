@@ -1,5 +1,6 @@
 // Manual makes the sources of the manual pages whole: `manual -o DIRECTORY PAGE.md…` writes each page there with the version, the date, and what the
 // interface definitions say of the bus. `make man` then has go-md2man convert them. With -reference it writes the page of docs/reference that says the same.
+// With -documents it writes the documents that are installed, with links that lead somewhere.
 package main
 
 import (
@@ -21,7 +22,11 @@ func run() int {
 	version := flag.String("version", "", "version of the pages")
 	date := flag.String("date", "", "date of the pages, YYYY-MM-DD")
 	page := flag.String("reference", "", "write the reference of the bus interface to this file, and nothing else")
+	documents := flag.String("documents", "", "write the documents named as arguments below this directory, and nothing else")
 	flag.Parse()
+	if *documents != "" {
+		return report(writeDocuments(*documents, flag.Args()))
+	}
 	if *page != "" {
 		return writeReference(*page)
 	}
@@ -30,11 +35,16 @@ func run() int {
 		replace := strings.NewReplacer("@version@", *version, "@date@", *date, "@interfaces@", interfaces, "@errors@", errorNames(dbusapi.ManagerXML))
 		err = write(*out, flag.Args(), replace)
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "manual:", err)
-		return 1
+	return report(err)
+}
+
+// report prints an error, and returns the exit code.
+func report(err error) int {
+	if err == nil {
+		return 0
 	}
-	return 0
+	fmt.Fprintln(os.Stderr, "manual:", err)
+	return 1
 }
 
 // writeReference writes the reference of the bus interface.
@@ -43,11 +53,7 @@ func writeReference(path string) int {
 	if err == nil {
 		err = os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // for everybody to read
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "manual:", err)
-		return 1
-	}
-	return 0
+	return report(err)
 }
 
 func write(dir string, pages []string, replace *strings.Replacer) error {

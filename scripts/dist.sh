@@ -1,5 +1,6 @@
 #!/bin/bash
-# dist.sh VERSION OUT [FORMAT…]: the source tarball, and packages (deb, rpm, archlinux) of what is built from it, into the directory OUT.
+# dist.sh VERSION OUT [FORMAT…]: the source archive, the archive of its vendored modules for builds without a network, and packages (deb, rpm,
+# archlinux) of what is built from it, into the directory OUT.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +19,12 @@ date=$(git log -1 --format=%cs)
 export SOURCE_DATE_EPOCH
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 
-make -s -C "$work/source/$name" build install-files VERSION="$version" MANDATE="$date" STRIP='-s -w' DESTDIR="$work/tree" PREFIX=/usr
+# To be unpacked in the source directory; then every go command uses it.
+(cd "$work/source/$name" && go mod vendor -o "$work/vendored/$name/vendor")
+tar -C "$work/vendored" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" | gzip -n >"$out/$name-vendor.tar.gz"
+
+make -s -C "$work/source/$name" build install-files VERSION="$version" MANDATE="$date" STRIP='-s -w' BUILDMODE=pie DESTDIR="$work/tree" PREFIX=/usr
+cp "$work/source/$name/build/licenses/sbom.cdx.json" "$out/$name.cdx.json"
 find "$work/tree/usr/share/man" -type f -exec gzip -9n {} +
 
 for phase in postinstall postupgrade preremove postremove; do
@@ -30,10 +36,8 @@ for format in "$@"; do
   doc=$tree/usr/share/doc/corral
   case $format in
     deb)
-      { echo 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/' && echo 'Upstream-Name: Corral' &&
-        echo 'Source: https://github.com/corrald/corral' && echo && echo 'Files: *' && sed -n 's/^Copyright (c) /Copyright: /p' LICENSE &&
-        echo 'License: MIT' && sed -e '1,/^Copyright/d' -e '/^$/{1d;s/.*/./}' -e 's/^/ /' LICENSE | sed '1{/^ \.$/d}'; } >"$doc/copyright"
-      rm "$doc/LICENSE"
+      cp "$work/source/$name/build/licenses/copyright" "$doc/copyright"
+      rm "$doc/LICENSE" "$doc/THIRD-PARTY-NOTICES" # copyright has both
       printf 'corral (%s) unstable; urgency=medium\n\n  * As of this version; the history is in the repository.\n\n -- The Corral authors <corral@users.noreply.github.com>  %s\n' \
         "$version" "$(date -uRd "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$doc/changelog.gz"
       mkdir -p "$tree/usr/share/zsh/vendor-completions" "$tree/usr/share/lintian/overrides"
@@ -41,16 +45,29 @@ for format in "$@"; do
       rmdir "$tree/usr/share/zsh/site-functions"
       cp packaging/lintian-overrides "$tree/usr/share/lintian/overrides/corral"
       ;;
-    archlinux)
+    archlinux | rpm)
       mkdir -p "$tree/usr/share/licenses/corral"
-      mv "$doc/LICENSE" "$tree/usr/share/licenses/corral/"
+      mv "$doc/LICENSE" "$doc/THIRD-PARTY-NOTICES" "$tree/usr/share/licenses/corral/"
       ;;
   esac
+  # deb has a changelog already.
+  changelog=
+  if [ "$format" = rpm ]; then
+    changelog=$work/changelog.yaml
+    printf -- '- semver: "%s"\n  date: %s\n  packager: The Corral authors <corral@users.noreply.github.com>\n  changes:\n    - note: See CHANGELOG.md.\n' \
+      "$version-1" "$(date -ud "@$SOURCE_DATE_EPOCH" +%FT%TZ)" >"$changelog"
+  fi
   # Files, and the folders that are Corral's own: all others belong to packages that every system has.
   {
-    sed -e "s|@version@|$version|" -e "s|@arch@|$(go env GOARCH)|" -e "s|@scripts@|$work|" packaging/nfpm.yaml.in
+    sed -e "s|@version@|$version|" -e "s|@arch@|$(go env GOARCH)|" -e "s|@scripts@|$work|" -e "s|@changelog@|$changelog|" packaging/nfpm.yaml.in
     time=$(date -ud "@$SOURCE_DATE_EPOCH" +%FT%TZ)
-    find "$tree" -type f -printf "  - {src: '%p', dst: '/%P', file_info: {mode: 0%m, mtime: $time}}\n"
+    # Of rpm's kinds the other formats know none, and leave such files out.
+    find "$tree" -type f -printf "  - {src: '%p', dst: '/%P', file_info: {mode: 0%m, mtime: $time}}\n" |
+      if [ "$format" = rpm ]; then
+        sed -e "\\#dst: '/usr/share/licenses/#s/ file_info/ type: license,&/" -e "\\#dst: '/usr/share/\(doc\|man\)/#s/ file_info/ type: doc,&/"
+      else
+        cat
+      fi
     find "$tree" -type d \( -name corral -o -path '*/corral/*' \) -printf "  - {dst: '/%P', type: dir, file_info: {mode: 0%m, mtime: $time}}\n"
   } >"$work/nfpm.yaml"
   go tool -modfile=tools/nfpm.mod nfpm package --config "$work/nfpm.yaml" --packager "$format" --target "$out"

@@ -6,4 +6,4 @@ case ${1-} in
 esac
 each_manager stop corrald.service
 echo 'corral: the daemon is stopped. Agents that run go on; each user ends them with: systemctl --user stop app-corral.slice'
-echo 'corral: records of sessions stay in ~/.local/state/corral'
+echo 'corral: the records of sessions stay, in each user'"'"'s $XDG_STATE_HOME/corral'

@@ -13,7 +13,6 @@ BINDIR      = $(PREFIX)/bin
 LIBEXECDIR  = $(PREFIX)/libexec/corral
 AGENTDIR    = $(PREFIX)/lib/corral/agents
 UNITDIR     = $(PREFIX)/lib/systemd/user
-PRESETDIR   = $(PREFIX)/lib/systemd/user-preset
 CATALOGDIR  = $(PREFIX)/lib/systemd/catalog
 DATADIR     = $(PREFIX)/share
 DOCDIR      = $(DATADIR)/doc/corral
@@ -182,7 +181,7 @@ fuzz: needs-test ## every fuzz test for FUZZTIME (20s)
 
 install: build install-files ## for all users, into PREFIX (/usr/local) below DESTDIR
 	@[ -n '$(DESTDIR)' ] || journalctl --update-catalog || :
-	@[ -n '$(DESTDIR)' ] || echo 'Installed. Each user starts it with: systemctl --user daemon-reload && systemctl --user enable --now corrald.service'
+	@[ -n '$(DESTDIR)' ] || echo 'Installed. It starts when it is first used, and then at each login of that user.'
 
 APP = io.github.corrald.Corral
 
@@ -192,7 +191,6 @@ INSTALLED = \
 	'755:$(BUILD)/corralctl:$(BINDIR)/corralctl' \
 	'755:$(BUILD)/corral-shim:$(LIBEXECDIR)/corral-shim' \
 	'644:packaging/app-corral.slice:$(UNITDIR)/app-corral.slice' \
-	$(if $(PRESETDIR),'644:packaging/80-corral.preset:$(PRESETDIR)/80-corral.preset') \
 	$(if $(CATALOGDIR),'644:packaging/corral.catalog:$(CATALOGDIR)/corral.catalog') \
 	'644:packaging/desktop/$(APP).desktop:$(DATADIR)/applications/$(APP).desktop' \
 	'644:packaging/desktop/$(APP).metainfo.xml:$(DATADIR)/metainfo/$(APP).metainfo.xml' \
@@ -220,8 +218,9 @@ EXTRA_PROGRAMS = i3/corral-i3status i3/corral-i3blocks tmux/corral-tmux rofi/cor
 # Relative to packaging/hooks. Gemini CLI complains of hooks that somebody else than root can have written, so those are in no home directory.
 HOOKS = $(patsubst packaging/hooks/%,%,$(wildcard packaging/hooks/*.* packaging/hooks/*/*.*))
 
-# The units in which a path has to be put in.
+# The units in which a path has to be put in. UNITEDIT is a command of sed for them.
 SERVICES = corrald.service corral@.service
+UNITEDIT =
 
 # Apart from install, so that a package builder, or `sudo make install-files` after `make build`, needs no compiler.
 install-files:
@@ -230,7 +229,7 @@ install-files:
 		install -D -m $$mode "$${rest%%:*}" "$(DESTDIR)$${rest#*:}" || exit 1; \
 	done
 	@for unit in $(SERVICES); do \
-		sed 's|@bindir@|$(BINDIR)|' packaging/$$unit.in | install -D -m 644 /dev/stdin "$(DESTDIR)$(UNITDIR)/$$unit" || exit 1; \
+		sed -e 's|@bindir@|$(BINDIR)|' -e '$(UNITEDIT)' packaging/$$unit.in | install -D -m 644 /dev/stdin "$(DESTDIR)$(UNITDIR)/$$unit" || exit 1; \
 	done
 
 uninstall: ## what install put there; sessions and their records stay
@@ -244,7 +243,7 @@ USER_DATA = $(or $(XDG_DATA_HOME),$(HOME)/.local/share)
 # systemd and the bus look where their own environment says, which need not be that of this shell.
 MANAGER_DATA = $(or $(shell scripts/user-service.sh data),$(USER_DATA))
 USER_DIRS = DESTDIR= PREFIX='$(HOME)/.local' DATADIR='$(USER_DATA)' SHAREDIR='$(HOME)/.local/share/corral' UNITDIR='$(MANAGER_DATA)/systemd/user' \
-	BUSDIR='$(MANAGER_DATA)/dbus-1/services' PRESETDIR= CATALOGDIR=
+	BUSDIR='$(MANAGER_DATA)/dbus-1/services' CATALOGDIR= UNITEDIT='/^ConditionUser=/d'
 
 install-user: needs-run build ## for yourself, into ~/.local, enabled and started
 	@$(MAKE) --no-print-directory install-files $(USER_DIRS) HOOKS='$(filter-out gemini.json,$(HOOKS))'

@@ -27,8 +27,8 @@ var logins = []struct {
 	{"a desktop", (*desk).loginOnDesktop},
 }
 
-// TestLogin: after the package is installed, nobody has to do anything. Who logs in has the daemon, however that is done, also who had no account before,
-// and what is to begin at login begins once the daemon is ready. Without a login it is there at the first call, and at boot for who lingers.
+// TestLogin: after the package is installed, nobody has to do anything. The first session has the daemon started at each login from then on, however that is
+// done, and what is to begin at login begins once the daemon is ready. Without a login it is there at the first call, and at boot for who lingers.
 func TestLogin(t *testing.T) {
 	packages := packaged(t, "deb")
 	for _, suite := range []string{"bookworm", "trixie"} {
@@ -46,10 +46,12 @@ func TestLogin(t *testing.T) {
 
 			for i, login := range logins {
 				logout := login.in(d)
-				d.awaitDaemon(manager)
 				if i == 0 {
+					d.Run("timeout", "30", "sh", "-c", `until systemctl is-active --quiet "$1"; do sleep 0.05; done`, "sh", manager)
 					d.run("agent", "--on-login", "start", "--", "sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done")
+					d.awaitEnabled()
 				}
+				d.awaitDaemon(manager)
 				d.until("agent", "running")
 				assert.Equal(t, fmt.Sprint("u ", i+1), d.property("agent", "NRuns"), "%s: it began at login", login.name)
 				if i > 0 {
@@ -74,6 +76,12 @@ func TestLogin(t *testing.T) {
 			d.awaitDaemon(manager)
 		})
 	}
+}
+
+// awaitEnabled waits until the daemon is started at login.
+func (d *desk) awaitEnabled() {
+	d.t.Helper()
+	d.do("timeout", "30", "sh", "-c", "until systemctl --user is-enabled --quiet corrald; do sleep 0.05; done")
 }
 
 // awaitDaemon waits until the daemon is up, without a call that would start it.

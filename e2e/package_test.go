@@ -85,8 +85,10 @@ func TestPackages(t *testing.T) {
 			}
 			file := func(version string) string { return "/root/" + version + "/" + fmt.Sprintf(p.file, version) }
 			run(p.install, file("1.0"))
-			assert.Equal(t, "enabled", d.do("systemctl", "--user", "is-enabled", "corrald"))
+			state, _ := d.try("systemctl", "--user", "is-enabled", "corrald")
+			assert.Equal(t, "disabled", state, "who does not use it")
 			d.run("agent", "--", "sleep", "1000") // activation starts the daemon
+			d.awaitEnabled()
 			d.run("review", "--no-start", "--", "sleep", "1000")
 			d.do("systemctl", "--user", "start", "corral@review")
 			assert.Contains(t, d.do("corralctl", "version"), "1.0")
@@ -103,11 +105,12 @@ func TestPackages(t *testing.T) {
 			agent := d.pid("agent")
 			assert.Contains(t, run(p.remove), "Agents that run go on")
 			assert.Equal(t, "sleep", strings.TrimSpace(m.Run("cat", "/proc/"+agent+"/comm")), "an agent goes on after a removal")
-			state, _ := d.try("systemctl", "--user", "is-active", "corrald")
+			state, _ = d.try("systemctl", "--user", "is-active", "corrald")
 			assert.Equal(t, "inactive", state)
 
 			run(p.install, file("1.1"))
-			assert.Equal(t, before, d.life("agent", "review"), "and is taken over when it is installed again")
+			assert.Equal(t, "active", d.do("systemctl", "--user", "is-active", "corrald"), "at once, for who had it enabled")
+			assert.Equal(t, before, d.life("agent", "review"), "and is adopted when it is installed again")
 			run(p.remove)
 			if p.purge != nil {
 				run(p.purge)

@@ -93,7 +93,7 @@ start_daemon() {
   local units=$XDG_RUNTIME_DIR/systemd/user
   mkdir -p "$units/corrald.service.d"
   cp "$prefix"/lib/systemd/user/*.{service,slice} "$units"
-  printf '[Service]\nEnvironment=XDG_STATE_HOME=%s\n' "$work/state" >"$units/corrald.service.d/demo.conf"
+  printf '[Unit]\nConditionUser=\n[Service]\nEnvironment=XDG_STATE_HOME=%s\n' "$work/state" >"$units/corrald.service.d/demo.conf"
   show systemctl --user daemon-reload &&
     show systemctl --user start corrald.service
 }

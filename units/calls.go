@@ -32,6 +32,19 @@ func (m *Manager) ResetFailed(ctx context.Context, name string) error {
 	return nil
 }
 
+// EnableUnit enables a unit of the user's, if it is disabled, and returns whether it was. One that is
+// enabled, linked or masked stays as it is, and so does a manager that has no such unit file.
+func (m *Manager) EnableUnit(ctx context.Context, name string) (enabled bool, err error) {
+	var state string
+	if err := m.call(ctx, systemdPath, managerIface+".GetUnitFileState", name).Store(&state); err != nil || state != "disabled" {
+		return false, nil //nolint:nilerr // there is no such unit file
+	}
+	if err := m.call(ctx, systemdPath, managerIface+".EnableUnitFiles", []string{name}, false, false).Err; err != nil {
+		return false, fmt.Errorf("cannot enable %q: %w", name, err)
+	}
+	return true, nil
+}
+
 // Release has systemd end a scope that has no processes and that systemd has not noticed to be
 // empty: it has no inotify watch for the scope's cgroup.events where the user had none left when
 // the scope started. Release returns once the name can be used again. A scope that is not there is

@@ -122,7 +122,8 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	if d.units, err = units.Connect(ctx, p.bus, filepath.Dir(p.runtime)); err != nil {
 		return nil, err
 	}
-	d.server = server.New(server.Info{Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload, Log: out, SetNotifications: func(on bool) error { return d.notify.Switch(on) }},
+	d.server = server.New(server.Info{Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload, Log: out, SetNotifications: func(on bool) error { return d.notify.Switch(on) },
+		StartAtLogin: (&loginStart{parts: d}).enable},
 		func(err error) { log.Error("something went wrong on the bus", "err", err) })
 	if err := d.server.Connect(ctx, p.bus); err != nil {
 		return nil, err

@@ -151,6 +151,7 @@ func createSession(ctx context.Context, o *object, msg *dbus.Message) ([]any, er
 	if err != nil {
 		return nil, err
 	}
+	o.server.startAtLogin(false)
 	return []any{id, dbusapi.SessionPath(id)}, nil
 }
 

@@ -32,7 +32,10 @@ type Info struct {
 	Reload   func() error // reads the configuration again
 	// SetNotifications turns desktop notifications on or off. NotificationsChanged tells what they are.
 	SetNotifications func(on bool) error
-	Log              *journal.Log // what org.freedesktop.LogControl1 is about
+	// StartAtLogin is called, on a goroutine of its own, after a session was created, and after one was to
+	// begin at login (wished). nil does nothing.
+	StartAtLogin func(wished bool)
+	Log          *journal.Log // what org.freedesktop.LogControl1 is about
 }
 
 // Server serves the contract on one connection to the bus.
@@ -60,6 +63,13 @@ func New(info Info, report func(error)) *Server {
 		clients: map[string]*client{},
 		gate:    newGate(),
 		ready:   make(chan struct{}),
+	}
+}
+
+// startAtLogin has the daemon started at login; whoever calls does not wait for that.
+func (s *Server) startAtLogin(wished bool) {
+	if s.info.StartAtLogin != nil {
+		go s.info.StartAtLogin(wished)
 	}
 }
 

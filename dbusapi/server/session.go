@@ -117,7 +117,12 @@ func setLabels(ctx context.Context, s *Server, id string, args []any) ([]any, er
 }
 
 func setOnLogin(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
-	return nil, s.sup.SetOnLogin(ctx, id, args[0].(string))
+	onLogin := args[0].(string)
+	err := s.sup.SetOnLogin(ctx, id, onLogin)
+	if err == nil && onLogin != "ignore" && onLogin != "" {
+		s.startAtLogin(true)
+	}
+	return nil, err
 }
 
 func setUnitProperties(ctx context.Context, s *Server, id string, args []any) ([]any, error) {

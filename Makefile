@@ -50,7 +50,7 @@ LINT     = go tool -modfile=tools/go.mod golangci-lint
 # What each target needs on the machine; scripts/needs.sh installs it or names the command that would.
 NEEDS_BUILD = go git
 NEEDS_RUN   = tmux systemd dbus user-bus
-NEEDS_TEST  = $(NEEDS_BUILD) $(NEEDS_RUN) cc procps gdbus gio-python dunst xvfb sway mako foot dbusmock curl jq zsh fish vim i3status indicator
+NEEDS_TEST  = $(NEEDS_BUILD) $(NEEDS_RUN) cc procps gdbus gio-python dunst xvfb sway mako foot dbusmock curl jq zsh fish vim i3status indicator bash-completion
 NEEDS_E2E   = $(NEEDS_TEST) logind debootstrap lintian npm
 NEEDS_AGENTS = $(NEEDS_TEST) npm
 NEEDS_LIMITS = $(NEEDS_TEST) debootstrap uml

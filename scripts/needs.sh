@@ -23,6 +23,7 @@ has() {
     appstream) have appstreamcli ;;
     uml) have patchelf && have mkfs.ext4 ;;
     gdbus) have gdbus ;;
+    bash-completion) any_file /usr/share/bash-completion/bash_completion ;;
     dunst) have dunst && have dunstctl ;;
     mako) have mako && have makoctl ;;
     dbusmock) [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'import dbusmock' 2>/dev/null ;;

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
@@ -13,60 +14,59 @@ import (
 	"github.com/corrald/corral/internal/version"
 )
 
-// helpVerb is set by init, because help is printed from the verbs, of which it is one.
-var helpVerb = verb{name: "help", args: "[VERB]", summary: "Print help"}
-
-func init() {
-	helpVerb.options = plainVerb(func(_ context.Context, c *ctl, args []string) error { return printHelp(c, args) })
-}
-
-func printHelp(c *ctl, args []string) error {
+var helpVerb = verb{name: "help", args: "[VERB]", summary: "Print help", options: plainVerb(func(_ context.Context, c *ctl, args []string) error {
+	cmd := c.commands
 	if len(args) > 0 {
-		v, err := findVerb(args[0])
-		if err != nil {
+		var err error
+		if cmd, err = c.findVerb(args[0]); err != nil {
 			return err
 		}
-		return verbHelp(c, v)
+	}
+	c.printHelp(cmd)
+	return nil
+})}
+
+// printHelp prints the help of corralctl, or of one of its verbs.
+func (c *ctl) printHelp(cmd *cobra.Command) {
+	if cmd.HasParent() {
+		c.verbHelp(cmd)
+		return
 	}
 	fmt.Fprintf(c.out, "corralctl [OPTIONS…] VERB …\n\nControl coding agents that run under systemd. Without a verb: list.\n")
-	for _, group := range verbGroups() {
-		fmt.Fprintf(c.out, "\n%s\n", c.paint(wording.Bold, group.title+":"))
-		for _, v := range group.verbs {
-			if v.summary != "" {
-				fmt.Fprintf(c.out, "  %-31s %s\n", strings.TrimSpace(v.name+" "+shortArgs(v)), v.summary)
+	for _, group := range cmd.Groups() {
+		fmt.Fprintf(c.out, "\n%s\n", c.paint(wording.Bold, group.Title))
+		for _, v := range cmd.Commands() {
+			if v.GroupID == group.ID && !v.Hidden {
+				fmt.Fprintf(c.out, "  %-31s %s\n", shortArgs(v.Use), v.Short)
 			}
 		}
 	}
-	fmt.Fprintf(c.out, "\n%s\n%s", c.paint(wording.Bold, "Options:"), optionHelp(globalFlags()))
+	fmt.Fprintf(c.out, "\n%s\n%s", c.paint(wording.Bold, "Options:"), optionHelp(cmd.PersistentFlags()))
 	fmt.Fprintf(c.out, "\nAn ID may be the beginning of one, or a pattern such as 'fix-*'.\nExit codes: 0 done, 1 refused or failed, 2 usage, 4 no such session, 5 corrald cannot be reached.\nMore: corralctl help VERB, man corralctl\n")
-	return nil
 }
 
 // shortArgs are a verb's arguments where there is a line for all of it.
-func shortArgs(v verb) string {
-	short, _, _ := strings.Cut(v.args, " |")
+func shortArgs(args string) string {
+	short, _, _ := strings.Cut(args, " |")
 	return short
 }
 
-func verbHelp(c *ctl, v verb) error {
-	for _, args := range strings.Split(v.args, " | ") {
-		fmt.Fprintln(c.out, strings.TrimSpace("corralctl "+v.name+" "+strings.TrimPrefix(args, v.name+" ")))
+func (c *ctl) verbHelp(cmd *cobra.Command) {
+	for _, args := range strings.Split(strings.TrimPrefix(cmd.Use, cmd.Name()), " | ") {
+		fmt.Fprintln(c.out, strings.TrimSpace("corralctl "+cmd.Name()+" "+strings.TrimPrefix(strings.TrimSpace(args), cmd.Name()+" ")))
 	}
-	fmt.Fprintf(c.out, "\n%s.\n", v.summary)
-	if v.details != "" {
-		fmt.Fprintf(c.out, "\n%s", v.details)
+	fmt.Fprintf(c.out, "\n%s.\n", cmd.Short)
+	if cmd.Long != "" {
+		fmt.Fprintf(c.out, "\n%s", cmd.Long)
 	}
-	own := pflag.NewFlagSet(v.name, pflag.ContinueOnError)
-	v.options(own)
-	if own.HasFlags() {
+	if own := cmd.LocalNonPersistentFlags(); own.HasFlags() {
 		fmt.Fprintf(c.out, "\n%s\n%s", c.paint(wording.Bold, "Options:"), optionHelp(own))
 	}
-	fmt.Fprintf(c.out, "\n%s\n%s", c.paint(wording.Bold, "Options of every verb:"), optionHelp(globalFlags()))
-	if lines := examples[v.name]; len(lines) > 0 {
+	fmt.Fprintf(c.out, "\n%s\n%s", c.paint(wording.Bold, "Options of every verb:"), optionHelp(cmd.InheritedFlags()))
+	if lines := examples[cmd.Name()]; len(lines) > 0 {
 		fmt.Fprintf(c.out, "\n%s\n", c.paint(wording.Bold, "Examples:"))
 		c.printExamples(lines)
 	}
-	return nil
 }
 
 // printExamples prints commands, each with what it does beside it.
@@ -100,13 +100,6 @@ func optionHelp(f *pflag.FlagSet) string {
 		fmt.Fprintf(&lines, "  %-26s %s\n", text, usage)
 	})
 	return lines.String()
-}
-
-// globalFlags is the set of global options, for their descriptions.
-func globalFlags() *pflag.FlagSet {
-	f := pflag.NewFlagSet("corralctl", pflag.ContinueOnError)
-	new(globals).register(f)
-	return f
 }
 
 var versionVerb = verb{name: "version", summary: "Print the versions of corralctl and of the corrald that runs", options: plainVerb(bareVerb("version",

@@ -2,40 +2,109 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
 )
+
+//go:generate sh -c "go run . completion bash >../../packaging/completions/corralctl.bash"
+//go:generate sh -c "go run . completion zsh >../../packaging/completions/_corralctl"
+//go:generate sh -c "go run . completion fish >../../packaging/completions/corralctl.fish"
+
+// completionVerb prints what a shell reads to complete corralctl's command lines: a script that asks `corralctl __complete`, which is cobra's.
+var completionVerb = verb{name: "completion", args: "bash|zsh|fish|powershell", summary: "Print the completion script of a shell", options: plainVerb(
+	func(_ context.Context, c *ctl, args []string) error {
+		if len(args) != 1 {
+			return usagef("completion", "completion takes one shell: bash, zsh, fish or powershell")
+		}
+		switch args[0] {
+		case "bash":
+			return c.commands.GenBashCompletionV2(c.out, true)
+		case "zsh":
+			return c.commands.GenZshCompletion(c.out)
+		case "fish":
+			return c.commands.GenFishCompletion(c.out, true)
+		case "powershell":
+			return c.commands.GenPowerShellCompletionWithDesc(c.out)
+		}
+		return usagef("completion", "invalid shell %q: expected bash, zsh, fish or powershell", args[0])
+	})}
 
 // completeTimeout bounds how long a person who pressed Tab waits for the daemon.
 const completeTimeout = 500 * time.Millisecond
 
-// completeVerb is what the shells' completions ask, packaging/completions: the words of a command line after the program's name, up to the one that is to
-// be completed. It prints what that one may be, a line each, with a tab and a description. Instead there may be :directory, :file or :command, which the
-// shell can complete itself. It is set by init, because it completes verbs, of which it is one.
-var completeVerb = verb{name: "__complete", args: "-- WORD…"}
-
-func init() {
-	completeVerb.options = plainVerb(func(ctx context.Context, c *ctl, words []string) error {
-		ctx, cancel := context.WithTimeout(ctx, completeTimeout)
-		defer cancel()
-		if len(words) == 0 {
-			words = []string{""}
-		}
-		for _, choice := range newCompletion(c, words).choices(ctx) {
-			if choice.about == "" {
-				c.print("%s\n", choice.word)
+// completeValues has cobra complete the arguments and the values of options, by the names that help has for them. The words are those of the command line.
+func (c *ctl) completeValues(words []string) {
+	completeOptions(c.commands.PersistentFlags(), c.commands)
+	dashed := slices.Contains(words[:max(0, len(words)-1)], "--")
+	for _, group := range verbGroups() {
+		for _, v := range group.verbs {
+			cmd, err := c.findVerb(v.name)
+			if err != nil {
 				continue
 			}
-			c.print("%s", choice.word)
-			fmt.Fprint(c.out, "\t")
-			c.print("%s\n", choice.about)
+			completeOptions(cmd.LocalNonPersistentFlags(), cmd)
+			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+				ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+				defer cancel()
+				if v.name == runVerb.name && dashed {
+					if len(args) == 0 && !strings.Contains(word, "/") {
+						return completed(word, only(programs(word)...))
+					}
+					return nil, cobra.ShellCompDirectiveDefault // files
+				}
+				return completed(word, c.arguments(ctx, cmd, v, args))
+			}
 		}
-		return nil
+	}
+}
+
+// assigned returns the words with an equals sign before the value of a short option: of -n5 cobra would take 5 for the option whose value is completed.
+func (c *ctl) assigned(words []string) []string {
+	words = slices.Clone(words)
+	cmd := c.commands
+	for i, word := range words[:max(0, len(words)-1)] {
+		if verb, err := c.findVerb(word); err == nil && cmd == c.commands {
+			cmd = verb
+		}
+		if word == "--" {
+			break
+		}
+		for j := 1; j < len(word)-1 && word[0] == '-' && word[1] != '-' && word[j] != '='; j++ {
+			option := cmd.Flags().ShorthandLookup(word[j : j+1])
+			if option == nil {
+				option = c.commands.PersistentFlags().ShorthandLookup(word[j : j+1])
+			}
+			if option == nil || option.NoOptDefVal == "" {
+				if option != nil && word[j+1] != '=' {
+					words[i] = word[:j+1] + "=" + word[j+1:]
+				}
+				break
+			}
+		}
+	}
+	return words
+}
+
+// completeOptions has the values of options completed. What an option is for is shown without the backquotes around the name of its value.
+func completeOptions(options *pflag.FlagSet, cmd *cobra.Command) {
+	options.VisitAll(func(option *pflag.Flag) {
+		kind, usage := pflag.UnquoteUsage(option)
+		option.Usage = usage
+		_ = cmd.RegisterFlagCompletionFunc(option.Name, func(_ *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if kind == "DIRECTORY" {
+				return nil, cobra.ShellCompDirectiveFilterDirs
+			}
+			return completed(word, listed(word, values(kind, option, args), option))
+		})
 	})
 }
 
@@ -50,120 +119,29 @@ func only(words ...string) []choice {
 	return choices
 }
 
-// completion is a command line that is being written.
-type completion struct {
-	ctl     *ctl
-	current string         // the word to complete
-	verb    *verb          // nil: there is none yet
-	options *pflag.FlagSet // that may be given here
-	pending *pflag.Flag    // the option whose value current is
-	args    []string       // of the verb, before current
-	dash    int            // how many of them were before "--", -1 if there is none
-}
-
-// newCompletion reads the words before the last one as corralctl would, and passes over what is wrong with them.
-func newCompletion(c *ctl, words []string) *completion {
-	p := &completion{ctl: c, current: words[len(words)-1], dash: -1, options: globalFlags()}
-	for _, word := range words[:len(words)-1] {
-		p.take(word)
-	}
-	return p
-}
-
-func (p *completion) take(word string) {
-	switch {
-	case p.pending != nil:
-		_ = p.options.Set(p.pending.Name, word)
-		p.pending = nil
-	case p.dash >= 0:
-		p.args = append(p.args, word)
-	case word == "--" && p.verb != nil:
-		p.dash = len(p.args)
-	case strings.HasPrefix(word, "--"):
-		name, value, assigned := strings.Cut(word[2:], "=")
-		switch f := p.options.Lookup(name); {
-		case f == nil:
-		case assigned:
-			_ = p.options.Set(name, value)
-		case f.NoOptDefVal == "":
-			p.pending = f
-		}
-	case strings.HasPrefix(word, "-") && word != "-":
-		p.takeShort(word[1:])
-	case p.verb == nil:
-		p.begin(word)
-	default:
-		p.args = append(p.args, word)
-	}
-}
-
-// takeShort reads options of one letter: those after one that takes a value are the value.
-func (p *completion) takeShort(letters string) {
-	for i := range letters {
-		f := p.options.ShorthandLookup(letters[i : i+1])
-		if f == nil || f.NoOptDefVal != "" {
+// completed returns the choices that begin with word. A shell adds no blank after an equals sign.
+func completed(word string, choices []choice) ([]cobra.Completion, cobra.ShellCompDirective) {
+	directive := cobra.ShellCompDirectiveNoFileComp
+	var completions []cobra.Completion
+	for _, choice := range choices {
+		if !strings.HasPrefix(choice.word, word) {
 			continue
 		}
-		if i == len(letters)-1 {
-			p.pending = f
-		} else {
-			_ = p.options.Set(f.Name, strings.TrimPrefix(letters[i+1:], "="))
-		}
-		return
-	}
-}
-
-func (p *completion) begin(name string) {
-	for _, group := range verbGroups() {
-		for _, v := range group.verbs {
-			if v.name == name {
-				p.verb = &v
-				v.options(p.options)
-				return
-			}
+		completions = append(completions, cobra.CompletionWithDesc(wording.Printable(choice.word), wording.Printable(choice.about)))
+		if strings.HasSuffix(choice.word, "=") {
+			directive |= cobra.ShellCompDirectiveNoSpace
 		}
 	}
-	p.verb = &verb{name: name}
+	return completions, directive
 }
 
-// choices are what the current word may be: those that begin as it does.
-func (p *completion) choices(ctx context.Context) []choice {
-	name, value, assigned := strings.Cut(p.current, "=")
-	var option *pflag.Flag
-	if p.pending == nil && p.dash < 0 && strings.HasPrefix(name, "--") && assigned {
-		option = p.options.Lookup(name[2:])
-	}
-	switch {
-	case p.pending != nil:
-		return matching(p.current, p.listed(p.current, p.values(p.pending), p.pending))
-	case option != nil:
-		choices := p.listed(value, p.values(option), option)
-		for i, c := range choices {
-			if !strings.HasPrefix(c.word, ":") {
-				choices[i].word = name + "=" + c.word
-			}
-		}
-		return matching(p.current, choices)
-	case strings.HasPrefix(p.current, "-") && p.dash < 0:
-		return matching(p.current, p.optionNames())
-	case p.verb == nil:
-		return matching(p.current, verbNames())
-	}
-	return matching(p.current, p.arguments(ctx))
-}
-
-// matching leaves what begins with prefix; what the shell is to complete stays.
-func matching(prefix string, choices []choice) []choice {
-	return slices.DeleteFunc(choices, func(c choice) bool { return !strings.HasPrefix(c.word, prefix) && !strings.HasPrefix(c.word, ":") })
-}
-
-// listed puts in front of each choice what is there of a list: "failed,st" becomes "failed,stale".
-func (p *completion) listed(value string, choices []choice, option *pflag.Flag) []choice {
-	i := strings.LastIndex(value, ",")
+// listed puts what a list has already in front of each choice: "failed,st" becomes "failed,stale".
+func listed(word string, choices []choice, option *pflag.Flag) []choice {
+	i := strings.LastIndex(word, ",")
 	if i < 0 || option.Value.Type() != "stringSlice" {
 		return choices
 	}
-	before := value[:i+1]
+	before := word[:i+1]
 	given := strings.Split(before, ",")
 	choices = slices.DeleteFunc(choices, func(c choice) bool { return slices.Contains(given, c.word) })
 	for j := range choices {
@@ -184,32 +162,12 @@ func verbNames() []choice {
 	return names
 }
 
-// optionNames are the options that may come now, each with what it is for.
-func (p *completion) optionNames() []choice {
-	var names []choice
-	p.options.VisitAll(func(f *pflag.Flag) {
-		value, about := pflag.UnquoteUsage(f)
-		name := "--" + f.Name
-		if value != "" && f.NoOptDefVal == "" {
-			name += "="
-		}
-		names = append(names, choice{name, about})
-	})
-	return names
-}
-
 var literals = regexp.MustCompile(`^[a-z]+(\|[a-z]+)+$`)
 
-// arguments are what the verb takes at this place, by the words that its help has for them.
-func (p *completion) arguments(ctx context.Context) []choice {
-	if p.verb.name == runVerb.name && p.dash >= 0 {
-		if len(p.args) == 0 {
-			return only(":command")
-		}
-		return only(":file")
-	}
-	words := strings.Fields(shortArgs(*p.verb))
-	place := len(p.args)
+// arguments are what the verb takes after args, by the words that its help has for them.
+func (c *ctl) arguments(ctx context.Context, cmd *cobra.Command, v verb, args []string) []choice {
+	words := strings.Fields(shortArgs(v.args))
+	place := len(args)
 	if place >= len(words) {
 		if len(words) == 0 || !strings.Contains(words[len(words)-1], "…") {
 			return nil
@@ -221,9 +179,9 @@ func (p *completion) arguments(ctx context.Context) []choice {
 	case literals.MatchString(kind):
 		return only(strings.Split(kind, "|")...)
 	case kind == "ID" || kind == "PATTERN":
-		return p.ids(ctx)
+		return without(c.ids(ctx, cmd), args)
 	case kind == "AGENT":
-		return p.without(agentNames())
+		return without(agentNames(), args)
 	case kind == "VERB":
 		return verbNames()
 	case kind == "NAME=VALUE":
@@ -233,6 +191,24 @@ func (p *completion) arguments(ctx context.Context) []choice {
 }
 
 // without leaves out what the command line has already.
-func (p *completion) without(choices []choice) []choice {
-	return slices.DeleteFunc(choices, func(c choice) bool { return slices.Contains(p.args, c.word) })
+func without(choices []choice, given []string) []choice {
+	return slices.DeleteFunc(choices, func(c choice) bool { return slices.Contains(given, c.word) })
+}
+
+// programs are those in PATH whose names begin with prefix.
+func programs(prefix string) []string {
+	var names []string
+	for _, directory := range filepath.SplitList(os.Getenv("PATH")) {
+		entries, _ := os.ReadDir(directory)
+		for _, entry := range entries {
+			if !strings.HasPrefix(entry.Name(), prefix) {
+				continue
+			}
+			if info, err := os.Stat(filepath.Join(directory, entry.Name())); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				names = append(names, entry.Name())
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,10 @@ var typed = []struct{ line, words string }{
 	{"corralctl lin→", "linger"},
 	{"corralctl linger o→f→", "linger off"},
 	{"corralctl stop al→", "stop alive"},
+	{"corralctl logs -n5 al→", "logs -n5 alive"},
+	{"corralctl -q logs --lines=5 al→", "-q logs --lines=5 alive"},
+	{"corralctl run -- basena→", "run -- basename"},
+	{"corralctl completion pow→", "completion powershell"},
 	{"corralctl start do→", "start done"},
 	{"corralctl show -p Att→M→ alive", "show -p AttentionMessage alive"},
 	{"corralctl list --no-l→", "list --no-legend"},
@@ -27,7 +32,7 @@ var typed = []struct{ line, words string }{
 	{"corralctl run -p MemoryHi→1G say→", "run -p MemoryHigh=1G sayer"},
 	{"corralctl run --dir=sub→", "run --dir=subdirectory"},
 	{"corralctl run --dir sub→", "run --dir subdirectory"},
-	{"corralctl report wai→--reas→perm→", "report waiting --reason=permission"},
+	{"corralctl report wai→--reas→perm→", "report waiting --reason permission"},
 }
 
 // shells are how each shell is started on a terminal, so that it reads the completion and what is typed.
@@ -36,15 +41,16 @@ var shells = map[string]struct {
 	files   map[string]string // in the home directory
 }{
 	"bash": {"bash --noprofile --rcfile ~/.testrc -i", map[string]string{".testrc": `
+source /usr/share/bash-completion/bash_completion
 source "$COMPLETIONS/corralctl.bash"
 bind 'set enable-bracketed-paste off'
-corralctl() { if [[ $1 == __complete ]]; then command corralctl "$@"; else echo "$*" >>~/said; fi; }
+corralctl() { if [[ $1 == __complete* ]]; then command corralctl "$@"; else echo "$*" >>~/said; fi; }
 PS1='ready> '`}},
 	"zsh": {"env ZDOTDIR=$HOME zsh -d -i", map[string]string{".zshrc": `
 fpath=($COMPLETIONS $fpath)
 autoload -Uz compinit && compinit -u -D
 unset zle_bracketed_paste
-corralctl() { if [[ $1 == __complete ]]; then command corralctl "$@"; else echo "$*" >>~/said; fi; }
+corralctl() { if [[ $1 == __complete* ]]; then command corralctl "$@"; else echo "$*" >>~/said; fi; }
 PS1='ready> '`}},
 }
 
@@ -132,12 +138,20 @@ func (s *stage) run(t *testing.T, command, input string, environment ...string) 
 
 // Every word that is completed is one that corralctl takes.
 func TestWhatIsCompletedIsTaken(t *testing.T) {
+	c, _ := capture(t)
+	c.commands = c.newCommands()
 	for _, v := range verbNames() {
-		_, err := findVerb(v.word)
+		cmd, err := c.findVerb(v.word)
 		require.NoError(t, err)
-		p := newCompletion(&ctl{}, []string{v.word, "--"})
-		for _, option := range p.choices(t.Context()) {
-			assert.NotNil(t, p.options.Lookup(strings.Trim(option.word, "-=")), option.word)
+		completing, output := capture(t)
+		completing.err = io.Discard
+		require.NoError(t, completing.dispatch(t.Context(), []string{"__completeNoDesc", v.word, "--"}))
+		options := strings.Fields(output())
+		assert.Greater(t, len(options), 1, v.word)
+		for _, option := range options {
+			if name, ok := strings.CutPrefix(option, "--"); ok {
+				assert.NotNil(t, cmd.Flag(name), option)
+			}
 		}
 	}
 	for _, signal := range signalNames() {
@@ -145,7 +159,11 @@ func TestWhatIsCompletedIsTaken(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for name := range wanted {
-		_, err := findVerb(name)
-		assert.NoError(t, err)
+		_, err := c.findVerb(name)
+		require.NoError(t, err)
 	}
+	for _, program := range programs("tru") {
+		assert.True(t, strings.HasPrefix(program, "tru"), program)
+	}
+	assert.Contains(t, programs("tru"), "true")
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
@@ -19,9 +20,8 @@ import (
 	"github.com/corrald/corral/internal/unitproperty"
 )
 
-// values are what an option may be set to, by the name that its help has for it.
-func (p *completion) values(option *pflag.Flag) []choice {
-	kind, _ := pflag.UnquoteUsage(option)
+// values are what an option may be set to, by the name that its help has for the value.
+func values(kind string, option *pflag.Flag, args []string) []choice {
 	switch kind {
 	case "STATES":
 		return only(append(slices.Clone(sessionStates), waitActivities...)...)
@@ -40,9 +40,7 @@ func (p *completion) values(option *pflag.Flag) []choice {
 	case "WHAT":
 		return only(onLogins...)
 	case "NAMES":
-		return only(propertyNames(p.verb != nil && len(p.args) == 0)...)
-	case "DIRECTORY":
-		return only(":directory")
+		return only(propertyNames(len(args) == 0)...)
 	case "USER@HOST":
 		return only(sshHosts()...)
 	case "NAME=VALUE":
@@ -71,13 +69,13 @@ func live(s dbusapi.SessionRow) bool { return !wording.Ended(s.State) }
 func idle(s dbusapi.SessionRow) bool { return wording.Ended(s.State) && s.State != "archived" }
 
 // ids are the sessions that the verb can do something with, from the daemon or, if none runs, from the disk. None is started for that.
-func (p *completion) ids(ctx context.Context) []choice {
-	want := wanted[p.verb.name]
+func (c *ctl) ids(ctx context.Context, cmd *cobra.Command) []choice {
+	want := wanted[cmd.Name()]
 	if want == nil {
 		want = func(s dbusapi.SessionRow) bool { return s.State != "archived" }
 	}
 	var choices []choice
-	for _, s := range p.rows(ctx) {
+	for _, s := range c.rows(ctx) {
 		if want(s) {
 			about := s.Agent + ", " + s.State
 			if s.Activity == "waiting" || s.Attention != "" {
@@ -87,14 +85,14 @@ func (p *completion) ids(ctx context.Context) []choice {
 		}
 	}
 	slices.SortFunc(choices, func(a, b choice) int { return strings.Compare(a.word, b.word) })
-	return p.without(choices)
+	return choices
 }
 
-func (p *completion) rows(ctx context.Context) []dbusapi.SessionRow {
-	if host := p.options.Lookup("host"); host != nil && host.Changed {
+func (c *ctl) rows(ctx context.Context) []dbusapi.SessionRow {
+	if c.host != "" {
 		return nil // over ssh it would take too long, and ask for a password
 	}
-	bus, err := p.ctl.connect(ctx)
+	bus, err := c.connect(ctx)
 	if err == nil {
 		if running, err := bus.Running(ctx); err == nil && running {
 			rows, _ := bus.ListSessions(ctx)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
@@ -21,16 +22,17 @@ import (
 // ctl is one invocation of corralctl: its global options, its streams, and its connection once a verb asked for it.
 type ctl struct {
 	globals
-	name    string // of the verb
-	lenient bool   // it exits with 0, whatever happens
-	in      *os.File
-	out     *bufio.Writer
-	outTTY  *terminal // nil: not a terminal
-	err     io.Writer
-	errTTY  *terminal
-	client  *client.Client
-	pager   *pager
-	began   time.Time
+	name     string // of the verb
+	lenient  bool   // it exits with 0, whatever happens
+	in       *os.File
+	out      *bufio.Writer
+	outTTY   *terminal // nil: not a terminal
+	err      io.Writer
+	errTTY   *terminal
+	client   *client.Client
+	commands *cobra.Command // corralctl itself, with its verbs below
+	pager    *pager
+	began    time.Time
 }
 
 // globals are the options that every verb takes.
@@ -100,44 +102,33 @@ func run(ctx context.Context, args []string, in, out, errs *os.File) int {
 	return code
 }
 
-// dispatch finds the verb, reads its options, and runs it.
+// dispatch reads the options before the verb, and has cobra find the verb, read its options and run it. Without a verb the sessions are listed. Cobra
+// would not see the verb in `-qH HOST list`, and would take options of the verb before it.
 func (c *ctl) dispatch(ctx context.Context, args []string) error {
-	before := pflag.NewFlagSet("corralctl", pflag.ContinueOnError)
-	before.SetInterspersed(false)
-	before.Usage = func() {}
-	c.register(before)
-	if err := before.Parse(args); err != nil {
-		return optionError("", before, err)
+	root := c.newCommands()
+	c.commands = root
+	if err := root.ParseFlags(args); err != nil {
+		return optionError("", root.Flags(), err)
 	}
-	args = before.Args()
-	if c.version {
-		return printVersion(c)
+	args = root.Flags().Args()
+	if len(args) == 0 && !c.help && !c.version {
+		args = []string{listVerb.name}
 	}
-	if len(args) == 0 {
-		if c.help {
-			return printHelp(c, nil)
-		}
-		args = []string{"list"}
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		args = append(args[:1:1], c.assigned(args[1:])...)
+		c.completeValues(args[1:])
 	}
-	v, err := findVerb(args[0])
-	if err != nil {
-		return err
-	}
+	root.SetArgs(args)
+	return root.ExecuteContext(ctx)
+}
+
+// perform runs a verb whose options have been read.
+func (c *ctl) perform(cmd *cobra.Command, v verb, act action, args []string) error {
 	c.name, c.lenient = v.name, v.lenient
-	options := pflag.NewFlagSet(v.name, pflag.ContinueOnError)
-	options.Usage = func() {}
-	c.register(options)
-	act := v.options(options)
-	if err := options.Parse(args[1:]); err != nil {
-		return optionError(v.name, options, err)
-	}
-	if c.help {
-		return printHelp(c, []string{v.name})
-	}
 	if c.version {
 		return printVersion(c)
 	}
-	if c.host == "" && (before.Changed("host") || options.Changed("host")) || strings.HasPrefix(c.host, "-") { // "" is not this machine
+	if c.host == "" && cmd.Flags().Changed("host") || strings.HasPrefix(c.host, "-") { // "" is not this machine
 		return &failure{code: exitUsage, message: fmt.Sprintf("cannot connect: %q is no host", c.host)}
 	}
 	if !slices.Contains([]string{"", "auto", "short", "pretty", "off"}, c.json) {
@@ -146,12 +137,13 @@ func (c *ctl) dispatch(ctx context.Context, args []string) error {
 	if v.pages {
 		c.startPager()
 	}
+	ctx := cmd.Context()
 	if !slices.Contains([]string{"stop", "wait", "run"}, v.name) { // to those a time means something else, or something more
 		limited, cancel := c.limited(ctx)
 		defer cancel()
 		ctx = limited
 	}
-	return act(ctx, c, options.Args())
+	return act(ctx, c, args)
 }
 
 // connect returns the connection to the daemon, made at the first call.

@@ -58,5 +58,9 @@ var examples = map[string][]string{
 	"doctor":  {"corralctl doctor  # what is missing", "corralctl doctor -q  # only what hinders"},
 	"reload":  {"corralctl reload  # after a change of corral.conf"},
 	"version": {"corralctl version  # of both programs"},
-	"help":    {"corralctl help run  # what run can do"},
+	"completion": {
+		"eval \"$(corralctl completion bash)\"  # in ~/.bashrc, where no package has installed it",
+		"corralctl completion fish | source  # in fish",
+	},
+	"help": {"corralctl help run  # what run can do"},
 }

@@ -46,7 +46,9 @@ func manual(t *testing.T) (verbs map[string]string, options string) {
 func TestTheManualIsWhole(t *testing.T) {
 	verbs, options := manual(t)
 	var global []string
-	globalFlags().VisitAll(func(f *pflag.Flag) { global = append(global, f.Name) })
+	c, _ := capture(t)
+	c.commands = c.newCommands()
+	c.commands.PersistentFlags().VisitAll(func(f *pflag.Flag) { global = append(global, f.Name) })
 	assert.ElementsMatch(t, global, optionsIn(options))
 	for _, group := range verbGroups() {
 		for _, v := range group.verbs {
@@ -67,7 +69,7 @@ func TestTheManualIsWhole(t *testing.T) {
 				}
 			})
 			for _, name := range optionsIn(text) {
-				assert.True(t, own.Lookup(name) != nil || globalFlags().Lookup(name) != nil, "corralctl(1) has %s --%s", v.name, name)
+				assert.True(t, own.Lookup(name) != nil || c.commands.PersistentFlags().Lookup(name) != nil, "corralctl(1) has %s --%s", v.name, name)
 			}
 		}
 	}
@@ -106,8 +108,10 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	}
+	c, _ := capture(t)
+	c.commands = c.newCommands()
 	for name := range examples {
-		_, err := findVerb(name)
+		_, err := c.findVerb(name)
 		assert.NoError(t, err)
 	}
 }

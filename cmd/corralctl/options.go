@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -51,17 +52,18 @@ func longOption(letter string, options *pflag.FlagSet) string {
 	return found[0]
 }
 
-// nearestOption is the option that was probably meant.
+// nearestOption is the option that was probably meant: it begins with name, or is spelled like it.
 func nearestOption(name string, options *pflag.FlagSet) string {
-	best, distance := "", 1+max(1, len(name)/3)
+	var begins string
+	var names []string
 	options.VisitAll(func(option *pflag.Flag) {
-		d := editDistance(name, option.Name)
-		if len(name) >= 3 && strings.HasPrefix(option.Name, name) {
-			d = 0
+		if option.Hidden {
+			return
 		}
-		if len(name) <= maxID && d < distance && !option.Hidden {
-			best, distance = option.Name, d
+		names = append(names, option.Name)
+		if begins == "" && len(name) >= 3 && strings.HasPrefix(option.Name, name) {
+			begins = option.Name
 		}
 	})
-	return best
+	return cmp.Or(begins, nearestOf(name, names))
 }

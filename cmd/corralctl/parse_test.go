@@ -77,10 +77,12 @@ func TestOptionsAreNamedAsTheyWereWritten(t *testing.T) {
 }
 
 func TestTheNearestVerb(t *testing.T) {
+	c, _ := capture(t)
+	c.commands = c.newCommands()
 	for word, want := range map[string]string{
 		"lsit": "list", "lst": "list", "stat": "status", "strt": "start", "resumee": "resume", "killl": "kill", "rmm": "rm", "xyzzy": "", "q": "",
 	} {
-		assert.Equal(t, want, nearestVerb(word), word)
+		assert.Equal(t, want, c.nearestVerb(word), word)
 	}
 }
 

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// verb is one thing that corralctl does. Help is printed from these; a verb without a summary is left out of it.
+// verb is one thing that corralctl does, from which the command of cobra's is built. A verb without a summary is hidden from help and completion.
 type verb struct {
 	name    string
 	args    string
@@ -55,7 +56,7 @@ func verbGroups() []verbGroup {
 		}},
 		{"Settings", []verb{enableVerb, disableVerb, setPropertyVerb, describeVerb, labelVerb, ackVerb}},
 		{"For scripts", []verb{isActiveVerb, isFailedVerb, isWaitingVerb, reportVerb}},
-		{"Corral", []verb{agentsVerb, catVerb, editVerb, lingerVerb, doctorVerb, reloadVerb, versionVerb, helpVerb, completeVerb, asUnitVerb}},
+		{"Corral", []verb{agentsVerb, catVerb, editVerb, lingerVerb, doctorVerb, reloadVerb, versionVerb, completionVerb, helpVerb, asUnitVerb}},
 	}
 }
 
@@ -66,58 +67,77 @@ var elsewhere = map[string]string{
 	"kill-session": "rm", "pause": "freeze", "unpause": "thaw", "daemon-reload": "reload", "check": "doctor",
 }
 
-func findVerb(name string) (verb, error) {
-	for _, group := range verbGroups() {
-		for _, v := range group.verbs {
-			if v.name == name {
-				return v, nil
+// newCommands returns corralctl as a command of cobra's, with one below it for each verb.
+func (c *ctl) newCommands() *cobra.Command {
+	cobra.EnableCommandSorting = false // the order is that of help
+	root := &cobra.Command{
+		Use: "corralctl", SilenceErrors: true, SilenceUsage: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if c.version {
+				return printVersion(c)
 			}
+			return c.unknownVerb(args[0])
+		},
+		Args: cobra.ArbitraryArgs,
+	}
+	root.SetOut(c.out)
+	root.SetErr(c.err)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { c.printHelp(cmd) })
+	root.Flags().SetInterspersed(false)
+	c.register(root.PersistentFlags())
+	for _, group := range verbGroups() {
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
+		for _, v := range group.verbs {
+			cmd := c.command(v)
+			cmd.GroupID = group.title
+			if v.name == helpVerb.name {
+				root.SetHelpCommand(cmd) // in the place of cobra's own
+			}
+			root.AddCommand(cmd)
 		}
 	}
+	return root
+}
+
+// command returns a verb as a command of cobra's.
+func (c *ctl) command(v verb) *cobra.Command {
+	cmd := &cobra.Command{Use: strings.TrimSpace(v.name + " " + v.args), Short: v.summary, Long: v.details, Hidden: v.summary == ""}
+	act := v.options(cmd.Flags())
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		c.lenient = v.lenient
+		return optionError(v.name, cmd.Flags(), err)
+	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return c.perform(cmd, v, act, args) }
+	return cmd
+}
+
+// findVerb returns the command of a verb.
+func (c *ctl) findVerb(name string) (*cobra.Command, error) {
+	for _, cmd := range c.commands.Commands() {
+		if cmd.Name() == name {
+			return cmd, nil
+		}
+	}
+	return nil, c.unknownVerb(name)
+}
+
+// unknownVerb is the error about a verb that does not exist, with the verb that was probably meant as its hint.
+func (c *ctl) unknownVerb(name string) error {
 	f := &failure{code: exitUsage, message: fmt.Sprintf("unknown verb %q", name), hint: "corralctl help"}
-	if near := cmp.Or(elsewhere[name], nearestVerb(name)); near != "" {
+	if near := cmp.Or(elsewhere[name], c.nearestVerb(name)); near != "" {
 		f.hint = "corralctl " + near
 	}
-	return verb{}, f
+	return f
 }
 
-// nearestVerb is the verb that was probably meant: it begins like name, or at most a third of its letters differ.
-func nearestVerb(name string) string {
-	best, distance := "", 1+max(1, len(name)/3)
-	for _, group := range verbGroups() {
-		for _, v := range group.verbs {
-			if len(name) >= 2 && strings.HasPrefix(v.name, name) {
-				return v.name
-			}
-			if d := editDistance(name, v.name); d < distance {
-				best, distance = v.name, d
-			}
+// nearestVerb is the verb that was probably meant: it begins with name, or is spelled like it.
+func (c *ctl) nearestVerb(name string) string {
+	var names []string
+	for _, cmd := range c.commands.Commands() {
+		if len(name) >= 2 && strings.HasPrefix(cmd.Name(), name) {
+			return cmd.Name()
 		}
+		names = append(names, cmd.Name())
 	}
-	return best
-}
-
-// editDistance counts the letters to add, drop, replace or swap with their neighbour to make a into b.
-func editDistance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			differs := 1
-			if a[i-1] == b[j-1] {
-				differs = 0
-			}
-			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+differs)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
-			}
-		}
-	}
-	return rows[len(a)][len(b)]
+	return nearestOf(name, names)
 }

@@ -37,9 +37,15 @@ $ PATH=~/bin:$PATH corralctl -H anna@desk linger -j
 {"Lingering":false}
 
 # Sessions of this machine are no choice for that one.
-$ corralctl __complete -- attach ''
+$ corralctl __complete attach '' 2>/dev/null
 far…command, running
-$ corralctl __complete -- -H anna@desk attach ''; corralctl __complete -- --host=anna@desk attach ''; corralctl __complete -- -Hanna@desk attach ''; corralctl __complete -- attach -aH anna@desk ''
+:4
+$ for host in '-H anna@desk' --host=anna@desk -Hanna@desk -qHanna@desk; do corralctl __complete $host attach '' 2>/dev/null; done; corralctl __complete attach -aH anna@desk '' 2>/dev/null
+:4
+:4
+:4
+:4
+:4
 
 $ cat ~/asked | sort -u
 ssh -- anna@desk corralctl linger --json=auto --

@@ -180,6 +180,8 @@ func (c *ctl) doing() string {
 		return "set a property of"
 	case "status":
 		return "show the status of"
+	case "diff":
+		return "show the changes of"
 	case "why":
 		return "explain"
 	case "is-active", "is-failed", "is-waiting":

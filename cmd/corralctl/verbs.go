@@ -50,7 +50,7 @@ type verbGroup struct {
 // verbGroups returns all verbs, in the order in which help shows them.
 func verbGroups() []verbGroup {
 	return []verbGroup{
-		{"Sessions", []verb{listVerb, topVerb, runVerb, attachVerb, openVerb, sendVerb, peekVerb, logsVerb, statusVerb, whyVerb, showVerb, waitVerb, monitorVerb}},
+		{"Sessions", []verb{listVerb, topVerb, runVerb, attachVerb, openVerb, sendVerb, peekVerb, logsVerb, diffVerb, statusVerb, whyVerb, showVerb, waitVerb, monitorVerb}},
 		{"Lifecycle", []verb{
 			startVerb, stopVerb, restartVerb, resumeVerb, suspendVerb, freezeVerb, thawVerb, killVerb, archiveVerb, removeVerb, cleanVerb,
 		}},

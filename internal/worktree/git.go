@@ -56,10 +56,11 @@ func (p program) checkOut(ctx context.Context, dir string, args ...string) (stri
 	return p.execute(ctx, dir, nil, settings, args)
 }
 
-func (p program) execute(ctx context.Context, dir string, set, options, args []string) (string, error) {
+// command returns a command of git, which is not started yet.
+func (p program) command(ctx context.Context, dir string, set, options, args []string) (*exec.Cmd, error) {
 	path, err := p.path()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, path, slices.Concat(options, args)...)
 	cmd.Dir = dir
@@ -70,6 +71,14 @@ func (p program) execute(ctx context.Context, dir string, set, options, args []s
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = endTime
+	return cmd, nil
+}
+
+func (p program) execute(ctx context.Context, dir string, set, options, args []string) (string, error) {
+	cmd, err := p.command(ctx, dir, set, options, args)
+	if err != nil {
+		return "", err
+	}
 	out, said, err := outputs()
 	if err != nil {
 		return "", fmt.Errorf("git %s: %w", args[0], err)

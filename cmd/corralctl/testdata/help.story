@@ -27,6 +27,23 @@ corralctl: unknown verb "nonesuch"
 hint: corralctl help
 [exit 2]
 
+# Completion scripts come from the program itself.
+$ for shell in bash zsh fish powershell; do corralctl completion $shell | grep -c '__complete ' >/dev/null && echo $shell; done
+bash
+zsh
+fish
+powershell
+
+$ corralctl completion
+corralctl: completion takes one shell: bash, zsh, fish or powershell
+hint: corralctl help completion
+[exit 2]
+
+$ corralctl completion tcsh
+corralctl: invalid shell "tcsh": expected bash, zsh, fish or powershell
+hint: corralctl help completion
+[exit 2]
+
 # What completes is not in it.
 $ corralctl help | grep -c __complete
 0

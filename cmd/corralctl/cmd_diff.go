@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/worktree"
+)
+
+var diffVerb = verb{name: "diff", args: "ID", summary: "Show what has changed in a session's git working tree", options: func(f *pflag.FlagSet) action {
+	o := &diffOptions{}
+	f.StringVar(&o.base, "base", "", "compare with the merge base with `REV` instead of the default branch")
+	f.BoolVar(&o.stat, "stat", false, "show a summary of each file")
+	f.BoolVar(&o.nameOnly, "name-only", false, "show only the names of changed files")
+	return o.run
+}}
+
+type diffOptions struct {
+	base           string
+	stat, nameOnly bool
+}
+
+// run shows a session's changes. Git runs in this process's environment, as if the user had typed git diff, but executes nothing that the repository names: an agent
+// can have written to it.
+func (o *diffOptions) run(ctx context.Context, c *ctl, args []string) error {
+	switch {
+	case len(args) == 0:
+		return usagef("diff", "diff: missing ID")
+	case len(args) > 1:
+		return usagef("diff", "diff: expected one ID, not %d", len(args))
+	case o.stat && o.nameOnly:
+		return usagef("diff", "diff: --stat and --name-only exclude each other")
+	case c.wantsJSON():
+		return usagef("diff", "diff: --json is not supported; --name-only is easy to read for a script")
+	case c.host != "":
+		return c.execHost("diff", o.words(args)...)
+	}
+	id, err := c.one(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	s, err := c.client.Session(ctx, id)
+	if err != nil {
+		return c.cannot(c.doing(), id, err)
+	}
+	// The copy of the index is removed also when the user interrupts, or does not read to the end.
+	limited := ctx
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	defer stop()
+	diff, err := worktree.NewDiff(ctx, os.Environ(), s.WorkingDirectory, o.base, s.Worktree != "")
+	if err != nil {
+		return c.noDiff(s, err)
+	}
+	defer func() { _ = diff.Close() }()
+	c.startDiffPager(diff.Pager)
+	out := &diffWriter{c: c, title: diffTitle(s, diff), plain: o.stat || o.nameOnly}
+	if o.nameOnly {
+		out.title = ""
+	}
+	err = diff.Write(ctx, out, o.git(c)...)
+	switch {
+	case limited.Err() != nil:
+		return c.cannot(c.doing(), id, limited.Err())
+	case out.err != nil || ctx.Err() != nil:
+		return nil // the reader left
+	case err != nil:
+		return c.cannot(c.doing(), id, err)
+	}
+	if !out.begun && !o.nameOnly && !c.quiet {
+		c.print("No %s.\n", out.title)
+	}
+	return nil
+}
+
+// words are the options and the id again, for corralctl on another machine.
+func (o *diffOptions) words(args []string) []string {
+	var words []string
+	if o.base != "" {
+		words = append(words, "--base="+o.base)
+	}
+	if o.stat {
+		words = append(words, "--stat")
+	}
+	if o.nameOnly {
+		words = append(words, "--name-only")
+	}
+	return append(append(words, "--"), args...)
+}
+
+// git are the options for git diff.
+func (o *diffOptions) git(c *ctl) []string {
+	switch {
+	case o.nameOnly:
+		return []string{"--name-only", "--no-color"}
+	case o.stat && c.colour():
+		return []string{fmt.Sprintf("--stat=%d", c.outTTY.width), "--color"}
+	case o.stat && c.outTTY != nil:
+		return []string{fmt.Sprintf("--stat=%d", c.outTTY.width), "--no-color"}
+	case o.stat:
+		return []string{"--stat", "--no-color"}
+	}
+	return []string{"--no-color"} // diffWriter colours it
+}
+
+// noDiff is the error about a session whose changes cannot be shown, with what to do about it.
+func (c *ctl) noDiff(s client.Session, err error) error {
+	f := c.cannot(c.doing(), s.Id, err)
+	switch {
+	case errors.Is(err, worktree.ErrNoRepository):
+		f.message = fmt.Sprintf("cannot %s %q: %s is not in a git repository", c.doing(), s.Id, wording.Workspace(s.WorkingDirectory))
+		f.hint = "git init " + wording.ShellWord(s.WorkingDirectory)
+	case errors.Is(err, worktree.ErrNoGit):
+		f.message = fmt.Sprintf("cannot %s %q: git is not installed, or not in PATH", c.doing(), s.Id)
+	case errors.Is(err, worktree.ErrUnknownRevision):
+		f.code, f.hint = exitUsage, "git -C "+wording.ShellWord(s.WorkingDirectory)+" branch --all"
+	}
+	return f
+}
+
+// diffTitle names what the working tree is compared with.
+func diffTitle(s client.Session, diff *worktree.Diff) string {
+	title := "changes of " + s.Id
+	switch {
+	case diff.Against != "":
+		return fmt.Sprintf("%s since %.10s, the merge base with %s", title, diff.Base, diff.Against)
+	case diff.Unborn:
+		return title + " in a repository without a commit"
+	}
+	return fmt.Sprintf("%s since %.10s, the last commit", title, diff.Base)
+}
+
+// startDiffPager puts the pager behind stdout that git would use: GIT_PAGER, or what the user's configuration of git names.
+func (c *ctl) startDiffPager(configured string) {
+	c.startPager()
+	if c.pager == nil {
+		return
+	}
+	if own := os.Getenv("GIT_PAGER"); own != "" {
+		configured = own
+	}
+	if _, chosen := os.LookupEnv("CORRAL_PAGER"); !chosen && configured != "" && runnable(configured) {
+		c.pager.program, c.pager.room = configured, 0 // it may do more than page
+	}
+}
+
+// diffWriter puts a title before a diff. On a terminal it colours the diff as git does, and escapes what a file has of control characters: an agent must not be
+// able to hide its changes. Elsewhere the diff stays as it is, since git can apply it.
+type diffWriter struct {
+	c        *ctl
+	title    string
+	plain    bool // not a patch, but names, which git escapes itself
+	begun    bool
+	rest     []byte // a line that is not complete
+	old, new int    // lines of the hunk that are still to come
+	err      error
+}
+
+func (w *diffWriter) Write(text []byte) (int, error) {
+	if !w.begun {
+		w.begun = true
+		if w.title != "" && !w.c.noLegend {
+			w.c.print("%s\n\n", w.c.paint(wording.Dim, strings.ToUpper(w.title[:1])+w.title[1:]))
+		}
+	}
+	if w.plain || w.c.outTTY == nil {
+		_, w.err = w.c.out.Write(text)
+		return len(text), w.err
+	}
+	w.rest = append(w.rest, text...)
+	for {
+		line, rest, whole := bytes.Cut(w.rest, []byte("\n"))
+		if !whole {
+			return len(text), nil
+		}
+		if _, w.err = fmt.Fprintln(w.c.out, w.c.paint(w.colour(string(line)), wording.PrintableLines(string(line)))); w.err != nil {
+			return 0, w.err
+		}
+		w.rest = rest
+	}
+}
+
+// The colours of a diff, as git's.
+const (
+	diffOld  = "\x1b[31m"
+	diffNew  = "\x1b[32m"
+	diffHunk = "\x1b[36m"
+)
+
+var hunk = regexp.MustCompile(`^@@ -[0-9]+(?:,([0-9]+))? \+[0-9]+(?:,([0-9]+))? @@`)
+
+// colour is that of a line, by its place in the diff: a line of a file can look like a line of the diff.
+func (w *diffWriter) colour(line string) string {
+	if w.old > 0 || w.new > 0 {
+		switch {
+		case line == "" || line[0] == ' ':
+			w.old, w.new = w.old-1, w.new-1
+		case line[0] == '-':
+			w.old--
+			return diffOld
+		case line[0] == '+':
+			w.new--
+			return diffNew
+		}
+		return ""
+	}
+	if counts := hunk.FindStringSubmatch(line); counts != nil {
+		w.old, w.new = lineCount(counts[1]), lineCount(counts[2])
+		return diffHunk
+	}
+	if strings.HasPrefix(line, `\ `) { // No newline at end of file
+		return ""
+	}
+	return wording.Bold
+}
+
+// lineCount is a number of lines in the head of a hunk, where 1 is left out.
+func lineCount(text string) int {
+	if text == "" {
+		return 1
+	}
+	n, _ := strconv.Atoi(text)
+	return n
+}

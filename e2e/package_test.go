@@ -89,6 +89,10 @@ func TestPackages(t *testing.T) {
 			assert.Equal(t, "disabled", state, "who does not use it")
 			d.run("agent", "--", "sleep", "1000") // activation starts the daemon
 			d.awaitEnabled()
+			m.Run("sh", "-ec", "useradd --system --create-home greeter; loginctl enable-linger greeter")
+			refusal, code := (&desk{m, t, "greeter"}).try("corralctl", "list")
+			assert.Equal(t, 5, code)
+			assert.Contains(t, refusal, "corrald does not run for root and other system users")
 			d.run("review", "--no-start", "--", "sleep", "1000")
 			d.do("systemctl", "--user", "start", "corral@review")
 			assert.Contains(t, d.do("corralctl", "version"), "1.0")

@@ -35,6 +35,9 @@ func (p *patient) checkDaemon(ctx context.Context) []finding {
 	}
 	running := p.owned(ctx, dbusapi.BusName)
 	var findings []finding
+	if excluded := excludedUser(ctx); excluded != nil {
+		return []finding{fault("systemctl --user edit corrald, with an empty ConditionUser= in [Unit]", "%v", excluded)}
+	}
 	switch {
 	case running:
 		findings = append(append(findings, askDaemon(ctx)...), p.checkPlaces(ctx)...)
@@ -54,9 +57,22 @@ func (p *patient) checkDaemon(ctx context.Context) []finding {
 	case "":
 		findings = append(findings, note(installRemedy, "it runs, and no unit of it is installed: nothing starts it again"))
 	default:
-		findings = append(findings, note("systemctl --user enable corrald", "it is not enabled: sessions are not brought back at login"))
+		findings = append(findings, note("systemctl --user enable corrald", "systemd does not start it at login; the first session, or corralctl enable, changes that"))
 	}
 	return findings
+}
+
+// excludedUser returns the error with which Corral is refused to root and other system users, nil where it is not.
+func excludedUser(ctx context.Context) error {
+	c, err := client.Connect(ctx)
+	if err == nil {
+		_ = c.Close()
+	}
+	var excluded *client.ExcludedError
+	if errors.As(err, &excluded) {
+		return excluded
+	}
+	return nil
 }
 
 // askDaemon tells of which version corrald is, and what it says is wrong beside its sessions.

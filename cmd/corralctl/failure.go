@@ -202,7 +202,10 @@ func (c *ctl) unanswered(err error) bool {
 func (c *ctl) unreachable(err error) string {
 	var connect *client.ConnectError
 	var silent *client.NoAnswerError
+	var excluded *client.ExcludedError
 	switch {
+	case errors.As(err, &excluded):
+		return excluded.Error()
 	case c.late():
 		return "corrald does not answer"
 	case errors.As(err, &connect) && c.host != "":
@@ -220,6 +223,10 @@ func (c *ctl) unreachable(err error) string {
 // startHint is the command that starts a daemon which err says is missing. Where not even a bus is, doctor tells how one comes to have one.
 func (c *ctl) startHint(err error) string {
 	var connect *client.ConnectError
+	var excluded *client.ExcludedError
+	if errors.As(err, &excluded) {
+		return "systemctl --user edit corrald, with an empty ConditionUser= in [Unit]"
+	}
 	if errors.As(err, &connect) {
 		if c.host != "" {
 			return "ssh " + c.host + " corralctl doctor"

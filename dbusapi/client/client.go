@@ -56,15 +56,22 @@ func (e *ConnectError) Error() string {
 func (e *ConnectError) Unwrap() error { return e.Err }
 
 // Connect connects to the user's session bus. It does not start the daemon; the first call does where D-Bus activation is installed. The connection
-// lives until Close or the end of ctx. Errors: *ConnectError.
+// lives until Close or the end of ctx. Errors: *ConnectError, *ExcludedError.
 func Connect(ctx context.Context) (*Client, error) {
 	address, err := BusAddress()
 	if err != nil {
 		return nil, &ConnectError{err}
 	}
-	return connect(ctx, func(_ *time.Timer, options ...dbus.ConnOption) (*dbus.Conn, error) {
+	c, err := connect(ctx, func(_ *time.Timer, options ...dbus.ConnOption) (*dbus.Conn, error) {
 		return dbus.Dial(address, options...)
 	})
+	if err == nil {
+		if err = c.excluded(ctx); err != nil {
+			_ = c.Close()
+			return nil, err
+		}
+	}
+	return c, err
 }
 
 // ConnectOver connects through a stream that leads to a session bus, such as the pipes of "ssh HOST systemd-stdio-bridge --user". Descriptors cannot
@@ -252,7 +259,8 @@ func (c *Client) Post(ctx context.Context, method, id string, args ...any) error
 
 // Unreachable tells whether err means that the daemon could not be asked, or did not live to answer, rather than that it refused.
 func Unreachable(err error) bool {
-	if Disconnected(err) || errors.Is(err, context.DeadlineExceeded) {
+	var excluded *ExcludedError
+	if Disconnected(err) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &excluded) {
 		return true
 	}
 	var answer dbus.Error

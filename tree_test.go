@@ -40,6 +40,7 @@ var leaves = []string{
 	"internal/logind",       // time before the machine is shut down, lingering
 	"internal/loginshell",   // what the user's login shell sets
 	"internal/mounts",       // changes of the mount table
+	"internal/outcome",      // how a run ended, in a few words
 	"internal/plaintext",    // which characters must not reach a terminal
 	"internal/proc",         // what /proc and cgroups tell
 	"internal/safefile",     // files opened where something else may be in their place
@@ -59,7 +60,7 @@ var plan = map[string][]string{
 	"cmd/corralctl":            slices.Concat([]string{"cmd/corralctl/top", "cmd/corralctl/transcript", "cmd/corralctl/wording", "dbusapi/client", "dbusapi", "supervisor/store", "supervisor/session"}, leaves),
 	"cmd/corralctl/top":        slices.Concat([]string{"cmd/corralctl/wording", "dbusapi/client", "dbusapi"}, leaves),
 	"cmd/corralctl/transcript": {},
-	"cmd/corralctl/wording":    {"dbusapi/client", "internal/config", "internal/plaintext"},
+	"cmd/corralctl/wording":    {"dbusapi/client", "internal/config", "internal/outcome", "internal/plaintext"},
 	"cmd/corrald":              slices.Concat([]string{"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/ground", "supervisor/session", "supervisor/store", "units", "tmux"}, leaves),
 	"cmd/corral-shim":          {"internal/clock", "internal/exitstatus", "internal/logsizes", "internal/safefile", "internal/shimwire", "internal/version"},
 
@@ -74,7 +75,7 @@ var plan = map[string][]string{
 	// The loop, what it decides by, where it keeps it, and what carries its decisions out. The loop itself knows neither systemd nor tmux: it
 	// says what it needs done, and ground does it.
 	"supervisor":         slices.Concat([]string{"supervisor/session", "supervisor/store"}, leaves),
-	"supervisor/session": {"internal/exitstatus"},
+	"supervisor/session": {"internal/exitstatus", "internal/outcome"},
 	"supervisor/store":   {"supervisor/session", "internal/atomicfile", "internal/exitstatus", "internal/failpoint", "internal/safefile"},
 	"supervisor/ground":  slices.Concat([]string{"supervisor", "supervisor/session", "units", "tmux"}, leaves),
 	"units":              leaves,

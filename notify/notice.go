@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/outcome"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -92,7 +93,10 @@ var asks = map[string]string{
 func happened(n *supervisor.Snapshot) string {
 	switch n.Attention {
 	case string(session.Failed):
-		return "failed" + how(n)
+		if how := outcome.Short(n.Result, int(n.ExecMainStatus)); how != "" {
+			return "failed, " + how
+		}
+		return "failed"
 	case string(session.Completed):
 		return "completed"
 	case string(session.Stale):
@@ -109,27 +113,11 @@ func happened(n *supervisor.Snapshot) string {
 	return "wants you"
 }
 
-func how(n *supervisor.Snapshot) string {
-	switch n.Result {
-	case session.ExitCode:
-		return fmt.Sprintf(", exit %d", n.ExecMainStatus)
-	case session.Signal, session.CoreDump:
-		return ", " + session.SignalName(int(n.ExecMainStatus))
-	case session.OOMKill:
-		return ", out of memory"
-	case session.Timeout:
-		return ", out of time"
-	case session.CannotStart:
-		return ", could not start"
-	}
-	return ""
-}
-
 // noticeOf makes the notice of one session. Home is what the body writes as "~".
 func noticeOf(n *supervisor.Snapshot, token, home string) Notice {
 	kind := kindOf(n.Attention)
 	var lines []string
-	for _, line := range []string{plain(n.Reason), shortened(plain(n.AttentionMessage), maxAsked)} {
+	for _, line := range []string{plain(outcome.Sentence(n.Reason, n.AgentAlive)), shortened(plain(n.AttentionMessage), maxAsked)} {
 		if line != "" {
 			lines = append(lines, line)
 		}

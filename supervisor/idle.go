@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/outcome"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -62,7 +63,7 @@ func (s *Supervisor) suspendIdle() {
 		}
 		run := e.rec.Run
 		s.apply(e, session.EndAsked{
-			Run: run.ID, Intent: session.Suspend, Why: fmt.Sprintf("its agent was idle for %v", s.idleLimit(e.rec)), Idle: true, At: time.Now(), Monotonic: s.Monotonic(),
+			Run: run.ID, Intent: session.Suspend, Why: fmt.Sprintf("%s%v", outcome.ReasonIdle, s.idleLimit(e.rec)), Idle: true, At: time.Now(), Monotonic: s.Monotonic(),
 		})
 		s.end(e, 0)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/outcome"
 )
 
 // Told is one thing that is known of a session, with who told it.
@@ -195,9 +196,9 @@ func describeExit(e *exitstatus.Status) string {
 	case exitstatus.NotStarted:
 		return e.Error
 	case exitstatus.Killed:
-		return "killed by " + SignalName(e.Value)
+		return "killed by " + outcome.SignalName(e.Value)
 	case exitstatus.Dumped:
-		return "killed by " + SignalName(e.Value) + " (core dumped)"
+		return "killed by " + outcome.SignalName(e.Value) + " (core dumped)"
 	}
 	return fmt.Sprintf("exited with code %d", e.Value)
 }

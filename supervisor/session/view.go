@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/outcome"
 )
 
 // State is what a session is, in one word.
@@ -42,15 +43,15 @@ func (s State) Lifecycle() string {
 
 // The results of a run, as in the Result property. A run that lives has none.
 const (
-	Success     = "success"
-	ExitCode    = "exit-code"
-	Signal      = "signal"
-	CoreDump    = "core-dump"
-	OOMKill     = "oom-kill"
-	Timeout     = "timeout"
-	CannotStart = "start-failed"
-	SessionLost = "session-lost"
-	AgentLost   = "agent-lost"
+	Success     = outcome.Success
+	ExitCode    = outcome.ExitCode
+	Signal      = outcome.Signal
+	CoreDump    = outcome.CoreDump
+	OOMKill     = outcome.OOMKill
+	Timeout     = outcome.Timeout
+	CannotStart = outcome.CannotStart
+	SessionLost = outcome.SessionLost
+	AgentLost   = outcome.AgentLost
 )
 
 // View is what follows from a session's facts.
@@ -94,7 +95,7 @@ func (s *Session) runView() View {
 	case r.outOfTime() && !r.Ended():
 		return View{State: Stopping, Since: r.TimedOut}
 	case r.outOfTime():
-		return View{Failed, Timeout, "it ran for as long as RuntimeMaxSec allows", r.end()}
+		return View{Failed, Timeout, outcome.ReasonRuntimeMax, r.end()}
 	case r.StartError != "" && (r.Exit == nil || !r.exited().before(r.startEnded())): // what came too late is ended, by us
 		return unstartedView(r)
 	case r.Exit != nil:
@@ -102,11 +103,11 @@ func (s *Session) runView() View {
 	case !r.Left.IsZero() && !r.Outlived:
 		return leftView(r)
 	case r.Outlived:
-		return View{Failed, AgentLost, "shell process exited", r.ShimDied}
+		return View{Failed, AgentLost, outcome.ReasonShimDied, r.ShimDied}
 	case r.Scope == ScopeGone:
 		return s.lostView()
 	case r.Tmux == Dead:
-		return View{State: Stale, Result: SessionLost, Reason: "scope running, session dead"}
+		return View{State: Stale, Result: SessionLost, Reason: outcome.ReasonStale}
 	case !r.Begun():
 		return View{State: Starting, Since: r.Asked}
 	}
@@ -138,9 +139,9 @@ func exitView(r *Run) View {
 	case r.OutOfMemory():
 		return View{Failed, OOMKill, oomReason(e.MemoryMax), e.Exited}
 	case e.Code == exitstatus.Killed:
-		return View{Failed, Signal, "command was killed by " + SignalName(e.Value), e.Exited}
+		return View{Failed, Signal, "command was killed by " + outcome.SignalName(e.Value), e.Exited}
 	case e.Code == exitstatus.Dumped:
-		return View{Failed, CoreDump, "command was killed by " + SignalName(e.Value) + " (core dumped)", e.Exited}
+		return View{Failed, CoreDump, "command was killed by " + outcome.SignalName(e.Value) + " (core dumped)", e.Exited}
 	case e.Value == 0:
 		return View{Completed, Success, "", e.Exited}
 	}
@@ -169,13 +170,13 @@ func (s *Session) lostView() View {
 	r := s.Run
 	switch {
 	case !r.MachineDown.IsZero() && s.Resumable():
-		return View{Suspended, SessionLost, "the machine went down", r.ScopeGone}
+		return View{Suspended, SessionLost, outcome.ReasonMachine, r.ScopeGone}
 	case !r.MachineDown.IsZero():
-		return View{Failed, SessionLost, "the machine went down", r.ScopeGone}
+		return View{Failed, SessionLost, outcome.ReasonMachine, r.ScopeGone}
 	case r.ScopeResult == OOMKill:
 		return View{Failed, OOMKill, oomReason(0), r.ScopeGone}
 	}
-	return View{Failed, SessionLost, "tmux session no longer exists", r.ScopeGone}
+	return View{Failed, SessionLost, outcome.ReasonKilled, r.ScopeGone}
 }
 
 // end returns when the run ended, as exactly as is known.
@@ -191,14 +192,6 @@ func oomReason(limit uint64) string {
 		return "out of memory"
 	}
 	return "out of memory (limit " + FormatBytes(limit) + ")"
-}
-
-// SignalName returns the name of a signal as kill -l has it, with SIG in front.
-func SignalName(n int) string {
-	if name := unix.SignalName(unix.Signal(n)); name != "" {
-		return name
-	}
-	return fmt.Sprintf("signal %d", n)
 }
 
 // FormatBytes returns a number of bytes as systemd writes limits: 512M, 1.5G.

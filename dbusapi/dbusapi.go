@@ -69,7 +69,7 @@ type SessionRowEx struct {
 	Leftovers   uint32 // processes that the agent left behind; 0 while it lives
 	OnLogin     string
 	Path        dbus.ObjectPath
-	More        map[string]dbus.Variant // Frozen b, Worktree s
+	More        map[string]dbus.Variant // what later versions added, each where there is something: see the XML
 }
 
 // AgentRow is one row of ListAgents. Details has Available b, Resumable b, Command as, ResumeCommand as, Source s.

@@ -127,7 +127,7 @@ func (d *Desk) Memory() Memory {
 func (d *Desk) Set(n *supervisor.Snapshot) {
 	d.sessions[n.ID] = n
 	kind := kindOf(n.Attention)
-	if n.Attention == "" || !d.settings.wants(n, kind) {
+	if n.Attention == "" || n.AttentionAcknowledged || !d.settings.wants(n, kind) {
 		delete(d.items, n.ID)
 		return
 	}

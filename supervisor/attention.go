@@ -168,9 +168,9 @@ func (s *Supervisor) Acknowledge(ctx context.Context, id string) error {
 	})
 }
 
-// acknowledge does so on the loop, and tells whether there was anything.
+// acknowledge does so in the event loop, and returns whether there was anything to acknowledge.
 func (s *Supervisor) acknowledge(e *entry) bool {
-	if e.rec.Attention().Reason == "" {
+	if a := e.rec.Attention(); a.Reason == "" || a.Acknowledged {
 		return false
 	}
 	s.apply(e, e.rec.Acknowledgement())

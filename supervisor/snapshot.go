@@ -50,10 +50,12 @@ type Snapshot struct {
 	Expires          time.Time
 	SuspendsAt       time.Duration // by CLOCK_MONOTONIC: when it will have been idle for too long, 0 if never
 
-	AttentionSince time.Time // when it began to want a person
-	Attached       bool      // somebody is attached to its terminal
-	Interrupted    bool      // it is suspended, and neither by wish nor for being idle: the machine, the login session or the daemon ended
-	ByWish         bool      // how it ended follows from what a client has asked for, who knows
+	AttentionSince        time.Time // when it began to want a person
+	AttentionAcknowledged bool      // a person has seen what it wants
+
+	Attached    bool // somebody is attached to its terminal
+	Interrupted bool // it is suspended, and neither by wish nor for being idle: the machine, the login session or the daemon ended
+	ByWish      bool // how it ended follows from what a client has asked for, who knows
 
 	Runs         []session.Account // those that are remembered, the newest last
 	ControlGroup string            // below the root of the hierarchy, "" if there is none
@@ -139,7 +141,8 @@ func (s *Supervisor) showActivity(e *entry, snap *Snapshot) {
 	snap.LastActivity = e.rec.LastOutput()
 	snap.SuspendsAt = s.suspendsAt(e)
 	if a := e.rec.Attention(); a.Reason != "" {
-		snap.Attention, snap.AttentionMessage, snap.AttentionSource, snap.AttentionSince = a.Reason, a.Message, a.Source.Public(), a.Since
+		snap.Attention, snap.AttentionMessage, snap.AttentionSource = a.Reason, a.Message, a.Source.Public()
+		snap.AttentionSince, snap.AttentionAcknowledged = a.Since, a.Acknowledged
 	}
 }
 
@@ -167,7 +170,7 @@ func (s *Supervisor) logState(e *entry, before string) {
 
 // Counts is how many sessions there are, archived ones left out.
 type Counts struct {
-	Sessions, Running, Waiting, Failed, Stale, Suspended uint32
+	Sessions, Running, Waiting, TurnsEnded, Failed, Stale, Suspended uint32
 }
 
 // CountOf counts the sessions that the snapshots are of.
@@ -195,8 +198,11 @@ func (c Counts) with(snap *Snapshot) Counts {
 	case session.Suspended:
 		c.Suspended++
 	}
-	if snap.Activity == "waiting" {
+	if snap.Activity == session.Waiting {
 		c.Waiting++
+	}
+	if snap.Attention == session.TurnEnded {
+		c.TurnsEnded++
 	}
 	return c
 }
@@ -211,6 +217,12 @@ func (c Counts) String() string {
 	}
 	add(c.Running, "running")
 	add(c.Waiting, "waiting")
+	switch c.TurnsEnded {
+	case 1:
+		add(1, "turn ended")
+	default:
+		add(c.TurnsEnded, "turns ended")
+	}
 	add(c.Failed, "failed")
 	add(c.Stale, "stale")
 	add(c.Suspended, "suspended")

@@ -21,6 +21,7 @@ type Manager struct {
 	NSessions      uint32
 	NRunning       uint32
 	NWaiting       uint32
+	NTurnEnded     uint32
 	NFailed        uint32
 	NStale         uint32
 	NSuspended     uint32
@@ -31,7 +32,8 @@ type Manager struct {
 	Notifications  bool
 }
 
-// Attention is one entry of the Manager's Attention property: a session that wants a person.
+// Attention is one entry of the Manager's Attention property: a session that wants a person, and
+// that nobody has acknowledged.
 type Attention struct {
 	Id     string //nolint:revive // the contract's name
 	Reason string

@@ -29,6 +29,8 @@ type Session struct {
 	Attention                     string
 	AttentionMessage              string
 	AttentionSource               string
+	AttentionTimestamp            uint64
+	AttentionAcknowledged         bool
 	StatusText                    string
 	ConversationId                string //nolint:revive // the contract's name
 	Result                        string
@@ -123,7 +125,8 @@ func (c *Client) Variables(ctx context.Context, id string) (has, misses []dbusap
 	return has, misses, path, err
 }
 
-// Acknowledge clears the session's Attention.
+// Acknowledge records that a person has seen what the session wants: nobody is notified of it any
+// more.
 func (c *Client) Acknowledge(ctx context.Context, id string) error {
 	return c.session(ctx, id, "Acknowledge", nil)
 }

@@ -64,6 +64,7 @@ func TestPropertiesAreAnnouncedAsTheContractSays(t *testing.T) {
 	do("Start")
 	require.NoError(t, s.sup.Report(t.Context(), "shop", supervisor.Report{Activity: "waiting", Reason: "question", Message: "a secret?"}))
 	do("Acknowledge")
+	require.NoError(t, s.sup.Report(t.Context(), "shop", supervisor.Report{Activity: "idle", Reason: "turn-ended"}))
 	s.end(t, "shop")
 	testbed.Poll(t, "the end is shown: what one turn changes and changes back is not announced", func() bool {
 		n, err := s.sup.Session("shop")

@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"maps"
 	"strings"
 
 	"github.com/godbus/dbus/v5"
@@ -11,13 +10,11 @@ import (
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/supervisor"
+	"github.com/corrald/corral/supervisor/session"
 )
 
-// frozen is shared by the rows of all sessions that are; nearly all have nothing more to tell.
-var (
-	frozen      = map[string]dbus.Variant{"Frozen": dbus.MakeVariant(true)}
-	nothingMore = map[string]dbus.Variant{}
-)
+// nothingMore is shared by all rows without extra facts.
+var nothingMore = map[string]dbus.Variant{}
 
 func listSessionsEx(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
 	all := o.server.snapshots() // leftovers are counted afterwards: that may take its time
@@ -32,22 +29,50 @@ func rowEx(n *supervisor.Snapshot) dbusapi.SessionRowEx {
 	row := dbusapi.SessionRowEx{
 		ID: n.ID, Agent: n.Agent, State: n.State, Activity: n.Activity, Attention: n.Attention, Reason: n.Reason, Workspace: n.WorkingDirectory,
 		Description: n.Description, Unit: n.Unit, StateChange: cmp.Or(usec(n.StateChanged), usec(n.Created)), ActiveSince: usec(n.LastActivity),
-		OnLogin: n.OnLogin, Path: dbusapi.SessionPath(n.ID), More: nothingMore,
+		OnLogin: n.OnLogin, Path: dbusapi.SessionPath(n.ID), More: moreOf(n),
 	}
 	if n.Idle {
 		row.ActiveSince = usec(n.IdleSince)
-	}
-	if n.Frozen {
-		row.More = frozen
-	}
-	if n.Worktree != "" {
-		row.More = maps.Clone(row.More)
-		row.More["Worktree"] = dbus.MakeVariant(n.Worktree)
 	}
 	if !n.AgentAlive {
 		row.Leftovers = leftovers(n.ControlGroup)
 	}
 	return row
+}
+
+// moreOf returns the facts of a row that it has no field for.
+func moreOf(n *supervisor.Snapshot) map[string]dbus.Variant {
+	more := nothingMore
+	add := func(name string, value any) {
+		if len(more) == 0 {
+			more = map[string]dbus.Variant{}
+		}
+		more[name] = dbus.MakeVariant(value)
+	}
+	if n.Frozen {
+		add("Frozen", true)
+	}
+	if n.Worktree != "" {
+		add("Worktree", n.Worktree)
+	}
+	if n.Attention != "" {
+		add("AttentionTimestamp", usec(n.AttentionSince))
+	}
+	if n.AttentionMessage != "" {
+		add("AttentionMessage", n.AttentionMessage)
+	}
+	if n.AttentionAcknowledged {
+		add("AttentionAcknowledged", true)
+	}
+	if n.Result != "" {
+		add("Result", n.Result)
+		add("ExecMainCode", n.ExecMainCode)
+		add("ExecMainStatus", n.ExecMainStatus)
+	}
+	if n.State == string(session.Stale) && n.AgentAlive {
+		add("AgentAlive", true)
+	}
+	return more
 }
 
 // leftovers counts the processes in a control group beside the shim and tmux.

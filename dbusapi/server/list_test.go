@@ -24,10 +24,66 @@ func TestARowHasWhatATableShows(t *testing.T) {
 	assert.Equal(t, dbusapi.SessionRowEx{
 		ID: "fix-auth", Agent: "claude", State: "running", Activity: "idle", Attention: "turn-ended", Reason: "r", Workspace: "/w", Description: "d",
 		Unit: "u.scope", StateChange: 2, ActiveSince: 3, OnLogin: "resume", Path: dbusapi.SessionPath("fix-auth"),
-		More: map[string]dbus.Variant{"Frozen": dbus.MakeVariant(true)},
+		More: map[string]dbus.Variant{"Frozen": dbus.MakeVariant(true), "AttentionTimestamp": dbus.MakeVariant(uint64(0))},
 	}, rowEx(idle))
 	assert.Equal(t, dbusapi.SessionRowEx{ID: "new", State: "created", StateChange: 1, Path: dbusapi.SessionPath("new"), More: map[string]dbus.Variant{}},
 		rowEx(&supervisor.Snapshot{ID: "new", State: "created", Created: at(1)}), "its state is as old as it is")
+}
+
+// TestRowEx_More: facts that only some sessions have.
+func TestRowEx_More(t *testing.T) {
+	variants := func(p properties) map[string]dbus.Variant { return p.variants() }
+	for _, row := range []struct {
+		name string
+		n    supervisor.Snapshot
+		want map[string]dbus.Variant
+	}{
+		{"an agent that asks nothing", supervisor.Snapshot{State: "running", AgentAlive: true}, variants(properties{})},
+		{"a worktree", supervisor.Snapshot{State: "running", Worktree: "fix"}, variants(properties{"Worktree": "fix"})},
+		{"a question", supervisor.Snapshot{State: "running", Attention: "permission", AttentionMessage: "Run rm?", AttentionSince: time.UnixMicro(7)},
+			variants(properties{"AttentionMessage": "Run rm?", "AttentionTimestamp": uint64(7)})},
+		{"one that a person has seen", supervisor.Snapshot{State: "running", Attention: "turn-ended", AttentionSince: time.UnixMicro(7), AttentionAcknowledged: true},
+			variants(properties{"AttentionTimestamp": uint64(7), "AttentionAcknowledged": true})},
+		{"an exit", supervisor.Snapshot{State: "failed", Result: "exit-code", ExecMainCode: 1, ExecMainStatus: 3},
+			variants(properties{"Result": "exit-code", "ExecMainCode": int32(1), "ExecMainStatus": int32(3)})},
+		{"its tmux server died and its agent runs", supervisor.Snapshot{State: "stale", AgentAlive: true}, variants(properties{"AgentAlive": true})},
+	} {
+		t.Run(row.name, func(t *testing.T) { assert.Equal(t, row.want, moreOf(&row.n)) })
+	}
+}
+
+// TestManager_Attention: the Manager lists what nobody has acknowledged; a finished turn counts as
+// one until the agent continues.
+func TestManager_Attention(t *testing.T) {
+	asks := &supervisor.Snapshot{ID: "asks", State: "running", Activity: "waiting", Attention: "question"}
+	seen := &supervisor.Snapshot{ID: "seen", State: "running", Activity: "waiting", Attention: "question", AttentionAcknowledged: true}
+	ended := &supervisor.Snapshot{ID: "ended", State: "running", Activity: "idle", Attention: "turn-ended", AttentionAcknowledged: true}
+	p := counted([]*supervisor.Snapshot{asks, seen, ended})
+	assert.Equal(t, []attention{{"asks", "question", dbusapi.SessionPath("asks")}}, p["Attention"])
+	assert.EqualValues(t, 2, p["NWaiting"])
+	assert.EqualValues(t, 1, p["NTurnEnded"])
+}
+
+func TestAttentionRequested_IsSentForWhatNobodyHasSeen(t *testing.T) {
+	nothing := &supervisor.Snapshot{}
+	asks := &supervisor.Snapshot{Attention: "question", AttentionMessage: "which?"}
+	seen := &supervisor.Snapshot{Attention: "question", AttentionMessage: "which?", AttentionAcknowledged: true}
+	asksMore := &supervisor.Snapshot{Attention: "question", AttentionMessage: "and which?"}
+	for _, row := range []struct {
+		name        string
+		before, now *supervisor.Snapshot
+		want        bool
+	}{
+		{"a question", nothing, asks, true},
+		{"nothing has changed", asks, asks, false},
+		{"a person has seen it", asks, seen, false},
+		{"it is answered", seen, nothing, false},
+		{"it is asked again", seen, asks, true},
+		{"another question", asks, asksMore, true},
+		{"it was asked and seen at once", nothing, seen, false},
+	} {
+		t.Run(row.name, func(t *testing.T) { assert.Equal(t, row.want, wantsAnew(row.before, row.now)) })
+	}
 }
 
 func TestLeftoversAreCountedBesideShimAndTmux(t *testing.T) {

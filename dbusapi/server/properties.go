@@ -36,6 +36,8 @@ func sessionProperties(n *supervisor.Snapshot) properties {
 		"Attention":                     n.Attention,
 		"AttentionMessage":              n.AttentionMessage,
 		"AttentionSource":               n.AttentionSource,
+		"AttentionTimestamp":            usec(n.AttentionSince),
+		"AttentionAcknowledged":         n.AttentionAcknowledged,
 		"StatusText":                    n.StatusText,
 		"ConversationId":                n.ConversationID,
 		"Result":                        n.Result,
@@ -116,14 +118,14 @@ func counted(all []*supervisor.Snapshot) properties {
 	c := supervisor.CountOf(all)
 	wants := []attention{}
 	for _, n := range all {
-		if n.Attention != "" {
+		if n.Attention != "" && !n.AttentionAcknowledged {
 			wants = append(wants, attention{n.ID, n.Attention, dbusapi.SessionPath(n.ID)})
 		}
 	}
 	slices.SortFunc(wants, func(a, b attention) int { return strings.Compare(a.ID, b.ID) })
 	return properties{
-		"NSessions": c.Sessions, "NRunning": c.Running, "NWaiting": c.Waiting, "NFailed": c.Failed, "NStale": c.Stale,
-		"NSuspended": c.Suspended, "Attention": wants,
+		"NSessions": c.Sessions, "NRunning": c.Running, "NWaiting": c.Waiting, "NTurnEnded": c.TurnsEnded,
+		"NFailed": c.Failed, "NStale": c.Stale, "NSuspended": c.Suspended, "Attention": wants,
 	}
 }
 

@@ -176,9 +176,14 @@ func (s *Server) emitStateChange(c supervisor.Change) {
 		})
 }
 
-// wantsAnew tells whether the session wants a person, and for something else than before.
+// wantsAnew returns whether the session wants a person, and for something else than before, or once
+// more after a person has acknowledged it.
 func wantsAnew(before, now *supervisor.Snapshot) bool {
-	return now.Attention != "" && (now.Attention != before.Attention || now.AttentionSource != before.AttentionSource || now.AttentionMessage != before.AttentionMessage)
+	if now.Attention == "" || now.AttentionAcknowledged {
+		return false
+	}
+	return before.AttentionAcknowledged ||
+		now.Attention != before.Attention || now.AttentionSource != before.AttentionSource || now.AttentionMessage != before.AttentionMessage
 }
 
 // silent are the properties whose changes are not told, by their annotation in the contract; of the hidden ones it is told that they have changed,

@@ -408,17 +408,20 @@ func (s *Session) active() (activity string, source Source, since Word) {
 
 // Attention is why a session wants a person. The zero value is that it does not.
 type Attention struct {
-	Reason  string // a reason, or one of the states failed, completed, stale, orphaned
-	Message string // what the agent has asked
-	Source  Source // "" for a state
-	Since   time.Time
+	Reason       string // a reason, or one of the states failed, completed, stale, orphaned
+	Message      string // what the agent has asked
+	Source       Source // "" for a state
+	Since        time.Time
+	Acknowledged bool // a person has seen it: nobody is notified of it any more
 }
 
 // attentive are the states that want a person until somebody has seen them.
 var attentive = []State{Failed, Completed, Stale, Orphaned}
 
-// Attention returns why the session wants a person: its state comes first, then what its agent says. It is over once somebody has taken note of it or
-// has answered, and when the agent goes on.
+// Attention returns why the session wants a person: its state comes first, then what its agent
+// says. A state is shown until a person has acknowledged it. What the agent asks is shown until it
+// is answered or the agent continues; a person who acknowledges it only silences it. Of a bell
+// nothing remains to be answered: it ends when it is acknowledged (see settled).
 func (s *Session) Attention() Attention {
 	if v := s.View(); slices.Contains(attentive, v.State) && s.Seen != v.State {
 		since := v.Since
@@ -428,10 +431,10 @@ func (s *Session) Attention() Attention {
 		return Attention{Reason: string(v.State), Since: since}
 	}
 	source, w, ok := s.decides()
-	if !ok || w.Reason == "" || s.acknowledged(source, w) {
+	if !ok || w.Reason == "" {
 		return Attention{}
 	}
-	a := Attention{Reason: w.Reason, Message: w.Message, Source: source, Since: w.At}
+	a := Attention{Reason: w.Reason, Message: w.Message, Source: source, Since: w.At, Acknowledged: s.acknowledged(source, w)}
 	if source == FromTitle && (w.Activity == Waiting || w.Reason == TurnEnded) {
 		s.askMore(&a, w)
 	}
@@ -451,6 +454,7 @@ func (s *Session) askMore(a *Attention, title Word) {
 		}
 		if ok && source != FromTitle && tells && !s.settled(source, w) && w.Monotonic >= title.Monotonic-together {
 			a.Reason, a.Message, a.Source = w.Reason, w.Message, source
+			a.Acknowledged = a.Acknowledged && s.acknowledged(source, w)
 			return
 		}
 	}

@@ -93,7 +93,11 @@ func TestAttention(t *testing.T) {
 		{"it asks for permission", list(running, permission), "permission", "report"},
 		{"its turn has ended", list(running, turnEnded), "turn-ended", "report"},
 		{"it goes on", list(running, permission, reportsOn), "", ""},
-		{"somebody has taken note", list(running, permission, seen(list(running, permission))), "", ""},
+		{"a person has only looked: the question stays", list(running, permission, seen(list(running, permission))), "permission", "report"},
+		{"a person has looked at a finished turn: it stays", list(running, turnEnded, seen(list(running, turnEnded))), "turn-ended", "report"},
+		{"a person has looked, and the agent continues", list(running, permission, seen(list(running, permission)), reportsOn), "", ""},
+		{"a person has looked, and answers then", list(running, permission, seen(list(running, permission)), answered(list(running, permission))), "", ""},
+		{"it rang, and a person has looked", list(running, rings, seen(list(running, rings))), "", ""},
 		{"somebody has, before it asked again", list(running, permission, seen(list(running, permission)), turnEnded), "turn-ended", "report"},
 		{"somebody has answered", list(running, permission, answered(list(running, permission))), "", ""},
 		{"somebody has answered one that tells itself when it goes on", list(running, exact, answered(list(running, exact))), "permission", "osc7501"},
@@ -105,7 +109,7 @@ func TestAttention(t *testing.T) {
 		{"it asked, was answered, and asks the same again", list(running, asks, answered(list(running, asks)), asksAgain), "question", "notify"},
 		{"it reports, so that its bell means nothing more", list(running, rings, permission), "permission", "report"},
 		{"it reports that it works, so that its bell means nothing", list(running, rings, reportsOn), "", ""},
-		{"all is taken note of at once", list(running, rings, permission, seen(list(running, rings, permission))), "", ""},
+		{"a bell beneath a question is acknowledged with it", list(running, rings, permission, seen(list(running, rings, permission)), answered(list(running, permission))), "", ""},
 		{"the agent is dead, and so is its question", list(running, permission, stop, empty), "", ""},
 
 		{"failed", crashed, "failed", ""},
@@ -129,6 +133,47 @@ func TestAttention(t *testing.T) {
 			assert.Equal(t, row.reason == "", a == session.Attention{})
 		})
 	}
+}
+
+// TestAttention_Acknowledged: what the agent asks stays with its text and its time, and only what a
+// person has not seen is announced.
+func TestAttention_Acknowledged(t *testing.T) {
+	asks := permission
+	asks.Message = "Run rm -rf build?"
+	again := said(session.FromReport, 9, session.Waiting, session.Permission)
+	titleAsks, reportTells := said(session.FromTitle, 5, session.Waiting, session.Question), asks
+	titleAsks.Monotonic, reportTells.Monotonic = time.Second, time.Second
+	titleFirst := asked
+	titleFirst.Sources = []string{"title", "report"}
+	begun := list(titleFirst, scope, tmux, agent, titleAsks)
+	for _, row := range []struct {
+		name         string
+		events       []session.Event
+		want         session.Attention
+		acknowledged bool
+	}{
+		{"nobody has seen the question", list(running, asks), session.Attention{Reason: "permission", Message: asks.Message, Source: "report", Since: at(5)}, false},
+		{"a person has seen it", list(running, asks, seen(list(running, asks))), session.Attention{Reason: "permission", Message: asks.Message, Source: "report", Since: at(5)}, true},
+		{"it is asked again after that", list(running, asks, seen(list(running, asks)), again), session.Attention{Reason: "permission", Source: "report", Since: at(9)}, false},
+		{"a person has seen that the turn has ended", list(running, turnEnded, seen(list(running, turnEnded))), session.Attention{Reason: "turn-ended", Source: "report", Since: at(6)}, true},
+		{"a person has seen the title, and a report then says what is asked", list(begun, seen(begun), reportTells),
+			session.Attention{Reason: "permission", Message: asks.Message, Source: "report", Since: at(5)}, false},
+		{"a person has seen both", list(begun, reportTells, seen(list(begun, reportTells))),
+			session.Attention{Reason: "permission", Message: asks.Message, Source: "report", Since: at(5)}, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.want.Acknowledged = row.acknowledged
+			assert.Equal(t, row.want, after(newSession(), row.events).Attention())
+		})
+	}
+	t.Run("an acknowledgement is part of the record", func(t *testing.T) {
+		text, err := json.Marshal(after(newSession(), list(running, asks, seen(list(running, asks)))))
+		require.NoError(t, err)
+		var read session.Session
+		require.NoError(t, json.Unmarshal(text, &read))
+		assert.True(t, read.Attention().Acknowledged)
+		assert.Equal(t, asks.Message, read.Attention().Message)
+	})
 }
 
 func TestAnAgentThatSaysWhenItIsReadyIsStartingUntilThen(t *testing.T) {

@@ -34,7 +34,11 @@ func (s *Session) Explain() []Told {
 		if source == "" {
 			source = "state"
 		}
-		all = append(all, Told{"attention", source, a.Since, withMessage(a.Reason, a.Message)})
+		value := withMessage(a.Reason, a.Message)
+		if a.Acknowledged {
+			value += inBrackets("acknowledged")
+		}
+		all = append(all, Told{"attention", source, a.Since, value})
 	}
 	if s.Run.AgentAlive() {
 		all = append(all, s.explainOthers("attention", a.Source, reasonOf)...)
@@ -92,7 +96,7 @@ func (s *Session) discounted(source Source, w Word, heard []Source) string {
 		return "not heard: not one of the agent's Sources="
 	case source != FromOutput && source != FromOSC7501 && *s.Run.Answered.of(source) >= w.Seq:
 		return "answered"
-	case source != FromOutput && w.Reason != "" && s.acknowledged(source, w):
+	case source == FromBell && w.Reason != "" && s.acknowledged(source, w):
 		return "acknowledged"
 	case source != FromOutput && s.settled(source, w):
 		return "the agent has gone on"

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/godbus/dbus/v5"
 	"github.com/spf13/pflag"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
@@ -97,19 +98,38 @@ func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, e
 	list := sessionList{sessions: make([]client.Session, len(rows))}
 	left := make(map[string]int)
 	for i, row := range rows {
-		frozen, _ := row.More["Frozen"].Value().(bool)
-		branch, _ := row.More["Worktree"].Value().(string)
-		list.sessions[i] = client.Session{
+		s := client.Session{
 			Id: row.ID, Agent: row.Agent, State: row.State, Activity: row.Activity, Attention: row.Attention, Reason: row.Reason,
-			WorkingDirectory: row.Workspace, Worktree: branch, Description: row.Description, Unit: row.Unit, StateChangeTimestamp: row.StateChange, OnLogin: row.OnLogin,
-			Frozen: frozen, IdleHint: row.Activity == "idle", IdleSinceHint: row.ActiveSince,
+			WorkingDirectory: row.Workspace, Description: row.Description, Unit: row.Unit, StateChangeTimestamp: row.StateChange, OnLogin: row.OnLogin,
+			IdleHint: row.Activity == "idle", IdleSinceHint: row.ActiveSince,
 		}
+		takeMore(&s, row.More)
+		list.sessions[i] = s
 		if row.Leftovers > 0 {
 			left[row.ID] = int(row.Leftovers)
 		}
 	}
 	list.leftovers = func(s client.Session) int { return left[s.Id] }
 	return list, err
+}
+
+// takeMore takes what a row has beyond its fields: of an older daemon less than here.
+func takeMore(s *client.Session, more map[string]dbus.Variant) {
+	take(more, "Frozen", &s.Frozen)
+	take(more, "Worktree", &s.Worktree)
+	take(more, "AttentionMessage", &s.AttentionMessage)
+	take(more, "AttentionTimestamp", &s.AttentionTimestamp)
+	take(more, "AttentionAcknowledged", &s.AttentionAcknowledged)
+	take(more, "Result", &s.Result)
+	take(more, "ExecMainCode", &s.ExecMainCode)
+	take(more, "ExecMainStatus", &s.ExecMainStatus)
+	take(more, "AgentAlive", &s.AgentAlive)
+}
+
+func take[T any](more map[string]dbus.Variant, name string, target *T) {
+	if value, ok := more[name].Value().(T); ok {
+		*target = value
+	}
 }
 
 // listed tells whether a session belongs into the list.
@@ -130,12 +150,16 @@ func (c *ctl) listed(s client.Session, patterns, states []string) bool {
 	})
 }
 
+// maxDetail is how many columns of what an agent asks a table shows, also where it is not printed on
+// a terminal: a question may have 2048 bytes.
+const maxDetail = 80
+
 func (c *ctl) printList(list sessionList, now time.Time) {
 	t := table{columns: []column{
 		{title: "ID", shrink: 16, cut: wording.Ellipsize},
 		{title: "AGENT", shrink: 6, cut: wording.Ellipsize},
 		{title: "STATE", shrink: 9, cut: wording.Ellipsize},
-		{title: "ACTIVITY", shrink: 9, cut: wording.Ellipsize},
+		{title: "ACTIVITY", shrink: 9, cut: wording.EllipsizeDetail},
 		{title: "SINCE"},
 		{title: "WORKSPACE", shrink: 9, cut: wording.EllipsizePath},
 	}}
@@ -149,16 +173,19 @@ func (c *ctl) printList(list sessionList, now time.Time) {
 		if colour == wording.Dim {
 			rest = wording.Dim
 		}
-		activity, activityColour := wording.Activity(s)
+		detail, detailColour := wording.Detail(s)
+		if !c.full {
+			detail = wording.EllipsizeDetail(detail, maxDetail)
+		}
 		if c.outTTY != nil && !c.plain {
 			t.signs = append(t.signs, listSign(s))
 		}
 		t.rows = append(t.rows, []cell{
 			{s.Id, rest},
 			{s.Agent, rest},
-			{wording.StateText(s, list.leftovers, now), colour},
-			{activity, activityColour},
-			{wording.Age(cmp.Or(s.StateChangeTimestamp, s.Timestamp), now), rest},
+			{wording.State(s, list.leftovers), colour},
+			{detail, cmp.Or(detailColour, rest)},
+			{wording.Since(s, now), rest},
 			{wording.OnBranch(workspace, s.Worktree), rest},
 		})
 	}
@@ -175,28 +202,46 @@ func (c *ctl) printList(list sessionList, now time.Time) {
 
 // listSign marks a session that wants to be looked at, as systemctl marks units.
 func listSign(s client.Session) cell {
-	if colour := wording.StateColour(s); colour == wording.Red || colour == wording.Yellow {
-		return cell{"●", colour}
+	if !wording.WantsAttention(s) {
+		return cell{text: " "}
 	}
-	return cell{text: " "}
+	sign, colour := wording.Mark(s)
+	return cell{sign, colour}
 }
 
-// footer is the line below the table: "6 sessions, 1 waiting, 1 failed, 1 stale. Lingering is off. 1 problem: corralctl status."
+// footer is the line below the table: "7 sessions, 1 waiting, 2 turns ended, 1 failed, 1 stale. Lingering is off. 1 problem: corralctl status."
 func footer(list sessionList) string {
 	counts := map[string]int{}
 	for _, s := range list.sessions {
 		counts[s.State]++
-		if wording.Waits(s) {
+		switch {
+		case wording.TurnEnded(s):
+			counts["turn ended"]++
+		case wording.Waits(s):
 			counts["waiting"]++
+		case wording.SuspendedByShutdown(s):
+			counts["interrupted"]++
 		}
 	}
 	parts := []string{wording.Plural(len(list.sessions), "session")}
-	for _, word := range []string{"waiting", "failed", "stale"} {
-		if counts[word] > 0 {
+	for _, word := range []string{"waiting", "turn ended", "failed", "stale", "orphaned"} {
+		switch {
+		case counts[word] == 0:
+		case word == "turn ended":
+			parts = append(parts, wording.TurnsEnded(counts[word]))
+		default:
 			parts = append(parts, fmt.Sprintf("%d %s", counts[word], word))
 		}
 	}
 	text := strings.Join(parts, ", ") + "."
+	if n := counts["interrupted"]; n > 0 && list.unreachable == nil {
+		text += fmt.Sprintf(" %d suspended by the shutdown: corralctl resume --all brings ", n)
+		if n == 1 {
+			text += "it back."
+		} else {
+			text += "them back."
+		}
+	}
 	if list.unreachable == nil && !list.lingering {
 		text += " Lingering is off."
 	}

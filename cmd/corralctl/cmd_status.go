@@ -209,7 +209,7 @@ func (c *ctl) printState(s client.Session, now time.Time) {
 	}
 	since := ""
 	if s.StateChangeTimestamp != 0 {
-		since = " since " + wording.Since(s.StateChangeTimestamp, now)
+		since = " since " + wording.TimestampAge(s.StateChangeTimestamp, now)
 		if c.fit(text+since, statusIndent) != text+since {
 			since = " for " + wording.Age(s.StateChangeTimestamp, now)
 		}

@@ -6,7 +6,10 @@ import (
 )
 
 // dot is the sign that a session's status begins with, in the colour of its state.
-func (c *ctl) dot(s client.Session) string { return c.paint(wording.StateColour(s), wording.Dot(s)) }
+func (c *ctl) dot(s client.Session) string {
+	sign, colour := wording.Mark(s)
+	return c.paint(colour, sign)
+}
 
 // left is leftovers, where the sessions are this machine's: on another one's they are not seen, and what is here under the same name is another session's.
 func (c *ctl) left(s client.Session) int {

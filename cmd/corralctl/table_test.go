@@ -42,20 +42,50 @@ func TestTheListIsReadableAndTrue(t *testing.T) {
 		{Id: "api", Agent: "codex", State: "running", Activity: "idle", IdleHint: true, IdleSinceHint: ago(135 * time.Second),
 			StateChangeTimestamp: ago(time.Hour), Timestamp: ago(-time.Hour), WorkingDirectory: "/src/api"}, // the clock was set back
 
-		{Id: "docs", Agent: "claude", State: "running", Activity: "waiting", Attention: "permission", StateChangeTimestamp: ago(90 * time.Second), WorkingDirectory: "/src/docs"},
-		{Id: "fix-auth", Agent: "command", State: "failed", Activity: "unknown", StateChangeTimestamp: ago(26 * time.Hour), WorkingDirectory: "/src/with\x1b[31m escape"},
-		{Id: "shop", Agent: "claude", State: "stale", StateChangeTimestamp: ago(time.Second), WorkingDirectory: "/src/shop"},
+		{Id: "docs", Agent: "claude", State: "running", Activity: "waiting", Attention: "permission", AttentionMessage: "Run rm -rf build?",
+			AttentionTimestamp: ago(12 * time.Second), StateChangeTimestamp: ago(90 * time.Second), WorkingDirectory: "/src/docs"},
+		{Id: "done", Agent: "claude", State: "running", Activity: "idle", Attention: "turn-ended", AttentionMessage: "finished task", IdleHint: true,
+			IdleSinceHint: ago(time.Minute), AttentionTimestamp: ago(time.Minute), StateChangeTimestamp: ago(90 * time.Second), WorkingDirectory: "/src/docs"},
+		{Id: "fix-auth", Agent: "command", State: "failed", Activity: "unknown", Result: "exit-code", ExecMainCode: 1, ExecMainStatus: 3,
+			StateChangeTimestamp: ago(26 * time.Hour), WorkingDirectory: "/src/with\x1b[31m escape"},
+		{Id: "off", Agent: "claude", State: "suspended", Reason: "the machine was shut down", StateChangeTimestamp: ago(time.Second), WorkingDirectory: "/src/off"},
+		{Id: "shop", Agent: "claude", State: "stale", AgentAlive: true, StateChangeTimestamp: ago(time.Second), WorkingDirectory: "/src/shop"},
 	}}
 	c, output := capture(t)
 	c.printList(list, now)
 	assert.Equal(t, strings.TrimPrefix(`
-ID       AGENT   STATE                         ACTIVITY            SINCE  WORKSPACE
-api      codex   running (idle 2m 15s)         idle                1h     /src/api
-docs     claude  running (waiting: permission) waiting: permission 1m 30s /src/docs
-fix-auth command failed                        -                   1d 2h  /src/with\x1b[31m escape
-shop     claude  stale                         -                   1s     /src/shop
+ID       AGENT   STATE     ACTIVITY                               SINCE  WORKSPACE
+api      codex   running   idle                                   2m 15s /src/api
+docs     claude  running   waiting: permission: Run rm -rf build? 12s    /src/docs
+done     claude  running   turn ended: finished task              1m     /src/docs
+fix-auth command failed    exit 3                                 1d 2h  /src/with\x1b[31m escape
+off      claude  suspended shutdown                               1s     /src/off
+shop     claude  stale     tmux died, agent running               1s     /src/shop
 
-4 sessions, 1 waiting, 1 failed, 1 stale. Lingering is off.
+6 sessions, 1 waiting, 1 turn ended, 1 failed, 1 stale. 1 suspended by the shutdown: corralctl resume --all brings it back. Lingering is off.
+`, "\n"), output())
+}
+
+// TestList_AtEightyColumns: the reason of a failure and the question are not what is cut.
+func TestList_AtEightyColumns(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	at := uint64(now.Add(-26 * time.Hour).UnixMicro())
+	list := sessionList{lingering: true, leftovers: func(client.Session) int { return 0 }, sessions: []client.Session{
+		{Id: "my-project", Agent: "command", State: "running", Activity: "waiting", Attention: "permission", AttentionMessage: "Run rm -rf build?",
+			AttentionTimestamp: at, WorkingDirectory: "/home/anna/src/my-project"},
+		{Id: "my-project-2", Agent: "command", State: "failed", Result: "core-dump", ExecMainStatus: 11, StateChangeTimestamp: at, WorkingDirectory: "/home/anna/src/my-project"},
+		{Id: "my-project-3", Agent: "command", State: "failed", Result: "exit-code", ExecMainStatus: 3, StateChangeTimestamp: at, WorkingDirectory: "/home/anna/src/my-project"},
+	}}
+	c, output := capture(t)
+	c.outTTY = &terminal{width: 80}
+	c.printList(list, now)
+	assert.Equal(t, strings.TrimPrefix(`
+  ID           AGENT   STATE   ACTIVITY                          SINCE WORKSPACE
+● my-project   command running permission: Run rm -rf build?     1d 2h …-project
+● my-project-2 command failed  SIGSEGV (core)                    1d 2h …-project
+● my-project-3 command failed  exit 3                            1d 2h …-project
+
+3 sessions, 1 waiting, 2 failed.
 `, "\n"), output())
 }
 

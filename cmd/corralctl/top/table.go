@@ -102,7 +102,8 @@ func (m *model) line(r *row, widths []int) string {
 		}
 	}
 	state := wording.StateColour(r.Session)
-	put(state, wording.Dot(r.Session))
+	sign, colour := wording.Mark(r.Session)
+	put(colour, sign)
 	b.WriteByte(' ')
 	for i, c := range columns {
 		if widths[i] == 0 {

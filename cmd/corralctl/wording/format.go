@@ -136,8 +136,8 @@ func Timestamp(usec uint64) string {
 	return Moment(usec).Format("Mon 2006-01-02 15:04:05 MST")
 }
 
-// Since writes a time from the bus with its age: "Sat 2026-11-21 07:44:20 UTC; 2m 15s ago".
-func Since(usec uint64, now time.Time) string {
+// TimestampAge writes a time from the bus with its age: "Sat 2026-11-21 07:44:20 UTC; 2m 15s ago".
+func TimestampAge(usec uint64, now time.Time) string {
 	return Timestamp(usec) + "; " + Age(usec, now) + " ago"
 }
 

@@ -1,11 +1,14 @@
 package wording
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/outcome"
 )
 
 // The colours of states and headings, as systemctl's. Each begins with a reset, so they do not add up.
@@ -13,6 +16,7 @@ const (
 	Red       = "\x1b[0;1;31m"
 	Green     = "\x1b[0;1;32m"
 	Yellow    = "\x1b[0;1;33m"
+	Cyan      = "\x1b[0;1;36m"
 	Dim       = "\x1b[0;2m"
 	Underline = "\x1b[0;4m"
 	Bold      = "\x1b[0;1m"
@@ -37,16 +41,44 @@ func Ended(state string) bool {
 	return false
 }
 
-// Waits tells whether the session's agent waits for a person.
-func Waits(s client.Session) bool { return s.Activity == "waiting" && !Ended(s.State) }
+// Waits returns whether the session's agent waits for an answer.
+func Waits(s client.Session) bool {
+	return s.Activity == "waiting" && !Ended(s.State) && !TurnEnded(s)
+}
+
+// TurnEnded returns whether the session's agent has finished its turn, so that the next one is the
+// user's.
+func TurnEnded(s client.Session) bool { return s.Attention == turnEnded && !Ended(s.State) }
+
+// ShowsError returns whether the session's agent lives and reports an error.
+func ShowsError(s client.Session) bool { return s.Attention == "error" && !Ended(s.State) }
+
+// turnEnded is the reason in the Attention property.
+const turnEnded = "turn-ended"
+
+// TurnsEnded writes how many turns have ended.
+func TurnsEnded(n int) string {
+	if n == 1 {
+		return "1 turn ended"
+	}
+	return fmt.Sprintf("%d turns ended", n)
+}
+
+// Matches returns whether the session is in a state, or its agent in an activity, that the user
+// names by this word; turn-ended is a word as well.
+func Matches(s client.Session, word string) bool {
+	return s.State == word || !Ended(s.State) && (s.Activity == word || word == turnEnded && TurnEnded(s))
+}
 
 // StateColour is the colour of a session's state, "" for none.
 func StateColour(s client.Session) string {
 	switch {
-	case s.State == "failed":
+	case s.State == "failed" || ShowsError(s):
 		return Red
 	case s.State == "stale" || isUnknown(s.State) || s.State == "orphaned" || Waits(s):
 		return Yellow
+	case TurnEnded(s):
+		return Cyan
 	case s.State == "running":
 		return Green
 	case s.State == "completed" || s.State == "stopped" || s.State == "archived":
@@ -55,25 +87,54 @@ func StateColour(s client.Session) string {
 	return ""
 }
 
-// Dot is the sign that a session's line begins with, full while it is live or wants attention.
-func Dot(s client.Session) string {
-	if Ended(s.State) && s.State != "failed" || isUnknown(s.State) {
-		return "○"
+// Mark is the sign that a session's line begins with, and its colour: full while the session is
+// live or has failed, of its own shape after a finished turn, and dim once a person has seen what
+// the agent asks.
+func Mark(s client.Session) (sign, colour string) {
+	sign, colour = "●", StateColour(s)
+	switch {
+	case Ended(s.State) && s.State != "failed" || isUnknown(s.State):
+		return "○", colour
+	case TurnEnded(s):
+		sign = "◆"
 	}
-	return "●"
+	if s.AttentionAcknowledged && s.State != "stale" && s.State != "orphaned" {
+		colour = Dim
+	}
+	return sign, colour
 }
 
-// StateText is a session's state with what a person wants to know with it: "running (idle 2m 15s)", "running (waiting: permission)", "completed (3 processes left)". It calls leftovers,
-// which counts the processes that are left of a session, where their number belongs into it.
+// WantsAttention returns whether a person has something to do about the session, also if one has
+// acknowledged that already.
+func WantsAttention(s client.Session) bool {
+	switch StateColour(s) {
+	case Red, Yellow, Cyan:
+		return true
+	}
+	return false
+}
+
+// StateText is a session's state with what a person wants to know with it: "running (idle 2m 15s)",
+// "running (waiting: permission)", "completed (3 processes left)". It calls leftovers, which counts
+// the processes that are left of a session, where their number belongs into it.
 func StateText(s client.Session, leftovers func(client.Session) int, now time.Time) string {
+	text, _ := Activity(s)
+	switch {
+	case s.State != "running" || s.Frozen:
+	case Waits(s) || TurnEnded(s) || ShowsError(s):
+		return "running (" + text + ")"
+	case s.IdleHint && s.IdleSinceHint != 0:
+		return "running (idle " + Age(s.IdleSinceHint, now) + ")"
+	}
+	return State(s, leftovers)
+}
+
+// State is a session's state beside a column of its own for the activity: "running",
+// "running (frozen)", "completed (3 processes left)".
+func State(s client.Session, leftovers func(client.Session) int) string {
 	switch {
 	case s.State == "running" && s.Frozen:
 		return "running (frozen)"
-	case s.State == "running" && s.Activity == "waiting":
-		text, _ := Activity(s)
-		return "running (" + text + ")"
-	case s.State == "running" && s.IdleHint && s.IdleSinceHint != 0:
-		return "running (idle " + Age(s.IdleSinceHint, now) + ")"
 	case Ended(s.State) || s.State == "stale" && !s.AgentAlive:
 		if n := leftovers(s); n == 1 {
 			return s.State + " (1 process left)"
@@ -84,17 +145,116 @@ func StateText(s client.Session, leftovers func(client.Session) int, now time.Ti
 	return s.State
 }
 
-// Activity says what the agent does, and for what it waits, with its colour: "working", "waiting: permission".
+// Activity is what the agent does, and for what it waits, with its colour: "working",
+// "waiting: permission", "turn ended". It has nothing of what the agent said, so that it can be
+// published.
 func Activity(s client.Session) (text, colour string) {
 	switch {
-	case Ended(s.State) || s.Activity == "" || s.Activity == "unknown":
+	case Ended(s.State):
 		return "-", ""
-	case s.Activity == "waiting" && s.Attention != "":
+	case TurnEnded(s):
+		return "turn ended", Cyan
+	case ShowsError(s):
+		return "error", Red
+	case s.Activity == "" || s.Activity == "unknown":
+		return "-", ""
+	case s.Activity == "waiting" && s.Attention != "" && s.Attention != s.State:
 		return "waiting: " + s.Attention, Yellow
 	case s.Activity == "waiting":
 		return s.Activity, Yellow
 	}
 	return s.Activity, ""
+}
+
+// Detail is what a table says of a session beside its state, for its user: what the agent does,
+// what it asks ("waiting: permission: Run rm -rf build?", "turn ended: finished task"), or how it
+// ended ("exit 3").
+func Detail(s client.Session) (text, colour string) {
+	if text, colour = Outcome(s); text != "" {
+		return text, colour
+	}
+	text, colour = Activity(s)
+	if asks(s) && s.AttentionMessage != "" {
+		text += ": " + s.AttentionMessage
+	}
+	return text, colour
+}
+
+// asks returns whether Activity shows the session's Attention.
+func asks(s client.Session) bool {
+	return TurnEnded(s) || ShowsError(s) || Waits(s) && s.Attention != "" && s.Attention != s.State
+}
+
+// EllipsizeDetail shortens a Detail to at most width columns. What says least goes first: that the
+// agent waits, of what it waits for.
+func EllipsizeDetail(text string, width int) string {
+	if what, waits := strings.CutPrefix(text, "waiting: "); waits && Width(text) > width {
+		text = what
+	}
+	return Ellipsize(text, width)
+}
+
+// Outcome is how a session ended, or what is wrong with it, in a few words: "exit 3", "SIGKILL",
+// "oom", of a suspended one by what it was suspended; "" if there is nothing to say.
+func Outcome(s client.Session) (text, colour string) {
+	switch s.State {
+	case "failed":
+		if s.Result == outcome.SessionLost && s.Reason == outcome.ReasonMachine {
+			return "machine went down", Red
+		}
+		return cmp.Or(outcome.Short(s.Result, int(s.ExecMainStatus)), s.Reason), Red
+	case "stale":
+		if s.AgentAlive {
+			return "tmux died, agent running", Yellow
+		}
+		return "tmux died", Yellow
+	case "orphaned":
+		return "workspace gone", Yellow
+	case "suspended":
+		return suspendedBy(s), ""
+	case "stopped":
+		return strings.TrimPrefix(s.Reason, "its "), ""
+	}
+	return "", ""
+}
+
+func suspendedBy(s client.Session) string {
+	switch {
+	case s.Reason == "":
+		return "asked"
+	case strings.HasPrefix(s.Reason, outcome.ReasonIdle):
+		return "idle"
+	}
+	return "shutdown"
+}
+
+// SuspendedByShutdown returns whether the end of the machine, of the login session or of corrald
+// has suspended the session: the user has not asked for it.
+func SuspendedByShutdown(s client.Session) bool {
+	return s.State == "suspended" && suspendedBy(s) == "shutdown"
+}
+
+// Reason is the sentence about a session's state, "" if there is none.
+func Reason(s client.Session) string { return outcome.Sentence(s.Reason, s.AgentAlive) }
+
+// Since is the age of what a table shows of the session: see SinceUSec.
+func Since(s client.Session, now time.Time) string { return Age(SinceUSec(s), now) }
+
+// SinceUSec is since when a session is as Detail shows it, in microseconds since 1970: of one that
+// waits, since it asked; of one whose turn has ended, since then; of an idle one, since it fell
+// silent; of all others, since its state changed.
+func SinceUSec(s client.Session) uint64 {
+	changed := cmp.Or(s.StateChangeTimestamp, s.Timestamp)
+	if text, _ := Outcome(s); text != "" || Ended(s.State) {
+		return changed
+	}
+	switch {
+	case asks(s):
+		return cmp.Or(s.AttentionTimestamp, s.IdleSinceHint, changed)
+	case s.IdleHint || Waits(s):
+		return cmp.Or(s.IdleSinceHint, changed)
+	}
+	return changed
 }
 
 // Workspace is a directory with the home directory as ~.

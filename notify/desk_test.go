@@ -151,6 +151,25 @@ func TestOneNoticeASession(t *testing.T) {
 	assert.Empty(t, d.Look(start, nothingTold))
 }
 
+// TestDesk_AcknowledgedQuestion: its notice goes although the question stays, and does not come
+// again; neither do hooks learn of it.
+func TestDesk_AcknowledgedQuestion(t *testing.T) {
+	acknowledged := func(n *supervisor.Snapshot) { n.AttentionAcknowledged = true }
+	d := NewDesk(settings(), true, Memory{})
+	d.Set(asking("shop", "question", "which?", start))
+	require.Equal(t, []string{"session shop | shop: has a question"}, screenshot(d, start))
+	d.Set(in(asking("shop", "question", "which?", start), acknowledged))
+	assert.Empty(t, d.Look(start.Add(time.Second), nothingTold))
+	all, _ := d.News(start.Add(time.Second))
+	assert.Empty(t, all)
+
+	next := NewDesk(settings(), true, d.Memory())
+	next.Set(in(asking("shop", "question", "which?", start), acknowledged))
+	assert.Empty(t, next.Look(start.Add(time.Minute), nothingTold), "after a restart of the daemon")
+	next.Set(asking("shop", "question", "which?", start.Add(time.Minute)))
+	assert.Len(t, next.Look(start.Add(time.Minute), nothingTold), 1, "it asks again")
+}
+
 func TestABurstIsOneSummary(t *testing.T) {
 	d := NewDesk(settings(), true, Memory{})
 	for i := range maxAlone {

@@ -5,59 +5,76 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/spf13/pflag"
+
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/client"
 )
 
 // The verbs that answer with their exit code: 0 if it is so of any of the sessions.
 var (
-	isActiveVerb  = isVerb("is-active", "Tell whether sessions are live", question{exitNotActive, func(row dbusapi.SessionRow) bool { return !wording.Ended(row.State) }, stateOf})
-	isFailedVerb  = isVerb("is-failed", "Tell whether sessions have failed", question{exitFailed, func(row dbusapi.SessionRow) bool { return row.State == "failed" }, stateOf})
-	isWaitingVerb = isVerb("is-waiting", "Tell whether sessions wait for a person", question{exitNotActive, isWaiting, activityOf})
+	isActiveVerb  = isVerb("is-active", "Tell whether sessions are live", func(*pflag.FlagSet) question { return question{exitNotActive, isActive, stateOf} })
+	isFailedVerb  = isVerb("is-failed", "Tell whether sessions have failed", func(*pflag.FlagSet) question { return question{exitFailed, isFailed, stateOf} })
+	isWaitingVerb = isVerb("is-waiting", "Tell whether sessions wait for a person", func(f *pflag.FlagSet) question {
+		ended := f.Bool("turn-ended", false, "also exit with 0 if the agent of a session has finished its turn")
+		return question{exitNotActive, func(s client.Session) bool {
+			return wording.Matches(s, "waiting") || *ended && wording.TurnEnded(s)
+		}, activityOf}
+	})
 )
 
 // question is what is asked of sessions.
 type question struct {
 	no     int                           // the exit code if it is so of none
-	is     func(dbusapi.SessionRow) bool // the answer
-	answer func(answer isValue) string   // what is printed
+	is     func(client.Session) bool     // the answer
+	answer func(s client.Session) string // what is printed
 }
 
-func isWaiting(row dbusapi.SessionRow) bool {
-	return row.Activity == "waiting" && !wording.Ended(row.State)
-}
+func isActive(s client.Session) bool { return !wording.Ended(s.State) }
+func isFailed(s client.Session) bool { return s.State == "failed" }
 
-func stateOf(answer isValue) string { return answer.State }
+func stateOf(s client.Session) string { return s.State }
 
-// activityOf is the state of one that does nothing.
-func activityOf(answer isValue) string {
-	if wording.Ended(answer.State) || answer.Activity == "" || answer.Activity == "unknown" {
-		return answer.State
+// activityOf is what the agent does, also that it has finished its turn; the state of a session
+// whose agent does nothing.
+func activityOf(s client.Session) string {
+	switch {
+	case wording.TurnEnded(s):
+		return s.Attention
+	case wording.Ended(s.State) || s.Activity == "" || s.Activity == "unknown":
+		return s.State
 	}
-	return answer.Activity
+	return s.Activity
 }
 
 // isVerb makes a verb that prints the answer for each session, unless quiet, and exits with 0 if it is so of any; else with no, or 4 if one is not known.
-func isVerb(name, summary string, q question) verb {
-	return verb{name: name, args: "ID…", summary: summary, options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
-		if len(args) == 0 && !c.all {
-			return usagef(name, "%s needs the id of a session", name)
-		}
-		var rows []dbusapi.SessionRow
-		bus, err := c.connect(ctx)
-		if err == nil {
-			rows, err = bus.ListSessions(ctx)
-		}
-		switch {
-		case err != nil && len(args) == 0:
-			return c.cannot("ask for the sessions", "", err)
-		case err != nil:
-			return c.cannot("ask for", args[0], err)
-		case len(args) == 0:
-			args = unarchived(rows)
-		}
-		return c.is(args, rows, q)
-	})}
+func isVerb(name, summary string, ask func(*pflag.FlagSet) question) verb {
+	return verb{name: name, args: "ID…", summary: summary, options: func(f *pflag.FlagSet) action {
+		q := ask(f)
+		return func(ctx context.Context, c *ctl, args []string) error { return c.isAny(ctx, name, args, q) }
+	}}
+}
+
+// isAny answers the question for the sessions that are named.
+func (c *ctl) isAny(ctx context.Context, name string, args []string, q question) error {
+	if len(args) == 0 && !c.all {
+		return usagef(name, "%s needs the id of a session", name)
+	}
+	var rows []dbusapi.SessionRow
+	bus, err := c.connect(ctx)
+	if err == nil {
+		rows, err = bus.ListSessions(ctx)
+	}
+	switch {
+	case err != nil && len(args) == 0:
+		return c.cannot("ask for the sessions", "", err)
+	case err != nil:
+		return c.cannot("ask for", args[0], err)
+	case len(args) == 0:
+		args = unarchived(rows)
+	}
+	return c.is(args, rows, q)
 }
 
 // unarchived are the ids of all sessions that are in sight.
@@ -73,15 +90,22 @@ func unarchived(rows []dbusapi.SessionRow) []string {
 }
 
 func (c *ctl) is(words []string, rows []dbusapi.SessionRow, q question) error {
-	byID := map[string]dbusapi.SessionRow{}
+	byID := map[string]client.Session{}
 	var sessions []known
 	for _, row := range rows {
-		byID[row.ID] = row
+		byID[row.ID] = client.Session{Id: row.ID, State: row.State, Activity: row.Activity, Attention: row.Attention}
 		sessions = append(sessions, known{row.ID, row.State})
 	}
 	code := q.no
 	unknown := false
-	answers := []isValue{}
+	answers, texts := []isValue{}, []string{}
+	add := func(s client.Session) {
+		is := q.is(s)
+		answers, texts = append(answers, isValue{s.Id, s.State, s.Activity, s.Attention, is}), append(texts, q.answer(s))
+		if is {
+			code = 0
+		}
+	}
 	for _, word := range words {
 		ids, err := match(word, sessions, c.all)
 		if f := (*failure)(nil); errors.As(err, &f) && f.code != exitNoSession { // one of several, or nonsense: that is no answer
@@ -89,14 +113,10 @@ func (c *ctl) is(words []string, rows []dbusapi.SessionRow, q question) error {
 		}
 		if err != nil {
 			unknown = true
-			answers = append(answers, isValue{Id: word, State: "unknown"})
+			answers, texts = append(answers, isValue{Id: word, State: "unknown"}), append(texts, "unknown")
 		}
 		for _, id := range ids {
-			row := byID[id]
-			answers = append(answers, isValue{id, row.State, row.Activity, q.is(row)})
-			if q.is(row) {
-				code = 0
-			}
+			add(byID[id])
 		}
 	}
 	if unknown && code != 0 {
@@ -109,8 +129,8 @@ func (c *ctl) is(words []string, rows []dbusapi.SessionRow, q question) error {
 			return err
 		}
 	default:
-		for _, answer := range answers {
-			c.print("%s\n", q.answer(answer))
+		for _, text := range texts {
+			c.print("%s\n", text)
 		}
 	}
 	return exit(code)

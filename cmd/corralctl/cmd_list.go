@@ -134,7 +134,7 @@ func take[T any](more map[string]dbus.Variant, name string, target *T) {
 
 // listed tells whether a session belongs into the list.
 func (c *ctl) listed(s client.Session, patterns, states []string) bool {
-	if len(states) > 0 && !slices.Contains(states, s.State) && (wording.Ended(s.State) || !slices.Contains(states, s.Activity)) {
+	if len(states) > 0 && !slices.ContainsFunc(states, func(word string) bool { return wording.Matches(s, word) }) {
 		return false
 	}
 	named := slices.Contains(patterns, s.Id)

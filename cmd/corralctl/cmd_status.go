@@ -184,7 +184,7 @@ func (c *ctl) printStatus(status statusOf) {
 	}
 	c.field("Runs", "%s", c.runs(s, now))
 	c.printRuns(s)
-	c.printAttention(s)
+	c.printAttention(s, now)
 	c.printProblems(status.problems, false)
 	c.printResources(s)
 	if s.ExpireTimestamp != 0 {
@@ -216,7 +216,7 @@ func (c *ctl) printState(s client.Session, now time.Time) {
 	}
 	fmt.Fprintf(c.out, "%13s: %s%s\n", "State", c.paint(wording.StateColour(s), text), since)
 	if s.Reason != "" {
-		c.field("Reason", "%s", s.Reason)
+		c.field("Reason", "%s", wording.Reason(s))
 	}
 	if !wording.Ended(s.State) && s.Activity != "" && s.Activity != "unknown" {
 		c.field("Activity", "%s", s.Activity)
@@ -249,29 +249,36 @@ func (c *ctl) printRuns(s client.Session) {
 			text += " for " + wording.Span(wording.Moment(r.End).Sub(wording.Moment(r.Start)))
 		}
 		if r.Result == "" {
-			text += ": it runs"
+			text += ": running"
 		} else {
 			text += ": " + r.Result
 		}
 		if r.Reason != "" {
-			text += " (" + r.Reason + ")"
+			text += " (" + wording.Reason(client.Session{Reason: r.Reason}) + ")"
 		}
 		fmt.Fprintf(c.out, "%*s%s\n", statusIndent, "", c.fit(wording.Printable(text), statusIndent))
 	}
 }
 
-func (c *ctl) printAttention(s client.Session) {
+// printAttention writes what the agent asks, who reported it, and for how long it has been asked.
+func (c *ctl) printAttention(s client.Session, now time.Time) {
 	if s.Attention == "" || s.Attention == s.State { // which is the second line already
 		return
 	}
-	text := wording.Printable(s.Attention)
+	text := wording.Printable(wording.AttentionWord(s.Attention))
 	if s.AttentionMessage != "" {
 		text += ": " + wording.Printable(s.AttentionMessage)
 	}
 	if s.AttentionSource != "" {
 		text += " (" + wording.Printable(s.AttentionSource) + ")"
 	}
-	fmt.Fprintf(c.out, "%13s: %s\n", "Attention", c.paint(wording.Yellow, text))
+	if s.AttentionTimestamp != 0 {
+		text += ", " + wording.Age(s.AttentionTimestamp, now) + " ago"
+	}
+	if s.AttentionAcknowledged {
+		text += ", seen"
+	}
+	fmt.Fprintf(c.out, "%13s: %s\n", "Attention", c.paint(wording.StateColour(s), text))
 }
 
 // printResources writes what the session uses; a number that cannot be had is left out.
@@ -336,14 +343,17 @@ func (c *ctl) managerStatus(ctx context.Context) error {
 	for _, count := range []struct {
 		n    uint32
 		word string
-	}{{m.NRunning, "running"}, {m.NWaiting, "waiting"}, {m.NFailed, "failed"}, {m.NStale, "stale"}, {m.NSuspended, "suspended"}} {
-		if count.n > 0 {
+	}{{m.NRunning, "running"}, {m.NWaiting, "waiting"}, {m.NTurnEnded, ""}, {m.NFailed, "failed"}, {m.NStale, "stale"}, {m.NSuspended, "suspended"}} {
+		switch {
+		case count.n > 0 && count.word == "":
+			counts = append(counts, wording.TurnsEnded(int(count.n)))
+		case count.n > 0:
 			counts = append(counts, fmt.Sprintf("%d %s", count.n, count.word))
 		}
 	}
 	c.field("Sessions", "%s", strings.Join(counts, ", "))
 	for _, a := range m.Attention {
-		fmt.Fprintf(c.out, "%13s: %s\n", "Attention", c.paint(wording.Yellow, wording.Printable(a.Id+" ("+a.Reason+")")))
+		fmt.Fprintf(c.out, "%13s: %s\n", "Attention", c.paint(wording.Yellow, wording.Printable(a.Id+" ("+wording.AttentionWord(a.Reason)+")")))
 	}
 	c.printProblems(m.Problems, true)
 	c.field("Slice", "%s", m.Slice)

@@ -20,7 +20,7 @@ var sessionStates = []string{
 }
 
 // waitActivities are what an agent that lives can be waited for to do.
-var waitActivities = []string{"working", "idle", "waiting"}
+var waitActivities = []string{"working", "idle", "waiting", "turn-ended"}
 
 var waitVerb = verb{name: "wait", args: "ID…", summary: "Wait until sessions have ended, and exit with their code", options: func(f *pflag.FlagSet) action {
 	until := f.StringSlice("until", nil, "until they are in one of these `STATES` or activities instead")
@@ -196,7 +196,7 @@ func (w *waiter) reached(s client.Session) bool {
 	if s.State == "suspended" && s.AgentAlive {
 		return false
 	}
-	return slices.Contains(w.until, s.State) || slices.Contains(w.until, s.Activity) && !wording.Ended(s.State)
+	return slices.ContainsFunc(w.until, func(word string) bool { return wording.Matches(s, word) })
 }
 
 // endError is what the end of a session means to who has waited.

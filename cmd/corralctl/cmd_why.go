@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -94,7 +95,8 @@ func decides(s client.Session, e dbusapi.Explanation) bool {
 	case "activity":
 		return e.Source != "" && e.Value == s.Activity
 	case "attention":
-		return s.Attention != "" && s.Attention != s.State && (e.Value == s.Attention || e.Value == s.Attention+": "+s.AttentionMessage)
+		value := strings.TrimSuffix(e.Value, " (acknowledged)")
+		return s.Attention != "" && s.Attention != s.State && (value == s.Attention || value == s.Attention+": "+s.AttentionMessage)
 	}
 	return false
 }
@@ -105,7 +107,7 @@ func colourOf(s client.Session, e dbusapi.Explanation, first bool) string {
 	case e.Subject == "state" || first && e.Subject == "activity" && s.Activity != "waiting":
 		return ""
 	case first && (e.Subject == "activity" || s.Attention != ""):
-		return wording.Yellow
+		return wording.StateColour(s)
 	}
 	return wording.Dim
 }

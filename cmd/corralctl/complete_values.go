@@ -14,6 +14,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/safefile"
@@ -78,8 +79,8 @@ func (c *ctl) ids(ctx context.Context, cmd *cobra.Command) []choice {
 	for _, s := range c.rows(ctx) {
 		if want(s) {
 			about := s.Agent + ", " + s.State
-			if s.Activity == "waiting" || s.Attention != "" {
-				about += ", waiting"
+			if activity, _ := wording.Activity(client.Session{State: s.State, Activity: s.Activity, Attention: s.Attention}); activity != "-" {
+				about += ", " + activity
 			}
 			choices = append(choices, choice{s.ID, about})
 		}

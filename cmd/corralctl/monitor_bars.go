@@ -35,9 +35,9 @@ func (t *barTeller) show(b bar) error {
 
 // bar is what a status bar shows.
 type bar struct {
-	offline                         bool
-	running, waiting, failed, stale int
-	lines                           []string // one for each session that lives or wants a person
+	offline                                     bool
+	running, waiting, turnsEnded, failed, stale int
+	lines                                       []string // one for each session that lives or wants a person
 }
 
 func (t *barTeller) began(all map[string]client.Session) error {
@@ -64,7 +64,10 @@ func barOf(all map[string]client.Session) bar {
 		case "stale":
 			b.stale++
 		}
-		if wording.Waits(s) {
+		switch {
+		case wording.TurnEnded(s):
+			b.turnsEnded++
+		case wording.Waits(s):
 			b.waiting++
 		}
 		if wording.Ended(s.State) && s.State != "failed" {
@@ -74,8 +77,8 @@ func barOf(all map[string]client.Session) bar {
 		if activity, _ := wording.Activity(s); activity != "-" && s.State == "running" {
 			line = s.Id + ": " + activity
 		}
-		if s.State == "failed" && s.Reason != "" {
-			line += ", " + s.Reason
+		if text, _ := wording.Outcome(s); text != "" {
+			line += ", " + text
 		}
 		b.lines = append(b.lines, wording.Printable(line))
 	}
@@ -93,6 +96,8 @@ func (b bar) class() string {
 		return "failed"
 	case b.stale > 0:
 		return "stale"
+	case b.turnsEnded > 0:
+		return "turn-ended"
 	case b.running > 0:
 		return "running"
 	}
@@ -107,6 +112,7 @@ const (
 	barGreen  = "#50fa7b"
 	barYellow = "#f1fa8c"
 	barRed    = "#ff5555"
+	barCyan   = "#8be9fd"
 	barGrey   = "#888888"
 )
 
@@ -115,14 +121,17 @@ func (b bar) parts() []barPart {
 		return []barPart{{"corrald is not running", b.class(), barGrey}}
 	}
 	var parts []barPart
-	for _, count := range []struct {
-		n            int
-		word, colour string
-	}{{b.running, "running", barGreen}, {b.waiting, "waiting", barYellow}, {b.failed, "failed", barRed}, {b.stale, "stale", barYellow}} {
-		if count.n > 0 {
-			parts = append(parts, barPart{fmt.Sprintf("%d %s", count.n, count.word), count.word, count.colour})
+	add := func(n int, text, class, colour string) {
+		if n > 0 {
+			parts = append(parts, barPart{text, class, colour})
 		}
 	}
+	count := func(n int, word, colour string) { add(n, fmt.Sprintf("%d %s", n, word), word, colour) }
+	count(b.running, "running", barGreen)
+	count(b.waiting, "waiting", barYellow)
+	add(b.turnsEnded, wording.TurnsEnded(b.turnsEnded), "turn-ended", barCyan)
+	count(b.failed, "failed", barRed)
+	count(b.stale, "stale", barYellow)
 	return parts
 }
 

@@ -149,7 +149,7 @@ func (t *plainTeller) changes(before, after client.Session) string {
 	if before.State != after.State {
 		text := before.State + " -> " + t.state(after)
 		if after.Reason != "" && after.Reason != before.Reason {
-			text += " (" + wording.Printable(after.Reason) + ")"
+			text += " (" + wording.Printable(wording.Reason(after)) + ")"
 		}
 		parts = append(parts, text)
 	}
@@ -158,7 +158,7 @@ func (t *plainTeller) changes(before, after client.Session) string {
 	if was != is && is != "-" {
 		parts = append(parts, t.c.paint(colour, wording.Printable(is)))
 	} else if before.Attention != after.Attention && after.Attention != "" && after.Attention != after.State {
-		parts = append(parts, t.c.paint(wording.Yellow, "wants attention: "+wording.Printable(after.Attention)))
+		parts = append(parts, t.c.paint(wording.Yellow, "wants attention: "+wording.Printable(wording.AttentionWord(after.Attention))))
 	}
 	for _, name := range names {
 		if slices.Contains(toldApart, name) {

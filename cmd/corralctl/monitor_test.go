@@ -64,6 +64,9 @@ func TestBarsShowWhatAPersonHasToKnowFirst(t *testing.T) {
 	running := client.Session{Id: "api", State: "running", Activity: "working"}
 	waiting := client.Session{Id: "docs", State: "running", Activity: "waiting", Attention: "<permission>"}
 	failed := client.Session{Id: "fix", State: "failed", Reason: "out of memory"}
+	ended := func(id string) client.Session {
+		return client.Session{Id: id, State: "running", Activity: "idle", Attention: "turn-ended", AttentionMessage: "a secret"}
+	}
 	done := client.Session{Id: "done", State: "completed", Activity: "waiting"}
 	all := func(sessions ...client.Session) bar {
 		m := map[string]client.Session{}
@@ -84,6 +87,10 @@ func TestBarsShowWhatAPersonHasToKnowFirst(t *testing.T) {
 				`{"name":"corral","instance":"waiting","full_text":"1 waiting","color":"#f1fa8c","urgent":true,"separator":false},` +
 				`{"name":"corral","instance":"failed","full_text":"1 failed","color":"#ff5555","urgent":false,"separator":true}]`,
 			"%{F#50fa7b}1 running%{F-} %{F#f1fa8c}1 waiting%{F-} %{F#ff5555}1 failed%{F-}"},
+		{all(ended("a"), ended("b")), `{"text":"2 running, 2 turns ended","alt":"turn-ended","tooltip":"a: turn ended\nb: turn ended","class":"turn-ended"}`,
+			`[{"name":"corral","instance":"running","full_text":"2 running","color":"#50fa7b","urgent":false,"separator":false},` +
+				`{"name":"corral","instance":"turn-ended","full_text":"2 turns ended","color":"#8be9fd","urgent":false,"separator":true}]`,
+			"%{F#50fa7b}2 running%{F-} %{F#8be9fd}2 turns ended%{F-}"},
 		{bar{offline: true}, `{"text":"corrald is not running","alt":"offline","tooltip":"","class":"offline"}`,
 			`[{"name":"corral","instance":"offline","full_text":"corrald is not running","color":"#888888","urgent":false,"separator":true}]`,
 			"%{F#888888}corrald is not running%{F-}"},

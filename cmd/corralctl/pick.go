@@ -78,14 +78,14 @@ func (p *picker) lines(c *ctl, now time.Time) []string {
 	left := p.left()
 	first := max(0, min(p.at-p.room/2, len(left)-p.room))
 	shown := left[first:min(len(left), first+p.room)]
-	t := table{columns: []column{{}, {shrink: 6, cut: wording.Ellipsize}, {shrink: 9, cut: wording.Ellipsize}, {}, {shrink: 10, cut: wording.EllipsizePath}}}
+	t := table{columns: []column{{}, {shrink: 6, cut: wording.Ellipsize}, {shrink: 9, cut: wording.EllipsizeDetail}, {}, {shrink: 10, cut: wording.EllipsizePath}}}
 	for _, s := range shown {
-		activity, colour := wording.Activity(s)
+		activity, colour := wording.Detail(s)
 		if activity == "-" || s.State != "running" {
 			activity, colour = s.State, wording.StateColour(s)
 		}
 		t.rows = append(t.rows, []cell{
-			{text: s.Id}, {text: s.Agent}, {activity, colour}, {text: wording.Age(s.StateChangeTimestamp, now)}, {text: wording.OnBranch(wording.Workspace(s.WorkingDirectory), s.Worktree)},
+			{text: s.Id}, {text: s.Agent}, {activity, colour}, {text: wording.Since(s, now)}, {text: wording.OnBranch(wording.Workspace(s.WorkingDirectory), s.Worktree)},
 		})
 	}
 	widths := t.widths(false)

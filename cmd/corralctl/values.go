@@ -56,6 +56,7 @@ type waitValue struct {
 	Id             string //nolint:revive // the contract's name
 	State          string
 	Activity       string
+	Attention      string
 	Result         string
 	Reason         string
 	ExecMainCode   int32
@@ -74,17 +75,18 @@ func (w *waiter) values() []waitValue {
 		if f := (*failure)(nil); errors.As(w.ends[id], &f) {
 			code = f.code
 		}
-		values = append(values, waitValue{s.Id, s.State, s.Activity, s.Result, s.Reason, s.ExecMainCode, s.ExecMainStatus, code})
+		values = append(values, waitValue{s.Id, s.State, s.Activity, s.Attention, s.Result, s.Reason, s.ExecMainCode, s.ExecMainStatus, code})
 	}
 	return values
 }
 
 // isValue is one answer of is-active, is-failed and is-waiting.
 type isValue struct {
-	Id       string //nolint:revive // the contract's name
-	State    string
-	Activity string
-	Is       bool
+	Id        string //nolint:revive // the contract's name
+	State     string
+	Activity  string
+	Attention string
+	Is        bool
 }
 
 // screenValue is one screen of peek.

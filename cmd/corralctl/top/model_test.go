@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
 )
@@ -39,13 +40,14 @@ func house(width, height int) *model {
 	}
 	api, docs, stale := live("api", "codex", "idle"), live("docs", "claude", "waiting"), live("shop", "claude", "unknown")
 	api.IdleHint, api.IdleSinceHint = true, ago(135*time.Second)
-	docs.Attention = "permission"
+	docs.Attention, docs.AttentionTimestamp = "permission", ago(12*time.Second)
 	docs.Description, docs.Worktree = "the guide for newcomers", "corral/docs"
 	stale.State, stale.Attention, stale.Reason, stale.SessionAlive = "stale", "stale", "scope running, session dead", false
 	frozen := live("bench", "command", "idle")
 	frozen.Frozen = true
 	failed := ended("fix-auth", "failed", "command exited with code 3")
 	failed.Attention, failed.Labels = "failed", map[string]string{"team": "id"}
+	failed.Result, failed.ExecMainCode, failed.ExecMainStatus = "exit-code", 1, 3
 	sessions := []client.Session{
 		api, docs, stale, frozen, failed, live("web", "gemini", "working"), ended("old", "completed", ""), ended("later", "suspended", ""),
 		ended("gone", "archived", ""), {Id: "new", Agent: "claude", State: "created", WorkingDirectory: "/src/new", Timestamp: ago(time.Minute)},
@@ -63,6 +65,25 @@ func house(width, height int) *model {
 	}
 	m.update(inspected{id: "docs", detail: 1, group: "/app-corral-docs", message: "Run rm -rf build?\nsecond line"})
 	return m
+}
+
+// TestTop_ShowsFinishedTurns: with a count of their own, before what needs nobody, and until a person has seen
+// them.
+func TestTop_ShowsFinishedTurns(t *testing.T) {
+	m := house(160, 24)
+	s := m.rows["api"].Session
+	s.Attention, s.AttentionTimestamp = "turn-ended", ago(5*time.Second)
+	m.update(news{changed: tell(2, s)})
+	m.update(inspected{id: "api", detail: 2, message: "finished task"})
+	screen := ansi.Strip(m.view())
+	assert.Contains(t, screen, "1 waiting  1 turn ended  1 failed")
+	assert.Regexp(t, `◆ api +codex +running +turn ended: finished task .* 5s`, screen)
+	assert.Equal(t, 3, urgency(m.rows["api"]))
+	s.AttentionAcknowledged = true
+	m.update(news{changed: tell(3, s)})
+	assert.Equal(t, 4, urgency(m.rows["api"]))
+	assert.Contains(t, m.view(), paint(wording.Dim, "◆"))
+	assert.Contains(t, ansi.Strip(m.view()), "turn ended: finished task")
 }
 
 func tell(detail uint64, sessions ...client.Session) []told {

@@ -49,7 +49,8 @@ func (s sorting) compare(a, b *row) int {
 	return 0
 }
 
-// urgency is 0 for what needs a person most. Something that was acknowledged needs nobody.
+// urgency is 0 for what needs a person most. Something that was acknowledged needs nobody, except
+// for an agent that can do nothing without an answer.
 func urgency(r *row) int {
 	switch {
 	case wording.Waits(r.Session):
@@ -58,7 +59,7 @@ func urgency(r *row) int {
 		return 1
 	case r.Attention != "" && r.State == "failed":
 		return 2
-	case r.Attention != "":
+	case r.Attention != "" && !r.AttentionAcknowledged:
 		return 3
 	}
 	switch r.State {

@@ -1,7 +1,6 @@
 package top
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -35,7 +34,7 @@ var columns = []column{
 		return amount(r.usage.tasks, r.usage.there, func(n uint64) string { return fmt.Sprint(n) }), ""
 	}},
 	{"SINCE", 7, 7, false, func(m *model, r *row) (string, string) {
-		return wording.Age(cmp.Or(r.StateChangeTimestamp, r.Timestamp), m.now), ""
+		return wording.Since(r.Session, m.now), ""
 	}},
 	{"WORKSPACE", 12, 48, false, func(_ *model, r *row) (string, string) { return workspace(r), "" }},
 }
@@ -115,6 +114,8 @@ func (m *model) line(r *row, widths []int) string {
 		}
 		text = wording.Printable(text)
 		switch {
+		case c.title == "ACTIVITY":
+			text = wording.EllipsizeDetail(text, widths[i])
 		case c.title == "":
 			text = ansi.TruncateLeft(text, sparkWidth-widths[i], "")
 		case c.title == "WORKSPACE" && ansi.StringWidth(text) > widths[i]:
@@ -197,23 +198,18 @@ func columnOf(title string) int {
 
 // activity says what the agent does, for what it waits, or how it ended.
 func (m *model) activity(r *row) (text, colour string) {
-	text, colour = wording.Activity(r.Session)
 	switch {
 	case r.Frozen:
-		return "frozen", cyan
-	case wording.Waits(r.Session) && r.question != "":
-		return text + ": " + firstLine(r.question), colour
-	case wording.Ended(r.State) && r.usage.left > 0:
+		return "frozen", ""
+	case wording.Ended(r.State) && r.State != "failed" && r.usage.left > 0:
 		if r.usage.left == 1 {
 			return "1 process left", wording.Yellow
 		}
 		return wording.Plural(r.usage.left, "processe") + " left", wording.Yellow
-	case (r.State == "failed" || r.State == "stale" || r.State == "orphaned") && r.Reason != "":
-		return r.Reason, ""
-	case r.IdleHint && r.IdleSinceHint != 0 && r.State == "running" && text == "idle":
-		return "idle " + wording.Age(r.IdleSinceHint, m.now), colour
 	}
-	return text, colour
+	s := r.Session
+	s.AttentionMessage = firstLine(r.question)
+	return wording.Detail(s)
 }
 
 func firstLine(text string) string {

@@ -93,7 +93,10 @@ func (m *model) header() string {
 		}
 		counts["session"]++
 		counts[r.State]++
-		if wording.Waits(r.Session) {
+		switch {
+		case wording.TurnEnded(r.Session):
+			counts["turn ended"]++
+		case wording.Waits(r.Session):
 			counts["waiting"]++
 		}
 	}
@@ -105,10 +108,13 @@ func (m *model) header() string {
 	}
 	add("", wording.Plural(counts["session"], "session"))
 	for _, count := range []struct{ word, colour string }{
-		{"waiting", wording.Yellow}, {"failed", wording.Red}, {"stale", wording.Yellow}, {"orphaned", wording.Yellow},
+		{"waiting", wording.Yellow}, {"turn ended", wording.Cyan}, {"failed", wording.Red}, {"stale", wording.Yellow}, {"orphaned", wording.Yellow},
 		{"running", wording.Green}, {"suspended", ""},
 	} {
-		if n := counts[count.word]; n > 0 {
+		switch n := counts[count.word]; {
+		case n > 0 && count.word == "turn ended":
+			add(count.colour, wording.TurnsEnded(n))
+		case n > 0:
 			add(count.colour, fmt.Sprintf("%d %s", n, count.word))
 		}
 	}
@@ -158,10 +164,10 @@ func (m *model) previewLines() []string {
 // why says in a line of its own what there may be no room for in the table: what the agent asks, or how it ended.
 func (m *model) why(r *row) (text, colour string) {
 	switch {
-	case wording.Waits(r.Session):
-		return m.activity(r)
 	case r.Reason != "" && (wording.Ended(r.State) || r.State == "stale" || r.State == "orphaned"):
-		return r.State + ": " + r.Reason, wording.StateColour(r.Session)
+		return r.State + ": " + wording.Reason(r.Session), wording.StateColour(r.Session)
+	case wording.WantsAttention(r.Session):
+		return m.activity(r)
 	}
 	return "", ""
 }

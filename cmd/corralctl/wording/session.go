@@ -56,6 +56,14 @@ func ShowsError(s client.Session) bool { return s.Attention == "error" && !Ended
 // turnEnded is the reason in the Attention property.
 const turnEnded = "turn-ended"
 
+// AttentionWord is a reason of the Attention property as a person reads it.
+func AttentionWord(reason string) string {
+	if reason == turnEnded {
+		return "turn ended"
+	}
+	return reason
+}
+
 // TurnsEnded writes how many turns have ended.
 func TurnsEnded(n int) string {
 	if n == 1 {
@@ -221,7 +229,7 @@ func Outcome(s client.Session) (text, colour string) {
 func suspendedBy(s client.Session) string {
 	switch {
 	case s.Reason == "":
-		return "asked"
+		return "by user"
 	case strings.HasPrefix(s.Reason, outcome.ReasonIdle):
 		return "idle"
 	}

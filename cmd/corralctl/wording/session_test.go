@@ -79,7 +79,7 @@ func TestSession(t *testing.T) {
 		{"completed", client.Session{State: "completed", Result: "success"}, "completed", "-", "", "○", Dim, "1m 30s"},
 		{"stopped", reason("stopped", ""), "stopped", "-", "", "○", Dim, "1m 30s"},
 		{"stopped by systemctl", reason("stopped", "its scope was stopped"), "stopped", "scope was stopped", "", "○", Dim, "1m 30s"},
-		{"suspended", reason("suspended", ""), "suspended", "asked", "", "○", "", "1m 30s"},
+		{"suspended", reason("suspended", ""), "suspended", "by user", "", "○", "", "1m 30s"},
 		{"suspended when idle", reason("suspended", "its agent was idle for 10m0s"), "suspended", "idle", "", "○", "", "1m 30s"},
 		{"suspended by a shutdown", reason("suspended", "the machine was shut down"), "suspended", "shutdown", "", "○", "", "1m 30s"},
 		{"suspended at the logout", reason("suspended", "the login session ended"), "suspended", "shutdown", "", "○", "", "1m 30s"},

@@ -3,10 +3,10 @@
 $ corralctl run -q --id shop -- sh -c 'corralctl report waiting --reason=permission --message="may I?"; stty -echo; read answer; echo "$answer" >answer; corralctl report working; exec sleep 1000' && corralctl wait --until=waiting shop
 
 $ corralctl list --no-legend
-shop command running (waiting: permission) waiting: permission …s ~/src/shop
+shop command running waiting: permission: may I? …s ~/src/shop
 
 $ corralctl status -n 0 shop | grep Attention
-    Attention: permission: may I? (report)
+    Attention: permission: may I? (report), …s ago
 
 $ corralctl why shop
 ● shop - running (waiting: permission), said by report …s ago
@@ -27,10 +27,22 @@ attention report  …permission: may I?
 $ corralctl why --json=short shop | tr '{' '\n' | grep permission
 "Subject":"attention","Source":"report","Time":…,"Value":"permission: may I?"}]
 
-# Taking note of it does not answer it.
-$ corralctl ack shop && corralctl list --no-legend && corralctl is-waiting shop
-shop command running (waiting) waiting …s ~/src/shop
+# A person who has seen the question has not answered it: it stays, with its text and its age, and nobody is notified of it any more.
+$ raised=$(corralctl show -P AttentionTimestamp shop); corralctl ack shop && corralctl list --no-legend && corralctl is-waiting shop && [ "$(corralctl show -P AttentionTimestamp shop)" = "$raised" ]
+shop command running waiting: permission: may I? …s ~/src/shop
 waiting
+
+$ corralctl show -p Attention,AttentionMessage,AttentionAcknowledged shop; corralctl show -P Attention; corralctl show -P NWaiting
+Attention=permission
+AttentionMessage=may I?
+AttentionAcknowledged=yes
+
+1
+
+$ corralctl status -n 0 shop | grep Attention; corralctl why shop | sed -n '1p;$p'
+    Attention: permission: may I? (report), …s ago, seen
+● shop - running (waiting: permission), said by report …s ago
+attention report  …permission: may I? (acknowledged)
 
 $ corralctl send --if-waiting shop yes && corralctl send --if-waiting shop 'yes again'
 corralctl: cannot send to "shop": it does not wait for input: its agent is …
@@ -40,12 +52,48 @@ hint: corralctl peek shop
 $ until grep -qs yes answer; do :; done; cat answer
 yes
 
+# Answered, it is gone.
+$ corralctl wait --until=working shop && corralctl show -p Attention,AttentionMessage,AttentionTimestamp,AttentionAcknowledged shop
+Attention=
+AttentionMessage=
+AttentionTimestamp=0
+AttentionAcknowledged=no
+
 $ corralctl why; corralctl why shoe
 corralctl: why needs the id of a session
 hint: corralctl help why
 corralctl: cannot explain "shoe": no such session
 hint: corralctl why shop
 [exit 4]
+
+# A finished turn is the user's turn: it has a word and a count of its own, and stays until the agent works again.
+$ corralctl run -q --id ended -- sh -c 'corralctl report idle --reason=turn-ended --message="finished task"; until [ -e go ]; do sleep 0.1; done; corralctl report working; exec sleep 1000' && corralctl wait --until=turn-ended ended
+
+$ corralctl list ended; corralctl show -P NTurnEnded; corralctl show -P Attention
+ID    AGENT   STATE   ACTIVITY                  SINCE WORKSPACE
+ended command running turn ended: finished task …s    ~/src/shop
+
+1 session, 1 turn ended. Lingering is …
+1
+ended:turn-ended:…
+
+$ corralctl is-waiting ended
+turn-ended
+[exit 3]
+
+$ corralctl is-waiting --turn-ended ended && corralctl list --state=turn-ended --no-legend | cut -d ' ' -f 1
+turn-ended
+ended
+
+$ corralctl ack ended && corralctl list --no-legend ended && corralctl show -P AttentionAcknowledged ended && corralctl show -P Attention
+ended command running turn ended: finished task …s ~/src/shop
+yes
+
+
+$ touch go; corralctl wait --until=working ended && corralctl list --no-legend ended && corralctl is-waiting --turn-ended ended; corralctl show -P NTurnEnded
+ended command running working …s ~/src/shop
+working
+0
 
 # What failed wants somebody to know of it, until somebody does.
 $ corralctl run -q --id bad -- sh -c 'exit 3' ; corralctl wait -q bad; corralctl show -P Attention bad; corralctl ack bad; corralctl show -P Attention bad
@@ -55,3 +103,9 @@ $ corralctl why bad | tail -3
          shim        …the agent was executed (PID …)
          exit_status …exited with code 3
 activity -           -     unknown
+
+# Why it failed is in the list, in one or two words.
+$ corralctl run -q --id shot -- sh -c 'kill -KILL $$'; corralctl run -q --id gone -- /bin/false --no; corralctl wait -q shot gone; corralctl list --no-legend bad gone shot
+bad  command failed exit 3  …s ~/src/shop
+gone command failed exit 1  …s ~/src/shop
+shot command failed SIGKILL …s ~/src/shop

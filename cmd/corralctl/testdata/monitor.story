@@ -33,12 +33,12 @@ $ cut -d, -f2- ~/json | grep -A1 daemon
 # The bars get what their own protocols ask for, and no line that shows nothing new.
 $ until grep -q '2 failed' ~/waybar && grep -q '2 failed' ~/i3bar; do :; done; head -1 ~/waybar; grep -B1 -A1000 corrald ~/waybar
 {"text":"1 running","alt":"running","tooltip":"old: …","class":"running"}
-{"text":"1 running, 1 failed","alt":"failed","tooltip":"old: …\nshop: failed, command exited with code 3","class":"failed"}
+{"text":"1 running, 1 failed","alt":"failed","tooltip":"old: …\nshop: failed, exit 3","class":"failed"}
 {"text":"corrald is not running","alt":"offline","tooltip":"","class":"offline"}
 ...
 
 $ tail -1 ~/waybar
-{"text":"2 failed","alt":"failed","tooltip":"old: failed, …\nshop: failed, command exited with code 3","class":"failed"}
+{"text":"2 failed","alt":"failed","tooltip":"old: failed, …\nshop: failed, exit 3","class":"failed"}
 
 $ head -3 ~/i3bar; tail -1 ~/i3bar
 {"version":1}

@@ -195,6 +195,7 @@ INSTALLED = \
 	'644:packaging/desktop/$(APP).desktop:$(DATADIR)/applications/$(APP).desktop' \
 	'644:packaging/desktop/$(APP).metainfo.xml:$(DATADIR)/metainfo/$(APP).metainfo.xml' \
 	'644:packaging/desktop/$(APP).svg:$(DATADIR)/icons/hicolor/scalable/apps/$(APP).svg' \
+	'644:packaging/desktop/$(APP)-attention.svg:$(DATADIR)/icons/hicolor/scalable/apps/$(APP)-attention.svg' \
 	'644:packaging/desktop/$(APP)-symbolic.svg:$(DATADIR)/icons/hicolor/symbolic/apps/$(APP)-symbolic.svg' \
 	'644:packaging/completions/corralctl.bash:$(DATADIR)/bash-completion/completions/corralctl' \
 	'644:packaging/completions/_corralctl:$(DATADIR)/zsh/site-functions/_corralctl' \

@@ -53,9 +53,15 @@ func newPlace(t *testing.T) *place {
 	})
 	testbed.Poll(t, "the daemon is there", func() bool { return p.command("corralctl", "list").Run() == nil })
 	p.run("corralctl", "run", "-q", "--id", "shop", "--", "sleep", "1000")
+	p.fail()
+	return p
+}
+
+// fail makes the session cart, which has failed.
+func (p *place) fail() {
+	p.t.Helper()
 	p.run("corralctl", "run", "-q", "--id", "cart", "--", "sh", "-c", "exit 3")
 	p.run("sh", "-c", "corralctl wait cart || :")
-	return p
 }
 
 func (p *place) command(name string, args ...string) *exec.Cmd {
@@ -126,19 +132,24 @@ func execOf(t *testing.T, file, pattern string) string {
 func TestBars(t *testing.T) {
 	p := newPlace(t)
 	require.NoError(t, os.WriteFile(p.home+"/i3status", []byte("general { output_format = \"i3bar\" }\norder += \"load\"\nload { format = \"busy\" }\n"), 0o600))
-	for _, bar := range []struct{ name, command, first, then string }{
-		{"waybar", execOf(t, "waybar/corral.jsonc", `"exec": "(.*)"`), `^{"text":"1 running, 1 failed",.*"class":"failed"}$`, `^{"text":"2 running`},
-		{"polybar", execOf(t, "polybar/corral.ini", `(?m)^exec = (.*)$`), `^%{F#50fa7b}1 running%{F-} %{F#ff5555}1 failed%{F-}$`, `2 running`},
-		{"i3blocks", execOf(t, "i3/i3blocks.conf", `(?m)^command=(.*)$`), `^{"full_text":"1 running, 1 failed","color":"#ff5555"}$`, `2 running`},
-		{"i3bar", execOf(t, "i3/corral.conf", `(?m)^    status_command (.*)$`) + " -c i3status", `"1 running".*"1 failed".*"busy"`, `"2 running".*"busy"`},
+	for _, bar := range []struct{ name, command, first, then, ended string }{
+		{"waybar", execOf(t, "waybar/corral.jsonc", `"exec": "(.*)"`), `^{"text":"1 running, 1 failed",.*"class":"failed"}$`, `^{"text":"2 running`, `"2 running, 1 turn ended"`},
+		{"polybar", execOf(t, "polybar/corral.ini", `(?m)^exec = (.*)$`), `^%{F#50fa7b}1 running%{F-} %{F#ff5555}1 failed%{F-}$`, `2 running`, `%{F#8be9fd}1 turn ended%{F-}$`},
+		{"i3blocks", execOf(t, "i3/i3blocks.conf", `(?m)^command=(.*)$`), `^{"full_text":"1 running, 1 failed","color":"#ff5555"}$`, `2 running`,
+			`^{"full_text":"2 running, 1 turn ended","color":"#8be9fd"}$`},
+		{"i3bar", execOf(t, "i3/corral.conf", `(?m)^    status_command (.*)$`) + " -c i3status", `"1 running".*"1 failed".*"busy"`, `"2 running".*"busy"`, `"1 turn ended","color":"#8be9fd"`},
 	} {
 		t.Run(bar.name, func(t *testing.T) {
 			p := &place{t: t, home: p.home, environment: p.environment}
 			lines := p.lines("sh", "-c", bar.command)
 			p.until(lines, bar.first)
-			p.run("corralctl", "run", "-q", "--id", bar.name, "--", "sleep", "1000")
+			p.run("corralctl", "run", "-q", "--id", bar.name, "--", "sh", "-c", "read go; corralctl report idle --reason=turn-ended; exec sleep 1000")
 			p.until(lines, bar.then)
+			p.run("corralctl", "rm", "cart")
+			p.run("corralctl", "send", bar.name, "go on")
+			p.until(lines, bar.ended)
 			p.run("corralctl", "rm", "--force", bar.name)
+			p.fail()
 		})
 	}
 }
@@ -198,10 +209,13 @@ func TestPicker(t *testing.T) {
 		require.NoError(t, err)
 		return string(out)
 	}
+	p.run("corralctl", "run", "-q", "--id", "done", "--", "sh", "-c", "corralctl report idle --reason=turn-ended; exec sleep 1000")
+	p.run("corralctl", "wait", "--until=turn-ended", "done")
 	rows := pick("0", "")
 	assert.Regexp(t, `(?m)^cart +command failed .*\x00info\x1fcart$`, rows)
 	assert.Regexp(t, `(?m)^shop +command running .*\x00info\x1fshop$`, rows)
-	assert.Contains(t, rows, "\x00urgent\x1f0\n\x00active\x1f1\n")
+	assert.Regexp(t, `(?m)^done +command running +turn ended .*\x00info\x1fdone$`, rows)
+	assert.Contains(t, rows, "\x00urgent\x1f0,1\n\x00active\x1f2\n")
 
 	pick("11", "shop")
 	p.run("corralctl", "wait", "--until=stopped", "shop")

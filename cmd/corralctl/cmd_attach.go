@@ -78,8 +78,8 @@ func (c *ctl) attachTo(ctx context.Context, args []string, answer recovery) erro
 	return c.attach(ctx, id, answer)
 }
 
-// attachable is the session that is meant when none is named: the only one that waits, else the only one that lives, else what the user chooses; "" if
-// that is none.
+// attachable is the session that is meant when none is named: the only one that waits, or else the only one whose turn has ended, else the only one that
+// lives, else what the user chooses; "" if that is none.
 func (c *ctl) attachable(ctx context.Context) (string, error) {
 	bus, err := c.connect(ctx)
 	if err != nil {
@@ -89,21 +89,23 @@ func (c *ctl) attachable(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", c.cannot("attach", "", err)
 	}
-	var waiting, others []client.Session
+	var waiting, ended, others []client.Session
 	own := c.ownSession(ctx, bus)
 	for _, s := range list.sessions {
 		switch {
 		case s.Id == own:
 		case wording.Waits(s):
 			waiting = append(waiting, s)
+		case wording.TurnEnded(s):
+			ended = append(ended, s)
 		case !wording.Ended(s.State):
 			others = append(others, s)
 		}
 	}
-	live := append(waiting, others...)
+	live := slices.Concat(waiting, ended, others)
 	switch {
-	case len(waiting) == 1:
-		return waiting[0].Id, nil
+	case len(waiting) == 1 || len(waiting) == 0 && len(ended) == 1:
+		return live[0].Id, nil
 	case len(live) == 1:
 		return live[0].Id, nil
 	case len(live) == 0:

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/godbus/dbus/v5"
 	"github.com/stretchr/testify/assert"
@@ -123,6 +124,7 @@ func TestAttentionOutlivesTheDaemon(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := startDaemon(t, "IdleAfterSec=300ms")
 			asks := d.run(t, "asks", reports("waiting", "Reason", "question", "Message", "which one?")+"; exec sleep 1000")
+			known := d.run(t, "known", reports("idle", "Reason", "turn-ended", "Message", "all done")+"; exec sleep 1000")
 			rings := d.run(t, "rings", `printf "\a"; exec sleep 1000`)
 			seen := d.run(t, "seen", `printf "\a"; exec sleep 1000`)
 			failed := d.run(t, "failed", "exit 3")
@@ -137,12 +139,23 @@ func TestAttentionOutlivesTheDaemon(t *testing.T) {
 				s.must("Acknowledge")
 				assert.Empty(t, s.facts().text("Attention"))
 			}
+			known.wants("turn-ended", "idle")
+			known.must("Acknowledge")
+			assert.True(t, known.facts().yes("AttentionAcknowledged"))
 			seen.wants("", "idle")
 			stale.wait("silent", func(f facts) bool { return f.text("Activity") == "idle" })
 
+			raised := asks.facts().time("AttentionTimestamp")
 			d.kill(signal)
 			d.launch()
-			assert.Equal(t, "which one?", asks.wants("question", "waiting").text("AttentionMessage"))
+			f := asks.wants("question", "waiting")
+			assert.Equal(t, "which one?", f.text("AttentionMessage"))
+			assert.Equal(t, raised, f.time("AttentionTimestamp"))
+			assert.WithinDuration(t, time.Now(), raised, time.Minute)
+			assert.False(t, f.yes("AttentionAcknowledged"))
+			f = known.wants("turn-ended", "idle")
+			assert.Equal(t, "all done", f.text("AttentionMessage"))
+			assert.True(t, f.yes("AttentionAcknowledged"))
 			assert.Equal(t, "bell", rings.wants("bell", "waiting").text("AttentionSource"))
 			failed.wants("failed", "unknown")
 			seen.wants("", "idle")
@@ -196,6 +209,19 @@ func TestWhoAttachesHasSeenIt(t *testing.T) {
 	assert.Empty(t, s.facts().text("Attention"), "under somebody's eyes")
 	assert.Empty(t, d.requested(mark))
 	detach()
+
+	asks := d.run(t, "asks", reports("waiting", "Reason", "question", "Message", "which?")+"; exec sleep 1000")
+	asks.wants("question", "waiting")
+	mark = d.heard.mark()
+	detach = asks.attach()
+	f := asks.wait("seen", func(f facts) bool { return f.yes("AttentionAcknowledged") })
+	assert.Equal(t, "question which?", f.text("Attention")+" "+f.text("AttentionMessage"), "it has not been answered")
+	detach()
+	assert.Empty(t, d.requested(mark))
+	asks.must("SendInput", "this one", dbusapi.InputEnter)
+	f = asks.facts()
+	assert.Empty(t, f.text("Attention")+f.text("AttentionMessage"))
+	assert.False(t, f.yes("AttentionAcknowledged"))
 
 	s.must("Start")
 	open()

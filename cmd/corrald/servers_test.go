@@ -102,7 +102,7 @@ func TestMako(t *testing.T) {
 	}
 	testbed.Poll(t, "a terminal is attached", func() bool { return tmux("list-clients", "-F", "#{client_termname}") == "foot" })
 	d.picture(t, "grim", "-")
-	asks.wait("seen", func(f facts) bool { return f.text("Attention") == "" })
+	asks.wait("seen", func(f facts) bool { return f.yes("AttentionAcknowledged") })
 	testbed.Poll(t, "it is closed", func() bool { return len(makoShows(t)) == 1 })
 	require.NoError(t, exec.Command("makoctl", "invoke", "log").Run())
 	s.wait("seen", func(f facts) bool { return f.text("Attention") == "" })

@@ -36,6 +36,7 @@ var leaves = []string{
 	"internal/fdpoll",       // many descriptors waited for by one goroutine
 	"internal/inotify",      // files and folders watched for just what is asked
 	"internal/journal",      // structured records for journald
+	"internal/keys",         // tmux's names of keys, and what a terminal sends for them
 	"internal/logsizes",     // how large a terminal was at each place of its log
 	"internal/logind",       // time before the machine is shut down, lingering
 	"internal/loginshell",   // what the user's login shell sets
@@ -62,7 +63,7 @@ var plan = map[string][]string{
 	"cmd/corralctl/transcript": {},
 	"cmd/corralctl/wording":    {"dbusapi/client", "internal/config", "internal/outcome", "internal/plaintext"},
 	"cmd/corrald":              slices.Concat([]string{"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/ground", "supervisor/session", "supervisor/store", "units", "tmux"}, leaves),
-	"cmd/corral-shim":          {"internal/clock", "internal/exitstatus", "internal/logsizes", "internal/safefile", "internal/shimwire", "internal/version"},
+	"cmd/corral-shim":          {"internal/clock", "internal/exitstatus", "internal/keys", "internal/logsizes", "internal/safefile", "internal/shimwire", "internal/version"},
 
 	// The bus: the contract, one side of it, the other side. They meet only in the contract.
 	"dbusapi":        {},

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/corrald/corral/internal/keys"
 )
 
 // CommandAgent is the agent that is always there and has no command of its own: whoever starts it brings one.
@@ -66,6 +68,8 @@ type Agent struct {
 	IdleSuspend      time.Duration  // IdleSuspendSec=, as in Config; 0 for what is configured there
 	Notify           []string       // Notify=, as in Config; nil for what is configured there
 	TmuxConfig       string         // as in Config; "" for what is configured there
+	ApproveKeys      []string       // ApproveKeys=: tmux's names of the keys that approve what the agent asks permission for; nil if they are not known
+	DenyKeys         []string       // DenyKeys=: of those that deny it
 	Status           Status         // [Status]
 	Properties       []string       // [Scope]: NAME=VALUE of the unit, as written and in order
 	Source           string         // path of its file, "" where there is none
@@ -229,6 +233,10 @@ func (l *agentLoader) set(a assignment) error {
 		return setValue(&agent.IdleSuspend, a.key, a.value, 0, idleSpan)
 	case "Agent.Notify":
 		return setValue(&agent.Notify, a.key, a.value, nil, ParseNotify)
+	case "Agent.ApproveKeys":
+		return setValue(&agent.ApproveKeys, a.key, a.value, nil, keyNames)
+	case "Agent.DenyKeys":
+		return setValue(&agent.DenyKeys, a.key, a.value, nil, keyNames)
 	case "Agent.IdSource":
 		return l.setIDSource(a)
 	default:
@@ -359,6 +367,15 @@ func command(s string) ([]string, error) {
 		}
 	}
 	return args, nil
+}
+
+// keyNames reads tmux's names of keys.
+func keyNames(s string) ([]string, error) {
+	names, err := SplitWords(s)
+	if err == nil {
+		_, err = keys.ParseAll(names)
+	}
+	return names, err
 }
 
 func negated(s string) (bool, error) {

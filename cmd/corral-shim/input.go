@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -38,10 +39,11 @@ var (
 	enterKey   = []byte("\r")
 )
 
-// text is one text for the agent.
+// text is one text, or a sequence of keys, for the agent.
 type text struct {
 	from  *conn
 	seq   uint32
+	press *press // nil for a text
 	enter bool
 	mem   []byte // a mapping of its own: given back to the system when the text is done
 	n     int    // bytes of it that are used
@@ -323,25 +325,37 @@ func (s *shim) feed() bool {
 	case q.owed > 0 && !q.within():
 		q.owed--
 		q.pending = statusAnswer
-	case len(q.texts) > 0 && (q.texts[0].stage != textWaits || !s.pane.readable && !s.holds()):
-		return s.feedText(q.texts[0])
-	case s.pane.readable: // keys that were pressed before a text came are taken before it
-		n, e := sysRead(s.pane.fd, q.keys[:])
-		switch {
-		case e == unix.EAGAIN:
-			s.pane.readable = false
-		case e != 0 || n == 0:
-			s.paneHungUp()
-		}
-		q.pending = q.keys[:n]
 	default:
-		return false
+		if t := s.nextText(); t != nil {
+			return s.feedText(t)
+		}
+		if !s.pane.readable {
+			return false
+		}
+		s.readPane()
 	}
 	return true
 }
 
-// within tells whether a text was written in part.
-func (q *inputQueue) within() bool { return len(q.texts) > 0 && q.texts[0].stage == textGoes }
+// readPane reads keys that were pressed in the pane. Those that were pressed before a text came are taken before it.
+func (s *shim) readPane() {
+	q := &s.input
+	n, e := sysRead(s.pane.fd, q.keys[:])
+	switch {
+	case e == unix.EAGAIN:
+		s.pane.readable = false
+	case e != 0 || n == 0:
+		s.paneHungUp()
+	}
+	if q.pending = q.keys[:n]; isTyped(q.pending) {
+		s.typed = clock.Monotonic()
+	}
+}
+
+// within tells whether a text, or a key, was written in part.
+func (q *inputQueue) within() bool {
+	return len(q.texts) > 0 && q.texts[0].stage == textGoes && (q.texts[0].press == nil || len(q.texts[0].press.rest) > 0)
+}
 
 // maxOwed bounds the answers that an agent can be owed: one that asks on and on, and does not read, gets no more.
 const maxOwed = 16
@@ -369,6 +383,9 @@ func (s *shim) put(b []byte) int {
 }
 
 func (s *shim) feedText(t *text) bool {
+	if t.press != nil {
+		return s.feedKeys(t)
+	}
 	switch t.stage {
 	case textWaits:
 		mode, err := unix.IoctlGetTermios(s.inner.slave, unix.TCGETS)
@@ -402,11 +419,22 @@ func (s *shim) feedText(t *text) bool {
 		if t.enter && s.put(enterKey) == 0 {
 			return false
 		}
-		s.input.texts = append(s.input.texts[:0], s.input.texts[1:]...)
-		s.input.discard(t)
-		s.send(t.from, shimwire.Message{Kind: shimwire.InputDone, Seq: t.seq})
+		s.finishText(t, "")
 	}
 	return true
+}
+
+// finishText takes the text, which is the first, out of the queue and answers it. err is why the agent has not got all of it, "" if it has.
+func (s *shim) finishText(t *text, err string) {
+	s.dequeue(t)
+	s.typed = clock.Monotonic()
+	s.send(t.from, shimwire.Message{Kind: shimwire.InputDone, Seq: t.seq, Error: err})
+}
+
+// dequeue takes the text, which is the first, out of the queue.
+func (s *shim) dequeue(t *text) {
+	s.input.texts = append(s.input.texts[:0], s.input.texts[1:]...)
+	s.input.discard(t)
 }
 
 // watchReading looks whether the agent has read the text that Enter is to follow.
@@ -441,13 +469,17 @@ func (t *text) enterAt() time.Time {
 	return t.echo.Add(enterAfterEcho + 2*t.echo.Sub(t.read))
 }
 
-// withdraw forgets the texts of a connection that is gone of which nothing was written yet: nobody is told any more that the agent has them.
+// withdraw forgets the texts of a connection that is gone of which nothing was written yet: nobody is told any more that the agent has them. Of keys
+// those are forgotten that were not written.
 func (q *inputQueue) withdraw(c *conn) {
 	kept := q.texts[:0]
 	for _, t := range q.texts {
-		if t.from == c && t.stage == textWaits {
+		if t.from == c && (t.stage == textWaits || t.press != nil && len(t.press.rest) == 0) {
 			q.discard(t)
 			continue
+		}
+		if t.from == c && t.press != nil {
+			t.press.names = t.press.names[:t.press.next]
 		}
 		kept = append(kept, t)
 	}

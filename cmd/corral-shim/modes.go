@@ -12,6 +12,9 @@ var followed = [...]int{1049, 1047, 47, 1, 7, 25, 12, 66, 1000, 1002, 1003, 1005
 // initial are the modes of a terminal that was reset: autowrap, and a cursor that can be seen.
 const initial = 1<<4 | 1<<5
 
+// cursorKeys is DECCKM: arrow keys send SS3 instead of CSI.
+const cursorKeys = 1 << 3
+
 // modes is what the agent's output has done to the modes of its terminal.
 type modes struct {
 	private  uint32 // by index in followed

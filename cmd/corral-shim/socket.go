@@ -199,7 +199,7 @@ func (s *shim) freeSlot() int {
 func (s *shim) hello() shimwire.Message {
 	return shimwire.Message{
 		Kind: shimwire.Hello, RunID: s.spec.RunID, ShimPID: os.Getpid(), AgentPID: s.agent.pid, AgentStart: s.agent.ticks,
-		Started: s.agent.started, Idle: s.idle, Pane: s.pane.there(), Since: s.since, Seq: s.saidActive,
+		Started: s.agent.started, Idle: s.idle, Pane: s.pane.there(), TakesKeys: true, Since: s.since, Seq: s.saidActive,
 	}
 }
 
@@ -291,11 +291,16 @@ func (s *shim) take(c *conn, m *shimwire.Message, passed int) {
 		s.join(c, passed, string(m.Data))
 	case m.Kind == shimwire.Resized && c == s.pane.joined:
 		s.resize()
-	case m.Kind == shimwire.Input && !c.kind.mayType():
+	case (m.Kind == shimwire.Input || m.Kind == shimwire.Keys) && !c.kind.mayType():
 		s.send(c, shimwire.Message{Kind: shimwire.InputDone, Seq: m.Seq, Error: "texts are taken from corrald alone"})
 	case m.Kind == shimwire.Input:
 		s.pane.readable = s.pane.there() // there may be keys, though nobody has looked yet
 		if problem := s.input.add(c, m); problem != "" {
+			s.send(c, shimwire.Message{Kind: shimwire.InputDone, Seq: m.Seq, Error: problem})
+		}
+	case m.Kind == shimwire.Keys:
+		s.pane.readable = s.pane.there()
+		if problem := s.input.addKeys(c, m); problem != "" {
 			s.send(c, shimwire.Message{Kind: shimwire.InputDone, Seq: m.Seq, Error: problem})
 		}
 	}

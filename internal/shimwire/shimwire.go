@@ -199,7 +199,11 @@ const (
 	// Input carries, to the shim, text for the agent: Data, Seq, and the flags below. A text longer than MaxData comes in several messages with
 	// one Seq, all but the last with FlagMore. Texts are written in the order they come in, never mixed with each other or with typed keys.
 	Input Kind = 't'
-	// InputDone answers Input, from the shim: the agent's terminal has taken all of the text with number Seq, or Error says why not.
+	// Keys carries, to the shim, keys for the agent: their names in tmux, in Data, each but the last followed by NUL, Seq, and FlagIfAsks. They are
+	// pressed one after the other, in order with texts. A shim whose Hello does not have TakesKeys ignores it.
+	Keys Kind = 'k'
+	// InputDone answers Input and Keys, from the shim: the agent's terminal has taken all of what has number Seq, or Error says why not. FlagIfAsks
+	// is set if the condition of that name is the reason.
 	InputDone Kind = 'd'
 	// Join comes from a second shim that runs in the pane of a new tmux session: it hands over that pane's terminal as a descriptor
 	// (SCM_RIGHTS), and in Data the pane's $TMUX. From then on the agent's terminal is shown there.
@@ -211,10 +215,14 @@ const (
 	Resized Kind = 'z'
 )
 
-// Flags of Input.
+// Flags of Input and Keys.
 const (
-	FlagEnter = 1 << iota // press Enter once the text has been taken
-	FlagMore              // the text goes on in the next message
+	FlagEnter = 1 << iota // Input: press Enter once the text has been taken
+	FlagMore              // Input: the text goes on in the next message
+
+	// FlagIfAsks, of Keys: each of them is written only if the agent still asks what Source has said at SinceMonotonic. It does not if a Source of the
+	// shim's has said anything that is newer than Asked, or if somebody has typed something in the meantime.
+	FlagIfAsks
 )
 
 // The sources of Said.
@@ -279,18 +287,20 @@ type Message struct {
 	Started    time.Time // Hello: when the agent was executed
 	Idle       bool      // Hello
 	Pane       bool      // Hello: it has a pane
+	TakesKeys  bool      // Hello: the shim knows Keys
 
 	Since          time.Time     // Idle, Working, Hello, Said, Ready: since when
-	SinceMonotonic time.Duration // the same moment by CLOCK_MONOTONIC; an older shim does not tell it
+	SinceMonotonic time.Duration // the same moment by CLOCK_MONOTONIC; an older shim does not tell it. Keys: since when the agent asks
 
-	Source   string // Said: which of the ways of saying something
+	Source   string // Said: which of the ways of saying something. Keys: by which one the agent asks
 	Activity string // Said: working, idle or waiting, "" if that is not said
 	Reason   string // Said: why it wants a person, "" if it does not
 	Text     string // Said: the agent's own words, MaxText bytes of UTF-8 at most
 
-	Seq   uint32 // Input, InputDone; Ended: the exit code; Hello, Idle, Working, Said: grows with each of them
-	Flags uint32 // Input
-	Data  []byte // Input, Join; in a parsed message it points into the datagram
+	Asked uint32 // Keys: the greatest Seq of a Said that the sender knows, of those that tell whether the agent asks
+	Seq   uint32 // Input, Keys, InputDone; Ended: the exit code; Hello, Idle, Working, Said: grows with each of them
+	Flags uint32 // Input, Keys, InputDone
+	Data  []byte // Input, Keys, Join; in a parsed message it points into the datagram
 	Error string // InputDone
 }
 
@@ -312,6 +322,8 @@ const (
 	msgReason     = 'n'
 	msgText       = 'x'
 	msgMonotonic  = 'm'
+	msgTakesKeys  = 'k'
+	msgAsked      = 'A'
 )
 
 // Append appends the encoded message to b. Fields that are zero are left out.
@@ -334,8 +346,10 @@ func (m *Message) Append(b []byte) []byte {
 	num(msgStarted, micro(m.Started))
 	num(msgIdle, bit(m.Idle))
 	num(msgPane, bit(m.Pane))
+	num(msgTakesKeys, bit(m.TakesKeys))
 	num(msgSince, micro(m.Since))
 	num(msgMonotonic, m.SinceMonotonic.Microseconds())
+	num(msgAsked, int64(m.Asked))
 	num(msgSeq, int64(m.Seq))
 	num(msgFlags, int64(m.Flags))
 	if len(m.Data) > 0 {
@@ -381,6 +395,10 @@ func ParseMessage(b []byte) (Message, error) {
 			m.Idle = n != 0
 		case msgPane:
 			m.Pane = n != 0
+		case msgTakesKeys:
+			m.TakesKeys = n != 0
+		case msgAsked:
+			m.Asked = uint32(n)
 		case msgSince:
 			m.Since = time.UnixMicro(n)
 		case msgMonotonic:

@@ -29,12 +29,13 @@ type world struct {
 	dead      bool // what Alive says
 	scopes    []Scope
 	scopesErr error
-	group     string        // what ControlGroup says
-	stops     bool          // what Stopping says
-	asked     chan struct{} // before it says so it waits for this to be closed
-	attached  bool          // what Attached says
-	sent      func()        // called by Send
-	follow    func(string)  // called by Follow
+	group     string                                                      // what ControlGroup says
+	stops     bool                                                        // what Stopping says
+	asked     chan struct{}                                               // before it says so it waits for this to be closed
+	attached  bool                                                        // what Attached says
+	sent      func()                                                      // called by Send
+	pressed   func(keys []string, asked *session.PermissionRequest) error // called by Keys
+	follow    func(string)                                                // called by Follow
 
 	foreign bool // another process listens in the place of the shim
 	parent  int  // what Parent says
@@ -190,14 +191,20 @@ func (w *world) Alive(session.Process) (int, bool) {
 	return fd, err == nil
 }
 
-func (w *world) TmuxServer(Target) (session.Process, bool)    { return session.Process{}, false }
-func (w *world) Scopes(context.Context) ([]Scope, error)      { return w.scopes, w.scopesErr }
-func (w *world) Watch(context.Context, []string) error        { return nil }
-func (w *world) Forget(context.Context, string) error         { return nil }
-func (w *world) ControlGroup(int) string                      { return w.group }
-func (w *world) Occupied(string) bool                         { return w.populated }
-func (w *world) Populated(string) bool                        { return w.populated }
-func (w *world) Keys(context.Context, Target, []string) error { return nil }
+func (w *world) TmuxServer(Target) (session.Process, bool) { return session.Process{}, false }
+func (w *world) Scopes(context.Context) ([]Scope, error)   { return w.scopes, w.scopesErr }
+func (w *world) Watch(context.Context, []string) error     { return nil }
+func (w *world) Forget(context.Context, string) error      { return nil }
+func (w *world) ControlGroup(int) string                   { return w.group }
+func (w *world) Occupied(string) bool                      { return w.populated }
+func (w *world) Populated(string) bool                     { return w.populated }
+func (w *world) Keys(_ context.Context, t Target, keys []string, asked *session.PermissionRequest) error {
+	w.tell("press %s %v", t.ID, keys)
+	if w.pressed != nil {
+		return w.pressed(keys, asked)
+	}
+	return nil
+}
 func (w *world) AttachCommand(context.Context, Target) ([]string, error) {
 	return []string{"tmux"}, nil
 }

@@ -18,6 +18,7 @@ const (
 	InvalidState
 	NotResumable
 	NotWaiting
+	Unsupported // the agent's definition does not say how
 	WorkspaceMissing
 	WorkspaceBusy
 	ConversationBusy

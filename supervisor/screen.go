@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/corrald/corral/internal/keys"
 	"github.com/corrald/corral/internal/safefile"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -30,7 +31,7 @@ func (s *Supervisor) targetOf(id string, usable func(*session.Run) bool, what st
 			return
 		}
 		if r := e.rec.Run; r == nil || !usable(r) {
-			err = refuse(InvalidState, "cannot %s session %q: it is %s", what, id, e.rec.View().State)
+			err = refuse(InvalidState, "cannot %s session %q: %s", what, id, stateClause(e.rec.View().State))
 			return
 		}
 		for _, check := range checks {
@@ -80,7 +81,13 @@ func (s *Supervisor) Send(ctx context.Context, id, text string, how Input) error
 		return err
 	}
 	patience := s.patience(id)
-	return s.give(ctx, id, agentAlive, how.IfWaiting && !woken, func(t Target) error {
+	check := func(e *entry) error {
+		if how.IfWaiting && !woken {
+			return s.waits(e)
+		}
+		return nil
+	}
+	return s.give(ctx, id, "send to", check, func(t Target) error {
 		ctx, cancel := s.AfterFunc.Context(ctx, patience)
 		defer cancel()
 		if err := s.World.Send(ctx, t, text, how.Enter); err != nil {
@@ -109,14 +116,25 @@ func (s *Supervisor) patience(id string) time.Duration {
 	return wait
 }
 
-// Keys presses keys, by tmux's names, in the session's pane. Errors: NoSuchSession, InvalidState, OverLimit, TmuxFailed.
-func (s *Supervisor) Keys(ctx context.Context, id string, keys []string) error {
-	if len(keys) > maxKeys {
+// Keys presses keys, by tmux's names, in order with the texts that are sent. A session whose tmux server has died gets them, too. Errors: NoSuchSession,
+// InvalidState, Invalid, OverLimit.
+func (s *Supervisor) Keys(ctx context.Context, id string, names []string) error {
+	if len(names) > maxKeys {
 		return refuse(OverLimit, "%d keys at most can be sent at a time", maxKeys)
 	}
-	return s.give(ctx, id, paneThere, false, func(t Target) error {
-		if err := s.World.Keys(ctx, t, keys); err != nil {
-			return refuse(TmuxFailed, "session %q: %v", id, err)
+	if _, err := keys.ParseAll(names); err != nil {
+		return refuse(Invalid, "%v", err)
+	}
+	always := func(*entry) error { return nil }
+	return s.give(ctx, id, "send to", always, func(t Target) error {
+		if len(names) == 0 {
+			return nil
+		}
+		ctx, cancel := s.AfterFunc.Context(ctx, keysTime(len(names)))
+		defer cancel()
+		if err := s.World.Keys(ctx, t, names, nil); err != nil {
+			s.lostSocket(t, err)
+			return refuse(InvalidState, "cannot send to session %q: %v", id, err)
 		}
 		return nil
 	})
@@ -125,20 +143,26 @@ func (s *Supervisor) Keys(ctx context.Context, id string, keys []string) error {
 // answerTime is how long an agent that tells itself what it does may take to say that it was answered. One that still asks then has not taken it.
 const answerTime = time.Second
 
-// give gives a session's agent input, and takes note that what it had asked for until then is answered: what it asks meanwhile is not.
-func (s *Supervisor) give(ctx context.Context, id string, usable func(*session.Run) bool, ifWaiting bool, send func(Target) error) error {
+// waits returns why a session's agent does not wait for input, nil if it does.
+func (s *Supervisor) waits(e *entry) error {
+	activity, _, _ := e.rec.Active()
+	switch {
+	case activity != session.Waiting:
+		return refuse(NotWaiting, "session %q does not wait for input: its agent is %s", e.rec.ID, activity)
+	case e.rec.Answered() && s.Monotonic()-e.run.answered < answerTime:
+		return refuse(NotWaiting, "session %q does not wait for input: it was answered just now", e.rec.ID)
+	}
+	return nil
+}
+
+// give gives a session's agent input if check allows it, and takes note that what it had asked for until then is answered: what it asks meanwhile is not.
+// What is done is part of an error's sentence.
+func (s *Supervisor) give(ctx context.Context, id, what string, check func(*entry) error, send func(Target) error) error {
 	var run string
 	var asked session.Seqs
-	t, err := s.terminalOf(id, usable, "send to", func(e *entry) error {
-		activity, _, _ := e.rec.Active()
-		switch {
-		case ifWaiting && activity != session.Waiting:
-			return refuse(NotWaiting, "session %q does not wait for input: its agent is %s", id, activity)
-		case ifWaiting && e.rec.Answered() && s.Monotonic()-e.run.answered < answerTime:
-			return refuse(NotWaiting, "session %q does not wait for input: it was answered just now", id)
-		}
+	t, err := s.terminalOf(id, agentAlive, what, func(e *entry) error {
 		run, asked = e.rec.Run.ID, e.rec.Asking()
-		return nil
+		return check(e)
 	})
 	if err == nil {
 		err = send(t)

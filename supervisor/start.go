@@ -110,9 +110,11 @@ type World interface {
 	Send(ctx context.Context, t Target, text string, enter bool) error
 	// Attached tells whether somebody is attached to the session's terminal. It does not wait.
 	Attached(t Target) bool
-	// Capture reads the screen; Keys presses keys; AttachCommand tells how to attach.
+	// Keys has the agent's terminal take keys, by their names in tmux, in order with texts. If asked is not nil they are pressed only while the agent asks
+	// that: else the error is a *NotAskedError, or ErrOldShim where the shim cannot check it. They reach no process that is not the run's shim.
+	Keys(ctx context.Context, t Target, keys []string, asked *session.PermissionRequest) error
+	// Capture reads the screen; AttachCommand tells how to attach.
 	Capture(ctx context.Context, t Target, lines int, escapes bool) (string, error)
-	Keys(ctx context.Context, t Target, keys []string) error
 	AttachCommand(ctx context.Context, t Target) ([]string, error)
 	// Usage reads what a control group uses, by the names of the D-Bus properties. What cannot be told is missing.
 	Usage(group string) map[string]uint64

@@ -101,26 +101,29 @@ func TestTextsOfTwoClientsAreNeverMixed(t *testing.T) {
 	}
 }
 
-// TestKeysArriveInOrder: names of keys are pressed, everything else is typed.
+// TestKeysArriveInOrder, and in order with texts.
 func TestKeysArriveInOrder(t *testing.T) {
 	d := startDaemon(t)
 	s, got := d.takes(t, "keys", "stty raw -echo")
-	s.must("SendKeys", []string{"C-a", "Enter", "Escape", "Up", "F1", "Tab", "BSpace", "M-x", "plain text", "é漢", ";", "a;", "-l", "Space"})
-	want := "\x01\r\x1b\x1b[A\x1bOP\t\x7f\x1bxplain texté漢;a;-l "
+	s.must("SendKeys", []string{"C-a", "Enter", "Escape", "Up", "F1", "Tab", "BSpace", "M-x", "p", "l", " ", "é", "漢", ";", "-", "Space"})
+	want := "\x01\r\x1b\x1b[A\x1bOP\t\x7f\x1bxpl é漢;- "
 	waitContent(t, got, want)
 	var keys []string
 	for n := range 300 {
-		keys = append(keys, fmt.Sprint(n), "Enter")
-		want += fmt.Sprint(n) + "\r"
+		keys = append(keys, string(rune('a'+n%26)), "Enter")
+		want += string(rune('a'+n%26)) + "\r"
 	}
 	s.must("SendKeys", keys)
 	waitContent(t, got, want)
 	for n := range 50 {
-		s.must("SendKeys", []string{"key ", "Enter"})
+		s.must("SendKeys", []string{"k", "Enter"})
 		s.must("SendInput", fmt.Sprint("text ", n), uint64(0))
-		want += fmt.Sprint("key \rtext ", n)
+		want += fmt.Sprint("k\rtext ", n)
 	}
 	waitContent(t, got, want)
+	refused(t, s.do("SendKeys", []string{"x", "Entr"}), dbusapi.InvalidArgs, `"Entr"`)
+	refused(t, s.do("SendKeys", []string{"x", "S-Enter"}), dbusapi.InvalidState, "S-Enter")
+	waitContent(t, got, want+"x")
 }
 
 // TestInputForRealPrograms that paint their screen or edit their line themselves.
@@ -138,7 +141,7 @@ func TestInputForRealPrograms(t *testing.T) {
 		screen(s, "INSERT")
 		poem := "    indented\n        more\n:q!\nEscape C-c é漢\n" + strings.Repeat("a long line ", 500) + "\nend"
 		s.must("SendInput", poem, uint64(0))
-		s.must("SendKeys", []string{"Escape", ":wq", "Enter"}) // a text would be pasted into the file
+		s.must("SendKeys", []string{"Escape", ":", "w", "q", "Enter"}) // a text would be pasted into the file
 		s.ends(outcome{"completed", "success", 1, 0, "", "active"})
 		assert.Equal(t, poem+"\n", readFile(t, file))
 	})
@@ -163,7 +166,7 @@ func TestInputForRealPrograms(t *testing.T) {
 	}
 }
 
-// TestInputForAStaleSession: the shim takes it, tmux is not needed; keys are pressed in tmux, and it is said that there is none.
+// TestInputForAStaleSession: the shim takes texts and keys, tmux is not needed.
 func TestInputForAStaleSession(t *testing.T) {
 	d := startDaemon(t)
 	s, got := d.takes(t, "stale", "stty -echo")
@@ -171,11 +174,12 @@ func TestInputForAStaleSession(t *testing.T) {
 	s.become("stale")
 	s.must("SendInput", "still\nthere", dbusapi.InputEnter)
 	waitContent(t, got, "still\nthere\n")
-	refused(t, s.do("SendKeys", []string{"C-c"}), dbusapi.InvalidState, `"stale"`)
+	s.must("SendKeys", []string{"k", "Enter"})
+	waitContent(t, got, "still\nthere\nk\n")
 	refused(t, s.do("Capture", uint32(0), uint64(0)), dbusapi.InvalidState, `"stale"`)
 	s.must("Resume")
 	s.must("SendInput", "again", dbusapi.InputEnter)
-	waitContent(t, got, "still\nthere\nagain\n")
+	waitContent(t, got, "still\nthere\nk\nagain\n")
 }
 
 // TestAnAgentThatDoesNotRead makes its senders wait for a while, and nobody else.

@@ -83,9 +83,17 @@ func (c *Client) Session(ctx context.Context, id string) (Session, error) {
 }
 
 // SendKeys presses keys, by their tmux names.
-func (c *Client) SendKeys(ctx context.Context, id string, keys []string) error {
+func (c *Client) SendKeys(ctx context.Context, id string, keys ...string) error {
 	return c.session(ctx, id, "SendKeys", []any{keys})
 }
+
+// Approve presses the keys by which the session's agent is permitted what it asks permission for, only while it asks.
+func (c *Client) Approve(ctx context.Context, id string) error {
+	return c.session(ctx, id, "Approve", nil)
+}
+
+// Deny presses the keys by which it is denied.
+func (c *Client) Deny(ctx context.Context, id string) error { return c.session(ctx, id, "Deny", nil) }
 
 // Capture returns the last lines of the session's screen and history; flags are dbusapi's Capture constants.
 func (c *Client) Capture(ctx context.Context, id string, lines uint32, flags uint64) (string, error) {

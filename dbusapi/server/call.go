@@ -290,7 +290,7 @@ func orderKey(msg *dbus.Message) string {
 	switch {
 	case !ok || !config.ValidName(id):
 		return ""
-	case strings.HasPrefix(member(msg), "Send"):
+	case strings.HasPrefix(member(msg), "Send"), member(msg) == "Approve", member(msg) == "Deny":
 		return "input " + id
 	case member(msg) == "Capture":
 		return "screen of " + id
@@ -350,6 +350,7 @@ var errorNames = map[supervisor.Kind]string{
 	supervisor.InvalidState:      dbusapi.InvalidState,
 	supervisor.NotResumable:      dbusapi.NotResumable,
 	supervisor.NotWaiting:        dbusapi.NotWaiting,
+	supervisor.Unsupported:       dbusapi.NotSupported,
 	supervisor.WorkspaceMissing:  dbusapi.WorkspaceMissing,
 	supervisor.WorkspaceBusy:     dbusapi.WorkspaceBusy,
 	supervisor.ConversationBusy:  dbusapi.ConversationBusy,

@@ -223,10 +223,8 @@ func getSessionByPID(ctx context.Context, o *object, msg *dbus.Message) ([]any, 
 
 // callersSession finds the session that the caller of a method is a process of.
 func (s *Server) callersSession(ctx context.Context, msg *dbus.Message) (string, error) {
-	var pid uint32
-	sender, _ := msg.Headers[dbus.FieldSender].Value().(string)
-	call := s.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetConnectionUnixProcessID", 0, sender)
-	if err := call.Store(&pid); err != nil {
+	pid, err := s.callerPID(ctx, msg)
+	if err != nil {
 		return "", answer(dbusapi.NoSessionForPID, "cannot tell which process is calling")
 	}
 	return s.sessionOf(pid)

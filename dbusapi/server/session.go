@@ -25,6 +25,8 @@ var sessionHandlers = map[string]handler{
 	"Remove":           onSession(remove),
 	"SendInput":        onSession(sendInput),
 	"SendKeys":         onSession(sendKeys),
+	"Approve":          forPeople(verb((*supervisor.Supervisor).Approve)),
+	"Deny":             forPeople(verb((*supervisor.Supervisor).Deny)),
 	"Capture":          onSession(capture),
 	"OpenLog":          onSession(openLog),
 	"GetAttachCommand": onSession(attachCommand),

@@ -206,7 +206,7 @@ func (s *subject) send(text string) { s.t.Helper(); s.corralctl("send", s.id, te
 // press presses keys by tmux's names for them.
 func (s *subject) press(keys ...string) {
 	s.t.Helper()
-	require.NoError(s.t, s.client.SendKeys(s.t.Context(), s.id, keys))
+	require.NoError(s.t, s.client.SendKeys(s.t.Context(), s.id, keys...))
 }
 
 // asked waits until the model was asked this by a person so many times in all.

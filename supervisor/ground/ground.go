@@ -245,15 +245,6 @@ func (g *Ground) Capture(ctx context.Context, t supervisor.Target, lines int, es
 	return g.Tmux.Capture(ctx, s, lines, escapes)
 }
 
-// Keys presses keys in the session's pane.
-func (g *Ground) Keys(ctx context.Context, t supervisor.Target, keys []string) error {
-	s, err := g.session(t)
-	if err != nil {
-		return err
-	}
-	return g.Tmux.SendKeys(ctx, s, keys)
-}
-
 // Attached tells whether somebody is attached to the session's terminal: tmux lets its socket be executed for as long as somebody is.
 func (g *Ground) Attached(t supervisor.Target) bool {
 	s, err := g.session(t)

@@ -70,7 +70,7 @@ func taken(fd int, seq uint32, deadline time.Time) error {
 		})
 		switch {
 		case errors.Is(err, unix.EAGAIN):
-			return errors.New("its agent does not read the text")
+			return errors.New("its agent does not read its input")
 		case err != nil:
 			return err
 		case n == 0:
@@ -78,7 +78,10 @@ func taken(fd int, seq uint32, deadline time.Time) error {
 		}
 		m, err := shimwire.ParseMessage(buf[:n])
 		if err == nil && m.Kind == shimwire.InputDone && m.Seq == seq {
-			if m.Error != "" {
+			switch {
+			case m.Error != "" && m.Flags&shimwire.FlagIfAsks != 0:
+				return &supervisor.NotAskedError{Why: m.Error}
+			case m.Error != "":
 				return errors.New(m.Error)
 			}
 			return nil

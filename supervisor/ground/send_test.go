@@ -42,6 +42,6 @@ func TestATextThatIsNotTaken(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	require.EqualError(t, new(Ground).Send(ctx, target, "hello", true), "its agent does not read the text")
+	require.EqualError(t, new(Ground).Send(ctx, target, "hello", true), "its agent does not read its input")
 	<-ended // it has closed its end
 }

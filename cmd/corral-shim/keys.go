@@ -13,9 +13,9 @@ import (
 )
 
 // Keys are written one at a time: the next one once the agent has read the one before, because many programs take all that one read returns for one key,
-// or for a paste. A program that has been sent ESC has keyPause before the next key, or it would take the two for one key with Alt; so has one that has been sent
-// a burst of characters before Enter. One that does not read has inputWait for each key; an
-// answer to its question is not written before it has read everything else.
+// or for a paste. A program that has been sent ESC has keyPause before the next key, or it would take the two for one key with Alt; so has one that has been
+// sent a burst of characters before Enter. A program that does not read for inputWait gets the rest at once, as if somebody had typed ahead. An answer to
+// its question is not written before it has read everything else.
 const (
 	keyPause = 150 * time.Millisecond
 	burst    = 3 // so many characters in quick succession some take for a paste, with the Enter that follows
@@ -32,6 +32,7 @@ type press struct {
 	rest  []byte    // what is left of the key that was written in part
 	typed int       // how many keys that type text came last, one after the other
 	last  byte      // the last byte of the key before, 0 if there is none
+	ahead bool      // the agent does not read: nothing is waited for any more
 	look  time.Time // when to check whether the agent has read that: the kernel hands it on a moment after it was written
 	bytes [32]byte
 }
@@ -140,12 +141,17 @@ func (s *shim) feedKeys(t *text) bool {
 
 // keyAt returns when the next key, which sends these bytes, may be written, if the agent has read what came before; else when to look again.
 func (s *shim) keyAt(t *text, sends []byte, now time.Time) time.Time {
-	if t.press.look.After(now) {
+	switch {
+	case t.press.ahead:
+		return now
+	case t.press.look.After(now):
 		return t.press.look
 	}
 	if unread, e := sysUnread(s.inner.slave); e == 0 && unread > 0 && (t.press.asks != nil || now.Before(t.due)) {
 		t.read = time.Time{}
 		return now.Add(inputTick)
+	} else if e == 0 && unread > 0 {
+		t.press.ahead = true
 	}
 	if t.read.IsZero() {
 		t.read = now

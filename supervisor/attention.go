@@ -41,7 +41,7 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 	}
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		if e.rec.Run.Ended() {
-			return nil, refuse(InvalidState, "session %q has no agent to report of: it is %s", id, e.rec.View().State)
+			return nil, refuse(InvalidState, "session %q has no agent to report of: %s", id, stateClause(e.rec.View().State))
 		}
 		word, changed := e.rec.Report(session.Word{Activity: r.Activity, Reason: r.Reason, Message: r.Message, At: time.Now(), Monotonic: s.Monotonic()})
 		conversed := s.conversed(e, r.ConversationID)

@@ -247,7 +247,7 @@ func (s *Supervisor) Kill(ctx context.Context, id, whom string, signal int) erro
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		r := e.rec.Run
 		if r == nil || r.Scope != session.ScopeActive || whom == WhomAgent && !r.AgentAlive() {
-			return nil, refuse(InvalidState, "session %q has no process to signal: it is %s", id, e.rec.View().State)
+			return nil, refuse(InvalidState, "session %q has no process to signal: %s", id, stateClause(e.rec.View().State))
 		}
 		reply := make(chan error, 1)
 		target := s.target(e)

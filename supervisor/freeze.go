@@ -18,7 +18,7 @@ func (s *Supervisor) Freeze(ctx context.Context, id string) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		r := e.rec.Run
 		if r == nil || r.Scope != session.ScopeActive || r.Started.IsZero() || e.run.stage != notEnding {
-			return nil, refuse(InvalidState, "cannot freeze session %q: it is %s", id, e.rec.View().State)
+			return nil, refuse(InvalidState, "cannot freeze session %q: %s", id, stateClause(e.rec.View().State))
 		}
 		return s.freezer(e, "freeze", true), nil
 	})
@@ -28,7 +28,7 @@ func (s *Supervisor) Freeze(ctx context.Context, id string) error {
 func (s *Supervisor) Thaw(ctx context.Context, id string) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		if r := e.rec.Run; r == nil || r.Scope != session.ScopeActive {
-			return nil, refuse(InvalidState, "cannot thaw session %q: it is %s", id, e.rec.View().State)
+			return nil, refuse(InvalidState, "cannot thaw session %q: %s", id, stateClause(e.rec.View().State))
 		}
 		return s.freezer(e, "thaw", false), nil
 	})
@@ -64,7 +64,7 @@ func froze(e *entry, run, verb string, freeze bool, err error) error {
 	r := e.rec.Run
 	switch {
 	case r.ID != run || !r.Live():
-		return refuse(InvalidState, "cannot %s session %q: it is %s", verb, e.rec.ID, e.rec.View().State)
+		return refuse(InvalidState, "cannot %s session %q: %s", verb, e.rec.ID, stateClause(e.rec.View().State))
 	case errors.Is(err, context.DeadlineExceeded):
 		return refuse(TimedOut, "cannot %s session %q: systemd does not answer in time", verb, e.rec.ID)
 	case err != nil:

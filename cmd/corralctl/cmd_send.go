@@ -21,8 +21,14 @@ var sendVerb = verb{name: "send", args: "ID TEXT", summary: "Type a text into a 
 		ifWaiting := f.Bool("if-waiting", false, "only if the session waits for input")
 		resume := f.Bool("resume", false, "resume the session first if it is suspended")
 		return func(ctx context.Context, c *ctl, args []string) error {
-			if len(args) != 2 {
-				return usagef("send", "send takes a session and one text, not %s; quote the text", wording.Plural(len(args), "word"))
+			switch len(args) {
+			case 0:
+				return usagef("send", "send: missing ID and TEXT")
+			case 1:
+				return usagef("send", "send: missing TEXT")
+			case 2:
+			default:
+				return usagef("send", "send: expected one TEXT, not %s: quote the text", wording.Plural(len(args)-1, "word"))
 			}
 			flags := dbusapi.InputEnter
 			if *noEnter {
@@ -59,7 +65,7 @@ func (c *ctl) send(ctx context.Context, word, text string, flags uint64) error {
 	var failed failures
 	for _, id := range ids {
 		if err := c.client.SendInput(ctx, id, text, flags); err != nil {
-			failed.add(c, c.cannot("send to", id, err))
+			failed.add(c, c.refusedInput(ctx, id, "corralctl send --resume "+id+" …", err))
 		}
 	}
 	return failed.first()

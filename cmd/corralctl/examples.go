@@ -16,8 +16,15 @@ var examples = map[string][]string{
 	"attach": {"corralctl attach shop  # Ctrl-b d comes back", "corralctl attach  # the one that waits"},
 	"open":   {"corralctl open shop api  # a window for each"},
 	"send":   {"corralctl send shop 'run the tests'  # typed, and Enter", "git diff | corralctl send --if-waiting shop -  # from standard input, if it waits for some"},
-	"peek":   {"corralctl peek shop  # without going there", "corralctl peek -n 100 shop  # with what has scrolled away"},
-	"logs":   {"corralctl logs -f shop  # and what comes", "corralctl logs --journal shop  # what happened to it"},
+	"send-keys": {
+		"corralctl send-keys shop Escape  # interrupt it",
+		"corralctl send-keys shop Down Enter  # the second choice of a menu",
+		"corralctl send-keys -l shop '/model'  # characters, without Enter",
+	},
+	"approve": {"corralctl approve shop  # what it asks permission for now"},
+	"deny":    {"corralctl deny shop  # it may not do that"},
+	"peek":    {"corralctl peek shop  # without going there", "corralctl peek -n 100 shop  # with what has scrolled away"},
+	"logs":    {"corralctl logs -f shop  # and what comes", "corralctl logs --journal shop  # what happened to it"},
 	"diff": {
 		"corralctl diff shop  # since its branch left the default branch",
 		"corralctl diff --stat --base=v2 shop  # a summary, since v2",

@@ -50,7 +50,7 @@ type verbGroup struct {
 // verbGroups returns all verbs, in the order in which help shows them.
 func verbGroups() []verbGroup {
 	return []verbGroup{
-		{"Sessions", []verb{listVerb, topVerb, runVerb, attachVerb, openVerb, sendVerb, peekVerb, logsVerb, diffVerb, statusVerb, whyVerb, showVerb, waitVerb, monitorVerb}},
+		{"Sessions", []verb{listVerb, topVerb, runVerb, attachVerb, openVerb, sendVerb, sendKeysVerb, approveVerb, denyVerb, peekVerb, logsVerb, diffVerb, statusVerb, whyVerb, showVerb, waitVerb, monitorVerb}},
 		{"Lifecycle", []verb{
 			startVerb, stopVerb, restartVerb, resumeVerb, suspendVerb, freezeVerb, thawVerb, killVerb, archiveVerb, removeVerb, cleanVerb,
 		}},
@@ -63,7 +63,7 @@ func verbGroups() []verbGroup {
 // elsewhere are the words that other programs have for what a verb does.
 var elsewhere = map[string]string{
 	"ls": "list", "ps": "list", "list-units": "list", "list-sessions": "list", "new": "run", "create": "run", "remove": "rm", "delete": "rm",
-	"tail": "logs", "journal": "logs", "capture": "peek", "send-keys": "send", "exec": "send", "shell": "attach", "join": "attach", "terminate": "stop",
+	"tail": "logs", "journal": "logs", "capture": "peek", "keys": "send-keys", "exec": "send", "accept": "approve", "allow": "approve", "reject": "deny", "shell": "attach", "join": "attach", "terminate": "stop",
 	"kill-session": "rm", "pause": "freeze", "unpause": "thaw", "daemon-reload": "reload", "check": "doctor",
 }
 

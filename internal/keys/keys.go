@@ -122,6 +122,14 @@ func ParseAll(names []string) ([]Key, error) {
 	return all, nil
 }
 
+// Names returns the names that keys have, as tmux writes them.
+func Names() []string {
+	return []string{
+		"Enter", "Escape", "Tab", "BTab", "Space", "BSpace", "Up", "Down", "Left", "Right", "Home", "End", "PageUp", "PageDown", "IC", "DC", "Insert", "Delete",
+		"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F12",
+	}
+}
+
 // modifier returns the modifier with this letter, 0 if there is none.
 func modifier(letter byte) mods {
 	switch letter {

@@ -57,12 +57,12 @@ hint: corralctl status shop
 [exit 1]
 
 $ corralctl run -q --id new --no-start -- true && corralctl kill new
-corralctl: cannot kill "new": it has no process to signal: it is created
+corralctl: cannot kill "new": it has no process to signal: it was never started
 hint: corralctl status new
 [exit 1]
 
 $ corralctl kill -s TERM new
-corralctl: cannot kill "new": it has no process to signal: it is created
+corralctl: cannot kill "new": it has no process to signal: it was never started
 hint: corralctl status new
 [exit 1]
 
@@ -72,17 +72,17 @@ hint: corralctl start new
 [exit 1]
 
 $ corralctl peek new
-corralctl: cannot read the screen of session "new": it is created
+corralctl: cannot read the screen of session "new": it was never started
 hint: corralctl start new
 [exit 1]
 
 $ corralctl send new hello
-corralctl: cannot send to session "new": it is created
+corralctl: cannot send to session "new": it was never started
 hint: corralctl status new
 [exit 1]
 
 $ corralctl thaw new
-corralctl: cannot thaw session "new": it is created
+corralctl: cannot thaw session "new": it was never started
 hint: corralctl status new
 [exit 1]
 

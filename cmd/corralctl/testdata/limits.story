@@ -37,7 +37,7 @@ stopped
 no
 
 $ corralctl freeze shop
-corralctl: cannot freeze session "shop": it is stopped
+corralctl: cannot freeze session "shop": it was stopped
 hint: corralctl status shop
 [exit 1]
 

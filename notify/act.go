@@ -59,6 +59,17 @@ func (n *Notifier) act(ctx context.Context, sessions []string, key string) error
 	return errors.Join(errs...)
 }
 
+// seen takes note that a person has closed the notice of these sessions: whoever does knows how they ended. What an agent asks is not settled by that.
+func (n *Notifier) seen(sessions []string) {
+	go func() {
+		ctx, cancel := deadline.Context(n.ctx, actTimeout)
+		defer cancel()
+		for _, id := range sessions {
+			_ = n.Sessions().AcknowledgeState(ctx, id) // one that is gone meanwhile needs nobody
+		}
+	}()
+}
+
 // failed tells a person that what was asked for was not done; there is nobody else to tell.
 func (n *Notifier) failed(sessions []string, err error) {
 	n.screen.failure = nil

@@ -28,6 +28,7 @@ type Sessions interface {
 	Resume(ctx context.Context, id string) error
 	Restart(ctx context.Context, id string) error
 	Acknowledge(ctx context.Context, id string) error
+	AcknowledgeState(ctx context.Context, id string) error
 	Send(ctx context.Context, id, text string, how supervisor.Input) error
 }
 

@@ -36,6 +36,9 @@ const (
 // application is the name of our desktop file, by which a server finds the settings that its user has for us, and of our icon.
 const application = "io.github.corrald.Corral"
 
+// dismissed is the reason of a notice that a person has closed.
+const dismissed = uint32(2)
+
 // gnome is the server of a desktop that takes a client's notices away once the client is gone from the bus.
 const gnome = "gnome-shell"
 
@@ -334,6 +337,9 @@ func (n *Notifier) heard(signal *dbus.Signal) {
 	switch signal.Name {
 	case serverName + ".NotificationClosed":
 		if live != nil {
+			if len(signal.Body) > 1 && signal.Body[1] == dismissed {
+				n.seen(live.Sessions)
+			}
 			s.remember(*live)
 			live.Live = false
 			n.dirty = true

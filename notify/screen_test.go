@@ -31,6 +31,9 @@ func (s *sessions) do(what string, args ...any) error {
 func (s *sessions) Resume(_ context.Context, id string) error      { return s.do("resume ", id) }
 func (s *sessions) Restart(_ context.Context, id string) error     { return s.do("restart ", id) }
 func (s *sessions) Acknowledge(_ context.Context, id string) error { return s.do("acknowledge ", id) }
+func (s *sessions) AcknowledgeState(_ context.Context, id string) error {
+	return s.do("acknowledge the state of ", id)
+}
 func (s *sessions) Send(_ context.Context, id, text string, how supervisor.Input) error {
 	return s.do("send ", id, " ", text, " ", how.Enter, how.IfWaiting)
 }
@@ -148,7 +151,8 @@ func TestAServerThatAnswersOutOfOrder(t *testing.T) {
 	})
 	s.publish(failed("shop", now()))
 	n := s.shown(server)
-	assert.Equal(t, "restart shop", testbed.Receive(t, s.did, "the action"))
+	assert.ElementsMatch(t, []string{"acknowledge the state of shop", "restart shop"},
+		[]string{testbed.Receive(t, s.did, "that a person has closed it"), testbed.Receive(t, s.did, "the action")})
 	server.Before(nil)
 
 	forge(t, n.ID)
@@ -226,19 +230,29 @@ func TestAServerThatIsRestarted(t *testing.T) {
 	s := newStage(t)
 	server := testbed.Notifications(t)
 	s.publish(failed("shop", now()))
-	n := s.shown(server)
+	s.shown(server)
 	s.publish(failed("read", now()))
 	read := s.shown(server).ID
 	server.Emit(t, "ActionInvoked", read, "resume") // which is done once the number is known that it was given
 	assert.Equal(t, "resume read", testbed.Receive(t, s.did, "the action"))
 	server.Dismiss(t, read, 2)
-	server.Emit(t, "ActionInvoked", n.ID, "resume") // after which the dismissal was heard, too
-	assert.Equal(t, "resume shop", testbed.Receive(t, s.did, "the action"))
+	assert.Equal(t, "acknowledge the state of read", testbed.Receive(t, s.did, "that a person has closed it"))
 	server.Crash()
 	next := testbed.Notifications(t)
 	assert.Equal(t, "shop: failed, exit 3", s.shown(next).Title)
 	s.publish(failed("more", now()))
 	assert.Equal(t, "more: failed, exit 3", s.shown(next).Title)
+}
+
+// TestNotice_ClosedByAPersonWasSeen, each session of a summary; one that has expired was not.
+func TestNotice_ClosedByAPersonWasSeen(t *testing.T) {
+	s := newStage(t)
+	server := testbed.Notifications(t)
+	s.publish(failed("expires", now()))
+	server.Dismiss(t, s.shown(server).ID, 1)
+	s.publish(failed("dismissed", now()))
+	server.Dismiss(t, s.shown(server).ID, 2)
+	assert.Equal(t, "acknowledge the state of dismissed", testbed.Receive(t, s.did, "that a person has closed it"))
 }
 
 // A daemon goes on with what the one before it has on the screen. GNOME's server has taken that away.

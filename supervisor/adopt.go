@@ -28,6 +28,9 @@ func (s *Supervisor) Adopt(ctx context.Context, saved []*session.Session) error 
 			s.takeHint(e)
 		}
 	}
+	if ids, err := s.World.PulledIn(ctx); err == nil {
+		s.pulledIn(ids)
+	}
 	s.unsure = true
 	s.undoStrays()
 	s.awaitLooks(ctx)
@@ -76,6 +79,7 @@ func (s *Supervisor) Resync() {
 		s.listAfter = 0
 		s.compareWith(scopes, runs)
 	})
+	_ = s.lookAtUnits(ctx) // before a session is removed it is asked again
 }
 
 // listLater lists again when some time has gone by.

@@ -168,12 +168,25 @@ func (s *Supervisor) Acknowledge(ctx context.Context, id string) error {
 	})
 }
 
+// AcknowledgeState takes note that a person knows what state the session is in. What its agent asks for stays unacknowledged. Errors: NoSuchSession.
+func (s *Supervisor) AcknowledgeState(ctx context.Context, id string) error {
+	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
+		if e.rec.Attention().Source != "" || !s.acknowledge(e) {
+			return nil, nil
+		}
+		return s.wait(e, func(*entry) bool { return true }, noError), nil
+	})
+}
+
 // acknowledge does so in the event loop, and returns whether there was anything to acknowledge.
 func (s *Supervisor) acknowledge(e *entry) bool {
 	if a := e.rec.Attention(); a.Reason == "" || a.Acknowledged {
 		return false
 	}
-	s.apply(e, e.rec.Acknowledgement())
+	s.lookAtClock()
+	seen := e.rec.Acknowledgement()
+	seen.At, seen.On = time.Now(), s.boot
+	s.apply(e, seen)
 	return true
 }
 

@@ -29,6 +29,8 @@ type world struct {
 	dead      bool // what Alive says
 	scopes    []Scope
 	scopesErr error
+	pulledIn  []string // what PulledIn says
+	pulledErr error
 	group     string                                                      // what ControlGroup says
 	stops     bool                                                        // what Stopping says
 	asked     chan struct{}                                               // before it says so it waits for this to be closed
@@ -191,13 +193,14 @@ func (w *world) Alive(session.Process) (int, bool) {
 	return fd, err == nil
 }
 
-func (w *world) TmuxServer(Target) (session.Process, bool) { return session.Process{}, false }
-func (w *world) Scopes(context.Context) ([]Scope, error)   { return w.scopes, w.scopesErr }
-func (w *world) Watch(context.Context, []string) error     { return nil }
-func (w *world) Forget(context.Context, string) error      { return nil }
-func (w *world) ControlGroup(int) string                   { return w.group }
-func (w *world) Occupied(string) bool                      { return w.populated }
-func (w *world) Populated(string) bool                     { return w.populated }
+func (w *world) TmuxServer(Target) (session.Process, bool)  { return session.Process{}, false }
+func (w *world) Scopes(context.Context) ([]Scope, error)    { return w.scopes, w.scopesErr }
+func (w *world) PulledIn(context.Context) ([]string, error) { return w.pulledIn, w.pulledErr }
+func (w *world) Watch(context.Context, []string) error      { return nil }
+func (w *world) Forget(context.Context, string) error       { return nil }
+func (w *world) ControlGroup(int) string                    { return w.group }
+func (w *world) Occupied(string) bool                       { return w.populated }
+func (w *world) Populated(string) bool                      { return w.populated }
 func (w *world) Keys(_ context.Context, t Target, keys []string, asked *session.PermissionRequest) error {
 	w.tell("press %s %v", t.ID, keys)
 	if w.pressed != nil {

@@ -387,9 +387,8 @@ func (s *Supervisor) SetOnLogin(ctx context.Context, id, onLogin string) error {
 
 func (s *Supervisor) change(ctx context.Context, id string, f func(*session.Session)) error {
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
-		f(e.rec)
-		e.unsaved, e.exited = true, false
-		s.touch(e)
+		s.want(e, func() { f(e.rec) })
+		e.exited = false
 		return s.wait(e, func(*entry) bool { return true }, noError), nil
 	})
 }

@@ -171,8 +171,8 @@ func checkTexts(spec *Spec) error {
 func checkChoices(spec *Spec) error {
 	switch spec.OnLogin {
 	case "":
-		spec.OnLogin = "ignore"
-	case "ignore", "resume", "start":
+		spec.OnLogin = session.Ignore
+	case session.Ignore, "resume", "start":
 	default:
 		return refuse(Invalid, "OnLogin %s is none of ignore, resume, start", brief(spec.OnLogin))
 	}

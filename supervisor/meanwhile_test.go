@@ -209,7 +209,7 @@ func TestTheAlarmFollowsAReload(t *testing.T) {
 		s.hangUp()
 	})
 	expiring(t, nothing, func(a *alarmed) {
-		a.fails("shop")
+		a.failsSeen("shop")
 		conf := config.Default()
 		conf.Retention.Failed = 3 * day
 		require.NoError(t, a.sup.Reload(conf, nil))

@@ -115,7 +115,7 @@ func (s *Supervisor) recordOf(sc Scope) (*session.Session, error) {
 	}
 	command, dir = asText(command, dir)
 	rec := &session.Session{
-		ID: id, Agent: agent, Command: command, WorkingDirectory: dir, Workspace: dir, OnLogin: "ignore", Created: hello.Started,
+		ID: id, Agent: agent, Command: command, WorkingDirectory: dir, Workspace: dir, OnLogin: session.Ignore, Created: hello.Started,
 	}
 	s.runs(rec, sc, hello, shim)
 	s.recall(rec)

@@ -2,40 +2,49 @@ package supervisor
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// retention returns how long a session in this state is kept; config.Infinity where only its user may end it.
-func (s *Supervisor) retention(rec *session.Session, state session.State) time.Duration {
-	keep := s.Config.Retention
+// retention returns how long a session in this state is kept, and since when that counts: the time by the wall clock, and the boot of it. It is config.Infinity
+// for one that is wanted, never ran, lives or is archived.
+func (s *Supervisor) retention(rec *session.Session, state session.State) (keep time.Duration, since time.Time, on session.Boot) {
+	times := s.Config.Retention
+	keep, since, on = config.Infinity, rec.StateChanged, rec.ChangedOn
 	switch {
+	case rec.Wanted():
 	case state == session.Suspended && rec.Resumable():
-		return keep.Resumable
+		keep = times.Resumable
 	case state == session.Suspended:
-		return keep.Suspended
+		keep = times.Suspended
+	case state == session.Failed && rec.Seen == session.Failed && !rec.SeenAt.IsZero():
+		keep, since, on = times.Failed, rec.SeenAt, rec.SeenOn
 	case state == session.Failed:
-		return keep.Failed
+		keep = max(times.Failed, times.Unseen)
 	case state == session.Completed:
-		return keep.Completed
+		keep = times.Completed
 	case state == session.Stopped:
-		return keep.Stopped
+		keep = times.Stopped
 	}
-	return config.Infinity
+	if rec.Released.After(since) { // it was wanted until then
+		since, on = rec.Released, rec.ReleasedOn
+	}
+	return keep, since, on
 }
 
 // expires returns when the session has outlived its retention time, by the wall clock: zero if it never does. What has become of it on this boot is kept
 // for as long as it should be, also where the clock was set meanwhile.
 func (s *Supervisor) expires(rec *session.Session, state session.State) time.Time {
-	keep := s.retention(rec, state)
+	keep, since, on := s.retention(rec, state)
 	if keep == config.Infinity {
 		return time.Time{}
 	}
-	at := rec.StateChanged.Round(0).Add(keep)
-	if rec.ChangedOn.ID == s.boot.ID {
-		if set := s.boot.Began.Sub(rec.ChangedOn.Began); clockWasSet(set) {
+	at := since.Round(0).Add(keep)
+	if on.ID == s.boot.ID {
+		if set := s.boot.Began.Sub(on.Began); clockWasSet(set) {
 			at = at.Add(set)
 		}
 	}
@@ -71,14 +80,85 @@ func (s *Supervisor) Clean(ctx context.Context) ([]string, error) {
 	return s.clean(ctx, func(e *entry) time.Time { return e.shown.expiry() })
 }
 
-// clean removes the sessions whose time, by at, has come.
+// clean removes the sessions whose time, by at, has come. systemd is asked first which of them are still wanted: where it does not answer none is removed.
 func (s *Supervisor) clean(ctx context.Context, at func(*entry) time.Time) ([]string, error) {
 	now := time.Now()
-	ids, err := s.idsWhere(func(e *entry) bool { return isDue(at(e), now) })
+	due, err := s.idsWhere(func(e *entry) bool { return isDue(at(e), now) })
+	if err != nil || len(due) == 0 {
+		return nil, err
+	}
+	if err := s.lookAtUnits(ctx); err != nil {
+		return nil, err
+	}
+	ids, err := s.idsWhere(func(e *entry) bool { return isDue(at(e), now) && !e.rec.Wanted() })
 	if err != nil {
 		return nil, err
 	}
 	return s.eachOf(ctx, ids, len(ids), func(ctx context.Context, id string) error { return s.Remove(ctx, id, false) })
+}
+
+// lookAtUnits asks systemd which sessions a timer or another unit starts: when the daemon starts, after each reload of the user manager, which enabling and
+// disabling a unit brings about, when a session begins to have a time at which it expires, and before any is removed.
+func (s *Supervisor) lookAtUnits(ctx context.Context) error {
+	ids, err := s.World.PulledIn(ctx)
+	if err != nil {
+		return err
+	}
+	return s.do(func() { s.pulledIn(ids) })
+}
+
+// pulledIn takes note of the sessions that a unit starts. The others are not, or not any more.
+func (s *Supervisor) pulledIn(ids []string) {
+	for _, e := range s.sessions {
+		if pulled := slices.Contains(ids, e.rec.ID); pulled != e.rec.PulledIn {
+			s.want(e, func() { e.rec.PulledIn = pulled })
+		}
+	}
+}
+
+// want changes whether a session is wanted. One that is not any more is kept for as long as if it had ended just now.
+func (s *Supervisor) want(e *entry, change func()) {
+	before := e.rec.Wanted()
+	change()
+	if before && !e.rec.Wanted() {
+		s.lookAtClock()
+		e.rec.Released, e.rec.ReleasedOn = time.Now(), s.boot
+	}
+	e.unsaved = true
+	s.touch(e)
+}
+
+// lookAtUnitsSoon does so outside of the loop, once for all that ask for it meanwhile. What is not learned now is learned the next time.
+func (s *Supervisor) lookAtUnitsSoon() {
+	if s.askingUnits {
+		s.askUnitsAgain = true
+		return
+	}
+	s.askingUnits = true
+	go func() {
+		ctx, cancel := s.AfterFunc.Context(s.ctx, startTimeout)
+		defer cancel()
+		_ = s.lookAtUnits(ctx)
+		s.post(func() {
+			again := s.askUnitsAgain
+			s.askingUnits, s.askUnitsAgain = false, false
+			if again {
+				s.lookAtUnitsSoon()
+			}
+		})
+	}()
+}
+
+// showExpiry follows from a session's new time of expiry: the alarm may have to be set anew, and a session that begins to have such a time may be one that a unit
+// starts.
+func (s *Supervisor) showExpiry(before, now time.Time) {
+	if before.Equal(now) {
+		return
+	}
+	s.rearm = true
+	if before.IsZero() && s.running {
+		s.lookAtUnitsSoon()
+	}
 }
 
 func isDue(at, now time.Time) bool { return !at.IsZero() && !at.After(now.Round(0)) }
@@ -89,7 +169,8 @@ func (s *Supervisor) removal(e *entry) time.Time {
 	if at.IsZero() {
 		return at
 	}
-	trusted := s.clockSince.Add(min(trustAfter, s.retention(e.rec, session.State(e.shown.State))))
+	keep, _, _ := s.retention(e.rec, session.State(e.shown.State))
+	trusted := s.clockSince.Add(min(trustAfter, keep))
 	for _, later := range []time.Time{trusted, e.removeAgain} {
 		if at.Before(later) {
 			at = later

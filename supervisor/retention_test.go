@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +88,24 @@ func (a *alarmed) fails(id string) {
 	synctest.Wait()
 }
 
+// failsSeen has a session that has just failed, and somebody sees it.
+func (a *alarmed) failsSeen(id string) {
+	a.t.Helper()
+	a.fails(id)
+	require.NoError(a.t, a.sup.Acknowledge(a.t.Context(), id))
+	synctest.Wait()
+}
+
+// keptFor holds that the session expires in so long, is there until then and is not there afterwards.
+func (a *alarmed) keptFor(id string, d time.Duration) {
+	a.t.Helper()
+	assert.Equal(a.t, time.Now().Add(d).Unix(), a.expires(id).Unix())
+	a.pass(d - time.Second)
+	assert.True(a.t, a.there(id))
+	a.pass(2 * time.Second)
+	assert.False(a.t, a.there(id))
+}
+
 func (a *alarmed) expires(id string) time.Time {
 	a.t.Helper()
 	snap, err := a.sup.Session(id)
@@ -94,14 +113,128 @@ func (a *alarmed) expires(id string) time.Time {
 	return snap.Expires
 }
 
-func TestWhatFailedIsKeptForADay(t *testing.T) {
+func TestRetention_FailedIsKeptForADayAfterItWasSeen(t *testing.T) {
 	expiring(t, nothing, func(a *alarmed) {
 		a.fails("shop")
-		assert.Equal(t, time.Now().Add(day).UnixMicro(), a.expires("shop").UnixMicro())
-		a.pass(day - time.Second)
-		assert.True(t, a.there("shop"))
-		a.pass(2 * time.Second)
+		a.pass(3 * day)
+		require.NoError(t, a.sup.Acknowledge(a.t.Context(), "shop"))
+		synctest.Wait()
+		a.pass(time.Hour)
+		require.NoError(t, a.sup.Acknowledge(a.t.Context(), "shop"), "it was seen before")
+		synctest.Wait()
+		a.keptFor("shop", day-time.Hour)
+	})
+}
+
+func TestRetention_FailedAndUnseenIsKeptForAWeek(t *testing.T) {
+	expiring(t, nothing, func(a *alarmed) {
+		a.fails("shop")
+		a.keptFor("shop", 7*day)
+	})
+}
+
+// TestRetention_UnseenIsNeverKeptForLess than what was seen: who configures a longer time for failed sessions means all of them.
+func TestRetention_UnseenIsNeverKeptForLess(t *testing.T) {
+	expiring(t, nothing, func(a *alarmed) {
+		require.NoError(t, a.sup.do(func() { a.sup.Config.Retention.Failed = 30 * day }))
+		a.fails("shop")
+		a.keptFor("shop", 30*day)
+	})
+}
+
+// TestRetention_ANewRunIsUnseen: what was seen of the run before it says nothing of this one.
+func TestRetention_ANewRunIsUnseen(t *testing.T) {
+	expiring(t, nothing, func(a *alarmed) {
+		a.failsSeen("shop")
+		require.NoError(t, a.sup.Start(a.t.Context(), "shop"))
+		synctest.Wait()
+		a.exit("shop", 3)
+		a.empty("shop")
+		a.keptFor("shop", 7*day)
+	})
+}
+
+// TestRetention_ResumableIsKeptForThirtyDays, and what cannot be resumed for seven.
+func TestRetention_ResumableIsKeptForThirtyDays(t *testing.T) {
+	suspended := func() []*session.Session {
+		record := func(id string, resume []string) *session.Session {
+			return &session.Session{
+				ID: id, Agent: "command", Command: []string{"true"}, ResumeCommand: resume, WorkingDirectory: "/", State: session.Suspended, StateChanged: time.Now(),
+				Run: &session.Run{ID: "r1", BootID: "last boot", Scope: session.ScopeGone, Intent: session.Suspend},
+			}
+		}
+		return []*session.Session{record("plain", nil), record("resumes", []string{"true"})}
+	}
+	expiring(t, suspended, func(a *alarmed) {
+		a.keptFor("plain", 7*day)
+		a.keptFor("resumes", 23*day-time.Second)
+	})
+}
+
+// TestRetention_WhatIsEnabledDoesNotExpire, and from the day on which it is not enabled any more it is kept as if it had ended then.
+func TestRetention_WhatIsEnabledDoesNotExpire(t *testing.T) {
+	for _, how := range []string{"resume", "start"} {
+		expiring(t, nothing, func(a *alarmed) {
+			a.failsSeen("shop")
+			require.NoError(t, a.sup.SetOnLogin(a.t.Context(), "shop", how))
+			synctest.Wait()
+			assert.Zero(t, a.expires("shop"))
+			a.pass(year)
+			require.True(t, a.there("shop"))
+			require.NoError(t, a.sup.SetOnLogin(a.t.Context(), "shop", session.Ignore))
+			a.keptFor("shop", day)
+		})
+	}
+}
+
+// TestRetention_WhatAUnitStartsDoesNotExpire: systemd is asked when the session ends, when the user manager was reloaded, and before the session would be removed.
+func TestRetention_WhatAUnitStartsDoesNotExpire(t *testing.T) {
+	expiring(t, nothing, func(a *alarmed) {
+		a.world.pulledIn = []string{"nightly"}
+		a.failsSeen("nightly")
+		assert.Zero(t, a.expires("nightly"))
+		a.pass(year)
+		a.world.pulledIn = nil // the timer is disabled, for which the user manager is reloaded
+		a.sup.Resync()
+		synctest.Wait()
+		assert.Equal(t, time.Now().Add(day).Unix(), a.expires("nightly").Unix())
+		a.world.pulledIn = []string{"nightly"} // a timer is started that is not enabled: nobody is told
+		a.pass(day + time.Second)
+		require.True(t, a.there("nightly"))
+		assert.Zero(t, a.expires("nightly"))
+	})
+}
+
+// TestRetention_WhatAUnitStartedIsKnownAfterARestart: the daemon's absence is no end of a timer, and one that was disabled meanwhile is no reason to remove the
+// session at once.
+func TestRetention_WhatAUnitStartedIsKnownAfterARestart(t *testing.T) {
+	longAgo := func() []*session.Session {
+		records := failedLongAgo(30 * day)()
+		records[0].PulledIn, records[0].SeenAt = true, time.Time{}
+		return records
+	}
+	expiring(t, longAgo, func(a *alarmed) { a.keptFor("shop", 7*day) })
+}
+
+// TestRetention_NothingIsRemovedUnasked: where systemd does not say which sessions its units start, none is removed, until it does.
+func TestRetention_NothingIsRemovedUnasked(t *testing.T) {
+	expiring(t, nothing, func(a *alarmed) {
+		a.world.pulledErr = errors.New("no systemd")
+		a.failsSeen("shop")
+		a.pass(2 * day)
+		require.True(t, a.there("shop"))
+		a.world.pulledErr = nil
+		a.pass(trustAfter)
 		assert.False(t, a.there("shop"))
+	})
+}
+
+// TestRetention_WhatNeverRanDoesNotExpire.
+func TestRetention_WhatNeverRanDoesNotExpire(t *testing.T) {
+	expiring(t, nothing, func(a *alarmed) {
+		_, err := a.sup.Create(a.t.Context(), "command", Spec{ID: "plan", Command: []string{"true"}, WorkingDirectory: a.home, NoStart: true})
+		require.NoError(t, err)
+		assert.Zero(t, a.expires("plan"))
 	})
 }
 
@@ -109,7 +242,7 @@ func TestWhatFailedIsKeptForADay(t *testing.T) {
 // failed is kept for as long as ever, and the time that is announced is one of the new clock.
 func TestTheClockIsSetForward(t *testing.T) {
 	expiring(t, nothing, func(a *alarmed) {
-		a.fails("shop")
+		a.failsSeen("shop")
 		a.pass(time.Hour)
 		a.setClock(3 * year)
 		assert.Equal(t, time.Now().Add(day-time.Hour).Unix(), a.expires("shop").Unix())
@@ -123,7 +256,7 @@ func TestTheClockIsSetForward(t *testing.T) {
 // TestTheClockIsSetBack: nothing is kept for longer either.
 func TestTheClockIsSetBack(t *testing.T) {
 	expiring(t, nothing, func(a *alarmed) {
-		a.fails("shop")
+		a.failsSeen("shop")
 		a.setBack()
 		assert.Equal(t, time.Now().Add(day-time.Hour).Unix(), a.expires("shop").Unix())
 		a.pass(day - time.Hour - time.Second)
@@ -138,7 +271,7 @@ func failedLongAgo(ago time.Duration) func() []*session.Session {
 	return func() []*session.Session {
 		at := time.Now().Add(-ago)
 		return []*session.Session{{
-			ID: "shop", Agent: "command", Command: []string{"true"}, WorkingDirectory: "/", State: session.Failed, StateChanged: at,
+			ID: "shop", Agent: "command", Command: []string{"true"}, WorkingDirectory: "/", State: session.Failed, StateChanged: at, Seen: session.Failed, SeenAt: at,
 			ChangedOn: session.Boot{ID: "last boot", Began: at},
 			Run:       &session.Run{ID: "r1", BootID: "last boot", Scope: session.ScopeGone, StartError: "it cannot", StartEnded: at},
 		}}

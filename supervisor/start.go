@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"path/filepath"
@@ -91,6 +92,8 @@ type World interface {
 	Alive(p session.Process) (pidfd int, alive bool)
 	// Scopes lists the scopes of ours that systemd knows.
 	Scopes(ctx context.Context) ([]Scope, error)
+	// PulledIn returns the ids of the sessions whose unit, corral@ID.service, a timer or another unit starts.
+	PulledIn(ctx context.Context) ([]string, error)
 	// Watch has systemd tell of scopes that were there already. Forget ends that.
 	Watch(ctx context.Context, units []string) error
 	Forget(ctx context.Context, unit string) error
@@ -264,7 +267,7 @@ func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 			StateDir:  s.Records.SessionDir(rec.ID),
 			Socket:    dir + "/" + shimSocket,
 			LogMax:    s.Config.LogMaxSize,
-			IdleAfter: s.Config.IdleAfter,
+			IdleAfter: cmp.Or(def.IdleAfter, s.Config.IdleAfter),
 			Holds:     def.NoTypeAhead,
 			Notify:    notify,
 

@@ -129,6 +129,9 @@ type Supervisor struct {
 	missed       int  // sessions that have to be looked at again
 	wasLive      bool // what Live was told last
 
+	askingUnits   bool // systemd is being asked which sessions units start
+	askUnitsAgain bool // and is to be asked once more then
+
 	nextExpiry time.Time     // what the alarm is set to
 	rearm      bool          // it may have to be set anew
 	boot       session.Boot  // this one, by the clock as it was last seen
@@ -363,7 +366,7 @@ func (s *Supervisor) stamp(e *entry) {
 	back := (v.State == session.Running || v.State == session.Starting) && (e.rec.State == session.Stale || e.rec.State == session.Orphaned)
 	e.rec.State, e.rec.StateChanged = v.State, v.Since
 	if v.State == session.Running {
-		e.rec.Seen = "" // whatever it was, it is over
+		e.rec.Unsee() // whatever it was, it is over
 	}
 	if v.Since.IsZero() || back {
 		e.rec.StateChanged, e.exited = time.Now(), false
@@ -384,6 +387,7 @@ func (s *Supervisor) show(e *entry) []Change {
 		return []Change{{Old: old}}
 	}
 	e.shown = s.snapshot(e)
+	s.showExpiry(old.expiry(), e.shown.Expires)
 	before := string(e.adopted)
 	if old != nil {
 		before = old.State

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -218,4 +219,28 @@ func (m *Manager) invocationID(ctx context.Context, name string) (string, error)
 	v, err := m.get(ctx, name, unitIface, "InvocationID")
 	id, _ := v.Value().([]byte)
 	return hex.EncodeToString(id), err
+}
+
+// pullers are the properties of a unit that name other units which start it: timers, targets, services.
+var pullers = []string{"TriggeredBy", "WantedBy", "RequiredBy", "BoundBy", "UpheldBy"}
+
+// PulledIn returns the instances of a template, "corral@" with ".service", that another unit starts: a timer, the target of an enabled one, a service that
+// requires it. systemd has them loaded for as long as that unit is.
+func (m *Manager) PulledIn(ctx context.Context, template, suffix string) ([]string, error) {
+	rows, err := m.listOnce(ctx, template+"*"+suffix)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list %q: %w", template+"*"+suffix, err)
+	}
+	var instances []string
+	for _, row := range rows {
+		var props map[string]dbus.Variant
+		err := m.read(ctx, unitPath(row.Name), propertiesIface+".GetAll", unitIface).Store(&props)
+		if err != nil && !isGone(err) {
+			return nil, fmt.Errorf("cannot read %q: %w", row.Name, err)
+		}
+		if slices.ContainsFunc(pullers, func(property string) bool { names, _ := props[property].Value().([]string); return len(names) > 0 }) {
+			instances = append(instances, strings.TrimSuffix(strings.TrimPrefix(row.Name, template), suffix))
+		}
+	}
+	return instances, nil
 }

@@ -109,7 +109,7 @@ func (s *shim) notePrinted() {
 
 // promptAt returns when the agent can be told its prompt if it stays silent from now on.
 func (s *shim) promptAt() time.Time {
-	calm := s.spec.IdleAfter
+	calm := min(s.spec.IdleAfter, defaultIdleAfter) // an agent that may be silent for minutes while it works is no slower to take input
 	switch {
 	case !s.ready.IsZero():
 		return s.ready

@@ -153,5 +153,7 @@ func TestWhenThePromptIsTyped(t *testing.T) {
 			s.ready = at(row.ready)
 		}
 		assert.Equal(t, at(row.want), s.promptAt(), row.name)
+		s.spec.IdleAfter = 5 * time.Minute
+		assert.Equal(t, at(row.want), s.promptAt(), "%s, and IdleAfterSec= is 5 minutes", row.name)
 	}
 }

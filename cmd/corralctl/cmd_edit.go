@@ -108,9 +108,26 @@ func newEdit(agent string, full bool) (*edit, error) {
 		e.text, err = safefile.ReadLinked(files[0], maxDefinition)
 		return e, err
 	}
-	e.text = fmt.Appendf(nil, "[Agent]\nDescription=%s\nCommand=\n", agent)
+	e.text = fmt.Appendf(nil, newDefinition, agent)
 	return e, nil
 }
+
+// newDefinition is what an agent's first definition begins with.
+const newDefinition = `[Agent]
+Description=%s
+Command=
+# Further keys, each with an example; see corral.agent(5) for all of them.
+#ResumeCommand=program --resume
+#IdleAfterSec=30
+#IdleSuspendSec=30min
+#Notify=failed waiting
+
+[Environment]
+#Set=NAME=VALUE
+
+[Scope]
+#MemoryMax=4G
+`
 
 // quote puts the agent's other files below what is edited, as comments.
 func (e *edit) quote(files []string) error {

@@ -71,6 +71,7 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 			fmt.Fprintln(c.out)
 		}
 		c.printStatus(status)
+		c.sawEnd(ctx, s, words)
 	}
 	if c.wantsJSON() && len(ids) > 0 {
 		if err := c.printJSON(all); err != nil {
@@ -78,6 +79,14 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 		}
 	}
 	return exit(code)
+}
+
+// sawEnd has corrald take note that a person knows how a session ended: one that they named, and looked at on a terminal. A script that reads the status is no
+// person.
+func (c *ctl) sawEnd(ctx context.Context, s client.Session, words []string) {
+	if c.outTTY != nil && len(words) > 0 && wording.Ended(s.State) && s.Attention != "" {
+		_ = c.client.Acknowledge(ctx, s.Id)
+	}
 }
 
 // matchAll returns the ids that words name, all of them for --all, and the code of the first word that names none, after having said so.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -18,7 +19,7 @@ import (
 // TestRetention: what has outlived its time is removed by itself, as ExpireTimestamp has announced, and never a workspace; what is archived stays.
 func TestRetention(t *testing.T) {
 	const keep = 2 * time.Second
-	d := startDaemon(t, "CompletedRetentionSec=2s", "FailedRetentionSec=2s", "StoppedRetentionSec=2s", "SuspendedRetentionSec=2s")
+	d := startDaemon(t, "CompletedRetentionSec=2s", "FailedRetentionSec=2s", "UnseenRetentionSec=2s", "StoppedRetentionSec=2s", "SuspendedRetentionSec=2s")
 	mark := d.heard.mark()
 	work := testbed.Dir(t)
 	require.NoError(t, os.WriteFile(filepath.Join(work, "uncommitted"), []byte("change"), 0o600))
@@ -56,7 +57,7 @@ func TestRetention(t *testing.T) {
 
 // TestRetentionWhileTheDaemonIsAway: what expires meanwhile is gone soon after its return, and Clean says nothing is left to do.
 func TestRetentionWhileTheDaemonIsAway(t *testing.T) {
-	d := startDaemon(t, "FailedRetentionSec=1s")
+	d := startDaemon(t, "FailedRetentionSec=1s", "UnseenRetentionSec=1s")
 	s := d.run(t, "failed", "exit 3")
 	at := s.become("failed").time("ExpireTimestamp")
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
@@ -67,6 +68,64 @@ func TestRetentionWhileTheDaemonIsAway(t *testing.T) {
 	require.NoError(t, d.manager("Clean", nil, &cleaned))
 	assert.Empty(t, cleaned)
 	assert.NoDirExists(t, d.stateDir("failed"))
+}
+
+// removed waits until the session was removed by itself.
+func (d *corrald) removed(t *testing.T, mark int, id string) {
+	t.Helper()
+	d.await(t, mark, "the removing of "+id, func(s *dbus.Signal) bool {
+		return strings.HasSuffix(s.Name, ".SessionRemoved") && len(s.Body) > 0 && s.Body[0] == id
+	})
+}
+
+// TestRetention_FailedIsKeptUntilAPersonHasSeenIt: ExpireTimestamp says so at all times.
+func TestRetention_FailedIsKeptUntilAPersonHasSeenIt(t *testing.T) {
+	d := startDaemon(t, "FailedRetentionSec=1s", "UnseenRetentionSec=7d")
+	mark := d.heard.mark()
+	s := d.run(t, "shop", "exit 3")
+	f := s.become("failed")
+	assert.Equal(t, f.time("StateChangeTimestamp").Add(7*24*time.Hour), f.time("ExpireTimestamp"))
+	before := time.Now()
+	s.must("Acknowledge")
+	expires := s.facts().time("ExpireTimestamp")
+	assert.WithinRange(t, expires, before.Add(time.Second-time.Millisecond), time.Now().Add(time.Second))
+	d.removed(t, mark, "shop")
+	assert.False(t, time.Now().Before(expires))
+}
+
+// TestRetention_WhatIsWantedDoesNotExpire: what a timer starts, and what is enabled; ExpireTimestamp follows both, and daemons that come and go.
+func TestRetention_WhatIsWantedDoesNotExpire(t *testing.T) {
+	dir := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "systemd", "user")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	for name, text := range map[string]string{"corral@.service": "[Service]\nExecStart=true\n", "corral@nightly.timer": "[Timer]\nOnCalendar=2100-01-01\n"} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		t.Cleanup(func() { _ = os.Remove(path) })
+	}
+	d := startDaemon(t, "CompletedRetentionSec=1s")
+	mark := d.heard.mark()
+	testbed.Systemctl(t, "daemon-reload")
+	testbed.Systemctl(t, "start", "corral@nightly.timer")
+	t.Cleanup(func() { _ = exec.Command("systemctl", "--user", "stop", "corral@nightly.timer").Run() })
+	nightly, enabled := d.run(t, "nightly", "exit 0"), d.create(t, "enabled", spec{"Command": []string{"true"}, "OnLogin": "start"})
+	forever := func(s *subject) {
+		t.Helper()
+		s.wait("that it does not expire", func(f facts) bool { return f.text("State") == "completed" && f["ExpireTimestamp"].Value() == uint64(0) })
+	}
+	forever(nightly)
+	forever(enabled)
+	d.run(t, "plain", "exit 0")
+	d.removed(t, mark, "plain")
+	require.Equal(t, 0, d.kill(syscall.SIGTERM))
+	d.launch()
+	forever(nightly)
+	assert.ElementsMatch(t, []string{"enabled", "nightly"}, d.ids(t))
+
+	enabled.must("SetOnLogin", "ignore")
+	d.removed(t, mark, "enabled")
+	testbed.Systemctl(t, "stop", "corral@nightly.timer")
+	testbed.Systemctl(t, "daemon-reload")
+	d.removed(t, mark, "nightly")
 }
 
 // time returns a property that is a time.

@@ -65,6 +65,7 @@ type Agent struct {
 	StopWhom         string         // StopWhom=: StopAgent, or StopAll for one that hears only signals to all of its processes
 	NoTypeAhead      bool           // TypeAhead=no: what is typed before the agent takes input is lost
 	Type             string         // Type=: TypeSimple, or TypeNotify for one that says when it is ready, and how it is (sd_notify(3))
+	IdleAfter        time.Duration  // IdleAfterSec=, as in Config; 0 for what is configured there
 	IdleSuspend      time.Duration  // IdleSuspendSec=, as in Config; 0 for what is configured there
 	Notify           []string       // Notify=, as in Config; nil for what is configured there
 	TmuxConfig       string         // as in Config; "" for what is configured there
@@ -229,6 +230,8 @@ func (l *agentLoader) set(a assignment) error {
 		return setValue(&agent.TmuxConfig, a.key, a.value, "", tmuxConfig)
 	case "Agent.Type":
 		return setValue(&agent.Type, a.key, a.value, TypeSimple, agentType)
+	case "Agent.IdleAfterSec":
+		return setValue(&agent.IdleAfter, a.key, a.value, 0, finiteSpan)
 	case "Agent.IdleSuspendSec":
 		return setValue(&agent.IdleSuspend, a.key, a.value, 0, idleSpan)
 	case "Agent.Notify":

@@ -67,6 +67,23 @@ func TestAgentOwnNotify(t *testing.T) {
 	assert.Contains(t, warnings[0].String(), `Notify= has a bad value: "never" is neither yes nor no, nor one of failed, waiting`)
 }
 
+func TestAgent_IdleAfterSec(t *testing.T) {
+	root := write(t, map[string]string{
+		"agents/repl.agent":    "[Agent]\nCommand=a\nIdleAfterSec=30\n",
+		"agents/compile.agent": "[Agent]\nCommand=a\nIdleAfterSec=5min\n",
+		"agents/unset.agent":   "[Agent]\nCommand=a\nIdleAfterSec=5min\nIdleAfterSec=\n",
+		"agents/wrong.agent":   "[Agent]\nCommand=a\nIdleAfterSec=0\nIdleAfterSec=infinity\nIdleAfterSec=soon\n",
+	})
+	agents, warnings := LoadAgents([]string{root})
+	for name, want := range map[string]time.Duration{"repl": 30 * time.Second, "compile": 5 * time.Minute, "unset": 0, "wrong": 0} {
+		assert.Equal(t, want, agents[name].IdleAfter, name)
+	}
+	require.Len(t, warnings, 3)
+	for _, w := range warnings {
+		assert.Contains(t, w.String(), "IdleAfterSec= has a bad value")
+	}
+}
+
 func TestAgentTypeAndIdleTime(t *testing.T) {
 	root := write(t, map[string]string{
 		"agents/a.agent": "[Agent]\nCommand=a\nType=notify\nIdleSuspendSec=2h\n",

@@ -46,7 +46,8 @@ const NotifyLabel = "notify"
 type Retention struct {
 	Suspended time.Duration // SuspendedRetentionSec=: of an agent that cannot resume its conversation
 	Resumable time.Duration // ResumableRetentionSec=: suspended, and its agent can
-	Failed    time.Duration // FailedRetentionSec=
+	Failed    time.Duration // FailedRetentionSec=: after a person has seen that it failed
+	Unseen    time.Duration // UnseenRetentionSec=: failed, and nobody has seen it; the longer of this and Failed counts
 	Completed time.Duration // CompletedRetentionSec=
 	Stopped   time.Duration // StoppedRetentionSec=
 }
@@ -64,7 +65,7 @@ func Default() Config {
 		Notify:        NotifyAll,
 		TmuxMessages:  true,
 		NotifyAfter:   time.Minute,
-		Retention:     Retention{Suspended: 7 * day, Resumable: 30 * day, Failed: day, Completed: 7 * day, Stopped: 7 * day},
+		Retention:     Retention{Suspended: 7 * day, Resumable: 30 * day, Failed: day, Unseen: 7 * day, Completed: 7 * day, Stopped: 7 * day},
 	}
 }
 
@@ -127,6 +128,8 @@ func (c *Config) set(key, value string) error {
 		return setValue(&c.Retention.Resumable, key, value, def.Retention.Resumable, ParseTimeSpan)
 	case "FailedRetentionSec":
 		return setValue(&c.Retention.Failed, key, value, def.Retention.Failed, ParseTimeSpan)
+	case "UnseenRetentionSec":
+		return setValue(&c.Retention.Unseen, key, value, def.Retention.Unseen, ParseTimeSpan)
 	case "CompletedRetentionSec":
 		return setValue(&c.Retention.Completed, key, value, def.Retention.Completed, ParseTimeSpan)
 	case "StoppedRetentionSec":

@@ -178,6 +178,11 @@ func (g *Ground) Scopes(ctx context.Context) ([]supervisor.Scope, error) {
 	return scopes, nil
 }
 
+// PulledIn returns the ids of the sessions whose unit, corral@ID.service, a timer or another unit starts.
+func (g *Ground) PulledIn(ctx context.Context) ([]string, error) {
+	return g.Units.PulledIn(ctx, "corral@", ".service")
+}
+
 // Watch has systemd tell of scopes that were there already.
 func (g *Ground) Watch(ctx context.Context, units []string) error {
 	return g.Units.Watch(ctx, units...)

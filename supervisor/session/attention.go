@@ -167,6 +167,8 @@ type Acknowledged struct {
 	Run   string
 	State State // "" if it was none that wants attention
 	Words Seqs  // the last ones
+	At    time.Time
+	On    Boot // the boot of At
 }
 
 // Answered tells that the agent was given input after these words. What it asked for in them is settled, unless it tells that itself.
@@ -218,8 +220,8 @@ func (e Acknowledged) apply(s *Session) {
 	if r == nil {
 		return
 	}
-	if e.State != "" {
-		s.Seen = e.State
+	if e.State != "" && s.Seen != e.State {
+		s.Seen, s.SeenAt, s.SeenOn = e.State, e.At, e.On
 	}
 	r.Acknowledged.include(e.Words)
 }

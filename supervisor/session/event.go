@@ -159,9 +159,13 @@ func (e RunAsked) apply(s *Session) {
 		}
 	}
 	s.NRuns++
-	s.heard, s.Seen, s.Frozen = nil, "", false
+	s.heard, s.Frozen = nil, false
+	s.Unsee()
 	s.Run = &Run{ID: e.Run, BootID: e.BootID, Unit: e.Unit, Resumed: e.Resumed, Notify: e.Notify, Sources: strings.Join(e.Sources, " "), Asked: e.At, WasSuspended: suspended}
 }
+
+// Unsee forgets that a person has taken note of a state.
+func (s *Session) Unsee() { s.Seen, s.SeenAt, s.SeenOn = "", time.Time{}, Boot{} }
 
 // run returns the current run if it is the one with this id.
 func (s *Session) run(id string) *Run {

@@ -53,7 +53,13 @@ type Session struct {
 
 	ChangedMonotonic time.Duration `json:"changed_monotonic,omitzero"` // by CLOCK_MONOTONIC of ChangedOn: when it was known that State had changed
 
-	Seen State `json:"seen,omitempty"` // a state of the current run that a person has taken note of
+	Seen   State     `json:"seen,omitempty"`   // a state of the current run that a person has taken note of
+	SeenAt time.Time `json:"seen_at,omitzero"` // when a person first took note of it; zero in a record of an older version
+	SeenOn Boot      `json:"seen_on,omitzero"` // the boot of SeenAt
+
+	PulledIn   bool      `json:"pulled_in,omitempty"`  // by systemd: a timer or another unit starts corral@ID.service
+	Released   time.Time `json:"released,omitzero"`    // when it last ceased to be wanted: see Wanted
+	ReleasedOn Boot      `json:"released_on,omitzero"` // the boot of Released
 
 	WorkspaceInode Inode `json:"workspace_inode,omitzero"` // by the kernel: of the workspace when it was last at its place; of a run that lives
 	WorkspaceGone  bool  `json:"-"`                        // by inotify: it is not at its place
@@ -214,6 +220,14 @@ func (s *Session) Clone() *Session {
 // Resumable tells whether a resume would go on with the agent's conversation.
 func (s *Session) Resumable() bool {
 	return len(s.ResumeCommand) > 0
+}
+
+// Ignore is the OnLogin of a session that is not enabled: nothing is done about it at a login.
+const Ignore = "ignore"
+
+// Wanted tells whether the session is a definition of what is to run again: it is enabled, or a timer or another unit starts it.
+func (s *Session) Wanted() bool {
+	return s.PulledIn || s.OnLogin != "" && s.OnLogin != Ignore
 }
 
 // Live tells whether the run has, or may still get, processes: its scope is not known to be gone.

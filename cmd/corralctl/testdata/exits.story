@@ -61,3 +61,8 @@ $ corralctl kill -s KILL loop && corralctl wait loop
 $ corralctl show -P Result,Reason loop
 signal
 command was killed by SIGKILL
+
+# A person who looks at a failed session on a terminal has seen it; a script that reads its status has not.
+$ corralctl status loop >~/status; corralctl show -P Attention loop; script -qec 'corralctl status loop' /dev/null >~/status; echo "seen: $(corralctl show -P Attention loop)"
+failed
+seen: 

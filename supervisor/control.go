@@ -57,7 +57,7 @@ func (s *Supervisor) await(ctx context.Context, reply <-chan error) error {
 
 // started tells whether a start has come to its end, one way or the other.
 func started(e *entry) bool {
-	return e.then == nil && (e.removed || e.rec.View().State != session.Starting)
+	return e.then == nil && (e.removed || !e.rec.Awaited())
 }
 
 // startError tells what kept a run from starting. The end of the daemon comes before the agent of every start that still waits then.
@@ -279,7 +279,10 @@ func (s *Supervisor) Archive(ctx context.Context, id string) error {
 			return nil, err
 		}
 		var overruled error
-		s.whenGone(e, func() { s.apply(e, session.ArchiveAsked{At: time.Now()}) }, func(err error) { overruled = err })
+		s.whenGone(e, func() {
+			s.unwatchWorkspace(e)
+			s.apply(e, session.ArchiveAsked{At: time.Now()})
+		}, func(err error) { overruled = err })
 		return s.wait(e, func(e *entry) bool { return overruled != nil || scopeGone(e) }, func(*entry) error { return overruled }), nil
 	})
 }

@@ -264,6 +264,9 @@ func (s *Supervisor) create(agent string, spec Spec) (*entry, error) {
 	}
 	e := &entry{rec: rec, unsaved: true}
 	s.add(e)
+	if spec.NoStart { // of any other it is watched from its start on
+		s.watchWorkspace(e)
+	}
 	s.settleWorktree(e)
 	return e, nil
 }

@@ -79,7 +79,7 @@ func (s *Supervisor) wake(ctx context.Context, id string, whatever bool) (woken 
 			state, wanted = e.rec.View().State, whatever || e.idledOut()
 			switch {
 			case !wanted:
-			case e.starts || state == session.Starting:
+			case e.starts || e.rec.Awaited():
 				begins = true
 				return s.wait(e, started, s.startError), nil
 			case state == session.Stopping && e.rec.Run.Intent == session.Suspend: // what it is told until then is lost
@@ -108,7 +108,7 @@ func (s *Supervisor) wake(ctx context.Context, id string, whatever bool) (woken 
 func (e *entry) idledOut() bool {
 	past := e.rec.Past
 	return e.rec.Run != nil && e.rec.Run.IdledOut ||
-		e.rec.View().State == session.Starting && len(past) > 0 && past[len(past)-1].IdledOut
+		e.rec.Awaited() && len(past) > 0 && past[len(past)-1].IdledOut
 }
 
 // calmTime is how long an agent that was just started has to fall silent: a text that comes while it still makes its screen can be lost.

@@ -246,7 +246,7 @@ func TestWhatWasFoundIsToldUntilItIsMended(t *testing.T) {
 		for _, p := range []Problem{{Session: "lost", Text: "set aside", Path: aside}, {Session: "shop", Text: "newer"}, {Session: "shop", Text: "edited", UntilSaved: true}} {
 			b.sup.Found(p)
 		}
-		require.NoError(t, b.sup.Adopt(t.Context(), []*session.Session{{ID: "shop", Agent: "command", Created: time.Now(), State: session.Created, StateChanged: time.Now()}}))
+		require.NoError(t, b.sup.Adopt(t.Context(), []*session.Session{{ID: "shop", Agent: "command", WorkingDirectory: b.home, Created: time.Now(), State: session.Created, StateChanged: time.Now()}}))
 		ctx, cancel := context.WithCancel(t.Context())
 		go b.sup.Run(ctx)
 		b.sup.Trouble("configuration", "it cannot be read")

@@ -327,12 +327,13 @@ func (s *Supervisor) isStarting(e *entry, run string) bool {
 	return !e.removed && e.rec.Run.ID == run && !e.rec.Run.Begun() && !e.rec.Run.Ended() && e.run.stage == notEnding
 }
 
-// startTimedOut gives up on a run whose agent has not appeared. One that has lost its workspace or its terminal is left alone until that is back.
+// startTimedOut gives up on a run whose agent has not appeared. One whose agent was there and has lost its workspace, or its terminal, is left alone until that is
+// back.
 func (s *Supervisor) startTimedOut(e *entry, run string, limit time.Duration) {
 	if !s.isStarting(e, run) {
 		return
 	}
-	if e.rec.View().State != session.Starting {
+	if !e.rec.Awaited() {
 		e.run.timer = nil
 		s.armStart(e)
 		return

@@ -363,9 +363,9 @@ func (s *Supervisor) stamp(e *entry) {
 	if e.rec.State == v.State && !e.rec.StateChanged.IsZero() {
 		return
 	}
-	back := (v.State == session.Running || v.State == session.Starting) && (e.rec.State == session.Stale || e.rec.State == session.Orphaned)
+	back := slices.Contains([]session.State{session.Running, session.Starting, session.Created}, v.State) && (e.rec.State == session.Stale || e.rec.State == session.Orphaned)
 	e.rec.State, e.rec.StateChanged = v.State, v.Since
-	if v.State == session.Running {
+	if v.State == session.Running || back {
 		e.rec.Unsee() // whatever it was, it is over
 	}
 	if v.Since.IsZero() || back {
@@ -472,7 +472,7 @@ func (s *Supervisor) add(e *entry) {
 	s.sessions[e.rec.ID] = e
 	s.units[UnitName(e.rec.Agent, e.rec.ID)] = e
 	s.touch(e)
-	if r := e.rec.Run; r.Live() && r.BootID == s.BootID {
+	if r := e.rec.Run; r.Live() && r.BootID == s.BootID || r == nil && e.adopted != "" && e.rec.Archived.IsZero() {
 		s.watchWorkspace(e)
 	}
 }

@@ -170,8 +170,53 @@ func TestAnExclusiveWorkspaceIsADirectory(t *testing.T) {
 	})
 }
 
-// TestOnlyTheWorkspacesOfRunsAreWatched: what becomes of the others is nothing to their sessions, and would wake us.
-func TestOnlyTheWorkspacesOfRunsAreWatched(t *testing.T) {
+// TestWorkspace_OrphansASessionThatNeverRan, and one that begins; who sees it has seen it until the workspace comes back.
+func TestWorkspace_OrphansASessionThatNeverRan(t *testing.T) {
+	supervise(t, func(b *bed) {
+		work := filepath.Join(t.TempDir(), "work")
+		vanish := func() {
+			require.NoError(t, os.Remove(work))
+			b.files.tell(work, "", unix.IN_DELETE_SELF)
+		}
+		comeBack := func() {
+			require.NoError(t, os.Mkdir(work, 0o700))
+			b.files.tell(filepath.Dir(work), "work", unix.IN_CREATE)
+		}
+		require.NoError(t, os.Mkdir(work, 0o700))
+		for _, id := range []string{"shop", "kept"} {
+			_, err := b.sup.Create(b.t.Context(), "command", Spec{ID: id, Command: []string{"true"}, WorkingDirectory: work, NoStart: true})
+			require.NoError(t, err)
+		}
+		for range 2 {
+			vanish()
+			synctest.Wait()
+			snap, err := b.sup.Session("shop")
+			require.NoError(t, err)
+			assert.Equal(t, []string{"orphaned", "error", "orphaned"}, []string{snap.State, snap.Lifecycle, snap.Attention})
+			require.NoError(t, b.sup.Acknowledge(b.t.Context(), "shop"))
+			snap, err = b.sup.Session("shop")
+			require.NoError(t, err)
+			assert.Empty(t, snap.Attention)
+			comeBack()
+			assert.Equal(t, "created", b.state("shop"))
+		}
+		b.world.start = func(p Plan, tell func(session.Event)) error { scopeRuns(p, tell); return nil }
+		b.call("start", func(ctx context.Context) error { return b.sup.Start(ctx, "shop") })
+		assert.Equal(t, "starting", b.state("shop"))
+		vanish()
+		assert.Equal(t, "orphaned", b.state("shop"))
+		assert.NotContains(t, strings.Join(b.heard(), "\n"), "start: ", "it has not started")
+		comeBack()
+		assert.Equal(t, "starting", b.state("shop"))
+		vanish()
+		require.NoError(t, b.sup.Archive(b.t.Context(), "kept"))
+		comeBack()
+		assert.Equal(t, "archived", b.state("kept"))
+	})
+}
+
+// TestWorkspace_IsWatchedUntilTheRunHasEnded: before the first run, and while one lives. What becomes of the others is nothing to their sessions, and would wake us.
+func TestWorkspace_IsWatchedUntilTheRunHasEnded(t *testing.T) {
 	supervise(t, func(b *bed) {
 		watched := func() (places, paths int) {
 			b.meanwhile(func() { places, paths = len(b.sup.places), len(b.sup.paths) })
@@ -181,8 +226,9 @@ func TestOnlyTheWorkspacesOfRunsAreWatched(t *testing.T) {
 		require.NoError(t, os.Mkdir(work, 0o700))
 		_, err := b.sup.Create(b.t.Context(), "command", Spec{ID: "shop", Command: []string{"true"}, WorkingDirectory: work, NoStart: true})
 		require.NoError(t, err)
-		none, _ := watched()
-		assert.Zero(t, none, "never started")
+		places, paths := watched()
+		assert.Equal(t, 1, places, "never started")
+		assert.NotZero(t, paths)
 		for range 2 {
 			require.NoError(t, b.sup.Start(b.t.Context(), "shop"))
 			places, paths := watched()

@@ -120,6 +120,15 @@ func TestStateTellsWhatCouldNotBeStarted(t *testing.T) {
 		work := testbed.Dir(t)
 		s := d.create(t, "homeless", spec{"Command": []string{"true"}, "WorkingDirectory": work, "Start": false})
 		s.is(outcome{"created", "", 0, 0, "", "active"})
+		for range 2 { // it is told before anybody tries to start it, also by the next daemon
+			require.NoError(t, os.Remove(work))
+			s.ends(outcome{"orphaned", "", 0, 0, `workspace "` + work + `" is gone`, "error"})
+			d.kill(syscall.SIGKILL)
+			d.launch()
+			s.ends(outcome{"orphaned", "", 0, 0, `workspace "` + work + `" is gone`, "error"})
+			require.NoError(t, os.Mkdir(work, 0o700))
+			s.ends(outcome{"created", "", 0, 0, "", "active"})
+		}
 		require.NoError(t, os.Remove(work))
 		refused(t, d.manager("StartSession", []any{"homeless"}), dbusapi.StartFailed, "homeless", work)
 		s.is(outcome{"failed", "start-failed", 0, 0, `workspace "` + work + `" does not exist`, "error"})

@@ -217,13 +217,15 @@ func (e AgentReady) apply(s *Session) {
 
 func (e Acknowledged) apply(s *Session) {
 	r := s.run(e.Run)
-	if r == nil {
+	if r == nil && (s.Run != nil || e.Run != "") {
 		return
 	}
 	if e.State != "" && s.Seen != e.State {
 		s.Seen, s.SeenAt, s.SeenOn = e.State, e.At, e.On
 	}
-	r.Acknowledged.include(e.Words)
+	if r != nil {
+		r.Acknowledged.include(e.Words)
+	}
 }
 
 func (e Answered) apply(s *Session) {
@@ -465,10 +467,9 @@ func (s *Session) askMore(a *Attention, title Word) {
 // Acknowledgement is that a person takes note of everything that the session wants attention for now.
 func (s *Session) Acknowledgement() Acknowledged {
 	var a Acknowledged
-	if s.Run == nil {
-		return a
+	if s.Run != nil {
+		a.Run = s.Run.ID
 	}
-	a.Run = s.Run.ID
 	if v := s.View(); slices.Contains(attentive, v.State) {
 		a.State = v.State
 	}

@@ -72,21 +72,26 @@ func may(s *session.Session, e session.Event) bool {
 	r := s.Run
 	left := r != nil && !r.Left.IsZero()
 	down := r != nil && !r.MachineDown.IsZero()
-	switch e := e.(type) {
+	switch e.(type) {
 	case session.RunAsked:
 		return !r.Live() && s.Archived.IsZero()
 	case session.ArchiveAsked:
 		return !r.Live()
 	case session.WorkspaceSeen:
 		return true
+	}
+	if r == nil {
+		return false
+	}
+	switch e := e.(type) {
 	case session.AgentExited:
-		return e.Status.Exited.After(at(30)) || r != nil && r.Intent != session.NoIntent
+		return e.Status.Exited.After(at(30)) || r.Intent != session.NoIntent
 	case session.FoundAlive:
 		return left && r.Live()
 	case session.ScopeStarted, session.ScopeEnded, session.MachineWentDown:
 		return !down
 	case session.ScopeResult:
-		return !down && !left && (r == nil || r.Live())
+		return !down && !left && r.Live()
 	case session.StartFailed:
 		return !down && (!left || r.Live())
 	}
@@ -177,7 +182,8 @@ func search(found func(transition)) {
 				next.Run = &r
 			}
 			if _, begins := h.event.(session.RunAsked); begins {
-				next.Run = nil // the run before it counts no more, and a new one of the same name is as good as another
+				next.Run = nil             // the run before it counts no more, and a new one of the same name is as good as another
+				next.WorkspaceGone = false // it is looked at anew
 			}
 			next.Apply(inTime(s, h.event))
 			found(transition{from, next.View().State, h.words, h.event, s})
@@ -237,9 +243,9 @@ func (s transition) breaks() string {
 		return "archived is final"
 	case archived != (s.to == session.Archived):
 		return "archived by wish only"
-	case s.to == session.Created:
+	case s.to == session.Created && r != nil:
 		return "what was started once is not created any more"
-	case runAsked && s.to != session.Starting, !runAsked && s.to == session.Starting && (ended || s.from == session.Created):
+	case runAsked && s.to != session.Starting, !runAsked && s.to == session.Starting && (ended || r == nil):
 		return "a run begins when it is asked for, and not otherwise"
 	case ended && !runAsked && !archived && (!exited || r.Exit != nil):
 		// The record of an exit is read before the end of its run is believed, so that nobody sees this step. It is here because what the shim has

@@ -23,7 +23,7 @@ const (
 	Failed    State = "failed"    // it ended otherwise
 	Stale     State = "stale"     // the tmux session is dead, the scope is not empty, no exit was recorded
 	Suspended State = "suspended" // ended, to be resumed
-	Orphaned  State = "orphaned"  // the workspace vanished under a live session
+	Orphaned  State = "orphaned"  // the workspace vanished under a session that is live, starting or never started
 	Archived  State = "archived"  // kept, out of sight
 )
 
@@ -69,12 +69,18 @@ func (s *Session) View() View {
 	case !s.Archived.IsZero():
 		v := s.runView()
 		return View{Archived, v.Result, v.Reason, s.Archived}
+	case s.WorkspaceGone && (r == nil || !r.Ended() && !r.intended() && !r.outOfTime()):
+		return View{State: Orphaned, Reason: fmt.Sprintf("workspace %q is gone", s.WorkingDirectory)}
 	case r == nil:
 		return View{State: Created, Since: s.Created}
-	case s.WorkspaceGone && !r.Ended() && !r.intended() && !r.outOfTime() && !r.Started.IsZero():
-		return View{State: Orphaned, Reason: fmt.Sprintf("workspace %q is gone", s.WorkingDirectory)}
 	}
 	return s.runView()
+}
+
+// Awaited tells whether a run was asked for whose agent is not there yet, also where its workspace is gone meanwhile.
+func (s *Session) Awaited() bool {
+	state := s.View().State
+	return state == Starting || state == Orphaned && s.Run != nil && s.Run.Started.IsZero()
 }
 
 // Stale tells whether the run has lost its tmux session, also where its workspace is gone as well.

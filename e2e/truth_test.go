@@ -3,8 +3,11 @@
 package e2e
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -121,11 +124,58 @@ func TestService(t *testing.T) {
 		assert.Equal(t, "failed | exit-code | 1 | 5 | command exited with code 5", d.told("late"))
 
 		journal := d.do("journalctl", "--user", "--no-pager", "-o", "cat", "-u", "app-corral-command-second.scope")
-		assert.Contains(t, journal, "session: second: ", "our records stand beside systemd's")
+		assert.Contains(t, journal, "second: running -> failed (command exited with code 3)", "our records stand beside systemd's")
 
 		out, code := d.try("corrald")
 		assert.Equal(t, 1, code)
 		assert.Contains(t, out, "another corrald is running")
+	})
+}
+
+// TestJournal_HasCrashesAsErrors: what journald has kept of agents that were run, as others read it. Nothing but a failure is an error.
+func TestJournal_HasCrashesAsErrors(t *testing.T) {
+	onEach(t, func(t *testing.T, d *desk) {
+		for id, does := range map[string]string{"code": "echo out; exit 3", "signal": "echo out; kill -SEGV $$", "well": "exit 0", "stopped": "exec sleep 1000"} {
+			d.run(id, "--", "sh", "-c", "ulimit -c 0; "+does)
+		}
+		d.do("corralctl", "stop", "stopped")
+		for _, id := range []string{"code", "signal", "well", "stopped"} {
+			d.until(id, "completed,failed,stopped")
+		}
+		type record map[string]any
+		records := func(id string, options ...string) (all []record) {
+			t.Helper()
+			for line := range strings.Lines(d.do(append([]string{"journalctl", "--user", "--no-pager", "-o", "json", "CORRAL_SESSION=" + id}, options...)...)) {
+				var r record
+				require.NoError(t, json.Unmarshal([]byte(line), &r), line)
+				all = append(all, r)
+			}
+			return all
+		}
+		for id, want := range map[string]record{
+			"code":   {"MESSAGE": "code: running -> failed (command exited with code 3)", "CORRAL_RESULT": "exit-code", "CORRAL_EXIT_CODE": "3"},
+			"signal": {"MESSAGE": "signal: running -> failed (command was killed by SIGSEGV)", "CORRAL_RESULT": "signal", "CORRAL_SIGNAL": "SIGSEGV"},
+		} {
+			found := records(id, "-p", "err")
+			require.Len(t, found, 1, id)
+			got := found[0]
+			want["PRIORITY"], want["CORRAL_STATE"], want["CORRAL_SESSION"], want["CORRAL_AGENT"] = "3", "failed", id, "command"
+			want["USER_UNIT"], want["MESSAGE_ID"] = "app-corral-command-"+id+".scope", "02e357a99bbf411f87191804ef76c8c1"
+			for field, value := range want {
+				assert.Equal(t, value, got[field], "%s of %s", field, id)
+			}
+			at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(got["CORRAL_LAST_ACTIVITY"]))
+			require.NoError(t, err)
+			written := d.do("stat", "-c", "%.6Y", "/home/ann/.local/state/corral/sessions/"+id+"/output.log")
+			assert.Equal(t, written, fmt.Sprintf("%.6f", float64(at.UnixMicro())/1e6), "of %s", id)
+		}
+		for _, id := range []string{"well", "stopped"} {
+			assert.Empty(t, records(id, "-p", "warning"), id)
+			assert.NotEmpty(t, records(id), id)
+		}
+		explained := d.do("journalctl", "--user", "--no-pager", "-x", "-p", "err", "CORRAL_SESSION=code")
+		assert.Contains(t, explained, "Session code is failed now")
+		assert.NotRegexp(t, "@[A-Z_]+@", explained)
 	})
 }
 

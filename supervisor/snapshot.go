@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/corrald/corral/internal/journal"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -144,28 +143,6 @@ func (s *Supervisor) showActivity(e *entry, snap *Snapshot) {
 		snap.Attention, snap.AttentionMessage, snap.AttentionSource = a.Reason, a.Message, a.Source.Public()
 		snap.AttentionSince, snap.AttentionAcknowledged = a.Since, a.Acknowledged
 	}
-}
-
-// logState writes the one record that the journal has for each change of state. Before is "" for a new session.
-func (s *Supervisor) logState(e *entry, before string) {
-	now := e.shown
-	detail := now.ID + ": " + now.State
-	if before != "" {
-		detail = now.ID + ": " + before + " -> " + now.State
-	}
-	if now.Reason != "" {
-		detail += " (" + now.Reason + ")"
-	}
-	attrs := []any{
-		"detail", detail, "session", now.ID, "agent", now.Agent, "state", now.State, "message_id", journal.SessionStateChanged, "unit", now.Unit,
-	}
-	if now.Result != "" {
-		attrs = append(attrs, "result", now.Result)
-	}
-	if r := e.rec.Run; r != nil {
-		attrs = append(attrs, "run", r.ID)
-	}
-	s.Log.Info("session", attrs...)
 }
 
 // Counts is how many sessions there are, archived ones left out.

@@ -83,7 +83,7 @@ func TestTheManualNamesTheFields(t *testing.T) {
 	require.NoError(t, err)
 	_, section, _ := strings.Cut(string(manual), "# JOURNAL\n")
 	section, _, _ = strings.Cut(section, "\n# ")
-	for _, key := range []string{"session", "agent", "state", "result", unitKey} {
+	for _, key := range []string{"session", "agent", "state", "result", "run", "exit_code", "signal", "last_activity", unitKey} {
 		assert.Regexp(t, `\b`+strings.ReplaceAll(fieldName(key), "_", `\\_`)+`\b`, section)
 	}
 }

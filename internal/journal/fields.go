@@ -3,6 +3,7 @@ package journal
 import (
 	"encoding/binary"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -15,6 +16,7 @@ const (
 	unitKey      = "unit"       // USER_UNIT: the unit it is about, so that "journalctl --user -u UNIT" shows it
 	errKey       = "err"        // CORRAL_ERROR, and the end of MESSAGE
 	detailKey    = "detail"     // the same for what is no error: one sentence for a person
+	textKey      = "text"       // MESSAGE itself, in place of the constant message
 )
 
 const (
@@ -32,7 +34,9 @@ func encoder(program string) encodeFunc {
 		b = appendField(b, "SYSLOG_IDENTIFIER", program)
 		b = appendField(b, "MESSAGE", message(msg, fields))
 		for _, f := range fields {
-			b = appendField(b, fieldName(f.key), f.value)
+			if f.key != textKey {
+				b = appendField(b, fieldName(f.key), f.value)
+			}
 		}
 		return b
 	}
@@ -99,7 +103,7 @@ func lineEncoder(program string) encodeFunc {
 		line := program + ": " + levelPrefix(level) + printable(cut(message(msg, fields)))
 		var facts []string
 		for _, f := range fields {
-			if f.key != messageIDKey && f.key != errKey && f.key != detailKey {
+			if !slices.Contains([]string{messageIDKey, errKey, detailKey, textKey}, f.key) {
 				facts = append(facts, printable(f.key)+"="+quote(cut(f.value)))
 			}
 		}

@@ -117,8 +117,11 @@ func text(v slog.Value) (s string) {
 	return v.String()
 }
 
-// message is what a person reads: the record's message, and its detail and its error if it has them.
+// message is what a person reads: the record's text, or else its message, and its detail and its error if it has them.
 func message(msg string, fields []field) string {
+	if i := slices.IndexFunc(fields, func(f field) bool { return f.key == textKey }); i >= 0 {
+		msg = fields[i].value
+	}
 	for _, key := range []string{detailKey, errKey} {
 		for _, f := range fields {
 			if f.key == key && f.value != "" {

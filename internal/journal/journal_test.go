@@ -78,16 +78,15 @@ func open(t *testing.T, path string) (*slog.Logger, *queue) {
 	return slog.New(h), q
 }
 
-func TestRecordOfAStateChange(t *testing.T) {
+// TestRecord_ItsTextIsTheMessage, and no other field says it again. What records the supervisor writes is a test of supervisor and of e2e.
+func TestRecord_ItsTextIsTheMessage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
 	log, _ := open(t, path)
-	log.Info("session shop: running -> failed (command exited with code 3)", "message_id", SessionStateChanged, "unit", "app-corral-claude-shop.scope",
-		"session", "shop", "agent", "claude", "state", "failed", "result", "exit-code", "run", "r1")
+	log.Info("the constant message", "text", "shop: running", "message_id", SessionStateChanged, "unit", "app-corral-claude-shop.scope", "exit_code", 3)
 	assert.Equal(t, map[string]string{
-		"PRIORITY": "6", "SYSLOG_IDENTIFIER": "corrald", "MESSAGE": "session shop: running -> failed (command exited with code 3)",
-		"MESSAGE_ID": SessionStateChanged, "USER_UNIT": "app-corral-claude-shop.scope", "CORRAL_SESSION": "shop", "CORRAL_AGENT": "claude",
-		"CORRAL_STATE": "failed", "CORRAL_RESULT": "exit-code", "CORRAL_RUN": "r1",
+		"PRIORITY": "6", "SYSLOG_IDENTIFIER": "corrald", "MESSAGE": "shop: running", "MESSAGE_ID": SessionStateChanged, "USER_UNIT": "app-corral-claude-shop.scope",
+		"CORRAL_EXIT_CODE": "3",
 	}, j.receive())
 }
 

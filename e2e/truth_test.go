@@ -124,7 +124,7 @@ func TestService(t *testing.T) {
 		assert.Equal(t, "failed | exit-code | 1 | 5 | command exited with code 5", d.told("late"))
 
 		journal := d.do("journalctl", "--user", "--no-pager", "-o", "cat", "-u", "app-corral-command-second.scope")
-		assert.Contains(t, journal, "second: running -> failed (command exited with code 3)", "our records stand beside systemd's")
+		assert.Regexp(t, `(?m)^second: (starting|running) -> failed \(command exited with code 3\)$`, journal, "our records stand beside systemd's")
 
 		out, code := d.try("corrald")
 		assert.Equal(t, 1, code)
@@ -153,8 +153,8 @@ func TestJournal_HasCrashesAsErrors(t *testing.T) {
 			return all
 		}
 		for id, want := range map[string]record{
-			"code":   {"MESSAGE": "code: running -> failed (command exited with code 3)", "CORRAL_RESULT": "exit-code", "CORRAL_EXIT_CODE": "3"},
-			"signal": {"MESSAGE": "signal: running -> failed (command was killed by SIGSEGV)", "CORRAL_RESULT": "signal", "CORRAL_SIGNAL": "SIGSEGV"},
+			"code":   {"CORRAL_RESULT": "exit-code", "CORRAL_EXIT_CODE": "3"},
+			"signal": {"CORRAL_RESULT": "signal", "CORRAL_SIGNAL": "SIGSEGV"},
 		} {
 			found := records(id, "-p", "err")
 			require.Len(t, found, 1, id)
@@ -164,6 +164,7 @@ func TestJournal_HasCrashesAsErrors(t *testing.T) {
 			for field, value := range want {
 				assert.Equal(t, value, got[field], "%s of %s", field, id)
 			}
+			assert.Regexp(t, "^"+id+`: (starting|running) -> failed \(command (exited with code 3|was killed by SIGSEGV)\)$`, got["MESSAGE"])
 			at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(got["CORRAL_LAST_ACTIVITY"]))
 			require.NoError(t, err)
 			written := d.do("stat", "-c", "%.6Y", "/home/ann/.local/state/corral/sessions/"+id+"/output.log")
@@ -173,6 +174,7 @@ func TestJournal_HasCrashesAsErrors(t *testing.T) {
 			assert.Empty(t, records(id, "-p", "warning"), id)
 			assert.NotEmpty(t, records(id), id)
 		}
+		d.Run("journalctl", "--update-catalog")
 		explained := d.do("journalctl", "--user", "--no-pager", "-x", "-p", "err", "CORRAL_SESSION=code")
 		assert.Contains(t, explained, "Session code is failed now")
 		assert.NotRegexp(t, "@[A-Z_]+@", explained)

@@ -173,8 +173,8 @@ torture: needs-test ## ROUNDS (50) rounds of a bad day: everything killed, resta
 soak: needs-test ## for TIME (1h): the bus, notification servers and the display come and go; counts what is told, and what the daemon holds; SEED repeats it
 	SOAK_TIME=$(TIME) SOAK_SEED=$(SEED) CGO_ENABLED=0 go test -count=1 -v -timeout 0 -run '^TestSoak$$' ./cmd/corrald
 
-bench: needs-build needs-run build ## latency, start time, memory and wake-ups, each beside its floor
-	go run ./internal/bench
+bench: needs-build needs-run build ## latency, start time, memory and wake-ups, each beside its floor; fails if a bar is missed; BENCH=-measure does not
+	go run ./internal/bench $(BENCH)
 
 fuzz: needs-test ## every fuzz test for FUZZTIME (20s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh

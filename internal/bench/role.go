@@ -20,6 +20,7 @@ const (
 	roleBystand = "bystand" // holds a connection to the bus, for ever
 	roleStatus  = "status"  // STAGE: tells its terminal what it does whenever it is told to, and notes when
 	roleEmit    = "emit"    // STAGE: tells the same on the bus itself
+	roleLines   = "lines"   // STAGE: prints numbered lines, and each key that is pressed, and dies when it is told to
 	roleSurvey  = "survey"  // DIRECTORY: lists the scopes and reads the records of the sessions there
 )
 
@@ -37,6 +38,7 @@ func play(role string, args []string) int {
 		roleBystand: {0, func([]string) error { return bystand() }},
 		roleStatus:  {1, func(args []string) error { return tellStatus(args[0]) }},
 		roleEmit:    {1, func(args []string) error { return emitSignals(args[0]) }},
+		roleLines:   {1, func(args []string) error { return printLines(args[0]) }},
 		roleSurvey:  {1, func(args []string) error { return survey(args[0]) }},
 	}
 	part, known := parts[role]

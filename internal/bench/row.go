@@ -65,6 +65,11 @@ func neverAbove(limit float64, unit string) bar {
 	return bar{fmt.Sprintf("max ≤ %g %s", limit, unit), func(r row) bool { return r.values.max() <= limit }}
 }
 
+// p99AtMost is about all but the slowest of a hundred.
+func p99AtMost(limit float64, unit string) bar {
+	return bar{fmt.Sprintf("p99 ≤ %g %s", limit, unit), func(r row) bool { return r.values.p99() <= limit }}
+}
+
 // laterAtMost is about the difference of the medians.
 func laterAtMost(limit float64, unit string) bar {
 	return bar{fmt.Sprintf("≤ +%g %s", limit, unit), func(r row) bool { return r.values.median()-r.floor.median() <= limit }}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// printers is how many sessions print while the crashes are measured, the one that crashes included.
+const printers = 4
+
+// crash measures what one crash after another costs beside three sessions that print all the time: until the crash is published, until the crashed session runs
+// again, and how long a key takes meanwhile in one of the others. The bars are those of the requirements (docs/REQUIREMENTS.md).
+func crash(ctx context.Context, b *bench) (rows []row, err error) {
+	stages, ids := make([]*stage, printers), make([]string, printers)
+	for i := range printers {
+		if stages[i], err = build(filepath.Join(b.work(), fmt.Sprintf("crash-%d", i))); err != nil {
+			return nil, err
+		}
+		defer stages[i].close()
+		ids[i] = b.newID("crash")
+		if err := errors.Join(b.create(ctx, ids[i], b.as(roleLines, stages[i].dir)), stages[i].awaitReady()); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, b.remove(context.WithoutCancel(ctx), ids[i])) }()
+	}
+	argv, environment, err := b.client.AttachCommand(ctx, ids[0])
+	if err != nil {
+		return nil, err
+	}
+	attach := exec.Command(argv[0], argv[1:]...)
+	attach.Env = append(os.Environ(), environment...)
+	terminal, err := openTerminal(attach)
+	if err != nil {
+		return nil, err
+	}
+	defer terminal.close()
+
+	beside := fmt.Sprintf("beside %d that print", printers-1)
+	told := row{what: "crash to State, " + beside, unit: "ms", bar: neverAbove(100, "ms")}
+	restart := row{what: "restart after a crash, " + beside, unit: "ms", bar: neverAbove(2000, "ms")}
+	key := row{what: "key press to echo, beside crashes", unit: "ms", bar: p99AtMost(100, "ms")}
+	crashed, pressed := make(chan struct{}), make(chan error, 1)
+	go func() { pressed <- key.pressUntil(ctx, terminal, crashed) }()
+	err = b.crashAgain(ctx, b.times(30), ids[1], stages[1], &told, &restart)
+	close(crashed)
+	if err = errors.Join(err, <-pressed); err != nil {
+		return nil, err
+	}
+	key.note("the slowest echo took %s ms", number(key.values.max()))
+	return []row{told, restart, key}, nil
+}
+
+// crashAgain has the agent of a session crash, and the session started again, so many times.
+func (b *bench) crashAgain(ctx context.Context, n int, id string, s *stage, told, restart *row) error {
+	for range n {
+		heard := b.ear.expect(becomes(id, "failed"))
+		if err := s.giveCue(); err != nil {
+			return err
+		}
+		select {
+		case at := <-heard:
+			told.values = append(told.values, milliseconds(at-s.noted(0)))
+		case <-time.After(patience):
+			return errors.New("a crash was not published")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		before := time.Now()
+		if err := b.client.StartSession(ctx, id); err != nil {
+			return err
+		}
+		restart.values = append(restart.values, milliseconds(time.Since(before)))
+		if err := errors.Join(s.awaitReady(), pause(ctx, 100*time.Millisecond)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pressUntil presses one key after the other until done is closed. The pause lets the letter leave the screen before the same one is pressed again.
+func (r *row) pressUntil(ctx context.Context, t *terminal, done <-chan struct{}) error {
+	const letters = "QVWY"
+	for i := 0; ; i++ {
+		took, err := t.press(letters[i%len(letters)])
+		if err == nil {
+			r.values = append(r.values, milliseconds(took))
+			err = t.discard(ctx, 20*time.Millisecond)
+		}
+		select {
+		case <-done:
+			return err
+		default:
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// discard reads what the terminal shows for so long.
+func (t *terminal) discard(ctx context.Context, d time.Duration) error {
+	if err := t.master.SetReadDeadline(time.Now().Add(d)); err != nil {
+		return err
+	}
+	for b := make([]byte, 16<<10); ; {
+		if _, err := t.master.Read(b); errors.Is(err, os.ErrDeadlineExceeded) {
+			return ctx.Err()
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// How much the program of these rows prints: some 10,000 lines a second.
+const (
+	linesAtOnce = 100
+	linesEvery  = 10 * time.Millisecond
+)
+
+// printLines is the part of the agent: it prints numbered lines with the key that was pressed last, and is killed on cue. A key alone would have scrolled away before
+// tmux shows it.
+func printLines(dir string) error {
+	a, err := enter(dir)
+	if err != nil {
+		return err
+	}
+	mode, err := unix.IoctlGetTermios(0, unix.TCGETS)
+	if err != nil {
+		return err
+	}
+	mode.Lflag &^= unix.ICANON | unix.ECHO | unix.ISIG
+	if err := unix.IoctlSetTermios(0, unix.TCSETS, mode); err != nil {
+		return err
+	}
+	keys := make(chan byte, 64)
+	go func() {
+		for b := make([]byte, 1); ; {
+			if _, err := os.Stdin.Read(b); err != nil {
+				return
+			}
+			keys <- b[0]
+		}
+	}()
+	go func() {
+		if a.awaitCue() == nil {
+			a.note(0)
+			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+		}
+	}()
+	if err := a.sayReady(); err != nil {
+		return err
+	}
+	next := time.NewTicker(linesEvery)
+	for number, key := 0, byte('.'); ; {
+		var text []byte
+		select {
+		case key = <-keys:
+			text = append(text, key)
+		case <-next.C:
+			for range linesAtOnce {
+				text = fmt.Appendf(text, "%08d %c\n", number, key)
+				number++
+			}
+		}
+		if _, err := os.Stdout.Write(text); err != nil {
+			return err
+		}
+	}
+}

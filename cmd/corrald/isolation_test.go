@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// printing is an agent that prints numbered lines until it is told to end by a line of input, which it prints last, or is to crash, for which its workspace gets a
+// file. What it does is not echoed: its log has what it printed and nothing else.
+const printing = `stty -echo; ulimit -c 0; exec 3<&0; echo begun >>runs; rm -f end
+(read -r line <&3; echo "$line" >end.new; mv end.new end) &
+n=0; while [ ! -e end ]; do
+	[ ! -e crash ] || kill -SEGV $$
+	printf '%s %08d\n' "$0" $n; n=$((n + 1))
+done
+printf 'end of %s: %s\n' "$0" "$(cat end)"; exit 0`
+
+// printer is a session with such an agent.
+type printer struct {
+	*subject
+	work string
+}
+
+func (d *corrald) printer(t *testing.T, id string) printer {
+	t.Helper()
+	work := filepath.Join(d.dir, id)
+	require.NoError(t, os.Mkdir(work, 0o700))
+	return printer{d.create(t, id, spec{"Command": []string{"sh", "-c", printing, id}, "WorkingDirectory": work}), work}
+}
+
+// log returns what the session's agent has printed.
+func (p printer) log() string {
+	p.t.Helper()
+	return readFile(p.t, filepath.Join(p.stateDir(p.id), "output.log"))
+}
+
+// prints waits until the agent has printed more.
+func (p printer) prints() {
+	p.t.Helper()
+	before := len(p.log())
+	testbed.Poll(p.t, p.id+" prints", func() bool { return len(p.log()) > before+1000 })
+}
+
+// numbered is what the agent prints: as many whole lines as text has.
+func (p printer) numbered(text string) string {
+	var want strings.Builder
+	for n := range strings.Count(text, "\n") {
+		fmt.Fprintf(&want, "%s %08d\r\n", p.id, n)
+	}
+	return want.String()
+}
+
+// TestCrash_TouchesNoOtherSession is story 2.9: four sessions print at the same time, one crashes in the middle. It is published for that session alone; the others
+// take input and print on, and what each has printed is there whole, and nothing of another's. A person starts the crashed one again, where it was. How long all that takes
+// is measured by the rows "crash" of make bench.
+func TestCrash_TouchesNoOtherSession(t *testing.T) {
+	d := startDaemon(t, "LogMaxSize=1G")
+	var all []printer
+	pids := map[string]int{}
+	for _, id := range []string{"one", "two", "three", "four"} {
+		p := d.printer(t, id)
+		all = append(all, p)
+		pids[id] = p.become("running").number("MainPID")
+	}
+	crashes := all[1]
+	others := []printer{all[0], all[2], all[3]}
+	for _, p := range all {
+		p.prints()
+	}
+	mark := d.heard.mark()
+	require.NoError(t, os.WriteFile(filepath.Join(crashes.work, "crash"), nil, 0o600))
+	crashes.ends(outcome{"failed", "signal", 2, 11, "command was killed by SIGSEGV", "error"})
+	crashed := crashes.log()
+	for _, p := range others { // it is what it was, and goes on
+		f := p.facts()
+		assert.Equal(t, "running", f.text("State"), p.id)
+		assert.Equal(t, pids[p.id], f.number("MainPID"), p.id)
+		p.prints()
+	}
+	d.hasProblems(t, 0)
+
+	require.NoError(t, os.Remove(filepath.Join(crashes.work, "crash")))
+	crashes.must("Start")
+	again := crashes.become("running")
+	assert.NotEqual(t, pids["two"], again.number("MainPID"), "another process")
+	assert.Equal(t, "active", again.text("Lifecycle"))
+	testbed.Poll(t, "the new run is where the crashed one was", func() bool { return readFile(t, filepath.Join(crashes.work, "runs")) == "begun\nbegun\n" })
+	crashes.prints()
+
+	for _, p := range all {
+		p.must("SendInput", "enough for "+p.id, uint64(1))
+	}
+	for _, p := range all {
+		p.become("completed")
+		text := p.log()
+		if p.id == "two" {
+			whole := crashed[:strings.LastIndex(crashed, "\n")+1] // it died between two writes, or within one
+			assert.True(t, whole == p.numbered(whole), "the log of the crashed run is whole up to the crash")
+			require.True(t, strings.HasPrefix(text, crashed), "and stays")
+			text = text[strings.Index(text[len(whole):], "two 00000000\r\n")+len(whole):]
+		}
+		end := fmt.Sprintf("end of %s: enough for %s\r\n", p.id, p.id)
+		lines, ended := strings.CutSuffix(text, end)
+		assert.True(t, ended, "%s was told its own text and no other: %q", p.id, text[max(0, len(text)-100):])
+		assert.True(t, lines == p.numbered(lines), "%s: each of %d lines is there once, in order, and nothing else", p.id, strings.Count(lines, "\n"))
+		assert.Contains(t, p.capture(0, 0), strings.TrimSpace(end), "on its screen, too")
+	}
+	var changes []change
+	signals, _ := d.heard.since(mark)
+	for _, s := range signals {
+		if c, ok := stateChange(s); ok {
+			changes = append(changes, c)
+		}
+	}
+	assert.Subset(t, changes, []change{{"two", "running", "failed"}, {"two", "failed", "starting"}, {"two", "starting", "running"}})
+	for _, p := range all {
+		assert.Contains(t, changes, change{p.id, "running", "completed"})
+	}
+	assert.Len(t, changes, 3+4, "and nothing else was published of any of them: %v", changes)
+}

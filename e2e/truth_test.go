@@ -129,6 +129,11 @@ func TestService(t *testing.T) {
 		out, code := d.try("corrald")
 		assert.Equal(t, 1, code)
 		assert.Contains(t, out, "another corrald is running")
+
+		d.do("sh", "-ec", `mkdir -p ~/.config/corral/agents; printf '[Agent]\nCommand=true\n' >~/.config/corral/agents/fresh.agent`)
+		d.do("systemctl", "--user", "reload", "corrald")
+		assert.Contains(t, d.do("corralctl", "agents"), "fresh", "the configuration was read when the reload returned")
+		assert.NotContains(t, d.Run("journalctl", "--no-pager", "-b"), "Failed to parse", "of our units")
 	})
 }
 

@@ -19,8 +19,6 @@ said=$(XDG_RUNTIME_DIR=$dir/runtime SYSTEMD_UNIT_PATH=$dir/units: systemd-analyz
   printf '%s\n' "$said" >&2
   exit 1
 }
-# systemd before 253 does not know the second of the two types and keeps the first: that is what they are there for.
-said=$(grep -v 'Failed to parse service type, ignoring: notify-reload' <<<"$said" || true)
 [ -z "$said" ] || {
   printf '%s\n' "$said" >&2
   exit 1

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"syscall"
@@ -192,7 +194,7 @@ func TestRemoveForgets(t *testing.T) {
 
 func TestArchive(t *testing.T) {
 	d := startDaemon(t)
-	s := d.run(t, "old", "sleep 1000 & exit 2")
+	s := d.run(t, "old", "echo out; sleep 1000 & exit 2")
 	live := d.run(t, "young", "exec sleep 1000")
 	refused(t, live.do("Archive"), dbusapi.InvalidState, "young", "running")
 	s.become("failed")
@@ -206,4 +208,14 @@ func TestArchive(t *testing.T) {
 	for _, method := range []string{"Start", "Restart", "Archive"} {
 		refused(t, s.do(method), dbusapi.InvalidState, "old", "archived")
 	}
+	refused(t, s.do("SendInput", "go on", uint64(1)), dbusapi.InvalidState, "old", "archived")
+	var log dbus.UnixFD
+	require.NoError(t, s.call(dbusapi.SessionPath("old"), dbusapi.SessionInterface+".OpenLog", nil, &log))
+	file := os.NewFile(uintptr(log), "log")
+	text, err := io.ReadAll(file)
+	require.NoError(t, errors.Join(err, file.Close()))
+	assert.Equal(t, "out\r\n", string(text), "what it printed can be read")
+	s.must("Remove", uint64(0))
+	assert.Equal(t, []string{"young"}, d.ids(t), "and be removed by hand")
+	assert.NoDirExists(t, d.stateDir("old"))
 }

@@ -217,7 +217,8 @@ func TestView(t *testing.T) {
 		{"ADR 22: open, shell alive, exit status N", false, list(running, exit(exitstatus.Exited, 42)), view{session.Failed, "exit-code", "command exited with code 42"}},
 		{"ADR 22: open, shell alive, output changing", false, list(running, prints), view{session.Running, "", ""}},
 		{"ADR 22: open, shell alive, no output for three seconds", false, list(running, silent), view{session.Running, "", ""}},
-		{"ADR 22: no exit status to be had is not success", false, list(running, allDied), view{session.Running, "", ""}},
+		{"ADR 22: no exit status to be had is not success", false, list(running, allDied, empty), view{session.Failed, "session-lost", lost}},
+		{"ADR 22: nor is it before the scope is known to be empty", false, list(running, allDied), view{session.Running, "", ""}},
 
 		// ADR 31: its eight states, and that the terminal ones stay.
 		{"ADR 31: created to starting", false, list(asked), view{session.Starting, "", ""}},

@@ -314,3 +314,30 @@ func TestAnIdleAgentIsSuspended(t *testing.T) {
 	s.become("suspended") // and not before
 	assert.Equal(t, 3, s.facts().number("NRuns"))
 }
+
+// TestIdleAfterSec_IsTheAgentsOwn: agents fall silent at the same time, and each is idle after the time of its own definition, or else after the configured one.
+func TestIdleAfterSec_IsTheAgentsOwn(t *testing.T) {
+	for _, row := range []struct{ conf, own, becomes string }{
+		{"IdleAfterSec=1h", "IdleAfterSec=100ms", "own"},
+		{"IdleAfterSec=100ms", "IdleAfterSec=1h", "plain"},
+	} {
+		d := startDaemon(t, row.conf)
+		d.define(t, "own", "Command=sh -c 'echo out; exec sleep 1000'", row.own)
+		d.define(t, "plain", "Command=sh -c 'echo out; exec sleep 1000'")
+		activity := func(id string) string { return (&subject{d, t, id}).facts().text("Activity") }
+		for _, name := range []string{"own", "plain"} {
+			require.NoError(t, d.createAs(name, name))
+			s := &subject{d, t, name}
+			s.wait("known to be active", func(f facts) bool { return f.text("Activity") != "unknown" })
+		}
+		(&subject{d, t, row.becomes}).wait("idle", func(f facts) bool { return f.text("Activity") == "idle" })
+		for _, name := range []string{"own", "plain"} {
+			want := "working"
+			if name == row.becomes {
+				want = "idle"
+			}
+			assert.Equal(t, want, activity(name), "%s with %s and %s", name, row.conf, row.own)
+		}
+		d.end()
+	}
+}

@@ -89,7 +89,7 @@ func TestPackages(t *testing.T) {
 			assert.Equal(t, "disabled", state, "who does not use it")
 			d.run("agent", "--", "sleep", "1000") // activation starts the daemon
 			d.awaitEnabled()
-			m.Run("sh", "-ec", "useradd --system --create-home greeter; loginctl enable-linger greeter")
+			m.Run("sh", "-ec", "useradd --system --create-home greeter; loginctl enable-linger greeter; until [ -S /run/user/$(id -u greeter)/bus ]; do sleep 0.05; done")
 			refusal, code := (&desk{m, t, "greeter"}).try("corralctl", "list")
 			assert.Equal(t, 5, code)
 			assert.Contains(t, refusal, "corrald does not run for root and other system users")

@@ -171,6 +171,7 @@ type Target struct {
 	Tmux         session.Process
 	Frozen       bool // when this was asked for
 	AskAll       bool // each process of the agent's is to be asked to end, not its own alone
+	Ended        bool // the end of the agent is known
 }
 
 // ShimSocket is the path of the shim's socket.
@@ -180,7 +181,7 @@ func (s *Supervisor) target(e *entry) Target {
 	r := e.rec.Run
 	return Target{
 		e.rec.ID, s.runtimeDir(e.rec.ID), r.Unit, r.ControlGroup, r.Agent, r.ShimProc, r.TmuxProc, e.rec.Frozen,
-		s.Agents[e.rec.Agent].StopWhom == config.StopAll,
+		s.Agents[e.rec.Agent].StopWhom == config.StopAll, r.Ended(),
 	}
 }
 
@@ -277,6 +278,7 @@ func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 			TitleBlocked: def.Status.TitleBlocked,
 			SetupPattern: def.Status.SetupPattern,
 			ReadyTimeout: def.Status.ReadyTimeout,
+			Session:      rec.ID,
 		},
 		Conversation: conversation,
 		Environment:  s.environment(rec, def, e.run.caller),

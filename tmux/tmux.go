@@ -31,7 +31,7 @@ var configuration string
 // lasting is the ending of the configuration that is read after a user's, and afterTheirs what is in it.
 const (
 	lasting     = ".lasting"
-	afterTheirs = "set -s exit-empty off\nset -s exit-unattached off\nset -g destroy-unattached off\n"
+	afterTheirs = "set -s exit-empty off\nset -s exit-unattached off\nset -g destroy-unattached off\nset -g remain-on-exit on\nset -g remain-on-exit-format ''\n"
 )
 
 // commandTimeout bounds each tmux command: a server that hangs must not hang us.
@@ -59,6 +59,7 @@ type Session struct {
 	Socket string // path
 	Name   string // the id; tmux shows it to people
 	Server int    // process number of the server, 0 if not known
+	Ended  bool   // the exit of the agent is known
 }
 
 // Prepare finds tmux and writes the configuration into directory dir, which lives as long as the login.
@@ -194,32 +195,6 @@ func (t *Tmux) Run(ctx context.Context, s Session, dir string, command []string)
 func (t *Tmux) Answers(ctx context.Context, s Session) bool {
 	_, err := t.command(ctx, s, "-N", "display-message", "-p", "ok")
 	return err == nil
-}
-
-// Capture returns the last lines of the agent's pane, history included; lines 0 means its screen. Escapes keeps colours.
-func (t *Tmux) Capture(ctx context.Context, s Session, lines int, escapes bool) (string, error) {
-	pane := t.places(ctx, s).pane
-	capture := "capture-pane -p -t '" + pane + "'"
-	if escapes {
-		capture += " -e"
-	}
-	dead := capture + " -S -" + strconv.Itoa(lines+1)
-	if lines > 0 {
-		capture += " -S -" + strconv.Itoa(lines)
-	}
-	// When the pane's program ends, tmux says so in the last line, which pushes the first one of the screen into the history.
-	out, err := t.command(ctx, s, "-N", "if-shell", "-F", "-t", pane, "#{pane_dead}", dead, capture)
-	if err != nil {
-		return "", fmt.Errorf("cannot read the screen of %q: %w", s.Name, err)
-	}
-	text := strings.TrimRight(string(out), "\n")
-	if all := strings.Split(text, "\n"); lines > 0 && len(all) > lines {
-		text = strings.Join(all[len(all)-lines:], "\n")
-	}
-	if text == "" {
-		return "", nil
-	}
-	return text + "\n", nil
 }
 
 // SendKeys presses keys, by tmux's names, in the agent's pane. A mode that a person has left the pane in, such as that to scroll back, would take them: it is

@@ -210,6 +210,9 @@ func (s *shim) start() error {
 	s.titles = newTitles(&s.spec)
 	s.watchSetup()
 	s.takePrompt()
+	if s.spec.Program == "" {
+		s.spec.Program = programName(s.spec.Args)
+	}
 	s.spec.Env, s.spec.Args = nil, nil
 	return nil
 }
@@ -256,6 +259,7 @@ func (s *shim) finish() int {
 	s.insist(status)
 	s.input.refuse(s.send, "the agent has ended")
 	s.showRest()
+	s.showEnd(status)
 	code := status.Value
 	if status.Code != exitstatus.Exited {
 		code += 128

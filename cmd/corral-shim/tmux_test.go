@@ -38,7 +38,7 @@ func (h *home) inTmux() *tmux {
 func (m *tmux) start(args ...string) {
 	m.t.Helper()
 	conf := filepath.Join(m.dir, "tmux.conf")
-	text := "set -s exit-empty off\nset -g remain-on-exit on\nset -g default-terminal tmux-256color\nset -s escape-time 0\nset -g status off\n"
+	text := "set -s exit-empty off\nset -g remain-on-exit on\nset -g remain-on-exit-format ''\nset -g default-terminal tmux-256color\nset -s escape-time 0\nset -g status off\n"
 	require.NoError(m.t, os.WriteFile(conf, []byte(text), 0o600))
 	m.call(append([]string{"-f", conf, "new-session", "-d", "-s", "agent", "-x", "90", "-y", "20", m.shim}, args...)...)
 	pid, err := strconv.Atoi(m.call("display-message", "-p", "#{pid}"))
@@ -80,14 +80,25 @@ func (m *tmux) attach() *screen {
 	return s
 }
 
-// showsExit waits until the pane is dead with an exit status. A tmux that was built with libutempter may miss a SIGCHLD and has to be told again.
-func (m *tmux) showsExit(status string) {
+// shows waits until the screen of the pane is as wanted, without blank rows at its end.
+func (m *tmux) shows(want func(screen string) bool) string {
 	m.t.Helper()
 	end := time.Now().Add(deadline)
-	for m.call("display-message", "-p", "#{pane_dead} #{pane_dead_status}") != "1 "+status {
-		require.True(m.t, time.Now().Before(end))
-		require.NoError(m.t, unix.Kill(m.pid, unix.SIGCHLD))
+	for {
+		screen := m.call("capture-pane", "-p")
+		if want(screen) {
+			return screen
+		}
+		require.True(m.t, time.Now().Before(end), "the pane shows: %s", screen)
 	}
+}
+
+// showsEnd waits until the pane shows the line about the end of the agent, and returns the screen without it.
+func (m *tmux) showsEnd(how string) string {
+	m.t.Helper()
+	line := shimwire.EndMark + filepath.Base(m.spec.Args[0]) + " " + how + ". Restart or log: corralctl attach shop"
+	screen := m.shows(func(screen string) bool { return strings.HasSuffix(screen, line) })
+	return strings.TrimSuffix(screen, line)
 }
 
 // ended waits until a process that is not ours has ended.
@@ -206,16 +217,6 @@ func TestAgentThatIgnoresTheHangupOfItsPaneIsTerminated(t *testing.T) {
 	assert.Equal(t, int(unix.SIGTERM), st.Value)
 }
 
-func TestAnExitIsShownInThePane(t *testing.T) {
-	h := newHome(t, "sh", "-c", "seq 1000; exit 3")
-	m := h.inTmux()
-	appears(t, filepath.Join(h.spec.StateDir, "exit_status"))
-	m.showsExit("3")
-	shown := m.call("capture-pane", "-p", "-J", "-S", "-")
-	assert.Contains(t, shown, "\n999\n1000")
-	assert.Contains(t, shown, "Pane is dead (status 3")
-}
-
 func TestOutputWhileThereIsNoTmux(t *testing.T) {
 	h := newHome(t, "sh", "-c", `echo ready; read x; seq 300000; exit 8`)
 	h.spec.LogMax = 16 << 20
@@ -259,7 +260,7 @@ func TestJoin(t *testing.T) {
 	eye.keys("end\n")
 	ended(t, d.hello.ShimPID)
 	assert.Equal(t, 21, h.status().Value)
-	third.showsExit("21")
+	third.showsEnd("exited with code 21")
 }
 
 func TestJoinedPaneIsClosedByHand(t *testing.T) {

@@ -15,6 +15,7 @@ const verdictTime = time.Second
 // tmuxServer is the server whose pane shows the agent, as the pane's $TMUX names it.
 type tmuxServer struct {
 	socket string
+	pid    int
 	pidfd  int // 0 if it is not known
 	probe  int // 0 if there is none: a connection that a server which is about to end closes at once
 }
@@ -29,7 +30,7 @@ func findServer(value string) tmuxServer {
 	if err != nil {
 		return tmuxServer{}
 	}
-	return tmuxServer{socket: socket, pidfd: pidfd}
+	return tmuxServer{socket: socket, pid: pid, pidfd: pidfd}
 }
 
 func serverOf(value string) (socket string, pid int, ok bool) {

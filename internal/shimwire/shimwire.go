@@ -44,6 +44,9 @@ type Spec struct {
 	TitleBlocked string        // or waits for a person; "" for none
 	SetupPattern string        // regular expression of a line of the screen that asks for something before the agent can begin; "" for none
 	ReadyTimeout time.Duration // how long after its start an agent that says nothing has its screen looked at for that
+
+	Session string // id of the session and name of the agent's program, for the line that is shown in the pane when the
+	Program string // agent has exited; without a Session there is none
 }
 
 const (
@@ -64,8 +67,13 @@ const (
 	specBlocked   = 'B'
 	specSetup     = 'S'
 	specTimeout   = 'T'
+	specSession   = 'I'
+	specProgram   = 'P'
 	specEnd       = '.'
 )
+
+// EndMark begins the line that a shim prints into its pane once it has recorded the exit of the agent. The line is not output of the agent.
+const EndMark = "[corral] "
 
 // Append appends the encoded spec to b.
 func (s *Spec) Append(b []byte) []byte {
@@ -87,6 +95,7 @@ func (s *Spec) Append(b []byte) []byte {
 	}{
 		{specPrompt, s.Prompt}, {specNotify, s.Notify},
 		{specReady, s.TitleReady}, {specWorking, s.TitleWorking}, {specBlocked, s.TitleBlocked}, {specSetup, s.SetupPattern},
+		{specSession, s.Session}, {specProgram, s.Program},
 	} {
 		if f.value != "" {
 			b = appendString(b, f.tag, f.value)
@@ -170,6 +179,10 @@ func (s *Spec) textOf(tag byte) *string {
 		return &s.TitleBlocked
 	case specSetup:
 		return &s.SetupPattern
+	case specSession:
+		return &s.Session
+	case specProgram:
+		return &s.Program
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ var fullSpec = Spec{
 	RunID: "0123-4567", Dir: "/home/u/shop", Args: []string{"claude", "", "a b\n$c \xff"}, Env: []string{"PATH=/bin", "EMPTY=", "X=a=b"},
 	StateDir: "/state/shop", Socket: "/run/shop/shim.sock", LogMax: 16 << 20, IdleAfter: 3 * time.Second, Notify: "/run/shop/notify", Prompt: "fix it\nall",
 	Holds: true, Deaf: true, TitleReady: "^◇", TitleWorking: "^✦", TitleBlocked: "^✋", SetupPattern: "Do you trust", ReadyTimeout: 10 * time.Second,
+	Session: "shop", Program: "claude",
 }
 
 func TestSpecRoundTrip(t *testing.T) {

@@ -124,7 +124,7 @@ func (g *Ground) TmuxAnswers(ctx context.Context, t supervisor.Target) bool {
 
 func (g *Ground) session(t supervisor.Target) (tmux.Session, error) {
 	s, err := tmux.NewSession(t.RuntimeDir, t.ID)
-	s.Server = t.Tmux.PID
+	s.Server, s.Ended = t.Tmux.PID, t.Ended
 	return s, err
 }
 

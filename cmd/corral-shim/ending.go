@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+// resetModes leaves a string or sequence that was broken off (CAN) and puts a terminal, except for its screen, into the state that it
+// has without a program: attributes, character sets, insert and wrap modes, cursor and keypad keys, mouse, focus events,
+// bracketed paste, synchronized output, cursor, and key formats of XTMODKEYS and of the kitty keyboard protocol. resetMargins does
+// so for the scroll region and the origin mode, and moves the cursor.
+const (
+	resetModes = "\x18\x1b[0m\x1b(B\x1b)B\x0f\x1b[?2026l\x1b[4l\x1b[?7h\x1b[?1l\x1b>" +
+		"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?25h\x1b[>4;0m\x1b[<99u"
+	resetMargins = "\x1b[r\x1b[?6l"
+)
+
+// maxEndColumns bounds the line that showEnd prints: a terminal of 80 columns that attaches later must not wrap it.
+const maxEndColumns = 79
+
+// showEnd prints the line that reports the result below the last output of the agent, whose exit is recorded. The line is not part
+// of the log. The shim does not know the cells of its pane, and the cursor may be anywhere, so it asks tmux: the line goes below
+// the last row that is not blank. Only a screen that is full scrolls, by one row, into the history. The alternate screen has no
+// history: its content is copied to the normal one.
+func (s *shim) showEnd(status exitstatus.Status) {
+	if s.spec.Session == "" || !s.pane.there() || s.pane.server.pidfd <= 0 || len(s.out.waiting()) > 0 {
+		return
+	}
+	deadline := time.Now().Add(showTime)
+	line := endLine(s.spec.Session, s.spec.Program, status, int(s.pane.size().Col))
+	b := append([]byte(resetModes), "\r\n"+line...)
+	if screen, err := s.pane.screen(deadline); err == nil {
+		b = screen.withLine(line)
+	}
+	if writeAll(s.pane.fd, b, deadline) {
+		s.pane.awaitRead(deadline)
+	}
+}
+
+// endLine returns the line for a pane with so many columns.
+func endLine(session, program string, status exitstatus.Status, columns int) string {
+	var how string
+	switch status.Code {
+	case exitstatus.Killed, exitstatus.Dumped:
+		if how = unix.SignalName(syscall.Signal(status.Value)); how == "" {
+			how = "signal " + strconv.Itoa(status.Value)
+		}
+		how = "was killed by " + how
+		if status.Code == exitstatus.Dumped {
+			how += " (core dumped)"
+		}
+	default:
+		how = fmt.Sprintf("exited with code %d", status.Value)
+	}
+	line := []rune(fmt.Sprintf("%s%s %s. Restart or log: corralctl attach %s", shimwire.EndMark, program, how, session))
+	if most := min(columns, maxEndColumns+1) - 1; len(line) > most {
+		line = line[:max(most, 0)]
+	}
+	return string(line)
+}
+
+// programName returns the name of the program that an argument vector executes, with "?" for what is not printable ASCII.
+func programName(args []string) string {
+	return strings.Map(func(c rune) rune {
+		if c <= ' ' || c > '~' {
+			return '?'
+		}
+		return c
+	}, filepath.Base(args[0]))
+}
+
+// paneScreen is what tmux shows in a pane.
+type paneScreen struct {
+	alternate bool
+	height    int
+	rows      []string // with escape sequences for attributes
+}
+
+// withLine returns what adds a line to a screen.
+func (p paneScreen) withLine(line string) []byte {
+	used := len(p.rows)
+	for used > 0 && isBlank(p.rows[used-1]) {
+		used--
+	}
+	b := []byte(resetModes + resetMargins)
+	switch {
+	case p.alternate:
+		b = append(b, "\x1b[?1049l"+resetModes+resetMargins+"\x1b[H\x1b[2J\x1b)0"...)
+		for _, row := range p.rows[:used] {
+			b = append(b, row+"\r\n"...)
+		}
+		b = append(b, "\x0f\x1b)B\x1b[0m"...)
+	case used < p.height:
+		b = fmt.Appendf(b, "\x1b[%d;1H", used+1)
+	default:
+		b = fmt.Appendf(b, "\x1b[%d;1H\n", p.height)
+	}
+	return append(b, line...)
+}
+
+// isBlank tells whether a row that has no more than attributes and spaces.
+func isBlank(row string) bool {
+	for row = strings.TrimLeft(row, " \x0e\x0f"); strings.HasPrefix(row, "\x1b["); row = strings.TrimLeft(row, " \x0e\x0f") {
+		end := strings.IndexByte(row, 'm')
+		if end < 0 {
+			return false
+		}
+		row = row[end+1:]
+	}
+	return row == ""
+}
+
+// screen asks the tmux server what the pane shows.
+func (p *pane) screen(deadline time.Time) (paneScreen, error) {
+	tty, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(p.fd))
+	if err != nil {
+		return paneScreen{}, err
+	}
+	id := os.Getenv("TMUX_PANE")
+	if p.joined != nil { // the pane is that of the shim that has joined
+		id = ""
+	}
+	if id == "" {
+		panes, err := p.server.ask(deadline, "list-panes", "-a", "-f", "#{==:#{pane_tty},"+tty+"}", "-F", "#{pane_id}")
+		if err != nil {
+			return paneScreen{}, err
+		}
+		id = strings.TrimSpace(panes)
+	}
+	out, err := p.server.ask(deadline, "display-message", "-p", "-t", id, "#{alternate_on} #{pane_height}", ";", "capture-pane", "-p", "-e", "-N", "-t", id)
+	if err != nil {
+		return paneScreen{}, err
+	}
+	first, text, _ := strings.Cut(out, "\n")
+	screen := paneScreen{rows: strings.Split(strings.TrimSuffix(text, "\n"), "\n")}
+	var alternate int
+	if _, err := fmt.Sscan(first, &alternate, &screen.height); err != nil {
+		return paneScreen{}, err
+	}
+	screen.alternate = alternate != 0
+	return screen, nil
+}
+
+// ask runs a tmux command on the server, by the server's own program, which speaks its protocol, and returns what it prints.
+func (s *tmuxServer) ask(deadline time.Time, args ...string) (string, error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return "", err
+	}
+	defer func() { _ = unix.Close(fds[0]) }()
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		_ = unix.Close(fds[1])
+		return "", err
+	}
+	pid, err := syscall.ForkExec("/proc/"+strconv.Itoa(s.pid)+"/exe", append([]string{"tmux", "-u", "-N", "-S", s.socket}, args...), &syscall.ProcAttr{
+		Env: []string{"PATH=/usr/bin:/bin"}, Files: []uintptr{uintptr(null), uintptr(fds[1]), uintptr(null)},
+	})
+	_ = unix.Close(null)
+	_ = unix.Close(fds[1])
+	if err != nil {
+		return "", err
+	}
+	out, err := readAll(fds[0], deadline)
+	if err != nil {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	var ws unix.WaitStatus
+	for {
+		if _, e := unix.Wait4(pid, &ws, 0, nil); e != unix.EINTR {
+			break
+		}
+	}
+	if err == nil && ws != 0 {
+		err = fmt.Errorf("tmux: status %#x", int(ws))
+	}
+	return string(out), err
+}
+
+// readAll reads from a pipe until its other end is closed.
+func readAll(fd int, deadline time.Time) ([]byte, error) {
+	var all bytes.Buffer
+	room := make([]byte, 4<<10)
+	for {
+		n, e := sysRead(fd, room)
+		switch {
+		case e == unix.EAGAIN && poll(fd, unix.POLLIN, deadline):
+			continue
+		case e != 0:
+			return nil, e
+		case n == 0:
+			return all.Bytes(), nil
+		}
+		all.Write(room[:n])
+	}
+}
+
+// writeAll writes all of b before the deadline, or returns false.
+func writeAll(fd int, b []byte, deadline time.Time) bool {
+	for len(b) > 0 {
+		n, e := sysWrite(fd, b)
+		if e != 0 && (e != unix.EAGAIN || !poll(fd, unix.POLLOUT, deadline)) {
+			return false
+		}
+		if e == 0 {
+			b = b[n:]
+		}
+	}
+	return true
+}
+
+// poll waits until one of the conditions what holds for fd. It returns false after the deadline.
+func poll(fd int, what int16, deadline time.Time) bool {
+	for {
+		left := time.Until(deadline).Milliseconds()
+		if left <= 0 {
+			return false
+		}
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: what}}, int(left)); err != unix.EINTR {
+			return true
+		}
+	}
+}

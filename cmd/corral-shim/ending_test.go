@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+// numbers are the lines that seq(1) prints.
+func numbers(from, to int) string {
+	var b strings.Builder
+	for i := from; i <= to; i++ {
+		fmt.Fprintln(&b, i)
+	}
+	return b.String()
+}
+
+func TestEnd_IsShownBelowTheCompleteLastScreen(t *testing.T) {
+	const kill = "; kill -KILL $$"
+	for _, row := range []struct {
+		name, script string
+		how          string
+		screen       string // above the line
+		history      string // rows that have scrolled away
+	}{
+		{"two lines", "echo hello; echo there; exit 4", "exited with code 4", "hello\nthere\n", "0"},
+		{"nothing", "true", "exited with code 0", "", "0"},
+		{"no newline at the end", "printf hello", "exited with code 0", "hello\n", "0"},
+		{"killed", "echo hello" + kill, "was killed by SIGKILL", "hello\n", "0"},
+		{"a screen that is full but for the row of the cursor", "seq 19; exit 3", "exited with code 3", numbers(1, 19), "0"},
+		{"a screen that is full", "seq 19; printf 20; exit 3", "exited with code 3", numbers(2, 20), "1"},
+		{"more than a screen", "seq 1000; exit 3", "exited with code 3", numbers(982, 1000), "981"},
+		{"a cursor above the text", `printf 'one\ntwo\nthree\033[1;2H'; exit 1`, "exited with code 1", "one\ntwo\nthree\n", "0"},
+		{"a cursor above the text of a full screen", `seq 19; printf '20\033[5;1H'; exit 1`, "exited with code 1", numbers(2, 20), "1"},
+		{"a scroll region and origin mode", `printf 'one\ntwo\nthree\033[1;2r\033[?6h\033[2;2H'` + kill, "was killed by SIGKILL", "one\ntwo\nthree\n", "0"},
+		{"the alternate screen", `echo shell; printf '\033[?1049h\033[H\033[31mone\n\033[44mtwo'` + kill, "was killed by SIGKILL", "one\ntwo\n", "1"},
+		{
+			"an alternate screen that is full, with scroll region, mouse, graphics characters and a hidden cursor",
+			`printf '\033[?1049h\033[?1000h\033[?1006h\033[?1h\033=\033[?25l\033[?2004h\033[2;9r\033[H\033[1;31m\033(0qx\033(B'; seq 2 19; printf '\033[r\033[20;1Hlast\033[?7l\033[3;3H'` + kill,
+			"was killed by SIGKILL", "", "1",
+		},
+		{"a control string that was broken off", `printf 'one\n\033]0;title'` + kill, "was killed by SIGKILL", "one\n", "0"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHome(t, "sh", "-c", row.script)
+			m := h.inTmux()
+			screen := m.showsEnd(row.how)
+			if strings.Contains(row.name, "graphics") {
+				assert.True(t, strings.HasSuffix(screen, "\nlast\n"), screen)
+				assert.Len(t, strings.Split(m.call("capture-pane", "-p", "-S", "-"), "\n"), 21)
+				assert.Contains(t, m.call("capture-pane", "-p", "-S", "-", "-e"), "\x1b[1m\x1b[31m\x0eqx")
+			} else {
+				assert.Equal(t, row.screen, screen)
+			}
+			assert.Equal(t, row.history, m.call("display-message", "-p", "#{history_size}"))
+			assert.Equal(t, "0 0 0 0 0", m.call("display-message", "-p", "#{alternate_on} #{mouse_any_flag} #{keypad_flag} #{keypad_cursor_flag} #{insert_flag}"))
+			assert.NotContains(t, h.log(), shimwire.EndMark)
+			ended(t, m.panePID())
+		})
+	}
+}
+
+// panePID is the process that tmux has started in the pane.
+func (m *tmux) panePID() int {
+	m.t.Helper()
+	var pid int
+	_, err := fmt.Sscan(m.call("display-message", "-p", "#{pane_pid}"), &pid)
+	require.NoError(m.t, err)
+	return pid
+}
+
+func TestEnd_OfALongLineFitsIntoThePane(t *testing.T) {
+	exited := exitstatus.Status{Code: exitstatus.Exited, Value: 3}
+	assert.Equal(t, "[corral] claude exited with code 3. Restart or log: corralctl attach shop", endLine("shop", "claude", exited, 80))
+	assert.Equal(t, "[corral] claude exit", endLine("shop", "claude", exited, 21))
+	assert.Len(t, endLine(strings.Repeat("s", 64), "claude", exited, 200), 79)
+	dumped := exitstatus.Status{Code: exitstatus.Dumped, Value: int(unix.SIGSEGV)}
+	assert.Contains(t, endLine("shop", "claude", dumped, 80), "was killed by SIGSEGV (core dumped).")
+	assert.Equal(t, "a?b?c", programName([]string{"/bin/a\x1bb\u202ec"}))
+}
+
+// TestEnd_IsShownWhereTmuxIsNotAsked below the cursor: a server whose program cannot be executed any more is not asked.
+func TestEnd_IsShownWhereTmuxIsNotAsked(t *testing.T) {
+	var unknown tmuxServer
+	_, err := unknown.ask(time.Now().Add(deadline), "list-panes")
+	require.Error(t, err)
+	p := paneScreen{height: 3, rows: []string{"one", "\x1b[1m \x1b[0m", ""}}
+	assert.Equal(t, resetModes+resetMargins+"\x1b[2;1Hx", string(p.withLine("x")), "attributes are no text")
+}
+
+func TestEnd_IsNotShownWithoutASession(t *testing.T) {
+	h := newHome(t, "sh", "-c", "echo hello")
+	h.spec.Session = "" // the daemon is older
+	m := h.inTmux()
+	appears(t, filepath.Join(h.spec.StateDir, "exit_status"))
+	ended(t, m.panePID())
+	assert.Equal(t, "hello", m.call("capture-pane", "-p"))
+}

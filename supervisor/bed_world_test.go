@@ -208,6 +208,7 @@ func (w *world) Keys(_ context.Context, t Target, keys []string, asked *session.
 	}
 	return nil
 }
+func (w *world) Reap(context.Context, Target) error { return nil }
 func (w *world) AttachCommand(context.Context, Target) ([]string, error) {
 	return []string{"tmux"}, nil
 }

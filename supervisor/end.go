@@ -58,6 +58,7 @@ type runtime struct {
 	agent      descriptor       // pidfd of the agent, none once that has ended
 	awaited    session.Process  // the agent that it is of, or was
 	agentEnded bool             // as that pidfd has reported
+	reaped     bool             // its tmux server is made to notice that
 	unrecorded deadline.Stopper // runs while the agent has ended and its end is not recorded
 
 	redialing bool          // it is about to be connected to again
@@ -219,6 +220,10 @@ func (s *Supervisor) react(e *entry) {
 		go s.tmuxLost(e, r.ID, s.target(e))
 	}
 	s.watchAgent(e)
+	if r.Ended() && r.Tmux == session.Alive && !e.run.reaped {
+		e.run.reaped = true
+		s.direct(e, "reap", func(t Target) error { return s.World.Reap(s.ctx, t) })
+	}
 	if r.Scope != session.ScopeActive {
 		return
 	}

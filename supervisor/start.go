@@ -78,6 +78,8 @@ type World interface {
 	// Reopen has a shim that lives, and its tmux server, make their sockets anew where somebody has removed or replaced them, and tells whether the shim
 	// lives.
 	Reopen(t Target) bool
+	// Reap has the session's tmux server notice that programs of its panes have ended. It takes some seconds where there are other panes.
+	Reap(ctx context.Context, t Target) error
 	// TmuxAnswers tells whether the session's tmux server is there and answers.
 	TmuxAnswers(ctx context.Context, t Target) bool
 	// Clear takes away what a run has left behind: the failed unit and the runtime directory.

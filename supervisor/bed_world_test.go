@@ -209,6 +209,10 @@ func (w *world) Keys(_ context.Context, t Target, keys []string, asked *session.
 	return nil
 }
 func (w *world) Reap(context.Context, Target) error { return nil }
+func (w *world) SetDetachKey(_ context.Context, t Target, key string) error {
+	w.tell("set the detach key of %s: %s", t.ID, key)
+	return nil
+}
 func (w *world) AttachCommand(context.Context, Target) ([]string, error) {
 	return []string{"tmux"}, nil
 }

@@ -410,6 +410,9 @@ func (s *Supervisor) Reload(c config.Config, agents map[string]config.Agent) err
 		s.Config, s.Agents = c, agents
 		for _, e := range s.sessions {
 			s.touch(e) // when it expires, or is suspended, may be another time
+			if e.rec.Run != nil && paneThere(e.rec.Run) && !e.rec.Frozen {
+				s.direct(e, "set the detach key", func(t Target) error { return s.World.SetDetachKey(s.ctx, t, c.DetachKey) })
+			}
 		}
 		s.rearm = true
 		s.after = append(s.after, func() { reply <- nil })

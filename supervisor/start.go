@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"crypto/rand"
@@ -80,6 +81,8 @@ type World interface {
 	Reopen(t Target) bool
 	// Reap has the session's tmux server notice that programs of its panes have ended. It takes some seconds where there are other panes.
 	Reap(ctx context.Context, t Target) error
+	// SetDetachKey makes a key, by tmux's name, detach terminals from the session, whose tmux server runs; "" is for none.
+	SetDetachKey(ctx context.Context, t Target, key string) error
 	// TmuxAnswers tells whether the session's tmux server is there and answers.
 	TmuxAnswers(ctx context.Context, t Target) bool
 	// Clear takes away what a run has left behind: the failed unit and the runtime directory.
@@ -281,6 +284,7 @@ func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 			SetupPattern: def.Status.SetupPattern,
 			ReadyTimeout: def.Status.ReadyTimeout,
 			Session:      rec.ID,
+			Program:      programName(rec.Agent, command),
 		},
 		Conversation: conversation,
 		Environment:  s.environment(rec, def, e.run.caller),
@@ -288,6 +292,20 @@ func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 		Scope:        slices.Clone(def.Properties),
 		StopTimeout:  s.stopTimeout(rec),
 	}
+}
+
+// programName returns the name of a session's program: the agent, or what a command of one's own executes, with "?" for what is not
+// printable ASCII.
+func programName(agent string, command []string) string {
+	if agent != config.CommandAgent || len(command) == 0 {
+		return agent
+	}
+	return strings.Map(func(c rune) rune {
+		if c <= ' ' || c > '~' {
+			return '?'
+		}
+		return c
+	}, filepath.Base(command[0]))
 }
 
 // failStart ends a run that did not get as far as its agent. Nothing of it is left, but what was in the scope before.

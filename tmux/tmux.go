@@ -58,6 +58,7 @@ type Tmux struct {
 type Session struct {
 	Socket string // path
 	Name   string // the id; tmux shows it to people
+	Window string // name of the window that Run opens, "" to leave it to tmux
 	Server int    // process number of the server, 0 if not known
 	Ended  bool   // the exit of the agent is known
 }
@@ -69,13 +70,11 @@ func Prepare(dir string, env []string, busAddr string) (*Tmux, error) {
 		return nil, errors.New("tmux is not installed")
 	}
 	config := filepath.Join(dir, ".tmux.conf") // no session can be called so, whose directory it would be
-	if err := atomicfile.Write(config, []byte(configuration), 0o600); err != nil {
-		return nil, fmt.Errorf("cannot write tmux's configuration: %w", err)
-	}
 	if err := atomicfile.Write(config+lasting, []byte(afterTheirs), 0o600); err != nil {
 		return nil, fmt.Errorf("cannot write tmux's configuration: %w", err)
 	}
-	return &Tmux{Program: program, Config: config, Env: env, BusAddr: busAddr}, nil
+	t := &Tmux{Program: program, Config: config, Env: env, BusAddr: busAddr}
+	return t, t.SetDetachKey("")
 }
 
 // NewSession returns the tmux session for the Corral session id, whose socket is in directory dir.
@@ -177,7 +176,11 @@ func (t *Tmux) Configure(ctx context.Context, s Session, files []string) {
 func (t *Tmux) Run(ctx context.Context, s Session, dir string, command []string) error {
 	args := []string{"-N", "set-environment", "-g", "DBUS_SESSION_BUS_ADDRESS", t.BusAddr, ";"}
 	args = append(args, "new-session", "-d", "-s", s.Name, "-x", strconv.Itoa(width), "-y", strconv.Itoa(height),
-		"-c", literal(strings.ReplaceAll(dir, "#", "##")), "--") // tmux takes a directory for a format, which can run commands
+		"-c", literal(unexpanded(dir)))
+	if s.Window != "" {
+		args = append(args, "-n", literal(unexpanded(s.Window)))
+	}
+	args = append(args, "--")
 	for _, arg := range command {
 		args = append(args, literal(arg))
 	}
@@ -274,6 +277,9 @@ func (t *Tmux) AttachCommand(ctx context.Context, s Session) []string {
 	}
 	return []string{t.client(s), "-u", "-N", "-S", s.Socket, "attach-session", "-t", p.session}
 }
+
+// unexpanded returns a text so that tmux, which takes it for a format, leaves it as it is. A format can run commands.
+func unexpanded(text string) string { return strings.ReplaceAll(text, "#", "##") }
 
 // literal returns an argument so that tmux takes it as it is: one that ends with a semicolon would end its command.
 func literal(arg string) string {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -68,16 +67,6 @@ func endLine(session, program string, status exitstatus.Status, columns int) str
 		line = line[:max(most, 0)]
 	}
 	return string(line)
-}
-
-// programName returns the name of the program that an argument vector executes, with "?" for what is not printable ASCII.
-func programName(args []string) string {
-	return strings.Map(func(c rune) rune {
-		if c <= ' ' || c > '~' {
-			return '?'
-		}
-		return c
-	}, filepath.Base(args[0]))
 }
 
 // paneScreen is what tmux shows in a pane.

@@ -86,7 +86,6 @@ func TestEnd_OfALongLineFitsIntoThePane(t *testing.T) {
 	assert.Len(t, endLine(strings.Repeat("s", 64), "claude", exited, 200), 79)
 	dumped := exitstatus.Status{Code: exitstatus.Dumped, Value: int(unix.SIGSEGV)}
 	assert.Contains(t, endLine("shop", "claude", dumped, 80), "was killed by SIGSEGV (core dumped).")
-	assert.Equal(t, "a?b?c", programName([]string{"/bin/a\x1bb\u202ec"}))
 }
 
 // TestEnd_IsShownWhereTmuxIsNotAsked below the cursor: a server whose program cannot be executed any more is not asked.

@@ -210,9 +210,6 @@ func (s *shim) start() error {
 	s.titles = newTitles(&s.spec)
 	s.watchSetup()
 	s.takePrompt()
-	if s.spec.Program == "" {
-		s.spec.Program = programName(s.spec.Args)
-	}
 	s.spec.Env, s.spec.Args = nil, nil
 	return nil
 }

@@ -96,7 +96,7 @@ func newHome(t *testing.T, args ...string) *home {
 		RunID: "run-1", Dir: filepath.Join(dir, "work"), Args: args,
 		Env:      []string{"PATH=" + dir + ":/usr/local/bin:/usr/bin:/bin", "TERM=xterm-256color", "LANG=C.UTF-8", "PS1=ready> "},
 		StateDir: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "run", "shim.sock"),
-		LogMax: 1 << 20, IdleAfter: 300 * time.Millisecond, Session: "shop",
+		LogMax: 1 << 20, IdleAfter: 300 * time.Millisecond, Session: "shop", Program: "agent",
 	}
 	return h
 }

@@ -36,3 +36,19 @@ func TestPane_IsDeadAfterEveryExit(t *testing.T) {
 	require.NoError(t, d.call(dbusapi.SessionPath("s0"), dbusapi.SessionInterface+".Capture", []any{uint32(0), uint64(0)}, &text))
 	assert.Equal(t, "hello\n", text, "that line is no output of the agent")
 }
+
+// TestReload_ChangesTheDetachKeyOfRunningSessions, and of those that are started later.
+func TestReload_ChangesTheDetachKeyOfRunningSessions(t *testing.T) {
+	d := startDaemon(t)
+	d.run(t, "shop", "exec sleep 1000")
+	bound := func(id, key string) bool { return strings.Contains(d.tmux(id, "list-keys", "-T", "root"), " "+key+" ") }
+	assert.True(t, bound("shop", "C-q"))
+	assert.Equal(t, "sh", d.tmux("shop", "list-windows", "-F", "#{window_name}"))
+	d.write("config/corral/corral.conf", "[Corral]\nDetachKey=F12\n")
+	require.NoError(t, d.manager("Reload", nil))
+	testbed.Poll(t, "the key is another one", func() bool { return bound("shop", "F12") && !bound("shop", "C-q") })
+	assert.Equal(t, "F12", d.tmux("shop", "display-message", "-p", "#{@corral-detach}"))
+	d.run(t, "site", "exec sleep 1000")
+	assert.True(t, bound("site", "F12"))
+	assert.False(t, bound("site", "C-q"))
+}

@@ -128,7 +128,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	if err := d.server.Connect(ctx, p.bus); err != nil {
 		return nil, err
 	}
-	terminals, world, err := d.ground(ctx)
+	terminals, world, err := d.ground(ctx, conf.DetachKey)
 	if err != nil {
 		return nil, err
 	}
@@ -186,13 +186,16 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	return d, d.adopt(ctx, records)
 }
 
-func (d *parts) ground(ctx context.Context) (*tmux.Tmux, *ground.Ground, error) {
+func (d *parts) ground(ctx context.Context, detachKey string) (*tmux.Tmux, *ground.Ground, error) {
 	env, err := d.units.Environment(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the manager's environment: %w", err)
 	}
 	t, err := tmux.Prepare(d.runtime, environment.Inherited(env, "TERM=tmux-256color"), d.bus)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := t.SetDetachKey(detachKey); err != nil {
 		return nil, nil, err
 	}
 	world, err := ground.New(d.units, t, d.shim, d.runtime)
@@ -253,5 +256,8 @@ func (d *parts) reload() error {
 	}
 	d.notify.Configure(notify.Settings{Config: conf, Agents: agents, Home: d.home})
 	d.world.ForgetLoginShell()
+	if err := d.world.Tmux.SetDetachKey(conf.DetachKey); err != nil {
+		return err
+	}
 	return d.sup.Reload(conf, agents)
 }

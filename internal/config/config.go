@@ -28,6 +28,7 @@ type Config struct {
 	MaxSessions   int           // MaxSessions=: how many there may be, archived ones too
 	LoginShell    bool          // LoginShell=: whether the login shell is asked for a run that comes without an environment of its caller's
 	TmuxConfig    string        // TmuxConfig=: absolute path of a tmux configuration to source, or TmuxConfigUser, or "" for ours alone
+	DetachKey     string        // DetachKey=: the key that detaches a terminal from a session, by tmux's name, "" for none
 	Terminal      string        // Terminal=: command of the terminal emulator that windows are opened with, "" to look for one
 	Notifications bool          // Notifications=: whether desktop notifications are sent
 	Notify        []string      // Notify=: of what a person is told in any way, some of NotifyAll
@@ -61,6 +62,7 @@ func Default() Config {
 		IdleSuspend:   Infinity,
 		MaxSessions:   10000,
 		LoginShell:    true,
+		DetachKey:     "C-q",
 		Notifications: true,
 		Notify:        NotifyAll,
 		TmuxMessages:  true,
@@ -112,6 +114,8 @@ func (c *Config) set(key, value string) error {
 		return setValue(&c.LoginShell, key, value, def.LoginShell, ParseBool)
 	case "TmuxConfig":
 		return setValue(&c.TmuxConfig, key, value, def.TmuxConfig, tmuxConfig)
+	case "DetachKey":
+		return setValue(&c.DetachKey, key, value, "", detachKey)
 	case "Terminal":
 		return setValue(&c.Terminal, key, value, def.Terminal, terminalCommand)
 	case "Notifications":

@@ -122,6 +122,15 @@ func (g *Ground) TmuxAnswers(ctx context.Context, t supervisor.Target) bool {
 	return err == nil && g.Tmux.Answers(ctx, s)
 }
 
+// SetDetachKey makes a key detach terminals from the session, whose tmux server runs.
+func (g *Ground) SetDetachKey(ctx context.Context, t supervisor.Target, key string) error {
+	s, err := g.session(t)
+	if err != nil {
+		return err
+	}
+	return g.Tmux.ChangeDetachKey(ctx, s, key)
+}
+
 func (g *Ground) session(t supervisor.Target) (tmux.Session, error) {
 	s, err := tmux.NewSession(t.RuntimeDir, t.ID)
 	s.Server, s.Ended = t.Tmux.PID, t.Ended

@@ -185,7 +185,7 @@ func (g *Ground) startServer(p supervisor.Plan, cgroup int) (*server, error) {
 	if s.child, err = g.Tmux.StartServer(s.Session, cgroup); err != nil {
 		return nil, err
 	}
-	s.Server = s.child.PID
+	s.Server, s.Window = s.child.PID, p.Spec.Program
 	st, err := proc.Stat(s.Server)
 	if err != nil {
 		s.kill()

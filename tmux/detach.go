@@ -1,0 +1,85 @@
+package tmux
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/corrald/corral/internal/atomicfile"
+)
+
+// The options in which a server keeps the key that detaches a terminal, and how it is shown to people.
+const (
+	detachOption = "@corral-detach"
+	keyOption    = "@corral-detach-key"
+)
+
+// SetDetachKey makes a key, by tmux's name, detach a terminal from the sessions whose servers are started from now on; "" is for none.
+func (t *Tmux) SetDetachKey(key string) error {
+	text := configuration
+	for _, command := range detachCommands(key) {
+		for i, arg := range command {
+			command[i] = quoted(arg)
+		}
+		text += strings.Join(command, " ") + "\n"
+	}
+	if err := atomicfile.Write(t.Config, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("cannot write tmux's configuration: %w", err)
+	}
+	return nil
+}
+
+// ChangeDetachKey makes a key detach a terminal from a session that has another key for it, or none.
+func (t *Tmux) ChangeDetachKey(ctx context.Context, s Session, key string) error {
+	out, err := t.command(ctx, s, "-N", "display-message", "-p", "#{"+keyOption+"}")
+	old := strings.TrimSuffix(string(out), "\n")
+	if err != nil || old == key {
+		return err
+	}
+	args := []string{"-N"}
+	if old != "" {
+		args = append(args, "unbind-key", "-n", literal(old), ";", "unbind-key", literal(old), ";")
+	}
+	args = append(args, "set-option", "-su", keyOption, ";", "set-option", "-su", detachOption)
+	for _, command := range detachCommands(key) {
+		args = append(args, ";")
+		for _, arg := range command {
+			args = append(args, literal(arg))
+		}
+	}
+	if _, err := t.command(ctx, s, args...); err != nil {
+		return fmt.Errorf("cannot change the key that detaches from %q: %w", s.Name, err)
+	}
+	return nil
+}
+
+// detachCommands returns the commands that make a key detach a terminal. After the prefix, the key is sent to the program.
+func detachCommands(key string) [][]string {
+	if key == "" {
+		return nil
+	}
+	return [][]string{
+		{"bind-key", "-n", key, "detach-client"},
+		{"bind-key", key, "send-keys", key},
+		{"set-option", "-s", keyOption, key},
+		{"set-option", "-s", detachOption, keyLabel(key)},
+	}
+}
+
+// keyLabel returns the name of a key as people write it: "Ctrl-q" for "C-q".
+func keyLabel(key string) string {
+	var label string
+	for len(key) > 2 && key[1] == '-' {
+		label += map[byte]string{'C': "Ctrl-", 'M': "Alt-", 'S': "Shift-"}[key[0]]
+		key = key[2:]
+	}
+	return label + key
+}
+
+// quoted returns an argument as a configuration of tmux has it.
+func quoted(arg string) string {
+	if strings.Contains(arg, "'") {
+		return `"` + arg + `"`
+	}
+	return "'" + arg + "'"
+}

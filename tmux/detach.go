@@ -16,7 +16,7 @@ const (
 
 // SetDetachKey makes a key, by tmux's name, detach a terminal from the sessions whose servers are started from now on; "" is for none.
 func (t *Tmux) SetDetachKey(key string) error {
-	text := configuration
+	text := configuration + "set-environment -g DBUS_SESSION_BUS_ADDRESS " + quoted(t.BusAddr) + "\n"
 	for _, command := range detachCommands(key) {
 		for i, arg := range command {
 			command[i] = quoted(arg)

@@ -28,12 +28,6 @@ import (
 //go:embed tmux.conf
 var configuration string
 
-// lasting is the ending of the configuration that is read after a user's, and afterTheirs what is in it.
-const (
-	lasting     = ".lasting"
-	afterTheirs = "set -s exit-empty off\nset -s exit-unattached off\nset -g destroy-unattached off\nset -g remain-on-exit on\nset -g remain-on-exit-format ''\n"
-)
-
 // commandTimeout bounds each tmux command: a server that hangs must not hang us.
 const commandTimeout = 10 * time.Second
 
@@ -70,7 +64,7 @@ func Prepare(dir string, env []string, busAddr string) (*Tmux, error) {
 		return nil, errors.New("tmux is not installed")
 	}
 	config := filepath.Join(dir, ".tmux.conf") // no session can be called so, whose directory it would be
-	if err := atomicfile.Write(config+lasting, []byte(afterTheirs), 0o600); err != nil {
+	if err := atomicfile.Write(config+lasting, []byte(afterUser), 0o600); err != nil {
 		return nil, fmt.Errorf("cannot write tmux's configuration: %w", err)
 	}
 	t := &Tmux{Program: program, Config: config, Env: env, BusAddr: busAddr}
@@ -102,7 +96,9 @@ const gate = `read -r _; exec "$0" "$@" </dev/null`
 // is in our own control group and waits there as a shell until Execute is called, so that it can be moved: memory stays charged to the control group in which it
 // was allocated, not to that in which the process is (the kernel's cgroup-v2 document, "Memory Ownership"), and tmux allocates half of its memory within
 // milliseconds. The memory of the shell is freed by its execve(2).
-func (t *Tmux) StartServer(s Session, cgroup int) (*Server, error) {
+//
+// The server reads the configurations of a user after ours. Reconfigure reports what is invalid in them.
+func (t *Tmux) StartServer(s Session, cgroup int, user ...string) (*Server, error) {
 	if err := os.Remove(s.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("cannot start tmux: %w", err)
 	}
@@ -118,7 +114,7 @@ func (t *Tmux) StartServer(s Session, cgroup int) (*Server, error) {
 	// would look for the bus in XDG_RUNTIME_DIR, so it gets one that leads nowhere.
 	env := append(withoutName(t.Env, "DBUS_SESSION_BUS_ADDRESS"), "DBUS_SESSION_BUS_ADDRESS=disabled:")
 	server, stdin, program := &Server{PIDFD: -1}, null, t.Program
-	argv := []string{"tmux", "-u", "-D", "-S", s.Socket, "-f", t.Config}
+	argv := append([]string{"tmux", "-u", "-D", "-S", s.Socket, "-f", t.Config}, t.userFlags(user)...)
 	if cgroup < 0 {
 		if stdin, server.gate, err = os.Pipe(); err != nil {
 			return nil, fmt.Errorf("cannot start tmux: %w", err)
@@ -160,16 +156,6 @@ func (s *Server) Close() {
 func IsServer(s Session, args []string) bool {
 	i := slices.Index(args, "-S")
 	return i > 0 && i+1 < len(args) && args[i+1] == s.Socket && slices.Contains(args[:i], "-D")
-}
-
-// Configure has the server read configurations of the user's, before Run. A mistake in one, such as an option of another version, is passed over, as by the
-// user's own tmux: it keeps no agent from starting. Nor does what ends a session or a server that nobody looks at, as no agent's is to end.
-func (t *Tmux) Configure(ctx context.Context, s Session, files []string) {
-	args := []string{"-N", "set-environment", "-g", "DBUS_SESSION_BUS_ADDRESS", t.BusAddr, ";", "source-file"}
-	for _, file := range append(slices.Clone(files), t.Config+lasting) {
-		args = append(args, literal(file))
-	}
-	_, _ = t.command(ctx, s, args...) // by a client of its own, for the commands of one end with the first that fails
 }
 
 // Run opens the session with one pane, in which the command runs in directory dir.
@@ -331,29 +317,39 @@ func (t *Tmux) client(s Session) string {
 // TasksMax= for this many and more.
 var clients = make(chan struct{}, 256)
 
+// command runs a tmux command and returns what it prints. The error is what it prints to standard error.
 func (t *Tmux) command(ctx context.Context, s Session, args ...string) ([]byte, error) {
+	out, errs, err := t.feed(ctx, s, "", args...)
+	if text := strings.TrimSpace(errs); err != nil && text != "" {
+		return nil, errors.New(text)
+	}
+	return out, err
+}
+
+// feed runs a tmux command with input and returns what it prints to standard output and to standard error.
+func (t *Tmux) feed(ctx context.Context, s Session, input string, args ...string) (out []byte, errs string, err error) {
 	ctx, cancel := deadline.Context(ctx, commandTimeout)
 	defer cancel()
 	select {
 	case clients <- struct{}{}:
 		defer func() { <-clients }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("tmux does not answer: %w", ctx.Err()) // nor do those that others ask
+		return nil, "", fmt.Errorf("tmux does not answer: %w", ctx.Err()) // nor do those that others ask
 	}
 	cmd := exec.CommandContext(ctx, t.client(s), append([]string{"-u", "-S", s.Socket}, args...)...)
 	cmd.Env = t.Env
 	cmd.Dir = "/"
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	cmd.WaitDelay = time.Second
-	err := cmd.Run()
-	if text := strings.TrimSpace(errs.String()); err != nil && text != "" {
-		return nil, errors.New(text)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if input != "" {
+		cmd.Stdin = strings.NewReader(input)
 	}
+	cmd.WaitDelay = time.Second
+	err = cmd.Run()
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("tmux does not answer: %w", ctx.Err())
 	}
-	return out.Bytes(), err
+	return stdout.Bytes(), stderr.String(), err
 }
 
 // Reap collects a server that has ended, if it is our child. It never waits.

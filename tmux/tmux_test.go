@@ -31,11 +31,11 @@ func prepare(t *testing.T) *Tmux {
 }
 
 // serve starts a server, and ends it after the test.
-func serve(t *testing.T, x *Tmux) Session {
+func serve(t *testing.T, x *Tmux, user ...string) Session {
 	t.Helper()
 	s, err := NewSession(testbed.Dir(t), "shop.1")
 	require.NoError(t, err)
-	server, err := x.StartServer(s, -1)
+	server, err := x.StartServer(s, -1, user...)
 	require.NoError(t, err)
 	s.Server = server.PID
 	t.Cleanup(func() {
@@ -330,8 +330,8 @@ func TestTheUsersConfigurationIsReadOnlyWhereAskedFor(t *testing.T) {
 	x := prepare(t)
 	s := open(t, x, "exec sleep infinity")
 	assert.Equal(t, "C-b", ask(t, x, s, "show-options", "-gv", "prefix"))
-	s = serve(t, x)
-	x.Configure(t.Context(), s, []string{theirs})
+	s = serve(t, x, theirs)
+	assert.Equal(t, []Invalid{{theirs, 2, "invalid option: no-such-option"}}, x.Reconfigure(t.Context(), s))
 	require.NoError(t, x.Run(t.Context(), s, "/", []string{"sleep", "infinity"}))
 	assert.Equal(t, "C-a", ask(t, x, s, "show-options", "-gv", "prefix"))
 	assert.Equal(t, "77", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{history_limit}"), "before the pane is made, and whatever tmux does not understand")

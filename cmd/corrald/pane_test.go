@@ -52,3 +52,25 @@ func TestReload_ChangesTheDetachKeyOfRunningSessions(t *testing.T) {
 	assert.True(t, bound("site", "F12"))
 	assert.False(t, bound("site", "C-q"))
 }
+
+// TestTmuxConfig_ReportsAnInvalidLine as a problem and in the journal, and applies all others.
+func TestTmuxConfig_ReportsAnInvalidLine(t *testing.T) {
+	d := startDaemon(t, "TmuxConfig=user")
+	d.write(".tmux.conf", "set -g prefix C-a\nbadcommand x\xff\nset -g history-limit 77\n")
+	for i := range 2 {
+		d.run(t, fmt.Sprint("shop", i), "exec sleep 1000")
+	}
+	file := filepath.Join(d.dir, ".tmux.conf")
+	want := "invalid lines of a tmux configuration (TmuxConfig=) are ignored: " + file + ":2: unknown command: badcommand; the next session that starts reads it again"
+	problems := d.hasProblems(t, 1)
+	assert.Equal(t, want, problems[0].Text)
+	assert.Equal(t, 1, strings.Count(d.log.String(), "a line of a tmux configuration is invalid and ignored"), "once")
+	assert.Contains(t, d.log.String(), file+":2: unknown command: badcommand")
+	id := d.ids(t)[0]
+	assert.Equal(t, "C-a", d.tmux(id, "show-options", "-gv", "prefix"))
+	assert.Equal(t, "77", d.tmux(id, "display-message", "-p", "#{history_limit}"))
+
+	d.write(".tmux.conf", "set -g prefix C-a\n")
+	d.run(t, "site", "exec sleep 1000")
+	d.hasProblems(t, 0)
+}

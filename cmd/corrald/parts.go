@@ -101,6 +101,8 @@ type parts struct {
 	world  *ground.Ground
 	last   *lastCall
 	notify *notify.Notifier
+
+	tmuxTrouble tmuxTrouble
 }
 
 func (d *parts) close() {
@@ -168,7 +170,9 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 		}
 	}
 	d.sup, d.world = supervisor.New(options), world
+	d.tmuxTrouble = tmuxTrouble{log: log, report: d.sup.Trouble}
 	world.Trouble = d.loginShellTrouble
+	world.TmuxConfig = d.tmuxTrouble.read
 	d.last.suspend, d.last.resume = d.sup.LastCall, d.sup.CalledOff
 	d.last.settle, d.last.woke = d.sup.Settle, d.sup.AlarmRang
 	d.configured(problem)
@@ -256,6 +260,7 @@ func (d *parts) reload() error {
 	}
 	d.notify.Configure(notify.Settings{Config: conf, Agents: agents, Home: d.home})
 	d.world.ForgetLoginShell()
+	d.tmuxTrouble.forget()
 	if err := d.world.Tmux.SetDetachKey(conf.DetachKey); err != nil {
 		return err
 	}

@@ -33,6 +33,9 @@ type Ground struct {
 
 	Trouble func(error) // told why not all is known of what the login shell sets, nil that it is; nil where nobody wants to know
 
+	// TmuxConfig is called with a value of TmuxConfig= when a tmux server has read what it names, and with what is invalid there. It may be nil.
+	TmuxConfig func(value string, invalid []tmux.Invalid)
+
 	loginShell *loginshell.Shell
 	cgroups    string // mount point of the cgroup hierarchy
 	starts     chan struct{}

@@ -163,6 +163,8 @@ type server struct {
 	tmux.Session
 	child   *tmux.Server
 	process session.Process
+
+	configured bool // it reads a configuration of the user's
 }
 
 // kill ends the server and collects it.
@@ -182,7 +184,12 @@ func (g *Ground) startServer(p supervisor.Plan, cgroup int) (*server, error) {
 	if s.Session, err = tmux.NewSession(p.RuntimeDir, p.ID); err != nil {
 		return nil, err
 	}
-	if s.child, err = g.Tmux.StartServer(s.Session, cgroup); err != nil {
+	configs, err := tmuxConfigs(p)
+	if err != nil {
+		return nil, err
+	}
+	s.configured = len(configs) > 0
+	if s.child, err = g.Tmux.StartServer(s.Session, cgroup, configs...); err != nil {
 		return nil, err
 	}
 	s.Server, s.Window = s.child.PID, p.Spec.Program
@@ -217,12 +224,10 @@ func (g *Ground) show(ctx context.Context, p supervisor.Plan, s *server, command
 		return err
 	}
 	failpoint.Hit("show.tmux-listens")
-	files, err := tmuxConfigs(p)
-	if err != nil {
-		return err
-	}
-	if len(files) > 0 {
-		g.Tmux.Configure(ctx, s.Session, files)
+	if s.configured {
+		if invalid := g.Tmux.Reconfigure(ctx, s.Session); g.TmuxConfig != nil {
+			g.TmuxConfig(p.TmuxConfig, invalid)
+		}
 	}
 	return g.Tmux.Run(ctx, s.Session, p.Spec.Dir, command)
 }

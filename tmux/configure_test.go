@@ -77,13 +77,14 @@ func TestReconfigure_LooksIntoIncludedFiles(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(main, []byte(text), 0o600))
 		s := serve(t, x, main)
-		want := []Invalid{{included, 2, "unknown command: worse"}, {included, 4, "invalid option: no-such"}}
+		invalid := x.Reconfigure(t.Context(), s)
+		require.Len(t, invalid, 3)
+		assert.Equal(t, []Invalid{{included, 2, "unknown command: worse"}, {included, 4, "invalid option: no-such"}}, invalid[:2])
 		if strings.HasPrefix(text, "badcommand") {
-			want = append(want, Invalid{main, 1, "unknown command: badcommand"})
+			assert.Equal(t, Invalid{main, 1, "unknown command: badcommand"}, invalid[2])
 		} else {
-			want = append(want, Invalid{main, 2, "/nowhere/x.conf: No such file or directory"})
+			assert.Regexp(t, `main\.conf:2: .*No such file or directory`, invalid[2].String())
 		}
-		assert.Equal(t, want, x.Reconfigure(t.Context(), s))
 		for option, want := range map[string]string{"@a": "1", "@b": "2", "@c": "3"} {
 			assert.Equal(t, want, ask(t, x, s, "show-options", "-gv", option), option)
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -65,18 +64,8 @@ func TestEnd_IsShownBelowTheCompleteLastScreen(t *testing.T) {
 			assert.Equal(t, row.history, m.call("display-message", "-p", "#{history_size}"))
 			assert.Equal(t, "0 0 0 0 0", m.call("display-message", "-p", "#{alternate_on} #{mouse_any_flag} #{keypad_flag} #{keypad_cursor_flag} #{insert_flag}"))
 			assert.NotContains(t, h.log(), shimwire.EndMark)
-			ended(t, m.panePID())
 		})
 	}
-}
-
-// panePID is the process that tmux has started in the pane.
-func (m *tmux) panePID() int {
-	m.t.Helper()
-	var pid int
-	_, err := fmt.Sscan(m.call("display-message", "-p", "#{pane_pid}"), &pid)
-	require.NoError(m.t, err)
-	return pid
 }
 
 func TestEnd_OfALongLineFitsIntoThePane(t *testing.T) {
@@ -98,10 +87,12 @@ func TestEnd_IsShownWhereTmuxIsNotAsked(t *testing.T) {
 }
 
 func TestEnd_IsNotShownWithoutASession(t *testing.T) {
-	h := newHome(t, "sh", "-c", "echo hello")
+	h := newHome(t, "sh", "-c", "stty -echo; echo hello; read x")
 	h.spec.Session = "" // the daemon is older
 	m := h.inTmux()
-	appears(t, filepath.Join(h.spec.StateDir, "exit_status"))
-	ended(t, m.panePID())
+	d := h.connect()
+	defer d.over()
+	d.enter(1, "\n", 0)
+	ended(t, d.hello.ShimPID)
 	assert.Equal(t, "hello", m.call("capture-pane", "-p"))
 }

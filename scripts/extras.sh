@@ -20,11 +20,12 @@ grep -qF "vendorHash = \"$hash\";" nix/flake.nix || wrong "nix/flake.nix has ano
 
 # makepkg refuses to run as root. It looks for pacman before anything else and, where it finds none, as on Debian, ends itself with SIGUSR1
 # (unless that signal is ignored). --printsrcinfo installs nothing, so any program will do in pacman's place.
-cp -r arch "$work"
+cp -rL arch "$work"
 chmod -R a+rwX "$work"
 as=()
 [ "$(id -u)" != 0 ] || as=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME="$work")
 (cd "$work/arch" && "${as[@]}" env PACMAN=true makepkg --printsrcinfo) >"$work/SRCINFO" || wrong 'makepkg does not take arch/PKGBUILD'
 diff -u arch/.SRCINFO "$work/SRCINFO" || wrong 'arch/.SRCINFO is not what makepkg --printsrcinfo prints'
+(cd "$work/arch/release" && "${as[@]}" env PACMAN=true makepkg --printsrcinfo) >/dev/null || wrong 'makepkg does not take arch/release/PKGBUILD'
 diff <(sed -n '/^each_manager/,/^}/p' arch/corral.install) <(sed -n '/^each_manager/,/^}/p' ../packaging/scripts/managers.sh) ||
   wrong 'arch/corral.install has another each_manager than the packages'

@@ -19,7 +19,7 @@
           src = ../..;
 
           # Of `go mod vendor`, by contrib/nix/vendor-hash.sh; make check compares.
-          vendorHash = "sha256-R7Gx8uFubQeBVBPb+dgNkU7v2mfFTE2OcfJE7UIOYkM=";
+          vendorHash = "sha256-UCukB67/xvOXCO+XPNvNcJHbB7TQRUibU0WCTjxZ1rg=";
 
           subPackages = [ "cmd/corrald" "cmd/corralctl" "cmd/corral-shim" ];
           env.CGO_ENABLED = 0;

@@ -88,7 +88,7 @@ func TestWhatIsTold(t *testing.T) {
 		"completed, all wanted": {n: in(completed, func(n *supervisor.Snapshot) { n.Started = n.Exited.Add(-time.Second) }), settings: func(s *Settings) { s.Config.NotifyAfter = 0 },
 			title: "shop: completed", body: "~/src/shop, after 1s", urgency: Low, actions: "open restart log"},
 		"stale": {n: in(asking("shop", "stale", "", start), func(n *supervisor.Snapshot) { n.State, n.Reason = "stale", "scope running, session dead" }),
-			title: "shop: its terminal is gone", body: "scope running, session dead\n/srv/shop", urgency: Normal, actions: "open resume log"},
+			title: "shop: its terminal is gone", body: "its tmux server died; the agent is still running\n/srv/shop", urgency: Normal, actions: "open resume log"},
 		"orphaned": {n: in(asking("shop", "orphaned", "", start), func(n *supervisor.Snapshot) { n.State = "orphaned" }),
 			title: "shop: its workspace is gone", body: "/srv/shop", urgency: Normal, actions: "open log"},
 		"not wanted of anybody":     {n: failed("shop", start), settings: func(s *Settings) { s.Config.Notify = []string{"stale"} }},

@@ -158,7 +158,7 @@ func TestTopAttachesBesideOthers(t *testing.T) {
 	v.shows("which one?")
 	v.keys("Enter")
 	v.hides("ACTIVITY")
-	stage.run(t, `until [ -z "$(corralctl show -P Attention asker)" ]; do :; done; corralctl stop asker`, "")
+	stage.run(t, `until corralctl show -P AttentionAcknowledged asker | grep -q yes; do :; done; corralctl stop asker`, "")
 	assert.NotContains(t, v.shows("ACTIVITY", "stopped"), "cannot attach")
 	v.keys("q")
 	v.shows("top ended with 0")

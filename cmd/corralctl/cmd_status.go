@@ -71,7 +71,7 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 			fmt.Fprintln(c.out)
 		}
 		c.printStatus(status)
-		c.sawEnd(ctx, s, words)
+		c.saw(ctx, s, words)
 	}
 	if c.wantsJSON() && len(ids) > 0 {
 		if err := c.printJSON(all); err != nil {
@@ -81,10 +81,10 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 	return exit(code)
 }
 
-// sawEnd has corrald take note that a person knows how a session ended: one that they named, and looked at on a terminal. A script that reads the status is no
-// person.
-func (c *ctl) sawEnd(ctx context.Context, s client.Session, words []string) {
-	if c.outTTY != nil && len(words) > 0 && wording.Ended(s.State) && s.Attention != "" {
+// saw tells corrald that a person has seen what a session needs: one that they named, and looked at
+// on a terminal. A script that reads the status is not a person.
+func (c *ctl) saw(ctx context.Context, s client.Session, words []string) {
+	if c.outTTY != nil && len(words) > 0 && s.Attention != "" && !s.AttentionAcknowledged {
 		_ = c.client.Acknowledge(ctx, s.Id)
 	}
 }

@@ -79,7 +79,8 @@ func (c *ctl) ids(ctx context.Context, cmd *cobra.Command) []choice {
 	for _, s := range c.rows(ctx) {
 		if want(s) {
 			about := s.Agent + ", " + s.State
-			if activity, _ := wording.Activity(client.Session{State: s.State, Activity: s.Activity, Attention: s.Attention}); activity != "-" {
+			shown := client.Session{State: s.State, Activity: s.Activity, Attention: s.Attention}
+			if activity, _ := wording.Activity(shown); activity != "-" && wording.WantsAttention(shown) {
 				about += ", " + activity
 			}
 			choices = append(choices, choice{s.ID, about})

@@ -52,6 +52,16 @@ hint: corralctl peek shop
 $ until grep -qs yes answer; do :; done; cat answer
 yes
 
+# Whoever looks at the status on a terminal has seen it, too; a script has not. A question that is asked again is a new one.
+$ corralctl run -q --id asks -- sh -c 'corralctl report waiting --message="one?"; read go; corralctl report waiting --message="two?"; exec sleep 1000' && corralctl wait --until=waiting asks; corralctl status asks >~/status; corralctl show -P AttentionAcknowledged asks; script -qec 'corralctl status asks' /dev/null >~/status; corralctl show -P AttentionAcknowledged,AttentionMessage asks
+no
+yes
+one?
+
+$ corralctl send asks go; until corralctl show -P AttentionMessage asks | grep two; do :; done; corralctl show -P AttentionAcknowledged asks; corralctl rm --force asks
+two?
+no
+
 # Answered, it is gone.
 $ corralctl wait --until=working shop && corralctl show -p Attention,AttentionMessage,AttentionTimestamp,AttentionAcknowledged shop
 Attention=

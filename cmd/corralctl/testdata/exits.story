@@ -9,7 +9,7 @@ Started session bad (app-corral-command-bad.scope).
 
 $ corralctl list
 ID   AGENT   STATE     ACTIVITY SINCE WORKSPACE
-bad  command failed    -        …s    ~/src/shop
+bad  command failed    exit 3   …s    ~/src/shop
 good command completed -        …s    ~/src/shop
 
 2 sessions, 1 failed. Lingering is off.

@@ -19,7 +19,7 @@ $ while busctl --user call org.freedesktop.DBus / org.freedesktop.DBus NameHasOw
 
 $ corralctl list
 ID    AGENT   STATE                                  ACTIVITY SINCE WORKSPACE
-bad   command failed                                 -        …s    ~/src/shop
+bad   command failed                                 exit 3   …s    ~/src/shop
 done  command completed                              -        …s    ~/src/shop
 live  command state unknown (corrald is not running) -        …s    ~/src/shop
 never command created                                -        …s    ~/src/shop

@@ -217,6 +217,8 @@ func footer(list sessionList) string {
 		switch {
 		case wording.TurnEnded(s):
 			counts["turn ended"]++
+		case wording.ShowsError(s):
+			counts["error"]++
 		case wording.Waits(s):
 			counts["waiting"]++
 		case wording.SuspendedByShutdown(s):
@@ -224,11 +226,13 @@ func footer(list sessionList) string {
 		}
 	}
 	parts := []string{wording.Plural(len(list.sessions), "session")}
-	for _, word := range []string{"waiting", "turn ended", "failed", "stale", "orphaned"} {
+	for _, word := range []string{"waiting", "turn ended", "error", "failed", "stale", "orphaned"} {
 		switch {
 		case counts[word] == 0:
 		case word == "turn ended":
 			parts = append(parts, wording.TurnsEnded(counts[word]))
+		case word == "error":
+			parts = append(parts, wording.Plural(counts[word], word))
 		default:
 			parts = append(parts, fmt.Sprintf("%d %s", counts[word], word))
 		}

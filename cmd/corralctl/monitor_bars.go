@@ -35,9 +35,9 @@ func (t *barTeller) show(b bar) error {
 
 // bar is what a status bar shows.
 type bar struct {
-	offline                                     bool
-	running, waiting, turnsEnded, failed, stale int
-	lines                                       []string // one for each session that lives or wants a person
+	offline                                             bool
+	running, waiting, turnsEnded, errors, failed, stale int
+	lines                                               []string // one for each session that lives or wants a person
 }
 
 func (t *barTeller) began(all map[string]client.Session) error {
@@ -67,6 +67,8 @@ func barOf(all map[string]client.Session) bar {
 		switch {
 		case wording.TurnEnded(s):
 			b.turnsEnded++
+		case wording.ShowsError(s):
+			b.errors++
 		case wording.Waits(s):
 			b.waiting++
 		}
@@ -92,7 +94,7 @@ func (b bar) class() string {
 		return "offline"
 	case b.waiting > 0:
 		return "waiting"
-	case b.failed > 0:
+	case b.failed > 0 || b.errors > 0:
 		return "failed"
 	case b.stale > 0:
 		return "stale"
@@ -130,6 +132,7 @@ func (b bar) parts() []barPart {
 	count(b.running, "running", barGreen)
 	count(b.waiting, "waiting", barYellow)
 	add(b.turnsEnded, wording.TurnsEnded(b.turnsEnded), "turn-ended", barCyan)
+	add(b.errors, wording.Plural(b.errors, "error"), "failed", barRed)
 	count(b.failed, "failed", barRed)
 	count(b.stale, "stale", barYellow)
 	return parts

@@ -91,6 +91,11 @@ func TestBarsShowWhatAPersonHasToKnowFirst(t *testing.T) {
 			`[{"name":"corral","instance":"running","full_text":"2 running","color":"#50fa7b","urgent":false,"separator":false},` +
 				`{"name":"corral","instance":"turn-ended","full_text":"2 turns ended","color":"#8be9fd","urgent":false,"separator":true}]`,
 			"%{F#50fa7b}2 running%{F-} %{F#8be9fd}2 turns ended%{F-}"},
+		{all(client.Session{Id: "a", State: "running", Activity: "idle", Attention: "error"}),
+			`{"text":"1 running, 1 error","alt":"failed","tooltip":"a: error","class":"failed"}`,
+			`[{"name":"corral","instance":"running","full_text":"1 running","color":"#50fa7b","urgent":false,"separator":false},` +
+				`{"name":"corral","instance":"failed","full_text":"1 error","color":"#ff5555","urgent":false,"separator":true}]`,
+			"%{F#50fa7b}1 running%{F-} %{F#ff5555}1 error%{F-}"},
 		{bar{offline: true}, `{"text":"corrald is not running","alt":"offline","tooltip":"","class":"offline"}`,
 			`[{"name":"corral","instance":"offline","full_text":"corrald is not running","color":"#888888","urgent":false,"separator":true}]`,
 			"%{F#888888}corrald is not running%{F-}"},

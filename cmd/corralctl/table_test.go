@@ -75,6 +75,8 @@ func TestList_AtEightyColumns(t *testing.T) {
 			AttentionTimestamp: at, WorkingDirectory: "/home/anna/src/my-project"},
 		{Id: "my-project-2", Agent: "command", State: "failed", Result: "core-dump", ExecMainStatus: 11, StateChangeTimestamp: at, WorkingDirectory: "/home/anna/src/my-project"},
 		{Id: "my-project-3", Agent: "command", State: "failed", Result: "exit-code", ExecMainStatus: 3, StateChangeTimestamp: at, WorkingDirectory: "/home/anna/src/my-project"},
+		{Id: "my-project-4", Agent: "command", State: "running", Activity: "idle", Attention: "error", AttentionMessage: "529 overloaded", AttentionTimestamp: at,
+			WorkingDirectory: "/home/anna/src/my-project"},
 	}}
 	c, output := capture(t)
 	c.outTTY = &terminal{width: 80}
@@ -84,8 +86,9 @@ func TestList_AtEightyColumns(t *testing.T) {
 ● my-project   command running permission: Run rm -rf build?     1d 2h …-project
 ● my-project-2 command failed  SIGSEGV (core)                    1d 2h …-project
 ● my-project-3 command failed  exit 3                            1d 2h …-project
+● my-project-4 command running error: 529 overloaded             1d 2h …-project
 
-3 sessions, 1 waiting, 2 failed.
+4 sessions, 1 waiting, 1 error, 2 failed.
 `, "\n"), output())
 }
 

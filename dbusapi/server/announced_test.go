@@ -61,6 +61,7 @@ func TestPropertiesAreAnnouncedAsTheContractSays(t *testing.T) {
 	do("SetDescription", "a shop")
 	do("SetLabels", map[string]string{"a": "b"})
 	do("SetOnLogin", "resume")
+	do("SetOnLogin", "ignore") // what is enabled does not expire
 	do("Start")
 	require.NoError(t, s.sup.Report(t.Context(), "shop", supervisor.Report{Activity: "waiting", Reason: "question", Message: "a secret?"}))
 	do("Acknowledge")

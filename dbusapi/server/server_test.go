@@ -42,6 +42,8 @@ func (world) Start(_ context.Context, p supervisor.Plan, tell func(session.Event
 	return nil
 }
 
+func (world) PulledIn(context.Context) ([]string, error) { return nil, nil }
+
 func (world) Usage(string) map[string]uint64 {
 	return map[string]uint64{"TasksCurrent": 3}
 }
@@ -341,7 +343,7 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		{"a flag that means nothing", path, dbusapi.SessionInterface + ".Remove", []any{uint64(8)}, bus + "InvalidArgs", "flags"},
 		{"a timeout of years", path, dbusapi.SessionInterface + ".Stop", []any{^uint64(0)}, bus + "InvalidArgs", "timeout_usec"},
 		{"a signal that is none", path, dbusapi.SessionInterface + ".Kill", []any{"agent", int32(99)}, bus + "InvalidArgs", "99"},
-		{"nothing to signal", path, dbusapi.SessionInterface + ".Kill", []any{"agent", int32(9)}, ours + "InvalidState", "created"},
+		{"nothing to signal", path, dbusapi.SessionInterface + ".Kill", []any{"agent", int32(9)}, ours + "InvalidState", "never started"},
 		{"whom nobody knows", path, dbusapi.SessionInterface + ".Kill", []any{"mum", int32(9)}, bus + "InvalidArgs", `"mum"`},
 		{"no log yet", path, dbusapi.SessionInterface + ".OpenLog", nil, ours + "InvalidState", "no log"},
 		{"a caller in no session", dbusapi.ManagerPath, dbusapi.ManagerInterface + ".GetSessionByPID", []any{uint32(0)}, ours + "NoSessionForPID", "in no session"},

@@ -6,7 +6,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/corrald/corral/internal/clock"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -348,7 +347,7 @@ func (s *shim) readPane() {
 		s.paneHungUp()
 	}
 	if q.pending = q.keys[:n]; isTyped(q.pending) {
-		s.typed = clock.Monotonic()
+		s.typed = time.Now()
 	}
 }
 
@@ -382,6 +381,12 @@ func (s *shim) put(b []byte) int {
 	return n
 }
 
+// enter is put for what somebody has typed.
+func (s *shim) enter(b []byte) int {
+	s.typed = time.Now()
+	return s.put(b)
+}
+
 func (s *shim) feedText(t *text) bool {
 	if t.press != nil {
 		return s.feedKeys(t)
@@ -396,7 +401,7 @@ func (s *shim) feedText(t *text) bool {
 	case textGoes:
 		b := t.piece()
 		if len(b) > 0 {
-			n := s.put(b)
+			n := s.enter(b)
 			if n > 0 {
 				t.wrote(n)
 			}
@@ -416,7 +421,7 @@ func (s *shim) feedText(t *text) bool {
 	case textRead:
 		return false // until the timer says so
 	case textDone:
-		if t.enter && s.put(enterKey) == 0 {
+		if t.enter && s.enter(enterKey) == 0 {
 			return false
 		}
 		s.finishText(t, "")
@@ -427,7 +432,6 @@ func (s *shim) feedText(t *text) bool {
 // finishText takes the text, which is the first, out of the queue and answers it. err is why the agent has not got all of it, "" if it has.
 func (s *shim) finishText(t *text, err string) {
 	s.dequeue(t)
-	s.typed = clock.Monotonic()
 	s.send(t.from, shimwire.Message{Kind: shimwire.InputDone, Seq: t.seq, Error: err})
 }
 

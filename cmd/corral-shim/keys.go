@@ -27,13 +27,12 @@ const settleTime = time.Second
 // press is a sequence of keys for the agent.
 type press struct {
 	names []string
-	asks  *asks     // only while the agent asks this; nil to press them in any case
-	next  int       // index of the key to be written next
-	rest  []byte    // what is left of the key that was written in part
-	typed int       // how many keys that type text came last, one after the other
-	last  byte      // the last byte of the key before, 0 if there is none
-	ahead bool      // the agent does not read: nothing is waited for any more
-	look  time.Time // when to check whether the agent has read that: the kernel hands it on a moment after it was written
+	asks  *asks  // only while the agent asks this; nil to press them in any case
+	next  int    // index of the key to be written next
+	rest  []byte // what is left of the key that was written in part
+	typed int    // how many keys that type text came last, one after the other
+	last  byte   // the last byte of the key before, 0 if there is none
+	ahead bool   // the agent does not read: nothing is waited for any more
 	bytes [32]byte
 }
 
@@ -102,7 +101,7 @@ func (s *shim) feedKeys(t *text) bool {
 		t.stage, t.due = textGoes, now.Add(inputWait)
 	}
 	if len(p.rest) > 0 {
-		p.rest = p.rest[s.put(p.rest):]
+		p.rest = p.rest[s.enter(p.rest):]
 		return len(p.rest) == 0
 	}
 	if p.next == len(p.names) {
@@ -121,8 +120,11 @@ func (s *shim) feedKeys(t *text) bool {
 		return false
 	}
 	if p.asks != nil {
-		if s.readAhead(); s.masterReadable { // it may have printed that it does not ask any more
+		switch s.readAhead(); {
+		case s.masterReadable: // it may have printed that it does not ask any more
 			return s.hasRoom()
+		case len(s.input.pending) > 0 || s.input.owed > 0: // what it has asked the terminal is answered first
+			return true
 		}
 		if why := s.refusesAnswer(p); why != "" {
 			s.refuseKeys(t, why)
@@ -134,18 +136,19 @@ func (s *shim) feedKeys(t *text) bool {
 	if p.typed++; p.last < ' ' || p.last == 0x7f || sends[0] == charEscape {
 		p.typed = 0
 	}
-	p.rest = sends[s.put(sends):]
-	t.read, t.due, p.look = time.Time{}, now.Add(inputWait), now.Add(inputTick)
+	p.rest = sends[s.enter(sends):]
+	t.read, t.due = time.Time{}, now.Add(inputWait)
 	return len(p.rest) == 0
 }
 
 // keyAt returns when the next key, which sends these bytes, may be written, if the agent has read what came before; else when to look again.
 func (s *shim) keyAt(t *text, sends []byte, now time.Time) time.Time {
+	look := s.typed.Add(inputTick) // the kernel hands on a moment later what was written
 	switch {
 	case t.press.ahead:
 		return now
-	case t.press.look.After(now):
-		return t.press.look
+	case look.After(now):
+		return look
 	}
 	if unread, e := sysUnread(s.inner.slave); e == 0 && unread > 0 && (t.press.asks != nil || now.Before(t.due)) {
 		t.read = time.Time{}
@@ -186,14 +189,18 @@ func (s *shim) refusesAnswer(p *press) string {
 			return "its agent has gone on meanwhile"
 		}
 	}
-	exact := p.asks.source < saidCount
-	switch now := clock.Monotonic(); {
+	now := time.Now()
+	since, exact := now.Add(p.asks.since-clock.Monotonic()), p.asks.source < saidCount
+	if exact {
+		since = s.said[p.asks.source].since
+	}
+	switch {
 	case exact && s.said[p.asks.source].activity != "waiting":
 		return "its agent has gone on meanwhile"
-	case p.next > 0 || s.typed == 0:
-	case now-s.typed < settleTime:
+	case p.next > 0 || !s.typed.After(since):
+	case now.Sub(s.typed) < settleTime:
 		return "it was answered just now"
-	case !exact && s.typed > p.asks.since: // that it has gone on since then need not be known
+	case !exact: // it may have gone on since then, and nobody would know
 		return "somebody has typed in its terminal since it asked"
 	}
 	return ""

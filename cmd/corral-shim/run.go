@@ -43,7 +43,7 @@ type shim struct {
 	out        output
 	scanner    scanner
 	input      inputQueue
-	typed      time.Duration // by CLOCK_MONOTONIC: when somebody has typed something last, 0 if nobody has
+	typed      time.Time // when somebody has typed something last, zero if nobody has
 	prompt     prompt
 	idle       bool
 	rested     bool      // it has been idle before

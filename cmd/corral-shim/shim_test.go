@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 		printSizes()
 	case "reads":
 		printReads()
+	case "asks":
+		askQuestions()
 	}
 	os.Exit(m.Run())
 }
@@ -86,7 +88,7 @@ func newHome(t *testing.T, args ...string) *home {
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	h := &home{t: t, dir: dir, shim: filepath.Join(dir, "corral-shim"), uid: os.Getuid()}
-	for _, name := range []string{"corral-shim", "sizes", "reads"} {
+	for _, name := range []string{"corral-shim", "sizes", "reads", "asks"} {
 		require.NoError(t, os.Symlink(exe, filepath.Join(dir, name)))
 	}
 	for _, d := range []string{"state", "run", "work"} {

@@ -1,0 +1,327 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/internal/clock"
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+// press sends keys, and returns the answer.
+func (d *daemon) press(m shimwire.Message, names ...string) shimwire.Message {
+	d.t.Helper()
+	m.Kind, m.Data = shimwire.Keys, []byte(strings.Join(names, "\x00"))
+	d.send(m)
+	return d.hears(shimwire.InputDone)
+}
+
+// asked returns the word of this source that the shim says next.
+func (d *daemon) asked(source string) shimwire.Message {
+	d.t.Helper()
+	for {
+		if m := d.hears(shimwire.Said); m.Source == source {
+			return m
+		}
+	}
+}
+
+// answers is the condition that the agent still asks this.
+func answers(asked shimwire.Message) shimwire.Message {
+	return shimwire.Message{
+		Seq: 7, Flags: shimwire.FlagIfAsks, Source: asked.Source, Asked: asked.Seq, SinceMonotonic: asked.SinceMonotonic,
+	}
+}
+
+func TestKeys_AreReadOneAtATime(t *testing.T) {
+	h := newHome(t, "reads")
+	s := h.show()
+	s.sees("go")
+	d := h.connect()
+	require.True(t, d.hello.TakesKeys)
+	assert.Empty(t, d.press(shimwire.Message{Seq: 1}, "Escape", "C-a", "Down", "Down", "é", "Enter").Error)
+	s.sees(`read "\x1b"` + "\r\n" + `read "\x01"` + "\r\n" + `read "\x1b[B"` + "\r\n" + `read "\x1b[B"` + "\r\n" + `read "é"` + "\r\n" + `read "\r"` + "\r\n")
+	assert.Contains(t, d.press(shimwire.Message{Seq: 2}, "a", "Entr").Error, `invalid key "Entr"`)
+	assert.Equal(t, "the program in its terminal has not asked for keys such as S-Enter", d.press(shimwire.Message{Seq: 3}, "x", "S-Enter", "y").Error)
+	assert.Empty(t, d.press(shimwire.Message{Seq: 4}, "z").Error)
+	s.sees(`read "x"` + "\r\n" + `read "z"`)
+	s.keys("\x03")
+	s.ends()
+}
+
+func TestKeys_FollowTheModesOfTheTerminal(t *testing.T) {
+	h := newHome(t, "sh", "-c", `stty raw -echo; printf go; head -c 3 >plain; printf '\033[?1h\033=application'; head -c 6 >application
+		printf '\033[>4;1mother'; head -c 10 >other; printf '\033[>1ukitty'; head -c 8 >kitty`)
+	s := h.show()
+	d := h.connect()
+	for _, row := range []struct{ prints, key, more, want string }{
+		{"go", "Up", "", "\x1b[A"}, {"application", "Up", "KP5", "\x1bOA\x1bOu"}, {"other", "S-Enter", "", "\x1b[27;2;13~"}, {"kitty", "C-Enter", "C-a", "\x1b[13;5u\x01"},
+	} {
+		s.sees(row.prints)
+		names := append([]string{row.key}, strings.Fields(row.more)...)
+		require.Empty(t, d.press(shimwire.Message{Seq: 1}, names...).Error)
+	}
+	require.Equal(t, 0, s.ends())
+	for file, want := range map[string]string{"plain": "\x1b[A", "application": "\x1bOA\x1bOu", "other": "\x1b[27;2;13~", "kitty": "\x1b[13;5u\x01"} {
+		assert.Equal(t, want, h.read(file), file)
+	}
+}
+
+// TestKeys_StayInOrderWithTexts that other connections send, and with keys that are typed.
+func TestKeys_StayInOrderWithTexts(t *testing.T) {
+	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; head -c 4009 > got")
+	s := h.show()
+	s.sees("go")
+	a, b := h.connect(), h.connect()
+	text := strings.Repeat("t", 4000)
+	a.enter(1, text, 0)
+	a.send(shimwire.Message{Kind: shimwire.Keys, Seq: 2, Data: []byte("a\x00b\x00c")})
+	a.enter(3, "TEXT", 0)
+	assert.Empty(t, a.hears(shimwire.InputDone).Error)
+	assert.Empty(t, b.press(shimwire.Message{Seq: 1}, "z", "Enter").Error)
+	require.Equal(t, 0, s.ends())
+	assert.Equal(t, text+"abcTEXTz\r", h.read("got"))
+}
+
+// TestKeys_OvertakeTextsThatAreHeld until the agent takes input: they answer what it begins with.
+func TestKeys_OvertakeTextsThatAreHeld(t *testing.T) {
+	h := newHome(t, "sh", "-c", `stty raw -echo; printf 'trust?'; head -c 1 > key; printf '\033[?2004hready'; head -c 17 > got`)
+	h.spec.Holds = true
+	s := h.show()
+	s.sees("trust?")
+	a, b := h.connect(), h.connect()
+	a.enter(1, "later", 0)
+	assert.Empty(t, b.press(shimwire.Message{Seq: 1}, "1").Error)
+	assert.Empty(t, a.hears(shimwire.InputDone).Error)
+	require.Equal(t, 0, s.ends())
+	assert.Equal(t, "1", h.read("key"))
+	assert.Equal(t, "\x1b[200~later\x1b[201~", h.read("got"))
+}
+
+// TestKeys_OfASenderThatIsGone are not pressed any more.
+func TestKeys_OfASenderThatIsGone(t *testing.T) {
+	h := newHome(t, "sh", "-c", "mkfifo now; stty raw echo; printf go; read -r line < now; head -c 6 > got")
+	s := h.show()
+	s.sees("go")
+	gone, stays := h.connect(), h.connect()
+	gone.send(shimwire.Message{Kind: shimwire.Keys, Seq: 1, Data: []byte("a\x00b\x00c\x00d")})
+	s.sees("goa") // the first is written, and not read
+	stays.send(shimwire.Message{Kind: shimwire.Input, Seq: 1, Data: []byte("stays")})
+	gone.close()
+	assert.Empty(t, stays.hears(shimwire.InputDone).Error)
+	h.write("now", "\n")
+	require.Equal(t, 0, s.ends())
+	assert.Equal(t, "astays", h.read("got"))
+}
+
+// TestKeys_AreTypedAheadOfAProgramThatDoesNotRead, after it was given the time to.
+func TestKeys_AreTypedAheadOfAProgramThatDoesNotRead(t *testing.T) {
+	h := newHome(t, "sh", "-c", "mkfifo now; stty raw -echo; printf go; read -r line < now; head -c 50 > got")
+	s := h.show()
+	s.sees("go")
+	d := h.connect()
+	assert.Empty(t, d.press(shimwire.Message{Seq: 1}, strings.Split(strings.Repeat("k", 50), "")...).Error)
+	h.write("now", "\n")
+	require.Equal(t, 0, s.ends())
+	assert.Equal(t, strings.Repeat("k", 50), h.read("got"))
+}
+
+const blocked = "\x1b]7501;state=blocked:kind=permission\x1b\\"
+
+// TestKeys_AnswerOnlyWhatIsAsked: each row's agent prints a question and then, once "now" is there, something more.
+func TestKeys_AnswerOnlyWhatIsAsked(t *testing.T) {
+	over := "its agent has gone on meanwhile"
+	for name, row := range map[string]struct{ prints, typed, want string }{
+		"it still asks":                          {prints: "nothing new"},
+		"it works":                               {prints: "\x1b]7501;state=working\x1b\\", want: over},
+		"it is idle":                             {prints: "\x1b]7501;state=done\x1b\\", want: over},
+		"it asks something else":                 {prints: "\x1b]7501;state=working\x1b\\" + blocked, want: over},
+		"it has another question":                {prints: "\x1b]7501;state=blocked:kind=permission:msg=Zm9v\x1b\\", want: over},
+		"it was reset":                           {prints: "\x1bc", want: over},
+		"its title says that it works":           {prints: "\x1b]2;works\a", want: over},
+		"somebody has just typed":                {typed: "1", want: "it was answered just now"},
+		"a terminal has told of its focus":       {typed: "\x1b[I\x1b[O\x1b[<35;1;1M\x1b[?1;2c"},
+		"somebody has typed and is looked after": {typed: "\x1b[Ix", want: "it was answered just now"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHome(t, "sh", "-c", `stty raw -echo; printf '%s' "$1"; mkfifo now; read -r more <now; printf '%b' "$more"; printf said; head -c 100 >got`, "sh", blocked)
+			h.spec.TitleWorking = "^works$"
+			s := h.show()
+			d := h.connect()
+			asked := d.asked(shimwire.OSC7501)
+			require.Equal(t, "permission", asked.Reason)
+			appears(t, h.spec.Dir+"/now")
+			h.write("now", strings.ReplaceAll(row.prints, "\x1b", `\033`)+"\n")
+			s.sees("said")
+			s.keys(row.typed)
+			answer := d.press(answers(asked), "y", "z")
+			assert.Equal(t, row.want, answer.Error)
+			assert.Equal(t, row.want != "", answer.Flags == shimwire.FlagIfAsks)
+			if row.want == "" {
+				again := d.press(answers(asked), "y")
+				assert.Equal(t, "it was answered just now", again.Error)
+			}
+			h.killAgent(d)
+			s.ends()
+		})
+	}
+}
+
+// TestKeys_AnswerAReport that came on the bus: of what has become of it the shim knows nothing, but that nobody has typed since.
+func TestKeys_AnswerAReport(t *testing.T) {
+	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; head -c 100 >got")
+	s := h.show()
+	s.sees("go")
+	d := h.connect()
+	report := shimwire.Message{Source: "report", SinceMonotonic: clock.Monotonic()}
+	require.Empty(t, d.press(answers(report), "y").Error)
+	assert.Equal(t, "it was answered just now", d.press(answers(report), "y").Error)
+	report.SinceMonotonic = clock.Monotonic()
+	require.Empty(t, d.press(answers(report), "y").Error, "of another question")
+	report.SinceMonotonic = clock.Monotonic()
+	s.keys("\x1b[I")
+	require.Empty(t, d.press(answers(report), "y").Error)
+	h.killAgent(d)
+	s.ends()
+}
+
+// TestKeys_ThatAreSeveral stop where the question is over: the first of them was the answer.
+func TestKeys_ThatAreSeveral(t *testing.T) {
+	h := newHome(t, "sh", "-c", `stty raw -echo; printf '%s' "$1"; head -c 1 >key; printf '\033]7501;state=working\033\\over'; head -c 5 >rest`, "sh", blocked)
+	s := h.show()
+	d := h.connect()
+	asked := d.asked(shimwire.OSC7501)
+	assert.Empty(t, d.press(answers(asked), "Escape", "Enter").Error)
+	s.sees("over")
+	assert.Empty(t, d.press(shimwire.Message{Seq: 1}, "e", "n", "d", "e", "d").Error)
+	require.Equal(t, 0, s.ends())
+	assert.Equal(t, "\x1b", h.read("key"))
+	assert.Equal(t, "ended", h.read("rest"))
+}
+
+// questions is how many times an answer races the end of its question.
+const questions = 1000
+
+// TestKeys_RaceTheEndOfTheQuestion: an agent asks for permission, and goes on at any moment, answered or not. When it asks and when it goes on it also puts the
+// query of the Program Status Protocol, whose answer comes to it in the same stream as keys, at the place where the shim has read that. So it knows of
+// each key whether the shim wrote it while it was known to ask just that.
+func TestKeys_RaceTheEndOfTheQuestion(t *testing.T) {
+	h := newHome(t, "asks")
+	h.spec.IdleAfter = time.Hour // silence is no word of its own between two questions
+	s := h.show()
+	d := h.connect()
+	s.sees("go")
+	s.keys("g") // the first question is the first word
+	first := d.asked(shimwire.OSC7501)
+	pressed := 0
+	for n := range questions {
+		s.sees(fmt.Sprintf("question %d.", n))
+		for end := time.Now().Add(rand.N(6 * time.Millisecond)); time.Now().Before(end); {
+		}
+		m := answers(first)
+		m.Seq, m.Asked = uint32(n), first.Seq+2*uint32(n)
+		switch answer := d.press(m, string(answerTo(n))); {
+		case answer.Error == "":
+			pressed++
+		default:
+			require.Equal(t, "its agent has gone on meanwhile", answer.Error)
+		}
+	}
+	s.sees("over.")
+	s.keys("q")
+	require.Equal(t, 0, s.ends())
+	assert.Contains(t, s.printed(), fmt.Sprintf("answers %d, late 0, wrong 0.", pressed))
+	t.Logf("%d of %d questions were answered", pressed, questions)
+	assert.NotZero(t, pressed)
+	assert.Less(t, pressed, questions)
+}
+
+func answerTo(question int) byte { return '0' + byte(question%10) }
+
+// askQuestions is the agent of that test.
+func askQuestions() {
+	mode, err := unix.IoctlGetTermios(0, unix.TCGETS)
+	if err != nil {
+		os.Exit(1)
+	}
+	_ = unix.IoctlSetTermios(0, unix.TCSETS, raw(mode))
+	fmt.Print("go")
+	var a questioner
+	_, _ = os.Stdin.Read(make([]byte, 1))
+	for n := range questions {
+		before := a.answers
+		fmt.Printf("%s\x1b]7501;?\x1b\\question %d.", blocked, n)
+		a.read(time.Hour, func() bool { return a.seen == 2*n+1 })
+		if rand.N(4) == 0 { // it goes on because of an answer
+			a.read(time.Hour, func() bool { return a.answers > before })
+		} else {
+			a.read(rand.N(12*time.Millisecond), func() bool { return false })
+		}
+		fmt.Print("\x1b]7501;state=working\x1b\\\x1b]7501;?\x1b\\")
+		a.read(time.Hour, func() bool { return a.seen == 2*n+2 })
+	}
+	fmt.Print("over.")
+	a.read(time.Hour, func() bool { return a.ended })
+	fmt.Printf("answers %d, late %d, wrong %d.", a.answers, a.late, a.wrong)
+	os.Exit(0)
+}
+
+// questioner reads its terminal.
+type questioner struct {
+	rest                 []byte
+	seen                 int  // answers to the query: at odd numbers the shim knows that the question is asked, at even ones that it is over
+	ended                bool // somebody has pressed q
+	answers, late, wrong int
+}
+
+// read reads until done says so, for this time at most.
+func (a *questioner) read(limit time.Duration, done func() bool) {
+	for end := time.Now().Add(limit); !done(); {
+		p := []unix.PollFd{{Fd: 0, Events: unix.POLLIN}}
+		left := unix.NsecToTimespec(max(time.Until(end), 0).Nanoseconds())
+		switch n, err := unix.Ppoll(p, &left, nil); {
+		case err != nil: // interrupted by a signal of Go's own
+			continue
+		case n == 0:
+			return
+		}
+		var b [4096]byte
+		if n, _ := unix.Read(0, b[:]); n > 0 {
+			a.take(b[:n])
+		}
+	}
+}
+
+func (a *questioner) take(b []byte) {
+	a.rest = append(a.rest, b...)
+	for len(a.rest) > 0 {
+		if rest, found := bytes.CutPrefix(a.rest, statusAnswer); found {
+			a.seen++
+			a.rest = rest
+			continue
+		}
+		if a.rest[0] == charEscape && len(a.rest) < len(statusAnswer) {
+			return // the rest of the answer comes
+		}
+		switch {
+		case a.rest[0] == 'q':
+			a.ended = true
+		case a.seen%2 == 0:
+			a.late++
+		case a.rest[0] != answerTo(a.seen/2):
+			a.wrong++
+		default:
+			a.answers++
+		}
+		a.rest = a.rest[1:]
+	}
+}

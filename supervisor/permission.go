@@ -12,7 +12,7 @@ import (
 // Answer is what a person says to what an agent asks permission for.
 type Answer struct {
 	Deny  bool      // the agent may not do it; else it may
-	Since time.Time // AttentionSince of the question that the person has seen; zero for whatever is asked now
+	Since time.Time // AttentionSince of the question that the person has seen, as exact as a microsecond; zero for whatever is asked now
 }
 
 // NotAskedError is returned where an agent does not ask any more what keys were to answer. None was pressed.
@@ -84,7 +84,7 @@ func (s *Supervisor) permissionOf(e *entry, since time.Time) (session.Permission
 		return asked, notAsked(e.rec.ID, doing(e.rec))
 	case e.rec.Answered() && s.Monotonic()-e.run.answered < answerTime:
 		return asked, notAsked(e.rec.ID, "it was answered just now")
-	case !since.IsZero() && !since.Equal(asked.Since):
+	case !since.IsZero() && since.UnixMicro() != asked.Since.UnixMicro():
 		return asked, refuse(NotWaiting, "session %q asks for something else by now", e.rec.ID)
 	}
 	return asked, nil

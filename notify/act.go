@@ -39,6 +39,9 @@ func (n *Notifier) act(ctx context.Context, sessions []string, key string) error
 	if key == ShowAll || key == Open && len(sessions) != 1 {
 		return n.Terminal(ctx, "top")
 	}
+	if answer, ok := answerOf(key); ok && len(sessions) == 1 {
+		return n.Sessions().AnswerPermission(ctx, sessions[0], answer)
+	}
 	var errs []error
 	for _, id := range sessions {
 		switch key {

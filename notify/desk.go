@@ -251,7 +251,9 @@ func (d *Desk) Look(now time.Time, told func(key, token string) bool) []Notice {
 	for _, it := range d.items {
 		switch it.place {
 		case Alone:
-			notices = append(notices, noticeOf(it.n, it.token, d.settings.Home))
+			notice := noticeOf(it.n, it.token, d.settings.Home)
+			notice.Actions = withAnswers(notice.Actions, it.n, d.settings.Agents[it.n.Agent])
+			notices = append(notices, notice)
 		case Folded:
 			folded = append(folded, it)
 		}

@@ -60,6 +60,9 @@ func TestWhatIsTold(t *testing.T) {
 		n.State, n.Attention, n.Result, n.Reason, n.ExecMainStatus = "completed", "completed", "success", "", 0
 	})
 	none := func(s *Settings) { s.Agents = map[string]config.Agent{"claude": {Notify: []string{}}} }
+	answered := func(s *Settings) {
+		s.Agents = map[string]config.Agent{"claude": {ApproveKeys: []string{"1"}, DenyKeys: []string{"Escape"}}}
+	}
 	for name, c := range map[string]struct {
 		n        *supervisor.Snapshot
 		settings func(*Settings)
@@ -80,6 +83,11 @@ func TestWhatIsTold(t *testing.T) {
 			title: "shop: has a question", body: "a <b> [31m or b & c?\n/srv/shop", urgency: Normal, actions: "open log inline-reply"},
 		"asks at length": {n: asking("shop", "permission", long, start),
 			title: "shop: asks for permission", body: strings.TrimSpace(long[:len("wörd ")*28]) + "…\n/srv/shop", urgency: Normal, actions: "open log inline-reply"},
+		"asks for permission, and its keys are known": {n: asking("shop", "permission", "", start), settings: answered,
+			title: "shop: asks for permission", body: "/srv/shop", urgency: Normal,
+			actions: fmt.Sprintf("open approve@%d deny@%[1]d log inline-reply", start.UnixMicro())},
+		"has a question, and its keys are known": {n: asking("shop", "question", "", start), settings: answered,
+			title: "shop: has a question", body: "/srv/shop", urgency: Normal, actions: "open log inline-reply"},
 		"has ended its turn": {n: asking("shop", "turn-ended", "", start), title: "shop: waits for its next turn", body: "/srv/shop", urgency: Normal, actions: "open log inline-reply"},
 		"an unknown reason":  {n: asking("shop", "moody", "", start), title: "shop: wants you", body: "/srv/shop", urgency: Normal, actions: "open log inline-reply"},
 		"wants nothing":      {n: asking("shop", "", "", start)},

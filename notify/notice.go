@@ -3,6 +3,7 @@ package notify
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -31,6 +32,11 @@ const (
 	ResumeAll = "resume-all"
 	ShowAll   = "show-all"
 	Reply     = "inline-reply"
+
+	// Approve and Deny answer what an agent asks permission for. The key of such an action goes on with "@" and when it was asked, so that a click on a notice that was
+	// replaced does not answer the next question: see answerKey.
+	Approve = "approve"
+	Deny    = "deny"
 
 	// clicked is the key of a click on the notice itself, which does what its first action does.
 	clicked = "default"
@@ -144,6 +150,33 @@ func actionsOf(n *supervisor.Snapshot, kind string) []Action {
 		return []Action{open, {Resume, "Resume"}, log}
 	}
 	return []Action{open, {Restart, "Restart"}, log}
+}
+
+// withAnswers returns the actions of a notice about a permission, with those that answer it by the keys of the agent's definition.
+func withAnswers(actions []Action, n *supervisor.Snapshot, agent config.Agent) []Action {
+	if n.Attention != session.Permission {
+		return actions
+	}
+	at := 1 // behind the first, which is what a click does
+	if len(agent.ApproveKeys) > 0 {
+		actions = slices.Insert(actions, at, Action{answerKey(Approve, n), "Approve"})
+		at++
+	}
+	if len(agent.DenyKeys) > 0 {
+		actions = slices.Insert(actions, at, Action{answerKey(Deny, n), "Deny"})
+	}
+	return actions
+}
+
+func answerKey(action string, n *supervisor.Snapshot) string {
+	return action + "@" + strconv.FormatInt(n.AttentionSince.UnixMicro(), 10)
+}
+
+// answerOf reads the key of an action that answers a question.
+func answerOf(key string) (answer supervisor.Answer, ok bool) {
+	action, since, _ := strings.Cut(key, "@")
+	usec, err := strconv.ParseInt(since, 10, 64)
+	return supervisor.Answer{Deny: action == Deny, Since: time.UnixMicro(usec)}, err == nil && (action == Approve || action == Deny)
 }
 
 // maxNamed is how many sessions a summary names.

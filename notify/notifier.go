@@ -30,6 +30,7 @@ type Sessions interface {
 	Acknowledge(ctx context.Context, id string) error
 	AcknowledgeState(ctx context.Context, id string) error
 	Send(ctx context.Context, id, text string, how supervisor.Input) error
+	AnswerPermission(ctx context.Context, id string, answer supervisor.Answer) error
 }
 
 // Options is what a Notifier is made of. Its functions may be called from any goroutine.

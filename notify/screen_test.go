@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/testbed"
 	"github.com/corrald/corral/supervisor"
 )
@@ -28,8 +29,12 @@ func (s *sessions) do(what string, args ...any) error {
 	s.did <- fmt.Sprint(append([]any{what}, args...)...)
 	return s.fail
 }
-func (s *sessions) Resume(_ context.Context, id string) error      { return s.do("resume ", id) }
-func (s *sessions) Restart(_ context.Context, id string) error     { return s.do("restart ", id) }
+func (s *sessions) Resume(_ context.Context, id string) error  { return s.do("resume ", id) }
+func (s *sessions) Restart(_ context.Context, id string) error { return s.do("restart ", id) }
+func (s *sessions) AnswerPermission(_ context.Context, id string, answer supervisor.Answer) error {
+	return s.do("answer ", id, fmt.Sprintf(" deny=%v since %d", answer.Deny, answer.Since.UnixMicro()))
+}
+
 func (s *sessions) Acknowledge(_ context.Context, id string) error { return s.do("acknowledge ", id) }
 func (s *sessions) AcknowledgeState(_ context.Context, id string) error {
 	return s.do("acknowledge the state of ", id)
@@ -168,6 +173,27 @@ func TestAServerThatAnswersOutOfOrder(t *testing.T) {
 	assert.Empty(t, server.Shown, "what was closed by hand does not come back")
 	s.publish(failed("other", now()))
 	assert.Equal(t, "other: failed, exit 3", s.shown(server).Title)
+}
+
+// TestAct_AnswersThePermissionThatTheNoticeIsAbout, and says why it was not done.
+func TestAct_AnswersThePermissionThatTheNoticeIsAbout(t *testing.T) {
+	s := newStage(t, func(s *Settings) {
+		s.Agents = map[string]config.Agent{"claude": {ApproveKeys: []string{"1"}, DenyKeys: []string{"Escape"}}}
+	})
+	server := testbed.Notifications(t, "actions")
+	asked := now()
+	s.publish(asking("shop", "permission", "Run make?", asked))
+	n := s.shown(server)
+	approve, deny := fmt.Sprint("approve@", asked.UnixMicro()), fmt.Sprint("deny@", asked.UnixMicro())
+	assert.Equal(t, []string{"default", "Open", "open", "Open", approve, "Approve", deny, "Deny", "log", "Log"}, n.Actions)
+	server.Emit(t, "ActionInvoked", n.ID, approve)
+	assert.Equal(t, fmt.Sprintf("answer shop deny=false since %d", asked.UnixMicro()), testbed.Receive(t, s.did, "the answer"))
+	s.fail = errors.New(`session "shop" does not wait for a permission: its agent is working`)
+	server.Emit(t, "ActionInvoked", n.ID, deny)
+	assert.Equal(t, fmt.Sprintf("answer shop deny=true since %d", asked.UnixMicro()), testbed.Receive(t, s.did, "the answer"))
+	failure := s.shown(server)
+	assert.Equal(t, "shop: that did not work", failure.Title)
+	assert.Contains(t, failure.Body, "its agent is working")
 }
 
 // forge sends everything that a notification server says about a notification, from another connection, to every connection of this process. What is

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -122,11 +123,11 @@ func (s *Supervisor) Keys(ctx context.Context, id string, names []string) error 
 	if len(names) > maxKeys {
 		return refuse(OverLimit, "%d keys at most can be sent at a time", maxKeys)
 	}
-	if _, err := keys.ParseAll(names); err != nil {
+	all, err := keys.ParseAll(names)
+	if err != nil {
 		return refuse(Invalid, "%v", err)
 	}
-	always := func(*entry) error { return nil }
-	return s.give(ctx, id, "send to", always, func(t Target) error {
+	press := func(t Target) error {
 		if len(names) == 0 {
 			return nil
 		}
@@ -137,7 +138,15 @@ func (s *Supervisor) Keys(ctx context.Context, id string, names []string) error 
 			return refuse(InvalidState, "cannot send to session %q: %v", id, err)
 		}
 		return nil
-	})
+	}
+	if !slices.ContainsFunc(all, func(k keys.Key) bool { return !k.Moves() }) { // to another choice: that is no answer
+		t, err := s.terminalOf(id, agentAlive, "send to")
+		if err == nil {
+			err = press(t)
+		}
+		return err
+	}
+	return s.give(ctx, id, "send to", func(*entry) error { return nil }, press)
 }
 
 // answerTime is how long an agent that tells itself what it does may take to say that it was answered. One that still asks then has not taken it.

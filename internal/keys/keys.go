@@ -143,6 +143,17 @@ func modifier(letter byte) mods {
 	return 0
 }
 
+// Moves reports whether the key only moves a mark or the view in most programs, and so answers nothing by itself.
+func (k Key) Moves() bool {
+	switch final := k.special.final; {
+	case final >= 'A' && final <= 'H': // arrows, Home and End
+		return true
+	case final == '~':
+		return k.special.number == 5 || k.special.number == 6 // PageUp and PageDown
+	}
+	return k.char == tab
+}
+
 // Append appends what the key sends in a terminal with these modes. A key has the encoding that every program understands wherever there is one,
 // also for a program that has asked for another one: which it gets in tmux, too, that does not have the kitty keyboard protocol. ok is false if there is
 // none and the program has not asked for one.

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/dbusapi"
+	"github.com/corrald/corral/internal/testbed"
+)
+
+// asks is an agent that asks for permission again and again, and goes on at any moment, answered or not. With each question and with each end of one it
+// puts the query of the Program Status Protocol, whose answer comes in the same stream as keys: keys behind the answer to an end's were written by a shim that
+// had read it. At the end it writes how many keys came while it asked, and how many came late.
+const asks = `import os, random, select, sys, time, tty
+tty.setraw(0)
+answer, rest, seen, right, late = b'\x1b]7501;?\x1b\\', b'', 0, 0, 0
+def say(status): os.write(1, b'\x1b]7501;' + status + b'\x1b\\' + answer)
+def read(until, end):
+    global rest, seen, right, late
+    while seen < until:
+        if not select.select([0], [], [], max(0, end - time.monotonic()))[0]: return
+        rest += os.read(0, 4096)
+        while rest:
+            if rest.startswith(answer): seen, rest = seen + 1, rest[len(answer):]
+            elif answer.startswith(rest): break
+            elif seen % 2: right, rest = right + 1, rest[1:]
+            else: late, rest = late + 1, rest[1:]
+n = 0
+while not os.path.exists(sys.argv[1]):
+    say(b'state=blocked:kind=permission')
+    read(2 * n + 1, time.monotonic() + 1000)
+    read(2 * n + 2, time.monotonic() + random.random() / 10)
+    say(b'state=working')
+    read(2 * n + 2, time.monotonic() + 1000)
+    n += 1
+open(sys.argv[2], 'w').write('%d %d' % (right, late))
+`
+
+// TestApprove_RacesTheEndOfTheQuestion over the bus, more than a thousand times: what was refused was not pressed, what was pressed was asked for.
+func TestApprove_RacesTheEndOfTheQuestion(t *testing.T) {
+	const sessions, times = 4, 1000
+	d := startDaemon(t)
+	d.write("asks.py", asks)
+	var wait sync.WaitGroup
+	var tried, pressed, right atomic.Int64
+	for i := range sessions {
+		id := fmt.Sprint("asks", i)
+		file := d.dir + "/" + id
+		d.define(t, id, fmt.Sprintf("Command=python3 %s/asks.py %s/enough %s", d.dir, d.dir, file), "ApproveKeys=y", "DenyKeys=n")
+		require.NoError(t, d.createAs(id, id))
+		s := &subject{d, t, id}
+		wait.Go(func() {
+			for short := ""; short != dbusapi.InvalidState; {
+				err := s.do([]string{"Approve", "Deny"}[rand.N(2)])
+				if short = dbusapi.ShortErrorName(err); err == nil {
+					pressed.Add(1)
+				} else if short != dbusapi.InvalidState {
+					assert.Equal(t, dbusapi.NotWaiting, short, "%v", err)
+				}
+				if err != nil && strings.HasSuffix(err.Error(), "answered just now") {
+					continue // so it was, and that does not race anything
+				}
+				if tried.Add(1) == times {
+					d.write("enough", "")
+				}
+			}
+			var counted [2]int
+			_, err := fmt.Sscan(string(testbed.WaitFile(t, file, func(b []byte) bool { return strings.Contains(string(b), " ") })), &counted[0], &counted[1])
+			assert.NoError(t, err)
+			assert.Zero(t, counted[1], "%s got a key that it had not asked for", id)
+			right.Add(int64(counted[0]))
+		})
+	}
+	wait.Wait()
+	t.Logf("of %d answers %d were pressed", tried.Load(), pressed.Load())
+	assert.Equal(t, right.Load(), pressed.Load())
+	assert.NotZero(t, pressed.Load())
+}
+
+// TestApprove_OfAnotherSession is refused to agents, as is that of their own; and so is it to what they start elsewhere, as long as it descends from them.
+func TestApprove_OfAnotherSession(t *testing.T) {
+	d := startDaemon(t)
+	d.define(t, "asking", `Command=sh -c "stty raw -echo; printf '\\033]7501;state=blocked:kind=permission\\033\\\\'; head -c 1 >%h/key; exec sleep 1000"`, "ApproveKeys=y")
+	require.NoError(t, d.createAs("asking", "shop"))
+	s := &subject{d, t, "shop"}
+	s.wait("asking", func(f facts) bool { return f.text("Activity") == "waiting" })
+	call := "gdbus call -e -d " + dbusapi.BusName + " -o " + string(dbusapi.SessionPath("shop")) + " -m " + dbusapi.SessionInterface + ".Approve"
+	sly := d.run(t, "sly", call+" 2>"+d.dir+"/direct; systemd-run --user --scope -q "+call+" 2>"+d.dir+"/scope; true")
+	sly.become("completed")
+	for _, file := range []string{"direct", "scope"} {
+		assert.Contains(t, readFile(t, d.dir+"/"+file), `an agent cannot approve or deny anything`, file)
+	}
+	assert.Equal(t, "waiting", s.facts().text("Activity"))
+	s.must("Approve")
+	waitFile(t, d.dir+"/key", "y")
+	refused(t, s.do("Deny"), dbusapi.NotSupported, "DenyKeys=")
+}

@@ -16,7 +16,7 @@ import (
 )
 
 var attachVerb = verb{
-	name: "attach", args: "[ID]", summary: "Join a session's terminal; with none named, the one that waits",
+	name: "attach", args: "[ID]", summary: "Use a session's terminal; without ID the one that waits",
 	options: func(f *pflag.FlagSet) action {
 		resume := f.Bool("resume", false, "resume it first if it cannot be attached to, without asking")
 		tearDown := f.Bool("tear-down", false, "end what is left of it if it cannot be attached to, without asking")

@@ -38,7 +38,7 @@ func fault(remedy, format string, args ...any) finding {
 // askTimeout bounds each question to another program.
 const askTimeout = 3 * time.Second
 
-var doctorVerb = verb{name: "doctor", summary: "Tell what is missing here for everything to work, each with its remedy", options: plainVerb(
+var doctorVerb = verb{name: "doctor", summary: "Check this machine and suggest fixes", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) > 0 {
 			return usagef("doctor", "doctor takes no arguments")

@@ -28,7 +28,7 @@ const discarded = "### What is below this line is for reading only"
 
 const blank = " \t\r\n"
 
-var editVerb = verb{name: "edit", args: "AGENT", summary: "Change an agent, in a drop-in of your own; with --full in a copy of its file", options: plainVerb(
+var editVerb = verb{name: "edit", args: "AGENT", summary: "Change an agent's definition, in a drop-in file", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) != 1 {
 			return usagef("edit", "edit takes one agent")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -14,9 +15,14 @@ import (
 	"github.com/corrald/corral/internal/version"
 )
 
-var helpVerb = verb{name: "help", args: "[VERB]", summary: "Print help", options: plainVerb(func(_ context.Context, c *ctl, args []string) error {
+var helpVerb = verb{name: "help", args: "[VERB|options]", summary: "Print help", options: plainVerb(func(_ context.Context, c *ctl, args []string) error {
 	cmd := c.commands
-	if len(args) > 0 {
+	switch {
+	case len(args) == 0:
+	case args[0] == "options":
+		c.section("Options of every verb", optionHelp(cmd.PersistentFlags(), nil))
+		return nil
+	default:
 		var err error
 		if cmd, err = c.findVerb(args[0]); err != nil {
 			return err
@@ -26,23 +32,47 @@ var helpVerb = verb{name: "help", args: "[VERB]", summary: "Print help", options
 	return nil
 })}
 
+// The screen that the help of each verb fits on, and that no line of it is wider than.
+const (
+	helpWidth  = 80
+	helpHeight = 24
+)
+
 // printHelp prints the help of corralctl, or of one of its verbs.
 func (c *ctl) printHelp(cmd *cobra.Command) {
 	if cmd.HasParent() {
 		c.verbHelp(cmd)
 		return
 	}
-	fmt.Fprintf(c.out, "corralctl [OPTIONS…] VERB …\n\nControl coding agents that run under systemd. Without a verb: list.\n")
+	fmt.Fprint(c.out, "corralctl [OPTIONS…] [VERB …]\n\nSupervise coding agents under systemd. Without a verb: list.\n")
 	for _, group := range cmd.Groups() {
-		fmt.Fprintf(c.out, "\n%s\n", c.paint(wording.Bold, group.Title))
+		var lines strings.Builder
 		for _, v := range cmd.Commands() {
 			if v.GroupID == group.ID && !v.Hidden {
-				fmt.Fprintf(c.out, "  %-31s %s\n", shortArgs(v.Use), v.Short)
+				fmt.Fprintf(&lines, "  %-12s  %s\n", v.Name(), v.Short)
 			}
 		}
+		fmt.Fprintln(c.out)
+		c.section(group.Title, lines.String())
 	}
-	fmt.Fprintf(c.out, "\n%s\n%s", c.paint(wording.Bold, "Options:"), optionHelp(cmd.PersistentFlags()))
-	fmt.Fprintf(c.out, "\nAn ID may be the beginning of one, or a pattern such as 'fix-*'.\nExit codes: 0 done, 1 refused or failed, 2 usage, 4 no such session, 5 corrald cannot be reached.\nMore: corralctl help VERB, man corralctl\n")
+	fmt.Fprintln(c.out)
+	c.section("Options", optionHelp(cmd.PersistentFlags(), nil))
+	fmt.Fprintln(c.out)
+	c.section("Examples", c.exampleHelp(examples["corralctl"]))
+	fmt.Fprint(c.out, `
+ID is a session's, any unambiguous prefix of it, or a pattern such as 'fix-*'.
+
+Exit codes: 0 done, 1 refused or failed, 2 usage, 3 session not live (status,
+is-active), 4 no such session, 5 corrald cannot be reached. wait and run --wait
+exit with the agent's exit code.
+
+More: corralctl help VERB, man corralctl
+`)
+}
+
+// section prints a paragraph of help.
+func (c *ctl) section(title, lines string) {
+	fmt.Fprintf(c.out, "%s\n%s", c.paint(wording.Bold, title+":"), lines)
 }
 
 // shortArgs are a verb's arguments where there is a line for all of it.
@@ -51,58 +81,143 @@ func shortArgs(args string) string {
 	return short
 }
 
+// verbHelp prints the help of a verb. As many examples are printed as the screen has room for, at least one.
 func (c *ctl) verbHelp(cmd *cobra.Command) {
+	var text strings.Builder
 	for _, args := range strings.Split(strings.TrimPrefix(cmd.Use, cmd.Name()), " | ") {
-		fmt.Fprintln(c.out, strings.TrimSpace("corralctl "+cmd.Name()+" "+strings.TrimPrefix(strings.TrimSpace(args), cmd.Name()+" ")))
+		fmt.Fprintln(&text, strings.TrimSpace("corralctl "+cmd.Name()+" "+strings.TrimPrefix(strings.TrimSpace(args), cmd.Name()+" ")))
 	}
-	fmt.Fprintf(c.out, "\n%s.\n", cmd.Short)
+	fmt.Fprintf(&text, "\n%s.\n", cmd.Short)
 	if cmd.Long != "" {
-		fmt.Fprintf(c.out, "\n%s", cmd.Long)
+		fmt.Fprintf(&text, "\n%s", reflowed(cmd.Long))
 	}
-	if own := cmd.LocalNonPersistentFlags(); own.HasFlags() {
-		fmt.Fprintf(c.out, "\n%s\n%s", c.paint(wording.Bold, "Options:"), optionHelp(own))
+	fmt.Fprint(c.out, text.String(), "\n")
+	options := c.verbOptions(cmd)
+	c.section("Options", options)
+	lines := examples[cmd.Name()]
+	if room := helpHeight - strings.Count(text.String()+options, "\n") - 4; len(lines) > max(room, 1) {
+		lines = lines[:max(room, 1)]
 	}
-	fmt.Fprintf(c.out, "\n%s\n%s", c.paint(wording.Bold, "Options of every verb:"), optionHelp(cmd.InheritedFlags()))
-	if lines := examples[cmd.Name()]; len(lines) > 0 {
-		fmt.Fprintf(c.out, "\n%s\n", c.paint(wording.Bold, "Examples:"))
-		c.printExamples(lines)
+	if len(lines) > 0 {
+		fmt.Fprintln(c.out)
+		c.section("Examples", c.exampleHelp(lines))
 	}
 }
 
-// printExamples prints commands, each with what it does beside it.
-func (c *ctl) printExamples(lines []string) {
+// verbOptions are the verb's own options, then those of every verb that mean something special to it, with that. The others are named, without those that
+// mean nothing to it.
+func (c *ctl) verbOptions(cmd *cobra.Command) string {
+	options := pflag.NewFlagSet("", pflag.ContinueOnError)
+	options.SortFlags = false
+	options.AddFlagSet(cmd.LocalNonPersistentFlags())
+	var also []string
+	cmd.InheritedFlags().VisitAll(func(option *pflag.Flag) {
+		meaning, used := sharedMeaning(cmd.Name(), option.Name)
+		switch {
+		case meaning != "":
+			options.AddFlag(option)
+		case option.Name == "help":
+		case used && option.Shorthand != "":
+			also = append(also, "-"+option.Shorthand)
+		case used:
+			also = append(also, "--"+option.Name)
+		}
+	})
+	lines := optionHelp(options, func(name string) string {
+		meaning, _ := sharedMeaning(cmd.Name(), name)
+		return meaning
+	})
+	if len(also) == 0 {
+		return lines
+	}
+	return lines + fmt.Sprintf("  %s: see corralctl help options\n", strings.Join(also, ", "))
+}
+
+// exampleHelp are commands, each with what it does beside it.
+func (c *ctl) exampleHelp(examples []string) string {
 	width := 0
-	for _, line := range lines {
-		command, _, _ := strings.Cut(line, "  # ")
+	for _, example := range examples {
+		command, _, _ := strings.Cut(example, "  # ")
 		width = max(width, utf8.RuneCountInString(command))
 	}
-	for _, line := range lines {
-		command, about, _ := strings.Cut(line, "  # ")
-		fmt.Fprintf(c.out, "  %-*s  %s\n", width, command, c.paint(wording.Dim, "# "+about))
-	}
-}
-
-// optionHelp is a line for each option. What stands in backquotes in an option's usage names its value.
-func optionHelp(f *pflag.FlagSet) string {
 	var lines strings.Builder
-	f.VisitAll(func(option *pflag.Flag) {
-		value, usage := pflag.UnquoteUsage(option)
-		text := "    --" + option.Name
-		if option.Shorthand != "" {
-			text = "-" + option.Shorthand + ", --" + option.Name
-		}
-		switch {
-		case value != "" && option.NoOptDefVal != "":
-			text += "[=" + value + "]"
-		case value != "":
-			text += " " + value
-		}
-		fmt.Fprintf(&lines, "  %-26s %s\n", text, usage)
-	})
+	for _, example := range examples {
+		command, about, _ := strings.Cut(example, "  # ")
+		fmt.Fprintf(&lines, "  %-*s  %s\n", width, command, c.paint(wording.Dim, "# "+about))
+	}
 	return lines.String()
 }
 
-var versionVerb = verb{name: "version", summary: "Print the versions of corralctl and of the corrald that runs", options: plainVerb(bareVerb("version",
+// optionHelp is an entry for each option. What stands in backquotes in an option's usage names its value. A meaning that is not "" replaces the usage.
+func optionHelp(f *pflag.FlagSet, meaning func(name string) string) string {
+	var names, usages []string
+	width := 0
+	f.VisitAll(func(option *pflag.Flag) {
+		value, usage := pflag.UnquoteUsage(option)
+		if meaning != nil {
+			usage = cmp.Or(meaning(option.Name), usage)
+		}
+		name := "    --" + option.Name
+		if option.Shorthand != "" {
+			name = "-" + option.Shorthand + ", --" + option.Name
+		}
+		switch {
+		case value != "" && option.NoOptDefVal != "":
+			name += "[=" + value + "]"
+		case value != "":
+			name += " " + value
+		}
+		names, usages = append(names, name), append(usages, usage)
+		width = max(width, utf8.RuneCountInString(name))
+	})
+	var lines strings.Builder
+	for i, name := range names {
+		for _, part := range wrapped(usages[i], helpWidth-width-4) {
+			fmt.Fprintf(&lines, "  %-*s  %s\n", width, name, part)
+			name = ""
+		}
+	}
+	return lines.String()
+}
+
+// reflowed is a text whose paragraphs are wrapped for the screen. Lines that begin with a blank stay.
+func reflowed(text string) string {
+	var lines, paragraph []string
+	end := func() {
+		if len(paragraph) > 0 {
+			lines, paragraph = append(lines, wrapped(strings.Join(paragraph, " "), helpWidth)...), nil
+		}
+	}
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+		if line != "" && line[0] != ' ' && !strings.HasSuffix(line, ":") {
+			paragraph = append(paragraph, line)
+			continue
+		}
+		end()
+		lines = append(lines, line)
+	}
+	end()
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// wrapped breaks a text into lines of at most a width, between words.
+func wrapped(text string, width int) []string {
+	lines := []string{""}
+	for word := range strings.FieldsSeq(text) {
+		last := &lines[len(lines)-1]
+		switch {
+		case *last == "":
+			*last = word
+		case utf8.RuneCountInString(*last)+1+utf8.RuneCountInString(word) <= width:
+			*last += " " + word
+		default:
+			lines = append(lines, word)
+		}
+	}
+	return lines
+}
+
+var versionVerb = verb{name: "version", summary: "Print the versions of corralctl and corrald", options: plainVerb(bareVerb("version",
 	func(ctx context.Context, c *ctl, _ []string) error {
 		var manager client.Manager
 		bus, err := c.connect(ctx)

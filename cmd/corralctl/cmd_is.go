@@ -14,9 +14,9 @@ import (
 
 // The verbs that answer with their exit code: 0 if it is so of any of the sessions.
 var (
-	isActiveVerb  = isVerb("is-active", "Tell whether sessions are live", func(*pflag.FlagSet) question { return question{exitNotActive, isActive, stateOf} })
-	isFailedVerb  = isVerb("is-failed", "Tell whether sessions have failed", func(*pflag.FlagSet) question { return question{exitFailed, isFailed, stateOf} })
-	isWaitingVerb = isVerb("is-waiting", "Tell whether sessions wait for a person", func(f *pflag.FlagSet) question {
+	isActiveVerb  = isVerb("is-active", "Check whether sessions are live", func(*pflag.FlagSet) question { return question{exitNotActive, isActive, stateOf} })
+	isFailedVerb  = isVerb("is-failed", "Check whether sessions have failed", func(*pflag.FlagSet) question { return question{exitFailed, isFailed, stateOf} })
+	isWaitingVerb = isVerb("is-waiting", "Check whether sessions wait for a person", func(f *pflag.FlagSet) question {
 		ended := f.Bool("turn-ended", false, "also exit with 0 if the agent of a session has finished its turn")
 		return question{exitNotActive, func(s client.Session) bool {
 			return wording.Matches(s, "waiting") || *ended && wording.TurnEnded(s)

@@ -19,7 +19,7 @@ var sendKeysVerb = verb{name: "send-keys", args: "ID KEY…", summary: "Press ke
 	details: "A KEY is one character, or a name: Enter, Escape, Tab, BTab, Space, BSpace, Up, Down, Left, Right, Home, End, PageUp, PageDown, IC, DC, F1 to F12,\n" +
 		"with C- for Ctrl, M- for Alt or S- for Shift before it, as in C-c.\n",
 	options: func(f *pflag.FlagSet) action {
-		literal := f.Bool("literal", false, "type the characters of each KEY instead; -l means the same here")
+		literal := f.Bool("literal", false, "type the characters of each KEY instead")
 		return func(ctx context.Context, c *ctl, args []string) error {
 			switch {
 			case len(args) == 0:

@@ -16,9 +16,9 @@ import (
 // killWhoms are what --kill-whom takes.
 var killWhoms = []string{"agent", "all", "leftovers"}
 
-var killVerb = verb{name: "kill", args: "ID…", summary: "Send a signal to the agent, to all of a session, or to its leftovers", options: func(f *pflag.FlagSet) action {
-	name := f.StringP("signal", "s", "SIGTERM", "the `SIGNAL`, by name or number; SIGTERM otherwise")
-	whom := f.String("kill-whom", "agent", "`WHOM` to signal: agent, all or leftovers; the agent otherwise")
+var killVerb = verb{name: "kill", args: "ID…", summary: "Send a signal to a session's agent or other processes", options: func(f *pflag.FlagSet) action {
+	name := f.StringP("signal", "s", "SIGTERM", "the `SIGNAL`, by name or number; default: SIGTERM")
+	whom := f.String("kill-whom", "agent", "`WHOM` to signal: agent (default), all or leftovers")
 	return func(ctx context.Context, c *ctl, args []string) error {
 		signal, err := parseSignal(*name)
 		if err != nil {

@@ -17,10 +17,10 @@ import (
 var (
 	startVerb   = lifecycleVerb("start", "Start sessions afresh", "Starting", "StartSession", (*client.Client).StartSession)
 	restartVerb = lifecycleVerb("restart", "Stop sessions, then start them", "Restarting", "RestartSession", (*client.Client).RestartSession)
-	suspendVerb = lifecycleVerb("suspend", "Stop sessions, to be resumed", "Suspending", "SuspendSession", (*client.Client).SuspendSession)
-	freezeVerb  = lifecycleVerb("freeze", "Hold every process of sessions", "Freezing", "FreezeSession", (*client.Client).FreezeSession)
-	thawVerb    = lifecycleVerb("thaw", "Let frozen sessions go on", "Thawing", "ThawSession", (*client.Client).ThawSession)
-	archiveVerb = lifecycleVerb("archive", "Keep the record of sessions, out of sight", "Archiving", "ArchiveSession", (*client.Client).ArchiveSession)
+	suspendVerb = lifecycleVerb("suspend", "Stop sessions so that they can be resumed", "Suspending", "SuspendSession", (*client.Client).SuspendSession)
+	freezeVerb  = lifecycleVerb("freeze", "Pause all processes of a session", "Freezing", "FreezeSession", (*client.Client).FreezeSession)
+	thawVerb    = lifecycleVerb("thaw", "Continue frozen sessions", "Thawing", "ThawSession", (*client.Client).ThawSession)
+	archiveVerb = lifecycleVerb("archive", "Hide ended sessions from lists and keep their records", "Archiving", "ArchiveSession", (*client.Client).ArchiveSession)
 )
 
 // lifecycleVerb makes a verb that calls a method of the Manager, which takes nothing but an id; doing is the word for its progress.
@@ -68,7 +68,7 @@ func (c *ctl) limited(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, c.timeout.Duration)
 }
 
-var stopVerb = verb{name: "stop", args: "ID…", summary: "End sessions politely, by force after --timeout", options: plainVerb(
+var stopVerb = verb{name: "stop", args: "ID…", summary: "Stop sessions: SIGTERM first, SIGKILL after --timeout", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
 		var ended sync.Map
 		err := c.each(ctx, args, "Stopping", func(ctx context.Context, id string) error {
@@ -87,10 +87,10 @@ var stopVerb = verb{name: "stop", args: "ID…", summary: "End sessions politely
 		return err
 	})}
 
-var removeVerb = verb{name: "rm", args: "ID…", summary: "Forget sessions with their logs, never the workspace", options: func(f *pflag.FlagSet) action {
+var removeVerb = verb{name: "rm", args: "ID…", summary: "Remove sessions and their logs, never the workspace", options: func(f *pflag.FlagSet) action {
 	r := &removal{}
-	f.BoolVar(&r.force, "force", false, "also sessions that have not ended: stop them first; with --worktree, whatever would be lost")
-	f.BoolVar(&r.worktree, "worktree", false, "also the git worktree that was made for it, unless something would be lost with it")
+	f.BoolVar(&r.force, "force", false, "stop running sessions first; with --worktree, discard uncommitted work too")
+	f.BoolVar(&r.worktree, "worktree", false, "remove its git worktree too, unless work would be lost")
 	return func(ctx context.Context, c *ctl, args []string) error {
 		had := c.worktrees(ctx)
 		var outside map[string][]dbusapi.Stray

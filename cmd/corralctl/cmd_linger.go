@@ -17,7 +17,7 @@ import (
 // passwordTimeout bounds how long a person may take over the password that the login manager asks for.
 const passwordTimeout = 2 * time.Minute
 
-var lingerVerb = verb{name: "linger", args: "[on|off]", summary: "Tell or choose whether sessions go on when you log out", options: plainVerb(
+var lingerVerb = verb{name: "linger", args: "[on|off]", summary: "Show or set whether sessions keep running after logout", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) > 1 {
 			return usagef("linger", "linger takes on or off, not %s", wording.Plural(len(args), "word"))

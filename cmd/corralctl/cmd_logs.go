@@ -14,12 +14,12 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-var logsVerb = verb{name: "logs", args: "ID…", summary: "Show what a session's agent has printed", options: func(f *pflag.FlagSet) action {
+var logsVerb = verb{name: "logs", args: "ID…", summary: "Show the output of a session's agent", options: func(f *pflag.FlagSet) action {
 	o := &logsOptions{}
-	f.BoolVarP(&o.follow, "follow", "f", false, "go on with what it prints from now on")
-	f.IntVarP(&o.lines, "lines", "n", -1, "only the last `LINES`; all otherwise, 10 with -f")
-	f.BoolVar(&o.raw, "raw", false, "as it was printed, with escape sequences")
-	f.BoolVar(&o.journal, "journal", false, "what corrald and systemd logged about it instead")
+	f.BoolVarP(&o.follow, "follow", "f", false, "follow: print new output as it appears")
+	f.IntVarP(&o.lines, "lines", "n", -1, "only the last `LINES`; default: all, with -f 10")
+	f.BoolVar(&o.raw, "raw", false, "keep escape sequences")
+	f.BoolVar(&o.journal, "journal", false, "show what corrald and systemd logged about it instead")
 	return func(ctx context.Context, c *ctl, args []string) error {
 		if f.Changed("lines") && o.lines < 0 {
 			return usagef("logs", "--lines takes a number of lines, not %d", o.lines)

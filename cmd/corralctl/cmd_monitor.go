@@ -16,8 +16,8 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-var monitorVerb = verb{name: "monitor", summary: "Print every change of a session, a line each, until interrupted", options: func(f *pflag.FlagSet) action {
-	format := f.String("format", "plain", "`FORMAT` of a line: plain, json; counts for a bar: waybar, i3bar, polybar")
+var monitorVerb = verb{name: "monitor", summary: "Print a line for each change of a session", options: func(f *pflag.FlagSet) action {
+	format := f.String("format", "plain", "`FORMAT`: plain, json; for a bar: waybar, i3bar, polybar")
 	return func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) > 0 {
 			return usagef("monitor", "monitor takes no arguments: it tells of every session")

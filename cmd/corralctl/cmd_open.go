@@ -15,7 +15,7 @@ import (
 // openTimeout bounds how long the user manager may take to start a terminal.
 const openTimeout = 20 * time.Second
 
-var openVerb = verb{name: "open", args: "ID…", summary: "Attach to sessions, each in a terminal window of its own", options: plainVerb(
+var openVerb = verb{name: "open", args: "ID…", summary: "Attach to sessions, each in its own terminal window", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
 		return c.each(ctx, args, "", c.open)
 	})}

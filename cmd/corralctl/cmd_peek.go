@@ -11,9 +11,9 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-var peekVerb = verb{name: "peek", args: "ID…", summary: "Show what is on a session's screen", options: func(f *pflag.FlagSet) action {
-	lines := f.Uint32P("lines", "n", 0, "the last `LINES` of screen and history; the screen otherwise")
-	escapes := f.BoolP("escapes", "e", false, "keep colours: escape sequences go to the terminal as the agent wrote them")
+var peekVerb = verb{name: "peek", args: "ID…", summary: "Show a session's screen without attaching", options: func(f *pflag.FlagSet) action {
+	lines := f.Uint32P("lines", "n", 0, "the last `LINES` of screen and history")
+	escapes := f.BoolP("escapes", "e", false, "keep colours and other escape sequences")
 	return func(ctx context.Context, c *ctl, args []string) error {
 		ids, unresolved := c.resolve(ctx, args)
 		var failed failures

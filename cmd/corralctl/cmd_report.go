@@ -33,14 +33,14 @@ var (
 )
 
 var reportVerb = verb{
-	name: "report", args: "working|waiting|idle [-] | report --from AGENT [EVENT]", summary: "Tell what the agent does, from a hook in it; outside of a session nothing happens", lenient: true,
+	name: "report", args: "working|waiting|idle [-] | report --from AGENT [EVENT]", summary: "Report what the agent does, from one of its hooks", lenient: true,
 	options: func(f *pflag.FlagSet) action {
 		var o reportOptions
-		f.StringVar(&o.Reason, "reason", "", "why it waits: a `REASON` such as permission, question or turn-ended")
-		f.StringVar(&o.Message, "message", "", "a `TEXT` for the user: what it asks")
-		f.StringVar(&o.ConversationID, "resume-id", "", "the agent's own `ID` of its conversation, to be resumed by")
-		f.BoolVar(&o.payload, "stdin", false, "take what is not given from the JSON that agents hand their hooks, on standard input; as -")
-		f.StringVar(&o.from, "from", "", "understand what the hooks of this `AGENT` are handed on standard input; EVENT where that does not name it")
+		f.StringVar(&o.Reason, "reason", "", "the `REASON` for waiting: permission, question, turn-ended …")
+		f.StringVar(&o.Message, "message", "", "the question to the user, a `TEXT`")
+		f.StringVar(&o.ConversationID, "resume-id", "", "the `ID` by which the agent can resume its conversation")
+		f.BoolVar(&o.payload, "stdin", false, "read the rest from the hook's JSON on standard input; as -")
+		f.StringVar(&o.from, "from", "", "read what the hooks of this `AGENT` get on standard input")
 		return o.run
 	},
 }

@@ -27,21 +27,21 @@ var onLogins = []string{"ignore", "resume", "start"}
 
 var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…", summary: "Create a session here and start it", options: func(f *pflag.FlagSet) action {
 	r := &runOptions{flags: f}
-	f.StringVar(&r.spec.ID, "id", "", "the session's `ID`; made from the workspace's name otherwise")
-	f.StringVar(&r.directory, "dir", "", "the workspace, a `DIRECTORY`; the current one otherwise")
-	f.Var(branchValue{&r.spec.Worktree}, "worktree", "make a git worktree of this `BRANCH`, or of one of its own, and work there")
+	f.StringVar(&r.spec.ID, "id", "", "the session's `ID`; default: the workspace's name")
+	f.StringVar(&r.directory, "dir", "", "the workspace `DIRECTORY`; default: the current one")
+	f.Var(branchValue{&r.spec.Worktree}, "worktree", "work in a new git worktree, on `BRANCH` or a new one")
 	f.Lookup("worktree").NoOptDefVal = ownBranch
-	f.StringVar(&r.spec.Description, "description", "", "a `TEXT` about it, for people")
-	f.StringArrayVarP(&r.environment, "setenv", "E", nil, "`NAME=VALUE` for its environment, or NAME to pass it on")
-	f.StringArrayVarP(&r.properties, "property", "p", nil, "`NAME=VALUE`: a property of its scope, such as MemoryMax=2G")
-	f.StringArrayVar(&r.labels, "label", nil, "`KEY=VALUE` to find it by")
-	f.StringVar(&r.spec.Prompt, "prompt", "", "a `TEXT` to tell the agent first; - reads it from standard input")
-	f.StringVar(&r.spec.ConversationID, "conversation", "", "go on with the agent's conversation of this `ID`")
-	f.StringVar(&r.spec.OnLogin, "on-login", "", "`WHAT` to do with it at login: ignore, resume or start")
+	f.StringVar(&r.spec.Description, "description", "", "a `TEXT` about the session")
+	f.StringArrayVarP(&r.environment, "setenv", "E", nil, "set a variable, `NAME=VALUE`, or pass one on, NAME")
+	f.StringArrayVarP(&r.properties, "property", "p", nil, "a property of its scope, `NAME=VALUE`: MemoryMax=2G")
+	f.StringArrayVar(&r.labels, "label", nil, "attach a label, `KEY=VALUE`, for list to select by")
+	f.StringVar(&r.spec.Prompt, "prompt", "", "the first prompt, a `TEXT`; - reads standard input")
+	f.StringVar(&r.spec.ConversationID, "conversation", "", "resume the agent's conversation with this `ID`")
+	f.StringVar(&r.spec.OnLogin, "on-login", "", "`WHAT` to do at login: ignore, resume or start")
 	f.BoolVar(&r.spec.Exclusive, "exclusive", false, "refuse if another session has the workspace")
-	f.BoolVar(&r.spec.NoStart, "no-start", false, "create it only")
-	f.BoolVar(&r.attach, "attach", false, "attach to it")
-	f.BoolVar(&r.wait, "wait", false, "wait until it has ended, and exit with its code")
+	f.BoolVar(&r.spec.NoStart, "no-start", false, "create the session without starting it")
+	f.BoolVar(&r.attach, "attach", false, "attach to the session")
+	f.BoolVar(&r.wait, "wait", false, "wait until it has ended and exit with its code")
 	return r.run
 }}
 

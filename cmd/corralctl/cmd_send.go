@@ -15,9 +15,9 @@ import (
 // maxText bounds what is read from standard input as text for an agent, in bytes; the daemon has a limit of its own.
 const maxText = 16 << 20
 
-var sendVerb = verb{name: "send", args: "ID TEXT", summary: "Type a text into a session and press Enter; - reads it from standard input",
+var sendVerb = verb{name: "send", args: "ID TEXT", summary: "Type a text into a session and press Enter",
 	options: func(f *pflag.FlagSet) action {
-		noEnter := f.Bool("no-enter", false, "do not press Enter after it")
+		noEnter := f.Bool("no-enter", false, "do not press Enter after the text")
 		ifWaiting := f.Bool("if-waiting", false, "only if the session waits for input")
 		resume := f.Bool("resume", false, "resume the session first if it is suspended")
 		return func(ctx context.Context, c *ctl, args []string) error {

@@ -17,7 +17,7 @@ import (
 )
 
 var enableVerb = verb{name: "enable", args: "ID…", summary: "Resume sessions at login", options: func(f *pflag.FlagSet) action {
-	fresh := f.Bool("start", false, "start them afresh instead")
+	fresh := f.Bool("start", false, "start them afresh instead of resuming")
 	return func(ctx context.Context, c *ctl, args []string) error {
 		how := "resume"
 		if *fresh {
@@ -27,12 +27,12 @@ var enableVerb = verb{name: "enable", args: "ID…", summary: "Resume sessions a
 	}
 }}
 
-var disableVerb = verb{name: "disable", args: "ID…", summary: "Leave sessions alone at login", options: plainVerb(
+var disableVerb = verb{name: "disable", args: "ID…", summary: "Do not resume sessions at login", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
 		return c.each(ctx, args, "", func(ctx context.Context, id string) error { return c.client.SetOnLogin(ctx, id, "ignore") })
 	})}
 
-var ackVerb = verb{name: "ack", args: "ID…", summary: "Take note of what sessions want attention for", options: plainVerb(
+var ackVerb = verb{name: "ack", args: "ID…", summary: "Mark a session's request as seen", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
 		return c.each(ctx, args, "", func(ctx context.Context, id string) error { return c.client.Acknowledge(ctx, id) })
 	})}
@@ -48,7 +48,7 @@ var describeVerb = verb{name: "describe", args: "ID TEXT", summary: "Set a sessi
 		return c.each(ctx, args[:1], "", func(ctx context.Context, id string) error { return c.client.SetDescription(ctx, id, args[1]) })
 	})}
 
-var labelVerb = verb{name: "label", args: "ID [KEY=VALUE…] [KEY-…]", summary: "Set labels of sessions, drop them (KEY-), or show one's", options: plainVerb(
+var labelVerb = verb{name: "label", args: "ID [KEY=VALUE…] [KEY-…]", summary: "Set, remove (KEY-) or show labels of sessions", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) == 0 {
 			return usagef("label", "label needs the id of a session")
@@ -108,7 +108,7 @@ func (c *ctl) label(ctx context.Context, id string, changes []string) error {
 	return nil
 }
 
-var setPropertyVerb = verb{name: "set-property", args: "ID NAME=VALUE…", summary: "Set limits of a session, live and kept", options: plainVerb(
+var setPropertyVerb = verb{name: "set-property", args: "ID NAME=VALUE…", summary: "Set limits of a session, now and for later runs", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) < 2 {
 			return usagef("set-property", "set-property takes a session and NAME=VALUE")
@@ -133,7 +133,7 @@ func unitProperties(texts []string) ([]dbusapi.UnitProperty, error) {
 	return properties, nil
 }
 
-var reloadVerb = verb{name: "reload", summary: "Make corrald read its configuration again", options: plainVerb(bareVerb("reload",
+var reloadVerb = verb{name: "reload", summary: "Reload the configuration of corrald", options: plainVerb(bareVerb("reload",
 	func(ctx context.Context, c *ctl, _ []string) error {
 		bus, err := c.connect(ctx)
 		if err == nil {
@@ -145,8 +145,8 @@ var reloadVerb = verb{name: "reload", summary: "Make corrald read its configurat
 		return nil
 	}))}
 
-var cleanVerb = verb{name: "clean", summary: "Remove sessions that have outlived their time", options: func(f *pflag.FlagSet) action {
-	dryRun := f.Bool("dry-run", false, "only say which ones these are")
+var cleanVerb = verb{name: "clean", summary: "Remove ended sessions whose retention time has passed", options: func(f *pflag.FlagSet) action {
+	dryRun := f.Bool("dry-run", false, "only print which sessions would be removed")
 	return bareVerb("clean", func(ctx context.Context, c *ctl, _ []string) error {
 		bus, err := c.connect(ctx)
 		if err != nil {

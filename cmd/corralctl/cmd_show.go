@@ -15,10 +15,10 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-var showVerb = verb{name: "show", args: "[ID…]", summary: "Show properties as Key=value, of corrald if no session is named", pages: true,
+var showVerb = verb{name: "show", args: "[ID…]", summary: "Show properties of sessions; without ID of corrald", pages: true,
 	options: func(f *pflag.FlagSet) action {
 		names := f.StringSliceP("property", "p", nil, "only the properties with these `NAMES`")
-		bare := f.StringSliceP("value-of", "P", nil, "as -p `NAMES` --value")
+		bare := f.StringSliceP("value-of", "P", nil, "the same as -p `NAMES` --value")
 		value := f.Bool("value", false, "print values without their names")
 		return func(ctx context.Context, c *ctl, args []string) error {
 			show := shower{names: append(*names, *bare...), values: *value || len(*bare) > 0}

@@ -16,7 +16,7 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-var statusVerb = verb{name: "status", args: "[ID…]", summary: "Show what sessions are doing, or corrald if none is named", pages: true,
+var statusVerb = verb{name: "status", args: "[ID…]", summary: "Show the status of sessions; without ID of corrald", pages: true,
 	options: func(f *pflag.FlagSet) action {
 		lines := f.Uint32P("lines", "n", 10, "the last `LINES` of the screen")
 		return func(ctx context.Context, c *ctl, args []string) error {

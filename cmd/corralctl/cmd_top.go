@@ -13,7 +13,7 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-var topVerb = verb{name: "top", summary: "Watch and work with all sessions on a full screen, live", details: topDetails(), options: func(f *pflag.FlagSet) action {
+var topVerb = verb{name: "top", summary: "Watch and control all sessions on a full screen", details: topDetails(), options: func(f *pflag.FlagSet) action {
 	sort := f.String("sort", "attention", "order by `KEY`: "+strings.Join(top.Sortings(), ", "))
 	return func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) > 0 {

@@ -22,8 +22,8 @@ var sessionStates = []string{
 // waitActivities are what an agent that lives can be waited for to do.
 var waitActivities = []string{"working", "idle", "waiting", "turn-ended"}
 
-var waitVerb = verb{name: "wait", args: "ID…", summary: "Wait until sessions have ended, and exit with their code", options: func(f *pflag.FlagSet) action {
-	until := f.StringSlice("until", nil, "until they are in one of these `STATES` or activities instead")
+var waitVerb = verb{name: "wait", args: "ID…", summary: "Wait for sessions to end; exit with the agent's exit code", options: func(f *pflag.FlagSet) action {
+	until := f.StringSlice("until", nil, "wait for one of these `STATES` or activities instead")
 	return func(ctx context.Context, c *ctl, args []string) error {
 		for _, word := range *until {
 			if err := knownState(word, "wait", "--until"); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-var whyVerb = verb{name: "why", args: "ID…", summary: "Show what told the state, activity and attention of sessions", pages: true, options: func(f *pflag.FlagSet) action {
-	environment := f.Bool("environment", false, "where the variables of its last run come from, and its PATH, instead")
+var whyVerb = verb{name: "why", args: "ID…", summary: "Explain how a session's state was determined", pages: true, options: func(f *pflag.FlagSet) action {
+	environment := f.Bool("environment", false, "show where the variables of its last run came from instead")
 	return func(ctx context.Context, c *ctl, args []string) error {
 		ids, unresolved := c.resolve(ctx, args)
 		if len(ids) > 1 && c.wantsJSON() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/internal/keys"
 )
 
 //go:generate sh -c "go run . completion bash >../../packaging/completions/corralctl.bash"
@@ -44,6 +46,12 @@ const completeTimeout = 500 * time.Millisecond
 // completeValues has cobra complete the arguments and the values of options, by the names that help has for them. The words are those of the command line.
 func (c *ctl) completeValues(words []string) {
 	completeOptions(c.commands.PersistentFlags(), c.commands)
+	if verb := c.verbOf(words); verb != nil {
+		c.commands.PersistentFlags().VisitAll(func(option *pflag.Flag) {
+			meaning, used := sharedMeaning(verb.Name(), option.Name)
+			option.Usage, option.Hidden = cmp.Or(meaning, option.Usage), !used
+		})
+	}
 	dashed := slices.Contains(words[:max(0, len(words)-1)], "--")
 	for _, group := range verbGroups() {
 		for _, v := range group.verbs {
@@ -67,14 +75,21 @@ func (c *ctl) completeValues(words []string) {
 	}
 }
 
+// verbOf returns the command of the verb that is among the words, nil if there is none yet.
+func (c *ctl) verbOf(words []string) *cobra.Command {
+	for _, word := range words[:max(0, len(words)-1)] {
+		if verb, err := c.findVerb(word); err == nil {
+			return verb
+		}
+	}
+	return nil
+}
+
 // assigned returns the words with an equals sign before the value of a short option: of -n5 cobra would take 5 for the option whose value is completed.
 func (c *ctl) assigned(words []string) []string {
 	words = slices.Clone(words)
-	cmd := c.commands
+	cmd := cmp.Or(c.verbOf(words), c.commands)
 	for i, word := range words[:max(0, len(words)-1)] {
-		if verb, err := c.findVerb(word); err == nil && cmd == c.commands {
-			cmd = verb
-		}
 		if word == "--" {
 			break
 		}
@@ -182,8 +197,10 @@ func (c *ctl) arguments(ctx context.Context, cmd *cobra.Command, v verb, args []
 		return without(c.ids(ctx, cmd), args)
 	case kind == "AGENT":
 		return without(agentNames(), args)
-	case kind == "VERB":
-		return verbNames()
+	case kind == "KEY":
+		return only(keys.Names()...)
+	case kind == "VERB|options":
+		return append(verbNames(), choice{"options", "the options of every verb"})
 	case kind == "NAME=VALUE":
 		return unitPropertyNames()
 	}

@@ -22,8 +22,9 @@ import (
 // ctl is one invocation of corralctl: its global options, its streams, and its connection once a verb asked for it.
 type ctl struct {
 	globals
-	name     string // of the verb
-	lenient  bool   // it exits with 0, whatever happens
+	name     string   // of the verb
+	args     []string // of the verb, as they were given
+	lenient  bool     // it exits with 0, whatever happens
 	in       *os.File
 	out      *bufio.Writer
 	outTTY   *terminal // nil: not a terminal
@@ -52,17 +53,17 @@ type globals struct {
 }
 
 func (g *globals) register(f *pflag.FlagSet) {
-	f.StringVarP(&g.host, "host", "H", g.host, "work on another machine, `USER@HOST` over ssh")
-	f.StringVarP(&g.json, "json", "j", g.json, "print JSON: `MODE` short or pretty; off for none")
+	f.StringVarP(&g.host, "host", "H", g.host, "work on another machine, `USER@HOST`, over ssh")
+	f.StringVarP(&g.json, "json", "j", g.json, "print JSON; `MODE`: short, pretty or off")
 	f.Lookup("json").NoOptDefVal = "auto"
-	f.BoolVar(&g.noLegend, "no-legend", g.noLegend, "leave out headings and the footer")
-	f.BoolVar(&g.plain, "plain", g.plain, "no colours, dots and trees")
-	f.BoolVar(&g.noPager, "no-pager", g.noPager, "do not page long output")
-	f.BoolVarP(&g.full, "full", "l", g.full, "do not shorten columns; with edit: the whole file, or a new one")
-	f.BoolVarP(&g.all, "all", "a", g.all, "archived sessions too; with a verb that takes ids: every session")
+	f.BoolVar(&g.noLegend, "no-legend", g.noLegend, "omit headings and footer")
+	f.BoolVar(&g.plain, "plain", g.plain, "omit colours, dots and trees")
+	f.BoolVar(&g.noPager, "no-pager", g.noPager, "do not use a pager")
+	f.BoolVarP(&g.full, "full", "l", g.full, "do not shorten columns and lines")
+	f.BoolVarP(&g.all, "all", "a", g.all, "every session; with list and top: archived ones too")
 	f.BoolVarP(&g.quiet, "quiet", "q", g.quiet, "print errors only")
-	f.BoolVar(&g.noBlock, "no-block", g.noBlock, "do not wait until it is done")
-	f.Var(&g.timeout, "timeout", "how long to wait: a `TIME` such as 90 or \"1min 30s\"")
+	f.BoolVar(&g.noBlock, "no-block", g.noBlock, "return without waiting for the operation to finish")
+	f.Var(&g.timeout, "timeout", "wait at most this `TIME`, such as 90 or \"1min 30s\"")
 	f.BoolVarP(&g.help, "help", "h", g.help, "print help")
 	f.BoolVar(&g.version, "version", g.version, "print the version")
 }
@@ -114,6 +115,9 @@ func (c *ctl) dispatch(ctx context.Context, args []string) error {
 	if len(args) == 0 && !c.help && !c.version {
 		args = []string{listVerb.name}
 	}
+	if len(args) > 0 {
+		c.args = args[1:]
+	}
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		args = append(args[:1:1], c.assigned(args[1:])...)
 		c.completeValues(args[1:])
@@ -129,10 +133,10 @@ func (c *ctl) perform(cmd *cobra.Command, v verb, act action, args []string) err
 		return printVersion(c)
 	}
 	if c.host == "" && cmd.Flags().Changed("host") || strings.HasPrefix(c.host, "-") { // "" is not this machine
-		return &failure{code: exitUsage, message: fmt.Sprintf("cannot connect: %q is no host", c.host)}
+		return &failure{code: exitUsage, message: fmt.Sprintf("invalid host %q: expected HOST or USER@HOST", c.host)}
 	}
 	if !slices.Contains([]string{"", "auto", "short", "pretty", "off"}, c.json) {
-		return usageError(v.name, fmt.Errorf("--json takes short, pretty or off, not %q", c.json))
+		return usageError(v.name, fmt.Errorf("invalid value %q for --json: expected short, pretty or off", c.json))
 	}
 	if v.pages {
 		c.startPager()
@@ -205,11 +209,8 @@ func (s *span) Type() string { return "TIME" }
 
 func (s *span) Set(text string) error {
 	d, err := config.ParseTimeSpan(text)
-	if err != nil {
-		return err
-	}
-	if d == config.Infinity {
-		return fmt.Errorf("cannot wait for %s", strings.TrimSpace(text))
+	if err != nil || d == config.Infinity {
+		return errors.New("expected a time such as 90 or \"1min 30s\"")
 	}
 	s.Duration, s.set = d, true
 	return nil

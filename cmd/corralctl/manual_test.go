@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
@@ -111,7 +112,52 @@ func TestExamples(t *testing.T) {
 	c, _ := capture(t)
 	c.commands = c.newCommands()
 	for name := range examples {
+		if name == "corralctl" {
+			continue
+		}
 		_, err := c.findVerb(name)
 		assert.NoError(t, err)
 	}
+}
+
+// The help of each verb fits on a screen of 24 lines of 80 columns, but for top's, which has its keys; that of corralctl is as wide.
+func TestHelp_FitsAScreen(t *testing.T) {
+	for _, v := range append(verbNames(), choice{}) {
+		c, output := capture(t)
+		require.NoError(t, c.dispatch(t.Context(), strings.Fields("help "+v.word)))
+		lines := strings.Split(strings.TrimSuffix(output(), "\n"), "\n")
+		if v.word != "" && v.word != topVerb.name {
+			assert.LessOrEqual(t, len(lines), helpHeight, "%s:\n%s", v.word, strings.Join(lines, "\n"))
+		}
+		for _, line := range lines {
+			assert.LessOrEqual(t, utf8.RuneCountInString(line), helpWidth, "%s: %s", v.word, line)
+		}
+		c, output = capture(t)
+		if v.word != "" {
+			require.NoError(t, c.dispatch(t.Context(), []string{v.word, "--help"}))
+			assert.Equal(t, strings.Join(lines, "\n")+"\n", output())
+		}
+	}
+}
+
+// What an option of every verb means to a verb is only said of verbs and options that there are.
+func TestHelp_SaysWhatSharedOptionsMean(t *testing.T) {
+	c, output := capture(t)
+	c.commands = c.newCommands()
+	for verb, meanings := range shared {
+		cmd, err := c.findVerb(verb)
+		require.NoError(t, err)
+		for option := range meanings {
+			assert.NotNil(t, c.commands.PersistentFlags().Lookup(option), "%s --%s", verb, option)
+			assert.Nil(t, cmd.LocalNonPersistentFlags().Lookup(option), "%s --%s", verb, option)
+		}
+	}
+	for _, v := range verbNames() {
+		assert.Contains(t, shared, v.word)
+	}
+	require.NoError(t, c.dispatch(t.Context(), []string{"help", "edit"}))
+	assert.Contains(t, output(), "-l, --full  edit the whole file")
+	require.NoError(t, c.dispatch(t.Context(), []string{"help", "options"}))
+	text := output()
+	c.commands.PersistentFlags().VisitAll(func(option *pflag.Flag) { assert.Contains(t, text, "--"+option.Name) })
 }

@@ -30,12 +30,23 @@ func optionError(verb string, options *pflag.FlagSet, err error) error {
 		what, _ := pflag.UnquoteUsage(bare.GetFlag())
 		f.message = fmt.Sprintf("--%s needs a %s", bare.GetFlag().Name, what)
 	case errors.As(err, &value):
-		f.message = fmt.Sprintf("--%s does not take %q", value.GetFlag().Name, value.GetValue())
-		if reason := value.Unwrap(); reason != nil && value.GetFlag().Value.Type() == (*span)(nil).Type() {
-			f.message += ": " + reason.Error()
-		}
+		f.message = fmt.Sprintf("invalid value %q for --%s: %s", value.GetValue(), value.GetFlag().Name, expected(value))
 	}
 	return f
+}
+
+// expected tells what an option takes instead of a value that it does not take.
+func expected(wrong *pflag.InvalidValueError) string {
+	switch kind := wrong.GetFlag().Value.Type(); {
+	case kind == "bool":
+		return "expected true or false"
+	case strings.HasPrefix(kind, "int") || strings.HasPrefix(kind, "uint"):
+		return "expected a number"
+	}
+	if reason := wrong.Unwrap(); reason != nil {
+		return reason.Error()
+	}
+	return "see corralctl help options"
 }
 
 // longOption is the only option that begins with a letter, "" if there is none, or more than one.

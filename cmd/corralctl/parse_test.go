@@ -62,9 +62,9 @@ func TestOptionsAreNamedAsTheyWereWritten(t *testing.T) {
 		{"list -lx", `unknown option "-x"`, "corralctl help list"},
 		{"--pain list", `unknown option "--pain"`, "corralctl --plain"},
 		{"stop --timeout", "--timeout needs a TIME", "corralctl help stop"},
-		{"stop --timeout=soon", `--timeout does not take "soon": `, "corralctl help stop"},
-		{"logs -n many", `--lines does not take "many"`, "corralctl help logs"},
-		{"list --quiet=perhaps", `--quiet does not take "perhaps"`, "corralctl help list"},
+		{"stop --timeout=soon", `invalid value "soon" for --timeout: expected a time such as 90`, "corralctl help stop"},
+		{"logs -n many", `invalid value "many" for --lines: expected a number`, "corralctl help logs"},
+		{"list --quiet=perhaps", `invalid value "perhaps" for --quiet: expected true or false`, "corralctl help list"},
 	} {
 		c, _ := capture(t)
 		err := c.dispatch(t.Context(), strings.Fields(row.args))

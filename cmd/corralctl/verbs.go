@@ -19,6 +19,9 @@ type verb struct {
 	pages   bool   // long output goes through the pager
 	lenient bool   // mistakes are told, and it exits with 0 all the same
 
+	// mistake makes the error about an option that cannot be read; nil for optionError.
+	mistake func(c *ctl, options *pflag.FlagSet, err error) error
+
 	// options adds the verb's own options to the set, and returns what to do once they are read.
 	options func(*pflag.FlagSet) action
 }
@@ -86,7 +89,7 @@ func (c *ctl) newCommands() *cobra.Command {
 	root.Flags().SetInterspersed(false)
 	c.register(root.PersistentFlags())
 	for _, group := range verbGroups() {
-		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
 		for _, v := range group.verbs {
 			cmd := c.command(v)
 			cmd.GroupID = group.title
@@ -105,6 +108,9 @@ func (c *ctl) command(v verb) *cobra.Command {
 	act := v.options(cmd.Flags())
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		c.lenient = v.lenient
+		if v.mistake != nil {
+			return v.mistake(c, cmd.Flags(), err)
+		}
 		return optionError(v.name, cmd.Flags(), err)
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return c.perform(cmd, v, act, args) }

@@ -3,23 +3,44 @@
 $ corralctl help suspend
 corralctl suspend ID…
 
-Stop sessions, to be resumed.
-...
+Stop sessions so that they can be resumed.
 
-$ corralctl linger --help
-corralctl linger [on|off]
+Options:
+  -a, --all       every session that runs
+      --no-block  do not wait until they have ended
+  -H, -q: see corralctl help options
 
-Tell or choose whether sessions go on when you log out.
-
-Options of every verb:
-...
 Examples:
-  corralctl linger     # on or off?
-  corralctl linger on  # sessions go on when you log out
+  corralctl suspend shop  # until: corralctl resume shop
 
-$ corralctl help | tail -3
-An ID may be the beginning of one, or a pattern such as 'fix-*'.
-Exit codes: …
+$ corralctl edit --help
+corralctl edit AGENT
+
+Change an agent's definition, in a drop-in file.
+
+Options:
+  -l, --full  edit the whole file instead of a drop-in, or make a new agent
+  -H, -q: see corralctl help options
+
+Examples:
+  corralctl edit claude       # write a drop-in
+  corralctl edit --full mine  # make a new agent
+
+$ corralctl help options
+Options of every verb:
+  -a, --all             every session; with list and top: archived ones too
+...
+
+$ corralctl --help | head -3; corralctl --help | tail -7
+corralctl [OPTIONS…] [VERB …]
+
+Supervise coding agents under systemd. Without a verb: list.
+ID is a session's, any unambiguous prefix of it, or a pattern such as 'fix-*'.
+
+Exit codes: 0 done, 1 refused or failed, 2 usage, 3 session not live (status,
+is-active), 4 no such session, 5 corrald cannot be reached. wait and run --wait
+exit with the agent's exit code.
+
 More: corralctl help VERB, man corralctl
 
 $ corralctl help nonesuch

@@ -14,13 +14,13 @@ hint: corralctl help run
 [exit 2]
 
 $ PATH=~/bin:$PATH corralctl -H -oProxyCommand=x list
-corralctl: cannot connect: "-oProxyCommand=x" is no host
+corralctl: invalid host "-oProxyCommand=x": expected HOST or USER@HOST
 [exit 2]
 
 # No host is not this machine.
 $ HOSTX= && corralctl -H "$HOSTX" stop --all; corralctl --host= list
-corralctl: cannot connect: "" is no host
-corralctl: cannot connect: "" is no host
+corralctl: invalid host "": expected HOST or USER@HOST
+corralctl: invalid host "": expected HOST or USER@HOST
 [exit 2]
 
 $ mkdir ~/none && printf '#!/bin/sh\necho "ssh: no such host" >&2; exit 255\n' >~/none/ssh && chmod +x ~/none/ssh; PATH=~/none:$PATH corralctl -H anna@desk version
@@ -38,7 +38,7 @@ $ PATH=~/bin:$PATH corralctl -H anna@desk linger -j
 
 # Sessions of this machine are no choice for that one.
 $ corralctl __complete attach '' 2>/dev/null
-far…command, running
+far…command, running…
 :4
 $ for host in '-H anna@desk' --host=anna@desk -Hanna@desk -qHanna@desk; do corralctl __complete $host attach '' 2>/dev/null; done; corralctl __complete attach -aH anna@desk '' 2>/dev/null
 :4

@@ -101,7 +101,7 @@ hint: corralctl list --state=running
 [exit 2]
 
 $ corralctl stop --timeout=soon x
-corralctl: --timeout does not take "soon": …
+corralctl: invalid value "soon" for --timeout: expected a time such as 90 or "1min 30s"
 hint: corralctl help stop
 [exit 2]
 

@@ -137,7 +137,7 @@ hint: corralctl help monitor
 [exit 2]
 
 $ corralctl list --json=nice
-corralctl: --json takes short, pretty or off, not "nice"
+corralctl: invalid value "nice" for --json: expected short, pretty or off
 hint: corralctl help list
 [exit 2]
 

@@ -1,0 +1,66 @@
+package main
+
+// shared are the options of every verb that mean something to a verb, each with what it means to this verb alone; "" is what help says for all. To a verb that
+// is not here each of them means something. --help and --host are for all verbs but those without a session.
+var shared = map[string]map[string]string{
+	"list":         {"json": "", "no-legend": "", "plain": "", "no-pager": "", "full": "", "all": "archived sessions too"},
+	"top":          {"plain": "", "all": "archived sessions too"},
+	"run":          {"json": "", "no-block": "", "quiet": "", "timeout": ""},
+	"attach":       {"plain": ""},
+	"open":         {"quiet": ""},
+	"send":         {},
+	"send-keys":    {"full": "the same as --literal"},
+	"approve":      {},
+	"deny":         {},
+	"peek":         {"json": "", "no-legend": "", "all": "every session that runs"},
+	"logs":         {"json": "", "no-legend": "", "no-pager": "", "all": "every session"},
+	"diff":         {"no-legend": "", "no-pager": "", "plain": ""},
+	"status":       {"json": "", "no-pager": "", "plain": "", "full": "do not shorten lines", "all": "every session"},
+	"why":          {"json": "", "no-legend": "", "plain": "", "no-pager": "", "all": "every session"},
+	"show":         {"json": "", "no-pager": "", "all": "every session"},
+	"wait":         {"json": "", "quiet": "", "timeout": "give up after this TIME and exit with 124", "all": "every session"},
+	"monitor":      {"json": "", "quiet": "", "plain": ""},
+	"start":        {"quiet": "", "no-block": "do not wait until they run", "all": "every session that has ended"},
+	"stop":         {"quiet": "", "no-block": "do not wait until they have ended", "timeout": "send SIGKILL after this TIME; 10s otherwise", "all": "every session"},
+	"restart":      {"quiet": "", "no-block": "do not wait until they run", "all": "every session that runs"},
+	"resume":       {"quiet": "", "no-block": "do not wait until they run", "all": "every suspended session"},
+	"suspend":      {"quiet": "", "no-block": "do not wait until they have ended", "all": "every session that runs"},
+	"freeze":       {"quiet": "", "all": "every session that runs"},
+	"thaw":         {"quiet": "", "all": "every session that runs"},
+	"kill":         {"quiet": "", "all": "every session that runs"},
+	"archive":      {"quiet": "", "all": "every session that has ended"},
+	"rm":           {"quiet": "", "no-block": "do not wait until they are removed", "all": "every session"},
+	"clean":        {"json": "", "quiet": ""},
+	"enable":       {"quiet": "", "all": "every session"},
+	"disable":      {"quiet": "", "all": "every session"},
+	"set-property": {"quiet": ""},
+	"describe":     {"quiet": ""},
+	"label":        {"json": ""},
+	"ack":          {"quiet": "", "all": "every session"},
+	"is-active":    {"json": "", "quiet": "print nothing", "all": "every session"},
+	"is-failed":    {"json": "", "quiet": "print nothing", "all": "every session"},
+	"is-waiting":   {"json": "", "quiet": "print nothing", "all": "every session"},
+	"report":       {},
+	"agents":       {"json": "", "no-legend": "", "plain": "", "no-pager": ""},
+	"cat":          {"no-pager": ""},
+	"edit":         {"quiet": "", "full": "edit the whole file instead of a drop-in, or make a new agent"},
+	"linger":       {"json": "", "quiet": ""},
+	"doctor":       {"json": "", "no-legend": "", "plain": "", "quiet": "print faults only"},
+	"reload":       {},
+	"version":      {"json": ""},
+	"completion":   {},
+	"help":         {},
+}
+
+// sharedMeaning tells what an option of every verb means to one, "" for what help says for all, and whether it means something to it.
+func sharedMeaning(verb, option string) (meaning string, used bool) {
+	if option == "help" || option == "host" && verb != "completion" && verb != "help" {
+		return "", true
+	}
+	meanings, known := shared[verb]
+	if !known {
+		return "", option != "version"
+	}
+	meaning, used = meanings[option]
+	return meaning, used
+}

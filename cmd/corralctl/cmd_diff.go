@@ -171,7 +171,7 @@ func (w *diffWriter) Write(text []byte) (int, error) {
 	if !w.begun {
 		w.begun = true
 		if w.title != "" && !w.c.noLegend {
-			w.c.print("%s\n\n", w.c.paint(wording.Dim, strings.ToUpper(w.title[:1])+w.title[1:]))
+			fmt.Fprintf(w.c.out, "%s\n\n", w.c.paint(wording.Dim, wording.Printable(strings.ToUpper(w.title[:1])+w.title[1:])))
 		}
 	}
 	if w.plain || w.c.outTTY == nil {

@@ -32,10 +32,10 @@ var helpVerb = verb{name: "help", args: "[VERB|options]", summary: "Print help",
 	return nil
 })}
 
-// The screen that the help of each verb fits on, and that no line of it is wider than.
+// The size of what the help of each verb may take: a terminal of 24 lines, and the shell's prompt.
 const (
 	helpWidth  = 80
-	helpHeight = 24
+	helpHeight = 23
 )
 
 // printHelp prints the help of corralctl, or of one of its verbs.
@@ -87,7 +87,7 @@ func (c *ctl) verbHelp(cmd *cobra.Command) {
 	for _, args := range strings.Split(strings.TrimPrefix(cmd.Use, cmd.Name()), " | ") {
 		fmt.Fprintln(&text, strings.TrimSpace("corralctl "+cmd.Name()+" "+strings.TrimPrefix(strings.TrimSpace(args), cmd.Name()+" ")))
 	}
-	fmt.Fprintf(&text, "\n%s.\n", cmd.Short)
+	fmt.Fprintf(&text, "  %s.\n", cmd.Short)
 	if cmd.Long != "" {
 		fmt.Fprintf(&text, "\n%s", reflowed(cmd.Long))
 	}

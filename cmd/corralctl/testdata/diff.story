@@ -71,6 +71,10 @@ file
 # On a terminal it has colours as git's, and what would act on the terminal is escaped.
 $ printf 'one\ntwo\n\033[8mhidden\n' >file; TERM=xterm script -qec 'corralctl --no-pager diff shop' /dev/null | tail -1 | tr -d '\r' | cat -v
 ^[[32m+\x1b[8mhidden^[[0m
+$ TERM=xterm script -qec 'corralctl --no-pager diff --stat shop' /dev/null | head -3 | tr -d '\r' | cat -v
+^[[0;2mChanges of shop since …, the last commit^[[0m
+
+ file | 1 ^[[32m+^[[m
 $ script -qec 'env -u NO_COLOR TERM=xterm GIT_PAGER="sed s/hidden/paged/" corralctl diff shop' /dev/null | tail -1 | tr -d '\r' | cat -v
 ^[[32m+\x1b[8mpaged^[[0m
 $ git config core.pager 'touch ~/paged; cat'; git config pager.diff 'touch ~/paged; cat'; script -qec 'TERM=xterm corralctl diff shop' /dev/null >/dev/null; ls ~/paged

@@ -2,8 +2,7 @@
 
 $ corralctl help suspend
 corralctl suspend ID…
-
-Stop sessions so that they can be resumed.
+  Stop sessions so that they can be resumed.
 
 Options:
   -a, --all       every session that runs
@@ -15,8 +14,7 @@ Examples:
 
 $ corralctl edit --help
 corralctl edit AGENT
-
-Change an agent's definition, in a drop-in file.
+  Change an agent's definition, in a drop-in file.
 
 Options:
   -l, --full  edit the whole file instead of a drop-in, or make a new agent

@@ -17,7 +17,7 @@ import (
 // asUnitVerb is what corral@ID.service runs, corral@.service(5). It has no summary: it is no word for people.
 var asUnitVerb = verb{name: "as-unit", args: "ID", options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
 	if len(args) != 1 {
-		return usagef("as-unit", "as-unit takes the id of one session")
+		return usagef("as-unit", "as-unit: expected one ID")
 	}
 	u := &asUnit{c: c, id: args[0]}
 	u.watch = &lastingWatch{c: c, ids: args, away: func(why string) { u.tell("state unknown (" + why + ")") }}

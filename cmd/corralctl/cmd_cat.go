@@ -13,7 +13,7 @@ import (
 var catVerb = verb{name: "cat", args: "AGENT…", summary: "Show the files that define an agent", pages: true, options: plainVerb(
 	func(_ context.Context, c *ctl, args []string) error {
 		if len(args) == 0 {
-			return usagef("cat", "cat needs the name of an agent")
+			return usagef("cat", "cat: missing AGENT")
 		}
 		if c.host != "" {
 			return c.execHost("cat", append([]string{"--"}, args...)...)

@@ -31,7 +31,7 @@ const blank = " \t\r\n"
 var editVerb = verb{name: "edit", args: "AGENT", summary: "Change an agent's definition, in a drop-in file", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) != 1 {
-			return usagef("edit", "edit takes one agent")
+			return usagef("edit", "edit: expected one AGENT")
 		}
 		if c.host != "" {
 			return c.execHost("edit", "--", args[0])
@@ -80,7 +80,7 @@ func newEdit(agent string, full bool) (*edit, error) {
 		return nil, errors.New("HOME is not set")
 	}
 	if !config.ValidName(agent) {
-		return nil, fmt.Errorf("%q is no name of an agent: lower-case letters, digits, \".\", \"_\" and \"-\"", agent)
+		return nil, fmt.Errorf("invalid agent name %q: expected lower-case letters, digits, \".\", \"_\" and \"-\"", agent)
 	}
 	files, err := config.AgentFiles(configDirs(), agent)
 	if err != nil {
@@ -281,7 +281,7 @@ func (c *ctl) editor() ([]string, error) {
 	if chosen := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR")); chosen != "" {
 		words, err := config.SplitWords(chosen)
 		if err != nil || len(words) == 0 {
-			return nil, fmt.Errorf("%q is no editor", chosen)
+			return nil, fmt.Errorf("invalid editor %q", chosen)
 		}
 		return words, nil
 	}
@@ -290,7 +290,7 @@ func (c *ctl) editor() ([]string, error) {
 		switch {
 		case err != nil:
 		case !c.onTerminal():
-			return nil, &failure{exitFailed, "this is no terminal, and VISUAL and EDITOR are not set", ""}
+			return nil, &failure{exitFailed, "standard input is not a terminal, and VISUAL and EDITOR are not set", ""}
 		default:
 			return []string{path}, nil
 		}

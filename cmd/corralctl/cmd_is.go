@@ -59,7 +59,7 @@ func isVerb(name, summary string, ask func(*pflag.FlagSet) question) verb {
 // isAny answers the question for the sessions that are named.
 func (c *ctl) isAny(ctx context.Context, name string, args []string, q question) error {
 	if len(args) == 0 && !c.all {
-		return usagef(name, "%s needs the id of a session", name)
+		return usagef(name, "%s: missing ID", name)
 	}
 	var rows []dbusapi.SessionRow
 	bus, err := c.connect(ctx)

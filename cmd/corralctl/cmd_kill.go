@@ -25,7 +25,7 @@ var killVerb = verb{name: "kill", args: "ID…", summary: "Send a signal to a se
 			return usageError("kill", err)
 		}
 		if !slices.Contains(killWhoms, *whom) {
-			return usagef("kill", "--kill-whom takes agent, all or leftovers, not %q", *whom)
+			return usagef("kill", "invalid value %q for --kill-whom: expected agent, all or leftovers", *whom)
 		}
 		if len(args) == 0 && c.all && *whom != "agent" {
 			if args, err = c.populated(ctx); err != nil || len(args) == 0 {
@@ -76,7 +76,7 @@ func parseSignal(text string) (unix.Signal, error) {
 		number = int(unix.SignalNum(name))
 	}
 	if number < least || number > greatest {
-		return 0, fmt.Errorf("%q is no signal", text)
+		return 0, fmt.Errorf("invalid signal %q: expected a name or a number", text)
 	}
 	return unix.Signal(number), nil
 }

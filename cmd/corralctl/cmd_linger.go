@@ -20,7 +20,7 @@ const passwordTimeout = 2 * time.Minute
 var lingerVerb = verb{name: "linger", args: "[on|off]", summary: "Show or set whether sessions keep running after logout", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) > 1 {
-			return usagef("linger", "linger takes on or off, not %s", wording.Plural(len(args), "word"))
+			return usagef("linger", "linger: expected on or off, not %s", wording.Plural(len(args), "word"))
 		}
 		if c.host != "" {
 			return c.execHost("linger", append([]string{"--"}, args...)...)
@@ -28,7 +28,7 @@ var lingerVerb = verb{name: "linger", args: "[on|off]", summary: "Show or set wh
 		if len(args) == 1 {
 			on, err := config.ParseBool(args[0])
 			if err != nil {
-				return usagef("linger", "linger takes on or off, not %q", args[0])
+				return usagef("linger", "invalid argument %q: expected on or off", args[0])
 			}
 			if err := setLinger(ctx, on); err != nil {
 				return cannotLinger(on, err)

@@ -22,7 +22,7 @@ var logsVerb = verb{name: "logs", args: "ID…", summary: "Show the output of a 
 	f.BoolVar(&o.journal, "journal", false, "show what corrald and systemd logged about it instead")
 	return func(ctx context.Context, c *ctl, args []string) error {
 		if f.Changed("lines") && o.lines < 0 {
-			return usagef("logs", "--lines takes a number of lines, not %d", o.lines)
+			return usagef("logs", "invalid value \"%d\" for --lines: expected a number of lines", o.lines)
 		}
 		return o.run(ctx, c, args)
 	}
@@ -40,7 +40,7 @@ func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
 		return c.execHost("logs", o.words(args)...)
 	}
 	if c.wantsJSON() && !o.journal {
-		return usagef("logs", "what an agent has printed is text; --json goes with --journal")
+		return usagef("logs", "the output of an agent is text: --json needs --journal")
 	}
 	if len(args) > 1 && o.follow {
 		return usagef("logs", "-f follows one session, not %d", len(args))

@@ -20,14 +20,14 @@ var monitorVerb = verb{name: "monitor", summary: "Print a line for each change o
 	format := f.String("format", "plain", "`FORMAT`: plain, json; for a bar: waybar, i3bar, polybar")
 	return func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) > 0 {
-			return usagef("monitor", "monitor takes no arguments: it tells of every session")
+			return usagef("monitor", "monitor takes no arguments: it shows every session")
 		}
 		if c.wantsJSON() && *format == "plain" {
 			*format = "json"
 		}
 		teller := newTeller(c, *format)
 		if teller == nil {
-			return usagef("monitor", "--format takes %s, not %q", strings.Join(monitorFormats, ", "), *format)
+			return usagef("monitor", "invalid value %q for --format: expected one of %s", *format, strings.Join(monitorFormats, ", "))
 		}
 		return c.monitor(ctx, teller)
 	}

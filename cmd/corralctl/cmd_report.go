@@ -60,7 +60,7 @@ func (o *reportOptions) run(ctx context.Context, c *ctl, args []string) error {
 		o.payload, args = true, args[:1]
 	}
 	if len(args) != 1 || !slices.Contains(reportedActivities, args[0]) {
-		return usagef("report", "report takes one of %s", strings.Join(reportedActivities, ", "))
+		return usagef("report", "report: expected one of %s", strings.Join(reportedActivities, ", "))
 	}
 	if o.Reason != "" && !slices.Contains(reportedReasons, o.Reason) {
 		return usagef("report", "unknown reason %q; known are: %s", o.Reason, strings.Join(reportedReasons, " "))
@@ -86,7 +86,7 @@ func (o *reportOptions) runFrom(ctx context.Context, c *ctl, args []string) erro
 	var payload []byte
 	switch {
 	case len(args) > 1:
-		return usagef("report", "report --from takes one event, not %s", wording.Plural(len(args), "word"))
+		return usagef("report", "report: expected one EVENT with --from, not %s", wording.Plural(len(args), "word"))
 	case len(args) == 1 && strings.HasPrefix(args[0], "{"):
 		payload = []byte(args[0])
 	case len(args) == 1:

@@ -39,8 +39,13 @@ var ackVerb = verb{name: "ack", args: "ID…", summary: "Mark a session's reques
 
 var describeVerb = verb{name: "describe", args: "ID TEXT", summary: "Set a session's description", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
-		if len(args) != 2 {
-			return usagef("describe", "describe takes a session and one text, not %s; quote the text", wording.Plural(len(args), "word"))
+		switch {
+		case len(args) == 0:
+			return usagef("describe", "describe: missing ID and TEXT")
+		case len(args) == 1:
+			return usagef("describe", "describe: missing TEXT")
+		case len(args) > 2:
+			return usagef("describe", "describe: expected one TEXT, not %s: quote the text", wording.Plural(len(args)-1, "word"))
 		}
 		if !sendable(args[1]) {
 			return usagef("describe", "the description is not valid UTF-8")
@@ -51,12 +56,12 @@ var describeVerb = verb{name: "describe", args: "ID TEXT", summary: "Set a sessi
 var labelVerb = verb{name: "label", args: "ID [KEY=VALUE…] [KEY-…]", summary: "Set, remove (KEY-) or show labels of sessions", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) == 0 {
-			return usagef("label", "label needs the id of a session")
+			return usagef("label", "label: missing ID")
 		}
 		for _, change := range args[1:] {
 			key, value, set := strings.Cut(change, "=")
 			if !set && !strings.HasSuffix(change, "-") || key == "" || change == "-" {
-				return usagef("label", "%q is neither KEY=VALUE nor KEY-", change)
+				return usagef("label", "invalid label %q: expected KEY=VALUE or KEY-", change)
 			}
 			if err := checkLabel(key, value); err != nil {
 				return usageError("label", err)
@@ -111,7 +116,7 @@ func (c *ctl) label(ctx context.Context, id string, changes []string) error {
 var setPropertyVerb = verb{name: "set-property", args: "ID NAME=VALUE…", summary: "Set limits of a session, now and for later runs", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) < 2 {
-			return usagef("set-property", "set-property takes a session and NAME=VALUE")
+			return usagef("set-property", "set-property: expected ID and NAME=VALUE")
 		}
 		properties, err := unitProperties(args[1:])
 		if err != nil {

@@ -25,7 +25,7 @@ import (
 var completionVerb = verb{name: "completion", args: "bash|zsh|fish|powershell", summary: "Print the completion script of a shell", options: plainVerb(
 	func(_ context.Context, c *ctl, args []string) error {
 		if len(args) != 1 {
-			return usagef("completion", "completion takes one shell: bash, zsh, fish or powershell")
+			return usagef("completion", "completion: expected one shell: bash, zsh, fish or powershell")
 		}
 		switch args[0] {
 		case "bash":

@@ -19,7 +19,7 @@ func FuzzSignal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		signal, err := parseSignal(text)
 		if err != nil {
-			assert.Contains(t, err.Error(), "is no signal")
+			assert.Contains(t, err.Error(), "invalid signal")
 			return
 		}
 		assert.GreaterOrEqual(t, signal, unix.Signal(1))

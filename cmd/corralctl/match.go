@@ -45,7 +45,7 @@ func match(word string, sessions []known, all bool) ([]string, error) {
 		if glob {
 			ok, err := path.Match(word, s.id)
 			if err != nil {
-				return nil, &failure{code: exitUsage, message: fmt.Sprintf("%q is no pattern", word)}
+				return nil, &failure{code: exitUsage, message: fmt.Sprintf("invalid pattern %q", word)}
 			}
 			if ok {
 				ids = append(ids, s.id)
@@ -61,7 +61,7 @@ func match(word string, sessions []known, all bool) ([]string, error) {
 		return nil, &failure{code: exitNoSession, message: "no such session", hint: nearest(word, sessions)}
 	}
 	if !glob && len(ids) > 1 {
-		return nil, &failure{code: exitFailed, message: "it could be any of " + strings.Join(ids[:min(len(ids), 5)], ", ")}
+		return nil, &failure{code: exitFailed, message: "the id is ambiguous: it matches " + strings.Join(ids[:min(len(ids), 5)], ", ")}
 	}
 	return ids, nil
 }
@@ -69,7 +69,7 @@ func match(word string, sessions []known, all bool) ([]string, error) {
 // resolve returns the ids that the words name, each once, in the words' order, all of them for --all; and the first error, after having printed all.
 func (c *ctl) resolve(ctx context.Context, words []string) ([]string, error) {
 	if len(words) == 0 && !c.all {
-		return nil, usagef(c.name, "%s needs the id of a session", c.name)
+		return nil, usagef(c.name, "%s: missing ID", c.name)
 	}
 	sessions, err := c.known(ctx)
 	if err != nil {

@@ -70,7 +70,7 @@ AttentionTimestamp=0
 AttentionAcknowledged=no
 
 $ corralctl why; corralctl why shoe
-corralctl: why needs the id of a session
+corralctl: why: missing ID
 hint: corralctl help why
 corralctl: cannot explain "shoe": no such session
 hint: corralctl why shop

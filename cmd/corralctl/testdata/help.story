@@ -54,7 +54,7 @@ fish
 powershell
 
 $ corralctl completion
-corralctl: completion takes one shell: bash, zsh, fish or powershell
+corralctl: completion: expected one shell: bash, zsh, fish or powershell
 hint: corralctl help completion
 [exit 2]
 

@@ -7,7 +7,7 @@ $ corralctl linger --json
 {"Lingering":…}
 
 $ corralctl linger perhaps
-corralctl: linger takes on or off, not "perhaps"
+corralctl: invalid argument "perhaps": expected on or off
 hint: corralctl help linger
 [exit 2]
 

@@ -36,7 +36,7 @@ corralctl: cannot stop "": no such session
 [exit 4]
 
 $ corralctl stop
-corralctl: stop needs the id of a session
+corralctl: stop: missing ID
 hint: corralctl help stop
 [exit 2]
 
@@ -122,7 +122,7 @@ hint: corralctl status there
 [exit 1]
 
 $ corralctl run -q --id hereabouts --no-start -- true; corralctl is-active her
-corralctl: cannot ask for "her": it could be any of here, hereabouts
+corralctl: cannot ask for "her": the id is ambiguous: it matches here, hereabouts
 [exit 1]
 
 $ corralctl stop here && corralctl archive here && corralctl wait here

@@ -63,7 +63,7 @@ $ until [ -s ~/end ]; do :; done; cat ~/end ~/errors
 ended 0
 
 $ corralctl monitor --format=xmobar
-corralctl: --format takes plain, json, waybar, i3bar, polybar, not "xmobar"
+corralctl: invalid value "xmobar" for --format: expected one of plain, json, waybar, i3bar, polybar
 hint: corralctl help monitor
 [exit 2]
 

@@ -13,26 +13,26 @@ hint: corralctl help attach
 [exit 2]
 
 $ corralctl as-unit
-corralctl: as-unit takes the id of one session
+corralctl: as-unit: expected one ID
 hint: corralctl help as-unit
 [exit 2]
 
 $ corralctl logs -n -1 fix-1
-corralctl: --lines takes a number of lines, not -1
+corralctl: invalid value "-1" for --lines: expected a number of lines
 hint: corralctl help logs
 [exit 2]
 
 $ EDITOR= VISUAL= corralctl edit --full claude </dev/null
-corralctl: cannot edit "claude": this is no terminal, and VISUAL and EDITOR are not set
+corralctl: cannot edit "claude": standard input is not a terminal, and VISUAL and EDITOR are not set
 [exit 1]
 
 $ corralctl cat
-corralctl: cat needs the name of an agent
+corralctl: cat: missing AGENT
 hint: corralctl help cat
 [exit 2]
 
 $ corralctl edit
-corralctl: edit takes one agent
+corralctl: edit: expected one AGENT
 hint: corralctl help edit
 [exit 2]
 
@@ -41,17 +41,17 @@ corralctl: cannot edit "claude": no editor was found: VISUAL and EDITOR are not 
 [exit 1]
 
 $ corralctl kill --kill-whom=everybody fix-1
-corralctl: --kill-whom takes agent, all or leftovers, not "everybody"
+corralctl: invalid value "everybody" for --kill-whom: expected agent, all or leftovers
 hint: corralctl help kill
 [exit 2]
 
 $ corralctl kill -s NONSENSE fix-1
-corralctl: "NONSENSE" is no signal
+corralctl: invalid signal "NONSENSE": expected a name or a number
 hint: corralctl help kill
 [exit 2]
 
 $ corralctl logs --json fix-1
-corralctl: what an agent has printed is text; --json goes with --journal
+corralctl: the output of an agent is text: --json needs --journal
 hint: corralctl help logs
 [exit 2]
 
@@ -70,8 +70,15 @@ corralctl: cannot show the journal of "new": it was never started
 hint: corralctl start new
 [exit 1]
 
+$ corralctl describe; corralctl describe fix-1
+corralctl: describe: missing ID and TEXT
+hint: corralctl help describe
+corralctl: describe: missing TEXT
+hint: corralctl help describe
+[exit 2]
+
 $ corralctl describe fix-1 two words
-corralctl: describe takes a session and one text, not 3 words; quote the text
+corralctl: describe: expected one TEXT, not 2 words: quote the text
 hint: corralctl help describe
 [exit 2]
 
@@ -81,22 +88,22 @@ hint: corralctl help describe
 [exit 2]
 
 $ corralctl label
-corralctl: label needs the id of a session
+corralctl: label: missing ID
 hint: corralctl help label
 [exit 2]
 
 $ corralctl label fix-1 urgent
-corralctl: "urgent" is neither KEY=VALUE nor KEY-
+corralctl: invalid label "urgent": expected KEY=VALUE or KEY-
 hint: corralctl help label
 [exit 2]
 
 $ corralctl set-property fix-1
-corralctl: set-property takes a session and NAME=VALUE
+corralctl: set-property: expected ID and NAME=VALUE
 hint: corralctl help set-property
 [exit 2]
 
 $ corralctl send fix-1 two words
-corralctl: send takes a session and one text, not 3 words; quote the text
+corralctl: send: expected one TEXT, not 2 words: quote the text
 hint: corralctl help send
 [exit 2]
 
@@ -110,7 +117,7 @@ corralctl: cannot send to "fix-1": the text is longer than 16.0M
 [exit 1]
 
 $ corralctl status 'fix-['
-corralctl: cannot show the status of "fix-[": "fix-[" is no pattern
+corralctl: cannot show the status of "fix-[": invalid pattern "fix-["
 [exit 2]
 
 $ corralctl why 'fix-*' | grep -o 'fix-[12]'; corralctl why -j fix-1 fix-2
@@ -127,12 +134,12 @@ hint: corralctl help label
 [exit 2]
 
 $ corralctl monitor fix-1
-corralctl: monitor takes no arguments: it tells of every session
+corralctl: monitor takes no arguments: it shows every session
 hint: corralctl help monitor
 [exit 2]
 
 $ corralctl monitor --format=xml
-corralctl: --format takes plain, json, waybar, i3bar, polybar, not "xml"
+corralctl: invalid value "xml" for --format: expected one of plain, json, waybar, i3bar, polybar
 hint: corralctl help monitor
 [exit 2]
 
@@ -161,7 +168,7 @@ corralctl: cannot show a full screen: this terminal has none (TERM=dumb)
 hint: corralctl monitor
 
 $ corralctl linger on off
-corralctl: linger takes on or off, not 2 words
+corralctl: linger: expected on or off, not 2 words
 hint: corralctl help linger
 [exit 2]
 

@@ -3,7 +3,7 @@
 $ corralctl report working && corralctl report waiting --reason=question --message='Which?' && echo '{"session_id":"a"}' | corralctl report idle -
 
 $ corralctl report sleeping
-corralctl: report takes one of working, waiting, idle
+corralctl: report: expected one of working, waiting, idle
 hint: corralctl help report
 
 $ corralctl report waiting --reason=boredom
@@ -15,7 +15,7 @@ corralctl: hooks of "eliza" are not understood; known are: claude codex copilot 
 hint: corralctl help report
 
 $ corralctl report --from claude Stop now </dev/null
-corralctl: report --from takes one event, not 2 words
+corralctl: report: expected one EVENT with --from, not 2 words
 hint: corralctl help report
 
 $ echo '{"hook_event_name":"Stop"}' | corralctl report --from claude && corralctl report --from codex '{"type":"agent-turn-complete"}'

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
 // FuzzSignal: what is taken for a signal is one, and the same by its number.
@@ -108,5 +111,29 @@ func FuzzLastLines(f *testing.F) {
 			lines++
 		}
 		assert.LessOrEqual(t, lines, limit)
+	})
+}
+
+// FuzzDiff: on a terminal each line of a diff is shown as one line, of which nothing but the colours of the diff acts on the terminal, however it is cut into writes.
+func FuzzDiff(f *testing.F) {
+	for _, seed := range []string{
+		"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1 @@\n one\n---- a\n+\x1b[8mtwo\n\\ No newline at end of file\n", "@@ -1 +1 @@\n-a\n+b\n",
+		"@@ -99999999999999999999 +1,0 @@\n\xff\u202e\n\n", "\r\x00\n",
+	} {
+		f.Add(seed, 7)
+	}
+	f.Fuzz(func(t *testing.T, diff string, cut int) {
+		var out strings.Builder
+		c := &ctl{out: bufio.NewWriter(&out), outTTY: &terminal{width: 80, height: 24, colour: true}}
+		w := &diffWriter{c: c}
+		i := min(max(cut, 0), len(diff))
+		for _, part := range []string{diff[:i], diff[i:]} {
+			_, err := w.Write([]byte(part))
+			require.NoError(t, err)
+		}
+		require.NoError(t, c.out.Flush())
+		assert.Equal(t, strings.Count(diff, "\n"), strings.Count(out.String(), "\n"))
+		text := strings.NewReplacer(diffOld, "", diffNew, "", diffHunk, "", wording.Bold, "", wording.Normal, "").Replace(out.String())
+		assert.Equal(t, wording.PrintableLines(text), text)
 	})
 }

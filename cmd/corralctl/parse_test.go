@@ -61,6 +61,8 @@ func TestOptionsAreNamedAsTheyWereWritten(t *testing.T) {
 		{"list -x", `unknown option "-x"`, "corralctl help list"},
 		{"list -lx", `unknown option "-x"`, "corralctl help list"},
 		{"--pain list", `unknown option "--pain"`, "corralctl --plain"},
+		{"-qH desk lsit", `unknown verb "lsit"`, "corralctl list"},
+		{"--state failed list", `unknown option "--state"`, "corralctl help"},
 		{"stop --timeout", "--timeout needs a TIME", "corralctl help stop"},
 		{"stop --timeout=soon", `invalid value "soon" for --timeout: expected a time such as 90`, "corralctl help stop"},
 		{"logs -n many", `invalid value "many" for --lines: expected a number`, "corralctl help logs"},

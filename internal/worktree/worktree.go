@@ -1,4 +1,4 @@
-// Package worktree makes git worktrees, tells what would be lost with one, and removes it.
+// Package worktree makes git worktrees, tells what would be lost with one, and removes it. It also shows what has changed in a working tree: see Diff.
 //
 // A worktree is made in one step as far as others can tell: until it is settled, a note of it lies beside it, and what a caller did not live to
 // settle can be found and undone.

@@ -74,7 +74,9 @@ func TestLog_HasFailuresAsErrors(t *testing.T) {
 		holds(map[string]any{"level": "INFO", "state": "completed", "exit_code": 0.}, "last_activity")
 
 		begin("stale")
-		b.meanwhile(func() { b.sup.apply(b.sup.sessions["stale"], session.TmuxDied{Run: b.sup.sessions["stale"].rec.Run.ID}) })
+		b.meanwhile(func() {
+			b.sup.apply(b.sup.sessions["stale"], session.TmuxDied{Run: b.sup.sessions["stale"].rec.Run.ID})
+		})
 		holds(map[string]any{"level": "WARN", "state": "stale", "last_activity": printedText}, "exit_code", "signal")
 	})
 }

@@ -78,7 +78,7 @@ func (u *asUnit) begin(ctx context.Context) error {
 				return err
 			}
 			continue
-		case !wording.Ended(s.State) && !(s.State == "orphaned" && s.NRuns == 0): // which has nothing to be joined
+		case !wording.Ended(s.State) && (s.State != "orphaned" || s.NRuns > 0): // one that never ran has nothing to be joined
 			return u.set(ctx, s)
 		case s.State == "suspended":
 			err = u.c.client.ResumeSession(ctx, u.id)

@@ -49,13 +49,17 @@ func (p printer) prints() {
 	testbed.Poll(p.t, p.id+" prints", func() bool { return len(p.log()) > before+1000 })
 }
 
-// numbered is what the agent prints: as many whole lines as text has.
-func (p printer) numbered(text string) string {
+// isNumbered holds that text is what the agent prints, byte for byte: each line once, in order, and nothing else.
+func (p printer) isNumbered(text string) {
+	p.t.Helper()
 	var want strings.Builder
-	for n := range strings.Count(text, "\n") {
-		fmt.Fprintf(&want, "%s %08d\r\n", p.id, n)
+	n := strings.Count(text, "\n")
+	for i := range n {
+		fmt.Fprintf(&want, "%s %08d\r\n", p.id, i)
 	}
-	return want.String()
+	if text != want.String() { // not assert.Equal, which shows all of it
+		p.t.Errorf("%s: %d lines are not what its agent has printed", p.id, n)
+	}
 }
 
 // TestCrash_TouchesNoOtherSession is story 2.9: four sessions print at the same time, one crashes in the middle. It is published for that session alone; the others
@@ -103,14 +107,14 @@ func TestCrash_TouchesNoOtherSession(t *testing.T) {
 		text := p.log()
 		if p.id == "two" {
 			whole := crashed[:strings.LastIndex(crashed, "\n")+1] // it died between two writes, or within one
-			assert.True(t, whole == p.numbered(whole), "the log of the crashed run is whole up to the crash")
+			p.isNumbered(whole)
 			require.True(t, strings.HasPrefix(text, crashed), "and stays")
 			text = text[strings.Index(text[len(whole):], "two 00000000\r\n")+len(whole):]
 		}
 		end := fmt.Sprintf("end of %s: enough for %s\r\n", p.id, p.id)
 		lines, ended := strings.CutSuffix(text, end)
 		assert.True(t, ended, "%s was told its own text and no other: %q", p.id, text[max(0, len(text)-100):])
-		assert.True(t, lines == p.numbered(lines), "%s: each of %d lines is there once, in order, and nothing else", p.id, strings.Count(lines, "\n"))
+		p.isNumbered(lines)
 		assert.Contains(t, p.capture(0, 0), strings.TrimSpace(end), "on its screen, too")
 	}
 	var changes []change

@@ -228,6 +228,18 @@ func (l *agentLoader) set(a assignment) error {
 		return setValue(&agent.StopWhom, a.key, a.value, StopAgent, stopWhom)
 	case "Agent.TmuxConfig":
 		return setValue(&agent.TmuxConfig, a.key, a.value, "", tmuxConfig)
+	case "Agent.IdSource":
+		return l.setIDSource(a)
+	default:
+		return l.setWhileRunning(a)
+	}
+	return nil
+}
+
+// setWhileRunning takes the keys about an agent that runs: how it is known to be there and idle, and how a person deals with it.
+func (l *agentLoader) setWhileRunning(a assignment) error {
+	agent := &l.agent
+	switch a.section + "." + a.key {
 	case "Agent.Type":
 		return setValue(&agent.Type, a.key, a.value, TypeSimple, agentType)
 	case "Agent.IdleAfterSec":
@@ -240,12 +252,8 @@ func (l *agentLoader) set(a assignment) error {
 		return setValue(&agent.ApproveKeys, a.key, a.value, nil, keyNames)
 	case "Agent.DenyKeys":
 		return setValue(&agent.DenyKeys, a.key, a.value, nil, keyNames)
-	case "Agent.IdSource":
-		return l.setIDSource(a)
-	default:
-		return l.setVariables(a)
 	}
-	return nil
+	return l.setVariables(a)
 }
 
 func (l *agentLoader) setVariables(a assignment) error {

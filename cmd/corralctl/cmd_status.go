@@ -56,6 +56,7 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 		if err != nil {
 			return c.cannot("show the status of", id, err)
 		}
+		s.ExpireTimestamp = c.saw(ctx, s, words)
 		if wording.Ended(s.State) && code == 0 {
 			code = exitNotActive
 		}
@@ -71,7 +72,6 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 			fmt.Fprintln(c.out)
 		}
 		c.printStatus(status)
-		c.saw(ctx, s, words)
 	}
 	if c.wantsJSON() && len(ids) > 0 {
 		if err := c.printJSON(all); err != nil {
@@ -82,11 +82,18 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 }
 
 // saw tells corrald that a person has seen what a session needs: one that they named, and looked at
-// on a terminal. A script that reads the status is not a person.
-func (c *ctl) saw(ctx context.Context, s client.Session, words []string) {
-	if c.outTTY != nil && len(words) > 0 && s.Attention != "" && !s.AttentionAcknowledged {
-		_ = c.client.Acknowledge(ctx, s.Id)
+// on a terminal. A script that reads the status is not a person. It returns when the session expires
+// from then on.
+func (c *ctl) saw(ctx context.Context, s client.Session, words []string) (expires uint64) {
+	if c.outTTY == nil || len(words) == 0 || s.Attention == "" || s.AttentionAcknowledged {
+		return s.ExpireTimestamp
 	}
+	if c.client.Acknowledge(ctx, s.Id) == nil {
+		if seen, err := c.client.Session(ctx, s.Id); err == nil {
+			return seen.ExpireTimestamp
+		}
+	}
+	return s.ExpireTimestamp
 }
 
 // matchAll returns the ids that words name, all of them for --all, and the code of the first word that names none, after having said so.

@@ -66,3 +66,7 @@ command was killed by SIGKILL
 $ corralctl status loop >~/status; corralctl show -P Attention loop; script -qec 'corralctl status loop' /dev/null >~/status; echo "seen: $(corralctl show -P Attention loop)"
 failed
 seen: 
+
+$ corralctl run -q --id again -- sh -c 'exit 4'; corralctl wait -q again; unseen=$(corralctl show -P ExpireTimestamp again); script -qec 'corralctl status again' /dev/null >~/status; seen=$(corralctl show -P ExpireTimestamp again); echo "$(((unseen - seen) / 86400000000)) days less"; grep -c "Expires: $(LC_ALL=C date -d @$((seen / 1000000)) '+%a %Y-%m-%d %H:%M')" ~/status
+5 days less
+1

@@ -156,9 +156,7 @@ func (s *Supervisor) showExpiry(before, now time.Time) {
 		return
 	}
 	s.rearm = true
-	if before.IsZero() && s.running {
-		s.lookAtUnitsSoon()
-	}
+	s.unitsUnsure = s.unitsUnsure || before.IsZero() && s.running
 }
 
 func isDue(at, now time.Time) bool { return !at.IsZero() && !at.After(now.Round(0)) }

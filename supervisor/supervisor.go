@@ -129,6 +129,7 @@ type Supervisor struct {
 	missed       int  // sessions that have to be looked at again
 	wasLive      bool // what Live was told last
 
+	unitsUnsure   bool // it is not known of all sessions that may expire whether a unit starts them
 	askingUnits   bool // systemd is being asked which sessions units start
 	askUnitsAgain bool // and is to be asked once more then
 
@@ -341,6 +342,10 @@ func (s *Supervisor) settle() {
 	if counts || s.rearm {
 		s.armExpiry()
 		s.rearm = false
+	}
+	if s.unitsUnsure {
+		s.unitsUnsure = false
+		s.lookAtUnitsSoon()
 	}
 }
 

@@ -70,6 +70,7 @@ systemctl --user daemon-reload
 systemctl --user start corrald
 corralctl run -q --id early -- sh -c 'exit 3'
 corralctl wait --timeout=60 early || :
+corralctl ack early
 corralctl run -q --id stopped -- sleep 1000
 corralctl run -q --id suspended -- sh -c 'trap "exit 6" TERM; >ready; while :; do sleep 0.1; done'
 corralctl run -q --id leaves -- sh -c 'until [ -e go ]; do sleep 0.2; done; exit 5'
@@ -100,7 +101,7 @@ func TestLimitsOfTheClock(t *testing.T) {
 	told, status := guest.Run(t, guestFiles(t), clockScript)
 	require.Zero(t, status, "%s", told)
 	assert.Equal(t, `early: 24 hours left
-ahead: 24 hours left
+ahead: 168 hours left
 stopped: stopped|success|2|15||
 leaves: failed|exit-code|1|5|command exited with code 5|
 suspended: suspended|success|1|6||
@@ -108,6 +109,6 @@ early: failed|exit-code|1|3|command exited with code 3|
 ahead: failed|exit-code|1|4|command exited with code 4|
 stopped: stopped|success|2|15||
 early: 24 hours left
-ahead: 24 hours left
+ahead: 168 hours left
 `, told)
 }

@@ -83,7 +83,7 @@ func TestRun_NamesTheWindowAfterTheProgram(t *testing.T) {
 	for _, name := range []string{"claude", "#(touch " + marker + ")", "#{pid}", "#[fg=red]x", "%H", "a;", ";", "-d"} {
 		s := serve(t, x)
 		s.Window = name
-		require.NoError(t, x.Run(t.Context(), s, "/", []string{"sh", "-c", `printf '\033]2;#(touch ` + marker + `)#{pid}\033\\\033ktheirs #(touch ` + marker + `)\033\\ready'; exec sleep infinity`}))
+		require.NoError(t, x.Run(t.Context(), s, "/", []string{"sh", "-c", `printf '\033]2;#(touch ` + marker + `)#{pid}\033\\\033ktheirs #(touch ` + marker + `)\033\\ready'; read -r go`}))
 		shows(t, x, s, "ready")
 		shown := ask(t, x, s, "list-windows", "-F", "#{window_name}")
 		assert.Equal(t, name, strings.ReplaceAll(shown, "##[", "#["), "tmux keeps ##[ until it draws that")
@@ -93,6 +93,9 @@ func TestRun_NamesTheWindowAfterTheProgram(t *testing.T) {
 			assert.Equal(t, "shop_1: claude", ask(t, x, outer, "list-panes", "-F", "#{pane_title}"))
 			ask(t, x, s, "new-window", "-d", "-n", "bash", "exec sleep infinity")
 			statusLine(t, x, outer, func(line string) bool { return strings.HasPrefix(line, "[shop_1] 0:claude 1:bash ") })
+			ask(t, x, s, "set-option", "-g", "status-interval", "0")
+			require.NoError(t, x.SendKeys(t.Context(), s, []string{"Enter"}))
+			statusLine(t, x, outer, func(line string) bool { return strings.HasPrefix(line, "[shop_1] 0:claude (ended) 1:bash ") })
 		}
 	}
 	assert.NoFileExists(t, marker)

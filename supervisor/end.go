@@ -220,10 +220,7 @@ func (s *Supervisor) react(e *entry) {
 		go s.tmuxLost(e, r.ID, s.target(e))
 	}
 	s.watchAgent(e)
-	if r.Ended() && r.Tmux == session.Alive && !e.run.reaped {
-		e.run.reaped = true
-		s.direct(e, "reap", func(t Target) error { return s.World.Reap(s.ctx, t) })
-	}
+	s.reapTmux(e)
 	if r.Scope != session.ScopeActive {
 		return
 	}

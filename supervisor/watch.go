@@ -414,3 +414,11 @@ func (s *Supervisor) unwatch(e *entry) {
 		s.unsure = true
 	}
 }
+
+// reapTmux has the tmux server of a run that has ended notice that, once.
+func (s *Supervisor) reapTmux(e *entry) {
+	if r := e.rec.Run; r.Ended() && r.Tmux == session.Alive && !e.run.reaped {
+		e.run.reaped = true
+		s.direct(e, "reap", func(t Target) error { return s.World.Reap(s.ctx, t) })
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/internal/exitstatus"
+	"github.com/corrald/corral/internal/outcome"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -52,10 +53,7 @@ func endLine(session, program string, status exitstatus.Status, columns int) str
 	var how string
 	switch status.Code {
 	case exitstatus.Killed, exitstatus.Dumped:
-		if how = unix.SignalName(syscall.Signal(status.Value)); how == "" {
-			how = "signal " + strconv.Itoa(status.Value)
-		}
-		how = "was killed by " + how
+		how = "was killed by " + outcome.SignalName(status.Value)
 		if status.Code == exitstatus.Dumped {
 			how += " (core dumped)"
 		}

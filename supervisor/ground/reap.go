@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/proc"
 	"github.com/corrald/corral/supervisor"
 )
@@ -23,10 +24,11 @@ const (
 // a zombie. Another SIGCHLD makes the server wait for all of them.
 func (g *Ground) Reap(ctx context.Context, t supervisor.Target) error {
 	for wait := firstReap; wait < lastReap; wait *= 2 {
-		select {
-		case <-ctx.Done():
+		waited, cancel := deadline.Context(ctx, wait)
+		<-waited.Done()
+		cancel()
+		if ctx.Err() != nil {
 			return nil
-		case <-time.After(wait):
 		}
 		zombie, child := childrenOf(t)
 		if zombie {

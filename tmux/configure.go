@@ -2,6 +2,7 @@ package tmux
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -59,9 +60,9 @@ func (t *Tmux) userFlags(user []string) []string {
 // file in which it cannot parse a line; Reconfigure applies the other lines of such a file.
 func (t *Tmux) Reconfigure(ctx context.Context, s Session) []Invalid {
 	// The server keeps what it has to report until a client reads a configuration, or a terminal is attached.
-	out, errs, err := t.feed(ctx, s, "", "-N", "wait-for", configured, ";", "source-file", os.DevNull)
-	if err != nil {
-		return []Invalid{{File: t.Config, Text: strings.TrimSpace(errs + " " + err.Error())}}
+	out, _, err := t.feed(ctx, s, "", "-N", "wait-for", configured, ";", "source-file", os.DevNull)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return []Invalid{{File: "TmuxConfig=", Text: "tmux has not read it within " + commandTimeout.String() + ", and goes on meanwhile"}}
 	}
 	reported, found := parseInvalid(string(out)), map[Invalid]bool{}
 	applied := map[string]bool{} // by path: what is left of the file was applied

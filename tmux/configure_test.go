@@ -1,10 +1,12 @@
 package tmux
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -89,6 +91,18 @@ func TestReconfigure_LooksIntoIncludedFiles(t *testing.T) {
 			assert.Equal(t, want, ask(t, x, s, "show-options", "-gv", option), option)
 		}
 	}
+}
+
+func TestReconfigure_ReportsAFileThatTmuxIsStillReading(t *testing.T) {
+	x := prepare(t)
+	file := filepath.Join(testbed.Dir(t), "tmux.conf")
+	require.NoError(t, os.WriteFile(file, []byte("run-shell 'sleep infinity'\n"), 0o600))
+	s := serve(t, x, file)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	invalid := x.Reconfigure(ctx, s)
+	require.Len(t, invalid, 1)
+	assert.Equal(t, "TmuxConfig=: tmux has not read it within 10s, and goes on meanwhile", invalid[0].String())
 }
 
 // FuzzParseInvalid holds that what tmux reports is split at its file and line, and nothing is lost.

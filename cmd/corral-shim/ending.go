@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,6 +27,9 @@ const (
 	resetMargins = "\x1b[r\x1b[?6l"
 )
 
+// behindTheDaemon is the nice value of what is done for the line: the daemon reports the exit at the same time.
+const behindTheDaemon = 10
+
 // maxEndColumns bounds the line that showEnd prints: a terminal of 80 columns that attaches later must not wrap it.
 const maxEndColumns = 79
 
@@ -37,6 +41,9 @@ func (s *shim) showEnd(status exitstatus.Status) {
 	if s.spec.Session == "" || !s.pane.there() || s.pane.server.pidfd <= 0 || len(s.out.waiting()) > 0 {
 		return
 	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, behindTheDaemon) // of this thread, which the tmux clients are forked from
 	deadline := time.Now().Add(showTime)
 	line := endLine(s.spec.Session, s.spec.Program, status, int(s.pane.size().Col))
 	b := append([]byte(resetModes), "\r\n"+line...)

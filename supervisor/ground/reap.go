@@ -23,13 +23,10 @@ const (
 // loses a SIGCHLD that arrives while it waits for the helper of that library: its pane never becomes dead, and the program in it stays
 // a zombie. Another SIGCHLD makes the server wait for all of them.
 func (g *Ground) Reap(ctx context.Context, t supervisor.Target) error {
-	for wait := firstReap; wait < lastReap; wait *= 2 {
+	for wait := firstReap; wait < lastReap && ctx.Err() == nil; wait *= 2 {
 		waited, cancel := deadline.Context(ctx, wait)
 		<-waited.Done()
 		cancel()
-		if ctx.Err() != nil {
-			return nil
-		}
 		zombie, child := childrenOf(t)
 		if zombie {
 			if err := signalProcess(t.Tmux, unix.SIGCHLD); err != nil {

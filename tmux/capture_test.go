@@ -2,6 +2,7 @@ package tmux
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -45,6 +46,7 @@ func TestCapture_OfAnEndedAgentIsItsCompleteLastScreen(t *testing.T) {
 			require.NoError(t, x.Run(t.Context(), s, "/", []string{"sh", "-c", "read -r go; clear;" + row.script}))
 			require.NoError(t, x.SendKeys(t.Context(), s, []string{"Enter"}))
 			awaitDead(t, x, s)
+			assert.Empty(t, ask(t, x, s, "source-file", os.DevNull), "tmux has nothing to report, as by a hook that fails")
 			for _, escapes := range []bool{false, true} {
 				got, err := x.Capture(t.Context(), s, 0, escapes)
 				require.NoError(t, err)

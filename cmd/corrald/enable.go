@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/corrald/corral/internal/atomicfile"
+	"github.com/corrald/corral/internal/deadline"
 )
 
 // enableTimeout bounds how long systemd may take to enable the daemon.
@@ -31,7 +32,7 @@ func (l *loginStart) enable(wished bool) {
 	if _, err := os.Lstat(done); !errors.Is(err, fs.ErrNotExist) && !wished {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), enableTimeout)
+	ctx, cancel := deadline.Context(context.Background(), enableTimeout)
 	defer cancel()
 	enabled, err := l.units.EnableUnit(ctx, "corrald.service")
 	if err != nil {

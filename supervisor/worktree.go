@@ -170,6 +170,7 @@ func (s *Supervisor) takeWorktree(e *entry, root string) error {
 		return err
 	}
 	e.taking = root
+	s.unwatchWorkspace(e) // that it vanishes is no news
 	return nil
 }
 

@@ -127,6 +127,24 @@ func TestWorktree(t *testing.T) {
 	})
 }
 
+// TestWorktree_RemovedOfASessionThatNeverRan: that its workspace vanishes is what was asked for, and no news.
+func TestWorktree_RemovedOfASessionThatNeverRan(t *testing.T) {
+	d := startWithRepository(t)
+	sp := d.worktree("", "")
+	sp["Start"] = false
+	s := d.create(t, "plan", sp)
+	s.become("created")
+	mark := d.heard.mark()
+	s.must("Remove", uint64(removeWorktree))
+	d.removed(t, mark, "plan")
+	signals, _ := d.heard.since(mark)
+	for _, signal := range signals {
+		c, ok := stateChange(signal)
+		assert.False(t, ok, "it was never %s", c.after)
+	}
+	assert.NotContains(t, d.log.String(), "orphaned")
+}
+
 func TestWorktreeIsRefused(t *testing.T) {
 	d := startWithRepository(t)
 	d.write("plain/a", "")

@@ -78,12 +78,12 @@ func (c *ctl) printWhy(s client.Session, told []dbusapi.Explanation, now time.Ti
 	c.printTable(t)
 }
 
-// headline says in a sentence what the table comes to: "running (waiting: permission), said by osc7501 12s ago".
+// headline says in a sentence what the table comes to: "running (waiting: permission), reported by osc7501 12s ago".
 func headline(s client.Session, left func(client.Session) int, told []dbusapi.Explanation, now time.Time) string {
 	text := wording.StateText(s, left, now)
 	for _, e := range told {
 		if decides(s, e) && (e.Subject == "attention" || s.Attention == "") {
-			return text + ", said by " + e.Source + " " + wording.Age(e.Time, now) + " ago"
+			return text + ", reported by " + e.Source + " " + wording.Age(e.Time, now) + " ago"
 		}
 	}
 	return text

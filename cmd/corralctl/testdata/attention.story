@@ -9,7 +9,7 @@ $ corralctl status -n 0 shop | grep Attention
     Attention: permission: may I? (report), …s ago
 
 $ corralctl why shop
-● shop - running (waiting: permission), said by report …s ago
+● shop - running (waiting: permission), reported by report …s ago
 SUBJECT   SOURCE  SINCE WHAT
 state     systemd -     the scope is active
           tmux    -     its server is alive
@@ -41,7 +41,7 @@ AttentionAcknowledged=yes
 
 $ corralctl status -n 0 shop | grep Attention; corralctl why shop | sed -n '1p;$p'
     Attention: permission: may I? (report), …s ago, seen
-● shop - running (waiting: permission), said by report …s ago
+● shop - running (waiting: permission), reported by report …s ago
 attention report  …permission: may I? (acknowledged)
 
 $ corralctl send --if-waiting shop yes && corralctl send --if-waiting shop 'yes again'

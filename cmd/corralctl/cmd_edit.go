@@ -121,6 +121,8 @@ Command=
 #IdleAfterSec=30
 #IdleSuspendSec=30min
 #Notify=failed waiting
+#ApproveKeys=y Enter
+#DenyKeys=Escape
 
 [Environment]
 #Set=NAME=VALUE

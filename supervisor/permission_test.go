@@ -36,7 +36,7 @@ func TestApprove_OnlyWhileTheAgentAsksForPermission(t *testing.T) {
 			t.Helper()
 			for _, err := range []error{b.sup.Approve(b.t.Context(), "shop"), b.sup.Deny(b.t.Context(), "shop")} {
 				assert.Equal(t, NotWaiting, kindOf(err))
-				assert.EqualError(t, err, `session "shop" does not wait for a permission: `+says)
+				require.EqualError(t, err, `session "shop" does not wait for a permission: `+says)
 			}
 			assert.Empty(t, *pressed)
 		}
@@ -72,7 +72,7 @@ func TestApprove_OnlyWhileTheAgentAsksForPermission(t *testing.T) {
 		s.said(10, "waiting", "permission")
 		s.wants()
 		old := Answer{Since: (time.Now().Add(-time.Minute))}
-		assert.EqualError(t, b.sup.AnswerPermission(b.t.Context(), "shop", old), `session "shop" asks for something else by now`, "seen at %v", seen)
+		require.EqualError(t, b.sup.AnswerPermission(b.t.Context(), "shop", old), `session "shop" asks for something else by now`, "seen at %v", seen)
 		require.NoError(t, b.sup.AnswerPermission(b.t.Context(), "shop", Answer{Since: s.snapshot().AttentionSince}))
 		s.hangUp()
 	})
@@ -99,7 +99,7 @@ func TestApprove_SaysWhyItWasNotDone(t *testing.T) {
 		b.report("waiting", "permission", "may I?")
 		err := b.sup.Approve(b.t.Context(), "shop")
 		assert.Equal(t, Unsupported, kindOf(err))
-		assert.EqualError(t, err, `session "shop" cannot be answered: the definition of agent "command" has no ApproveKeys=; answer in its terminal`)
+		require.EqualError(t, err, `session "shop" cannot be answered: the definition of agent "command" has no ApproveKeys=; answer in its terminal`)
 		b.answerable()
 		for _, row := range []struct {
 			err  error
@@ -113,11 +113,11 @@ func TestApprove_SaysWhyItWasNotDone(t *testing.T) {
 			b.world.pressed = func([]string, *session.PermissionRequest) error { return row.err }
 			err := b.sup.Approve(b.t.Context(), "shop")
 			assert.Equal(t, row.kind, kindOf(err))
-			assert.EqualError(t, err, row.says)
+			require.EqualError(t, err, row.says)
 			assert.Equal(t, "waiting", s.wants().activity)
 		}
 		b.exit("shop", 3)
-		assert.EqualError(t, b.sup.Deny(b.t.Context(), "shop"), `cannot answer session "shop": it has failed`)
+		require.EqualError(t, b.sup.Deny(b.t.Context(), "shop"), `cannot answer session "shop": it has failed`)
 		assert.Equal(t, NoSuchSession, kindOf(b.sup.Approve(b.t.Context(), "other")))
 		s.hangUp()
 	})
@@ -141,7 +141,7 @@ func TestKeys_ThatAreNone(t *testing.T) {
 		s := b.running()
 		err := b.sup.Keys(b.t.Context(), "shop", []string{"Down", "Entr"})
 		assert.Equal(t, Invalid, kindOf(err))
-		assert.EqualError(t, err, `invalid key "Entr": expected a key name of tmux such as Enter, Escape or C-c, or one character`)
+		require.EqualError(t, err, `invalid key "Entr": expected a key name of tmux such as Enter, Escape or C-c, or one character`)
 		assert.Equal(t, OverLimit, kindOf(b.sup.Keys(b.t.Context(), "shop", make([]string, maxKeys+1))))
 		assert.NotContains(t, b.heard(), "0s press shop [Down Entr]")
 		s.hangUp()

@@ -44,6 +44,7 @@ var leaves = []string{
 	"internal/outcome",      // how a run ended, in a few words
 	"internal/plaintext",    // which characters must not reach a terminal
 	"internal/proc",         // what /proc and cgroups tell
+	"internal/program",      // the file that a command's name stands for
 	"internal/safefile",     // files opened where something else may be in their place
 	"internal/shimwire",     // what daemon and shim say to each other
 	"internal/sshagent",     // the name of the user's ssh-agent that stays
@@ -63,7 +64,7 @@ var plan = map[string][]string{
 	"cmd/corralctl/transcript": {},
 	"cmd/corralctl/wording":    {"dbusapi/client", "internal/config", "internal/outcome", "internal/plaintext"},
 	"cmd/corrald":              slices.Concat([]string{"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/ground", "supervisor/session", "supervisor/store", "units", "tmux"}, leaves),
-	"cmd/corral-shim":          {"internal/clock", "internal/exitstatus", "internal/keys", "internal/logsizes", "internal/outcome", "internal/safefile", "internal/shimwire", "internal/version"},
+	"cmd/corral-shim":          {"internal/clock", "internal/exitstatus", "internal/keys", "internal/logsizes", "internal/program", "internal/outcome", "internal/safefile", "internal/shimwire", "internal/version"},
 
 	// The bus: the contract, one side of it, the other side. They meet only in the contract.
 	"dbusapi":        {},

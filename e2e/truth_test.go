@@ -37,6 +37,11 @@ func TestWhatBecameOfIt(t *testing.T) {
 			out, code := d.try("corralctl", "run", "--id", id, "--", command)
 			assert.Equal(t, 1, code, out)
 			assert.Contains(t, out, command)
+			out, code = d.try("corralctl", "show", id)
+			assert.Equal(t, 4, code, "it leaves no session: %s", out)
+			d.run(id, "--no-start", "--", command)
+			_, code = d.try("corralctl", "start", id)
+			assert.Equal(t, 1, code)
 			assert.True(t, strings.HasPrefix(d.told(id), "failed | start-failed | 0 | 0 | command "), d.told(id))
 		}
 		out, code := d.try("corralctl", "run", "--id", "nowhere", "--dir", "/no/such/dir", "--", "true")

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -125,8 +126,11 @@ func (w *world) Follow(path string) (string, error) {
 
 func (w *world) ExpectStart() {}
 
-func (w *world) Installed(_ context.Context, program string, _ Environment) bool {
-	return program != "missing"
+func (w *world) FindProgram(_ context.Context, program, _ string, _ Environment) error {
+	if program == "missing" {
+		return errors.New(`command "missing" not found`)
+	}
+	return nil
 }
 
 func (w *world) Freeze(_ context.Context, t Target) error {

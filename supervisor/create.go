@@ -335,7 +335,7 @@ func (s *Supervisor) specifiers(rec *session.Session) config.Specifiers {
 // runtimeDir is where the session's sockets are.
 func (s *Supervisor) runtimeDir(id string) string { return filepath.Join(s.RuntimeDir, id) }
 
-// chooseID takes the id that was asked for, or makes one from the workspace's name: shop, shop-2, …
+// chooseID takes the id that was asked for, or makes one from what baseOf returns: shop, shop-2, …
 func (s *Supervisor) chooseID(agent string, spec Spec) (string, error) {
 	if spec.ID != "" {
 		if s.sessions[spec.ID] != nil || s.reserved[spec.ID] && !spec.reserved {
@@ -347,7 +347,7 @@ func (s *Supervisor) chooseID(agent string, spec Spec) (string, error) {
 		}
 		return spec.ID, nil
 	}
-	base := idFrom(filepath.Base(spec.WorkingDirectory))
+	base := s.baseOf(agent, spec)
 	for n := 1; ; n++ {
 		id := base
 		if n > 1 {
@@ -362,6 +362,20 @@ func (s *Supervisor) chooseID(agent string, spec Spec) (string, error) {
 		}
 		return id, nil
 	}
+}
+
+// baseOf returns what a generated id begins with: the name of the branch that was asked for, else that of the workspace; in the home directory and in /, whose
+// names say nothing about the work, that of the program.
+func (s *Supervisor) baseOf(agent string, spec Spec) string {
+	switch {
+	case spec.Worktree != nil && *spec.Worktree != "":
+		return idFrom(*spec.Worktree)
+	case spec.workspace != "/" && spec.workspace != resolve(s.Home):
+		return idFrom(filepath.Base(spec.WorkingDirectory))
+	case len(spec.Command) > 0:
+		return idFrom(filepath.Base(spec.Command[0]))
+	}
+	return idFrom(agent)
 }
 
 // idFrom makes an id of a name: letters in lower case, what an id cannot have as '-'.

@@ -146,10 +146,10 @@ func (s *Supervisor) Installed(ctx context.Context, def config.Agent) bool {
 	return found || err != nil
 }
 
-// installed refuses a session of an agent whose own program is not there, before anything is made: a person has to install it. A client's Command is
-// its own; and a session that is not to be started may wait for the agent. Errors: AgentNotInstalled.
+// installed refuses a session of an agent whose own program is not there, before anything is made: a person has to install it. A session that is not to be
+// started may wait for the agent. A client's Command is checked by executable. Errors: AgentNotInstalled, StartFailed.
 func (s *Supervisor) installed(ctx context.Context, agent string, spec *Spec) error {
-	if spec.NoStart || len(spec.Command) > 0 {
+	if spec.NoStart {
 		return nil
 	}
 	agents, err := s.ListAgents()
@@ -157,10 +157,30 @@ func (s *Supervisor) installed(ctx context.Context, agent string, spec *Spec) er
 		return err
 	}
 	def := agents[agent]
+	if len(spec.Command) > 0 {
+		dir := spec.WorkingDirectory
+		if spec.Worktree != nil {
+			dir = "" // the worktree does not exist yet
+		}
+		return s.executable(ctx, def, spec, dir)
+	}
 	if found, err := s.finds(ctx, def, spec.CallerEnvironment, spec.Environment); found || err != nil {
 		return err
 	}
 	return refuse(AgentNotInstalled, "agent %q is not installed: command %q not found", agent, def.Programs()[0])
+}
+
+// executable refuses a client's Command that its first run, in dir, could not execute, so that a typing error leaves no failed session. An empty dir stands
+// for a workspace that is not known yet. Errors: StartFailed.
+func (s *Supervisor) executable(ctx context.Context, def config.Agent, spec *Spec, dir string) error {
+	env, known, err := s.firstEnvironment(def, spec.CallerEnvironment, spec.Environment)
+	if err != nil || !known {
+		return err
+	}
+	if err := s.World.FindProgram(ctx, spec.Command[0], dir, env); err != nil {
+		return refuse(StartFailed, "%v", err)
+	}
+	return nil
 }
 
 // finds tells whether one of the agent's programs would be found by a run with these variables. Where that depends on what only a session has, it says yes: the
@@ -170,9 +190,19 @@ func (s *Supervisor) finds(ctx context.Context, def config.Agent, caller, own []
 	if len(programs) == 0 || slices.ContainsFunc(programs, func(program string) bool { return strings.Contains(program, "%") }) {
 		return true, nil
 	}
-	env := Environment{LoginShell: true, Unset: def.UnsetEnvironment, Caller: caller, Session: own}
+	env, known, err := s.firstEnvironment(def, caller, own)
+	if err != nil || !known {
+		return err == nil, err
+	}
+	return slices.ContainsFunc(programs, func(program string) bool { return s.World.FindProgram(ctx, program, "", env) == nil }), nil
+}
+
+// firstEnvironment returns what the environment of a new session's first run is made of, with the caller's variables and the session's own. Known is false where
+// its PATH depends on what only a session has.
+func (s *Supervisor) firstEnvironment(def config.Agent, caller, own []string) (env Environment, known bool, err error) {
+	env = Environment{LoginShell: true, Unset: def.UnsetEnvironment, Caller: caller, Session: own}
 	if err := s.do(func() { env.LoginShell = s.loginShell(def) }); err != nil {
-		return false, err
+		return env, false, err
 	}
 	for _, list := range []struct{ from, to *[]string }{{&def.Environment, &env.Definition}, {&def.EnvironmentFiles, &env.Files}} {
 		for _, entry := range *list.from {
@@ -180,9 +210,9 @@ func (s *Supervisor) finds(ctx context.Context, def config.Agent, caller, own []
 			if err == nil {
 				*list.to = append(*list.to, expanded...)
 			} else if list.to == &env.Files || strings.HasPrefix(entry, "PATH=") {
-				return true, nil
+				return env, false, nil
 			}
 		}
 	}
-	return slices.ContainsFunc(programs, func(program string) bool { return s.World.Installed(ctx, program, env) }), nil
+	return env, true, nil
 }

@@ -54,8 +54,9 @@ type World interface {
 	Kill(ctx context.Context, t Target) error
 	// Follow returns where a path leads to once every symbolic link on the way was followed. It waits for as long as a file system does not answer.
 	Follow(path string) (string, error)
-	// Installed tells whether a program is there to be executed: a path, or a name in the directories of that environment's PATH.
-	Installed(ctx context.Context, program string, env Environment) bool
+	// FindProgram returns why a program, a path or a name in the PATH of that environment, could not be executed in dir. It returns nil where this cannot be
+	// found out before the start, as for a path below a workspace that is not known yet, for which dir is empty.
+	FindProgram(ctx context.Context, program, dir string, env Environment) error
 	// Freeze holds every process of the scope, and returns once none of them runs.
 	Freeze(ctx context.Context, t Target) error
 	// Thaw lets the processes of a scope go on that was frozen by itself; one that was not is left alone.

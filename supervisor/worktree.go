@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/failpoint"
 	"github.com/corrald/corral/internal/worktree"
 	"github.com/corrald/corral/supervisor/session"
@@ -17,16 +18,41 @@ const worktreeTime = 5 * time.Minute
 // createInWorktree is the rest of Create for a session that is to have a git worktree for its workspace. The session's id is held while git works,
 // off the loop; nobody hears of the session before there is its worktree, and nothing is left of that if there is to be no session.
 func (s *Supervisor) createInWorktree(ctx context.Context, agent string, spec Spec) (string, error) {
+	limited, cancel := s.AfterFunc.Context(ctx, worktreeTime)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)() // a daemon that ends leaves no git behind
+	series := ""
+	if spec.ID == "" {
+		series = ownBranches + s.baseOf(agent, spec)
+	}
 	id, err := s.reserve(agent, spec)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = s.do(func() { delete(s.reserved, id) }) }()
-	spec.ID, spec.reserved = id, true
-	limited, cancel := s.AfterFunc.Context(ctx, worktreeTime)
-	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)() // a daemon that ends leaves no git behind
-	w, dir, err := s.Git.Add(limited, worktree.Request{Dir: spec.WorkingDirectory, Branch: *spec.Worktree, Own: "corral/" + id, Root: s.WorktreeDir, Name: id})
+	held := []string{id}
+	defer func() {
+		_ = s.do(func() {
+			for _, id := range held {
+				delete(s.reserved, id)
+			}
+		})
+	}()
+	add := func() (worktree.Worktree, string, error) {
+		return s.Git.Add(limited, worktree.Request{
+			Dir: spec.WorkingDirectory, Branch: *spec.Worktree, Own: ownBranches + id, Series: series, Root: s.WorktreeDir, Name: id,
+		})
+	}
+	w, dir, err := add()
+	for taken := (*worktree.TakenError)(nil); errors.As(err, &taken); w, dir, err = add() { // so that a generated id and its branch have the same name
+		again := spec
+		if again.ID = strings.TrimPrefix(taken.Free, ownBranches); !s.isFree(agent, again.ID) {
+			again.ID = "" // the next one that is free: those that are held are not
+		}
+		if id, err = s.reserve(agent, again); err != nil {
+			return "", err
+		}
+		held = append(held, id)
+	}
 	switch {
 	case errors.Is(err, worktree.ErrNoGit), errors.Is(err, worktree.ErrNotRun):
 		return "", refuse(StartFailed, "cannot make a worktree of workspace %q: %v", spec.WorkingDirectory, err)
@@ -35,12 +61,39 @@ func (s *Supervisor) createInWorktree(ctx context.Context, agent string, spec Sp
 	}
 	failpoint.Hit("create.worktree-made")
 	kept := session.Worktree(w)
+	spec.ID, spec.reserved = id, true
 	spec.worktree, spec.WorkingDirectory, spec.workspace, spec.inode = &kept, dir, resolve(dir), inodeOf(dir)
-	made, err := s.createNow(ctx, agent, spec)
+	made, err := s.createThere(ctx, agent, spec)
 	if made == "" && !errors.Is(err, ErrClosed) { // a daemon that ends may have saved it: the next one knows
 		s.undoWorktree(w)
 	}
 	return made, err
+}
+
+// ownBranches is what the names of branches begin with that are made for sessions whose client named none.
+const ownBranches = "corral/"
+
+// createThere is createNow for a session whose worktree has just been made: a command in it can be looked for now.
+func (s *Supervisor) createThere(ctx context.Context, agent string, spec Spec) (string, error) {
+	if len(spec.Command) > 0 && !spec.NoStart {
+		agents, err := s.ListAgents()
+		if err == nil {
+			err = s.executable(ctx, agents[agent], &spec, spec.WorkingDirectory)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return s.createNow(ctx, agent, spec)
+}
+
+// isFree tells whether a new session could have this id.
+func (s *Supervisor) isFree(agent, id string) (free bool) {
+	_ = s.do(func() {
+		_, err := s.chooseID(agent, Spec{ID: id})
+		free = err == nil && config.ValidName(id)
+	})
+	return free
 }
 
 // reserve chooses the id of a session that is about to be created, and holds it.

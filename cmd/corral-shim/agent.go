@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -11,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corrald/corral/internal/program"
 	"github.com/corrald/corral/internal/shimwire"
 )
 
@@ -37,9 +37,9 @@ func startAgent(spec *shimwire.Spec, slave int) (agent, error) {
 		return agent{}, err
 	}
 	name := spec.Args[0]
-	path, err := findCommand(name, spec.Env, spec.Dir)
-	if err != nil {
-		return agent{}, err
+	path, err := program.Find(name, spec.Env, spec.Dir)
+	if e := (*program.Error)(nil); errors.As(err, &e) {
+		return agent{}, &startError{e.Text, e.Code}
 	}
 	a := agent{pidfd: -1}
 	attr := &syscall.ProcAttr{
@@ -72,58 +72,6 @@ func checkWorkspace(dir string) error {
 		return &startError{"workspace " + strconv.Quote(dir) + " cannot be entered: " + reason(err), 126}
 	}
 	return nil
-}
-
-// findCommand finds the file that a command's name means, by the rules of execvp(3) and with the PATH of env. Relative paths are relative to dir.
-func findCommand(name string, env []string, dir string) (string, error) {
-	if strings.Contains(name, "/") {
-		return name, executable(name, name, dir)
-	}
-	var denied error
-	for d := range strings.SplitSeq(searchPath(env), ":") {
-		path := "./" + name
-		if d != "" {
-			path = d + "/" + name
-		}
-		err := executable(path, name, dir)
-		if err == nil && name != "" {
-			return path, nil
-		}
-		if e := (*startError)(nil); errors.As(err, &e) && e.code == 126 && name != "" {
-			denied = err
-		}
-	}
-	if denied != nil {
-		return "", denied
-	}
-	return "", &startError{"command " + strconv.Quote(name) + " not found", 127}
-}
-
-// searchPath is the PATH of an environment, or what the C library searches without one.
-func searchPath(env []string) string {
-	for _, e := range env {
-		if v, ok := strings.CutPrefix(e, "PATH="); ok {
-			return v
-		}
-	}
-	return "/bin:/usr/bin"
-}
-
-// executable tells why the file at path, which name stands for, cannot be executed.
-func executable(path, name, dir string) error {
-	if !filepath.IsAbs(path) {
-		path = dir + "/" + path
-	}
-	st, err := os.Stat(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return &startError{"command " + strconv.Quote(name) + " not found", 127}
-	case err == nil && st.Mode().IsRegular() && unix.Faccessat(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS) == nil:
-		return nil
-	case err == nil, errors.Is(err, os.ErrPermission):
-		return &startError{"command " + strconv.Quote(name) + " is not executable", 126}
-	}
-	return &startError{"command " + strconv.Quote(name) + " cannot be found: " + reason(err), 127}
 }
 
 // whyNotExecuted is for a command whose file is there and may be executed.

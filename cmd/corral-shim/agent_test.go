@@ -105,34 +105,6 @@ func TestCommandsThatCannotBeStarted(t *testing.T) {
 	}
 }
 
-func TestFindCommand(t *testing.T) {
-	dir := t.TempDir()
-	for name, mode := range map[string]os.FileMode{"a/tool": 0o600, "b/tool": 0o700, "a/plain": 0o600, "own": 0o700} {
-		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, mode))
-	}
-	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
-	for _, c := range []struct{ name, command, path, found, says string }{
-		{"the first that can be executed", "tool", a + ":" + b, b + "/tool", ""},
-		{"none that can be executed", "plain", a + ":" + b, "", `command "plain" is not executable`},
-		{"relative to the workspace", "./own", "", "./own", ""},
-		{"an empty entry is the workspace", "own", a + "::" + b, "./own", ""},
-		{"a relative entry", "tool", "b", "b/tool", ""},
-		{"nowhere", "own", a, "", `command "own" not found`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			found, err := findCommand(c.command, []string{"X=1", "PATH=" + c.path}, dir)
-			if c.says != "" {
-				require.EqualError(t, err, c.says)
-				return
-			}
-			require.NoError(t, err)
-			assert.Equal(t, c.found, found)
-		})
-	}
-	assert.Equal(t, "/bin:/usr/bin", searchPath([]string{"HOME=/"}))
-}
-
 func TestArgumentsArriveAsTheyWereGiven(t *testing.T) {
 	args := []string{"a b", `'"`, "$HOME `x` \\", "line\nline", "", "*", "ünï", "\xff"}
 	h := newHome(t, append([]string{"sh", "-c", `for a; do printf '<%s>' "$a"; done; printf '%s' "$OPT"; pwd`, "sh"}, args...)...)

@@ -113,8 +113,8 @@ func TestStateTellsWhatCouldNotBeStarted(t *testing.T) {
 		{"no-interpreter", d.dir + "/bad-script", `command "` + d.dir + `/bad-script" needs an interpreter that does not exist`},
 	} {
 		t.Run(c.id, func(t *testing.T) {
-			s, err := d.tryCreate(t, c.id, spec{"Command": []string{c.command}})
-			refused(t, err, dbusapi.StartFailed, c.id, c.why)
+			s := d.create(t, c.id, spec{"Command": []string{c.command}, "Start": false})
+			refused(t, d.manager("StartSession", []any{c.id}), dbusapi.StartFailed, c.id, c.why)
 			s.is(outcome{"failed", "start-failed", 0, 0, c.why, "error"})
 			s.noScope()
 			s.is(outcome{"failed", "start-failed", 0, 0, c.why, "error"})
@@ -140,6 +140,43 @@ func TestStateTellsWhatCouldNotBeStarted(t *testing.T) {
 		s.must("Start")
 		s.ends(outcome{"completed", "success", 1, 0, "", "active"})
 	})
+}
+
+// TestCreate_LeavesNoSessionOfACommandThatCannotBeExecuted: its id is free for the next one.
+func TestCreate_LeavesNoSessionOfACommandThatCannotBeExecuted(t *testing.T) {
+	d := startDaemon(t)
+	d.write("src/shop/tracked", "")
+	d.write("src/shop/own", "#!/bin/sh\nexec sleep 1000\n")
+	require.NoError(t, os.Chmod(d.dir+"/src/shop/own", 0o700))
+	d.git(t, "src/shop", "init", "-q", "-b", "main")
+	d.git(t, "src/shop", "add", "tracked")
+	d.git(t, "src/shop", "-c", "user.name=A", "-c", "user.email=a@b", "commit", "-q", "-m", "first")
+	shop := d.dir + "/src/shop"
+	require.NoError(t, os.Mkdir(d.dir+"/locked", 0))
+	for _, c := range []struct {
+		name string
+		spec spec
+		why  string
+	}{
+		{"nowhere in PATH", spec{"Command": []string{"no-such-program"}, "Environment": []string{"PATH=/nowhere:/bin"}}, `command "no-such-program" not found in PATH=/nowhere:/bin`},
+		{"a directory that may not be searched", spec{"Command": []string{"no-such-program"}, "Environment": []string{"PATH=" + d.dir + "/locked:/bin"}},
+			`command "no-such-program" not found in PATH=`},
+		{"the caller's PATH", spec{"Command": []string{"no-such-program"}, "CallerEnvironment": []string{"PATH=/elsewhere"}}, `not found in PATH=/elsewhere`},
+		{"no such file", spec{"Command": []string{"/no/such/program"}}, `command "/no/such/program" not found`},
+		{"nothing below the workspace", spec{"Command": []string{"./none"}, "WorkingDirectory": shop}, `command "./none" not found`},
+		{"not executable", spec{"Command": []string{"./tracked"}, "WorkingDirectory": shop}, `command "./tracked" is not executable`},
+		{"a directory", spec{"Command": []string{"/tmp"}}, `command "/tmp" is not executable`},
+		{"not in the worktree", spec{"Command": []string{"./own"}, "WorkingDirectory": shop, "Worktree": ""}, `command "./own" not found`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := d.tryCreate(t, "typo", c.spec)
+			refused(t, err, dbusapi.StartFailed, c.why)
+			assert.Empty(t, d.ids(t))
+			assert.NoDirExists(t, d.dir+"/state/corral/sessions/typo")
+		})
+	}
+	testbed.Poll(t, "the branch is gone", func() bool { return d.git(t, "src/shop", "branch") == "* main" })
+	d.create(t, "typo", spec{"Command": []string{"./own"}, "WorkingDirectory": shop}).become("running")
 }
 
 // TestStateTellsWhatWasLost: the parts of a session are killed one by one. What it says is true, and no other session is touched.

@@ -50,7 +50,7 @@ func (world) Usage(string) map[string]uint64 {
 func (world) End(context.Context, supervisor.Target) error                   { return nil }
 func (world) HangUp(context.Context, supervisor.Target) error                { return nil }
 func (world) Kill(context.Context, supervisor.Target) error                  { return nil }
-func (world) Installed(context.Context, string, supervisor.Environment) bool { return true }
+func (world) FindProgram(context.Context, string, string, supervisor.Environment) error { return nil }
 func (world) Thaw(context.Context, supervisor.Target) error                  { return nil }
 func (world) Frozen(string) bool                                             { return false }
 func (world) FreezerFile(string) string                                      { return "/none" }

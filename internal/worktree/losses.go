@@ -268,14 +268,14 @@ func (p program) examineSubmodule(ctx context.Context, super, sub tree, link ind
 // unless force is set: then every commit stays all the same, on the branch it is on, or on one made for it. A worktree that was locked stays. No
 // hook of the repository's is run: git needs none of them to remove files.
 func (p program) remove(ctx context.Context, w Worktree, force bool) error {
-	var commit string
-	if !force {
-		var err error
-		if branch, _ := p.has(ctx, w.Repository, "refs/heads/"+w.Branch); branch {
-			if commit, err = p.line(ctx, w.Repository, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch); err != nil {
-				return err
-			}
-		}
+	commit, err := p.branchCommit(ctx, w)
+	if err != nil {
+		return err
+	}
+	merged := true
+	if force {
+		merged = p.isMerged(ctx, w)
+	} else {
 		l, err := p.losses(ctx, w)
 		if err != nil {
 			return err
@@ -292,10 +292,24 @@ func (p program) remove(ctx context.Context, w Worktree, force bool) error {
 	if _, err := p.run(ctx, w.Repository, "worktree", "remove", "--force", "--", w.Path); err != nil && (!refused(err) || p.listed(ctx, w)) {
 		return err
 	}
-	if !force && w.Made {
+	if w.Made && merged {
 		p.dropBranch(ctx, w, commit)
 	}
 	return nil
+}
+
+// branchCommit returns the commit that the worktree's branch is at, "" if there is no such branch.
+func (p program) branchCommit(ctx context.Context, w Worktree) (string, error) {
+	if branch, _ := p.has(ctx, w.Repository, "refs/heads/"+w.Branch); !branch {
+		return "", nil
+	}
+	return p.line(ctx, w.Repository, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
+}
+
+// isMerged returns whether another branch, a tag or a remote has every commit of the worktree's branch; false where git cannot say.
+func (p program) isMerged(ctx context.Context, w Worktree) bool {
+	n, err := p.onlyThere(ctx, w.Repository, w)
+	return err == nil && n == 0
 }
 
 // listed tells whether there is a worktree at the place, or git believes so, or cannot tell. Somebody may have removed it by hand, and told git.

@@ -50,6 +50,7 @@ type outcome struct {
 	From, Prefix string   // doPlan
 	Losses       Losses
 	Lost         bool   // the error is that Losses keep the worktree
+	Free         string // the error is a *TakenError with this
 	NoGit        bool   // the error is ErrNoGit
 	Error        string // "" for none
 }
@@ -64,6 +65,9 @@ func Do(ctx context.Context, input []byte) (output []byte) {
 	}
 	if lost := (*LossError)(nil); errors.As(err, &lost) {
 		o.Losses, o.Lost = lost.Losses, true
+	}
+	if taken := (*TakenError)(nil); errors.As(err, &taken) {
+		o.Free = taken.Free
 	}
 	if err != nil {
 		o.Error, o.NoGit = err.Error(), errors.Is(err, ErrNoGit)
@@ -117,6 +121,8 @@ func (g Git) do(ctx context.Context, name string, s step) (o outcome, err error)
 		return o, ErrNoGit
 	case o.Lost:
 		return o, &LossError{s.Worktree, o.Losses}
+	case o.Free != "":
+		return o, &TakenError{o.Free}
 	case o.Error != "":
 		return o, errors.New(o.Error)
 	}
@@ -149,7 +155,7 @@ func turn(ctx context.Context, repository string) (end func(), err error) {
 }
 
 // Add makes a worktree, and its branch if there is none such, at the commit that Dir has checked out. A branch of one remote with that name is
-// followed. What is changed and not committed in Dir stays there. The repository's hooks and filters are run. It returns the directory that corresponds to
+// followed. Where the branch has to be Own and is taken, the error is a *TakenError. What is changed and not committed in Dir stays there. The repository's hooks and filters are run. It returns the directory that corresponds to
 // Dir, too. After an error nothing is left of it; where that could not be undone either, a note of it is, for Strays. The caller calls Settle once it has noted the
 // worktree.
 func (g Git) Add(ctx context.Context, r Request) (w Worktree, dir string, err error) {
@@ -230,8 +236,8 @@ func (g Git) Losses(ctx context.Context, w Worktree) (Losses, error) {
 }
 
 // Remove removes the worktree, and its branch if that was made for it and is merged or pushed. What would be lost keeps it (the error is a *LossError)
-// unless force is set: then every commit stays all the same, on the branch it is on, or on one made for it. A worktree that was locked stays. No
-// hook of the repository's is run.
+// unless force is set: then every commit stays all the same, on the branch it is on, or on one made for it; a branch that was made for it and has no commit
+// of its own goes in either case. A worktree that was locked stays. No hook of the repository's is run.
 func (g Git) Remove(ctx context.Context, w Worktree, force bool) error {
 	end, err := turn(ctx, w.Repository)
 	if err != nil {

@@ -5,6 +5,7 @@
 package worktree
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,9 +33,17 @@ type Request struct {
 	Dir    string // somewhere in a repository, absolute
 	Branch string // one that is there, or is to be made; "" for Own, or Own-2 and so on where that is taken
 	Own    string
+	Series string // not empty: Own has to be the branch, and where it is taken, Add returns a *TakenError with the first free one of Series-2, Series-3, …
 	Root   string // where worktrees are made; it is made itself if it is not there
 	Name   string // of the directory there, with -2 and so on where that is taken
 }
+
+// TakenError is returned where Own is taken and has to be the branch.
+type TakenError struct {
+	Free string // a branch of the Series that is not taken
+}
+
+func (e *TakenError) Error() string { return fmt.Sprintf("the branch is taken; %q is not", e.Free) }
 
 // most bounds the search for a name that is free.
 const most = 1000
@@ -84,8 +93,11 @@ func (p program) chooseBranch(ctx context.Context, r Request, w *Worktree) (from
 	}
 	there, err := p.has(ctx, r.Dir, "refs/heads/"+w.Branch)
 	for n := 2; err == nil && there && r.Branch == "" && n < most; n++ {
-		w.Branch = fmt.Sprintf("%s-%d", r.Own, n)
+		w.Branch = fmt.Sprintf("%s-%d", cmp.Or(r.Series, r.Own), n)
 		there, err = p.has(ctx, r.Dir, "refs/heads/"+w.Branch)
+	}
+	if err == nil && r.Branch == "" && r.Series != "" && w.Branch != r.Own {
+		err = &TakenError{w.Branch}
 	}
 	if err != nil {
 		return "", err

@@ -23,6 +23,7 @@ import (
 	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/internal/environment"
 	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/program"
 	"github.com/corrald/corral/internal/safefile"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
@@ -110,12 +111,12 @@ func (g *Ground) MakeConversation(ctx context.Context, p supervisor.Plan, comman
 	if err != nil {
 		return "", err
 	}
-	program, err := find(command[0], env)
+	path, err := program.Find(command[0], env, p.Spec.Dir)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", doing, err)
 	}
 	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, command[1:]...)
+	cmd := exec.CommandContext(ctx, path, command[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdout = p.Spec.Dir, env, &limitedWriter{to: &out, left: maxMade}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL} // it does not outlive the daemon
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
@@ -156,29 +157,6 @@ func (w *limitedWriter) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
-}
-
-// find looks a program up in the PATH of an environment, as the shim does for an agent's.
-func find(program string, env []string) (string, error) {
-	if strings.Contains(program, "/") {
-		return program, nil
-	}
-	for _, dir := range filepath.SplitList(valueOf(env, "PATH")) {
-		if file := filepath.Join(dir, program); filepath.IsAbs(file) && executable(file) {
-			return file, nil
-		}
-	}
-	return "", fmt.Errorf("command %q not found", program)
-}
-
-// valueOf returns what an environment says of a variable, "" if it says nothing.
-func valueOf(env []string, name string) (value string) {
-	for _, entry := range env {
-		if is, of := strings.CutPrefix(entry, name+"="); of {
-			value = is
-		}
-	}
-	return value
 }
 
 // openFile is one that a process holds open, by whose path a conversation's id is known.

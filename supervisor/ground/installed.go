@@ -2,34 +2,39 @@ package ground
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/corrald/corral/internal/environment"
+	"github.com/corrald/corral/internal/program"
 	"github.com/corrald/corral/supervisor"
 )
 
-// Installed tells whether a program is there to be executed. Where that cannot be told it says yes: the start will.
-func (g *Ground) Installed(ctx context.Context, program string, env supervisor.Environment) bool {
-	if strings.Contains(program, "/") {
-		return !filepath.IsAbs(program) || executable(program)
+// FindProgram returns why a program could not be executed in dir with that environment. It returns nil where this cannot be found out before the start.
+func (g *Ground) FindProgram(ctx context.Context, name, dir string, env supervisor.Environment) error {
+	isUnknown := func(path string) bool { return dir == "" && !filepath.IsAbs(path) }
+	if strings.Contains(name, "/") {
+		if isUnknown(name) {
+			return nil
+		}
+		_, err := program.Find(name, nil, dir)
+		return err
 	}
 	s, err := g.sources(ctx, env)
 	if err != nil {
-		return true
+		return nil //nolint:nilerr // the start reports it
 	}
-	path, _ := environment.Value(environment.Entries(s.Compose()), "PATH")
-	for _, dir := range filepath.SplitList(path) {
-		if !filepath.IsAbs(dir) || executable(filepath.Join(dir, program)) { // what is below the workspace is the shim's to find
-			return true
-		}
+	entries := environment.Entries(s.Compose())
+	path := program.SearchPath(entries)
+	if slices.ContainsFunc(strings.Split(path, ":"), isUnknown) {
+		return nil
 	}
-	return path == ""
-}
-
-func executable(path string) bool {
-	var st unix.Stat_t
-	return unix.Stat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && unix.Access(path, unix.X_OK) == nil
+	_, err = program.Find(name, entries, dir)
+	if e := (*program.Error)(nil); errors.As(err, &e) && e.Code == program.NotFound {
+		return fmt.Errorf("%w in PATH=%s", err, path)
+	}
+	return err
 }

@@ -25,7 +25,7 @@ const commandAgent = "command"
 // onLogins are what --on-login takes.
 var onLogins = []string{"ignore", "resume", "start"}
 
-var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…", summary: "Create a session here and start it", options: func(f *pflag.FlagSet) action {
+var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…", summary: "Create a session here and start it", mistake: (*ctl).runOptionError, options: func(f *pflag.FlagSet) action {
 	r := &runOptions{flags: f}
 	f.StringVar(&r.spec.ID, "id", "", "the session's `ID`; default: the workspace's name")
 	f.StringVar(&r.directory, "dir", "", "the workspace `DIRECTORY`; default: the current one")
@@ -48,6 +48,7 @@ var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…",
 type runOptions struct {
 	flags       *pflag.FlagSet
 	spec        client.Spec
+	program     string // what messages call it: the agent, or the program of a command
 	directory   string
 	environment []string
 	properties  []string
@@ -57,24 +58,25 @@ type runOptions struct {
 }
 
 func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
-	agent, extra, err := r.command(args)
+	agent, extra, err := r.command(c, args)
 	if err != nil {
 		return err
 	}
+	r.program = agent
 	if err := r.fill(c); err != nil {
 		return usageError(c.name, err)
 	}
 	if r.attach && !c.onTerminal() { // before there is a session that nobody sees
 		return &failure{exitFailed, "cannot attach: this is no terminal", "corralctl help run"}
 	}
-	bus, err := c.connect(ctx)
-	if err != nil {
-		return c.cannot("run", agent, err)
-	}
 	if agent == commandAgent {
-		r.spec.Command = extra
+		r.spec.Command, r.program = extra, extra[0]
 	} else {
 		r.spec.Arguments = extra
+	}
+	bus, err := c.connect(ctx)
+	if err != nil {
+		return c.cannot("run", r.program, err)
 	}
 	if err := r.checkText(); err != nil {
 		return usageError(c.name, err)
@@ -83,9 +85,11 @@ func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
 }
 
 // command tells the agent from its arguments, or from the command, which begins after "--".
-func (r *runOptions) command(args []string) (agent string, rest []string, err error) {
+func (r *runOptions) command(c *ctl, args []string) (agent string, rest []string, err error) {
 	dash := r.flags.ArgsLenAtDash()
 	switch {
+	case len(args) == 1 && args[0] == commandAgent && dash != 0:
+		return "", nil, usagef("run", "run %s needs a command after --", commandAgent)
 	case dash < 0 && len(args) == 1:
 		return args[0], nil, nil
 	case dash == 1:
@@ -95,11 +99,10 @@ func (r *runOptions) command(args []string) (agent string, rest []string, err er
 	case len(args) == 0:
 		return "", nil, usagef("run", "run needs an agent, or a command after --")
 	}
-	if w := r.spec.Worktree; w != nil && *w == "" && len(args) == 2 {
+	if w := r.spec.Worktree; w != nil && *w == "" && len(args) == 2 && !c.isAgent(args[0]) {
 		return "", nil, &failure{exitUsage, "run takes one agent, not 2 words; a branch comes after =", "corralctl run --worktree=" + wording.ShellWords(args)}
 	}
-	return "", nil, &failure{code: exitUsage, message: fmt.Sprintf("run takes one agent, not %s; arguments for it come after --", wording.Plural(len(args), "word")),
-		hint: "corralctl run " + args[0] + " -- " + wording.ShellWords(args[1:])}
+	return "", nil, c.tooManyWords(args, r.flags)
 }
 
 // fill completes the spec from the options and the caller's surroundings.
@@ -241,9 +244,9 @@ func sendable(text string) bool {
 func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, agent string) error {
 	waiting, err := r.prepareWait(ctx, bus)
 	if err != nil {
-		return c.cannot("run", agent, err)
+		return c.cannot("run", r.program, err)
 	}
-	starting := newProgress(c, "Starting", []string{agent})
+	starting := newProgress(c, "Starting", []string{r.program})
 	creating, cancel := c.limited(ctx)
 	create := bus.CreateSession
 	if c.noBlock {
@@ -297,16 +300,24 @@ func (r *runOptions) prepareWait(ctx context.Context, bus *client.Client) (<-cha
 	return bus.Watch(ctx)
 }
 
+// announce says what was done: on a terminal with what to do next, elsewhere with the scope.
 func (r *runOptions) announce(c *ctl, agent, id string) {
-	if r.spec.NoStart {
-		c.print("Created session %s.\n", id)
-		return
-	}
 	done := "Started"
-	if c.noBlock {
+	next := "Attach: " + c.there("corralctl attach "+id)
+	switch {
+	case r.spec.NoStart:
+		done, next = "Created", "Start: "+c.there("corralctl start "+id)
+	case c.noBlock:
 		done = "Starting"
 	}
-	c.print("%s session %s (%s).\n", done, id, scopeName(agent, id))
+	switch {
+	case c.outTTY != nil && !r.attach:
+		c.print("%s session %s. %s\n", done, id, next)
+	case r.spec.NoStart:
+		c.print("%s session %s.\n", done, id)
+	default:
+		c.print("%s session %s (%s).\n", done, id, scopeName(agent, id))
+	}
 }
 
 // scopeName is the name of a session's scope while it has one. It is part of what Corral promises, so that people can write drop-ins for it.
@@ -314,10 +325,14 @@ func scopeName(agent, id string) string {
 	return "app-corral-" + agent + "-" + id + ".scope"
 }
 
-// cannotRun is cannotCreate, with the agent that was probably meant by one that is not there.
+// cannotRun is cannotCreate, with the agent, or the command, that was probably meant by an agent that is not there.
 func (r *runOptions) cannotRun(ctx context.Context, c *ctl, bus *client.Client, agent string, err error) error {
-	f := c.cannotCreate(agent, r.spec.ID, err)
+	f := c.cannotCreate(r.program, r.spec.ID, err)
 	if dbusapi.ShortErrorName(err) != dbusapi.NoSuchAgent {
+		return f
+	}
+	if c.isProgram(agent) {
+		f.hint = c.dashed(c.placeOf(agent, 0, r.flags))
 		return f
 	}
 	rows, err := bus.ListAgents(ctx)
@@ -334,14 +349,16 @@ func (r *runOptions) cannotRun(ctx context.Context, c *ctl, bus *client.Client, 
 	return f
 }
 
-// cannotCreate says why there is no session, with the command that helps.
-func (c *ctl) cannotCreate(agent, id string, err error) *failure {
-	f := c.cannot("run", agent, err)
+// cannotCreate says why there is no session of a program, or none that runs, with the command that helps.
+func (c *ctl) cannotCreate(program, id string, err error) *failure {
+	f := c.cannot("run", program, err)
 	switch short := dbusapi.ShortErrorName(err); {
 	case short == dbusapi.SessionExists && id != "":
 		f.hint = "corralctl attach " + id
 	case short == dbusapi.StartFailed && strings.HasPrefix(f.message, "cannot make a worktree"): // there is no session, and git to be had
 		f.hint = "corralctl doctor"
+	case short == dbusapi.StartFailed && !strings.HasPrefix(f.message, "cannot start "): // there is no session
+		f.hint = ""
 	case commandNotFound.MatchString(err.Error()):
 	case short == dbusapi.StartFailed || short == dbusapi.TmuxFailed || short == dbusapi.InvalidState:
 		f.hint = hintFor(short, id)

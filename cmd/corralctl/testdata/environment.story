@@ -33,9 +33,11 @@ hint: corralctl status created
 
 # A command that is nowhere in PATH: which one that was.
 $ PATH=$PATH:/opt/mine corralctl run --id typo -- no-such-program
-corralctl: cannot start "typo": command "no-such-program" not found in PATH=…:/usr/local/bin:/usr/bin:/bin:/opt/mine
-hint: corralctl why --environment typo
+corralctl: cannot run "no-such-program": command "no-such-program" not found in PATH=…:/usr/local/bin:/usr/bin:/bin:/opt/mine
 [exit 1]
+
+# The id is free: there is no session. One that was created without a start stays.
+$ corralctl run -q --no-start --id typo -- no-such-program
 
 $ corralctl start typo
 corralctl: cannot start "typo": command "no-such-program" not found in PATH=…:/usr/local/bin:/usr/bin:/bin

@@ -15,7 +15,7 @@ Error: GDBus.Error:org.freedesktop.DBus.Error.UnknownObject: no such object, and
 
 # SessionExists
 $ corralctl run -q --id shop -- sh -c 'echo ready; read a; exec sleep 1000' && corralctl run --id shop -- true
-corralctl: cannot run "command": session "shop" exists already
+corralctl: cannot run "true": session "shop" exists already
 hint: corralctl attach shop
 [exit 1]
 
@@ -100,11 +100,11 @@ hint: corralctl peek shop
 
 # WorkspaceMissing
 $ corralctl run --dir /nonexistent -- true
-corralctl: cannot run "command": workspace "/nonexistent" does not exist
+corralctl: cannot run "true": workspace "/nonexistent" does not exist
 [exit 1]
 
 $ touch ~/file && corralctl run --dir ~/file -- true
-corralctl: cannot run "command": workspace "~/file" is not a directory
+corralctl: cannot run "true": workspace "~/file" is not a directory
 [exit 1]
 
 $ mkdir ~/src/away && corralctl run -q --id away --dir ~/src/away --no-start -- true && rmdir ~/src/away && corralctl start away
@@ -114,15 +114,21 @@ hint: corralctl status away
 
 # WorkspaceBusy
 $ mkdir ~/src/alone && corralctl run -q --exclusive --dir ~/src/alone --id alone -- sleep 1000 && corralctl run --exclusive --dir ~/src/alone -- true
-corralctl: cannot run "command": workspace "~/src/alone" is held by session "alone"
+corralctl: cannot run "true": workspace "~/src/alone" is held by session "alone"
 hint: corralctl list --all
 [exit 1]
 
 # StartFailed
 $ corralctl run --id wrong -- /nonexistent
-corralctl: cannot start "wrong": command "/nonexistent" not found
-hint: corralctl status wrong
+corralctl: cannot run "/nonexistent": command "/nonexistent" not found
 [exit 1]
+
+$ corralctl run --id wrong -- ../shop
+corralctl: cannot run "../shop": command "../shop" is not executable
+[exit 1]
+
+$ corralctl run --no-start --id wrong -- /nonexistent
+Created session wrong.
 
 $ corralctl start wrong
 corralctl: cannot start "wrong": command "/nonexistent" not found
@@ -140,13 +146,13 @@ corralctl: cannot read configuration: open ~/config/corral/corral.conf: permissi
 
 # TooManySessions
 $ corralctl reload && corralctl run -- true
-corralctl: cannot run "command": there are 5 sessions already, and MaxSessions allows no more
+corralctl: cannot run "true": there are 5 sessions already, and MaxSessions allows no more
 hint: corralctl list --all
 [exit 1]
 
 # InvalidArgs
 $ corralctl run --id 'no id' -- true
-corralctl: cannot run "command": Id "no id" is not a session id: it takes a-z, 0-9, '.', '_' and '-', begins with a letter or digit, does not end in '.' or '-', and has 64 bytes at most
+corralctl: cannot run "true": Id "no id" is not a session id: it takes a-z, 0-9, '.', '_' and '-', begins with a letter or digit, does not end in '.' or '-', and has 64 bytes at most
 [exit 1]
 
 $ corralctl rm --worktree wrong

@@ -45,9 +45,23 @@ corralctl: run needs an agent, or a command after --
 hint: corralctl help run
 [exit 2]
 
-$ corralctl run echo hello
-corralctl: run takes one agent, not 2 words; arguments for it come after --
-hint: corralctl run echo -- hello
+# What everybody types before they know about --: the hint is what they meant.
+$ corralctl run cat /etc/hosts; corralctl run --id here cat; corralctl run --worktree=fix cat -n /etc/hosts; corralctl run sh -c 'echo hi'; corralctl run cat -- /etc/hosts
+corralctl: "cat" is not an agent; a command comes after --
+hint: corralctl run -- cat /etc/hosts
+corralctl: cannot run "cat": no such agent
+hint: corralctl run --id here -- cat
+corralctl: unknown option "-n"
+hint: corralctl run --worktree=fix -- cat -n /etc/hosts
+corralctl: unknown option "-c"
+hint: corralctl run -- sh -c 'echo hi'
+corralctl: cannot run "cat": no such agent
+hint: corralctl run -- cat /etc/hosts
+[exit 1]
+
+$ corralctl run command
+corralctl: run command needs a command after --
+hint: corralctl help run
 [exit 2]
 
 $ corralctl run no-such-agent
@@ -77,6 +91,19 @@ $ mkdir -p ~/config/corral/agents && printf '[Agent]\nCommand=cat\n' >~/config/c
 corralctl: cannot run "cluade": no such agent
 hint: corralctl run claude
 [exit 1]
+
+$ corralctl run claude --model opus; corralctl run --id here claude fix it; corralctl run claude --worktre; corralctl run claude -c; corralctl run nothing here
+corralctl: unknown option "--model"
+hint: corralctl run claude -- --model opus
+corralctl: run takes one agent, not 3 words; arguments for it come after --
+hint: corralctl run --id here claude -- fix it
+corralctl: unknown option "--worktre"
+hint: corralctl run --worktree
+corralctl: unknown option "-c"
+hint: corralctl run claude -- -c
+corralctl: "nothing" is neither an agent nor a program in PATH
+hint: corralctl agents
+[exit 2]
 
 $ corralctl run -q --id fix-auth --no-start -- true && corralctl stop fix-atuh
 corralctl: cannot stop "fix-atuh": no such session

@@ -7,7 +7,7 @@ $ corralctl wait --until=running slow && corralctl run --no-block --json=short -
 "Id":"later"
 
 $ corralctl run --no-block --id slow -- true
-corralctl: cannot run "command": session "slow" exists already
+corralctl: cannot run "true": session "slow" exists already
 hint: corralctl attach slow
 [exit 1]
 
@@ -17,7 +17,7 @@ hint: corralctl agents
 [exit 1]
 
 $ corralctl run --no-block --dir /nonexistent -- true; corralctl list --no-legend
-corralctl: cannot run "command": workspace "/nonexistent" does not exist
+corralctl: cannot run "true": workspace "/nonexistent" does not exist
 later command created -       …s ~/src/shop
 slow  command running … …s ~/src/shop
 
@@ -41,7 +41,7 @@ $ corralctl stop --no-block slow && corralctl wait --until=stopped slow
 
 # Of a session that may not begin nothing is left.
 $ corralctl run -q --exclusive --dir . --id holder -- sleep 1000; corralctl run --no-block --exclusive --dir . --id second -- sleep 1000; corralctl show second
-corralctl: cannot run "command": workspace "~/src/shop" is held by session "holder"
+corralctl: cannot run "sleep": workspace "~/src/shop" is held by session "holder"
 hint: corralctl list --all
 corralctl: cannot show "second": no such session
 [exit 4]

@@ -74,7 +74,7 @@ hint: systemctl --user start corrald
 [exit 5]
 
 $ corralctl run -- true
-corralctl: cannot run "command": corrald is not running
+corralctl: cannot run "true": corrald is not running
 hint: systemctl --user start corrald
 [exit 5]
 

@@ -16,8 +16,7 @@ lines
 
 # One argument with shell characters is no shell command.
 $ corralctl run --id noshell --wait -- 'echo x; true'
-corralctl: …
-...
+corralctl: cannot run "echo x; true": command "echo x; true" not found in PATH=…
 [exit 1]
 
 # Input is submitted, whole.

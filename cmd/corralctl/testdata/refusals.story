@@ -182,7 +182,7 @@ $ systemd=$(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetCo
 corralctl: cannot start "new": it took longer than 300ms
 
 # Who waits is told why there is no more to wait for.
-$ corralctl run -q --id wrong -- /nonexistent 2>/dev/null; corralctl wait wrong
+$ corralctl run -q --no-start --id wrong -- /nonexistent; corralctl start wrong 2>/dev/null; corralctl wait wrong
 corralctl: "wrong" has failed: command "/nonexistent" not found
 [exit 1]
 

@@ -34,12 +34,12 @@ corralctl …
 corrald does not answer
 
 $ corralctl run --id late -- sleep 1000
-corralctl: cannot run "command": corrald has not answered within 5s
+corralctl: cannot run "sleep": corrald has not answered within 5s
 hint: systemctl --user restart corrald
 [exit 5]
 
 $ corralctl run --no-block --id late -- sleep 1000
-corralctl: cannot run "command": corrald has not answered within 5s
+corralctl: cannot run "sleep": corrald has not answered within 5s
 hint: systemctl --user restart corrald
 [exit 5]
 

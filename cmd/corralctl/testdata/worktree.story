@@ -25,7 +25,6 @@ hint: git -C …/.local/share/corral/worktrees/shop status
 
 $ corralctl rm --worktree --force shop && ls ~/.local/share/corral/worktrees && git branch
 fix
-  corral/shop
 + fix
 * main
 
@@ -33,7 +32,7 @@ $ corralctl rm --force fix
 The worktree of fix stays: …/.local/share/corral/worktrees/fix (branch fix)
 
 $ corralctl run --worktree=fix -- true
-corralctl: cannot run "command": … 'fix' is already checked out at …
+corralctl: cannot run "true": … 'fix' is already checked out at …
 [exit 1]
 
 $ corralctl run --worktree fix claude
@@ -42,7 +41,7 @@ hint: corralctl run --worktree=fix claude
 [exit 2]
 
 $ corralctl run --dir / --worktree -- true
-corralctl: cannot run "command": … not a git repository …
+corralctl: cannot run "true": … not a git repository …
 [exit 1]
 
 $ corralctl run -q --wait --id told --prompt 'fix it' -- sh -c 'printf go; read a; echo "told <$a>"' && corralctl logs told | grep '^told'
@@ -82,10 +81,25 @@ hint: git -C ~/.local/share/corral/worktrees/work status
 # What is merged goes with its worktree and its branch, and nobody is asked.
 $ cd ~/.local/share/corral/worktrees/work && echo one >file && cd && corralctl rm --worktree work && ls ~/.local/share/corral/worktrees && git -C src/shop branch && cat src/shop/file
 fix
-  corral/shop
 + fix
 * main
 two
+
+# A session is named after its branch, and a branch after its session: with the same number where a name is taken.
+$ corralctl run --worktree=feature/fix-auth -- sleep 1000; corralctl run --worktree=feature-fix-auth -- sleep 1000
+Started session feature-fix-auth (app-corral-command-feature-fix-auth.scope).
+Started session feature-fix-auth-2 (app-corral-command-feature-fix-auth-2.scope).
+
+$ git branch corral/shop; git branch corral/shop-2; corralctl run --worktree -- sleep 1000; corralctl show -P Worktree shop-3; git branch -D -q corral/shop corral/shop-2
+Started session shop-3 (app-corral-command-shop-3.scope).
+corral/shop-3
+
+$ corralctl run --worktree -- ./nothing; git branch --list 'corral/*'
+corralctl: cannot run "./nothing": command "./nothing" not found
++ corral/shop-3
+
+# What nobody committed anything on is not left behind.
+$ touch ~/.local/share/corral/worktrees/shop-3/new; corralctl rm --force --worktree shop-3 'feature-*'; git branch --list 'corral/*' 'feature*'
 
 # A repository without a checkout of its own, and a branch that is there: it stays, what is on it and nowhere else keeps the worktree.
 $ git clone -q --bare . ~/bare.git && corralctl run -q --id bare --dir ~/bare.git --worktree=corral/shop -- sleep 1000 && cd ~/.local/share/corral/worktrees/bare && git branch --show-current && git commit -q --allow-empty -m bare

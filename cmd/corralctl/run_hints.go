@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
+)
+
+// What people type after run who do not know yet that -- comes before a command, and before an agent's arguments.
+
+// isProgram tells whether a word names a program here that a session could run.
+func (c *ctl) isProgram(word string) bool {
+	_, err := exec.LookPath(word)
+	return c.host == "" && err == nil
+}
+
+// isAgent tells whether a word names an agent, as far as that is known without asking corrald.
+func (c *ctl) isAgent(word string) bool {
+	return c.host == "" && slices.ContainsFunc(agentNames(), func(agent choice) bool { return agent.word == word })
+}
+
+// dashed returns the words of run with -- before the one at a place.
+func (c *ctl) dashed(place int) string {
+	words := slices.DeleteFunc(slices.Insert(slices.Clone(c.args), place, " "), func(word string) bool { return word == "--" })
+	words[slices.Index(words, " ")] = "--"
+	return "corralctl run " + wording.ShellWords(words)
+}
+
+// placeOf returns where an argument is among the words of run, at the earliest from a place on. It is not taken for the value of an option before it.
+func (c *ctl) placeOf(word string, from int, options *pflag.FlagSet) int {
+	for i := from; i < len(c.args); i++ {
+		if c.args[i] != word {
+			continue
+		}
+		if i > 0 && strings.HasPrefix(c.args[i-1], "-") && !strings.Contains(c.args[i-1], "=") {
+			option := options.Lookup(strings.TrimLeft(c.args[i-1], "-"))
+			if name := strings.TrimLeft(c.args[i-1], "-"); option == nil && len(name) == 1 {
+				option = options.ShorthandLookup(name)
+			}
+			if option != nil && option.NoOptDefVal == "" {
+				continue
+			}
+		}
+		return i
+	}
+	return from
+}
+
+// tooManyWords is for words after run that have no -- among them.
+func (c *ctl) tooManyWords(args []string, options *pflag.FlagSet) error {
+	first := c.placeOf(args[0], 0, options)
+	switch {
+	case c.isAgent(args[0]) || !c.isProgram(args[0]) && c.host != "":
+	case c.isProgram(args[0]):
+		return &failure{exitUsage, fmt.Sprintf("%q is not an agent; a command comes after --", args[0]), c.dashed(first)}
+	default:
+		return &failure{exitUsage, fmt.Sprintf("%q is neither an agent nor a program in PATH", args[0]), "corralctl agents"}
+	}
+	return &failure{
+		code: exitUsage, message: fmt.Sprintf("run takes one agent, not %s; arguments for it come after --", wording.Plural(len(args), "word")),
+		hint: c.dashed(c.placeOf(args[1], first+1, options)),
+	}
+}
+
+// runOptionError is optionError for run, after whose agent or program somebody has given an option of that.
+func (c *ctl) runOptionError(options *pflag.FlagSet, err error) error {
+	failed := optionError("run", options, err)
+	var f *failure
+	var unknown *pflag.NotExistError
+	before := options.Args()
+	if !errors.As(err, &unknown) || !errors.As(failed, &f) || len(before) == 0 {
+		return failed
+	}
+	if unknown.GetSpecifiedShortnames() == "" && f.hint != "corralctl help run" { // an option of run was misspelled
+		return failed
+	}
+	first := c.placeOf(before[0], 0, options)
+	if !c.isAgent(before[0]) {
+		if c.isProgram(before[0]) {
+			f.hint = c.dashed(first)
+		}
+		return f
+	}
+	word := "--" + unknown.GetSpecifiedName()
+	if letters := unknown.GetSpecifiedShortnames(); letters != "" {
+		word = "-" + letters
+	}
+	for i := first + 1; i < len(c.args); i++ {
+		if name, _, _ := strings.Cut(c.args[i], "="); name == word || len(before) > 1 && c.args[i] == before[1] {
+			f.hint = c.dashed(i)
+			return f
+		}
+	}
+	return f
+}

@@ -16,6 +16,7 @@ type Snapshot struct {
 	WorkingDirectory string
 	Created          time.Time
 	Worktree         string // the branch of its git worktree, "" if it has none
+	Repository       string // the directory of the repository that the worktree is of, "" if it has none
 	Description      string
 	Labels           map[string]string
 	OnLogin          string
@@ -46,6 +47,7 @@ type Snapshot struct {
 	Unit             string
 	MainPID          uint32
 	NRuns            uint32
+	Ran              time.Duration // how long all runs have lived that are over
 	Expires          time.Time
 	SuspendsAt       time.Duration // by CLOCK_MONOTONIC: when it will have been idle for too long, 0 if never
 
@@ -55,6 +57,8 @@ type Snapshot struct {
 	Attached    bool // somebody is attached to its terminal
 	Interrupted bool // it is suspended, and neither by wish nor for being idle: the machine, the login session or the daemon ended
 	ByWish      bool // how it ended follows from what a client has asked for, who knows
+
+	UnitProperties []session.Property // that were set for it
 
 	Runs         []session.Account // those that are remembered, the newest last
 	ControlGroup string            // below the root of the hierarchy, "" if there is none
@@ -84,12 +88,17 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 		Unit:             UnitName(rec.Agent, rec.ID),
 		Expires:          s.expires(rec, v.State),
 		Runs:             rec.Accounts(),
+		UnitProperties:   rec.UnitProperties,
 		Attached:         e.run.attached,
 		Interrupted:      v.State == session.Suspended && v.Reason != "" && !rec.Run.IdledOut,
 		ByWish:           s.byWish(e, v),
 	}
 	if rec.Worktree != nil {
-		snap.Worktree = rec.Worktree.Branch
+		snap.Worktree, snap.Repository = rec.Worktree.Branch, strings.TrimSuffix(rec.Worktree.Repository, "/.git")
+	}
+	snap.Ran = rec.Forgotten
+	for _, run := range snap.Runs {
+		snap.Ran += run.Duration()
 	}
 	if rec.ChangedOn.ID == s.boot.ID {
 		snap.ChangedMonotonic = rec.ChangedMonotonic
@@ -149,6 +158,17 @@ func (s *Supervisor) showActivity(e *entry, snap *Snapshot) {
 type Counts struct {
 	Sessions, Running, Waiting, TurnsEnded, Failed, Stale, Suspended uint32
 }
+
+// TotalRuntime is how long all runs of the session have lived until now.
+func (n *Snapshot) TotalRuntime(now time.Time) time.Duration {
+	if n.AgentAlive && !n.Started.IsZero() && now.After(n.Started) {
+		return n.Ran + now.Sub(n.Started)
+	}
+	return n.Ran
+}
+
+// Program is what a person calls what the session runs: its agent, or the program of a plain command.
+func (n *Snapshot) Program() string { return programName(n.Agent, n.Command) }
 
 // CountOf counts the sessions that the snapshots are of.
 func CountOf(all []*Snapshot) Counts {

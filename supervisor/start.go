@@ -251,7 +251,7 @@ func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 	dir := s.runtimeDir(rec.ID)
 	description := rec.Description
 	if description == "" {
-		description = rec.Agent + " in " + rec.WorkingDirectory
+		description = programName(rec.Agent, rec.Command) + " in " + rec.WorkingDirectory
 	}
 	extra := def.TmuxConfig
 	if extra == "" {

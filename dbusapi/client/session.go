@@ -19,6 +19,7 @@ type Session struct {
 	Command                       []string
 	WorkingDirectory              string
 	Worktree                      string
+	Repository                    string
 	Timestamp                     uint64
 	Description                   string
 	Labels                        map[string]string
@@ -52,7 +53,9 @@ type Session struct {
 	Unit                          string
 	MainPID                       uint32
 	NRuns                         uint32
-	Runs                          []dbusapi.RunRow `json:",omitempty"` // only of a session that is asked for by itself
+	Runs                          []dbusapi.RunRow       `json:",omitempty"` // only of a session that is asked for by itself
+	TotalRuntimeUSec              uint64                 // the greatest uint64 if it is not known
+	UnitProperties                []dbusapi.UnitProperty `json:"-"` // only of a session that is asked for by itself
 	ExpireTimestamp               uint64
 	ControlGroup                  string
 	MemoryCurrent                 uint64
@@ -64,7 +67,7 @@ type Session struct {
 // newSession is a session of which nothing is known, so that no counter of its control group is.
 func newSession() Session {
 	const unknown = math.MaxUint64
-	return Session{MemoryCurrent: unknown, MemoryPeak: unknown, CPUUsageNSec: unknown, TasksCurrent: unknown}
+	return Session{MemoryCurrent: unknown, MemoryPeak: unknown, CPUUsageNSec: unknown, TasksCurrent: unknown, TotalRuntimeUSec: unknown}
 }
 
 // SessionProperties returns all properties of the session, by name.

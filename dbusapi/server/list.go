@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"strings"
+	"time"
 
 	"github.com/godbus/dbus/v5"
 
@@ -19,17 +20,18 @@ var nothingMore = map[string]dbus.Variant{}
 func listSessionsEx(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
 	all := o.server.snapshots() // leftovers are counted afterwards: that may take its time
 	rows := make([]dbusapi.SessionRowEx, len(all))
+	now := time.Now()
 	for i, n := range all {
-		rows[i] = rowEx(n)
+		rows[i] = rowEx(n, now)
 	}
 	return []any{rows}, nil
 }
 
-func rowEx(n *supervisor.Snapshot) dbusapi.SessionRowEx {
+func rowEx(n *supervisor.Snapshot, now time.Time) dbusapi.SessionRowEx {
 	row := dbusapi.SessionRowEx{
 		ID: n.ID, Agent: n.Agent, State: n.State, Activity: n.Activity, Attention: n.Attention, Reason: n.Reason, Workspace: n.WorkingDirectory,
 		Description: n.Description, Unit: n.Unit, StateChange: cmp.Or(usec(n.StateChanged), usec(n.Created)), ActiveSince: usec(n.LastActivity),
-		OnLogin: n.OnLogin, Path: dbusapi.SessionPath(n.ID), More: moreOf(n),
+		OnLogin: n.OnLogin, Path: dbusapi.SessionPath(n.ID), More: moreOf(n, now),
 	}
 	if n.Idle {
 		row.ActiveSince = usec(n.IdleSince)
@@ -41,7 +43,7 @@ func rowEx(n *supervisor.Snapshot) dbusapi.SessionRowEx {
 }
 
 // moreOf returns the facts of a row that it has no field for.
-func moreOf(n *supervisor.Snapshot) map[string]dbus.Variant {
+func moreOf(n *supervisor.Snapshot, now time.Time) map[string]dbus.Variant {
 	more := nothingMore
 	add := func(name string, value any) {
 		if len(more) == 0 {
@@ -52,8 +54,18 @@ func moreOf(n *supervisor.Snapshot) map[string]dbus.Variant {
 	if n.Frozen {
 		add("Frozen", true)
 	}
+	if program := n.Program(); program != n.Agent {
+		add("Program", program)
+	}
 	if n.Worktree != "" {
 		add("Worktree", n.Worktree)
+		add("Repository", n.Repository)
+	}
+	if len(n.Labels) > 0 {
+		add("Labels", n.Labels)
+	}
+	if ran := n.TotalRuntime(now); ran > 0 {
+		add("TotalRuntimeUSec", uint64(ran.Microseconds()))
 	}
 	if n.Attention != "" {
 		add("AttentionTimestamp", usec(n.AttentionSince))

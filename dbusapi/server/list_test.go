@@ -25,9 +25,9 @@ func TestARowHasWhatATableShows(t *testing.T) {
 		ID: "fix-auth", Agent: "claude", State: "running", Activity: "idle", Attention: "turn-ended", Reason: "r", Workspace: "/w", Description: "d",
 		Unit: "u.scope", StateChange: 2, ActiveSince: 3, OnLogin: "resume", Path: dbusapi.SessionPath("fix-auth"),
 		More: map[string]dbus.Variant{"Frozen": dbus.MakeVariant(true), "AttentionTimestamp": dbus.MakeVariant(uint64(0))},
-	}, rowEx(idle))
+	}, rowEx(idle, at(5)))
 	assert.Equal(t, dbusapi.SessionRowEx{ID: "new", State: "created", StateChange: 1, Path: dbusapi.SessionPath("new"), More: map[string]dbus.Variant{}},
-		rowEx(&supervisor.Snapshot{ID: "new", State: "created", Created: at(1)}), "its state is as old as it is")
+		rowEx(&supervisor.Snapshot{ID: "new", State: "created", Created: at(1)}, at(5)), "its state is as old as it is")
 }
 
 // TestRowEx_More: facts that only some sessions have.
@@ -39,7 +39,13 @@ func TestRowEx_More(t *testing.T) {
 		want map[string]dbus.Variant
 	}{
 		{"an agent that asks nothing", supervisor.Snapshot{State: "running", AgentAlive: true}, variants(properties{})},
-		{"a worktree", supervisor.Snapshot{State: "running", Worktree: "fix"}, variants(properties{"Worktree": "fix"})},
+		{"a worktree", supervisor.Snapshot{State: "running", Worktree: "fix", Repository: "/src/shop"}, variants(properties{"Worktree": "fix", "Repository": "/src/shop"})},
+		{"a plain command", supervisor.Snapshot{Agent: "command", Command: []string{"/usr/bin/vim", "a"}}, variants(properties{"Program": "vim"})},
+		{"an agent by its own name", supervisor.Snapshot{Agent: "claude", Command: []string{"/usr/bin/node", "a"}}, variants(properties{})},
+		{"labels", supervisor.Snapshot{Labels: map[string]string{"team": "web"}}, variants(properties{"Labels": map[string]string{"team": "web"}})},
+		{"one that has run before, and runs", supervisor.Snapshot{AgentAlive: true, Started: time.UnixMicro(13), Ran: 5 * time.Microsecond},
+			variants(properties{"TotalRuntimeUSec": uint64(12)})},
+		{"one that has run, and does not run", supervisor.Snapshot{Started: time.UnixMicro(13), Ran: 5 * time.Microsecond}, variants(properties{"TotalRuntimeUSec": uint64(5)})},
 		{"a question", supervisor.Snapshot{State: "running", Attention: "permission", AttentionMessage: "Run rm?", AttentionSince: time.UnixMicro(7)},
 			variants(properties{"AttentionMessage": "Run rm?", "AttentionTimestamp": uint64(7)})},
 		{"one that a person has seen", supervisor.Snapshot{State: "running", Attention: "turn-ended", AttentionSince: time.UnixMicro(7), AttentionAcknowledged: true},
@@ -48,7 +54,7 @@ func TestRowEx_More(t *testing.T) {
 			variants(properties{"Result": "exit-code", "ExecMainCode": int32(1), "ExecMainStatus": int32(3)})},
 		{"its tmux server died and its agent runs", supervisor.Snapshot{State: "stale", AgentAlive: true}, variants(properties{"AgentAlive": true})},
 	} {
-		t.Run(row.name, func(t *testing.T) { assert.Equal(t, row.want, moreOf(&row.n)) })
+		t.Run(row.name, func(t *testing.T) { assert.Equal(t, row.want, moreOf(&row.n, time.UnixMicro(20))) })
 	}
 }
 
@@ -99,14 +105,14 @@ func TestLeftoversAreCountedBesideShimAndTmux(t *testing.T) {
 	assert.Equal(t, before, leftovers(group))
 	assert.Zero(t, leftovers(""))
 	assert.Zero(t, leftovers("/no/such.scope"))
-	alive := rowEx(&supervisor.Snapshot{ControlGroup: group, AgentAlive: true})
+	alive := rowEx(&supervisor.Snapshot{ControlGroup: group, AgentAlive: true}, time.UnixMicro(20))
 	assert.Zero(t, alive.Leftovers, "an agent that lives leaves nothing behind")
-	assert.Equal(t, before, rowEx(&supervisor.Snapshot{ControlGroup: group}).Leftovers)
+	assert.Equal(t, before, rowEx(&supervisor.Snapshot{ControlGroup: group}, time.UnixMicro(20)).Leftovers)
 }
 
 func TestASessionHasChangedWhenItDidWhateverTheClockWas(t *testing.T) {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	created := noon.Add(time.Hour) // before the clock was set back
-	assert.Equal(t, uint64(noon.UnixMicro()), rowEx(&supervisor.Snapshot{Created: created, StateChanged: noon}).StateChange)
-	assert.Equal(t, uint64(created.UnixMicro()), rowEx(&supervisor.Snapshot{Created: created}).StateChange)
+	assert.Equal(t, uint64(noon.UnixMicro()), rowEx(&supervisor.Snapshot{Created: created, StateChanged: noon}, time.UnixMicro(20)).StateChange)
+	assert.Equal(t, uint64(created.UnixMicro()), rowEx(&supervisor.Snapshot{Created: created}, time.UnixMicro(20)).StateChange)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/logind"
+	"github.com/corrald/corral/internal/unitproperty"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -26,6 +27,7 @@ func sessionProperties(n *supervisor.Snapshot) properties {
 		"Command":                       orEmpty(n.Command),
 		"WorkingDirectory":              n.WorkingDirectory,
 		"Worktree":                      n.Worktree,
+		"Repository":                    n.Repository,
 		"Timestamp":                     usec(n.Created),
 		"Description":                   n.Description,
 		"Labels":                        labels(n.Labels),
@@ -67,6 +69,7 @@ func sessionProperties(n *supervisor.Snapshot) properties {
 // "no value".
 var measured = properties{
 	"MemoryCurrent": ^uint64(0), "MemoryPeak": ^uint64(0), "CPUUsageNSec": ^uint64(0), "TasksCurrent": ^uint64(0), "Runs": []dbusapi.RunRow{},
+	"TotalRuntimeUSec": uint64(0), "UnitProperties": []dbusapi.UnitProperty{},
 	"LastActivityTimestamp": uint64(0), // that an agent still prints is told to nobody
 }
 
@@ -81,6 +84,17 @@ func runRows(runs []session.Account) []dbusapi.RunRow {
 		})
 	}
 	return rows
+}
+
+// unitPropertyRows returns properties of a scope as systemd takes them. One that cannot be read is left out.
+func unitPropertyRows(saved []session.Property) []dbusapi.UnitProperty {
+	all := []dbusapi.UnitProperty{}
+	for _, p := range saved {
+		if value, err := unitproperty.Decode(p.Signature, p.Value); err == nil {
+			all = append(all, dbusapi.UnitProperty{Name: p.Name, Value: value})
+		}
+	}
+	return all
 }
 
 // managerProperties returns all properties of the Manager.
@@ -173,6 +187,12 @@ func (o *object) measure(iface string, names ...string) (properties, error) {
 	}
 	if _, wanted := p["Runs"]; wanted {
 		p["Runs"] = runRows(n.Runs)
+	}
+	if _, wanted := p["TotalRuntimeUSec"]; wanted {
+		p["TotalRuntimeUSec"] = uint64(n.TotalRuntime(time.Now()).Microseconds())
+	}
+	if _, wanted := p["UnitProperties"]; wanted {
+		p["UnitProperties"] = unitPropertyRows(n.UnitProperties)
 	}
 	if _, wanted := p["LastActivityTimestamp"]; wanted {
 		p["LastActivityTimestamp"] = usec(s.sup.LastOutput(n.ID))

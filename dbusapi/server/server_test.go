@@ -47,13 +47,13 @@ func (world) PulledIn(context.Context) ([]string, error) { return nil, nil }
 func (world) Usage(string) map[string]uint64 {
 	return map[string]uint64{"TasksCurrent": 3}
 }
-func (world) End(context.Context, supervisor.Target) error                   { return nil }
-func (world) HangUp(context.Context, supervisor.Target) error                { return nil }
-func (world) Kill(context.Context, supervisor.Target) error                  { return nil }
+func (world) End(context.Context, supervisor.Target) error                              { return nil }
+func (world) HangUp(context.Context, supervisor.Target) error                           { return nil }
+func (world) Kill(context.Context, supervisor.Target) error                             { return nil }
 func (world) FindProgram(context.Context, string, string, supervisor.Environment) error { return nil }
-func (world) Thaw(context.Context, supervisor.Target) error                  { return nil }
-func (world) Frozen(string) bool                                             { return false }
-func (world) FreezerFile(string) string                                      { return "/none" }
+func (world) Thaw(context.Context, supervisor.Target) error                             { return nil }
+func (world) Frozen(string) bool                                                        { return false }
+func (world) FreezerFile(string) string                                                 { return "/none" }
 func (world) Signal(context.Context, supervisor.Target, string, unix.Signal) error {
 	return nil
 }

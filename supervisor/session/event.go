@@ -155,6 +155,9 @@ func (e RunAsked) apply(s *Session) {
 		past.Reported, past.Acknowledged, past.Answered, past.Overtaken = Word{}, Seqs{}, Seqs{}, 0
 		s.Past = append(s.Past, past)
 		if n := len(s.Past) - MaxPast; n > 0 {
+			for _, forgotten := range s.Accounts()[:n] {
+				s.Forgotten += forgotten.Duration()
+			}
 			s.Past = append([]Run(nil), s.Past[n:]...)
 		}
 	}

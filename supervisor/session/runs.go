@@ -11,6 +11,14 @@ type Account struct {
 	Reason       string
 }
 
+// Duration is how long a run has lived that is over, zero if that is not known.
+func (a Account) Duration() time.Duration {
+	if a.Ended.IsZero() {
+		return 0
+	}
+	return max(0, a.Ended.Sub(a.Began))
+}
+
 // Account returns what the run is told to have been, in this session.
 func (s *Session) Account(r *Run) Account {
 	only := Session{Run: r, ResumeCommand: s.ResumeCommand}

@@ -1,11 +1,13 @@
 package session_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/corrald/corral/internal/exitstatus"
 	"github.com/corrald/corral/supervisor/session"
 )
 
@@ -23,4 +25,25 @@ func TestAccounts(t *testing.T) {
 		ends = append(ends, a.Ended)
 	}
 	assert.Equal(t, []time.Time{at(50), {}}, ends)
+}
+
+// TestRunAsked_KeepsTheDurationOfForgottenRuns: the total is that of all runs, also of those that are not remembered.
+func TestRunAsked_KeepsTheDurationOfForgottenRuns(t *testing.T) {
+	s := &session.Session{ID: "shop", Created: t0}
+	const runs = session.MaxPast + 5
+	for n := range runs {
+		id := fmt.Sprint("run-", n)
+		for _, e := range []session.Event{
+			session.RunAsked{Run: id, BootID: "boot", At: at(10 * n)},
+			session.AgentExited{Status: exitstatus.Status{RunID: id, Code: exitstatus.Exited, Started: at(10 * n), Exited: at(10*n + 3)}},
+			session.ScopeEnded{Run: id, At: at(10*n + 3)},
+		} {
+			s.Apply(e)
+		}
+	}
+	total := s.Forgotten
+	for _, a := range s.Accounts() {
+		total += a.Duration()
+	}
+	assert.Equal(t, 3*runs*time.Second, total)
 }

@@ -53,6 +53,8 @@ type Session struct {
 
 	ChangedMonotonic time.Duration `json:"changed_monotonic,omitzero"` // by CLOCK_MONOTONIC of ChangedOn: when it was known that State had changed
 
+	Forgotten time.Duration `json:"forgotten,omitzero"` // how long all runs have lived that are not in Past any more
+
 	Seen   State     `json:"seen,omitempty"`   // a state of the current run that a person has taken note of
 	SeenAt time.Time `json:"seen_at,omitzero"` // when a person first took note of it; zero in a record of an older version
 	SeenOn Boot      `json:"seen_on,omitzero"` // the boot of SeenAt

@@ -16,29 +16,66 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
+// listOptions are what list shows of which sessions, in which order.
+type listOptions struct {
+	states, columns, sort, labels []string
+}
+
 var listVerb = verb{name: "list", args: "[PATTERN…]", summary: "Show the sessions", pages: true, options: func(f *pflag.FlagSet) action {
-	states := f.StringSlice("state", nil, "only sessions in one of these `STATES` or activities")
-	return func(ctx context.Context, c *ctl, args []string) error {
-		for _, state := range *states {
-			if err := knownState(state, "list", "--state"); err != nil {
-				return err
-			}
+	l := &listOptions{}
+	f.StringSliceVar(&l.states, "state", nil, "only sessions in one of these `STATES` or activities")
+	f.StringArrayVar(&l.labels, "label", nil, "only sessions with this label, `KEY[=VALUE]`; several: with all of them")
+	f.StringSliceVar(&l.columns, "columns", nil, "the `COLUMNS` to show, such as id,state,labels")
+	f.StringSliceVar(&l.sort, "sort", nil, "sort by `COLUMNS`, by one with - in front in reverse; by id otherwise")
+	return l.run
+}}
+
+func (l *listOptions) run(ctx context.Context, c *ctl, args []string) error {
+	for _, state := range l.states {
+		if err := knownState(state, "list", "--state"); err != nil {
+			return err
 		}
-		list, err := c.readList(ctx)
-		if err != nil {
-			return c.cannot("list sessions", "", err)
+	}
+	for _, label := range l.labels {
+		if strings.HasPrefix(label, "=") || label == "" {
+			return usagef("list", "invalid label %q: expected KEY or KEY=VALUE", label)
 		}
-		list.sessions = slices.DeleteFunc(list.sessions, func(s client.Session) bool { return !c.listed(s, args, *states) })
-		if c.wantsJSON() {
-			if err := c.printJSON(list.sessions); err != nil {
-				return err
-			}
-			return list.unreachable
+	}
+	columns, err := l.shown(c.full)
+	if err != nil {
+		return err
+	}
+	view := c.listView(time.Now())
+	compare, err := l.compare(view)
+	if err != nil {
+		return err
+	}
+	list, err := c.readList(ctx)
+	if err != nil {
+		return c.cannot("list sessions", "", err)
+	}
+	isListed := c.listed(list.sessions, args, l.states)
+	list.none = len(list.sessions) == 0
+	list.sessions = slices.DeleteFunc(list.sessions, func(s client.Session) bool { return !isListed(s) || !l.labelled(s) })
+	slices.SortStableFunc(list.sessions, compare)
+	if c.wantsJSON() {
+		if err := c.printJSON(list.sessions); err != nil {
+			return err
 		}
-		c.printList(list, time.Now())
 		return list.unreachable
 	}
-}}
+	c.printList(list, columns, view)
+	return list.unreachable
+}
+
+// listView is how list shows sessions, less how their leftovers are counted.
+func (c *ctl) listView(now time.Time) listView {
+	v := listView{path: func(path string) string { return path }, full: c.full, now: now, leftovers: func(client.Session) int { return 0 }}
+	if c.outTTY != nil && !c.full {
+		v.path = wording.Workspace
+	}
+	return v
+}
 
 // knownState tells whether an option's word is a state or an activity.
 func knownState(word, verb, option string) error {
@@ -59,6 +96,7 @@ type sessionList struct {
 	leftovers   func(client.Session) int // counts the processes left of one
 	lingering   bool
 	problems    int
+	none        bool  // there is no session at all
 	unreachable error // the daemon could not be asked: the sessions are those of the disk
 }
 
@@ -75,7 +113,7 @@ func (c *ctl) readList(ctx context.Context) (sessionList, error) {
 	}()
 	var list sessionList
 	if c.wantsJSON() {
-		list.sessions, err = bus.Sessions(ctx)
+		list.sessions, err = c.sessionsWithTotal(ctx, bus)
 	} else {
 		list, err = c.readTable(ctx, bus)
 	}
@@ -86,6 +124,28 @@ func (c *ctl) readList(ctx context.Context) (sessionList, error) {
 	list.lingering = manager.Lingering || manager.Version == ""
 	list.problems = len(manager.Problems)
 	return list, nil
+}
+
+// sessionsWithTotal returns everything that is known of all sessions from few calls: that they go on running is announced nowhere, and so is not in the answer
+// that has all the rest.
+func (c *ctl) sessionsWithTotal(ctx context.Context, bus *client.Client) ([]client.Session, error) {
+	rows := make(chan []dbusapi.SessionRowEx, 1)
+	go func() {
+		all, _ := bus.ListSessionsEx(ctx) // an older daemon has none: then it is not known
+		rows <- all
+	}()
+	sessions, err := bus.Sessions(ctx)
+	totals := map[string]uint64{}
+	for _, row := range <-rows {
+		total, _ := row.More["TotalRuntimeUSec"].Value().(uint64)
+		totals[row.ID] = total
+	}
+	for i := range sessions {
+		if total, ok := totals[sessions[i].Id]; ok {
+			sessions[i].TotalRuntimeUSec = total
+		}
+	}
+	return sessions, err
 }
 
 // readTable asks for what a table of sessions shows: of a daemon that does not know the one call for it, for everything.
@@ -117,6 +177,12 @@ func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, e
 func takeMore(s *client.Session, more map[string]dbus.Variant) {
 	take(more, "Frozen", &s.Frozen)
 	take(more, "Worktree", &s.Worktree)
+	take(more, "Repository", &s.Repository)
+	take(more, "Labels", &s.Labels)
+	take(more, "TotalRuntimeUSec", &s.TotalRuntimeUSec)
+	if program, ok := more["Program"].Value().(string); ok {
+		s.Command = []string{program} // all that a table shows of it
+	}
 	take(more, "AttentionMessage", &s.AttentionMessage)
 	take(more, "AttentionTimestamp", &s.AttentionTimestamp)
 	take(more, "AttentionAcknowledged", &s.AttentionAcknowledged)
@@ -132,62 +198,53 @@ func take[T any](more map[string]dbus.Variant, name string, target *T) {
 	}
 }
 
-// listed tells whether a session belongs into the list.
-func (c *ctl) listed(s client.Session, patterns, states []string) bool {
-	if len(states) > 0 && !slices.ContainsFunc(states, func(word string) bool { return wording.Matches(s, word) }) {
-		return false
+// listed returns whether a session belongs into the list, as a function. A word that is the id of a session names that one alone, also if it is archived.
+func (c *ctl) listed(all []client.Session, words, states []string) func(client.Session) bool {
+	ids := map[string]bool{}
+	var patterns []string
+	for _, word := range words {
+		if slices.ContainsFunc(all, func(s client.Session) bool { return s.Id == word }) {
+			ids[word] = true
+		} else {
+			patterns = append(patterns, word)
+		}
 	}
-	named := slices.Contains(patterns, s.Id)
-	if s.State == "archived" && !c.all && !named && !slices.Contains(states, "archived") {
-		return false
+	return func(s client.Session) bool {
+		if len(states) > 0 && !slices.ContainsFunc(states, func(state string) bool { return wording.Matches(s, state) }) {
+			return false
+		}
+		if ids[s.Id] {
+			return true
+		}
+		if s.State == "archived" && !c.all && !slices.Contains(states, "archived") {
+			return false
+		}
+		return len(words) == 0 || slices.ContainsFunc(patterns, func(pattern string) bool {
+			ids, err := match(pattern, []known{{id: s.Id}}, true)
+			return err == nil && len(ids) == 1
+		})
 	}
-	if len(patterns) == 0 || named {
-		return true
-	}
-	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		ids, err := match(pattern, []known{{id: s.Id}}, true)
-		return err == nil && len(ids) == 1
-	})
 }
 
 // maxDetail is how many columns of what an agent asks a table shows, also where it is not printed on
 // a terminal: a question may have 2048 bytes.
 const maxDetail = 80
 
-func (c *ctl) printList(list sessionList, now time.Time) {
-	t := table{columns: []column{
-		{title: "ID", shrink: 16, cut: wording.Ellipsize},
-		{title: "AGENT", shrink: 6, cut: wording.Ellipsize},
-		{title: "STATE", shrink: 9, cut: wording.Ellipsize},
-		{title: "ACTIVITY", shrink: 9, cut: wording.EllipsizeDetail},
-		{title: "SINCE"},
-		{title: "WORKSPACE", shrink: 9, cut: wording.EllipsizePath},
-	}}
+func (c *ctl) printList(list sessionList, columns []listColumn, view listView) {
+	view.leftovers = list.leftovers
+	t := table{}
+	for _, column := range columns {
+		t.columns = append(t.columns, newColumn(column))
+	}
 	for _, s := range list.sessions {
-		workspace := s.WorkingDirectory
-		if c.outTTY != nil && !c.full {
-			workspace = wording.Workspace(workspace)
-		}
-		colour := wording.StateColour(s)
-		rest := ""
-		if colour == wording.Dim {
-			rest = wording.Dim
-		}
-		detail, detailColour := wording.Detail(s)
-		if !c.full {
-			detail = wording.EllipsizeDetail(detail, maxDetail)
-		}
 		if c.outTTY != nil && !c.plain {
 			t.signs = append(t.signs, listSign(s))
 		}
-		t.rows = append(t.rows, []cell{
-			{s.Id, rest},
-			{s.Agent, rest},
-			{wording.State(s, list.leftovers), colour},
-			{detail, cmp.Or(detailColour, rest)},
-			{wording.Since(s, now), rest},
-			{wording.OnBranch(workspace, s.Worktree), rest},
-		})
+		row := make([]cell, len(columns))
+		for i, column := range columns {
+			row[i] = cell{cmp.Or(column.text(view, s), "-"), cellColour(column.name, s)}
+		}
+		t.rows = append(t.rows, row)
 	}
 	if len(t.rows) > 0 {
 		c.printTable(t)
@@ -196,8 +253,30 @@ func (c *ctl) printList(list sessionList, now time.Time) {
 		if len(t.rows) > 0 {
 			fmt.Fprintln(c.out)
 		}
-		fmt.Fprintln(c.out, footer(list))
+		text := footer(list)
+		if list.none && c.outTTY != nil {
+			text += "\n" + c.there("corralctl run AGENT") + ", or " + c.there("corralctl run -- COMMAND") + ", starts one in this directory."
+		}
+		fmt.Fprintln(c.out, text)
 	}
+}
+
+func newColumn(l listColumn) column { return column{title: l.title, shrink: l.least, cut: l.cut} }
+
+// cellColour is the colour of a session's cell in a column.
+func cellColour(column string, s client.Session) string {
+	colour, rest := wording.StateColour(s), ""
+	if colour == wording.Dim {
+		rest = wording.Dim
+	}
+	switch column {
+	case "state":
+		return colour
+	case "activity":
+		_, colour := wording.Detail(s)
+		return cmp.Or(colour, rest)
+	}
+	return rest
 }
 
 // listSign marks a session that wants to be looked at, as systemctl marks units.

@@ -24,6 +24,8 @@ import (
 // values are what an option may be set to, by the name that its help has for the value.
 func values(kind string, option *pflag.Flag, args []string) []choice {
 	switch kind {
+	case "COLUMNS":
+		return only(columnNames()...)
 	case "STATES":
 		return only(append(slices.Clone(sessionStates), waitActivities...)...)
 	case "SIGNAL":

@@ -11,6 +11,7 @@ var examples = map[string][]string{
 	},
 	"list": {
 		"corralctl list --state=waiting,failed  # sessions that need you",
+		"corralctl list --label=team=web --sort=-total  # by label, longest first",
 		"corralctl list --json 'fix-*' | jq -r '.[].Id'  # for a script",
 	},
 	"top": {"corralctl top --sort=memory  # the largest first"},

@@ -63,14 +63,17 @@ func savedSession(record *session.Session, unknown string) client.Session {
 		s.Labels = map[string]string{}
 	}
 	if record.Worktree != nil {
-		s.Worktree = record.Worktree.Branch
+		s.Worktree, s.Repository = record.Worktree.Branch, strings.TrimSuffix(record.Worktree.Repository, "/.git")
 	}
 	if record.Run != nil {
 		s.Unit, s.ExecMainStartTimestamp, s.Resumed = record.Run.Unit, microseconds(record.Run.Started), record.Run.Resumed
 	}
+	total := record.Forgotten
 	for _, r := range record.Accounts() {
 		s.Runs = append(s.Runs, savedRun(r))
+		total += r.Duration()
 	}
+	s.TotalRuntimeUSec = uint64(total.Microseconds())
 	if record.Run != nil && !record.Run.Ended() && record.Archived.IsZero() {
 		s.State = unknown
 		return s

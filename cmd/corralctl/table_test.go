@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,17 @@ func TestTablesFitTheTerminal(t *testing.T) {
 	}
 }
 
+func printList(t *testing.T, c *ctl, list sessionList, now time.Time, l listOptions) {
+	t.Helper()
+	columns, err := l.shown(c.full)
+	require.NoError(t, err)
+	view := c.listView(now)
+	compare, err := l.compare(view)
+	require.NoError(t, err)
+	slices.SortStableFunc(list.sessions, compare)
+	c.printList(list, columns, view)
+}
+
 func TestTheListIsReadableAndTrue(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) uint64 { return uint64(now.Add(-d).UnixMicro()) }
@@ -52,7 +64,7 @@ func TestTheListIsReadableAndTrue(t *testing.T) {
 		{Id: "shop", Agent: "claude", State: "stale", AgentAlive: true, StateChangeTimestamp: ago(time.Second), WorkingDirectory: "/src/shop"},
 	}}
 	c, output := capture(t)
-	c.printList(list, now)
+	printList(t, c, list, now, listOptions{})
 	assert.Equal(t, strings.TrimPrefix(`
 ID       AGENT   STATE     ACTIVITY                               SINCE  WORKSPACE
 api      codex   running   idle                                   2m 15s /src/api
@@ -80,7 +92,7 @@ func TestList_AtEightyColumns(t *testing.T) {
 	}}
 	c, output := capture(t)
 	c.outTTY = &terminal{width: 80}
-	c.printList(list, now)
+	printList(t, c, list, now, listOptions{})
 	assert.Equal(t, strings.TrimPrefix(`
   ID           AGENT   STATE   ACTIVITY                          SINCE WORKSPACE
 ● my-project   command running permission: Run rm -rf build?     1d 2h …-project
@@ -113,4 +125,83 @@ func capture(t *testing.T) (c *ctl, output func() string) {
 		require.NoError(t, c.out.Flush())
 		return text.String()
 	}
+}
+
+// TestList_Columns: which columns there are, how rows are sorted by them, and what names a session of each kind.
+func TestList_Columns(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) uint64 { return uint64(now.Add(-d).UnixMicro()) }
+	microseconds := func(d time.Duration) uint64 { return uint64(d.Microseconds()) }
+	sessions := []client.Session{
+		{Id: "proj5", Agent: "command", Command: []string{"/usr/bin/vim", "x"}, State: "running", Activity: "working", StateChangeTimestamp: ago(time.Hour),
+			TotalRuntimeUSec: microseconds(90 * time.Minute), Description: "notes", Labels: map[string]string{"team": "web", "urgent": ""}, WorkingDirectory: "/src/proj",
+			OnLogin: "resume", Unit: "app-corral-command-proj5.scope"},
+		{Id: "proj46", Agent: "claude", State: "created", Timestamp: ago(time.Minute), WorkingDirectory: "/src/proj", OnLogin: "ignore"},
+		{Id: "fix-auth", Agent: "claude", State: "completed", StateChangeTimestamp: ago(time.Second), TotalRuntimeUSec: microseconds(5 * time.Second),
+			WorkingDirectory: "/home/a/.local/share/corral/worktrees/fix-auth/sub", Worktree: "fix-auth", Repository: "/src/shop", Labels: map[string]string{"team": "api"}},
+	}
+	for _, row := range []struct {
+		name string
+		full bool
+		l    listOptions
+		want string
+	}{
+		{"by themselves", false, listOptions{}, `
+ID       AGENT  STATE     ACTIVITY SINCE WORKSPACE
+fix-auth claude completed -        1s    /src/shop (fix-auth)
+proj5    vim    running   working  1h    /src/proj
+proj46   claude created   -        1m    /src/proj
+`},
+		{"with --full", true, listOptions{sort: []string{"total"}}, `
+ID       AGENT  STATE     ACTIVITY SINCE TOTAL TIME WORKSPACE            DESCRIPTION
+proj46   claude created   -        1m    -          /src/proj            -
+fix-auth claude completed -        1s    5s         /src/shop (fix-auth) -
+proj5    vim    running   working  1h    1h 30m     /src/proj            notes
+`},
+		{"those that were asked for, by two of them", false, listOptions{columns: []string{"labels", "ID", "branch", "directory"}, sort: []string{"agent", "-id"}}, `
+LABELS           ID       BRANCH   DIRECTORY
+-                proj46   -        /src/proj
+team=api         fix-auth fix-auth /home/a/.local/share/corral/worktrees/fix-auth/sub
+team=web,urgent= proj5    -        /src/proj
+`},
+		{"the latest change last", false, listOptions{columns: []string{"since", "login", "unit"}, sort: []string{"-since"}}, `
+SINCE AT LOGIN UNIT
+1h    resume   app-corral-command-proj5.scope
+1m    ignore   -
+1s    -        -
+`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c, output := capture(t)
+			c.full = row.full
+			list := sessionList{lingering: true, sessions: slices.Clone(sessions), leftovers: func(client.Session) int { return 0 }}
+			printList(t, c, list, now, row.l)
+			assert.Equal(t, strings.TrimPrefix(row.want, "\n")+"\n3 sessions.\n", output())
+		})
+	}
+	labelled := func(labels ...string) (ids []string) {
+		l := listOptions{labels: labels}
+		for _, s := range sessions {
+			if l.labelled(s) {
+				ids = append(ids, s.Id)
+			}
+		}
+		return ids
+	}
+	assert.Equal(t, []string{"proj5", "fix-auth"}, labelled("team"))
+	assert.Equal(t, []string{"proj5"}, labelled("team=web", "urgent"))
+	assert.Empty(t, labelled("team=we"))
+}
+
+// TestList_NamesTheRepositoryAtEightyColumns: the path of a worktree would leave no room for anything that tells it from another one.
+func TestList_NamesTheRepositoryAtEightyColumns(t *testing.T) {
+	t.Setenv("HOME", "/home/alice")
+	c, output := capture(t)
+	c.outTTY = &terminal{width: 80}
+	list := sessionList{lingering: true, leftovers: func(client.Session) int { return 0 }, sessions: []client.Session{{
+		Id: "fix-auth", Agent: "claude", State: "running", Activity: "waiting", Attention: "permission", AttentionMessage: "Run rm?", WorkingDirectory: "/home/alice/.local/share/corral/worktrees/fix-auth",
+		Worktree: "fix-auth", Repository: "/home/alice/src/repo",
+	}}}
+	printList(t, c, list, time.Now(), listOptions{})
+	assert.Contains(t, output(), "/repo (fix-auth)")
 }

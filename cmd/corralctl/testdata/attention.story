@@ -3,7 +3,7 @@
 $ corralctl run -q --id shop -- sh -c 'corralctl report waiting --reason=permission --message="may I?"; stty -echo; read answer; echo "$answer" >answer; corralctl report working; exec sleep 1000' && corralctl wait --until=waiting shop
 
 $ corralctl list --no-legend
-shop command running waiting: permission: may I? …s ~/src/shop
+shop sh running waiting: permission: may I? …s ~/src/shop
 
 $ corralctl status -n 0 shop | grep Attention
     Attention: permission: may I? (report), …s ago
@@ -29,7 +29,7 @@ $ corralctl why --json=short shop | tr '{' '\n' | grep permission
 
 # A person who has seen the question has not answered it: it stays, with its text and its age, and nobody is notified of it any more.
 $ raised=$(corralctl show -P AttentionTimestamp shop); corralctl ack shop && corralctl list --no-legend && corralctl is-waiting shop && [ "$(corralctl show -P AttentionTimestamp shop)" = "$raised" ]
-shop command running waiting: permission: may I? …s ~/src/shop
+shop sh running waiting: permission: may I? …s ~/src/shop
 waiting
 
 $ corralctl show -p Attention,AttentionMessage,AttentionAcknowledged shop; corralctl show -P Attention; corralctl show -P NWaiting
@@ -80,8 +80,8 @@ hint: corralctl why shop
 $ corralctl run -q --id ended -- sh -c 'corralctl report idle --reason=turn-ended --message="finished task"; until [ -e go ]; do sleep 0.1; done; corralctl report working; exec sleep 1000' && corralctl wait --until=turn-ended ended
 
 $ corralctl list ended; corralctl show -P NTurnEnded; corralctl show -P Attention
-ID    AGENT   STATE   ACTIVITY                  SINCE WORKSPACE
-ended command running turn ended: finished task …s    ~/src/shop
+ID    AGENT STATE   ACTIVITY                  SINCE WORKSPACE
+ended sh    running turn ended: finished task …s    ~/src/shop
 
 1 session, 1 turn ended. Lingering is …
 1
@@ -96,12 +96,12 @@ turn-ended
 ended
 
 $ corralctl ack ended && corralctl list --no-legend ended && corralctl show -P AttentionAcknowledged ended && corralctl show -P Attention
-ended command running turn ended: finished task …s ~/src/shop
+ended sh running turn ended: finished task …s ~/src/shop
 yes
 
 
 $ touch go; corralctl wait --until=working ended && corralctl list --no-legend ended && corralctl is-waiting --turn-ended ended; corralctl show -P NTurnEnded
-ended command running working …s ~/src/shop
+ended sh running working …s ~/src/shop
 working
 0
 
@@ -116,6 +116,6 @@ activity -           -     unknown
 
 # Why it failed is in the list, in one or two words.
 $ corralctl run -q --id shot -- sh -c 'kill -KILL $$'; corralctl run -q --id gone -- /bin/false --no; corralctl wait -q shot gone; corralctl list --no-legend bad gone shot
-bad  command failed exit 3  …s ~/src/shop
-gone command failed exit 1  …s ~/src/shop
-shot command failed SIGKILL …s ~/src/shop
+bad  sh    failed exit 3  …s ~/src/shop
+gone false failed exit 1  …s ~/src/shop
+shot sh    failed SIGKILL …s ~/src/shop

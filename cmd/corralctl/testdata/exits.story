@@ -8,9 +8,9 @@ Started session bad (app-corral-command-bad.scope).
 [exit 3]
 
 $ corralctl list
-ID   AGENT   STATE     ACTIVITY SINCE WORKSPACE
-bad  command failed    exit 3   …s    ~/src/shop
-good command completed -        …s    ~/src/shop
+ID   AGENT STATE     ACTIVITY SINCE WORKSPACE
+bad  sh    failed    exit 3   …s    ~/src/shop
+good true  completed -        …s    ~/src/shop
 
 2 sessions, 1 failed. Lingering is off.
 

@@ -10,7 +10,7 @@ $ cat >~/serve <<'EOF'
 $ corralctl run -q --id server -- sh ~/serve; corralctl wait server
 
 $ until corralctl list --no-legend | grep '3 processes'; do :; done
-server command completed (3 processes left) - …s ~/src/shop
+server sh completed (3 processes left) - …s ~/src/shop
 
 $ corralctl status -n 0 server | grep -o '─.*sleep 100.' | sed 's/.*─[0-9 ]*//' | sort
 sleep 1001
@@ -68,5 +68,5 @@ hint: systemctl --user stop wander.scope
 
 # What tmux runs for a moment, to record a terminal that it opens or closes, is none of an agent's.
 $ cp "$(command -v sleep)" ~/utempter && corralctl run -q --id over -- sh -c "setsid $HOME/utempter 1010 & until pgrep -x utempter; do :; done; exit 0" && corralctl wait over; corralctl list --no-legend over; corralctl status -n 0 over | grep 'State'; corralctl stop over
-over command completed - …s ~/src/shop
+over sh completed - …s ~/src/shop
         State: completed since …

@@ -7,7 +7,7 @@ $ corralctl run --no-start -- sleep 1000
 Created session shop.
 
 $ corralctl list --no-legend --state=created
-shop command created - …s ~/src/shop
+shop sleep created - …s ~/src/shop
 
 $ corralctl is-active one; corralctl is-active -q shop
 running
@@ -21,8 +21,8 @@ $ corralctl wait one
 [exit 3]
 
 $ corralctl start one shop && corralctl list --no-legend
-one  command running … …s ~/src/shop
-shop command running … …s ~/src/shop
+one  sleep running … …s ~/src/shop
+shop sleep running … …s ~/src/shop
 
 $ corralctl restart one && corralctl show -P NRuns,State one
 3

@@ -18,7 +18,7 @@ corralctl: cannot set a property of "shop": unit property RuntimeMaxUSec cannot 
 77
 
 $ corralctl freeze shop && corralctl list --no-legend && corralctl show -P State,Frozen shop
-shop command running (frozen) … …s ~/src/shop
+shop sh running (frozen) … …s ~/src/shop
 running
 yes
 

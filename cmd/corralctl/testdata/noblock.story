@@ -18,8 +18,8 @@ hint: corralctl agents
 
 $ corralctl run --no-block --dir /nonexistent -- true; corralctl list --no-legend
 corralctl: cannot run "true": workspace "/nonexistent" does not exist
-later command created -       …s ~/src/shop
-slow  command running … …s ~/src/shop
+later true  created -       …s ~/src/shop
+slow  sleep running … …s ~/src/shop
 
 $ corralctl start --no-block slow
 corralctl: cannot start "slow": it is running

@@ -18,11 +18,11 @@ $ kill -KILL $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus Ge
 $ while busctl --user call org.freedesktop.DBus / org.freedesktop.DBus NameHasOwner s io.github.corrald.Corral1 | grep -q true; do :; done
 
 $ corralctl list
-ID    AGENT   STATE                                  ACTIVITY SINCE WORKSPACE
-bad   command failed                                 exit 3   …s    ~/src/shop
-done  command completed                              -        …s    ~/src/shop
-live  command state unknown (corrald is not running) -        …s    ~/src/shop
-never command created                                -        …s    ~/src/shop
+ID    AGENT STATE                                  ACTIVITY SINCE WORKSPACE
+bad   sh    failed                                 exit 3   …s    ~/src/shop
+done  true  completed                              -        …s    ~/src/shop
+live  sleep state unknown (corrald is not running) -        …s    ~/src/shop
+never true  created                                -        …s    ~/src/shop
 
 4 sessions, 1 failed.
 corralctl: corrald is not running: this is what was saved

@@ -25,4 +25,4 @@ $ corralctl show -P Runs shop | tr "'" '\n' | grep -c ':exit-code:1:3:command ex
 $ corralctl clean --dry-run; corralctl clean
 
 $ corralctl archive shop && corralctl list --no-legend; corralctl list --no-legend -a
-shop command archived … …s ~/src/shop
+shop sh archived … …s ~/src/shop

@@ -17,7 +17,7 @@ running
 running
 
 $ corralctl stop 'fix-[12]' --timeout=5s && corralctl list --no-legend --state=running
-fix-3 command running … …s ~/src/shop
+fix-3 sleep running … …s ~/src/shop
 
 $ corralctl wait --timeout=100ms fix-3
 [exit 124]

@@ -15,19 +15,19 @@ $ until corralctl peek wide | grep -q ready; do :; done
 
 # What wants to be looked at is marked; the workspace gives way, its end stays.
 $ . ~/terminal.sh; show 60 corralctl list
-  ID   AGENT   STATE   ACTIVITY SINCE WORKSPACE
-● gone command failed  exit 3   …s    ~/src/shop
-  wide command running working  …s    …n-and-on/漢字漢字漢字
+  ID   AGENT STATE   ACTIVITY SINCE WORKSPACE
+● gone sh    failed  exit 3   …s    ~/src/shop
+  wide bash  running working  …s    …-on-and-on/漢字漢字漢字
 2 sessions, 1 failed.…
 
 $ . ~/terminal.sh; show 40 corralctl list --plain --no-legend
-gone comma… failed  exit 3  …s …src/shop
-wide comma… running working …s …漢字漢字
+gone sh   failed  exit 3  …s ~/src/shop
+wide bash running working …s …字漢字漢字
 
 # Of an id what it begins with stays, by which it can be named.
 $ corralctl run -q --no-start --id an-id-that-goes-on-and-on-for-forty-bytes -- true; . ~/terminal.sh; show 60 corralctl list 'an-id*'; corralctl rm -q 'an-id*'
-  ID                 AGENT  STATE   ACTIVITY SINCE WORKSPACE
-  an-id-that-goes-o… comma… created -        …s    …src/shop
+  ID                  AGENT STATE   ACTIVITY SINCE WORKSPACE
+  an-id-that-goes-on… true  created -        …s    …src/shop
 1 session.…
 
 $ . ~/terminal.sh; show 60 corralctl status wide --no-pager | head -4
@@ -46,7 +46,7 @@ ready
 $ . ~/terminal.sh; e=e; show 60 corralctl list gone --no-legend | od -An -c | tr -d ' \n' | cut -c1-40
 033[1m033[31m342227217…
 $ . ~/terminal.sh; e=e; show 60 NO_COLOR=1 corralctl list gone --no-legend
-● gone command failed exit 3 …s ~/src/shop
+● gone sh failed exit 3 …s ~/src/shop
 
 # Who waits for something that takes long is told for what, and nothing of it stays.
 $ for i in 1 2; do corralctl run -q --id stubborn-$i -- sh -c 'trap "" TERM HUP; echo ready; while :; do sleep 100; done'; until corralctl peek stubborn-$i | grep -q ready; do :; done; done

@@ -9,8 +9,8 @@ $ corralctl run --worktree=fix --id fix -- sleep 1000
 Started session fix (app-corral-command-fix.scope).
 
 $ corralctl list --no-legend
-fix  command running … …s ~/.local/share/corral/worktrees/fix (branch fix)
-shop command running … …s ~/.local/share/corral/worktrees/shop (branch corral/shop)
+fix  sleep running … …s ~/src/shop (fix)
+shop sleep running … …s ~/src/shop (corral/shop)
 
 $ corralctl status -n 0 shop | grep Workspace
     Workspace: …/.local/share/corral/worktrees/shop (branch corral/shop)

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+// listColumn is a column that list can show, and sort by.
+type listColumn struct {
+	name  string // as --columns and --sort take it
+	title string
+	least int // the width that it may be shortened to, 0: it is never shortened
+	cut   func(s string, width int) string
+	text  func(v listView, s client.Session) string
+	order func(a, b client.Session) int // nil: by the text, as people order it
+}
+
+// listView is what the text of a cell depends on beside its session.
+type listView struct {
+	leftovers func(client.Session) int
+	path      func(string) string // how a directory is shown
+	full      bool
+	now       time.Time
+}
+
+// The columns that list shows by itself, and with --full.
+var (
+	defaultColumns = []string{"id", "agent", "state", "activity", "since", "workspace"}
+	fullColumns    = []string{"id", "agent", "state", "activity", "since", "total", "workspace", "description"}
+)
+
+// listColumns are all columns, in the order in which help and errors name them.
+var listColumns = []listColumn{
+	{name: "id", title: "ID", least: 16, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Id }},
+	{name: "agent", title: "AGENT", least: 6, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return wording.Program(s) }},
+	{name: "state", title: "STATE", least: 9, cut: wording.Ellipsize, text: func(v listView, s client.Session) string { return wording.State(s, v.leftovers) }},
+	{name: "activity", title: "ACTIVITY", least: 9, cut: wording.EllipsizeDetail, text: func(v listView, s client.Session) string {
+		detail, _ := wording.Detail(s)
+		if v.full {
+			return detail
+		}
+		return wording.EllipsizeDetail(detail, maxDetail)
+	}},
+	{
+		name: "since", title: "SINCE", text: func(v listView, s client.Session) string { return wording.Since(s, v.now) },
+		order: func(a, b client.Session) int { return cmp.Compare(wording.SinceUSec(b), wording.SinceUSec(a)) },
+	},
+	{
+		name: "total", title: "TOTAL TIME", text: func(_ listView, s client.Session) string { return wording.Runtime(s.TotalRuntimeUSec) },
+		order: func(a, b client.Session) int {
+			return cmp.Compare(knownOr0(a.TotalRuntimeUSec), knownOr0(b.TotalRuntimeUSec))
+		},
+	},
+	{name: "workspace", title: "WORKSPACE", least: 9, cut: wording.EllipsizePath, text: func(v listView, s client.Session) string { return wording.Place(s, v.path) }},
+	{name: "description", title: "DESCRIPTION", least: 11, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Description }},
+	{name: "labels", title: "LABELS", least: 9, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return labelText(s.Labels) }},
+	{name: "branch", title: "BRANCH", least: 9, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Worktree }},
+	{name: "directory", title: "DIRECTORY", least: 9, cut: wording.EllipsizePath, text: func(v listView, s client.Session) string { return v.path(s.WorkingDirectory) }},
+	{name: "login", title: "AT LOGIN", text: func(_ listView, s client.Session) string { return s.OnLogin }},
+	{name: "unit", title: "UNIT", least: 9, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Unit }},
+}
+
+func knownOr0(n uint64) uint64 {
+	if !wording.Available(n) {
+		return 0
+	}
+	return n
+}
+
+// labelText writes labels in the order of their keys: "team=web,urgent=yes".
+func labelText(labels map[string]string) string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, key+"="+labels[key])
+	}
+	return strings.Join(all, ",")
+}
+
+func columnNames() []string {
+	names := make([]string, len(listColumns))
+	for i, column := range listColumns {
+		names[i] = column.name
+	}
+	return names
+}
+
+// columnOf returns the column of a name that an option has.
+func columnOf(name, option string) (listColumn, error) {
+	if i := slices.IndexFunc(listColumns, func(column listColumn) bool { return column.name == strings.ToLower(name) }); i >= 0 {
+		return listColumns[i], nil
+	}
+	f := &failure{code: exitUsage, message: fmt.Sprintf("unknown column %q; known are: %s", name, strings.Join(columnNames(), " ")), hint: "corralctl help list"}
+	if near := nearestOf(name, columnNames()); near != "" {
+		f.hint = "corralctl list --" + option + "=" + near
+	}
+	return listColumn{}, f
+}
+
+// shown returns the columns that list shows.
+func (l *listOptions) shown(full bool) ([]listColumn, error) {
+	names := l.columns
+	switch {
+	case len(names) > 0:
+	case full:
+		names = fullColumns
+	default:
+		names = defaultColumns
+	}
+	columns := make([]listColumn, len(names))
+	for i, name := range names {
+		var err error
+		if columns[i], err = columnOf(name, "columns"); err != nil {
+			return nil, err
+		}
+	}
+	return columns, nil
+}
+
+// compare returns how list orders sessions: by the columns of --sort, a minus before one reverses it; then by id.
+func (l *listOptions) compare(v listView) (func(a, b client.Session) int, error) {
+	var orders []func(a, b client.Session) int
+	for _, word := range l.sort {
+		name, reversed := strings.CutPrefix(word, "-")
+		column, err := columnOf(name, "sort")
+		if err != nil {
+			return nil, err
+		}
+		order := column.order
+		if order == nil {
+			order = func(a, b client.Session) int { return wording.CompareNatural(column.text(v, a), column.text(v, b)) }
+		}
+		if reversed {
+			orders = append(orders, func(a, b client.Session) int { return order(b, a) })
+		} else {
+			orders = append(orders, order)
+		}
+	}
+	return func(a, b client.Session) int {
+		for _, order := range orders {
+			if c := order(a, b); c != 0 {
+				return c
+			}
+		}
+		return wording.CompareNatural(a.Id, b.Id)
+	}, nil
+}
+
+// labelled tells whether a session has all labels that were asked for, each as KEY or KEY=VALUE.
+func (l *listOptions) labelled(s client.Session) bool {
+	return !slices.ContainsFunc(l.labels, func(label string) bool {
+		key, value, valued := strings.Cut(label, "=")
+		has, is := s.Labels[key]
+		return !is || valued && has != value
+	})
+}

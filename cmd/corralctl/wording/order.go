@@ -1,0 +1,60 @@
+package wording
+
+import (
+	"cmp"
+	"math"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+// CompareNatural orders texts as people do: numbers in them by their value, so that proj5 comes before proj46.
+func CompareNatural(a, b string) int {
+	left, right := a, b
+	for left != "" && right != "" {
+		n, m := digits(left), digits(right)
+		if n == 0 || m == 0 {
+			if left[0] != right[0] {
+				return cmp.Compare(left[0], right[0])
+			}
+			left, right = left[1:], right[1:]
+			continue
+		}
+		x, y := strings.TrimLeft(left[:n], "0"), strings.TrimLeft(right[:m], "0")
+		if c := cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y)); c != 0 {
+			return c
+		}
+		left, right = left[n:], right[m:]
+	}
+	return cmp.Or(cmp.Compare(len(left), len(right)), strings.Compare(a, b))
+}
+
+// digits counts the digits that a text begins with.
+func digits(s string) int { return len(s) - len(strings.TrimLeft(s, "0123456789")) }
+
+// Program is what a person calls what a session runs: its agent, or the program of a plain command.
+func Program(s client.Session) string {
+	if s.Agent == "command" && len(s.Command) > 0 {
+		return path.Base(s.Command[0])
+	}
+	return s.Agent
+}
+
+// Place is where a session works, as people see it: the workspace, or of a worktree the repository and the branch, which say more than its path. It
+// has directories shown by path, such as Workspace.
+func Place(s client.Session, path func(string) string) string {
+	if s.Repository != "" && s.Worktree != "" {
+		return path(s.Repository) + " (" + s.Worktree + ")"
+	}
+	return OnBranch(path(s.WorkingDirectory), s.Worktree)
+}
+
+// Runtime writes microseconds that a session has run: "2h 5m"; "-" if it never has, or it is not known.
+func Runtime(usec uint64) string {
+	if usec == 0 || !Available(usec) {
+		return "-"
+	}
+	return Span(time.Duration(min(usec, math.MaxInt64/1000)) * time.Microsecond)
+}

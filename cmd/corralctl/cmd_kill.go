@@ -19,7 +19,7 @@ var killWhoms = []string{"agent", "all", "leftovers"}
 var killVerb = verb{name: "kill", args: "ID…", summary: "Send a signal to a session's agent or other processes", options: func(f *pflag.FlagSet) action {
 	name := f.StringP("signal", "s", "SIGTERM", "the `SIGNAL`, by name or number; default: SIGTERM")
 	whom := f.String("kill-whom", "agent", "`WHOM` to signal: agent (default), all or leftovers")
-	return func(ctx context.Context, c *ctl, args []string) error {
+	return askingVerb(func(ctx context.Context, c *ctl, args []string) error {
 		signal, err := parseSignal(*name)
 		if err != nil {
 			return usageError("kill", err)
@@ -31,11 +31,12 @@ var killVerb = verb{name: "kill", args: "ID…", summary: "Send a signal to a se
 			if args, err = c.populated(ctx); err != nil || len(args) == 0 {
 				return err
 			}
+			c.every = true
 		}
 		return c.each(ctx, args, "", func(ctx context.Context, id string) error {
 			return c.client.KillSession(ctx, id, *whom, int32(signal))
 		})
-	}
+	})(f)
 }}
 
 // populated are the sessions that have processes: those that live, and those whose agent has ended and left some.

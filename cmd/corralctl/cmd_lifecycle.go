@@ -25,7 +25,11 @@ var (
 
 // lifecycleVerb makes a verb that calls a method of the Manager, which takes nothing but an id; doing is the word for its progress.
 func lifecycleVerb(name, summary, doing, method string, call func(*client.Client, context.Context, string) error) verb {
-	return verb{name: name, args: "ID…", summary: summary, options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
+	options := plainVerb
+	if confirmed[name] != "" {
+		options = askingVerb
+	}
+	return verb{name: name, args: "ID…", summary: summary, options: options(func(ctx context.Context, c *ctl, args []string) error {
 		return c.each(ctx, args, doing, func(ctx context.Context, id string) error {
 			if c.noBlock {
 				if name == "start" || name == "restart" {
@@ -68,7 +72,7 @@ func (c *ctl) limited(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, c.timeout.Duration)
 }
 
-var stopVerb = verb{name: "stop", args: "ID…", summary: "Stop sessions: SIGTERM first, SIGKILL after --timeout", options: plainVerb(
+var stopVerb = verb{name: "stop", args: "ID…", summary: "Stop sessions: SIGTERM first, SIGKILL after --timeout", options: askingVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
 		var ended sync.Map
 		err := c.each(ctx, args, "Stopping", func(ctx context.Context, id string) error {
@@ -89,9 +93,10 @@ var stopVerb = verb{name: "stop", args: "ID…", summary: "Stop sessions: SIGTER
 
 var removeVerb = verb{name: "rm", args: "ID…", summary: "Remove sessions and their logs, never the workspace", options: func(f *pflag.FlagSet) action {
 	r := &removal{}
-	f.BoolVar(&r.force, "force", false, "stop running sessions first; with --worktree, discard uncommitted work too")
+	f.BoolVarP(&r.force, "force", "f", false, "stop running sessions first, ask nothing; with --worktree, discard uncommitted work too")
 	f.BoolVar(&r.worktree, "worktree", false, "remove its git worktree too, unless work would be lost")
-	return func(ctx context.Context, c *ctl, args []string) error {
+	return askingVerb(func(ctx context.Context, c *ctl, args []string) error {
+		c.yes = c.yes || r.force
 		had := c.worktrees(ctx)
 		var outside map[string][]dbusapi.Stray
 		if r.force && !c.noBlock && c.client != nil {
@@ -112,7 +117,7 @@ var removeVerb = verb{name: "rm", args: "ID…", summary: "Remove sessions and t
 		}
 		c.tellStrays(&removed, outside)
 		return err
-	}
+	})(f)
 }}
 
 // removal is how sessions are removed.

@@ -31,6 +31,8 @@ type ctl struct {
 	err      io.Writer
 	errTTY   *terminal
 	client   *client.Client
+	yes      bool           // --yes, or what implies it: nobody is asked
+	every    bool           // the verb's words stand for --all
 	commands *cobra.Command // corralctl itself, with its verbs below
 	pager    *pager
 	began    time.Time

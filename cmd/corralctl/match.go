@@ -218,11 +218,18 @@ func (f *failures) add(c *ctl, err error) {
 func (f *failures) first() error { return exit(f.code) }
 
 // each does something with each of the sessions that the words name, many at a time, and goes on after an error. Errors are told in the sessions'
-// order; the first one's code is the exit code.
+// order; the first one's code is the exit code. Before it does it with several sessions that were named together, it may ask: see confirm; on a terminal it then
+// prints the ids with which it was done.
 func (c *ctl) each(ctx context.Context, words []string, doing string, do func(ctx context.Context, id string) error) error {
 	ids, unresolved := c.resolve(ctx, words)
 	if len(ids) == 0 {
 		return unresolved
+	}
+	mass := c.isMass(words, ids)
+	if mass {
+		if err := c.confirm(ctx, ids); err != nil {
+			return err
+		}
 	}
 	left := newProgress(c, doing, ids)
 	errs := make([]error, len(ids))
@@ -242,6 +249,8 @@ func (c *ctl) each(ctx context.Context, words []string, doing string, do func(ct
 	for i, err := range errs {
 		if err != nil {
 			failed.add(c, c.cannot(c.doing(), ids[i], err))
+		} else if mass && c.outTTY != nil && !c.quiet {
+			c.print("%s\n", ids[i])
 		}
 	}
 	if unresolved != nil {

@@ -16,9 +16,8 @@ hint: corralctl reload
 [exit 2]
 
 $ corralctl rm -f x
-corralctl: unknown option "-f"
-hint: corralctl rm --force
-[exit 2]
+corralctl: cannot remove "x": no such session
+[exit 4]
 
 $ corralctl clean all
 corralctl: clean takes no arguments

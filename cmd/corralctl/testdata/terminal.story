@@ -50,7 +50,7 @@ $ . ~/terminal.sh; e=e; show 60 NO_COLOR=1 corralctl list gone --no-legend
 
 # Who waits for something that takes long is told for what, and nothing of it stays.
 $ for i in 1 2; do corralctl run -q --id stubborn-$i -- sh -c 'trap "" TERM HUP; echo ready; while :; do sleep 100; done'; until corralctl peek stubborn-$i | grep -q ready; do :; done; done
-$ . ~/terminal.sh; t -f /dev/null new-session -d -x 60 -y 10 "corralctl stop --timeout=3s 'stubborn-*'; echo THE END; exec sleep 1000"; until t capture-pane -p | grep Stopping; do :; done
+$ . ~/terminal.sh; t -f /dev/null new-session -d -x 60 -y 10 "corralctl stop --yes --timeout=3s 'stubborn-*'; echo THE END; exec sleep 1000"; until t capture-pane -p | grep Stopping; do :; done
 Stopping 2 sessions (…s): stubborn-1, stubborn-2
 $ . ~/terminal.sh; until t capture-pane -p | grep 'THE END'; do :; done; t capture-pane -p | grep -c Stopping; t kill-server
 THE END

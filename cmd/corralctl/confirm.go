@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
+)
+
+// confirmed are the verbs that ask on a terminal before they do something with several sessions that nobody has named one by one, with the word for it.
+var confirmed = map[string]string{"rm": "Remove", "stop": "Stop", "kill": "Signal", "archive": "Archive", "restart": "Restart"}
+
+// askingVerb adds --yes to a verb of confirmed.
+func askingVerb(act action) func(*pflag.FlagSet) action {
+	return func(f *pflag.FlagSet) action {
+		yes := f.BoolP("yes", "y", false, "do not ask before several sessions are affected")
+		return func(ctx context.Context, c *ctl, args []string) error {
+			c.yes = c.yes || *yes
+			return act(ctx, c, args)
+		}
+	}
+}
+
+// isMass tells whether sessions were named together, by --all or by a pattern.
+func (c *ctl) isMass(words, ids []string) bool {
+	if confirmed[c.name] == "" {
+		return false
+	}
+	isPattern := func(word string) bool { return strings.ContainsAny(word, "*?[") && !slices.Contains(ids, word) }
+	return c.every || len(words) == 0 || len(ids) > 1 && slices.ContainsFunc(words, isPattern)
+}
+
+// confirm asks on a terminal whether to go on with these sessions, unless --yes was given. Without a terminal nobody is asked. Where the answer is no the error
+// is an exit code.
+func (c *ctl) confirm(ctx context.Context, ids []string) error {
+	if c.yes || c.errTTY == nil || openTerminal(c.in) == nil {
+		return nil
+	}
+	sessions, err := c.known(ctx)
+	if err != nil {
+		return c.cannot(c.doing(), "", err)
+	}
+	states, live := map[string]string{}, 0
+	for _, s := range sessions {
+		states[s.id] = s.state
+	}
+	width := 0
+	for _, id := range ids {
+		width = max(width, len(id))
+		if !wording.Ended(states[id]) {
+			live++
+		}
+	}
+	const most = 30 // a screen of them
+	shown := ids
+	if len(ids) > most {
+		shown = ids[:most-1]
+	}
+	for _, id := range shown {
+		fmt.Fprintf(c.err, "  %-*s %s\n", width, id, states[id])
+	}
+	if n := len(ids) - len(shown); n > 0 {
+		fmt.Fprintf(c.err, "  and %d more\n", n)
+	}
+	running := ""
+	if live > 0 {
+		running = fmt.Sprintf(" (%d running)", live)
+	}
+	fmt.Fprintf(c.err, "%s %s%s? [y/N] ", confirmed[c.name], wording.Plural(len(ids), "session"), running)
+	answer, err := answerOf(ctx, c.in)
+	if err != nil {
+		fmt.Fprintln(c.err)
+	}
+	if answer == "y" || answer == "yes" {
+		return nil
+	}
+	fmt.Fprintln(c.err, "Aborted.")
+	return exit(exitFailed)
+}
+
+// answerOf reads a line, in lower case.
+func answerOf(ctx context.Context, in *os.File) (string, error) {
+	type line struct {
+		text string
+		err  error
+	}
+	lines := make(chan line, 1)
+	go func() {
+		text, err := bufio.NewReader(in).ReadString('\n')
+		lines <- line{text, err}
+	}()
+	select {
+	case l := <-lines:
+		return strings.ToLower(strings.TrimSpace(l.text)), l.err
+	case <-ctx.Done(): // --timeout
+		return "", ctx.Err()
+	}
+}

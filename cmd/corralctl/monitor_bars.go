@@ -191,5 +191,5 @@ func compactJSON(value any) string {
 	encoder := json.NewEncoder(&line)
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(value) // texts and numbers: it cannot fail
-	return strings.TrimSuffix(string(wording.PrintableJSON([]byte(line.String()))), "\n")
+	return strings.TrimSuffix(string(wording.PrintableJSON(nullUnset([]byte(line.String())))), "\n")
 }

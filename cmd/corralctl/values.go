@@ -13,11 +13,12 @@ import (
 // statusValue is one session of status.
 type statusValue struct {
 	client.Session
-	Runs      []dbusapi.RunRow
-	Processes []processValue
-	Outside   []strayValue
-	Problems  []string
-	Screen    []string
+	Runs           []dbusapi.RunRow
+	UnitProperties map[string]any
+	Processes      []processValue
+	Outside        []strayValue
+	Problems       []string
+	Screen         []string
 }
 
 type strayValue struct {
@@ -33,6 +34,10 @@ type processValue struct {
 
 func (s statusOf) value() statusValue {
 	v := statusValue{Session: s.session, Runs: s.session.Runs, Processes: []processValue{}, Outside: []strayValue{}, Problems: []string{}, Screen: []string{}}
+	v.UnitProperties = make(map[string]any, len(s.session.UnitProperties))
+	for _, p := range s.session.UnitProperties {
+		v.UnitProperties[p.Name] = plainValue(p.Value)
+	}
 	if v.Runs == nil {
 		v.Runs = []dbusapi.RunRow{}
 	}

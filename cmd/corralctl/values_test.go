@@ -4,19 +4,21 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"math"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/godbus/dbus/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-var documentedKey = regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\| (text|number|bool|list|object) \\|")
+var documentedKey = regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\| (text|number or null|number|bool|list|object) \\|")
 
 // documented are the keys that docs/reference/json.md has, with their types, by section.
 func documented(t *testing.T) map[string]map[string]string {
@@ -67,6 +69,7 @@ func TestWhatIsPrintedAsJSONIsDocumented(t *testing.T) {
 	}
 	seen := map[string]bool{"Others": true, "Hooks": true} // which corrald prints
 	sections["Runs"] = map[string]string{"Runs": sections["status"]["Runs"]}
+	sections["UnitProperties"] = map[string]string{"UnitProperties": sections["status"]["UnitProperties"]}
 	check := func(line string, titles ...string) {
 		t.Run(line, func(t *testing.T) {
 			decoder := json.NewDecoder(strings.NewReader(string(run(line))))
@@ -87,6 +90,11 @@ func TestWhatIsPrintedAsJSONIsDocumented(t *testing.T) {
 				require.NotEmpty(t, sections[title], title)
 				seen[title] = true
 				for key, kind := range sections[title] {
+					if number, may := strings.CutSuffix(kind, " or null"); may {
+						if kind = number; got[key] == "nothing" {
+							got[key] = kind
+						}
+					}
 					want[key] = kind
 				}
 			}
@@ -101,7 +109,7 @@ func TestWhatIsPrintedAsJSONIsDocumented(t *testing.T) {
 	check("corralctl why -j shop", "why")
 	check("corralctl why --environment -j shop", "why --environment")
 	check("corralctl show -j", "show")
-	check("corralctl show -j shop", "Session", "Runs")
+	check("corralctl show -j shop", "Session", "Runs", "UnitProperties")
 	check("corralctl is-active -j shop", "is-active, is-failed, is-waiting")
 	check("corralctl is-waiting -j nothing", "is-active, is-failed, is-waiting")
 	check("corralctl peek -j shop", "peek")
@@ -117,6 +125,10 @@ func TestWhatIsPrintedAsJSONIsDocumented(t *testing.T) {
 		assert.True(t, seen[title], "nothing prints what is documented under %q", title)
 	}
 	assert.JSONEq(t, `{"a": "b"}`, string(run("corralctl label shop -j")))
+	run("corralctl set-property shop TasksMax=77")
+	for _, line := range []string{"corralctl show -j shop", "corralctl status -j shop"} {
+		assert.Contains(t, string(run(line)), `"UnitProperties":{"TasksMax":77}`, line)
+	}
 	assert.JSONEq(t, `[]`, string(run("corralctl clean -j --dry-run")))
 }
 
@@ -135,5 +147,35 @@ func TestJSON_HasNothingThatActsOnATerminal(t *testing.T) {
 		require.NoError(t, json.Unmarshal(out.Bytes(), &again))
 		assert.Equal(t, session.AttentionMessage, again[0].AttentionMessage)
 		assert.NotContains(t, compactJSON(session), "\u009b")
+	}
+}
+
+// TestJSON_HasNullForNumbersThatAreNotKnown: the number that stands for this on the bus is a number like any other for who reads JSON.
+func TestJSON_HasNullForNumbersThatAreNotKnown(t *testing.T) {
+	const unset = math.MaxUint64
+	text := `"MemoryCurrent":18446744073709551615,`
+	session := client.Session{
+		Description: text, MemoryCurrent: unset, MemoryPeak: unset, CPUUsageNSec: unset, TasksCurrent: unset, TotalRuntimeUSec: unset, Labels: map[string]string{text: text},
+	}
+	for _, style := range []string{"short", "pretty"} {
+		for _, value := range []any{[]client.Session{session}, []statusValue{{Session: session}}, []any{plainValues(client.Properties{
+			"MemoryCurrent": dbus.MakeVariant(uint64(unset)), "MemoryPeak": dbus.MakeVariant(uint64(unset)), "CPUUsageNSec": dbus.MakeVariant(uint64(unset)),
+			"TasksCurrent": dbus.MakeVariant(uint64(unset)), "TotalRuntimeUSec": dbus.MakeVariant(uint64(unset)), "LastActivityTimestamp": dbus.MakeVariant(uint64(0)),
+			"Description": dbus.MakeVariant(text), "Labels": dbus.MakeVariant(map[string]string{text: text}),
+		})}} {
+			var out bytes.Buffer
+			c := &ctl{out: bufio.NewWriter(&out), globals: globals{json: style}}
+			require.NoError(t, c.printJSON(value))
+			require.NoError(t, c.out.Flush())
+			var again []map[string]any
+			require.NoError(t, json.Unmarshal(out.Bytes(), &again))
+			for key := range unsetNumbers {
+				number, is := again[0][key]
+				assert.True(t, is, key)
+				assert.Nil(t, number, key)
+			}
+			assert.Equal(t, text, again[0]["Description"])
+			assert.Equal(t, map[string]any{text: text}, again[0]["Labels"])
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/unitproperty"
 )
 
 var statusVerb = verb{name: "status", args: "[ID…]", summary: "Show the status of sessions; without ID of corrald", pages: true,
@@ -191,7 +192,7 @@ func (c *ctl) printStatus(status statusOf) {
 	c.printState(s, now)
 	c.field("Agent", "%s", s.Agent)
 	c.field("Command", "%s", c.fit(wording.Printable(wording.ShellWords(s.Command)), statusIndent))
-	c.field("Workspace", "%s", c.fitPath(wording.OnBranch(s.WorkingDirectory, s.Worktree), statusIndent))
+	c.printPlace(s)
 	if s.Unit != "" {
 		c.field("Unit", "%s", s.Unit)
 	}
@@ -203,6 +204,7 @@ func (c *ctl) printStatus(status statusOf) {
 	c.printAttention(s, now)
 	c.printProblems(status.problems, false)
 	c.printResources(s)
+	c.printSettings(s)
 	if s.ExpireTimestamp != 0 {
 		c.field("Expires", "%s", wording.Timestamp(s.ExpireTimestamp))
 	}
@@ -212,9 +214,39 @@ func (c *ctl) printStatus(status statusOf) {
 	c.printStrays(status.strays)
 	if status.screen != "" {
 		fmt.Fprintln(c.out)
+		if s.NRuns > 1 && !s.AgentAlive {
+			fmt.Fprintln(c.out, c.paint(wording.Dim, c.fit(fmt.Sprintf("The last lines of the log, which has %d runs:", s.NRuns), 0)))
+		}
 		for line := range strings.SplitSeq(wording.PrintableLines(status.screen), "\n") {
 			fmt.Fprintln(c.out, c.fit(line, 0))
 		}
+	}
+}
+
+// printPlace writes where the session works: of a worktree also of which repository, on which branch.
+func (c *ctl) printPlace(s client.Session) {
+	if s.Worktree == "" || s.Repository == "" {
+		c.field("Workspace", "%s", c.fitPath(wording.OnBranch(s.WorkingDirectory, s.Worktree), statusIndent))
+		return
+	}
+	c.field("Workspace", "%s", c.fitPath(s.WorkingDirectory, statusIndent))
+	c.field("Worktree", "%s", c.fit(fmt.Sprintf("branch %s of %s", wording.Printable(s.Worktree), wording.Printable(s.Repository)), statusIndent))
+}
+
+// printSettings writes what people have set for the session: limits, what happens at login, labels.
+func (c *ctl) printSettings(s client.Session) {
+	var limits []string
+	for _, p := range s.UnitProperties {
+		limits = append(limits, wording.ShellWord(unitproperty.Text(p.Name, p.Value)))
+	}
+	if len(limits) > 0 {
+		c.field("Limits", "%s", c.fit(wording.Printable(strings.Join(limits, " ")), statusIndent))
+	}
+	if s.OnLogin != "" && s.OnLogin != "ignore" {
+		c.field("At login", "%s", s.OnLogin)
+	}
+	if len(s.Labels) > 0 {
+		c.field("Labels", "%s", c.fit(wording.Printable(labelText(s.Labels)), statusIndent))
 	}
 }
 
@@ -249,6 +281,9 @@ func (c *ctl) runs(s client.Session, now time.Time) string {
 		text += fmt.Sprintf(", the last one for %s", wording.Span(wording.Moment(end).Sub(wording.Moment(start))))
 	} else if start != 0 && s.AgentAlive {
 		text += fmt.Sprintf(", this one for %s", wording.Age(start, now))
+	}
+	if total := wording.Runtime(s.TotalRuntimeUSec); s.NRuns > 1 && total != "-" {
+		text += ", in total " + total
 	}
 	return text
 }

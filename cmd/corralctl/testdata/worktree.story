@@ -12,8 +12,9 @@ $ corralctl list --no-legend
 fix  sleep running … …s ~/src/shop (fix)
 shop sleep running … …s ~/src/shop (corral/shop)
 
-$ corralctl status -n 0 shop | grep Workspace
-    Workspace: …/.local/share/corral/worktrees/shop (branch corral/shop)
+$ corralctl status -n 0 shop | grep -A 1 Workspace
+    Workspace: …/.local/share/corral/worktrees/shop
+     Worktree: branch corral/shop of ~/src/shop
 
 $ corralctl show -P Worktree fix
 fix

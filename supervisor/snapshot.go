@@ -59,6 +59,8 @@ type Snapshot struct {
 	ByWish      bool // how it ended follows from what a client has asked for, who knows
 
 	UnitProperties []session.Property // that were set for it
+	CPUTime        time.Duration      // of the agent of the last run and the children that it waited for, zero while it lives or if that is not known
+	MaxRSS         uint64             // bytes: the memory of the largest of these processes, 0 likewise
 
 	Runs         []session.Account // those that are remembered, the newest last
 	ControlGroup string            // below the root of the hierarchy, "" if there is none
@@ -119,6 +121,7 @@ func (s *Supervisor) snapshot(e *entry) *Snapshot {
 		}
 		if x := r.Exit; x != nil {
 			snap.ExecMainCode, snap.ExecMainStatus, snap.Exited = int32(x.Code), int32(x.Value), x.Exited
+			snap.CPUTime, snap.MaxRSS = x.UserTime+x.SystemTime, uint64(max(x.MaxRSS, 0))
 		}
 	}
 	return snap

@@ -117,11 +117,31 @@ func (o *logsOptions) showLog(ctx context.Context, c *ctl, id string) error {
 		return err
 	}
 	defer files.close()
-	p, end := o.playback(c.out)
+	out := &lineWriter{Writer: c.out, ended: true}
+	p, end := o.playback(out)
 	if err := p.play(files); err != nil {
 		return err
 	}
-	return end.Close()
+	if err := end.Close(); err != nil {
+		return err
+	}
+	if !out.ended && c.outTTY != nil && !o.raw { // what follows on the terminal begins on a line of its own
+		_, err = c.out.WriteString("\n")
+	}
+	return err
+}
+
+// lineWriter notes whether what was written ends with a line feed.
+type lineWriter struct {
+	io.Writer
+	ended bool
+}
+
+func (w *lineWriter) Write(text []byte) (int, error) {
+	if len(text) > 0 {
+		w.ended = text[len(text)-1] == '\n'
+	}
+	return w.Writer.Write(text)
 }
 
 // playback is what the log is written into, and what is closed at its end: as text, unless raw, and shortened to the last lines, if so many only are wanted.

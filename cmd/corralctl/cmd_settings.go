@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -19,17 +20,40 @@ import (
 var enableVerb = verb{name: "enable", args: "ID…", summary: "Resume sessions at login", options: func(f *pflag.FlagSet) action {
 	fresh := f.Bool("start", false, "start them afresh instead of resuming")
 	return func(ctx context.Context, c *ctl, args []string) error {
-		how := "resume"
+		how, done := "resume", "resumed"
 		if *fresh {
-			how = "start"
+			how, done = "start", "started"
 		}
-		return c.each(ctx, args, "", func(ctx context.Context, id string) error { return c.client.SetOnLogin(ctx, id, how) })
+		return c.setOnLogin(ctx, args, how, "Session %s will be "+done+" at login.\n")
 	}
 }}
 
+// setOnLogin sets what happens with sessions at login, and says so of each by text, a format for its id.
+func (c *ctl) setOnLogin(ctx context.Context, words []string, how, text string) error {
+	var set sync.Map
+	err := c.each(ctx, words, "", func(ctx context.Context, id string) error {
+		err := c.client.SetOnLogin(ctx, id, how)
+		if err == nil {
+			set.Store(id, true)
+		}
+		return err
+	})
+	var ids []string
+	for id := range set.Range {
+		ids = append(ids, id.(string)) //nolint:forcetypeassert // nothing else is in it
+	}
+	slices.SortFunc(ids, wording.CompareNatural)
+	for _, id := range ids {
+		if !c.quiet {
+			c.print(text, id)
+		}
+	}
+	return err
+}
+
 var disableVerb = verb{name: "disable", args: "ID…", summary: "Do not resume sessions at login", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
-		return c.each(ctx, args, "", func(ctx context.Context, id string) error { return c.client.SetOnLogin(ctx, id, "ignore") })
+		return c.setOnLogin(ctx, args, "ignore", "Session %s will be left alone at login.\n")
 	})}
 
 var ackVerb = verb{name: "ack", args: "ID…", summary: "Mark a session's request as seen", options: plainVerb(

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/outcome"
 )
 
 // sessionStates are the words that --until takes, beside those of waitActivities.
@@ -73,6 +75,8 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 			w.ends[id] = c.waitError(ctx, id, err)
 		}
 	}
+	left := newProgress(c, w.waitsFor(), w.waiting(ids))
+	defer left.end()
 	for len(w.ends) < len(ids) {
 		event, err := w.watch.next(ctx)
 		if _, back := event.(client.DaemonBack); back {
@@ -81,20 +85,97 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 		if err == nil {
 			err = w.apply(ctx, event)
 		}
+		for id := range w.ends {
+			left.done(id)
+		}
 		if err != nil {
+			left.end()
 			return w.giveUp(c, c.waitError(ctx, strings.Join(ids, " "), err))
 		}
 	}
+	left.end()
 	var failed failures
 	if err := w.print(c); err != nil {
 		return err
 	}
 	for _, id := range ids {
+		w.printEnd(ctx, c, id)
 		if err := w.ends[id]; err != nil {
 			failed.add(c, err)
 		}
 	}
 	return failed.first()
+}
+
+// waitsFor is what is waited for, as the terminal shows it.
+func (w *waiter) waitsFor() string {
+	if len(w.until) > 0 {
+		return "Waiting until " + strings.Join(w.until, " or ") + ":"
+	}
+	return "Waiting for the end of"
+}
+
+// waiting are the ids of the sessions that are still waited for.
+func (w *waiter) waiting(ids []string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+		_, ended := w.ends[id]
+		return ended
+	})
+}
+
+// printEnd writes on a terminal how a session has ended, and what its last run has taken, as systemd-run --wait does.
+func (w *waiter) printEnd(ctx context.Context, c *ctl, id string) {
+	s := w.sessions[id]
+	if len(w.until) > 0 || c.errTTY == nil || c.quiet || c.wantsJSON() || s == nil || !wording.Ended(s.State) {
+		return
+	}
+	if now, err := c.client.Session(ctx, id); err == nil { // counters are not announced
+		s = &now
+	}
+	_ = c.out.Flush()
+	fmt.Fprintf(c.err, "%s\n", wording.Printable(endText(*s)))
+}
+
+// endText is how a session has ended: "Session build: failed (exit-code, exit 3) after 2m 15s; CPU 12.301s, memory peak 212.4M".
+func endText(s client.Session) string {
+	text := fmt.Sprintf("Session %s: %s", s.Id, s.State)
+	switch how := cmp.Or(outcome.Short(s.Result, int(s.ExecMainStatus)), exitText(s)); {
+	case s.Result != "" && how != "":
+		text += fmt.Sprintf(" (%s, %s)", s.Result, how)
+	case s.Result != "":
+		text += fmt.Sprintf(" (%s)", s.Result)
+	}
+	if start, end := s.ExecMainStartTimestamp, s.ExecMainExitTimestamp; start != 0 && end >= start {
+		if took := wording.Moment(end).Sub(wording.Moment(start)); took < time.Second {
+			text += fmt.Sprintf(" after %dms", took.Milliseconds())
+		} else {
+			text += " after " + wording.Span(took)
+		}
+	}
+	var used []string
+	if wording.Available(s.ExecMainCPUUsageNSec) {
+		used = append(used, "CPU "+wording.CPUTime(s.ExecMainCPUUsageNSec))
+	}
+	if peak := s.MemoryPeak; wording.Available(peak) && peak > 0 {
+		used = append(used, "memory peak "+wording.Size(peak))
+	} else if peak := s.ExecMainMaxRSS; wording.Available(peak) {
+		used = append(used, "memory peak "+wording.Size(peak))
+	}
+	if len(used) > 0 {
+		text += "; " + strings.Join(used, ", ")
+	}
+	return text
+}
+
+// exitText is the agent's exit code, or its signal, "" if there is none.
+func exitText(s client.Session) string {
+	switch s.ExecMainCode {
+	case exited:
+		return fmt.Sprintf("exit %d", s.ExecMainStatus)
+	case killed, dumped:
+		return outcome.SignalName(int(s.ExecMainStatus))
+	}
+	return ""
 }
 
 // giveUp ends waiting for those that have not ended, for the reason that err is.
@@ -217,6 +298,9 @@ type absence struct {
 func (a *absence) begins(why string) {
 	if a.timer == nil && !a.c.quiet {
 		a.timer = time.AfterFunc(time.Second, func() {
+			if a.c.errTTY != nil && !a.c.errTTY.dumb {
+				fmt.Fprint(a.c.err, "\r\x1b[K") // of progress
+			}
 			fmt.Fprintf(a.c.err, "corralctl: %s; waiting for it\nhint: systemctl --user status corrald\n", why)
 		})
 	}
@@ -237,9 +321,10 @@ func endError(s client.Session) error {
 	return exit(endCode(s))
 }
 
+const exited, killed, dumped = 1, 2, 3 // CLD_EXITED, CLD_KILLED, CLD_DUMPED
+
 // endCode is the exit code that tells how an ended session ended, as a shell's would tell of a command.
 func endCode(s client.Session) int {
-	const exited, killed, dumped = 1, 2, 3 // CLD_EXITED, CLD_KILLED, CLD_DUMPED
 	switch {
 	case s.State == "completed", s.State == "archived" && s.Result == "success" && s.ExecMainCode == exited && s.ExecMainStatus == 0:
 		return 0

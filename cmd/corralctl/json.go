@@ -35,7 +35,7 @@ func (c *ctl) printJSON(value any) error {
 // unsetNumbers are the numbers of a session that may be unknown, by their keys, with the value that stands for this on the bus.
 var unsetNumbers = map[string]uint64{
 	"MemoryCurrent": math.MaxUint64, "MemoryPeak": math.MaxUint64, "CPUUsageNSec": math.MaxUint64, "TasksCurrent": math.MaxUint64,
-	"TotalRuntimeUSec": math.MaxUint64, "LastActivityTimestamp": 0,
+	"TotalRuntimeUSec": math.MaxUint64, "ExecMainCPUUsageNSec": math.MaxUint64, "ExecMainMaxRSS": math.MaxUint64, "LastActivityTimestamp": 0,
 }
 
 // nullUnset has null in JSON where a number is not known. What it looks for cannot be within a string: a quote is escaped there.

@@ -19,6 +19,7 @@ type progress struct {
 	start time.Time
 	out   io.Writer
 	width int
+	once  sync.Once
 	stop  chan struct{}
 	ended chan struct{}
 }
@@ -71,7 +72,8 @@ func (p *progress) done(id string) {
 	p.left = slices.DeleteFunc(p.left, func(other string) bool { return other == id })
 }
 
+// end ends it. It may be called more than once.
 func (p *progress) end() {
-	close(p.stop)
+	p.once.Do(func() { close(p.stop) })
 	<-p.ended
 }

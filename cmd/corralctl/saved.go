@@ -57,7 +57,7 @@ func savedSession(record *session.Session, unknown string) client.Session {
 		Id: record.ID, Agent: record.Agent, Description: record.Description, Command: record.Command, WorkingDirectory: record.WorkingDirectory,
 		Labels: record.Labels, OnLogin: record.OnLogin, Timestamp: microseconds(record.Created), NRuns: record.NRuns,
 		ConversationId: record.ConversationID, Resumable: record.Resumable(), Activity: "unknown",
-		MemoryCurrent: uncounted, MemoryPeak: uncounted, CPUUsageNSec: uncounted, TasksCurrent: uncounted,
+		MemoryCurrent: uncounted, MemoryPeak: uncounted, CPUUsageNSec: uncounted, TasksCurrent: uncounted, ExecMainCPUUsageNSec: uncounted, ExecMainMaxRSS: uncounted,
 	}
 	if s.Labels == nil {
 		s.Labels = map[string]string{}

@@ -155,12 +155,12 @@ func TestJSON_HasNullForNumbersThatAreNotKnown(t *testing.T) {
 	const unset = math.MaxUint64
 	text := `"MemoryCurrent":18446744073709551615,`
 	session := client.Session{
-		Description: text, MemoryCurrent: unset, MemoryPeak: unset, CPUUsageNSec: unset, TasksCurrent: unset, TotalRuntimeUSec: unset, Labels: map[string]string{text: text},
+		Description: text, MemoryCurrent: unset, MemoryPeak: unset, CPUUsageNSec: unset, TasksCurrent: unset, TotalRuntimeUSec: unset, ExecMainCPUUsageNSec: unset, ExecMainMaxRSS: unset, Labels: map[string]string{text: text},
 	}
 	for _, style := range []string{"short", "pretty"} {
 		for _, value := range []any{[]client.Session{session}, []statusValue{{Session: session}}, []any{plainValues(client.Properties{
 			"MemoryCurrent": dbus.MakeVariant(uint64(unset)), "MemoryPeak": dbus.MakeVariant(uint64(unset)), "CPUUsageNSec": dbus.MakeVariant(uint64(unset)),
-			"TasksCurrent": dbus.MakeVariant(uint64(unset)), "TotalRuntimeUSec": dbus.MakeVariant(uint64(unset)), "LastActivityTimestamp": dbus.MakeVariant(uint64(0)),
+			"ExecMainCPUUsageNSec": dbus.MakeVariant(uint64(unset)), "ExecMainMaxRSS": dbus.MakeVariant(uint64(unset)), "TasksCurrent": dbus.MakeVariant(uint64(unset)), "TotalRuntimeUSec": dbus.MakeVariant(uint64(unset)), "LastActivityTimestamp": dbus.MakeVariant(uint64(0)),
 			"Description": dbus.MakeVariant(text), "Labels": dbus.MakeVariant(map[string]string{text: text}),
 		})}} {
 			var out bytes.Buffer

@@ -40,6 +40,8 @@ type Session struct {
 	ExecMainStatus                int32
 	ExecMainStartTimestamp        uint64
 	ExecMainExitTimestamp         uint64
+	ExecMainCPUUsageNSec          uint64 // the greatest uint64 if it is not known, as below
+	ExecMainMaxRSS                uint64
 	StateChangeTimestamp          uint64
 	StateChangeTimestampMonotonic uint64
 	SessionAlive                  bool
@@ -67,7 +69,7 @@ type Session struct {
 // newSession is a session of which nothing is known, so that no counter of its control group is.
 func newSession() Session {
 	const unknown = math.MaxUint64
-	return Session{MemoryCurrent: unknown, MemoryPeak: unknown, CPUUsageNSec: unknown, TasksCurrent: unknown, TotalRuntimeUSec: unknown}
+	return Session{MemoryCurrent: unknown, MemoryPeak: unknown, CPUUsageNSec: unknown, TasksCurrent: unknown, TotalRuntimeUSec: unknown, ExecMainCPUUsageNSec: unknown, ExecMainMaxRSS: unknown}
 }
 
 // SessionProperties returns all properties of the session, by name.

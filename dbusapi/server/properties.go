@@ -69,12 +69,14 @@ func sessionProperties(n *supervisor.Snapshot) properties {
 // "no value".
 var measured = properties{
 	"MemoryCurrent": ^uint64(0), "MemoryPeak": ^uint64(0), "CPUUsageNSec": ^uint64(0), "TasksCurrent": ^uint64(0), "Runs": []dbusapi.RunRow{},
-	"TotalRuntimeUSec": uint64(0), "UnitProperties": []dbusapi.UnitProperty{},
+	"ExecMainCPUUsageNSec": ^uint64(0), "ExecMainMaxRSS": ^uint64(0), "TotalRuntimeUSec": uint64(0), "UnitProperties": []dbusapi.UnitProperty{},
 	"LastActivityTimestamp": uint64(0), // that an agent still prints is told to nobody
 }
 
 // isCounter tells of a property that is measured in the session's control group.
-func isCounter(name string) bool { return measured[name] == ^uint64(0) }
+func isCounter(name string) bool {
+	return measured[name] == ^uint64(0) && !strings.HasPrefix(name, "ExecMain")
+}
 
 func runRows(runs []session.Account) []dbusapi.RunRow {
 	rows := make([]dbusapi.RunRow, 0, len(runs))
@@ -190,6 +192,12 @@ func (o *object) measure(iface string, names ...string) (properties, error) {
 	}
 	if _, wanted := p["TotalRuntimeUSec"]; wanted {
 		p["TotalRuntimeUSec"] = uint64(n.TotalRuntime(time.Now()).Microseconds())
+	}
+	if _, wanted := p["ExecMainCPUUsageNSec"]; wanted && n.CPUTime > 0 {
+		p["ExecMainCPUUsageNSec"] = uint64(n.CPUTime.Nanoseconds())
+	}
+	if _, wanted := p["ExecMainMaxRSS"]; wanted && n.MaxRSS > 0 {
+		p["ExecMainMaxRSS"] = n.MaxRSS
 	}
 	if _, wanted := p["UnitProperties"]; wanted {
 		p["UnitProperties"] = unitPropertyRows(n.UnitProperties)

@@ -19,7 +19,7 @@ RuntimeMaxUSec=5min 20s
 TasksMax=100
 
 # What the user says of a session.
-$ corralctl describe said 'it said so' && corralctl label said team=web stage=test && corralctl label said stage- && corralctl enable said
+$ corralctl describe said 'it said so' && corralctl label said team=web stage=test && corralctl label said stage- && corralctl enable -q said
 $ corralctl show -p Description,Labels,OnLogin said
 Description=it said so
 Labels=team=web

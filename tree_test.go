@@ -64,7 +64,7 @@ var plan = map[string][]string{
 	"cmd/corralctl/transcript": {},
 	"cmd/corralctl/wording":    {"dbusapi/client", "internal/config", "internal/outcome", "internal/plaintext"},
 	"cmd/corrald":              slices.Concat([]string{"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/ground", "supervisor/session", "supervisor/store", "units", "tmux"}, leaves),
-	"cmd/corral-shim":          {"internal/clock", "internal/exitstatus", "internal/keys", "internal/logsizes", "internal/program", "internal/outcome", "internal/safefile", "internal/shimwire", "internal/version"},
+	"cmd/corral-shim":          {"internal/clock", "internal/exitstatus", "internal/keys", "internal/logsizes", "internal/outcome", "internal/program", "internal/safefile", "internal/shimwire", "internal/version"},
 
 	// The bus: the contract, one side of it, the other side. They meet only in the contract.
 	"dbusapi":        {},

@@ -168,7 +168,7 @@ func (c *ctl) doing() string {
 		return "peek at"
 	case "logs":
 		return "show the log of"
-	case "send":
+	case "send", "send-keys":
 		return "send to"
 	case "attach":
 		return "attach to"

@@ -67,4 +67,4 @@ corralctl: invalid value "xmobar" for --format: expected one of plain, json, way
 hint: corralctl help monitor
 [exit 2]
 
-$ kill $(cat ~/pids) $(cat ~/daemon)
+$ kill $(cat ~/pids) $(cat ~/daemon); until busctl --user call org.freedesktop.DBus / org.freedesktop.DBus NameHasOwner s io.github.corrald.Corral1 | grep -q false; do :; done

@@ -119,7 +119,7 @@ var strangers = map[string][]string{
 // speakers may write to the journal or a terminal. All others return errors.
 var speakers = []string{
 	"cmd/corrald", "cmd/corralctl", "cmd/corral-shim", "supervisor",
-	"internal/journal",                                                                                                      // is the way there
+	"internal/journal",                                                                                                                           // is the way there
 	"internal/bench", "internal/manual", "internal/licenses", "internal/testbed", "internal/testbed/usermanager", "internal/testbed/bootmachine", // are for a developer's terminal
 }
 

@@ -135,7 +135,7 @@ func TestWorktree_RemovedOfASessionThatNeverRan(t *testing.T) {
 	s := d.create(t, "plan", sp)
 	s.become("created")
 	mark := d.heard.mark()
-	s.must("Remove", uint64(removeWorktree))
+	s.must("Remove", removeWorktree)
 	d.removed(t, mark, "plan")
 	signals, _ := d.heard.since(mark)
 	for _, signal := range signals {

@@ -24,14 +24,14 @@ func TestApprove_PressesTheKeysOfTheDefinition(t *testing.T) {
 			w.asked("hello", 1)
 			_, mark := s.becomes(0, "idle (turn-ended)")
 			s.send("RUN: touch y")
-			_, mark = s.becomes(mark, "waiting (permission)")
+			s.becomes(mark, "waiting (permission)")
 			s.shows(m.asks)
 			s.answer("approve", func() error { return s.client.Approve(t.Context(), s.id) })
 			_, mark = s.becomes(mark, "idle (turn-ended)")
 			assert.FileExists(t, filepath.Join(s.workspace, "y"))
 
 			s.send("RUN: touch z")
-			_, mark = s.becomes(mark, "waiting (permission)")
+			s.becomes(mark, "waiting (permission)")
 			s.shows(m.asks)
 			s.answer("deny", func() error { return s.client.Deny(t.Context(), s.id) })
 			for begin := time.Now(); ; {

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/top"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/config"
 )
 
 var topVerb = verb{name: "top", summary: "Watch and control all sessions on a full screen", details: topDetails(), options: func(f *pflag.FlagSet) action {
@@ -40,8 +43,9 @@ var topVerb = verb{name: "top", summary: "Watch and control all sessions on a fu
 }}
 
 func topDetails() string {
-	return `What needs a person is on top, and says why. CPU is of one processor, of the last second, with its recent past beside it; counters are those of
-the session's control group, and a dash is one that the system does not give. Below is the screen of the selected session.
+	return `Sessions that need a person are at the top, with the reason. CPU is of one processor, in the last second, with its recent past beside it; counters are
+those of the session's control group, and a dash means that the system does not give one. Below is the screen of the selected session. The columns, the
+grouping and the size of the preview are remembered in $XDG_STATE_HOME/corral/top.json.
 
 Keys:
 ` + top.Help()
@@ -52,8 +56,14 @@ func (c *ctl) topOptions(bus *client.Client, sort string) top.Options {
 	if host == "" {
 		host, _ = os.Hostname()
 	}
+	here, _ := os.Getwd()
+	if c.host != "" {
+		here = ""
+	}
+	conf, _, _ := config.Load(configDirs()) // corrald and doctor report what is wrong with it
 	return top.Options{
-		Host: host, Remote: c.host != "", Archived: c.all, Sort: sort,
+		Host: host, Remote: c.host != "", Archived: c.all, Sort: sort, Settings: filepath.Join(stateDirectory(), "top.json"), Directory: here,
+		LeaveKey: conf.DetachKey,
 		AttachCommand: func(ctx context.Context, id string) (*exec.Cmd, error) {
 			if c.host != "" {
 				return exec.Command("ssh", "-t", "--", c.host, "corralctl", "attach", id), nil
@@ -61,20 +71,72 @@ func (c *ctl) topOptions(bus *client.Client, sort string) top.Options {
 			if err := c.refuseOwn(ctx, bus, id, "attach to"); err != nil {
 				return nil, err
 			}
-			argv, variables, err := bus.AttachCommand(ctx, id)
+			self, err := ownPath()
 			if err != nil {
-				why, _ := c.cannotAttach(ctx, bus, id, err)
-				return nil, why
+				return nil, fmt.Errorf("cannot find the program itself: %w", err)
 			}
-			followAgent()
-			_ = bus.Acknowledge(ctx, id) // as attach does
-			command := exec.Command(argv[0], argv[1:]...)
-			command.Env = attachEnvironment(os.Environ(), variables)
-			return command, nil
+			return exec.Command(self, "attach", "--", id), nil
+		},
+		ShowCommand: c.pagedCommand,
+		Create: func(ctx context.Context, spec top.NewSession) (string, error) {
+			return c.createFromForm(ctx, bus, spec)
 		},
 		Leftovers: func(group string) int { return leftovers(client.Session{ControlGroup: group}) },
 		Explain: func(doing, id string, err error) string {
 			return c.cannot(doing, id, err).message
 		},
 	}
+}
+
+// returnPrompt waits until the user has read what is on the terminal, which top would otherwise cover at once.
+const returnPrompt = `printf '\nPress Enter to return to top. '; read -r line </dev/tty`
+
+// pagedCommand is a command that shows what a verb prints about a session, and returns once the user has read it: by a pager that waits, however little
+// there is. diff chooses its pager, as git does, and colours for a terminal, itself.
+func (c *ctl) pagedCommand(verb, id string) *exec.Cmd {
+	pager, less := chosenPager(), "RSMK"
+	if verb == "logs" {
+		less += " +G" // the end is what a person wants to see
+	}
+	if pager == "" || pager == "cat" {
+		pager = "cat; " + returnPrompt
+	}
+	self, err := ownPath()
+	if err != nil {
+		self = os.Args[0]
+	}
+	words := []string{"-c", `"$0" "$@" --no-pager 2>&1 | { ` + pager + "; }", self, verb}
+	if verb == "diff" {
+		words[1] = `"$0" "$@"; ` + returnPrompt
+	}
+	if c.host != "" {
+		words = append(words, "--host", c.host)
+	}
+	command := exec.Command("sh", append(words, id)...)
+	command.Env = append(os.Environ(), "LESS="+less, "LESSSECURE=1")
+	return command
+}
+
+// createFromForm creates the session that top's form describes.
+func (c *ctl) createFromForm(ctx context.Context, bus *client.Client, form top.NewSession) (string, error) {
+	r := &runOptions{directory: form.Directory, spec: client.Spec{Prompt: form.Prompt}}
+	if rest, ok := strings.CutPrefix(form.Directory, "~"); ok && c.host == "" && (rest == "" || rest[0] == '/') {
+		r.directory = filepath.Join(os.Getenv("HOME"), rest)
+	}
+	var err error
+	if r.spec.WorkingDirectory, err = r.workspace(c); err != nil {
+		return "", err
+	}
+	if form.Branch != "" {
+		r.spec.Worktree = &form.Branch
+	}
+	if form.Agent == commandAgent {
+		if r.spec.Command, err = config.SplitWords(form.Command); err != nil {
+			return "", err
+		}
+	}
+	if err := r.checkText(); err != nil {
+		return "", err
+	}
+	return bus.CreateSession(ctx, form.Agent, r.spec)
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/corrald/corral/cmd/corralctl/top"
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/testbed"
 )
@@ -67,6 +69,23 @@ func (v *view) hides(text string) {
 	testbed.Poll(v.t, "the screen no longer shows "+text, func() bool { return !strings.Contains(v.tmux("capture-pane", "-p"), text) })
 }
 
+// selects waits until the row of this session is selected.
+func (v *view) selects(id string) {
+	v.t.Helper()
+	screen := ""
+	v.t.Cleanup(func() {
+		if v.t.Failed() {
+			v.t.Logf("the screen was last:\n%s", screen)
+		}
+	})
+	testbed.Poll(v.t, id+" is selected", func() bool {
+		screen = v.tmux("capture-pane", "-ep")
+		return slices.ContainsFunc(strings.Split(screen, "\n"), func(line string) bool {
+			return strings.Contains(line, "7m") && strings.Contains(line, "● "+id+" ")
+		})
+	})
+}
+
 // above waits until the row of one session is above that of another.
 func (v *view) above(one, other string) {
 	v.t.Helper()
@@ -83,9 +102,27 @@ func (v *view) resize(width, height, titles string) {
 	testbed.Poll(v.t, "a screen for "+width+"x"+height, func() bool {
 		lines := strings.Split(strings.TrimSuffix(v.tmux("capture-pane", "-p"), "\n"), "\n")
 		rows, err := strconv.Atoi(height)
-		return err == nil && len(lines) == rows && strings.HasPrefix(lines[0], "corral ") && strings.Join(strings.Fields(lines[1]), " ") == titles &&
-			strings.Contains(lines[2], "alpha") && strings.HasPrefix(lines[rows-1], "Only alpha")
+		return err == nil && len(lines) == rows && strings.HasPrefix(lines[0], "corral ") && titlesOf(lines[1]) == titles &&
+			strings.Contains(lines[2], "alpha") && strings.HasPrefix(lines[rows-1], "filter: alpha")
 	})
+}
+
+// titlesOf are the titles of the columns, without those that a machine without the controllers of memory and pids does not show.
+func titlesOf(line string) string {
+	fields := slices.DeleteFunc(strings.Fields(line), func(title string) bool { return title == "MEMORY" || title == "TASKS" })
+	return strings.Join(fields, " ")
+}
+
+// The manual has every key of top.
+func TestTopsKeysAreInTheManual(t *testing.T) {
+	page, err := os.ReadFile("../../docs/man/corralctl.1.md")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(page), "\n# KEYS OF TOP\n")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n# ")
+	for _, key := range top.Keys() {
+		assert.Contains(t, strings.ReplaceAll(section, "\\", ""), "**"+key+"**")
+	}
 }
 
 const repeater = `sh -c 'printf "\033[1;35mThe repeater\033[0m\n"; while read -r line; do echo "heard $line"; done'`
@@ -102,8 +139,8 @@ func TestTopIsLiveAndDoesWhatKeysSay(t *testing.T) {
 	v.above("beta", "alpha") // it needs a person
 	v.keys("k")
 	v.shows("failed: command exited with code 3", "last words")
-	v.keys("Space")
-	v.shows("Acknowledged beta.")
+	v.keys("c")
+	v.shows("Marked as seen: beta.")
 	v.above("alpha", "beta")
 	v.keys("/")
 	v.keys("alpha", "Enter")
@@ -124,7 +161,7 @@ func TestTopIsLiveAndDoesWhatKeysSay(t *testing.T) {
 	v.keys("C-b", "d")
 	v.shows("ACTIVITY", "── alpha ──", "heard from within")
 
-	for _, size := range [][]string{{"150", "40", "ID AGENT STATE ACTIVITY CPU MEMORY TASKS SINCE WORKSPACE"}, {"40", "10", "ID STATE ACTIVITY"}, {"80", "24", "ID AGENT STATE ACTIVITY CPU MEMORY SINCE"}} {
+	for _, size := range [][]string{{"150", "40", "ID AGENT STATE ACTIVITY CPU SINCE WORKSPACE"}, {"40", "10", "ID STATE ACTIVITY"}, {"80", "24", "ID AGENT STATE ACTIVITY CPU SINCE"}} {
 		v.resize(size[0], size[1], size[2])
 	}
 	v.shows("heard from within")
@@ -139,7 +176,7 @@ func TestTopIsLiveAndDoesWhatKeysSay(t *testing.T) {
 	v.keys("z")
 	v.shows(`cannot suspend "alpha"`)
 	v.keys("d")
-	v.shows("Remove alpha?", "~/src/shop stays as it is")
+	v.shows("Remove alpha?", "~/src/shop is not touched")
 	v.keys("y")
 	v.shows("Removed alpha.", "1 session ")
 	v.keys("Escape")
@@ -164,6 +201,96 @@ func TestTopAttachesBesideOthers(t *testing.T) {
 	v.shows("top ended with 0")
 }
 
+// asker is a program that asks for a permission by way of the hook, and prints each byte that it gets.
+const asker = `#!/bin/sh
+stty -icanon -echo
+echo "May $1 go on?"
+corralctl report waiting --reason permission --message "May $1 go on?"
+while :; do
+	key=$(dd bs=1 count=1 2>/dev/null | od -An -tx1)
+	echo "[${key# }]"
+	corralctl report working
+done
+`
+
+// newAskers starts sessions that wait for a permission, of an agent whose definition says which keys answer it.
+func newAskers(t *testing.T, ids ...string) *stage {
+	stage := newStage(t)
+	program := filepath.Join(stage.home, "asker")
+	require.NoError(t, os.WriteFile(program, []byte(asker), 0o700))
+	definition := filepath.Join(stage.home, "config/corral/agents/asker.agent")
+	require.NoError(t, os.MkdirAll(filepath.Dir(definition), 0o700))
+	require.NoError(t, os.WriteFile(definition, []byte("[Agent]\nCommand="+program+"\nApproveKeys=1\nDenyKeys=2\n"), 0o600))
+	for _, id := range ids {
+		stage.run(t, "corralctl reload; corralctl run -q --id "+id+" asker -- "+id, "")
+		stage.run(t, "until corralctl show -P AttentionMessage "+id+" | grep -q 'go on'; do :; done", "")
+	}
+	return stage
+}
+
+// Three agents that wait are answered with six keys at most, in terminals of each size, and each gets its own answer alone.
+func TestTop_AnswersThreeAgentsWithSixKeys(t *testing.T) {
+	for _, size := range [][2]string{{"80", "24"}, {"100", "30"}, {"30", "8"}} {
+		t.Run(size[0]+"x"+size[1], func(t *testing.T) {
+			stage := newAskers(t, "ask1", "ask2", "ask3")
+			v := newView(t, stage, size[0], size[1], "corralctl top")
+			keys := 0
+			press := func(key, selected string) {
+				t.Helper()
+				v.keys(key)
+				keys++
+				v.selects(selected)
+			}
+			v.selects("ask1")
+			press("Y", "ask2") // it moves away, and the next is under the cursor
+			press("Tab", "ask3")
+			press("N", "ask1") // the last in the list that is left of the three that waited
+			press("Tab", "ask2")
+			v.keys("Y")
+			keys++
+			assert.LessOrEqual(t, keys, 6)
+			for id, got := range map[string]string{"ask1": "[31]", "ask2": "[31]", "ask3": "[32]"} {
+				stage.run(t, "until corralctl peek "+id+" | grep -qF '"+got+"'; do :; done", "")
+				assert.Equal(t, 1, strings.Count(stage.run(t, "corralctl peek "+id, ""), "["), "%s got nothing else", id)
+			}
+			v.keys("q")
+			v.shows("top ended with 0")
+		})
+	}
+}
+
+// In pass-through mode one session gets each key and paste, in their order, and no other session gets any.
+func TestTop_PassesKeysToOneSessionOnly(t *testing.T) {
+	for _, size := range [][2]string{{"80", "24"}, {"30", "8"}} {
+		t.Run(size[0]+"x"+size[1], func(t *testing.T) {
+			stage := newAskers(t, "ask1", "ask2")
+			v := newView(t, stage, size[0], size[1], "corralctl top")
+			v.selects("ask1")
+			v.keys("i")
+			v.shows("KEYS GO TO ask1", "Ctrl-q leaves")
+			v.keys("1", "d", "y", "q", "Up", "x", "Tab", "C-d", "z")
+			v.shows("[7a]")
+			v.keys("C-q")
+			v.hides("KEYS GO TO")
+			v.selects("ask2")
+			got := strings.Fields(stage.run(t, "corralctl logs ask1", ""))
+			assert.Equal(t, "[31] [64] [79] [71] [1b] [5b] [41] [78] [09] [04] [7a]", strings.Join(got[4:], " "))
+			assert.NotContains(t, stage.run(t, "corralctl peek ask2", ""), "[")
+
+			v.keys("Home", "i") // without the first the second would be ignored, as the selection has moved by itself
+			v.shows("KEYS GO TO ask2")
+			stage.run(t, "corralctl stop ask2", "")
+			v.shows("KEYS GO NOWHERE")
+			v.keys("d", "y", "q")
+			v.keys("C-q")
+			v.hides("KEYS GO NOWHERE")
+			v.shows("ask1", "ask2")
+			v.keys("q")
+			v.shows("top ended with 0")
+		})
+	}
+}
+
 func TestTopOutlivesTheDaemon(t *testing.T) {
 	stage := newStage(t)
 	stage.run(t, "corralctl run --id alpha -- sleep infinity", "")
@@ -174,7 +301,7 @@ func TestTopOutlivesTheDaemon(t *testing.T) {
 	bus := testbed.Bus(t)
 	require.NoError(t, bus.BusObject().CallWithContext(t.Context(), "org.freedesktop.DBus.GetConnectionUnixProcessID", 0, dbusapi.BusName).Store(&pid))
 	require.NoError(t, syscall.Kill(int(pid), syscall.SIGKILL))
-	v.shows("corrald is not running; this is how it was", "alpha")
+	v.shows("corrald is not running. Showing the last known state", "alpha")
 	v.keys("S")
 	v.shows("corrald is not running")
 
@@ -210,7 +337,7 @@ func TestTopStartsNoDaemon(t *testing.T) {
 	v.keys("S")
 	v.shows("Stop alpha?")
 	testbed.Systemctl(t, "stop", "corrald.service")
-	v.shows("corrald is not running; this is how it was")
+	v.shows("corrald is not running. Showing the last known state")
 	v.keys("y")
 	v.shows(`cannot stop "alpha": corrald is not running`)
 	state, _ := exec.Command("systemctl", "--user", "is-active", "corrald.service").Output()

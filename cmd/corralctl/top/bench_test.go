@@ -45,7 +45,7 @@ func BenchmarkViewOf500(b *testing.B) {
 	m, _ := crowd()
 	m.update(captured{id: m.chosen, text: agentScreen})
 	for b.Loop() {
-		m.view()
+		m.screen()
 	}
 }
 

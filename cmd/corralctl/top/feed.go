@@ -13,31 +13,31 @@ var errLost = errors.New("the connection to the bus was lost")
 // news is what has changed since the last news.
 type news struct {
 	all     bool // changed has every session there is
-	changed []told
+	changed []snapshot
 	removed []string
 	manager *client.Manager // nil: as it was
 	gone    bool            // there is no daemon now
 	lost    bool            // there is no connection any more: no news will follow
 }
 
-// told is a session as signals tell of it. Details that they do not tell, its control group and what its agent asks, are asked for once for each
+// snapshot is a session as signals describe it. Details that they do not carry, its control group and what its agent asks, are read once for each
 // detail number, if they are to be shown.
-type told struct {
+type snapshot struct {
 	client.Session
 	detail uint64
 }
 
-// feed follows the daemon's signals. It gathers what they tell until somebody wants it, each session once however often it changed: while nobody
+// feed follows the daemon's signals. It collects changes until the model takes them, each session once however often it changed: while nobody
 // wants anything, as long as a session is attached to, it grows no further than the sessions do.
 //
-// All that it reads it reads between two signals, so that an answer is never older than what has been told before.
+// All that it reads it reads between two signals, so that an answer is never older than what was reported before.
 type feed struct {
 	bus     *client.Client
 	events  <-chan client.Event
 	wanted  chan struct{}
 	ready   chan news
 	manager client.Manager
-	every   map[string]told
+	every   map[string]snapshot
 	changed map[string]bool // ids of what is new; false: removed
 	next    news            // but for changed and removed
 }
@@ -110,9 +110,9 @@ func (f *feed) readAll(ctx context.Context) error {
 	}
 	clear(f.changed)
 	before := f.every
-	f.every = make(map[string]told, len(sessions))
+	f.every = make(map[string]snapshot, len(sessions))
 	for _, s := range sessions {
-		f.every[s.Id] = told{s, before[s.Id].detail + 1}
+		f.every[s.Id] = snapshot{s, before[s.Id].detail + 1}
 		f.changed[s.Id] = true
 	}
 	f.manager = manager
@@ -123,8 +123,8 @@ func (f *feed) readAll(ctx context.Context) error {
 func (f *feed) handle(ctx context.Context, event client.Event) {
 	switch e := event.(type) {
 	case client.SessionNew:
-		if s, err := f.bus.Session(ctx, e.ID); err == nil { // else it is gone again, or the daemon is: both will be told
-			f.every[e.ID] = told{s, f.every[e.ID].detail + 1}
+		if s, err := f.bus.Session(ctx, e.ID); err == nil { // else it is gone again, or the daemon is: both will be reported
+			f.every[e.ID] = snapshot{s, f.every[e.ID].detail + 1}
 			f.changed[e.ID] = true
 		}
 	case client.SessionRemoved:
@@ -138,7 +138,7 @@ func (f *feed) handle(ctx context.Context, event client.Event) {
 		f.next.gone = true
 	case client.DaemonBack:
 		if f.readAll(ctx) != nil {
-			f.next.gone = true // it did not live long; the next one will be told
+			f.next.gone = true // it did not live long; the next one will be reported
 		}
 	}
 }

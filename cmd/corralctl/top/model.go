@@ -10,41 +10,56 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// model is what is on the screen, and why. It does nothing itself: update takes a message and returns what is to be done about it.
+// model holds what the screen shows and decides what each key does. It performs nothing itself: update takes a message and returns the effects to carry out.
 type model struct {
-	host     string // as the header says it
-	remote   bool   // the control groups are not those of this machine
-	archived bool   // archived sessions are shown, too
-	explain  func(doing, id string, err error) string
+	host      string // as the header shows it
+	leaveKey  string // tmux\'s name of the key that ends the pass-through mode
+	remote    bool   // host is another machine, whose control groups cannot be read here
+	archived  bool   // archived sessions are listed, too
+	directory string // the workspace that the form of a new session begins with
+	explain   func(doing, id string, err error) string
+	clock     func() time.Time // for the guard against stray keys and for double clicks; time.Now but in tests
 
 	width, height int
 	now           time.Time
 
 	rows    map[string]*row
-	order   []*row // those that are shown, as they are sorted
-	chosen  string // id of the selected one, "" if there is none
-	place   int    // where it is in order; the selection stays there when it is removed
-	first   int    // the first in the window
-	sort    sorting
-	filter  string
+	order   []*row    // the rows that are listed, sorted
+	lines   []line    // order with the headings of groups, one for each line of the list
+	chosen  string    // id of the selected session, "" if there is none
+	place   int       // its index in order; the selection stays there when the session is removed
+	first   int       // index into lines of the first that is on the screen
+	sort    sorting   //
+	filter  string    //
+	settled string    // id of the session that was answered last: the selection does not follow it when it moves away
+	awaited string    // id of a session that was created here and is to be selected once it is known
+	guard   time.Time // until then keys that act on a session are ignored, see guarded
+	unread  time.Time // until then keys that answer a question are ignored
+	marked  map[string]bool
+	view    settings
+	click   click // the last one
+
 	manager client.Manager
-	gone    bool // there is no daemon
-	lost    bool // nor a connection
+	gone    bool // the daemon is not running
+	lost    bool // the connection to the bus has ended
 
 	preview   preview
 	measuring bool
-	dialog    *dialog // nil: keys go to the table
-	tasks     []task  // that the daemon is doing for us
+	dialog    *dialog  // nil: keys act on the list
+	through   *through // keys go to a session, nil: they do not
+	draining  *through // was left with keys that were not yet sent
+	tasks     []task   // calls that have not been answered
 	notice    notice
 }
 
-// row is a session with what top knows of it beyond what signals tell.
+// row is a session, with the facts that signals do not carry.
 type row struct {
-	told
-	inspected uint64 // the detail number that group and question are of
+	snapshot
+	inspected uint64 // the detail number that group and question belong to
 	group     string
-	question  string // what its agent asks
+	question  string // the text of what its agent asks
 	usage     usage
+	heading   string // the name of its group, while rows are grouped
 }
 
 // task is a call that has not been answered.
@@ -62,30 +77,34 @@ type notice struct {
 
 const noticeTime = 6 * time.Second
 
-// begin returns what is to be done at first.
+// begin returns the first effects.
 func (m *model) begin() []effect { return []effect{listen{}, wait{}} }
 
-// update applies a message and returns what is to be done.
+// update applies a message and returns the effects that follow.
 func (m *model) update(message any) []effect {
-	var effects []effect
+	chosen, asked := m.chosen, m.asked()
+	effects, byPerson := m.apply(message)
+	if m.chosen != chosen && !byPerson && chosen != "" {
+		m.guard = m.time().Add(guardTime)
+	}
+	if !byPerson && asked.isOutdated(m.asked()) {
+		m.unread = m.time().Add(guardTime)
+	}
+	if m.width == 0 {
+		return effects
+	}
+	return append(effects, m.look()...)
+}
+
+// apply applies a message. byPerson reports whether a person caused it with a key or the mouse.
+func (m *model) apply(message any) (effects []effect, byPerson bool) {
 	switch message := message.(type) {
 	case news:
 		effects = m.learn(message)
 	case second:
 		effects = m.tick(message.now)
 	case measured:
-		m.measuring = false
-		for _, v := range message.values {
-			if r := m.rows[v.id]; r != nil {
-				r.usage.add(message.at, v)
-				if !v.there {
-					r.group = ""
-				}
-			}
-		}
-		if m.sort.byUsage() {
-			m.arrange()
-		}
+		m.measured(message)
 	case inspected:
 		if r := m.rows[message.id]; r != nil && message.err == nil && r.detail == message.detail {
 			r.group, r.question = message.group, message.message
@@ -95,19 +114,69 @@ func (m *model) update(message any) []effect {
 	case captured:
 		m.captured(message)
 	case called:
-		m.called(message)
+		effects = m.called(message)
+	case pressed:
+		effects = m.pressed(message)
+	case agents:
+		m.offer(message)
 	case attached:
 		effects = m.attached(message)
+	case saved:
+		if message.err != nil {
+			m.complain("cannot save the settings of top: " + message.err.Error())
+		}
 	default:
-		effects = m.operate(message)
+		return m.operate(message), true
 	}
-	if m.width == 0 {
-		return effects
-	}
-	return append(effects, m.look()...)
+	return effects, false
 }
 
-// learn takes what the daemon's signals tell.
+// guardTime is how long keys that act on a session are refused after the selection has moved by itself, and keys that answer a question after the question
+// has changed: nobody can have read it yet, so the key was meant for what was there before.
+const guardTime = 400 * time.Millisecond
+
+// asked is what the selected session asks, the zero value where there is none.
+type asked struct {
+	id, attention, question string
+	at                      uint64
+}
+
+func (m *model) asked() asked {
+	r := m.selected()
+	if r == nil {
+		return asked{}
+	}
+	return asked{r.Id, r.Attention, r.question, r.AttentionTimestamp}
+}
+
+// isOutdated reports whether what a person has read is no longer what is asked. The text of a question is known a moment after the question.
+func (a asked) isOutdated(now asked) bool {
+	if a.question == "" {
+		now.question = ""
+	}
+	return a.id != "" && a != now
+}
+
+// guarded says why a key that acts on the selected session is ignored at this moment, "" if it is not.
+func (m *model) guarded(answers bool) string {
+	now := m.time()
+	switch {
+	case now.Before(m.guard):
+		return "Key ignored: the selection has just moved to " + m.chosen + "."
+	case answers && now.Before(m.unread):
+		return "Key ignored: the question of " + m.chosen + " is new."
+	}
+	return ""
+}
+
+func (m *model) time() time.Time {
+	if m.clock == nil {
+		return m.now
+	}
+	return m.clock()
+}
+
+// learn applies what has changed since the last news.
 func (m *model) learn(n news) []effect {
 	if n.all {
 		kept := m.rows
@@ -122,31 +191,23 @@ func (m *model) learn(n news) []effect {
 		}
 	}
 	for _, s := range n.changed {
-		r := m.rows[s.Id]
-		if r == nil || r.Timestamp != s.Timestamp { // another one may have been made under the id of one that was removed
-			r = &row{group: s.ControlGroup, question: s.AttentionMessage}
-			m.rows[s.Id] = r
-			if s.Attention == "" && s.ControlGroup != "" {
-				r.inspected = s.detail // there is no question, and the group came along
-			}
-		}
-		if n.all && s.ControlGroup != "" {
-			r.group = s.ControlGroup
-		}
-		if s.Attention == "" {
-			r.question = ""
-		}
-		r.told = s
-		m.preview.stale(s.Id)
+		m.learnSession(s, n.all)
 	}
 	for _, id := range n.removed {
 		delete(m.rows, id)
+	}
+	for id := range m.marked {
+		if m.rows[id] == nil {
+			delete(m.marked, id)
+		}
 	}
 	if n.manager != nil {
 		m.manager = *n.manager
 	}
 	m.gone = m.gone || n.gone || n.lost
 	m.lost = n.lost
+	m.checkThrough()
+	m.selectAwaited()
 	m.arrange()
 	if n.lost {
 		return []effect{quit{}}
@@ -154,7 +215,27 @@ func (m *model) learn(n news) []effect {
 	return []effect{listen{}}
 }
 
-// tick is what happens once a second.
+func (m *model) learnSession(s snapshot, all bool) {
+	r := m.rows[s.Id]
+	if r == nil || r.Timestamp != s.Timestamp { // a new session may have the id of one that was removed
+		r = &row{group: s.ControlGroup, question: s.AttentionMessage}
+		m.rows[s.Id] = r
+		delete(m.marked, s.Id)
+		if s.Attention == "" && s.ControlGroup != "" {
+			r.inspected = s.detail // there is no question, and the group is known
+		}
+	}
+	if all && s.ControlGroup != "" {
+		r.group = s.ControlGroup
+	}
+	if s.Attention == "" {
+		r.question = ""
+	}
+	r.snapshot = s
+	m.preview.stale(s.Id)
+}
+
+// tick is called once a second.
 func (m *model) tick(now time.Time) []effect {
 	m.now = now
 	if m.notice.text != "" && now.Sub(m.notice.since) > noticeTime {
@@ -168,8 +249,24 @@ func (m *model) tick(now time.Time) []effect {
 	return effects
 }
 
-// targets are the sessions whose counters are wanted: those on the screen. Only an order by counters needs them of all, and only on this machine,
-// where that is a matter of reading some files.
+// measured stores the counters that were read.
+func (m *model) measured(message measured) {
+	m.measuring = false
+	for _, v := range message.values {
+		if r := m.rows[v.id]; r != nil {
+			r.usage.add(message.at, v)
+			if !v.there {
+				r.group = ""
+			}
+		}
+	}
+	if m.sort.byUsage() {
+		m.arrange()
+	}
+}
+
+// targets are the sessions whose counters are wanted: those on the screen. Only an order by counters needs them of all sessions, and only on this
+// machine, where that means to read some files.
 func (m *model) targets() []target {
 	rows := m.window()
 	if m.sort.byUsage() && !m.remote {
@@ -188,7 +285,7 @@ func (m *model) targets() []target {
 	return targets
 }
 
-// look asks for what is shown now and not yet known.
+// look asks for what is on the screen and not yet known.
 func (m *model) look() []effect {
 	if m.gone {
 		return nil
@@ -200,31 +297,35 @@ func (m *model) look() []effect {
 			effects = append(effects, inspect{r.Id, r.detail})
 		}
 	}
-	return append(effects, m.preview.want(m.selected(), m.previewHeight())...)
+	return append(effects, m.wantPreview()...)
 }
 
-// called tells what became of a call.
-func (m *model) called(answer called) {
-	m.tasks = slices.DeleteFunc(m.tasks, func(t task) bool { return t.call == answer.call })
+// called shows the result of a call.
+func (m *model) called(answer called) []effect {
+	m.tasks = slices.DeleteFunc(m.tasks, func(t task) bool { return t.call.is(answer.call) })
+	if answer.call.verb == create {
+		return m.created(answer)
+	}
 	if answer.err != nil {
 		m.complain(m.explain(string(answer.call.verb), answer.call.id, answer.err))
-		return
+		return nil
 	}
 	m.say(answer.call.verb.done() + " " + answer.call.id + ".")
-	if answer.call.verb == send {
+	if answer.call.verb.answers() {
 		m.preview.stale(answer.call.id)
 	}
+	return nil
 }
 
 func (m *model) attached(back attached) []effect {
-	m.tasks = slices.DeleteFunc(m.tasks, func(t task) bool { return t.call.verb == attachTo })
+	m.tasks = slices.DeleteFunc(m.tasks, func(t task) bool { return t.call.verb == back.verb })
 	m.preview.stale(back.id)
 	switch {
 	case back.err == nil:
-	case !back.sure:
+	case back.verb == attachTo && !back.sure:
 		return []effect{doubt{back.id, back.err}}
 	default:
-		m.complain(m.explain(string(attachTo), back.id, back.err))
+		m.complain(m.explain(string(back.verb), back.id, back.err))
 	}
 	return nil
 }
@@ -240,16 +341,22 @@ func (m *model) selected() *row {
 	return m.rows[m.chosen]
 }
 
-// arrange filters and sorts the rows anew. The selection stays on its session; where that is gone, at its place.
+// arrange filters, sorts and groups the rows. The selection stays on its session. Where the session is gone, or was answered and has moved away, the
+// selection stays at its place in the list.
 func (m *model) arrange() {
 	m.order = m.order[:0]
 	for _, r := range m.rows {
-		if (r.State != "archived" || m.archived) && matches(r, m.filter) {
+		if (r.State != "archived" || m.archived) && matches(r, m.filter) || m.through != nil && m.through.id == r.Id {
 			m.order = append(m.order, r)
 		}
 	}
-	slices.SortFunc(m.order, func(a, b *row) int { return cmp.Or(m.sort.compare(a, b), strings.Compare(a.Id, b.Id)) })
-	if i := slices.IndexFunc(m.order, func(r *row) bool { return r.Id == m.chosen }); i >= 0 {
+	m.sortRows()
+	i := slices.IndexFunc(m.order, func(r *row) bool { return r.Id == m.chosen })
+	switch {
+	case i < 0:
+	case m.chosen == m.settled && m.through == nil && !needsPerson(m.order[i]):
+		m.settled = ""
+	default:
 		m.place = i
 	}
 	m.choose(m.place)
@@ -265,25 +372,69 @@ func (m *model) choose(place int) {
 	m.scroll()
 }
 
+// selectBy selects the row at this place because a person said so.
+func (m *model) selectBy(place int) {
+	m.settled, m.guard, m.unread = "", time.Time{}, time.Time{}
+	m.choose(place)
+}
+
+// settle keeps the selection in place once the session needs nobody any more: what follows answers it.
+func (m *model) settle(r *row) {
+	if r.Id == m.chosen && needsPerson(r) {
+		m.settled = r.Id
+	}
+}
+
+// next selects the next session in the list that needs a person, in the direction of step.
+func (m *model) next(step int) {
+	n := len(m.order)
+	for i := 1; i < n; i++ {
+		if place := ((m.place+i*step)%n + n) % n; needsPerson(m.order[place]) {
+			m.selectBy(place)
+			return
+		}
+	}
+	if r := m.selected(); r != nil && needsPerson(r) {
+		m.say("No other session needs attention.")
+		return
+	}
+	m.say("No session needs attention.")
+}
+
 // scroll moves the window so that the selected row is in it, and no further.
 func (m *model) scroll() {
-	height := m.tableHeight()
-	m.first = min(m.first, m.place)
-	m.first = max(m.first, m.place-height+1)
-	m.first = max(0, min(m.first, len(m.order)-height))
+	height, at := m.tableHeight(), m.lineOf(m.place)
+	top := at
+	if top > 0 && m.lines[top-1].row == nil {
+		top-- // the heading of its group
+	}
+	m.first = min(m.first, top)
+	m.first = max(m.first, at-height+1)
+	m.first = max(0, min(m.first, len(m.lines)-height))
+}
+
+// windowLines are the lines of the list that are on the screen.
+func (m *model) windowLines() []line {
+	first := min(m.first, len(m.lines))
+	return m.lines[first:min(len(m.lines), first+m.tableHeight())]
 }
 
 // window are the rows on the screen.
 func (m *model) window() []*row {
-	first := min(m.first, len(m.order))
-	return m.order[first:min(len(m.order), first+m.tableHeight())]
+	var rows []*row
+	for _, l := range m.windowLines() {
+		if l.row != nil {
+			rows = append(rows, l.row)
+		}
+	}
+	return rows
 }
 
-// matches tells whether each word of the filter is somewhere in what is shown of a session.
+// matches reports whether each word of the filter is in the texts of a session.
 func matches(r *row, filter string) bool {
 	for word := range strings.FieldsSeq(strings.ToLower(filter)) {
 		found := false
-		for _, text := range []string{r.Id, r.Agent, r.State, r.Activity, r.Attention, r.Reason, r.WorkingDirectory, r.Description} {
+		for _, text := range []string{r.Id, r.Agent, program(r), r.State, r.Activity, r.Attention, r.Reason, r.WorkingDirectory, r.Worktree, r.Description} {
 			found = found || strings.Contains(strings.ToLower(text), word)
 		}
 		for name, value := range r.Labels {
@@ -294,4 +445,28 @@ func matches(r *row, filter string) bool {
 		}
 	}
 	return true
+}
+
+// sortRows sorts the listed rows, by their groups first, and lays out the lines of the list.
+func (m *model) sortRows() {
+	groups := map[string]int{} // the urgency of the most urgent session of each
+	if m.view.Group != "" {
+		for _, r := range m.order {
+			r.heading = m.groupOf(r)
+			if u, known := groups[r.heading]; !known || urgency(r) < u {
+				groups[r.heading] = urgency(r)
+			}
+		}
+	}
+	slices.SortFunc(m.order, func(a, b *row) int {
+		byGroup := 0
+		if len(groups) > 0 {
+			byGroup = compareNatural(a.heading, b.heading)
+			if m.sort == byAttention {
+				byGroup = cmp.Or(cmp.Compare(groups[a.heading], groups[b.heading]), byGroup)
+			}
+		}
+		return cmp.Or(byGroup, m.sort.compare(a, b), compareNatural(a.Id, b.Id))
+	})
+	m.layOut()
 }

@@ -27,7 +27,12 @@ func ago(d time.Duration) uint64 { return uint64(noon.Add(-d).UnixMicro()) }
 
 // house is a model with a session in each state that a person may find one in.
 func house(width, height int) *model {
-	m := &model{host: "desk", now: noon, explain: func(doing, id string, err error) string { return fmt.Sprintf("cannot %s %q: %v", doing, id, err) }}
+	at := noon
+	clock := func() time.Time { // each key is a second after the last
+		at = at.Add(time.Second)
+		return at
+	}
+	m := &model{host: "desk", now: noon, clock: clock, explain: func(doing, id string, err error) string { return fmt.Sprintf("cannot %s %q: %v", doing, id, err) }}
 	m.update(tea.WindowSizeMsg{Width: width, Height: height})
 	live := func(id, agent, activity string) client.Session {
 		return client.Session{
@@ -75,21 +80,21 @@ func TestTop_ShowsFinishedTurns(t *testing.T) {
 	s.Attention, s.AttentionTimestamp = "turn-ended", ago(5*time.Second)
 	m.update(news{changed: tell(2, s)})
 	m.update(inspected{id: "api", detail: 2, message: "finished task"})
-	screen := ansi.Strip(m.view())
+	screen := ansi.Strip(m.screen())
 	assert.Contains(t, screen, "1 waiting  1 turn ended  1 failed")
 	assert.Regexp(t, `◆ api +codex +running +turn ended: finished task .* 5s`, screen)
-	assert.Equal(t, 3, urgency(m.rows["api"]))
+	assert.Less(t, urgency(m.rows["api"]), calm)
 	s.AttentionAcknowledged = true
 	m.update(news{changed: tell(3, s)})
-	assert.Equal(t, 4, urgency(m.rows["api"]))
-	assert.Contains(t, m.view(), paint(wording.Dim, "◆"))
-	assert.Contains(t, ansi.Strip(m.view()), "turn ended: finished task")
+	assert.Equal(t, calm, urgency(m.rows["api"]))
+	assert.Contains(t, m.screen(), paint(wording.Dim, "◆"))
+	assert.Contains(t, ansi.Strip(m.screen()), "turn ended: finished task")
 }
 
-func tell(detail uint64, sessions ...client.Session) []told {
-	all := make([]told, len(sessions))
+func tell(detail uint64, sessions ...client.Session) []snapshot {
+	all := make([]snapshot, len(sessions))
 	for i, s := range sessions {
-		all[i] = told{s, detail}
+		all[i] = snapshot{s, detail}
 	}
 	return all
 }
@@ -129,7 +134,7 @@ func calls(effects []effect) []call {
 func golden(t *testing.T, m *model, name string) {
 	t.Helper()
 	var plain strings.Builder
-	lines := strings.Split(m.view(), "\n")
+	lines := strings.Split(m.screen(), "\n")
 	assert.LessOrEqual(t, len(lines), m.height)
 	for _, line := range lines {
 		assert.LessOrEqual(t, ansi.StringWidth(line), m.width, "%q", line)
@@ -163,10 +168,10 @@ func TestScreens(t *testing.T) {
 		"nothing": func(m *model) { press(m, "/", "x", "x", "x") },
 		"gone":    func(m *model) { m.update(news{gone: true}) },
 		"fault": func(m *model) {
-			m.update(called{call{verb: resume, id: "docs"}, errors.New("it is running")})
+			m.update(called{call{verb: resume, id: "docs"}, "docs", errors.New("it is running")})
 		},
 		"busy": func(m *model) {
-			press(m, "r", "down", "r")
+			press(m, "down", "r", "down", "down", "z")
 			m.update(second{noon.Add(3 * time.Second)})
 		},
 	}
@@ -188,7 +193,7 @@ func TestEverySizeFits(t *testing.T) {
 		for _, width := range []int{1, 2, 3, 7, 12, 20, 33, 40, 79, 80, 129} {
 			for _, height := range []int{1, 2, 3, 4, 5, 8, 11, 12, 13, 14, 24, 33} {
 				m.update(tea.WindowSizeMsg{Width: width, Height: height})
-				lines := strings.Split(m.view(), "\n")
+				lines := strings.Split(m.screen(), "\n")
 				require.LessOrEqual(t, len(lines), height, "%dx%d", width, height)
 				for _, line := range lines {
 					require.LessOrEqual(t, ansi.StringWidth(line), width, "%dx%d %v: %q", width, height, keys, line)
@@ -265,11 +270,17 @@ func TestQuestionsAreAskedWhereSomethingWouldBeLost(t *testing.T) {
 		{"old", "A", "Archive old?", call{verb: archive, id: "old"}},
 		{"old", "d", "Remove old?", call{verb: remove, id: "old"}},
 		{"web", "d", "Remove web?", call{verb: remove, id: "web", force: true}},
-		{"old", "x", "Kill the leftovers of old?", call{verb: kill, id: "old", whom: "leftovers", signal: 9}},
-		{"docs", "space", "", call{verb: ack, id: "docs"}},
+		{"old", "x", "Kill the leftover processes of old?", call{verb: reap, id: "old", whom: "leftovers", signal: 9}},
+		{"docs", "c", "", call{verb: ack, id: "docs"}},
+		{"docs", "Y", "", call{verb: approve, id: "docs"}},
+		{"docs", "N", "", call{verb: deny, id: "docs"}},
+		{"api", "R", "", call{verb: restart, id: "api"}},
+		{"web", "R", "Restart web?", call{verb: restart, id: "web"}},
+		{"api", "E", "", call{verb: enable, id: "api", text: "resume"}},
 	} {
 		m := house(80, 24)
 		m.chosen = row.session
+		m.rows["old"].usage.left = 2
 		m.arrange()
 		effects := press(m, row.key)
 		if row.asks == "" {
@@ -286,22 +297,13 @@ func TestQuestionsAreAskedWhereSomethingWouldBeLost(t *testing.T) {
 	}
 }
 
-func TestAttachAsksBeforeItDoesMore(t *testing.T) {
+func TestAttach_AsksNothingItself(t *testing.T) {
 	m := house(80, 24)
-	assert.Contains(t, press(m, "enter"), attach{"docs", ""})
-	for _, row := range []struct {
-		session, asks string
-		first         verb
-	}{
-		{"shop", "Resume shop and attach?", resume}, {"old", "Resume old and attach?", resume}, {"new", "Start new and attach?", start},
-		{"bench", "Thaw bench and attach?", thaw},
-	} {
-		m.chosen = row.session
+	for _, id := range []string{"docs", "shop", "old", "new", "bench"} { // one of each state: corralctl attach asks what to do
+		m.chosen = id
 		m.arrange()
-		assert.NotContains(t, press(m, "a"), attach{row.session, row.first})
-		require.NotNil(t, m.dialog, row.session)
-		assert.Equal(t, row.asks, m.dialog.title)
-		assert.Contains(t, press(m, "y"), attach{row.session, row.first})
+		assert.Contains(t, press(m, "enter"), attach{id})
+		assert.Nil(t, m.dialog, id)
 	}
 }
 
@@ -312,7 +314,7 @@ func TestTextIsSentAsItWasTypedAndPasted(t *testing.T) {
 	assert.Equal(t, []call{{verb: send, id: "docs", text: "x qone\ntwo\nthreeb", flags: dbusapi.InputEnter}}, calls(press(m, "enter")))
 
 	press(m, "s", "a", "alt+enter", "b", " ", "c", "ctrl+w")
-	assert.Equal(t, "a\nb ", m.dialog.input.text())
+	assert.Equal(t, "a\nb ", m.dialog.value())
 	assert.Empty(t, calls(press(m, "esc")))
 
 	m.chosen = "later"
@@ -324,16 +326,17 @@ func TestTextIsSentAsItWasTypedAndPasted(t *testing.T) {
 
 func TestWhatGoesOnIsShownUntilItIsAnswered(t *testing.T) {
 	m := house(80, 24)
+	press(m, "down")
 	asked := calls(press(m, "r"))
 	m.update(second{noon.Add(4 * time.Second)})
-	assert.Contains(t, m.view(), "Resuming docs (4s)…")
+	assert.Contains(t, m.screen(), "Resuming shop (4s)…")
 	press(m, "down")
-	assert.Equal(t, "shop", m.chosen, "and nothing waits for it")
-	m.update(called{asked[0], errors.New("no")})
-	assert.Contains(t, m.view(), `cannot resume "docs": no`)
+	assert.Equal(t, "fix-auth", m.chosen, "and nothing waits for it")
+	m.update(called{asked[0], "shop", errors.New("no")})
+	assert.Contains(t, m.screen(), `cannot resume "shop": no`)
 	assert.Empty(t, m.tasks)
 	press(m, "down")
-	assert.NotContains(t, m.view(), `cannot resume`)
+	assert.NotContains(t, m.screen(), `cannot resume`)
 }
 
 // Only what is on the screen is asked for, and nothing while there is nobody to ask.
@@ -368,10 +371,10 @@ func TestOnlyWhatIsShownIsRead(t *testing.T) {
 	m.remote = true
 	assert.Equal(t, 0, measures(m.update(second{noon})))
 	assert.Empty(t, press(m, "S", "r", "space"), "nor is anything done")
-	assert.Contains(t, m.view(), "corrald is not running")
+	assert.Contains(t, m.screen(), "corrald is not running")
 	m.update(news{all: true, changed: tell(2, sessions...), manager: &client.Manager{}})
 	assert.Equal(t, "s499", m.chosen, "what was selected still is")
-	assert.NotContains(t, m.view(), "corrald is not running")
+	assert.NotContains(t, m.screen(), "corrald is not running")
 }
 
 func TestTheScreenOfTheSelectedSessionIsReadWhenItChanges(t *testing.T) {
@@ -391,7 +394,7 @@ func TestTheScreenOfTheSelectedSessionIsReadWhenItChanges(t *testing.T) {
 	assert.Empty(t, m.update(due{"docs"}), "which nobody looks at any more")
 	m.update(captured{id: "docs", text: "late"})
 	assert.Empty(t, m.preview.text)
-	press(m, "tab")
+	press(m, "p")
 	assert.Equal(t, 0, m.previewHeight())
 	assert.Empty(t, press(m, "home"))
 }
@@ -416,8 +419,8 @@ func TestOnlyLooksOfAScreenPass(t *testing.T) {
 		clean, _ := harmless(in, "")
 		assert.Equal(t, want, clean, "%q", in)
 	}
-	lines := lastLines("\x1b[31mone\ntwo\n\x1b[0;1mthree\nfour\n\n", 3, 3)
-	assert.Equal(t, []string{"\x1b[31mtwo\x1b[m", "\x1b[31m\x1b[0;1mthr\x1b[m", "\x1b[0;1mfou\x1b[m"}, lines, "colours go on from line to line")
+	lines := screenLines("\x1b[31mone\ntwo\n\x1b[0;1mthree\nfour\n\n", 3)
+	assert.Equal(t, []string{"\x1b[31mone\x1b[m", "\x1b[31mtwo\x1b[m", "\x1b[31m\x1b[0;1mthr\x1b[m", "\x1b[0;1mfou\x1b[m"}, lines, "colours go on from line to line")
 }
 
 func FuzzOnlyLooksOfAScreenPass(f *testing.F) {
@@ -425,7 +428,7 @@ func FuzzOnlyLooksOfAScreenPass(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, screen string) {
-		for _, line := range lastLines(screen, 20, 5) {
+		for _, line := range screenLines(screen, 20) {
 			require.LessOrEqual(t, ansi.StringWidth(line), 20, "%q", line)
 			for rest := line; rest != ""; {
 				before, after, found := strings.Cut(rest, "\x1b")
@@ -467,12 +470,12 @@ func TestUsageIsOfTheLastSecond(t *testing.T) {
 func TestColoursAreThoseOfList(t *testing.T) {
 	m := house(80, 24)
 	press(m, "end")
-	view := m.view()
+	view := m.screen()
 	assert.Contains(t, view, "\x1b[0;1;31mfailed   \x1b[0m")
 	assert.Contains(t, view, "\x1b[0;1;32mrunning  \x1b[0m")
 	assert.Contains(t, view, "\x1b[0;1;33m●\x1b[0m docs ")
 	m.update(news{gone: true})
-	for _, line := range strings.Split(m.view(), "\n")[:20] {
+	for _, line := range strings.Split(m.screen(), "\n")[:20] {
 		assert.Equal(t, "\x1b[0;2m"+ansi.Strip(line)+"\x1b[0m", line, "dimmed, the last view stays")
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// sorting is what the rows are ordered by; those that are equal in it, by their ids.
+// sorting is the key that rows are ordered by; rows that are equal in it are ordered by their ids.
 type sorting int
 
 const (
@@ -44,35 +44,75 @@ func (s sorting) compare(a, b *row) int {
 	case byChange:
 		return cmp.Compare(b.StateChangeTimestamp, a.StateChangeTimestamp)
 	case byAgent:
-		return strings.Compare(a.Agent, b.Agent)
+		return strings.Compare(program(a), program(b))
 	}
 	return 0
 }
 
-// urgency is 0 for what needs a person most. Something that was acknowledged needs nobody, except
-// for an agent that can do nothing without an answer.
+// The levels of urgency that needsPerson distinguishes.
+const (
+	calm     = 5 // and above: the session needs nobody
+	archived = 10
+)
+
+// urgency is 0 for the session that needs a person most. What a person has seen needs nobody, but for a question: its agent waits until it is answered.
 func urgency(r *row) int {
+	attention := r.Attention != "" && !seen(r)
 	switch {
-	case wording.Waits(r.Session):
+	case wording.Waits(r.Session) && !seen(r):
 		return 0
-	case r.State == "stale" || r.State == "orphaned":
+	case wording.Waits(r.Session):
 		return 1
-	case r.Attention != "" && r.State == "failed":
+	case r.State == "stale" || r.State == "orphaned":
 		return 2
-	case r.Attention != "" && !r.AttentionAcknowledged:
+	case attention && r.State == "failed":
 		return 3
+	case attention:
+		return 4
 	}
 	switch r.State {
 	case "starting", "running", "stopping":
-		return 4
+		return calm
 	case "failed":
-		return 5
-	case "suspended":
 		return 6
-	case "created":
+	case "suspended":
 		return 7
+	case "created":
+		return 8
 	case "archived":
-		return 9
+		return archived
 	}
-	return 8
+	return 9
+}
+
+// needsPerson reports whether a person has to do something about the session.
+func needsPerson(r *row) bool { return urgency(r) < calm }
+
+// compareNatural compares texts with the numbers in them by value: proj5 is before proj46.
+func compareNatural(a, b string) int {
+	same := 0
+	for same < len(a) && same < len(b) && a[same] == b[same] {
+		same++
+	}
+	for same > 0 && isDigit(a[same-1]) { // the number begins before the digit in which they differ
+		same--
+	}
+	one, other := a[same:], b[same:]
+	left, right := digits(one), digits(other)
+	if left == 0 || right == 0 {
+		return strings.Compare(one, other)
+	}
+	x, y := strings.TrimLeft(one[:left], "0"), strings.TrimLeft(other[:right], "0")
+	return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y), strings.Compare(one, other))
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// digits is the number of digits that the text begins with.
+func digits(text string) int {
+	n := 0
+	for n < len(text) && isDigit(text[n]) {
+		n++
+	}
+	return n
 }

@@ -5,22 +5,25 @@ import (
 	"strings"
 	"time"
 
+	"charm.land/bubbles/v2/key"
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// The heights of which parts are left out where there is no room for them.
+// The heights below which parts are left out.
 const (
 	leastForPreview = 14
+	leastForThrough = 6  // the preview in pass-through mode, in which it is what a person looks at
 	leastForMessage = 12 // a line for messages of its own, above that of the keys
-	leastTable      = 3  // rows
+	leastTable      = 3  // lines
 )
 
 // The colours that only a full screen has, beside those of wording.
 const (
 	reverse = "\x1b[0;7m"
+	alert   = "\x1b[0;1;30;43m" // keys go to an agent
 	cyan    = "\x1b[0;36m"
 )
 
@@ -32,28 +35,39 @@ func (m *model) bottomHeight() int {
 	return 1
 }
 
-// bodyHeight is how many lines rows and preview have together, between the two lines of header and titles and those at the bottom.
+// bodyHeight is how many lines list and preview have together, between the two lines of header and titles and those at the bottom.
 func (m *model) bodyHeight() int { return max(1, m.height-2-m.bottomHeight()) }
+
+// hasPreview reports whether the preview is shown.
+func (m *model) hasPreview() bool {
+	if m.through != nil {
+		return m.height >= leastForThrough
+	}
+	return !m.view.Hidden && m.height >= leastForPreview
+}
 
 // previewHeight is how many lines of a screen are shown below its title, 0 for no preview.
 func (m *model) previewHeight() int {
-	if m.preview.hidden || m.height < leastForPreview {
+	if !m.hasPreview() {
 		return 0
 	}
-	return m.bodyHeight() - m.tableHeight() - 1
+	return max(0, m.bodyHeight()-m.tableHeight()-1)
 }
 
-// tableHeight is how many rows there is room for: half of the body if there is a preview, less if there are not so many sessions.
+// tableHeight is how many lines of the list there is room for: if there is a preview, what that leaves, less if there are not so many sessions.
 func (m *model) tableHeight() int {
 	body := m.bodyHeight()
-	if m.preview.hidden || m.height < leastForPreview {
+	switch {
+	case !m.hasPreview():
 		return body
+	case m.through != nil:
+		return max(1, min(len(m.lines), leastTable, body-4))
 	}
-	return max(leastTable, min(len(m.order), body/2))
+	return max(leastTable, min(len(m.lines), body*(100-m.view.share())/100))
 }
 
-// view is the screen, a string of lines.
-func (m *model) view() string {
+// screen is what is on the terminal, a string of lines.
+func (m *model) screen() string {
 	if m.width <= 0 || m.height <= 0 {
 		return ""
 	}
@@ -69,22 +83,25 @@ func (m *model) view() string {
 		}
 	}
 	lines = append(lines, m.bottom()...)
+	text := strings.Join(lines[:min(len(lines), m.height)], "\n")
 	if m.dialog != nil && m.dialog.kind != filtering {
-		lines = m.over(lines, m.box())
+		return m.over(text)
 	}
-	return strings.Join(lines[:min(len(lines), m.height)], "\n")
+	return text
 }
 
-// cursor is where the terminal's cursor is while something is typed.
+// cursor is where the terminal's cursor is while a filter is typed.
 func (m *model) cursor() *tea.Cursor {
 	if m.dialog == nil || m.dialog.kind != filtering {
 		return nil
 	}
-	before := ansi.StringWidth(string(m.dialog.input.runes[:m.dialog.input.cursor]))
+	before := ansi.StringWidth(string([]rune(m.dialog.line.Value())[:m.dialog.line.Position()]))
 	return tea.NewCursor(min(m.width-1, len(filterTitle)+before), m.height-1)
 }
 
-// header says which Corral this is and how its sessions are, the worst first.
+const turnEnded = "turn ended"
+
+// header says which Corral this is and how its sessions are, the most urgent first.
 func (m *model) header() string {
 	counts := map[string]int{}
 	for _, r := range m.rows {
@@ -95,7 +112,7 @@ func (m *model) header() string {
 		counts[r.State]++
 		switch {
 		case wording.TurnEnded(r.Session):
-			counts["turn ended"]++
+			counts[turnEnded]++
 		case wording.Waits(r.Session):
 			counts["waiting"]++
 		}
@@ -106,15 +123,20 @@ func (m *model) header() string {
 			left += "  " + paint(colour, text)
 		}
 	}
+	if n := len(m.marked); n > 0 {
+		add(wording.Yellow, fmt.Sprintf("%d marked", n))
+	}
 	add("", wording.Plural(counts["session"], "session"))
 	for _, count := range []struct{ word, colour string }{
-		{"waiting", wording.Yellow}, {"turn ended", wording.Cyan}, {"failed", wording.Red}, {"stale", wording.Yellow}, {"orphaned", wording.Yellow},
+		{"waiting", wording.Yellow}, {turnEnded, wording.Cyan}, {"failed", wording.Red}, {"stale", wording.Yellow}, {"orphaned", wording.Yellow},
 		{"running", wording.Green}, {"suspended", ""},
 	} {
-		switch n := counts[count.word]; {
-		case n > 0 && count.word == "turn ended":
+		n := counts[count.word]
+		switch {
+		case n == 0:
+		case count.word == turnEnded:
 			add(count.colour, wording.TurnsEnded(n))
-		case n > 0:
+		default:
 			add(count.colour, fmt.Sprintf("%d %s", n, count.word))
 		}
 	}
@@ -138,22 +160,23 @@ func (m *model) previewLines() []string {
 	if r == nil {
 		return make([]string, height+1)
 	}
-	title := "── " + wording.Printable(r.Id) + " ── " + wording.Printable(r.Agent+" in "+workspace(r)) + " "
-	if r.Description != "" {
-		title += "── " + wording.Printable(r.Description) + " "
-	}
-	title = ansi.Truncate(title, m.width, "…")
-	lines := []string{paint(wording.Dim, title+strings.Repeat("─", m.width-ansi.StringWidth(title)))}
+	lines := []string{m.previewTitle(r)}
 	if text, colour := m.why(r); text != "" && height > 2 {
 		lines = append(lines, paint(colour, cut(wording.Printable(text), m.width)))
 	}
+	p := &m.preview
 	switch {
-	case m.preview.text != "":
-		lines = append(lines, lastLines(m.preview.text, m.width, height+1-len(lines))...)
+	case p.text != "":
+		p.view.SetWidth(m.width)
+		p.view.SetHeight(height + 1 - len(lines))
+		if !p.scrolled {
+			p.view.GotoBottom()
+		}
+		lines = append(lines, strings.Split(p.view.View(), "\n")...)
 	case !r.hasScreen():
 		lines = append(lines, paint(wording.Dim, cut(m.noScreen(r), m.width)))
-	case m.preview.fault != "":
-		lines = append(lines, paint(wording.Dim, cut(wording.Printable(m.preview.fault), m.width)))
+	case p.fault != "":
+		lines = append(lines, paint(wording.Dim, cut(wording.Printable(p.fault), m.width)))
 	}
 	for len(lines) < height+1 {
 		lines = append(lines, "")
@@ -161,9 +184,36 @@ func (m *model) previewLines() []string {
 	return lines[:height+1]
 }
 
-// why says in a line of its own what there may be no room for in the table: what the agent asks, or how it ended.
+// previewTitle is the line above the preview.
+func (m *model) previewTitle(r *row) string {
+	if t := m.through; t != nil {
+		text := " KEYS GO TO " + t.id + " "
+		if t.over != "" {
+			text = " KEYS GO NOWHERE: " + t.id + ": " + t.over + " "
+		}
+		return paint(alert, fit(wording.Printable(text), m.width, false))
+	}
+	title := "── " + wording.Printable(r.Id) + " ── " + wording.Printable(program(r)+" in "+workspace(r)) + " "
+	if r.Description != "" {
+		title += "── " + wording.Printable(r.Description) + " "
+	}
+	position := ""
+	if p := m.preview; p.scrolled && p.pending == 0 {
+		position = fmt.Sprintf(" line %d-%d of %d: Esc ends scrolling ──", p.view.YOffset()+1, p.view.YOffset()+p.view.VisibleLineCount(), p.view.TotalLineCount())
+	}
+	title = ansi.Truncate(title, max(0, m.width-ansi.StringWidth(position)), "…")
+	return paint(wording.Dim, cut(title+strings.Repeat("─", max(0, m.width-ansi.StringWidth(title)-ansi.StringWidth(position)))+position, m.width))
+}
+
+// why says in a line of its own what there may be no room for in the list: what the agent asks and since when, or how it ended.
 func (m *model) why(r *row) (text, colour string) {
 	switch {
+	case waitsForPerson(r):
+		text, colour = m.activity(r)
+		if at := r.AttentionTimestamp; at != 0 {
+			text += " (" + wording.Age(at, m.now) + " ago)"
+		}
+		return text, colour
 	case r.Reason != "" && (wording.Ended(r.State) || r.State == "stale" || r.State == "orphaned"):
 		return r.State + ": " + wording.Reason(r.Session), wording.StateColour(r.Session)
 	case wording.WantsAttention(r.Session):
@@ -172,27 +222,30 @@ func (m *model) why(r *row) (text, colour string) {
 	return "", ""
 }
 
-// noScreen says why there is no screen to preview, and what there is instead.
+// noScreen says why there is no screen to preview, and which key helps.
 func (m *model) noScreen(r *row) string {
 	if r.Frozen {
-		return "It is frozen, and its screen with it: f lets it go on."
+		return "It is frozen, and its screen cannot be read: f thaws it."
 	}
 	switch r.State {
 	case "created":
 		return "It was never started: r starts it."
 	case "stale":
-		return "Its tmux session is dead, its agent may live on: r resumes it."
+		if r.AgentAlive {
+			return "Its tmux server died; the agent is still running. r gives it a new terminal."
+		}
+		return "Its tmux server died. r resumes it."
 	case "starting":
 		return "It is starting."
 	}
-	return "It has no screen any more: corralctl logs " + r.Id + " shows what was on it."
+	return "It has no terminal any more: l shows its log."
 }
 
 // bottom are the lines for messages and for keys, which share one where there is little room.
 func (m *model) bottom() []string {
 	message, keys := m.message(), m.keyLine()
 	if m.bottomHeight() == 1 {
-		if message != "" && (m.dialog == nil || m.dialog.kind != filtering) {
+		if message != "" && m.through == nil && (m.dialog == nil || m.dialog.kind != filtering) {
 			return []string{message}
 		}
 		return []string{keys}
@@ -206,7 +259,7 @@ func (m *model) message() string {
 	case m.notice.fault:
 		return paint(wording.Red, cut(wording.Printable(m.notice.text), m.width))
 	case m.gone:
-		text := "corrald is not running; this is how it was. Waiting for it to come back."
+		text := "corrald is not running. Showing the last known state until it is back."
 		if ansi.StringWidth(text) > m.width {
 			text = "corrald is not running"
 		}
@@ -222,7 +275,7 @@ func (m *model) message() string {
 func (m *model) taskLine() string {
 	var parts []string
 	for _, t := range m.tasks {
-		text := t.call.verb.doing() + " " + t.call.id
+		text := strings.TrimSpace(t.call.verb.doing() + " " + t.call.id)
 		if elapsed := m.now.Sub(t.since); elapsed >= time.Second {
 			text += " (" + wording.Span(elapsed) + ")"
 		}
@@ -231,30 +284,38 @@ func (m *model) taskLine() string {
 	return strings.Join(parts, ", ") + "…"
 }
 
-const filterTitle = "Show: "
+const filterTitle = "Filter: "
 
-// keyLine is the last line: the filter while it is typed, else the keys that fit, the most wanted first.
+// keyLine is the last line: what is typed into the filter, else the keys that fit, the most useful first.
 func (m *model) keyLine() string {
+	if t := m.through; t != nil {
+		text := m.leaveName() + " leaves; every other key goes to " + t.id
+		if t.over != "" {
+			text = m.leaveName() + " leaves; keys go nowhere"
+		}
+		return paint(wording.Bold, cut(wording.Printable(text), m.width))
+	}
 	if m.dialog != nil && m.dialog.kind == filtering {
-		return cut(filterTitle+wording.Printable(m.dialog.input.text()), m.width)
+		return cut(filterTitle+wording.Printable(m.dialog.line.Value()), m.width)
 	}
 	line := ""
 	if m.filter != "" {
-		line = paint(wording.Yellow, "Only "+wording.Printable(m.filter)) + "  "
+		line = paint(wording.Yellow, cut("filter: "+wording.Printable(m.filter), m.width/2)) + "  "
 	}
-	width := ansi.StringWidth(line)
-	for _, k := range []key{
-		{"?", "help"}, {"q", "quit"}, {"Enter", "attach"}, {"s", "send"}, {"r", "resume"}, {"z", "suspend"}, {"S", "stop"}, {"/", "filter"},
-		{"o", "order: " + m.sort.String()}, {"Space", "acknowledge"}, {"Tab", "preview"}, {"f", "freeze"}, {"K", "signal"}, {"A", "archive"}, {"d", "remove"},
-	} {
-		w := len(k.keys) + 1 + len(k.does) + 2
-		if width+w-2 > m.width {
+	return line + keysOf("  ", m.width-ansi.StringWidth(line), m.offered()...)
+}
+
+// keysOf is a line of those keys that there is room for, and what they do. A help.Model with a width would go on beyond it where its ellipsis has no room.
+func keysOf(separator string, width int, keys ...key.Binding) string {
+	n, used := 0, -len(separator)
+	for _, k := range keys {
+		used += len(separator) + ansi.StringWidth(k.Help().Key) + 1 + ansi.StringWidth(k.Help().Desc)
+		if used > width {
 			break
 		}
-		width += w
-		line += paint(wording.Bold, k.keys) + " " + paint(wording.Dim, k.does) + "  "
+		n++
 	}
-	return ansi.Truncate(strings.TrimRight(line, " "), m.width, "…")
+	return helper(separator).ShortHelpView(keys[:n])
 }
 
 func paint(colour, text string) string {

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi/client"
 )
 
 // column is one of the table's.
@@ -31,7 +32,7 @@ const unsorted sorting = -1
 // columns are all that there are, in the order in which they are shown.
 var columns = []column{
 	{"id", "ID", 10, 32, false, true, byID, func(_ *model, r *row) (string, string) { return r.Id, "" }, nil},
-	{"agent", "AGENT", 5, 12, false, true, byAgent, func(_ *model, r *row) (string, string) { return program(r), "" }, nil},
+	{"agent", "AGENT", 5, 12, false, true, byAgent, func(_ *model, r *row) (string, string) { return wording.Program(r.Session), "" }, nil},
 	{"state", "STATE", 9, 9, false, true, byAttention, func(_ *model, r *row) (string, string) { return r.State, wording.StateColour(r.Session) }, nil},
 	{"activity", "ACTIVITY", 26, 64, false, true, byAttention, (*model).activity, nil},
 	{"waiting", "WAITING", 7, 7, false, false, byAttention, func(m *model, r *row) (string, string) {
@@ -49,16 +50,17 @@ var columns = []column{
 		return amount(r.usage.tasks, r.usage.there, func(n uint64) string { return fmt.Sprint(n) }), ""
 	}, anyCounter(func(v *values) uint64 { return v.tasks })},
 	{"since", "SINCE", 7, 7, false, true, byChange, func(m *model, r *row) (string, string) { return wording.Since(r.Session, m.now), "" }, nil},
+	{"total", "TOTAL TIME", 10, 10, false, false, unsorted, func(m *model, r *row) (string, string) { return wording.Runtime(r.earlier + lastRun(r.Session, m.now)), "" }, nil},
 	{"login", "LOGIN", 6, 6, false, false, unsorted, func(_ *model, r *row) (string, string) { return atLogin(r), "" }, anyRow(func(r *row) bool { return atLogin(r) != "-" })},
 	{"branch", "BRANCH", 10, 32, false, false, unsorted, func(_ *model, r *row) (string, string) { return cmp.Or(r.Worktree, "-"), "" }, anyRow(func(r *row) bool { return r.Worktree != "" })},
 	{"labels", "LABELS", 10, 32, false, false, unsorted, func(_ *model, r *row) (string, string) { return labelText(r), "" }, anyRow(func(r *row) bool { return len(r.Labels) > 0 })},
 	{"description", "DESCRIPTION", 12, 48, false, false, unsorted, func(_ *model, r *row) (string, string) { return cmp.Or(r.Description, "-"), "" }, anyRow(func(r *row) bool { return r.Description != "" })},
-	{"workspace", "WORKSPACE", 12, 48, false, true, unsorted, func(_ *model, r *row) (string, string) { return workspace(r), "" }, nil},
+	{"workspace", "WORKSPACE", 12, 48, false, true, unsorted, func(_ *model, r *row) (string, string) { return wording.Place(r.Session, wording.Workspace), "" }, nil},
 }
 
 // dropped are the columns in the order in which they give way on a narrow terminal; ID stays to the last.
 var dropped = []string{
-	"workspace", "tasks", "graph", "description", "labels", "branch", "login", "waiting", "memory", "cpu", "agent", "since", "activity", "state",
+	"workspace", "tasks", "graph", "description", "labels", "branch", "login", "total", "waiting", "memory", "cpu", "agent", "since", "activity", "state",
 }
 
 // growing are those that get the room that is left, in that order.
@@ -100,17 +102,24 @@ func anyCounter(counter func(*values) uint64) func(*model) bool {
 	}
 }
 
-// workspace is where the session works, with its branch where the directory is a worktree made for the session.
-func workspace(r *row) string {
-	return wording.OnBranch(wording.Workspace(cmp.Or(r.repository(), r.WorkingDirectory)), r.Worktree)
+// lastRun returns how many microseconds the session's last run took, until now if it has not ended.
+func lastRun(s client.Session, now time.Time) uint64 {
+	end := s.ExecMainExitTimestamp
+	if s.AgentAlive {
+		end = uint64(now.UnixMicro())
+	}
+	return end - min(s.ExecMainStartTimestamp, end)
 }
 
-// program is the name of the program that the session runs: that of its agent, or of the command that it was given instead.
-func program(r *row) string {
-	if r.Agent == "command" && len(r.Command) > 0 {
-		return filepath.Base(r.Command[0])
+// count notes what the runs before the last one took: the sum is read with the session, and no signal
+// says that it has grown.
+func (r *row) count(s client.Session, now time.Time) {
+	switch {
+	case r.Id == "" && wording.Available(s.TotalRuntimeUSec):
+		r.earlier = s.TotalRuntimeUSec - min(lastRun(s, now), s.TotalRuntimeUSec)
+	case r.Id != "" && s.ExecMainStartTimestamp != r.ExecMainStartTimestamp:
+		r.earlier += lastRun(r.Session, now)
 	}
-	return r.Agent
 }
 
 func atLogin(r *row) string {

@@ -55,7 +55,7 @@ func (m *model) openForm() []effect {
 	prompt := newArea()
 	directory, agent := m.directory, ""
 	if r := m.selected(); r != nil {
-		directory, agent = cmp.Or(r.repository(), r.WorkingDirectory, m.directory), r.Agent
+		directory, agent = cmp.Or(r.Repository, r.WorkingDirectory, m.directory), r.Agent
 	}
 	m.dialog = &dialog{kind: filling, title: "New session", fields: []*field{
 		{name: "Agent", choices: notEmpty(agent)},

@@ -59,6 +59,7 @@ type row struct {
 	group     string
 	question  string // the text of what its agent asks
 	usage     usage
+	earlier   uint64 // microseconds that the runs before the last one took
 	heading   string // the name of its group, while rows are grouped
 }
 
@@ -231,6 +232,7 @@ func (m *model) learnSession(s snapshot, all bool) {
 	if s.Attention == "" {
 		r.question = ""
 	}
+	r.count(s.Session, m.now)
 	r.snapshot = s
 	m.preview.stale(s.Id)
 }
@@ -434,7 +436,7 @@ func (m *model) window() []*row {
 func matches(r *row, filter string) bool {
 	for word := range strings.FieldsSeq(strings.ToLower(filter)) {
 		found := false
-		for _, text := range []string{r.Id, r.Agent, program(r), r.State, r.Activity, r.Attention, r.Reason, r.WorkingDirectory, r.Worktree, r.Description} {
+		for _, text := range []string{r.Id, r.Agent, wording.Program(r.Session), r.State, r.Activity, r.Attention, r.Reason, r.WorkingDirectory, r.Worktree, r.Description} {
 			found = found || strings.Contains(strings.ToLower(text), word)
 		}
 		for name, value := range r.Labels {

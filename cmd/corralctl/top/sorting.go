@@ -44,7 +44,7 @@ func (s sorting) compare(a, b *row) int {
 	case byChange:
 		return cmp.Compare(b.StateChangeTimestamp, a.StateChangeTimestamp)
 	case byAgent:
-		return strings.Compare(program(a), program(b))
+		return strings.Compare(wording.Program(a.Session), wording.Program(b.Session))
 	}
 	return 0
 }

@@ -441,3 +441,28 @@ func TestPaste_IsRefusedWholeWhereItIsTooLong(t *testing.T) {
 }
 
 func writeFile(path, content string) error { return os.WriteFile(path, []byte(content), 0o600) }
+
+func TestColumns_TotalTimeGrowsWithTheRuns(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(seconds int) uint64 { return uint64(start.Add(time.Duration(seconds) * time.Second).UnixMicro()) }
+	total := func(r *row, seconds int) string {
+		return wording.Runtime(r.earlier + lastRun(r.Session, start.Add(time.Duration(seconds)*time.Second)))
+	}
+	var r row
+	learn := func(s client.Session, seconds int) {
+		s.Id = "shop"
+		r.count(s, start.Add(time.Duration(seconds)*time.Second))
+		r.Session = s
+	}
+	running := client.Session{AgentAlive: true, ExecMainStartTimestamp: at(0), TotalRuntimeUSec: 100e6}
+	learn(running, 60) // 40 s in runs before, 60 s in this one
+	assert.Equal(t, "1m 40s", total(&r, 60))
+	assert.Equal(t, "2m", total(&r, 80))
+	ended := running
+	ended.AgentAlive, ended.ExecMainExitTimestamp = false, at(90)
+	learn(ended, 91)
+	assert.Equal(t, "2m 10s", total(&r, 500), "40 s and 90 s")
+	running.ExecMainStartTimestamp = at(500)
+	learn(running, 500)
+	assert.Equal(t, "2m 20s", total(&r, 510), "a third run")
+}

@@ -193,7 +193,7 @@ func (m *model) previewTitle(r *row) string {
 		}
 		return paint(alert, fit(wording.Printable(text), m.width, false))
 	}
-	title := "── " + wording.Printable(r.Id) + " ── " + wording.Printable(program(r)+" in "+workspace(r)) + " "
+	title := "── " + wording.Printable(r.Id) + " ── " + wording.Printable(wording.Program(r.Session)+" in "+wording.Place(r.Session, wording.Workspace)) + " "
 	if r.Description != "" {
 		title += "── " + wording.Printable(r.Description) + " "
 	}

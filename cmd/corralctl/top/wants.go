@@ -10,6 +10,3 @@ func waitsForPermission(r *row) bool { return wording.Waits(r.Session) && r.Atte
 
 // seen reports whether a person has acknowledged what the session needs.
 func seen(r *row) bool { return r.AttentionAcknowledged }
-
-// repository is the directory of the git repository that the session's worktree was made from, "" where there is none or it is not known.
-func (r *row) repository() string { return "" }

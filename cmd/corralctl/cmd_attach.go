@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -18,22 +17,51 @@ import (
 var attachVerb = verb{
 	name: "attach", args: "[ID]", summary: "Use a session's terminal; without ID the one that waits",
 	options: func(f *pflag.FlagSet) action {
-		resume := f.Bool("resume", false, "resume it first if it cannot be attached to, without asking")
-		tearDown := f.Bool("tear-down", false, "end what is left of it if it cannot be attached to, without asking")
+		resume := f.Bool(answerResume, false, "if its agent has ended, resume it without asking")
+		restart := f.Bool(answerRestart, false, "if its agent has ended, start it afresh without asking")
+		tearDown := f.Bool(answerTearDown, false, "if its agent has ended, end what is left of it without asking")
+		here := f.Bool("here", false, "inside tmux: attach in this pane instead of a window of its own")
 		return func(ctx context.Context, c *ctl, args []string) error {
 			if len(args) > 1 {
 				return usagef("attach", "attach takes one session, not %d", len(args))
 			}
-			if *resume && *tearDown {
-				return usagef("attach", "attach can resume or tear down, not both")
+			o := attachOptions{here: *here}
+			for answer, given := range map[string]bool{answerResume: *resume, answerRestart: *restart, answerTearDown: *tearDown} {
+				if given && o.answer != "" {
+					return usagef("attach", "only one of --resume, --restart and --tear-down can be given")
+				} else if given {
+					o.answer = answer
+				}
 			}
-			alone := *tearDown && len(args) == 1 && c.host == "" // the answer of a script
+			alone := o.answer == answerTearDown && len(args) == 1 && c.host == "" // needs no terminal
 			if !alone && !c.onTerminal() {
 				return c.noTerminal(ctx, args)
 			}
-			return c.attachTo(ctx, args, recovery{*resume, *tearDown})
+			return c.attachTo(ctx, args, o)
 		}
 	},
+}
+
+// The answers that can be given in advance to the question what to do about a session whose agent has ended.
+const (
+	answerResume   = "resume"
+	answerRestart  = "restart"
+	answerTearDown = "tear-down"
+)
+
+// attachOptions are the options of attach.
+type attachOptions struct {
+	answer string // one of the answers above, "" to ask
+	here   bool   // in this pane, also inside the user's tmux
+}
+
+// words are the options again, for corralctl on another machine.
+func (o attachOptions) words() []string {
+	words := []string{}
+	if o.answer != "" {
+		words = append(words, "--"+o.answer)
+	}
+	return append(words, "--")
 }
 
 // onTerminal tells whether a person is asked, and answers, on a terminal.
@@ -60,22 +88,22 @@ func (c *ctl) noTerminal(ctx context.Context, words []string) error {
 	return f
 }
 
-func (c *ctl) attachTo(ctx context.Context, args []string, answer recovery) error {
+// attachTo attaches to the session that args name, or to one that is chosen if they name none.
+func (c *ctl) attachTo(ctx context.Context, args []string, o attachOptions) error {
 	if c.host != "" {
-		return c.execHost("attach", append(answer.words(), args...)...)
+		return c.execHost("attach", append(o.words(), args...)...)
 	}
+	var id string
+	var err error
 	if len(args) == 0 {
-		id, err := c.attachable(ctx)
-		if err != nil || id == "" {
-			return err
-		}
-		return c.attach(ctx, id, answer)
+		id, err = c.attachable(ctx)
+	} else {
+		id, err = c.one(ctx, args[0])
 	}
-	id, err := c.one(ctx, args[0])
-	if err != nil {
+	if err != nil || id == "" {
 		return err
 	}
-	return c.attach(ctx, id, answer)
+	return c.attach(ctx, id, o)
 }
 
 // attachable is the session that is meant when none is named: the only one that waits, or else the only one whose turn has ended, else the only one that
@@ -114,37 +142,6 @@ func (c *ctl) attachable(ctx context.Context) (string, error) {
 	return c.pick(live)
 }
 
-// attach replaces this process by the one that joins the session's terminal. Where there is none to join, what to do is asked.
-func (c *ctl) attach(ctx context.Context, id string, answer recovery) error {
-	bus, err := c.connect(ctx)
-	if err != nil {
-		return c.cannot("attach to", id, err)
-	}
-	if err := c.refuseOwn(ctx, bus, id, "attach to"); err != nil {
-		return err
-	}
-	argv, variables, err := bus.AttachCommand(ctx, id)
-	if err != nil {
-		why, final := c.cannotAttach(ctx, bus, id, err)
-		if !invalidState(err) || final {
-			return why
-		}
-		resumed, err := c.recover(ctx, bus, id, why, answer)
-		if !resumed {
-			return err
-		}
-		if argv, variables, err = bus.AttachCommand(ctx, id); err != nil {
-			return c.cannot("attach to", id, err)
-		}
-	}
-	if !c.onTerminal() {
-		return c.noTerminal(ctx, []string{id})
-	}
-	followAgent()
-	_ = bus.Acknowledge(ctx, id) // also where somebody is attached already: tmux tells of the first one only
-	return c.cannot("attach to", id, c.exec(argv, attachEnvironment(os.Environ(), variables)))
-}
-
 // ownSession is the session that corralctl runs in, as a program that its agent has started, "" if there is none.
 func (c *ctl) ownSession(ctx context.Context, bus *client.Client) string {
 	if c.host != "" || !concerned() {
@@ -176,37 +173,6 @@ func attachEnvironment(environment, variables []string) []string {
 		return slices.ContainsFunc(replaced, func(prefix string) bool { return strings.HasPrefix(entry, prefix) })
 	})
 	return append(kept, variables...)
-}
-
-// cannotAttach says why, and what would help, by the state that the session is in. Where there is no choice, it is final: a frozen session is to be thawed, and one that
-// was never started has nothing to be resumed or torn down.
-func (c *ctl) cannotAttach(ctx context.Context, bus *client.Client, id string, err error) (f *failure, final bool) {
-	f = c.cannot("attach to", id, err)
-	if dbusapi.ShortErrorName(err) != dbusapi.InvalidState {
-		return f, false
-	}
-	s, err := bus.Session(ctx, id)
-	if err != nil {
-		return f, false
-	}
-	switch {
-	case s.Frozen:
-		f.message = fmt.Sprintf("cannot attach to %q: it is frozen", id)
-		f.hint = "corralctl thaw " + id
-	case s.State == "stale":
-		f.message = fmt.Sprintf("cannot attach to %q: its tmux session is dead, its agent may live on", id)
-		f.hint = "corralctl resume " + id
-	case s.State == "created":
-		f.message = fmt.Sprintf("cannot attach to %q: it was never started", id)
-		f.hint = "corralctl start " + id
-	case wording.Ended(s.State):
-		f.message = fmt.Sprintf("cannot attach to %q: it is %s", id, s.State)
-		if s.Reason != "" {
-			f.message += ", " + s.Reason
-		}
-		f.hint = "corralctl resume " + id + ", or corralctl logs " + id
-	}
-	return f, s.Frozen || s.State == "created"
 }
 
 // invalidState tells whether a call was refused because of the state that the session is in.

@@ -266,7 +266,7 @@ func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, age
 	}
 	switch {
 	case r.attach:
-		return c.attachTo(ctx, []string{id}, recovery{})
+		return c.attachTo(ctx, []string{id}, attachOptions{})
 	case r.wait:
 		if err := c.out.Flush(); err != nil {
 			return err

@@ -8,7 +8,7 @@ hint: corralctl help attach
 [exit 2]
 
 $ corralctl attach --resume --tear-down fix-1
-corralctl: attach can resume or tear down, not both
+corralctl: only one of --resume, --restart and --tear-down can be given
 hint: corralctl help attach
 [exit 2]
 

@@ -1,0 +1,313 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi/client"
+)
+
+// answer is one thing that can be done about a session whose agent has ended.
+type answer struct {
+	name string // the word for it, which begins with its key or is named by it
+	key  rune
+	also []rune // other keys that mean the same
+	does string // what it does to this session in its state
+}
+
+// The names of the choices that are not answers in advance.
+const (
+	choiceStart   = "start"
+	choiceThaw    = "thaw"
+	choiceLog     = "log"
+	choiceArchive = "archive"
+	choiceLeave   = "leave"
+)
+
+// inquiry is what is asked about a session: what can be done, what Enter does, and why that.
+type inquiry struct {
+	choices []answer
+	enter   string // the name of the choice that Enter takes
+	why     string
+}
+
+// questionOf returns what can be done about a session in its state. Left is the number of processes that its agent has left behind.
+func questionOf(s client.Session, left int) inquiry {
+	program := programOf(s)
+	log := answer{choiceLog, 'l', nil, "show everything that it has printed"}
+	leave := answer{choiceLeave, 'q', []rune{'c'}, "change nothing"}
+	archive := answer{choiceArchive, 'a', nil, "hide it and keep its record and log; it cannot be started again" + andEnds(left)}
+	ended := []answer{
+		{answerRestart, 's', nil, "start " + program + " from the beginning" + andEnds(left)}, log, archive,
+	}
+	if s.Resumable {
+		ended[0].does = "start " + program + " with a new conversation" + andEnds(left)
+		ended = slices.Insert(ended, 0, answer{answerResume, 'r', nil, "continue the conversation in a new run" + andEnds(left)})
+	} else {
+		ended[0].also = []rune{'r'}
+	}
+	if left > 0 {
+		ended = append(ended, answer{answerTearDown, 't', nil, "end " + leftText(left)})
+	}
+	ended = append(ended, leave)
+	switch {
+	case s.Frozen:
+		return inquiry{[]answer{{choiceThaw, 't', nil, "let its processes continue, and attach"}, log, leave}, choiceThaw, "a frozen agent does not answer"}
+	case s.State == "created":
+		return inquiry{[]answer{{choiceStart, 's', []rune{'r'}, "start " + program + ", and attach"}, leave}, choiceStart, "it has never been started"}
+	case s.State == "archived":
+		return inquiry{[]answer{log, leave}, choiceLeave, "an archived session cannot be started again"}
+	case s.AgentAlive:
+		return inquiry{[]answer{
+			{answerResume, 'r', nil, "show the running agent in a new tmux server"},
+			{answerRestart, 's', nil, "end the agent and start " + program + " from the beginning"},
+			log, {answerTearDown, 't', nil, "end the agent and all other processes of the session"}, leave,
+		}, answerResume, "the agent is still running, and nothing of it is lost"}
+	case s.State == "stale" || s.State == "orphaned":
+		ended = slices.DeleteFunc(ended, func(c answer) bool { return c.name == answerResume })
+		ended[0].also = nil
+		beside := answer{answerResume, 'r', nil, "start " + program + " again and keep " + leftText(left)}
+		return inquiry{slices.Insert(ended, 0, beside), answerResume, leftText(left) + " may still be needed"}
+	case s.Resumable:
+		return inquiry{ended, answerResume, "the agent can continue its conversation"}
+	case s.State == "suspended":
+		return inquiry{ended, answerRestart, "it was suspended to be continued, and " + program + " can only start from the beginning"}
+	}
+	return inquiry{ended, choiceLeave, program + " would start from the beginning, which you may not want"}
+}
+
+func andEnds(left int) string {
+	if left == 0 {
+		return ""
+	}
+	return "; ends " + leftText(left)
+}
+
+func leftText(left int) string {
+	if left == 1 {
+		return "the process that it left behind"
+	}
+	return fmt.Sprintf("the %d processes that it left behind", left)
+}
+
+// take returns the choice that a key means.
+func (q inquiry) take(k key) (answer, bool) {
+	for _, c := range q.choices {
+		pressed := []rune(strings.ToLower(string(rune(max(k, 0)))))[0]
+		if c.key == pressed || slices.Contains(c.also, pressed) || k == keyEnter && c.name == q.enter || k == keyCancel && c.name == choiceLeave {
+			return c, true
+		}
+	}
+	return answer{}, false
+}
+
+// lines are the choices as they are shown in a terminal, and what Enter does.
+func (q inquiry) lines(width int) []string {
+	lines := make([]string, 0, len(q.choices)+2)
+	for _, c := range q.choices {
+		lines = append(lines, wording.Ellipsize(fmt.Sprintf("  %c  %-10s %s", c.key, c.name, c.does), width))
+	}
+	return append(lines, "", wording.Ellipsize("Enter: "+q.enter+", because "+q.why+".", width))
+}
+
+// keys are the keys that can be pressed, for a person who has pressed another one.
+func (q inquiry) keys() string {
+	keys := make([]string, len(q.choices))
+	for i, c := range q.choices {
+		keys[i] = string(c.key)
+	}
+	return strings.Join(keys, ", ") + " or Enter"
+}
+
+// programOf is the name of the program that a session runs.
+func programOf(s client.Session) string {
+	if len(s.Command) == 0 {
+		return s.Agent
+	}
+	return filepath.Base(s.Command[0])
+}
+
+// resultOf says in one sentence what has become of a session's agent, and when.
+func resultOf(s client.Session, left int, now time.Time) string {
+	program := programOf(s)
+	switch {
+	case s.Frozen:
+		return program + " is frozen"
+	case s.State == "created":
+		return program + " has never been started"
+	case s.AgentAlive:
+		return fmt.Sprintf("its tmux server died; %s (PID %d) is still running", program, s.MainPID)
+	case s.State == "stale" || s.State == "orphaned":
+		return fmt.Sprintf("its tmux server died and %s has ended without an exit status; %s", program, stillRunning(left))
+	}
+	text := program + " " + endOf(s)
+	at := s.StateChangeTimestamp
+	if s.ExecMainExitTimestamp != 0 && s.Result != "session-lost" {
+		at = s.ExecMainExitTimestamp
+	}
+	if at != 0 {
+		text += ", " + ago(now.Sub(wording.Moment(at)))
+	}
+	if left > 0 {
+		text += "; " + stillRunning(left)
+	}
+	return text
+}
+
+func stillRunning(left int) string {
+	if left == 1 {
+		return "1 of its processes is still running"
+	}
+	return fmt.Sprintf("%d of its processes are still running", left)
+}
+
+// endOf says how an agent has ended, after the name of its program.
+func endOf(s client.Session) string {
+	reason := strings.TrimPrefix(s.Reason, "command ")
+	because := ""
+	if reason != "" {
+		because = " (" + reason + ")"
+	}
+	switch {
+	case s.State == "suspended" && s.Reason == "":
+		return "was suspended on request"
+	case s.State == "suspended":
+		return "was suspended" + because
+	case s.State == "stopped":
+		return "was stopped" + cmp.Or(because, " on request")
+	}
+	switch s.Result {
+	case "success":
+		return "exited with code 0"
+	case "exit-code", "signal", "core-dump":
+		return reason
+	case "oom-kill":
+		return "was killed:" + strings.TrimSuffix(" "+reason, " ")
+	case "timeout":
+		return "was ended" + because
+	case "start-failed":
+		return "could not be started" + because
+	}
+	return "has ended without an exit status" + because
+}
+
+// ago is a duration in words: "3 minutes ago".
+func ago(d time.Duration) string {
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
+		if n := int(d / unit.length); n > 0 {
+			return wording.Plural(n, unit.name) + " ago"
+		}
+	}
+	return "just now"
+}
+
+// offer shows the end of a session and does what the person chooses, or what was answered in advance. It returns whether the session is to be looked at again.
+func (a *attachment) offer(ctx context.Context, s client.Session) (again bool, err error) {
+	given := a.options.answer
+	a.options.answer = ""
+	switch {
+	case given == "":
+	case s.Frozen:
+		return false, &failure{exitFailed, fmt.Sprintf("cannot attach to %q: it is frozen", s.Id), "corralctl thaw " + s.Id}
+	case s.State == "created" && given != answerRestart:
+		return false, &failure{exitFailed, fmt.Sprintf("cannot attach to %q: it was never started", s.Id), "corralctl start " + s.Id}
+	default:
+		return a.do(ctx, s, given)
+	}
+	if !a.c.onTerminal() {
+		return false, a.c.noTerminal(ctx, []string{a.id})
+	}
+	ctx = a.unlimited(ctx)
+	bus, err := a.c.connect(ctx)
+	if err != nil {
+		return false, a.c.cannot("attach to", a.id, err)
+	}
+	_ = bus.Acknowledge(ctx, a.id) // this is to look at it
+	left := a.c.left(s)
+	if !a.silent {
+		a.showScreen(ctx, s)
+	}
+	a.silent = false
+	fmt.Fprintf(a.c.out, "%s\n\n", a.c.paint(wording.Bold, wording.Printable(s.Id+": "+resultOf(s, left, time.Now())+".")))
+	taken, err := a.choose(ctx, s, questionOf(s, left))
+	switch {
+	case errors.Is(err, errChanged):
+		return true, nil
+	case err != nil || taken == choiceLeave:
+		return false, err
+	}
+	again, err = a.do(ctx, s, taken)
+	if err != nil && err.Error() != "" { // a signal has no message
+		a.c.report(err)
+		fmt.Fprintln(a.c.out)
+		a.silent, err, again = true, nil, true
+	}
+	return again, err
+}
+
+// do does what was chosen. It returns whether the session is to be looked at again.
+func (a *attachment) do(ctx context.Context, s client.Session, what string) (again bool, err error) {
+	bus, err := a.c.connect(ctx)
+	if err != nil {
+		return false, a.c.cannot("attach to", a.id, err)
+	}
+	call, doing, progressive := bus.ResumeSession, "resume", "Resuming"
+	switch what {
+	case choiceLog:
+		a.silent = true
+		return true, a.showLog(ctx)
+	case answerRestart:
+		call, doing, progressive = bus.RestartSession, "restart", "Restarting"
+		if s.State == "created" {
+			call, doing, progressive = bus.StartSession, "start", "Starting"
+		}
+	case choiceStart:
+		call, doing, progressive = bus.StartSession, "start", "Starting"
+	case choiceThaw:
+		call, doing, progressive = bus.ThawSession, "thaw", "Thawing"
+	case choiceArchive:
+		call, doing, progressive = bus.ArchiveSession, "archive", "Archiving"
+	case answerTearDown:
+		call, doing, progressive = func(ctx context.Context, id string) error { return bus.StopSession(ctx, id, 0) }, "tear down", "Stopping"
+	}
+	if err := a.c.out.Flush(); err != nil {
+		return false, err
+	}
+	progress := newProgress(a.c, progressive, []string{a.id})
+	interruptible, stop := a.untilSignal(ctx)
+	err = call(interruptible, a.id)
+	sig := stop()
+	progress.end()
+	if err != nil && sig != nil {
+		return false, exit(signalCode(sig))
+	}
+	if err != nil {
+		if now, e := bus.Session(ctx, a.id); e == nil && !isOver(now) && invalidState(err) {
+			return true, nil // somebody else has been faster
+		}
+		return false, a.c.cannot(doing, a.id, err)
+	}
+	switch what {
+	case answerTearDown:
+		fmt.Fprintf(a.c.out, "Nothing of session %s runs any more.\n", a.id)
+		return false, nil
+	case choiceArchive:
+		fmt.Fprintf(a.c.out, "Archived session %s.\n", a.id)
+		return false, nil
+	case answerResume:
+		if now, e := bus.Session(ctx, a.id); e == nil && now.NRuns != s.NRuns && s.Resumable && !now.Resumed {
+			a.c.print("%s: no conversation was saved yet: starts a new one.\n", a.id)
+		}
+	}
+	return true, nil
+}

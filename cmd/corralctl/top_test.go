@@ -29,7 +29,7 @@ type view struct {
 func newView(t *testing.T, s *stage, width, height, command string) *view {
 	t.Helper()
 	v := &view{t, s, filepath.Join(testbed.Dir(t), "view")}
-	v.tmux("-f", "/dev/null", "new-session", "-d", "-x", width, "-y", height, command+`; echo "top ended with $?"; exec sleep infinity`)
+	v.tmux("-f", "/dev/null", "new-session", "-d", "-x", width, "-y", height, "unset TMUX; "+command+`; echo "top ended with $?"; exec sleep infinity`)
 	t.Cleanup(func() { v.tmux("kill-server") })
 	return v
 }
@@ -196,6 +196,8 @@ func TestTopAttachesBesideOthers(t *testing.T) {
 	v.keys("Enter")
 	v.hides("ACTIVITY")
 	stage.run(t, `until corralctl show -P AttentionAcknowledged asker | grep -q yes; do :; done; corralctl stop asker`, "")
+	v.shows("asker: sh was stopped on request", "Choice:")
+	v.keys("q")
 	assert.NotContains(t, v.shows("ACTIVITY", "stopped"), "cannot attach")
 	v.keys("q")
 	v.shows("top ended with 0")

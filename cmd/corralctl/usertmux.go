@@ -11,6 +11,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
+	"github.com/corrald/corral/internal/config"
 )
 
 // A userTmux is the tmux that a person works in, and that has the terminal of this process as one of its panes.
@@ -89,7 +90,11 @@ func (c *ctl) showInTmux(ctx context.Context, bus *client.Client, s client.Sessi
 	}
 	_, _ = t.ask(ctx, "set-option", "-w", "-t", id, windowOption, s.Id) // without it, the next attach opens another window
 	if !c.quiet {
-		c.print("%s is in a window of this tmux; to attach in this pane: corralctl attach --here %s\n", s.Id, s.Id)
+		leave := ""
+		if configured, _, err := config.Load(configDirs()); err == nil && configured.DetachKey != "" {
+			leave = ", and " + configured.DetachKey + " detaches"
+		}
+		c.print("%s is in a window of this tmux%s; corralctl attach --here %s attaches in this pane.\n", s.Id, leave, s.Id)
 	}
 	return true
 }

@@ -168,3 +168,9 @@ $ . ~/terminal.sh; new 'corralctl freeze new; corralctl attach --restart new; co
 corralctl: cannot attach to "new": it is frozen
 hint: corralctl thaw new
 code 0
+
+# tmux may refuse the terminal.
+$ . ~/terminal.sh; new TERM=nonesuch corralctl attach new; see ^code; end
+missing or unsuitable terminal: nonesuch
+corralctl: cannot attach to "new": tmux exited with code 1
+code 1

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
@@ -36,8 +37,9 @@ type Window struct {
 	Command     []string // what runs in it, by an absolute path
 }
 
-// Open opens the window, by the user manager on the bus at address. It returns the name of its unit once the terminal's program runs, or if
-// it could not be started; whether it can show itself, and why not, is in the unit's journal. Errors: ErrNoDisplay, *NoTerminalError.
+// Open opens the window, by the user manager on the bus at address. It returns the name of its unit once the terminal's program has run for a second, or has exited
+// with success, as those do that hand the window to a server; also if it has failed: why is in the unit's journal. Errors: ErrNoDisplay, *NoTerminalError,
+// *transient.Failure.
 func Open(ctx context.Context, address string, w Window) (string, error) {
 	conn, err := bus.Dial(ctx, address)
 	if err != nil {
@@ -52,8 +54,18 @@ func Open(ctx context.Context, address string, w Window) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return transient.Start(ctx, conn, transient.Service{Kind: "window", Name: w.Name, Description: w.Description, Slice: "app.slice", Argv: argv})
+	unit, err := transient.Start(ctx, conn, transient.Service{
+		Kind: "window", Name: w.Name, Description: w.Description, Slice: "app.slice", Argv: argv,
+		Properties: []transient.Property{{Name: "AddRef", Value: dbus.MakeVariant(true)}}, // how it ends can be read for as long as the connection lives
+	})
+	if err == nil {
+		err = transient.Outlives(ctx, conn, unit, showTime)
+	}
+	return unit, err
 }
+
+// showTime is how long a terminal has to run to count as one that can show its window: one without a usable display fails at once.
+const showTime = time.Second
 
 // Terminal returns the argument vector that has a terminal run command in a window, where the environment leads. Errors as of Open.
 func (e Environment) Terminal(configured string, command []string) ([]string, error) {

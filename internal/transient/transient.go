@@ -127,6 +127,39 @@ func failure(ctx context.Context, conn *dbus.Conn, unit, job string) error {
 	return f
 }
 
+// Outlives waits for some time, and returns a *Failure if the service fails before. The unit has to have been started over the same connection, with AddRef.
+func Outlives(ctx context.Context, conn *dbus.Conn, unit string, limit time.Duration) error {
+	var path dbus.ObjectPath
+	if err := conn.Object(systemd, systemdPath).CallWithContext(ctx, managerIface+".GetUnit", 0, unit).Store(&path); err != nil {
+		return fmt.Errorf("cannot watch %q: %w", unit, err)
+	}
+	changes := make(chan *dbus.Signal, 64)
+	conn.Signal(changes)
+	defer conn.RemoveSignal(changes)
+	err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(systemd), dbus.WithMatchInterface("org.freedesktop.DBus.Properties"),
+		dbus.WithMatchMember("PropertiesChanged"), dbus.WithMatchObjectPath(path))
+	if err != nil {
+		return fmt.Errorf("cannot watch %q: %w", unit, err)
+	}
+	over := time.After(limit)
+	for {
+		var failed *Failure
+		if err := failure(ctx, conn, unit, "success"); errors.As(err, &failed) && failed.Result != "success" {
+			return failed
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("cannot watch %q: %w", unit, ctx.Err())
+		case <-over:
+			return nil
+		case _, connected := <-changes:
+			if !connected {
+				return fmt.Errorf("cannot watch %q: the connection to the bus is lost", unit)
+			}
+		}
+	}
+}
+
 // readable returns a file in memory that has this content, to be read from its beginning.
 func readable(content []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("input", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)

@@ -28,5 +28,11 @@ corralctl: cannot run "~/broken": its start ended as "failed"
 hint: journalctl --user -u corral-window-shop-….service
 [exit 1]
 
+# Nor does one pass for a window that fails as soon as it runs.
+$ printf '[Corral]\nTerminal=/bin/false\n' >~/config/corral/corral.conf && corralctl open shop
+corralctl: cannot open "shop": corral-window-shop-….service exited with code 1
+hint: journalctl --user -u corral-window-shop-….service
+[exit 1]
+
 $ printf '[Corral]\nTerminal=nonesuch\n' >~/config/corral/corral.conf && corralctl open shop; systemctl --user unset-environment DISPLAY HOME
 corralctl: cannot open "shop": Terminal=: "nonesuch" is not installed

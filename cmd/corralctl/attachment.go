@@ -42,13 +42,11 @@ func (c *ctl) attach(ctx context.Context, id string, o attachOptions) error {
 	a := &attachment{c: c, id: id, options: o, signals: make(chan os.Signal, 8)}
 	signal.Notify(a.signals, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM)
 	defer signal.Stop(a.signals)
-	for {
-		again, err := a.once(ctx)
-		if err != nil || !again {
-			return err
-		}
-		ctx = a.unlimited(ctx)
+	again, err := a.once(ctx)
+	for err == nil && again {
+		again, err = a.once(a.unlimited(ctx))
 	}
+	return err
 }
 
 // unlimited returns a context for what a person decides: --timeout= limits how long corrald may take, not for how long somebody is attached. The connection to
@@ -116,7 +114,7 @@ func isOver(s client.Session) bool {
 func (a *attachment) settled(ctx context.Context, before client.Session, refused error) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	_, err = a.c.follow(ctx, a.id, func(_ context.Context, _ *lastingWatch, s client.Session) (bool, error) {
+	err = a.c.follow(ctx, a.id, func(_ context.Context, _ *lastingWatch, s client.Session) (bool, error) {
 		return isOver(s) || s.State != before.State, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -138,7 +136,7 @@ func (a *attachment) join(ctx context.Context, argv, environment []string) (agai
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := a.c.follow(ctx, a.id, func(ctx context.Context, watch *lastingWatch, s client.Session) (bool, error) {
+		err := a.c.follow(ctx, a.id, func(ctx context.Context, watch *lastingWatch, s client.Session) (bool, error) {
 			if s.Frozen { // and tmux with it, which shows nothing then and detaches nobody
 				return true, nil
 			}
@@ -191,7 +189,7 @@ func (a *attachment) lost(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, a.c.cannot("attach to", a.id, err)
 	}
-	_, err = a.c.follow(ctx, a.id, func(_ context.Context, _ *lastingWatch, s client.Session) (bool, error) {
+	err = a.c.follow(ctx, a.id, func(_ context.Context, _ *lastingWatch, s client.Session) (bool, error) {
 		if isOver(s) {
 			return true, nil
 		}
@@ -339,9 +337,9 @@ func restoreScreen(t *terminal) {
 // errRemoved is the error of following a session that was removed.
 var errRemoved = errors.New("it was removed")
 
-// follow watches a session over a connection of its own until it is as wanted, and returns it. It outlives the daemon, and starts none. Errors: errRemoved,
+// follow watches a session over a connection of its own until it is as wanted. It outlives the daemon, and starts none. Errors: errRemoved,
 // NoSuchSession, that of ctx, those of wanted, and those of a connection that cannot be made.
-func (c *ctl) follow(ctx context.Context, id string, wanted func(context.Context, *lastingWatch, client.Session) (bool, error)) (s client.Session, err error) {
+func (c *ctl) follow(ctx context.Context, id string, wanted func(context.Context, *lastingWatch, client.Session) (bool, error)) error {
 	own := &ctl{globals: c.globals, name: c.name, err: io.Discard}
 	watch := &lastingWatch{c: own, ids: []string{id}, away: func(string) {}}
 	defer func() {
@@ -350,13 +348,13 @@ func (c *ctl) follow(ctx context.Context, id string, wanted func(context.Context
 		}
 	}()
 	if err := watch.listen(ctx); err != nil {
-		return s, err
+		return err
 	}
 	s, known, err := watch.session(ctx, id)
 	for err == nil {
 		if known {
 			if is, err := wanted(ctx, watch, s); is || err != nil {
-				return s, err
+				return err
 			}
 		}
 		var event client.Event
@@ -376,7 +374,7 @@ func (c *ctl) follow(ctx context.Context, id string, wanted func(context.Context
 			s, known, err = watch.session(ctx, id)
 		}
 	}
-	return s, err
+	return err
 }
 
 // isRemoved tells whether err says that there is no such session, or no more.

@@ -255,31 +255,34 @@ func (a *attachment) offer(ctx context.Context, s client.Session) (again bool, e
 	return again, err
 }
 
+// callFor returns the call that does what was chosen, and the words for it in an error and while it takes its time.
+func callFor(bus *client.Client, s client.Session, what string) (call func(context.Context, string) error, doing, progressive string) {
+	switch {
+	case what == choiceStart || what == answerRestart && s.State == "created":
+		return bus.StartSession, "start", "Starting"
+	case what == answerRestart:
+		return bus.RestartSession, "restart", "Restarting"
+	case what == choiceThaw:
+		return bus.ThawSession, "thaw", "Thawing"
+	case what == choiceArchive:
+		return bus.ArchiveSession, "archive", "Archiving"
+	case what == answerTearDown:
+		return func(ctx context.Context, id string) error { return bus.StopSession(ctx, id, 0) }, "tear down", "Stopping"
+	}
+	return bus.ResumeSession, "resume", "Resuming"
+}
+
 // do does what was chosen. It returns whether the session is to be looked at again.
 func (a *attachment) do(ctx context.Context, s client.Session, what string) (again bool, err error) {
 	bus, err := a.c.connect(ctx)
 	if err != nil {
 		return false, a.c.cannot("attach to", a.id, err)
 	}
-	call, doing, progressive := bus.ResumeSession, "resume", "Resuming"
-	switch what {
-	case choiceLog:
+	if what == choiceLog {
 		a.silent = true
 		return true, a.showLog(ctx)
-	case answerRestart:
-		call, doing, progressive = bus.RestartSession, "restart", "Restarting"
-		if s.State == "created" {
-			call, doing, progressive = bus.StartSession, "start", "Starting"
-		}
-	case choiceStart:
-		call, doing, progressive = bus.StartSession, "start", "Starting"
-	case choiceThaw:
-		call, doing, progressive = bus.ThawSession, "thaw", "Thawing"
-	case choiceArchive:
-		call, doing, progressive = bus.ArchiveSession, "archive", "Archiving"
-	case answerTearDown:
-		call, doing, progressive = func(ctx context.Context, id string) error { return bus.StopSession(ctx, id, 0) }, "tear down", "Stopping"
 	}
+	call, doing, progressive := callFor(bus, s, what)
 	if err := a.c.out.Flush(); err != nil {
 		return false, err
 	}

@@ -60,28 +60,7 @@ func (a *attachment) choose(ctx context.Context, s client.Session, q inquiry) (s
 	}
 	defer func() { _ = wake.Close() }()
 	ctx, cancel := context.WithCancel(ctx)
-	changed := make(chan error, 1)
-	go func() {
-		_, err := a.c.follow(ctx, a.id, func(_ context.Context, _ *lastingWatch, now client.Session) (bool, error) {
-			return now.State != s.State || now.NRuns != s.NRuns || now.Frozen != s.Frozen, nil
-		})
-		changed <- err
-	}()
-	woken := make(chan error, 1)
-	go func() {
-		defer func() { _ = waker.Close() }()
-		select {
-		case err := <-changed:
-			if err == nil || isRemoved(err) {
-				woken <- errChanged
-				return
-			}
-			<-ctx.Done() // nothing is to be known of it any more
-		case sig := <-a.signals:
-			woken <- exit(signalCode(sig))
-		case <-ctx.Done():
-		}
-	}()
+	woken := a.wakeOn(ctx, s, waker)
 	defer cancel()
 	restore, err := rawTerminal(int(a.c.in.Fd()))
 	if err != nil {
@@ -124,6 +103,35 @@ func (a *attachment) choose(ctx context.Context, s client.Session, q inquiry) (s
 			return name, nil
 		}
 	}
+}
+
+// wakeOn closes waker when the session is not as it was any more, or a signal has come, and returns which; or at the end of ctx.
+func (a *attachment) wakeOn(ctx context.Context, s client.Session, waker *os.File) <-chan error {
+	changed := make(chan error, 1)
+	go func() {
+		changed <- a.c.follow(ctx, a.id, func(_ context.Context, _ *lastingWatch, now client.Session) (bool, error) {
+			return now.State != s.State || now.NRuns != s.NRuns || now.Frozen != s.Frozen, nil
+		})
+	}()
+	woken := make(chan error, 1)
+	go func() {
+		defer func() { _ = waker.Close() }()
+		for {
+			select {
+			case err := <-changed:
+				if err == nil || isRemoved(err) {
+					woken <- errChanged
+					return
+				} // else nothing is to be known of it any more
+			case sig := <-a.signals:
+				woken <- exit(signalCode(sig))
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return woken
 }
 
 // keySuspend is what Ctrl-z sends.

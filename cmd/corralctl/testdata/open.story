@@ -29,8 +29,9 @@ hint: journalctl --user -u corral-window-shop-….service
 [exit 1]
 
 # Nor does one pass for a window that fails as soon as it runs.
-$ printf '[Corral]\nTerminal=/bin/false\n' >~/config/corral/corral.conf && corralctl open shop
-corralctl: cannot open "shop": corral-window-shop-….service exited with code 1
+$ printf '#!/bin/sh\nuntil systemctl --user is-active -q "corral-window-*"; do :; done; exit 7\n' >~/fails && chmod +x ~/fails
+$ printf '[Corral]\nTerminal=%s\n' ~/fails >~/config/corral/corral.conf && corralctl open shop
+corralctl: cannot open "shop": corral-window-shop-….service exited with code 7
 hint: journalctl --user -u corral-window-shop-….service
 [exit 1]
 

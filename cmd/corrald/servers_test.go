@@ -113,8 +113,12 @@ func TestMako(t *testing.T) {
 	d.picture(t, "grim", "-")
 	testbed.Systemctl(t, "stop", "corral-window-shop-*")
 	testbed.Poll(t, "nothing is shown", func() bool { return len(makoShows(t)) == 0 })
-	tmux("detach-client", "-a")
 	asks.must("Stop", uint64(0))
+	testbed.Poll(t, "the window stays, and asks what to do", func() bool {
+		unit, _, _ := strings.Cut(testbed.Systemctl(t, "list-units", "--plain", "--no-legend", "corral-window-asks-*"), " ")
+		return unit != "" && programsOf(t, unit) == "foot corralctl"
+	})
+	testbed.Systemctl(t, "stop", "corral-window-asks-*")
 	testbed.Poll(t, "no window is left", func() bool {
 		return testbed.Systemctl(t, "list-units", "--all", "--plain", "--no-legend", "corral-window-*") == ""
 	})

@@ -78,7 +78,7 @@ shop: sh exited with code 3, ….
   q  leave      change nothing
 Enter: resume, because the agent can continue its conversation.
 Choice:
-$ . ~/terminal.sh; keys R Enter; see 'second run' | head -1; corralctl show -P State shop; keys Enter; see 'code 5' | grep shop: | tail -1; see Choice:$ >~/out; keys s; see '^.shop. ' >~/out; corralctl show -P NRuns shop
+$ . ~/terminal.sh; keys R Enter; see 'second run' | head -1; corralctl show -P State shop; keys Enter; see 'shop: sh exited with code 5' | grep shop: | tail -1; see Choice:$ >~/out; keys s; see '^.shop. ' >~/out; corralctl show -P NRuns shop
 second run
 running
 shop: sh exited with code 5, ….

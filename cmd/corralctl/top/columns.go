@@ -50,7 +50,9 @@ var columns = []column{
 		return amount(r.usage.tasks, r.usage.there, func(n uint64) string { return fmt.Sprint(n) }), ""
 	}, anyCounter(func(v *values) uint64 { return v.tasks })},
 	{"since", "SINCE", 7, 7, false, true, byChange, func(m *model, r *row) (string, string) { return wording.Since(r.Session, m.now), "" }, nil},
-	{"total", "TOTAL TIME", 10, 10, false, false, unsorted, func(m *model, r *row) (string, string) { return wording.Runtime(r.earlier + lastRun(r.Session, m.now)), "" }, nil},
+	{"total", "TOTAL TIME", 10, 10, false, false, unsorted, func(m *model, r *row) (string, string) {
+		return wording.Runtime(r.earlier + lastRun(r.Session, m.now)), ""
+	}, nil},
 	{"login", "LOGIN", 6, 6, false, false, unsorted, func(_ *model, r *row) (string, string) { return atLogin(r), "" }, anyRow(func(r *row) bool { return atLogin(r) != "-" })},
 	{"branch", "BRANCH", 10, 32, false, false, unsorted, func(_ *model, r *row) (string, string) { return cmp.Or(r.Worktree, "-"), "" }, anyRow(func(r *row) bool { return r.Worktree != "" })},
 	{"labels", "LABELS", 10, 32, false, false, unsorted, func(_ *model, r *row) (string, string) { return labelText(r), "" }, anyRow(func(r *row) bool { return len(r.Labels) > 0 })},

@@ -1,6 +1,6 @@
 #!/bin/bash
 # pictures.sh OUT: has Corral's sessions shown by the real programs of a desktop, without a screen, and takes pictures of them into the directory OUT:
-# a notification by dunst; the bars of i3, polybar and waybar, with what is in contrib; rofi with the picker; tmux with a status line; the icon in a tray.
+# a notification by dunst; the bars of i3, polybar and waybar, with what is in contrib; rofi with the picker; tmux with a status line; the icon in a tray; corralctl top.
 # make pictures runs it. The script runs twice: outside it builds, inside, on a private systemd, it shows.
 set -eu -o pipefail
 self=$(cd "$(dirname "$0")" && pwd)/${0##*/}
@@ -16,11 +16,12 @@ outside() {
   make -s install-files PREFIX="$tmp/usr"
   go build -o "$tmp/usermanager" ./internal/testbed/usermanager
   cp -r contrib "$tmp/contrib"
+  cp scripts/screen-svg.py "$tmp"
   cp /usr/share/icons/hicolor/index.theme "$tmp/usr/share/icons/hicolor/" # what is installed elsewhere is looked for only where this is
   install -d -m 777 "$tmp/out"
   "$tmp/usermanager" -- bash "$self" --inside "$tmp"
   mkdir -p "$out"
-  cp "$tmp"/out/*.png "$out"
+  cp "$tmp"/out/*.png "$tmp"/out/*.svg "$out"
 }
 
 # --- the sessions ----------------------------------------------------------------------------------------------------------------------
@@ -45,12 +46,14 @@ sessions() {
 case $1 in
   works) corralctl report working; echo "Reading the tests…"; while :; do sleep 1; echo .; done ;;
   asks) sleep 0.5; corralctl report waiting --reason permission --message "$2"; exec sleep 1000 ;;
+  ends) corralctl report idle --reason turn-ended --message "$2"; exec sleep 1000 ;;
   fails) sleep 0.5; echo "error: cannot find module"; exit 3 ;;
   waits) corralctl report idle; exec sleep 1000 ;;
 esac
 END
   chmod 755 "$HOME/agent"
   agent claude && agent codex && agent gemini
+  printf '[Corral]\nLoginShell=no\n' >"$HOME/.config/corral/corral.conf" # its PATH has no corralctl
   systemctl --user daemon-reload
   systemctl --user start corrald
   session shop claude works
@@ -229,9 +232,19 @@ tmux_line() {
   kill $screen
 }
 
+# full_screen: corralctl top, as an SVG.
+full_screen() {
+  session tests claude ends 'All 214 tests pass'
+  tmux -L top -f /dev/null new-session -d -x 100 -y 26 'corralctl top'
+  within sh -c "tmux -L top capture-pane -p | grep -q 'turn ended'"
+  sleep 3 # for the columns of processor time and memory
+  tmux -L top capture-pane -e -p | python3 "$scripts/screen-svg.py" 100 >"$out/top.svg"
+  tmux -L top kill-server
+}
+
 inside() {
   local tmp=$1
-  prefix=$tmp/usr contrib=$tmp/contrib out=$tmp/out log=$HOME/log
+  prefix=$tmp/usr contrib=$tmp/contrib scripts=$tmp out=$tmp/out log=$HOME/log
   PATH=$prefix/bin:$PATH
   export XDG_DATA_DIRS=$prefix/share:/usr/share
   mkdir -p "$XDG_RUNTIME_DIR/systemd/user"
@@ -241,6 +254,7 @@ inside() {
   notification
   session cart codex fails
   corralctl wait -q cart || :
+  full_screen
   i3
   polybar
   waybar

@@ -212,9 +212,9 @@ func TestPicker(t *testing.T) {
 	p.run("corralctl", "run", "-q", "--id", "done", "--", "sh", "-c", "corralctl report idle --reason=turn-ended; exec sleep 1000")
 	p.run("corralctl", "wait", "--until=turn-ended", "done")
 	rows := pick("0", "")
-	assert.Regexp(t, `(?m)^cart +command failed .*\x00info\x1fcart$`, rows)
-	assert.Regexp(t, `(?m)^shop +command running .*\x00info\x1fshop$`, rows)
-	assert.Regexp(t, `(?m)^done +command running +turn ended .*\x00info\x1fdone$`, rows)
+	assert.Regexp(t, `(?m)^cart +sh +failed .*\x00info\x1fcart$`, rows)
+	assert.Regexp(t, `(?m)^shop +sleep +running .*\x00info\x1fshop$`, rows)
+	assert.Regexp(t, `(?m)^done +sh +running +turn ended .*\x00info\x1fdone$`, rows)
 	assert.Contains(t, rows, "\x00urgent\x1f0,1\n\x00active\x1f2\n")
 
 	pick("11", "shop")

@@ -19,7 +19,7 @@ import (
 )
 
 // untold are the properties of a session of whose changes nobody is told.
-var untold = []string{"LastActivityTimestamp", "Runs", "ControlGroup", "MemoryCurrent", "MemoryPeak", "CPUUsageNSec", "TasksCurrent"}
+var untold = []string{"LastActivityTimestamp", "Runs", "ControlGroup", "MemoryCurrent", "MemoryPeak", "CPUUsageNSec", "TasksCurrent", "TotalRuntimeUSec"}
 
 // cache is what a client has that keeps the properties of each object and follows the signals, as every proxy with a cache does.
 type cache map[dbus.ObjectPath]facts

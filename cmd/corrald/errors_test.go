@@ -102,6 +102,14 @@ func TestEveryErrorIsReached(t *testing.T) {
 			defer kill(t, systemd, syscall.SIGCONT)
 			return s.do("Freeze")
 		},
+		dbusapi.NotSupported: func() error { return s.do("Approve") },
+		dbusapi.AccessDenied: func() error {
+			answer := filepath.Join(d.dir, "answer")
+			d.run(t, "sly", "gdbus call -e -d "+dbusapi.BusName+" -o "+string(dbusapi.SessionPath("shop"))+" -m "+dbusapi.SessionInterface+".Approve 2>"+answer+"; true").become("completed")
+			name := regexp.MustCompile(`GDBus\.Error:([\w.]+): (.*)`).FindStringSubmatch(readFile(t, answer))
+			require.NotNil(t, name)
+			return dbus.Error{Name: name[1], Body: []any{name[2]}}
+		},
 		// The last one: what is under way when the daemon ends is answered.
 		dbusapi.ShuttingDown: func() error {
 			stubborn := d.run(t, "stubborn", "trap '' TERM HUP; while :; do sleep 1000 & wait; done")

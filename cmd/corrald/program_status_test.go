@@ -99,7 +99,7 @@ func TestAnAgentTellsItsTerminal(t *testing.T) {
 	s.say(status("state=done" + message("3 files changed")))
 	s.tells("idle", "turn-ended", "3 files changed", "osc7501")
 	detach := s.attach()
-	s.tells("idle", "", "", "osc7501")
+	s.wait("seen", func(f facts) bool { return f.text("Attention") == "turn-ended" && f.yes("AttentionAcknowledged") })
 	detach()
 	s.say(status("state=error" + message("no network")))
 	s.tells("idle", "error", "no network", "osc7501")

@@ -146,7 +146,7 @@ func (d *corrald) everything(t *testing.T) map[string]any {
 	all["files"] = files
 	for _, id := range d.ids(t) {
 		f := d.subject(t, id).facts()
-		for _, name := range []string{"CPUUsageNSec", "MemoryCurrent", "MemoryPeak", "Activity", "IdleHint", "IdleSinceHint", "LastActivityTimestamp"} {
+		for _, name := range []string{"CPUUsageNSec", "MemoryCurrent", "MemoryPeak", "Activity", "IdleHint", "IdleSinceHint", "LastActivityTimestamp", "TotalRuntimeUSec"} {
 			delete(f, name)
 		}
 		all[id] = f

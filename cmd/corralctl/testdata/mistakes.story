@@ -158,3 +158,13 @@ $ corralctl rm -q here there hereabouts
 
 $ corralctl list
 0 sessions. Lingering is off.
+
+$ corralctl list --columns=id,stat
+corralctl: unknown column "stat"; known are: …
+hint: corralctl list --columns=state
+[exit 2]
+
+$ corralctl list --label==web
+corralctl: invalid label "=web": expected KEY or KEY=VALUE
+hint: corralctl help list
+[exit 2]

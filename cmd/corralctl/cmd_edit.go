@@ -121,6 +121,7 @@ Command=
 #IdleAfterSec=30
 #IdleSuspendSec=30min
 #Notify=failed waiting
+#NotifyUrgency=failed:critical waiting:normal
 #ApproveKeys=y Enter
 #DenyKeys=Escape
 

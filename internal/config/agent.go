@@ -68,6 +68,7 @@ type Agent struct {
 	IdleAfter        time.Duration  // IdleAfterSec=, as in Config; 0 for what is configured there
 	IdleSuspend      time.Duration  // IdleSuspendSec=, as in Config; 0 for what is configured there
 	Notify           []string       // Notify=, as in Config; nil for what is configured there
+	NotifyUrgency    Urgencies      // NotifyUrgency=, as in Config, whose value applies to the kinds that are not in this one
 	TmuxConfig       string         // as in Config; "" for what is configured there
 	ApproveKeys      []string       // ApproveKeys=: tmux's names of the keys that approve what the agent asks permission for; nil if they are not known
 	DenyKeys         []string       // DenyKeys=: of those that deny it
@@ -248,6 +249,8 @@ func (l *agentLoader) setWhileRunning(a assignment) error {
 		return setValue(&agent.IdleSuspend, a.key, a.value, 0, idleSpan)
 	case "Agent.Notify":
 		return setValue(&agent.Notify, a.key, a.value, nil, ParseNotify)
+	case "Agent.NotifyUrgency":
+		return setValue(&agent.NotifyUrgency, a.key, a.value, nil, ParseUrgencies)
 	case "Agent.ApproveKeys":
 		return setValue(&agent.ApproveKeys, a.key, a.value, nil, keyNames)
 	case "Agent.DenyKeys":

@@ -32,6 +32,7 @@ type Config struct {
 	Terminal      string        // Terminal=: command of the terminal emulator that windows are opened with, "" to look for one
 	Notifications bool          // Notifications=: whether desktop notifications are sent
 	Notify        []string      // Notify=: of what a person is told in any way, some of NotifyAll
+	NotifyUrgency Urgencies     // NotifyUrgency=: the urgency of notifications, where it is not the default
 	TmuxMessages  bool          // TmuxMessages=: whether who is attached to another session is told
 	NotifyAfter   time.Duration // NotifyCompletedSec=: how long a run that completed has to have lasted to be told
 	Retention     Retention
@@ -122,6 +123,8 @@ func (c *Config) set(key, value string) error {
 		return setValue(&c.Notifications, key, value, def.Notifications, ParseBool)
 	case "Notify":
 		return setValue(&c.Notify, key, value, def.Notify, ParseNotify)
+	case "NotifyUrgency":
+		return setValue(&c.NotifyUrgency, key, value, def.NotifyUrgency, ParseUrgencies)
 	case "TmuxMessages":
 		return setValue(&c.TmuxMessages, key, value, def.TmuxMessages, ParseBool)
 	case "NotifyCompletedSec":

@@ -72,14 +72,14 @@ func TestLoadWithoutFiles(t *testing.T) {
 
 func TestEveryKeyOfCorralConf(t *testing.T) {
 	root := write(t, map[string]string{"corral.conf": strings.Join([]string{"[Corral]",
-		"StopTimeoutSec=1", "LogMaxSize=2M", "IdleAfterSec=2", "IdleSuspendSec=1h", "MaxSessions=4", "LoginShell=no", "TmuxConfig=/5", "DetachKey=F12", "Terminal=foot -e", "Notifications=no", "Notify=failed waiting", "TmuxMessages=no", "NotifyCompletedSec=5min", "SuspendedRetentionSec=6",
+		"StopTimeoutSec=1", "LogMaxSize=2M", "IdleAfterSec=2", "IdleSuspendSec=1h", "MaxSessions=4", "LoginShell=no", "TmuxConfig=/5", "DetachKey=F12", "Terminal=foot -e", "Notifications=no", "Notify=failed waiting", "NotifyUrgency=failed:critical", "TmuxMessages=no", "NotifyCompletedSec=5min", "SuspendedRetentionSec=6",
 		"ResumableRetentionSec=7", "FailedRetentionSec=8", "UnseenRetentionSec=11", "CompletedRetentionSec=9", "StoppedRetentionSec=infinity"}, "\n")})
 	c, warnings, err := Load([]string{root})
 	require.NoError(t, err)
 	assert.Empty(t, warnings)
 	assert.Equal(t, Config{
 		StopTimeout: time.Second, LogMaxSize: 2 << 20, IdleAfter: 2 * time.Second, IdleSuspend: time.Hour, MaxSessions: 4, TmuxConfig: "/5", DetachKey: "F12", Terminal: "foot -e",
-		Notify: []string{"failed", "waiting"}, TmuxMessages: false, NotifyAfter: 5 * time.Minute,
+		Notify: []string{"failed", "waiting"}, NotifyUrgency: Urgencies{"failed": "critical"}, TmuxMessages: false, NotifyAfter: 5 * time.Minute,
 		Retention: Retention{6 * time.Second, 7 * time.Second, 8 * time.Second, 11 * time.Second, 9 * time.Second, Infinity},
 	}, c)
 }

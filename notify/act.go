@@ -79,9 +79,9 @@ func (n *Notifier) failed(sessions []string, err error) {
 	if err == nil || n.ctx.Err() != nil {
 		return
 	}
-	title := "Corral: that did not work"
+	title := "Corral: action failed"
 	if len(sessions) == 1 {
-		title = sessions[0] + ": that did not work"
+		title = sessions[0] + ": action failed"
 	}
 	n.screen.failure = &Notice{
 		Key: failureKey, Token: fmt.Sprint(time.Now().UnixNano()), Title: title, Body: shortened(plain(err.Error()), 2*maxAsked), Urgency: Normal,

@@ -74,6 +74,20 @@ type item struct {
 	fresh time.Time // when it was given a notice of its own
 }
 
+// urgency returns the urgency of a notice of this kind about the session: that of its agent's definition, else that of the configuration, else the default.
+// The default is never critical: desktops show critical notices also while the user does not want to be disturbed.
+func (s Settings) urgency(n *supervisor.Snapshot, kind string) Urgency {
+	for _, configured := range []config.Urgencies{s.Agents[n.Agent].NotifyUrgency, s.Config.NotifyUrgency} {
+		if level, ok := configured[kind]; ok {
+			return Urgency(slices.Index(config.UrgencyLevels, level))
+		}
+	}
+	if kind == "completed" {
+		return Low
+	}
+	return Normal
+}
+
 // Desk decides what is to be on the user's screen. It is pure: what it says follows from what it was told. It belongs to one goroutine.
 type Desk struct {
 	settings Settings
@@ -251,7 +265,7 @@ func (d *Desk) Look(now time.Time, told func(key, token string) bool) []Notice {
 	for _, it := range d.items {
 		switch it.place {
 		case Alone:
-			notice := noticeOf(it.n, it.token, d.settings.Home)
+			notice := noticeOf(it.n, it.token, d.settings)
 			notice.Actions = withAnswers(notice.Actions, it.n, d.settings.Agents[it.n.Agent])
 			notices = append(notices, notice)
 		case Folded:
@@ -260,10 +274,10 @@ func (d *Desk) Look(now time.Time, told func(key, token string) bool) []Notice {
 	}
 	if len(folded) > 0 {
 		slices.SortFunc(folded, byAge)
-		notices = append(notices, summaryOf(snapshots(folded), d.memory.Summary))
+		notices = append(notices, summaryOf(snapshots(folded), d.memory.Summary, d.settings))
 	}
 	if all := d.interrupted(now, told); len(all) > 0 {
-		notices = append(notices, interruptedNotice(all, d.rebootToken()))
+		notices = append(notices, interruptedNotice(all, d.rebootToken(), d.settings))
 	}
 	slices.SortFunc(notices, func(a, b Notice) int {
 		if a.Urgency != b.Urgency {

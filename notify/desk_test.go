@@ -71,13 +71,13 @@ func TestWhatIsTold(t *testing.T) {
 		urgency  Urgency
 		actions  string
 	}{
-		"failed": {n: failed("shop", start), title: "shop: failed, exit 3", body: "command exited with code 3\n~/src/shop, after 2m 5s", urgency: Critical, actions: "open restart log"},
+		"failed": {n: failed("shop", start), title: "shop: failed, exit 3", body: "command exited with code 3\n~/src/shop, after 2m 5s", urgency: Normal, actions: "open restart log"},
 		"failed, and can be resumed": {n: in(failed("shop", start), func(n *supervisor.Snapshot) { n.Resumable = true }),
-			title: "shop: failed, exit 3", body: "command exited with code 3\n~/src/shop, after 2m 5s", urgency: Critical, actions: "open resume log"},
+			title: "shop: failed, exit 3", body: "command exited with code 3\n~/src/shop, after 2m 5s", urgency: Normal, actions: "open resume log"},
 		"killed": {n: in(failed("shop", start), func(n *supervisor.Snapshot) {
 			n.Result, n.ExecMainStatus, n.Reason = "signal", 9, "command was killed by SIGKILL"
 		}),
-			title: "shop: failed, SIGKILL", body: "command was killed by SIGKILL\n~/src/shop, after 2m 5s", urgency: Critical, actions: "open restart log"},
+			title: "shop: failed, SIGKILL", body: "command was killed by SIGKILL\n~/src/shop, after 2m 5s", urgency: Normal, actions: "open restart log"},
 		"killed by the user": {n: in(failed("shop", start), func(n *supervisor.Snapshot) { n.ByWish = true })},
 		"asks": {n: asking("shop", "question", "a <b>\x1b[31m\u202e or\nb & c?", start),
 			title: "shop: has a question", body: "a <b> [31m or b & c?\n/srv/shop", urgency: Normal, actions: "open log inline-reply"},
@@ -88,22 +88,22 @@ func TestWhatIsTold(t *testing.T) {
 			actions: fmt.Sprintf("open approve@%d deny@%[1]d log inline-reply", start.UnixMicro())},
 		"has a question, and its keys are known": {n: asking("shop", "question", "", start), settings: answered,
 			title: "shop: has a question", body: "/srv/shop", urgency: Normal, actions: "open log inline-reply"},
-		"has ended its turn": {n: asking("shop", "turn-ended", "", start), title: "shop: waits for its next turn", body: "/srv/shop", urgency: Normal, actions: "open log inline-reply"},
-		"an unknown reason":  {n: asking("shop", "moody", "", start), title: "shop: wants you", body: "/srv/shop", urgency: Normal, actions: "open log inline-reply"},
+		"has ended its turn": {n: asking("shop", "turn-ended", "", start), title: "shop: turn ended", body: "/srv/shop", urgency: Normal, actions: "open log inline-reply"},
+		"an unknown reason":  {n: asking("shop", "moody", "", start), title: "shop: needs attention", body: "/srv/shop", urgency: Normal, actions: "open log inline-reply"},
 		"wants nothing":      {n: asking("shop", "", "", start)},
 		"completed":          {n: completed, title: "shop: completed", body: "~/src/shop, after 2m 5s", urgency: Low, actions: "open restart log"},
 		"completed soon":     {n: in(completed, func(n *supervisor.Snapshot) { n.Started = n.Exited.Add(-59 * time.Second) })},
 		"completed, all wanted": {n: in(completed, func(n *supervisor.Snapshot) { n.Started = n.Exited.Add(-time.Second) }), settings: func(s *Settings) { s.Config.NotifyAfter = 0 },
 			title: "shop: completed", body: "~/src/shop, after 1s", urgency: Low, actions: "open restart log"},
 		"stale": {n: in(asking("shop", "stale", "", start), func(n *supervisor.Snapshot) { n.State, n.Reason = "stale", "scope running, session dead" }),
-			title: "shop: its terminal is gone", body: "its tmux server died; the agent is still running\n/srv/shop", urgency: Normal, actions: "open resume log"},
+			title: "shop: lost its terminal", body: "its tmux server died; the agent is still running\n/srv/shop", urgency: Normal, actions: "open resume log"},
 		"orphaned": {n: in(asking("shop", "orphaned", "", start), func(n *supervisor.Snapshot) { n.State = "orphaned" }),
-			title: "shop: its workspace is gone", body: "/srv/shop", urgency: Normal, actions: "open log"},
+			title: "shop: workspace missing", body: "/srv/shop", urgency: Normal, actions: "open log"},
 		"not wanted of anybody":     {n: failed("shop", start), settings: func(s *Settings) { s.Config.Notify = []string{"stale"} }},
 		"not wanted of the agent":   {n: failed("shop", start), settings: none},
-		"wanted of the session":     {n: in(failed("shop", start), labelled("failed")), settings: none, title: "shop: failed, exit 3", body: "command exited with code 3\n~/src/shop, after 2m 5s", urgency: Critical, actions: "open restart log"},
+		"wanted of the session":     {n: in(failed("shop", start), labelled("failed")), settings: none, title: "shop: failed, exit 3", body: "command exited with code 3\n~/src/shop, after 2m 5s", urgency: Normal, actions: "open restart log"},
 		"not wanted of it":          {n: in(failed("shop", start), labelled("no"))},
-		"a label of something else": {n: in(failed("shop", start), labelled("dunno")), title: "shop: failed, exit 3", body: "command exited with code 3\n~/src/shop, after 2m 5s", urgency: Critical, actions: "open restart log"},
+		"a label of something else": {n: in(failed("shop", start), labelled("dunno")), title: "shop: failed, exit 3", body: "command exited with code 3\n~/src/shop, after 2m 5s", urgency: Normal, actions: "open restart log"},
 		"a day ago":                 {n: failed("shop", start.Add(-25*time.Hour))},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,26 +185,26 @@ func TestABurstIsOneSummary(t *testing.T) {
 		assert.Len(t, screenshot(d, start), i+1)
 	}
 	d.Set(asking("t", "question", "", start))
-	assert.Equal(t, []string{"summary | 5 sessions want you"}, screenshot(d, start.Add(time.Second)), "the ones before are taken into it")
+	assert.Equal(t, []string{"summary | 5 sessions need attention"}, screenshot(d, start.Add(time.Second)), "the ones before are taken into it")
 	summary := d.Look(start.Add(time.Second), nothingTold)[0]
 	assert.Equal(t, "s0: failed, exit 3\ns1: failed, exit 3\ns2: failed, exit 3\ns3: failed, exit 3\nt: has a question", summary.Body)
-	assert.Equal(t, Critical, summary.Urgency)
+	assert.Equal(t, Normal, summary.Urgency)
 
 	d.Set(asking("s0", "", "", start))
 	smaller := d.Look(start.Add(2*time.Second), nothingTold)[0]
-	assert.Equal(t, "4 sessions want you", smaller.Title)
+	assert.Equal(t, "4 sessions need attention", smaller.Title)
 	assert.Equal(t, summary.Token, smaller.Token, "that one wants nothing any more is no news")
 	for i := range 20 {
 		d.Set(failed(fmt.Sprint("u", i), start))
 	}
 	larger := d.Look(start.Add(3*time.Second), nothingTold)
 	require.Len(t, larger, 1)
-	assert.Equal(t, "24 sessions want you", larger[0].Title)
+	assert.Equal(t, "24 sessions need attention", larger[0].Title)
 	assert.NotEqual(t, summary.Token, larger[0].Token)
 	assert.Contains(t, larger[0].Body, "and 16 more")
 
 	d.Set(failed("later", start.Add(20*time.Second)))
-	assert.Equal(t, []string{"session later | later: failed, exit 3", "summary | 24 sessions want you"}, screenshot(d, start.Add(20*time.Second)))
+	assert.Equal(t, []string{"session later | later: failed, exit 3", "summary | 24 sessions need attention"}, screenshot(d, start.Add(20*time.Second)))
 	for _, n := range d.sessions {
 		if n.ID != "later" {
 			d.Remove(n.ID)
@@ -290,7 +290,7 @@ func TestWhatNobodyTookIsToldAtOnce(t *testing.T) {
 	}
 	assert.Len(t, screenshot(d, start.Add(6*time.Hour)), 6)
 	d.Regroup(nothingTold)
-	assert.Equal(t, []string{"summary | 6 sessions want you"}, screenshot(d, start.Add(6*time.Hour)))
+	assert.Equal(t, []string{"summary | 6 sessions need attention"}, screenshot(d, start.Add(6*time.Hour)))
 	d.Regroup(nothingTold)
 	assert.Empty(t, screenshot(d, start.Add(60*time.Hour)))
 }
@@ -314,4 +314,28 @@ func TestSpans(t *testing.T) {
 	} {
 		assert.Equal(t, want, span(d), d.String())
 	}
+}
+
+// TestUrgency_IsConfiguredByAgentAndKind; by default nothing is critical, which desktops show in spite of Do Not Disturb.
+func TestUrgency_IsConfiguredByAgentAndKind(t *testing.T) {
+	s := settings(func(s *Settings) {
+		s.Config.NotifyUrgency = config.Urgencies{"failed": "critical", "suspended": "low"}
+		s.Agents = map[string]config.Agent{"codex": {NotifyUrgency: config.Urgencies{"failed": "low", "waiting": "critical"}}}
+	})
+	of := func(agent string, n *supervisor.Snapshot, s Settings) Urgency {
+		n.Agent = agent
+		return noticeOf(n, "t", s).Urgency
+	}
+	for _, kind := range config.NotifyAll {
+		assert.Less(t, settings().urgency(failed("shop", start), kind), Critical, kind)
+	}
+	assert.Equal(t, Critical, of("claude", failed("shop", start), s), "of the configuration")
+	assert.Equal(t, Low, of("codex", failed("shop", start), s), "of the agent")
+	assert.Equal(t, Normal, of("claude", asking("shop", "question", "", start), s), "the default")
+	assert.Equal(t, Critical, of("codex", asking("shop", "question", "", start), s), "of the agent, for all that it waits for")
+	reboot := &supervisor.Snapshot{ID: "shop", Agent: "codex", State: "suspended", Interrupted: true}
+	assert.Equal(t, Low, interruptedNotice([]*supervisor.Snapshot{reboot}, "t", s).Urgency)
+	both := []*supervisor.Snapshot{in(failed("a", start), func(n *supervisor.Snapshot) { n.Agent = "codex" }), failed("b", start)}
+	assert.Equal(t, Critical, summaryOf(both, "t", s).Urgency, "the most urgent one's")
+	assert.Equal(t, []string{"low", "normal", "critical"}, []string{Low.String(), Normal.String(), Critical.String()})
 }

@@ -91,7 +91,7 @@ func (n *Notifier) runHook(c *caller) {
 	}
 	parts := c.waiting
 	c.busy, c.waiting = true, nil
-	hook, input, failed := c.hook, together(parts).event(time.Now()), c.failed
+	hook, input, failed := c.hook, together(parts, n.Settings).event(time.Now()), c.failed
 	go func() {
 		ctx, cancel := deadline.Context(n.ctx, hookPatience)
 		defer cancel()

@@ -96,7 +96,7 @@ func TestHooksAreTold(t *testing.T) {
 	s.publish(shop)
 	call := s.called()
 	assert.Equal(t, event{
-		Event: "failed", Title: "shop: failed, exit 3", Text: "command exited with code 3\n~/src/shop, after 2m 5s", Urgency: "critical", Time: at.UnixMicro(),
+		Event: "failed", Title: "shop: failed, exit 3", Text: "command exited with code 3\n~/src/shop, after 2m 5s", Urgency: "normal", Time: at.UnixMicro(),
 		Sessions: []eventSession{{
 			Id: "shop", Agent: "claude", Description: "the shop", Labels: map[string]string{"team": "web"}, WorkingDirectory: "/home/u/src/shop", State: "failed",
 			Attention: "failed", Result: "exit-code", Reason: "command exited with code 3", ExecMainStatus: 3,
@@ -141,7 +141,7 @@ func TestAHookThatHangs(t *testing.T) {
 	first["hangs"].end <- errors.New("it took too long")
 	assert.Equal(t, "hangs: it took too long", testbed.Receive(t, s.hooks.ended, "what is wrong"))
 	call := s.called()
-	assert.Equal(t, "hangs several 2 sessions want you", call.name+" "+call.Event+" "+call.Title)
+	assert.Equal(t, "hangs several 2 sessions need attention", call.name+" "+call.Event+" "+call.Title)
 	assert.Equal(t, "two", call.Sessions[0].Id)
 	assert.Equal(t, "three", call.Sessions[1].Id)
 
@@ -166,7 +166,7 @@ func TestSystemdIsAway(t *testing.T) {
 	assert.Equal(t, "ntfy: systemd does not answer", testbed.Receive(t, s.hooks.ended, "what is wrong"))
 	s.publish(two)
 	call := s.called()
-	assert.Equal(t, "2 sessions want you", call.Title)
+	assert.Equal(t, "2 sessions need attention", call.Title)
 	call.end <- nil
 	assert.Equal(t, "ntfy: <nil>", testbed.Receive(t, s.hooks.ended, "that it is over"))
 
@@ -228,7 +228,7 @@ func TestABurstOfNews(t *testing.T) {
 	d.Set(asking("s900", "", "", at)) // it was seen to
 	all, next := d.News(start.Add(burstTime))
 	require.Len(t, all, 1)
-	assert.Equal(t, "995 sessions want you", all[0].Title)
+	assert.Equal(t, "995 sessions need attention", all[0].Title)
 	assert.True(t, next.IsZero())
 	d.Told(all[0])
 	all, next = d.News(start.Add(time.Hour))
@@ -278,8 +278,11 @@ func TestWhatIsNoNews(t *testing.T) {
 // A hook that was busy may be told of a reboot together with other things: each session is what it is.
 func TestARebootTogetherWithOtherNews(t *testing.T) {
 	interrupted := &supervisor.Snapshot{ID: "infra", State: "suspended", Reason: "the machine went down", Interrupted: true, StateChanged: start}
-	n := together([]*News{newsOfReboot([]*supervisor.Snapshot{interrupted}, "t"), newsOf([]*item{{n: failed("shop", start), token: "s", since: start}}, "/home/u")})
-	assert.Equal(t, "2 sessions want you\ninfra: was suspended\nshop: failed, exit 3", n.Title+"\n"+n.Body)
+	n := together([]*News{
+		newsOfReboot([]*supervisor.Snapshot{interrupted}, "t", settings()), newsOf([]*item{{n: failed("shop", start), token: "s", since: start}}, settings()),
+	}, settings(func(s *Settings) { s.Config.NotifyUrgency = config.Urgencies{"suspended": "critical", "failed": "low"} }))
+	assert.Equal(t, Critical, n.Urgency, "of the suspended session")
+	assert.Equal(t, "2 sessions need attention\ninfra: suspended\nshop: failed, exit 3", n.Title+"\n"+n.Body)
 	assert.Equal(t, "several", n.Event)
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/corrald/corral/internal/config"
 	"github.com/corrald/corral/supervisor"
 )
 
@@ -56,7 +57,7 @@ func (d *Desk) News(now time.Time) (all []*News, next time.Time) {
 	}
 	if len(reboot) > 0 {
 		d.telling = true
-		all = append(all, newsOfReboot(reboot, fmt.Sprint(now.UnixMicro())))
+		all = append(all, newsOfReboot(reboot, fmt.Sprint(now.UnixMicro()), d.settings))
 		room--
 	}
 	slices.SortFunc(items, byAge)
@@ -64,10 +65,10 @@ func (d *Desk) News(now time.Time) (all []*News, next time.Time) {
 	case len(items) == 0:
 	case len(items) <= room:
 		for _, it := range items {
-			all = append(all, newsOf([]*item{it}, d.settings.Home))
+			all = append(all, newsOf([]*item{it}, d.settings))
 		}
 	case room > 0:
-		all = append(all, newsOf(items, d.settings.Home))
+		all = append(all, newsOf(items, d.settings))
 	default:
 		next = now.Add(burstTime)
 	}
@@ -101,26 +102,26 @@ func (d *Desk) owedOfReboot() []*supervisor.Snapshot {
 	return all
 }
 
-func newsOf(items []*item, home string) *News {
+func newsOf(items []*item, s Settings) *News {
 	n := &News{About: snapshots(items), Since: items[0].since, tokens: map[string]string{}}
 	for _, it := range items {
 		it.owed = telling
 		n.tokens[it.n.ID] = it.token
 	}
 	if len(items) == 1 {
-		n.Notice, n.Event = noticeOf(items[0].n, items[0].token, home), kindOf(items[0].n.Attention)
+		n.Notice, n.Event = noticeOf(items[0].n, items[0].token, s), kindOf(items[0].n.Attention)
 	} else {
-		n.Notice, n.Event = summaryOf(n.About, ""), eventSeveral
+		n.Notice, n.Event = summaryOf(n.About, "", s), eventSeveral
 	}
 	return n
 }
 
-func newsOfReboot(about []*supervisor.Snapshot, token string) *News {
-	return &News{Notice: interruptedNotice(about, token), Event: kindSuspended, About: about, Since: about[0].StateChanged}
+func newsOfReboot(about []*supervisor.Snapshot, token string, s Settings) *News {
+	return &News{Notice: interruptedNotice(about, token, s), Event: kindSuspended, About: about, Since: about[0].StateChanged}
 }
 
 // together makes one of several: what has gathered for a hook that was busy. The parts are still what is told.
-func together(parts []*News) *News {
+func together(parts []*News, settings Settings) *News {
 	if len(parts) == 1 {
 		return parts[0]
 	}
@@ -130,7 +131,7 @@ func together(parts []*News) *News {
 			n.About = append(slices.DeleteFunc(n.About, func(before *supervisor.Snapshot) bool { return before.ID == s.ID }), s)
 		}
 	}
-	n.Notice = summaryOf(n.About, "")
+	n.Notice = summaryOf(n.About, "", settings)
 	return n
 }
 
@@ -152,5 +153,5 @@ func (n *News) concerns(id string) bool {
 
 // String is its word for other programs, as notify-send(1) has it.
 func (u Urgency) String() string {
-	return [...]string{"low", "normal", "critical"}[min(max(u, Low), Critical)]
+	return config.UrgencyLevels[min(u, Critical)]
 }

@@ -78,24 +78,13 @@ func kindOf(attention string) string {
 	return "waiting"
 }
 
-// urgencyOf returns how much that matters.
-func urgencyOf(kind string) Urgency {
-	switch kind {
-	case "failed":
-		return Critical
-	case "completed":
-		return Low
-	}
-	return Normal
-}
-
-// asks says what an agent wants of a person, by its reason.
+// asks describes what an agent waits for, by its reason.
 var asks = map[string]string{
-	session.Permission: "asks for permission", session.Question: "has a question", session.Auth: "has to be logged in", session.Setup: "has to be set up",
-	session.TurnEnded: "waits for its next turn", session.ErrorShown: "shows an error", session.BellRang: "rings",
+	session.Permission: "asks for permission", session.Question: "has a question", session.Auth: "needs a login", session.Setup: "needs setup",
+	session.TurnEnded: "turn ended", session.ErrorShown: "shows an error", session.BellRang: "rang the bell",
 }
 
-// happened says what has become of the session: "failed, exit 3".
+// happened describes why the session needs attention: "failed, exit 3".
 func happened(n *supervisor.Snapshot) string {
 	switch n.Attention {
 	case string(session.Failed):
@@ -106,21 +95,21 @@ func happened(n *supervisor.Snapshot) string {
 	case string(session.Completed):
 		return "completed"
 	case string(session.Stale):
-		return "its terminal is gone"
+		return "lost its terminal"
 	case string(session.Orphaned):
-		return "its workspace is gone"
+		return "workspace missing"
 	}
 	if text := asks[n.Attention]; text != "" {
 		return text
 	}
 	if n.Attention == "" && n.Interrupted {
-		return "was suspended"
+		return "suspended"
 	}
-	return "wants you"
+	return "needs attention"
 }
 
-// noticeOf makes the notice of one session. Home is what the body writes as "~".
-func noticeOf(n *supervisor.Snapshot, token, home string) Notice {
+// noticeOf makes the notice of one session.
+func noticeOf(n *supervisor.Snapshot, token string, s Settings) Notice {
 	kind := kindOf(n.Attention)
 	var lines []string
 	for _, line := range []string{plain(outcome.Sentence(n.Reason, n.AgentAlive)), shortened(plain(n.AttentionMessage), maxAsked)} {
@@ -128,13 +117,13 @@ func noticeOf(n *supervisor.Snapshot, token, home string) Notice {
 			lines = append(lines, line)
 		}
 	}
-	place := plain(tilde(n.WorkingDirectory, home))
+	place := plain(tilde(n.WorkingDirectory, s.Home))
 	if n.Exited.After(n.Started) && !n.AgentAlive {
 		place += ", after " + span(n.Exited.Sub(n.Started))
 	}
 	return Notice{
 		Key: sessionKey(n.ID), Token: token, Title: n.ID + ": " + happened(n), Body: strings.Join(append(lines, place), "\n"),
-		Urgency: urgencyOf(kind), Actions: actionsOf(n, kind), Sessions: []string{n.ID},
+		Urgency: s.urgency(n, kind), Actions: actionsOf(n, kind), Sessions: []string{n.ID},
 	}
 }
 
@@ -182,24 +171,31 @@ func answerOf(key string) (answer supervisor.Answer, ok bool) {
 // maxNamed is how many sessions a summary names.
 const maxNamed = 8
 
-// summaryOf makes the one notice of many sessions, the oldest of what they want first.
-func summaryOf(all []*supervisor.Snapshot, token string) Notice {
-	notice := Notice{Key: summaryKey, Token: token, Title: counted(len(all), "session wants you", "sessions want you"), Actions: []Action{{ShowAll, "Show all"}}}
+// summaryOf makes one notice of several sessions, which are in the order of their requests. It is as urgent as the most urgent of them.
+func summaryOf(all []*supervisor.Snapshot, token string, s Settings) Notice {
+	notice := Notice{
+		Key: summaryKey, Token: token, Title: counted(len(all), "session needs attention", "sessions need attention"), Actions: []Action{{ShowAll, "Show all"}},
+	}
 	for _, n := range all {
-		notice.Urgency = max(notice.Urgency, urgencyOf(kindOf(n.Attention)))
+		kind := kindOf(n.Attention)
+		if n.Attention == "" && n.Interrupted {
+			kind = kindSuspended
+		}
+		notice.Urgency = max(notice.Urgency, s.urgency(n, kind))
 		notice.Sessions = append(notice.Sessions, n.ID)
 	}
 	notice.Body = named(all, func(n *supervisor.Snapshot) string { return n.ID + ": " + happened(n) }, "\n")
 	return notice
 }
 
-// interruptedNotice makes the notice of what a reboot has suspended.
-func interruptedNotice(all []*supervisor.Snapshot, token string) Notice {
+// interruptedNotice makes the notice of the sessions that a reboot has suspended.
+func interruptedNotice(all []*supervisor.Snapshot, token string, s Settings) Notice {
 	notice := Notice{
-		Key: interruptedKey, Token: token, Urgency: Normal, Actions: []Action{{ShowAll, "Show all"}, {ResumeAll, "Resume all"}},
+		Key: interruptedKey, Token: token, Actions: []Action{{ShowAll, "Show all"}, {ResumeAll, "Resume all"}},
 		Title: counted(len(all), "session was suspended", "sessions were suspended"),
 	}
 	for _, n := range all {
+		notice.Urgency = max(notice.Urgency, s.urgency(n, kindSuspended))
 		notice.Sessions = append(notice.Sessions, n.ID)
 	}
 	notice.Body = plain(all[0].Reason) + "\n" + named(all, func(n *supervisor.Snapshot) string { return n.ID }, ", ")
@@ -261,17 +257,39 @@ func shortened(text string, most int) string {
 	return strings.TrimRight(string(runes[:most]), " ") + "…"
 }
 
-// escaped is a text for a server that reads markup.
-func escaped(text string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;").Replace(text)
+// escaper escapes a text for a server that interprets markup.
+var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
+
+// quirk is what a notification server does that its capabilities do not say.
+type quirk struct {
+	listsDefault bool // shows the action "default" beside all others, as a button or in a menu
+	joinsLines   bool // shows the lines of a body as one line
+	dropsClients bool // removes the notifications of a client that has left the bus
 }
 
-// menus are servers that have no buttons, and a menu of all actions instead: what a click does is in it, too.
-var menus = []string{"dunst", "mako", "fnott"}
+// quirks are those of known servers, by the name that GetServerInformation returns.
+var quirks = map[string]quirk{
+	"gnome-shell":        {joinsLines: true, dropsClients: true},
+	"dunst":              {listsDefault: true},
+	"mako":               {listsDefault: true},
+	"fnott":              {listsDefault: true},
+	"Xfce Notify Daemon": {listsDefault: true}, // a click on the notification itself always dismisses it there
+}
 
-// asServer makes the actions those that the server of this name knows, in pairs of key and label. The first one is what a click does, and where there are
-// buttons, it has one.
-func asServer(actions []Action, server string, capabilities []string) []string {
+// bodyFor returns the body as the server of this name shows it best.
+func bodyFor(body, server string, capabilities []string) string {
+	if quirks[server].joinsLines {
+		body = strings.ReplaceAll(body, "\n", " · ")
+	}
+	if slices.Contains(capabilities, "body-markup") {
+		body = escaper.Replace(body)
+	}
+	return body
+}
+
+// actionsFor returns the actions that the server of this name can show, in pairs of key and label. A click on the notice does the first one, which has a
+// button as well, unless the server makes one of "default".
+func actionsFor(actions []Action, server string, capabilities []string) []string {
 	pairs := []string{}
 	if !slices.Contains(capabilities, "actions") {
 		return pairs
@@ -280,7 +298,7 @@ func asServer(actions []Action, server string, capabilities []string) []string {
 		if i == 0 {
 			pairs = append(pairs, clicked, a.Label)
 		}
-		if i == 0 && slices.Contains(menus, server) || a.Key == Reply && !slices.Contains(capabilities, Reply) {
+		if i == 0 && quirks[server].listsDefault || a.Key == Reply && !slices.Contains(capabilities, Reply) {
 			continue
 		}
 		pairs = append(pairs, a.Key, a.Label)

@@ -39,9 +39,6 @@ const application = "io.github.corrald.Corral"
 // dismissed is the reason of a notice that a person has closed.
 const dismissed = uint32(2)
 
-// gnome is the server of a desktop that takes a client's notices away once the client is gone from the bus.
-const gnome = "gnome-shell"
-
 // entry is a notice that the server has taken.
 type entry struct {
 	Token    string   `json:"token"`
@@ -131,7 +128,7 @@ func (n *Notifier) owned(owner string) {
 		}
 		n.call("GetServerInformation", nil, func(body []any, _ error) {
 			s.name, _ = first[string](body)
-			if s.restored && s.name == gnome {
+			if s.restored && quirks[s.name].dropsClients {
 				s.forget()
 			}
 			s.restored, s.ready = false, true
@@ -266,13 +263,10 @@ func (n *Notifier) send(notice Notice) {
 	if e := s.entries[notice.Key]; e != nil && e.Live {
 		replaces = e.ID
 	}
-	body := notice.Body
-	if slices.Contains(s.can, "body-markup") {
-		body = escaped(body)
-	}
 	hints := map[string]dbus.Variant{"urgency": dbus.MakeVariant(byte(notice.Urgency)), "desktop-entry": dbus.MakeVariant(application)}
 	s.sending = notice.Key
-	n.call("Notify", []any{"Corral", replaces, application, notice.Title, body, asServer(notice.Actions, s.name, s.can), hints, int32(-1)},
+	body, actions := bodyFor(notice.Body, s.name, s.can), actionsFor(notice.Actions, s.name, s.can)
+	n.call("Notify", []any{"Corral", replaces, application, notice.Title, body, actions, hints, int32(-1)},
 		func(answer []any, err error) {
 			early := s.early
 			s.sending, s.early = "", nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -189,11 +190,11 @@ func TestAct_AnswersThePermissionThatTheNoticeIsAbout(t *testing.T) {
 	assert.Equal(t, []string{"default", "Open", "open", "Open", approve, "Approve", deny, "Deny", "log", "Log"}, n.Actions)
 	server.Emit(t, "ActionInvoked", n.ID, deny)
 	assert.Equal(t, fmt.Sprintf("answer shop deny=true since %d", asked.UnixMicro()), testbed.Receive(t, s.did, "the answer"))
-	assert.Equal(t, "shop: that did not work", s.shown(server).Title)
+	assert.Equal(t, "shop: action failed", s.shown(server).Title)
 	server.Emit(t, "ActionInvoked", n.ID, approve)
 	assert.Equal(t, fmt.Sprintf("answer shop deny=false since %d", asked.UnixMicro()), testbed.Receive(t, s.did, "the answer"))
 	failure := s.shown(server)
-	assert.Equal(t, "shop: that did not work", failure.Title)
+	assert.Equal(t, "shop: action failed", failure.Title)
 	assert.Contains(t, failure.Body, "its agent is working")
 }
 
@@ -284,7 +285,7 @@ func TestNotice_ClosedByAPersonWasSeen(t *testing.T) {
 
 // A daemon goes on with what the one before it has on the screen. GNOME's server has taken that away.
 func TestADaemonThatIsRestarted(t *testing.T) {
-	for name, again := range map[string]bool{"dunst": false, gnome: true} {
+	for name, again := range map[string]bool{"dunst": false, "gnome-shell": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
 			server := testbed.NotificationsOf(t, name)
@@ -311,7 +312,7 @@ func TestAnActionThatFails(t *testing.T) {
 	s.publish(failed("shop", now()))
 	server.Emit(t, "ActionInvoked", s.shown(server).ID, "restart")
 	n := s.shown(server)
-	assert.Equal(t, "shop: that did not work", n.Title)
+	assert.Equal(t, "shop: action failed", n.Title)
 	assert.Equal(t, "cannot restart \"shop\": its workspace is <gone>", n.Body, "as it is, for a server that reads no markup")
 	server.Dismiss(t, n.ID, 2)
 }
@@ -347,7 +348,7 @@ func TestAThousandAtOnce(t *testing.T) {
 	for i := range 1000 {
 		s.publish(failed(fmt.Sprintf("s%03d", i), at))
 	}
-	for n := s.shown(server); n.Title != "1000 sessions want you"; n = s.shown(server) {
+	for n := s.shown(server); n.Title != "1000 sessions need attention"; n = s.shown(server) {
 		assert.Less(t, len(server.Live()), 2*maxAlone)
 	}
 	testbed.Poll(t, "one is left", func() bool { return len(server.Live()) == 1 })
@@ -368,10 +369,28 @@ func TestActionsReadWell(t *testing.T) {
 		{"Plasma", []string{"actions", "inline-reply"}, []string{"default", "Open", "open", "Open", "log", "Log", "inline-reply", "Reply"}},
 		{"dunst", []string{"actions"}, []string{"default", "Open", "log", "Log"}},
 		{"mako", []string{"actions"}, []string{"default", "Open", "log", "Log"}},
+		{"Xfce Notify Daemon", []string{"actions"}, []string{"default", "Open", "log", "Log"}},
 		{"notify-osd", []string{"body"}, []string{}},
 	} {
-		assert.Equal(t, c.want, asServer(actions, c.server, c.capabilities), c.server)
+		assert.Equal(t, c.want, actionsFor(actions, c.server, c.capabilities), c.server)
 	}
+}
+
+// TestBodyFor_SeparatesLinesWhereTheServerJoinsThem, and escapes markup where it is interpreted.
+func TestBodyFor_SeparatesLinesWhereTheServerJoinsThem(t *testing.T) {
+	s := newStage(t)
+	server := testbed.NotificationsOf(t, "gnome-shell", "body-markup")
+	s.publish(asking("shop", "question", "a & b?", now()))
+	assert.Equal(t, "a &amp; b? · /srv/shop", s.shown(server).Body)
+	for i := range 20 {
+		s.publish(failed(fmt.Sprintf("b%02d", i), now()))
+	}
+	n := s.shown(server)
+	for ; n.Title != "21 sessions need attention"; n = s.shown(server) { // the first ones may come alone
+	}
+	assert.Contains(t, n.Body, "b01: failed, exit 3 · b02: failed, exit 3 · ")
+	assert.True(t, strings.HasSuffix(n.Body, " · and 13 more"), n.Body)
+	assert.Equal(t, "a & b\nc", bodyFor("a & b\nc", "Plasma", nil))
 }
 
 // A file that is damaged costs nothing but what it remembered.

@@ -244,7 +244,7 @@ func TestDunst(t *testing.T) {
 	assert.Contains(t, dunstctl(t, "history"), "May I &lt;remove&gt; /tmp/x &amp; y?")
 	_ = dunstctl(t, "action", "0") // the click: Open, for which there is no terminal here
 	s.must("Acknowledge")
-	testbed.Poll(t, "no other is left than what did not work", displayed("1"))
+	testbed.Poll(t, "no other is left than the failed action", displayed("1"))
 	_ = dunstctl(t, "close-all")
 	testbed.Poll(t, "nothing is displayed", displayed("0"))
 }

@@ -93,8 +93,8 @@ func (d *parts) window(ctx context.Context, args ...string) error {
 	return err
 }
 
-// thenEnter runs its arguments, and waits for Enter: a window ends with its command, and what fits on it is printed at once.
-const thenEnter = `"$0" "$@"; printf '\nEnter closes this window. '; read -r _`
+// thenEnter sets the window's title, runs its arguments, and waits for Enter: the window closes with its command, and what fits on it is printed at once.
+const thenEnter = `printf '\033]2;%s: log\007' "$2"; "$0" "$@"; printf '\nEnter closes this window. '; read -r _`
 
 // publishers tell several of what changed. The first one gives the answers.
 type publishers []supervisor.Publisher

@@ -11,35 +11,57 @@ import (
 
 // terminal is a terminal emulator that is known.
 type terminal struct {
-	name    string
-	before  []string // what stands between its name and the command, as arguments
-	x11     bool     // it shows windows on an X server only
-	wayland bool     // on a Wayland compositor only
+	name     string
+	before   []string // arguments between its name and the command; the last one ends the terminal's own options
+	x11      bool     // it shows windows on an X server only
+	wayland  bool     // on a Wayland compositor only
+	desktops []string // whose own terminal it is, by their names in XDG_CURRENT_DESKTOP
 }
 
-// terminals are the known ones, in the order in which they are looked for: xdg-terminal-exec, which asks the desktop what its user prefers, those that
-// come with a desktop, those that one installs by choice, and what is always there. The last of before ends the terminal's own options.
+// preferred asks the desktop which terminal its user prefers.
+const preferred = "xdg-terminal-exec"
+
+// alternative is the administrator's choice on Debian and its derivatives: Debian Policy 11.8.3 defines its options.
+var alternative = terminal{name: "x-terminal-emulator", before: []string{"-e"}}
+
+// terminals are the known ones. Of those that are nobody's choice, the ones that come with a desktop precede the ones that are always there.
 var terminals = []terminal{
-	{name: "xdg-terminal-exec"},
-	{name: "ptyxis", before: []string{"--new-window", "--"}},
-	{name: "kgx", before: []string{"--"}},
-	{name: "gnome-terminal", before: []string{"--"}},
-	{name: "konsole", before: []string{"-e"}},
-	{name: "xfce4-terminal", before: []string{"-x"}},
-	{name: "mate-terminal", before: []string{"-x"}},
-	{name: "qterminal", before: []string{"-e"}},
-	{name: "cosmic-term", before: []string{"--"}},
+	{name: "ptyxis", before: []string{"--new-window", "--"}, desktops: []string{"GNOME"}},
+	{name: "kgx", before: []string{"--"}, desktops: []string{"GNOME"}},
+	{name: "gnome-terminal", before: []string{"--"}, desktops: []string{"GNOME", "X-Cinnamon", "Budgie", "Unity"}},
+	{name: "konsole", before: []string{"-e"}, desktops: []string{"KDE"}},
+	{name: "xfce4-terminal", before: []string{"-x"}, desktops: []string{"XFCE"}},
+	{name: "mate-terminal", before: []string{"-x"}, desktops: []string{"MATE"}},
+	{name: "qterminal", before: []string{"-e"}, desktops: []string{"LXQt"}},
+	{name: "cosmic-term", before: []string{"--"}, desktops: []string{"COSMIC"}},
 	{name: "foot", wayland: true},
 	{name: "kitty"},
 	{name: "alacritty", before: []string{"-e"}},
 	{name: "wezterm", before: []string{"start", "--"}},
 	{name: "ghostty", before: []string{"-e"}},
 	{name: "terminator", before: []string{"-x"}},
-	{name: "x-terminal-emulator", before: []string{"-e"}}, // Debian's choice; its policy, 11.8.3, says what it takes
 	{name: "urxvt", before: []string{"-e"}, x11: true},
 	{name: "st", before: []string{"-e"}, x11: true},
 	{name: "xterm", before: []string{"-e"}, x11: true},
 	{name: "uxterm", before: []string{"-e"}, x11: true},
+}
+
+// inOrder returns the terminals in the order in which they are looked for: those of the desktop that runs, the administrator's choice, all others.
+func (e Environment) inOrder() []terminal {
+	var own, others []terminal
+	for name := range strings.SplitSeq(e.Get("XDG_CURRENT_DESKTOP"), ":") {
+		for _, t := range terminals {
+			if slices.Contains(t.desktops, name) {
+				own = append(own, t)
+			}
+		}
+	}
+	for _, t := range terminals {
+		if !slices.ContainsFunc(own, func(o terminal) bool { return o.name == t.name }) {
+			others = append(others, t)
+		}
+	}
+	return slices.Concat(own, []terminal{alternative}, others)
 }
 
 // NoTerminalError says that nothing was found that could show a window.
@@ -62,18 +84,15 @@ func (e Environment) Get(name string) string {
 	return ""
 }
 
-// Command returns the argument vector that has a terminal run command in a window of its own. What is configured (Terminal=) counts first, then
-// xdg-terminal-exec, then $TERMINAL, then the known ones that can show a window here. Lookup is exec.LookPath in the PATH that is meant.
+// Command returns the argument vector that has a terminal run command in a window of its own. The terminal is what is configured (Terminal=), else
+// xdg-terminal-exec, else $TERMINAL, else the desktop's own, else x-terminal-emulator, else any known one. Lookup is exec.LookPath in the PATH that is meant.
 // Errors: *NoTerminalError; one that names what was configured.
 func Command(configured string, environment Environment, lookup func(string) (string, error), command []string) ([]string, error) {
 	if configured != "" {
-		argv, err := chosen("Terminal=", configured, lookup, command)
-		if err != nil {
-			return nil, err
-		}
-		return argv, nil
+		return chosen("Terminal=", configured, lookup, command)
 	}
-	if path, err := lookup(terminals[0].name); err == nil {
+	looked := []string{preferred}
+	if path, err := lookup(preferred); err == nil {
 		return append([]string{path}, command...), nil
 	}
 	if favourite := environment.Get("TERMINAL"); favourite != "" {
@@ -81,22 +100,39 @@ func Command(configured string, environment Environment, lookup func(string) (st
 			return argv, nil
 		}
 	}
-	var looked []string
-	for _, t := range terminals {
+	for _, t := range environment.inOrder() {
 		if !t.shows(environment) {
 			continue
 		}
 		looked = append(looked, t.name)
-		if path, err := lookup(t.name); err == nil {
+		if path, err := lookup(t.name); err == nil && behind(path).shows(environment) {
 			return slices.Concat([]string{path}, t.before, command), nil
 		}
 	}
 	return nil, &NoTerminalError{looked}
 }
 
-// shows tells whether the terminal can show a window where the environment leads.
+// behind returns the terminal that a link such as x-terminal-emulator leads to, the zero terminal if it is not known.
+func behind(path string) terminal {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		if i := slices.IndexFunc(terminals, func(t terminal) bool { return t.name == filepath.Base(target) }); i >= 0 {
+			return terminals[i]
+		}
+	}
+	return terminal{}
+}
+
+// shows reports whether the terminal can show a window in this environment.
 func (t terminal) shows(environment Environment) bool {
 	return (!t.x11 || environment.Get("DISPLAY") != "") && (!t.wayland || environment.Get("WAYLAND_DISPLAY") != "")
+}
+
+// titled adds the title to the arguments of a terminal whose windows do not take it from the program that runs in them.
+func titled(argv []string, title string) []string {
+	if filepath.Base(argv[0]) == "konsole" {
+		return slices.Concat(argv[:1], []string{"-p", "tabtitle=" + title}, argv[1:])
+	}
+	return argv
 }
 
 // chosen is a terminal as somebody wrote it, with options perhaps. What is known of it is put in, so that its name is enough: where the last of its
@@ -114,9 +150,10 @@ func chosen(where, text string, lookup func(string) (string, error), command []s
 		return nil, fmt.Errorf("%s: %w", where, err)
 	}
 	argv := append([]string{path}, words[1:]...)
-	i := slices.IndexFunc(terminals, func(t terminal) bool { return t.name == filepath.Base(words[0]) })
-	if i >= 0 && len(terminals[i].before) > 0 && words[len(words)-1] != last(terminals[i].before) {
-		argv = append(argv, slices.DeleteFunc(slices.Clone(terminals[i].before), func(word string) bool { return slices.Contains(words, word) })...)
+	known := append([]terminal{alternative}, terminals...)
+	i := slices.IndexFunc(known, func(t terminal) bool { return t.name == filepath.Base(words[0]) })
+	if i >= 0 && len(known[i].before) > 0 && words[len(words)-1] != last(known[i].before) {
+		argv = append(argv, slices.DeleteFunc(slices.Clone(known[i].before), func(word string) bool { return slices.Contains(words, word) })...)
 	}
 	return append(argv, command...), nil
 }

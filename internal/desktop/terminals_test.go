@@ -2,6 +2,8 @@ package desktop
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -27,19 +29,23 @@ func TestWhichTerminal(t *testing.T) {
 		installed   []string
 		want        []string
 	}{
-		"what is configured counts first":    {"kitty", both, []string{"xdg-terminal-exec", "kitty", "xterm"}, []string{"/usr/bin/kitty", "CMD", "$a b"}},
-		"its name alone is enough":           {"konsole", both, []string{"konsole"}, []string{"/usr/bin/konsole", "-e", "CMD", "$a b"}},
-		"with options of its own":            {`xterm -fa "DejaVu Sans"`, x11, []string{"xterm"}, []string{"/usr/bin/xterm", "-fa", "DejaVu Sans", "-e", "CMD", "$a b"}},
-		"with all that it takes":             {"xterm -fs 12 -e", x11, []string{"xterm"}, []string{"/usr/bin/xterm", "-fs", "12", "-e", "CMD", "$a b"}},
-		"options of its subcommand":          {"wezterm start --class corral", both, []string{"wezterm"}, []string{"/usr/bin/wezterm", "start", "--class", "corral", "--", "CMD", "$a b"}},
-		"an option that is put in anyway":    {"ptyxis --new-window", both, []string{"ptyxis"}, []string{"/usr/bin/ptyxis", "--new-window", "--", "CMD", "$a b"}},
-		"one that nobody here knows":         {"myterm --run", both, []string{"myterm"}, []string{"/usr/bin/myterm", "--run", "CMD", "$a b"}},
-		"what the desktop prefers":           {"", append(both, "TERMINAL=kitty"), []string{"xdg-terminal-exec", "kitty"}, []string{"/usr/bin/xdg-terminal-exec", "CMD", "$a b"}},
-		"what the user prefers":              {"", append(both, "TERMINAL=alacritty"), []string{"gnome-terminal", "alacritty"}, []string{"/usr/bin/alacritty", "-e", "CMD", "$a b"}},
-		"a preference that is not installed": {"", append(both, "TERMINAL=alacritty"), []string{"gnome-terminal"}, []string{"/usr/bin/gnome-terminal", "--", "CMD", "$a b"}},
-		"the desktop's own before others":    {"", both, []string{"xterm", "kitty", "ptyxis"}, []string{"/usr/bin/ptyxis", "--new-window", "--", "CMD", "$a b"}},
-		"foot only on Wayland":               {"", x11, []string{"foot", "xterm"}, []string{"/usr/bin/xterm", "-e", "CMD", "$a b"}},
-		"xterm only on X":                    {"", wayland, []string{"xterm", "wezterm"}, []string{"/usr/bin/wezterm", "start", "--", "CMD", "$a b"}},
+		"what is configured counts first":       {"kitty", both, []string{"xdg-terminal-exec", "kitty", "xterm"}, []string{"/usr/bin/kitty", "CMD", "$a b"}},
+		"its name alone is enough":              {"konsole", both, []string{"konsole"}, []string{"/usr/bin/konsole", "-e", "CMD", "$a b"}},
+		"with options of its own":               {`xterm -fa "DejaVu Sans"`, x11, []string{"xterm"}, []string{"/usr/bin/xterm", "-fa", "DejaVu Sans", "-e", "CMD", "$a b"}},
+		"with all that it takes":                {"xterm -fs 12 -e", x11, []string{"xterm"}, []string{"/usr/bin/xterm", "-fs", "12", "-e", "CMD", "$a b"}},
+		"options of its subcommand":             {"wezterm start --class corral", both, []string{"wezterm"}, []string{"/usr/bin/wezterm", "start", "--class", "corral", "--", "CMD", "$a b"}},
+		"an option that is put in anyway":       {"ptyxis --new-window", both, []string{"ptyxis"}, []string{"/usr/bin/ptyxis", "--new-window", "--", "CMD", "$a b"}},
+		"one that nobody here knows":            {"myterm --run", both, []string{"myterm"}, []string{"/usr/bin/myterm", "--run", "CMD", "$a b"}},
+		"what the desktop prefers":              {"", append(both, "TERMINAL=kitty"), []string{"xdg-terminal-exec", "kitty"}, []string{"/usr/bin/xdg-terminal-exec", "CMD", "$a b"}},
+		"what the user prefers":                 {"", append(both, "TERMINAL=alacritty"), []string{"gnome-terminal", "alacritty"}, []string{"/usr/bin/alacritty", "-e", "CMD", "$a b"}},
+		"a preference that is not installed":    {"", append(both, "TERMINAL=alacritty"), []string{"gnome-terminal"}, []string{"/usr/bin/gnome-terminal", "--", "CMD", "$a b"}},
+		"the desktop's own before others":       {"", both, []string{"xterm", "kitty", "ptyxis"}, []string{"/usr/bin/ptyxis", "--new-window", "--", "CMD", "$a b"}},
+		"the terminal of the desktop that runs": {"", append(both, "XDG_CURRENT_DESKTOP=XFCE"), []string{"konsole", "xfce4-terminal", "x-terminal-emulator"}, []string{"/usr/bin/xfce4-terminal", "-x", "CMD", "$a b"}},
+		"of the first of its names":             {"", append(both, "XDG_CURRENT_DESKTOP=ubuntu:KDE:GNOME"), []string{"ptyxis", "konsole", "kitty"}, []string{"/usr/bin/konsole", "-e", "CMD", "$a b"}},
+		"the administrator's choice before any": {"", append(both, "XDG_CURRENT_DESKTOP=XFCE"), []string{"konsole", "x-terminal-emulator"}, []string{"/usr/bin/x-terminal-emulator", "-e", "CMD", "$a b"}},
+		"the administrator's, configured":       {"x-terminal-emulator", both, []string{"x-terminal-emulator"}, []string{"/usr/bin/x-terminal-emulator", "-e", "CMD", "$a b"}},
+		"foot only on Wayland":                  {"", x11, []string{"foot", "xterm"}, []string{"/usr/bin/xterm", "-e", "CMD", "$a b"}},
+		"xterm only on X":                       {"", wayland, []string{"xterm", "wezterm"}, []string{"/usr/bin/wezterm", "start", "--", "CMD", "$a b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Command(c.configured, c.environment, installed(c.installed...), []string{"CMD", "$a b"})
@@ -60,4 +66,28 @@ func TestNoTerminal(t *testing.T) {
 	require.EqualError(t, err, `Terminal=: "nonesuch" is not installed`)
 	_, err = Command(`a "b`, nil, installed(), []string{"CMD"})
 	require.ErrorContains(t, err, "Terminal= has a bad value")
+}
+
+// TestCommand_SkipsALinkToATerminalThatCannotShowAWindow: x-terminal-emulator may be an xterm, on a desktop without an X server.
+func TestCommand_SkipsALinkToATerminalThatCannotShowAWindow(t *testing.T) {
+	dir := t.TempDir()
+	xterm, link := filepath.Join(dir, "xterm"), filepath.Join(dir, "x-terminal-emulator")
+	require.NoError(t, os.WriteFile(xterm, nil, 0o700))
+	require.NoError(t, os.Symlink(xterm, link))
+	lookup := func(name string) (string, error) {
+		if name == alternative.name {
+			return link, nil
+		}
+		return installed("kitty")(name)
+	}
+	for display, want := range map[string]string{"DISPLAY=:0": link, "WAYLAND_DISPLAY=wayland-0": "/usr/bin/kitty"} {
+		argv, err := Command("", Environment{display}, lookup, []string{"CMD"})
+		require.NoError(t, err)
+		assert.Equal(t, want, argv[0])
+	}
+}
+
+func TestTitled_NamesKonsolesTab(t *testing.T) {
+	assert.Equal(t, []string{"/usr/bin/konsole", "-p", "tabtitle=shop", "-e", "CMD"}, titled([]string{"/usr/bin/konsole", "-e", "CMD"}, "shop"))
+	assert.Equal(t, []string{"/usr/bin/kitty", "CMD"}, titled([]string{"/usr/bin/kitty", "CMD"}, "shop"))
 }

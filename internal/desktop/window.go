@@ -32,7 +32,7 @@ var ErrNoDisplay = errors.New("the user manager has neither WAYLAND_DISPLAY nor 
 // Window is a terminal window.
 type Window struct {
 	Terminal    string   // Terminal= of corral.conf, "" to look for one
-	Name        string   // is part of its unit's name
+	Name        string   // is part of its unit's name, and the title where a terminal has none of its own
 	Description string   // of its unit
 	Command     []string // what runs in it, by an absolute path
 }
@@ -55,7 +55,7 @@ func Open(ctx context.Context, address string, w Window) (string, error) {
 		return "", err
 	}
 	unit, err := transient.Start(ctx, conn, transient.Service{
-		Kind: "window", Name: w.Name, Description: w.Description, Slice: "app.slice", Argv: argv,
+		Kind: "window", Name: w.Name, Description: w.Description, Slice: "app.slice", Argv: titled(argv, w.Name),
 		Properties: []transient.Property{{Name: "AddRef", Value: dbus.MakeVariant(true)}}, // how it ends can be read for as long as the connection lives
 	})
 	if err == nil {

@@ -154,20 +154,30 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// What i3bar reads is one endless JSON array.
-func TestI3statusIsJSON(t *testing.T) {
+// TestI3status_PrintsJSON: one endless array, whether i3status prints blocks or, as with its configuration of Debian, text.
+func TestI3status_PrintsJSON(t *testing.T) {
 	p := newPlace(t)
-	require.NoError(t, os.WriteFile(p.home+"/i3status", []byte("general { output_format = \"i3bar\" }\norder += \"load\"\nload { format = \"busy\" }\n"), 0o600))
-	lines := p.lines("corral-i3status", "-c", "i3status")
-	text := ""
-	for !strings.Contains(text, "cart") && !strings.Contains(text, "failed") {
-		text += testbed.Receive(t, lines, "a line") + "\n"
+	for general, want := range map[string][]string{`general { interval = 1 output_format = "i3bar" }`: {`a "busy" \ one`, "now"}, "general { interval = 1 }": {`a "busy" \ one | now`}} {
+		configuration := strings.ReplaceAll(general, " output", "\noutput") + "\norder += \"load\"\norder += \"disk /\"\nload { format = \"a \\\"busy\\\" \\\\ one\" }\ndisk \"/\" { format = \"now\" }\n"
+		require.NoError(t, os.WriteFile(p.home+"/i3status", []byte(configuration), 0o600))
+		lines := p.lines("corral-i3status", "-c", "i3status")
+		text := ""
+		for !strings.Contains(text, "failed") || !strings.Contains(text, "now") {
+			text += testbed.Receive(t, lines, "a line") + "\n"
+		}
+		head, array, _ := strings.Cut(text, "\n")
+		assert.JSONEq(t, `{"version":1}`, head)
+		var all [][]struct {
+			Text string `json:"full_text"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(array+"]"), &all), text)
+		assert.Empty(t, all[0])
+		var blocks []string
+		for _, block := range all[len(all)-1] {
+			blocks = append(blocks, block.Text)
+		}
+		assert.Equal(t, append([]string{"1 running", "1 failed"}, want...), blocks, general)
 	}
-	head, array, _ := strings.Cut(text, "\n")
-	assert.JSONEq(t, `{"version":1}`, head)
-	var all [][]map[string]any
-	require.NoError(t, json.Unmarshal([]byte(array+"]"), &all), text)
-	assert.Empty(t, all[0])
 }
 
 func TestStatusLineOfTmux(t *testing.T) {

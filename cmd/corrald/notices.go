@@ -87,10 +87,16 @@ func (d *parts) window(ctx context.Context, args ...string) error {
 	if args[0] == "logs" {
 		command = append([]string{"/bin/sh", "-c", thenEnter}, command...)
 	}
-	_, err = desktop.Open(ctx, d.places.bus, desktop.Window{
+	unit, err := desktop.Open(ctx, d.places.bus, desktop.Window{
 		Terminal: conf.Terminal, Name: args[len(args)-1], Description: "corralctl " + args[0], Command: command,
 	})
-	return err
+	switch {
+	case err == nil:
+		return nil
+	case unit != "":
+		return fmt.Errorf("cannot open a terminal window: %w; see: journalctl --user -u %s", err, unit)
+	}
+	return fmt.Errorf("cannot open a terminal window: %w", err)
 }
 
 // thenEnter sets the window's title, runs its arguments, and waits for Enter: the window closes with its command, and what fits on it is printed at once.

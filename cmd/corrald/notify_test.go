@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,7 +40,7 @@ func TestNotifications(t *testing.T) {
 	n := shown(t, server)
 	assert.Equal(t, "shop: failed, exit 3", n.Title)
 	assert.Equal(t, "command exited with code 3\n~, after less than 1s", n.Body)
-	assert.EqualValues(t, 2, n.Urgency)
+	assert.EqualValues(t, 1, n.Urgency)
 	assert.FileExists(t, "../../packaging/desktop/"+n.Entry+".desktop")
 	assert.FileExists(t, "../../packaging/desktop/"+n.Icon+".svg")
 	assert.Equal(t, []string{"default", "Open", "open", "Open", "restart", "Restart", "log", "Log"}, n.Actions)
@@ -249,6 +250,39 @@ func TestDunst(t *testing.T) {
 	testbed.Poll(t, "nothing is displayed", displayed("0"))
 }
 
+// TestDunst_SummarisesTwentyFailures in one notification, which names the first of them, one a line.
+func TestDunst_SummarisesTwentyFailures(t *testing.T) {
+	d := startDaemon(t)
+	d.startDunst(t)
+	for i := range 20 {
+		d.run(t, fmt.Sprintf("s%02d", i), "exit 3")
+	}
+	log := string(testbed.WaitFile(t, filepath.Join(d.dir, "dunst.log"), func(content []byte) bool {
+		return strings.Contains(string(content), "20 sessions need attention\n")
+	}))
+	testbed.Poll(t, "one is displayed", func() bool { return dunstctl(t, "count", "displayed") == "1" })
+	_, body, _ := strings.Cut(log, "20 sessions need attention\n")
+	assert.Regexp(t, `^(s[0-9][0-9]: failed, exit 3\n){8}and 12 more\n`, body)
+	d.picture(t, "import", "-window", "root", "png:-")
+}
+
+// TestNotificationOpen_ReportsATerminalThatFails, with the command that shows why.
+func TestNotificationOpen_ReportsATerminalThatFails(t *testing.T) {
+	d := startDaemon(t, "Terminal=/bin/false")
+	testbed.Systemctl(t, "set-environment", "DISPLAY=:99")
+	t.Cleanup(func() { _ = exec.Command("systemctl", "--user", "unset-environment", "DISPLAY").Run() })
+	server := testbed.Notifications(t, "actions")
+	s := d.run(t, "shop", "exit 3")
+	n := shown(t, server)
+	for _, action := range []string{"default", "log"} {
+		server.Emit(t, "ActionInvoked", n.ID, action)
+		failure := shown(t, server)
+		assert.Equal(t, "shop: action failed", failure.Title)
+		assert.Regexp(t, `^cannot open a terminal window: .*; see: journalctl --user -u corral-window-shop-`, failure.Body)
+	}
+	assert.Equal(t, "failed", s.facts().text("Attention"), "nobody has seen it")
+}
+
 func dunstctl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.Command("dunstctl", args...).Output()
@@ -267,7 +301,9 @@ func (d *corrald) startDunst(t *testing.T) {
 	line, err := bufio.NewReader(number).ReadString('\n')
 	require.NoError(t, err)
 	t.Setenv("DISPLAY", ":"+strings.TrimSpace(line))
-	d.write("dunstrc", "[global]\nfont = DejaVu Sans 10\nmarkup = full\nformat = \"<b>%s</b>\\n%b\"\n")
+	d.write("dunstrc", "[global]\nfont = DejaVu Sans 10\nmarkup = full\nformat = \"<b>%s</b>\\n%b\"\n[log]\nsummary = \"*\"\nscript = "+filepath.Join(d.dir, "dunst-log")+"\n")
+	script := "#!/bin/sh\nprintf '%s\\n%s\\n' \"$DUNST_SUMMARY\" \"$DUNST_BODY\" >>" + filepath.Join(d.dir, "dunst.log") + "\n"
+	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "dunst-log"), []byte(script), 0o700))
 	dunst := exec.Command("dunst", "-conf", filepath.Join(d.dir, "dunstrc"))
 	t.Cleanup(func() { stopProcess(dunst) })
 	require.NoError(t, dunst.Start())

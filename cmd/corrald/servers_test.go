@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,6 +42,7 @@ func (d *corrald) startMako(t *testing.T) {
 		return len(sockets) == 1
 	})
 	t.Setenv("WAYLAND_DISPLAY", filepath.Base(sockets[0]))
+	t.Setenv("SWAYSOCK", filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), fmt.Sprintf("sway-ipc.%d.%d.sock", os.Getuid(), sway.Process.Pid)))
 	testbed.Systemctl(t, "import-environment", "WAYLAND_DISPLAY")
 	t.Cleanup(func() { _ = exec.Command("systemctl", "--user", "unset-environment", "WAYLAND_DISPLAY").Run() })
 	d.write("makorc", "font=DejaVu Sans 10\nwidth=340\nheight=200\n")
@@ -109,6 +111,11 @@ func TestMako(t *testing.T) {
 	testbed.Poll(t, "a log that is short stays in its window", func() bool {
 		unit, _, _ := strings.Cut(testbed.Systemctl(t, "list-units", "--plain", "--no-legend", "corral-window-shop-*"), " ")
 		return unit != "" && programsOf(t, unit) == "foot sh"
+	})
+	testbed.Poll(t, "its window has a title", func() bool {
+		tree, err := exec.Command("swaymsg", "-r", "-t", "get_tree").Output()
+		require.NoError(t, err)
+		return strings.Contains(string(tree), `"name": "shop: log"`)
 	})
 	d.picture(t, "grim", "-")
 	testbed.Systemctl(t, "stop", "corral-window-shop-*")

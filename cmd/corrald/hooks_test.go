@@ -47,7 +47,7 @@ func TestAHookIsRun(t *testing.T) {
 	d.hook(t, "to a phone!", fmt.Sprintf("#!/bin/sh\ncat > %[1]s/.new\ncat /proc/self/cgroup > %[1]s/cgroup\nenv > %[1]s/env\nsleep 1000 &\nmv %[1]s/.new %[1]s/told\n", d.dir))
 	s := d.create(t, "shop", spec{"Command": []string{"sh", "-c", "exit 3"}, "Labels": map[string]string{"team": "web"}})
 	e := d.wrote(t, "told")
-	assert.Equal(t, "failed: shop: failed, exit 3 (critical)", e.Event+": "+e.Title+" ("+e.Urgency+")")
+	assert.Equal(t, "failed: shop: failed, exit 3 (normal)", e.Event+": "+e.Title+" ("+e.Urgency+")")
 	assert.Equal(t, "command exited with code 3\n"+d.dir+", after less than 1s", strings.Replace(e.Text, "~", d.dir, 1))
 	require.Len(t, e.Sessions, 1)
 	reference, err := os.ReadFile("../../docs/reference/json.md")

@@ -10,13 +10,13 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// actTimeout bounds what a person has asked for by a notice; a restart may have to wait for an agent that ends slowly.
+// actTimeout bounds an action; a restart may have to wait for an agent that ends slowly.
 const actTimeout = 2 * time.Minute
 
 const failureKey = "failure"
 
-// asked has done what a person asks for by a notice: an action, or a text to answer the agent with.
-func (n *Notifier) asked(sessions []string, reply bool, text string) {
+// invoked carries out what a person has selected in a notice: the action with the key text, or a reply with that text to the agent.
+func (n *Notifier) invoked(sessions []string, reply bool, text string) {
 	go func() {
 		ctx, cancel := deadline.Context(n.ctx, actTimeout)
 		defer cancel()
@@ -31,7 +31,7 @@ func (n *Notifier) asked(sessions []string, reply bool, text string) {
 	}()
 }
 
-// act does what the action of this key says.
+// act carries out the action with this key.
 func (n *Notifier) act(ctx context.Context, sessions []string, key string) error {
 	if key == clicked {
 		key = Open
@@ -62,18 +62,18 @@ func (n *Notifier) act(ctx context.Context, sessions []string, key string) error
 	return errors.Join(errs...)
 }
 
-// seen takes note that a person has closed the notice of these sessions: whoever does knows how they ended. What an agent asks is not settled by that.
+// seen acknowledges how these sessions ended, after a person has closed their notice. That does not answer what an agent asks.
 func (n *Notifier) seen(sessions []string) {
 	go func() {
 		ctx, cancel := deadline.Context(n.ctx, actTimeout)
 		defer cancel()
 		for _, id := range sessions {
-			_ = n.Sessions().AcknowledgeState(ctx, id) // one that is gone meanwhile needs nobody
+			_ = n.Sessions().AcknowledgeState(ctx, id) // it may have been removed meanwhile
 		}
 	}()
 }
 
-// failed tells a person that what was asked for was not done; there is nobody else to tell.
+// failed shows the error of an action as a notice, which is where the person is who selected it.
 func (n *Notifier) failed(sessions []string, err error) {
 	n.screen.failure = nil
 	if err == nil || n.ctx.Err() != nil {

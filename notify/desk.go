@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// A notice that no server has taken is of no use after keptFor.
+	// A notice that no server has accepted is obsolete after keptFor.
 	keptFor = 24 * time.Hour
-	// More notices than maxAlone within burstTime become one, and what comes within burstTime after that joins it.
+	// More than maxAlone notices within burstTime become one summary, which later ones join for burstTime.
 	maxAlone  = 4
 	burstTime = 10 * time.Second
 )
 
-// The keys of notices that are not about one session. A session's begins with another word.
+// The keys of notices that are not about one session. None is a sessionKey.
 const (
 	summaryKey     = "summary"
 	interruptedKey = "interrupted"
@@ -29,14 +29,14 @@ const (
 
 func sessionKey(id string) string { return "session " + id }
 
-// Settings is what is configured.
+// Settings is the configuration of notifications.
 type Settings struct {
 	Config config.Config
 	Agents map[string]config.Agent
-	Home   string // of the user, for people's eyes
+	Home   string // of the user, which is shown as ~
 }
 
-// wants tells whether there is to be a notice of this kind.
+// wants reports whether the user wants notices of this kind about the session.
 func (s Settings) wants(n *supervisor.Snapshot, kind string) bool {
 	if kind == "completed" && n.Exited.Sub(n.Started) < s.Config.NotifyAfter {
 		return false
@@ -53,25 +53,25 @@ func (s Settings) wants(n *supervisor.Snapshot, kind string) bool {
 	return slices.Contains(words, kind)
 }
 
-// Place is what becomes of what a session wants attention for.
+// Place is where the request of a session is shown.
 type Place string
 
 const (
-	Pending Place = ""       // to be decided at the next look
-	Asked   Place = "asked"  // once it is known whether somebody sees the session anyway
+	Pending Place = ""       // to be decided by the next Look
+	Asked   Place = "asked"  // to be decided once it is known whether a person is watching the session
 	Alone   Place = "alone"  // a notice of its own
 	Folded  Place = "folded" // part of the summary
-	Seen    Place = "seen"   // none
+	Seen    Place = "seen"   // nowhere
 )
 
-// item is a session that wants attention.
+// item is a session that needs attention.
 type item struct {
-	n     *supervisor.Snapshot
-	token string
-	place Place
-	owed  debt
-	since time.Time // when it began to want it
-	fresh time.Time // when it was given a notice of its own
+	n        *supervisor.Snapshot
+	token    string
+	place    Place
+	delivery newsState
+	since    time.Time // when it began to need it
+	fresh    time.Time // when it was given a notice of its own
 }
 
 // urgency returns the urgency of a notice of this kind about the session: that of its agent's definition, else that of the configuration, else the default.
@@ -88,36 +88,36 @@ func (s Settings) urgency(n *supervisor.Snapshot, kind string) Urgency {
 	return Normal
 }
 
-// Desk decides what is to be on the user's screen. It is pure: what it says follows from what it was told. It belongs to one goroutine.
+// Desk decides which notices are on the user's screen. It is pure: its results depend on its inputs only. It belongs to one goroutine.
 type Desk struct {
-	settings Settings
-	on       bool
-	sessions map[string]*supervisor.Snapshot
-	items    map[string]*item
-	memory   Memory
-	folded   time.Time   // when the last one was folded
-	news     []time.Time // when the last ones were told, burstTime back at most
-	telling  bool        // the group of a reboot is being told as news
+	settings      Settings
+	on            bool
+	sessions      map[string]*supervisor.Snapshot
+	items         map[string]*item
+	memory        Memory
+	folded        time.Time   // when the last one was folded
+	news          []time.Time // when the last ones were sent, burstTime ago at most
+	sendingReboot bool        // the news of a reboot is being sent
 }
 
-// Memory is what a Desk has to know of the one before it. What it holds tells nothing of what an agent said.
+// Memory is what a Desk has to know of the one before it. It reveals nothing of what an agent printed or reported.
 type Memory struct {
 	Items       map[string]Remembered `json:"items,omitempty"` // by session
 	Summary     string                `json:"summary,omitempty"`
-	Interrupted map[string]int64      `json:"interrupted,omitempty"` // by session, since when (Unix time, in µs): those that a notice was made for
-	Group       []string              `json:"group,omitempty"`       // those of them that the last one is about
-	Reboot      time.Time             `json:"reboot,omitzero"`       // when that was made
-	Owed        []string              `json:"owed,omitempty"`        // those that were interrupted and not told of as news yet
+	Interrupted map[string]int64      `json:"interrupted,omitempty"` // by session, since when (Unix time, in µs): those with a notice
+	Group       []string              `json:"group,omitempty"`       // those of them that the last notice is about
+	Reboot      time.Time             `json:"reboot,omitzero"`       // when that was created
+	Unsent      []string              `json:"owed,omitempty"`        // those that were interrupted and whose news is not sent yet
 }
 
 // Remembered is an item that was decided about.
 type Remembered struct {
-	Token string `json:"token"`
-	Place Place  `json:"place"`
-	Owed  bool   `json:"owed,omitempty"` // it was not told as news yet
+	Token  string `json:"token"`
+	Place  Place  `json:"place"`
+	Unsent bool   `json:"owed,omitempty"` // its news is not sent yet
 }
 
-// NewDesk makes a Desk that goes on where another one has ended.
+// NewDesk creates a Desk that continues where another one has ended.
 func NewDesk(s Settings, on bool, m Memory) *Desk {
 	return &Desk{settings: s, on: on, sessions: map[string]*supervisor.Snapshot{}, items: map[string]*item{}, memory: m}
 }
@@ -125,19 +125,19 @@ func NewDesk(s Settings, on bool, m Memory) *Desk {
 // Memory returns what the next Desk has to know.
 func (d *Desk) Memory() Memory {
 	m := d.memory
-	m.Items = maps.Clone(d.memory.Items) // what was not told to want it again yet
+	m.Items = maps.Clone(d.memory.Items) // of sessions that have not been published again yet
 	if m.Items == nil {
 		m.Items = map[string]Remembered{}
 	}
 	for id, it := range d.items {
-		if decided := it.place != Pending || it.owed == paid; decided && it.place != Asked {
-			m.Items[id] = Remembered{it.token, it.place, it.owed != paid}
+		if decided := it.place != Pending || it.delivery == sent; decided && it.place != Asked {
+			m.Items[id] = Remembered{it.token, it.place, it.delivery != sent}
 		}
 	}
 	return m
 }
 
-// Set tells of a session as it is now.
+// Set adds or updates a session.
 func (d *Desk) Set(n *supervisor.Snapshot) {
 	d.sessions[n.ID] = n
 	kind := kindOf(n.Attention)
@@ -153,11 +153,11 @@ func (d *Desk) Set(n *supervisor.Snapshot) {
 	}
 	it = &item{n: n, token: token, since: n.AttentionSince}
 	if before, ok := d.memory.Items[n.ID]; ok && before.Token == token {
-		if it.place = before.Place; !before.Owed {
-			it.owed = paid
+		if it.place = before.Place; !before.Unsent {
+			it.delivery = sent
 		}
 	} else if n.ByWish {
-		it.place, it.owed = Seen, paid
+		it.place, it.delivery = Seen, sent
 	} else if n.Attached {
 		it.place = Asked
 	} else if !d.on {
@@ -167,20 +167,20 @@ func (d *Desk) Set(n *supervisor.Snapshot) {
 	d.items[n.ID] = it
 }
 
-// tokenOf tells what a session wants attention for from whatever else it may.
+// tokenOf returns a token that identifies this request of the session.
 func tokenOf(n *supervisor.Snapshot) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%d", n.Attention, n.AttentionSource, n.AttentionMessage, n.AttentionSince.UnixMicro()))
 	return hex.EncodeToString(sum[:8])
 }
 
-// Remove tells that a session is gone.
+// Remove removes a session.
 func (d *Desk) Remove(id string) {
 	delete(d.sessions, id)
 	delete(d.items, id)
 	delete(d.memory.Items, id)
 }
 
-// Configure takes other settings.
+// Configure replaces the settings.
 func (d *Desk) Configure(s Settings) {
 	d.settings = s
 	for _, n := range d.sessions {
@@ -188,7 +188,7 @@ func (d *Desk) Configure(s Settings) {
 	}
 }
 
-// Switch turns notices on and off. What was wanted while they were off is not told later.
+// Switch turns notices on and off. Requests made while they were off are not shown later.
 func (d *Desk) Switch(on bool) {
 	d.on = on
 	for _, it := range d.items {
@@ -198,7 +198,7 @@ func (d *Desk) Switch(on bool) {
 	}
 }
 
-// LoggedIn tells that what is to be brought back at login has been: what is suspended still is for a person to resume.
+// LoggedIn reports that the sessions that are restored at login have been: the others are left to the user.
 func (d *Desk) LoggedIn(now time.Time) {
 	known, group := map[string]int64{}, []string{}
 	for id, n := range d.sessions {
@@ -215,13 +215,13 @@ func (d *Desk) LoggedIn(now time.Time) {
 		return
 	}
 	slices.Sort(group)
-	d.memory.Owed, d.telling = slices.Concat(d.memory.Owed, group), false
+	d.memory.Unsent, d.sendingReboot = slices.Concat(d.memory.Unsent, group), false
 	if d.on {
 		d.memory.Group, d.memory.Reboot = group, now
 	}
 }
 
-// Unsure returns the sessions of which it has to be known whether somebody sees them, with the token to answer Watched with.
+// Unsure returns the sessions for which Watched has to be called, and the token for it.
 func (d *Desk) Unsure() map[string]string {
 	unsure := map[string]string{}
 	for id, it := range d.items {
@@ -232,7 +232,7 @@ func (d *Desk) Unsure() map[string]string {
 	return unsure
 }
 
-// Watched answers Unsure.
+// Watched reports whether a person is watching a session of Unsure.
 func (d *Desk) Watched(id, token string, watched bool) {
 	if it := d.items[id]; it != nil && it.token == token && it.place == Asked {
 		it.place = Pending
@@ -240,26 +240,26 @@ func (d *Desk) Watched(id, token string, watched bool) {
 			it.place = Seen
 		}
 		if watched {
-			it.owed = paid
+			it.delivery = sent
 		}
 	}
 }
 
-// Regroup has everything that was not told decided anew: a server has come, and what has gathered meanwhile is told at once.
-func (d *Desk) Regroup(told func(key, token string) bool) {
+// Regroup has Look decide anew about all notices that were not shown: a server has appeared, and gets what has accumulated at once.
+func (d *Desk) Regroup(shown func(key, token string) bool) {
 	for id, it := range d.items {
-		if it.place == Alone && !told(sessionKey(id), it.token) {
+		if it.place == Alone && !shown(sessionKey(id), it.token) {
 			it.place, it.fresh = Pending, time.Time{}
 		}
 	}
 }
 
-// Look returns what is to be on the screen now, the most urgent first. Told tells whether a notice was told already.
-func (d *Desk) Look(now time.Time, told func(key, token string) bool) []Notice {
+// Look returns the notices that are to be on the screen now, the most urgent first. Shown reports whether a server has accepted a notice.
+func (d *Desk) Look(now time.Time, shown func(key, token string) bool) []Notice {
 	if !d.on {
 		return nil
 	}
-	d.decide(now, told)
+	d.decide(now, shown)
 	var notices []Notice
 	var folded []*item
 	for _, it := range d.items {
@@ -276,7 +276,7 @@ func (d *Desk) Look(now time.Time, told func(key, token string) bool) []Notice {
 		slices.SortFunc(folded, byAge)
 		notices = append(notices, summaryOf(snapshots(folded), d.memory.Summary, d.settings))
 	}
-	if all := d.interrupted(now, told); len(all) > 0 {
+	if all := d.interrupted(now, shown); len(all) > 0 {
 		notices = append(notices, interruptedNotice(all, d.rebootToken(), d.settings))
 	}
 	slices.SortFunc(notices, func(a, b Notice) int {
@@ -288,13 +288,13 @@ func (d *Desk) Look(now time.Time, told func(key, token string) bool) []Notice {
 	return notices
 }
 
-// decide gives every item its place.
-func (d *Desk) decide(now time.Time, told func(key, token string) bool) {
+// decide assigns each item its place.
+func (d *Desk) decide(now time.Time, shown func(key, token string) bool) {
 	var pending, fresh []*item
 	for id, it := range d.items {
 		old := now.Sub(it.since) > keptFor
 		switch {
-		case old && (it.place == Pending || it.place == Alone && !told(sessionKey(id), it.token) || it.place == Folded && !told(summaryKey, d.memory.Summary)):
+		case old && (it.place == Pending || it.place == Alone && !shown(sessionKey(id), it.token) || it.place == Folded && !shown(summaryKey, d.memory.Summary)):
 			it.place = Seen
 		case it.place == Pending:
 			pending = append(pending, it)
@@ -322,8 +322,8 @@ func (d *Desk) decide(now time.Time, told func(key, token string) bool) {
 }
 
 // interrupted returns the sessions that the notice of a reboot is about, as far as they are still suspended.
-func (d *Desk) interrupted(now time.Time, told func(key, token string) bool) []*supervisor.Snapshot {
-	if now.Sub(d.memory.Reboot) > keptFor && !told(interruptedKey, d.rebootToken()) {
+func (d *Desk) interrupted(now time.Time, shown func(key, token string) bool) []*supervisor.Snapshot {
+	if now.Sub(d.memory.Reboot) > keptFor && !shown(interruptedKey, d.rebootToken()) {
 		return nil
 	}
 	return d.stillInterrupted(d.memory.Group)

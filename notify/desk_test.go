@@ -51,7 +51,7 @@ func labelled(value string) func(*supervisor.Snapshot) {
 	return func(n *supervisor.Snapshot) { n.Labels = map[string]string{config.NotifyLabel: value} }
 }
 
-func nothingTold(string, string) bool { return false }
+func nothingShown(string, string) bool { return false }
 
 // What one session that changed brings onto the screen.
 func TestWhatIsTold(t *testing.T) {
@@ -113,7 +113,7 @@ func TestWhatIsTold(t *testing.T) {
 			}
 			d := NewDesk(s, true, Memory{})
 			d.Set(c.n)
-			notices := d.Look(start, nothingTold)
+			notices := d.Look(start, nothingShown)
 			if c.title == "" {
 				assert.Empty(t, notices)
 				return
@@ -135,7 +135,7 @@ func TestWhatIsTold(t *testing.T) {
 // screenshot is what is on the screen, by key, and with its title.
 func screenshot(d *Desk, now time.Time) []string {
 	lines := []string{}
-	for _, n := range d.Look(now, nothingTold) {
+	for _, n := range d.Look(now, nothingShown) {
 		lines = append(lines, n.Key+" | "+n.Title)
 	}
 	return lines
@@ -144,19 +144,19 @@ func screenshot(d *Desk, now time.Time) []string {
 func TestOneNoticeASession(t *testing.T) {
 	d := NewDesk(settings(), true, Memory{})
 	d.Set(asking("shop", "question", "1", start))
-	first := d.Look(start, nothingTold)
+	first := d.Look(start, nothingShown)
 	d.Set(in(asking("shop", "question", "1", start), func(n *supervisor.Snapshot) { n.Description = "x" }))
-	assert.Equal(t, first[0].Token, d.Look(start, nothingTold)[0].Token, "nothing new")
+	assert.Equal(t, first[0].Token, d.Look(start, nothingShown)[0].Token, "nothing new")
 	d.Set(asking("shop", "question", "2", start.Add(time.Second)))
-	again := d.Look(start, nothingTold)
+	again := d.Look(start, nothingShown)
 	require.Len(t, again, 1)
 	assert.Equal(t, first[0].Key, again[0].Key, "in the same place")
 	assert.NotEqual(t, first[0].Token, again[0].Token)
 	d.Set(asking("shop", "", "", start))
-	assert.Empty(t, d.Look(start, nothingTold))
+	assert.Empty(t, d.Look(start, nothingShown))
 	d.Set(failed("shop", start))
 	d.Remove("shop")
-	assert.Empty(t, d.Look(start, nothingTold))
+	assert.Empty(t, d.Look(start, nothingShown))
 }
 
 // TestDesk_AcknowledgedQuestion: its notice goes although the question stays, and does not come
@@ -167,15 +167,15 @@ func TestDesk_AcknowledgedQuestion(t *testing.T) {
 	d.Set(asking("shop", "question", "which?", start))
 	require.Equal(t, []string{"session shop | shop: has a question"}, screenshot(d, start))
 	d.Set(in(asking("shop", "question", "which?", start), acknowledged))
-	assert.Empty(t, d.Look(start.Add(time.Second), nothingTold))
+	assert.Empty(t, d.Look(start.Add(time.Second), nothingShown))
 	all, _ := d.News(start.Add(time.Second))
 	assert.Empty(t, all)
 
 	next := NewDesk(settings(), true, d.Memory())
 	next.Set(in(asking("shop", "question", "which?", start), acknowledged))
-	assert.Empty(t, next.Look(start.Add(time.Minute), nothingTold), "after a restart of the daemon")
+	assert.Empty(t, next.Look(start.Add(time.Minute), nothingShown), "after a restart of the daemon")
 	next.Set(asking("shop", "question", "which?", start.Add(time.Minute)))
-	assert.Len(t, next.Look(start.Add(time.Minute), nothingTold), 1, "it asks again")
+	assert.Len(t, next.Look(start.Add(time.Minute), nothingShown), 1, "it asks again")
 }
 
 func TestABurstIsOneSummary(t *testing.T) {
@@ -186,18 +186,18 @@ func TestABurstIsOneSummary(t *testing.T) {
 	}
 	d.Set(asking("t", "question", "", start))
 	assert.Equal(t, []string{"summary | 5 sessions need attention"}, screenshot(d, start.Add(time.Second)), "the ones before are taken into it")
-	summary := d.Look(start.Add(time.Second), nothingTold)[0]
+	summary := d.Look(start.Add(time.Second), nothingShown)[0]
 	assert.Equal(t, "s0: failed, exit 3\ns1: failed, exit 3\ns2: failed, exit 3\ns3: failed, exit 3\nt: has a question", summary.Body)
 	assert.Equal(t, Normal, summary.Urgency)
 
 	d.Set(asking("s0", "", "", start))
-	smaller := d.Look(start.Add(2*time.Second), nothingTold)[0]
+	smaller := d.Look(start.Add(2*time.Second), nothingShown)[0]
 	assert.Equal(t, "4 sessions need attention", smaller.Title)
 	assert.Equal(t, summary.Token, smaller.Token, "that one wants nothing any more is no news")
 	for i := range 20 {
 		d.Set(failed(fmt.Sprint("u", i), start))
 	}
-	larger := d.Look(start.Add(3*time.Second), nothingTold)
+	larger := d.Look(start.Add(3*time.Second), nothingShown)
 	require.Len(t, larger, 1)
 	assert.Equal(t, "24 sessions need attention", larger[0].Title)
 	assert.NotEqual(t, summary.Token, larger[0].Token)
@@ -242,7 +242,7 @@ func TestAfterAReboot(t *testing.T) {
 	assert.Empty(t, screenshot(d, start), "those that come back at login are not counted")
 	d.Set(in(suspended("c", start), func(n *supervisor.Snapshot) { n.State, n.Interrupted = "running", false }))
 	d.LoggedIn(start)
-	notices := d.Look(start, nothingTold)
+	notices := d.Look(start, nothingShown)
 	require.Len(t, notices, 1)
 	assert.Equal(t, "2 sessions were suspended", notices[0].Title)
 	assert.Equal(t, "the machine went down\na, b", notices[0].Body)
@@ -253,14 +253,14 @@ func TestAfterAReboot(t *testing.T) {
 	again.Set(suspended("a", start))
 	again.Set(suspended("b", start))
 	again.LoggedIn(start.Add(time.Minute))
-	same := again.Look(start.Add(time.Minute), nothingTold)
+	same := again.Look(start.Add(time.Minute), nothingShown)
 	require.Len(t, same, 1)
 	assert.Equal(t, notices[0].Token, same[0].Token, "a restart of the daemon is no other reboot")
 	again.Set(suspended("b", start.Add(time.Hour)))
 	assert.Equal(t, []string{"interrupted | 1 session was suspended"}, screenshot(again, start))
 	again.LoggedIn(start.Add(time.Hour))
-	assert.Equal(t, []string{"b"}, again.Look(start.Add(time.Hour), nothingTold)[0].Sessions, "after the next reboot, of that one")
-	assert.Empty(t, again.Look(start.Add(26*time.Hour), nothingTold), "that nobody was there to take")
+	assert.Equal(t, []string{"b"}, again.Look(start.Add(time.Hour), nothingShown)[0].Sessions, "after the next reboot, of that one")
+	assert.Empty(t, again.Look(start.Add(26*time.Hour), nothingShown), "that nobody was there to take")
 }
 
 func TestTheNextDeskGoesOn(t *testing.T) {
@@ -268,13 +268,13 @@ func TestTheNextDeskGoesOn(t *testing.T) {
 	for i := range 6 {
 		d.Set(failed(fmt.Sprint("s", i), start))
 	}
-	before := d.Look(start, nothingTold)
+	before := d.Look(start, nothingShown)
 	next := NewDesk(settings(), true, d.Memory())
 	for i := range 6 {
 		next.Set(failed(fmt.Sprint("s", i), start))
 	}
 	next.Set(failed("new", start))
-	after := next.Look(start.Add(time.Minute), nothingTold)
+	after := next.Look(start.Add(time.Minute), nothingShown)
 	require.Len(t, after, 2)
 	assert.Equal(t, "session new", after[0].Key)
 	assert.Equal(t, before[0].Token, after[1].Token)
@@ -286,12 +286,12 @@ func TestWhatNobodyTookIsToldAtOnce(t *testing.T) {
 	for i := range 6 {
 		at := start.Add(time.Duration(i) * time.Hour)
 		d.Set(failed(fmt.Sprint("s", i), at))
-		d.Look(at, nothingTold)
+		d.Look(at, nothingShown)
 	}
 	assert.Len(t, screenshot(d, start.Add(6*time.Hour)), 6)
-	d.Regroup(nothingTold)
+	d.Regroup(nothingShown)
 	assert.Equal(t, []string{"summary | 6 sessions need attention"}, screenshot(d, start.Add(6*time.Hour)))
-	d.Regroup(nothingTold)
+	d.Regroup(nothingShown)
 	assert.Empty(t, screenshot(d, start.Add(60*time.Hour)))
 }
 

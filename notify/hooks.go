@@ -17,25 +17,25 @@ const HookTime = 30 * time.Second
 // hookPatience bounds how long a hook is waited for, should systemd not say that its time was over.
 const hookPatience = HookTime + 30*time.Second
 
-// Hooks is what hooks are run with. Its functions may be called from any goroutine.
+// Hooks configures how hooks are run. Its functions may be called from any goroutine.
 type Hooks struct {
-	List func() []config.Hook // those that there are now
-	// Run runs one until it has ended, HookTime at most, and calls started once it is sure that it runs.
+	List func() []config.Hook // the installed ones
+	// Run runs one until it has ended, HookTime at most, and calls started once it certainly runs.
 	Run   func(ctx context.Context, hook config.Hook, input []byte, started func()) error
-	Ended func(name string, err error) // tells how one has ended that has failed, with nil that this is over
+	Ended func(name string, err error) // reports that one has failed, or by nil that it works again
 }
 
-// caller runs one hook, once at a time. What is to be told meanwhile is told together after that: a hook that hangs holds up itself alone.
+// caller runs one hook, never twice at once. News that arrive meanwhile are delivered together in its next run: a hook that hangs delays no other.
 type caller struct {
 	hook    config.Hook
 	busy    bool
 	failed  bool
-	tries   int // how often systemd did not take it over
+	tries   int // how often systemd did not start it
 	waiting []*News
 }
 
-// tell tells what is new, and returns when there may be more, the zero time if never.
-func (n *Notifier) tell(now time.Time) time.Time {
+// sendNews sends the news that are due, and returns when there may be more, the zero time if never.
+func (n *Notifier) sendNews(now time.Time) time.Time {
 	all, next := n.desk.News(now)
 	for _, news := range all {
 		n.message(news)
@@ -44,7 +44,7 @@ func (n *Notifier) tell(now time.Time) time.Time {
 	return next
 }
 
-// message shows news in the terminals that are attached to other sessions than it is about.
+// message shows news in the terminals that are attached to other sessions.
 func (n *Notifier) message(news *News) {
 	if !n.Settings.Config.TmuxMessages {
 		return
@@ -62,14 +62,14 @@ func (n *Notifier) message(news *News) {
 	}
 }
 
-// hook has every hook told. Which ones there are is looked up each time: nobody has to tell us of a new one.
+// hook delivers news to all hooks. They are listed each time, so that a new one is used at once.
 func (n *Notifier) hook(news *News) {
 	go func() {
 		hooks := n.Hooks.List()
 		n.post(func() {
 			n.forgetHooks(hooks)
 			if news.begin = len(hooks); news.begin == 0 {
-				n.told(news)
+				n.newsSent(news)
 			}
 			for _, h := range hooks {
 				c := n.callers[h.Name]
@@ -84,7 +84,7 @@ func (n *Notifier) hook(news *News) {
 	}()
 }
 
-// runHook runs a hook with all that it is to be told, unless it is busy.
+// runHook runs a hook with the news that wait for it, unless it is running.
 func (n *Notifier) runHook(c *caller) {
 	if c.busy || len(c.waiting) == 0 {
 		return
@@ -101,7 +101,7 @@ func (n *Notifier) runHook(c *caller) {
 			n.post(func() { n.begin(parts) })
 		})
 		if n.ctx.Err() != nil {
-			return // it runs on; one that has not begun is for the next daemon
+			return // it keeps running; if it has not begun, the next daemon runs it
 		}
 		if err != nil || failed {
 			n.Hooks.Ended(hook.Name, err)
@@ -118,7 +118,7 @@ func (n *Notifier) runHook(c *caller) {
 	}()
 }
 
-// runHookAgain has a hook run later that systemd did not take over: it may just be executed anew. What even then nobody has begun to tell is for the next
+// runHookAgain runs a hook later that systemd did not start: it may be re-executing itself. After the last try the news is left to the next
 // daemon.
 func (n *Notifier) runHookAgain(c *caller, parts []*News) {
 	if c.tries++; c.tries == maxTries {
@@ -135,17 +135,17 @@ func (n *Notifier) runHookAgain(c *caller, parts []*News) {
 	})
 }
 
-// begin takes note that a hook has begun to be told.
+// begin handles the start of a hook.
 func (n *Notifier) begin(parts []*News) {
 	for _, news := range parts {
 		if news.begin--; news.begin == 0 {
-			n.told(news)
+			n.newsSent(news)
 		}
 	}
 }
 
-func (n *Notifier) told(news *News) {
-	n.desk.Told(news)
+func (n *Notifier) newsSent(news *News) {
+	n.desk.Sent(news)
 	n.dirty = true
 }
 
@@ -155,19 +155,19 @@ func (n *Notifier) forgetHooks(there []config.Hook) {
 		switch {
 		case slices.ContainsFunc(there, func(h config.Hook) bool { return h.Name == name }):
 		case c.failed:
-			n.pardonHook(c)
+			n.clearHookFailure(c)
 		case !c.busy:
 			delete(n.callers, name)
 		}
 	}
 }
 
-// pardonHook has it forgotten that a hook has failed.
-func (n *Notifier) pardonHook(c *caller) {
+// clearHookFailure clears the failure of a hook.
+func (n *Notifier) clearHookFailure(c *caller) {
 	if c.busy || !c.failed {
 		return
 	}
-	c.busy = true // what it does next is told after this
+	c.busy = true // its next result is reported after this
 	name := c.hook.Name
 	go func() {
 		n.Hooks.Ended(name, nil)
@@ -178,7 +178,7 @@ func (n *Notifier) pardonHook(c *caller) {
 	}()
 }
 
-// event is what a hook reads: docs/reference/json.md.
+// event is the input of a hook: docs/reference/json.md.
 type event struct {
 	Event    string
 	Title    string
@@ -208,7 +208,7 @@ type eventSession struct {
 	DurationUSec           int64
 }
 
-// event is the news as hooks get them, in one line.
+// event returns the news as hooks read it, in one line.
 func (n *News) event(now time.Time) []byte {
 	e := event{Event: n.Event, Title: n.Title, Text: n.Body, Urgency: n.Urgency.String(), Time: micro(n.Since), Sessions: []eventSession{}}
 	for _, s := range n.About {
@@ -230,7 +230,7 @@ func (n *News) event(now time.Time) []byte {
 	}
 	content, err := json.Marshal(e)
 	if err != nil {
-		content = fmt.Appendf(nil, "{%q:%q}", "Event", n.Event) // cannot be
+		content = fmt.Appendf(nil, "{%q:%q}", "Event", n.Event) // cannot happen
 	}
 	return append(content, '\n')
 }

@@ -217,7 +217,7 @@ func TestABurstOfNews(t *testing.T) {
 		all, next := d.News(at)
 		for _, news := range all {
 			calls = append(calls, len(news.About))
-			d.Told(news)
+			d.Sent(news)
 		}
 		if i >= maxAlone {
 			assert.Equal(t, start.Add(burstTime), next)
@@ -230,7 +230,7 @@ func TestABurstOfNews(t *testing.T) {
 	require.Len(t, all, 1)
 	assert.Equal(t, "995 sessions need attention", all[0].Title)
 	assert.True(t, next.IsZero())
-	d.Told(all[0])
+	d.Sent(all[0])
 	all, next = d.News(start.Add(time.Hour))
 	assert.Empty(t, all)
 	assert.True(t, next.IsZero(), "nobody is woken")
@@ -268,7 +268,7 @@ func TestWhatIsNoNews(t *testing.T) {
 				assert.Empty(t, again, "it is being told")
 				d.Switch(true)
 				if !on {
-					assert.Empty(t, d.Look(start, nothingTold), "what was wanted while notifications were off")
+					assert.Empty(t, d.Look(start, nothingShown), "what was wanted while notifications were off")
 				}
 			})
 		}
@@ -304,7 +304,7 @@ func TestNewsOfAReboot(t *testing.T) {
 	next.LoggedIn(start)
 	again, _ := next.News(start)
 	require.Len(t, again, 1, "the daemon ended before a hook had begun")
-	next.Told(again[0])
+	next.Sent(again[0])
 	again, _ = next.News(start)
 	assert.Empty(t, again)
 	last := NewDesk(settings(), false, next.Memory())

@@ -9,44 +9,44 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// debt tells whether what a session wants a person for still has to be told as news.
-type debt int
+// newsState is the progress of the news about a request.
+type newsState int
 
 const (
-	owed debt = iota
-	telling
-	paid
+	unsent newsState = iota
+	sending
+	sent
 )
 
-// News is what is told once, to those that take nothing back: hooks, and terminals that are attached to other sessions. It is told whether there is a
+// News is sent once, to recipients that cannot take it back: hooks, and terminals that are attached to other sessions. It is sent whether there is a
 // notification server or not.
 type News struct {
 	Notice
 	Event string                 // a word of Notify=, or "several"
-	Since time.Time              // when the first of the sessions began to want a person
+	Since time.Time              // when the first of the sessions began to need attention
 	About []*supervisor.Snapshot // the oldest first
 
-	tokens map[string]string // by session: what is told of it; none where it is about a reboot
-	begin  int               // how many hooks are still to begin with it
+	tokens map[string]string // by session: the request that it is about; nil for a reboot
+	begin  int               // how many hooks have not started with it yet
 }
 
-// eventSeveral is the event of news about sessions that want a person for one reason or another.
+// eventSeveral is the event of news about several sessions.
 const eventSeveral = "several"
 
-// News returns what is to be told now, and when there will be more if nothing else happens, the zero time if never. What it returns is being told, until
-// Told says that it was. Whatever happens, there are no more than maxAlone within burstTime: what comes beyond that is told together after that.
+// News returns the news to be sent now, and the time at which there will be more if nothing else happens, zero for never. Its state is sending until
+// Sent is called. There are never more than maxAlone within burstTime: what exceeds that is sent together afterwards.
 func (d *Desk) News(now time.Time) (all []*News, next time.Time) {
 	var items []*item
 	for _, it := range d.items {
 		switch {
-		case it.owed != owed || it.place == Asked:
+		case it.delivery != unsent || it.place == Asked:
 		case now.Sub(it.since) > keptFor:
-			it.owed = paid
+			it.delivery = sent
 		default:
 			items = append(items, it)
 		}
 	}
-	reboot := d.owedOfReboot()
+	reboot := d.unsentOfReboot()
 	if len(items) == 0 && len(reboot) == 0 {
 		return nil, next
 	}
@@ -56,7 +56,7 @@ func (d *Desk) News(now time.Time) (all []*News, next time.Time) {
 		return nil, d.news[0].Add(burstTime)
 	}
 	if len(reboot) > 0 {
-		d.telling = true
+		d.sendingReboot = true
 		all = append(all, newsOfReboot(reboot, fmt.Sprint(now.UnixMicro()), d.settings))
 		room--
 	}
@@ -78,26 +78,26 @@ func (d *Desk) News(now time.Time) (all []*News, next time.Time) {
 	return all, next
 }
 
-// Told tells that everybody who is to be told was.
-func (d *Desk) Told(news *News) {
+// Sent reports that all recipients have the news.
+func (d *Desk) Sent(news *News) {
 	for id, token := range news.tokens {
 		if it := d.items[id]; it != nil && it.token == token {
-			it.owed = paid
+			it.delivery = sent
 		}
 	}
 	if news.tokens == nil {
-		d.memory.Owed, d.telling = nil, false
+		d.memory.Unsent, d.sendingReboot = nil, false
 	}
 }
 
-// owedOfReboot returns the sessions that were suspended by a reboot, and still are, if that was not told.
-func (d *Desk) owedOfReboot() []*supervisor.Snapshot {
-	if d.telling {
+// unsentOfReboot returns the sessions that were suspended by a reboot, and still are, if that news is not sent.
+func (d *Desk) unsentOfReboot() []*supervisor.Snapshot {
+	if d.sendingReboot {
 		return nil
 	}
-	all := d.stillInterrupted(d.memory.Owed)
+	all := d.stillInterrupted(d.memory.Unsent)
 	if len(all) == 0 {
-		d.memory.Owed = nil
+		d.memory.Unsent = nil
 	}
 	return all
 }
@@ -105,7 +105,7 @@ func (d *Desk) owedOfReboot() []*supervisor.Snapshot {
 func newsOf(items []*item, s Settings) *News {
 	n := &News{About: snapshots(items), Since: items[0].since, tokens: map[string]string{}}
 	for _, it := range items {
-		it.owed = telling
+		it.delivery = sending
 		n.tokens[it.n.ID] = it.token
 	}
 	if len(items) == 1 {
@@ -120,14 +120,14 @@ func newsOfReboot(about []*supervisor.Snapshot, token string, s Settings) *News 
 	return &News{Notice: interruptedNotice(about, token, s), Event: kindSuspended, About: about, Since: about[0].StateChanged}
 }
 
-// together makes one of several: what has gathered for a hook that was busy. The parts are still what is told.
+// together merges the news that have accumulated for a hook that was busy.
 func together(parts []*News, settings Settings) *News {
 	if len(parts) == 1 {
 		return parts[0]
 	}
 	n := &News{Event: eventSeveral, Since: parts[0].Since}
 	for _, p := range parts {
-		for _, s := range p.About { // the last word of a session counts
+		for _, s := range p.About { // the latest of a session applies
 			n.About = append(slices.DeleteFunc(n.About, func(before *supervisor.Snapshot) bool { return before.ID == s.ID }), s)
 		}
 	}
@@ -135,7 +135,7 @@ func together(parts []*News, settings Settings) *News {
 	return n
 }
 
-// line says it in one line, for a terminal.
+// line returns the news in one line, for a terminal.
 func (n *News) line() string {
 	if len(n.About) == 1 {
 		if asked := shortened(plain(n.About[0].AttentionMessage), maxAsked); asked != "" {
@@ -146,12 +146,12 @@ func (n *News) line() string {
 	return n.Title + ": " + named(n.About, func(s *supervisor.Snapshot) string { return s.ID }, ", ")
 }
 
-// concerns tells whether it is about this session.
+// concerns reports whether it is about this session.
 func (n *News) concerns(id string) bool {
 	return slices.ContainsFunc(n.About, func(s *supervisor.Snapshot) bool { return s.ID == id })
 }
 
-// String is its word for other programs, as notify-send(1) has it.
+// String returns the name for other programs, as in notify-send(1).
 func (u Urgency) String() string {
 	return config.UrgencyLevels[min(u, Critical)]
 }

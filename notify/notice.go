@@ -14,7 +14,7 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// Urgency is how much a notice matters, as the urgency hint of the Desktop Notifications Specification has it.
+// Urgency is the urgency hint of the Desktop Notifications Specification.
 type Urgency byte
 
 const (
@@ -23,7 +23,7 @@ const (
 	Critical
 )
 
-// The actions that a notice can have, by the keys that a server gives back.
+// The actions of notices, by the keys that a server reports.
 const (
 	Open      = "open"
 	Resume    = "resume"
@@ -33,44 +33,44 @@ const (
 	ShowAll   = "show-all"
 	Reply     = "inline-reply"
 
-	// Approve and Deny answer what an agent asks permission for. The key of such an action goes on with "@" and when it was asked, so that a click on a notice that was
-	// replaced does not answer the next question: see answerKey.
+	// Approve and Deny answer what an agent asks permission for. The key of such an action continues with "@" and the time of the question, so
+	// that a click on a notice that was replaced does not answer the next question: see answerKey.
 	Approve = "approve"
 	Deny    = "deny"
 
-	// clicked is the key of a click on the notice itself, which does what its first action does.
+	// clicked is the key of a click on the notice itself, which carries out its first action.
 	clicked = "default"
 )
 
-// Action is what a person can have done from a notice.
+// Action is what a person can select in a notice.
 type Action struct {
 	Key   string
 	Label string // for people
 }
 
-// Notice is what is to be on the user's screen. Its texts are plain: no markup, no control characters but newlines in the body.
+// Notice is a desktop notification. Its texts are plain: no markup, no control characters but newlines in the body.
 type Notice struct {
-	Key      string // what it is about; there is one at a time for each key
-	Token    string // of what it says: another one makes it another notice, which takes the place of the old
+	Key      string // its subject; there is one notice at a time for each key
+	Token    string // its content: a notice with another token replaces it
 	Title    string
 	Body     string
 	Urgency  Urgency
 	Actions  []Action
-	Sessions []string // ids that the actions are for
+	Sessions []string // ids that the actions apply to
 }
 
-// maxAsked is how much of what an agent asks a notice shows, in characters.
+// maxAsked limits how much of a question a notice shows, in characters.
 const maxAsked = 140
 
-// kinds leads from a reason for attention to the word of Notify= for it. All others are that the agent waits.
+// kinds maps a reason for attention to its word of Notify=. All other reasons are "waiting".
 var kinds = map[string]string{
 	string(session.Failed): "failed", string(session.Completed): "completed", string(session.Stale): "stale", string(session.Orphaned): "orphaned",
 }
 
-// kindSuspended is the word of Notify= for what a reboot has interrupted.
+// kindSuspended is the word of Notify= for sessions that a reboot has interrupted.
 const kindSuspended = "suspended"
 
-// kindOf returns the word of Notify= for why a session wants a person.
+// kindOf returns the word of Notify= for a reason for attention.
 func kindOf(attention string) string {
 	if kind := kinds[attention]; kind != "" {
 		return kind
@@ -108,7 +108,7 @@ func happened(n *supervisor.Snapshot) string {
 	return "needs attention"
 }
 
-// noticeOf makes the notice of one session.
+// noticeOf returns the notice of one session.
 func noticeOf(n *supervisor.Snapshot, token string, s Settings) Notice {
 	kind := kindOf(n.Attention)
 	var lines []string
@@ -127,7 +127,7 @@ func noticeOf(n *supervisor.Snapshot, token string, s Settings) Notice {
 	}
 }
 
-// actionsOf returns what can be done about the session.
+// actionsOf returns the actions for a session.
 func actionsOf(n *supervisor.Snapshot, kind string) []Action {
 	open, log := Action{Open, "Open"}, Action{ShowLog, "Log"}
 	switch {
@@ -141,12 +141,12 @@ func actionsOf(n *supervisor.Snapshot, kind string) []Action {
 	return []Action{open, {Restart, "Restart"}, log}
 }
 
-// withAnswers returns the actions of a notice about a permission, with those that answer it by the keys of the agent's definition.
+// withAnswers adds the actions that answer a permission, where the agent's definition has keys for them.
 func withAnswers(actions []Action, n *supervisor.Snapshot, agent config.Agent) []Action {
 	if n.Attention != session.Permission {
 		return actions
 	}
-	at := 1 // behind the first, which is what a click does
+	at := 1 // after the first, which a click carries out
 	if len(agent.ApproveKeys) > 0 {
 		actions = slices.Insert(actions, at, Action{answerKey(Approve, n), "Approve"})
 		at++
@@ -161,17 +161,17 @@ func answerKey(action string, n *supervisor.Snapshot) string {
 	return action + "@" + strconv.FormatInt(n.AttentionSince.UnixMicro(), 10)
 }
 
-// answerOf reads the key of an action that answers a question.
+// answerOf parses the key of an action that answers a question.
 func answerOf(key string) (answer supervisor.Answer, ok bool) {
 	action, since, _ := strings.Cut(key, "@")
 	usec, err := strconv.ParseInt(since, 10, 64)
 	return supervisor.Answer{Deny: action == Deny, Since: time.UnixMicro(usec)}, err == nil && (action == Approve || action == Deny)
 }
 
-// maxNamed is how many sessions a summary names.
+// maxNamed limits how many sessions a summary names.
 const maxNamed = 8
 
-// summaryOf makes one notice of several sessions, which are in the order of their requests. It is as urgent as the most urgent of them.
+// summaryOf returns one notice of several sessions, which are in the order of their requests. It is as urgent as the most urgent of them.
 func summaryOf(all []*supervisor.Snapshot, token string, s Settings) Notice {
 	notice := Notice{
 		Key: summaryKey, Token: token, Title: counted(len(all), "session needs attention", "sessions need attention"), Actions: []Action{{ShowAll, "Show all"}},
@@ -188,7 +188,7 @@ func summaryOf(all []*supervisor.Snapshot, token string, s Settings) Notice {
 	return notice
 }
 
-// interruptedNotice makes the notice of the sessions that a reboot has suspended.
+// interruptedNotice returns the notice of the sessions that a reboot has suspended.
 func interruptedNotice(all []*supervisor.Snapshot, token string, s Settings) Notice {
 	notice := Notice{
 		Key: interruptedKey, Token: token, Actions: []Action{{ShowAll, "Show all"}, {ResumeAll, "Resume all"}},
@@ -202,7 +202,7 @@ func interruptedNotice(all []*supervisor.Snapshot, token string, s Settings) Not
 	return notice
 }
 
-// named lists the first of the sessions, and how many more there are.
+// named lists the first sessions, and how many more there are.
 func named(all []*supervisor.Snapshot, text func(*supervisor.Snapshot) string, between string) string {
 	var names []string
 	for _, n := range all[:min(len(all), maxNamed)] {
@@ -221,7 +221,7 @@ func counted(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// span says how long something took: "45s", "2m 5s", "3h 4m", "2d 3h".
+// span formats a duration: "45s", "2m 5s", "3h 4m", "2d 3h".
 func span(d time.Duration) string {
 	if d < time.Second {
 		return "less than 1s"
@@ -229,7 +229,7 @@ func span(d time.Duration) string {
 	return config.FormatTimeSpan(d)
 }
 
-// tilde writes a path as people do.
+// tilde abbreviates the home directory of a path.
 func tilde(path, home string) string {
 	if rest, below := strings.CutPrefix(path, home); below && home != "" && (rest == "" || rest[0] == '/') {
 		return "~" + rest
@@ -237,7 +237,7 @@ func tilde(path, home string) string {
 	return path
 }
 
-// plain makes a text harmless and one line: control and format characters, which could act on who shows it or turn its order around, become spaces.
+// plain returns a text as one line, with spaces for control and format characters, which could control a terminal or reverse the text.
 func plain(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == unicode.ReplacementChar {
@@ -248,7 +248,7 @@ func plain(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// shortened returns the first characters of a text, and says if there were more.
+// shortened returns the first characters of a text, with an ellipsis if there were more.
 func shortened(text string, most int) string {
 	runes := []rune(text)
 	if len(runes) <= most {

@@ -1,8 +1,8 @@
-// Package notify tells the user of what a session wants attention for: by desktop notifications, by hooks, and in the terminals of other sessions.
+// Package notify notifies the user of sessions that need attention: by desktop notifications, by hooks, and in the terminals of other sessions.
 //
-// A Desk decides what is to be on the screen, and what is news; a Notifier has the notification server show just that, and does what a person asks for there. One
-// goroutine owns both, and waits for nothing: neither for the server, which may be absent, slow, or hang, nor for the disk. So nothing here holds
-// the supervisor up. A server is never started for a notice: one without a display would hold everybody up that calls it.
+// A Desk decides which notices are shown, and what is news; a Notifier has the notification server show them, and does what a person selects there. One
+// goroutine owns both and never blocks: neither on the server, which may be absent, slow, or hang, nor on the disk. So nothing here delays
+// the supervisor. A server is never started for a notice: one without a display would block every caller.
 package notify
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// Sessions is what a notice's actions are done with: a supervisor.Supervisor.
+// Sessions carries out the actions of notices: a supervisor.Supervisor.
 type Sessions interface {
 	Resume(ctx context.Context, id string) error
 	Restart(ctx context.Context, id string) error
@@ -33,56 +33,56 @@ type Sessions interface {
 	AnswerPermission(ctx context.Context, id string, answer supervisor.Answer) error
 }
 
-// Options is what a Notifier is made of. Its functions may be called from any goroutine.
+// Options configures a Notifier. Its functions may be called from any goroutine.
 type Options struct {
 	Address  string // of the user's bus
-	File     string // path of what is kept across restarts
+	File     string // path of the state that is kept across restarts
 	Settings Settings
-	Sessions func() Sessions                                 // asked for with each action
+	Sessions func() Sessions                                 // called for each action
 	Watched  func(ctx context.Context, id string) bool       // whether somebody looks at the session's terminal at this moment
 	Terminal func(ctx context.Context, args ...string) error // opens a window in which corralctl runs with these arguments
 	Message  func(ctx context.Context, id, text string)      // shows a text in the terminals that are attached to the session
 	Hooks    Hooks
-	Announce func(on bool) // tells whether notifications are sent, at first and when that has changed; must not block
-	Report   func(error)   // of what no caller can be told
+	Announce func(on bool) // reports whether notifications are sent, initially and after each change; must not block
+	Report   func(error)   // logs an error that has no caller
 }
 
-// connectTimeout bounds how long the bus may take to take us in.
+// connectTimeout bounds how long connecting to the bus may take.
 const connectTimeout = 20 * time.Second
 
-// doorSize lets bursts through: who publishes does not wait.
-const doorSize = 1024
+// mailboxSize is the length of the queue to the goroutine: a publisher does not wait during a burst.
+const mailboxSize = 1024
 
-// closeTime bounds how long a server may take to answer the last call: what it has taken then is told again by the next Notifier.
+// closeTime bounds how long a server may take to answer the last call: a notice that it has not acknowledged by then is sent again by the next Notifier.
 const closeTime = 500 * time.Millisecond
 
-// Notifier tells the user. It is a supervisor.Publisher.
+// Notifier notifies the user. It is a supervisor.Publisher.
 type Notifier struct {
 	Options
-	door   chan func()
-	ctx    context.Context
-	cancel context.CancelFunc
-	ended  chan struct{}
+	mailbox chan func()
+	ctx     context.Context
+	cancel  context.CancelFunc
+	ended   chan struct{}
 
 	// What follows belongs to the goroutine.
 	idle     chan struct{}     // to be closed once the server has answered, after which it is not called any more; nil until Close
 	signals  chan *dbus.Signal // nil until we are connected, and once the bus is lost
-	begun    bool              // every session that there is was published
+	begun    bool              // every existing session has been published
 	desk     *Desk
-	override *bool // what was set over the bus, nil if the configuration counts
+	override *bool // what was set over the bus, nil if the configuration applies
 	screen   screen
 	callers  map[string]*caller // by hook
 	messaged map[string]bool    // by session: a text is on its way to its terminals
 	rings    chan struct{}      // by timer
-	timer    *deadline.Timer    // nil where nothing is waited for
+	timer    *deadline.Timer    // nil if no time is awaited
 
-	dirty   bool         // the file is not what it should be
-	saving  chan error   // how the writing of it ends that is under way, nil if none is
-	writing []chan error // who waits for that
-	waiting []chan error // who waits for the next one
+	dirty   bool         // the file has to be written
+	saving  chan error   // the result of the write in progress, nil if there is none
+	writing []chan error // callers that wait for it
+	waiting []chan error // callers that wait for the next one
 }
 
-// saved is what the file has.
+// saved is the content of the file.
 type saved struct {
 	Notifications *bool `json:"notifications,omitempty"` // as set over the bus
 	Memory
@@ -90,14 +90,14 @@ type saved struct {
 	Entries map[string]*entry `json:"entries,omitempty"`
 }
 
-// New makes a Notifier, which takes what is published from now on. Close ends it.
+// New starts a Notifier, to be ended by Close.
 func New(o Options) *Notifier {
 	kept, err := load(o.File)
 	if err != nil {
 		o.Report(err)
 	}
 	n := &Notifier{
-		Options: o, door: make(chan func(), doorSize), ended: make(chan struct{}),
+		Options: o, mailbox: make(chan func(), mailboxSize), ended: make(chan struct{}),
 		override: kept.Notifications, screen: newScreen(kept), rings: make(chan struct{}, 1), callers: map[string]*caller{}, messaged: map[string]bool{},
 	}
 	n.desk = NewDesk(o.Settings, n.on(), kept.Memory)
@@ -108,7 +108,7 @@ func New(o Options) *Notifier {
 	return n
 }
 
-// maxSaved bounds what is read of the file, in bytes: it has some hundred for each session that was told of.
+// maxSaved bounds what is read of the file, in bytes: it has some hundred for each session with a notice.
 const maxSaved = 64 << 20
 
 func load(path string) (kept saved, err error) {
@@ -125,7 +125,7 @@ func load(path string) (kept saved, err error) {
 	return kept, nil
 }
 
-// Publish implements supervisor.Publisher. The answers are not for it to give.
+// Publish implements supervisor.Publisher. It ignores the answers, which are for the bus.
 func (n *Notifier) Publish(changes []supervisor.Change, _ []func()) {
 	if len(changes) == 0 {
 		return
@@ -144,12 +144,12 @@ func (n *Notifier) Publish(changes []supervisor.Change, _ []func()) {
 // PublishProblems implements supervisor.Publisher.
 func (n *Notifier) PublishProblems([]supervisor.Problem) {}
 
-// Begin tells that every session that there is was published. Until then nothing is shown, and nothing taken away.
+// Begin reports that every existing session has been published. Until then no notice is shown or closed.
 func (n *Notifier) Begin() {
 	n.post(func() { n.begun, n.screen.hold = true, time.Now().Add(holdTime) })
 }
 
-// LoggedIn tells that what is to be brought back at login has been.
+// LoggedIn reports that the sessions that are restored at login have been.
 func (n *Notifier) LoggedIn() {
 	n.post(func() {
 		n.desk.LoggedIn(time.Now())
@@ -157,20 +157,20 @@ func (n *Notifier) LoggedIn() {
 	})
 }
 
-// Configure takes what is configured now.
+// Configure replaces the configuration.
 func (n *Notifier) Configure(s Settings) {
 	n.post(func() {
 		before := n.on()
 		n.Settings = s
 		n.desk.Configure(s)
 		for _, c := range n.callers {
-			n.pardonHook(c) // somebody may have mended it
+			n.clearHookFailure(c) // it may have been repaired
 		}
 		n.switched(before)
 	})
 }
 
-// Switch turns notifications on or off, and returns once that is saved. It holds until it is the same as in the configuration.
+// Switch turns notifications on or off, and returns once that is saved. It overrides the configuration until both agree.
 func (n *Notifier) Switch(on bool) error {
 	done := make(chan error, 1)
 	n.post(func() {
@@ -205,7 +205,7 @@ func (n *Notifier) switched(before bool) {
 	}
 }
 
-// Close ends the Notifier, once what it has to remember is saved. What is on the screen stays there: the next one takes it over.
+// Close ends the Notifier, after its state is saved. Notices stay on the screen: the next Notifier adopts them.
 func (n *Notifier) Close() error {
 	idle := make(chan struct{})
 	n.post(func() { n.idle = idle })
@@ -229,10 +229,10 @@ func (n *Notifier) Close() error {
 	return n.write(n.kept())
 }
 
-// post has f done by the goroutine, which is always ready to. After Close it does nothing.
+// post has the goroutine call f. After Close it does nothing.
 func (n *Notifier) post(f func()) {
 	select {
-	case n.door <- f:
+	case n.mailbox <- f:
 	case <-n.ctx.Done():
 	}
 }
@@ -242,12 +242,12 @@ func (n *Notifier) run() {
 	defer n.wake(time.Time{})
 	for {
 		select {
-		case f := <-n.door:
+		case f := <-n.mailbox:
 			f()
 			n.drain()
 		case signal, ok := <-n.signals:
 			if !ok {
-				n.signals = nil // the bus is lost, and with it soon the daemon
+				n.signals = nil // the bus is lost, and the daemon ends soon
 				continue
 			}
 			n.received(signal)
@@ -265,13 +265,13 @@ func (n *Notifier) run() {
 		case n.begun && n.idle == nil:
 			n.ask()
 			now := time.Now()
-			n.wake(now, n.step(now), n.tell(now))
+			n.wake(now, n.step(now), n.sendNews(now))
 			n.save()
 		}
 	}
 }
 
-// wake has the goroutine look again at the first of these times, and not at those that were set before. The zero time is none.
+// wake has the goroutine run at the earliest of these times, instead of those that were set before. Zero times are ignored.
 func (n *Notifier) wake(now time.Time, times ...time.Time) {
 	if n.timer != nil {
 		n.timer.Stop()
@@ -284,16 +284,16 @@ func (n *Notifier) wake(now time.Time, times ...time.Time) {
 	n.timer = deadline.AfterFunc(slices.MinFunc(times, time.Time.Compare).Sub(now), func() {
 		select {
 		case n.rings <- struct{}{}:
-		default: // it looks anyway
+		default: // it will run anyway
 		}
 	})
 }
 
-// drain takes what else has come: a burst is looked at once.
+// drain empties the mailbox: a burst is handled once.
 func (n *Notifier) drain() {
-	for range doorSize {
+	for range mailboxSize {
 		select {
-		case f := <-n.door:
+		case f := <-n.mailbox:
 			f()
 		default:
 			return
@@ -319,23 +319,23 @@ func (n *Notifier) connect() {
 		server, err = bus.Follow(ctx, conn.Conn, serverName)
 	}
 	if err != nil {
-		n.cannotConnect(fmt.Errorf("cannot listen to the notification server: %w", err))
+		n.cannotConnect(fmt.Errorf("cannot watch the notification server: %w", err))
 		return
 	}
 	n.post(func() {
 		n.screen.conn, n.screen.server = conn.Conn, server
 		n.owned(server.Unique())
-		n.signals = signals // not before: who has come or gone since the question is told by them
+		n.signals = signals // not before: they report the servers that came or left after Follow
 	})
 }
 
 func (n *Notifier) cannotConnect(err error) {
 	if n.ctx.Err() == nil {
-		n.Report(fmt.Errorf("no desktop notifications will be sent: %w", err))
+		n.Report(fmt.Errorf("cannot send desktop notifications: %w", err))
 	}
 }
 
-// ask has found out whether somebody sees the sessions that the desk is unsure about.
+// ask finds out whether a person is watching the sessions that the desk is unsure about.
 func (n *Notifier) ask() {
 	for id, token := range n.desk.Unsure() {
 		if n.screen.asked[id] == token {
@@ -354,7 +354,7 @@ func (n *Notifier) ask() {
 	}
 }
 
-// save writes the file if it has to be, one writing at a time.
+// save writes the file if necessary, one write at a time.
 func (n *Notifier) save() {
 	if !n.dirty || n.saving != nil {
 		return
@@ -365,7 +365,7 @@ func (n *Notifier) save() {
 	go func() { done <- n.write(content) }()
 }
 
-// saved takes note of how a writing has ended.
+// saved handles the result of a write.
 func (n *Notifier) saved(err error) {
 	n.saving = nil
 	for _, w := range n.writing {
@@ -377,18 +377,18 @@ func (n *Notifier) saved(err error) {
 	n.writing = nil
 }
 
-// kept is what the file should have.
+// kept returns what the file should contain.
 func (n *Notifier) kept() []byte {
 	content, err := json.Marshal(saved{Notifications: n.override, Memory: n.desk.Memory(), Owner: n.screen.owner, Entries: n.screen.entries})
 	if err != nil {
-		n.Report(fmt.Errorf("cannot keep which notifications were sent: %w", err)) // cannot be
+		n.Report(fmt.Errorf("cannot encode which notifications were sent: %w", err)) // cannot happen
 	}
 	return append(content, '\n')
 }
 
 func (n *Notifier) write(content []byte) error {
 	if err := atomicfile.Write(n.File, content, 0o600); err != nil {
-		return fmt.Errorf("cannot keep which notifications were sent: %w", err)
+		return fmt.Errorf("cannot save which notifications were sent: %w", err)
 	}
 	return nil
 }

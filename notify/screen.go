@@ -12,7 +12,7 @@ import (
 	"github.com/corrald/corral/internal/bus"
 )
 
-// Of the Desktop Notifications Specification, and the bus.
+// Names of the Desktop Notifications Specification and of the bus.
 const (
 	busName    = "org.freedesktop.DBus"
 	serverName = "org.freedesktop.Notifications"
@@ -20,68 +20,68 @@ const (
 )
 
 const (
-	// A notice takes the place of another one after gap at the earliest: KDE's server refuses what comes again within a second.
+	// A notice replaces another one after gap at the earliest: KDE's server refuses a repeated text within a second.
 	gap = time.Second
-	// A notice that the server refuses is tried again, after retryAfter and then twice that, and so on, and given up after maxTries.
+	// A notice that the server refuses is sent again, after retryAfter and then twice that, and so on, maxTries times in all.
 	retryAfter = 1500 * time.Millisecond
 	maxTries   = 4
-	// How many notices that are closed are remembered: what a person has asked for may come after that.
+	// How many closed notices are remembered: an action may be reported after its notice is closed.
 	maxPast = 64
-	// How many signals about a notice that we do not know the number of yet are kept.
+	// How many signals about a notice are kept while its id is not known yet.
 	maxEarly = 16
-	// What an earlier daemon has told stays for this long after the start: what an agent asks for is known only once its shim has said it again.
+	// Notices of an earlier daemon stay for this long after the start: an agent's request is known only once its shim has reported it again.
 	holdTime = 10 * time.Second
 )
 
-// application is the name of our desktop file, by which a server finds the settings that its user has for us, and of our icon.
+// application is the name of Corral's icon and of its desktop file, by which a server finds its user's settings for Corral.
 const application = "io.github.corrald.Corral"
 
 // dismissed is the reason of a notice that a person has closed.
 const dismissed = uint32(2)
 
-// entry is a notice that the server has taken.
+// entry is a notice that the server has accepted.
 type entry struct {
 	Token    string   `json:"token"`
 	ID       uint32   `json:"id"`       // the server's
 	Live     bool     `json:"live"`     // it is on the screen
-	Sessions []string `json:"sessions"` // that its actions are for
+	Sessions []string `json:"sessions"` // that its actions apply to
 
 	inherited bool // from an earlier daemon
 }
 
-// trouble is a notice that the server has refused.
-type trouble struct {
+// refusal is a notice that the server has refused.
+type refusal struct {
 	token string
 	tries int
-	after time.Time // not before this time again
+	after time.Time // when it may be sent again
 }
 
-// screen is what the server shows, as far as we know. There is one call to it at a time, without a limit: what comes late is still good, and a server
-// that hangs hinders nothing but its own notices. Once it is gone from the bus the call has failed, and another server is asked.
+// screen is what the server shows, as far as is known. There is one call to it at a time, without a time limit: a late answer is still valid, and a server
+// that hangs delays only its own notices. Once it leaves the bus the call fails, and another server can be called.
 type screen struct {
 	conn     *dbus.Conn // nil until we are connected
-	server   *bus.Owner // by which its signals are told from those of others
-	known    bool       // who the server is, was told
+	server   *bus.Owner // distinguishes its signals from those of others
+	known    bool       // the owner is known
 	owner    string     // unique name of the server on the bus, "" if there is none
-	turn     int        // counts the servers: an answer to a question to an earlier one is none
-	ready    bool       // what it can is known
-	name     string     // what it calls itself
+	turn     int        // counts the servers: answers of earlier ones are dropped
+	ready    bool       // its capabilities are known
+	name     string     // of GetServerInformation
 	can      []string   // its capabilities
 	calling  bool
-	sending  string            // key of the notice that it is being sent
+	sending  string            // key of the notice that is being sent to it
 	entries  map[string]*entry // by key
 	sent     map[string]time.Time
-	troubles map[string]trouble
+	refusals map[string]refusal
 	past     []entry
 	early    []*dbus.Signal
 	restored bool              // entries are of an earlier daemon
-	hold     time.Time         // until then what is inherited stays
-	asked    map[string]string // by session: the token for which it is being found out who looks
-	failure  *Notice           // of what a person has asked for and could not be done
+	hold     time.Time         // until then inherited notices stay
+	asked    map[string]string // by session: the token for which Watched is being called
+	failure  *Notice           // about an action that failed
 }
 
 func newScreen(kept saved) screen {
-	s := screen{entries: kept.Entries, owner: kept.Owner, restored: true, sent: map[string]time.Time{}, troubles: map[string]trouble{}, asked: map[string]string{}}
+	s := screen{entries: kept.Entries, owner: kept.Owner, restored: true, sent: map[string]time.Time{}, refusals: map[string]refusal{}, asked: map[string]string{}}
 	if s.entries == nil {
 		s.entries = map[string]*entry{}
 	}
@@ -92,27 +92,27 @@ func newScreen(kept saved) screen {
 	return s
 }
 
-// told tells whether the server was given this notice.
-func (s *screen) told(key, token string) bool {
+// shown reports whether the server has accepted this notice.
+func (s *screen) shown(key, token string) bool {
 	e := s.entries[key]
 	return e != nil && e.Token == token
 }
 
-// forget drops what is on the screen of a server that is gone. It is told again by the next one.
+// forget drops what was on the screen of a server that has left. The next one gets it again.
 func (s *screen) forget() {
 	maps.DeleteFunc(s.entries, func(_ string, e *entry) bool { return e.Live })
 }
 
-// owned takes note of who the server is.
+// owned handles a change of the server.
 func (n *Notifier) owned(owner string) {
 	s := &n.screen
 	if s.known && s.owner == owner {
 		return
 	}
-	same := s.owner == owner // as an earlier daemon had found it
+	same := s.owner == owner // as saved by an earlier daemon
 	s.known, s.owner, s.ready, s.calling, s.sending, s.early, s.can = true, owner, false, false, "", nil, nil
 	s.turn++
-	clear(s.troubles)
+	clear(s.refusals)
 	clear(s.sent)
 	n.dirty = true
 	if !same {
@@ -132,7 +132,7 @@ func (n *Notifier) owned(owner string) {
 				s.forget()
 			}
 			s.restored, s.ready = false, true
-			n.desk.Regroup(s.told)
+			n.desk.Regroup(s.shown)
 		})
 	})
 }
@@ -160,14 +160,14 @@ func (n *Notifier) call(method string, args []any, done func(body []any, err err
 	}()
 }
 
-// step does the next thing that brings the screen nearer to what it should be. It returns when there is something more to do if nothing happens until
-// then, the zero time if never.
+// step makes the next call that brings the screen nearer to the wanted notices. It returns when to run again if nothing else happens, the zero time for
+// never.
 func (n *Notifier) step(now time.Time) (next time.Time) {
 	s := &n.screen
 	if !s.ready || s.calling {
 		return next
 	}
-	notices := n.desk.Look(now, s.told)
+	notices := n.desk.Look(now, s.shown)
 	if s.failure != nil && n.on() {
 		notices = append(notices, *s.failure)
 	}
@@ -195,29 +195,29 @@ func (n *Notifier) step(now time.Time) (next time.Time) {
 	return next
 }
 
-// narrow has the actions of a notice that is there be for the sessions that it is about still: what it says stays as it was sent.
+// narrow limits the actions of a notice on the screen to the sessions that it still applies to; its text stays as it was sent.
 func (n *Notifier) narrow(e *entry, notice Notice) {
 	if e.Token == notice.Token && !slices.Equal(e.Sessions, notice.Sessions) {
 		e.Sessions, n.dirty = notice.Sessions, true
 	}
 }
 
-// paced takes note that a notice was given to the server just now: another with its key has to wait for a while. What does not have to wait any more is
-// forgotten, or there would be one of each session that ever was.
+// paced records that a notice was sent just now: the next one with its key has to wait for gap. Records that are older are dropped, or their number would
+// grow with each session.
 func (s *screen) paced(key string, now time.Time) {
 	maps.DeleteFunc(s.sent, func(_ string, last time.Time) bool { return now.Sub(last) >= gap })
 	s.sent[key] = now
 }
 
-// due tells whether a notice is to be sent, and when.
+// due reports whether a notice is to be sent, and when.
 func (s *screen) due(notice Notice) (at time.Time, wanted bool) {
-	if s.told(notice.Key, notice.Token) {
+	if s.shown(notice.Key, notice.Token) {
 		return at, false
 	}
 	if last, ok := s.sent[notice.Key]; ok {
 		at = last.Add(gap)
 	}
-	if t := s.troubles[notice.Key]; t.token == notice.Token {
+	if t := s.refusals[notice.Key]; t.token == notice.Token {
 		if t.tries >= maxTries {
 			return at, false
 		}
@@ -226,7 +226,7 @@ func (s *screen) due(notice Notice) (at time.Time, wanted bool) {
 	return at, true
 }
 
-// closeOne closes one notice that should not be there any more, and tells whether there was one, or when there may be one.
+// closeOne closes one notice that is not wanted any more, and reports whether there was one, or when there may be one.
 func (n *Notifier) closeOne(notices []Notice, now time.Time) (closing bool, next time.Time) {
 	s := &n.screen
 	for _, key := range slices.Sorted(maps.Keys(s.entries)) {
@@ -242,21 +242,21 @@ func (n *Notifier) closeOne(notices []Notice, now time.Time) (closing bool, next
 		n.dirty = true
 		if e.Live {
 			s.remember(*e)
-			n.call("CloseNotification", []any{e.ID}, func([]any, error) {}) // an error is that it is gone already
+			n.call("CloseNotification", []any{e.ID}, func([]any, error) {}) // an error means that it is closed already
 			return true, next
 		}
 	}
 	return false, next
 }
 
-// remember keeps a notice that is closed for what may still be asked for by it.
+// remember keeps a closed notice, whose actions may still be reported.
 func (s *screen) remember(e entry) {
 	if s.past = append(s.past, e); len(s.past) > maxPast {
 		s.past = slices.Delete(s.past, 0, len(s.past)-maxPast)
 	}
 }
 
-// send has the server show a notice, in the place of the one that it has for the same key.
+// send has the server show a notice, which replaces the one with the same key.
 func (n *Notifier) send(notice Notice) {
 	s := &n.screen
 	var replaces uint32
@@ -273,29 +273,29 @@ func (n *Notifier) send(notice Notice) {
 			s.paced(notice.Key, time.Now())
 			id, ok := first[uint32](answer)
 			if err == nil && !ok {
-				err = errors.New("it does not answer with a number")
+				err = errors.New("its answer has no notification id")
 			}
 			if err != nil {
 				n.refused(notice, err)
 				return
 			}
-			if replaces != 0 && replaces != id { // it did not take the place: two would be there
+			if replaces != 0 && replaces != id { // it was not replaced, and is remembered as if closed
 				s.remember(*s.entries[notice.Key])
 			}
 			s.entries[notice.Key] = &entry{Token: notice.Token, ID: id, Live: true, Sessions: notice.Sessions}
-			delete(s.troubles, notice.Key)
+			delete(s.refusals, notice.Key)
 			n.dirty = true
 			for _, signal := range early {
-				n.heard(signal)
+				n.handle(signal)
 			}
 		})
 }
 
-// refused takes note that a notice was not taken. One that goes away while it is asked, or is overrun, is not the notice's fault.
+// refused handles a notice that was not accepted. A server that leaves during the call has not refused it.
 func (n *Notifier) refused(notice Notice, err error) {
-	t := n.screen.troubles[notice.Key]
+	t := n.screen.refusals[notice.Key]
 	if t.token != notice.Token {
-		t = trouble{token: notice.Token}
+		t = refusal{token: notice.Token}
 	}
 	var e dbus.Error
 	gone := errors.As(err, &e) && slices.Contains([]string{busName + ".Error.NoReply", busName + ".Error.ServiceUnknown", busName + ".Error.NameHasNoOwner"}, e.Name)
@@ -304,24 +304,24 @@ func (n *Notifier) refused(notice Notice, err error) {
 		t.tries++
 	}
 	if t.tries == maxTries {
-		n.Report(fmt.Errorf("the notification server does not take a notification: %w", err))
+		n.Report(fmt.Errorf("the notification server refuses a notification: %w", err))
 	}
-	n.screen.troubles[notice.Key] = t
+	n.screen.refusals[notice.Key] = t
 }
 
-// received takes a signal. Anybody can send one: it counts if the bus or the server sent it.
+// received handles a signal. Any client can send one: only those of the bus and of the server are used.
 func (n *Notifier) received(signal *dbus.Signal) {
 	server := n.screen.server
 	switch {
 	case server.Update(signal):
 		n.owned(server.Unique())
 	case server.Sent(signal):
-		n.heard(signal)
+		n.handle(signal)
 	}
 }
 
-// heard takes a signal of the server's. One that does not have the form it should is passed over.
-func (n *Notifier) heard(signal *dbus.Signal) {
+// handle handles a signal of the server. An invalid one is ignored.
+func (n *Notifier) handle(signal *dbus.Signal) {
 	s := &n.screen
 	id, ok := first[uint32](signal.Body)
 	if !ok {
@@ -349,18 +349,18 @@ func (n *Notifier) heard(signal *dbus.Signal) {
 		}
 		var text string
 		if about != nil && dbus.Store(signal.Body, &id, &text) == nil {
-			n.asked(about.Sessions, signal.Name == serverName+".NotificationReplied", text)
+			n.invoked(about.Sessions, signal.Name == serverName+".NotificationReplied", text)
 		}
 		if about != nil {
 			return
 		}
 	}
 	if s.sending != "" && len(s.early) < maxEarly {
-		s.early = append(s.early, signal) // about the notice whose number we are about to be told
+		s.early = append(s.early, signal) // about the notice whose id is not known yet
 	}
 }
 
-// live returns the notice on the screen that has this number of the server's.
+// live returns the notice on the screen with this id.
 func (s *screen) live(id uint32) (string, *entry) {
 	for key, e := range s.entries {
 		if e.Live && e.ID == id {
@@ -370,7 +370,7 @@ func (s *screen) live(id uint32) (string, *entry) {
 	return "", nil
 }
 
-// closed returns the last notice that had this number and is closed, nil if there is none.
+// closed returns the last closed notice with this id, nil if there is none.
 func (s *screen) closed(id uint32) *entry {
 	for i := len(s.past) - 1; i >= 0; i-- {
 		if s.past[i].ID == id {

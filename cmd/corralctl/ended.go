@@ -126,12 +126,12 @@ func (q inquiry) keys() string {
 	return strings.Join(keys, ", ") + " or Enter"
 }
 
-// programOf is the name of the program that a session runs.
+// programOf is the name of the program that a session runs, in printable characters: a file can have any name.
 func programOf(s client.Session) string {
 	if len(s.Command) == 0 {
-		return s.Agent
+		return wording.Printable(s.Agent)
 	}
-	return filepath.Base(s.Command[0])
+	return wording.Printable(filepath.Base(s.Command[0]))
 }
 
 // resultOf says in one sentence what has become of a session's agent, and when.

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/config"
 )
@@ -101,7 +100,7 @@ func (c *ctl) showInTmux(ctx context.Context, bus *client.Client, s client.Sessi
 
 // windowName is the name of a window that shows a session: its id and the program that it runs. Of that nothing is left that tmux takes for a format.
 func windowName(s client.Session) string {
-	program := strings.ReplaceAll(wording.Printable(programOf(s)), "#", "_")
+	program := strings.ReplaceAll(programOf(s), "#", "_")
 	if program == s.Id {
 		return s.Id
 	}

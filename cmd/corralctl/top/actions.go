@@ -106,10 +106,18 @@ func (m *model) carryOut(p plan) []effect {
 			losses = append(losses, loss)
 		}
 	}
+	read := map[*row]asked{}
+	for _, r := range possible {
+		read[r] = r.asked()
+	}
 	calls := func() []effect {
 		var effects []effect
 		for _, r := range possible {
 			if m.rows[r.Id] != r { // it was removed while the question stood
+				continue
+			}
+			if (p.verb == approve || p.verb == deny) && read[r].isOutdated(r.asked()) {
+				m.complain(fmt.Sprintf("cannot %s %q: it does not ask the same any more", p.verb, r.Id))
 				continue
 			}
 			m.settle(r)

@@ -136,19 +136,22 @@ func (m *model) apply(message any) (effects []effect, byPerson bool) {
 // has changed: nobody can have read it yet, so the key was meant for what was there before.
 const guardTime = 400 * time.Millisecond
 
-// asked is what the selected session asks, the zero value where there is none.
+// asked is what a session asks.
 type asked struct {
 	id, attention, question string
 	at                      uint64
 }
 
+// asked returns what the selected session asks, the zero value where there is none.
 func (m *model) asked() asked {
 	r := m.selected()
 	if r == nil {
 		return asked{}
 	}
-	return asked{r.Id, r.Attention, r.question, r.AttentionTimestamp}
+	return r.asked()
 }
+
+func (r *row) asked() asked { return asked{r.Id, r.Attention, r.question, r.AttentionTimestamp} }
 
 // isOutdated reports whether what a person has read is no longer what is asked. The text of a question is known a moment after the question.
 func (a asked) isOutdated(now asked) bool {

@@ -186,6 +186,21 @@ func TestMarks_ActOnAllAfterAConfirmationThatNamesThem(t *testing.T) {
 	assert.Empty(t, m.marked)
 }
 
+// TestMarks_ApproveOnlyWhatWasConfirmed: a session that asks for something else while the confirmation is shown is not answered.
+func TestMarks_ApproveOnlyWhatWasConfirmed(t *testing.T) {
+	m := asking()
+	press(m, "space", "space")
+	require.Empty(t, calls(press(m, "Y")))
+	require.Contains(t, m.screen(), "proj5: May I do proj5?")
+	s := m.rows["proj5"].Session
+	s.AttentionTimestamp = ago(time.Second)
+	m.update(news{changed: tell(2, s)})
+	m.update(inspected{id: "proj5", detail: 2, group: "/g", message: "May I remove everything?"})
+	effects := press(m, "y")
+	assert.Equal(t, `cannot approve "proj5": it does not ask the same any more`, m.notice.text)
+	assert.Equal(t, []string{"approve proj46"}, reply(m, effects))
+}
+
 // keysFor are the keys among effects, by the session that they are for.
 func keysFor(effects []effect) map[string]string {
 	keys := map[string]string{}

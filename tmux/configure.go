@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/corrald/corral/internal/deadline"
 	"github.com/corrald/corral/internal/safefile"
 )
 
@@ -24,10 +26,11 @@ const (
 	configured = "corral-configured"
 )
 
-// Bounds of what is read of a configuration, and of the invalid lines that are looked for in one.
+// Bounds of what is read of a configuration, and of the invalid lines that are looked for in one: the start of a session waits for it.
 const (
 	maxConfiguration = 1 << 20 // bytes
 	maxInvalid       = 50
+	repairTime       = 5 * time.Second
 )
 
 // Invalid is a line of a user's configuration that tmux does not accept. The line is ignored; all others apply.
@@ -66,11 +69,13 @@ func (t *Tmux) Reconfigure(ctx context.Context, s Session) []Invalid {
 	}
 	reported, found := parseInvalid(string(out)), map[Invalid]bool{}
 	applied := map[string]bool{} // by path: what is left of the file was applied
+	limited, cancel := deadline.Context(ctx, repairTime)
+	defer cancel()
 	for len(reported) > 0 && len(found) < maxInvalid {
 		next := reported[0]
 		reported = reported[1:]
 		if !applied[next.File] && next.Line > 0 {
-			if text, bad := t.repair(ctx, s, next.File); len(bad) > 0 {
+			if text, bad := t.repair(limited, s, next.File); len(bad) > 0 {
 				applied[next.File] = true
 				reported = append(append(bad, t.apply(ctx, s, next.File, text)...), reported...)
 				continue
@@ -83,7 +88,8 @@ func (t *Tmux) Reconfigure(ctx context.Context, s Session) []Invalid {
 	})
 }
 
-// repair returns the lines of a file that tmux can parse, with blank ones in place of those that it cannot, and these.
+// repair returns the lines of a file that tmux can parse, with blank ones in place of those that it cannot, and these. It returns no lines where the time is
+// over before it has found all.
 func (t *Tmux) repair(ctx context.Context, s Session, file string) (text string, bad []Invalid) {
 	path, err := filepath.EvalSymlinks(file)
 	if err != nil {
@@ -96,16 +102,18 @@ func (t *Tmux) repair(ctx context.Context, s Session, file string) (text string,
 	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
 	for len(bad) < maxInvalid {
 		wrong, ok := t.parse(ctx, s, lines)
-		if !ok {
-			return strings.Join(lines, "\n") + "\n", bad
-		}
 		wrong.File = file
 		if wrong.Line > len(lines) { // something is not closed
 			wrong.Line = t.open(ctx, s, lines)
 			wrong.Text += ": not closed before the end of the file"
 		}
-		if wrong.Line < 1 {
-			break
+		switch {
+		case ctx.Err() != nil: // nor has tmux parsed what it was asked to
+			return "", append(bad, Invalid{File: file, Text: "ignored as a whole: its invalid lines were not found within " + repairTime.String()})
+		case !ok:
+			return strings.Join(lines, "\n") + "\n", bad
+		case wrong.Line < 1:
+			return "", bad
 		}
 		bad = append(bad, wrong)
 		blank(lines, wrong.Line-1)
@@ -126,7 +134,7 @@ func blank(lines []string, at int) {
 
 // open returns the number of the last line in lines from which on tmux can parse none of what they begin with.
 func (t *Tmux) open(ctx context.Context, s Session, lines []string) int {
-	for n := len(lines) - 1; n >= 0; n-- {
+	for n := len(lines) - 1; n >= 0 && ctx.Err() == nil; n-- {
 		if strings.TrimSpace(lines[n]) == "" {
 			continue
 		}

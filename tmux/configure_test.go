@@ -67,6 +67,20 @@ func TestReconfigure_AppliesAllButTheInvalidLines(t *testing.T) {
 	}
 }
 
+// TestReconfigure_ReportsAFileThatItHasNoTimeToRepair: that tmux was not asked about a line says nothing about the line.
+func TestReconfigure_ReportsAFileThatItHasNoTimeToRepair(t *testing.T) {
+	x := prepare(t)
+	file := filepath.Join(testbed.Dir(t), "tmux.conf")
+	require.NoError(t, os.WriteFile(file, []byte("set -g @a 1\nbind-key x {\nset -g @b 2\n"), 0o600))
+	s := serve(t, x, file)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	text, bad := x.repair(over, s, file)
+	assert.Empty(t, text)
+	assert.Equal(t, []Invalid{{File: file, Text: "ignored as a whole: its invalid lines were not found within 5s"}}, bad)
+	assert.Zero(t, x.open(over, s, []string{"bind-key x {", "set -g @b 2"}))
+}
+
 func TestReconfigure_LooksIntoIncludedFiles(t *testing.T) {
 	x := prepare(t)
 	dir := testbed.Dir(t)

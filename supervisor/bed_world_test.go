@@ -39,6 +39,7 @@ type world struct {
 	sent      func()                                                      // called by Send
 	pressed   func(keys []string, asked *session.PermissionRequest) error // called by Keys
 	follow    func(string)                                                // called by Follow
+	keySet    func()                                                      // called by SetDetachKey
 
 	foreign bool // another process listens in the place of the shim
 	parent  int  // what Parent says
@@ -215,6 +216,9 @@ func (w *world) Keys(_ context.Context, t Target, keys []string, asked *session.
 func (w *world) Reap(context.Context, Target) error { return nil }
 func (w *world) SetDetachKey(_ context.Context, t Target, key string) error {
 	w.tell("set the detach key of %s: %s", t.ID, key)
+	if w.keySet != nil {
+		w.keySet()
+	}
 	return nil
 }
 func (w *world) AttachCommand(context.Context, Target) ([]string, error) {

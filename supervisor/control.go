@@ -408,16 +408,39 @@ func (s *Supervisor) Reload(c config.Config, agents map[string]config.Agent) err
 	reply := make(chan error, 1)
 	if err := s.do(func() {
 		s.Config, s.Agents = c, agents
+		var all []func()
 		for _, e := range s.sessions {
 			s.touch(e) // when it expires, or is suspended, may be another time
 			if e.rec.Run != nil && paneThere(e.rec.Run) && !e.rec.Frozen {
-				s.direct(e, "set the detach key", func(t Target) error { return s.World.SetDetachKey(s.ctx, t, c.DetachKey) })
+				all = append(all, s.directly(e, "set the detach key", s.setDetachKey))
 			}
 		}
+		go fewAtATime(all)
 		s.rearm = true
 		s.after = append(s.after, func() { reply <- nil })
 	}); err != nil {
 		return err
 	}
 	return s.await(context.Background(), reply)
+}
+
+// setDetachKey sets the key that is configured by now: the configuration may have been read again since this was asked for.
+func (s *Supervisor) setDetachKey(t Target) error {
+	var key string
+	if err := s.do(func() { key = s.Config.DetachKey }); err != nil {
+		return err
+	}
+	return s.World.SetDetachKey(s.ctx, t, key)
+}
+
+// fewAtATime calls functions that run a program each, as many at a time as leave the machine to its user.
+func fewAtATime(all []func()) {
+	slots := make(chan struct{}, 4)
+	for _, f := range all {
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots }()
+			f()
+		}()
+	}
 }

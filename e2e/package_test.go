@@ -107,7 +107,7 @@ func TestPackages(t *testing.T) {
 			assert.Equal(t, "enabled", d.do("systemctl", "--user", "is-enabled", "corrald"))
 
 			agent := d.pid("agent")
-			assert.Contains(t, run(p.remove), "Agents that run go on")
+			assert.Contains(t, run(p.remove), "Running agents continue")
 			assert.Equal(t, "sleep", strings.TrimSpace(m.Run("cat", "/proc/"+agent+"/comm")), "an agent goes on after a removal")
 			state, _ = d.try("systemctl", "--user", "is-active", "corrald")
 			assert.Equal(t, "inactive", state)

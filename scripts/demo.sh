@@ -66,7 +66,7 @@ outside() {
     if [ $status = 0 ]; then
       agent=$(<"$tmp/agents")/node_modules/@openai/codex/vendor/x86_64-unknown-linux-musl/bin/codex
     else
-      say 'npm could not bring the agent in time; the demo goes on without it:'
+      say 'npm could not bring the agent in time; the demo continues without it:'
       tail -n 3 "$tmp/npm.log"
     fi
   else

@@ -21,7 +21,7 @@ if [ "${1-}" = data ]; then
 fi
 
 if ! manager_is_there; then
-  say 'No systemd user manager answers here: files are dealt with, services are not. In a login session run:' \
+  say 'No systemd user manager answers: files are installed or removed, services are left alone. In a login session run:' \
     'systemctl --user daemon-reload && systemctl --user enable --now corrald.service'
   exit 0
 fi
@@ -40,11 +40,11 @@ case ${1-} in
       *) say "$2 is not in your PATH yet: most shells put it there at the next login." ;;
     esac
     [ "$(loginctl show-user "$(id -un)" -P Linger 2>/dev/null)" != no ] ||
-      say 'Everything of yours ends at logout, agents too. To keep them: loginctl enable-linger'
+      say 'Agents end when you log out. To keep them running: loginctl enable-linger'
     ;;
   stop)
     systemctl --user --quiet disable --now corrald.service
-    say 'Stopped. Agents that run go on; their records are in ~/.local/state/corral.'
+    say 'Stopped. Running agents continue; their records are in ~/.local/state/corral.'
     ;;
   forget)
     read_again

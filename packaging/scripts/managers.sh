@@ -9,6 +9,6 @@ each_manager() {
     while read -r uid; do
       [ "${enabled-}" != yes ] || timeout 60 systemctl --user --machine="$uid@" --quiet is-enabled corrald.service </dev/null || continue
       timeout 60 systemctl --user --machine="$uid@" --quiet "$@" </dev/null ||
-        echo "corral: cannot do this for user $uid, who can: systemctl --user $*" >&2
+        echo "corral: cannot do this for user $uid, who can run: systemctl --user $*" >&2
     done
 }

@@ -5,5 +5,5 @@ case ${1-} in
   0 | *-*) systemctl --global --quiet disable corrald.service || : ;;
 esac
 each_manager stop corrald.service
-echo 'corral: the daemon is stopped. Agents that run go on; each user ends them with: systemctl --user stop app-corral.slice'
+echo 'corral: the daemon is stopped. Running agents continue; each user stops them with: systemctl --user stop app-corral.slice'
 echo 'corral: the records of sessions stay, in each user'"'"'s $XDG_STATE_HOME/corral'

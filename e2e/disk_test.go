@@ -43,7 +43,7 @@ func TestTheDiskIsFullAndThenReadOnly(t *testing.T) {
 		})
 		assert.Contains(t, out, "no space left on device")
 		assert.Contains(t, problems(), `new: cannot save session`)
-		assert.Contains(t, problems(), "make room on the disk")
+		assert.Contains(t, problems(), "free space on the disk")
 
 		// The files that shims have open keep the file system from becoming read-only: it becomes so for whoever comes by its path.
 		d.Run("sh", "-ec", "mount --bind "+at+" "+at+"; mount -o remount,bind,ro "+at)

@@ -96,7 +96,7 @@ func TestDelayLock(t *testing.T) {
 		d.Run("rm", "-f", "/root/saved-held", "/root/ready-held")
 		root("corralctl", "start", "idle")
 		d.Run("timeout", "30", "sh", "-c", "until [ -e /root/ready-held ] && systemd-inhibit --list | grep -q 'corrald *0 '; do sleep 0.05; done")
-		assert.Contains(t, locks(), "Agents are to save what they are doing")
+		assert.Contains(t, locks(), "Agents save their work")
 
 		d.PowerOff()
 		d.Boot()

@@ -88,7 +88,7 @@ func (s *Supervisor) listLater(err error) {
 		return
 	}
 	s.listing, s.listAfter = true, min(max(2*s.listAfter, firstRetry), lastRetry)
-	s.Log.Error("cannot list the scopes, and tries again", "err", err, "after", s.listAfter)
+	s.Log.Error("cannot list the scopes; retrying", "err", err, "after", s.listAfter)
 	s.AfterFunc(s.listAfter, func() {
 		s.post(func() {
 			s.listing = false
@@ -280,7 +280,7 @@ func (s *Supervisor) endServer(e *entry, server session.Process) {
 	t := Target{ID: e.rec.ID, Agent: server}
 	s.effect(e, func() {
 		if err := s.World.Signal(s.ctx, t, WhomAgent, unix.SIGKILL); err != nil {
-			s.Log.Warn("cannot end a tmux server that shows nothing", "session", t.ID, "err", err)
+			s.Log.Warn("cannot stop a tmux server without a pane", "session", t.ID, "err", err)
 		}
 	})
 }

@@ -41,7 +41,7 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 	}
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		if e.rec.Run.Ended() {
-			return nil, refuse(InvalidState, "session %q has no agent to report of: %s", id, stateClause(e.rec.View().State))
+			return nil, refuse(InvalidState, "session %q has no agent that could report: %s", id, stateClause(e.rec.View().State))
 		}
 		word, changed := e.rec.Report(session.Word{Activity: r.Activity, Reason: r.Reason, Message: r.Message, At: time.Now(), Monotonic: s.Monotonic()})
 		conversed := s.conversed(e, r.ConversationID)
@@ -49,7 +49,7 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 			return nil, nil
 		}
 		if !e.run.mayReport(time.Now()) {
-			return nil, refuse(OverLimit, "session %q reports too often: %d times at once, and then once in %v", id, reportBurst, reportEvery)
+			return nil, refuse(OverLimit, "session %q reports too often: at most %d reports at once, then one every %v", id, reportBurst, reportEvery)
 		}
 		if conversed {
 			s.converse(e, r.ConversationID, session.Reported)
@@ -69,12 +69,12 @@ const misreportEvery = time.Minute
 // Misreported takes note that a process which believes to be of one session has reported, and is of another one, or of none (""): an agent's daemon that
 // serves several conversations, or something that has left its scope. What it said is dropped. It returns the answer that it gets. Errors: NoSuchSession.
 func (s *Supervisor) Misreported(ctx context.Context, expected, from string) error {
-	where := "of no session"
+	where := "outside of all sessions"
 	if from != "" {
 		where = fmt.Sprintf("of session %q", from)
 	}
 	err := s.with(ctx, expected, func(e *entry) (<-chan error, error) {
-		e.run.misreported = session.Told{Subject: "activity", Source: "report", At: time.Now(), Value: "dropped: it came from a process " + where}
+		e.run.misreported = session.Told{Subject: "activity", Source: "report", At: time.Now(), Value: "rejected: it came from a process " + where}
 		if now := s.Monotonic(); e.run.misreportAt <= now {
 			e.run.misreportAt = now + misreportEvery
 			s.Log.Warn("a report from elsewhere was dropped", "session", expected, "from", from)
@@ -98,7 +98,7 @@ func (r Report) check() error {
 	case len(r.Message) > maxReportedText:
 		return refuse(OverLimit, "Message is longer than %d bytes", maxReportedText)
 	case r.ConversationID != "" && !config.ValidConversationID(r.ConversationID):
-		return refuse(Invalid, "ConversationId %s is no id that can be put into a command", brief(r.ConversationID))
+		return refuse(Invalid, "invalid ConversationId %s: it cannot be part of a command", brief(r.ConversationID))
 	}
 	return nil
 }

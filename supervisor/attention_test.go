@@ -182,7 +182,7 @@ func TestAnAgentThatSaysItselfWhenItIsReady(t *testing.T) {
 		s.says(shimwire.Message{Kind: shimwire.Hello, RunID: b.records.last("shop").Run.ID, ShimPID: 11, AgentPID: 12, Started: time.Now(), Since: time.Now(), Seq: 1})
 		<-time.After(readyTimeout)
 		assert.Equal(t, "failed", b.state("shop"))
-		assert.Equal(t, "its agent did not say that it is ready within 1m30s", s.snapshot().Reason)
+		assert.Equal(t, "its agent did not report that it is ready within 1m30s", s.snapshot().Reason)
 		s.hangUp()
 	})
 	supervise(t, func(b *bed) { // while it has no workspace nothing is done to it; when that is back, it has its time again

@@ -49,7 +49,7 @@ func (s *Supervisor) await(ctx context.Context, reply <-chan error) error {
 	case err := <-reply:
 		return err
 	case <-ctx.Done():
-		return refuse(TimedOut, "it takes longer than the caller waits")
+		return refuse(TimedOut, "timed out; the operation may still complete")
 	case <-s.done:
 		return ErrClosed
 	}
@@ -165,7 +165,7 @@ func (s *Supervisor) whenGone(e *entry, f func(), overruled func(error)) {
 		f()
 		return
 	}
-	s.overrule(e, refuse(InvalidState, "session %q: something else was asked for meanwhile", e.rec.ID))
+	s.overrule(e, refuse(InvalidState, "session %q: another operation has replaced this one", e.rec.ID))
 	e.then, e.overrule = f, overruled
 	s.end(e, 0)
 }
@@ -242,7 +242,7 @@ func (s *Supervisor) Kill(ctx context.Context, id, whom string, signal int) erro
 		return refuse(Invalid, "%d is not a signal", signal)
 	}
 	if whom != WhomAgent && whom != WhomAll && whom != WhomLeftovers {
-		return refuse(Invalid, "whom is %s, and none of agent, all, leftovers", brief(whom))
+		return refuse(Invalid, "invalid whom %s: expected agent, all or leftovers", brief(whom))
 	}
 	return s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		r := e.rec.Run

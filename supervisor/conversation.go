@@ -78,7 +78,7 @@ func (s *Supervisor) converse(e *entry, id string, from session.Teller) {
 	if holder := s.holder(e.rec, id); holder != nil && e.rec.Run.Conversation == id {
 		s.unsure = true
 		if s.mayLog(e, "shared conversation") {
-			s.Log.Warn("two sessions go on with the same conversation", "session", e.rec.ID, "other", holder.rec.ID, "conversation", id)
+			s.Log.Warn("two sessions use the same conversation", "session", e.rec.ID, "other", holder.rec.ID, "conversation", id)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (s *Supervisor) holder(rec *session.Session, id string) *entry {
 func (s *Supervisor) unheld(rec *session.Session, resumed bool) error {
 	id := s.given(rec, resumed)
 	if holder := s.holder(rec, id); holder != nil {
-		return refuse(ConversationBusy, "conversation %s is held by session %q", brief(id), holder.rec.ID)
+		return refuse(ConversationBusy, "conversation %s is in use by session %q", brief(id), holder.rec.ID)
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (s *Supervisor) shared() (problems []Problem) {
 			continue
 		}
 		if other := s.holder(e.rec, id); other != nil {
-			text := fmt.Sprintf("session %q goes on with the same conversation; stop one of them: what they write may be mixed", other.rec.ID)
+			text := fmt.Sprintf("session %q uses the same conversation; stop one of them, or their messages may be mixed", other.rec.ID)
 			problems = append(problems, Problem{Session: e.rec.ID, Text: text})
 		}
 	}
@@ -287,7 +287,7 @@ func (s *Supervisor) nothingSaved(e *entry, ev session.NothingSaved) {
 	if ev.ID != "" && ev.ID != e.rec.ConversationID {
 		s.converse(e, ev.ID, session.Given)
 	}
-	s.Log.Info("no conversation was saved to go on with: the agent begins one", "session", e.rec.ID, "agent", e.rec.Agent)
+	s.Log.Info("no conversation was saved; the agent starts a new one", "session", e.rec.ID, "agent", e.rec.Agent)
 }
 
 // seek has it found out in which conversation an agent is that shows it by the files that it holds open. It costs a look at the scope's processes, and is done

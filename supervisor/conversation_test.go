@@ -136,7 +136,7 @@ func TestArgumentsAndACommandExcludeEachOther(t *testing.T) {
 		b.talking()
 		err := b.create("preset", Spec{Command: []string{"x"}, Arguments: []string{"y"}})
 		assert.Equal(t, Invalid, kindOf(err))
-		assert.ErrorContains(t, err, "only one of them")
+		assert.ErrorContains(t, err, "exclude each other")
 	})
 }
 
@@ -157,7 +157,7 @@ func TestNothingSavedIsTold(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, snap.Resumed)
 		assert.Equal(t, id, snap.ConversationID)
-		assert.Contains(t, b.log.String(), "no conversation was saved to go on with")
+		assert.Contains(t, b.log.String(), "no conversation was saved; the agent starts a new one")
 		b.ends("shop")
 		b.world.start = nil
 		require.NoError(t, b.sup.Resume(b.t.Context(), "shop"))
@@ -226,7 +226,7 @@ func TestOneProcessForOneConversation(t *testing.T) {
 		held := func(err error) {
 			t.Helper()
 			assert.Equal(t, ConversationBusy, kindOf(err))
-			assert.ErrorContains(t, err, `conversation "talk" is held by session "a"`)
+			assert.ErrorContains(t, err, `conversation "talk" is in use by session "a"`)
 		}
 		require.NoError(t, b.create("reports", Spec{ID: "a", ConversationID: "talk"}))
 		assert.True(t, b.records.last("a").Run.Resumed)
@@ -291,10 +291,10 @@ func TestTwoSessionsThatReportOneConversationAreTold(t *testing.T) {
 		}
 		assert.Equal(t, "running", b.state("a"), "nothing is ended")
 		assert.Equal(t, "running", b.state("b"))
-		assert.Contains(t, b.log.String(), "two sessions go on with the same conversation")
+		assert.Contains(t, b.log.String(), "two sessions use the same conversation")
 		problems := b.problems()
 		require.Len(t, problems, 2)
-		assert.Equal(t, `session "b" goes on with the same conversation; stop one of them: what they write may be mixed`, problems[0].Text)
+		assert.Equal(t, `session "b" uses the same conversation; stop one of them, or their messages may be mixed`, problems[0].Text)
 		b.ends("a")
 		assert.Empty(t, b.problems())
 	})

@@ -100,8 +100,8 @@ func (s *Supervisor) createNow(ctx context.Context, agent string, spec Spec) (id
 // check refuses what cannot be, before anything is made. It asks the file system, and so is not done by the loop.
 func (s *Supervisor) check(spec *Spec) error {
 	if spec.ID != "" && !config.ValidName(spec.ID) {
-		return refuse(Invalid, "Id %s is not a session id: it takes a-z, 0-9, '.', '_' and '-', begins with a letter or digit, "+
-			"does not end in '.' or '-', and has 64 bytes at most", brief(spec.ID))
+		return refuse(Invalid, "invalid Id %s: expected a-z, 0-9, '.', '_' and '-', beginning with a letter or digit, "+
+			"not ending in '.' or '-', and at most 64 bytes", brief(spec.ID))
 	}
 	if spec.WorkingDirectory == "" {
 		spec.WorkingDirectory = s.Home
@@ -135,10 +135,10 @@ func checkTexts(spec *Spec) error {
 		for _, text := range f.all {
 			size += len(text) + 1
 			if strings.ContainsRune(text, 0) {
-				return refuse(Invalid, "%s has a NUL byte in it", f.name)
+				return refuse(Invalid, "%s contains a NUL byte", f.name)
 			}
 			if !utf8.ValidString(text) { // as a home directory may be, which a client has not named
-				return refuse(Invalid, "%s is not UTF-8: %s", f.name, brief(text))
+				return refuse(Invalid, "invalid %s %s: expected UTF-8", f.name, brief(text))
 			}
 		}
 		if size > f.max+1 {
@@ -155,12 +155,12 @@ func checkTexts(spec *Spec) error {
 	}
 	switch {
 	case len(spec.Command) > 0 && spec.Command[0] == "":
-		return refuse(Invalid, "Command names no program: its first element is empty")
+		return refuse(Invalid, "invalid Command: its first element is empty")
 	case len(spec.Command) > 0 && len(spec.Arguments) > 0:
-		return refuse(Invalid, "Arguments follow the agent's own command, and Command replaces it: only one of them can be given")
+		return refuse(Invalid, "Arguments and Command exclude each other")
 	}
 	if spec.ConversationID != "" && !config.ValidConversationID(spec.ConversationID) {
-		return refuse(Invalid, "ConversationId %s is not an id", brief(spec.ConversationID))
+		return refuse(Invalid, "invalid ConversationId %s", brief(spec.ConversationID))
 	}
 	if err := checkProperties(spec.UnitProperties); err != nil {
 		return err
@@ -174,7 +174,7 @@ func checkChoices(spec *Spec) error {
 		spec.OnLogin = session.Ignore
 	case session.Ignore, "resume", "start":
 	default:
-		return refuse(Invalid, "OnLogin %s is none of ignore, resume, start", brief(spec.OnLogin))
+		return refuse(Invalid, "invalid OnLogin %s: expected ignore, resume or start", brief(spec.OnLogin))
 	}
 	return CheckLabels(spec.Labels)
 }
@@ -182,11 +182,11 @@ func checkChoices(spec *Spec) error {
 // CheckLabels refuses labels that are too many, too long, or have no name.
 func CheckLabels(labels map[string]string) error {
 	if len(labels) > maxLabels {
-		return refuse(OverLimit, "a session has %d labels at most", maxLabels)
+		return refuse(OverLimit, "too many labels: at most %d are allowed", maxLabels)
 	}
 	for name, value := range labels {
 		if name == "" || len(name)+len(value) > maxLabel {
-			return refuse(Invalid, "the label %s has no name, or is longer than %d bytes", brief(name), maxLabel)
+			return refuse(Invalid, "invalid label %s: expected a name, and at most %d bytes", brief(name), maxLabel)
 		}
 	}
 	return nil
@@ -194,7 +194,7 @@ func CheckLabels(labels map[string]string) error {
 
 func checkWorkspace(dir string) error {
 	if !filepath.IsAbs(dir) {
-		return refuse(Invalid, "WorkingDirectory %s is not an absolute path", brief(dir))
+		return refuse(Invalid, "invalid WorkingDirectory %s: expected an absolute path", brief(dir))
 	}
 	info, err := os.Stat(dir)
 	switch {
@@ -229,7 +229,7 @@ func (s *Supervisor) creatable(agent string, spec Spec) (def config.Agent, err e
 	case len(spec.Command) == 0 && len(def.Command) == 0:
 		return def, refuse(Invalid, "agent %q needs a Command", agent)
 	case len(s.sessions)+len(s.reserved) > s.Config.MaxSessions, len(s.sessions)+len(s.reserved) == s.Config.MaxSessions && !spec.reserved:
-		return def, refuse(TooManySessions, "there are %d sessions already, and MaxSessions allows no more", len(s.sessions))
+		return def, refuse(TooManySessions, "there are %d sessions already, as many as MaxSessions= allows", len(s.sessions))
 	}
 	return def, nil
 }
@@ -258,7 +258,7 @@ func (s *Supervisor) create(agent string, spec Spec) (*entry, error) {
 	}
 	if err := s.Records.Create(id); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return nil, refuse(SessionExists, "session %q has a directory in the way: %s", id, s.Records.SessionDir(id))
+			return nil, refuse(SessionExists, "cannot create session %q: a directory is in the way: %s", id, s.Records.SessionDir(id))
 		}
 		return nil, err
 	}
@@ -339,7 +339,7 @@ func (s *Supervisor) runtimeDir(id string) string { return filepath.Join(s.Runti
 func (s *Supervisor) chooseID(agent string, spec Spec) (string, error) {
 	if spec.ID != "" {
 		if s.sessions[spec.ID] != nil || s.reserved[spec.ID] && !spec.reserved {
-			return "", refuse(SessionExists, "session %q exists already", spec.ID)
+			return "", refuse(SessionExists, "session %q already exists", spec.ID)
 		}
 		// Agent a-b with session c, and agent a with session b-c, would have one scope.
 		if e := s.units[UnitName(agent, spec.ID)]; e != nil {

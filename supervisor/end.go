@@ -198,7 +198,7 @@ func (s *Supervisor) directly(e *entry, verb string, f func(Target) error) func(
 	return func() {
 		if err := f(t); err != nil && s.ctx.Err() == nil {
 			s.post(func() {
-				s.Log.Warn("cannot do something with the processes of a session", "action", verb, "session", t.ID, "unit", t.Unit, "err", err)
+				s.Log.Warn("an operation on the processes of a session failed", "action", verb, "session", t.ID, "unit", t.Unit, "err", err)
 			})
 		}
 	}

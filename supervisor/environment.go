@@ -95,7 +95,7 @@ func (s *Supervisor) Origins(id string) (o Origins, err error) {
 		return o, refuse(InvalidState, "cannot read the environment of the last run of session %q: %v", id, err)
 	}
 	if err != nil || json.Unmarshal(data, &o) != nil || o.Run != run {
-		return Origins{}, refuse(InvalidState, "session %q: where the environment of its last run came from was not noted", id)
+		return Origins{}, refuse(InvalidState, "session %q: the origin of its environment was not recorded", id)
 	}
 	return o, nil
 }
@@ -121,7 +121,7 @@ func (s *Supervisor) Begin(ctx context.Context, id, how string, caller []string)
 	case HowRestart:
 		return s.restartBy(ctx, id, caller)
 	}
-	return refuse(Invalid, "how is %s, and none of start, resume, restart", brief(how))
+	return refuse(Invalid, "invalid how %s: expected start, resume or restart", brief(how))
 }
 
 // forgetCaller drops the caller's environment once the run has begun, but for what its conversation is looked for with.

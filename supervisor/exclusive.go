@@ -55,7 +55,7 @@ func (s *Supervisor) free(rec *session.Session, goal spot) error {
 			return refuse(InvalidState, "workspace %q is being removed with session %q", rec.WorkingDirectory, e.rec.ID)
 		}
 		if rec.Exclusive && e.rec != rec && e.rec.Exclusive && e.occupies(goal.is) {
-			return refuse(WorkspaceBusy, "workspace %q is held by session %q", rec.WorkingDirectory, e.rec.ID)
+			return refuse(WorkspaceBusy, "workspace %q is in use by session %q", rec.WorkingDirectory, e.rec.ID)
 		}
 	}
 	return nil

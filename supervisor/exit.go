@@ -40,11 +40,11 @@ func (s *Supervisor) mayBelieve(e *entry, status exitstatus.Status, path string)
 	}
 	e.run.forged = status
 	if s.mayLog(e, "forged exit") {
-		s.Log.Warn("an exit was recorded of an agent that runs, which is not believed",
+		s.Log.Warn("ignored the recorded exit of an agent that is still running",
 			"session", e.rec.ID, "path", path, "pid", r.Agent.PID)
 	}
-	s.problemWith(e, path, fmt.Sprintf("%q records the exit of its agent, process %d, which runs: the record is not "+
-		"believed; remove it, and find out which program wrote it", path, r.Agent.PID))
+	s.problemWith(e, path, fmt.Sprintf("%q records the exit of its agent (PID %d), which is still running: the record is "+
+		"ignored; remove it and find out which program wrote it", path, r.Agent.PID))
 	return false
 }
 

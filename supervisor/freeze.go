@@ -143,7 +143,7 @@ func (s *Supervisor) unnoticed(e *entry) bool {
 // release has systemd end the run's scope, which is empty. What is done next with the session waits
 // for that: it may need the scope's name.
 func (s *Supervisor) release(e *entry) {
-	s.Log.Warn("systemd has not noticed that a scope is empty, and is told to end it",
+	s.Log.Warn("systemd has not noticed that a scope is empty; stopping it",
 		"session", e.rec.ID, "unit", e.rec.Run.Unit)
 	s.effect(e, s.directly(e, "release", func(t Target) error { return s.World.Release(s.ctx, t) }))
 }

@@ -43,7 +43,7 @@ func TestARemovalCallsOffARestart(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.restarting()
 		b.call("remove", func(ctx context.Context) error { return b.sup.Remove(ctx, "shop", true) })
-		assert.Contains(t, b.heard(), `0s restart: session "shop": something else was asked for meanwhile`)
+		assert.Contains(t, b.heard(), `0s restart: session "shop": another operation has replaced this one`)
 		b.exit("shop", 143)
 		b.empty("shop")
 		assert.Contains(t, b.heard(), "0s remove: ok")

@@ -39,4 +39,4 @@ func (s *Supervisor) isInScope(r *session.Run, pid int) bool {
 }
 
 // leftScope is the problem of a session whose agent lives outside of its scope.
-const leftScope = "its agent has moved out of its scope, where no limit holds it; stop the session, and start it again"
+const leftScope = "its agent has moved out of its scope, where limits do not apply; stop the session and start it again"

@@ -85,7 +85,7 @@ func (s *Supervisor) permissionOf(e *entry, since time.Time) (session.Permission
 	case e.rec.Answered() && s.Monotonic()-e.run.answered < answerTime:
 		return asked, notAsked(e.rec.ID, "it was answered just now")
 	case !since.IsZero() && since.UnixMicro() != asked.Since.UnixMicro():
-		return asked, refuse(NotWaiting, "session %q asks for something else by now", e.rec.ID)
+		return asked, refuse(NotWaiting, "session %q now asks for something else", e.rec.ID)
 	}
 	return asked, nil
 }

@@ -72,7 +72,7 @@ func TestApprove_OnlyWhileTheAgentAsksForPermission(t *testing.T) {
 		s.said(10, "waiting", "permission")
 		s.wants()
 		old := Answer{Since: (time.Now().Add(-time.Minute))}
-		require.EqualError(t, b.sup.AnswerPermission(b.t.Context(), "shop", old), `session "shop" asks for something else by now`, "seen at %v", seen)
+		require.EqualError(t, b.sup.AnswerPermission(b.t.Context(), "shop", old), `session "shop" now asks for something else`, "seen at %v", seen)
 		require.NoError(t, b.sup.AnswerPermission(b.t.Context(), "shop", Answer{Since: s.snapshot().AttentionSince}))
 		s.hangUp()
 	})
@@ -106,7 +106,7 @@ func TestApprove_SaysWhyItWasNotDone(t *testing.T) {
 			kind Kind
 			says string
 		}{
-			{&NotAskedError{"its agent has gone on meanwhile"}, NotWaiting, `session "shop" does not wait for a permission: its agent has gone on meanwhile`},
+			{&NotAskedError{"its agent has continued meanwhile"}, NotWaiting, `session "shop" does not wait for a permission: its agent has continued meanwhile`},
 			{ErrOldShim, InvalidState, `cannot answer session "shop": its shim was started by an older version of Corral and cannot check whether the agent still asks; answer in its terminal`},
 			{assert.AnError, InvalidState, `cannot answer session "shop": ` + assert.AnError.Error()},
 		} {

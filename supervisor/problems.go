@@ -108,29 +108,29 @@ func (s *Supervisor) watchError(e *entry) error {
 
 // notSaved tells that the last change of a session is not on disk.
 func notSaved(err error) string {
-	do := "see to that"
+	do := "fix this"
 	switch cause(err) {
 	case unix.ENOSPC, unix.EDQUOT:
-		do = "make room on the disk"
+		do = "free space on the disk"
 	case unix.EROFS:
 		do = "make the file system writable again"
 	case unix.EACCES, unix.EPERM:
-		do = "give yourself the right to write there again"
+		do = "restore write permission there"
 	case unix.EIO:
 		do = "the disk may be failing, see journalctl -k"
 	}
-	return err.Error() + "; " + do + ", and it is saved by itself"
+	return err.Error() + "; " + do + ", and it will be saved automatically"
 }
 
 // notWatched tells that files of a session cannot be watched.
 func notWatched(err error) string {
-	return err.Error() + "; until there are, its end and what becomes of its workspace may be told late"
+	return err.Error() + "; its end and changes of its workspace may be reported late"
 }
 
 // noWatcher tells that no file can be watched.
 func noWatcher(err error) string {
-	return err.Error() + ": other programs of yours may have too many open, or raise fs.inotify.max_user_instances; until then the ends of sessions " +
-		"and what becomes of workspaces may be told late"
+	return err.Error() + ": close programs that use many, or raise fs.inotify.max_user_instances; until then, ends of sessions " +
+		"and changes of workspaces may be reported late"
 }
 
 // cause is the system's word for what went wrong, 0 if it has none.

@@ -50,7 +50,7 @@ func TestASaveThatFailsIsToldAndTriedAgain(t *testing.T) {
 		b.start("shop")
 		b.records.fails = diskIsFull
 		b.exit("shop", 3)
-		problem := "0s problem shop: write session.json: no space left on device; make room on the disk, and it is saved by itself"
+		problem := "0s problem shop: write session.json: no space left on device; free space on the disk, and it will be saved automatically"
 		assert.Equal(t, []string{"0s cannot sync the exit of shop", "0s publish shop: running -> failed", "0s problems 1", problem}, b.heard(),
 			"supervision goes on")
 		b.rests(200 * time.Second)

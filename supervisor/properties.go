@@ -74,7 +74,7 @@ func checkProperties(properties []session.Property) error {
 		size += len(p.Name) + len(p.Value)
 	}
 	if len(properties) > maxProperties || size > maxPropertySize {
-		return refuse(OverLimit, "a session has %d unit properties of together %d bytes at most", maxProperties, maxPropertySize)
+		return refuse(OverLimit, "too many unit properties: at most %d, of %d bytes in total, are allowed", maxProperties, maxPropertySize)
 	}
 	return nil
 }

@@ -62,12 +62,12 @@ func (s *Supervisor) renew(e *entry, sc Scope) error {
 		return err
 	}
 	if r := e.rec.Run; r != nil && r.ID == hello.RunID {
-		return fmt.Errorf("session %q has lost it before", e.rec.ID)
+		return fmt.Errorf("session %q has lost its scope before", e.rec.ID)
 	}
 	s.runs(e.rec, sc, hello, shim)
 	e.unsaved = true
 	s.touch(e)
-	s.Log.Warn("the record of a session is older than what it runs, and goes on with that", "session", e.rec.ID, "unit", sc.Name)
+	s.Log.Warn("the record of a session is older than its running scope; the scope is used", "session", e.rec.ID, "unit", sc.Name)
 	return nil
 }
 
@@ -78,7 +78,7 @@ func (s *Supervisor) takeInLost(sc Scope) error {
 		err = s.takeIn(rec)
 	}
 	if err == nil {
-		s.Log.Warn("the record of a session was lost, and is made anew from what is alive", "session", rec.ID, "unit", sc.Name)
+		s.Log.Warn("the record of a session was lost; rebuilt it from its running processes", "session", rec.ID, "unit", sc.Name)
 	}
 	return err
 }
@@ -94,8 +94,8 @@ func (s *Supervisor) takeIn(rec *session.Session) error {
 	if rec.ConversationID == "" {
 		unknown += ", and its conversation,"
 	}
-	s.Found(Problem{Session: rec.ID, Text: "its record was lost, and made anew from what is alive: its command and workspace are what its agent shows, and its " +
-		unknown + " are not known; look at it, and create it again when its agent has ended"})
+	s.Found(Problem{Session: rec.ID, Text: "its record was lost and rebuilt from its running processes: its command and workspace are those of its agent; its " +
+		unknown + " are unknown; check it, and create it again when its agent has ended"})
 	return nil
 }
 
@@ -141,7 +141,7 @@ func (s *Supervisor) speaker(sc Scope, id string) (hello shimwire.Message, shim 
 	}
 	for _, pid := range []int{hello.ShimPID, hello.AgentPID} {
 		if group := s.World.ControlGroup(pid); sc.ControlGroup == "" || group != sc.ControlGroup && !strings.HasPrefix(group, sc.ControlGroup+"/") {
-			return hello, shim, fmt.Errorf("its shim speaks of process %d, which is in control group %q", pid, group)
+			return hello, shim, fmt.Errorf("its shim names process %d, which is in control group %q", pid, group)
 		}
 	}
 	return hello, shim, nil
@@ -187,13 +187,13 @@ func (s *Supervisor) whose(unit string) (id, agent string, err error) {
 			continue
 		}
 		if id != "" {
-			return "", "", fmt.Errorf("both %q and %q may be its session", id, name[i+1:])
+			return "", "", fmt.Errorf("it may belong to session %q or to session %q", id, name[i+1:])
 		}
 		agent, id = name[:i], name[i+1:]
 	}
 	switch {
 	case id == "":
-		return "", "", fmt.Errorf("none of the runtime directories in %q is its", s.RuntimeDir)
+		return "", "", fmt.Errorf("no runtime directory in %q belongs to it", s.RuntimeDir)
 	case s.sessions[id] != nil:
 		return "", "", fmt.Errorf("session %q has another scope", id)
 	}
@@ -220,11 +220,11 @@ func (s *Supervisor) greet(t Target) (hello shimwire.Message, shim session.Proce
 		n, err = unix.Read(fd, buf)
 	}
 	if err != nil {
-		return hello, shim, fmt.Errorf("its shim says nothing: %w", err)
+		return hello, shim, fmt.Errorf("its shim does not answer: %w", err)
 	}
 	hello, err = shimwire.ParseMessage(buf[:n])
 	if err == nil && (hello.Kind != shimwire.Hello || hello.RunID == "" || hello.AgentPID == 0 || !s.isTrue(hello, shim)) {
-		err = errors.New("its shim does not say who it is")
+		err = errors.New("its shim does not identify itself")
 	}
 	return hello, shim, err
 }

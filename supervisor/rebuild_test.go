@@ -24,10 +24,10 @@ func TestWhoseAScopeIs(t *testing.T) {
 		{"one way to read it", "app-corral-claude-shop.scope", []string{"shop", "other"}, "", "shop", "claude", ""},
 		{"an id with a dash", "app-corral-claude-my-shop.scope", []string{"my-shop"}, "", "my-shop", "claude", ""},
 		{"an agent with a dash", "app-corral-my-claude-shop.scope", []string{"shop"}, "", "shop", "my-claude", ""},
-		{"two ways to read it", "app-corral-claude-my-shop.scope", []string{"shop", "my-shop"}, "", "", "", "both"},
-		{"nobody's socket", "app-corral-claude-shop.scope", []string{"other"}, "", "", "", "none of the runtime directories"},
+		{"two ways to read it", "app-corral-claude-my-shop.scope", []string{"shop", "my-shop"}, "", "", "", "it may belong to session"},
+		{"nobody's socket", "app-corral-claude-shop.scope", []string{"other"}, "", "", "", "no runtime directory"},
 		{"a session of that id has another scope", "app-corral-claude-shop.scope", []string{"shop"}, "shop", "", "", "has another scope"},
-		{"no scope of a session", "app-corral-.scope", nil, "", "", "", "none"},
+		{"no scope of a session", "app-corral-.scope", nil, "", "", "", "no runtime directory"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s := &Supervisor{Options: Options{RuntimeDir: t.TempDir()}, sessions: map[string]*entry{}}

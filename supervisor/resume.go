@@ -34,7 +34,7 @@ func (s *Supervisor) resumeBy(ctx context.Context, id string, caller []string) e
 		}
 		r := e.rec.Run
 		if r == nil && e.rec.Archived.IsZero() {
-			return nil, refuse(NotResumable, "session %q has never run: there is nothing to go on with", id)
+			return nil, refuse(NotResumable, "session %q has never run: there is nothing to resume", id)
 		}
 		switch stale := e.rec.Stale() && e.run.stage == notEnding; {
 		case stale && e.run.joining:

@@ -220,7 +220,7 @@ func (s *Supervisor) AlarmRang() {
 		s.suspendIdle()
 		go func() {
 			if ids, err := s.clean(s.ctx, s.removal); err == nil && len(ids) > 0 {
-				s.Log.Info("removed sessions whose retention time is over", "sessions", ids)
+				s.Log.Info("removed sessions whose retention time has passed", "sessions", ids)
 			}
 			s.post(func() {
 				s.removeLater()

@@ -72,7 +72,7 @@ type Input struct {
 // and those of Resume.
 func (s *Supervisor) Send(ctx context.Context, id, text string, how Input) error {
 	if len(text) > maxInput {
-		return refuse(OverLimit, "a text has %d bytes at most", maxInput)
+		return refuse(OverLimit, "the text is too long: at most %d bytes are allowed", maxInput)
 	}
 	woken, err := s.wake(notYetAccepted(ctx), id, how.Resume)
 	if err == nil && woken {
@@ -121,7 +121,7 @@ func (s *Supervisor) patience(id string) time.Duration {
 // InvalidState, Invalid, OverLimit.
 func (s *Supervisor) Keys(ctx context.Context, id string, names []string) error {
 	if len(names) > maxKeys {
-		return refuse(OverLimit, "%d keys at most can be sent at a time", maxKeys)
+		return refuse(OverLimit, "too many keys: at most %d can be sent at once", maxKeys)
 	}
 	all, err := keys.ParseAll(names)
 	if err != nil {

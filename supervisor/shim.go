@@ -20,7 +20,7 @@ type ForeignSocketError struct {
 }
 
 func (e *ForeignSocketError) Error() string {
-	return fmt.Sprintf("process %d in control group %q listens on %q, and it is not the session's shim",
+	return fmt.Sprintf("process %d in control group %q listens on %q but is not the session's shim",
 		e.PID, e.ControlGroup, e.Path)
 }
 
@@ -34,8 +34,8 @@ func (s *Supervisor) noteForeign(e *entry, err error) {
 	if s.mayLog(e, "foreign socket") {
 		s.Log.Warn("another process listens on the socket of a session's shim", "session", e.rec.ID, "err", err)
 	}
-	s.problemWith(e, foreign.Path, err.Error()+": nothing is sent to it, and until the shim listens there again it is not "+
-		"known what the agent does; find out which program replaced the socket")
+	s.problemWith(e, foreign.Path, err.Error()+": nothing is sent to it, and the activity of the agent is unknown until the shim "+
+		"listens there again; find out which program replaced the socket")
 }
 
 // lostSocket has the shim make its socket anew after a text could not be sent because the socket
@@ -79,7 +79,7 @@ func (s *Supervisor) isTrue(hello shimwire.Message, shim session.Process) bool {
 // noteUntrue logs a Hello that cannot be believed.
 func (s *Supervisor) noteUntrue(e *entry, hello shimwire.Message) {
 	if s.mayLog(e, "untrue hello") {
-		s.Log.Warn("a process introduces itself as the shim of a session, and names processes that are not its own",
+		s.Log.Warn("a process claims to be the shim of a session and names processes that are not its own",
 			"session", e.rec.ID, "pid", e.run.peer.PID, "shim", hello.ShimPID, "agent", hello.AgentPID)
 	}
 }

@@ -217,7 +217,7 @@ func (s *Supervisor) begin(e *entry, resumed bool, caller []string, into *Into) 
 		Notify: def.Type == config.TypeNotify, Sources: def.Status.Sources, At: time.Now(),
 	})
 	if lost {
-		s.Log.Warn("the agent's conversation is not known: it begins one", "session", e.rec.ID, "agent", e.rec.Agent)
+		s.Log.Warn("the agent's conversation is unknown; it starts a new one", "session", e.rec.ID, "agent", e.rec.Agent)
 	}
 	e.stray = false
 	s.watchRecord(e)
@@ -363,7 +363,7 @@ func (s *Supervisor) startTimedOut(e *entry, run string, limit time.Duration) {
 	}
 	reason := "its agent did not appear within " + limit.String()
 	if !e.rec.Run.Started.IsZero() {
-		reason = "its agent did not say that it is ready within " + limit.String()
+		reason = "its agent did not report that it is ready within " + limit.String()
 	}
 	s.apply(e, session.StartFailed{Run: run, Reason: reason, At: time.Now(), Monotonic: s.Monotonic()})
 	s.end(e, time.Second)

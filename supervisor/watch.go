@@ -136,7 +136,7 @@ func (s *Supervisor) saveAnew(e *entry) {
 		return
 	}
 	if s.mayLog(e, "removed record") {
-		s.Log.Warn("the record of a session was removed while it lives, and is written again", "session", e.rec.ID)
+		s.Log.Warn("the record of a running session was removed; writing it again", "session", e.rec.ID)
 	}
 	e.unsaved, e.exited = true, false
 	run := e.rec.Run.ID

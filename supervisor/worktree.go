@@ -55,9 +55,9 @@ func (s *Supervisor) createInWorktree(ctx context.Context, agent string, spec Sp
 	}
 	switch {
 	case errors.Is(err, worktree.ErrNoGit), errors.Is(err, worktree.ErrNotRun):
-		return "", refuse(StartFailed, "cannot make a worktree of workspace %q: %v", spec.WorkingDirectory, err)
+		return "", refuse(StartFailed, "cannot create a worktree of workspace %q: %v", spec.WorkingDirectory, err)
 	case err != nil:
-		return "", refuse(Invalid, "Worktree cannot be made of workspace %q: %v", spec.WorkingDirectory, err)
+		return "", refuse(Invalid, "cannot create a worktree of workspace %q: %v", spec.WorkingDirectory, err)
 	}
 	failpoint.Hit("create.worktree-made")
 	kept := session.Worktree(w)
@@ -120,10 +120,10 @@ func (s *Supervisor) undoWorktree(w worktree.Worktree) {
 func (s *Supervisor) toldUndone(w worktree.Worktree, err error) {
 	s.post(func() {
 		if err != nil {
-			s.Log.Warn("a worktree that no session came to use is left", "path", w.Path, "branch", w.Branch, "err", err)
+			s.Log.Warn("cannot remove an unused worktree", "path", w.Path, "branch", w.Branch, "err", err)
 			return
 		}
-		s.Log.Info("removed a worktree that no session came to use", "path", w.Path, "branch", w.Branch)
+		s.Log.Info("removed an unused worktree", "path", w.Path, "branch", w.Branch)
 	})
 }
 
@@ -148,7 +148,7 @@ func (s *Supervisor) undoStrays() {
 	}
 	strays, err := worktree.Strays(s.WorktreeDir)
 	if err != nil {
-		s.Log.Warn("cannot read what was noted of worktrees", "path", s.WorktreeDir, "err", err)
+		s.Log.Warn("cannot read the notes of new worktrees", "path", s.WorktreeDir, "err", err)
 	}
 	for _, w := range strays {
 		if !s.hasWorktree(w.Path) {
@@ -186,7 +186,7 @@ func (s *Supervisor) RemoveWorktree(ctx context.Context, id string, force, disca
 	var w worktree.Worktree
 	if err := s.with(ctx, id, func(e *entry) (<-chan error, error) {
 		if e.rec.Worktree == nil {
-			return nil, refuse(Invalid, "session %q has no worktree of its own", id)
+			return nil, refuse(Invalid, "session %q was not created with a worktree", id)
 		}
 		w = worktree.Worktree(*e.rec.Worktree)
 		return nil, removable(e, force)

@@ -65,7 +65,7 @@ func (t *Tmux) Reconfigure(ctx context.Context, s Session) []Invalid {
 	// The server keeps what it has to report until a client reads a configuration, or a terminal is attached.
 	out, _, err := t.feed(ctx, s, "", "-N", "wait-for", configured, ";", "source-file", os.DevNull)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return []Invalid{{File: "TmuxConfig=", Text: "tmux has not read it within " + commandTimeout.String() + ", and goes on meanwhile"}}
+		return []Invalid{{File: "TmuxConfig=", Text: "tmux has not finished reading it within " + commandTimeout.String()}}
 	}
 	reported, found := parseInvalid(string(out)), map[Invalid]bool{}
 	applied := map[string]bool{} // by path: what is left of the file was applied

@@ -116,7 +116,7 @@ func TestReconfigure_ReportsAFileThatTmuxIsStillReading(t *testing.T) {
 	defer cancel()
 	invalid := x.Reconfigure(ctx, s)
 	require.Len(t, invalid, 1)
-	assert.Equal(t, "TmuxConfig=: tmux has not read it within 10s, and goes on meanwhile", invalid[0].String())
+	assert.Equal(t, "TmuxConfig=: tmux has not finished reading it within 10s", invalid[0].String())
 }
 
 // FuzzParseInvalid holds that what tmux reports is split at its file and line, and nothing is lost.

@@ -199,7 +199,7 @@ func (t *Tmux) SendKeys(ctx context.Context, s Session, keys []string) error {
 	}
 	// The server answers before it has written the keys into the pane, but writes them before it hears of another client.
 	if _, err := t.command(ctx, s, "-N", "display-message", "-p", "-t", pane, ""); err != nil {
-		return fmt.Errorf("cannot tell whether %q has got its keys: %w", s.Name, err)
+		return fmt.Errorf("cannot find out whether %q received its keys: %w", s.Name, err)
 	}
 	return nil
 }

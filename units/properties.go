@@ -21,7 +21,7 @@ type PropertyError struct {
 func (e *PropertyError) Error() string { return fmt.Sprintf("cannot set %s: %s", e.Name, e.Text) }
 
 // ErrNoScope is returned where the scope that was meant is not there any more.
-var ErrNoScope = errors.New("there is no such scope")
+var ErrNoScope = errors.New("no such scope")
 
 // SetProperties changes properties of a scope that runs, until it ends, all or none of them. What systemd says that it has taken is read back. The scope
 // is named by its InvocationID: by its name systemd would change the next one, or leave a drop-in file for it. Errors: ErrNoScope, and a

@@ -98,7 +98,7 @@ func (q *inputQueue) accept(c *conn, m *shimwire.Message, more bool) string {
 	}
 	if t == nil {
 		if q.count >= maxTexts {
-			return "too many texts wait for the agent to read them"
+			return "too many texts are waiting to be read by the agent"
 		}
 		t = &text{from: c, seq: m.Seq}
 		q.count++
@@ -106,7 +106,7 @@ func (q *inputQueue) accept(c *conn, m *shimwire.Message, more bool) string {
 	if q.queued+len(m.Data) > maxQueued || !t.append(m.Data) {
 		c.partial = nil
 		q.discard(t)
-		return "too much text waits for the agent to read it"
+		return "too much text is waiting to be read by the agent"
 	}
 	q.queued += len(m.Data)
 	if more {

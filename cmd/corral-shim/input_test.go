@@ -187,11 +187,11 @@ func TestTooMuchInput(t *testing.T) {
 	s.sees("go")
 	d, other := h.connect(), h.connect()
 	d.enter(1, strings.Repeat("x", 900_000), 0)
-	assert.Equal(t, "too much text waits for the agent to read it", other.input(2, strings.Repeat("y", 900_000), 0).Error)
+	assert.Equal(t, "too much text is waiting to be read by the agent", other.input(2, strings.Repeat("y", 900_000), 0).Error)
 	for seq := range uint32(maxTexts - 1) {
 		d.enter(10+seq, "z", 0)
 	}
-	assert.Equal(t, "too many texts wait for the agent to read them", d.input(5000, "z", 0).Error)
+	assert.Equal(t, "too many texts are waiting to be read by the agent", d.input(5000, "z", 0).Error)
 	s.keys("never read")
 	h.killAgent(d)
 	refused := d.hears(shimwire.InputDone)

@@ -24,7 +24,7 @@ func joinPane(path string) int {
 	}
 	p := openPane(0)
 	if !p.there() {
-		complain("cannot join the agent: this is no terminal")
+		complain("cannot join the agent: standard input is not a terminal")
 		return exitBroken
 	}
 	p.makeRaw() // before the other shim does, or an early ^C would end this one

@@ -50,7 +50,7 @@ func (q *inputQueue) addKeys(c *conn, m *shimwire.Message) string {
 		return err.Error()
 	}
 	if q.count >= maxTexts {
-		return "too many texts wait for the agent to read them"
+		return "too many texts are waiting to be read by the agent"
 	}
 	p := &press{names: names}
 	if m.Flags&shimwire.FlagIfAsks != 0 {
@@ -112,7 +112,7 @@ func (s *shim) feedKeys(t *text) bool {
 	key, _ := keys.Parse(name) // it was parsed before
 	sends, ok := key.Append(p.bytes[:0], s.keyModes())
 	if !ok {
-		s.finishText(t, "the program in its terminal has not asked for keys such as "+name)
+		s.finishText(t, "the program in its terminal has not enabled keys such as "+name)
 		return true
 	}
 	if at := s.keyAt(t, sends, now); at.After(now) {
@@ -186,7 +186,7 @@ func (s *shim) readAhead() {
 func (s *shim) refusesAnswer(p *press) string {
 	for _, source := range []int{saidByProgram, saidByNotify, saidByTitle, saidByScreen} {
 		if s.said[source].seq > p.asks.known {
-			return "its agent has gone on meanwhile"
+			return "its agent has continued meanwhile"
 		}
 	}
 	now := time.Now()
@@ -196,7 +196,7 @@ func (s *shim) refusesAnswer(p *press) string {
 	}
 	switch {
 	case exact && s.said[p.asks.source].activity != "waiting":
-		return "its agent has gone on meanwhile"
+		return "its agent has continued meanwhile"
 	case p.next > 0 || !s.typed.After(since):
 	case now.Sub(s.typed) < settleTime:
 		return "it was answered just now"

@@ -51,7 +51,7 @@ func TestKeys_AreReadOneAtATime(t *testing.T) {
 	assert.Empty(t, d.press(shimwire.Message{Seq: 1}, "Escape", "C-a", "Down", "Down", "é", "Enter").Error)
 	s.sees(`read "\x1b"` + "\r\n" + `read "\x01"` + "\r\n" + `read "\x1b[B"` + "\r\n" + `read "\x1b[B"` + "\r\n" + `read "é"` + "\r\n" + `read "\r"` + "\r\n")
 	assert.Contains(t, d.press(shimwire.Message{Seq: 2}, "a", "Entr").Error, `invalid key "Entr"`)
-	assert.Equal(t, "the program in its terminal has not asked for keys such as S-Enter", d.press(shimwire.Message{Seq: 3}, "x", "S-Enter", "y").Error)
+	assert.Equal(t, "the program in its terminal has not enabled keys such as S-Enter", d.press(shimwire.Message{Seq: 3}, "x", "S-Enter", "y").Error)
 	assert.Empty(t, d.press(shimwire.Message{Seq: 4}, "z").Error)
 	s.sees(`read "x"` + "\r\n" + `read "z"`)
 	s.keys("\x03")
@@ -139,7 +139,7 @@ const blocked = "\x1b]7501;state=blocked:kind=permission\x1b\\"
 
 // TestKeys_AnswerOnlyWhatIsAsked: each row's agent prints a question and then, once "now" is there, something more.
 func TestKeys_AnswerOnlyWhatIsAsked(t *testing.T) {
-	over := "its agent has gone on meanwhile"
+	over := "its agent has continued meanwhile"
 	for name, row := range map[string]struct{ prints, typed, want string }{
 		"it still asks":                          {prints: "nothing new"},
 		"it works":                               {prints: "\x1b]7501;state=working\x1b\\", want: over},
@@ -230,7 +230,7 @@ func TestKeys_RaceTheEndOfTheQuestion(t *testing.T) {
 		m.Seq, m.Asked = uint32(n), first.Seq+2*uint32(n)
 		answer := d.press(m, string(answerTo(n)))
 		if answer.Error != "" {
-			require.Equal(t, "its agent has gone on meanwhile", answer.Error)
+			require.Equal(t, "its agent has continued meanwhile", answer.Error)
 			continue
 		}
 		pressed++

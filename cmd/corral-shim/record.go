@@ -71,7 +71,7 @@ func (s *shim) insist(status exitstatus.Status) {
 	}
 	s.showRest()
 	s.pane.release()
-	complain("the command has ended, and nothing can be written down of it: " + err.Error() + "; this is tried again until it works")
+	complain("the command has ended, and its exit status cannot be written: " + err.Error() + "; retrying")
 	for wait := firstRetry; err != nil; wait = min(2*wait, lastRetry) {
 		<-time.After(wait)
 		err = s.record.write(status)

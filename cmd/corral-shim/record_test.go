@@ -64,7 +64,7 @@ func TestTheShimStaysUntilTheExitIsWrittenDown(t *testing.T) {
 	}
 	s.keys("\n")
 	s.sees("the last word")
-	s.sees("nothing can be written down of it")
+	s.sees("its exit status cannot be written")
 	select {
 	case <-s.done:
 		t.Fatal("the shim has ended, and nothing tells how its agent did")

@@ -292,7 +292,7 @@ func (s *shim) take(c *conn, m *shimwire.Message, passed int) {
 	case m.Kind == shimwire.Resized && c == s.pane.joined:
 		s.resize()
 	case (m.Kind == shimwire.Input || m.Kind == shimwire.Keys) && !c.kind.mayType():
-		s.send(c, shimwire.Message{Kind: shimwire.InputDone, Seq: m.Seq, Error: "texts are taken from corrald alone"})
+		s.send(c, shimwire.Message{Kind: shimwire.InputDone, Seq: m.Seq, Error: "only corrald may send text"})
 	case m.Kind == shimwire.Input:
 		s.pane.readable = s.pane.there() // there may be keys, though nobody has looked yet
 		if problem := s.input.add(c, m); problem != "" {

@@ -36,7 +36,7 @@ var catVerb = verb{name: "cat", args: "AGENT…", summary: "Show the files that 
 				}
 			}
 			if len(files) == 0 {
-				c.print("# agent %s is built in: it runs the command that it is given, and has no file\n", name)
+				c.print("# agent %s is built in: it runs the given command and has no file\n", name)
 			}
 		}
 		return failed.first()
@@ -62,7 +62,7 @@ const maxDefinition = 16 << 20
 func (c *ctl) showFile(path string) error {
 	heading := "# " + wording.Printable(path)
 	if config.Masked(path) {
-		heading += " (masked: what is installed under this name does not count)"
+		heading += " (masked: the installed agent of this name is ignored)"
 	}
 	fmt.Fprintln(c.out, c.paint(wording.Bold, heading))
 	text, err := safefile.ReadLinked(path, maxDefinition)

@@ -24,7 +24,7 @@ import (
 )
 
 // discarded begins what stands below a drop-in while it is edited. It is below so that lines have the numbers that they will have in the file.
-const discarded = "### What is below this line is for reading only"
+const discarded = "### Edits below this comment will be discarded"
 
 const blank = " \t\r\n"
 
@@ -138,7 +138,7 @@ func (e *edit) quote(files []string) error {
 		e.text = []byte("\n")
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "\n%s. Above it is %s\n", discarded, e.path)
+	fmt.Fprintf(&b, "\n%s; those above are saved to %s\n", discarded, e.path)
 	for _, file := range files {
 		if file == e.path {
 			continue

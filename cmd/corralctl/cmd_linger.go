@@ -43,9 +43,9 @@ func (c *ctl) printLinger(on, asked bool) error {
 		return c.printJSON(map[string]bool{"Lingering": on})
 	case c.quiet:
 	case on:
-		c.print("Lingering is on: sessions go on when you log out, and corrald starts at boot.\n")
+		c.print("Lingering is on: sessions keep running when you log out, and corrald starts at boot.\n")
 	case asked:
-		c.print("Lingering is off: sessions end when you log out. To have them go on: corralctl linger on\n")
+		c.print("Lingering is off: sessions end when you log out. To keep them running: corralctl linger on\n")
 	default:
 		c.print("Lingering is off: sessions end when you log out.\n")
 	}

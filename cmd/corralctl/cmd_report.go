@@ -80,7 +80,7 @@ func (o *reportOptions) run(ctx context.Context, c *ctl, args []string) error {
 // runFrom reports what a hook of a known agent is handed: on standard input, or, as Codex hands it to `notify`, as the last argument.
 func (o *reportOptions) runFrom(ctx context.Context, c *ctl, args []string) error {
 	if agentHooks[o.from] == nil {
-		return usagef("report", "hooks of %q are not understood; known are: %s", o.from, strings.Join(slices.Sorted(maps.Keys(agentHooks)), " "))
+		return usagef("report", "unknown agent %q for --from; known are: %s", o.from, strings.Join(slices.Sorted(maps.Keys(agentHooks)), " "))
 	}
 	var event string
 	var payload []byte

@@ -67,7 +67,7 @@ func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
 		return usageError(c.name, err)
 	}
 	if r.attach && !c.onTerminal() { // before there is a session that nobody sees
-		return &failure{exitFailed, "cannot attach: this is no terminal", "corralctl help run"}
+		return &failure{exitFailed, "cannot attach: standard input is not a terminal", "corralctl help run"}
 	}
 	if agent == commandAgent {
 		r.spec.Command, r.program = extra, extra[0]
@@ -89,7 +89,7 @@ func (r *runOptions) command(c *ctl, args []string) (agent string, rest []string
 	dash := r.flags.ArgsLenAtDash()
 	switch {
 	case len(args) == 1 && args[0] == commandAgent && dash != 0:
-		return "", nil, usagef("run", "run %s needs a command after --", commandAgent)
+		return "", nil, usagef("run", "run %s: missing CMD after --", commandAgent)
 	case dash < 0 && len(args) == 1:
 		return args[0], nil, nil
 	case dash == 1:
@@ -97,10 +97,10 @@ func (r *runOptions) command(c *ctl, args []string) (agent string, rest []string
 	case dash == 0 && len(args) > 0:
 		return commandAgent, args, nil
 	case len(args) == 0:
-		return "", nil, usagef("run", "run needs an agent, or a command after --")
+		return "", nil, usagef("run", "run: missing AGENT, or a command after --")
 	}
 	if w := r.spec.Worktree; w != nil && *w == "" && len(args) == 2 && !c.isAgent(args[0]) {
-		return "", nil, &failure{exitUsage, "run takes one agent, not 2 words; a branch comes after =", "corralctl run --worktree=" + wording.ShellWords(args)}
+		return "", nil, &failure{exitUsage, "run: expected one AGENT, not 2 words; a branch follows =", "corralctl run --worktree=" + wording.ShellWords(args)}
 	}
 	return "", nil, c.tooManyWords(args, r.flags)
 }
@@ -121,13 +121,13 @@ func (r *runOptions) fill(c *ctl) error {
 		return err
 	}
 	if r.spec.OnLogin != "" && !slices.Contains(onLogins, r.spec.OnLogin) {
-		return fmt.Errorf("--on-login takes ignore, resume or start, not %q", r.spec.OnLogin)
+		return fmt.Errorf("invalid value %q for --on-login: expected ignore, resume or start", r.spec.OnLogin)
 	}
 	if r.spec.NoStart && (r.attach || r.wait) {
-		return fmt.Errorf("--no-start goes with neither --attach nor --wait")
+		return fmt.Errorf("--no-start excludes --attach and --wait")
 	}
 	if c.noBlock && (r.attach || r.wait) {
-		return fmt.Errorf("--no-block goes with neither --attach nor --wait")
+		return fmt.Errorf("--no-block excludes --attach and --wait")
 	}
 	if r.attach && c.wantsJSON() {
 		return fmt.Errorf("--attach and --json exclude each other")
@@ -151,7 +151,7 @@ func (r *runOptions) workspace(c *ctl) (string, error) {
 		return filepath.Clean(r.directory), nil
 	}
 	if c.host != "" {
-		return "", fmt.Errorf("--dir has to name a directory of %s in full", c.host)
+		return "", fmt.Errorf("invalid value for --dir: expected an absolute path on %s", c.host)
 	}
 	here, err := os.Getwd()
 	if err != nil {
@@ -166,12 +166,12 @@ func (r *runOptions) variables() ([]string, error) {
 	for _, entry := range r.environment {
 		name, _, assigned := strings.Cut(entry, "=")
 		if !environment.ValidName(name) {
-			return nil, fmt.Errorf("%q is no variable: -E takes NAME=VALUE or NAME", entry)
+			return nil, fmt.Errorf("invalid variable %q: expected NAME=VALUE or NAME", entry)
 		}
 		if !assigned {
 			value, ok := os.LookupEnv(name)
 			if !ok {
-				return nil, fmt.Errorf("-E %s: it is not set here", name)
+				return nil, fmt.Errorf("-E %s: the variable is not set", name)
 			}
 			entry = name + "=" + value
 		}
@@ -186,7 +186,7 @@ func parseLabels(texts []string) (map[string]string, error) {
 	for _, text := range texts {
 		key, value, ok := strings.Cut(text, "=")
 		if !ok || key == "" {
-			return nil, fmt.Errorf("label %q is not KEY=VALUE", text)
+			return nil, fmt.Errorf("invalid label %q: expected KEY=VALUE", text)
 		}
 		if err := checkLabel(key, value); err != nil {
 			return nil, err
@@ -355,7 +355,7 @@ func (c *ctl) cannotCreate(program, id string, err error) *failure {
 	switch short := dbusapi.ShortErrorName(err); {
 	case short == dbusapi.SessionExists && id != "":
 		f.hint = "corralctl attach " + id
-	case short == dbusapi.StartFailed && strings.HasPrefix(f.message, "cannot make a worktree"): // there is no session, and git to be had
+	case short == dbusapi.StartFailed && strings.HasPrefix(f.message, "cannot create a worktree"): // there is no session, and git to be had
 		f.hint = "corralctl doctor"
 	case short == dbusapi.StartFailed && !strings.HasPrefix(f.message, "cannot start "): // there is no session
 		f.hint = ""

@@ -53,7 +53,7 @@ func (c *ctl) setOnLogin(ctx context.Context, words []string, how, text string) 
 
 var disableVerb = verb{name: "disable", args: "ID…", summary: "Do not resume sessions at login", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
-		return c.setOnLogin(ctx, args, "ignore", "Session %s will be left alone at login.\n")
+		return c.setOnLogin(ctx, args, "ignore", "Session %s will not be started at login.\n")
 	})}
 
 var ackVerb = verb{name: "ack", args: "ID…", summary: "Mark a session's request as seen", options: plainVerb(

@@ -26,7 +26,7 @@ var topVerb = verb{name: "top", summary: "Watch and control all sessions on a fu
 			return usagef("top", "--sort takes one of %s, not %q", strings.Join(top.Sortings(), ", "), *sort)
 		}
 		if !c.onTerminal() {
-			return &failure{exitFailed, "cannot show a full screen: this is no terminal", "corralctl monitor"}
+			return &failure{exitFailed, "cannot show a full screen: standard input is not a terminal", "corralctl monitor"}
 		}
 		if term := os.Getenv("TERM"); term == "dumb" || term == "" {
 			return &failure{exitFailed, "cannot show a full screen: this terminal has none (TERM=" + term + ")", "corralctl monitor"}

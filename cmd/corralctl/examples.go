@@ -20,7 +20,7 @@ var examples = map[string][]string{
 		"corralctl run --worktree=fix -p MemoryMax=4G claude  # on its own branch",
 		"corralctl run --id build --wait -- make -j8 test  # run any command",
 	},
-	"attach": {"corralctl attach shop  # Ctrl-b d comes back", "corralctl attach  # the session that waits"},
+	"attach": {"corralctl attach shop  # Ctrl-q detaches", "corralctl attach  # the session that waits"},
 	"open":   {"corralctl open shop api  # one window each"},
 	"send": {
 		"corralctl send shop 'run the tests'  # type it and press Enter",

@@ -151,7 +151,7 @@ func hintFor(short, object string) string {
 
 // holderHint is the command that shows the session which, by the daemon's sentence, has what another one wants.
 func holderHint(message string) string {
-	_, rest, _ := strings.Cut(message, "held by session \"")
+	_, rest, _ := strings.Cut(message, "in use by session \"")
 	holder, _, is := strings.Cut(rest, "\"")
 	if !is {
 		return ""

@@ -106,7 +106,7 @@ func (c *ctl) one(ctx context.Context, word string) (string, error) {
 		return "", c.unmatched(word, err)
 	}
 	if len(ids) > 1 {
-		return "", usagef(c.name, "cannot %s %q: it names %d sessions, and one is needed", c.doing(), word, len(ids))
+		return "", usagef(c.name, "cannot %s %q: expected one session, and it matches %d", c.doing(), word, len(ids))
 	}
 	return ids[0], nil
 }

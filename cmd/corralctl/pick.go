@@ -99,7 +99,7 @@ func (p *picker) lines(c *ctl, now time.Time) []string {
 		lines = append(lines, sign+t.line(c, row, widths))
 	}
 	if len(left) == 0 {
-		lines = append(lines, "  no session is like that")
+		lines = append(lines, "  no session matches")
 	} else if more := len(left) - len(shown); more > 0 {
 		lines = append(lines, c.paint(wording.Dim, fmt.Sprintf("  and %d more", more)))
 	}

@@ -58,12 +58,12 @@ func (c *ctl) tooManyWords(args []string, options *pflag.FlagSet) error {
 	switch {
 	case c.isAgent(args[0]) || !c.isProgram(args[0]) && c.host != "":
 	case c.isProgram(args[0]):
-		return &failure{exitUsage, fmt.Sprintf("%q is not an agent; a command comes after --", args[0]), c.dashed(first)}
+		return &failure{exitUsage, fmt.Sprintf("%q is not an agent; a command follows --", args[0]), c.dashed(first)}
 	default:
 		return &failure{exitUsage, fmt.Sprintf("%q is neither an agent nor a program in PATH", args[0]), "corralctl agents"}
 	}
 	return &failure{
-		code: exitUsage, message: fmt.Sprintf("run takes one agent, not %s; arguments for it come after --", wording.Plural(len(args), "word")),
+		code: exitUsage, message: fmt.Sprintf("run: expected one AGENT, not %s; its arguments follow --", wording.Plural(len(args), "word")),
 		hint: c.dashed(c.placeOf(args[1], first+1, options)),
 	}
 }

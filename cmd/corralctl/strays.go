@@ -58,9 +58,9 @@ func (c *ctl) printStrays(strays []dbusapi.Stray) {
 	if len(strays) == 0 {
 		return
 	}
-	text := "1 process left its scope, and does not end with it"
+	text := "1 process has left its scope and does not end with it"
 	if len(strays) > 1 {
-		text = fmt.Sprintf("%d processes left its scope, and do not end with it", len(strays))
+		text = fmt.Sprintf("%d processes have left its scope and do not end with it", len(strays))
 	}
 	fmt.Fprintf(c.out, "%13s: %s\n", "Outside", c.paint(wording.Yellow, c.fit(text, statusIndent)))
 	for _, s := range strays {
@@ -75,7 +75,7 @@ func (c *ctl) tellStrays(ended *sync.Map, strays map[string][]dbusapi.Stray) {
 			continue
 		}
 		for _, s := range strays[id] {
-			c.warn(fmt.Sprintf("process %d (%s) of %q lives on: it left its scope, for %s", s.PID, s.Name, id, strayPlace(s)), strayRemedy(s))
+			c.warn(fmt.Sprintf("process %d (%s) of %q is still running: it left its scope, for %s", s.PID, s.Name, id, strayPlace(s)), strayRemedy(s))
 		}
 	}
 }
@@ -105,7 +105,7 @@ func (p *patient) checkStrays(ctx context.Context) []finding {
 	}
 	var findings []finding
 	for _, s := range strays {
-		findings = append(findings, note(strayRemedy(s), "process %d (%s) of session %s left its scope, for %s: it does not end with it", s.PID, s.Name, s.Session, strayPlace(s)))
+		findings = append(findings, note(strayRemedy(s), "process %d (%s) of session %s has left its scope, for %s: it does not end with it", s.PID, s.Name, s.Session, strayPlace(s)))
 	}
 	if len(findings) == 0 {
 		findings = append(findings, ok("every process of a session is in its scope"))

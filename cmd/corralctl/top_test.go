@@ -366,5 +366,5 @@ func TestTopOfAnotherMachine(t *testing.T) {
 
 func TestTopNeedsAFullScreen(t *testing.T) {
 	v := newView(t, newStage(t), "100", "24", "corralctl top | cat; TERM=dumb corralctl top")
-	v.shows("cannot show a full screen: this is no terminal", "cannot show a full screen: this terminal has none (TERM=dumb)", "hint: corralctl monitor", "top ended with 1")
+	v.shows("cannot show a full screen: standard input is not a terminal", "cannot show a full screen: this terminal has none (TERM=dumb)", "hint: corralctl monitor", "top ended with 1")
 }

@@ -201,7 +201,7 @@ func TestTwoThatTurnOutToHaveOneConversation(t *testing.T) {
 	}
 	testbed.Poll(t, "both are told of", func() bool {
 		text := problems()
-		return strings.Contains(text, `"left" goes on`) && strings.Contains(text, `"right" goes on`)
+		return strings.Contains(text, `"left" uses the same`) && strings.Contains(text, `"right" uses the same`)
 	})
 	right := &subject{d, t, "right"}
 	right.is(outcome{"running", "", 0, 0, "", "active"})

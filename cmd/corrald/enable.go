@@ -40,9 +40,9 @@ func (l *loginStart) enable(wished bool) {
 		return
 	}
 	if enabled {
-		l.log.Info("systemd starts corrald at login from now on; to change that: systemctl --user disable corrald.service")
+		l.log.Info("systemd will start corrald at login; to undo this: systemctl --user disable corrald.service")
 	}
 	if err := atomicfile.Write(done, nil, 0o600); err != nil {
-		l.log.Warn("cannot note that corrald.service was enabled", "err", err)
+		l.log.Warn("cannot record that corrald.service was enabled", "err", err)
 	}
 }

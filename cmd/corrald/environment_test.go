@@ -101,7 +101,7 @@ func TestLoginShellThatDoesNotAnswer(t *testing.T) {
 		bounds [2]time.Duration
 	}{
 		"it hangs": {"bash", map[string]string{".bash_profile": early + ". ~/.bashrc\n", ".bashrc": "case $- in *i*) sleep 1005;; esac\n"}, "EARLY",
-			"with a prompt it did not answer within 4s; what it sets without one is used", [2]time.Duration{4 * time.Second, 9 * time.Second}},
+			"with a prompt it did not answer within 4s; its environment without a prompt is used", [2]time.Duration{4 * time.Second, 9 * time.Second}},
 		"it always hangs": {"zsh", map[string]string{".zshenv": "sleep 1006\n"}, "", "without one it did not answer within 5s", [2]time.Duration{5 * time.Second, 9 * time.Second}},
 		"it enters tmux": {"bash", map[string]string{".bash_profile": early + ". ~/.bashrc\n", ".bashrc": "case $- in *i*) ;; *) return;; esac\n" +
 			"[ -n \"$TMUX\" ] || exec tmux -L nested new-session -A -s main\nexport LATE=1\n"}, "LATE", "", [2]time.Duration{}},

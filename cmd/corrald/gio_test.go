@@ -72,7 +72,7 @@ func TestGdbus(t *testing.T) {
 	refusal, err := exec.CommandContext(t.Context(), "gdbus", "call", "--session", "--dest", dbusapi.BusName, "--object-path", path, "--method",
 		dbusapi.SessionInterface+".SetUnitProperties", "[('Frobnicate', <true>)]").CombinedOutput()
 	require.Error(t, err)
-	assert.Contains(t, string(refusal), "org.freedesktop.DBus.Error.InvalidArgs: systemd does not take unit property Frobnicate")
+	assert.Contains(t, string(refusal), "org.freedesktop.DBus.Error.InvalidArgs: systemd rejected unit property Frobnicate")
 }
 
 // TestBusctl sets and calls what can be.

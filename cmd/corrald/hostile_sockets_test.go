@@ -154,7 +154,7 @@ func TestShim_TakesTextsFromTheDaemonAlone(t *testing.T) {
 	victim, got := d.takes(t, "victim", "stty -echo")
 	_, out := d.hostile(t, "other", "type", filepath.Join(d.runtimeDir("victim"), "shim.sock"), "disconnected")
 	assert.Equal(t, "disconnected\n", readFile(t, out))
-	d.hostile(t, "own", "type", filepath.Join(d.runtimeDir("own"), "shim.sock"), "texts are taken from corrald alone")
+	d.hostile(t, "own", "type", filepath.Join(d.runtimeDir("own"), "shim.sock"), "only corrald may send text")
 	victim.must("SendInput", "from a person", dbusapi.InputEnter)
 	waitContent(t, got, "from a person\n")
 }

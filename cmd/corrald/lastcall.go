@@ -218,7 +218,7 @@ func (l *lastCall) connect(ctx context.Context) *logind.Manager {
 	defer cancel()
 	manager, err := logind.Connect(ctx, logind.Address())
 	if err != nil {
-		l.log.Debug("there is no login manager to ask for time before a shutdown or sleep", "err", err)
+		l.log.Debug("no login manager is running: a shutdown or sleep is not delayed", "err", err)
 		return nil
 	}
 	return manager
@@ -230,9 +230,9 @@ func (l *lastCall) take(ctx context.Context) *logind.Lock {
 	}
 	ctx, cancel := deadline.Context(ctx, lockTimeout)
 	defer cancel()
-	lock, err := l.manager.Delay(ctx, "corrald", "Agents are to save what they are doing")
+	lock, err := l.manager.Delay(ctx, "corrald", "Agents save their work")
 	if err != nil {
-		l.log.Debug("the login manager gives no time before a shutdown or sleep", "err", err)
+		l.log.Debug("the login manager grants no delay lock: a shutdown or sleep is not delayed", "err", err)
 	}
 	return lock
 }
@@ -241,7 +241,7 @@ func (l *lastCall) settled(ctx context.Context) {
 	ctx, cancel := deadline.Context(ctx, lockTimeout) // as long as the login manager waits, where it was not told otherwise
 	defer cancel()
 	if err := l.settle(ctx); err != nil && ctx.Err() == nil {
-		l.log.Warn("cannot save what has happened before the machine sleeps", "err", err)
+		l.log.Warn("cannot save all changes before the machine sleeps", "err", err)
 	}
 }
 
@@ -258,9 +258,9 @@ func (l *lastCall) suspendAll(ctx context.Context) {
 func (l *lastCall) resumeAll(ctx context.Context) {
 	ids, err := l.resume(ctx)
 	if err != nil && ctx.Err() == nil {
-		l.log.Warn("cannot resume every session now that the machine does not go down", "err", err)
+		l.log.Warn("cannot resume every session after the shutdown was canceled", "err", err)
 	}
 	if len(ids) > 0 {
-		l.log.Info("resumed sessions, since the machine does not go down", "sessions", ids)
+		l.log.Info("resumed sessions after the shutdown was canceled", "sessions", ids)
 	}
 }

@@ -15,7 +15,7 @@ import (
 func (d *parts) login(ctx context.Context) {
 	err := d.loginOnce(ctx)
 	if err != nil && ctx.Err() == nil {
-		d.log.Error("cannot bring back the sessions of the last login", "err", err)
+		d.log.Error("cannot restore the sessions of the last login", "err", err)
 	}
 	d.notify.LoggedIn()
 }
@@ -38,7 +38,7 @@ func (d *parts) loginOnce(ctx context.Context) error {
 	}
 	return d.sup.Login(ctx, slices.Clone(note.left), func(id string) {
 		if err := note.done(id); err != nil {
-			d.log.Warn("cannot note that a session was brought back", "session", id, "err", err)
+			d.log.Warn("cannot record that a session was restored", "session", id, "err", err)
 		}
 	})
 }

@@ -37,13 +37,13 @@ func run() int {
 	showVersion := flags.Bool("version", false, "print the version and exit")
 	verbose := flags.Bool("debug", false, "log more")
 	flags.Usage = func() {
-		fmt.Fprintf(os.Stderr, "corrald supervises coding agents for one user. systemd starts it: systemctl --user start corrald\n\n%s", flags.FlagUsages())
+		fmt.Fprintf(os.Stderr, "corrald supervises coding agents for one user. It is started by systemd: systemctl --user start corrald\n\n%s", flags.FlagUsages())
 	}
 	switch err := flags.Parse(os.Args[1:]); {
 	case errors.Is(err, pflag.ErrHelp):
 		return 0
 	case err != nil || flags.NArg() > 0:
-		fmt.Fprintln(os.Stderr, "corrald: it takes no arguments; see corrald --help")
+		fmt.Fprintln(os.Stderr, "corrald: unexpected argument; see corrald --help")
 		return 2
 	case *showVersion:
 		fmt.Println("corrald", version.Version)
@@ -58,7 +58,7 @@ func run() int {
 	defer func() { _ = out.Close() }()
 	log := slog.New(out.Handler())
 	if err := supervise(log, out); err != nil {
-		log.Error("corrald cannot go on", "err", err)
+		log.Error("corrald failed", "err", err)
 		return 1
 	}
 	return 0
@@ -108,7 +108,7 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 	<-ended
 	d.endWorktreeSteps(stepsEndTimeLast)
 	if err == nil {
-		log.Info("corrald has saved everything and ends", "message_id", journal.DaemonStopped)
+		log.Info("corrald has saved everything and exits", "message_id", journal.DaemonStopped)
 	}
 	return err
 }
@@ -120,7 +120,7 @@ func (d *parts) abandonLost(ctx context.Context) {
 		d.log.Warn("cannot find out who controls the scopes", "err", err)
 	}
 	if len(names) > 0 {
-		d.log.Warn("systemd had kept a controller of scopes that is gone", "units", names)
+		d.log.Warn("released scopes whose controller has exited", "units", names)
 	}
 }
 

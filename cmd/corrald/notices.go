@@ -37,7 +37,7 @@ func (d *parts) notices(t *tmux.Tmux, settings notify.Settings) *notify.Notifier
 		},
 		Hooks:    notify.Hooks{List: d.hooks, Run: d.runHook, Ended: d.hookEnded},
 		Announce: d.server.NotificationsChanged,
-		Report:   func(err error) { d.log.Warn("a desktop notification", "err", err) },
+		Report:   func(err error) { d.log.Warn("a desktop notification failed", "err", err) },
 	})
 }
 
@@ -100,7 +100,7 @@ func (d *parts) window(ctx context.Context, args ...string) error {
 }
 
 // thenEnter sets the window's title, runs its arguments, and waits for Enter: the window closes with its command, and what fits on it is printed at once.
-const thenEnter = `printf '\033]2;%s: log\007' "$2"; "$0" "$@"; printf '\nEnter closes this window. '; read -r _`
+const thenEnter = `printf '\033]2;%s: log\007' "$2"; "$0" "$@"; printf '\nPress Enter to close this window. '; read -r _`
 
 // publishers tell several of what changed. The first one gives the answers.
 type publishers []supervisor.Publisher

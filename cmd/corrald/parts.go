@@ -70,7 +70,7 @@ func findPlaces() (places, error) {
 	}
 	p.runtime = filepath.Join(run, "corral")
 	if err := os.MkdirAll(p.runtime, 0o700); err != nil {
-		return p, fmt.Errorf("cannot make the runtime directory: %w", err)
+		return p, fmt.Errorf("cannot create the runtime directory: %w", err)
 	}
 	if err := os.Chmod(p.runtime, 0o700); err != nil {
 		return p, fmt.Errorf("cannot make the runtime directory private: %w", err)
@@ -83,7 +83,7 @@ func findPlaces() (places, error) {
 		self, err = filepath.EvalSymlinks(self)
 	}
 	if err != nil {
-		return p, fmt.Errorf("cannot find the program itself: %w", err)
+		return p, fmt.Errorf("cannot find the path of this program: %w", err)
 	}
 	p.self, p.programs = self, filepath.Dir(self)
 	p.config = config.InstalledDirs(p.programs)
@@ -107,7 +107,7 @@ type parts struct {
 
 func (d *parts) close() {
 	if err := d.notify.Close(); err != nil {
-		d.log.Warn("the next corrald may send notifications again", "err", err)
+		d.log.Warn("cannot close the notifier: the next corrald may repeat notifications", "err", err)
 	}
 	_ = d.server.Close()
 	_ = d.units.Close()
@@ -126,7 +126,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	}
 	d.server = server.New(server.Info{Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload, Log: out, SetNotifications: func(on bool) error { return d.notify.Switch(on) },
 		StartAtLogin: (&loginStart{parts: d}).enable},
-		func(err error) { log.Error("something went wrong on the bus", "err", err) })
+		func(err error) { log.Error("an error on the bus", "err", err) })
 	if err := d.server.Connect(ctx, p.bus); err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	}
 	boot, err := proc.BootID()
 	if err != nil {
-		return nil, fmt.Errorf("cannot tell which boot this is: %w", err)
+		return nil, fmt.Errorf("cannot identify this boot: %w", err)
 	}
 	d.notify = d.notices(terminals, notify.Settings{Config: conf, Agents: agents, Home: p.home})
 	d.last = newLastCall(log)
@@ -180,12 +180,12 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	if table, err := mounts.Open(); err == nil {
 		go table.Run(d.sup.MountsChanged)
 	} else {
-		log.Warn("a workspace that is unmounted will not be noticed", "err", err)
+		log.Warn("cannot watch mounts: unmounted workspaces will not be detected", "err", err)
 	}
 	if linger, err := logind.WatchLinger(); err == nil {
 		go linger.Run(d.server.LingeringChanged)
 	} else {
-		log.Warn("a change of lingering will not be announced", "err", err)
+		log.Warn("cannot watch lingering: its changes will not be published", "err", err)
 	}
 	return d, d.adopt(ctx, records)
 }
@@ -212,7 +212,7 @@ func (d *parts) adopt(ctx context.Context, records *store.Store) error {
 		return err
 	}
 	for _, f := range found {
-		d.log.Warn("a session's record is not as it was written", "session", f.ID, "detail", f.String(), "path", f.Path, "message_id", journal.RecordDamaged)
+		d.log.Warn("the record of a session has a problem", "session", f.ID, "detail", f.String(), "path", f.Path, "message_id", journal.RecordDamaged)
 		d.sup.Found(supervisor.Problem{Session: f.ID, Text: f.String(), Path: f.Path, UntilSaved: f.Kind == store.Edited || f.Kind == store.SetAside && f.Path == ""})
 	}
 	failpoint.Hit("adopt.loaded")
@@ -238,7 +238,7 @@ func (d *parts) read() (config.Config, map[string]config.Agent, error) {
 func (d *parts) configured(err error) {
 	text := ""
 	if err != nil {
-		text = err.Error() + "; mend it and run: systemctl --user reload corrald"
+		text = err.Error() + "; fix it, then run: systemctl --user reload corrald"
 	}
 	d.sup.Trouble("configuration", text)
 }
@@ -247,7 +247,7 @@ func (d *parts) configured(err error) {
 func (d *parts) loginShellTrouble(err error) {
 	text := ""
 	if err != nil {
-		text = err.Error() + "; where a run comes without an environment of its caller's, that is missing (LoginShell= in corral.conf)"
+		text = err.Error() + "; runs started without an environment of the caller lack it (see LoginShell= in corral.conf)"
 	}
 	d.sup.Trouble("login shell", text)
 }

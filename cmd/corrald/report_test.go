@@ -51,7 +51,7 @@ func TestAReportFromElsewhereIsDropped(t *testing.T) {
 	var told []dbusapi.Explanation
 	require.NoError(t, d.call(dbusapi.SessionPath("mine"), dbusapi.SessionInterface+".Explain", nil, &told))
 	assert.True(t, slices.ContainsFunc(told, func(e dbusapi.Explanation) bool {
-		return strings.Contains(fmt.Sprint(e), `dropped: it came from a process of session "other"`)
+		return strings.Contains(fmt.Sprint(e), `rejected: it came from a process of session "other"`)
 	}), "%v", told)
 }
 

@@ -132,7 +132,7 @@ func TestDelayLock(t *testing.T) {
 	}
 	assert.Empty(t, l.asked, "there is nobody to wait for")
 	one, two := d.polite(t, "one"), d.polite(t, "two")
-	assert.Equal(t, [4]string{"shutdown:sleep", "corrald", "Agents are to save what they are doing", "delay"}, testbed.Receive(t, l.asked, "a question for a lock"))
+	assert.Equal(t, [4]string{"shutdown:sleep", "corrald", "Agents save their work", "delay"}, testbed.Receive(t, l.asked, "a question for a lock"))
 	held(true, "a lock while agents live")
 	one.must("Stop", uint64(0))
 	held(true, "one agent still lives")

@@ -175,7 +175,7 @@ func TestWorktree_GitCannotBeRun(t *testing.T) {
 	testbed.Systemctl(t, "mask", "--runtime", slice)
 	defer testbed.Systemctl(t, "unmask", "--runtime", slice)
 	_, err := d.tryCreate(t, "shop", d.worktree("", ""))
-	refused(t, err, dbusapi.StartFailed, "cannot make a worktree of workspace", "cannot run git", "corral-worktree-shop-")
+	refused(t, err, dbusapi.StartFailed, "cannot create a worktree of workspace", "cannot run git", "corral-worktree-shop-")
 	assert.Equal(t, before, d.git(t, "src/shop", "for-each-ref"))
 	assert.NoDirExists(t, d.dir+"/.local/share/corral/worktrees/shop")
 }

@@ -67,7 +67,7 @@ func (p places) runWorktreeStep(ctx context.Context, name string, input []byte) 
 	case err != nil && !conn.Connected(): // what has begun has to end before it is undone
 		return nil, errors.Join(err, p.stopWorktreeSteps(stepsEndTime))
 	case err != nil:
-		return nil, fmt.Errorf("git did not end by itself: %w", err)
+		return nil, fmt.Errorf("git did not exit in time: %w", err)
 	}
 	return output, nil
 }
@@ -93,6 +93,6 @@ func (p places) stopWorktreeSteps(limit time.Duration) error {
 // endWorktreeSteps ends the steps of an earlier daemon, before what they have begun is undone, and those of this one at its end.
 func (d *parts) endWorktreeSteps(limit time.Duration) {
 	if err := d.stopWorktreeSteps(limit); err != nil {
-		d.log.Warn("git may still work on a worktree", "err", err)
+		d.log.Warn("git may still be running in a worktree", "err", err)
 	}
 }

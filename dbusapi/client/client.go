@@ -143,7 +143,7 @@ func BusAddress() (string, error) {
 	}
 	socket := filepath.Join(runtime, "bus")
 	if _, err := os.Stat(socket); err != nil {
-		return "", fmt.Errorf("DBUS_SESSION_BUS_ADDRESS is not set, and there is no %s", socket)
+		return "", fmt.Errorf("DBUS_SESSION_BUS_ADDRESS is not set, and there is no bus at %s", socket)
 	}
 	return "unix:path=" + dbus.EscapeBusAddressValue(socket), nil
 }

@@ -152,7 +152,7 @@ func rowsEx(body []any) ([]dbusapi.SessionRowEx, error) {
 		answer, ok = body[0].([][]any)
 	}
 	if !ok {
-		return nil, errors.New("ListSessionsEx answered with something else")
+		return nil, errors.New("unexpected answer of ListSessionsEx")
 	}
 	rows := make([]dbusapi.SessionRowEx, len(answer))
 	for i, fields := range answer {
@@ -168,7 +168,7 @@ func rowsEx(body []any) ([]dbusapi.SessionRowEx, error) {
 		read(&f, &r.Path)
 		read(&f, &r.More)
 		if f.failed {
-			return nil, fmt.Errorf("ListSessionsEx answered with something else in row %d", i)
+			return nil, fmt.Errorf("unexpected answer of ListSessionsEx in row %d", i)
 		}
 	}
 	return rows, nil
@@ -392,11 +392,11 @@ func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
 		return nil, call.Err
 	}
 	if len(call.Body) == 0 {
-		return nil, errors.New("GetManagedObjects answered nothing")
+		return nil, errors.New("empty answer of GetManagedObjects")
 	}
 	objects, ok := call.Body[0].(map[dbus.ObjectPath]map[string]map[string]dbus.Variant)
 	if !ok {
-		return nil, errors.New("GetManagedObjects answered with something else")
+		return nil, errors.New("unexpected answer of GetManagedObjects")
 	}
 	sessions := make([]Session, 0, len(objects))
 	for _, interfaces := range objects {

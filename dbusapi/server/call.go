@@ -75,7 +75,7 @@ func (v *invocation) refuses(msg *dbus.Message) error {
 	refusal := v.refusal
 	sig, _ := msg.Headers[dbus.FieldSignature].Value().(dbus.Signature)
 	if refusal == nil && sig != v.method.in {
-		refusal = answer(dbusapi.InvalidArgs, fmt.Sprintf("the arguments are %q and have to be %q", sig.String(), v.method.in.String()))
+		refusal = answer(dbusapi.InvalidArgs, fmt.Sprintf("invalid arguments of type %q: expected %q", sig.String(), v.method.in.String()))
 	}
 	if refusal != nil && v.object.session != "" {
 		if err := v.object.known(); err != nil {
@@ -184,11 +184,11 @@ func (s *Server) admit(msg *dbus.Message, length int) (*place, error) {
 	p := &place{s.gate, s.client(msg), isBig(member(msg)), int64(length)}
 	switch {
 	case p.client.calls.Load() >= maxCalls:
-		return nil, answer(dbusapi.LimitsExceeded, fmt.Sprintf("this client has %d calls under way, and a client may have no more", maxCalls))
+		return nil, answer(dbusapi.LimitsExceeded, fmt.Sprintf("too many calls of this client are pending: at most %d are allowed", maxCalls))
 	case p.big && p.client.big.Load() >= maxBig:
-		return nil, answer(dbusapi.LimitsExceeded, fmt.Sprintf("this client asks for all sessions %d times at once, and a client may not do so more often", maxBig))
+		return nil, answer(dbusapi.LimitsExceeded, fmt.Sprintf("too many requests of this client for all sessions are pending: at most %d are allowed", maxBig))
 	case p.client.bytes.Load()+p.bytes > maxBytes:
-		return nil, answer(dbusapi.LimitsExceeded, fmt.Sprintf("this client's calls under way would have more than %d bytes, and a client's may not", maxBytes))
+		return nil, answer(dbusapi.LimitsExceeded, fmt.Sprintf("the pending calls of this client are too large: at most %d bytes are allowed", maxBytes))
 	case !s.gate.enter():
 		return nil, supervisor.ErrClosed
 	}

@@ -80,7 +80,7 @@ func TestAdmit_BoundsTheBytesUnderWay(t *testing.T) {
 	for range 3 { // three of them and their headers have a little less than the limit
 		err := testbed.Receive(t, done, "refusal").Err
 		assert.Equal(t, dbusapi.ErrorName(dbusapi.LimitsExceeded), errorName(err))
-		require.ErrorContains(t, err, "calls under way")
+		require.ErrorContains(t, err, "pending calls")
 	}
 	get("shop")
 	err := stranger(t).Object(dbusapi.BusName, dbusapi.ManagerPath).Call(dbusapi.ManagerInterface+".Nothing", 0, text).Err

@@ -40,7 +40,7 @@ func (s *Server) setLogProperty(name string, value dbus.Variant) (writable bool,
 		return true, answer(dbusapi.InvalidArgs, name+" "+err.Error())
 	}
 	if !set(word) {
-		return true, answer(dbusapi.InvalidArgs, fmt.Sprintf("%s %.64q is none of %s", name, word, values))
+		return true, answer(dbusapi.InvalidArgs, fmt.Sprintf("invalid %s %.64q: expected one of %s", name, word, values))
 	}
 	return true, nil
 }

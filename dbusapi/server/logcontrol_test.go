@@ -31,8 +31,8 @@ func TestTheLogCanBeControlled(t *testing.T) {
 		want  string
 		says  string
 	}{
-		{"LogLevel", "chatty", dbusapi.InvalidArgs, `LogLevel "chatty" is none of debug`},
-		{"LogTarget", "kmsg", dbusapi.InvalidArgs, `LogTarget "kmsg" is none of auto`},
+		{"LogLevel", "chatty", dbusapi.InvalidArgs, `invalid LogLevel "chatty": expected one of debug`},
+		{"LogTarget", "kmsg", dbusapi.InvalidArgs, `invalid LogTarget "kmsg": expected one of auto`},
 		{"LogLevel", uint32(7), dbusapi.InvalidArgs, `"u"`},
 		{"SyslogIdentifier", "other", dbusapi.PropertyReadOnly, "SyslogIdentifier"},
 		{"LogColour", "red", dbusapi.UnknownProperty, "LogColour"},

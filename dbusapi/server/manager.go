@@ -56,7 +56,7 @@ func begin(ctx context.Context, s *Server, id string, args []any) ([]any, error)
 				return nil, answer(dbusapi.InvalidArgs, fmt.Sprintf("%s in the options %v", name, err))
 			}
 		case !strings.HasPrefix(name, "x-"):
-			return nil, answer(dbusapi.InvalidArgs, fmt.Sprintf("options has %.64q, which is not known", name))
+			return nil, answer(dbusapi.InvalidArgs, fmt.Sprintf("unknown option %.64q", name))
 		}
 	}
 	return nil, s.sup.Begin(ctx, id, args[0].(string), caller)
@@ -80,9 +80,9 @@ func remove(ctx context.Context, s *Server, id string, args []any) ([]any, error
 	force, worktree, discard := flags&dbusapi.RemoveForce != 0, flags&dbusapi.RemoveWorktree != 0, flags&dbusapi.RemoveDiscard != 0
 	switch {
 	case flags&^(dbusapi.RemoveForce|dbusapi.RemoveWorktree|dbusapi.RemoveDiscard) != 0:
-		return nil, answer(dbusapi.InvalidArgs, "flags has bits that mean nothing")
+		return nil, answer(dbusapi.InvalidArgs, "invalid flags: unknown bits are set")
 	case discard && !worktree:
-		return nil, answer(dbusapi.InvalidArgs, "flags has 4, which means something with 2 only")
+		return nil, answer(dbusapi.InvalidArgs, "invalid flags: 4 requires 2")
 	case worktree:
 		return nil, s.sup.RemoveWorktree(ctx, id, force, discard)
 	}
@@ -92,7 +92,7 @@ func remove(ctx context.Context, s *Server, id string, args []any) ([]any, error
 func sendInput(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
 	text, flags := args[0].(string), args[1].(uint64)
 	if flags&^(dbusapi.InputEnter|dbusapi.InputIfWaiting|dbusapi.InputResume) != 0 {
-		return nil, answer(dbusapi.InvalidArgs, "flags has bits that mean nothing")
+		return nil, answer(dbusapi.InvalidArgs, "invalid flags: unknown bits are set")
 	}
 	return nil, s.sup.Send(ctx, id, text, supervisor.Input{
 		Enter: flags&dbusapi.InputEnter != 0, IfWaiting: flags&dbusapi.InputIfWaiting != 0, Resume: flags&dbusapi.InputResume != 0,
@@ -225,7 +225,7 @@ func getSessionByPID(ctx context.Context, o *object, msg *dbus.Message) ([]any, 
 func (s *Server) callersSession(ctx context.Context, msg *dbus.Message) (string, error) {
 	pid, err := s.callerPID(ctx, msg)
 	if err != nil {
-		return "", answer(dbusapi.NoSessionForPID, "cannot tell which process is calling")
+		return "", answer(dbusapi.NoSessionForPID, "cannot find out which process is calling")
 	}
 	return s.sessionOf(pid)
 }
@@ -273,11 +273,11 @@ func parseReport(activity string, details map[string]dbus.Variant) (supervisor.R
 		}
 		field := known[name]
 		if field == nil {
-			return r, answer(dbusapi.InvalidArgs, fmt.Sprintf("details has %.64q, which is not known", name))
+			return r, answer(dbusapi.InvalidArgs, fmt.Sprintf("unknown detail %.64q", name))
 		}
 		text, ok := value.Value().(string)
 		if !ok {
-			return r, answer(dbusapi.InvalidArgs, fmt.Sprintf("%s in details is of type %q and has to be \"s\"", name, value.Signature()))
+			return r, answer(dbusapi.InvalidArgs, fmt.Sprintf("%s in details has type %q, expected \"s\"", name, value.Signature()))
 		}
 		*field = text
 	}

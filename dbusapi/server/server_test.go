@@ -333,7 +333,7 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		{"no such interface", path, "a.b.Stop", nil, bus + "UnknownInterface", "a.b"},
 		{"a Manager's interface on a session", path, dbusapi.ManagerInterface + ".ListSessions", nil, bus + "UnknownInterface", "Manager"},
 		{"no such method", path, dbusapi.SessionInterface + ".Levitate", nil, bus + "UnknownMethod", "Levitate"},
-		{"wrong arguments", path, dbusapi.SessionInterface + ".Stop", []any{"soon"}, bus + "InvalidArgs", `"s" and have to be "t"`},
+		{"wrong arguments", path, dbusapi.SessionInterface + ".Stop", []any{"soon"}, bus + "InvalidArgs", `type "s": expected "t"`},
 		{"no such property", path, propertiesInterface + ".Get", []any{dbusapi.SessionInterface, "Mood"}, bus + "UnknownProperty", "Mood"},
 		{"properties of no such interface", path, propertiesInterface + ".GetAll", []any{"a.b"}, bus + "UnknownInterface", "a.b"},
 		{"a property that cannot be set", path, propertiesInterface + ".Set", []any{dbusapi.SessionInterface, "State", dbus.MakeVariant("running")}, bus + "PropertyReadOnly", "State"},

@@ -47,7 +47,7 @@ func sendKeys(ctx context.Context, s *Server, id string, args []any) ([]any, err
 func capture(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
 	lines, flags := args[0].(uint32), args[1].(uint64)
 	if flags&^dbusapi.CaptureEscapes != 0 {
-		return nil, answer(dbusapi.InvalidArgs, "flags has bits that mean nothing")
+		return nil, answer(dbusapi.InvalidArgs, "invalid flags: unknown bits are set")
 	}
 	text, err := s.sup.Capture(ctx, id, int(min(lines, 1<<20)), flags&dbusapi.CaptureEscapes != 0)
 	if err != nil {

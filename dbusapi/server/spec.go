@@ -74,7 +74,7 @@ func value[T any](field func(*supervisor.Spec) *T) func(*supervisor.Spec, dbus.V
 func store[T any](v dbus.Variant, to *T) error {
 	got, ok := v.Value().(T)
 	if !ok {
-		return fmt.Errorf("has type %q and has to have %q", v.Signature().String(), dbus.SignatureOf(*to).String())
+		return fmt.Errorf("has type %q, expected %q", v.Signature().String(), dbus.SignatureOf(*to).String())
 	}
 	*to = got
 	return nil
@@ -82,7 +82,7 @@ func store[T any](v dbus.Variant, to *T) error {
 
 func unitProperties(s *supervisor.Spec, v dbus.Variant) error {
 	if v.Signature().String() != "a(sv)" {
-		return fmt.Errorf("has type %q and has to have %q", v.Signature().String(), "a(sv)")
+		return fmt.Errorf("has type %q, expected %q", v.Signature().String(), "a(sv)")
 	}
 	var props []dbusapi.UnitProperty
 	if err := dbus.Store([]any{v.Value()}, &props); err != nil {
@@ -98,11 +98,11 @@ func readProperties(props []dbusapi.UnitProperty) ([]session.Property, error) {
 	var kept []session.Property
 	for _, p := range props {
 		if p.Name == "" || ours[p.Name] {
-			return nil, fmt.Errorf("has property %.64q, which is not for a client to set", p.Name)
+			return nil, fmt.Errorf("contains property %.64q, which a client cannot set", p.Name)
 		}
 		signature, value, err := unitproperty.Encode(p.Value)
 		if err != nil {
-			return nil, fmt.Errorf("has property %.64q: %w", p.Name, err)
+			return nil, fmt.Errorf("contains property %.64q: %w", p.Name, err)
 		}
 		kept = append(kept, session.Property{Name: p.Name, Signature: signature, Value: value})
 	}

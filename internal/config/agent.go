@@ -101,7 +101,7 @@ func LoadAgents(dirs []string) (map[string]Agent, []Warning) {
 			continue
 		}
 		if !ValidName(name) {
-			warnings = append(warnings, Warning{File: file.path, Text: fmt.Sprintf("%q is no name of an agent, ignored", name)})
+			warnings = append(warnings, Warning{File: file.path, Text: fmt.Sprintf("invalid agent name %q, ignored", name)})
 			continue
 		}
 		l := newAgentLoader(name)
@@ -123,7 +123,7 @@ func strayDropIns(dirs []string, sub, suffix string, files map[string]found) []W
 			name, ok := strings.CutSuffix(entry, suffix+".d")
 			if _, known := files[name]; ok && !known {
 				path := filepath.Join(dir, sub, entry)
-				warnings = append(warnings, Warning{File: path, Text: fmt.Sprintf("drop-ins for agent %q, which has no file, ignored", name)})
+				warnings = append(warnings, Warning{File: path, Text: fmt.Sprintf("drop-ins for agent %q without a file, ignored", name)})
 			}
 		}
 	}
@@ -275,7 +275,7 @@ func (l *agentLoader) setVariables(a assignment) error {
 
 func agentType(s string) (string, error) {
 	if s != TypeSimple && s != TypeNotify {
-		return "", fmt.Errorf("%q is neither %s nor %s", s, TypeSimple, TypeNotify)
+		return "", fmt.Errorf("invalid value %q: expected %s or %s", s, TypeSimple, TypeNotify)
 	}
 	return s, nil
 }
@@ -286,7 +286,7 @@ func (l *agentLoader) setIDSource(a assignment) error {
 	if a.value == "" {
 		l.agent.IdSource = IdNone
 	} else if !slices.Contains(idSources, a.value) {
-		text := fmt.Sprintf("IdSource= is %q, which is none of %s", a.value, strings.Join(idSources, ", "))
+		text := fmt.Sprintf("IdSource=: unknown value %q: expected %s", a.value, strings.Join(idSources, ", "))
 		l.warnings = append(l.warnings, Warning{a.file, a.line, text})
 	}
 	return nil
@@ -303,11 +303,11 @@ func (l *agentLoader) setEnvironment(a assignment) error {
 	for _, entry := range entries {
 		name, _, ok := strings.Cut(entry, "=")
 		if !ok || !variablePattern.MatchString(name) {
-			l.warnings = append(l.warnings, a.warn("Set= has %q, which is not of the form NAME=VALUE", entry))
+			l.warnings = append(l.warnings, a.warn("Set=: invalid entry %q: expected NAME=VALUE", entry))
 			continue
 		}
 		if err := checkSpecifiers(entry); err != nil {
-			l.warnings = append(l.warnings, a.warn("Set= has a bad value: %v", err))
+			l.warnings = append(l.warnings, a.warn("Set=: %v", err))
 			continue
 		}
 		l.agent.Environment = slices.DeleteFunc(l.agent.Environment, func(have string) bool { return strings.HasPrefix(have, name+"=") })
@@ -326,7 +326,7 @@ func (l *agentLoader) unsetEnvironment(a assignment) error {
 	}
 	for _, name := range names {
 		if !variablePattern.MatchString(name) {
-			l.warnings = append(l.warnings, a.warn("Unset= has %q, which is no name of a variable", name))
+			l.warnings = append(l.warnings, a.warn("Unset=: invalid variable name %q", name))
 		} else if !slices.Contains(l.agent.UnsetEnvironment, name) {
 			l.agent.UnsetEnvironment = append(l.agent.UnsetEnvironment, name)
 		}
@@ -341,10 +341,10 @@ func (l *agentLoader) addEnvironmentFile(a assignment) error {
 	}
 	path := strings.TrimPrefix(a.value, "-")
 	if err := checkSpecifiers(path); err != nil {
-		return fmt.Errorf("%s= has a bad value: %w", a.key, err)
+		return fmt.Errorf("%s=: %w", a.key, err)
 	}
 	if !filepath.IsAbs(path) && !slices.ContainsFunc([]string{"%h", "%w", "%t"}, func(dir string) bool { return strings.HasPrefix(path, dir+"/") }) {
-		return fmt.Errorf("%s= has a bad value: %q is no absolute path", a.key, path)
+		return fmt.Errorf("%s=: invalid path %q: expected an absolute path", a.key, path)
 	}
 	l.agent.EnvironmentFiles = append(l.agent.EnvironmentFiles, a.value)
 	return nil
@@ -361,7 +361,7 @@ var variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 func words(a assignment) ([]string, error) {
 	list, err := SplitWords(a.value)
 	if err != nil {
-		return nil, fmt.Errorf("%s= has a bad value: %w", a.key, err)
+		return nil, fmt.Errorf("%s=: %w", a.key, err)
 	}
 	return list, nil
 }
@@ -373,7 +373,7 @@ func command(s string) ([]string, error) {
 		return nil, err
 	}
 	if len(args) == 0 || args[0] == "" {
-		return nil, fmt.Errorf("%q names no program", s)
+		return nil, fmt.Errorf("invalid command %q: expected a program", s)
 	}
 	for _, arg := range args {
 		if err := checkSpecifiers(arg); err != nil {

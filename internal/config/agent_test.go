@@ -64,7 +64,7 @@ func TestAgentOwnNotify(t *testing.T) {
 	assert.Equal(t, NotifyAll, agents["d"].Notify)
 	assert.Nil(t, agents["e"].Notify)
 	require.Len(t, warnings, 1)
-	assert.Contains(t, warnings[0].String(), `Notify= has a bad value: "never" is neither yes nor no, nor one of failed, waiting`)
+	assert.Contains(t, warnings[0].String(), `Notify=: invalid value "never": expected yes, no or some of failed, waiting`)
 }
 
 func TestAgent_IdleAfterSec(t *testing.T) {
@@ -80,7 +80,7 @@ func TestAgent_IdleAfterSec(t *testing.T) {
 	}
 	require.Len(t, warnings, 3)
 	for _, w := range warnings {
-		assert.Contains(t, w.String(), "IdleAfterSec= has a bad value")
+		assert.Contains(t, w.String(), "IdleAfterSec=: ")
 	}
 }
 
@@ -99,8 +99,8 @@ func TestAgentTypeAndIdleTime(t *testing.T) {
 	assert.Equal(t, read{"simple", Infinity}, read{agents["b"].Type, agents["b"].IdleSuspend})
 	assert.Equal(t, read{"simple", 0}, read{agents["c"].Type, agents["c"].IdleSuspend}, "what is wrong is told and left out")
 	require.Len(t, warnings, 2)
-	assert.Contains(t, warnings[0].String(), `Type= has a bad value: "forking" is neither simple nor notify`)
-	assert.Contains(t, warnings[1].String(), `IdleSuspendSec= has a bad value: "soon"`)
+	assert.Contains(t, warnings[0].String(), `Type=: invalid value "forking": expected simple or notify`)
+	assert.Contains(t, warnings[1].String(), `IdleSuspendSec=: "soon"`)
 }
 
 // The agents that are shipped: read without a warning, and complete for a run and its resumption.

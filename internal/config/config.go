@@ -153,7 +153,7 @@ func setValue[T any](to *T, key, value string, def T, parse func(string) (T, err
 	}
 	v, err := parse(value)
 	if err != nil {
-		return fmt.Errorf("%s= has a bad value: %w", key, err)
+		return fmt.Errorf("%s=: %w", key, err)
 	}
 	*to = v
 	return nil
@@ -163,7 +163,7 @@ func setValue[T any](to *T, key, value string, def T, parse func(string) (T, err
 func finiteSpan(s string) (time.Duration, error) {
 	d, err := ParseTimeSpan(s)
 	if err == nil && (d == 0 || d == Infinity) {
-		return 0, fmt.Errorf("%q has to be longer than 0 and end", s)
+		return 0, fmt.Errorf("invalid time span %q: expected more than 0 and less than infinity", s)
 	}
 	return d, err
 }
@@ -180,7 +180,7 @@ func idleSpan(s string) (time.Duration, error) {
 func logSize(s string) (int64, error) {
 	n, err := ParseBytes(s)
 	if err == nil && n < minLogSize {
-		return 0, fmt.Errorf("%q is less than 64K", s)
+		return 0, fmt.Errorf("invalid size %q: expected at least 64K", s)
 	}
 	return n, err
 }
@@ -188,14 +188,14 @@ func logSize(s string) (int64, error) {
 func count(s string) (int, error) {
 	n, err := strconv.ParseInt(s, 10, 32)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%q is no number from 1 on", s)
+		return 0, fmt.Errorf("invalid number %q: expected 1 or more", s)
 	}
 	return int(n), nil
 }
 
 func tmuxConfig(s string) (string, error) {
 	if s != TmuxConfigUser && !filepath.IsAbs(s) {
-		return "", fmt.Errorf("%q is neither an absolute path nor %q", s, TmuxConfigUser)
+		return "", fmt.Errorf("invalid value %q: expected an absolute path or %q", s, TmuxConfigUser)
 	}
 	return s, nil
 }
@@ -203,7 +203,7 @@ func tmuxConfig(s string) (string, error) {
 func terminalCommand(s string) (string, error) {
 	words, err := SplitWords(s)
 	if err == nil && (len(words) == 0 || words[0] == "") {
-		err = fmt.Errorf("%q names no program", s)
+		err = fmt.Errorf("invalid command %q: expected a program", s)
 	}
 	return s, err
 }
@@ -218,7 +218,7 @@ func ParseNotify(s string) ([]string, error) {
 	}
 	for word := range strings.FieldsSeq(s) {
 		if !slices.Contains(NotifyAll, word) {
-			return nil, fmt.Errorf("%q is neither yes nor no, nor one of %s", word, strings.Join(NotifyAll, ", "))
+			return nil, fmt.Errorf("invalid value %q: expected yes, no or some of %s", word, strings.Join(NotifyAll, ", "))
 		}
 	}
 	return strings.Fields(s), nil

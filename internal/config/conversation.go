@@ -12,14 +12,14 @@ import (
 func programs(s string) ([]string, error) {
 	names, err := SplitWords(s)
 	if err == nil && slices.Contains(names, "") {
-		err = fmt.Errorf("%q names no program", s)
+		err = fmt.Errorf("invalid command %q: expected a program", s)
 	}
 	return names, err
 }
 
 func stopWhom(s string) (string, error) {
 	if s != StopAgent && s != StopAll {
-		return "", fmt.Errorf("%q is neither %s nor %s", s, StopAgent, StopAll)
+		return "", fmt.Errorf("invalid value %q: expected %s or %s", s, StopAgent, StopAll)
 	}
 	return s, nil
 }
@@ -31,7 +31,7 @@ func idPattern(s string) (*regexp.Regexp, error) {
 		return nil, err
 	}
 	if re.NumSubexp() == 0 {
-		return nil, fmt.Errorf("%q has no group (…) around the id", s)
+		return nil, fmt.Errorf("invalid pattern %q: expected a group (…) around the id", s)
 	}
 	return re, nil
 }
@@ -47,7 +47,7 @@ func (l *agentLoader) setResumeCondition(a assignment) error {
 	}
 	for _, pattern := range patterns {
 		if err := checkPattern(pattern); err != nil {
-			l.warnings = append(l.warnings, a.warn("ResumeCondition= has a bad pattern: %v", err))
+			l.warnings = append(l.warnings, a.warn("ResumeCondition=: %v", err))
 			continue
 		}
 		l.agent.ResumeCondition = append(l.agent.ResumeCondition, pattern)
@@ -65,15 +65,15 @@ func (l *agentLoader) contradictions() {
 			l.warnings = append(l.warnings, Warning{a.file, a.line, text})
 		}
 	}
-	tell("IdSource", agent.IdSource == IdCreate && len(agent.IdCommand) == 0, "IdSource=create needs an IdCommand=, which makes the id")
-	tell("IdSource", before && len(agent.Command) > 0 && !UsesConversation(agent.Command), "IdSource="+agent.IdSource+" is of no use: Command= has no %U")
-	tell("IdCommand", agent.IdSource != IdCreate && len(agent.IdCommand) > 0, "IdCommand= is of no use without IdSource=create")
-	tell("IdCommand", UsesConversation(agent.IdCommand), "IdCommand= has %U, which it is to find out")
+	tell("IdSource", agent.IdSource == IdCreate && len(agent.IdCommand) == 0, "IdSource=create requires IdCommand=")
+	tell("IdSource", before && len(agent.Command) > 0 && !UsesConversation(agent.Command), "IdSource="+agent.IdSource+" has no effect: Command= has no %U")
+	tell("IdCommand", agent.IdSource != IdCreate && len(agent.IdCommand) > 0, "IdCommand= has no effect without IdSource=create")
+	tell("IdCommand", UsesConversation(agent.IdCommand), "IdCommand= has %U, the id that the command has to create")
 	tell("Command", UsesConversation(agent.Command) && !before,
-		"Command= has %U, which nobody knows before the agent runs; IdSource=preset, history-file or create make one")
-	tell("IdFileContent", agent.IdFileContent != nil && agent.IdFile == nil, "IdFileContent= is of no use without an IdFile=")
-	tell("ResumeContent", agent.ResumeContent != nil && len(agent.ResumeCondition) == 0, "ResumeContent= is of no use without a ResumeCondition=")
-	tell("ResumeCondition", len(agent.ResumeCondition) > 0 && len(agent.ResumeCommand) == 0, "ResumeCondition= is of no use without a ResumeCommand=")
+		"Command= has %U, which is unknown before the agent runs unless IdSource= is preset, history-file or create")
+	tell("IdFileContent", agent.IdFileContent != nil && agent.IdFile == nil, "IdFileContent= has no effect without an IdFile=")
+	tell("ResumeContent", agent.ResumeContent != nil && len(agent.ResumeCondition) == 0, "ResumeContent= has no effect without a ResumeCondition=")
+	tell("ResumeCondition", len(agent.ResumeCondition) > 0 && len(agent.ResumeCommand) == 0, "ResumeCondition= has no effect without a ResumeCommand=")
 }
 
 // Programs gives the names or paths of which one shows that the agent is installed; none for one whose command is given by whoever starts it.

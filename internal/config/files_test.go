@@ -39,7 +39,7 @@ func TestCheckAgentText(t *testing.T) {
 		return texts
 	}
 	assert.Empty(t, check("[Agent]\nCommand=a %U\nIdSource=preset\n[Scope]\nTasksMax=9\n", false))
-	assert.Equal(t, []string{"/x/a.agent:3: Command= has %U, which nobody knows before the agent runs; IdSource=preset, history-file or create make one"},
+	assert.Equal(t, []string{"/x/a.agent:3: Command= has %U, which is unknown before the agent runs unless IdSource= is preset, history-file or create"},
 		check("[Agent]\n\nCommand=a %U\n", false))
 	assert.Empty(t, check("[Agent]\nDescription=a\nCommand=a %U\n", true), "another file may have the rest")
 	assert.Equal(t, []string{"/x/a.agent: agent has no Command="}, check("[Agent]\nDescription=a\n", false))
@@ -63,9 +63,9 @@ func TestADropInIsCheckedWithTheRest(t *testing.T) {
 		return texts
 	}
 	assert.Empty(t, check("[Agent]\nResumeCondition=%h/%U\n"), "it is resumed by another file")
-	assert.Equal(t, []string{path + ":3: IdSource=create needs an IdCommand=, which makes the id"}, check("[Agent]\n\nIdSource=create\n"))
+	assert.Equal(t, []string{path + ":3: IdSource=create requires IdCommand="}, check("[Agent]\n\nIdSource=create\n"))
 	assert.Empty(t, check("[Agent]\nIdSource=create\nIdCommand=a make\n"))
-	assert.Equal(t, []string{path + ":2: Command= has %U, which nobody knows before the agent runs; IdSource=preset, history-file or create make one"},
+	assert.Equal(t, []string{path + ":2: Command= has %U, which is unknown before the agent runs unless IdSource= is preset, history-file or create"},
 		check("[Agent]\nCommand=b %U\nIdSource=report\n"))
 }
 

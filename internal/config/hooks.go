@@ -28,7 +28,7 @@ func Hooks(dirs []string) ([]Hook, []Warning) {
 		switch {
 		case f.masked || slices.ContainsFunc(leftBehind, func(end string) bool { return strings.HasSuffix(f.name, end) }):
 		case unix.Access(f.path, unix.X_OK) != nil:
-			warnings = append(warnings, Warning{File: f.path, Text: "a hook has to be executable (chmod +x), ignored"})
+			warnings = append(warnings, Warning{File: f.path, Text: "a hook must be executable (chmod +x), ignored"})
 		default:
 			hooks = append(hooks, Hook{f.name, f.path})
 		}

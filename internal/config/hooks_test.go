@@ -36,5 +36,5 @@ func TestHooks(t *testing.T) {
 	assert.Equal(t, []Hook{{"50-slack.py", slack}, {"ntfy", ntfy}}, hooks)
 	require.Len(t, warnings, 2)
 	assert.Contains(t, warnings[0].String(), "is not a regular file")
-	assert.Equal(t, text+": a hook has to be executable (chmod +x), ignored", warnings[1].String())
+	assert.Equal(t, text+": a hook must be executable (chmod +x), ignored", warnings[1].String())
 }

@@ -50,7 +50,7 @@ func TestLoad_ReportsAnInvalidDetachKey(t *testing.T) {
 	c, warnings, err := Load([]string{root})
 	require.NoError(t, err)
 	require.Len(t, warnings, 1)
-	assert.Equal(t, root+"/corral.conf:2: DetachKey= has a bad value: "+
+	assert.Equal(t, root+"/corral.conf:2: DetachKey=: "+
 		`invalid key "Ctrl-q": expected a name of tmux(1) such as C-q, M-d or F12, or none, ignored`, warnings[0].String())
 	assert.Equal(t, "C-q", c.DetachKey)
 

@@ -62,7 +62,7 @@ func (s Specifiers) value(letter byte) (string, error) {
 	switch letter {
 	case 'U':
 		if s.Conversation != "" && !ValidConversationID(s.Conversation) {
-			return "", fmt.Errorf("%q is no conversation id", s.Conversation)
+			return "", fmt.Errorf("invalid conversation id %q", s.Conversation)
 		}
 		value = s.Conversation
 	case '8': // as some agents name their files
@@ -161,7 +161,7 @@ func checkPattern(pattern string) error {
 	text, err := expandPattern(pattern, knownSpecifier, func(string) string { return "/" })
 	if err == nil {
 		if _, err = filepath.Match(text, ""); err != nil {
-			err = fmt.Errorf("%q is no pattern of file names", pattern)
+			err = fmt.Errorf("invalid file name pattern %q", pattern)
 		}
 	}
 	return err

@@ -54,7 +54,7 @@ func (l *agentLoader) setSources(a assignment) error {
 	for _, source := range sources {
 		switch {
 		case !slices.Contains(StatusSources, source):
-			l.warnings = append(l.warnings, a.warn("Sources= has %q, which is none of %s", source, strings.Join(StatusSources, ", ")))
+			l.warnings = append(l.warnings, a.warn("Sources=: unknown source %q: expected %s", source, strings.Join(StatusSources, ", ")))
 		case !slices.Contains(l.agent.Status.Sources, source):
 			l.agent.Status.Sources = append(l.agent.Status.Sources, source)
 		}

@@ -22,9 +22,9 @@ func TestAgentStatus(t *testing.T) {
 	assert.Equal(t, Status{Sources: []string{"bell"}, ReadyTimeout: 10 * time.Second}, agents["wrong"].Status, "what is wrong is told and left out")
 	told := lines(warnings)
 	for _, text := range []string{
-		`wrong.agent:4: Sources= has "hooks", which is none of osc7501, report, notify, title, bell, ignored`,
-		"wrong.agent:5: TitleWorking= has a bad value: error parsing regexp",
-		"wrong.agent:6: ReadyTimeoutSec= has a bad value",
+		`wrong.agent:4: Sources=: unknown source "hooks": expected osc7501, report, notify, title, bell, ignored`,
+		"wrong.agent:5: TitleWorking=: error parsing regexp",
+		"wrong.agent:6: ReadyTimeoutSec=: ",
 		"wrong.agent:7: unknown key Colour= in section [Status], ignored",
 	} {
 		assert.Contains(t, told, text)

@@ -69,7 +69,7 @@ func ParseTimeSpan(s string) (time.Duration, error) {
 		whole, fraction, unit, after, ok := cutNumber(rest)
 		length, known := timeUnits[unit]
 		if !ok || !known {
-			return 0, fmt.Errorf("%q is no time span, like 90, 1min 30s, 7d or infinity", s)
+			return 0, fmt.Errorf("invalid time span %q: expected a value such as 90, 1min 30s, 7d or infinity", s)
 		}
 		span, ok := scale(whole, fraction, int64(length))
 		if !ok || int64(sum) >= math.MaxInt64-span { // equal would be Infinity
@@ -89,7 +89,7 @@ func ParseBytes(s string) (int64, error) {
 	whole, fraction, unit, after, ok := cutNumber(strings.Trim(s, blank))
 	factor, known := byteUnits[unit]
 	if !ok || !known || after != "" {
-		return 0, fmt.Errorf("%q is no size in bytes, like 65536, 64K, 16M or 1G", s)
+		return 0, fmt.Errorf("invalid size %q: expected a value such as 65536, 64K, 16M or 1G", s)
 	}
 	n, ok := scale(whole, fraction, factor)
 	if !ok {
@@ -161,5 +161,5 @@ func ParseBool(s string) (bool, error) {
 	case "0", "no", "n", "false", "f", "off":
 		return false, nil
 	}
-	return false, fmt.Errorf("%q is neither yes nor no", s)
+	return false, fmt.Errorf("invalid value %q: expected yes or no", s)
 }

@@ -24,9 +24,9 @@ func TestParseTimeSpan(t *testing.T) {
 		assert.Equal(t, want, got, s)
 	}
 	for s, want := range map[string]string{
-		"": "empty", "  ": "empty", "-1": "no time span", "+1": "no time span", "1.": "no time span", "1. 5": "no time span", ".": "no time span",
-		"1.2.3": "no time span", "1fortnight": "no time span", "s": "no time span", "infinity 1": "no time span", "1 infinity": "no time span",
-		"1e3": "no time span", "0x10": "no time span", "9223372037": "too long", "300y": "too long", "292y 292y": "too long",
+		"": "empty", "  ": "empty", "-1": "invalid time span", "+1": "invalid time span", "1.": "invalid time span", "1. 5": "invalid time span", ".": "invalid time span",
+		"1.2.3": "invalid time span", "1fortnight": "invalid time span", "s": "invalid time span", "infinity 1": "invalid time span", "1 infinity": "invalid time span",
+		"1e3": "invalid time span", "0x10": "invalid time span", "9223372037": "too long", "300y": "too long", "292y 292y": "too long",
 		"9223372036854775807ns": "too long", "99999999999999999999999999": "too long",
 	} {
 		_, err := ParseTimeSpan(s)
@@ -44,8 +44,8 @@ func TestParseBytes(t *testing.T) {
 		assert.Equal(t, want, got, s)
 	}
 	for s, want := range map[string]string{
-		"": "no size", "K": "no size", "-1": "no size", "1KB": "no size", "1k": "no size", "1K 5": "no size", "1 5": "no size", "infinity": "no size",
-		"8E": "too large", "9223372036854775808": "too large", "7.9999999999999999999E1": "no size",
+		"": "invalid size", "K": "invalid size", "-1": "invalid size", "1KB": "invalid size", "1k": "invalid size", "1K 5": "invalid size", "1 5": "invalid size", "infinity": "invalid size",
+		"8E": "too large", "9223372036854775808": "too large", "7.9999999999999999999E1": "invalid size",
 	} {
 		_, err := ParseBytes(s)
 		assert.ErrorContains(t, err, want, "%q", s)
@@ -86,8 +86,8 @@ func TestSplitWords(t *testing.T) {
 	}
 	for s, want := range map[string]string{
 		`"a`: "not closed", `a'`: "not closed", `a\`: "end of the line", `\q`: `unknown escape sequence "\\q"`, `\ä`: "unknown escape",
-		`\x4`: "too short", `\xzz`: "no character", `\x00`: "no character", `\000`: "no character", `\777`: "no byte", `\x-1`: "no character",
-		`\ud800`: "no character", `\UFFFFFFFF`: "no character", `\xff`: "not valid UTF-8", `\u1_23`: "no character",
+		`\x4`: "too short", `\xzz`: "expected a character", `\x00`: "expected a character", `\000`: "expected a character", `\777`: "expected a byte", `\x-1`: "expected a character",
+		`\ud800`: "expected a character", `\UFFFFFFFF`: "expected a character", `\xff`: "not valid UTF-8", `\u1_23`: "expected a character",
 	} {
 		_, err := SplitWords(s)
 		assert.ErrorContains(t, err, want, s)

@@ -91,21 +91,21 @@ func unescape(s string) (text string, length int, err error) {
 		return "", 0, fmt.Errorf("unknown escape sequence %q", s[:1+n])
 	}
 	if len(s) < start+digits {
-		return "", 0, fmt.Errorf("escape sequence %q is too short", s)
+		return "", 0, fmt.Errorf("invalid escape sequence %q: too short", s)
 	}
 	// Of 31 bits at most, and without the signs and underscores that strconv takes elsewhere.
 	n, err := strconv.ParseUint(s[start:start+digits], base, 31)
 	if err != nil || n == 0 {
-		return "", 0, fmt.Errorf("escape sequence %q is no character", s[:start+digits])
+		return "", 0, fmt.Errorf("invalid escape sequence %q: expected a character", s[:start+digits])
 	}
 	if s[1] != 'u' && s[1] != 'U' {
 		if n > 0xff {
-			return "", 0, fmt.Errorf("escape sequence %q is no byte", s[:start+digits])
+			return "", 0, fmt.Errorf("invalid escape sequence %q: expected a byte", s[:start+digits])
 		}
 		return string([]byte{byte(n)}), start + digits, nil
 	}
 	if !utf8.ValidRune(rune(n)) {
-		return "", 0, fmt.Errorf("escape sequence %q is no character", s[:start+digits])
+		return "", 0, fmt.Errorf("invalid escape sequence %q: expected a character", s[:start+digits])
 	}
 	return string(rune(n)), start + digits, nil
 }

@@ -140,10 +140,10 @@ func titled(argv []string, title string) []string {
 func chosen(where, text string, lookup func(string) (string, error), command []string) ([]string, error) {
 	words, err := config.SplitWords(text)
 	if err == nil && len(words) == 0 {
-		err = fmt.Errorf("%q names no program", text)
+		err = fmt.Errorf("invalid command %q: expected a program", text)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s has a bad value: %w", where, err)
+		return nil, fmt.Errorf("%s: %w", where, err)
 	}
 	path, err := lookup(words[0])
 	if err != nil {

@@ -89,7 +89,7 @@ func ManagerEnvironment(ctx context.Context, conn *dbus.Conn) (Environment, erro
 	}
 	environment, ok := value.Value().([]string)
 	if !ok {
-		return nil, errors.New("cannot read the user manager's environment: it is no list")
+		return nil, errors.New("cannot read the user manager's environment: it is not a list")
 	}
 	return environment, nil
 }

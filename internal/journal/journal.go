@@ -19,7 +19,7 @@ const (
 	SessionStateChanged = "02e357a99bbf411f87191804ef76c8c1"
 	// DaemonStarted: corrald has taken over what was there and answers on the bus.
 	DaemonStarted = "6f0cd178b8034566807ef35a1297878b"
-	// DaemonStopped: corrald has saved everything and ends.
+	// DaemonStopped: corrald has saved everything and exits.
 	DaemonStopped = "c6e4d4c13f7d487ea7d0c415a597a172"
 	// SessionAdopted: a session that ran while the daemon was away is supervised again. Attributes: session, agent, state, unit.
 	SessionAdopted = "69caedd15ef445e4985e559e9fd283c5"

@@ -26,7 +26,7 @@ func Lingers() bool {
 func lingerFile() (string, error) {
 	u, err := user.Current()
 	if err != nil {
-		return "", fmt.Errorf("cannot tell who this is: %w", err)
+		return "", fmt.Errorf("cannot find out the user name: %w", err)
 	}
 	return filepath.Join(lingerDir, escaped(u.Username)), nil
 }

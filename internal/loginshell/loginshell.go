@@ -118,9 +118,9 @@ func (s *Shell) probe(ctx context.Context, given []string) (added []string, late
 		reason := why(first, err, interactive)
 		if after, err = s.ask(ctx, shell, false); err != nil {
 			late = late || ctx.Err() != nil
-			return nil, late, fmt.Errorf("cannot learn what the login shell %s sets: with a prompt it %s, without one it %s", shell, reason, why(ctx, err, Limit))
+			return nil, late, fmt.Errorf("cannot read the environment of the login shell %s: with a prompt it %s, without one it %s", shell, reason, why(ctx, err, Limit))
 		}
-		err = fmt.Errorf("cannot learn all that the login shell %s sets: with a prompt it %s; what it sets without one is used", shell, reason)
+		err = fmt.Errorf("cannot read the whole environment of the login shell %s: with a prompt it %s; its environment without a prompt is used", shell, reason)
 	}
 	added = slices.DeleteFunc(environment.Added(given, after), func(entry string) bool { return slices.Contains(asked, entry) })
 	return added, late, err
@@ -141,7 +141,7 @@ var asked = []string{"TERM=dumb", "TMUX=/dev/null,0,0", "STY=corral", "ZELLIJ=0"
 // ask starts the shell and reads its environment.
 func (s *Shell) ask(ctx context.Context, shell string, interactively bool) ([]string, error) {
 	if strings.ContainsAny(s.shim, "'\\\n") {
-		return nil, errors.New("cannot be told of corral-shim, whose path has a quote or a line break in it")
+		return nil, errors.New("cannot run corral-shim: its path contains a quote or a line break")
 	}
 	mark := rand.Text()
 	args := arguments(shell, interactively, "'"+s.shim+"' environment "+mark)

@@ -56,5 +56,5 @@ func TestAShellThatCannotBeAsked(t *testing.T) {
 		}
 	}
 	_, err := New(failing, "/it's/shim").Added(t.Context(), nil)
-	require.ErrorContains(t, err, "whose path has a quote")
+	require.ErrorContains(t, err, "its path contains a quote")
 }

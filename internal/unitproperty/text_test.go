@@ -69,7 +69,7 @@ func TestDecodeRefuses(t *testing.T) {
 	_, err = unitproperty.Decode("a(ss)", "wire:AAAA")
 	require.ErrorContains(t, err, "cannot read a property's value")
 	_, _, err = unitproperty.Encode(dbus.MakeVariant(dbus.UnixFD(1)))
-	require.ErrorContains(t, err, "cannot take a value of type")
+	require.ErrorContains(t, err, "cannot convert a value of type")
 }
 
 // FuzzParse: what a person writes never crashes it, and what is taken can be saved and read again.

@@ -74,7 +74,7 @@ func Encode(v dbus.Variant) (signature, text string, err error) {
 func Decode(signature, text string) (v dbus.Variant, err error) {
 	defer func() {
 		if p := recover(); p != nil { // godbus (5.2) panics on a text that is of another type than its signature, such as [] for b
-			v, err = dbus.Variant{}, fmt.Errorf("cannot read a property's value: it has not the type %q", signature)
+			v, err = dbus.Variant{}, fmt.Errorf("cannot read a property's value: its type is not %q", signature)
 		}
 	}()
 	if wire, ok := strings.CutPrefix(text, wirePrefix); ok {
@@ -114,7 +114,7 @@ func tasks(name, value string) (string, any, error) {
 	}
 	n, err := strconv.ParseUint(value, 10, 64)
 	if err != nil || n == 0 {
-		return "", nil, fmt.Errorf("%q is no number of tasks", value)
+		return "", nil, fmt.Errorf("invalid value %q: expected a number of tasks, a percentage or infinity", value)
 	}
 	return name, n, nil
 }
@@ -123,7 +123,7 @@ func tasks(name, value string) (string, any, error) {
 func scale(name, value string) (string, any, error) {
 	percent, err := parsePercent(value)
 	if err != nil || percent > 100 {
-		return "", nil, fmt.Errorf("%q is no percentage up to 100", value)
+		return "", nil, fmt.Errorf("invalid value %q: expected a percentage up to 100", value)
 	}
 	return name + "Scale", uint32(math.Round(percent / 100 * math.MaxUint32)), nil
 }
@@ -136,7 +136,7 @@ func cpuQuota(_, value string) (string, any, error) {
 	}
 	percent, err := parsePercent(value)
 	if err != nil || percent <= 0 || percent > 1e9 {
-		return "", nil, fmt.Errorf("%q is no percentage above 0, such as 20%%", value)
+		return "", nil, fmt.Errorf("invalid value %q: expected a percentage above 0, such as 20%%", value)
 	}
 	return name, uint64(math.Round(percent * 10_000)), nil
 }
@@ -147,7 +147,7 @@ func weight(name, value string) (string, any, error) {
 	}
 	n, err := strconv.ParseUint(value, 10, 64)
 	if err != nil || n < 1 || n > 10_000 {
-		return "", nil, fmt.Errorf("%q is no weight from 1 to 10000", value)
+		return "", nil, fmt.Errorf("invalid value %q: expected a weight from 1 to 10000", value)
 	}
 	return name, n, nil
 }
@@ -176,7 +176,7 @@ func cpuSet(name, value string) (string, any, error) {
 		from, err1 := strconv.ParseUint(first, 10, 12)
 		to, err2 := strconv.ParseUint(last, 10, 12)
 		if err1 != nil || err2 != nil || from > to {
-			return "", nil, fmt.Errorf("%q is no list such as 0-3,5", value)
+			return "", nil, fmt.Errorf("invalid value %q: expected a list such as 0-3,5", value)
 		}
 		for cpu := from; cpu <= to; cpu++ {
 			for uint64(len(bits)) <= cpu/8 {
@@ -186,7 +186,7 @@ func cpuSet(name, value string) (string, any, error) {
 		}
 	}
 	if bits == nil {
-		return "", nil, fmt.Errorf("%q is no list such as 0-3,5", value)
+		return "", nil, fmt.Errorf("invalid value %q: expected a list such as 0-3,5", value)
 	}
 	return name, bits, nil
 }
@@ -198,7 +198,7 @@ func boolean(name, value string) (string, any, error) {
 	case "0", "no", "n", "false", "f", "off":
 		return name, false, nil
 	}
-	return "", nil, fmt.Errorf("%q is neither yes nor no", value)
+	return "", nil, fmt.Errorf("invalid value %q: expected yes or no", value)
 }
 
 func words(name, value string) (string, any, error) {
@@ -220,11 +220,11 @@ func oneOf(values ...string) func(name, value string) (string, any, error) {
 func parsePercent(text string) (float64, error) {
 	number, ok := strings.CutSuffix(text, "%")
 	if !ok {
-		return 0, fmt.Errorf("%q has no %%", text)
+		return 0, fmt.Errorf("invalid value %q: expected a percentage", text)
 	}
 	percent, err := strconv.ParseFloat(number, 64)
 	if err != nil || math.IsNaN(percent) || percent < 0 {
-		return 0, fmt.Errorf("%q is no percentage", text)
+		return 0, fmt.Errorf("invalid value %q: expected a percentage", text)
 	}
 	return percent, nil
 }

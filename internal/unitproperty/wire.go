@@ -49,11 +49,11 @@ func decodeWire(text, signature string) (dbus.Variant, error) {
 		return dbus.Variant{}, err
 	}
 	if len(msg.Body) != 1 {
-		return dbus.Variant{}, errors.New("it is no value")
+		return dbus.Variant{}, errors.New("it is not a single value")
 	}
 	v, ok := msg.Body[0].(dbus.Variant)
 	if !ok || v.Signature().String() != signature {
-		return dbus.Variant{}, fmt.Errorf("it has not the type %q", signature)
+		return dbus.Variant{}, fmt.Errorf("its type is not %q", signature)
 	}
 	return Typed(v)
 }
@@ -63,17 +63,17 @@ func decodeWire(text, signature string) (dbus.Variant, error) {
 func Typed(v dbus.Variant) (typed dbus.Variant, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			typed, err = dbus.Variant{}, fmt.Errorf("cannot take a value of type %q: %v", v.Signature().String(), p)
+			typed, err = dbus.Variant{}, fmt.Errorf("cannot convert a value of type %q: %v", v.Signature().String(), p)
 		}
 	}()
 	sig := v.Signature()
 	t, rest, err := goType(sig.String())
 	if err != nil || rest != "" {
-		return dbus.Variant{}, fmt.Errorf("cannot take a value of type %q: %w", sig.String(), err)
+		return dbus.Variant{}, fmt.Errorf("cannot convert a value of type %q: %w", sig.String(), err)
 	}
 	to := reflect.New(t)
 	if err := dbus.Store([]any{v.Value()}, to.Interface()); err != nil {
-		return dbus.Variant{}, fmt.Errorf("cannot take a value of type %q: %w", sig.String(), err)
+		return dbus.Variant{}, fmt.Errorf("cannot convert a value of type %q: %w", sig.String(), err)
 	}
 	return dbus.MakeVariantWithSignature(to.Elem().Interface(), sig), nil
 }
@@ -115,7 +115,7 @@ func goType(sig string) (t reflect.Type, rest string, err error) {
 	}
 	t, ok := basicTypes[sig[0]]
 	if !ok {
-		return nil, "", fmt.Errorf("a unit property has no type %q", sig[:1])
+		return nil, "", fmt.Errorf("a unit property cannot have type %q", sig[:1])
 	}
 	return t, sig[1:], nil
 }

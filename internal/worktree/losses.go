@@ -113,7 +113,7 @@ func (p program) gitDirs(ctx context.Context, dir string) (own, common string, e
 	out, err := p.line(ctx, dir, "rev-parse", "--absolute-git-dir", "--path-format=absolute", "--git-common-dir")
 	own, common, two := strings.Cut(out, "\n")
 	if err == nil && (!two || strings.Contains(common, "\n")) {
-		err = fmt.Errorf("cannot tell where the git directory of %q is: its path has a line break", dir)
+		err = fmt.Errorf("cannot find the git directory of %q: its path contains a line break", dir)
 	}
 	return own, common, err
 }
@@ -126,7 +126,7 @@ func (p program) examineWorktree(ctx context.Context, w Worktree, l *Losses) err
 		return err
 	}
 	if repository != w.Repository {
-		return fmt.Errorf("%q is no worktree of %q any more", w.Path, w.Repository)
+		return fmt.Errorf("%q is no longer a worktree of %q", w.Path, w.Repository)
 	}
 	return p.examine(ctx, tree{dir: w.Path, gitDir: own}, l, l)
 }

@@ -114,7 +114,7 @@ func (g Git) do(ctx context.Context, name string, s step) (o outcome, err error)
 		return o, err
 	}
 	if err := json.Unmarshal(output, &o); err != nil {
-		return o, fmt.Errorf("cannot read what became of git: %w", err)
+		return o, fmt.Errorf("cannot read the result of git: %w", err)
 	}
 	switch {
 	case o.NoGit:
@@ -150,7 +150,7 @@ func turn(ctx context.Context, repository string) (end func(), err error) {
 	case taken <- struct{}{}:
 		return func() { <-taken }, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("git has to wait too long for another worktree of %q: %w", repository, ctx.Err())
+		return nil, fmt.Errorf("git waited too long for another worktree of %q: %w", repository, ctx.Err())
 	}
 }
 

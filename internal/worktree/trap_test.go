@@ -203,7 +203,7 @@ func TestAdd_DelaysNoOtherRepository(t *testing.T) {
 		return worktree.Do(ctx, input), nil
 	}
 	_, _, err := waits.Add(ctx, p.request("slow", "other"))
-	require.ErrorContains(t, err, "git has to wait too long for another worktree of")
+	require.ErrorContains(t, err, "git waited too long for another worktree of")
 	require.ErrorContains(t, err, p.path("slow/.git"))
 	p.write("enough", "")
 	require.NoError(t, <-ended)

@@ -236,7 +236,7 @@ func parseNote(text []byte, path string) (w Worktree, err error) {
 		return w, err
 	}
 	if w.Path != path {
-		return w, fmt.Errorf("the note of worktree %q is of another place", path)
+		return w, fmt.Errorf("the note of worktree %q belongs to another directory", path)
 	}
 	return w, nil
 }

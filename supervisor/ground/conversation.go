@@ -103,7 +103,7 @@ const maxMade = 64 << 10
 
 // MakeConversation has a command make an id for a conversation, which it prints as the only word of its last line.
 func (g *Ground) MakeConversation(ctx context.Context, p supervisor.Plan, command []string) (string, error) {
-	doing := fmt.Sprintf("cannot make a conversation by %q", strings.Join(command, " "))
+	doing := fmt.Sprintf("cannot create a conversation with %q", strings.Join(command, " "))
 	if err := workspaceThere(p.Spec.Dir); err != nil {
 		return "", err
 	}
@@ -128,11 +128,11 @@ func (g *Ground) MakeConversation(ctx context.Context, p supervisor.Plan, comman
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return "", fmt.Errorf("%s: it took too long", doing)
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
-		return "", fmt.Errorf("%s: %w; what it says can be seen by running it in the workspace", doing, err)
+		return "", fmt.Errorf("%s: %w; run it in the workspace to see its output", doing, err)
 	}
 	id, ok := lastID(out.String())
 	if !ok {
-		return "", fmt.Errorf("%s: the last line that it printed is no id", doing)
+		return "", fmt.Errorf("%s: the last line of its output is not an id", doing)
 	}
 	return id, nil
 }

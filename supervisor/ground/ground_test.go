@@ -45,7 +45,7 @@ func TestARunWithoutAControlGroupIsNotTheWholeHierarchy(t *testing.T) {
 	assert.False(t, g.Frozen(""))
 	assert.Empty(t, g.FreezerFile(""))
 	assert.Empty(t, g.Usage(""))
-	require.ErrorContains(t, g.Rejoin(t.Context(), run, supervisor.Plan{ID: "shop"}, nil), "cannot enter the scope")
+	require.ErrorContains(t, g.Rejoin(t.Context(), run, supervisor.Plan{ID: "shop"}, nil), "cannot join the existing scope")
 	for name, text := range files {
 		now, err := os.ReadFile(filepath.Join(g.cgroups, name))
 		require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestListening_EndsWithTheServer(t *testing.T) {
 	require.NoError(t, err)
 	defer s.child.Close()
 	s.child.Execute()
-	require.ErrorContains(t, listening(t.Context(), s), "tmux ended at once")
+	require.ErrorContains(t, listening(t.Context(), s), "tmux exited at once")
 	s.kill()
 }
 

@@ -42,7 +42,7 @@ func (g *Ground) Keys(ctx context.Context, t supervisor.Target, keys []string, a
 	}
 	b := m.Append(nil)
 	if err := within(deadline, fd, unix.SO_SNDTIMEO, func() error { return unix.Send(fd, b, unix.MSG_NOSIGNAL) }); err != nil {
-		return fmt.Errorf("its shim does not take the keys: %w", err)
+		return fmt.Errorf("its shim rejected the keys: %w", err)
 	}
 	return taken(fd, seq, deadline)
 }

@@ -44,5 +44,5 @@ func (g *Ground) whyRefused(ctx context.Context, props []units.Property, refused
 			return fmt.Sprintf("unit property %s cannot be changed while the session runs", p.Name)
 		}
 	}
-	return fmt.Sprintf("systemd does not take unit property %s: %s", refused.Name, refused.Text)
+	return fmt.Sprintf("systemd rejected unit property %s: %s", refused.Name, refused.Text)
 }

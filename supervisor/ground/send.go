@@ -35,7 +35,7 @@ func (g *Ground) Send(ctx context.Context, t supervisor.Target, text string, ent
 		b := m.Append(nil)
 		err := within(deadline, fd, unix.SO_SNDTIMEO, func() error { return unix.Send(fd, b, unix.MSG_NOSIGNAL) })
 		if err != nil {
-			return fmt.Errorf("its shim does not take the text: %w", err)
+			return fmt.Errorf("its shim rejected the text: %w", err)
 		}
 	}
 	return taken(fd, seq, deadline)

@@ -108,7 +108,7 @@ func (g *Ground) unitFree(ctx context.Context, p supervisor.Plan) error {
 		return err
 	}
 	if active {
-		return fmt.Errorf("a scope %s that is not of this session runs already; systemctl --user stop %s ends it", p.Unit, p.Unit)
+		return fmt.Errorf("scope %s of another session is already running; stop it: systemctl --user stop %s", p.Unit, p.Unit)
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func (g *Ground) Rejoin(ctx context.Context, t supervisor.Target, p supervisor.P
 func (g *Ground) openInto(ctx context.Context, p supervisor.Plan, group string, command []string, tell func(session.Event), begun func() bool) error {
 	dir, err := unix.Open(g.file(group, ""), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("cannot enter the scope that is there: %w", err)
+		return fmt.Errorf("cannot join the existing scope: %w", err)
 	}
 	defer func() { _ = unix.Close(dir) }()
 	server, err := g.startServer(p, dir)
@@ -197,7 +197,7 @@ func (g *Ground) startServer(p supervisor.Plan, cgroup int) (*server, error) {
 	if err != nil {
 		s.kill()
 		s.child.Close()
-		return nil, fmt.Errorf("tmux ended at once: %w", err)
+		return nil, fmt.Errorf("tmux exited at once: %w", err)
 	}
 	s.process = session.Process(st.Identity)
 	return s, nil
@@ -350,7 +350,7 @@ func listening(ctx context.Context, s *server) error {
 		case err == nil:
 			return conn.Close()
 		case hasEnded(s.child.PIDFD):
-			return errors.New("tmux ended at once")
+			return errors.New("tmux exited at once")
 		}
 		select {
 		case <-tick.C:

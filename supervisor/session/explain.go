@@ -93,17 +93,17 @@ func (s *Session) discounted(source Source, w Word, heard []Source) string {
 	decider, _, _ := s.decides()
 	switch {
 	case !slices.Contains(heard, source):
-		return "not heard: not one of the agent's Sources="
+		return "ignored: not in the agent's Sources="
 	case source != FromOutput && source != FromOSC7501 && *s.Run.Answered.of(source) >= w.Seq:
 		return "answered"
 	case source == FromBell && w.Reason != "" && s.acknowledged(source, w):
 		return "acknowledged"
 	case source != FromOutput && s.settled(source, w):
-		return "the agent has gone on"
+		return "the agent has continued"
 	case source == FromScreen && s.spoke(heard):
-		return "the agent speaks for itself"
+		return "the agent reports its own status"
 	case decider != source && decider != "":
-		return "weaker than " + string(decider)
+		return "overruled by " + string(decider)
 	}
 	return ""
 }
@@ -146,7 +146,7 @@ func (r *Run) explain(tell func(source string, at time.Time, value string)) {
 		tell("systemd", r.ScopeGone, "the scope is gone"+inBrackets(r.ScopeResult))
 	}
 	if !r.TimedOut.IsZero() {
-		tell("systemd", r.TimedOut, "RuntimeMaxSec is over")
+		tell("systemd", r.TimedOut, "RuntimeMaxSec= has expired")
 	}
 	switch r.Tmux {
 	case Alive:
@@ -155,7 +155,7 @@ func (r *Run) explain(tell func(source string, at time.Time, value string)) {
 		tell("tmux", time.Time{}, "its server is dead")
 	}
 	if !r.Started.IsZero() {
-		tell("shim", r.Started, fmt.Sprintf("the agent was executed (PID %d)", r.Agent.PID))
+		tell("shim", r.Started, fmt.Sprintf("agent started (PID %d)", r.Agent.PID))
 	}
 	if !r.Ready.IsZero() {
 		tell("shim", r.Ready, "the agent is ready")
@@ -173,10 +173,10 @@ func (r *Run) explain(tell func(source string, at time.Time, value string)) {
 		tell(intentSource(r.Why), r.IntentAt, string(r.Intent)+" asked"+inBrackets(r.Why))
 	}
 	if !r.Left.IsZero() {
-		tell("corrald", r.Left, "corrald was told to end")
+		tell("corrald", r.Left, "corrald was asked to exit")
 	}
 	if !r.MachineDown.IsZero() {
-		tell("kernel", r.MachineDown, "the machine was started again")
+		tell("kernel", r.MachineDown, "the machine was rebooted")
 	}
 }
 

@@ -35,16 +35,16 @@ func (f Finding) String() string {
 	switch f.Kind {
 	case SetAside:
 		if f.Path == "" {
-			return "its record was missing, and the one before it was taken"
+			return "its record was missing; the previous one is used"
 		}
-		return "its record was damaged" + because(f.Err) + ", and the one before it was taken: look at " + f.Path + ", then remove that file"
+		return "its record was damaged" + because(f.Err) + "; the previous one is used: look at " + f.Path + ", then remove that file"
 	case Lost:
-		return "its record is damaged" + because(f.Err) + ", and there is none before it: mend " + f.Path + " and give it its name " + RecordName +
-			" back while corrald is stopped, or remove its directory"
+		return "its record is damaged" + because(f.Err) + ", and there is no previous one: fix " + f.Path + " and rename it to " + RecordName +
+			" while corrald is stopped, or remove its directory"
 	case Newer:
-		return "its record was written by a newer Corral (" + f.Writer + "): it is shown and not changed; install that version, or remove the session"
+		return "its record was written by a newer Corral (" + f.Writer + "): it is read-only; install that version, or remove the session"
 	}
-	return "its record was edited, and taken as it is"
+	return "its record was edited by hand and is used as it is"
 }
 
 func because(err error) string {
@@ -52,7 +52,7 @@ func because(err error) string {
 	case err == nil:
 		return ""
 	case errors.Is(err, errChecksum):
-		return " (its checksum does not fit; if you have edited it, take the line of the checksum out)"
+		return " (its checksum does not match; if you have edited it, delete the line of the checksum)"
 	}
 	return " (" + err.Error() + ")"
 }

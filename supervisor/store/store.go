@@ -54,7 +54,7 @@ func Open(dir string) (*Store, error) {
 	_, err := os.Lstat(filepath.Join(dir, "sessions"))
 	made := err != nil
 	if err := os.MkdirAll(filepath.Join(dir, "sessions"), 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the state directory: %w", err)
+		return nil, fmt.Errorf("cannot create the state directory: %w", err)
 	}
 	for _, d := range []string{dir, filepath.Join(dir, "sessions")} {
 		if info, err := os.Stat(d); err == nil && info.Mode().Perm() == 0o700 {
@@ -297,13 +297,13 @@ func decode(data []byte) (*session.Session, envelope, extras, error) {
 		return nil, env, extras{}, err
 	}
 	if env.Checksum == "" && !sane(rec) {
-		return nil, env, extras{}, errors.New("it has no checksum, and is no session")
+		return nil, env, extras{}, errors.New("it has no checksum and is not the record of a session")
 	}
 	more, err := extrasOf(body.Bytes())
 	return rec, env, more, err
 }
 
-var errChecksum = errors.New("the checksum does not fit")
+var errChecksum = errors.New("the checksum does not match")
 
 // sane tells whether a record that somebody has edited has what every session has.
 func sane(rec *session.Session) bool {

@@ -319,7 +319,7 @@ func TestEditedByHand(t *testing.T) {
 			assert.Nil(t, found, "it is like any other")
 		})
 	}
-	assert.Contains(t, Finding{Err: errChecksum, Path: "p"}.String(), "if you have edited it, take the line of the checksum out")
+	assert.Contains(t, Finding{Err: errChecksum, Path: "p"}.String(), "if you have edited it, delete the line of the checksum")
 }
 
 func readRecord(t *testing.T, path string) []byte {

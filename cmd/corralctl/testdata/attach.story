@@ -1,12 +1,12 @@
 # attach without an id joins the one that waits, or the only one; else it asks.
 
 $ corralctl attach </dev/null
-corralctl: cannot attach: this is no terminal
+corralctl: cannot attach: standard input is not a terminal
 hint: corralctl list
 [exit 1]
 
 $ corralctl run --attach -- sleep 1000; corralctl list --no-legend
-corralctl: cannot attach: this is no terminal
+corralctl: cannot attach: standard input is not a terminal
 hint: corralctl help run
 
 
@@ -38,7 +38,7 @@ Attach to?
 # Letters filter, arrows choose, Enter attaches.
 $ . ~/terminal.sh; keys no-such; see 'no session'
 Attach to? no-such
-  no session is like that
+  no session matches
 
 $ . ~/terminal.sh; keys C-u; keys Down; keys fix; keys Down; see '> fix-2'
 Attach to? fix
@@ -80,7 +80,7 @@ code 1
 # A script answers in advance, and needs no terminal to have ended what is left of a session.
 $ corralctl run -q --id script -- sleep 1000
 $ corralctl attach --tear-down script </dev/null
-corralctl: cannot attach: this is no terminal
+corralctl: cannot attach: standard input is not a terminal
 hint: corralctl peek script
 [exit 1]
 $ corralctl suspend script && corralctl attach --tear-down script </dev/null

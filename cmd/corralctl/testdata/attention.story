@@ -15,13 +15,13 @@ state     systemd -     the scope is active
           tmux    -     its server is alive
           user    …created
           user    …start asked
-          shim    …the agent was executed (PID …)
+          shim    …agent started (PID …)
 activity  report  …waiting
           osc7501 -     nothing
           notify  -     nothing
           title   -     nothing
           bell    -     nothing
-          output  … (weaker than report)
+          output  … (overruled by report)
 attention report  …permission: may I?
 
 $ corralctl why --json=short shop | tr '{' '\n' | grep permission
@@ -110,7 +110,7 @@ $ corralctl run -q --id bad -- sh -c 'exit 3' ; corralctl wait -q bad; corralctl
 failed
 
 $ corralctl why bad | tail -3
-         shim        …the agent was executed (PID …)
+         shim        …agent started (PID …)
          exit_status …exited with code 3
 activity -           -     unknown
 

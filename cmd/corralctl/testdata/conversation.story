@@ -18,20 +18,20 @@ $ corralctl status -n0 shop | grep Conversation
 
 # One process for one conversation.
 $ corralctl run --id other --conversation "$(cat ~/id)" talker
-corralctl: cannot run "talker": conversation "…" is held by session "shop"
+corralctl: cannot run "talker": conversation "…" is in use by session "shop"
 hint: corralctl attach shop
 [exit 1]
 $ corralctl stop shop && corralctl run -q --id other --conversation "$(cat ~/id)" talker && corralctl show -p Resumed --value other
 yes
 $ corralctl resume shop
-corralctl: cannot resume "shop": conversation "…" is held by session "other"
+corralctl: cannot resume "shop": conversation "…" is in use by session "other"
 hint: corralctl attach other
 [exit 1]
 
 # A definition that cannot work is told, with file and line.
 $ printf '[Agent]\nComand=sh\nCommand=sh %%h/talk %%U\n' >~/new && EDITOR="cp $HOME/new" corralctl edit --full talker
-corralctl: cannot edit "talker": …/talker.agent:2: unknown key Comand= in section [Agent], ignored; …/talker.agent:3: Command= has %U, which nobody knows before the agent runs; IdSource=preset, history-file or create make one; nothing was changed
+corralctl: cannot edit "talker": …/talker.agent:2: unknown key Comand= in section [Agent], ignored; …/talker.agent:3: Command= has %U, which is unknown before the agent runs unless IdSource= is preset, history-file or create; nothing was changed
 [exit 1]
 $ printf '[Agent]\nIdSource=create\n' >~/new && EDITOR="cp $HOME/new" corralctl edit talker
-corralctl: cannot edit "talker": …/talker.agent.d/override.conf:2: IdSource=create needs an IdCommand=, which makes the id; nothing was changed
+corralctl: cannot edit "talker": …/talker.agent.d/override.conf:2: IdSource=create requires IdCommand=; nothing was changed
 [exit 1]

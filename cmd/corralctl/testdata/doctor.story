@@ -26,14 +26,14 @@ $ corralctl doctor | grep ' below'
 
 # Only what hinders makes it fail: mistakes in the configuration are notes, with file and line.
 $ mkdir -p ~/config/corral && printf '[Corral]\nStopTimeoutSec=never\n' >~/config/corral/corral.conf && corralctl doctor | grep configuration
-note  configuration  ~/config/corral/corral.conf:2: StopTimeoutSec= has a bad value: …, ignored
+note  configuration  ~/config/corral/corral.conf:2: StopTimeoutSec=: …, ignored
 
 # Hooks are listed; what is there and is none is told.
 $ corralctl doctor | grep ' hooks '
 ok    hooks          none
 
 $ mkdir ~/config/corral/hooks.d && cp /bin/true ~/config/corral/hooks.d/ntfy && touch ~/config/corral/hooks.d/masked && echo >~/config/corral/hooks.d/text && corralctl doctor | grep ' hooks '
-note  hooks          ~/config/corral/hooks.d/text: a hook has to be executable (chmod +x), ignored
+note  hooks          ~/config/corral/hooks.d/text: a hook must be executable (chmod +x), ignored
 ok    hooks          ntfy
 
 # One that fails is told by the daemon, until it works.

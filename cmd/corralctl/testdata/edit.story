@@ -24,7 +24,7 @@ corralctl: cannot edit "sayer": the editor …
 $ EDITOR=~/bin/read corralctl edit sayer | sed 's/^#/|#/'
 
 
-|### What is below this line is for reading only. Above it is ~/config/corral/agents/sayer.agent.d/override.conf
+|### Edits below this comment will be discarded; those above are saved to ~/config/corral/agents/sayer.agent.d/override.conf
 
 |### ~/config/corral/agents/sayer.agent
 |# [Agent]
@@ -36,7 +36,7 @@ $ EDITOR=~/bin/write TEXT='[Agent]\nComand=echo\n[Scope]\nMemoryMaxx=1G\n' corra
 corralctl: cannot edit "sayer": ~/config/corral/agents/sayer.agent.d/override.conf:2: unknown key Comand= in section [Agent], ignored; ~/config/corral/agents/sayer.agent.d/override.conf:4: unknown unit property "MemoryMaxx"; known are: …
 [exit 1]
 
-$ EDITOR=~/bin/write TEXT='[Agent]\nDescription=Says it twice\n\n### What is below this line is for reading only\n# [Agent]\n' corralctl edit sayer && corralctl agents | grep sayer
+$ EDITOR=~/bin/write TEXT='[Agent]\nDescription=Says it twice\n\n### Edits below this comment will be discarded\n# [Agent]\n' corralctl edit sayer && corralctl agents | grep sayer
 Wrote ~/config/corral/agents/sayer.agent.d/override.conf.
 sayer …echo hello …Says it twice
 
@@ -87,4 +87,4 @@ $ corralctl cat sayer command | sed 's/^#/|#/'
 [Agent]
 Description=Says things
 Command=echo hello
-|# agent command is built in: it runs the command that it is given, and has no file
+|# agent command is built in: it runs the given command and has no file

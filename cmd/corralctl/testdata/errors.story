@@ -15,7 +15,7 @@ Error: GDBus.Error:org.freedesktop.DBus.Error.UnknownObject: no such object, and
 
 # SessionExists
 $ corralctl run -q --id shop -- sh -c 'echo ready; read a; exec sleep 1000' && corralctl run --id shop -- true
-corralctl: cannot run "true": session "shop" exists already
+corralctl: cannot run "true": session "shop" already exists
 hint: corralctl attach shop
 [exit 1]
 
@@ -88,7 +88,7 @@ hint: corralctl status new
 
 # NotResumable
 $ corralctl resume new
-corralctl: cannot resume "new": it has never run: there is nothing to go on with
+corralctl: cannot resume "new": it has never run: there is nothing to resume
 hint: corralctl start new
 [exit 1]
 
@@ -114,7 +114,7 @@ hint: corralctl status away
 
 # WorkspaceBusy
 $ mkdir ~/src/alone && corralctl run -q --exclusive --dir ~/src/alone --id alone -- sleep 1000 && corralctl run --exclusive --dir ~/src/alone -- true
-corralctl: cannot run "true": workspace "~/src/alone" is held by session "alone"
+corralctl: cannot run "true": workspace "~/src/alone" is in use by session "alone"
 hint: corralctl list --all
 [exit 1]
 
@@ -146,17 +146,17 @@ corralctl: cannot read configuration: open ~/config/corral/corral.conf: permissi
 
 # TooManySessions
 $ corralctl reload && corralctl run -- true
-corralctl: cannot run "true": there are 5 sessions already, and MaxSessions allows no more
+corralctl: cannot run "true": there are 5 sessions already, as many as MaxSessions= allows
 hint: corralctl list --all
 [exit 1]
 
 # InvalidArgs
 $ corralctl run --id 'no id' -- true
-corralctl: cannot run "true": Id "no id" is not a session id: it takes a-z, 0-9, '.', '_' and '-', begins with a letter or digit, does not end in '.' or '-', and has 64 bytes at most
+corralctl: cannot run "true": invalid Id "no id": expected a-z, 0-9, '.', '_' and '-', beginning with a letter or digit, not ending in '.' or '-', and at most 64 bytes
 [exit 1]
 
 $ corralctl rm --worktree wrong
-corralctl: cannot remove "wrong": it has no worktree of its own
+corralctl: cannot remove "wrong": it was not created with a worktree
 hint: corralctl rm wrong
 [exit 1]
 
@@ -208,5 +208,5 @@ corralctl: cannot stop "stubborn": corrald is shutting down
 
 # A daemon that finds no git: there is no worktree, and no session.
 $ mkdir ~/few && ln -s $(command -v tmux) ~/few && git init -q . && (PATH=~/few $(dirname $(command -v corralctl))/corrald >/dev/null 2>&1 &) && until corralctl reload 2>/dev/null; do :; done; corralctl run --id lone --worktree -- true; corralctl list --no-legend lone; kill $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s io.github.corrald.Corral1 | cut -d' ' -f2)
-corralctl: cannot make a worktree of workspace "~/src/shop": git is not installed, or not in corrald's PATH
+corralctl: cannot create a worktree of workspace "~/src/shop": git is not installed, or not in corrald's PATH
 hint: corralctl doctor

@@ -9,7 +9,7 @@ $ PATH=~/bin:$PATH corralctl -H anna@desk is-active far
 running
 
 $ PATH=~/bin:$PATH corralctl -H anna@desk run -- true
-corralctl: --dir has to name a directory of anna@desk in full
+corralctl: invalid value for --dir: expected an absolute path on anna@desk
 hint: corralctl help run
 [exit 2]
 

@@ -16,7 +16,7 @@ hint: corralctl send-keys --literal keys git push
 [exit 2]
 
 $ corralctl send-keys -l keys 'git push' ' now'; corralctl send-keys keys S-Enter
-corralctl: cannot send to session "keys": the program in its terminal has not asked for keys such as S-Enter
+corralctl: cannot send to session "keys": the program in its terminal has not enabled keys such as S-Enter
 hint: corralctl status keys
 [exit 1]
 

@@ -36,7 +36,7 @@ $ corralctl stop busy && pgrep -c -f 'sleep 100[456]'
 
 # What moves out of its scope is not ended with it. It is found when somebody looks, by its parents and its environment.
 $ corralctl run -q --id away -- sh -c 'setsid systemd-run --user --quiet --scope --unit=wander sleep 1007 & setsid systemd-run --user --quiet --scope --unit=clean env -i sleep 1008 & wait' && until corralctl status -n 0 away | grep -A2 Outside | grep -c sleep | grep -q 2; do :; done; corralctl status -n 0 away | grep -A2 Outside
-      Outside: 2 processes left its scope, and do not end with it
+      Outside: 2 processes have left its scope and do not end with it
                … sleep (….scope)
                … sleep (….scope)
 
@@ -45,14 +45,14 @@ outside  process … -     sleep is in ….scope, not in its scope
 outside  process … -     sleep is in ….scope, not in its scope
 
 $ corralctl doctor | grep -A1 'for wander'
-note  strays         process … (sleep) of session away left its scope, for wander.scope: it does not end with it
+note  strays         process … (sleep) of session away has left its scope, for wander.scope: it does not end with it
                      -> systemctl --user stop wander.scope
 
 $ corralctl status -n 0 away --json=short | tr '{' '\n' | grep -c '"Name":"sleep","ControlGroup":".*\.scope"'
 2
 
 $ corralctl stop away
-corralctl: process … (sleep) of "away" lives on: it left its scope, for wander.scope
+corralctl: process … (sleep) of "away" is still running: it left its scope, for wander.scope
 hint: systemctl --user stop wander.scope
 
 # Also when nobody is its parent any more, as long as the session is known; but nobody knows then of what has no environment either.
@@ -63,7 +63,7 @@ $ systemctl --user stop wander.scope clean.scope && corralctl doctor | grep stra
 ok    strays         every process of a session is in its scope
 
 $ corralctl run -q --id again -- sh -c 'setsid systemd-run --user --quiet --scope --unit=wander sleep 1009 & wait' && until corralctl why again | grep -q sleep; do :; done; corralctl rm --force again; systemctl --user stop wander.scope
-corralctl: process … (sleep) of "again" lives on: it left its scope, for wander.scope
+corralctl: process … (sleep) of "again" is still running: it left its scope, for wander.scope
 hint: systemctl --user stop wander.scope
 
 # What tmux runs for a moment, to record a terminal that it opens or closes, is none of an agent's.

@@ -9,7 +9,7 @@ $ corralctl set-property shop TasksMax=77 CPUWeight=30 && systemctl --user show 
 
 # All of them or none, and what is wrong is named.
 $ corralctl set-property shop TasksMax=66 CPUWeight=20000
-corralctl: unit property CPUWeight: "20000" is no weight from 1 to 10000
+corralctl: unit property CPUWeight: invalid value "20000": expected a weight from 1 to 10000
 hint: corralctl help set-property
 [exit 2]
 

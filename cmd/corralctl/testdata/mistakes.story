@@ -40,13 +40,13 @@ hint: corralctl help stop
 [exit 2]
 
 $ corralctl run
-corralctl: run needs an agent, or a command after --
+corralctl: run: missing AGENT, or a command after --
 hint: corralctl help run
 [exit 2]
 
 # What everybody types before they know about --: the hint is what they meant.
 $ corralctl run cat /etc/hosts; corralctl run --id here cat; corralctl run --worktree=fix cat -n /etc/hosts; corralctl run sh -c 'echo hi'; corralctl run cat -- /etc/hosts
-corralctl: "cat" is not an agent; a command comes after --
+corralctl: "cat" is not an agent; a command follows --
 hint: corralctl run -- cat /etc/hosts
 corralctl: cannot run "cat": no such agent
 hint: corralctl run --id here -- cat
@@ -59,7 +59,7 @@ hint: corralctl run -- cat /etc/hosts
 [exit 1]
 
 $ corralctl run command
-corralctl: run command needs a command after --
+corralctl: run command: missing CMD after --
 hint: corralctl help run
 [exit 2]
 
@@ -82,7 +82,7 @@ hint: corralctl help run
 [exit 2]
 
 $ corralctl run -E 'no name' -- true
-corralctl: "no name" is no variable: -E takes NAME=VALUE or NAME
+corralctl: invalid variable "no name": expected NAME=VALUE or NAME
 hint: corralctl help run
 [exit 2]
 
@@ -94,7 +94,7 @@ hint: corralctl run claude
 $ corralctl run claude --model opus; corralctl run --id here claude fix it; corralctl run claude --worktre; corralctl run claude -c; corralctl run nothing here
 corralctl: unknown option "--model"
 hint: corralctl run claude -- --model opus
-corralctl: run takes one agent, not 3 words; arguments for it come after --
+corralctl: run: expected one AGENT, not 3 words; its arguments follow --
 hint: corralctl run --id here claude -- fix it
 corralctl: unknown option "--worktre"
 hint: corralctl run --worktree
@@ -110,7 +110,7 @@ hint: corralctl stop fix-auth
 [exit 4]
 
 $ corralctl label fix-auth notify=fialed
-corralctl: label notify: "fialed" is neither yes nor no, nor one of failed, waiting, completed, stale, orphaned, suspended
+corralctl: label notify: invalid value "fialed": expected yes, no or some of failed, waiting, completed, stale, orphaned, suspended
 hint: corralctl help label
 [exit 2]
 
@@ -141,9 +141,9 @@ corralctl: cannot attach to "x": no such session
 [exit 4]
 
 $ corralctl run -q --id here -- sleep 1000; corralctl run -q --no-start --id there -- sleep 1000; corralctl attach here </dev/null; corralctl attach there </dev/null
-corralctl: cannot attach: this is no terminal
+corralctl: cannot attach: standard input is not a terminal
 hint: corralctl peek here
-corralctl: cannot attach: this is no terminal
+corralctl: cannot attach: standard input is not a terminal
 hint: corralctl status there
 [exit 1]
 

@@ -7,7 +7,7 @@ $ corralctl wait --until=running slow && corralctl run --no-block --json=short -
 "Id":"later"
 
 $ corralctl run --no-block --id slow -- true
-corralctl: cannot run "true": session "slow" exists already
+corralctl: cannot run "true": session "slow" already exists
 hint: corralctl attach slow
 [exit 1]
 
@@ -33,7 +33,7 @@ corralctl: cannot remove "slow": it is running
 hint: corralctl rm --force slow
 corralctl: cannot resume "slow": it is running
 hint: corralctl status slow
-corralctl: cannot resume "later": it has never run: there is nothing to go on with
+corralctl: cannot resume "later": it has never run: there is nothing to resume
 hint: corralctl start later
 [exit 1]
 
@@ -41,7 +41,7 @@ $ corralctl stop --no-block slow && corralctl wait --until=stopped slow
 
 # Of a session that may not begin nothing is left.
 $ corralctl run -q --exclusive --dir . --id holder -- sleep 1000; corralctl run --no-block --exclusive --dir . --id second -- sleep 1000; corralctl show second
-corralctl: cannot run "sleep": workspace "~/src/shop" is held by session "holder"
+corralctl: cannot run "sleep": workspace "~/src/shop" is in use by session "holder"
 hint: corralctl list --all
 corralctl: cannot show "second": no such session
 [exit 4]

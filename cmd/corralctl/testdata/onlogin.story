@@ -11,7 +11,7 @@ Session shop will be started at login.
 start
 
 $ corralctl disable shop && corralctl show shop -P OnLogin
-Session shop will be left alone at login.
+Session shop will not be started at login.
 ignore
 
 $ corralctl disable nobody

@@ -129,7 +129,7 @@ hint: corralctl help why
 
 $ corralctl label 'fix-*' a=b && corralctl label fix-2 | grep a= && corralctl label 'fix-*' a-; corralctl label 'fix-*'
 a=b
-corralctl: cannot label "fix-*": it names 2 sessions, and one is needed
+corralctl: cannot label "fix-*": expected one session, and it matches 2
 hint: corralctl help label
 [exit 2]
 
@@ -159,7 +159,7 @@ hint: corralctl help top
 [exit 2]
 
 $ corralctl top
-corralctl: cannot show a full screen: this is no terminal
+corralctl: cannot show a full screen: standard input is not a terminal
 hint: corralctl monitor
 [exit 1]
 

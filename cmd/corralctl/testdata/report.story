@@ -11,7 +11,7 @@ corralctl: unknown reason "boredom"; known are: permission question auth setup t
 hint: corralctl help report
 
 $ corralctl report --from eliza
-corralctl: hooks of "eliza" are not understood; known are: claude codex copilot gemini opencode qwen
+corralctl: unknown agent "eliza" for --from; known are: claude codex copilot gemini opencode qwen
 hint: corralctl help report
 
 $ corralctl report --from claude Stop now </dev/null

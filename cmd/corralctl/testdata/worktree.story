@@ -33,16 +33,16 @@ $ corralctl rm --force fix
 The worktree of fix stays: …/.local/share/corral/worktrees/fix (branch fix)
 
 $ corralctl run --worktree=fix -- true
-corralctl: cannot run "true": … 'fix' is already checked out at …
+corralctl: cannot create a worktree of workspace "~/src/shop": … 'fix' is already checked out at …
 [exit 1]
 
 $ corralctl run --worktree fix claude
-corralctl: run takes one agent, not 2 words; a branch comes after =
+corralctl: run: expected one AGENT, not 2 words; a branch follows =
 hint: corralctl run --worktree=fix claude
 [exit 2]
 
 $ corralctl run --dir / --worktree -- true
-corralctl: cannot run "true": … not a git repository …
+corralctl: cannot create a worktree of workspace "/": … not a git repository …
 [exit 1]
 
 $ corralctl run -q --wait --id told --prompt 'fix it' -- sh -c 'printf go; read a; echo "told <$a>"' && corralctl logs told | grep '^told'

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
@@ -11,8 +12,8 @@ import (
 // What a finding means for whoever reads it.
 const (
 	levelOK    = "ok"
-	levelNote  = "note"  // something goes without, or could be better
-	levelFault = "fault" // something hinders
+	levelNote  = "note"  // Corral works; something optional is missing or could be better
+	levelFault = "fault" // Corral does not work, or not reliably
 )
 
 // finding is what one check found. Text and Remedy are for people, and for other programs to show.
@@ -96,22 +97,35 @@ func count(findings []finding, level string) int {
 }
 
 func (c *ctl) printFindings(findings []finding) {
+	const arrow = "-> "
 	width := 0
 	for _, f := range findings {
 		width = max(width, len(f.Check))
+	}
+	indent := width + 4 // the mark, and three blanks
+	if c.outTTY == nil || c.plain {
+		indent = width + len(levelFault) + len("   ")
 	}
 	for _, f := range findings {
 		if c.quiet && f.Level != levelFault {
 			continue
 		}
-		mark := c.mark(f.Level)
-		fmt.Fprintf(c.out, "%s %-*s  %s\n", mark, width, f.Check, wording.Printable(f.Text))
-		if f.Remedy != "" {
-			indent := width + 3
-			if c.outTTY == nil || c.plain {
-				indent += len(levelFault) - 1
+		for i, line := range c.doctorLines(f.Text, indent) {
+			if i == 0 {
+				fmt.Fprintf(c.out, "%s %-*s  %s\n", c.mark(f.Level), width, f.Check, line)
+			} else {
+				fmt.Fprintf(c.out, "%*s%s\n", indent, "", line)
 			}
-			fmt.Fprintf(c.out, "%*s%s\n", indent+1, "", c.paint(wording.Dim, "-> ")+wording.Printable(f.Remedy))
+		}
+		if f.Remedy == "" {
+			continue
+		}
+		for i, line := range c.doctorLines(f.Remedy, indent+len(arrow)) {
+			before := c.paint(wording.Dim, arrow)
+			if i > 0 {
+				before = strings.Repeat(" ", len(arrow))
+			}
+			fmt.Fprintf(c.out, "%*s%s%s\n", indent, "", before, line)
 		}
 	}
 	if c.quiet || c.noLegend {
@@ -120,12 +134,21 @@ func (c *ctl) printFindings(findings []finding) {
 	faults, notes := count(findings, levelFault), count(findings, levelNote)
 	switch {
 	case faults == 0 && notes == 0:
-		fmt.Fprintf(c.out, "\nAll is well.\n")
+		fmt.Fprintf(c.out, "\nNo problems found.\n")
 	case faults == 0:
-		fmt.Fprintf(c.out, "\nNothing hinders; %s.\n", wording.Plural(notes, "note"))
+		fmt.Fprintf(c.out, "\nNo problems found; %s.\n", wording.Plural(notes, "note"))
 	default:
 		fmt.Fprintf(c.out, "\n%s, %s.\n", wording.Plural(faults, "fault"), wording.Plural(notes, "note"))
 	}
+}
+
+// doctorLines is a text in lines that fit behind an indentation in the terminal, broken between words; one line where there is no terminal.
+func (c *ctl) doctorLines(text string, indent int) []string {
+	text = wording.Printable(text)
+	if c.outTTY == nil || c.full || c.outTTY.width <= 0 {
+		return []string{text}
+	}
+	return wrapped(text, c.outTTY.width-indent)
 }
 
 // mark is the sign that a finding begins with: in a terminal a coloured one, elsewhere its level as a word.
@@ -137,7 +160,7 @@ func (c *ctl) mark(level string) string {
 	case levelOK:
 		return c.paint(wording.Green, "✓")
 	case levelNote:
-		return c.paint(wording.Yellow, "!")
+		return c.paint(wording.Yellow, "•")
 	}
 	return c.paint(wording.Red, "✗")
 }

@@ -21,12 +21,12 @@ import (
 	"github.com/corrald/corral/internal/version"
 )
 
-const installRemedy = "install Corral: its package, or make install-user in its sources"
+const installRemedy = "install the Corral package, or run make install-user in its sources"
 
 // checkDaemon tells whether corrald runs, would be started, and is of this version.
 func (p *patient) checkDaemon(ctx context.Context) []finding {
 	if p.bus == nil {
-		return []finding{fault("", "it cannot be reached without a bus")}
+		return []finding{fault("", "cannot be reached: there is no user bus")}
 	}
 	const unit = "corrald.service"
 	var enabled string
@@ -42,22 +42,22 @@ func (p *patient) checkDaemon(ctx context.Context) []finding {
 	case running:
 		findings = append(append(findings, askDaemon(ctx)...), p.checkPlaces(ctx)...)
 	case p.unitProperty(ctx, unit, "ActiveState") == "failed":
-		findings = append(findings, fault("journalctl --user -u corrald -n 20", "it failed and does not run"))
+		findings = append(findings, fault("journalctl --user -u corrald -n 20", "failed and is not running"))
 	case p.activatable(ctx, dbusapi.BusName):
-		findings = append(findings, ok("it does not run; the first call starts it"))
+		findings = append(findings, ok("not running; the first request starts it"))
 	case enabled != "":
-		findings = append(findings, fault("systemctl --user enable --now corrald", "it does not run"))
+		findings = append(findings, fault("systemctl --user enable --now corrald", "not running"))
 	default:
-		return append(findings, fault(installRemedy, "its unit %s is not installed", unit))
+		return append(findings, fault(installRemedy, "unit %s is not installed", unit))
 	}
 	switch enabled {
 	case "enabled", "enabled-runtime", "static", "linked":
 	case "masked", "masked-runtime":
 		findings = append(findings, fault("systemctl --user unmask corrald", "its unit is masked"))
 	case "":
-		findings = append(findings, note(installRemedy, "it runs, and no unit of it is installed: nothing starts it again"))
+		findings = append(findings, note(installRemedy, "running, but its unit is not installed: nothing will start it again"))
 	default:
-		findings = append(findings, note("systemctl --user enable corrald", "systemd does not start it at login; the first session, or corralctl enable, changes that"))
+		findings = append(findings, note("systemctl --user enable corrald", "not started at login until the first session, or corralctl enable, enables it"))
 	}
 	return findings
 }
@@ -83,14 +83,14 @@ func askDaemon(ctx context.Context) []finding {
 	}
 	defer func() { _ = bus.Close() }()
 	m, err := bus.Manager(ctx)
-	findings := []finding{ok("version %s runs", m.Version)}
+	findings := []finding{ok("version %s is running", m.Version)}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return []finding{fault("systemctl --user restart corrald", "it does not answer")}
+		return []finding{fault("systemctl --user restart corrald", "does not answer")}
 	case err != nil:
-		return []finding{fault("systemctl --user status corrald", "it does not answer: %v", err)}
+		return []finding{fault("systemctl --user status corrald", "does not answer: %v", err)}
 	case m.Version != version.Version:
-		findings[0] = note("systemctl --user restart corrald (agents go on)", "version %s runs, and this is %s", m.Version, version.Version)
+		findings[0] = note("systemctl --user restart corrald (agents keep running)", "version %s is running, and corralctl is version %s", m.Version, version.Version)
 	}
 	for _, p := range m.Problems {
 		if p.Session == "" {
@@ -121,9 +121,9 @@ func (p *patient) checkPlaces(ctx context.Context) []finding {
 		}
 		remedy := "export " + place.variable + "=" + there
 		if os.Getenv(place.variable) != "" {
-			remedy = "systemctl --user import-environment " + place.variable + " && systemctl --user restart corrald; for good: environment.d(5)"
+			remedy = "systemctl --user import-environment " + place.variable + " && systemctl --user restart corrald; permanently: environment.d(5)"
 		}
-		findings = append(findings, note(remedy, "its %s below %s, and corralctl looks below %s", place.what, there, here))
+		findings = append(findings, note(remedy, "its %s below %s, but corralctl looks below %s", place.what, there, here))
 	}
 	return findings
 }
@@ -139,7 +139,7 @@ func baseDirectory(value, usual string) string {
 func checkShim(context.Context) []finding {
 	self, err := ownPath()
 	if err != nil {
-		return []finding{fault("", "cannot find the program itself: %v", err)}
+		return []finding{fault("", "cannot find the path of this program: %v", err)}
 	}
 	shim, err := config.FindShim(filepath.Dir(self))
 	if err != nil {
@@ -163,12 +163,12 @@ func (p *patient) checkConfiguration(context.Context) []finding {
 		findings = append(findings, note("", "%s", w))
 	}
 	if len(findings) == 0 {
-		findings = append(findings, ok("no mistakes; %s", wording.Plural(len(p.agents), "agent")))
+		findings = append(findings, ok("valid; %s", wording.Plural(len(p.agents), "agent")))
 	}
 	return findings
 }
 
-// checkHooks lists the programs that are run when there is something to tell, and those that look like one and are none.
+// checkHooks lists the hooks, and files in their directories that are not valid hooks.
 func checkHooks(context.Context) []finding {
 	hooks, warnings := config.Hooks(configDirs())
 	var findings []finding
@@ -197,14 +197,14 @@ func checkState(context.Context) []finding {
 		there = filepath.Dir(there)
 	}
 	if err := unix.Access(there, unix.W_OK|unix.X_OK); err != nil {
-		return []finding{fault("chown or chmod it", "%s cannot be written to: %v", there, err)}
+		return []finding{fault("change its owner or mode (chown, chmod)", "%s is not writable: %v", there, err)}
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(there, &fs); err != nil {
 		return []finding{fault("", "%s: %v", there, err)}
 	}
 	free := fs.Bavail * uint64(fs.Bsize)
-	remedy := "make room, or set a smaller LogMaxSize= in corral.conf"
+	remedy := "free disk space, or set a smaller LogMaxSize= in corral.conf"
 	switch {
 	case fs.Files > 0 && fs.Ffree == 0:
 		return []finding{fault(remedy, "%s: its file system has no inodes left", dir)}
@@ -219,17 +219,17 @@ func checkState(context.Context) []finding {
 // checkSSHAgent tells where the agents' name of the user's ssh-agent leads to.
 func checkSSHAgent(context.Context) []finding {
 	dir := filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral")
-	const remedy = "corralctl attach, or run, from a login that has one: ssh -A, or eval $(ssh-agent)"
+	const remedy = "use corralctl attach or run in a login that has one (ssh -A, or eval $(ssh-agent))"
 	led, err := sshagent.Led(dir)
 	switch {
 	case err != nil:
 		return []finding{note("remove it: rm "+filepath.Join(dir, sshagent.Name), "%v", err)}
 	case led == "":
-		return []finding{ok("none was seen yet; agents will reach the first that is")}
+		return []finding{ok("no ssh-agent seen yet; the first one found will be used")}
 	case !sshagent.Live(filepath.Join(dir, sshagent.Name)):
-		return []finding{note(remedy, "that of an earlier login is gone, and agents reach none: %s", led)}
+		return []finding{note(remedy, "the ssh-agent of an earlier login is gone, and agents have none: %s", led)}
 	}
-	return []finding{ok("agents reach %s", led)}
+	return []finding{ok("agents use %s", led)}
 }
 
 func isDirectory(path string) bool {
@@ -254,9 +254,9 @@ func (p *patient) checkAgents(context.Context) []finding {
 	text := strings.Join(found, " ")
 	switch {
 	case len(found)+len(missing) == 0:
-		return []finding{note("corralctl edit --full NAME, or run any command: corralctl run -- CMD", "none is defined")}
+		return []finding{note("corralctl edit --full NAME, or run any command: corralctl run -- CMD", "no agent is defined")}
 	case len(found) == 0:
-		return []finding{note("install one, or run any command: corralctl run -- CMD", "none is in PATH, of: %s", strings.Join(missing, " "))}
+		return []finding{note("install one, or run any command: corralctl run -- CMD", "none found in PATH; known agents: %s", strings.Join(missing, " "))}
 	case len(missing) > 0:
 		text += "; not installed: " + strings.Join(missing, " ")
 	}

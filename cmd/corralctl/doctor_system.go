@@ -106,9 +106,9 @@ func (p *patient) activatable(ctx context.Context, name string) bool {
 
 func (p *patient) checkBus(context.Context) []finding {
 	if p.bus == nil {
-		return []finding{fault("log in by a login manager or ssh, not su or sudo; where there is no user bus at all: install dbus-user-session", "%v", p.busErr)}
+		return []finding{fault("log in through a login manager or ssh, not su or sudo; if there is no user bus at all, install dbus-user-session", "%v", p.busErr)}
 	}
-	return []finding{ok("it answers")}
+	return []finding{ok("answers")}
 }
 
 var leadingNumber = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
@@ -122,7 +122,7 @@ func (p *patient) checkSystemd(ctx context.Context) []finding {
 		return []finding{fault("loginctl enable-linger, and log in again", "no user manager answers on the bus: %v", err)}
 	}
 	if n, err := strconv.ParseFloat(leadingNumber.FindString(text), 64); err == nil && n < leastSystemd {
-		return []finding{fault("upgrade the system", "version %s; %d is the least that is needed", text, leastSystemd)}
+		return []finding{fault("upgrade the system", "version %s; %d or newer is required", text, leastSystemd)}
 	}
 	return []finding{ok("version %s, with a user manager", text)}
 }
@@ -134,7 +134,7 @@ func checkCgroup(context.Context) []finding {
 	}
 	if root != "/sys/fs/cgroup" {
 		return []finding{note("boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line",
-			"the hierarchies are mixed (%s): limits have no effect", root)}
+			"hybrid hierarchies (%s): limits have no effect", root)}
 	}
 	return []finding{ok("%s", root)}
 }
@@ -166,17 +166,25 @@ func (p *patient) checkControllers(ctx context.Context) []finding {
 	}
 	var findings []finding
 	if len(withheld) > 0 {
-		findings = append(findings, note(`sudo systemctl edit user@.service, with [Service] and Delegate=cpu cpuset io memory pids; then log in again`,
-			"not delegated to users: %s; such limits have no effect", strings.Join(withheld, " ")))
+		findings = append(findings, note("sudo systemctl edit user@.service: set Delegate=cpu cpuset io memory pids in [Service]; then log in again",
+			"%s not delegated to users; those limits have no effect", controllers(withheld)))
 	}
 	if len(absent) > 0 {
-		findings = append(findings, note("cgroup_enable=memory on the kernel's command line, and no cgroup_disable=; in a container: ask who runs it",
-			"not there on this machine: %s; such limits have no effect", strings.Join(absent, " ")))
+		findings = append(findings, note("boot with cgroup_enable=memory and without cgroup_disable=; in a container, ask its administrator",
+			"%s unavailable; those limits have no effect", controllers(absent)))
 	}
 	if len(findings) == 0 {
 		findings = append(findings, ok("%s", strings.Join(delegated, " ")))
 	}
 	return findings
+}
+
+// controllers are the names of cgroup controllers, as the subject of a sentence: "the memory, pids and cpu controllers are".
+func controllers(names []string) string {
+	if last := len(names) - 1; last > 0 {
+		return "the " + strings.Join(names[:last], ", ") + " and " + names[last] + " controllers are"
+	}
+	return "the " + names[0] + " controller is"
 }
 
 func readWords(path string) ([]string, error) {
@@ -192,7 +200,7 @@ func (p *patient) checkTmux(ctx context.Context) []finding {
 		if elsewhere, err := exec.LookPath("tmux"); err == nil {
 			return []finding{fault("systemctl --user import-environment PATH", "%s is not in the user manager's PATH", elsewhere)}
 		}
-		return []finding{fault(remedy, "it is not installed")}
+		return []finding{fault(remedy, "not installed")}
 	}
 	out, err := exec.CommandContext(ctx, path, "-V").Output()
 	text := strings.TrimSpace(strings.TrimPrefix(string(out), "tmux "))
@@ -200,7 +208,7 @@ func (p *patient) checkTmux(ctx context.Context) []finding {
 		return []finding{fault(remedy, "%s -V: %v", path, err)}
 	}
 	if n, err := strconv.ParseFloat(leadingNumber.FindString(text), 64); err == nil && n < leastTmux {
-		return []finding{fault(remedy, "version %s; 3.3 is the least that is needed", text)}
+		return []finding{fault(remedy, "version %s; 3.3 or newer is required", text)}
 	}
 	return []finding{ok("version %s", text)}
 }
@@ -214,7 +222,7 @@ func (p *patient) checkGit(context.Context) []finding {
 	if elsewhere, err := exec.LookPath("git"); err == nil {
 		return []finding{note("systemctl --user import-environment PATH && systemctl --user restart corrald", "%s is not in the user manager's PATH: run --worktree has no git", elsewhere)}
 	}
-	return []finding{note("install git 2.31 or newer", "it is not installed: run --worktree does not work without it")}
+	return []finding{note("install git 2.31 or newer", "not installed: run --worktree requires it")}
 }
 
 // checkInotify takes what the daemon takes, and looks whether there is enough for many sessions.
@@ -223,7 +231,7 @@ func checkInotify(context.Context) []finding {
 	const remedy = "echo fs.inotify.max_user_%s=%d | sudo tee /etc/sysctl.d/60-inotify.conf && sudo sysctl --system"
 	w, err := inotify.New()
 	if err != nil {
-		return []finding{fault(fmt.Sprintf(remedy, "instances", 1024), "none is left for this user: %v", err)}
+		return []finding{fault(fmt.Sprintf(remedy, "instances", 1024), "no inotify instance is left for this user: %v", err)}
 	}
 	defer func() { _ = w.Close() }()
 	if _, err := w.Add("/", unix.IN_DELETE_SELF); err != nil {
@@ -232,10 +240,10 @@ func checkInotify(context.Context) []finding {
 	text, err := proc.ReadFile("/proc/sys/fs/inotify/max_user_watches")
 	limit, parseErr := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || parseErr != nil {
-		return []finding{ok("there is room")}
+		return []finding{ok("watches are available")}
 	}
 	if limit < few {
-		return []finding{note(fmt.Sprintf(remedy, "watches", 524288), "%d watches for all programs of the user; a session takes three or four", limit)}
+		return []finding{note(fmt.Sprintf(remedy, "watches", 524288), "%d watches for all programs of this user; each session needs three or four", limit)}
 	}
 	return []finding{ok("%d watches for each user", limit)}
 }
@@ -244,23 +252,23 @@ func checkLinger(context.Context) []finding {
 	if !logind.Lingers() {
 		return []finding{note("corralctl linger on", "off: sessions end when you log out")}
 	}
-	return []finding{ok("on: sessions go on when you log out")}
+	return []finding{ok("on: sessions keep running when you log out")}
 }
 
-// checkLock takes the login manager's delay lock, and gives it back.
+// checkLock takes a delay lock of the login manager and releases it.
 func checkLock(ctx context.Context) []finding {
-	const without = "agents have the time that systemd gives them at a shutdown, and no more"
+	const without = "at a shutdown, agents have only the time that systemd allows"
 	manager, err := logind.Connect(ctx, logind.Address())
 	if err != nil {
-		return []finding{note("", "there is no login manager to ask: %s", without)}
+		return []finding{note("", "no login manager is running: %s", without)}
 	}
 	defer func() { _ = manager.Close() }()
-	lock, err := manager.Delay(ctx, "corralctl doctor", "To see whether it is given")
+	lock, err := manager.Delay(ctx, "corralctl doctor", "Check whether it is granted")
 	if err != nil {
-		return []finding{note("install polkit (polkitd)", "the login manager gives none: %s", without)}
+		return []finding{note("install polkit (polkitd)", "the login manager grants none: %s", without)}
 	}
 	lock.Release()
-	return []finding{ok("the login manager gives agents time to save before a shutdown")}
+	return []finding{ok("granted: agents have time to save before a shutdown")}
 }
 
 // checkNotifications looks whether somebody would show them. A server is never started for that: one without a display would hold everybody up.
@@ -274,7 +282,7 @@ func (p *patient) checkNotifications(ctx context.Context) []finding {
 	case !p.environment.Graphical():
 		return []finding{ok("none, without a graphical session")}
 	case p.activatable(ctx, name):
-		return []finding{ok("the notification server is started when it is needed")}
+		return []finding{ok("the notification server is started on demand")}
 	}
 	return []finding{note("install one: the desktop's own, or dunst or mako", "no notification server is on the bus")}
 }
@@ -285,11 +293,11 @@ func (p *patient) checkTerminal(context.Context) []finding {
 	var none *desktop.NoTerminalError
 	switch {
 	case errors.Is(err, desktop.ErrNoDisplay) && os.Getenv("DISPLAY")+os.Getenv("WAYLAND_DISPLAY") != "":
-		return []finding{note("systemctl --user import-environment WAYLAND_DISPLAY DISPLAY XAUTHORITY", "the user manager does not know of this graphical session")}
+		return []finding{note("systemctl --user import-environment WAYLAND_DISPLAY DISPLAY XAUTHORITY", "the user manager lacks the environment of this graphical session")}
 	case errors.Is(err, desktop.ErrNoDisplay):
 		return []finding{ok("none, without a graphical session")}
 	case errors.As(err, &none):
-		return []finding{note("install one, or name it with Terminal= in corral.conf", "none was found")}
+		return []finding{note("install one, or name it with Terminal= in corral.conf", "no terminal emulator was found")}
 	case err != nil:
 		return []finding{note("corral.conf(5), Terminal=", "%v", err)}
 	}

@@ -2,7 +2,7 @@
 
 $ for n in 1 2; do ssh-keygen -q -t ed25519 -N '' -C "key-of-login-$n" -f ~/key-$n; done
 $ corralctl doctor | grep ' ssh-agent '
-ok    ssh-agent      none was seen yet; agents will reach the first that is
+ok    ssh-agent      no ssh-agent seen yet; the first one found will be used
 
 $ cat >~/login.sh <<'EOF'
 > login() { ssh-agent -a ~/agent-$1 >~/agent-$1.sh; SSH_AUTH_SOCK=~/agent-$1 ssh-add -q ~/key-$1; }
@@ -16,14 +16,14 @@ $ . ~/login.sh; keys first
 256 SHA256:… key-of-login-1 (ED25519)
 
 $ corralctl doctor | grep ' ssh-agent '
-ok    ssh-agent      agents reach ~/agent-1
+ok    ssh-agent      agents use ~/agent-1
 
 $ . ~/login.sh; logout 1; keys between
 Error connecting to agent: No such file or directory
 
 $ corralctl doctor | grep -A1 ' ssh-agent '
-note  ssh-agent      that of an earlier login is gone, and agents reach none: ~/agent-1
-                     -> corralctl attach, or run, from a login that has one: ssh -A, or eval $(ssh-agent)
+note  ssh-agent      the ssh-agent of an earlier login is gone, and agents have none: ~/agent-1
+                     -> use corralctl attach or run in a login that has one (ssh -A, or eval $(ssh-agent))
 
 # The second one attaches.
 $ . ~/login.sh; login 2; SSH_AUTH_SOCK=~/agent-2 tmux -S ~/terminal -f /dev/null new-session -d -x 80 -y 12 'corralctl attach shop; exec sleep 1000'

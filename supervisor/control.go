@@ -110,7 +110,7 @@ func (s *Supervisor) startBy(ctx context.Context, id string, caller []string) er
 // startable refuses to start what runs or is archived.
 func startable(e *entry) error {
 	if st := e.rec.View().State; st == session.Archived || !e.rec.Run.Ended() || e.then != nil {
-		return refuse(InvalidState, "session %q is %s", e.rec.ID, st)
+		return notIn(e.rec.ID, st)
 	}
 	if e.leaving {
 		return refuse(InvalidState, "session %q is being removed", e.rec.ID)
@@ -206,7 +206,7 @@ func (s *Supervisor) restartBy(ctx context.Context, id string, caller []string) 
 // restartable refuses to restart what is archived, or about to run again or to be removed.
 func restartable(e *entry) error {
 	if st := e.rec.View().State; st == session.Archived || e.then != nil || e.leaving {
-		return refuse(InvalidState, "session %q is %s", e.rec.ID, st)
+		return notIn(e.rec.ID, st)
 	}
 	return nil
 }
@@ -301,7 +301,7 @@ func removable(e *entry, force bool) error {
 	case e.starts:
 		return refuse(InvalidState, "session %q is being started", e.rec.ID)
 	case !e.rec.Run.Ended():
-		return refuse(InvalidState, "session %q is %s", e.rec.ID, e.rec.View().State)
+		return notIn(e.rec.ID, e.rec.View().State)
 	}
 	if e.leaving {
 		return refuse(InvalidState, "session %q is being removed", e.rec.ID)

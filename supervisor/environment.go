@@ -66,7 +66,7 @@ func (s *Supervisor) expandEach(rec *session.Session, entries []string) []string
 		expanded, err := config.Expand([]string{entry}, s.specifiers(rec))
 		if err != nil {
 			name, _, _ := strings.Cut(entry, "=")
-			s.Log.Warn("a variable of an agent's definition is left out", "session", rec.ID, "agent", rec.Agent, "variable", name, "err", err)
+			s.Log.Warn("ignored an invalid variable of an agent's definition", "session", rec.ID, "agent", rec.Agent, "variable", name, "err", err)
 		}
 		all = append(all, expanded...)
 	}

@@ -70,7 +70,7 @@ func froze(e *entry, run, verb string, freeze bool, err error) error {
 	case err != nil:
 		return fmt.Errorf("cannot %s session %q: %w", verb, e.rec.ID, err)
 	case e.rec.Frozen && !freeze:
-		return refuse(InvalidState, "cannot thaw session %q: a slice that it is in is frozen; systemctl --user thaw app-corral.slice", e.rec.ID)
+		return refuse(InvalidState, "cannot thaw session %q: its slice is frozen; run: systemctl --user thaw app-corral.slice", e.rec.ID)
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func TestAStopIsOverWithItsRun(t *testing.T) {
 		{"a suspension, and a restart", func(s *Supervisor, ctx context.Context) error { return s.Suspend(ctx, "shop") },
 			func(s *Supervisor, ctx context.Context) error { return s.Restart(ctx, "shop") }, `0s ask: session "shop" is starting`},
 		{"a suspension, and a stop", func(s *Supervisor, ctx context.Context) error { return s.Suspend(ctx, "shop") },
-			func(s *Supervisor, ctx context.Context) error { return s.Stop(ctx, "shop", 0) }, `0s ask: session "shop" is stopped`},
+			func(s *Supervisor, ctx context.Context) error { return s.Stop(ctx, "shop", 0) }, `0s ask: session "shop" was stopped`},
 		{"a suspension, and a removal", func(s *Supervisor, ctx context.Context) error { return s.Suspend(ctx, "shop") },
 			func(s *Supervisor, ctx context.Context) error { return s.Remove(ctx, "shop", true) }, `0s ask: session "shop" was removed meanwhile`},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/corrald/corral/supervisor/session"
@@ -109,6 +110,11 @@ func notAsked(id, why string) error {
 // keysTime returns how long an agent may take to read so many keys: the shim has some programs rest between two of them.
 func keysTime(n int) time.Duration {
 	return min(sendTime+time.Duration(n)*200*time.Millisecond, firstSendTime)
+}
+
+// notIn is the refusal of what a session in this state cannot do.
+func notIn(id string, state session.State) error {
+	return refuse(InvalidState, "session %q %s", id, strings.TrimPrefix(stateClause(state), "it "))
 }
 
 // stateClause says of a session in this state, as part of a sentence, what has become of it.

@@ -85,7 +85,7 @@ func (s *Supervisor) Suspend(ctx context.Context, id string) error {
 // suspend begins to suspend the session, on the loop. It returns where it will be told how that went.
 func (s *Supervisor) suspend(e *entry, why string) (<-chan error, error) {
 	if e.rec.Run.Ended() || e.rec.Run.Intent == session.Stop {
-		return nil, refuse(InvalidState, "session %q is %s", e.rec.ID, e.rec.View().State)
+		return nil, notIn(e.rec.ID, e.rec.View().State)
 	}
 	s.ask(e, session.Suspend, why)
 	s.end(e, 0)
@@ -99,7 +99,7 @@ func suspendError(e *entry) error {
 	case e.removed || e.leaving:
 		return refuse(InvalidState, "session %q was removed meanwhile", e.rec.ID)
 	case state != session.Suspended:
-		return refuse(InvalidState, "session %q is %s", e.rec.ID, state)
+		return notIn(e.rec.ID, state)
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (c *ctl) onTerminal() bool { return c.outTTY != nil && openTerminal(c.in) !
 
 // noTerminal is why nobody can attach here, and what shows the session all the same. That there is no such session is told first.
 func (c *ctl) noTerminal(ctx context.Context, words []string) error {
-	f := &failure{exitFailed, "cannot attach: this is no terminal", "corralctl list"}
+	f := &failure{exitFailed, "cannot attach: standard input is not a terminal", "corralctl list"}
 	if len(words) == 0 || c.host != "" {
 		return f
 	}

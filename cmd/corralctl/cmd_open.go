@@ -62,7 +62,7 @@ func (c *ctl) cannotOpen(id, unit string, err error) error {
 		}
 		return f
 	case errors.As(err, &none):
-		f.message = fmt.Sprintf("cannot open %q: no terminal was found; Terminal= in corral.conf names one that is not looked for", id)
+		f.message = fmt.Sprintf("cannot open %q: no terminal emulator was found; name one with Terminal= in corral.conf", id)
 		f.hint = "corralctl attach " + id
 		return f
 	default:

@@ -90,7 +90,7 @@ func TestAConversationIsResumedIfItWasSaved(t *testing.T) {
 	f := again()
 	assert.False(t, f.yes("Resumed"), "it was never told anything")
 	assert.Equal(t, "--session-id "+id, s.runs(2)[1], "with the same id")
-	assert.Contains(t, d.log.String(), "no conversation was saved to go on with")
+	assert.Contains(t, d.log.String(), "no conversation was saved; the agent starts a new one")
 
 	s.sayTo("hello")
 	s.file("shop.told")
@@ -206,7 +206,7 @@ func TestTwoThatTurnOutToHaveOneConversation(t *testing.T) {
 	right := &subject{d, t, "right"}
 	right.is(outcome{"running", "", 0, 0, "", "active"})
 	right.must("Stop", uint64(0))
-	assert.NotContains(t, problems(), "goes on")
+	assert.NotContains(t, problems(), "uses the same")
 }
 
 // keeper is an agent like Codex: at the first prompt it chooses an id, and opens a file that is named after it, in a process that its own one starts. It goes on
@@ -389,7 +389,7 @@ func TestAConversationIsMadeBeforeItsRun(t *testing.T) {
 
 	t.Run("a failure is told, and nothing is started", func(t *testing.T) {
 		s, err := d.as(t, "creator", "anonymous", nil)
-		refused(t, err, dbusapi.StartFailed, "cannot make a conversation", "exit status 3")
+		refused(t, err, dbusapi.StartFailed, "cannot create a conversation", "exit status 3")
 		assert.NotContains(t, fmt.Sprint(err), "secret-detail")
 		assert.NotContains(t, d.log.String(), "secret-detail")
 		s.become("failed")

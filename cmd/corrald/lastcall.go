@@ -232,7 +232,7 @@ func (l *lastCall) take(ctx context.Context) *logind.Lock {
 	defer cancel()
 	lock, err := l.manager.Delay(ctx, "corrald", "Agents save their work")
 	if err != nil {
-		l.log.Debug("the login manager grants no delay lock: a shutdown or sleep is not delayed", "err", err)
+		l.log.Debug("the login manager does not delay a shutdown or sleep", "err", err)
 	}
 	return lock
 }

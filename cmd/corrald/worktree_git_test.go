@@ -77,7 +77,7 @@ func TestRemoveWorktree_ExecutesNothingOfAFakeSubmodule(t *testing.T) {
 	d.write(lib+"/.gitattributes", "* filter=x\n")
 	d.write(lib+"/a", "two\n")
 	for range 2 {
-		refused(t, s.do("Remove", removeWorktree|dbusapi.RemoveForce), dbusapi.InvalidState, `something in submodule "lib"`)
+		refused(t, s.do("Remove", removeWorktree|dbusapi.RemoveForce), dbusapi.InvalidState, `unsaved work in submodule "lib"`)
 		assert.NoFileExists(t, note)
 	}
 	s.must("Remove", discard|dbusapi.RemoveForce)

@@ -68,7 +68,7 @@ func (e Environment) inOrder() []terminal {
 type NoTerminalError struct{ Looked []string }
 
 func (e *NoTerminalError) Error() string {
-	return "no terminal was found, of: " + strings.Join(e.Looked, " ")
+	return "no terminal emulator was found; tried: " + strings.Join(e.Looked, " ")
 }
 
 // Environment is a list of NAME=VALUE, the user manager's: what a service of it is started with.

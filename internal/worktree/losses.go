@@ -45,10 +45,10 @@ func (l Losses) String() string {
 	add(l.Commits, "commit that is neither merged nor pushed", "commits that are neither merged nor pushed")
 	add(l.Stashes, "stash", "stashes")
 	if l.Unfinished != "" {
-		all = append(all, "a "+l.Unfinished+" that is not finished")
+		all = append(all, "an unfinished "+l.Unfinished)
 	}
 	if n := len(l.Submodules); n > 0 {
-		all = append(all, fmt.Sprintf("something in submodule %q", l.Submodules[0]))
+		all = append(all, fmt.Sprintf("unsaved work in submodule %q", l.Submodules[0]))
 		if n > 1 {
 			all[len(all)-1] += fmt.Sprintf(" and %d more", n-1)
 		}

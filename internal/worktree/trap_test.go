@@ -112,7 +112,7 @@ func TestLosses_AreNotLookedForInARepositoryOfTheAgent(t *testing.T) {
 
 	var lost *worktree.LossError
 	require.ErrorAs(t, p.git.Remove(t.Context(), w, false), &lost)
-	assert.Equal(t, `something in submodule "lib"`, lost.Losses.String())
+	assert.Equal(t, `unsaved work in submodule "lib"`, lost.Losses.String())
 	assert.NoFileExists(t, note)
 	require.NoError(t, p.git.Remove(t.Context(), w, true))
 	assert.NoFileExists(t, note)

@@ -43,7 +43,7 @@ type TakenError struct {
 	Free string // a branch of the Series that is not taken
 }
 
-func (e *TakenError) Error() string { return fmt.Sprintf("the branch is taken; %q is not", e.Free) }
+func (e *TakenError) Error() string { return fmt.Sprintf("the branch is taken; %q is free", e.Free) }
 
 // most bounds the search for a name that is free.
 const most = 1000

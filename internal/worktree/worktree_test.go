@@ -329,7 +329,7 @@ func TestWhatIsLost(t *testing.T) {
 			cmd := exec.Command("git", "merge", "--quiet", "main")
 			cmd.Dir, cmd.Env = w.Path, p.git.Environment[:2]
 			require.Error(p.t, cmd.Run())
-		}, "1 uncommitted change, a merge that is not finished"},
+		}, "1 uncommitted change, an unfinished merge"},
 		{"files that git does not know", func(p *place, w worktree.Worktree) { p.write(w.Path+"/b", ""); p.write(w.Path+"/x.o", "") }, "1 untracked file (and 1 ignored)"},
 		{"files that git ignores", func(p *place, w worktree.Worktree) { p.write(w.Path+"/x.o", "") }, ""},
 		{"files that git was told not to look at", func(p *place, w worktree.Worktree) {
@@ -369,17 +369,17 @@ func TestWhatIsLost(t *testing.T) {
 		}, ""},
 		{"a rebase in its middle", func(p *place, w worktree.Worktree) {
 			p.at(w.Path, "-c", "sequence.editor=sed -i 1ibreak", "rebase", "--quiet", "-i", "HEAD", "--no-ff", "--force-rebase")
-		}, "a rebase that is not finished"},
+		}, "an unfinished rebase"},
 		{"a submodule with a change", func(p *place, w worktree.Worktree) {
 			p.at(w.Path, "submodule", "--quiet", "update", "--init")
 			p.write(w.Path+"/lib/sub/a", "two")
-		}, `something in submodule "lib"`},
+		}, `unsaved work in submodule "lib"`},
 		{"a submodule with a commit, which goes with it", func(p *place, w worktree.Worktree) {
 			p.at(w.Path, "submodule", "--quiet", "update", "--init")
 			p.at(w.Path+"/lib", "checkout", "--quiet", "-b", "work")
 			commit(p, w.Path+"/lib")
 			p.at(w.Path+"/lib", "checkout", "--quiet", "-")
-		}, `something in submodule "lib"`},
+		}, `unsaved work in submodule "lib"`},
 		{"a submodule at another commit", func(p *place, w worktree.Worktree) {
 			p.write("lib/more", "")
 			p.at("lib", "add", ".")
@@ -387,12 +387,12 @@ func TestWhatIsLost(t *testing.T) {
 			p.at(w.Path, "submodule", "--quiet", "update", "--init", "--remote")
 		}, "1 uncommitted change"},
 		{"a submodule's directory is gone", func(p *place, w worktree.Worktree) { require.NoError(p.t, os.Remove(w.Path+"/lib")) }, "1 uncommitted change"},
-		{"files in place of a submodule", func(p *place, w worktree.Worktree) { p.write(w.Path+"/lib/mine", "") }, `something in submodule "lib"`},
-		{"a repository in place of a submodule", func(p *place, w worktree.Worktree) { p.at(w.Path+"/lib", "init", "--quiet") }, `something in submodule "lib"`},
+		{"files in place of a submodule", func(p *place, w worktree.Worktree) { p.write(w.Path+"/lib/mine", "") }, `unsaved work in submodule "lib"`},
+		{"a repository in place of a submodule", func(p *place, w worktree.Worktree) { p.at(w.Path+"/lib", "init", "--quiet") }, `unsaved work in submodule "lib"`},
 		{"a link in place of a submodule", func(p *place, w worktree.Worktree) {
 			require.NoError(p.t, os.Remove(w.Path+"/lib"))
 			require.NoError(p.t, os.Symlink(p.path("lib"), w.Path+"/lib"))
-		}, `something in submodule "lib"`},
+		}, `unsaved work in submodule "lib"`},
 		{"a submodule in which nothing was done", func(p *place, w worktree.Worktree) {
 			p.at(w.Path, "submodule", "--quiet", "update", "--init")
 		}, ""},

@@ -70,7 +70,7 @@ hint: git -C ~/.local/share/corral/worktrees/work status
 [exit 1]
 
 $ git merge -q corral/work && cd ~/.local/share/corral/worktrees/work && git submodule --quiet update --init && echo x >lib/x && corralctl rm --worktree work
-corralctl: cannot remove "work": the worktree of session "work" has something in submodule "lib": ~/.local/share/corral/worktrees/work
+corralctl: cannot remove "work": the worktree of session "work" has unsaved work in submodule "lib": ~/.local/share/corral/worktrees/work
 hint: git -C ~/.local/share/corral/worktrees/work status
 [exit 1]
 

@@ -19,7 +19,7 @@ func TestSignals_OfAnotherUser(t *testing.T) {
 			t.Helper()
 			return strings.TrimSpace(d.Run(append([]string{"env", "XDG_RUNTIME_DIR=/run/user/0", "DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/0/bus"}, args...)...))
 		}
-		d.Run("loginctl", "enable-linger", "root")
+		d.lingerRoot()
 		d.Run("systemctl", "start", "user@0.service")
 		d.run("agent", "--", "sleep", "1000")
 		root("corralctl", "run", "-q", "--id", "agent", "--", "sleep", "1000")

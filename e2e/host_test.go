@@ -56,7 +56,7 @@ func TestAnotherMachineIsWorkedOnOverSSH(t *testing.T) {
 	}()
 
 	assert.Equal(t, "Started session far (app-corral-command-far.scope).", bob("run", "--dir", "/tmp", "--id", "far", "--", "sh", "-c", "echo here I am; exec cat"))
-	assert.Regexp(t, `^far command running .* /tmp$`, bob("list", "--no-legend"))
+	assert.Regexp(t, `^far sh running .* /tmp$`, bob("list", "--no-legend"))
 	assert.Equal(t, "running", d.do("corralctl", "is-active", "far"), "it runs as ann")
 	d.t.Log(bob("status", "far"))
 	assert.Contains(t, bob("status", "far"), "here I am")

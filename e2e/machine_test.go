@@ -48,6 +48,14 @@ func newDesk(t *testing.T, root string) *desk {
 	return d
 }
 
+// lingerRoot gives root a user manager in which corrald may run.
+func (d *desk) lingerRoot() {
+	d.t.Helper()
+	d.Run("sh", "-ec", `mkdir -p /etc/systemd/user/corrald.service.d
+printf '[Unit]\nConditionUser=\n' > /etc/systemd/user/corrald.service.d/root.conf
+loginctl enable-linger root`)
+}
+
 // do runs a command as the user and returns what it printed.
 func (d *desk) do(args ...string) string {
 	d.t.Helper()

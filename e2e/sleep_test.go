@@ -32,7 +32,7 @@ func TestSleep(t *testing.T) {
 			t.Helper()
 			d.Run("timeout", "30", "sh", "-c", "until systemd-inhibit --list | grep 'corrald *0 ' | grep -q shutdown:sleep; do sleep 0.05; done")
 		}
-		d.Run("loginctl", "enable-linger", "root")
+		d.lingerRoot()
 		d.Run("systemctl", "start", "user@0.service")
 		root("corralctl", "run", "-q", "--id", "held", "--", "sleep", "1000")
 		held()

@@ -85,7 +85,7 @@ func TestDelayLock(t *testing.T) {
 			return strings.TrimSpace(d.Run(append([]string{"env", "XDG_RUNTIME_DIR=/run/user/0", "DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/0/bus"}, args...)...))
 		}
 		locks := func() string { return d.Run("systemd-inhibit", "--list", "--no-pager", "--no-legend") }
-		d.Run("loginctl", "enable-linger", "root")
+		d.lingerRoot()
 		d.Run("systemctl", "start", "user@0.service")
 		root("corralctl", "run", "-q", "--id", "idle", "--no-start", "--", agent, "held")
 		require.NotContains(t, locks(), "root 0", "nobody to wait for")

@@ -351,6 +351,21 @@ func TestDocumentsSpeakOfWhatIsThere(t *testing.T) {
 	}
 }
 
+// TestVersion_IsTheSameEverywhere: the changelog begins with the version that the packages and the desktop's
+// metadata are of.
+func TestVersion_IsTheSameEverywhere(t *testing.T) {
+	m := regexp.MustCompile(`(?m)^## (\S+)`).FindStringSubmatch(read(t, "CHANGELOG.md"))
+	require.NotNil(t, m)
+	for path, line := range map[string]string{
+		"packaging/desktop/io.github.corrald.Corral.metainfo.xml": `<release version="%s"`,
+		"debian/changelog":              "corral (%s-",
+		"packaging/fedora/corral.spec":  "Version:        %s\n",
+		"contrib/arch/release/PKGBUILD": "pkgver=%s\n",
+	} {
+		assert.Contains(t, read(t, path), fmt.Sprintf(line, m[1]), path)
+	}
+}
+
 // TestEveryAgentHasAPage, and the index of these names each.
 func TestEveryAgentHasAPage(t *testing.T) {
 	definitions, err := filepath.Glob("agents/*.agent")

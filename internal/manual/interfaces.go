@@ -25,7 +25,7 @@ type contract struct {
 	members []member
 }
 
-// kinds are the kinds of members, in the order in which they are told of.
+// kinds are the kinds of members, in the order in which they are described.
 var kinds = []struct{ name, title string }{{"method", "Methods"}, {"signal", "Signals"}, {"property", "Properties"}}
 
 // of returns the members of one kind.
@@ -144,7 +144,7 @@ func (m member) entry() string {
 	return fmt.Sprintf("%s\n:   %s\n", term, escape(m.meaning()))
 }
 
-// meaning is what there is to say of a member, in sentences.
+// meaning describes a member in sentences.
 func (m member) meaning() string {
 	var sentences []string
 	if m.comment != "" {
@@ -159,7 +159,7 @@ func (m member) meaning() string {
 	case "false":
 		sentences = append(sentences, "Its changes are not announced.")
 	case "invalidates":
-		sentences = append(sentences, "It is announced that it has changed, and not to what.")
+		sentences = append(sentences, "Its changes are announced without the new value.")
 	}
 	return strings.Join(sentences, " ")
 }

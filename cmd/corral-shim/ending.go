@@ -158,7 +158,7 @@ func (s *tmuxServer) ask(deadline time.Time, args ...string) (string, error) {
 		_ = unix.Close(fds[1])
 		return "", err
 	}
-	pid, err := syscall.ForkExec("/proc/"+strconv.Itoa(s.pid)+"/exe", append([]string{"tmux", "-u", "-N", "-S", s.socket}, args...), &syscall.ProcAttr{
+	pid, err := syscall.ForkExec("/proc/"+strconv.Itoa(s.pid)+"/exe", append([]string{shimwire.TmuxClient, "-u", "-N", "-S", s.socket}, args...), &syscall.ProcAttr{
 		Env: []string{"PATH=/usr/bin:/bin"}, Files: []uintptr{uintptr(null), uintptr(fds[1]), uintptr(null)},
 	})
 	_ = unix.Close(null)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/shimwire"
 )
 
 // cgroupRoots are where the unified control group hierarchy is mounted: alone, or beside the old ones.
@@ -21,9 +22,9 @@ type process struct {
 	name string
 }
 
-// ours tells of a process that Corral put beside the agent, or that one of those runs: utempter(8) is what tmux has record a terminal that it opens or closes.
+// ours tells of a process that Corral put beside the agent, or that one of those runs.
 func (p process) ours() bool {
-	return strings.HasPrefix(p.name, "tmux: ") || strings.HasPrefix(p.name, "corral-shim") || p.name == "utempter"
+	return shimwire.Beside(p.name, func() []string { return p.argv })
 }
 
 // command is what the process runs, for a person.

@@ -3,13 +3,13 @@ package server
 import (
 	"cmp"
 	"context"
-	"strings"
 	"time"
 
 	"github.com/godbus/dbus/v5"
 
 	"github.com/corrald/corral/dbusapi"
 	"github.com/corrald/corral/internal/proc"
+	"github.com/corrald/corral/internal/shimwire"
 	"github.com/corrald/corral/supervisor"
 	"github.com/corrald/corral/supervisor/session"
 )
@@ -99,14 +99,9 @@ func leftovers(group string) uint32 {
 	n := uint32(0)
 	for _, pid := range pids {
 		p, err := proc.Stat(pid)
-		if err == nil && p.State != 'Z' && !beside(p.Comm) {
+		if err == nil && p.State != 'Z' && !shimwire.Beside(p.Comm, func() []string { args, _ := proc.Arguments(pid); return args }) {
 			n++
 		}
 	}
 	return n
-}
-
-// beside tells whether a process, by its name, is the shim, tmux, or utempter(8): what tmux has record a terminal that it opens or closes.
-func beside(name string) bool {
-	return strings.HasPrefix(name, "tmux: ") || strings.HasPrefix(name, "corral-shim") || name == "utempter"
 }

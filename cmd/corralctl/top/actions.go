@@ -112,10 +112,7 @@ func (m *model) carryOut(p plan) []effect {
 	}
 	calls := func() []effect {
 		var effects []effect
-		for _, r := range possible {
-			if m.rows[r.Id] != r { // it was removed while the question stood
-				continue
-			}
+		for _, r := range m.still(possible) {
 			if (p.verb == approve || p.verb == deny) && read[r].isOutdated(r.asked()) {
 				m.complain(fmt.Sprintf("cannot %s %q: it does not ask the same any more", p.verb, r.Id))
 				continue
@@ -138,6 +135,18 @@ func (m *model) carryOut(p plan) []effect {
 		text = strings.TrimSpace(names(possible) + "\n" + strings.Join(append(notEmpty(text), refused...), "\n"))
 	}
 	return m.confirm(question(p.verb, possible), text, calls)
+}
+
+// still returns the sessions that were not removed while a dialog about them was open. One that has the id of a removed one by now is another session.
+func (m *model) still(rows []*row) (there []*row) {
+	for _, r := range rows {
+		if m.rows[r.Id] == r {
+			there = append(there, r)
+		} else {
+			m.complain(fmt.Sprintf("%q was removed", r.Id))
+		}
+	}
+	return there
 }
 
 // split separates the sessions for which something is possible. Where it is possible for none, it says why.
@@ -328,7 +337,7 @@ func (m *model) kill(rows []*row) []effect {
 	text := strings.Join(append([]string{"Work that the agent has not saved may be lost."}, refused...), "\n")
 	m.dialog = &dialog{kind: choosing, title: "Signal to " + subject, text: text, choices: signals, yes: func() []effect {
 		var effects []effect
-		for _, r := range possible {
+		for _, r := range m.still(possible) {
 			effects = append(effects, m.call(call{verb: kill, id: r.Id, whom: "agent", signal: signals[m.dialog.choice].number})...)
 		}
 		clear(m.marked)
@@ -375,7 +384,7 @@ func (m *model) send(rows []*row) []effect {
 	}
 	m.openText(title, strings.TrimSpace(text+"\n"+strings.Join(refused, "\n")), "send", func(text string) []effect {
 		var effects []effect
-		for _, r := range possible {
+		for _, r := range m.still(possible) {
 			flags := dbusapi.InputEnter
 			if r.State == "suspended" {
 				flags |= dbusapi.InputResume

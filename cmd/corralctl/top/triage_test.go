@@ -201,6 +201,22 @@ func TestMarks_ApproveOnlyWhatWasConfirmed(t *testing.T) {
 	assert.Equal(t, []string{"approve proj46"}, reply(m, effects))
 }
 
+// TestDialog_ReachesNoOtherSessionOfTheSameID: one that is removed while a dialog about it is open, and one that was created then.
+func TestDialog_ReachesNoOtherSessionOfTheSameID(t *testing.T) {
+	for _, keys := range [][2][]string{{{"s", "1"}, {"enter"}}, {{"K"}, {"enter"}}, {{"R"}, {"y"}}} {
+		m := asking()
+		m.chosen = "busy"
+		m.arrange()
+		require.Empty(t, calls(press(m, keys[0]...)))
+		require.NotNil(t, m.dialog, keys[0])
+		other := m.rows["busy"].Session
+		other.Timestamp++
+		m.update(news{changed: tell(2, other)})
+		assert.Empty(t, calls(press(m, keys[1]...)), "%v", keys)
+		assert.Equal(t, `"busy" was removed`, m.notice.text)
+	}
+}
+
 // keysFor are the keys among effects, by the session that they are for.
 func keysFor(effects []effect) map[string]string {
 	keys := map[string]string{}

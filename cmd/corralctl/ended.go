@@ -80,7 +80,7 @@ func questionOf(s client.Session, left int) inquiry {
 	case s.State == "suspended":
 		return inquiry{ended, answerRestart, "it was suspended to be continued, and " + program + " can only start from the beginning"}
 	}
-	return inquiry{ended, choiceLeave, program + " would start from the beginning, which you may not want"}
+	return inquiry{ended, choiceLeave, program + " would start from the beginning"}
 }
 
 func andEnds(left int) string {

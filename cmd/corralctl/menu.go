@@ -171,8 +171,17 @@ func (m *menu) prompt() string {
 	return "Choice: "
 }
 
+// mostKeys is the number of keys that a person may have pressed before the first of them is read. More than that were pasted.
+const mostKeys = 4
+
 // press takes keys, and returns the name of what was chosen, "" if nothing was.
 func (m *menu) press(pressed []key) string {
+	if len(pressed) > mostKeys {
+		m.a.c.print("\nPasted text is ignored: press %s.\n", m.q.keys())
+		m.confirming, m.asked = nil, false
+		_ = m.keys.settle() // the rest of it is no answer either; the next read meets the same error
+		return ""
+	}
 	for _, k := range pressed {
 		if m.confirming != nil {
 			name := m.confirming.name

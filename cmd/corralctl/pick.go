@@ -172,7 +172,7 @@ func readKeys(read []byte) []key {
 		switch r {
 		case '\r', '\n':
 			keys = append(keys, keyEnter)
-		case 0x03, 0x04: // ^C, ^D
+		case 0x03, 0x04, 0x11: // ^C, ^D, and ^Q, which leaves a session
 			keys = append(keys, keyCancel)
 		case 0x7f, 0x08:
 			keys = append(keys, keyBackspace)

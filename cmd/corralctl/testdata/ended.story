@@ -22,7 +22,7 @@ one: sh exited with code 4, ….
   l  log        show everything that it has printed
   a  archive    hide it and keep its record and log; it cannot be started again
   q  leave      change nothing
-Enter: leave, because sh would start from the beginning, which you may not want.
+Enter: leave, because sh would start from the beginning.
 Choice:
 
 # Another key changes nothing; nor does an archive that is not confirmed.
@@ -40,7 +40,7 @@ $ . ~/terminal.sh; keys l; see '^hello$' >~/out; see 'Choice: log' | grep -A1 lo
 Choice: leave
 code 0
 
-$ . ~/terminal.sh; for key in q c C Escape C-c C-d; do new corralctl attach one; see Choice: >~/out; keys $key; see ^code | tail -2; end; done
+$ . ~/terminal.sh; for key in q c C Escape C-c C-d C-q; do new corralctl attach one; see Choice: >~/out; keys $key; see ^code | tail -2; end; done
 Choice: leave
 code 0
 Choice: leave
@@ -53,6 +53,15 @@ Choice: leave
 code 0
 Choice: leave
 code 0
+Choice: leave
+code 0
+
+# What is pasted is no answer.
+$ . ~/terminal.sh; new corralctl attach one; see Choice: >~/out; t set-buffer restart; t paste-buffer; see Pasted | grep Pasted; keys q; see ^code | tail -2; end; corralctl show -P State one
+Pasted text is ignored: press s, l, a, q or Enter.
+Choice: leave
+code 0
+failed
 
 $ . ~/terminal.sh; new corralctl attach one; see Choice: >~/out; keys a; see 'y/N' >~/out; keys y; see ^code | tail -3; end; new corralctl attach one; see Choice; keys q; see ^code >~/out; end
 Archive one? It cannot be started again. [y/N] yes
@@ -131,7 +140,7 @@ left: sh exited with code 0, …; 2 of its processes are still running.
   a  archive    hide it and keep its record and log; it cannot be started again; ends the…
   t  tear-down  end the 2 processes that it left behind
   q  leave      change nothing
-Enter: leave, because sh would start from the beginning, which you may not want.
+Enter: leave, because sh would start from the beginning.
 Choice:
 Nothing of session left runs any more.
 code 0

@@ -412,6 +412,18 @@ func TestWhatIsNotSuspendedForBeingIdle(t *testing.T) {
 	}
 }
 
+// TestAttachCommand_SetsTheDetachKey of the configuration: an older version of Corral may have started the session, without one.
+func TestAttachCommand_SetsTheDetachKey(t *testing.T) {
+	supervise(t, func(b *bed) {
+		b.start("shop")
+		b.sup.Config.DetachKey = "C-q"
+		b.heard()
+		_, err := b.sup.AttachCommand(b.t.Context(), "shop")
+		require.NoError(t, err)
+		assert.Contains(t, b.heard(), "0s set the detach key of shop: C-q")
+	})
+}
+
 func TestASuspendedSessionIsResumedForInput(t *testing.T) {
 	supervise(t, func(b *bed) {
 		b.start("shop")

@@ -216,6 +216,13 @@ func (s *Supervisor) AttachCommand(ctx context.Context, id string) ([]string, er
 	if err != nil {
 		return nil, err
 	}
+	var key string
+	if err := s.do(func() { key = s.Config.DetachKey }); err != nil {
+		return nil, err
+	}
+	if err := s.World.SetDetachKey(ctx, t, key); err != nil { // an older version has started it without one; it can be attached to all the same
+		s.Log.Debug("cannot set the detach key", "session", id, "err", err)
+	}
 	argv, err := s.World.AttachCommand(ctx, t)
 	if err != nil {
 		return nil, refuse(TmuxFailed, "session %q: %v", id, err)

@@ -9,6 +9,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
 // binding is a key of the list and what it does. One of the functions is set.
@@ -194,7 +196,7 @@ func (m *model) offered() []key.Binding {
 		names = []string{"?", "Esc", "Space", "s", "r", "S", "z", "c", "d", "A", "q"}
 	case waitsForPermission(r):
 		names = slices.Concat([]string{"?", "Y", "N"}, names[1:])
-	case !r.hasScreen():
+	case wording.Ended(r.State) || !r.hasScreen():
 		names = []string{"?", "Tab", "r", "l", "v", "A", "d", "n", "Space", "/", "o", "q"}
 	}
 	short := map[string]string{}

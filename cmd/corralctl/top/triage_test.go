@@ -9,6 +9,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -496,4 +497,17 @@ func TestColumns_TotalTimeGrowsWithTheRuns(t *testing.T) {
 	running.ExecMainStartTimestamp = at(500)
 	learn(running, 500)
 	assert.Equal(t, "2m 20s", total(&r, 510), "a third run")
+}
+
+// TestBottomLine_OffersAnEndedSessionNoKeys that only a running agent takes, although tmux still shows its screen.
+func TestBottomLine_OffersAnEndedSessionNoKeys(t *testing.T) {
+	m := house(100, 30)
+	m.update(news{all: true, manager: &client.Manager{}, changed: tell(1,
+		client.Session{Id: "over", Agent: "claude", State: "failed", SessionAlive: true, NRuns: 1},
+	)})
+	lines := strings.Split(strings.TrimRight(m.screen(), "\n"), "\n")
+	bottom := ansi.Strip(lines[len(lines)-1])
+	assert.Contains(t, bottom, "r resume")
+	assert.NotContains(t, bottom, "i keys")
+	assert.NotContains(t, bottom, "s send")
 }

@@ -3,6 +3,7 @@
 package corral_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"

@@ -129,18 +129,25 @@ func (c *Config) set(key, value string) error {
 		return setValue(&c.TmuxMessages, key, value, def.TmuxMessages, ParseBool)
 	case "NotifyCompletedSec":
 		return setValue(&c.NotifyAfter, key, value, def.NotifyAfter, ParseTimeSpan)
+	}
+	return c.Retention.set(key, value)
+}
+
+func (r *Retention) set(key, value string) error {
+	def := Default().Retention
+	switch key {
 	case "SuspendedRetentionSec":
-		return setValue(&c.Retention.Suspended, key, value, def.Retention.Suspended, ParseTimeSpan)
+		return setValue(&r.Suspended, key, value, def.Suspended, ParseTimeSpan)
 	case "ResumableRetentionSec":
-		return setValue(&c.Retention.Resumable, key, value, def.Retention.Resumable, ParseTimeSpan)
+		return setValue(&r.Resumable, key, value, def.Resumable, ParseTimeSpan)
 	case "FailedRetentionSec":
-		return setValue(&c.Retention.Failed, key, value, def.Retention.Failed, ParseTimeSpan)
+		return setValue(&r.Failed, key, value, def.Failed, ParseTimeSpan)
 	case "UnseenRetentionSec":
-		return setValue(&c.Retention.Unseen, key, value, def.Retention.Unseen, ParseTimeSpan)
+		return setValue(&r.Unseen, key, value, def.Unseen, ParseTimeSpan)
 	case "CompletedRetentionSec":
-		return setValue(&c.Retention.Completed, key, value, def.Retention.Completed, ParseTimeSpan)
+		return setValue(&r.Completed, key, value, def.Completed, ParseTimeSpan)
 	case "StoppedRetentionSec":
-		return setValue(&c.Retention.Stopped, key, value, def.Retention.Stopped, ParseTimeSpan)
+		return setValue(&r.Stopped, key, value, def.Stopped, ParseTimeSpan)
 	}
 	return fmt.Errorf("unknown key %s= in section [Corral]", key)
 }

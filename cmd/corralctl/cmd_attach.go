@@ -23,7 +23,7 @@ var attachVerb = verb{
 		here := f.Bool("here", false, "inside tmux: attach in this pane instead of a window of its own")
 		return func(ctx context.Context, c *ctl, args []string) error {
 			if len(args) > 1 {
-				return usagef("attach", "attach takes one session, not %d", len(args))
+				return usagef("attach", "attach: expected one ID, not %d", len(args))
 			}
 			o := attachOptions{here: *here}
 			for answer, given := range map[string]bool{answerResume: *resume, answerRestart: *restart, answerTearDown: *tearDown} {

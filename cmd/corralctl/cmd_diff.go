@@ -43,7 +43,7 @@ func (o *diffOptions) run(ctx context.Context, c *ctl, args []string) error {
 	case o.stat && o.nameOnly:
 		return usagef("diff", "diff: --stat and --name-only exclude each other")
 	case c.wantsJSON():
-		return usagef("diff", "diff: --json is not supported; --name-only is easy to read for a script")
+		return usagef("diff", "diff: --json is not supported; use --name-only in scripts")
 	case c.host != "":
 		return c.execHost("diff", o.words(args)...)
 	}

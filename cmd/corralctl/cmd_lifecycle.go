@@ -58,7 +58,7 @@ var resumeVerb = verb{name: "resume", args: "ID…", summary: "Start sessions wh
 		})
 		for id := range anew.Range {
 			if !c.quiet {
-				c.print("%s: no conversation was saved yet: starts a new one.\n", id)
+				c.print("%s: no conversation was saved yet; starting a new one.\n", id)
 			}
 		}
 		return err

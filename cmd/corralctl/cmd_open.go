@@ -26,7 +26,7 @@ func (c *ctl) open(ctx context.Context, id string) error {
 	defer cancel()
 	self, err := ownPath()
 	if err != nil {
-		return fmt.Errorf("cannot find the program itself: %w", err)
+		return fmt.Errorf("cannot find the path of this program: %w", err)
 	}
 	address, err := client.BusAddress()
 	if err != nil {

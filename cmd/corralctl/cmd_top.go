@@ -73,7 +73,7 @@ func (c *ctl) topOptions(bus *client.Client, sort string) top.Options {
 			}
 			self, err := ownPath()
 			if err != nil {
-				return nil, fmt.Errorf("cannot find the program itself: %w", err)
+				return nil, fmt.Errorf("cannot find the path of this program: %w", err)
 			}
 			return exec.Command(self, "attach", "--", id), nil
 		},

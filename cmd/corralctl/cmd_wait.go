@@ -285,7 +285,7 @@ func (w *waiter) endError(s client.Session) error {
 	if len(w.until) == 0 {
 		return endError(s)
 	}
-	message := fmt.Sprintf("%q is %s, it did not become %s", s.Id, s.State, strings.Join(w.until, " or "))
+	message := fmt.Sprintf("%q is %s and did not become %s", s.Id, s.State, strings.Join(w.until, " or "))
 	return &failure{code: exitFailed, message: message}
 }
 

@@ -69,7 +69,7 @@ func questionOf(s client.Session, left int) inquiry {
 			{answerResume, 'r', nil, "show the running agent in a new tmux server"},
 			{answerRestart, 's', nil, "end the agent and start " + program + " from the beginning"},
 			log, {answerTearDown, 't', nil, "end the agent and all other processes of the session"}, leave,
-		}, answerResume, "the agent is still running, and nothing of it is lost"}
+		}, answerResume, "the agent is still running, and nothing was lost"}
 	case s.State == "stale" || s.State == "orphaned":
 		ended = slices.DeleteFunc(ended, func(c answer) bool { return c.name == answerResume })
 		ended[0].also = nil
@@ -302,14 +302,14 @@ func (a *attachment) do(ctx context.Context, s client.Session, what string) (aga
 	}
 	switch what {
 	case answerTearDown:
-		fmt.Fprintf(a.c.out, "Nothing of session %s runs any more.\n", a.id)
+		fmt.Fprintf(a.c.out, "Session %s has no processes left.\n", a.id)
 		return false, nil
 	case choiceArchive:
 		fmt.Fprintf(a.c.out, "Archived session %s.\n", a.id)
 		return false, nil
 	case answerResume:
 		if now, e := bus.Session(ctx, a.id); e == nil && now.NRuns != s.NRuns && s.Resumable && !now.Resumed {
-			a.c.print("%s: no conversation was saved yet: starts a new one.\n", a.id)
+			a.c.print("%s: no conversation was saved yet; starting a new one.\n", a.id)
 		}
 	}
 	return true, nil

@@ -12,7 +12,7 @@ import (
 // Why nothing is to be known of a session.
 const (
 	daemonAway = "corrald is not running"
-	busAway    = "the bus is away"
+	busAway    = "not connected to the bus"
 )
 
 // How long is waited before something is tried again.

@@ -61,7 +61,7 @@ func match(word string, sessions []known, all bool) ([]string, error) {
 		return nil, &failure{code: exitNoSession, message: "no such session", hint: nearest(word, sessions)}
 	}
 	if !glob && len(ids) > 1 {
-		return nil, &failure{code: exitFailed, message: "the id is ambiguous: it matches " + strings.Join(ids[:min(len(ids), 5)], ", ")}
+		return nil, &failure{code: exitFailed, message: "ambiguous id: matches " + strings.Join(ids[:min(len(ids), 5)], ", ")}
 	}
 	return ids, nil
 }

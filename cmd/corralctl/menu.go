@@ -254,7 +254,7 @@ func (a *attachment) lastScreen(ctx context.Context) (string, error) {
 func (a *attachment) showLog(ctx context.Context) error {
 	self, err := ownPath()
 	if err != nil {
-		return fmt.Errorf("cannot find the program itself: %w", err)
+		return fmt.Errorf("cannot find the path of this program: %w", err)
 	}
 	if err := a.c.out.Flush(); err != nil {
 		return err

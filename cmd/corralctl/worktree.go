@@ -59,6 +59,6 @@ func (c *ctl) tellLeft(s client.Session) {
 		return
 	}
 	if _, err := os.Stat(s.WorkingDirectory); c.host != "" || !errors.Is(err, fs.ErrNotExist) {
-		c.print("The worktree of %s stays: %s\n", s.Id, wording.Printable(wording.OnBranch(s.WorkingDirectory, s.Worktree)))
+		c.print("The worktree of %s was kept: %s\n", s.Id, wording.Printable(wording.OnBranch(s.WorkingDirectory, s.Worktree)))
 	}
 }

@@ -84,7 +84,7 @@ corralctl: cannot attach: standard input is not a terminal
 hint: corralctl peek script
 [exit 1]
 $ corralctl suspend script && corralctl attach --tear-down script </dev/null
-Nothing of session script runs any more.
+Session script has no processes left.
 $ corralctl rm script
 
 # What was never started has nothing to be resumed or torn down: nothing is asked.

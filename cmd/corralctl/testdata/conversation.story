@@ -8,7 +8,7 @@ sh …/talk --session-id … --model 'a b'
 
 # It is resumed if it has saved something, else it begins.
 $ corralctl suspend shop && corralctl resume shop && corralctl show -p Resumed --value shop
-shop: no conversation was saved yet: starts a new one.
+shop: no conversation was saved yet; starting a new one.
 no
 $ corralctl show -p ConversationId --value shop >~/id && touch ~/talks/"$(cat ~/id)" && corralctl suspend shop && corralctl resume shop && corralctl show -p Resumed --value shop
 yes

@@ -92,7 +92,7 @@ hint: corralctl help diff
 [exit 2]
 
 $ corralctl diff --json fix
-corralctl: diff: --json is not supported; --name-only is easy to read for a script
+corralctl: diff: --json is not supported; use --name-only in scripts
 hint: corralctl help diff
 [exit 2]
 

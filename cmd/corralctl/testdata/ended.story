@@ -112,12 +112,12 @@ shop: its tmux server died; sh (PID …) is still running.
   l  log        show everything that it has printed
   t  tear-down  end the agent and all other processes of the session
   q  leave      change nothing
-Enter: resume, because the agent is still running, and nothing of it is lost.
+Enter: resume, because the agent is still running, and nothing was lost.
 Choice:
 $ . ~/terminal.sh; pid=$(corralctl show -P MainPID shop); keys Enter; see '^.shop. ' >~/out; [ $(corralctl show -P MainPID shop) = $pid ] && corralctl show -P State shop; kill -KILL $(tmux_pid shop); see Choice:$ >~/out; keys t; see ^code | tail -3; end; corralctl show -P State shop
 running
 Choice: tear-down
-Nothing of session shop runs any more.
+Session shop has no processes left.
 code 0
 stopped
 $ . ~/terminal.sh; new corralctl attach shop; see Choice | grep shop:; corralctl resume shop; see '^.shop. ' >~/out; corralctl suspend shop; see 'suspended on request' | grep suspended; end
@@ -142,7 +142,7 @@ left: sh exited with code 0, …; 2 of its processes are still running.
   q  leave      change nothing
 Enter: leave, because sh would start from the beginning.
 Choice:
-Nothing of session left runs any more.
+Session left has no processes left.
 code 0
 
 # One that was never started, and one that is frozen.
@@ -171,7 +171,7 @@ $ corralctl run -q --id flags fake; corralctl stop flags
 $ . ~/terminal.sh; new corralctl attach --resume flags; see 'second run' | head -1; end; corralctl stop flags; new corralctl attach --restart flags; see 'first run' | head -1; end; corralctl suspend flags; new corralctl attach --tear-down flags; see ^code; end
 second run
 first run
-Nothing of session flags runs any more.
+Session flags has no processes left.
 code 0
 $ . ~/terminal.sh; new 'corralctl freeze new; corralctl attach --restart new; corralctl thaw new'; see ^code; end
 corralctl: cannot attach to "new": it is frozen

@@ -148,7 +148,7 @@ hint: corralctl status there
 [exit 1]
 
 $ corralctl run -q --id hereabouts --no-start -- true; corralctl is-active her
-corralctl: cannot ask for "her": the id is ambiguous: it matches here, hereabouts
+corralctl: cannot ask for "her": ambiguous id: matches here, hereabouts
 [exit 1]
 
 $ corralctl stop here && corralctl archive here && corralctl wait here

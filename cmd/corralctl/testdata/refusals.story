@@ -3,7 +3,7 @@
 $ for i in 1 2; do corralctl run -q --id fix-$i -- sleep 1000; done; corralctl run -q --id new --no-start -- true
 
 $ corralctl attach one two
-corralctl: attach takes one session, not 2
+corralctl: attach: expected one ID, not 2
 hint: corralctl help attach
 [exit 2]
 
@@ -187,7 +187,7 @@ corralctl: "wrong" has failed: command "/nonexistent" not found
 [exit 1]
 
 $ corralctl stop fix-1; corralctl wait --until=failed fix-1
-corralctl: "fix-1" is stopped, it did not become failed
+corralctl: "fix-1" is stopped and did not become failed
 [exit 1]
 
 # Who waits for what a daemon tells waits for the daemon, too.

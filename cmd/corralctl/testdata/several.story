@@ -3,7 +3,7 @@
 $ for i in 1 2 3; do corralctl run -q --id fix-$i -- sleep 1000; done; corralctl run -q --id api -- sleep 1000
 
 $ corralctl stop fix
-corralctl: cannot stop "fix": the id is ambiguous: it matches fix-1, fix-2, fix-3
+corralctl: cannot stop "fix": ambiguous id: matches fix-1, fix-2, fix-3
 [exit 1]
 
 $ corralctl stop nothing ap
@@ -39,5 +39,5 @@ $ corralctl archive api && corralctl run -q --id app --no-start -- true && corra
 here=yes
 
 $ corralctl label --all ap
-corralctl: cannot label "ap": the id is ambiguous: it matches api, app
+corralctl: cannot label "ap": ambiguous id: matches api, app
 [exit 1]

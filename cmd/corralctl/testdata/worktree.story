@@ -30,7 +30,7 @@ fix
 * main
 
 $ corralctl rm --force fix
-The worktree of fix stays: …/.local/share/corral/worktrees/fix (branch fix)
+The worktree of fix was kept: …/.local/share/corral/worktrees/fix (branch fix)
 
 $ corralctl run --worktree=fix -- true
 corralctl: cannot create a worktree of workspace "~/src/shop": … 'fix' is already checked out at …

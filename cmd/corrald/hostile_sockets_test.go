@@ -195,7 +195,7 @@ func TestExit_OfAnAgentThatRunsIsNotBelieved(t *testing.T) {
 		s.forge(dir, n)
 		told := d.hasProblems(t, n+1)
 		assert.Equal(t, "shop", told[n].Session)
-		assert.Contains(t, told[n].Text, "the record is not believed")
+		assert.Contains(t, told[n].Text, "the record is ignored")
 		s.is(outcome{"running", "", 0, 0, "", "active"})
 		assert.Equal(t, pid, s.facts().number("MainPID"))
 	}

@@ -160,7 +160,7 @@ func TestRecordsThatAreNotAsTheyWereWritten(t *testing.T) {
 	assert.ElementsMatch(t, []string{"edited", "healthy", "newer"}, d.ids(t))
 	assert.Len(t, told, 5)
 	for id, words := range map[string]string{
-		"damaged": "there is none before it", "edited": "was edited", "huge": "is larger than", "newer": "newer Corral", "pipe": "is a FIFO, expected a regular file",
+		"damaged": "there is no previous one", "edited": "was edited", "huge": "is larger than", "newer": "newer Corral", "pipe": "is a FIFO, expected a regular file",
 	} {
 		assert.Contains(t, told[id], words)
 		assert.Contains(t, d.log.String(), told[id])

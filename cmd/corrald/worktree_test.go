@@ -163,7 +163,7 @@ func TestWorktreeIsRefused(t *testing.T) {
 		{"a branch that is checked out", "a", spec{"Worktree": "main"}, dbusapi.InvalidArgs, "already checked out"},
 		{"a name that is too long", "a", spec{"Worktree": strings.Repeat("b", 1000)}, dbusapi.LimitsExceeded, "Worktree"},
 		{"an id that is taken", "taken", spec{"Worktree": ""}, dbusapi.SessionExists, "taken"},
-		{"a session that cannot be, which turns out once there is a worktree", "blocked", spec{"Worktree": ""}, dbusapi.SessionExists, "has a directory in the way"},
+		{"a session that cannot be, which turns out once there is a worktree", "blocked", spec{"Worktree": ""}, dbusapi.SessionExists, "a directory is in the way"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			sp := d.worktree("", "")

@@ -100,7 +100,7 @@ func TestAgentTypeAndIdleTime(t *testing.T) {
 	assert.Equal(t, read{"simple", 0}, read{agents["c"].Type, agents["c"].IdleSuspend}, "what is wrong is told and left out")
 	require.Len(t, warnings, 2)
 	assert.Contains(t, warnings[0].String(), `Type=: invalid value "forking": expected simple or notify`)
-	assert.Contains(t, warnings[1].String(), `IdleSuspendSec=: "soon"`)
+	assert.Contains(t, warnings[1].String(), `IdleSuspendSec=: invalid time span "soon"`)
 }
 
 // The agents that are shipped: read without a warning, and complete for a run and its resumption.
@@ -219,10 +219,10 @@ func TestExpand(t *testing.T) {
 func TestExpandRefusesIdsThatAreNone(t *testing.T) {
 	for id, want := range map[string]string{
 		"":                       "specifier %U has no value",
-		"--dangerous":            "is no conversation id",
-		"a b":                    "is no conversation id",
-		"../x":                   "is no conversation id",
-		strings.Repeat("x", 129): "is no conversation id",
+		"--dangerous":            "invalid conversation id",
+		"a b":                    "invalid conversation id",
+		"../x":                   "invalid conversation id",
+		strings.Repeat("x", 129): "invalid conversation id",
 	} {
 		_, err := Expand([]string{"--resume", "%U"}, Specifiers{Conversation: id})
 		require.ErrorContains(t, err, want, "%q", id)

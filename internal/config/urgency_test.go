@@ -20,9 +20,9 @@ func TestNotifyUrgency_OfTheConfigurationAndOfAgents(t *testing.T) {
 	assert.Equal(t, Urgencies{"failed": "critical", "waiting": "low"}, c.NotifyUrgency, "invalid lines change nothing")
 	require.Len(t, warnings, 3)
 	for i, want := range []string{
-		`corral.conf.d/10.conf:2: NotifyUrgency= has a bad value: invalid entry "stale": expected KIND:URGENCY, such as failed:critical`,
-		`corral.conf.d/10.conf:3: NotifyUrgency= has a bad value: invalid kind "broken": expected one of failed, waiting, completed, stale, orphaned, suspended`,
-		`corral.conf.d/10.conf:4: NotifyUrgency= has a bad value: invalid urgency "urgent": expected one of low, normal, critical`,
+		`corral.conf.d/10.conf:2: NotifyUrgency=: invalid entry "stale": expected KIND:URGENCY, such as failed:critical`,
+		`corral.conf.d/10.conf:3: NotifyUrgency=: invalid kind "broken": expected one of failed, waiting, completed, stale, orphaned, suspended`,
+		`corral.conf.d/10.conf:4: NotifyUrgency=: invalid urgency "urgent": expected one of low, normal, critical`,
 	} {
 		assert.Contains(t, warnings[i].String(), want)
 	}

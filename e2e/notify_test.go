@@ -36,7 +36,7 @@ func TestANotificationOnADesktop(t *testing.T) {
 	d.do("mkdir", "-p", "/home/bob/.config/corral/hooks.d")
 	d.write(".config/corral/hooks.d/log", "#!/bin/sh\necho the hook was here\ncat >$HOME/told.new\nmv $HOME/told.new $HOME/told\nexit 4\n")
 	notified := d.notified()
-	d.do("corralctl", "run", "--", "sh", "-c", "sleep 2; exit 3")
+	d.run("bob", "--", "sh", "-c", "sleep 2; exit 3")
 	asked, shown := notified("bob: failed, exit 3")
 	_, text, _ := strings.Cut(d.property("bob", "ExecMainExitTimestamp"), " ")
 	micro, err := strconv.ParseInt(text, 10, 64)
@@ -48,8 +48,8 @@ func TestANotificationOnADesktop(t *testing.T) {
 	d.picture()
 
 	d.do("dunstctl", "action", "0")
-	d.do("timeout", "30", "sh", "-c", "until DISPLAY=:7 xdotool search --onlyvisible --name '^bob$' >/dev/null; do sleep 0.05; done")
-	d.do("timeout", "30", "sh", "-c", `until tmux -S "$XDG_RUNTIME_DIR/corral/bob/tmux" list-clients | grep -q xterm; do sleep 0.05; done`)
+	d.do("timeout", "30", "sh", "-c", "until DISPLAY=:7 xdotool search --onlyvisible --name '^bob' >/dev/null; do sleep 0.05; done")
+	d.do("timeout", "30", "sh", "-c", "until pgrep -f '^[^ ]*corralctl attach bob$' >/dev/null; do sleep 0.05; done")
 	d.do("timeout", "30", "sh", "-c", "until [ $(dunstctl count displayed) = 0 ]; do sleep 0.05; done") // who is there has seen it
 	d.picture()
 

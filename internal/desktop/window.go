@@ -32,7 +32,7 @@ var ErrNoDisplay = errors.New("the user manager has neither WAYLAND_DISPLAY nor 
 // Window is a terminal window.
 type Window struct {
 	Terminal    string   // Terminal= of corral.conf, "" to look for one
-	Name        string   // is part of its unit's name, and the title where a terminal has none of its own
+	Name        string   // its title, and a part of its unit's name
 	Description string   // of its unit
 	Command     []string // what runs in it, by an absolute path
 }
@@ -50,7 +50,7 @@ func Open(ctx context.Context, address string, w Window) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	argv, err := environment.Terminal(w.Terminal, w.Command)
+	argv, err := environment.Terminal(w.Terminal, append([]string{"/bin/sh", "-c", setTitle, w.Name}, w.Command...))
 	if err != nil {
 		return "", err
 	}
@@ -63,6 +63,9 @@ func Open(ctx context.Context, address string, w Window) (string, error) {
 	}
 	return unit, err
 }
+
+// setTitle gives the window a title before it executes the command, which may replace it: terminals show their own name or that of the command otherwise.
+const setTitle = `printf '\033]2;%s\007' "$0"; exec "$@"`
 
 // showTime is how long a terminal has to run to count as one that can show its window: one without a usable display fails at once.
 const showTime = time.Second

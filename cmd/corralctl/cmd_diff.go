@@ -178,7 +178,9 @@ func (w *diffWriter) Write(text []byte) (int, error) {
 		_, w.err = w.c.out.Write(text)
 		return len(text), w.err
 	}
-	w.rest = append(w.rest, text...)
+	if w.rest = append(w.rest, text...); bytes.IndexByte(text, '\n') < 0 { // a long line is not searched again with each piece of it
+		return len(text), nil
+	}
 	for {
 		line, rest, whole := bytes.Cut(w.rest, []byte("\n"))
 		if !whole {

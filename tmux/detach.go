@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/corrald/corral/internal/atomicfile"
+	"github.com/corrald/corral/internal/keys"
 )
 
 // The options in which a server keeps the key that detaches a terminal, and how it is shown to people.
@@ -62,18 +63,8 @@ func detachCommands(key string) [][]string {
 		{"bind-key", "-n", key, "detach-client"},
 		{"bind-key", key, "send-keys", key},
 		{"set-option", "-s", keyOption, key},
-		{"set-option", "-s", detachOption, keyLabel(key)},
+		{"set-option", "-s", detachOption, keys.Label(key)},
 	}
-}
-
-// keyLabel returns the name of a key as people write it: "Ctrl-q" for "C-q".
-func keyLabel(key string) string {
-	var label string
-	for len(key) > 2 && key[1] == '-' {
-		label += map[byte]string{'C': "Ctrl-", 'M': "Alt-", 'S': "Shift-"}[key[0]]
-		key = key[2:]
-	}
-	return label + key
 }
 
 // quoted returns an argument as a configuration of tmux has it.

@@ -78,7 +78,7 @@ func questionOf(s client.Session, left int) inquiry {
 	case s.Resumable:
 		return inquiry{ended, answerResume, "the agent can continue its conversation"}
 	case s.State == "suspended":
-		return inquiry{ended, answerRestart, "it was suspended to be continued, and " + program + " can only start from the beginning"}
+		return inquiry{ended, answerRestart, "it was suspended to be continued"}
 	}
 	return inquiry{ended, choiceLeave, program + " would start from the beginning"}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/corrald/corral/dbusapi/client"
 	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/internal/keys"
 )
 
 // A userTmux is the tmux that a person works in, and that has the terminal of this process as one of its panes.
@@ -91,7 +92,7 @@ func (c *ctl) showInTmux(ctx context.Context, bus *client.Client, s client.Sessi
 	if !c.quiet {
 		leave := ""
 		if configured, _, err := config.Load(configDirs()); err == nil && configured.DetachKey != "" {
-			leave = ", and " + configured.DetachKey + " detaches"
+			leave = ", and " + keys.Label(configured.DetachKey) + " detaches"
 		}
 		c.print("%s is in a window of this tmux%s; corralctl attach --here %s attaches in this pane.\n", s.Id, leave, s.Id)
 	}

@@ -15,7 +15,7 @@ func TestAttach_OpensAWindowOfTheUsersTmux(t *testing.T) {
 	v.shows("The repeater")
 	assert.Contains(t, v.tmux("list-windows", "-F", "#{window_name} shows #{@corral-session}"), "alpha (sh) shows alpha\n")
 	v.tmux("last-window")
-	v.shows("alpha is in a window of this tmux, and C-q detaches; corralctl attach --here alpha", "it ended with 0")
+	v.shows("alpha is in a window of this tmux, and Ctrl-q detaches; corralctl attach --here alpha", "it ended with 0")
 
 	// A second time the window is selected; a terminal that has only inherited TMUX is none of its panes.
 	attach("corralctl attach alpha")

@@ -234,3 +234,13 @@ func (k Key) appendAlt(b []byte) []byte {
 }
 
 func (k Key) appendMods(b []byte) []byte { return strconv.AppendInt(b, int64(k.mods)+1, 10) }
+
+// Label returns the name of a key as people write it: "Ctrl-q" for "C-q".
+func Label(key string) string {
+	var label string
+	for len(key) > 2 && key[1] == '-' {
+		label += map[byte]string{'C': "Ctrl-", 'M': "Alt-", 'S': "Shift-"}[key[0]]
+		key = key[2:]
+	}
+	return label + key
+}

@@ -28,7 +28,7 @@ const usualLeaveKey = "C-q"
 
 // leaveName is the key that ends the mode, as a person reads it.
 func (m *model) leaveName() string {
-	return strings.ReplaceAll(strings.ReplaceAll(cmp.Or(m.leaveKey, usualLeaveKey), "C-", "Ctrl-"), "M-", "Alt-")
+	return keys.Label(cmp.Or(m.leaveKey, usualLeaveKey))
 }
 
 // isKey reports whether two names are of the same key: tmux has several for some.

@@ -70,6 +70,9 @@ func (a *attachment) once(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	s, err := bus.Session(ctx, a.id)
+	if a.typing && isRemoved(err) {
+		return false, &failure{code: exitNoSession, message: fmt.Sprintf("session %q was removed", a.id)}
+	}
 	if err != nil {
 		return false, a.c.cannot("attach to", a.id, err)
 	}

@@ -128,7 +128,7 @@ shop: sh was suspended on request, ….
 $ . ~/terminal.sh; corralctl resume shop; new corralctl attach shop; see '^.shop. ' >~/out; before=$(tmux_pid shop); corralctl restart shop; until tmux -S $XDG_RUNTIME_DIR/corral/shop/tmux list-clients -F 'attached again' 2>/dev/null | grep .; do :; done
 attached again
 $ . ~/terminal.sh; corralctl rm --force shop; see ^code | tail -2; end
-corralctl: cannot attach to "shop": no such session
+corralctl: session "shop" was removed
 code 4
 
 # What its agent has left running is counted, and can be ended by itself.

@@ -386,7 +386,8 @@ func TestBodyFor_SeparatesLinesWhereTheServerJoinsThem(t *testing.T) {
 		s.publish(failed(fmt.Sprintf("b%02d", i), now()))
 	}
 	n := s.shown(server)
-	for ; n.Title != "21 sessions need attention"; n = s.shown(server) { // the first ones may come alone
+	for n.Title != "21 sessions need attention" { // the first ones may come alone
+		n = s.shown(server)
 	}
 	assert.Contains(t, n.Body, "b01: failed, exit 3 · b02: failed, exit 3 · ")
 	assert.True(t, strings.HasSuffix(n.Body, " · and 13 more"), n.Body)

@@ -19,7 +19,7 @@
           src = ../..;
 
           # Of `go mod vendor`, by contrib/nix/vendor-hash.sh; make check compares.
-          vendorHash = "sha256-UCukB67/xvOXCO+XPNvNcJHbB7TQRUibU0WCTjxZ1rg=";
+          vendorHash = "sha256-MsDX4ybRSAe6IOx5KblwdFky8NRT9Cl0ztk9qp8gWr4=";
 
           subPackages = [ "cmd/corrald" "cmd/corralctl" "cmd/corral-shim" ];
           env.CGO_ENABLED = 0;

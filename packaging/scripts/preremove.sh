@@ -6,4 +6,4 @@ case ${1-} in
 esac
 each_manager stop corrald.service
 echo 'corral: the daemon is stopped. Running agents continue; each user stops them with: systemctl --user stop app-corral.slice'
-echo 'corral: the records of sessions stay, in each user'"'"'s $XDG_STATE_HOME/corral'
+echo "corral: the records of sessions stay, in each user's \$XDG_STATE_HOME/corral"

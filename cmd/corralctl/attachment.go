@@ -26,6 +26,7 @@ type attachment struct {
 	options attachOptions
 	signals chan os.Signal
 	typing  bool // the agent has ended under a person who was attached, and who may be typing
+	looked  bool // the person was attached, or was asked, before
 	silent  bool // the screen of the ended session has been shown already
 }
 
@@ -44,6 +45,7 @@ func (c *ctl) attach(ctx context.Context, id string, o attachOptions) error {
 	defer signal.Stop(a.signals)
 	again, err := a.once(ctx)
 	for err == nil && again {
+		a.looked = true
 		again, err = a.once(a.unlimited(ctx))
 	}
 	return err
@@ -70,11 +72,8 @@ func (a *attachment) once(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	s, err := bus.Session(ctx, a.id)
-	if a.typing && isRemoved(err) {
-		return false, &failure{code: exitNoSession, message: fmt.Sprintf("session %q was removed", a.id)}
-	}
 	if err != nil {
-		return false, a.c.cannot("attach to", a.id, err)
+		return false, a.cannot(err)
 	}
 	if isOver(s) && s.State != "suspended" {
 		return a.offer(ctx, s)
@@ -83,7 +82,7 @@ func (a *attachment) once(ctx context.Context) (again bool, err error) {
 	switch {
 	case err == nil:
 	case !invalidState(err):
-		return false, a.c.cannot("attach to", a.id, err)
+		return false, a.cannot(err)
 	case isOver(s):
 		return a.offer(ctx, s)
 	default:
@@ -98,6 +97,14 @@ func (a *attachment) once(ctx context.Context) (again bool, err error) {
 		return false, nil
 	}
 	return a.join(a.unlimited(ctx), argv, attachEnvironment(os.Environ(), variables))
+}
+
+// cannot returns why the person cannot be attached. The session may have been removed under them.
+func (a *attachment) cannot(err error) error {
+	if a.looked && isRemoved(err) {
+		return &failure{code: exitNoSession, message: fmt.Sprintf("session %q was removed", a.id)}
+	}
+	return a.c.cannot("attach to", a.id, err)
 }
 
 // isOver tells whether a session has no terminal that a person could use as it is: its agent has ended or never ran, its tmux server has died, or it is frozen.

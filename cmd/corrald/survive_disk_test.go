@@ -62,7 +62,7 @@ func TestTheStateDirectoryCanNotBeWrittenTo(t *testing.T) {
 	assert.NoFileExists(t, d.stateDir("ends")+"/exit_status")
 	told := d.hasProblems(t, 1)
 	assert.Equal(t, "ends", told[0].Session)
-	assert.Contains(t, told[0].Text, "permission denied; give yourself the right to write there again")
+	assert.Contains(t, told[0].Text, "permission denied; restore write permission there")
 	assert.Equal(t, 1, strings.Count(d.log.String(), "error: cannot save session"), "said once")
 	d.subject(t, "lives").is(outcome{"running", "", 0, 0, "", "active"})
 

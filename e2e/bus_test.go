@@ -42,7 +42,7 @@ func TestLogLevel(t *testing.T) {
 		assert.Equal(t, "null", d.do("systemctl", "--user", "service-log-target", "corrald.service"))
 		said, code := d.try("systemctl", "--user", "service-log-target", "corrald.service", "kmsg")
 		assert.NotZero(t, code)
-		assert.Contains(t, said, "is none of auto, journal, console, null")
+		assert.Contains(t, said, "expected one of auto, journal, console, null")
 	})
 }
 

@@ -186,7 +186,7 @@ func TestJournal_HasCrashesAsErrors(t *testing.T) {
 		}
 		d.Run("journalctl", "--update-catalog")
 		explained := d.do("journalctl", "--user", "--no-pager", "-x", "-p", "err", "CORRAL_SESSION=code")
-		assert.Contains(t, explained, "Session code is failed now")
+		assert.Contains(t, explained, "Session code is now failed")
 		assert.NotRegexp(t, "@[A-Z_]+@", explained)
 	})
 }

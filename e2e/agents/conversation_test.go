@@ -42,7 +42,7 @@ func TestClaudeIsResumedIfItHasSaved(t *testing.T) {
 	t.Run("another session is refused it", func(t *testing.T) {
 		out, err := w.tryCorralctl("run", "--id", "second", "--dir", s.workspace, "--conversation", id, "claude")
 		require.Error(t, err)
-		assert.Contains(t, out, `held by session "shop"`)
+		assert.Contains(t, out, `in use by session "shop"`)
 	})
 
 	w.corralctl("restart", "shop")

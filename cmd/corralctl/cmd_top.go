@@ -16,7 +16,13 @@ import (
 	"github.com/corrald/corral/internal/config"
 )
 
-var topVerb = verb{name: "top", summary: "Watch and control all sessions on a full screen", details: topDetails(), options: func(f *pflag.FlagSet) action {
+// topDetails leaves the keys to the program itself and to the manual: they are more than a screen of help has room for.
+const topDetails = `Sessions that need a person are at the top, with the reason; below is the screen of the selected session. The line at the bottom names the
+keys that matter for it, ? all of them, as does KEYS OF TOP in corralctl(1). The columns, the grouping and the size of the preview are remembered in
+$XDG_STATE_HOME/corral/top.json.
+`
+
+var topVerb = verb{name: "top", summary: "Watch and control all sessions on a full screen", details: topDetails, options: func(f *pflag.FlagSet) action {
 	sort := f.String("sort", "attention", "order by `KEY`: "+strings.Join(top.Sortings(), ", "))
 	return func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) > 0 {
@@ -41,15 +47,6 @@ var topVerb = verb{name: "top", summary: "Watch and control all sessions on a fu
 		return nil
 	}
 }}
-
-func topDetails() string {
-	return `Sessions that need a person are at the top, with the reason. CPU is of one processor, in the last second, with its recent past beside it; counters are
-those of the session's control group, and a dash means that the system does not give one. Below is the screen of the selected session. The columns, the
-grouping and the size of the preview are remembered in $XDG_STATE_HOME/corral/top.json.
-
-Keys:
-` + top.Help()
-}
 
 func (c *ctl) topOptions(bus *client.Client, sort string) top.Options {
 	host := c.host

@@ -8,7 +8,6 @@ import (
 	"charm.land/bubbles/v2/key"
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
-	"github.com/charmbracelet/x/ansi"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
@@ -108,11 +107,6 @@ func viewKeys() []binding {
 		bind("", "", "", "q").acts(func(*model) []effect { return []effect{quit{}} }),
 		bind("", "", "", "ctrl+z").acts(func(*model) []effect { return []effect{suspendSelf{}} }),
 	}
-}
-
-// Help is the description of the keys, in two columns of a terminal of 80.
-func Help() string {
-	return "  " + strings.ReplaceAll(strings.TrimRight(ansi.Strip(helpText(helpWidth-boxFrame)), " "), "\n", "\n  ") + "\n"
 }
 
 // Keys are the names of all keys of the list, for the manual.

@@ -88,9 +88,13 @@ func sysSetTimer(fd int, value *unix.ItimerSpec) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(fd), 0, uintptr(unsafe.Pointer(value)), 0, 0, 0)
 }
 
-// sysUnread tells how many bytes wait in the terminal fd for its reader, or that it cannot be told.
+// sysUnread returns how many bytes wait in the terminal fd for its reader, or that this cannot be found out. What was written to the
+// other side is handed on by a kernel thread, which a busy machine may run late: poll(2) of a terminal waits for that (n_tty_poll), and
+// TIOCINQ does not.
 func sysUnread(fd int) (int, unix.Errno) {
 	var n int32
+	poll := unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+	_, _, _ = unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1, uintptr(unsafe.Pointer(&unix.Timespec{})), 0, 0, 0)
 	_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCINQ, uintptr(unsafe.Pointer(&n)))
 	return int(n), e
 }

@@ -58,7 +58,7 @@ NEEDS_CHECK = $(NEEDS_BUILD) systemd shellcheck mandoc man desktop-file-utils ap
 NEEDS_PICTURES = $(NEEDS_BUILD) $(NEEDS_RUN) xvfb dunst i3 i3status polybar waybar sway grim rofi xterm imagemagick indicator
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test unit-test e2e installs-test agents-test limits-test torture soak check format lint architecture shell units-verify desktop extras manual generated vulnerabilities guest pictures \
+.PHONY: help build demo test unit-test e2e installs-test desktops-test agents-test limits-test torture soak check format lint architecture shell units-verify desktop extras manual generated vulnerabilities guest pictures \
 	bench fuzz dist install install-files uninstall install-user uninstall-user clean needs-build needs-run needs-test needs-e2e needs-agents needs-limits needs-check needs-pictures most-tests daemon-tests-1 daemon-tests-2
 
 help: ## this list
@@ -122,6 +122,9 @@ e2e: needs-e2e build ## as root: the tests on booted machines
 
 installs-test: needs-e2e build ## as root: the packages of each format, each kind of login, a desktop
 	go test -tags e2e -count=1 -timeout 25m -v -run 'TestPackages|TestLogin$$|TestANotificationOnADesktop' ./e2e
+
+desktops-test: needs-e2e build ## as root: GNOME, KDE Plasma and XFCE, by what is on their screens; pictures into DESKTOPS_PICTURES
+	go test -tags e2e,desktops -count=1 -timeout 60m -v -run '^TestDesktops$$' ./e2e
 
 agents-test: needs-agents ## the real agents, each in its turns with a model of ours; TURNS (12) of Claude Code's
 	AGENT_TURNS=$(TURNS) go test -tags agents -count=1 -timeout 40m -v ./e2e/agents

@@ -57,6 +57,17 @@ func Debian(t T, suite string, packages ...string) string {
 	return tree
 }
 
+// Furnished returns the root directory of a Debian system for Options on which apt has installed
+// more packages; see debian.Furnished.
+func Furnished(t T, suite string, packages ...string) string {
+	t.Helper()
+	tree, err := debian.Furnished(suite, packages...)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return tree
+}
+
 // Boot makes a machine and boots it. It is gone after the test, and its journal and console are shown if the test failed.
 func Boot(t T, options Options) *Machine {
 	t.Helper()

@@ -31,7 +31,7 @@ type desktop struct {
 	disturb func(s *seat, may bool)
 }
 
-var desktops = []desktop{xfce, gnome}
+var desktops = []desktop{xfce, gnome, plasma}
 
 // TestDesktops: on each desktop the notification about a session is shown, its button opens a
 // focused terminal attached to the session, Do Not Disturb holds the notification of a failure,

@@ -70,7 +70,7 @@ func pictures(t *testing.T) string {
 		require.NoError(t, os.MkdirAll(dir, 0o755))
 	} else {
 		var err error
-		dir, err = os.MkdirTemp("", "corral-"+name+"-")
+		dir, err = os.MkdirTemp("", "corral-"+name+"-") //nolint:usetesting // it stays when the test has failed
 		require.NoError(t, err)
 	}
 	t.Cleanup(func() {
@@ -111,7 +111,7 @@ func (s *seat) opensFromANotification() {
 
 	// A terminal that is attached would show the failures of other sessions, too.
 	s.do("sh", "-c", `tmux -S "$XDG_RUNTIME_DIR/corral/shop/tmux" detach-client -s =shop`)
-	s.awaitScreen("the desktop without the terminal", func(t text) bool { return !t.has("Type the name of the database") })
+	s.awaitGone("Type the name of the database")
 }
 
 // holdsAFailure checks that the notification of a failure is not shown while Do Not Disturb is on,
@@ -126,7 +126,7 @@ func (s *seat) holdsAFailure(disturb func(s *seat, may bool)) {
 	// Do Not Disturb it appears within half a second.
 	deadline := time.After(3 * time.Second)
 	for waiting := true; waiting; {
-		assert.False(s.t, s.read().has("quiet: failed"), "the notification of a failure was shown in spite of Do Not Disturb")
+		assert.False(s.t, s.read(nil).has("quiet: failed"), "the notification of a failure was shown in spite of Do Not Disturb")
 		select {
 		case <-deadline:
 			waiting = false

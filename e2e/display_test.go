@@ -52,12 +52,13 @@ type text [][]word
 // that are at least 20 pixels high.
 const enlarged = 3
 
-// readings are the ways to prepare a picture for reading, as arguments of convert: for the dimmed
-// text of buttons on a light ground, and for light text on a dark ground.
-var readings = []string{"-level 50%,85%", "-negate"}
+// readings are the ways to prepare a picture for reading, as arguments of convert: for light text on
+// a dark ground, and for the dimmed text of buttons on light grounds. Each finds what others miss.
+var readings = []string{"-negate", "-level 50%,85%", "-level 60%,90%", "-threshold 75%"}
 
-// read returns what is written on the screen.
-func (s *seat) read() text {
+// read returns what is written on the screen. It ends once enough was read, by the caller's word;
+// nil reads everything.
+func (s *seat) read(enough func(text) bool) text {
 	s.t.Helper()
 	s.last = s.display.picture(s)
 	var lines text
@@ -70,6 +71,9 @@ func (s *seat) read() text {
 		table, err := cmd.Output()
 		require.NoError(s.t, err, "%s", failure.String())
 		lines = append(lines, parseTable(string(table))...)
+		if enough != nil && enough(lines) {
+			break
+		}
 	}
 	return lines
 }
@@ -170,11 +174,17 @@ func (s *seat) click(wanted string) {
 	s.display.click(s)
 }
 
+// awaitGone waits until a text is not on the screen.
+func (s *seat) awaitGone(text string) {
+	s.t.Helper()
+	s.await("the screen without "+text, func() bool { return !s.read(nil).has(text) })
+}
+
 // awaitScreen reads the screen until what it shows is accepted.
 func (s *seat) awaitScreen(what string, accept func(text) bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(screenPatience); ; {
-		seen := s.read()
+		seen := s.read(accept)
 		if accept(seen) {
 			return
 		}

@@ -131,7 +131,7 @@ func TestPackages(t *testing.T) {
 			}
 		}
 		files = slices.DeleteFunc(files, func(file string) bool {
-			return regexp.MustCompile(`^/usr/share/(doc/corral|lintian/.*|licenses/corral)(/LICENSE|/copyright|/changelog.gz|/corral)?$`).MatchString(file) ||
+			return regexp.MustCompile(`^/usr/share/(doc/corral|lintian/.*|licenses/corral)(/LICENSE|/THIRD-PARTY-NOTICES|/copyright|/changelog.gz|/corral)?$`).MatchString(file) ||
 				slices.ContainsFunc(files, func(other string) bool { return strings.HasPrefix(other, file+"/") })
 		})
 		slices.Sort(files)

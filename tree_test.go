@@ -1,5 +1,6 @@
-// Package corral_test holds the plan of the house: which rooms there are, who may see whom, and the rules that every room keeps.
-// docs/ARCHITECTURE.md tells it to people; this file keeps it true. A change of the plan is a change of both.
+// Package corral_test checks the architecture: which folders there are, which of them may import
+// which, and the rules that apply to all of them. docs/ARCHITECTURE.md describes it. A change of
+// the architecture changes both.
 package corral_test
 
 import (
@@ -23,17 +24,17 @@ import (
 
 const module = "github.com/corrald/corral/"
 
-// leaves know nothing of what Corral is about and may be used by everyone, each other included.
+// leaves know nothing about sessions. Every package may import them, including each other.
 var leaves = []string{
 	"internal/atomicfile",   // files that are replaced whole
 	"internal/bus",          // a connection to a message bus
 	"internal/clock",        // the clocks that nobody can set
 	"internal/config",       // corral.conf and agent definitions
-	"internal/deadline",     // timers that wake nobody once they were called off
+	"internal/deadline",     // timers that wake nobody once they were cancelled
 	"internal/desktop",      // a terminal window on the user's desktop
-	"internal/environment",  // which variables an agent gets, and where from
+	"internal/environment",  // which variables an agent gets, and their origin
 	"internal/exitstatus",   // the record of an exit
-	"internal/failpoint",    // steps at which a test can have the daemon end
+	"internal/failpoint",    // steps at which a test can end the daemon
 	"internal/fdpoll",       // many descriptors waited for by one goroutine
 	"internal/inotify",      // files and folders watched for just what is asked
 	"internal/journal",      // structured records for journald
@@ -44,11 +45,11 @@ var leaves = []string{
 	"internal/mounts",       // changes of the mount table
 	"internal/outcome",      // how a run ended, in a few words
 	"internal/plaintext",    // which characters must not reach a terminal
-	"internal/proc",         // what /proc and cgroups tell
+	"internal/proc",         // readers of /proc and of control groups
 	"internal/program",      // the file that a command's name stands for
-	"internal/safefile",     // files opened where something else may be in their place
-	"internal/shimwire",     // what daemon and shim say to each other
-	"internal/sshagent",     // the name of the user's ssh-agent that stays
+	"internal/safefile",     // files opened where another process may have put something else
+	"internal/shimwire",     // the messages between daemon and shim
+	"internal/sshagent",     // a stable name for the user's ssh-agent
 	"internal/transient",    // programs as transient services
 	"internal/unitproperty", // unit properties as people write them
 	"internal/walltimer",    // an alarm by the wall clock
@@ -56,35 +57,47 @@ var leaves = []string{
 	"internal/worktree",     // git worktrees
 }
 
-// plan says for each folder with Go code in it which other folders of ours it may import. Imports go down only.
+// plan lists, for each folder with Go code, the folders of this module that it may import. Imports
+// go down only.
 var plan = map[string][]string{
-	// The programs. Nobody imports them.
-	// The client reads records itself where no daemon answers, and says so.
-	"cmd/corralctl":            slices.Concat([]string{"cmd/corralctl/top", "cmd/corralctl/transcript", "cmd/corralctl/wording", "dbusapi/client", "dbusapi", "supervisor/store", "supervisor/session"}, leaves),
+	// The programs. Nothing imports them. The client reads records itself if no daemon answers, and
+	// reports that.
+	"cmd/corralctl": slices.Concat([]string{
+		"cmd/corralctl/top", "cmd/corralctl/transcript", "cmd/corralctl/wording",
+		"dbusapi/client", "dbusapi", "supervisor/store", "supervisor/session",
+	}, leaves),
 	"cmd/corralctl/top":        slices.Concat([]string{"cmd/corralctl/wording", "dbusapi/client", "dbusapi"}, leaves),
 	"cmd/corralctl/transcript": {},
 	"cmd/corralctl/wording":    {"dbusapi/client", "internal/config", "internal/outcome", "internal/plaintext"},
-	"cmd/corrald":              slices.Concat([]string{"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/ground", "supervisor/session", "supervisor/store", "units", "tmux"}, leaves),
-	"cmd/corral-shim":          {"internal/clock", "internal/exitstatus", "internal/keys", "internal/logsizes", "internal/outcome", "internal/program", "internal/safefile", "internal/shimwire", "internal/version"},
+	"cmd/corrald": slices.Concat([]string{
+		"dbusapi/server", "notify", "dbusapi", "supervisor", "supervisor/ground", "supervisor/session",
+		"supervisor/store", "units", "tmux",
+	}, leaves),
+	"cmd/corral-shim": {
+		"internal/clock", "internal/exitstatus", "internal/keys", "internal/logsizes", "internal/outcome",
+		"internal/program", "internal/safefile", "internal/shimwire", "internal/version",
+	},
 
-	// The bus: the contract, one side of it, the other side. They meet only in the contract.
+	// The bus: the contract and its two sides, which share nothing else.
 	"dbusapi":        {},
 	"dbusapi/client": slices.Concat([]string{"dbusapi"}, leaves),
 	"dbusapi/server": slices.Concat([]string{"dbusapi", "supervisor", "supervisor/session"}, leaves),
 
-	// Desktop notifications: a client of the supervisor within the daemon, as the bus server is.
+	// Desktop notifications: a client of the supervisor inside the daemon, like the bus server.
 	"notify": slices.Concat([]string{"supervisor", "supervisor/session"}, leaves),
 
-	// The loop, what it decides by, where it keeps it, and what carries its decisions out. The loop itself knows neither systemd nor tmux: it
-	// says what it needs done, and ground does it.
+	// The event loop, the rules it decides by, its records, and what carries out its decisions. The
+	// loop itself knows neither systemd nor tmux.
 	"supervisor":         slices.Concat([]string{"supervisor/session", "supervisor/store"}, leaves),
 	"supervisor/session": {"internal/exitstatus", "internal/outcome"},
-	"supervisor/store":   {"supervisor/session", "internal/atomicfile", "internal/exitstatus", "internal/failpoint", "internal/safefile"},
-	"supervisor/ground":  slices.Concat([]string{"supervisor", "supervisor/session", "units", "tmux"}, leaves),
-	"units":              leaves,
-	"tmux":               leaves,
+	"supervisor/store": {
+		"supervisor/session", "internal/atomicfile", "internal/exitstatus", "internal/failpoint", "internal/safefile",
+	},
+	"supervisor/ground": slices.Concat([]string{"supervisor", "supervisor/session", "units", "tmux"}, leaves),
+	"units":             leaves,
+	"tmux":              leaves,
 
-	// What only developers run.
+	// Tools for developers.
 	"internal/bench":               slices.Concat([]string{"dbusapi/client", "dbusapi", "internal/testbed"}, leaves),
 	"internal/manual":              {"dbusapi"},
 	"internal/licenses":            {},
@@ -105,45 +118,49 @@ func init() {
 	}
 }
 
-// onlyTests are folders that hold nothing but tests, which may look at the whole house from outside.
+// onlyTests are folders that contain nothing but tests, which may import anything.
 var onlyTests = []string{".", "contrib", "e2e", "e2e/agents"}
 
-// strangers are packages of others that a folder must never come to depend on, not even through another one.
-var strangers = map[string][]string{
-	// Beside each agent, for its whole life: small, and of use without systemd and without a bus.
+// forbiddenImports are packages of other modules that a folder must not depend on, neither directly
+// nor through another package.
+var forbiddenImports = map[string][]string{
+	// It runs beside each agent for its whole life: it is small, and works without systemd and a bus.
 	"cmd/corral-shim":    {"github.com/godbus/", "github.com/coreos/", "github.com/spf13/", "net/http", "encoding/json"},
 	"supervisor/session": {"github.com/godbus/", "github.com/coreos/", "github.com/fsnotify/"},
-	// The client is of use to programs that want no terminal and no flags.
+	// Programs without a terminal and without options use the client as well.
 	"dbusapi/client": {"github.com/spf13/"},
 }
 
-// speakers may write to the journal or a terminal. All others return errors.
-var speakers = []string{
+// mayLog lists the folders that may write to the journal or a terminal. All others return errors.
+var mayLog = []string{
 	"cmd/corrald", "cmd/corralctl", "cmd/corral-shim", "supervisor",
-	"internal/journal",                                                                                                                           // is the way there
-	"internal/bench", "internal/manual", "internal/licenses", "internal/testbed", "internal/testbed/usermanager", "internal/testbed/bootmachine", // are for a developer's terminal
+	"internal/journal", // writes to the journal for them
+	// These print to a developer's terminal.
+	"internal/bench", "internal/manual", "internal/licenses",
+	"internal/testbed", "internal/testbed/usermanager", "internal/testbed/bootmachine",
 }
 
-// without lists the folders that one goroutine, or none, owns the state of: a mutex there is a mistake in the design.
-var without = []string{"supervisor", "units", "tmux", "dbusapi"}
+// noMutex lists the folders whose state belongs to one goroutine, or that have none: a mutex there
+// is a mistake in the design.
+var noMutex = []string{"supervisor", "units", "tmux", "dbusapi"}
 
 const maxLines = 500
 
-func TestEveryFolderIsInThePlan(t *testing.T) {
+func TestFolders_AreInTheArchitecture(t *testing.T) {
 	folders := map[string]bool{}
 	for _, f := range tree(t) {
 		folders[f.folder] = true
 		if !slices.Contains(onlyTests, f.folder) {
 			_, ok := plan[f.folder]
-			assert.True(t, ok, "%s: a folder that the plan in tree_test.go does not have", f.path)
+			assert.True(t, ok, "%s: the folder is not in the plan of tree_test.go", f.path)
 		}
 	}
 	for folder := range plan {
-		assert.True(t, folders[folder], "the plan has %s, the tree does not", folder)
+		assert.True(t, folders[folder], "the plan lists %s, which does not exist", folder)
 	}
 }
 
-func TestImportsGoDownOnly(t *testing.T) {
+func TestImports_GoDownOnly(t *testing.T) {
 	for _, f := range tree(t) {
 		if slices.Contains(onlyTests, f.folder) {
 			continue
@@ -151,46 +168,52 @@ func TestImportsGoDownOnly(t *testing.T) {
 		for _, imported := range f.imports() {
 			ours, ok := strings.CutPrefix(imported, module)
 			may := !ok || slices.Contains(plan[f.folder], ours) ||
-				f.test && (ours == f.folder || strings.HasPrefix(ours+"/", "internal/testbed/")) // what is under test, and the ground it stands on
+				f.test && (ours == f.folder || strings.HasPrefix(ours+"/", "internal/testbed/"))
 			assert.True(t, may, "%s may not import %s", f.path, ours)
 		}
 	}
 }
 
-func TestSomeKnowNoStrangers(t *testing.T) {
+func TestDependencies_AreNotForbidden(t *testing.T) {
 	imports := map[string][]string{} // by folder, tests apart
 	for _, f := range tree(t) {
 		if !f.test {
 			imports[f.folder] = append(imports[f.folder], f.imports()...)
 		}
 	}
-	for folder, bad := range strangers {
-		for _, imported := range withAllBelow(imports, folder) {
+	for folder, bad := range forbiddenImports {
+		for _, imported := range transitiveImports(imports, folder) {
 			for _, b := range bad {
-				banned := imported == b || strings.HasSuffix(b, "/") && strings.HasPrefix(imported, b) && !strings.HasPrefix(imported, module)
+				below := strings.HasSuffix(b, "/") && strings.HasPrefix(imported, b) && !strings.HasPrefix(imported, module)
+				banned := imported == b || below
 				assert.False(t, banned, "%s must not depend on %s", folder, imported)
 			}
 		}
 	}
 }
 
-// What a session becomes follows from what it was and from one event, and from nothing else: not the clock, not a file.
-func TestTheRulesOfASessionArePure(t *testing.T) {
+// TestSessionRules_ArePure: the next value of a session depends on its value and on one event, not
+// on a clock or a file.
+func TestSessionRules_ArePure(t *testing.T) {
 	for _, f := range tree(t) {
 		if f.test || f.folder != "supervisor/session" {
 			continue
 		}
-		for _, impure := range []string{"os", "os/exec", "net", "context", "sync", "sync/atomic", "math/rand", "math/rand/v2", "syscall"} {
-			assert.NotContains(t, f.imports(), impure, "%s: rules do not act", f.path)
+		for _, impure := range []string{
+			"os", "os/exec", "net", "context", "sync", "sync/atomic", "math/rand", "math/rand/v2", "syscall",
+		} {
+			assert.NotContains(t, f.imports(), impure, "%s: rules have no effects", f.path)
 		}
 		f.selectors("time", func(name string, at token.Position) {
-			assert.NotContains(t, []string{"Now", "Since", "Until", "After", "NewTimer", "AfterFunc"}, name, "%s: an event says when it happened", at)
+			assert.NotContains(t, []string{"Now", "Since", "Until", "After", "NewTimer", "AfterFunc"}, name,
+				"%s: an event contains its time", at)
 		})
 	}
 }
 
-// withAllBelow returns what the folder imports, itself and through others of ours.
-func withAllBelow(imports map[string][]string, folder string) []string {
+// transitiveImports returns what the folder imports, directly and through other packages of this
+// module.
+func transitiveImports(imports map[string][]string, folder string) []string {
 	var all []string
 	seen := map[string]bool{folder: true}
 	for queue := []string{folder}; len(queue) > 0; queue = queue[1:] {
@@ -205,84 +228,92 @@ func withAllBelow(imports map[string][]string, folder string) []string {
 	return all
 }
 
-func TestPackagesAreNamedForWhatTheyAreAbout(t *testing.T) {
+func TestPackages_AreNamedAfterTheirFolder(t *testing.T) {
 	for _, f := range tree(t) {
 		name := strings.TrimSuffix(f.ast.Name.Name, "_test")
-		assert.NotContains(t, []string{"util", "utils", "common", "types", "helper", "helpers", "misc", "base", "shared", "lib"}, name, f.path)
+		assert.NotContains(t, []string{
+			"util", "utils", "common", "types", "helper", "helpers", "misc", "base", "shared", "lib",
+		}, name, f.path)
 		if name != "main" && f.folder != "." {
-			assert.Equal(t, path.Base(f.folder), name, "%s: a package is called as its folder is", f.path)
+			assert.Equal(t, path.Base(f.folder), name, "%s: a package has the name of its folder", f.path)
 		}
 	}
 }
 
-func TestFilesCanBeReadAtOnce(t *testing.T) {
+func TestFiles_AreShort(t *testing.T) {
 	for _, f := range tree(t) {
 		if lines := f.set.File(f.ast.FileStart).LineCount(); !f.test {
-			assert.LessOrEqual(t, lines, maxLines, "%s has grown large: which second noun lives in it?", f.path)
+			assert.LessOrEqual(t, lines, maxLines, "%s is too long: split off its second subject", f.path)
 		}
 	}
 }
 
-func TestOneGoroutineOwnsTheState(t *testing.T) {
+func TestMutexes_AreNotUsedInTheCore(t *testing.T) {
 	for _, f := range tree(t) {
-		if f.test || !slices.ContainsFunc(without, func(w string) bool { return f.folder == w || strings.HasPrefix(f.folder, w+"/") }) {
+		inside := func(folder string) bool { return f.folder == folder || strings.HasPrefix(f.folder, folder+"/") }
+		if f.test || !slices.ContainsFunc(noMutex, inside) {
 			continue
 		}
 		f.selectors("sync", func(name string, at token.Position) {
-			assert.NotContains(t, []string{"Mutex", "RWMutex"}, name, "%s: send a function to the loop instead", at)
+			assert.NotContains(t, []string{"Mutex", "RWMutex"}, name, "%s: post to the event loop instead", at)
 		})
 	}
 }
 
-func TestLibrariesReturnErrorsAndSayNothing(t *testing.T) {
+func TestLibraries_NeitherLogNorPrint(t *testing.T) {
 	for _, f := range tree(t) {
-		if f.test || slices.ContainsFunc(speakers, func(s string) bool {
+		if f.test || slices.ContainsFunc(mayLog, func(s string) bool {
 			return strings.HasPrefix(f.folder+"/", s) && f.folder != "supervisor/session" && f.folder != "supervisor/store"
 		}) {
 			continue
 		}
 		for _, logger := range []string{"log", "log/slog"} {
-			assert.NotContains(t, f.imports(), logger, "%s: only the programs and the loop log", f.path)
+			assert.NotContains(t, f.imports(), logger, "%s: only the programs and the event loop log", f.path)
 		}
 		f.selectors("fmt", func(name string, at token.Position) {
 			assert.False(t, strings.HasPrefix(name, "Print"), "%s: only the programs print", at)
 		})
 		f.selectors("os", func(name string, at token.Position) {
-			assert.NotContains(t, []string{"Stdout", "Stderr", "Exit"}, name, "%s: that is for the programs", at)
+			assert.NotContains(t, []string{"Stdout", "Stderr", "Exit"}, name, "%s: only the programs use it", at)
 		})
 	}
 }
 
-func TestNothingSleepsAndNoTestIsSkipped(t *testing.T) {
+func TestSources_NeitherSleepNorSkipTests(t *testing.T) {
 	for _, f := range tree(t) {
 		f.selectors("time", func(name string, at token.Position) {
 			assert.NotEqual(t, "Sleep", name, "%s: wait for the event, with a deadline", at)
 		})
 		for _, tb := range []string{"t", "b", "f", "tb"} {
 			f.selectors(tb, func(name string, at token.Position) {
-				assert.NotContains(t, []string{"Skip", "Skipf", "SkipNow"}, name, "%s: a test that cannot run here belongs behind a build tag and a make target", at)
+				assert.NotContains(t, []string{"Skip", "Skipf", "SkipNow"}, name,
+					"%s: a test that cannot run here belongs behind a build tag and a make target", at)
 			})
 		}
 	}
 }
 
-// A timer of Go's that was stopped wakes the daemon all the same when its time would have come.
-func TestWhatIsCalledOffWakesNobody(t *testing.T) {
+// TestTimers_AreThoseOfPackageDeadline: a stopped timer of the Go runtime still wakes the process
+// at its time.
+func TestTimers_AreThoseOfPackageDeadline(t *testing.T) {
 	daemon := []string{"cmd/corrald", "dbusapi/server", "notify", "supervisor", "supervisor/ground", "units", "tmux"}
 	for _, f := range tree(t) {
 		if f.test || !slices.Contains(daemon, f.folder) {
 			continue
 		}
-		for pkg, timers := range map[string][]string{"time": {"AfterFunc", "After", "NewTimer"}, "context": {"WithTimeout", "WithDeadline"}} {
+		for pkg, timers := range map[string][]string{
+			"time":    {"AfterFunc", "After", "NewTimer"},
+			"context": {"WithTimeout", "WithDeadline"},
+		} {
 			f.selectors(pkg, func(name string, at token.Position) {
-				assert.NotContains(t, timers, name, "%s: take package deadline's", at)
+				assert.NotContains(t, timers, name, "%s: use package deadline", at)
 			})
 		}
 	}
 }
 
-// Where the daemon can be told to die, a test has it die.
-func TestEveryFailpointIsHit(t *testing.T) {
+// TestFailpoints_AreHitByACrashTest: a test ends the daemon at every failpoint.
+func TestFailpoints_AreHitByACrashTest(t *testing.T) {
 	crashes := read(t, "cmd/corrald/crash_test.go")
 	for _, f := range tree(t) {
 		ast.Inspect(f.ast, func(n ast.Node) bool {
@@ -293,15 +324,16 @@ func TestEveryFailpointIsHit(t *testing.T) {
 			hit, _ := call.Fun.(*ast.SelectorExpr)
 			name, _ := call.Args[0].(*ast.BasicLit)
 			if hit != nil && name != nil && hit.Sel.Name == "Hit" {
-				assert.Contains(t, crashes, name.Value, "%s: cmd/corrald/crash_test.go does not have this failpoint", f.set.Position(call.Pos()))
+				assert.Contains(t, crashes, name.Value, "%s: cmd/corrald/crash_test.go has no row for this failpoint",
+					f.set.Position(call.Pos()))
 			}
 			return true
 		})
 	}
 }
 
-// TestEveryFuzzTestHasACorpus: files in the tree from which the fuzzer starts, and which each run of the tests tries.
-func TestEveryFuzzTestHasACorpus(t *testing.T) {
+// TestFuzzTests_HaveACorpus: the fuzzer starts from it, and every test run tries it.
+func TestFuzzTests_HaveACorpus(t *testing.T) {
 	walk(t, func(p string, entry fs.DirEntry) {
 		if entry.IsDir() || !strings.HasSuffix(p, "_test.go") {
 			return
@@ -314,11 +346,11 @@ func TestEveryFuzzTestHasACorpus(t *testing.T) {
 	})
 }
 
-func TestThePlanIsToldToPeople(t *testing.T) {
+func TestArchitecturePage_NamesEveryFolder(t *testing.T) {
 	text := read(t, "docs/ARCHITECTURE.md")
 	for _, folder := range folders(t) {
 		named := strings.Contains(text, "`"+folder+"`")
-		assert.True(t, named, "docs/ARCHITECTURE.md does not say what is in the folder %s", folder)
+		assert.True(t, named, "docs/ARCHITECTURE.md does not describe the folder %s", folder)
 	}
 }
 
@@ -328,7 +360,7 @@ var (
 	relativeLink = regexp.MustCompile(`\]\(([^):#]+)\)`)
 )
 
-func TestDocumentsSpeakOfWhatIsThere(t *testing.T) {
+func TestDocuments_NameWhatExists(t *testing.T) {
 	var targets []string
 	for _, m := range makeTarget.FindAllStringSubmatch(read(t, "Makefile"), -1) {
 		targets = append(targets, m[1])
@@ -339,7 +371,8 @@ func TestDocumentsSpeakOfWhatIsThere(t *testing.T) {
 	require.NoError(t, err)
 	agents, err := filepath.Glob("docs/agents/*.md")
 	require.NoError(t, err)
-	for _, document := range slices.Concat([]string{"README.md", "HACKING.md", "contrib/README.md"}, documents, records, agents) {
+	others := []string{"README.md", "HACKING.md", "contrib/README.md"}
+	for _, document := range slices.Concat(others, documents, records, agents) {
 		text := read(t, document)
 		for _, m := range makeCommand.FindAllStringSubmatch(text, -1) {
 			for target := range strings.FieldsSeq(m[1]) {
@@ -352,8 +385,8 @@ func TestDocumentsSpeakOfWhatIsThere(t *testing.T) {
 	}
 }
 
-// TestVersion_IsTheSameEverywhere: the changelog begins with the version that the packages and the desktop's
-// metadata are of.
+// TestVersion_IsTheSameEverywhere: the changelog begins with the version of the packages and of the
+// desktop metadata.
 func TestVersion_IsTheSameEverywhere(t *testing.T) {
 	m := regexp.MustCompile(`(?m)^## (\S+)`).FindStringSubmatch(read(t, "CHANGELOG.md"))
 	require.NotNil(t, m)
@@ -367,8 +400,8 @@ func TestVersion_IsTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// TestEveryAgentHasAPage, and the index of these names each.
-func TestEveryAgentHasAPage(t *testing.T) {
+// TestAgents_HaveAPage, and the index names each page.
+func TestAgents_HaveAPage(t *testing.T) {
 	definitions, err := filepath.Glob("agents/*.agent")
 	require.NoError(t, err)
 	pages, err := filepath.Glob("docs/agents/*.md")
@@ -385,10 +418,12 @@ func TestEveryAgentHasAPage(t *testing.T) {
 	}
 }
 
-// The states are shown to people as they are printed from the rules; the tests that a document names are there.
-func TestTheManualIsWhatTheRulesSay(t *testing.T) {
+// TestDocuments_ShowTheStateTableAndExistingTests: the table of states in the manual is the one
+// printed from the rules, and each test that a document names exists.
+func TestDocuments_ShowTheStateTableAndExistingTests(t *testing.T) {
 	states := read(t, "supervisor/session/testdata/states.txt")
-	assert.Contains(t, read(t, "docs/SURVIVAL.md"), "```text\n"+strings.TrimRight(states, "\n")+"\n```\n", "docs/SURVIVAL.md does not show supervisor/session/testdata/states.txt")
+	assert.Contains(t, read(t, "docs/SURVIVAL.md"), "```text\n"+strings.TrimRight(states, "\n")+"\n```\n",
+		"docs/SURVIVAL.md does not show supervisor/session/testdata/states.txt")
 	var tests []string
 	for _, f := range tree(t) {
 		for _, d := range f.ast.Decls {
@@ -400,7 +435,9 @@ func TestTheManualIsWhatTheRulesSay(t *testing.T) {
 	for _, document := range []string{"docs/SURVIVAL.md", "docs/REQUIREMENTS.md"} {
 		for _, m := range namedTest.FindAllStringSubmatch(read(t, document), -1) {
 			name, more := strings.CutSuffix(m[1], "…")
-			known := slices.ContainsFunc(tests, func(test string) bool { return test == name || more && strings.HasPrefix(test, name) })
+			known := slices.ContainsFunc(tests, func(test string) bool {
+				return test == name || more && strings.HasPrefix(test, name)
+			})
 			assert.True(t, known, "%s names the test %s", document, m[1])
 		}
 	}
@@ -427,7 +464,7 @@ func (s source) imports() []string {
 	return all
 }
 
-// selectors calls found for every X in the file that is written as name.X.
+// selectors calls found for each X that the file selects as name.X.
 func (s source) selectors(name string, found func(selected string, at token.Position)) {
 	ast.Inspect(s.ast, func(n ast.Node) bool {
 		if selector, ok := n.(*ast.SelectorExpr); ok {
@@ -439,7 +476,7 @@ func (s source) selectors(name string, found func(selected string, at token.Posi
 	})
 }
 
-// tree parses every Go file of the tree, those behind build tags too.
+// tree parses every Go file, including those with build tags.
 func tree(t *testing.T) []source {
 	t.Helper()
 	var all []source
@@ -448,7 +485,7 @@ func tree(t *testing.T) []source {
 			return
 		}
 		set := token.NewFileSet()
-		file, err := parser.ParseFile(set, p, nil, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(set, p, nil, parser.SkipObjectResolution|parser.ParseComments)
 		require.NoError(t, err)
 		all = append(all, source{path: p, folder: path.Dir(p), test: strings.HasSuffix(p, "_test.go"), set: set, ast: file})
 	})
@@ -456,7 +493,7 @@ func tree(t *testing.T) []source {
 	return all
 }
 
-// folders returns every folder of the tree that holds files.
+// folders returns every folder that contains files.
 func folders(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -468,7 +505,7 @@ func folders(t *testing.T) []string {
 	return all
 }
 
-// walk visits the tree, but for what git keeps, what builds make, and test data.
+// walk visits the tree, except git's data, build results and test data.
 func walk(t *testing.T, visit func(p string, entry fs.DirEntry)) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(".", func(p string, entry fs.DirEntry, err error) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/corrald/corral/internal/exitstatus"
 )
 
-func TestHowAnAgentEnds(t *testing.T) {
+func TestExitStatus_RecordsHowTheAgentEnded(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		script string
@@ -50,7 +50,7 @@ func TestHowAnAgentEnds(t *testing.T) {
 	}
 }
 
-func TestCoreDump(t *testing.T) {
+func TestExitStatus_RecordsACoreDump(t *testing.T) {
 	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
 	require.NoError(t, err)
 	s := newHome(t, "sh", "-c", "ulimit -c unlimited; kill -SEGV $$").show()
@@ -62,7 +62,7 @@ func TestCoreDump(t *testing.T) {
 	}
 }
 
-func TestCommandsThatCannotBeStarted(t *testing.T) {
+func TestStartError_NamesTheCause(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
 	require.NoError(t, os.WriteFile(text, []byte("#!/bin/sh\n"), 0o600))
@@ -105,7 +105,7 @@ func TestCommandsThatCannotBeStarted(t *testing.T) {
 	}
 }
 
-func TestArgumentsArriveAsTheyWereGiven(t *testing.T) {
+func TestArguments_ReachTheAgentUnchanged(t *testing.T) {
 	args := []string{"a b", `'"`, "$HOME `x` \\", "line\nline", "", "*", "ünï", "\xff"}
 	h := newHome(t, append([]string{"sh", "-c", `for a; do printf '<%s>' "$a"; done; printf '%s' "$OPT"; pwd`, "sh"}, args...)...)
 	h.spec.Env = append(h.spec.Env, "OPT=x y=z")
@@ -116,7 +116,7 @@ func TestArgumentsArriveAsTheyWereGiven(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(h.dir, "run", "spec"))
 }
 
-func TestScriptWithoutInterpreterLine(t *testing.T) {
+func TestExec_RunsScriptsWithoutInterpreterLine(t *testing.T) {
 	h := newHome(t, "./script", "x y")
 	require.NoError(t, os.WriteFile(filepath.Join(h.spec.Dir, "script"), []byte("echo \"got $1\"\nexit 5\n"), 0o700))
 	s := h.show()
@@ -124,7 +124,7 @@ func TestScriptWithoutInterpreterLine(t *testing.T) {
 	assert.Contains(t, s.log(), "got x y")
 }
 
-func TestAgentInheritsNothing(t *testing.T) {
+func TestAgent_InheritsOnlyItsTerminalAndEnvironment(t *testing.T) {
 	h := newHome(t, "sh", "-c", "grep -E 'Sig(Blk|Ign)' /proc/self/status; echo fds: $(ls /proc/self/fd); env; ps -o sid=,pid=,pgid=,tpgid= -p $$")
 	s := h.show()
 	require.Equal(t, 0, s.ends())
@@ -135,7 +135,7 @@ func TestAgentInheritsNothing(t *testing.T) {
 	assert.NotContains(t, log, "HOME=")
 }
 
-func TestBlockedAndIgnoredSignalsAreNotPassedOn(t *testing.T) {
+func TestAgent_StartsWithDefaultSignals(t *testing.T) {
 	h := newHome(t, "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
 	shim := h.shim
 	h.shim = filepath.Join(h.dir, "wrapper")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestStatusIsCutOut(t *testing.T) {
+func TestOSCFilter_RemovesProgramStatus(t *testing.T) {
 	for _, row := range []struct{ name, output, shown string }{
 		{"with BEL", "a\x1b]7501;state=idle\ab", "ab"},
 		{"with ST", "a\x1b]7501;state=idle\x1b\\b", "ab"},
@@ -39,8 +39,8 @@ func TestStatusIsCutOut(t *testing.T) {
 	}
 }
 
-// TestWhatIsCutOutIsTheSameForAnySplit is about long outputs of well-formed sequences: all is heard, and what is shown is the output without its status.
-func TestWhatIsCutOutIsTheSameForAnySplit(t *testing.T) {
+// TestOSCFilter_IsIndependentOfReadBoundaries is about long outputs of well-formed sequences: all is heard, and what is shown is the output without its status.
+func TestOSCFilter_IsIndependentOfReadBoundaries(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		var output, shown strings.Builder

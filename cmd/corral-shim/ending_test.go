@@ -23,7 +23,7 @@ func numbers(from, to int) string {
 	return b.String()
 }
 
-func TestEnd_IsShownBelowTheCompleteLastScreen(t *testing.T) {
+func TestExitLine_AppearsBelowTheLastScreen(t *testing.T) {
 	const kill = "; kill -KILL $$"
 	for _, row := range []struct {
 		name, script string
@@ -68,7 +68,7 @@ func TestEnd_IsShownBelowTheCompleteLastScreen(t *testing.T) {
 	}
 }
 
-func TestEnd_OfALongLineFitsIntoThePane(t *testing.T) {
+func TestExitLine_FitsThePane(t *testing.T) {
 	exited := exitstatus.Status{Code: exitstatus.Exited, Value: 3}
 	assert.Equal(t, "[corral] claude exited with code 3. Restart or log: corralctl attach shop", endLine("shop", "claude", exited, 80))
 	assert.Equal(t, "[corral] claude exit", endLine("shop", "claude", exited, 21))
@@ -77,8 +77,8 @@ func TestEnd_OfALongLineFitsIntoThePane(t *testing.T) {
 	assert.Contains(t, endLine("shop", "claude", dumped, 80), "was killed by SIGSEGV (core dumped).")
 }
 
-// TestEnd_IsShownWhereTmuxIsNotAsked below the cursor: a server whose program cannot be executed any more is not asked.
-func TestEnd_IsShownWhereTmuxIsNotAsked(t *testing.T) {
+// TestExitLine_WorksWithoutTmux below the cursor: a server whose program cannot be executed any more is not asked.
+func TestExitLine_WorksWithoutTmux(t *testing.T) {
 	var unknown tmuxServer
 	_, err := unknown.ask(time.Now().Add(deadline), "list-panes")
 	require.Error(t, err)
@@ -86,7 +86,7 @@ func TestEnd_IsShownWhereTmuxIsNotAsked(t *testing.T) {
 	assert.Equal(t, resetModes+resetMargins+"\x1b[2;1Hx", string(p.withLine("x")), "attributes are no text")
 }
 
-func TestEnd_IsNotShownWithoutASession(t *testing.T) {
+func TestExitLine_RequiresASession(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty -echo; echo hello; read x")
 	h.spec.Session = "" // the daemon is older
 	m := h.inTmux()

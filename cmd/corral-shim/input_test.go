@@ -26,7 +26,7 @@ func allOf(t *text, size int) string {
 	}
 }
 
-func TestWhatATextBecomes(t *testing.T) {
+func TestText_IsEncodedForTheTerminalMode(t *testing.T) {
 	line, tui := sane(), raw(sane())
 	keys, bare := sane(), sane()
 	keys.Lflag &^= unix.ICANON
@@ -97,7 +97,7 @@ func FuzzPaste(f *testing.F) {
 	})
 }
 
-func TestInputForAProgramThatReadsLines(t *testing.T) {
+func TestInput_ReachesALineReader(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty -echo; echo go; cat > got; echo done")
 	s := h.show()
 	s.sees("go")
@@ -114,7 +114,7 @@ func TestInputForAProgramThatReadsLines(t *testing.T) {
 	assert.Equal(t, want.String()+"end\n\n", h.read("got"))
 }
 
-func TestInputAsAPaste(t *testing.T) {
+func TestInput_UsesBracketedPaste(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty raw -echo; printf '\033[?20'; printf '04hgo'; head -c 25 > got; printf one; head -c 1 > enter; printf two`)
 	s := h.show()
 	s.sees("go")
@@ -126,8 +126,8 @@ func TestInputAsAPaste(t *testing.T) {
 	assert.Equal(t, "\r", h.read("enter"))
 }
 
-// TestAnAnswerIsTyped: a dialog takes keys, and passes over a paste. A text of several lines is none.
-func TestAnAnswerIsTyped(t *testing.T) {
+// TestInput_TypesAnswersToDialogs: a dialog takes keys, and passes over a paste. A text of several lines is none.
+func TestInput_TypesAnswersToDialogs(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty raw -echo; printf '\033[?2004h\033]7501;state=blocked:kind=permission\033\\may I?'; head -c 2 >answer
 		printf '\033]7501;state=blocked:kind=permission\033\\and?'; head -c 16 >paste; printf over; read rest`)
 	s := h.show()
@@ -141,7 +141,7 @@ func TestAnAnswerIsTyped(t *testing.T) {
 	assert.Equal(t, "\x1b[200~a\rb\x1b[201~\r", h.read("paste"))
 }
 
-func TestEnterFollowsOnceTheTextWasRead(t *testing.T) {
+func TestInput_SendsEnterAfterTheTextWasRead(t *testing.T) {
 	h := newHome(t, "reads")
 	s := h.show()
 	s.sees("go")
@@ -152,7 +152,7 @@ func TestEnterFollowsOnceTheTextWasRead(t *testing.T) {
 	s.ends()
 }
 
-func TestEnterIsPressedThoughTheTextIsNotRead(t *testing.T) {
+func TestInput_SendsEnterAfterTimeoutIfTheTextIsUnread(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty raw -echo; printf go; while [ ! -e now ]; do read -t 0.05 x < /dev/null; sleep 0.05; done; head -c 5 > got`)
 	s := h.show()
 	s.sees("go")
@@ -163,7 +163,7 @@ func TestEnterIsPressedThoughTheTextIsNotRead(t *testing.T) {
 	assert.Equal(t, "text\r", h.read("got"))
 }
 
-func TestTextsStayWholeAndInOrder(t *testing.T) {
+func TestInput_DeliversConcurrentTextsUnmixed(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; head -c 600300 > got")
 	s := h.show()
 	s.sees("go")
@@ -181,7 +181,7 @@ func TestTextsStayWholeAndInOrder(t *testing.T) {
 	}
 }
 
-func TestTooMuchInput(t *testing.T) {
+func TestInput_RejectsTooMuchText(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; exec sleep 1000")
 	s := h.show()
 	s.sees("go")
@@ -200,8 +200,8 @@ func TestTooMuchInput(t *testing.T) {
 	assert.Equal(t, 137, s.ends())
 }
 
-// TestATextWhoseSenderIsGone never arrives if it was not begun: its sender was told that it did not.
-func TestATextWhoseSenderIsGone(t *testing.T) {
+// TestInput_WithdrawsTextsOfClosedConnections never arrives if it was not begun: its sender was told that it did not.
+func TestInput_WithdrawsTextsOfClosedConnections(t *testing.T) {
 	h := newHome(t, "sh", "-c", "mkfifo now; stty raw -echo; printf go; head -c 1 > first; printf one; read -r line < now; head -c 300004 > got")
 	s := h.show()
 	s.sees("go")
@@ -218,7 +218,7 @@ func TestATextWhoseSenderIsGone(t *testing.T) {
 	assert.Equal(t, strings.Repeat("b", 299_999)+"stays", h.read("got"))
 }
 
-func TestInputInterruptedByADisconnect(t *testing.T) {
+func TestInput_DiscardsTextsOfInterruptedConnections(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; head -c 5 > got")
 	s := h.show()
 	s.sees("go")

@@ -92,8 +92,8 @@ func TestKeys_StayInOrderWithTexts(t *testing.T) {
 	assert.Equal(t, text+"abcTEXTz\r", h.read("got"))
 }
 
-// TestKeys_OvertakeTextsThatAreHeld until the agent takes input: they answer what it begins with.
-func TestKeys_OvertakeTextsThatAreHeld(t *testing.T) {
+// TestKeys_PrecedeHeldTexts until the agent takes input: they answer what it begins with.
+func TestKeys_PrecedeHeldTexts(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty raw -echo; printf 'trust?'; head -c 1 > key; printf '\033[?2004hready'; head -c 17 > got`)
 	h.spec.Holds = true
 	s := h.show()
@@ -107,8 +107,8 @@ func TestKeys_OvertakeTextsThatAreHeld(t *testing.T) {
 	assert.Equal(t, "\x1b[200~later\x1b[201~", h.read("got"))
 }
 
-// TestKeys_OfASenderThatIsGone are not pressed any more.
-func TestKeys_OfASenderThatIsGone(t *testing.T) {
+// TestKeys_AreWithdrawnWithTheirConnection are not pressed any more.
+func TestKeys_AreWithdrawnWithTheirConnection(t *testing.T) {
 	h := newHome(t, "sh", "-c", "mkfifo now; stty raw echo; printf go; read -r line < now; head -c 6 > got")
 	s := h.show()
 	s.sees("go")
@@ -123,8 +123,8 @@ func TestKeys_OfASenderThatIsGone(t *testing.T) {
 	assert.Equal(t, "astays", h.read("got"))
 }
 
-// TestKeys_AreTypedAheadOfAProgramThatDoesNotRead, after it was given the time to.
-func TestKeys_AreTypedAheadOfAProgramThatDoesNotRead(t *testing.T) {
+// TestKeys_AreTypedAheadIfTheProgramDoesNotRead, after it was given the time to.
+func TestKeys_AreTypedAheadIfTheProgramDoesNotRead(t *testing.T) {
 	h := newHome(t, "sh", "-c", "mkfifo now; stty raw -echo; printf go; read -r line < now; head -c 50 > got")
 	s := h.show()
 	s.sees("go")
@@ -137,8 +137,8 @@ func TestKeys_AreTypedAheadOfAProgramThatDoesNotRead(t *testing.T) {
 
 const blocked = "\x1b]7501;state=blocked:kind=permission\x1b\\"
 
-// TestKeys_AnswerOnlyWhatIsAsked: each row's agent prints a question and then, once "now" is there, something more.
-func TestKeys_AnswerOnlyWhatIsAsked(t *testing.T) {
+// TestKeys_AnswerOnlyPendingQuestions: each row's agent prints a question and then, once "now" is there, something more.
+func TestKeys_AnswerOnlyPendingQuestions(t *testing.T) {
 	over := "its agent has continued meanwhile"
 	for name, row := range map[string]struct{ prints, typed, want string }{
 		"it still asks":                          {prints: "nothing new"},
@@ -176,8 +176,8 @@ func TestKeys_AnswerOnlyWhatIsAsked(t *testing.T) {
 	}
 }
 
-// TestKeys_AnswerAReport that came on the bus: of what has become of it the shim knows nothing, but that nobody has typed since.
-func TestKeys_AnswerAReport(t *testing.T) {
+// TestKeys_AnswerQuestionsReportedOverDBus that came on the bus: of what has become of it the shim knows nothing, but that nobody has typed since.
+func TestKeys_AnswerQuestionsReportedOverDBus(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; head -c 100 >got")
 	s := h.show()
 	s.sees("go")
@@ -194,8 +194,8 @@ func TestKeys_AnswerAReport(t *testing.T) {
 	s.ends()
 }
 
-// TestKeys_ThatAreSeveral stop where the question is over: the first of them was the answer.
-func TestKeys_ThatAreSeveral(t *testing.T) {
+// TestKeys_StopWhenTheQuestionIsAnswered stop where the question is over: the first of them was the answer.
+func TestKeys_StopWhenTheQuestionIsAnswered(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty raw -echo; printf '%s' "$1"; head -c 1 >key; printf '\033]7501;state=working\033\\over'; head -c 5 >rest`, "sh", blocked)
 	s := h.show()
 	d := h.connect()
@@ -211,10 +211,10 @@ func TestKeys_ThatAreSeveral(t *testing.T) {
 // questions is how many times an answer races the end of its question.
 const questions = 1000
 
-// TestKeys_RaceTheEndOfTheQuestion: an agent asks for permission, and goes on at any moment, answered or not. When it asks and when it goes on it also puts the
+// TestKeys_NeverReachAnOutdatedQuestion: an agent asks for permission, and goes on at any moment, answered or not. When it asks and when it goes on it also puts the
 // query of the Program Status Protocol, whose answer comes to it in the same stream as keys, at the place where the shim has read that. So it knows of
 // each key whether the shim wrote it while it was known to ask just that.
-func TestKeys_RaceTheEndOfTheQuestion(t *testing.T) {
+func TestKeys_NeverReachAnOutdatedQuestion(t *testing.T) {
 	h := newHome(t, "asks")
 	h.spec.IdleAfter = time.Hour // silence is no word of its own between two questions
 	s := h.show()

@@ -18,7 +18,7 @@ func modesAfter(output []byte, size int) *modes {
 	return &s.modes
 }
 
-func TestModes(t *testing.T) {
+func TestModes_TrackAndRestore(t *testing.T) {
 	for _, c := range []struct {
 		name, output string
 		paste        bool

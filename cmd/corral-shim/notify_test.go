@@ -13,7 +13,7 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-func TestNotifications(t *testing.T) {
+func TestParseNotification_ReadsKnownVariables(t *testing.T) {
 	for _, row := range []struct {
 		name, text string
 		want       notification
@@ -57,8 +57,8 @@ func (h *home) withNotify() *home {
 	return h
 }
 
-// TestAnAgentTellsHowItIs by the program that systemd has for that. It waits until its BARRIER=1 was closed, five seconds at most.
-func TestAnAgentTellsHowItIs(t *testing.T) {
+// TestNotifySocket_AcceptsSystemdNotify by the program that systemd has for that. It waits until its BARRIER=1 was closed, five seconds at most.
+func TestNotifySocket_AcceptsSystemdNotify(t *testing.T) {
 	begun := time.Now()
 	h := newHome(t, "sh", "-c", `read a; systemd-notify --ready --status="one" && echo said; read a
 		systemd-notify --status="which one?" X_CORRAL_ACTIVITY=waiting X_CORRAL_REASON=question; read a; systemd-notify X_CORRAL_ACTIVITY=working; read a`).withNotify()
@@ -92,15 +92,15 @@ func TestAnAgentTellsHowItIs(t *testing.T) {
 	assert.NoFileExists(t, h.spec.Notify)
 }
 
-func TestOnlyWhoAskedForItGetsASocket(t *testing.T) {
+func TestNotifySocket_IsOptional(t *testing.T) {
 	h := newHome(t, "sh", "-c", `echo "<$NOTIFY_SOCKET>"`)
 	s := h.show()
 	s.sees("<>")
 	s.ends()
 }
 
-// TestAFloodOfNotifications: the daemon hears the first words and the last one, and few in between.
-func TestAFloodOfNotifications(t *testing.T) {
+// TestNotifySocket_ThrottlesReports: the daemon hears the first words and the last one, and few in between.
+func TestNotifySocket_ThrottlesReports(t *testing.T) {
 	const flood = `import os, socket
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.connect(os.environ["NOTIFY_SOCKET"])
 input()
@@ -119,8 +119,8 @@ input()`
 	require.Zero(t, s.ends())
 }
 
-// TestAnAgentAsksTwice for the same: whoever was told of the first time may have answered that.
-func TestAnAgentAsksTwice(t *testing.T) {
+// TestStatusReport_IsRepeatedForASecondQuestion for the same: whoever was told of the first time may have answered that.
+func TestStatusReport_IsRepeatedForASecondQuestion(t *testing.T) {
 	for name, script := range map[string]string{
 		"by sd_notify":                       `for i in 1 2; do systemd-notify X_CORRAL_ACTIVITY=waiting X_CORRAL_REASON=question; done; read a`,
 		"by sd_notify, and does not say why": `for i in 1 2; do systemd-notify X_CORRAL_ACTIVITY=waiting; done; read a`,
@@ -143,8 +143,8 @@ func TestAnAgentAsksTwice(t *testing.T) {
 	}
 }
 
-// TestTheBell rings once, for as long as the agent does not go on.
-func TestTheBell(t *testing.T) {
+// TestBell_LastsUntilTheAgentContinues rings once, for as long as the agent does not go on.
+func TestBell_LastsUntilTheAgentContinues(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; read a; printf 'ding\a'; printf '\a\a'; read a; printf '\033]0;a title\a'; read a; printf '\a'; read a`)
 	h.spec.IdleAfter = ringTail + ringTail/5 // so that what follows a silence is no tail of the bell's
 	s := h.show()
@@ -180,7 +180,7 @@ func TestTheBell(t *testing.T) {
 }
 
 // A program may say how it is each second, for days.
-func TestNotificationsCostNoMemory(t *testing.T) {
+func TestNotifySocket_DoesNotAllocate(t *testing.T) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	require.NoError(t, err)
 	n := &notifier{group: ownCgroup(text)}

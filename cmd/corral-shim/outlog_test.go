@@ -41,7 +41,7 @@ func kept(t *testing.T, dir string, limit int) (older, newer string) {
 	return older, newer
 }
 
-func TestLogRotatesAtLineEnds(t *testing.T) {
+func TestOutputLog_RotatesAtLineEnds(t *testing.T) {
 	const limit = 64 << 10
 	for _, longest := range []int{10, 200, 5000} {
 		t.Run(fmt.Sprintf("lines of up to %d bytes", longest), func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestLogRotatesAtLineEnds(t *testing.T) {
 	}
 }
 
-func TestLogCutsALineThatNeverEnds(t *testing.T) {
+func TestOutputLog_SplitsEndlessLines(t *testing.T) {
 	const limit = 32 << 10
 	l, dir := newLog(t, limit)
 	piece := []byte(strings.Repeat("y", 1000))
@@ -81,7 +81,7 @@ func TestLogCutsALineThatNeverEnds(t *testing.T) {
 	assert.Greater(t, len(older)+len(newer), limit/3)
 }
 
-func TestLogIsAppendedAcrossRuns(t *testing.T) {
+func TestOutputLog_IsAppendedAcrossRuns(t *testing.T) {
 	l, dir := newLog(t, 64<<10)
 	l.write([]byte("first run\n"))
 	again, err := openLog(dir, 64<<10)
@@ -91,7 +91,7 @@ func TestLogIsAppendedAcrossRuns(t *testing.T) {
 	assert.Equal(t, "first run\nsecond run\n", newer)
 }
 
-func TestLogShrinksWithItsLimit(t *testing.T) {
+func TestOutputLog_ShrinksToALowerLimit(t *testing.T) {
 	l, dir := newLog(t, 1<<20)
 	for i := range 30_000 {
 		l.write(fmt.Appendf(nil, "line number %d of many\n", i))
@@ -104,7 +104,7 @@ func TestLogShrinksWithItsLimit(t *testing.T) {
 	assert.True(t, strings.HasPrefix(older, "line number"))
 }
 
-func TestLogSaysWhatIsMissing(t *testing.T) {
+func TestOutputLog_MarksMissingBytes(t *testing.T) {
 	l, dir := newLog(t, 64<<10)
 	l.write([]byte("before\n"))
 	full, err := unix.Open("/dev/full", unix.O_WRONLY|unix.O_CLOEXEC, 0)
@@ -120,7 +120,7 @@ func TestLogSaysWhatIsMissing(t *testing.T) {
 	require.NoError(t, unix.Close(full))
 }
 
-func TestLogThatCannotBeOpenedIsTriedAgain(t *testing.T) {
+func TestOutputLog_RetriesAfterOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, logName), 0o700))
 	l, err := openLog(dir, 64<<10)
@@ -132,8 +132,8 @@ func TestLogThatCannotBeOpenedIsTriedAgain(t *testing.T) {
 	assert.Equal(t, "\r\n[corral: 5 bytes of output are missing here: is a directory]\r\nkept\n", newer)
 }
 
-// TestLogThatSomebodyTakesAway is begun anew.
-func TestLogThatSomebodyTakesAway(t *testing.T) {
+// TestOutputLog_SurvivesRemoval is begun anew.
+func TestOutputLog_SurvivesRemoval(t *testing.T) {
 	const limit = 16 << 10
 	line := []byte(strings.Repeat("x", 999) + "\n")
 	l, dir := newLog(t, limit)
@@ -168,7 +168,7 @@ func TestLogThatSomebodyTakesAway(t *testing.T) {
 	assert.Equal(t, "0\n75 80 24\n", string(b))
 }
 
-func TestLogRotatesAtFullSpeed(t *testing.T) {
+func TestOutputLog_RotatesUnderLoad(t *testing.T) {
 	h := newHome(t, "sh", "-c", "seq 1000000")
 	h.spec.LogMax = 256 << 10
 	s := h.show()
@@ -182,8 +182,8 @@ func TestLogRotatesAtFullSpeed(t *testing.T) {
 	}
 }
 
-// TestTheSizesOfTheTerminalAreKept beside the log, through its rotation, and into the next run.
-func TestTheSizesOfTheTerminalAreKept(t *testing.T) {
+// TestOutputLog_RecordsTerminalSizes beside the log, through its rotation, and into the next run.
+func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
 	l, dir := newLog(t, 16<<10) // a file ends with the line beyond 5,952 bytes
 	sizes := func() string {
 		t.Helper()

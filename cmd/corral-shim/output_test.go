@@ -14,8 +14,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestAPaneIsGoneWhenItIsWrittenTo: its tmux server has died, and the first to see that is a write of output that is still to be kept.
-func TestAPaneIsGoneWhenItIsWrittenTo(t *testing.T) {
+// TestPane_CanVanishDuringAWrite: its tmux server has died, and the first to see that is a write of output that is still to be kept.
+func TestPane_CanVanishDuringAWrite(t *testing.T) {
 	inner, err := openInner(sane(), &unix.Winsize{Row: 24, Col: 80})
 	require.NoError(t, err)
 	agent, err := inner.openSlave(0)
@@ -56,9 +56,9 @@ func TestAPaneIsGoneWhenItIsWrittenTo(t *testing.T) {
 	assert.Equal(t, "working", s.said[saidByProgram].activity)
 }
 
-// TestALastReadThatHasLittleRoom: a terminal that has more than the room there was is known to have it. Its agent may be waiting for that to be read, and no
+// TestReadOutput_ContinuesAfterAFullBuffer: a terminal that has more than the room there was is known to have it. Its agent may be waiting for that to be read, and no
 // event would tell of it.
-func TestALastReadThatHasLittleRoom(t *testing.T) {
+func TestReadOutput_ContinuesAfterAFullBuffer(t *testing.T) {
 	inner, err := openInner(sane(), &unix.Winsize{Row: 24, Col: 80})
 	require.NoError(t, err)
 	agent, err := inner.openSlave(0)

@@ -22,7 +22,7 @@ func drawn(output string, size int) []string {
 	return rows
 }
 
-func TestPicture(t *testing.T) {
+func TestTextScreen_FollowsOutput(t *testing.T) {
 	for _, row := range []struct{ name, output, want string }{
 		{"lines", "one\r\ntwo", "one|two||"},
 		{"they scroll", "1\r\n2\r\n3\r\n4\r\n5", "2|3|4|5"},
@@ -59,7 +59,7 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-func TestAPictureThatIsResized(t *testing.T) {
+func TestTextScreen_Resize(t *testing.T) {
 	p := newPicture(3, 10)
 	p.write([]byte("one\r\ntwo\r\nthree"))
 	p.resize(2, 4)
@@ -71,8 +71,8 @@ func TestAPictureThatIsResized(t *testing.T) {
 	p.write([]byte("yz"))
 }
 
-// FuzzPicture holds that nothing is drawn where there is no place, and that it does not matter into which pieces the output falls.
-func FuzzPicture(f *testing.F) {
+// FuzzTextScreen holds that nothing is drawn where there is no place, and that it does not matter into which pieces the output falls.
+func FuzzTextScreen(f *testing.F) {
 	for _, seed := range []string{"a\r\nb\x1b[2;3Hc\x1b[2J", "\x1b[?1049h\x1b[99;99Hx\x1b[1J\x1b[K", "\x1b]0;t\a\xc3\xa9\t\b\x1bM\x1b7\x1b8", "\x1b[;;;;;9m\x1b[3X"} {
 		f.Add(seed, uint8(3))
 	}
@@ -81,7 +81,7 @@ func FuzzPicture(f *testing.F) {
 	})
 }
 
-func BenchmarkPicture(b *testing.B) {
+func BenchmarkTextScreen(b *testing.B) {
 	p := newPicture(40, 120)
 	output := []byte(strings.Repeat("\x1b[32m+\tif err := s.save(entry); err != nil {\x1b[0m\r\n", 1000))
 	b.SetBytes(int64(len(output)))

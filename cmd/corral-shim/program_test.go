@@ -38,8 +38,8 @@ os.rename("new", "result")
 sys.stdin.read(1)
 `
 
-// TestTheAnswerComesBeforeThatOfTmux, also on a machine that has a lot to do.
-func TestTheAnswerComesBeforeThatOfTmux(t *testing.T) {
+// TestStatusQuery_IsAnsweredBeforeTmuxAnswers, also on a machine that has a lot to do.
+func TestStatusQuery_IsAnsweredBeforeTmuxAnswers(t *testing.T) {
 	const rounds = 300
 	for name, busy := range map[string]bool{"at rest": false, "busy": true} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func says(words ...string) string {
 	return script.String()
 }
 
-func TestWhatAnAgentTellsItsTerminal(t *testing.T) {
+func TestOSC_CommandsBecomeStatusReports(t *testing.T) {
 	type said struct{ source, activity, reason, text string }
 	for _, row := range []struct {
 		name  string
@@ -114,8 +114,8 @@ func TestWhatAnAgentTellsItsTerminal(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoNotification says nothing.
-func TestWhatIsNoNotification(t *testing.T) {
+// TestOSC_IgnoresUnrelatedCommands says nothing.
+func TestOSC_IgnoresUnrelatedCommands(t *testing.T) {
 	h := newHome(t, "sh", "-c", says("\x1b]9;4;1;50\a\x1b]9;12\a\x1b]99;i=1:p=?;\x1b\\\x1b]99;d=0;x\x1b\\\x1b]777;container;push;x\a\x1b]133;B\a\x1b]0;title\a\x1b]7501;state=sleeping\a\x1b]8;;http://x\a",
 		"\x1b]7501;state=idle\a"))
 	s := h.show()
@@ -126,8 +126,8 @@ func TestWhatIsNoNotification(t *testing.T) {
 	s.ends()
 }
 
-// TestTheLastStateIsToldWhateverComesBefore: a quick agent's states are told in their order, none that it was not in, and its last one soon.
-func TestTheLastStateIsToldWhateverComesBefore(t *testing.T) {
+// TestStatusReport_LastStateIsReportedSoon: a quick agent's states are told in their order, none that it was not in, and its last one soon.
+func TestStatusReport_LastStateIsReportedSoon(t *testing.T) {
 	var script strings.Builder
 	script.WriteString("import os, sys\nsys.stdin.readline()\n")
 	r := rand.New(rand.NewPCG(1, 2))

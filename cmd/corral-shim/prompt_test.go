@@ -10,7 +10,7 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-func TestThePromptIsTypedWhenTheAgentIsIdle(t *testing.T) {
+func TestPrompt_IsTypedWhenTheAgentIsIdle(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; printf go; read a; read b; printf "got <$a> <$b>"; read rest`)
 	h.spec.Prompt = "fix the tests\nall of them"
 	s := h.show()
@@ -24,7 +24,7 @@ func TestThePromptIsTypedWhenTheAgentIsIdle(t *testing.T) {
 	assert.True(t, h.status().Prompted)
 }
 
-func TestThePromptIsPastedOnceTheAgentHasAskedForPastes(t *testing.T) {
+func TestPrompt_IsPastedIfTheAgentSupportsIt(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty raw -echo; printf '\033[?2004hgo'; head -c 15 >got; printf one; head -c 1 >enter`)
 	h.spec.IdleAfter = time.Hour
 	h.spec.Prompt = "fix"
@@ -35,8 +35,8 @@ func TestThePromptIsPastedOnceTheAgentHasAskedForPastes(t *testing.T) {
 	assert.Equal(t, "\r", h.read("enter"))
 }
 
-// TestThePromptIsNoAnswer: an agent that asks its user something else before it begins is not answered by it.
-func TestThePromptIsNoAnswer(t *testing.T) {
+// TestPrompt_DoesNotAnswerQuestions: an agent that asks its user something else before it begins is not answered by it.
+func TestPrompt_DoesNotAnswerQuestions(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; systemd-notify --ready X_CORRAL_ACTIVITY=waiting X_CORRAL_REASON=permission; printf 'trust?'; read a
 		systemd-notify X_CORRAL_ACTIVITY=idle; printf 'well'; read b; printf "got <$a> <$b>"; read rest`).withNotify()
 	h.spec.Prompt = "fix"
@@ -48,7 +48,7 @@ func TestThePromptIsNoAnswer(t *testing.T) {
 	s.sees("got <yes> <fix>")
 }
 
-func TestThePromptWaitsForTheTitle(t *testing.T) {
+func TestPrompt_WaitsForTheTitle(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; printf '\033[?2004hloading'; read a; printf '\033]0;Ready\007ready'; read b; printf "got <$a> <$b>"; read rest`)
 	h.spec.TitleReady, h.spec.Prompt = "^Ready", "fix"
 	s := h.show()
@@ -59,7 +59,7 @@ func TestThePromptWaitsForTheTitle(t *testing.T) {
 	s.sees("fix")
 }
 
-func TestThePromptWaitsForAnAgentThatSaysWhenItIsReady(t *testing.T) {
+func TestPrompt_WaitsForReadyNotification(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; printf 'loading'; read a; systemd-notify --ready; read b; printf "got <$a> <$b>"; read rest`).withNotify()
 	h.spec.Prompt = "fix"
 	s := h.show()
@@ -69,7 +69,7 @@ func TestThePromptWaitsForAnAgentThatSaysWhenItIsReady(t *testing.T) {
 	s.sees("got <a person> <fix>")
 }
 
-func TestWhatIsSentComesAfterThePrompt(t *testing.T) {
+func TestPrompt_PrecedesOtherTexts(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; printf go; read a; read b; printf "got <$a> <$b>"; read rest`)
 	h.spec.IdleAfter = time.Second
 	h.spec.Prompt = "first"
@@ -80,8 +80,8 @@ func TestWhatIsSentComesAfterThePrompt(t *testing.T) {
 	s.sees("got <first> <second>")
 }
 
-// TestATextWaitsForAnAgentThatWouldLoseIt, but for what it asks before it begins.
-func TestATextWaitsForAnAgentThatWouldLoseIt(t *testing.T) {
+// TestInput_IsHeldUntilTheAgentIsReady, but for what it asks before it begins.
+func TestInput_IsHeldUntilTheAgentIsReady(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; printf '\033]7501;state=blocked:kind=setup\007'; read a; printf '\033]7501;state=working\007loading'
 		read b; printf '\033]0;Ready\007ready'; read c; printf "got <$a> <$b> <$c>"; read rest`)
 	h.spec.TitleReady, h.spec.Holds = "^Ready", true
@@ -98,7 +98,7 @@ func TestATextWaitsForAnAgentThatWouldLoseIt(t *testing.T) {
 	assert.False(t, h.status().Prompted)
 }
 
-func TestAnAgentThatEndsBeforeItsPrompt(t *testing.T) {
+func TestPrompt_IsNotRecordedIfTheAgentEndsFirst(t *testing.T) {
 	h := newHome(t, "sh", "-c", `exit 3`)
 	h.spec.Prompt = "never"
 	s := h.show()
@@ -106,7 +106,7 @@ func TestAnAgentThatEndsBeforeItsPrompt(t *testing.T) {
 	assert.False(t, h.status().Prompted)
 }
 
-func TestWhenThePromptIsTyped(t *testing.T) {
+func TestPromptTime_DependsOnOutputTitleAndReadiness(t *testing.T) {
 	begin := time.Now()
 	at := func(seconds float64) time.Time { return begin.Add(time.Duration(seconds * float64(time.Second))) }
 	for _, row := range []struct {

@@ -22,8 +22,8 @@ func (h *home) ordinary() func(*exec.Cmd) {
 	return func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: 54321, Gid: 54321} }
 }
 
-// TestTheExitIsWrittenDownElsewhere: where the state directory takes no record any more, the runtime directory has it, and nothing else is left there.
-func TestTheExitIsWrittenDownElsewhere(t *testing.T) {
+// TestExitStatus_FallsBackToTheRuntimeDirectory: where the state directory takes no record any more, the runtime directory has it, and nothing else is left there.
+func TestExitStatus_FallsBackToTheRuntimeDirectory(t *testing.T) {
 	h := newHome(t, "sh", "-c", "read a; exit 7")
 	s := h.show(h.ordinary())
 	s.connect()
@@ -42,8 +42,8 @@ func TestTheExitIsWrittenDownElsewhere(t *testing.T) {
 	assert.Len(t, left, 1)
 }
 
-// TestAnAgentNeedsNoStateDirectory that can be written to, neither for its start nor for its end.
-func TestAnAgentNeedsNoStateDirectory(t *testing.T) {
+// TestExitStatus_IsRecordedWithoutAWritableStateDirectory that can be written to, neither for its start nor for its end.
+func TestExitStatus_IsRecordedWithoutAWritableStateDirectory(t *testing.T) {
 	h := newHome(t, "sh", "-c", "exit 7")
 	change := h.ordinary()
 	require.NoError(t, os.Chmod(h.spec.StateDir, 0o500))
@@ -54,8 +54,8 @@ func TestAnAgentNeedsNoStateDirectory(t *testing.T) {
 	assert.Equal(t, 7, status.Value)
 }
 
-// TestTheShimStaysUntilTheExitIsWrittenDown: where it can be written nowhere, the shim says so in the pane and stays until it can.
-func TestTheShimStaysUntilTheExitIsWrittenDown(t *testing.T) {
+// TestExitStatus_IsRetriedUntilWritten: where it can be written nowhere, the shim says so in the pane and stays until it can.
+func TestExitStatus_IsRetriedUntilWritten(t *testing.T) {
 	h := newHome(t, "sh", "-c", "read a; echo the last word; exit 7")
 	s := h.show(h.ordinary())
 	s.connect()

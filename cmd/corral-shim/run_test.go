@@ -10,8 +10,8 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-// TestReadSpec_WaitsForNoFIFO: its daemon would wait for it in vain.
-func TestReadSpec_WaitsForNoFIFO(t *testing.T) {
+// TestReadSpec_RejectsAFIFO: its daemon would wait for it in vain.
+func TestReadSpec_RejectsAFIFO(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	require.NoError(t, unix.Mkfifo(path, 0o600))
 	_, err := readSpec(path)

@@ -44,7 +44,7 @@ func hearPieces(pieces ...[]byte) heard {
 	return h
 }
 
-func TestBellsAndCommands(t *testing.T) {
+func TestScanner_FindsBellsAndOSCCommands(t *testing.T) {
 	long := strings.Repeat("x", maxCommand)
 	for _, row := range []struct {
 		name, output string

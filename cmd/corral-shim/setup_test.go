@@ -10,8 +10,8 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// TestTitles mean what the agent's definition says, and nothing without one.
-func TestTitles(t *testing.T) {
+// TestTitle_PatternsDetermineTheActivity mean what the agent's definition says, and nothing without one.
+func TestTitle_PatternsDetermineTheActivity(t *testing.T) {
 	type said struct{ activity, reason, text string }
 	titles := []string{"\x1b]0;◇ Ready\a", "\x1b]2;✦ Working… (shop)\x1b\\", "\x1b]0;✋ Action\x07", "\x1b]0;✦ Working… (shop)\a", "\x1b]0;◇ Ready\a", "\x1b]133;C\a\x1b]0;vim\a"}
 	want := []said{
@@ -36,7 +36,7 @@ func TestTitles(t *testing.T) {
 const trusting = `stty -echo; printf '\033[2J\033[2;1H╭───╮\033[3;1H│\033[3;3HDo\033[3;6Hyou trust\033[3;16Hthis folder?\033[3;40H│'; read answer
 printf '\033[2J\033[Hprompt> \033[?2004h'; read line; echo "got $line"; read end`
 
-func TestADialogOfAnAgentThatSaysNothing(t *testing.T) {
+func TestSetupDialog_IsDetectedOnTheScreen(t *testing.T) {
 	h := newHome(t, "sh", "-c", trusting)
 	h.spec.SetupPattern, h.spec.ReadyTimeout = `Do you trust this folder\?`, 500*time.Millisecond
 	h.spec.Prompt = "fix it"
@@ -54,8 +54,8 @@ func TestADialogOfAnAgentThatSaysNothing(t *testing.T) {
 	require.Zero(t, s.ends())
 }
 
-// TestADialogThatComesLate, after the time in which the agent should have said something, and one that follows it.
-func TestADialogThatComesLate(t *testing.T) {
+// TestSetupDialog_MayAppearLate, after the time in which the agent should have said something, and one that follows it.
+func TestSetupDialog_MayAppearLate(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; printf 'loading\033[?2004h'; read begin; `+trusting)
 	h.spec.SetupPattern, h.spec.ReadyTimeout = `Do you trust this folder\?|prompt>`, 100*time.Millisecond
 	s := h.show()
@@ -70,8 +70,8 @@ func TestADialogThatComesLate(t *testing.T) {
 	require.Zero(t, s.ends())
 }
 
-// TestThePromptIsNoAnswerToADialog, also before it is told that there is one.
-func TestThePromptIsNoAnswerToADialog(t *testing.T) {
+// TestSetupDialog_IsNotAnsweredByThePrompt, also before it is told that there is one.
+func TestSetupDialog_IsNotAnsweredByThePrompt(t *testing.T) {
 	h := newHome(t, "sh", "-c", `printf '\033[?2004h'; `+trusting)
 	h.spec.SetupPattern, h.spec.ReadyTimeout = `Do you trust this folder\?`, time.Minute
 	h.spec.Prompt = "fix it"
@@ -86,8 +86,8 @@ func TestThePromptIsNoAnswerToADialog(t *testing.T) {
 	require.Zero(t, s.ends())
 }
 
-// TestAnAgentThatSpeaksIsNotLookedAt: whatever its screen shows.
-func TestAnAgentThatSpeaksIsNotLookedAt(t *testing.T) {
+// TestSetupDialog_DetectionStopsAfterAStatusReport: whatever its screen shows.
+func TestSetupDialog_DetectionStopsAfterAStatusReport(t *testing.T) {
 	for name, speaks := range map[string]string{"by program status": "\x1b]7501;state=idle\a", "by its title": "\x1b]0;✦\a"} {
 		t.Run(name, func(t *testing.T) {
 			h := newHome(t, "sh", "-c", says(speaks, "Do you trust this folder?", "\a"))
@@ -107,8 +107,8 @@ func TestAnAgentThatSpeaksIsNotLookedAt(t *testing.T) {
 	}
 }
 
-// TestADeafShim does not answer, so that the agent goes on as in any other terminal.
-func TestADeafShim(t *testing.T) {
+// TestOSC7501_CanBeIgnored does not answer, so that the agent goes on as in any other terminal.
+func TestOSC7501_CanBeIgnored(t *testing.T) {
 	h := newHome(t, "sh", "-c", says("\x1b]7501;?\a\x1b]7501;state=idle\ashown", "\a"))
 	h.spec.Deaf = true
 	s := h.show()

@@ -54,8 +54,8 @@ func TestParseStatus(t *testing.T) {
 	}
 }
 
-// TestWhatIsSaidAllTheTimeCostsNoMemory: a shim lives for weeks beside a program that draws a spinner.
-func TestWhatIsSaidAllTheTimeCostsNoMemory(t *testing.T) {
+// TestStatusReport_DoesNotAllocateForFrequentUpdates: a shim lives for weeks beside a program that draws a spinner.
+func TestStatusReport_DoesNotAllocateForFrequentUpdates(t *testing.T) {
 	spec := shimwire.Spec{TitleWorking: "^w"}
 	s := &shim{spec: spec, titles: newTitles(&spec)}
 	s.timers = &timers{fd: -1}
@@ -72,7 +72,7 @@ func TestWhatIsSaidAllTheTimeCostsNoMemory(t *testing.T) {
 	assert.Equal(t, "working", s.said[saidByProgram].activity)
 }
 
-func TestALongMessageIsCut(t *testing.T) {
+func TestParseStatus_TruncatesLongMessages(t *testing.T) {
 	r, ok := parseStatus([]byte("state=blocked:msg=" + encoded(strings.Repeat("é", 1300))))
 	require.True(t, ok)
 	assert.LessOrEqual(t, len(r.text), shimwire.MaxText)
@@ -111,7 +111,7 @@ func reported(bodies ...string) *programStatus {
 	return p
 }
 
-func TestWhatTheRecordsComeTo(t *testing.T) {
+func TestProgramStatus_SummarizesRecords(t *testing.T) {
 	ask := "state=blocked:kind=permission:id=part:msg=" + encoded("may I?")
 	for _, row := range []struct {
 		name   string
@@ -139,7 +139,7 @@ func TestWhatTheRecordsComeTo(t *testing.T) {
 	}
 }
 
-func TestTheRecordsAreBounded(t *testing.T) {
+func TestProgramStatus_LimitsRecords(t *testing.T) {
 	p := reported("state=working")
 	for i := range 1000 {
 		p.report(status{id: fmt.Sprint(i), state: "idle"})
@@ -149,7 +149,7 @@ func TestTheRecordsAreBounded(t *testing.T) {
 	assert.Equal(t, "999", p.records[0].id)
 }
 
-func TestAPromptEndsWhatRanInTheShell(t *testing.T) {
+func TestProgramStatus_ShellPromptClearsRecords(t *testing.T) {
 	for body, want := range map[string]word{
 		"state=working": {}, "state=blocked": {}, "state=idle": {}, "state=done": {activity: "idle", reason: "turn-ended"}, "state=error": {activity: "idle", reason: "error"},
 	} {

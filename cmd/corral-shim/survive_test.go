@@ -18,7 +18,7 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-func TestShimSurvivesSignals(t *testing.T) {
+func TestShim_SurvivesSignals(t *testing.T) {
 	s := newHome(t, "sh", "-c", "read a; echo got $a; exit 7").show()
 	d := s.connect()
 	for _, sig := range []unix.Signal{
@@ -33,8 +33,8 @@ func TestShimSurvivesSignals(t *testing.T) {
 	assert.Equal(t, 7, s.status().Value)
 }
 
-// TestItsSocketIsRemoved: it makes another one when somebody misses it, also in a directory that was removed with it. Who is connected stays so.
-func TestItsSocketIsRemoved(t *testing.T) {
+// TestSocket_IsRecreatedOnSIGUSR1: it makes another one when somebody misses it, also in a directory that was removed with it. Who is connected stays so.
+func TestSocket_IsRecreatedOnSIGUSR1(t *testing.T) {
 	h := newHome(t, "sh", "-c", "read a; exit 7")
 	s := h.show()
 	d := h.connect()
@@ -75,8 +75,8 @@ func TestItsSocketIsRemoved(t *testing.T) {
 	assert.Equal(t, 7, s.ends())
 }
 
-// TestWhoIsToldToEnd: that all of the scope was is recorded, also where a daemon is there, which may end before it learns of that.
-func TestWhoIsToldToEnd(t *testing.T) {
+// TestExitStatus_RecordsSIGTERMOfTheScope: that all of the scope was is recorded, also where a daemon is there, which may end before it learns of that.
+func TestExitStatus_RecordsSIGTERMOfTheScope(t *testing.T) {
 	for _, row := range []struct {
 		name                  string
 		all, daemon, recorded bool
@@ -105,7 +105,7 @@ func TestWhoIsToldToEnd(t *testing.T) {
 	}
 }
 
-func TestHelloAndActivity(t *testing.T) {
+func TestShim_ReportsActivity(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty -echo; echo one; read a; echo two; read a")
 	s := h.show()
 	d := h.connect()
@@ -140,7 +140,7 @@ func TestHelloAndActivity(t *testing.T) {
 	assert.ErrorIs(t, err, errClosed)
 }
 
-func TestMoreConnectionsThanThereAreSlots(t *testing.T) {
+func TestConnections_AreLimited(t *testing.T) {
 	h := newHome(t, "sleep", "1000")
 	h.show()
 	first := h.connect()
@@ -170,7 +170,7 @@ func TestMoreConnectionsThanThereAreSlots(t *testing.T) {
 	}
 }
 
-func TestNonsenseEndsAConnectionAndNothingElse(t *testing.T) {
+func TestConnections_CloseOnInvalidMessages(t *testing.T) {
 	h := newHome(t, "sh", "-c", "read a; exit 2")
 	s := h.show()
 	s.connectAndSend([]byte("t\x01"))
@@ -195,7 +195,7 @@ func (s *screen) connectAndSend(b []byte) {
 	}
 }
 
-func TestLongSocketPath(t *testing.T) {
+func TestSocket_AcceptsLongPaths(t *testing.T) {
 	h := newHome(t, "sh", "-c", "read a")
 	dir := filepath.Join(h.dir, strings.Repeat("d", 100), strings.Repeat("e", 100))
 	require.NoError(t, os.MkdirAll(dir, 0o700))
@@ -212,7 +212,7 @@ func TestLongSocketPath(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-func TestSocketOfALaterRunIsLeftAlone(t *testing.T) {
+func TestSocket_LeavesReplacementInPlace(t *testing.T) {
 	h := newHome(t, "sh", "-c", "read a")
 	s := h.show()
 	s.connect()
@@ -223,9 +223,9 @@ func TestSocketOfALaterRunIsLeftAlone(t *testing.T) {
 	assert.FileExists(t, h.spec.Socket)
 }
 
-// TestNothingMoreIsNeeded takes from a shim that runs the right to make another thread, as an agent does that uses up the scope's TasksMax.
+// TestShim_NeedsNoNewThreadsWhileRunning takes from a shim that runs the right to make another thread, as an agent does that uses up the scope's TasksMax.
 // Whatever comes then has to go as always.
-func TestNothingMoreIsNeeded(t *testing.T) {
+func TestShim_NeedsNoNewThreadsWhileRunning(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty -echo; prlimit --pid $PPID --nproc=0:0 && echo taken away; while read a; do seq 20000; echo $a; done; exit 11")
 	s := h.show(h.ordinary()) // who may do everything is not held to RLIMIT_NPROC
 	d := h.connect()

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestTerminalIsThePanesOwn(t *testing.T) {
+func TestTerminal_InheritsSettingsOfThePane(t *testing.T) {
 	s := newHome(t, "sh", "-c", "stty size; stty -a; tty; echo $$; ps -o sid= -o tpgid= -p $$").show()
 	require.Equal(t, 0, s.ends())
 	log := s.log()
@@ -20,7 +20,7 @@ func TestTerminalIsThePanesOwn(t *testing.T) {
 	s.sees(log)
 }
 
-func TestResize(t *testing.T) {
+func TestTerminal_FollowsPaneSize(t *testing.T) {
 	s := newHome(t, "sizes").show()
 	s.sees("size 30 100 800 480\r\n")
 	s.setSize(50, 132)
@@ -31,7 +31,7 @@ func TestResize(t *testing.T) {
 	assert.Equal(t, 130, s.ends())
 }
 
-func TestPixels(t *testing.T) {
+func TestTerminal_HasPixelSize(t *testing.T) {
 	a, err := openInner(sane(), &unix.Winsize{Row: 3, Col: 4, Xpixel: 5, Ypixel: 6})
 	require.NoError(t, err)
 	defer func() { _, _ = unix.Close(a.master), unix.Close(a.slave) }()
@@ -40,7 +40,7 @@ func TestPixels(t *testing.T) {
 	assert.Equal(t, unix.Winsize{Row: 3, Col: 4, Xpixel: 5, Ypixel: 6}, *w)
 }
 
-func TestInterruptAndQuitKeys(t *testing.T) {
+func TestTerminal_InterruptAndQuitKeys(t *testing.T) {
 	for key, exit := range map[string]int{"\x03": 130, "\x1c": 131} {
 		s := newHome(t, "sh", "-c", "ulimit -c 0; echo ready; exec sleep 1000").show()
 		s.sees("ready")
@@ -49,7 +49,7 @@ func TestInterruptAndQuitKeys(t *testing.T) {
 	}
 }
 
-func TestJobControl(t *testing.T) {
+func TestTerminal_SupportsJobControl(t *testing.T) {
 	h := newHome(t, "bash", "--norc", "-i")
 	h.write("job", `trap "echo again" CONT; trap "echo interrupted; exit 5" INT; echo running; while :; do read x; done`)
 	s := h.show()
@@ -68,7 +68,7 @@ func TestJobControl(t *testing.T) {
 	assert.Equal(t, 6, s.ends())
 }
 
-func TestBytesPassUnchanged(t *testing.T) {
+func TestTerminal_PassesBytesUnchanged(t *testing.T) {
 	var all []byte
 	for c := range 256 {
 		all = append(all, byte(c))
@@ -87,7 +87,7 @@ func TestBytesPassUnchanged(t *testing.T) {
 	assert.Equal(t, "go"+sequences+"done", s.log())
 }
 
-func TestLongPasteByHand(t *testing.T) {
+func TestTerminal_AcceptsLongPastes(t *testing.T) {
 	text := strings.Repeat("0123456789abcde\n", 1<<14)
 	h := newHome(t, "sh", "-c", `stty raw -echo; printf go; head -c $1 > got`, "sh", "262144")
 	s := h.show()
@@ -97,14 +97,14 @@ func TestLongPasteByHand(t *testing.T) {
 	assert.Equal(t, text, h.read("got"))
 }
 
-func TestEndOfALongOutputIsNotLost(t *testing.T) {
+func TestTerminal_ShowsTheEndOfLongOutput(t *testing.T) {
 	s := newHome(t, "sh", "-c", "seq 200000; exit 9").show()
 	require.Equal(t, 9, s.ends())
 	s.sees("\n199999\r\n200000\r\n")
 	assert.True(t, strings.HasSuffix(s.log(), "199999\r\n200000\r\n"))
 }
 
-func TestTerminalIsGivenBack(t *testing.T) {
+func TestTerminal_RestoresPaneSettings(t *testing.T) {
 	s := newHome(t, "true").show()
 	require.Equal(t, 0, s.ends())
 	mode, err := unix.IoctlGetTermios(int(s.master.Fd()), unix.TCGETS)

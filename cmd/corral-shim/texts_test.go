@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTextsOfTheKernel are read for what is needed of them.
-func TestTextsOfTheKernel(t *testing.T) {
+// TestProcParsers_ExtractFields are read for what is needed of them.
+func TestProcParsers_ExtractFields(t *testing.T) {
 	assert.Equal(t, "/a/b.scope", string(ownCgroup([]byte("1:name=systemd:/x\n0::/a/b.scope\n"))))
 	assert.Equal(t, "/", string(ownCgroup([]byte("1:name=systemd:/x\n"))))
 	assert.Equal(t, uint64(7), oomKills([]byte("low 0\noom 3\noom_kill 7\noom_group_kill 1\n")))
@@ -26,8 +26,8 @@ func TestTextsOfTheKernel(t *testing.T) {
 	assert.Equal(t, 42, pid)
 }
 
-// TestFilePages_LeavesOutWhatWasRelocated: RELRO pages are read-only and differ from the file.
-func TestFilePages_LeavesOutWhatWasRelocated(t *testing.T) {
+// TestFilePages_ExcludesRelocatedPages: RELRO pages are read-only and differ from the file.
+func TestFilePages_ExcludesRelocatedPages(t *testing.T) {
 	const smaps = "00400000-00a00000 r-xp 00000000 fe:00 12   /usr/x\nSize: 6144 kB\nAnonymous:             0 kB\nVmFlags: rd ex\n" +
 		"00a00000-00b00000 r--p 00600000 fe:00 12   /usr/x\nSize: 1024 kB\nAnonymous:           780 kB\n" +
 		"00b00000-00c00000 rw-p 00700000 fe:00 12   /usr/x\nAnonymous:             0 kB\n" +

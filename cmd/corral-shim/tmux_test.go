@@ -131,7 +131,7 @@ func (d *daemon) over() {
 	}
 }
 
-func TestWhatBecomesOfAPane(t *testing.T) {
+func TestPane_ClosedOrLost(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		by     func(m *tmux)
@@ -181,8 +181,8 @@ func TestWhatBecomesOfAPane(t *testing.T) {
 	}
 }
 
-// TestTheServerDiesInTheMiddleOfOutput: the shim finds that out by a write that fails, with output in its hands that is still to be kept.
-func TestTheServerDiesInTheMiddleOfOutput(t *testing.T) {
+// TestTmuxServer_DiesDuringOutput: the shim finds that out by a write that fails, with output in its hands that is still to be kept.
+func TestTmuxServer_DiesDuringOutput(t *testing.T) {
 	for n := range 8 {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
@@ -203,7 +203,7 @@ func TestTheServerDiesInTheMiddleOfOutput(t *testing.T) {
 	}
 }
 
-func TestAgentThatIgnoresTheHangupOfItsPaneIsTerminated(t *testing.T) {
+func TestPaneClosed_EscalatesToSIGTERM(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "sh", "-c", `trap '' HUP; echo ready; while :; do sleep 1000; done`)
 	m := h.inTmux()
@@ -217,7 +217,7 @@ func TestAgentThatIgnoresTheHangupOfItsPaneIsTerminated(t *testing.T) {
 	assert.Equal(t, int(unix.SIGTERM), st.Value)
 }
 
-func TestOutputWhileThereIsNoTmux(t *testing.T) {
+func TestOutput_ContinuesWithoutTmux(t *testing.T) {
 	h := newHome(t, "sh", "-c", `echo ready; read x; seq 300000; exit 8`)
 	h.spec.LogMax = 16 << 20
 	m := h.inTmux()
@@ -232,7 +232,7 @@ func TestOutputWhileThereIsNoTmux(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(h.log(), "\r\n150000\r\n"))
 }
 
-func TestJoin(t *testing.T) {
+func TestJoin_ShowsTheAgentInANewPane(t *testing.T) {
 	h := newHome(t, "sh", "-c", `printf '\033[?2004h\033[?1000h'; sizes & trap 'kill $!' EXIT; stty -echo; while read x; do echo "got $x"; [ "$x" = end ] && exit 21; done; exit 1`)
 	first := h.inTmux()
 	d := h.connect()
@@ -263,7 +263,7 @@ func TestJoin(t *testing.T) {
 	third.showsEnd("exited with code 21")
 }
 
-func TestJoinedPaneIsClosedByHand(t *testing.T) {
+func TestJoin_ReportsAClosedPane(t *testing.T) {
 	h := newHome(t, "sh", "-c", "trap 'exit 13' HUP; echo ready; while :; do read x; done")
 	first := h.inTmux()
 	d := h.connect()
@@ -280,7 +280,7 @@ func TestJoinedPaneIsClosedByHand(t *testing.T) {
 	assert.True(t, h.status().PaneClosed)
 }
 
-func TestShimInAJoinedPaneIsKilled(t *testing.T) {
+func TestJoin_ReportsAKilledJoiner(t *testing.T) {
 	h := newHome(t, "sh", "-c", "echo ready; while :; do read x; done")
 	first := h.inTmux()
 	d := h.connect()
@@ -298,7 +298,7 @@ func TestShimInAJoinedPaneIsKilled(t *testing.T) {
 	assert.False(t, h.connect().hello.Pane)
 }
 
-func TestJoinWhereThereIsNothing(t *testing.T) {
+func TestJoin_FailsWithoutAShim(t *testing.T) {
 	h := newHome(t, "true")
 	c := exec.Command(h.shim, "join", h.spec.Socket)
 	out, err := c.CombinedOutput()

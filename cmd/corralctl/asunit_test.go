@@ -112,7 +112,7 @@ func (u *units) becomes(id, what string) {
 	testbed.Poll(u.t, "corral@"+id+" is "+what, func() bool { return u.unit(id) == what })
 }
 
-func TestASessionIsAUnit(t *testing.T) {
+func TestAsUnit_FollowsItsSession(t *testing.T) {
 	u := newUnits(t)
 	u.session("review", "exec sleep 1000")
 	testbed.Systemctl(t, "start", "corral@review")
@@ -150,7 +150,7 @@ func TestASessionIsAUnit(t *testing.T) {
 	u.becomes("review", "inactive success 0")
 }
 
-func TestAUnitEndsAsItsSession(t *testing.T) {
+func TestAsUnit_ExitsWithTheAgentsCode(t *testing.T) {
 	u := newUnits(t)
 	for _, row := range []struct{ about, id, script, unit string }{
 		{"completed", "good", "exit 0", "inactive success 0"},
@@ -169,7 +169,7 @@ func TestAUnitEndsAsItsSession(t *testing.T) {
 }
 
 // What happens to the daemon does not happen to the unit, and an exit while it is away is known.
-func TestAUnitOutlivesTheDaemon(t *testing.T) {
+func TestAsUnit_SurvivesDaemonRestarts(t *testing.T) {
 	u := newUnits(t)
 	u.session("long", "read line <"+u.home+"/wait; exit 5")
 	require.NoError(t, exec.Command("mkfifo", u.home+"/wait").Run())
@@ -199,7 +199,7 @@ func TestAUnitOutlivesTheDaemon(t *testing.T) {
 }
 
 // An agent that runs again and again, and what is done when it fails: docs/man/corral@.service.5.md has them as examples.
-func TestTimersAndOnFailure(t *testing.T) {
+func TestAsUnit_WorksWithTimersAndOnFailure(t *testing.T) {
 	u := newUnits(t)
 	u.file("corral@nightly.timer", "[Timer]\nOnActiveSec=0\nOnUnitInactiveSec=200ms\nAccuracySec=1ms\n")
 	u.file("corral@nightly.service.d/failure.conf", "[Unit]\nOnFailure=alarm.service\n")

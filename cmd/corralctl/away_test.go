@@ -60,7 +60,7 @@ func (d *ending) own() {
 }
 
 // The last words of a daemon are no end of what follows a session: the next daemon will tell.
-func TestAUnitHearsTheLastWords(t *testing.T) {
+func TestAsUnit_ToleratesADaemonThatIsShuttingDown(t *testing.T) {
 	d := newEnding(t, client.Session{Id: "long", State: "running", Activity: "working", AgentAlive: true, StateChangeTimestampMonotonic: 1})
 	path := filepath.Join(testbed.Dir(t), "notify")
 	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})

@@ -18,7 +18,7 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-func TestTheLastLinesOfALog(t *testing.T) {
+func TestLogs_PrintsTheLastLines(t *testing.T) {
 	for _, row := range []struct {
 		lines int
 		want  string
@@ -34,8 +34,8 @@ func TestTheLastLinesOfALog(t *testing.T) {
 	}
 }
 
-// TestLogs_ShowNothingThatActsOnATerminal, unless raw.
-func TestLogs_ShowNothingThatActsOnATerminal(t *testing.T) {
+// TestLogs_EscapesControlCharacters, unless raw.
+func TestLogs_EscapesControlCharacters(t *testing.T) {
 	const text = "a\u202etfel\u200e b\u200bx می\u200cخواهم\r\n"
 	for raw, want := range map[bool]string{false: "a\\u202etfel\\u200e b\\u200bx می\u200cخواهم\n", true: text} {
 		var out bytes.Buffer
@@ -114,8 +114,8 @@ func (w *writtenLog) follow(lines int) (*follower, func() string) {
 	return f, output
 }
 
-// TestLogs_WaitForNoFIFO in the place of a file of the log: a log is shown without its sizes, and of the rest the user is told.
-func TestLogs_WaitForNoFIFO(t *testing.T) {
+// TestLogs_DoesNotBlockOnAFIFO in the place of a file of the log: a log is shown without its sizes, and of the rest the user is told.
+func TestLogs_DoesNotBlockOnAFIFO(t *testing.T) {
 	for _, name := range []string{logName, oldName, logsizes.Name} {
 		w := newWrittenLog(t)
 		w.write("new\r\n")
@@ -134,8 +134,8 @@ func TestLogs_WaitForNoFIFO(t *testing.T) {
 	}
 }
 
-// TestWhatWasPrintedBeforeTheLogWasBegun is part of it.
-func TestWhatWasPrintedBeforeTheLogWasBegun(t *testing.T) {
+// TestLogs_IncludesTheRotatedFile is part of it.
+func TestLogs_IncludesTheRotatedFile(t *testing.T) {
 	w := newWrittenLog(t)
 	w.write("old\r\n")
 	assert.Equal(t, "old\n", w.shown(false))
@@ -149,8 +149,8 @@ func TestWhatWasPrintedBeforeTheLogWasBegun(t *testing.T) {
 	assert.Equal(t, "old\nnew\n", w.shown(false), "one that cannot be read is as none")
 }
 
-// TestALogIsShownInTheSizesThatItWasPrintedIn: a line that the terminal has broken is one line, and what was printed over it is over the right part.
-func TestALogIsShownInTheSizesThatItWasPrintedIn(t *testing.T) {
+// TestLogs_ReplaysRecordedTerminalSizes: a line that the terminal has broken is one line, and what was printed over it is over the right part.
+func TestLogs_ReplaysRecordedTerminalSizes(t *testing.T) {
 	w := newWrittenLog(t)
 	w.is(10)
 	w.write("0123456789abcdefghij\x1b[A\r#\x1b[B\r\n")
@@ -173,7 +173,7 @@ func TestALogIsShownInTheSizesThatItWasPrintedIn(t *testing.T) {
 	assert.Equal(t, want+"#123456789\n#12345\n", output())
 }
 
-func TestALogIsFollowedThroughRotation(t *testing.T) {
+func TestLogs_FollowsThroughRotation(t *testing.T) {
 	w := &writtenLog{t: t, directory: t.TempDir(), sizes: logsizes.New(0)}
 	f, _ := w.follow(2)
 	require.NoError(t, f.read(), "there is no log yet")
@@ -209,8 +209,8 @@ func TestALogIsFollowedThroughRotation(t *testing.T) {
 	assert.Equal(t, "two\nthree\nfour\nfive\nsix\nseven\neight\nnine\n", output())
 }
 
-// TestNothingIsLostBetweenTwoLogs: what was added just before a log was replaced, and a log that came and went while nobody looked.
-func TestNothingIsLostBetweenTwoLogs(t *testing.T) {
+// TestLogs_FollowLosesNothingAtRotation: what was added just before a log was replaced, and a log that came and went while nobody looked.
+func TestLogs_FollowLosesNothingAtRotation(t *testing.T) {
 	w := newWrittenLog(t)
 	w.write("one\r\n")
 	w.rotate()
@@ -238,8 +238,8 @@ func TestNothingIsLostBetweenTwoLogs(t *testing.T) {
 	assert.Equal(t, "one\ntwo\nthree\nfour\nfive\nsix\nsev", output())
 }
 
-// TestALogThatBeginsLater than somebody follows it, and is rotated before that is seen.
-func TestALogThatBeginsLater(t *testing.T) {
+// TestLogs_FollowWaitsForTheFirstOutput than somebody follows it, and is rotated before that is seen.
+func TestLogs_FollowWaitsForTheFirstOutput(t *testing.T) {
 	w := &writtenLog{t: t, directory: t.TempDir(), sizes: logsizes.New(0)}
 	w.save()
 	f, output := w.follow(10)
@@ -254,8 +254,8 @@ func TestALogThatBeginsLater(t *testing.T) {
 	assert.Equal(t, "one\ntwo\nthree\n", output())
 }
 
-// TestWhatIsMissingIsTold: a log that was replaced more often than somebody looked.
-func TestWhatIsMissingIsTold(t *testing.T) {
+// TestLogs_FollowReportsMissingOutput: a log that was replaced more often than somebody looked.
+func TestLogs_FollowReportsMissingOutput(t *testing.T) {
 	for _, row := range []struct {
 		unsized bool
 		want    string
@@ -276,8 +276,8 @@ func TestWhatIsMissingIsTold(t *testing.T) {
 	}
 }
 
-// TestALogIsFollowedThroughRestarts: of the session, of the daemon, with its death, and of the machine's bus; and through the log's rotation in each of them.
-func TestALogIsFollowedThroughRestarts(t *testing.T) {
+// TestLogs_FollowSurvivesRestarts: of the session, of the daemon, with its death, and of the machine's bus; and through the log's rotation in each of them.
+func TestLogs_FollowSurvivesRestarts(t *testing.T) {
 	u := newUnits(t)
 	configuration := filepath.Join(u.home, "config/corral/corral.conf")
 	require.NoError(t, os.MkdirAll(filepath.Dir(configuration), 0o700))
@@ -331,7 +331,7 @@ func TestALogIsFollowedThroughRestarts(t *testing.T) {
 	require.NoError(t, follow.Wait(), "a session that is removed has no more to show")
 }
 
-func TestShortOutputIsNotPaged(t *testing.T) {
+func TestPager_SkipsShortOutput(t *testing.T) {
 	var shown bytes.Buffer
 	p := &pager{terminal: &shown, program: "false", room: 3}
 	_, err := p.Write([]byte("one\ntwo\nthree\n"))

@@ -69,8 +69,8 @@ func contractErrors(t *testing.T) []string {
 	return strings.Fields(names[1] + " " + names[2])
 }
 
-// TestTheTour is a story too: what docs/TOUR.md shows is what there is.
-func TestTheTour(t *testing.T) {
+// TestTour_MatchesItsCommands is a story too: what docs/TOUR.md shows is what there is.
+func TestTour_MatchesItsCommands(t *testing.T) {
 	const path = "../../docs/TOUR.md"
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -220,7 +220,7 @@ func matches(want, got string) bool {
 	return regexp.MustCompile(`^` + strings.Join(lines, "\n") + `$`).MatchString(got)
 }
 
-func TestStoriesAreReadAsTheyAreWritten(t *testing.T) {
+func TestParseStory_SplitsCommandsAndOutput(t *testing.T) {
 	scenes := parseStory("# a title\n\n$ one\n> two\nout …\n\n[exit 3]\n\n# more\n$ three\n")
 	require.Equal(t, []scene{{3, "one\ntwo", []string{"out …"}, 3}, {10, "three", nil, 0}}, scenes)
 	require.True(t, matches("a…c\n...\nz", "abc\nd\ne\nz"))

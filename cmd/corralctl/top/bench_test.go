@@ -31,7 +31,7 @@ func crowd() (*model, []client.Session) {
 }
 
 // One of 500 sessions changes: what the model does about it.
-func BenchmarkUpdateOfOneOf500(b *testing.B) {
+func BenchmarkUpdate_OneOf500Sessions(b *testing.B) {
 	m, sessions := crowd()
 	for i := 0; b.Loop(); i++ {
 		s := sessions[i%len(sessions)]
@@ -41,7 +41,7 @@ func BenchmarkUpdateOfOneOf500(b *testing.B) {
 }
 
 // The whole screen, with 500 sessions.
-func BenchmarkViewOf500(b *testing.B) {
+func BenchmarkScreen_Of500Sessions(b *testing.B) {
 	m, _ := crowd()
 	m.update(captured{id: m.chosen, text: agentScreen})
 	for b.Loop() {
@@ -61,7 +61,7 @@ func (w *wire) Write(p []byte) (int, error) {
 }
 
 // What a change of one row costs on a slow line: some hundred bytes at most, where the whole screen is thousands.
-func TestAChangeOfOneRowIsFewBytes(t *testing.T) {
+func TestTop_DrawsAChangedRowInFewBytes(t *testing.T) {
 	m, sessions := crowd()
 	w := &wire{written: make(chan int, 1000)}
 	never, _ := io.Pipe()

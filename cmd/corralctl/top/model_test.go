@@ -149,7 +149,7 @@ func golden(t *testing.T, m *model, name string) {
 	assert.Equal(t, string(want), plain.String(), "go test ./cmd/corralctl/top -update writes %s anew", path)
 }
 
-func TestScreens(t *testing.T) {
+func TestScreen_MatchesTheGoldenFiles(t *testing.T) {
 	for _, size := range []struct{ width, height int }{{80, 24}, {200, 60}, {120, 30}, {40, 10}} {
 		name := fmt.Sprintf("%dx%d", size.width, size.height)
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestScreens(t *testing.T) {
 }
 
 // Whatever the terminal is like, the screen fits into it, and nothing is broken.
-func TestEverySizeFits(t *testing.T) {
+func TestScreen_FitsAnyTerminalSize(t *testing.T) {
 	for _, keys := range [][]string{{}, {"?"}, {"d"}, {"K"}, {"s", "x"}, {"/", "d"}} {
 		m := house(80, 24)
 		m.update(captured{id: "docs", text: agentScreen})
@@ -203,7 +203,7 @@ func TestEverySizeFits(t *testing.T) {
 	}
 }
 
-func TestWhatNeedsAPersonIsOnTop(t *testing.T) {
+func TestSorting_PutsSessionsThatNeedAPersonFirst(t *testing.T) {
 	m := house(80, 24)
 	ids := func() (all []string) {
 		for _, r := range m.order {
@@ -224,7 +224,7 @@ func TestWhatNeedsAPersonIsOnTop(t *testing.T) {
 	assert.Equal(t, "gone", ids()[9])
 }
 
-func TestASessionThatChangesMovesAndStaysSelected(t *testing.T) {
+func TestSelection_FollowsASessionThatMoves(t *testing.T) {
 	m := house(80, 24)
 	press(m, "down", "down", "down")
 	require.Equal(t, "api", m.chosen)
@@ -241,7 +241,7 @@ func TestASessionThatChangesMovesAndStaysSelected(t *testing.T) {
 }
 
 // While a session is attached to, what happens gathers: a new one has begun to run by the time that it is told of, and its control group came to be after it was read.
-func TestASessionThatIsToldOfLateIsMeasured(t *testing.T) {
+func TestInspect_ReadsTheControlGroupOfANewSession(t *testing.T) {
 	m := house(80, 24)
 	late := client.Session{Id: "docs-2", Agent: "claude", State: "running", Activity: "working", AgentAlive: true, SessionAlive: true, Timestamp: ago(time.Minute), NRuns: 1}
 	assert.Contains(t, m.update(news{changed: tell(2, late)}), inspect{"docs-2", 2})
@@ -253,7 +253,7 @@ func TestASessionThatIsToldOfLateIsMeasured(t *testing.T) {
 }
 
 // Where nothing would be lost, a key does what it says; else it asks.
-func TestQuestionsAreAskedWhereSomethingWouldBeLost(t *testing.T) {
+func TestConfirmation_IsAskedWhereWorkWouldBeLost(t *testing.T) {
 	for _, row := range []struct {
 		session, key string
 		asks         string
@@ -297,7 +297,7 @@ func TestQuestionsAreAskedWhereSomethingWouldBeLost(t *testing.T) {
 	}
 }
 
-func TestAttach_AsksNothingItself(t *testing.T) {
+func TestAttach_OpensNoDialog(t *testing.T) {
 	m := house(80, 24)
 	for _, id := range []string{"docs", "shop", "old", "new", "bench"} { // one of each state: corralctl attach asks what to do
 		m.chosen = id
@@ -307,7 +307,7 @@ func TestAttach_AsksNothingItself(t *testing.T) {
 	}
 }
 
-func TestTextIsSentAsItWasTypedAndPasted(t *testing.T) {
+func TestSend_KeepsTypedAndPastedText(t *testing.T) {
 	m := house(80, 24)
 	press(m, "s", "a", "b", "left", "backspace", "x", "space", "q")
 	m.update(tea.PasteMsg{Content: "one\r\ntwo\rthree"})
@@ -324,7 +324,7 @@ func TestTextIsSentAsItWasTypedAndPasted(t *testing.T) {
 	assert.Equal(t, dbusapi.InputEnter|dbusapi.InputResume, sent[0].flags, "a suspended session is resumed first")
 }
 
-func TestWhatGoesOnIsShownUntilItIsAnswered(t *testing.T) {
+func TestTask_IsShownUntilItsCallReturns(t *testing.T) {
 	m := house(80, 24)
 	press(m, "down")
 	asked := calls(press(m, "r"))
@@ -340,7 +340,7 @@ func TestWhatGoesOnIsShownUntilItIsAnswered(t *testing.T) {
 }
 
 // Only what is on the screen is asked for, and nothing while there is nobody to ask.
-func TestOnlyWhatIsShownIsRead(t *testing.T) {
+func TestMeasure_ReadsOnlyShownSessions(t *testing.T) {
 	m := &model{now: noon}
 	m.update(tea.WindowSizeMsg{Width: 80, Height: 24})
 	var sessions []client.Session
@@ -377,7 +377,7 @@ func TestOnlyWhatIsShownIsRead(t *testing.T) {
 	assert.NotContains(t, m.screen(), "corrald is not running")
 }
 
-func TestTheScreenOfTheSelectedSessionIsReadWhenItChanges(t *testing.T) {
+func TestPreview_IsReadWhenTheSessionChanges(t *testing.T) {
 	m := house(80, 24)
 	require.Equal(t, "docs", m.preview.id)
 	assert.Equal(t, []effect{capture{"docs", m.previewHeight()}}, m.update(due{"docs"}))
@@ -399,7 +399,7 @@ func TestTheScreenOfTheSelectedSessionIsReadWhenItChanges(t *testing.T) {
 	assert.Empty(t, press(m, "home"))
 }
 
-func TestOnlyLooksOfAScreenPass(t *testing.T) {
+func TestSanitize_KeepsTextAndSGROnly(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain":                          "plain",
 		"\x1b[31mred":                    "\x1b[31mred",
@@ -423,7 +423,7 @@ func TestOnlyLooksOfAScreenPass(t *testing.T) {
 	assert.Equal(t, []string{"\x1b[31mone\x1b[m", "\x1b[31mtwo\x1b[m", "\x1b[31m\x1b[0;1mthr\x1b[m", "\x1b[0;1mfou\x1b[m"}, lines, "colours go on from line to line")
 }
 
-func FuzzOnlyLooksOfAScreenPass(f *testing.F) {
+func FuzzScreenLines(f *testing.F) {
 	for _, seed := range []string{agentScreen, "\x1b[", "\x1b]0;", "\u009b1m", "a\u0301\u202e", "\xff"} {
 		f.Add(seed)
 	}
@@ -445,7 +445,7 @@ func FuzzOnlyLooksOfAScreenPass(f *testing.F) {
 	})
 }
 
-func TestUsageIsOfTheLastSecond(t *testing.T) {
+func TestUsage_IsTheRateSinceTheLastSample(t *testing.T) {
 	var u usage
 	at := func(seconds int, cpu time.Duration) {
 		u.add(noon.Add(time.Duration(seconds)*time.Second), values{there: true, cpuTime: uint64(cpu)})
@@ -467,7 +467,7 @@ func TestUsageIsOfTheLastSecond(t *testing.T) {
 	assert.Equal(t, "1234%", percent(12.341, true))
 }
 
-func TestColoursAreThoseOfList(t *testing.T) {
+func TestColours_MatchCorralctlList(t *testing.T) {
 	m := house(80, 24)
 	press(m, "end")
 	view := m.screen()

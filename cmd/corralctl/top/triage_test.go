@@ -75,7 +75,7 @@ func TestTriage_AnswersThreeSessionsWithSixKeys(t *testing.T) {
 	assert.Contains(t, m.screen(), "No session needs attention.")
 }
 
-func TestTriage_NextKeyFindsWhatNeedsAttentionInAnyOrder(t *testing.T) {
+func TestTriage_NextKeySelectsSessionsThatNeedAttention(t *testing.T) {
 	m := asking()
 	for range byID {
 		press(m, "o")
@@ -91,7 +91,7 @@ func TestTriage_NextKeyFindsWhatNeedsAttentionInAnyOrder(t *testing.T) {
 }
 
 // The selection follows a session that moves, unless that session was just answered.
-func TestTriage_SelectionFollowsWhatWasNotAnswered(t *testing.T) {
+func TestTriage_SelectionFollowsASessionAnsweredElsewhere(t *testing.T) {
 	m := asking()
 	works(m, "proj5")
 	assert.Equal(t, "proj5", m.chosen, "somebody else answered it")
@@ -99,7 +99,7 @@ func TestTriage_SelectionFollowsWhatWasNotAnswered(t *testing.T) {
 }
 
 // Nobody can have read a question that has just come under the cursor.
-func TestTriage_KeyForAnotherSessionIsIgnored(t *testing.T) {
+func TestTriage_IgnoresKeysRightAfterAChange(t *testing.T) {
 	m := asking()
 	at := noon
 	m.clock = func() time.Time { return at }
@@ -123,7 +123,7 @@ func TestTriage_KeyForAnotherSessionIsIgnored(t *testing.T) {
 	assert.Len(t, calls(press(m, "Y")), 1)
 }
 
-func TestTriage_TurnEndedHasItsOwnWordAndCount(t *testing.T) {
+func TestTriage_CountsEndedTurnsSeparately(t *testing.T) {
 	m := asking()
 	s := m.rows["calm"].Session
 	s.Attention, s.AttentionMessage = "turn-ended", "finished task"
@@ -134,7 +134,7 @@ func TestTriage_TurnEndedHasItsOwnWordAndCount(t *testing.T) {
 	assert.Contains(t, m.screen(), "1 turn ended")
 }
 
-func TestRefusal_SaysWhyWithoutADialog(t *testing.T) {
+func TestRefusal_ShowsTheReasonWithoutADialog(t *testing.T) {
 	for _, row := range []struct{ session, key, says string }{
 		{"api", "A", `cannot archive "api": it is running`},
 		{"old", "x", `cannot kill the leftover processes of "old": it has no leftover processes`},
@@ -202,8 +202,8 @@ func TestMarks_ApproveOnlyWhatWasConfirmed(t *testing.T) {
 	assert.Equal(t, []string{"approve proj46"}, reply(m, effects))
 }
 
-// TestDialog_ReachesNoOtherSessionOfTheSameID: one that is removed while a dialog about it is open, and one that was created then.
-func TestDialog_ReachesNoOtherSessionOfTheSameID(t *testing.T) {
+// TestDialog_IgnoresALaterSessionOfTheSameID: one that is removed while a dialog about it is open, and one that was created then.
+func TestDialog_IgnoresALaterSessionOfTheSameID(t *testing.T) {
 	for _, keys := range [][2][]string{{{"s", "1"}, {"enter"}}, {{"K"}, {"enter"}}, {{"R"}, {"y"}}} {
 		m := asking()
 		m.chosen = "busy"
@@ -254,7 +254,7 @@ func TestPassThrough_KeysReachOneSessionOnly(t *testing.T) {
 }
 
 // What ends the session of the mode does not give keys to the list, where they would mean something else.
-func TestPassThrough_KeysGoNowhereOnceTheSessionIsGone(t *testing.T) {
+func TestPassThrough_DropsKeysOnceTheSessionIsGone(t *testing.T) {
 	for name, end := range map[string]func(m *model){
 		"ended": func(m *model) {
 			s := m.rows["proj5"].Session
@@ -416,7 +416,7 @@ func TestPreview_ScrollsIntoTheHistory(t *testing.T) {
 	assert.LessOrEqual(t, m.previewHeight(), before)
 }
 
-func TestNewSession_FormKeepsWhatWasTypedUntilItSucceeds(t *testing.T) {
+func TestNewSession_FormKeepsItsInputUntilTheCallSucceeds(t *testing.T) {
 	m := house(80, 24)
 	assert.Contains(t, press(m, "n"), listAgents{})
 	m.update(agents{names: []string{"claude", "codex", "command"}})
@@ -460,7 +460,7 @@ func TestLabels_AreCheckedBeforeTheyAreSet(t *testing.T) {
 	assert.Equal(t, []call{{verb: describe, id: "fix-auth", text: "hi"}}, calls(press(m, "enter")))
 }
 
-func TestPaste_IsRefusedWholeWhereItIsTooLong(t *testing.T) {
+func TestPaste_RefusesTextThatIsTooLong(t *testing.T) {
 	m := house(80, 24)
 	press(m, "s")
 	m.update(tea.PasteMsg{Content: strings.Repeat("x\n", maxLines+1)})
@@ -499,8 +499,8 @@ func TestColumns_TotalTimeGrowsWithTheRuns(t *testing.T) {
 	assert.Equal(t, "2m 20s", total(&r, 510), "a third run")
 }
 
-// TestBottomLine_OffersAnEndedSessionNoKeys that only a running agent takes, although tmux still shows its screen.
-func TestBottomLine_OffersAnEndedSessionNoKeys(t *testing.T) {
+// TestBottomLine_OffersNoInputKeysForEndedSessions that only a running agent takes, although tmux still shows its screen.
+func TestBottomLine_OffersNoInputKeysForEndedSessions(t *testing.T) {
 	m := house(100, 30)
 	m.update(news{all: true, manager: &client.Manager{}, changed: tell(1,
 		client.Session{Id: "over", Agent: "claude", State: "failed", SessionAlive: true, NRuns: 1},

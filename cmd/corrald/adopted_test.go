@@ -13,8 +13,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestWhatWasTakenOverIsWatched as what the daemon has started itself: each thing that can happen to a session is told, without anybody asking.
-func TestWhatWasTakenOverIsWatched(t *testing.T) {
+// TestAdoption_WatchesSessions as what the daemon has started itself: each thing that can happen to a session is told, without anybody asking.
+func TestAdoption_WatchesSessions(t *testing.T) {
 	d := startDaemon(t)
 	base := testbed.Dir(t)
 	rows := []struct {
@@ -75,8 +75,8 @@ func TestWhatWasTakenOverIsWatched(t *testing.T) {
 	}
 }
 
-// TestTheTimeOfWhatWasTakenOverIsUp: an agent that then ends well at once is not one that has ended by itself.
-func TestTheTimeOfWhatWasTakenOverIsUp(t *testing.T) {
+// TestRuntimeMaxSec_ExpiresAfterAdoption: an agent that then ends well at once is not one that has ended by itself.
+func TestRuntimeMaxSec_ExpiresAfterAdoption(t *testing.T) {
 	d := startDaemon(t)
 	s := d.create(t, "shop", spec{
 		"Command":        []string{"bash", "-c", `trap 'exit 0' TERM; while :; do sleep 1000 & wait; done`},
@@ -87,8 +87,8 @@ func TestTheTimeOfWhatWasTakenOverIsUp(t *testing.T) {
 	s.ends(outcome{"failed", "timeout", 1, 0, "it ran for as long as RuntimeMaxSec allows", "error"})
 }
 
-// TestTheRuntimeDirectoryIsGone: somebody has removed it, or only the shim's socket, while no daemon was there. Those who have lost their sockets make them anew.
-func TestTheRuntimeDirectoryIsGone(t *testing.T) {
+// TestAdoption_RecreatesRuntimeDirectory: somebody has removed it, or only the shim's socket, while no daemon was there. Those who have lost their sockets make them anew.
+func TestAdoption_RecreatesRuntimeDirectory(t *testing.T) {
 	d := startDaemon(t)
 	all, socket := d.create(t, "all", d.witness("all")), d.create(t, "socket", d.witness("socket"))
 	var pids []int

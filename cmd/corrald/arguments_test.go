@@ -21,8 +21,8 @@ var oddArguments = []string{
 	"%h %U %%", "#{pane_title}", "~", "*", "-x", "--", "--help", "a=b", "|", "&", ">pwned", "äöü 🐎", "\x01\x1b[31m\x7f", ";", "{", "!!", " leading", "trailing ", "",
 }
 
-// TestArgumentsArriveAsTheyWereGiven: from the client's hand to execve nothing reads them.
-func TestArgumentsArriveAsTheyWereGiven(t *testing.T) {
+// TestArguments_ArriveUnchanged: from the client's hand to execve nothing reads them.
+func TestArguments_ArriveUnchanged(t *testing.T) {
 	d := startDaemon(t)
 	work := testbed.Dir(t)
 	program := d.dir + "/print arguments"
@@ -37,8 +37,8 @@ func TestArgumentsArriveAsTheyWereGiven(t *testing.T) {
 	}
 }
 
-// TestOneArgumentIsNoShellCommand: tmux, given one argument, would hand it to a shell.
-func TestOneArgumentIsNoShellCommand(t *testing.T) {
+// TestArguments_SingleIsNotRunByAShell: tmux, given one argument, would hand it to a shell.
+func TestArguments_SingleIsNotRunByAShell(t *testing.T) {
 	d := startDaemon(t)
 	work := testbed.Dir(t)
 	_, err := d.tryCreate(t, "line", spec{"Command": []string{"touch pwned; sleep 1000"}, "WorkingDirectory": work})
@@ -53,9 +53,9 @@ func TestOneArgumentIsNoShellCommand(t *testing.T) {
 	assert.NoFileExists(t, work+"/pwned")
 }
 
-// TestEnvironmentArrivesAndIsNotSeen: what is in it is nobody's business but the agent's. Only the agent's own command line, which is its owner's choice,
+// TestEnvironment_ReachesOnlyTheAgent: what is in it is nobody's business but the agent's. Only the agent's own command line, which is its owner's choice,
 // has the arguments.
-func TestEnvironmentArrivesAndIsNotSeen(t *testing.T) {
+func TestEnvironment_ReachesOnlyTheAgent(t *testing.T) {
 	d := startDaemon(t)
 	const token, argument = "hunter2-in-the-environment", "hunter3-in-an-argument"
 	environment := []string{"LINES_OF=one\ntwo\n\nfour", "EMPTY=", "WITH_EQUALS=a=b=c", "TOKEN=" + token, "QUOTES=\"'$HOME`", "PATH=/usr/bin:/bin"}

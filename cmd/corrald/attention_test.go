@@ -60,8 +60,8 @@ func (d *corrald) requested(mark int) []string {
 	return reasons
 }
 
-// TestAnAgentReportsFromInside of its scope: whose report it is the control group tells.
-func TestAnAgentReportsFromInside(t *testing.T) {
+// TestReport_IsAttributedByControlGroup of its scope: whose report it is the control group tells.
+func TestReport_IsAttributedByControlGroup(t *testing.T) {
 	d := startDaemon(t)
 	pass1, open1 := d.gate(t, "one")
 	pass2, open2 := d.gate(t, "two")
@@ -118,8 +118,8 @@ func sessionChanged(s *dbus.Signal, id string) (changed map[string]dbus.Variant,
 	return changed, invalidated, true
 }
 
-// TestAttentionOutlivesTheDaemon, however that ends: what was reported, what the shim has heard, and what somebody has taken note of.
-func TestAttentionOutlivesTheDaemon(t *testing.T) {
+// TestAttention_SurvivesDaemonRestart, however that ends: what was reported, what the shim has heard, and what somebody has taken note of.
+func TestAttention_SurvivesDaemonRestart(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"told to end": syscall.SIGTERM, "killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
 			d := startDaemon(t, "IdleAfterSec=300ms")
@@ -195,8 +195,8 @@ func (s *subject) attachTo(screen io.Writer) (detach func()) {
 	}
 }
 
-// TestWhoAttachesHasSeenIt: with tmux's own command, which tells nobody but its server.
-func TestWhoAttachesHasSeenIt(t *testing.T) {
+// TestAttention_IsAcknowledgedByAttaching: with tmux's own command, which tells nobody but its server.
+func TestAttention_IsAcknowledgedByAttaching(t *testing.T) {
 	d := startDaemon(t)
 	pass, open := d.gate(t, "ended")
 	s := d.run(t, "rings", `printf "\a"; `+pass)
@@ -232,8 +232,8 @@ func TestWhoAttachesHasSeenIt(t *testing.T) {
 	detach()
 }
 
-// TestInputOnlyForWhoWaits: an answer is given once.
-func TestInputOnlyForWhoWaits(t *testing.T) {
+// TestSendInput_IfWaitingAnswersOnce: an answer is given once.
+func TestSendInput_IfWaitingAnswersOnce(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "asks", `stty -echo; `+reports("waiting", "Reason", "question")+`; read answer; echo "$answer" >`+d.dir+`/answer; exec sleep 1000`)
 	s.wants("question", "waiting")
@@ -257,8 +257,8 @@ func (d *corrald) createAs(agent, id string) error {
 	return d.manager("CreateSession", []any{agent, spec{"Id": id, "WorkingDirectory": d.dir}.variants()}, &id, &path)
 }
 
-// TestAnAgentThatNotifies says itself when it is ready. Nobody else can say so for it.
-func TestAnAgentThatNotifies(t *testing.T) {
+// TestTypeNotify_WaitsForReady says itself when it is ready. Nobody else can say so for it.
+func TestTypeNotify_WaitsForReady(t *testing.T) {
 	d := startDaemon(t)
 	pass, open := d.gate(t, "ready")
 	pass2, open2 := d.gate(t, "ended")
@@ -293,8 +293,8 @@ func TestAnAgentThatNotifies(t *testing.T) {
 	assert.NoFileExists(t, socket)
 }
 
-// TestAnIdleAgentIsSuspended, and goes on as soon as somebody wants it.
-func TestAnIdleAgentIsSuspended(t *testing.T) {
+// TestIdleSuspend_ResumesOnInputOrAttach, and goes on as soon as somebody wants it.
+func TestIdleSuspend_ResumesOnInputOrAttach(t *testing.T) {
 	d := startDaemon(t, "IdleAfterSec=200ms")
 	d.write("agent.sh", `echo run >>`+d.dir+`/runs; stty -echo; while read line; do echo "$line" >>`+d.dir+`/lines; done`)
 	d.define(t, "reader", "Command=sh "+d.dir+"/agent.sh", "IdleSuspendSec=2s")
@@ -315,8 +315,8 @@ func TestAnIdleAgentIsSuspended(t *testing.T) {
 	assert.Equal(t, 3, s.facts().number("NRuns"))
 }
 
-// TestIdleAfterSec_IsTheAgentsOwn: agents fall silent at the same time, and each is idle after the time of its own definition, or else after the configured one.
-func TestIdleAfterSec_IsTheAgentsOwn(t *testing.T) {
+// TestIdleAfterSec_DefinitionOverridesConfiguration: agents fall silent at the same time, and each is idle after the time of its own definition, or else after the configured one.
+func TestIdleAfterSec_DefinitionOverridesConfiguration(t *testing.T) {
 	for _, row := range []struct{ conf, own, becomes string }{
 		{"IdleAfterSec=1h", "IdleAfterSec=100ms", "own"},
 		{"IdleAfterSec=100ms", "IdleAfterSec=1h", "plain"},

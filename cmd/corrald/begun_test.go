@@ -28,8 +28,8 @@ esac
 exec %[1]s "$@"
 `
 
-// TestTmuxIsKilledWhileItOpensTheSession: the agent that has begun lives on under its shim, and gets another terminal.
-func TestTmuxIsKilledWhileItOpensTheSession(t *testing.T) {
+// TestStart_TmuxKilledLeavesTheAgentRunning: the agent that has begun lives on under its shim, and gets another terminal.
+func TestStart_TmuxKilledLeavesTheAgentRunning(t *testing.T) {
 	d := startDaemon(t)
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
 	tmux, err := exec.LookPath("tmux")

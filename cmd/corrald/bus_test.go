@@ -17,8 +17,8 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// TestContractIsServed: introspection tells all of it, and every property is there with its type, alone and among all.
-func TestContractIsServed(t *testing.T) {
+// TestContract_IsServedCompletely: introspection tells all of it, and every property is there with its type, alone and among all.
+func TestContract_IsServedCompletely(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "fix-auth", "exec sleep 1000")
 	s.become("running")
@@ -76,8 +76,8 @@ func interfaceOf(node introspect.Node, name string) *introspect.Interface {
 	return nil
 }
 
-// TestSessionsAreFound by id, unit and process, in lists and among the managed objects, all of which say the same.
-func TestSessionsAreFound(t *testing.T) {
+// TestLookup_FindsSessionsByIDUnitAndPID by id, unit and process, in lists and among the managed objects, all of which say the same.
+func TestLookup_FindsSessionsByIDUnitAndPID(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "found", "exec sleep 1000")
 	f := s.become("running")
@@ -112,8 +112,8 @@ func TestSessionsAreFound(t *testing.T) {
 	assert.Contains(t, string(unitPath), "app_2dcorral_2dcommand_2dfound_2escope", "systemd knows it too")
 }
 
-// TestAgentFindsItsOwnSession without being told anything.
-func TestAgentFindsItsOwnSession(t *testing.T) {
+// TestGetSessionByPID_FindsTheCallersSession without being told anything.
+func TestGetSessionByPID_FindsTheCallersSession(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "selfish", fmt.Sprintf(
 		"busctl --user call %s %s %s.Manager GetSessionByPID u 0 >%s/who.new 2>&1; mv %s/who.new %s/who; exec sleep 1000", dbusapi.BusName, dbusapi.ManagerPath,
@@ -122,8 +122,8 @@ func TestAgentFindsItsOwnSession(t *testing.T) {
 	refused(t, d.manager("GetSessionByPID", []any{uint32(0)}), dbusapi.NoSessionForPID)
 }
 
-// TestNewAndRemovedAreTold: first the object, by the standard signals, then the session.
-func TestNewAndRemovedAreTold(t *testing.T) {
+// TestSignals_AnnounceNewAndRemovedSessions: first the object, by the standard signals, then the session.
+func TestSignals_AnnounceNewAndRemovedSessions(t *testing.T) {
 	d := startDaemon(t)
 	mark := d.heard.mark()
 	s := d.create(t, "told", spec{"Command": []string{"true"}, "Start": false})
@@ -139,8 +139,8 @@ func TestNewAndRemovedAreTold(t *testing.T) {
 	assert.Equal(t, []string{"InterfacesAdded", "SessionNew", "InterfacesRemoved", "SessionRemoved"}, names)
 }
 
-// TestToolsOfOthersWork: what people use to look at a bus.
-func TestToolsOfOthersWork(t *testing.T) {
+// TestBusctl_ShowsAndMonitorsSessions: what people use to look at a bus.
+func TestBusctl_ShowsAndMonitorsSessions(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "fix-auth", "exec sleep 1000")
 	s.become("running")

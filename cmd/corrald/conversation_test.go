@@ -71,7 +71,7 @@ printf 'talks'; while read -r line; do echo "$line" >>"$talk"; echo told >>"$hom
 `
 )
 
-func TestAConversationIsResumedIfItWasSaved(t *testing.T) {
+func TestConversation_IsResumedIfSaved(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("talker", talker, talkerScript)
 	s, err := d.as(t, "talker", "shop", nil)
@@ -112,8 +112,8 @@ func TestAConversationIsResumedIfItWasSaved(t *testing.T) {
 	assert.Equal(t, "--session-id "+other, s.runs(5)[4])
 }
 
-// TestTheIdIsKnownThoughTheDaemonIsKilled: at no step of a start is there an agent with an id that is not on disk.
-func TestTheIdIsKnownThoughTheDaemonIsKilled(t *testing.T) {
+// TestConversation_IDSurvivesDaemonCrash: at no step of a start is there an agent with an id that is not on disk.
+func TestConversation_IDSurvivesDaemonCrash(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("talker", talker, talkerScript)
 	for n, step := range startSteps[1:] {
@@ -137,7 +137,7 @@ func TestTheIdIsKnownThoughTheDaemonIsKilled(t *testing.T) {
 	}
 }
 
-func TestOneProcessForOneConversation(t *testing.T) {
+func TestConversation_IsUsedByOneSessionAtATime(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("talker", talker, talkerScript)
 	first, err := d.as(t, "talker", "first", nil)
@@ -165,8 +165,8 @@ func TestOneProcessForOneConversation(t *testing.T) {
 	require.NoError(t, first.do("Start"), "a fresh run has another one")
 }
 
-// TestALostRecordIsMadeAnewWithItsConversation: the agent's own arguments tell it.
-func TestALostRecordIsMadeAnewWithItsConversation(t *testing.T) {
+// TestLostRecord_IsRebuiltWithItsConversation: the agent's own arguments tell it.
+func TestLostRecord_IsRebuiltWithItsConversation(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("talker", talker, talkerScript)
 	s, err := d.as(t, "talker", "shop", nil)
@@ -183,8 +183,8 @@ func TestALostRecordIsMadeAnewWithItsConversation(t *testing.T) {
 	assert.Equal(t, []string{"--session-id " + id, "--resume " + id}, s.runs(2))
 }
 
-// TestTwoThatTurnOutToHaveOneConversation are told of, and left alone.
-func TestTwoThatTurnOutToHaveOneConversation(t *testing.T) {
+// TestConversation_SharedByTwoSessionsIsReported are told of, and left alone.
+func TestConversation_SharedByTwoSessionsIsReported(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("keeper", keeper, keeperScript)
 	const id = "0f7a7a0e-0000-4000-8000-000000000001"
@@ -238,8 +238,8 @@ done
 `
 )
 
-// TestAConversationIsKnownByItsOpenFile, so that nothing is lost when the agent is killed before it could say anything.
-func TestAConversationIsKnownByItsOpenFile(t *testing.T) {
+// TestConversation_IsDetectedFromOpenFile, so that nothing is lost when the agent is killed before it could say anything.
+func TestConversation_IsDetectedFromOpenFile(t *testing.T) {
 	d := startDaemon(t, "IdleAfterSec=300ms")
 	d.defineScript("keeper", keeper, keeperScript)
 	s, err := d.as(t, "keeper", "shop", nil)
@@ -301,8 +301,8 @@ done
 `
 )
 
-// TestAConversationThatWasLeftIsStillOpen: the one that its agent has gone over to is resumed.
-func TestAConversationThatWasLeftIsStillOpen(t *testing.T) {
+// TestConversation_SwitchIsDetectedAmongOpenFiles: the one that its agent has gone over to is resumed.
+func TestConversation_SwitchIsDetectedAmongOpenFiles(t *testing.T) {
 	d := startDaemon(t, "IdleAfterSec=300ms")
 	d.defineScript("changer", changer, changerScript)
 	s, err := d.as(t, "changer", "shop", nil)
@@ -322,8 +322,8 @@ func TestAConversationThatWasLeftIsStillOpen(t *testing.T) {
 	assert.Equal(t, "second", s.facts().text("ConversationId"))
 }
 
-// TestAConversationIsKnownByItsLastWords: nothing has told of it while the agent lived.
-func TestAConversationIsKnownByItsLastWords(t *testing.T) {
+// TestConversation_IsDetectedFromOutput: nothing has told of it while the agent lived.
+func TestConversation_IsDetectedFromOutput(t *testing.T) {
 	d := startDaemon(t)
 	definition := regexp.MustCompile(`(?m)^IdFile=.*\n`).ReplaceAllString(keeper, "")
 	d.defineScript("keeper", definition, keeperScript)
@@ -371,7 +371,7 @@ esac
 `
 )
 
-func TestAConversationIsMadeBeforeItsRun(t *testing.T) {
+func TestConversation_IsCreatedBeforeTheRun(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("creator", creator, creatorScript)
 	work := filepath.Join(d.dir, "work shop")
@@ -408,7 +408,7 @@ func TestAConversationIsMadeBeforeItsRun(t *testing.T) {
 	})
 }
 
-func TestKilledWhileAConversationIsMade(t *testing.T) {
+func TestDaemonCrash_DuringConversationCreation(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("creator", creator, creatorScript)
 	for n, step := range conversationSteps {
@@ -441,7 +441,7 @@ while kill -0 $! 2>/dev/null; do wait; done; exit 0
 `
 )
 
-func TestAStopReachesAllOfAnAgentThatHearsNothingElse(t *testing.T) {
+func TestStopWhom_AllReachesInnerProcesses(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("oblivious", oblivious, obliviousScript)
 	s, err := d.as(t, "oblivious", "shop", nil)
@@ -465,8 +465,8 @@ func TestAStopReachesAllOfAnAgentThatHearsNothingElse(t *testing.T) {
 	})
 }
 
-// TestFiveLinesAreAnAgent: the example of the manual works as it stands.
-func TestFiveLinesAreAnAgent(t *testing.T) {
+// TestManual_ExampleAgentWorks: the example of the manual works as it stands.
+func TestManual_ExampleAgentWorks(t *testing.T) {
 	page, err := os.ReadFile("../../docs/man/corral.agent.5.md")
 	require.NoError(t, err)
 	_, example, found := strings.Cut(string(page), "*~/.config/corral/agents/mine.agent*:\n\n```\n")

@@ -56,8 +56,8 @@ func (c cache) different(path dbus.ObjectPath, now facts) (all []string) {
 	return all
 }
 
-// TestWhoKeepsACopyIsRightInTheEnd, whatever several clients do with some sessions at once: no change is told to nobody.
-func TestWhoKeepsACopyIsRightInTheEnd(t *testing.T) {
+// TestPropertiesChanged_KeepsClientCachesCurrent, whatever several clients do with some sessions at once: no change is told to nobody.
+func TestPropertiesChanged_KeepsClientCachesCurrent(t *testing.T) {
 	d := startDaemon(t, "IdleAfterSec=100ms", "StopTimeoutSec=1s")
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -19,7 +19,7 @@ import (
 )
 
 // The steps of what a daemon does, in order, with the state that a session has to be in when the daemon was killed there and is back. "" is for none:
-// it was never created, or is removed. Those of a save come many times in a session's life: see TestKilledWhileItSaves.
+// it was never created, or is removed. Those of a save come many times in a session's life: see TestDaemonCrash_DuringSave.
 var (
 	startSteps = []stepThen{
 		{"create.directory-made", ""},
@@ -71,7 +71,7 @@ var (
 // stepThen is a step, and the state that has to follow.
 type stepThen struct{ point, state string }
 
-func TestKilledWhileItStarts(t *testing.T) {
+func TestDaemonCrash_DuringStart(t *testing.T) {
 	d := startDaemon(t)
 	for n, step := range startSteps {
 		t.Run(step.point, func(t *testing.T) {
@@ -85,8 +85,8 @@ func TestKilledWhileItStarts(t *testing.T) {
 	}
 }
 
-// TestKilledWhileItResumesWhatIsSuspended, which it is until it runs: a login that brings it back goes on with the next daemon.
-func TestKilledWhileItResumesWhatIsSuspended(t *testing.T) {
+// TestDaemonCrash_DuringResumeOfSuspendedSession, which it is until it runs: a login that brings it back goes on with the next daemon.
+func TestDaemonCrash_DuringResumeOfSuspendedSession(t *testing.T) {
 	d := startDaemon(t)
 	for n, step := range startSteps[1:] {
 		t.Run(step.point, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestKilledWhileItResumesWhatIsSuspended(t *testing.T) {
 	}
 }
 
-func TestKilledWhileItStops(t *testing.T) {
+func TestDaemonCrash_DuringStop(t *testing.T) {
 	d := startDaemon(t)
 	for n, step := range stopSteps {
 		t.Run(step.point, func(t *testing.T) {
@@ -121,8 +121,8 @@ func TestKilledWhileItStops(t *testing.T) {
 	}
 }
 
-// TestKilledWhileItSaves: at each step of each save, from a session's creation to its removal. What is done goes on until the daemon lives to its end.
-func TestKilledWhileItSaves(t *testing.T) {
+// TestDaemonCrash_DuringSave: at each step of each save, from a session's creation to its removal. What is done goes on until the daemon lives to its end.
+func TestDaemonCrash_DuringSave(t *testing.T) {
 	d := startDaemon(t)
 	for _, point := range saveSteps {
 		for n, survived := 1, false; !survived; n++ {
@@ -151,8 +151,8 @@ func TestKilledWhileItSaves(t *testing.T) {
 	}
 }
 
-// TestKilledWhileItTakesOver what another one left: a session that lives, one that has ended meanwhile, and one that has lost its tmux.
-func TestKilledWhileItTakesOver(t *testing.T) {
+// TestDaemonCrash_DuringAdoption what another one left: a session that lives, one that has ended meanwhile, and one that has lost its tmux.
+func TestDaemonCrash_DuringAdoption(t *testing.T) {
 	d := startDaemon(t)
 	for n, point := range append(adoptSteps, "save.before:1", "save.linked:2", "save.kept:1", "file.written:2", "save.after:1") {
 		t.Run(point, func(t *testing.T) {
@@ -181,8 +181,8 @@ func TestKilledWhileItTakesOver(t *testing.T) {
 	}
 }
 
-// TestKilledWhileItResumes a session that has lost its tmux, around the agent that lives.
-func TestKilledWhileItResumes(t *testing.T) {
+// TestDaemonCrash_DuringResumeOfStaleSession a session that has lost its tmux, around the agent that lives.
+func TestDaemonCrash_DuringResumeOfStaleSession(t *testing.T) {
 	d := startDaemon(t)
 	for n, step := range rejoinSteps {
 		t.Run(step.point, func(t *testing.T) {
@@ -201,8 +201,8 @@ func TestKilledWhileItResumes(t *testing.T) {
 	}
 }
 
-// TestKilledWhileItStartsBesideLeftovers, in the scope that they are in: they live on, whatever becomes of the start.
-func TestKilledWhileItStartsBesideLeftovers(t *testing.T) {
+// TestDaemonCrash_DuringStartBesideLeftovers, in the scope that they are in: they live on, whatever becomes of the start.
+func TestDaemonCrash_DuringStartBesideLeftovers(t *testing.T) {
 	d := startDaemon(t)
 	for n, step := range enterSteps {
 		t.Run(step.point, func(t *testing.T) {

@@ -59,8 +59,8 @@ func (d *corrald) environment(t *testing.T, id string, sp spec) map[string]strin
 	return found
 }
 
-// TestLoginShellIsAskedWhereNobodyBringsAnEnvironment, and its PATH with what nvm and others put into it is the session's.
-func TestLoginShellIsAskedWhereNobodyBringsAnEnvironment(t *testing.T) {
+// TestLoginShell_SuppliesEnvironmentWithoutCaller, and its PATH with what nvm and others put into it is the session's.
+func TestLoginShell_SuppliesEnvironmentWithoutCaller(t *testing.T) {
 	const nvm = "export NVM_DIR=$HOME/.nvm\nnvm() { :; }\nexport PATH=$HOME/.nvm/bin:$PATH KEY_OF_SHELL=from-$0 TMUX_PANE=%7 SHLVL=9\necho Welcome to the machine!\n"
 	for name, files := range map[string]map[string]string{
 		"bash": {".bash_profile": ". ~/.bashrc\n", ".bashrc": "case $- in *i*) ;; *) return;; esac\n" + nvm},
@@ -90,8 +90,8 @@ func TestLoginShellIsAskedWhereNobodyBringsAnEnvironment(t *testing.T) {
 	}
 }
 
-// TestLoginShellThatDoesNotAnswer holds up a session for a bounded time, once, and leaves nothing behind; where it answers without a prompt that counts. It is told.
-func TestLoginShellThatDoesNotAnswer(t *testing.T) {
+// TestLoginShell_TimesOutAndIsReported holds up a session for a bounded time, once, and leaves nothing behind; where it answers without a prompt that counts. It is told.
+func TestLoginShell_TimesOutAndIsReported(t *testing.T) {
 	const early = "export EARLY=1\n"
 	for what, row := range map[string]struct {
 		shell  string
@@ -157,8 +157,8 @@ func (d *corrald) wrong(t *testing.T) string {
 	return strings.Join(all, "\n")
 }
 
-// TestLoginShellIsAskedOnce for any number of sessions, and again when it matters.
-func TestLoginShellIsAskedOnce(t *testing.T) {
+// TestLoginShell_ResultIsCached for any number of sessions, and again when it matters.
+func TestLoginShell_ResultIsCached(t *testing.T) {
 	home := shellHome(t, "/bin/bash", map[string]string{".bash_profile": "echo x >>$HOME/asked; sleep 0.3; export SINCE=$(wc -l <$HOME/asked)\n"})
 	asked := func() int {
 		text, _ := os.ReadFile(home + "/asked")
@@ -190,8 +190,8 @@ func TestLoginShellIsAskedOnce(t *testing.T) {
 	assert.Equal(t, 4, asked())
 }
 
-// TestLoginShellIsNotAsked where somebody has said so.
-func TestLoginShellIsNotAsked(t *testing.T) {
+// TestLoginShell_CanBeDisabled where somebody has said so.
+func TestLoginShell_CanBeDisabled(t *testing.T) {
 	shellHome(t, "/bin/bash", map[string]string{".bash_profile": "export FROM_SHELL=1\n"})
 	d := startDaemon(t, "LoginShell=no")
 	d.write("config/corral/agents/command.agent.d/x.conf", "[Environment]\nSet=TERM_PROGRAM=mine\n")
@@ -207,8 +207,8 @@ func TestLoginShellIsNotAsked(t *testing.T) {
 	assert.NotContains(t, got, "LANG")
 }
 
-// TestAHomeOfItsOwn: what a session's agent has saved is where the session's home is.
-func TestAHomeOfItsOwn(t *testing.T) {
+// TestResumeCondition_UsesTheSessionsHome: what a session's agent has saved is where the session's home is.
+func TestResumeCondition_UsesTheSessionsHome(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("talker", talker, strings.ReplaceAll(talkerScript, "$home/talks", "$HOME/talks"))
 	s, err := d.as(t, "talker", "shop", spec{"Environment": []string{"HOME=" + testbed.Dir(t)}})

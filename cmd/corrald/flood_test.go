@@ -21,8 +21,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestAThousandCallsAtOnce of one client: each is answered as it should be, and those about one session are done in order.
-func TestAThousandCallsAtOnce(t *testing.T) {
+// TestCalls_ThousandAtOnceKeepOrder of one client: each is answered as it should be, and those about one session are done in order.
+func TestCalls_ThousandAtOnceKeepOrder(t *testing.T) {
 	d := startDaemon(t)
 	const sessions, calls = 10, 1000
 	id := func(n int) string { return fmt.Sprint("s", n%sessions) }
@@ -147,9 +147,9 @@ func (c *deaf) hear(t *testing.T) (refused int) {
 	return refused
 }
 
-// TestFloodOfCalls: a client that asks for everything as fast as it can, and reads no answer, does not make the others wait, and what it asks for does
+// TestFlood_OfCalls: a client that asks for everything as fast as it can, and reads no answer, does not make the others wait, and what it asks for does
 // not pile up in the daemon: not its calls, and not the answers.
-func TestFloodOfCalls(t *testing.T) {
+func TestFlood_OfCalls(t *testing.T) {
 	d := startProgram(t, testbed.MeasuredCorrald(t))
 	d.crowd(t, "s", 100, false)
 	before := d.memory(t, "VmRSS")
@@ -170,8 +170,8 @@ func TestFloodOfCalls(t *testing.T) {
 	assert.Less(t, peak, 24<<10, "KiB: what a client may have under way")
 }
 
-// TestClientThatDisappears in the middle of its calls: they are done, and nobody else is the worse for it.
-func TestClientThatDisappears(t *testing.T) {
+// TestClient_DisconnectsDuringCalls in the middle of its calls: they are done, and nobody else is the worse for it.
+func TestClient_DisconnectsDuringCalls(t *testing.T) {
 	d := startDaemon(t)
 	s := d.patient(t, "shop")
 	for range 20 {

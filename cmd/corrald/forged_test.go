@@ -33,8 +33,8 @@ const (
 	notifications = "org.freedesktop.Notifications"
 )
 
-// TestSignals_OfOthersHaveNoEffect: another connection sends the daemon each signal that it listens to, as a program of the same user can.
-func TestSignals_OfOthersHaveNoEffect(t *testing.T) {
+// TestSignals_ForgedHaveNoEffect: another connection sends the daemon each signal that it listens to, as a program of the same user can.
+func TestSignals_ForgedHaveNoEffect(t *testing.T) {
 	l := newLoginManager(t)
 	server := testbed.Notifications(t, "actions")
 	d := startDaemon(t)

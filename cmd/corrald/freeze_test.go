@@ -35,8 +35,8 @@ func (s *subject) becomeFrozen(want bool) {
 	s.wait("frozen or thawed as it should be", func(f facts) bool { return f.yes("Frozen") == want })
 }
 
-// TestFreezeAndThaw: by us or by anybody else, it is told, and nothing runs in between.
-func TestFreezeAndThaw(t *testing.T) {
+// TestFreeze_StopsTheSessionUntilThaw: by us or by anybody else, it is told, and nothing runs in between.
+func TestFreeze_StopsTheSessionUntilThaw(t *testing.T) {
 	d := startDaemon(t)
 	s := d.patient(t, "shop")
 	assert.False(t, s.facts().yes("Frozen"))
@@ -75,8 +75,8 @@ func TestFreezeAndThaw(t *testing.T) {
 	refused(t, created.do("Thaw"), dbusapi.InvalidState, "created")
 }
 
-// TestAFrozenSessionEndsPolitely: whatever ends it lets it go on first, and it saves.
-func TestAFrozenSessionEndsPolitely(t *testing.T) {
+// TestFreeze_IsUndoneBeforeAStop: whatever ends it lets it go on first, and it saves.
+func TestFreeze_IsUndoneBeforeAStop(t *testing.T) {
 	d := startDaemon(t)
 	for _, c := range []struct {
 		name string
@@ -106,8 +106,8 @@ func TestAFrozenSessionEndsPolitely(t *testing.T) {
 	assert.NotContains(t, d.ids(t), "removed")
 }
 
-// TestSignalsAndAFrozenSession: those that it can answer wait for the thaw, SIGKILL does not, and its exit is recorded.
-func TestSignalsAndAFrozenSession(t *testing.T) {
+// TestFreeze_DelaysSignalsExceptSIGKILL: those that it can answer wait for the thaw, SIGKILL does not, and its exit is recorded.
+func TestFreeze_DelaysSignalsExceptSIGKILL(t *testing.T) {
 	d := startDaemon(t)
 	s := d.patient(t, "shop")
 	s.must("Freeze")
@@ -125,8 +125,8 @@ func TestSignalsAndAFrozenSession(t *testing.T) {
 	killed.ends(outcome{"failed", "signal", 2, 9, "command was killed by SIGKILL", "error"})
 }
 
-// TestFrozenOutlivesTheDaemon: however that ends, what was frozen is, and is found to be.
-func TestFrozenOutlivesTheDaemon(t *testing.T) {
+// TestFreeze_SurvivesDaemonRestart: however that ends, what was frozen is, and is found to be.
+func TestFreeze_SurvivesDaemonRestart(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"restarted": syscall.SIGTERM, "killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
 			d := startDaemon(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestGioKeepsUp: a desktop's program that keeps copies and follows the signals has, after all that a session can go through, what there is.
-func TestGioKeepsUp(t *testing.T) {
+// TestGio_ProxyStaysCurrent: a desktop's program that keeps copies and follows the signals has, after all that a session can go through, what there is.
+func TestGio_ProxyStaysCurrent(t *testing.T) {
 	d := startDaemon(t)
 	s := d.patient(t, "shop")
 	path := string(dbusapi.SessionPath("shop"))
@@ -75,8 +75,8 @@ func TestGdbus(t *testing.T) {
 	assert.Contains(t, string(refusal), "org.freedesktop.DBus.Error.InvalidArgs: systemd rejected unit property Frobnicate")
 }
 
-// TestBusctl sets and calls what can be.
-func TestBusctl(t *testing.T) {
+// TestBusctl_SetsPropertiesAndCalls sets and calls what can be.
+func TestBusctl_SetsPropertiesAndCalls(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "fix-auth", "exec sleep 1000")
 	s.become("running")

@@ -41,8 +41,8 @@ func (d *corrald) wrote(t *testing.T, name string) (e hookEvent) {
 	return e
 }
 
-// TestAHookIsRun as a service of its own, with what happened on its standard input, and with its output in the journal.
-func TestAHookIsRun(t *testing.T) {
+// TestHook_RunsAsAService as a service of its own, with what happened on its standard input, and with its output in the journal.
+func TestHook_RunsAsAService(t *testing.T) {
 	d := startDaemon(t, "Notifications=no")
 	d.hook(t, "to a phone!", fmt.Sprintf("#!/bin/sh\ncat > %[1]s/.new\ncat /proc/self/cgroup > %[1]s/cgroup\nenv > %[1]s/env\nsleep 1000 &\nmv %[1]s/.new %[1]s/told\n", d.dir))
 	s := d.create(t, "shop", spec{"Command": []string{"sh", "-c", "exit 3"}, "Labels": map[string]string{"team": "web"}})
@@ -76,8 +76,8 @@ func TestAHookIsRun(t *testing.T) {
 	})
 }
 
-// TestWhatHooksAreNotTold: what a user did, and what was told already, also over a restart.
-func TestWhatHooksAreNotTold(t *testing.T) {
+// TestHook_SkipsUserActionsAndRepeats: what a user did, and what was told already, also over a restart.
+func TestHook_SkipsUserActionsAndRepeats(t *testing.T) {
 	d := startDaemon(t)
 	d.hook(t, "log", fmt.Sprintf("#!/bin/sh\ncat >> %s/told\n", d.dir))
 	titles := func() (all []string) {
@@ -104,8 +104,8 @@ func TestWhatHooksAreNotTold(t *testing.T) {
 	assert.Equal(t, []string{"one: failed, exit 1", "two: has a question"}, titles())
 }
 
-// TestAHookThatIsBroken is told as a problem, with where to look, and hinders no other.
-func TestAHookThatIsBroken(t *testing.T) {
+// TestHook_FailureIsReported is told as a problem, with where to look, and hinders no other.
+func TestHook_FailureIsReported(t *testing.T) {
 	d := startDaemon(t)
 	d.hook(t, "broken", "#!/bin/sh\nexit 22\n")
 	d.hook(t, "no-interpreter", "#!/no/such/program\n")
@@ -127,9 +127,9 @@ the hook "no-interpreter" failed: \S+ exited with code 203; see: .*\n$`, text.St
 	assert.Empty(t, d.hasProblems(t, 0))
 }
 
-// TestTheHooksOfTheManual work, with a server of the test's own in the place of the real ones. No secret is an argument of a process, and what an agent says
+// TestManual_HooksWork work, with a server of the test's own in the place of the real ones. No secret is an argument of a process, and what an agent says
 // is plain text for the chat.
-func TestTheHooksOfTheManual(t *testing.T) {
+func TestManual_HooksWork(t *testing.T) {
 	page, err := os.ReadFile("../../docs/man/corral.7.md")
 	require.NoError(t, err)
 	scripts := regexp.MustCompile("(?s)\\*~/\\.config/corral/hooks\\.d/(\\w+)\\*.*?```\n(#!.*?)```\n").FindAllStringSubmatch(string(page), -1)
@@ -178,8 +178,8 @@ func allArguments(t *testing.T) string {
 	return all.String()
 }
 
-// TestWhoIsAttachedElsewhereSeesAMessage of what another session asks, as it asks it.
-func TestWhoIsAttachedElsewhereSeesAMessage(t *testing.T) {
+// TestTerminalMessage_ReachesClientsOfOtherSessions of what another session asks, as it asks it.
+func TestTerminalMessage_ReachesClientsOfOtherSessions(t *testing.T) {
 	d := startDaemon(t)
 	var screen logText
 	detach := d.run(t, "looks", "exec sleep 1000").attachTo(&screen)

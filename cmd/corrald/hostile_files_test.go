@@ -98,9 +98,9 @@ func (d *corrald) commonFiles() []string {
 	}
 }
 
-// TestAFileThatIsNoFileHoldsUpNothing: each file that Corral reads is replaced by each thing that is no file, or too large a one. All calls are answered, the
+// TestIrregularFile_OfASessionBlocksNothing: each file that Corral reads is replaced by each thing that is no file, or too large a one. All calls are answered, the
 // next daemon starts, no session is lost or ended, and each can be stopped and removed.
-func TestAFileThatIsNoFileHoldsUpNothing(t *testing.T) {
+func TestIrregularFile_OfASessionBlocksNothing(t *testing.T) {
 	for _, h := range hostiles {
 		t.Run(h.name, func(t *testing.T) {
 			d := startDaemon(t)
@@ -194,9 +194,9 @@ func (d *corrald) peakBelow(t *testing.T, bytes int) {
 	t.Fatal("the kernel does not tell of the peak")
 }
 
-// TestAnAgentsFileThatIsNoFileHoldsUpNothing: a file of variables keeps its agent from starting, with an error that says what it is; what may be a conversation
+// TestIrregularFile_OfAnAgentBlocksNothing: a file of variables keeps its agent from starting, with an error that says what it is; what may be a conversation
 // keeps nothing from being resumed. Both may be links.
-func TestAnAgentsFileThatIsNoFileHoldsUpNothing(t *testing.T) {
+func TestIrregularFile_OfAnAgentBlocksNothing(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("talker", talker, talkerScript)
 	d.write("config/corral/agents/fed.agent", "[Agent]\nCommand=sleep 1000\n[Environment]\nEnvironmentFile=%h/variables\n")
@@ -227,8 +227,8 @@ func TestAnAgentsFileThatIsNoFileHoldsUpNothing(t *testing.T) {
 	d.peakBelow(t, 128<<20)
 }
 
-// TestOpenLog_OfAFIFOKeepsNobodyFromEndingTheSession: an agent makes its log a FIFO, and somebody looks at it.
-func TestOpenLog_OfAFIFOKeepsNobodyFromEndingTheSession(t *testing.T) {
+// TestOpenLog_OfAFIFODoesNotBlockStop: an agent makes its log a FIFO, and somebody looks at it.
+func TestOpenLog_OfAFIFODoesNotBlockStop(t *testing.T) {
 	d := startDaemon(t)
 	other := testbed.Bus(t)
 	for id, end := range map[string]func(s *subject){
@@ -250,8 +250,8 @@ func TestOpenLog_OfAFIFOKeepsNobodyFromEndingTheSession(t *testing.T) {
 	assert.Equal(t, []string{"killed", "stopped"}, slices.Sorted(slices.Values(d.ids(t))))
 }
 
-// TestStart_FIFOsInPlaceOfEnvironmentRecordsKeepNobodyWaiting: as many as starts may be under way at a time.
-func TestStart_FIFOsInPlaceOfEnvironmentRecordsKeepNobodyWaiting(t *testing.T) {
+// TestStart_FIFOsAsEnvironmentRecordsBlockNothing: as many as starts may be under way at a time.
+func TestStart_FIFOsAsEnvironmentRecordsBlockNothing(t *testing.T) {
 	d := startDaemon(t)
 	const startsAtATime = 16
 	done := make(chan *dbus.Call, startsAtATime)
@@ -268,8 +268,8 @@ func TestStart_FIFOsInPlaceOfEnvironmentRecordsKeepNobodyWaiting(t *testing.T) {
 	assert.NoError(t, (&subject{d, t, "evil-0"}).asked("GetEnvironment"), "the record was made anew")
 }
 
-// TestStart_WritesTheEnvironmentRecordThroughNoLink, neither at its own name nor at those that it had on its way there.
-func TestStart_WritesTheEnvironmentRecordThroughNoLink(t *testing.T) {
+// TestStart_DoesNotWriteEnvironmentRecordThroughLinks, neither at its own name nor at those that it had on its way there.
+func TestStart_DoesNotWriteEnvironmentRecordThroughLinks(t *testing.T) {
 	d := startDaemon(t)
 	d.write("precious", "mine")
 	s := d.create(t, "shop", spec{"Command": []string{"sleep", "1000"}, "Start": false})

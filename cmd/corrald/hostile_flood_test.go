@@ -142,9 +142,9 @@ while True:
         pass
 `
 
-// TestFlood_OfAShim is taken in slices: who speaks as a shim without pause is still heard, and
+// TestFlood_OfShimMessages is taken in slices: who speaks as a shim without pause is still heard, and
 // costs little.
-func TestFlood_OfAShim(t *testing.T) {
+func TestFlood_OfShimMessages(t *testing.T) {
 	d := startProgram(t, testbed.MeasuredCorrald(t))
 	d.write("flooding-shim", floodingShim)
 	shim := filepath.Join(d.dir, "flooding-shim")

@@ -109,9 +109,9 @@ func TestSend_NeverReachesAnotherProcess(t *testing.T) {
 	victim.become("running")
 }
 
-// TestAdopt_ConnectsToTheTrueShim, also where another process listens in its place when the daemon
+// TestAdoption_IgnoresImpostorShim, also where another process listens in its place when the daemon
 // comes.
-func TestAdopt_ConnectsToTheTrueShim(t *testing.T) {
+func TestAdoption_IgnoresImpostorShim(t *testing.T) {
 	d := startDaemon(t)
 	victim, got := d.takes(t, "victim", "stty -echo")
 	socket := filepath.Join(d.runtimeDir("victim"), "shim.sock")
@@ -147,9 +147,9 @@ func TestShim_KeepsASlotForTheDaemon(t *testing.T) {
 	waitFile(t, filepath.Join(d.dir, "own.out"), "again\n")
 }
 
-// TestShim_TakesTextsFromTheDaemonAlone: another session's agent is disconnected, its own is
+// TestShim_AcceptsInputOnlyFromTheDaemon: another session's agent is disconnected, its own is
 // answered.
-func TestShim_TakesTextsFromTheDaemonAlone(t *testing.T) {
+func TestShim_AcceptsInputOnlyFromTheDaemon(t *testing.T) {
 	d := startDaemon(t)
 	victim, got := d.takes(t, "victim", "stty -echo")
 	_, out := d.hostile(t, "other", "type", filepath.Join(d.runtimeDir("victim"), "shim.sock"), "disconnected")
@@ -184,9 +184,9 @@ func (s *subject) forge(dir string, code int) {
 	}))
 }
 
-// TestExit_OfAnAgentThatRunsIsNotBelieved, in either place, nor by the next daemon. Its true exit
+// TestExit_ForgedRecordIsIgnored, in either place, nor by the next daemon. Its true exit
 // is.
-func TestExit_OfAnAgentThatRunsIsNotBelieved(t *testing.T) {
+func TestExit_ForgedRecordIsIgnored(t *testing.T) {
 	d := startDaemon(t)
 	s := d.create(t, "shop", d.witness("shop"))
 	pid := d.agents(t, "shop", 1)[0]

@@ -36,8 +36,8 @@ func waitContent(t *testing.T, path, want string) {
 	testbed.WaitFile(t, path, func(b []byte) bool { last = string(b); return last == want })
 }
 
-// TestTextsArriveWhole, whatever is in them and whatever mode the terminal is in.
-func TestTextsArriveWhole(t *testing.T) {
+// TestSendInput_ArrivesUnchanged, whatever is in them and whatever mode the terminal is in.
+func TestSendInput_ArrivesUnchanged(t *testing.T) {
 	d := startDaemon(t)
 	texts := []string{
 		"Enter", "C-c", "-l", ";", "one\ntwo\n\nthree", "a\ttab  and 漢字 ✳ é", `$HOME "quoted" \n #{pane_title} %1`,
@@ -77,8 +77,8 @@ func TestTextsArriveWhole(t *testing.T) {
 	})
 }
 
-// TestTextsOfTwoClientsAreNeverMixed, and those of one keep their order.
-func TestTextsOfTwoClientsAreNeverMixed(t *testing.T) {
+// TestSendInput_OfTwoClientsIsNotInterleaved, and those of one keep their order.
+func TestSendInput_OfTwoClientsIsNotInterleaved(t *testing.T) {
 	d := startDaemon(t)
 	_, got := d.takes(t, "both", "stty raw -echo")
 	const each = 20
@@ -101,8 +101,8 @@ func TestTextsOfTwoClientsAreNeverMixed(t *testing.T) {
 	}
 }
 
-// TestKeysArriveInOrder, and in order with texts.
-func TestKeysArriveInOrder(t *testing.T) {
+// TestSendKeys_ArriveInOrder, and in order with texts.
+func TestSendKeys_ArriveInOrder(t *testing.T) {
 	d := startDaemon(t)
 	s, got := d.takes(t, "keys", "stty raw -echo")
 	s.must("SendKeys", []string{"C-a", "Enter", "Escape", "Up", "F1", "Tab", "BSpace", "M-x", "p", "l", " ", "é", "漢", ";", "-", "Space"})
@@ -126,8 +126,8 @@ func TestKeysArriveInOrder(t *testing.T) {
 	waitContent(t, got, want+"x")
 }
 
-// TestInputForRealPrograms that paint their screen or edit their line themselves.
-func TestInputForRealPrograms(t *testing.T) {
+// TestSendInput_WorksWithVimAndBash that paint their screen or edit their line themselves.
+func TestSendInput_WorksWithVimAndBash(t *testing.T) {
 	d := startDaemon(t)
 	screen := func(s *subject, text string) {
 		t.Helper()
@@ -166,8 +166,8 @@ func TestInputForRealPrograms(t *testing.T) {
 	}
 }
 
-// TestInputForAStaleSession: the shim takes texts and keys, tmux is not needed.
-func TestInputForAStaleSession(t *testing.T) {
+// TestSendInput_WorksInAStaleSession: the shim takes texts and keys, tmux is not needed.
+func TestSendInput_WorksInAStaleSession(t *testing.T) {
 	d := startDaemon(t)
 	s, got := d.takes(t, "stale", "stty -echo")
 	kill(t, s.one("tmux: server"), syscall.SIGKILL)
@@ -182,8 +182,8 @@ func TestInputForAStaleSession(t *testing.T) {
 	waitContent(t, got, "still\nthere\nk\nagain\n")
 }
 
-// TestAnAgentThatDoesNotRead makes its senders wait for a while, and nobody else.
-func TestAnAgentThatDoesNotRead(t *testing.T) {
+// TestSendInput_FailsWhenTheAgentDoesNotRead makes its senders wait for a while, and nobody else.
+func TestSendInput_FailsWhenTheAgentDoesNotRead(t *testing.T) {
 	d := startDaemon(t)
 	deaf := d.run(t, "deaf", "stty raw -echo; echo go; exec sleep 1000")
 	other, got := d.takes(t, "other", "stty raw -echo")

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestALoginThatWasCutShort is gone on with by the next daemon; one that was seen to is not.
-func TestALoginThatWasCutShort(t *testing.T) {
+// TestLogin_IsFinishedByTheNextDaemon is gone on with by the next daemon; one that was seen to is not.
+func TestLogin_IsFinishedByTheNextDaemon(t *testing.T) {
 	d := startDaemon(t)
 	note := d.runtimeDir(".login")
 	for _, id := range []string{"done", "left"} {
@@ -36,8 +36,8 @@ func TestALoginThatWasCutShort(t *testing.T) {
 	waitFile(t, note, string(content))
 }
 
-// TestNoFileOfTheDaemonsIsWhereASessionsCouldBe: a session can be called login, or tmux.conf, and its runtime directory goes with it.
-func TestNoFileOfTheDaemonsIsWhereASessionsCouldBe(t *testing.T) {
+// TestRuntimeDirectory_HasNoFileASessionCouldBeNamed: a session can be called login, or tmux.conf, and its runtime directory goes with it.
+func TestRuntimeDirectory_HasNoFileASessionCouldBeNamed(t *testing.T) {
 	d := startDaemon(t)
 	d.run(t, "shop", "exec sleep 1000")
 	all, err := os.ReadDir(d.runtimeDir(""))

@@ -19,8 +19,8 @@ const (
 	visits = 50
 )
 
-// TestManyStartAndEndAtOnce: none of the exits is lost or mixed up with another, and each is told once, the properties before the change.
-func TestManyStartAndEndAtOnce(t *testing.T) {
+// TestExits_HundredAtOnceArePublished: none of the exits is lost or mixed up with another, and each is told once, the properties before the change.
+func TestExits_HundredAtOnceArePublished(t *testing.T) {
 	d := startDaemon(t)
 	gate := d.dir + "/gate"
 	require.NoError(t, syscall.Mkfifo(gate, 0o600))
@@ -123,8 +123,8 @@ func (d *corrald) count(t *testing.T, property string) int {
 	return facts{property: value}.number(property)
 }
 
-// TestManyComeAndGoUnderACuriousClient: clients that introspect everything, again and again, while sessions come and go, take nothing down.
-func TestManyComeAndGoUnderACuriousClient(t *testing.T) {
+// TestIntrospection_WhileSessionsComeAndGo: clients that introspect everything, again and again, while sessions come and go, take nothing down.
+func TestIntrospection_WhileSessionsComeAndGo(t *testing.T) {
 	d := startDaemon(t)
 	stop := make(chan struct{})
 	var curious sync.WaitGroup

@@ -32,8 +32,8 @@ func gone(t *testing.T, s *testbed.NotificationServer, n testbed.Notification) {
 	assert.Equal(t, n.ID, testbed.Receive(t, s.Closed, "that it is closed"), n.Title)
 }
 
-// TestNotifications: what a person sees of a session, from its failure to its end.
-func TestNotifications(t *testing.T) {
+// TestNotification_FollowsSessionUntilRemoval: what a person sees of a session, from its failure to its end.
+func TestNotification_FollowsSessionUntilRemoval(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.Notifications(t, "actions", "body-markup", "inline-reply")
 	s := d.run(t, "shop", "exit 3")
@@ -67,8 +67,8 @@ func TestNotifications(t *testing.T) {
 	gone(t, server, again)
 }
 
-// TestAQuestionIsAnsweredFromItsNotification, once.
-func TestAQuestionIsAnsweredFromItsNotification(t *testing.T) {
+// TestNotification_ReplyAnswersTheQuestion, once.
+func TestNotification_ReplyAnswersTheQuestion(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.Notifications(t, "actions", "body-markup", "inline-reply")
 	s := d.run(t, "asks", `stty -echo; `+reports("waiting", "Reason", "question", "Message", "<b>red</b> & blue?")+`; read a; echo "$a" >`+d.dir+`/answer; exec sleep 1000`)
@@ -83,8 +83,8 @@ func TestAQuestionIsAnsweredFromItsNotification(t *testing.T) {
 	assert.Empty(t, s.facts().text("Attention"))
 }
 
-// TestWhoAttachesNeedsNoNotification: it goes once somebody comes, and none comes while somebody looks.
-func TestWhoAttachesNeedsNoNotification(t *testing.T) {
+// TestNotification_IsClosedByAttaching: it goes once somebody comes, and none comes while somebody looks.
+func TestNotification_IsClosedByAttaching(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.Notifications(t)
 	pass, open := d.gate(t, "asking")
@@ -100,8 +100,8 @@ func TestWhoAttachesNeedsNoNotification(t *testing.T) {
 	detach()
 }
 
-// TestWhoLooksAwayIsNotified: a terminal that is attached and has lost the focus is looked at by nobody.
-func TestWhoLooksAwayIsNotified(t *testing.T) {
+// TestNotification_IsShownWhenTheTerminalLosesFocus: a terminal that is attached and has lost the focus is looked at by nobody.
+func TestNotification_IsShownWhenTheTerminalLosesFocus(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.Notifications(t)
 	pass, open := d.gate(t, "asking")
@@ -128,8 +128,8 @@ func TestWhoLooksAwayIsNotified(t *testing.T) {
 	require.NoError(t, terminal.Wait())
 }
 
-// TestOneNotificationAfterAReboot, from which everything is resumed.
-func TestOneNotificationAfterAReboot(t *testing.T) {
+// TestNotification_SummarisesSessionsSuspendedByReboot, from which everything is resumed.
+func TestNotification_SummarisesSessionsSuspendedByReboot(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.Notifications(t, "actions")
 	shop, forum, mine := d.run(t, "shop", "exec sleep 1000"), d.run(t, "forum", "exec sleep 1000"), d.run(t, "mine", "exec sleep 1000")
@@ -152,8 +152,8 @@ func TestOneNotificationAfterAReboot(t *testing.T) {
 	assert.Empty(t, server.Shown)
 }
 
-// TestWhatTheUserDidIsNoNews.
-func TestWhatTheUserDidIsNoNews(t *testing.T) {
+// TestNotification_OmitsUserActions.
+func TestNotification_OmitsUserActions(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.Notifications(t)
 	stopped, killed := d.run(t, "stopped", "exec sleep 1000"), d.run(t, "killed", "exec sleep 1000")
@@ -168,8 +168,8 @@ func TestWhatTheUserDidIsNoNews(t *testing.T) {
 	assert.Empty(t, server.Shown)
 }
 
-// TestNotificationsAreKeptForAServer that is not there yet, over a restart of the daemon, and told by no second one.
-func TestNotificationsAreKeptForAServer(t *testing.T) {
+// TestNotification_IsKeptUntilAServerAppears that is not there yet, over a restart of the daemon, and told by no second one.
+func TestNotification_IsKeptUntilAServerAppears(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "shop", "exit 3")
 	s.wait("failed", func(f facts) bool { return f.text("Attention") == "failed" })
@@ -188,8 +188,8 @@ func TestNotificationsAreKeptForAServer(t *testing.T) {
 	assert.Equal(t, "after: failed, exit 1", shown(t, testbed.Notifications(t)).Title, "by the next server")
 }
 
-// TestNotificationsAreSwitchedOff on the bus, over restarts, in the configuration, for an agent and for a session.
-func TestNotificationsAreSwitchedOff(t *testing.T) {
+// TestNotification_CanBeDisabled on the bus, over restarts, in the configuration, for an agent and for a session.
+func TestNotification_CanBeDisabled(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.Notifications(t)
 	set := func(value any) error {
@@ -318,7 +318,7 @@ func stopProcess(c *exec.Cmd) {
 }
 
 // What is remembered of notifications tells nothing of what agents said.
-func TestRememberedNotificationsAreDiscreet(t *testing.T) {
+func TestNotification_FileOmitsMessages(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.Notifications(t)
 	d.run(t, "asks", reports("waiting", "Reason", "question", "Message", "the password?")+"; exec sleep 1000")

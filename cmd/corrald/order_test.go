@@ -21,9 +21,9 @@ import (
 
 const pipelined = 200
 
-// TestCallsOfOneClientAreDoneInOrder: what a client sends without waiting for answers is done, for each session, as it was sent. A call that is refused
+// TestCalls_OfOneClientAreExecutedInOrder: what a client sends without waiting for answers is done, for each session, as it was sent. A call that is refused
 // in between, for whichever reason, does not keep the others from being done.
-func TestCallsOfOneClientAreDoneInOrder(t *testing.T) {
+func TestCalls_OfOneClientAreExecutedInOrder(t *testing.T) {
 	d := startDaemon(t)
 	s := d.create(t, "patient", spec{"Command": []string{"sh", "-c", `while read -r line; do echo "$line" >>"$0"; done`, d.dir + "/lines"}})
 	object := d.bus.Object(dbusapi.BusName, dbusapi.SessionPath("patient"))
@@ -64,8 +64,8 @@ func TestCallsOfOneClientAreDoneInOrder(t *testing.T) {
 	refused(t, d.manager("StartSession", []any{"nobody"}), dbusapi.NoSuchSession, "nobody")
 }
 
-// TestATerminalThatDoesNotAnswerHoldsUpNothing but who looks at it.
-func TestATerminalThatDoesNotAnswerHoldsUpNothing(t *testing.T) {
+// TestCapture_OfAHungTmuxBlocksNothing but who looks at it.
+func TestCapture_OfAHungTmuxBlocksNothing(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "stuck", "exec sleep 1000")
 	s.become("running")
@@ -81,8 +81,8 @@ func TestATerminalThatDoesNotAnswerHoldsUpNothing(t *testing.T) {
 	s.ends(outcome{"stopped", "success", 2, 15, "", "active"})
 }
 
-// TestClientThatNeverReads: whoever asks for signals and does not read them hinders nobody.
-func TestClientThatNeverReads(t *testing.T) {
+// TestClient_ThatNeverReadsBlocksNothing: whoever asks for signals and does not read them hinders nobody.
+func TestClient_ThatNeverReadsBlocksNothing(t *testing.T) {
 	d := startDaemon(t)
 	deafClient(t)
 	s := d.create(t, "busy", spec{"Command": []string{"sleep", "1000"}, "Start": false})

@@ -33,8 +33,8 @@ func (d *corrald) prints(t *testing.T, id, script string) *subject {
 	return s
 }
 
-// TestCaptureIsBounded, in bytes and in lines, and its end is what is there last.
-func TestCaptureIsBounded(t *testing.T) {
+// TestCapture_IsBounded, in bytes and in lines, and its end is what is there last.
+func TestCapture_IsBounded(t *testing.T) {
 	d := startDaemon(t)
 	s := d.prints(t, "long", `i=0; while [ $i -lt 3000 ]; do i=$((i+1)); printf '%04d \033[31m漢字漢字漢字漢字漢字漢字漢字漢字漢字\033[0m\n' $i; done`)
 	for _, flags := range []uint64{0, dbusapi.CaptureEscapes} {
@@ -49,8 +49,8 @@ func TestCaptureIsBounded(t *testing.T) {
 	assert.Less(t, strings.Count(s.capture(0, 0), "\n"), 100, "the screen")
 }
 
-// TestWhatIsNoTextNeverReachesTheBus: a message with it would end the connection.
-func TestWhatIsNoTextNeverReachesTheBus(t *testing.T) {
+// TestCapture_IsValidUTF8: a message with it would end the connection.
+func TestCapture_IsValidUTF8(t *testing.T) {
 	d := startDaemon(t)
 	s := d.prints(t, "noise", `printf 'a\000b\377c\300\257d\355\240\200e\364\220\200\200f\033]2;t\377\000\007g\n'; printf '\200\237\341\200\n\001\002\005\177\302\n\357\277\277\n'`)
 	for _, flags := range []uint64{0, dbusapi.CaptureEscapes} {
@@ -61,8 +61,8 @@ func TestWhatIsNoTextNeverReachesTheBus(t *testing.T) {
 	s.facts()
 }
 
-// TestTheLogsDescriptor is for reading alone, and goes on with the file it was opened for when the log is rotated.
-func TestTheLogsDescriptor(t *testing.T) {
+// TestOpenLog_DescriptorIsReadOnlyAndSurvivesRotation is for reading alone, and goes on with the file it was opened for when the log is rotated.
+func TestOpenLog_DescriptorIsReadOnlyAndSurvivesRotation(t *testing.T) {
 	d := startDaemon(t, "LogMaxSize=64K")
 	pass, open := d.gate(t, "more")
 	s := d.run(t, "chatty", "echo first; "+pass+`; i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo "line $i of many"; done; exec sleep 1000`)

@@ -84,8 +84,8 @@ func TestApprove_RacesTheEndOfTheQuestion(t *testing.T) {
 	assert.NotZero(t, pressed.Load())
 }
 
-// TestApprove_OfAnotherSession is refused to agents, as is that of their own; and so is it to what they start elsewhere, as long as it descends from them.
-func TestApprove_OfAnotherSession(t *testing.T) {
+// TestApprove_IsRefusedToAgents is refused to agents, as is that of their own; and so is it to what they start elsewhere, as long as it descends from them.
+func TestApprove_IsRefusedToAgents(t *testing.T) {
 	d := startDaemon(t)
 	d.define(t, "asking", `Command=sh -c "stty raw -echo; printf '\\033]7501;state=blocked:kind=permission\\033\\\\'; head -c 1 >%h/key; exec sleep 1000"`, "ApproveKeys=y")
 	require.NoError(t, d.createAs("asking", "shop"))

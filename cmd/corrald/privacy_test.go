@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEverythingIsPrivate: directories are the user's alone, so that nobody else can list or reach what is in them, and so are the files in them.
-func TestEverythingIsPrivate(t *testing.T) {
+// TestFileModes_ArePrivate: directories are the user's alone, so that nobody else can list or reach what is in them, and so are the files in them.
+func TestFileModes_ArePrivate(t *testing.T) {
 	old := syscall.Umask(0)
 	defer syscall.Umask(old)
 	d := startDaemon(t)
@@ -45,8 +45,8 @@ func TestEverythingIsPrivate(t *testing.T) {
 	}
 }
 
-// TestAgentHasTheUmaskOfTheDaemon, which in a service is the one that the user manager gives to everything.
-func TestAgentHasTheUmaskOfTheDaemon(t *testing.T) {
+// TestUmask_IsInheritedFromTheDaemon, which in a service is the one that the user manager gives to everything.
+func TestUmask_IsInheritedFromTheDaemon(t *testing.T) {
 	for _, mask := range []int{0o022, 0o027} {
 		t.Run(fmt.Sprintf("%04o", mask), func(t *testing.T) {
 			old := syscall.Umask(mask)

@@ -76,8 +76,8 @@ func status(report string) string { return "\x1b]7501;" + report + "\x1b\\" }
 
 func message(text string) string { return ":msg=" + base64.StdEncoding.EncodeToString([]byte(text)) }
 
-// TestAnAgentTellsItsTerminal what it does, and nobody had to configure anything.
-func TestAnAgentTellsItsTerminal(t *testing.T) {
+// TestProgramStatus_IsPublished what it does, and nobody had to configure anything.
+func TestProgramStatus_IsPublished(t *testing.T) {
 	d := startDaemon(t, "IdleAfterSec=200ms")
 	s := d.speak(t, "speaks")
 	s.say("hello" + status("state=idle:app=claude"))
@@ -131,8 +131,8 @@ func (s *speaker) explained() []dbusapi.Explanation {
 	return told
 }
 
-// TestWhatATerminalIsToldDoesNoHarm: whatever an agent writes, nothing of it is executed, the session lives on, and what clients are told is text.
-func TestWhatATerminalIsToldDoesNoHarm(t *testing.T) {
+// TestProgramStatus_HostileTextIsHarmless: whatever an agent writes, nothing of it is executed, the session lives on, and what clients are told is text.
+func TestProgramStatus_HostileTextIsHarmless(t *testing.T) {
 	d := startDaemon(t)
 	pwned := filepath.Join(d.dir, "pwned")
 	attack := "$(touch " + pwned + ")`touch " + pwned + "`#{b:#(touch " + pwned + ")}#(touch " + pwned + ");touch " + pwned + "\n\x1b[2J\x1b]0;x\a\x00\xff\xfe\xed\xa0\x80\u202e%s%n"
@@ -170,8 +170,8 @@ func TestWhatATerminalIsToldDoesNoHarm(t *testing.T) {
 	}
 }
 
-// TestTheLastStateIsThatOfTheStream, however the stream falls into pieces, and no state is told that the agent was not in.
-func TestTheLastStateIsThatOfTheStream(t *testing.T) {
+// TestProgramStatus_EndsWithTheLastReport, however the stream falls into pieces, and no state is told that the agent was not in.
+func TestProgramStatus_EndsWithTheLastReport(t *testing.T) {
 	d := startDaemon(t)
 	s := d.speak(t, "quick")
 	for seed := range uint64(8) {
@@ -230,8 +230,8 @@ func anyReport(r *rand.Rand, i int) (report, is string) {
 	return status("state=blocked:kind=permission" + message(fmt.Sprint(i))), "waiting/permission"
 }
 
-// TestADefinitionSaysWhoIsHeard, what titles mean, and which line of the screen asks for something.
-func TestADefinitionSaysWhoIsHeard(t *testing.T) {
+// TestStatusSources_FollowTheDefinition, what titles mean, and which line of the screen asks for something.
+func TestStatusSources_FollowTheDefinition(t *testing.T) {
 	d := startDaemon(t, "IdleAfterSec=200ms")
 	path := d.pipe(t, "gemini")
 	d.write("speaker.py", copies)

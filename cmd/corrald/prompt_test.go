@@ -76,7 +76,7 @@ func TestPrompt(t *testing.T) {
 	})
 }
 
-func TestAResumeSaysWhatNobodyWasTold(t *testing.T) {
+func TestPrompt_UndeliveredIsSentOnResume(t *testing.T) {
 	d := startDaemon(t)
 	sp := d.listener("early")
 	command := sp["Command"].([]string)
@@ -87,9 +87,9 @@ func TestAResumeSaysWhatNobodyWasTold(t *testing.T) {
 	assert.Equal(t, 1, d.told(t, "early", 3))
 }
 
-// TestPromptIsToldOnceThoughTheDaemonIsKilled at any step of the start: by then its shim has it, or there is no agent that was told anything, and the
+// TestPrompt_IsDeliveredOnceDespiteDaemonCrash at any step of the start: by then its shim has it, or there is no agent that was told anything, and the
 // next run, resumed or not, is told it.
-func TestPromptIsToldOnceThoughTheDaemonIsKilled(t *testing.T) {
+func TestPrompt_IsDeliveredOnceDespiteDaemonCrash(t *testing.T) {
 	d := startDaemon(t)
 	for n, step := range startSteps[1:] {
 		t.Run(step.point, func(t *testing.T) {

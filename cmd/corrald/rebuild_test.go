@@ -14,8 +14,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestALostRecordIsMadeAnew from what is alive: the agent is supervised as before, and what is not known any more is told.
-func TestALostRecordIsMadeAnew(t *testing.T) {
+// TestLostRecord_IsRebuilt from what is alive: the agent is supervised as before, and what is not known any more is told.
+func TestLostRecord_IsRebuilt(t *testing.T) {
 	d := startDaemon(t)
 	const id = "my-store" // of agent command: by its scope's name alone it could be store of command-my, which no other test has in the runtime directory
 	work := testbed.Dir(t)
@@ -80,8 +80,8 @@ func (d *corrald) hasRecord(t *testing.T, id string) {
 	})
 }
 
-// TestTheStateIsRemovedUnderTheDaemon: what lives is written down again at once, and its end is recorded where the next daemon finds it.
-func TestTheStateIsRemovedUnderTheDaemon(t *testing.T) {
+// TestStateDirectory_IsRecreatedAfterRemoval: what lives is written down again at once, and its end is recorded where the next daemon finds it.
+func TestStateDirectory_IsRecreatedAfterRemoval(t *testing.T) {
 	d := startDaemon(t)
 	for _, dir := range []string{d.stateDir("shop"), filepath.Dir(d.stateDir("shop"))} {
 		s := d.create(t, "shop", d.witness("shop"))
@@ -104,8 +104,8 @@ func TestTheStateIsRemovedUnderTheDaemon(t *testing.T) {
 	}
 }
 
-// TestARecordFromABackup is older than what the session runs: the agent that lives is its agent.
-func TestARecordFromABackup(t *testing.T) {
+// TestRestoredRecord_KeepsTheRunningAgent is older than what the session runs: the agent that lives is its agent.
+func TestRestoredRecord_KeepsTheRunningAgent(t *testing.T) {
 	for name, ended := range map[string]bool{"made while it was suspended": true, "made while it ran before": false} {
 		t.Run(name, func(t *testing.T) {
 			d := startDaemon(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestBadInputIsRefused: each answer has the right name and says what was wrong, and nothing was made or changed by any of the calls.
-func TestBadInputIsRefused(t *testing.T) {
+// TestInvalidArguments_AreRefused: each answer has the right name and says what was wrong, and nothing was made or changed by any of the calls.
+func TestInvalidArguments_AreRefused(t *testing.T) {
 	d := startDaemon(t)
 	d.write("file", "no directory\n")
 	s := d.run(t, "witness", "exec sleep 1000")
@@ -154,15 +154,15 @@ func (d *corrald) everything(t *testing.T) map[string]any {
 	return all
 }
 
-// TestKeysOfOthersAreTaken: what begins with x- is somebody else's.
-func TestKeysOfOthersAreTaken(t *testing.T) {
+// TestCreateSession_AcceptsExtensionKeys: what begins with x- is somebody else's.
+func TestCreateSession_AcceptsExtensionKeys(t *testing.T) {
 	d := startDaemon(t)
 	s := d.create(t, "extended", spec{"Command": []string{"true"}, "Start": false, "x-desktop-colour": []string{"red"}})
 	s.is(outcome{"created", "", 0, 0, "", "active"})
 }
 
-// TestIdIsMadeOfTheWorkspace where none was given.
-func TestIdIsMadeOfTheWorkspace(t *testing.T) {
+// TestSessionID_IsDerivedFromTheWorkspace where none was given.
+func TestSessionID_IsDerivedFromTheWorkspace(t *testing.T) {
 	d := startDaemon(t)
 	for _, c := range []struct{ dir, want string }{
 		{"shop", "shop"}, {"a/shop", "shop-2"}, {"My Shop!", "my-shop"}, {"--", "session"}, {strings.Repeat("x", 100), strings.Repeat("x", 64)},
@@ -177,8 +177,8 @@ func TestIdIsMadeOfTheWorkspace(t *testing.T) {
 	}
 }
 
-// TestNULDoesNotGetThrough: no string on the bus can have one, so it ends with the client's library.
-func TestNULDoesNotGetThrough(t *testing.T) {
+// TestNUL_IsRejectedByTheClientLibrary: no string on the bus can have one, so it ends with the client's library.
+func TestNUL_IsRejectedByTheClientLibrary(t *testing.T) {
 	d := startDaemon(t)
 	var answer dbus.Error
 	_, err := d.tryCreate(t, "nul\x00", spec{"Command": []string{"true"}})

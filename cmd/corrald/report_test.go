@@ -15,8 +15,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestAHookReports what its agent hands it, through corralctl.
-func TestAHookReports(t *testing.T) {
+// TestReport_TranslatesHookPayloads what its agent hands it, through corralctl.
+func TestReport_TranslatesHookPayloads(t *testing.T) {
 	d := startDaemon(t)
 	ctl := testbed.Programs(t).Corralctl
 	pass, open := d.gate(t, "on")
@@ -35,8 +35,8 @@ func TestAHookReports(t *testing.T) {
 	assert.NoFileExists(t, d.dir+"/pwned")
 }
 
-// TestAReportFromElsewhereIsDropped and told: an agent's daemon may serve the conversations of other sessions, with their environment.
-func TestAReportFromElsewhereIsDropped(t *testing.T) {
+// TestReport_FromAnotherSessionIsDropped and told: an agent's daemon may serve the conversations of other sessions, with their environment.
+func TestReport_FromAnotherSessionIsDropped(t *testing.T) {
 	d := startDaemon(t)
 	ctl := testbed.Programs(t).Corralctl
 	mine := d.run(t, "mine", "exec sleep 1000")
@@ -55,8 +55,8 @@ func TestAReportFromElsewhereIsDropped(t *testing.T) {
 	}), "%v", told)
 }
 
-// TestAHookTakesNoTime: from its start to its end, in a session whose daemon takes note of it, and in one whose daemon is away.
-func TestAHookTakesNoTime(t *testing.T) {
+// TestReport_IsFast: from its start to its end, in a session whose daemon takes note of it, and in one whose daemon is away.
+func TestReport_IsFast(t *testing.T) {
 	d := startDaemon(t)
 	const runs = 100
 	script := `begin=${EPOCHREALTIME/./}; echo '{"hook_event_name":"Stop"}' | ` + testbed.Programs(t).Corralctl + ` report --from claude; echo $? $((${EPOCHREALTIME/./} - begin)) >>"$0.new"`

@@ -18,8 +18,8 @@ func settings() (percent uint64, limited bool) {
 	return all[0].Value.Uint64(), all[1].Value.Uint64() != math.MaxInt64
 }
 
-// TestADaemonThatHasNothingToDoRests: no garbage is looked for, but for a client that reads all the time, and what was used is given back.
-func TestADaemonThatHasNothingToDoRests(t *testing.T) {
+// TestMemoryTrimmer_ReleasesMemoryWhenIdle: no garbage is looked for, but for a client that reads all the time, and what was used is given back.
+func TestMemoryTrimmer_ReleasesMemoryWhenIdle(t *testing.T) {
 	before := debug.SetGCPercent(gcPercent)
 	t.Cleanup(func() {
 		debug.SetGCPercent(before)

@@ -18,8 +18,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestSecondDaemonSaysSoAndEnds, whether it finds the state locked or the bus name taken, and the first does not notice.
-func TestSecondDaemonSaysSoAndEnds(t *testing.T) {
+// TestSecondDaemon_ReportsTheFirstAndExits, whether it finds the state locked or the bus name taken, and the first does not notice.
+func TestSecondDaemon_ReportsTheFirstAndExits(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "first", "exec sleep 1000")
 	before := s.become("running")
@@ -46,9 +46,9 @@ func TestSecondDaemonSaysSoAndEnds(t *testing.T) {
 	s.is(outcome{"stopped", "success", 2, 15, "", "active"})
 }
 
-// TestScopeWhoseRecordWasLost, and whose shim is gone too, which alone can say whose it is, is left alone, with its agent: a new session of that name is
+// TestLostRecord_ScopeWithoutShimIsLeftAlone, and whose shim is gone too, which alone can say whose it is, is left alone, with its agent: a new session of that name is
 // refused to start, and starts once the scope is gone.
-func TestScopeWhoseRecordWasLost(t *testing.T) {
+func TestLostRecord_ScopeWithoutShimIsLeftAlone(t *testing.T) {
 	d := startDaemon(t)
 	lost := d.run(t, "shop", "exec nohup sleep 1000")
 	pid, shim := lost.become("running").number("MainPID"), lost.one(shimName)
@@ -71,8 +71,8 @@ func TestScopeWhoseRecordWasLost(t *testing.T) {
 	again.must("Remove", uint64(1))
 }
 
-// TestSessionsOutliveTheDaemon, however it ends: what ended meanwhile is known with its code, and what lives goes on as if nothing had been.
-func TestSessionsOutliveTheDaemon(t *testing.T) {
+// TestSessions_SurviveDaemonRestart, however it ends: what ended meanwhile is known with its code, and what lives goes on as if nothing had been.
+func TestSessions_SurviveDaemonRestart(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGKILL": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
 			d := startDaemon(t)
@@ -147,8 +147,8 @@ func (h *hearing) after(mark int) []*dbus.Signal {
 	return signals
 }
 
-// TestSystemdIsReloadedAndExecutedAgain while sessions run and end.
-func TestSystemdIsReloadedAndExecutedAgain(t *testing.T) {
+// TestSystemdReload_KeepsSessions while sessions run and end.
+func TestSystemdReload_KeepsSessions(t *testing.T) {
 	d := startDaemon(t)
 	live := d.run(t, "live", "exec sleep 1000")
 	before := live.become("running")
@@ -175,8 +175,8 @@ func TestSystemdIsReloadedAndExecutedAgain(t *testing.T) {
 	live.ends(outcome{"stopped", "success", 2, 15, "its scope was stopped", "active"})
 }
 
-// TestRestartAsAService: the agents of a service that is restarted go on, and systemctl shows what there is.
-func TestRestartAsAService(t *testing.T) {
+// TestService_RestartKeepsAgents: the agents of a service that is restarted go on, and systemctl shows what there is.
+func TestService_RestartKeepsAgents(t *testing.T) {
 	d := startDaemon(t)
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
 	args := []string{"--user", "--quiet", "--unit=corrald.service", "--service-type=notify", "--property=NotifyAccess=main", "--property=WatchdogSec=20"}

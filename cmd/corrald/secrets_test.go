@@ -23,9 +23,9 @@ var secrets = map[string]string{
 	"DEFINED": "canary-of-the-definition", "IN_FILE": "canary-of-the-file",
 }
 
-// TestSecretsAreTheAgentsAlone: what is in an environment is in no argument list, in no record of ours, on the bus in no message but the call that brought
+// TestSecrets_ReachOnlyTheAgent: what is in an environment is in no argument list, in no record of ours, on the bus in no message but the call that brought
 // it, and in no file that nobody has asked for: what was set for the session is kept in its record.
-func TestSecretsAreTheAgentsAlone(t *testing.T) {
+func TestSecrets_ReachOnlyTheAgent(t *testing.T) {
 	shellHome(t, "/bin/bash", map[string]string{".bash_profile": "echo $- canary; export SHELL_KEY=" + secrets["SHELL_KEY"] + "\n"})
 	d := startDaemon(t)
 	d.write("keys", "IN_FILE="+secrets["IN_FILE"]+"\n")

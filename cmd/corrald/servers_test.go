@@ -161,8 +161,8 @@ func (d *corrald) picture(t *testing.T, command ...string) {
 	t.Log(file.Name())
 }
 
-// TestAnotherImplementation of the specification takes what we send, and is understood: python3-dbusmock's, over another binding of D-Bus.
-func TestAnotherImplementation(t *testing.T) {
+// TestNotification_WorksWithDbusmock of the specification takes what we send, and is understood: python3-dbusmock's, over another binding of D-Bus.
+func TestNotification_WorksWithDbusmock(t *testing.T) {
 	d := startDaemon(t)
 	calls := filepath.Join(d.dir, "calls")
 	log, err := os.Create(calls)

@@ -22,9 +22,9 @@ const (
 	tmuxName = "tmux: server"
 )
 
-// TestStateTellsHowAnAgentEnded goes through what can happen to an agent, and sees that the session says so, and goes on to say so when its tmux
+// TestState_ReportsHowTheAgentEnded goes through what can happen to an agent, and sees that the session says so, and goes on to say so when its tmux
 // session is closed and when the daemon is another one.
-func TestStateTellsHowAnAgentEnded(t *testing.T) {
+func TestState_ReportsHowTheAgentEnded(t *testing.T) {
 	d := startDaemon(t)
 	ends := []struct {
 		id, script string
@@ -76,8 +76,8 @@ type property struct {
 	Value any
 }
 
-// TestStateTellsOfACore: the kernel dumps core where core_pattern and the limit let it, and the session says what the kernel did.
-func TestStateTellsOfACore(t *testing.T) {
+// TestState_ReportsACoreDump: the kernel dumps core where core_pattern and the limit let it, and the session says what the kernel did.
+func TestState_ReportsACoreDump(t *testing.T) {
 	d := startDaemon(t)
 	work := testbed.Dir(t)
 	s := d.create(t, "core", spec{"Command": []string{"sh", "-c", "ulimit -c unlimited; kill -SEGV $$"}, "WorkingDirectory": work})
@@ -99,8 +99,8 @@ func TestStateTellsOfACore(t *testing.T) {
 	}
 }
 
-// TestStateTellsWhatCouldNotBeStarted: the error of the call and the session say the same, and nothing of it is left.
-func TestStateTellsWhatCouldNotBeStarted(t *testing.T) {
+// TestState_ReportsAFailedStart: the error of the call and the session say the same, and nothing of it is left.
+func TestState_ReportsAFailedStart(t *testing.T) {
 	d := startDaemon(t)
 	d.write("notes.txt", "no program\n")
 	d.write("bad-script", "#!/no/such/interpreter\n")
@@ -142,8 +142,8 @@ func TestStateTellsWhatCouldNotBeStarted(t *testing.T) {
 	})
 }
 
-// TestCreate_LeavesNoSessionOfACommandThatCannotBeExecuted: its id is free for the next one.
-func TestCreate_LeavesNoSessionOfACommandThatCannotBeExecuted(t *testing.T) {
+// TestCreateSession_LeavesNothingWhenTheCommandCannotRun: its id is free for the next one.
+func TestCreateSession_LeavesNothingWhenTheCommandCannotRun(t *testing.T) {
 	d := startDaemon(t)
 	d.write("src/shop/tracked", "")
 	d.write("src/shop/own", "#!/bin/sh\nexec sleep 1000\n")
@@ -179,8 +179,8 @@ func TestCreate_LeavesNoSessionOfACommandThatCannotBeExecuted(t *testing.T) {
 	d.create(t, "typo", spec{"Command": []string{"./own"}, "WorkingDirectory": shop}).become("running")
 }
 
-// TestStateTellsWhatWasLost: the parts of a session are killed one by one. What it says is true, and no other session is touched.
-func TestStateTellsWhatWasLost(t *testing.T) {
+// TestState_ReportsKilledParts: the parts of a session are killed one by one. What it says is true, and no other session is touched.
+func TestState_ReportsKilledParts(t *testing.T) {
 	d := startDaemon(t)
 	bystander := d.run(t, "bystander", "exec sleep 1000")
 	before := bystander.become("running")
@@ -231,8 +231,8 @@ func TestStateTellsWhatWasLost(t *testing.T) {
 	assert.Equal(t, before.number("MainPID"), after.number("MainPID"))
 }
 
-// TestWorkspaceVanishesAndComesBack: the session is orphaned meanwhile, and its agent is not killed.
-func TestWorkspaceVanishesAndComesBack(t *testing.T) {
+// TestWorkspace_VanishesAndReappears: the session is orphaned meanwhile, and its agent is not killed.
+func TestWorkspace_VanishesAndReappears(t *testing.T) {
 	d := startDaemon(t)
 	work := testbed.Dir(t)
 	s := d.create(t, "orphan", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": work})
@@ -271,8 +271,8 @@ func (s *subject) tmux(args ...string) string {
 	return command(s.t, "tmux", append([]string{"-S", s.runtimeDir(s.id) + "/tmux"}, args...)...)
 }
 
-// TestTmuxRefusesItsConfiguration: each start is answered with why, however fast its scope is gone.
-func TestTmuxRefusesItsConfiguration(t *testing.T) {
+// TestTmuxConfig_UnreadableFailsTheStart: each start is answered with why, however fast its scope is gone.
+func TestTmuxConfig_UnreadableFailsTheStart(t *testing.T) {
 	d := startDaemon(t, "TmuxConfig=/nowhere/tmux.conf")
 	for n := range 8 {
 		s, err := d.tryCreate(t, fmt.Sprintf("shop-%d", n), spec{"Command": []string{"sleep", "1000"}})

@@ -28,7 +28,7 @@ func (d *corrald) polite(t *testing.T, id string) *subject {
 	return s
 }
 
-func TestStopIsPolite(t *testing.T) {
+func TestStop_LetsTheAgentExitByItself(t *testing.T) {
 	d := startDaemon(t)
 	for _, c := range []struct {
 		id, said, reason string
@@ -52,8 +52,8 @@ func TestStopIsPolite(t *testing.T) {
 	}
 }
 
-// TestStopEndsWhoeverDoesNotHeed: an interactive shell ignores SIGTERM and is hung up on; what ignores that too is killed when its time is up.
-func TestStopEndsWhoeverDoesNotHeed(t *testing.T) {
+// TestStop_EscalatesToSIGKILL: an interactive shell ignores SIGTERM and is hung up on; what ignores that too is killed when its time is up.
+func TestStop_EscalatesToSIGKILL(t *testing.T) {
 	d := startDaemon(t)
 	t.Run("interactive shell", func(t *testing.T) {
 		t.Parallel()
@@ -92,8 +92,8 @@ func TestStopEndsWhoeverDoesNotHeed(t *testing.T) {
 	})
 }
 
-// TestStopOfWhatDoesNotRunDoesNothing: nothing changes and nothing is said.
-func TestStopOfWhatDoesNotRunDoesNothing(t *testing.T) {
+// TestStop_OfAnEndedSessionIsANoOp: nothing changes and nothing is said.
+func TestStop_OfAnEndedSessionIsANoOp(t *testing.T) {
 	d := startDaemon(t)
 	created := d.create(t, "never", spec{"Command": []string{"true"}, "Start": false})
 	ended := d.run(t, "ended", "exit 4")
@@ -157,7 +157,7 @@ func TestKill(t *testing.T) {
 	})
 }
 
-func TestRemoveForgets(t *testing.T) {
+func TestRemove_DeletesTheSession(t *testing.T) {
 	d := startDaemon(t)
 	work := testbed.Dir(t)
 	require.NoError(t, os.WriteFile(work+"/notes", nil, 0o600))

@@ -40,9 +40,9 @@ func (d *corrald) hasProblems(t *testing.T, n int) []dbusapi.Problem {
 	}
 }
 
-// TestTheStateDirectoryCanNotBeWrittenTo any more, under sessions that run: every exit is told with its code, also to the daemon that comes after the one
+// TestStateDirectory_ReadOnlyLosesNoExit any more, under sessions that run: every exit is told with its code, also to the daemon that comes after the one
 // that could save nothing, the journal and Problems say what is wrong, and when it is over all is saved by itself.
-func TestTheStateDirectoryCanNotBeWrittenTo(t *testing.T) {
+func TestStateDirectory_ReadOnlyLosesNoExit(t *testing.T) {
 	d := startDaemon(t)
 	ids := []string{"lives", "ends", "ends-unseen"}
 	for _, id := range ids {
@@ -93,8 +93,8 @@ func TestTheStateDirectoryCanNotBeWrittenTo(t *testing.T) {
 	assert.Equal(t, pid, d.subject(t, "lives").facts().number("MainPID"))
 }
 
-// TestNoInotifyInstanceIsLeft when the daemon starts: it starts all the same, and so do sessions, which end with their codes; once there is one, all is well.
-func TestNoInotifyInstanceIsLeft(t *testing.T) {
+// TestInotify_WithoutInstancesSessionsStartAndEnd when the daemon starts: it starts all the same, and so do sessions, which end with their codes; once there is one, all is well.
+func TestInotify_WithoutInstancesSessionsStartAndEnd(t *testing.T) {
 	d := startDaemon(t)
 	d.create(t, "lives", d.witness("lives"))
 	pid := d.agents(t, "lives", 1)[0]
@@ -130,8 +130,8 @@ func TestNoInotifyInstanceIsLeft(t *testing.T) {
 	s.ends(outcome{"orphaned", "", 0, 0, `workspace "` + work + `" is gone`, "error"})
 }
 
-// TestRecordsThatAreNotAsTheyWereWritten: each is told in Problems and in the journal, and none takes anything else along.
-func TestRecordsThatAreNotAsTheyWereWritten(t *testing.T) {
+// TestRecords_DamagedOrEditedAreReported: each is told in Problems and in the journal, and none takes anything else along.
+func TestRecords_DamagedOrEditedAreReported(t *testing.T) {
 	d := startDaemon(t)
 	ids := []string{"damaged", "edited", "healthy", "huge", "newer", "pipe"}
 	for _, id := range ids {
@@ -173,9 +173,9 @@ func TestRecordsThatAreNotAsTheyWereWritten(t *testing.T) {
 	d.hasProblems(t, 0)
 }
 
-// TestNoInotifyWatchIsLeft, in a user namespace that has its own count of them: sessions are started and end as ever, only later, and once there are
+// TestInotify_WithoutWatchesSessionsStartAndEnd, in a user namespace that has its own count of them: sessions are started and end as ever, only later, and once there are
 // watches all is watched again.
-func TestNoInotifyWatchIsLeft(t *testing.T) {
+func TestInotify_WithoutWatchesSessionsStartAndEnd(t *testing.T) {
 	d := startDaemon(t)
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
 	more := d.dir + "/more"

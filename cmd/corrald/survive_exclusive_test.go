@@ -15,8 +15,8 @@ func exclusive(work string) spec {
 	return spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": work, "Exclusive": true}
 }
 
-// TestExclusiveWorkspace: one session at a time holds it, a second is told which; it is free again once the holder's run has ended, however that came.
-func TestExclusiveWorkspace(t *testing.T) {
+// TestExclusive_WorkspaceHasOneHolder: one session at a time holds it, a second is told which; it is free again once the holder's run has ended, however that came.
+func TestExclusive_WorkspaceHasOneHolder(t *testing.T) {
 	d := startDaemon(t)
 	work := testbed.Dir(t)
 	holder := d.create(t, "holder", exclusive(work))
@@ -79,8 +79,8 @@ func TestExclusiveWorkspace(t *testing.T) {
 	next.must("Start")
 }
 
-// TestExclusiveAtTheSameMoment: of many that want it at once, one gets it.
-func TestExclusiveAtTheSameMoment(t *testing.T) {
+// TestExclusive_ConcurrentStartsHaveOneWinner: of many that want it at once, one gets it.
+func TestExclusive_ConcurrentStartsHaveOneWinner(t *testing.T) {
 	d := startDaemon(t)
 	work := testbed.Dir(t)
 	const many = 10

@@ -37,8 +37,8 @@ func (s *subject) moveOut() {
 	s.hasProblems(s.t, 1)
 }
 
-// TestOutside_AnAgentThatHasMovedOutWithItsShim is there until it ends, also for the next daemon, and its exit is reported.
-func TestOutside_AnAgentThatHasMovedOutWithItsShim(t *testing.T) {
+// TestOutside_AgentAndShimAreStillSupervised is there until it ends, also for the next daemon, and its exit is reported.
+func TestOutside_AgentAndShimAreStillSupervised(t *testing.T) {
 	d := startDaemon(t)
 	agent := func(t *testing.T, id, script string) *subject {
 		s := d.create(t, id, spec{"Command": []string{"bash", "-c", script + `; echo up >"$0"; while :; do sleep 1000 & wait; done`, d.dir + "/" + id}})

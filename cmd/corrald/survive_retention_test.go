@@ -55,8 +55,8 @@ func TestRetention(t *testing.T) {
 	assert.Equal(t, "change", readFile(t, filepath.Join(work, "uncommitted")))
 }
 
-// TestRetentionWhileTheDaemonIsAway: what expires meanwhile is gone soon after its return, and Clean says nothing is left to do.
-func TestRetentionWhileTheDaemonIsAway(t *testing.T) {
+// TestRetention_ExpiresWhileTheDaemonIsAway: what expires meanwhile is gone soon after its return, and Clean says nothing is left to do.
+func TestRetention_ExpiresWhileTheDaemonIsAway(t *testing.T) {
 	d := startDaemon(t, "FailedRetentionSec=1s", "UnseenRetentionSec=1s")
 	s := d.run(t, "failed", "exit 3")
 	at := s.become("failed").time("ExpireTimestamp")
@@ -78,8 +78,8 @@ func (d *corrald) removed(t *testing.T, mark int, id string) {
 	})
 }
 
-// TestRetention_FailedIsKeptUntilAPersonHasSeenIt: ExpireTimestamp says so at all times.
-func TestRetention_FailedIsKeptUntilAPersonHasSeenIt(t *testing.T) {
+// TestRetention_KeepsFailedUntilAcknowledged: ExpireTimestamp says so at all times.
+func TestRetention_KeepsFailedUntilAcknowledged(t *testing.T) {
 	d := startDaemon(t, "FailedRetentionSec=1s", "UnseenRetentionSec=7d")
 	mark := d.heard.mark()
 	s := d.run(t, "shop", "exit 3")
@@ -93,8 +93,8 @@ func TestRetention_FailedIsKeptUntilAPersonHasSeenIt(t *testing.T) {
 	assert.False(t, time.Now().Before(expires))
 }
 
-// TestRetention_WhatIsWantedDoesNotExpire: what a timer starts, and what is enabled; ExpireTimestamp follows both, and daemons that come and go.
-func TestRetention_WhatIsWantedDoesNotExpire(t *testing.T) {
+// TestRetention_KeepsTimerAndEnabledSessions: what a timer starts, and what is enabled; ExpireTimestamp follows both, and daemons that come and go.
+func TestRetention_KeepsTimerAndEnabledSessions(t *testing.T) {
 	dir := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "systemd", "user")
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	for name, text := range map[string]string{"corral@.service": "[Service]\nExecStart=true\n", "corral@nightly.timer": "[Timer]\nOnCalendar=2100-01-01\n"} {

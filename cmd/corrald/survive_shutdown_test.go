@@ -188,9 +188,9 @@ func TestDelayLock(t *testing.T) {
 	assert.NotContains(t, d.log.String(), "lock", "a refusal is nobody's trouble")
 }
 
-// TestTheSystemBusIsStartedAgain: the daemon comes back to it, with its lock, and learns what was said meanwhile: that the machine is not shut down after
+// TestDelayLock_IsRetakenOnANewSystemBus: the daemon comes back to it, with its lock, and learns what was said meanwhile: that the machine is not shut down after
 // all, or is.
-func TestTheSystemBusIsStartedAgain(t *testing.T) {
+func TestDelayLock_IsRetakenOnANewSystemBus(t *testing.T) {
 	l := newLoginManager(t)
 	d := startDaemon(t)
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
@@ -262,9 +262,9 @@ func (l *loginManager) ownBus(t *testing.T, address string) (restart func()) {
 	}
 }
 
-// TestAShutdownThatIsCalledOffWhileAgentsEnd: runs may begin again at once, however long an agent takes to end; the lock is held until it has, and what was
+// TestDelayLock_IsHeldThroughACancelledShutdown: runs may begin again at once, however long an agent takes to end; the lock is held until it has, and what was
 // suspended is resumed after that. A shutdown that is announced once more meanwhile is heard, too.
-func TestAShutdownThatIsCalledOffWhileAgentsEnd(t *testing.T) {
+func TestDelayLock_IsHeldThroughACancelledShutdown(t *testing.T) {
 	l := newLoginManager(t)
 	d := startDaemon(t, "StopTimeoutSec=1h")
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))

@@ -11,8 +11,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestAStopThatADeadDaemonWasAskedFor: systemd leaves it to the daemon to stop a scope, and waits. The next daemon does it, as politely and for the same reason.
-func TestAStopThatADeadDaemonWasAskedFor(t *testing.T) {
+// TestStop_IsFinishedByTheNextDaemon: systemd leaves it to the daemon to stop a scope, and waits. The next daemon does it, as politely and for the same reason.
+func TestStop_IsFinishedByTheNextDaemon(t *testing.T) {
 	d := startDaemon(t)
 	s := d.polite(t, "asked")
 	require.NoError(t, d.process.Process.Signal(syscall.SIGSTOP))
@@ -28,9 +28,9 @@ func TestAStopThatADeadDaemonWasAskedFor(t *testing.T) {
 	require.NoError(t, stop.Wait())
 }
 
-// TestAScopeIsStoppedWhileTheDaemonIsAway: the agents' shims were told to end with them, which is more than a signal to the agent; and what had ended before has
+// TestStop_OfAScopeWhileTheDaemonIsAway: the agents' shims were told to end with them, which is more than a signal to the agent; and what had ended before has
 // ended by itself.
-func TestAScopeIsStoppedWhileTheDaemonIsAway(t *testing.T) {
+func TestStop_OfAScopeWhileTheDaemonIsAway(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "ended": syscall.SIGTERM} {
 		t.Run(name, func(t *testing.T) {
 			d := startDaemon(t)

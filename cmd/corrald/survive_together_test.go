@@ -34,9 +34,9 @@ func TestStop_OfAScopeTogetherWithTheDaemon(t *testing.T) {
 	assert.Equal(t, pid, runs.facts().number("MainPID"))
 }
 
-// TestStop_OfAnAgentThatIgnoresSIGTERMWhileTheDaemonIsAway: systemd kills it with its shim. That somebody has stopped it is known by the scope, which has failed
+// TestStop_IgnoredSIGTERMWhileTheDaemonIsAway: systemd kills it with its shim. That somebody has stopped it is known by the scope, which has failed
 // with the Result timeout.
-func TestStop_OfAnAgentThatIgnoresSIGTERMWhileTheDaemonIsAway(t *testing.T) {
+func TestStop_IgnoredSIGTERMWhileTheDaemonIsAway(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "ended": syscall.SIGTERM} {
 		t.Run(name, func(t *testing.T) {
 			d := startDaemon(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestTheWayToTheWorkspaceVanishes: whatever on the way to a workspace is moved, removed or led elsewhere is told at once, nothing is killed for it, and
+// TestWorkspace_PathVanishesAtAnyLevel: whatever on the way to a workspace is moved, removed or led elsewhere is told at once, nothing is killed for it, and
 // when it is undone the session is what it was.
-func TestTheWayToTheWorkspaceVanishes(t *testing.T) {
+func TestWorkspace_PathVanishesAtAnyLevel(t *testing.T) {
 	d := startDaemon(t)
 	for _, row := range []struct {
 		name        string
@@ -68,8 +68,8 @@ func TestTheWayToTheWorkspaceVanishes(t *testing.T) {
 	}
 }
 
-// TestAMovedWorkspaceWithALinkInItsPlace: who moves a workspace and leaves a link behind has lost nothing.
-func TestAMovedWorkspaceWithALinkInItsPlace(t *testing.T) {
+// TestWorkspace_MovedAndReplacedByALink: who moves a workspace and leaves a link behind has lost nothing.
+func TestWorkspace_MovedAndReplacedByALink(t *testing.T) {
 	d := startDaemon(t)
 	base := testbed.Dir(t)
 	at := func(name string) string { return filepath.Join(base, name) }
@@ -91,8 +91,8 @@ func TestAMovedWorkspaceWithALinkInItsPlace(t *testing.T) {
 	s.is(outcome{"running", "", 0, 0, "", "active"}) // another directory at the very place is a workspace that has come back
 }
 
-// TestAnotherDirectoryByALinkIsNotTheWorkspace, for the daemon that returns either.
-func TestAnotherDirectoryByALinkIsNotTheWorkspace(t *testing.T) {
+// TestWorkspace_LinkToAnotherDirectoryIsNotAccepted, for the daemon that returns either.
+func TestWorkspace_LinkToAnotherDirectoryIsNotAccepted(t *testing.T) {
 	d := startDaemon(t)
 	base := testbed.Dir(t)
 	at := func(name string) string { return filepath.Join(base, name) }
@@ -108,8 +108,8 @@ func TestAnotherDirectoryByALinkIsNotTheWorkspace(t *testing.T) {
 	s.become("running")
 }
 
-// TestALinkThatLeadsElsewhereIsTheNewRunsWorkspace: a new run is where the path leads then.
-func TestALinkThatLeadsElsewhereIsTheNewRunsWorkspace(t *testing.T) {
+// TestWorkspace_NewRunFollowsARetargetedLink: a new run is where the path leads then.
+func TestWorkspace_NewRunFollowsARetargetedLink(t *testing.T) {
 	d := startDaemon(t)
 	base := testbed.Dir(t)
 	at := func(name string) string { return filepath.Join(base, name) }
@@ -154,8 +154,8 @@ func relink(target, name string) deed {
 	}
 }
 
-// TestAWorkspaceAndATmuxAreGone: what the agent has done can be reached all the same.
-func TestAWorkspaceAndATmuxAreGone(t *testing.T) {
+// TestWorkspace_OrphanWithoutTmuxCanBeResumed: what the agent has done can be reached all the same.
+func TestWorkspace_OrphanWithoutTmuxCanBeResumed(t *testing.T) {
 	d := startDaemon(t)
 	dir := filepath.Join(testbed.Dir(t), "shop")
 	require.NoError(t, os.Mkdir(dir, 0o700))

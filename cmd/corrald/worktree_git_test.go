@@ -106,8 +106,8 @@ func TestWorktree_RunsHooksAndFiltersInAUnitOfItsOwn(t *testing.T) {
 	s.must("Remove", removeWorktree|dbusapi.RemoveForce)
 }
 
-// TestWorktree_AHangingFilter delays no other repository, and is ended with the daemon; the next one finds what it has left, and undoes it.
-func TestWorktree_AHangingFilter(t *testing.T) {
+// TestWorktree_HangingFilterBlocksNothingElse delays no other repository, and is ended with the daemon; the next one finds what it has left, and undoes it.
+func TestWorktree_HangingFilterBlocksNothingElse(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		signal syscall.Signal

@@ -127,8 +127,8 @@ func TestWorktree(t *testing.T) {
 	})
 }
 
-// TestWorktree_RemovedOfASessionThatNeverRan: that its workspace vanishes is what was asked for, and no news.
-func TestWorktree_RemovedOfASessionThatNeverRan(t *testing.T) {
+// TestWorktree_RemovalBeforeTheFirstRunIsNotReported: that its workspace vanishes is what was asked for, and no news.
+func TestWorktree_RemovalBeforeTheFirstRunIsNotReported(t *testing.T) {
 	d := startWithRepository(t)
 	sp := d.worktree("", "")
 	sp["Start"] = false
@@ -145,7 +145,7 @@ func TestWorktree_RemovedOfASessionThatNeverRan(t *testing.T) {
 	assert.NotContains(t, d.log.String(), "orphaned")
 }
 
-func TestWorktreeIsRefused(t *testing.T) {
+func TestWorktree_InvalidRequestsAreRefused(t *testing.T) {
 	d := startWithRepository(t)
 	d.write("plain/a", "")
 	d.write("state/corral/sessions/blocked/a", "")
@@ -179,8 +179,8 @@ func TestWorktreeIsRefused(t *testing.T) {
 	assert.Equal(t, []string{"taken"}, d.ids(t))
 }
 
-// TestKilledWhileItMakesAWorktree: there is a session in it, or there is neither it nor its branch.
-func TestKilledWhileItMakesAWorktree(t *testing.T) {
+// TestDaemonCrash_DuringWorktreeCreation: there is a session in it, or there is neither it nor its branch.
+func TestDaemonCrash_DuringWorktreeCreation(t *testing.T) {
 	d := startWithRepository(t)
 	before := d.git(t, "src/shop", "worktree", "list") + d.git(t, "src/shop", "for-each-ref")
 	for n, step := range worktreeSteps {
@@ -218,8 +218,8 @@ func TestKilledWhileItMakesAWorktree(t *testing.T) {
 	})
 }
 
-// TestAStrayWorktreeThatSomebodyUsesIsLeft: it is told of, and nothing in it is lost.
-func TestAStrayWorktreeThatSomebodyUsesIsLeft(t *testing.T) {
+// TestWorktree_StrayInUseIsKept: it is told of, and nothing in it is lost.
+func TestWorktree_StrayInUseIsKept(t *testing.T) {
 	d := startWithRepository(t)
 	d.relaunchToDie(t, "create.worktree-made")
 	_, _ = d.tryCreate(t, "stray", d.worktree("", ""))

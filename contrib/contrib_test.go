@@ -180,7 +180,7 @@ func TestI3status_PrintsJSON(t *testing.T) {
 	}
 }
 
-func TestStatusLineOfTmux(t *testing.T) {
+func TestTmuxStatusLine(t *testing.T) {
 	p := newPlace(t)
 	here, err := os.Getwd()
 	require.NoError(t, err)

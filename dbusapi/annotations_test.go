@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestAnnotations: what is said of a property stays said. A client that keeps copies relies on it.
-func TestAnnotations(t *testing.T) {
+// TestProperties_KeepTheirAnnotations: what is said of a property stays said. A client that keeps copies relies on it.
+func TestProperties_KeepTheirAnnotations(t *testing.T) {
 	var list strings.Builder
 	for _, definition := range []string{dbusapi.ManagerXML, dbusapi.SessionXML} {
 		var node introspect.Node

@@ -13,7 +13,7 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-func TestSessionPathsAreEscapedAsSystemdDoes(t *testing.T) {
+func TestSessionPath_IsEscapedLikeSystemd(t *testing.T) {
 	for id, label := range map[string]string{
 		"fix-auth": "fix_2dauth", "shop": "shop", "3d": "_33d", "a.b_c-2": "a_2eb_5fc_2d2", "0": "_30",
 	} {
@@ -26,7 +26,7 @@ func TestSessionPathsAreEscapedAsSystemdDoes(t *testing.T) {
 	}
 }
 
-func TestPathsThatAreNoSessions(t *testing.T) {
+func TestSessionID_RejectsOtherPaths(t *testing.T) {
 	for _, path := range []dbus.ObjectPath{
 		"", "/", dbusapi.ManagerPath, dbusapi.SessionsPath, dbusapi.SessionsPath + "/", "/other/session/shop", dbusapi.SessionsPath + "/a/b",
 		dbusapi.SessionsPath + "/a_", dbusapi.SessionsPath + "/a_2", dbusapi.SessionsPath + "/a_2D", dbusapi.SessionsPath + "/a_zz",
@@ -57,8 +57,8 @@ func FuzzSessionID(f *testing.F) {
 	})
 }
 
-// TestErrorNames has every error of the contract: what the Manager's definition lists.
-func TestErrorNames(t *testing.T) {
+// TestErrorName_CoversTheContract has every error of the contract: what the Manager's definition lists.
+func TestErrorName_CoversTheContract(t *testing.T) {
 	_, text, _ := strings.Cut(dbusapi.ManagerXML, "Errors, io.github.corrald.Corral1.Error.*:")
 	text, _, _ = strings.Cut(text, "The message is")
 	ours, standard, ok := strings.Cut(text, "; beside them the standard")

@@ -83,7 +83,7 @@ func connected(t testing.TB) *Client {
 	return c
 }
 
-func TestTheStructsHaveTheContractsProperties(t *testing.T) {
+func TestSession_HasTheContractsProperties(t *testing.T) {
 	for _, c := range []struct {
 		contract string
 		fields   reflect.Type
@@ -104,13 +104,13 @@ func TestTheStructsHaveTheContractsProperties(t *testing.T) {
 	}
 }
 
-func TestWithoutADaemonNothingIsReachable(t *testing.T) {
+func TestIsUnreachable_WithoutDaemon(t *testing.T) {
 	_, err := connected(t).ListSessions(context.Background())
 	require.Error(t, err)
 	assert.True(t, Unreachable(err), err)
 }
 
-func TestWithoutABusNothingIsStarted(t *testing.T) {
+func TestConnect_WithoutBusStartsNothing(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", testbed.Dir(t))
 	for _, address := range []string{"", "autolaunch:", "disabled:"} {
 		t.Setenv("DBUS_SESSION_BUS_ADDRESS", address)
@@ -121,14 +121,14 @@ func TestWithoutABusNothingIsStarted(t *testing.T) {
 	}
 }
 
-func TestTheRuntimeDirectoryLeadsToTheBus(t *testing.T) {
+func TestConnect_FindsTheBusInTheRuntimeDirectory(t *testing.T) {
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "disabled:")
 	newDaemonOnAddress := os.Getenv("XDG_RUNTIME_DIR") + "/bus"
 	require.FileExists(t, newDaemonOnAddress)
 	connected(t)
 }
 
-func TestErrorsStayWhatTheDaemonSaid(t *testing.T) {
+func TestClient_ReturnsTheDaemonsErrors(t *testing.T) {
 	newDaemon(t)
 	err := connected(t).StopSession(context.Background(), "shop", 2*time.Second)
 	require.Equal(t, dbusapi.NoSuchSession, dbusapi.ShortErrorName(err))
@@ -136,7 +136,7 @@ func TestErrorsStayWhatTheDaemonSaid(t *testing.T) {
 	assert.False(t, Unreachable(err))
 }
 
-func TestASpecHasWhatWasSet(t *testing.T) {
+func TestSpec_SendsOnlyFieldsThatAreSet(t *testing.T) {
 	newDaemon(t)
 	c := connected(t)
 	got, err := c.CreateSession(context.Background(), "command", Spec{
@@ -149,7 +149,7 @@ func TestASpecHasWhatWasSet(t *testing.T) {
 	assert.Equal(t, "claude 1 <nil> <nil>", got)
 }
 
-func TestSessionsComeInOneCall(t *testing.T) {
+func TestSessions_ReadsAllInOneCall(t *testing.T) {
 	newDaemon(t, "shop", "api", "fix-auth")
 	sessions, err := connected(t).Sessions(context.Background())
 	require.NoError(t, err)
@@ -161,7 +161,7 @@ func TestSessionsComeInOneCall(t *testing.T) {
 	assert.Equal(t, "/home/anna/src/shop", sessions[2].WorkingDirectory)
 }
 
-func TestTheRowsOfATableComeAsTheyWereSent(t *testing.T) {
+func TestListSessionsEx_ReturnsRowsSortedByID(t *testing.T) {
 	d := newDaemon(t)
 	sent := []dbusapi.SessionRowEx{
 		{ID: "shop", Agent: "claude", State: "running", Activity: "idle", Attention: "a", Reason: "r", Workspace: "/w", Description: "d", Unit: "u",
@@ -174,7 +174,7 @@ func TestTheRowsOfATableComeAsTheyWereSent(t *testing.T) {
 	assert.Equal(t, []dbusapi.SessionRowEx{sent[1], sent[0]}, rows)
 }
 
-func TestRowsOfANewerDaemonAreRead(t *testing.T) {
+func TestListSessionsEx_ReadsRowsOfANewerDaemon(t *testing.T) {
 	row := []any{"shop", "", "running", "", "", "", "", "", "", uint64(1), uint64(2), uint32(3), "ignore", dbus.ObjectPath("/p"), map[string]dbus.Variant{}}
 	rows, err := rowsEx([]any{[][]any{append(slices.Clone(row), "a field of tomorrow")}})
 	require.NoError(t, err)
@@ -185,12 +185,12 @@ func TestRowsOfANewerDaemonAreRead(t *testing.T) {
 	}
 }
 
-func TestAPropertyOfTheWrongTypeIsNamed(t *testing.T) {
+func TestDecode_NamesThePropertyOfAWrongType(t *testing.T) {
 	err := Properties{"NRuns": dbus.MakeVariant("three")}.Decode(new(Session))
 	assert.ErrorContains(t, err, `"NRuns"`)
 }
 
-func TestWatchingTellsWhatTheDaemonSends(t *testing.T) {
+func TestWatch_ReturnsEventsInOrder(t *testing.T) {
 	d := newDaemon(t)
 	c := connected(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -226,7 +226,7 @@ func TestWatchingTellsWhatTheDaemonSends(t *testing.T) {
 	}
 }
 
-func TestWatchingAllTellsOfTheDaemonItself(t *testing.T) {
+func TestWatch_OfAllSessionsIncludesTheDaemon(t *testing.T) {
 	d := newDaemon(t)
 	events, err := connected(t).Watch(t.Context())
 	require.NoError(t, err)
@@ -242,8 +242,8 @@ func TestWatchingAllTellsOfTheDaemonItself(t *testing.T) {
 	assert.Equal(t, "shop", testbed.Receive(t, events, "change of a session").(SessionChanged).ID)
 }
 
-// TestWatch_DropsWhatOthersSend: nobody but the daemon can report what it does, and nobody but the bus whether it is there.
-func TestWatch_DropsWhatOthersSend(t *testing.T) {
+// TestWatch_IgnoresForgedOwnerChanges: nobody but the daemon can report what it does, and nobody but the bus whether it is there.
+func TestWatch_IgnoresForgedOwnerChanges(t *testing.T) {
 	d := newDaemon(t)
 	c := connected(t)
 	events, err := c.Watch(t.Context())
@@ -263,7 +263,7 @@ func TestWatch_DropsWhatOthersSend(t *testing.T) {
 	assert.Equal(t, SessionNew{"last"}, testbed.Receive(t, events, "a signal of the daemon's"))
 }
 
-func TestWatchingTellsThatTheDaemonWentAndCame(t *testing.T) {
+func TestWatch_ReportsThatTheDaemonStopsAndStarts(t *testing.T) {
 	d := newDaemon(t)
 	events, err := connected(t).Watch(t.Context())
 	require.NoError(t, err)
@@ -274,7 +274,7 @@ func TestWatchingTellsThatTheDaemonWentAndCame(t *testing.T) {
 	assert.Equal(t, DaemonBack{}, testbed.Receive(t, events, "return"))
 }
 
-func TestASignalOfAnotherPeerIsNotBelieved(t *testing.T) {
+func TestWatch_IgnoresSignalsOfOtherConnections(t *testing.T) {
 	d := newDaemon(t)
 	c := connected(t)
 	events, err := c.Watch(t.Context())
@@ -295,7 +295,7 @@ func TestASignalOfAnotherPeerIsNotBelieved(t *testing.T) {
 	assert.Equal(t, SessionNew{"true"}, testbed.Receive(t, events, "signal"))
 }
 
-func TestALostBusClosesTheEvents(t *testing.T) {
+func TestWatch_ClosesEventsWhenTheBusIsLost(t *testing.T) {
 	newDaemon(t)
 	c := connected(t)
 	events, err := c.Watch(t.Context())
@@ -307,7 +307,7 @@ func TestALostBusClosesTheEvents(t *testing.T) {
 	assert.True(t, Unreachable(err), err)
 }
 
-func TestEveryCallHasADeadline(t *testing.T) {
+func TestIsUnreachable_AfterATimeout(t *testing.T) {
 	assert.True(t, Unreachable(fmt.Errorf("cannot call: %w", context.DeadlineExceeded)))
 	assert.False(t, Unreachable(errors.New("refused")))
 }

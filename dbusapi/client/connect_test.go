@@ -60,7 +60,7 @@ func farBus(t *testing.T, after time.Duration, lines int) stream {
 }
 
 // Who connects over ssh may have to type a password first.
-func TestTheWayToAnotherMachineMayTakeItsTime(t *testing.T) {
+func TestConnectOver_WaitsForASlowStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus, err := ConnectOver(context.Background(), farBus(t, 2*time.Minute, 10))
 		require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestTheWayToAnotherMachineMayTakeItsTime(t *testing.T) {
 	})
 }
 
-func TestABusThatFallsSilentIsNoBus(t *testing.T) {
+func TestConnectOver_TimesOutOnASilentBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		_, err := ConnectOver(context.Background(), farBus(t, 2*time.Minute, 1))

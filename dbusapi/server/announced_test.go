@@ -43,9 +43,9 @@ func (a *announcements) hear(msg *dbus.Message) {
 	}
 }
 
-// TestPropertiesAreAnnouncedAsTheContractSays holds the signals of a session's life against the annotations: const properties are in none of them, those with
+// TestPropertiesChanged_FollowsTheAnnotations holds the signals of a session's life against the annotations: const properties are in none of them, those with
 // false neither, and of those with invalidates it is told that they have changed and not to what.
-func TestPropertiesAreAnnouncedAsTheContractSays(t *testing.T) {
+func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 	s := serve(t)
 	a := &announcements{seen: map[string]map[string]bool{}}
 	ear, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), dbus.WithIncomingInterceptor(a.hear))

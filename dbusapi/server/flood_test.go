@@ -24,8 +24,8 @@ func stranger(t *testing.T) *dbus.Conn {
 	return conn
 }
 
-// TestAClientHasSoManyCallsUnderWay: more are refused at once, and only to that client. What is under way goes on.
-func TestAClientHasSoManyCallsUnderWay(t *testing.T) {
+// TestAdmit_LimitsPendingCallsPerClient: more are refused at once, and only to that client. What is under way goes on.
+func TestAdmit_LimitsPendingCallsPerClient(t *testing.T) {
 	s := serve(t)
 	path := s.create(t, "stubborn", true) // nothing ever ends in this world: each stop waits
 	other := s.create(t, "other", false)
@@ -61,8 +61,8 @@ func TestAClientHasSoManyCallsUnderWay(t *testing.T) {
 	assert.Zero(t, left, "no ticket is left over")
 }
 
-// TestAdmit_BoundsTheBytesUnderWay: a client whose calls have more is refused at once, and only that client. What is under way goes on.
-func TestAdmit_BoundsTheBytesUnderWay(t *testing.T) {
+// TestAdmit_LimitsPendingBytesPerClient: a client whose calls have more is refused at once, and only that client. What is under way goes on.
+func TestAdmit_LimitsPendingBytesPerClient(t *testing.T) {
 	s := serve(t)
 	s.create(t, "shop", false)
 	held, release := make(chan bool), make(chan bool)
@@ -96,8 +96,8 @@ func TestAdmit_BoundsTheBytesUnderWay(t *testing.T) {
 	assert.Equal(t, dbusapi.ErrorName(dbusapi.NoSuchSession), errorName(testbed.Receive(t, done, "answer").Err), "it is let in again")
 }
 
-// TestAClientAsksForAllSessionsOnlySoOften: each answer is as large as there are sessions, and one who asks again before it has one does not need them all.
-func TestAClientAsksForAllSessionsOnlySoOften(t *testing.T) {
+// TestAdmit_LimitsListCallsPerClient: each answer is as large as there are sessions, and one who asks again before it has one does not need them all.
+func TestAdmit_LimitsListCallsPerClient(t *testing.T) {
 	s := serve(t)
 	s.create(t, "shop", false)
 	held, release := make(chan bool), make(chan bool)
@@ -128,8 +128,8 @@ func TestAClientAsksForAllSessionsOnlySoOften(t *testing.T) {
 	require.NoError(t, flood.Object(dbusapi.BusName, dbusapi.ManagerPath).Call(dbusapi.ManagerInterface+".ListSessionsEx", 0).Err, "it is let in again")
 }
 
-// TestCallsThatComeAtTheEnd are done or refused, each of them, and none of them keeps the server.
-func TestCallsThatComeAtTheEnd(t *testing.T) {
+// TestClose_AnswersEveryCall are done or refused, each of them, and none of them keeps the server.
+func TestClose_AnswersEveryCall(t *testing.T) {
 	s := serve(t)
 	path := s.create(t, "shop", false)
 	done := make(chan *dbus.Call, maxCalls)
@@ -153,8 +153,8 @@ func TestCallsThatComeAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestReadersDoNotBotherTheLoop: whatever only reads is answered while the loop does nothing at all, however much of it there is.
-func TestReadersDoNotBotherTheLoop(t *testing.T) {
+// TestReads_DoNotWaitForTheEventLoop: whatever only reads is answered while the loop does nothing at all, however much of it there is.
+func TestReads_DoNotWaitForTheEventLoop(t *testing.T) {
 	s := serve(t)
 	path := s.create(t, "shop", true)
 	h := hold{make(chan struct{}), make(chan struct{})}

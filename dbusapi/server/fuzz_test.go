@@ -13,9 +13,9 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// FuzzBodies: no body of any signature, as it is on the wire, makes a panic where it is put in order, refused or parsed; and what is refused is refused by a
+// FuzzMethodCalls: no body of any signature, as it is on the wire, makes a panic where it is put in order, refused or parsed; and what is refused is refused by a
 // name of the contract.
-func FuzzBodies(f *testing.F) {
+func FuzzMethodCalls(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method, signature string, body []byte) {
 		sig, err := dbus.ParseSignature(signature)
 		if err != nil || bytes.Contains(append([]byte(signature), body...), []byte("()")) { // no bus passes on an empty struct

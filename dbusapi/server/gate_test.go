@@ -10,8 +10,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestTheGateIsEmptyOnceItIsShutAndAllHaveLeft, whoever comes meanwhile.
-func TestTheGateIsEmptyOnceItIsShutAndAllHaveLeft(t *testing.T) {
+// TestGate_IsEmptyAfterTheLastCall, whoever comes meanwhile.
+func TestGate_IsEmptyAfterTheLastCall(t *testing.T) {
 	for range 200 {
 		g := newGate()
 		assert.True(t, g.enter())

@@ -15,7 +15,7 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-func TestARowHasWhatATableShows(t *testing.T) {
+func TestRowEx_HasTheColumnsOfATable(t *testing.T) {
 	at := func(usec int64) time.Time { return time.UnixMicro(usec) }
 	idle := &supervisor.Snapshot{
 		ID: "fix-auth", Agent: "claude", State: "running", Activity: "idle", Attention: "turn-ended", Reason: "r", WorkingDirectory: "/w", Description: "d",
@@ -30,8 +30,8 @@ func TestARowHasWhatATableShows(t *testing.T) {
 		rowEx(&supervisor.Snapshot{ID: "new", State: "created", Created: at(1)}, at(5)), "its state is as old as it is")
 }
 
-// TestRowEx_More: facts that only some sessions have.
-func TestRowEx_More(t *testing.T) {
+// TestRowEx_HasExtraFacts: facts that only some sessions have.
+func TestRowEx_HasExtraFacts(t *testing.T) {
 	variants := func(p properties) map[string]dbus.Variant { return p.variants() }
 	for _, row := range []struct {
 		name string
@@ -58,9 +58,9 @@ func TestRowEx_More(t *testing.T) {
 	}
 }
 
-// TestManager_Attention: the Manager lists what nobody has acknowledged; a finished turn counts as
+// TestManager_ListsUnacknowledgedAttention: the Manager lists what nobody has acknowledged; a finished turn counts as
 // one until the agent continues.
-func TestManager_Attention(t *testing.T) {
+func TestManager_ListsUnacknowledgedAttention(t *testing.T) {
 	asks := &supervisor.Snapshot{ID: "asks", State: "running", Activity: "waiting", Attention: "question"}
 	seen := &supervisor.Snapshot{ID: "seen", State: "running", Activity: "waiting", Attention: "question", AttentionAcknowledged: true}
 	ended := &supervisor.Snapshot{ID: "ended", State: "running", Activity: "idle", Attention: "turn-ended", AttentionAcknowledged: true}
@@ -70,7 +70,7 @@ func TestManager_Attention(t *testing.T) {
 	assert.EqualValues(t, 1, p["NTurnEnded"])
 }
 
-func TestAttentionRequested_IsSentForWhatNobodyHasSeen(t *testing.T) {
+func TestAttentionRequested_IsSentForUnacknowledgedRequests(t *testing.T) {
 	nothing := &supervisor.Snapshot{}
 	asks := &supervisor.Snapshot{Attention: "question", AttentionMessage: "which?"}
 	seen := &supervisor.Snapshot{Attention: "question", AttentionMessage: "which?", AttentionAcknowledged: true}
@@ -92,7 +92,7 @@ func TestAttentionRequested_IsSentForWhatNobodyHasSeen(t *testing.T) {
 	}
 }
 
-func TestLeftoversAreCountedBesideShimAndTmux(t *testing.T) {
+func TestLeftovers_ExcludeShimAndTmux(t *testing.T) {
 	group, err := proc.Cgroup(os.Getpid())
 	require.NoError(t, err)
 	before := leftovers(group)
@@ -110,7 +110,7 @@ func TestLeftoversAreCountedBesideShimAndTmux(t *testing.T) {
 	assert.Equal(t, before, rowEx(&supervisor.Snapshot{ControlGroup: group}, time.UnixMicro(20)).Leftovers)
 }
 
-func TestASessionHasChangedWhenItDidWhateverTheClockWas(t *testing.T) {
+func TestRowEx_StateChangeMayPrecedeCreation(t *testing.T) {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	created := noon.Add(time.Hour) // before the clock was set back
 	assert.Equal(t, uint64(noon.UnixMicro()), rowEx(&supervisor.Snapshot{Created: created, StateChanged: noon}, time.UnixMicro(20)).StateChange)

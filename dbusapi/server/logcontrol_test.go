@@ -10,7 +10,7 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-func TestTheLogCanBeControlled(t *testing.T) {
+func TestLogControl_SetsLevelAndTarget(t *testing.T) {
 	s := serve(t)
 	set := func(name string, value any) error {
 		return s.call(logControlPath, propertiesInterface+".Set", logControlInterface, name, dbus.MakeVariant(value)).Err

@@ -85,7 +85,7 @@ func TestOrder_ForcefulVerbsWaitForNoOtherClient(t *testing.T) {
 	second.end()
 }
 
-func TestTicketsOfCallsThatAreOverAreForgotten(t *testing.T) {
+func TestOrder_DropsFinishedTickets(t *testing.T) {
 	s := New(Info{}, func(error) {})
 	for i := range 10000 {
 		msg := message(dbusapi.ManagerPath, dbusapi.ManagerInterface, "StopSession", fmt.Sprint("shop-", i))
@@ -162,8 +162,8 @@ func FuzzParseSpec(f *testing.F) {
 	})
 }
 
-// TestWhatIsTold holds the properties against the annotations of the contract.
-func TestWhatIsTold(t *testing.T) {
+// TestChanged_FollowsTheAnnotations holds the properties against the annotations of the contract.
+func TestChanged_FollowsTheAnnotations(t *testing.T) {
 	emits := map[string]string{}
 	for _, p := range interfaceIn(t, dbusapi.SessionXML, dbusapi.SessionInterface).Properties {
 		emits[p.Name] = "true"
@@ -192,7 +192,7 @@ func TestWhatIsTold(t *testing.T) {
 	assert.Equal(t, properties{"State": "running"}, changed(all, other))
 }
 
-func TestEveryErrorHasItsName(t *testing.T) {
+func TestToBus_NamesEverySupervisorError(t *testing.T) {
 	for kind := supervisor.NoSuchSession; kind <= supervisor.TimedOut; kind++ {
 		require.Contains(t, errorNames, kind)
 		err := toBus(&supervisor.Error{Kind: kind, Text: "a\x00b\xff"})

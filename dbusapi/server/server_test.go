@@ -214,7 +214,7 @@ func interfaceIn(t *testing.T, text, name string) introspect.Interface {
 	return introspect.Interface{}
 }
 
-func TestTheContractIsWhatIsServed(t *testing.T) {
+func TestServer_ImplementsTheContract(t *testing.T) {
 	s := serve(t)
 	session := s.create(t, "fix-auth", false)
 	for _, row := range []struct {
@@ -258,8 +258,8 @@ func TestTheContractIsWhatIsServed(t *testing.T) {
 // unwanted is an argument that no method takes.
 type unwanted struct{ A, B, C byte }
 
-// TestEveryHandlerIsForAMethodOfTheContract: one with a mistake in its name would never be called, and the method be said to be not supported.
-func TestEveryHandlerIsForAMethodOfTheContract(t *testing.T) {
+// TestHandlers_AreMethodsOfTheContract: one with a mistake in its name would never be called, and the method be said to be not supported.
+func TestHandlers_AreMethodsOfTheContract(t *testing.T) {
 	known := signatures(standardXML, propertiesXML, objectManagerXML, managerXML, sessionXML, logControlXML)
 	for iface, handlers := range standardHandlers {
 		for name := range handlers {
@@ -276,7 +276,7 @@ func TestEveryHandlerIsForAMethodOfTheContract(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereYetSaysSo(t *testing.T) {
+func TestServer_AnswersMissingMethodsWithNotSupported(t *testing.T) {
 	s := serve(t)
 	for _, m := range interfaceIn(t, dbusapi.ManagerXML, dbusapi.ManagerInterface).Methods {
 		if managerHandlers[m.Name] != nil {
@@ -294,7 +294,7 @@ func TestWhatIsNotThereYetSaysSo(t *testing.T) {
 	}
 }
 
-func TestTheTreeCanBeWalked(t *testing.T) {
+func TestIntrospect_ListsEveryObject(t *testing.T) {
 	s := serve(t)
 	s.create(t, "fix-auth", false)
 	s.create(t, "3d", false)
@@ -316,7 +316,7 @@ func TestTheTreeCanBeWalked(t *testing.T) {
 	}, walk("/"))
 }
 
-func TestErrorsSayWhatIsWrong(t *testing.T) {
+func TestServer_ReturnsSpecificErrors(t *testing.T) {
 	s := serve(t)
 	path := s.create(t, "shop", false)
 	const bus, ours = "org.freedesktop.DBus.Error.", "io.github.corrald.Corral1.Error."
@@ -357,7 +357,7 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestAPanicIsAnsweredAndTakesNothingDown(t *testing.T) {
+func TestPanic_IsAnsweredWithAnError(t *testing.T) {
 	s := serve(t)
 	err := s.manager("Reload").Err
 	assert.Equal(t, "io.github.corrald.Corral1.Error.Internal", errorName(err))
@@ -368,8 +368,8 @@ func TestAPanicIsAnsweredAndTakesNothingDown(t *testing.T) {
 	require.NoError(t, s.manager("ListSessions").Err)
 }
 
-// TestSignalsComeInOrderAndBeforeTheReply: a client that waits for its reply knows what the call has changed.
-func TestSignalsComeInOrderAndBeforeTheReply(t *testing.T) {
+// TestSignals_PrecedeTheReply: a client that waits for its reply knows what the call has changed.
+func TestSignals_PrecedeTheReply(t *testing.T) {
 	s := serve(t)
 	require.NoError(t, s.client.AddMatchSignal(dbus.WithMatchSender(dbusapi.BusName)))
 	s.heard()
@@ -394,8 +394,8 @@ func (s *served) create2(t *testing.T, id string) *dbus.Call {
 	return s.call(s.create(t, id, false), dbusapi.SessionInterface+".SetOnLogin", "resume")
 }
 
-// TestCallsAboutOneSessionBeginInOrder: godbus handles each on a goroutine of its own.
-func TestCallsAboutOneSessionBeginInOrder(t *testing.T) {
+// TestCalls_OfOneSessionStartInOrder: godbus handles each on a goroutine of its own.
+func TestCalls_OfOneSessionStartInOrder(t *testing.T) {
 	s := serve(t)
 	path := s.create(t, "shop", false)
 	const n = 300
@@ -416,8 +416,8 @@ func TestCallsAboutOneSessionBeginInOrder(t *testing.T) {
 	assert.Zero(t, left, "no ticket is left over")
 }
 
-// TestIntrospectionWhileSessionsComeAndGo is what crashes a program that exports an object for each.
-func TestIntrospectionWhileSessionsComeAndGo(t *testing.T) {
+// TestIntrospect_WhileSessionsAreCreatedAndRemoved is what crashes a program that exports an object for each.
+func TestIntrospect_WhileSessionsAreCreatedAndRemoved(t *testing.T) {
 	s := serve(t)
 	stop := make(chan struct{})
 	var walkers sync.WaitGroup
@@ -444,7 +444,7 @@ func TestIntrospectionWhileSessionsComeAndGo(t *testing.T) {
 	require.NoError(t, s.manager("ListSessions").Err)
 }
 
-func TestTheNameIsOursAlone(t *testing.T) {
+func TestConnect_RefusesASecondDaemon(t *testing.T) {
 	s := serve(t)
 	second := New(Info{}, func(error) {})
 	address := os.Getenv("DBUS_SESSION_BUS_ADDRESS")
@@ -469,8 +469,8 @@ func closing(from <-chan struct{}) <-chan bool {
 	return to
 }
 
-// TestAnAnswerThatIsNoMessage is told to be none: nobody waits for it until the end of their time.
-func TestAnAnswerThatIsNoMessage(t *testing.T) {
+// TestReply_ThatCannotBeEncodedIsAnError is told to be none: nobody waits for it until the end of their time.
+func TestReply_ThatCannotBeEncodedIsAnError(t *testing.T) {
 	s := serve(t)
 	_, err := s.sup.Create(t.Context(), "command", supervisor.Spec{ID: "shop", Command: []string{"true"}, NoStart: true})
 	require.NoError(t, err)

@@ -151,8 +151,8 @@ func (f *follower) read(done chan *dbus.Call) {
 	object.Go(propertiesInterface+".GetAll", 0, done, dbusapi.ManagerInterface)
 }
 
-// TestAnswersAgreeWithSignals: whoever follows the signals is never wrong, at whichever moment it looks.
-func TestAnswersAgreeWithSignals(t *testing.T) {
+// TestView_AgreesWithTheSignals: whoever follows the signals is never wrong, at whichever moment it looks.
+func TestView_AgreesWithTheSignals(t *testing.T) {
 	s := serve(t)
 	s.create(t, "first", true)
 	f := follow(t)
@@ -227,7 +227,7 @@ func snap(id, state string) *supervisor.Snapshot {
 	return &supervisor.Snapshot{ID: id, State: state, Created: time.Unix(int64(id[0]), 0)}
 }
 
-func TestTheViewIsInOrder(t *testing.T) {
+func TestView_SortsByCreationThenID(t *testing.T) {
 	v := &view{byID: map[string]*supervisor.Snapshot{}}
 	a, b, c, d := snap("a", "created"), snap("b", "created"), snap("c", "created"), snap("c2", "created")
 	for _, n := range []*supervisor.Snapshot{d, b, c, a} {
@@ -241,8 +241,8 @@ func TestTheViewIsInOrder(t *testing.T) {
 	assert.Equal(t, map[string]*supervisor.Snapshot{"a": a, "b": after, "c2": d}, v.byID)
 }
 
-// TestWhatWaitsForTheBusIsMerged: however long it does not read, no more waits than there are sessions, and every call is answered.
-func TestWhatWaitsForTheBusIsMerged(t *testing.T) {
+// TestMerge_CombinesPendingBatches: however long it does not read, no more waits than there are sessions, and every call is answered.
+func TestMerge_CombinesPendingBatches(t *testing.T) {
 	states := []*supervisor.Snapshot{snap("a", "created"), snap("a", "starting"), snap("a", "running"), snap("a", "failed")}
 	other, again := snap("b", "created"), snap("a", "created")
 	var done []string

@@ -31,8 +31,8 @@ func unmarshal(t *testing.T, signature dbus.Signature, body []byte) []any {
 	return msg.Body
 }
 
-// TestObjectsOnTheWire are what godbus would have made of them.
-func TestObjectsOnTheWire(t *testing.T) {
+// TestMarshalObjects_MatchesGodbus are what godbus would have made of them.
+func TestMarshalObjects_MatchesGodbus(t *testing.T) {
 	now := time.Now()
 	all := []*supervisor.Snapshot{
 		{ID: "empty"},
@@ -59,8 +59,8 @@ func TestObjectsOnTheWire(t *testing.T) {
 	assert.Panics(t, func() { w.variant(int16(1)) })
 }
 
-// TestAThousandSessionsInOneAnswer: it is complete and right while they change.
-func TestAThousandSessionsInOneAnswer(t *testing.T) {
+// TestGetManagedObjects_WithAThousandSessions: it is complete and right while they change.
+func TestGetManagedObjects_WithAThousandSessions(t *testing.T) {
 	s := serve(t)
 	const sessions = 1000
 	done := make(chan *dbus.Call, sessions)
@@ -108,7 +108,7 @@ func TestAThousandSessionsInOneAnswer(t *testing.T) {
 	assert.Equal(t, fmt.Sprint("changed ", changes-1), f.sessions[dbusapi.SessionPath(fmt.Sprint("s", changes-1))]["Description"].Value())
 }
 
-func BenchmarkObjects(b *testing.B) {
+func BenchmarkMarshalObjects(b *testing.B) {
 	all := make([]*supervisor.Snapshot, 1000)
 	for n := range all {
 		all[n] = &supervisor.Snapshot{ID: fmt.Sprint("s", n), Agent: "command", Command: []string{"sh", "-c", "exec sleep 1000"}, WorkingDirectory: "/home/user/project", State: "running"}

@@ -115,13 +115,13 @@ daemon-tests-2:
 	$(GOTEST) -timeout 12m -skip $(HALF) ./cmd/corrald
 
 # What needs machines with more in them than a plain one, which take minutes to make.
-FURNISHED = TestPackages/(rpm|archlinux)|TestLogin$$|TestANotificationOnADesktop
+FURNISHED = TestPackages/(rpm|archlinux)|TestLogin$$|TestNotification_OnDesktop
 
 e2e: needs-e2e build ## as root: the tests on booted machines
 	go test -tags e2e -count=1 -parallel 4 -timeout 15m -skip '$(FURNISHED)' ./e2e/... ./internal/testbed/machine
 
 installs-test: needs-e2e build ## as root: the packages of each format, each kind of login, a desktop
-	go test -tags e2e -count=1 -timeout 25m -v -run 'TestPackages|TestLogin$$|TestANotificationOnADesktop' ./e2e
+	go test -tags e2e -count=1 -timeout 25m -v -run 'TestPackages|TestLogin$$|TestNotification_OnDesktop' ./e2e
 
 desktops-test: needs-e2e build ## as root: GNOME, KDE Plasma and XFCE, by what is on their screens; pictures into DESKTOPS_PICTURES
 	go test -tags e2e,desktops -count=1 -timeout 60m -v -run '^TestDesktops$$' ./e2e

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestTheBusIsKilled: agents do not notice, and the daemon comes back to what it left. Systemd may stand still for a minute and a half by then: this is the
+// TestBus_KilledAndRestarted: agents do not notice, and the daemon comes back to what it left. Systemd may stand still for a minute and a half by then: this is the
 // first test here, so that others run meanwhile.
-func TestTheBusIsKilled(t *testing.T) {
+func TestBus_KilledAndRestarted(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		rested(d)
 		before, pid := d.life("resumed", "fresh", "left"), d.daemon("")
@@ -46,8 +46,8 @@ func TestLogLevel(t *testing.T) {
 	})
 }
 
-// TestFrozen: this systemd refuses to stop a frozen scope, or not: Corral thaws it first.
-func TestFrozen(t *testing.T) {
+// TestStop_ThawsFrozenSession: this systemd refuses to stop a frozen scope, or not: Corral thaws it first.
+func TestStop_ThawsFrozenSession(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.write("saves", "#!/bin/sh\ntrap 'exit 0' TERM\ntouch \"$HOME/up\"\nwhile :; do sleep 1000 & wait; done\n")
 		up := func() {
@@ -84,8 +84,8 @@ func TestFrozen(t *testing.T) {
 	})
 }
 
-// TestSetProperty: what this systemd knows is set, what it does not is told.
-func TestSetProperty(t *testing.T) {
+// TestSetUnitProperties: what this systemd knows is set, what it does not is told.
+func TestSetUnitProperties(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.run("shop", "--", "sleep", "1000")
 		set := func(args ...string) (string, int) {

@@ -13,7 +13,7 @@ import (
 
 // The disk that the state is on is full, then read-only, under agents that run: every one goes on or ends as it does, every exit is told, also by the daemon
 // that comes after, status says what is wrong, the journal once, and when it is over all is saved by itself.
-func TestTheDiskIsFullAndThenReadOnly(t *testing.T) {
+func TestDisk_FullThenReadOnly(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		const at = "/home/ann/.local/state/corral"
 		d.do("systemctl", "--user", "stop", "corrald")

@@ -9,7 +9,7 @@ import (
 )
 
 // After a boot, with nobody logged in, a session finds what nvm, pyenv and npm have put into PATH by the login shell's start-up files.
-func TestPathAfterABoot(t *testing.T) {
+func TestPath_AfterBoot(t *testing.T) {
 	d := newDesk(t, "/")
 	d.do("mkdir", "-p", ".nvm/versions/bin", ".pyenv/shims", ".npm-global/bin")
 	d.write(".nvm/nvm.sh", "nvm() { PATH=$HOME/.nvm/versions/bin:$PATH; }\nnvm use default\n")

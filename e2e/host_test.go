@@ -13,8 +13,8 @@ import (
 	"github.com/corrald/corral/internal/testbed/machine"
 )
 
-// TestAnotherMachineIsWorkedOnOverSSH: everything goes over a real sshd, which here is on the same machine, reached as another user.
-func TestAnotherMachineIsWorkedOnOverSSH(t *testing.T) {
+// TestSSH_ControlsAnotherMachine: everything goes over a real sshd, which here is on the same machine, reached as another user.
+func TestSSH_ControlsAnotherMachine(t *testing.T) {
 	d := newDesk(t, machine.Debian(t, "trixie", "openssh-server", "openssh-client"))
 	d.User("bob")
 	d.Run("sh", "-c", "mkdir -p /run/sshd && ssh-keygen -A && systemctl restart ssh")

@@ -72,7 +72,7 @@ func TestLastLogout(t *testing.T) {
 }
 
 // At poweroff an agent has its time, however long logind is willing to wait.
-func TestPowerOffWaitsForTheSlow(t *testing.T) {
+func TestPowerOff_WaitsForSlowAgent(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		agent := d.write("slow", slow)
 		d.do("systemctl", "--user", "enable", "corrald")

@@ -14,8 +14,8 @@ import (
 	"github.com/corrald/corral/internal/testbed/guest"
 )
 
-// TestLimitsOfTheNight: at two in the morning the agent of corral@.service(5) runs, by the timer that is shown there. The guest has a clock of its own.
-func TestLimitsOfTheNight(t *testing.T) {
+// TestLimits_NightlyTimer: at two in the morning the agent of corral@.service(5) runs, by the timer that is shown there. The guest has a clock of its own.
+func TestLimits_NightlyTimer(t *testing.T) {
 	claude := filepath.Join(t.TempDir(), "claude")
 	require.NoError(t, os.WriteFile(claude, []byte("#!/bin/sh\necho \"told: $2\"\n"), 0o755))
 	files := guestFiles(t)

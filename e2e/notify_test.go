@@ -21,7 +21,7 @@ import (
 )
 
 // A person installs the package, logs in to a desktop, and is told when an agent fails; a click leads there. Nothing else has to be done.
-func TestANotificationOnADesktop(t *testing.T) {
+func TestNotification_OnDesktop(t *testing.T) {
 	packages := t.TempDir()
 	out, err := exec.Command("../scripts/dist.sh", "1.0", filepath.Join(packages, "root"), "deb").CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -139,7 +139,7 @@ func (d *desk) picture() {
 }
 
 // Whoever is attached to a session is told in its terminal of another one, by this system's tmux, and nothing of what an agent says is obeyed by it.
-func TestAMessageInATerminal(t *testing.T) {
+func TestTmuxMessage_InAttachedTerminal(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.run("looks", "--", "sleep", "1000")
 		d.do("tmux", "-f", "/dev/null", "new-session", "-d", "-x", "150", "-y", "24", "corralctl attach looks")

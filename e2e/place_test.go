@@ -13,8 +13,8 @@ import (
 	"github.com/corrald/corral/internal/testbed/machine"
 )
 
-// TestInstalledWhereAPathHasSpaces: somebody's home may be called "/home/Ann Bee". All of it goes there and runs from there, and nothing of it stays.
-func TestInstalledWhereAPathHasSpaces(t *testing.T) {
+// TestInstall_PathWithSpaces: somebody's home may be called "/home/Ann Bee". All of it goes there and runs from there, and nothing of it stays.
+func TestInstall_PathWithSpaces(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a place")
 	where := []string{"DESTDIR=" + dir, "PREFIX=/opt/Ann Bee", "UNITDIR=/usr/lib/systemd/user"}
@@ -39,9 +39,9 @@ func TestInstalledWhereAPathHasSpaces(t *testing.T) {
 	assert.Empty(t, files())
 }
 
-// TestInstalledByAUser: make install-user puts everything where the user's systemd, bus and shell look for it, also where a start-up file of the shell alone has
+// TestInstallUser_InstallsAndUninstalls: make install-user puts everything where the user's systemd, bus and shell look for it, also where a start-up file of the shell alone has
 // moved its XDG directories, and make uninstall-user takes all of it away.
-func TestInstalledByAUser(t *testing.T) {
+func TestInstallUser_InstallsAndUninstalls(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	copied := exec.Command("sh", "-c", `mkdir -p "$0/srv/corral" && cd .. && { git ls-files -coz --exclude-standard; find build -type f -print0; } | tar -c --null -T - | tar -x -C "$0/srv/corral"`, dir)

@@ -47,8 +47,8 @@ done
 echo "3 rounds, $sessions looks, $wrong wrong"
 `
 
-// TestLimitsRoundAfterRound: what happens at the limits of some is told as what it is, whatever becomes of the daemon, and is nobody else's.
-func TestLimitsRoundAfterRound(t *testing.T) {
+// TestLimits_RepeatedWithoutDaemon: what happens at the limits of some is told as what it is, whatever becomes of the daemon, and is nobody else's.
+func TestLimits_RepeatedWithoutDaemon(t *testing.T) {
 	told, status := guest.Run(t, guestFiles(t), roundsScript)
 	require.Zero(t, status, "%s", told)
 	assert.Equal(t, "3 rounds, 12 looks, 0 wrong\n", told)
@@ -96,8 +96,8 @@ for id in early ahead stopped; do told $id; done
 left early; left ahead
 `
 
-// TestLimitsOfTheClock: whatever the clock says, sessions are what they are, and are kept for as long as they should be. The guest has one of its own.
-func TestLimitsOfTheClock(t *testing.T) {
+// TestLimits_ClockChanges: whatever the clock says, sessions are what they are, and are kept for as long as they should be. The guest has one of its own.
+func TestLimits_ClockChanges(t *testing.T) {
 	told, status := guest.Run(t, guestFiles(t), clockScript)
 	require.Zero(t, status, "%s", told)
 	assert.Equal(t, `early: 24 hours left

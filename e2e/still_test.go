@@ -9,7 +9,7 @@ import (
 )
 
 // A daemon that stands still is no obstacle to a polite end: systemd has it go on when it tells it to end, and everybody's agents have their time.
-func TestStandsStillAtTheEnd(t *testing.T) {
+func TestDaemonSIGSTOP_DoesNotPreventGracefulShutdown(t *testing.T) {
 	for name, end := range map[string]func(*desk){
 		"user exit": func(d *desk) {
 			uid := d.do("id", "-u")
@@ -41,7 +41,7 @@ func TestStandsStillAtTheEnd(t *testing.T) {
 }
 
 // A daemon that stands still for a while has missed nothing when it goes on.
-func TestStandsStillForAWhile(t *testing.T) {
+func TestDaemonSIGSTOP_MissesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		rested(d)
 		before, pid := d.life("fresh", "left"), d.daemon("")

@@ -21,9 +21,9 @@ sleep 1000 &
 wait
 `
 
-// TestStop_SlicesTogetherWithTheDaemonOrTheBus: whatever systemd stops at the same time, agents are asked to end first, have their time, and were stopped.
+// TestStop_OfSliceTogetherWithDaemonOrBus: whatever systemd stops at the same time, agents are asked to end first, have their time, and were stopped.
 // CORRAL_ROUNDS and CORRAL_AGENTS make more of it than fits into a run of all tests.
-func TestStop_SlicesTogetherWithTheDaemonOrTheBus(t *testing.T) {
+func TestStop_OfSliceTogetherWithDaemonOrBus(t *testing.T) {
 	rounds, agents := countOf(t, "CORRAL_ROUNDS", 1), countOf(t, "CORRAL_AGENTS", 8)
 	onEach(t, func(t *testing.T, d *desk) {
 		agent := d.write("recorder", recorder)

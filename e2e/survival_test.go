@@ -54,7 +54,7 @@ func TestPowerOff(t *testing.T) {
 }
 
 // The same where somebody has stopped the daemon before: then it is systemd that ends the agents, and nobody hears of it.
-func TestPowerOffWithoutADaemon(t *testing.T) {
+func TestPowerOff_WithoutDaemon(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		rested(d)
 		d.do("systemctl", "--user", "stop", "corrald")

@@ -14,7 +14,7 @@ import (
 )
 
 // What becomes of an agent is told truly on every system: the table of docs/ARCHITECTURE.md, as a person sees it.
-func TestWhatBecameOfIt(t *testing.T) {
+func TestResult_OfEveryKindOfExit(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		text := d.write("text", "no program\n")
 		d.Run("chmod", "644", text)
@@ -51,7 +51,7 @@ func TestWhatBecameOfIt(t *testing.T) {
 }
 
 // Every process of a session is in its scope, whatever tmux would like to do with it, and what is killed there is told as what it was.
-func TestScopesHoldEverything(t *testing.T) {
+func TestScope_ContainsAllProcesses(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		for _, id := range []string{"one", "two", "three", "four"} {
 			d.run(id, "--", "sh", "-c", "setsid sleep 1000 & exec sleep 2000")
@@ -92,7 +92,7 @@ func TestScopesHoldEverything(t *testing.T) {
 }
 
 // systemctl's stop is as polite as ours.
-func TestSystemctlStop(t *testing.T) {
+func TestSystemctlStop_IsGraceful(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		agent := d.write("agent", "#!/bin/sh\ntrap 'echo bye > $HOME/said; exit 0' TERM\n> $HOME/ready\nwhile :; do sleep 0.1; done\n")
 		d.run("polite", "--", agent)
@@ -142,8 +142,8 @@ func TestService(t *testing.T) {
 	})
 }
 
-// TestJournal_HasCrashesAsErrors: what journald has kept of agents that were run, as others read it. Nothing but a failure is an error.
-func TestJournal_HasCrashesAsErrors(t *testing.T) {
+// TestJournal_LogsFailuresAsErrors: what journald has kept of agents that were run, as others read it. Nothing but a failure is an error.
+func TestJournal_LogsFailuresAsErrors(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		for id, does := range map[string]string{"code": "echo out; exit 3", "signal": "echo out; kill -SEGV $$", "well": "exit 0", "stopped": "exec sleep 1000"} {
 			d.run(id, "--", "sh", "-c", "ulimit -c 0; "+does)
@@ -198,7 +198,7 @@ func (d *desk) waitFile(path string) {
 }
 
 // Another user can neither see nor reach anything.
-func TestPrivate(t *testing.T) {
+func TestPrivacy_OtherUsersCannotReadState(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.run("secret", "-E", "TOKEN=sesame-open", "--", "sleep", "1000")
 		eve := d.User("eve")

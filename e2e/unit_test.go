@@ -30,9 +30,9 @@ func (d *desk) program(name, text string) {
 	d.Run("sh", "-ec", `printf '%s' "$1" >"$2"; chmod 755 "$2"`, "sh", text, "/usr/local/bin/"+name)
 }
 
-// TestAnAgentThatRunsEveryNight does what corral@.service(5) shows, word by word, and has the timer fire: at once, since the machine was off at two; then
+// TestUnit_RunsNightlyByTimer does what corral@.service(5) shows, word by word, and has the timer fire: at once, since the machine was off at two; then
 // every second, by its calendar.
-func TestAnAgentThatRunsEveryNight(t *testing.T) {
+func TestUnit_RunsNightlyByTimer(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.program("claude", nightly)
 		d.program("mail", mail)
@@ -84,8 +84,8 @@ func TestAnAgentThatRunsEveryNight(t *testing.T) {
 	})
 }
 
-// TestAUnitThatIsEnabled: a session that is enabled as a unit comes with the login and at boot, after what it needs, and is suspended when that ends.
-func TestAUnitThatIsEnabled(t *testing.T) {
+// TestUnit_EnabledStartsAtLoginAndBoot: a session that is enabled as a unit comes with the login and at boot, after what it needs, and is suspended when that ends.
+func TestUnit_EnabledStartsAtLoginAndBoot(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.Run("sh", "-ec", "mkdir -p /etc/systemd/logind.conf.d; printf '[Login]\\nUserStopDelaySec=0\\n' > /etc/systemd/logind.conf.d/soon.conf; systemctl restart systemd-logind")
 		agent := d.write("agent", "#!/bin/sh\ncat $XDG_RUNTIME_DIR/server >>$HOME/saw 2>&1\ntrap 'echo saved >>$HOME/saved; exit 0' TERM\nwhile :; do sleep 0.1; done\n")

@@ -37,7 +37,7 @@ func (d *desk) daemon(before string) string {
 
 // Whatever the daemon goes through, agents do not notice, and it comes back to what it left. Sessions that are to be started at login are not started
 // again by a daemon that merely returns: here is one that has ended meanwhile.
-func TestTheDaemonReturns(t *testing.T) {
+func TestDaemon_AdoptsAfterRestart(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		rested(d)
 		d.run("once", "--on-login", "start", "--", "sh", "-c", "exit 4")
@@ -111,7 +111,7 @@ func TestDelayLock(t *testing.T) {
 }
 
 // A shutdown that logind has announced and then cannot have: what was suspended for it runs again.
-func TestAShutdownThatIsCalledOff(t *testing.T) {
+func TestShutdown_CancelledResumesSessions(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.run("wanted", "--", "bash", "--norc", "-i")
 		d.run("stopped", "--", "sleep", "1000")

@@ -9,7 +9,7 @@ import (
 )
 
 // A workspace on another file system that is unmounted under the agent: told at once, nothing killed, undone when it is mounted again.
-func TestWorkspaceOnAnotherMount(t *testing.T) {
+func TestWorkspace_OnUnmountedFileSystem(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		const at = "/home/ann/stick"
 		plug := func() {
@@ -31,7 +31,7 @@ func TestWorkspaceOnAnotherMount(t *testing.T) {
 }
 
 // A power loss ends what an exclusive session holds, too.
-func TestExclusiveAfterAPowerLoss(t *testing.T) {
+func TestExclusive_IsReleasedByPowerLoss(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.run("holder", "--exclusive", "--", "sleep", "1000")
 		out, code := d.try("corralctl", "run", "--id", "second", "--exclusive", "--", "sleep", "1000")

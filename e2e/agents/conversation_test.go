@@ -15,8 +15,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestClaudeIsResumedIfItHasSaved something: it saves nothing before it is told something, and refuses to begin what it has saved.
-func TestClaudeIsResumedIfItHasSaved(t *testing.T) {
+// TestResume_NeedsSavedConversation something: it saves nothing before it is told something, and refuses to begin what it has saved.
+func TestResume_NeedsSavedConversation(t *testing.T) {
 	w := newWorld(t)
 	s := w.run("claude", "shop")
 	id := s.is("running").ConversationId

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestGeminiEndsAtAStop: signals to its outer process alone mean nothing to it.
-func TestGeminiEndsAtAStop(t *testing.T) {
+// TestStop_EndsGemini: signals to its outer process alone mean nothing to it.
+func TestStop_EndsGemini(t *testing.T) {
 	w := newWorld(t)
 	s := w.run("gemini", "shop")
 	s.shows("Type your message")

@@ -19,9 +19,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestEveryTurnIsTold: over many turns of Claude Code, with no hook of ours, no state of its is missed and none is made up: it works, asks, is answered,
+// TestStatus_ReportsEveryTurn: over many turns of Claude Code, with no hook of ours, no state of its is missed and none is made up: it works, asks, is answered,
 // is denied, is interrupted, and is done.
-func TestEveryTurnIsTold(t *testing.T) {
+func TestStatus_ReportsEveryTurn(t *testing.T) {
 	turns, err := strconv.Atoi(os.Getenv("AGENT_TURNS"))
 	if err != nil {
 		turns = 12
@@ -126,8 +126,8 @@ func spread(all []time.Duration) string {
 	return fmt.Sprintf("%v median, %v at most", all[last/2].Round(time.Millisecond), all[last].Round(time.Millisecond))
 }
 
-// TestWhileItWorks: what is sent then waits for the end of the turn, or is refused, as is asked for.
-func TestWhileItWorks(t *testing.T) {
+// TestSend_WaitsForEndOfTurn: what is sent then waits for the end of the turn, or is refused, as is asked for.
+func TestSend_WaitsForEndOfTurn(t *testing.T) {
 	w := newWorld(t)
 	s := w.run("claude", "busy", "--prompt", "HOLD: a")
 	w.asked("HOLD: a", 1)
@@ -160,8 +160,8 @@ func TestWhileItWorks(t *testing.T) {
 	assert.FileExists(t, s.workspace+"/y")
 }
 
-// TestTwoOfAKind in one directory do not mix: each has a conversation of its own, also after both were killed and resumed.
-func TestTwoOfAKind(t *testing.T) {
+// TestConversation_IsSeparateForEachSession in one directory do not mix: each has a conversation of its own, also after both were killed and resumed.
+func TestConversation_IsSeparateForEachSession(t *testing.T) {
 	for _, m := range []manner{claude, codex} {
 		t.Run(m.agent, func(t *testing.T) {
 			w := newWorld(t)
@@ -188,8 +188,8 @@ func TestTwoOfAKind(t *testing.T) {
 	}
 }
 
-// TestANewConversationIsResumed: an agent's user has begun another one in it, and is where they were after whatever happens to it.
-func TestANewConversationIsResumed(t *testing.T) {
+// TestResume_ContinuesNewConversation: an agent's user has begun another one in it, and is where they were after whatever happens to it.
+func TestResume_ContinuesNewConversation(t *testing.T) {
 	for _, row := range []struct {
 		manner
 		begins string
@@ -217,8 +217,8 @@ func TestANewConversationIsResumed(t *testing.T) {
 	}
 }
 
-// TestAQuestionIsTold: of an agent whose model has one for its user.
-func TestAQuestionIsTold(t *testing.T) {
+// TestAttention_ReportsQuestion: of an agent whose model has one for its user.
+func TestAttention_ReportsQuestion(t *testing.T) {
 	for agent, tool := range map[string]string{ // Copilot CLI does not tell which
 		"claude":   `AskUserQuestion {"questions":[{"question":"Which color?","header":"Color","multiSelect":false,"options":[{"label":"Red","description":"r"},{"label":"Blue","description":"b"}]}]}`,
 		"copilot":  `ask_user {"message":"Which color?","requestedSchema":{"type":"object","properties":{"color":{"type":"string","enum":["Red","Blue"]}},"required":["color"]}}`,
@@ -247,8 +247,8 @@ func TestAQuestionIsTold(t *testing.T) {
 	}
 }
 
-// TestAFailureIsTold: of an agent that has given up on its model.
-func TestAFailureIsTold(t *testing.T) {
+// TestAttention_ReportsModelFailure: of an agent that has given up on its model.
+func TestAttention_ReportsModelFailure(t *testing.T) {
 	for _, agent := range []string{"claude", "codex", "copilot", "qwen"} {
 		t.Run(agent, func(t *testing.T) {
 			w := newWorld(t)
@@ -260,8 +260,8 @@ func TestAFailureIsTold(t *testing.T) {
 	}
 }
 
-// TestEnds: what a person types ends it, with success.
-func TestEnds(t *testing.T) {
+// TestExit_CompletesSession: what a person types ends it, with success.
+func TestExit_CompletesSession(t *testing.T) {
 	w := newWorld(t)
 	s := w.run("claude", "ends", "--prompt", "hello")
 	_, _ = s.becomes(0, "idle (turn-ended)")
@@ -270,8 +270,8 @@ func TestEnds(t *testing.T) {
 	assert.Equal(t, "success", now.Result)
 }
 
-// TestNothingIsConfigured: at its first start an agent asks for what no conversation can be had without; a person is told.
-func TestNothingIsConfigured(t *testing.T) {
+// TestSetup_IsReportedAtFirstStart: at its first start an agent asks for what no conversation can be had without; a person is told.
+func TestSetup_IsReportedAtFirstStart(t *testing.T) {
 	w := newWorld(t)
 	w.bare = true
 	for agent, dialog := range map[string]string{
@@ -291,8 +291,8 @@ func TestNothingIsConfigured(t *testing.T) {
 	assert.Empty(t, prompts)
 }
 
-// TestOneEndsAndTheOtherGoesOn: sessions of Codex share nothing that the end of one could take along.
-func TestOneEndsAndTheOtherGoesOn(t *testing.T) {
+// TestStop_LeavesOtherSessionOfSameAgentRunning: sessions of Codex share nothing that the end of one could take along.
+func TestStop_LeavesOtherSessionOfSameAgentRunning(t *testing.T) {
 	w := newWorld(t)
 	one := w.run("codex", "one", "--prompt", "hello")
 	two := w.runIn(one.workspace, "codex", "two", "--prompt", "hello too")

@@ -42,8 +42,8 @@ func TestBar_IsMissedIfTwoOfThreeMeasurementsMissIt(t *testing.T) {
 	}
 }
 
-// TestBar_OnlyMeasuring measures once, and what was missed is shown all the same.
-func TestBar_OnlyMeasuring(t *testing.T) {
+// TestBar_IsMeasuredOnceWithMeasureOption measures once, and what was missed is shown all the same.
+func TestBar_IsMeasuredOnceWithMeasureOption(t *testing.T) {
 	g, measurements := measured([2]float64{11, 1})
 	rows, err := g.judged(t.Context(), &bench{options: options{measure: true}})
 	require.NoError(t, err)

@@ -32,7 +32,7 @@ func TestDial(t *testing.T) {
 	require.NoError(t, conn.Close())
 }
 
-func TestABusThatDoesNotAnswer(t *testing.T) {
+func TestDial_TimesOutOnASilentBus(t *testing.T) {
 	path := filepath.Join(testbed.Dir(t), "bus")
 	listener, err := net.Listen("unix", path)
 	require.NoError(t, err)

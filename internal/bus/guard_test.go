@@ -66,8 +66,8 @@ func nested(value any, times int) dbus.Variant {
 	return v
 }
 
-// TestNoMessageTakesAGuardedConnectionDown: those that godbus cannot read are refused, all others get through as they are.
-func TestNoMessageTakesAGuardedConnectionDown(t *testing.T) {
+// TestGuarded_SurvivesEveryMessage: those that godbus cannot read are refused, all others get through as they are.
+func TestGuarded_SurvivesEveryMessage(t *testing.T) {
 	conn, caller := guarded(t)
 	self := dbus.UnixFD(os.Stdin.Fd())
 	before := descriptors(t)
@@ -131,8 +131,8 @@ func TestGuarded_RefusesTooLongCalls(t *testing.T) {
 	assert.Equal(t, before, descriptors(t))
 }
 
-// TestGuarded_TakesAnswers of any size, and with the descriptors that come with them.
-func TestGuarded_TakesAnswers(t *testing.T) {
+// TestGuarded_AcceptsLongAnswersAndDescriptors of any size, and with the descriptors that come with them.
+func TestGuarded_AcceptsLongAnswersAndDescriptors(t *testing.T) {
 	conn, _ := guarded(t)
 	other, caller := guarded(t)
 	before := descriptors(t)
@@ -160,8 +160,8 @@ type long struct{}
 
 func (long) Text() (string, *dbus.Error) { return strings.Repeat("x", bus.MaxMessage+1), nil }
 
-// TestDescriptorsAreSent: those of an answer arrive.
-func TestDescriptorsAreSent(t *testing.T) {
+// TestWriteMessage_SendsDescriptors: those of an answer arrive.
+func TestWriteMessage_SendsDescriptors(t *testing.T) {
 	conn, caller := guarded(t)
 	received := make(chan *dbus.Signal, 1)
 	caller.Signal(received)
@@ -189,8 +189,8 @@ func TestDescriptorsAreSent(t *testing.T) {
 	assert.Equal(t, "hello", string(got))
 }
 
-// TestWhoCannotBePassedDescriptorsIsTold, as over ssh, instead of waiting for an answer that the bus does not pass on.
-func TestWhoCannotBePassedDescriptorsIsTold(t *testing.T) {
+// TestGuarded_RefusesDescriptorsOverPlainConnections, as over ssh, instead of waiting for an answer that the bus does not pass on.
+func TestGuarded_RefusesDescriptorsOverPlainConnections(t *testing.T) {
 	conn, caller := guarded(t)
 	var fd dbus.UnixFD
 	require.NoError(t, caller.Object(conn.Names()[0], "/descriptor").Call("a.b.C", 0).Store(&fd))
@@ -213,7 +213,7 @@ func TestWhoCannotBePassedDescriptorsIsTold(t *testing.T) {
 	require.NoError(t, without.Object(conn.Names()[0], "/echo").CallWithContext(ctx, "a.b.C", 0).Err)
 }
 
-func TestAGuardedConnectionEnds(t *testing.T) {
+func TestDialGuarded_ReturnsErrors(t *testing.T) {
 	for address, says := range map[string]string{
 		"unix:path=/nowhere/at/all": "no such file", "tcp:host=localhost,port=1": "no unix:path=", "": "no unix:path=", "unix:path=%zz": "invalid",
 	} {
@@ -227,7 +227,7 @@ func TestAGuardedConnectionEnds(t *testing.T) {
 	assert.Error(t, conn.WriteMessage(&dbus.Message{Type: dbus.TypeMethodReply, Headers: map[dbus.HeaderField]dbus.Variant{dbus.FieldReplySerial: dbus.MakeVariant(uint32(1))}}))
 }
 
-func TestNothingOfAMessageIsSentThatCannotBeEncoded(t *testing.T) {
+func TestWriteMessage_SendsNothingOnError(t *testing.T) {
 	conn, caller := guarded(t)
 	require.Error(t, conn.WriteMessage(&dbus.Message{Type: dbus.TypeMethodReply}))
 	require.NoError(t, caller.Object(conn.Names()[0], "/echo").Call("a.b.Echo", 0).Err)

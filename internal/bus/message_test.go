@@ -32,8 +32,8 @@ func raw(t testing.TB, signature string, body []byte) []byte {
 	return message
 }
 
-// TestWhatGodbusCannotRead: messages that are valid, and that it cannot even send.
-func TestWhatGodbusCannotRead(t *testing.T) {
+// TestUnreadable_FindsWhatGodbusCannotDecode: messages that are valid, and that it cannot even send.
+func TestUnreadable_FindsWhatGodbusCannotDecode(t *testing.T) {
 	one := binary.LittleEndian.AppendUint32
 	entry := func(key []byte) []byte { return append(one(one(nil, uint32(len(key))), 0), key...) }
 	assert.Equal(t, header{":1.234", "a{bs}", 0, true}, parseHeader(raw(t, "a{bs}", nil)))
@@ -100,8 +100,8 @@ func TestGuard_DiscardsTooLongMessages(t *testing.T) {
 	assert.Empty(t, rest, "nobody else is answered")
 }
 
-// TestReceived_KeepsNoDescriptorOfAnotherMessage, not even if one does not tell how many it has.
-func TestReceived_KeepsNoDescriptorOfAnotherMessage(t *testing.T) {
+// TestDescriptorReader_SeparatesMessages, not even if one does not tell how many it has.
+func TestDescriptorReader_SeparatesMessages(t *testing.T) {
 	open := func() int {
 		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		require.NoError(t, err)
@@ -127,7 +127,7 @@ func TestReceived_KeepsNoDescriptorOfAnotherMessage(t *testing.T) {
 	require.NoError(t, unix.Close(first))
 }
 
-func TestStringsOfOnesOwn(t *testing.T) {
+func TestCloneStrings_CopiesEveryString(t *testing.T) {
 	text := "Fluffy"
 	keeps := func(s string) {
 		assert.NotSame(t, unsafe.StringData(text), unsafe.StringData(s))
@@ -152,8 +152,8 @@ func TestStringsOfOnesOwn(t *testing.T) {
 	assert.Equal(t, struct1, own(struct1), "its type stays")
 }
 
-// FuzzMessage: whatever comes is told to be readable or not, and what is readable is read and made one's own.
-func FuzzMessage(f *testing.F) {
+// FuzzDecodeMessage: whatever comes is told to be readable or not, and what is readable is read and made one's own.
+func FuzzDecodeMessage(f *testing.F) {
 	f.Add("a{sv}", []byte{0, 0, 0, 0, 0, 0, 0, 0}, 0, byte(0))
 	f.Add("s", []byte("\x01\x00\x00\x00a\x00"), 0, byte(0))
 	f.Add("v", []byte("\x01s\x00\x00\x01\x00\x00\x00a\x00"), 20, byte(255))

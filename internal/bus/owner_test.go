@@ -29,9 +29,9 @@ func send(t *testing.T, from, to *dbus.Conn, name string, body ...any) {
 	testbed.SendSignal(t, from, to.Names()[0], "/a", name, body...)
 }
 
-// TestOwner_BelievesTheOwnerAlone: as the name comes, changes hands, and goes, a signal counts if its sender owned the name when it was sent. What others send,
+// TestOwner_IgnoresForgedSignals: as the name comes, changes hands, and goes, a signal counts if its sender owned the name when it was sent. What others send,
 // the very signal by which the bus reports an owner included, does not.
-func TestOwner_BelievesTheOwnerAlone(t *testing.T) {
+func TestOwner_IgnoresForgedSignals(t *testing.T) {
 	listener, err := bus.Dial(t.Context(), os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
 	require.NoError(t, err)
 	defer func() { _ = listener.Close() }()
@@ -82,8 +82,8 @@ func TestOwner_BelievesTheOwnerAlone(t *testing.T) {
 	assert.Equal(t, []string{"", second.Names()[0], "", first.Names()[0]}, owners)
 }
 
-// TestFollow_StartsNothing: a name without an owner is no error, and a service that could be started for it is not.
-func TestFollow_StartsNothing(t *testing.T) {
+// TestWatchOwner_StartsNoService: a name without an owner is no error, and a service that could be started for it is not.
+func TestWatchOwner_StartsNoService(t *testing.T) {
 	listener, err := bus.Dial(t.Context(), os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
 	require.NoError(t, err)
 	defer func() { _ = listener.Close() }()

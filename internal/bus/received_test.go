@@ -14,8 +14,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestDialGuarded_PassesDescriptorsOfAnswers: an answer that is a descriptor brings it, among whatever strangers send: descriptors, which are closed, and messages that godbus cannot read.
-func TestDialGuarded_PassesDescriptorsOfAnswers(t *testing.T) {
+// TestGuarded_ReceivesDescriptorsOfAnswers: an answer that is a descriptor brings it, among whatever strangers send: descriptors, which are closed, and messages that godbus cannot read.
+func TestGuarded_ReceivesDescriptorsOfAnswers(t *testing.T) {
 	service, stranger := testbed.Bus(t), testbed.Bus(t)
 	read, write, err := os.Pipe()
 	require.NoError(t, err)

@@ -32,13 +32,13 @@ func TestLoadAgents(t *testing.T) {
 	golden(t, "agents.golden", b.String()+lines(warnings))
 }
 
-func TestLoadAgentsWithoutFiles(t *testing.T) {
+func TestLoadAgents_HasCommandAgentWithoutFiles(t *testing.T) {
 	agents, warnings := LoadAgents(nil)
 	assert.Empty(t, warnings)
 	assert.Equal(t, map[string]Agent{"command": {Name: "command", IdSource: "none", Type: "simple", StopWhom: "agent", Status: Status{ReadyTimeout: 10 * time.Second}}}, agents)
 }
 
-func TestAgentOwnTmuxConfig(t *testing.T) {
+func TestAgent_TmuxConfig(t *testing.T) {
 	root := write(t, map[string]string{
 		"agents/a.agent": "[Agent]\nCommand=a\nTmuxConfig=/etc/tmux.conf\n",
 		"agents/b.agent": "[Agent]\nCommand=b\nTmuxConfig=user\nTmuxConfig=\n",
@@ -49,7 +49,7 @@ func TestAgentOwnTmuxConfig(t *testing.T) {
 	assert.Empty(t, agents["b"].TmuxConfig)
 }
 
-func TestAgentOwnNotify(t *testing.T) {
+func TestAgent_Notify(t *testing.T) {
 	root := write(t, map[string]string{
 		"agents/a.agent": "[Agent]\nCommand=a\nNotify=no\n",
 		"agents/b.agent": "[Agent]\nCommand=b\nNotify=failed  stale\n",
@@ -84,7 +84,7 @@ func TestAgent_IdleAfterSec(t *testing.T) {
 	}
 }
 
-func TestAgentTypeAndIdleTime(t *testing.T) {
+func TestAgent_TypeAndIdleSuspendSec(t *testing.T) {
 	root := write(t, map[string]string{
 		"agents/a.agent": "[Agent]\nCommand=a\nType=notify\nIdleSuspendSec=2h\n",
 		"agents/b.agent": "[Agent]\nCommand=b\nType=notify\nType=\nIdleSuspendSec=0\n",
@@ -104,7 +104,7 @@ func TestAgentTypeAndIdleTime(t *testing.T) {
 }
 
 // The agents that are shipped: read without a warning, and complete for a run and its resumption.
-func TestShippedAgents(t *testing.T) {
+func TestShippedAgents_ExpandTheirCommands(t *testing.T) {
 	agents, warnings := LoadAgents([]string{"../.."})
 	require.Empty(t, lines(warnings))
 	files, err := filepath.Glob("../../agents/*.agent")
@@ -144,7 +144,7 @@ func TestShippedAgents(t *testing.T) {
 }
 
 // What the definitions give their agents of %P is in the tree, and can be read.
-func TestShippedHooks(t *testing.T) {
+func TestShippedHooks_ExistAndAreUsed(t *testing.T) {
 	agents, _ := LoadAgents([]string{"../.."})
 	var named []string
 	for _, a := range agents {
@@ -170,7 +170,7 @@ func TestShippedHooks(t *testing.T) {
 }
 
 // An agent whose id comes later must be able to start without it.
-func TestShippedAgentsStartWithWhatIsKnown(t *testing.T) {
+func TestShippedAgents_StartWithoutUnknownConversation(t *testing.T) {
 	agents, _ := LoadAgents([]string{"../.."})
 	for name, a := range agents {
 		s := Specifiers{Session: "shop", Workspace: "/w", Runtime: "/t", Home: "/h", Share: "/p"}
@@ -216,7 +216,7 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-func TestExpandRefusesIdsThatAreNone(t *testing.T) {
+func TestExpand_RejectsInvalidConversationIDs(t *testing.T) {
 	for id, want := range map[string]string{
 		"":                       "specifier %U has no value",
 		"--dangerous":            "invalid conversation id",

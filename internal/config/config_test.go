@@ -63,14 +63,14 @@ func TestLoad(t *testing.T) {
 	golden(t, "conf.golden", fmt.Sprintf("%+v\n\n%s", c, lines(warnings)))
 }
 
-func TestLoadWithoutFiles(t *testing.T) {
+func TestLoad_ReturnsDefaultsWithoutFiles(t *testing.T) {
 	c, warnings, err := Load([]string{t.TempDir(), "/no/such/directory"})
 	require.NoError(t, err)
 	assert.Empty(t, warnings)
 	assert.Equal(t, Default(), c)
 }
 
-func TestEveryKeyOfCorralConf(t *testing.T) {
+func TestLoad_ReadsEveryKey(t *testing.T) {
 	root := write(t, map[string]string{"corral.conf": strings.Join([]string{"[Corral]",
 		"StopTimeoutSec=1", "LogMaxSize=2M", "IdleAfterSec=2", "IdleSuspendSec=1h", "MaxSessions=4", "LoginShell=no", "TmuxConfig=/5", "DetachKey=F12", "Terminal=foot -e", "Notifications=no", "Notify=failed waiting", "NotifyUrgency=failed:critical", "TmuxMessages=no", "NotifyCompletedSec=5min", "SuspendedRetentionSec=6",
 		"ResumableRetentionSec=7", "FailedRetentionSec=8", "UnseenRetentionSec=11", "CompletedRetentionSec=9", "StoppedRetentionSec=infinity"}, "\n")})
@@ -84,15 +84,15 @@ func TestEveryKeyOfCorralConf(t *testing.T) {
 	}, c)
 }
 
-// TestDefault_IsWhatTheManualPromises, for each time that it names.
-func TestDefault_IsWhatTheManualPromises(t *testing.T) {
+// TestDefault_MatchesTheManual, for each time that it names.
+func TestDefault_MatchesTheManual(t *testing.T) {
 	c := Default()
 	assert.Equal(t, 3*time.Second, c.IdleAfter)
 	assert.Equal(t, Infinity, c.IdleSuspend)
 	assert.Equal(t, Retention{Suspended: 7 * day, Resumable: 30 * day, Failed: day, Unseen: 7 * day, Completed: 7 * day, Stopped: 7 * day}, c.Retention)
 }
 
-func TestMaskedFiles(t *testing.T) {
+func TestMask_HidesFilesInLaterDirectories(t *testing.T) {
 	vendor := write(t, map[string]string{
 		"corral.conf":                 "[Corral]\nMaxSessions=1\n",
 		"corral.conf.d/a.conf":        "[Corral]\nIdleAfterSec=1\n",
@@ -122,7 +122,7 @@ func TestMaskedFiles(t *testing.T) {
 	assert.Equal(t, Agent{Name: "command", IdSource: "none", Type: "simple", StopWhom: "agent", Status: Status{ReadyTimeout: defaultReadyTimeout}}, agents["command"], "it cannot be hidden")
 }
 
-func TestFilesThatCannotBeRead(t *testing.T) {
+func TestLoad_ReportsUnreadableFiles(t *testing.T) {
 	root := write(t, map[string]string{
 		"corral.conf/x":                "in a directory of this name",
 		"corral.conf.d/10.conf/x":      "here too",
@@ -173,7 +173,7 @@ func TestDirs(t *testing.T) {
 	}
 }
 
-func TestErrorsKeepTheirCause(t *testing.T) {
+func TestReadUnitFile_WrapsItsCause(t *testing.T) {
 	_, _, err := readUnitFile("/no/such/file")
 	assert.ErrorIs(t, err, fs.ErrNotExist)
 }

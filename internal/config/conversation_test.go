@@ -99,7 +99,7 @@ func FuzzExpandPatterns(f *testing.F) {
 }
 
 // What the agents print at their end, and the names of the files that they keep open, as they were seen.
-func TestShippedAgentsIdsAreFound(t *testing.T) {
+func TestShippedAgents_DetectConversationIDs(t *testing.T) {
 	agents, _ := LoadAgents([]string{"../.."})
 	const id = "1b4e28ba-2fa1-4d2b-883f-0016d3cca427"
 	for name, c := range map[string]struct{ text, id string }{
@@ -125,7 +125,7 @@ func TestShippedAgentsIdsAreFound(t *testing.T) {
 }
 
 // Where the agents keep a conversation, as it was seen.
-func TestShippedAgentsConditionsHold(t *testing.T) {
+func TestShippedAgents_FindSavedConversations(t *testing.T) {
 	agents, _ := LoadAgents([]string{"../.."})
 	const id = "1b4e28ba-2fa1-4d2b-883f-0016d3cca427"
 	for name, c := range map[string]struct{ file, variable string }{
@@ -168,7 +168,7 @@ func TestShippedAgentsConditionsHold(t *testing.T) {
 	}
 }
 
-func TestAgentStopTimeout(t *testing.T) {
+func TestAgent_StopTimeout(t *testing.T) {
 	for _, c := range []struct {
 		properties []string
 		want       time.Duration
@@ -182,7 +182,7 @@ func TestAgentStopTimeout(t *testing.T) {
 	}
 }
 
-func TestAgentPrograms(t *testing.T) {
+func TestAgent_Programs(t *testing.T) {
 	for _, c := range []struct {
 		agent Agent
 		want  []string

@@ -29,7 +29,7 @@ func TestAgentFiles(t *testing.T) {
 	assert.False(t, Masked(own+"/agents/nonesuch"))
 }
 
-func TestCheckAgentText(t *testing.T) {
+func TestAgentText_Check(t *testing.T) {
 	check := func(text string, dropIn bool) []string {
 		_, warnings := AgentText{Name: "a", Path: "/x/a.agent", DropIn: dropIn, Text: []byte(text)}.Check()
 		texts := []string{}
@@ -46,8 +46,8 @@ func TestCheckAgentText(t *testing.T) {
 	assert.Equal(t, []string{"/x/a.agent:2: unknown key Comand= in section [Agent], ignored"}, check("[Agent]\nComand=a\n", true))
 }
 
-// TestADropInIsCheckedWithTheRest: of what it is to change.
-func TestADropInIsCheckedWithTheRest(t *testing.T) {
+// TestAgentText_ChecksDropInWithOtherFiles: of what it is to change.
+func TestAgentText_ChecksDropInWithOtherFiles(t *testing.T) {
 	root := write(t, map[string]string{
 		"agents/a.agent":                 "[Agent]\nCommand=a %U\nIdSource=preset\nColour=green\n",
 		"agents/a.agent.d/10-other.conf": "[Agent]\nResumeCommand=a -r %U\n",

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestAgentStatus(t *testing.T) {
+func TestAgent_StatusSection(t *testing.T) {
 	root := write(t, map[string]string{
 		"agents/full.agent":              "[Agent]\nCommand=a\n[Status]\nSources=title report\nSources=bell title\nTitleReady=^◇\nTitleWorking=^✦\nTitleBlocked=^✋\nSetupPattern=Do you trust .*\\?\nReadyTimeoutSec=1min\n",
 		"agents/full.agent.d/order.conf": "[Status]\nTitleReady=\n",
@@ -32,7 +32,7 @@ func TestAgentStatus(t *testing.T) {
 }
 
 // The titles of the shipped agents, as they were seen.
-func TestTitlesOfShippedAgents(t *testing.T) {
+func TestShippedAgents_TitlePatternsMatch(t *testing.T) {
 	agents, _ := LoadAgents([]string{"../.."})
 	for agent, titles := range map[string]struct{ ready, working, blocked string }{
 		"gemini":   {"◇  Ready (shop)", "✦  Working… (shop)", "✋  Action Required (shop)"},

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNotifyUrgency_OfTheConfigurationAndOfAgents(t *testing.T) {
+func TestNotifyUrgency_InConfigurationAndAgents(t *testing.T) {
 	root := write(t, map[string]string{
 		"corral.conf":           "[Corral]\nNotifyUrgency=failed:critical  waiting:low\n",
 		"corral.conf.d/10.conf": "[Corral]\nNotifyUrgency=stale\nNotifyUrgency=broken:low\nNotifyUrgency=failed:urgent\n",

@@ -20,7 +20,7 @@ func installed(names ...string) func(string) (string, error) {
 	}
 }
 
-func TestWhichTerminal(t *testing.T) {
+func TestTerminalCommand_ChoosesATerminal(t *testing.T) {
 	x11, wayland := Environment{"DISPLAY=:0"}, Environment{"WAYLAND_DISPLAY=wayland-0"}
 	both := append(slices.Clone(x11), wayland...)
 	for name, c := range map[string]struct {
@@ -55,7 +55,7 @@ func TestWhichTerminal(t *testing.T) {
 	}
 }
 
-func TestNoTerminal(t *testing.T) {
+func TestTerminalCommand_ReportsAMissingTerminal(t *testing.T) {
 	_, err := Command("", Environment{"WAYLAND_DISPLAY=w"}, installed("xterm"), []string{"CMD"})
 	var none *NoTerminalError
 	require.ErrorAs(t, err, &none)
@@ -68,8 +68,8 @@ func TestNoTerminal(t *testing.T) {
 	require.ErrorContains(t, err, "Terminal=: ")
 }
 
-// TestCommand_SkipsALinkToATerminalThatCannotShowAWindow: x-terminal-emulator may be an xterm, on a desktop without an X server.
-func TestCommand_SkipsALinkToATerminalThatCannotShowAWindow(t *testing.T) {
+// TestTerminalCommand_SkipsALinkToAnUnusableTerminal: x-terminal-emulator may be an xterm, on a desktop without an X server.
+func TestTerminalCommand_SkipsALinkToAnUnusableTerminal(t *testing.T) {
 	dir := t.TempDir()
 	xterm, link := filepath.Join(dir, "xterm"), filepath.Join(dir, "x-terminal-emulator")
 	require.NoError(t, os.WriteFile(xterm, nil, 0o700))
@@ -87,7 +87,7 @@ func TestCommand_SkipsALinkToATerminalThatCannotShowAWindow(t *testing.T) {
 	}
 }
 
-func TestTitled_NamesKonsolesTab(t *testing.T) {
+func TestWithTitle_SetsKonsolesTabTitle(t *testing.T) {
 	assert.Equal(t, []string{"/usr/bin/konsole", "-p", "tabtitle=shop", "-e", "CMD"}, titled([]string{"/usr/bin/konsole", "-e", "CMD"}, "shop"))
 	assert.Equal(t, []string{"/usr/bin/kitty", "CMD"}, titled([]string{"/usr/bin/kitty", "CMD"}, "shop"))
 }

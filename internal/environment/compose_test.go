@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWhatCountsForMore has each place that a variable comes from override the one before it.
-func TestWhatCountsForMore(t *testing.T) {
+// TestCompose_LaterSourcesOverrideEarlierOnes has each place that a variable comes from override the one before it.
+func TestCompose_LaterSourcesOverrideEarlierOnes(t *testing.T) {
 	s := Sources{}
 	for _, place := range []struct {
 		source string
@@ -31,7 +31,7 @@ func TestWhatCountsForMore(t *testing.T) {
 	assert.Len(t, s.Compose(), 8)
 }
 
-func TestWhatAnAgentInherits(t *testing.T) {
+func TestCompose_Inheritance(t *testing.T) {
 	for _, row := range []struct {
 		what string
 		have Sources
@@ -67,14 +67,14 @@ func TestWhatAnAgentInherits(t *testing.T) {
 	}
 }
 
-func TestBringsPath(t *testing.T) {
+func TestCallerHasPath(t *testing.T) {
 	manager := []string{"PATH=/bin"}
 	assert.True(t, Sources{Manager: manager, Caller: []string{"PATH=/nvm:/bin"}}.BringsPath())
 	assert.False(t, Sources{Manager: manager, Caller: []string{"PATH=/bin"}}.BringsPath())
 	assert.False(t, Sources{Manager: manager}.BringsPath())
 }
 
-func TestWhatAClientSends(t *testing.T) {
+func TestFromCaller(t *testing.T) {
 	assert.Equal(t, []string{"KEY=1", "PATH=/x", "CORRAL_SESSION=s", "SSH_AUTH_SOCK=/a", "EMPTY="}, FromCaller([]string{
 		"KEY=1", "PATH=/x", "CORRAL_SESSION=s", "CORRAL_SHIM=/x", "SSH_AUTH_SOCK=/a", "HOME=/x", "TMUX_PANE=%1", "EMPTY=", "BASH_FUNC_x%%=()", "=C:", "noise", "a.b=1",
 	}))
@@ -85,8 +85,8 @@ func TestAdded(t *testing.T) {
 	assert.Equal(t, []string{"B=2", "C=1"}, Added([]string{"A=1", "B=1", "GONE=1"}, []string{"A=1", "B=2", "C=1"}))
 }
 
-// TestTheManualHasTheTable: people look there for what their agent does not get.
-func TestTheManualHasTheTable(t *testing.T) {
+// TestManual_ListsVariablesThatAreNotInherited: people look there for what their agent does not get.
+func TestManual_ListsVariablesThatAreNotInherited(t *testing.T) {
 	text, err := os.ReadFile("../../docs/man/corral.agent.5.md")
 	require.NoError(t, err)
 	_, section, _ := strings.Cut(string(text), "# ENVIRONMENT\n")

@@ -20,7 +20,7 @@ func exited() Status {
 	}
 }
 
-func TestRoundTrip(t *testing.T) {
+func TestExitRecord_RoundTrip(t *testing.T) {
 	killed, dumped, never := exited(), exited(), exited()
 	killed.Code, killed.Value, killed.PaneClosed, killed.Told = Killed, 9, false, 77*time.Hour
 	dumped.Code, dumped.Value = Dumped, 11
@@ -32,7 +32,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func TestRecordsThatTellNothing(t *testing.T) {
+func TestParseExitRecord_RejectsInvalidRecords(t *testing.T) {
 	whole := string(exited().Append(nil))
 	for n := range whole {
 		_, err := Parse([]byte(whole[:n]))
@@ -59,13 +59,13 @@ func TestRecordsThatTellNothing(t *testing.T) {
 	}
 }
 
-func TestNamesOfAYoungerWriterArePassedOver(t *testing.T) {
+func TestParseExitRecord_IgnoresUnknownNames(t *testing.T) {
 	got, err := Parse([]byte("NEW=thing\n" + string(exited().Append(nil))))
 	require.NoError(t, err)
 	assert.Equal(t, exited(), got)
 }
 
-func TestNothingInAnIdentifierForgesALine(t *testing.T) {
+func TestExitRecord_IdentifiersCannotInjectLines(t *testing.T) {
 	s := exited()
 	s.RunID = "x\nCODE=killed\nSTATUS=9"
 	got, err := Parse(s.Append(nil))
@@ -74,14 +74,14 @@ func TestNothingInAnIdentifierForgesALine(t *testing.T) {
 	assert.Equal(t, 3, got.Value)
 }
 
-func TestCodeNames(t *testing.T) {
+func TestCode_Names(t *testing.T) {
 	assert.Equal(t, "not-started exited killed dumped", strings.Join([]string{
 		NotStarted.String(), Exited.String(), Killed.String(), Dumped.String()}, " "))
 	assert.Equal(t, "code 9", Code(9).String())
 	assert.Equal(t, "code -1", Code(-1).String())
 }
 
-func TestPreparedRecordAppearsWholeOrNotAtAll(t *testing.T) {
+func TestExitRecord_AppearsOnlyWhenComplete(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Read(dir)
 	require.ErrorIs(t, err, os.ErrNotExist)
@@ -99,7 +99,7 @@ func TestPreparedRecordAppearsWholeOrNotAtAll(t *testing.T) {
 	assert.Equal(t, int64(len(exited().Append(nil))), st.Size())
 }
 
-func TestPreparedAgainAfterACrash(t *testing.T) {
+func TestPrepare_ReplacesLeftoverFile(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Prepare(dir)
 	require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestPreparedAgainAfterACrash(t *testing.T) {
 	assert.Len(t, entries, 1)
 }
 
-func TestDiscard_RemovesWhatWasPrepared(t *testing.T) {
+func TestDiscard_RemovesPreparedRecord(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Prepare(dir)
 	require.NoError(t, err)
@@ -122,7 +122,7 @@ func TestDiscard_RemovesWhatWasPrepared(t *testing.T) {
 	require.NoError(t, Discard(dir), "again")
 }
 
-func TestFileThatIsNoRecord(t *testing.T) {
+func TestReadExitRecord_RejectsOtherFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, FileName)
 	require.NoError(t, os.WriteFile(path, nil, 0o600))

@@ -36,7 +36,7 @@ func messageIDs(t *testing.T) map[string]string {
 }
 
 // Each kind of record is explained by `journalctl -x`: systemd takes the catalog, and it has our ids and no others.
-func TestTheCatalogExplainsEveryMessage(t *testing.T) {
+func TestCatalog_ExplainsEveryMessageID(t *testing.T) {
 	names := messageIDs(t)
 	require.Contains(t, names, SessionStateChanged)
 	root := t.TempDir()
@@ -69,7 +69,7 @@ var (
 )
 
 // What is put into the text is what records have.
-func TestTheCatalogAsksForFieldsThatThereAre(t *testing.T) {
+func TestCatalog_UsesKnownFields(t *testing.T) {
 	catalog, err := os.ReadFile("../../packaging/corral.catalog")
 	require.NoError(t, err)
 	for _, m := range catalogField.FindAllSubmatch(catalog, -1) {
@@ -78,7 +78,7 @@ func TestTheCatalogAsksForFieldsThatThereAre(t *testing.T) {
 }
 
 // What the manual says that records have, to be asked for with journalctl, they have.
-func TestTheManualNamesTheFields(t *testing.T) {
+func TestManual_DocumentsTheJournalFields(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/man/corrald.8.md")
 	require.NoError(t, err)
 	_, section, _ := strings.Cut(string(manual), "# JOURNAL\n")

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheLevelsAreSyslogs(t *testing.T) {
+func TestSetLevel_AcceptsSyslogNames(t *testing.T) {
 	l := New(new(slog.LevelVar))
 	t.Cleanup(func() { _ = l.Close() })
 	assert.Equal(t, "info", l.Level())
@@ -35,8 +35,8 @@ func TestTheLevelsAreSyslogs(t *testing.T) {
 	}
 }
 
-// TestTheTargetCanBeChanged, also for those who have a handler already.
-func TestTheTargetCanBeChanged(t *testing.T) {
+// TestSetTarget_AppliesToExistingHandlers, also for those who have a handler already.
+func TestSetTarget_AppliesToExistingHandlers(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	stderr := os.Stderr

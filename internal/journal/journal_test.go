@@ -78,8 +78,8 @@ func open(t *testing.T, path string) (*slog.Logger, *queue) {
 	return slog.New(h), q
 }
 
-// TestRecord_ItsTextIsTheMessage, and no other field says it again. What records the supervisor writes is a test of supervisor and of e2e.
-func TestRecord_ItsTextIsTheMessage(t *testing.T) {
+// TestRecord_TextReplacesTheMessage, and no other field says it again. What records the supervisor writes is a test of supervisor and of e2e.
+func TestRecord_TextReplacesTheMessage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
 	log, _ := open(t, path)
@@ -90,7 +90,7 @@ func TestRecord_ItsTextIsTheMessage(t *testing.T) {
 	}, j.receive())
 }
 
-func TestFieldsOfARecord(t *testing.T) {
+func TestRecord_HasAttributesAsFields(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
 	log, _ := open(t, path)
@@ -106,7 +106,7 @@ func TestFieldsOfARecord(t *testing.T) {
 	}, j.receive())
 }
 
-func TestFieldNames(t *testing.T) {
+func TestFieldName_IsValidInTheJournal(t *testing.T) {
 	for key, want := range map[string]string{
 		"state": "CORRAL_STATE", "unit": "USER_UNIT", "message_id": "MESSAGE_ID", "err": "CORRAL_ERROR", "scope.unit": "CORRAL_SCOPE_UNIT",
 		"a-b c": "CORRAL_A_B_C", "ö=\n": "CORRAL_____", "": "CORRAL_", strings.Repeat("x", 99): "CORRAL_" + strings.Repeat("X", 57),
@@ -115,7 +115,7 @@ func TestFieldNames(t *testing.T) {
 	}
 }
 
-func TestErrorIsPartOfTheMessage(t *testing.T) {
+func TestRecord_ErrorIsPartOfTheMessage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
 	log, _ := open(t, path)
@@ -126,7 +126,7 @@ func TestErrorIsPartOfTheMessage(t *testing.T) {
 	assert.Equal(t, "4", got["PRIORITY"])
 }
 
-func TestLargeRecordIsCut(t *testing.T) {
+func TestRecord_IsTruncatedIfLarge(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
 	log, _ := open(t, path)
@@ -141,7 +141,7 @@ func TestLargeRecordIsCut(t *testing.T) {
 	assert.Less(t, len(got), 10)
 }
 
-func TestStuckJournaldBlocksNobody(t *testing.T) {
+func TestQueue_DoesNotBlockOnAStuckJournald(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
 	log, _ := open(t, path)
@@ -165,7 +165,7 @@ func TestStuckJournaldBlocksNobody(t *testing.T) {
 	assert.Positive(t, lost)
 }
 
-func TestCloseOfAStuckJournald(t *testing.T) {
+func TestClose_OfAStuckJournaldTimesOut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	listen(t, path)
 	log, q := open(t, path)
@@ -184,7 +184,7 @@ func TestCloseOfAStuckJournald(t *testing.T) {
 	require.NoError(t, q.Close())
 }
 
-func TestCloseWritesWhatWaits(t *testing.T) {
+func TestClose_WritesQueuedRecords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
 	log, q := open(t, path)
@@ -195,7 +195,7 @@ func TestCloseWritesWhatWaits(t *testing.T) {
 	assert.Equal(t, "two", j.receive()["MESSAGE"])
 }
 
-func TestJournaldComesLate(t *testing.T) {
+func TestQueue_CountsRecordsLostBeforeJournaldStarts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	log, q := open(t, path)
 	log.Info("lost")
@@ -206,7 +206,7 @@ func TestJournaldComesLate(t *testing.T) {
 	assert.Equal(t, "1", j.receive()["CORRAL_DROPPED"])
 }
 
-func TestJournaldSocketIsMadeAnew(t *testing.T) {
+func TestSocket_ReconnectsAfterARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
 	log, _ := open(t, path)
@@ -229,7 +229,7 @@ func waitLost(t *testing.T, q *queue, n uint64) {
 	}, 10*time.Second, time.Millisecond)
 }
 
-func TestLinesForAPerson(t *testing.T) {
+func TestLineEncoder_IsReadable(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	h, q := newHandler(slog.LevelDebug, lineEncoder("corrald"), &stream{w})
@@ -250,7 +250,7 @@ corrald: debug: detail (n=1)
 `, string(b[:n]))
 }
 
-func TestWhereRecordsGo(t *testing.T) {
+func TestTarget_AutoDependsOnStandardError(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	t.Cleanup(func() { _, _ = r.Close(), w.Close() })
@@ -269,7 +269,7 @@ func TestWhereRecordsGo(t *testing.T) {
 	assert.False(t, isRead(null))
 }
 
-func TestNewOfATestIsText(t *testing.T) {
+func TestTarget_OfAGoTestIsText(t *testing.T) {
 	t.Setenv("JOURNAL_STREAM", "")
 	level := new(slog.LevelVar)
 	l := New(level)
@@ -281,7 +281,7 @@ func TestNewOfATestIsText(t *testing.T) {
 	assert.True(t, h.Enabled(t.Context(), slog.LevelDebug))
 }
 
-func TestMessageIDs(t *testing.T) {
+func TestMessageID_IsValidAndUnique(t *testing.T) {
 	seen := map[string]bool{}
 	for _, id := range []string{SessionStateChanged, DaemonStarted, DaemonStopped, SessionAdopted, RecordDamaged, RecordNotSaved} {
 		assert.Regexp(t, `^[0-9a-f]{32}$`, id)
@@ -290,7 +290,7 @@ func TestMessageIDs(t *testing.T) {
 	}
 }
 
-func TestManyWritersAtOnce(t *testing.T) {
+func TestHandler_SupportsConcurrentWriters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)
 	log, _ := open(t, path)

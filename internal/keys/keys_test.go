@@ -11,8 +11,8 @@ import (
 	"github.com/corrald/corral/internal/keys"
 )
 
-// TestAppend_SendsWhatATerminalSends: the encodings are those of tmux 3.3a with TERM=tmux-256color, and xterm's where tmux has none.
-func TestAppend_SendsWhatATerminalSends(t *testing.T) {
+// TestAppend_EncodesKeysAsATerminalDoes: the encodings are those of tmux 3.3a with TERM=tmux-256color, and xterm's where tmux has none.
+func TestAppend_EncodesKeysAsATerminalDoes(t *testing.T) {
 	plain := keys.Modes{}
 	for _, row := range []struct {
 		names string // separated by blanks
@@ -55,7 +55,7 @@ func TestAppend_SendsWhatATerminalSends(t *testing.T) {
 	}
 }
 
-func TestParse_RefusesWhatIsNoKey(t *testing.T) {
+func TestParseKey_RejectsInvalidNames(t *testing.T) {
 	for _, name := range []string{"", "Entr", "yes", "C-", "M-", "C-Entr", "^", "F13", "User0", "Any", "None", "MouseDown1Pane", "0x", "0xd800", "0x110000", "0xffffffff", "a\xff", "\xff", strings.Repeat("C-", 20) + "a"} {
 		if _, err := keys.Parse(name); name == "^" {
 			assert.NoError(t, err, "a character")

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestRun_CoversWhatTheProgramsAreLinkedWith(t *testing.T) {
+func TestRun_CoversAllLinkedModules(t *testing.T) {
 	t.Chdir("../..")
 	dir := t.TempDir()
 	require.NoError(t, run(dir, "1.2", []string{"./cmd/corrald", "./cmd/corralctl", "./cmd/corral-shim"}))

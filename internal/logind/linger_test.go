@@ -11,13 +11,13 @@ import (
 )
 
 // The login manager makes the directory for the first user who lingers, and a file in it for each.
-func TestTheFileOfAUserWhoLingers(t *testing.T) {
+func TestLingerFile_EscapesTheUserName(t *testing.T) {
 	for user, name := range map[string]string{"anna": "anna", `EXAMPLE\anna`: `EXAMPLE\\anna`, "zoé": `zo\303\251`, "o'hara@example.org": `o\'hara@example.org`, "host$": "host$"} {
 		assert.Equal(t, name, escaped(user))
 	}
 }
 
-func TestWatchLinger(t *testing.T) {
+func TestWatchLinger_ReportsEveryChange(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "systemd", "linger")
 	w, err := watchLinger(filepath.Join(dir, "ann"))

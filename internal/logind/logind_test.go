@@ -52,8 +52,8 @@ func connectTo(t *testing.T) *Manager {
 	return m
 }
 
-// TestGoingDown_IsReadBack: what counts is what the login manager answers when it is asked, and not what a signal says.
-func TestGoingDown_IsReadBack(t *testing.T) {
+// TestPreparingForShutdown_IsReadFromTheProperty: what counts is what the login manager answers when it is asked, and not what a signal says.
+func TestPreparingForShutdown_IsReadFromTheProperty(t *testing.T) {
 	l := newMock(t)
 	m := connectTo(t)
 	assert.False(t, testbed.Receive(t, m.GoingDown(), "what holds at the beginning"))
@@ -70,8 +70,8 @@ func TestGoingDown_IsReadBack(t *testing.T) {
 	assert.Empty(t, m.GoingDown())
 }
 
-// TestGoingDown_OfOthersIsNothing: another connection can send the same signals, and can say that it owns the name.
-func TestGoingDown_OfOthersIsNothing(t *testing.T) {
+// TestPreparingForShutdown_IgnoresForgedSignals: another connection can send the same signals, and can say that it owns the name.
+func TestPreparingForShutdown_IgnoresForgedSignals(t *testing.T) {
 	l := newMock(t)
 	m := connectTo(t)
 	testbed.Receive(t, m.GoingDown(), "what holds at the beginning")
@@ -90,8 +90,8 @@ func TestGoingDown_OfOthersIsNothing(t *testing.T) {
 	assert.Equal(t, looks+1, l.looks.Load(), "it was not even asked")
 }
 
-// TestGoingDown_WaitsForALoginManagerThatHangs: what it says late still holds, another one that takes its place is asked, and Close waits for neither.
-func TestGoingDown_WaitsForALoginManagerThatHangs(t *testing.T) {
+// TestPreparingForShutdown_WaitsForAHangingLoginManager: what it says late still holds, another one that takes its place is asked, and Close waits for neither.
+func TestPreparingForShutdown_WaitsForAHangingLoginManager(t *testing.T) {
 	l := newMock(t)
 	m := connectTo(t)
 	testbed.Receive(t, m.GoingDown(), "what holds at the beginning")
@@ -124,8 +124,8 @@ func TestGoingDown_WaitsForALoginManagerThatHangs(t *testing.T) {
 	}
 }
 
-// TestConnect_SurvivesWhatOthersSend: every local user can send messages to the connection.
-func TestConnect_SurvivesWhatOthersSend(t *testing.T) {
+// TestConnect_SurvivesMaliciousMessages: every local user can send messages to the connection.
+func TestConnect_SurvivesMaliciousMessages(t *testing.T) {
 	address := os.Getenv("DBUS_SESSION_BUS_ADDRESS")
 	m, err := Connect(t.Context(), address)
 	require.NoError(t, err)

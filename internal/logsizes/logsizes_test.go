@@ -9,7 +9,7 @@ import (
 	"github.com/corrald/corral/internal/logsizes"
 )
 
-func TestSizesOfALog(t *testing.T) {
+func TestSizes_FollowRotationAndTruncation(t *testing.T) {
 	s := logsizes.New(0)
 	s.Set(logsizes.Size{0, 80, 24})
 	s.Set(logsizes.Size{70, 80, 24})
@@ -30,7 +30,7 @@ func TestSizesOfALog(t *testing.T) {
 	assert.Equal(t, int64(310), s.Begin())
 }
 
-func TestAsManySizesAsMayBe(t *testing.T) {
+func TestSizes_AreLimited(t *testing.T) {
 	s := logsizes.New(1 << 61)
 	s.Rotate(1<<61 + 1)
 	for i := range 10_000 {
@@ -44,7 +44,7 @@ func TestAsManySizesAsMayBe(t *testing.T) {
 	assert.Equal(t, uint16(9999), again.Last().Rows)
 }
 
-func TestWhatIsNoFileOfSizes(t *testing.T) {
+func TestParseSizes_RejectsMalformedFiles(t *testing.T) {
 	for _, text := range []string{"", "x\n", "1", "1 2\n", "0\n1 80\n", "0\n1 80 24 9\n", "0\n1 80 24\n1 80 25\n", "0\n5\n9\n", "5\n4\n", "0\n1 80 24\n7\n", "0\n1 65536 1\n", "-1\n", "0\n01 1 1\n",
 		"99999999999999999999\n"} {
 		_, err := logsizes.Parse([]byte(text))

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestLinksOf_LeadToTheWebWhereTheFileIsNotInstalled(t *testing.T) {
+func TestLinksOf_PointsToTheWebForUninstalledFiles(t *testing.T) {
 	documents := []string{"README.md", "docs/FAQ.md", "docs/agents/README.md"}
 	for text, want := range map[string]string{
 		"[a](docs/FAQ.md)":                    "[a](docs/FAQ.md)",

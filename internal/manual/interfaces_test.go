@@ -13,7 +13,7 @@ import (
 )
 
 // Whoever adds a member to the contract says there what it is.
-func TestEveryMemberIsDocumented(t *testing.T) {
+func TestContract_DocumentsEveryMember(t *testing.T) {
 	page, err := describe(dbusapi.ManagerXML, dbusapi.SessionXML)
 	require.NoError(t, err)
 	for _, entry := range strings.Split(page, "\n\n") {
@@ -25,7 +25,7 @@ func TestEveryMemberIsDocumented(t *testing.T) {
 	assert.Contains(t, errorNames(dbusapi.ManagerXML), "NoSuchSession, SessionExists")
 }
 
-func TestAnEntry(t *testing.T) {
+func TestDescribe_FormatsAnEntry(t *testing.T) {
 	page, err := describe(`<node><interface name="a.b.C">
 		<!-- replies when it
 		     is done -->
@@ -39,8 +39,8 @@ func TestAnEntry(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestTheReferenceIsWhatTheDefinitionsSay: make generated writes it anew.
-func TestTheReferenceIsWhatTheDefinitionsSay(t *testing.T) {
+// TestReference_IsUpToDate: make generated writes it anew.
+func TestReference_IsUpToDate(t *testing.T) {
 	page, err := reference(dbusapi.ManagerXML, dbusapi.SessionXML)
 	require.NoError(t, err)
 	written, err := os.ReadFile("../../docs/reference/dbus.md")

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestBeside(t *testing.T) {
+func TestIsInfrastructure(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		args []string

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDialAlsoWherePathsAreLong: the shim's socket has a longer name than tmux's, by which a session's directory is found to be too deep.
-func TestDialAlsoWherePathsAreLong(t *testing.T) {
+// TestDial_AcceptsLongPaths: the shim's socket has a longer name than tmux's, by which a session's directory is found to be too deep.
+func TestDial_AcceptsLongPaths(t *testing.T) {
 	for _, deep := range []int{0, 90} {
 		dir := filepath.Join(t.TempDir(), strings.Repeat("d", deep))
 		require.NoError(t, os.MkdirAll(dir, 0o700))

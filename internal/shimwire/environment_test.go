@@ -10,8 +10,8 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// TestEnvironmentIsFoundAmongOtherOutput, and not before it is whole.
-func TestEnvironmentIsFoundAmongOtherOutput(t *testing.T) {
+// TestFindEnvironment_SkipsOtherOutput, and not before it is whole.
+func TestFindEnvironment_SkipsOtherOutput(t *testing.T) {
 	environ := []string{"A=1", "B=two\nlines", "C="}
 	printed := append([]byte("Welcome!\n\x00"), shimwire.AppendEnvironment(nil, "mark", environ)...)
 	for i := range printed {

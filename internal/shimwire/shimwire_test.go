@@ -17,7 +17,7 @@ var fullSpec = Spec{
 	Session: "shop", Program: "claude",
 }
 
-func TestSpecRoundTrip(t *testing.T) {
+func TestSpec_RoundTrip(t *testing.T) {
 	for name, want := range map[string]Spec{
 		"full":    fullSpec,
 		"minimal": {RunID: "r", Args: []string{"true"}, StateDir: "/s", Socket: "/k"},
@@ -31,7 +31,7 @@ func TestSpecRoundTrip(t *testing.T) {
 	}
 }
 
-func TestSpecsThatAreRefused(t *testing.T) {
+func TestParseSpec_RejectsIncompleteSpecs(t *testing.T) {
 	whole := fullSpec.Append(nil)
 	for n := range whole {
 		_, err := ParseSpec(whole[:n])
@@ -49,7 +49,7 @@ func TestSpecsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestFieldsOfAYoungerWriterArePassedOver(t *testing.T) {
+func TestParse_IgnoresUnknownFields(t *testing.T) {
 	got, err := ParseSpec(append(appendString(nil, 'Z', "new"), fullSpec.Append(nil)...))
 	require.NoError(t, err)
 	assert.Equal(t, fullSpec, got)
@@ -58,7 +58,7 @@ func TestFieldsOfAYoungerWriterArePassedOver(t *testing.T) {
 	assert.Equal(t, Message{Kind: Idle, Seq: 3}, m)
 }
 
-func TestMessageRoundTrip(t *testing.T) {
+func TestMessage_RoundTrip(t *testing.T) {
 	when := time.UnixMicro(1_700_000_000_123_456)
 	for _, want := range []Message{
 		{Kind: Hello, RunID: "r", ShimPID: 10, AgentPID: 11, AgentStart: 1 << 40, Started: when, Idle: true, Pane: true, Since: when},
@@ -78,12 +78,12 @@ func TestMessageRoundTrip(t *testing.T) {
 	}
 }
 
-func TestLongestInputIsOneDatagram(t *testing.T) {
+func TestMaxData_FitsIntoOneDatagram(t *testing.T) {
 	m := Message{Kind: Input, Seq: 1<<32 - 1, Flags: 1<<32 - 1, Data: make([]byte, MaxData)}
 	assert.LessOrEqual(t, len(m.Append(nil)), MaxMessage)
 }
 
-func TestMessagesThatAreRefused(t *testing.T) {
+func TestParseMessage_RejectsMalformedMessages(t *testing.T) {
 	for name, b := range map[string]string{
 		"nothing":                "",
 		"a field without length": "tq",
@@ -131,7 +131,7 @@ func FuzzParseMessage(f *testing.F) {
 	})
 }
 
-func TestTextsAreBounded(t *testing.T) {
+func TestSanitizeText_TruncatesLongTexts(t *testing.T) {
 	for _, row := range []struct{ text, end string }{
 		{"short", "short"}, {strings.Repeat("a", MaxText), "aa"}, {strings.Repeat("a", MaxText+1), "a…"}, {strings.Repeat("é", MaxText), "é…"},
 	} {

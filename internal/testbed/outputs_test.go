@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestOutputsAreWrittenAsideAndPutInPlace(t *testing.T) {
+func TestRedirectOutputs_CollectsFilesAfterTheRun(t *testing.T) {
 	aside, place := t.TempDir(), t.TempDir()
 	args, collect := redirectOutputs([]string{"x.test", "-test.v", "-test.coverprofile=cover.out", "-test.trace=/dev/null", "-test.outputdir=" + place,
 		"-test.run=coverprofile=x", "-test.memprofile="}, aside)

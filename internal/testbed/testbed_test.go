@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
-func TestManagerAnswersOverTheBus(t *testing.T) {
+func TestManager_AnswersOnBus(t *testing.T) {
 	assert.Equal(t, "running", testbed.Systemctl(t, "is-system-running"))
 	state, err := testbed.Bus(t).Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").
 		GetProperty("org.freedesktop.systemd1.Manager.SystemState")
@@ -26,7 +26,7 @@ func TestManagerAnswersOverTheBus(t *testing.T) {
 	assert.Equal(t, "running", state.Value())
 }
 
-func TestEverythingOfTheUserIsInOnePrivateDirectory(t *testing.T) {
+func TestEnvironment_IsInOnePrivateDirectory(t *testing.T) {
 	home := os.Getenv("HOME")
 	for _, name := range []string{"HOME", "XDG_RUNTIME_DIR", "TMPDIR"} {
 		info, err := os.Stat(os.Getenv(name))
@@ -42,7 +42,7 @@ func TestEverythingOfTheUserIsInOnePrivateDirectory(t *testing.T) {
 	assert.NotZero(t, os.Getuid())
 }
 
-func TestScopeHasItsOwnCgroup(t *testing.T) {
+func TestScope_HasItsOwnCgroup(t *testing.T) {
 	cmd := exec.Command("systemd-run", "--user", "--scope", "--quiet", "--unit=animal.scope", "sh", "-c", "cat /proc/self/cgroup; echo end; read line")
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func TestScopeHasItsOwnCgroup(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-func TestBusCanBeRestarted(t *testing.T) {
+func TestBus_CanBeRestarted(t *testing.T) {
 	conn := testbed.Bus(t)
 	testbed.Systemctl(t, "restart", "dbus.service")
 	<-conn.Context().Done()
@@ -66,7 +66,7 @@ func TestBusCanBeRestarted(t *testing.T) {
 	})
 }
 
-func TestProgramsAreBuilt(t *testing.T) {
+func TestPrograms_AreBuilt(t *testing.T) {
 	programs := testbed.Programs(t)
 	for _, path := range []string{programs.Corrald, programs.Corralctl, programs.Shim} {
 		_, err := exec.LookPath(path)
@@ -74,8 +74,8 @@ func TestProgramsAreBuilt(t *testing.T) {
 	}
 }
 
-// TestNest runs test beds in this one: as an ordinary user with a user manager, which is what the tests are here.
-func TestNest(t *testing.T) {
+// TestTestbed_Nests runs test beds in this one: as an ordinary user with a user manager, which is what the tests are here.
+func TestTestbed_Nests(t *testing.T) {
 	own := testbed.Systemctl(t, "show", "--property=ControlGroup", "--value", "init.scope")
 	var nests [2]*nest
 	for i := range nests {
@@ -141,7 +141,7 @@ func startNest(t *testing.T) *nest {
 	return &nest{cmd: cmd, stdin: stdin, output: bufio.NewScanner(stdout)}
 }
 
-// TestReport tells what it sees, with a unit running, until its input ends. It is TestNest's, and does nothing by itself.
+// TestReport tells what it sees, with a unit running, until its input ends. It is TestTestbed_Nests's, and does nothing by itself.
 func TestReport(t *testing.T) {
 	if os.Getenv("REPORT") == "" {
 		return
@@ -160,7 +160,7 @@ func TestReport(t *testing.T) {
 	_, _ = os.Stdin.Read(make([]byte, 1))
 }
 
-func TestWaitFileSeesARename(t *testing.T) {
+func TestWaitFile_DetectsRename(t *testing.T) {
 	dir := testbed.Dir(t)
 	path := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))

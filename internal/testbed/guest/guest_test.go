@@ -15,7 +15,7 @@ import (
 	"github.com/corrald/corral/internal/testbed/guest"
 )
 
-func TestLimitsWorkInAGuest(t *testing.T) {
+func TestLimits_ApplyInGuest(t *testing.T) {
 	greeting := filepath.Join(t.TempDir(), "greeting")
 	require.NoError(t, os.WriteFile(greeting, []byte("hello\n"), 0o644))
 	output, status := guest.Run(t, map[string]string{"/opt/greeting": greeting}, `
@@ -37,7 +37,7 @@ func TestLimitsWorkInAGuest(t *testing.T) {
 }
 
 // A panic of the guest's kernel is reported at once, with its message: the guest would boot again and again.
-func TestLimits_PanicIsReported(t *testing.T) {
+func TestLimits_ReportsKernelPanic(t *testing.T) {
 	failure := make(chan string, 1)
 	go func() { // Fatalf ends the goroutine
 		guest.Run(failing{T: t, failure: failure}, nil, `echo 'echo c >/proc/sysrq-trigger' >/run/guest/root; sleep 1000`)

@@ -14,11 +14,11 @@ import (
 	"github.com/corrald/corral/internal/testbed/machine"
 )
 
-func TestMachineOfTheHostsOwnSystem(t *testing.T) {
+func TestMachine_OfHostSystem(t *testing.T) {
 	testMachine(t, machine.Options{})
 }
 
-func TestMachineOfAnotherDebian(t *testing.T) {
+func TestMachine_OfAnotherDebian(t *testing.T) {
 	m := testMachine(t, machine.Options{Root: machine.Debian(t, "trixie")})
 	assert.Contains(t, m.Run("systemctl", "--version"), "systemd 257")
 	assert.Equal(t, "tmux 3.5a\n", m.Run("tmux", "-V"))
@@ -53,7 +53,7 @@ func testMachine(t *testing.T, options machine.Options) *machine.Machine {
 	return m
 }
 
-func TestInstallCopiesATree(t *testing.T) {
+func TestInstall_CopiesTree(t *testing.T) {
 	destdir := t.TempDir()
 	m := machine.Boot(t, machine.Options{})
 	require.NoError(t, writeProgram(filepath.Join(destdir, "usr/local/bin/hello"), "#!/bin/sh\necho hello\n"))
@@ -63,7 +63,7 @@ func TestInstallCopiesATree(t *testing.T) {
 	assert.NoFileExists(t, "/usr/local/bin/hello", "the host's disk is not the machine's")
 }
 
-func TestTwoMachinesAreApart(t *testing.T) {
+func TestMachines_AreIsolated(t *testing.T) {
 	one, two := machine.Boot(t, machine.Options{}), machine.Boot(t, machine.Options{})
 	one.Run("touch", "/etc/only-here")
 	one.Run("sh", "-c", "sleep 98765 &")

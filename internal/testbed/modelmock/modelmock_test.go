@@ -89,7 +89,7 @@ func ask(ctx context.Context, url, body string) (string, error) {
 	return string(text), err
 }
 
-func TestEveryDialect(t *testing.T) {
+func TestDialects(t *testing.T) {
 	for name, d := range dialects {
 		t.Run(name, func(t *testing.T) {
 			s := New()
@@ -122,8 +122,8 @@ func TestEveryDialect(t *testing.T) {
 	}
 }
 
-// TestItTakesItsTime until the test says so, or whoever has asked goes away.
-func TestItTakesItsTime(t *testing.T) {
+// TestHold_DelaysReply until the test says so, or whoever has asked goes away.
+func TestHold_DelaysReply(t *testing.T) {
 	s := New()
 	defer s.Close()
 	d := dialects["messages"]
@@ -174,7 +174,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-func TestSpoken(t *testing.T) {
+func TestUserText(t *testing.T) {
 	for text, want := range map[string]string{
 		" hello\n": "hello", "<current_datetime>2026</current_datetime>\n\nhello": "hello", "<system-reminder>be kind</system-reminder>": "", "": "",
 		"\n<pasted_content id=\"1\">\none\ntwo\n</pasted_content id=\"1\">\n": "one\ntwo",
@@ -187,7 +187,7 @@ func TestSpoken(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotKnown(t *testing.T) {
+func TestServer_RecordsUnknownRequests(t *testing.T) {
 	s := New()
 	defer s.Close()
 	answer, err := http.Get(s.URL + "/api/hello")
@@ -197,8 +197,8 @@ func TestWhatIsNotKnown(t *testing.T) {
 	assert.Equal(t, []string{"GET /api/hello"}, s.Unknown())
 }
 
-// TestOnDemand: what the prompt says beside a command to run.
-func TestOnDemand(t *testing.T) {
+// TestPrompt_SelectsToolOrFailure: what the prompt says beside a command to run.
+func TestPrompt_SelectsToolOrFailure(t *testing.T) {
 	s := New()
 	defer s.Close()
 	for name, d := range dialects {

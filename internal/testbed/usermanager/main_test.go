@@ -20,7 +20,7 @@ import (
 
 // The tests here run outside of a user manager: they are about what is left on the machine.
 
-func TestStatusAndStreamsAreTheCommands(t *testing.T) {
+func TestUserManager_PassesStatusAndStreams(t *testing.T) {
 	program := build(t)
 	for _, row := range []struct {
 		name, script, input, output string
@@ -45,7 +45,7 @@ func TestStatusAndStreamsAreTheCommands(t *testing.T) {
 	assert.Equal(t, 2, statusOf(t, exec.Command(program)))
 }
 
-func TestNothingIsLeft(t *testing.T) {
+func TestUserManager_LeavesNothingBehind(t *testing.T) {
 	r := start(t, build(t), "setsid sleep 1000 & systemd-run --user --quiet sleep 1000; mkdir -m 0 $HOME/locked; echo up; read line; exit 5")
 	require.NoError(t, r.stdin.Close())
 	_ = r.cmd.Wait()
@@ -54,7 +54,7 @@ func TestNothingIsLeft(t *testing.T) {
 	assert.NoDirExists(t, r.cgroup)
 }
 
-func TestKillLeavesNoProcessAndTheNextOneSweeps(t *testing.T) {
+func TestUserManager_CleansUpAfterKill(t *testing.T) {
 	program := build(t)
 	r := start(t, program, "setsid sleep 1000 & systemd-run --user --quiet sleep 1000; echo up; read line")
 	running := processesOf(t, r.cgroup)
@@ -69,7 +69,7 @@ func TestKillLeavesNoProcessAndTheNextOneSweeps(t *testing.T) {
 	assert.NoDirExists(t, r.cgroup)
 }
 
-func TestTwoDoNotSeeEachOther(t *testing.T) {
+func TestUserManagers_AreIsolated(t *testing.T) {
 	program := build(t)
 	const script = "systemd-run --user --quiet --unit=mine sleep 1000; echo up; read line; systemctl --user show -P Id 'mine*'; systemctl --user stop mine"
 	one, two := start(t, program, script), start(t, program, script)
@@ -83,7 +83,7 @@ func TestTwoDoNotSeeEachOther(t *testing.T) {
 	}
 }
 
-func TestSignalsReachTheCommand(t *testing.T) {
+func TestUserManager_ForwardsSignals(t *testing.T) {
 	r := start(t, build(t), "trap 'exit 9' TERM; echo up; while :; do sleep 1000 & wait; done")
 	require.NoError(t, r.cmd.Process.Signal(unix.SIGTERM))
 	_ = r.cmd.Wait()
@@ -91,7 +91,7 @@ func TestSignalsReachTheCommand(t *testing.T) {
 }
 
 // Root's home, where root clones to, is closed to the user that the command runs as.
-func TestTheWorkingDirectory_IsAccessibleBelowAClosedOne(t *testing.T) {
+func TestWorkingDirectory_IsAccessibleBelowPrivateOne(t *testing.T) {
 	closed := t.TempDir()
 	tree := filepath.Join(closed, "a tree", "closed too")
 	require.NoError(t, os.MkdirAll(filepath.Join(tree, "scripts"), 0o755))

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestText: what Parse has read is written as it was.
-func TestText(t *testing.T) {
+// TestFormat_IsTheInverseOfParse: what Parse has read is written as it was.
+func TestFormat_IsTheInverseOfParse(t *testing.T) {
 	for _, text := range []string{
 		"MemoryMax=2G", "MemoryMax=1500M", "MemoryMax=1000", "MemoryHigh=infinity", "MemoryMax=50%", "TasksMax=77", "TasksMax=infinity", "TasksMax=12.5%", "CPUWeight=30",
 		"CPUWeight=idle", "CPUQuota=50%", "CPUQuota=250.5%", "CPUQuota=infinity", "RuntimeMaxSec=1h", "RuntimeMaxSec=infinity", "AllowedCPUs=0-3,5", "AllowedCPUs=9",

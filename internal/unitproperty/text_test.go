@@ -12,7 +12,7 @@ import (
 	"github.com/corrald/corral/internal/unitproperty"
 )
 
-func TestWhatIsEncodedIsDecoded(t *testing.T) {
+func TestEncode_RoundTrips(t *testing.T) {
 	for _, v := range []any{
 		uint64(1 << 40), uint64(math.MaxUint64), uint32(7), int32(-3), int64(math.MinInt64), true, "a \"quoted\" text, 你好 \\ '", "", []string{}, []string{"a", "b c"},
 		[]byte{0x0f, 0, 0xff}, []byte{}, 3.25, byte(7), dbus.ObjectPath("/a/b"), map[string]string{"a": "b"},
@@ -27,7 +27,7 @@ func TestWhatIsEncodedIsDecoded(t *testing.T) {
 }
 
 // Structures come from the bus as lists of anything; what is kept of them is what systemd has to be told.
-func TestStructuresKeepTheirTypes(t *testing.T) {
+func TestEncode_KeepsTypesOfStructures(t *testing.T) {
 	for _, row := range []struct {
 		signature    string
 		heard, typed any
@@ -59,7 +59,7 @@ func TestStructuresKeepTheirTypes(t *testing.T) {
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecode_RejectsInvalidText(t *testing.T) {
 	_, err := unitproperty.Decode("t", "many")
 	require.ErrorContains(t, err, "cannot read a property's value")
 	_, err = unitproperty.Decode("b", "[]")

@@ -46,7 +46,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParse_RejectsInvalidProperties(t *testing.T) {
 	for text, says := range map[string]string{
 		"MemoryMax":         "NAME=VALUE",
 		"=1":                "NAME=VALUE",

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestVersionFromBuildInfo(t *testing.T) {
+func TestVersion_FromBuildInfo(t *testing.T) {
 	commit := debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef0123456789abcdef01234567"}
 	for name, c := range map[string]struct {
 		info debug.BuildInfo
@@ -24,6 +24,6 @@ func TestVersionFromBuildInfo(t *testing.T) {
 	}
 }
 
-func TestVersionIsNeverEmpty(t *testing.T) {
+func TestVersion_IsNeverEmpty(t *testing.T) {
 	assert.NotEmpty(t, Version)
 }

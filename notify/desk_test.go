@@ -54,7 +54,7 @@ func labelled(value string) func(*supervisor.Snapshot) {
 func nothingShown(string, string) bool { return false }
 
 // What one session that changed brings onto the screen.
-func TestWhatIsTold(t *testing.T) {
+func TestPolicy_NoticeOfOneSession(t *testing.T) {
 	long := strings.Repeat("wörd ", 40)
 	completed := in(failed("shop", start), func(n *supervisor.Snapshot) {
 		n.State, n.Attention, n.Result, n.Reason, n.ExecMainStatus = "completed", "completed", "success", "", 0
@@ -141,7 +141,7 @@ func screenshot(d *Desk, now time.Time) []string {
 	return lines
 }
 
-func TestOneNoticeASession(t *testing.T) {
+func TestPolicy_ShowsOneNoticePerSession(t *testing.T) {
 	d := NewDesk(settings(), true, Memory{})
 	d.Set(asking("shop", "question", "1", start))
 	first := d.Look(start, nothingShown)
@@ -159,9 +159,9 @@ func TestOneNoticeASession(t *testing.T) {
 	assert.Empty(t, d.Look(start, nothingShown))
 }
 
-// TestDesk_AcknowledgedQuestion: its notice goes although the question stays, and does not come
+// TestPolicy_HidesAcknowledgedQuestions: its notice goes although the question stays, and does not come
 // again; neither do hooks learn of it.
-func TestDesk_AcknowledgedQuestion(t *testing.T) {
+func TestPolicy_HidesAcknowledgedQuestions(t *testing.T) {
 	acknowledged := func(n *supervisor.Snapshot) { n.AttentionAcknowledged = true }
 	d := NewDesk(settings(), true, Memory{})
 	d.Set(asking("shop", "question", "which?", start))
@@ -178,7 +178,7 @@ func TestDesk_AcknowledgedQuestion(t *testing.T) {
 	assert.Len(t, next.Look(start.Add(time.Minute), nothingShown), 1, "it asks again")
 }
 
-func TestABurstIsOneSummary(t *testing.T) {
+func TestPolicy_SummarizesABurst(t *testing.T) {
 	d := NewDesk(settings(), true, Memory{})
 	for i := range maxAlone {
 		d.Set(failed(fmt.Sprint("s", i), start))
@@ -213,7 +213,7 @@ func TestABurstIsOneSummary(t *testing.T) {
 	assert.Equal(t, []string{"session later | later: failed, exit 3"}, screenshot(d, start.Add(20*time.Second)))
 }
 
-func TestNothingOfWhatSomebodySees(t *testing.T) {
+func TestPolicy_HidesRequestsOfWatchedSessions(t *testing.T) {
 	attached := func(n *supervisor.Snapshot) { n.Attached = true }
 	d := NewDesk(settings(), true, Memory{})
 	d.Set(in(asking("shop", "question", "1", start), attached))
@@ -229,7 +229,7 @@ func TestNothingOfWhatSomebodySees(t *testing.T) {
 	assert.Equal(t, Seen, d.Memory().Items["shop"].Place)
 }
 
-func TestAfterAReboot(t *testing.T) {
+func TestPolicy_ListsSessionsSuspendedByAReboot(t *testing.T) {
 	suspended := func(id string, at time.Time) *supervisor.Snapshot {
 		return &supervisor.Snapshot{ID: id, State: "suspended", Reason: "the machine went down", Interrupted: true, StateChanged: at}
 	}
@@ -263,7 +263,7 @@ func TestAfterAReboot(t *testing.T) {
 	assert.Empty(t, again.Look(start.Add(26*time.Hour), nothingShown), "that nobody was there to take")
 }
 
-func TestTheNextDeskGoesOn(t *testing.T) {
+func TestPolicy_RestoresItsState(t *testing.T) {
 	d := NewDesk(settings(), true, Memory{})
 	for i := range 6 {
 		d.Set(failed(fmt.Sprint("s", i), start))
@@ -281,7 +281,7 @@ func TestTheNextDeskGoesOn(t *testing.T) {
 }
 
 // What gathered while no server was there is told at once, as one.
-func TestWhatNobodyTookIsToldAtOnce(t *testing.T) {
+func TestPolicy_RegroupSummarizesUnsentNotices(t *testing.T) {
 	d := NewDesk(settings(), true, Memory{})
 	for i := range 6 {
 		at := start.Add(time.Duration(i) * time.Hour)
@@ -295,7 +295,7 @@ func TestWhatNobodyTookIsToldAtOnce(t *testing.T) {
 	assert.Empty(t, screenshot(d, start.Add(60*time.Hour)))
 }
 
-func TestSwitchedOffIsNotToldLater(t *testing.T) {
+func TestPolicy_DropsRequestsMadeWhileOff(t *testing.T) {
 	d := NewDesk(settings(), true, Memory{})
 	d.Set(failed("one", start))
 	d.Switch(false)
@@ -307,7 +307,7 @@ func TestSwitchedOffIsNotToldLater(t *testing.T) {
 	assert.Equal(t, []string{"session three | three: failed, exit 3"}, screenshot(d, start))
 }
 
-func TestSpans(t *testing.T) {
+func TestSpan_FormatsDurations(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "less than 1s", 1500 * time.Millisecond: "1s", time.Minute: "1m", 125 * time.Second: "2m 5s", 3*time.Hour + 4*time.Minute + 5*time.Second: "3h 4m",
 		50 * time.Hour: "2d 2h", 24 * time.Hour: "1d", 24*time.Hour + time.Minute: "1d",

@@ -87,7 +87,7 @@ func (s *stage) called() *hookCall {
 func off(s *Settings) { s.Config.Notifications = false }
 
 // Hooks are told what there is to tell, once, with neither a server nor notifications switched on, over a restart too.
-func TestHooksAreTold(t *testing.T) {
+func TestHooks_ReceiveEventsOnce(t *testing.T) {
 	s := newStage(t, off)
 	s.hooks.install("ntfy")
 	at := now()
@@ -115,7 +115,7 @@ func TestHooksAreTold(t *testing.T) {
 }
 
 // A hook that hangs holds up itself alone, and is told together then what has gathered. A daemon that ends meanwhile leaves that to the next one.
-func TestAHookThatHangs(t *testing.T) {
+func TestHooks_HangingOneDelaysOnlyItself(t *testing.T) {
 	s := newStage(t)
 	s.hooks.install("hangs", "quick")
 	byName := func() map[string]*hookCall {
@@ -157,7 +157,7 @@ func TestAHookThatHangs(t *testing.T) {
 }
 
 // What systemd does not take over is tried again, with what has come meanwhile; or it is for the next daemon.
-func TestSystemdIsAway(t *testing.T) {
+func TestHooks_RetryWhenSystemdDoesNotAnswer(t *testing.T) {
 	s := newStage(t)
 	s.hooks.install("ntfy")
 	s.hooks.away = 1
@@ -181,7 +181,7 @@ func TestSystemdIsAway(t *testing.T) {
 }
 
 // What was wrong with a hook is over once it works, is gone, or somebody says that it is mended.
-func TestAHookThatFails(t *testing.T) {
+func TestHooks_FailureIsReportedUntilCleared(t *testing.T) {
 	for name, c := range map[string]struct{ mend func(s *stage) }{
 		"it works": {func(s *stage) {
 			s.publish(failed("two", now()))
@@ -208,7 +208,7 @@ func TestAHookThatFails(t *testing.T) {
 }
 
 // A burst calls no hook more than a few times.
-func TestABurstOfNews(t *testing.T) {
+func TestEvents_LimitsABurst(t *testing.T) {
 	d := NewDesk(settings(), true, Memory{})
 	var calls []int
 	at := start
@@ -237,7 +237,7 @@ func TestABurstOfNews(t *testing.T) {
 }
 
 // What somebody sees anyway is no news, nor is what is older than a day; and whether notifications are on does not matter.
-func TestWhatIsNoNews(t *testing.T) {
+func TestEvents_LeavesOutWhatTheUserSees(t *testing.T) {
 	attached := func(n *supervisor.Snapshot) { n.Attached = true }
 	for name, c := range map[string]struct {
 		n       *supervisor.Snapshot
@@ -276,7 +276,7 @@ func TestWhatIsNoNews(t *testing.T) {
 }
 
 // A hook that was busy may be told of a reboot together with other things: each session is what it is.
-func TestARebootTogetherWithOtherNews(t *testing.T) {
+func TestEvents_MergesARebootWithOtherEvents(t *testing.T) {
 	interrupted := &supervisor.Snapshot{ID: "infra", State: "suspended", Reason: "the machine went down", Interrupted: true, StateChanged: start}
 	n := together([]*News{
 		newsOfReboot([]*supervisor.Snapshot{interrupted}, "t", settings()), newsOf([]*item{{n: failed("shop", start), token: "s", since: start}}, settings()),
@@ -287,7 +287,7 @@ func TestARebootTogetherWithOtherNews(t *testing.T) {
 }
 
 // What a reboot has interrupted is told once, together.
-func TestNewsOfAReboot(t *testing.T) {
+func TestEvents_ReportsARebootOnce(t *testing.T) {
 	suspended := func(id string) *supervisor.Snapshot {
 		return &supervisor.Snapshot{ID: id, State: "suspended", Reason: "the machine went down", Interrupted: true, StateChanged: start}
 	}
@@ -315,7 +315,7 @@ func TestNewsOfAReboot(t *testing.T) {
 }
 
 // Whoever is attached is told in the terminal, but not of the session that is shown there.
-func TestMessagesInTerminals(t *testing.T) {
+func TestTmuxMessages_SkipTheSessionTheyAreAbout(t *testing.T) {
 	attached := func(n *supervisor.Snapshot) { n.Attached = true }
 	s := newStage(t, off)
 	s.publish(in(asking("looks", "", "", now()), attached))

@@ -98,7 +98,7 @@ func (s *stage) shown(server *testbed.NotificationServer) testbed.Notification {
 func now() time.Time { return time.Now().Add(-time.Second) }
 
 // A server that hangs holds nobody up; what has changed meanwhile is not shown any more, and the next server is asked.
-func TestAServerThatHangs(t *testing.T) {
+func TestNotificationServer_HangingDelaysNothingElse(t *testing.T) {
 	s := newStage(t)
 	server := testbed.Notifications(t)
 	hanging, release := make(chan struct{}, 1), make(chan struct{})
@@ -126,7 +126,7 @@ func TestAServerThatHangs(t *testing.T) {
 }
 
 // An answer that comes late is still one: what it was about is closed if it does not hold any more.
-func TestAServerThatIsSlow(t *testing.T) {
+func TestNotificationServer_LateReplyIsUsed(t *testing.T) {
 	s := newStage(t)
 	server := testbed.Notifications(t)
 	called, release := make(chan struct{}, 1), make(chan struct{})
@@ -144,7 +144,7 @@ func TestAServerThatIsSlow(t *testing.T) {
 }
 
 // Signals about a notification may come before the answer that tells its number, and an action after the notification is closed.
-func TestAServerThatAnswersOutOfOrder(t *testing.T) {
+func TestNotificationServer_MaySendSignalsBeforeItsReply(t *testing.T) {
 	s := newStage(t)
 	server := testbed.Notifications(t, "actions", "inline-reply")
 	server.Before(func(n testbed.Notification) *dbus.Error {
@@ -176,8 +176,8 @@ func TestAServerThatAnswersOutOfOrder(t *testing.T) {
 	assert.Equal(t, "other: failed, exit 3", s.shown(server).Title)
 }
 
-// TestAct_AnswersThePermissionThatTheNoticeIsAbout, and says why it was not done.
-func TestAct_AnswersThePermissionThatTheNoticeIsAbout(t *testing.T) {
+// TestAct_AnswersThePermissionOfItsNotice, and says why it was not done.
+func TestAct_AnswersThePermissionOfItsNotice(t *testing.T) {
 	s := newStage(t, func(s *Settings) {
 		s.Agents = map[string]config.Agent{"claude": {ApproveKeys: []string{"1"}, DenyKeys: []string{"Escape"}}}
 	})
@@ -220,8 +220,8 @@ func forge(t *testing.T, id uint32) {
 	}
 }
 
-// TestHeard_OfOthersIsDropped: a person's click, an answer and a dismissal come from the server alone, and the bus alone reports another server.
-func TestHeard_OfOthersIsDropped(t *testing.T) {
+// TestSignals_FromOtherClientsAreDropped: a person's click, an answer and a dismissal come from the server alone, and the bus alone reports another server.
+func TestSignals_FromOtherClientsAreDropped(t *testing.T) {
 	s := newStage(t)
 	server := testbed.Notifications(t, "actions", "inline-reply")
 	s.publish(failed("shop", now()))
@@ -236,7 +236,7 @@ func TestHeard_OfOthersIsDropped(t *testing.T) {
 }
 
 // KDE's server refuses what comes too often; what is refused is tried again, and given up only after a while.
-func TestAServerThatRefuses(t *testing.T) {
+func TestNotificationServer_RefusalIsRetried(t *testing.T) {
 	s := newStage(t)
 	server := testbed.Notifications(t)
 	var calls atomic.Int32
@@ -254,7 +254,7 @@ func TestAServerThatRefuses(t *testing.T) {
 }
 
 // What was on the screen of a server that is gone is shown by the next one; what a person has closed is not.
-func TestAServerThatIsRestarted(t *testing.T) {
+func TestNotificationServer_RestartedShowsOpenNoticesAgain(t *testing.T) {
 	s := newStage(t)
 	server := testbed.Notifications(t)
 	s.publish(failed("shop", now()))
@@ -272,8 +272,8 @@ func TestAServerThatIsRestarted(t *testing.T) {
 	assert.Equal(t, "more: failed, exit 3", s.shown(next).Title)
 }
 
-// TestNotice_ClosedByAPersonWasSeen, each session of a summary; one that has expired was not.
-func TestNotice_ClosedByAPersonWasSeen(t *testing.T) {
+// TestNotice_ClosedByAPersonIsAcknowledged, each session of a summary; one that has expired was not.
+func TestNotice_ClosedByAPersonIsAcknowledged(t *testing.T) {
 	s := newStage(t)
 	server := testbed.Notifications(t)
 	s.publish(failed("expires", now()))
@@ -284,7 +284,7 @@ func TestNotice_ClosedByAPersonWasSeen(t *testing.T) {
 }
 
 // A daemon goes on with what the one before it has on the screen. GNOME's server has taken that away.
-func TestADaemonThatIsRestarted(t *testing.T) {
+func TestNotifier_RestartedAdoptsShownNotices(t *testing.T) {
 	for name, again := range map[string]bool{"dunst": false, "gnome-shell": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
@@ -305,7 +305,7 @@ func TestADaemonThatIsRestarted(t *testing.T) {
 }
 
 // What a person has asked for and could not be done is told where it was asked for.
-func TestAnActionThatFails(t *testing.T) {
+func TestAct_FailureIsShownAsANotice(t *testing.T) {
 	s := newStage(t)
 	s.fail = errors.New("cannot restart \"shop\": its workspace is <gone>")
 	server := testbed.Notifications(t, "actions")
@@ -318,7 +318,7 @@ func TestAnActionThatFails(t *testing.T) {
 }
 
 // Of the sessions that a reboot has suspended one is resumed by hand, and one is removed: the others are what there is to be resumed.
-func TestResumeAllThatAreLeft(t *testing.T) {
+func TestResumeAll_SkipsResumedAndRemovedSessions(t *testing.T) {
 	s := newStage(t)
 	server := testbed.Notifications(t, "actions")
 	suspended := map[string]*supervisor.Snapshot{}
@@ -341,7 +341,7 @@ func TestResumeAllThatAreLeft(t *testing.T) {
 }
 
 // One summary is one notification, however fast a thousand sessions fail.
-func TestAThousandAtOnce(t *testing.T) {
+func TestSummary_CoversAThousandFailuresInOneNotice(t *testing.T) {
 	s := newStage(t)
 	server := testbed.Notifications(t, "actions")
 	at := now()
@@ -358,7 +358,7 @@ func TestAThousandAtOnce(t *testing.T) {
 }
 
 // What a click does has a button as well, but where there is a menu of everything, in which it would be twice.
-func TestActionsReadWell(t *testing.T) {
+func TestActionsFor_FitTheServer(t *testing.T) {
 	actions := []Action{{Open, "Open"}, {ShowLog, "Log"}, {Reply, "Reply"}}
 	for _, c := range []struct {
 		server       string
@@ -376,8 +376,8 @@ func TestActionsReadWell(t *testing.T) {
 	}
 }
 
-// TestBodyFor_SeparatesLinesWhereTheServerJoinsThem, and escapes markup where it is interpreted.
-func TestBodyFor_SeparatesLinesWhereTheServerJoinsThem(t *testing.T) {
+// TestBodyFor_FitsTheServer, and escapes markup where it is interpreted.
+func TestBodyFor_FitsTheServer(t *testing.T) {
 	s := newStage(t)
 	server := testbed.NotificationsOf(t, "gnome-shell", "body-markup")
 	s.publish(asking("shop", "question", "a & b?", now()))
@@ -395,7 +395,7 @@ func TestBodyFor_SeparatesLinesWhereTheServerJoinsThem(t *testing.T) {
 }
 
 // A file that is damaged costs nothing but what it remembered.
-func TestADamagedFile(t *testing.T) {
+func TestNotifier_IgnoresADamagedStateFile(t *testing.T) {
 	s := newStage(t)
 	require.NoError(t, s.Close())
 	s.Notifier = nil
@@ -405,8 +405,8 @@ func TestADamagedFile(t *testing.T) {
 	assert.Equal(t, "shop: failed, exit 3", s.shown(testbed.Notifications(t)).Title)
 }
 
-// TestOnlyWhatHasToWaitIsRemembered: sessions come and go for as long as a server lives.
-func TestOnlyWhatHasToWaitIsRemembered(t *testing.T) {
+// TestScreenState_ForgetsOldSendTimes: sessions come and go for as long as a server lives.
+func TestScreenState_ForgetsOldSendTimes(t *testing.T) {
 	s := newScreen(saved{})
 	now := time.Now()
 	for i := range 1000 {

@@ -104,7 +104,7 @@ endif
 unit-test: needs-test
 	@$(MAKE) --no-print-directory -j3 --output-sync=target most-tests daemon-tests-1 daemon-tests-2
 
-HALF = '^Test[A-M]'
+HALF = '^Test[A-N]'
 most-tests:
 	$(GOTEST) -timeout 12m $$(go list ./... | grep -v /cmd/corrald$$)
 

@@ -39,7 +39,7 @@ var leaves = []string{
 	"internal/inotify",      // files and folders watched for just what is asked
 	"internal/journal",      // structured records for journald
 	"internal/keys",         // tmux's names of keys, and what a terminal sends for them
-	"internal/logsizes",     // how large a terminal was at each place of its log
+	"internal/termsizes",    // how large a terminal was at each place of its log
 	"internal/logind",       // time before the machine is shut down, lingering
 	"internal/loginshell",   // what the user's login shell sets
 	"internal/mounts",       // changes of the mount table
@@ -74,7 +74,7 @@ var plan = map[string][]string{
 		"supervisor/store", "units", "tmux",
 	}, leaves),
 	"cmd/corral-shim": {
-		"internal/clock", "internal/exitstatus", "internal/keys", "internal/logsizes", "internal/outcome",
+		"internal/clock", "internal/exitstatus", "internal/keys", "internal/termsizes", "internal/outcome",
 		"internal/program", "internal/safefile", "internal/shimwire", "internal/version",
 	},
 

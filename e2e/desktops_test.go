@@ -43,7 +43,7 @@ func TestDesktops(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	for _, desktop := range desktops {
 		t.Run(desktop.name, func(t *testing.T) {
-			root := machine.Furnished(t, "trixie", append(desktop.packages, readers...)...)
+			root := machine.DebianWithApt(t, "trixie", append(desktop.packages, readers...)...)
 			m := machine.Boot(t, machine.Options{Root: root})
 			m.Install(packages)
 			m.Run("sh", "-c", "exec dpkg --install /root/corral_1.0_"+runtime.GOARCH+".deb 2>&1")

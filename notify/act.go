@@ -37,7 +37,7 @@ func (n *Notifier) act(ctx context.Context, sessions []string, key string) error
 		key = Open
 	}
 	if key == ShowAll || key == Open && len(sessions) != 1 {
-		return n.Terminal(ctx, "top")
+		return n.OpenTerminal(ctx, "top")
 	}
 	if answer, ok := answerOf(key); ok && len(sessions) == 1 {
 		return n.Sessions().AnswerPermission(ctx, sessions[0], answer)
@@ -46,9 +46,9 @@ func (n *Notifier) act(ctx context.Context, sessions []string, key string) error
 	for _, id := range sessions {
 		switch key {
 		case Open:
-			errs = append(errs, n.Terminal(ctx, "attach", id))
+			errs = append(errs, n.OpenTerminal(ctx, "attach", id))
 		case ShowLog:
-			if err := n.Terminal(ctx, "logs", id); err != nil {
+			if err := n.OpenTerminal(ctx, "logs", id); err != nil {
 				errs = append(errs, err)
 			} else {
 				errs = append(errs, n.Sessions().Acknowledge(ctx, id))

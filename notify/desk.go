@@ -188,7 +188,7 @@ func (d *Desk) Configure(s Settings) {
 	}
 }
 
-// Switch turns notices on and off. Requests made while they were off are not shown later.
+// SetEnabled turns notices on and off. Requests made while they were off are not shown later.
 func (d *Desk) Switch(on bool) {
 	d.on = on
 	for _, it := range d.items {
@@ -232,7 +232,7 @@ func (d *Desk) Unsure() map[string]string {
 	return unsure
 }
 
-// Watched reports whether a person is watching a session of Unsure.
+// IsWatched reports whether a person is watching a session of Unsure.
 func (d *Desk) Watched(id, token string, watched bool) {
 	if it := d.items[id]; it != nil && it.token == token && it.place == Asked {
 		it.place = Pending

@@ -11,18 +11,18 @@ import (
 	"github.com/corrald/corral/internal/deadline"
 )
 
-// HookTime is how long a hook may take.
-const HookTime = 30 * time.Second
+// HookTimeout is how long a hook may take.
+const HookTimeout = 30 * time.Second
 
 // hookPatience bounds how long a hook is waited for, should systemd not say that its time was over.
-const hookPatience = HookTime + 30*time.Second
+const hookPatience = HookTimeout + 30*time.Second
 
 // Hooks configures how hooks are run. Its functions may be called from any goroutine.
 type Hooks struct {
 	List func() []config.Hook // the installed ones
-	// Run runs one until it has ended, HookTime at most, and calls started once it certainly runs.
-	Run   func(ctx context.Context, hook config.Hook, input []byte, started func()) error
-	Ended func(name string, err error) // reports that one has failed, or by nil that it works again
+	// Run runs one until it has ended, HookTimeout at most, and calls started once it certainly runs.
+	Run          func(ctx context.Context, hook config.Hook, input []byte, started func()) error
+	ReportResult func(name string, err error) // reports that one has failed, or by nil that it works again
 }
 
 // caller runs one hook, never twice at once. News that arrive meanwhile are delivered together in its next run: a hook that hangs delays no other.
@@ -56,7 +56,7 @@ func (n *Notifier) message(news *News) {
 		n.messaged[id] = true
 		line := news.line()
 		go func() {
-			n.Message(n.ctx, id, line)
+			n.ShowMessage(n.ctx, id, line)
 			n.post(func() { delete(n.messaged, id) })
 		}()
 	}
@@ -104,7 +104,7 @@ func (n *Notifier) runHook(c *caller) {
 			return // it keeps running; if it has not begun, the next daemon runs it
 		}
 		if err != nil || failed {
-			n.Hooks.Ended(hook.Name, err)
+			n.Hooks.ReportResult(hook.Name, err)
 		}
 		n.post(func() {
 			c.failed = err != nil
@@ -170,7 +170,7 @@ func (n *Notifier) clearHookFailure(c *caller) {
 	c.busy = true // its next result is reported after this
 	name := c.hook.Name
 	go func() {
-		n.Hooks.Ended(name, nil)
+		n.Hooks.ReportResult(name, nil)
 		n.post(func() {
 			c.busy, c.failed = false, false
 			n.runHook(c)

@@ -68,7 +68,7 @@ func (h *hooks) options() Hooks {
 				return ctx.Err()
 			}
 		},
-		Ended: func(name string, err error) { h.ended <- fmt.Sprint(name, ": ", err) },
+		ReportResult: func(name string, err error) { h.ended <- fmt.Sprint(name, ": ", err) },
 	}
 }
 
@@ -200,7 +200,7 @@ func TestHooks_FailureIsReportedUntilCleared(t *testing.T) {
 			s.called().end <- errors.New("it exited with code 22")
 			assert.Equal(t, "ntfy: it exited with code 22", testbed.Receive(t, s.hooks.ended, "what is wrong"))
 			s.publish(asking("one", "", "", now()))
-			require.NoError(t, s.Switch(true)) // the end was taken note of
+			require.NoError(t, s.SetEnabled(true)) // the end was taken note of
 			c.mend(s)
 			assert.Equal(t, "ntfy: <nil>", testbed.Receive(t, s.hooks.ended, "that it is over"))
 		})

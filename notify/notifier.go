@@ -35,16 +35,16 @@ type Sessions interface {
 
 // Options configures a Notifier. Its functions may be called from any goroutine.
 type Options struct {
-	Address  string // of the user's bus
-	File     string // path of the state that is kept across restarts
-	Settings Settings
-	Sessions func() Sessions                                 // called for each action
-	Watched  func(ctx context.Context, id string) bool       // whether somebody looks at the session's terminal at this moment
-	Terminal func(ctx context.Context, args ...string) error // opens a window in which corralctl runs with these arguments
-	Message  func(ctx context.Context, id, text string)      // shows a text in the terminals that are attached to the session
-	Hooks    Hooks
-	Announce func(on bool) // reports whether notifications are sent, initially and after each change; must not block
-	Report   func(error)   // logs an error that has no caller
+	Address      string // of the user's bus
+	File         string // path of the state that is kept across restarts
+	Settings     Settings
+	Sessions     func() Sessions                                 // called for each action
+	IsWatched    func(ctx context.Context, id string) bool       // whether somebody looks at the session's terminal at this moment
+	OpenTerminal func(ctx context.Context, args ...string) error // opens a window in which corralctl runs with these arguments
+	ShowMessage  func(ctx context.Context, id, text string)      // shows a text in the terminals that are attached to the session
+	Hooks        Hooks
+	Announce     func(on bool) // reports whether notifications are sent, initially and after each change; must not block
+	LogError     func(error)   // logs an error that has no caller
 }
 
 // connectTimeout bounds how long connecting to the bus may take.
@@ -94,7 +94,7 @@ type saved struct {
 func New(o Options) *Notifier {
 	kept, err := load(o.File)
 	if err != nil {
-		o.Report(err)
+		o.LogError(err)
 	}
 	n := &Notifier{
 		Options: o, mailbox: make(chan func(), mailboxSize), ended: make(chan struct{}),
@@ -170,8 +170,8 @@ func (n *Notifier) Configure(s Settings) {
 	})
 }
 
-// Switch turns notifications on or off, and returns once that is saved. It overrides the configuration until both agree.
-func (n *Notifier) Switch(on bool) error {
+// SetEnabled turns notifications on or off, and returns once that is saved. It overrides the configuration until both agree.
+func (n *Notifier) SetEnabled(on bool) error {
 	done := make(chan error, 1)
 	n.post(func() {
 		before := n.on()
@@ -316,7 +316,7 @@ func (n *Notifier) connect() {
 	var server *bus.Owner
 	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(serverName), dbus.WithMatchInterface(serverName), dbus.WithMatchObjectPath(serverPath))
 	if err == nil {
-		server, err = bus.Follow(ctx, conn.Conn, serverName)
+		server, err = bus.WatchOwner(ctx, conn.Conn, serverName)
 	}
 	if err != nil {
 		n.cannotConnect(fmt.Errorf("cannot watch the notification server: %w", err))
@@ -324,14 +324,14 @@ func (n *Notifier) connect() {
 	}
 	n.post(func() {
 		n.screen.conn, n.screen.server = conn.Conn, server
-		n.owned(server.Unique())
+		n.owned(server.UniqueName())
 		n.signals = signals // not before: they report the servers that came or left after Follow
 	})
 }
 
 func (n *Notifier) cannotConnect(err error) {
 	if n.ctx.Err() == nil {
-		n.Report(fmt.Errorf("cannot send desktop notifications: %w", err))
+		n.LogError(fmt.Errorf("cannot send desktop notifications: %w", err))
 	}
 }
 
@@ -343,7 +343,7 @@ func (n *Notifier) ask() {
 		}
 		n.screen.asked[id] = token
 		go func() {
-			watched := n.Watched(n.ctx, id)
+			watched := n.IsWatched(n.ctx, id)
 			n.post(func() {
 				if n.screen.asked[id] == token {
 					delete(n.screen.asked, id)
@@ -372,7 +372,7 @@ func (n *Notifier) saved(err error) {
 		w <- err
 	}
 	if err != nil && len(n.writing) == 0 {
-		n.Report(err)
+		n.LogError(err)
 	}
 	n.writing = nil
 }
@@ -381,7 +381,7 @@ func (n *Notifier) saved(err error) {
 func (n *Notifier) kept() []byte {
 	content, err := json.Marshal(saved{Notifications: n.override, Memory: n.desk.Memory(), Owner: n.screen.owner, Entries: n.screen.entries})
 	if err != nil {
-		n.Report(fmt.Errorf("cannot encode which notifications were sent: %w", err)) // cannot happen
+		n.LogError(fmt.Errorf("cannot encode which notifications were sent: %w", err)) // cannot happen
 	}
 	return append(content, '\n')
 }

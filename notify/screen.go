@@ -304,7 +304,7 @@ func (n *Notifier) refused(notice Notice, err error) {
 		t.tries++
 	}
 	if t.tries == maxTries {
-		n.Report(fmt.Errorf("the notification server refuses a notification: %w", err))
+		n.LogError(fmt.Errorf("the notification server refuses a notification: %w", err))
 	}
 	n.screen.refusals[notice.Key] = t
 }
@@ -314,7 +314,7 @@ func (n *Notifier) received(signal *dbus.Signal) {
 	server := n.screen.server
 	switch {
 	case server.Update(signal):
-		n.owned(server.Unique())
+		n.owned(server.UniqueName())
 	case server.Sent(signal):
 		n.handle(signal)
 	}

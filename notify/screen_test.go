@@ -76,11 +76,11 @@ func (s *stage) launch(published ...*supervisor.Snapshot) {
 	}
 	s.Notifier = New(Options{
 		Address: os.Getenv("DBUS_SESSION_BUS_ADDRESS"), File: s.file, Settings: settings(s.change...),
-		Sessions: func() Sessions { return s.sessions }, Watched: func(context.Context, string) bool { return false },
-		Terminal: func(_ context.Context, args ...string) error { return s.do("corralctl ", args) },
-		Announce: func(bool) {}, Report: func(err error) { s.said <- err },
-		Message: func(_ context.Context, id, text string) { s.messages <- id + " <- " + text },
-		Hooks:   s.hooks.options(),
+		Sessions: func() Sessions { return s.sessions }, IsWatched: func(context.Context, string) bool { return false },
+		OpenTerminal: func(_ context.Context, args ...string) error { return s.do("corralctl ", args) },
+		Announce:     func(bool) {}, LogError: func(err error) { s.said <- err },
+		ShowMessage: func(_ context.Context, id, text string) { s.messages <- id + " <- " + text },
+		Hooks:       s.hooks.options(),
 	})
 	for _, n := range published {
 		s.publish(n)
@@ -100,9 +100,9 @@ func now() time.Time { return time.Now().Add(-time.Second) }
 // A server that hangs holds nobody up; what has changed meanwhile is not shown any more, and the next server is asked.
 func TestNotificationServer_HangingDelaysNothingElse(t *testing.T) {
 	s := newStage(t)
-	server := testbed.Notifications(t)
+	server := testbed.StartNotificationServer(t)
 	hanging, release := make(chan struct{}, 1), make(chan struct{})
-	server.Before(func(testbed.Notification) *dbus.Error {
+	server.OnNotify(func(testbed.Notification) *dbus.Error {
 		hanging <- struct{}{}
 		<-release
 		return nil
@@ -113,11 +113,11 @@ func TestNotificationServer_HangingDelaysNothingElse(t *testing.T) {
 		s.publish(asking(fmt.Sprint("s", i%1000), "question", "x", now()))
 	}
 	s.publish(asking("shop", "", "", now()))
-	require.NoError(t, s.Switch(false))
-	require.NoError(t, s.Switch(true))
+	require.NoError(t, s.SetEnabled(false))
+	require.NoError(t, s.SetEnabled(true))
 	s.publish(failed("late", now()))
 	server.Crash()
-	next := testbed.Notifications(t)
+	next := testbed.StartNotificationServer(t)
 	n := s.shown(next)
 	assert.Equal(t, "late: failed, exit 3", n.Title)
 	close(release)
@@ -128,9 +128,9 @@ func TestNotificationServer_HangingDelaysNothingElse(t *testing.T) {
 // An answer that comes late is still one: what it was about is closed if it does not hold any more.
 func TestNotificationServer_LateReplyIsUsed(t *testing.T) {
 	s := newStage(t)
-	server := testbed.Notifications(t)
+	server := testbed.StartNotificationServer(t)
 	called, release := make(chan struct{}, 1), make(chan struct{})
-	server.Before(func(testbed.Notification) *dbus.Error {
+	server.OnNotify(func(testbed.Notification) *dbus.Error {
 		called <- struct{}{}
 		<-release
 		return nil
@@ -146,8 +146,8 @@ func TestNotificationServer_LateReplyIsUsed(t *testing.T) {
 // Signals about a notification may come before the answer that tells its number, and an action after the notification is closed.
 func TestNotificationServer_MaySendSignalsBeforeItsReply(t *testing.T) {
 	s := newStage(t)
-	server := testbed.Notifications(t, "actions", "inline-reply")
-	server.Before(func(n testbed.Notification) *dbus.Error {
+	server := testbed.StartNotificationServer(t, "actions", "inline-reply")
+	server.OnNotify(func(n testbed.Notification) *dbus.Error {
 		server.Emit(t, "NotificationClosed", n.ID, uint32(2))
 		server.Emit(t, "ActionInvoked", n.ID, "restart")
 		server.Emit(t, "ActionInvoked", n.ID, 7)
@@ -159,7 +159,7 @@ func TestNotificationServer_MaySendSignalsBeforeItsReply(t *testing.T) {
 	n := s.shown(server)
 	assert.ElementsMatch(t, []string{"acknowledge the state of shop", "restart shop"},
 		[]string{testbed.Receive(t, s.did, "that a person has closed it"), testbed.Receive(t, s.did, "the action")})
-	server.Before(nil)
+	server.OnNotify(nil)
 
 	forge(t, n.ID)
 	for action, did := range map[string]string{"resume": "resume shop", "default": "corralctl [attach shop]", "open": "corralctl [attach shop]"} {
@@ -182,7 +182,7 @@ func TestAct_AnswersThePermissionOfItsNotice(t *testing.T) {
 		s.Agents = map[string]config.Agent{"claude": {ApproveKeys: []string{"1"}, DenyKeys: []string{"Escape"}}}
 	})
 	s.fail = errors.New(`session "shop" does not wait for a permission: its agent is working`)
-	server := testbed.Notifications(t, "actions")
+	server := testbed.StartNotificationServer(t, "actions")
 	asked := now()
 	s.publish(asking("shop", "permission", "Run make?", asked))
 	n := s.shown(server)
@@ -223,7 +223,7 @@ func forge(t *testing.T, id uint32) {
 // TestSignals_FromOtherClientsAreDropped: a person's click, an answer and a dismissal come from the server alone, and the bus alone reports another server.
 func TestSignals_FromOtherClientsAreDropped(t *testing.T) {
 	s := newStage(t)
-	server := testbed.Notifications(t, "actions", "inline-reply")
+	server := testbed.StartNotificationServer(t, "actions", "inline-reply")
 	s.publish(failed("shop", now()))
 	n := s.shown(server)
 	forge(t, n.ID)
@@ -238,9 +238,9 @@ func TestSignals_FromOtherClientsAreDropped(t *testing.T) {
 // KDE's server refuses what comes too often; what is refused is tried again, and given up only after a while.
 func TestNotificationServer_RefusalIsRetried(t *testing.T) {
 	s := newStage(t)
-	server := testbed.Notifications(t)
+	server := testbed.StartNotificationServer(t)
 	var calls atomic.Int32
-	server.Before(func(n testbed.Notification) *dbus.Error {
+	server.OnNotify(func(n testbed.Notification) *dbus.Error {
 		if n.Title == "shop: failed, exit 3" && calls.Add(1) < 2 {
 			return dbus.NewError(serverName+".Error.ExcessNotificationGeneration", []any{"too much"})
 		}
@@ -256,7 +256,7 @@ func TestNotificationServer_RefusalIsRetried(t *testing.T) {
 // What was on the screen of a server that is gone is shown by the next one; what a person has closed is not.
 func TestNotificationServer_RestartedShowsOpenNoticesAgain(t *testing.T) {
 	s := newStage(t)
-	server := testbed.Notifications(t)
+	server := testbed.StartNotificationServer(t)
 	s.publish(failed("shop", now()))
 	s.shown(server)
 	s.publish(failed("read", now()))
@@ -266,7 +266,7 @@ func TestNotificationServer_RestartedShowsOpenNoticesAgain(t *testing.T) {
 	server.Dismiss(t, read, 2)
 	assert.Equal(t, "acknowledge the state of read", testbed.Receive(t, s.did, "that a person has closed it"))
 	server.Crash()
-	next := testbed.Notifications(t)
+	next := testbed.StartNotificationServer(t)
 	assert.Equal(t, "shop: failed, exit 3", s.shown(next).Title)
 	s.publish(failed("more", now()))
 	assert.Equal(t, "more: failed, exit 3", s.shown(next).Title)
@@ -275,7 +275,7 @@ func TestNotificationServer_RestartedShowsOpenNoticesAgain(t *testing.T) {
 // TestNotice_ClosedByAPersonIsAcknowledged, each session of a summary; one that has expired was not.
 func TestNotice_ClosedByAPersonIsAcknowledged(t *testing.T) {
 	s := newStage(t)
-	server := testbed.Notifications(t)
+	server := testbed.StartNotificationServer(t)
 	s.publish(failed("expires", now()))
 	server.Dismiss(t, s.shown(server).ID, 1)
 	s.publish(failed("dismissed", now()))
@@ -288,7 +288,7 @@ func TestNotifier_RestartedAdoptsShownNotices(t *testing.T) {
 	for name, again := range map[string]bool{"dunst": false, "gnome-shell": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
-			server := testbed.NotificationsOf(t, name)
+			server := testbed.StartNamedNotificationServer(t, name)
 			shop := failed("shop", now())
 			s.publish(shop)
 			n := s.shown(server)
@@ -308,7 +308,7 @@ func TestNotifier_RestartedAdoptsShownNotices(t *testing.T) {
 func TestAct_FailureIsShownAsANotice(t *testing.T) {
 	s := newStage(t)
 	s.fail = errors.New("cannot restart \"shop\": its workspace is <gone>")
-	server := testbed.Notifications(t, "actions")
+	server := testbed.StartNotificationServer(t, "actions")
 	s.publish(failed("shop", now()))
 	server.Emit(t, "ActionInvoked", s.shown(server).ID, "restart")
 	n := s.shown(server)
@@ -320,7 +320,7 @@ func TestAct_FailureIsShownAsANotice(t *testing.T) {
 // Of the sessions that a reboot has suspended one is resumed by hand, and one is removed: the others are what there is to be resumed.
 func TestResumeAll_SkipsResumedAndRemovedSessions(t *testing.T) {
 	s := newStage(t)
-	server := testbed.Notifications(t, "actions")
+	server := testbed.StartNotificationServer(t, "actions")
 	suspended := map[string]*supervisor.Snapshot{}
 	for _, id := range []string{"a", "b", "c", "d"} {
 		suspended[id] = &supervisor.Snapshot{ID: id, State: "suspended", Reason: "the machine went down", Interrupted: true, StateChanged: now()}
@@ -343,7 +343,7 @@ func TestResumeAll_SkipsResumedAndRemovedSessions(t *testing.T) {
 // One summary is one notification, however fast a thousand sessions fail.
 func TestSummary_CoversAThousandFailuresInOneNotice(t *testing.T) {
 	s := newStage(t)
-	server := testbed.Notifications(t, "actions")
+	server := testbed.StartNotificationServer(t, "actions")
 	at := now()
 	for i := range 1000 {
 		s.publish(failed(fmt.Sprintf("s%03d", i), at))
@@ -379,7 +379,7 @@ func TestActionsFor_FitTheServer(t *testing.T) {
 // TestBodyFor_FitsTheServer, and escapes markup where it is interpreted.
 func TestBodyFor_FitsTheServer(t *testing.T) {
 	s := newStage(t)
-	server := testbed.NotificationsOf(t, "gnome-shell", "body-markup")
+	server := testbed.StartNamedNotificationServer(t, "gnome-shell", "body-markup")
 	s.publish(asking("shop", "question", "a & b?", now()))
 	assert.Equal(t, "a &amp; b? · /srv/shop", s.shown(server).Body)
 	for i := range 20 {
@@ -402,7 +402,7 @@ func TestNotifier_IgnoresADamagedStateFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(s.file, []byte(`{"entries":{"x":null},"items":`), 0o600))
 	s.launch(failed("shop", now()))
 	require.ErrorContains(t, testbed.Receive(t, s.said, "what is wrong"), "notifications.json")
-	assert.Equal(t, "shop: failed, exit 3", s.shown(testbed.Notifications(t)).Title)
+	assert.Equal(t, "shop: failed, exit 3", s.shown(testbed.StartNotificationServer(t)).Title)
 }
 
 // TestScreenState_ForgetsOldSendTimes: sessions come and go for as long as a server lives.

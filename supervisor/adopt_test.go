@@ -48,7 +48,7 @@ func TestAdoption(t *testing.T) {
 	stopped := func(code exitstatus.Code, value int, began time.Duration) func(*bed, *session.Session) {
 		return func(b *bed, rec *session.Session) {
 			b.world.began = began
-			b.record(rec, exitstatus.Status{RunID: "r1", Code: code, Value: value, Exited: time.Now(), ExitedMonotonic: now, Told: now - time.Millisecond})
+			b.record(rec, exitstatus.Status{RunID: "r1", Code: code, Value: value, Exited: time.Now(), ExitedMonotonic: now, SIGTERMMonotonic: now - time.Millisecond})
 		}
 	}
 	for _, row := range []struct {
@@ -82,7 +82,7 @@ func TestAdoption(t *testing.T) {
 		{"its scope was stopped meanwhile", nil, false, stopped(exitstatus.Exited, 143, time.Second), "stopped", "success"},
 		{"its scope was stopped meanwhile, which killed it", nil, false, stopped(exitstatus.Killed, 15, time.Second), "stopped", "success"},
 		{"its scope was signalled long ago", nil, false, func(b *bed, rec *session.Session) {
-			b.record(rec, exitstatus.Status{RunID: "r1", Code: exitstatus.Exited, Exited: time.Now(), ExitedMonotonic: now, Told: now - time.Minute})
+			b.record(rec, exitstatus.Status{RunID: "r1", Code: exitstatus.Exited, Exited: time.Now(), ExitedMonotonic: now, SIGTERMMonotonic: now - time.Minute})
 		}, "completed", "success"},
 		{"its scope is being stopped", []Scope{{Name: alive[0].Name, InvocationID: "inv", Active: true, Stopping: true}}, false, stopped(exitstatus.Exited, 0, time.Second), "stopping", ""},
 		{"the manager is stopping", nil, false, func(b *bed, rec *session.Session) {

@@ -16,7 +16,7 @@ import (
 type Report struct {
 	Activity       string // session.Working, Idle or Waiting
 	Reason         string // one of session.WordReasons, or "": then one that waits has a question
-	Message        string // for a person; shimwire.Line is what is kept of it
+	Message        string // for a person; shimwire.SanitizeLine is what is kept of it
 	ConversationID string // the agent's own id of its conversation, "" if it says nothing of that
 	Expected       string // the session that who reports believes to be of, "" if it says nothing of that; see Misreported
 }
@@ -35,7 +35,7 @@ func (s *Supervisor) Report(ctx context.Context, id string, r Report) error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	r.Message = shimwire.Line(r.Message)
+	r.Message = shimwire.SanitizeLine(r.Message)
 	if r.Activity == session.Waiting && r.Reason == "" {
 		r.Reason = session.Question
 	}
@@ -134,7 +134,7 @@ func (s *Supervisor) agentSaid(e *entry, m shimwire.Message) {
 		return
 	}
 	s.apply(e, session.Said{Run: e.rec.Run.ID, Source: source, Word: session.Word{
-		Activity: m.Activity, Reason: m.Reason, Message: shimwire.Line(m.Text), At: m.Since, Monotonic: s.saidAt(m), Seq: uint64(m.Seq),
+		Activity: m.Activity, Reason: m.Reason, Message: shimwire.SanitizeLine(m.Text), At: m.Since, Monotonic: s.saidAt(m), Seq: uint64(m.Seq),
 	}})
 	s.seek(e, m.Activity, false)
 }

@@ -139,20 +139,20 @@ func TestReport_KeepsALine(t *testing.T) {
 func TestTheShimTellsWhatTheAgentSays(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.running()
-		s.says(shimwire.Message{Kind: shimwire.Said, Source: "bell", Reason: "bell", Since: time.Now(), Seq: 2})
+		s.says(shimwire.Message{Kind: shimwire.StatusReport, Source: "bell", Reason: "bell", Since: time.Now(), Seq: 2})
 		assert.Equal(t, []string{"0s publish shop: running"}, b.heard(), "which the shim would say again: it is not saved")
 		assert.Equal(t, wants{"bell", "bell", "working"}, s.wants())
 		s.says(shimwire.Message{Kind: shimwire.Idle, Since: time.Now(), Seq: 3})
 		assert.Equal(t, wants{"bell", "bell", "waiting"}, s.wants())
-		s.says(shimwire.Message{Kind: shimwire.Said, Source: "notify", Text: "half\x00\xff \u009b31m\u202e", Since: time.Now(), Seq: 4})
+		s.says(shimwire.Message{Kind: shimwire.StatusReport, Source: "notify", Text: "half\x00\xff \u009b31m\u202e", Since: time.Now(), Seq: 4})
 		assert.Equal(t, "half \uFFFD 31m", s.snapshot().StatusText)
 		require.NoError(t, b.sup.Acknowledge(b.t.Context(), "shop"))
-		s.says(shimwire.Message{Kind: shimwire.Said, Source: "bell", Reason: "bell", Since: time.Now(), Seq: 2})
+		s.says(shimwire.Message{Kind: shimwire.StatusReport, Source: "bell", Reason: "bell", Since: time.Now(), Seq: 2})
 		assert.Equal(t, wants{"", "output", "idle"}, s.wants(), "a shim that says it again has not rung again")
 		for _, m := range []shimwire.Message{
 			{Source: "report", Activity: "waiting"}, {Source: "gossip", Activity: "waiting"}, {Source: "notify", Activity: "dreaming"}, {Source: "notify", Reason: "failed"},
 		} {
-			m.Kind, m.Seq = shimwire.Said, 9
+			m.Kind, m.Seq = shimwire.StatusReport, 9
 			s.says(m)
 			assert.Equal(t, wants{"", "output", "idle"}, s.wants(), "%v is not for it to say", m)
 		}
@@ -294,7 +294,7 @@ func TestWhoTellsItselfWhatItDoesGoesOnAsking(t *testing.T) {
 	supervise(t, func(b *bed) {
 		s := b.running()
 		say := func(seq uint32, activity, reason string) {
-			s.says(shimwire.Message{Kind: shimwire.Said, Source: shimwire.OSC7501, Activity: activity, Reason: reason, Since: time.Now(), Seq: seq})
+			s.says(shimwire.Message{Kind: shimwire.StatusReport, Source: shimwire.OSC7501, Activity: activity, Reason: reason, Since: time.Now(), Seq: seq})
 		}
 		send := func() error { return b.sup.Send(b.t.Context(), "shop", "yes", Input{IfWaiting: true}) }
 		asks := wants{"permission", "osc7501", "waiting"}

@@ -50,15 +50,15 @@ func (s *Supervisor) stoppedMeanwhile(ctx context.Context, lived []*entry) error
 // stopTold returns the stop that the record of the agent's exit reports, if there is one: the shim was told to end with its agent, and nobody had asked for an end.
 func (s *Supervisor) stopTold(e *entry) (asked session.EndAsked, ok bool) {
 	r := e.rec.Run
-	if r.Intent != session.NoIntent || r.Exit == nil || r.Exit.Told == 0 || r.OutOfMemory() || r.ScopeResult == session.OOMKill {
+	if r.Intent != session.NoIntent || r.Exit == nil || r.Exit.SIGTERMMonotonic == 0 || r.OutOfMemory() || r.ScopeResult == session.OOMKill {
 		return asked, false
 	}
-	took := r.Exit.ExitedMonotonic - r.Exit.Told
+	took := r.Exit.ExitedMonotonic - r.Exit.SIGTERMMonotonic
 	if took > s.stopTimeout(e.rec)+stopMargin {
 		return asked, false
 	}
 	return session.EndAsked{
-		Run: r.ID, Intent: session.Stop, Why: scopeStopped, Told: true, At: r.Exit.Exited.Add(-took), Monotonic: r.Exit.Told,
+		Run: r.ID, Intent: session.Stop, Why: scopeStopped, Told: true, At: r.Exit.Exited.Add(-took), Monotonic: r.Exit.SIGTERMMonotonic,
 	}, true
 }
 

@@ -34,7 +34,7 @@ func (b *bed) talking() *[]Plan {
 			IdSource: config.IdCreate, IdCommand: []string{"created", "make", "%i"},
 		},
 		"filed": {Name: "filed", Command: []string{"filed", "%w/%U.md"}, ResumeCommand: []string{"filed", "%w/%U.md", "-r"}, IdSource: config.IdHistoryFile},
-		"plain": {Name: "plain", Command: []string{"plain"}, IdSource: config.IdNone, StopWhom: config.StopAll, Properties: []string{"TimeoutStopSec=4"}},
+		"plain": {Name: "plain", Command: []string{"plain"}, IdSource: config.IdNone, StopTarget: config.StopAll, Properties: []string{"TimeoutStopSec=4"}},
 	}))
 	b.heard()
 	var plans []Plan
@@ -327,7 +327,7 @@ func TestAConversationIsFoundByWhatIsHeldOpen(t *testing.T) {
 			"command": {Name: "command", ResumeCommand: []string{"resume", "%U"}, IdFile: regexp.MustCompile(`(.+)`)},
 		}))
 		said := func(activity string, seq uint32) []string {
-			s.says(shimwire.Message{Kind: shimwire.Said, Source: "osc7501", Activity: activity, Since: time.Now(), Seq: seq})
+			s.says(shimwire.Message{Kind: shimwire.StatusReport, Source: "osc7501", Activity: activity, Since: time.Now(), Seq: seq})
 			return slices.DeleteFunc(b.heard(), func(line string) bool { return line != "0s look at the files of shop" })
 		}
 		assert.Len(t, said("idle", 10), 1, "nothing is there yet")

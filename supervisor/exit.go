@@ -67,7 +67,7 @@ func within(status exitstatus.Status, r *session.Run, now time.Time, monotonic t
 	status.Exited = clamp(status.Exited, earliest, now)
 	status.Started = clamp(status.Started, earliest, status.Exited)
 	status.ExitedMonotonic = min(status.ExitedMonotonic, monotonic)
-	status.Told = min(status.Told, status.ExitedMonotonic)
+	status.SIGTERMMonotonic = min(status.SIGTERMMonotonic, status.ExitedMonotonic)
 	return status
 }
 

@@ -66,7 +66,7 @@ func TestHearShim_TakesLongMessages(t *testing.T) {
 		s := b.withShim()
 		s.hello()
 		text := strings.Repeat("é", shimwire.MaxText/2)
-		m := shimwire.Message{Kind: shimwire.Said, Source: shimwire.Notify, Activity: "waiting", Reason: "question", Text: text, Since: time.Now(), Seq: 1}
+		m := shimwire.Message{Kind: shimwire.StatusReport, Source: shimwire.Notify, Activity: "waiting", Reason: "question", Text: text, Since: time.Now(), Seq: 1}
 		m.Data = make([]byte, 5000) // of a younger shim
 		s.says(m)
 		assert.Equal(t, text, s.snapshot().AttentionMessage)
@@ -240,8 +240,8 @@ func TestReadExit_TimesAreOfTheRun(t *testing.T) {
 		{"ended before it began", time.Unix(1900, 0), time.Unix(1100, 0), time.Unix(1100, 0), time.Unix(1100, 0)},
 		{"not known", time.Time{}, time.Time{}, time.Time{}, time.Time{}},
 	} {
-		got := within(exitstatus.Status{Started: row.started, Exited: row.exited, ExitedMonotonic: 3 * time.Hour, Told: 4 * time.Hour}, run, now, 2*time.Hour)
-		assert.Equal(t, exitstatus.Status{Started: row.wantStarted, Exited: row.wantExited, ExitedMonotonic: 2 * time.Hour, Told: 2 * time.Hour}, got, row.name)
+		got := within(exitstatus.Status{Started: row.started, Exited: row.exited, ExitedMonotonic: 3 * time.Hour, SIGTERMMonotonic: 4 * time.Hour}, run, now, 2*time.Hour)
+		assert.Equal(t, exitstatus.Status{Started: row.wantStarted, Exited: row.wantExited, ExitedMonotonic: 2 * time.Hour, SIGTERMMonotonic: 2 * time.Hour}, got, row.name)
 	}
 	set := within(exitstatus.Status{Exited: time.Unix(500, 0)}, run, time.Unix(501, 0), time.Hour)
 	assert.Equal(t, time.Unix(501, 0), set.Exited, "the clock was set back meanwhile")

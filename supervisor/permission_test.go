@@ -25,7 +25,7 @@ func (b *bed) answerable() *[]session.PermissionRequest {
 }
 
 func (s *shim) said(seq uint32, activity, reason string) {
-	s.says(shimwire.Message{Kind: shimwire.Said, Source: shimwire.OSC7501, Activity: activity, Reason: reason, Seq: seq, Since: time.Now()})
+	s.says(shimwire.Message{Kind: shimwire.StatusReport, Source: shimwire.OSC7501, Activity: activity, Reason: reason, Seq: seq, Since: time.Now()})
 }
 
 func TestApprove_OnlyWhileTheAgentAsksForPermission(t *testing.T) {

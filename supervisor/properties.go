@@ -56,7 +56,7 @@ func identity(r *session.Run) (run, scope string) {
 func mergeProperties(earlier, later []session.Property) []session.Property {
 	merged := slices.Clone(earlier)
 	for _, p := range later {
-		same := func(old session.Property) bool { return unitproperty.Same(old.Name, p.Name) }
+		same := func(old session.Property) bool { return unitproperty.SameLimit(old.Name, p.Name) }
 		if i := slices.IndexFunc(merged, same); i >= 0 {
 			merged[i] = p
 			merged = append(merged[:i+1], slices.DeleteFunc(merged[i+1:], same)...)

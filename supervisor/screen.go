@@ -139,7 +139,7 @@ func (s *Supervisor) Keys(ctx context.Context, id string, names []string) error 
 		}
 		return nil
 	}
-	if !slices.ContainsFunc(all, func(k keys.Key) bool { return !k.Moves() }) { // to another choice: that is no answer
+	if !slices.ContainsFunc(all, func(k keys.Key) bool { return !k.IsNavigation() }) { // to another choice: that is no answer
 		t, err := s.terminalOf(id, agentAlive, "send to")
 		if err == nil {
 			err = press(t)

@@ -187,7 +187,7 @@ func (s *Supervisor) target(e *entry) Target {
 	r := e.rec.Run
 	return Target{
 		e.rec.ID, s.runtimeDir(e.rec.ID), r.Unit, r.ControlGroup, r.Agent, r.ShimProc, r.TmuxProc, e.rec.Frozen,
-		s.Agents[e.rec.Agent].StopWhom == config.StopAll, r.Ended(),
+		s.Agents[e.rec.Agent].StopTarget == config.StopAll, r.Ended(),
 	}
 }
 
@@ -275,17 +275,17 @@ func (s *Supervisor) plan(e *entry, resumed bool) Plan {
 			Socket:    dir + "/" + shimSocket,
 			LogMax:    s.Config.LogMaxSize,
 			IdleAfter: cmp.Or(def.IdleAfter, s.Config.IdleAfter),
-			Holds:     def.NoTypeAhead,
+			HoldInput: def.NoTypeAhead,
 			Notify:    notify,
 
-			Deaf:         def.Status.Sources != nil && !slices.Contains(def.Status.Sources, string(session.FromOSC7501)),
-			TitleReady:   def.Status.TitleReady,
-			TitleWorking: def.Status.TitleWorking,
-			TitleBlocked: def.Status.TitleBlocked,
-			SetupPattern: def.Status.SetupPattern,
-			ReadyTimeout: def.Status.ReadyTimeout,
-			Session:      rec.ID,
-			Program:      programName(rec.Agent, command),
+			IgnoreOSC7501: def.Status.Sources != nil && !slices.Contains(def.Status.Sources, string(session.FromOSC7501)),
+			TitleReady:    def.Status.TitleReady,
+			TitleWorking:  def.Status.TitleWorking,
+			TitleBlocked:  def.Status.TitleBlocked,
+			SetupPattern:  def.Status.SetupPattern,
+			ReadyTimeout:  def.Status.ReadyTimeout,
+			Session:       rec.ID,
+			Program:       programName(rec.Agent, command),
 		},
 		Conversation: conversation,
 		Environment:  s.environment(rec, def, e.run.caller),

@@ -119,7 +119,7 @@ func TestShutDown_AnExitOfAStopThatSystemdHasNotReported(t *testing.T) {
 		rec := b.records.last("shop")
 		now := b.sup.Monotonic()
 		b.record(rec, exitstatus.Status{
-			RunID: rec.Run.ID, Code: exitstatus.Exited, PID: 12, Started: rec.Run.Started, Exited: time.Now(), ExitedMonotonic: now, Told: now - time.Millisecond,
+			RunID: rec.Run.ID, Code: exitstatus.Exited, PID: 12, Started: rec.Run.Started, Exited: time.Now(), ExitedMonotonic: now, SIGTERMMonotonic: now - time.Millisecond,
 		})
 		b.files.tell(b.records.SessionDir("shop"), exitstatus.FileName, unix.IN_MOVED_TO)
 		synctest.Wait()

@@ -341,7 +341,7 @@ func (s *Supervisor) shimSaid(e *entry, m shimwire.Message) {
 		}
 	case shimwire.Idle, shimwire.Working:
 		s.printed(e, m.Kind == shimwire.Idle, m)
-	case shimwire.Said:
+	case shimwire.StatusReport:
 		s.agentSaid(e, m)
 	case shimwire.Ready:
 		s.apply(e, session.AgentReady{Run: run, At: m.Since})

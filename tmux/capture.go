@@ -71,7 +71,7 @@ var attributes = regexp.MustCompile(`\x1b\[[0-9;:]*m|[\x0e\x0f]`)
 // isEndLine tells whether a line is that of the shim, or that of tmux in a pane of a server that an older Corral has started.
 func isEndLine(line string) bool {
 	line = attributes.ReplaceAllString(line, "")
-	return strings.HasPrefix(line, shimwire.EndMark) || deadPane.MatchString(line)
+	return strings.HasPrefix(line, shimwire.ExitLinePrefix) || deadPane.MatchString(line)
 }
 
 // deadPane is the default of remain-on-exit-format.

@@ -22,7 +22,7 @@ func (m *Manager) run(signals <-chan *dbus.Signal, systemd *bus.Owner) {
 			}
 			switch {
 			case systemd.Update(sig):
-				if systemd.Unique() != "" {
+				if systemd.UniqueName() != "" {
 					// A systemd that was executed again still knows that we subscribed; one that was started anew does not.
 					m.conn.Object(systemdName, systemdPath).Go(managerIface+".Subscribe", dbus.FlagNoReplyExpected, nil)
 					m.tell(Resync{}, ws)

@@ -155,7 +155,7 @@ func Connect(ctx context.Context, address, runtimeDir string) (*Manager, error) 
 
 func (m *Manager) open(ctx context.Context) (*bus.Owner, error) {
 	m.match("AddMatch", "type='signal',sender='"+systemdName+"',interface='"+managerIface+"',member='Reloading'")
-	owner, err := bus.Follow(ctx, m.conn, systemdName)
+	owner, err := bus.WatchOwner(ctx, m.conn, systemdName)
 	if err != nil {
 		return nil, err
 	}

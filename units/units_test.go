@@ -174,7 +174,7 @@ func TestATimeThatIsUp(t *testing.T) {
 	cause, err := m.StopCause(t.Context(), name)
 	require.NoError(t, err)
 	assert.Equal(t, "timeout", cause.Result, "it tells why")
-	assert.InDelta(t, clock.Monotonic(), cause.Since, float64(testbed.Patience), "and since when")
+	assert.InDelta(t, clock.Monotonic(), cause.Since, float64(testbed.Timeout), "and since when")
 	testbed.WaitExit(t, pid)
 	assert.Equal(t, Ended{Name: name, Result: "timeout"}, next(t, m))
 
@@ -182,7 +182,7 @@ func TestATimeThatIsUp(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, units, 1)
 	assert.Equal(t, Unit{Name: name, Active: "failed", Result: "timeout", InvocationID: units[0].InvocationID, TimedOut: units[0].TimedOut}, units[0])
-	assert.InDelta(t, clock.Monotonic(), units[0].TimedOut, float64(testbed.Patience), "it tells when")
+	assert.InDelta(t, clock.Monotonic(), units[0].TimedOut, float64(testbed.Timeout), "it tells when")
 	assert.Len(t, units[0].InvocationID, 32)
 
 	again, started := start(t, m, name)
@@ -451,11 +451,11 @@ func TestTheBusIsLost(t *testing.T) {
 	for open := true; open; {
 		select {
 		case _, open = <-m.Events():
-		case <-time.After(testbed.Patience):
+		case <-time.After(testbed.Timeout):
 			t.Fatal("Events was not closed")
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testbed.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testbed.Timeout)
 	defer cancel()
 	list, err := m.List(ctx, "app-corral-lost.scope")
 	require.NoError(t, err, "systemd can be asked without a bus")

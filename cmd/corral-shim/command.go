@@ -44,7 +44,7 @@ func ofConEmu(rest []byte) bool {
 
 // notify takes a notification of the agent's. It is a bell with a text.
 func (s *shim) notify(title string, body []byte) {
-	parts := []string{shimwire.Line(title), shimwire.Line(string(body))}
+	parts := []string{shimwire.SanitizeLine(title), shimwire.SanitizeLine(string(body))}
 	s.rings = strings.Trim(strings.Join(parts, ": "), ": ")
 	s.scanner.rang = true
 }
@@ -96,9 +96,9 @@ func (n *notice) add(rest []byte) (title, body string, whole bool) {
 	}
 	switch kind {
 	case "title":
-		n.title = shimwire.Bounded(n.title + text)
+		n.title = shimwire.SanitizeText(n.title + text)
 	case "body":
-		n.body = shimwire.Bounded(n.body + text)
+		n.body = shimwire.SanitizeText(n.body + text)
 	default: // a question, an icon, a button
 		return "", "", false
 	}

@@ -67,7 +67,7 @@ func endLine(session, program string, status exitstatus.Status, columns int) str
 	default:
 		how = fmt.Sprintf("exited with code %d", status.Value)
 	}
-	line := []rune(fmt.Sprintf("%s%s %s. Restart or log: corralctl attach %s", shimwire.EndMark, program, how, session))
+	line := []rune(fmt.Sprintf("%s%s %s. Restart or log: corralctl attach %s", shimwire.ExitLinePrefix, program, how, session))
 	if most := min(columns, maxEndColumns+1) - 1; len(line) > most {
 		line = line[:max(most, 0)]
 	}

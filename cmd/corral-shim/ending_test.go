@@ -63,7 +63,7 @@ func TestExitLine_AppearsBelowTheLastScreen(t *testing.T) {
 			}
 			assert.Equal(t, row.history, m.call("display-message", "-p", "#{history_size}"))
 			assert.Equal(t, "0 0 0 0 0", m.call("display-message", "-p", "#{alternate_on} #{mouse_any_flag} #{keypad_flag} #{keypad_cursor_flag} #{insert_flag}"))
-			assert.NotContains(t, h.log(), shimwire.EndMark)
+			assert.NotContains(t, h.log(), shimwire.ExitLinePrefix)
 		})
 	}
 }

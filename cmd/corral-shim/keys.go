@@ -36,7 +36,7 @@ type press struct {
 	bytes [32]byte
 }
 
-// asks is what the agent has to be asking still: see shimwire.FlagIfAsks.
+// asks is what the agent has to be asking still: see shimwire.FlagIfStillAsking.
 type asks struct {
 	source int           // an index of sourceNames, saidCount for a source that is not the shim's
 	since  time.Duration // by CLOCK_MONOTONIC
@@ -53,8 +53,8 @@ func (q *inputQueue) addKeys(c *conn, m *shimwire.Message) string {
 		return "too many texts are waiting to be read by the agent"
 	}
 	p := &press{names: names}
-	if m.Flags&shimwire.FlagIfAsks != 0 {
-		p.asks = &asks{source: sourceNamed(m.Source), since: m.SinceMonotonic, known: m.Asked}
+	if m.Flags&shimwire.FlagIfStillAsking != 0 {
+		p.asks = &asks{source: sourceNamed(m.Source), since: m.SinceMonotonic, known: m.KnownSeq}
 	}
 	q.count++
 	q.texts = append(q.texts, &text{from: c, seq: m.Seq, press: p})
@@ -213,7 +213,7 @@ func (s *shim) refuseKeys(t *text, why string) {
 		return
 	}
 	s.dequeue(t)
-	s.send(t.from, shimwire.Message{Kind: shimwire.InputDone, Seq: t.seq, Flags: shimwire.FlagIfAsks, Error: why})
+	s.send(t.from, shimwire.Message{Kind: shimwire.InputDone, Seq: t.seq, Flags: shimwire.FlagIfStillAsking, Error: why})
 }
 
 // isTyped reports whether what came from the pane is more than a report of the terminal: on its focus, the mouse, or itself.

@@ -29,7 +29,7 @@ func (d *daemon) press(m shimwire.Message, names ...string) shimwire.Message {
 func (d *daemon) asked(source string) shimwire.Message {
 	d.t.Helper()
 	for {
-		if m := d.hears(shimwire.Said); m.Source == source {
+		if m := d.hears(shimwire.StatusReport); m.Source == source {
 			return m
 		}
 	}
@@ -38,7 +38,7 @@ func (d *daemon) asked(source string) shimwire.Message {
 // answers is the condition that the agent still asks this.
 func answers(asked shimwire.Message) shimwire.Message {
 	return shimwire.Message{
-		Seq: 7, Flags: shimwire.FlagIfAsks, Source: asked.Source, Asked: asked.Seq, SinceMonotonic: asked.SinceMonotonic,
+		Seq: 7, Flags: shimwire.FlagIfStillAsking, Source: asked.Source, KnownSeq: asked.Seq, SinceMonotonic: asked.SinceMonotonic,
 	}
 }
 
@@ -95,7 +95,7 @@ func TestKeys_StayInOrderWithTexts(t *testing.T) {
 // TestKeys_PrecedeHeldTexts until the agent takes input: they answer what it begins with.
 func TestKeys_PrecedeHeldTexts(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty raw -echo; printf 'trust?'; head -c 1 > key; printf '\033[?2004hready'; head -c 17 > got`)
-	h.spec.Holds = true
+	h.spec.HoldInput = true
 	s := h.show()
 	s.sees("trust?")
 	a, b := h.connect(), h.connect()
@@ -165,7 +165,7 @@ func TestKeys_AnswerOnlyPendingQuestions(t *testing.T) {
 			s.keys(row.typed)
 			answer := d.press(answers(asked), "y", "z")
 			assert.Equal(t, row.want, answer.Error)
-			assert.Equal(t, row.want != "", answer.Flags == shimwire.FlagIfAsks)
+			assert.Equal(t, row.want != "", answer.Flags == shimwire.FlagIfStillAsking)
 			if row.want == "" {
 				again := d.press(answers(asked), "y")
 				assert.Equal(t, "it was answered just now", again.Error)
@@ -227,7 +227,7 @@ func TestKeys_NeverReachAnOutdatedQuestion(t *testing.T) {
 		s.sees(fmt.Sprintf("question %d.", n))
 		<-time.After(rand.N(6 * time.Millisecond))
 		m := answers(first)
-		m.Seq, m.Asked = uint32(n), first.Seq+2*uint32(n)
+		m.Seq, m.KnownSeq = uint32(n), first.Seq+2*uint32(n)
 		answer := d.press(m, string(answerTo(n)))
 		if answer.Error != "" {
 			require.Equal(t, "its agent has continued meanwhile", answer.Error)

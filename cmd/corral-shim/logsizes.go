@@ -3,37 +3,37 @@ package main
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/corrald/corral/internal/logsizes"
+	"github.com/corrald/corral/internal/termsizes"
 )
 
 // newSizes is what the file of sizes is called until it takes the place of the one before.
-const newSizes = "." + logsizes.Name
+const newSizes = "." + termsizes.FileName
 
 // logSizes keep how large the agent's terminal was at each place of the log, in a file beside it. A size is noted with the first output that comes at it, before
 // that is written; that another file was begun, before there is that file. Where the record cannot be written there is none: a reader then knows that it
 // does not know.
 type logSizes struct {
-	all     logsizes.Sizes
+	all     termsizes.Sizes
 	columns uint16 // of the terminal; 0 until there is one
 	rows    uint16
-	text    [logsizes.MaxText]byte
+	text    [termsizes.MaxFileSize]byte
 }
 
 // load reads what a run before has left, as far as it belongs to the files that are there.
 func (s *logSizes) load(dir int) {
 	older, newer := fileSize(dir, oldName), fileSize(dir, logName)
-	all, err := logsizes.Parse(s.read(dir))
+	all, err := termsizes.Parse(s.read(dir))
 	if err == nil && older >= 0 && newer < 0 {
-		if at, has := all.Older(); !has || at+older != all.Begin() { // it was interrupted in a rotation
-			all.Rotate(all.Begin() + older)
+		if at, has := all.OlderStart(); !has || at+older != all.Start() { // it was interrupted in a rotation
+			all.Rotate(all.Start() + older)
 		}
 	}
-	at, has := all.Older()
-	if err == nil && has == (older >= 0) && (!has || at+older == all.Begin()) {
+	at, has := all.OlderStart()
+	if err == nil && has == (older >= 0) && (!has || at+older == all.Start()) {
 		s.all = all
 		return
 	}
-	s.all = logsizes.New(0)
+	s.all = termsizes.New(0)
 	if older >= 0 {
 		s.all.Rotate(older)
 	}
@@ -41,7 +41,7 @@ func (s *logSizes) load(dir int) {
 }
 
 func (s *logSizes) read(dir int) []byte {
-	fd, err := openFile(dir, logsizes.Name, unix.O_RDONLY)
+	fd, err := openFile(dir, termsizes.FileName, unix.O_RDONLY)
 	if err != nil {
 		return nil
 	}
@@ -67,21 +67,21 @@ func (s *logSizes) mark(dir int, at int64) {
 	if last := s.all.Last(); s.columns == last.Columns && s.rows == last.Rows {
 		return
 	}
-	s.all.Set(logsizes.Size{At: s.all.Begin() + at, Columns: s.columns, Rows: s.rows})
+	s.all.Set(termsizes.Size{Offset: s.all.Start() + at, Columns: s.columns, Rows: s.rows})
 	s.save(dir)
 }
 
 // rotate is called when the newer file, of a size, has become the older one, and before there is another.
 func (s *logSizes) rotate(dir int, size int64) {
-	s.all.Rotate(s.all.Begin() + size)
+	s.all.Rotate(s.all.Start() + size)
 	s.save(dir)
 }
 
 // save writes the file anew, and puts it in the place of the one before.
 func (s *logSizes) save(dir int) {
-	if !s.write(dir) || unix.Renameat(dir, newSizes, dir, logsizes.Name) != nil {
+	if !s.write(dir) || unix.Renameat(dir, newSizes, dir, termsizes.FileName) != nil {
 		_ = unix.Unlinkat(dir, newSizes, 0)
-		_ = unix.Unlinkat(dir, logsizes.Name, 0)
+		_ = unix.Unlinkat(dir, termsizes.FileName, 0)
 	}
 }
 

@@ -132,7 +132,7 @@ func parseNotification(text []byte) notification {
 		case "READY":
 			n.ready = n.ready || string(value) == "1"
 		case "STATUS":
-			n.status, n.saysStatus = shimwire.Line(string(value)), true
+			n.status, n.saysStatus = shimwire.SanitizeLine(string(value)), true
 		case activityKey:
 			if word := oneOf(shimwire.Activities, value); word != "" {
 				n.activity, n.saysActivity = word, true

@@ -67,25 +67,25 @@ func TestNotifySocket_AcceptsSystemdNotify(t *testing.T) {
 	d := h.connect()
 	s.keys("\n")
 	assert.False(t, d.hears(shimwire.Ready).Since.Before(begun.Truncate(time.Microsecond)))
-	one := d.hears(shimwire.Said)
+	one := d.hears(shimwire.StatusReport)
 	assert.Equal(t, "one", one.Text)
 	assert.Equal(t, shimwire.Notify, one.Source)
 	assert.Empty(t, one.Activity)
 	s.sees("said")
 	assert.Less(t, time.Since(begun), 5*time.Second)
 	s.keys("\n")
-	asks := d.hears(shimwire.Said)
+	asks := d.hears(shimwire.StatusReport)
 	assert.Equal(t, []string{"waiting", "question", "which one?"}, []string{asks.Activity, asks.Reason, asks.Text})
 	assert.Greater(t, asks.Seq, one.Seq)
 
 	late := h.connect()
 	assert.NotZero(t, late.hears(shimwire.Ready).Since)
-	again := late.hears(shimwire.Said)
+	again := late.hears(shimwire.StatusReport)
 	assert.InDelta(t, asks.SinceMonotonic, again.SinceMonotonic, float64(time.Second), "reckoned anew each time")
 	again.SinceMonotonic = asks.SinceMonotonic
 	assert.Equal(t, asks, again, "told once more to who comes later")
 	s.keys("\n")
-	goesOn := late.hears(shimwire.Said)
+	goesOn := late.hears(shimwire.StatusReport)
 	assert.Equal(t, []string{"working", "", "which one?"}, []string{goesOn.Activity, goesOn.Reason, goesOn.Text})
 	s.keys("\n")
 	require.Zero(t, s.ends())
@@ -111,7 +111,7 @@ input()`
 	d := h.connect()
 	s.keys("\n")
 	told := 1
-	for d.hears(shimwire.Said).Text != "4999" {
+	for d.hears(shimwire.StatusReport).Text != "4999" {
 		told++
 	}
 	assert.LessOrEqual(t, told, 2*sayBurst)
@@ -133,7 +133,7 @@ func TestStatusReport_IsRepeatedForASecondQuestion(t *testing.T) {
 			s := h.show()
 			d := h.connect()
 			s.keys("\n")
-			one, two := d.hears(shimwire.Said), d.hears(shimwire.Said)
+			one, two := d.hears(shimwire.StatusReport), d.hears(shimwire.StatusReport)
 			assert.NotEmpty(t, one.Activity+one.Reason)
 			assert.Equal(t, []string{one.Source, one.Activity, one.Reason, one.Text}, []string{two.Source, two.Activity, two.Reason, two.Text})
 			assert.Greater(t, two.Seq, one.Seq)
@@ -158,23 +158,23 @@ func TestBell_LastsUntilTheAgentContinues(t *testing.T) {
 	says(shimwire.Idle)
 	s.keys("\n")
 	says(shimwire.Working)
-	rings := says(shimwire.Said)
+	rings := says(shimwire.StatusReport)
 	assert.Equal(t, []string{shimwire.Bell, "bell", ""}, []string{rings.Source, rings.Reason, rings.Activity})
 	says(shimwire.Idle)
 
 	late := h.connect()
-	again := late.hears(shimwire.Said)
+	again := late.hears(shimwire.StatusReport)
 	again.SinceMonotonic = rings.SinceMonotonic // is reckoned anew each time
 	assert.Equal(t, rings, again)
 
 	s.keys("\n")
 	says(shimwire.Working)
-	over := says(shimwire.Said)
+	over := says(shimwire.StatusReport)
 	assert.Equal(t, []string{shimwire.Bell, ""}, []string{over.Source, over.Reason}, "the bell that ends a title is none")
 	says(shimwire.Idle)
 	s.keys("\n")
 	says(shimwire.Working)
-	assert.Equal(t, "bell", says(shimwire.Said).Reason)
+	assert.Equal(t, "bell", says(shimwire.StatusReport).Reason)
 	s.keys("\n")
 	require.Zero(t, s.ends())
 }

@@ -42,7 +42,7 @@ func openLog(stateDir string, limit int64) (*outputLog, error) {
 	l.soft = l.hard - min(l.hard/4, 64<<10)
 	l.sizes.load(dir)
 	if older, newer := l.shorten(oldName), l.shorten(logName); older+newer > 0 {
-		l.sizes.all.MoveBegins(older, newer)
+		l.sizes.all.TrimStarts(older, newer)
 		l.sizes.save(dir)
 	}
 	l.open()
@@ -188,7 +188,7 @@ func (l *outputLog) rotate() bool {
 // beginAnew lets go of a file that is not the log any more.
 func (l *outputLog) beginAnew() {
 	_ = unix.Close(l.fd)
-	l.sizes.all.MoveBegins(0, l.size)
+	l.sizes.all.TrimStarts(0, l.size)
 	l.sizes.save(l.dir)
 	l.fd, l.size = -1, 0
 }

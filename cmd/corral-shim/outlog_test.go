@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/corrald/corral/internal/logsizes"
+	"github.com/corrald/corral/internal/termsizes"
 )
 
 func newLog(t *testing.T, limit int64) (*outputLog, string) {
@@ -153,7 +153,7 @@ func TestOutputLog_SurvivesRemoval(t *testing.T) {
 	l.write([]byte("moved away\n"))
 	_, newer = kept(t, dir, limit)
 	assert.Equal(t, "moved away\n", newer, "once the file was full")
-	b, err := os.ReadFile(filepath.Join(dir, logsizes.Name))
+	b, err := os.ReadFile(filepath.Join(dir, termsizes.FileName))
 	require.NoError(t, err)
 	assert.Equal(t, "6013\n0 80 24\n", string(b))
 
@@ -163,7 +163,7 @@ func TestOutputLog_SurvivesRemoval(t *testing.T) {
 	l.write([]byte("directory and all\n"))
 	_, newer = kept(t, dir, limit)
 	assert.Equal(t, "\r\n[corral: 5 bytes of output are missing here: no such file or directory]\r\ndirectory and all\n", newer)
-	b, err = os.ReadFile(filepath.Join(dir, logsizes.Name))
+	b, err = os.ReadFile(filepath.Join(dir, termsizes.FileName))
 	require.NoError(t, err)
 	assert.Equal(t, "0\n75 80 24\n", string(b))
 }
@@ -187,7 +187,7 @@ func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
 	l, dir := newLog(t, 16<<10) // a file ends with the line beyond 5,952 bytes
 	sizes := func() string {
 		t.Helper()
-		b, err := os.ReadFile(filepath.Join(dir, logsizes.Name))
+		b, err := os.ReadFile(filepath.Join(dir, termsizes.FileName))
 		require.NoError(t, err)
 		return string(b)
 	}
@@ -263,6 +263,6 @@ func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, newSizes), 0o700))
 		is(10, 10)
 		l.write(line)
-		assert.NoFileExists(t, filepath.Join(dir, logsizes.Name))
+		assert.NoFileExists(t, filepath.Join(dir, termsizes.FileName))
 	})
 }

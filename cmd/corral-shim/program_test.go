@@ -101,9 +101,9 @@ func TestOSC_CommandsBecomeStatusReports(t *testing.T) {
 			s := h.show()
 			d := h.connect()
 			s.keys("\n")
-			assert.Equal(t, "idle", d.hears(shimwire.Said).Activity)
+			assert.Equal(t, "idle", d.hears(shimwire.StatusReport).Activity)
 			s.keys("\n")
-			m := d.hears(shimwire.Said)
+			m := d.hears(shimwire.StatusReport)
 			assert.Equal(t, row.want, said{m.Source, m.Activity, m.Reason, m.Text})
 			s.sees("shown")
 			assert.NotContains(t, s.printed(), "7501")
@@ -121,7 +121,7 @@ func TestOSC_IgnoresUnrelatedCommands(t *testing.T) {
 	s := h.show()
 	d := h.connect()
 	s.keys("\n\n")
-	assert.Equal(t, shimwire.OSC7501, d.hears(shimwire.Said).Source, "the first that says anything")
+	assert.Equal(t, shimwire.OSC7501, d.hears(shimwire.StatusReport).Source, "the first that says anything")
 	s.keys("\n")
 	s.ends()
 }
@@ -152,7 +152,7 @@ func TestStatusReport_LastStateIsReportedSoon(t *testing.T) {
 	s.keys("\n")
 	last, seq := -1, uint32(0)
 	for last < len(sent)-1 {
-		m := d.hears(shimwire.Said)
+		m := d.hears(shimwire.StatusReport)
 		i := -1
 		_, err := fmt.Sscan(m.Text, &i)
 		require.NoError(t, err)

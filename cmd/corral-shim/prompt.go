@@ -41,7 +41,7 @@ func (s *shim) takePrompt() {
 			t = nil
 		}
 	}
-	if t == nil && !s.spec.Holds {
+	if t == nil && !s.spec.HoldInput {
 		return
 	}
 	s.spec.Prompt = ""
@@ -51,7 +51,7 @@ func (s *shim) takePrompt() {
 
 // promptLast returns when an agent that prints nothing is taken to take input.
 func (s *shim) promptLast() time.Time {
-	if s.spec.Holds || s.spec.TitleReady != "" {
+	if s.spec.HoldInput || s.spec.TitleReady != "" {
 		return s.agent.started.Add(readyTime)
 	}
 	return s.agent.started.Add(promptTime)

@@ -84,7 +84,7 @@ func TestPrompt_PrecedesOtherTexts(t *testing.T) {
 func TestInput_IsHeldUntilTheAgentIsReady(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; printf '\033]7501;state=blocked:kind=setup\007'; read a; printf '\033]7501;state=working\007loading'
 		read b; printf '\033]0;Ready\007ready'; read c; printf "got <$a> <$b> <$c>"; read rest`)
-	h.spec.TitleReady, h.spec.Holds = "^Ready", true
+	h.spec.TitleReady, h.spec.HoldInput = "^Ready", true
 	s := h.show()
 	d := h.connect()
 	assert.Empty(t, d.input(1, "yes", shimwire.FlagEnter).Error)
@@ -134,7 +134,7 @@ func TestPromptTime_DependsOnOutputTitleAndReadiness(t *testing.T) {
 		{"its title says so", 1, 0, false, true, 0, "Ready", true, 2.5},
 		{"its title says so, and more", 1, 0, false, true, 0, "Ready or not", true, 4},
 	} {
-		s := &shim{spec: shimwire.Spec{IdleAfter: 3 * time.Second, TitleReady: row.title, Holds: row.holds}, agent: agent{started: begin}, lastOutput: begin}
+		s := &shim{spec: shimwire.Spec{IdleAfter: 3 * time.Second, TitleReady: row.title, HoldInput: row.holds}, agent: agent{started: begin}, lastOutput: begin}
 		s.prompt.last = s.promptLast()
 		if row.title == "Ready or not" {
 			s.spec.TitleWorking = "Works"

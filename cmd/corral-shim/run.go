@@ -252,7 +252,7 @@ func (s *shim) finish() int {
 	}
 	s.out.release(s.scanner.cut.going)
 	s.removeSocket()
-	status.Told = s.told(noticed, status.ExitedMonotonic)
+	status.SIGTERMMonotonic = s.told(noticed, status.ExitedMonotonic)
 	s.insist(status)
 	s.input.refuse(s.send, "the agent has ended")
 	s.showRest()

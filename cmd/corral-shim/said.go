@@ -81,7 +81,7 @@ func (s *shim) tellSaid(now time.Time) {
 func (s *shim) sayAgain(source int) shimwire.Message {
 	last := &s.said[source]
 	return shimwire.Message{
-		Kind: shimwire.Said, Source: sourceNames[source], Activity: last.activity, Reason: last.reason, Text: last.text, Since: last.since, Seq: last.seq,
+		Kind: shimwire.StatusReport, Source: sourceNames[source], Activity: last.activity, Reason: last.reason, Text: last.text, Since: last.since, Seq: last.seq,
 	}
 }
 

@@ -39,7 +39,7 @@ func (w *setup) shows() (line string, ok bool) {
 	}
 	for row := range w.screen.rows {
 		if line = w.screen.line(row); line != "" && w.dialog.MatchString(line) {
-			return shimwire.Line(line), true
+			return shimwire.SanitizeLine(line), true
 		}
 	}
 	return "", false

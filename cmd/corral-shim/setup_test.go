@@ -23,7 +23,7 @@ func TestTitle_PatternsDetermineTheActivity(t *testing.T) {
 	d := h.connect()
 	for _, expected := range want {
 		s.keys("\n")
-		m := d.hears(shimwire.Said)
+		m := d.hears(shimwire.StatusReport)
 		assert.Equal(t, shimwire.Title, m.Source)
 		assert.Equal(t, expected, said{m.Activity, m.Reason, m.Text})
 	}
@@ -42,11 +42,11 @@ func TestSetupDialog_IsDetectedOnTheScreen(t *testing.T) {
 	h.spec.Prompt = "fix it"
 	s := h.show()
 	d := h.connect()
-	m := d.hears(shimwire.Said)
+	m := d.hears(shimwire.StatusReport)
 	assert.Equal(t, []string{"screen", "waiting", "setup", "Do you trust this folder?"}, []string{m.Source, m.Activity, m.Reason, m.Text})
 	assert.GreaterOrEqual(t, m.Since.Sub(d.hello.Started), h.spec.ReadyTimeout)
 	s.keys("\n")
-	over := d.hears(shimwire.Said)
+	over := d.hears(shimwire.StatusReport)
 	assert.Equal(t, []string{"screen", "", ""}, []string{over.Source, over.Activity, over.Reason})
 	d.hears(shimwire.Prompted)
 	s.sees("got \x1b[200~fix it")
@@ -63,7 +63,7 @@ func TestSetupDialog_MayAppearLate(t *testing.T) {
 	d.hears(shimwire.Idle)
 	for _, dialog := range []string{"Do you trust this folder?", "prompt>"} {
 		s.keys("\n")
-		m := d.hears(shimwire.Said)
+		m := d.hears(shimwire.StatusReport)
 		assert.Equal(t, []string{"screen", "waiting", "setup", dialog}, []string{m.Source, m.Activity, m.Reason, m.Text})
 	}
 	s.keys("\n\n")
@@ -95,12 +95,12 @@ func TestSetupDialog_DetectionStopsAfterAStatusReport(t *testing.T) {
 			s := h.show()
 			d := h.connect()
 			s.keys("\n")
-			d.hears(shimwire.Said)
+			d.hears(shimwire.StatusReport)
 			s.keys("\n")
 			s.sees("Do you trust")
 			d.hears(shimwire.Idle)
 			s.keys("\n")
-			assert.Equal(t, shimwire.Bell, d.hears(shimwire.Said).Source)
+			assert.Equal(t, shimwire.Bell, d.hears(shimwire.StatusReport).Source)
 			s.keys("\n")
 			s.ends()
 		})
@@ -110,13 +110,13 @@ func TestSetupDialog_DetectionStopsAfterAStatusReport(t *testing.T) {
 // TestOSC7501_CanBeIgnored does not answer, so that the agent goes on as in any other terminal.
 func TestOSC7501_CanBeIgnored(t *testing.T) {
 	h := newHome(t, "sh", "-c", says("\x1b]7501;?\a\x1b]7501;state=idle\ashown", "\a"))
-	h.spec.Deaf = true
+	h.spec.IgnoreOSC7501 = true
 	s := h.show()
 	d := h.connect()
 	s.keys("\n")
 	s.sees("shown")
 	s.keys("\n")
-	assert.Equal(t, shimwire.Bell, d.hears(shimwire.Said).Source)
+	assert.Equal(t, shimwire.Bell, d.hears(shimwire.StatusReport).Source)
 	s.keys("\n")
 	s.ends()
 	assert.NotContains(t, s.printed(), "7501")

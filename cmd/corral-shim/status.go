@@ -120,7 +120,7 @@ func statusText(value []byte) string {
 	if err != nil {
 		return ""
 	}
-	return shimwire.Line(string(text[:min(n, maxStatusText)]))
+	return shimwire.SanitizeLine(string(text[:min(n, maxStatusText)]))
 }
 
 // programStatus has the records of a program, the one first that was reported last.
@@ -189,7 +189,7 @@ func (r status) word() word {
 
 // saysStatus takes an OSC 7501.
 func (s *shim) saysStatus(body []byte) {
-	if s.spec.Deaf {
+	if s.spec.IgnoreOSC7501 {
 		return
 	}
 	if bytes.HasPrefix(body, []byte{'?'}) { // a later revision may ask for more

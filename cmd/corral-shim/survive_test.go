@@ -96,11 +96,11 @@ func TestExitStatus_RecordsSIGTERMOfTheScope(t *testing.T) {
 			status := s.status()
 			assert.Equal(t, int(unix.SIGTERM), status.Value)
 			if !row.recorded {
-				assert.Zero(t, status.Told)
+				assert.Zero(t, status.SIGTERMMonotonic)
 				return
 			}
-			assert.GreaterOrEqual(t, status.Told, before.Truncate(time.Microsecond))
-			assert.LessOrEqual(t, status.Told, status.ExitedMonotonic)
+			assert.GreaterOrEqual(t, status.SIGTERMMonotonic, before.Truncate(time.Microsecond))
+			assert.LessOrEqual(t, status.SIGTERMMonotonic, status.ExitedMonotonic)
 		})
 	}
 }

@@ -39,7 +39,7 @@ func (s *shim) titled(title []byte) {
 	is := func(re *regexp.Regexp) bool { return re != nil && re.Match(title) }
 	switch before := s.said[saidByTitle].word; {
 	case is(t.blocked):
-		s.says(saidByTitle, word{activity: "waiting", reason: "question", text: shimwire.Line(string(title))})
+		s.says(saidByTitle, word{activity: "waiting", reason: "question", text: shimwire.SanitizeLine(string(title))})
 	case is(t.working):
 		s.says(saidByTitle, word{activity: "working"})
 	case is(t.ready) && before.activity == "working":

@@ -96,7 +96,7 @@ func (m *tmux) shows(want func(screen string) bool) string {
 // showsEnd waits until the pane shows the line about the end of the agent, and returns the screen without it.
 func (m *tmux) showsEnd(how string) string {
 	m.t.Helper()
-	line := shimwire.EndMark + "agent " + how + ". Restart or log: corralctl attach shop"
+	line := shimwire.ExitLinePrefix + "agent " + how + ". Restart or log: corralctl attach shop"
 	screen := m.shows(func(screen string) bool { return strings.HasSuffix(screen, line) })
 	return strings.TrimSuffix(screen, line)
 }

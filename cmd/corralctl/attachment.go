@@ -177,7 +177,7 @@ func (a *attachment) detached(ctx context.Context) (again bool, err error) {
 	a.eraseMessage("[detached (from session " + a.id + ")]")
 	bus, err := a.c.connect(ctx)
 	if err == nil {
-		bus.NeverStart()
+		bus.DisableAutoStart()
 		now, err := bus.Session(ctx, a.id)
 		if err == nil && isOver(now) || isRemoved(err) {
 			a.typing = true

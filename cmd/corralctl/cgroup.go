@@ -24,7 +24,7 @@ type process struct {
 
 // ours tells of a process that Corral put beside the agent, or that one of those runs.
 func (p process) ours() bool {
-	return shimwire.Beside(p.name, func() []string { return p.argv })
+	return shimwire.IsInfrastructure(p.name, func() []string { return p.argv })
 }
 
 // command is what the process runs, for a person.

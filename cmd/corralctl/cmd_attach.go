@@ -147,7 +147,7 @@ func (c *ctl) ownSession(ctx context.Context, bus *client.Client) string {
 	if c.host != "" || !concerned() {
 		return ""
 	}
-	id, err := bus.SessionOf(ctx, 0)
+	id, err := bus.SessionByPID(ctx, 0)
 	if err != nil {
 		return "" // it has left the session, or there is none any more
 	}

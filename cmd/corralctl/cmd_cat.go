@@ -61,7 +61,7 @@ const maxDefinition = 16 << 20
 // showFile prints a file below its name, as systemctl cat does.
 func (c *ctl) showFile(path string) error {
 	heading := "# " + wording.Printable(path)
-	if config.Masked(path) {
+	if config.IsMasked(path) {
 		heading += " (masked: the installed agent of this name is ignored)"
 	}
 	fmt.Fprintln(c.out, c.paint(wording.Bold, heading))

@@ -104,7 +104,7 @@ func newEdit(agent string, full bool) (*edit, error) {
 	if e.exists {
 		return e, nil
 	}
-	if len(files) > 0 && filepath.Ext(files[0]) == ".agent" && !config.Masked(files[0]) {
+	if len(files) > 0 && filepath.Ext(files[0]) == ".agent" && !config.IsMasked(files[0]) {
 		e.text, err = safefile.ReadLinked(files[0], maxDefinition)
 		return e, err
 	}

@@ -34,7 +34,7 @@ var lingerVerb = verb{name: "linger", args: "[on|off]", summary: "Show or set wh
 				return cannotLinger(on, err)
 			}
 		}
-		return c.printLinger(logind.Lingers(), len(args) == 0)
+		return c.printLinger(logind.IsLingering(), len(args) == 0)
 	})}
 
 func (c *ctl) printLinger(on, asked bool) error {

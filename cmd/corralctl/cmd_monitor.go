@@ -93,7 +93,7 @@ func (c *ctl) monitor(ctx context.Context, t teller) error {
 		if errors.As(err, &f) || !m.begun && errors.As(err, &connect) {
 			return c.cannot("monitor", "", err) // it will not be better for waiting
 		}
-		if err != nil && !client.Away(err) {
+		if err != nil && !client.IsUnavailable(err) {
 			return c.cannot("monitor", "", err)
 		}
 		if err == nil { // it was connected
@@ -126,12 +126,12 @@ func (m *monitor) listen(ctx context.Context) error {
 		return err
 	}
 	if m.begun { // it starts a daemon once, and none that was stopped since
-		bus.NeverStart()
+		bus.DisableAutoStart()
 	}
 	if err := m.sync(ctx); err != nil {
 		return err
 	}
-	bus.NeverStart()
+	bus.DisableAutoStart()
 	for event := range events {
 		if err := m.apply(ctx, event); err != nil {
 			return err
@@ -146,7 +146,7 @@ func (m *monitor) listen(ctx context.Context) error {
 // sync reads every session and tells what is different from what was known.
 func (m *monitor) sync(ctx context.Context) error {
 	sessions, err := m.c.client.Sessions(ctx)
-	if client.Away(err) && ctx.Err() == nil {
+	if client.IsUnavailable(err) && ctx.Err() == nil {
 		return m.lost()
 	}
 	if err != nil {

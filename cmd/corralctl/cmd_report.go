@@ -145,8 +145,8 @@ func (c *ctl) reportActivity(ctx context.Context, r client.Report, conversation 
 			return nil
 		}
 	}
-	r.Session = os.Getenv(sessionVariable)
-	if err := bus.ReportActivity(ctx, r); err != nil && !client.Unreachable(err) {
+	r.ExpectedSession = os.Getenv(sessionVariable)
+	if err := bus.ReportActivity(ctx, r); err != nil && !client.IsUnreachable(err) {
 		return &failure{code: exitFailed, message: "cannot report: " + err.Error()}
 	}
 	return nil

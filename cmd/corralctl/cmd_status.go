@@ -27,7 +27,7 @@ var statusVerb = verb{name: "status", args: "[ID…]", summary: "Show the status
 			} else if err == nil {
 				err = c.sessionsStatus(ctx, args, *lines)
 			}
-			if client.Away(err) {
+			if client.IsUnavailable(err) {
 				return c.savedStatus(args, err)
 			}
 			return err
@@ -237,7 +237,7 @@ func (c *ctl) printPlace(s client.Session) {
 func (c *ctl) printSettings(s client.Session) {
 	var limits []string
 	for _, p := range s.UnitProperties {
-		limits = append(limits, wording.ShellWord(unitproperty.Text(p.Name, p.Value)))
+		limits = append(limits, wording.ShellWord(unitproperty.Format(p.Name, p.Value)))
 	}
 	if len(limits) > 0 {
 		c.field("Limits", "%s", c.fit(wording.Printable(strings.Join(limits, " ")), statusIndent))

@@ -78,8 +78,8 @@ func (c *ctl) topOptions(bus *client.Client, sort string) top.Options {
 		Create: func(ctx context.Context, spec top.NewSession) (string, error) {
 			return c.createFromForm(ctx, bus, spec)
 		},
-		Leftovers: func(group string) int { return leftovers(client.Session{ControlGroup: group}) },
-		Explain: func(doing, id string, err error) string {
+		CountLeftovers: func(group string) int { return leftovers(client.Session{ControlGroup: group}) },
+		ErrorText: func(doing, id string, err error) string {
 			return c.cannot(doing, id, err).message
 		},
 	}

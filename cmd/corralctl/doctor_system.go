@@ -249,7 +249,7 @@ func checkInotify(context.Context) []finding {
 }
 
 func checkLinger(context.Context) []finding {
-	if !logind.Lingers() {
+	if !logind.IsLingering() {
 		return []finding{note("corralctl linger on", "off: sessions end when you log out")}
 	}
 	return []finding{ok("on: sessions keep running when you log out")}
@@ -263,7 +263,7 @@ func checkLock(ctx context.Context) []finding {
 		return []finding{note("", "no login manager is running: %s", without)}
 	}
 	defer func() { _ = manager.Close() }()
-	lock, err := manager.Delay(ctx, "corralctl doctor", "Check whether it is granted")
+	lock, err := manager.Inhibit(ctx, "corralctl doctor", "Check whether it is granted")
 	if err != nil {
 		return []finding{note("install polkit (polkitd)", "the login manager grants none: %s", without)}
 	}
@@ -279,7 +279,7 @@ func (p *patient) checkNotifications(ctx context.Context) []finding {
 		return nil
 	case p.owned(ctx, name):
 		return []finding{ok("a notification server is on the bus")}
-	case !p.environment.Graphical():
+	case !p.environment.HasDisplay():
 		return []finding{ok("none, without a graphical session")}
 	case p.activatable(ctx, name):
 		return []finding{ok("the notification server is started on demand")}

@@ -95,10 +95,10 @@ func (c *ctl) cannot(doing, object string, err error) *failure {
 	if object != "" {
 		prefix += fmt.Sprintf(" %q", object)
 	}
-	if client.Unreachable(err) && c.late() {
+	if client.IsUnreachable(err) && c.late() {
 		return &failure{code: exitFailed, message: fmt.Sprintf("%s: it took longer than %s", prefix, c.timeout.Duration)}
 	}
-	if client.Unreachable(err) {
+	if client.IsUnreachable(err) {
 		return &failure{exitUnreachable, prefix + ": " + c.unreachable(err), c.startHint(err)}
 	}
 	short := dbusapi.ShortErrorName(err)

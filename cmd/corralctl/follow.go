@@ -202,7 +202,7 @@ func (f *follower) find() error {
 	if f.playback.sized {
 		if sizes, ok := readSizes(f.directory); ok && f.isCurrent(info) {
 			f.playback.know(sizes, true)
-			to = f.playback.at - sizes.Begin()
+			to = f.playback.at - sizes.Start()
 		}
 	}
 	if to < 0 {
@@ -212,7 +212,7 @@ func (f *follower) find() error {
 		to = 0
 	}
 	if to != position {
-		f.playback.at = f.playback.sizes.Begin() + to
+		f.playback.at = f.playback.sizes.Start() + to
 		_, seekErr := f.file.Seek(to, io.SeekStart)
 		err = errors.Join(err, seekErr)
 	}
@@ -252,7 +252,7 @@ func (f *follower) reopen() (bool, error) {
 	_ = f.file.Close()
 	f.file = files.newer
 	f.playback.know(files.sizes, files.sized)
-	f.playback.at = files.sizes.Begin()
+	f.playback.at = files.sizes.Start()
 	return true, nil
 }
 
@@ -265,9 +265,9 @@ func (f *follower) bridge(files *logFiles) error {
 	at, wasSized := f.playback.at, f.playback.sized && files.sized
 	f.playback.know(files.sizes, files.sized)
 	if files.older == nil {
-		return f.tellMissing(wasSized, at, files.sizes.Begin())
+		return f.tellMissing(wasSized, at, files.sizes.Start())
 	}
-	begin, _ := files.sizes.Older()
+	begin, _ := files.sizes.OlderStart()
 	if err := f.tellMissing(wasSized, at, begin); err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func (l *lastingWatch) subscribe(ctx context.Context) (err error) {
 // next returns what is told next. After a DaemonBack everything is to be read anew. From the first call on no daemon is started: one that was stopped, or removed,
 // is not to come back for that.
 func (l *lastingWatch) next(ctx context.Context) (client.Event, error) {
-	l.c.client.NeverStart()
+	l.c.client.DisableAutoStart()
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -71,9 +71,9 @@ func (l *lastingWatch) reconnect(ctx context.Context) error {
 		l.away(busAway)
 		err := l.listen(ctx)
 		if err == nil {
-			l.c.client.NeverStart()
+			l.c.client.DisableAutoStart()
 		}
-		if err == nil || !client.Unreachable(err) {
+		if err == nil || !client.IsUnreachable(err) {
 			return err
 		}
 		if err := sleep(ctx, pause); err != nil {
@@ -96,9 +96,9 @@ func (l *lastingWatch) ask(ctx context.Context, question func() error) (known bo
 		switch {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
-		case client.Disconnected(err):
+		case client.IsDisconnected(err):
 			return false, nil
-		case !client.Away(err):
+		case !client.IsUnavailable(err):
 			return true, err
 		}
 		if err := sleep(ctx, pause); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/corrald/corral/internal/logsizes"
+	"github.com/corrald/corral/internal/termsizes"
 	"github.com/corrald/corral/internal/testbed"
 )
 
@@ -53,20 +53,20 @@ func TestLogs_EscapesControlCharacters(t *testing.T) {
 type writtenLog struct {
 	t         *testing.T
 	directory string
-	sizes     logsizes.Sizes
+	sizes     termsizes.Sizes
 	unsized   bool // an older shim, that kept no record
 	size      int64
 }
 
 func newWrittenLog(t *testing.T) *writtenLog {
-	w := &writtenLog{t: t, directory: t.TempDir(), sizes: logsizes.New(0)}
+	w := &writtenLog{t: t, directory: t.TempDir(), sizes: termsizes.New(0)}
 	w.save()
 	return w
 }
 
 func (w *writtenLog) save() {
 	if !w.unsized {
-		require.NoError(w.t, os.WriteFile(filepath.Join(w.directory, logsizes.Name), w.sizes.Append(nil), 0o600))
+		require.NoError(w.t, os.WriteFile(filepath.Join(w.directory, termsizes.FileName), w.sizes.Append(nil), 0o600))
 	}
 }
 
@@ -80,13 +80,13 @@ func (w *writtenLog) write(text string) {
 }
 
 func (w *writtenLog) is(columns uint16) {
-	w.sizes.Set(logsizes.Size{At: w.sizes.Begin() + w.size, Columns: columns, Rows: 10})
+	w.sizes.Set(termsizes.Size{Offset: w.sizes.Start() + w.size, Columns: columns, Rows: 10})
 	w.save()
 }
 
 func (w *writtenLog) rotate() {
 	require.NoError(w.t, os.Rename(filepath.Join(w.directory, logName), filepath.Join(w.directory, oldName)))
-	w.sizes.Rotate(w.sizes.Begin() + w.size)
+	w.sizes.Rotate(w.sizes.Start() + w.size)
 	w.size = 0
 	w.save()
 }
@@ -116,7 +116,7 @@ func (w *writtenLog) follow(lines int) (*follower, func() string) {
 
 // TestLogs_DoesNotBlockOnAFIFO in the place of a file of the log: a log is shown without its sizes, and of the rest the user is told.
 func TestLogs_DoesNotBlockOnAFIFO(t *testing.T) {
-	for _, name := range []string{logName, oldName, logsizes.Name} {
+	for _, name := range []string{logName, oldName, termsizes.FileName} {
 		w := newWrittenLog(t)
 		w.write("new\r\n")
 		path := filepath.Join(w.directory, name)
@@ -126,7 +126,7 @@ func TestLogs_DoesNotBlockOnAFIFO(t *testing.T) {
 		f := &follower{directory: w.directory, out: c}
 		err := f.begin(&logsOptions{lines: 10})
 		f.close()
-		if name == logsizes.Name {
+		if name == termsizes.FileName {
 			require.NoError(t, err)
 		} else {
 			require.EqualError(t, err, path+" is a FIFO, expected a regular file")
@@ -143,9 +143,9 @@ func TestLogs_IncludesTheRotatedFile(t *testing.T) {
 	w.write("new\r\n")
 	assert.Equal(t, "old\nnew\n", w.shown(false))
 	assert.Equal(t, "old\r\nnew\r\n", w.shown(true))
-	require.NoError(t, os.Remove(filepath.Join(w.directory, logsizes.Name)))
+	require.NoError(t, os.Remove(filepath.Join(w.directory, termsizes.FileName)))
 	assert.Equal(t, "old\nnew\n", w.shown(false), "an older shim kept no record of sizes")
-	require.NoError(t, os.WriteFile(filepath.Join(w.directory, logsizes.Name), []byte("7 8 9 10\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(w.directory, termsizes.FileName), []byte("7 8 9 10\n"), 0o600))
 	assert.Equal(t, "old\nnew\n", w.shown(false), "one that cannot be read is as none")
 }
 
@@ -174,7 +174,7 @@ func TestLogs_ReplaysRecordedTerminalSizes(t *testing.T) {
 }
 
 func TestLogs_FollowsThroughRotation(t *testing.T) {
-	w := &writtenLog{t: t, directory: t.TempDir(), sizes: logsizes.New(0)}
+	w := &writtenLog{t: t, directory: t.TempDir(), sizes: termsizes.New(0)}
 	f, _ := w.follow(2)
 	require.NoError(t, f.read(), "there is no log yet")
 	w.write("one\r\ntwo\r\nthree\r\n")
@@ -197,7 +197,7 @@ func TestLogs_FollowsThroughRotation(t *testing.T) {
 	path := filepath.Join(w.directory, logName)
 	w.write("eight\r\n")
 	require.NoError(t, os.WriteFile(path, []byte("seven\r\neight\r\n"), 0o600))
-	w.sizes.MoveBegins(0, int64(len("six\r\n")))
+	w.sizes.TrimStarts(0, int64(len("six\r\n")))
 	w.save()
 	require.NoError(t, f.read())
 	assert.Equal(t, "two\nthree\nfour\nfive\nsix\nseven\neight\n", output())
@@ -240,7 +240,7 @@ func TestLogs_FollowLosesNothingAtRotation(t *testing.T) {
 
 // TestLogs_FollowWaitsForTheFirstOutput than somebody follows it, and is rotated before that is seen.
 func TestLogs_FollowWaitsForTheFirstOutput(t *testing.T) {
-	w := &writtenLog{t: t, directory: t.TempDir(), sizes: logsizes.New(0)}
+	w := &writtenLog{t: t, directory: t.TempDir(), sizes: termsizes.New(0)}
 	w.save()
 	f, output := w.follow(10)
 	require.NoError(t, f.read())
@@ -263,7 +263,7 @@ func TestLogs_FollowReportsMissingOutput(t *testing.T) {
 		{false, "one\n\n[corral: 12 bytes of output are missing here: the log was rotated before it was read]\nfour\nfive\n"},
 		{true, "one\n\n[corral: output may be missing here: the log was rotated before it was read]\nfour\nfive\n"},
 	} {
-		w := &writtenLog{t: t, directory: t.TempDir(), sizes: logsizes.New(0), unsized: row.unsized}
+		w := &writtenLog{t: t, directory: t.TempDir(), sizes: termsizes.New(0), unsized: row.unsized}
 		w.save()
 		w.write("one\r\n")
 		f, output := w.follow(-1)

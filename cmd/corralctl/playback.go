@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/corrald/corral/cmd/corralctl/transcript"
-	"github.com/corrald/corral/internal/logsizes"
 	"github.com/corrald/corral/internal/safefile"
+	"github.com/corrald/corral/internal/termsizes"
 )
 
 // logName is the file that a session's output goes to; when it is full it is renamed, and a new one takes its place.
@@ -22,8 +22,8 @@ const (
 
 // logFiles are the two files of a log as they were at one moment, with the sizes that the agent's terminal had in them.
 type logFiles struct {
-	older, newer *os.File       // older is nil if there is none
-	sizes        logsizes.Sizes // with sized only: who wrote the log has not told of them
+	older, newer *os.File        // older is nil if there is none
+	sizes        termsizes.Sizes // with sized only: who wrote the log has not told of them
 	sized        bool
 }
 
@@ -69,7 +69,7 @@ func (f *logFiles) belongTogether(path string) bool {
 	if err1 != nil || err2 != nil || !os.SameFile(is, now) {
 		return false
 	}
-	if _, has := f.sizes.Older(); f.sized && has != (f.older != nil) {
+	if _, has := f.sizes.OlderStart(); f.sized && has != (f.older != nil) {
 		f.sized = false
 	}
 	return true
@@ -84,12 +84,12 @@ func (f *logFiles) close() {
 }
 
 // readSizes reads the record of sizes, if there is one that can be read.
-func readSizes(directory string) (logsizes.Sizes, bool) {
-	text, err := safefile.Read(filepath.Join(directory, logsizes.Name), logsizes.MaxText)
+func readSizes(directory string) (termsizes.Sizes, bool) {
+	text, err := safefile.Read(filepath.Join(directory, termsizes.FileName), termsizes.MaxFileSize)
 	if err != nil {
-		return logsizes.Sizes{}, false
+		return termsizes.Sizes{}, false
 	}
-	sizes, err := logsizes.Parse(text)
+	sizes, err := termsizes.Parse(text)
 	return sizes, err == nil
 }
 
@@ -107,13 +107,13 @@ type playback struct {
 	sink  io.Writer              // text, or what the user wanted instead
 	text  *transcript.Transcript // nil if the log is shown as it is
 	at    int64                  // the place in the log that is written next, if that is known
-	sizes logsizes.Sizes
+	sizes termsizes.Sizes
 	sized bool
-	is    logsizes.Size // what the terminal has
+	is    termsizes.Size // what the terminal has
 }
 
 // know takes over what is known of the sizes.
-func (p *playback) know(sizes logsizes.Sizes, sized bool) { p.sizes, p.sized = sizes, sized }
+func (p *playback) know(sizes termsizes.Sizes, sized bool) { p.sizes, p.sized = sizes, sized }
 
 // Write writes the next part of the log.
 func (p *playback) Write(part []byte) (int, error) {
@@ -135,11 +135,11 @@ func (p *playback) Write(part []byte) (int, error) {
 
 // turn gives the terminal the size that it has at this place, and returns for how many of the next bytes it is that.
 func (p *playback) turn(most int) int {
-	var size logsizes.Size
+	var size termsizes.Size
 	if p.sized {
 		for _, next := range p.sizes.All() {
-			if next.At > p.at {
-				most = int(min(int64(most), next.At-p.at))
+			if next.Offset > p.at {
+				most = int(min(int64(most), next.Offset-p.at))
 				break
 			}
 			size = next
@@ -156,12 +156,12 @@ func (p *playback) turn(most int) int {
 func (p *playback) play(f *logFiles) error {
 	p.know(f.sizes, f.sized)
 	if f.older != nil {
-		p.at, _ = f.sizes.Older()
+		p.at, _ = f.sizes.OlderStart()
 		if _, err := io.Copy(p, f.older); err != nil {
 			return err
 		}
 	}
-	p.at = f.sizes.Begin()
+	p.at = f.sizes.Start()
 	_, err := io.Copy(p, f.newer)
 	return err
 }

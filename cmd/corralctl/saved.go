@@ -18,7 +18,7 @@ import (
 
 // savedList reads the sessions from the disk, where the daemon could not be asked because of err. The list has err as what is left to report.
 func (c *ctl) savedList(doing string, err error) (sessionList, error) {
-	if !client.Away(err) || c.host != "" {
+	if !client.IsUnavailable(err) || c.host != "" {
 		return sessionList{}, err
 	}
 	unknown := wording.UnknownState

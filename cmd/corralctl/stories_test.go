@@ -183,7 +183,7 @@ func startDaemon(t *testing.T, programs testbed.Binaries, environment []string) 
 
 func (s *stage) play(t *testing.T, path string, scene scene) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), testbed.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testbed.Timeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, "sh", "-c", scene.command)
 	// A command that waits for what never comes is ended, with all that it started, and what it has said is shown.

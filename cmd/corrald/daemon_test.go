@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) { testbed.Main(m) }
 
 // patience is how long a test waits for what should happen soon.
-const patience = testbed.Patience
+const patience = testbed.Timeout
 
 // corrald is a daemon with a state of its own, on the test bed's bus, and a client of it. There is one at a time: it owns the bus name.
 type corrald struct {

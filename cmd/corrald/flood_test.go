@@ -150,7 +150,7 @@ func (c *deaf) hear(t *testing.T) (refused int) {
 // TestFlood_OfCalls: a client that asks for everything as fast as it can, and reads no answer, does not make the others wait, and what it asks for does
 // not pile up in the daemon: not its calls, and not the answers.
 func TestFlood_OfCalls(t *testing.T) {
-	d := startProgram(t, testbed.MeasuredCorrald(t))
+	d := startProgram(t, testbed.CorraldWithoutRace(t))
 	d.crowd(t, "s", 100, false)
 	before := d.memory(t, "VmRSS")
 	flood := newDeaf(t)

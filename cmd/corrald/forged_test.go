@@ -36,7 +36,7 @@ const (
 // TestSignals_ForgedHaveNoEffect: another connection sends the daemon each signal that it listens to, as a program of the same user can.
 func TestSignals_ForgedHaveNoEffect(t *testing.T) {
 	l := newLoginManager(t)
-	server := testbed.Notifications(t, "actions")
+	server := testbed.StartNotificationServer(t, "actions")
 	d := startDaemon(t)
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
 	d.env = append(d.env, "DBUS_SYSTEM_BUS_ADDRESS="+os.Getenv("DBUS_SESSION_BUS_ADDRESS"))

@@ -59,7 +59,7 @@ func (d *corrald) flooded(t *testing.T, what string, over func() bool) {
 // TestFlood_OfBrokenExitRecords is logged once in ten seconds, and the exit that is recorded in the
 // end is not missed.
 func TestFlood_OfBrokenExitRecords(t *testing.T) {
-	d := startProgram(t, testbed.MeasuredCorrald(t))
+	d := startProgram(t, testbed.CorraldWithoutRace(t))
 	s := d.create(t, "shop", d.witness("shop"))
 	pid := d.agents(t, "shop", 1)[0]
 	dir := d.stateDir("shop")
@@ -145,7 +145,7 @@ while True:
 // TestFlood_OfShimMessages is taken in slices: who speaks as a shim without pause is still heard, and
 // costs little.
 func TestFlood_OfShimMessages(t *testing.T) {
-	d := startProgram(t, testbed.MeasuredCorrald(t))
+	d := startProgram(t, testbed.CorraldWithoutRace(t))
 	d.write("flooding-shim", floodingShim)
 	shim := filepath.Join(d.dir, "flooding-shim")
 	require.NoError(t, os.Chmod(shim, 0o700))

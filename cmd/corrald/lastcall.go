@@ -75,7 +75,7 @@ func (l *lastCall) serve(ctx context.Context) {
 	for {
 		var goingDown, sleeping <-chan bool
 		if l.manager != nil {
-			goingDown, sleeping = l.manager.GoingDown(), l.manager.Sleeping()
+			goingDown, sleeping = l.manager.PreparingForShutdown(), l.manager.PreparingForSleep()
 		}
 		select {
 		case <-ctx.Done():
@@ -230,7 +230,7 @@ func (l *lastCall) take(ctx context.Context) *logind.Lock {
 	}
 	ctx, cancel := deadline.Context(ctx, lockTimeout)
 	defer cancel()
-	lock, err := l.manager.Delay(ctx, "corrald", "Agents save their work")
+	lock, err := l.manager.Inhibit(ctx, "corrald", "Agents save their work")
 	if err != nil {
 		l.log.Debug("the login manager does not delay a shutdown or sleep", "err", err)
 	}

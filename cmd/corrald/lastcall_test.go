@@ -23,7 +23,7 @@ func TestShutdownInhibitor_HoldsNoLockDuringSleep(t *testing.T) {
 		l.manager = l.connect(t.Context())
 		require.NotNil(t, l.manager)
 		m.sleeps(t, true)
-		testbed.Poll(t, "word of the sleep", func() bool { return len(l.manager.Sleeping()) == 1 })
+		testbed.Poll(t, "word of the sleep", func() bool { return len(l.manager.PreparingForSleep()) == 1 })
 		l.live(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan struct{})
@@ -31,7 +31,9 @@ func TestShutdownInhibitor_HoldsNoLockDuringSleep(t *testing.T) {
 			defer close(served)
 			l.serve(ctx)
 		}()
-		testbed.Poll(t, "all of it is heard", func() bool { return len(l.busy)+len(l.manager.GoingDown())+len(l.manager.Sleeping()) == 0 })
+		testbed.Poll(t, "all of it is heard", func() bool {
+			return len(l.busy)+len(l.manager.PreparingForShutdown())+len(l.manager.PreparingForSleep()) == 0
+		})
 		cancel()
 		<-served
 		assert.Nil(t, l.lock)

@@ -21,12 +21,12 @@ func (d *parts) notices(t *tmux.Tmux, settings notify.Settings) *notify.Notifier
 	return notify.New(notify.Options{
 		Address: d.bus, File: filepath.Join(d.state, "notifications.json"), Settings: settings,
 		Sessions: func() notify.Sessions { return d.sup },
-		Watched: func(ctx context.Context, id string) bool {
+		IsWatched: func(ctx context.Context, id string) bool {
 			s, err := tmux.NewSession(filepath.Join(d.runtime, id), id)
 			return err == nil && t.Watched(ctx, s)
 		},
-		Terminal: d.window,
-		Message: func(ctx context.Context, id, text string) {
+		OpenTerminal: d.window,
+		ShowMessage: func(ctx context.Context, id, text string) {
 			s, err := tmux.NewSession(filepath.Join(d.runtime, id), id)
 			if err == nil {
 				err = t.Message(ctx, s, text)
@@ -35,9 +35,9 @@ func (d *parts) notices(t *tmux.Tmux, settings notify.Settings) *notify.Notifier
 				d.log.Debug("cannot show a message in a terminal", "session", id, "err", err) // it may just have gone
 			}
 		},
-		Hooks:    notify.Hooks{List: d.hooks, Run: d.runHook, Ended: d.hookEnded},
+		Hooks:    notify.Hooks{List: d.hooks, Run: d.runHook, ReportResult: d.hookEnded},
 		Announce: d.server.NotificationsChanged,
-		Report:   func(err error) { d.log.Warn("a desktop notification failed", "err", err) },
+		LogError: func(err error) { d.log.Warn("a desktop notification failed", "err", err) },
 	})
 }
 
@@ -56,7 +56,7 @@ func (d *parts) runHook(ctx context.Context, hook config.Hook, input []byte, sta
 	defer func() { _ = conn.Close() }()
 	return transient.Run(ctx, conn, transient.Service{
 		Kind: "hook", Name: hook.Name, Description: "Corral hook " + hook.Name, Slice: "background.slice", Argv: []string{hook.Path},
-	}, input, notify.HookTime, started)
+	}, input, notify.HookTimeout, started)
 }
 
 // hookEnded takes note of what has become of a hook. A failure is a problem until the hook works, is gone, or the configuration is read again.

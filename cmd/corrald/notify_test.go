@@ -35,13 +35,13 @@ func gone(t *testing.T, s *testbed.NotificationServer, n testbed.Notification) {
 // TestNotification_FollowsSessionUntilRemoval: what a person sees of a session, from its failure to its end.
 func TestNotification_FollowsSessionUntilRemoval(t *testing.T) {
 	d := startDaemon(t)
-	server := testbed.Notifications(t, "actions", "body-markup", "inline-reply")
+	server := testbed.StartNotificationServer(t, "actions", "body-markup", "inline-reply")
 	s := d.run(t, "shop", "exit 3")
 	n := shown(t, server)
 	assert.Equal(t, "shop: failed, exit 3", n.Title)
 	assert.Equal(t, "command exited with code 3\n~, after less than 1s", n.Body)
 	assert.EqualValues(t, 1, n.Urgency)
-	assert.FileExists(t, "../../packaging/desktop/"+n.Entry+".desktop")
+	assert.FileExists(t, "../../packaging/desktop/"+n.DesktopEntry+".desktop")
 	assert.FileExists(t, "../../packaging/desktop/"+n.Icon+".svg")
 	assert.Equal(t, []string{"default", "Open", "open", "Open", "restart", "Restart", "log", "Log"}, n.Actions)
 
@@ -70,7 +70,7 @@ func TestNotification_FollowsSessionUntilRemoval(t *testing.T) {
 // TestNotification_ReplyAnswersTheQuestion, once.
 func TestNotification_ReplyAnswersTheQuestion(t *testing.T) {
 	d := startDaemon(t)
-	server := testbed.Notifications(t, "actions", "body-markup", "inline-reply")
+	server := testbed.StartNotificationServer(t, "actions", "body-markup", "inline-reply")
 	s := d.run(t, "asks", `stty -echo; `+reports("waiting", "Reason", "question", "Message", "<b>red</b> & blue?")+`; read a; echo "$a" >`+d.dir+`/answer; exec sleep 1000`)
 	n := shown(t, server)
 	assert.Equal(t, "asks: has a question", n.Title)
@@ -86,7 +86,7 @@ func TestNotification_ReplyAnswersTheQuestion(t *testing.T) {
 // TestNotification_IsClosedByAttaching: it goes once somebody comes, and none comes while somebody looks.
 func TestNotification_IsClosedByAttaching(t *testing.T) {
 	d := startDaemon(t)
-	server := testbed.Notifications(t)
+	server := testbed.StartNotificationServer(t)
 	pass, open := d.gate(t, "asking")
 	s := d.run(t, "asks", reports("waiting", "Reason", "question", "Message", "1")+"; "+pass+"; "+reports("waiting", "Reason", "question", "Message", "2")+"; exec sleep 1000")
 	n := shown(t, server)
@@ -103,7 +103,7 @@ func TestNotification_IsClosedByAttaching(t *testing.T) {
 // TestNotification_IsShownWhenTheTerminalLosesFocus: a terminal that is attached and has lost the focus is looked at by nobody.
 func TestNotification_IsShownWhenTheTerminalLosesFocus(t *testing.T) {
 	d := startDaemon(t)
-	server := testbed.Notifications(t)
+	server := testbed.StartNotificationServer(t)
 	pass, open := d.gate(t, "asking")
 	s := d.run(t, "asks", pass+"; "+reports("waiting", "Reason", "question", "Message", "1")+"; exec sleep 1000")
 	var argv, environment []string
@@ -131,7 +131,7 @@ func TestNotification_IsShownWhenTheTerminalLosesFocus(t *testing.T) {
 // TestNotification_SummarisesSessionsSuspendedByReboot, from which everything is resumed.
 func TestNotification_SummarisesSessionsSuspendedByReboot(t *testing.T) {
 	d := startDaemon(t)
-	server := testbed.Notifications(t, "actions")
+	server := testbed.StartNotificationServer(t, "actions")
 	shop, forum, mine := d.run(t, "shop", "exec sleep 1000"), d.run(t, "forum", "exec sleep 1000"), d.run(t, "mine", "exec sleep 1000")
 	mine.must("Suspend")
 	d.kill(syscall.SIGTERM)
@@ -155,7 +155,7 @@ func TestNotification_SummarisesSessionsSuspendedByReboot(t *testing.T) {
 // TestNotification_OmitsUserActions.
 func TestNotification_OmitsUserActions(t *testing.T) {
 	d := startDaemon(t)
-	server := testbed.Notifications(t)
+	server := testbed.StartNotificationServer(t)
 	stopped, killed := d.run(t, "stopped", "exec sleep 1000"), d.run(t, "killed", "exec sleep 1000")
 	stopped.must("Stop", uint64(0))
 	killed.must("Kill", "agent", int32(syscall.SIGKILL))
@@ -175,7 +175,7 @@ func TestNotification_IsKeptUntilAServerAppears(t *testing.T) {
 	s.wait("failed", func(f facts) bool { return f.text("Attention") == "failed" })
 	d.kill(syscall.SIGKILL)
 	d.launch()
-	server := testbed.Notifications(t)
+	server := testbed.StartNotificationServer(t)
 	n := shown(t, server)
 	assert.Equal(t, "shop: failed, exit 3", n.Title)
 	d.kill(syscall.SIGTERM)
@@ -185,13 +185,13 @@ func TestNotification_IsKeptUntilAServerAppears(t *testing.T) {
 	s.must("Acknowledge")
 	gone(t, server, n)
 	server.Crash()
-	assert.Equal(t, "after: failed, exit 1", shown(t, testbed.Notifications(t)).Title, "by the next server")
+	assert.Equal(t, "after: failed, exit 1", shown(t, testbed.StartNotificationServer(t)).Title, "by the next server")
 }
 
 // TestNotification_CanBeDisabled on the bus, over restarts, in the configuration, for an agent and for a session.
 func TestNotification_CanBeDisabled(t *testing.T) {
 	d := startDaemon(t)
-	server := testbed.Notifications(t)
+	server := testbed.StartNotificationServer(t)
 	set := func(value any) error {
 		return d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Set", []any{dbusapi.ManagerInterface, "Notifications", dbus.MakeVariant(value)})
 	}
@@ -271,7 +271,7 @@ func TestNotificationOpen_ReportsATerminalThatFails(t *testing.T) {
 	d := startDaemon(t, "Terminal=/bin/false")
 	testbed.Systemctl(t, "set-environment", "DISPLAY=:99")
 	t.Cleanup(func() { _ = exec.Command("systemctl", "--user", "unset-environment", "DISPLAY").Run() })
-	server := testbed.Notifications(t, "actions")
+	server := testbed.StartNotificationServer(t, "actions")
 	s := d.run(t, "shop", "exit 3")
 	n := shown(t, server)
 	for _, action := range []string{"default", "log"} {
@@ -320,7 +320,7 @@ func stopProcess(c *exec.Cmd) {
 // What is remembered of notifications tells nothing of what agents said.
 func TestNotification_FileOmitsMessages(t *testing.T) {
 	d := startDaemon(t)
-	server := testbed.Notifications(t)
+	server := testbed.StartNotificationServer(t)
 	d.run(t, "asks", reports("waiting", "Reason", "question", "Message", "the password?")+"; exec sleep 1000")
 	shown(t, server)
 	d.kill(syscall.SIGTERM)

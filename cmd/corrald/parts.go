@@ -124,7 +124,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	if d.units, err = units.Connect(ctx, p.bus, filepath.Dir(p.runtime)); err != nil {
 		return nil, err
 	}
-	d.server = server.New(server.Info{Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload, Log: out, SetNotifications: func(on bool) error { return d.notify.Switch(on) },
+	d.server = server.New(server.Info{Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload, Log: out, SetNotifications: func(on bool) error { return d.notify.SetEnabled(on) },
 		StartAtLogin: (&loginStart{parts: d}).enable},
 		func(err error) { log.Error("an error on the bus", "err", err) })
 	if err := d.server.Connect(ctx, p.bus); err != nil {
@@ -143,7 +143,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	options := supervisor.Options{
 		Config: conf, Agents: agents, Records: records, World: world, Publisher: publishers{d.server, d.notify}, Log: log,
 		Version: version.Version, BootID: boot, RuntimeDir: p.runtime, Home: p.home, ShareDir: config.FindShare(p.programs),
-		WorktreeDir: filepath.Join(p.data, "worktrees"), Git: worktree.Git{Environment: environment.Inherited(os.Environ()), Run: p.runWorktreeStep},
+		WorktreeDir: filepath.Join(p.data, "worktrees"), Git: worktree.Git{Environment: environment.ForHelper(os.Environ()), Run: p.runWorktreeStep},
 		Status: func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) }, Live: d.last.live, Announce: d.server.ShuttingDownChanged,
 		Stirred: (&rest{after: restAfter}).stir,
 		Ending: func(most time.Duration) {
@@ -195,7 +195,7 @@ func (d *parts) ground(ctx context.Context, detachKey string) (*tmux.Tmux, *grou
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the manager's environment: %w", err)
 	}
-	t, err := tmux.Prepare(d.runtime, environment.Inherited(env, "TERM=tmux-256color"), d.bus)
+	t, err := tmux.Prepare(d.runtime, environment.ForHelper(env, "TERM=tmux-256color"), d.bus)
 	if err != nil {
 		return nil, nil, err
 	}

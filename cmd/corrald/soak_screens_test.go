@@ -83,7 +83,7 @@ func (s *screens) show(isReal bool) {
 		return
 	}
 	if !isReal {
-		s.fake = testbed.Notifications(s.t, "actions", "body-markup")
+		s.fake = testbed.StartNotificationServer(s.t, "actions", "body-markup")
 		return
 	}
 	s.light()
@@ -127,14 +127,14 @@ func (s *screens) hang(on bool) {
 	}
 	if s.hangs != nil && !on {
 		if s.fake != nil {
-			s.fake.Before(nil)
+			s.fake.OnNotify(nil)
 		}
 		close(s.hangs)
 		s.hangs = nil
 	}
 	if s.fake != nil && on && s.hangs == nil {
 		hangs := make(chan struct{})
-		s.fake.Before(func(testbed.Notification) *dbus.Error {
+		s.fake.OnNotify(func(testbed.Notification) *dbus.Error {
 			<-hangs
 			return nil
 		})

@@ -36,7 +36,7 @@ func (t *tmuxTrouble) read(value string, invalid []tmux.Invalid) {
 	t.known[value] = invalid
 	var lines []string
 	for _, i := range invalid {
-		line := shimwire.Line(i.String()) // a file may have any bytes
+		line := shimwire.SanitizeLine(i.String()) // a file may have any bytes
 		t.log.Warn("a line of a tmux configuration is invalid and ignored", "detail", line, "file", i.File, "line", i.Line)
 		lines = append(lines, line)
 	}

@@ -220,9 +220,9 @@ func (e *NoAnswerError) Error() string {
 // Unwrap returns what it is beside that.
 func (e *NoAnswerError) Unwrap() error { return context.DeadlineExceeded }
 
-// NeverStart has no call from here on start a daemon: where there is none it fails, and Unreachable tells so. It is for who follows what a daemon tells: one
+// DisableAutoStart has no call from here on start a daemon: where there is none it fails, and Unreachable tells so. It is for who follows what a daemon tells: one
 // that was stopped, or removed, is not to come back for that.
-func (c *Client) NeverStart() { c.neverStarts.Store(true) }
+func (c *Client) DisableAutoStart() { c.neverStarts.Store(true) }
 
 func (c *Client) flags() dbus.Flags {
 	if c.neverStarts.Load() {
@@ -251,16 +251,16 @@ func (c *Client) Post(ctx context.Context, method, id string, args ...any) error
 		return call.Err
 	default:
 	}
-	if Unreachable(behind) {
+	if IsUnreachable(behind) {
 		return behind
 	}
 	return nil
 }
 
-// Unreachable tells whether err means that the daemon could not be asked, or did not live to answer, rather than that it refused.
-func Unreachable(err error) bool {
+// IsUnreachable tells whether err means that the daemon could not be asked, or did not live to answer, rather than that it refused.
+func IsUnreachable(err error) bool {
 	var excluded *ExcludedError
-	if Disconnected(err) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &excluded) {
+	if IsDisconnected(err) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &excluded) {
 		return true
 	}
 	var answer dbus.Error
@@ -279,14 +279,14 @@ func Unreachable(err error) bool {
 		strings.HasPrefix(answer.Name, "org.freedesktop.systemd1.")
 }
 
-// Disconnected tells whether err means that there is no connection to the bus, or no more.
-func Disconnected(err error) bool {
+// IsDisconnected tells whether err means that there is no connection to the bus, or no more.
+func IsDisconnected(err error) bool {
 	var connect *ConnectError
 	var socket *net.OpError // the connection broke during the call
 	return errors.As(err, &connect) || errors.As(err, &socket) || errors.Is(err, dbus.ErrClosed) || errors.Is(err, io.EOF)
 }
 
-// Away tells whether what was asked can be asked again once the daemon is back: it is Unreachable, or said with its last words that it ends.
-func Away(err error) bool {
-	return Unreachable(err) || dbusapi.ShortErrorName(err) == dbusapi.ShuttingDown
+// IsUnavailable tells whether what was asked can be asked again once the daemon is back: it is Unreachable, or said with its last words that it ends.
+func IsUnavailable(err error) bool {
+	return IsUnreachable(err) || dbusapi.ShortErrorName(err) == dbusapi.ShuttingDown
 }

@@ -107,7 +107,7 @@ func TestSession_HasTheContractsProperties(t *testing.T) {
 func TestIsUnreachable_WithoutDaemon(t *testing.T) {
 	_, err := connected(t).ListSessions(context.Background())
 	require.Error(t, err)
-	assert.True(t, Unreachable(err), err)
+	assert.True(t, IsUnreachable(err), err)
 }
 
 func TestConnect_WithoutBusStartsNothing(t *testing.T) {
@@ -117,7 +117,7 @@ func TestConnect_WithoutBusStartsNothing(t *testing.T) {
 		_, err := Connect(context.Background())
 		var connect *ConnectError
 		require.ErrorAs(t, err, &connect)
-		assert.True(t, Unreachable(err))
+		assert.True(t, IsUnreachable(err))
 	}
 }
 
@@ -133,7 +133,7 @@ func TestClient_ReturnsTheDaemonsErrors(t *testing.T) {
 	err := connected(t).StopSession(context.Background(), "shop", 2*time.Second)
 	require.Equal(t, dbusapi.NoSuchSession, dbusapi.ShortErrorName(err))
 	require.EqualError(t, err, `there is no session "shop" (2000000)`)
-	assert.False(t, Unreachable(err))
+	assert.False(t, IsUnreachable(err))
 }
 
 func TestSpec_SendsOnlyFieldsThatAreSet(t *testing.T) {
@@ -304,12 +304,12 @@ func TestWatch_ClosesEventsWhenTheBusIsLost(t *testing.T) {
 	for range events {
 	}
 	_, err = c.ListSessions(context.Background())
-	assert.True(t, Unreachable(err), err)
+	assert.True(t, IsUnreachable(err), err)
 }
 
 func TestIsUnreachable_AfterATimeout(t *testing.T) {
-	assert.True(t, Unreachable(fmt.Errorf("cannot call: %w", context.DeadlineExceeded)))
-	assert.False(t, Unreachable(errors.New("refused")))
+	assert.True(t, IsUnreachable(fmt.Errorf("cannot call: %w", context.DeadlineExceeded)))
+	assert.False(t, IsUnreachable(errors.New("refused")))
 }
 
 func BenchmarkListSessionsEx(b *testing.B) {

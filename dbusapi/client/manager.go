@@ -209,8 +209,8 @@ func (c *Client) ListAgents(ctx context.Context) ([]dbusapi.AgentRow, error) {
 	return rows, err
 }
 
-// SessionOf returns the id of the session that the process with this pid belongs to; 0 is the caller.
-func (c *Client) SessionOf(ctx context.Context, pid uint32) (string, error) {
+// SessionByPID returns the id of the session that the process with this pid belongs to; 0 is the caller.
+func (c *Client) SessionByPID(ctx context.Context, pid uint32) (string, error) {
 	var path dbus.ObjectPath
 	err := c.manager(ctx, "GetSessionByPID", callTimeout, []any{pid}, &path)
 	id, _ := dbusapi.SessionID(path)
@@ -336,18 +336,18 @@ func (c *Client) SendInput(ctx context.Context, id, text string, flags uint64) e
 
 // Report is what an agent says of itself, or its hooks for it. What is "" is not said.
 type Report struct {
-	Activity       string // working, waiting or idle
-	Reason         string // why it waits, as in AttentionRequested
-	Message        string // what it asks, for the user alone
-	ConversationID string // its own id of its conversation, to be resumed by
-	Session        string // the session that who reports believes to be of, by its environment: from any other one it does not count
+	Activity        string // working, waiting or idle
+	Reason          string // why it waits, as in AttentionRequested
+	Message         string // what it asks, for the user alone
+	ConversationID  string // its own id of its conversation, to be resumed by
+	ExpectedSession string // the session that who reports believes to be of, by its environment: from any other one it does not count
 }
 
 // ReportActivity reports for the session that the caller is a process of. It does not start the daemon: without one nobody is there to be told, and
 // who reports has no time. The caller has to live until it returns, for the daemon finds the session from the caller's control group.
 func (c *Client) ReportActivity(ctx context.Context, r Report) error {
 	details := map[string]dbus.Variant{}
-	for name, value := range map[string]string{"Reason": r.Reason, "Message": r.Message, "ConversationId": r.ConversationID, "ExpectedSession": r.Session} {
+	for name, value := range map[string]string{"Reason": r.Reason, "Message": r.Message, "ConversationId": r.ConversationID, "ExpectedSession": r.ExpectedSession} {
 		if value != "" {
 			details[name] = dbus.MakeVariant(value)
 		}

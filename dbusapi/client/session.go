@@ -11,7 +11,7 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// Session has the properties of one session, with the contract's names and types. Times are microseconds since 1970, 0 where there is none; of the
+// ExpectedSession has the properties of one session, with the contract's names and types. Times are microseconds since 1970, 0 where there is none; of the
 // counters of its control group, the greatest uint64 means that the number cannot be had.
 type Session struct {
 	Id                            string //nolint:revive // the contract's name
@@ -77,7 +77,7 @@ func (c *Client) SessionProperties(ctx context.Context, id string) (Properties, 
 	return c.getAll(ctx, dbusapi.SessionPath(id), dbusapi.SessionInterface)
 }
 
-// Session returns the properties of the session.
+// ExpectedSession returns the properties of the session.
 func (c *Client) Session(ctx context.Context, id string) (Session, error) {
 	s := newSession()
 	properties, err := c.SessionProperties(ctx, id)

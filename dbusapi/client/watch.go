@@ -91,7 +91,7 @@ func (c *Client) subscribe(ctx context.Context, ids []string) (*bus.Owner, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return bus.Follow(ctx, c.conn, dbusapi.BusName)
+	return bus.WatchOwner(ctx, c.conn, dbusapi.BusName)
 }
 
 // bus calls a method of the bus itself.
@@ -134,7 +134,7 @@ func (w *watch) run(ctx context.Context) {
 // event returns what a signal tells, nil if it is none of ours or malformed.
 func (w *watch) event(signal *dbus.Signal) Event {
 	if w.daemon.Update(signal) {
-		if w.daemon.Unique() == "" {
+		if w.daemon.UniqueName() == "" {
 			return DaemonGone{}
 		}
 		return DaemonBack{}

@@ -99,7 +99,7 @@ func leftovers(group string) uint32 {
 	n := uint32(0)
 	for _, pid := range pids {
 		p, err := proc.Stat(pid)
-		if err == nil && p.State != 'Z' && !shimwire.Beside(p.Comm, func() []string { args, _ := proc.Arguments(pid); return args }) {
+		if err == nil && p.State != 'Z' && !shimwire.IsInfrastructure(p.Comm, func() []string { args, _ := proc.Arguments(pid); return args }) {
 			n++
 		}
 	}

@@ -107,7 +107,7 @@ func (s *Server) managerProperties(v *view) properties {
 		"Slice":          s.info.Slice,
 		"StateDirectory": s.info.StateDir,
 		"ShuttingDown":   false,
-		"Lingering":      logind.Lingers(),
+		"Lingering":      logind.IsLingering(),
 		"Notifications":  false,
 	}
 	maps.Copy(p, counted(v.sessions))

@@ -177,7 +177,7 @@ func (s *served) heard() []string {
 
 // call calls a method of the contract by its full name.
 func (s *served) call(path dbus.ObjectPath, method string, args ...any) *dbus.Call {
-	ctx, cancel := context.WithTimeout(context.Background(), testbed.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testbed.Timeout)
 	defer cancel()
 	return s.client.Object(dbusapi.BusName, path).CallWithContext(ctx, method, 0, args...)
 }

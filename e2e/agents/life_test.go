@@ -76,7 +76,7 @@ func live(t *testing.T, m manner) {
 	s.send("are you still there")
 	s.shows("the first line")
 	w.asked("are you still there", 1)
-	assert.Contains(t, w.model.Told("are you still there"), "The model has read: the first line", "%s does not know what was said before", m.agent)
+	assert.Contains(t, w.model.RequestFor("are you still there"), "The model has read: the first line", "%s does not know what was said before", m.agent)
 	assert.Equal(t, conversation, s.is("running").ConversationId)
 	_, _ = s.becomes(mark, "idle (turn-ended)")
 	w.asked(first, 1)
@@ -126,7 +126,7 @@ func (s *subject) interrupted(mark int, m manner) int {
 	if m.agent == "copilot" { // which does not tell
 		return mark
 	}
-	defer s.model.Open(s.id)
+	defer s.model.Release(s.id)
 	s.send("HOLD: " + s.id)
 	s.asked("HOLD: "+s.id, 1)
 	_, mark = s.becomes(mark, "working")

@@ -86,7 +86,7 @@ func (s *subject) turn(mark, n int, command string) {
 	}
 	s.send(text)
 	_, _ = s.becomes(mark, "working")
-	s.model.Open(gate)
+	s.model.Release(gate)
 }
 
 // asksAgain waits until what was interrupted before it was answered is in the input line again, and clears that.
@@ -136,7 +136,7 @@ func TestSend_WaitsForEndOfTurn(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, text, "does not wait for input")
 	s.send("and then this")
-	w.model.Open("a")
+	w.model.Release("a")
 	w.asked("and then this", 1)
 	w.asked("HOLD: a", 1)
 	prompts, _ := w.model.Prompts()

@@ -38,7 +38,7 @@ type options struct {
 const insideVariable = "CORRAL_BENCH_PLACE"
 
 func main() {
-	testbed.Continue()
+	testbed.RunIfReexecuted()
 	if len(os.Args) > 2 && os.Args[1] == roleWord {
 		os.Exit(play(os.Args[2], os.Args[3:]))
 	}

@@ -203,7 +203,7 @@ func TestGuarded_RefusesDescriptorsOverPlainConnections(t *testing.T) {
 	defer func() { _ = without.Close() }()
 	require.NoError(t, without.Auth(nil))
 	require.NoError(t, without.Hello())
-	ctx, cancel := context.WithTimeout(t.Context(), testbed.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testbed.Timeout)
 	defer cancel()
 	for range 100 {
 		var refusal dbus.Error

@@ -17,10 +17,10 @@ type Owner struct {
 	unique string // its unique name, "" while nobody owns the name
 }
 
-// Follow finds out who owns a well-known name, and has the bus report each new owner; it starts no service. The channel that receives the signals is registered
+// WatchOwner finds out who owns a well-known name, and has the bus report each new owner; it starts no service. The channel that receives the signals is registered
 // with the connection before, and the connection's signal handler is the sequential one: whoever passes each signal to Update, and then asks Sent, never
 // believes an earlier or a later owner.
-func Follow(ctx context.Context, conn *dbus.Conn, name string) (*Owner, error) {
+func WatchOwner(ctx context.Context, conn *dbus.Conn, name string) (*Owner, error) {
 	err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(driver), dbus.WithMatchInterface(driver), dbus.WithMatchMember("NameOwnerChanged"),
 		dbus.WithMatchArg(0, name))
 	if err != nil {
@@ -49,5 +49,5 @@ func (o *Owner) Update(s *dbus.Signal) bool {
 // Sent reports whether the owner of the name sent the signal.
 func (o *Owner) Sent(s *dbus.Signal) bool { return o.unique != "" && s.Sender == o.unique }
 
-// Unique returns the owner's unique name, "" if nobody owns the name.
-func (o *Owner) Unique() string { return o.unique }
+// UniqueName returns the owner's unique name, "" if nobody owns the name.
+func (o *Owner) UniqueName() string { return o.unique }

@@ -40,9 +40,9 @@ func TestOwner_IgnoresForgedSignals(t *testing.T) {
 	first, second, stranger := testbed.Bus(t), testbed.Bus(t), testbed.Bus(t)
 	ownName(t, first)
 	send(t, first, listener, "a.b.C", "before the question")
-	owner, err := bus.Follow(t.Context(), listener, ownedName)
+	owner, err := bus.WatchOwner(t.Context(), listener, ownedName)
 	require.NoError(t, err)
-	assert.Equal(t, first.Names()[0], owner.Unique())
+	assert.Equal(t, first.Names()[0], owner.UniqueName())
 
 	emit := func(from *dbus.Conn, who, when string) { send(t, from, listener, "a.b.C", who+" "+when) }
 	everybody := func(when string) {
@@ -50,7 +50,7 @@ func TestOwner_IgnoresForgedSignals(t *testing.T) {
 		emit(second, "second", when)
 		emit(stranger, "stranger", when)
 		for _, now := range []string{stranger.Names()[0], ""} {
-			send(t, stranger, listener, "org.freedesktop.DBus.NameOwnerChanged", ownedName, owner.Unique(), now)
+			send(t, stranger, listener, "org.freedesktop.DBus.NameOwnerChanged", ownedName, owner.UniqueName(), now)
 		}
 	}
 	everybody("owned by first")
@@ -73,7 +73,7 @@ func TestOwner_IgnoresForgedSignals(t *testing.T) {
 	for len(believed) == 0 || believed[len(believed)-1] != "first at last" {
 		signal := testbed.Receive(t, signals, "a signal")
 		if owner.Update(signal) {
-			owners = append(owners, owner.Unique())
+			owners = append(owners, owner.UniqueName())
 		} else if owner.Sent(signal) {
 			believed = append(believed, fmt.Sprint(signal.Body...))
 		}
@@ -89,18 +89,18 @@ func TestWatchOwner_StartsNoService(t *testing.T) {
 	defer func() { _ = listener.Close() }()
 	signals := make(chan *dbus.Signal, 64)
 	listener.Signal(signals)
-	owner, err := bus.Follow(t.Context(), listener, ownedName)
+	owner, err := bus.WatchOwner(t.Context(), listener, ownedName)
 	require.NoError(t, err)
-	assert.Empty(t, owner.Unique())
+	assert.Empty(t, owner.UniqueName())
 	assert.False(t, owner.Sent(&dbus.Signal{Name: "a.b.C"}), "a signal without a sender is not that of a name without an owner")
 	assert.False(t, owner.Update(&dbus.Signal{Name: "org.freedesktop.DBus.NameOwnerChanged", Body: []any{ownedName, "", ":1.1"}}))
 
 	later := testbed.Bus(t)
 	ownName(t, later)
 	testbed.Poll(t, "the new owner", func() bool { return owner.Update(testbed.Receive(t, signals, "a signal")) })
-	assert.Equal(t, later.Names()[0], owner.Unique())
+	assert.Equal(t, later.Names()[0], owner.UniqueName())
 
 	require.NoError(t, listener.Close())
-	_, err = bus.Follow(t.Context(), listener, ownedName)
+	_, err = bus.WatchOwner(t.Context(), listener, ownedName)
 	require.Error(t, err, "a bus that is lost is an error")
 }

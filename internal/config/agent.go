@@ -26,7 +26,7 @@ const (
 	IdHistoryFile = "history-file" // the file it keeps its conversation in, named after an id that we choose
 )
 
-// Who is asked first to end: StopWhom=.
+// Who is asked first to end: StopTarget=.
 const (
 	StopAgent = "agent" // the agent's own process, which ends what it has started
 	StopAll   = "all"   // each of its processes at once
@@ -62,7 +62,7 @@ type Agent struct {
 	IdFile           *regexp.Regexp //nolint:revive // by the key: of the path of a file that the agent holds open; its first group is the id. nil for none
 	IdFileContent    *regexp.Regexp //nolint:revive // by the key: has to match in such a file; of several that it matches in, the one that was written last counts. nil for none
 	IdPattern        *regexp.Regexp //nolint:revive // by the key: of what the agent prints at its end; its first group is the id. nil for none
-	StopWhom         string         // StopWhom=: StopAgent, or StopAll for one that hears only signals to all of its processes
+	StopTarget       string         // StopTarget=: StopAgent, or StopAll for one that hears only signals to all of its processes
 	NoTypeAhead      bool           // TypeAhead=no: what is typed before the agent takes input is lost
 	Type             string         // Type=: TypeSimple, or TypeNotify for one that says when it is ready, and how it is (sd_notify(3))
 	IdleAfter        time.Duration  // IdleAfterSec=, as in Config; 0 for what is configured there
@@ -139,7 +139,7 @@ type agentLoader struct {
 
 func newAgentLoader(name string) agentLoader {
 	return agentLoader{
-		agent: Agent{Name: name, IdSource: IdNone, Type: TypeSimple, StopWhom: StopAgent, Status: Status{ReadyTimeout: defaultReadyTimeout}},
+		agent: Agent{Name: name, IdSource: IdNone, Type: TypeSimple, StopTarget: StopAgent, Status: Status{ReadyTimeout: defaultReadyTimeout}},
 		last:  map[string]assignment{},
 	}
 }
@@ -226,7 +226,7 @@ func (l *agentLoader) set(a assignment) error {
 	case "Agent.TypeAhead":
 		return setValue(&agent.NoTypeAhead, a.key, a.value, false, negated)
 	case "Agent.StopWhom":
-		return setValue(&agent.StopWhom, a.key, a.value, StopAgent, stopWhom)
+		return setValue(&agent.StopTarget, a.key, a.value, StopAgent, stopWhom)
 	case "Agent.TmuxConfig":
 		return setValue(&agent.TmuxConfig, a.key, a.value, "", tmuxConfig)
 	case "Agent.IdSource":

@@ -25,7 +25,7 @@ func TestLoadAgents(t *testing.T) {
 			a.Name, a.Description, a.Command, a.ResumeCommand, a.IdSource, a.Environment, a.UnsetEnvironment, a.Properties, a.Source, a.DropIns)
 		if a.IdFile != nil {
 			fmt.Fprintf(&b, "  ResumeCondition %q\n  IdFile %s with %s\n  IdPattern %s\n  StopWhom %s after %v\n  Programs %q\n",
-				a.ResumeCondition, a.IdFile, a.IdFileContent, a.IdPattern, a.StopWhom, a.StopTimeout(), a.Programs())
+				a.ResumeCondition, a.IdFile, a.IdFileContent, a.IdPattern, a.StopTarget, a.StopTimeout(), a.Programs())
 		}
 		b.WriteString("\n")
 	}
@@ -35,7 +35,7 @@ func TestLoadAgents(t *testing.T) {
 func TestLoadAgents_HasCommandAgentWithoutFiles(t *testing.T) {
 	agents, warnings := LoadAgents(nil)
 	assert.Empty(t, warnings)
-	assert.Equal(t, map[string]Agent{"command": {Name: "command", IdSource: "none", Type: "simple", StopWhom: "agent", Status: Status{ReadyTimeout: 10 * time.Second}}}, agents)
+	assert.Equal(t, map[string]Agent{"command": {Name: "command", IdSource: "none", Type: "simple", StopTarget: "agent", Status: Status{ReadyTimeout: 10 * time.Second}}}, agents)
 }
 
 func TestAgent_TmuxConfig(t *testing.T) {

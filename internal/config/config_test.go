@@ -119,7 +119,7 @@ func TestMask_HidesFilesInLaterDirectories(t *testing.T) {
 	assert.Len(t, agents, 2)
 	assert.Equal(t, []string{"here"}, agents["here"].Command)
 	assert.Empty(t, agents["here"].DropIns)
-	assert.Equal(t, Agent{Name: "command", IdSource: "none", Type: "simple", StopWhom: "agent", Status: Status{ReadyTimeout: defaultReadyTimeout}}, agents["command"], "it cannot be hidden")
+	assert.Equal(t, Agent{Name: "command", IdSource: "none", Type: "simple", StopTarget: "agent", Status: Status{ReadyTimeout: defaultReadyTimeout}}, agents["command"], "it cannot be hidden")
 }
 
 func TestLoad_ReportsUnreadableFiles(t *testing.T) {

@@ -74,7 +74,7 @@ func (t AgentText) contradictions(assignments []assignment) []Warning {
 	}
 	l := newAgentLoader(t.Name)
 	for _, file := range files {
-		if file == t.Path || Masked(file) {
+		if file == t.Path || IsMasked(file) {
 			continue
 		}
 		if more, _, err := readUnitFile(file, agentSections...); err == nil {
@@ -87,8 +87,8 @@ func (t AgentText) contradictions(assignments []assignment) []Warning {
 	return slices.DeleteFunc(l.warnings, func(w Warning) bool { return w.File != t.Path })
 }
 
-// Masked tells whether the file is there to hide others of its name: it is empty, or a link to /dev/null.
-func Masked(path string) bool {
+// IsMasked tells whether the file is there to hide others of its name: it is empty, or a link to /dev/null.
+func IsMasked(path string) bool {
 	masked, err := isMask(path)
 	return err == nil && masked
 }

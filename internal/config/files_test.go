@@ -24,9 +24,9 @@ func TestAgentFiles(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, got, name)
 	}
-	assert.True(t, Masked(own+"/agents/b.agent"))
-	assert.False(t, Masked(installed+"/agents/b.agent"))
-	assert.False(t, Masked(own+"/agents/nonesuch"))
+	assert.True(t, IsMasked(own+"/agents/b.agent"))
+	assert.False(t, IsMasked(installed+"/agents/b.agent"))
+	assert.False(t, IsMasked(own+"/agents/nonesuch"))
 }
 
 func TestAgentText_Check(t *testing.T) {

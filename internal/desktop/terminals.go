@@ -65,10 +65,10 @@ func (e Environment) inOrder() []terminal {
 }
 
 // NoTerminalError says that nothing was found that could show a window.
-type NoTerminalError struct{ Looked []string }
+type NoTerminalError struct{ Tried []string }
 
 func (e *NoTerminalError) Error() string {
-	return "no terminal emulator was found; tried: " + strings.Join(e.Looked, " ")
+	return "no terminal emulator was found; tried: " + strings.Join(e.Tried, " ")
 }
 
 // Environment is a list of NAME=VALUE, the user manager's: what a service of it is started with.

@@ -59,8 +59,8 @@ func TestTerminalCommand_ReportsAMissingTerminal(t *testing.T) {
 	_, err := Command("", Environment{"WAYLAND_DISPLAY=w"}, installed("xterm"), []string{"CMD"})
 	var none *NoTerminalError
 	require.ErrorAs(t, err, &none)
-	assert.NotContains(t, none.Looked, "xterm")
-	assert.Contains(t, none.Looked, "foot")
+	assert.NotContains(t, none.Tried, "xterm")
+	assert.Contains(t, none.Tried, "foot")
 
 	_, err = Command("nonesuch", nil, installed("xterm"), []string{"CMD"})
 	require.EqualError(t, err, `Terminal=: "nonesuch" is not installed`)

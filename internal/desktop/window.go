@@ -72,14 +72,14 @@ const showTime = time.Second
 
 // Terminal returns the argument vector that has a terminal run command in a window, where the environment leads. Errors as of Open.
 func (e Environment) Terminal(configured string, command []string) ([]string, error) {
-	if !e.Graphical() {
+	if !e.HasDisplay() {
 		return nil, ErrNoDisplay
 	}
 	return Command(configured, e, e.LookPath, command)
 }
 
-// Graphical tells whether there is a display.
-func (e Environment) Graphical() bool {
+// HasDisplay tells whether there is a display.
+func (e Environment) HasDisplay() bool {
 	return e.Get("WAYLAND_DISPLAY") != "" || e.Get("DISPLAY") != ""
 }
 

@@ -53,7 +53,7 @@ func (s Sources) Compose() []Variable {
 			all = append(all, v)
 		}
 	}
-	inherited := func(name, _ string) bool { return !Foreign(name) && !slices.Contains(s.Unset, name) }
+	inherited := func(name, _ string) bool { return !IsExcluded(name) && !slices.Contains(s.Unset, name) }
 	shell := func(name, entry string) bool {
 		return inherited(name, entry) && ValidName(name) && !slices.Contains(managers, name)
 	}
@@ -74,8 +74,8 @@ const authSock = "SSH_AUTH_SOCK"
 // callersOwn tells whether the caller's variable says anything: not if the manager has given it to the caller, too, for then what the login shell makes of it
 // counts; and not if the caller is itself in a session, and has it from its own agent's definition.
 func (s Sources) callersOwn(name, entry string) bool {
-	if _, inside := Value(s.Caller, sessionMarker); inside {
-		if _, defined := Value(slices.Concat(s.Definition, s.Files), name); defined {
+	if _, inside := Lookup(s.Caller, sessionMarker); inside {
+		if _, defined := Lookup(slices.Concat(s.Definition, s.Files), name); defined {
 			return false
 		}
 	}
@@ -92,22 +92,22 @@ func FromCaller(environ []string) []string {
 	for _, entry := range environ {
 		name, _, ok := strings.Cut(entry, "=")
 		told := name == sessionMarker || name == authSock
-		if ok && ValidName(name) && (told || !Foreign(name) && !slices.Contains(managers, name)) {
+		if ok && ValidName(name) && (told || !IsExcluded(name) && !slices.Contains(managers, name)) {
 			sent = append(sent, entry)
 		}
 	}
 	return sent
 }
 
-// BringsPath tells whether the caller has a PATH of its own, which is that of a shell: a program that the manager has started, such as a desktop's launcher, a
+// CallerHasPath tells whether the caller has a PATH of its own, which is that of a shell: a program that the manager has started, such as a desktop's launcher, a
 // timer or a unit, has the manager's.
-func (s Sources) BringsPath() bool {
-	path, is := Value(s.Caller, "PATH")
+func (s Sources) CallerHasPath() bool {
+	path, is := Lookup(s.Caller, "PATH")
 	return is && s.callersOwn("PATH", "PATH="+path)
 }
 
-// Inherited returns what a helper of ours gets of the manager's environment, and then what set says.
-func Inherited(manager []string, set ...string) []string {
+// ForHelper returns what a helper of ours gets of the manager's environment, and then what set says.
+func ForHelper(manager []string, set ...string) []string {
 	return Entries(Sources{Manager: manager, Session: set}.Compose())
 }
 

@@ -69,9 +69,9 @@ func TestCompose_Inheritance(t *testing.T) {
 
 func TestCallerHasPath(t *testing.T) {
 	manager := []string{"PATH=/bin"}
-	assert.True(t, Sources{Manager: manager, Caller: []string{"PATH=/nvm:/bin"}}.BringsPath())
-	assert.False(t, Sources{Manager: manager, Caller: []string{"PATH=/bin"}}.BringsPath())
-	assert.False(t, Sources{Manager: manager}.BringsPath())
+	assert.True(t, Sources{Manager: manager, Caller: []string{"PATH=/nvm:/bin"}}.CallerHasPath())
+	assert.False(t, Sources{Manager: manager, Caller: []string{"PATH=/bin"}}.CallerHasPath())
+	assert.False(t, Sources{Manager: manager}.CallerHasPath())
 }
 
 func TestFromCaller(t *testing.T) {
@@ -92,7 +92,7 @@ func TestManual_ListsVariablesThatAreNotInherited(t *testing.T) {
 	_, section, _ := strings.Cut(string(text), "# ENVIRONMENT\n")
 	section, _, _ = strings.Cut(section, "\n# ")
 	words := strings.FieldsFunc(strings.NewReplacer(`\_`, "_", `\*`, "*").Replace(section), func(r rune) bool { return strings.ContainsRune(" ,.;:()\n", r) })
-	for _, pattern := range Patterns() {
+	for _, pattern := range ExcludedPatterns() {
 		assert.Contains(t, words, pattern)
 	}
 }

@@ -32,8 +32,8 @@ var foreign = []string{
 // managers are variables that the user manager knows better than a shell does, which may be that of another login, or of another user.
 var managers = []string{"XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "HOME", "USER", "LOGNAME", "SHELL"}
 
-// Foreign tells whether no agent inherits a variable of this name.
-func Foreign(name string) bool { return matches(foreign, name) }
+// IsExcluded tells whether no agent inherits a variable of this name.
+func IsExcluded(name string) bool { return matches(foreign, name) }
 
 func matches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
@@ -42,8 +42,8 @@ func matches(patterns []string, name string) bool {
 	})
 }
 
-// Patterns are the names that no agent inherits, for the manual's test.
-func Patterns() []string { return slices.Clone(foreign) }
+// ExcludedPatterns are the names that no agent inherits, for the manual's test.
+func ExcludedPatterns() []string { return slices.Clone(foreign) }
 
 // ValidName tells whether a shell would take this as the name of a variable.
 func ValidName(name string) bool {
@@ -56,8 +56,8 @@ func ValidName(name string) bool {
 	return name != ""
 }
 
-// Value returns the value of a variable in a list of NAME=VALUE, the last one if there are several.
-func Value(entries []string, name string) (value string, is bool) {
+// Lookup returns the value of a variable in a list of NAME=VALUE, the last one if there are several.
+func Lookup(entries []string, name string) (value string, is bool) {
 	for _, entry := range entries {
 		if v, ok := strings.CutPrefix(entry, name+"="); ok {
 			value, is = v, true

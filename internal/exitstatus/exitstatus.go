@@ -68,7 +68,7 @@ type Status struct {
 	OOMKills  uint64 // processes of the scope that the kernel's OOM killer ended during this run, by the cgroup's memory.events
 	MemoryMax uint64 // bytes: the scope's memory.max, 0 if there is none
 
-	Told time.Duration // when everybody in the scope was told to end before, by CLOCK_MONOTONIC, to the microsecond; 0 if they were not, or an older shim left that to a daemon that was there
+	SIGTERMMonotonic time.Duration // when everybody in the scope was told to end before, by CLOCK_MONOTONIC, to the microsecond; 0 if they were not, or an older shim left that to a daemon that was there
 
 	Prompted   bool // the agent was told the session's prompt, or the first of it
 	PaneClosed bool // a person closed the agent's pane by hand, and that is why it was ended
@@ -98,8 +98,8 @@ func (s Status) Append(b []byte) []byte {
 	number("MAX_RSS_BYTES", s.MaxRSS)
 	text("OOM_KILLS", strconv.FormatUint(s.OOMKills, 10))
 	text("MEMORY_MAX_BYTES", strconv.FormatUint(s.MemoryMax, 10))
-	if s.Told != 0 {
-		number("TOLD_MONOTONIC_USEC", s.Told.Microseconds())
+	if s.SIGTERMMonotonic != 0 {
+		number("TOLD_MONOTONIC_USEC", s.SIGTERMMonotonic.Microseconds())
 	}
 	if s.Prompted {
 		number("PROMPTED", 1)
@@ -168,7 +168,7 @@ func set(s *Status, name, v string) (err error) {
 	case "MEMORY_MAX_BYTES":
 		s.MemoryMax, err = strconv.ParseUint(v, 10, 64)
 	case "TOLD_MONOTONIC_USEC":
-		s.Told, err = parseDuration(v)
+		s.SIGTERMMonotonic, err = parseDuration(v)
 	case "PROMPTED":
 		s.Prompted = v == "1"
 	case "PANE_CLOSED":

@@ -22,7 +22,7 @@ func exited() Status {
 
 func TestExitRecord_RoundTrip(t *testing.T) {
 	killed, dumped, never := exited(), exited(), exited()
-	killed.Code, killed.Value, killed.PaneClosed, killed.Told = Killed, 9, false, 77*time.Hour
+	killed.Code, killed.Value, killed.PaneClosed, killed.SIGTERMMonotonic = Killed, 9, false, 77*time.Hour
 	dumped.Code, dumped.Value = Dumped, 11
 	never.Code, never.Value, never.PID, never.Error = NotStarted, 0, 0, "command \"foo\nbar=\xff\" not found"
 	for _, want := range []Status{exited(), killed, dumped, never, {RunID: "r", Code: Exited}} {

@@ -143,8 +143,8 @@ func modifier(letter byte) mods {
 	return 0
 }
 
-// Moves reports whether the key only moves a mark or the view in most programs, and so answers nothing by itself.
-func (k Key) Moves() bool {
+// IsNavigation reports whether the key only moves a mark or the view in most programs, and so answers nothing by itself.
+func (k Key) IsNavigation() bool {
 	switch final := k.special.final; {
 	case final >= 'A' && final <= 'H': // arrows, Home and End
 		return true

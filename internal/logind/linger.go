@@ -17,8 +17,8 @@ import (
 // lingerDir is where the login manager keeps an empty file for each user who lingers: who may not ask it, or does not want to wait, can look there.
 const lingerDir = "/var/lib/systemd/linger"
 
-// Lingers tells whether this user's manager, and with it all that runs there, outlives the user's last logout: loginctl(1), enable-linger.
-func Lingers() bool {
+// IsLingering tells whether this user's manager, and with it all that runs there, outlives the user's last logout: loginctl(1), enable-linger.
+func IsLingering() bool {
 	path, err := lingerFile()
 	return err == nil && exists(path)
 }

@@ -64,7 +64,7 @@ func (m *Manager) open(ctx context.Context) (*bus.Owner, error) {
 			return nil, err
 		}
 	}
-	owner, err := bus.Follow(ctx, m.conn, name)
+	owner, err := bus.WatchOwner(ctx, m.conn, name)
 	if err == nil {
 		m.ask(ctx, "PreparingForShutdown", m.down) // it may have begun before anybody listened
 	}
@@ -78,7 +78,7 @@ func (m *Manager) listen(signals <-chan *dbus.Signal, owner *bus.Owner) {
 	for s := range signals {
 		var a asks
 		if owner.Update(s) {
-			a.down = owner.Unique() != ""
+			a.down = owner.UniqueName() != ""
 		} else if owner.Sent(s) {
 			a = asks{s.Name == manager+".PrepareForShutdown", s.Name == manager+".PrepareForSleep"}
 		}
@@ -129,18 +129,18 @@ func tell(to chan bool, on bool) {
 	to <- on
 }
 
-// GoingDown tells whether the machine is about to be shut down: first what holds now, then what changes, and what holds whenever a login manager has begun
+// PreparingForShutdown tells whether the machine is about to be shut down: first what holds now, then what changes, and what holds whenever a login manager has begun
 // anew, as far as that says so. It is closed when the connection is lost.
-func (m *Manager) GoingDown() <-chan bool { return m.down }
+func (m *Manager) PreparingForShutdown() <-chan bool { return m.down }
 
-// Sleeping tells that the machine is about to sleep (true), or has woken (false). It is never closed.
-func (m *Manager) Sleeping() <-chan bool { return m.sleep }
+// PreparingForSleep tells that the machine is about to sleep (true), or has woken (false). It is never closed.
+func (m *Manager) PreparingForSleep() <-chan bool { return m.sleep }
 
 // Lock is a delay lock: while it is held the login manager waits before it shuts the machine down or has it sleep, for InhibitDelayMaxSec= at most.
 type Lock struct{ file *os.File }
 
-// Delay takes a delay lock for shutdown and sleep; why is for people. It is refused where the policy has it so, or nobody knows a policy.
-func (m *Manager) Delay(ctx context.Context, who, why string) (*Lock, error) {
+// Inhibit takes a delay lock for shutdown and sleep; why is for people. It is refused where the policy has it so, or nobody knows a policy.
+func (m *Manager) Inhibit(ctx context.Context, who, why string) (*Lock, error) {
 	var fd dbus.UnixFD
 	// No question to a person may come of this: it is a daemon that asks.
 	err := m.conn.Object(name, path).CallWithContext(ctx, manager+".Inhibit", 0, "shutdown:sleep", who, why, "delay").Store(&fd)

@@ -56,25 +56,25 @@ func connectTo(t *testing.T) *Manager {
 func TestPreparingForShutdown_IsReadFromTheProperty(t *testing.T) {
 	l := newMock(t)
 	m := connectTo(t)
-	assert.False(t, testbed.Receive(t, m.GoingDown(), "what holds at the beginning"))
+	assert.False(t, testbed.Receive(t, m.PreparingForShutdown(), "what holds at the beginning"))
 	l.emit(t, "PrepareForShutdown", true)
-	assert.False(t, testbed.Receive(t, m.GoingDown(), "an answer"))
+	assert.False(t, testbed.Receive(t, m.PreparingForShutdown(), "an answer"))
 	l.down.Store(true)
 	l.emit(t, "PrepareForShutdown", false)
-	assert.True(t, testbed.Receive(t, m.GoingDown(), "an answer"))
+	assert.True(t, testbed.Receive(t, m.PreparingForShutdown(), "an answer"))
 	l.emit(t, "PrepareForSleep", true)
-	assert.False(t, testbed.Receive(t, m.Sleeping(), "an answer"))
+	assert.False(t, testbed.Receive(t, m.PreparingForSleep(), "an answer"))
 	l.sleep.Store(true)
 	l.emit(t, "PrepareForSleep", true)
-	assert.True(t, testbed.Receive(t, m.Sleeping(), "an answer"))
-	assert.Empty(t, m.GoingDown())
+	assert.True(t, testbed.Receive(t, m.PreparingForSleep(), "an answer"))
+	assert.Empty(t, m.PreparingForShutdown())
 }
 
 // TestPreparingForShutdown_IgnoresForgedSignals: another connection can send the same signals, and can say that it owns the name.
 func TestPreparingForShutdown_IgnoresForgedSignals(t *testing.T) {
 	l := newMock(t)
 	m := connectTo(t)
-	testbed.Receive(t, m.GoingDown(), "what holds at the beginning")
+	testbed.Receive(t, m.PreparingForShutdown(), "what holds at the beginning")
 	looks := l.looks.Load()
 	stranger, to := testbed.Bus(t), m.conn.Names()[0]
 	l.down.Store(true)
@@ -85,8 +85,8 @@ func TestPreparingForShutdown_IgnoresForgedSignals(t *testing.T) {
 		testbed.SendSignal(t, stranger, to, "/org/freedesktop/DBus", busName+".NameOwnerChanged", name, "", stranger.Names()[0])
 	}
 	l.emit(t, "PrepareForSleep", true)
-	assert.True(t, testbed.Receive(t, m.Sleeping(), "an answer"))
-	assert.Empty(t, m.GoingDown())
+	assert.True(t, testbed.Receive(t, m.PreparingForSleep(), "an answer"))
+	assert.Empty(t, m.PreparingForShutdown())
 	assert.Equal(t, looks+1, l.looks.Load(), "it was not even asked")
 }
 
@@ -94,7 +94,7 @@ func TestPreparingForShutdown_IgnoresForgedSignals(t *testing.T) {
 func TestPreparingForShutdown_WaitsForAHangingLoginManager(t *testing.T) {
 	l := newMock(t)
 	m := connectTo(t)
-	testbed.Receive(t, m.GoingDown(), "what holds at the beginning")
+	testbed.Receive(t, m.PreparingForShutdown(), "what holds at the beginning")
 	looks, release := l.looks.Load(), make(chan struct{})
 	l.held.Store(&release)
 	for range 100 {
@@ -105,22 +105,22 @@ func TestPreparingForShutdown_WaitsForAHangingLoginManager(t *testing.T) {
 	l.down.Store(true)
 	l.held.Store(nil)
 	close(release)
-	assert.True(t, testbed.Receive(t, m.GoingDown(), "an answer"))
-	assert.False(t, testbed.Receive(t, m.Sleeping(), "an answer"))
+	assert.True(t, testbed.Receive(t, m.PreparingForShutdown(), "an answer"))
+	assert.False(t, testbed.Receive(t, m.PreparingForSleep(), "an answer"))
 
 	l.held.Store(new(chan struct{})) // nil: for ever
 	l.emit(t, "PrepareForShutdown", true)
 	testbed.Poll(t, "it is asked", func() bool { return l.looks.Load() > looks+2 })
 	require.NoError(t, l.bus.Close())
 	l = newMock(t)
-	for testbed.Receive(t, m.GoingDown(), "the answer of the next login manager") { // answers may be left from before
+	for testbed.Receive(t, m.PreparingForShutdown(), "the answer of the next login manager") { // answers may be left from before
 		continue
 	}
 	l.held.Store(new(chan struct{}))
 	l.emit(t, "PrepareForShutdown", true)
 	testbed.Poll(t, "it is asked", func() bool { return l.looks.Load() > 1 })
 	require.NoError(t, m.Close())
-	for range m.GoingDown() { // is closed, although there is no answer
+	for range m.PreparingForShutdown() { // is closed, although there is no answer
 	}
 }
 

@@ -40,7 +40,7 @@ func dependsOn(given []string) (question [32]byte) {
 }
 
 func startFiles(given []string) []string {
-	home, _ := environment.Value(given, "HOME")
+	home, _ := environment.Lookup(given, "HOME")
 	var patterns []string
 	for _, pattern := range system {
 		patterns = append(patterns, "/"+pattern)
@@ -48,10 +48,10 @@ func startFiles(given []string) []string {
 	for _, pattern := range personal {
 		patterns = append(patterns, filepath.Join(escape(home), pattern))
 	}
-	if dir, is := environment.Value(given, "XDG_CONFIG_HOME"); is {
+	if dir, is := environment.Lookup(given, "XDG_CONFIG_HOME"); is {
 		patterns = append(patterns, escape(dir)+"/fish/*.fish", escape(dir)+"/fish/fish_variables", escape(dir)+"/fish/conf.d/*", escape(dir)+"/zsh/.z*")
 	}
-	if dir, is := environment.Value(given, "ZDOTDIR"); is {
+	if dir, is := environment.Lookup(given, "ZDOTDIR"); is {
 		patterns = append(patterns, escape(dir)+"/.z*")
 	}
 	var files []string
@@ -59,7 +59,7 @@ func startFiles(given []string) []string {
 		found, _ := filepath.Glob(pattern) // of a pattern that is wrong there are none
 		files = append(files, found...)
 	}
-	if file, is := environment.Value(given, "ENV"); is {
+	if file, is := environment.Lookup(given, "ENV"); is {
 		files = append(files, file)
 	}
 	return files

@@ -101,7 +101,7 @@ func (s *Shell) Forget() {
 // probe asks the shell as somebody who logs in and gets a prompt, and where that is not answered, as one who does not get one. Late tells that
 // time was up.
 func (s *Shell) probe(ctx context.Context, given []string) (added []string, late bool, err error) {
-	shell, _ := environment.Value(given, "SHELL")
+	shell, _ := environment.Lookup(given, "SHELL")
 	if !filepath.IsAbs(shell) {
 		shell = "/bin/sh"
 	}

@@ -22,6 +22,6 @@ func TestIsInfrastructure(t *testing.T) {
 		{"tmux", []string{"tmux"}, false},
 		{"claude", nil, false},
 	} {
-		assert.Equal(t, row.want, Beside(row.name, func() []string { return row.args }), "%s %v", row.name, row.args)
+		assert.Equal(t, row.want, IsInfrastructure(row.name, func() []string { return row.args }), "%s %v", row.name, row.args)
 	}
 }

@@ -33,9 +33,9 @@ const (
 	// Idle and Working tell, from the shim, that the agent's output ceased for the Spec's IdleAfter, or began again; Since is when.
 	Idle    Kind = 'i'
 	Working Kind = 'w'
-	// Said tells, from the shim, what a Source has to say of the agent now: Activity, Reason, Text, Since. It stands until the next one of that Source,
+	// StatusReport tells, from the shim, what a Source has to say of the agent now: Activity, Reason, Text, Since. It stands until the next one of that Source,
 	// whose Seq is greater. After a Hello it is said once more, so that a daemon knows what was said before it came.
-	Said Kind = 's'
+	StatusReport Kind = 's'
 	// Ready tells, from the shim, that the agent has said so by READY=1 (sd_notify(3)); Since is when. After a Hello it is said once more.
 	Ready Kind = 'r'
 	// Prompted tells, from the shim, that the Spec's Prompt was typed, or begins to be. After a Hello it is said once more.
@@ -48,10 +48,10 @@ const (
 	// Input carries, to the shim, text for the agent: Data, Seq, and the flags below. A text longer than MaxData comes in several messages with
 	// one Seq, all but the last with FlagMore. Texts are written in the order they come in, never mixed with each other or with typed keys.
 	Input Kind = 't'
-	// Keys carries, to the shim, keys for the agent: their names in tmux, in Data, each but the last followed by NUL, Seq, and FlagIfAsks. They are
+	// Keys carries, to the shim, keys for the agent: their names in tmux, in Data, each but the last followed by NUL, Seq, and FlagIfStillAsking. They are
 	// pressed one after the other, in order with texts. A shim whose Hello does not have TakesKeys ignores it.
 	Keys Kind = 'k'
-	// InputDone answers Input and Keys, from the shim: the agent's terminal has taken all of what has number Seq, or Error says why not. FlagIfAsks
+	// InputDone answers Input and Keys, from the shim: the agent's terminal has taken all of what has number Seq, or Error says why not. FlagIfStillAsking
 	// is set if the condition of that name is the reason.
 	InputDone Kind = 'd'
 	// Join comes from a second shim that runs in the pane of a new tmux session: it hands over that pane's terminal as a descriptor
@@ -69,9 +69,9 @@ const (
 	FlagEnter = 1 << iota // Input: press Enter once the text has been taken
 	FlagMore              // Input: the text goes on in the next message
 
-	// FlagIfAsks, of Keys: each of them is written only if the agent still asks what Source has said at SinceMonotonic. It does not if a Source of the
+	// FlagIfStillAsking, of Keys: each of them is written only if the agent still asks what Source has said at SinceMonotonic. It does not if a Source of the
 	// shim's has said anything that is newer than Asked, or if somebody has typed something in the meantime.
-	FlagIfAsks
+	FlagIfStillAsking
 )
 
 // The sources of Said.
@@ -92,8 +92,8 @@ var (
 // MaxText bounds Text in a Said, and everything else that an agent says to a person, in bytes.
 const MaxText = 2 << 10
 
-// Bounded is a text of an agent's as it can be kept and sent: valid UTF-8 without NUL, as a D-Bus string has to be, of MaxText bytes at most.
-func Bounded(text string) string {
+// SanitizeText is a text of an agent's as it can be kept and sent: valid UTF-8 without NUL, as a D-Bus string has to be, of MaxText bytes at most.
+func SanitizeText(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	if len(text) <= MaxText {
 		return text
@@ -106,9 +106,9 @@ func Bounded(text string) string {
 	return text[:end] + more
 }
 
-// Line is Bounded for a message of an agent's, from wherever it came: one line, without control characters, and without those that are not visible or would have a
+// SanitizeLine is Bounded for a message of an agent's, from wherever it came: one line, without control characters, and without those that are not visible or would have a
 // screen show it in another order than it is.
-func Line(text string) string {
+func SanitizeLine(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = strings.Map(func(c rune) rune {
 		switch {
@@ -119,7 +119,7 @@ func Line(text string) string {
 		}
 		return c
 	}, text)
-	return Bounded(strings.Join(strings.Fields(text), " "))
+	return SanitizeText(strings.Join(strings.Fields(text), " "))
 }
 
 // MaxData is the most text that one Input message holds, in bytes.
@@ -141,16 +141,16 @@ type Message struct {
 	Since          time.Time     // Idle, Working, Hello, Said, Ready: since when
 	SinceMonotonic time.Duration // the same moment by CLOCK_MONOTONIC; an older shim does not tell it. Keys: since when the agent asks
 
-	Source   string // Said: which of the ways of saying something. Keys: by which one the agent asks
-	Activity string // Said: working, idle or waiting, "" if that is not said
-	Reason   string // Said: why it wants a person, "" if it does not
-	Text     string // Said: the agent's own words, MaxText bytes of UTF-8 at most
+	Source   string // StatusReport: which of the ways of saying something. Keys: by which one the agent asks
+	Activity string // StatusReport: working, idle or waiting, "" if that is not said
+	Reason   string // StatusReport: why it wants a person, "" if it does not
+	Text     string // StatusReport: the agent's own words, MaxText bytes of UTF-8 at most
 
-	Asked uint32 // Keys: the greatest Seq of a Said that the sender knows, of those that tell whether the agent asks
-	Seq   uint32 // Input, Keys, InputDone; Ended: the exit code; Hello, Idle, Working, Said: grows with each of them
-	Flags uint32 // Input, Keys, InputDone
-	Data  []byte // Input, Keys, Join; in a parsed message it points into the datagram
-	Error string // InputDone
+	KnownSeq uint32 // Keys: the greatest Seq of a Said that the sender knows, of those that tell whether the agent asks
+	Seq      uint32 // Input, Keys, InputDone; Ended: the exit code; Hello, Idle, Working, Said: grows with each of them
+	Flags    uint32 // Input, Keys, InputDone
+	Data     []byte // Input, Keys, Join; in a parsed message it points into the datagram
+	Error    string // InputDone
 }
 
 const (
@@ -198,7 +198,7 @@ func (m *Message) Append(b []byte) []byte {
 	num(msgTakesKeys, bit(m.TakesKeys))
 	num(msgSince, micro(m.Since))
 	num(msgMonotonic, m.SinceMonotonic.Microseconds())
-	num(msgAsked, int64(m.Asked))
+	num(msgAsked, int64(m.KnownSeq))
 	num(msgSeq, int64(m.Seq))
 	num(msgFlags, int64(m.Flags))
 	if len(m.Data) > 0 {
@@ -247,7 +247,7 @@ func ParseMessage(b []byte) (Message, error) {
 		case msgTakesKeys:
 			m.TakesKeys = n != 0
 		case msgAsked:
-			m.Asked = uint32(n)
+			m.KnownSeq = uint32(n)
 		case msgSince:
 			m.Since = time.UnixMicro(n)
 		case msgMonotonic:

@@ -13,7 +13,7 @@ import (
 var fullSpec = Spec{
 	RunID: "0123-4567", Dir: "/home/u/shop", Args: []string{"claude", "", "a b\n$c \xff"}, Env: []string{"PATH=/bin", "EMPTY=", "X=a=b"},
 	StateDir: "/state/shop", Socket: "/run/shop/shim.sock", LogMax: 16 << 20, IdleAfter: 3 * time.Second, Notify: "/run/shop/notify", Prompt: "fix it\nall",
-	Holds: true, Deaf: true, TitleReady: "^◇", TitleWorking: "^✦", TitleBlocked: "^✋", SetupPattern: "Do you trust", ReadyTimeout: 10 * time.Second,
+	HoldInput: true, IgnoreOSC7501: true, TitleReady: "^◇", TitleWorking: "^✦", TitleBlocked: "^✋", SetupPattern: "Do you trust", ReadyTimeout: 10 * time.Second,
 	Session: "shop", Program: "claude",
 }
 
@@ -63,7 +63,7 @@ func TestMessage_RoundTrip(t *testing.T) {
 	for _, want := range []Message{
 		{Kind: Hello, RunID: "r", ShimPID: 10, AgentPID: 11, AgentStart: 1 << 40, Started: when, Idle: true, Pane: true, Since: when},
 		{Kind: Working, Since: when, SinceMonotonic: time.Hour},
-		{Kind: Said, Source: Notify, Activity: "waiting", Reason: "question", Text: "which one? \u00e9", Since: when, Seq: 4},
+		{Kind: StatusReport, Source: Notify, Activity: "waiting", Reason: "question", Text: "which one? \u00e9", Since: when, Seq: 4},
 		{Kind: Ready, Since: when},
 		{Kind: Prompted},
 		{Kind: PaneClosed},
@@ -135,7 +135,7 @@ func TestSanitizeText_TruncatesLongTexts(t *testing.T) {
 	for _, row := range []struct{ text, end string }{
 		{"short", "short"}, {strings.Repeat("a", MaxText), "aa"}, {strings.Repeat("a", MaxText+1), "a…"}, {strings.Repeat("é", MaxText), "é…"},
 	} {
-		got := Bounded(row.text)
+		got := SanitizeText(row.text)
 		assert.LessOrEqual(t, len(got), MaxText)
 		assert.True(t, utf8.ValidString(got) && strings.HasSuffix(got, row.end), "%q", got)
 	}

@@ -17,15 +17,15 @@ type Spec struct {
 	LogMax    int64         // bytes that output.log and its predecessor may take together
 	IdleAfter time.Duration // silence that makes a working agent idle
 	Prompt    string        // typed into the agent's terminal, with Enter, once it takes input; "" for nothing
-	Holds     bool          // texts wait as Prompt does: what is typed before the agent takes input is lost
+	HoldInput bool          // texts wait as Prompt does: what is typed before the agent takes input is lost
 	Notify    string        // where the shim listens for sd_notify(3) from the agent, which gets the path as NOTIFY_SOCKET; "" for nowhere
 
-	Deaf         bool          // what the agent tells by OSC 7501 is of no use, and its query is not answered
-	TitleReady   string        // regular expressions of the terminal's title while the agent has nothing to do,
-	TitleWorking string        // works,
-	TitleBlocked string        // or waits for a person; "" for none
-	SetupPattern string        // regular expression of a line of the screen that asks for something before the agent can begin; "" for none
-	ReadyTimeout time.Duration // how long after its start an agent that says nothing has its screen looked at for that
+	IgnoreOSC7501 bool          // what the agent tells by OSC 7501 is of no use, and its query is not answered
+	TitleReady    string        // regular expressions of the terminal's title while the agent has nothing to do,
+	TitleWorking  string        // works,
+	TitleBlocked  string        // or waits for a person; "" for none
+	SetupPattern  string        // regular expression of a line of the screen that asks for something before the agent can begin; "" for none
+	ReadyTimeout  time.Duration // how long after its start an agent that says nothing has its screen looked at for that
 
 	Session string // id of the session and name of the agent's program, for the line that is shown in the pane when the
 	Program string // agent has exited; without a Session there is none
@@ -54,8 +54,8 @@ const (
 	specEnd       = '.'
 )
 
-// EndMark begins the line that a shim prints into its pane once it has recorded the exit of the agent. The line is not output of the agent.
-const EndMark = "[corral] "
+// ExitLinePrefix begins the line that a shim prints into its pane once it has recorded the exit of the agent. The line is not output of the agent.
+const ExitLinePrefix = "[corral] "
 
 // Append appends the encoded spec to b.
 func (s *Spec) Append(b []byte) []byte {
@@ -86,7 +86,7 @@ func (s *Spec) Append(b []byte) []byte {
 	for _, f := range []struct {
 		tag byte
 		on  bool
-	}{{specHolds, s.Holds}, {specDeaf, s.Deaf}} {
+	}{{specHolds, s.HoldInput}, {specDeaf, s.IgnoreOSC7501}} {
 		if f.on {
 			b = appendNumber(b, f.tag, 1)
 		}
@@ -115,9 +115,9 @@ func ParseSpec(b []byte) (Spec, error) {
 		case specTimeout:
 			s.ReadyTimeout, err = duration(v)
 		case specHolds:
-			s.Holds, err = flag(v)
+			s.HoldInput, err = flag(v)
 		case specDeaf:
-			s.Deaf, err = flag(v)
+			s.IgnoreOSC7501, err = flag(v)
 		case specEnd:
 			ended = true
 		default:

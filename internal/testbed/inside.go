@@ -47,7 +47,7 @@ func goInside(p *plan) error {
 	if err := os.Setenv(planVariable, text[len(planVariable)+1:]); err != nil {
 		return fmt.Errorf("cannot set %s: %w", planVariable, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
 	return awaitManager(ctx)
 }
@@ -103,7 +103,7 @@ func awaitManager(ctx context.Context) error {
 		select {
 		case <-changes:
 		case <-ctx.Done():
-			return fmt.Errorf("the user manager did not come to the bus within %v", Patience)
+			return fmt.Errorf("the user manager did not come to the bus within %v", Timeout)
 		}
 	}
 }

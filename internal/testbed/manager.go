@@ -64,7 +64,7 @@ func (k *keeper) listenForReady() (<-chan error, error) {
 
 // awaitReady waits until the manager is ready or dead.
 func (k *keeper) awaitReady(manager int, ready <-chan error) error {
-	deadline := time.After(Patience)
+	deadline := time.After(Timeout)
 	for {
 		select {
 		case err := <-ready:
@@ -76,7 +76,7 @@ func (k *keeper) awaitReady(manager int, ready <-chan error) error {
 		case s := <-k.control:
 			return fmt.Errorf("ended by %v while the user manager was starting", s)
 		case <-deadline:
-			return k.managerFailed(fmt.Sprintf("it was not ready within %v", Patience))
+			return k.managerFailed(fmt.Sprintf("it was not ready within %v", Timeout))
 		}
 	}
 }

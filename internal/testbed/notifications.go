@@ -15,14 +15,14 @@ const (
 
 // Notification is what a server of desktop notifications was asked to show.
 type Notification struct {
-	ID       uint32 // that it was given
-	Replaces uint32
-	Title    string
-	Body     string
-	Actions  []string // keys and labels in turn
-	Urgency  byte
-	Icon     string
-	Entry    string // of the desktop, that it comes from
+	ID           uint32 // that it was given
+	Replaces     uint32
+	Title        string
+	Body         string
+	Actions      []string // keys and labels in turn
+	Urgency      byte
+	Icon         string
+	DesktopEntry string // of the desktop, that it comes from
 }
 
 // NotificationServer is a server of desktop notifications that does what no real one does when asked: it hangs, crashes, refuses, and answers in the wrong
@@ -41,14 +41,14 @@ type NotificationServer struct {
 	live   []uint32
 }
 
-// Notifications starts such a server with these capabilities, on the private bus. It is gone after the test, if not before.
-func Notifications(t testing.TB, can ...string) *NotificationServer {
+// StartNotificationServer starts such a server with these capabilities, on the private bus. It is gone after the test, if not before.
+func StartNotificationServer(t testing.TB, can ...string) *NotificationServer {
 	t.Helper()
-	return NotificationsOf(t, "corral-test", can...)
+	return StartNamedNotificationServer(t, "corral-test", can...)
 }
 
-// NotificationsOf is Notifications for a server that says it is another one.
-func NotificationsOf(t testing.TB, name string, can ...string) *NotificationServer {
+// StartNamedNotificationServer is Notifications for a server that says it is another one.
+func StartNamedNotificationServer(t testing.TB, name string, can ...string) *NotificationServer {
 	t.Helper()
 	const many = 4096 // more than a test sends
 	s := &NotificationServer{Shown: make(chan Notification, many), Closed: make(chan uint32, many), conn: Bus(t), name: name, can: can, next: 1}
@@ -63,8 +63,8 @@ func NotificationsOf(t testing.TB, name string, can ...string) *NotificationServ
 	return s
 }
 
-// Before has f called before each notification is taken: it may wait, send signals, or refuse it.
-func (s *NotificationServer) Before(f func(n Notification) *dbus.Error) {
+// OnNotify has f called before each notification is taken: it may wait, send signals, or refuse it.
+func (s *NotificationServer) OnNotify(f func(n Notification) *dbus.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = f
@@ -116,7 +116,7 @@ func (m notificationMethods) Notify(_ string, replaces uint32, icon, title, body
 	s.mu.Lock()
 	before := s.before
 	n := Notification{ID: replaces, Replaces: replaces, Title: title, Body: body, Actions: actions, Icon: icon}
-	n.Entry, _ = hints["desktop-entry"].Value().(string)
+	n.DesktopEntry, _ = hints["desktop-entry"].Value().(string)
 	if n.Urgency, _ = hints["urgency"].Value().(byte); !slices.Contains(s.live, replaces) {
 		n.ID = s.next
 		s.next++

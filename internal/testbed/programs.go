@@ -28,8 +28,8 @@ func Programs(t testing.TB) Binaries {
 	return Binaries{Corrald: filepath.Join(dir, "corrald"), Corralctl: filepath.Join(dir, "corralctl"), Shim: filepath.Join(dir, "corral-shim")}
 }
 
-// MeasuredCorrald is a corrald without the race detector, whichever this test binary has: for tests of how much memory it takes.
-func MeasuredCorrald(t testing.TB) string {
+// CorraldWithoutRace is a corrald without the race detector, whichever this test binary has: for tests of how much memory it takes.
+func CorraldWithoutRace(t testing.TB) string {
 	t.Helper()
 	return filepath.Join(built(t, buildRequest{Measured: true}), "corrald-measured")
 }

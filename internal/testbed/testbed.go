@@ -65,8 +65,8 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Continue goes on in a process that Run started, and never returns there. In any other it does nothing. A program that calls Run has to call it first.
-func Continue() {
+// RunIfReexecuted goes on in a process that Run started, and never returns there. In any other it does nothing. A program that calls Run has to call it first.
+func RunIfReexecuted() {
 	p, err := readPlan()
 	switch {
 	case err != nil:

@@ -16,8 +16,8 @@ import (
 	"github.com/corrald/corral/internal/testbed/claim"
 )
 
-// Patience is how long a test waits for what should happen soon. It is a deadline, not a measure: machines that run tests may be slow and busy.
-const Patience = 30 * time.Second
+// Timeout is how long a test waits for what should happen soon. It is a deadline, not a measure: machines that run tests may be slow and busy.
+const Timeout = 30 * time.Second
 
 func current(t testing.TB) *bed {
 	t.Helper()
@@ -89,8 +89,8 @@ func Receive[T any](t testing.TB, from <-chan T, what string) T {
 			t.Fatalf("the channel was closed while waiting for %s", what)
 		}
 		return value
-	case <-time.After(Patience):
-		t.Fatalf("no %s within %v", what, Patience)
+	case <-time.After(Timeout):
+		t.Fatalf("no %s within %v", what, Timeout)
 	}
 	panic("not reached")
 }
@@ -107,7 +107,7 @@ func WaitFile(t testing.TB, path string, accept func(content []byte) bool) []byt
 	if err := watcher.Add(filepath.Dir(path)); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.After(Patience)
+	deadline := time.After(Timeout)
 	for {
 		content, err := os.ReadFile(path)
 		if err == nil && (accept == nil || accept(content)) {
@@ -120,7 +120,7 @@ func WaitFile(t testing.TB, path string, accept func(content []byte) bool) []byt
 				t.Fatalf("cannot watch %s: %v", path, err)
 			}
 		case <-deadline:
-			t.Fatalf("%s did not become as expected within %v: %v\n%s", path, Patience, err, content)
+			t.Fatalf("%s did not become as expected within %v: %v\n%s", path, Timeout, err, content)
 		}
 	}
 }
@@ -136,13 +136,13 @@ func WaitExit(t testing.TB, pid int) {
 		t.Fatalf("cannot watch process %d: %v", pid, err)
 	}
 	defer func() { _ = unix.Close(fd) }()
-	for deadline := time.Now().Add(Patience); ; {
+	for deadline := time.Now().Add(Timeout); ; {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, max(0, int(time.Until(deadline).Milliseconds())))
 		if n > 0 {
 			return
 		}
 		if err != unix.EINTR {
-			t.Fatalf("process %d did not end within %v (%v)", pid, Patience, err)
+			t.Fatalf("process %d did not end within %v (%v)", pid, Timeout, err)
 		}
 	}
 }
@@ -153,9 +153,9 @@ func Poll(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	for deadline := time.Now().Add(Patience); !done(); <-ticker.C {
+	for deadline := time.Now().Add(Timeout); !done(); <-ticker.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, Patience)
+			t.Fatalf("%s: not within %v", what, Timeout)
 		}
 	}
 }

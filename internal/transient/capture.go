@@ -93,7 +93,7 @@ func Stop(ctx context.Context, conn *dbus.Conn, pattern string) error {
 	var owner *bus.Owner
 	err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(systemd), dbus.WithMatchInterface(managerIface), dbus.WithMatchMember("JobRemoved"))
 	if err == nil {
-		owner, err = bus.Follow(ctx, conn, systemd)
+		owner, err = bus.WatchOwner(ctx, conn, systemd)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot listen to the user manager: %w", err)

@@ -201,7 +201,7 @@ func (s Service) start(ctx context.Context, conn *dbus.Conn, unit string, starte
 		dbus.WithMatchArg(2, unit))
 	var owner *bus.Owner
 	if err == nil {
-		owner, err = bus.Follow(ctx, conn, systemd)
+		owner, err = bus.WatchOwner(ctx, conn, systemd)
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot listen to the user manager: %w", err)

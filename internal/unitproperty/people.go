@@ -12,8 +12,8 @@ import (
 	"github.com/corrald/corral/internal/config"
 )
 
-// Text writes a property of the bus as people write it, NAME=VALUE: what Parse reads.
-func Text(name string, v dbus.Variant) string {
+// Format writes a property of the bus as people write it, NAME=VALUE: what Parse reads.
+func Format(name string, v dbus.Variant) string {
 	switch value := v.Value().(type) {
 	case uint64:
 		return numberText(name, value)

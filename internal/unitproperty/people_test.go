@@ -16,6 +16,6 @@ func TestFormat_IsTheInverseOfParse(t *testing.T) {
 	} {
 		name, value, err := Parse(text)
 		require.NoError(t, err, text)
-		assert.Equal(t, text, Text(name, value))
+		assert.Equal(t, text, Format(name, value))
 	}
 }

@@ -35,8 +35,10 @@ var unitProperties = map[string]func(name, value string) (string, any, error){
 	"Delegate": boolean, "SendSIGHUP": boolean, "SendSIGKILL": boolean,
 }
 
-// Same tells whether two properties are one limit, of which the later one counts: MemoryMax, in bytes, and MemoryMaxScale, a share of what the machine has.
-func Same(a, b string) bool { return strings.TrimSuffix(a, "Scale") == strings.TrimSuffix(b, "Scale") }
+// SameLimit tells whether two properties are one limit, of which the later one counts: MemoryMax, in bytes, and MemoryMaxScale, a share of what the machine has.
+func SameLimit(a, b string) bool {
+	return strings.TrimSuffix(a, "Scale") == strings.TrimSuffix(b, "Scale")
+}
 
 // Parse reads NAME=VALUE and returns the property by its name and type on the bus: MemoryMax=1G is MemoryMax t, RuntimeMaxSec=1h is RuntimeMaxUSec t.
 func Parse(text string) (string, dbus.Variant, error) {

@@ -101,7 +101,7 @@ func (p program) execute(ctx context.Context, dir string, set, options, args []s
 
 // path returns where git is in PATH of its environment, which need not be that of this process.
 func (p program) path() (string, error) {
-	value, _ := environment.Value(p.environment, "PATH")
+	value, _ := environment.Lookup(p.environment, "PATH")
 	for _, dir := range filepath.SplitList(value) {
 		if path, err := exec.LookPath(filepath.Join(dir, "git")); err == nil && filepath.IsAbs(path) {
 			return path, nil

@@ -59,7 +59,7 @@ func (g *Ground) sources(ctx context.Context, env supervisor.Environment) (envir
 	if s.Files, err = environment.ReadFiles(env.Files); err != nil {
 		return s, err
 	}
-	if env.LoginShell && !s.BringsPath() {
+	if env.LoginShell && !s.CallerHasPath() {
 		s.LoginShell, err = g.loginShell.Added(ctx, s.Manager)
 		if ctx.Err() == nil && g.Trouble != nil {
 			g.Trouble(err)
@@ -93,7 +93,7 @@ func (g *Ground) variables(ctx context.Context, p supervisor.Plan) ([]environmen
 
 // followAgent leads the name that agents have of the user's ssh-agent to the caller's, or, where it leads nowhere, to the manager's.
 func (g *Ground) followAgent(s environment.Sources) error {
-	if socket, is := environment.Value(s.Caller, "SSH_AUTH_SOCK"); is {
+	if socket, is := environment.Lookup(s.Caller, "SSH_AUTH_SOCK"); is {
 		if err := sshagent.Follow(g.RuntimeDir, socket); err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (g *Ground) followAgent(s environment.Sources) error {
 	if sshagent.Live(filepath.Join(g.RuntimeDir, sshagent.Name)) {
 		return nil
 	}
-	socket, _ := environment.Value(s.Manager, "SSH_AUTH_SOCK")
+	socket, _ := environment.Lookup(s.Manager, "SSH_AUTH_SOCK")
 	return sshagent.Follow(g.RuntimeDir, socket)
 }
 

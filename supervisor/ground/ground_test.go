@@ -142,7 +142,7 @@ func TestATmuxServerThatEndsBeforeItIsWatched(t *testing.T) {
 	other := server
 	other.Start++
 	require.NoError(t, cmd.Process.Kill())
-	_, err = unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(testbed.Patience.Milliseconds()))
+	_, err = unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(testbed.Timeout.Milliseconds()))
 	require.NoError(t, err)
 	_, alive = g.Alive(other)
 	assert.False(t, alive)

@@ -38,7 +38,7 @@ func (g *Ground) Keys(ctx context.Context, t supervisor.Target, keys []string, a
 	const seq = 1
 	m := shimwire.Message{Kind: shimwire.Keys, Seq: seq, Data: []byte(strings.Join(keys, "\x00"))}
 	if asked != nil {
-		m.Flags, m.Source, m.SinceMonotonic, m.Asked = shimwire.FlagIfAsks, string(asked.Source), asked.Monotonic, uint32(asked.Known)
+		m.Flags, m.Source, m.SinceMonotonic, m.KnownSeq = shimwire.FlagIfStillAsking, string(asked.Source), asked.Monotonic, uint32(asked.Known)
 	}
 	b := m.Append(nil)
 	if err := within(deadline, fd, unix.SO_SNDTIMEO, func() error { return unix.Send(fd, b, unix.MSG_NOSIGNAL) }); err != nil {

@@ -79,7 +79,7 @@ func taken(fd int, seq uint32, deadline time.Time) error {
 		m, err := shimwire.ParseMessage(buf[:n])
 		if err == nil && m.Kind == shimwire.InputDone && m.Seq == seq {
 			switch {
-			case m.Error != "" && m.Flags&shimwire.FlagIfAsks != 0:
+			case m.Error != "" && m.Flags&shimwire.FlagIfStillAsking != 0:
 				return &supervisor.NotAskedError{Why: m.Error}
 			case m.Error != "":
 				return errors.New(m.Error)

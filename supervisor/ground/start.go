@@ -271,7 +271,7 @@ func (g *Ground) scope(p supervisor.Plan) (units.Scope, error) {
 	props := map[string]dbus.Variant{}
 	set := func(name string, value any) { props[name] = dbus.MakeVariant(value) }
 	replace := func(name string, value dbus.Variant) {
-		maps.DeleteFunc(props, func(earlier string, _ dbus.Variant) bool { return unitproperty.Same(earlier, name) })
+		maps.DeleteFunc(props, func(earlier string, _ dbus.Variant) bool { return unitproperty.SameLimit(earlier, name) })
 		props[name] = value
 	}
 	set("Description", p.Description)

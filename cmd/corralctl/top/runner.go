@@ -45,7 +45,7 @@ func (r *runner) command(e effect) tea.Cmd {
 			if r.Remote {
 				return askGroups(r.ctx, r.bus, e.of)
 			}
-			return readGroups(e.of, r.Leftovers)
+			return readGroups(e.of, r.CountLeftovers)
 		}
 	case inspect:
 		return func() tea.Msg {

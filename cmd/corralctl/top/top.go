@@ -31,10 +31,10 @@ type Options struct {
 	ShowCommand func(verb, id string) *exec.Cmd
 	// Create creates a session and starts it.
 	Create func(ctx context.Context, spec NewSession) (id string, err error)
-	// Leftovers counts the processes in a control group that are neither shim nor tmux.
-	Leftovers func(group string) int
-	// Explain is the sentence for a person about what could not be done with a session.
-	Explain func(doing, id string, err error) string
+	// CountLeftovers counts the processes in a control group that are neither shim nor tmux.
+	CountLeftovers func(group string) int
+	// ErrorText is the sentence for a person about what could not be done with a session.
+	ErrorText func(doing, id string, err error) string
 }
 
 // Sortings are what rows can be ordered by.
@@ -49,7 +49,7 @@ func Run(ctx context.Context, bus *client.Client, o Options) error {
 	if err != nil {
 		return err
 	}
-	bus.NeverStart() // one that is stopped meanwhile is not to come back because somebody looks
+	bus.DisableAutoStart() // one that is stopped meanwhile is not to come back because somebody looks
 	go f.run(ctx)
 	order, known := parseSorting(o.Sort)
 	if !known && o.Sort != "" {
@@ -57,7 +57,7 @@ func Run(ctx context.Context, bus *client.Client, o Options) error {
 	}
 	s := screen{
 		model: &model{
-			host: o.Host, remote: o.Remote, archived: o.Archived, directory: o.Directory, leaveKey: o.LeaveKey, explain: o.Explain, clock: time.Now,
+			host: o.Host, remote: o.Remote, archived: o.Archived, directory: o.Directory, leaveKey: o.LeaveKey, explain: o.ErrorText, clock: time.Now,
 			sort: order, now: time.Now(), view: loadSettings(o.Settings),
 		},
 		runner: &runner{ctx, bus, f, o},

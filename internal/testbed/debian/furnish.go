@@ -28,11 +28,11 @@ chroot "$new" apt-get clean
 rm "$new/usr/sbin/policy-rc.d"
 `
 
-// Furnished returns the root directory of a Debian system of the given suite on which apt has
+// WithAptPackages returns the root directory of a Debian system of the given suite on which apt has
 // installed more packages, without what they only recommend. It serves where the packages have
 // dependencies that debootstrap cannot resolve, such as alternatives and virtual packages. Like
 // Tree it needs root, and the first call makes the directory, which takes minutes and the network.
-func Furnished(suite string, packages ...string) (string, error) {
+func WithAptPackages(suite string, packages ...string) (string, error) {
 	base, err := Tree(suite)
 	if err != nil {
 		return "", err

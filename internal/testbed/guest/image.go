@@ -58,12 +58,12 @@ func diskName() string {
 
 func kernelName() string { return "guest-kernel-" + kernelSuite }
 
-// IsMade reports whether Make has nothing left to do.
-func IsMade() bool { return debian.Has(diskName()) && debian.Has(kernelName()) }
+// IsBuilt reports whether Make has nothing left to do.
+func IsBuilt() bool { return debian.Has(diskName()) && debian.Has(kernelName()) }
 
-// Make makes what a guest runs on, which takes a minute or more and the network. It needs root. Run does so itself; who wants to see progress, which
+// Build makes what a guest runs on, which takes a minute or more and the network. It needs root. Run does so itself; who wants to see progress, which
 // `go test` holds back, calls Make first.
-func Make() error {
+func Build() error {
 	_, err := kernel()
 	if err != nil {
 		return err

@@ -57,11 +57,11 @@ func Debian(t T, suite string, packages ...string) string {
 	return tree
 }
 
-// Furnished returns the root directory of a Debian system for Options on which apt has installed
-// more packages; see debian.Furnished.
-func Furnished(t T, suite string, packages ...string) string {
+// DebianWithApt returns the root directory of a Debian system for Options on which apt has installed
+// more packages; see debian.WithAptPackages.
+func DebianWithApt(t T, suite string, packages ...string) string {
 	t.Helper()
-	tree, err := debian.Furnished(suite, packages...)
+	tree, err := debian.WithAptPackages(suite, packages...)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -17,12 +17,12 @@ func main() {
 	only := flag.Bool("n", false, "make nothing: end with status 1 if something is missing")
 	flag.Parse()
 	if *only {
-		if !guest.IsMade() {
+		if !guest.IsBuilt() {
 			os.Exit(1)
 		}
 		return
 	}
-	if err := guest.Make(); err != nil {
+	if err := guest.Build(); err != nil {
 		fmt.Fprintln(os.Stderr, "makeguest:", err)
 		os.Exit(1)
 	}

@@ -52,8 +52,8 @@ func (s *Server) Close() {
 	s.http.Close()
 }
 
-// Open answers the prompts that are held by this name, and all later ones.
-func (s *Server) Open(name string) {
+// Release answers the prompts that are held by this name, and all later ones.
+func (s *Server) Release(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	gate := s.gate(name)
@@ -78,8 +78,8 @@ func (s *Server) Prompts() ([]string, <-chan struct{}) {
 	return slices.Clone(s.prompts), s.more
 }
 
-// Told returns the request in which a prompt came the last time, as it was sent: with all of the conversation that the agent keeps for the model.
-func (s *Server) Told(prompt string) string {
+// RequestFor returns the request in which a prompt came the last time, as it was sent: with all of the conversation that the agent keeps for the model.
+func (s *Server) RequestFor(prompt string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.told[prompt]

@@ -117,7 +117,7 @@ func TestDialects(t *testing.T) {
 
 			prompts, _ := s.Prompts()
 			assert.Equal(t, []string{"hello\nthere", "please\nRUN: touch y", "RUN: touch z"}, prompts)
-			assert.Equal(t, d.request(false, "RUN: touch z"), s.Told("RUN: touch z"))
+			assert.Equal(t, d.request(false, "RUN: touch z"), s.RequestFor("RUN: touch z"))
 		})
 	}
 }
@@ -145,7 +145,7 @@ func TestHold_DelaysReply(t *testing.T) {
 	go func() { <-more; cancel() }()
 	_, err := ask(ctx, s.URL+d.path, d.request(true, "HOLD: on"))
 	require.ErrorIs(t, err, context.Canceled)
-	s.Open("on")
+	s.Release("on")
 	assert.Contains(t, <-answer, "The model has read: HOLD: on")
 	text, err := ask(t.Context(), s.URL+d.path, d.request(true, "HOLD: on"))
 	require.NoError(t, err)

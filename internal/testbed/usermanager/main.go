@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	testbed.Continue()
+	testbed.RunIfReexecuted()
 	verbose := flag.Bool("v", false, "tell where the user manager is and how long it took to start")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: usermanager [-v] -- COMMAND [ARGUMENT…]")

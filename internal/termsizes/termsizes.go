@@ -1,9 +1,9 @@
-// Package logsizes is the record of how large a terminal was while its log was written: a small file beside the log, without which lines that the terminal
+// Package termsizes is the record of how large a terminal was while its log was written: a small file beside the log, without which lines that the terminal
 // broke cannot be put together again.
 //
 // Its text is a line "AT" for the place at which each of the log's files begins, the older one first, and a line "AT COLUMNS ROWS" for each size, from
 // that place on. Places are bytes of all that was ever written to the log. A log that no such file is beside is of a size that nobody knows.
-package logsizes
+package termsizes
 
 import (
 	"bytes"
@@ -11,18 +11,18 @@ import (
 	"strconv"
 )
 
-// Name is the file's, in the directory of the log.
-const Name = "output.sizes"
+// FileName is the file's, in the directory of the log.
+const FileName = "output.sizes"
 
 // The limits of what is kept, and so of the file.
 const (
-	maxSizes = 256
-	MaxText  = 32 + maxSizes*32 // bytes
+	maxSizes    = 256
+	MaxFileSize = 32 + maxSizes*32 // bytes
 )
 
 // Size is one that the terminal had from At on.
 type Size struct {
-	At            int64
+	Offset        int64
 	Columns, Rows uint16
 }
 
@@ -36,11 +36,11 @@ type Sizes struct {
 // New returns the sizes of a log in one file that begins at begin.
 func New(begin int64) Sizes { return Sizes{older: -1, begin: begin} }
 
-// Begin is where the log's newer file begins.
-func (s *Sizes) Begin() int64 { return s.begin }
+// Start is where the log's newer file begins.
+func (s *Sizes) Start() int64 { return s.begin }
 
-// Older is where the one before it begins, and whether there is one.
-func (s *Sizes) Older() (at int64, ok bool) { return s.older, s.older >= 0 }
+// OlderStart is where the one before it begins, and whether there is one.
+func (s *Sizes) OlderStart() (at int64, ok bool) { return s.older, s.older >= 0 }
 
 // All are the sizes in the order of their places.
 func (s *Sizes) All() []Size { return s.all[:s.n] }
@@ -59,8 +59,8 @@ func (s *Sizes) Rotate(at int64) {
 	s.forget(s.older)
 }
 
-// MoveBegins tells that bytes were taken away at the files' beginnings.
-func (s *Sizes) MoveBegins(older, newer int64) {
+// TrimStarts tells that bytes were taken away at the files' beginnings.
+func (s *Sizes) TrimStarts(older, newer int64) {
 	if s.older >= 0 {
 		s.older = min(s.older+older, s.begin)
 	}
@@ -75,7 +75,7 @@ func (s *Sizes) MoveBegins(older, newer int64) {
 // forget leaves out what ends before a place.
 func (s *Sizes) forget(at int64) {
 	first := 0
-	for first+1 < s.n && s.all[first+1].At <= at {
+	for first+1 < s.n && s.all[first+1].Offset <= at {
 		first++
 	}
 	s.n = copy(s.all[:], s.all[first:s.n])
@@ -83,7 +83,7 @@ func (s *Sizes) forget(at int64) {
 
 // Set tells that the terminal has a size from a place on. Of too many sizes the oldest are forgotten.
 func (s *Sizes) Set(size Size) {
-	for s.n > 0 && s.Last().At >= size.At {
+	for s.n > 0 && s.Last().Offset >= size.Offset {
 		s.n-- // nothing was written at it
 	}
 	if last := s.Last(); s.n > 0 && last.Columns == size.Columns && last.Rows == size.Rows {
@@ -103,7 +103,7 @@ func (s *Sizes) Append(text []byte) []byte {
 	}
 	text = append(strconv.AppendInt(text, s.begin, 10), '\n')
 	for _, size := range s.All() {
-		text = append(strconv.AppendInt(text, size.At, 10), ' ')
+		text = append(strconv.AppendInt(text, size.Offset, 10), ' ')
 		text = append(strconv.AppendUint(text, uint64(size.Columns), 10), ' ')
 		text = append(strconv.AppendUint(text, uint64(size.Rows), 10), '\n')
 	}
@@ -145,7 +145,7 @@ func (s *Sizes) add(line []byte) bool {
 	columns, rows, _ := bytes.Cut(rest, []byte(" "))
 	c, ok1 := number(columns, 1<<16-1)
 	r, ok2 := number(rows, 1<<16-1)
-	if !ok1 || !ok2 || s.begin < 0 || s.n == maxSizes || s.n > 0 && at <= s.Last().At {
+	if !ok1 || !ok2 || s.begin < 0 || s.n == maxSizes || s.n > 0 && at <= s.Last().Offset {
 		return false
 	}
 	s.all[s.n] = Size{at, uint16(c), uint16(r)}

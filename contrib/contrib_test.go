@@ -1,4 +1,5 @@
-// Package contrib tries what is in contrib against a real daemon, as far as that is quick: make pictures has the bars themselves show it.
+// Package contrib tries what is in contrib against a real daemon, as far as that is quick: make
+// pictures has the bars themselves show it.
 package contrib
 
 import (
@@ -82,7 +83,8 @@ func (p *place) run(name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// lines begins a command that prints for ever, as a bar does: in a process group, which ends with the test.
+// lines begins a command that prints for ever, as a bar does: in a process group, which ends with
+// the test.
 func (p *place) lines(name string, args ...string) <-chan string {
 	p.t.Helper()
 	cmd := p.command(name, args...)
@@ -154,7 +156,8 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// TestI3status_PrintsJSON: one endless array, whether i3status prints blocks or, as with its configuration of Debian, text.
+// TestI3status_PrintsJSON: one endless array, whether i3status prints blocks or, as with its
+// configuration of Debian, text.
 func TestI3status_PrintsJSON(t *testing.T) {
 	p := newPlace(t)
 	for general, want := range map[string][]string{`general { interval = 1 output_format = "i3bar" }`: {`a "busy" \ one`, "now"}, "general { interval = 1 }": {`a "busy" \ one | now`}} {

@@ -15,7 +15,8 @@ import (
 
 const watcher = "org.kde.StatusNotifierWatcher"
 
-// tray is a host of status notifiers, as a desktop has: it is told which icons there are, and shows them to nobody.
+// tray is a host of status notifiers, as a desktop has: it is told which icons there are, and shows
+// them to nobody.
 type tray struct{ items chan dbus.Sender }
 
 // RegisterStatusNotifierItem is the protocol's method.
@@ -24,7 +25,8 @@ func (h tray) RegisterStatusNotifierItem(_ string, sender dbus.Sender) *dbus.Err
 	return nil
 }
 
-// Get answers the one question that a client asks of the host before it shows itself: whether there is one.
+// Get answers the one question that a client asks of the host before it shows itself: whether there
+// is one.
 func (h tray) Get(string, string) (dbus.Variant, *dbus.Error) { return dbus.MakeVariant(true), nil }
 
 // GetAll is Get for all properties.

@@ -17,7 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestProperties_KeepTheirAnnotations: what is said of a property stays said. A client that keeps copies relies on it.
+// TestProperties_KeepTheirAnnotations: what is said of a property stays said. A client that keeps
+// copies relies on it.
 func TestProperties_KeepTheirAnnotations(t *testing.T) {
 	var list strings.Builder
 	for _, definition := range []string{dbusapi.ManagerXML, dbusapi.SessionXML} {

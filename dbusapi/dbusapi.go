@@ -1,5 +1,6 @@
-// Package dbusapi is the public contract of Corral on the user's session bus: names, paths, wire types, errors, and the interface definitions
-// that are served, installed and documented. Clients and the server share it; it knows neither how a call is sent nor how it is answered.
+// Package dbusapi is the public contract of Corral on the user's session bus: names, paths, wire
+// types, errors, and the interface definitions that are served, installed and documented. Clients
+// and the server share it; it knows neither how a call is sent nor how it is answered.
 package dbusapi
 
 import (
@@ -18,7 +19,8 @@ const (
 	SessionInterface = "io.github.corrald.Corral1.Session"
 )
 
-// ManagerXML and SessionXML are the interface definitions, in the introspection format of the D-Bus specification.
+// ManagerXML and SessionXML are the interface definitions, in the introspection format of the D-Bus
+// specification.
 var (
 	//go:embed io.github.corrald.Corral1.Manager.xml
 	ManagerXML string
@@ -53,7 +55,8 @@ type SessionRow struct {
 	Path        dbus.ObjectPath
 }
 
-// SessionRowEx is one row of ListSessionsEx: what a table of sessions shows. Times are CLOCK_REALTIME microseconds, 0 where there is none.
+// SessionRowEx is one row of ListSessionsEx: what a table of sessions shows. Times are
+// CLOCK_REALTIME microseconds, 0 where there is none.
 type SessionRowEx struct {
 	ID          string
 	Agent       string
@@ -72,7 +75,8 @@ type SessionRowEx struct {
 	More        map[string]dbus.Variant // what later versions added, each where there is something: see the XML
 }
 
-// AgentRow is one row of ListAgents. Details has Available b, Resumable b, Command as, ResumeCommand as, Source s.
+// AgentRow is one row of ListAgents. Details has Available b, Resumable b, Command as,
+// ResumeCommand as, Source s.
 type AgentRow struct {
 	Name        string
 	Description string
@@ -97,7 +101,8 @@ type RunRow struct {
 	Reason     string
 }
 
-// Problem is one entry of Problems. Session is the id of the session that it is about, "" for the daemon itself.
+// Problem is one entry of Problems. Session is the id of the session that it is about, "" for the
+// daemon itself.
 type Problem struct {
 	Session string
 	Text    string
@@ -117,18 +122,21 @@ type Variable struct {
 	Source string // manager, login-shell, corral, definition, file, caller, session
 }
 
-// UnitProperty is one entry of UnitProperties: a property of the session's scope, as systemd's StartTransientUnit takes it.
+// UnitProperty is one entry of UnitProperties: a property of the session's scope, as systemd's
+// StartTransientUnit takes it.
 type UnitProperty struct {
 	Name  string
 	Value dbus.Variant
 }
 
-// SessionPath returns the object path of the session with this id: the id escaped as systemd's bus_label_escape does.
+// SessionPath returns the object path of the session with this id: the id escaped as systemd's
+// bus_label_escape does.
 func SessionPath(id string) dbus.ObjectPath {
 	return SessionsPath + "/" + dbus.ObjectPath(escapeLabel(id))
 }
 
-// SessionID returns the id of the session at this object path, and whether the path is that of a session.
+// SessionID returns the id of the session at this object path, and whether the path is that of a
+// session.
 func SessionID(path dbus.ObjectPath) (string, bool) {
 	label, ok := strings.CutPrefix(string(path), string(SessionsPath)+"/")
 	if !ok || label == "" || strings.Contains(label, "/") {

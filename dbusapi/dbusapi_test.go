@@ -57,7 +57,8 @@ func FuzzSessionID(f *testing.F) {
 	})
 }
 
-// TestErrorName_CoversTheContract has every error of the contract: what the Manager's definition lists.
+// TestErrorName_CoversTheContract has every error of the contract: what the Manager's definition
+// lists.
 func TestErrorName_CoversTheContract(t *testing.T) {
 	_, text, _ := strings.Cut(dbusapi.ManagerXML, "Errors, io.github.corrald.Corral1.Error.*:")
 	text, _, _ = strings.Cut(text, "The message is")

@@ -7,7 +7,8 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// The names of the errors that Corral answers calls with, without their prefix; ErrorName puts it on.
+// The names of the errors that Corral answers calls with, without their prefix; ErrorName puts it
+// on.
 const (
 	NoSuchSession     = "NoSuchSession"
 	SessionExists     = "SessionExists"
@@ -48,7 +49,8 @@ const (
 	standardErrorPrefix = "org.freedesktop.DBus.Error."
 )
 
-// ErrorName returns the full D-Bus name of the error that is called short, one of the constants above.
+// ErrorName returns the full D-Bus name of the error that is called short, one of the constants
+// above.
 func ErrorName(short string) string {
 	switch short {
 	case UnknownObject, UnknownInterface, UnknownMethod, UnknownProperty, PropertyReadOnly, InvalidArgs, LimitsExceeded, Timeout,
@@ -58,7 +60,8 @@ func ErrorName(short string) string {
 	return errorPrefix + short
 }
 
-// ShortErrorName returns what ErrorName was given, if err is an answer of Corral's or of the bus; else "".
+// ShortErrorName returns what ErrorName was given, if err is an answer of Corral's or of the bus;
+// else "".
 func ShortErrorName(err error) string {
 	var e dbus.Error
 	if !errors.As(err, &e) {

@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestBus_KilledAndRestarted: agents do not notice, and the daemon comes back to what it left. Systemd may stand still for a minute and a half by then: this is the
-// first test here, so that others run meanwhile.
+// TestBus_KilledAndRestarted: agents do not notice, and the daemon comes back to what it left.
+// Systemd may stand still for a minute and a half by then: this is the first test here, so that
+// others run meanwhile.
 func TestBus_KilledAndRestarted(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		rested(d)
@@ -46,7 +47,8 @@ func TestLogLevel(t *testing.T) {
 	})
 }
 
-// TestStop_ThawsFrozenSession: this systemd refuses to stop a frozen scope, or not: Corral thaws it first.
+// TestStop_ThawsFrozenSession: this systemd refuses to stop a frozen scope, or not: Corral thaws it
+// first.
 func TestStop_ThawsFrozenSession(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.write("saves", "#!/bin/sh\ntrap 'exit 0' TERM\ntouch \"$HOME/up\"\nwhile :; do sleep 1000 & wait; done\n")

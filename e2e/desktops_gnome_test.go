@@ -27,13 +27,15 @@ ExecStart=/usr/bin/gnome-shell --headless --unsafe-mode --wayland --no-x11 --vir
 			"XDG_SESSION_TYPE=wayland", "XDG_SESSION_DESKTOP=gnome", "XDG_CURRENT_DESKTOP=GNOME", "DESKTOP_SESSION=gnome", "GNOME_SHELL_SESSION_MODE=user",
 		}, "/usr/bin/gnome-session")
 		// Once it is up, GNOME Shell shows the overview and, as no GNOME display manager runs, a
-		// notification that the screen cannot be locked. That would stay until a person moves the pointer.
+		// notification that the screen cannot be locked. That would stay until a person moves the
+		// pointer.
 		s.await("GNOME Shell", func() bool {
 			out, _ := s.try(mutter{}.call(`Main.messageTray.getSources().length === 0 ? "starting" : (Main.messageTray.getSources().forEach(source => source.destroy()), Main.overview.hide(), "started")`)...)
 			return strings.Contains(out, "started")
 		})
 		s.awaitServer()
-		// Clients learn of a new keyboard some time after it was made, and miss what was typed until then.
+		// Clients learn of a new keyboard some time after it was made, and miss what was typed until
+		// then.
 		for _, kind := range []string{"POINTER", "KEYBOARD"} {
 			mutter{}.eval(s, mutter{}.device(kind)+"1")
 		}

@@ -11,8 +11,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// The disk that the state is on is full, then read-only, under agents that run: every one goes on or ends as it does, every exit is told, also by the daemon
-// that comes after, status says what is wrong, the journal once, and when it is over all is saved by itself.
+// The disk that the state is on is full, then read-only, under agents that run: every one goes on
+// or ends as it does, every exit is told, also by the daemon that comes after, status says what is
+// wrong, the journal once, and when it is over all is saved by itself.
 func TestDisk_FullThenReadOnly(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		const at = "/home/ann/.local/state/corral"
@@ -45,7 +46,8 @@ func TestDisk_FullThenReadOnly(t *testing.T) {
 		assert.Contains(t, problems(), `new: cannot save session`)
 		assert.Contains(t, problems(), "free space on the disk")
 
-		// The files that shims have open keep the file system from becoming read-only: it becomes so for whoever comes by its path.
+		// The files that shims have open keep the file system from becoming read-only: it becomes so for
+		// whoever comes by its path.
 		d.Run("sh", "-ec", "mount --bind "+at+" "+at+"; mount -o remount,bind,ro "+at)
 		ends("readonly")
 		d.until("readonly", "failed")

@@ -52,8 +52,9 @@ type text [][]word
 // that are at least 20 pixels high.
 const enlarged = 3
 
-// readings are the ways to prepare a picture for reading, as arguments of convert: for light text on
-// a dark ground, and for the dimmed text of buttons on light grounds. Each finds what others miss.
+// readings are the ways to prepare a picture for reading, as arguments of convert: for light text
+// on a dark ground, and for the dimmed text of buttons on light grounds. Each finds what others
+// miss.
 var readings = []string{"-negate", "-level 50%,85%", "-level 60%,90%", "-threshold 75%"}
 
 // read returns what is written on the screen. It ends once enough was read, by the caller's word;

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// After a boot, with nobody logged in, a session finds what nvm, pyenv and npm have put into PATH by the login shell's start-up files.
+// After a boot, with nobody logged in, a session finds what nvm, pyenv and npm have put into PATH
+// by the login shell's start-up files.
 func TestPath_AfterBoot(t *testing.T) {
 	d := newDesk(t, "/")
 	d.do("mkdir", "-p", ".nvm/versions/bin", ".pyenv/shims", ".npm-global/bin")

@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Another user of the machine sends each corrald, at its own address on the system bus, what only the login manager may say, and what no program should break on.
-// Nothing ends, everything can begin, and root's delay lock is held as before; an ordinary user's may be refused.
+// Another user of the machine sends each corrald, at its own address on the system bus, what only
+// the login manager may say, and what no program should break on. Nothing ends, everything can
+// begin, and root's delay lock is held as before; an ordinary user's may be refused.
 func TestSignals_FromAnotherUserAreIgnored(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.User("bob")

@@ -13,7 +13,8 @@ import (
 	"github.com/corrald/corral/internal/testbed/machine"
 )
 
-// TestSSH_ControlsAnotherMachine: everything goes over a real sshd, which here is on the same machine, reached as another user.
+// TestSSH_ControlsAnotherMachine: everything goes over a real sshd, which here is on the same
+// machine, reached as another user.
 func TestSSH_ControlsAnotherMachine(t *testing.T) {
 	d := newDesk(t, machine.Debian(t, "trixie", "openssh-server", "openssh-client"))
 	d.User("bob")

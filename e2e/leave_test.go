@@ -17,7 +17,8 @@ trap 'sleep 5; echo saved >> $HOME/saved-$1; exit 0' TERM
 while :; do sleep 0.1; done
 `
 
-// The user's manager ends by its user's wish. What lingers is started again by logind; here the test does it.
+// The user's manager ends by its user's wish. What lingers is started again by logind; here the
+// test does it.
 func TestUserExit(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		rested(d)
@@ -86,7 +87,8 @@ func TestPowerOff_WaitsForSlowAgent(t *testing.T) {
 	})
 }
 
-// login opens a real login session of the user's, as a terminal or ssh would, and returns how it ends.
+// login opens a real login session of the user's, as a terminal or ssh would, and returns how it
+// ends.
 func (d *desk) login() (logout func()) {
 	d.t.Helper()
 	uid := d.do("id", "-u")

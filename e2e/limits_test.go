@@ -12,7 +12,8 @@ import (
 	"github.com/corrald/corral/internal/testbed/guest"
 )
 
-// limitsScript runs in a guest that has the memory and pids controllers. Each line that it prints is looked for below.
+// limitsScript runs in a guest that has the memory and pids controllers. Each line that it prints
+// is looked for below.
 const limitsScript = `
 set -e
 told() { echo "$1:" $(corralctl show -p State,Result,ExecMainCode,ExecMainStatus,Reason --value "$1" | tr '\n' '|'); }

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whether sessions go on after logout is told as it is, its change is announced, and who may not change it hears who can.
+// Whether sessions go on after logout is told as it is, its change is announced, and who may not
+// change it hears who can.
 func TestLinger(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		lingering := func() string {
@@ -39,13 +40,15 @@ func TestLinger(t *testing.T) {
 	})
 }
 
-// polkit tells whether the machine has somebody who can allow an ordinary user what only root may otherwise.
+// polkit tells whether the machine has somebody who can allow an ordinary user what only root may
+// otherwise.
 func (d *desk) polkit() bool {
 	_, code := d.try("sh", "-c", "command -v pkcheck")
 	return code == 0
 }
 
-// listen hears what is said on the user's bus about the daemon. The function it returns waits until the words have come, one after the other.
+// listen hears what is said on the user's bus about the daemon. The function it returns waits until
+// the words have come, one after the other.
 func (d *desk) listen() (until func(words ...string)) {
 	d.t.Helper()
 	cmd := d.Command(d.user, "sh", "-c", "exec busctl --user monitor io.github.corrald.Corral1 2>&1")

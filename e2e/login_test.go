@@ -17,7 +17,8 @@ import (
 	"github.com/corrald/corral/internal/testbed/machine"
 )
 
-// logins are the ways in which a user comes to a machine: each logs in, and returns how it logs out.
+// logins are the ways in which a user comes to a machine: each logs in, and returns how it logs
+// out.
 var logins = []struct {
 	name string
 	in   func(d *desk) (logout func())
@@ -27,8 +28,10 @@ var logins = []struct {
 	{"a desktop", (*desk).loginOnDesktop},
 }
 
-// TestLogin: after the package is installed, nobody has to do anything. The first session has the daemon started at each login from then on, however that is
-// done, and what is to begin at login begins once the daemon is ready. Without a login it is there at the first call, and at boot for who lingers.
+// TestLogin: after the package is installed, nobody has to do anything. The first session has the
+// daemon started at each login from then on, however that is done, and what is to begin at login
+// begins once the daemon is ready. Without a login it is there at the first call, and at boot for
+// who lingers.
 func TestLogin(t *testing.T) {
 	packages := packaged(t, "deb")
 	for _, suite := range []string{"bookworm", "trixie"} {
@@ -91,7 +94,8 @@ func (d *desk) awaitDaemon(manager string) {
 	d.do("timeout", "30", "sh", "-c", "until systemctl --user is-active --quiet corrald; do sleep 0.05; done")
 }
 
-// beganAfterReady checks that the daemon was up before systemd started the session's scope: what waits for a daemon that waits would hang.
+// beganAfterReady checks that the daemon was up before systemd started the session's scope: what
+// waits for a daemon that waits would hang.
 func (d *desk) beganAfterReady(how string) {
 	d.t.Helper()
 	times := strings.Fields(d.do("systemctl", "--user", "show", "--value", "-p", "ActiveEnterTimestampMonotonic", "corrald.service", "app-corral-command-agent.scope"))
@@ -157,7 +161,8 @@ func (d *desk) loginBySSH() (logout func()) {
 	return func() { d.Run("systemctl", "stop", "from-afar") }
 }
 
-// loginOnDesktop opens the session that a display manager does: of a display manager nothing else matters here.
+// loginOnDesktop opens the session that a display manager does: of a display manager nothing else
+// matters here.
 func (d *desk) loginOnDesktop() (logout func()) {
 	d.t.Helper()
 	d.Run("systemd-run", "--quiet", "--collect", "--unit=desktop", "--property=PAMName=login", "--property=User="+d.user, "--property=StandardInput=null",

@@ -1,7 +1,8 @@
 //go:build e2e
 
-// Package e2e tries Corral as a person has it: installed with make install on a booted machine, driven by an ordinary user with corralctl,
-// busctl and systemctl. It needs root, to boot the machines.
+// Package e2e tries Corral as a person has it: installed with make install on a booted machine,
+// driven by an ordinary user with corralctl, busctl and systemctl. It needs root, to boot the
+// machines.
 package e2e
 
 import (
@@ -15,8 +16,9 @@ import (
 	"github.com/corrald/corral/internal/testbed/machine"
 )
 
-// systems are the machines that everything is tried on: the one the tests run on, and one whose tmux asks systemd for a scope of its own for
-// each new pane (3.4 and later, built with libsystemd).
+// systems are the machines that everything is tried on: the one the tests run on, and one whose
+// tmux asks systemd for a scope of its own for each new pane (3.4 and later, built with
+// libsystemd).
 var systems = map[string]func(*testing.T) string{
 	"this system": func(*testing.T) string { return "/" },
 	"Debian 13":   func(t *testing.T) string { return machine.Debian(t, "trixie") },
@@ -62,7 +64,8 @@ func (d *desk) do(args ...string) string {
 	return strings.TrimSpace(d.As(d.user, args...))
 }
 
-// try runs a command as the user, which may fail: it returns what was printed, errors too, and the exit status.
+// try runs a command as the user, which may fail: it returns what was printed, errors too, and the
+// exit status.
 func (d *desk) try(args ...string) (string, int) {
 	cmd := d.Command(d.user, args...)
 	out, _ := cmd.CombinedOutput()
@@ -93,7 +96,8 @@ func (d *desk) told(id string) string {
 	return strings.Join(all, " | ")
 }
 
-// until waits until a session is in one of the states, by corralctl wait. That gives up on a session that has ended: here it may be about to begin again.
+// until waits until a session is in one of the states, by corralctl wait. That gives up on a
+// session that has ended: here it may be about to begin again.
 func (d *desk) until(id, states string) {
 	d.t.Helper()
 	if out, code := d.try("timeout", "30", "sh", "-c", `until corralctl wait --until="$2" "$1"; do sleep 0.1; done`, "sh", id, states); code != 0 {

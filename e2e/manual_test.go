@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// example is one of the manual's: files that a person writes, and commands that are then typed, in the order in which they are there.
+// example is one of the manual's: files that a person writes, and commands that are then typed, in
+// the order in which they are there.
 type example struct {
 	steps []step
 }
@@ -21,8 +22,8 @@ type step struct{ file, text string }
 
 var examplePath = regexp.MustCompile(`\*~/([^*]+)\*`)
 
-// exampleOf reads a section of the examples of corral@.service(5): what it shows is what is tried. A block belongs to the first path that was named since
-// the block before; commands have none.
+// exampleOf reads a section of the examples of corral@.service(5): what it shows is what is tried.
+// A block belongs to the first path that was named since the block before; commands have none.
 func exampleOf(t *testing.T, title string) example {
 	t.Helper()
 	page, err := os.ReadFile("../docs/man/corral@.service.5.md")

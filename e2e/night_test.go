@@ -14,7 +14,8 @@ import (
 	"github.com/corrald/corral/internal/testbed/guest"
 )
 
-// TestLimits_NightlyTimer: at two in the morning the agent of corral@.service(5) runs, by the timer that is shown there. The guest has a clock of its own.
+// TestLimits_NightlyTimer: at two in the morning the agent of corral@.service(5) runs, by the timer
+// that is shown there. The guest has a clock of its own.
 func TestLimits_NightlyTimer(t *testing.T) {
 	claude := filepath.Join(t.TempDir(), "claude")
 	require.NoError(t, os.WriteFile(claude, []byte("#!/bin/sh\necho \"told: $2\"\n"), 0o755))
@@ -22,7 +23,8 @@ func TestLimits_NightlyTimer(t *testing.T) {
 	files["/usr/local/bin/claude"] = claude
 	files["/usr/lib/systemd/user/corral@.service"] = filepath.Join(installed(t), "usr/lib/systemd/user/corral@.service")
 	example := strings.ReplaceAll(exampleOf(t, "An agent that runs every night").script(), "corralctl linger on\n", "") // the guest's user lingers
-	// The timer is enabled on the day before, past two: one that is Persistent= makes up at once for a night that a jump of the clock leaves out.
+	// The timer is enabled on the day before, past two: one that is Persistent= makes up at once for a
+	// night that a jump of the clock leaves out.
 	told, status := guest.Run(t, files, `
 set -e
 echo 'date -s "2031-05-31 03:00:00" >/dev/null' >/run/guest/root

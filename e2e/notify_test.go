@@ -20,7 +20,8 @@ import (
 	"github.com/corrald/corral/internal/testbed/machine"
 )
 
-// A person installs the package, logs in to a desktop, and is told when an agent fails; a click leads there. Nothing else has to be done.
+// A person installs the package, logs in to a desktop, and is told when an agent fails; a click
+// leads there. Nothing else has to be done.
 func TestNotification_OnDesktop(t *testing.T) {
 	packages := t.TempDir()
 	out, err := exec.Command("../scripts/dist.sh", "1.0", filepath.Join(packages, "root"), "deb").CombinedOutput()
@@ -53,7 +54,8 @@ func TestNotification_OnDesktop(t *testing.T) {
 	d.do("timeout", "30", "sh", "-c", "until [ $(dunstctl count displayed) = 0 ]; do sleep 0.05; done") // who is there has seen it
 	d.picture()
 
-	// A hook was told the same, as a service with its output in the journal, and what it did wrong is to be read.
+	// A hook was told the same, as a service with its output in the journal, and what it did wrong is
+	// to be read.
 	d.do("timeout", "30", "sh", "-c", "until [ -e told ]; do sleep 0.05; done")
 	assert.Contains(t, d.do("cat", "told"), `"Title":"bob: failed, exit 3"`)
 	d.do("timeout", "30", "sh", "-c", "until corralctl status | grep -q 'the hook \"log\" failed: .* exited with code 4; see: journalctl --user -u corral-hook-log-'; do sleep 0.05; done")
@@ -62,7 +64,8 @@ func TestNotification_OnDesktop(t *testing.T) {
 	assert.Regexp(t, `corral-hook-log-\w+\.service: Main process exited, code=exited, status=4`, m.Run("journalctl", "--no-pager", "--output=cat"))
 }
 
-// desktop starts what a desktop of the user's consists of here: a display, of which the user's manager is told, and a notification server.
+// desktop starts what a desktop of the user's consists of here: a display, of which the user's
+// manager is told, and a notification server.
 func (d *desk) desktop() {
 	d.t.Helper()
 	d.do("systemd-run", "--user", "--quiet", "--unit=display", "Xvfb", ":7", "-screen", "0", "640x360x24", "-nolisten", "tcp")
@@ -72,7 +75,8 @@ func (d *desk) desktop() {
 	d.do("timeout", "30", "sh", "-c", "until busctl --user --no-pager list | grep -q '^org.freedesktop.Notifications .*dunst'; do sleep 0.05; done")
 }
 
-// notified listens on the bus. What it returns waits for a notification, and tells when the server was asked to show it, and when it has taken it.
+// notified listens on the bus. What it returns waits for a notification, and tells when the server
+// was asked to show it, and when it has taken it.
 func (d *desk) notified() func(title string) (asked, shown time.Time) {
 	d.t.Helper()
 	monitor := d.Command(d.user, "busctl", "--user", "--json=short", "monitor", "org.freedesktop.Notifications")
@@ -123,7 +127,8 @@ func (d *desk) notified() func(title string) (asked, shown time.Time) {
 	}
 }
 
-// picture makes a picture of the display, for people's eyes: into the directory CORRAL_PICTURES, if that is set.
+// picture makes a picture of the display, for people's eyes: into the directory CORRAL_PICTURES, if
+// that is set.
 func (d *desk) picture() {
 	d.t.Helper()
 	dir := os.Getenv("CORRAL_PICTURES")
@@ -138,7 +143,8 @@ func (d *desk) picture() {
 	d.t.Log(file.Name())
 }
 
-// Whoever is attached to a session is told in its terminal of another one, by this system's tmux, and nothing of what an agent says is obeyed by it.
+// Whoever is attached to a session is told in its terminal of another one, by this system's tmux,
+// and nothing of what an agent says is obeyed by it.
 func TestTmuxMessage_InAttachedTerminal(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.run("looks", "--", "sleep", "1000")

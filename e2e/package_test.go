@@ -18,8 +18,9 @@ import (
 	"github.com/corrald/corral/internal/testbed/machine"
 )
 
-// packaged returns a directory in which root/VERSION has packages of two versions, in this format. A deb has passed Debian's own checker; what that may
-// say is in packaging/lintian-overrides, each with its reason.
+// packaged returns a directory in which root/VERSION has packages of two versions, in this format.
+// A deb has passed Debian's own checker; what that may say is in packaging/lintian-overrides, each
+// with its reason.
 func packaged(t *testing.T, format string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,7 +31,8 @@ func packaged(t *testing.T, format string) string {
 	return dir
 }
 
-// packager is a package manager: how it installs or upgrades from a file, removes, and lists what belongs to the package.
+// packager is a package manager: how it installs or upgrades from a file, removes, and lists what
+// belongs to the package.
 type packager struct {
 	system, format        string
 	programs              []string // that the system needs for it
@@ -49,7 +51,8 @@ func packagers() []packager {
 	}
 	older, newer := dpkg, dpkg
 	older.system, newer.system = "bookworm", "trixie"
-	// What Fedora and Arch have for a package manager Debian has, too. Only the names of what a package depends on are others.
+	// What Fedora and Arch have for a package manager Debian has, too. Only the names of what a
+	// package depends on are others.
 	foreign := []string{"rpm", "pacman-package-manager"}
 	return []packager{older, newer, {
 		system: "trixie", format: "rpm", programs: foreign, file: "corral-%s-1." + cpu + ".rpm",

@@ -13,7 +13,8 @@ import (
 	"github.com/corrald/corral/internal/testbed/machine"
 )
 
-// TestInstall_PathWithSpaces: somebody's home may be called "/home/Ann Bee". All of it goes there and runs from there, and nothing of it stays.
+// TestInstall_PathWithSpaces: somebody's home may be called "/home/Ann Bee". All of it goes there
+// and runs from there, and nothing of it stays.
 func TestInstall_PathWithSpaces(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a place")
@@ -39,8 +40,9 @@ func TestInstall_PathWithSpaces(t *testing.T) {
 	assert.Empty(t, files())
 }
 
-// TestInstallUser_InstallsAndUninstalls: make install-user puts everything where the user's systemd, bus and shell look for it, also where a start-up file of the shell alone has
-// moved its XDG directories, and make uninstall-user takes all of it away.
+// TestInstallUser_InstallsAndUninstalls: make install-user puts everything where the user's
+// systemd, bus and shell look for it, also where a start-up file of the shell alone has moved its
+// XDG directories, and make uninstall-user takes all of it away.
 func TestInstallUser_InstallsAndUninstalls(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -11,8 +11,8 @@ import (
 	"github.com/corrald/corral/internal/testbed/guest"
 )
 
-// roundsScript has agents run out of memory and of tasks beside others that go on, round after round, with the daemon there, killed and away. What is not as
-// it has to be is printed.
+// roundsScript has agents run out of memory and of tasks beside others that go on, round after
+// round, with the daemon there, killed and away. What is not as it has to be is printed.
 const roundsScript = `
 set -e
 systemctl --user daemon-reload
@@ -47,14 +47,16 @@ done
 echo "3 rounds, $sessions looks, $wrong wrong"
 `
 
-// TestLimits_RepeatedWithoutDaemon: what happens at the limits of some is told as what it is, whatever becomes of the daemon, and is nobody else's.
+// TestLimits_RepeatedWithoutDaemon: what happens at the limits of some is told as what it is,
+// whatever becomes of the daemon, and is nobody else's.
 func TestLimits_RepeatedWithoutDaemon(t *testing.T) {
 	told, status := guest.Run(t, guestFiles(t), roundsScript)
 	require.Zero(t, status, "%s", told)
 	assert.Equal(t, "3 rounds, 12 looks, 0 wrong\n", told)
 }
 
-// clockScript sets the clock back and forth, by decades, while sessions start, run, end and are stopped.
+// clockScript sets the clock back and forth, by decades, while sessions start, run, end and are
+// stopped.
 const clockScript = `
 set -e
 told() { echo "$1:" $(corralctl show -p State,Result,ExecMainCode,ExecMainStatus,Reason --value "$1" | tr '\n' '|'); }
@@ -96,7 +98,8 @@ for id in early ahead stopped; do told $id; done
 left early; left ahead
 `
 
-// TestLimits_ClockChanges: whatever the clock says, sessions are what they are, and are kept for as long as they should be. The guest has one of its own.
+// TestLimits_ClockChanges: whatever the clock says, sessions are what they are, and are kept for as
+// long as they should be. The guest has one of its own.
 func TestLimits_ClockChanges(t *testing.T) {
 	told, status := guest.Run(t, guestFiles(t), clockScript)
 	require.Zero(t, status, "%s", told)

@@ -9,13 +9,15 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// nap stands in for the kernel's part of a sleep, which no machine that shares its kernel can have: it lasts until somebody wakes it.
+// nap stands in for the kernel's part of a sleep, which no machine that shares its kernel can have:
+// it lasts until somebody wakes it.
 const nap = `[Service]
 ExecStart=
 ExecStart=/bin/sh -c 'touch /run/asleep; until [ -e /run/wake ]; do sleep 0.05; done; rm /run/asleep /run/wake'
 `
 
-// The login manager waits with a sleep until corrald has saved, and no longer; agents sleep and wake with the machine. Root needs no policy for the lock.
+// The login manager waits with a sleep until corrald has saved, and no longer; agents sleep and
+// wake with the machine. Root needs no policy for the lock.
 func TestSleep(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		// The login manager has a view of its own of what is mounted.

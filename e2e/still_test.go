@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A daemon that stands still is no obstacle to a polite end: systemd has it go on when it tells it to end, and everybody's agents have their time.
+// A daemon that stands still is no obstacle to a polite end: systemd has it go on when it tells it
+// to end, and everybody's agents have their time.
 func TestDaemonSIGSTOP_DoesNotPreventGracefulShutdown(t *testing.T) {
 	for name, end := range map[string]func(*desk){
 		"user exit": func(d *desk) {

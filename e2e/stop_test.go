@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recorder is an agent that writes down, with one write each, that it is asked to end and that it ends. It takes the time $2 to save, and ends with the code $3.
+// recorder is an agent that writes down, with one write each, that it is asked to end and that it
+// ends. It takes the time $2 to save, and ends with the code $3.
 const recorder = `#!/bin/sh
 trap 'echo asked >>"$HOME/log-$1"; sleep $2; echo ended >>"$HOME/log-$1"; exit $3' TERM
 echo begun >>"$HOME/log-$1"
@@ -21,8 +22,9 @@ sleep 1000 &
 wait
 `
 
-// TestStop_OfSliceTogetherWithDaemonOrBus: whatever systemd stops at the same time, agents are asked to end first, have their time, and were stopped.
-// CORRAL_ROUNDS and CORRAL_AGENTS make more of it than fits into a run of all tests.
+// TestStop_OfSliceTogetherWithDaemonOrBus: whatever systemd stops at the same time, agents are
+// asked to end first, have their time, and were stopped. CORRAL_ROUNDS and CORRAL_AGENTS make more
+// of it than fits into a run of all tests.
 func TestStop_OfSliceTogetherWithDaemonOrBus(t *testing.T) {
 	rounds, agents := countOf(t, "CORRAL_ROUNDS", 1), countOf(t, "CORRAL_AGENTS", 8)
 	onEach(t, func(t *testing.T, d *desk) {

@@ -15,7 +15,8 @@ trap 'sleep 0.5; echo saved >> $HOME/saved-$1; exit 7' TERM
 while :; do sleep 0.1; done
 `
 
-// rested prepares three sessions: one that is resumed at login, one that is started afresh, one that is left as it is.
+// rested prepares three sessions: one that is resumed at login, one that is started afresh, one
+// that is left as it is.
 func rested(d *desk) {
 	agent := d.write("saver", saver)
 	d.do("systemctl", "--user", "enable", "corrald")
@@ -38,7 +39,8 @@ func back(t *testing.T, d *desk) {
 	assert.Equal(t, "u 1", d.property("left", "NRuns"))
 }
 
-// At poweroff the agents have their time to save, and what ended them is no failure; at the next boot those that are to be resumed are.
+// At poweroff the agents have their time to save, and what ended them is no failure; at the next
+// boot those that are to be resumed are.
 func TestPowerOff(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		rested(d)
@@ -53,7 +55,8 @@ func TestPowerOff(t *testing.T) {
 	})
 }
 
-// The same where somebody has stopped the daemon before: then it is systemd that ends the agents, and nobody hears of it.
+// The same where somebody has stopped the daemon before: then it is systemd that ends the agents,
+// and nobody hears of it.
 func TestPowerOff_WithoutDaemon(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		rested(d)

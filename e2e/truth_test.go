@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What becomes of an agent is told truly on every system: the table of docs/ARCHITECTURE.md, as a person sees it.
+// What becomes of an agent is told truly on every system: the table of docs/ARCHITECTURE.md, as a
+// person sees it.
 func TestResult_OfEveryKindOfExit(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		text := d.write("text", "no program\n")
@@ -50,7 +51,8 @@ func TestResult_OfEveryKindOfExit(t *testing.T) {
 	})
 }
 
-// Every process of a session is in its scope, whatever tmux would like to do with it, and what is killed there is told as what it was.
+// Every process of a session is in its scope, whatever tmux would like to do with it, and what is
+// killed there is told as what it was.
 func TestScope_ContainsAllProcesses(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		for _, id := range []string{"one", "two", "three", "four"} {
@@ -109,7 +111,8 @@ func TestSystemctlStop_IsGraceful(t *testing.T) {
 	})
 }
 
-// The daemon is started at need, says what it supervises, takes its sessions over when it returns, and leaves them alone when it goes.
+// The daemon is started at need, says what it supervises, takes its sessions over when it returns,
+// and leaves them alone when it goes.
 func TestService(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.run("first", "--", "sleep", "1000") // activates corrald over the bus
@@ -142,7 +145,8 @@ func TestService(t *testing.T) {
 	})
 }
 
-// TestJournal_LogsFailuresAsErrors: what journald has kept of agents that were run, as others read it. Nothing but a failure is an error.
+// TestJournal_LogsFailuresAsErrors: what journald has kept of agents that were run, as others read
+// it. Nothing but a failure is an error.
 func TestJournal_LogsFailuresAsErrors(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		for id, does := range map[string]string{"code": "echo out; exit 3", "signal": "echo out; kill -SEGV $$", "well": "exit 0", "stopped": "exec sleep 1000"} {

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// nightly plays the agent of the example: what it is told and when it ran stands in files; how it ends is said by others.
+	// nightly plays the agent of the example: what it is told and when it ran stands in files; how it
+	// ends is said by others.
 	nightly = `#!/bin/sh
 printf '%s\n' "$*" >>$HOME/nights
 while [ -e $HOME/busy ]; do sleep 0.1; done
@@ -30,8 +31,8 @@ func (d *desk) program(name, text string) {
 	d.Run("sh", "-ec", `printf '%s' "$1" >"$2"; chmod 755 "$2"`, "sh", text, "/usr/local/bin/"+name)
 }
 
-// TestUnit_RunsNightlyByTimer does what corral@.service(5) shows, word by word, and has the timer fire: at once, since the machine was off at two; then
-// every second, by its calendar.
+// TestUnit_RunsNightlyByTimer does what corral@.service(5) shows, word by word, and has the timer
+// fire: at once, since the machine was off at two; then every second, by its calendar.
 func TestUnit_RunsNightlyByTimer(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.program("claude", nightly)
@@ -84,7 +85,8 @@ func TestUnit_RunsNightlyByTimer(t *testing.T) {
 	})
 }
 
-// TestUnit_EnabledStartsAtLoginAndBoot: a session that is enabled as a unit comes with the login and at boot, after what it needs, and is suspended when that ends.
+// TestUnit_EnabledStartsAtLoginAndBoot: a session that is enabled as a unit comes with the login
+// and at boot, after what it needs, and is suspended when that ends.
 func TestUnit_EnabledStartsAtLoginAndBoot(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.Run("sh", "-ec", "mkdir -p /etc/systemd/logind.conf.d; printf '[Login]\\nUserStopDelaySec=0\\n' > /etc/systemd/logind.conf.d/soon.conf; systemctl restart systemd-logind")

@@ -24,8 +24,9 @@ func (d *desk) life(ids ...string) map[string]string {
 	return all
 }
 
-// daemon waits for another corrald than the one with this process number, and returns its number. Where the bus was killed, systemd may stand still for a
-// minute and a half: it waits for an answer of the bus that it would have to start.
+// daemon waits for another corrald than the one with this process number, and returns its number.
+// Where the bus was killed, systemd may stand still for a minute and a half: it waits for an answer
+// of the bus that it would have to start.
 func (d *desk) daemon(before string) string {
 	d.t.Helper()
 	out, code := d.try("timeout", "150", "sh", "-c", `while
@@ -35,8 +36,9 @@ func (d *desk) daemon(before string) string {
 	return out
 }
 
-// Whatever the daemon goes through, agents do not notice, and it comes back to what it left. Sessions that are to be started at login are not started
-// again by a daemon that merely returns: here is one that has ended meanwhile.
+// Whatever the daemon goes through, agents do not notice, and it comes back to what it left.
+// Sessions that are to be started at login are not started again by a daemon that merely returns:
+// here is one that has ended meanwhile.
 func TestDaemon_AdoptsAfterRestart(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		rested(d)
@@ -73,7 +75,8 @@ func TestDaemon_AdoptsAfterRestart(t *testing.T) {
 	})
 }
 
-// While agents live the daemon holds logind's delay lock, and they are suspended before anything is shut down. Root needs no policy for it.
+// While agents live the daemon holds logind's delay lock, and they are suspended before anything is
+// shut down. Root needs no policy for it.
 func TestDelayLock(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		agent := d.write("saver", saver)

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A workspace on another file system that is unmounted under the agent: told at once, nothing killed, undone when it is mounted again.
+// A workspace on another file system that is unmounted under the agent: told at once, nothing
+// killed, undone when it is mounted again.
 func TestWorkspace_OnUnmountedFileSystem(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		const at = "/home/ann/stick"

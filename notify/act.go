@@ -15,7 +15,8 @@ const actTimeout = 2 * time.Minute
 
 const failureKey = "failure"
 
-// invoked carries out what a person has selected in a notice: the action with the key text, or a reply with that text to the agent.
+// invoked carries out what a person has selected in a notice: the action with the key text, or a
+// reply with that text to the agent.
 func (n *Notifier) invoked(sessions []string, reply bool, text string) {
 	go func() {
 		ctx, cancel := deadline.Context(n.ctx, actTimeout)
@@ -62,7 +63,8 @@ func (n *Notifier) act(ctx context.Context, sessions []string, key string) error
 	return errors.Join(errs...)
 }
 
-// seen acknowledges how these sessions ended, after a person has closed their notice. That does not answer what an agent asks.
+// seen acknowledges how these sessions ended, after a person has closed their notice. That does not
+// answer what an agent asks.
 func (n *Notifier) seen(sessions []string) {
 	go func() {
 		ctx, cancel := deadline.Context(n.ctx, actTimeout)

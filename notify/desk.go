@@ -16,7 +16,8 @@ import (
 const (
 	// A notice that no server has accepted is obsolete after keptFor.
 	keptFor = 24 * time.Hour
-	// More than maxAlone notices within burstTime become one summary, which later ones join for burstTime.
+	// More than maxAlone notices within burstTime become one summary, which later ones join for
+	// burstTime.
 	maxAlone  = 4
 	burstTime = 10 * time.Second
 )
@@ -74,8 +75,9 @@ type item struct {
 	fresh    time.Time // when it was given a notice of its own
 }
 
-// urgency returns the urgency of a notice of this kind about the session: that of its agent's definition, else that of the configuration, else the default.
-// The default is never critical: desktops show critical notices also while the user does not want to be disturbed.
+// urgency returns the urgency of a notice of this kind about the session: that of its agent's
+// definition, else that of the configuration, else the default. The default is never critical:
+// desktops show critical notices also while the user does not want to be disturbed.
 func (s Settings) urgency(n *supervisor.Snapshot, kind string) Urgency {
 	for _, configured := range []config.Urgencies{s.Agents[n.Agent].NotifyUrgency, s.Config.NotifyUrgency} {
 		if level, ok := configured[kind]; ok {
@@ -88,7 +90,8 @@ func (s Settings) urgency(n *supervisor.Snapshot, kind string) Urgency {
 	return Normal
 }
 
-// Desk decides which notices are on the user's screen. It is pure: its results depend on its inputs only. It belongs to one goroutine.
+// Desk decides which notices are on the user's screen. It is pure: its results depend on its inputs
+// only. It belongs to one goroutine.
 type Desk struct {
 	settings      Settings
 	on            bool
@@ -100,7 +103,8 @@ type Desk struct {
 	sendingReboot bool        // the news of a reboot is being sent
 }
 
-// Memory is what a Desk has to know of the one before it. It reveals nothing of what an agent printed or reported.
+// Memory is what a Desk has to know of the one before it. It reveals nothing of what an agent
+// printed or reported.
 type Memory struct {
 	Items       map[string]Remembered `json:"items,omitempty"` // by session
 	Summary     string                `json:"summary,omitempty"`
@@ -198,7 +202,8 @@ func (d *Desk) Switch(on bool) {
 	}
 }
 
-// LoggedIn reports that the sessions that are restored at login have been: the others are left to the user.
+// LoggedIn reports that the sessions that are restored at login have been: the others are left to
+// the user.
 func (d *Desk) LoggedIn(now time.Time) {
 	known, group := map[string]int64{}, []string{}
 	for id, n := range d.sessions {
@@ -245,7 +250,8 @@ func (d *Desk) Watched(id, token string, watched bool) {
 	}
 }
 
-// Regroup has Look decide anew about all notices that were not shown: a server has appeared, and gets what has accumulated at once.
+// Regroup has Look decide anew about all notices that were not shown: a server has appeared, and
+// gets what has accumulated at once.
 func (d *Desk) Regroup(shown func(key, token string) bool) {
 	for id, it := range d.items {
 		if it.place == Alone && !shown(sessionKey(id), it.token) {
@@ -254,7 +260,8 @@ func (d *Desk) Regroup(shown func(key, token string) bool) {
 	}
 }
 
-// Look returns the notices that are to be on the screen now, the most urgent first. Shown reports whether a server has accepted a notice.
+// Look returns the notices that are to be on the screen now, the most urgent first. Shown reports
+// whether a server has accepted a notice.
 func (d *Desk) Look(now time.Time, shown func(key, token string) bool) []Notice {
 	if !d.on {
 		return nil
@@ -321,7 +328,8 @@ func (d *Desk) decide(now time.Time, shown func(key, token string) bool) {
 	d.memory.Summary, d.folded = hex.EncodeToString(sum.Sum(nil)[:8]), now
 }
 
-// interrupted returns the sessions that the notice of a reboot is about, as far as they are still suspended.
+// interrupted returns the sessions that the notice of a reboot is about, as far as they are still
+// suspended.
 func (d *Desk) interrupted(now time.Time, shown func(key, token string) bool) []*supervisor.Snapshot {
 	if now.Sub(d.memory.Reboot) > keptFor && !shown(interruptedKey, d.rebootToken()) {
 		return nil

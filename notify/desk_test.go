@@ -159,8 +159,8 @@ func TestPolicy_ShowsOneNoticePerSession(t *testing.T) {
 	assert.Empty(t, d.Look(start, nothingShown))
 }
 
-// TestPolicy_HidesAcknowledgedQuestions: its notice goes although the question stays, and does not come
-// again; neither do hooks learn of it.
+// TestPolicy_HidesAcknowledgedQuestions: its notice goes although the question stays, and does not
+// come again; neither do hooks learn of it.
 func TestPolicy_HidesAcknowledgedQuestions(t *testing.T) {
 	acknowledged := func(n *supervisor.Snapshot) { n.AttentionAcknowledged = true }
 	d := NewDesk(settings(), true, Memory{})
@@ -316,7 +316,8 @@ func TestSpan_FormatsDurations(t *testing.T) {
 	}
 }
 
-// TestUrgency_IsConfiguredByAgentAndKind; by default nothing is critical, which desktops show in spite of Do Not Disturb.
+// TestUrgency_IsConfiguredByAgentAndKind; by default nothing is critical, which desktops show in
+// spite of Do Not Disturb.
 func TestUrgency_IsConfiguredByAgentAndKind(t *testing.T) {
 	s := settings(func(s *Settings) {
 		s.Config.NotifyUrgency = config.Urgencies{"failed": "critical", "suspended": "low"}

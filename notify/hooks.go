@@ -25,7 +25,8 @@ type Hooks struct {
 	ReportResult func(name string, err error) // reports that one has failed, or by nil that it works again
 }
 
-// caller runs one hook, never twice at once. News that arrive meanwhile are delivered together in its next run: a hook that hangs delays no other.
+// caller runs one hook, never twice at once. News that arrive meanwhile are delivered together in
+// its next run: a hook that hangs delays no other.
 type caller struct {
 	hook    config.Hook
 	busy    bool
@@ -118,8 +119,8 @@ func (n *Notifier) runHook(c *caller) {
 	}()
 }
 
-// runHookAgain runs a hook later that systemd did not start: it may be re-executing itself. After the last try the news is left to the next
-// daemon.
+// runHookAgain runs a hook later that systemd did not start: it may be re-executing itself. After
+// the last try the news is left to the next daemon.
 func (n *Notifier) runHookAgain(c *caller, parts []*News) {
 	if c.tries++; c.tries == maxTries {
 		c.busy, c.tries = false, 0

@@ -86,7 +86,8 @@ func (s *stage) called() *hookCall {
 
 func off(s *Settings) { s.Config.Notifications = false }
 
-// Hooks are told what there is to tell, once, with neither a server nor notifications switched on, over a restart too.
+// Hooks are told what there is to tell, once, with neither a server nor notifications switched on,
+// over a restart too.
 func TestHooks_ReceiveEventsOnce(t *testing.T) {
 	s := newStage(t, off)
 	s.hooks.install("ntfy")
@@ -114,7 +115,8 @@ func TestHooks_ReceiveEventsOnce(t *testing.T) {
 	assert.Empty(t, s.hooks.ended)
 }
 
-// A hook that hangs holds up itself alone, and is told together then what has gathered. A daemon that ends meanwhile leaves that to the next one.
+// A hook that hangs holds up itself alone, and is told together then what has gathered. A daemon
+// that ends meanwhile leaves that to the next one.
 func TestHooks_HangingOneDelaysOnlyItself(t *testing.T) {
 	s := newStage(t)
 	s.hooks.install("hangs", "quick")
@@ -156,7 +158,8 @@ func TestHooks_HangingOneDelaysOnlyItself(t *testing.T) {
 	assert.Equal(t, "four", again["quick"].Sessions[0].Id, "rather twice than not at all")
 }
 
-// What systemd does not take over is tried again, with what has come meanwhile; or it is for the next daemon.
+// What systemd does not take over is tried again, with what has come meanwhile; or it is for the
+// next daemon.
 func TestHooks_RetryWhenSystemdDoesNotAnswer(t *testing.T) {
 	s := newStage(t)
 	s.hooks.install("ntfy")
@@ -236,7 +239,8 @@ func TestEvents_LimitsABurst(t *testing.T) {
 	assert.True(t, next.IsZero(), "nobody is woken")
 }
 
-// What somebody sees anyway is no news, nor is what is older than a day; and whether notifications are on does not matter.
+// What somebody sees anyway is no news, nor is what is older than a day; and whether notifications
+// are on does not matter.
 func TestEvents_LeavesOutWhatTheUserSees(t *testing.T) {
 	attached := func(n *supervisor.Snapshot) { n.Attached = true }
 	for name, c := range map[string]struct {
@@ -275,7 +279,8 @@ func TestEvents_LeavesOutWhatTheUserSees(t *testing.T) {
 	}
 }
 
-// A hook that was busy may be told of a reboot together with other things: each session is what it is.
+// A hook that was busy may be told of a reboot together with other things: each session is what it
+// is.
 func TestEvents_MergesARebootWithOtherEvents(t *testing.T) {
 	interrupted := &supervisor.Snapshot{ID: "infra", State: "suspended", Reason: "the machine went down", Interrupted: true, StateChanged: start}
 	n := together([]*News{

@@ -18,8 +18,8 @@ const (
 	sent
 )
 
-// News is sent once, to recipients that cannot take it back: hooks, and terminals that are attached to other sessions. It is sent whether there is a
-// notification server or not.
+// News is sent once, to recipients that cannot take it back: hooks, and terminals that are attached
+// to other sessions. It is sent whether there is a notification server or not.
 type News struct {
 	Notice
 	Event string                 // a word of Notify=, or "several"
@@ -33,8 +33,9 @@ type News struct {
 // eventSeveral is the event of news about several sessions.
 const eventSeveral = "several"
 
-// News returns the news to be sent now, and the time at which there will be more if nothing else happens, zero for never. Its state is sending until
-// Sent is called. There are never more than maxAlone within burstTime: what exceeds that is sent together afterwards.
+// News returns the news to be sent now, and the time at which there will be more if nothing else
+// happens, zero for never. Its state is sending until Sent is called. There are never more than
+// maxAlone within burstTime: what exceeds that is sent together afterwards.
 func (d *Desk) News(now time.Time) (all []*News, next time.Time) {
 	var items []*item
 	for _, it := range d.items {
@@ -90,7 +91,8 @@ func (d *Desk) Sent(news *News) {
 	}
 }
 
-// unsentOfReboot returns the sessions that were suspended by a reboot, and still are, if that news is not sent.
+// unsentOfReboot returns the sessions that were suspended by a reboot, and still are, if that news
+// is not sent.
 func (d *Desk) unsentOfReboot() []*supervisor.Snapshot {
 	if d.sendingReboot {
 		return nil

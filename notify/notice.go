@@ -33,8 +33,9 @@ const (
 	ShowAll   = "show-all"
 	Reply     = "inline-reply"
 
-	// Approve and Deny answer what an agent asks permission for. The key of such an action continues with "@" and the time of the question, so
-	// that a click on a notice that was replaced does not answer the next question: see answerKey.
+	// Approve and Deny answer what an agent asks permission for. The key of such an action continues
+	// with "@" and the time of the question, so that a click on a notice that was replaced does not
+	// answer the next question: see answerKey.
 	Approve = "approve"
 	Deny    = "deny"
 
@@ -48,7 +49,8 @@ type Action struct {
 	Label string // for people
 }
 
-// Notice is a desktop notification. Its texts are plain: no markup, no control characters but newlines in the body.
+// Notice is a desktop notification. Its texts are plain: no markup, no control characters but
+// newlines in the body.
 type Notice struct {
 	Key      string // its subject; there is one notice at a time for each key
 	Token    string // its content: a notice with another token replaces it
@@ -141,7 +143,8 @@ func actionsOf(n *supervisor.Snapshot, kind string) []Action {
 	return []Action{open, {Restart, "Restart"}, log}
 }
 
-// withAnswers adds the actions that answer a permission, where the agent's definition has keys for them.
+// withAnswers adds the actions that answer a permission, where the agent's definition has keys for
+// them.
 func withAnswers(actions []Action, n *supervisor.Snapshot, agent config.Agent) []Action {
 	if n.Attention != session.Permission {
 		return actions
@@ -171,7 +174,8 @@ func answerOf(key string) (answer supervisor.Answer, ok bool) {
 // maxNamed limits how many sessions a summary names.
 const maxNamed = 8
 
-// summaryOf returns one notice of several sessions, which are in the order of their requests. It is as urgent as the most urgent of them.
+// summaryOf returns one notice of several sessions, which are in the order of their requests. It is
+// as urgent as the most urgent of them.
 func summaryOf(all []*supervisor.Snapshot, token string, s Settings) Notice {
 	notice := Notice{
 		Key: summaryKey, Token: token, Title: counted(len(all), "session needs attention", "sessions need attention"), Actions: []Action{{ShowAll, "Show all"}},
@@ -237,7 +241,8 @@ func tilde(path, home string) string {
 	return path
 }
 
-// plain returns a text as one line, with spaces for control and format characters, which could control a terminal or reverse the text.
+// plain returns a text as one line, with spaces for control and format characters, which could
+// control a terminal or reverse the text.
 func plain(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == unicode.ReplacementChar {
@@ -287,8 +292,9 @@ func bodyFor(body, server string, capabilities []string) string {
 	return body
 }
 
-// actionsFor returns the actions that the server of this name can show, in pairs of key and label. A click on the notice does the first one, which has a
-// button as well, unless the server makes one of "default".
+// actionsFor returns the actions that the server of this name can show, in pairs of key and label.
+// A click on the notice does the first one, which has a button as well, unless the server makes one
+// of "default".
 func actionsFor(actions []Action, server string, capabilities []string) []string {
 	pairs := []string{}
 	if !slices.Contains(capabilities, "actions") {

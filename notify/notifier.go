@@ -1,8 +1,11 @@
-// Package notify notifies the user of sessions that need attention: by desktop notifications, by hooks, and in the terminals of other sessions.
+// Package notify notifies the user of sessions that need attention: by desktop notifications, by
+// hooks, and in the terminals of other sessions.
 //
-// A Desk decides which notices are shown, and what is news; a Notifier has the notification server show them, and does what a person selects there. One
-// goroutine owns both and never blocks: neither on the server, which may be absent, slow, or hang, nor on the disk. So nothing here delays
-// the supervisor. A server is never started for a notice: one without a display would block every caller.
+// A Desk decides which notices are shown, and what is news; a Notifier has the notification server
+// show them, and does what a person selects there. One goroutine owns both and never blocks:
+// neither on the server, which may be absent, slow, or hang, nor on the disk. So nothing here
+// delays the supervisor. A server is never started for a notice: one without a display would block
+// every caller.
 package notify
 
 import (
@@ -50,10 +53,12 @@ type Options struct {
 // connectTimeout bounds how long connecting to the bus may take.
 const connectTimeout = 20 * time.Second
 
-// mailboxSize is the length of the queue to the goroutine: a publisher does not wait during a burst.
+// mailboxSize is the length of the queue to the goroutine: a publisher does not wait during a
+// burst.
 const mailboxSize = 1024
 
-// closeTime bounds how long a server may take to answer the last call: a notice that it has not acknowledged by then is sent again by the next Notifier.
+// closeTime bounds how long a server may take to answer the last call: a notice that it has not
+// acknowledged by then is sent again by the next Notifier.
 const closeTime = 500 * time.Millisecond
 
 // Notifier notifies the user. It is a supervisor.Publisher.
@@ -108,7 +113,8 @@ func New(o Options) *Notifier {
 	return n
 }
 
-// maxSaved bounds what is read of the file, in bytes: it has some hundred for each session with a notice.
+// maxSaved bounds what is read of the file, in bytes: it has some hundred for each session with a
+// notice.
 const maxSaved = 64 << 20
 
 func load(path string) (kept saved, err error) {
@@ -144,7 +150,8 @@ func (n *Notifier) Publish(changes []supervisor.Change, _ []func()) {
 // PublishProblems implements supervisor.Publisher.
 func (n *Notifier) PublishProblems([]supervisor.Problem) {}
 
-// Begin reports that every existing session has been published. Until then no notice is shown or closed.
+// Begin reports that every existing session has been published. Until then no notice is shown or
+// closed.
 func (n *Notifier) Begin() {
 	n.post(func() { n.begun, n.screen.hold = true, time.Now().Add(holdTime) })
 }
@@ -170,7 +177,8 @@ func (n *Notifier) Configure(s Settings) {
 	})
 }
 
-// SetEnabled turns notifications on or off, and returns once that is saved. It overrides the configuration until both agree.
+// SetEnabled turns notifications on or off, and returns once that is saved. It overrides the
+// configuration until both agree.
 func (n *Notifier) SetEnabled(on bool) error {
 	done := make(chan error, 1)
 	n.post(func() {
@@ -205,7 +213,8 @@ func (n *Notifier) switched(before bool) {
 	}
 }
 
-// Close ends the Notifier, after its state is saved. Notices stay on the screen: the next Notifier adopts them.
+// Close ends the Notifier, after its state is saved. Notices stay on the screen: the next Notifier
+// adopts them.
 func (n *Notifier) Close() error {
 	idle := make(chan struct{})
 	n.post(func() { n.idle = idle })
@@ -271,7 +280,8 @@ func (n *Notifier) run() {
 	}
 }
 
-// wake has the goroutine run at the earliest of these times, instead of those that were set before. Zero times are ignored.
+// wake has the goroutine run at the earliest of these times, instead of those that were set before.
+// Zero times are ignored.
 func (n *Notifier) wake(now time.Time, times ...time.Time) {
 	if n.timer != nil {
 		n.timer.Stop()

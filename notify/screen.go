@@ -20,20 +20,24 @@ const (
 )
 
 const (
-	// A notice replaces another one after gap at the earliest: KDE's server refuses a repeated text within a second.
+	// A notice replaces another one after gap at the earliest: KDE's server refuses a repeated text
+	// within a second.
 	gap = time.Second
-	// A notice that the server refuses is sent again, after retryAfter and then twice that, and so on, maxTries times in all.
+	// A notice that the server refuses is sent again, after retryAfter and then twice that, and so on,
+	// maxTries times in all.
 	retryAfter = 1500 * time.Millisecond
 	maxTries   = 4
 	// How many closed notices are remembered: an action may be reported after its notice is closed.
 	maxPast = 64
 	// How many signals about a notice are kept while its id is not known yet.
 	maxEarly = 16
-	// Notices of an earlier daemon stay for this long after the start: an agent's request is known only once its shim has reported it again.
+	// Notices of an earlier daemon stay for this long after the start: an agent's request is known
+	// only once its shim has reported it again.
 	holdTime = 10 * time.Second
 )
 
-// application is the name of Corral's icon and of its desktop file, by which a server finds its user's settings for Corral.
+// application is the name of Corral's icon and of its desktop file, by which a server finds its
+// user's settings for Corral.
 const application = "io.github.corrald.Corral"
 
 // dismissed is the reason of a notice that a person has closed.
@@ -56,8 +60,9 @@ type refusal struct {
 	after time.Time // when it may be sent again
 }
 
-// screen is what the server shows, as far as is known. There is one call to it at a time, without a time limit: a late answer is still valid, and a server
-// that hangs delays only its own notices. Once it leaves the bus the call fails, and another server can be called.
+// screen is what the server shows, as far as is known. There is one call to it at a time, without a
+// time limit: a late answer is still valid, and a server that hangs delays only its own notices.
+// Once it leaves the bus the call fails, and another server can be called.
 type screen struct {
 	conn     *dbus.Conn // nil until we are connected
 	server   *bus.Owner // distinguishes its signals from those of others
@@ -144,7 +149,8 @@ func first[T any](body []any) (value T, ok bool) {
 	return value, ok
 }
 
-// call calls a method of the server, by its unique name, which cannot start one. Done is called by the goroutine, unless the server is another by then.
+// call calls a method of the server, by its unique name, which cannot start one. Done is called by
+// the goroutine, unless the server is another by then.
 func (n *Notifier) call(method string, args []any, done func(body []any, err error)) {
 	s := &n.screen
 	s.calling = true
@@ -160,8 +166,8 @@ func (n *Notifier) call(method string, args []any, done func(body []any, err err
 	}()
 }
 
-// step makes the next call that brings the screen nearer to the wanted notices. It returns when to run again if nothing else happens, the zero time for
-// never.
+// step makes the next call that brings the screen nearer to the wanted notices. It returns when to
+// run again if nothing else happens, the zero time for never.
 func (n *Notifier) step(now time.Time) (next time.Time) {
 	s := &n.screen
 	if !s.ready || s.calling {
@@ -195,15 +201,16 @@ func (n *Notifier) step(now time.Time) (next time.Time) {
 	return next
 }
 
-// narrow limits the actions of a notice on the screen to the sessions that it still applies to; its text stays as it was sent.
+// narrow limits the actions of a notice on the screen to the sessions that it still applies to; its
+// text stays as it was sent.
 func (n *Notifier) narrow(e *entry, notice Notice) {
 	if e.Token == notice.Token && !slices.Equal(e.Sessions, notice.Sessions) {
 		e.Sessions, n.dirty = notice.Sessions, true
 	}
 }
 
-// paced records that a notice was sent just now: the next one with its key has to wait for gap. Records that are older are dropped, or their number would
-// grow with each session.
+// paced records that a notice was sent just now: the next one with its key has to wait for gap.
+// Records that are older are dropped, or their number would grow with each session.
 func (s *screen) paced(key string, now time.Time) {
 	maps.DeleteFunc(s.sent, func(_ string, last time.Time) bool { return now.Sub(last) >= gap })
 	s.sent[key] = now
@@ -226,7 +233,8 @@ func (s *screen) due(notice Notice) (at time.Time, wanted bool) {
 	return at, true
 }
 
-// closeOne closes one notice that is not wanted any more, and reports whether there was one, or when there may be one.
+// closeOne closes one notice that is not wanted any more, and reports whether there was one, or
+// when there may be one.
 func (n *Notifier) closeOne(notices []Notice, now time.Time) (closing bool, next time.Time) {
 	s := &n.screen
 	for _, key := range slices.Sorted(maps.Keys(s.entries)) {
@@ -291,7 +299,8 @@ func (n *Notifier) send(notice Notice) {
 		})
 }
 
-// refused handles a notice that was not accepted. A server that leaves during the call has not refused it.
+// refused handles a notice that was not accepted. A server that leaves during the call has not
+// refused it.
 func (n *Notifier) refused(notice Notice, err error) {
 	t := n.screen.refusals[notice.Key]
 	if t.token != notice.Token {
@@ -309,7 +318,8 @@ func (n *Notifier) refused(notice Notice, err error) {
 	n.screen.refusals[notice.Key] = t
 }
 
-// received handles a signal. Any client can send one: only those of the bus and of the server are used.
+// received handles a signal. Any client can send one: only those of the bus and of the server are
+// used.
 func (n *Notifier) received(signal *dbus.Signal) {
 	server := n.screen.server
 	switch {

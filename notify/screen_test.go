@@ -97,7 +97,8 @@ func (s *stage) shown(server *testbed.NotificationServer) testbed.Notification {
 
 func now() time.Time { return time.Now().Add(-time.Second) }
 
-// A server that hangs holds nobody up; what has changed meanwhile is not shown any more, and the next server is asked.
+// A server that hangs holds nobody up; what has changed meanwhile is not shown any more, and the
+// next server is asked.
 func TestNotificationServer_HangingDelaysNothingElse(t *testing.T) {
 	s := newStage(t)
 	server := testbed.StartNotificationServer(t)
@@ -143,7 +144,8 @@ func TestNotificationServer_LateReplyIsUsed(t *testing.T) {
 	assert.Equal(t, n.ID, testbed.Receive(t, server.Closed, "that it is closed"))
 }
 
-// Signals about a notification may come before the answer that tells its number, and an action after the notification is closed.
+// Signals about a notification may come before the answer that tells its number, and an action
+// after the notification is closed.
 func TestNotificationServer_MaySendSignalsBeforeItsReply(t *testing.T) {
 	s := newStage(t)
 	server := testbed.StartNotificationServer(t, "actions", "inline-reply")
@@ -198,8 +200,8 @@ func TestAct_AnswersThePermissionOfItsNotice(t *testing.T) {
 	assert.Contains(t, failure.Body, "its agent is working")
 }
 
-// forge sends everything that a notification server says about a notification, from another connection, to every connection of this process. What is
-// heard afterwards comes after that.
+// forge sends everything that a notification server says about a notification, from another
+// connection, to every connection of this process. What is heard afterwards comes after that.
 func forge(t *testing.T, id uint32) {
 	t.Helper()
 	stranger := testbed.Bus(t)
@@ -220,7 +222,8 @@ func forge(t *testing.T, id uint32) {
 	}
 }
 
-// TestSignals_FromOtherClientsAreDropped: a person's click, an answer and a dismissal come from the server alone, and the bus alone reports another server.
+// TestSignals_FromOtherClientsAreDropped: a person's click, an answer and a dismissal come from the
+// server alone, and the bus alone reports another server.
 func TestSignals_FromOtherClientsAreDropped(t *testing.T) {
 	s := newStage(t)
 	server := testbed.StartNotificationServer(t, "actions", "inline-reply")
@@ -235,7 +238,8 @@ func TestSignals_FromOtherClientsAreDropped(t *testing.T) {
 	assert.Empty(t, server.Shown)
 }
 
-// KDE's server refuses what comes too often; what is refused is tried again, and given up only after a while.
+// KDE's server refuses what comes too often; what is refused is tried again, and given up only
+// after a while.
 func TestNotificationServer_RefusalIsRetried(t *testing.T) {
 	s := newStage(t)
 	server := testbed.StartNotificationServer(t)
@@ -253,7 +257,8 @@ func TestNotificationServer_RefusalIsRetried(t *testing.T) {
 	assert.Empty(t, s.said)
 }
 
-// What was on the screen of a server that is gone is shown by the next one; what a person has closed is not.
+// What was on the screen of a server that is gone is shown by the next one; what a person has
+// closed is not.
 func TestNotificationServer_RestartedShowsOpenNoticesAgain(t *testing.T) {
 	s := newStage(t)
 	server := testbed.StartNotificationServer(t)
@@ -272,7 +277,8 @@ func TestNotificationServer_RestartedShowsOpenNoticesAgain(t *testing.T) {
 	assert.Equal(t, "more: failed, exit 3", s.shown(next).Title)
 }
 
-// TestNotice_ClosedByAPersonIsAcknowledged, each session of a summary; one that has expired was not.
+// TestNotice_ClosedByAPersonIsAcknowledged, each session of a summary; one that has expired was
+// not.
 func TestNotice_ClosedByAPersonIsAcknowledged(t *testing.T) {
 	s := newStage(t)
 	server := testbed.StartNotificationServer(t)
@@ -283,7 +289,8 @@ func TestNotice_ClosedByAPersonIsAcknowledged(t *testing.T) {
 	assert.Equal(t, "acknowledge the state of dismissed", testbed.Receive(t, s.did, "that a person has closed it"))
 }
 
-// A daemon goes on with what the one before it has on the screen. GNOME's server has taken that away.
+// A daemon goes on with what the one before it has on the screen. GNOME's server has taken that
+// away.
 func TestNotifier_RestartedAdoptsShownNotices(t *testing.T) {
 	for name, again := range map[string]bool{"dunst": false, "gnome-shell": true} {
 		t.Run(name, func(t *testing.T) {
@@ -317,7 +324,8 @@ func TestAct_FailureIsShownAsANotice(t *testing.T) {
 	server.Dismiss(t, n.ID, 2)
 }
 
-// Of the sessions that a reboot has suspended one is resumed by hand, and one is removed: the others are what there is to be resumed.
+// Of the sessions that a reboot has suspended one is resumed by hand, and one is removed: the
+// others are what there is to be resumed.
 func TestResumeAll_SkipsResumedAndRemovedSessions(t *testing.T) {
 	s := newStage(t)
 	server := testbed.StartNotificationServer(t, "actions")
@@ -357,7 +365,8 @@ func TestSummary_CoversAThousandFailuresInOneNotice(t *testing.T) {
 	assert.Equal(t, "corralctl [top]", testbed.Receive(t, s.did, "the action"))
 }
 
-// What a click does has a button as well, but where there is a menu of everything, in which it would be twice.
+// What a click does has a button as well, but where there is a menu of everything, in which it
+// would be twice.
 func TestActionsFor_FitTheServer(t *testing.T) {
 	actions := []Action{{Open, "Open"}, {ShowLog, "Log"}, {Reply, "Reply"}}
 	for _, c := range []struct {

@@ -10,8 +10,9 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// Capture returns the last lines of the agent's pane, history included; lines 0 means its screen. Escapes keeps colours. If the agent
-// has ended, the line that reports this in the pane is not part of the result: it is no output of the agent.
+// Capture returns the last lines of the agent's pane, history included; lines 0 means its screen.
+// Escapes keeps colours. If the agent has ended, the line that reports this in the pane is not part
+// of the result: it is no output of the agent.
 func (t *Tmux) Capture(ctx context.Context, s Session, lines int, escapes bool) (string, error) {
 	pane := t.places(ctx, s).pane
 	args := []string{"-N", "display-message", "-p", "-t", pane, "#{pane_dead} #{history_size} #{pane_height}", ";"}
@@ -31,9 +32,9 @@ func (t *Tmux) Capture(ctx context.Context, s Session, lines int, escapes bool) 
 	return lastLines(text, lines, history > lines, dead != 0 || s.Ended, height), nil
 }
 
-// lastLines returns the last lines of what tmux has captured, without blank ones at the end; lines 0 means the screen, which has so many
-// rows. With above, the capture begins with one line of history more than was asked for: it is used where the line about the end has
-// scrolled the screen.
+// lastLines returns the last lines of what tmux has captured, without blank ones at the end; lines
+// 0 means the screen, which has so many rows. With above, the capture begins with one line of
+// history more than was asked for: it is used where the line about the end has scrolled the screen.
 func lastLines(text string, lines int, above, ended bool, rows int) string {
 	all := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	shown := trimBlank(all)
@@ -68,7 +69,8 @@ func trimBlank(lines []string) []string {
 // attributes matches what capture-pane -e adds to text.
 var attributes = regexp.MustCompile(`\x1b\[[0-9;:]*m|[\x0e\x0f]`)
 
-// isEndLine tells whether a line is that of the shim, or that of tmux in a pane of a server that an older Corral has started.
+// isEndLine tells whether a line is that of the shim, or that of tmux in a pane of a server that an
+// older Corral has started.
 func isEndLine(line string) bool {
 	line = attributes.ReplaceAllString(line, "")
 	return strings.HasPrefix(line, shimwire.ExitLinePrefix) || deadPane.MatchString(line)

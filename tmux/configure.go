@@ -17,8 +17,9 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-// lasting is the ending of the configuration that is read after a user's. afterUser is its content: what a configuration of a user must not change, since a session whose
-// terminal nobody looks at is not to end, and a signal that all was read.
+// lasting is the ending of the configuration that is read after a user's. afterUser is its content:
+// what a configuration of a user must not change, since a session whose terminal nobody looks at is
+// not to end, and a signal that all was read.
 const (
 	lasting   = ".lasting"
 	afterUser = "set -s exit-empty off\nset -s exit-unattached off\nset -g destroy-unattached off\n" +
@@ -26,14 +27,16 @@ const (
 	configured = "corral-configured"
 )
 
-// Bounds of what is read of a configuration, and of the invalid lines that are looked for in one: the start of a session waits for it.
+// Bounds of what is read of a configuration, and of the invalid lines that are looked for in one:
+// the start of a session waits for it.
 const (
 	maxConfiguration = 1 << 20 // bytes
 	maxInvalid       = 50
 	repairTime       = 5 * time.Second
 )
 
-// Invalid is a line of a user's configuration that tmux does not accept. The line is ignored; all others apply.
+// Invalid is a line of a user's configuration that tmux does not accept. The line is ignored; all
+// others apply.
 type Invalid struct {
 	File string
 	Line int    // 0 if tmux does not report it
@@ -59,10 +62,12 @@ func (t *Tmux) userFlags(user []string) []string {
 	return flags
 }
 
-// Reconfigure waits until a server has read the configurations of a user that it was started with, and returns what is invalid in them. tmux applies nothing of a
-// file in which it cannot parse a line; Reconfigure applies the other lines of such a file.
+// Reconfigure waits until a server has read the configurations of a user that it was started with,
+// and returns what is invalid in them. tmux applies nothing of a file in which it cannot parse a
+// line; Reconfigure applies the other lines of such a file.
 func (t *Tmux) Reconfigure(ctx context.Context, s Session) []Invalid {
-	// The server keeps what it has to report until a client reads a configuration, or a terminal is attached.
+	// The server keeps what it has to report until a client reads a configuration, or a terminal is
+	// attached.
 	out, _, err := t.feed(ctx, s, "", "-N", "wait-for", configured, ";", "source-file", os.DevNull)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return []Invalid{{File: "TmuxConfig=", Text: "tmux has not finished reading it within " + commandTimeout.String()}}
@@ -88,8 +93,8 @@ func (t *Tmux) Reconfigure(ctx context.Context, s Session) []Invalid {
 	})
 }
 
-// repair returns the lines of a file that tmux can parse, with blank ones in place of those that it cannot, and these. It returns no lines where the time is
-// over before it has found all.
+// repair returns the lines of a file that tmux can parse, with blank ones in place of those that it
+// cannot, and these. It returns no lines where the time is over before it has found all.
 func (t *Tmux) repair(ctx context.Context, s Session, file string) (text string, bad []Invalid) {
 	path, err := filepath.EvalSymlinks(file)
 	if err != nil {
@@ -132,7 +137,8 @@ func blank(lines []string, at int) {
 	}
 }
 
-// open returns the number of the last line in lines from which on tmux can parse none of what they begin with.
+// open returns the number of the last line in lines from which on tmux can parse none of what they
+// begin with.
 func (t *Tmux) open(ctx context.Context, s Session, lines []string) int {
 	for n := len(lines) - 1; n >= 0 && ctx.Err() == nil; n-- {
 		if strings.TrimSpace(lines[n]) == "" {
@@ -169,7 +175,8 @@ func (t *Tmux) apply(ctx context.Context, s Session, file, text string) []Invali
 	return reported
 }
 
-// lineOf returns the number of the only line of a configuration that has what a message is about, "option-name" in "invalid option: option-name", 0 if there are several.
+// lineOf returns the number of the only line of a configuration that has what a message is about,
+// "option-name" in "invalid option: option-name", 0 if there are several.
 func lineOf(text, message string) (number int) {
 	_, about, _ := strings.Cut(message, ": ")
 	if about == "" {

@@ -67,7 +67,8 @@ func TestReconfigure_AppliesAllButTheInvalidLines(t *testing.T) {
 	}
 }
 
-// TestReconfigure_ReportsAFileThatItHasNoTimeToRepair: that tmux was not asked about a line says nothing about the line.
+// TestReconfigure_ReportsAFileThatItHasNoTimeToRepair: that tmux was not asked about a line says
+// nothing about the line.
 func TestReconfigure_ReportsAFileThatItHasNoTimeToRepair(t *testing.T) {
 	x := prepare(t)
 	file := filepath.Join(testbed.Dir(t), "tmux.conf")

@@ -9,13 +9,15 @@ import (
 	"github.com/corrald/corral/internal/keys"
 )
 
-// The options in which a server keeps the key that detaches a terminal, and how it is shown to people.
+// The options in which a server keeps the key that detaches a terminal, and how it is shown to
+// people.
 const (
 	detachOption = "@corral-detach"
 	keyOption    = "@corral-detach-key"
 )
 
-// SetDetachKey makes a key, by tmux's name, detach a terminal from the sessions whose servers are started from now on; "" is for none.
+// SetDetachKey makes a key, by tmux's name, detach a terminal from the sessions whose servers are
+// started from now on; "" is for none.
 func (t *Tmux) SetDetachKey(key string) error {
 	text := configuration + "set-environment -g DBUS_SESSION_BUS_ADDRESS " + quoted(t.BusAddr) + "\n"
 	for _, command := range detachCommands(key) {
@@ -30,7 +32,8 @@ func (t *Tmux) SetDetachKey(key string) error {
 	return nil
 }
 
-// ChangeDetachKey makes a key detach a terminal from a session that has another key for it, or none.
+// ChangeDetachKey makes a key detach a terminal from a session that has another key for it, or
+// none.
 func (t *Tmux) ChangeDetachKey(ctx context.Context, s Session, key string) error {
 	out, err := t.command(ctx, s, "-N", "display-message", "-p", "#{"+keyOption+"}")
 	old := strings.TrimSuffix(string(out), "\n")
@@ -54,7 +57,8 @@ func (t *Tmux) ChangeDetachKey(ctx context.Context, s Session, key string) error
 	return nil
 }
 
-// detachCommands returns the commands that make a key detach a terminal. After the prefix, the key is sent to the program.
+// detachCommands returns the commands that make a key detach a terminal. After the prefix, the key
+// is sent to the program.
 func detachCommands(key string) [][]string {
 	if key == "" {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// attachIn attaches a terminal of 80 columns, which is a pane of another server, to a session, and returns that server.
+// attachIn attaches a terminal of 80 columns, which is a pane of another server, to a session, and
+// returns that server.
 func attachIn(t *testing.T, x *Tmux, s Session) Session {
 	t.Helper()
 	outer := serve(t, x)

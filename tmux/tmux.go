@@ -1,7 +1,9 @@
-// Package tmux runs one tmux server for each session: it starts it, puts the agent's pane into it, reads its screen, and tells how to attach.
+// Package tmux runs one tmux server for each session: it starts it, puts the agent's pane into it,
+// reads its screen, and tells how to attach.
 //
-// A server runs in the foreground, so that it is our child and is in the session's scope before it is executed. It has a
-// socket and a configuration of its own; the user's ~/.tmux.conf is read only where that is asked for.
+// A server runs in the foreground, so that it is our child and is in the session's scope before it
+// is executed. It has a socket and a configuration of its own; the user's ~/.tmux.conf is read only
+// where that is asked for.
 package tmux
 
 import (
@@ -31,7 +33,8 @@ var configuration string
 // commandTimeout bounds each tmux command: a server that hangs must not hang us.
 const commandTimeout = 10 * time.Second
 
-// The size of a pane that nobody is attached to: wide enough for an agent's tables, as high as a common laptop's terminal.
+// The size of a pane that nobody is attached to: wide enough for an agent's tables, as high as a
+// common laptop's terminal.
 const (
 	width  = 120
 	height = 40
@@ -57,7 +60,8 @@ type Session struct {
 	Ended  bool   // the exit of the agent is known
 }
 
-// Prepare finds tmux and writes the configuration into directory dir, which lives as long as the login.
+// Prepare finds tmux and writes the configuration into directory dir, which lives as long as the
+// login.
 func Prepare(dir string, env []string, busAddr string) (*Tmux, error) {
 	program, err := exec.LookPath("tmux")
 	if err != nil {
@@ -88,16 +92,20 @@ type Server struct {
 	gate  *os.File
 }
 
-// gate is what a server's process does before it executes tmux: it waits until its standard input is closed, by Execute or by our end. It does not exit in the
-// latter case: systemd does not report the end of a scope whose only process has exited before it was moved there.
+// gate is what a server's process does before it executes tmux: it waits until its standard input
+// is closed, by Execute or by our end. It does not exit in the latter case: systemd does not report
+// the end of a scope whose only process has exited before it was moved there.
 const gate = `read -r _; exec "$0" "$@" </dev/null`
 
-// StartServer starts the session's server, which has nothing in it yet, in the control group whose directory is open as cgroup. If cgroup is negative, the process
-// is in our own control group and waits there as a shell until Execute is called, so that it can be moved: memory stays charged to the control group in which it
-// was allocated, not to that in which the process is (the kernel's cgroup-v2 document, "Memory Ownership"), and tmux allocates half of its memory within
+// StartServer starts the session's server, which has nothing in it yet, in the control group whose
+// directory is open as cgroup. If cgroup is negative, the process is in our own control group and
+// waits there as a shell until Execute is called, so that it can be moved: memory stays charged to
+// the control group in which it was allocated, not to that in which the process is (the kernel's
+// cgroup-v2 document, "Memory Ownership"), and tmux allocates half of its memory within
 // milliseconds. The memory of the shell is freed by its execve(2).
 //
-// The server reads the configurations of a user after ours. Reconfigure reports what is invalid in them.
+// The server reads the configurations of a user after ours. Reconfigure reports what is invalid in
+// them.
 func (t *Tmux) StartServer(s Session, cgroup int, user ...string) (*Server, error) {
 	if err := os.Remove(s.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("cannot start tmux: %w", err)
@@ -110,8 +118,9 @@ func (t *Tmux) StartServer(s Session, cgroup int, user ...string) (*Server, erro
 		return nil, fmt.Errorf("cannot start tmux: %w", err)
 	}
 	defer func() { _ = null.Close() }()
-	// A tmux that finds the user's bus moves each new pane into a scope of its own (since 3.4), out of the session's. Without an address it
-	// would look for the bus in XDG_RUNTIME_DIR, so it gets one that leads nowhere.
+	// A tmux that finds the user's bus moves each new pane into a scope of its own (since 3.4), out of
+	// the session's. Without an address it would look for the bus in XDG_RUNTIME_DIR, so it gets one
+	// that leads nowhere.
 	env := append(withoutName(t.Env, "DBUS_SESSION_BUS_ADDRESS"), "DBUS_SESSION_BUS_ADDRESS=disabled:")
 	server, stdin, program := &Server{PIDFD: -1}, null, t.Program
 	argv := append([]string{"tmux", "-u", "-D", "-S", s.Socket, "-f", t.Config}, t.userFlags(user)...)
@@ -152,7 +161,8 @@ func (s *Server) Close() {
 	_ = unix.Close(s.PIDFD)
 }
 
-// IsServer tells whether a process with these arguments is a server of the session, as StartServer starts it.
+// IsServer tells whether a process with these arguments is a server of the session, as StartServer
+// starts it.
 func IsServer(s Session, args []string) bool {
 	i := slices.Index(args, "-S")
 	return i > 0 && i+1 < len(args) && args[i+1] == s.Socket && slices.Contains(args[:i], "-D")
@@ -186,8 +196,8 @@ func (t *Tmux) Answers(ctx context.Context, s Session) bool {
 	return err == nil
 }
 
-// SendKeys presses keys, by tmux's names, in the agent's pane. A mode that a person has left the pane in, such as that to scroll back, would take them: it is
-// ended.
+// SendKeys presses keys, by tmux's names, in the agent's pane. A mode that a person has left the
+// pane in, such as that to scroll back, would take them: it is ended.
 func (t *Tmux) SendKeys(ctx context.Context, s Session, keys []string) error {
 	pane := t.places(ctx, s).pane
 	args := []string{"-N", "copy-mode", "-q", "-t", pane, ";", "send-keys", "-t", pane, "--"}
@@ -197,21 +207,24 @@ func (t *Tmux) SendKeys(ctx context.Context, s Session, keys []string) error {
 	if _, err := t.command(ctx, s, args...); err != nil {
 		return fmt.Errorf("cannot send keys to %q: %w", s.Name, err)
 	}
-	// The server answers before it has written the keys into the pane, but writes them before it hears of another client.
+	// The server answers before it has written the keys into the pane, but writes them before it hears
+	// of another client.
 	if _, err := t.command(ctx, s, "-N", "display-message", "-p", "-t", pane, ""); err != nil {
 		return fmt.Errorf("cannot find out whether %q received its keys: %w", s.Name, err)
 	}
 	return nil
 }
 
-// Attached tells whether a terminal is attached to the session. It asks nobody: a server marks its socket as executable for that time (server.c,
-// server_update_socket), which inotify tells of as IN_ATTRIB.
+// Attached tells whether a terminal is attached to the session. It asks nobody: a server marks its
+// socket as executable for that time (server.c, server_update_socket), which inotify tells of as
+// IN_ATTRIB.
 func (s Session) Attached() bool {
 	info, err := os.Lstat(s.Socket)
 	return err == nil && info.Mode()&0o100 != 0
 }
 
-// Watched tells whether somebody looks at the session at this moment: whether a terminal is attached to it that has the focus, or does not tell.
+// Watched tells whether somebody looks at the session at this moment: whether a terminal is
+// attached to it that has the focus, or does not tell.
 func (t *Tmux) Watched(ctx context.Context, s Session) bool {
 	out, err := t.command(ctx, s, "-N", "list-clients", "-F", "#{client_flags}")
 	return err == nil && focused(string(out))
@@ -227,11 +240,13 @@ func focused(clients string) bool {
 	return false
 }
 
-// messageTime is how long a message stays, unless a key is pressed: meanwhile tmux does not draw what the agent prints.
+// messageTime is how long a message stays, unless a key is pressed: meanwhile tmux does not draw
+// what the agent prints.
 const messageTime = 3 * time.Second
 
-// Message shows a text in the status line of every terminal that is attached to the session. The text may be anybody's: it is shown as it is, but for a
-// space between # and [, which tmux would take for a style.
+// Message shows a text in the status line of every terminal that is attached to the session. The
+// text may be anybody's: it is shown as it is, but for a space between # and [, which tmux would
+// take for a style.
 func (t *Tmux) Message(ctx context.Context, s Session, text string) error {
 	out, err := t.command(ctx, s, "-N", "list-clients", "-F", "#{client_name}")
 	if err != nil {
@@ -241,7 +256,8 @@ func (t *Tmux) Message(ctx context.Context, s Session, text string) error {
 	if len(clients) == 0 {
 		return nil
 	}
-	// A message is a format, and a time's. What an option's value has in it is neither expanded again nor a command's.
+	// A message is a format, and a time's. What an option's value has in it is neither expanded again
+	// nor a command's.
 	const option = "@corral-message"
 	args := []string{"-N", "set-option", "-s", option, literal(strings.ReplaceAll(text, "#[", "# ["))}
 	for _, client := range clients {
@@ -253,9 +269,11 @@ func (t *Tmux) Message(ctx context.Context, s Session, text string) error {
 	return nil
 }
 
-// AttachCommand returns the argument vector that attaches a terminal to the session. The terminal is taken for one that has UTF-8, as all that Corral writes
-// takes it: tmux would go by the locale, which many that have it do not tell, such as a window that the user's manager opens, and show "_" for what is not ASCII.
-// The session is meant by its name as long as it has that: who hands the arguments to a shell as they are gets what was meant, which an id, "$0", is not.
+// AttachCommand returns the argument vector that attaches a terminal to the session. The terminal
+// is taken for one that has UTF-8, as all that Corral writes takes it: tmux would go by the locale,
+// which many that have it do not tell, such as a window that the user's manager opens, and show "_"
+// for what is not ASCII. The session is meant by its name as long as it has that: who hands the
+// arguments to a shell as they are gets what was meant, which an id, "$0", is not.
 func (t *Tmux) AttachCommand(ctx context.Context, s Session) []string {
 	p := t.places(ctx, s)
 	if p.name == s.Name {
@@ -264,10 +282,12 @@ func (t *Tmux) AttachCommand(ctx context.Context, s Session) []string {
 	return []string{t.client(s), "-u", "-N", "-S", s.Socket, "attach-session", "-t", p.session}
 }
 
-// unexpanded returns a text so that tmux, which takes it for a format, leaves it as it is. A format can run commands.
+// unexpanded returns a text so that tmux, which takes it for a format, leaves it as it is. A format
+// can run commands.
 func unexpanded(text string) string { return strings.ReplaceAll(text, "#", "##") }
 
-// literal returns an argument so that tmux takes it as it is: one that ends with a semicolon would end its command.
+// literal returns an argument so that tmux takes it as it is: one that ends with a semicolon would
+// end its command.
 func literal(arg string) string {
 	if before, ok := strings.CutSuffix(arg, ";"); ok {
 		return before + `\;`
@@ -287,8 +307,9 @@ type places struct {
 	name          string // of the session by now, "" if it is not known
 }
 
-// places returns targets that stay what they are when a person renames the session, splits, swaps or moves the pane: ids. A server that does not tell them, as
-// one that an older Corral has started, has them by their names.
+// places returns targets that stay what they are when a person renames the session, splits, swaps
+// or moves the pane: ids. A server that does not tell them, as one that an older Corral has
+// started, has them by their names.
 func (t *Tmux) places(ctx context.Context, s Session) places {
 	const name = "#{S:#{?#{==:#{session_id},#{" + sessionOption + "}},#{session_name},}}"
 	out, err := t.command(ctx, s, "-N", "display-message", "-p", "#{"+sessionOption+"} #{"+paneOption+"} "+name)
@@ -298,11 +319,12 @@ func (t *Tmux) places(ctx context.Context, s Session) places {
 	return places{session: "=" + s.Name, pane: s.pane()}
 }
 
-// pane is the target of the agent's pane as long as nobody has moved it: the first one of the first window.
+// pane is the target of the agent's pane as long as nobody has moved it: the first one of the first
+// window.
 func (s Session) pane() string { return "=" + s.Name + ":^.{top-left}" }
 
-// client returns the program to talk to the server with. After an upgrade of the package a new client may not speak to an old server, but the
-// server's own program can still be executed.
+// client returns the program to talk to the server with. After an upgrade of the package a new
+// client may not speak to an old server, but the server's own program can still be executed.
 func (t *Tmux) client(s Session) string {
 	if s.Server != 0 {
 		exe := "/proc/" + strconv.Itoa(s.Server) + "/exe"
@@ -313,11 +335,13 @@ func (t *Tmux) client(s Session) string {
 	return t.Program
 }
 
-// clients bounds the tmux clients that run at a time: each one is a process and a thread of ours, and a Go process that gets no more threads ends. corrald.service has
-// TasksMax= for this many and more.
+// clients bounds the tmux clients that run at a time: each one is a process and a thread of ours,
+// and a Go process that gets no more threads ends. corrald.service has TasksMax= for this many and
+// more.
 var clients = make(chan struct{}, 256)
 
-// command runs a tmux command and returns what it prints. The error is what it prints to standard error.
+// command runs a tmux command and returns what it prints. The error is what it prints to standard
+// error.
 func (t *Tmux) command(ctx context.Context, s Session, args ...string) ([]byte, error) {
 	out, errs, err := t.feed(ctx, s, "", args...)
 	if text := strings.TrimSpace(errs); err != nil && text != "" {
@@ -326,7 +350,8 @@ func (t *Tmux) command(ctx context.Context, s Session, args ...string) ([]byte, 
 	return out, err
 }
 
-// feed runs a tmux command with input and returns what it prints to standard output and to standard error.
+// feed runs a tmux command with input and returns what it prints to standard output and to standard
+// error.
 func (t *Tmux) feed(ctx context.Context, s Session, input string, args ...string) (out []byte, errs string, err error) {
 	ctx, cancel := deadline.Context(ctx, commandTimeout)
 	defer cancel()

@@ -128,7 +128,8 @@ func TestAnswers(t *testing.T) {
 	Reap(again.PID)
 }
 
-// TestStartServer_WaitsUntilExecute: what is moved into a scope meanwhile is not tmux yet, and is the same process afterwards.
+// TestStartServer_WaitsUntilExecute: what is moved into a scope meanwhile is not tmux yet, and is
+// the same process afterwards.
 func TestStartServer_WaitsUntilExecute(t *testing.T) {
 	x := prepare(t)
 	s, err := NewSession(testbed.Dir(t), "shop")
@@ -355,7 +356,8 @@ func TestAttachCommand(t *testing.T) {
 	assert.Equal(t, "typed", strings.TrimSpace(ask(t, x, s, "capture-pane", "-p", "-S", "1", "-t", s.pane()))[:5], "it runs on")
 }
 
-// TestAPersonAtWorkInTheSession may rename it, put panes and windows before the agent's, and leave that in a mode: it is still the agent's that is meant.
+// TestAPersonAtWorkInTheSession may rename it, put panes and windows before the agent's, and leave
+// that in a mode: it is still the agent's that is meant.
 func TestAPersonAtWorkInTheSession(t *testing.T) {
 	x := prepare(t)
 	const script = "stty -echo; printf ready; while read -r line; do echo \"[$line]\"; done"
@@ -393,7 +395,8 @@ func TestAPersonAtWorkInTheSession(t *testing.T) {
 	})
 }
 
-// TestMessage: anybody's text is shown as it is, in every terminal that is attached, and nothing of it is a command, a format, a time or a style.
+// TestMessage: anybody's text is shown as it is, in every terminal that is attached, and nothing of
+// it is a command, a format, a time or a style.
 func TestMessage(t *testing.T) {
 	x := prepare(t)
 	s := open(t, x, "exec sleep infinity")
@@ -453,7 +456,8 @@ func TestAttachingToADeadServerStartsNone(t *testing.T) {
 	assert.NoFileExists(t, s.Socket)
 }
 
-// TestAnUpgradeOfThePackage: once the server's program is deleted, it is the one that is still able to talk to it.
+// TestAnUpgradeOfThePackage: once the server's program is deleted, it is the one that is still able
+// to talk to it.
 func TestAnUpgradeOfThePackage(t *testing.T) {
 	x := prepare(t)
 	program := filepath.Join(testbed.Dir(t), "tmux")

@@ -14,7 +14,8 @@ import (
 	"github.com/corrald/corral/internal/deadline"
 )
 
-// Kill sends a signal to every process of the scope. A scope that is not there has none, which is no error.
+// Kill sends a signal to every process of the scope. A scope that is not there has none, which is
+// no error.
 func (m *Manager) Kill(ctx context.Context, name string, signal unix.Signal) error {
 	err := m.call(ctx, systemdPath, managerIface+".KillUnit", name, "all", int32(signal)).Err
 	if err != nil && !isNoSuchUnit(err) && !isNoProcesses(err) {
@@ -23,7 +24,8 @@ func (m *Manager) Kill(ctx context.Context, name string, signal unix.Signal) err
 	return nil
 }
 
-// ResetFailed clears away what systemd keeps of a scope that failed. A unit that is not there is no error.
+// ResetFailed clears away what systemd keeps of a scope that failed. A unit that is not there is no
+// error.
 func (m *Manager) ResetFailed(ctx context.Context, name string) error {
 	err := m.call(ctx, systemdPath, managerIface+".ResetFailedUnit", name).Err
 	if err != nil && !isNoSuchUnit(err) {
@@ -32,8 +34,8 @@ func (m *Manager) ResetFailed(ctx context.Context, name string) error {
 	return nil
 }
 
-// EnableUnit enables a unit of the user's, if it is disabled, and returns whether it was. One that is
-// enabled, linked or masked stays as it is, and so does a manager that has no such unit file.
+// EnableUnit enables a unit of the user's, if it is disabled, and returns whether it was. One that
+// is enabled, linked or masked stays as it is, and so does a manager that has no such unit file.
 func (m *Manager) EnableUnit(ctx context.Context, name string) (enabled bool, err error) {
 	var state string
 	if err := m.call(ctx, systemdPath, managerIface+".GetUnitFileState", name).Store(&state); err != nil || state != "disabled" {
@@ -90,8 +92,9 @@ func (m *Manager) awaitInactive(ctx context.Context, name string) error {
 	}
 }
 
-// StopCause returns why the scope ends, as long as the unit is there. A Result of timeout that is not RuntimeMaxSec= but a stop that has not come to its end
-// in time says nothing of why it was to end.
+// StopCause returns why the scope ends, as long as the unit is there. A Result of timeout that is
+// not RuntimeMaxSec= but a stop that has not come to its end in time says nothing of why it was to
+// end.
 func (m *Manager) StopCause(ctx context.Context, name string) (Cause, error) {
 	v, err := m.get(ctx, name, scopeIface, "Result")
 	if err != nil {
@@ -130,7 +133,8 @@ func (m *Manager) State(ctx context.Context) (string, error) {
 	return state, err
 }
 
-// Freeze holds every process of the scope. It returns once the kernel says that none of them runs, or with an error after callTimeout.
+// Freeze holds every process of the scope. It returns once the kernel says that none of them runs,
+// or with an error after callTimeout.
 func (m *Manager) Freeze(ctx context.Context, name string) error {
 	if err := m.call(ctx, systemdPath, managerIface+".FreezeUnit", name).Err; err != nil {
 		return fmt.Errorf("cannot freeze %q: %w", name, err)
@@ -138,7 +142,8 @@ func (m *Manager) Freeze(ctx context.Context, name string) error {
 	return nil
 }
 
-// Thaw lets the processes of a frozen scope go on. One that is not there, or not frozen, is no error.
+// Thaw lets the processes of a frozen scope go on. One that is not there, or not frozen, is no
+// error.
 func (m *Manager) Thaw(ctx context.Context, name string) error {
 	if err := m.call(ctx, systemdPath, managerIface+".ThawUnit", name).Err; err != nil && !isNoSuchUnit(err) {
 		return fmt.Errorf("cannot thaw %q: %w", name, err)
@@ -155,8 +160,9 @@ func (m *Manager) get(ctx context.Context, name, iface, property string) (dbus.V
 	return v, nil
 }
 
-// read makes a call that changes nothing. A systemd that is executed again is away for a moment, and takes the calls that it has not answered along, as a bus
-// does that ends: then it is asked again.
+// read makes a call that changes nothing. A systemd that is executed again is away for a moment,
+// and takes the calls that it has not answered along, as a bus does that ends: then it is asked
+// again.
 func (m *Manager) read(ctx context.Context, path dbus.ObjectPath, method string, args ...any) *dbus.Call {
 	ctx, cancel := deadline.Context(ctx, callTimeout)
 	defer cancel()
@@ -209,7 +215,8 @@ func hasName(err error, name string) bool {
 	return errors.As(err, &e) && e.Name == name
 }
 
-// unitPath returns the object path of a unit: its name with every byte but letters and digits (and a leading digit) as _xx.
+// unitPath returns the object path of a unit: its name with every byte but letters and digits (and
+// a leading digit) as _xx.
 func unitPath(name string) dbus.ObjectPath {
 	var b strings.Builder
 	b.WriteString(string(systemdPath) + "/unit/")
@@ -224,7 +231,8 @@ func unitPath(name string) dbus.ObjectPath {
 	return dbus.ObjectPath(b.String())
 }
 
-// Environment returns the environment that the manager gives to the services it starts, as it is now.
+// Environment returns the environment that the manager gives to the services it starts, as it is
+// now.
 func (m *Manager) Environment(ctx context.Context) ([]string, error) {
 	var v dbus.Variant
 	err := m.read(ctx, systemdPath, propertiesIface+".Get", managerIface, "Environment").Store(&v)
@@ -232,14 +240,15 @@ func (m *Manager) Environment(ctx context.Context) ([]string, error) {
 	return env, err
 }
 
-// Began tells when the user's manager was started, by CLOCK_MONOTONIC. It stays the same when systemd is executed again.
+// Began tells when the user's manager was started, by CLOCK_MONOTONIC. It stays the same when
+// systemd is executed again.
 func (m *Manager) Began(ctx context.Context) (time.Duration, error) {
 	usec, err := readStart[uint64](ctx, m, "UserspaceTimestampMonotonic")
 	return time.Duration(usec) * time.Microsecond, err
 }
 
-// Incarnation tells this life of the user's manager from every other: it stays the same when systemd is executed again, and is another after a new
-// login, also if XDG_RUNTIME_DIR stayed.
+// Incarnation tells this life of the user's manager from every other: it stays the same when
+// systemd is executed again, and is another after a new login, also if XDG_RUNTIME_DIR stayed.
 func (m *Manager) Incarnation(ctx context.Context) (string, error) {
 	v, err := readStart[any](ctx, m, "UserspaceTimestamp")
 	if err != nil {

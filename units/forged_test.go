@@ -10,8 +10,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestSignals_OfOthersAreDropped: any connection can send us what looks like a signal of systemd's. None of it becomes an event, ends a start job, or is
-// remembered as the reason of an end.
+// TestSignals_OfOthersAreDropped: any connection can send us what looks like a signal of systemd's.
+// None of it becomes an event, ends a start job, or is remembered as the reason of an end.
 func TestSignals_OfOthersAreDropped(t *testing.T) {
 	m := connect(t)
 	const name, starting = "app-corral-forged.scope", "app-corral-starting.scope"
@@ -43,7 +43,8 @@ func TestSignals_OfOthersAreDropped(t *testing.T) {
 	require.NoError(t, m.do(t.Context(), func(*watches) { assert.Empty(t, w.job, "the end of a start job") }))
 }
 
-// TestSignals_OfASystemdThatIsExecutedAgainCount: it comes back under another unique name, and is believed under that.
+// TestSignals_OfASystemdThatIsExecutedAgainCount: it comes back under another unique name, and is
+// believed under that.
 func TestSignals_OfASystemdThatIsExecutedAgainCount(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-again.scope"

@@ -27,7 +27,8 @@ type unitRow struct {
 	JobPath                                       dbus.ObjectPath
 }
 
-// List returns the scopes whose names match the pattern, a glob, with the state that systemd sees them in.
+// List returns the scopes whose names match the pattern, a glob, with the state that systemd sees
+// them in.
 func (m *Manager) List(ctx context.Context, pattern string) ([]Unit, error) {
 	rows, err := m.listStarted(ctx, pattern)
 	if err != nil {
@@ -55,15 +56,17 @@ func (m *Manager) List(ctx context.Context, pattern string) ([]Unit, error) {
 	return units, err
 }
 
-// startingTime bounds the wait for scopes that are about to be started. It takes systemd a moment; only one that has to wait for another unit, as a
-// drop-in may have it, takes longer, and nothing is in it yet.
+// startingTime bounds the wait for scopes that are about to be started. It takes systemd a moment;
+// only one that has to wait for another unit, as a drop-in may have it, takes longer, and nothing
+// is in it yet.
 const startingTime = 3 * time.Second
 
 // anyJob is for the ends of all jobs.
 const anyJob = "type='signal',sender='" + systemdName + "',interface='" + managerIface + "',member='JobRemoved'"
 
-// listStarted lists the units. A scope that is only about to be started looks like one that has ended: as long as there is one, it lists again whenever
-// a job has ended, for startingTime at most.
+// listStarted lists the units. A scope that is only about to be started looks like one that has
+// ended: as long as there is one, it lists again whenever a job has ended, for startingTime at
+// most.
 func (m *Manager) listStarted(ctx context.Context, pattern string) ([]unitRow, error) {
 	rows, err := m.listOnce(ctx, pattern)
 	if err != nil || !starting(rows) {
@@ -119,8 +122,9 @@ func starting(rows []unitRow) bool {
 	return slices.ContainsFunc(rows, func(row unitRow) bool { return row.JobType == "start" })
 }
 
-// describeAll fills the units in. One that runs is looked for beside the first one that does, where the kernel and systemd's own files tell all there is to
-// know of it, at a fiftieth of what it costs to ask systemd: nearly all are there. The others are asked for, many at a time.
+// describeAll fills the units in. One that runs is looked for beside the first one that does, where
+// the kernel and systemd's own files tell all there is to know of it, at a fiftieth of what it
+// costs to ask systemd: nearly all are there. The others are asked for, many at a time.
 func (m *Manager) describeAll(ctx context.Context, units []Unit) error {
 	var slice string
 	if i := slices.IndexFunc(units, runs); i >= 0 {
@@ -154,8 +158,9 @@ func (m *Manager) describeAll(ctx context.Context, units []Unit) error {
 
 func runs(u Unit) bool { return u.Active == "active" }
 
-// find fills in a scope that runs from its control group, if that is in slice and has processes, and from the link by which systemd tells journald its
-// invocation: it is there from the scope's start to its end.
+// find fills in a scope that runs from its control group, if that is in slice and has processes,
+// and from the link by which systemd tells journald its invocation: it is there from the scope's
+// start to its end.
 func (m *Manager) find(u *Unit, slice string) bool {
 	group := path.Join(slice, u.Name)
 	id, err := os.Readlink(filepath.Join(m.runtimeDir, "systemd/units/invocation:"+u.Name))
@@ -191,11 +196,13 @@ func (m *Manager) describe(ctx context.Context, u *Unit) error {
 	return err
 }
 
-// timeout is the Result of a scope whose time was up, and of one that was told to stop and did not in time.
+// timeout is the Result of a scope whose time was up, and of one that was told to stop and did not
+// in time.
 const timeout = "timeout"
 
-// timedOut tells when RuntimeMaxSec= of a scope whose Result is timeout was over: before systemd told its processes to end, which it does before it notes
-// that the scope has left the state active. 0 if it was told to end earlier, for another reason, or if systemd knows it no more.
+// timedOut tells when RuntimeMaxSec= of a scope whose Result is timeout was over: before systemd
+// told its processes to end, which it does before it notes that the scope has left the state
+// active. 0 if it was told to end earlier, for another reason, or if systemd knows it no more.
 func (m *Manager) timedOut(ctx context.Context, name string, runtimeMax uint64) (time.Duration, error) {
 	var usec [2]uint64
 	for i, property := range []string{"ActiveEnterTimestampMonotonic", "ActiveExitTimestampMonotonic"} {
@@ -221,11 +228,13 @@ func (m *Manager) invocationID(ctx context.Context, name string) (string, error)
 	return hex.EncodeToString(id), err
 }
 
-// pullers are the properties of a unit that name other units which start it: timers, targets, services.
+// pullers are the properties of a unit that name other units which start it: timers, targets,
+// services.
 var pullers = []string{"TriggeredBy", "WantedBy", "RequiredBy", "BoundBy", "UpheldBy"}
 
-// PulledIn returns the instances of a template, "corral@" with ".service", that another unit starts: a timer, the target of an enabled one, a service that
-// requires it. systemd has them loaded for as long as that unit is.
+// PulledIn returns the instances of a template, "corral@" with ".service", that another unit
+// starts: a timer, the target of an enabled one, a service that requires it. systemd has them
+// loaded for as long as that unit is.
 func (m *Manager) PulledIn(ctx context.Context, template, suffix string) ([]string, error) {
 	rows, err := m.listOnce(ctx, template+"*"+suffix)
 	if err != nil {

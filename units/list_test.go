@@ -16,7 +16,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestWhatRunsIsListedWithoutAsking: what is found in the kernel and in systemd's files is what systemd would have said.
+// TestWhatRunsIsListedWithoutAsking: what is found in the kernel and in systemd's files is what
+// systemd would have said.
 func TestWhatRunsIsListedWithoutAsking(t *testing.T) {
 	m := connect(t)
 	var want []Unit
@@ -46,7 +47,8 @@ func TestWhatRunsIsListedWithoutAsking(t *testing.T) {
 	assert.Equal(t, want, list(), "where systemd leaves no files it is asked")
 }
 
-// TestAStartThatIsUnderWayIsWaitedFor: a scope whose start has to wait for another unit looks like one that has ended.
+// TestAStartThatIsUnderWayIsWaitedFor: a scope whose start has to wait for another unit looks like
+// one that has ended.
 func TestAStartThatIsUnderWayIsWaitedFor(t *testing.T) {
 	m := connect(t)
 	const name, slow = "app-corral-waits.scope", "corral-slow.service"

@@ -12,14 +12,16 @@ import (
 	"github.com/corrald/corral/internal/deadline"
 )
 
-// privateTime bounds the connecting to systemd's private socket. systemd answers there within milliseconds.
+// privateTime bounds the connecting to systemd's private socket. systemd answers there within
+// milliseconds.
 const privateTime = 2 * time.Second
 
 // pingEvery is the interval at which a private socket is pinged until it answers.
 const pingEvery = 10 * time.Millisecond
 
-// dialPrivate connects to the socket at which systemd serves its own user without a bus. The connection carries calls only. It replaces the bus when that is
-// gone: a daemon whose bus is stopped still has to know which scopes are stopped with it.
+// dialPrivate connects to the socket at which systemd serves its own user without a bus. The
+// connection carries calls only. It replaces the bus when that is gone: a daemon whose bus is
+// stopped still has to know which scopes are stopped with it.
 func dialPrivate(runtimeDir string) (*dbus.Conn, error) {
 	ctx, cancel := deadline.Context(context.Background(), privateTime)
 	defer cancel()
@@ -41,7 +43,8 @@ func dialPrivate(runtimeDir string) (*dbus.Conn, error) {
 	return conn, nil
 }
 
-// pingPrivate returns once systemd answers. systemd leaves a message unread that arrives together with the end of the authentication, until the next one arrives.
+// pingPrivate returns once systemd answers. systemd leaves a message unread that arrives together
+// with the end of the authentication, until the next one arrives.
 func pingPrivate(ctx context.Context, conn *dbus.Conn) error {
 	answers := make(chan *dbus.Call, privateTime/pingEvery+1) // godbus blocks on a full channel
 	tick := time.NewTicker(pingEvery)

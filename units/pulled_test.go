@@ -11,8 +11,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestPulledIn_IsWhatAnotherUnitStarts: a timer, the target of an enabled one, a service that requires it. One that was only started, or is only loaded because it
-// has failed, is started by nobody.
+// TestPulledIn_IsWhatAnotherUnitStarts: a timer, the target of an enabled one, a service that
+// requires it. One that was only started, or is only loaded because it has failed, is started by
+// nobody.
 func TestPulledIn_IsWhatAnotherUnitStarts(t *testing.T) {
 	m := connect(t)
 	dir := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "systemd", "user")

@@ -9,7 +9,8 @@ import (
 	"github.com/corrald/corral/internal/proc"
 )
 
-// run owns the watches: it reads the signals and lets calls in through the door, one after the other. A signal that systemd did not send is dropped.
+// run owns the watches: it reads the signals and lets calls in through the door, one after the
+// other. A signal that systemd did not send is dropped.
 func (m *Manager) run(signals <-chan *dbus.Signal, systemd *bus.Owner) {
 	defer close(m.events)
 	defer close(m.closed)
@@ -23,7 +24,8 @@ func (m *Manager) run(signals <-chan *dbus.Signal, systemd *bus.Owner) {
 			switch {
 			case systemd.Update(sig):
 				if systemd.UniqueName() != "" {
-					// A systemd that was executed again still knows that we subscribed; one that was started anew does not.
+					// A systemd that was executed again still knows that we subscribed; one that was started anew
+					// does not.
 					m.conn.Object(systemdName, systemdPath).Go(managerIface+".Subscribe", dbus.FlagNoReplyExpected, nil)
 					m.tell(Resync{}, ws)
 				}
@@ -50,7 +52,8 @@ func (m *Manager) tell(e Event, ws *watches) {
 	}
 }
 
-// hear turns a signal of systemd's into events. One that does not have the form it should is passed over.
+// hear turns a signal of systemd's into events. One that does not have the form it should is passed
+// over.
 func (ws *watches) hear(sig *dbus.Signal) []Event {
 	switch sig.Name {
 	case managerIface + ".JobRemoved":
@@ -90,7 +93,8 @@ func (ws *watches) jobRemoved(body []any) []Event {
 	if w == nil || w.armed {
 		return nil
 	}
-	// The first PropertiesChanged of a new scope says inactive: only what comes from now on tells of its end.
+	// The first PropertiesChanged of a new scope says inactive: only what comes from now on tells of
+	// its end.
 	w.armed = result == "done"
 	select {
 	case w.job <- result:
@@ -108,8 +112,8 @@ func (ws *watches) unitRemoved(body []any) []Event {
 	return w.ended()
 }
 
-// ended tells of the scope's end, once, if the kernel agrees: systemd says of every unit that it is removed when it is reloaded, and may say of a
-// scope that it is dead when it is not.
+// ended tells of the scope's end, once, if the kernel agrees: systemd says of every unit that it is
+// removed when it is reloaded, and may say of a scope that it is dead when it is not.
 func (w *watch) ended() []Event {
 	switch {
 	case !w.armed || proc.Populated(w.group):
@@ -121,7 +125,8 @@ func (w *watch) ended() []Event {
 	return []Event{Ended{w.name, w.result, w.id}}
 }
 
-// propertiesChanged takes the scope's Result from the signal itself: a unit that is read after its end makes one up.
+// propertiesChanged takes the scope's Result from the signal itself: a unit that is read after its
+// end makes one up.
 func (w *watch) propertiesChanged(body []any) []Event {
 	if len(body) < 2 {
 		return nil
@@ -142,11 +147,13 @@ func (w *watch) propertiesChanged(body []any) []Event {
 	return nil
 }
 
-// tellTime is how long before systemd notes that a scope has left the state active its processes may have been told: it signals them first, and on a machine
-// that has much to do others may run in between.
+// tellTime is how long before systemd notes that a scope has left the state active its processes
+// may have been told: it signals them first, and on a machine that has much to do others may run in
+// between.
 const tellTime = 250 * time.Millisecond
 
-// told is when the processes of a scope were told to end at the earliest, by its ActiveExitTimestampMonotonic; 0 if that is unknown.
+// told is when the processes of a scope were told to end at the earliest, by its
+// ActiveExitTimestampMonotonic; 0 if that is unknown.
 func told(timestamp dbus.Variant) time.Duration {
 	usec, _ := timestamp.Value().(uint64)
 	return max(time.Duration(usec)*time.Microsecond-tellTime, 0)

@@ -1,6 +1,8 @@
-// Package units starts, ends, lists and watches our scopes in the user's systemd, over one connection of its own.
+// Package units starts, ends, lists and watches our scopes in the user's systemd, over one
+// connection of its own.
 //
-// Signals are hints, listing is truth: whoever reads Events lists again after a Resync. No call waits longer than its context.
+// Signals are hints, listing is truth: whoever reads Events lists again after a Resync. No call
+// waits longer than its context.
 package units
 
 import (
@@ -32,7 +34,8 @@ const (
 // callTimeout bounds a call that systemd answers without waiting for a job.
 const callTimeout = 10 * time.Second
 
-// jobTimeout bounds the wait for a start job: moving processes between cgroups can take the kernel a while on a loaded machine.
+// jobTimeout bounds the wait for a start job: moving processes between cgroups can take the kernel
+// a while on a loaded machine.
 const jobTimeout = 25 * time.Second
 
 // Property is a unit property, as StartTransientUnit and SetUnitProperties take it.
@@ -69,16 +72,18 @@ type Unit struct {
 // Event is what systemd tells of our scopes.
 type Event interface{ event() }
 
-// Ended tells that a scope's last process is gone. Result is success, resources, timeout or oom-kill. The InvocationID tells the scope from every other that
-// has had its name, here and below; it is "" where it is not known.
+// Ended tells that a scope's last process is gone. Result is success, resources, timeout or
+// oom-kill. The InvocationID tells the scope from every other that has had its name, here and
+// below; it is "" where it is not known.
 type Ended struct{ Name, Result, InvocationID string }
 
-// StopRequested tells that systemd wants the scope's processes to end and leaves it to us how: somebody stopped the unit, it exceeded
-// RuntimeMaxSec (then Result says timeout), or the session is going down.
+// StopRequested tells that systemd wants the scope's processes to end and leaves it to us how:
+// somebody stopped the unit, it exceeded RuntimeMaxSec (then Result says timeout), or the session
+// is going down.
 type StopRequested struct{ Name, InvocationID string }
 
-// Stopping tells that systemd has begun to end the scope's processes itself, for one of the same reasons or for lack of memory: it asks only the connection
-// that has started the scope.
+// Stopping tells that systemd has begun to end the scope's processes itself, for one of the same
+// reasons or for lack of memory: it asks only the connection that has started the scope.
 type Stopping struct {
 	Name         string
 	Cause        Cause
@@ -91,7 +96,8 @@ type Cause struct {
 	Since  time.Duration // by CLOCK_MONOTONIC: when its processes were told so at the earliest, 0 if that is not known
 }
 
-// Resync tells that events may have been missed: systemd was reloaded or executed again. List tells the truth.
+// Resync tells that events may have been missed: systemd was reloaded or executed again. List tells
+// the truth.
 type Resync struct{}
 
 func (Ended) event()         {}
@@ -99,7 +105,8 @@ func (StopRequested) event() {}
 func (Stopping) event()      {}
 func (Resync) event()        {}
 
-// Manager is the user's systemd. All its state is owned by one goroutine, which ends with the connection.
+// Manager is the user's systemd. All its state is owned by one goroutine, which ends with the
+// connection.
 type Manager struct {
 	conn       *dbus.Conn
 	runtimeDir string
@@ -128,7 +135,8 @@ type watch struct {
 	id     string      // its InvocationID, "" where it is not known yet
 }
 
-// Connect connects to the user's bus at address and to the systemd on it, whose $XDG_RUNTIME_DIR is runtimeDir. The context bounds the connecting.
+// Connect connects to the user's bus at address and to the systemd on it, whose $XDG_RUNTIME_DIR is
+// runtimeDir. The context bounds the connecting.
 func Connect(ctx context.Context, address, runtimeDir string) (*Manager, error) {
 	conn, err := bus.DialGuarded(ctx, address, nil)
 	if err != nil {
@@ -165,10 +173,12 @@ func (m *Manager) open(ctx context.Context) (*bus.Owner, error) {
 // Close ends the connection. Events is closed soon after.
 func (m *Manager) Close() error { return m.conn.Close() }
 
-// Events returns what systemd tells, in order. It is closed when the connection is lost; then only a new Manager helps.
+// Events returns what systemd tells, in order. It is closed when the connection is lost; then only
+// a new Manager helps.
 func (m *Manager) Events() <-chan Event { return m.events }
 
-// match adds or removes a match rule without waiting: the bus handles what one connection sends in order.
+// match adds or removes a match rule without waiting: the bus handles what one connection sends in
+// order.
 func (m *Manager) match(method, rule string) {
 	m.conn.BusObject().Go("org.freedesktop.DBus."+method, dbus.FlagNoReplyExpected, nil, rule)
 }
@@ -229,7 +239,8 @@ func (m *Manager) Forget(ctx context.Context, name string) error {
 	})
 }
 
-// rules are as narrow as can be: systemd tells of every unit of the user, and each signal that gets through wakes us.
+// rules are as narrow as can be: systemd tells of every unit of the user, and each signal that gets
+// through wakes us.
 func (w *watch) rules() []string {
 	from := "type='signal',sender='" + systemdName + "',"
 	return []string{
@@ -319,8 +330,10 @@ func (m *Manager) start(ctx context.Context, s Scope, w *watch) (Started, error)
 	return Started{InvocationID: id, ControlGroup: group}, err
 }
 
-// callOff ends a start job that nobody waits for any more: one that waits for other units, as a drop-in may have it, would keep the scope's name from being
-// used again, and at last start a scope whose processes are gone. It waits for the job's end, which would be taken for that of the next one.
+// callOff ends a start job that nobody waits for any more: one that waits for other units, as a
+// drop-in may have it, would keep the scope's name from being used again, and at last start a scope
+// whose processes are gone. It waits for the job's end, which would be taken for that of the next
+// one.
 func (m *Manager) callOff(ctx context.Context, job dbus.ObjectPath, w *watch) {
 	ctx, cancel := deadline.Context(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
@@ -332,8 +345,9 @@ func (m *Manager) callOff(ctx context.Context, job dbus.ObjectPath, w *watch) {
 	}
 }
 
-// startTransient queues the start job, and returns its path, "" where it has ended by now. Optional properties that systemd refuses are left out from then on; what is left of an earlier
-// scope of this name that failed is cleared away.
+// startTransient queues the start job, and returns its path, "" where it has ended by now. Optional
+// properties that systemd refuses are left out from then on; what is left of an earlier scope of
+// this name that failed is cleared away.
 func (m *Manager) startTransient(ctx context.Context, s Scope) (job dbus.ObjectPath, err error) {
 	cleared := false
 	for {
@@ -368,7 +382,8 @@ func (m *Manager) startTransient(ctx context.Context, s Scope) (job dbus.ObjectP
 	}
 }
 
-// placed finds out whether a systemd that was executed again before it could answer has started the scope all the same.
+// placed finds out whether a systemd that was executed again before it could answer has started the
+// scope all the same.
 func (m *Manager) placed(ctx context.Context, s Scope) (bool, error) {
 	if _, err := m.List(ctx, s.Name); err != nil { // it is back, and has done what it had to do
 		return false, err
@@ -401,7 +416,8 @@ func (m *Manager) properties(s Scope, unknown map[string]bool) []Property {
 	}
 	props := []Property{
 		{"PIDs", dbus.MakeVariant(pids)},
-		// systemd then asks us to stop the scope instead of killing it, for as long as this connection lives.
+		// systemd then asks us to stop the scope instead of killing it, for as long as this connection
+		// lives.
 		{"Controller", dbus.MakeVariant(m.conn.Names()[0])},
 	}
 	props = append(props, s.Properties...)
@@ -413,7 +429,8 @@ func (m *Manager) properties(s Scope, unknown map[string]bool) []Property {
 	return props
 }
 
-// refusedProperty returns which of the optional properties the error is about, "" if none. systemd's message names it.
+// refusedProperty returns which of the optional properties the error is about, "" if none.
+// systemd's message names it.
 func refusedProperty(e dbus.Error, optional []Property, unknown map[string]bool) string {
 	if len(e.Body) == 0 {
 		return ""

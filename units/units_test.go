@@ -61,7 +61,8 @@ func kill(t *testing.T, pid int) {
 	require.NoError(t, unix.Kill(pid, unix.SIGKILL))
 }
 
-// next returns the next event that is no Resync, as systemd may be reloaded at any time; without the InvocationID, which is never the same.
+// next returns the next event that is no Resync, as systemd may be reloaded at any time; without
+// the InvocationID, which is never the same.
 func next(t *testing.T, m *Manager) Event {
 	t.Helper()
 	e, _ := nextOf(t, m)
@@ -164,8 +165,8 @@ func TestAProcessThatIsGone(t *testing.T) {
 	assert.Empty(t, units)
 }
 
-// TestATimeThatIsUp goes through the whole end of a scope: systemd asks, waits, kills, and keeps what it says until it is cleared away, which the next
-// start under that name does.
+// TestATimeThatIsUp goes through the whole end of a scope: systemd asks, waits, kills, and keeps
+// what it says until it is cleared away, which the next start under that name does.
 func TestATimeThatIsUp(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-time.scope"
@@ -236,7 +237,8 @@ func TestAStopIsLeftToUs(t *testing.T) {
 	require.NoError(t, testbed.Receive(t, stopped, "end of systemctl stop"))
 }
 
-// TestList_TellsOfAStopThatWaits for that of another unit, as those of our scopes do for that of corrald.service.
+// TestList_TellsOfAStopThatWaits for that of another unit, as those of our scopes do for that of
+// corrald.service.
 func TestList_TellsOfAStopThatWaits(t *testing.T) {
 	m := connect(t)
 	const name, other = "app-corral-held.scope", "corral-test-held.service"
@@ -326,7 +328,8 @@ func TestSystemdIsExecutedAgain(t *testing.T) {
 	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m), "and can be made")
 }
 
-// TestAStartThatTakesTooLongIsCalledOff: a drop-in may have a scope wait for another unit. Nothing is left that keeps it from being started later.
+// TestAStartThatTakesTooLongIsCalledOff: a drop-in may have a scope wait for another unit. Nothing
+// is left that keeps it from being started later.
 func TestAStartThatTakesTooLongIsCalledOff(t *testing.T) {
 	m := connect(t)
 	const name, slow = "app-corral-waits.scope", "corral-test-slow.service"
@@ -353,7 +356,8 @@ func TestSystemdIsReloaded(t *testing.T) {
 	assert.Equal(t, Resync{}, testbed.Receive(t, m.Events(), "Resync"))
 }
 
-// TestOnlyOurScopesWakeUs: systemd tells of every unit of the user, and what is not about our scopes must not get through to us.
+// TestOnlyOurScopesWakeUs: systemd tells of every unit of the user, and what is not about our
+// scopes must not get through to us.
 func TestOnlyOurScopesWakeUs(t *testing.T) {
 	m := connect(t)
 	const name, ours = "app-corral-ours.scope", 12
@@ -414,7 +418,8 @@ func TestUnitPath(t *testing.T) {
 }
 
 // TestTheBusIsLost is the last one: the bus is another one afterwards.
-// TestAbandonLost_AfterAReexecWithoutABus: systemd then keeps a controller that is gone, and would kill the scope's processes without a SIGTERM.
+// TestAbandonLost_AfterAReexecWithoutABus: systemd then keeps a controller that is gone, and would
+// kill the scope's processes without a SIGTERM.
 func TestAbandonLost_AfterAReexecWithoutABus(t *testing.T) {
 	m := connect(t)
 	start(t, m, "app-corral-lost.scope")

@@ -22,7 +22,8 @@ type agent struct {
 	started time.Time
 }
 
-// startError tells why a command could not be started: a sentence for a person, and the exit code that a shell would have for it.
+// startError tells why a command could not be started: a sentence for a person, and the exit code
+// that a shell would have for it.
 type startError struct {
 	text string
 	code int
@@ -30,8 +31,9 @@ type startError struct {
 
 func (e *startError) Error() string { return e.text }
 
-// startAgent executes the command of the spec as the leader of a session of its own, whose terminal is slave. It returns once the program was
-// executed; that it could not be is a *startError. Linux tells its pidfd since 5.2.
+// startAgent executes the command of the spec as the leader of a session of its own, whose terminal
+// is slave. It returns once the program was executed; that it could not be is a *startError. Linux
+// tells its pidfd since 5.2.
 func startAgent(spec *shimwire.Spec, slave int) (agent, error) {
 	if err := checkWorkspace(spec.Dir); err != nil {
 		return agent{}, err
@@ -95,7 +97,8 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// startTicks reads field 22 of /proc/PID/stat (proc(5)). The second field may hold anything, but is the only one with parentheses.
+// startTicks reads field 22 of /proc/PID/stat (proc(5)). The second field may hold anything, but is
+// the only one with parentheses.
 func startTicks(pid int) uint64 {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -113,14 +116,16 @@ func ticksIn(stat string) uint64 {
 	return n
 }
 
-// hangUp tells the agent that its terminal is closed, as the kernel does it when a terminal goes away: SIGHUP to the session's leader and to
-// the processes in the foreground, and SIGCONT, since a stopped process could not heed it.
+// hangUp tells the agent that its terminal is closed, as the kernel does it when a terminal goes
+// away: SIGHUP to the session's leader and to the processes in the foreground, and SIGCONT, since a
+// stopped process could not heed it.
 func (a *agent) hangUp(master int) {
 	a.signal(master, unix.SIGHUP)
 	a.signal(master, unix.SIGCONT)
 }
 
-// signal sends sig to the processes in the foreground of the agent's terminal, and to the agent if it is not one of them.
+// signal sends sig to the processes in the foreground of the agent's terminal, and to the agent if
+// it is not one of them.
 func (a *agent) signal(master int, sig unix.Signal) {
 	group, err := unix.IoctlGetInt(master, unix.TIOCGPGRP)
 	if err == nil && group > 1 {

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memoryCounters are files of the scope's control group, opened before the agent could use up all descriptors. Where the memory controller
-// is not at work there are none, and what they would tell is 0.
+// memoryCounters are files of the scope's control group, opened before the agent could use up all
+// descriptors. Where the memory controller is not at work there are none, and what they would tell
+// is 0.
 type memoryCounters struct {
 	events, limit int // descriptors, -1 if there is none
 	killedBefore  uint64
@@ -66,7 +67,8 @@ func ownCgroup(text []byte) []byte {
 	return []byte("/")
 }
 
-// kills is how many of the scope's processes the kernel's OOM killer has ended since the shim began.
+// kills is how many of the scope's processes the kernel's OOM killer has ended since the shim
+// began.
 func (c *memoryCounters) kills() uint64 {
 	if n := c.killed(); n > c.killedBefore {
 		return n - c.killedBefore

@@ -35,8 +35,9 @@ func (s *shim) command(b []byte) {
 	}
 }
 
-// ofConEmu tells whether an OSC 9 is not a notification but one of the commands that ConEmu has there, which begin with a number: 9;4 is the progress of
-// what runs. That says nothing beyond what its output does, and stays as it is when the program is killed.
+// ofConEmu tells whether an OSC 9 is not a notification but one of the commands that ConEmu has
+// there, which begin with a number: 9;4 is the progress of what runs. That says nothing beyond what
+// its output does, and stays as it is when the program is killed.
 func ofConEmu(rest []byte) bool {
 	number, _, _ := bytes.Cut(rest, []byte{';'})
 	return len(number) > 0 && len(number) <= 2 && len(bytes.Trim(number, "0123456789")) == 0
@@ -67,7 +68,8 @@ func (s *shim) saysShell(mark []byte) {
 	}
 }
 
-// notice is a notification in kitty's protocol, which may come in several commands: OSC 99 ; key=value:key=value ; payload.
+// notice is a notification in kitty's protocol, which may come in several commands: OSC 99 ;
+// key=value:key=value ; payload.
 type notice struct {
 	id, title, body string
 }

@@ -8,17 +8,21 @@ const statusCommand = "7501;"
 // statusBegins is what is in every output that such a command begins in.
 var statusBegins = []byte("]" + statusCommand)
 
-// maxHeld is how many bytes of an output can be held back at most: all but the last of the longest beginning that something has which is cut out.
+// maxHeld is how many bytes of an output can be held back at most: all but the last of the longest
+// beginning that something has which is cut out.
 const maxHeld = len("\x1bP"+wrapper+"\x1b\x1b]"+statusCommand) - 1
 
 // none is no place.
 const none = -1
 
-// cut takes out of an output what is not for tmux, which does not know it, nor for whatever terminal shows tmux: each OSC 7501 that begins where no other
-// sequence is, from its ESC to its end, and each wrapper whose content begins with one. Where another sequence begins before its end, that is shown. An
-// OSC 7501 in the middle of another sequence breaks that off, and has to be left where it is.
+// cut takes out of an output what is not for tmux, which does not know it, nor for whatever
+// terminal shows tmux: each OSC 7501 that begins where no other sequence is, from its ESC to its
+// end, and each wrapper whose content begins with one. Where another sequence begins before its
+// end, that is shown. An OSC 7501 in the middle of another sequence breaks that off, and has to be
+// left where it is.
 //
-// It works in place. What may be the beginning of one at the end of a piece is held back until the next piece comes, and begins that.
+// It works in place. What may be the beginning of one at the end of a piece is held back until the
+// next piece comes, and begins that.
 type cut struct {
 	piece []byte
 	kept  int  // bytes at the front of the piece that are final
@@ -29,7 +33,8 @@ type cut struct {
 	next  int  // where an ESC was in it, which may begin something else
 }
 
-// needed tells whether the piece, of which so much was held back, may have to be changed. A piece that has not can be shown before it is read.
+// needed tells whether the piece, of which so much was held back, may have to be changed. A piece
+// that has not can be shown before it is read.
 func (c *cut) needed(piece []byte) bool {
 	return c.start != none || c.going || bytes.Contains(piece, statusBegins) || bytes.IndexByte(piece[max(len(piece)-maxHeld, 0):], charEscape) >= 0
 }
@@ -86,8 +91,8 @@ func (c *cut) keep(to int) {
 	c.from = to
 }
 
-// end returns what is left of the piece. Its last bytes may be held back: they are not to be shown yet. One of them is an ESC that was seen last in what
-// is being cut out, where escaping tells so.
+// end returns what is left of the piece. Its last bytes may be held back: they are not to be shown
+// yet. One of them is an ESC that was seen last in what is being cut out, where escaping tells so.
 func (c *cut) end(escaping bool) []byte {
 	c.held = 0
 	switch {

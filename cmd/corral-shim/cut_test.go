@@ -39,7 +39,8 @@ func TestOSCFilter_RemovesProgramStatus(t *testing.T) {
 	}
 }
 
-// TestOSCFilter_IsIndependentOfReadBoundaries is about long outputs of well-formed sequences: all is heard, and what is shown is the output without its status.
+// TestOSCFilter_IsIndependentOfReadBoundaries is about long outputs of well-formed sequences: all
+// is heard, and what is shown is the output without its status.
 func TestOSCFilter_IsIndependentOfReadBoundaries(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))

@@ -17,26 +17,30 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// resetModes leaves a string or sequence that was broken off (CAN) and puts a terminal, except for its screen, into the state that it
-// has without a program: attributes, character sets, insert and wrap modes, cursor and keypad keys, mouse, focus events,
-// bracketed paste, synchronized output, cursor, and key formats of XTMODKEYS and of the kitty keyboard protocol. resetMargins does
-// so for the scroll region and the origin mode, and moves the cursor.
+// resetModes leaves a string or sequence that was broken off (CAN) and puts a terminal, except for
+// its screen, into the state that it has without a program: attributes, character sets, insert and
+// wrap modes, cursor and keypad keys, mouse, focus events, bracketed paste, synchronized output,
+// cursor, and key formats of XTMODKEYS and of the kitty keyboard protocol. resetMargins does so for
+// the scroll region and the origin mode, and moves the cursor.
 const (
 	resetModes = "\x18\x1b[0m\x1b(B\x1b)B\x0f\x1b[?2026l\x1b[4l\x1b[?7h\x1b[?1l\x1b>" +
 		"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?25h\x1b[>4;0m\x1b[<99u"
 	resetMargins = "\x1b[r\x1b[?6l"
 )
 
-// behindTheDaemon is the nice value of what is done for the line: the daemon reports the exit at the same time.
+// behindTheDaemon is the nice value of what is done for the line: the daemon reports the exit at
+// the same time.
 const behindTheDaemon = 10
 
-// maxEndColumns bounds the line that showEnd prints: a terminal of 80 columns that attaches later must not wrap it.
+// maxEndColumns bounds the line that showEnd prints: a terminal of 80 columns that attaches later
+// must not wrap it.
 const maxEndColumns = 79
 
-// showEnd prints the line that reports the result below the last output of the agent, whose exit is recorded. The line is not part
-// of the log. The shim does not know the cells of its pane, and the cursor may be anywhere, so it asks tmux: the line goes below
-// the last row that is not blank. Only a screen that is full scrolls, by one row, into the history. The alternate screen has no
-// history: its content is copied to the normal one.
+// showEnd prints the line that reports the result below the last output of the agent, whose exit is
+// recorded. The line is not part of the log. The shim does not know the cells of its pane, and the
+// cursor may be anywhere, so it asks tmux: the line goes below the last row that is not blank. Only
+// a screen that is full scrolls, by one row, into the history. The alternate screen has no history:
+// its content is copied to the normal one.
 func (s *shim) showEnd(status exitstatus.Status) {
 	if s.spec.Session == "" || !s.pane.there() || s.pane.server.pidfd <= 0 || len(s.out.waiting()) > 0 {
 		return
@@ -146,7 +150,8 @@ func (p *pane) screen(deadline time.Time) (paneScreen, error) {
 	return screen, nil
 }
 
-// ask runs a tmux command on the server, by the server's own program, which speaks its protocol, and returns what it prints.
+// ask runs a tmux command on the server, by the server's own program, which speaks its protocol,
+// and returns what it prints.
 func (s *tmuxServer) ask(deadline time.Time, args ...string) (string, error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {

@@ -77,7 +77,8 @@ func TestExitLine_FitsThePane(t *testing.T) {
 	assert.Contains(t, endLine("shop", "claude", dumped, 80), "was killed by SIGSEGV (core dumped).")
 }
 
-// TestExitLine_WorksWithoutTmux below the cursor: a server whose program cannot be executed any more is not asked.
+// TestExitLine_WorksWithoutTmux below the cursor: a server whose program cannot be executed any
+// more is not asked.
 func TestExitLine_WorksWithoutTmux(t *testing.T) {
 	var unknown tmuxServer
 	_, err := unknown.ask(time.Now().Add(deadline), "list-panes")

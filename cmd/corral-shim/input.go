@@ -13,21 +13,24 @@ const (
 	maxQueued = 1 << 20 // bytes of texts that wait
 	maxTexts  = 256
 
-	// maxLine is how much of a line the kernel is given at once while the agent's terminal edits lines: of one that is longer than 4095 bytes
-	// it throws the rest away (termios(3), canonical mode). In between goes the end-of-file character, which in the middle of a line means no
-	// more than: let the reader have this.
+	// maxLine is how much of a line the kernel is given at once while the agent's terminal edits
+	// lines: of one that is longer than 4095 bytes it throws the rest away (termios(3), canonical
+	// mode). In between goes the end-of-file character, which in the middle of a line means no more
+	// than: let the reader have this.
 	maxLine = 4000
 
 	inputTick = 5 * time.Millisecond // how often is looked whether the agent has read its input
 	inputWait = 2 * time.Second
 
-	// After the agent has read a text, Enter is pressed this much later. Without bracketed paste a program can tell a paste by its speed alone,
-	// and some take an Enter that follows within a tenth of a second for one of its line ends.
+	// After the agent has read a text, Enter is pressed this much later. Without bracketed paste a
+	// program can tell a paste by its speed alone, and some take an Enter that follows within a tenth
+	// of a second for one of its line ends.
 	enterAfterKeys = 150 * time.Millisecond
 
-	// Some take an Enter that follows too soon after they have dealt with a paste for a part of it (Gemini CLI: 40 ms, and the time in which it draws).
-	// That a program has dealt with it shows in its printing something: enterAfterEcho later Enter is pressed, and the slower it was the later. If it
-	// prints nothing, Enter is pressed enterUnseen after it has read.
+	// Some take an Enter that follows too soon after they have dealt with a paste for a part of it
+	// (Gemini CLI: 40 ms, and the time in which it draws). That a program has dealt with it shows in
+	// its printing something: enterAfterEcho later Enter is pressed, and the slower it was the later.
+	// If it prints nothing, Enter is pressed enterUnseen after it has read.
 	enterAfterEcho = 150 * time.Millisecond
 	enterUnseen    = 400 * time.Millisecond
 )
@@ -78,7 +81,8 @@ type inputQueue struct {
 	queued  int // bytes in them
 }
 
-// add takes an Input message. It returns why its text is refused, if it is; what then still comes of that text is passed over.
+// add takes an Input message. It returns why its text is refused, if it is; what then still comes
+// of that text is passed over.
 func (q *inputQueue) add(c *conn, m *shimwire.Message) string {
 	more := m.Flags&shimwire.FlagMore != 0
 	if c.refusing && c.refused == m.Seq {
@@ -148,9 +152,10 @@ func (t *text) append(b []byte) bool {
 	return true
 }
 
-// prepare makes the text what a terminal would send for it, by the modes that the agent has set: line ends as the Enter key has them, and in
-// brackets where the agent asked for that, without anything inside that would close them. A text is no keys: a character that the terminal would
-// act on, as on ^C, is quoted where it edits lines, and left out where there is no quoting.
+// prepare makes the text what a terminal would send for it, by the modes that the agent has set:
+// line ends as the Enter key has them, and in brackets where the agent asked for that, without
+// anything inside that would close them. A text is no keys: a character that the terminal would act
+// on, as on ^C, is quoted where it edits lines, and left out where there is no quoting.
 func (t *text) prepare(paste bool, mode *unix.Termios) {
 	body := t.mem[:t.n]
 	t.stage = textGoes
@@ -223,38 +228,6 @@ func without(b, characters []byte) []byte {
 	return b[:n]
 }
 
-// withoutPasteEnd removes from b, in place, all that a program could take for the end of a paste, also what comes about by the removal of another.
-func withoutPasteEnd(b []byte) []byte {
-	n := 0
-	for _, c := range b {
-		b[n] = c
-		n++
-		if c == '~' {
-			n = beforePasteEnd(b[:n])
-		}
-	}
-	return b[:n]
-}
-
-// beforePasteEnd returns how much of b, which ends with a tilde, comes before the end of a paste that it ends with, all if it does not. Programs that
-// read the number of a control sequence as a number take CSI 0201 ~ and CSI 201;1 ~ for it too, and U+009B for CSI.
-func beforePasteEnd(b []byte) int {
-	i := len(b) - 1
-	for i > 0 && b[i-1] >= 0x20 && b[i-1] < 0x40 {
-		i--
-	}
-	number := bytes.TrimLeft(b[i:len(b)-1], "0")
-	if !bytes.HasPrefix(number, []byte("201")) || len(number) > 3 && number[3] >= '0' && number[3] <= '9' {
-		return len(b)
-	}
-	for _, csi := range []string{"\x1b[", "\u009b"} {
-		if bytes.HasSuffix(b[:i], []byte(csi)) {
-			return i - len(csi)
-		}
-	}
-	return len(b)
-}
-
 // piece is what can be given to the terminal at once, nothing if all was.
 func (t *text) piece() []byte {
 	var b []byte
@@ -288,7 +261,8 @@ func (t *text) piece() []byte {
 	return b
 }
 
-// wrote takes note that the terminal has taken the first n bytes, at least one, of what piece returned.
+// wrote takes note that the terminal has taken the first n bytes, at least one, of what piece
+// returned.
 func (t *text) wrote(n int) {
 	if t.lines && t.line >= maxLine && !t.half {
 		t.line = 0
@@ -313,7 +287,8 @@ func (t *text) wrote(n int) {
 	}
 }
 
-// feed gives the agent's terminal a piece of what is next. It returns whether there may be more to do at once.
+// feed gives the agent's terminal a piece of what is next. It returns whether there may be more to
+// do at once.
 func (s *shim) feed() bool {
 	q := &s.input
 	switch {
@@ -336,7 +311,8 @@ func (s *shim) feed() bool {
 	return true
 }
 
-// readPane reads keys that were pressed in the pane. Those that were pressed before a text came are taken before it.
+// readPane reads keys that were pressed in the pane. Those that were pressed before a text came are
+// taken before it.
 func (s *shim) readPane() {
 	q := &s.input
 	n, e := sysRead(s.pane.fd, q.keys[:])
@@ -356,18 +332,22 @@ func (q *inputQueue) within() bool {
 	return len(q.texts) > 0 && q.texts[0].stage == textGoes && (q.texts[0].press == nil || len(q.texts[0].press.rest) > 0)
 }
 
-// maxOwed bounds the answers that an agent can be owed: one that asks on and on, and does not read, gets no more.
+// maxOwed bounds the answers that an agent can be owed: one that asks on and on, and does not read,
+// gets no more.
 const maxOwed = 16
 
-// answer gives the agent the answers that it is owed, as far as its terminal takes them. They come before every key that tmux sends from now on: an agent
-// asks two questions at once, the second one of a kind that every terminal answers, and takes its answer, if that comes first, for "no" to the first.
+// answer gives the agent the answers that it is owed, as far as its terminal takes them. They come
+// before every key that tmux sends from now on: an agent asks two questions at once, the second one
+// of a kind that every terminal answers, and takes its answer, if that comes first, for "no" to the
+// first.
 func (s *shim) answer() {
 	for q := &s.input; q.owed > 0 && s.masterWritable && !q.within(); {
 		s.feed()
 	}
 }
 
-// answers tells whether a text answers what the agent asks. It is typed then, even by one who can take a paste: a dialog takes keys, and passes over a paste.
+// answers tells whether a text answers what the agent asks. It is typed then, even by one who can
+// take a paste: a dialog takes keys, and passes over a paste.
 func (s *shim) answers(t *text) bool {
 	return s.asks() && bytes.IndexByte(t.mem[:t.n], '\n') < 0
 }
@@ -429,7 +409,8 @@ func (s *shim) feedText(t *text) bool {
 	return true
 }
 
-// finishText takes the text, which is the first, out of the queue and answers it. err is why the agent has not got all of it, "" if it has.
+// finishText takes the text, which is the first, out of the queue and answers it. err is why the
+// agent has not got all of it, "" if it has.
 func (s *shim) finishText(t *text, err string) {
 	s.dequeue(t)
 	s.send(t.from, shimwire.Message{Kind: shimwire.InputDone, Seq: t.seq, Error: err})
@@ -473,8 +454,8 @@ func (t *text) enterAt() time.Time {
 	return t.echo.Add(enterAfterEcho + 2*t.echo.Sub(t.read))
 }
 
-// withdraw forgets the texts of a connection that is gone of which nothing was written yet: nobody is told any more that the agent has them. Of keys
-// those are forgotten that were not written.
+// withdraw forgets the texts of a connection that is gone of which nothing was written yet: nobody
+// is told any more that the agent has them. Of keys those are forgotten that were not written.
 func (q *inputQueue) withdraw(c *conn) {
 	kept := q.texts[:0]
 	for _, t := range q.texts {

@@ -126,7 +126,8 @@ func TestInput_UsesBracketedPaste(t *testing.T) {
 	assert.Equal(t, "\r", h.read("enter"))
 }
 
-// TestInput_TypesAnswersToDialogs: a dialog takes keys, and passes over a paste. A text of several lines is none.
+// TestInput_TypesAnswersToDialogs: a dialog takes keys, and passes over a paste. A text of several
+// lines is none.
 func TestInput_TypesAnswersToDialogs(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty raw -echo; printf '\033[?2004h\033]7501;state=blocked:kind=permission\033\\may I?'; head -c 2 >answer
 		printf '\033]7501;state=blocked:kind=permission\033\\and?'; head -c 16 >paste; printf over; read rest`)
@@ -200,7 +201,8 @@ func TestInput_RejectsTooMuchText(t *testing.T) {
 	assert.Equal(t, 137, s.ends())
 }
 
-// TestInput_WithdrawsTextsOfClosedConnections never arrives if it was not begun: its sender was told that it did not.
+// TestInput_WithdrawsTextsOfClosedConnections never arrives if it was not begun: its sender was
+// told that it did not.
 func TestInput_WithdrawsTextsOfClosedConnections(t *testing.T) {
 	h := newHome(t, "sh", "-c", "mkfifo now; stty raw -echo; printf go; head -c 1 > first; printf one; read -r line < now; head -c 300004 > got")
 	s := h.show()

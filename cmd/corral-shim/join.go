@@ -11,8 +11,9 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// joinPane hands the terminal that it runs in to the shim that listens at path, tells that one when its size changes, and stays until the
-// agent has ended or the shim has let go of the terminal. It returns the code to exit with.
+// joinPane hands the terminal that it runs in to the shim that listens at path, tells that one when
+// its size changes, and stays until the agent has ended or the shim has let go of the terminal. It
+// returns the code to exit with.
 func joinPane(path string) int {
 	unblockSignals()
 	resized := make(chan os.Signal, 1)

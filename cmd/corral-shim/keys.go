@@ -12,16 +12,19 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// Keys are written one at a time: the next one once the agent has read the one before, because many programs take all that one read returns for one key,
-// or for a paste. A program that has been sent ESC has keyPause before the next key, or it would take the two for one key with Alt; so has one that has been
-// sent a burst of characters before Enter. A program that does not read for inputWait gets the rest at once, as if somebody had typed ahead. An answer to
-// its question is not written before it has read everything else.
+// Keys are written one at a time: the next one once the agent has read the one before, because many
+// programs take all that one read returns for one key, or for a paste. A program that has been sent
+// ESC has keyPause before the next key, or it would take the two for one key with Alt; so has one
+// that has been sent a burst of characters before Enter. A program that does not read for inputWait
+// gets the rest at once, as if somebody had typed ahead. An answer to its question is not written
+// before it has read everything else.
 const (
 	keyPause = 150 * time.Millisecond
 	burst    = 3 // so many characters in quick succession some take for a paste, with the Enter that follows
 )
 
-// settleTime is how long an agent may take to report that it has been answered. Until then its question counts as answered by what was typed.
+// settleTime is how long an agent may take to report that it has been answered. Until then its
+// question counts as answered by what was typed.
 const settleTime = time.Second
 
 // press is a sequence of keys for the agent.
@@ -70,8 +73,9 @@ func sourceNamed(name string) int {
 	return saidCount
 }
 
-// nextText returns the text or the keys to be written next, nil if there is nothing yet. Keys that were typed in the pane come before everything that
-// has not begun. Keys overtake texts that are held back until the agent takes input: they are what its first dialog is answered with.
+// nextText returns the text or the keys to be written next, nil if there is nothing yet. Keys that
+// were typed in the pane come before everything that has not begun. Keys overtake texts that are
+// held back until the agent takes input: they are what its first dialog is answered with.
 func (s *shim) nextText() *text {
 	q := &s.input
 	switch {
@@ -94,7 +98,8 @@ func (s *shim) nextText() *text {
 	return nil
 }
 
-// feedKeys writes the next key, if it can be written now. It returns whether there may be more to do at once.
+// feedKeys writes the next key, if it can be written now. It returns whether there may be more to
+// do at once.
 func (s *shim) feedKeys(t *text) bool {
 	p, now := t.press, time.Now()
 	if t.stage == textWaits {
@@ -141,7 +146,8 @@ func (s *shim) feedKeys(t *text) bool {
 	return len(p.rest) == 0
 }
 
-// keyAt returns when the next key, which sends these bytes, may be written, if the agent has read what came before; else when to look again.
+// keyAt returns when the next key, which sends these bytes, may be written, if the agent has read
+// what came before; else when to look again.
 func (s *shim) keyAt(t *text, sends []byte, now time.Time) time.Time {
 	look := s.typed.Add(inputTick) // the kernel hands on a moment later what was written
 	switch {
@@ -172,8 +178,8 @@ func (s *shim) keyModes() keys.Modes {
 	return keys.Modes{Cursor: m.private&cursorKeys != 0, Keypad: m.keypad, Other: m.other > 0, Kitty: kitty}
 }
 
-// readAhead reads and handles what the agent has printed so far. Whether there is more is in masterReadable: its output is not read while the pane
-// does not take it.
+// readAhead reads and handles what the agent has printed so far. Whether there is more is in
+// masterReadable: its output is not read while the pane does not take it.
 func (s *shim) readAhead() {
 	s.masterReadable = ready(s.inner.master, unix.POLLIN)
 	if s.masterReadable && s.hasRoom() {
@@ -182,7 +188,8 @@ func (s *shim) readAhead() {
 	}
 }
 
-// refusesAnswer returns why the agent does not ask what the keys are to answer, "" if it does. Once one of the keys was written, nobody else has typed.
+// refusesAnswer returns why the agent does not ask what the keys are to answer, "" if it does. Once
+// one of the keys was written, nobody else has typed.
 func (s *shim) refusesAnswer(p *press) string {
 	for _, source := range []int{saidByProgram, saidByNotify, saidByTitle, saidByScreen} {
 		if s.said[source].seq > p.asks.known {
@@ -206,7 +213,8 @@ func (s *shim) refusesAnswer(p *press) string {
 	return ""
 }
 
-// refuseKeys drops the keys that were not written. An agent that goes on after the first of several was answered by it.
+// refuseKeys drops the keys that were not written. An agent that goes on after the first of several
+// was answered by it.
 func (s *shim) refuseKeys(t *text, why string) {
 	if t.press.next > 0 {
 		s.finishText(t, "")
@@ -216,7 +224,8 @@ func (s *shim) refuseKeys(t *text, why string) {
 	s.send(t.from, shimwire.Message{Kind: shimwire.InputDone, Seq: t.seq, Flags: shimwire.FlagIfStillAsking, Error: why})
 }
 
-// isTyped reports whether what came from the pane is more than a report of the terminal: on its focus, the mouse, or itself.
+// isTyped reports whether what came from the pane is more than a report of the terminal: on its
+// focus, the mouse, or itself.
 func isTyped(b []byte) bool {
 	for len(b) > 0 {
 		rest, found := bytes.CutPrefix(b, []byte("\x1b["))

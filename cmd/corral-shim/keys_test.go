@@ -137,7 +137,8 @@ func TestKeys_AreTypedAheadIfTheProgramDoesNotRead(t *testing.T) {
 
 const blocked = "\x1b]7501;state=blocked:kind=permission\x1b\\"
 
-// TestKeys_AnswerOnlyPendingQuestions: each row's agent prints a question and then, once "now" is there, something more.
+// TestKeys_AnswerOnlyPendingQuestions: each row's agent prints a question and then, once "now" is
+// there, something more.
 func TestKeys_AnswerOnlyPendingQuestions(t *testing.T) {
 	over := "its agent has continued meanwhile"
 	for name, row := range map[string]struct{ prints, typed, want string }{
@@ -176,7 +177,8 @@ func TestKeys_AnswerOnlyPendingQuestions(t *testing.T) {
 	}
 }
 
-// TestKeys_AnswerQuestionsReportedOverDBus that came on the bus: of what has become of it the shim knows nothing, but that nobody has typed since.
+// TestKeys_AnswerQuestionsReportedOverDBus that came on the bus: of what has become of it the shim
+// knows nothing, but that nobody has typed since.
 func TestKeys_AnswerQuestionsReportedOverDBus(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; head -c 100 >got")
 	s := h.show()
@@ -194,7 +196,8 @@ func TestKeys_AnswerQuestionsReportedOverDBus(t *testing.T) {
 	s.ends()
 }
 
-// TestKeys_StopWhenTheQuestionIsAnswered stop where the question is over: the first of them was the answer.
+// TestKeys_StopWhenTheQuestionIsAnswered stop where the question is over: the first of them was the
+// answer.
 func TestKeys_StopWhenTheQuestionIsAnswered(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty raw -echo; printf '%s' "$1"; head -c 1 >key; printf '\033]7501;state=working\033\\over'; head -c 5 >rest`, "sh", blocked)
 	s := h.show()
@@ -211,9 +214,10 @@ func TestKeys_StopWhenTheQuestionIsAnswered(t *testing.T) {
 // questions is how many times an answer races the end of its question.
 const questions = 1000
 
-// TestKeys_NeverReachAnOutdatedQuestion: an agent asks for permission, and goes on at any moment, answered or not. When it asks and when it goes on it also puts the
-// query of the Program Status Protocol, whose answer comes to it in the same stream as keys, at the place where the shim has read that. So it knows of
-// each key whether the shim wrote it while it was known to ask just that.
+// TestKeys_NeverReachAnOutdatedQuestion: an agent asks for permission, and goes on at any moment,
+// answered or not. When it asks and when it goes on it also puts the query of the Program Status
+// Protocol, whose answer comes to it in the same stream as keys, at the place where the shim has
+// read that. So it knows of each key whether the shim wrote it while it was known to ask just that.
 func TestKeys_NeverReachAnOutdatedQuestion(t *testing.T) {
 	h := newHome(t, "asks")
 	h.spec.IdleAfter = time.Hour // silence is no word of its own between two questions

@@ -9,9 +9,10 @@ import (
 // newSizes is what the file of sizes is called until it takes the place of the one before.
 const newSizes = "." + termsizes.FileName
 
-// logSizes keep how large the agent's terminal was at each place of the log, in a file beside it. A size is noted with the first output that comes at it, before
-// that is written; that another file was begun, before there is that file. Where the record cannot be written there is none: a reader then knows that it
-// does not know.
+// logSizes keep how large the agent's terminal was at each place of the log, in a file beside it. A
+// size is noted with the first output that comes at it, before that is written; that another file
+// was begun, before there is that file. Where the record cannot be written there is none: a reader
+// then knows that it does not know.
 type logSizes struct {
 	all     termsizes.Sizes
 	columns uint16 // of the terminal; 0 until there is one
@@ -71,7 +72,8 @@ func (s *logSizes) mark(dir int, at int64) {
 	s.save(dir)
 }
 
-// rotate is called when the newer file, of a size, has become the older one, and before there is another.
+// rotate is called when the newer file, of a size, has become the older one, and before there is
+// another.
 func (s *logSizes) rotate(dir int, size int64) {
 	s.all.Rotate(s.all.Start() + size)
 	s.save(dir)
@@ -85,7 +87,8 @@ func (s *logSizes) save(dir int) {
 	}
 }
 
-// write writes the file under its temporary name. What is there under that name is not opened: it may be a FIFO.
+// write writes the file under its temporary name. What is there under that name is not opened: it
+// may be a FIFO.
 func (s *logSizes) write(dir int) bool {
 	_ = unix.Unlinkat(dir, newSizes, 0)
 	fd, err := unix.Openat(dir, newSizes, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)

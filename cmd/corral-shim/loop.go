@@ -8,8 +8,9 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// redrawTime is how long the agent's terminal is a line too small after a new pane has joined. Programs draw anew when the size has changed, and
-// must have seen that it had before it is as it was.
+// redrawTime is how long the agent's terminal is a line too small after a new pane has joined.
+// Programs draw anew when the size has changed, and must have seen that it had before it is as it
+// was.
 const redrawTime = 100 * time.Millisecond
 
 // loop moves bytes and obeys events until the agent has ended.
@@ -102,7 +103,8 @@ func (s *shim) resize() {
 	}
 }
 
-// paneHungUp is called when the pane's terminal is gone, for whichever reason, which is still to be found out.
+// paneHungUp is called when the pane's terminal is gone, for whichever reason, which is still to be
+// found out.
 func (s *shim) paneHungUp() {
 	if !s.pane.there() {
 		return
@@ -118,8 +120,9 @@ func (s *shim) paneHungUp() {
 	s.timers.set(timerVerdict, time.Now().Add(verdictTime))
 }
 
-// closePane lets go of the terminal that is gone. If it is our own, nobody else has to keep it either. The output is left as it is: this may be found out
-// while somebody works on it, and what nobody sees any more is forgotten at the next read.
+// closePane lets go of the terminal that is gone. If it is our own, nobody else has to keep it
+// either. The output is left as it is: this may be found out while somebody works on it, and what
+// nobody sees any more is forgotten at the next read.
 func (s *shim) closePane() {
 	_ = unix.Close(s.pane.fd)
 	s.pane.fd, s.pane.readable, s.pane.writable = -1, false, false
@@ -156,7 +159,8 @@ func (s *shim) paneWasLost() {
 	s.tell(shimwire.Message{Kind: shimwire.PaneLost})
 }
 
-// paneWasClosed: somebody closed the pane, and the agent gets what a program gets whose terminal is closed.
+// paneWasClosed: somebody closed the pane, and the agent gets what a program gets whose terminal is
+// closed.
 func (s *shim) paneWasClosed() {
 	s.forgetPane()
 	s.paneClosed = true

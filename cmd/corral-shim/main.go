@@ -1,12 +1,13 @@
-// Corral-shim is the parent of one agent: it holds the agent's terminal, shows it in a tmux pane, keeps what it prints, hands input to it and
-// records how it ended.
+// Corral-shim is the parent of one agent: it holds the agent's terminal, shows it in a tmux pane,
+// keeps what it prints, hands input to it and records how it ended.
 //
 //	corral-shim run SPECFILE   in a tmux pane: run the agent that the file describes (see shimwire.Spec)
 //	corral-shim join SOCKET    in a new tmux pane: show the agent of the shim that listens on SOCKET there
 //	corral-shim environment MARK   in a login shell: print the environment, between marks
 //
-// It is one thread of work around one epoll set. Whatever it may need while the agent runs (threads, descriptors, memory, the file of the
-// record) it has before the agent starts, because an agent may use up everything that the two have in common.
+// It is one thread of work around one epoll set. Whatever it may need while the agent runs
+// (threads, descriptors, memory, the file of the record) it has before the agent starts, because an
+// agent may use up everything that the two have in common.
 package main
 
 import (

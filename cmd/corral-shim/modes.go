@@ -5,8 +5,9 @@ import (
 	"strconv"
 )
 
-// followed are the private modes of the terminal (DECSET) that a program switches on once and never again: a pane that joins later has to be
-// told them. The order is the one in which they are restored.
+// followed are the private modes of the terminal (DECSET) that a program switches on once and never
+// again: a pane that joins later has to be told them. The order is the one in which they are
+// restored.
 var followed = [...]int{1049, 1047, 47, 1, 7, 25, 12, 66, 1000, 1002, 1003, 1005, 1006, 1007, 1015, 1004, 2004, 2031}
 
 // initial are the modes of a terminal that was reset: autowrap, and a cursor that can be seen.
@@ -73,7 +74,8 @@ func (m *modes) set(p []byte, on bool) {
 	}
 }
 
-// setKeyboard follows the kitty keyboard protocol: > pushes flags, < pops some, = changes the current ones.
+// setKeyboard follows the kitty keyboard protocol: > pushes flags, < pops some, = changes the
+// current ones.
 func (m *modes) setKeyboard(prefix byte, p []byte) {
 	n, rest := param(p)
 	switch prefix {

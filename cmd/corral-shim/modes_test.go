@@ -54,7 +54,8 @@ func TestModes_TrackAndRestore(t *testing.T) {
 	}
 }
 
-// FuzzModes holds that it does not matter into which pieces the output falls, and that what restores the modes does restore them.
+// FuzzModes holds that it does not matter into which pieces the output falls, and that what
+// restores the modes does restore them.
 func FuzzModes(f *testing.F) {
 	f.Add([]byte("a\x1b[?2004hb\x1b[?1;25l\x1b[>1u\x1bc\x1b="), uint8(3))
 	f.Add([]byte("\x1b[?1049;1000h\x1b[>4;1m\x1b[=3;2u\x1b[<2u"), uint8(1))

@@ -12,11 +12,12 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// maxNotifyPath is what the address of a socket holds, less the closing NUL (unix(7)): the agent has to reach it by its path.
+// maxNotifyPath is what the address of a socket holds, less the closing NUL (unix(7)): the agent
+// has to reach it by its path.
 const maxNotifyPath = 107
 
-// notifier is the socket on which the agent, and what it has started, may say how it is (sd_notify(3)). It is there for as long as the agent, whatever
-// becomes of the daemon.
+// notifier is the socket on which the agent, and what it has started, may say how it is
+// (sd_notify(3)). It is there for as long as the agent, whatever becomes of the daemon.
 type notifier struct {
 	fd    int // 0 if there is none
 	path  string
@@ -70,7 +71,8 @@ func (n *notifier) environment(env []string) []string {
 	return append(env, name+n.path)
 }
 
-// inside tells whether a process is in the agent's control group, or below it. The number is the kernel's, who sends cannot choose it.
+// inside tells whether a process is in the agent's control group, or below it. The number is the
+// kernel's, who sends cannot choose it.
 func (n *notifier) inside(pid int32) bool {
 	group := groupOf(pid, n.room[:])
 	below, ok := bytes.CutPrefix(group, bytes.TrimSuffix(n.group, []byte("/")))
@@ -96,8 +98,9 @@ func (s *shim) hearNotify() (more bool) {
 	return s.notifier.more
 }
 
-// receiveFrom takes one datagram and tells which process has sent it. Descriptors that came with it are closed: so is that of a BARRIER=1, which tells
-// the sender that all it has sent before was taken.
+// receiveFrom takes one datagram and tells which process has sent it. Descriptors that came with it
+// are closed: so is that of a BARRIER=1, which tells the sender that all it has sent before was
+// taken.
 func (r *receiver) receiveFrom(fd int) (b []byte, sender int32, e unix.Errno) {
 	b, passed, e := r.receive(fd)
 	closeIfOpen(passed)
@@ -114,13 +117,15 @@ type notification struct {
 	saysStatus, saysActivity, asksForPerson bool
 }
 
-// What a program of one's own can say beyond sd_notify's own words, by names that are free for that: what it does, and why it wants a person.
+// What a program of one's own can say beyond sd_notify's own words, by names that are free for
+// that: what it does, and why it wants a person.
 const (
 	activityKey = "X_CORRAL_ACTIVITY"
 	reasonKey   = "X_CORRAL_REASON"
 )
 
-// parseNotification reads the lines NAME=VALUE of a datagram. What it does not know it passes over; of a name that comes twice the last one counts.
+// parseNotification reads the lines NAME=VALUE of a datagram. What it does not know it passes over;
+// of a name that comes twice the last one counts.
 func parseNotification(text []byte) notification {
 	var n notification
 	for line := range bytes.SplitSeq(text, []byte{'\n'}) {

@@ -35,7 +35,8 @@ func TestParseNotification_ReadsKnownVariables(t *testing.T) {
 	}
 }
 
-// FuzzNotification holds that whatever is sent, what is told of it is bounded, valid, and among the words that there are.
+// FuzzNotification holds that whatever is sent, what is told of it is bounded, valid, and among the
+// words that there are.
 func FuzzNotification(f *testing.F) {
 	for _, seed := range []string{"READY=1\nSTATUS=up", "X_CORRAL_ACTIVITY=waiting\nX_CORRAL_REASON=auth\nSTATUS=\xff", "BARRIER=1", "=\n\n=READY=1"} {
 		f.Add([]byte(seed))
@@ -57,7 +58,8 @@ func (h *home) withNotify() *home {
 	return h
 }
 
-// TestNotifySocket_AcceptsSystemdNotify by the program that systemd has for that. It waits until its BARRIER=1 was closed, five seconds at most.
+// TestNotifySocket_AcceptsSystemdNotify by the program that systemd has for that. It waits until
+// its BARRIER=1 was closed, five seconds at most.
 func TestNotifySocket_AcceptsSystemdNotify(t *testing.T) {
 	begun := time.Now()
 	h := newHome(t, "sh", "-c", `read a; systemd-notify --ready --status="one" && echo said; read a
@@ -99,7 +101,8 @@ func TestNotifySocket_IsOptional(t *testing.T) {
 	s.ends()
 }
 
-// TestNotifySocket_ThrottlesReports: the daemon hears the first words and the last one, and few in between.
+// TestNotifySocket_ThrottlesReports: the daemon hears the first words and the last one, and few in
+// between.
 func TestNotifySocket_ThrottlesReports(t *testing.T) {
 	const flood = `import os, socket
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.connect(os.environ["NOTIFY_SOCKET"])
@@ -119,7 +122,8 @@ input()`
 	require.Zero(t, s.ends())
 }
 
-// TestStatusReport_IsRepeatedForASecondQuestion for the same: whoever was told of the first time may have answered that.
+// TestStatusReport_IsRepeatedForASecondQuestion for the same: whoever was told of the first time
+// may have answered that.
 func TestStatusReport_IsRepeatedForASecondQuestion(t *testing.T) {
 	for name, script := range map[string]string{
 		"by sd_notify":                       `for i in 1 2; do systemd-notify X_CORRAL_ACTIVITY=waiting X_CORRAL_REASON=question; done; read a`,

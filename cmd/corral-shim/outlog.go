@@ -17,8 +17,9 @@ const (
 	noteMax = 256     // bytes, of a line that says what is missing
 )
 
-// outputLog keeps what the agent prints: output.log in the session's state directory, and output.log.1, which came before it. Both together
-// stay within a limit, and each begins and ends with whole lines, as far as a line is not too long for that.
+// outputLog keeps what the agent prints: output.log in the session's state directory, and
+// output.log.1, which came before it. Both together stay within a limit, and each begins and ends
+// with whole lines, as far as a line is not too long for that.
 type outputLog struct {
 	path    string // of the directory
 	dir     int
@@ -31,7 +32,8 @@ type outputLog struct {
 	sizes   logSizes
 }
 
-// openLog opens the log in the directory stateDir; limit is for both files, in bytes. A log that cannot be opened is tried again at each write.
+// openLog opens the log in the directory stateDir; limit is for both files, in bytes. A log that
+// cannot be opened is tried again at each write.
 func openLog(stateDir string, limit int64) (*outputLog, error) {
 	dir, err := openDir(stateDir)
 	if err != nil {
@@ -53,12 +55,14 @@ func openDir(path string) (int, error) {
 	return unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
-// openFile opens a file in a directory. It follows no link and waits for nobody; what it opens may be no regular file.
+// openFile opens a file in a directory. It follows no link and waits for nobody; what it opens may
+// be no regular file.
 func openFile(dir int, name string, flags int) (int, error) {
 	return unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600) //nolint:forbidigo // safefile has no directory descriptors
 }
 
-// write appends b. What cannot be written is counted, and the count is the next thing that is written.
+// write appends b. What cannot be written is counted, and the count is the next thing that is
+// written.
 func (l *outputLog) write(b []byte) {
 	if l.fd >= 0 && sysLinks(l.fd) == 0 { // somebody has removed it
 		l.beginAnew()
@@ -193,7 +197,8 @@ func (l *outputLog) beginAnew() {
 	l.fd, l.size = -1, 0
 }
 
-// enterAnew opens the directory again, if another one has taken its place: the daemon makes it once more where somebody has removed it.
+// enterAnew opens the directory again, if another one has taken its place: the daemon makes it once
+// more where somebody has removed it.
 func (l *outputLog) enterAnew() bool {
 	dir, err := openDir(l.path)
 	if err != nil {
@@ -205,8 +210,8 @@ func (l *outputLog) enterAnew() bool {
 	return true
 }
 
-// shorten cuts a file that is larger than one file may be, which is so if the limit has become smaller, down to the last of its lines. It returns how many
-// bytes it took away.
+// shorten cuts a file that is larger than one file may be, which is so if the limit has become
+// smaller, down to the last of its lines. It returns how many bytes it took away.
 func (l *outputLog) shorten(name string) int64 {
 	fd, err := openFile(l.dir, name, unix.O_RDWR)
 	if err != nil {

@@ -14,7 +14,8 @@ const (
 	outRest = 32 << 10 // room beyond that for what the agent's terminal still holds when the agent has ended: it cannot hold more
 )
 
-// readable is how many bytes the kernel gives at least in one read from a terminal that has more of them (N_TTY_BUF_SIZE, without the wrap).
+// readable is how many bytes the kernel gives at least in one read from a terminal that has more of
+// them (N_TTY_BUF_SIZE, without the wrap).
 const readable = 4095
 
 // output is what the pane has not taken yet.
@@ -42,8 +43,8 @@ func (o *output) begin(first []byte) {
 // hasRoom tells whether more of the output can be read.
 func (s *shim) hasRoom() bool { return len(s.out.waiting()) == 0 || !s.pane.there() }
 
-// readOut reads what the agent has printed, as far as there is room for it. While a pane is slow the agent's terminal fills up, as any terminal
-// does; without a pane there is always room.
+// readOut reads what the agent has printed, as far as there is room for it. While a pane is slow
+// the agent's terminal fills up, as any terminal does; without a pane there is always room.
 func (s *shim) readOut() []byte {
 	o := &s.out
 	if s.hasRoom() {
@@ -69,8 +70,9 @@ func (s *shim) readOut() []byte {
 	return o.buf[begin:o.end]
 }
 
-// pass gives the pane what it takes of the output, of which fresh was just read, and does everything else that is done with it. If nothing has to be cut
-// out of it tmux has it first: then tmux works on it meanwhile.
+// pass gives the pane what it takes of the output, of which fresh was just read, and does
+// everything else that is done with it. If nothing has to be cut out of it tmux has it first: then
+// tmux works on it meanwhile.
 func (s *shim) pass(fresh []byte) {
 	switch {
 	case len(fresh) == 0:
@@ -123,7 +125,8 @@ func (s *shim) show() {
 	}
 }
 
-// release lets go of what was held back: nothing more comes. If it is the beginning of what is cut out, that is not shown.
+// release lets go of what was held back: nothing more comes. If it is the beginning of what is cut
+// out, that is not shown.
 func (o *output) release(going bool) {
 	if going {
 		o.end -= o.held
@@ -142,7 +145,8 @@ func (s *shim) active() {
 	}
 }
 
-// rest looks whether the agent has been silent for long enough. The timer is not put off at each output, but here.
+// rest looks whether the agent has been silent for long enough. The timer is not put off at each
+// output, but here.
 func (s *shim) rest(now time.Time) {
 	if due := s.lastOutput.Add(s.spec.IdleAfter); due.After(now) {
 		s.timers.set(timerIdle, due)
@@ -167,8 +171,9 @@ func (s *shim) tellActivity(kind shimwire.Kind) {
 // showTime is how long a pane may take for the rest of the output after the agent has ended.
 const showTime = time.Second
 
-// showRest gives the pane what is left, for a bounded time, and waits until tmux has read it: a pane whose program is gone it closes with all that it has
-// not read yet (server_child_exited, which asks for unread bytes only where pipe-pane is used).
+// showRest gives the pane what is left, for a bounded time, and waits until tmux has read it: a
+// pane whose program is gone it closes with all that it has not read yet (server_child_exited,
+// which asks for unread bytes only where pipe-pane is used).
 func (s *shim) showRest() {
 	deadline := time.Now().Add(showTime)
 	for {
@@ -187,8 +192,9 @@ func (s *shim) showRest() {
 	}
 }
 
-// awaitRead waits until tmux has read everything before, which it shows by its answer to a question: Device Status Report (ECMA-48, 8.3.35). What else comes
-// out of the pane is keys that nobody takes any more.
+// awaitRead waits until tmux has read everything before, which it shows by its answer to a
+// question: Device Status Report (ECMA-48, 8.3.35). What else comes out of the pane is keys that
+// nobody takes any more.
 func (p *pane) awaitRead(deadline time.Time) {
 	if p.server.pidfd <= 0 { // nobody who is known to answer
 		return

@@ -14,7 +14,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestPane_CanVanishDuringAWrite: its tmux server has died, and the first to see that is a write of output that is still to be kept.
+// TestPane_CanVanishDuringAWrite: its tmux server has died, and the first to see that is a write of
+// output that is still to be kept.
 func TestPane_CanVanishDuringAWrite(t *testing.T) {
 	inner, err := openInner(sane(), &unix.Winsize{Row: 24, Col: 80})
 	require.NoError(t, err)
@@ -56,8 +57,8 @@ func TestPane_CanVanishDuringAWrite(t *testing.T) {
 	assert.Equal(t, "working", s.said[saidByProgram].activity)
 }
 
-// TestReadOutput_ContinuesAfterAFullBuffer: a terminal that has more than the room there was is known to have it. Its agent may be waiting for that to be read, and no
-// event would tell of it.
+// TestReadOutput_ContinuesAfterAFullBuffer: a terminal that has more than the room there was is
+// known to have it. Its agent may be waiting for that to be read, and no event would tell of it.
 func TestReadOutput_ContinuesAfterAFullBuffer(t *testing.T) {
 	inner, err := openInner(sane(), &unix.Winsize{Row: 24, Col: 80})
 	require.NoError(t, err)

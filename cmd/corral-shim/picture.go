@@ -2,8 +2,9 @@ package main
 
 import "unicode/utf8"
 
-// picture is what a terminal shows, as far as its text goes: no colours, no modes, every character as wide as any other. What it does not know it passes
-// over. It is no terminal for people, only one in which a line of text can be found, however it came to be there.
+// picture is what a terminal shows, as far as its text goes: no colours, no modes, every character
+// as wide as any other. What it does not know it passes over. It is no terminal for people, only
+// one in which a line of text can be found, however it came to be there.
 type picture struct {
 	rows, cols int
 	cells      []rune // row by row; 0 is blank
@@ -28,7 +29,8 @@ func newPicture(rows, cols int) picture {
 	return p
 }
 
-// resize keeps what there is in the upper left corner. A program draws anew, and one that does not has its lines there.
+// resize keeps what there is in the upper left corner. A program draws anew, and one that does not
+// has its lines there.
 func (p *picture) resize(rows, cols int) {
 	next := newPicture(rows, cols)
 	for row := range min(p.rows, next.rows) {

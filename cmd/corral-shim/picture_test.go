@@ -71,7 +71,8 @@ func TestTextScreen_Resize(t *testing.T) {
 	p.write([]byte("yz"))
 }
 
-// FuzzTextScreen holds that nothing is drawn where there is no place, and that it does not matter into which pieces the output falls.
+// FuzzTextScreen holds that nothing is drawn where there is no place, and that it does not matter
+// into which pieces the output falls.
 func FuzzTextScreen(f *testing.F) {
 	for _, seed := range []string{"a\r\nb\x1b[2;3Hc\x1b[2J", "\x1b[?1049h\x1b[99;99Hx\x1b[1J\x1b[K", "\x1b]0;t\a\xc3\xa9\t\b\x1bM\x1b7\x1b8", "\x1b[;;;;;9m\x1b[3X"} {
 		f.Add(seed, uint8(3))

@@ -22,10 +22,12 @@ const (
 	aboutConn // the first of maxConns
 )
 
-// poller is an epoll set with edge-triggered descriptors, so that nothing has to be registered anew while it is used.
+// poller is an epoll set with edge-triggered descriptors, so that nothing has to be registered anew
+// while it is used.
 //
-// It waits through the Go runtime's own poller rather than in epoll_wait: to the runtime, a goroutine in a long system call is a reason to
-// keep its monitor thread awake, one that waits in its poller is not.
+// It waits through the Go runtime's own poller rather than in epoll_wait: to the runtime, a
+// goroutine in a long system call is a reason to keep its monitor thread awake, one that waits in
+// its poller is not.
 type poller struct {
 	fd     int
 	file   *os.File
@@ -59,7 +61,8 @@ func (p *poller) add(fd, about int) error {
 	})
 }
 
-// wait returns the events that there are, waiting for the first one unless there is something else to do.
+// wait returns the events that there are, waiting for the first one unless there is something else
+// to do.
 func (p *poller) wait(busy bool) []unix.EpollEvent {
 	if busy {
 		_ = p.look(0)
@@ -83,8 +86,8 @@ const (
 	timerCount
 )
 
-// timers shares one timerfd. It is set for the earliest of them and left alone when that one is put off, which is what output does to
-// timerIdle thousands of times a second.
+// timers shares one timerfd. It is set for the earliest of them and left alone when that one is put
+// off, which is what output does to timerIdle thousands of times a second.
 type timers struct {
 	fd    int
 	base  time.Time

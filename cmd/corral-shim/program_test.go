@@ -17,8 +17,9 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// asker is an agent that asks its terminal two questions at once, as some do to find out whether the first is understood: it is, if its answer comes before
-// that to the second, which every terminal knows. Between two rounds it prints a lot.
+// asker is an agent that asks its terminal two questions at once, as some do to find out whether
+// the first is understood: it is, if its answer comes before that to the second, which every
+// terminal knows. Between two rounds it prints a lot.
 const asker = `import os, sys, termios, tty
 tty.setraw(0)
 early = late = 0
@@ -126,7 +127,8 @@ func TestOSC_IgnoresUnrelatedCommands(t *testing.T) {
 	s.ends()
 }
 
-// TestStatusReport_LastStateIsReportedSoon: a quick agent's states are told in their order, none that it was not in, and its last one soon.
+// TestStatusReport_LastStateIsReportedSoon: a quick agent's states are told in their order, none
+// that it was not in, and its last one soon.
 func TestStatusReport_LastStateIsReportedSoon(t *testing.T) {
 	var script strings.Builder
 	script.WriteString("import os, sys\nsys.stdin.readline()\n")

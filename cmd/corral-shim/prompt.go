@@ -7,16 +7,21 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// A program that still makes its screen loses what is typed. One that has asked for bracketed paste has set up its input, and is only given the time
-// to draw: promptCalm. Any other is waited for until it is idle. One that is never silent, or says nothing at all, is told its prompt after promptTime
-// all the same. What is sent to the session meanwhile waits behind it, for as long as who sends it does.
+// A program that still makes its screen loses what is typed. One that has asked for bracketed paste
+// has set up its input, and is only given the time to draw: promptCalm. Any other is waited for
+// until it is idle. One that is never silent, or says nothing at all, is told its prompt after
+// promptTime all the same. What is sent to the session meanwhile waits behind it, for as long as
+// who sends it does.
 //
-// One whose title says when it is ready (TitleReady=) is waited for until then, for readyTime: it may fall silent while it still loads what it is made of. Where the
-// title tells all that it does (TitleWorking=) it has to be idle, too: Gemini CLI loses what comes in the seconds in which it shows an earlier conversation. Any other
-// has titleCalm: Copilot CLI has its title a moment before its input line, and that moment is long on a machine with much to do.
+// One whose title says when it is ready (TitleReady=) is waited for until then, for readyTime: it
+// may fall silent while it still loads what it is made of. Where the title tells all that it does
+// (TitleWorking=) it has to be idle, too: Gemini CLI loses what comes in the seconds in which it
+// shows an earlier conversation. Any other has titleCalm: Copilot CLI has its title a moment before
+// its input line, and that moment is long on a machine with much to do.
 //
-// Other texts wait in the same way for an agent of which it is known that it loses them (TypeAhead=no). One that is slow to start, on a machine with much to do,
-// would lose its prompt too: its time begins with the first that it prints, for which it has readyTime.
+// Other texts wait in the same way for an agent of which it is known that it loses them
+// (TypeAhead=no). One that is slow to start, on a machine with much to do, would lose its prompt
+// too: its time begins with the first that it prints, for which it has readyTime.
 const (
 	promptCalm = 500 * time.Millisecond
 	titleCalm  = 1500 * time.Millisecond
@@ -57,14 +62,16 @@ func (s *shim) promptLast() time.Time {
 	return s.agent.started.Add(promptTime)
 }
 
-// tellPrompt types the prompt if the agent can be told it by now, and lets go of the texts that wait; else it sees to it that this is looked at again.
+// tellPrompt types the prompt if the agent can be told it by now, and lets go of the texts that
+// wait; else it sees to it that this is looked at again.
 func (s *shim) tellPrompt(now time.Time) {
 	p := &s.prompt
 	switch {
 	case !p.waits:
 		return
 	case s.asks() || s.spec.Notify != "" && s.ready.IsZero():
-		// Enter would be its answer; or it is going to say when it takes input. Both are told by it, and are looked at then.
+		// Enter would be its answer; or it is going to say when it takes input. Both are told by it, and
+		// are looked at then.
 		s.timers.clear(timerPrompt)
 		p.last = now.Add(promptTime)
 		return
@@ -95,7 +102,8 @@ func (s *shim) tellPrompt(now time.Time) {
 	s.tell(shimwire.Message{Kind: shimwire.Prompted})
 }
 
-// notePrinted has the agent's time begin with the first that it prints, unless its title is going to say when it is ready.
+// notePrinted has the agent's time begin with the first that it prints, unless its title is going
+// to say when it is ready.
 func (s *shim) notePrinted() {
 	p := &s.prompt
 	if p.printed || !s.lastOutput.After(s.agent.started) {
@@ -126,10 +134,12 @@ func (s *shim) promptAt() time.Time {
 	return s.prompt.last
 }
 
-// asks tells whether the agent says itself that it waits for something else than its next task: whether a directory is to be trusted, a login.
+// asks tells whether the agent says itself that it waits for something else than its next task:
+// whether a directory is to be trusted, a login.
 func (s *shim) asks() bool {
 	return slices.ContainsFunc(s.said[:], func(w said) bool { return w.activity == "waiting" && w.reason != "turn-ended" })
 }
 
-// holds tells whether texts have to wait, so that none is lost and the prompt is the first of them. What the agent asks before it begins can be answered.
+// holds tells whether texts have to wait, so that none is lost and the prompt is the first of them.
+// What the agent asks before it begins can be answered.
 func (s *shim) holds() bool { return s.prompt.waits && !s.asks() }

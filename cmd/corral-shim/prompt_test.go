@@ -35,7 +35,8 @@ func TestPrompt_IsPastedIfTheAgentSupportsIt(t *testing.T) {
 	assert.Equal(t, "\r", h.read("enter"))
 }
 
-// TestPrompt_DoesNotAnswerQuestions: an agent that asks its user something else before it begins is not answered by it.
+// TestPrompt_DoesNotAnswerQuestions: an agent that asks its user something else before it begins is
+// not answered by it.
 func TestPrompt_DoesNotAnswerQuestions(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; systemd-notify --ready X_CORRAL_ACTIVITY=waiting X_CORRAL_REASON=permission; printf 'trust?'; read a
 		systemd-notify X_CORRAL_ACTIVITY=idle; printf 'well'; read b; printf "got <$a> <$b>"; read rest`).withNotify()

@@ -9,8 +9,9 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// record is where the end of the run will be written down: in the state directory, or, where that takes no more writes by then (its disk is full, or
-// was made read-only), in the session's runtime directory, where the daemon looks too. Both are made ready before the agent starts.
+// record is where the end of the run will be written down: in the state directory, or, where that
+// takes no more writes by then (its disk is full, or was made read-only), in the session's runtime
+// directory, where the daemon looks too. Both are made ready before the agent starts.
 type record struct {
 	dirs    [2]string
 	pending [2]*exitstatus.Pending // nil where it could not be made ready, or was used up
@@ -57,13 +58,15 @@ func (r *record) giveUpRest() {
 	}
 }
 
-// The shim tries again to write a record that can be written nowhere: soon, then less and less often.
+// The shim tries again to write a record that can be written nowhere: soon, then less and less
+// often.
 const (
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 30 * time.Second
 )
 
-// insist writes the record, however long it takes: nobody else knows how the agent has ended. Who looks at the pane sees what it waits for.
+// insist writes the record, however long it takes: nobody else knows how the agent has ended. Who
+// looks at the pane sees what it waits for.
 func (s *shim) insist(status exitstatus.Status) {
 	err := s.record.write(status)
 	if err == nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/corrald/corral/internal/exitstatus"
 )
 
-// ordinary makes the home an ordinary user's, whom a directory's mode keeps from writing, and has the shim run as that one.
+// ordinary makes the home an ordinary user's, whom a directory's mode keeps from writing, and has
+// the shim run as that one.
 func (h *home) ordinary() func(*exec.Cmd) {
 	if os.Getuid() != 0 {
 		return func(*exec.Cmd) {}
@@ -22,7 +23,8 @@ func (h *home) ordinary() func(*exec.Cmd) {
 	return func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: 54321, Gid: 54321} }
 }
 
-// TestExitStatus_FallsBackToTheRuntimeDirectory: where the state directory takes no record any more, the runtime directory has it, and nothing else is left there.
+// TestExitStatus_FallsBackToTheRuntimeDirectory: where the state directory takes no record any
+// more, the runtime directory has it, and nothing else is left there.
 func TestExitStatus_FallsBackToTheRuntimeDirectory(t *testing.T) {
 	h := newHome(t, "sh", "-c", "read a; exit 7")
 	s := h.show(h.ordinary())
@@ -42,7 +44,8 @@ func TestExitStatus_FallsBackToTheRuntimeDirectory(t *testing.T) {
 	assert.Len(t, left, 1)
 }
 
-// TestExitStatus_IsRecordedWithoutAWritableStateDirectory that can be written to, neither for its start nor for its end.
+// TestExitStatus_IsRecordedWithoutAWritableStateDirectory that can be written to, neither for its
+// start nor for its end.
 func TestExitStatus_IsRecordedWithoutAWritableStateDirectory(t *testing.T) {
 	h := newHome(t, "sh", "-c", "exit 7")
 	change := h.ordinary()
@@ -54,7 +57,8 @@ func TestExitStatus_IsRecordedWithoutAWritableStateDirectory(t *testing.T) {
 	assert.Equal(t, 7, status.Value)
 }
 
-// TestExitStatus_IsRetriedUntilWritten: where it can be written nowhere, the shim says so in the pane and stays until it can.
+// TestExitStatus_IsRetriedUntilWritten: where it can be written nowhere, the shim says so in the
+// pane and stays until it can.
 func TestExitStatus_IsRetriedUntilWritten(t *testing.T) {
 	h := newHome(t, "sh", "-c", "read a; echo the last word; exit 7")
 	s := h.show(h.ordinary())

@@ -15,7 +15,8 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// exitBroken is the shim's exit code if it cannot do its work at all. An agent can exit with it too: exit_status tells them apart.
+// exitBroken is the shim's exit code if it cannot do its work at all. An agent can exit with it
+// too: exit_status tells them apart.
 const exitBroken = 125
 
 // defaultIdleAfter is for a spec that does not say when an agent is idle.
@@ -214,7 +215,8 @@ func (s *shim) start() error {
 	return nil
 }
 
-// notStarted records that the agent could not be started, shows it in the pane, and returns the code to exit with.
+// notStarted records that the agent could not be started, shows it in the pane, and returns the
+// code to exit with.
 func (s *shim) notStarted(err error) int {
 	code := exitBroken
 	if e, ok := err.(*startError); ok { //nolint:errorlint // it is made here and never wrapped
@@ -243,7 +245,8 @@ func (s *shim) removeSocket() {
 	s.notifier.remove()
 }
 
-// finish records how the agent ended, and only then does what may take time: showing the rest in the pane.
+// finish records how the agent ended, and only then does what may take time: showing the rest in
+// the pane.
 func (s *shim) finish() int {
 	noticed := s.noticing()
 	status := s.reap()

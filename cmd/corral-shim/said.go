@@ -32,21 +32,24 @@ type said struct {
 	told  bool   // to the daemons
 }
 
-// An agent may change its mind as often as it likes, but its daemon is not woken as often: sayBurst words at once, and then one each sayEvery. What
-// is told late is what holds by then. No agent that works for a person is as quick as that, so of its states none is missed.
+// An agent may change its mind as often as it likes, but its daemon is not woken as often: sayBurst
+// words at once, and then one each sayEvery. What is told late is what holds by then. No agent that
+// works for a person is as quick as that, so of its states none is missed.
 const (
 	sayBurst = 32
 	sayEvery = 100 * time.Millisecond
 )
 
-// says takes note of what the agent says by a source, and tells it if it is something else than before.
+// says takes note of what the agent says by a source, and tells it if it is something else than
+// before.
 func (s *shim) says(source int, w word) {
 	if s.said[source].word != w {
 		s.saysAnew(source, w)
 	}
 }
 
-// saysAnew is says for what counts once more if it is the same as before: who was told of that may have dealt with it.
+// saysAnew is says for what counts once more if it is the same as before: who was told of that may
+// have dealt with it.
 func (s *shim) saysAnew(source int, w word) {
 	now := time.Now()
 	s.seq++
@@ -101,11 +104,12 @@ func (s *shim) introduce(c *conn) {
 	}
 }
 
-// ringTail is how long the output may go on after a bell that was the last thing that the agent had to say: a program that rings draws its question too.
+// ringTail is how long the output may go on after a bell that was the last thing that the agent had
+// to say: a program that rings draws its question too.
 const ringTail = time.Second
 
-// ring takes note of a bell, or of a notification, which has a text. It stands until the agent goes on. A bell that comes with a notification takes nothing
-// of that away.
+// ring takes note of a bell, or of a notification, which has a text. It stands until the agent goes
+// on. A bell that comes with a notification takes nothing of that away.
 func (s *shim) ring() {
 	s.scanner.rang = false
 	text := s.rings
@@ -121,7 +125,8 @@ func (s *shim) ring() {
 	say(saidByBell, word{reason: "bell", text: text})
 }
 
-// goneOn is called when the agent has fallen silent, or begins to print again: a bell before what it went on to print is over.
+// goneOn is called when the agent has fallen silent, or begins to print again: a bell before what
+// it went on to print is over.
 func (s *shim) goneOn(since time.Time) {
 	if since.Sub(s.rang) > ringTail {
 		s.says(saidByBell, word{})

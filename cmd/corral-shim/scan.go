@@ -3,9 +3,11 @@ package main
 import "bytes"
 
 const (
-	// maxParams bounds the parameters of a control sequence, in bytes. A longer one means nothing here.
+	// maxParams bounds the parameters of a control sequence, in bytes. A longer one means nothing
+	// here.
 	maxParams = 64
-	// maxCommand bounds an operating system command, in bytes. A longer one, as of an image or the clipboard, is passed over.
+	// maxCommand bounds an operating system command, in bytes. A longer one, as of an image or the
+	// clipboard, is passed over.
 	maxCommand = 4 << 10
 )
 
@@ -16,10 +18,12 @@ const (
 	charEscape     = 0x1b
 )
 
-// scanner reads the agent's output as a terminal does, as far as somebody here wants to know of it: which modes it sets, that it rings the bell, and
-// what it tells the terminal by operating system commands. It sees every byte, in pieces of any size. Its rules are those of ECMA-48, and xterm's
-// for what is between OSC, DCS, APC, PM or SOS and its end: a bell in there rings nothing. What is passed through tmux (DCS tmux;) it reads as if it
-// was not wrapped. Program status (OSC 7501) it cuts out of what is shown: see cut.go.
+// scanner reads the agent's output as a terminal does, as far as somebody here wants to know of it:
+// which modes it sets, that it rings the bell, and what it tells the terminal by operating system
+// commands. It sees every byte, in pieces of any size. Its rules are those of ECMA-48, and xterm's
+// for what is between OSC, DCS, APC, PM or SOS and its end: a bell in there rings nothing. What is
+// passed through tmux (DCS tmux;) it reads as if it was not wrapped. Program status (OSC 7501) it
+// cuts out of what is shown: see cut.go.
 type scanner struct {
 	state  int
 	inner  int // of what is wrapped, while it is not known yet whether an ESC is part of it
@@ -59,8 +63,8 @@ func (s *scanner) init(osc func([]byte), reset func()) {
 	s.modes, s.osc, s.reset, s.cut.start = newModes(), osc, reset, none
 }
 
-// scan follows the output b, of which the first bytes were read before and held back: see cut. Most of it is text, which is looked at by nothing slower
-// than a search for one byte.
+// scan follows the output b, of which the first bytes were read before and held back: see cut. Most
+// of it is text, which is looked at by nothing slower than a search for one byte.
 func (s *scanner) scan(b []byte) (kept []byte) {
 	s.cut.begin(b)
 	bells := bytes.IndexByte(b, charBell) >= 0
@@ -94,7 +98,8 @@ func (s *scanner) scan(b []byte) (kept []byte) {
 	return s.cut.end(s.state == inWrapperEnd || !s.wrapped() && (s.state == inCommandEnd || s.state == inStringEnd))
 }
 
-// wrappedText takes text in a wrapper, and returns how much of it that is: CAN and SUB break the wrapper off.
+// wrappedText takes text in a wrapper, and returns how much of it that is: CAN and SUB break the
+// wrapper off.
 func (s *scanner) wrappedText(b []byte, at int) int {
 	if i := bytes.IndexAny(b, cancels); i >= 0 {
 		s.brokenWrapper(at + i + 1)
@@ -147,8 +152,9 @@ func (s *scanner) escaped(at int) {
 // wrapped tells whether this is inside of a wrapper.
 func (s *scanner) wrapped() bool { return s.wrap == len(wrapper) }
 
-// readString reads on in a string, which goes on at this place of the output, and returns how many bytes it took. It ends with ST, which is ESC \, and a
-// command also with the bell; CAN and SUB break it off, and so does any other escape sequence.
+// readString reads on in a string, which goes on at this place of the output, and returns how many
+// bytes it took. It ends with ST, which is ESC \, and a command also with the bell; CAN and SUB
+// break it off, and so does any other escape sequence.
 func (s *scanner) readString(b []byte, at int) int {
 	n := untilEscape(b)
 	ended := byte(0)
@@ -289,7 +295,8 @@ func (s *scanner) readParams(b []byte) int {
 	return len(b)
 }
 
-// brokenOff is called behind an ESC that does not end a string but breaks it off. If the string is being cut out, what begins there is shown.
+// brokenOff is called behind an ESC that does not end a string but breaks it off. If the string is
+// being cut out, what begins there is shown.
 func (s *scanner) brokenOff() {
 	s.state = inEscape
 	if !s.wrapped() {

@@ -86,7 +86,8 @@ func TestScanner_FindsBellsAndOSCCommands(t *testing.T) {
 	}
 }
 
-// plain reads an output byte by byte, without any of the haste of a scanner, and tells what is heard in it.
+// plain reads an output byte by byte, without any of the haste of a scanner, and tells what is
+// heard in it.
 type plain struct {
 	heard
 	kind    byte // of the sequence: '[', ']', 'P' and so on; 0 for text
@@ -162,8 +163,9 @@ func (p *plain) end(obey bool) {
 	p.kind, p.escaped, p.text = 0, false, nil
 }
 
-// FuzzScanner holds that it does not matter into which pieces the output falls, that nothing is heard otherwise than by a reader of single bytes, and that
-// what is shown is read by tmux as it was before: but for what was cut out, and that is program status alone.
+// FuzzScanner holds that it does not matter into which pieces the output falls, that nothing is
+// heard otherwise than by a reader of single bytes, and that what is shown is read by tmux as it
+// was before: but for what was cut out, and that is program status alone.
 func FuzzScanner(f *testing.F) {
 	for _, seed := range []string{
 		"a\ab", "\x1b]0;t\a\a", "\x1b]9;x\x1b\\", "\x1bP\a\x1b\\\a", "\x1b[1\a;2m\x1b\x1b]7501;a\x18\x1a", "\x1bk\a\x1b[?2004h",

@@ -9,8 +9,9 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// setup looks for a dialog with which an agent begins that says nothing of it: a login, or whether a directory can be trusted. It follows the agent's screen
-// from its start on, and for no longer than it takes to know that there is no such dialog, or not any more.
+// setup looks for a dialog with which an agent begins that says nothing of it: a login, or whether
+// a directory can be trusted. It follows the agent's screen from its start on, and for no longer
+// than it takes to know that there is no such dialog, or not any more.
 type setup struct {
 	dialog *regexp.Regexp
 	screen picture
@@ -18,8 +19,8 @@ type setup struct {
 	last   time.Time // from then on a screen without a dialog means that there will be none
 }
 
-// setupTime is how long after its start an agent may still come up with a dialog: on a busy machine some take half a minute to make their screen, and one dialog may follow
-// another.
+// setupTime is how long after its start an agent may still come up with a dialog: on a busy machine
+// some take half a minute to make their screen, and one dialog may follow another.
 const setupTime = time.Minute
 
 // watchSetup begins to look for a dialog, if the agent's definition tells of one.
@@ -57,7 +58,8 @@ func (s *shim) setupIsDue() {
 	s.lookForSetup()
 }
 
-// lookForSetup looks whether there is a dialog, and is called again each time that the agent falls silent: until there will be none.
+// lookForSetup looks whether there is a dialog, and is called again each time that the agent falls
+// silent: until there will be none.
 func (s *shim) lookForSetup() {
 	if s.setup == nil || !s.setup.due {
 		return
@@ -82,8 +84,8 @@ func (s *shim) endSetup() {
 	}
 }
 
-// isExact tells whether this word shows that the agent tells by itself what it does. There are programs that have a title which says that they are ready
-// above the dialog with which they begin.
+// isExact tells whether this word shows that the agent tells by itself what it does. There are
+// programs that have a title which says that they are ready above the dialog with which they begin.
 func isExact(source int, w word) bool {
 	switch source {
 	case saidByProgram, saidByNotify:

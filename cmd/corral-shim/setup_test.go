@@ -10,7 +10,8 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// TestTitle_PatternsDetermineTheActivity mean what the agent's definition says, and nothing without one.
+// TestTitle_PatternsDetermineTheActivity mean what the agent's definition says, and nothing without
+// one.
 func TestTitle_PatternsDetermineTheActivity(t *testing.T) {
 	type said struct{ activity, reason, text string }
 	titles := []string{"\x1b]0;◇ Ready\a", "\x1b]2;✦ Working… (shop)\x1b\\", "\x1b]0;✋ Action\x07", "\x1b]0;✦ Working… (shop)\a", "\x1b]0;◇ Ready\a", "\x1b]133;C\a\x1b]0;vim\a"}
@@ -32,7 +33,8 @@ func TestTitle_PatternsDetermineTheActivity(t *testing.T) {
 	assert.Contains(t, s.printed(), titles[0], "tmux has the titles all the same")
 }
 
-// trusting is an agent that asks whether a directory can be trusted, as programs draw it, and begins after the answer.
+// trusting is an agent that asks whether a directory can be trusted, as programs draw it, and
+// begins after the answer.
 const trusting = `stty -echo; printf '\033[2J\033[2;1H╭───╮\033[3;1H│\033[3;3HDo\033[3;6Hyou trust\033[3;16Hthis folder?\033[3;40H│'; read answer
 printf '\033[2J\033[Hprompt> \033[?2004h'; read line; echo "got $line"; read end`
 
@@ -54,7 +56,8 @@ func TestSetupDialog_IsDetectedOnTheScreen(t *testing.T) {
 	require.Zero(t, s.ends())
 }
 
-// TestSetupDialog_MayAppearLate, after the time in which the agent should have said something, and one that follows it.
+// TestSetupDialog_MayAppearLate, after the time in which the agent should have said something, and
+// one that follows it.
 func TestSetupDialog_MayAppearLate(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; printf 'loading\033[?2004h'; read begin; `+trusting)
 	h.spec.SetupPattern, h.spec.ReadyTimeout = `Do you trust this folder\?|prompt>`, 100*time.Millisecond

@@ -25,7 +25,8 @@ import (
 // deadline is how long a test waits for an event that has to come.
 const deadline = 20 * time.Second
 
-// TestMain makes the test binary the shim itself, or an agent that no shell could be, if it is called by that name.
+// TestMain makes the test binary the shim itself, or an agent that no shell could be, if it is
+// called by that name.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "corral-shim":
@@ -389,7 +390,8 @@ func (h *home) killAgent(d *daemon) {
 	require.NoError(h.t, unix.Kill(d.hello.AgentPID, unix.SIGKILL))
 }
 
-// giveTo makes everything in the session's home another user's, with a copy of the program that this one can execute.
+// giveTo makes everything in the session's home another user's, with a copy of the program that
+// this one can execute.
 func (h *home) giveTo(uid int) {
 	h.t.Helper()
 	h.uid = uid

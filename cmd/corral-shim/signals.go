@@ -13,7 +13,8 @@ import (
 	"github.com/corrald/corral/internal/clock"
 )
 
-// survived are the signals that a shim outlives. They are caught, not ignored, because an ignored signal would be inherited by the agent.
+// survived are the signals that a shim outlives. They are caught, not ignored, because an ignored
+// signal would be inherited by the agent.
 var survived = []os.Signal{
 	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
 	unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGPROF, unix.SIGIO, unix.SIGPWR,
@@ -30,7 +31,8 @@ type signals struct {
 	marks   chan struct{} // one for each markSignal that was heard; buffered by one
 }
 
-// markSignal is what the process sends to itself to know that it has heard every signal that was sent before: the kernel delivers those with lower numbers first.
+// markSignal is what the process sends to itself to know that it has heard every signal that was
+// sent before: the kernel delivers those with lower numbers first.
 const markSignal = unix.SIGPWR
 
 // catchSignals begins to hear.
@@ -71,12 +73,15 @@ func (s *signals) hear(c <-chan os.Signal) {
 	}
 }
 
-// hearTime is how long the process may take, on a machine that has much to do, to hear of a signal that it has got.
+// hearTime is how long the process may take, on a machine that has much to do, to hear of a signal
+// that it has got.
 const hearTime = 250 * time.Millisecond
 
-// noticing is what told has to wait for. It is called once the agent has ended, before anything else is done: the shim gets a SIGTERM for all of the scope before the
-// agent, which is its child, but may notice it after the agent's end. Where a daemon is there, which as a rule knows better who has asked for what and reports the
-// exit at once, only the signals that were sent by now are waited for.
+// noticing is what told has to wait for. It is called once the agent has ended, before anything
+// else is done: the shim gets a SIGTERM for all of the scope before the agent, which is its child,
+// but may notice it after the agent's end. Where a daemon is there, which as a rule knows better
+// who has asked for what and reports the exit at once, only the signals that were sent by now are
+// waited for.
 func (s *shim) noticing() <-chan struct{} {
 	if !s.attended() {
 		return s.signals.tells
@@ -85,7 +90,8 @@ func (s *shim) noticing() <-chan struct{} {
 	return s.signals.marks
 }
 
-// told is when everybody in the scope was told to end, and with them the agent, which has ended at exited; 0 if that was not so.
+// told is when everybody in the scope was told to end, and with them the agent, which has ended at
+// exited; 0 if that was not so.
 func (s *shim) told(noticed <-chan struct{}, exited time.Duration) time.Duration {
 	select {
 	case <-noticed:
@@ -94,8 +100,9 @@ func (s *shim) told(noticed <-chan struct{}, exited time.Duration) time.Duration
 	return min(time.Duration(s.signals.told.Load()), exited)
 }
 
-// unblockSignals makes sure that the agent starts with no signal blocked. Go gives a child the mask that the process itself was started with,
-// so a process that was started with blocked signals replaces itself by one that was not.
+// unblockSignals makes sure that the agent starts with no signal blocked. Go gives a child the mask
+// that the process itself was started with, so a process that was started with blocked signals
+// replaces itself by one that was not.
 func unblockSignals() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -105,8 +112,9 @@ func unblockSignals() {
 	}
 }
 
-// defaultLibrarySignals gives the two signals that the C library keeps for itself their default meaning. A program that glibc's posix_spawn has started
-// ignores them (make starts its commands so), Go leaves them as they are, and the agent would inherit that.
+// defaultLibrarySignals gives the two signals that the C library keeps for itself their default
+// meaning. A program that glibc's posix_spawn has started ignores them (make starts its commands
+// so), Go leaves them as they are, and the agent would inherit that.
 func defaultLibrarySignals() {
 	for _, signal := range []uintptr{32, 33} {
 		sysDefaultSignal(signal)

@@ -13,11 +13,12 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// maxConns is how many connections there can be at a time; one more is closed at once. The session's own processes have two of them at most: see makeRoom.
+// maxConns is how many connections there can be at a time; one more is closed at once. The
+// session's own processes have two of them at most: see makeRoom.
 const maxConns = 8
 
-// listener is the shim's socket. It exists from the beginning, under a temporary name, and gets its own once the agent runs: who sees it can
-// connect, and is answered.
+// listener is the shim's socket. It exists from the beginning, under a temporary name, and gets its
+// own once the agent runs: who sees it can connect, and is answered.
 type listener struct {
 	fd   int
 	dir  int
@@ -25,7 +26,8 @@ type listener struct {
 	ino  uint64 // to tell it from another run's
 }
 
-// listen makes the socket for path. The address is given relative to its directory, because a socket's path may have only 107 bytes (unix(7)).
+// listen makes the socket for path. The address is given relative to its directory, because a
+// socket's path may have only 107 bytes (unix(7)).
 func listen(path string) (listener, error) {
 	l := listener{name: filepath.Base(path)}
 	var err error
@@ -54,7 +56,8 @@ func listen(path string) (listener, error) {
 	return l, nil
 }
 
-// listenAgain makes the socket anew, if somebody has removed or replaced it. The connections that there are stay.
+// listenAgain makes the socket anew, if somebody has removed or replaced it. The connections that
+// there are stay.
 func (s *shim) listenAgain() {
 	var st unix.Stat_t
 	if unix.Lstat(s.spec.Socket, &st) == nil && st.Ino == s.listener.ino {
@@ -85,8 +88,9 @@ func (l *listener) publish() error {
 	return os.NewSyscallError("rename", unix.Renameat(l.dir, l.temp(), l.dir, l.name))
 }
 
-// remove removes the socket under both names, unless the name has passed on to another one. It is left open: who has just connected, and was not accepted
-// any more, must not take the shim for dead before the agent's exit is recorded.
+// remove removes the socket under both names, unless the name has passed on to another one. It is
+// left open: who has just connected, and was not accepted any more, must not take the shim for dead
+// before the agent's exit is recorded.
 func (l *listener) remove() {
 	var st unix.Stat_t
 	for _, name := range []string{l.temp(), l.name} {
@@ -116,7 +120,8 @@ type receiver struct {
 	sender  int32 // which process has sent the last datagram, where the socket passes that on; else 0
 }
 
-// receive takes one datagram. passed is the descriptor that came with it, -1 if there was none; more than one is too many and they are closed.
+// receive takes one datagram. passed is the descriptor that came with it, -1 if there was none;
+// more than one is too many and they are closed.
 func (r *receiver) receive(fd int) (b []byte, passed int, e unix.Errno) {
 	r.vec.Base = &r.data[0]
 	r.vec.SetLen(len(r.data))
@@ -203,7 +208,8 @@ func (s *shim) hello() shimwire.Message {
 	}
 }
 
-// send sends m. Who does not take it is disconnected: it can come back, and then a new Hello tells it everything.
+// send sends m. Who does not take it is disconnected: it can come back, and then a new Hello tells
+// it everything.
 func (s *shim) send(c *conn, m shimwire.Message) {
 	if c == nil || c.fd < 0 {
 		return
@@ -248,7 +254,8 @@ func (s *shim) drop(c *conn) {
 	}
 }
 
-// receiveAtOnce is how many datagrams one connection may have taken before the others have their turn, and the agent.
+// receiveAtOnce is how many datagrams one connection may have taken before the others have their
+// turn, and the agent.
 const receiveAtOnce = 16
 
 // hear takes what the connections have sent. It returns whether there is more.

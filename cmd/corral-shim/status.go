@@ -10,13 +10,16 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// This is OSC 7501, the Program Status Protocol, revision 0.2: https://www.superlogical.com/rex/docs/build/program-status
+// This is OSC 7501, the Program Status Protocol, revision 0.2:
+// https://www.superlogical.com/rex/docs/build/program-status
 //
 //	OSC 7501 ; state=blocked:kind=permission:app=claude:msg=BASE64 ST
 //
-// A report is about one record, which it replaces: the root, which is the program itself, or a part of it that has an id.
+// A report is about one record, which it replaces: the root, which is the program itself, or a part
+// of it that has an id.
 
-// statusAnswer says that the protocol is understood. It is the query itself, which is how a terminal answers it.
+// statusAnswer says that the protocol is understood. It is the query itself, which is how a
+// terminal answers it.
 var statusAnswer = []byte("\x1b]7501;?\x1b\\")
 
 // Bounds of the protocol, in bytes unless something else is said.
@@ -51,9 +54,11 @@ var statusStates = []string{statusIdle, statusDone, statusWorking, statusError, 
 // statusKinds are what a blocked program waits for.
 var statusKinds = []string{"permission", "question", "auth"}
 
-// parseStatus reads what is between "7501;" and the end. What it does not know it passes over, and so it does with pairs that are not well formed; of a key
-// that comes twice the last one counts. A text that breaks the rules costs the text, not the report: the protocol would have it thrown away whole, and
-// nobody would learn that an agent waits. Of the program itself, that it works or is idle costs no memory, however often it says so.
+// parseStatus reads what is between "7501;" and the end. What it does not know it passes over, and
+// so it does with pairs that are not well formed; of a key that comes twice the last one counts. A
+// text that breaks the rules costs the text, not the report: the protocol would have it thrown away
+// whole, and nobody would learn that an agent waits. Of the program itself, that it works or is
+// idle costs no memory, however often it says so.
 func parseStatus(body []byte) (r status, ok bool) {
 	var title, message []byte
 	valid := true
@@ -147,13 +152,15 @@ func (p *programStatus) report(r status) {
 	}
 }
 
-// prompted is called when a shell prompts: what has run in it does so no more. What it has said of its end stands.
+// prompted is called when a shell prompts: what has run in it does so no more. What it has said of
+// its end stands.
 func (p *programStatus) prompted() {
 	p.records = slices.DeleteFunc(p.records, func(r status) bool { return r.state != statusDone && r.state != statusError })
 }
 
-// word is what the records come to. What the program does the root says, whatever its parts do; where there is no root, the record that asks most of a
-// person. That one of the parts is blocked is told beside it, unless the root itself is, or has failed.
+// word is what the records come to. What the program does the root says, whatever its parts do;
+// where there is no root, the record that asks most of a person. That one of the parts is blocked
+// is told beside it, unless the root itself is, or has failed.
 func (p *programStatus) word() word {
 	if len(p.records) == 0 {
 		return word{}

@@ -54,7 +54,8 @@ func TestParseStatus(t *testing.T) {
 	}
 }
 
-// TestStatusReport_DoesNotAllocateForFrequentUpdates: a shim lives for weeks beside a program that draws a spinner.
+// TestStatusReport_DoesNotAllocateForFrequentUpdates: a shim lives for weeks beside a program that
+// draws a spinner.
 func TestStatusReport_DoesNotAllocateForFrequentUpdates(t *testing.T) {
 	spec := shimwire.Spec{TitleWorking: "^w"}
 	s := &shim{spec: spec, titles: newTitles(&spec)}
@@ -80,7 +81,8 @@ func TestParseStatus_TruncatesLongMessages(t *testing.T) {
 	assert.True(t, utf8.ValidString(r.text))
 }
 
-// FuzzParseStatus holds that whatever is understood is fit to be told, and that what a well-meaning program sends is understood.
+// FuzzParseStatus holds that whatever is understood is fit to be told, and that what a well-meaning
+// program sends is understood.
 func FuzzParseStatus(f *testing.F) {
 	for _, seed := range []string{"state=idle", "state=blocked:kind=permission:msg=aGk=", "?", "state=clear:id=a/b", "state=done:title=/w==:msg=//8="} {
 		f.Add([]byte(seed))

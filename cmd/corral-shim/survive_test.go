@@ -33,7 +33,8 @@ func TestShim_SurvivesSignals(t *testing.T) {
 	assert.Equal(t, 7, s.status().Value)
 }
 
-// TestSocket_IsRecreatedOnSIGUSR1: it makes another one when somebody misses it, also in a directory that was removed with it. Who is connected stays so.
+// TestSocket_IsRecreatedOnSIGUSR1: it makes another one when somebody misses it, also in a
+// directory that was removed with it. Who is connected stays so.
 func TestSocket_IsRecreatedOnSIGUSR1(t *testing.T) {
 	h := newHome(t, "sh", "-c", "read a; exit 7")
 	s := h.show()
@@ -75,7 +76,8 @@ func TestSocket_IsRecreatedOnSIGUSR1(t *testing.T) {
 	assert.Equal(t, 7, s.ends())
 }
 
-// TestExitStatus_RecordsSIGTERMOfTheScope: that all of the scope was is recorded, also where a daemon is there, which may end before it learns of that.
+// TestExitStatus_RecordsSIGTERMOfTheScope: that all of the scope was is recorded, also where a
+// daemon is there, which may end before it learns of that.
 func TestExitStatus_RecordsSIGTERMOfTheScope(t *testing.T) {
 	for _, row := range []struct {
 		name                  string
@@ -154,7 +156,8 @@ func TestConnections_AreLimited(t *testing.T) {
 	require.ErrorIs(t, err, errClosed)
 	refused.close()
 	first.close()
-	// The slot is free as soon as the shim has seen the end of the connection: an answer to another one tells that.
+	// The slot is free as soon as the shim has seen the end of the connection: an answer to another
+	// one tells that.
 	for {
 		if fd, err = dial(h.spec.Socket); err != nil {
 			require.NoError(t, err)
@@ -223,8 +226,9 @@ func TestSocket_LeavesReplacementInPlace(t *testing.T) {
 	assert.FileExists(t, h.spec.Socket)
 }
 
-// TestShim_NeedsNoNewThreadsWhileRunning takes from a shim that runs the right to make another thread, as an agent does that uses up the scope's TasksMax.
-// Whatever comes then has to go as always.
+// TestShim_NeedsNoNewThreadsWhileRunning takes from a shim that runs the right to make another
+// thread, as an agent does that uses up the scope's TasksMax. Whatever comes then has to go as
+// always.
 func TestShim_NeedsNoNewThreadsWhileRunning(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty -echo; prlimit --pid $PPID --nproc=0:0 && echo taken away; while read a; do seq 20000; echo $a; done; exit 11")
 	s := h.show(h.ordinary()) // who may do everything is not held to RLIMIT_NPROC

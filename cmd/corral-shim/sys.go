@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls of the steady state are raw: none of them blocks, and an ordinary one would wake the runtime's monitor thread each time the
-// process was idle before, which then looks around for half a millisecond.
+// The calls of the steady state are raw: none of them blocks, and an ordinary one would wake the
+// runtime's monitor thread each time the process was idle before, which then looks around for half
+// a millisecond.
 
 func sysRead(fd int, b []byte) (int, unix.Errno) {
 	for {
@@ -67,7 +68,8 @@ func sysAccept(fd int) (int, unix.Errno) {
 	return int(n), 0
 }
 
-// sysPeer returns the process that has made a connection, by its id in our pid namespace: 0 if it has none there (SO_PEERCRED in unix(7)).
+// sysPeer returns the process that has made a connection, by its id in our pid namespace: 0 if it
+// has none there (SO_PEERCRED in unix(7)).
 func sysPeer(fd int) (int32, unix.Errno) {
 	var peer unix.Ucred
 	size := uint32(unsafe.Sizeof(peer))
@@ -88,9 +90,9 @@ func sysSetTimer(fd int, value *unix.ItimerSpec) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(fd), 0, uintptr(unsafe.Pointer(value)), 0, 0, 0)
 }
 
-// sysUnread returns how many bytes wait in the terminal fd for its reader, or that this cannot be found out. What was written to the
-// other side is handed on by a kernel thread, which a busy machine may run late: poll(2) of a terminal waits for that (n_tty_poll), and
-// TIOCINQ does not.
+// sysUnread returns how many bytes wait in the terminal fd for its reader, or that this cannot be
+// found out. What was written to the other side is handed on by a kernel thread, which a busy
+// machine may run late: poll(2) of a terminal waits for that (n_tty_poll), and TIOCINQ does not.
 func sysUnread(fd int) (int, unix.Errno) {
 	var n int32
 	poll := unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
@@ -99,8 +101,8 @@ func sysUnread(fd int) (int, unix.Errno) {
 	return int(n), e
 }
 
-// sysLinks tells how many names the file fd has: none if it was removed. One of which that cannot be told has one. No server is asked for it, where the file
-// is on one.
+// sysLinks tells how many names the file fd has: none if it was removed. One of which that cannot
+// be told has one. No server is asked for it, where the file is on one.
 func sysLinks(fd int) uint32 {
 	var st unix.Statx_t
 	path := [1]byte{}
@@ -112,7 +114,8 @@ func sysLinks(fd int) uint32 {
 	return st.Nlink
 }
 
-// sysDefaultSignal sets a signal to SIG_DFL: all of struct sigaction is zero, whose size differs between architectures but is never larger.
+// sysDefaultSignal sets a signal to SIG_DFL: all of struct sigaction is zero, whose size differs
+// between architectures but is never larger.
 func sysDefaultSignal(signal uintptr) {
 	var action [4]uint64
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, signal, uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)

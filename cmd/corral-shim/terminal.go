@@ -13,7 +13,8 @@ type innerTerminal struct {
 	slave  int // our own descriptor, to ask what is unread; it keeps the master from reporting a hangup when the agent closes its own
 }
 
-// openInner makes the agent's terminal with the settings and the size of the pane's, if there is one.
+// openInner makes the agent's terminal with the settings and the size of the pane's, if there is
+// one.
 func openInner(mode *unix.Termios, size *unix.Winsize) (innerTerminal, error) {
 	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -41,7 +42,8 @@ func (t innerTerminal) openSlave(flags int) (int, error) {
 	return int(fd), nil
 }
 
-// sane are the settings of a new terminal that nobody has changed (see stty(1), sane), for an agent that starts without a pane.
+// sane are the settings of a new terminal that nobody has changed (see stty(1), sane), for an agent
+// that starts without a pane.
 func sane() *unix.Termios {
 	t := &unix.Termios{
 		Iflag: unix.BRKINT | unix.ICRNL | unix.IXON | unix.IMAXBEL | unix.IUTF8,
@@ -60,7 +62,8 @@ func sane() *unix.Termios {
 	return t
 }
 
-// raw is mode with every byte passed as it is: what the keys mean, and what happens to line ends, is decided by the agent's own terminal.
+// raw is mode with every byte passed as it is: what the keys mean, and what happens to line ends,
+// is decided by the agent's own terminal.
 func raw(mode *unix.Termios) *unix.Termios {
 	t := *mode
 	t.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON | unix.IXOFF
@@ -82,7 +85,8 @@ type pane struct {
 	joined   *conn // of the shim that runs in the pane, nil if it is this one
 }
 
-// openPane opens the terminal that fd refers to once more, so that making it non-blocking is nobody else's business. What is no terminal is no pane.
+// openPane opens the terminal that fd refers to once more, so that making it non-blocking is nobody
+// else's business. What is no terminal is no pane.
 func openPane(fd int) pane {
 	p := pane{fd: -1}
 	mode, err := unix.IoctlGetTermios(fd, unix.TCGETS)

@@ -56,7 +56,8 @@ func FuzzCgroupTexts(f *testing.F) {
 	})
 }
 
-// FuzzReadOnlyPages holds that no pages are given back that may have been written to, or are another file's.
+// FuzzReadOnlyPages holds that no pages are given back that may have been written to, or are
+// another file's.
 func FuzzReadOnlyPages(f *testing.F) {
 	f.Add("00400000-00a00000 r-xp 00000000 fe:00 12 /usr/x", "/usr/x")
 	f.Add("00400000-00a00000 rw-p 00000000 fe:00 12 /usr/x", "/usr/x")

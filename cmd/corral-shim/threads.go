@@ -15,15 +15,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spareThreads is how many threads the process makes before the agent starts, beside those that it has. At most two of its goroutines are in
-// calls that block at any time, the loop (in a file's fsync) and the runtime's signal queue, and one more thread may be wanted to run another.
+// spareThreads is how many threads the process makes before the agent starts, beside those that it
+// has. At most two of its goroutines are in calls that block at any time, the loop (in a file's
+// fsync) and the runtime's signal queue, and one more thread may be wanted to run another.
 const spareThreads = 2
 
-// memoryLimit is where the garbage collector begins to work: the steady state allocates nothing, a connection some hundred bytes.
+// memoryLimit is where the garbage collector begins to work: the steady state allocates nothing, a
+// connection some hundred bytes.
 const memoryLimit = 16 << 20 // bytes, all of the runtime's memory
 
-// settle makes the process one that needs nothing more from the system: no periodic collection, all threads that it may ever use.
-// A Go program that cannot have a thread it needs is ended by its runtime, and the agent may use up the scope's TasksMax.
+// settle makes the process one that needs nothing more from the system: no periodic collection, all
+// threads that it may ever use. A Go program that cannot have a thread it needs is ended by its
+// runtime, and the agent may use up the scope's TasksMax.
 func settle() error {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(memoryLimit)
@@ -46,8 +49,8 @@ func settle() error {
 	return unix.Close(p[1])
 }
 
-// giveBack returns the pages of the program's own file that only the start has needed. They come back
-// from the page cache as they are used.
+// giveBack returns the pages of the program's own file that only the start has needed. They come
+// back from the page cache as they are used.
 func giveBack() {
 	smaps, err := os.Open("/proc/self/smaps")
 	if err != nil {
@@ -63,10 +66,10 @@ func giveBack() {
 	}
 }
 
-// filePages returns the bounds of the read-only mappings of a file, from the text of proc_pid_smaps(5),
-// that differ from the file in no page. In a position-independent executable the dynamic linker has written
-// the addresses into some of them before they became read-only (RELRO, ld(1)): giving those back would
-// undo the relocation.
+// filePages returns the bounds of the read-only mappings of a file, from the text of
+// proc_pid_smaps(5), that differ from the file in no page. In a position-independent executable the
+// dynamic linker has written the addresses into some of them before they became read-only (RELRO,
+// ld(1)): giving those back would undo the relocation.
 func filePages(smaps io.Reader, file string) iter.Seq2[uint64, uint64] {
 	return func(yield func(from, to uint64) bool) {
 		var from, to uint64

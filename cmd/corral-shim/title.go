@@ -17,7 +17,8 @@ func newTitles(spec *shimwire.Spec) titles {
 	return titles{ready: compiled(spec.TitleReady), working: compiled(spec.TitleWorking), blocked: compiled(spec.TitleBlocked)}
 }
 
-// compiled returns the expression, nil if it is empty or none. The daemon has told of one that is none where it was written.
+// compiled returns the expression, nil if it is empty or none. The daemon has told of one that is
+// none where it was written.
 func compiled(expression string) *regexp.Regexp {
 	if expression == "" {
 		return nil

@@ -93,7 +93,8 @@ func (m *tmux) shows(want func(screen string) bool) string {
 	}
 }
 
-// showsEnd waits until the pane shows the line about the end of the agent, and returns the screen without it.
+// showsEnd waits until the pane shows the line about the end of the agent, and returns the screen
+// without it.
 func (m *tmux) showsEnd(how string) string {
 	m.t.Helper()
 	line := shimwire.ExitLinePrefix + "agent " + how + ". Restart or log: corralctl attach shop"
@@ -181,7 +182,8 @@ func TestPane_ClosedOrLost(t *testing.T) {
 	}
 }
 
-// TestTmuxServer_DiesDuringOutput: the shim finds that out by a write that fails, with output in its hands that is still to be kept.
+// TestTmuxServer_DiesDuringOutput: the shim finds that out by a write that fails, with output in
+// its hands that is still to be kept.
 func TestTmuxServer_DiesDuringOutput(t *testing.T) {
 	for n := range 8 {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

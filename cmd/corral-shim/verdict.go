@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// verdictTime is how long a tmux server may take to die after it closed a pane. One that then still runs, and still keeps a connection, was
-// told to close the pane.
+// verdictTime is how long a tmux server may take to die after it closed a pane. One that then still
+// runs, and still keeps a connection, was told to close the pane.
 const verdictTime = time.Second
 
 // tmuxServer is the server whose pane shows the agent, as the pane's $TMUX names it.
@@ -48,8 +48,9 @@ func cutLast(s string, sep byte) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// dying asks the server whether it lives. It returns true if it is known to be dead or about to die, or if it is not known at all; else the
-// answer comes as an event, of its pidfd or of the probe's end, or not at all, which means that it lives.
+// dying asks the server whether it lives. It returns true if it is known to be dead or about to
+// die, or if it is not known at all; else the answer comes as an event, of its pidfd or of the
+// probe's end, or not at all, which means that it lives.
 func (s *tmuxServer) dying() bool {
 	if s.pidfd <= 0 || s.ended() {
 		return true

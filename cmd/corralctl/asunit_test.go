@@ -198,7 +198,8 @@ func TestAsUnit_SurvivesDaemonRestarts(t *testing.T) {
 	u.becomes("long", "failed exit-code 5")
 }
 
-// An agent that runs again and again, and what is done when it fails: docs/man/corral@.service.5.md has them as examples.
+// An agent that runs again and again, and what is done when it fails: docs/man/corral@.service.5.md
+// has them as examples.
 func TestAsUnit_WorksWithTimersAndOnFailure(t *testing.T) {
 	u := newUnits(t)
 	u.file("corral@nightly.timer", "[Timer]\nOnActiveSec=0\nOnUnitInactiveSec=200ms\nAccuracySec=1ms\n")

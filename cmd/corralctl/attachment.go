@@ -34,11 +34,13 @@ type attachment struct {
 const (
 	// detachTime bounds how long a tmux client may take to give the terminal back.
 	detachTime = 2 * time.Second
-	// settleTime bounds how long the daemon may take to notice that a tmux server or its session is gone.
+	// settleTime bounds how long the daemon may take to notice that a tmux server or its session is
+	// gone.
 	settleTime = 5 * time.Second
 )
 
-// attach shows the session's terminal until the person detaches. Where its agent has ended, it shows what is left and asks what to do.
+// attach shows the session's terminal until the person detaches. Where its agent has ended, it
+// shows what is left and asks what to do.
 func (c *ctl) attach(ctx context.Context, id string, o attachOptions) error {
 	a := &attachment{c: c, id: id, options: o, signals: make(chan os.Signal, 8)}
 	signal.Notify(a.signals, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM)
@@ -51,8 +53,9 @@ func (c *ctl) attach(ctx context.Context, id string, o attachOptions) error {
 	return err
 }
 
-// unlimited returns a context for what a person decides: --timeout= limits how long corrald may take, not for how long somebody is attached. The connection to
-// the bus, which ends with the context that it was made with, is made again.
+// unlimited returns a context for what a person decides: --timeout= limits how long corrald may
+// take, not for how long somebody is attached. The connection to the bus, which ends with the
+// context that it was made with, is made again.
 func (a *attachment) unlimited(ctx context.Context) context.Context {
 	if a.c.client != nil {
 		_ = a.c.client.Close()
@@ -62,7 +65,8 @@ func (a *attachment) unlimited(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// once attaches, or asks what to do about a session that has ended. It returns whether the session is to be looked at again.
+// once attaches, or asks what to do about a session that has ended. It returns whether the session
+// is to be looked at again.
 func (a *attachment) once(ctx context.Context) (again bool, err error) {
 	bus, err := a.c.connect(ctx)
 	if err != nil {
@@ -107,7 +111,8 @@ func (a *attachment) cannot(err error) error {
 	return a.c.cannot("attach to", a.id, err)
 }
 
-// isOver tells whether a session has no terminal that a person could use as it is: its agent has ended or never ran, its tmux server has died, or it is frozen.
+// isOver tells whether a session has no terminal that a person could use as it is: its agent has
+// ended or never ran, its tmux server has died, or it is frozen.
 func isOver(s client.Session) bool {
 	switch s.State {
 	case "stale":
@@ -120,7 +125,8 @@ func isOver(s client.Session) bool {
 	return s.Frozen || wording.Ended(s.State)
 }
 
-// settled waits for the end of a start or a stop, during which a session may have no terminal. Refused is why it cannot be attached to.
+// settled waits for the end of a start or a stop, during which a session may have no terminal.
+// Refused is why it cannot be attached to.
 func (a *attachment) settled(ctx context.Context, before client.Session, refused error) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -136,8 +142,9 @@ func (a *attachment) settled(ctx context.Context, before client.Session, refused
 	return true, nil
 }
 
-// join runs the tmux client until the person detaches or the agent ends. The client has the terminal meanwhile: it is in the foreground as well, and the keys,
-// the window's changes of size and a hangup reach it by themselves.
+// join runs the tmux client until the person detaches or the agent ends. The client has the
+// terminal meanwhile: it is in the foreground as well, and the keys, the window's changes of size
+// and a hangup reach it by themselves.
 func (a *attachment) join(ctx context.Context, argv, environment []string) (again bool, err error) {
 	if err := a.c.out.Flush(); err != nil {
 		return false, err
@@ -190,7 +197,8 @@ func (a *attachment) detached(ctx context.Context) (again bool, err error) {
 	return false, nil
 }
 
-// lost waits until the daemon knows as well that the session has lost its tmux server, or its place in that, or has another one: somebody may have restarted it.
+// lost waits until the daemon knows as well that the session has lost its tmux server, or its place
+// in that, or has another one: somebody may have restarted it.
 func (a *attachment) lost(ctx context.Context) (again bool, err error) {
 	restoreScreen(a.c.outTTY)
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
@@ -221,7 +229,8 @@ const (
 	caught                   // it was ended by a signal to corralctl
 )
 
-// runClient runs the tmux client. Ended reports the end of the session's agent, or an error where the session was removed.
+// runClient runs the tmux client. Ended reports the end of the session's agent, or an error where
+// the session was removed.
 func (a *attachment) runClient(argv, environment []string, ended <-chan error) (status int, by overBy, err error) {
 	terminal := int(a.c.in.Fd())
 	modes, err := unix.IoctlGetTermios(terminal, unix.TCGETS)
@@ -273,8 +282,9 @@ func (a *attachment) runClient(argv, environment []string, ended <-chan error) (
 	}
 }
 
-// waitStoppable waits for a child and returns its exit code. When a stop signal stops the child, as tmux's suspend-client does, corralctl is stopped as well, so
-// that the shell takes the terminal back; both are continued together.
+// waitStoppable waits for a child and returns its exit code. When a stop signal stops the child, as
+// tmux's suspend-client does, corralctl is stopped as well, so that the shell takes the terminal
+// back; both are continued together.
 func waitStoppable(pid int) int {
 	for {
 		var status unix.WaitStatus
@@ -294,8 +304,8 @@ func waitStoppable(pid int) int {
 	}
 }
 
-// stopSelf has this process stopped by a signal, and returns once it was continued. Another thread may get the signal, later. In a process group that no shell would
-// continue, SIGTSTP is ignored.
+// stopSelf has this process stopped by a signal, and returns once it was continued. Another thread
+// may get the signal, later. In a process group that no shell would continue, SIGTSTP is ignored.
 func stopSelf(sig unix.Signal) {
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, unix.SIGCONT)
@@ -315,7 +325,8 @@ func signalCode(sig os.Signal) int {
 	return exitFailed
 }
 
-// serverHas asks the tmux server of a command to attach whether it still has the session. One that does not answer has it as far as is known.
+// serverHas asks the tmux server of a command to attach whether it still has the session. One that
+// does not answer has it as far as is known.
 func serverHas(argv, environment []string) bool {
 	at := slices.Index(argv, "attach-session")
 	if at < 0 {
@@ -330,14 +341,16 @@ func serverHas(argv, environment []string) bool {
 	return command.Run() == nil || ctx.Err() != nil
 }
 
-// eraseMessage removes the line that a tmux client prints as it exits: what has happened is reported in the words of corralctl.
+// eraseMessage removes the line that a tmux client prints as it exits: what has happened is
+// reported in the words of corralctl.
 func (a *attachment) eraseMessage(line string) {
 	if t := a.c.outTTY; t != nil && !t.dumb && len(line) < t.width {
 		fmt.Fprint(a.c.out, "\x1b[A\r\x1b[2K")
 	}
 }
 
-// restoreScreen leaves the alternate screen and switches off what tmux has a terminal report, for a server that could not do it any more. See xterm's ctlseqs.
+// restoreScreen leaves the alternate screen and switches off what tmux has a terminal report, for a
+// server that could not do it any more. See xterm's ctlseqs.
 func restoreScreen(t *terminal) {
 	if t != nil && !t.dumb {
 		fmt.Fprint(os.Stdout, "\x1b[?1049l\x1b[?1000;1002;1003;1004;1006;2004l\x1b[>4m\x1b[?1l\x1b>\x1b[?25h\x1b[m\x1b(B\r")
@@ -347,8 +360,9 @@ func restoreScreen(t *terminal) {
 // errRemoved is the error of following a session that was removed.
 var errRemoved = errors.New("it was removed")
 
-// follow watches a session over a connection of its own until it is as wanted. It outlives the daemon, and starts none. Errors: errRemoved,
-// NoSuchSession, that of ctx, those of wanted, and those of a connection that cannot be made.
+// follow watches a session over a connection of its own until it is as wanted. It outlives the
+// daemon, and starts none. Errors: errRemoved, NoSuchSession, that of ctx, those of wanted, and
+// those of a connection that cannot be made.
 func (c *ctl) follow(ctx context.Context, id string, wanted func(context.Context, *lastingWatch, client.Session) (bool, error)) error {
 	own := &ctl{globals: c.globals, name: c.name, err: io.Discard}
 	watch := &lastingWatch{c: own, ids: []string{id}, away: func(string) {}}

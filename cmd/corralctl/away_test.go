@@ -20,8 +20,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// ending plays a daemon between the end of its loop and that of its connection, when it answers that it is shutting down: the real one is there for
-// some microseconds only.
+// ending plays a daemon between the end of its loop and that of its connection, when it answers
+// that it is shutting down: the real one is there for some microseconds only.
 type ending struct {
 	t       *testing.T
 	conn    *dbus.Conn

@@ -12,7 +12,8 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// cgroupRoots are where the unified control group hierarchy is mounted: alone, or beside the old ones.
+// cgroupRoots are where the unified control group hierarchy is mounted: alone, or beside the old
+// ones.
 var cgroupRoots = []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}
 
 // process is one process of a control group.
@@ -35,7 +36,8 @@ func (p process) command() string {
 	return wording.ShellWords(p.argv)
 }
 
-// groupProcesses returns the processes in a control group of this machine and in the groups below it, in the order of their pids.
+// groupProcesses returns the processes in a control group of this machine and in the groups below
+// it, in the order of their pids.
 func groupProcesses(group string) []process {
 	var processes []process
 	for _, root := range cgroupRoots {
@@ -71,7 +73,8 @@ func groupProcesses(group string) []process {
 	return processes
 }
 
-// readProcess reads what a process runs. One that is gone, or that waits to be reaped, has no arguments to be read and does not count.
+// readProcess reads what a process runs. One that is gone, or that waits to be reaped, has no
+// arguments to be read and does not count.
 func readProcess(pid int) (process, bool) {
 	directory := filepath.Join("/proc", strconv.Itoa(pid))
 	name, _ := proc.ReadFile(filepath.Join(directory, "comm"))

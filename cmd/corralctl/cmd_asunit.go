@@ -14,7 +14,8 @@ import (
 	"github.com/corrald/corral/internal/bus"
 )
 
-// asUnitVerb is what corral@ID.service runs, corral@.service(5). It has no summary: it is no word for people.
+// asUnitVerb is what corral@ID.service runs, corral@.service(5). It has no summary: it is no word
+// for people.
 var asUnitVerb = verb{name: "as-unit", args: "ID", options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
 	if len(args) != 1 {
 		return usagef("as-unit", "as-unit: expected one ID")
@@ -30,8 +31,8 @@ var asUnitVerb = verb{name: "as-unit", args: "ID", options: plainVerb(func(ctx c
 	return err
 })}
 
-// asUnit is one session for as long as its unit is active. The agent is no child of it: it runs in the session's scope, as ever, and goes on if this process
-// or the daemon is killed.
+// asUnit is one session for as long as its unit is active. The agent is no child of it: it runs in
+// the session's scope, as ever, and goes on if this process or the daemon is killed.
 type asUnit struct {
 	c       *ctl
 	watch   *lastingWatch
@@ -42,8 +43,9 @@ type asUnit struct {
 	status  string         // as systemd was told it last
 }
 
-// live starts the session, or joins one that lives, and returns once it has ended: nil where systemd is to find the unit inactive, else a failure with the
-// agent's own exit code. It outlives the daemon and the bus.
+// live starts the session, or joins one that lives, and returns once it has ended: nil where
+// systemd is to find the unit inactive, else a failure with the agent's own exit code. It outlives
+// the daemon and the bus.
 func (u *asUnit) live(ctx context.Context) error {
 	err := u.watch.listen(ctx)
 	if err == nil {
@@ -64,7 +66,8 @@ func (u *asUnit) live(ctx context.Context) error {
 	return u.end()
 }
 
-// begin has the session run: one that was suspended goes on, one that lives is joined, any other is started afresh.
+// begin has the session run: one that was suspended goes on, one that lives is joined, any other is
+// started afresh.
 func (u *asUnit) begin(ctx context.Context) error {
 	for {
 		u.c.client.Environment = nil // a unit has none but the manager's

@@ -42,7 +42,8 @@ var attachVerb = verb{
 	},
 }
 
-// The answers that can be given in advance to the question what to do about a session whose agent has ended.
+// The answers that can be given in advance to the question what to do about a session whose agent
+// has ended.
 const (
 	answerResume   = "resume"
 	answerRestart  = "restart"
@@ -67,7 +68,8 @@ func (o attachOptions) words() []string {
 // onTerminal tells whether a person is asked, and answers, on a terminal.
 func (c *ctl) onTerminal() bool { return c.outTTY != nil && openTerminal(c.in) != nil }
 
-// noTerminal is why nobody can attach here, and what shows the session all the same. That there is no such session is told first.
+// noTerminal is why nobody can attach here, and what shows the session all the same. That there is
+// no such session is told first.
 func (c *ctl) noTerminal(ctx context.Context, words []string) error {
 	f := &failure{exitFailed, "cannot attach: standard input is not a terminal", "corralctl list"}
 	if len(words) == 0 || c.host != "" {
@@ -106,8 +108,9 @@ func (c *ctl) attachTo(ctx context.Context, args []string, o attachOptions) erro
 	return c.attach(ctx, id, o)
 }
 
-// attachable is the session that is meant when none is named: the only one that waits, or else the only one whose turn has ended, else the only one that
-// lives, else what the user chooses; "" if that is none.
+// attachable is the session that is meant when none is named: the only one that waits, or else the
+// only one whose turn has ended, else the only one that lives, else what the user chooses; "" if
+// that is none.
 func (c *ctl) attachable(ctx context.Context) (string, error) {
 	bus, err := c.connect(ctx)
 	if err != nil {
@@ -142,7 +145,8 @@ func (c *ctl) attachable(ctx context.Context) (string, error) {
 	return c.pick(live)
 }
 
-// ownSession is the session that corralctl runs in, as a program that its agent has started, "" if there is none.
+// ownSession is the session that corralctl runs in, as a program that its agent has started, "" if
+// there is none.
 func (c *ctl) ownSession(ctx context.Context, bus *client.Client) string {
 	if c.host != "" || !concerned() {
 		return ""
@@ -154,7 +158,8 @@ func (c *ctl) ownSession(ctx context.Context, bus *client.Client) string {
 	return id
 }
 
-// refuseOwn keeps a session's terminal from being shown in itself, where what is shown is output that is shown again, and drives all else out of its log.
+// refuseOwn keeps a session's terminal from being shown in itself, where what is shown is output
+// that is shown again, and drives all else out of its log.
 func (c *ctl) refuseOwn(ctx context.Context, bus *client.Client, id, doing string) error {
 	if c.ownSession(ctx, bus) != id {
 		return nil
@@ -162,7 +167,8 @@ func (c *ctl) refuseOwn(ctx context.Context, bus *client.Client, id, doing strin
 	return &failure{code: exitFailed, message: fmt.Sprintf("cannot %s %q: this is a terminal of that session itself", doing, id)}
 }
 
-// attachEnvironment is the caller's environment with the variables that the daemon named. Inside of another tmux ours nests: with TMUX set it would refuse.
+// attachEnvironment is the caller's environment with the variables that the daemon named. Inside of
+// another tmux ours nests: with TMUX set it would refuse.
 func attachEnvironment(environment, variables []string) []string {
 	replaced := []string{"TMUX=", "TMUX_PANE="}
 	for _, entry := range variables {

@@ -42,7 +42,8 @@ var catVerb = verb{name: "cat", args: "AGENT…", summary: "Show the files that 
 		return failed.first()
 	})}
 
-// agentFiles are the files that define an agent, as the daemon finds them. Errors: *failure, without what was to be done.
+// agentFiles are the files that define an agent, as the daemon finds them. Errors: *failure,
+// without what was to be done.
 func agentFiles(name string) ([]string, error) {
 	unknown := &failure{exitFailed, "no such agent", "corralctl agents"}
 	if !config.ValidName(name) {
@@ -55,7 +56,8 @@ func agentFiles(name string) ([]string, error) {
 	return files, err
 }
 
-// maxDefinition bounds what is read of a file of configuration, in bytes: more than counts, so that what is too long can be shown and edited.
+// maxDefinition bounds what is read of a file of configuration, in bytes: more than counts, so that
+// what is too long can be shown and edited.
 const maxDefinition = 16 << 20
 
 // showFile prints a file below its name, as systemctl cat does.

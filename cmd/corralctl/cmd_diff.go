@@ -32,8 +32,8 @@ type diffOptions struct {
 	stat, nameOnly bool
 }
 
-// run shows a session's changes. Git runs in this process's environment, as if the user had typed git diff, but executes nothing that the repository names: an agent
-// can have written to it.
+// run shows a session's changes. Git runs in this process's environment, as if the user had typed
+// git diff, but executes nothing that the repository names: an agent can have written to it.
 func (o *diffOptions) run(ctx context.Context, c *ctl, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -141,7 +141,8 @@ func diffTitle(s client.Session, diff *worktree.Diff) string {
 	return fmt.Sprintf("%s since %.10s, the last commit", title, diff.Base)
 }
 
-// startDiffPager puts the pager behind stdout that git would use: GIT_PAGER, or what the user's configuration of git names.
+// startDiffPager puts the pager behind stdout that git would use: GIT_PAGER, or what the user's
+// configuration of git names.
 func (c *ctl) startDiffPager(configured string) {
 	c.startPager()
 	if c.pager == nil {
@@ -155,8 +156,9 @@ func (c *ctl) startDiffPager(configured string) {
 	}
 }
 
-// diffWriter puts a title before a diff. On a terminal it colours the diff as git does, and escapes what a file has of control characters: an agent must not be
-// able to hide its changes. Elsewhere the diff stays as it is, since git can apply it.
+// diffWriter puts a title before a diff. On a terminal it colours the diff as git does, and escapes
+// what a file has of control characters: an agent must not be able to hide its changes. Elsewhere
+// the diff stays as it is, since git can apply it.
 type diffWriter struct {
 	c        *ctl
 	title    string
@@ -202,7 +204,8 @@ const (
 
 var hunk = regexp.MustCompile(`^@@ -[0-9]+(?:,([0-9]+))? \+[0-9]+(?:,([0-9]+))? @@`)
 
-// colour is that of a line, by its place in the diff: a line of a file can look like a line of the diff.
+// colour is that of a line, by its place in the diff: a line of a file can look like a line of the
+// diff.
 func (w *diffWriter) colour(line string) string {
 	if w.old > 0 || w.new > 0 {
 		switch {

@@ -142,7 +142,8 @@ func (c *ctl) printFindings(findings []finding) {
 	}
 }
 
-// doctorLines is a text in lines that fit behind an indentation in the terminal, broken between words; one line where there is no terminal.
+// doctorLines is a text in lines that fit behind an indentation in the terminal, broken between
+// words; one line where there is no terminal.
 func (c *ctl) doctorLines(text string, indent int) []string {
 	text = wording.Printable(text)
 	if c.outTTY == nil || c.full || c.outTTY.width <= 0 {
@@ -151,7 +152,8 @@ func (c *ctl) doctorLines(text string, indent int) []string {
 	return wrapped(text, c.outTTY.width-indent)
 }
 
-// mark is the sign that a finding begins with: in a terminal a coloured one, elsewhere its level as a word.
+// mark is the sign that a finding begins with: in a terminal a coloured one, elsewhere its level as
+// a word.
 func (c *ctl) mark(level string) string {
 	if c.outTTY == nil || c.plain {
 		return fmt.Sprintf("%-*s", len(levelFault), level)

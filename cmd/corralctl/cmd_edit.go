@@ -23,7 +23,8 @@ import (
 	"github.com/corrald/corral/internal/unitproperty"
 )
 
-// discarded begins what stands below a drop-in while it is edited. It is below so that lines have the numbers that they will have in the file.
+// discarded begins what stands below a drop-in while it is edited. It is below so that lines have
+// the numbers that they will have in the file.
 const discarded = "### Edits below this comment will be discarded"
 
 const blank = " \t\r\n"
@@ -47,7 +48,8 @@ var editVerb = verb{name: "edit", args: "AGENT", summary: "Change an agent's def
 		return c.edited(ctx, e, text, changed)
 	})}
 
-// editAndSave lets the user edit, and saves what has changed. Of a text that cannot be saved the draft is kept, and the error says where.
+// editAndSave lets the user edit, and saves what has changed. Of a text that cannot be saved the
+// draft is kept, and the error says where.
 func (c *ctl) editAndSave(ctx context.Context, e *edit) (text []byte, changed bool, err error) {
 	dir, err := os.MkdirTemp("", "corralctl-edit-")
 	if err != nil {
@@ -185,7 +187,8 @@ func (c *ctl) edit(ctx context.Context, e *edit, draft string) (text []byte, cha
 	}
 }
 
-// without is what stands above what is to be discarded. Lines in front keep their numbers, so only what follows is trimmed.
+// without is what stands above what is to be discarded. Lines in front keep their numbers, so only
+// what follows is trimmed.
 func (e *edit) without(raw []byte) []byte {
 	if i := bytes.Index(raw, []byte(discarded)); e.dropIn && i >= 0 {
 		raw = raw[:i]
@@ -227,7 +230,8 @@ func lineOf(text []byte, key string) int {
 	return 0
 }
 
-// askAgain tells what is wrong, and asks whether to edit again; if not, it is to be saved as it is. Without a terminal nothing is saved.
+// askAgain tells what is wrong, and asks whether to edit again; if not, it is to be saved as it is.
+// Without a terminal nothing is saved.
 func (c *ctl) askAgain(wrong []string) (bool, error) {
 	if openTerminal(c.in) == nil {
 		return false, errors.New(strings.Join(wrong, "; ") + "; nothing was changed")
@@ -261,8 +265,8 @@ func (c *ctl) askAgain(wrong []string) (bool, error) {
 	}
 }
 
-// runEditor runs the user's editor on a file and waits for it. What Ctrl-C and Ctrl-\\ mean in it is the editor's affair: it would be left behind on a
-// terminal that the shell reads, too.
+// runEditor runs the user's editor on a file and waits for it. What Ctrl-C and Ctrl-\\ mean in it
+// is the editor's affair: it would be left behind on a terminal that the shell reads, too.
 func (c *ctl) runEditor(ctx context.Context, file string) error {
 	words, err := c.editor()
 	if err != nil {

@@ -81,7 +81,8 @@ func shortArgs(args string) string {
 	return short
 }
 
-// verbHelp prints the help of a verb. As many examples are printed as the screen has room for, at least one.
+// verbHelp prints the help of a verb. As many examples are printed as the screen has room for, at
+// least one.
 func (c *ctl) verbHelp(cmd *cobra.Command) {
 	var text strings.Builder
 	for _, args := range strings.Split(strings.TrimPrefix(cmd.Use, cmd.Name()), " | ") {
@@ -104,8 +105,8 @@ func (c *ctl) verbHelp(cmd *cobra.Command) {
 	}
 }
 
-// verbOptions are the verb's own options, then those of every verb that mean something special to it, with that. The others are named, without those that
-// mean nothing to it.
+// verbOptions are the verb's own options, then those of every verb that mean something special to
+// it, with that. The others are named, without those that mean nothing to it.
 func (c *ctl) verbOptions(cmd *cobra.Command) string {
 	options := pflag.NewFlagSet("", pflag.ContinueOnError)
 	options.SortFlags = false
@@ -148,7 +149,8 @@ func (c *ctl) exampleHelp(examples []string) string {
 	return lines.String()
 }
 
-// optionHelp is an entry for each option. What stands in backquotes in an option's usage names its value. A meaning that is not "" replaces the usage.
+// optionHelp is an entry for each option. What stands in backquotes in an option's usage names its
+// value. A meaning that is not "" replaces the usage.
 func optionHelp(f *pflag.FlagSet, meaning func(name string) string) string {
 	var names, usages []string
 	width := 0
@@ -180,7 +182,8 @@ func optionHelp(f *pflag.FlagSet, meaning func(name string) string) string {
 	return lines.String()
 }
 
-// reflowed is a text whose paragraphs are wrapped for the screen. Lines that begin with a blank stay.
+// reflowed is a text whose paragraphs are wrapped for the screen. Lines that begin with a blank
+// stay.
 func reflowed(text string) string {
 	var lines, paragraph []string
 	end := func() {

@@ -48,7 +48,8 @@ func activityOf(s client.Session) string {
 	return s.Activity
 }
 
-// isVerb makes a verb that prints the answer for each session, unless quiet, and exits with 0 if it is so of any; else with no, or 4 if one is not known.
+// isVerb makes a verb that prints the answer for each session, unless quiet, and exits with 0 if it
+// is so of any; else with no, or 4 if one is not known.
 func isVerb(name, summary string, ask func(*pflag.FlagSet) question) verb {
 	return verb{name: name, args: "ID…", summary: summary, options: func(f *pflag.FlagSet) action {
 		q := ask(f)

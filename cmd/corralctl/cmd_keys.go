@@ -42,7 +42,8 @@ var sendKeysVerb = verb{name: "send-keys", args: "ID KEY…", summary: "Press ke
 		}
 	}}
 
-// keyNames returns the keys of words: those that they name, or their characters. The session is for what the error suggests.
+// keyNames returns the keys of words: those that they name, or their characters. The session is for
+// what the error suggests.
 func keyNames(session string, words []string, literal bool) ([]string, error) {
 	var names []string
 	for _, word := range words {
@@ -83,7 +84,8 @@ var (
 
 type answerMethod func(ctx context.Context, id string) error
 
-// answerVerb makes a verb that answers a permission. Each session is named: nobody approves what they have not looked at.
+// answerVerb makes a verb that answers a permission. Each session is named: nobody approves what
+// they have not looked at.
 func answerVerb(name, summary string, method func(*ctl) answerMethod) verb {
 	details := "It presses the keys that the agent's definition has for it, and only while the session waits for a permission.\n"
 	return verb{name: name, args: "ID…", summary: summary, details: details, options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
@@ -104,7 +106,8 @@ func answerVerb(name, summary string, method func(*ctl) answerMethod) verb {
 	})}
 }
 
-// refusedInput is the failure of what was sent to a session. For a suspended one the hint is resume.
+// refusedInput is the failure of what was sent to a session. For a suspended one the hint is
+// resume.
 func (c *ctl) refusedInput(ctx context.Context, id, resume string, err error) *failure {
 	f := c.cannot("send to", id, err)
 	if dbusapi.ShortErrorName(err) != dbusapi.InvalidState {

@@ -39,7 +39,8 @@ var killVerb = verb{name: "kill", args: "ID…", summary: "Send a signal to a se
 	})(f)
 }}
 
-// populated are the sessions that have processes: those that live, and those whose agent has ended and left some.
+// populated are the sessions that have processes: those that live, and those whose agent has ended
+// and left some.
 func (c *ctl) populated(ctx context.Context) ([]string, error) {
 	bus, err := c.connect(ctx)
 	if err != nil {

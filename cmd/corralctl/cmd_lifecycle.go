@@ -23,7 +23,8 @@ var (
 	archiveVerb = lifecycleVerb("archive", "Hide ended sessions from lists and keep their records", "Archiving", "ArchiveSession", (*client.Client).ArchiveSession)
 )
 
-// lifecycleVerb makes a verb that calls a method of the Manager, which takes nothing but an id; doing is the word for its progress.
+// lifecycleVerb makes a verb that calls a method of the Manager, which takes nothing but an id;
+// doing is the word for its progress.
 func lifecycleVerb(name, summary, doing, method string, call func(*client.Client, context.Context, string) error) verb {
 	options := plainVerb
 	if confirmed[name] != "" {

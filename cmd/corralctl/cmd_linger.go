@@ -14,7 +14,8 @@ import (
 	"github.com/corrald/corral/internal/logind"
 )
 
-// passwordTimeout bounds how long a person may take over the password that the login manager asks for.
+// passwordTimeout bounds how long a person may take over the password that the login manager asks
+// for.
 const passwordTimeout = 2 * time.Minute
 
 var lingerVerb = verb{name: "linger", args: "[on|off]", summary: "Show or set whether sessions keep running after logout", options: plainVerb(

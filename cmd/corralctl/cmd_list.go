@@ -126,8 +126,8 @@ func (c *ctl) readList(ctx context.Context) (sessionList, error) {
 	return list, nil
 }
 
-// sessionsWithTotal returns everything that is known of all sessions from few calls: that they go on running is announced nowhere, and so is not in the answer
-// that has all the rest.
+// sessionsWithTotal returns everything that is known of all sessions from few calls: that they go
+// on running is announced nowhere, and so is not in the answer that has all the rest.
 func (c *ctl) sessionsWithTotal(ctx context.Context, bus *client.Client) ([]client.Session, error) {
 	rows := make(chan []dbusapi.SessionRowEx, 1)
 	go func() {
@@ -148,7 +148,8 @@ func (c *ctl) sessionsWithTotal(ctx context.Context, bus *client.Client) ([]clie
 	return sessions, err
 }
 
-// readTable asks for what a table of sessions shows: of a daemon that does not know the one call for it, for everything.
+// readTable asks for what a table of sessions shows: of a daemon that does not know the one call
+// for it, for everything.
 func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, error) {
 	rows, err := bus.ListSessionsEx(ctx)
 	if dbusapi.ShortErrorName(err) == dbusapi.UnknownMethod {
@@ -198,7 +199,8 @@ func take[T any](more map[string]dbus.Variant, name string, target *T) {
 	}
 }
 
-// listed returns whether a session belongs into the list, as a function. A word that is the id of a session names that one alone, also if it is archived.
+// listed returns whether a session belongs into the list, as a function. A word that is the id of a
+// session names that one alone, also if it is archived.
 func (c *ctl) listed(all []client.Session, words, states []string) func(client.Session) bool {
 	ids := map[string]bool{}
 	var patterns []string
@@ -226,8 +228,8 @@ func (c *ctl) listed(all []client.Session, words, states []string) func(client.S
 	}
 }
 
-// maxDetail is how many columns of what an agent asks a table shows, also where it is not printed on
-// a terminal: a question may have 2048 bytes.
+// maxDetail is how many columns of what an agent asks a table shows, also where it is not printed
+// on a terminal: a question may have 2048 bytes.
 const maxDetail = 80
 
 func (c *ctl) printList(list sessionList, columns []listColumn, view listView) {
@@ -288,7 +290,8 @@ func listSign(s client.Session) cell {
 	return cell{sign, colour}
 }
 
-// footer is the line below the table: "7 sessions, 1 waiting, 2 turns ended, 1 failed, 1 stale. Lingering is off. 1 problem: corralctl status."
+// footer is the line below the table: "7 sessions, 1 waiting, 2 turns ended, 1 failed, 1 stale.
+// Lingering is off. 1 problem: corralctl status."
 func footer(list sessionList) string {
 	counts := map[string]int{}
 	for _, s := range list.sessions {

@@ -144,7 +144,8 @@ func (w *lineWriter) Write(text []byte) (int, error) {
 	return w.Writer.Write(text)
 }
 
-// playback is what the log is written into, and what is closed at its end: as text, unless raw, and shortened to the last lines, if so many only are wanted.
+// playback is what the log is written into, and what is closed at its end: as text, unless raw, and
+// shortened to the last lines, if so many only are wanted.
 func (o *logsOptions) playback(out io.Writer) (*playback, io.Closer) {
 	sink := o.sink(out)
 	p := &playback{sink: sink}
@@ -154,7 +155,8 @@ func (o *logsOptions) playback(out io.Writer) (*playback, io.Closer) {
 	return p, sink
 }
 
-// sink is what the log is written into to be shown: cleaned, unless raw, and shortened to the last lines, if so many only are wanted.
+// sink is what the log is written into to be shown: cleaned, unless raw, and shortened to the last
+// lines, if so many only are wanted.
 func (o *logsOptions) sink(out io.Writer) io.WriteCloser {
 	var end io.WriteCloser = unclosed{out}
 	if o.lines >= 0 {
@@ -166,7 +168,8 @@ func (o *logsOptions) sink(out io.Writer) io.WriteCloser {
 	return chain{transcript.New(printed{end}), end}
 }
 
-// printed is a writer of an agent's text, of which nothing acts on a terminal. What is written at once ends with a whole character.
+// printed is a writer of an agent's text, of which nothing acts on a terminal. What is written at
+// once ends with a whole character.
 type printed struct{ io.Writer }
 
 func (p printed) Write(text []byte) (int, error) {
@@ -235,7 +238,8 @@ func (l *lastLines) Close() error {
 	return nil
 }
 
-// showJournal replaces this process by journalctl: systemd's records about the scopes, and corrald's.
+// showJournal replaces this process by journalctl: systemd's records about the scopes, and
+// corrald's.
 func (o *logsOptions) showJournal(ctx context.Context, c *ctl, ids []string) error {
 	command := []string{"journalctl", "--user"}
 	for _, id := range ids {

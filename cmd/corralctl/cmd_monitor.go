@@ -35,13 +35,17 @@ var monitorVerb = verb{name: "monitor", summary: "Print a line for each change o
 
 var monitorFormats = []string{"plain", "json", "waybar", "i3bar", "polybar"}
 
-// teller writes what monitor has to tell, in one of the formats. Sessions that it is given it does not keep.
+// teller writes what monitor has to tell, in one of the formats. Sessions that it is given it does
+// not keep.
 type teller interface {
-	// began is called at the beginning, with the sessions that there are; nil where there is no daemon.
+	// began is called at the beginning, with the sessions that there are; nil where there is no
+	// daemon.
 	began(sessions map[string]client.Session) error
-	// changed tells that a session is new (before is nil), changed, or was removed (after is nil); all has the sessions as they are now.
+	// changed tells that a session is new (before is nil), changed, or was removed (after is nil); all
+	// has the sessions as they are now.
 	changed(before, after *client.Session, all map[string]client.Session) error
-	// gone tells that there is no daemon; back, that there is one again, with the sessions that it has: the differences follow as changes.
+	// gone tells that there is no daemon; back, that there is one again, with the sessions that it
+	// has: the differences follow as changes.
 	gone() error
 	back(all map[string]client.Session) error
 }
@@ -71,7 +75,8 @@ type monitor struct {
 	absent bool // it was told that there is no daemon
 }
 
-// monitor tells until nobody reads it any more. A daemon, a bus or a connection to another machine that is lost is waited for.
+// monitor tells until nobody reads it any more. A daemon, a bus or a connection to another machine
+// that is lost is waited for.
 func (c *ctl) monitor(ctx context.Context, t teller) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -225,7 +230,8 @@ func (m *monitor) apply(ctx context.Context, event client.Event) error {
 	return nil // what else is told is among the properties
 }
 
-// older tells whether properties were announced before the session was read. The time of day does not tell: it is set, and what comes back is as it was before.
+// older tells whether properties were announced before the session was read. The time of day does
+// not tell: it is set, and what comes back is as it was before.
 func older(properties client.Properties, s client.Session) bool {
 	at, ok := properties["StateChangeTimestampMonotonic"].Value().(uint64)
 	return ok && at < s.StateChangeTimestampMonotonic

@@ -60,7 +60,8 @@ var peekVerb = verb{name: "peek", args: "ID…", summary: "Show a session's scre
 	}
 }}
 
-// instead is the command that helps where a session has nothing to show: another verb, once it has run.
+// instead is the command that helps where a session has nothing to show: another verb, once it has
+// run.
 func (c *ctl) instead(ctx context.Context, verb, id string) string {
 	if s, err := c.client.Session(ctx, id); err == nil && s.NRuns == 0 {
 		verb = "start"

@@ -19,7 +19,8 @@ import (
 	"github.com/corrald/corral/internal/proc"
 )
 
-// An agent waits for its hooks, so nothing here may take long, whatever has become of bus and daemon.
+// An agent waits for its hooks, so nothing here may take long, whatever has become of bus and
+// daemon.
 const (
 	reportTimeout  = 250 * time.Millisecond
 	payloadTimeout = 100 * time.Millisecond
@@ -77,7 +78,8 @@ func (o *reportOptions) run(ctx context.Context, c *ctl, args []string) error {
 	return c.reportActivity(ctx, o.Report, "")
 }
 
-// runFrom reports what a hook of a known agent is handed: on standard input, or, as Codex hands it to `notify`, as the last argument.
+// runFrom reports what a hook of a known agent is handed: on standard input, or, as Codex hands it
+// to `notify`, as the last argument.
 func (o *reportOptions) runFrom(ctx context.Context, c *ctl, args []string) error {
 	if agentHooks[o.from] == nil {
 		return usagef("report", "unknown agent %q for --from; known are: %s", o.from, strings.Join(slices.Sorted(maps.Keys(agentHooks)), " "))
@@ -109,17 +111,20 @@ func (o *reportOptions) runFrom(ctx context.Context, c *ctl, args []string) erro
 	return c.reportActivity(ctx, r, only)
 }
 
-// concerned tells whether there is anything to report of: a process of a session, or one that was started for one and has left it, which the daemon tells.
-// Everybody else is spared the way to the bus.
+// concerned tells whether there is anything to report of: a process of a session, or one that was
+// started for one and has left it, which the daemon tells. Everybody else is spared the way to the
+// bus.
 func concerned() bool {
 	group, err := proc.ReadFile("/proc/self/cgroup")
 	return err == nil && inSession(string(group)) || os.Getenv(sessionVariable) != ""
 }
 
-// sessionVariable is what a session's agent, and all that it starts, has in its environment: the session's id.
+// sessionVariable is what a session's agent, and all that it starts, has in its environment: the
+// session's id.
 const sessionVariable = "CORRAL_SESSION"
 
-// inSession tells whether a process whose /proc/PID/cgroup this is belongs to a session, which spares everybody else the way to the bus.
+// inSession tells whether a process whose /proc/PID/cgroup this is belongs to a session, which
+// spares everybody else the way to the bus.
 func inSession(group string) bool {
 	for part := range strings.FieldsFuncSeq(group, func(r rune) bool { return r == '/' || r == '\n' }) {
 		if strings.HasPrefix(part, "app-corral-") && strings.HasSuffix(part, ".scope") {
@@ -129,8 +134,9 @@ func inSession(group string) bool {
 	return false
 }
 
-// reportActivity tells the daemon. That there is none, or that it has no time, is nothing that an agent could do anything about. With a conversation
-// named, only what is told of that one counts: the session's has to be it.
+// reportActivity tells the daemon. That there is none, or that it has no time, is nothing that an
+// agent could do anything about. With a conversation named, only what is told of that one counts:
+// the session's has to be it.
 func (c *ctl) reportActivity(ctx context.Context, r client.Report, conversation string) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
@@ -163,7 +169,8 @@ type hookPayload struct {
 	ThreadID         string // Codex
 }
 
-// readInput reads what a hook is given, nil if that is too much or does not end. Whatever it is, it is no reason to fail.
+// readInput reads what a hook is given, nil if that is too much or does not end. Whatever it is, it
+// is no reason to fail.
 func readInput(in io.Reader) []byte {
 	read := make(chan []byte, 1)
 	go func() {

@@ -145,7 +145,8 @@ func (r *runOptions) fill(c *ctl) error {
 	return nil
 }
 
-// workspace is the directory asked for, absolute, with its symbolic links as they were given: os.Getwd takes $PWD where that is the same directory.
+// workspace is the directory asked for, absolute, with its symbolic links as they were given:
+// os.Getwd takes $PWD where that is the same directory.
 func (r *runOptions) workspace(c *ctl) (string, error) {
 	if filepath.IsAbs(r.directory) {
 		return filepath.Clean(r.directory), nil
@@ -160,7 +161,8 @@ func (r *runOptions) workspace(c *ctl) (string, error) {
 	return filepath.Join(here, r.directory), nil
 }
 
-// variables is the session's own environment, -E. The caller's goes along with the first run, and never to another machine.
+// variables is the session's own environment, -E. The caller's goes along with the first run, and
+// never to another machine.
 func (r *runOptions) variables() ([]string, error) {
 	var variables []string
 	for _, entry := range r.environment {
@@ -199,7 +201,8 @@ func parseLabels(texts []string) (map[string]string, error) {
 	return labels, nil
 }
 
-// checkLabel refuses a value that would mean nothing, of the one label that means something to corrald.
+// checkLabel refuses a value that would mean nothing, of the one label that means something to
+// corrald.
 func checkLabel(key, value string) error {
 	if key != config.NotifyLabel || value == "" {
 		return nil
@@ -320,12 +323,14 @@ func (r *runOptions) announce(c *ctl, agent, id string) {
 	}
 }
 
-// scopeName is the name of a session's scope while it has one. It is part of what Corral promises, so that people can write drop-ins for it.
+// scopeName is the name of a session's scope while it has one. It is part of what Corral promises,
+// so that people can write drop-ins for it.
 func scopeName(agent, id string) string {
 	return "app-corral-" + agent + "-" + id + ".scope"
 }
 
-// cannotRun is cannotCreate, with the agent, or the command, that was probably meant by an agent that is not there.
+// cannotRun is cannotCreate, with the agent, or the command, that was probably meant by an agent
+// that is not there.
 func (r *runOptions) cannotRun(ctx context.Context, c *ctl, bus *client.Client, agent string, err error) error {
 	f := c.cannotCreate(r.program, r.spec.ID, err)
 	if dbusapi.ShortErrorName(err) != dbusapi.NoSuchAgent {
@@ -349,7 +354,8 @@ func (r *runOptions) cannotRun(ctx context.Context, c *ctl, bus *client.Client, 
 	return f
 }
 
-// cannotCreate says why there is no session of a program, or none that runs, with the command that helps.
+// cannotCreate says why there is no session of a program, or none that runs, with the command that
+// helps.
 func (c *ctl) cannotCreate(program, id string, err error) *failure {
 	f := c.cannot("run", program, err)
 	switch short := dbusapi.ShortErrorName(err); {

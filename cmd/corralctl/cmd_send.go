@@ -12,7 +12,8 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// maxText bounds what is read from standard input as text for an agent, in bytes; the daemon has a limit of its own.
+// maxText bounds what is read from standard input as text for an agent, in bytes; the daemon has a
+// limit of its own.
 const maxText = 16 << 20
 
 var sendVerb = verb{name: "send", args: "ID TEXT", summary: "Type a text into a session and press Enter",

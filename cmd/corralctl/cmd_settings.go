@@ -28,7 +28,8 @@ var enableVerb = verb{name: "enable", args: "ID…", summary: "Resume sessions a
 	}
 }}
 
-// setOnLogin sets what happens with sessions at login, and says so of each by text, a format for its id.
+// setOnLogin sets what happens with sessions at login, and says so of each by text, a format for
+// its id.
 func (c *ctl) setOnLogin(ctx context.Context, words []string, how, text string) error {
 	var set sync.Map
 	err := c.each(ctx, words, "", func(ctx context.Context, id string) error {

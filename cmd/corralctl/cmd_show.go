@@ -118,7 +118,8 @@ func (s shower) print(c *ctl, properties client.Properties) {
 	}
 }
 
-// propertyText writes a property's value on one line: numbers and times as they are, lists so that a shell would read them back.
+// propertyText writes a property's value on one line: numbers and times as they are, lists so that
+// a shell would read them back.
 func propertyText(value any) string {
 	switch v := value.(type) {
 	case string:

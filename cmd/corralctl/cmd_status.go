@@ -43,7 +43,8 @@ type statusOf struct {
 	strays    []dbusapi.Stray
 }
 
-// sessionsStatus shows the sessions; the code is 3 if the first of them is not active, 4 if there is none such, as systemctl's.
+// sessionsStatus shows the sessions; the code is 3 if the first of them is not active, 4 if there
+// is none such, as systemctl's.
 func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) error {
 	sessions, err := c.known(ctx)
 	if err != nil {
@@ -83,8 +84,8 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 }
 
 // saw tells corrald that a person has seen what a session needs: one that they named, and looked at
-// on a terminal. A script that reads the status is not a person. It returns when the session expires
-// from then on.
+// on a terminal. A script that reads the status is not a person. It returns when the session
+// expires from then on.
 func (c *ctl) saw(ctx context.Context, s client.Session, words []string) (expires uint64) {
 	if c.outTTY == nil || len(words) == 0 || s.Attention == "" || s.AttentionAcknowledged {
 		return s.ExpireTimestamp
@@ -97,7 +98,8 @@ func (c *ctl) saw(ctx context.Context, s client.Session, words []string) (expire
 	return s.ExpireTimestamp
 }
 
-// matchAll returns the ids that words name, all of them for --all, and the code of the first word that names none, after having said so.
+// matchAll returns the ids that words name, all of them for --all, and the code of the first word
+// that names none, after having said so.
 func (c *ctl) matchAll(words []string, sessions []known) (ids []string, code int) {
 	var failed failures
 	for _, word := range words {
@@ -115,7 +117,8 @@ func (c *ctl) matchAll(words []string, sessions []known) (ids []string, code int
 	return unique(ids), failed.code
 }
 
-// lastLines are the last lines of the session's screen, or of its log where nothing is shown there any more.
+// lastLines are the last lines of the session's screen, or of its log where nothing is shown there
+// any more.
 func (c *ctl) lastLines(ctx context.Context, s client.Session, lines uint32) string {
 	if lines == 0 || s.State == "created" {
 		return ""
@@ -223,7 +226,8 @@ func (c *ctl) printStatus(status statusOf) {
 	}
 }
 
-// printPlace writes where the session works: of a worktree also of which repository, on which branch.
+// printPlace writes where the session works: of a worktree also of which repository, on which
+// branch.
 func (c *ctl) printPlace(s client.Session) {
 	if s.Worktree == "" || s.Repository == "" {
 		c.field("Workspace", "%s", c.fitPath(wording.OnBranch(s.WorkingDirectory, s.Worktree), statusIndent))
@@ -288,7 +292,8 @@ func (c *ctl) runs(s client.Session, now time.Time) string {
 	return text
 }
 
-// printRuns writes a line for each of the last runs, if there was more than one: when it began, for how long it lived, and what became of it.
+// printRuns writes a line for each of the last runs, if there was more than one: when it began, for
+// how long it lived, and what became of it.
 func (c *ctl) printRuns(s client.Session) {
 	const most = 5
 	if len(s.Runs) < 2 {

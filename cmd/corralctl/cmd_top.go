@@ -16,7 +16,8 @@ import (
 	"github.com/corrald/corral/internal/config"
 )
 
-// topDetails leaves the keys to the program itself and to the manual: they are more than a screen of help has room for.
+// topDetails leaves the keys to the program itself and to the manual: they are more than a screen
+// of help has room for.
 const topDetails = `Sessions that need a person are at the top, with the reason; below is the screen of the selected session. The line at the bottom names the
 keys that matter for it, ? all of them, as does KEYS OF TOP in corralctl(1). The columns, the grouping and the size of the preview are remembered in
 $XDG_STATE_HOME/corral/top.json.
@@ -85,11 +86,13 @@ func (c *ctl) topOptions(bus *client.Client, sort string) top.Options {
 	}
 }
 
-// returnPrompt waits until the user has read what is on the terminal, which top would otherwise cover at once.
+// returnPrompt waits until the user has read what is on the terminal, which top would otherwise
+// cover at once.
 const returnPrompt = `printf '\nPress Enter to return to top. '; read -r line </dev/tty`
 
-// pagedCommand is a command that shows what a verb prints about a session, and returns once the user has read it: by a pager that waits, however little
-// there is. diff chooses its pager, as git does, and colours for a terminal, itself.
+// pagedCommand is a command that shows what a verb prints about a session, and returns once the
+// user has read it: by a pager that waits, however little there is. diff chooses its pager, as git
+// does, and colours for a terminal, itself.
 func (c *ctl) pagedCommand(verb, id string) *exec.Cmd {
 	pager, less := chosenPager(), "RSMK"
 	if verb == "logs" {

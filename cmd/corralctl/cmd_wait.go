@@ -53,7 +53,8 @@ type waiter struct {
 	ends     map[string]error // of those that need not be waited for any more
 }
 
-// waitFor waits until each session has ended, or is as until says. The events are a subscription made earlier, nil if there is none yet.
+// waitFor waits until each session has ended, or is as until says. The events are a subscription
+// made earlier, nil if there is none yet.
 func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan client.Event) error {
 	ctx, cancel := c.limited(ctx)
 	defer cancel()
@@ -123,7 +124,8 @@ func (w *waiter) waiting(ids []string) []string {
 	})
 }
 
-// printEnd writes on a terminal how a session has ended, and what its last run has taken, as systemd-run --wait does.
+// printEnd writes on a terminal how a session has ended, and what its last run has taken, as
+// systemd-run --wait does.
 func (w *waiter) printEnd(ctx context.Context, c *ctl, id string) {
 	s := w.sessions[id]
 	if len(w.until) > 0 || c.errTTY == nil || c.quiet || c.wantsJSON() || s == nil || !wording.Ended(s.State) {
@@ -136,7 +138,8 @@ func (w *waiter) printEnd(ctx context.Context, c *ctl, id string) {
 	fmt.Fprintf(c.err, "%s\n", wording.Printable(endText(*s)))
 }
 
-// endText is how a session has ended: "Session build: failed (exit-code, exit 3) after 2m 15s; CPU 12.301s, memory peak 212.4M".
+// endText is how a session has ended: "Session build: failed (exit-code, exit 3) after 2m 15s; CPU
+// 12.301s, memory peak 212.4M".
 func endText(s client.Session) string {
 	text := fmt.Sprintf("Session %s: %s", s.Id, s.State)
 	switch how := cmp.Or(outcome.Short(s.Result, int(s.ExecMainStatus)), exitText(s)); {
@@ -272,7 +275,8 @@ func (w *waiter) look(ctx context.Context, s client.Session) error {
 	return err
 }
 
-// reached tells whether a session is as it is waited for to be. One that a daemon which ends has left running is only called suspended.
+// reached tells whether a session is as it is waited for to be. One that a daemon which ends has
+// left running is only called suspended.
 func (w *waiter) reached(s client.Session) bool {
 	if s.State == "suspended" && s.AgentAlive {
 		return false
@@ -313,7 +317,8 @@ func (a *absence) over() {
 	}
 }
 
-// endError is the exit code of an ended session, with its reason where that is not the agent's own code or signal.
+// endError is the exit code of an ended session, with its reason where that is not the agent's own
+// code or signal.
 func endError(s client.Session) error {
 	if s.State == "failed" && endCode(s) == exitFailed && s.Result != "exit-code" {
 		return &failure{code: exitFailed, message: fmt.Sprintf("%q has failed: %s", s.Id, s.Reason)}
@@ -323,7 +328,8 @@ func endError(s client.Session) error {
 
 const exited, killed, dumped = 1, 2, 3 // CLD_EXITED, CLD_KILLED, CLD_DUMPED
 
-// endCode is the exit code that tells how an ended session ended, as a shell's would tell of a command.
+// endCode is the exit code that tells how an ended session ended, as a shell's would tell of a
+// command.
 func endCode(s client.Session) int {
 	switch {
 	case s.State == "completed", s.State == "archived" && s.Result == "success" && s.ExecMainCode == exited && s.ExecMainStatus == 0:

@@ -53,8 +53,8 @@ func (c *ctl) why(ctx context.Context, id string) error {
 	return nil
 }
 
-// printWhy writes how the session is and who says so, and then what told what, a line each; a subject is named in the first of its lines. What does not
-// count is not as bright as what does.
+// printWhy writes how the session is and who says so, and then what told what, a line each; a
+// subject is named in the first of its lines. What does not count is not as bright as what does.
 func (c *ctl) printWhy(s client.Session, told []dbusapi.Explanation, now time.Time) {
 	if !c.noLegend && !c.plain {
 		id := wording.Printable(s.Id)
@@ -78,7 +78,8 @@ func (c *ctl) printWhy(s client.Session, told []dbusapi.Explanation, now time.Ti
 	c.printTable(t)
 }
 
-// headline says in a sentence what the table comes to: "running (waiting: permission), reported by osc7501 12s ago".
+// headline says in a sentence what the table comes to: "running (waiting: permission), reported by
+// osc7501 12s ago".
 func headline(s client.Session, left func(client.Session) int, told []dbusapi.Explanation, now time.Time) string {
 	text := wording.StateText(s, left, now)
 	for _, e := range told {
@@ -89,7 +90,8 @@ func headline(s client.Session, left func(client.Session) int, told []dbusapi.Ex
 	return text
 }
 
-// decides tells whether this is the row that says what the agent does, or, if it wants a person, why.
+// decides tells whether this is the row that says what the agent does, or, if it wants a person,
+// why.
 func decides(s client.Session, e dbusapi.Explanation) bool {
 	switch e.Subject {
 	case "activity":

@@ -11,7 +11,8 @@ func (c *ctl) dot(s client.Session) string {
 	return c.paint(colour, sign)
 }
 
-// left is leftovers, where the sessions are this machine's: on another one's they are not seen, and what is here under the same name is another session's.
+// left is leftovers, where the sessions are this machine's: on another one's they are not seen, and
+// what is here under the same name is another session's.
 func (c *ctl) left(s client.Session) int {
 	if c.host != "" {
 		return 0

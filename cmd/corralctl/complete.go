@@ -21,7 +21,8 @@ import (
 //go:generate sh -c "go run . completion zsh >../../packaging/completions/_corralctl"
 //go:generate sh -c "go run . completion fish >../../packaging/completions/corralctl.fish"
 
-// completionVerb prints what a shell reads to complete corralctl's command lines: a script that asks `corralctl __complete`, which is cobra's.
+// completionVerb prints what a shell reads to complete corralctl's command lines: a script that
+// asks `corralctl __complete`, which is cobra's.
 var completionVerb = verb{name: "completion", args: "bash|zsh|fish|powershell", summary: "Print the completion script of a shell", options: plainVerb(
 	func(_ context.Context, c *ctl, args []string) error {
 		if len(args) != 1 {
@@ -43,7 +44,8 @@ var completionVerb = verb{name: "completion", args: "bash|zsh|fish|powershell", 
 // completeTimeout bounds how long a person who pressed Tab waits for the daemon.
 const completeTimeout = 500 * time.Millisecond
 
-// completeValues has cobra complete the arguments and the values of options, by the names that help has for them. The words are those of the command line.
+// completeValues has cobra complete the arguments and the values of options, by the names that help
+// has for them. The words are those of the command line.
 func (c *ctl) completeValues(words []string) {
 	completeOptions(c.commands.PersistentFlags(), c.commands)
 	if verb := c.verbOf(words); verb != nil {
@@ -85,7 +87,8 @@ func (c *ctl) verbOf(words []string) *cobra.Command {
 	return nil
 }
 
-// assigned returns the words with an equals sign before the value of a short option: of -n5 cobra would take 5 for the option whose value is completed.
+// assigned returns the words with an equals sign before the value of a short option: of -n5 cobra
+// would take 5 for the option whose value is completed.
 func (c *ctl) assigned(words []string) []string {
 	words = slices.Clone(words)
 	cmd := cmp.Or(c.verbOf(words), c.commands)
@@ -109,7 +112,8 @@ func (c *ctl) assigned(words []string) []string {
 	return words
 }
 
-// completeOptions has the values of options completed. What an option is for is shown without the backquotes around the name of its value.
+// completeOptions has the values of options completed. What an option is for is shown without the
+// backquotes around the name of its value.
 func completeOptions(options *pflag.FlagSet, cmd *cobra.Command) {
 	options.VisitAll(func(option *pflag.Flag) {
 		kind, usage := pflag.UnquoteUsage(option)

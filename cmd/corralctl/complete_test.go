@@ -35,7 +35,8 @@ var typed = []struct{ line, words string }{
 	{"corralctl report wai→--reas→perm→", "report waiting --reason permission"},
 }
 
-// shells are how each shell is started on a terminal, so that it reads the completion and what is typed.
+// shells are how each shell is started on a terminal, so that it reads the completion and what is
+// typed.
 var shells = map[string]struct {
 	command string
 	files   map[string]string // in the home directory
@@ -76,7 +77,8 @@ func TestCompletionsAsTheyAreTyped(t *testing.T) {
 	}
 }
 
-// unspaced leaves out what shells differ in: blanks at the end of a line, doubled ones, and the slash after a directory.
+// unspaced leaves out what shells differ in: blanks at the end of a line, doubled ones, and the
+// slash after a directory.
 func unspaced(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -113,7 +115,8 @@ func TestCompletionsInFish(t *testing.T) {
 	assert.Contains(t, out, "echo", "a command of the system")
 }
 
-// completionStage is a stage with a session that runs, one that has ended, an agent and a directory.
+// completionStage is a stage with a session that runs, one that has ended, an agent and a
+// directory.
 func completionStage(t *testing.T) *stage {
 	t.Helper()
 	stage := newStage(t)

@@ -55,7 +55,8 @@ func values(kind string, option *pflag.Flag, args []string) []choice {
 	return nil
 }
 
-// wanted tells for which sessions a verb can do something, by state and what is in the way; a verb that is not here takes every session.
+// wanted tells for which sessions a verb can do something, by state and what is in the way; a verb
+// that is not here takes every session.
 var wanted = map[string]func(dbusapi.SessionRow) bool{
 	"start": idle,
 	"resume": func(s dbusapi.SessionRow) bool {
@@ -71,7 +72,8 @@ var wanted = map[string]func(dbusapi.SessionRow) bool{
 func live(s dbusapi.SessionRow) bool { return !wording.Ended(s.State) }
 func idle(s dbusapi.SessionRow) bool { return wording.Ended(s.State) && s.State != "archived" }
 
-// ids are the sessions that the verb can do something with, from the daemon or, if none runs, from the disk. None is started for that.
+// ids are the sessions that the verb can do something with, from the daemon or, if none runs, from
+// the disk. None is started for that.
 func (c *ctl) ids(ctx context.Context, cmd *cobra.Command) []choice {
 	want := wanted[cmd.Name()]
 	if want == nil {
@@ -144,7 +146,8 @@ func unitPropertyNames() []choice {
 	return only(names...)
 }
 
-// variableNames are those of the caller's environment; a value is written after one, or it is passed on as it is.
+// variableNames are those of the caller's environment; a value is written after one, or it is
+// passed on as it is.
 func variableNames() []choice {
 	var names []string
 	for _, entry := range os.Environ() {

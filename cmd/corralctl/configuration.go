@@ -7,7 +7,8 @@ import (
 	"github.com/corrald/corral/internal/config"
 )
 
-// configDirs are the directories of configuration, the first one wins: those that the corrald beside this program looks in.
+// configDirs are the directories of configuration, the first one wins: those that the corrald
+// beside this program looks in.
 func configDirs() []string {
 	self, err := ownPath()
 	if err != nil {

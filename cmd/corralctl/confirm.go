@@ -13,7 +13,8 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// confirmed are the verbs that ask on a terminal before they do something with several sessions that nobody has named one by one, with the word for it.
+// confirmed are the verbs that ask on a terminal before they do something with several sessions
+// that nobody has named one by one, with the word for it.
 var confirmed = map[string]string{"rm": "Remove", "stop": "Stop", "kill": "Signal", "archive": "Archive", "restart": "Restart"}
 
 // askingVerb adds --yes to a verb of confirmed.
@@ -36,8 +37,8 @@ func (c *ctl) isMass(words, ids []string) bool {
 	return c.every || len(words) == 0 || len(ids) > 1 && slices.ContainsFunc(words, isPattern)
 }
 
-// confirm asks on a terminal whether to go on with these sessions, unless --yes was given. Without a terminal nobody is asked. Where the answer is no the error
-// is an exit code.
+// confirm asks on a terminal whether to go on with these sessions, unless --yes was given. Without
+// a terminal nobody is asked. Where the answer is no the error is an exit code.
 func (c *ctl) confirm(ctx context.Context, ids []string) error {
 	if c.yes || c.errTTY == nil || openTerminal(c.in) == nil {
 		return nil

@@ -19,7 +19,8 @@ import (
 	"github.com/corrald/corral/internal/config"
 )
 
-// ctl is one invocation of corralctl: its global options, its streams, and its connection once a verb asked for it.
+// ctl is one invocation of corralctl: its global options, its streams, and its connection once a
+// verb asked for it.
 type ctl struct {
 	globals
 	name     string   // of the verb
@@ -105,8 +106,9 @@ func run(ctx context.Context, args []string, in, out, errs *os.File) int {
 	return code
 }
 
-// dispatch reads the options before the verb, and has cobra find the verb, read its options and run it. Without a verb the sessions are listed. Cobra
-// would not see the verb in `-qH HOST list`, and would take options of the verb before it.
+// dispatch reads the options before the verb, and has cobra find the verb, read its options and run
+// it. Without a verb the sessions are listed. Cobra would not see the verb in `-qH HOST list`, and
+// would take options of the verb before it.
 func (c *ctl) dispatch(ctx context.Context, args []string) error {
 	root := c.newCommands()
 	c.commands = root
@@ -169,7 +171,8 @@ func (c *ctl) connect(ctx context.Context) (*client.Client, error) {
 	return c.client, err
 }
 
-// print writes to stdout, with control characters of the arguments escaped: they may come from an agent.
+// print writes to stdout, with control characters of the arguments escaped: they may come from an
+// agent.
 func (c *ctl) print(format string, args ...any) {
 	for i, arg := range args {
 		if s, ok := arg.(string); ok {

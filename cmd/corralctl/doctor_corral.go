@@ -62,7 +62,8 @@ func (p *patient) checkDaemon(ctx context.Context) []finding {
 	return findings
 }
 
-// excludedUser returns the error with which Corral is refused to root and other system users, nil where it is not.
+// excludedUser returns the error with which Corral is refused to root and other system users, nil
+// where it is not.
 func excludedUser(ctx context.Context) error {
 	c, err := client.Connect(ctx)
 	if err == nil {
@@ -100,7 +101,8 @@ func askDaemon(ctx context.Context) []finding {
 	return findings
 }
 
-// checkPlaces tells where corrald looks in other places than corralctl does: a shell's start-up file has set what its own environment has not.
+// checkPlaces tells where corrald looks in other places than corralctl does: a shell's start-up
+// file has set what its own environment has not.
 func (p *patient) checkPlaces(ctx context.Context) []finding {
 	var pid uint32
 	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.GetConnectionUnixProcessID", []any{dbusapi.BusName}, &pid)
@@ -128,7 +130,8 @@ func (p *patient) checkPlaces(ctx context.Context) []finding {
 	return findings
 }
 
-// baseDirectory is a value of a variable of the XDG Base Directory Specification, by which a relative one counts as none.
+// baseDirectory is a value of a variable of the XDG Base Directory Specification, by which a
+// relative one counts as none.
 func baseDirectory(value, usual string) string {
 	if filepath.IsAbs(value) {
 		return filepath.Clean(value)
@@ -148,7 +151,8 @@ func checkShim(context.Context) []finding {
 	return []finding{ok("%s", shim)}
 }
 
-// checkConfiguration reads what the daemon reads. A mistake in a line hinders nothing but what the line was for.
+// checkConfiguration reads what the daemon reads. A mistake in a line hinders nothing but what the
+// line was for.
 func (p *patient) checkConfiguration(context.Context) []finding {
 	dirs := configDirs()
 	configured, warnings, err := config.Load(dirs)
@@ -188,7 +192,8 @@ func checkHooks(context.Context) []finding {
 	return findings
 }
 
-// checkState tells whether what happens can be recorded. The limits are where the next log, or the next records, would not fit any more.
+// checkState tells whether what happens can be recorded. The limits are where the next log, or the
+// next records, would not fit any more.
 func checkState(context.Context) []finding {
 	const little, tooLittle = 1 << 30, 64 << 20 // bytes
 	dir := stateDirectory()
@@ -237,7 +242,8 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// checkAgents looks for the agents' programs where run would have them looked for: in the caller's PATH, which goes along.
+// checkAgents looks for the agents' programs where run would have them looked for: in the caller's
+// PATH, which goes along.
 func (p *patient) checkAgents(context.Context) []finding {
 	var found, missing []string
 	for _, name := range slices.Sorted(maps.Keys(p.agents)) {

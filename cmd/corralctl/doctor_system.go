@@ -91,7 +91,8 @@ func (p *patient) managerProperty(ctx context.Context, name string) (string, err
 	return text, err
 }
 
-// owned tells whether somebody has the name on the bus; activatable, whether somebody could be started for it.
+// owned tells whether somebody has the name on the bus; activatable, whether somebody could be
+// started for it.
 func (p *patient) owned(ctx context.Context, name string) bool {
 	var has bool
 	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner", []any{name}, &has)
@@ -179,7 +180,8 @@ func (p *patient) checkControllers(ctx context.Context) []finding {
 	return findings
 }
 
-// controllers are the names of cgroup controllers, as the subject of a sentence: "the memory, pids and cpu controllers are".
+// controllers are the names of cgroup controllers, as the subject of a sentence: "the memory, pids
+// and cpu controllers are".
 func controllers(names []string) string {
 	if last := len(names) - 1; last > 0 {
 		return "the " + strings.Join(names[:last], ", ") + " and " + names[last] + " controllers are"
@@ -271,7 +273,8 @@ func checkLock(ctx context.Context) []finding {
 	return []finding{ok("granted: agents have time to save before a shutdown")}
 }
 
-// checkNotifications looks whether somebody would show them. A server is never started for that: one without a display would hold everybody up.
+// checkNotifications looks whether somebody would show them. A server is never started for that:
+// one without a display would hold everybody up.
 func (p *patient) checkNotifications(ctx context.Context) []finding {
 	const name = "org.freedesktop.Notifications"
 	switch {

@@ -12,7 +12,8 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// TestDoctor_WrapsBetweenWords: a long finding or remedy continues below its beginning, within the terminal; a program that reads the output gets one line.
+// TestDoctor_WrapsBetweenWords: a long finding or remedy continues below its beginning, within the
+// terminal; a program that reads the output gets one line.
 func TestDoctor_WrapsBetweenWords(t *testing.T) {
 	findings := []finding{
 		{Check: "user bus", Level: levelOK, Text: "answers"},

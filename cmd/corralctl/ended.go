@@ -38,7 +38,8 @@ type inquiry struct {
 	why     string
 }
 
-// questionOf returns what can be done about a session in its state. Left is the number of processes that its agent has left behind.
+// questionOf returns what can be done about a session in its state. Left is the number of processes
+// that its agent has left behind.
 func questionOf(s client.Session, left int) inquiry {
 	program := programOf(s)
 	log := answer{choiceLog, 'l', nil, "show everything that it has printed"}
@@ -126,7 +127,8 @@ func (q inquiry) keys() string {
 	return strings.Join(keys, ", ") + " or Enter"
 }
 
-// programOf is the name of the program that a session runs, in printable characters: a file can have any name.
+// programOf is the name of the program that a session runs, in printable characters: a file can
+// have any name.
 func programOf(s client.Session) string {
 	if len(s.Command) == 0 {
 		return wording.Printable(s.Agent)
@@ -211,7 +213,8 @@ func ago(d time.Duration) string {
 	return "just now"
 }
 
-// offer shows the end of a session and does what the person chooses, or what was answered in advance. It returns whether the session is to be looked at again.
+// offer shows the end of a session and does what the person chooses, or what was answered in
+// advance. It returns whether the session is to be looked at again.
 func (a *attachment) offer(ctx context.Context, s client.Session) (again bool, err error) {
 	given := a.options.answer
 	a.options.answer = ""
@@ -255,7 +258,8 @@ func (a *attachment) offer(ctx context.Context, s client.Session) (again bool, e
 	return again, err
 }
 
-// callFor returns the call that does what was chosen, and the words for it in an error and while it takes its time.
+// callFor returns the call that does what was chosen, and the words for it in an error and while it
+// takes its time.
 func callFor(bus *client.Client, s client.Session, what string) (call func(context.Context, string) error, doing, progressive string) {
 	switch {
 	case what == choiceStart || what == answerRestart && s.State == "created":

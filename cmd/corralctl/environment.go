@@ -14,14 +14,16 @@ import (
 	"github.com/corrald/corral/internal/sshagent"
 )
 
-// passedEnvironment returns the entries of the caller's environment that go along with a start: PATH with what the user's shell put into it, the agents' keys
-// and settings, proxies, DISPLAY, LANG; the user manager has none of them when it was started at boot. What is no text cannot be sent and stays
-// behind.
+// passedEnvironment returns the entries of the caller's environment that go along with a start:
+// PATH with what the user's shell put into it, the agents' keys and settings, proxies, DISPLAY,
+// LANG; the user manager has none of them when it was started at boot. What is no text cannot be
+// sent and stays behind.
 func passedEnvironment(environ []string) []string {
 	return slices.DeleteFunc(environment.FromCaller(environ), func(entry string) bool { return !sendable(entry) })
 }
 
-// followAgent has the agents reach the ssh-agent of the login that this is a part of, if it has one. It is no reason not to go on that they do not.
+// followAgent has the agents reach the ssh-agent of the login that this is a part of, if it has
+// one. It is no reason not to go on that they do not.
 func followAgent() {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		_ = sshagent.Follow(filepath.Join(dir, "corral"), os.Getenv("SSH_AUTH_SOCK"))
@@ -35,7 +37,8 @@ type environmentValue struct {
 	Missing   []dbusapi.Variable
 }
 
-// whyEnvironment shows where the variables of the session's last run come from. Of the values it shows PATH's: the others may be secrets, and are kept nowhere.
+// whyEnvironment shows where the variables of the session's last run come from. Of the values it
+// shows PATH's: the others may be secrets, and are kept nowhere.
 func (c *ctl) whyEnvironment(ctx context.Context, id string) error {
 	has, misses, path, err := c.client.Variables(ctx, id)
 	if err != nil {
@@ -61,7 +64,8 @@ func (c *ctl) whyEnvironment(ctx context.Context, id string) error {
 
 var commandNotFound = regexp.MustCompile(`^cannot start "([^"]+)": command "[^/"]+" not found$`)
 
-// searched adds to what kept a session from starting, a command that is in no directory of its PATH, which PATH that was.
+// searched adds to what kept a session from starting, a command that is in no directory of its
+// PATH, which PATH that was.
 func (c *ctl) searched(f *failure) *failure {
 	match := commandNotFound.FindStringSubmatch(f.message)
 	if match == nil || c.client == nil {

@@ -1,7 +1,7 @@
 package main
 
-// examples are what the help of corralctl and of each verb ends with: a command, and after "  # " what it does. The most useful one is the first: there may be
-// no room for others.
+// examples are what the help of corralctl and of each verb ends with: a command, and after " # "
+// what it does. The most useful one is the first: there may be no room for others.
 var examples = map[string][]string{
 	"corralctl": {
 		"corralctl run claude  # run an agent in this directory",

@@ -22,7 +22,8 @@ const (
 	exitTimeout     = 124
 )
 
-// failure is an error that knows its exit code. Without a message nothing is printed: the code says it all.
+// failure is an error that knows its exit code. Without a message nothing is printed: the code says
+// it all.
 type failure struct {
 	code    int
 	message string
@@ -85,7 +86,8 @@ func (c *ctl) there(command string) string {
 	return "corralctl --host=" + c.host + " " + rest
 }
 
-// cannot turns what went wrong while doing something with an object (a session's id, or "") into what is printed about it.
+// cannot turns what went wrong while doing something with an object (a session's id, or "") into
+// what is printed about it.
 func (c *ctl) cannot(doing, object string, err error) *failure {
 	var f *failure
 	if errors.As(err, &f) {
@@ -124,8 +126,8 @@ func (c *ctl) cannot(doing, object string, err error) *failure {
 	return &failure{exitFailed, prefix + ": " + message, hint}
 }
 
-// hintFor is the command that helps with an error of the bus, by its short name; object is the session that it is about, or "". A verb that knows a better
-// one puts it in its place.
+// hintFor is the command that helps with an error of the bus, by its short name; object is the
+// session that it is about, or "". A verb that knows a better one puts it in its place.
 func hintFor(short, object string) string {
 	switch short {
 	case dbusapi.AgentNotInstalled:
@@ -149,7 +151,8 @@ func hintFor(short, object string) string {
 	return ""
 }
 
-// holderHint is the command that shows the session which, by the daemon's sentence, has what another one wants.
+// holderHint is the command that shows the session which, by the daemon's sentence, has what
+// another one wants.
 func holderHint(message string) string {
 	_, rest, _ := strings.Cut(message, "in use by session \"")
 	holder, _, is := strings.Cut(rest, "\"")
@@ -220,7 +223,8 @@ func (c *ctl) unreachable(err error) string {
 	return "corrald is not running"
 }
 
-// startHint is the command that starts a daemon which err says is missing. Where not even a bus is, doctor tells how one comes to have one.
+// startHint is the command that starts a daemon which err says is missing. Where not even a bus is,
+// doctor tells how one comes to have one.
 func (c *ctl) startHint(err error) string {
 	var connect *client.ConnectError
 	var excluded *client.ExcludedError

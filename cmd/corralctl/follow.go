@@ -15,7 +15,8 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-// followLog shows the last lines of a session's log and then what comes, until the session is removed or the user has seen enough.
+// followLog shows the last lines of a session's log and then what comes, until the session is
+// removed or the user has seen enough.
 func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 	manager, err := c.client.Manager(ctx)
 	if err != nil {
@@ -139,7 +140,8 @@ func (f *follower) finish() error {
 	return f.out.out.Flush()
 }
 
-// copy shows what a file has from its position on. A size is on record before what was printed at it.
+// copy shows what a file has from its position on. A size is on record before what was printed at
+// it.
 func (f *follower) copy(file *os.File) error {
 	if f.buffer == nil {
 		f.buffer = make([]byte, 32<<10)
@@ -188,7 +190,8 @@ func (f *follower) drain() error {
 	return f.copy(f.file)
 }
 
-// find finds the place to read on at in a file that was cut at its beginning, which a smaller limit does, or that begins anew.
+// find finds the place to read on at in a file that was cut at its beginning, which a smaller limit
+// does, or that begins anew.
 func (f *follower) find() error {
 	info, err := f.file.Stat()
 	if err != nil {
@@ -225,8 +228,9 @@ func (f *follower) isCurrent(open os.FileInfo) bool {
 	return err == nil && os.SameFile(open, now)
 }
 
-// reopen opens the file that is at the path now, and tells whether it is another one than before. What was added to the one before until it was
-// replaced is shown first, then what came between the two, as far as it is still there.
+// reopen opens the file that is at the path now, and tells whether it is another one than before.
+// What was added to the one before until it was replaced is shown first, then what came between the
+// two, as far as it is still there.
 func (f *follower) reopen() (bool, error) {
 	files, err := f.open()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -256,7 +260,8 @@ func (f *follower) reopen() (bool, error) {
 	return true, nil
 }
 
-// bridge shows what is between the end of the file that was read so far and the begin of the newer one of files, and tells what is missing of it.
+// bridge shows what is between the end of the file that was read so far and the begin of the newer
+// one of files, and tells what is missing of it.
 func (f *follower) bridge(files *logFiles) error {
 	isOpen, err := sameFile(files.older, f.file)
 	if err != nil || isOpen {
@@ -281,7 +286,8 @@ func (f *follower) bridge(files *logFiles) error {
 	return f.copy(files.older)
 }
 
-// tellMissing tells what is missing between two places of the log, if something is or, where sizes say nothing, may be.
+// tellMissing tells what is missing between two places of the log, if something is or, where sizes
+// say nothing, may be.
 func (f *follower) tellMissing(sized bool, from, to int64) error {
 	switch {
 	case !sized:

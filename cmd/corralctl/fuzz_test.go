@@ -47,7 +47,8 @@ func FuzzLabels(f *testing.F) {
 	})
 }
 
-// FuzzMatch: a word names nothing but sessions that there are, each once, and one's own id always itself.
+// FuzzMatch: a word names nothing but sessions that there are, each once, and one's own id always
+// itself.
 func FuzzMatch(f *testing.F) {
 	for _, seed := range []string{"shop", "sh", "s*", "[a-", "shop-?", "*", "", "\\", "[!a]*"} {
 		f.Add(seed)
@@ -114,7 +115,8 @@ func FuzzLastLines(f *testing.F) {
 	})
 }
 
-// FuzzDiff: on a terminal each line of a diff is shown as one line, of which nothing but the colours of the diff acts on the terminal, however it is cut into writes.
+// FuzzDiff: on a terminal each line of a diff is shown as one line, of which nothing but the
+// colours of the diff acts on the terminal, however it is cut into writes.
 func FuzzDiff(f *testing.F) {
 	for _, seed := range []string{
 		"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1 @@\n one\n---- a\n+\x1b[8mtwo\n\\ No newline at end of file\n", "@@ -1 +1 @@\n-a\n+b\n",

@@ -8,8 +8,8 @@ import (
 	"github.com/corrald/corral/internal/config"
 )
 
-// hookEvent is what an agent hands its hook, by the names that the agents have for it. Each field is taken by itself: one that is of another type, with
-// some version, does not spoil the others.
+// hookEvent is what an agent hands its hook, by the names that the agents have for it. Each field
+// is taken by itself: one that is of another type, with some version, does not spoil the others.
 type hookEvent struct {
 	fields map[string]json.RawMessage
 }
@@ -31,13 +31,15 @@ func (e hookEvent) object(name string) (o hookEvent) {
 	return o
 }
 
-// agentHooks has, for each agent whose hooks are understood, what an event of its means. It is false if that is nothing.
+// agentHooks has, for each agent whose hooks are understood, what an event of its means. It is
+// false if that is nothing.
 var agentHooks = map[string]func(event string, e hookEvent) (client.Report, bool){
 	"claude": claudeHook, "codex": codexHook, "copilot": copilotHook, "gemini": geminiHook, "opencode": opencodeHook, "qwen": claudeHook,
 }
 
-// readHook returns what an agent's hook has to report. The event is for those that do not name it in what they hand over, as Copilot. It is false if there
-// is nothing to report, or nothing that could be read.
+// readHook returns what an agent's hook has to report. The event is for those that do not name it
+// in what they hand over, as Copilot. It is false if there is nothing to report, or nothing that
+// could be read.
 func readHook(agent, event string, payload []byte) (r client.Report, ok bool) {
 	var e hookEvent
 	if json.Unmarshal(payload, &e.fields) != nil && event == "" {
@@ -112,7 +114,8 @@ func (e hookEvent) question() string {
 	return questions[0].Question
 }
 
-// claudeNotification is told seconds after the question was: of permissions PermissionRequest tells at once, and more.
+// claudeNotification is told seconds after the question was: of permissions PermissionRequest tells
+// at once, and more.
 func claudeNotification(e hookEvent) (client.Report, bool) {
 	switch e.text("notification_type") {
 	case "elicitation_dialog":
@@ -123,8 +126,9 @@ func claudeNotification(e hookEvent) (client.Report, bool) {
 	return client.Report{}, false
 }
 
-// codexHook: the events of Codex's hooks are those of Claude Code. What `notify` hands over is of a conversation that may not be the session's: Codex has
-// another one make up a title. Whose it is, report looks up.
+// codexHook: the events of Codex's hooks are those of Claude Code. What `notify` hands over is of a
+// conversation that may not be the session's: Codex has another one make up a title. Whose it is,
+// report looks up.
 func codexHook(event string, e hookEvent) (client.Report, bool) {
 	if event == codexTurn {
 		return hasEnded()

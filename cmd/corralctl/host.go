@@ -16,7 +16,8 @@ import (
 
 // connectHost connects to the user's bus on another machine.
 func connectHost(ctx context.Context, host string) (*client.Client, error) {
-	// The bridge's --user is only for containers; the shell there knows where the user's bus is. Without braces, which fish does not take.
+	// The bridge's --user is only for containers; the shell there knows where the user's bus is.
+	// Without braces, which fish does not take.
 	ssh := exec.CommandContext(ctx, "ssh", "-xT", "--", host, "systemd-stdio-bridge", "--bus-path=unix:path=$XDG_RUNTIME_DIR/bus")
 	ssh.Stderr = os.Stderr
 	in, err := ssh.StdinPipe()
@@ -45,8 +46,9 @@ func (b bridge) Close() error {
 	return errors.Join(err, b.ssh.Process.Kill())
 }
 
-// execHost replaces this process by the same verb on the other machine, for what needs a descriptor or a terminal there. The options that every verb
-// takes go along as they were given; words are the others, and the arguments.
+// execHost replaces this process by the same verb on the other machine, for what needs a descriptor
+// or a terminal there. The options that every verb takes go along as they were given; words are the
+// others, and the arguments.
 func (c *ctl) execHost(verb string, words ...string) error {
 	command := []string{"ssh", "--", c.host, "corralctl"}
 	if c.outTTY != nil {

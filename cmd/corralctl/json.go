@@ -14,10 +14,12 @@ import (
 
 func (c *ctl) wantsJSON() bool { return c.json != "" && c.json != "off" }
 
-// prettyJSON tells whether JSON is laid out for people: where that was asked for, and on a terminal where nothing was.
+// prettyJSON tells whether JSON is laid out for people: where that was asked for, and on a terminal
+// where nothing was.
 func (c *ctl) prettyJSON() bool { return c.json == "pretty" || c.json == "auto" && c.outTTY != nil }
 
-// printJSON writes a value as JSON; without a style named, pretty on a terminal. Nothing in it acts on a terminal, wherever it is shown in the end.
+// printJSON writes a value as JSON; without a style named, pretty on a terminal. Nothing in it acts
+// on a terminal, wherever it is shown in the end.
 func (c *ctl) printJSON(value any) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -32,13 +34,15 @@ func (c *ctl) printJSON(value any) error {
 	return err
 }
 
-// unsetNumbers are the numbers of a session that may be unknown, by their keys, with the value that stands for this on the bus.
+// unsetNumbers are the numbers of a session that may be unknown, by their keys, with the value that
+// stands for this on the bus.
 var unsetNumbers = map[string]uint64{
 	"MemoryCurrent": math.MaxUint64, "MemoryPeak": math.MaxUint64, "CPUUsageNSec": math.MaxUint64, "TasksCurrent": math.MaxUint64,
 	"TotalRuntimeUSec": math.MaxUint64, "ExecMainCPUUsageNSec": math.MaxUint64, "ExecMainMaxRSS": math.MaxUint64, "LastActivityTimestamp": 0,
 }
 
-// nullUnset has null in JSON where a number is not known. What it looks for cannot be within a string: a quote is escaped there.
+// nullUnset has null in JSON where a number is not known. What it looks for cannot be within a
+// string: a quote is escaped there.
 func nullUnset(text []byte) []byte {
 	for key, unset := range unsetNumbers {
 		for _, colon := range []string{":", ": "} {

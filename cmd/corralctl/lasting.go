@@ -21,7 +21,8 @@ const (
 	longestPause  = 5 * time.Second
 )
 
-// lastingWatch follows sessions for as long as somebody wants to know of them: it outlives the daemon, the bus, and a connection to another machine.
+// lastingWatch follows sessions for as long as somebody wants to know of them: it outlives the
+// daemon, the bus, and a connection to another machine.
 type lastingWatch struct {
 	c      *ctl
 	ids    []string
@@ -47,8 +48,8 @@ func (l *lastingWatch) subscribe(ctx context.Context) (err error) {
 	return err
 }
 
-// next returns what is told next. After a DaemonBack everything is to be read anew. From the first call on no daemon is started: one that was stopped, or removed,
-// is not to come back for that.
+// next returns what is told next. After a DaemonBack everything is to be read anew. From the first
+// call on no daemon is started: one that was stopped, or removed, is not to come back for that.
 func (l *lastingWatch) next(ctx context.Context) (client.Event, error) {
 	l.c.client.DisableAutoStart()
 	select {
@@ -82,7 +83,8 @@ func (l *lastingWatch) reconnect(ctx context.Context) error {
 	}
 }
 
-// ask asks the daemon something until it answers; known is false where there is none, or no bus: an event tells when it is to be asked again.
+// ask asks the daemon something until it answers; known is false where there is none, or no bus: an
+// event tells when it is to be asked again.
 func (l *lastingWatch) ask(ctx context.Context, question func() error) (known bool, err error) {
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
 		running, err := l.c.client.Running(ctx)
@@ -116,8 +118,9 @@ func (l *lastingWatch) session(ctx context.Context, id string) (s client.Session
 	return s, known, err
 }
 
-// ended tells whether the session has ended, and not only for now: a daemon that ends marks all as suspended, and their agents live on; before a shutdown it
-// suspends them, and resumes them if that is called off.
+// ended tells whether the session has ended, and not only for now: a daemon that ends marks all as
+// suspended, and their agents live on; before a shutdown it suspends them, and resumes them if that
+// is called off.
 func (l *lastingWatch) ended(ctx context.Context, s client.Session) (bool, error) {
 	if s.State != "suspended" {
 		return wording.Ended(s.State), nil

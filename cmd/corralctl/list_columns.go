@@ -123,7 +123,8 @@ func (l *listOptions) shown(full bool) ([]listColumn, error) {
 	return columns, nil
 }
 
-// compare returns how list orders sessions: by the columns of --sort, a minus before one reverses it; then by id.
+// compare returns how list orders sessions: by the columns of --sort, a minus before one reverses
+// it; then by id.
 func (l *listOptions) compare(v listView) (func(a, b client.Session) int, error) {
 	var orders []func(a, b client.Session) int
 	for _, word := range l.sort {

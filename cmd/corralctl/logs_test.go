@@ -114,7 +114,8 @@ func (w *writtenLog) follow(lines int) (*follower, func() string) {
 	return f, output
 }
 
-// TestLogs_DoesNotBlockOnAFIFO in the place of a file of the log: a log is shown without its sizes, and of the rest the user is told.
+// TestLogs_DoesNotBlockOnAFIFO in the place of a file of the log: a log is shown without its sizes,
+// and of the rest the user is told.
 func TestLogs_DoesNotBlockOnAFIFO(t *testing.T) {
 	for _, name := range []string{logName, oldName, termsizes.FileName} {
 		w := newWrittenLog(t)
@@ -149,7 +150,8 @@ func TestLogs_IncludesTheRotatedFile(t *testing.T) {
 	assert.Equal(t, "old\nnew\n", w.shown(false), "one that cannot be read is as none")
 }
 
-// TestLogs_ReplaysRecordedTerminalSizes: a line that the terminal has broken is one line, and what was printed over it is over the right part.
+// TestLogs_ReplaysRecordedTerminalSizes: a line that the terminal has broken is one line, and what
+// was printed over it is over the right part.
 func TestLogs_ReplaysRecordedTerminalSizes(t *testing.T) {
 	w := newWrittenLog(t)
 	w.is(10)
@@ -209,7 +211,8 @@ func TestLogs_FollowsThroughRotation(t *testing.T) {
 	assert.Equal(t, "two\nthree\nfour\nfive\nsix\nseven\neight\nnine\n", output())
 }
 
-// TestLogs_FollowLosesNothingAtRotation: what was added just before a log was replaced, and a log that came and went while nobody looked.
+// TestLogs_FollowLosesNothingAtRotation: what was added just before a log was replaced, and a log
+// that came and went while nobody looked.
 func TestLogs_FollowLosesNothingAtRotation(t *testing.T) {
 	w := newWrittenLog(t)
 	w.write("one\r\n")
@@ -238,7 +241,8 @@ func TestLogs_FollowLosesNothingAtRotation(t *testing.T) {
 	assert.Equal(t, "one\ntwo\nthree\nfour\nfive\nsix\nsev", output())
 }
 
-// TestLogs_FollowWaitsForTheFirstOutput than somebody follows it, and is rotated before that is seen.
+// TestLogs_FollowWaitsForTheFirstOutput than somebody follows it, and is rotated before that is
+// seen.
 func TestLogs_FollowWaitsForTheFirstOutput(t *testing.T) {
 	w := &writtenLog{t: t, directory: t.TempDir(), sizes: termsizes.New(0)}
 	w.save()
@@ -276,7 +280,8 @@ func TestLogs_FollowReportsMissingOutput(t *testing.T) {
 	}
 }
 
-// TestLogs_FollowSurvivesRestarts: of the session, of the daemon, with its death, and of the machine's bus; and through the log's rotation in each of them.
+// TestLogs_FollowSurvivesRestarts: of the session, of the daemon, with its death, and of the
+// machine's bus; and through the log's rotation in each of them.
 func TestLogs_FollowSurvivesRestarts(t *testing.T) {
 	u := newUnits(t)
 	configuration := filepath.Join(u.home, "config/corral/corral.conf")

@@ -120,7 +120,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// The help of each verb fits on a terminal of 24 lines of 80 columns, with the prompt; that of corralctl is as wide.
+// The help of each verb fits on a terminal of 24 lines of 80 columns, with the prompt; that of
+// corralctl is as wide.
 func TestHelp_FitsAScreen(t *testing.T) {
 	for _, v := range append(verbNames(), choice{}) {
 		c, output := capture(t)

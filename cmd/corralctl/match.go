@@ -20,7 +20,8 @@ type known struct {
 
 func (k known) archived() bool { return k.state == "archived" }
 
-// forAll tells, by verb, which sessions --all means where it is not simply every one: those that the verb can do something with.
+// forAll tells, by verb, which sessions --all means where it is not simply every one: those that
+// the verb can do something with.
 var forAll = map[string]func(state string) bool{
 	"start":   wording.Ended,
 	"resume":  func(state string) bool { return state == "suspended" },
@@ -30,8 +31,9 @@ var forAll = map[string]func(state string) bool{
 
 func alive(state string) bool { return !wording.Ended(state) }
 
-// match returns the ids that a word names: itself, if there is such a session; what it matches, if it is a glob; else the one id that begins with it.
-// Archived sessions are only named in full, or with all. Errors: *failure, without the verb in it, its hint the id that was probably meant.
+// match returns the ids that a word names: itself, if there is such a session; what it matches, if
+// it is a glob; else the one id that begins with it. Archived sessions are only named in full, or
+// with all. Errors: *failure, without the verb in it, its hint the id that was probably meant.
 func match(word string, sessions []known, all bool) ([]string, error) {
 	var ids []string
 	glob := strings.ContainsAny(word, "*?[")
@@ -66,7 +68,8 @@ func match(word string, sessions []known, all bool) ([]string, error) {
 	return ids, nil
 }
 
-// resolve returns the ids that the words name, each once, in the words' order, all of them for --all; and the first error, after having printed all.
+// resolve returns the ids that the words name, each once, in the words' order, all of them for
+// --all; and the first error, after having printed all.
 func (c *ctl) resolve(ctx context.Context, words []string) ([]string, error) {
 	if len(words) == 0 && !c.all {
 		return nil, usagef(c.name, "%s: missing ID", c.name)
@@ -163,7 +166,8 @@ func nearest(word string, sessions []known) string {
 	return nearestOf(word, ids)
 }
 
-// nearestOf is the candidate that was probably meant: at most a third of the word's letters differ. "" if there is none.
+// nearestOf is the candidate that was probably meant: at most a third of the word's letters differ.
+// "" if there is none.
 func nearestOf(word string, candidates []string) string {
 	best, distance := "", 1+max(1, len(word)/3)
 	if len(word) < 2 || len(word) > maxID {
@@ -177,7 +181,8 @@ func nearestOf(word string, candidates []string) string {
 	return best
 }
 
-// editDistance counts the letters to add, drop, replace or swap with their neighbour to make a into b.
+// editDistance counts the letters to add, drop, replace or swap with their neighbour to make a into
+// b.
 func editDistance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
@@ -205,7 +210,8 @@ func editDistance(a, b string) int {
 // maxID is how long an id can be.
 const maxID = 64
 
-// failures collects what went wrong with several sessions: each is printed when it happens, and the first decides the exit code.
+// failures collects what went wrong with several sessions: each is printed when it happens, and the
+// first decides the exit code.
 type failures struct{ code int }
 
 func (f *failures) add(c *ctl, err error) {
@@ -217,9 +223,10 @@ func (f *failures) add(c *ctl, err error) {
 
 func (f *failures) first() error { return exit(f.code) }
 
-// each does something with each of the sessions that the words name, many at a time, and goes on after an error. Errors are told in the sessions'
-// order; the first one's code is the exit code. Before it does it with several sessions that were named together, it may ask: see confirm; on a terminal it then
-// prints the ids with which it was done.
+// each does something with each of the sessions that the words name, many at a time, and goes on
+// after an error. Errors are told in the sessions' order; the first one's code is the exit code.
+// Before it does it with several sessions that were named together, it may ask: see confirm; on a
+// terminal it then prints the ids with which it was done.
 func (c *ctl) each(ctx context.Context, words []string, doing string, do func(ctx context.Context, id string) error) error {
 	ids, unresolved := c.resolve(ctx, words)
 	if len(ids) == 0 {

@@ -22,7 +22,8 @@ import (
 // errChanged is that a session is not what it was any more when a person was asked about it.
 var errChanged = errors.New("the session has changed")
 
-// quietTime is for how long no key has to be pressed after an agent has ended under a person who was attached: what they were typing to it is no answer.
+// quietTime is for how long no key has to be pressed after an agent has ended under a person who
+// was attached: what they were typing to it is no answer.
 const quietTime = 500 * time.Millisecond
 
 // keyboard reads the keys of a terminal, and can be woken while it waits for one.
@@ -31,7 +32,8 @@ type keyboard struct {
 	wake     *os.File // readable once somebody wakes it
 }
 
-// read returns what was pressed, nothing if it was woken or the time is over; a negative time is none.
+// read returns what was pressed, nothing if it was woken or the time is over; a negative time is
+// none.
 func (k keyboard) read(limit time.Duration) (pressed []byte, woken bool, err error) {
 	milliseconds := -1
 	if limit >= 0 {
@@ -52,7 +54,8 @@ func (k keyboard) read(limit time.Duration) (pressed []byte, woken bool, err err
 	return buffer[:n], false, err
 }
 
-// choose asks the question and returns the name of what was chosen. Errors: errChanged; a failure with the code of a signal.
+// choose asks the question and returns the name of what was chosen. Errors: errChanged; a failure
+// with the code of a signal.
 func (a *attachment) choose(ctx context.Context, s client.Session, q inquiry) (string, error) {
 	wake, waker, err := os.Pipe()
 	if err != nil {
@@ -105,7 +108,8 @@ func (a *attachment) choose(ctx context.Context, s client.Session, q inquiry) (s
 	}
 }
 
-// wakeOn closes waker when the session is not as it was any more, or a signal has come, and returns which; or at the end of ctx.
+// wakeOn closes waker when the session is not as it was any more, or a signal has come, and returns
+// which; or at the end of ctx.
 func (a *attachment) wakeOn(ctx context.Context, s client.Session, waker *os.File) <-chan error {
 	changed := make(chan error, 1)
 	go func() {
@@ -171,7 +175,8 @@ func (m *menu) prompt() string {
 	return "Choice: "
 }
 
-// mostKeys is the number of keys that a person may have pressed before the first of them is read. More than that were pasted.
+// mostKeys is the number of keys that a person may have pressed before the first of them is read.
+// More than that were pasted.
 const mostKeys = 4
 
 // press takes keys, and returns the name of what was chosen, "" if nothing was.
@@ -210,7 +215,8 @@ func (m *menu) press(pressed []key) string {
 	return ""
 }
 
-// showScreen prints the last screen of a session's agent, as its log has it: tmux's own picture lacks the line that "Pane is dead" has scrolled away.
+// showScreen prints the last screen of a session's agent, as its log has it: tmux's own picture
+// lacks the line that "Pane is dead" has scrolled away.
 func (a *attachment) showScreen(ctx context.Context, s client.Session) {
 	if s.State == "created" {
 		return

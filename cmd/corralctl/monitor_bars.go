@@ -9,7 +9,8 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// barTeller prints the counts of sessions for a status bar, each time that what the bar shows changes.
+// barTeller prints the counts of sessions for a status bar, each time that what the bar shows
+// changes.
 type barTeller struct {
 	c    *ctl
 	head string           // comes before the first line
@@ -146,8 +147,8 @@ func (b bar) text() string {
 	return strings.Join(texts, ", ")
 }
 
-// waybarLine is for a custom module with "return-type": "json". See waybar-custom(5): text and tooltip are Pango markup, a module without text is
-// hidden.
+// waybarLine is for a custom module with "return-type": "json". See waybar-custom(5): text and
+// tooltip are Pango markup, a module without text is hidden.
 func waybarLine(b bar) string {
 	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 	return compactJSON(struct {
@@ -158,7 +159,8 @@ func waybarLine(b bar) string {
 	}{b.text(), b.class(), escape.Replace(strings.Join(b.lines, "\n")), b.class()})
 }
 
-// i3barLine is for the endless array of i3bar's protocol, which swaybar has too: see swaybar-protocol(7).
+// i3barLine is for the endless array of i3bar's protocol, which swaybar has too: see
+// swaybar-protocol(7).
 func i3barLine(b bar) string {
 	type block struct {
 		Name      string `json:"name"`

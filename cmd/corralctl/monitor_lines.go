@@ -11,7 +11,8 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// announced is a session without what the daemon does not announce: what was read is then no change when it is read anew.
+// announced is a session without what the daemon does not announce: what was read is then no change
+// when it is read anew.
 func announced(s client.Session) client.Session {
 	s.AttentionMessage, s.StatusText, s.LastActivityTimestamp, s.ControlGroup, s.Runs = "", "", 0, "", nil
 	s.MemoryCurrent, s.MemoryPeak, s.CPUUsageNSec, s.TasksCurrent = 0, 0, 0, 0
@@ -41,7 +42,8 @@ func differences(before, after client.Session) []string {
 	return names
 }
 
-// jsonTeller prints an object for each event. It begins with one for each session that there is, so that nothing falls between a list and the monitor.
+// jsonTeller prints an object for each event. It begins with one for each session that there is, so
+// that nothing falls between a list and the monitor.
 type jsonTeller struct{ c *ctl }
 
 // monitorEvent is one line of monitor --format=json. docs/reference/json.md has what it means.
@@ -140,7 +142,8 @@ func (t *plainTeller) changed(before, after *client.Session, _ map[string]client
 	return t.say(after.Id, text)
 }
 
-// toldApart are properties that a person is told of as they are; state and activity have words of their own, and the others follow from these.
+// toldApart are properties that a person is told of as they are; state and activity have words of
+// their own, and the others follow from these.
 var toldApart = []string{"Description", "Labels", "OnLogin", "Frozen", "ConversationId"}
 
 func (t *plainTeller) changes(before, after client.Session) string {

@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// optionError says what is wrong with an option, as it was written. The verb is "" for options before it.
+// optionError says what is wrong with an option, as it was written. The verb is "" for options
+// before it.
 func optionError(verb string, options *pflag.FlagSet, err error) error {
 	f := &failure{code: exitUsage, message: err.Error(), hint: strings.TrimSpace("corralctl help " + verb)}
 	var unknown *pflag.NotExistError

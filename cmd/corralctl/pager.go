@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// pager stands behind stdout where that is a terminal: what fits on it is printed as it is; what does not goes through the user's pager.
+// pager stands behind stdout where that is a terminal: what fits on it is printed as it is; what
+// does not goes through the user's pager.
 type pager struct {
 	terminal io.Writer
 	program  string
@@ -32,7 +33,8 @@ func (c *ctl) startPager() {
 	c.out = bufio.NewWriterSize(c.pager, 4<<10)
 }
 
-// chosenPager is the user's pager, a command line as for systemd's own tools; less, where none is chosen or what was chosen is not there; "" for none.
+// chosenPager is the user's pager, a command line as for systemd's own tools; less, where none is
+// chosen or what was chosen is not there; "" for none.
 func chosenPager() string {
 	program := "less"
 	for _, name := range []string{"PAGER", "SYSTEMD_PAGER", "CORRAL_PAGER"} {
@@ -48,7 +50,8 @@ func chosenPager() string {
 	return ""
 }
 
-// runnable tells whether a shell would find the program that a command line begins with, as far as that is plain to see.
+// runnable tells whether a shell would find the program that a command line begins with, as far as
+// that is plain to see.
 func runnable(line string) bool {
 	for _, word := range strings.Fields(line) {
 		switch {

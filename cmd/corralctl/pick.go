@@ -38,7 +38,8 @@ const (
 	keyNone
 )
 
-// left are the sessions that the filter leaves: every word of it is in the id, the agent, the workspace or the description.
+// left are the sessions that the filter leaves: every word of it is in the id, the agent, the
+// workspace or the description.
 func (p *picker) left() []client.Session {
 	words := strings.Fields(strings.ToLower(p.filter))
 	return slices.DeleteFunc(slices.Clone(p.sessions), func(s client.Session) bool {
@@ -194,7 +195,8 @@ func readKeys(read []byte) []key {
 // escapeSequence is what a terminal sends for a key that has no character.
 var escapeSequence = regexp.MustCompile(`^\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.?)`)
 
-// rawTerminal has a terminal pass on each key as it is pressed, and returns what undoes it. See termios(3).
+// rawTerminal has a terminal pass on each key as it is pressed, and returns what undoes it. See
+// termios(3).
 func rawTerminal(fd int) (restore func(), err error) {
 	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {

@@ -14,20 +14,23 @@ import (
 	"github.com/corrald/corral/internal/termsizes"
 )
 
-// logName is the file that a session's output goes to; when it is full it is renamed, and a new one takes its place.
+// logName is the file that a session's output goes to; when it is full it is renamed, and a new one
+// takes its place.
 const (
 	logName = "output.log"
 	oldName = "output.log.1"
 )
 
-// logFiles are the two files of a log as they were at one moment, with the sizes that the agent's terminal had in them.
+// logFiles are the two files of a log as they were at one moment, with the sizes that the agent's
+// terminal had in them.
 type logFiles struct {
 	older, newer *os.File        // older is nil if there is none
 	sizes        termsizes.Sizes // with sized only: who wrote the log has not told of them
 	sized        bool
 }
 
-// openLogFiles opens what is in a directory. The log itself is opened by open. Errors: fs.ErrNotExist while there is no log.
+// openLogFiles opens what is in a directory. The log itself is opened by open. Errors:
+// fs.ErrNotExist while there is no log.
 func openLogFiles(directory string, open func() (*os.File, error)) (*logFiles, error) {
 	const attempts = 8 // a log is not rotated that often while somebody looks
 	for n := 1; ; n++ {
@@ -62,7 +65,8 @@ func openLogFiles(directory string, open func() (*os.File, error)) (*logFiles, e
 	}
 }
 
-// belongTogether tells whether the log was not rotated while its files were opened: it is renamed first of all.
+// belongTogether tells whether the log was not rotated while its files were opened: it is renamed
+// first of all.
 func (f *logFiles) belongTogether(path string) bool {
 	is, err1 := f.newer.Stat()
 	now, err2 := os.Stat(path)
@@ -102,7 +106,8 @@ func sameFile(a, b *os.File) (bool, error) {
 	return err1 == nil && err2 == nil && os.SameFile(one, other), errors.Join(err1, err2)
 }
 
-// playback is what a log is written into to be shown, part by part: its terminal has the size in each that it had when that was printed.
+// playback is what a log is written into to be shown, part by part: its terminal has the size in
+// each that it had when that was printed.
 type playback struct {
 	sink  io.Writer              // text, or what the user wanted instead
 	text  *transcript.Transcript // nil if the log is shown as it is
@@ -133,7 +138,8 @@ func (p *playback) Write(part []byte) (int, error) {
 	return written, nil
 }
 
-// turn gives the terminal the size that it has at this place, and returns for how many of the next bytes it is that.
+// turn gives the terminal the size that it has at this place, and returns for how many of the next
+// bytes it is that.
 func (p *playback) turn(most int) int {
 	var size termsizes.Size
 	if p.sized {
@@ -166,7 +172,8 @@ func (p *playback) play(f *logFiles) error {
 	return err
 }
 
-// tellMissing says in the log's place that something was in it that nobody can read any more. The number of bytes is 0 where it is not known.
+// tellMissing says in the log's place that something was in it that nobody can read any more. The
+// number of bytes is 0 where it is not known.
 func (p *playback) tellMissing(n int64) error {
 	what := "output may be missing here"
 	if n > 0 {

@@ -8,7 +8,8 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// problemsOf returns what is wrong with each session, by id; nothing where the daemon is too old to say.
+// problemsOf returns what is wrong with each session, by id; nothing where the daemon is too old to
+// say.
 func (c *ctl) problemsOf(ctx context.Context) map[string][]dbusapi.Problem {
 	by := map[string][]dbusapi.Problem{}
 	manager, _ := c.client.Manager(ctx)

@@ -24,7 +24,8 @@ type progress struct {
 	ended chan struct{}
 }
 
-// newProgress begins; doing is what is done ("Stopping"), "" to stay silent. A terminal on which nothing can be written over is told nothing. The caller ends it.
+// newProgress begins; doing is what is done ("Stopping"), "" to stay silent. A terminal on which
+// nothing can be written over is told nothing. The caller ends it.
 func newProgress(c *ctl, doing string, ids []string) *progress {
 	p := &progress{doing: doing, left: slices.Clone(ids), start: time.Now(), out: c.err, stop: make(chan struct{}), ended: make(chan struct{})}
 	if c.errTTY == nil || c.errTTY.dumb || c.quiet || doing == "" {

@@ -93,8 +93,8 @@ func TestWhoBelongsToASession(t *testing.T) {
 	}
 }
 
-// What every verb pays before it does anything, hooks at every turn of their agent. Of some runs the cheapest counts; the time is that of the
-// processor alone.
+// What every verb pays before it does anything, hooks at every turn of their agent. Of some runs
+// the cheapest counts; the time is that of the processor alone.
 func TestItStartsAtOnce(t *testing.T) {
 	corralctl := testbed.Programs(t).Corralctl
 	least := time.Hour

@@ -12,7 +12,8 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// What people type after run who do not know yet that -- comes before a command, and before an agent's arguments.
+// What people type after run who do not know yet that -- comes before a command, and before an
+// agent's arguments.
 
 // isProgram tells whether a word names a program here that a session could run.
 func (c *ctl) isProgram(word string) bool {
@@ -32,7 +33,8 @@ func (c *ctl) dashed(place int) string {
 	return "corralctl run " + wording.ShellWords(words)
 }
 
-// placeOf returns where an argument is among the words of run, at the earliest from a place on. It is not taken for the value of an option before it.
+// placeOf returns where an argument is among the words of run, at the earliest from a place on. It
+// is not taken for the value of an option before it.
 func (c *ctl) placeOf(word string, from int, options *pflag.FlagSet) int {
 	for i := from; i < len(c.args); i++ {
 		if c.args[i] != word {
@@ -68,7 +70,8 @@ func (c *ctl) tooManyWords(args []string, options *pflag.FlagSet) error {
 	}
 }
 
-// runOptionError is optionError for run, after whose agent or program somebody has given an option of that.
+// runOptionError is optionError for run, after whose agent or program somebody has given an option
+// of that.
 func (c *ctl) runOptionError(options *pflag.FlagSet, err error) error {
 	failed := optionError("run", options, err)
 	var f *failure

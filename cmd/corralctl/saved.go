@@ -16,7 +16,8 @@ import (
 	"github.com/corrald/corral/supervisor/store"
 )
 
-// savedList reads the sessions from the disk, where the daemon could not be asked because of err. The list has err as what is left to report.
+// savedList reads the sessions from the disk, where the daemon could not be asked because of err.
+// The list has err as what is left to report.
 func (c *ctl) savedList(doing string, err error) (sessionList, error) {
 	if !client.IsUnavailable(err) || c.host != "" {
 		return sessionList{}, err

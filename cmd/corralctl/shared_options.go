@@ -1,7 +1,8 @@
 package main
 
-// shared are the options of every verb that mean something to a verb, each with what it means to this verb alone; "" is what help says for all. To a verb that
-// is not here each of them means something. --help and --host are for all verbs but those without a session.
+// shared are the options of every verb that mean something to a verb, each with what it means to
+// this verb alone; "" is what help says for all. To a verb that is not here each of them means
+// something. --help and --host are for all verbs but those without a session.
 var shared = map[string]map[string]string{
 	"list":         {"json": "", "no-legend": "", "plain": "", "no-pager": "", "full": "", "all": "archived sessions too"},
 	"top":          {"plain": "", "all": "archived sessions too"},
@@ -52,7 +53,8 @@ var shared = map[string]map[string]string{
 	"help":         {},
 }
 
-// sharedMeaning tells what an option of every verb means to one, "" for what help says for all, and whether it means something to it.
+// sharedMeaning tells what an option of every verb means to one, "" for what help says for all, and
+// whether it means something to it.
 func sharedMeaning(verb, option string) (meaning string, used bool) {
 	if option == "help" || option == "host" && verb != "completion" && verb != "help" {
 		return "", true

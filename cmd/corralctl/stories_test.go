@@ -22,9 +22,11 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// A story is a script of commands with what they print. A line that begins with "$ " is a command for sh; lines that begin with "> " continue it. What
-// follows is its output, stdout and stderr together, and "[exit N]" if it does not exit with 0. "…" in a line stands for any text, a line "..." for any
-// lines, and a line that begins with "#" tells the story. Each story has a daemon, a home and a state of its own, and begins in its directory src/shop.
+// A story is a script of commands with what they print. A line that begins with "$ " is a command
+// for sh; lines that begin with "> " continue it. What follows is its output, stdout and stderr
+// together, and "[exit N]" if it does not exit with 0. "…" in a line stands for any text, a line
+// "..." for any lines, and a line that begins with "#" tells the story. Each story has a daemon, a
+// home and a state of its own, and begins in its directory src/shop.
 func TestStories(t *testing.T) {
 	stories, err := filepath.Glob("testdata/*.story")
 	require.NoError(t, err)
@@ -82,7 +84,8 @@ func TestTour_MatchesItsCommands(t *testing.T) {
 	}
 }
 
-// fenced returns the fenced blocks of a document, with all other lines as a story's comments, so that lines keep their numbers.
+// fenced returns the fenced blocks of a document, with all other lines as a story's comments, so
+// that lines keep their numbers.
 func fenced(text string) string {
 	lines := strings.Split(text, "\n")
 	inside := false

@@ -14,7 +14,8 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// straysOf returns the processes of each session that are outside of its scope, by the session's id; none where they cannot be asked for.
+// straysOf returns the processes of each session that are outside of its scope, by the session's
+// id; none where they cannot be asked for.
 func (c *ctl) straysOf(ctx context.Context) map[string][]dbusapi.Stray {
 	by := map[string][]dbusapi.Stray{}
 	all, _ := c.client.ListStrays(ctx)
@@ -32,7 +33,8 @@ func strayPlace(s dbusapi.Stray) string {
 	return s.ControlGroup
 }
 
-// strayUnit is the unit of the user's manager that a process is in and that can be stopped for it, "" if there is none such.
+// strayUnit is the unit of the user's manager that a process is in and that can be stopped for it,
+// "" if there is none such.
 func strayUnit(s dbusapi.Stray) string {
 	last := path.Base(s.ControlGroup)
 	is := strings.HasSuffix(last, ".scope") || strings.HasSuffix(last, ".service")

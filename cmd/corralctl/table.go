@@ -21,7 +21,8 @@ type column struct {
 
 type cell struct{ text, colour string }
 
-// print writes the table to stdout, shortened to the terminal's width: the last of the columns that may be shortened gives way first.
+// print writes the table to stdout, shortened to the terminal's width: the last of the columns that
+// may be shortened gives way first.
 func (c *ctl) printTable(t table) {
 	widths := t.widths(!c.noLegend)
 	if c.outTTY != nil && !c.full {
@@ -77,7 +78,8 @@ func (t table) widths(titles bool) []int {
 	return widths
 }
 
-// fit shortens widths until the columns and the blanks between them fit into width, or nothing more can be shortened.
+// fit shortens widths until the columns and the blanks between them fit into width, or nothing more
+// can be shortened.
 func (t table) fit(widths []int, width int) {
 	total := len(widths) - 1
 	for _, w := range widths {

@@ -127,7 +127,8 @@ func capture(t *testing.T) (c *ctl, output func() string) {
 	}
 }
 
-// TestList_Columns: which columns there are, how rows are sorted by them, and what names a session of each kind.
+// TestList_Columns: which columns there are, how rows are sorted by them, and what names a session
+// of each kind.
 func TestList_Columns(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) uint64 { return uint64(now.Add(-d).UnixMicro()) }
@@ -193,7 +194,8 @@ SINCE AT LOGIN UNIT
 	assert.Empty(t, labelled("team=we"))
 }
 
-// TestList_NamesTheRepositoryAtEightyColumns: the path of a worktree would leave no room for anything that tells it from another one.
+// TestList_NamesTheRepositoryAtEightyColumns: the path of a worktree would leave no room for
+// anything that tells it from another one.
 func TestList_NamesTheRepositoryAtEightyColumns(t *testing.T) {
 	t.Setenv("HOME", "/home/alice")
 	c, output := capture(t)

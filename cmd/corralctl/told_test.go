@@ -21,7 +21,8 @@ var untold = map[string]string{
 	"cannot wait for %q: it was removed": "its end comes before, and a script cannot know when one that never ran is waited for",
 }
 
-// TestEveryErrorIsTold: what corralctl itself can refuse is in a story, with its hint and exit code.
+// TestEveryErrorIsTold: what corralctl itself can refuse is in a story, with its hint and exit
+// code.
 func TestEveryErrorIsTold(t *testing.T) {
 	var told strings.Builder
 	stories, err := filepath.Glob("testdata/*.story")
@@ -73,7 +74,8 @@ func ownErrors(t *testing.T) map[string]string {
 	return all
 }
 
-// errorOf is the text of an error that is made by an expression: a usagef, or a failure with a message.
+// errorOf is the text of an error that is made by an expression: a usagef, or a failure with a
+// message.
 func errorOf(node ast.Node) *ast.BasicLit {
 	switch n := node.(type) {
 	case *ast.CallExpr:

@@ -95,7 +95,8 @@ func (v *view) above(one, other string) {
 	})
 }
 
-// resize makes the terminal of another size, and waits until what is shown is right for it: header, these titles, keys in the last line.
+// resize makes the terminal of another size, and waits until what is shown is right for it: header,
+// these titles, keys in the last line.
 func (v *view) resize(width, height, titles string) {
 	v.t.Helper()
 	v.tmux("resize-window", "-x", width, "-y", height)
@@ -107,7 +108,8 @@ func (v *view) resize(width, height, titles string) {
 	})
 }
 
-// titlesOf are the titles of the columns, without those that a machine without the controllers of memory and pids does not show.
+// titlesOf are the titles of the columns, without those that a machine without the controllers of
+// memory and pids does not show.
 func titlesOf(line string) string {
 	fields := slices.DeleteFunc(strings.Fields(line), func(title string) bool { return title == "MEMORY" || title == "TASKS" })
 	return strings.Join(fields, " ")
@@ -185,7 +187,8 @@ func TestTopIsLiveAndDoesWhatKeysSay(t *testing.T) {
 	v.shows("top ended with 0")
 }
 
-// To attach is to take note of what it wants, also where somebody else is attached; that it ends meanwhile is no failure to attach.
+// To attach is to take note of what it wants, also where somebody else is attached; that it ends
+// meanwhile is no failure to attach.
 func TestTopAttachesBesideOthers(t *testing.T) {
 	stage := newStage(t)
 	stage.run(t, `corralctl run --id asker -- sh -c 'echo ready; while read -r line; do corralctl report waiting --reason question --message "$line"; done'`, "")
@@ -203,7 +206,8 @@ func TestTopAttachesBesideOthers(t *testing.T) {
 	v.shows("top ended with 0")
 }
 
-// asker is a program that asks for a permission by way of the hook, and prints each byte that it gets.
+// asker is a program that asks for a permission by way of the hook, and prints each byte that it
+// gets.
 const asker = `#!/bin/sh
 stty -icanon -echo
 echo "May $1 go on?"
@@ -215,7 +219,8 @@ while :; do
 done
 `
 
-// newAskers starts sessions that wait for a permission, of an agent whose definition says which keys answer it.
+// newAskers starts sessions that wait for a permission, of an agent whose definition says which
+// keys answer it.
 func newAskers(t *testing.T, ids ...string) *stage {
 	stage := newStage(t)
 	program := filepath.Join(stage.home, "asker")
@@ -230,7 +235,8 @@ func newAskers(t *testing.T, ids ...string) *stage {
 	return stage
 }
 
-// Three agents that wait are answered with six keys at most, in terminals of each size, and each gets its own answer alone.
+// Three agents that wait are answered with six keys at most, in terminals of each size, and each
+// gets its own answer alone.
 func TestTop_AnswersThreeAgentsWithSixKeys(t *testing.T) {
 	for _, size := range [][2]string{{"80", "24"}, {"100", "30"}, {"30", "8"}} {
 		t.Run(size[0]+"x"+size[1], func(t *testing.T) {
@@ -261,7 +267,8 @@ func TestTop_AnswersThreeAgentsWithSixKeys(t *testing.T) {
 	}
 }
 
-// In pass-through mode one session gets each key and paste, in their order, and no other session gets any.
+// In pass-through mode one session gets each key and paste, in their order, and no other session
+// gets any.
 func TestTop_PassesKeysToOneSessionOnly(t *testing.T) {
 	for _, size := range [][2]string{{"80", "24"}, {"30", "8"}} {
 		t.Run(size[0]+"x"+size[1], func(t *testing.T) {
@@ -315,7 +322,8 @@ func TestTopOutlivesTheDaemon(t *testing.T) {
 	v.shows("top ended with 0")
 }
 
-// A daemon that was stopped does not come back because somebody looks at what there was, or answers a question that was asked before.
+// A daemon that was stopped does not come back because somebody looks at what there was, or answers
+// a question that was asked before.
 func TestTopStartsNoDaemon(t *testing.T) {
 	u := newUnits(t)
 	activation, err := os.ReadFile("../../packaging/io.github.corrald.Corral1.service")
@@ -346,7 +354,8 @@ func TestTopStartsNoDaemon(t *testing.T) {
 	assert.Equal(t, "inactive\n", string(state))
 }
 
-// Over ssh, of which all that is needed here is that it runs a command, there is no control group to be read: the daemon is asked.
+// Over ssh, of which all that is needed here is that it runs a command, there is no control group
+// to be read: the daemon is asked.
 func TestTopOfAnotherMachine(t *testing.T) {
 	stage := newStage(t)
 	stage.run(t, `mkdir ~/bin && printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift 2; exec sh -c "$*"\n' >~/bin/ssh && chmod +x ~/bin/ssh`, "")

@@ -14,14 +14,16 @@ import (
 	"github.com/corrald/corral/internal/keys"
 )
 
-// A userTmux is the tmux that a person works in, and that has the terminal of this process as one of its panes.
+// A userTmux is the tmux that a person works in, and that has the terminal of this process as one
+// of its panes.
 type userTmux struct {
 	program string
 	pane    string // id of the pane that this is
 }
 
-// userTmux finds the user's tmux, nil if this is not one of its panes: TMUX is inherited by terminals that were opened from one. The tmux of a session, in which an
-// agent or a person may call corralctl, is not the user's.
+// userTmux finds the user's tmux, nil if this is not one of its panes: TMUX is inherited by
+// terminals that were opened from one. The tmux of a session, in which an agent or a person may
+// call corralctl, is not the user's.
 func (c *ctl) userTmux(ctx context.Context, bus *client.Client) *userTmux {
 	socket, _, _ := strings.Cut(os.Getenv("TMUX"), ",")
 	pane := os.Getenv("TMUX_PANE")
@@ -51,11 +53,13 @@ func (t *userTmux) ask(ctx context.Context, args ...string) (string, error) {
 	return string(bytes.TrimRight(out, "\n")), err
 }
 
-// windowOption is the option of a window of the user's tmux that names the session which is attached to in it.
+// windowOption is the option of a window of the user's tmux that names the session which is
+// attached to in it.
 const windowOption = "@corral-session"
 
-// showInTmux shows the session in a window of the user's tmux: one that shows it already, or a new one. A tmux inside of another one would take away the keys and
-// the lines of both. It returns whether it has; where it cannot, the session is attached to here.
+// showInTmux shows the session in a window of the user's tmux: one that shows it already, or a new
+// one. A tmux inside of another one would take away the keys and the lines of both. It returns
+// whether it has; where it cannot, the session is attached to here.
 func (c *ctl) showInTmux(ctx context.Context, bus *client.Client, s client.Session) bool {
 	t := c.userTmux(ctx, bus)
 	if t == nil {
@@ -99,7 +103,8 @@ func (c *ctl) showInTmux(ctx context.Context, bus *client.Client, s client.Sessi
 	return true
 }
 
-// windowName is the name of a window that shows a session: its id and the program that it runs. Of that nothing is left that tmux takes for a format.
+// windowName is the name of a window that shows a session: its id and the program that it runs. Of
+// that nothing is left that tmux takes for a format.
 func windowName(s client.Session) string {
 	program := strings.ReplaceAll(programOf(s), "#", "_")
 	if program == s.Id {

@@ -17,7 +17,8 @@ func TestAttach_OpensAWindowOfTheUsersTmux(t *testing.T) {
 	v.tmux("last-window")
 	v.shows("alpha is in a window of this tmux, and Ctrl-q detaches; corralctl attach --here alpha", "it ended with 0")
 
-	// A second time the window is selected; a terminal that has only inherited TMUX is none of its panes.
+	// A second time the window is selected; a terminal that has only inherited TMUX is none of its
+	// panes.
 	attach("corralctl attach alpha")
 	v.shows("The repeater")
 	v.keys("-l", "one window")

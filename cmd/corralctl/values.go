@@ -8,7 +8,8 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// What --json prints beside the contract's own properties. docs/reference/json.md tells what each field means; a field that is there stays.
+// What --json prints beside the contract's own properties. docs/reference/json.md tells what each
+// field means; a field that is there stays.
 
 // statusValue is one session of status.
 type statusValue struct {

@@ -132,7 +132,8 @@ func TestWhatIsPrintedAsJSONIsDocumented(t *testing.T) {
 	assert.JSONEq(t, `[]`, string(run("corralctl clean -j --dry-run")))
 }
 
-// TestJSON_HasNothingThatActsOnATerminal: what an agent has reported reaches it as text, and is still JSON.
+// TestJSON_HasNothingThatActsOnATerminal: what an agent has reported reaches it as text, and is
+// still JSON.
 func TestJSON_HasNothingThatActsOnATerminal(t *testing.T) {
 	session := client.Session{Id: "shop", Description: "\u009b31mred", AttentionMessage: "\u202etfel\u200e 👩\u200d👧"}
 	for _, style := range []string{"short", "pretty"} {
@@ -150,7 +151,8 @@ func TestJSON_HasNothingThatActsOnATerminal(t *testing.T) {
 	}
 }
 
-// TestJSON_HasNullForNumbersThatAreNotKnown: the number that stands for this on the bus is a number like any other for who reads JSON.
+// TestJSON_HasNullForNumbersThatAreNotKnown: the number that stands for this on the bus is a number
+// like any other for who reads JSON.
 func TestJSON_HasNullForNumbersThatAreNotKnown(t *testing.T) {
 	const unset = math.MaxUint64
 	text := `"MemoryCurrent":18446744073709551615,`

@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// verb is one thing that corralctl does, from which the command of cobra's is built. A verb without a summary is hidden from help and completion.
+// verb is one thing that corralctl does, from which the command of cobra's is built. A verb without
+// a summary is hidden from help and completion.
 type verb struct {
 	name    string
 	args    string
@@ -127,7 +128,8 @@ func (c *ctl) findVerb(name string) (*cobra.Command, error) {
 	return nil, c.unknownVerb(name)
 }
 
-// unknownVerb is the error about a verb that does not exist, with the verb that was probably meant as its hint.
+// unknownVerb is the error about a verb that does not exist, with the verb that was probably meant
+// as its hint.
 func (c *ctl) unknownVerb(name string) error {
 	f := &failure{code: exitUsage, message: fmt.Sprintf("unknown verb %q", name), hint: "corralctl help"}
 	if near := cmp.Or(elsewhere[name], c.nearestVerb(name)); near != "" {

@@ -34,7 +34,8 @@ func (v branchValue) String() string {
 // Type implements pflag.Value.
 func (v branchValue) Type() string { return "branch" }
 
-// worktrees are the sessions that have one, with what is told of it. Where they cannot be asked for there are none.
+// worktrees are the sessions that have one, with what is told of it. Where they cannot be asked for
+// there are none.
 func (c *ctl) worktrees(ctx context.Context) map[string]client.Session {
 	bus, err := c.connect(ctx)
 	if err != nil {
@@ -53,7 +54,8 @@ func (c *ctl) worktrees(ctx context.Context) map[string]client.Session {
 	return all
 }
 
-// tellLeft says where the worktree of a session that was removed is, if it is there, as far as that can be seen from here.
+// tellLeft says where the worktree of a session that was removed is, if it is there, as far as that
+// can be seen from here.
 func (c *ctl) tellLeft(s client.Session) {
 	if c.quiet || s.Worktree == "" {
 		return

@@ -13,7 +13,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestAdoption_WatchesSessions as what the daemon has started itself: each thing that can happen to a session is told, without anybody asking.
+// TestAdoption_WatchesSessions as what the daemon has started itself: each thing that can happen to
+// a session is told, without anybody asking.
 func TestAdoption_WatchesSessions(t *testing.T) {
 	d := startDaemon(t)
 	base := testbed.Dir(t)
@@ -75,7 +76,8 @@ func TestAdoption_WatchesSessions(t *testing.T) {
 	}
 }
 
-// TestRuntimeMaxSec_ExpiresAfterAdoption: an agent that then ends well at once is not one that has ended by itself.
+// TestRuntimeMaxSec_ExpiresAfterAdoption: an agent that then ends well at once is not one that has
+// ended by itself.
 func TestRuntimeMaxSec_ExpiresAfterAdoption(t *testing.T) {
 	d := startDaemon(t)
 	s := d.create(t, "shop", spec{
@@ -87,7 +89,8 @@ func TestRuntimeMaxSec_ExpiresAfterAdoption(t *testing.T) {
 	s.ends(outcome{"failed", "timeout", 1, 0, "it ran for as long as RuntimeMaxSec allows", "error"})
 }
 
-// TestAdoption_RecreatesRuntimeDirectory: somebody has removed it, or only the shim's socket, while no daemon was there. Those who have lost their sockets make them anew.
+// TestAdoption_RecreatesRuntimeDirectory: somebody has removed it, or only the shim's socket, while
+// no daemon was there. Those who have lost their sockets make them anew.
 func TestAdoption_RecreatesRuntimeDirectory(t *testing.T) {
 	d := startDaemon(t)
 	all, socket := d.create(t, "all", d.witness("all")), d.create(t, "socket", d.witness("socket"))

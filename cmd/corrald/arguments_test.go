@@ -15,7 +15,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// oddArguments are what a shell, systemd, tmux or an agent's definition would each make something else of.
+// oddArguments are what a shell, systemd, tmux or an agent's definition would each make something
+// else of.
 var oddArguments = []string{
 	"", "two words", "tab\tand\nnew line\n", `"double"`, `it's`, `back\slash \n \\`, "$HOME", "${HOME}", "$(touch pwned)", "`touch pwned`", "; touch pwned",
 	"%h %U %%", "#{pane_title}", "~", "*", "-x", "--", "--help", "a=b", "|", "&", ">pwned", "äöü 🐎", "\x01\x1b[31m\x7f", ";", "{", "!!", " leading", "trailing ", "",
@@ -53,8 +54,8 @@ func TestArguments_SingleIsNotRunByAShell(t *testing.T) {
 	assert.NoFileExists(t, work+"/pwned")
 }
 
-// TestEnvironment_ReachesOnlyTheAgent: what is in it is nobody's business but the agent's. Only the agent's own command line, which is its owner's choice,
-// has the arguments.
+// TestEnvironment_ReachesOnlyTheAgent: what is in it is nobody's business but the agent's. Only the
+// agent's own command line, which is its owner's choice, has the arguments.
 func TestEnvironment_ReachesOnlyTheAgent(t *testing.T) {
 	d := startDaemon(t)
 	const token, argument = "hunter2-in-the-environment", "hunter3-in-an-argument"

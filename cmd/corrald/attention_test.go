@@ -118,7 +118,8 @@ func sessionChanged(s *dbus.Signal, id string) (changed map[string]dbus.Variant,
 	return changed, invalidated, true
 }
 
-// TestAttention_SurvivesDaemonRestart, however that ends: what was reported, what the shim has heard, and what somebody has taken note of.
+// TestAttention_SurvivesDaemonRestart, however that ends: what was reported, what the shim has
+// heard, and what somebody has taken note of.
 func TestAttention_SurvivesDaemonRestart(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"told to end": syscall.SIGTERM, "killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
@@ -195,7 +196,8 @@ func (s *subject) attachTo(screen io.Writer) (detach func()) {
 	}
 }
 
-// TestAttention_IsAcknowledgedByAttaching: with tmux's own command, which tells nobody but its server.
+// TestAttention_IsAcknowledgedByAttaching: with tmux's own command, which tells nobody but its
+// server.
 func TestAttention_IsAcknowledgedByAttaching(t *testing.T) {
 	d := startDaemon(t)
 	pass, open := d.gate(t, "ended")
@@ -315,7 +317,8 @@ func TestIdleSuspend_ResumesOnInputOrAttach(t *testing.T) {
 	assert.Equal(t, 3, s.facts().number("NRuns"))
 }
 
-// TestIdleAfterSec_DefinitionOverridesConfiguration: agents fall silent at the same time, and each is idle after the time of its own definition, or else after the configured one.
+// TestIdleAfterSec_DefinitionOverridesConfiguration: agents fall silent at the same time, and each
+// is idle after the time of its own definition, or else after the configured one.
 func TestIdleAfterSec_DefinitionOverridesConfiguration(t *testing.T) {
 	for _, row := range []struct{ conf, own, becomes string }{
 		{"IdleAfterSec=1h", "IdleAfterSec=100ms", "own"},

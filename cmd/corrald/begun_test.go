@@ -14,7 +14,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// mortalTmux is a tmux whose server is killed once it has opened a session and the agent there has begun, before its client is answered. It does so once.
+// mortalTmux is a tmux whose server is killed once it has opened a session and the agent there has
+// begun, before its client is answered. It does so once.
 const mortalTmux = `#!/bin/sh
 case " $* " in *" new-session "*)
 	if mkdir %[2]s/killed 2>/dev/null; then
@@ -28,7 +29,8 @@ esac
 exec %[1]s "$@"
 `
 
-// TestStart_TmuxKilledLeavesTheAgentRunning: the agent that has begun lives on under its shim, and gets another terminal.
+// TestStart_TmuxKilledLeavesTheAgentRunning: the agent that has begun lives on under its shim, and
+// gets another terminal.
 func TestStart_TmuxKilledLeavesTheAgentRunning(t *testing.T) {
 	d := startDaemon(t)
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))

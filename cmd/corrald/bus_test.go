@@ -17,7 +17,8 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// TestContract_IsServedCompletely: introspection tells all of it, and every property is there with its type, alone and among all.
+// TestContract_IsServedCompletely: introspection tells all of it, and every property is there with
+// its type, alone and among all.
 func TestContract_IsServedCompletely(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "fix-auth", "exec sleep 1000")
@@ -40,7 +41,8 @@ func TestContract_IsServedCompletely(t *testing.T) {
 			assert.NotNil(t, interfaceOf(served, "org.freedesktop.DBus."+standard), "%s has %s", c.path, standard)
 		}
 
-		// Taken from the message itself: storing a variant makes a new one of its value, with a type of its own.
+		// Taken from the message itself: storing a variant makes a new one of its value, with a type of
+		// its own.
 		reply := d.bus.Object(dbusapi.BusName, c.path).Call("org.freedesktop.DBus.Properties.GetAll", 0, want.Name)
 		require.NoError(t, reply.Err)
 		all, _ := reply.Body[0].(map[string]dbus.Variant)
@@ -59,7 +61,8 @@ func TestContract_IsServedCompletely(t *testing.T) {
 	assert.NotNil(t, interfaceOf(served, "org.freedesktop.DBus.ObjectManager"))
 }
 
-// assertMethodsAnswer calls each method with arguments that no method takes: it has to be there, and to say what it takes.
+// assertMethodsAnswer calls each method with arguments that no method takes: it has to be there,
+// and to say what it takes.
 func assertMethodsAnswer(t *testing.T, d *corrald, path dbus.ObjectPath, i introspect.Interface) {
 	t.Helper()
 	for _, m := range i.Methods {
@@ -76,7 +79,8 @@ func interfaceOf(node introspect.Node, name string) *introspect.Interface {
 	return nil
 }
 
-// TestLookup_FindsSessionsByIDUnitAndPID by id, unit and process, in lists and among the managed objects, all of which say the same.
+// TestLookup_FindsSessionsByIDUnitAndPID by id, unit and process, in lists and among the managed
+// objects, all of which say the same.
 func TestLookup_FindsSessionsByIDUnitAndPID(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "found", "exec sleep 1000")
@@ -122,7 +126,8 @@ func TestGetSessionByPID_FindsTheCallersSession(t *testing.T) {
 	refused(t, d.manager("GetSessionByPID", []any{uint32(0)}), dbusapi.NoSessionForPID)
 }
 
-// TestSignals_AnnounceNewAndRemovedSessions: first the object, by the standard signals, then the session.
+// TestSignals_AnnounceNewAndRemovedSessions: first the object, by the standard signals, then the
+// session.
 func TestSignals_AnnounceNewAndRemovedSessions(t *testing.T) {
 	d := startDaemon(t)
 	mark := d.heard.mark()
@@ -176,7 +181,8 @@ func (d *corrald) monitored(t *testing.T, s *subject) {
 	waitFile(t, log, `"member":"SessionStateChanged"`)
 }
 
-// tree returns the paths of all objects at and below a path, as far as they are still there when it comes to them.
+// tree returns the paths of all objects at and below a path, as far as they are still there when it
+// comes to them.
 func (d *corrald) tree(t *testing.T, at dbus.ObjectPath) []dbus.ObjectPath {
 	t.Helper()
 	paths := []dbus.ObjectPath{at}

@@ -19,7 +19,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// defineScript has the daemon know an agent: a script of bash below its home, that a definition runs.
+// defineScript has the daemon know an agent: a script of bash below its home, that a definition
+// runs.
 func (d *corrald) defineScript(name, definition, script string) {
 	d.t.Helper()
 	d.write(name, script)
@@ -49,7 +50,8 @@ func (s *subject) runs(n int) []string {
 	return strings.Split(strings.TrimSpace(string(content)), "\n")
 }
 
-// talker is an agent like Claude Code: it takes an id that is new, or goes on with one that it has saved something of, which is what it was told.
+// talker is an agent like Claude Code: it takes an id that is new, or goes on with one that it has
+// saved something of, which is what it was told.
 const (
 	talker = `[Agent]
 Command=bash %h/talker --session-id %U
@@ -112,7 +114,8 @@ func TestConversation_IsResumedIfSaved(t *testing.T) {
 	assert.Equal(t, "--session-id "+other, s.runs(5)[4])
 }
 
-// TestConversation_IDSurvivesDaemonCrash: at no step of a start is there an agent with an id that is not on disk.
+// TestConversation_IDSurvivesDaemonCrash: at no step of a start is there an agent with an id that
+// is not on disk.
 func TestConversation_IDSurvivesDaemonCrash(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("talker", talker, talkerScript)
@@ -209,8 +212,8 @@ func TestConversation_SharedByTwoSessionsIsReported(t *testing.T) {
 	assert.NotContains(t, problems(), "uses the same")
 }
 
-// keeper is an agent like Codex: at the first prompt it chooses an id, and opens a file that is named after it, in a process that its own one starts. It goes on
-// with one that it has.
+// keeper is an agent like Codex: at the first prompt it chooses an id, and opens a file that is
+// named after it, in a process that its own one starts. It goes on with one that it has.
 const (
 	keeper = `[Agent]
 Command=bash %h/keeper
@@ -238,7 +241,8 @@ done
 `
 )
 
-// TestConversation_IsDetectedFromOpenFile, so that nothing is lost when the agent is killed before it could say anything.
+// TestConversation_IsDetectedFromOpenFile, so that nothing is lost when the agent is killed before
+// it could say anything.
 func TestConversation_IsDetectedFromOpenFile(t *testing.T) {
 	d := startDaemon(t, "IdleAfterSec=300ms")
 	d.defineScript("keeper", keeper, keeperScript)
@@ -276,7 +280,8 @@ func TestConversation_IsDetectedFromOpenFile(t *testing.T) {
 	})
 }
 
-// changer is an agent like Codex in this, too: it holds the files of conversations open that its user has left, and those of its helpers.
+// changer is an agent like Codex in this, too: it holds the files of conversations open that its
+// user has left, and those of its helpers.
 const (
 	changer = `[Agent]
 Command=bash %h/changer
@@ -301,7 +306,8 @@ done
 `
 )
 
-// TestConversation_SwitchIsDetectedAmongOpenFiles: the one that its agent has gone over to is resumed.
+// TestConversation_SwitchIsDetectedAmongOpenFiles: the one that its agent has gone over to is
+// resumed.
 func TestConversation_SwitchIsDetectedAmongOpenFiles(t *testing.T) {
 	d := startDaemon(t, "IdleAfterSec=300ms")
 	d.defineScript("changer", changer, changerScript)
@@ -348,7 +354,8 @@ func TestConversation_IsDetectedFromOutput(t *testing.T) {
 	})
 }
 
-// creator is an agent like Cursor's: it makes an empty conversation, and prints its id, when it is asked to.
+// creator is an agent like Cursor's: it makes an empty conversation, and prints its id, when it is
+// asked to.
 const (
 	creator = `[Agent]
 Command=bash %h/creator --resume %U
@@ -428,7 +435,8 @@ func TestDaemonCrash_DuringConversationCreation(t *testing.T) {
 	}
 }
 
-// oblivious is an agent like Gemini CLI: its outer process hears signals and does nothing about them, and ends when the inner one does.
+// oblivious is an agent like Gemini CLI: its outer process hears signals and does nothing about
+// them, and ends when the inner one does.
 const (
 	oblivious = `[Agent]
 Command=bash %h/oblivious

@@ -21,7 +21,8 @@ import (
 // untold are the properties of a session of whose changes nobody is told.
 var untold = []string{"LastActivityTimestamp", "Runs", "ControlGroup", "MemoryCurrent", "MemoryPeak", "CPUUsageNSec", "TasksCurrent", "TotalRuntimeUSec"}
 
-// cache is what a client has that keeps the properties of each object and follows the signals, as every proxy with a cache does.
+// cache is what a client has that keeps the properties of each object and follows the signals, as
+// every proxy with a cache does.
 type cache map[dbus.ObjectPath]facts
 
 func (c cache) follow(s *dbus.Signal) {
@@ -46,7 +47,8 @@ func (c cache) follow(s *dbus.Signal) {
 	}
 }
 
-// different tells what in a copy is not as the daemon says. What is not in the copy has to be asked for, and so is right.
+// different tells what in a copy is not as the daemon says. What is not in the copy has to be asked
+// for, and so is right.
 func (c cache) different(path dbus.ObjectPath, now facts) (all []string) {
 	for name, value := range c[path] {
 		if is, there := now[name]; !slices.Contains(untold, name) && (!there || !reflect.DeepEqual(is.Value(), value.Value())) {
@@ -56,7 +58,8 @@ func (c cache) different(path dbus.ObjectPath, now facts) (all []string) {
 	return all
 }
 
-// TestPropertiesChanged_KeepsClientCachesCurrent, whatever several clients do with some sessions at once: no change is told to nobody.
+// TestPropertiesChanged_KeepsClientCachesCurrent, whatever several clients do with some sessions at
+// once: no change is told to nobody.
 func TestPropertiesChanged_KeepsClientCachesCurrent(t *testing.T) {
 	d := startDaemon(t, "IdleAfterSec=100ms", "StopTimeoutSec=1s")
 	seed := uint64(time.Now().UnixNano())

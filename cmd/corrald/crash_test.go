@@ -18,8 +18,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// The steps of what a daemon does, in order, with the state that a session has to be in when the daemon was killed there and is back. "" is for none:
-// it was never created, or is removed. Those of a save come many times in a session's life: see TestDaemonCrash_DuringSave.
+// The steps of what a daemon does, in order, with the state that a session has to be in when the
+// daemon was killed there and is back. "" is for none: it was never created, or is removed. Those
+// of a save come many times in a session's life: see TestDaemonCrash_DuringSave.
 var (
 	startSteps = []stepThen{
 		{"create.directory-made", ""},
@@ -85,7 +86,8 @@ func TestDaemonCrash_DuringStart(t *testing.T) {
 	}
 }
 
-// TestDaemonCrash_DuringResumeOfSuspendedSession, which it is until it runs: a login that brings it back goes on with the next daemon.
+// TestDaemonCrash_DuringResumeOfSuspendedSession, which it is until it runs: a login that brings it
+// back goes on with the next daemon.
 func TestDaemonCrash_DuringResumeOfSuspendedSession(t *testing.T) {
 	d := startDaemon(t)
 	for n, step := range startSteps[1:] {
@@ -121,7 +123,8 @@ func TestDaemonCrash_DuringStop(t *testing.T) {
 	}
 }
 
-// TestDaemonCrash_DuringSave: at each step of each save, from a session's creation to its removal. What is done goes on until the daemon lives to its end.
+// TestDaemonCrash_DuringSave: at each step of each save, from a session's creation to its removal.
+// What is done goes on until the daemon lives to its end.
 func TestDaemonCrash_DuringSave(t *testing.T) {
 	d := startDaemon(t)
 	for _, point := range saveSteps {
@@ -151,7 +154,8 @@ func TestDaemonCrash_DuringSave(t *testing.T) {
 	}
 }
 
-// TestDaemonCrash_DuringAdoption what another one left: a session that lives, one that has ended meanwhile, and one that has lost its tmux.
+// TestDaemonCrash_DuringAdoption what another one left: a session that lives, one that has ended
+// meanwhile, and one that has lost its tmux.
 func TestDaemonCrash_DuringAdoption(t *testing.T) {
 	d := startDaemon(t)
 	for n, point := range append(adoptSteps, "save.before:1", "save.linked:2", "save.kept:1", "file.written:2", "save.after:1") {
@@ -181,7 +185,8 @@ func TestDaemonCrash_DuringAdoption(t *testing.T) {
 	}
 }
 
-// TestDaemonCrash_DuringResumeOfStaleSession a session that has lost its tmux, around the agent that lives.
+// TestDaemonCrash_DuringResumeOfStaleSession a session that has lost its tmux, around the agent
+// that lives.
 func TestDaemonCrash_DuringResumeOfStaleSession(t *testing.T) {
 	d := startDaemon(t)
 	for n, step := range rejoinSteps {
@@ -201,7 +206,8 @@ func TestDaemonCrash_DuringResumeOfStaleSession(t *testing.T) {
 	}
 }
 
-// TestDaemonCrash_DuringStartBesideLeftovers, in the scope that they are in: they live on, whatever becomes of the start.
+// TestDaemonCrash_DuringStartBesideLeftovers, in the scope that they are in: they live on, whatever
+// becomes of the start.
 func TestDaemonCrash_DuringStartBesideLeftovers(t *testing.T) {
 	d := startDaemon(t)
 	for n, step := range enterSteps {
@@ -236,7 +242,8 @@ func TestDaemonCrash_DuringStartBesideLeftovers(t *testing.T) {
 	}
 }
 
-// before returns the suffix that has a point mean its second hit where the session's creation has hit it already.
+// before returns the suffix that has a point mean its second hit where the session's creation has
+// hit it already.
 func (d *corrald) before(point string) string {
 	if point == "show.tmux-listens" {
 		return ":2"
@@ -244,7 +251,8 @@ func (d *corrald) before(point string) string {
 	return ""
 }
 
-// witness is a session whose agent writes down that it is there, ends with 7 when it is asked to, and with 9 by itself when a test wants that.
+// witness is a session whose agent writes down that it is there, ends with 7 when it is asked to,
+// and with 9 by itself when a test wants that.
 func (d *corrald) witness(id string) spec {
 	script := `trap 'exit 7' TERM; trap 'exit 9' USR1; echo $$ >>"$0"; while :; do sleep 1000 & wait; done`
 	return spec{"Command": []string{"sh", "-c", script, d.dir + "/" + id + ".agents"}}
@@ -283,7 +291,8 @@ func (d *corrald) start(t *testing.T, point string) {
 	require.NoError(t, d.process.Start())
 }
 
-// relaunchToDie replaces the daemon by one that is killed at a point, and waits until it answers, or is dead already.
+// relaunchToDie replaces the daemon by one that is killed at a point, and waits until it answers,
+// or is dead already.
 func (d *corrald) relaunchToDie(t *testing.T, point string) {
 	t.Helper()
 	if d.process != nil {
@@ -321,7 +330,8 @@ func (d *corrald) dead(t *testing.T) {
 // anyState is for when it depends on what the daemon had come to.
 const anyState = "any"
 
-// truth holds that what the daemon says of a session is what has become of it, and that it can be used afterwards.
+// truth holds that what the daemon says of a session is what has become of it, and that it can be
+// used afterwards.
 func (d *corrald) truth(t *testing.T, id, want string) {
 	t.Helper()
 	s := d.subject(t, id)

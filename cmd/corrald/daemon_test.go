@@ -25,7 +25,8 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 // patience is how long a test waits for what should happen soon.
 const patience = testbed.Timeout
 
-// corrald is a daemon with a state of its own, on the test bed's bus, and a client of it. There is one at a time: it owns the bus name.
+// corrald is a daemon with a state of its own, on the test bed's bus, and a client of it. There is
+// one at a time: it owns the bus name.
 type corrald struct {
 	t       *testing.T
 	dir     string // its home
@@ -37,7 +38,8 @@ type corrald struct {
 	heard   *hearing
 }
 
-// startDaemon starts a corrald for this test, with these lines in its corral.conf. At the end it is stopped, with all that is left of its sessions.
+// startDaemon starts a corrald for this test, with these lines in its corral.conf. At the end it is
+// stopped, with all that is left of its sessions.
 func startDaemon(t *testing.T, conf ...string) *corrald {
 	t.Helper()
 	return startProgram(t, testbed.Programs(t).Corrald, conf...)
@@ -65,7 +67,8 @@ func (d *corrald) write(name, content string) {
 	require.NoError(d.t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-// listen has the bus tell us of everything that corrald says, whichever process that is, and of its coming and going.
+// listen has the bus tell us of everything that corrald says, whichever process that is, and of its
+// coming and going.
 func (d *corrald) listen() {
 	d.t.Helper()
 	signals := make(chan *dbus.Signal, 1024)
@@ -88,7 +91,8 @@ func (d *corrald) launch() {
 	})
 }
 
-// kill sends the process a signal and waits until it has ended and is gone from the bus. It returns its exit code, -1 when a signal ended it.
+// kill sends the process a signal and waits until it has ended and is gone from the bus. It returns
+// its exit code, -1 when a signal ended it.
 func (d *corrald) kill(signal syscall.Signal) int {
 	d.t.Helper()
 	require.NoError(d.t, d.process.Process.Signal(signal))
@@ -186,7 +190,8 @@ func (l *logText) String() string {
 	return l.text.String()
 }
 
-// written waits until a file ends with text, and the clock that the times of files are taken from has gone on: it goes in steps of some milliseconds.
+// written waits until a file ends with text, and the clock that the times of files are taken from
+// has gone on: it goes in steps of some milliseconds.
 func written(t *testing.T, path, text string) {
 	t.Helper()
 	testbed.WaitFile(t, path, func(content []byte) bool { return strings.HasSuffix(string(content), text) })

@@ -16,15 +16,15 @@ import (
 // enableTimeout bounds how long systemd may take to enable the daemon.
 const enableTimeout = 30 * time.Second
 
-// loginStart enables corrald.service for its user, so that systemd starts it at login. Packages do not enable
-// it for everybody; a person who has sessions wants them back.
+// loginStart enables corrald.service for its user, so that systemd starts it at login. Packages do
+// not enable it for everybody; a person who has sessions wants them back.
 type loginStart struct {
 	*parts
 	mu sync.Mutex // calls come from the goroutines of the bus
 }
 
-// enable enables the unit when the first session is created, once: somebody who disables it again has
-// decided. A session that is to begin at login (wished) needs it in any case.
+// enable enables the unit when the first session is created, once: somebody who disables it again
+// has decided. A session that is to begin at login (wished) needs it in any case.
 func (l *loginStart) enable(wished bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,7 +15,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// shellHome gives the user manager a home directory and a login shell for this test: that is where a login shell finds its start-up files.
+// shellHome gives the user manager a home directory and a login shell for this test: that is where
+// a login shell finds its start-up files.
 func shellHome(t *testing.T, shell string, files map[string]string) (home string) {
 	t.Helper()
 	home = testbed.Dir(t)
@@ -27,7 +28,8 @@ func shellHome(t *testing.T, shell string, files map[string]string) (home string
 	return home
 }
 
-// setManager sets variables of the user manager, as systemctl --user import-environment does, until the test is over.
+// setManager sets variables of the user manager, as systemctl --user import-environment does, until
+// the test is over.
 func setManager(t *testing.T, entries ...string) {
 	t.Helper()
 	require.NoError(t, exec.Command("systemctl", append([]string{"--user", "set-environment"}, entries...)...).Run())
@@ -59,7 +61,8 @@ func (d *corrald) environment(t *testing.T, id string, sp spec) map[string]strin
 	return found
 }
 
-// TestLoginShell_SuppliesEnvironmentWithoutCaller, and its PATH with what nvm and others put into it is the session's.
+// TestLoginShell_SuppliesEnvironmentWithoutCaller, and its PATH with what nvm and others put into
+// it is the session's.
 func TestLoginShell_SuppliesEnvironmentWithoutCaller(t *testing.T) {
 	const nvm = "export NVM_DIR=$HOME/.nvm\nnvm() { :; }\nexport PATH=$HOME/.nvm/bin:$PATH KEY_OF_SHELL=from-$0 TMUX_PANE=%7 SHLVL=9\necho Welcome to the machine!\n"
 	for name, files := range map[string]map[string]string{
@@ -90,7 +93,8 @@ func TestLoginShell_SuppliesEnvironmentWithoutCaller(t *testing.T) {
 	}
 }
 
-// TestLoginShell_TimesOutAndIsReported holds up a session for a bounded time, once, and leaves nothing behind; where it answers without a prompt that counts. It is told.
+// TestLoginShell_TimesOutAndIsReported holds up a session for a bounded time, once, and leaves
+// nothing behind; where it answers without a prompt that counts. It is told.
 func TestLoginShell_TimesOutAndIsReported(t *testing.T) {
 	const early = "export EARLY=1\n"
 	for what, row := range map[string]struct {
@@ -207,7 +211,8 @@ func TestLoginShell_CanBeDisabled(t *testing.T) {
 	assert.NotContains(t, got, "LANG")
 }
 
-// TestResumeCondition_UsesTheSessionsHome: what a session's agent has saved is where the session's home is.
+// TestResumeCondition_UsesTheSessionsHome: what a session's agent has saved is where the session's
+// home is.
 func TestResumeCondition_UsesTheSessionsHome(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("talker", talker, strings.ReplaceAll(talkerScript, "$home/talks", "$HOME/talks"))

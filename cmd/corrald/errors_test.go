@@ -17,7 +17,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestErrors_AllOfTheContractAreReturned: each error of the contract is what something real is answered with, under its exact name.
+// TestErrors_AllOfTheContractAreReturned: each error of the contract is what something real is
+// answered with, under its exact name.
 func TestErrors_AllOfTheContractAreReturned(t *testing.T) {
 	d := startDaemon(t, "MaxSessions=6")
 	d.write("config/corral/agents/missing.agent", "[Agent]\nCommand=no-such-program\n")

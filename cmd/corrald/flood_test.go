@@ -21,7 +21,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestCalls_ThousandAtOnceKeepOrder of one client: each is answered as it should be, and those about one session are done in order.
+// TestCalls_ThousandAtOnceKeepOrder of one client: each is answered as it should be, and those
+// about one session are done in order.
 func TestCalls_ThousandAtOnceKeepOrder(t *testing.T) {
 	d := startDaemon(t)
 	const sessions, calls = 10, 1000
@@ -147,8 +148,9 @@ func (c *deaf) hear(t *testing.T) (refused int) {
 	return refused
 }
 
-// TestFlood_OfCalls: a client that asks for everything as fast as it can, and reads no answer, does not make the others wait, and what it asks for does
-// not pile up in the daemon: not its calls, and not the answers.
+// TestFlood_OfCalls: a client that asks for everything as fast as it can, and reads no answer, does
+// not make the others wait, and what it asks for does not pile up in the daemon: not its calls, and
+// not the answers.
 func TestFlood_OfCalls(t *testing.T) {
 	d := startProgram(t, testbed.CorraldWithoutRace(t))
 	d.crowd(t, "s", 100, false)
@@ -170,7 +172,8 @@ func TestFlood_OfCalls(t *testing.T) {
 	assert.Less(t, peak, 24<<10, "KiB: what a client may have under way")
 }
 
-// TestClient_DisconnectsDuringCalls in the middle of its calls: they are done, and nobody else is the worse for it.
+// TestClient_DisconnectsDuringCalls in the middle of its calls: they are done, and nobody else is
+// the worse for it.
 func TestClient_DisconnectsDuringCalls(t *testing.T) {
 	d := startDaemon(t)
 	s := d.patient(t, "shop")

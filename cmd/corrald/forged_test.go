@@ -33,7 +33,8 @@ const (
 	notifications = "org.freedesktop.Notifications"
 )
 
-// TestSignals_ForgedHaveNoEffect: another connection sends the daemon each signal that it listens to, as a program of the same user can.
+// TestSignals_ForgedHaveNoEffect: another connection sends the daemon each signal that it listens
+// to, as a program of the same user can.
 func TestSignals_ForgedHaveNoEffect(t *testing.T) {
 	l := newLoginManager(t)
 	server := testbed.StartNotificationServer(t, "actions")
@@ -91,7 +92,8 @@ func TestSignals_ForgedHaveNoEffect(t *testing.T) {
 			for _, to := range connections {
 				testbed.SendSignal(t, stranger, to, s.path, s.name, s.body...)
 			}
-			// What the daemon is told now it takes in after that: by systemd, by the login manager, by the notification server.
+			// What the daemon is told now it takes in after that: by systemd, by the login manager, by the
+			// notification server.
 			next := d.run(t, "next", "exec sleep 1000")
 			next.must("Stop", uint64(0))
 			next.must("Remove", uint64(0))

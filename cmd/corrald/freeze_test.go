@@ -35,7 +35,8 @@ func (s *subject) becomeFrozen(want bool) {
 	s.wait("frozen or thawed as it should be", func(f facts) bool { return f.yes("Frozen") == want })
 }
 
-// TestFreeze_StopsTheSessionUntilThaw: by us or by anybody else, it is told, and nothing runs in between.
+// TestFreeze_StopsTheSessionUntilThaw: by us or by anybody else, it is told, and nothing runs in
+// between.
 func TestFreeze_StopsTheSessionUntilThaw(t *testing.T) {
 	d := startDaemon(t)
 	s := d.patient(t, "shop")
@@ -106,7 +107,8 @@ func TestFreeze_IsUndoneBeforeAStop(t *testing.T) {
 	assert.NotContains(t, d.ids(t), "removed")
 }
 
-// TestFreeze_DelaysSignalsExceptSIGKILL: those that it can answer wait for the thaw, SIGKILL does not, and its exit is recorded.
+// TestFreeze_DelaysSignalsExceptSIGKILL: those that it can answer wait for the thaw, SIGKILL does
+// not, and its exit is recorded.
 func TestFreeze_DelaysSignalsExceptSIGKILL(t *testing.T) {
 	d := startDaemon(t)
 	s := d.patient(t, "shop")

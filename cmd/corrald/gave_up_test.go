@@ -14,9 +14,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestCreateSession_IsRevokedWhenItsCallerDisconnects: calls that begin a run wait for a daemon that
-// stands still, and their caller gives up and disconnects. Nothing begins when the daemon goes on,
-// except what was asked for without a wish for an answer.
+// TestCreateSession_IsRevokedWhenItsCallerDisconnects: calls that begin a run wait for a daemon
+// that stands still, and their caller gives up and disconnects. Nothing begins when the daemon goes
+// on, except what was asked for without a wish for an answer.
 func TestCreateSession_IsRevokedWhenItsCallerDisconnects(t *testing.T) {
 	d := startDaemon(t)
 	for _, id := range []string{"begun", "started"} {

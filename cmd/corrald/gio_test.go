@@ -13,7 +13,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestGio_ProxyStaysCurrent: a desktop's program that keeps copies and follows the signals has, after all that a session can go through, what there is.
+// TestGio_ProxyStaysCurrent: a desktop's program that keeps copies and follows the signals has,
+// after all that a session can go through, what there is.
 func TestGio_ProxyStaysCurrent(t *testing.T) {
 	d := startDaemon(t)
 	s := d.patient(t, "shop")

@@ -78,7 +78,8 @@ func stateChange(s *dbus.Signal) (c change, ok bool) {
 	return c, err == nil && path == dbusapi.SessionPath(c.id)
 }
 
-// changedState reads the State that a session's PropertiesChanged tells; ok is false for any other signal.
+// changedState reads the State that a session's PropertiesChanged tells; ok is false for any other
+// signal.
 func changedState(s *dbus.Signal) (id, state string, ok bool) {
 	id, ok = dbusapi.SessionID(s.Path)
 	if !ok || s.Name != propertiesChanged || len(s.Body) != 3 || s.Body[0] != dbusapi.SessionInterface {

@@ -41,7 +41,8 @@ func (d *corrald) wrote(t *testing.T, name string) (e hookEvent) {
 	return e
 }
 
-// TestHook_RunsAsAService as a service of its own, with what happened on its standard input, and with its output in the journal.
+// TestHook_RunsAsAService as a service of its own, with what happened on its standard input, and
+// with its output in the journal.
 func TestHook_RunsAsAService(t *testing.T) {
 	d := startDaemon(t, "Notifications=no")
 	d.hook(t, "to a phone!", fmt.Sprintf("#!/bin/sh\ncat > %[1]s/.new\ncat /proc/self/cgroup > %[1]s/cgroup\nenv > %[1]s/env\nsleep 1000 &\nmv %[1]s/.new %[1]s/told\n", d.dir))
@@ -76,7 +77,8 @@ func TestHook_RunsAsAService(t *testing.T) {
 	})
 }
 
-// TestHook_SkipsUserActionsAndRepeats: what a user did, and what was told already, also over a restart.
+// TestHook_SkipsUserActionsAndRepeats: what a user did, and what was told already, also over a
+// restart.
 func TestHook_SkipsUserActionsAndRepeats(t *testing.T) {
 	d := startDaemon(t)
 	d.hook(t, "log", fmt.Sprintf("#!/bin/sh\ncat >> %s/told\n", d.dir))
@@ -127,8 +129,8 @@ the hook "no-interpreter" failed: \S+ exited with code 203; see: .*\n$`, text.St
 	assert.Empty(t, d.hasProblems(t, 0))
 }
 
-// TestManual_HooksWork work, with a server of the test's own in the place of the real ones. No secret is an argument of a process, and what an agent says
-// is plain text for the chat.
+// TestManual_HooksWork work, with a server of the test's own in the place of the real ones. No
+// secret is an argument of a process, and what an agent says is plain text for the chat.
 func TestManual_HooksWork(t *testing.T) {
 	page, err := os.ReadFile("../../docs/man/corral.7.md")
 	require.NoError(t, err)

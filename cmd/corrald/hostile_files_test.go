@@ -70,7 +70,8 @@ func (h hostile) instead(t *testing.T, path string) {
 	})
 }
 
-// sessionFiles are the files that are read of a session, by the id of the session that each is replaced of.
+// sessionFiles are the files that are read of a session, by the id of the session that each is
+// replaced of.
 var sessionFiles = map[string]func(d *corrald, id string) string{
 	"record":      func(d *corrald, id string) string { return d.stateDir(id) + "/session.json" },
 	"previous":    func(d *corrald, id string) string { return d.stateDir(id) + "/session.json.prev" },
@@ -98,8 +99,9 @@ func (d *corrald) commonFiles() []string {
 	}
 }
 
-// TestIrregularFile_OfASessionBlocksNothing: each file that Corral reads is replaced by each thing that is no file, or too large a one. All calls are answered, the
-// next daemon starts, no session is lost or ended, and each can be stopped and removed.
+// TestIrregularFile_OfASessionBlocksNothing: each file that Corral reads is replaced by each thing
+// that is no file, or too large a one. All calls are answered, the next daemon starts, no session
+// is lost or ended, and each can be stopped and removed.
 func TestIrregularFile_OfASessionBlocksNothing(t *testing.T) {
 	for _, h := range hostiles {
 		t.Run(h.name, func(t *testing.T) {
@@ -167,7 +169,8 @@ func (s *subject) asked(method string) error {
 	return call.Err
 }
 
-// looked calls what reads the session's files. What cannot be read is told, by its path and what it is.
+// looked calls what reads the session's files. What cannot be read is told, by its path and what it
+// is.
 func (s *subject) looked(h hostile) {
 	s.t.Helper()
 	for method, row := range map[string]struct{ of, file string }{"OpenLog": {"log", "output.log"}, "GetEnvironment": {"environment", "environment"}} {
@@ -194,8 +197,9 @@ func (d *corrald) peakBelow(t *testing.T, bytes int) {
 	t.Fatal("the kernel does not tell of the peak")
 }
 
-// TestIrregularFile_OfAnAgentBlocksNothing: a file of variables keeps its agent from starting, with an error that says what it is; what may be a conversation
-// keeps nothing from being resumed. Both may be links.
+// TestIrregularFile_OfAnAgentBlocksNothing: a file of variables keeps its agent from starting, with
+// an error that says what it is; what may be a conversation keeps nothing from being resumed. Both
+// may be links.
 func TestIrregularFile_OfAnAgentBlocksNothing(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("talker", talker, talkerScript)
@@ -268,7 +272,8 @@ func TestStart_FIFOsAsEnvironmentRecordsBlockNothing(t *testing.T) {
 	assert.NoError(t, (&subject{d, t, "evil-0"}).asked("GetEnvironment"), "the record was made anew")
 }
 
-// TestStart_DoesNotWriteEnvironmentRecordThroughLinks, neither at its own name nor at those that it had on its way there.
+// TestStart_DoesNotWriteEnvironmentRecordThroughLinks, neither at its own name nor at those that it
+// had on its way there.
 func TestStart_DoesNotWriteEnvironmentRecordThroughLinks(t *testing.T) {
 	d := startDaemon(t)
 	d.write("precious", "mine")

@@ -142,8 +142,8 @@ while True:
         pass
 `
 
-// TestFlood_OfShimMessages is taken in slices: who speaks as a shim without pause is still heard, and
-// costs little.
+// TestFlood_OfShimMessages is taken in slices: who speaks as a shim without pause is still heard,
+// and costs little.
 func TestFlood_OfShimMessages(t *testing.T) {
 	d := startProgram(t, testbed.CorraldWithoutRace(t))
 	d.write("flooding-shim", floodingShim)

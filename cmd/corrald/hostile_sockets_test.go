@@ -17,8 +17,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// hostileProgram is what agents do in these tests to sockets that are not theirs: VERB, a socket's path,
-// and a file that tells what has come of it.
+// hostileProgram is what agents do in these tests to sockets that are not theirs: VERB, a socket's
+// path, and a file that tells what has come of it.
 const hostileProgram = `
 import os, socket, sys
 verb, path, out = sys.argv[1:]

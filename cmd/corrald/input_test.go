@@ -16,7 +16,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// takes is a session of a program that writes what it reads from its terminal into a file, after it has set the terminal up.
+// takes is a session of a program that writes what it reads from its terminal into a file, after it
+// has set the terminal up.
 func (d *corrald) takes(t *testing.T, id, setUp string) (s *subject, got string) {
 	t.Helper()
 	got = d.dir + "/" + id + "-got"

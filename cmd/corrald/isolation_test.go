@@ -13,8 +13,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// printing is an agent that prints numbered lines until it is told to end by a line of input, which it prints last, or is to crash, for which its workspace gets a
-// file. What it does is not echoed: its log has what it printed and nothing else.
+// printing is an agent that prints numbered lines until it is told to end by a line of input, which
+// it prints last, or is to crash, for which its workspace gets a file. What it does is not echoed:
+// its log has what it printed and nothing else.
 const printing = `stty -echo; ulimit -c 0; exec 3<&0; echo begun >>runs; rm -f end
 (read -r line <&3; echo "$line" >end.new; mv end.new end) &
 n=0; while [ ! -e end ]; do
@@ -49,7 +50,8 @@ func (p printer) prints() {
 	testbed.Poll(p.t, p.id+" prints", func() bool { return len(p.log()) > before+1000 })
 }
 
-// isNumbered holds that text is what the agent prints, byte for byte: each line once, in order, and nothing else.
+// isNumbered holds that text is what the agent prints, byte for byte: each line once, in order, and
+// nothing else.
 func (p printer) isNumbered(text string) {
 	p.t.Helper()
 	var want strings.Builder
@@ -62,9 +64,10 @@ func (p printer) isNumbered(text string) {
 	}
 }
 
-// TestCrash_TouchesNoOtherSession is story 2.9: four sessions print at the same time, one crashes in the middle. It is published for that session alone; the others
-// take input and print on, and what each has printed is there whole, and nothing of another's. A person starts the crashed one again, where it was. How long all that takes
-// is measured by the rows "crash" of make bench.
+// TestCrash_TouchesNoOtherSession is story 2.9: four sessions print at the same time, one crashes
+// in the middle. It is published for that session alone; the others take input and print on, and
+// what each has printed is there whole, and nothing of another's. A person starts the crashed one
+// again, where it was. How long all that takes is measured by the rows "crash" of make bench.
 func TestCrash_TouchesNoOtherSession(t *testing.T) {
 	d := startDaemon(t, "LogMaxSize=1G")
 	var all []printer

@@ -11,13 +11,16 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// lastCall gives agents time before the machine is shut down: for as long as one lives it holds the login manager's delay lock, and when it hears
-// that the machine goes down it has them all suspended before it lets go; if it then does not, they are resumed. What else is said is heard while they end,
-// which may take as long as agents are given. Where there is no login manager, or it refuses, the agents still have the time that systemd gives at the end
-// of the user's manager. A system bus that goes away is waited for.
+// lastCall gives agents time before the machine is shut down: for as long as one lives it holds the
+// login manager's delay lock, and when it hears that the machine goes down it has them all
+// suspended before it lets go; if it then does not, they are resumed. What else is said is heard
+// while they end, which may take as long as agents are given. Where there is no login manager, or
+// it refuses, the agents still have the time that systemd gives at the end of the user's manager. A
+// system bus that goes away is waited for.
 //
-// Agents sleep with the machine and go on when it wakes, so nothing is done to them then. But a machine may sleep until its battery is empty: the lock is
-// held until everything that has happened is saved. And what has become due meanwhile is due at once when it wakes.
+// Agents sleep with the machine and go on when it wakes, so nothing is done to them then. But a
+// machine may sleep until its battery is empty: the lock is held until everything that has happened
+// is saved. And what has become due meanwhile is due at once when it wakes.
 type lastCall struct {
 	log     *slog.Logger
 	suspend func(context.Context) ([]string, error)
@@ -58,8 +61,9 @@ func (l *lastCall) live(some bool) {
 	l.busy <- some
 }
 
-// run does it, until ctx is done. It wakes when the first agent begins to live, when the last one is gone, when the machine goes down or does not, when it
-// sleeps or wakes, and while the bus that it had is away.
+// run does it, until ctx is done. It wakes when the first agent begins to live, when the last one
+// is gone, when the machine goes down or does not, when it sleeps or wakes, and while the bus that
+// it had is away.
 func (l *lastCall) run(ctx context.Context) {
 	l.manager = l.connect(ctx)
 	defer func() {
@@ -106,7 +110,8 @@ func (l *lastCall) serve(ctx context.Context) {
 	}
 }
 
-// catchUp takes what was said of a shutdown before the machine was about to sleep: taken after it, that would have a lock held again, which keeps it awake.
+// catchUp takes what was said of a shutdown before the machine was about to sleep: taken after it,
+// that would have a lock held again, which keeps it awake.
 func (l *lastCall) catchUp(ctx context.Context, goingDown <-chan bool) {
 	asleep := l.asleep
 	select {
@@ -155,7 +160,8 @@ func (l *lastCall) heard(ctx context.Context, down bool) {
 	}
 }
 
-// suspended gives up the lock once all sessions are suspended. If that was called off meanwhile, those that were still ending then are resumed, too.
+// suspended gives up the lock once all sessions are suspended. If that was called off meanwhile,
+// those that were still ending then are resumed, too.
 func (l *lastCall) suspended(ctx context.Context) {
 	l.ended = nil
 	if l.goesDown || !l.some || l.manager == nil {
@@ -166,8 +172,9 @@ func (l *lastCall) suspended(ctx context.Context) {
 	}
 }
 
-// meanwhile runs f on a goroutine of its own and returns once the supervisor has accepted what f asks of it: what is asked of it from now on comes after that.
-// The channel is closed when f returns.
+// meanwhile runs f on a goroutine of its own and returns once the supervisor has accepted what f
+// asks of it: what is asked of it from now on comes after that. The channel is closed when f
+// returns.
 func meanwhile(ctx context.Context, f func(context.Context)) <-chan struct{} {
 	accepted, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -180,8 +187,8 @@ func meanwhile(ctx context.Context, f func(context.Context)) <-chan struct{} {
 	return ended
 }
 
-// lost gives up the lock with the connection: one that nobody would hear when to give up only holds people up. While sessions are being suspended that is
-// known.
+// lost gives up the lock with the connection: one that nobody would hear when to give up only holds
+// people up. While sessions are being suspended that is known.
 func (l *lastCall) lost() {
 	_ = l.manager.Close()
 	l.manager = nil

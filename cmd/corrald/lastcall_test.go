@@ -12,8 +12,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestShutdownInhibitor_HoldsNoLockDuringSleep: an agent begins to live, the login manager says for the first time that the machine does not go down, and that it is about to
-// sleep, all before anybody listens. In whichever order that is heard, no lock keeps the machine awake.
+// TestShutdownInhibitor_HoldsNoLockDuringSleep: an agent begins to live, the login manager says for
+// the first time that the machine does not go down, and that it is about to sleep, all before
+// anybody listens. In whichever order that is heard, no lock keeps the machine awake.
 func TestShutdownInhibitor_HoldsNoLockDuringSleep(t *testing.T) {
 	m := newLoginManager(t)
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", os.Getenv("DBUS_SESSION_BUS_ADDRESS"))

@@ -20,8 +20,9 @@ func (d *parts) login(ctx context.Context) {
 	d.notify.LoggedIn()
 }
 
-// loginOnce brings back what a login is to bring back. Which login that was is noted, with the sessions that are left to do: a daemon that comes after one that
-// was killed in the middle of it goes on there, and one that was merely restarted does nothing.
+// loginOnce brings back what a login is to bring back. Which login that was is noted, with the
+// sessions that are left to do: a daemon that comes after one that was killed in the middle of it
+// goes on there, and one that was merely restarted does nothing.
 func (d *parts) loginOnce(ctx context.Context) error {
 	now, err := d.units.Incarnation(ctx)
 	if err != nil {
@@ -43,7 +44,8 @@ func (d *parts) loginOnce(ctx context.Context) error {
 	})
 }
 
-// loginNote is a file with the incarnation of the user's systemd whose login was seen to, and the ids that are left to do, a line each.
+// loginNote is a file with the incarnation of the user's systemd whose login was seen to, and the
+// ids that are left to do, a line each.
 type loginNote struct {
 	path, login string
 

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLogin_IsFinishedByTheNextDaemon is gone on with by the next daemon; one that was seen to is not.
+// TestLogin_IsFinishedByTheNextDaemon is gone on with by the next daemon; one that was seen to is
+// not.
 func TestLogin_IsFinishedByTheNextDaemon(t *testing.T) {
 	d := startDaemon(t)
 	note := d.runtimeDir(".login")
@@ -36,7 +37,8 @@ func TestLogin_IsFinishedByTheNextDaemon(t *testing.T) {
 	waitFile(t, note, string(content))
 }
 
-// TestRuntimeDirectory_HasNoFileASessionCouldBeNamed: a session can be called login, or tmux.conf, and its runtime directory goes with it.
+// TestRuntimeDirectory_HasNoFileASessionCouldBeNamed: a session can be called login, or tmux.conf,
+// and its runtime directory goes with it.
 func TestRuntimeDirectory_HasNoFileASessionCouldBeNamed(t *testing.T) {
 	d := startDaemon(t)
 	d.run(t, "shop", "exec sleep 1000")

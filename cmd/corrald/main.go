@@ -1,4 +1,5 @@
-// corrald supervises coding agents for one user: see docs/ARCHITECTURE.md. This program only puts the parts together.
+// corrald supervises coding agents for one user: see docs/ARCHITECTURE.md. This program only puts
+// the parts together.
 package main
 
 import (

@@ -19,7 +19,8 @@ const (
 	visits = 50
 )
 
-// TestExits_HundredAtOnceArePublished: none of the exits is lost or mixed up with another, and each is told once, the properties before the change.
+// TestExits_HundredAtOnceArePublished: none of the exits is lost or mixed up with another, and each
+// is told once, the properties before the change.
 func TestExits_HundredAtOnceArePublished(t *testing.T) {
 	d := startDaemon(t)
 	gate := d.dir + "/gate"
@@ -74,8 +75,9 @@ func (d *corrald) oneTale(t *testing.T, mark int, id func(int) string, want int)
 	return all[id(0)]
 }
 
-// tales collects the states that were told of each session since the mark, and checks that each of them was told by one PropertiesChanged and then by one
-// SessionStateChanged. The first state of a session is told by InterfacesAdded.
+// tales collects the states that were told of each session since the mark, and checks that each of
+// them was told by one PropertiesChanged and then by one SessionStateChanged. The first state of a
+// session is told by InterfacesAdded.
 func (d *corrald) tales(t *testing.T, mark int, id func(int) string, want int) map[string]tale {
 	t.Helper()
 	properties, changes := map[string]tale{}, map[string]tale{}
@@ -123,7 +125,8 @@ func (d *corrald) count(t *testing.T, property string) int {
 	return facts{property: value}.number(property)
 }
 
-// TestIntrospection_WhileSessionsComeAndGo: clients that introspect everything, again and again, while sessions come and go, take nothing down.
+// TestIntrospection_WhileSessionsComeAndGo: clients that introspect everything, again and again,
+// while sessions come and go, take nothing down.
 func TestIntrospection_WhileSessionsComeAndGo(t *testing.T) {
 	d := startDaemon(t)
 	stop := make(chan struct{})

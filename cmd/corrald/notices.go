@@ -59,7 +59,8 @@ func (d *parts) runHook(ctx context.Context, hook config.Hook, input []byte, sta
 	}, input, notify.HookTimeout, started)
 }
 
-// hookEnded takes note of what has become of a hook. A failure is a problem until the hook works, is gone, or the configuration is read again.
+// hookEnded takes note of what has become of a hook. A failure is a problem until the hook works,
+// is gone, or the configuration is read again.
 func (d *parts) hookEnded(name string, err error) {
 	text := ""
 	if err != nil {
@@ -99,7 +100,8 @@ func (d *parts) window(ctx context.Context, args ...string) error {
 	return fmt.Errorf("cannot open a terminal window: %w", err)
 }
 
-// thenEnter sets the window's title, runs its arguments, and waits for Enter: the window closes with its command, and what fits on it is printed at once.
+// thenEnter sets the window's title, runs its arguments, and waits for Enter: the window closes
+// with its command, and what fits on it is printed at once.
 const thenEnter = `printf '\033]2;%s: log\007' "$2"; "$0" "$@"; printf '\nPress Enter to close this window. '; read -r _`
 
 // publishers tell several of what changed. The first one gives the answers.

@@ -32,7 +32,8 @@ func gone(t *testing.T, s *testbed.NotificationServer, n testbed.Notification) {
 	assert.Equal(t, n.ID, testbed.Receive(t, s.Closed, "that it is closed"), n.Title)
 }
 
-// TestNotification_FollowsSessionUntilRemoval: what a person sees of a session, from its failure to its end.
+// TestNotification_FollowsSessionUntilRemoval: what a person sees of a session, from its failure to
+// its end.
 func TestNotification_FollowsSessionUntilRemoval(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.StartNotificationServer(t, "actions", "body-markup", "inline-reply")
@@ -83,7 +84,8 @@ func TestNotification_ReplyAnswersTheQuestion(t *testing.T) {
 	assert.Empty(t, s.facts().text("Attention"))
 }
 
-// TestNotification_IsClosedByAttaching: it goes once somebody comes, and none comes while somebody looks.
+// TestNotification_IsClosedByAttaching: it goes once somebody comes, and none comes while somebody
+// looks.
 func TestNotification_IsClosedByAttaching(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.StartNotificationServer(t)
@@ -100,7 +102,8 @@ func TestNotification_IsClosedByAttaching(t *testing.T) {
 	detach()
 }
 
-// TestNotification_IsShownWhenTheTerminalLosesFocus: a terminal that is attached and has lost the focus is looked at by nobody.
+// TestNotification_IsShownWhenTheTerminalLosesFocus: a terminal that is attached and has lost the
+// focus is looked at by nobody.
 func TestNotification_IsShownWhenTheTerminalLosesFocus(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.StartNotificationServer(t)
@@ -168,7 +171,8 @@ func TestNotification_OmitsUserActions(t *testing.T) {
 	assert.Empty(t, server.Shown)
 }
 
-// TestNotification_IsKeptUntilAServerAppears that is not there yet, over a restart of the daemon, and told by no second one.
+// TestNotification_IsKeptUntilAServerAppears that is not there yet, over a restart of the daemon,
+// and told by no second one.
 func TestNotification_IsKeptUntilAServerAppears(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "shop", "exit 3")
@@ -188,7 +192,8 @@ func TestNotification_IsKeptUntilAServerAppears(t *testing.T) {
 	assert.Equal(t, "after: failed, exit 1", shown(t, testbed.StartNotificationServer(t)).Title, "by the next server")
 }
 
-// TestNotification_CanBeDisabled on the bus, over restarts, in the configuration, for an agent and for a session.
+// TestNotification_CanBeDisabled on the bus, over restarts, in the configuration, for an agent and
+// for a session.
 func TestNotification_CanBeDisabled(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.StartNotificationServer(t)
@@ -250,7 +255,8 @@ func TestDunst(t *testing.T) {
 	testbed.Poll(t, "nothing is displayed", displayed("0"))
 }
 
-// TestDunst_SummarisesTwentyFailures in one notification, which names the first of them, one a line.
+// TestDunst_SummarisesTwentyFailures in one notification, which names the first of them, one a
+// line.
 func TestDunst_SummarisesTwentyFailures(t *testing.T) {
 	d := startDaemon(t)
 	d.startDunst(t)

@@ -21,8 +21,9 @@ import (
 
 const pipelined = 200
 
-// TestCalls_OfOneClientAreExecutedInOrder: what a client sends without waiting for answers is done, for each session, as it was sent. A call that is refused
-// in between, for whichever reason, does not keep the others from being done.
+// TestCalls_OfOneClientAreExecutedInOrder: what a client sends without waiting for answers is done,
+// for each session, as it was sent. A call that is refused in between, for whichever reason, does
+// not keep the others from being done.
 func TestCalls_OfOneClientAreExecutedInOrder(t *testing.T) {
 	d := startDaemon(t)
 	s := d.create(t, "patient", spec{"Command": []string{"sh", "-c", `while read -r line; do echo "$line" >>"$0"; done`, d.dir + "/lines"}})
@@ -81,7 +82,8 @@ func TestCapture_OfAHungTmuxBlocksNothing(t *testing.T) {
 	s.ends(outcome{"stopped", "success", 2, 15, "", "active"})
 }
 
-// TestClient_ThatNeverReadsBlocksNothing: whoever asks for signals and does not read them hinders nobody.
+// TestClient_ThatNeverReadsBlocksNothing: whoever asks for signals and does not read them hinders
+// nobody.
 func TestClient_ThatNeverReadsBlocksNothing(t *testing.T) {
 	d := startDaemon(t)
 	deafClient(t)

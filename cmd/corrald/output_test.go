@@ -61,7 +61,8 @@ func TestCapture_IsValidUTF8(t *testing.T) {
 	s.facts()
 }
 
-// TestOpenLog_DescriptorIsReadOnlyAndSurvivesRotation is for reading alone, and goes on with the file it was opened for when the log is rotated.
+// TestOpenLog_DescriptorIsReadOnlyAndSurvivesRotation is for reading alone, and goes on with the
+// file it was opened for when the log is rotated.
 func TestOpenLog_DescriptorIsReadOnlyAndSurvivesRotation(t *testing.T) {
 	d := startDaemon(t, "LogMaxSize=64K")
 	pass, open := d.gate(t, "more")

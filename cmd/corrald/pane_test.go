@@ -20,7 +20,8 @@ func (d *corrald) tmux(id string, args ...string) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-// TestPane_IsDeadAfterEveryExit, also where tmux has missed it, as one before 3.6 does with some, and shows the complete last screen with the result below it.
+// TestPane_IsDeadAfterEveryExit, also where tmux has missed it, as one before 3.6 does with some,
+// and shows the complete last screen with the result below it.
 func TestPane_IsDeadAfterEveryExit(t *testing.T) {
 	d := startDaemon(t)
 	const n = 24

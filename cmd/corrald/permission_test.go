@@ -15,9 +15,11 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// asks is an agent that asks for permission again and again, and goes on at any moment, answered or not. With each question and with each end of one it
-// puts the query of the Program Status Protocol, whose answer comes in the same stream as keys: keys behind the answer to an end's were written by a shim that
-// had read it. At the end it writes how many keys came while it asked, and how many came late.
+// asks is an agent that asks for permission again and again, and goes on at any moment, answered or
+// not. With each question and with each end of one it puts the query of the Program Status
+// Protocol, whose answer comes in the same stream as keys: keys behind the answer to an end's were
+// written by a shim that had read it. At the end it writes how many keys came while it asked, and
+// how many came late.
 const asks = `import os, random, select, sys, time, tty
 tty.setraw(0)
 answer, rest, seen, right, late = b'\x1b]7501;?\x1b\\', b'', 0, 0, 0
@@ -43,7 +45,8 @@ while not os.path.exists(sys.argv[1]):
 open(sys.argv[2], 'w').write('%d %d' % (right, late))
 `
 
-// TestApprove_RacesTheEndOfTheQuestion over the bus, more than a thousand times: what was refused was not pressed, what was pressed was asked for.
+// TestApprove_RacesTheEndOfTheQuestion over the bus, more than a thousand times: what was refused
+// was not pressed, what was pressed was asked for.
 func TestApprove_RacesTheEndOfTheQuestion(t *testing.T) {
 	const sessions, times = 4, 1000
 	d := startDaemon(t)
@@ -84,7 +87,8 @@ func TestApprove_RacesTheEndOfTheQuestion(t *testing.T) {
 	assert.NotZero(t, pressed.Load())
 }
 
-// TestApprove_IsRefusedToAgents is refused to agents, as is that of their own; and so is it to what they start elsewhere, as long as it descends from them.
+// TestApprove_IsRefusedToAgents is refused to agents, as is that of their own; and so is it to what
+// they start elsewhere, as long as it descends from them.
 func TestApprove_IsRefusedToAgents(t *testing.T) {
 	d := startDaemon(t)
 	d.define(t, "asking", `Command=sh -c "stty raw -echo; printf '\\033]7501;state=blocked:kind=permission\\033\\\\'; head -c 1 >%h/key; exec sleep 1000"`, "ApproveKeys=y")

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFileModes_ArePrivate: directories are the user's alone, so that nobody else can list or reach what is in them, and so are the files in them.
+// TestFileModes_ArePrivate: directories are the user's alone, so that nobody else can list or reach
+// what is in them, and so are the files in them.
 func TestFileModes_ArePrivate(t *testing.T) {
 	old := syscall.Umask(0)
 	defer syscall.Umask(old)
@@ -31,7 +32,8 @@ func TestFileModes_ArePrivate(t *testing.T) {
 			info, err := entry.Info()
 			require.NoError(t, err)
 			want := map[fs.FileMode]fs.FileMode{fs.ModeDir: 0o700, 0: 0o600, fs.ModeSocket: 0o700}[info.Mode().Type()]
-			// A socket is used by who may write to it. Its execute bit means nothing, and is set by tmux for a session that somebody is attached to.
+			// A socket is used by who may write to it. Its execute bit means nothing, and is set by tmux for
+			// a session that somebody is attached to.
 			assert.Equal(t, want&^0o100, info.Mode().Perm()&^0o100, "%s", path)
 			if info.Mode().Type() != fs.ModeSocket {
 				assert.Equal(t, want, info.Mode().Perm(), "%s", path)
@@ -45,7 +47,8 @@ func TestFileModes_ArePrivate(t *testing.T) {
 	}
 }
 
-// TestUmask_IsInheritedFromTheDaemon, which in a service is the one that the user manager gives to everything.
+// TestUmask_IsInheritedFromTheDaemon, which in a service is the one that the user manager gives to
+// everything.
 func TestUmask_IsInheritedFromTheDaemon(t *testing.T) {
 	for _, mask := range []int{0o022, 0o027} {
 		t.Run(fmt.Sprintf("%04o", mask), func(t *testing.T) {

@@ -26,7 +26,8 @@ type speaker struct {
 	pipe *os.File
 }
 
-// copies is its program, with the path of a FIFO. Its terminal is raw, as those of full-screen programs are.
+// copies is its program, with the path of a FIFO. Its terminal is raw, as those of full-screen
+// programs are.
 const copies = `import os, sys, tty
 tty.setraw(0)
 pipe = os.open(sys.argv[1], os.O_RDONLY)
@@ -104,7 +105,8 @@ func TestProgramStatus_IsPublished(t *testing.T) {
 	s.say(status("state=error" + message("no network")))
 	s.tells("idle", "error", "no network", "osc7501")
 
-	// A daemon that comes later knows it, and the agent's own words are more than its bell's, which counts again when the agent says nothing more.
+	// A daemon that comes later knows it, and the agent's own words are more than its bell's, which
+	// counts again when the agent says nothing more.
 	d.kill(9)
 	d.launch()
 	s.tells("idle", "error", "no network", "osc7501")
@@ -131,7 +133,8 @@ func (s *speaker) explained() []dbusapi.Explanation {
 	return told
 }
 
-// TestProgramStatus_HostileTextIsHarmless: whatever an agent writes, nothing of it is executed, the session lives on, and what clients are told is text.
+// TestProgramStatus_HostileTextIsHarmless: whatever an agent writes, nothing of it is executed, the
+// session lives on, and what clients are told is text.
 func TestProgramStatus_HostileTextIsHarmless(t *testing.T) {
 	d := startDaemon(t)
 	pwned := filepath.Join(d.dir, "pwned")
@@ -170,7 +173,8 @@ func TestProgramStatus_HostileTextIsHarmless(t *testing.T) {
 	}
 }
 
-// TestProgramStatus_EndsWithTheLastReport, however the stream falls into pieces, and no state is told that the agent was not in.
+// TestProgramStatus_EndsWithTheLastReport, however the stream falls into pieces, and no state is
+// told that the agent was not in.
 func TestProgramStatus_EndsWithTheLastReport(t *testing.T) {
 	d := startDaemon(t)
 	s := d.speak(t, "quick")
@@ -215,7 +219,8 @@ func TestProgramStatus_EndsWithTheLastReport(t *testing.T) {
 	}
 }
 
-// anyReport returns a report of the program itself, or of a part of it that is told nobody, and what the program is by it.
+// anyReport returns a report of the program itself, or of a part of it that is told nobody, and
+// what the program is by it.
 func anyReport(r *rand.Rand, i int) (report, is string) {
 	switch r.IntN(5) {
 	case 0:
@@ -230,7 +235,8 @@ func anyReport(r *rand.Rand, i int) (report, is string) {
 	return status("state=blocked:kind=permission" + message(fmt.Sprint(i))), "waiting/permission"
 }
 
-// TestStatusSources_FollowTheDefinition, what titles mean, and which line of the screen asks for something.
+// TestStatusSources_FollowTheDefinition, what titles mean, and which line of the screen asks for
+// something.
 func TestStatusSources_FollowTheDefinition(t *testing.T) {
 	d := startDaemon(t, "IdleAfterSec=200ms")
 	path := d.pipe(t, "gemini")

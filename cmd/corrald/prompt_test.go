@@ -15,20 +15,23 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// listener is an agent that asks for pastes and writes down every line that it is told, with its process id. It ends with 7 when it is asked to.
+// listener is an agent that asks for pastes and writes down every line that it is told, with its
+// process id. It ends with 7 when it is asked to.
 func (d *corrald) listener(id string) spec {
 	script := `trap 'exit 7' TERM; stty -echo; printf '\033[?2004hgo'; echo "$$ begins" >>"$0"; while read -r line; do echo "$$ $line" >>"$0"; done`
 	return spec{"Command": []string{"bash", "-c", script, d.dir + "/" + id + ".told"}, "Prompt": "fix the tests"}
 }
 
-// told waits until the agents of a session have been told n things, and returns the number of times that one of these was the prompt.
+// told waits until the agents of a session have been told n things, and returns the number of times
+// that one of these was the prompt.
 func (d *corrald) told(t *testing.T, id string, n int) int {
 	t.Helper()
 	content := testbed.WaitFile(t, d.dir+"/"+id+".told", func(content []byte) bool { return strings.Count(string(content), "\n") >= n })
 	return strings.Count(string(content), "fix the tests")
 }
 
-// sayTo has the session's agent be told something, which comes after the prompt if that is told at all.
+// sayTo has the session's agent be told something, which comes after the prompt if that is told at
+// all.
 func (s *subject) sayTo(text string) { s.must("SendInput", text, uint64(1)) }
 
 func TestPrompt(t *testing.T) {
@@ -87,8 +90,8 @@ func TestPrompt_UndeliveredIsSentOnResume(t *testing.T) {
 	assert.Equal(t, 1, d.told(t, "early", 3))
 }
 
-// TestPrompt_IsDeliveredOnceDespiteDaemonCrash at any step of the start: by then its shim has it, or there is no agent that was told anything, and the
-// next run, resumed or not, is told it.
+// TestPrompt_IsDeliveredOnceDespiteDaemonCrash at any step of the start: by then its shim has it,
+// or there is no agent that was told anything, and the next run, resumed or not, is told it.
 func TestPrompt_IsDeliveredOnceDespiteDaemonCrash(t *testing.T) {
 	d := startDaemon(t)
 	for n, step := range startSteps[1:] {

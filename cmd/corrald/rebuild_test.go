@@ -14,7 +14,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestLostRecord_IsRebuilt from what is alive: the agent is supervised as before, and what is not known any more is told.
+// TestLostRecord_IsRebuilt from what is alive: the agent is supervised as before, and what is not
+// known any more is told.
 func TestLostRecord_IsRebuilt(t *testing.T) {
 	d := startDaemon(t)
 	const id = "my-store" // of agent command: by its scope's name alone it could be store of command-my, which no other test has in the runtime directory
@@ -63,7 +64,8 @@ func TestLostRecord_IsRebuilt(t *testing.T) {
 	d.hasProblems(t, 0)
 }
 
-// takeAway removes a directory in which a daemon writes: it may do so again before all is gone, which is told as a directory that is not empty.
+// takeAway removes a directory in which a daemon writes: it may do so again before all is gone,
+// which is told as a directory that is not empty.
 func takeAway(t *testing.T, dir string) {
 	t.Helper()
 	if err := os.RemoveAll(dir); !errors.Is(err, syscall.ENOTEMPTY) {
@@ -80,7 +82,8 @@ func (d *corrald) hasRecord(t *testing.T, id string) {
 	})
 }
 
-// TestStateDirectory_IsRecreatedAfterRemoval: what lives is written down again at once, and its end is recorded where the next daemon finds it.
+// TestStateDirectory_IsRecreatedAfterRemoval: what lives is written down again at once, and its end
+// is recorded where the next daemon finds it.
 func TestStateDirectory_IsRecreatedAfterRemoval(t *testing.T) {
 	d := startDaemon(t)
 	for _, dir := range []string{d.stateDir("shop"), filepath.Dir(d.stateDir("shop"))} {
@@ -104,7 +107,8 @@ func TestStateDirectory_IsRecreatedAfterRemoval(t *testing.T) {
 	}
 }
 
-// TestRestoredRecord_KeepsTheRunningAgent is older than what the session runs: the agent that lives is its agent.
+// TestRestoredRecord_KeepsTheRunningAgent is older than what the session runs: the agent that lives
+// is its agent.
 func TestRestoredRecord_KeepsTheRunningAgent(t *testing.T) {
 	for name, ended := range map[string]bool{"made while it was suspended": true, "made while it ran before": false} {
 		t.Run(name, func(t *testing.T) {

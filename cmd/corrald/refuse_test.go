@@ -15,7 +15,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestInvalidArguments_AreRefused: each answer has the right name and says what was wrong, and nothing was made or changed by any of the calls.
+// TestInvalidArguments_AreRefused: each answer has the right name and says what was wrong, and
+// nothing was made or changed by any of the calls.
 func TestInvalidArguments_AreRefused(t *testing.T) {
 	d := startDaemon(t)
 	d.write("file", "no directory\n")
@@ -132,7 +133,8 @@ func (d *corrald) badCalls() []badCall {
 	return calls
 }
 
-// everything is what there is: files, scopes, sessions and their properties. Times and measures are left out.
+// everything is what there is: files, scopes, sessions and their properties. Times and measures are
+// left out.
 func (d *corrald) everything(t *testing.T) map[string]any {
 	t.Helper()
 	all := map[string]any{"scopes": testbed.Systemctl(t, "list-units", "--all", "--plain", "--no-legend", "app-corral*")}
@@ -177,7 +179,8 @@ func TestSessionID_IsDerivedFromTheWorkspace(t *testing.T) {
 	}
 }
 
-// TestNUL_IsRejectedByTheClientLibrary: no string on the bus can have one, so it ends with the client's library.
+// TestNUL_IsRejectedByTheClientLibrary: no string on the bus can have one, so it ends with the
+// client's library.
 func TestNUL_IsRejectedByTheClientLibrary(t *testing.T) {
 	d := startDaemon(t)
 	var answer dbus.Error

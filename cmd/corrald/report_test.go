@@ -35,7 +35,8 @@ func TestReport_TranslatesHookPayloads(t *testing.T) {
 	assert.NoFileExists(t, d.dir+"/pwned")
 }
 
-// TestReport_FromAnotherSessionIsDropped and told: an agent's daemon may serve the conversations of other sessions, with their environment.
+// TestReport_FromAnotherSessionIsDropped and told: an agent's daemon may serve the conversations of
+// other sessions, with their environment.
 func TestReport_FromAnotherSessionIsDropped(t *testing.T) {
 	d := startDaemon(t)
 	ctl := testbed.Programs(t).Corralctl
@@ -55,7 +56,8 @@ func TestReport_FromAnotherSessionIsDropped(t *testing.T) {
 	}), "%v", told)
 }
 
-// TestReport_IsFast: from its start to its end, in a session whose daemon takes note of it, and in one whose daemon is away.
+// TestReport_IsFast: from its start to its end, in a session whose daemon takes note of it, and in
+// one whose daemon is away.
 func TestReport_IsFast(t *testing.T) {
 	d := startDaemon(t)
 	const runs = 100

@@ -11,8 +11,9 @@ import (
 	"github.com/corrald/corral/internal/deadline"
 )
 
-// How much garbage there may be beside what lives, in percent of it. Most of the daemon's life it does nothing: memory is what it costs. While it starts,
-// nearly all that it makes stays, and looking for garbage in that again and again takes a third of its time.
+// How much garbage there may be beside what lives, in percent of it. Most of the daemon's life it
+// does nothing: memory is what it costs. While it starts, nearly all that it makes stays, and
+// looking for garbage in that again and again takes a third of its time.
 const (
 	gcPercent         = 40
 	startingGCPercent = 400
@@ -24,8 +25,9 @@ const (
 	restWorth = 1 << 20 // bytes of the heap for which it is worth to look for garbage
 )
 
-// rest gives memory back once the loop has had nothing to do for a while, and has no garbage collected until it has: Go's runtime would look for some every
-// two minutes, in a process that has made none.
+// rest gives memory back once the loop has had nothing to do for a while, and has no garbage
+// collected until it has: Go's runtime would look for some every two minutes, in a process that has
+// made none.
 type rest struct {
 	after time.Duration
 	mu    sync.Mutex

@@ -11,14 +11,16 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// settings are those of the garbage collector; it is off where percent is above all that can be set.
+// settings are those of the garbage collector; it is off where percent is above all that can be
+// set.
 func settings() (percent uint64, limited bool) {
 	all := []metrics.Sample{{Name: "/gc/gogc:percent"}, {Name: "/gc/gomemlimit:bytes"}}
 	metrics.Read(all)
 	return all[0].Value.Uint64(), all[1].Value.Uint64() != math.MaxInt64
 }
 
-// TestMemoryTrimmer_ReleasesMemoryWhenIdle: no garbage is looked for, but for a client that reads all the time, and what was used is given back.
+// TestMemoryTrimmer_ReleasesMemoryWhenIdle: no garbage is looked for, but for a client that reads
+// all the time, and what was used is given back.
 func TestMemoryTrimmer_ReleasesMemoryWhenIdle(t *testing.T) {
 	before := debug.SetGCPercent(gcPercent)
 	t.Cleanup(func() {

@@ -18,7 +18,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestSecondDaemon_ReportsTheFirstAndExits, whether it finds the state locked or the bus name taken, and the first does not notice.
+// TestSecondDaemon_ReportsTheFirstAndExits, whether it finds the state locked or the bus name
+// taken, and the first does not notice.
 func TestSecondDaemon_ReportsTheFirstAndExits(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "first", "exec sleep 1000")
@@ -46,8 +47,9 @@ func TestSecondDaemon_ReportsTheFirstAndExits(t *testing.T) {
 	s.is(outcome{"stopped", "success", 2, 15, "", "active"})
 }
 
-// TestLostRecord_ScopeWithoutShimIsLeftAlone, and whose shim is gone too, which alone can say whose it is, is left alone, with its agent: a new session of that name is
-// refused to start, and starts once the scope is gone.
+// TestLostRecord_ScopeWithoutShimIsLeftAlone, and whose shim is gone too, which alone can say whose
+// it is, is left alone, with its agent: a new session of that name is refused to start, and starts
+// once the scope is gone.
 func TestLostRecord_ScopeWithoutShimIsLeftAlone(t *testing.T) {
 	d := startDaemon(t)
 	lost := d.run(t, "shop", "exec nohup sleep 1000")
@@ -71,7 +73,8 @@ func TestLostRecord_ScopeWithoutShimIsLeftAlone(t *testing.T) {
 	again.must("Remove", uint64(1))
 }
 
-// TestSessions_SurviveDaemonRestart, however it ends: what ended meanwhile is known with its code, and what lives goes on as if nothing had been.
+// TestSessions_SurviveDaemonRestart, however it ends: what ended meanwhile is known with its code,
+// and what lives goes on as if nothing had been.
 func TestSessions_SurviveDaemonRestart(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGKILL": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +178,8 @@ func TestSystemdReload_KeepsSessions(t *testing.T) {
 	live.ends(outcome{"stopped", "success", 2, 15, "its scope was stopped", "active"})
 }
 
-// TestService_RestartKeepsAgents: the agents of a service that is restarted go on, and systemctl shows what there is.
+// TestService_RestartKeepsAgents: the agents of a service that is restarted go on, and systemctl
+// shows what there is.
 func TestService_RestartKeepsAgents(t *testing.T) {
 	d := startDaemon(t)
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))

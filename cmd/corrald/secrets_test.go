@@ -23,8 +23,9 @@ var secrets = map[string]string{
 	"DEFINED": "canary-of-the-definition", "IN_FILE": "canary-of-the-file",
 }
 
-// TestSecrets_ReachOnlyTheAgent: what is in an environment is in no argument list, in no record of ours, on the bus in no message but the call that brought
-// it, and in no file that nobody has asked for: what was set for the session is kept in its record.
+// TestSecrets_ReachOnlyTheAgent: what is in an environment is in no argument list, in no record of
+// ours, on the bus in no message but the call that brought it, and in no file that nobody has asked
+// for: what was set for the session is kept in its record.
 func TestSecrets_ReachOnlyTheAgent(t *testing.T) {
 	shellHome(t, "/bin/bash", map[string]string{".bash_profile": "echo $- canary; export SHELL_KEY=" + secrets["SHELL_KEY"] + "\n"})
 	d := startDaemon(t)
@@ -118,7 +119,8 @@ func (d *corrald) noSecretFiles(t *testing.T) {
 	assert.Greater(t, seen, 3)
 }
 
-// monitor hears everything that is said on the bus. The function that it returns ends that, and returns the messages.
+// monitor hears everything that is said on the bus. The function that it returns ends that, and
+// returns the messages.
 func monitor(t *testing.T) (end func() []string) {
 	t.Helper()
 	file, err := os.Create(filepath.Join(testbed.Dir(t), "monitor"))

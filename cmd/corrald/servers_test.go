@@ -28,7 +28,8 @@ func (d *corrald) serverOnBus(t *testing.T) {
 	})
 }
 
-// startMako starts a Wayland compositor without a screen and mako on it, until the test ends. The user manager knows of them, as on a desktop.
+// startMako starts a Wayland compositor without a screen and mako on it, until the test ends. The
+// user manager knows of them, as on a desktop.
 func (d *corrald) startMako(t *testing.T) {
 	t.Helper()
 	d.write("sway.conf", "output HEADLESS-1 resolution 640x360\noutput * bg #335577 solid_color\nxwayland disable\n")
@@ -83,7 +84,8 @@ func makoShows(t *testing.T) map[string]makoNotification {
 	return all
 }
 
-// TestMako shows and takes away what is asked of it, and what is clicked there is done: a real server on a Wayland compositor, and a real terminal.
+// TestMako shows and takes away what is asked of it, and what is clicked there is done: a real
+// server on a Wayland compositor, and a real terminal.
 func TestMako(t *testing.T) {
 	d := startDaemon(t, "Terminal=foot")
 	d.startMako(t)
@@ -144,7 +146,8 @@ func programsOf(t *testing.T, unit string) string {
 	return strings.Join(names, " ")
 }
 
-// picture has a program make a picture of the screen, on its standard output, for people's eyes: into the directory CORRAL_PICTURES, if that is set.
+// picture has a program make a picture of the screen, on its standard output, for people's eyes:
+// into the directory CORRAL_PICTURES, if that is set.
 func (d *corrald) picture(t *testing.T, command ...string) {
 	t.Helper()
 	dir := os.Getenv("CORRAL_PICTURES")
@@ -161,7 +164,8 @@ func (d *corrald) picture(t *testing.T, command ...string) {
 	t.Log(file.Name())
 }
 
-// TestNotification_WorksWithDbusmock of the specification takes what we send, and is understood: python3-dbusmock's, over another binding of D-Bus.
+// TestNotification_WorksWithDbusmock of the specification takes what we send, and is understood:
+// python3-dbusmock's, over another binding of D-Bus.
 func TestNotification_WorksWithDbusmock(t *testing.T) {
 	d := startDaemon(t)
 	calls := filepath.Join(d.dir, "calls")

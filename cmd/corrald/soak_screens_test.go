@@ -17,7 +17,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// screens is what may show notifications: the real dunst, on a display that may go from under it, or a server that does what no real one does when asked.
+// screens is what may show notifications: the real dunst, on a display that may go from under it,
+// or a server that does what no real one does when asked.
 type screens struct {
 	t     *testing.T
 	dir   string

@@ -23,9 +23,11 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestSoak has the bus, the notification server and the display come and go in any order for SOAK_TIME, while sessions want a person. Each of them has to be
-// shown by one server or another, and told to a hook; and what the daemon holds must not grow. No daemon outlives the bus: it is left alone after a third
-// of the time, so that the last one gets old. SOAK_SEED repeats it as far as time allows.
+// TestSoak has the bus, the notification server and the display come and go in any order for
+// SOAK_TIME, while sessions want a person. Each of them has to be shown by one server or another,
+// and told to a hook; and what the daemon holds must not grow. No daemon outlives the bus: it is
+// left alone after a third of the time, so that the last one gets old. SOAK_SEED repeats it as far
+// as time allows.
 func TestSoak(t *testing.T) {
 	text := os.Getenv("SOAK_TIME")
 	if text == "" {
@@ -87,7 +89,8 @@ func newSoak(t *testing.T, seed uint64) *soak {
 // maxWanted is how many sessions want a person at most: a summary names no more than eight.
 const maxWanted = 5
 
-// round is some bad seconds, in which everything happens that can, and then a rest, in which everything has to be told.
+// round is some bad seconds, in which everything happens that can, and then a rest, in which
+// everything has to be told.
 func (s *soak) round(mortal bool) {
 	kinds := slices.Sorted(maps.Keys(upsets))
 	if mortal && s.rounds%4 == 0 {
@@ -134,7 +137,8 @@ func (s *soak) upset(kind string) {
 	s.desk.bus = testbed.Bus(s.t)
 }
 
-// create makes a session that wants a person soon. One whose start a bus restart has come between is nobody's.
+// create makes a session that wants a person soon. One whose start a bus restart has come between
+// is nobody's.
 func (s *soak) create() {
 	script := "exit 3"
 	if s.random.IntN(3) == 0 {
@@ -203,7 +207,8 @@ func (s *soak) count(dir string) int {
 	return len(entries)
 }
 
-// dump has the daemon end with a list of its goroutines, which are counted. systemd starts it again.
+// dump has the daemon end with a list of its goroutines, which are counted. systemd starts it
+// again.
 func (s *soak) dump() {
 	s.signal("corrald.service", syscall.SIGQUIT)
 	var text string

@@ -22,8 +22,9 @@ const (
 	tmuxName = "tmux: server"
 )
 
-// TestState_ReportsHowTheAgentEnded goes through what can happen to an agent, and sees that the session says so, and goes on to say so when its tmux
-// session is closed and when the daemon is another one.
+// TestState_ReportsHowTheAgentEnded goes through what can happen to an agent, and sees that the
+// session says so, and goes on to say so when its tmux session is closed and when the daemon is
+// another one.
 func TestState_ReportsHowTheAgentEnded(t *testing.T) {
 	d := startDaemon(t)
 	ends := []struct {
@@ -76,13 +77,15 @@ type property struct {
 	Value any
 }
 
-// TestState_ReportsACoreDump: the kernel dumps core where core_pattern and the limit let it, and the session says what the kernel did.
+// TestState_ReportsACoreDump: the kernel dumps core where core_pattern and the limit let it, and
+// the session says what the kernel did.
 func TestState_ReportsACoreDump(t *testing.T) {
 	d := startDaemon(t)
 	work := testbed.Dir(t)
 	s := d.create(t, "core", spec{"Command": []string{"sh", "-c", "ulimit -c unlimited; kill -SEGV $$"}, "WorkingDirectory": work})
 	want := outcome{"failed", "core-dump", 3, 11, "command was killed by SIGSEGV (core dumped)", "error"}
-	// Whether a core is dumped depends on the machine (core_pattern, limits): on this one a child of ours has the same end.
+	// Whether a core is dumped depends on the machine (core_pattern, limits): on this one a child of
+	// ours has the same end.
 	child := exec.CommandContext(t.Context(), "sh", "-c", "ulimit -c unlimited; kill -SEGV $$")
 	child.Dir = testbed.Dir(t)
 	_ = child.Run()
@@ -99,7 +102,8 @@ func TestState_ReportsACoreDump(t *testing.T) {
 	}
 }
 
-// TestState_ReportsAFailedStart: the error of the call and the session say the same, and nothing of it is left.
+// TestState_ReportsAFailedStart: the error of the call and the session say the same, and nothing of
+// it is left.
 func TestState_ReportsAFailedStart(t *testing.T) {
 	d := startDaemon(t)
 	d.write("notes.txt", "no program\n")
@@ -179,7 +183,8 @@ func TestCreateSession_LeavesNothingWhenTheCommandCannotRun(t *testing.T) {
 	d.create(t, "typo", spec{"Command": []string{"./own"}, "WorkingDirectory": shop}).become("running")
 }
 
-// TestState_ReportsKilledParts: the parts of a session are killed one by one. What it says is true, and no other session is touched.
+// TestState_ReportsKilledParts: the parts of a session are killed one by one. What it says is true,
+// and no other session is touched.
 func TestState_ReportsKilledParts(t *testing.T) {
 	d := startDaemon(t)
 	bystander := d.run(t, "bystander", "exec sleep 1000")
@@ -231,7 +236,8 @@ func TestState_ReportsKilledParts(t *testing.T) {
 	assert.Equal(t, before.number("MainPID"), after.number("MainPID"))
 }
 
-// TestWorkspace_VanishesAndReappears: the session is orphaned meanwhile, and its agent is not killed.
+// TestWorkspace_VanishesAndReappears: the session is orphaned meanwhile, and its agent is not
+// killed.
 func TestWorkspace_VanishesAndReappears(t *testing.T) {
 	d := startDaemon(t)
 	work := testbed.Dir(t)
@@ -271,7 +277,8 @@ func (s *subject) tmux(args ...string) string {
 	return command(s.t, "tmux", append([]string{"-S", s.runtimeDir(s.id) + "/tmux"}, args...)...)
 }
 
-// TestTmuxConfig_UnreadableFailsTheStart: each start is answered with why, however fast its scope is gone.
+// TestTmuxConfig_UnreadableFailsTheStart: each start is answered with why, however fast its scope
+// is gone.
 func TestTmuxConfig_UnreadableFailsTheStart(t *testing.T) {
 	d := startDaemon(t, "TmuxConfig=/nowhere/tmux.conf")
 	for n := range 8 {

@@ -18,7 +18,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// polite starts an agent that says so when it is asked to end, by which signal, and takes its time for it.
+// polite starts an agent that says so when it is asked to end, by which signal, and takes its time
+// for it.
 func (d *corrald) polite(t *testing.T, id string) *subject {
 	t.Helper()
 	s := d.create(t, id, spec{"Command": []string{"bash", "-c", `
@@ -52,7 +53,8 @@ func TestStop_LetsTheAgentExitByItself(t *testing.T) {
 	}
 }
 
-// TestStop_EscalatesToSIGKILL: an interactive shell ignores SIGTERM and is hung up on; what ignores that too is killed when its time is up.
+// TestStop_EscalatesToSIGKILL: an interactive shell ignores SIGTERM and is hung up on; what ignores
+// that too is killed when its time is up.
 func TestStop_EscalatesToSIGKILL(t *testing.T) {
 	d := startDaemon(t)
 	t.Run("interactive shell", func(t *testing.T) {

@@ -36,7 +36,8 @@ func (s spec) variants() map[string]dbus.Variant {
 	return m
 }
 
-// create creates a session of the agent "command" from what the spec says, and starts it unless that says otherwise.
+// create creates a session of the agent "command" from what the spec says, and starts it unless
+// that says otherwise.
 func (d *corrald) create(t *testing.T, id string, sp spec) *subject {
 	t.Helper()
 	s, err := d.tryCreate(t, id, sp)
@@ -111,7 +112,8 @@ func (s *subject) facts() facts {
 	return f
 }
 
-// wait waits until the session's properties are accepted, and returns them. It looks after each signal.
+// wait waits until the session's properties are accepted, and returns them. It looks after each
+// signal.
 func (s *subject) wait(what string, accept func(facts) bool) facts {
 	s.t.Helper()
 	for deadline := time.After(patience); ; {
@@ -165,13 +167,15 @@ func (s *subject) is(want outcome) {
 // unit is the name of the session's scope.
 func (s *subject) unit() string { return "app-corral-command-" + s.id + ".scope" }
 
-// file waits for a file of this name in the daemon's home, which an agent writes whole, and returns its content.
+// file waits for a file of this name in the daemon's home, which an agent writes whole, and returns
+// its content.
 func (s *subject) file(name string) string {
 	s.t.Helper()
 	return string(testbed.WaitFile(s.t, s.dir+"/"+name, func(content []byte) bool { return len(content) > 0 }))
 }
 
-// processes returns the processes of the session's control group, by the name that the kernel has for them.
+// processes returns the processes of the session's control group, by the name that the kernel has
+// for them.
 func (s *subject) processes() map[string][]int {
 	s.t.Helper()
 	group := s.facts().text("ControlGroup")
@@ -191,8 +195,8 @@ func processName(pid int) string {
 	return strings.TrimSpace(string(name))
 }
 
-// one returns the only process of the session with this name. A tmux server forks to have its pane noted in utmp: until that executes what does so, there
-// seem to be two.
+// one returns the only process of the session with this name. A tmux server forks to have its pane
+// noted in utmp: until that executes what does so, there seem to be two.
 func (s *subject) one(name string) (pid int) {
 	s.t.Helper()
 	testbed.Poll(s.t, "session "+s.id+" has one process "+name, func() bool {
@@ -205,7 +209,8 @@ func (s *subject) one(name string) (pid int) {
 	return pid
 }
 
-// noScope waits until the daemon knows that the session's scope is gone. ControlGroup is a property whose changes are not told.
+// noScope waits until the daemon knows that the session's scope is gone. ControlGroup is a property
+// whose changes are not told.
 func (s *subject) noScope() {
 	s.t.Helper()
 	testbed.Poll(s.t, "session "+s.id+" is without a scope", func() bool { return s.facts().text("ControlGroup") == "" })

@@ -14,8 +14,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestExits_ManyAtOnceSurviveDaemonCrash while the daemon is there, is away, or is killed in the middle of it: every code is known afterwards, and none is another's. CORRAL_CROWD=N
-// tries it with another number of sessions.
+// TestExits_ManyAtOnceSurviveDaemonCrash while the daemon is there, is away, or is killed in the
+// middle of it: every code is known afterwards, and none is another's. CORRAL_CROWD=N tries it with
+// another number of sessions.
 func TestExits_ManyAtOnceSurviveDaemonCrash(t *testing.T) {
 	n := 60
 	if text := os.Getenv("CORRAL_CROWD"); text != "" {

@@ -40,8 +40,9 @@ func (d *corrald) hasProblems(t *testing.T, n int) []dbusapi.Problem {
 	}
 }
 
-// TestStateDirectory_ReadOnlyLosesNoExit any more, under sessions that run: every exit is told with its code, also to the daemon that comes after the one
-// that could save nothing, the journal and Problems say what is wrong, and when it is over all is saved by itself.
+// TestStateDirectory_ReadOnlyLosesNoExit any more, under sessions that run: every exit is told with
+// its code, also to the daemon that comes after the one that could save nothing, the journal and
+// Problems say what is wrong, and when it is over all is saved by itself.
 func TestStateDirectory_ReadOnlyLosesNoExit(t *testing.T) {
 	d := startDaemon(t)
 	ids := []string{"lives", "ends", "ends-unseen"}
@@ -93,7 +94,8 @@ func TestStateDirectory_ReadOnlyLosesNoExit(t *testing.T) {
 	assert.Equal(t, pid, d.subject(t, "lives").facts().number("MainPID"))
 }
 
-// TestInotify_WithoutInstancesSessionsStartAndEnd when the daemon starts: it starts all the same, and so do sessions, which end with their codes; once there is one, all is well.
+// TestInotify_WithoutInstancesSessionsStartAndEnd when the daemon starts: it starts all the same,
+// and so do sessions, which end with their codes; once there is one, all is well.
 func TestInotify_WithoutInstancesSessionsStartAndEnd(t *testing.T) {
 	d := startDaemon(t)
 	d.create(t, "lives", d.witness("lives"))
@@ -130,7 +132,8 @@ func TestInotify_WithoutInstancesSessionsStartAndEnd(t *testing.T) {
 	s.ends(outcome{"orphaned", "", 0, 0, `workspace "` + work + `" is gone`, "error"})
 }
 
-// TestRecords_DamagedOrEditedAreReported: each is told in Problems and in the journal, and none takes anything else along.
+// TestRecords_DamagedOrEditedAreReported: each is told in Problems and in the journal, and none
+// takes anything else along.
 func TestRecords_DamagedOrEditedAreReported(t *testing.T) {
 	d := startDaemon(t)
 	ids := []string{"damaged", "edited", "healthy", "huge", "newer", "pipe"}
@@ -173,8 +176,9 @@ func TestRecords_DamagedOrEditedAreReported(t *testing.T) {
 	d.hasProblems(t, 0)
 }
 
-// TestInotify_WithoutWatchesSessionsStartAndEnd, in a user namespace that has its own count of them: sessions are started and end as ever, only later, and once there are
-// watches all is watched again.
+// TestInotify_WithoutWatchesSessionsStartAndEnd, in a user namespace that has its own count of
+// them: sessions are started and end as ever, only later, and once there are watches all is watched
+// again.
 func TestInotify_WithoutWatchesSessionsStartAndEnd(t *testing.T) {
 	d := startDaemon(t)
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))

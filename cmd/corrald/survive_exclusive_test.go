@@ -15,7 +15,8 @@ func exclusive(work string) spec {
 	return spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": work, "Exclusive": true}
 }
 
-// TestExclusive_WorkspaceHasOneHolder: one session at a time holds it, a second is told which; it is free again once the holder's run has ended, however that came.
+// TestExclusive_WorkspaceHasOneHolder: one session at a time holds it, a second is told which; it
+// is free again once the holder's run has ended, however that came.
 func TestExclusive_WorkspaceHasOneHolder(t *testing.T) {
 	d := startDaemon(t)
 	work := testbed.Dir(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// TestOpenLog_LeaksNoDescriptors: however often a log is read, the daemon has no descriptor more for it.
+// TestOpenLog_LeaksNoDescriptors: however often a log is read, the daemon has no descriptor more
+// for it.
 func TestOpenLog_LeaksNoDescriptors(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "chatty", "echo hello; exec sleep 1000")

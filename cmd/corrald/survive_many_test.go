@@ -17,8 +17,10 @@ import (
 // stopTimeout is TimeoutStopSec= of corrald.service.
 const stopTimeout = 30 * time.Second
 
-// TestSIGTERM_MarksAndSavesEverySession: every session that lives counts as suspended, with its time, before the daemon has ended; their agents do not
-// notice, and are as they were when it returns. CORRAL_CROWD=LIVE,IDLE tries it with other numbers of live sessions, and of ones never started.
+// TestSIGTERM_MarksAndSavesEverySession: every session that lives counts as suspended, with its
+// time, before the daemon has ended; their agents do not notice, and are as they were when it
+// returns. CORRAL_CROWD=LIVE,IDLE tries it with other numbers of live sessions, and of ones never
+// started.
 func TestSIGTERM_MarksAndSavesEverySession(t *testing.T) {
 	live, idle := 100, 100
 	if text := os.Getenv("CORRAL_CROWD"); text != "" {

@@ -14,7 +14,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// moveOut moves every process of the session's scope into another control group, and waits until the scope has ended.
+// moveOut moves every process of the session's scope into another control group, and waits until
+// the scope has ended.
 func (s *subject) moveOut() {
 	s.t.Helper()
 	root, err := proc.CgroupRoot()
@@ -37,7 +38,8 @@ func (s *subject) moveOut() {
 	s.hasProblems(s.t, 1)
 }
 
-// TestOutside_AgentAndShimAreStillSupervised is there until it ends, also for the next daemon, and its exit is reported.
+// TestOutside_AgentAndShimAreStillSupervised is there until it ends, also for the next daemon, and
+// its exit is reported.
 func TestOutside_AgentAndShimAreStillSupervised(t *testing.T) {
 	d := startDaemon(t)
 	agent := func(t *testing.T, id, script string) *subject {

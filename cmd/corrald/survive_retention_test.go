@@ -16,7 +16,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestRetention: what has outlived its time is removed by itself, as ExpireTimestamp has announced, and never a workspace; what is archived stays.
+// TestRetention: what has outlived its time is removed by itself, as ExpireTimestamp has announced,
+// and never a workspace; what is archived stays.
 func TestRetention(t *testing.T) {
 	const keep = 2 * time.Second
 	d := startDaemon(t, "CompletedRetentionSec=2s", "FailedRetentionSec=2s", "UnseenRetentionSec=2s", "StoppedRetentionSec=2s", "SuspendedRetentionSec=2s")
@@ -55,7 +56,8 @@ func TestRetention(t *testing.T) {
 	assert.Equal(t, "change", readFile(t, filepath.Join(work, "uncommitted")))
 }
 
-// TestRetention_ExpiresWhileTheDaemonIsAway: what expires meanwhile is gone soon after its return, and Clean says nothing is left to do.
+// TestRetention_ExpiresWhileTheDaemonIsAway: what expires meanwhile is gone soon after its return,
+// and Clean says nothing is left to do.
 func TestRetention_ExpiresWhileTheDaemonIsAway(t *testing.T) {
 	d := startDaemon(t, "FailedRetentionSec=1s", "UnseenRetentionSec=1s")
 	s := d.run(t, "failed", "exit 3")
@@ -93,7 +95,8 @@ func TestRetention_KeepsFailedUntilAcknowledged(t *testing.T) {
 	assert.False(t, time.Now().Before(expires))
 }
 
-// TestRetention_KeepsTimerAndEnabledSessions: what a timer starts, and what is enabled; ExpireTimestamp follows both, and daemons that come and go.
+// TestRetention_KeepsTimerAndEnabledSessions: what a timer starts, and what is enabled;
+// ExpireTimestamp follows both, and daemons that come and go.
 func TestRetention_KeepsTimerAndEnabledSessions(t *testing.T) {
 	dir := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "systemd", "user")
 	require.NoError(t, os.MkdirAll(dir, 0o755))

@@ -118,8 +118,9 @@ func (l *loginManager) holds(d *corrald) bool {
 	return false
 }
 
-// TestDelayLock: it is held while agents live and at no other time; before the machine sleeps it is given up, and taken again after that; before the machine
-// goes down they are all suspended, and then it is given up. If the machine then stays up, they are resumed.
+// TestDelayLock: it is held while agents live and at no other time; before the machine sleeps it is
+// given up, and taken again after that; before the machine goes down they are all suspended, and
+// then it is given up. If the machine then stays up, they are resumed.
 func TestDelayLock(t *testing.T) {
 	l := newLoginManager(t)
 	d := startDaemon(t)
@@ -188,8 +189,8 @@ func TestDelayLock(t *testing.T) {
 	assert.NotContains(t, d.log.String(), "lock", "a refusal is nobody's trouble")
 }
 
-// TestDelayLock_IsRetakenOnANewSystemBus: the daemon comes back to it, with its lock, and learns what was said meanwhile: that the machine is not shut down after
-// all, or is.
+// TestDelayLock_IsRetakenOnANewSystemBus: the daemon comes back to it, with its lock, and learns
+// what was said meanwhile: that the machine is not shut down after all, or is.
 func TestDelayLock_IsRetakenOnANewSystemBus(t *testing.T) {
 	l := newLoginManager(t)
 	d := startDaemon(t)
@@ -234,7 +235,8 @@ func TestDelayLock_IsRetakenOnANewSystemBus(t *testing.T) {
 	assert.Equal(t, "suspended", agent.facts().text("State"))
 }
 
-// ownBus has the login manager on a bus of its own, which begins to be there, anew and empty, when what is returned is called.
+// ownBus has the login manager on a bus of its own, which begins to be there, anew and empty, when
+// what is returned is called.
 func (l *loginManager) ownBus(t *testing.T, address string) (restart func()) {
 	t.Helper()
 	var daemon *exec.Cmd
@@ -262,8 +264,9 @@ func (l *loginManager) ownBus(t *testing.T, address string) (restart func()) {
 	}
 }
 
-// TestDelayLock_IsHeldThroughACancelledShutdown: runs may begin again at once, however long an agent takes to end; the lock is held until it has, and what was
-// suspended is resumed after that. A shutdown that is announced once more meanwhile is heard, too.
+// TestDelayLock_IsHeldThroughACancelledShutdown: runs may begin again at once, however long an
+// agent takes to end; the lock is held until it has, and what was suspended is resumed after that.
+// A shutdown that is announced once more meanwhile is heard, too.
 func TestDelayLock_IsHeldThroughACancelledShutdown(t *testing.T) {
 	l := newLoginManager(t)
 	d := startDaemon(t, "StopTimeoutSec=1h")

@@ -11,7 +11,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestStop_IsFinishedByTheNextDaemon: systemd leaves it to the daemon to stop a scope, and waits. The next daemon does it, as politely and for the same reason.
+// TestStop_IsFinishedByTheNextDaemon: systemd leaves it to the daemon to stop a scope, and waits.
+// The next daemon does it, as politely and for the same reason.
 func TestStop_IsFinishedByTheNextDaemon(t *testing.T) {
 	d := startDaemon(t)
 	s := d.polite(t, "asked")
@@ -28,8 +29,8 @@ func TestStop_IsFinishedByTheNextDaemon(t *testing.T) {
 	require.NoError(t, stop.Wait())
 }
 
-// TestStop_OfAScopeWhileTheDaemonIsAway: the agents' shims were told to end with them, which is more than a signal to the agent; and what had ended before has
-// ended by itself.
+// TestStop_OfAScopeWhileTheDaemonIsAway: the agents' shims were told to end with them, which is
+// more than a signal to the agent; and what had ended before has ended by itself.
 func TestStop_OfAScopeWhileTheDaemonIsAway(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "ended": syscall.SIGTERM} {
 		t.Run(name, func(t *testing.T) {

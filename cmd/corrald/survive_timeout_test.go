@@ -9,8 +9,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestRuntimeMaxSec_ExpiresWhileTheDaemonIsAway: RuntimeMaxSec is told as what it was, also of an agent that takes its leave with 0; one that had ended with 0 before
-// has not run out of time, though the scope around it has.
+// TestRuntimeMaxSec_ExpiresWhileTheDaemonIsAway: RuntimeMaxSec is told as what it was, also of an
+// agent that takes its leave with 0; one that had ended with 0 before has not run out of time,
+// though the scope around it has.
 func TestRuntimeMaxSec_ExpiresWhileTheDaemonIsAway(t *testing.T) {
 	d := startDaemon(t)
 	properties := []property{{"RuntimeMaxUSec", uint64(2_000_000)}}

@@ -13,7 +13,8 @@ import (
 
 const byScope = "its scope was stopped"
 
-// TestStop_OfAScopeTogetherWithTheDaemon: systemd leaves it to a daemon to ask the agent that is told to end itself. It stays for that, and for nothing else.
+// TestStop_OfAScopeTogetherWithTheDaemon: systemd leaves it to a daemon to ask the agent that is
+// told to end itself. It stays for that, and for nothing else.
 func TestStop_OfAScopeTogetherWithTheDaemon(t *testing.T) {
 	d := startDaemon(t)
 	s, runs := d.polite(t, "asked"), d.run(t, "runs", "exec sleep 1000")
@@ -34,8 +35,8 @@ func TestStop_OfAScopeTogetherWithTheDaemon(t *testing.T) {
 	assert.Equal(t, pid, runs.facts().number("MainPID"))
 }
 
-// TestStop_IgnoredSIGTERMWhileTheDaemonIsAway: systemd kills it with its shim. That somebody has stopped it is known by the scope, which has failed
-// with the Result timeout.
+// TestStop_IgnoredSIGTERMWhileTheDaemonIsAway: systemd kills it with its shim. That somebody has
+// stopped it is known by the scope, which has failed with the Result timeout.
 func TestStop_IgnoredSIGTERMWhileTheDaemonIsAway(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "ended": syscall.SIGTERM} {
 		t.Run(name, func(t *testing.T) {

@@ -12,8 +12,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestWorkspace_PathVanishesAtAnyLevel: whatever on the way to a workspace is moved, removed or led elsewhere is told at once, nothing is killed for it, and
-// when it is undone the session is what it was.
+// TestWorkspace_PathVanishesAtAnyLevel: whatever on the way to a workspace is moved, removed or led
+// elsewhere is told at once, nothing is killed for it, and when it is undone the session is what it
+// was.
 func TestWorkspace_PathVanishesAtAnyLevel(t *testing.T) {
 	d := startDaemon(t)
 	for _, row := range []struct {
@@ -68,7 +69,8 @@ func TestWorkspace_PathVanishesAtAnyLevel(t *testing.T) {
 	}
 }
 
-// TestWorkspace_MovedAndReplacedByALink: who moves a workspace and leaves a link behind has lost nothing.
+// TestWorkspace_MovedAndReplacedByALink: who moves a workspace and leaves a link behind has lost
+// nothing.
 func TestWorkspace_MovedAndReplacedByALink(t *testing.T) {
 	d := startDaemon(t)
 	base := testbed.Dir(t)

@@ -14,7 +14,8 @@ import (
 // maxShownLines bounds the invalid lines that a problem names.
 const maxShownLines = 5
 
-// tmuxTrouble keeps what is invalid in the tmux configurations that sessions read. Its methods may be called at the same time.
+// tmuxTrouble keeps what is invalid in the tmux configurations that sessions read. Its methods may
+// be called at the same time.
 type tmuxTrouble struct {
 	log    *slog.Logger
 	report func(topic, text string) // publishes a problem, or that it is over
@@ -23,7 +24,8 @@ type tmuxTrouble struct {
 	known map[string][]tmux.Invalid // by value of TmuxConfig=
 }
 
-// read takes note of what a tmux server has found invalid in the configuration that a value of TmuxConfig= names.
+// read takes note of what a tmux server has found invalid in the configuration that a value of
+// TmuxConfig= names.
 func (t *tmuxTrouble) read(value string, invalid []tmux.Invalid) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -32,10 +32,12 @@ var faultKinds = map[string]func(*torture){
 	busKilled:                              (*torture).killBus,
 }
 
-// busKilled is rarer than the others: systemd stands still for a minute and a half where it comes to wait for the bus that it would have to start.
+// busKilled is rarer than the others: systemd stands still for a minute and a half where it comes
+// to wait for the bus that it would have to start.
 const busKilled = "SIGKILL of the bus"
 
-// watchdog is WatchdogSec= of the service: in this test a daemon that hangs is ended within a round.
+// watchdog is WatchdogSec= of the service: in this test a daemon that hangs is ended within a
+// round.
 const watchdog = 4 * time.Second
 
 // fault does one of them, or of the hostile ones.

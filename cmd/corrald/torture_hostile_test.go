@@ -18,8 +18,9 @@ import (
 	"github.com/corrald/corral/supervisor/store"
 )
 
-// hostileFaults are what somebody does who means harm, or a program that has gone wrong: forged signals, files of the wrong type, forged records, no
-// inotify watches. None of it may change what is reported of any session.
+// hostileFaults are what somebody does who means harm, or a program that has gone wrong: forged
+// signals, files of the wrong type, forged records, no inotify watches. None of it may change what
+// is reported of any session.
 var hostileFaults = map[string]func(*torture) int{
 	"forged signal":                (*torture).forgeSignals,
 	"file of a session replaced":   (*torture).replaceFiles,
@@ -41,8 +42,8 @@ func (w *torture) some(n int, is func(*victim) bool) []*victim {
 
 func (w *torture) anyVictim(*victim) bool { return true }
 
-// forgeSignals sends the daemon, by its unique name, signals that only systemd, the bus and the notification server may send. Match rules filter
-// broadcasts alone: each of these arrives.
+// forgeSignals sends the daemon, by its unique name, signals that only systemd, the bus and the
+// notification server may send. Match rules filter broadcasts alone: each of these arrives.
 func (w *torture) forgeSignals() (sent int) {
 	conn, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
 	if err != nil {
@@ -105,8 +106,9 @@ func escaped(name string) dbus.ObjectPath {
 	return dbus.ObjectPath(b.String())
 }
 
-// replaceFiles puts something that is no regular file in the place of files that the daemon reads of a session, while clients read them too. Records
-// that hold the truth, session.json and exit_status, are left as they are: what is destroyed there is lost.
+// replaceFiles puts something that is no regular file in the place of files that the daemon reads
+// of a session, while clients read them too. Records that hold the truth, session.json and
+// exit_status, are left as they are: what is destroyed there is lost.
 func (w *torture) replaceFiles() (replaced int) {
 	for _, v := range w.some(4, func(v *victim) bool { return v.executed(w) }) {
 		for _, name := range []string{"output.log", "output.log.1", "output.sizes", "session.json.prev", "environment"} {
@@ -146,7 +148,8 @@ func (w *torture) putSomething(path string) error {
 	return f.Truncate(1 << 30)
 }
 
-// forgeExits puts records of exits beside agents that live, which their shims have not written: whole ones of the run, of another run, and broken ones.
+// forgeExits puts records of exits beside agents that live, which their shims have not written:
+// whole ones of the run, of another run, and broken ones.
 func (w *torture) forgeExits() (forged int) {
 	for _, v := range w.some(2, func(v *victim) bool { return v.role == lives && v.executed(w) }) {
 		f, _ := w.facts(v.id)
@@ -178,8 +181,9 @@ func (w *torture) runOf(v *victim) string {
 	return ""
 }
 
-// stopHelpers stops shims and tmux servers by SIGSTOP, for good: whoever needs them has to continue them. An agent that prints more than its terminal holds
-// would stand still with them, as it does with any terminal that is stopped.
+// stopHelpers stops shims and tmux servers by SIGSTOP, for good: whoever needs them has to continue
+// them. An agent that prints more than its terminal holds would stand still with them, as it does
+// with any terminal that is stopped.
 func (w *torture) stopHelpers() (stopped int) {
 	for _, v := range w.some(3, func(v *victim) bool { return v.executed(w) && v.role != isResumed && v.role != shouts }) {
 		var pids []int
@@ -199,8 +203,9 @@ func (w *torture) stopHelpers() (stopped int) {
 	return stopped
 }
 
-// Watches are exhausted by so many inotify instances, which leaves some of the 128 that a user may have to others, and not at all where the limit is so high
-// that the kernel's memory for them would be a fault of its own.
+// Watches are exhausted by so many inotify instances, which leaves some of the 128 that a user may
+// have to others, and not at all where the limit is so high that the kernel's memory for them would
+// be a fault of its own.
 const (
 	watchingInstances = 96
 	mostWatches       = 400_000
@@ -241,7 +246,8 @@ func (w *torture) exhaustWatches() int {
 	return 1
 }
 
-// stopEverything stops the sessions' scopes together with the daemon, or with the bus: each agent has to get its SIGTERM all the same.
+// stopEverything stops the sessions' scopes together with the daemon, or with the bus: each agent
+// has to get its SIGTERM all the same.
 func (w *torture) stopEverything() {
 	commands := [][]string{
 		{"stop", "app-corral.slice", "corrald.service"},
@@ -254,7 +260,8 @@ func (w *torture) stopEverything() {
 	w.systemctl(args...)
 }
 
-// standstill has the daemon stand still for as long, without a watchdog, while all agents of a round live and end.
+// standstill has the daemon stand still for as long, without a watchdog, while all agents of a
+// round live and end.
 func (w *torture) standstill(long time.Duration) {
 	override := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "systemd/user/corrald.service.d/standstill.conf")
 	_ = os.MkdirAll(filepath.Dir(override), 0o755)

@@ -24,9 +24,10 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestTorture does everything to Corral that a bad day can, for TORTURE_ROUNDS rounds, while sessions start, run and end. After each round every session
-// has to be what has really become of it: the agents themselves write down how they end. TORTURE_SEED and TORTURE_ROUND, the first one, repeat a failure
-// as far as time allows.
+// TestTorture does everything to Corral that a bad day can, for TORTURE_ROUNDS rounds, while
+// sessions start, run and end. After each round every session has to be what has really become of
+// it: the agents themselves write down how they end. TORTURE_SEED and TORTURE_ROUND, the first one,
+// repeat a failure as far as time allows.
 func TestTorture(t *testing.T) {
 	rounds, seed := number(t, "TORTURE_ROUNDS", 3), number(t, "TORTURE_SEED", uint64(time.Now().UnixNano()%1e9))
 	first := number(t, "TORTURE_ROUND", 0)
@@ -56,7 +57,8 @@ func TestTorture(t *testing.T) {
 // longRun is from how many rounds on the test has time for a fault that takes minutes.
 const longRun = 50
 
-// crashed finds a crash of the daemon's own in what it said. Where its watchdog ends it, it names all that its goroutines do, runtime/panic.go among them.
+// crashed finds a crash of the daemon's own in what it said. Where its watchdog ends it, it names
+// all that its goroutines do, runtime/panic.go among them.
 var crashed = regexp.MustCompile(`(?m)^(panic|fatal error): `)
 
 func number(t *testing.T, variable string, otherwise uint64) uint64 {
@@ -92,7 +94,8 @@ func (w *torture) total() (n int) {
 	return n
 }
 
-// newTorture installs corrald as the service that it is. Its failpoint, if a round wants one, comes from a file, which systemd reads at each start.
+// newTorture installs corrald as the service that it is. Its failpoint, if a round wants one, comes
+// from a file, which systemd reads at each start.
 func newTorture(t *testing.T) *torture {
 	dir := testbed.Dir(t)
 	w := &torture{t: t, dir: dir, faults: map[string]int{}}
@@ -141,7 +144,8 @@ StandardError=append:%[2]s/log
 	return w
 }
 
-// call calls a method over a connection of its own: those that were there before may have been lost with the bus.
+// call calls a method over a connection of its own: those that were there before may have been lost
+// with the bus.
 func (w *torture) call(path dbus.ObjectPath, method string, args []any, results ...any) error {
 	conn, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
 	if err != nil {
@@ -153,7 +157,8 @@ func (w *torture) call(path dbus.ObjectPath, method string, args []any, results 
 	return conn.Object(dbusapi.BusName, path).CallWithContext(ctx, method, 0, args...).Store(results...)
 }
 
-// facts returns a session's properties; answers is false if nobody answers, and both are empty if there is no such session.
+// facts returns a session's properties; answers is false if nobody answers, and both are empty if
+// there is no such session.
 func (w *torture) facts(id string) (f facts, answers bool) {
 	err := w.call(dbusapi.SessionPath(id), "org.freedesktop.DBus.Properties.GetAll", []any{dbusapi.SessionInterface}, &f)
 	var answer dbus.Error
@@ -178,7 +183,8 @@ func (w *torture) round(seed, round uint64) {
 	})
 }
 
-// play has the sessions of a round live while faults happen, and compares what is reported of each with what its agent has written down.
+// play has the sessions of a round live while faults happen, and compares what is reported of each
+// with what its agent has written down.
 func (w *torture) play(name string, victims []*victim, faults func()) {
 	var err error
 	w.gate, err = newGate(w.dir + "/" + name + ".gate")
@@ -219,8 +225,8 @@ func (w *torture) note(kind string, n int) {
 	w.story = append(w.story, kind)
 }
 
-// steady waits until systemd, the bus and the daemon are there again. systemd may stand still for a minute and a half where it was executed again while
-// there was no bus.
+// steady waits until systemd, the bus and the daemon are there again. systemd may stand still for a
+// minute and a half where it was executed again while there was no bus.
 func (w *torture) steady() {
 	for deadline := time.Now().Add(5 * patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		w.systemctl("reset-failed", "dbus.service", "dbus.socket", "corrald.service")
@@ -277,7 +283,8 @@ func sentence(f facts) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %d/%d", f.text("State"), f.text("Result"), f.number("ExecMainCode"), f.number("ExecMainStatus")))
 }
 
-// want returns what may be said of a session, by what its agent has written down and by what was done to it.
+// want returns what may be said of a session, by what its agent has written down and by what was
+// done to it.
 func (w *torture) want(v *victim) []string {
 	switch {
 	case !v.executed(w) && w.allStopped: // its start was interrupted, by the stop or by a daemon that was to be stopped, too
@@ -316,7 +323,8 @@ func (w *torture) want(v *victim) []string {
 	return nil // it is about to end
 }
 
-// orStopped returns what may be said of an agent that ended by itself: where everything was being stopped, it may count as stopped.
+// orStopped returns what may be said of an agent that ended by itself: where everything was being
+// stopped, it may count as stopped.
 func (w *torture) orStopped(by, stopped string) []string {
 	if w.allStopped {
 		return []string{by, stopped}

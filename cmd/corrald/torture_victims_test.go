@@ -64,8 +64,8 @@ func cast(round string, random *rand.Rand) []*victim {
 	return all
 }
 
-// script is the agent: it writes down that it is there, that it was sent SIGTERM, and, before it ends by itself, how. What has written down how it ends
-// is not to be ended otherwise.
+// script is the agent: it writes down that it is there, that it was sent SIGTERM, and, before it
+// ends by itself, how. What has written down how it ends is not to be ended otherwise.
 func (v *victim) script(gate string) string {
 	start := `trap 'echo term >"$0.term"; trap - TERM; kill -TERM $$' TERM; echo $$ >>"$0.agents"; `
 	sleep := fmt.Sprintf("sleep %.3f & wait $!; ", v.after.Seconds())
@@ -90,7 +90,8 @@ func (v *victim) script(gate string) string {
 
 func (w *torture) path(v *victim) string { return w.dir + "/" + v.id }
 
-// create creates a session, again and again until it is there. A creation that was interrupted has failed, or succeeded: the next attempt is told.
+// create creates a session, again and again until it is there. A creation that was interrupted has
+// failed, or succeeded: the next attempt is told.
 func (w *torture) create(v *victim) {
 	var id string
 	var path dbus.ObjectPath
@@ -142,8 +143,9 @@ func (w *torture) isShim(v *victim) func([]string) bool {
 	return func(args []string) bool { return len(args) == 3 && args[1] == "run" && args[2] == w.runtime(v)+"/run" }
 }
 
-// resume resumes a session whose tmux servers were killed, until that was answered or is seen to have worked. A systemd whose bus was killed may take a
-// minute and a half until it is there again, and the daemon with it.
+// resume resumes a session whose tmux servers were killed, until that was answered or is seen to
+// have worked. A systemd whose bus was killed may take a minute and a half until it is there again,
+// and the daemon with it.
 func (w *torture) resume(v *victim, killed []int) {
 	for deadline := time.Now().Add(6 * patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		if w.call(dbusapi.SessionPath(v.id), dbusapi.SessionInterface+".Resume", nil) == nil {

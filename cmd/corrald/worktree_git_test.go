@@ -23,7 +23,8 @@ func (d *corrald) script(name, text string) string {
 	return d.dir + "/" + name
 }
 
-// spy is a program that notes the control group that it runs in, and leaves a process running; beside that it is a filter that changes nothing.
+// spy is a program that notes the control group that it runs in, and leaves a process running;
+// beside that it is a filter that changes nothing.
 func (d *corrald) spy() (program, note string) {
 	note = d.dir + "/ran"
 	return d.script("spy", "grep ^0:: /proc/self/cgroup >>'"+note+"'\nsetsid sleep 1000 </dev/null >/dev/null 2>&1 &\nexec cat\n"), note
@@ -35,7 +36,8 @@ func worktreeUnitsThere(t *testing.T) string {
 	return testbed.Systemctl(t, "list-units", "--state=active,activating,deactivating", "--plain", "--no-legend", worktreeUnits)
 }
 
-// TestRemoveWorktree_ExecutesNothingOfTheRepository: an agent has configured a filter and a hook, and a person looks into its worktree, and removes it.
+// TestRemoveWorktree_ExecutesNothingOfTheRepository: an agent has configured a filter and a hook,
+// and a person looks into its worktree, and removes it.
 func TestRemoveWorktree_ExecutesNothingOfTheRepository(t *testing.T) {
 	d := startWithRepository(t)
 	s := d.create(t, "shop", d.worktree("", ""))
@@ -60,7 +62,8 @@ func TestRemoveWorktree_ExecutesNothingOfTheRepository(t *testing.T) {
 	assert.Empty(t, worktreeUnitsThere(t))
 }
 
-// TestRemoveWorktree_ExecutesNothingOfAFakeSubmodule, for which the agent needs to write to nothing but its worktree.
+// TestRemoveWorktree_ExecutesNothingOfAFakeSubmodule, for which the agent needs to write to nothing
+// but its worktree.
 func TestRemoveWorktree_ExecutesNothingOfAFakeSubmodule(t *testing.T) {
 	d := startWithRepository(t)
 	d.git(t, "src/shop", "update-index", "--add", "--cacheinfo", "160000,"+d.git(t, "src/shop", "rev-parse", "HEAD")+",lib")
@@ -85,7 +88,8 @@ func TestRemoveWorktree_ExecutesNothingOfAFakeSubmodule(t *testing.T) {
 	assert.NoFileExists(t, note)
 }
 
-// TestWorktree_RunsHooksAndFiltersInAUnitOfItsOwn: a checkout runs them, and what they leave running ends with it.
+// TestWorktree_RunsHooksAndFiltersInAUnitOfItsOwn: a checkout runs them, and what they leave
+// running ends with it.
 func TestWorktree_RunsHooksAndFiltersInAUnitOfItsOwn(t *testing.T) {
 	d := startWithRepository(t)
 	program, note := d.spy()
@@ -106,7 +110,8 @@ func TestWorktree_RunsHooksAndFiltersInAUnitOfItsOwn(t *testing.T) {
 	s.must("Remove", removeWorktree|dbusapi.RemoveForce)
 }
 
-// TestWorktree_HangingFilterBlocksNothingElse delays no other repository, and is ended with the daemon; the next one finds what it has left, and undoes it.
+// TestWorktree_HangingFilterBlocksNothingElse delays no other repository, and is ended with the
+// daemon; the next one finds what it has left, and undoes it.
 func TestWorktree_HangingFilterBlocksNothingElse(t *testing.T) {
 	for _, row := range []struct {
 		name   string

@@ -27,7 +27,8 @@ func (d *corrald) git(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// startWithRepository starts a daemon, and makes a repository src/shop with a commit, in which there is the file sub/a.
+// startWithRepository starts a daemon, and makes a repository src/shop with a commit, in which
+// there is the file sub/a.
 func startWithRepository(t *testing.T) *corrald {
 	t.Helper()
 	t.Setenv("XDG_DATA_HOME", "")
@@ -127,7 +128,8 @@ func TestWorktree(t *testing.T) {
 	})
 }
 
-// TestWorktree_RemovalBeforeTheFirstRunIsNotReported: that its workspace vanishes is what was asked for, and no news.
+// TestWorktree_RemovalBeforeTheFirstRunIsNotReported: that its workspace vanishes is what was asked
+// for, and no news.
 func TestWorktree_RemovalBeforeTheFirstRunIsNotReported(t *testing.T) {
 	d := startWithRepository(t)
 	sp := d.worktree("", "")
@@ -179,7 +181,8 @@ func TestWorktree_InvalidRequestsAreRefused(t *testing.T) {
 	assert.Equal(t, []string{"taken"}, d.ids(t))
 }
 
-// TestDaemonCrash_DuringWorktreeCreation: there is a session in it, or there is neither it nor its branch.
+// TestDaemonCrash_DuringWorktreeCreation: there is a session in it, or there is neither it nor its
+// branch.
 func TestDaemonCrash_DuringWorktreeCreation(t *testing.T) {
 	d := startWithRepository(t)
 	before := d.git(t, "src/shop", "worktree", "list") + d.git(t, "src/shop", "for-each-ref")

@@ -19,8 +19,10 @@ import (
 	"github.com/corrald/corral/internal/worktree"
 )
 
-// worktreeStep is the only argument with which this program is what carries out a step with a git worktree, in a transient service. git executes the hooks and
-// filters of a repository, to which an agent may have written: in the daemon's control group nothing would end or limit what they leave running.
+// worktreeStep is the only argument with which this program is what carries out a step with a git
+// worktree, in a transient service. git executes the hooks and filters of a repository, to which an
+// agent may have written: in the daemon's control group nothing would end or limit what they leave
+// running.
 const worktreeStep = "worktree-step"
 
 // worktreeUnits are the transient services of such steps.
@@ -47,7 +49,8 @@ func doWorktreeStep() int {
 	return 0
 }
 
-// runWorktreeStep implements worktree.Runner. The input, which has the environment of git, is in no property of the unit: everybody on the bus could read it there.
+// runWorktreeStep implements worktree.Runner. The input, which has the environment of git, is in no
+// property of the unit: everybody on the bus could read it there.
 func (p places) runWorktreeStep(ctx context.Context, name string, input []byte) ([]byte, error) {
 	conn, err := bus.Dial(ctx, p.bus)
 	if err != nil {
@@ -90,7 +93,8 @@ func (p places) stopWorktreeSteps(limit time.Duration) error {
 	return transient.Stop(ctx, conn, worktreeUnits)
 }
 
-// endWorktreeSteps ends the steps of an earlier daemon, before what they have begun is undone, and those of this one at its end.
+// endWorktreeSteps ends the steps of an earlier daemon, before what they have begun is undone, and
+// those of this one at its end.
 func (d *parts) endWorktreeSteps(limit time.Duration) {
 	if err := d.stopWorktreeSteps(limit); err != nil {
 		d.log.Warn("git may still be running in a worktree", "err", err)

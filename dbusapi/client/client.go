@@ -1,8 +1,10 @@
-// Package client calls Corral over D-Bus, for corralctl and every other Go program: one method for each method of the contract, properties as a
-// struct with the contract's names, and the signals as typed events. It starts nothing and keeps nothing: what it returns is what the daemon said.
+// Package client calls Corral over D-Bus, for corralctl and every other Go program: one method for
+// each method of the contract, properties as a struct with the contract's names, and the signals as
+// typed events. It starts nothing and keeps nothing: what it returns is what the daemon said.
 //
-// Errors that the daemon or the bus answered are returned as they are, as dbus.Error, and can be read with dbusapi.ShortErrorName. Unreachable tells
-// whether an error means that there is no daemon to talk to.
+// Errors that the daemon or the bus answered are returned as they are, as dbus.Error, and can be
+// read with dbusapi.ShortErrorName. Unreachable tells whether an error means that there is no
+// daemon to talk to.
 package client
 
 import (
@@ -39,8 +41,9 @@ const (
 
 // Client is one connection to Corral. It may be used by several goroutines at once; Close ends it.
 type Client struct {
-	// Environment is NAME=VALUE of whoever this client works for: what CreateSession, StartSession, ResumeSession and RestartSession send along for the run that
-	// begins with it. It is set before the first call; nil sends none, and the daemon asks the user's login shell.
+	// Environment is NAME=VALUE of whoever this client works for: what CreateSession, StartSession,
+	// ResumeSession and RestartSession send along for the run that begins with it. It is set before
+	// the first call; nil sends none, and the daemon asks the user's login shell.
 	Environment []string
 
 	conn        *dbus.Conn
@@ -55,8 +58,9 @@ func (e *ConnectError) Error() string {
 }
 func (e *ConnectError) Unwrap() error { return e.Err }
 
-// Connect connects to the user's session bus. It does not start the daemon; the first call does where D-Bus activation is installed. The connection
-// lives until Close or the end of ctx. Errors: *ConnectError, *ExcludedError.
+// Connect connects to the user's session bus. It does not start the daemon; the first call does
+// where D-Bus activation is installed. The connection lives until Close or the end of ctx. Errors:
+// *ConnectError, *ExcludedError.
 func Connect(ctx context.Context) (*Client, error) {
 	address, err := BusAddress()
 	if err != nil {
@@ -74,8 +78,9 @@ func Connect(ctx context.Context) (*Client, error) {
 	return c, err
 }
 
-// ConnectOver connects through a stream that leads to a session bus, such as the pipes of "ssh HOST systemd-stdio-bridge --user". Descriptors cannot
-// pass it, so OpenLog fails. What leads there may ask a person for a password first, which takes as long as it takes. Errors: *ConnectError.
+// ConnectOver connects through a stream that leads to a session bus, such as the pipes of "ssh HOST
+// systemd-stdio-bridge --user". Descriptors cannot pass it, so OpenLog fails. What leads there may
+// ask a person for a password first, which takes as long as it takes. Errors: *ConnectError.
 func ConnectOver(ctx context.Context, stream io.ReadWriteCloser) (*Client, error) {
 	return connect(ctx, func(deadline *time.Timer, options ...dbus.ConnOption) (*dbus.Conn, error) {
 		deadline.Stop()
@@ -129,8 +134,9 @@ func connect(ctx context.Context, dial func(deadline *time.Timer, options ...dbu
 	return &Client{conn: conn}, nil
 }
 
-// BusAddress returns where the session bus listens. godbus's own search ends in running dbus-launch, which would make a bus that nobody else is on, and it
-// believes a useless address, such as the "disabled:" that tmux servers are started with.
+// BusAddress returns where the session bus listens. godbus's own search ends in running
+// dbus-launch, which would make a bus that nobody else is on, and it believes a useless address,
+// such as the "disabled:" that tmux servers are started with.
 func BusAddress() (string, error) {
 	switch address := os.Getenv("DBUS_SESSION_BUS_ADDRESS"); address {
 	case "", "autolaunch:", "disabled:":
@@ -220,8 +226,9 @@ func (e *NoAnswerError) Error() string {
 // Unwrap returns what it is beside that.
 func (e *NoAnswerError) Unwrap() error { return context.DeadlineExceeded }
 
-// DisableAutoStart has no call from here on start a daemon: where there is none it fails, and Unreachable tells so. It is for who follows what a daemon tells: one
-// that was stopped, or removed, is not to come back for that.
+// DisableAutoStart has no call from here on start a daemon: where there is none it fails, and
+// Unreachable tells so. It is for who follows what a daemon tells: one that was stopped, or
+// removed, is not to come back for that.
 func (c *Client) DisableAutoStart() { c.neverStarts.Store(true) }
 
 func (c *Client) flags() dbus.Flags {
@@ -239,9 +246,11 @@ func (c *Client) session(ctx context.Context, id, method string, args []any, res
 	return c.call(ctx, dbusapi.SessionPath(id), dbusapi.SessionInterface+"."+method, callTimeout, args, results...)
 }
 
-// Post calls a Manager method that changes the session, and returns once that is refused, or begun, rather than once it is done.
+// Post calls a Manager method that changes the session, and returns once that is refused, or begun,
+// rather than once it is done.
 //
-// It asks something else of the session behind it: the daemon answers that once it has answered the first call, or has let it in.
+// It asks something else of the session behind it: the daemon answers that once it has answered the
+// first call, or has let it in.
 func (c *Client) Post(ctx context.Context, method, id string, args ...any) error {
 	manager := c.conn.Object(dbusapi.BusName, dbusapi.ManagerPath)
 	call := manager.Go(dbusapi.ManagerInterface+"."+method, c.flags(), make(chan *dbus.Call, 1), slices.Concat([]any{id}, args)...)
@@ -257,7 +266,8 @@ func (c *Client) Post(ctx context.Context, method, id string, args ...any) error
 	return nil
 }
 
-// IsUnreachable tells whether err means that the daemon could not be asked, or did not live to answer, rather than that it refused.
+// IsUnreachable tells whether err means that the daemon could not be asked, or did not live to
+// answer, rather than that it refused.
 func IsUnreachable(err error) bool {
 	var excluded *ExcludedError
 	if IsDisconnected(err) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &excluded) {
@@ -286,7 +296,8 @@ func IsDisconnected(err error) bool {
 	return errors.As(err, &connect) || errors.As(err, &socket) || errors.Is(err, dbus.ErrClosed) || errors.Is(err, io.EOF)
 }
 
-// IsUnavailable tells whether what was asked can be asked again once the daemon is back: it is Unreachable, or said with its last words that it ends.
+// IsUnavailable tells whether what was asked can be asked again once the daemon is back: it is
+// Unreachable, or said with its last words that it ends.
 func IsUnavailable(err error) bool {
 	return IsUnreachable(err) || dbusapi.ShortErrorName(err) == dbusapi.ShuttingDown
 }

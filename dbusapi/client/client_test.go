@@ -242,7 +242,8 @@ func TestWatch_OfAllSessionsIncludesTheDaemon(t *testing.T) {
 	assert.Equal(t, "shop", testbed.Receive(t, events, "change of a session").(SessionChanged).ID)
 }
 
-// TestWatch_IgnoresForgedOwnerChanges: nobody but the daemon can report what it does, and nobody but the bus whether it is there.
+// TestWatch_IgnoresForgedOwnerChanges: nobody but the daemon can report what it does, and nobody
+// but the bus whether it is there.
 func TestWatch_IgnoresForgedOwnerChanges(t *testing.T) {
 	d := newDaemon(t)
 	c := connected(t)

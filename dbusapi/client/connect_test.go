@@ -22,7 +22,8 @@ type stream struct {
 	io.WriteCloser
 }
 
-// farBus plays a bus that is reached after some time, and answers so many lines of the authentication.
+// farBus plays a bus that is reached after some time, and answers so many lines of the
+// authentication.
 func farBus(t *testing.T, after time.Duration, lines int) stream {
 	fromClient, toBus := io.Pipe()
 	fromBus, toClient := io.Pipe()

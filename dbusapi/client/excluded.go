@@ -15,11 +15,12 @@ func (*ExcludedError) Error() string {
 	return "corrald does not run for root and other system users (ConditionUser= in corrald.service)"
 }
 
-// systemUsers is the first user id that is not a system user's (user@.service, systemd's SYSTEM_UID_MAX).
+// systemUsers is the first user id that is not a system user's (user@.service, systemd's
+// SYSTEM_UID_MAX).
 const systemUsers = 1000
 
-// excluded returns an *ExcludedError for a system user whose manager does not start the daemon. It asks
-// systemd for system users only.
+// excluded returns an *ExcludedError for a system user whose manager does not start the daemon. It
+// asks systemd for system users only.
 func (c *Client) excluded(ctx context.Context) error {
 	if os.Geteuid() >= systemUsers {
 		return nil

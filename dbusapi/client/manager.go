@@ -132,8 +132,8 @@ func (c *Client) ListSessions(ctx context.Context) ([]dbusapi.SessionRow, error)
 	return rows, err
 }
 
-// ListSessionsEx returns what a table of sessions shows, in the order of their ids, from one flat answer. Errors: UnknownMethod of a daemon that is
-// older than the method.
+// ListSessionsEx returns what a table of sessions shows, in the order of their ids, from one flat
+// answer. Errors: UnknownMethod of a daemon that is older than the method.
 func (c *Client) ListSessionsEx(ctx context.Context) ([]dbusapi.SessionRowEx, error) {
 	call := c.do(ctx, dbusapi.ManagerPath, dbusapi.ManagerInterface+".ListSessionsEx", callTimeout, c.flags())
 	if call.Err != nil {
@@ -144,8 +144,9 @@ func (c *Client) ListSessionsEx(ctx context.Context) ([]dbusapi.SessionRowEx, er
 	return rows, err
 }
 
-// rowsEx takes the rows as godbus decoded them: with a thousand sessions, copying them by Store would take as long again. A field that a newer daemon
-// has behind those that are known is left alone.
+// rowsEx takes the rows as godbus decoded them: with a thousand sessions, copying them by Store
+// would take as long again. A field that a newer daemon has behind those that are known is left
+// alone.
 func rowsEx(body []any) ([]dbusapi.SessionRowEx, error) {
 	answer, ok := []([]any)(nil), false
 	if len(body) == 1 {
@@ -192,7 +193,8 @@ func read[T any](f *fieldReader, target *T) {
 	*target, f.fields = value, f.fields[1:]
 }
 
-// ListStrays returns the processes of sessions that are outside of their scopes; none where the daemon is too old to look for them.
+// ListStrays returns the processes of sessions that are outside of their scopes; none where the
+// daemon is too old to look for them.
 func (c *Client) ListStrays(ctx context.Context) ([]dbusapi.Stray, error) {
 	var rows []dbusapi.Stray
 	err := c.manager(ctx, "ListStrays", callTimeout, nil, &rows)
@@ -209,7 +211,8 @@ func (c *Client) ListAgents(ctx context.Context) ([]dbusapi.AgentRow, error) {
 	return rows, err
 }
 
-// SessionByPID returns the id of the session that the process with this pid belongs to; 0 is the caller.
+// SessionByPID returns the id of the session that the process with this pid belongs to; 0 is the
+// caller.
 func (c *Client) SessionByPID(ctx context.Context, pid uint32) (string, error) {
 	var path dbus.ObjectPath
 	err := c.manager(ctx, "GetSessionByPID", callTimeout, []any{pid}, &path)
@@ -232,7 +235,8 @@ func (c *Client) RestartSession(ctx context.Context, id string) error {
 	return c.begin(ctx, "restart", "RestartSession", id, 2*slowTimeout)
 }
 
-// begin begins a run, with the caller's environment if there is one and the daemon is not older than that.
+// begin begins a run, with the caller's environment if there is one and the daemon is not older
+// than that.
 func (c *Client) begin(ctx context.Context, how, method, id string, timeout time.Duration) error {
 	if c.Environment != nil {
 		err := c.manager(ctx, "BeginSession", timeout, []any{id, how, c.options()})
@@ -249,7 +253,8 @@ func (c *Client) options() map[string]dbus.Variant {
 
 const callerEnvironment = "CallerEnvironment"
 
-// PostBegin is Post for what StartSession, ResumeSession or RestartSession does, how being start, resume or restart.
+// PostBegin is Post for what StartSession, ResumeSession or RestartSession does, how being start,
+// resume or restart.
 func (c *Client) PostBegin(ctx context.Context, how, id string) error {
 	options := map[string]dbus.Variant{}
 	if c.Environment != nil {
@@ -263,7 +268,8 @@ func (c *Client) SuspendSession(ctx context.Context, id string) error {
 	return c.manager(ctx, "SuspendSession", slowTimeout, []any{id})
 }
 
-// StopSession ends the session politely, by force after grace (0: the configured time), and returns once nothing of it is left.
+// StopSession ends the session politely, by force after grace (0: the configured time), and returns
+// once nothing of it is left.
 func (c *Client) StopSession(ctx context.Context, id string, grace time.Duration) error {
 	return c.manager(ctx, "StopSession", slowTimeout+grace, []any{id, uint64(max(grace, 0) / time.Microsecond)})
 }
@@ -288,12 +294,14 @@ func (c *Client) ArchiveSession(ctx context.Context, id string) error {
 	return c.manager(ctx, "ArchiveSession", callTimeout, []any{id})
 }
 
-// RemoveSession forgets the session with its log; with force also one that has not ended, which is stopped first.
+// RemoveSession forgets the session with its log; with force also one that has not ended, which is
+// stopped first.
 func (c *Client) RemoveSession(ctx context.Context, id string, force bool) error {
 	return c.manager(ctx, "RemoveSession", slowTimeout, []any{id, removeFlags(force, false)})
 }
 
-// RemoveWorktree is RemoveSession, and removes the session's git worktree, too: with force, whatever is in it that is nowhere else.
+// RemoveWorktree is RemoveSession, and removes the session's git worktree, too: with force,
+// whatever is in it that is nowhere else.
 func (c *Client) RemoveWorktree(ctx context.Context, id string, force bool) error {
 	return c.manager(ctx, "RemoveSession", gitTimeout, []any{id, removeFlags(force, true)})
 }
@@ -316,7 +324,8 @@ func (c *Client) PostRemove(ctx context.Context, id string, force, worktree bool
 	return c.Post(ctx, "RemoveSession", id, removeFlags(force, worktree))
 }
 
-// PostCreate is CreateSession for who does not wait until the session runs. Where it is refused to begin, nothing of it is left.
+// PostCreate is CreateSession for who does not wait until the session runs. Where it is refused to
+// begin, nothing of it is left.
 func (c *Client) PostCreate(ctx context.Context, agent string, spec Spec) (id string, err error) {
 	begins := !spec.NoStart
 	spec.NoStart = true
@@ -343,8 +352,9 @@ type Report struct {
 	ExpectedSession string // the session that who reports believes to be of, by its environment: from any other one it does not count
 }
 
-// ReportActivity reports for the session that the caller is a process of. It does not start the daemon: without one nobody is there to be told, and
-// who reports has no time. The caller has to live until it returns, for the daemon finds the session from the caller's control group.
+// ReportActivity reports for the session that the caller is a process of. It does not start the
+// daemon: without one nobody is there to be told, and who reports has no time. The caller has to
+// live until it returns, for the daemon finds the session from the caller's control group.
 func (c *Client) ReportActivity(ctx context.Context, r Report) error {
 	details := map[string]dbus.Variant{}
 	for name, value := range map[string]string{"Reason": r.Reason, "Message": r.Message, "ConversationId": r.ConversationID, "ExpectedSession": r.ExpectedSession} {
@@ -383,9 +393,11 @@ func (c *Client) Manager(ctx context.Context) (Manager, error) {
 	return m, err
 }
 
-// Sessions returns every session, in the order of their ids, from one call. The counters of their control groups may not be among what comes.
+// Sessions returns every session, in the order of their ids, from one call. The counters of their
+// control groups may not be among what comes.
 func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
-	// The answer is taken as godbus decoded it: with a thousand sessions, copying it by Store would take as long again.
+	// The answer is taken as godbus decoded it: with a thousand sessions, copying it by Store would
+	// take as long again.
 	const method = "org.freedesktop.DBus.ObjectManager.GetManagedObjects"
 	call := c.do(ctx, dbusapi.ManagerPath, method, callTimeout, c.flags())
 	if call.Err != nil {

@@ -17,8 +17,9 @@ func (c *Client) getAll(ctx context.Context, path dbus.ObjectPath, iface string)
 	return p, err
 }
 
-// Decode sets the fields of a struct, such as a Session or a Manager, whose names are those of properties. A property without a field is left out: the
-// daemon may be newer. A field without a property keeps its value, so that what PropertiesChanged brings can be applied to a snapshot.
+// Decode sets the fields of a struct, such as a Session or a Manager, whose names are those of
+// properties. A property without a field is left out: the daemon may be newer. A field without a
+// property keeps its value, so that what PropertiesChanged brings can be applied to a snapshot.
 func (p Properties) Decode(target any) error {
 	fields := reflect.ValueOf(target).Elem()
 	for i := range fields.NumField() {

@@ -11,8 +11,9 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// ExpectedSession has the properties of one session, with the contract's names and types. Times are microseconds since 1970, 0 where there is none; of the
-// counters of its control group, the greatest uint64 means that the number cannot be had.
+// ExpectedSession has the properties of one session, with the contract's names and types. Times are
+// microseconds since 1970, 0 where there is none; of the counters of its control group, the
+// greatest uint64 means that the number cannot be had.
 type Session struct {
 	Id                            string //nolint:revive // the contract's name
 	Agent                         string
@@ -92,7 +93,8 @@ func (c *Client) SendKeys(ctx context.Context, id string, keys ...string) error 
 	return c.session(ctx, id, "SendKeys", []any{keys})
 }
 
-// Approve presses the keys by which the session's agent is permitted what it asks permission for, only while it asks.
+// Approve presses the keys by which the session's agent is permitted what it asks permission for,
+// only while it asks.
 func (c *Client) Approve(ctx context.Context, id string) error {
 	return c.session(ctx, id, "Approve", nil)
 }
@@ -100,7 +102,8 @@ func (c *Client) Approve(ctx context.Context, id string) error {
 // Deny presses the keys by which it is denied.
 func (c *Client) Deny(ctx context.Context, id string) error { return c.session(ctx, id, "Deny", nil) }
 
-// Capture returns the last lines of the session's screen and history; flags are dbusapi's Capture constants.
+// Capture returns the last lines of the session's screen and history; flags are dbusapi's Capture
+// constants.
 func (c *Client) Capture(ctx context.Context, id string, lines uint32, flags uint64) (string, error) {
 	var text string
 	err := c.session(ctx, id, "Capture", []any{lines, flags}, &text)
@@ -119,7 +122,8 @@ func (c *Client) OpenLog(ctx context.Context, id string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "the log of "+id), nil
 }
 
-// AttachCommand returns the command that joins the session's terminal, and the variables (NAME=VALUE) to run it with.
+// AttachCommand returns the command that joins the session's terminal, and the variables
+// (NAME=VALUE) to run it with.
 func (c *Client) AttachCommand(ctx context.Context, id string) (argv, environment []string, err error) {
 	err = c.session(ctx, id, "GetAttachCommand", nil, &argv, &environment)
 	return argv, environment, err
@@ -132,7 +136,8 @@ func (c *Client) Explain(ctx context.Context, id string) ([]dbusapi.Explanation,
 	return told, err
 }
 
-// Variables tells where the variables of the session's last run come from, which ones it misses that an earlier run had, and its PATH.
+// Variables tells where the variables of the session's last run come from, which ones it misses
+// that an earlier run had, and its PATH.
 func (c *Client) Variables(ctx context.Context, id string) (has, misses []dbusapi.Variable, path string, err error) {
 	err = c.session(ctx, id, "GetEnvironment", nil, &has, &misses, &path)
 	return has, misses, path, err

@@ -30,7 +30,8 @@ type (
 	SessionRemoved struct{ ID string }
 )
 
-// StateChanged tells that a session's State changed; it comes after the SessionChanged. Details has Result, ExecMainCode, ExecMainStatus and Reason.
+// StateChanged tells that a session's State changed; it comes after the SessionChanged. Details has
+// Result, ExecMainCode, ExecMainStatus and Reason.
 type StateChanged struct {
 	ID, Old, New string
 	Details      Properties
@@ -39,7 +40,8 @@ type StateChanged struct {
 // AttentionRequested tells that a session wants a person.
 type AttentionRequested struct{ ID, Reason string }
 
-// DaemonGone tells that the daemon left the bus; DaemonBack, that there is one again, after which everything is to be read anew.
+// DaemonGone tells that the daemon left the bus; DaemonBack, that there is one again, after which
+// everything is to be read anew.
 type (
 	DaemonGone struct{}
 	DaemonBack struct{}
@@ -54,9 +56,10 @@ func (AttentionRequested) event() {}
 func (DaemonGone) event()         {}
 func (DaemonBack) event()         {}
 
-// Watch subscribes to the daemon's signals: those of the Manager, and the property changes of the sessions with these ids (of all, and of the Manager,
-// if none is named). It returns once the bus has the subscription, so what is read afterwards misses nothing. Events come in the order in which they were
-// sent; the channel is closed when ctx ends or the connection is lost.
+// Watch subscribes to the daemon's signals: those of the Manager, and the property changes of the
+// sessions with these ids (of all, and of the Manager, if none is named). It returns once the bus
+// has the subscription, so what is read afterwards misses nothing. Events come in the order in
+// which they were sent; the channel is closed when ctx ends or the connection is lost.
 func (c *Client) Watch(ctx context.Context, ids ...string) (<-chan Event, error) {
 	signals := make(chan *dbus.Signal, 64) // what does not fit waits in godbus's queue, in order
 	c.conn.Signal(signals)

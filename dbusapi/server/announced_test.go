@@ -16,7 +16,8 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// announcements are how each property was announced by PropertiesChanged, by interface and name: with its "value", or as "invalidated".
+// announcements are how each property was announced by PropertiesChanged, by interface and name:
+// with its "value", or as "invalidated".
 type announcements struct {
 	sync.Mutex
 	seen map[string]map[string]bool
@@ -43,8 +44,9 @@ func (a *announcements) hear(msg *dbus.Message) {
 	}
 }
 
-// TestPropertiesChanged_FollowsTheAnnotations holds the signals of a session's life against the annotations: const properties are in none of them, those with
-// false neither, and of those with invalidates it is told that they have changed and not to what.
+// TestPropertiesChanged_FollowsTheAnnotations holds the signals of a session's life against the
+// annotations: const properties are in none of them, those with false neither, and of those with
+// invalidates it is told that they have changed and not to what.
 func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 	s := serve(t)
 	a := &announcements{seen: map[string]map[string]bool{}}

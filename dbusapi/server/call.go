@@ -31,8 +31,9 @@ func (v *invocation) DecodeArguments(_ *dbus.Conn, _ string, msg *dbus.Message, 
 	return []any{msg}, nil
 }
 
-// Call implements dbus.Method. Calls about one session begin in the order in which they came, and one that is refused keeps its place, too. It has
-// answered when it returns, and so godbus does not: an answer that belongs between two signals is sent there.
+// Call implements dbus.Method. Calls about one session begin in the order in which they came, and
+// one that is refused keeps its place, too. It has answered when it returns, and so godbus does
+// not: an answer that belongs between two signals is sent there.
 func (v *invocation) Call(args ...any) ([]any, error) {
 	s := v.object.server
 	msg := args[0].(*dbus.Message)
@@ -70,7 +71,8 @@ func (v *invocation) run(msg *dbus.Message, t *ticket) (body []any, err error) {
 	return v.method.call(supervisor.WhenAccepted(ctx, t.release), v.object, msg)
 }
 
-// refuses tells why the method cannot be called so, nil if it can. What is wrong with an object that is not there is that it is not there.
+// refuses tells why the method cannot be called so, nil if it can. What is wrong with an object
+// that is not there is that it is not there.
 func (v *invocation) refuses(msg *dbus.Message) error {
 	refusal := v.refusal
 	sig, _ := msg.Headers[dbus.FieldSignature].Value().(dbus.Signature)
@@ -85,7 +87,8 @@ func (v *invocation) refuses(msg *dbus.Message) error {
 	return refusal
 }
 
-// reply answers a call, unless it wants no answer or has one. A descriptor is closed once it is sent.
+// reply answers a call, unless it wants no answer or has one. A descriptor is closed once it is
+// sent.
 func (s *Server) reply(msg *dbus.Message, body ...any) {
 	answer := &dbus.Message{Type: dbus.TypeMethodReply, Flags: dbus.FlagNoReplyExpected, Body: body, Headers: map[dbus.HeaderField]dbus.Variant{}}
 	if len(body) > 0 {
@@ -112,8 +115,8 @@ func (s *Server) refuse(msg *dbus.Message, err error) {
 	}})
 }
 
-// send sends the answer to msg, which then is as good as a call that wants none. One that cannot be put into a message is told so: whoever calls would wait
-// for it in vain.
+// send sends the answer to msg, which then is as good as a call that wants none. One that cannot be
+// put into a message is told so: whoever calls would wait for it in vain.
 func (s *Server) send(msg, answer *dbus.Message) {
 	if msg.Flags&dbus.FlagNoReplyExpected != 0 {
 		return
@@ -132,7 +135,8 @@ func (s *Server) send(msg, answer *dbus.Message) {
 	}
 }
 
-// NumArguments implements dbus.Method; like the three below it is not used by godbus where a method decodes for itself.
+// NumArguments implements dbus.Method; like the three below it is not used by godbus where a method
+// decodes for itself.
 func (v *invocation) NumArguments() int { return 1 }
 
 // NumReturns implements dbus.Method.
@@ -149,7 +153,8 @@ func member(msg *dbus.Message) string {
 	return name
 }
 
-// ticket is a call's place among the calls with the same order key, and one of those that its client may have under way.
+// ticket is a call's place among the calls with the same order key, and one of those that its
+// client may have under way.
 type ticket struct {
 	before  <-chan struct{} // closed when the call before has begun its work; nil if there is none
 	done    chan struct{}   // nil if nobody waits
@@ -158,17 +163,21 @@ type ticket struct {
 	refused bool   // that is so
 }
 
-// client is one connection that calls us: how many of its calls are under way, how many bytes they have, and how many of them ask for all sessions.
+// client is one connection that calls us: how many of its calls are under way, how many bytes they
+// have, and how many of them ask for all sessions.
 type client struct {
 	calls, big atomic.Int32
 	bytes      atomic.Int64
 }
 
-// maxCalls is how many calls one client may have under way: each takes about 8 KiB until it is answered. One that asks something of every session there may
-// be stays below it. maxBig is how many of them may be answered with something of all sessions: nobody needs that more than once at a time.
+// maxCalls is how many calls one client may have under way: each takes about 8 KiB until it is
+// answered. One that asks something of every session there may be stays below it. maxBig is how
+// many of them may be answered with something of all sessions: nobody needs that more than once at
+// a time.
 const maxCalls, maxBig = 2048, 16
 
-// maxBytes is how many bytes the calls have that one client may have under way. Each is kept until it is answered, also while it waits for another one.
+// maxBytes is how many bytes the calls have that one client may have under way. Each is kept until
+// it is answered, also while it waits for another one.
 const maxBytes = 2 * bus.MaxMessage
 
 // place is what a call takes while it is under way.
@@ -215,8 +224,9 @@ func isBig(member string) bool {
 	return member == "GetManagedObjects" || member == "ListSessions" || member == "ListSessionsEx" || member == "ListStrays"
 }
 
-// order gives each incoming call its place. It is run by the connection's reader, and so for one message after the other. What is too much is
-// refused here: while the bus does not take that answer, it gets no further with what it has for us.
+// order gives each incoming call its place. It is run by the connection's reader, and so for one
+// message after the other. What is too much is refused here: while the bus does not take that
+// answer, it gets no further with what it has for us.
 func (s *Server) order(msg *dbus.Message, length int) {
 	iface, _ := msg.Headers[dbus.FieldInterface].Value().(string)
 	if msg.Type != dbus.TypeMethodCall || iface == peerInterface { // godbus answers the latter itself
@@ -242,7 +252,8 @@ func (s *Server) order(msg *dbus.Message, length int) {
 	s.tails[key] = t.done
 }
 
-// maxTails and maxClients are how many of them are remembered before it is looked which ones are of no use any more.
+// maxTails and maxClients are how many of them are remembered before it is looked which ones are of
+// no use any more.
 const maxTails, maxClients = 4096, 1024
 
 // client returns who is calling.
@@ -268,9 +279,11 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// orderKey returns what a call has to be in order with: the same client's others that change the same session; input, which may take its time, by itself,
-// and so for what is read from a terminal, which may not answer; what one client reports of its session; and of what only reads, the same client's, one at a
-// time: however much one asks for, another's turn comes after one answer. A call that hangs therefore delays nobody else who stops or kills its session.
+// orderKey returns what a call has to be in order with: the same client's others that change the
+// same session; input, which may take its time, by itself, and so for what is read from a terminal,
+// which may not answer; what one client reports of its session; and of what only reads, the same
+// client's, one at a time: however much one asks for, another's turn comes after one answer. A call
+// that hangs therefore delays nobody else who stops or kills its session.
 func orderKey(msg *dbus.Message) string {
 	iface, _ := msg.Headers[dbus.FieldInterface].Value().(string)
 	sender, _ := msg.Headers[dbus.FieldSender].Value().(string)

@@ -10,10 +10,10 @@ import (
 	"github.com/corrald/corral/internal/proc"
 )
 
-// revocable are the methods that begin a run, or may do so, and those that type something. A call may
-// have waited long before its turn comes: behind another one of the same session, or because the
-// daemon stood still. Its caller may have given up meanwhile, have reported that nothing was done,
-// and have called again.
+// revocable are the methods that begin a run, or may do so, and those that type something. A call
+// may have waited long before its turn comes: behind another one of the same session, or because
+// the daemon stood still. Its caller may have given up meanwhile, have reported that nothing was
+// done, and have called again.
 var revocable = map[string]bool{
 	"CreateSession": true, "StartSession": true, "ResumeSession": true, "RestartSession": true, "BeginSession": true,
 	"ResumeAll": true, "SendInput": true, "SendKeys": true, "Approve": true, "Deny": true,

@@ -24,7 +24,8 @@ func stranger(t *testing.T) *dbus.Conn {
 	return conn
 }
 
-// TestAdmit_LimitsPendingCallsPerClient: more are refused at once, and only to that client. What is under way goes on.
+// TestAdmit_LimitsPendingCallsPerClient: more are refused at once, and only to that client. What is
+// under way goes on.
 func TestAdmit_LimitsPendingCallsPerClient(t *testing.T) {
 	s := serve(t)
 	path := s.create(t, "stubborn", true) // nothing ever ends in this world: each stop waits
@@ -61,7 +62,8 @@ func TestAdmit_LimitsPendingCallsPerClient(t *testing.T) {
 	assert.Zero(t, left, "no ticket is left over")
 }
 
-// TestAdmit_LimitsPendingBytesPerClient: a client whose calls have more is refused at once, and only that client. What is under way goes on.
+// TestAdmit_LimitsPendingBytesPerClient: a client whose calls have more is refused at once, and
+// only that client. What is under way goes on.
 func TestAdmit_LimitsPendingBytesPerClient(t *testing.T) {
 	s := serve(t)
 	s.create(t, "shop", false)
@@ -96,7 +98,8 @@ func TestAdmit_LimitsPendingBytesPerClient(t *testing.T) {
 	assert.Equal(t, dbusapi.ErrorName(dbusapi.NoSuchSession), errorName(testbed.Receive(t, done, "answer").Err), "it is let in again")
 }
 
-// TestAdmit_LimitsListCallsPerClient: each answer is as large as there are sessions, and one who asks again before it has one does not need them all.
+// TestAdmit_LimitsListCallsPerClient: each answer is as large as there are sessions, and one who
+// asks again before it has one does not need them all.
 func TestAdmit_LimitsListCallsPerClient(t *testing.T) {
 	s := serve(t)
 	s.create(t, "shop", false)
@@ -153,7 +156,8 @@ func TestClose_AnswersEveryCall(t *testing.T) {
 	}
 }
 
-// TestReads_DoNotWaitForTheEventLoop: whatever only reads is answered while the loop does nothing at all, however much of it there is.
+// TestReads_DoNotWaitForTheEventLoop: whatever only reads is answered while the loop does nothing
+// at all, however much of it there is.
 func TestReads_DoNotWaitForTheEventLoop(t *testing.T) {
 	s := serve(t)
 	path := s.create(t, "shop", true)

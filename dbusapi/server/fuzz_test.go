@@ -13,8 +13,8 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// FuzzMethodCalls: no body of any signature, as it is on the wire, makes a panic where it is put in order, refused or parsed; and what is refused is refused by a
-// name of the contract.
+// FuzzMethodCalls: no body of any signature, as it is on the wire, makes a panic where it is put in
+// order, refused or parsed; and what is refused is refused by a name of the contract.
 func FuzzMethodCalls(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method, signature string, body []byte) {
 		sig, err := dbus.ParseSignature(signature)

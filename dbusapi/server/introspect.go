@@ -123,7 +123,8 @@ func signatures(definitions ...string) map[string]map[string][2]dbus.Signature {
 // handler is what answers a method's calls.
 type handler = func(context.Context, *object, *dbus.Message) ([]any, error)
 
-// build makes the interfaces of an object: every method that the definitions have, answered by its handler, or as not supported.
+// build makes the interfaces of an object: every method that the definitions have, answered by its
+// handler, or as not supported.
 func build(handlers map[string]map[string]handler, definitions ...string) map[string]methods {
 	interfaces := map[string]methods{}
 	for iface, sigs := range signatures(definitions...) {

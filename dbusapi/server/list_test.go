@@ -58,8 +58,8 @@ func TestRowEx_HasExtraFacts(t *testing.T) {
 	}
 }
 
-// TestManager_ListsUnacknowledgedAttention: the Manager lists what nobody has acknowledged; a finished turn counts as
-// one until the agent continues.
+// TestManager_ListsUnacknowledgedAttention: the Manager lists what nobody has acknowledged; a
+// finished turn counts as one until the agent continues.
 func TestManager_ListsUnacknowledgedAttention(t *testing.T) {
 	asks := &supervisor.Snapshot{ID: "asks", State: "running", Activity: "waiting", Attention: "question"}
 	seen := &supervisor.Snapshot{ID: "seen", State: "running", Activity: "waiting", Attention: "question", AttentionAcknowledged: true}

@@ -8,7 +8,8 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// The object that systemctl service-log-level and service-log-target speak to: org.freedesktop.LogControl1(5).
+// The object that systemctl service-log-level and service-log-target speak to:
+// org.freedesktop.LogControl1(5).
 const (
 	logControlPath      = dbus.ObjectPath("/org/freedesktop/LogControl1")
 	logControlInterface = "org.freedesktop.LogControl1"

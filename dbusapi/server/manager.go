@@ -14,8 +14,8 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// onManager makes a Manager's method of what is done to a session: its first argument is the id. The same serves the Session's method of that
-// name, which has the id in its path.
+// onManager makes a Manager's method of what is done to a session: its first argument is the id.
+// The same serves the Session's method of that name, which has the id in its path.
 func onManager(f func(ctx context.Context, s *Server, id string, args []any) ([]any, error)) handler {
 	return func(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
 		return f(ctx, o.server, msg.Body[0].(string), msg.Body[1:])
@@ -230,8 +230,9 @@ func (s *Server) callersSession(ctx context.Context, msg *dbus.Message) (string,
 	return s.sessionOf(pid)
 }
 
-// sessionOf finds the session from the process's control group, which no environment variable changes. A process of the same user can move itself into
-// another session's group: this attributes what programs do, it does not authenticate them.
+// sessionOf finds the session from the process's control group, which no environment variable
+// changes. A process of the same user can move itself into another session's group: this attributes
+// what programs do, it does not authenticate them.
 func (s *Server) sessionOf(pid uint32) (string, error) {
 	group, err := proc.Cgroup(int(pid))
 	if err == nil {
@@ -247,7 +248,8 @@ func (s *Server) sessionOf(pid uint32) (string, error) {
 	return "", answer(dbusapi.NoSessionForPID, fmt.Sprintf("process %d is in no session", pid))
 }
 
-// reportActivity takes what an agent's hook says. Whose it is the caller does not say: it is what the caller is a process of.
+// reportActivity takes what an agent's hook says. Whose it is the caller does not say: it is what
+// the caller is a process of.
 func reportActivity(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
 	r, err := parseReport(msg.Body[0].(string), msg.Body[1].(map[string]dbus.Variant))
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 // properties is the values of an interface's properties, by name.
 type properties map[string]any
 
-// sessionProperties returns all properties of a session but those that are read when somebody asks for them.
+// sessionProperties returns all properties of a session but those that are read when somebody asks
+// for them.
 func sessionProperties(n *supervisor.Snapshot) properties {
 	return properties{
 		"Id":                            n.ID,
@@ -65,8 +66,8 @@ func sessionProperties(n *supervisor.Snapshot) properties {
 	}
 }
 
-// measured are the properties that are read when asked for, each with what it is where nobody can tell: of those of the control group, systemd's own
-// "no value".
+// measured are the properties that are read when asked for, each with what it is where nobody can
+// tell: of those of the control group, systemd's own "no value".
 var measured = properties{
 	"MemoryCurrent": ^uint64(0), "MemoryPeak": ^uint64(0), "CPUUsageNSec": ^uint64(0), "TasksCurrent": ^uint64(0), "Runs": []dbusapi.RunRow{},
 	"ExecMainCPUUsageNSec": ^uint64(0), "ExecMainMaxRSS": ^uint64(0), "TotalRuntimeUSec": uint64(0), "UnitProperties": []dbusapi.UnitProperty{},
@@ -88,7 +89,8 @@ func runRows(runs []session.Account) []dbusapi.RunRow {
 	return rows
 }
 
-// unitPropertyRows returns properties of a scope as systemd takes them. One that cannot be read is left out.
+// unitPropertyRows returns properties of a scope as systemd takes them. One that cannot be read is
+// left out.
 func unitPropertyRows(saved []session.Property) []dbusapi.UnitProperty {
 	all := []dbusapi.UnitProperty{}
 	for _, p := range saved {
@@ -145,7 +147,8 @@ func counted(all []*supervisor.Snapshot) properties {
 	}
 }
 
-// properties returns the properties of one of the object's interfaces, but for those that are measured.
+// properties returns the properties of one of the object's interfaces, but for those that are
+// measured.
 func (o *object) properties(v *view, iface string) (properties, error) {
 	if o.session != "" {
 		n, err := o.in(v)
@@ -168,8 +171,9 @@ func (o *object) properties(v *view, iface string) (properties, error) {
 	return nil, answer(dbusapi.UnknownInterface, "no such interface: "+iface)
 }
 
-// measure returns those of the named properties that are read when somebody asks for them: that may wait, and so is not done among the signals. It asks
-// the loop for nothing, but where what a person has mended may have to be told.
+// measure returns those of the named properties that are read when somebody asks for them: that may
+// wait, and so is not done among the signals. It asks the loop for nothing, but where what a person
+// has mended may have to be told.
 func (o *object) measure(iface string, names ...string) (properties, error) {
 	p, s := properties{}, o.server
 	if iface == dbusapi.ManagerInterface && o.path == dbusapi.ManagerPath && s.mends.Load() {

@@ -21,7 +21,8 @@ type batch struct {
 	untold  bool // nobody can know of us yet: who comes later asks for all objects
 }
 
-// Publish implements supervisor.Publisher: it hands the changes to the goroutine that emits them, which is always ready to take them.
+// Publish implements supervisor.Publisher: it hands the changes to the goroutine that emits them,
+// which is always ready to take them.
 func (s *Server) Publish(changes []supervisor.Change, after []func()) {
 	b := batch{changes: changes, after: after, untold: true}
 	select {
@@ -38,7 +39,8 @@ func (s *Server) PublishProblems(all []supervisor.Problem) {
 	s.batches <- batch{manager: properties{"Problems": problemRows(all)}}
 }
 
-// maxWaiting is how many batches may wait for the bus before they are made one: then there are never more than there are sessions.
+// maxWaiting is how many batches may wait for the bus before they are made one: then there are
+// never more than there are sessions.
 const maxWaiting = 256
 
 // emit takes batches at once and emits them as fast as the bus reads.
@@ -66,8 +68,9 @@ func (s *Server) emit() {
 	}
 }
 
-// merge makes one batch of those that anybody can be told of: of each session, what it was before the first and is after the last. Who was not read
-// from for so long is told less often, not less truly.
+// merge makes one batch of those that anybody can be told of: of each session, what it was before
+// the first and is after the last. Who was not read from for so long is told less often, not less
+// truly.
 func merge(waiting []batch) []batch {
 	var untold []batch
 	one := batch{manager: properties{}}
@@ -100,7 +103,8 @@ func mergeChange(changes []supervisor.Change, at map[string]int, c supervisor.Ch
 	return append(changes, c)
 }
 
-// emitAll emits batch after batch, and lets look at what was told so far. It knows what the Manager's properties were when it last told of them.
+// emitAll emits batch after batch, and lets look at what was told so far. It knows what the
+// Manager's properties were when it last told of them.
 func (s *Server) emitAll(batches <-chan batch) {
 	v := &view{byID: map[string]*supervisor.Snapshot{}, manager: properties{}}
 	told := counted(nil)
@@ -134,7 +138,8 @@ func (s *Server) emitAll(batches <-chan batch) {
 	}
 }
 
-// emitState tells what a session is now: by InterfacesAdded, PropertiesChanged or InterfacesRemoved.
+// emitState tells what a session is now: by InterfacesAdded, PropertiesChanged or
+// InterfacesRemoved.
 func (s *Server) emitState(c supervisor.Change) {
 	switch {
 	case c.Old == nil:
@@ -147,8 +152,8 @@ func (s *Server) emitState(c supervisor.Change) {
 	}
 }
 
-// emitEvent tells what happened to a session. By then everything that follows from it was told: its properties, those of the others that changed with
-// it, and the Manager's counts.
+// emitEvent tells what happened to a session. By then everything that follows from it was told: its
+// properties, those of the others that changed with it, and the Manager's counts.
 func (s *Server) emitEvent(c supervisor.Change) {
 	switch {
 	case c.Old == nil:
@@ -186,8 +191,8 @@ func wantsAnew(before, now *supervisor.Snapshot) bool {
 		now.Attention != before.Attention || now.AttentionSource != before.AttentionSource || now.AttentionMessage != before.AttentionMessage
 }
 
-// silent are the properties whose changes are not told, by their annotation in the contract; of the hidden ones it is told that they have changed,
-// and not to what.
+// silent are the properties whose changes are not told, by their annotation in the contract; of the
+// hidden ones it is told that they have changed, and not to what.
 var (
 	silent = map[string]bool{"LastActivityTimestamp": true, "ControlGroup": true}
 	hidden = map[string]bool{"AttentionMessage": true, "StatusText": true}
@@ -225,7 +230,8 @@ func (s *Server) signal(path dbus.ObjectPath, name string, args ...any) {
 	}
 }
 
-// ShuttingDownChanged tells that the machine, or the login session, is about to end, or is not any more.
+// ShuttingDownChanged tells that the machine, or the login session, is about to end, or is not any
+// more.
 func (s *Server) ShuttingDownChanged(on bool) {
 	s.batches <- batch{manager: properties{"ShuttingDown": on}}
 }

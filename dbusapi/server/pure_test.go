@@ -59,8 +59,8 @@ func TestOrderKey(t *testing.T) {
 	}
 }
 
-// TestOrder_ForcefulVerbsWaitForNoOtherClient: whatever another client's call is waiting for, a session can be stopped, killed and removed, and one client's
-// calls keep their order.
+// TestOrder_ForcefulVerbsWaitForNoOtherClient: whatever another client's call is waiting for, a
+// session can be stopped, killed and removed, and one client's calls keep their order.
 func TestOrder_ForcefulVerbsWaitForNoOtherClient(t *testing.T) {
 	s := New(Info{}, func(error) {})
 	call := func(sender, member string, body ...any) *ticket {
@@ -142,7 +142,8 @@ func TestParseSpec(t *testing.T) {
 	}
 }
 
-// FuzzParseSpec: no value of whatever type under whatever key crashes it, and what is refused is refused with a name of the contract.
+// FuzzParseSpec: no value of whatever type under whatever key crashes it, and what is refused is
+// refused with a name of the contract.
 func FuzzParseSpec(f *testing.F) {
 	for key := range specKeys {
 		f.Add(key, "as", `["a", "b"]`)

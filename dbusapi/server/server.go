@@ -1,7 +1,9 @@
-// Package server turns calls on the bus into calls of the supervisor, and what the supervisor publishes into properties and signals.
+// Package server turns calls on the bus into calls of the supervisor, and what the supervisor
+// publishes into properties and signals.
 //
-// godbus's own export table is not used: it crashes when a client introspects while objects come and go. The handler here keeps no table; it
-// asks the supervisor whether the session of a path is there.
+// godbus's own export table is not used: it crashes when a client introspects while objects come
+// and go. The handler here keeps no table; it asks the supervisor whether the session of a path is
+// there.
 package server
 
 import (
@@ -21,7 +23,8 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// callLimit bounds every call, in case that what it waits for never comes; the longest real one is a stop with its grace.
+// callLimit bounds every call, in case that what it waits for never comes; the longest real one is
+// a stop with its grace.
 const callLimit = 15 * time.Minute
 
 // Info is what the Manager tells of the daemon itself.
@@ -30,10 +33,11 @@ type Info struct {
 	Slice    string
 	StateDir string
 	Reload   func() error // reads the configuration again
-	// SetNotifications turns desktop notifications on or off. NotificationsChanged tells what they are.
+	// SetNotifications turns desktop notifications on or off. NotificationsChanged tells what they
+	// are.
 	SetNotifications func(on bool) error
-	// StartAtLogin is called, on a goroutine of its own, after a session was created, and after one was to
-	// begin at login (wished). nil does nothing.
+	// StartAtLogin is called, on a goroutine of its own, after a session was created, and after one
+	// was to begin at login (wished). nil does nothing.
 	StartAtLogin func(wished bool)
 	Log          *journal.Log // what org.freedesktop.LogControl1 is about
 }
@@ -53,7 +57,8 @@ type Server struct {
 	mends   atomic.Bool                // a problem is over once a person has taken a file away
 }
 
-// New makes a Server. Connect and Serve make it answer. Report is told what no caller can be told; it is called from any goroutine.
+// New makes a Server. Connect and Serve make it answer. Report is told what no caller can be told;
+// it is called from any goroutine.
 func New(info Info, report func(error)) *Server {
 	return &Server{
 		info:    info,
@@ -73,8 +78,8 @@ func (s *Server) startAtLogin(wished bool) {
 	}
 }
 
-// Connect connects to the bus at address, unless another corrald serves there: what that supervises is not to be touched. Nothing is answered before Serve.
-// The context bounds the connecting.
+// Connect connects to the bus at address, unless another corrald serves there: what that supervises
+// is not to be touched. Nothing is answered before Serve. The context bounds the connecting.
 func (s *Server) Connect(ctx context.Context, address string) error {
 	conn, err := bus.DialGuarded(ctx, address, s.order, dbus.WithHandler(s))
 	if err != nil {
@@ -89,7 +94,8 @@ func (s *Server) Connect(ctx context.Context, address string) error {
 	return nil
 }
 
-// owner returns the process that owns the bus name, 0 for none. The bus may still name one that has just ended.
+// owner returns the process that owns the bus name, 0 for none. The bus may still name one that has
+// just ended.
 func (s *Server) owner(ctx context.Context) (pid int) {
 	var of uint32
 	err := s.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetConnectionUnixProcessID", 0, dbusapi.BusName).Store(&of)
@@ -125,7 +131,8 @@ func (s *Server) Done() <-chan struct{} { return s.conn.Context().Done() }
 // closeTimeout bounds how long the last answers and signals may take to be read by the bus.
 const closeTimeout = 2 * time.Second
 
-// Close ends the connection, once what was to be said is said. The supervisor has ended, so that calls end, too; those that come now are refused.
+// Close ends the connection, once what was to be said is said. The supervisor has ended, so that
+// calls end, too; those that come now are refused.
 func (s *Server) Close() error {
 	s.gate.shut()
 	said := make(chan struct{})
@@ -144,8 +151,9 @@ func (s *Server) Close() error {
 	return s.conn.Close()
 }
 
-// LookupObject finds the object at a path: it implements dbus.Handler. What is not there is found too, and refuses when its method is called: only
-// then is the message at hand, and with it the ticket that the next call may wait for.
+// LookupObject finds the object at a path: it implements dbus.Handler. What is not there is found
+// too, and refuses when its method is called: only then is the message at hand, and with it the
+// ticket that the next call may wait for.
 func (s *Server) LookupObject(path dbus.ObjectPath) (dbus.ServerObject, bool) {
 	<-s.ready
 	o := &object{server: s, path: path}

@@ -96,7 +96,8 @@ func (r records) Save(*session.Session, string) error {
 	return nil
 }
 
-// served is a server on the private bus, and a client that writes down what it gets, in the order of the wire.
+// served is a server on the private bus, and a client that writes down what it gets, in the order
+// of the wire.
 type served struct {
 	*Server
 	sup     *supervisor.Supervisor
@@ -258,7 +259,8 @@ func TestServer_ImplementsTheContract(t *testing.T) {
 // unwanted is an argument that no method takes.
 type unwanted struct{ A, B, C byte }
 
-// TestHandlers_AreMethodsOfTheContract: one with a mistake in its name would never be called, and the method be said to be not supported.
+// TestHandlers_AreMethodsOfTheContract: one with a mistake in its name would never be called, and
+// the method be said to be not supported.
 func TestHandlers_AreMethodsOfTheContract(t *testing.T) {
 	known := signatures(standardXML, propertiesXML, objectManagerXML, managerXML, sessionXML, logControlXML)
 	for iface, handlers := range standardHandlers {
@@ -416,7 +418,8 @@ func TestCalls_OfOneSessionStartInOrder(t *testing.T) {
 	assert.Zero(t, left, "no ticket is left over")
 }
 
-// TestIntrospect_WhileSessionsAreCreatedAndRemoved is what crashes a program that exports an object for each.
+// TestIntrospect_WhileSessionsAreCreatedAndRemoved is what crashes a program that exports an object
+// for each.
 func TestIntrospect_WhileSessionsAreCreatedAndRemoved(t *testing.T) {
 	s := serve(t)
 	stop := make(chan struct{})
@@ -469,7 +472,8 @@ func closing(from <-chan struct{}) <-chan bool {
 	return to
 }
 
-// TestReply_ThatCannotBeEncodedIsAnError is told to be none: nobody waits for it until the end of their time.
+// TestReply_ThatCannotBeEncodedIsAnError is told to be none: nobody waits for it until the end of
+// their time.
 func TestReply_ThatCannotBeEncodedIsAnError(t *testing.T) {
 	s := serve(t)
 	_, err := s.sup.Create(t.Context(), "command", supervisor.Spec{ID: "shop", Command: []string{"true"}, NoStart: true})

@@ -62,7 +62,8 @@ func openLog(_ context.Context, s *Server, id string, _ []any) ([]any, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	// The reply is written after this returns, so it gets a descriptor of its own, which is closed once it is sent.
+	// The reply is written after this returns, so it gets a descriptor of its own, which is closed
+	// once it is sent.
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -90,7 +91,8 @@ func explain(_ context.Context, s *Server, id string, _ []any) ([]any, error) {
 	return []any{rows}, nil
 }
 
-// getEnvironment tells the names of the last run's variables and where each comes from, and no value but PATH's.
+// getEnvironment tells the names of the last run's variables and where each comes from, and no
+// value but PATH's.
 func getEnvironment(_ context.Context, s *Server, id string, _ []any) ([]any, error) {
 	o, err := s.sup.Origins(id)
 	if err != nil {

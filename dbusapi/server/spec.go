@@ -12,10 +12,12 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// ours are the unit properties that a client cannot have: the supervision of the scope stands on them.
+// ours are the unit properties that a client cannot have: the supervision of the scope stands on
+// them.
 var ours = map[string]bool{"PIDs": true, "PIDFDs": true, "Controller": true, "KillMode": true, "CollectMode": true}
 
-// specKeys are the keys of a spec, each with what it sets. An unknown one is an error, unless it begins with x-.
+// specKeys are the keys of a spec, each with what it sets. An unknown one is an error, unless it
+// begins with x-.
 var specKeys = map[string]func(*supervisor.Spec, dbus.Variant) error{
 	"Id":                text(func(s *supervisor.Spec) *string { return &s.ID }),
 	"Description":       text(func(s *supervisor.Spec) *string { return &s.Description }),

@@ -57,8 +57,9 @@ func isOwn(pid int) bool {
 	return ok && int(stat.Uid) == os.Getuid()
 }
 
-// strays are those of the processes that belong to a session, and are not in its scope: they were started in it, by what their environment says, or by a
-// process that is in it, and went somewhere else.
+// strays are those of the processes that belong to a session, and are not in its scope: they were
+// started in it, by what their environment says, or by a process that is in it, and went somewhere
+// else.
 func strays(sessions []*supervisor.Snapshot, processes []process) []dbusapi.Stray {
 	known, scopes := map[string]bool{}, map[string]string{}
 	for _, n := range sessions {
@@ -98,7 +99,8 @@ func sessionAround(group string, scopes map[string]string) string {
 	return ""
 }
 
-// sessionAbove is the session that the process, or the nearest of its parents that is in any, is in.
+// sessionAbove is the session that the process, or the nearest of its parents that is in any, is
+// in.
 func sessionAbove(p process, all map[int]process, scopes map[string]string) string {
 	for range len(all) + 1 { // what is read one after the other may be no tree
 		if id := sessionAround(p.group, scopes); id != "" {

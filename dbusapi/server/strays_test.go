@@ -9,7 +9,8 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// TestStrays_FindsProcessesOutsideOfTheirScope: what belongs to a session, and is not where it belongs.
+// TestStrays_FindsProcessesOutsideOfTheirScope: what belongs to a session, and is not where it
+// belongs.
 func TestStrays_FindsProcessesOutsideOfTheirScope(t *testing.T) {
 	const shop, api, elsewhere = "/app.slice/app-corral-claude-shop.scope", "/app.slice/app-corral-claude-api.scope", "/app.slice/run-u5.scope"
 	sessions := []*supervisor.Snapshot{snapshotIn("shop", shop), snapshotIn("api", api), snapshotIn("done", "")}

@@ -12,9 +12,10 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// view is what clients have been told: every session as the signals that are on their way say it is. It belongs to the goroutine that emits them. What
-// is read from it, and answered there, agrees with every signal that the client gets before that answer, and with none that it gets later: who keeps
-// a copy and follows the signals is never wrong. And who only reads never bothers the loop.
+// view is what clients have been told: every session as the signals that are on their way say it
+// is. It belongs to the goroutine that emits them. What is read from it, and answered there, agrees
+// with every signal that the client gets before that answer, and with none that it gets later: who
+// keeps a copy and follows the signals is never wrong. And who only reads never bothers the loop.
 type view struct {
 	sessions []*supervisor.Snapshot // the oldest first, then by id
 	byID     map[string]*supervisor.Snapshot
@@ -45,7 +46,8 @@ func (v *view) find(n *supervisor.Snapshot) (at int, found bool) {
 	})
 }
 
-// look has f look at the view, after what was published before, and waits for it. A panic of f's is the caller's.
+// look has f look at the view, after what was published before, and waits for it. A panic of f's is
+// the caller's.
 func (s *Server) look(f func(*view)) {
 	looked := make(chan any, 1)
 	s.batches <- batch{looks: []func(*view){func(v *view) {

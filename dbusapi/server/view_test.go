@@ -19,7 +19,8 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// follower is a client that has a copy of everything and follows the signals, and holds every answer that it gets against it, in the order of the wire.
+// follower is a client that has a copy of everything and follows the signals, and holds every
+// answer that it gets against it, in the order of the wire.
 type follower struct {
 	*dbus.Conn
 
@@ -151,7 +152,8 @@ func (f *follower) read(done chan *dbus.Call) {
 	object.Go(propertiesInterface+".GetAll", 0, done, dbusapi.ManagerInterface)
 }
 
-// TestView_AgreesWithTheSignals: whoever follows the signals is never wrong, at whichever moment it looks.
+// TestView_AgreesWithTheSignals: whoever follows the signals is never wrong, at whichever moment it
+// looks.
 func TestView_AgreesWithTheSignals(t *testing.T) {
 	s := serve(t)
 	s.create(t, "first", true)
@@ -241,7 +243,8 @@ func TestView_SortsByCreationThenID(t *testing.T) {
 	assert.Equal(t, map[string]*supervisor.Snapshot{"a": a, "b": after, "c2": d}, v.byID)
 }
 
-// TestMerge_CombinesPendingBatches: however long it does not read, no more waits than there are sessions, and every call is answered.
+// TestMerge_CombinesPendingBatches: however long it does not read, no more waits than there are
+// sessions, and every call is answered.
 func TestMerge_CombinesPendingBatches(t *testing.T) {
 	states := []*supervisor.Snapshot{snap("a", "created"), snap("a", "starting"), snap("a", "running"), snap("a", "failed")}
 	other, again := snap("b", "created"), snap("a", "created")

@@ -15,8 +15,9 @@ import (
 
 var managedObjects = dbus.ParseSignatureMust("a{oa{sa{sv}}}")
 
-// marshalObjects makes the body of GetManagedObjects' answer. With a thousand sessions that has 34,000 values: godbus, which looks at each by reflection,
-// takes 50 ms and 23 MB for them, while no signal is sent.
+// marshalObjects makes the body of GetManagedObjects' answer. With a thousand sessions that has
+// 34,000 values: godbus, which looks at each by reflection, takes 50 ms and 23 MB for them, while
+// no signal is sent.
 func marshalObjects(all []*supervisor.Snapshot) bus.Marshalled {
 	w := make(wire, 0, 64+2560*len(all))
 	w.array(8, func() {
@@ -53,7 +54,8 @@ func (w *wire) number(n uint32) {
 	*w = binary.LittleEndian.AppendUint32(*w, n)
 }
 
-// text appends a string, or a path. The bus closes the connection of who sends it one with a NUL, or one that is not UTF-8.
+// text appends a string, or a path. The bus closes the connection of who sends it one with a NUL,
+// or one that is not UTF-8.
 func (w *wire) text(s string) {
 	if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
 		s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")

@@ -14,8 +14,8 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// TestApprove_PressesTheKeysOfTheDefinition of each agent whose keys are known, and corralctl deny those that refuse: what was approved is done, and what was denied
-// is not.
+// TestApprove_PressesTheKeysOfTheDefinition of each agent whose keys are known, and corralctl deny
+// those that refuse: what was approved is done, and what was denied is not.
 func TestApprove_PressesTheKeysOfTheDefinition(t *testing.T) {
 	for _, m := range []manner{claude, codex, copilot} {
 		t.Run(m.agent, func(t *testing.T) {
@@ -50,7 +50,8 @@ func TestApprove_PressesTheKeysOfTheDefinition(t *testing.T) {
 	}
 }
 
-// answer gives an answer, as often as it takes: agents do not take a key for a moment after they have put a question.
+// answer gives an answer, as often as it takes: agents do not take a key for a moment after they
+// have put a question.
 func (s *subject) answer(what string, give func() error) {
 	s.t.Helper()
 	mark := s.mark()

@@ -15,7 +15,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestResume_NeedsSavedConversation something: it saves nothing before it is told something, and refuses to begin what it has saved.
+// TestResume_NeedsSavedConversation something: it saves nothing before it is told something, and
+// refuses to begin what it has saved.
 func TestResume_NeedsSavedConversation(t *testing.T) {
 	w := newWorld(t)
 	s := w.run("claude", "shop")
@@ -49,7 +50,8 @@ func TestResume_NeedsSavedConversation(t *testing.T) {
 	assert.NotEqual(t, id, s.is("running").ConversationId, "a fresh run is a conversation of its own")
 }
 
-// saved waits until Claude Code has saved its turn, which it does a moment after it has told of its end.
+// saved waits until Claude Code has saved its turn, which it does a moment after it has told of its
+// end.
 func (s *subject) saved() {
 	s.t.Helper()
 	id := s.known()

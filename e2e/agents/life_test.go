@@ -43,8 +43,9 @@ func TestCodex(t *testing.T)   { live(t, codex) }
 func TestGemini(t *testing.T)  { live(t, gemini) }
 func TestCopilot(t *testing.T) { live(t, copilot) }
 
-// live starts an agent with a prompt of several lines, has it ask for permission and approves, kills it in the middle of the next question, resumes it
-// and stops it. In between it is interrupted.
+// live starts an agent with a prompt of several lines, has it ask for permission and approves,
+// kills it in the middle of the next question, resumes it and stops it. In between it is
+// interrupted.
 func live(t *testing.T, m manner) {
 	w := newWorld(t)
 	first := "the first line\nand a second one, 漢字\n\nand the last"
@@ -89,8 +90,9 @@ func live(t *testing.T, m manner) {
 	assert.Empty(t, group(t, where), "%s is left", m.agent)
 }
 
-// asksFor waits until the bus tells that the agent asks for permission, measures how long after the question's being on the screen that is, and looks
-// what the person is told. It returns the mark behind.
+// asksFor waits until the bus tells that the agent asks for permission, measures how long after the
+// question's being on the screen that is, and looks what the person is told. It returns the mark
+// behind.
 func (s *subject) asksFor(mark int, m manner) (late time.Duration) {
 	s.t.Helper()
 	shown := s.shows(m.asks)
@@ -105,8 +107,8 @@ func (s *subject) asksFor(mark int, m manner) (late time.Duration) {
 	return late
 }
 
-// approve says yes to what the agent asks, as often as it takes: agents do not take a key for a moment after they have put a question. It returns the
-// mark behind what was told of that.
+// approve says yes to what the agent asks, as often as it takes: agents do not take a key for a
+// moment after they have put a question. It returns the mark behind what was told of that.
 func (s *subject) approve(m manner) int {
 	s.t.Helper()
 	mark := s.mark()
@@ -120,7 +122,8 @@ func (s *subject) approve(m manner) int {
 	}
 }
 
-// interrupted has the agent work, and a person press Esc. It returns the mark behind what was told of that.
+// interrupted has the agent work, and a person press Esc. It returns the mark behind what was told
+// of that.
 func (s *subject) interrupted(mark int, m manner) int {
 	s.t.Helper()
 	if m.agent == "copilot" { // which does not tell

@@ -42,7 +42,8 @@ func (c change) String() string {
 	return c.activity + " (" + c.attention + ")"
 }
 
-// run starts a session of an agent in a workspace of its own, with more options and, behind "--", more arguments for the agent.
+// run starts a session of an agent in a workspace of its own, with more options and, behind "--",
+// more arguments for the agent.
 func (w *world) run(agent, id string, more ...string) *subject {
 	w.t.Helper()
 	workspace := filepath.Join(w.dir, "work", id)
@@ -63,7 +64,8 @@ func (w *world) runIn(workspace, agent, id string, more ...string) *subject {
 	return s
 }
 
-// tell says what the agent printed, if the test has failed: an agent that is gone has no screen any more.
+// tell says what the agent printed, if the test has failed: an agent that is gone has no screen any
+// more.
 func (s *subject) tell() {
 	if s.t.Failed() {
 		printed, _ := s.tryCorralctl("logs", "--lines", "60", s.id)
@@ -125,7 +127,8 @@ func (s *subject) mark() int {
 	return mark
 }
 
-// becomes waits for a change after the mark to this, as String has it, and returns it with the mark behind it.
+// becomes waits for a change after the mark to this, as String has it, and returns it with the mark
+// behind it.
 func (s *subject) becomes(mark int, what string) (change, int) {
 	s.t.Helper()
 	for deadline := time.After(patience); ; {

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// setup makes an agent ready to work in a workspace, as a person has it after the first start, with our model for its own. It returns what the agent
-// needs in its environment.
+// setup makes an agent ready to work in a workspace, as a person has it after the first start, with
+// our model for its own. It returns what the agent needs in its environment.
 func (w *world) setup(agent, workspace string) []string {
 	w.t.Helper()
 	env := []string{"HOME=" + w.dir}

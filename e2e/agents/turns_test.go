@@ -19,8 +19,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestStatus_ReportsEveryTurn: over many turns of Claude Code, with no hook of ours, no state of its is missed and none is made up: it works, asks, is answered,
-// is denied, is interrupted, and is done.
+// TestStatus_ReportsEveryTurn: over many turns of Claude Code, with no hook of ours, no state of
+// its is missed and none is made up: it works, asks, is answered, is denied, is interrupted, and is
+// done.
 func TestStatus_ReportsEveryTurn(t *testing.T) {
 	turns, err := strconv.Atoi(os.Getenv("AGENT_TURNS"))
 	if err != nil {
@@ -75,8 +76,9 @@ func TestStatus_ReportsEveryTurn(t *testing.T) {
 	t.Logf("%d turns, %d questions: on the bus after they are on the screen %s; an approval %s", turns, len(late), spread(late), spread(cleared))
 }
 
-// turn begins a turn, in which the model says nothing before it is told that the agent works: what is over in a millisecond, as with no model of others, may
-// be told as if it had never been. With a command it wants to run that.
+// turn begins a turn, in which the model says nothing before it is told that the agent works: what
+// is over in a millisecond, as with no model of others, may be told as if it had never been. With a
+// command it wants to run that.
 func (s *subject) turn(mark, n int, command string) {
 	s.t.Helper()
 	gate := fmt.Sprintf("t%d", n)
@@ -89,7 +91,8 @@ func (s *subject) turn(mark, n int, command string) {
 	s.model.Release(gate)
 }
 
-// asksAgain waits until what was interrupted before it was answered is in the input line again, and clears that.
+// asksAgain waits until what was interrupted before it was answered is in the input line again, and
+// clears that.
 func (s *subject) asksAgain(text string) {
 	s.t.Helper()
 	line := func() string {
@@ -126,7 +129,8 @@ func spread(all []time.Duration) string {
 	return fmt.Sprintf("%v median, %v at most", all[last/2].Round(time.Millisecond), all[last].Round(time.Millisecond))
 }
 
-// TestSend_WaitsForEndOfTurn: what is sent then waits for the end of the turn, or is refused, as is asked for.
+// TestSend_WaitsForEndOfTurn: what is sent then waits for the end of the turn, or is refused, as is
+// asked for.
 func TestSend_WaitsForEndOfTurn(t *testing.T) {
 	w := newWorld(t)
 	s := w.run("claude", "busy", "--prompt", "HOLD: a")
@@ -160,7 +164,8 @@ func TestSend_WaitsForEndOfTurn(t *testing.T) {
 	assert.FileExists(t, s.workspace+"/y")
 }
 
-// TestConversation_IsSeparateForEachSession in one directory do not mix: each has a conversation of its own, also after both were killed and resumed.
+// TestConversation_IsSeparateForEachSession in one directory do not mix: each has a conversation of
+// its own, also after both were killed and resumed.
 func TestConversation_IsSeparateForEachSession(t *testing.T) {
 	for _, m := range []manner{claude, codex} {
 		t.Run(m.agent, func(t *testing.T) {
@@ -188,7 +193,8 @@ func TestConversation_IsSeparateForEachSession(t *testing.T) {
 	}
 }
 
-// TestResume_ContinuesNewConversation: an agent's user has begun another one in it, and is where they were after whatever happens to it.
+// TestResume_ContinuesNewConversation: an agent's user has begun another one in it, and is where
+// they were after whatever happens to it.
 func TestResume_ContinuesNewConversation(t *testing.T) {
 	for _, row := range []struct {
 		manner
@@ -270,7 +276,8 @@ func TestExit_CompletesSession(t *testing.T) {
 	assert.Equal(t, "success", now.Result)
 }
 
-// TestSetup_IsReportedAtFirstStart: at its first start an agent asks for what no conversation can be had without; a person is told.
+// TestSetup_IsReportedAtFirstStart: at its first start an agent asks for what no conversation can
+// be had without; a person is told.
 func TestSetup_IsReportedAtFirstStart(t *testing.T) {
 	w := newWorld(t)
 	w.bare = true
@@ -291,7 +298,8 @@ func TestSetup_IsReportedAtFirstStart(t *testing.T) {
 	assert.Empty(t, prompts)
 }
 
-// TestStop_LeavesOtherSessionOfSameAgentRunning: sessions of Codex share nothing that the end of one could take along.
+// TestStop_LeavesOtherSessionOfSameAgentRunning: sessions of Codex share nothing that the end of
+// one could take along.
 func TestStop_LeavesOtherSessionOfSameAgentRunning(t *testing.T) {
 	w := newWorld(t)
 	one := w.run("codex", "one", "--prompt", "hello")

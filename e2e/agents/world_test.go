@@ -1,7 +1,9 @@
 //go:build e2e || agents
 
-// Package agents tries Corral with the real agents, as their makers publish them, each in real turns with a model that is ours: they are started,
-// asked, interrupted, killed and resumed as a person does it, with corralctl, and what is told on the bus is compared with what is on their screen.
+// Package agents tries Corral with the real agents, as their makers publish them, each in real
+// turns with a model that is ours: they are started, asked, interrupted, killed and resumed as a
+// person does it, with corralctl, and what is told on the bus is compared with what is on their
+// screen.
 package agents
 
 import (
@@ -23,7 +25,8 @@ import (
 	"github.com/corrald/corral/internal/testbed/modelmock"
 )
 
-// TestMain has the agents fetched, by who starts the tests: inside of the test bed there is neither a cache nor a right to write to it.
+// TestMain has the agents fetched, by who starts the tests: inside of the test bed there is neither
+// a cache nor a right to write to it.
 func TestMain(m *testing.M) {
 	if os.Getenv(fetched) == "" {
 		fetch := exec.Command("../../scripts/agents.sh", tried)
@@ -43,10 +46,12 @@ func TestMain(m *testing.M) {
 // fetched is the variable that names the directory in which the agents are.
 const fetched = "CORRAL_AGENTS"
 
-// patience is how long a test waits for what an agent should do soon: some take half a minute to start on a machine that is busy.
+// patience is how long a test waits for what an agent should do soon: some take half a minute to
+// start on a machine that is busy.
 const patience = 2 * time.Minute
 
-// world is an installation of Corral with a daemon of its own, a home for the agents, and a model for them to talk to.
+// world is an installation of Corral with a daemon of its own, a home for the agents, and a model
+// for them to talk to.
 type world struct {
 	t      *testing.T
 	dir    string // the agents' home
@@ -74,7 +79,8 @@ func newWorld(t *testing.T, conf ...string) *world {
 	return w
 }
 
-// install lays Corral out as `make install` does, below a prefix of its own, and the agents' programs beside it.
+// install lays Corral out as `make install` does, below a prefix of its own, and the agents'
+// programs beside it.
 func (w *world) install() {
 	w.t.Helper()
 	built := testbed.Programs(w.t)

@@ -1,7 +1,9 @@
-// Package atomicfile replaces a file so that a reader, and a power cut, see the old content or the new one, whole, and nothing else.
+// Package atomicfile replaces a file so that a reader, and a power cut, see the old content or the
+// new one, whole, and nothing else.
 //
-// The order is the one of fsync(2) and rename(2): a new inode in the same directory, write, fsync, rename, fsync of the directory.
-// A failed fsync is final: the kernel may have dropped the dirty pages, so a second fsync that succeeds proves nothing.
+// The order is the one of fsync(2) and rename(2): a new inode in the same directory, write, fsync,
+// rename, fsync of the directory. A failed fsync is final: the kernel may have dropped the dirty
+// pages, so a second fsync that succeeds proves nothing.
 package atomicfile
 
 import (
@@ -14,8 +16,8 @@ import (
 	"github.com/corrald/corral/internal/failpoint"
 )
 
-// File is a replacement that has been begun: its inode exists, under a hidden name, and nothing else has to be created to finish it.
-// It holds two descriptors until Commit or Abort.
+// File is a replacement that has been begun: its inode exists, under a hidden name, and nothing
+// else has to be created to finish it. It holds two descriptors until Commit or Abort.
 type File struct {
 	on   Calls
 	dir  int
@@ -24,8 +26,9 @@ type File struct {
 	temp string
 }
 
-// Create begins to replace the file name in directory dir, with permissions perm (the umask does not apply). The directory has to exist.
-// The temporary name is the same each time, so that what a crash leaves is replaced and never piles up; there must be one writer.
+// Create begins to replace the file name in directory dir, with permissions perm (the umask does
+// not apply). The directory has to exist. The temporary name is the same each time, so that what a
+// crash leaves is replaced and never piles up; there must be one writer.
 func Create(dir, name string, perm os.FileMode) (*File, error) { return disk.Create(dir, name, perm) }
 
 // Create is the function of that name, on this disk.
@@ -58,8 +61,8 @@ func (on Disk) Create(dir, name string, perm os.FileMode) (*File, error) {
 	return &File{on: on.Calls, dir: d, fd: fd, name: name, temp: temp}, nil
 }
 
-// Reserve sets room for size bytes aside, so that Commit does not fail for a disk that has become full since. Where the file system cannot do
-// that, nothing is reserved.
+// Reserve sets room for size bytes aside, so that Commit does not fail for a disk that has become
+// full since. Where the file system cannot do that, nothing is reserved.
 func (f *File) Reserve(size int64) error {
 	err := f.on.Fallocate(f.fd, unix.FALLOC_FL_KEEP_SIZE, 0, size)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
@@ -68,8 +71,9 @@ func (f *File) Reserve(size int64) error {
 	return err
 }
 
-// Commit writes content and puts the file in place, durably. It may be called once; whatever it returns, the File is used up.
-// On an error the old content is still in place, unless the very last step failed: then the new one is, and may not survive a power cut.
+// Commit writes content and puts the file in place, durably. It may be called once; whatever it
+// returns, the File is used up. On an error the old content is still in place, unless the very last
+// step failed: then the new one is, and may not survive a power cut.
 func (f *File) Commit(content []byte) error {
 	err := f.write(content)
 	if err != nil {
@@ -95,8 +99,9 @@ func (f *File) Commit(content []byte) error {
 	return nil
 }
 
-// Replace is like Commit, but the new content is in place before it is durable. It is for readers that can tell a file which a power cut has torn,
-// and that call Sync before they tell anybody what they read.
+// Replace is like Commit, but the new content is in place before it is durable. It is for readers
+// that can tell a file which a power cut has torn, and that call Sync before they tell anybody what
+// they read.
 func (f *File) Replace(content []byte) error {
 	defer f.Abort()
 	if err := f.put(content); err != nil {
@@ -119,7 +124,8 @@ func (f *File) Replace(content []byte) error {
 // Sync makes the file at path, and its name, durable, whoever wrote it.
 func Sync(path string) error { return disk.Sync(path) }
 
-// Sync is the function of that name, on this disk. It opens whatever is at path by now, and waits for no other process: fsync(2) refuses a FIFO.
+// Sync is the function of that name, on this disk. It opens whatever is at path by now, and waits
+// for no other process: fsync(2) refuses a FIFO.
 func (on Disk) Sync(path string) error {
 	for _, p := range []string{path, filepath.Dir(path)} {
 		fd, err := on.Open(p, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
@@ -134,7 +140,8 @@ func (on Disk) Sync(path string) error {
 	return nil
 }
 
-// Place is like Commit, but nothing is made durable: a power cut may leave the file empty. It is for what nobody misses after one.
+// Place is like Commit, but nothing is made durable: a power cut may leave the file empty. It is
+// for what nobody misses after one.
 func (f *File) Place(content []byte) error {
 	defer f.Abort()
 	if err := f.put(content); err != nil {
@@ -146,7 +153,8 @@ func (f *File) Place(content []byte) error {
 	return nil
 }
 
-// Abort gives the replacement up and leaves the old content in place. It may be called after Commit, and then does nothing.
+// Abort gives the replacement up and leaves the old content in place. It may be called after
+// Commit, and then does nothing.
 func (f *File) Abort() {
 	if f.dir < 0 {
 		return
@@ -167,7 +175,8 @@ func (on Disk) setAside(dir int, name string) error {
 	return on.Renameat(dir, name, dir, name+asideSuffix)
 }
 
-// rename gives the replacement its name. A directory, which is all whose place a file cannot take, is set aside.
+// rename gives the replacement its name. A directory, which is all whose place a file cannot take,
+// is set aside.
 func (f *File) rename() error {
 	err := f.on.Renameat(f.dir, f.temp, f.dir, f.name)
 	if errors.Is(err, unix.EISDIR) && (Disk{f.on}).setAside(f.dir, f.name) == nil {

@@ -108,7 +108,8 @@ func TestErrorsNameTheFile(t *testing.T) {
 	assert.Equal(t, []string{"file", "file.damaged"}, names(t, dir))
 }
 
-// TestWrite_SetsADirectoryInItsPlaceAside, as it does at the temporary name: nothing else can be in a file's place and stay there.
+// TestWrite_SetsADirectoryInItsPlaceAside, as it does at the temporary name: nothing else can be in
+// a file's place and stay there.
 func TestWrite_SetsADirectoryInItsPlaceAside(t *testing.T) {
 	for name, write := range map[string]func(path string) error{
 		"Commit": func(path string) error { return Write(path, []byte("new"), 0o600) },

@@ -53,7 +53,8 @@ func (Kernel) Unlinkat(dir int, name string, flags int) error { return unix.Unli
 // Close is close(2).
 func (Kernel) Close(fd int) error { return unix.Close(fd) }
 
-// Disk is where files are replaced: the one behind Kernel, or, for a test of what a power cut leaves, one that forgets what was not synced.
+// Disk is where files are replaced: the one behind Kernel, or, for a test of what a power cut
+// leaves, one that forgets what was not synced.
 type Disk struct{ Calls }
 
 // disk is the one that the package's functions are of.

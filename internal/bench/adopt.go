@@ -15,8 +15,9 @@ import (
 // adopted is how many live sessions the bar of the adoption is about.
 const adopted = 1000
 
-// adoption measures from the exec of a corrald that has crashed to its first answer on the bus, by which time it has taken every session over. The
-// floor is a program that asks systemd for the scopes, and reads the records.
+// adoption measures from the exec of a corrald that has crashed to its first answer on the bus, by
+// which time it has taken every session over. The floor is a program that asks systemd for the
+// scopes, and reads the records.
 func adoption(ctx context.Context, b *bench) ([]row, error) {
 	if err := b.gather(ctx, adopted); err != nil {
 		return nil, err
@@ -71,7 +72,8 @@ func (b *bench) crash(ctx context.Context) error {
 	})
 }
 
-// survey is the least that has to be done to find out what is there: systemd is asked once, and every record is read.
+// survey is the least that has to be done to find out what is there: systemd is asked once, and
+// every record is read.
 func survey(dir string) error {
 	conn, err := connect(context.Background())
 	if err != nil {

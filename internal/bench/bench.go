@@ -34,7 +34,8 @@ type bench struct {
 	last   atomic.Int64 // number in the id that was given last
 }
 
-// start starts the daemon and connects to it. It is a plain child, without a watchdog: whatever wakes it is its own doing.
+// start starts the daemon and connects to it. It is a plain child, without a watchdog: whatever
+// wakes it is its own doing.
 func start(ctx context.Context, o options, p place) (*bench, error) {
 	b := &bench{options: o, place: p}
 	var err error
@@ -134,7 +135,8 @@ func (b *bench) remove(ctx context.Context, id string) error {
 // silent is an agent that does nothing.
 var silent = []string{"sleep", "infinity"}
 
-// gather starts the many sessions, as far as they are not there, and waits until all are idle and the daemon knows it.
+// gather starts the many sessions, as far as they are not there, and waits until all are idle and
+// the daemon knows it.
 func (b *bench) gather(ctx context.Context, n int) error {
 	if b.many >= n {
 		return nil

@@ -12,11 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// printers is how many sessions print while the crashes are measured, the one that crashes included.
+// printers is how many sessions print while the crashes are measured, the one that crashes
+// included.
 const printers = 4
 
-// crash measures what one crash after another costs beside three sessions that print all the time: until the crash is published, until the crashed session runs
-// again, and how long a key takes meanwhile in one of the others. The bars are those of the requirements (docs/REQUIREMENTS.md).
+// crash measures what one crash after another costs beside three sessions that print all the time:
+// until the crash is published, until the crashed session runs again, and how long a key takes
+// meanwhile in one of the others. The bars are those of the requirements (docs/REQUIREMENTS.md).
 func crash(ctx context.Context, b *bench) (rows []row, err error) {
 	stages, ids := make([]*stage, printers), make([]string, printers)
 	for i := range printers {
@@ -84,7 +86,8 @@ func (b *bench) crashAgain(ctx context.Context, n int, id string, s *stage, told
 	return nil
 }
 
-// pressUntil presses one key after the other until done is closed. The pause lets the letter leave the screen before the same one is pressed again.
+// pressUntil presses one key after the other until done is closed. The pause lets the letter leave
+// the screen before the same one is pressed again.
 func (r *row) pressUntil(ctx context.Context, t *terminal, done <-chan struct{}) error {
 	const letters = "QVWY"
 	for i := 0; ; i++ {
@@ -124,8 +127,8 @@ const (
 	linesEvery  = 10 * time.Millisecond
 )
 
-// printLines is the part of the agent: it prints numbered lines with the key that was pressed last, and is killed on cue. A key alone would have scrolled away before
-// tmux shows it.
+// printLines is the part of the agent: it prints numbered lines with the key that was pressed last,
+// and is killed on cue. A key alone would have scrolled away before tmux shows it.
 func printLines(dir string) error {
 	a, err := enter(dir)
 	if err != nil {

@@ -68,7 +68,8 @@ func connect(ctx context.Context, options ...dbus.ConnOption) (*dbus.Conn, error
 
 func (e *ear) close() { _ = e.conn.Close() }
 
-// DeliverSignal is called by godbus for one signal after the other. It implements dbus.SignalHandler.
+// DeliverSignal is called by godbus for one signal after the other. It implements
+// dbus.SignalHandler.
 func (e *ear) DeliverSignal(_, _ string, signal *dbus.Signal) {
 	now := monotonic()
 	e.mu.Lock()
@@ -112,7 +113,8 @@ func (e *ear) hasOwner(ctx context.Context, name string) (bool, error) {
 	return owned, err
 }
 
-// await looks whether something has come true, now and whenever something was heard, and gives up when the daemon has ended.
+// await looks whether something has come true, now and whenever something was heard, and gives up
+// when the daemon has ended.
 func (e *ear) await(ctx context.Context, ended <-chan struct{}, what string, done func() (bool, error)) error {
 	deadline := time.After(patience)
 	for {

@@ -29,8 +29,8 @@ func exitAmongMany(ctx context.Context, b *bench) ([]row, error) {
 	return []row{r}, err
 }
 
-// exits measures from an agent's death to the signal that tells its session's new State. The floor is a parent that waits for the same program
-// with wait4 and then emits one signal.
+// exits measures from an agent's death to the signal that tells its session's new State. The floor
+// is a parent that waits for the same program with wait4 and then emits one signal.
 func exits(ctx context.Context, b *bench) (row, error) {
 	r := row{unit: "ms", bar: ratioAtMost(3).and(neverAbove(50, "ms"))}
 	s, err := build(filepath.Join(b.work(), "exits"))
@@ -135,7 +135,8 @@ func (p *parent) exitOfChild(ctx context.Context, b *bench, s *stage, to *sample
 	return exitOnStage(ctx, s, told, to)
 }
 
-// parentOfExits is the floor: what nobody could do with less who tells others of an exit over the bus.
+// parentOfExits is the floor: what nobody could do with less who tells others of an exit over the
+// bus.
 func parentOfExits(dir string) error {
 	conn, err := connect(context.Background())
 	if err != nil {

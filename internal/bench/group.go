@@ -14,8 +14,8 @@ type group struct {
 	rows func(context.Context, *bench) ([]row, error)
 }
 
-// groups are in the order in which they are measured: those that need many sessions last, since these stay, and that
-// which needs more of them at the very end.
+// groups are in the order in which they are measured: those that need many sessions last, since
+// these stay, and that which needs more of them at the very end.
 var groups []group
 
 func init() {
@@ -37,8 +37,8 @@ func init() {
 	}
 }
 
-// judged measures the group, and once or twice again where a bar is missed: the rows are those of the measurement that two of three agree with. Each row is judged
-// by itself.
+// judged measures the group, and once or twice again where a bar is missed: the rows are those of
+// the measurement that two of three agree with. Each row is judged by itself.
 func (g group) judged(ctx context.Context, b *bench) ([]row, error) {
 	rows, err := g.rows(ctx, b)
 	if err != nil || b.measure || len(missing(rows)) == 0 {

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// measured is a group of two rows that measures these values, one pair at each try; the bar of both is 10.
+// measured is a group of two rows that measures these values, one pair at each try; the bar of both
+// is 10.
 func measured(tries ...[2]float64) (g group, measurements *int) {
 	measurements = new(int)
 	return group{name: "test", rows: func(context.Context, *bench) ([]row, error) {

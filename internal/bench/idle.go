@@ -6,14 +6,16 @@ import (
 	"time"
 )
 
-// settleTime is how long the daemon has to come to rest: it gives memory back once it had nothing to do for three seconds.
+// settleTime is how long the daemon has to come to rest: it gives memory back once it had nothing
+// to do for three seconds.
 const settleTime = 5 * time.Second
 
 func wakeupsIdle(ctx context.Context, b *bench) ([]row, error) {
 	return b.wakeups(ctx, fmt.Sprintf("%d silent sessions", b.sessions))
 }
 
-// wakeupsBusy is the same with as many sessions that print all the time: what they print is between them and tmux.
+// wakeupsBusy is the same with as many sessions that print all the time: what they print is between
+// them and tmux.
 func wakeupsBusy(ctx context.Context, b *bench) ([]row, error) {
 	talkers := b.sessions
 	ids := make([]string, talkers)
@@ -30,8 +32,8 @@ func wakeupsBusy(ctx context.Context, b *bench) ([]row, error) {
 	return rows, together(talkers, func(i int) error { return b.remove(ctx, ids[i]) })
 }
 
-// wakeups counts how often the daemon is woken, and what it computes, while nothing happens that it should tell of. The floor is a program that
-// holds a connection to the bus, at the same time.
+// wakeups counts how often the daemon is woken, and what it computes, while nothing happens that it
+// should tell of. The floor is a program that holds a connection to the bus, at the same time.
 func (b *bench) wakeups(ctx context.Context, with string) ([]row, error) {
 	least, err := b.startBystander(ctx)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// key measures from a key press in an attached terminal to its echo there, through a session's shim and in tmux alone.
+// key measures from a key press in an attached terminal to its echo there, through a session's shim
+// and in tmux alone.
 func key(ctx context.Context, b *bench) (rows []row, err error) {
 	s, err := build(filepath.Join(b.work(), "key"))
 	if err != nil {
@@ -77,7 +78,8 @@ func (r *row) pressKeys(ctx context.Context, n int, ours, plain *terminal) error
 	return nil
 }
 
-// terminal is a terminal that a tmux client shows a session in. The bench holds the end where a person would sit.
+// terminal is a terminal that a tmux client shows a session in. The bench holds the end where a
+// person would sit.
 type terminal struct {
 	master *os.File
 	client *exec.Cmd

@@ -8,7 +8,8 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// list measures what a person waits for after `corralctl list`. The floor is busctl with the call that has the least of it.
+// list measures what a person waits for after `corralctl list`. The floor is busctl with the call
+// that has the least of it.
 func list(ctx context.Context, b *bench) ([]row, error) {
 	r := row{what: fmt.Sprintf("corralctl list, %d sessions", b.sessions), unit: "ms", bar: ratioAtMost(3)}
 	for range b.times(50) {

@@ -1,11 +1,14 @@
-// Bench measures the built programs on a private user manager, and prints each number beside its floor: what the same machine, in the same run and
-// by turns with it, takes for the least that the work could be. It ends with status 3 if a bar is missed, unless it is only to measure. A machine that has
-// other things to do misses bars: what misses one is measured again, and misses it if two of three measurements do.
+// Bench measures the built programs on a private user manager, and prints each number beside its
+// floor: what the same machine, in the same run and by turns with it, takes for the least that the
+// work could be. It ends with status 3 if a bar is missed, unless it is only to measure. A machine
+// that has other things to do misses bars: what misses one is measured again, and misses it if two
+// of three measurements do.
 //
 //	make bench
 //	go run ./internal/bench [-run REGEXP] [-n FACTOR] [-sessions N] [-idle TIME] [-json] [-measure] [-programs DIR]
 //
-// The program runs itself again: inside of the user manager, which does the measuring, and in the parts that role.go lists, as agents and floors.
+// The program runs itself again: inside of the user manager, which does the measuring, and in the
+// parts that role.go lists, as agents and floors.
 package main
 
 import (
@@ -34,7 +37,8 @@ type options struct {
 	programs string // directory of the programs as they were built
 }
 
-// insideVariable names the place of the bench to the process that measures, inside of the user manager.
+// insideVariable names the place of the bench to the process that measures, inside of the user
+// manager.
 const insideVariable = "CORRAL_BENCH_PLACE"
 
 func main() {

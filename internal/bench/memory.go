@@ -92,7 +92,8 @@ func of(all []memory, what func(memory) float64) sample {
 
 func privateOf(all []memory) sample { return of(all, func(m memory) float64 { return m.private }) }
 
-// bystander is a running bystand: a Go program that holds a connection to the bus, and does nothing.
+// bystander is a running bystand: a Go program that holds a connection to the bus, and does
+// nothing.
 type bystander struct{ cmd *exec.Cmd }
 
 func (b *bench) startBystander(ctx context.Context) (*bystander, error) {

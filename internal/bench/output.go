@@ -99,7 +99,8 @@ func printAll(dir, size string) error {
 	return a.sayReady()
 }
 
-// typicalText is text as agents print it, at least size bytes of it: words, code, paths and colours.
+// typicalText is text as agents print it, at least size bytes of it: words, code, paths and
+// colours.
 func typicalText(size int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < size; i++ {

@@ -9,11 +9,13 @@ import (
 	"strings"
 )
 
-// place is a directory on a real disk with the programs that are measured and with all that they write. Those who measure are another user
-// than who started them, if that is root, and can neither see the checkout nor go's build cache.
+// place is a directory on a real disk with the programs that are measured and with all that they
+// write. Those who measure are another user than who started them, if that is root, and can neither
+// see the checkout nor go's build cache.
 type place struct{ dir string }
 
-// placeParent is, by the Filesystem Hierarchy Standard, for what survives a reboot: no tmpfs, which would make every fsync free.
+// placeParent is, by the Filesystem Hierarchy Standard, for what survives a reboot: no tmpfs, which
+// would make every fsync free.
 const placeParent = "/var/tmp"
 
 func makePlace(programs string) (place, error) {
@@ -72,7 +74,8 @@ func (p place) as(role string, args ...string) []string {
 	return append([]string{p.program("bench"), roleWord, role}, args...)
 }
 
-// disk tells what kind of file system the place is on, by the mount that holds it: see proc_pid_mountinfo(5).
+// disk tells what kind of file system the place is on, by the mount that holds it: see
+// proc_pid_mountinfo(5).
 func (p place) disk() string {
 	info, _ := os.ReadFile("/proc/self/mountinfo")
 	kind, longest := "an unknown file system", 0

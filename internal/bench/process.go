@@ -21,8 +21,9 @@ func (u usage) since(before usage) usage {
 	return usage{u.switches - before.switches, u.cpu - before.cpu, u.monitor - before.monitor}
 }
 
-// used reads /proc/PID/task/TID/status and schedstat; the latter is exact where utime and stime of stat count ticks of 10 ms. The first thread that a
-// Go program starts is the runtime's monitor (runtime.sysmon): it looks around once a minute in a program that is wholly idle too.
+// used reads /proc/PID/task/TID/status and schedstat; the latter is exact where utime and stime of
+// stat count ticks of 10 ms. The first thread that a Go program starts is the runtime's monitor
+// (runtime.sysmon): it looks around once a minute in a program that is wholly idle too.
 func used(pid int) (usage, error) {
 	var u usage
 	tasks, err := threads(pid)
@@ -48,7 +49,8 @@ func used(pid int) (usage, error) {
 	return u, err
 }
 
-// threads returns the directories of the process's threads in /proc, in the order in which they were started.
+// threads returns the directories of the process's threads in /proc, in the order in which they
+// were started.
 func threads(pid int) ([]string, error) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid), "task")
 	entries, err := os.ReadDir(dir)
@@ -99,7 +101,8 @@ func readFields(path string) (map[string]uint64, error) {
 	return fields, err
 }
 
-// inScopes returns the processes with this name (of 15 bytes at most) that are in scopes of sessions.
+// inScopes returns the processes with this name (of 15 bytes at most) that are in scopes of
+// sessions.
 func inScopes(comm string) ([]int, error) {
 	names, err := filepath.Glob("/proc/[0-9]*/comm")
 	var pids []int

@@ -7,7 +7,8 @@ import (
 	"os/signal"
 )
 
-// roleWord is the first argument of this program when it plays a part in a measurement; the second says which.
+// roleWord is the first argument of this program when it plays a part in a measurement; the second
+// says which.
 const roleWord = "as"
 
 // The parts. Those with a stage are told where it is.

@@ -76,7 +76,8 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'f', 3, 64)
 }
 
-// align writes the table with its numbers to the right, from the third to the eighth column, and its words to the left.
+// align writes the table with its numbers to the right, from the third to the eighth column, and
+// its words to the left.
 func align(b *strings.Builder, table [][]string) {
 	widths := make([]int, len(table[0]))
 	for _, line := range table {

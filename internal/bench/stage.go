@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stage is a directory through which a program that was started by somebody else, and somewhere else, is told when to act, and tells when it did.
-// One program at a time is on it.
+// stage is a directory through which a program that was started by somebody else, and somewhere
+// else, is told when to act, and tells when it did. One program at a time is on it.
 type stage struct {
 	dir   string
 	cue   *os.File // a FIFO: a byte of it is the cue

@@ -11,7 +11,8 @@ import (
 // burst is how many starts there are at once.
 const burst = 20
 
-// startOne measures from a call of CreateSession to its answer, which comes when the session runs. The floor is what a person would do instead.
+// startOne measures from a call of CreateSession to its answer, which comes when the session runs.
+// The floor is what a person would do instead.
 func startOne(ctx context.Context, b *bench) ([]row, error) {
 	r := row{what: "start: CreateSession to running", unit: "ms", bar: ratioAtMost(1.3)}
 	var bare sample

@@ -19,8 +19,8 @@ var reports = []struct{ report, activity string }{
 	{"\x1b]7501;state=working\a", "working"},
 }
 
-// status measures from the moment in which an agent tells its terminal that it works or waits to the signal that tells it on the bus. The floor is a
-// program that emits one signal itself.
+// status measures from the moment in which an agent tells its terminal that it works or waits to
+// the signal that tells it on the bus. The floor is a program that emits one signal itself.
 func status(ctx context.Context, b *bench) (rows []row, err error) {
 	s, err := build(filepath.Join(b.work(), "status"))
 	if err != nil {
@@ -56,7 +56,8 @@ func status(ctx context.Context, b *bench) (rows []row, err error) {
 	return []row{r}, nil
 }
 
-// tellOnStage lets the program on the stage tell something, and adds what it took until that was heard.
+// tellOnStage lets the program on the stage tell something, and adds what it took until that was
+// heard.
 func tellOnStage(ctx context.Context, s *stage, told <-chan time.Duration, to *sample) error {
 	const apart = 60 * time.Millisecond // an agent may say ten things a second for ever: two of these are between two
 	if err := errors.Join(pause(ctx, apart), s.giveCue()); err != nil {

@@ -9,9 +9,11 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Dial connects to the bus at address, as this user, and says hello. Signals are delivered in the order in which they come, which godbus's default
-// handler does not do. The context bounds the connecting alone: a bus that accepts and does not answer is an error once it is done. Anybody who can send to the
-// connection can end the process, or have it take 128 MiB, by one message: it is for connections that soon end, to send calls with descriptors. See Guarded.
+// Dial connects to the bus at address, as this user, and says hello. Signals are delivered in the
+// order in which they come, which godbus's default handler does not do. The context bounds the
+// connecting alone: a bus that accepts and does not answer is an error once it is done. Anybody who
+// can send to the connection can end the process, or have it take 128 MiB, by one message: it is
+// for connections that soon end, to send calls with descriptors. See Guarded.
 func Dial(ctx context.Context, address string, options ...dbus.ConnOption) (*dbus.Conn, error) {
 	conn, err := dbus.Dial(address, append([]dbus.ConnOption{dbus.WithSignalHandler(dbus.NewSequentialSignalHandler())}, options...)...)
 	if err != nil {

@@ -17,22 +17,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Guarded is a connection that no message takes down, for programs that others call. godbus panics at an array of descriptors, and ends the connection
-// at messages that are valid and that it cannot read: a dictionary whose keys are booleans or signatures, or an empty array at the greatest depth. Here such
-// a message is answered with an error, and so is every call that brings descriptors, which are closed: those that are in no argument would stay open. So is
-// every call of more than MaxMessage bytes, which are discarded as they arrive: godbus takes up to 128 MiB from whoever knows the connection's unique name.
-// What answers our own calls is of any size, with its descriptors: a bus does not pass on an answer that nobody has asked for.
+// Guarded is a connection that no message takes down, for programs that others call. godbus panics
+// at an array of descriptors, and ends the connection at messages that are valid and that it cannot
+// read: a dictionary whose keys are booleans or signatures, or an empty array at the greatest
+// depth. Here such a message is answered with an error, and so is every call that brings
+// descriptors, which are closed: those that are in no argument would stay open. So is every call of
+// more than MaxMessage bytes, which are discarded as they arrive: godbus takes up to 128 MiB from
+// whoever knows the connection's unique name. What answers our own calls is of any size, with its
+// descriptors: a bus does not pass on an answer that nobody has asked for.
 type Guarded struct {
 	*dbus.Conn
 	socket *guard
 }
 
-// MaxMessage is how long a call or a signal may be that is passed on, in bytes. The longest call that there can be a use for is a CreateSession whose command and
-// environment are as long as execve(2) takes them, 2 MiB.
+// MaxMessage is how long a call or a signal may be that is passed on, in bytes. The longest call
+// that there can be a use for is a CreateSession whose command and environment are as long as
+// execve(2) takes them, 2 MiB.
 const MaxMessage = 8 << 20
 
-// DialGuarded is Dial for a connection to a socket (unix:path= or unix:abstract=) that is to be guarded. Incoming, if it is not nil, is called by the
-// connection's reader with each message before anything else is done with it, and with the message's length in bytes.
+// DialGuarded is Dial for a connection to a socket (unix:path= or unix:abstract=) that is to be
+// guarded. Incoming, if it is not nil, is called by the connection's reader with each message
+// before anything else is done with it, and with the message's length in bytes.
 func DialGuarded(ctx context.Context, address string, incoming func(msg *dbus.Message, length int), options ...dbus.ConnOption) (*Guarded, error) {
 	socket, err := dialSocket(ctx, address)
 	if err != nil {
@@ -94,8 +99,8 @@ type Marshalled struct {
 	Body      []byte
 }
 
-// WriteMessage sends a message that asks for no answer, with its descriptors, which stay the caller's. It encodes it once, where Send does so twice, and
-// not at all a body that is Marshalled.
+// WriteMessage sends a message that asks for no answer, with its descriptors, which stay the
+// caller's. It encodes it once, where Send does so twice, and not at all a body that is Marshalled.
 func (c *Guarded) WriteMessage(msg *dbus.Message) error {
 	if len(msg.Body) == 1 {
 		if m, is := msg.Body[0].(Marshalled); is {
@@ -162,7 +167,8 @@ func (g *guard) Write(p []byte) (int, error) {
 	return g.UnixConn.Write(p)
 }
 
-// negotiate asks that descriptors may be sent, which godbus does for its own sockets alone. A bus that cannot do it says ERROR.
+// negotiate asks that descriptors may be sent, which godbus does for its own sockets alone. A bus
+// that cannot do it says ERROR.
 func (g *guard) negotiate() error {
 	if _, err := g.UnixConn.Write([]byte("NEGOTIATE_UNIX_FD\r\n")); err != nil {
 		return err
@@ -177,7 +183,8 @@ func (g *guard) send(message []byte) error {
 	return g.write(message, nil)
 }
 
-// number gives a message of our own the serial number that it has to have, which is none of godbus's.
+// number gives a message of our own the serial number that it has to have, which is none of
+// godbus's.
 func (g *guard) number(message []byte) uint32 {
 	serial := g.last.Add(1) | 1<<31
 	binary.LittleEndian.PutUint32(message[8:], serial)
@@ -251,8 +258,9 @@ func (g *guard) next() ([]byte, error) {
 	return message, nil
 }
 
-// discard reads a message that is too long, of which it keeps no more than the header, so that a call can be answered. A header that is too long by itself is
-// that of no call that anybody waits for an answer to.
+// discard reads a message that is too long, of which it keeps no more than the header, so that a
+// call can be answered. A header that is too long by itself is that of no call that anybody waits
+// for an answer to.
 func (g *guard) discard(header, length int) error {
 	var kept []byte
 	if header <= MaxMessage {

@@ -20,7 +20,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// guarded returns a guarded connection that answers every call that gets through to it, and another one to call it with.
+// guarded returns a guarded connection that answers every call that gets through to it, and another
+// one to call it with.
 func guarded(t *testing.T) (*bus.Guarded, *dbus.Conn) {
 	t.Helper()
 	address := os.Getenv("DBUS_SESSION_BUS_ADDRESS")
@@ -66,7 +67,8 @@ func nested(value any, times int) dbus.Variant {
 	return v
 }
 
-// TestGuarded_SurvivesEveryMessage: those that godbus cannot read are refused, all others get through as they are.
+// TestGuarded_SurvivesEveryMessage: those that godbus cannot read are refused, all others get
+// through as they are.
 func TestGuarded_SurvivesEveryMessage(t *testing.T) {
 	conn, caller := guarded(t)
 	self := dbus.UnixFD(os.Stdin.Fd())
@@ -109,7 +111,8 @@ func TestGuarded_SurvivesEveryMessage(t *testing.T) {
 	assert.Equal(t, before, descriptors(t), "none is left open")
 }
 
-// TestGuarded_RefusesTooLongCalls, whoever sends them and with what, and goes on. What is just short enough gets through.
+// TestGuarded_RefusesTooLongCalls, whoever sends them and with what, and goes on. What is just
+// short enough gets through.
 func TestGuarded_RefusesTooLongCalls(t *testing.T) {
 	conn, caller := guarded(t)
 	before := descriptors(t)
@@ -131,7 +134,8 @@ func TestGuarded_RefusesTooLongCalls(t *testing.T) {
 	assert.Equal(t, before, descriptors(t))
 }
 
-// TestGuarded_AcceptsLongAnswersAndDescriptors of any size, and with the descriptors that come with them.
+// TestGuarded_AcceptsLongAnswersAndDescriptors of any size, and with the descriptors that come with
+// them.
 func TestGuarded_AcceptsLongAnswersAndDescriptors(t *testing.T) {
 	conn, _ := guarded(t)
 	other, caller := guarded(t)
@@ -189,7 +193,8 @@ func TestWriteMessage_SendsDescriptors(t *testing.T) {
 	assert.Equal(t, "hello", string(got))
 }
 
-// TestGuarded_RefusesDescriptorsOverPlainConnections, as over ssh, instead of waiting for an answer that the bus does not pass on.
+// TestGuarded_RefusesDescriptorsOverPlainConnections, as over ssh, instead of waiting for an answer
+// that the bus does not pass on.
 func TestGuarded_RefusesDescriptorsOverPlainConnections(t *testing.T) {
 	conn, caller := guarded(t)
 	var fd dbus.UnixFD

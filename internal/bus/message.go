@@ -9,7 +9,8 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// fixedHeader is the size of what every message begins with: byte order, type, flags, version, length of the body, serial, length of the header fields.
+// fixedHeader is the size of what every message begins with: byte order, type, flags, version,
+// length of the body, serial, length of the header fields.
 const fixedHeader = 16
 
 func orderOf(message []byte) binary.ByteOrder {
@@ -26,7 +27,8 @@ type header struct {
 	whole             bool // all of it was read
 }
 
-// parseHeader reads the header fields. The bus has seen to it that they are valid; of those that it does not know only what comes before them is read.
+// parseHeader reads the header fields. The bus has seen to it that they are valid; of those that it
+// does not know only what comes before them is read.
 func parseHeader(message []byte) (h header) {
 	order := orderOf(message)
 	end := min(uint64(fixedHeader)+uint64(order.Uint32(message[12:])), uint64(len(message)))
@@ -69,8 +71,8 @@ func parseHeader(message []byte) (h header) {
 	return h
 }
 
-// unreadable tells what is wrong with a message that godbus cannot read, or that has descriptors and is not an answer, "" if nothing is. Only containers are a
-// trouble to it.
+// unreadable tells what is wrong with a message that godbus cannot read, or that has descriptors
+// and is not an answer, "" if nothing is. Only containers are a trouble to it.
 func unreadable(message []byte, isAnswer bool) (says string) {
 	h := parseHeader(message)
 	if !h.whole {

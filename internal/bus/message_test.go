@@ -32,7 +32,8 @@ func raw(t testing.TB, signature string, body []byte) []byte {
 	return message
 }
 
-// TestUnreadable_FindsWhatGodbusCannotDecode: messages that are valid, and that it cannot even send.
+// TestUnreadable_FindsWhatGodbusCannotDecode: messages that are valid, and that it cannot even
+// send.
 func TestUnreadable_FindsWhatGodbusCannotDecode(t *testing.T) {
 	one := binary.LittleEndian.AppendUint32
 	entry := func(key []byte) []byte { return append(one(one(nil, uint32(len(key))), 0), key...) }
@@ -49,7 +50,8 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestGuard_DiscardsTooLongMessages: they are never in memory, whatever is long in them, and the next message is read as if there had been none.
+// TestGuard_DiscardsTooLongMessages: they are never in memory, whatever is long in them, and the
+// next message is read as if there had been none.
 func TestGuard_DiscardsTooLongMessages(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
@@ -152,7 +154,8 @@ func TestCloneStrings_CopiesEveryString(t *testing.T) {
 	assert.Equal(t, struct1, own(struct1), "its type stays")
 }
 
-// FuzzDecodeMessage: whatever comes is told to be readable or not, and what is readable is read and made one's own.
+// FuzzDecodeMessage: whatever comes is told to be readable or not, and what is readable is read and
+// made one's own.
 func FuzzDecodeMessage(f *testing.F) {
 	f.Add("a{sv}", []byte{0, 0, 0, 0, 0, 0, 0, 0}, 0, byte(0))
 	f.Add("s", []byte("\x01\x00\x00\x00a\x00"), 0, byte(0))

@@ -6,7 +6,8 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// ownMessage gives a message strings of its own. godbus puts those of each message into a buffer of 4 KiB, which stays for as long as one of them is kept.
+// ownMessage gives a message strings of its own. godbus puts those of each message into a buffer of
+// 4 KiB, which stays for as long as one of them is kept.
 func ownMessage(msg *dbus.Message) {
 	for field, v := range msg.Headers {
 		msg.Headers[field] = ownVariant(v)
@@ -16,7 +17,8 @@ func ownMessage(msg *dbus.Message) {
 	}
 }
 
-// own returns a value with strings of its own. It is meant for the types that are kept; of others it returns what it was given.
+// own returns a value with strings of its own. It is meant for the types that are kept; of others
+// it returns what it was given.
 func own(value any) any {
 	switch v := value.(type) {
 	case string:

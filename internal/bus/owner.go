@@ -10,16 +10,19 @@ import (
 
 const driver = "org.freedesktop.DBus"
 
-// Owner is the connection that owns a well-known name. A signal counts only if that connection sent it: match rules filter what is broadcast, but the bus
-// delivers every signal that is addressed to a connection, and anybody may address one to it. An Owner belongs to the goroutine that reads the signals.
+// Owner is the connection that owns a well-known name. A signal counts only if that connection sent
+// it: match rules filter what is broadcast, but the bus delivers every signal that is addressed to
+// a connection, and anybody may address one to it. An Owner belongs to the goroutine that reads the
+// signals.
 type Owner struct {
 	name   string
 	unique string // its unique name, "" while nobody owns the name
 }
 
-// WatchOwner finds out who owns a well-known name, and has the bus report each new owner; it starts no service. The channel that receives the signals is registered
-// with the connection before, and the connection's signal handler is the sequential one: whoever passes each signal to Update, and then asks Sent, never
-// believes an earlier or a later owner.
+// WatchOwner finds out who owns a well-known name, and has the bus report each new owner; it starts
+// no service. The channel that receives the signals is registered with the connection before, and
+// the connection's signal handler is the sequential one: whoever passes each signal to Update, and
+// then asks Sent, never believes an earlier or a later owner.
 func WatchOwner(ctx context.Context, conn *dbus.Conn, name string) (*Owner, error) {
 	err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(driver), dbus.WithMatchInterface(driver), dbus.WithMatchMember("NameOwnerChanged"),
 		dbus.WithMatchArg(0, name))
@@ -36,7 +39,8 @@ func WatchOwner(ctx context.Context, conn *dbus.Conn, name string) (*Owner, erro
 	return o, nil
 }
 
-// Update reports whether the bus itself reports with this signal who owns the name from now on, and takes note of it.
+// Update reports whether the bus itself reports with this signal who owns the name from now on, and
+// takes note of it.
 func (o *Owner) Update(s *dbus.Signal) bool {
 	var name, before, now string
 	if s.Sender != driver || s.Name != driver+".NameOwnerChanged" || dbus.Store(s.Body, &name, &before, &now) != nil || name != o.name {

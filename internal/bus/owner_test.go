@@ -29,8 +29,9 @@ func send(t *testing.T, from, to *dbus.Conn, name string, body ...any) {
 	testbed.SendSignal(t, from, to.Names()[0], "/a", name, body...)
 }
 
-// TestOwner_IgnoresForgedSignals: as the name comes, changes hands, and goes, a signal counts if its sender owned the name when it was sent. What others send,
-// the very signal by which the bus reports an owner included, does not.
+// TestOwner_IgnoresForgedSignals: as the name comes, changes hands, and goes, a signal counts if
+// its sender owned the name when it was sent. What others send, the very signal by which the bus
+// reports an owner included, does not.
 func TestOwner_IgnoresForgedSignals(t *testing.T) {
 	listener, err := bus.Dial(t.Context(), os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
 	require.NoError(t, err)
@@ -82,7 +83,8 @@ func TestOwner_IgnoresForgedSignals(t *testing.T) {
 	assert.Equal(t, []string{"", second.Names()[0], "", first.Names()[0]}, owners)
 }
 
-// TestWatchOwner_StartsNoService: a name without an owner is no error, and a service that could be started for it is not.
+// TestWatchOwner_StartsNoService: a name without an owner is no error, and a service that could be
+// started for it is not.
 func TestWatchOwner_StartsNoService(t *testing.T) {
 	listener, err := bus.Dial(t.Context(), os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
 	require.NoError(t, err)

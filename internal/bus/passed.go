@@ -8,8 +8,8 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// passed remembers the last answers that were sent with descriptors: who cannot be passed any, as over ssh, is not given the answer, and waits for it in vain.
-// Only whoever has sent it is told.
+// passed remembers the last answers that were sent with descriptors: who cannot be passed any, as
+// over ssh, is not given the answer, and waits for it in vain. Only whoever has sent it is told.
 type passed struct {
 	mu   sync.Mutex
 	last [64]passage

@@ -7,14 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// received reads from a socket, and keeps the descriptors that come along until the message is read that they are of.
+// received reads from a socket, and keeps the descriptors that come along until the message is read
+// that they are of.
 type received struct {
 	socket *net.UnixConn
 	next   []int // in the order in which they came
 	of     []int // those of the message that is being read
 }
 
-// Read implements io.Reader. The kernel ends a read with the first data that has descriptors, so that those of few messages are kept.
+// Read implements io.Reader. The kernel ends a read with the first data that has descriptors, so
+// that those of few messages are kept.
 func (r *received) Read(p []byte) (int, error) {
 	var rights [4096]byte // more than the kernel passes at once
 	n, size, _, _, err := r.socket.ReadMsgUnix(p, rights[:])
@@ -36,8 +38,9 @@ func (r *received) keep(rights []byte) {
 	}
 }
 
-// begin takes the descriptors of the message with this header, which has as many as it says: the bus sees to that. Where the header does not tell, all are closed:
-// a descriptor must not be taken for another message's.
+// begin takes the descriptors of the message with this header, which has as many as it says: the
+// bus sees to that. Where the header does not tell, all are closed: a descriptor must not be taken
+// for another message's.
 func (r *received) begin(h header) {
 	r.end()
 	if !h.whole {
@@ -50,7 +53,8 @@ func (r *received) begin(h header) {
 	}
 }
 
-// into puts the descriptors of an answer into its body. Those that are no argument by themselves are closed.
+// into puts the descriptors of an answer into its body. Those that are no argument by themselves
+// are closed.
 func (r *received) into(msg *dbus.Message) {
 	defer r.end()
 	for i, value := range msg.Body {

@@ -14,7 +14,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestGuarded_ReceivesDescriptorsOfAnswers: an answer that is a descriptor brings it, among whatever strangers send: descriptors, which are closed, and messages that godbus cannot read.
+// TestGuarded_ReceivesDescriptorsOfAnswers: an answer that is a descriptor brings it, among
+// whatever strangers send: descriptors, which are closed, and messages that godbus cannot read.
 func TestGuarded_ReceivesDescriptorsOfAnswers(t *testing.T) {
 	service, stranger := testbed.Bus(t), testbed.Bus(t)
 	read, write, err := os.Pipe()

@@ -12,7 +12,8 @@ import (
 	"github.com/corrald/corral/internal/keys"
 )
 
-// CommandAgent is the agent that is always there and has no command of its own: whoever starts it brings one.
+// CommandAgent is the agent that is always there and has no command of its own: whoever starts it
+// brings one.
 const CommandAgent = "command"
 
 // Where an agent's conversation id comes from: IdSource=.
@@ -43,8 +44,9 @@ var idSources = []string{IdNone, IdPreset, IdCreate, IdReport, IdHistoryFile}
 // agentSections are the sections of an agent's file.
 var agentSections = []string{"Agent", "Environment", "Status", "Scope"}
 
-// Agent is a definition: agents/NAME.agent with its drop-ins. In Command, ResumeCommand, IdCommand, Environment and EnvironmentFiles specifiers are still
-// to be expanded (Expand), in ResumeCondition as well (ExpandPatterns), but known to be right.
+// Agent is a definition: agents/NAME.agent with its drop-ins. In Command, ResumeCommand, IdCommand,
+// Environment and EnvironmentFiles specifiers are still to be expanded (Expand), in ResumeCondition
+// as well (ExpandPatterns), but known to be right.
 type Agent struct {
 	Name             string
 	Description      string
@@ -78,15 +80,16 @@ type Agent struct {
 	DropIns          []string       // paths, in the order they were applied
 }
 
-// namePattern is the rule of agent names and session ids, which become part of a unit's name without being escaped.
+// namePattern is the rule of agent names and session ids, which become part of a unit's name
+// without being escaped.
 var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9_])?$`)
 
-// ValidName tells whether s can be the name of an agent or the id of a session: a lower-case letter or digit, then also ".", "_" and "-",
-// neither "." nor "-" at the end, 64 bytes at most.
+// ValidName tells whether s can be the name of an agent or the id of a session: a lower-case letter
+// or digit, then also ".", "_" and "-", neither "." nor "-" at the end, 64 bytes at most.
 func ValidName(s string) bool { return namePattern.MatchString(s) }
 
-// LoadAgents reads agents/*.agent from the directories, with drop-ins. What cannot be used is told and left out. CommandAgent is in the result
-// in any case.
+// LoadAgents reads agents/*.agent from the directories, with drop-ins. What cannot be used is told
+// and left out. CommandAgent is in the result in any case.
 func LoadAgents(dirs []string) (map[string]Agent, []Warning) {
 	const sub, suffix = "agents", ".agent"
 	files, warnings := findFiles(dirs, sub, suffix)
@@ -187,8 +190,8 @@ func (l *agentLoader) apply(assignments []assignment) {
 	}
 }
 
-// setProperty keeps a unit property as it is written, for systemd to judge. A property may be a list, so the same name may come again; an
-// empty value takes back what came before.
+// setProperty keeps a unit property as it is written, for systemd to judge. A property may be a
+// list, so the same name may come again; an empty value takes back what came before.
 func (agent *Agent) setProperty(name, value string) {
 	if value == "" {
 		agent.Properties = slices.DeleteFunc(agent.Properties, func(p string) bool { return strings.HasPrefix(p, name+"=") })
@@ -237,7 +240,8 @@ func (l *agentLoader) set(a assignment) error {
 	return nil
 }
 
-// setWhileRunning takes the keys about an agent that runs: how it is known to be there and idle, and how a person deals with it.
+// setWhileRunning takes the keys about an agent that runs: how it is known to be there and idle,
+// and how a person deals with it.
 func (l *agentLoader) setWhileRunning(a assignment) error {
 	agent := &l.agent
 	switch a.section + "." + a.key {

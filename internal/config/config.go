@@ -1,7 +1,9 @@
-// Package config reads what people configure: corral.conf, and the agents' definitions (LoadAgents).
+// Package config reads what people configure: corral.conf, and the agents' definitions
+// (LoadAgents).
 //
-// Both are written like systemd's own files (systemd.syntax(7)), looked for in Dirs, and extended by drop-ins. What is wrong in them, or not
-// known, is told as a Warning with file and line and passed over: a mistake in one line never keeps the daemon from starting.
+// Both are written like systemd's own files (systemd.syntax(7)), looked for in Dirs, and extended
+// by drop-ins. What is wrong in them, or not known, is told as a Warning with file and line and
+// passed over: a mistake in one line never keeps the daemon from starting.
 package config
 
 import (
@@ -72,8 +74,8 @@ func Default() Config {
 	}
 }
 
-// Load reads corral.conf from the first of the directories that has one, then its drop-ins from all of them. The error is that corral.conf is
-// there but cannot be read; the drop-ins count then, too.
+// Load reads corral.conf from the first of the directories that has one, then its drop-ins from all
+// of them. The error is that corral.conf is there but cannot be read; the drop-ins count then, too.
 func Load(dirs []string) (Config, []Warning, error) {
 	const name, section = "corral.conf", "Corral"
 	c := Default()
@@ -97,7 +99,8 @@ func Load(dirs []string) (Config, []Warning, error) {
 	return c, warnings, err
 }
 
-// set takes over one assignment. An empty value brings back the default; a bad one is told and changes nothing.
+// set takes over one assignment. An empty value brings back the default; a bad one is told and
+// changes nothing.
 func (c *Config) set(key, value string) error {
 	def := Default()
 	switch key {
@@ -215,7 +218,8 @@ func terminalCommand(s string) (string, error) {
 	return s, err
 }
 
-// ParseNotify reads a value of Notify=: words of NotifyAll, or yes for all of them, or no for none, which is a list that is empty and not nil.
+// ParseNotify reads a value of Notify=: words of NotifyAll, or yes for all of them, or no for none,
+// which is a list that is empty and not nil.
 func ParseNotify(s string) ([]string, error) {
 	if on, err := ParseBool(s); err == nil {
 		if on {

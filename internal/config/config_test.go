@@ -41,7 +41,8 @@ func lines(warnings []Warning) string {
 	return b.String()
 }
 
-// write makes files below a new directory, and links to /dev/null where the content is "null", and gives its path.
+// write makes files below a new directory, and links to /dev/null where the content is "null", and
+// gives its path.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()

@@ -55,7 +55,8 @@ func (l *agentLoader) setResumeCondition(a assignment) error {
 	return nil
 }
 
-// contradictions tells of keys that have no use, or cannot work, without another one. The line is that of the key.
+// contradictions tells of keys that have no use, or cannot work, without another one. The line is
+// that of the key.
 func (l *agentLoader) contradictions() {
 	agent := &l.agent
 	before := agent.IdSource == IdPreset || agent.IdSource == IdHistoryFile || agent.IdSource == IdCreate // the id is known before the first run
@@ -76,7 +77,8 @@ func (l *agentLoader) contradictions() {
 	tell("ResumeCondition", len(agent.ResumeCondition) > 0 && len(agent.ResumeCommand) == 0, "ResumeCondition= has no effect without a ResumeCommand=")
 }
 
-// Programs gives the names or paths of which one shows that the agent is installed; none for one whose command is given by whoever starts it.
+// Programs gives the names or paths of which one shows that the agent is installed; none for one
+// whose command is given by whoever starts it.
 func (agent *Agent) Programs() []string {
 	if len(agent.Detect) > 0 || len(agent.Command) == 0 {
 		return agent.Detect
@@ -84,7 +86,8 @@ func (agent *Agent) Programs() []string {
 	return agent.Command[:1]
 }
 
-// StopTimeout gives the time between the polite end and SIGKILL that the definition's [Scope] asks for, 0 where it does not.
+// StopTimeout gives the time between the polite end and SIGKILL that the definition's [Scope] asks
+// for, 0 where it does not.
 func (agent *Agent) StopTimeout() time.Duration {
 	var timeout time.Duration
 	for _, property := range agent.Properties {
@@ -95,8 +98,9 @@ func (agent *Agent) StopTimeout() time.Duration {
 	return timeout
 }
 
-// FindConversation returns the id of the conversation with which a process was executed that shows these arguments, "" if that is not to be seen. What stands
-// in front of an agent's own arguments may be an interpreter, what comes after them is a client's.
+// FindConversation returns the id of the conversation with which a process was executed that shows
+// these arguments, "" if that is not to be seen. What stands in front of an agent's own arguments
+// may be an interpreter, what comes after them is a client's.
 func (agent *Agent) FindConversation(shown []string, s Specifiers) string {
 	for _, template := range [][]string{agent.Command, agent.ResumeCommand} {
 		if len(template) < 2 || !UsesConversation(template) {

@@ -98,7 +98,8 @@ func FuzzExpandPatterns(f *testing.F) {
 	})
 }
 
-// What the agents print at their end, and the names of the files that they keep open, as they were seen.
+// What the agents print at their end, and the names of the files that they keep open, as they were
+// seen.
 func TestShippedAgents_DetectConversationIDs(t *testing.T) {
 	agents, _ := LoadAgents([]string{"../.."})
 	const id = "1b4e28ba-2fa1-4d2b-883f-0016d3cca427"

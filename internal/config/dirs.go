@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dirs gives the directories that configuration is looked for in, the first one wins: the user's own, the administrator's, those of the
-// distribution and of what was installed beside it.
+// Dirs gives the directories that configuration is looked for in, the first one wins: the user's
+// own, the administrator's, those of the distribution and of what was installed beside it.
 func Dirs() []string {
 	dirs := []string{"/etc/corral", "/usr/local/lib/corral", "/usr/lib/corral"}
 	if own := UserDir(); own != "" {
@@ -23,8 +23,8 @@ func Dirs() []string {
 	return dirs
 }
 
-// InstalledDirs gives Dirs, and the one that comes with the installation whose programs are in bin: what was installed together stays together, also
-// below a prefix of its own.
+// InstalledDirs gives Dirs, and the one that comes with the installation whose programs are in bin:
+// what was installed together stays together, also below a prefix of its own.
 func InstalledDirs(bin string) []string {
 	dirs, own := Dirs(), filepath.Join(filepath.Dir(bin), "lib/corral")
 	if slices.Contains(dirs, own) {
@@ -33,8 +33,8 @@ func InstalledDirs(bin string) []string {
 	return append(dirs, own)
 }
 
-// FindShim returns the first corral-shim that can be executed, of $CORRAL_SHIM alone, or that of the installation whose programs are in bin, or one
-// beside them, as they are built.
+// FindShim returns the first corral-shim that can be executed, of $CORRAL_SHIM alone, or that of
+// the installation whose programs are in bin, or one beside them, as they are built.
 func FindShim(bin string) (string, error) {
 	candidates := []string{filepath.Join(filepath.Dir(bin), "libexec/corral/corral-shim"), filepath.Join(bin, "corral-shim")}
 	if path := os.Getenv("CORRAL_SHIM"); path != "" {
@@ -48,8 +48,10 @@ func FindShim(bin string) (string, error) {
 	return "", fmt.Errorf("corral-shim is not installed: looked for %q", candidates)
 }
 
-// FindShare returns the directory of what comes with Corral for its agents (%P), such as their hooks: $CORRAL_SHARE, or the first of these that has any: that of
-// the installation whose programs are in bin, those of the XDG Base Directory Specification, that of a source tree whose programs were built into bin.
+// FindShare returns the directory of what comes with Corral for its agents (%P), such as their
+// hooks: $CORRAL_SHARE, or the first of these that has any: that of the installation whose programs
+// are in bin, those of the XDG Base Directory Specification, that of a source tree whose programs
+// were built into bin.
 func FindShare(bin string) string {
 	if dir := os.Getenv("CORRAL_SHARE"); filepath.IsAbs(dir) {
 		return dir
@@ -69,7 +71,8 @@ func FindShare(bin string) string {
 	return own
 }
 
-// FindClient returns the corralctl of the installation whose programs are in bin. Errors: that it is not there.
+// FindClient returns the corralctl of the installation whose programs are in bin. Errors: that it
+// is not there.
 func FindClient(bin string) (string, error) {
 	path := filepath.Join(bin, "corralctl")
 	if unix.Access(path, unix.X_OK) != nil {
@@ -78,7 +81,8 @@ func FindClient(bin string) (string, error) {
 	return path, nil
 }
 
-// UserDir gives the directory of the user's own configuration, which comes first in Dirs; "" if there is no home for it.
+// UserDir gives the directory of the user's own configuration, which comes first in Dirs; "" if
+// there is no home for it.
 func UserDir() string {
 	if home := userDir(); home != "" {
 		return filepath.Join(home, "corral")
@@ -86,7 +90,8 @@ func UserDir() string {
 	return ""
 }
 
-// userDir is $XDG_CONFIG_HOME, or ~/.config. A relative path counts as none, by the XDG Base Directory Specification.
+// userDir is $XDG_CONFIG_HOME, or ~/.config. A relative path counts as none, by the XDG Base
+// Directory Specification.
 func userDir() string {
 	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		return dir
@@ -117,8 +122,9 @@ func findFile(dirs []string, name string) (file found, ok bool, err error) {
 	return found{}, false, nil
 }
 
-// findFiles lists the files that end in suffix in sub below each of the directories, sorted by name, each name once: from the first directory
-// that has it, as systemd does with units and with drop-ins. Hidden files are passed over.
+// findFiles lists the files that end in suffix in sub below each of the directories, sorted by
+// name, each name once: from the first directory that has it, as systemd does with units and with
+// drop-ins. Hidden files are passed over.
 func findFiles(dirs []string, sub, suffix string) ([]found, []Warning) {
 	var files []found
 	var warnings []Warning
@@ -161,8 +167,8 @@ func readNames(dir string) ([]string, error) {
 	return names, nil
 }
 
-// isMask tells whether the file hides others instead of saying something itself. Errors: there is none, or it is no file, such as a pipe that
-// a read would hang on.
+// isMask tells whether the file hides others instead of saying something itself. Errors: there is
+// none, or it is no file, such as a pipe that a read would hang on.
 func isMask(path string) (bool, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -177,7 +183,8 @@ func isMask(path string) (bool, error) {
 	return info.Size() == 0, nil
 }
 
-// dropIns reads the drop-ins of a file: NAME.d/*.conf in all directories, in the order of their names. It also gives their paths.
+// dropIns reads the drop-ins of a file: NAME.d/*.conf in all directories, in the order of their
+// names. It also gives their paths.
 func dropIns(dirs []string, name string, sections ...string) ([]assignment, []string, []Warning) {
 	files, warnings := findFiles(dirs, name+".d", ".conf")
 	var assignments []assignment

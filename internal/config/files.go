@@ -12,8 +12,9 @@ import (
 // AgentFile gives the path that the agent's own file has, or would have, in one of the directories.
 func AgentFile(dir, name string) string { return filepath.Join(dir, "agents", name+".agent") }
 
-// AgentFiles gives the paths of what defines an agent: its own file (in front, if there is one), then its drop-ins in the order in which they are
-// applied. One that is masked is among them. None for an agent that nobody defines.
+// AgentFiles gives the paths of what defines an agent: its own file (in front, if there is one),
+// then its drop-ins in the order in which they are applied. One that is masked is among them. None
+// for an agent that nobody defines.
 func AgentFiles(dirs []string, name string) ([]string, error) {
 	relative := AgentFile("", name)
 	file, ok, err := findFile(dirs, relative)
@@ -36,7 +37,8 @@ func AgentFiles(dirs []string, name string) ([]string, error) {
 	return paths, nil
 }
 
-// AgentText is the text of an agent's own file, or of a drop-in, that is to be checked before it is put in its place.
+// AgentText is the text of an agent's own file, or of a drop-in, that is to be checked before it is
+// put in its place.
 type AgentText struct {
 	Name   string // of the agent
 	Path   string // where it will be, for the warnings
@@ -87,13 +89,15 @@ func (t AgentText) contradictions(assignments []assignment) []Warning {
 	return slices.DeleteFunc(l.warnings, func(w Warning) bool { return w.File != t.Path })
 }
 
-// IsMasked tells whether the file is there to hide others of its name: it is empty, or a link to /dev/null.
+// IsMasked tells whether the file is there to hide others of its name: it is empty, or a link to
+// /dev/null.
 func IsMasked(path string) bool {
 	masked, err := isMask(path)
 	return err == nil && masked
 }
 
-// Remove deletes a file of configuration, and its directory if that is empty then. That there is none is no error.
+// Remove deletes a file of configuration, and its directory if that is empty then. That there is
+// none is no error.
 func Remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove configuration: %w", err)

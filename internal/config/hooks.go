@@ -16,11 +16,13 @@ type Hook struct {
 	Path string
 }
 
-// leftBehind are the ends of names that editors and package managers give to what they keep of a file.
+// leftBehind are the ends of names that editors and package managers give to what they keep of a
+// file.
 var leftBehind = []string{"~", ".bak", ".old", ".orig", ".new", ".swp", ".rpmnew", ".rpmsave", ".rpmorig", ".dpkg-dist", ".dpkg-old", ".dpkg-new", ".dpkg-tmp"}
 
-// Hooks lists the programs in hooks.d of the directories, sorted by name: each name counts from the first directory that has it, and one that is empty
-// or a link to /dev/null hides it in those that come later. What cannot be executed is told, and passed over.
+// Hooks lists the programs in hooks.d of the directories, sorted by name: each name counts from the
+// first directory that has it, and one that is empty or a link to /dev/null hides it in those that
+// come later. What cannot be executed is told, and passed over.
 func Hooks(dirs []string) ([]Hook, []Warning) {
 	files, warnings := findFiles(dirs, hooksDir, "")
 	var hooks []Hook

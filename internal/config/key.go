@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// keyPattern matches the names, as tmux(1) spells them in KEY BINDINGS, of keys that every terminal tells from others and that no program
-// needs for plain text: function keys and keys for moving, with any modifiers, and characters with Ctrl or Alt.
+// keyPattern matches the names, as tmux(1) spells them in KEY BINDINGS, of keys that every terminal
+// tells from others and that no program needs for plain text: function keys and keys for moving,
+// with any modifiers, and characters with Ctrl or Alt.
 var keyPattern = regexp.MustCompile(`^([CMS]-)*(F[1-9]|F1[0-2]|IC|DC|Insert|Delete|Home|End|NPage|PageDown|PgDn|PPage|PageUp|PgUp|BTab|Up|Down|Left|Right)$` +
 	`|^(C-|C-M-|M-C-)([A-Za-z@\\\]^_]|Space)$|^M-([!-~]|Space|Enter|Tab|BSpace)$`)
 

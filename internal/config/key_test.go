@@ -44,7 +44,8 @@ func TestDetachKey(t *testing.T) {
 	}
 }
 
-// TestLoad_ReportsAnInvalidDetachKey with its file and line, and keeps the default. An empty value is no key.
+// TestLoad_ReportsAnInvalidDetachKey with its file and line, and keeps the default. An empty value
+// is no key.
 func TestLoad_ReportsAnInvalidDetachKey(t *testing.T) {
 	root := write(t, map[string]string{"corral.conf": "[Corral]\nDetachKey=Ctrl-q\n"})
 	c, warnings, err := Load([]string{root})

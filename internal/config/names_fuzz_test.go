@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// FuzzValidName: what may be an id or an agent's name is a file name, and part of a unit's name as it is.
+// FuzzValidName: what may be an id or an agent's name is a file name, and part of a unit's name as
+// it is.
 func FuzzValidName(f *testing.F) {
 	for _, seed := range []string{"shop", "shop-2", "a.", "a-", "..", "a/b", "a\n", "A"} {
 		f.Add(seed)

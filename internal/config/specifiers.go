@@ -19,15 +19,17 @@ type Specifiers struct {
 	Share        string // %P: the directory of what comes with Corral for its agents
 }
 
-// conversationPattern keeps an id, which agents report and people type, from becoming an option or a path.
+// conversationPattern keeps an id, which agents report and people type, from becoming an option or
+// a path.
 var conversationPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$`)
 
-// ValidConversationID tells whether s is an id that may be put into a command: letters, digits, "_", ".", ":" and "-", none of the last three
-// in front, 128 bytes at most.
+// ValidConversationID tells whether s is an id that may be put into a command: letters, digits,
+// "_", ".", ":" and "-", none of the last three in front, 128 bytes at most.
 func ValidConversationID(s string) bool { return conversationPattern.MatchString(s) }
 
-// Expand replaces the specifiers in each argument; %% is a percent sign. An argument stays one argument, whatever is put into it. An unknown
-// specifier is an error, and so is one that has no value here, such as %U before the conversation's id is known.
+// Expand replaces the specifiers in each argument; %% is a percent sign. An argument stays one
+// argument, whatever is put into it. An unknown specifier is an error, and so is one that has no
+// value here, such as %U before the conversation's id is known.
 func Expand(args []string, s Specifiers) ([]string, error) {
 	expanded := make([]string, len(args))
 	for i, arg := range args {
@@ -117,8 +119,10 @@ func UsesConversation(args []string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool { return usesSpecifier(arg, 'U', '8') })
 }
 
-// ExpandPatterns makes of patterns with specifiers and variables, ${NAME}, those that filepath.Glob takes. What is put in matches only itself. A pattern is
-// left out if a variable in it is not set, or empty, or if it does not lead to one place whatever the working directory is. Variables are NAME=VALUE.
+// ExpandPatterns makes of patterns with specifiers and variables, ${NAME}, those that filepath.Glob
+// takes. What is put in matches only itself. A pattern is left out if a variable in it is not set,
+// or empty, or if it does not lead to one place whatever the working directory is. Variables are
+// NAME=VALUE.
 func ExpandPatterns(patterns []string, s Specifiers, variables []string) ([]string, error) {
 	var expanded []string
 	for _, pattern := range patterns {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Status is a definition's section [Status]: how it can be told what the agent does, and when it wants a person.
+// Status is a definition's section [Status]: how it can be told what the agent does, and when it
+// wants a person.
 type Status struct {
 	Sources      []string      // who is heard, the strongest first; nil for StatusSources
 	TitleReady   string        // regular expressions of the terminal's title while the agent has nothing to do,
@@ -18,11 +19,13 @@ type Status struct {
 	ReadyTimeout time.Duration // how long an agent that says nothing has until its screen is looked at for that
 }
 
-// StatusSources are the sources that can be told in Sources=, and what they are if it is not given. They are the words of the AttentionSource property, less
-// its last one, output, which is there in any case.
+// StatusSources are the sources that can be told in Sources=, and what they are if it is not given.
+// They are the words of the AttentionSource property, less its last one, output, which is there in
+// any case.
 var StatusSources = []string{"osc7501", "report", "notify", "title", "bell"}
 
-// defaultReadyTimeout is enough for a program that starts on a machine with much to do. A person who waits for its dialog does so no longer than this.
+// defaultReadyTimeout is enough for a program that starts on a machine with much to do. A person
+// who waits for its dialog does so no longer than this.
 const defaultReadyTimeout = 10 * time.Second
 
 func (l *agentLoader) setStatus(a assignment) error {

@@ -10,10 +10,12 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-// maxFileSize bounds what is read of one file, in bytes. systemd takes lines of 1 MiB; nobody writes an agent that long.
+// maxFileSize bounds what is read of one file, in bytes. systemd takes lines of 1 MiB; nobody
+// writes an agent that long.
 const maxFileSize = 1 << 20
 
-// Warning is something in a configuration file that was passed over. None of them keeps the rest of the file from counting.
+// Warning is something in a configuration file that was passed over. None of them keeps the rest of
+// the file from counting.
 type Warning struct {
 	File string
 	Line int // from 1; 0 where the whole file or directory is meant
@@ -49,9 +51,10 @@ func readUnitFile(path string, sections ...string) ([]assignment, []Warning, err
 	return assignments, warnings, nil
 }
 
-// parseUnit reads the syntax of systemd.syntax(7): [Section] lines, KEY=VALUE lines, comments that begin with # or ;, and a backslash at the
-// end of a line that joins the next one to it with a space, comments between them left out. Sections other than the named ones are told and
-// passed over, those and keys that begin with "X-" silently: they are other programs' own.
+// parseUnit reads the syntax of systemd.syntax(7): [Section] lines, KEY=VALUE lines, comments that
+// begin with # or ;, and a backslash at the end of a line that joins the next one to it with a
+// space, comments between them left out. Sections other than the named ones are told and passed
+// over, those and keys that begin with "X-" silently: they are other programs' own.
 func parseUnit(file string, b []byte, sections ...string) ([]assignment, []Warning) {
 	p := unitParser{file: file, sections: sections}
 	b = bytes.TrimPrefix(b, []byte("\ufeff"))

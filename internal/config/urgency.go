@@ -12,7 +12,8 @@ type Urgencies map[string]string
 // UrgencyLevels are the urgencies of the Desktop Notifications Specification, in ascending order.
 var UrgencyLevels = []string{"low", "normal", "critical"}
 
-// ParseUrgencies reads a value of NotifyUrgency=: entries KIND:URGENCY, separated by blanks. Of several entries for one kind the last one applies.
+// ParseUrgencies reads a value of NotifyUrgency=: entries KIND:URGENCY, separated by blanks. Of
+// several entries for one kind the last one applies.
 func ParseUrgencies(s string) (Urgencies, error) {
 	urgencies := Urgencies{}
 	for entry := range strings.FieldsSeq(s) {

@@ -32,7 +32,8 @@ var timeUnits = map[string]time.Duration{
 	"years": year, "year": year, "y": year,
 }
 
-// FormatTimeSpan writes a duration for a person, as its two greatest units of systemd.time(7): "2m 15s". Less than a second is "0s".
+// FormatTimeSpan writes a duration for a person, as its two greatest units of systemd.time(7): "2m
+// 15s". Less than a second is "0s".
 func FormatTimeSpan(d time.Duration) string {
 	units := []struct {
 		name string
@@ -54,8 +55,8 @@ func FormatTimeSpan(d time.Duration) string {
 	return "0s"
 }
 
-// ParseTimeSpan reads a time span as systemd.time(7) writes them: "10" (seconds), "1min 30s", "1.5h", "2d3h", "infinity" (Infinity). It is
-// never negative.
+// ParseTimeSpan reads a time span as systemd.time(7) writes them: "10" (seconds), "1min 30s",
+// "1.5h", "2d3h", "infinity" (Infinity). It is never negative.
 func ParseTimeSpan(s string) (time.Duration, error) {
 	rest := strings.Trim(s, blank)
 	if rest == "infinity" {
@@ -84,7 +85,8 @@ func ParseTimeSpan(s string) (time.Duration, error) {
 // byteUnits are to the base 1024, as systemd has them for memory.
 var byteUnits = map[string]int64{"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60}
 
-// ParseBytes reads a size: "65536", "64K", "1.5G"; the suffixes B, K, M, G, T, P and E are to the base 1024. It is never negative.
+// ParseBytes reads a size: "65536", "64K", "1.5G"; the suffixes B, K, M, G, T, P and E are to the
+// base 1024. It is never negative.
 func ParseBytes(s string) (int64, error) {
 	whole, fraction, unit, after, ok := cutNumber(strings.Trim(s, blank))
 	factor, known := byteUnits[unit]
@@ -98,8 +100,8 @@ func ParseBytes(s string) (int64, error) {
 	return n, nil
 }
 
-// cutNumber takes "DIGITS[.DIGITS] [UNIT]", the blanks behind it too, from the front of s. Digits before the point may be missing, those
-// behind one may not.
+// cutNumber takes "DIGITS[.DIGITS] [UNIT]", the blanks behind it too, from the front of s. Digits
+// before the point may be missing, those behind one may not.
 func cutNumber(s string) (whole, fraction, unit, rest string, ok bool) {
 	whole, rest = cutDigits(s)
 	if after, point := strings.CutPrefix(rest, "."); point {
@@ -127,7 +129,8 @@ func cutDigits(s string) (digits, rest string) {
 	return s[:len(s)-len(rest)], rest
 }
 
-// scale multiplies the decimal number by a unit, in whole numbers and rounded down, so that nothing is lost to floating point.
+// scale multiplies the decimal number by a unit, in whole numbers and rounded down, so that nothing
+// is lost to floating point.
 func scale(whole, fraction string, unit int64) (int64, bool) {
 	var n int64
 	for _, d := range []byte(whole) {

@@ -10,9 +10,9 @@ import (
 
 const blank = " \t\n\r"
 
-// SplitWords splits a value into words by systemd's quoting rules (systemd.syntax(7)): white space separates words, '…' and "…" keep it
-// together, and in and out of quotes a backslash begins one of C's escapes or \s, a space. Nothing else has a meaning: no variable, no
-// glob, no shell.
+// SplitWords splits a value into words by systemd's quoting rules (systemd.syntax(7)): white space
+// separates words, '…' and "…" keep it together, and in and out of quotes a backslash begins one of
+// C's escapes or \s, a space. Nothing else has a meaning: no variable, no glob, no shell.
 func SplitWords(s string) ([]string, error) {
 	var words []string
 	for {

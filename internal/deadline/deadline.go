@@ -1,10 +1,13 @@
-// Package deadline has timers and contexts that wake nobody once they were called off. Go's own do: its runtime keeps a timer that was stopped, and the
-// processor sleeps no longer than until its time would have come. A daemon that bounds all it asks for, and gets its answers, would be woken up to a
-// quarter of an hour later for each.
+// Package deadline has timers and contexts that wake nobody once they were called off. Go's own do:
+// its runtime keeps a timer that was stopped, and the processor sleeps no longer than until its
+// time would have come. A daemon that bounds all it asks for, and gets its answers, would be woken
+// up to a quarter of an hour later for each.
 //
-// All timers of the process are one timerfd, which is set to the first of them, or not at all. See timerfd_create(2). As Go's timers do, they stand still
-// while the machine sleeps. And where the process itself was stopped (SIGSTOP, a debugger), what has become due meanwhile waits for a while longer: most of these
-// timers bound how long something may take, and what has arrived while nobody could read it is to be read first.
+// All timers of the process are one timerfd, which is set to the first of them, or not at all. See
+// timerfd_create(2). As Go's timers do, they stand still while the machine sleeps. And where the
+// process itself was stopped (SIGSTOP, a debugger), what has become due meanwhile waits for a while
+// longer: most of these timers bound how long something may take, and what has arrived while nobody
+// could read it is to be read first.
 package deadline
 
 import (
@@ -53,8 +56,8 @@ type Stopper interface{ Stop() bool }
 // Start starts a timer: AfterFunc, or what a test with a time of its own has for it.
 type Start func(after time.Duration, f func()) Stopper
 
-// Context is context.WithTimeout: it returns a context that is done after a time, with context.DeadlineExceeded, or when parent or cancel says so. The
-// caller calls cancel.
+// Context is context.WithTimeout: it returns a context that is done after a time, with
+// context.DeadlineExceeded, or when parent or cancel says so. The caller calls cancel.
 func Context(parent context.Context, after time.Duration) (ctx context.Context, cancel context.CancelFunc) {
 	return Start(Real).Context(parent, after)
 }
@@ -78,8 +81,8 @@ func (start Start) Context(parent context.Context, after time.Duration) (ctx con
 	}
 }
 
-// timed is a context that tells of its deadline. Its channel is its own, and not one of package context's: those that are derived from it would take their
-// error from there.
+// timed is a context that tells of its deadline. Its channel is its own, and not one of package
+// context's: those that are derived from it would take their error from there.
 type timed struct {
 	context.Context // its parent
 	at              time.Time

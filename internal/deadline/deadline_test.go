@@ -131,7 +131,8 @@ func TestRun_EndsTheProcessWhenTimersCannotBeRead(t *testing.T) {
 	assert.Contains(t, string(output), "cannot wait for the timers of this process: read deadlines: file already closed")
 }
 
-// TestAfterFunc_IsPutOffOnceWhereTheProcessWasStopped: what is due since long ago goes off a while later, and what is due just now at once.
+// TestAfterFunc_IsPutOffOnceWhereTheProcessWasStopped: what is due since long ago goes off a while
+// later, and what is due just now at once.
 func TestAfterFunc_IsPutOffOnceWhereTheProcessWasStopped(t *testing.T) {
 	var q queue
 	require.NoError(t, q.open())

@@ -21,10 +21,12 @@ type terminal struct {
 // preferred asks the desktop which terminal its user prefers.
 const preferred = "xdg-terminal-exec"
 
-// alternative is the administrator's choice on Debian and its derivatives: Debian Policy 11.8.3 defines its options.
+// alternative is the administrator's choice on Debian and its derivatives: Debian Policy 11.8.3
+// defines its options.
 var alternative = terminal{name: "x-terminal-emulator", before: []string{"-e"}}
 
-// terminals are the known ones. Of those that are nobody's choice, the ones that come with a desktop precede the ones that are always there.
+// terminals are the known ones. Of those that are nobody's choice, the ones that come with a
+// desktop precede the ones that are always there.
 var terminals = []terminal{
 	{name: "ptyxis", before: []string{"--new-window", "--"}, desktops: []string{"GNOME"}},
 	{name: "kgx", before: []string{"--"}, desktops: []string{"GNOME"}},
@@ -46,7 +48,8 @@ var terminals = []terminal{
 	{name: "uxterm", before: []string{"-e"}, x11: true},
 }
 
-// inOrder returns the terminals in the order in which they are looked for: those of the desktop that runs, the administrator's choice, all others.
+// inOrder returns the terminals in the order in which they are looked for: those of the desktop
+// that runs, the administrator's choice, all others.
 func (e Environment) inOrder() []terminal {
 	var own, others []terminal
 	for name := range strings.SplitSeq(e.Get("XDG_CURRENT_DESKTOP"), ":") {
@@ -84,9 +87,10 @@ func (e Environment) Get(name string) string {
 	return ""
 }
 
-// Command returns the argument vector that has a terminal run command in a window of its own. The terminal is what is configured (Terminal=), else
-// xdg-terminal-exec, else $TERMINAL, else the desktop's own, else x-terminal-emulator, else any known one. Lookup is exec.LookPath in the PATH that is meant.
-// Errors: *NoTerminalError; one that names what was configured.
+// Command returns the argument vector that has a terminal run command in a window of its own. The
+// terminal is what is configured (Terminal=), else xdg-terminal-exec, else $TERMINAL, else the
+// desktop's own, else x-terminal-emulator, else any known one. Lookup is exec.LookPath in the PATH
+// that is meant. Errors: *NoTerminalError; one that names what was configured.
 func Command(configured string, environment Environment, lookup func(string) (string, error), command []string) ([]string, error) {
 	if configured != "" {
 		return chosen("Terminal=", configured, lookup, command)
@@ -112,7 +116,8 @@ func Command(configured string, environment Environment, lookup func(string) (st
 	return nil, &NoTerminalError{looked}
 }
 
-// behind returns the terminal that a link such as x-terminal-emulator leads to, the zero terminal if it is not known.
+// behind returns the terminal that a link such as x-terminal-emulator leads to, the zero terminal
+// if it is not known.
 func behind(path string) terminal {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		if i := slices.IndexFunc(terminals, func(t terminal) bool { return t.name == filepath.Base(target) }); i >= 0 {
@@ -127,7 +132,8 @@ func (t terminal) shows(environment Environment) bool {
 	return (!t.x11 || environment.Get("DISPLAY") != "") && (!t.wayland || environment.Get("WAYLAND_DISPLAY") != "")
 }
 
-// titled adds the title to the arguments of a terminal whose windows do not take it from the program that runs in them.
+// titled adds the title to the arguments of a terminal whose windows do not take it from the
+// program that runs in them.
 func titled(argv []string, title string) []string {
 	if filepath.Base(argv[0]) == "konsole" {
 		return slices.Concat(argv[:1], []string{"-p", "tabtitle=" + title}, argv[1:])
@@ -135,8 +141,9 @@ func titled(argv []string, title string) []string {
 	return argv
 }
 
-// chosen is a terminal as somebody wrote it, with options perhaps. What is known of it is put in, so that its name is enough: where the last of its
-// words is not what ends its options already, and without what is there: `wezterm start --class corral`.
+// chosen is a terminal as somebody wrote it, with options perhaps. What is known of it is put in,
+// so that its name is enough: where the last of its words is not what ends its options already, and
+// without what is there: `wezterm start --class corral`.
 func chosen(where, text string, lookup func(string) (string, error), command []string) ([]string, error) {
 	words, err := config.SplitWords(text)
 	if err == nil && len(words) == 0 {

@@ -68,7 +68,8 @@ func TestTerminalCommand_ReportsAMissingTerminal(t *testing.T) {
 	require.ErrorContains(t, err, "Terminal=: ")
 }
 
-// TestTerminalCommand_SkipsALinkToAnUnusableTerminal: x-terminal-emulator may be an xterm, on a desktop without an X server.
+// TestTerminalCommand_SkipsALinkToAnUnusableTerminal: x-terminal-emulator may be an xterm, on a
+// desktop without an X server.
 func TestTerminalCommand_SkipsALinkToAnUnusableTerminal(t *testing.T) {
 	dir := t.TempDir()
 	xterm, link := filepath.Join(dir, "xterm"), filepath.Join(dir, "x-terminal-emulator")

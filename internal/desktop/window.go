@@ -1,7 +1,9 @@
-// Package desktop reaches the user's graphical desktop from a place that need not be in it: it opens terminal windows.
+// Package desktop reaches the user's graphical desktop from a place that need not be in it: it
+// opens terminal windows.
 //
-// A window is a transient service of the user's manager. So it is shown where the user is now, by the manager's DISPLAY and WAYLAND_DISPLAY, whatever
-// the caller was started with; and it outlives the caller.
+// A window is a transient service of the user's manager. So it is shown where the user is now, by
+// the manager's DISPLAY and WAYLAND_DISPLAY, whatever the caller was started with; and it outlives
+// the caller.
 package desktop
 
 import (
@@ -25,8 +27,8 @@ const (
 	managerIface = systemd + ".Manager"
 )
 
-// ErrNoDisplay says that the user manager knows of no graphical session. Desktops tell it of theirs with
-// `systemctl --user import-environment WAYLAND_DISPLAY DISPLAY XAUTHORITY`.
+// ErrNoDisplay says that the user manager knows of no graphical session. Desktops tell it of theirs
+// with `systemctl --user import-environment WAYLAND_DISPLAY DISPLAY XAUTHORITY`.
 var ErrNoDisplay = errors.New("the user manager has neither WAYLAND_DISPLAY nor DISPLAY")
 
 // Window is a terminal window.
@@ -37,9 +39,10 @@ type Window struct {
 	Command     []string // what runs in it, by an absolute path
 }
 
-// Open opens the window, by the user manager on the bus at address. It returns the name of its unit once the terminal's program has run for a second, or has exited
-// with success, as those do that hand the window to a server; also if it has failed: why is in the unit's journal. Errors: ErrNoDisplay, *NoTerminalError,
-// *transient.Failure.
+// Open opens the window, by the user manager on the bus at address. It returns the name of its unit
+// once the terminal's program has run for a second, or has exited with success, as those do that
+// hand the window to a server; also if it has failed: why is in the unit's journal. Errors:
+// ErrNoDisplay, *NoTerminalError, *transient.Failure.
 func Open(ctx context.Context, address string, w Window) (string, error) {
 	conn, err := bus.Dial(ctx, address)
 	if err != nil {
@@ -64,13 +67,16 @@ func Open(ctx context.Context, address string, w Window) (string, error) {
 	return unit, err
 }
 
-// setTitle gives the window a title before it executes the command, which may replace it: terminals show their own name or that of the command otherwise.
+// setTitle gives the window a title before it executes the command, which may replace it: terminals
+// show their own name or that of the command otherwise.
 const setTitle = `printf '\033]2;%s\007' "$0"; exec "$@"`
 
-// showTime is how long a terminal has to run to count as one that can show its window: one without a usable display fails at once.
+// showTime is how long a terminal has to run to count as one that can show its window: one without
+// a usable display fails at once.
 const showTime = time.Second
 
-// Terminal returns the argument vector that has a terminal run command in a window, where the environment leads. Errors as of Open.
+// Terminal returns the argument vector that has a terminal run command in a window, where the
+// environment leads. Errors as of Open.
 func (e Environment) Terminal(configured string, command []string) ([]string, error) {
 	if !e.HasDisplay() {
 		return nil, ErrNoDisplay

@@ -16,7 +16,8 @@ const (
 	Session    = "session"     // the session itself: corralctl run -E
 )
 
-// Sources is what a run's environment is made of: lists of NAME=VALUE, of which a later one counts for more.
+// Sources is what a run's environment is made of: lists of NAME=VALUE, of which a later one counts
+// for more.
 type Sources struct {
 	Manager    []string
 	LoginShell []string // only what it adds, see Added
@@ -71,8 +72,9 @@ func (s Sources) Compose() []Variable {
 // authSock is what we set for every agent, unless its definition says that it is not to be set.
 const authSock = "SSH_AUTH_SOCK"
 
-// callersOwn tells whether the caller's variable says anything: not if the manager has given it to the caller, too, for then what the login shell makes of it
-// counts; and not if the caller is itself in a session, and has it from its own agent's definition.
+// callersOwn tells whether the caller's variable says anything: not if the manager has given it to
+// the caller, too, for then what the login shell makes of it counts; and not if the caller is
+// itself in a session, and has it from its own agent's definition.
 func (s Sources) callersOwn(name, entry string) bool {
 	if _, inside := Lookup(s.Caller, sessionMarker); inside {
 		if _, defined := Lookup(slices.Concat(s.Definition, s.Files), name); defined {
@@ -85,8 +87,9 @@ func (s Sources) callersOwn(name, entry string) bool {
 // sessionMarker is the variable that every agent has its session's id in.
 const sessionMarker = "CORRAL_SESSION"
 
-// FromCaller returns what a client sends of its environment along with a start: what an agent may get of it, and what the daemon has to know, which are
-// the session that the caller is in and its SSH_AUTH_SOCK.
+// FromCaller returns what a client sends of its environment along with a start: what an agent may
+// get of it, and what the daemon has to know, which are the session that the caller is in and its
+// SSH_AUTH_SOCK.
 func FromCaller(environ []string) []string {
 	sent := []string{}
 	for _, entry := range environ {
@@ -99,14 +102,15 @@ func FromCaller(environ []string) []string {
 	return sent
 }
 
-// CallerHasPath tells whether the caller has a PATH of its own, which is that of a shell: a program that the manager has started, such as a desktop's launcher, a
-// timer or a unit, has the manager's.
+// CallerHasPath tells whether the caller has a PATH of its own, which is that of a shell: a program
+// that the manager has started, such as a desktop's launcher, a timer or a unit, has the manager's.
 func (s Sources) CallerHasPath() bool {
 	path, is := Lookup(s.Caller, "PATH")
 	return is && s.callersOwn("PATH", "PATH="+path)
 }
 
-// ForHelper returns what a helper of ours gets of the manager's environment, and then what set says.
+// ForHelper returns what a helper of ours gets of the manager's environment, and then what set
+// says.
 func ForHelper(manager []string, set ...string) []string {
 	return Entries(Sources{Manager: manager, Session: set}.Compose())
 }
@@ -120,7 +124,8 @@ func Entries(variables []Variable) []string {
 	return entries
 }
 
-// Added returns what of an environment is not in the one that it began with, or has another value there.
+// Added returns what of an environment is not in the one that it began with, or has another value
+// there.
 func Added(before, after []string) []string {
 	var added []string
 	for _, entry := range after {

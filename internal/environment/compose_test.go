@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCompose_LaterSourcesOverrideEarlierOnes has each place that a variable comes from override the one before it.
+// TestCompose_LaterSourcesOverrideEarlierOnes has each place that a variable comes from override
+// the one before it.
 func TestCompose_LaterSourcesOverrideEarlierOnes(t *testing.T) {
 	s := Sources{}
 	for _, place := range []struct {
@@ -85,7 +86,8 @@ func TestAdded(t *testing.T) {
 	assert.Equal(t, []string{"B=2", "C=1"}, Added([]string{"A=1", "B=1", "GONE=1"}, []string{"A=1", "B=2", "C=1"}))
 }
 
-// TestManual_ListsVariablesThatAreNotInherited: people look there for what their agent does not get.
+// TestManual_ListsVariablesThatAreNotInherited: people look there for what their agent does not
+// get.
 func TestManual_ListsVariablesThatAreNotInherited(t *testing.T) {
 	text, err := os.ReadFile("../../docs/man/corral.agent.5.md")
 	require.NoError(t, err)

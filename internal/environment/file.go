@@ -12,7 +12,8 @@ import (
 // maxFile bounds a file of variables, in bytes: as much as a session may have.
 const maxFile = 1 << 20
 
-// ReadFiles reads files of variables, one after the other: systemd.exec(5), EnvironmentFile=. A path with a - in front may be missing.
+// ReadFiles reads files of variables, one after the other: systemd.exec(5), EnvironmentFile=. A
+// path with a - in front may be missing.
 func ReadFiles(paths []string) ([]string, error) {
 	var all []string
 	for _, path := range paths {
@@ -38,9 +39,11 @@ func readFile(path string) (string, error) {
 	return string(text), err
 }
 
-// ParseFile reads the text of a file of variables: NAME=VALUE lines; empty ones and those that begin with # or ; are left out. A backslash at the end continues a
-// line, elsewhere it takes the next character as it is. Values may be quoted, in double quotes with the escapes of a shell, and may then go over several
-// lines. Line is the first one that is not of that kind, 0 if there is none.
+// ParseFile reads the text of a file of variables: NAME=VALUE lines; empty ones and those that
+// begin with # or ; are left out. A backslash at the end continues a line, elsewhere it takes the
+// next character as it is. Values may be quoted, in double quotes with the escapes of a shell, and
+// may then go over several lines. Line is the first one that is not of that kind, 0 if there is
+// none.
 func ParseFile(text string) (entries []string, line int) {
 	p := fileParser{text: text, line: 1}
 	for p.text != "" {
@@ -72,8 +75,8 @@ func (p *fileParser) next() byte {
 	return c
 }
 
-// name reads up to the equals sign. Ok is false for a line that has nothing to say, which is taken away; a line without an equals sign is a name that is not
-// valid.
+// name reads up to the equals sign. Ok is false for a line that has nothing to say, which is taken
+// away; a line without an equals sign is a name that is not valid.
 func (p *fileParser) name() (name string, ok bool) {
 	line, _, _ := strings.Cut(p.text, "\n")
 	trimmed := strings.TrimLeft(line, " \t\r")

@@ -1,8 +1,12 @@
-// Package exitstatus is the record that a shim leaves of the end of one run: the file exit_status in the session's state directory.
+// Package exitstatus is the record that a shim leaves of the end of one run: the file exit_status
+// in the session's state directory.
 //
-// It is where an agent's exit code and signal are found (a scope tells neither), so it is written durably, once, by the agent's parent,
-// and read by whoever comes, however much later. Every process of the user can write such a file: whether it may be true, its reader decides. The format is lines of NAME=value, the last of which is END=1; a file without it is not
-// whole and tells nothing. Names that a reader does not know are passed over, so that old and new programs understand each other.
+// It is where an agent's exit code and signal are found (a scope tells neither), so it is written
+// durably, once, by the agent's parent, and read by whoever comes, however much later. Every
+// process of the user can write such a file: whether it may be true, its reader decides. The format
+// is lines of NAME=value, the last of which is END=1; a file without it is not whole and tells
+// nothing. Names that a reader does not know are passed over, so that old and new programs
+// understand each other.
 package exitstatus
 
 import (
@@ -18,13 +22,16 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-// FileName is the record's name in the session's state directory, and in its runtime directory where the other one could not be written to.
+// FileName is the record's name in the session's state directory, and in its runtime directory
+// where the other one could not be written to.
 const FileName = "exit_status"
 
-// maxSize bounds what Read takes: a record is a few hundred bytes, the longest being one with an error message.
+// maxSize bounds what Read takes: a record is a few hundred bytes, the longest being one with an
+// error message.
 const maxSize = 64 << 10
 
-// Code tells how a run ended. Its values are those of waitid(2), which systemd's ExecMainCode has too.
+// Code tells how a run ended. Its values are those of waitid(2), which systemd's ExecMainCode has
+// too.
 type Code int
 
 const (
@@ -114,7 +121,8 @@ func (s Status) Append(b []byte) []byte {
 // ErrIncomplete is returned for a record that was not written to its end.
 var ErrIncomplete = errors.New("the record is not complete")
 
-// Parse reads a record. A record that is not complete, or that contradicts itself, is an error: no exit code is guessed.
+// Parse reads a record. A record that is not complete, or that contradicts itself, is an error: no
+// exit code is guessed.
 func Parse(b []byte) (Status, error) {
 	var s Status
 	body, whole := bytes.CutSuffix(b, []byte("\nEND=1\n"))
@@ -200,7 +208,8 @@ func (s Status) withCode(name string) (Status, error) {
 	return Status{}, errors.New("bad value of CODE: " + strconv.Quote(name))
 }
 
-// Read reads the record in the directory dir. Where there is none, the error is os.ErrNotExist. It never waits: what is no regular file is an error.
+// Read reads the record in the directory dir. Where there is none, the error is os.ErrNotExist. It
+// never waits: what is no regular file is an error.
 func Read(dir string) (Status, error) {
 	b, err := safefile.Read(dir+"/"+FileName, maxSize)
 	if err != nil {
@@ -212,8 +221,9 @@ func Read(dir string) (Status, error) {
 // Sync makes the record in the state directory dir durable.
 func Sync(dir string) error { return atomicfile.Sync(filepath.Join(dir, FileName)) }
 
-// Pending is a record that will be written: its file is there already, so that writing it creates nothing, which matters when the
-// agent has used up every process, descriptor, inode or block it could get.
+// Pending is a record that will be written: its file is there already, so that writing it creates
+// nothing, which matters when the agent has used up every process, descriptor, inode or block it
+// could get.
 type Pending struct{ file *atomicfile.File }
 
 // Prepare makes ready to write the record in the state directory dir.
@@ -239,8 +249,9 @@ func Discard(dir string) error {
 	return err
 }
 
-// Write writes the record, durably. It may be called once. Readers can see it before it is durable, which is what makes them early: a record that a
-// power cut has torn lacks its end, and who tells others of one calls Sync before.
+// Write writes the record, durably. It may be called once. Readers can see it before it is durable,
+// which is what makes them early: a record that a power cut has torn lacks its end, and who tells
+// others of one calls Sync before.
 func (p *Pending) Write(s Status) error {
 	return p.file.Replace(s.Append(make([]byte, 0, 1024)))
 }

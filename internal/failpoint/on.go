@@ -31,7 +31,8 @@ func read(variable string, signal unix.Signal) *point {
 	return p
 }
 
-// Hit ends or stops the process if the step is the one it was told. It does not return from its end: the kernel may need a moment for that.
+// Hit ends or stops the process if the step is the one it was told. It does not return from its
+// end: the kernel may need a moment for that.
 func Hit(name string) {
 	for _, p := range points {
 		if p.name != name || p.left.Add(-1) != 0 {

@@ -1,7 +1,8 @@
-// Package fdpoll waits for many descriptors (pidfds, sockets) with one goroutine and no thread: a goroutine for each would cost kilobytes for
-// each session, a blocked thread far more.
+// Package fdpoll waits for many descriptors (pidfds, sockets) with one goroutine and no thread: a
+// goroutine for each would cost kilobytes for each session, a blocked thread far more.
 //
-// It is an epoll instance which is itself waited for by Go's poller. See epoll(7): an epoll descriptor can be polled.
+// It is an epoll instance which is itself waited for by Go's poller. See epoll(7): an epoll
+// descriptor can be polled.
 package fdpoll
 
 import (
@@ -19,8 +20,9 @@ type Poller struct {
 	raw  syscall.RawConn
 }
 
-// Key names a descriptor to whoever waits for it. A key is never used twice, so that an event that was under way when its descriptor was
-// removed is told from one of a descriptor that got the same number.
+// Key names a descriptor to whoever waits for it. A key is never used twice, so that an event that
+// was under way when its descriptor was removed is told from one of a descriptor that got the same
+// number.
 type Key uint64
 
 // New makes a poller.
@@ -40,7 +42,8 @@ func New() (*Poller, error) {
 	return &Poller{file: file, raw: raw}, nil
 }
 
-// Add waits for fd to be readable, or hung up. Each time it is, Run calls its function with key, once: Again waits for the next time.
+// Add waits for fd to be readable, or hung up. Each time it is, Run calls its function with key,
+// once: Again waits for the next time.
 func (p *Poller) Add(fd int, key Key) error {
 	return p.control(unix.EPOLL_CTL_ADD, fd, key)
 }

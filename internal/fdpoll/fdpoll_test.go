@@ -51,7 +51,8 @@ func say(t *testing.T, fd int) {
 	require.NoError(t, unix.Send(fd, []byte("x"), unix.MSG_NOSIGNAL))
 }
 
-// nothing makes sure that nothing was told until now: what is told next is of a descriptor that is ready from now on.
+// nothing makes sure that nothing was told until now: what is told next is of a descriptor that is
+// ready from now on.
 func nothing(t *testing.T, p *Poller, keys <-chan Key) {
 	t.Helper()
 	const last = 1 << 62

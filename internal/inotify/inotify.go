@@ -1,7 +1,8 @@
 // Package inotify watches directories and files for exactly the events that are asked for.
 //
-// That precision is why it is here: fsnotify (1.10) always asks for IN_MODIFY too, and a session's directory holds the log that its agent
-// writes to, so that every line an agent prints would wake the daemon. See inotify(7).
+// That precision is why it is here: fsnotify (1.10) always asks for IN_MODIFY too, and a session's
+// directory holds the log that its agent writes to, so that every line an agent prints would wake
+// the daemon. See inotify(7).
 package inotify
 
 import (
@@ -14,14 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Event is one thing that happened. Name is the entry of the directory that it happened to, "" if it was the watched inode itself.
+// Event is one thing that happened. Name is the entry of the directory that it happened to, "" if
+// it was the watched inode itself.
 type Event struct {
 	Watch int32
 	Mask  uint32
 	Name  string
 }
 
-// Overflow tells that events were lost: whoever watches has to look at everything again. Its Watch is -1.
+// Overflow tells that events were lost: whoever watches has to look at everything again. Its Watch
+// is -1.
 func (e Event) Overflow() bool { return e.Mask&unix.IN_Q_OVERFLOW != 0 }
 
 // Watcher is an inotify instance.
@@ -39,8 +42,9 @@ func New() (*Watcher, error) {
 	return &Watcher{file: os.NewFile(uintptr(fd), "inotify"), fd: fd}, nil
 }
 
-// Add watches path for the events in mask and returns the watch's number. The same inode has the same number, and the last mask counts.
-// The error is ENOSPC when the user has no watches left (fs.inotify.max_user_watches).
+// Add watches path for the events in mask and returns the watch's number. The same inode has the
+// same number, and the last mask counts. The error is ENOSPC when the user has no watches left
+// (fs.inotify.max_user_watches).
 func (w *Watcher) Add(path string, mask uint32) (int32, error) {
 	wd, err := unix.InotifyAddWatch(w.fd, path, mask)
 	if errors.Is(err, unix.ENOSPC) {
@@ -69,7 +73,8 @@ func (w *Watcher) Run(f func(Event)) {
 	}
 }
 
-// parse splits what a read returned into events: struct inotify_event, then Len bytes of name, padded with NULs.
+// parse splits what a read returned into events: struct inotify_event, then Len bytes of name,
+// padded with NULs.
 func parse(b []byte, f func(Event)) {
 	for len(b) >= unix.SizeofInotifyEvent {
 		e := Event{

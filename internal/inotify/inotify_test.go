@@ -116,7 +116,8 @@ func encode(e Event, padding int) []byte {
 	return append(append(b, e.Name...), make([]byte, padding)...)
 }
 
-// FuzzParse: whatever a read returns, nothing is read beyond it, and what was whole is told as it was.
+// FuzzParse: whatever a read returns, nothing is read beyond it, and what was whole is told as it
+// was.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte{}, int32(1), uint32(unix.IN_CREATE), "exit_status", uint8(5))
 	f.Add(encode(Event{1, 2, "x"}, 15), int32(-1), uint32(unix.IN_Q_OVERFLOW), "", uint8(0))

@@ -35,7 +35,8 @@ func messageIDs(t *testing.T) map[string]string {
 	return names
 }
 
-// Each kind of record is explained by `journalctl -x`: systemd takes the catalog, and it has our ids and no others.
+// Each kind of record is explained by `journalctl -x`: systemd takes the catalog, and it has our
+// ids and no others.
 func TestCatalog_ExplainsEveryMessageID(t *testing.T) {
 	names := messageIDs(t)
 	require.Contains(t, names, SessionStateChanged)

@@ -10,7 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// Log is where this process's records go, and which of them: what org.freedesktop.LogControl1(5) lets others ask and change while it runs.
+// Log is where this process's records go, and which of them: what org.freedesktop.LogControl1(5)
+// lets others ask and change while it runs.
 type Log struct {
 	level   *slog.LevelVar
 	program string
@@ -21,8 +22,9 @@ type Log struct {
 	outputs map[string]*output // those that were used so far
 }
 
-// The targets. Auto is the journal where standard error goes there, as in a service, or to nobody; and lines of text on standard error where a person
-// or a program reads that: a terminal, a pipe, a file, a socket.
+// The targets. Auto is the journal where standard error goes there, as in a service, or to nobody;
+// and lines of text on standard error where a person or a program reads that: a terminal, a pipe, a
+// file, a socket.
 const (
 	Auto    = "auto"
 	Journal = "journal"
@@ -62,7 +64,8 @@ func (l *Log) Target() string {
 	return l.target
 }
 
-// SetTarget has records go to one of the targets from now on. It returns false for a name that is none.
+// SetTarget has records go to one of the targets from now on. It returns false for a name that is
+// none.
 func (l *Log) SetTarget(target string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +94,8 @@ func (l *Log) SetTarget(target string) bool {
 	return true
 }
 
-// levels are syslog's, by name, as slog's: ours are four of them, and what lies between keeps out the ones below.
+// levels are syslog's, by name, as slog's: ours are four of them, and what lies between keeps out
+// the ones below.
 var levels = map[string]slog.Level{
 	"debug": slog.LevelDebug, "info": slog.LevelInfo, "notice": slog.LevelInfo + 1, "warning": slog.LevelWarn, "err": slog.LevelError,
 	"crit": slog.LevelError + 1, "alert": slog.LevelError + 2, "emerg": slog.LevelError + 3,

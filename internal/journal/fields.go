@@ -9,8 +9,8 @@ import (
 	"unicode"
 )
 
-// Attributes that mean something to the journal itself (systemd.journal-fields(7)). Every other one, state for example, is the field
-// CORRAL_STATE. A group's members are CORRAL_GROUP_MEMBER.
+// Attributes that mean something to the journal itself (systemd.journal-fields(7)). Every other
+// one, state for example, is the field CORRAL_STATE. A group's members are CORRAL_GROUP_MEMBER.
 const (
 	messageIDKey = "message_id" // MESSAGE_ID: what kind of record it is
 	unitKey      = "unit"       // USER_UNIT: the unit it is about, so that "journalctl --user -u UNIT" shows it
@@ -25,8 +25,8 @@ const (
 	maxFieldName = 64       // journald leaves out fields with longer names
 )
 
-// encoder makes datagrams of the Native Journal Protocol: lines NAME=value, or, for a value with line breaks in it, NAME, its length as
-// 64 bits in little endian, the value.
+// encoder makes datagrams of the Native Journal Protocol: lines NAME=value, or, for a value with
+// line breaks in it, NAME, its length as 64 bits in little endian, the value.
 func encoder(program string) encodeFunc {
 	return func(level slog.Level, msg string, fields []field) []byte {
 		b := make([]byte, 0, 512)
@@ -97,7 +97,8 @@ func cut(value string) string {
 	return strings.ToValidUTF8(value, "\ufffd")
 }
 
-// lineEncoder makes lines for a person: "corrald: warning: message: error (session=shop state=failed)".
+// lineEncoder makes lines for a person: "corrald: warning: message: error (session=shop
+// state=failed)".
 func lineEncoder(program string) encodeFunc {
 	return func(level slog.Level, msg string, fields []field) []byte {
 		line := program + ": " + levelPrefix(level) + printable(cut(message(msg, fields)))

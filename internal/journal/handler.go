@@ -18,7 +18,8 @@ type field struct {
 // encodeFunc makes the bytes of a record.
 type encodeFunc func(level slog.Level, msg string, fields []field) []byte
 
-// handler turns records into bytes and puts them into the queue. It is immutable, so that copies of it can be used at once.
+// handler turns records into bytes and puts them into the queue. It is immutable, so that copies of
+// it can be used at once.
 type handler struct {
 	level slog.Leveler
 	out   *atomic.Pointer[output] // shared by all copies: where records go can be changed
@@ -81,7 +82,8 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &with
 }
 
-// appendAttr resolves an attribute, and a group into its members. An empty attribute says nothing, by the rules of slog.Handler.
+// appendAttr resolves an attribute, and a group into its members. An empty attribute says nothing,
+// by the rules of slog.Handler.
 func appendAttr(fields []field, group string, a slog.Attr) []field {
 	v := a.Value.Resolve()
 	switch {
@@ -99,7 +101,8 @@ func appendAttr(fields []field, group string, a slog.Attr) []field {
 	return fields
 }
 
-// text prefers what an error or a Stringer says of itself; a nil in one of them, or a panic, is not ours to die of.
+// text prefers what an error or a Stringer says of itself; a nil in one of them, or a panic, is not
+// ours to die of.
 func text(v slog.Value) (s string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -117,7 +120,8 @@ func text(v slog.Value) (s string) {
 	return v.String()
 }
 
-// message is what a person reads: the record's text, or else its message, and its detail and its error if it has them.
+// message is what a person reads: the record's text, or else its message, and its detail and its
+// error if it has them.
 func message(msg string, fields []field) string {
 	if i := slices.IndexFunc(fields, func(f field) bool { return f.key == textKey }); i >= 0 {
 		msg = fields[i].value

@@ -78,7 +78,8 @@ func open(t *testing.T, path string) (*slog.Logger, *queue) {
 	return slog.New(h), q
 }
 
-// TestRecord_TextReplacesTheMessage, and no other field says it again. What records the supervisor writes is a test of supervisor and of e2e.
+// TestRecord_TextReplacesTheMessage, and no other field says it again. What records the supervisor
+// writes is a test of supervisor and of e2e.
 func TestRecord_TextReplacesTheMessage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	j := listen(t, path)

@@ -14,11 +14,13 @@ const (
 // sink takes records, and may block while it does.
 type sink interface {
 	write(record []byte) error
-	// stop makes a write that blocks return, if that is possible, and every later one fail. It may be called during one.
+	// stop makes a write that blocks return, if that is possible, and every later one fail. It may be
+	// called during one.
 	stop()
 }
 
-// queue keeps records for its one writer, a goroutine, which alone waits for the sink. Its mutex is never held while somebody waits.
+// queue keeps records for its one writer, a goroutine, which alone waits for the sink. Its mutex is
+// never held while somebody waits.
 type queue struct {
 	sink   sink
 	notice func(dropped uint64) []byte // the record that tells of lost ones
@@ -101,7 +103,8 @@ func (q *queue) lost(n uint64) {
 	q.mu.Unlock()
 }
 
-// Close writes out what waits, for a second at most, and ends the writer. Records that come later are lost.
+// Close writes out what waits, for a second at most, and ends the writer. Records that come later
+// are lost.
 func (q *queue) Close() error {
 	q.mu.Lock()
 	q.closed = true

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// socket sends records to journald. It is connected: only then does the kernel tell when a full journald goes on. systemd holds journald's
-// socket while that restarts, so a connection lasts; one that broke is made anew with the next record.
+// socket sends records to journald. It is connected: only then does the kernel tell when a full
+// journald goes on. systemd holds journald's socket while that restarts, so a connection lasts; one
+// that broke is made anew with the next record.
 type socket struct {
 	path string
 
@@ -64,7 +65,8 @@ func (s *socket) stop() {
 	}
 }
 
-// stream writes lines to standard error. It is not ours to close, so a write that blocks stays behind at the end of the process.
+// stream writes lines to standard error. It is not ours to close, so a write that blocks stays
+// behind at the end of the process.
 type stream struct{ file *os.File }
 
 func (s *stream) write(record []byte) error {

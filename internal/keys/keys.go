@@ -47,7 +47,8 @@ const (
 	backspace = '\x7f'
 )
 
-// keypadNumber is the number of a key of the numeric keypad, which sends SS3 and its final byte in application mode, and else the character.
+// keypadNumber is the number of a key of the numeric keypad, which sends SS3 and its final byte in
+// application mode, and else the character.
 const keypadNumber = 0
 
 // maxName bounds a name, in bytes: "C-M-S-PageDown" has 14.
@@ -75,8 +76,9 @@ func function(final, number byte) Key { return Key{special: special{final, numbe
 
 func keypad(char rune, final byte) Key { return Key{char: char, special: special{final, keypadNumber}} }
 
-// Parse reads the name of a key, as send-keys in tmux(1) does: one character, a name such as Enter or PageUp, a character's number such as 0x1b; with
-// C- or ^ for Ctrl, M- for Alt and S- for Shift before it. A word that tmux would type as it is, because it names no key, is an error.
+// Parse reads the name of a key, as send-keys in tmux(1) does: one character, a name such as Enter
+// or PageUp, a character's number such as 0x1b; with C- or ^ for Ctrl, M- for Alt and S- for Shift
+// before it. A word that tmux would type as it is, because it names no key, is an error.
 func Parse(name string) (Key, error) {
 	k, rest := Key{}, name
 	if n, ok := strings.CutPrefix(rest, "^"); ok && n != "" {
@@ -143,7 +145,8 @@ func modifier(letter byte) mods {
 	return 0
 }
 
-// IsNavigation reports whether the key only moves a mark or the view in most programs, and so answers nothing by itself.
+// IsNavigation reports whether the key only moves a mark or the view in most programs, and so
+// answers nothing by itself.
 func (k Key) IsNavigation() bool {
 	switch final := k.special.final; {
 	case final >= 'A' && final <= 'H': // arrows, Home and End
@@ -154,9 +157,10 @@ func (k Key) IsNavigation() bool {
 	return k.char == tab
 }
 
-// Append appends what the key sends in a terminal with these modes. A key has the encoding that every program understands wherever there is one,
-// also for a program that has asked for another one: which it gets in tmux, too, that does not have the kitty keyboard protocol. ok is false if there is
-// none and the program has not asked for one.
+// Append appends what the key sends in a terminal with these modes. A key has the encoding that
+// every program understands wherever there is one, also for a program that has asked for another
+// one: which it gets in tmux, too, that does not have the kitty keyboard protocol. ok is false if
+// there is none and the program has not asked for one.
 func (k Key) Append(b []byte, m Modes) (_ []byte, ok bool) {
 	switch {
 	case k.special.final != 0 && k.special.number != keypadNumber:
@@ -180,7 +184,8 @@ func (k Key) Append(b []byte, m Modes) (_ []byte, ok bool) {
 	return b, false
 }
 
-// legacy returns the character that the key sends, without what Alt puts before it, if there is one for it.
+// legacy returns the character that the key sends, without what Alt puts before it, if there is one
+// for it.
 func (k Key) legacy() (char rune, ok bool) {
 	c := k.char
 	switch {

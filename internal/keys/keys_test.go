@@ -11,7 +11,8 @@ import (
 	"github.com/corrald/corral/internal/keys"
 )
 
-// TestAppend_EncodesKeysAsATerminalDoes: the encodings are those of tmux 3.3a with TERM=tmux-256color, and xterm's where tmux has none.
+// TestAppend_EncodesKeysAsATerminalDoes: the encodings are those of tmux 3.3a with
+// TERM=tmux-256color, and xterm's where tmux has none.
 func TestAppend_EncodesKeysAsATerminalDoes(t *testing.T) {
 	plain := keys.Modes{}
 	for _, row := range []struct {
@@ -69,7 +70,8 @@ func TestParseKey_RejectsInvalidNames(t *testing.T) {
 	}
 }
 
-// FuzzParse holds that a key which is sent is sent in one piece: a character, or a control sequence and no more, with ESC before it for Alt.
+// FuzzParse holds that a key which is sent is sent in one piece: a character, or a control sequence
+// and no more, with ESC before it for Alt.
 func FuzzParse(f *testing.F) {
 	for _, name := range append(keys.Names(), "C-a", "^[", "M-é", "C-M-S-F1", "0x1b", "S-", "KP5", "C--") {
 		f.Add(name, byte(0))

@@ -1,11 +1,12 @@
-// Licenses collects what the licences of linked modules require of whoever distributes the programs:
-// `licenses -o DIRECTORY -version VERSION PACKAGE…` writes
+// Licenses collects what the licences of linked modules require of whoever distributes the
+// programs: `licenses -o DIRECTORY -version VERSION PACKAGE…` writes
 //
 //	THIRD-PARTY-NOTICES  the licence texts and notices of all linked modules and of the Go library
 //	copyright            the same in Debian's machine-readable format (DEP 5), with Corral's own
 //	sbom.cdx.json        the software bill of materials (CycloneDX 1.6)
 //
-// A module without a licence text, or with one that is not recognised, is an error: a person has to look.
+// A module without a licence text, or with one that is not recognised, is an error: a person has to
+// look.
 package main
 
 import (
@@ -157,8 +158,8 @@ func (m *module) read(directory string) error {
 	return nil
 }
 
-// identify returns the SPDX identifier of a licence text, "" for one that is not among those that Corral's
-// dependencies have.
+// identify returns the SPDX identifier of a licence text, "" for one that is not among those that
+// Corral's dependencies have.
 func identify(license string) string {
 	license = strings.Join(strings.Fields(license), " ")
 	switch {
@@ -189,7 +190,8 @@ func notices(modules []module) []byte {
 
 var copyrightLine = regexp.MustCompile(`(?m)^\W*(Copyright (?:\(c\)|©|[0-9]).*?)\W*$`)
 
-// copyright is a file for /usr/share/doc: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+// copyright is a file for /usr/share/doc:
+// https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 func copyright(own string, modules []module) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n"+
@@ -244,7 +246,8 @@ type named struct {
 	ID string `json:"id"`
 }
 
-// sbom is the bill of materials. It has no serial number and no time: the same sources make the same file.
+// sbom is the bill of materials. It has no serial number and no time: the same sources make the
+// same file.
 func sbom(version string, modules []module) ([]byte, error) {
 	of := func(kind, name, version, purl, license string) component {
 		return component{kind, name, version, purl, []map[string]named{{"license": {license}}}}

@@ -14,10 +14,12 @@ import (
 	"github.com/corrald/corral/internal/inotify"
 )
 
-// lingerDir is where the login manager keeps an empty file for each user who lingers: who may not ask it, or does not want to wait, can look there.
+// lingerDir is where the login manager keeps an empty file for each user who lingers: who may not
+// ask it, or does not want to wait, can look there.
 const lingerDir = "/var/lib/systemd/linger"
 
-// IsLingering tells whether this user's manager, and with it all that runs there, outlives the user's last logout: loginctl(1), enable-linger.
+// IsLingering tells whether this user's manager, and with it all that runs there, outlives the
+// user's last logout: loginctl(1), enable-linger.
 func IsLingering() bool {
 	path, err := lingerFile()
 	return err == nil && exists(path)
@@ -31,7 +33,8 @@ func lingerFile() (string, error) {
 	return filepath.Join(lingerDir, escaped(u.Username)), nil
 }
 
-// escaped is the name of a user as the login manager has it in a file's name: as in C, of a domain's user (EXAMPLE\anna), or one that is not ASCII.
+// escaped is the name of a user as the login manager has it in a file's name: as in C, of a
+// domain's user (EXAMPLE\anna), or one that is not ASCII.
 func escaped(user string) string {
 	var b strings.Builder
 	for i := range len(user) {
@@ -53,8 +56,9 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// SetLinger asks the login manager that this user lingers, or does not any more. A person may be asked for a password, where the policy has it so and
-// the terminal or desktop has somebody to ask with.
+// SetLinger asks the login manager that this user lingers, or does not any more. A person may be
+// asked for a password, where the policy has it so and the terminal or desktop has somebody to ask
+// with.
 func (m *Manager) SetLinger(ctx context.Context, on bool) error {
 	const interactive = true
 	err := m.conn.Object(name, path).CallWithContext(ctx, manager+".SetUserLinger", dbus.FlagAllowInteractiveAuthorization,
@@ -94,8 +98,9 @@ func watchLinger(file string) (*LingerWatch, error) {
 	return w, nil
 }
 
-// follow watches the file's directory or, the login manager making it for the first user who lingers, the nearest one above it that is there. What
-// is made between the look and the watch is looked for again.
+// follow watches the file's directory or, the login manager making it for the first user who
+// lingers, the nearest one above it that is there. What is made between the look and the watch is
+// looked for again.
 func (w *LingerWatch) follow() error {
 	const changes = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 	for {

@@ -1,5 +1,6 @@
-// Package logind asks the login manager for what the user needs of it: time before the machine is shut down or sleeps, by its delay locks
-// (systemd-inhibit(1) and org.freedesktop.login1(5), "Inhibitors"), and to go on after the last logout (loginctl(1), enable-linger).
+// Package logind asks the login manager for what the user needs of it: time before the machine is
+// shut down or sleeps, by its delay locks (systemd-inhibit(1) and org.freedesktop.login1(5),
+// "Inhibitors"), and to go on after the last logout (loginctl(1), enable-linger).
 package logind
 
 import (
@@ -71,8 +72,9 @@ func (m *Manager) open(ctx context.Context) (*bus.Owner, error) {
 	return owner, err
 }
 
-// listen reads the signals. A signal of the login manager's is only the reason to ask it, and a signal that somebody else sent is none. A login manager that
-// has just begun, after an accident or because somebody wanted it to, is asked what has been said while there was none.
+// listen reads the signals. A signal of the login manager's is only the reason to ask it, and a
+// signal that somebody else sent is none. A login manager that has just begun, after an accident or
+// because somebody wanted it to, is asked what has been said while there was none.
 func (m *Manager) listen(signals <-chan *dbus.Signal, owner *bus.Owner) {
 	defer close(m.asks)
 	for s := range signals {
@@ -94,8 +96,9 @@ func (m *Manager) listen(signals <-chan *dbus.Signal, owner *bus.Owner) {
 	}
 }
 
-// askAll asks what there is to ask and passes the answers on, until the connection is lost. A login manager that hangs is waited for: what it says late
-// still holds, and once it is gone from the bus the call fails.
+// askAll asks what there is to ask and passes the answers on, until the connection is lost. A login
+// manager that hangs is waited for: what it says late still holds, and once it is gone from the bus
+// the call fails.
 func (m *Manager) askAll(ctx context.Context) {
 	defer close(m.down)
 	for a := range m.asks {
@@ -108,7 +111,8 @@ func (m *Manager) askAll(ctx context.Context) {
 	}
 }
 
-// ask passes on what a property of the login manager's says. Of one that does not run, or does not say, nothing is passed on: that is no "no".
+// ask passes on what a property of the login manager's says. Of one that does not run, or does not
+// say, nothing is passed on: that is no "no".
 func (m *Manager) ask(ctx context.Context, property string, to chan bool) {
 	var value dbus.Variant
 	call := m.conn.Object(name, path).CallWithContext(ctx, busName+".Properties.Get", dbus.FlagNoAutoStart, manager, property)
@@ -129,17 +133,21 @@ func tell(to chan bool, on bool) {
 	to <- on
 }
 
-// PreparingForShutdown tells whether the machine is about to be shut down: first what holds now, then what changes, and what holds whenever a login manager has begun
-// anew, as far as that says so. It is closed when the connection is lost.
+// PreparingForShutdown tells whether the machine is about to be shut down: first what holds now,
+// then what changes, and what holds whenever a login manager has begun anew, as far as that says
+// so. It is closed when the connection is lost.
 func (m *Manager) PreparingForShutdown() <-chan bool { return m.down }
 
-// PreparingForSleep tells that the machine is about to sleep (true), or has woken (false). It is never closed.
+// PreparingForSleep tells that the machine is about to sleep (true), or has woken (false). It is
+// never closed.
 func (m *Manager) PreparingForSleep() <-chan bool { return m.sleep }
 
-// Lock is a delay lock: while it is held the login manager waits before it shuts the machine down or has it sleep, for InhibitDelayMaxSec= at most.
+// Lock is a delay lock: while it is held the login manager waits before it shuts the machine down
+// or has it sleep, for InhibitDelayMaxSec= at most.
 type Lock struct{ file *os.File }
 
-// Inhibit takes a delay lock for shutdown and sleep; why is for people. It is refused where the policy has it so, or nobody knows a policy.
+// Inhibit takes a delay lock for shutdown and sleep; why is for people. It is refused where the
+// policy has it so, or nobody knows a policy.
 func (m *Manager) Inhibit(ctx context.Context, who, why string) (*Lock, error) {
 	var fd dbus.UnixFD
 	// No question to a person may come of this: it is a daemon that asks.

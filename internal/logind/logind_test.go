@@ -52,7 +52,8 @@ func connectTo(t *testing.T) *Manager {
 	return m
 }
 
-// TestPreparingForShutdown_IsReadFromTheProperty: what counts is what the login manager answers when it is asked, and not what a signal says.
+// TestPreparingForShutdown_IsReadFromTheProperty: what counts is what the login manager answers
+// when it is asked, and not what a signal says.
 func TestPreparingForShutdown_IsReadFromTheProperty(t *testing.T) {
 	l := newMock(t)
 	m := connectTo(t)
@@ -70,7 +71,8 @@ func TestPreparingForShutdown_IsReadFromTheProperty(t *testing.T) {
 	assert.Empty(t, m.PreparingForShutdown())
 }
 
-// TestPreparingForShutdown_IgnoresForgedSignals: another connection can send the same signals, and can say that it owns the name.
+// TestPreparingForShutdown_IgnoresForgedSignals: another connection can send the same signals, and
+// can say that it owns the name.
 func TestPreparingForShutdown_IgnoresForgedSignals(t *testing.T) {
 	l := newMock(t)
 	m := connectTo(t)
@@ -90,7 +92,8 @@ func TestPreparingForShutdown_IgnoresForgedSignals(t *testing.T) {
 	assert.Equal(t, looks+1, l.looks.Load(), "it was not even asked")
 }
 
-// TestPreparingForShutdown_WaitsForAHangingLoginManager: what it says late still holds, another one that takes its place is asked, and Close waits for neither.
+// TestPreparingForShutdown_WaitsForAHangingLoginManager: what it says late still holds, another one
+// that takes its place is asked, and Close waits for neither.
 func TestPreparingForShutdown_WaitsForAHangingLoginManager(t *testing.T) {
 	l := newMock(t)
 	m := connectTo(t)

@@ -11,8 +11,9 @@ import (
 	"github.com/corrald/corral/internal/environment"
 )
 
-// system and personal are the files that shells read when they start, as patterns; below / and below the home directory. What those read in turn nobody knows; nvm's
-// choice of a version is the one of that kind that changes PATH every now and then.
+// system and personal are the files that shells read when they start, as patterns; below / and
+// below the home directory. What those read in turn nobody knows; nvm's choice of a version is the
+// one of that kind that changes PATH every now and then.
 var (
 	system = []string{
 		"etc/profile", "etc/profile.d/*", "etc/bash.bashrc", "etc/bashrc", "etc/zsh/*", "etc/zshenv", "etc/zprofile", "etc/zshrc", "etc/zlogin",
@@ -25,7 +26,8 @@ var (
 	}
 )
 
-// dependsOn returns what the answer of a shell depends on, as far as that can be seen without asking it: what it is given, and the files that it reads.
+// dependsOn returns what the answer of a shell depends on, as far as that can be seen without
+// asking it: what it is given, and the files that it reads.
 func dependsOn(given []string) (question [32]byte) {
 	h := sha256.New()
 	for _, entry := range slices.Sorted(slices.Values(given)) {

@@ -1,8 +1,10 @@
-// Package loginshell finds out what a user's login shell adds to the environment: the PATH of nvm, pyenv and npm's own directory, the keys that are exported
-// there. A user manager that was started at boot has none of that.
+// Package loginshell finds out what a user's login shell adds to the environment: the PATH of nvm,
+// pyenv and npm's own directory, the keys that are exported there. A user manager that was started
+// at boot has none of that.
 //
-// A shell's start-up files are programs: they print, ask, hang, fail, and start others. So the shell is asked apart from everything else, without input
-// or a terminal, for a bounded time; what it has started ends with it.
+// A shell's start-up files are programs: they print, ask, hang, fail, and start others. So the
+// shell is asked apart from everything else, without input or a terminal, for a bounded time; what
+// it has started ends with it.
 package loginshell
 
 import (
@@ -21,23 +23,27 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// Limit bounds how long a shell is waited for, all in all; most of it, how long an interactive one is.
+// Limit bounds how long a shell is waited for, all in all; most of it, how long an interactive one
+// is.
 const (
 	Limit       = 5 * time.Second
 	interactive = 4 * time.Second
 )
 
-// After a shell that was not ready in time, the next one to need it waits for it again, but not soon: it may have been slow once, as at boot, or be slow always.
+// After a shell that was not ready in time, the next one to need it waits for it again, but not
+// soon: it may have been slow once, as at boot, or be slow always.
 const (
 	againAfter = time.Minute
 	againMost  = time.Hour
 )
 
-// maxPrinted bounds what a shell may print, in bytes: the start-up files' own output, and an environment.
+// maxPrinted bounds what a shell may print, in bytes: the start-up files' own output, and an
+// environment.
 const maxPrinted = 4 << 20
 
-// Start starts a program with the environment that the user's manager gives to everything, and set, with nothing to read and no terminal. What it prints can
-// be read until its end. Close ends all that it has started.
+// Start starts a program with the environment that the user's manager gives to everything, and set,
+// with nothing to read and no terminal. What it prints can be read until its end. Close ends all
+// that it has started.
 type Start func(ctx context.Context, path string, args, set []string) (io.ReadCloser, error)
 
 // Shell asks a login shell, and keeps what it said: in memory, for it may hold secrets.
@@ -64,9 +70,10 @@ func New(start Start, shim string) *Shell {
 	return s
 }
 
-// Added returns what the user's login shell adds to the environment that it is given, which is the manager's: new variables, and those with another value. The
-// shell is asked once, and again when it, what it is given, or one of its start-up files has changed. An error may come with what could be found out
-// all the same, and is the same one until the shell was asked again.
+// Added returns what the user's login shell adds to the environment that it is given, which is the
+// manager's: new variables, and those with another value. The shell is asked once, and again when
+// it, what it is given, or one of its start-up files has changed. An error may come with what could
+// be found out all the same, and is the same one until the shell was asked again.
 func (s *Shell) Added(ctx context.Context, given []string) ([]string, error) {
 	select {
 	case <-s.turn:
@@ -98,8 +105,8 @@ func (s *Shell) Forget() {
 	s.turn <- struct{}{}
 }
 
-// probe asks the shell as somebody who logs in and gets a prompt, and where that is not answered, as one who does not get one. Late tells that
-// time was up.
+// probe asks the shell as somebody who logs in and gets a prompt, and where that is not answered,
+// as one who does not get one. Late tells that time was up.
 func (s *Shell) probe(ctx context.Context, given []string) (added []string, late bool, err error) {
 	shell, _ := environment.Lookup(given, "SHELL")
 	if !filepath.IsAbs(shell) {
@@ -134,8 +141,9 @@ func why(ctx context.Context, err error, limit time.Duration) string {
 	return err.Error()
 }
 
-// asked is what a shell that is asked has in its environment. Start-up files that enter a multiplexer look whether they are in one; those that need a
-// good terminal, at TERM; and any of them can tell by CORRAL_LOGIN_SHELL that nobody is there.
+// asked is what a shell that is asked has in its environment. Start-up files that enter a
+// multiplexer look whether they are in one; those that need a good terminal, at TERM; and any of
+// them can tell by CORRAL_LOGIN_SHELL that nobody is there.
 var asked = []string{"TERM=dumb", "TMUX=/dev/null,0,0", "STY=corral", "ZELLIJ=0", "SSH_ASKPASS_REQUIRE=never", "CORRAL_LOGIN_SHELL=1"}
 
 // ask starts the shell and reads its environment.

@@ -14,8 +14,8 @@ const online = "https://github.com/corrald/corral/blob/main/"
 
 var link = regexp.MustCompile(`\]\(([^):#]+)(#[^)]*)?\)`)
 
-// writeDocuments writes the documents below dir, by their paths in the tree, as they are installed: a link
-// to a file that is not among them leads to the one on the web.
+// writeDocuments writes the documents below dir, by their paths in the tree, as they are installed:
+// a link to a file that is not among them leads to the one on the web.
 func writeDocuments(dir string, documents []string) error {
 	for _, document := range documents {
 		text, err := os.ReadFile(filepath.FromSlash(document))

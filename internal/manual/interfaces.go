@@ -36,7 +36,8 @@ func (c contract) of(kind string) []member {
 // short is the last word of the interface's name.
 func (c contract) short() string { return c.name[strings.LastIndexByte(c.name, '.')+1:] }
 
-// contracts reads the interface definitions. What a session's method says of itself can be that it is like the Manager's.
+// contracts reads the interface definitions. What a session's method says of itself can be that it
+// is like the Manager's.
 func contracts(definitions ...string) ([]contract, error) {
 	var all []contract
 	documented := map[string]bool{}
@@ -164,7 +165,8 @@ func (m member) meaning() string {
 	return strings.Join(sentences, " ")
 }
 
-// sentence begins with a capital, unless it begins with a word of the interface, and ends in a stop.
+// sentence begins with a capital, unless it begins with a word of the interface, and ends in a
+// stop.
 func sentence(text string) string {
 	first, rest, _ := strings.Cut(text, " ")
 	if rest != "" && first == strings.ToLower(first) && !strings.ContainsAny(first, ":,|(") {

@@ -1,6 +1,8 @@
-// Manual makes the sources of the manual pages whole: `manual -o DIRECTORY PAGE.md…` writes each page there with the version, the date, and what the
-// interface definitions say of the bus. `make man` then has go-md2man convert them. With -reference it writes the page of docs/reference that says the same.
-// With -documents it writes the documents that are installed, with links that lead somewhere.
+// Manual makes the sources of the manual pages whole: `manual -o DIRECTORY PAGE.md…` writes each
+// page there with the version, the date, and what the interface definitions say of the bus. `make
+// man` then has go-md2man convert them. With -reference it writes the page of docs/reference that
+// says the same. With -documents it writes the documents that are installed, with links that lead
+// somewhere.
 package main
 
 import (

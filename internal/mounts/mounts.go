@@ -1,4 +1,5 @@
-// Package mounts tells that a file system was mounted or unmounted, which no watch on a file does while somebody is in it.
+// Package mounts tells that a file system was mounted or unmounted, which no watch on a file does
+// while somebody is in it.
 package mounts
 
 import (
@@ -8,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Table is the mount table of this process's mount namespace, of which the kernel tells each change (proc(5), /proc/pid/mounts).
+// Table is the mount table of this process's mount namespace, of which the kernel tells each change
+// (proc(5), /proc/pid/mounts).
 type Table struct {
 	table int
 	end   [2]int // a pipe: that its second end is closed ends Run
@@ -16,7 +18,8 @@ type Table struct {
 
 // Open begins to listen: what changes from now on is told.
 func Open() (*Table, error) {
-	// Not by os.Open: the kernel tells a change to whoever asks first, and Go's poller would ask on our behalf, and keep the answer.
+	// Not by os.Open: the kernel tells a change to whoever asks first, and Go's poller would ask on
+	// our behalf, and keep the answer.
 	table, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch mounts: %w", err)
@@ -29,7 +32,8 @@ func Open() (*Table, error) {
 	return t, nil
 }
 
-// Run calls f after each change, until Close. Changes that come together may be told as one. It holds a thread.
+// Run calls f after each change, until Close. Changes that come together may be told as one. It
+// holds a thread.
 func (t *Table) Run(f func()) {
 	defer func() {
 		_ = unix.Close(t.end[0])

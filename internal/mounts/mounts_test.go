@@ -16,7 +16,8 @@ import (
 
 const patience = 10 * time.Second
 
-// A mount is told, and so is a lazy unmounting under somebody who is in it. It is tried in a process with a mount namespace of its own.
+// A mount is told, and so is a lazy unmounting under somebody who is in it. It is tried in a
+// process with a mount namespace of its own.
 func TestMountsAreTold(t *testing.T) {
 	if os.Getenv("CORRAL_MOUNTS_TEST") == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestMountsAreTold$", "-test.v")

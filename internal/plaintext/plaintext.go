@@ -1,17 +1,21 @@
-// Package plaintext tells which characters of a text that somebody else wrote must not reach a terminal.
+// Package plaintext tells which characters of a text that somebody else wrote must not reach a
+// terminal.
 package plaintext
 
 import "unicode"
 
-// The characters whose only effect is that their neighbours are joined or not: emoji of several parts need U+200D, Persian and Indic scripts need both.
+// The characters whose only effect is that their neighbours are joined or not: emoji of several
+// parts need U+200D, Persian and Indic scripts need both.
 const (
 	nonJoiner = '\u200c'
 	joiner    = '\u200d'
 )
 
-// IsUnsafe tells whether a terminal would act on a character, or a person would read another text than there is: control characters (C0, DEL and C1, of which many
-// terminals take U+009B for an escape sequence), line and paragraph separators, and format characters, which change the order of what is shown
-// (Bidi_Control) or are not visible. Joiners are safe, and so are the format characters of Arabic and Syriac that are visible.
+// IsUnsafe tells whether a terminal would act on a character, or a person would read another text
+// than there is: control characters (C0, DEL and C1, of which many terminals take U+009B for an
+// escape sequence), line and paragraph separators, and format characters, which change the order of
+// what is shown (Bidi_Control) or are not visible. Joiners are safe, and so are the format
+// characters of Arabic and Syriac that are visible.
 func IsUnsafe(r rune) bool {
 	switch {
 	case r < 0x7f:

@@ -14,9 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cgroup gives the path of a process's control group in the version 2 hierarchy, as systemd's ControlGroup= shows it: "/user.slice/…". The
-// older hierarchies, which a hybrid machine has beside it, are passed over. A zombie is still told in the group it ended in, also when that
-// was removed since. Errors: fs.ErrNotExist where there is no such process.
+// Cgroup gives the path of a process's control group in the version 2 hierarchy, as systemd's
+// ControlGroup= shows it: "/user.slice/…". The older hierarchies, which a hybrid machine has beside
+// it, are passed over. A zombie is still told in the group it ended in, also when that was removed
+// since. Errors: fs.ErrNotExist where there is no such process.
 func Cgroup(pid int) (string, error) {
 	b, err := read(pid, "cgroup")
 	if err != nil {
@@ -40,10 +41,12 @@ func parseCgroup(b []byte) (string, error) {
 	return "", errors.New("it is in no version 2 hierarchy")
 }
 
-// cgroupRoot remembers the mount point, which does not move while a process lives. Only an answer is kept, not an error.
+// cgroupRoot remembers the mount point, which does not move while a process lives. Only an answer
+// is kept, not an error.
 var cgroupRoot atomic.Pointer[string]
 
-// CgroupRoot gives the mount point of the version 2 hierarchy: /sys/fs/cgroup, or /sys/fs/cgroup/unified on a hybrid machine.
+// CgroupRoot gives the mount point of the version 2 hierarchy: /sys/fs/cgroup, or
+// /sys/fs/cgroup/unified on a hybrid machine.
 func CgroupRoot() (string, error) {
 	if root := cgroupRoot.Load(); root != nil {
 		return *root, nil
@@ -60,7 +63,8 @@ func CgroupRoot() (string, error) {
 	return root, nil
 }
 
-// parseMountinfo finds a mount of type cgroup2 in proc_pid_mountinfo(5): one at a usual place before any other.
+// parseMountinfo finds a mount of type cgroup2 in proc_pid_mountinfo(5): one at a usual place
+// before any other.
 func parseMountinfo(b []byte) (string, bool) {
 	var found []string
 	for line := range bytes.Lines(b) {
@@ -97,9 +101,10 @@ func unescapeMount(s string) string {
 	return b.String()
 }
 
-// Processes lists the ids of all processes in a control group and the groups below it, sorted, zombies too. The path is one that Cgroup or
-// systemd gave. Processes come and go meanwhile: what is listed was there at some time during the call. Errors: fs.ErrNotExist where the
-// group itself is gone, or where its name is empty: that is no name of the hierarchy's root.
+// Processes lists the ids of all processes in a control group and the groups below it, sorted,
+// zombies too. The path is one that Cgroup or systemd gave. Processes come and go meanwhile: what
+// is listed was there at some time during the call. Errors: fs.ErrNotExist where the group itself
+// is gone, or where its name is empty: that is no name of the hierarchy's root.
 func Processes(cgroupPath string) ([]int, error) {
 	root, err := CgroupRoot()
 	if err != nil {
@@ -148,7 +153,8 @@ func processesBelow(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// parseProcs reads cgroup.procs, one id on each line; 0 stands for a process of another pid namespace, which has no id here.
+// parseProcs reads cgroup.procs, one id on each line; 0 stands for a process of another pid
+// namespace, which has no id here.
 func parseProcs(b []byte) ([]int, error) {
 	var pids []int
 	for field := range bytes.FieldsSeq(b) {
@@ -163,8 +169,9 @@ func parseProcs(b []byte) ([]int, error) {
 	return pids, nil
 }
 
-// Frozen tells whether a control group was frozen, and whether that was with one above it, which the group alone cannot be thawed from. It is what was
-// asked of the kernel: a process may need a moment to follow. See cgroup.freeze in the kernel's cgroup-v2 document.
+// Frozen tells whether a control group was frozen, and whether that was with one above it, which
+// the group alone cannot be thawed from. It is what was asked of the kernel: a process may need a
+// moment to follow. See cgroup.freeze in the kernel's cgroup-v2 document.
 func Frozen(cgroupPath string) (frozen, above bool) {
 	root, err := CgroupRoot()
 	if err != nil || cgroupPath == "" {
@@ -180,8 +187,8 @@ func Frozen(cgroupPath string) (frozen, above bool) {
 	return frozen, above
 }
 
-// Populated tells whether a control group, or one below it, has processes. Zombies do not count. A group that is not there has none. See
-// cgroup.events in the kernel's cgroup-v2 document.
+// Populated tells whether a control group, or one below it, has processes. Zombies do not count. A
+// group that is not there has none. See cgroup.events in the kernel's cgroup-v2 document.
 func Populated(cgroupPath string) bool {
 	root, err := CgroupRoot()
 	if err != nil || cgroupPath == "" {

@@ -1,7 +1,8 @@
-// Package proc reads what the kernel tells of processes and control groups in /proc and /sys/fs/cgroup.
+// Package proc reads what the kernel tells of processes and control groups in /proc and
+// /sys/fs/cgroup.
 //
-// A process id alone names nobody: it is used again after its process is gone. What has to be found again later, or signalled, is kept as an
-// Identity.
+// A process id alone names nobody: it is used again after its process is gone. What has to be found
+// again later, or signalled, is kept as an Identity.
 package proc
 
 import (
@@ -17,7 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Identity is a process that cannot be mistaken for another on the same boot (BootID): its id and when it was started.
+// Identity is a process that cannot be mistaken for another on the same boot (BootID): its id and
+// when it was started.
 type Identity struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks since boot: field 22 of /proc/PID/stat, proc_pid_stat(5)
@@ -33,7 +35,8 @@ type Status struct {
 	Session int // of setsid(2)
 }
 
-// Stat reads the process with this id, also when it is a zombie. Errors: fs.ErrNotExist where there is none.
+// Stat reads the process with this id, also when it is a zombie. Errors: fs.ErrNotExist where there
+// is none.
 func Stat(pid int) (Status, error) {
 	b, err := read(pid, "stat")
 	if err != nil {
@@ -46,8 +49,9 @@ func Stat(pid int) (Status, error) {
 	return s, nil
 }
 
-// parseStat reads a line "PID (COMM) STATE PPID PGRP SESSION …". A process chooses its own COMM, parentheses, spaces and newlines included,
-// so the fields are counted from the last closing parenthesis: nothing behind it can hold another one.
+// parseStat reads a line "PID (COMM) STATE PPID PGRP SESSION …". A process chooses its own COMM,
+// parentheses, spaces and newlines included, so the fields are counted from the last closing
+// parenthesis: nothing behind it can hold another one.
 func parseStat(b []byte) (Status, error) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 1 || end < open {
@@ -83,7 +87,8 @@ func Ignores(pid int, signal syscall.Signal) bool {
 	return err == nil && maskHas(b, "SigIgn", signal)
 }
 
-// maskHas looks a signal up in one of the hexadecimal masks of /proc/PID/status, whose lowest bit is signal 1.
+// maskHas looks a signal up in one of the hexadecimal masks of /proc/PID/status, whose lowest bit
+// is signal 1.
 func maskHas(status []byte, name string, signal syscall.Signal) bool {
 	for line := range bytes.Lines(status) {
 		key, value, _ := bytes.Cut(line, []byte(":"))
@@ -96,7 +101,8 @@ func maskHas(status []byte, name string, signal syscall.Signal) bool {
 	return false
 }
 
-// Arguments gives what the process was executed with. It is empty for a zombie. Errors: fs.ErrNotExist where there is no such process.
+// Arguments gives what the process was executed with. It is empty for a zombie. Errors:
+// fs.ErrNotExist where there is no such process.
 func Arguments(pid int) ([]string, error) {
 	b, err := read(pid, "cmdline")
 	if err != nil || len(b) == 0 {
@@ -105,8 +111,9 @@ func Arguments(pid int) ([]string, error) {
 	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
 }
 
-// Variable looks up a variable in the environment that the process was executed with, and tells whether it is there. It is not where the environment cannot
-// be read: that of another user, or of a process that made itself private.
+// Variable looks up a variable in the environment that the process was executed with, and tells
+// whether it is there. It is not where the environment cannot be read: that of another user, or of
+// a process that made itself private.
 func Variable(pid int, name string) (string, bool) {
 	b, err := read(pid, "environ")
 	if err != nil {
@@ -149,14 +156,16 @@ func BootID() (string, error) {
 	return string(bytes.TrimSpace(b)), nil
 }
 
-// OpenPidfd opens a descriptor of exactly this process, a zombie too, for the caller to poll, signal and close; it is closed on exec. The
-// error is unix.ESRCH where the process is gone, whoever has its id now.
+// OpenPidfd opens a descriptor of exactly this process, a zombie too, for the caller to poll,
+// signal and close; it is closed on exec. The error is unix.ESRCH where the process is gone,
+// whoever has its id now.
 func OpenPidfd(id Identity) (int, error) {
 	fd, err := unix.PidfdOpen(id.PID, 0)
 	if err != nil {
 		return -1, fmt.Errorf("cannot open process %d: %w", id.PID, err)
 	}
-	// Compared after the open: the descriptor stays with one process, so what its id meant before does not matter.
+	// Compared after the open: the descriptor stays with one process, so what its id meant before does
+	// not matter.
 	if s, err := Stat(id.PID); err != nil || s.Identity != id {
 		_ = unix.Close(fd)
 		return -1, fmt.Errorf("cannot open process %d started at %d: %w", id.PID, id.Start, unix.ESRCH)
@@ -164,8 +173,8 @@ func OpenPidfd(id Identity) (int, error) {
 	return fd, nil
 }
 
-// AwaitEnd waits until the process of a pidfd has ended, and tells whether it has within limit. It is not put off by signals: poll(2) ends at each, and
-// the end of any child is one.
+// AwaitEnd waits until the process of a pidfd has ended, and tells whether it has within limit. It
+// is not put off by signals: poll(2) ends at each, and the end of any child is one.
 func AwaitEnd(pidfd int, limit time.Duration) bool {
 	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 	for deadline := time.Now().Add(limit); ; {
@@ -176,7 +185,8 @@ func AwaitEnd(pidfd int, limit time.Duration) bool {
 	}
 }
 
-// read reads a file of /proc/PID. The kernel answers ESRCH instead of ENOENT for a process that goes away between open and read.
+// read reads a file of /proc/PID. The kernel answers ESRCH instead of ENOENT for a process that
+// goes away between open and read.
 func read(pid int, name string) ([]byte, error) {
 	if pid < 1 {
 		return nil, fmt.Errorf("cannot read process %d: %w", pid, os.ErrNotExist)

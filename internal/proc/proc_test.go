@@ -205,7 +205,8 @@ func FuzzVariable(f *testing.F) {
 	})
 }
 
-// TestAwaitEnd is not put off by what else happens to this process, such as the end of another child.
+// TestAwaitEnd is not put off by what else happens to this process, such as the end of another
+// child.
 func TestAwaitEnd(t *testing.T) {
 	long := exec.Command("sleep", "infinity")
 	require.NoError(t, long.Start())

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadFile reads a file of the kernel's, below /proc or /sys, whole. os.ReadFile takes twice as long: it also asks for the size, which these files do not have, and has epoll wait
-// for them.
+// ReadFile reads a file of the kernel's, below /proc or /sys, whole. os.ReadFile takes twice as
+// long: it also asks for the size, which these files do not have, and has epoll wait for them.
 func ReadFile(path string) ([]byte, error) {
 	fd, err := retried(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {

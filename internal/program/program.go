@@ -1,5 +1,5 @@
-// Package program finds the file that a command's name stands for, by the rules of execvp(3): corrald before it creates a session, the shim before it
-// executes the agent.
+// Package program finds the file that a command's name stands for, by the rules of execvp(3):
+// corrald before it creates a session, the shim before it executes the agent.
 package program
 
 import (
@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Error is why a command cannot be executed: a sentence for a person, and the exit code that a shell has for it.
+// Error is why a command cannot be executed: a sentence for a person, and the exit code that a
+// shell has for it.
 type Error struct {
 	Text string
 	Code int // NotFound or NotExecutable
@@ -30,8 +31,10 @@ const (
 	NotFound      = 127
 )
 
-// Find returns the path of the file that a command's name stands for: the name itself if it contains a slash, else the first match in the PATH of env, whose
-// directories that may not be searched are skipped, as in a shell. A relative path is relative to dir. Every error is an *Error.
+// Find returns the path of the file that a command's name stands for: the name itself if it
+// contains a slash, else the first match in the PATH of env, whose directories that may not be
+// searched are skipped, as in a shell. A relative path is relative to dir. Every error is an
+// *Error.
 func Find(name string, env []string, dir string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, executable(name, name, dir)
@@ -56,7 +59,8 @@ func Find(name string, env []string, dir string) (string, error) {
 	return "", &Error{Text: "command " + strconv.Quote(name) + " not found", Code: NotFound}
 }
 
-// SearchPath returns the PATH of an environment, or the directories that the C library searches without one.
+// SearchPath returns the PATH of an environment, or the directories that the C library searches
+// without one.
 func SearchPath(env []string) string {
 	for _, e := range env {
 		if v, ok := strings.CutPrefix(e, "PATH="); ok {

@@ -1,6 +1,8 @@
-// Package safefile opens regular files at paths where another process of the same user may have put something else: a FIFO, on which open(2) waits for a
-// writer; a symbolic link to a file that is not its owner's to show; a device, a directory, a socket, or a file that is larger than memory. No function of this
-// package waits for another process. The error of a refusal names the path and what is there, and is ErrNotRegular, ErrOwner or ErrTooLarge.
+// Package safefile opens regular files at paths where another process of the same user may have put
+// something else: a FIFO, on which open(2) waits for a writer; a symbolic link to a file that is
+// not its owner's to show; a device, a directory, a socket, or a file that is larger than memory.
+// No function of this package waits for another process. The error of a refusal names the path and
+// what is there, and is ErrNotRegular, ErrOwner or ErrTooLarge.
 package safefile
 
 import (
@@ -13,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is wrong with a file that is not opened or read. A missing file is fs.ErrNotExist, as everywhere.
+// What is wrong with a file that is not opened or read. A missing file is fs.ErrNotExist, as
+// everywhere.
 var (
 	ErrNotRegular = errors.New("expected a regular file")
 	ErrOwner      = errors.New("expected a file of this user or of root")
@@ -29,8 +32,9 @@ type refusal struct {
 func (r *refusal) Error() string { return r.path + " is " + r.is + ", " + r.err.Error() }
 func (r *refusal) Unwrap() error { return r.err }
 
-// Open opens the regular file at path for reading. It refuses a symbolic link in the last component of path, and a file of a user who is neither this one
-// nor root, unless this one is root. It is for the files of Corral's own directories.
+// Open opens the regular file at path for reading. It refuses a symbolic link in the last component
+// of path, and a file of a user who is neither this one nor root, unless this one is root. It is
+// for the files of Corral's own directories.
 func Open(path string) (*os.File, error) { return OpenFile(path, os.O_RDONLY, 0) }
 
 // OpenFile is Open with the flags and permissions of open(2).
@@ -42,8 +46,8 @@ func OpenFile(path string, flags int, perm os.FileMode) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// OpenLinked opens the regular file at path for reading, also through symbolic links and whoever owns it. It is for configuration and for the files of
-// agents, which people keep where they like.
+// OpenLinked opens the regular file at path for reading, also through symbolic links and whoever
+// owns it. It is for configuration and for the files of agents, which people keep where they like.
 func OpenLinked(path string) (*os.File, error) {
 	fd, _, err := openLinked(path)
 	if err != nil {
@@ -52,7 +56,8 @@ func OpenLinked(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// Read returns the content of the regular file at path, which Open opens. A file of more than most bytes is ErrTooLarge, and is not read.
+// Read returns the content of the regular file at path, which Open opens. A file of more than most
+// bytes is ErrTooLarge, and is not read.
 func Read(path string, most int64) ([]byte, error) {
 	fd, size, err := open(path, unix.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -61,7 +66,8 @@ func Read(path string, most int64) ([]byte, error) {
 	return read(fd, path, size, most)
 }
 
-// ReadLinked is Read for what OpenLinked opens. /dev/null, to which people link what is to count as empty, has no content.
+// ReadLinked is Read for what OpenLinked opens. /dev/null, to which people link what is to count as
+// empty, has no content.
 func ReadLinked(path string, most int64) ([]byte, error) {
 	fd, size, err := openLinked(path)
 	if isNull(path, err) {
@@ -73,7 +79,8 @@ func ReadLinked(path string, most int64) ([]byte, error) {
 	return read(fd, path, size, most)
 }
 
-// openLinked looks at what is there before it opens it: a device may do something when it is opened.
+// openLinked looks at what is there before it opens it: a device may do something when it is
+// opened.
 func openLinked(path string) (fd int, size int64, err error) {
 	var st unix.Stat_t
 	if err := retry(func() error { return unix.Stat(path, &st) }); err != nil {
@@ -90,7 +97,8 @@ func isNull(path string, err error) bool {
 	return errors.Is(err, ErrNotRegular) && unix.Stat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
 }
 
-// open opens the regular file at path and returns its descriptor, which blocks as any other does, and its size.
+// open opens the regular file at path and returns its descriptor, which blocks as any other does,
+// and its size.
 func open(path string, flags int, perm os.FileMode) (fd int, size int64, err error) {
 	var st unix.Stat_t
 	err = retry(func() (err error) {
@@ -98,7 +106,8 @@ func open(path string, flags int, perm os.FileMode) (fd int, size int64, err err
 		return err
 	})
 	if err != nil {
-		// ELOOP is what O_NOFOLLOW makes of a link, ENXIO what a socket answers, EISDIR what a directory answers to a writer.
+		// ELOOP is what O_NOFOLLOW makes of a link, ENXIO what a socket answers, EISDIR what a directory
+		// answers to a writer.
 		if (errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EISDIR)) && unix.Lstat(path, &st) == nil &&
 			st.Mode&unix.S_IFMT != unix.S_IFREG {
 			return -1, 0, &refusal{path, kind(st.Mode), ErrNotRegular}
@@ -120,7 +129,8 @@ func open(path string, flags int, perm os.FileMode) (fd int, size int64, err err
 	return fd, st.Size, nil
 }
 
-// refuse tells why a file that user has opened is not taken, nil if it is. Root may look at what is anybody's.
+// refuse tells why a file that user has opened is not taken, nil if it is. Root may look at what is
+// anybody's.
 func refuse(path string, st *unix.Stat_t, own bool, user uint32) error {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:

@@ -16,7 +16,8 @@ import (
 
 const most = 1 << 10
 
-// TestRead_RefusesWhatIsNoRegularFile and names it. None of the rows has another process that would have to be waited for.
+// TestRead_RefusesWhatIsNoRegularFile and names it. None of the rows has another process that would
+// have to be waited for.
 func TestRead_RefusesWhatIsNoRegularFile(t *testing.T) {
 	for _, row := range []struct {
 		name       string
@@ -80,7 +81,8 @@ func TestRead_RefusesWhatIsNoRegularFile(t *testing.T) {
 	}
 }
 
-// TestOpen_DescriptorBlocks: who is given it, such as a client of the daemon's, gets what os.Open would have returned.
+// TestOpen_DescriptorBlocks: who is given it, such as a client of the daemon's, gets what os.Open
+// would have returned.
 func TestOpen_DescriptorBlocks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "text")

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDial_AcceptsLongPaths: the shim's socket has a longer name than tmux's, by which a session's directory is found to be too deep.
+// TestDial_AcceptsLongPaths: the shim's socket has a longer name than tmux's, by which a session's
+// directory is found to be too deep.
 func TestDial_AcceptsLongPaths(t *testing.T) {
 	for _, deep := range []int{0, 90} {
 		dir := filepath.Join(t.TempDir(), strings.Repeat("d", deep))

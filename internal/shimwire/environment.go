@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// AppendEnvironment adds what "corral-shim environment MARK" prints to b: its environment, between two marks that nobody else knows. What else is in the same
-// stream, from a shell's start-up files, is before and behind it.
+// AppendEnvironment adds what "corral-shim environment MARK" prints to b: its environment, between
+// two marks that nobody else knows. What else is in the same stream, from a shell's start-up files,
+// is before and behind it.
 func AppendEnvironment(b []byte, mark string, environ []string) []byte {
 	b = append(b, mark+" begin\x00"...)
 	for _, entry := range environ {
@@ -15,7 +16,8 @@ func AppendEnvironment(b []byte, mark string, environ []string) []byte {
 	return append(b, mark+" end\x00"...)
 }
 
-// FindEnvironment finds such an environment in what was printed so far; found is false as long as it is not there, whole.
+// FindEnvironment finds such an environment in what was printed so far; found is false as long as
+// it is not there, whole.
 func FindEnvironment(printed []byte, mark string) (environ []string, found bool) {
 	_, rest, begun := bytes.Cut(printed, []byte(mark+" begin\x00"))
 	if !begun {

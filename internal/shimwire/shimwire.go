@@ -1,8 +1,9 @@
-// Package shimwire is what corrald and corral-shim say to each other: the Spec, a file that tells a shim what to run, and Messages,
-// datagrams of a SOCK_SEQPACKET socket on which the shim listens.
+// Package shimwire is what corrald and corral-shim say to each other: the Spec, a file that tells a
+// shim what to run, and Messages, datagrams of a SOCK_SEQPACKET socket on which the shim listens.
 //
-// Both are lists of fields: one byte that names the field, its length as an unsigned varint, its bytes. A field that a reader does not know
-// is passed over, because a package upgrade lets a daemon talk to shims older and younger than itself for as long as they live.
+// Both are lists of fields: one byte that names the field, its length as an unsigned varint, its
+// bytes. A field that a reader does not know is passed over, because a package upgrade lets a
+// daemon talk to shims older and younger than itself for as long as they live.
 package shimwire
 
 import (
@@ -17,7 +18,8 @@ import (
 	"github.com/corrald/corral/internal/plaintext"
 )
 
-// MaxSpec bounds a Spec, in bytes: Linux lets an execve have 2 MiB of arguments and environment unless the stack limit was raised.
+// MaxSpec bounds a Spec, in bytes: Linux lets an execve have 2 MiB of arguments and environment
+// unless the stack limit was raised.
 const MaxSpec = 4 << 20
 
 // MaxMessage bounds one datagram, in bytes. Longer input is sent in several.
@@ -27,38 +29,49 @@ const MaxMessage = 32 << 10
 type Kind byte
 
 const (
-	// Hello is the first message on each connection, from the shim: which run it is for, its own and its agent's process, how active it is.
-	// It is sent once the agent was executed; one that could not be executed has an exit_status and no Hello.
+	// Hello is the first message on each connection, from the shim: which run it is for, its own and
+	// its agent's process, how active it is. It is sent once the agent was executed; one that could
+	// not be executed has an exit_status and no Hello.
 	Hello Kind = 'h'
-	// Idle and Working tell, from the shim, that the agent's output ceased for the Spec's IdleAfter, or began again; Since is when.
+	// Idle and Working tell, from the shim, that the agent's output ceased for the Spec's IdleAfter,
+	// or began again; Since is when.
 	Idle    Kind = 'i'
 	Working Kind = 'w'
-	// StatusReport tells, from the shim, what a Source has to say of the agent now: Activity, Reason, Text, Since. It stands until the next one of that Source,
-	// whose Seq is greater. After a Hello it is said once more, so that a daemon knows what was said before it came.
+	// StatusReport tells, from the shim, what a Source has to say of the agent now: Activity, Reason,
+	// Text, Since. It stands until the next one of that Source, whose Seq is greater. After a Hello it
+	// is said once more, so that a daemon knows what was said before it came.
 	StatusReport Kind = 's'
-	// Ready tells, from the shim, that the agent has said so by READY=1 (sd_notify(3)); Since is when. After a Hello it is said once more.
+	// Ready tells, from the shim, that the agent has said so by READY=1 (sd_notify(3)); Since is when.
+	// After a Hello it is said once more.
 	Ready Kind = 'r'
-	// Prompted tells, from the shim, that the Spec's Prompt was typed, or begins to be. After a Hello it is said once more.
+	// Prompted tells, from the shim, that the Spec's Prompt was typed, or begins to be. After a Hello
+	// it is said once more.
 	Prompted Kind = 'p'
-	// PaneClosed tells, from the shim, that a person closed the pane (or its tmux session) while the tmux server lives on. The shim has sent
-	// SIGHUP to the agent's processes, as any terminal does that is closed.
+	// PaneClosed tells, from the shim, that a person closed the pane (or its tmux session) while the
+	// tmux server lives on. The shim has sent SIGHUP to the agent's processes, as any terminal does
+	// that is closed.
 	PaneClosed Kind = 'c'
 	// PaneLost tells, from the shim, that the pane is gone with its tmux server. The agent lives on.
 	PaneLost Kind = 'l'
-	// Input carries, to the shim, text for the agent: Data, Seq, and the flags below. A text longer than MaxData comes in several messages with
-	// one Seq, all but the last with FlagMore. Texts are written in the order they come in, never mixed with each other or with typed keys.
+	// Input carries, to the shim, text for the agent: Data, Seq, and the flags below. A text longer
+	// than MaxData comes in several messages with one Seq, all but the last with FlagMore. Texts are
+	// written in the order they come in, never mixed with each other or with typed keys.
 	Input Kind = 't'
-	// Keys carries, to the shim, keys for the agent: their names in tmux, in Data, each but the last followed by NUL, Seq, and FlagIfStillAsking. They are
-	// pressed one after the other, in order with texts. A shim whose Hello does not have TakesKeys ignores it.
+	// Keys carries, to the shim, keys for the agent: their names in tmux, in Data, each but the last
+	// followed by NUL, Seq, and FlagIfStillAsking. They are pressed one after the other, in order with
+	// texts. A shim whose Hello does not have TakesKeys ignores it.
 	Keys Kind = 'k'
-	// InputDone answers Input and Keys, from the shim: the agent's terminal has taken all of what has number Seq, or Error says why not. FlagIfStillAsking
-	// is set if the condition of that name is the reason.
+	// InputDone answers Input and Keys, from the shim: the agent's terminal has taken all of what has
+	// number Seq, or Error says why not. FlagIfStillAsking is set if the condition of that name is the
+	// reason.
 	InputDone Kind = 'd'
-	// Join comes from a second shim that runs in the pane of a new tmux session: it hands over that pane's terminal as a descriptor
-	// (SCM_RIGHTS), and in Data the pane's $TMUX. From then on the agent's terminal is shown there.
+	// Join comes from a second shim that runs in the pane of a new tmux session: it hands over that
+	// pane's terminal as a descriptor (SCM_RIGHTS), and in Data the pane's $TMUX. From then on the
+	// agent's terminal is shown there.
 	Join Kind = 'j'
-	// Ended tells a joined pane's shim that the agent has ended. Seq is the code with which it exits too, so that the pane shows it. Nobody else
-	// is told so: for everybody else the record is the file exit_status.
+	// Ended tells a joined pane's shim that the agent has ended. Seq is the code with which it exits
+	// too, so that the pane shows it. Nobody else is told so: for everybody else the record is the
+	// file exit_status.
 	Ended Kind = 'e'
 	// Resized tells, from a joined pane's shim, that its terminal's size has changed.
 	Resized Kind = 'z'
@@ -69,8 +82,9 @@ const (
 	FlagEnter = 1 << iota // Input: press Enter once the text has been taken
 	FlagMore              // Input: the text goes on in the next message
 
-	// FlagIfStillAsking, of Keys: each of them is written only if the agent still asks what Source has said at SinceMonotonic. It does not if a Source of the
-	// shim's has said anything that is newer than Asked, or if somebody has typed something in the meantime.
+	// FlagIfStillAsking, of Keys: each of them is written only if the agent still asks what Source has
+	// said at SinceMonotonic. It does not if a Source of the shim's has said anything that is newer
+	// than Asked, or if somebody has typed something in the meantime.
 	FlagIfStillAsking
 )
 
@@ -92,7 +106,8 @@ var (
 // MaxText bounds Text in a Said, and everything else that an agent says to a person, in bytes.
 const MaxText = 2 << 10
 
-// SanitizeText is a text of an agent's as it can be kept and sent: valid UTF-8 without NUL, as a D-Bus string has to be, of MaxText bytes at most.
+// SanitizeText is a text of an agent's as it can be kept and sent: valid UTF-8 without NUL, as a
+// D-Bus string has to be, of MaxText bytes at most.
 func SanitizeText(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	if len(text) <= MaxText {
@@ -106,8 +121,9 @@ func SanitizeText(text string) string {
 	return text[:end] + more
 }
 
-// SanitizeLine is Bounded for a message of an agent's, from wherever it came: one line, without control characters, and without those that are not visible or would have a
-// screen show it in another order than it is.
+// SanitizeLine is Bounded for a message of an agent's, from wherever it came: one line, without
+// control characters, and without those that are not visible or would have a screen show it in
+// another order than it is.
 func SanitizeLine(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = strings.Map(func(c rune) rune {

@@ -99,7 +99,8 @@ func TestParseMessage_RejectsMalformedMessages(t *testing.T) {
 	}
 }
 
-// FuzzParseSpec holds that what is accepted is understood: written again and read again it is the same.
+// FuzzParseSpec holds that what is accepted is understood: written again and read again it is the
+// same.
 func FuzzParseSpec(f *testing.F) {
 	f.Add(fullSpec.Append(nil))
 	f.Add([]byte("r\x01ra\x01as\x01sk\x01k.\x00"))

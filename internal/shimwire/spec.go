@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Spec is everything that a shim needs to know of the run it is for. It travels in a file of mode 0600 below XDG_RUNTIME_DIR, which the shim
-// unlinks as soon as it has read it: a command line can be seen by everybody, a state directory outlives the login.
+// Spec is everything that a shim needs to know of the run it is for. It travels in a file of mode
+// 0600 below XDG_RUNTIME_DIR, which the shim unlinks as soon as it has read it: a command line can
+// be seen by everybody, a state directory outlives the login.
 type Spec struct {
 	RunID     string
 	Dir       string        // the workspace: the agent's working directory
@@ -54,7 +55,8 @@ const (
 	specEnd       = '.'
 )
 
-// ExitLinePrefix begins the line that a shim prints into its pane once it has recorded the exit of the agent. The line is not output of the agent.
+// ExitLinePrefix begins the line that a shim prints into its pane once it has recorded the exit of
+// the agent. The line is not output of the agent.
 const ExitLinePrefix = "[corral] "
 
 // Append appends the encoded spec to b.

@@ -1,5 +1,6 @@
-// Package sshagent keeps the name under which agents reach the user's ssh-agent: a symbolic link that is led to that of the newest login. A program that
-// runs for days has the name in its environment, and goes on working after the login that it was started from is over.
+// Package sshagent keeps the name under which agents reach the user's ssh-agent: a symbolic link
+// that is led to that of the newest login. A program that runs for days has the name in its
+// environment, and goes on working after the login that it was started from is over.
 package sshagent
 
 import (
@@ -14,7 +15,8 @@ import (
 	"time"
 )
 
-// Name is the link's, in $XDG_RUNTIME_DIR/corral. No session can be called so, whose directory it would be.
+// Name is the link's, in $XDG_RUNTIME_DIR/corral. No session can be called so, whose directory it
+// would be.
 const Name = ".ssh-auth.sock"
 
 // Live tells whether a socket of this user's is at the path, and somebody listens on it.
@@ -35,7 +37,8 @@ func Live(path string) bool {
 	return true
 }
 
-// Follow leads the link in dir to the socket of a login, if that one is live and not the link itself. Programs that open the link meanwhile get the one or the other.
+// Follow leads the link in dir to the socket of a login, if that one is live and not the link
+// itself. Programs that open the link meanwhile get the one or the other.
 func Follow(dir, socket string) error {
 	link := filepath.Join(dir, Name)
 	if !filepath.IsAbs(socket) || !Live(socket) {

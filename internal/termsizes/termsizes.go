@@ -1,8 +1,10 @@
-// Package termsizes is the record of how large a terminal was while its log was written: a small file beside the log, without which lines that the terminal
-// broke cannot be put together again.
+// Package termsizes is the record of how large a terminal was while its log was written: a small
+// file beside the log, without which lines that the terminal broke cannot be put together again.
 //
-// Its text is a line "AT" for the place at which each of the log's files begins, the older one first, and a line "AT COLUMNS ROWS" for each size, from
-// that place on. Places are bytes of all that was ever written to the log. A log that no such file is beside is of a size that nobody knows.
+// Its text is a line "AT" for the place at which each of the log's files begins, the older one
+// first, and a line "AT COLUMNS ROWS" for each size, from that place on. Places are bytes of all
+// that was ever written to the log. A log that no such file is beside is of a size that nobody
+// knows.
 package termsizes
 
 import (
@@ -26,7 +28,8 @@ type Size struct {
 	Columns, Rows uint16
 }
 
-// Sizes are those of a log in one or two files. The zero value is an empty log. It allocates nothing.
+// Sizes are those of a log in one or two files. The zero value is an empty log. It allocates
+// nothing.
 type Sizes struct {
 	older, begin int64 // where the files begin; older is -1 if there is one file only
 	all          [maxSizes]Size
@@ -53,7 +56,8 @@ func (s *Sizes) Last() Size {
 	return s.all[s.n-1]
 }
 
-// Rotate tells that another file begins at a place. What came before the one that is now the older one is forgotten.
+// Rotate tells that another file begins at a place. What came before the one that is now the older
+// one is forgotten.
 func (s *Sizes) Rotate(at int64) {
 	s.older, s.begin = s.begin, at
 	s.forget(s.older)
@@ -81,7 +85,8 @@ func (s *Sizes) forget(at int64) {
 	s.n = copy(s.all[:], s.all[first:s.n])
 }
 
-// Set tells that the terminal has a size from a place on. Of too many sizes the oldest are forgotten.
+// Set tells that the terminal has a size from a place on. Of too many sizes the oldest are
+// forgotten.
 func (s *Sizes) Set(size Size) {
 	for s.n > 0 && s.Last().Offset >= size.Offset {
 		s.n-- // nothing was written at it

@@ -38,8 +38,9 @@ func (p *plan) makeDirectories() error {
 	return p.writeUnits()
 }
 
-// writeUnits makes the manager bring up the bus at once, by systemd's socket activation as on a desktop. The units are the distribution's where it has
-// them (Debian: package dbus-user-session), with the same names and behaviour otherwise.
+// writeUnits makes the manager bring up the bus at once, by systemd's socket activation as on a
+// desktop. The units are the distribution's where it has them (Debian: package dbus-user-session),
+// with the same names and behaviour otherwise.
 func (p *plan) writeUnits() error {
 	units := map[string]string{
 		"default.target.d/bus.conf": "[Unit]\nWants=dbus.socket dbus.service\nAfter=dbus.socket dbus.service\n",
@@ -58,7 +59,8 @@ func (p *plan) writeUnits() error {
 	return nil
 }
 
-// managerEnvironment is what logind and pam_systemd would give a user manager, with everything in the claimed directory.
+// managerEnvironment is what logind and pam_systemd would give a user manager, with everything in
+// the claimed directory.
 func (p *plan) managerEnvironment() []string {
 	home, run := p.homeDir(), p.runtimeDir()
 	return append(p.identity(),
@@ -85,7 +87,8 @@ const (
 	userShell = "/bin/bash"
 )
 
-// unitPath is the path of systemd.unit(5) for a user manager, without /etc and /run, where a machine's owner enables what has no business in a test.
+// unitPath is the path of systemd.unit(5) for a user manager, without /etc and /run, where a
+// machine's owner enables what has no business in a test.
 func (p *plan) unitPath() []string {
 	config, run := p.homeDir()+"/.config/systemd/", p.runtimeDir()+"/systemd/"
 	return []string{
@@ -94,7 +97,8 @@ func (p *plan) unitPath() []string {
 	}
 }
 
-// inheritedNot are the beginnings of the names of variables that would lead the command out of the test bed, or that belong to who started it.
+// inheritedNot are the beginnings of the names of variables that would lead the command out of the
+// test bed, or that belong to who started it.
 var inheritedNot = []string{
 	"XDG_", "DBUS_", "SYSTEMD_", "NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_", "INVOCATION_ID=", "JOURNAL_STREAM=", "MANAGERPID=", "MEMORY_PRESSURE_",
 	"STATE_DIRECTORY=", "RUNTIME_DIRECTORY=", "TMUX", "STY=", "DISPLAY=", "WAYLAND_DISPLAY=", "SSH_", "SUDO_", "GNOME_", "KDE_", "MAIL=", planVariable + "=",

@@ -26,8 +26,8 @@ type bed struct {
 	owner *connection // nil in a process that a test started
 }
 
-// goInside makes this process the one that runs the tests: it waits until the manager is on the bus. A program that a test starts from
-// the test binary comes here too, and shares the manager.
+// goInside makes this process the one that runs the tests: it waits until the manager is on the
+// bus. A program that a test starts from the test binary comes here too, and shares the manager.
 func goInside(p *plan) error {
 	inside = &bed{plan: p}
 	if !p.Socket {
@@ -72,7 +72,8 @@ func become(p *plan) int {
 	return 126
 }
 
-// awaitManager waits until systemd has its name on the bus, which it takes a moment after the bus is there.
+// awaitManager waits until systemd has its name on the bus, which it takes a moment after the bus
+// is there.
 func awaitManager(ctx context.Context) error {
 	const name = "org.freedesktop.systemd1"
 	conn, err := dbus.Dial(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), dbus.WithContext(ctx), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))

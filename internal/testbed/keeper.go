@@ -18,8 +18,9 @@ type unixWaitStatus = syscall.WaitStatus
 // controlFD is where the keeper reads signal numbers from the owner, and its death.
 const controlFD = 4
 
-// keep starts the user manager, then the command in it, and returns the command's exit status. What is still running then is the owner's to end; as the
-// first process of a pid namespace the keeper ends it all by returning.
+// keep starts the user manager, then the command in it, and returns the command's exit status. What
+// is still running then is the owner's to end; as the first process of a pid namespace the keeper
+// ends it all by returning.
 func keep(p *plan) int {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP) // taken and dropped: the owner says what counts
 	root := os.Geteuid() == 0
@@ -56,7 +57,8 @@ func (p *plan) prepareKeeper(root bool) error {
 	return nil
 }
 
-// keeper is the parent of the user manager and of the command, and of whatever loses its own parent.
+// keeper is the parent of the user manager and of the command, and of whatever loses its own
+// parent.
 type keeper struct {
 	*plan
 	root    bool
@@ -83,7 +85,8 @@ func (k *keeper) reap(children <-chan os.Signal) {
 	}
 }
 
-// listen reads the signals that the owner wants the command to have. Once the owner is dead everything ends.
+// listen reads the signals that the owner wants the command to have. Once the owner is dead
+// everything ends.
 func (k *keeper) listen() {
 	control := os.NewFile(controlFD, "control")
 	for number := make([]byte, 1); ; {
@@ -130,7 +133,8 @@ func (k *keeper) run() (int, error) {
 	}
 }
 
-// startCommand starts this program once more, as the user of the manager, to run the tests or the command.
+// startCommand starts this program once more, as the user of the manager, to run the tests or the
+// command.
 func (k *keeper) startCommand() (int, error) {
 	inside := *k.plan
 	inside.Stage, inside.Socket = stageInside, true
@@ -149,7 +153,8 @@ func (k *keeper) startCommand() (int, error) {
 	return process.Pid, nil
 }
 
-// credential is the unprivileged user's when root started the test bed, and nobody else's otherwise.
+// credential is the unprivileged user's when root started the test bed, and nobody else's
+// otherwise.
 func (k *keeper) credential() *syscall.Credential {
 	if !k.root {
 		return nil

@@ -14,7 +14,8 @@ import (
 // managerLog is where the user manager's messages go, below the claimed directory.
 const managerLog = "manager.log"
 
-// startManager starts `systemd --user` in a session of its own, out of reach of a terminal's Ctrl-C.
+// startManager starts `systemd --user` in a session of its own, out of reach of a terminal's
+// Ctrl-C.
 func (k *keeper) startManager() (int, error) {
 	log, err := os.Create(filepath.Join(k.Dir, managerLog))
 	if err != nil {
@@ -39,7 +40,8 @@ func (k *keeper) startManager() (int, error) {
 
 func (k *keeper) notifySocket() string { return filepath.Join(k.Dir, "notify") }
 
-// listenForReady makes the socket on which the manager says READY=1, once its basic.target, and with it dbus.socket, is there.
+// listenForReady makes the socket on which the manager says READY=1, once its basic.target, and
+// with it dbus.socket, is there.
 func (k *keeper) listenForReady() (<-chan error, error) {
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: k.notifySocket(), Net: "unixgram"})
 	if err == nil {

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountPrivately makes the keeper's mount namespace what a user manager expects: the processes of the new pid namespace in /proc, the claim's cgroup as
-// the root of a cgroup2 hierarchy that belongs to the user, a /run/systemd that looks booted (sd_booted(3)) and reaches nothing outside.
+// mountPrivately makes the keeper's mount namespace what a user manager expects: the processes of
+// the new pid namespace in /proc, the claim's cgroup as the root of a cgroup2 hierarchy that
+// belongs to the user, a /run/systemd that looks booted (sd_booted(3)) and reaches nothing outside.
 func (p *plan) mountPrivately() error {
 	for _, step := range []func() error{p.mountProgram, mountProc, p.mountCgroup, mountRun, p.mountPasswd, mountPassage} {
 		if err := step(); err != nil {
@@ -22,7 +23,8 @@ func (p *plan) mountPrivately() error {
 	return nil
 }
 
-// program is the path under which the unprivileged user can run this program: go test keeps it in a directory that only its owner may enter.
+// program is the path under which the unprivileged user can run this program: go test keeps it in a
+// directory that only its owner may enter.
 func (p *plan) program() string {
 	self, err := os.Executable()
 	if err != nil || p.UID == os.Geteuid() {
@@ -50,7 +52,8 @@ func mountProc() error {
 	return mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
 
-// mountCgroup hands the cgroup to the user: the directory and the files that cgroup-v2's "Model of Delegation" names, no others.
+// mountCgroup hands the cgroup to the user: the directory and the files that cgroup-v2's "Model of
+// Delegation" names, no others.
 func (p *plan) mountCgroup() error {
 	const dir = "/sys/fs/cgroup"
 	if err := mount("tmpfs", dir, "tmpfs", 0, ""); err != nil { // the kernel refuses to mount a file system twice, right upon itself
@@ -67,7 +70,8 @@ func (p *plan) mountCgroup() error {
 	return nil
 }
 
-// mountRun hides what the machine's own systemd, journal and logind have in /run/systemd, except where names are resolved through it.
+// mountRun hides what the machine's own systemd, journal and logind have in /run/systemd, except
+// where names are resolved through it.
 func mountRun() error {
 	dir, resolve := "/run/systemd", -1
 	if _, err := os.Stat(dir); err != nil {
@@ -113,8 +117,9 @@ func (p *plan) mountPasswd() error {
 	return nil
 }
 
-// mountPassage makes the working directory accessible to the user where it is below directories that only root may enter, such as root's home. A directory
-// above the source tree then has nothing but the one that leads there; one of the tree, and the working directory, has all that it had.
+// mountPassage makes the working directory accessible to the user where it is below directories
+// that only root may enter, such as root's home. A directory above the source tree then has nothing
+// but the one that leads there; one of the tree, and the working directory, has all that it had.
 func mountPassage() error {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -139,7 +144,8 @@ func mountPassage() error {
 	return os.Chdir(dir)
 }
 
-// mountOpen replaces a directory by one that everybody may enter, with those of its entries that are wanted.
+// mountOpen replaces a directory by one that everybody may enter, with those of its entries that
+// are wanted.
 func mountOpen(dir string, wanted func(name string) bool) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

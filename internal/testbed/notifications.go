@@ -25,8 +25,8 @@ type Notification struct {
 	DesktopEntry string // of the desktop, that it comes from
 }
 
-// NotificationServer is a server of desktop notifications that does what no real one does when asked: it hangs, crashes, refuses, and answers in the wrong
-// order. It shows nothing.
+// NotificationServer is a server of desktop notifications that does what no real one does when
+// asked: it hangs, crashes, refuses, and answers in the wrong order. It shows nothing.
 type NotificationServer struct {
 	Shown  chan Notification // each that was asked for
 	Closed chan uint32       // each that was asked to be closed
@@ -41,7 +41,8 @@ type NotificationServer struct {
 	live   []uint32
 }
 
-// StartNotificationServer starts such a server with these capabilities, on the private bus. It is gone after the test, if not before.
+// StartNotificationServer starts such a server with these capabilities, on the private bus. It is
+// gone after the test, if not before.
 func StartNotificationServer(t testing.TB, can ...string) *NotificationServer {
 	t.Helper()
 	return StartNamedNotificationServer(t, "corral-test", can...)

@@ -10,11 +10,12 @@ import (
 	"strings"
 )
 
-// outputFlags are the flags of a test binary that name what it writes. The one that ends in dir names a directory.
+// outputFlags are the flags of a test binary that name what it writes. The one that ends in dir
+// names a directory.
 var outputFlags = []string{"coverprofile", "gocoverdir", "cpuprofile", "memprofile", "blockprofile", "mutexprofile", "trace", "testlogfile"}
 
-// redirectOutputs makes a test binary write into dir, since its user may not write where the flags say, and returns a function that
-// afterwards puts what was written in place.
+// redirectOutputs makes a test binary write into dir, since its user may not write where the flags
+// say, and returns a function that afterwards puts what was written in place.
 func redirectOutputs(args []string, dir string) (redirected []string, collect func() error) {
 	outputDir := ""
 	places := make(map[string]string) // what is written: where it belongs
@@ -47,7 +48,8 @@ func redirectOutputs(args []string, dir string) (redirected []string, collect fu
 	}
 }
 
-// collectOutput copies a file, or the files of a directory. One that was not written, as by tests that were killed, is nothing to complain about.
+// collectOutput copies a file, or the files of a directory. One that was not written, as by tests
+// that were killed, is nothing to complain about.
 func collectOutput(from, to string) error {
 	entries, err := os.ReadDir(from)
 	if err == nil {

@@ -82,8 +82,9 @@ func runKeeper(p *plan, c *claim.Claim) (int, error) {
 	return exitStatus(keeper.ProcessState.Sys().(unixWaitStatus)), nil
 }
 
-// keeperCommand makes the command that runs this program again as the keeper, where it can have cgroups. The plan goes through the environment and
-// not through the arguments, in which systemd-run expands `$` from 258 on.
+// keeperCommand makes the command that runs this program again as the keeper, where it can have
+// cgroups. The plan goes through the environment and not through the arguments, in which
+// systemd-run expands `$` from 258 on.
 func keeperCommand(p *plan, c *claim.Claim) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -102,8 +103,9 @@ func keeperCommand(p *plan, c *claim.Claim) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// keeperInNamespaces is the way of root. The keeper becomes the first process of a pid namespace, so that nothing outlives it. It joins its cgroup before
-// the cgroup namespace is made, which takes that cgroup for its root.
+// keeperInNamespaces is the way of root. The keeper becomes the first process of a pid namespace,
+// so that nothing outlives it. It joins its cgroup before the cgroup namespace is made, which takes
+// that cgroup for its root.
 func keeperInNamespaces(self string, c *claim.Claim) (*exec.Cmd, error) {
 	dir, err := c.MakeCgroup()
 	if err != nil {
@@ -135,8 +137,9 @@ func keeperInScope(self string, c *claim.Claim) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// forwardSignals sends the number of each signal that asks us to end through the control pipe. What a terminal sends is not passed on: it goes to every
-// process in the foreground, the command included.
+// forwardSignals sends the number of each signal that asks us to end through the control pipe. What
+// a terminal sends is not passed on: it goes to every process in the foreground, the command
+// included.
 func forwardSignals(control *os.File, terminal *terminal) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP)

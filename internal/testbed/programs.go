@@ -20,15 +20,17 @@ type Binaries struct {
 	Corrald, Corralctl, Shim string
 }
 
-// Programs builds Corral's programs, once for each test binary, and returns where they are. As in a release they are built without cgo; in a
-// test binary with the race detector, so is corrald, which always has its failpoints.
+// Programs builds Corral's programs, once for each test binary, and returns where they are. As in a
+// release they are built without cgo; in a test binary with the race detector, so is corrald, which
+// always has its failpoints.
 func Programs(t testing.TB) Binaries {
 	t.Helper()
 	dir := built(t, buildRequest{Race: raceDetector})
 	return Binaries{Corrald: filepath.Join(dir, "corrald"), Corralctl: filepath.Join(dir, "corralctl"), Shim: filepath.Join(dir, "corral-shim")}
 }
 
-// CorraldWithoutRace is a corrald without the race detector, whichever this test binary has: for tests of how much memory it takes.
+// CorraldWithoutRace is a corrald without the race detector, whichever this test binary has: for
+// tests of how much memory it takes.
 func CorraldWithoutRace(t testing.TB) string {
 	t.Helper()
 	return filepath.Join(built(t, buildRequest{Measured: true}), "corrald-measured")
@@ -47,7 +49,8 @@ func built(t testing.TB, request buildRequest) string {
 	return b.programDir()
 }
 
-// connection leads to the owner, who can do what the tests cannot: he has the caller's home, his build cache, and the right to read the checkout.
+// connection leads to the owner, who can do what the tests cannot: he has the caller's home, his
+// build cache, and the right to read the checkout.
 type connection struct {
 	decoder *json.Decoder
 	encoder *json.Encoder
@@ -55,7 +58,8 @@ type connection struct {
 	results map[buildRequest]error
 }
 
-// buildRequest asks for the programs, or for the corrald that is measured; buildReply says why there are none.
+// buildRequest asks for the programs, or for the corrald that is measured; buildReply says why
+// there are none.
 type (
 	buildRequest struct{ Race, Measured bool }
 	buildReply   struct{ Error string }
@@ -100,7 +104,8 @@ func serveBuilds(conn net.Conn, dir string) {
 // programNames are the programs and the packages that they are built from, below cmd.
 var programNames = []string{"corrald", "corralctl", "corral-shim"}
 
-// buildPrograms builds into a directory that all test binaries share, so that a program is linked once and not for each of them, and copies from there.
+// buildPrograms builds into a directory that all test binaries share, so that a program is linked
+// once and not for each of them, and copies from there.
 func buildPrograms(dir string, request buildRequest) error {
 	cache, err := os.UserCacheDir()
 	if err != nil {

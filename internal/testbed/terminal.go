@@ -27,8 +27,8 @@ func (t *terminal) foreground() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// close takes the terminal back from a command that made a process group of its own the foreground one, as an interactive shell does:
-// from within its pid namespace it could not name ours.
+// close takes the terminal back from a command that made a process group of its own the foreground
+// one, as an interactive shell does: from within its pid namespace it could not name ours.
 func (t *terminal) close() {
 	if t == nil {
 		return

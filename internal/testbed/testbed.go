@@ -1,17 +1,21 @@
-// Package testbed gives a test binary a private `systemd --user`: its own bus, cgroups, home and XDG directories, seen by nobody else and gone
-// without a trace when the tests end, however they end.
+// Package testbed gives a test binary a private `systemd --user`: its own bus, cgroups, home and
+// XDG directories, seen by nobody else and gone without a trace when the tests end, however they
+// end.
 //
 //	func TestMain(m *testing.M) { testbed.Main(m) }
 //
-// The binary runs three times. The first process, the owner, claims a directory and starts the second, the keeper, where it may have cgroups
-// of its own: as root in private mount, pid and cgroup namespaces; as an ordinary user in a delegated scope of that user's manager. The
-// keeper starts `systemd --user`, then the third, which runs the tests as an unprivileged user. The owner passes signals on, builds
-// Corral's programs when a test asks for them, cleans up and exits with the status of the tests.
+// The binary runs three times. The first process, the owner, claims a directory and starts the
+// second, the keeper, where it may have cgroups of its own: as root in private mount, pid and
+// cgroup namespaces; as an ordinary user in a delegated scope of that user's manager. The keeper
+// starts `systemd --user`, then the third, which runs the tests as an unprivileged user. The owner
+// passes signals on, builds Corral's programs when a test asks for them, cleans up and exits with
+// the status of the tests.
 //
 //	go test ── owner ── keeper ─┬─ systemd --user ── dbus-daemon, scopes, services
 //	                            └─ the tests
 //
-// As root, the tests run as a user id that has no processes beside them, since RLIMIT_NPROC counts by user. That user cannot write to the checkout.
+// As root, the tests run as a user id that has no processes beside them, since RLIMIT_NPROC counts
+// by user. That user cannot write to the checkout.
 package testbed
 
 import (
@@ -45,8 +49,9 @@ type plan struct {
 
 // Main runs the tests of m in a private user manager and exits with their status. It never returns.
 //
-// Flags that name files to be written (profiles, coverage) work as usual. With -test.fuzz and -test.list the tests run where they are, without a
-// user manager: the fuzzing engine keeps its corpus in the caller's own cache, and what is fuzzed in this project is pure.
+// Flags that name files to be written (profiles, coverage) work as usual. With -test.fuzz and
+// -test.list the tests run where they are, without a user manager: the fuzzing engine keeps its
+// corpus in the caller's own cache, and what is fuzzed in this project is pure.
 func Main(m *testing.M) {
 	p, err := readPlan()
 	switch {
@@ -65,7 +70,8 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// RunIfReexecuted goes on in a process that Run started, and never returns there. In any other it does nothing. A program that calls Run has to call it first.
+// RunIfReexecuted goes on in a process that Run started, and never returns there. In any other it
+// does nothing. A program that calls Run has to call it first.
 func RunIfReexecuted() {
 	p, err := readPlan()
 	switch {
@@ -78,8 +84,8 @@ func RunIfReexecuted() {
 	}
 }
 
-// Run runs a command in a private user manager and returns its exit status, 128 and the signal's number when a signal ended it, or 125 after
-// telling why it could not be run.
+// Run runs a command in a private user manager and returns its exit status, 128 and the signal's
+// number when a signal ended it, or 125 after telling why it could not be run.
 func Run(command []string, verbose bool) int {
 	return own(&plan{Command: command, Verbose: verbose})
 }
@@ -119,7 +125,8 @@ func runsInPlace(args []string) bool {
 // statusCannotRun is the exit status of the test bed's own failures, as of env(1) and timeout(1).
 const statusCannotRun = 125
 
-// exit ends this process without the second that the race detector waits for late reports: only the tests are worth it.
+// exit ends this process without the second that the race detector waits for late reports: only the
+// tests are worth it.
 func exit(status int) { syscall.Exit(status) }
 
 func complain(err error) int {

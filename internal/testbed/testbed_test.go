@@ -74,7 +74,8 @@ func TestPrograms_AreBuilt(t *testing.T) {
 	}
 }
 
-// TestTestbed_Nests runs test beds in this one: as an ordinary user with a user manager, which is what the tests are here.
+// TestTestbed_Nests runs test beds in this one: as an ordinary user with a user manager, which is
+// what the tests are here.
 func TestTestbed_Nests(t *testing.T) {
 	own := testbed.Systemctl(t, "show", "--property=ControlGroup", "--value", "init.scope")
 	var nests [2]*nest
@@ -141,7 +142,8 @@ func startNest(t *testing.T) *nest {
 	return &nest{cmd: cmd, stdin: stdin, output: bufio.NewScanner(stdout)}
 }
 
-// TestReport tells what it sees, with a unit running, until its input ends. It is TestTestbed_Nests's, and does nothing by itself.
+// TestReport tells what it sees, with a unit running, until its input ends. It is
+// TestTestbed_Nests's, and does nothing by itself.
 func TestReport(t *testing.T) {
 	if os.Getenv("REPORT") == "" {
 		return

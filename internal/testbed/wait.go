@@ -16,7 +16,8 @@ import (
 	"github.com/corrald/corral/internal/testbed/claim"
 )
 
-// Timeout is how long a test waits for what should happen soon. It is a deadline, not a measure: machines that run tests may be slow and busy.
+// Timeout is how long a test waits for what should happen soon. It is a deadline, not a measure:
+// machines that run tests may be slow and busy.
 const Timeout = 30 * time.Second
 
 func current(t testing.TB) *bed {
@@ -27,7 +28,8 @@ func current(t testing.TB) *bed {
 	return inside
 }
 
-// Dir returns a new directory with a short path for sockets, which t.TempDir's paths may be too long for. It is gone after the test.
+// Dir returns a new directory with a short path for sockets, which t.TempDir's paths may be too
+// long for. It is gone after the test.
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(filepath.Join(current(t).Dir, "tmp"), "")
@@ -38,7 +40,8 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// Systemctl runs `systemctl --user` with the given arguments and returns what it prints, without the last newline. The test fails if it fails.
+// Systemctl runs `systemctl --user` with the given arguments and returns what it prints, without
+// the last newline. The test fails if it fails.
 func Systemctl(t testing.TB, args ...string) string {
 	t.Helper()
 	current(t)
@@ -49,7 +52,8 @@ func Systemctl(t testing.TB, args ...string) string {
 	return strings.TrimSuffix(string(output), "\n")
 }
 
-// Bus returns a connection of its own to the private bus, closed after the test. Signals arrive in order.
+// Bus returns a connection of its own to the private bus, closed after the test. Signals arrive in
+// order.
 func Bus(t testing.TB) *dbus.Conn {
 	t.Helper()
 	current(t)
@@ -61,7 +65,8 @@ func Bus(t testing.TB) *dbus.Conn {
 	return conn
 }
 
-// SendSignal sends a signal to one connection alone, as anybody can: no match rule keeps it away. It returns once the bus has it.
+// SendSignal sends a signal to one connection alone, as anybody can: no match rule keeps it away.
+// It returns once the bus has it.
 func SendSignal(t testing.TB, from *dbus.Conn, to string, path dbus.ObjectPath, name string, body ...any) {
 	t.Helper()
 	dot := strings.LastIndexByte(name, '.')
@@ -80,7 +85,8 @@ func SendSignal(t testing.TB, from *dbus.Conn, to string, path dbus.ObjectPath, 
 	}
 }
 
-// Receive returns the next value of a channel. The test fails if none comes, or the channel is closed.
+// Receive returns the next value of a channel. The test fails if none comes, or the channel is
+// closed.
 func Receive[T any](t testing.TB, from <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -95,8 +101,9 @@ func Receive[T any](t testing.TB, from <-chan T, what string) T {
 	panic("not reached")
 }
 
-// WaitFile waits until a file exists and its content is accepted, and returns the content. It looks when inotify tells of a change in the
-// directory, which has to exist. A nil accept takes any content.
+// WaitFile waits until a file exists and its content is accepted, and returns the content. It looks
+// when inotify tells of a change in the directory, which has to exist. A nil accept takes any
+// content.
 func WaitFile(t testing.TB, path string, accept func(content []byte) bool) []byte {
 	t.Helper()
 	watcher, err := fsnotify.NewWatcher()
@@ -147,8 +154,9 @@ func WaitExit(t testing.TB, pid int) {
 	}
 }
 
-// Poll looks every 10 ms until done says yes. It is for what cannot be had as an event: the screen of a terminal, the state of another
-// program. For a file, a process, a signal of the bus or a channel use the functions above.
+// Poll looks every 10 ms until done says yes. It is for what cannot be had as an event: the screen
+// of a terminal, the state of another program. For a file, a process, a signal of the bus or a
+// channel use the functions above.
 func Poll(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(10 * time.Millisecond)

@@ -20,13 +20,15 @@ import (
 // ErrNotStarted is the error of a service that systemd has refused to start.
 var ErrNotStarted = errors.New("systemd refuses to start it")
 
-// tidyTimeout is how long the main process of a captured service has to end by itself after SIGTERM.
+// tidyTimeout is how long the main process of a captured service has to end by itself after
+// SIGTERM.
 const tidyTimeout = 10 * time.Second
 
-// Capture runs the service until its program has ended, with input on its standard input, and returns what it has printed on standard output; both are files in
-// memory. After limit, or when ctx is done, the program gets SIGTERM. Once it has ended, whatever else is in its unit is killed at once, and
-// only then Capture returns. The connection has to pass descriptors on; systemd remembers how the service has ended until it is closed. Errors: *Failure,
-// ErrNotStarted.
+// Capture runs the service until its program has ended, with input on its standard input, and
+// returns what it has printed on standard output; both are files in memory. After limit, or when
+// ctx is done, the program gets SIGTERM. Once it has ended, whatever else is in its unit is killed
+// at once, and only then Capture returns. The connection has to pass descriptors on; systemd
+// remembers how the service has ended until it is closed. Errors: *Failure, ErrNotStarted.
 func Capture(ctx context.Context, conn *dbus.Conn, s Service, input []byte, limit time.Duration) (output []byte, err error) {
 	stdin, err := readable(input)
 	if err != nil {
@@ -76,7 +78,8 @@ type unitStatus struct {
 	Job                                             dbus.ObjectPath
 }
 
-// Stop ends the units whose names match a pattern of glob(7), and returns once nothing of them is left.
+// Stop ends the units whose names match a pattern of glob(7), and returns once nothing of them is
+// left.
 func Stop(ctx context.Context, conn *dbus.Conn, pattern string) error {
 	manager := conn.Object(systemd, systemdPath)
 	var listed []unitStatus

@@ -21,9 +21,11 @@ type output struct {
 	calm func() bool // calls off what ends the reading
 }
 
-// Output starts the service and returns its standard output, which ends when nobody has that open any more, or when ctx is done. It has nothing to read,
-// no terminal, and what it says on standard error is lost. Closing kills everything that is in its unit, as does limit; and what the program has started
-// does not outlive it. The connection, which has to pass descriptors on, is used until then, and stays the caller's.
+// Output starts the service and returns its standard output, which ends when nobody has that open
+// any more, or when ctx is done. It has nothing to read, no terminal, and what it says on standard
+// error is lost. Closing kills everything that is in its unit, as does limit; and what the program
+// has started does not outlive it. The connection, which has to pass descriptors on, is used until
+// then, and stays the caller's.
 func Output(ctx context.Context, conn *dbus.Conn, s Service, limit time.Duration) (io.ReadCloser, error) {
 	if !conn.SupportsUnixFDs() {
 		return nil, errors.New("the bus passes no descriptors on")
@@ -52,7 +54,8 @@ func Output(ctx context.Context, conn *dbus.Conn, s Service, limit time.Duration
 	return o, nil
 }
 
-// Close ends the service with everything that it has started. It does not wait for that, but for systemd's word: of a caller that has gone it takes none.
+// Close ends the service with everything that it has started. It does not wait for that, but for
+// systemd's word: of a caller that has gone it takes none.
 func (o *output) Close() error {
 	if o.calm != nil {
 		o.calm()

@@ -1,5 +1,6 @@
-// Package transient runs programs as transient services of the user's manager: with its environment, in a control group of their own, with what they
-// print in the journal. They outlive who started them.
+// Package transient runs programs as transient services of the user's manager: with its
+// environment, in a control group of their own, with what they print in the journal. They outlive
+// who started them.
 package transient
 
 import (
@@ -74,8 +75,8 @@ type execCommand struct {
 	Flags []string
 }
 
-// Start starts the service, by the user manager that conn leads to. It returns the name of its unit once the program was executed, or if it could
-// not be.
+// Start starts the service, by the user manager that conn leads to. It returns the name of its unit
+// once the program was executed, or if it could not be.
 func Start(ctx context.Context, conn *dbus.Conn, s Service) (unit string, err error) {
 	unit = s.unit()
 	result, err := s.start(ctx, conn, unit, nil, property{"Type", dbus.MakeVariant("exec")})
@@ -85,9 +86,11 @@ func Start(ctx context.Context, conn *dbus.Conn, s Service) (unit string, err er
 	return unit, err
 }
 
-// Run runs the service until its program has ended, with input on its standard input. What is left of it after limit is killed, and so is what the
-// program leaves behind. Started is called once systemd has taken it over: from then on it runs, whatever becomes of us. Input is on no disk and in no
-// property of the unit. systemd remembers how it has ended until conn is closed. Errors: *Failure.
+// Run runs the service until its program has ended, with input on its standard input. What is left
+// of it after limit is killed, and so is what the program leaves behind. Started is called once
+// systemd has taken it over: from then on it runs, whatever becomes of us. Input is on no disk and
+// in no property of the unit. systemd remembers how it has ended until conn is closed. Errors:
+// *Failure.
 func Run(ctx context.Context, conn *dbus.Conn, s Service, input []byte, limit time.Duration, started func()) error {
 	stdin, err := readable(input)
 	if err != nil {
@@ -111,7 +114,8 @@ func Run(ctx context.Context, conn *dbus.Conn, s Service, input []byte, limit ti
 	return failure(ctx, conn, unit, result)
 }
 
-// failure finds out how a service has ended. Job is what became of its start, where nothing better is known.
+// failure finds out how a service has ended. Job is what became of its start, where nothing better
+// is known.
 func failure(ctx context.Context, conn *dbus.Conn, unit, job string) error {
 	f := &Failure{Unit: unit, Result: job}
 	var path dbus.ObjectPath
@@ -127,7 +131,8 @@ func failure(ctx context.Context, conn *dbus.Conn, unit, job string) error {
 	return f
 }
 
-// Outlives waits for some time, and returns a *Failure if the service fails before. The unit has to have been started over the same connection, with AddRef.
+// Outlives waits for some time, and returns a *Failure if the service fails before. The unit has to
+// have been started over the same connection, with AddRef.
 func Outlives(ctx context.Context, conn *dbus.Conn, unit string, limit time.Duration) error {
 	var path dbus.ObjectPath
 	if err := conn.Object(systemd, systemdPath).CallWithContext(ctx, managerIface+".GetUnit", 0, unit).Store(&path); err != nil {

@@ -103,7 +103,8 @@ func TestStart(t *testing.T) {
 	gone(t)
 }
 
-// TestOutput: what a program prints is read as it comes, and nothing of it is left once nobody reads any more.
+// TestOutput: what a program prints is read as it comes, and nothing of it is left once nobody
+// reads any more.
 func TestOutput(t *testing.T) {
 	conn := connect(t)
 	s := shell(`echo "$X $0"; setsid sleep 1000 & read line; tty >/dev/null </dev/tty || echo no terminal; exec sleep 1000`)
@@ -147,7 +148,8 @@ func TestOutputEnds(t *testing.T) {
 	require.NoError(t, out.Close())
 }
 
-// TestRun_WaitsForSystemdItself: that the job has ended counts only if systemd says so, and not another connection that knows the job.
+// TestRun_WaitsForSystemdItself: that the job has ended counts only if systemd says so, and not
+// another connection that knows the job.
 func TestRun_WaitsForSystemdItself(t *testing.T) {
 	conn, stranger := connect(t), testbed.Bus(t)
 	end := filepath.Join(testbed.Dir(t), "end")
@@ -167,7 +169,8 @@ func TestRun_WaitsForSystemdItself(t *testing.T) {
 	gone(t)
 }
 
-// TestCapture: what the program prints is returned, and nothing that it has started is left by then, whatever it does about SIGTERM.
+// TestCapture: what the program prints is returned, and nothing that it has started is left by
+// then, whatever it does about SIGTERM.
 func TestCapture(t *testing.T) {
 	conn := connect(t)
 	dir := testbed.Dir(t)
@@ -184,7 +187,8 @@ func TestCapture(t *testing.T) {
 	gone(t)
 }
 
-// TestCapture_EndsTheProgram when its time is over, or the caller does not wait any longer: it is asked first, and gone when Capture returns.
+// TestCapture_EndsTheProgram when its time is over, or the caller does not wait any longer: it is
+// asked first, and gone when Capture returns.
 func TestCapture_EndsTheProgram(t *testing.T) {
 	const script = `trap 'echo asked >"$1/asked"; exit 0' TERM; (trap "" TERM; exec setsid sleep 1000) & echo "$$" >"$1/begun"; sleep 1000 & wait $!`
 	t.Run("its time is over", func(t *testing.T) {
@@ -227,7 +231,8 @@ func TestCapture_CannotStart(t *testing.T) {
 	gone(t)
 }
 
-// TestCapture_LosesTheBus in the middle: the caller hears of it, and can stop the service over another connection.
+// TestCapture_LosesTheBus in the middle: the caller hears of it, and can stop the service over
+// another connection.
 func TestCapture_LosesTheBus(t *testing.T) {
 	dir := testbed.Dir(t)
 	conn := connect(t)

@@ -26,7 +26,8 @@ func TestEncode_RoundTrips(t *testing.T) {
 	}
 }
 
-// Structures come from the bus as lists of anything; what is kept of them is what systemd has to be told.
+// Structures come from the bus as lists of anything; what is kept of them is what systemd has to be
+// told.
 func TestEncode_KeepsTypesOfStructures(t *testing.T) {
 	for _, row := range []struct {
 		signature    string

@@ -1,5 +1,5 @@
-// Package unitproperty reads unit properties as people write them, NAME=VALUE in the words of the unit files, into what systemd's bus interface
-// takes, and keeps them as text.
+// Package unitproperty reads unit properties as people write them, NAME=VALUE in the words of the
+// unit files, into what systemd's bus interface takes, and keeps them as text.
 package unitproperty
 
 import (
@@ -17,8 +17,9 @@ import (
 	"github.com/corrald/corral/internal/config"
 )
 
-// unitProperties are the properties of a scope that -p takes, in the words of the unit files, each with how systemd's StartTransientUnit wants it: under
-// which name, of which type. The bus does not tell these types, so they stand here, as they do in systemd-run.
+// unitProperties are the properties of a scope that -p takes, in the words of the unit files, each
+// with how systemd's StartTransientUnit wants it: under which name, of which type. The bus does not
+// tell these types, so they stand here, as they do in systemd-run.
 var unitProperties = map[string]func(name, value string) (string, any, error){
 	"MemoryMin": memory, "MemoryLow": memory, "MemoryHigh": memory, "MemoryMax": memory, "MemorySwapMax": memory, "MemoryZSwapMax": memory,
 	"TasksMax":  tasks,
@@ -35,12 +36,14 @@ var unitProperties = map[string]func(name, value string) (string, any, error){
 	"Delegate": boolean, "SendSIGHUP": boolean, "SendSIGKILL": boolean,
 }
 
-// SameLimit tells whether two properties are one limit, of which the later one counts: MemoryMax, in bytes, and MemoryMaxScale, a share of what the machine has.
+// SameLimit tells whether two properties are one limit, of which the later one counts: MemoryMax,
+// in bytes, and MemoryMaxScale, a share of what the machine has.
 func SameLimit(a, b string) bool {
 	return strings.TrimSuffix(a, "Scale") == strings.TrimSuffix(b, "Scale")
 }
 
-// Parse reads NAME=VALUE and returns the property by its name and type on the bus: MemoryMax=1G is MemoryMax t, RuntimeMaxSec=1h is RuntimeMaxUSec t.
+// Parse reads NAME=VALUE and returns the property by its name and type on the bus: MemoryMax=1G is
+// MemoryMax t, RuntimeMaxSec=1h is RuntimeMaxUSec t.
 func Parse(text string) (string, dbus.Variant, error) {
 	name, value, ok := strings.Cut(text, "=")
 	if !ok || name == "" {
@@ -61,8 +64,9 @@ func Parse(text string) (string, dbus.Variant, error) {
 // Names returns the names that Parse knows, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(unitProperties)) }
 
-// Encode returns a property's value as text that Decode reads, with its D-Bus signature: a form that can be saved. It is text that a person can read
-// where godbus can read that too. The error is that of a type which no unit property has.
+// Encode returns a property's value as text that Decode reads, with its D-Bus signature: a form
+// that can be saved. It is text that a person can read where godbus can read that too. The error is
+// that of a type which no unit property has.
 func Encode(v dbus.Variant) (signature, text string, err error) {
 	signature, text = v.Signature().String(), v.String()
 	if back, err := Decode(signature, text); err == nil && reflect.DeepEqual(back, v) {

@@ -11,8 +11,8 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// wirePrefix begins a value that is kept as D-Bus has it on the wire, in base64: godbus cannot read its own text of a structure. No text of a value
-// begins so.
+// wirePrefix begins a value that is kept as D-Bus has it on the wire, in base64: godbus cannot read
+// its own text of a structure. No text of a value begins so.
 const wirePrefix = "wire:"
 
 // encodeWire returns the value as it is on the wire.
@@ -58,8 +58,8 @@ func decodeWire(text, signature string) (dbus.Variant, error) {
 	return Typed(v)
 }
 
-// Typed returns the same value in Go types that say what it is. godbus receives a structure as a list of anything, which it would send on as an array
-// of variants.
+// Typed returns the same value in Go types that say what it is. godbus receives a structure as a
+// list of anything, which it would send on as an array of variants.
 func Typed(v dbus.Variant) (typed dbus.Variant, err error) {
 	defer func() {
 		if p := recover(); p != nil {

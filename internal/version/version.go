@@ -25,8 +25,8 @@ func init() {
 	}
 }
 
-// fromBuildInfo gives the module's version where it has one ("go install …@v1.2.3"), else 0.0.0 with the commit, and ".dirty" where the
-// tree was not as committed.
+// fromBuildInfo gives the module's version where it has one ("go install …@v1.2.3"), else 0.0.0
+// with the commit, and ".dirty" where the tree was not as committed.
 func fromBuildInfo(info *debug.BuildInfo) string {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return strings.TrimPrefix(v, "v")

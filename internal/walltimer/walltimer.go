@@ -1,5 +1,6 @@
-// Package walltimer is an alarm by the wall clock: it goes off when the time has come, also if the machine slept meanwhile, and whenever somebody has
-// set the clock. Go's own timers stand still while the machine sleeps. See timerfd_create(2), TFD_TIMER_CANCEL_ON_SET.
+// Package walltimer is an alarm by the wall clock: it goes off when the time has come, also if the
+// machine slept meanwhile, and whenever somebody has set the clock. Go's own timers stand still
+// while the machine sleeps. See timerfd_create(2), TFD_TIMER_CANCEL_ON_SET.
 package walltimer
 
 import (
@@ -32,7 +33,8 @@ func New() (*Timer, error) {
 	return &Timer{file, raw}, nil
 }
 
-// Set sets the alarm to a time; the zero time takes it off. A time that is past makes it go off at once.
+// Set sets the alarm to a time; the zero time takes it off. A time that is past makes it go off at
+// once.
 func (t *Timer) Set(at time.Time) error {
 	var spec unix.ItimerSpec
 	if !at.IsZero() {

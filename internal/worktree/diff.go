@@ -15,15 +15,17 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-// The errors about what a diff is asked for: the directory is in no working tree of git; no commit has this name; it and the working tree have no merge base.
+// The errors about what a diff is asked for: the directory is in no working tree of git; no commit
+// has this name; it and the working tree have no merge base.
 var (
 	ErrNoRepository    = errors.New("not in a git repository")
 	ErrUnknownRevision = errors.New("unknown revision")
 	ErrNoMergeBase     = errors.New("no merge base")
 )
 
-// Diff compares a working tree, with its untracked files, with the commit at which its branch left another one. Git executes nothing that the repository names,
-// and nothing is written to the repository: untracked files are added to a copy of its index.
+// Diff compares a working tree, with its untracked files, with the commit at which its branch left
+// another one. Git executes nothing that the repository names, and nothing is written to the
+// repository: untracked files are added to a copy of its index.
 type Diff struct {
 	Base    string // the commit, or the empty tree
 	Unborn  bool   // there is no commit yet
@@ -36,9 +38,10 @@ type Diff struct {
 	copied string   // the directory of the copy of the index
 }
 
-// NewDiff prepares the comparison of the working tree that dir is in. It is called in the process of the user, whose environment git gets. A revision replaces
-// the branch that is compared with. Untracked files are those in dir, or with whole in all of the working tree. Close must be called. Errors: ErrNoGit,
-// ErrNoRepository, git's own words.
+// NewDiff prepares the comparison of the working tree that dir is in. It is called in the process
+// of the user, whose environment git gets. A revision replaces the branch that is compared with.
+// Untracked files are those in dir, or with whole in all of the working tree. Close must be called.
+// Errors: ErrNoGit, ErrNoRepository, git's own words.
 func NewDiff(ctx context.Context, environment []string, dir, revision string, whole bool) (*Diff, error) {
 	d := &Diff{git: program{environment: environment}}
 	var err error
@@ -98,8 +101,9 @@ func (d *Diff) run(ctx context.Context, in io.Reader, out io.Writer, args ...str
 	return nil
 }
 
-// configure finds the user's pager, and sets the variables with which git runs none of the filters that the configuration of the repository itself defines: they
-// convert files to be compared. Filters of the user and of the system are run.
+// configure finds the user's pager, and sets the variables with which git runs none of the filters
+// that the configuration of the repository itself defines: they convert files to be compared.
+// Filters of the user and of the system are run.
 func (d *Diff) configure(ctx context.Context) error {
 	list, err := d.git.run(ctx, d.Top, "config", "--null", "--show-scope", "--list")
 	if err != nil {
@@ -190,8 +194,9 @@ func (d *Diff) commit(ctx context.Context, revision string) (string, error) {
 	return id, err
 }
 
-// origins returns what the branch of the working tree may have begun with, the likeliest first: for a linked worktree what the main working tree has checked out;
-// the default branch; that of the remote.
+// origins returns what the branch of the working tree may have begun with, the likeliest first: for
+// a linked worktree what the main working tree has checked out; the default branch; that of the
+// remote.
 func (d *Diff) origins(ctx context.Context) ([]string, error) {
 	current, err := d.git.line(ctx, d.Top, "rev-parse", "--abbrev-ref", "HEAD")
 	if err != nil {
@@ -227,7 +232,8 @@ func (d *Diff) origins(ctx context.Context) ([]string, error) {
 // maxIndex bounds what is copied of an index, in bytes.
 const maxIndex = 1 << 30
 
-// copyIndex copies the index, and adds the untracked files in dir to the copy, without their content.
+// copyIndex copies the index, and adds the untracked files in dir to the copy, without their
+// content.
 func (d *Diff) copyIndex(ctx context.Context, dir string) error {
 	path, err := d.git.line(ctx, d.Top, "rev-parse", "--path-format=absolute", "--git-path", "index")
 	if err != nil {

@@ -73,7 +73,8 @@ func TestDiff_ComparesWithTheBranchThatItBeganWith(t *testing.T) {
 	}
 }
 
-// TestDiff_ExecutesAndWritesNothing: no program that the repository's configuration names is run, and no file below its directory changes.
+// TestDiff_ExecutesAndWritesNothing: no program that the repository's configuration names is run,
+// and no file below its directory changes.
 func TestDiff_ExecutesAndWritesNothing(t *testing.T) {
 	p := newPlace(t)
 	p.repository("lib")

@@ -23,7 +23,8 @@ func TestIndex_IsReadAsGitPrintsIt(t *testing.T) {
 	assert.Equal(t, "warning: x", complaint("\nwarning: x\nhint: do\n"))
 }
 
-// FuzzIndex holds that no path leads out of the worktree, and that each file that git names is looked at.
+// FuzzIndex holds that no path leads out of the worktree, and that each file that git names is
+// looked at.
 func FuzzIndex(f *testing.F) {
 	for _, seed := range []string{
 		"H 100644 11 0\tx\x00  ctime: 1:1\n  mtime: 1:1\n  dev: 1\tino: 1\n  uid: 0\tgid: 0\n  size: 1\tflags: 0\nS 160000 12 0\ta b\x00",

@@ -36,22 +36,25 @@ type program struct {
 // settings keep git from starting a file system monitor and a maintenance in the background.
 var settings = []string{"-c", "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false"}
 
-// quiet are settings with which git executes nothing that a repository names: no hook, and no gpg.program. Filters are run by
-// commands that convert or compare the content of files; run is not called with such a command.
+// quiet are settings with which git executes nothing that a repository names: no hook, and no
+// gpg.program. Filters are run by commands that convert or compare the content of files; run is not
+// called with such a command.
 var quiet = slices.Concat(settings, []string{"-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false"})
 
-// offline keeps git from starting a transport (core.sshCommand, an ext:: address, a remote helper) in order to fetch objects that a
-// partial clone lacks. It overrides protocol.NAME.allow of a repository, which -c protocol.allow=never does not.
+// offline keeps git from starting a transport (core.sshCommand, an ext:: address, a remote helper)
+// in order to fetch objects that a partial clone lacks. It overrides protocol.NAME.allow of a
+// repository, which -c protocol.allow=never does not.
 var offline = []string{"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1"}
 
-// run runs a command of git in a directory, without a terminal, and returns its standard output. git executes nothing of the
-// repository's: see quiet. When the context ends, git is terminated with its process group.
+// run runs a command of git in a directory, without a terminal, and returns its standard output.
+// git executes nothing of the repository's: see quiet. When the context ends, git is terminated
+// with its process group.
 func (p program) run(ctx context.Context, dir string, args ...string) (string, error) {
 	return p.execute(ctx, dir, offline, quiet, args)
 }
 
-// checkOut is run for a command that checks files out: the repository's hooks and filters are run, and what a partial clone lacks is
-// fetched.
+// checkOut is run for a command that checks files out: the repository's hooks and filters are run,
+// and what a partial clone lacks is fetched.
 func (p program) checkOut(ctx context.Context, dir string, args ...string) (string, error) {
 	return p.execute(ctx, dir, nil, settings, args)
 }
@@ -110,7 +113,8 @@ func (p program) path() (string, error) {
 	return "", ErrNoGit
 }
 
-// outputs makes two files for what a program prints. They are no pipes, of which the end is only seen once a hook's process has closed them that git left behind.
+// outputs makes two files for what a program prints. They are no pipes, of which the end is only
+// seen once a hook's process has closed them that git left behind.
 func outputs() (out, said *os.File, err error) {
 	if out, err = memory("out"); err != nil {
 		return nil, nil, err

@@ -41,8 +41,9 @@ const submodule = "160000"
 // intentToAdd is a flag of an entry, as git ls-files --debug prints it.
 const intentToAdd = 1 << 29
 
-// index reads what git ls-files -v --stage --debug -z prints: "TAG MODE BLOB STAGE<tab>PATH<NUL>", then lines that begin with two spaces.
-// git promises nothing of those lines: where they cannot be read, the file's content is compared. No path leads out of the worktree.
+// index reads what git ls-files -v --stage --debug -z prints: "TAG MODE BLOB STAGE<tab>PATH<NUL>",
+// then lines that begin with two spaces. git promises nothing of those lines: where they cannot be
+// read, the file's content is compared. No path leads out of the worktree.
 func index(out string) iter.Seq[indexed] {
 	return func(yield func(indexed) bool) {
 		for out != "" {
@@ -81,8 +82,9 @@ func (e indexed) withDebug(lines string) indexed {
 	return with
 }
 
-// tracked counts the tracked files that differ from HEAD, in the index or in the worktree, and returns the submodules. It compares the
-// content itself: git would run the clean filters that the repository names, and skip the files that it was told not to look at.
+// tracked counts the tracked files that differ from HEAD, in the index or in the worktree, and
+// returns the submodules. It compares the content itself: git would run the clean filters that the
+// repository names, and skip the files that it was told not to look at.
 func (p program) tracked(ctx context.Context, dir, gitDir string, l *Losses) (links []indexed, err error) {
 	staged, err := p.staged(ctx, dir, l)
 	if err != nil {
@@ -127,7 +129,8 @@ func (p program) tracked(ctx context.Context, dir, gitDir string, l *Losses) (li
 	return links, err
 }
 
-// staged counts what the index has different from HEAD, and returns the paths of what is still in the index.
+// staged counts what the index has different from HEAD, and returns the paths of what is still in
+// the index.
 func (p program) staged(ctx context.Context, dir string, l *Losses) (map[string]bool, error) {
 	out, err := p.run(ctx, dir, "diff-index", "--cached", "--name-status", "-z", "--no-renames", "--ignore-submodules=dirty", "HEAD", "--")
 	staged := map[string]bool{}
@@ -167,8 +170,9 @@ const (
 	converted // unchanged if git converts the file's content when it checks it out, changed if not
 )
 
-// compare compares a file with its entry. A file that git has not checked out again since it saw it with the blob's content is unchanged; of any
-// other one the content is compared as it is. So a file that git converts and that was touched without git's seeing it counts as changed.
+// compare compares a file with its entry. A file that git has not checked out again since it saw it
+// with the blob's content is unchanged; of any other one the content is compared as it is. So a
+// file that git converts and that was touched without git's seeing it counts as changed.
 func (e indexed) compare(path string, written stamp) likeness {
 	var st unix.Stat_t
 	switch err := unix.Lstat(path, &st); {
@@ -233,7 +237,8 @@ func (e indexed) sameContent(path string, st unix.Stat_t) (bool, error) {
 	return hex.EncodeToString(h.Sum(nil)) == e.blob, nil
 }
 
-// unconverted returns how many of the files have an attribute by which git converts their content neither way.
+// unconverted returns how many of the files have an attribute by which git converts their content
+// neither way.
 func (p program) unconverted(ctx context.Context, dir string, paths []string) (n int, err error) {
 	const most = 500 // in one command
 	for files := range slices.Chunk(paths, most) {

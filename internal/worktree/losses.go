@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// Losses is what is only there, or has to do with nothing but this worktree. The branch and its commits stay when a worktree is removed, and so do stashes: they are
-// counted because whoever removes it believes to be done with it.
+// Losses is what is only there, or has to do with nothing but this worktree. The branch and its
+// commits stay when a worktree is removed, and so do stashes: they are counted because whoever
+// removes it believes to be done with it.
 type Losses struct {
 	Changes    int      // files that are changed and not committed, staged or not
 	Deleted    int      // files that are missing, and whose removal is not committed
@@ -70,8 +71,8 @@ func (e *LossError) Error() string {
 	return fmt.Sprintf("worktree %q has %s", e.Worktree.Path, e.Losses)
 }
 
-// losses finds out what would be lost, in submodules too. A worktree that is not at its place has nothing but its branch and its stashes.
-// git executes nothing of the repository's meanwhile.
+// losses finds out what would be lost, in submodules too. A worktree that is not at its place has
+// nothing but its branch and its stashes. git executes nothing of the repository's meanwhile.
 func (p program) losses(ctx context.Context, w Worktree) (Losses, error) {
 	var l Losses
 	var err error
@@ -93,7 +94,8 @@ func (p program) losses(ctx context.Context, w Worktree) (Losses, error) {
 	return l, err
 }
 
-// stashes returns what the repository's stashes say of themselves, of which the first words are the branch that they were made on.
+// stashes returns what the repository's stashes say of themselves, of which the first words are the
+// branch that they were made on.
 func (p program) stashes(ctx context.Context, dir string) ([]string, error) {
 	if there, err := p.has(ctx, dir, "refs/stash"); err != nil || !there {
 		return nil, err
@@ -209,9 +211,10 @@ func (p program) onlyThere(ctx context.Context, dir string, w Worktree) (int, er
 	return p.count(ctx, dir, args...)
 }
 
-// examineSubmodule looks into a submodule of the tree super, whose entry in the index is link. A submodule that git has checked out has a repository of its
-// own below the git directory of super, which goes with the worktree. Anything else in its place counts as lost without a look into it: the agent
-// may have made it, and its configuration.
+// examineSubmodule looks into a submodule of the tree super, whose entry in the index is link. A
+// submodule that git has checked out has a repository of its own below the git directory of super,
+// which goes with the worktree. Anything else in its place counts as lost without a look into it:
+// the agent may have made it, and its configuration.
 func (p program) examineSubmodule(ctx context.Context, super, sub tree, link indexed, l, all *Losses) error {
 	info, err := os.Lstat(sub.dir)
 	var entries []fs.DirEntry
@@ -264,8 +267,9 @@ func (p program) examineSubmodule(ctx context.Context, super, sub tree, link ind
 	return err
 }
 
-// remove removes the worktree, and its branch if that was made for it and is merged or pushed. What would be lost keeps it (the error is a *LossError)
-// unless force is set: then every commit stays all the same, on the branch it is on, or on one made for it. A worktree that was locked stays. No
+// remove removes the worktree, and its branch if that was made for it and is merged or pushed. What
+// would be lost keeps it (the error is a *LossError) unless force is set: then every commit stays
+// all the same, on the branch it is on, or on one made for it. A worktree that was locked stays. No
 // hook of the repository's is run: git needs none of them to remove files.
 func (p program) remove(ctx context.Context, w Worktree, force bool) error {
 	commit, err := p.branchCommit(ctx, w)
@@ -287,8 +291,9 @@ func (p program) remove(ctx context.Context, w Worktree, force bool) error {
 	if err := p.keepHead(ctx, w); err != nil {
 		return err
 	}
-	// Without --force git would look at the files itself, and run the clean filters of the repository for that; and it removes no worktree with
-	// submodules. losses has looked into all of it. A worktree that is locked takes --force twice.
+	// Without --force git would look at the files itself, and run the clean filters of the repository
+	// for that; and it removes no worktree with submodules. losses has looked into all of it. A
+	// worktree that is locked takes --force twice.
 	if _, err := p.run(ctx, w.Repository, "worktree", "remove", "--force", "--", w.Path); err != nil && (!refused(err) || p.listed(ctx, w)) {
 		return err
 	}
@@ -306,13 +311,15 @@ func (p program) branchCommit(ctx context.Context, w Worktree) (string, error) {
 	return p.line(ctx, w.Repository, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
 }
 
-// isMerged returns whether another branch, a tag or a remote has every commit of the worktree's branch; false where git cannot say.
+// isMerged returns whether another branch, a tag or a remote has every commit of the worktree's
+// branch; false where git cannot say.
 func (p program) isMerged(ctx context.Context, w Worktree) bool {
 	n, err := p.onlyThere(ctx, w.Repository, w)
 	return err == nil && n == 0
 }
 
-// listed tells whether there is a worktree at the place, or git believes so, or cannot tell. Somebody may have removed it by hand, and told git.
+// listed tells whether there is a worktree at the place, or git believes so, or cannot tell.
+// Somebody may have removed it by hand, and told git.
 func (p program) listed(ctx context.Context, w Worktree) bool {
 	if exists(w.Path) {
 		return true

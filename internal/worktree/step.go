@@ -16,9 +16,11 @@ type Git struct {
 	Run         Runner
 }
 
-// Runner has a step carried out by Do in a process of its own, and returns what Do returns. Everything that the step starts ends with it: what git runs for a
-// checkout are programs of the repository's, and of whoever wrote to it. When ctx is done, the step is ended. Name is the directory name of the worktree. An error
-// is that the step did not end by itself; it is ErrNotRun where it has not begun.
+// Runner has a step carried out by Do in a process of its own, and returns what Do returns.
+// Everything that the step starts ends with it: what git runs for a checkout are programs of the
+// repository's, and of whoever wrote to it. When ctx is done, the step is ended. Name is the
+// directory name of the worktree. An error is that the step did not end by itself; it is ErrNotRun
+// where it has not begun.
 type Runner func(ctx context.Context, name string, input []byte) (output []byte, err error)
 
 // ErrNotRun is the error of a step that has not begun.
@@ -55,7 +57,8 @@ type outcome struct {
 	Error        string // "" for none
 }
 
-// Do carries out a step with git as a child of this process. Input and output are between it and Git. When ctx is done, git is terminated.
+// Do carries out a step with git as a child of this process. Input and output are between it and
+// Git. When ctx is done, git is terminated.
 func Do(ctx context.Context, input []byte) (output []byte) {
 	var s step
 	var o outcome
@@ -135,8 +138,9 @@ func (g Git) on(ctx context.Context, w Worktree, s step) (outcome, error) {
 	return g.do(ctx, filepath.Base(w.Path), s)
 }
 
-// turns has a channel for each repository, in which there is a value while a step changes its worktrees or branches: git reads all worktrees of the
-// repository then, and fails where another one is half made or half removed.
+// turns has a channel for each repository, in which there is a value while a step changes its
+// worktrees or branches: git reads all worktrees of the repository then, and fails where another
+// one is half made or half removed.
 var turns sync.Map
 
 // turn waits until no other step changes the repository.
@@ -154,10 +158,12 @@ func turn(ctx context.Context, repository string) (end func(), err error) {
 	}
 }
 
-// Add makes a worktree, and its branch if there is none such, at the commit that Dir has checked out. A branch of one remote with that name is
-// followed. Where the branch has to be Own and is taken, the error is a *TakenError. What is changed and not committed in Dir stays there. The repository's hooks and filters are run. It returns the directory that corresponds to
-// Dir, too. After an error nothing is left of it; where that could not be undone either, a note of it is, for Strays. The caller calls Settle once it has noted the
-// worktree.
+// Add makes a worktree, and its branch if there is none such, at the commit that Dir has checked
+// out. A branch of one remote with that name is followed. Where the branch has to be Own and is
+// taken, the error is a *TakenError. What is changed and not committed in Dir stays there. The
+// repository's hooks and filters are run. It returns the directory that corresponds to Dir, too.
+// After an error nothing is left of it; where that could not be undone either, a note of it is, for
+// Strays. The caller calls Settle once it has noted the worktree.
 func (g Git) Add(ctx context.Context, r Request) (w Worktree, dir string, err error) {
 	plan, err := g.do(ctx, r.Name, step{Do: doPlan, Request: r})
 	if err != nil {
@@ -205,7 +211,8 @@ func (g Git) undo(ctx context.Context, w Worktree) error {
 	return w.Settle()
 }
 
-// Undo takes back what Add has done, or has begun: nobody has worked there. A branch that was made for it goes, too, unless it was used since.
+// Undo takes back what Add has done, or has begun: nobody has worked there. A branch that was made
+// for it goes, too, unless it was used since.
 func (g Git) Undo(ctx context.Context, w Worktree) error {
 	end, err := turn(ctx, w.Repository)
 	if err != nil {
@@ -215,7 +222,8 @@ func (g Git) Undo(ctx context.Context, w Worktree) error {
 	return g.undo(ctx, w)
 }
 
-// Reclaim is Undo for what was found by Strays: somebody else may have found it meanwhile. What they have put there keeps it, and the error is a *LossError.
+// Reclaim is Undo for what was found by Strays: somebody else may have found it meanwhile. What
+// they have put there keeps it, and the error is a *LossError.
 func (g Git) Reclaim(ctx context.Context, w Worktree) error {
 	end, err := turn(ctx, w.Repository)
 	if err != nil {
@@ -228,16 +236,19 @@ func (g Git) Reclaim(ctx context.Context, w Worktree) error {
 	return w.Settle()
 }
 
-// Losses finds out what would be lost, in its submodules too, and runs nothing of the repository's for that: no hook, no filter, no transport. A worktree that is
-// not at its place has nothing but its branch and its stashes.
+// Losses finds out what would be lost, in its submodules too, and runs nothing of the repository's
+// for that: no hook, no filter, no transport. A worktree that is not at its place has nothing but
+// its branch and its stashes.
 func (g Git) Losses(ctx context.Context, w Worktree) (Losses, error) {
 	o, err := g.on(ctx, w, step{Do: doExamine})
 	return o.Losses, err
 }
 
-// Remove removes the worktree, and its branch if that was made for it and is merged or pushed. What would be lost keeps it (the error is a *LossError)
-// unless force is set: then every commit stays all the same, on the branch it is on, or on one made for it; a branch that was made for it and has no commit
-// of its own goes in either case. A worktree that was locked stays. No hook of the repository's is run.
+// Remove removes the worktree, and its branch if that was made for it and is merged or pushed. What
+// would be lost keeps it (the error is a *LossError) unless force is set: then every commit stays
+// all the same, on the branch it is on, or on one made for it; a branch that was made for it and
+// has no commit of its own goes in either case. A worktree that was locked stays. No hook of the
+// repository's is run.
 func (g Git) Remove(ctx context.Context, w Worktree, force bool) error {
 	end, err := turn(ctx, w.Repository)
 	if err != nil {

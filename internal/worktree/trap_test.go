@@ -16,14 +16,16 @@ import (
 	"github.com/corrald/corral/internal/worktree"
 )
 
-// trap makes a program that notes that it was run, and behaves like a filter that changes nothing. It returns its path, and that of the note.
+// trap makes a program that notes that it was run, and behaves like a filter that changes nothing.
+// It returns its path, and that of the note.
 func (p *place) trap() (program, note string) {
 	note = p.path("trapped")
 	p.write("trap", "#!/bin/sh\necho \"$0 $*\" >>'"+note+"'\nexec cat\n")
 	return p.path("trap"), note
 }
 
-// setTraps configures the repository at dir to run the program wherever its configuration names one.
+// setTraps configures the repository at dir to run the program wherever its configuration names
+// one.
 func (p *place) setTraps(dir, program string) {
 	p.t.Helper()
 	for name, value := range map[string]string{
@@ -42,7 +44,8 @@ func (p *place) setTraps(dir, program string) {
 	}
 }
 
-// TestLosses_ExecuteNothingOfTheRepository, whatever its configuration names, and neither does the removal.
+// TestLosses_ExecuteNothingOfTheRepository, whatever its configuration names, and neither does the
+// removal.
 func TestLosses_ExecuteNothingOfTheRepository(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
@@ -72,7 +75,8 @@ func TestLosses_ExecuteNothingOfTheRepository(t *testing.T) {
 	assert.NoFileExists(t, note)
 }
 
-// TestLosses_FetchNothing: a partial clone that lacks an object, which git would fetch by a program that the repository names.
+// TestLosses_FetchNothing: a partial clone that lacks an object, which git would fetch by a program
+// that the repository names.
 func TestLosses_FetchNothing(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
@@ -93,7 +97,8 @@ func TestLosses_FetchNothing(t *testing.T) {
 	assert.NoFileExists(t, note)
 }
 
-// TestLosses_AreNotLookedForInARepositoryOfTheAgent, which it has made in place of a submodule, in the worktree alone.
+// TestLosses_AreNotLookedForInARepositoryOfTheAgent, which it has made in place of a submodule, in
+// the worktree alone.
 func TestLosses_AreNotLookedForInARepositoryOfTheAgent(t *testing.T) {
 	p := newPlace(t)
 	p.repository("lib")
@@ -119,7 +124,8 @@ func TestLosses_AreNotLookedForInARepositoryOfTheAgent(t *testing.T) {
 	assert.NoDirExists(t, w.Path)
 }
 
-// TestRemove_FilesThatGitConverts: such a file is not what its blob is, and the filter that would tell whether it was changed is not run.
+// TestRemove_FilesThatGitConverts: such a file is not what its blob is, and the filter that would
+// tell whether it was changed is not run.
 func TestRemove_FilesThatGitConverts(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -212,7 +218,8 @@ func TestAdd_DelaysNoOtherRepository(t *testing.T) {
 	assert.Len(t, left, 1, "the note of the one that is not settled yet")
 }
 
-// TestAdd_CannotRunGit: what was begun is undone, and if that is not possible either, it is found and undone later.
+// TestAdd_CannotRunGit: what was begun is undone, and if that is not possible either, it is found
+// and undone later.
 func TestAdd_CannotRunGit(t *testing.T) {
 	fails := errors.New("no such unit")
 	for _, row := range []struct {

@@ -1,7 +1,8 @@
-// Package worktree makes git worktrees, tells what would be lost with one, and removes it. It also shows what has changed in a working tree: see Diff.
+// Package worktree makes git worktrees, tells what would be lost with one, and removes it. It also
+// shows what has changed in a working tree: see Diff.
 //
-// A worktree is made in one step as far as others can tell: until it is settled, a note of it lies beside it, and what a caller did not live to
-// settle can be found and undone.
+// A worktree is made in one step as far as others can tell: until it is settled, a note of it lies
+// beside it, and what a caller did not live to settle can be found and undone.
 package worktree
 
 import (
@@ -48,14 +49,15 @@ func (e *TakenError) Error() string { return fmt.Sprintf("the branch is taken; %
 // most bounds the search for a name that is free.
 const most = 1000
 
-// notePrefix and noteSuffix are around the name of a directory in that of the note of its being made.
+// notePrefix and noteSuffix are around the name of a directory in that of the note of its being
+// made.
 const (
 	notePrefix = "."
 	noteSuffix = ".making"
 )
 
-// plan finds out what worktree is to be made for a request, which has no path yet; what git is to begin it with; and where in its repository
-// the request's directory is.
+// plan finds out what worktree is to be made for a request, which has no path yet; what git is to
+// begin it with; and where in its repository the request's directory is.
 func (p program) plan(ctx context.Context, r Request) (w Worktree, from, prefix string, err error) {
 	if prefix, err = p.look(ctx, r.Dir, &w); err == nil {
 		from, err = p.chooseBranch(ctx, r, &w)
@@ -143,7 +145,8 @@ func (p program) has(ctx context.Context, dir, ref string) (bool, error) {
 	return err == nil, err
 }
 
-// onRemote returns the one remote's branch of this name, in full, "" if there is none or more than one.
+// onRemote returns the one remote's branch of this name, in full, "" if there is none or more than
+// one.
 func (p program) onRemote(ctx context.Context, dir, branch string) (string, error) {
 	if branch == "" {
 		return "", nil
@@ -201,7 +204,8 @@ func (w Worktree) Settle() error {
 // maxNote bounds what is read of a note, in bytes.
 const maxNote = 64 << 10
 
-// Strays returns the worktrees below root that were never settled, whole or not. Directories that were claimed for one and have nothing in them are removed.
+// Strays returns the worktrees below root that were never settled, whole or not. Directories that
+// were claimed for one and have nothing in them are removed.
 func Strays(root string) ([]Worktree, error) {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -246,7 +250,8 @@ func hasNote(root, name string) bool {
 	return err == nil
 }
 
-// undo takes back what add has done, or has begun: nobody has worked there. A branch that was made for it goes, too, unless it was used since.
+// undo takes back what add has done, or has begun: nobody has worked there. A branch that was made
+// for it goes, too, unless it was used since.
 func (p program) undo(ctx context.Context, w Worktree) error {
 	_, gitErr := p.run(ctx, w.Repository, "worktree", "remove", "--force", "--force", "--", w.Path) // the second one: also while it is locked, being made
 	if err := os.RemoveAll(w.Path); err != nil {
@@ -261,7 +266,8 @@ func (p program) undo(ctx context.Context, w Worktree) error {
 	return nil
 }
 
-// reclaim is undo for what was found by Strays: somebody else may have found it meanwhile. What they have put there keeps it, and the error is a *LossError.
+// reclaim is undo for what was found by Strays: somebody else may have found it meanwhile. What
+// they have put there keeps it, and the error is a *LossError.
 func (p program) reclaim(ctx context.Context, w Worktree) error {
 	l, err := p.losses(ctx, w)
 	l.Deleted, l.Commits = 0, 0 // git had not checked it out yet; commits are on the branch, which undo only takes if there are none
@@ -274,7 +280,8 @@ func (p program) reclaim(ctx context.Context, w Worktree) error {
 	return p.undo(ctx, w)
 }
 
-// dropBranch deletes the worktree's branch if it is at this commit. Git refuses where another worktree has it.
+// dropBranch deletes the worktree's branch if it is at this commit. Git refuses where another
+// worktree has it.
 func (p program) dropBranch(ctx context.Context, w Worktree, commit string) {
 	at, err := p.line(ctx, w.Repository, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
 	if err == nil && at == commit {

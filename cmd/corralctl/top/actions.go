@@ -10,7 +10,8 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// refusal says why something cannot be done with a session as it is, "" if it can be. It decides what can be seen from here; the daemon decides the rest.
+// refusal says why something cannot be done with a session as it is, "" if it can be. It decides
+// what can be seen from here; the daemon decides the rest.
 func refusal(v verb, r *row) string {
 	switch v {
 	case approve, deny:
@@ -22,7 +23,8 @@ func refusal(v verb, r *row) string {
 	return unless(!restricted || possible(r), is(r))
 }
 
-// possibleFor are the states in which verbs are possible; those that are not named are possible in each.
+// possibleFor are the states in which verbs are possible; those that are not named are possible in
+// each.
 var possibleFor = map[verb]func(*row) bool{
 	enable:  notArchived,
 	restart: notArchived,
@@ -62,7 +64,8 @@ func is(r *row) string {
 	return "it is " + r.State
 }
 
-// subjects are the sessions that a key acts on: the marked ones in the order of the list, the selected one where none is marked.
+// subjects are the sessions that a key acts on: the marked ones in the order of the list, the
+// selected one where none is marked.
 func (m *model) subjects() []*row {
 	if len(m.marked) == 0 {
 		return []*row{m.selected()}
@@ -90,8 +93,8 @@ type plan struct {
 	about string            // what is said about it in any case, "" for nothing
 }
 
-// carryOut does it, after a confirmation where something would be lost or several sessions are affected. Sessions that it is not possible for are
-// left out, and named.
+// carryOut does it, after a confirmation where something would be lost or several sessions are
+// affected. Sessions that it is not possible for are left out, and named.
 func (m *model) carryOut(p plan) []effect {
 	possible, refused := m.split(p.verb, p.rows)
 	if len(possible) == 0 {
@@ -137,7 +140,8 @@ func (m *model) carryOut(p plan) []effect {
 	return m.confirm(question(p.verb, possible), text, calls)
 }
 
-// still returns the sessions that were not removed while a dialog about them was open. One that has the id of a removed one by now is another session.
+// still returns the sessions that were not removed while a dialog about them was open. One that has
+// the id of a removed one by now is another session.
 func (m *model) still(rows []*row) (there []*row) {
 	for _, r := range rows {
 		if m.rows[r.Id] == r {
@@ -149,7 +153,8 @@ func (m *model) still(rows []*row) (there []*row) {
 	return there
 }
 
-// split separates the sessions for which something is possible. Where it is possible for none, it says why.
+// split separates the sessions for which something is possible. Where it is possible for none, it
+// says why.
 func (m *model) split(v verb, rows []*row) (possible []*row, refused []string) {
 	for _, r := range rows {
 		why := refusal(v, r)
@@ -227,7 +232,8 @@ func showing(v verb) func(*model, *row) []effect {
 	}
 }
 
-// attach gives the terminal to corralctl attach, which shows an ended session's last screen and asks what to do about it.
+// attach gives the terminal to corralctl attach, which shows an ended session's last screen and
+// asks what to do about it.
 func (m *model) attach(r *row) []effect {
 	m.settle(r)
 	m.tasks = append(m.tasks, task{call{verb: attachTo, id: r.Id}, m.now})

@@ -60,7 +60,8 @@ func (w *wire) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What a change of one row costs on a slow line: some hundred bytes at most, where the whole screen is thousands.
+// What a change of one row costs on a slow line: some hundred bytes at most, where the whole screen
+// is thousands.
 func TestTop_DrawsAChangedRowInFewBytes(t *testing.T) {
 	m, sessions := crowd()
 	w := &wire{written: make(chan int, 1000)}
@@ -69,7 +70,8 @@ func TestTop_DrawsAChangedRowInFewBytes(t *testing.T) {
 		tea.WithEnvironment([]string{"TERM=xterm-256color"}), tea.WithoutSignals())
 	ended := make(chan error)
 	go func() { _, err := p.Run(); ended <- err }()
-	// settle returns how many bytes come: at least so many, and then all until there are none for several frames.
+	// settle returns how many bytes come: at least so many, and then all until there are none for
+	// several frames.
 	settle := func(least int) (n int) {
 		for n < least {
 			n += testbed.Receive(t, w.written, "what the screen is drawn with")

@@ -27,7 +27,8 @@ func (m *model) over(text string) string {
 	return canvas.Render()
 }
 
-// box is the dialog in its border. Where there is little room the text above what is to be answered is shortened.
+// box is the dialog in its border. Where there is little room the text above what is to be answered
+// is shortened.
 func (m *model) box() string {
 	d := m.dialog
 	width := boxWidth

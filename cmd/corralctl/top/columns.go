@@ -60,7 +60,8 @@ var columns = []column{
 	{"workspace", "WORKSPACE", 12, 48, false, true, unsorted, func(_ *model, r *row) (string, string) { return wording.Place(r.Session, wording.Workspace), "" }, nil},
 }
 
-// dropped are the columns in the order in which they give way on a narrow terminal; ID stays to the last.
+// dropped are the columns in the order in which they give way on a narrow terminal; ID stays to the
+// last.
 var dropped = []string{
 	"workspace", "tasks", "graph", "description", "labels", "branch", "login", "total", "waiting", "memory", "cpu", "agent", "since", "activity", "state",
 }
@@ -75,7 +76,8 @@ func columnNamed(name string) *column {
 	return nil
 }
 
-// isShown reports whether the column was chosen. The id always is: without it no row can be snapshot from another.
+// isShown reports whether the column was chosen. The id always is: without it no row can be
+// snapshot from another.
 func (s settings) isShown(c column) bool {
 	if len(s.Columns) == 0 || c.name == "id" {
 		return c.usual
@@ -89,7 +91,8 @@ func anyRow(has func(*row) bool) func(*model) bool {
 
 func processorTime(v *values) uint64 { return v.cpuTime }
 
-// anyCounter reports whether the system gives a counter. Until the counters of one live session were read, it is expected to.
+// anyCounter reports whether the system gives a counter. Until the counters of one live session
+// were read, it is expected to.
 func anyCounter(counter func(*values) uint64) func(*model) bool {
 	return func(m *model) bool {
 		live, known := false, false
@@ -113,8 +116,8 @@ func lastRun(s client.Session, now time.Time) uint64 {
 	return end - min(s.ExecMainStartTimestamp, end)
 }
 
-// count notes what the runs before the last one took: the sum is read with the session, and no signal
-// says that it has grown.
+// count notes what the runs before the last one took: the sum is read with the session, and no
+// signal says that it has grown.
 func (r *row) count(s client.Session, now time.Time) {
 	switch {
 	case r.Id == "" && wording.Available(s.TotalRuntimeUSec):

@@ -63,7 +63,8 @@ var signals = []signal{
 	{"SIGWINCH", int32(unix.SIGWINCH), "makes it draw its screen again"},
 }
 
-// What is typed or pasted is bounded: a longer text belongs in a file. The lines are those that a textarea takes.
+// What is typed or pasted is bounded: a longer text belongs in a file. The lines are those that a
+// textarea takes.
 const (
 	maxTyped = 256 << 10 // bytes
 	maxLines = 5000
@@ -106,7 +107,8 @@ func (m *model) openColumns() {
 	m.dialog = d
 }
 
-// newArea is an input of several lines with a cursor that does not blink: nothing is drawn while nothing happens.
+// newArea is an input of several lines with a cursor that does not blink: nothing is drawn while
+// nothing happens.
 func newArea() textarea.Model {
 	area := textarea.New()
 	area.Prompt, area.ShowLineNumbers, area.CharLimit, area.MaxHeight, area.MaxWidth = "", false, 0, 0, 0
@@ -185,7 +187,8 @@ func (m *model) answer(pressed tea.KeyPressMsg) []effect {
 	return nil
 }
 
-// closeDialog gives the keys back to the list. A key that was pressed twice by accident answers no question there.
+// closeDialog gives the keys back to the list. A key that was pressed twice by accident answers no
+// question there.
 func (m *model) closeDialog() {
 	m.dialog = nil
 	m.unread = m.time().Add(guardTime)

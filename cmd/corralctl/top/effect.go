@@ -2,7 +2,8 @@ package top
 
 import "time"
 
-// An effect is something that the model wants to have done outside of it. It comes back as the message that is named beside it.
+// An effect is something that the model wants to have done outside of it. It comes back as the
+// message that is named beside it.
 type effect interface{ effect() }
 
 type (
@@ -68,7 +69,8 @@ type (
 		id   string
 	} // attached
 
-	// doubt finds out why a terminal was left with an error: where its session is gone, it has ended under who had joined it.
+	// doubt finds out why a terminal was left with an error: where its session is gone, it has ended
+	// under who had joined it.
 	doubt struct {
 		id  string
 		err error
@@ -100,7 +102,8 @@ func (c call) is(other call) bool {
 	return c.verb == other.verb && c.id == other.id && c.text == other.text
 }
 
-// verb is one of the things that can be done with a session. Its text is the verb of a message about it.
+// verb is one of the things that can be done with a session. Its text is the verb of a message
+// about it.
 type verb string
 
 const (
@@ -133,7 +136,8 @@ const (
 	diff     verb = "show the changes of"
 )
 
-// texts are the texts about a verb: while it is carried out, and once it is done, each followed by the session's id.
+// texts are the texts about a verb: while it is carried out, and once it is done, each followed by
+// the session's id.
 var texts = map[verb]struct{ doing, done string }{
 	start: {"Starting", "Started"}, stop: {"Stopping", "Stopped"}, resume: {"Resuming", "Resumed"}, restart: {"Restarting", "Restarted"},
 	suspend: {"Suspending", "Suspended"}, freeze: {"Freezing", "Froze"}, thaw: {"Thawing", "Thawed"}, archive: {"Archiving", "Archived"},

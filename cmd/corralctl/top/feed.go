@@ -20,17 +20,19 @@ type news struct {
 	lost    bool            // there is no connection any more: no news will follow
 }
 
-// snapshot is a session as signals describe it. Details that they do not carry, its control group and what its agent asks, are read once for each
-// detail number, if they are to be shown.
+// snapshot is a session as signals describe it. Details that they do not carry, its control group
+// and what its agent asks, are read once for each detail number, if they are to be shown.
 type snapshot struct {
 	client.Session
 	detail uint64
 }
 
-// feed follows the daemon's signals. It collects changes until the model takes them, each session once however often it changed: while nobody
-// wants anything, as long as a session is attached to, it grows no further than the sessions do.
+// feed follows the daemon's signals. It collects changes until the model takes them, each session
+// once however often it changed: while nobody wants anything, as long as a session is attached to,
+// it grows no further than the sessions do.
 //
-// All that it reads it reads between two signals, so that an answer is never older than what was reported before.
+// All that it reads it reads between two signals, so that an answer is never older than what was
+// reported before.
 type feed struct {
 	bus     *client.Client
 	events  <-chan client.Event
@@ -159,7 +161,8 @@ func (f *feed) apply(e client.SessionChanged) {
 	f.changed[e.ID] = true
 }
 
-// applyManager keeps what is shown of the daemon. Its counts change with nearly every session, and are not: the sessions themselves are counted.
+// applyManager keeps what is shown of the daemon. Its counts change with nearly every session, and
+// are not: the sessions themselves are counted.
 func (f *feed) applyManager(e client.ManagerChanged) {
 	before := f.manager
 	if e.Properties.Decode(&f.manager) != nil || before.Lingering == f.manager.Lingering && before.ShuttingDown == f.manager.ShuttingDown {

@@ -84,7 +84,8 @@ func (m *model) offer(message agents) {
 	}
 }
 
-// isShown reports whether a field is part of the form as it is filled in: a command has a command line and no prompt.
+// isShown reports whether a field is part of the form as it is filled in: a command has a command
+// line and no prompt.
 func (d *dialog) isShown(field int) bool {
 	f := d.fields[agentField]
 	command := len(f.choices) > 0 && f.choices[f.choice] == "command"
@@ -137,7 +138,8 @@ func (f *field) choose(key string) {
 	}
 }
 
-// createFrom creates the session. The form stays until that has succeeded: a prompt is not to be typed twice.
+// createFrom creates the session. The form stays until that has succeeded: a prompt is not to be
+// typed twice.
 func (m *model) createFrom(d *dialog) []effect {
 	agent := d.fields[agentField]
 	if len(agent.choices) == 0 {

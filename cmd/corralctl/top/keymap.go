@@ -128,7 +128,8 @@ func (m *model) press(pressed tea.KeyPressMsg) []effect {
 	return nil
 }
 
-// do does what a key is for. What acts on a session is refused while there is no daemon, and just after the selection has moved by itself.
+// do does what a key is for. What acts on a session is refused while there is no daemon, and just
+// after the selection has moved by itself.
 func (m *model) do(b binding) []effect {
 	if b.view != nil {
 		return b.view(m)

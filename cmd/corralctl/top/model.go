@@ -10,7 +10,8 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// model holds what the screen shows and decides what each key does. It performs nothing itself: update takes a message and returns the effects to carry out.
+// model holds what the screen shows and decides what each key does. It performs nothing itself:
+// update takes a message and returns the effects to carry out.
 type model struct {
 	host      string // as the header shows it
 	leaveKey  string // tmux\'s name of the key that ends the pass-through mode
@@ -132,8 +133,9 @@ func (m *model) apply(message any) (effects []effect, byPerson bool) {
 	return effects, false
 }
 
-// guardTime is how long keys that act on a session are refused after the selection has moved by itself, and keys that answer a question after the question
-// has changed: nobody can have read it yet, so the key was meant for what was there before.
+// guardTime is how long keys that act on a session are refused after the selection has moved by
+// itself, and keys that answer a question after the question has changed: nobody can have read it
+// yet, so the key was meant for what was there before.
 const guardTime = 400 * time.Millisecond
 
 // asked is what a session asks.
@@ -153,7 +155,8 @@ func (m *model) asked() asked {
 
 func (r *row) asked() asked { return asked{r.Id, r.Attention, r.question, r.AttentionTimestamp} }
 
-// isOutdated reports whether what a person has read is no longer what is asked. The text of a question is known a moment after the question.
+// isOutdated reports whether what a person has read is no longer what is asked. The text of a
+// question is known a moment after the question.
 func (a asked) isOutdated(now asked) bool {
 	if a.question == "" {
 		now.question = ""
@@ -161,7 +164,8 @@ func (a asked) isOutdated(now asked) bool {
 	return a.id != "" && a != now
 }
 
-// guarded says why a key that acts on the selected session is ignored at this moment, "" if it is not.
+// guarded says why a key that acts on the selected session is ignored at this moment, "" if it is
+// not.
 func (m *model) guarded(answers bool) string {
 	now := m.time()
 	switch {
@@ -270,8 +274,9 @@ func (m *model) measured(message measured) {
 	}
 }
 
-// targets are the sessions whose counters are wanted: those on the screen. Only an order by counters needs them of all sessions, and only on this
-// machine, where that means to read some files.
+// targets are the sessions whose counters are wanted: those on the screen. Only an order by
+// counters needs them of all sessions, and only on this machine, where that means to read some
+// files.
 func (m *model) targets() []target {
 	rows := m.window()
 	if m.sort.byUsage() && !m.remote {
@@ -346,8 +351,8 @@ func (m *model) selected() *row {
 	return m.rows[m.chosen]
 }
 
-// arrange filters, sorts and groups the rows. The selection stays on its session. Where the session is gone, or was answered and has moved away, the
-// selection stays at its place in the list.
+// arrange filters, sorts and groups the rows. The selection stays on its session. Where the session
+// is gone, or was answered and has moved away, the selection stays at its place in the list.
 func (m *model) arrange() {
 	m.order = m.order[:0]
 	for _, r := range m.rows {
@@ -383,7 +388,8 @@ func (m *model) selectBy(place int) {
 	m.choose(place)
 }
 
-// settle keeps the selection in place once the session needs nobody any more: what follows answers it.
+// settle keeps the selection in place once the session needs nobody any more: what follows answers
+// it.
 func (m *model) settle(r *row) {
 	if r.Id == m.chosen && needsPerson(r) {
 		m.settled = r.Id

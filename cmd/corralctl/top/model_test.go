@@ -72,8 +72,8 @@ func house(width, height int) *model {
 	return m
 }
 
-// TestTop_ShowsFinishedTurns: with a count of their own, before what needs nobody, and until a person has seen
-// them.
+// TestTop_ShowsFinishedTurns: with a count of their own, before what needs nobody, and until a
+// person has seen them.
 func TestTop_ShowsFinishedTurns(t *testing.T) {
 	m := house(160, 24)
 	s := m.rows["api"].Session
@@ -240,7 +240,8 @@ func TestSelection_FollowsASessionThatMoves(t *testing.T) {
 	assert.Equal(t, "docs", m.chosen, "the one that takes its place")
 }
 
-// While a session is attached to, what happens gathers: a new one has begun to run by the time that it is told of, and its control group came to be after it was read.
+// While a session is attached to, what happens gathers: a new one has begun to run by the time that
+// it is told of, and its control group came to be after it was read.
 func TestInspect_ReadsTheControlGroupOfANewSession(t *testing.T) {
 	m := house(80, 24)
 	late := client.Session{Id: "docs-2", Agent: "claude", State: "running", Activity: "working", AgentAlive: true, SessionAlive: true, Timestamp: ago(time.Minute), NRuns: 1}

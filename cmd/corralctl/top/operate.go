@@ -50,7 +50,8 @@ type click struct {
 // doubleTime is within which two clicks on the same session are a double click.
 const doubleTime = 400 * time.Millisecond
 
-// clicked selects what is clicked on, attaches to it after a second click, and sorts by a column whose title is clicked on.
+// clicked selects what is clicked on, attaches to it after a second click, and sorts by a column
+// whose title is clicked on.
 func (m *model) clicked(mouse tea.MouseClickMsg) []effect {
 	if mouse.Button != tea.MouseLeft || m.dialog != nil || m.through != nil {
 		return nil

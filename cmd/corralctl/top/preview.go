@@ -10,7 +10,8 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// The screen is read again at most once in lookPause, sooner after a key was sent to it; another session's is read once the selection has rested on it.
+// The screen is read again at most once in lookPause, sooner after a key was sent to it; another
+// session's is read once the selection has rested on it.
 const (
 	lookPause   = 500 * time.Millisecond
 	keyPause    = 60 * time.Millisecond
@@ -20,8 +21,9 @@ const (
 // historyLines is how many lines are read once a person scrolls.
 const historyLines = 2000
 
-// preview is the screen of the selected session. It is read when another session is selected and when a signal says that it may have changed; of a
-// session that works, or that keys are sent to, again after each pause. While a person scrolls in it, it stays as it is.
+// preview is the screen of the selected session. It is read when another session is selected and
+// when a signal says that it may have changed; of a session that works, or that keys are sent to,
+// again after each pause. While a person scrolls in it, it stays as it is.
 type preview struct {
 	id       string // whose screen it is, "" for none
 	lines    int    // that were asked for
@@ -83,7 +85,8 @@ func (m *model) wantPreview() []effect {
 	return []effect{pause{r.Id, after}}
 }
 
-// hasScreen reports whether the session's screen can be read. The tmux server of a frozen session does not answer.
+// hasScreen reports whether the session's screen can be read. The tmux server of a frozen session
+// does not answer.
 func (r *row) hasScreen() bool { return r.SessionAlive && !r.Frozen }
 
 // due reads the screen of the session after the pause, if it is still the one that is shown.
@@ -143,8 +146,9 @@ func (m *model) scrollPreview(lines int) {
 	}
 }
 
-// screenLines returns the lines of a screen, of at most width columns. Of escape sequences only colours and other looks of text are left, and each
-// line begins with those that its first character has: it can be put anywhere.
+// screenLines returns the lines of a screen, of at most width columns. Of escape sequences only
+// colours and other looks of text are left, and each line begins with those that its first
+// character has: it can be put anywhere.
 func screenLines(screen string, width int) []string {
 	lines := strings.Split(strings.TrimRight(screen, "\n"), "\n")
 	var looks string // the sequences that are in force, as they came
@@ -167,7 +171,8 @@ const (
 	maxLooks = 256 // bytes of sequences that are carried from line to line; who has more has not reset for too long
 )
 
-// harmless returns a line with nothing in it but text and SGR sequences, beginning with those of looks, and those that are in force at its end.
+// harmless returns a line with nothing in it but text and SGR sequences, beginning with those of
+// looks, and those that are in force at its end.
 func harmless(line, looks string) (clean, after string) {
 	var b strings.Builder
 	b.WriteString(looks)
@@ -207,7 +212,8 @@ func isSGR(seq string) bool {
 	return strings.Trim(numbers[:len(numbers)-1], "0123456789;:") == ""
 }
 
-// resets reports whether an SGR sequence begins with a reset, so that what came before it does not matter.
+// resets reports whether an SGR sequence begins with a reset, so that what came before it does not
+// matter.
 func resets(seq string) bool {
 	first, _, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(seq, "\x1b["), "m"), ";")
 	return strings.Trim(first, "0") == ""

@@ -31,7 +31,8 @@ func (r *runner) commands(effects []effect) tea.Cmd {
 	return tea.Batch(commands...)
 }
 
-// gathering is how long after news the next are left to gather: a thousand exits at once are a few pictures, not a thousand.
+// gathering is how long after news the next are left to gather: a thousand exits at once are a few
+// pictures, not a thousand.
 const gathering = 30 * time.Millisecond
 
 func (r *runner) command(e effect) tea.Cmd {
@@ -176,7 +177,8 @@ func (r *runner) attach(a attach) tea.Msg {
 	})()
 }
 
-// doubt keeps the error only if the session could still be joined. One that is being stopped may have its terminal no more before that is known.
+// doubt keeps the error only if the session could still be joined. One that is being stopped may
+// have its terminal no more before that is known.
 func (r *runner) doubt(d doubt) tea.Msg {
 	s, err := r.bus.Session(r.ctx, d.id)
 	if err == nil && (!s.SessionAlive || s.State == "stopping") || dbusapi.ShortErrorName(err) == dbusapi.UnknownObject || dbusapi.ShortErrorName(err) == dbusapi.NoSuchSession {

@@ -16,7 +16,8 @@ import (
 	"github.com/corrald/corral/internal/proc"
 )
 
-// readGroups reads the counters of control groups of this machine. leftovers counts the processes that are left of an ended session.
+// readGroups reads the counters of control groups of this machine. leftovers counts the processes
+// that are left of an ended session.
 func readGroups(targets []target, leftovers func(group string) int) measured {
 	m := measured{values: make([]values, 0, len(targets))}
 	root, err := proc.CgroupRoot()
@@ -36,7 +37,8 @@ func readGroups(targets []target, leftovers func(group string) int) measured {
 
 const unknown = math.MaxUint64 // as on the bus: the counter cannot be had
 
-// read reads the counters of a control group. Which of them there are depends on the controllers that the user has been given.
+// read reads the counters of a control group. Which of them there are depends on the controllers
+// that the user has been given.
 func (v *values) read(directory string) {
 	v.memory, v.cpuTime, v.tasks = unknown, unknown, unknown
 	stat, err := proc.ReadFile(filepath.Join(directory, "cpu.stat"))
@@ -70,7 +72,8 @@ func readCounter(path string) uint64 {
 	return n
 }
 
-// askGroups asks the daemon for the counters, where the control groups are those of another machine.
+// askGroups asks the daemon for the counters, where the control groups are those of another
+// machine.
 func askGroups(ctx context.Context, bus *client.Client, targets []target) measured {
 	m := measured{values: make([]values, len(targets))}
 	var asked sync.WaitGroup

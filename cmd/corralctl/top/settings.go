@@ -30,7 +30,8 @@ const (
 
 const maxSettings = 64 << 10 // bytes of the file
 
-// loadSettings reads the settings. A file that is missing or damaged means the usual ones; so does each value in it that is not valid.
+// loadSettings reads the settings. A file that is missing or damaged means the usual ones; so does
+// each value in it that is not valid.
 func loadSettings(path string) settings {
 	var s settings
 	content, err := safefile.Read(path, maxSettings)

@@ -55,7 +55,8 @@ const (
 	archived = 10
 )
 
-// urgency is 0 for the session that needs a person most. What a person has seen needs nobody, but for a question: its agent waits until it is answered.
+// urgency is 0 for the session that needs a person most. What a person has seen needs nobody, but
+// for a question: its agent waits until it is answered.
 func urgency(r *row) int {
 	attention := r.Attention != "" && !seen(r)
 	switch {

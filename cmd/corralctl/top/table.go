@@ -44,7 +44,8 @@ func (m *model) table() []string {
 	return lines
 }
 
-// position says which sessions of a list that is longer than the screen are on it, "" where all are.
+// position says which sessions of a list that is longer than the screen are on it, "" where all
+// are.
 func (m *model) position() string {
 	rows := m.window()
 	if len(rows) == len(m.order) || len(rows) == 0 {
@@ -123,7 +124,8 @@ func shorten(c column, r *row, text string, width int) string {
 	return text
 }
 
-// widths are those of the columns, 0 for one that is left out: not chosen, without a value in any row, or without room.
+// widths are those of the columns, 0 for one that is left out: not chosen, without a value in any
+// row, or without room.
 func (m *model) widths() []int {
 	widths := make([]int, len(columns))
 	room := m.width - dotWidth + 1 // no space is needed behind the last

@@ -11,8 +11,9 @@ import (
 	"github.com/corrald/corral/internal/keys"
 )
 
-// through is the pass-through mode: each key that is pressed goes to one session. The session never changes while the mode lasts, and nothing but
-// the leave key ends it: after the session has ended, keys go nowhere. They never reach the list, where they would mean something else.
+// through is the pass-through mode: each key that is pressed goes to one session. The session never
+// changes while the mode lasts, and nothing but the leave key ends it: after the session has ended,
+// keys go nowhere. They never reach the list, where they would mean something else.
 type through struct {
 	id      string
 	created uint64 // tells the session from a later one of the same id
@@ -174,7 +175,8 @@ var specialKeys = map[rune]string{
 	tea.KeyF7: "F7", tea.KeyF8: "F8", tea.KeyF9: "F9", tea.KeyF10: "F10", tea.KeyF11: "F11", tea.KeyF12: "F12",
 }
 
-// tmuxKeys are tmux's names for what was pressed: several where an input method brings several characters at once, none for a key that tmux does not know.
+// tmuxKeys are tmux's names for what was pressed: several where an input method brings several
+// characters at once, none for a key that tmux does not know.
 func tmuxKeys(key tea.Key) []string {
 	const modifiers = tea.ModCtrl | tea.ModAlt | tea.ModMeta
 	if key.Text != "" && key.Mod&modifiers == 0 {

@@ -1,7 +1,9 @@
-// Package top is corralctl top: all sessions on a full screen, live. What it shows comes from the daemon's signals; only what signals do not carry is
-// read, and only while it is on the screen: the counters of control groups, from the kernel, and the screen of the selected session.
+// Package top is corralctl top: all sessions on a full screen, live. What it shows comes from the
+// daemon's signals; only what signals do not carry is read, and only while it is on the screen: the
+// counters of control groups, from the kernel, and the screen of the selected session.
 //
-// The model decides what is shown and what each key does, and performs nothing itself: it takes messages and returns effects. Run carries them out.
+// The model decides what is shown and what each key does, and performs nothing itself: it takes
+// messages and returns effects. Run carries them out.
 package top
 
 import (
@@ -27,7 +29,8 @@ type Options struct {
 
 	// AttachCommand is a command that joins a session's terminal.
 	AttachCommand func(ctx context.Context, id string) (*exec.Cmd, error)
-	// ShowCommand is a command that shows in a pager what a verb of corralctl prints about a session: logs, why, status or diff.
+	// ShowCommand is a command that shows in a pager what a verb of corralctl prints about a session:
+	// logs, why, status or diff.
 	ShowCommand func(verb, id string) *exec.Cmd
 	// Create creates a session and starts it.
 	Create func(ctx context.Context, spec NewSession) (id string, err error)
@@ -40,8 +43,9 @@ type Options struct {
 // Sortings are what rows can be ordered by.
 func Sortings() []string { return sortings }
 
-// Run shows the sessions on the terminal of stdin and stdout until the user has seen enough. Errors: what the client returned where there is no daemon
-// at the beginning, or that the connection was lost.
+// Run shows the sessions on the terminal of stdin and stdout until the user has seen enough.
+// Errors: what the client returned where there is no daemon at the beginning, or that the
+// connection was lost.
 func Run(ctx context.Context, bus *client.Client, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -69,7 +73,8 @@ func Run(ctx context.Context, bus *client.Client, o Options) error {
 	return err
 }
 
-// frames are drawn a second at most: no more than a slow line can take, and still at once for the eye.
+// frames are drawn a second at most: no more than a slow line can take, and still at once for the
+// eye.
 const frames = 30
 
 // screen is the model as bubbletea wants it.

@@ -17,7 +17,8 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// asking is a model with sessions that wait for a permission, a question, and a person who has to read what they did, and some that need nobody.
+// asking is a model with sessions that wait for a permission, a question, and a person who has to
+// read what they did, and some that need nobody.
 func asking() *model {
 	m := house(100, 30)
 	live := func(id, activity, attention string) client.Session {
@@ -187,7 +188,8 @@ func TestMarks_ActOnAllAfterAConfirmationThatNamesThem(t *testing.T) {
 	assert.Empty(t, m.marked)
 }
 
-// TestMarks_ApproveOnlyWhatWasConfirmed: a session that asks for something else while the confirmation is shown is not answered.
+// TestMarks_ApproveOnlyWhatWasConfirmed: a session that asks for something else while the
+// confirmation is shown is not answered.
 func TestMarks_ApproveOnlyWhatWasConfirmed(t *testing.T) {
 	m := asking()
 	press(m, "space", "space")
@@ -202,7 +204,8 @@ func TestMarks_ApproveOnlyWhatWasConfirmed(t *testing.T) {
 	assert.Equal(t, []string{"approve proj46"}, reply(m, effects))
 }
 
-// TestDialog_IgnoresALaterSessionOfTheSameID: one that is removed while a dialog about it is open, and one that was created then.
+// TestDialog_IgnoresALaterSessionOfTheSameID: one that is removed while a dialog about it is open,
+// and one that was created then.
 func TestDialog_IgnoresALaterSessionOfTheSameID(t *testing.T) {
 	for _, keys := range [][2][]string{{{"s", "1"}, {"enter"}}, {{"K"}, {"enter"}}, {{"R"}, {"y"}}} {
 		m := asking()
@@ -253,7 +256,8 @@ func TestPassThrough_KeysReachOneSessionOnly(t *testing.T) {
 	assert.Empty(t, keysFor(press(m, "1")))
 }
 
-// What ends the session of the mode does not give keys to the list, where they would mean something else.
+// What ends the session of the mode does not give keys to the list, where they would mean something
+// else.
 func TestPassThrough_DropsKeysOnceTheSessionIsGone(t *testing.T) {
 	for name, end := range map[string]func(m *model){
 		"ended": func(m *model) {
@@ -499,7 +503,8 @@ func TestColumns_TotalTimeGrowsWithTheRuns(t *testing.T) {
 	assert.Equal(t, "2m 20s", total(&r, 510), "a third run")
 }
 
-// TestBottomLine_OffersNoInputKeysForEndedSessions that only a running agent takes, although tmux still shows its screen.
+// TestBottomLine_OffersNoInputKeysForEndedSessions that only a running agent takes, although tmux
+// still shows its screen.
 func TestBottomLine_OffersNoInputKeysForEndedSessions(t *testing.T) {
 	m := house(100, 30)
 	m.update(news{all: true, manager: &client.Manager{}, changed: tell(1,

@@ -51,8 +51,8 @@ func (u *usage) memoryOr(otherwise uint64) uint64 {
 
 var bars = []rune("▁▂▃▄▅▆▇█")
 
-// sparkline draws the last samples, one a column, the latest at the right. A session that hardly does anything is not blown up: the full height is at
-// least a quarter of a processor.
+// sparkline draws the last samples, one a column, the latest at the right. A session that hardly
+// does anything is not blown up: the full height is at least a quarter of a processor.
 func (u *usage) sparkline(width int) string {
 	samples := u.history[max(0, len(u.history)-width):]
 	top := 0.25

@@ -35,7 +35,8 @@ func (m *model) bottomHeight() int {
 	return 1
 }
 
-// bodyHeight is how many lines list and preview have together, between the two lines of header and titles and those at the bottom.
+// bodyHeight is how many lines list and preview have together, between the two lines of header and
+// titles and those at the bottom.
 func (m *model) bodyHeight() int { return max(1, m.height-2-m.bottomHeight()) }
 
 // hasPreview reports whether the preview is shown.
@@ -54,7 +55,8 @@ func (m *model) previewHeight() int {
 	return max(0, m.bodyHeight()-m.tableHeight()-1)
 }
 
-// tableHeight is how many lines of the list there is room for: if there is a preview, what that leaves, less if there are not so many sessions.
+// tableHeight is how many lines of the list there is room for: if there is a preview, what that
+// leaves, less if there are not so many sessions.
 func (m *model) tableHeight() int {
 	body := m.bodyHeight()
 	switch {
@@ -205,7 +207,8 @@ func (m *model) previewTitle(r *row) string {
 	return paint(wording.Dim, cut(title+strings.Repeat("─", max(0, m.width-ansi.StringWidth(title)-ansi.StringWidth(position)))+position, m.width))
 }
 
-// why says in a line of its own what there may be no room for in the list: what the agent asks and since when, or how it ended.
+// why says in a line of its own what there may be no room for in the list: what the agent asks and
+// since when, or how it ended.
 func (m *model) why(r *row) (text, colour string) {
 	switch {
 	case waitsForPerson(r):
@@ -286,7 +289,8 @@ func (m *model) taskLine() string {
 
 const filterTitle = "Filter: "
 
-// keyLine is the last line: what is typed into the filter, else the keys that fit, the most useful first.
+// keyLine is the last line: what is typed into the filter, else the keys that fit, the most useful
+// first.
 func (m *model) keyLine() string {
 	if t := m.through; t != nil {
 		text := m.leaveName() + " leaves; every other key goes to " + t.id
@@ -305,7 +309,8 @@ func (m *model) keyLine() string {
 	return line + keysOf("  ", m.width-ansi.StringWidth(line), m.offered()...)
 }
 
-// keysOf is a line of those keys that there is room for, and what they do. A help.Model with a width would go on beyond it where its ellipsis has no room.
+// keysOf is a line of those keys that there is room for, and what they do. A help.Model with a
+// width would go on beyond it where its ellipsis has no room.
 func keysOf(separator string, width int, keys ...key.Binding) string {
 	n, used := 0, -len(separator)
 	for _, k := range keys {

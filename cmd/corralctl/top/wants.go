@@ -2,7 +2,8 @@ package top
 
 import "github.com/corrald/corral/cmd/corralctl/wording"
 
-// waitsForPerson reports whether the agent has asked something, or has ended its turn, and has not been answered.
+// waitsForPerson reports whether the agent has asked something, or has ended its turn, and has not
+// been answered.
 func waitsForPerson(r *row) bool { return wording.Waits(r.Session) || wording.TurnEnded(r.Session) }
 
 // waitsForPermission reports whether approve and deny answer what the agent asks.

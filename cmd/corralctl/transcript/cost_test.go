@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// costly are the streams that cost the most for a byte: what comes first, and what then comes again and again.
+// costly are the streams that cost the most for a byte: what comes first, and what then comes again
+// and again.
 var costly = map[string]struct{ first, again string }{
 	"plain text":                        {"", "one line of what an agent says\r\n"},
 	"wide characters":                   {"", "漢字漢字漢字\r\n"},
@@ -63,8 +64,9 @@ func init() {
 	}
 }
 
-// TestTheCostOfAByteIsBounded: what a byte costs does not depend on what came before it, so that a log of any content can be read to its end. What is
-// measured is the processor's time, which another's load does not change.
+// TestTheCostOfAByteIsBounded: what a byte costs does not depend on what came before it, so that a
+// log of any content can be read to its end. What is measured is the processor's time, which
+// another's load does not change.
 func TestTheCostOfAByteIsBounded(t *testing.T) {
 	const size, limit = 128 << 10, 40 * time.Microsecond // for a byte; with the race detector the costliest takes a third of it
 	for name, c := range costly {

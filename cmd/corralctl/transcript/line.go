@@ -51,7 +51,8 @@ func (l *line) blank() bool {
 	return true
 }
 
-// reset makes a new line of one that nobody needs any more. To make room is what the shortest sequences can ask for the most of.
+// reset makes a new line of one that nobody needs any more. To make room is what the shortest
+// sequences can ask for the most of.
 func (l *line) reset() {
 	cells := l.cells[:0]
 	if cap(cells) > 2*maxColumn {

@@ -48,7 +48,8 @@ func (o *output) bound() {
 	}
 }
 
-// screen is the lines that an agent can still write over, of which the last are what its terminal shows. Lines that leave it are passed on.
+// screen is the lines that an agent can still write over, of which the last are what its terminal
+// shows. Lines that leave it are passed on.
 type screen struct {
 	out         *output
 	lines       []*line // those between its length and its capacity, as far as there are any, are used again
@@ -118,7 +119,8 @@ func (s *screen) drop(n int) {
 	s.row -= n
 }
 
-// showAbove passes on all lines above the cursor. What is changed later of them is passed on once more.
+// showAbove passes on all lines above the cursor. What is changed later of them is passed on once
+// more.
 func (s *screen) showAbove() {
 	for _, l := range s.lines[:s.row] {
 		if !l.told || l.changed {
@@ -181,7 +183,8 @@ func (s *screen) bound() {
 	}
 }
 
-// resize gives the terminal another size, as it is for the program from now on. What was written before stays as it is.
+// resize gives the terminal another size, as it is for the program from now on. What was written
+// before stays as it is.
 func (s *screen) resize(columns, rows int) {
 	s.sized = rows > 0
 	if s.sized {
@@ -196,7 +199,8 @@ func (s *screen) resize(columns, rows int) {
 	s.top, s.bottom = 0, 0
 }
 
-// address moves the cursor to a place on the terminal. Programs that ask for a far one want to know how large it is.
+// address moves the cursor to a place on the terminal. Programs that ask for a far one want to know
+// how large it is.
 func (s *screen) address(row, column int) {
 	if row >= s.height && row < maxRows && !s.sized {
 		s.height = row + 1
@@ -237,7 +241,8 @@ func (s *screen) reverse() {
 	s.up(1)
 }
 
-// scroll passes on the first n of the lines from first to last, after those that have left the screen, and makes room at their end.
+// scroll passes on the first n of the lines from first to last, after those that have left the
+// screen, and makes room at their end.
 func (s *screen) scroll(first, last, n int) {
 	if left := min(s.base(), s.row, first); left > 0 {
 		s.drop(left)
@@ -330,7 +335,8 @@ func (s *screen) above() {
 	s.erase(0, s.column+1)
 }
 
-// width is how many columns a character takes; none is that of one that combines with the one before.
+// width is how many columns a character takes; none is that of one that combines with the one
+// before.
 func width(r rune) int {
 	if r < 0x300 {
 		return 1
@@ -341,7 +347,8 @@ func width(r rune) int {
 // put writes a character at the cursor.
 func (s *screen) put(r rune) { s.putWide(r, width(r)) }
 
-// putAgain writes a character n times, to the end of the line at most, as tmux does. Of one that combines with another, more would not be seen.
+// putAgain writes a character n times, to the end of the line at most, as tmux does. Of one that
+// combines with another, more would not be seen.
 func (s *screen) putAgain(r rune, n int) {
 	last := maxColumn
 	if s.width > 0 {
@@ -386,7 +393,8 @@ func (s *screen) putWide(r rune, width int) {
 	}
 }
 
-// makeRoom goes on in the next line if a character does not fit into this one, as the terminal does: once there is such a character, and not before.
+// makeRoom goes on in the next line if a character does not fit into this one, as the terminal
+// does: once there is such a character, and not before.
 func (s *screen) makeRoom(width int) {
 	switch {
 	case s.column+width <= s.width || width > s.width:

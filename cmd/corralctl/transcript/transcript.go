@@ -10,15 +10,20 @@ import (
 // maxParams is how many bytes of a sequence's parameters are read.
 const maxParams = 64
 
-// Transcript turns what an agent wrote to its terminal into the text that a person who scrolls back in that terminal would read: a progress bar in
-// its last state, the final lines of what was painted again and again, in their order. It is a terminal whose lines are not lost when they
-// leave the screen but passed on. What it passes on has no control characters but newlines and tabs. Close it after the last Write.
+// Transcript turns what an agent wrote to its terminal into the text that a person who scrolls back
+// in that terminal would read: a progress bar in its last state, the final lines of what was
+// painted again and again, in their order. It is a terminal whose lines are not lost when they
+// leave the screen but passed on. What it passes on has no control characters but newlines and
+// tabs. Close it after the last Write.
 //
-// A line that is longer than the terminal is wide goes on in the next one there, and is one line here. Where the size is not known (Resize), no line is
-// too long: a program that relies on the terminal to begin another one and then goes up in the lines that came of it is not followed exactly. What
-// leaves a full screen program's (alternate) screen is passed on too, and what is there when it ends, because some agents show nothing elsewhere.
+// A line that is longer than the terminal is wide goes on in the next one there, and is one line
+// here. Where the size is not known (Resize), no line is too long: a program that relies on the
+// terminal to begin another one and then goes up in the lines that came of it is not followed
+// exactly. What leaves a full screen program's (alternate) screen is passed on too, and what is
+// there when it ends, because some agents show nothing elsewhere.
 //
-// The sequences are those of ECMA-48 and xterm's ctlseqs: CSI, OSC, DCS, SOS, PM, APM, SS2, SS3, two-byte escapes, and C1 controls encoded as UTF-8.
+// The sequences are those of ECMA-48 and xterm's ctlseqs: CSI, OSC, DCS, SOS, PM, APM, SS2, SS3,
+// two-byte escapes, and C1 controls encoded as UTF-8.
 type Transcript struct {
 	screen
 	main    *screen // while the program has the alternate screen: the other one
@@ -71,7 +76,8 @@ func (l *Transcript) Write(p []byte) (int, error) {
 	return n, l.out.flush()
 }
 
-// Resize gives the terminal the size that it has from here on in what the agent wrote; zeros are for a size that is not known.
+// Resize gives the terminal the size that it has from here on in what the agent wrote; zeros are
+// for a size that is not known.
 func (l *Transcript) Resize(columns, rows int) {
 	l.resize(columns, rows)
 	if l.main != nil {
@@ -79,7 +85,8 @@ func (l *Transcript) Resize(columns, rows int) {
 	}
 }
 
-// Flush passes on the lines above the cursor, for who wants to read along. What is changed later of them is passed on once more.
+// Flush passes on the lines above the cursor, for who wants to read along. What is changed later of
+// them is passed on once more.
 func (l *Transcript) Flush() error {
 	if l.main == nil {
 		l.showAbove()
@@ -210,7 +217,8 @@ func (l *Transcript) escape(r rune) {
 	}
 }
 
-// command handles a character of an OSC. A newline ends it too: none is part of one, and what follows an unfinished one would be lost otherwise.
+// command handles a character of an OSC. A newline ends it too: none is part of one, and what
+// follows an unfinished one would be lost otherwise.
 func (l *Transcript) command(r rune) {
 	switch r {
 	case bel, st:
@@ -385,7 +393,8 @@ func (l *Transcript) eraseScreen() {
 	}
 }
 
-// param is the sequence's i-th number, 0 if it has none; a great one is as good as the greatest column.
+// param is the sequence's i-th number, 0 if it has none; a great one is as good as the greatest
+// column.
 func (l *Transcript) param(i int) int {
 	n := 0
 	for _, c := range l.params {

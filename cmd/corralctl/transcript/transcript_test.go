@@ -143,9 +143,10 @@ func TestReadingALongLineAlong(t *testing.T) {
 	require.NoError(t, transcript.Close())
 }
 
-// TestStreams: what programs write to a terminal, and what is to be read of it. Those of bash, readline, htop, less and vim were recorded, that of
-// readline with the sizes that its terminal had; claude (an agent that
-// paints its prompt again and again), progress (npm and cargo) and region (apt) are imitations, made of the sequences that these programs use.
+// TestStreams: what programs write to a terminal, and what is to be read of it. Those of bash,
+// readline, htop, less and vim were recorded, that of readline with the sizes that its terminal
+// had; claude (an agent that paints its prompt again and again), progress (npm and cargo) and
+// region (apt) are imitations, made of the sequences that these programs use.
 func TestStreams(t *testing.T) {
 	streams, err := filepath.Glob("testdata/*.raw")
 	require.NoError(t, err)
@@ -272,7 +273,8 @@ type failingWriter struct{ err error }
 
 func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 
-// FuzzTranscript holds what every log has to hold: no control character comes through, and it does not matter how the log is cut into parts.
+// FuzzTranscript holds what every log has to hold: no control character comes through, and it does
+// not matter how the log is cut into parts.
 func FuzzTranscript(f *testing.F) {
 	for _, seed := range []string{"a\x1b[31mb\n", "\x1b]0;t\ax", "\x1bP\x1b\\", "\u009b5Cx\b\b\r\ty", "\x1b[4096b\x1b[9@\x1b[2P", "\xe2\x9c\xff",
 		"漢字\r\x1b[1C\tx\x1b[2;4r\x1b[5L\x1b[2M\x1bM\x1b[3S", "\x1b[?1049hx\x1b[1J\x1b[2J\x1bc\x1b[?1049l\x1b7\x1b8", "\x1b[200;1H\x1b[1T\x1b[A\x1b[J"} {

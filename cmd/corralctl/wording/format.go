@@ -1,5 +1,6 @@
-// Package wording is how corralctl says things to a person: states and what they look like, times, sizes, and text that others wrote, made harmless. Every verb
-// that shows sessions takes its words and colours from here, so that they are the same everywhere.
+// Package wording is how corralctl says things to a person: states and what they look like, times,
+// sizes, and text that others wrote, made harmless. Every verb that shows sessions takes its words
+// and colours from here, so that they are the same everywhere.
 package wording
 
 import (
@@ -18,8 +19,9 @@ import (
 	"github.com/corrald/corral/internal/plaintext"
 )
 
-// Printable returns s with every character escaped that a terminal would act on, or that would make text look like other text: what an agent says
-// must not reach the user's terminal as anything but text.
+// Printable returns s with every character escaped that a terminal would act on, or that would make
+// text look like other text: what an agent says must not reach the user's terminal as anything but
+// text.
 func Printable(s string) string {
 	if strings.IndexFunc(s, plaintext.IsUnsafe) < 0 && utf8.ValidString(s) {
 		return s
@@ -52,7 +54,8 @@ func escapeOf(r rune) string {
 	return `\u%04x`
 }
 
-// PrintableJSON returns JSON with the characters escaped that Printable escapes, of which encoding/json escapes only some. It means what it meant.
+// PrintableJSON returns JSON with the characters escaped that Printable escapes, of which
+// encoding/json escapes only some. It means what it meant.
 func PrintableJSON(text []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(text) {

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzPrintable: whatever an agent says, nothing of it acts on the terminal it is shown on, and what is harmless stays so.
+// FuzzPrintable: whatever an agent says, nothing of it acts on the terminal it is shown on, and
+// what is harmless stays so.
 func FuzzPrintable(f *testing.F) {
 	for _, seed := range []string{"plain", "\x1b[31mred", "a\nb\tc", "\u202eabc", "\xff\xc2", "\u009b1m"} {
 		f.Add(seed)

@@ -10,7 +10,8 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// CompareNatural orders texts as people do: numbers in them by their value, so that proj5 comes before proj46.
+// CompareNatural orders texts as people do: numbers in them by their value, so that proj5 comes
+// before proj46.
 func CompareNatural(a, b string) int {
 	left, right := a, b
 	for left != "" && right != "" {
@@ -42,8 +43,9 @@ func Program(s client.Session) string {
 	return s.Agent
 }
 
-// Place is where a session works, as people see it: the workspace, or of a worktree the repository and the branch, which say more than its path. It
-// has directories shown by path, such as Workspace.
+// Place is where a session works, as people see it: the workspace, or of a worktree the repository
+// and the branch, which say more than its path. It has directories shown by path, such as
+// Workspace.
 func Place(s client.Session, path func(string) string) string {
 	if s.Repository != "" && s.Worktree != "" {
 		return path(s.Repository) + " (" + s.Worktree + ")"
@@ -51,7 +53,8 @@ func Place(s client.Session, path func(string) string) string {
 	return OnBranch(path(s.WorkingDirectory), s.Worktree)
 }
 
-// Runtime writes microseconds that a session has run: "2h 5m"; "-" if it never has, or it is not known.
+// Runtime writes microseconds that a session has run: "2h 5m"; "-" if it never has, or it is not
+// known.
 func Runtime(usec uint64) string {
 	if usec == 0 || !Available(usec) {
 		return "-"

@@ -11,7 +11,8 @@ import (
 	"github.com/corrald/corral/internal/outcome"
 )
 
-// The colours of states and headings, as systemctl's. Each begins with a reset, so they do not add up.
+// The colours of states and headings, as systemctl's. Each begins with a reset, so they do not add
+// up.
 const (
 	Red       = "\x1b[0;1;31m"
 	Green     = "\x1b[0;1;32m"
@@ -274,7 +275,8 @@ func Workspace(path string) string {
 	return path
 }
 
-// OnBranch is a workspace as people see it, with its branch where it is a worktree that was made for the session.
+// OnBranch is a workspace as people see it, with its branch where it is a worktree that was made
+// for the session.
 func OnBranch(workspace, branch string) string {
 	if branch == "" {
 		return workspace

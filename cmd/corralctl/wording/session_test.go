@@ -9,8 +9,8 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// TestSession: what each kind of session is called, in which colour, with which mark and since when.
-// Times are seconds; the state of every session changed at 10.
+// TestSession: what each kind of session is called, in which colour, with which mark and since
+// when. Times are seconds; the state of every session changed at 10.
 func TestSession(t *testing.T) {
 	now := time.Unix(100, 0)
 	at := func(second uint64) uint64 { return second * 1e6 }

@@ -1,8 +1,10 @@
-// Bootmachine boots a throw-away machine, runs a command on it as a fresh lingering user, and exits with its status. It needs root:
+// Bootmachine boots a throw-away machine, runs a command on it as a fresh lingering user, and exits
+// with its status. It needs root:
 //
 //	go run ./internal/testbed/bootmachine [-root SUITE|DIRECTORY] [-install DESTDIR] [-user NAME] -- COMMAND [ARGUMENT…]
 //
-// The system is the host's own, a Debian suite (bookworm, trixie, sid), or a directory with another system.
+// The system is the host's own, a Debian suite (bookworm, trixie, sid), or a directory with another
+// system.
 package main
 
 import (

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OwnCgroup returns the directory of this process's cgroup in the cgroup2 hierarchy, wherever that is mounted.
+// OwnCgroup returns the directory of this process's cgroup in the cgroup2 hierarchy, wherever that
+// is mounted.
 func OwnCgroup() (string, error) {
 	root, mount, err := cgroup2Mount()
 	if err != nil {
@@ -31,8 +32,9 @@ func OwnCgroup() (string, error) {
 	return "", errors.New("cannot find the own cgroup: the kernel has no cgroup2 hierarchy")
 }
 
-// cgroup2Mount returns which part of the cgroup2 hierarchy is mounted, and where (proc_pid_mountinfo(5): the fourth and fifth field). Of several it is the
-// last, since a mount hides what was below its mount point before.
+// cgroup2Mount returns which part of the cgroup2 hierarchy is mounted, and where
+// (proc_pid_mountinfo(5): the fourth and fifth field). Of several it is the last, since a mount
+// hides what was below its mount point before.
 func cgroup2Mount() (root, mount string, err error) {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -69,7 +71,8 @@ func (c *Claim) MakeCgroup() (string, error) {
 	return dir, nil
 }
 
-// RemoveCgroup kills what is in a cgroup and below, waits until it is empty, and removes it. A cgroup that is gone is fine.
+// RemoveCgroup kills what is in a cgroup and below, waits until it is empty, and removes it. A
+// cgroup that is gone is fine.
 func RemoveCgroup(dir string) error {
 	err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 	if err == nil {
@@ -90,7 +93,8 @@ func RemoveCgroup(dir string) error {
 // patience is how long processes may take to die of SIGKILL, on a busy machine.
 const patience = 30 * time.Second
 
-// waitUnpopulated waits for a cgroup.events file to say `populated 0`; the kernel announces each change of it by POLLPRI (cgroup-v2, 2.3).
+// waitUnpopulated waits for a cgroup.events file to say `populated 0`; the kernel announces each
+// change of it by POLLPRI (cgroup-v2, 2.3).
 func waitUnpopulated(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -114,7 +118,8 @@ func waitUnpopulated(path string) error {
 	return errors.New("its processes do not end")
 }
 
-// removeCgroupTree removes the directories of an empty cgroup, the deepest first. The files in them cannot be and need not be removed.
+// removeCgroupTree removes the directories of an empty cgroup, the deepest first. The files in them
+// cannot be and need not be removed.
 func removeCgroupTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

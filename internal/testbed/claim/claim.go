@@ -1,5 +1,6 @@
-// Package claim hands out what a test needs from the machine: a directory with a short path, a cgroup and a user id that has no processes. All of it
-// is freed by Release, or, when the owner was killed, by the next claim.
+// Package claim hands out what a test needs from the machine: a directory with a short path, a
+// cgroup and a user id that has no processes. All of it is freed by Release, or, when the owner was
+// killed, by the next claim.
 package claim
 
 import (
@@ -17,16 +18,18 @@ import (
 )
 
 const (
-	// prefix begins the path of each claimed directory. It is short, and not below $TMPDIR, since sockets live in there and their paths are
-	// limited to 107 bytes: /tmp/corral.599/run/corral/ID/shim.sock has 101 with the longest id.
+	// prefix begins the path of each claimed directory. It is short, and not below $TMPDIR, since
+	// sockets live in there and their paths are limited to 107 bytes:
+	// /tmp/corral.599/run/corral/ID/shim.sock has 101 with the longest id.
 	prefix = "/tmp/corral."
-	// firstUID is the start of a range that systemd's UIDS-GIDS document lists as unused, and that a container with 65,536 users has too.
+	// firstUID is the start of a range that systemd's UIDS-GIDS document lists as unused, and that a
+	// container with 65,536 users has too.
 	firstUID = 60578
 	count    = 600
 )
 
-// Claim is a directory, and with its number a user id. It is held by a lock on the directory, which the kernel releases when its
-// owner dies: what can be locked is abandoned.
+// Claim is a directory, and with its number a user id. It is held by a lock on the directory, which
+// the kernel releases when its owner dies: what can be locked is abandoned.
 type Claim struct {
 	Dir    string
 	number int
@@ -70,7 +73,8 @@ func tryClaim(n int) (*Claim, error) {
 	return &Claim{Dir: dir, number: n, lock: lock}, nil
 }
 
-// lockDirectory returns nil when the directory is not ours, is gone, is locked, or was replaced while we looked.
+// lockDirectory returns nil when the directory is not ours, is gone, is locked, or was replaced
+// while we looked.
 func lockDirectory(dir string) *os.File {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -86,12 +90,14 @@ func lockDirectory(dir string) *os.File {
 	return nil
 }
 
-// mayRelease tells whose directories are ours to remove. Root's duty includes those of the users that it lends to tests, which may claim too.
+// mayRelease tells whose directories are ours to remove. Root's duty includes those of the users
+// that it lends to tests, which may claim too.
 func mayRelease(owner int) bool {
 	return owner == os.Geteuid() || os.Geteuid() == 0 && owner >= firstUID && owner < firstUID+count
 }
 
-// sweep removes the directories and cgroups whose owner was killed. What belongs to others, or to the living, stays.
+// sweep removes the directories and cgroups whose owner was killed. What belongs to others, or to
+// the living, stays.
 func sweep() {
 	dirs, _ := filepath.Glob(prefix + "*")
 	for _, dir := range dirs {
@@ -105,7 +111,8 @@ func sweep() {
 	}
 }
 
-// Release ends what still runs in the claim's cgroup, removes cgroup and directory, and gives the claim up.
+// Release ends what still runs in the claim's cgroup, removes cgroup and directory, and gives the
+// claim up.
 func (c *Claim) Release() error {
 	defer func() { _ = c.lock.Close() }()
 	if cgroup, err := readOwn(CgroupFile(c.Dir)); err == nil {
@@ -122,10 +129,12 @@ func (c *Claim) Release() error {
 // UID is the user id that belongs to the claim.
 func (c *Claim) UID() int { return firstUID + c.number }
 
-// CgroupFile is where the path of a claim's cgroup is noted, for Release and for the sweep after a kill.
+// CgroupFile is where the path of a claim's cgroup is noted, for Release and for the sweep after a
+// kill.
 func CgroupFile(dir string) string { return filepath.Join(dir, "cgroup") }
 
-// readOwn reads a file if it belongs to this user: what root does to a cgroup, nobody else may choose.
+// readOwn reads a file if it belongs to this user: what root does to a cgroup, nobody else may
+// choose.
 func readOwn(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -142,7 +151,8 @@ func readOwn(path string) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// RemoveTree removes a directory that may contain others without write permission, as a test of permissions leaves them.
+// RemoveTree removes a directory that may contain others without write permission, as a test of
+// permissions leaves them.
 func RemoveTree(dir string) error {
 	if os.RemoveAll(dir) == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package debian makes root directories of Debian systems for machines and guests, with what Corral needs in them, and keeps them in a cache
-// outside of the repository.
+// Package debian makes root directories of Debian systems for machines and guests, with what Corral
+// needs in them, and keeps them in a cache outside of the repository.
 package debian
 
 import (
@@ -19,7 +19,8 @@ import (
 // packages are installed beside Debian's essential ones.
 var packages = []string{"systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "tmux", "procps"}
 
-// Cache is the directory of what is expensive to make: below $XDG_CACHE_HOME where that is set, else for the whole machine.
+// Cache is the directory of what is expensive to make: below $XDG_CACHE_HOME where that is set,
+// else for the whole machine.
 func Cache() string {
 	if home := os.Getenv("XDG_CACHE_HOME"); home != "" {
 		return filepath.Join(home, "corral-testbed")
@@ -27,7 +28,8 @@ func Cache() string {
 	return "/var/cache/corral-testbed"
 }
 
-// Tree returns the root directory of a Debian system of the given suite (bookworm, trixie, sid), with more packages where these are named. The first call makes it, which takes a minute and the
+// Tree returns the root directory of a Debian system of the given suite (bookworm, trixie, sid),
+// with more packages where these are named. The first call makes it, which takes a minute and the
 // network. It belongs to the cache: whoever wants to write lays an overlay over it. It needs root.
 func Tree(suite string, more ...string) (string, error) {
 	if os.Geteuid() != 0 {
@@ -47,8 +49,8 @@ func Has(name string) bool {
 	return err == nil
 }
 
-// Cached returns the path of what is kept under a name. If it is not there it is made, by one process at a time, under another name, so that what was
-// only half made is never taken for whole.
+// Cached returns the path of what is kept under a name. If it is not there it is made, by one
+// process at a time, under another name, so that what was only half made is never taken for whole.
 func Cached(name string, build func(path string) error) (string, error) {
 	if err := os.MkdirAll(Cache(), 0o755); err != nil {
 		return "", fmt.Errorf("cannot make the cache: %w", err)
@@ -86,11 +88,14 @@ func Progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "testbed: "+format+"\n", args...)
 }
 
-// stride is the time between two lines of progress of one debootstrap, which itself writes hundreds.
+// stride is the time between two lines of progress of one debootstrap, which itself writes
+// hundreds.
 const stride = 10 * time.Second
 
-// Bootstrap makes a Debian system of the given suite, with the given packages and Debian's essential ones, in a directory. Suites and packages are
-// verified by Debian's archive key. debootstrap mounts /proc and more in the new root, so it gets a mount namespace, which takes them away however it ends.
+// Bootstrap makes a Debian system of the given suite, with the given packages and Debian's
+// essential ones, in a directory. Suites and packages are verified by Debian's archive key.
+// debootstrap mounts /proc and more in the new root, so it gets a mount namespace, which takes them
+// away however it ends.
 func Bootstrap(suite, dir string, packages []string) error {
 	args := []string{"--variant=minbase", "--include=" + strings.Join(packages, ","), suite, dir}
 	if mirror := mirror(); mirror != "" {
@@ -123,8 +128,8 @@ func (l *progressLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// mirror is where the machine's own apt gets Debian from, "" for debootstrap's default. CORRAL_TESTBED_MIRROR goes before it, for machines of
-// another kind.
+// mirror is where the machine's own apt gets Debian from, "" for debootstrap's default.
+// CORRAL_TESTBED_MIRROR goes before it, for machines of another kind.
 func mirror() string {
 	if set := os.Getenv("CORRAL_TESTBED_MIRROR"); set != "" {
 		return set

@@ -1,6 +1,7 @@
-// Package guest runs a script in a Linux of its own, user-mode-linux, which needs neither virtualization nor the host's cgroups: it has all controllers of
-// cgroup v2, so that MemoryMax=, TasksMax= and the OOM killer can be tested anywhere. Forks are ten to thirty times slower in it than on the
-// host: it is for what happens, not for how fast.
+// Package guest runs a script in a Linux of its own, user-mode-linux, which needs neither
+// virtualization nor the host's cgroups: it has all controllers of cgroup v2, so that MemoryMax=,
+// TasksMax= and the OOM killer can be tested anywhere. Forks are ten to thirty times slower in it
+// than on the host: it is for what happens, not for how fast.
 package guest
 
 import (
@@ -39,8 +40,9 @@ const (
 	resultSize = 16 << 20 // bytes
 )
 
-// mainScript runs in the guest as root: it runs the script as the user, where that user's manager may move processes from, and brings out what it
-// printed and its status. Lines that the script writes to /run/guest/root are run as root, one after the other: the guest's clock is its own.
+// mainScript runs in the guest as root: it runs the script as the user, where that user's manager
+// may move processes from, and brings out what it printed and its status. Lines that the script
+// writes to /run/guest/root are run as root, one after the other: the guest's clock is its own.
 const mainScript = `#!/bin/bash
 systemctl start user@1000.service
 terminal=/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/terminal
@@ -62,8 +64,9 @@ sync
 systemctl poweroff --force --force
 `
 
-// Run boots a guest, copies files into it (path in the guest: path on the host), runs a shell script there as an ordinary user, switches it off, and
-// returns what the script printed and its exit status. The files belong to root and keep their permissions.
+// Run boots a guest, copies files into it (path in the guest: path on the host), runs a shell
+// script there as an ordinary user, switches it off, and returns what the script printed and its
+// exit status. The files belong to root and keep their permissions.
 func Run(t T, files map[string]string, script string) (output string, status int) {
 	t.Helper()
 	c, err := claim.New()
@@ -124,7 +127,8 @@ func bootKernel(c *claim.Claim, program, root string) error {
 		return err
 	}
 	defer func() { _ = console.Close() }()
-	// The first disk is written to a file of differences. Of the others the guest sees what is in them, not a file system.
+	// The first disk is written to a file of differences. Of the others the guest sees what is in
+	// them, not a file system.
 	kernel := exec.Command(program, "mem=1G", "uml_dir="+c.Dir, "umid=guest", "ubd0="+filepath.Join(c.Dir, "cow")+","+root, "ubd1r="+filepath.Join(c.Dir, "files"),
 		"ubd2="+filepath.Join(c.Dir, "results"), "root=/dev/ubda", "rw", "con0=null,fd:1", "con=null", "ssl=null", "quiet", "systemd.unit=guest.target",
 		"systemd.unified_cgroup_hierarchy=1", "systemd.show_status=0", "panic=-1")
@@ -146,7 +150,8 @@ func bootKernel(c *claim.Claim, program, root string) error {
 	}
 }
 
-// runKernel runs the kernel until the guest is off, or panics. A kernel that panics would boot again and again: the first panic ends it and is the error.
+// runKernel runs the kernel until the guest is off, or panics. A kernel that panics would boot
+// again and again: the first panic ends it and is the error.
 func runKernel(kernel *exec.Cmd, console io.Writer) error {
 	printed, err := kernel.StdoutPipe()
 	if err != nil {
@@ -170,8 +175,8 @@ func runKernel(kernel *exec.Cmd, console io.Writer) error {
 	return errors.Join(readErr, err)
 }
 
-// panicIn reads a guest's console up to its end, or to a panic of its kernel, which it returns, with the line before it, where user-mode-linux says what
-// went wrong.
+// panicIn reads a guest's console up to its end, or to a panic of its kernel, which it returns,
+// with the line before it, where user-mode-linux says what went wrong.
 func panicIn(console io.Reader) (cause string, err error) {
 	before := ""
 	for lines := bufio.NewReader(console); ; {

@@ -36,7 +36,8 @@ func TestLimits_ApplyInGuest(t *testing.T) {
 	assert.Equal(t, 7, status)
 }
 
-// A panic of the guest's kernel is reported at once, with its message: the guest would boot again and again.
+// A panic of the guest's kernel is reported at once, with its message: the guest would boot again
+// and again.
 func TestLimits_ReportsKernelPanic(t *testing.T) {
 	failure := make(chan string, 1)
 	go func() { // Fatalf ends the goroutine

@@ -15,14 +15,15 @@ import (
 const (
 	// suite is the Debian that runs in the guest.
 	suite = "bookworm"
-	// kernelSuite is the Debian that the guest's kernel is from. User-mode-linux before 6.13 panics at its first process on processors whose XSAVE state
-	// is large, those with AMX; bookworm's is 6.1 and trixie's 6.12. Of sid, mirrors keep only the present version (7.2um1 was tried): it is verified
-	// by Debian's archive key and stays in the cache.
+	// kernelSuite is the Debian that the guest's kernel is from. User-mode-linux before 6.13 panics at
+	// its first process on processors whose XSAVE state is large, those with AMX; bookworm's is 6.1
+	// and trixie's 6.12. Of sid, mirrors keep only the present version (7.2um1 was tried): it is
+	// verified by Debian's archive key and stays in the cache.
 	kernelSuite = "sid"
 )
 
-// unitFiles boot the guest into what a user's session needs, and then into /run/guest/main, which comes with the files of each run. The third disk takes
-// the results.
+// unitFiles boot the guest into what a user's session needs, and then into /run/guest/main, which
+// comes with the files of each run. The third disk takes the results.
 var unitFiles = map[string]string{
 	"guest.target": `[Unit]
 Description=A guest of the test bed
@@ -42,7 +43,8 @@ ExecStart=/bin/sh -c 'tar -xf /dev/ubdb -C / && exec /run/guest/main'
 `,
 }
 
-// customize runs in the new system. Its user lingers; what systemd does once after an installation is taken as done, which saves a slow guest seconds.
+// customize runs in the new system. Its user lingers; what systemd does once after an installation
+// is taken as done, which saves a slow guest seconds.
 const customize = `
 useradd --create-home --shell /bin/bash --uid 1000 ` + user + `
 mkdir -p /var/lib/systemd/linger
@@ -61,8 +63,8 @@ func kernelName() string { return "guest-kernel-" + kernelSuite }
 // IsBuilt reports whether Make has nothing left to do.
 func IsBuilt() bool { return debian.Has(diskName()) && debian.Has(kernelName()) }
 
-// Build makes what a guest runs on, which takes a minute or more and the network. It needs root. Run does so itself; who wants to see progress, which
-// `go test` holds back, calls Make first.
+// Build makes what a guest runs on, which takes a minute or more and the network. It needs root.
+// Run does so itself; who wants to see progress, which `go test` holds back, calls Make first.
 func Build() error {
 	_, err := kernel()
 	if err != nil {
@@ -72,8 +74,9 @@ func Build() error {
 	return err
 }
 
-// kernel returns the program that is the guest's kernel. Its C library and loader may be newer than this machine's and come with it. They are named in
-// the program itself, because it executes itself again through /proc/self/exe, which, if the loader were started with it, would be the loader.
+// kernel returns the program that is the guest's kernel. Its C library and loader may be newer than
+// this machine's and come with it. They are named in the program itself, because it executes itself
+// again through /proc/self/exe, which, if the loader were started with it, would be the loader.
 func kernel() (string, error) {
 	dir, err := debian.Cached(kernelName(), func(path string) error {
 		if err := makeKernel(path, filepath.Join(debian.Cache(), kernelName())); err != nil {
@@ -103,7 +106,8 @@ func makeKernel(path, final string) (err error) {
 	)
 }
 
-// disk returns the guest's first disk, an ext4 file system with a Debian. It is made once, by root, and never written to.
+// disk returns the guest's first disk, an ext4 file system with a Debian. It is made once, by root,
+// and never written to.
 func disk() (string, error) {
 	return debian.Cached(diskName(), func(path string) error {
 		tree, err := debian.Tree(suite)

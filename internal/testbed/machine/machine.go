@@ -1,8 +1,10 @@
-// Package machine boots a throw-away Linux machine for a test: the real systemd as the first process of its own namespaces, so that logind, user
-// managers, lingering, reboot and poweroff are the real ones. It takes a second, and root.
+// Package machine boots a throw-away Linux machine for a test: the real systemd as the first
+// process of its own namespaces, so that logind, user managers, lingering, reboot and poweroff are
+// the real ones. It takes a second, and root.
 //
-// Its disk is an overlay over a root directory, the machine's own or another system's. What was written survives a PowerOff and a Crash, and is
-// there after the next Boot; it is gone with the test. It shares the kernel with the host and has no network beside its own loopback.
+// Its disk is an overlay over a root directory, the machine's own or another system's. What was
+// written survives a PowerOff and a Crash, and is there after the next Boot; it is gone with the
+// test. It shares the kernel with the host and has no network beside its own loopback.
 package machine
 
 import (
@@ -47,7 +49,8 @@ type Machine struct {
 // patience is how long a machine may take to boot or to power off.
 const patience = time.Minute
 
-// Debian returns the root directory of a Debian system for Options, with more packages where these are named, made at the first use and kept in the cache.
+// Debian returns the root directory of a Debian system for Options, with more packages where these
+// are named, made at the first use and kept in the cache.
 func Debian(t T, suite string, packages ...string) string {
 	t.Helper()
 	tree, err := debian.Tree(suite, packages...)
@@ -57,8 +60,8 @@ func Debian(t T, suite string, packages ...string) string {
 	return tree
 }
 
-// DebianWithApt returns the root directory of a Debian system for Options on which apt has installed
-// more packages; see debian.WithAptPackages.
+// DebianWithApt returns the root directory of a Debian system for Options on which apt has
+// installed more packages; see debian.WithAptPackages.
 func DebianWithApt(t T, suite string, packages ...string) string {
 	t.Helper()
 	tree, err := debian.WithAptPackages(suite, packages...)
@@ -68,7 +71,8 @@ func DebianWithApt(t T, suite string, packages ...string) string {
 	return tree
 }
 
-// Boot makes a machine and boots it. It is gone after the test, and its journal and console are shown if the test failed.
+// Boot makes a machine and boots it. It is gone after the test, and its journal and console are
+// shown if the test failed.
 func Boot(t T, options Options) *Machine {
 	t.Helper()
 	m, err := newMachine(t, options)
@@ -102,8 +106,9 @@ func newMachine(t T, options Options) (*Machine, error) {
 	return m, nil
 }
 
-// insertDisk mounts the disk, a tmpfs since an overlay cannot write to another one, in a mount namespace that is held by a process of its own. Nothing
-// is mounted on the host, and the disk is there for as long as that process.
+// insertDisk mounts the disk, a tmpfs since an overlay cannot write to another one, in a mount
+// namespace that is held by a process of its own. Nothing is mounted on the host, and the disk is
+// there for as long as that process.
 func (m *Machine) insertDisk() error {
 	for _, name := range []string{"disk", "root", "host"} {
 		if err := os.Mkdir(filepath.Join(m.claim.Dir, name), 0o755); err != nil {
@@ -127,9 +132,10 @@ func (m *Machine) insertDisk() error {
 	return nil
 }
 
-// bootScript runs as the machine's first process and becomes its systemd. It gets the root directory and the claimed one. The machine has the devices of
-// a container and none of the host's, no rights on kernel and clock, and machine.target: what a person's session needs, and not what the host's
-// administrator has enabled.
+// bootScript runs as the machine's first process and becomes its systemd. It gets the root
+// directory and the claimed one. The machine has the devices of a container and none of the host's,
+// no rights on kernel and clock, and machine.target: what a person's session needs, and not what
+// the host's administrator has enabled.
 const bootScript = `
 cd "$2"
 mount -t overlay overlay -o lowerdir="$1",upperdir=disk/upper,workdir=disk/work root
@@ -215,7 +221,8 @@ func (m *Machine) boot() error {
 	}
 }
 
-// cgroup opens the machine's cgroup, which is made when it boots and removed when it is off, as by a host's manager.
+// cgroup opens the machine's cgroup, which is made when it boots and removed when it is off, as by
+// a host's manager.
 func (m *Machine) cgroup() (*os.File, error) {
 	path, err := m.claim.MakeCgroup()
 	if err != nil {
@@ -230,8 +237,9 @@ func (m *Machine) claimedCgroup() string {
 	return string(path)
 }
 
-// startForLife starts a command that the kernel kills when this process dies. That is a matter of the thread that starts it (prctl(2), PR_SET_PDEATHSIG),
-// which therefore stays until the command has ended. Then ended is closed.
+// startForLife starts a command that the kernel kills when this process dies. That is a matter of
+// the thread that starts it (prctl(2), PR_SET_PDEATHSIG), which therefore stays until the command
+// has ended. Then ended is closed.
 func startForLife(cmd *exec.Cmd, ended chan<- struct{}) error {
 	started := make(chan error)
 	go func() {

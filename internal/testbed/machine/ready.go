@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// readiness is the socket on which a machine's systemd says READY=1 once the boot is finished (systemd's Container Interface, "Environment Variables").
+// readiness is the socket on which a machine's systemd says READY=1 once the boot is finished
+// (systemd's Container Interface, "Environment Variables").
 type readiness struct {
 	socket *net.UnixConn
 	done   chan error

@@ -24,7 +24,8 @@ func (m *Machine) Run(args ...string) string {
 	return m.As("root", args...)
 }
 
-// As runs a command as a user, as from a terminal of that user, and returns what it prints. The test fails if it fails.
+// As runs a command as a user, as from a terminal of that user, and returns what it prints. The
+// test fails if it fails.
 func (m *Machine) As(user string, args ...string) string {
 	m.t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -37,7 +38,8 @@ func (m *Machine) As(user string, args ...string) string {
 	return stdout.String()
 }
 
-// Command returns a command that will run on the machine as a user, in the home directory, with the environment of a login.
+// Command returns a command that will run on the machine as a user, in the home directory, with the
+// environment of a login.
 func (m *Machine) Command(user string, args ...string) *exec.Cmd {
 	m.t.Helper()
 	if m.init == nil {
@@ -64,8 +66,9 @@ func (m *Machine) Command(user string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// putIntoTerminal makes a command start in a cgroup below that of a slice, or of a user's manager, as what is run in a terminal does: a manager may move
-// processes from there into its scopes. A user without a manager has no such place, and the command stays in that of the test.
+// putIntoTerminal makes a command start in a cgroup below that of a slice, or of a user's manager,
+// as what is run in a terminal does: a manager may move processes from there into its scopes. A
+// user without a manager has no such place, and the command stays in that of the test.
 func (m *Machine) putIntoTerminal(cmd *exec.Cmd, parent string) {
 	terminal := filepath.Join(m.claimedCgroup(), parent, "terminal")
 	if err := os.Mkdir(terminal, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -79,8 +82,9 @@ func (m *Machine) putIntoTerminal(cmd *exec.Cmd, parent string) {
 	cmd.SysProcAttr = &unix.SysProcAttr{UseCgroupFD: true, CgroupFD: fd}
 }
 
-// Terminal makes a terminal on the machine: it returns the end at which a person sits, and the name of the other one there, below /dev. It is gone after the
-// test. While nobody has the other end open, reading fails with EIO.
+// Terminal makes a terminal on the machine: it returns the end at which a person sits, and the name
+// of the other one there, below /dev. It is gone after the test. While nobody has the other end
+// open, reading fails with EIO.
 func (m *Machine) Terminal() (person *os.File, name string) {
 	m.t.Helper()
 	person, err := os.OpenFile(fmt.Sprintf("/proc/%d/root/dev/pts/ptmx", m.init.Process.Pid), os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
@@ -119,7 +123,8 @@ func (m *Machine) account(user string) (account, error) {
 	return account{}, fmt.Errorf("the machine has no user %q", user)
 }
 
-// User makes an ordinary user who lingers, if there is none of that name, and waits until the user's manager runs. It returns the name.
+// User makes an ordinary user who lingers, if there is none of that name, and waits until the
+// user's manager runs. It returns the name.
 func (m *Machine) User(name string) string {
 	m.t.Helper()
 	if _, err := m.account(name); err != nil {
@@ -134,7 +139,8 @@ func (m *Machine) User(name string) string {
 	return name
 }
 
-// Install copies a directory with an installed tree (`make install DESTDIR=`) onto the machine, owned by root.
+// Install copies a directory with an installed tree (`make install DESTDIR=`) onto the machine,
+// owned by root.
 func (m *Machine) Install(destdir string) {
 	m.t.Helper()
 	pack := exec.Command("tar", "--create", "--directory", destdir, ".")

@@ -1,4 +1,5 @@
-// Makeguest makes what the guests of the test bed run on, as root, and shows what it is doing, which `go test` would not:
+// Makeguest makes what the guests of the test bed run on, as root, and shows what it is doing,
+// which `go test` would not:
 //
 //	go run ./internal/testbed/makeguest [-n]
 //

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// gemini and geminiStream are Gemini's content generation; whether it is streamed is in the path and not in the request.
+// gemini and geminiStream are Gemini's content generation; whether it is streamed is in the path
+// and not in the request.
 var (
 	gemini       = dialect{read: readGemini, write: writeGemini}
 	geminiStream = dialect{read: readGemini, write: streamGemini}

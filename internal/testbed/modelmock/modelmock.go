@@ -1,5 +1,6 @@
-// Package modelmock answers as the interfaces of language models do, so that real agents have real turns without a network: Anthropic's messages,
-// OpenAI's responses and chat completions, Gemini's content generation, streamed and whole.
+// Package modelmock answers as the interfaces of language models do, so that real agents have real
+// turns without a network: Anthropic's messages, OpenAI's responses and chat completions, Gemini's
+// content generation, streamed and whole.
 //
 // What the model does is for the prompt to say:
 //
@@ -9,7 +10,8 @@
 //	TOOL: name {…}        asks to use that tool with these arguments
 //	FAIL: 529             fails with this status, each time
 //
-// Requests beside the conversation, as for its title, are answered by whatever they ask for. They count as none.
+// Requests beside the conversation, as for its title, are answered by whatever they ask for. They
+// count as none.
 package modelmock
 
 import (
@@ -71,21 +73,24 @@ func (s *Server) gate(name string) chan struct{} {
 	return s.gates[name]
 }
 
-// Prompts returns what people have asked, in order, once each time that it was asked, and what is closed with the next prompt.
+// Prompts returns what people have asked, in order, once each time that it was asked, and what is
+// closed with the next prompt.
 func (s *Server) Prompts() ([]string, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.prompts), s.more
 }
 
-// RequestFor returns the request in which a prompt came the last time, as it was sent: with all of the conversation that the agent keeps for the model.
+// RequestFor returns the request in which a prompt came the last time, as it was sent: with all of
+// the conversation that the agent keeps for the model.
 func (s *Server) RequestFor(prompt string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.told[prompt]
 }
 
-// Unknown returns the requests that belong to no interface known here: most are for telemetry, updates and lists of models.
+// Unknown returns the requests that belong to no interface known here: most are for telemetry,
+// updates and lists of models.
 func (s *Server) Unknown() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,10 +275,12 @@ func (q request) shell() (tool, bool) {
 	return q.tools[i], true
 }
 
-// added is what agents put around a person's text: Claude Code around one of several lines, Copilot CLI before any.
+// added is what agents put around a person's text: Claude Code around one of several lines, Copilot
+// CLI before any.
 var added = regexp.MustCompile(`</?pasted_content[^>]*>|<current_datetime>[^<]*</current_datetime>`)
 
-// spoken returns a text as a person has written it, and whether one has: what agents add to it for the model begins with a tag.
+// spoken returns a text as a person has written it, and whether one has: what agents add to it for
+// the model begins with a tag.
 func spoken(text string) (string, bool) {
 	text = strings.TrimSpace(added.ReplaceAllString(text, ""))
 	return text, text != "" && !strings.HasPrefix(text, "<")

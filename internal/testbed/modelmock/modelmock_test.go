@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dialects are the interfaces as an agent speaks them: a conversation that ends with a text, or with what came of a command.
+// dialects are the interfaces as an agent speaks them: a conversation that ends with a text, or
+// with what came of a command.
 var dialects = map[string]struct {
 	path, whole string // the path of a stream, and of an answer in one piece if that is another
 	request     func(stream bool, last string) string

@@ -15,7 +15,8 @@ type schema struct {
 	Required   []string          `json:"required"`
 }
 
-// sample is a value that a schema accepts: of an object what it requires. With a command it is what a tool is called with to run that.
+// sample is a value that a schema accepts: of an object what it requires. With a command it is what
+// a tool is called with to run that.
 func sample(of json.RawMessage, command *string) json.RawMessage {
 	var s schema
 	if json.Unmarshal(of, &s) != nil {

@@ -55,7 +55,7 @@ corralctl() { if [[ $1 == __complete* ]]; then command corralctl "$@"; else echo
 PS1='ready> '`}},
 }
 
-func TestCompletionsAsTheyAreTyped(t *testing.T) {
+func TestCompletion_CompletesTypedLines(t *testing.T) {
 	stage := completionStage(t)
 	for name, shell := range shells {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +88,7 @@ func unspaced(text string) string {
 }
 
 // fish tells what it would offer, without a terminal.
-func TestCompletionsInFish(t *testing.T) {
+func TestCompletion_OffersCandidatesInFish(t *testing.T) {
 	stage := completionStage(t)
 	for line, want := range map[string]string{
 		"corralctl lin":                        "linger",
@@ -140,7 +140,7 @@ func (s *stage) run(t *testing.T, command, input string, environment ...string) 
 }
 
 // Every word that is completed is one that corralctl takes.
-func TestWhatIsCompletedIsTaken(t *testing.T) {
+func TestCompletion_OffersOnlyValidWords(t *testing.T) {
 	c, _ := capture(t)
 	c.commands = c.newCommands()
 	for _, v := range verbNames() {

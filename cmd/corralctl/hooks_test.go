@@ -9,8 +9,8 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// TestWhatAgentsHandTheirHooks: payloads as they came from the agents, shortened.
-func TestWhatAgentsHandTheirHooks(t *testing.T) {
+// TestReadHook_UnderstandsEachAgent: payloads as they came from the agents, shortened.
+func TestReadHook_UnderstandsEachAgent(t *testing.T) {
 	const id = "1b4e28ba-2fa1-4d2b-883f-0016d3cca427"
 	nothing := client.Report{}
 	for _, c := range []struct {

@@ -44,7 +44,7 @@ func manual(t *testing.T) (verbs map[string]string, options string) {
 }
 
 // The manual has every verb and every option that help has, and no others.
-func TestTheManualIsWhole(t *testing.T) {
+func TestManual_ListsAllVerbsAndOptions(t *testing.T) {
 	verbs, options := manual(t)
 	var global []string
 	c, _ := capture(t)
@@ -86,7 +86,7 @@ func optionsIn(text string) []string {
 }
 
 // Each verb's help has an example, and each example is one that corralctl takes.
-func TestExamples(t *testing.T) {
+func TestExamples_AreValidCommands(t *testing.T) {
 	for _, group := range verbGroups() {
 		for _, v := range group.verbs {
 			if v.summary == "" {
@@ -142,7 +142,7 @@ func TestHelp_FitsAScreen(t *testing.T) {
 }
 
 // What an option of every verb means to a verb is only said of verbs and options that there are.
-func TestHelp_SaysWhatSharedOptionsMean(t *testing.T) {
+func TestHelp_ExplainsSharedOptions(t *testing.T) {
 	c, output := capture(t)
 	c.commands = c.newCommands()
 	for verb, meanings := range shared {

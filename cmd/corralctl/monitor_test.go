@@ -36,7 +36,7 @@ func (t *told) changed(before, after *client.Session, _ map[string]client.Sessio
 func (t *told) gone() error                          { *t = append(*t, "gone"); return nil }
 func (t *told) back(map[string]client.Session) error { *t = append(*t, "back"); return nil }
 
-func TestWhatIsKnownIsNotToldAgain(t *testing.T) {
+func TestMonitor_ReportsOnlyChanges(t *testing.T) {
 	c, _ := capture(t)
 	var lines told
 	m := &monitor{c: c, teller: &lines, begun: true, known: map[string]client.Session{"shop": {Id: "shop", State: "running", StateChangeTimestampMonotonic: 5}}}
@@ -60,7 +60,7 @@ func TestWhatIsKnownIsNotToldAgain(t *testing.T) {
 	assert.Equal(t, told{"gone", "shop running -> failed", "removed shop"}, lines)
 }
 
-func TestBarsShowWhatAPersonHasToKnowFirst(t *testing.T) {
+func TestMonitor_FormatsStatusBars(t *testing.T) {
 	running := client.Session{Id: "api", State: "running", Activity: "working"}
 	waiting := client.Session{Id: "docs", State: "running", Activity: "waiting", Attention: "<permission>"}
 	failed := client.Session{Id: "fix", State: "failed", Reason: "out of memory"}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheUsersPager(t *testing.T) {
+func TestPager_IsChosenFromTheEnvironment(t *testing.T) {
 	bin := t.TempDir()
 	for _, name := range []string{"less", "most"} {
 		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"), 0o700))
@@ -41,13 +41,13 @@ func TestTheUsersPager(t *testing.T) {
 	}
 }
 
-func TestWithoutAnyPagerNothingIsPaged(t *testing.T) {
+func TestPager_IsOptional(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("PAGER", "bat")
 	assert.Empty(t, chosenPager())
 }
 
-func TestADumbTerminalIsNotWrittenOver(t *testing.T) {
+func TestProgress_IsNotShownOnADumbTerminal(t *testing.T) {
 	p := newProgress(&ctl{err: os.Stderr, errTTY: &terminal{dumb: true}}, "Stopping", []string{"shop"})
 	_, runs := <-p.ended
 	assert.False(t, runs)

@@ -10,7 +10,7 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-func TestIdsAreMatched(t *testing.T) {
+func TestMatch_AcceptsIDsPrefixesAndPatterns(t *testing.T) {
 	sessions := []known{{"api", ""}, {"fix", ""}, {"fix-auth", ""}, {"fix-docs", ""}, {"old", "archived"}, {"shop", ""}}
 	for _, row := range []struct {
 		name, word string
@@ -46,7 +46,7 @@ func TestIdsAreMatched(t *testing.T) {
 	}
 }
 
-func TestTheNearestId(t *testing.T) {
+func TestNearest_SuggestsASimilarID(t *testing.T) {
 	sessions := []known{{"fix-auth", ""}, {"fix-docs", ""}, {"old", "archived"}, {"shop", ""}}
 	for word, want := range map[string]string{"fix-atuh": "fix-auth", "fxi-docs": "fix-docs", "shpo": "shop", "ols": "", "s": "", "xyzzy": "", "../../etc": ""} {
 		assert.Equal(t, want, nearest(word, sessions), word)
@@ -54,7 +54,7 @@ func TestTheNearestId(t *testing.T) {
 	assert.Empty(t, nearest(strings.Repeat("x", 1<<20), sessions), "what cannot be an id is not compared")
 }
 
-func TestOptionsAreNamedAsTheyWereWritten(t *testing.T) {
+func TestOptionError_NamesTheOptionAsTyped(t *testing.T) {
 	for _, row := range []struct{ args, message, hint string }{
 		{"list --stat=failed", `unknown option "--stat"`, "corralctl list --state"},
 		{"list --xyzzy", `unknown option "--xyzzy"`, "corralctl help list"},
@@ -78,7 +78,7 @@ func TestOptionsAreNamedAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-func TestTheNearestVerb(t *testing.T) {
+func TestNearestVerb_SuggestsASimilarVerb(t *testing.T) {
 	c, _ := capture(t)
 	c.commands = c.newCommands()
 	for word, want := range map[string]string{
@@ -88,7 +88,7 @@ func TestTheNearestVerb(t *testing.T) {
 	}
 }
 
-func TestWhatGoesAlongFromTheCallersEnvironment(t *testing.T) {
+func TestCallerEnvironment_ExcludesTerminalAndLoginVariables(t *testing.T) {
 	passed := passedEnvironment([]string{
 		"PATH=/usr/bin", "ANTHROPIC_API_KEY=k", "LANG=C.UTF-8", "SSH_AUTH_SOCK=/s", "DISPLAY=:0", "XDG_CONFIG_HOME=/c", "EMPTY=", "LINES_OF_CODE=1",
 		"HOME=/h", "USER=u", "XDG_RUNTIME_DIR=/r", "DBUS_SESSION_BUS_ADDRESS=b", "TERM=xterm", "TMUX=t", "TMUX_PANE=p", "STY=s", "TERM_PROGRAM_VERSION=1",
@@ -100,12 +100,12 @@ func TestWhatGoesAlongFromTheCallersEnvironment(t *testing.T) {
 	}, passed)
 }
 
-func TestAttachNestsInAnotherTmux(t *testing.T) {
+func TestAttachEnvironment_UnsetsTMUX(t *testing.T) {
 	assert.Equal(t, []string{"PATH=/bin", "TERM=xterm", "A=new"},
 		attachEnvironment([]string{"PATH=/bin", "TMUX=/tmp/x,1,2", "TMUX_PANE=%1", "A=old", "TERM=xterm"}, []string{"A=new"}))
 }
 
-func TestSignals(t *testing.T) {
+func TestParseSignal_AcceptsNamesAndNumbers(t *testing.T) {
 	for text, want := range map[string]int{"9": 9, "KILL": 9, "sigkill": 9, "SIGTERM": 15, "USR1": 10, "RTMIN": 34, "SIGRTMIN+3": 37, "64": 64} {
 		signal, err := parseSignal(text)
 		require.NoError(t, err, text)
@@ -117,7 +117,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-func TestExitCodesOfWait(t *testing.T) {
+func TestWait_ExitCodeOfEachResult(t *testing.T) {
 	for name, row := range map[string]struct {
 		session client.Session
 		code    int

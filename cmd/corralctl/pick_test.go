@@ -8,7 +8,7 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-func TestWhatWasPressed(t *testing.T) {
+func TestReadKeys_DecodesTerminalInput(t *testing.T) {
 	for text, want := range map[string][]key{
 		"\x1b":                    {keyCancel},
 		"\x1b[A\x1b[B\x1bOAfix\r": {keyUp, keyDown, keyUp, 'f', 'i', 'x', keyEnter},
@@ -22,7 +22,7 @@ func TestWhatWasPressed(t *testing.T) {
 	}
 }
 
-func TestChoosing(t *testing.T) {
+func TestPicker_FiltersAndSelects(t *testing.T) {
 	sessions := []client.Session{{Id: "api"}, {Id: "docs", WorkingDirectory: "/src/Shop"}, {Id: "fix-auth", Agent: "claude"}, {Id: "fix-docs"}}
 	for keys, want := range map[string]string{
 		"\r": "api", "\x1b[B\r": "docs", "\x1b[B\x1b[B\x1b[B\x1b[B\x1b[B\r": "fix-docs", "\x1b[A\r": "api", "fix\r": "fix-auth", "fix\t\r": "fix-docs",

@@ -17,7 +17,7 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-func TestWhatHooksAreHanded(t *testing.T) {
+func TestHookPayload_CompletesAReport(t *testing.T) {
 	for name, c := range map[string]struct {
 		given   client.Report
 		payload string
@@ -58,7 +58,7 @@ func TestWhatHooksAreHanded(t *testing.T) {
 }
 
 // Who opens the pipe and never writes does not hold up the agent.
-func TestAHookIsNotHeldUp(t *testing.T) {
+func TestReport_DoesNotWaitForAnUnclosedPipe(t *testing.T) {
 	in, out, err := os.Pipe()
 	require.NoError(t, err)
 	defer func() { _, _ = in.Close(), out.Close() }()
@@ -68,7 +68,7 @@ func TestAHookIsNotHeldUp(t *testing.T) {
 }
 
 // Who writes more than is read meets no broken pipe.
-func TestALargePayloadIsReadToItsEnd(t *testing.T) {
+func TestReport_DrainsALargePayload(t *testing.T) {
 	in, out := io.Pipe()
 	wrote := make(chan error, 1)
 	go func() {
@@ -80,7 +80,7 @@ func TestALargePayloadIsReadToItsEnd(t *testing.T) {
 	require.NoError(t, <-wrote)
 }
 
-func TestWhoBelongsToASession(t *testing.T) {
+func TestInSession_RecognizesSessionScopes(t *testing.T) {
 	for group, want := range map[string]bool{
 		"0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-corral.slice/app-corral-claude-shop.scope\n":       true,
 		"0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-corral.slice/app-corral-claude-shop.scope/inner\n": true,
@@ -95,7 +95,7 @@ func TestWhoBelongsToASession(t *testing.T) {
 
 // What every verb pays before it does anything, hooks at every turn of their agent. Of some runs
 // the cheapest counts; the time is that of the processor alone.
-func TestItStartsAtOnce(t *testing.T) {
+func TestReport_StartsFast(t *testing.T) {
 	corralctl := testbed.Programs(t).Corralctl
 	least := time.Hour
 	for range 10 {

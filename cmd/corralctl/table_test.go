@@ -15,7 +15,7 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-func TestTablesFitTheTerminal(t *testing.T) {
+func TestTable_FitsTheTerminal(t *testing.T) {
 	wide := table{
 		columns: []column{{title: "ID"}, {title: "STATE", shrink: 5, cut: wording.Ellipsize}, {title: "WORKSPACE", shrink: 9, cut: wording.EllipsizePath}},
 		rows:    [][]cell{{{text: "a-long-identifier"}, {text: "running"}, {text: "/home/anna/src/漢字"}}, {{text: "b"}, {text: "失敗"}, {text: "/"}}},
@@ -47,7 +47,7 @@ func printList(t *testing.T, c *ctl, list sessionList, now time.Time, l listOpti
 	c.printList(list, columns, view)
 }
 
-func TestTheListIsReadableAndTrue(t *testing.T) {
+func TestList_PrintsEachKindOfSession(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) uint64 { return uint64(now.Add(-d).UnixMicro()) }
 	list := sessionList{lingering: false, leftovers: func(client.Session) int { return 0 }, sessions: []client.Session{
@@ -78,8 +78,8 @@ shop     claude  stale     tmux died, agent running               1s     /src/sh
 `, "\n"), output())
 }
 
-// TestList_AtEightyColumns: the reason of a failure and the question are not what is cut.
-func TestList_AtEightyColumns(t *testing.T) {
+// TestList_KeepsReasonsAtEightyColumns: the reason of a failure and the question are not what is cut.
+func TestList_KeepsReasonsAtEightyColumns(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	at := uint64(now.Add(-26 * time.Hour).UnixMicro())
 	list := sessionList{lingering: true, leftovers: func(client.Session) int { return 0 }, sessions: []client.Session{
@@ -105,7 +105,7 @@ func TestList_AtEightyColumns(t *testing.T) {
 }
 
 // Control groups of another machine have the names of ours.
-func TestProcessesOfAnotherMachineAreNotCountedHere(t *testing.T) {
+func TestLeftovers_AreNotCountedForARemoteHost(t *testing.T) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	require.NoError(t, err)
 	_, group, found := strings.Cut(strings.TrimSpace(string(text[strings.LastIndex(string(text), "0::"):])), "::")

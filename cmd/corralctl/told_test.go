@@ -21,9 +21,9 @@ var untold = map[string]string{
 	"cannot wait for %q: it was removed": "its end comes before, and a script cannot know when one that never ran is waited for",
 }
 
-// TestEveryErrorIsTold: what corralctl itself can refuse is in a story, with its hint and exit
+// TestErrorMessages_OccurInStories: what corralctl itself can refuse is in a story, with its hint and exit
 // code.
-func TestEveryErrorIsTold(t *testing.T) {
+func TestErrorMessages_OccurInStories(t *testing.T) {
 	var told strings.Builder
 	stories, err := filepath.Glob("testdata/*.story")
 	require.NoError(t, err)

@@ -116,7 +116,7 @@ func titlesOf(line string) string {
 }
 
 // The manual has every key of top.
-func TestTopsKeysAreInTheManual(t *testing.T) {
+func TestTop_KeysAreInTheManual(t *testing.T) {
 	page, err := os.ReadFile("../../docs/man/corralctl.1.md")
 	require.NoError(t, err)
 	_, section, found := strings.Cut(string(page), "\n# KEYS OF TOP\n")
@@ -129,7 +129,7 @@ func TestTopsKeysAreInTheManual(t *testing.T) {
 
 const repeater = `sh -c 'printf "\033[1;35mThe repeater\033[0m\n"; while read -r line; do echo "heard $line"; done'`
 
-func TestTopIsLiveAndDoesWhatKeysSay(t *testing.T) {
+func TestTop_ShowsLiveSessionsAndObeysKeys(t *testing.T) {
 	stage := newStage(t)
 	stage.run(t, "corralctl run --id alpha -- "+repeater, "")
 	v := newView(t, stage, "80", "24", "corralctl top")
@@ -189,7 +189,7 @@ func TestTopIsLiveAndDoesWhatKeysSay(t *testing.T) {
 
 // To attach is to take note of what it wants, also where somebody else is attached; that it ends
 // meanwhile is no failure to attach.
-func TestTopAttachesBesideOthers(t *testing.T) {
+func TestTop_AttachesBesideOtherClients(t *testing.T) {
 	stage := newStage(t)
 	stage.run(t, `corralctl run --id asker -- sh -c 'echo ready; while read -r line; do corralctl report waiting --reason question --message "$line"; done'`, "")
 	newView(t, stage, "80", "24", "corralctl attach asker").shows("ready")
@@ -300,7 +300,7 @@ func TestTop_PassesKeysToOneSessionOnly(t *testing.T) {
 	}
 }
 
-func TestTopOutlivesTheDaemon(t *testing.T) {
+func TestTop_SurvivesDaemonRestarts(t *testing.T) {
 	stage := newStage(t)
 	stage.run(t, "corralctl run --id alpha -- sleep infinity", "")
 	v := newView(t, stage, "100", "30", "corralctl top")
@@ -324,7 +324,7 @@ func TestTopOutlivesTheDaemon(t *testing.T) {
 
 // A daemon that was stopped does not come back because somebody looks at what there was, or answers
 // a question that was asked before.
-func TestTopStartsNoDaemon(t *testing.T) {
+func TestTop_DoesNotStartAStoppedDaemon(t *testing.T) {
 	u := newUnits(t)
 	activation, err := os.ReadFile("../../packaging/io.github.corrald.Corral1.service")
 	require.NoError(t, err)
@@ -356,7 +356,7 @@ func TestTopStartsNoDaemon(t *testing.T) {
 
 // Over ssh, of which all that is needed here is that it runs a command, there is no control group
 // to be read: the daemon is asked.
-func TestTopOfAnotherMachine(t *testing.T) {
+func TestTop_WorksOverSSH(t *testing.T) {
 	stage := newStage(t)
 	stage.run(t, `mkdir ~/bin && printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift 2; exec sh -c "$*"\n' >~/bin/ssh && chmod +x ~/bin/ssh`, "")
 	stage.run(t, "corralctl run --id alpha -- "+repeater, "")
@@ -373,7 +373,7 @@ func TestTopOfAnotherMachine(t *testing.T) {
 	v.shows("top ended with 0")
 }
 
-func TestTopNeedsAFullScreen(t *testing.T) {
+func TestTop_RequiresACapableTerminal(t *testing.T) {
 	v := newView(t, newStage(t), "100", "24", "corralctl top | cat; TERM=dumb corralctl top")
 	v.shows("cannot show a full screen: standard input is not a terminal", "cannot show a full screen: this terminal has none (TERM=dumb)", "hint: corralctl monitor", "top ended with 1")
 }

@@ -37,7 +37,7 @@ func TestAttach_OpensAWindowOfTheUsersTmux(t *testing.T) {
 	v.shows("detached from alpha; it keeps running")
 }
 
-func TestAttach_LeavesTheTerminalAsItWas(t *testing.T) {
+func TestAttach_RestoresTheTerminal(t *testing.T) {
 	stage := newStage(t)
 	stage.run(t, "corralctl run --id alpha -- "+repeater, "")
 	v := newView(t, stage, "100", "24", `PS1=prompt: exec bash --norc -i`)

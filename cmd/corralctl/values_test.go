@@ -53,7 +53,7 @@ func jsonType(value any) string {
 	return "nothing"
 }
 
-func TestWhatIsPrintedAsJSONIsDocumented(t *testing.T) {
+func TestJSON_MatchesItsDocumentation(t *testing.T) {
 	sections := documented(t)
 	stage := newStage(t)
 	run := func(line string) []byte {
@@ -132,9 +132,9 @@ func TestWhatIsPrintedAsJSONIsDocumented(t *testing.T) {
 	assert.JSONEq(t, `[]`, string(run("corralctl clean -j --dry-run")))
 }
 
-// TestJSON_HasNothingThatActsOnATerminal: what an agent has reported reaches it as text, and is
+// TestJSON_EscapesControlCharacters: what an agent has reported reaches it as text, and is
 // still JSON.
-func TestJSON_HasNothingThatActsOnATerminal(t *testing.T) {
+func TestJSON_EscapesControlCharacters(t *testing.T) {
 	session := client.Session{Id: "shop", Description: "\u009b31mred", AttentionMessage: "\u202etfel\u200e 👩\u200d👧"}
 	for _, style := range []string{"short", "pretty"} {
 		var out bytes.Buffer
@@ -151,9 +151,9 @@ func TestJSON_HasNothingThatActsOnATerminal(t *testing.T) {
 	}
 }
 
-// TestJSON_HasNullForNumbersThatAreNotKnown: the number that stands for this on the bus is a number
+// TestJSON_PrintsUnknownNumbersAsNull: the number that stands for this on the bus is a number
 // like any other for who reads JSON.
-func TestJSON_HasNullForNumbersThatAreNotKnown(t *testing.T) {
+func TestJSON_PrintsUnknownNumbersAsNull(t *testing.T) {
 	const unset = math.MaxUint64
 	text := `"MemoryCurrent":18446744073709551615,`
 	session := client.Session{

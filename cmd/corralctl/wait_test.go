@@ -21,7 +21,7 @@ func changed(id, state string) client.SessionChanged {
 	return client.SessionChanged{ID: id, Properties: client.Properties{"State": dbus.MakeVariant(state)}}
 }
 
-func TestWaitingEndsWhenItShould(t *testing.T) {
+func TestWait_EndsOnTheExpectedEvents(t *testing.T) {
 	late := changed("shop", "failed")
 	late.Properties["StateChangeTimestampMonotonic"] = dbus.MakeVariant(uint64(4))
 	ends := func(id, state string) client.SessionChanged {
@@ -74,7 +74,7 @@ func TestWaitingEndsWhenItShould(t *testing.T) {
 }
 
 // What happens to the daemon and the bus ends no waiting, and an exit while they are away is known.
-func TestWaitingOutlivesTheDaemon(t *testing.T) {
+func TestWait_SurvivesDaemonAndBusRestarts(t *testing.T) {
 	u := newUnits(t)
 	fifo, printed := u.home+"/wait", u.home+"/printed"
 	require.NoError(t, unix.Mkfifo(fifo, 0o600))
@@ -108,7 +108,7 @@ func TestWaitingOutlivesTheDaemon(t *testing.T) {
 	}
 }
 
-func TestATimeoutOfWaitHasItsOwnCode(t *testing.T) {
+func TestWait_TimeoutHasItsOwnExitCode(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 0)
 	defer cancel()
 	var f *failure

@@ -64,10 +64,10 @@ func init() {
 	}
 }
 
-// TestTheCostOfAByteIsBounded: what a byte costs does not depend on what came before it, so that a
+// TestTranscript_CostPerByteIsBounded: what a byte costs does not depend on what came before it, so that a
 // log of any content can be read to its end. What is measured is the processor's time, which
 // another's load does not change.
-func TestTheCostOfAByteIsBounded(t *testing.T) {
+func TestTranscript_CostPerByteIsBounded(t *testing.T) {
 	const size, limit = 128 << 10, 40 * time.Microsecond // for a byte; with the race detector the costliest takes a third of it
 	for name, c := range costly {
 		t.Run(name, func(t *testing.T) {

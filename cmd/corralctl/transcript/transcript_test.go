@@ -30,7 +30,7 @@ func clean(t *testing.T, parts ...string) string {
 	return out.String()
 }
 
-func TestTranscript(t *testing.T) {
+func TestTranscript_HandlesControlSequences(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
 		"plain text stays":                           {"one\r\ntwo\tthree\n", "one\ntwo\tthree\n"},
 		"a terminal's line ends":                     {"one\r\ntwo\r\n", "one\ntwo\n"},
@@ -90,13 +90,13 @@ func TestTranscript(t *testing.T) {
 	}
 }
 
-func TestTranscriptKeepsLongLines(t *testing.T) {
+func TestTranscript_KeepsLongLines(t *testing.T) {
 	line := strings.Repeat("0123456789", 10_000)
 	assert.Equal(t, line+"\n", clean(t, line+"\n"))
 }
 
-// TestLinesAreAsLongAsTheTerminalIsWide, for the program; they are whole all the same.
-func TestLinesAreAsLongAsTheTerminalIsWide(t *testing.T) {
+// TestTranscript_JoinsWrappedLines, for the program; they are whole all the same.
+func TestTranscript_JoinsWrappedLines(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
 		"a long line is one":                       {"0123456789abcdefghijKLM\r\nx\r\n", "0123456789abcdefghijKLM\nx\n"},
 		"a line that just fits is followed by one": {"0123456789\r\nx\r\n", "0123456789\nx\n"},
@@ -126,8 +126,8 @@ func TestLinesAreAsLongAsTheTerminalIsWide(t *testing.T) {
 	}
 }
 
-// TestReadingALongLineAlong: its end is told once there is one.
-func TestReadingALongLineAlong(t *testing.T) {
+// TestTranscript_FlushOfAWrappedLine: its end is told once there is one.
+func TestTranscript_FlushOfAWrappedLine(t *testing.T) {
 	var out strings.Builder
 	transcript := New(&out)
 	transcript.Resize(4, 3)
@@ -143,11 +143,11 @@ func TestReadingALongLineAlong(t *testing.T) {
 	require.NoError(t, transcript.Close())
 }
 
-// TestStreams: what programs write to a terminal, and what is to be read of it. Those of bash,
+// TestTranscript_OfRecordedPrograms: what programs write to a terminal, and what is to be read of it. Those of bash,
 // readline, htop, less and vim were recorded, that of readline with the sizes that its terminal
 // had; claude (an agent that paints its prompt again and again), progress (npm and cargo) and
 // region (apt) are imitations, made of the sequences that these programs use.
-func TestStreams(t *testing.T) {
+func TestTranscript_OfRecordedPrograms(t *testing.T) {
 	streams, err := filepath.Glob("testdata/*.raw")
 	require.NoError(t, err)
 	require.NotEmpty(t, streams)
@@ -196,8 +196,8 @@ func sized(t *testing.T, stream, sizes string) string {
 	return out.String()
 }
 
-// TestReadingAlong shows each line once it is left, and once more when it was changed.
-func TestReadingAlong(t *testing.T) {
+// TestTranscript_FlushPrintsCompletedLines shows each line once it is left, and once more when it was changed.
+func TestTranscript_FlushPrintsCompletedLines(t *testing.T) {
 	var out strings.Builder
 	transcript := New(&out)
 	for _, row := range []struct{ in, want string }{
@@ -220,8 +220,8 @@ func TestReadingAlong(t *testing.T) {
 	assert.Equal(t, "$ ", out.String())
 }
 
-// TestAnAgentCannotMakeItGrow: whatever it writes, what is kept of it is bounded.
-func TestAnAgentCannotMakeItGrow(t *testing.T) {
+// TestTranscript_MemoryIsBounded: whatever it writes, what is kept of it is bounded.
+func TestTranscript_MemoryIsBounded(t *testing.T) {
 	for name, part := range map[string]string{
 		"wide lines": strings.Repeat("x", maxLine-10) + "\r\n", "far columns": "\x1b[1000Cx\r\n", "marks": "\u0301", "insertions": "x\r\x1b[1000@",
 		"a title": "\x1b]0;" + strings.Repeat("t", 5000), "parameters": "\x1b[1;1;1", "rows": "\x1b[200;1Hx\x1b[999;1Hy", "line feeds": "\n\n\n", "screens": "\x1b[?1049hx\x1b[?1049l",
@@ -258,7 +258,7 @@ func BenchmarkTranscript(b *testing.B) {
 	}
 }
 
-func TestTranscriptReportsTheWritersError(t *testing.T) {
+func TestTranscript_ReturnsTheWritersError(t *testing.T) {
 	broken := errors.New("broken")
 	cleaner := New(failingWriter{broken})
 	_, err := cleaner.Write([]byte("x\ny\n"))

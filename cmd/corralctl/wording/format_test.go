@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNothingActsOnTheTerminal(t *testing.T) {
+func TestPrintable_EscapesControlCharacters(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain":                 "plain",
 		"Grüße ✳ 漢字":            "Grüße ✳ 漢字",
@@ -35,8 +35,8 @@ func TestNothingActsOnTheTerminal(t *testing.T) {
 	assert.Equal(t, "one\ntwo\t\\x1b[m\n", PrintableLines("one\ntwo\t\x1b[m\n"))
 }
 
-// TestPrintableJSON: nothing in it acts on a terminal, and it is still JSON of the same value.
-func TestPrintableJSON(t *testing.T) {
+// TestPrintableJSON_EscapesAndKeepsTheValue: nothing in it acts on a terminal, and it is still JSON of the same value.
+func TestPrintableJSON_EscapesAndKeepsTheValue(t *testing.T) {
 	value := map[string]string{"message": "\u009b31m \u202etfel\u200e \x7f \U000e0041 \x1b[m a\nb 👩\u200d👧 \xff \\"}
 	var plain bytes.Buffer
 	encoder := json.NewEncoder(&plain)
@@ -52,7 +52,7 @@ func TestPrintableJSON(t *testing.T) {
 	assert.Equal(t, want, is)
 }
 
-func TestShortSpans(t *testing.T) {
+func TestSpan_PrintsTheTwoLargestUnits(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second:                        "0s",
 		0:                                   "0s",
@@ -72,7 +72,7 @@ func TestShortSpans(t *testing.T) {
 	}
 }
 
-func TestSizesAndProcessorTime(t *testing.T) {
+func TestSize_AndCPUTimeFollowSystemctl(t *testing.T) {
 	for n, want := range map[uint64]string{0: "0B", 1023: "1023B", 1024: "1.0K", 222_715_904: "212.4M", 1 << 40: "1.0T", math.MaxUint64: "16.0E"} {
 		assert.Equal(t, want, Size(n))
 	}
@@ -81,7 +81,7 @@ func TestSizesAndProcessorTime(t *testing.T) {
 	}
 }
 
-func TestEllipses(t *testing.T) {
+func TestEllipsize_ShortensToAWidth(t *testing.T) {
 	assert.Equal(t, "abcdef", Ellipsize("abcdef", 6))
 	assert.Equal(t, "abcd…", Ellipsize("abcdef", 5))
 	assert.Empty(t, Ellipsize("abcdef", 0))
@@ -89,7 +89,7 @@ func TestEllipses(t *testing.T) {
 	assert.Empty(t, EllipsizePath("~/src/shop", 0))
 }
 
-func TestWideCharactersAreMeasured(t *testing.T) {
+func TestWidth_CountsWideCharacters(t *testing.T) {
 	for text, width := range map[string]int{"shop": 4, "漢字": 4, "Grüße": 5, "été": 3, "✳ x": 3, "👩‍🚀": 2, "": 0} {
 		assert.Equal(t, width, Width(text), "%q", text)
 	}
@@ -101,6 +101,6 @@ func TestWideCharactersAreMeasured(t *testing.T) {
 	assert.Equal(t, "…rc/漢字", EllipsizePath("~/src/漢字", 8))
 }
 
-func TestWordsForAShell(t *testing.T) {
+func TestShellWords_QuotesArguments(t *testing.T) {
 	assert.Equal(t, `claude --resume 'it'\''s' '' 'a b' '$HOME' '~'`, ShellWords([]string{"claude", "--resume", "it's", "", "a b", "$HOME", "~"}))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-func TestCompareNatural(t *testing.T) {
+func TestCompareNatural_OrdersNumbersByValue(t *testing.T) {
 	sorted := []string{"", "1", "2", "10", "a", "a-1", "a1b", "a2", "a02", "a10", "proj", "proj5", "proj46", "proj46-2", "proj46-10"}
 	shuffled := slices.Clone(sorted)
 	slices.Sort(shuffled)
@@ -25,13 +25,13 @@ func TestCompareNatural(t *testing.T) {
 	assert.Equal(t, []string{"", "1", "2", "10"}, shuffled[:4])
 }
 
-func TestProgram(t *testing.T) {
+func TestProgram_NamesTheAgentOrTheCommand(t *testing.T) {
 	assert.Equal(t, "vim", Program(client.Session{Agent: "command", Command: []string{"/usr/bin/vim", "a"}}))
 	assert.Equal(t, "claude", Program(client.Session{Agent: "claude", Command: []string{"node"}}))
 	assert.Equal(t, "command", Program(client.Session{Agent: "command"}), "of a daemon that does not say")
 }
 
-func TestPlace(t *testing.T) {
+func TestLocation_NamesRepositoryAndBranch(t *testing.T) {
 	t.Setenv("HOME", "/home/alice")
 	assert.Equal(t, "~/src/shop", Place(client.Session{WorkingDirectory: "/home/alice/src/shop"}, Workspace))
 	assert.Equal(t, "~/src/shop (fix)", Place(client.Session{WorkingDirectory: "/home/alice/.local/w/fix", Worktree: "fix", Repository: "/home/alice/src/shop"}, Workspace))

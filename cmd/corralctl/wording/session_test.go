@@ -9,9 +9,9 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// TestSession: what each kind of session is called, in which colour, with which mark and since
+// TestWording_OfEachKindOfSession: what each kind of session is called, in which colour, with which mark and since
 // when. Times are seconds; the state of every session changed at 10.
-func TestSession(t *testing.T) {
+func TestWording_OfEachKindOfSession(t *testing.T) {
 	now := time.Unix(100, 0)
 	at := func(second uint64) uint64 { return second * 1e6 }
 	live := func(change func(*client.Session)) client.Session {
@@ -111,7 +111,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-func TestActivity_HasNothingThatTheAgentSaid(t *testing.T) {
+func TestActivity_OmitsTheAgentsMessage(t *testing.T) {
 	s := client.Session{State: "running", Activity: "waiting", Attention: "permission", AttentionMessage: "Run rm -rf build?"}
 	text, _ := Activity(s)
 	assert.Equal(t, "waiting: permission", text)
@@ -120,7 +120,7 @@ func TestActivity_HasNothingThatTheAgentSaid(t *testing.T) {
 	assert.Equal(t, "turn ended", text)
 }
 
-func TestMatches(t *testing.T) {
+func TestMatches_StatesAndActivities(t *testing.T) {
 	ended := client.Session{State: "running", Activity: "idle", Attention: turnEnded}
 	for _, word := range []string{"running", "idle", "turn-ended"} {
 		assert.True(t, Matches(ended, word), word)
@@ -133,7 +133,7 @@ func TestMatches(t *testing.T) {
 	assert.False(t, Matches(ended, "idle"))
 }
 
-func TestEllipsizeDetail(t *testing.T) {
+func TestEllipsizeDetail_DropsThePrefixFirst(t *testing.T) {
 	const asks = "waiting: permission: Run rm -rf build?"
 	assert.Equal(t, asks, EllipsizeDetail(asks, 38))
 	assert.Equal(t, "permission: Run rm -rf build?", EllipsizeDetail(asks, 37))
@@ -142,7 +142,7 @@ func TestEllipsizeDetail(t *testing.T) {
 	assert.Equal(t, "waiting", EllipsizeDetail("waiting", 7))
 }
 
-func TestTurnsEnded(t *testing.T) {
+func TestTurnsEnded_IsPluralized(t *testing.T) {
 	assert.Equal(t, "1 turn ended", TurnsEnded(1))
 	assert.Equal(t, "2 turns ended", TurnsEnded(2))
 }

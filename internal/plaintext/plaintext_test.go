@@ -8,7 +8,7 @@ import (
 	"github.com/corrald/corral/internal/plaintext"
 )
 
-func TestIsUnsafe(t *testing.T) {
+func TestIsUnsafe_ByCharacterClass(t *testing.T) {
 	for name, row := range map[string]struct {
 		text   string
 		unsafe bool

@@ -122,7 +122,7 @@ func isOver(s client.Session) bool {
 	case "suspended": // also said of a session that a daemon leaves running as it exits
 		return !s.AgentAlive
 	}
-	return s.Frozen || wording.Ended(s.State)
+	return s.Frozen || wording.IsEnded(s.State)
 }
 
 // settled waits for the end of a start or a stop, during which a session may have no terminal.

@@ -81,7 +81,7 @@ func (u *asUnit) begin(ctx context.Context) error {
 				return err
 			}
 			continue
-		case !wording.Ended(s.State) && (s.State != "orphaned" || s.NRuns > 0): // one that never ran has nothing to be joined
+		case !wording.IsEnded(s.State) && (s.State != "orphaned" || s.NRuns > 0): // one that never ran has nothing to be joined
 			return u.set(ctx, s)
 		case s.State == "suspended":
 			err = u.c.client.ResumeSession(ctx, u.id)
@@ -92,7 +92,7 @@ func (u *asUnit) begin(ctx context.Context) error {
 			return u.look(ctx)
 		}
 		now, again := u.c.client.Session(ctx, u.id)
-		if !invalidState(err) || again != nil || wording.Ended(now.State) {
+		if !invalidState(err) || again != nil || wording.IsEnded(now.State) {
 			return err
 		} // else somebody else was faster
 	}

@@ -125,11 +125,11 @@ func (c *ctl) attachable(ctx context.Context) (string, error) {
 	for _, s := range list.sessions {
 		switch {
 		case s.Id == own:
-		case wording.Waits(s):
+		case wording.IsWaiting(s):
 			waiting = append(waiting, s)
-		case wording.TurnEnded(s):
+		case wording.IsTurnEnded(s):
 			ended = append(ended, s)
-		case !wording.Ended(s.State):
+		case !wording.IsEnded(s.State):
 			others = append(others, s)
 		}
 	}

@@ -119,7 +119,7 @@ func (c *ctl) noDiff(s client.Session, err error) error {
 	f := c.cannot(c.doing(), s.Id, err)
 	switch {
 	case errors.Is(err, worktree.ErrNoRepository):
-		f.message = fmt.Sprintf("cannot %s %q: %s is not in a git repository", c.doing(), s.Id, wording.Workspace(s.WorkingDirectory))
+		f.message = fmt.Sprintf("cannot %s %q: %s is not in a git repository", c.doing(), s.Id, wording.AbbreviateHome(s.WorkingDirectory))
 		f.hint = "git init " + wording.ShellWord(s.WorkingDirectory)
 	case errors.Is(err, worktree.ErrNoGit):
 		f.message = fmt.Sprintf("cannot %s %q: git is not installed, or not in PATH", c.doing(), s.Id)

@@ -19,7 +19,7 @@ var (
 	isWaitingVerb = isVerb("is-waiting", "Check whether sessions wait for a person", func(f *pflag.FlagSet) question {
 		ended := f.Bool("turn-ended", false, "also exit with 0 if the agent of a session has finished its turn")
 		return question{exitNotActive, func(s client.Session) bool {
-			return wording.Matches(s, "waiting") || *ended && wording.TurnEnded(s)
+			return wording.Matches(s, "waiting") || *ended && wording.IsTurnEnded(s)
 		}, activityOf}
 	})
 )
@@ -31,7 +31,7 @@ type question struct {
 	answer func(s client.Session) string // what is printed
 }
 
-func isActive(s client.Session) bool { return !wording.Ended(s.State) }
+func isActive(s client.Session) bool { return !wording.IsEnded(s.State) }
 func isFailed(s client.Session) bool { return s.State == "failed" }
 
 func stateOf(s client.Session) string { return s.State }
@@ -40,9 +40,9 @@ func stateOf(s client.Session) string { return s.State }
 // whose agent does nothing.
 func activityOf(s client.Session) string {
 	switch {
-	case wording.TurnEnded(s):
+	case wording.IsTurnEnded(s):
 		return s.Attention
-	case wording.Ended(s.State) || s.Activity == "" || s.Activity == "unknown":
+	case wording.IsEnded(s.State) || s.Activity == "" || s.Activity == "unknown":
 		return s.State
 	}
 	return s.Activity

@@ -52,7 +52,7 @@ func (c *ctl) populated(ctx context.Context) ([]string, error) {
 	}
 	var ids []string
 	for _, s := range list.sessions {
-		if !wording.Ended(s.State) || list.leftovers(s) > 0 {
+		if !wording.IsEnded(s.State) || list.leftovers(s) > 0 {
 			ids = append(ids, s.Id)
 		}
 	}

@@ -142,7 +142,7 @@ func (r *removal) remove(ctx context.Context, c *ctl, had client.Session, id str
 	case r.worktree && dbusapi.ShortErrorName(err) == dbusapi.InvalidArgs:
 		f.hint = "corralctl rm " + id
 	case r.force || !invalidState(err):
-	case r.worktree && had.Worktree != "" && wording.Ended(had.State):
+	case r.worktree && had.Worktree != "" && wording.IsEnded(had.State):
 		f.hint = "git -C " + wording.ShellWords([]string{had.WorkingDirectory}) + " status"
 	case r.worktree: // with it, --force gives up what is in there
 		f.hint = "corralctl stop " + id

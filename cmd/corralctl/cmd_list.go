@@ -72,7 +72,7 @@ func (l *listOptions) run(ctx context.Context, c *ctl, args []string) error {
 func (c *ctl) listView(now time.Time) listView {
 	v := listView{path: func(path string) string { return path }, full: c.full, now: now, leftovers: func(client.Session) int { return 0 }}
 	if c.outTTY != nil && !c.full {
-		v.path = wording.Workspace
+		v.path = wording.AbbreviateHome
 	}
 	return v
 }
@@ -283,7 +283,7 @@ func cellColour(column string, s client.Session) string {
 
 // listSign marks a session that wants to be looked at, as systemctl marks units.
 func listSign(s client.Session) cell {
-	if !wording.WantsAttention(s) {
+	if !wording.NeedsAttention(s) {
 		return cell{text: " "}
 	}
 	sign, colour := wording.Mark(s)
@@ -297,13 +297,13 @@ func footer(list sessionList) string {
 	for _, s := range list.sessions {
 		counts[s.State]++
 		switch {
-		case wording.TurnEnded(s):
+		case wording.IsTurnEnded(s):
 			counts["turn ended"]++
-		case wording.ShowsError(s):
+		case wording.HasError(s):
 			counts["error"]++
-		case wording.Waits(s):
+		case wording.IsWaiting(s):
 			counts["waiting"]++
-		case wording.SuspendedByShutdown(s):
+		case wording.IsSuspendedByShutdown(s):
 			counts["interrupted"]++
 		}
 	}

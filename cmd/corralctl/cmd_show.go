@@ -130,7 +130,7 @@ func propertyText(value any) string {
 		}
 		return "no"
 	case uint64:
-		if !wording.Available(v) {
+		if !wording.IsAvailable(v) {
 			return "[not set]"
 		}
 	case []string:

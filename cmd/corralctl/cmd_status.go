@@ -59,7 +59,7 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 			return c.cannot("show the status of", id, err)
 		}
 		s.ExpireTimestamp = c.saw(ctx, s, words)
-		if wording.Ended(s.State) && code == 0 {
+		if wording.IsEnded(s.State) && code == 0 {
 			code = exitNotActive
 		}
 		status := statusOf{session: s, problems: problems[id], strays: strays[id], screen: c.lastLines(ctx, s, lines)}
@@ -270,7 +270,7 @@ func (c *ctl) printState(s client.Session, now time.Time) {
 	if s.Reason != "" {
 		c.field("Reason", "%s", wording.Reason(s))
 	}
-	if !wording.Ended(s.State) && s.Activity != "" && s.Activity != "unknown" {
+	if !wording.IsEnded(s.State) && s.Activity != "" && s.Activity != "unknown" {
 		c.field("Activity", "%s", s.Activity)
 	}
 	if s.StatusText != "" {
@@ -282,7 +282,7 @@ func (c *ctl) runs(s client.Session, now time.Time) string {
 	text := fmt.Sprint(s.NRuns)
 	start, end := s.ExecMainStartTimestamp, s.ExecMainExitTimestamp
 	if start != 0 && end >= start {
-		text += fmt.Sprintf(", the last one for %s", wording.Span(wording.Moment(end).Sub(wording.Moment(start))))
+		text += fmt.Sprintf(", the last one for %s", wording.Span(wording.BusTime(end).Sub(wording.BusTime(start))))
 	} else if start != 0 && s.AgentAlive {
 		text += fmt.Sprintf(", this one for %s", wording.Age(start, now))
 	}
@@ -302,7 +302,7 @@ func (c *ctl) printRuns(s client.Session) {
 	for _, r := range s.Runs[max(0, len(s.Runs)-most):] {
 		text := wording.Timestamp(r.Start)
 		if r.End >= r.Start {
-			text += " for " + wording.Span(wording.Moment(r.End).Sub(wording.Moment(r.Start)))
+			text += " for " + wording.Span(wording.BusTime(r.End).Sub(wording.BusTime(r.Start)))
 		}
 		if r.Result == "" {
 			text += ": running"
@@ -321,7 +321,7 @@ func (c *ctl) printAttention(s client.Session, now time.Time) {
 	if s.Attention == "" || s.Attention == s.State { // which is the second line already
 		return
 	}
-	text := wording.Printable(wording.AttentionWord(s.Attention))
+	text := wording.Printable(wording.AttentionText(s.Attention))
 	if s.AttentionMessage != "" {
 		text += ": " + wording.Printable(s.AttentionMessage)
 	}
@@ -345,17 +345,17 @@ func (c *ctl) printResources(s client.Session) {
 	if s.ControlGroup == "" {
 		return
 	}
-	if wording.Available(s.TasksCurrent) && s.TasksCurrent > 0 {
+	if wording.IsAvailable(s.TasksCurrent) && s.TasksCurrent > 0 {
 		c.field("Tasks", "%d", s.TasksCurrent)
 	}
-	if wording.Available(s.MemoryCurrent) && s.MemoryCurrent > 0 {
+	if wording.IsAvailable(s.MemoryCurrent) && s.MemoryCurrent > 0 {
 		text := wording.Size(s.MemoryCurrent)
-		if wording.Available(s.MemoryPeak) && s.MemoryPeak > 0 {
+		if wording.IsAvailable(s.MemoryPeak) && s.MemoryPeak > 0 {
 			text += " (peak: " + wording.Size(s.MemoryPeak) + ")"
 		}
 		c.field("Memory", "%s", text)
 	}
-	if wording.Available(s.CPUUsageNSec) && s.CPUUsageNSec > 0 {
+	if wording.IsAvailable(s.CPUUsageNSec) && s.CPUUsageNSec > 0 {
 		c.field("CPU", "%s", wording.CPUTime(s.CPUUsageNSec))
 	}
 }
@@ -409,7 +409,7 @@ func (c *ctl) managerStatus(ctx context.Context) error {
 	}
 	c.field("Sessions", "%s", strings.Join(counts, ", "))
 	for _, a := range m.Attention {
-		fmt.Fprintf(c.out, "%13s: %s\n", "Attention", c.paint(wording.Yellow, wording.Printable(a.Id+" ("+wording.AttentionWord(a.Reason)+")")))
+		fmt.Fprintf(c.out, "%13s: %s\n", "Attention", c.paint(wording.Yellow, wording.Printable(a.Id+" ("+wording.AttentionText(a.Reason)+")")))
 	}
 	c.printProblems(m.Problems, true)
 	c.field("Slice", "%s", m.Slice)

@@ -128,7 +128,7 @@ func (w *waiter) waiting(ids []string) []string {
 // systemd-run --wait does.
 func (w *waiter) printEnd(ctx context.Context, c *ctl, id string) {
 	s := w.sessions[id]
-	if len(w.until) > 0 || c.errTTY == nil || c.quiet || c.wantsJSON() || s == nil || !wording.Ended(s.State) {
+	if len(w.until) > 0 || c.errTTY == nil || c.quiet || c.wantsJSON() || s == nil || !wording.IsEnded(s.State) {
 		return
 	}
 	if now, err := c.client.Session(ctx, id); err == nil { // counters are not announced
@@ -149,19 +149,19 @@ func endText(s client.Session) string {
 		text += fmt.Sprintf(" (%s)", s.Result)
 	}
 	if start, end := s.ExecMainStartTimestamp, s.ExecMainExitTimestamp; start != 0 && end >= start {
-		if took := wording.Moment(end).Sub(wording.Moment(start)); took < time.Second {
+		if took := wording.BusTime(end).Sub(wording.BusTime(start)); took < time.Second {
 			text += fmt.Sprintf(" after %dms", took.Milliseconds())
 		} else {
 			text += " after " + wording.Span(took)
 		}
 	}
 	var used []string
-	if wording.Available(s.ExecMainCPUUsageNSec) {
+	if wording.IsAvailable(s.ExecMainCPUUsageNSec) {
 		used = append(used, "CPU "+wording.CPUTime(s.ExecMainCPUUsageNSec))
 	}
-	if peak := s.MemoryPeak; wording.Available(peak) && peak > 0 {
+	if peak := s.MemoryPeak; wording.IsAvailable(peak) && peak > 0 {
 		used = append(used, "memory peak "+wording.Size(peak))
-	} else if peak := s.ExecMainMaxRSS; wording.Available(peak) {
+	} else if peak := s.ExecMainMaxRSS; wording.IsAvailable(peak) {
 		used = append(used, "memory peak "+wording.Size(peak))
 	}
 	if len(used) > 0 {

@@ -69,8 +69,8 @@ var wanted = map[string]func(dbusapi.SessionRow) bool{
 	"rm":   func(dbusapi.SessionRow) bool { return true },
 }
 
-func live(s dbusapi.SessionRow) bool { return !wording.Ended(s.State) }
-func idle(s dbusapi.SessionRow) bool { return wording.Ended(s.State) && s.State != "archived" }
+func live(s dbusapi.SessionRow) bool { return !wording.IsEnded(s.State) }
+func idle(s dbusapi.SessionRow) bool { return wording.IsEnded(s.State) && s.State != "archived" }
 
 // ids are the sessions that the verb can do something with, from the daemon or, if none runs, from
 // the disk. None is started for that.
@@ -84,7 +84,7 @@ func (c *ctl) ids(ctx context.Context, cmd *cobra.Command) []choice {
 		if want(s) {
 			about := s.Agent + ", " + s.State
 			shown := client.Session{State: s.State, Activity: s.Activity, Attention: s.Attention}
-			if activity, _ := wording.Activity(shown); activity != "-" && wording.WantsAttention(shown) {
+			if activity, _ := wording.Activity(shown); activity != "-" && wording.NeedsAttention(shown) {
 				about += ", " + activity
 			}
 			choices = append(choices, choice{s.ID, about})

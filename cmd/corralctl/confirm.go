@@ -54,7 +54,7 @@ func (c *ctl) confirm(ctx context.Context, ids []string) error {
 	width := 0
 	for _, id := range ids {
 		width = max(width, len(id))
-		if !wording.Ended(states[id]) {
+		if !wording.IsEnded(states[id]) {
 			live++
 		}
 	}

@@ -155,7 +155,7 @@ func resultOf(s client.Session, left int, now time.Time) string {
 		at = s.ExecMainExitTimestamp
 	}
 	if at != 0 {
-		text += ", " + ago(now.Sub(wording.Moment(at)))
+		text += ", " + ago(now.Sub(wording.BusTime(at)))
 	}
 	if left > 0 {
 		text += "; " + stillRunning(left)

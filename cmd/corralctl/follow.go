@@ -95,7 +95,7 @@ func (f *follower) begin(o *logsOptions) error {
 	if f.playback.text == nil {
 		f.playback.sink = f.out.out
 	} else {
-		f.playback.text.PassTo(printed{f.out.out})
+		f.playback.text.SetOutput(printed{f.out.out})
 	}
 	return f.out.out.Flush()
 }

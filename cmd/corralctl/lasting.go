@@ -123,7 +123,7 @@ func (l *lastingWatch) session(ctx context.Context, id string) (s client.Session
 // is called off.
 func (l *lastingWatch) ended(ctx context.Context, s client.Session) (bool, error) {
 	if s.State != "suspended" {
-		return wording.Ended(s.State), nil
+		return wording.IsEnded(s.State), nil
 	}
 	if s.AgentAlive {
 		return false, nil

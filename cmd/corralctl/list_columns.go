@@ -58,7 +58,7 @@ var listColumns = []listColumn{
 			return cmp.Compare(knownOr0(a.TotalRuntimeUSec), knownOr0(b.TotalRuntimeUSec))
 		},
 	},
-	{name: "workspace", title: "WORKSPACE", least: 9, cut: wording.EllipsizePath, text: func(v listView, s client.Session) string { return wording.Place(s, v.path) }},
+	{name: "workspace", title: "WORKSPACE", least: 9, cut: wording.EllipsizePath, text: func(v listView, s client.Session) string { return wording.Location(s, v.path) }},
 	{name: "description", title: "DESCRIPTION", least: 11, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Description }},
 	{name: "labels", title: "LABELS", least: 9, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return labelText(s.Labels) }},
 	{name: "branch", title: "BRANCH", least: 9, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Worktree }},
@@ -68,7 +68,7 @@ var listColumns = []listColumn{
 }
 
 func knownOr0(n uint64) uint64 {
-	if !wording.Available(n) {
+	if !wording.IsAvailable(n) {
 		return 0
 	}
 	return n

@@ -23,13 +23,13 @@ func (k known) archived() bool { return k.state == "archived" }
 // forAll tells, by verb, which sessions --all means where it is not simply every one: those that
 // the verb can do something with.
 var forAll = map[string]func(state string) bool{
-	"start":   wording.Ended,
+	"start":   wording.IsEnded,
 	"resume":  func(state string) bool { return state == "suspended" },
 	"restart": alive, "suspend": alive, "freeze": alive, "thaw": alive, "kill": alive, "send": alive, "peek": alive,
-	"archive": wording.Ended,
+	"archive": wording.IsEnded,
 }
 
-func alive(state string) bool { return !wording.Ended(state) }
+func alive(state string) bool { return !wording.IsEnded(state) }
 
 // match returns the ids that a word names: itself, if there is such a session; what it matches, if
 // it is a glob; else the one id that begins with it. Archived sessions are only named in full, or

@@ -66,14 +66,14 @@ func barOf(all map[string]client.Session) bar {
 			b.stale++
 		}
 		switch {
-		case wording.TurnEnded(s):
+		case wording.IsTurnEnded(s):
 			b.turnsEnded++
-		case wording.ShowsError(s):
+		case wording.HasError(s):
 			b.errors++
-		case wording.Waits(s):
+		case wording.IsWaiting(s):
 			b.waiting++
 		}
-		if wording.Ended(s.State) && s.State != "failed" {
+		if wording.IsEnded(s.State) && s.State != "failed" {
 			continue
 		}
 		line := s.Id + ": " + s.State

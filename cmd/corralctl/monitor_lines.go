@@ -131,7 +131,7 @@ func (t *plainTeller) began(sessions map[string]client.Session) error {
 func (t *plainTeller) changed(before, after *client.Session, _ map[string]client.Session) error {
 	switch {
 	case before == nil:
-		return t.say(after.Id, t.state(*after)+" ("+wording.Printable(after.Agent+" in "+wording.OnBranch(wording.Workspace(after.WorkingDirectory), after.Worktree))+")")
+		return t.say(after.Id, t.state(*after)+" ("+wording.Printable(after.Agent+" in "+wording.OnBranch(wording.AbbreviateHome(after.WorkingDirectory), after.Worktree))+")")
 	case after == nil:
 		return t.say(before.Id, "removed")
 	}
@@ -161,7 +161,7 @@ func (t *plainTeller) changes(before, after client.Session) string {
 	if was != is && is != "-" {
 		parts = append(parts, t.c.paint(colour, wording.Printable(is)))
 	} else if before.Attention != after.Attention && after.Attention != "" && after.Attention != after.State {
-		parts = append(parts, t.c.paint(wording.Yellow, "wants attention: "+wording.Printable(wording.AttentionWord(after.Attention))))
+		parts = append(parts, t.c.paint(wording.Yellow, "wants attention: "+wording.Printable(wording.AttentionText(after.Attention))))
 	}
 	for _, name := range names {
 		if slices.Contains(toldApart, name) {

@@ -86,7 +86,7 @@ func (p *picker) lines(c *ctl, now time.Time) []string {
 			activity, colour = s.State, wording.StateColour(s)
 		}
 		t.rows = append(t.rows, []cell{
-			{text: s.Id}, {text: s.Agent}, {activity, colour}, {text: wording.Since(s, now)}, {text: wording.OnBranch(wording.Workspace(s.WorkingDirectory), s.Worktree)},
+			{text: s.Id}, {text: s.Agent}, {activity, colour}, {text: wording.Since(s, now)}, {text: wording.OnBranch(wording.AbbreviateHome(s.WorkingDirectory), s.Worktree)},
 		})
 	}
 	widths := t.widths(false)

@@ -39,7 +39,7 @@ var possibleFor = map[verb]func(*row) bool{
 	logs:    func(r *row) bool { return r.State != "created" },
 }
 
-func live(r *row) bool        { return !wording.Ended(r.State) }
+func live(r *row) bool        { return !wording.IsEnded(r.State) }
 func notArchived(r *row) bool { return r.State != "archived" }
 
 func unless(possible bool, why string) string {
@@ -52,7 +52,7 @@ func unless(possible bool, why string) string {
 // is says in which state a session is.
 func is(r *row) string {
 	switch {
-	case r.Frozen && !wording.Ended(r.State):
+	case r.Frozen && !wording.IsEnded(r.State):
 		return "it is frozen; f thaws it"
 	case r.State == "created":
 		return "it was never started"
@@ -305,20 +305,20 @@ func (m *model) archive(rows []*row) []effect {
 func (m *model) remove(rows []*row) []effect {
 	about := "The record and the log are deleted. Workspaces are not touched."
 	if len(rows) == 1 {
-		about = "Its record and its log are deleted; " + wording.Printable(wording.Workspace(rows[0].WorkingDirectory)) + " is not touched."
+		about = "Its record and its log are deleted; " + wording.Printable(wording.AbbreviateHome(rows[0].WorkingDirectory)) + " is not touched."
 	}
 	return m.carryOut(plan{
 		verb: remove, rows: rows, about: about,
 		loses: func(r *row) string {
 			switch {
-			case wording.Ended(r.State):
+			case wording.IsEnded(r.State):
 				return ""
 			case len(rows) == 1:
 				return "It is " + r.State + " and will be stopped first."
 			}
 			return r.Id + " is " + r.State + " and will be stopped first."
 		},
-		make: func(r *row) call { return call{verb: remove, id: r.Id, force: !wording.Ended(r.State)} },
+		make: func(r *row) call { return call{verb: remove, id: r.Id, force: !wording.IsEnded(r.State)} },
 	})
 }
 

@@ -57,7 +57,9 @@ var columns = []column{
 	{"branch", "BRANCH", 10, 32, false, false, unsorted, func(_ *model, r *row) (string, string) { return cmp.Or(r.Worktree, "-"), "" }, anyRow(func(r *row) bool { return r.Worktree != "" })},
 	{"labels", "LABELS", 10, 32, false, false, unsorted, func(_ *model, r *row) (string, string) { return labelText(r), "" }, anyRow(func(r *row) bool { return len(r.Labels) > 0 })},
 	{"description", "DESCRIPTION", 12, 48, false, false, unsorted, func(_ *model, r *row) (string, string) { return cmp.Or(r.Description, "-"), "" }, anyRow(func(r *row) bool { return r.Description != "" })},
-	{"workspace", "WORKSPACE", 12, 48, false, true, unsorted, func(_ *model, r *row) (string, string) { return wording.Place(r.Session, wording.Workspace), "" }, nil},
+	{"workspace", "WORKSPACE", 12, 48, false, true, unsorted, func(_ *model, r *row) (string, string) {
+		return wording.Location(r.Session, wording.AbbreviateHome), ""
+	}, nil},
 }
 
 // dropped are the columns in the order in which they give way on a narrow terminal; ID stays to the
@@ -97,10 +99,10 @@ func anyCounter(counter func(*values) uint64) func(*model) bool {
 	return func(m *model) bool {
 		live, known := false, false
 		for _, r := range m.order {
-			if r.usage.there && wording.Available(counter(&r.usage.values)) {
+			if r.usage.there && wording.IsAvailable(counter(&r.usage.values)) {
 				return true
 			}
-			live = live || !wording.Ended(r.State)
+			live = live || !wording.IsEnded(r.State)
 			known = known || r.usage.there
 		}
 		return live && !known
@@ -120,7 +122,7 @@ func lastRun(s client.Session, now time.Time) uint64 {
 // signal says that it has grown.
 func (r *row) count(s client.Session, now time.Time) {
 	switch {
-	case r.Id == "" && wording.Available(s.TotalRuntimeUSec):
+	case r.Id == "" && wording.IsAvailable(s.TotalRuntimeUSec):
 		r.earlier = s.TotalRuntimeUSec - min(lastRun(s, now), s.TotalRuntimeUSec)
 	case r.Id != "" && s.ExecMainStartTimestamp != r.ExecMainStartTimestamp:
 		r.earlier += lastRun(r.Session, now)
@@ -148,7 +150,7 @@ func (m *model) activity(r *row) (text, colour string) {
 	switch {
 	case r.Frozen:
 		return "frozen", ""
-	case wording.Ended(r.State) && r.State != "failed" && r.usage.left > 0:
+	case wording.IsEnded(r.State) && r.State != "failed" && r.usage.left > 0:
 		return leftovers(r.usage.left), wording.Yellow
 	}
 	s := r.Session
@@ -180,7 +182,7 @@ func percent(part float64, there bool) string {
 }
 
 func amount(n uint64, there bool, text func(uint64) string) string {
-	if !there || !wording.Available(n) {
+	if !there || !wording.IsAvailable(n) {
 		return "-"
 	}
 	return text(n)

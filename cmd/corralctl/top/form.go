@@ -60,7 +60,7 @@ func (m *model) openForm() []effect {
 	m.dialog = &dialog{kind: filling, title: "New session", fields: []*field{
 		{name: "Agent", choices: notEmpty(agent)},
 		line("Command", ""),
-		line("Workspace", wording.Workspace(directory)),
+		line("Workspace", wording.AbbreviateHome(directory)),
 		line("Branch", ""),
 		{name: "Prompt", area: &prompt},
 	}}

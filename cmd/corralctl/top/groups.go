@@ -27,7 +27,7 @@ func (m *model) groupOf(r *row) string {
 		}
 		return "no label " + key
 	}
-	return wording.Workspace(cmp.Or(r.Repository, r.WorkingDirectory))
+	return wording.AbbreviateHome(cmp.Or(r.Repository, r.WorkingDirectory))
 }
 
 // layOut makes the lines of the list from the order of the rows.

@@ -191,7 +191,7 @@ func (m *model) offered() []key.Binding {
 		names = []string{"?", "Esc", "Space", "s", "r", "S", "z", "c", "d", "A", "q"}
 	case waitsForPermission(r):
 		names = slices.Concat([]string{"?", "Y", "N"}, names[1:])
-	case wording.Ended(r.State) || !r.hasScreen():
+	case wording.IsEnded(r.State) || !r.hasScreen():
 		names = []string{"?", "Tab", "r", "l", "v", "A", "d", "n", "Space", "/", "o", "q"}
 	}
 	short := map[string]string{}

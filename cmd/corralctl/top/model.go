@@ -284,7 +284,7 @@ func (m *model) targets() []target {
 	}
 	var targets []target
 	for _, r := range rows {
-		live := !wording.Ended(r.State)
+		live := !wording.IsEnded(r.State)
 		switch {
 		case m.remote && live && !m.gone:
 			targets = append(targets, target{id: r.Id})
@@ -302,7 +302,7 @@ func (m *model) look() []effect {
 	}
 	var effects []effect
 	for _, r := range m.window() {
-		if r.inspected != r.detail && (r.Attention != "" || r.group == "" && !m.remote && !wording.Ended(r.State)) {
+		if r.inspected != r.detail && (r.Attention != "" || r.group == "" && !m.remote && !wording.IsEnded(r.State)) {
 			r.inspected = r.detail
 			effects = append(effects, inspect{r.Id, r.detail})
 		}

@@ -60,9 +60,9 @@ const (
 func urgency(r *row) int {
 	attention := r.Attention != "" && !seen(r)
 	switch {
-	case wording.Waits(r.Session) && !seen(r):
+	case wording.IsWaiting(r.Session) && !seen(r):
 		return 0
-	case wording.Waits(r.Session):
+	case wording.IsWaiting(r.Session):
 		return 1
 	case r.State == "stale" || r.State == "orphaned":
 		return 2

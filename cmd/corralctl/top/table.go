@@ -116,7 +116,7 @@ func shorten(c column, r *row, text string, width int) string {
 	case c.name == "graph":
 		return ansi.TruncateLeft(text, sparkWidth-width, "")
 	case c.name == "workspace" && ansi.StringWidth(text) > width:
-		text = wording.Printable(wording.Workspace(r.WorkingDirectory)) // the preview's title has the branch
+		text = wording.Printable(wording.AbbreviateHome(r.WorkingDirectory)) // the preview's title has the branch
 		if over := ansi.StringWidth(text) - width; over > 0 {
 			return ansi.TruncateLeft(text, over+1, "…")
 		}

@@ -43,7 +43,7 @@ func (u *usage) add(at time.Time, v values) {
 }
 
 func (u *usage) memoryOr(otherwise uint64) uint64 {
-	if !u.there || !wording.Available(u.memory) {
+	if !u.there || !wording.IsAvailable(u.memory) {
 		return otherwise
 	}
 	return u.memory

@@ -113,9 +113,9 @@ func (m *model) header() string {
 		counts["session"]++
 		counts[r.State]++
 		switch {
-		case wording.TurnEnded(r.Session):
+		case wording.IsTurnEnded(r.Session):
 			counts[turnEnded]++
-		case wording.Waits(r.Session):
+		case wording.IsWaiting(r.Session):
 			counts["waiting"]++
 		}
 	}
@@ -195,7 +195,7 @@ func (m *model) previewTitle(r *row) string {
 		}
 		return paint(alert, fit(wording.Printable(text), m.width, false))
 	}
-	title := "── " + wording.Printable(r.Id) + " ── " + wording.Printable(wording.Program(r.Session)+" in "+wording.Place(r.Session, wording.Workspace)) + " "
+	title := "── " + wording.Printable(r.Id) + " ── " + wording.Printable(wording.Program(r.Session)+" in "+wording.Location(r.Session, wording.AbbreviateHome)) + " "
 	if r.Description != "" {
 		title += "── " + wording.Printable(r.Description) + " "
 	}
@@ -217,9 +217,9 @@ func (m *model) why(r *row) (text, colour string) {
 			text += " (" + wording.Age(at, m.now) + " ago)"
 		}
 		return text, colour
-	case r.Reason != "" && (wording.Ended(r.State) || r.State == "stale" || r.State == "orphaned"):
+	case r.Reason != "" && (wording.IsEnded(r.State) || r.State == "stale" || r.State == "orphaned"):
 		return r.State + ": " + wording.Reason(r.Session), wording.StateColour(r.Session)
-	case wording.WantsAttention(r.Session):
+	case wording.NeedsAttention(r.Session):
 		return m.activity(r)
 	}
 	return "", ""

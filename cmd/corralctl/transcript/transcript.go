@@ -105,8 +105,8 @@ func (l *Transcript) Close() error {
 	return l.out.flush()
 }
 
-// PassTo has everything from now on passed on to another writer.
-func (l *Transcript) PassTo(out io.Writer) { l.out.to = out }
+// SetOutput has everything from now on passed on to another writer.
+func (l *Transcript) SetOutput(out io.Writer) { l.out.to = out }
 
 // alternate begins and ends the program's use of the alternate screen.
 func (l *Transcript) alternate(on bool) {

@@ -118,8 +118,8 @@ func EllipsizePath(s string, width int) string {
 // Span writes a duration as its two greatest units: "2m 15s".
 func Span(d time.Duration) string { return config.FormatTimeSpan(d) }
 
-// Moment is a time from the bus: microseconds since 1970.
-func Moment(usec uint64) time.Time {
+// BusTime is a time from the bus: microseconds since 1970.
+func BusTime(usec uint64) time.Time {
 	if usec > math.MaxInt64 {
 		usec = 0
 	}
@@ -131,12 +131,12 @@ func Age(usec uint64, now time.Time) string {
 	if usec == 0 {
 		return "-"
 	}
-	return Span(now.Sub(Moment(usec)))
+	return Span(now.Sub(BusTime(usec)))
 }
 
 // Timestamp writes a time from the bus as systemctl does.
 func Timestamp(usec uint64) string {
-	return Moment(usec).Format("Mon 2006-01-02 15:04:05 MST")
+	return BusTime(usec).Format("Mon 2006-01-02 15:04:05 MST")
 }
 
 // TimestampAge writes a time from the bus with its age: "Sat 2026-11-21 07:44:20 UTC; 2m 15s ago".
@@ -171,8 +171,8 @@ func CPUTime(nsec uint64) string {
 	return fmt.Sprintf("%dh %dmin %s", d/time.Hour, d%time.Hour/time.Minute, seconds)
 }
 
-// Available tells whether a counter of a control group is a number.
-func Available(n uint64) bool { return n != math.MaxUint64 }
+// IsAvailable tells whether a counter of a control group is a number.
+func IsAvailable(n uint64) bool { return n != math.MaxUint64 }
 
 // ShellWords writes an argument vector so that a shell would read it back.
 func ShellWords(argv []string) string {

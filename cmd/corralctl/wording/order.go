@@ -43,10 +43,10 @@ func Program(s client.Session) string {
 	return s.Agent
 }
 
-// Place is where a session works, as people see it: the workspace, or of a worktree the repository
+// Location is where a session works, as people see it: the workspace, or of a worktree the repository
 // and the branch, which say more than its path. It has directories shown by path, such as
-// Workspace.
-func Place(s client.Session, path func(string) string) string {
+// AbbreviateHome.
+func Location(s client.Session, path func(string) string) string {
 	if s.Repository != "" && s.Worktree != "" {
 		return path(s.Repository) + " (" + s.Worktree + ")"
 	}
@@ -56,7 +56,7 @@ func Place(s client.Session, path func(string) string) string {
 // Runtime writes microseconds that a session has run: "2h 5m"; "-" if it never has, or it is not
 // known.
 func Runtime(usec uint64) string {
-	if usec == 0 || !Available(usec) {
+	if usec == 0 || !IsAvailable(usec) {
 		return "-"
 	}
 	return Span(time.Duration(min(usec, math.MaxInt64/1000)) * time.Microsecond)

@@ -33,7 +33,7 @@ func TestProgram_NamesTheAgentOrTheCommand(t *testing.T) {
 
 func TestLocation_NamesRepositoryAndBranch(t *testing.T) {
 	t.Setenv("HOME", "/home/alice")
-	assert.Equal(t, "~/src/shop", Place(client.Session{WorkingDirectory: "/home/alice/src/shop"}, Workspace))
-	assert.Equal(t, "~/src/shop (fix)", Place(client.Session{WorkingDirectory: "/home/alice/.local/w/fix", Worktree: "fix", Repository: "/home/alice/src/shop"}, Workspace))
-	assert.Equal(t, "/w (branch fix)", Place(client.Session{WorkingDirectory: "/w", Worktree: "fix"}, Workspace), "of a daemon that does not say")
+	assert.Equal(t, "~/src/shop", Location(client.Session{WorkingDirectory: "/home/alice/src/shop"}, AbbreviateHome))
+	assert.Equal(t, "~/src/shop (fix)", Location(client.Session{WorkingDirectory: "/home/alice/.local/w/fix", Worktree: "fix", Repository: "/home/alice/src/shop"}, AbbreviateHome))
+	assert.Equal(t, "/w (branch fix)", Location(client.Session{WorkingDirectory: "/w", Worktree: "fix"}, AbbreviateHome), "of a daemon that does not say")
 }

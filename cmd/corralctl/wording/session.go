@@ -33,8 +33,8 @@ const (
 
 func isUnknown(state string) bool { return state == UnknownState || state == UnansweredState }
 
-// Ended tells of a state in which no agent lives.
-func Ended(state string) bool {
+// IsEnded tells of a state in which no agent lives.
+func IsEnded(state string) bool {
 	switch state {
 	case "created", "completed", "failed", "stopped", "suspended", "archived":
 		return true
@@ -42,23 +42,23 @@ func Ended(state string) bool {
 	return false
 }
 
-// Waits returns whether the session's agent waits for an answer.
-func Waits(s client.Session) bool {
-	return s.Activity == "waiting" && !Ended(s.State) && !TurnEnded(s)
+// IsWaiting returns whether the session's agent waits for an answer.
+func IsWaiting(s client.Session) bool {
+	return s.Activity == "waiting" && !IsEnded(s.State) && !IsTurnEnded(s)
 }
 
-// TurnEnded returns whether the session's agent has finished its turn, so that the next one is the
+// IsTurnEnded returns whether the session's agent has finished its turn, so that the next one is the
 // user's.
-func TurnEnded(s client.Session) bool { return s.Attention == turnEnded && !Ended(s.State) }
+func IsTurnEnded(s client.Session) bool { return s.Attention == turnEnded && !IsEnded(s.State) }
 
-// ShowsError returns whether the session's agent lives and reports an error.
-func ShowsError(s client.Session) bool { return s.Attention == "error" && !Ended(s.State) }
+// HasError returns whether the session's agent lives and reports an error.
+func HasError(s client.Session) bool { return s.Attention == "error" && !IsEnded(s.State) }
 
 // turnEnded is the reason in the Attention property.
 const turnEnded = "turn-ended"
 
-// AttentionWord is a reason of the Attention property as a person reads it.
-func AttentionWord(reason string) string {
+// AttentionText is a reason of the Attention property as a person reads it.
+func AttentionText(reason string) string {
 	if reason == turnEnded {
 		return "turn ended"
 	}
@@ -76,17 +76,17 @@ func TurnsEnded(n int) string {
 // Matches returns whether the session is in a state, or its agent in an activity, that the user
 // names by this word; turn-ended is a word as well.
 func Matches(s client.Session, word string) bool {
-	return s.State == word || !Ended(s.State) && (s.Activity == word || word == turnEnded && TurnEnded(s))
+	return s.State == word || !IsEnded(s.State) && (s.Activity == word || word == turnEnded && IsTurnEnded(s))
 }
 
 // StateColour is the colour of a session's state, "" for none.
 func StateColour(s client.Session) string {
 	switch {
-	case s.State == "failed" || ShowsError(s):
+	case s.State == "failed" || HasError(s):
 		return Red
-	case s.State == "stale" || isUnknown(s.State) || s.State == "orphaned" || Waits(s):
+	case s.State == "stale" || isUnknown(s.State) || s.State == "orphaned" || IsWaiting(s):
 		return Yellow
-	case TurnEnded(s):
+	case IsTurnEnded(s):
 		return Cyan
 	case s.State == "running":
 		return Green
@@ -102,9 +102,9 @@ func StateColour(s client.Session) string {
 func Mark(s client.Session) (sign, colour string) {
 	sign, colour = "●", StateColour(s)
 	switch {
-	case Ended(s.State) && s.State != "failed" || isUnknown(s.State):
+	case IsEnded(s.State) && s.State != "failed" || isUnknown(s.State):
 		return "○", colour
-	case TurnEnded(s):
+	case IsTurnEnded(s):
 		sign = "◆"
 	}
 	if s.AttentionAcknowledged && s.State != "stale" && s.State != "orphaned" {
@@ -113,9 +113,9 @@ func Mark(s client.Session) (sign, colour string) {
 	return sign, colour
 }
 
-// WantsAttention returns whether a person has something to do about the session, also if one has
+// NeedsAttention returns whether a person has something to do about the session, also if one has
 // acknowledged that already.
-func WantsAttention(s client.Session) bool {
+func NeedsAttention(s client.Session) bool {
 	switch StateColour(s) {
 	case Red, Yellow, Cyan:
 		return true
@@ -130,7 +130,7 @@ func StateText(s client.Session, leftovers func(client.Session) int, now time.Ti
 	text, _ := Activity(s)
 	switch {
 	case s.State != "running" || s.Frozen:
-	case Waits(s) || TurnEnded(s) || ShowsError(s):
+	case IsWaiting(s) || IsTurnEnded(s) || HasError(s):
 		return "running (" + text + ")"
 	case s.IdleHint && s.IdleSinceHint != 0:
 		return "running (idle " + Age(s.IdleSinceHint, now) + ")"
@@ -144,7 +144,7 @@ func State(s client.Session, leftovers func(client.Session) int) string {
 	switch {
 	case s.State == "running" && s.Frozen:
 		return "running (frozen)"
-	case Ended(s.State) || s.State == "stale" && !s.AgentAlive:
+	case IsEnded(s.State) || s.State == "stale" && !s.AgentAlive:
 		if n := leftovers(s); n == 1 {
 			return s.State + " (1 process left)"
 		} else if n > 1 {
@@ -159,11 +159,11 @@ func State(s client.Session, leftovers func(client.Session) int) string {
 // published.
 func Activity(s client.Session) (text, colour string) {
 	switch {
-	case Ended(s.State):
+	case IsEnded(s.State):
 		return "-", ""
-	case TurnEnded(s):
+	case IsTurnEnded(s):
 		return "turn ended", Cyan
-	case ShowsError(s):
+	case HasError(s):
 		return "error", Red
 	case s.Activity == "" || s.Activity == "unknown":
 		return "-", ""
@@ -191,7 +191,7 @@ func Detail(s client.Session) (text, colour string) {
 
 // asks returns whether Activity shows the session's Attention.
 func asks(s client.Session) bool {
-	return TurnEnded(s) || ShowsError(s) || Waits(s) && s.Attention != "" && s.Attention != s.State
+	return IsTurnEnded(s) || HasError(s) || IsWaiting(s) && s.Attention != "" && s.Attention != s.State
 }
 
 // EllipsizeDetail shortens a Detail to at most width columns. What says least goes first: that the
@@ -237,9 +237,9 @@ func suspendedBy(s client.Session) string {
 	return "shutdown"
 }
 
-// SuspendedByShutdown returns whether the end of the machine, of the login session or of corrald
+// IsSuspendedByShutdown returns whether the end of the machine, of the login session or of corrald
 // has suspended the session: the user has not asked for it.
-func SuspendedByShutdown(s client.Session) bool {
+func IsSuspendedByShutdown(s client.Session) bool {
 	return s.State == "suspended" && suspendedBy(s) == "shutdown"
 }
 
@@ -254,20 +254,20 @@ func Since(s client.Session, now time.Time) string { return Age(SinceUSec(s), no
 // silent; of all others, since its state changed.
 func SinceUSec(s client.Session) uint64 {
 	changed := cmp.Or(s.StateChangeTimestamp, s.Timestamp)
-	if text, _ := Outcome(s); text != "" || Ended(s.State) {
+	if text, _ := Outcome(s); text != "" || IsEnded(s.State) {
 		return changed
 	}
 	switch {
 	case asks(s):
 		return cmp.Or(s.AttentionTimestamp, s.IdleSinceHint, changed)
-	case s.IdleHint || Waits(s):
+	case s.IdleHint || IsWaiting(s):
 		return cmp.Or(s.IdleSinceHint, changed)
 	}
 	return changed
 }
 
-// Workspace is a directory with the home directory as ~.
-func Workspace(path string) string {
+// AbbreviateHome is a directory with the home directory as ~.
+func AbbreviateHome(path string) string {
 	home := strings.TrimRight(os.Getenv("HOME"), "/")
 	if rest, ok := strings.CutPrefix(path, home); ok && home != "" && (rest == "" || rest[0] == '/') {
 		return "~" + rest

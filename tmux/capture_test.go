@@ -12,8 +12,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestCapture_OfAnEndedAgentIsItsCompleteLastScreen, and nothing that is not its output.
-func TestCapture_OfAnEndedAgentIsItsCompleteLastScreen(t *testing.T) {
+// TestCapture_ReturnsCompleteLastScreenOfExitedAgent, and nothing that is not its output.
+func TestCapture_ReturnsCompleteLastScreenOfExitedAgent(t *testing.T) {
 	const end = `; printf '\033[1m[corral] sh exited with code 3.\033[0m Restart or log: corralctl attach shop'`
 	screen := func(from, to int) string {
 		var b strings.Builder
@@ -59,8 +59,8 @@ func TestCapture_OfAnEndedAgentIsItsCompleteLastScreen(t *testing.T) {
 	}
 }
 
-// TestCapture_LeavesOutTheLineAboutTheEndBeforeTmuxHasNoticedIt where the daemon knows of it.
-func TestCapture_LeavesOutTheLineAboutTheEndBeforeTmuxHasNoticedIt(t *testing.T) {
+// TestCapture_OmitsExitLineBeforeTmuxNoticesTheExit where the daemon knows of it.
+func TestCapture_OmitsExitLineBeforeTmuxNoticesTheExit(t *testing.T) {
 	x := prepare(t)
 	s := open(t, x, "echo hello; printf '[corral] sh exited with code 3.'; exec sleep infinity")
 	shows(t, x, s, "[corral]") // of an agent that runs it is output

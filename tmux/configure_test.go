@@ -14,7 +14,7 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-func TestReconfigure_AppliesAllButTheInvalidLines(t *testing.T) {
+func TestReconfigure_AppliesAllValidLines(t *testing.T) {
 	for _, row := range []struct {
 		name, text string
 		options    map[string]string // user options that are set then
@@ -67,9 +67,9 @@ func TestReconfigure_AppliesAllButTheInvalidLines(t *testing.T) {
 	}
 }
 
-// TestReconfigure_ReportsAFileThatItHasNoTimeToRepair: that tmux was not asked about a line says
+// TestReconfigure_ReportsFileThatTakesTooLongToRepair: that tmux was not asked about a line says
 // nothing about the line.
-func TestReconfigure_ReportsAFileThatItHasNoTimeToRepair(t *testing.T) {
+func TestReconfigure_ReportsFileThatTakesTooLongToRepair(t *testing.T) {
 	x := prepare(t)
 	file := filepath.Join(testbed.Dir(t), "tmux.conf")
 	require.NoError(t, os.WriteFile(file, []byte("set -g @a 1\nbind-key x {\nset -g @b 2\n"), 0o600))
@@ -82,7 +82,7 @@ func TestReconfigure_ReportsAFileThatItHasNoTimeToRepair(t *testing.T) {
 	assert.Zero(t, x.open(over, s, []string{"bind-key x {", "set -g @b 2"}))
 }
 
-func TestReconfigure_LooksIntoIncludedFiles(t *testing.T) {
+func TestReconfigure_ReportsInvalidLinesOfIncludedFiles(t *testing.T) {
 	x := prepare(t)
 	dir := testbed.Dir(t)
 	main, included := filepath.Join(dir, "main.conf"), filepath.Join(dir, "included.conf")
@@ -108,7 +108,7 @@ func TestReconfigure_LooksIntoIncludedFiles(t *testing.T) {
 	}
 }
 
-func TestReconfigure_ReportsAFileThatTmuxIsStillReading(t *testing.T) {
+func TestReconfigure_ReportsFileThatTmuxIsStillReading(t *testing.T) {
 	x := prepare(t)
 	file := filepath.Join(testbed.Dir(t), "tmux.conf")
 	require.NoError(t, os.WriteFile(file, []byte("run-shell 'sleep infinity'\n"), 0o600))

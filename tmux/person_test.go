@@ -41,7 +41,7 @@ func statusLine(t *testing.T, x *Tmux, outer Session, want func(line string) boo
 	return line
 }
 
-func TestDetachKey_LeavesTheSessionAndIsShown(t *testing.T) {
+func TestDetachKey_DetachesAndIsShownInStatusLine(t *testing.T) {
 	x := prepare(t)
 	require.NoError(t, x.SetDetachKey("C-q"))
 	s := serve(t, x)
@@ -102,8 +102,8 @@ func TestRun_NamesTheWindowAfterTheProgram(t *testing.T) {
 	assert.NoFileExists(t, marker)
 }
 
-// TestMouse sends reports of a mouse, as a terminal does, to the terminal of a client.
-func TestMouse(t *testing.T) {
+// TestMouse_ScrollsSelectsAndReachesPrograms sends reports of a mouse, as a terminal does, to the terminal of a client.
+func TestMouse_ScrollsSelectsAndReachesPrograms(t *testing.T) {
 	const wheelUp, wheelDown = "\x1b[<64;10;5M", "\x1b[<65;10;5M"
 	x := prepare(t)
 	press := func(outer Session, text string) {

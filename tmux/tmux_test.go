@@ -84,7 +84,7 @@ func shows(t *testing.T, x *Tmux, s Session, text string) string {
 	return screen
 }
 
-func TestTheServerIsOurChildAndHasOneSession(t *testing.T) {
+func TestStartServer_IsChildWithOneSession(t *testing.T) {
 	x := prepare(t)
 	s := serve(t, x)
 	assert.Equal(t, strconv.Itoa(s.Server), ask(t, x, s, "display-message", "-p", "#{pid}"))
@@ -99,7 +99,7 @@ func TestTheServerIsOurChildAndHasOneSession(t *testing.T) {
 	assert.Zero(t, info.Mode().Perm()&0o077, "nobody else connects to it")
 }
 
-func TestTheServerLivesOnWithoutItsSession(t *testing.T) {
+func TestStartServer_KeepsRunningWithoutItsSession(t *testing.T) {
 	x := prepare(t)
 	s := open(t, x, "echo the last screen; read -r enter")
 	shows(t, x, s, "the last screen")
@@ -110,7 +110,7 @@ func TestTheServerLivesOnWithoutItsSession(t *testing.T) {
 	assert.True(t, x.Answers(t.Context(), s), "a session that somebody closed is told from a server that died")
 }
 
-func TestAnswers(t *testing.T) {
+func TestIsResponding(t *testing.T) {
 	x := prepare(t)
 	s := serve(t, x)
 	assert.True(t, x.Answers(t.Context(), s), "also before there is a session")
@@ -172,8 +172,8 @@ func TestStartServer_FailsWithoutTmux(t *testing.T) {
 	}
 }
 
-// TestCommand_WaitsForAPlace among the clients that there may be, for as long as its caller waits.
-func TestCommand_WaitsForAPlace(t *testing.T) {
+// TestCommand_WaitsForFreeClientSlot among the clients that there may be, for as long as its caller waits.
+func TestCommand_WaitsForFreeClientSlot(t *testing.T) {
 	x := prepare(t)
 	s := serve(t, x)
 	for range cap(clients) {
@@ -192,7 +192,7 @@ func TestCommand_WaitsForAPlace(t *testing.T) {
 	}
 }
 
-func TestAServerThatDoesNotAnswer(t *testing.T) {
+func TestCapture_FailsWhenServerHangs(t *testing.T) {
 	x := prepare(t)
 	s := open(t, x, "exec sleep infinity")
 	require.NoError(t, unix.Kill(s.Server, unix.SIGSTOP))
@@ -257,7 +257,7 @@ func TestSendKeys(t *testing.T) {
 	assert.ErrorContains(t, err, `cannot send keys to "shop"`)
 }
 
-func TestArgumentsAndTheDirectoryArriveAsTheyAre(t *testing.T) {
+func TestRun_PassesArgumentsAndDirectoryUnchanged(t *testing.T) {
 	x := prepare(t)
 	s := serve(t, x)
 	dir := testbed.Dir(t)
@@ -271,7 +271,7 @@ func TestArgumentsAndTheDirectoryArriveAsTheyAre(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(work, "pwned"))
 }
 
-func TestARunThatCannotBe(t *testing.T) {
+func TestRun_FailsForDuplicateSession(t *testing.T) {
 	x := prepare(t)
 	s := open(t, x, "exec sleep infinity")
 	err := x.Run(t.Context(), s, "/", []string{"sleep", "1"})
@@ -281,7 +281,7 @@ func TestARunThatCannotBe(t *testing.T) {
 	require.ErrorContains(t, err, "cannot write tmux's configuration")
 }
 
-func TestASocketPathThatIsTooLong(t *testing.T) {
+func TestNewSession_RejectsLongSocketPath(t *testing.T) {
 	dir := "/" + strings.Repeat("d", maxSocketPath-len("//tmux"))
 	s, err := NewSession(dir, "shop")
 	require.NoError(t, err)
@@ -290,8 +290,8 @@ func TestASocketPathThatIsTooLong(t *testing.T) {
 	assert.ErrorContains(t, err, "longer than 107 bytes")
 }
 
-// TestTheConfigurationIsUnderstood: this tmux, of whatever version, has nothing to say against it.
-func TestTheConfigurationIsUnderstood(t *testing.T) {
+// TestConfiguration_IsAcceptedByInstalledTmux: this tmux, of whatever version, has nothing to say against it.
+func TestConfiguration_IsAcceptedByInstalledTmux(t *testing.T) {
 	x := prepare(t)
 	s := open(t, x, "exec sleep infinity")
 	assert.Empty(t, ask(t, x, s, "source-file", x.Config))
@@ -300,7 +300,7 @@ func TestTheConfigurationIsUnderstood(t *testing.T) {
 	}
 }
 
-func TestWhatTheServerAndItsPanesKnowOfTheBus(t *testing.T) {
+func TestStartServer_HidesBusFromServerButNotFromPanes(t *testing.T) {
 	x := prepare(t)
 	s := serve(t, x)
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", s.Server))
@@ -323,7 +323,7 @@ func TestWhatTheServerAndItsPanesKnowOfTheBus(t *testing.T) {
 	}
 }
 
-func TestTheUsersConfigurationIsReadOnlyWhereAskedFor(t *testing.T) {
+func TestStartServer_ReadsUserConfigurationOnlyOnRequest(t *testing.T) {
 	theirs := filepath.Join(os.Getenv("HOME"), ".tmux.conf")
 	text := "set -g prefix C-a\nset -g no-such-option on\nrun-shell 'exit 1'\nset -g destroy-unattached on\nset -g exit-unattached on\nset -s exit-empty on\nset -g history-limit 77\n"
 	require.NoError(t, os.WriteFile(theirs, []byte(text), 0o600))
@@ -356,9 +356,9 @@ func TestAttachCommand(t *testing.T) {
 	assert.Equal(t, "typed", strings.TrimSpace(ask(t, x, s, "capture-pane", "-p", "-S", "1", "-t", s.pane()))[:5], "it runs on")
 }
 
-// TestAPersonAtWorkInTheSession may rename it, put panes and windows before the agent's, and leave
+// TestAgentPane_IsFoundAfterUserRearrangesSession may rename it, put panes and windows before the agent's, and leave
 // that in a mode: it is still the agent's that is meant.
-func TestAPersonAtWorkInTheSession(t *testing.T) {
+func TestAgentPane_IsFoundAfterUserRearrangesSession(t *testing.T) {
 	x := prepare(t)
 	const script = "stty -echo; printf ready; while read -r line; do echo \"[$line]\"; done"
 	s := open(t, x, script)
@@ -446,7 +446,7 @@ func TestMessage(t *testing.T) {
 	require.ErrorContains(t, err, `cannot list the terminals of "shop"`)
 }
 
-func TestAttachingToADeadServerStartsNone(t *testing.T) {
+func TestAttachCommand_StartsNoServer(t *testing.T) {
 	x := prepare(t)
 	s := Session{Socket: filepath.Join(testbed.Dir(t), "tmux"), Name: "shop"}
 	argv := x.AttachCommand(t.Context(), s)
@@ -456,9 +456,9 @@ func TestAttachingToADeadServerStartsNone(t *testing.T) {
 	assert.NoFileExists(t, s.Socket)
 }
 
-// TestAnUpgradeOfThePackage: once the server's program is deleted, it is the one that is still able
+// TestAttachCommand_UsesProgramOfRunningServerAfterUpgrade: once the server's program is deleted, it is the one that is still able
 // to talk to it.
-func TestAnUpgradeOfThePackage(t *testing.T) {
+func TestAttachCommand_UsesProgramOfRunningServerAfterUpgrade(t *testing.T) {
 	x := prepare(t)
 	program := filepath.Join(testbed.Dir(t), "tmux")
 	path, err := exec.LookPath("tmux")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestEnableUnit_EnablesWhatIsDisabledAndNothingElse(t *testing.T) {
+func TestEnableUnit_EnablesDisabledUnitsOnly(t *testing.T) {
 	m := connect(t)
 	// A directory that the manager searches.
 	folder := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "systemd/user")

@@ -10,9 +10,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestSignals_OfOthersAreDropped: any connection can send us what looks like a signal of systemd's.
+// TestSignals_FromOtherSendersAreIgnored: any connection can send us what looks like a signal of systemd's.
 // None of it becomes an event, ends a start job, or is remembered as the reason of an end.
-func TestSignals_OfOthersAreDropped(t *testing.T) {
+func TestSignals_FromOtherSendersAreIgnored(t *testing.T) {
 	m := connect(t)
 	const name, starting = "app-corral-forged.scope", "app-corral-starting.scope"
 	pid, started := start(t, m, name)
@@ -43,9 +43,9 @@ func TestSignals_OfOthersAreDropped(t *testing.T) {
 	require.NoError(t, m.do(t.Context(), func(*watches) { assert.Empty(t, w.job, "the end of a start job") }))
 }
 
-// TestSignals_OfASystemdThatIsExecutedAgainCount: it comes back under another unique name, and is
+// TestSignals_AreAcceptedAfterReexec: it comes back under another unique name, and is
 // believed under that.
-func TestSignals_OfASystemdThatIsExecutedAgainCount(t *testing.T) {
+func TestSignals_AreAcceptedAfterReexec(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-again.scope"
 	_, _ = start(t, m, name)

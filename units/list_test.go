@@ -16,9 +16,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestWhatRunsIsListedWithoutAsking: what is found in the kernel and in systemd's files is what
+// TestList_ReadsRunningScopesFromTheKernel: what is found in the kernel and in systemd's files is what
 // systemd would have said.
-func TestWhatRunsIsListedWithoutAsking(t *testing.T) {
+func TestList_ReadsRunningScopesFromTheKernel(t *testing.T) {
 	m := connect(t)
 	var want []Unit
 	for _, name := range []string{"app-corral-a.scope", "app-corral-b.scope", "app-corral-c.scope"} {
@@ -47,9 +47,9 @@ func TestWhatRunsIsListedWithoutAsking(t *testing.T) {
 	assert.Equal(t, want, list(), "where systemd leaves no files it is asked")
 }
 
-// TestAStartThatIsUnderWayIsWaitedFor: a scope whose start has to wait for another unit looks like
+// TestList_WaitsForPendingStartJobs: a scope whose start has to wait for another unit looks like
 // one that has ended.
-func TestAStartThatIsUnderWayIsWaitedFor(t *testing.T) {
+func TestList_WaitsForPendingStartJobs(t *testing.T) {
 	m := connect(t)
 	const name, slow = "app-corral-waits.scope", "corral-slow.service"
 	gate := filepath.Join(testbed.Dir(t), "gate")

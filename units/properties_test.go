@@ -12,7 +12,7 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-func TestPropertiesOfAScopeThatRuns(t *testing.T) {
+func TestSetProperties_ChangesRunningScope(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-limits.scope"
 	_, started := start(t, m, name)
@@ -37,7 +37,7 @@ func TestPropertiesOfAScopeThatRuns(t *testing.T) {
 	require.NoError(t, set())
 }
 
-func TestPropertiesOfAScopeThatIsGone(t *testing.T) {
+func TestSetProperties_FailsForEndedScope(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-left.scope"
 	pid, started := start(t, m, name)
@@ -50,7 +50,7 @@ func TestPropertiesOfAScopeThatIsGone(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "systemd/user.control", name+".d"))
 }
 
-func TestPropertiesAreCheckedWithoutAScope(t *testing.T) {
+func TestCheckProperties_StartsNoScope(t *testing.T) {
 	m := connect(t)
 	require.NoError(t, m.CheckProperties(t.Context(), nil))
 	require.NoError(t, m.CheckProperties(t.Context(), []Property{property("RuntimeMaxUSec", uint64(1e6)), property("MemoryMax", uint64(1<<29)), property("Delegate", true)}))
@@ -63,7 +63,7 @@ func TestPropertiesAreCheckedWithoutAScope(t *testing.T) {
 	assert.Empty(t, testbed.Systemctl(t, "list-units", "--all", "--plain", "--no-legend", "app-corral-check*"), "nothing of it stays")
 }
 
-func TestAStartThatIsRefusedSaysForWhichProperty(t *testing.T) {
+func TestStartScope_NamesRejectedProperty(t *testing.T) {
 	m := connect(t)
 	for _, bad := range []Property{property("Frobnicate", true), property("TasksMax", "many"), property("Slice", "?")} {
 		_, err := m.Start(t.Context(), Scope{Name: "app-corral-refused.scope", PIDs: []int{process(t)}, Properties: []Property{property("CPUWeight", uint64(50)), bad}})

@@ -11,10 +11,10 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestPulledIn_IsWhatAnotherUnitStarts: a timer, the target of an enabled one, a service that
+// TestPulledIn_ListsInstancesThatOtherUnitsStart: a timer, the target of an enabled one, a service that
 // requires it. One that was only started, or is only loaded because it has failed, is started by
 // nobody.
-func TestPulledIn_IsWhatAnotherUnitStarts(t *testing.T) {
+func TestPulledIn_ListsInstancesThatOtherUnitsStart(t *testing.T) {
 	m := connect(t)
 	dir := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "systemd", "user")
 	require.NoError(t, os.MkdirAll(dir, 0o755))

@@ -95,7 +95,7 @@ func show(t *testing.T, name, property string) string {
 	return testbed.Systemctl(t, "show", "--value", "--property="+property, name)
 }
 
-func TestAScopeIsStartedAroundItsProcess(t *testing.T) {
+func TestStartScope_MovesProcessIntoScope(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-claude-shop.scope"
 	pid, started := start(t, m, name, property("Description", "claude in a shop"))
@@ -109,7 +109,7 @@ func TestAScopeIsStartedAroundItsProcess(t *testing.T) {
 	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m), "a scope does not tell how its program ended")
 }
 
-func TestAScopeEndsWithItsLastProcess(t *testing.T) {
+func TestEnded_IsSentAfterLastProcessExits(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-last.scope"
 	first, second := process(t), process(t)
@@ -125,7 +125,7 @@ func TestAScopeEndsWithItsLastProcess(t *testing.T) {
 	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
 }
 
-func TestAPropertyThatSystemdDoesNotKnow(t *testing.T) {
+func TestStartScope_UnknownProperty(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-probe.scope"
 	t.Run("is left out where it is optional, and remembered", func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestAPropertyThatSystemdDoesNotKnow(t *testing.T) {
 	})
 }
 
-func TestAProcessThatIsGone(t *testing.T) {
+func TestStartScope_FailsForExitedProcess(t *testing.T) {
 	m := connect(t)
 	cmd := exec.Command("true")
 	require.NoError(t, cmd.Run())
@@ -165,9 +165,9 @@ func TestAProcessThatIsGone(t *testing.T) {
 	assert.Empty(t, units)
 }
 
-// TestATimeThatIsUp goes through the whole end of a scope: systemd asks, waits, kills, and keeps
+// TestRuntimeMax_EndsScopeWithTimeout goes through the whole end of a scope: systemd asks, waits, kills, and keeps
 // what it says until it is cleared away, which the next start under that name does.
-func TestATimeThatIsUp(t *testing.T) {
+func TestRuntimeMax_EndsScopeWithTimeout(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-time.scope"
 	pid, _ := start(t, m, name, property("RuntimeMaxUSec", uint64(50_000)), property("TimeoutStopUSec", uint64(300_000)))
@@ -193,8 +193,8 @@ func TestATimeThatIsUp(t *testing.T) {
 	assert.Equal(t, started.InvocationID, id)
 }
 
-// TestAStopThatTakesTooLong is no time that is up, though its Result is timeout as well.
-func TestAStopThatTakesTooLong(t *testing.T) {
+// TestStopCause_StopTimeoutIsNotRuntimeMax is no time that is up, though its Result is timeout as well.
+func TestStopCause_StopTimeoutIsNotRuntimeMax(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-slow.scope"
 	pid, _ := start(t, m, name, property("TimeoutStopUSec", uint64(100_000)))
@@ -210,7 +210,7 @@ func TestAStopThatTakesTooLong(t *testing.T) {
 	clearAfterwards(t, name)
 }
 
-func TestANameThatRuns(t *testing.T) {
+func TestStartScope_FailsForRunningScopeName(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-taken.scope"
 	pid, _ := start(t, m, name)
@@ -221,7 +221,7 @@ func TestANameThatRuns(t *testing.T) {
 	assert.True(t, strings.HasSuffix(group, "/"+name), "the one that runs is left alone")
 }
 
-func TestAStopIsLeftToUs(t *testing.T) {
+func TestStopRequested_LeavesKillingToTheDaemon(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-stop.scope"
 	pid, _ := start(t, m, name)
@@ -237,9 +237,9 @@ func TestAStopIsLeftToUs(t *testing.T) {
 	require.NoError(t, testbed.Receive(t, stopped, "end of systemctl stop"))
 }
 
-// TestList_TellsOfAStopThatWaits for that of another unit, as those of our scopes do for that of
+// TestList_ReportsWaitingStopJob for that of another unit, as those of our scopes do for that of
 // corrald.service.
-func TestList_TellsOfAStopThatWaits(t *testing.T) {
+func TestList_ReportsWaitingStopJob(t *testing.T) {
 	m := connect(t)
 	const name, other = "app-corral-held.scope", "corral-test-held.service"
 	require.NoError(t, exec.CommandContext(t.Context(), "systemd-run", "--user", "--quiet", "--collect", "--unit="+other, "--property=TimeoutStopSec=infinity",
@@ -257,7 +257,7 @@ func TestList_TellsOfAStopThatWaits(t *testing.T) {
 	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
 }
 
-func TestWhatIsForgottenIsNotToldOf(t *testing.T) {
+func TestUnwatch_EndsEventsOfScope(t *testing.T) {
 	m := connect(t)
 	forgotten, _ := start(t, m, "app-corral-forgotten.scope")
 	watched, _ := start(t, m, "app-corral-watched.scope")
@@ -270,7 +270,7 @@ func TestWhatIsForgottenIsNotToldOf(t *testing.T) {
 	assert.Equal(t, Ended{Name: "app-corral-watched.scope", Result: "success"}, next(t, m))
 }
 
-func TestAScopeThatWasThereAlready(t *testing.T) {
+func TestWatch_ReportsEndOfExistingScope(t *testing.T) {
 	const name = "app-corral-there.scope"
 	first := connect(t)
 	pid, started := start(t, first, name)
@@ -285,7 +285,7 @@ func TestAScopeThatWasThereAlready(t *testing.T) {
 	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
 }
 
-func TestWhatIsGoneIsNoError(t *testing.T) {
+func TestKill_IgnoresMissingScope(t *testing.T) {
 	m := connect(t)
 	require.NoError(t, m.Kill(t.Context(), "app-corral-nowhere.scope", unix.SIGTERM))
 	require.NoError(t, m.ResetFailed(t.Context(), "app-corral-nowhere.scope"))
@@ -294,7 +294,7 @@ func TestWhatIsGoneIsNoError(t *testing.T) {
 	assert.Empty(t, units)
 }
 
-func TestSystemdIsExecutedAgain(t *testing.T) {
+func TestReexec_KeepsWatches(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-reexec.scope"
 	pid, _ := start(t, m, name)
@@ -328,9 +328,9 @@ func TestSystemdIsExecutedAgain(t *testing.T) {
 	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m), "and can be made")
 }
 
-// TestAStartThatTakesTooLongIsCalledOff: a drop-in may have a scope wait for another unit. Nothing
+// TestStartScope_CancelsJobAfterTimeout: a drop-in may have a scope wait for another unit. Nothing
 // is left that keeps it from being started later.
-func TestAStartThatTakesTooLongIsCalledOff(t *testing.T) {
+func TestStartScope_CancelsJobAfterTimeout(t *testing.T) {
 	m := connect(t)
 	const name, slow = "app-corral-waits.scope", "corral-test-slow.service"
 	run := exec.CommandContext(t.Context(), "systemd-run", "--user", "--quiet", "--collect", "--no-block", "--unit="+slow, "--property=Type=oneshot", "sleep", "infinity")
@@ -350,15 +350,15 @@ func TestAStartThatTakesTooLongIsCalledOff(t *testing.T) {
 	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
 }
 
-func TestSystemdIsReloaded(t *testing.T) {
+func TestReload_SendsResync(t *testing.T) {
 	m := connect(t)
 	testbed.Systemctl(t, "daemon-reload")
 	assert.Equal(t, Resync{}, testbed.Receive(t, m.Events(), "Resync"))
 }
 
-// TestOnlyOurScopesWakeUs: systemd tells of every unit of the user, and what is not about our
+// TestSignals_AreReceivedForWatchedScopesOnly: systemd tells of every unit of the user, and what is not about our
 // scopes must not get through to us.
-func TestOnlyOurScopesWakeUs(t *testing.T) {
+func TestSignals_AreReceivedForWatchedScopesOnly(t *testing.T) {
 	m := connect(t)
 	const name, ours = "app-corral-ours.scope", 12
 	heard := make(chan *dbus.Signal, 1000)
@@ -389,7 +389,7 @@ func TestOnlyOurScopesWakeUs(t *testing.T) {
 	t.Logf("%d signals for one scope's life", n)
 }
 
-func TestSignalsOfAnyFormAreBorne(t *testing.T) {
+func TestSignals_WithUnexpectedBodiesAreIgnored(t *testing.T) {
 	ws := &watches{units: map[string]*watch{}, byPath: map[dbus.ObjectPath]*watch{}, unknown: map[string]bool{}}
 	w := &watch{name: "a.scope", path: "/a", job: make(chan string, 1), armed: true}
 	ws.units[w.name], ws.byPath[w.path] = w, w
@@ -417,10 +417,10 @@ func TestUnitPath(t *testing.T) {
 	}
 }
 
-// TestTheBusIsLost is the last one: the bus is another one afterwards.
-// TestAbandonLost_AfterAReexecWithoutABus: systemd then keeps a controller that is gone, and would
+// TestBusLoss_LeavesThePrivateSocket is the last one: the bus is another one afterwards.
+// TestAbandonLost_AfterReexecWithoutBus: systemd then keeps a controller that is gone, and would
 // kill the scope's processes without a SIGTERM.
-func TestAbandonLost_AfterAReexecWithoutABus(t *testing.T) {
+func TestAbandonLost_AfterReexecWithoutBus(t *testing.T) {
 	m := connect(t)
 	start(t, m, "app-corral-lost.scope")
 	testbed.Systemctl(t, "stop", "dbus.socket", "dbus.service")
@@ -449,7 +449,7 @@ func TestAbandonLost_AfterAReexecWithoutABus(t *testing.T) {
 	assert.Empty(t, again)
 }
 
-func TestTheBusIsLost(t *testing.T) {
+func TestBusLoss_LeavesThePrivateSocket(t *testing.T) {
 	m := connect(t)
 	pid, _ := start(t, m, "app-corral-lost.scope")
 	testbed.Systemctl(t, "restart", "dbus.service")

@@ -29,7 +29,7 @@ func names(t *testing.T, dir string) []string {
 	return n
 }
 
-func TestWriteReplaces(t *testing.T) {
+func TestWrite_ReplacesContent(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	for _, text := range []string{"first, and longer", "second", ""} {
@@ -42,7 +42,7 @@ func TestWriteReplaces(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o640), st.Mode())
 }
 
-func TestPermissionsAreNotTheUmasks(t *testing.T) {
+func TestWrite_IgnoresUmask(t *testing.T) {
 	old := syscall.Umask(0o777)
 	defer syscall.Umask(old)
 	path := filepath.Join(t.TempDir(), "file")
@@ -52,7 +52,7 @@ func TestPermissionsAreNotTheUmasks(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o664), st.Mode())
 }
 
-func TestNothingIsSeenBeforeCommit(t *testing.T) {
+func TestCommit_MakesContentVisible(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
@@ -66,7 +66,7 @@ func TestNothingIsSeenBeforeCommit(t *testing.T) {
 	assert.Equal(t, "new", content(t, path))
 }
 
-func TestAbortLeavesTheOldContent(t *testing.T) {
+func TestAbort_KeepsOldContent(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
@@ -78,7 +78,7 @@ func TestAbortLeavesTheOldContent(t *testing.T) {
 	assert.Equal(t, []string{"file"}, names(t, dir))
 }
 
-func TestWhatACrashLeftIsReplaced(t *testing.T) {
+func TestWrite_ReplacesTemporaryFileOfCrash(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Create(dir, "file", 0o600)
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestWhatACrashLeftIsReplaced(t *testing.T) {
 	assert.Equal(t, []string{"file"}, names(t, dir))
 }
 
-func TestALinkInTheWayIsNotFollowed(t *testing.T) {
+func TestWrite_DoesNotFollowLinkAtTemporaryName(t *testing.T) {
 	dir := t.TempDir()
 	victim := filepath.Join(dir, "victim")
 	require.NoError(t, os.WriteFile(victim, []byte("mine"), 0o600))
@@ -95,7 +95,7 @@ func TestALinkInTheWayIsNotFollowed(t *testing.T) {
 	assert.Equal(t, "mine", content(t, victim))
 }
 
-func TestErrorsNameTheFile(t *testing.T) {
+func TestWrite_ErrorsNameTheFile(t *testing.T) {
 	dir := t.TempDir()
 	err := Write(filepath.Join(dir, "no", "file"), nil, 0o600)
 	require.ErrorIs(t, err, os.ErrNotExist)
@@ -108,9 +108,9 @@ func TestErrorsNameTheFile(t *testing.T) {
 	assert.Equal(t, []string{"file", "file.damaged"}, names(t, dir))
 }
 
-// TestWrite_SetsADirectoryInItsPlaceAside, as it does at the temporary name: nothing else can be in
+// TestWrite_RenamesDirectoryInItsPlace, as it does at the temporary name: nothing else can be in
 // a file's place and stay there.
-func TestWrite_SetsADirectoryInItsPlaceAside(t *testing.T) {
+func TestWrite_RenamesDirectoryInItsPlace(t *testing.T) {
 	for name, write := range map[string]func(path string) error{
 		"Commit": func(path string) error { return Write(path, []byte("new"), 0o600) },
 		"Replace": func(path string) error {
@@ -136,8 +136,8 @@ func TestWrite_SetsADirectoryInItsPlaceAside(t *testing.T) {
 	}
 }
 
-// TestSync_WaitsForNobody: a FIFO may have taken the place of the file since it was read.
-func TestSync_WaitsForNobody(t *testing.T) {
+// TestSync_DoesNotBlockOnFIFO: a FIFO may have taken the place of the file since it was read.
+func TestSync_DoesNotBlockOnFIFO(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	require.NoError(t, unix.Mkfifo(path, 0o600))
 	err := Sync(path)

@@ -13,7 +13,7 @@ import (
 	"github.com/corrald/corral/internal/clock"
 )
 
-func TestTheyOnlyGoForward(t *testing.T) {
+func TestClocks_OnlyMoveForward(t *testing.T) {
 	for name, read := range map[string]func() time.Duration{"Monotonic": clock.Monotonic, "SinceBoot": clock.SinceBoot} {
 		before := read()
 		require.Positive(t, before, name)
@@ -21,8 +21,8 @@ func TestTheyOnlyGoForward(t *testing.T) {
 	}
 }
 
-// TestSinceBootIsTheKernels: /proc/uptime counts sleep too.
-func TestSinceBootIsTheKernels(t *testing.T) {
+// TestSinceBoot_MatchesProcUptime: /proc/uptime counts sleep too.
+func TestSinceBoot_MatchesProcUptime(t *testing.T) {
 	content, err := os.ReadFile("/proc/uptime")
 	require.NoError(t, err)
 	uptime, err := strconv.ParseFloat(strings.Fields(string(content))[0], 64)

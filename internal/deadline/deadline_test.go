@@ -37,7 +37,7 @@ func left(t *testing.T) time.Duration {
 	return time.Duration(spec.Value.Nano())
 }
 
-func TestTimersGoOffInTheirOrder(t *testing.T) {
+func TestAfterFunc_FiresInOrder(t *testing.T) {
 	order := make(chan int, 3)
 	start := time.Now()
 	first := make(chan struct{})
@@ -56,7 +56,7 @@ func TestTimersGoOffInTheirOrder(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(start), 60*time.Millisecond)
 }
 
-func TestATimerThatWasStoppedWakesNobody(t *testing.T) {
+func TestAfterFunc_StoppedTimerCausesNoWakeup(t *testing.T) {
 	far := AfterFunc(time.Hour, func() { assert.Fail(t, "it was stopped") })
 	near := AfterFunc(time.Minute, func() { assert.Fail(t, "it was stopped") })
 	assert.InDelta(t, time.Minute, left(t), float64(10*time.Second))
@@ -73,7 +73,7 @@ func TestATimerThatWasStoppedWakesNobody(t *testing.T) {
 	assert.Zero(t, left(t))
 }
 
-func TestAContextIsDoneWhenItsTimeIsUp(t *testing.T) {
+func TestContext_IsDoneAtDeadline(t *testing.T) {
 	ctx, cancel := Context(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	child, end := context.WithCancel(ctx)
@@ -89,7 +89,7 @@ func TestAContextIsDoneWhenItsTimeIsUp(t *testing.T) {
 	assert.Zero(t, left(t))
 }
 
-func TestAContextEndsWithWhatCancelsIt(t *testing.T) {
+func TestContext_IsCancelledByCallerAndParent(t *testing.T) {
 	ctx, cancel := Context(t.Context(), time.Hour)
 	cancel()
 	await(t, ctx.Done())
@@ -131,9 +131,9 @@ func TestRun_EndsTheProcessWhenTimersCannotBeRead(t *testing.T) {
 	assert.Contains(t, string(output), "cannot wait for the timers of this process: read deadlines: file already closed")
 }
 
-// TestAfterFunc_IsPutOffOnceWhereTheProcessWasStopped: what is due since long ago goes off a while
+// TestAfterFunc_IsPostponedOnceAfterProcessWasStopped: what is due since long ago goes off a while
 // later, and what is due just now at once.
-func TestAfterFunc_IsPutOffOnceWhereTheProcessWasStopped(t *testing.T) {
+func TestAfterFunc_IsPostponedOnceAfterProcessWasStopped(t *testing.T) {
 	var q queue
 	require.NoError(t, q.open())
 	var gone []string

@@ -62,7 +62,7 @@ func nothing(t *testing.T, p *Poller, keys <-chan Key) {
 	assert.EqualValues(t, last, next(t, keys))
 }
 
-func TestAReadyDescriptorIsToldOfOnce(t *testing.T) {
+func TestPoller_ReportsReadyDescriptorOnce(t *testing.T) {
 	p, keys := poller(t)
 	ours, theirs := pair(t)
 	const key = Key(0xfedcba9876543210) // all 64 bits come back
@@ -76,7 +76,7 @@ func TestAReadyDescriptorIsToldOfOnce(t *testing.T) {
 	assert.Equal(t, key, next(t, keys), "it still is")
 }
 
-func TestAHangUpIsTold(t *testing.T) {
+func TestPoller_ReportsPeerShutdown(t *testing.T) {
 	p, keys := poller(t)
 	ours, theirs := pair(t)
 	require.NoError(t, p.Add(ours, 7))
@@ -84,7 +84,7 @@ func TestAHangUpIsTold(t *testing.T) {
 	assert.Equal(t, Key(7), next(t, keys))
 }
 
-func TestTheEndOfAProcessIsTold(t *testing.T) {
+func TestPoller_ReportsExitOfPidfd(t *testing.T) {
 	p, keys := poller(t)
 	cmd := exec.Command("sleep", "infinity")
 	require.NoError(t, cmd.Start())
@@ -98,7 +98,7 @@ func TestTheEndOfAProcessIsTold(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-func TestARemovedDescriptorIsNotToldOf(t *testing.T) {
+func TestPoller_DoesNotReportRemovedDescriptor(t *testing.T) {
 	p, keys := poller(t)
 	ours, theirs := pair(t)
 	require.NoError(t, p.Add(ours, 1))
@@ -109,7 +109,7 @@ func TestARemovedDescriptorIsNotToldOf(t *testing.T) {
 	assert.Equal(t, Key(2), next(t, keys))
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestPoller_ReportsManyDescriptors(t *testing.T) {
 	const n = 500
 	p, keys := poller(t)
 	want, got := map[Key]bool{}, map[Key]bool{}
@@ -126,7 +126,7 @@ func TestManyAtOnce(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-func TestWhatCannotBeWaitedFor(t *testing.T) {
+func TestPoller_RejectsInvalidDescriptors(t *testing.T) {
 	p, _ := poller(t)
 	require.ErrorIs(t, p.Add(-1, 1), unix.EBADF)
 	ours, _ := pair(t)

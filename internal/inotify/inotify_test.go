@@ -39,7 +39,7 @@ func next(t *testing.T, events <-chan Event) Event {
 	return Event{}
 }
 
-func TestExactlyWhatIsAskedForIsTold(t *testing.T) {
+func TestWatcher_DeliversRequestedEventsOnly(t *testing.T) {
 	w, events := watcher(t)
 	dir := t.TempDir()
 	wd, err := w.Add(dir, unix.IN_MOVED_TO)
@@ -52,7 +52,7 @@ func TestExactlyWhatIsAskedForIsTold(t *testing.T) {
 	assert.Equal(t, Event{Watch: wd, Mask: unix.IN_MOVED_TO, Name: "exit_status"}, next(t, events))
 }
 
-func TestTheSameInodeHasTheSameNumber(t *testing.T) {
+func TestWatcher_ReturnsSameNumberForSameInode(t *testing.T) {
 	w, events := watcher(t)
 	dir := t.TempDir()
 	first, err := w.Add(dir, unix.IN_CREATE)
@@ -67,7 +67,7 @@ func TestTheSameInodeHasTheSameNumber(t *testing.T) {
 	assert.Equal(t, Event{first, unix.IN_DELETE, "x"}, next(t, events))
 }
 
-func TestADirectoryThatIsRemoved(t *testing.T) {
+func TestWatcher_ReportsRemovedDirectory(t *testing.T) {
 	w, events := watcher(t)
 	dir := filepath.Join(t.TempDir(), "work")
 	require.NoError(t, os.Mkdir(dir, 0o700))
@@ -79,7 +79,7 @@ func TestADirectoryThatIsRemoved(t *testing.T) {
 	w.Remove(wd)
 }
 
-func TestARemovedWatchTellsNothing(t *testing.T) {
+func TestWatcher_DeliversNothingAfterRemove(t *testing.T) {
 	w, events := watcher(t)
 	quiet, loud := t.TempDir(), t.TempDir()
 	gone, err := w.Add(quiet, unix.IN_CREATE)
@@ -93,7 +93,7 @@ func TestARemovedWatchTellsNothing(t *testing.T) {
 	assert.Equal(t, Event{wd, unix.IN_CREATE, "y"}, next(t, events))
 }
 
-func TestWhatCannotBeWatched(t *testing.T) {
+func TestWatcher_AddFailsForUnwatchablePath(t *testing.T) {
 	w, _ := watcher(t)
 	_, err := w.Add("/nowhere/at all", unix.IN_CREATE)
 	require.ErrorIs(t, err, os.ErrNotExist)
@@ -102,7 +102,7 @@ func TestWhatCannotBeWatched(t *testing.T) {
 	assert.ErrorIs(t, err, unix.ENOTDIR)
 }
 
-func TestOverflowIsTold(t *testing.T) {
+func TestEvent_IsOverflow(t *testing.T) {
 	assert.True(t, Event{Watch: -1, Mask: unix.IN_Q_OVERFLOW}.Overflow())
 	assert.False(t, Event{Watch: 1, Mask: unix.IN_CREATE}.Overflow())
 }

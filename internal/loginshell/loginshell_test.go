@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestHowAShellIsStarted(t *testing.T) {
+func TestShellArguments(t *testing.T) {
 	for _, row := range []struct {
 		shell       string
 		interactive bool
@@ -27,7 +27,7 @@ func TestHowAShellIsStarted(t *testing.T) {
 	}
 }
 
-func TestStartFilesOfAShell(t *testing.T) {
+func TestStartupFiles_OfShell(t *testing.T) {
 	home := t.TempDir()
 	for _, name := range []string{".bashrc", "my [odd] zsh/.zshrc", ".config/fish/conf.d/a.fish"} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(home, name)), 0o700))
@@ -45,7 +45,7 @@ func TestStartFilesOfAShell(t *testing.T) {
 	assert.NotEqual(t, before, dependsOn(given))
 }
 
-func TestAShellThatCannotBeAsked(t *testing.T) {
+func TestAdded_WhenShellCannotRun(t *testing.T) {
 	failing := func(context.Context, string, []string, []string) (io.ReadCloser, error) { return nil, errors.New("no") }
 	for shell, want := range map[string]string{"/bin/bash": "cannot be started: no", "/usr/sbin/nologin": "", "/bin/false": "", "relative": "login shell /bin/sh"} {
 		_, err := New(failing, "/shim").Added(t.Context(), []string{"SHELL=" + shell})

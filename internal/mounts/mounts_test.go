@@ -18,9 +18,9 @@ const patience = 10 * time.Second
 
 // A mount is told, and so is a lazy unmounting under somebody who is in it. It is tried in a
 // process with a mount namespace of its own.
-func TestMountsAreTold(t *testing.T) {
+func TestMounts_ReportsChanges(t *testing.T) {
 	if os.Getenv("CORRAL_MOUNTS_TEST") == "" {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestMountsAreTold$", "-test.v")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestMounts_ReportsChanges$", "-test.v")
 		cmd.Env = append(os.Environ(), "CORRAL_MOUNTS_TEST=1", "GORACE=atexit_sleep_ms=0")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCgroupOfARealProcess(t *testing.T) {
+func TestCgroup_OfRunningProcess(t *testing.T) {
 	ours, err := Cgroup(os.Getpid())
 	require.NoError(t, err)
 	child := start(t, "/bin/cat")
@@ -25,35 +25,35 @@ func TestCgroupOfARealProcess(t *testing.T) {
 	assert.IsIncreasing(t, pids)
 }
 
-func TestCgroupOfNobody(t *testing.T) {
+func TestCgroup_OfMissingProcess(t *testing.T) {
 	_, err := Cgroup(1 << 30)
 	assert.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-func TestProcessesOfAGroupThatIsGone(t *testing.T) {
+func TestProcesses_OfMissingGroup(t *testing.T) {
 	_, err := Processes("/no-such-group-" + filepath.Base(t.TempDir()))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	assert.ErrorContains(t, err, "no-such-group")
 }
 
-func TestAGroupWithoutANameIsNotTheRootOfAll(t *testing.T) {
+func TestProcesses_EmptyNameIsNotTheRoot(t *testing.T) {
 	_, err := Processes("")
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	assert.False(t, Populated(""))
 }
 
-func TestProcessesStaysInTheHierarchy(t *testing.T) {
+func TestProcesses_StaysInTheHierarchy(t *testing.T) {
 	_, err := Processes("/../../../etc")
 	assert.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-func TestCgroupRootIsAHierarchy(t *testing.T) {
+func TestCgroupRoot_IsHierarchy(t *testing.T) {
 	root, err := CgroupRoot()
 	require.NoError(t, err)
 	assert.FileExists(t, filepath.Join(root, "cgroup.procs"))
 }
 
-func TestProcessesAreThoseOfAllGroupsBelow(t *testing.T) {
+func TestProcesses_IncludesGroupsBelow(t *testing.T) {
 	root := t.TempDir()
 	for dir, procs := range map[string]string{".": "30\n10\n", "pane": "20\n0\n", "pane/deep": "40\n10\n", "empty": ""} {
 		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o700))

@@ -36,7 +36,7 @@ func waitZombie(t *testing.T, pid int) {
 	require.NoError(t, unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
 }
 
-func TestStatOfOurselves(t *testing.T) {
+func TestStat_OfThisProcess(t *testing.T) {
 	s, err := Stat(os.Getpid())
 	require.NoError(t, err)
 	assert.Equal(t, os.Getpid(), s.PID)
@@ -45,7 +45,7 @@ func TestStatOfOurselves(t *testing.T) {
 	assert.NotZero(t, s.Start)
 }
 
-func TestStatOfAProcessWithAnUglyName(t *testing.T) {
+func TestStat_OfProcessWithUnusualName(t *testing.T) {
 	name := t.TempDir() + "/a) Z 1 (b"
 	require.NoError(t, os.Symlink("/bin/cat", name))
 	cmd := start(t, name)
@@ -55,7 +55,7 @@ func TestStatOfAProcessWithAnUglyName(t *testing.T) {
 	assert.Equal(t, os.Getpid(), s.Parent)
 }
 
-func TestStatOfNobody(t *testing.T) {
+func TestStat_OfMissingProcess(t *testing.T) {
 	for _, pid := range []int{0, -1, 1 << 30} {
 		_, err := Stat(pid)
 		assert.ErrorIs(t, err, fs.ErrNotExist, "pid %d", pid)
@@ -92,7 +92,7 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-func TestIgnores(t *testing.T) {
+func TestIgnoresSignal(t *testing.T) {
 	cmd := exec.Command("/bin/sh", "-c", `trap "" TERM; echo ready; read line`)
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -156,7 +156,7 @@ func TestOpenPidfd(t *testing.T) {
 	})
 }
 
-func TestIdentityTellsProcessesApart(t *testing.T) {
+func TestIdentity_DistinguishesProcesses(t *testing.T) {
 	a, err := Stat(start(t, "/bin/cat").Process.Pid)
 	require.NoError(t, err)
 	b, err := Stat(start(t, "/bin/cat").Process.Pid)
@@ -205,9 +205,9 @@ func FuzzVariable(f *testing.F) {
 	})
 }
 
-// TestAwaitEnd is not put off by what else happens to this process, such as the end of another
+// TestWaitExit_IsNotInterruptedBySignals is not put off by what else happens to this process, such as the end of another
 // child.
-func TestAwaitEnd(t *testing.T) {
+func TestWaitExit_IsNotInterruptedBySignals(t *testing.T) {
 	long := exec.Command("sleep", "infinity")
 	require.NoError(t, long.Start())
 	defer func() { _ = long.Wait() }()

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAFileIsReadWhole(t *testing.T) {
+func TestReadFile_ReadsWholeFile(t *testing.T) {
 	for _, size := range []int{0, 1, 511, 512, 513, 100_000} {
 		path := filepath.Join(t.TempDir(), "file")
 		want := bytes.Repeat([]byte("x"), size)

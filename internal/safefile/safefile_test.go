@@ -16,9 +16,9 @@ import (
 
 const most = 1 << 10
 
-// TestRead_RefusesWhatIsNoRegularFile and names it. None of the rows has another process that would
+// TestRead_RejectsNonRegularFiles and names it. None of the rows has another process that would
 // have to be waited for.
-func TestRead_RefusesWhatIsNoRegularFile(t *testing.T) {
+func TestRead_RejectsNonRegularFiles(t *testing.T) {
 	for _, row := range []struct {
 		name       string
 		put        func(t *testing.T, path string)
@@ -99,8 +99,8 @@ func TestOpen_DescriptorBlocks(t *testing.T) {
 	}
 }
 
-// TestOpenFile_CreatesNothingThroughALink, nor waits for the reader of a FIFO.
-func TestOpenFile_CreatesNothingThroughALink(t *testing.T) {
+// TestOpenFile_DoesNotFollowLinks, nor waits for the reader of a FIFO.
+func TestOpenFile_DoesNotFollowLinks(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "f"), filepath.Join(dir, "other")
 	link(t, other, path)
@@ -113,7 +113,7 @@ func TestOpenFile_CreatesNothingThroughALink(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotRegular)
 }
 
-func TestRefuse_NamesTheOwner(t *testing.T) {
+func TestCheckFile_NamesTheOwner(t *testing.T) {
 	other := &unix.Stat_t{Mode: unix.S_IFREG, Uid: 1001}
 	err := refuse("/f", other, true, 1000)
 	require.ErrorIs(t, err, ErrOwner)

@@ -20,7 +20,7 @@ func listen(t *testing.T, path string) net.Listener {
 	return l
 }
 
-func TestFollowsWhatIsLive(t *testing.T) {
+func TestUpdateLink_PointsToLiveSocket(t *testing.T) {
 	dir, logins := t.TempDir(), t.TempDir()
 	link := filepath.Join(dir, sshagent.Name)
 	first, second := filepath.Join(logins, "1"), filepath.Join(logins, "2")
@@ -60,8 +60,8 @@ func TestFollowsWhatIsLive(t *testing.T) {
 	assert.Len(t, names, 1, "nothing else is left")
 }
 
-// TestLiveIsOnesOwn: somebody else's agent is nobody to hand keys to.
-func TestLiveIsOnesOwn(t *testing.T) {
+// TestIsLive_RequiresOwnSocket: somebody else's agent is nobody to hand keys to.
+func TestIsLive_RequiresOwnSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l := listen(t, path)
 	assert.True(t, sshagent.Live(path))

@@ -44,8 +44,8 @@ func gone(t *testing.T) {
 	})
 }
 
-// TestRun: a program gets its arguments and its input as they are, and leaves nothing behind.
-func TestRun(t *testing.T) {
+// TestRun_PassesArgumentsAndInput: a program gets its arguments and its input as they are, and leaves nothing behind.
+func TestRun_PassesArgumentsAndInput(t *testing.T) {
 	out := filepath.Join(testbed.Dir(t), "out")
 	started := false
 	input := strings.Repeat("all of it, $HOME\n", 100_000) // more than a pipe holds
@@ -61,8 +61,8 @@ func TestRun(t *testing.T) {
 	gone(t)
 }
 
-// TestHowAProgramEnds is told, with where it is to be read.
-func TestHowAProgramEnds(t *testing.T) {
+// TestRun_ReportsFailures is told, with where it is to be read.
+func TestRun_ReportsFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		service Service
 		limit   time.Duration
@@ -122,8 +122,8 @@ func TestOutput(t *testing.T) {
 	gone(t)
 }
 
-// TestOutputEnds with the program, whatever that has left running, and with the reader's time.
-func TestOutputEnds(t *testing.T) {
+// TestOutput_EndsWithTheProgram with the program, whatever that has left running, and with the reader's time.
+func TestOutput_EndsWithTheProgram(t *testing.T) {
 	conn := connect(t)
 	out, err := Output(t.Context(), conn, shell("setsid sleep 1000 & echo over"), time.Minute)
 	require.NoError(t, err)
@@ -148,9 +148,9 @@ func TestOutputEnds(t *testing.T) {
 	require.NoError(t, out.Close())
 }
 
-// TestRun_WaitsForSystemdItself: that the job has ended counts only if systemd says so, and not
+// TestRun_IgnoresForgedSignals: that the job has ended counts only if systemd says so, and not
 // another connection that knows the job.
-func TestRun_WaitsForSystemdItself(t *testing.T) {
+func TestRun_IgnoresForgedSignals(t *testing.T) {
 	conn, stranger := connect(t), testbed.Bus(t)
 	end := filepath.Join(testbed.Dir(t), "end")
 	err := Run(t.Context(), conn, shell(`while ! [ -e "$1" ]; do sleep 0.01; done; exit 7`, end), nil, time.Minute, func() {
@@ -217,8 +217,8 @@ func TestCapture_EndsTheProgram(t *testing.T) {
 	gone(t)
 }
 
-// TestCapture_CannotStart: the error tells that nothing was begun.
-func TestCapture_CannotStart(t *testing.T) {
+// TestCapture_ReturnsErrNotStarted: the error tells that nothing was begun.
+func TestCapture_ReturnsErrNotStarted(t *testing.T) {
 	s := shell("exit 0")
 	s.Properties = []Property{{"NoSuchProperty", dbus.MakeVariant("")}}
 	conn := connect(t)
@@ -231,9 +231,9 @@ func TestCapture_CannotStart(t *testing.T) {
 	gone(t)
 }
 
-// TestCapture_LosesTheBus in the middle: the caller hears of it, and can stop the service over
+// TestCapture_FailsWhenTheBusIsLost in the middle: the caller hears of it, and can stop the service over
 // another connection.
-func TestCapture_LosesTheBus(t *testing.T) {
+func TestCapture_FailsWhenTheBusIsLost(t *testing.T) {
 	dir := testbed.Dir(t)
 	conn := connect(t)
 	ended := make(chan error, 1)

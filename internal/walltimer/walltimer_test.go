@@ -10,7 +10,7 @@ import (
 	"github.com/corrald/corral/internal/walltimer"
 )
 
-func TestGoesOffWhenTheTimeHasCome(t *testing.T) {
+func TestTimer_FiresAtSetTime(t *testing.T) {
 	timer, err := walltimer.New()
 	require.NoError(t, err)
 	rang := make(chan time.Time, 8)

@@ -25,7 +25,7 @@ func (p *place) diff(dir, revision string, whole bool) (names, against string) {
 	return strings.Join(strings.Fields(out.String()), " "), d.Against
 }
 
-func TestDiff_ComparesWithTheBranchThatItBeganWith(t *testing.T) {
+func TestDiff_ComparesWithBaseBranch(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
 	w, _ := p.add("shop", "fix")
@@ -73,9 +73,9 @@ func TestDiff_ComparesWithTheBranchThatItBeganWith(t *testing.T) {
 	}
 }
 
-// TestDiff_ExecutesAndWritesNothing: no program that the repository's configuration names is run,
+// TestDiff_RunsNoProgramsAndWritesNothing: no program that the repository's configuration names is run,
 // and no file below its directory changes.
-func TestDiff_ExecutesAndWritesNothing(t *testing.T) {
+func TestDiff_RunsNoProgramsAndWritesNothing(t *testing.T) {
 	p := newPlace(t)
 	p.repository("lib")
 	p.repository("shop")
@@ -116,7 +116,7 @@ func TestDiff_ExecutesAndWritesNothing(t *testing.T) {
 }
 
 // The filters and the pager of the user are theirs.
-func TestDiff_RunsTheUsersFilters(t *testing.T) {
+func TestDiff_RunsFiltersOfTheUser(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
 	p.at(".", "config", "--global", "filter.x.clean", "sed s/two/one/")

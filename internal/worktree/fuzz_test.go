@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestIndex_IsReadAsGitPrintsIt(t *testing.T) {
+func TestIndex_ParsesGitOutput(t *testing.T) {
 	debug := "  ctime: 1:2\n  mtime: 3:4\n  dev: 5\tino: 6\n  uid: 7\tgid: 8\n  size: 9\tflags: 20000000\n"
 	want := []indexed{
 		{path: "a\tb", mode: "100644", blob: "12", ctime: stamp{1, 2}, mtime: stamp{3, 4}, inode: 6, size: 9, intended: true},

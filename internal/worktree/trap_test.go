@@ -44,9 +44,9 @@ func (p *place) setTraps(dir, program string) {
 	}
 }
 
-// TestLosses_ExecuteNothingOfTheRepository, whatever its configuration names, and neither does the
+// TestLosses_RunNoProgramsOfTheRepository, whatever its configuration names, and neither does the
 // removal.
-func TestLosses_ExecuteNothingOfTheRepository(t *testing.T) {
+func TestLosses_RunNoProgramsOfTheRepository(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
 	w, _ := p.add("shop", "")
@@ -75,9 +75,9 @@ func TestLosses_ExecuteNothingOfTheRepository(t *testing.T) {
 	assert.NoFileExists(t, note)
 }
 
-// TestLosses_FetchNothing: a partial clone that lacks an object, which git would fetch by a program
+// TestLosses_FetchNoMissingObjects: a partial clone that lacks an object, which git would fetch by a program
 // that the repository names.
-func TestLosses_FetchNothing(t *testing.T) {
+func TestLosses_FetchNoMissingObjects(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
 	w, _ := p.add("shop", "")
@@ -97,9 +97,9 @@ func TestLosses_FetchNothing(t *testing.T) {
 	assert.NoFileExists(t, note)
 }
 
-// TestLosses_AreNotLookedForInARepositoryOfTheAgent, which it has made in place of a submodule, in
+// TestLosses_SkipRepositoryCreatedByAgent, which it has made in place of a submodule, in
 // the worktree alone.
-func TestLosses_AreNotLookedForInARepositoryOfTheAgent(t *testing.T) {
+func TestLosses_SkipRepositoryCreatedByAgent(t *testing.T) {
 	p := newPlace(t)
 	p.repository("lib")
 	p.repository("shop")
@@ -190,8 +190,8 @@ func TestRemove_FilesThatGitConverts(t *testing.T) {
 	}
 }
 
-// TestAdd_DelaysNoOtherRepository: only what changes the same repository waits for its turn.
-func TestAdd_DelaysNoOtherRepository(t *testing.T) {
+// TestAdd_DoesNotDelayOtherRepositories: only what changes the same repository waits for its turn.
+func TestAdd_DoesNotDelayOtherRepositories(t *testing.T) {
 	p := newPlace(t)
 	p.repository("slow")
 	p.repository("shop")

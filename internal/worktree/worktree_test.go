@@ -103,7 +103,7 @@ func (p *place) all(dir string) string {
 	return p.at(dir, "for-each-ref") + "\n" + p.at(dir, "worktree", "list")
 }
 
-func TestAdd(t *testing.T) {
+func TestAdd_CreatesWorktree(t *testing.T) {
 	t.Run("a branch of its own, where HEAD is", func(t *testing.T) {
 		p := newPlace(t)
 		p.repository("shop")
@@ -190,7 +190,7 @@ func TestAdd(t *testing.T) {
 	})
 }
 
-func TestAddRefuses(t *testing.T) {
+func TestAdd_RejectsInvalidRequests(t *testing.T) {
 	for _, row := range []struct {
 		name, dir, branch string
 		prepare           func(p *place)
@@ -220,14 +220,14 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-func TestWithoutGit(t *testing.T) {
+func TestAdd_FailsWithoutGit(t *testing.T) {
 	p := newPlace(t)
 	p.git.Environment = []string{"PATH=" + t.TempDir()}
 	_, _, err := p.git.Add(t.Context(), p.request(".", ""))
 	require.ErrorIs(t, err, worktree.ErrNoGit)
 }
 
-func TestGitThatTakesTooLong(t *testing.T) {
+func TestAdd_FailsWhenGitTakesTooLong(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
 	p.write("shop/.git/hooks/post-checkout", "#!/bin/sh\ntouch "+p.dir+"/begun\nexec sleep 1000\n")
@@ -239,8 +239,8 @@ func TestGitThatTakesTooLong(t *testing.T) {
 	p.untouched("shop", before)
 }
 
-// TestAHookThatLeavesAProcessBehind, which has git's standard error, holds nobody up.
-func TestAHookThatLeavesAProcessBehind(t *testing.T) {
+// TestAdd_DoesNotWaitForBackgroundProcessOfHook, which has git's standard error, holds nobody up.
+func TestAdd_DoesNotWaitForBackgroundProcessOfHook(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
 	p.write("shop/.git/hooks/post-checkout", "#!/bin/sh\nsleep 1000 &\necho $! >"+p.dir+"/left\n")
@@ -253,7 +253,7 @@ func TestAHookThatLeavesAProcessBehind(t *testing.T) {
 	require.NoError(t, exec.Command("kill", strings.TrimSpace(string(text))).Run())
 }
 
-func TestWhatWasNeverSettledIsFoundAndUndone(t *testing.T) {
+func TestUnconfirmed_ListsWorktreesToUndo(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
 	settled, _ := p.add("shop", "kept")
@@ -276,7 +276,7 @@ func TestWhatWasNeverSettledIsFoundAndUndone(t *testing.T) {
 	assert.DirExists(t, settled.Path)
 }
 
-func TestWhatIsLost(t *testing.T) {
+func TestLosses_CoverUncommittedAndUnmergedWork(t *testing.T) {
 	commit := func(p *place, dir string) {
 		p.at(dir, "commit", "--quiet", "--allow-empty", "-m", "work")
 	}
@@ -442,7 +442,7 @@ func TestWhatIsLost(t *testing.T) {
 	}
 }
 
-func TestABranchThatWasThereStays(t *testing.T) {
+func TestRemove_KeepsExistingBranch(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
 	p.at("shop", "branch", "fix")
@@ -451,7 +451,7 @@ func TestABranchThatWasThereStays(t *testing.T) {
 	assert.Contains(t, p.at("shop", "branch"), "fix")
 }
 
-func TestALockedWorktreeStays(t *testing.T) {
+func TestRemove_KeepsLockedWorktree(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
 	w, _ := p.add("shop", "")
@@ -462,7 +462,7 @@ func TestALockedWorktreeStays(t *testing.T) {
 	}
 }
 
-func TestAWorktreeOfWhichTheRepositoryIsGone(t *testing.T) {
+func TestRemove_FailsWithoutRepository(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
 	w, _ := p.add("shop", "")

@@ -316,7 +316,7 @@ func (d *descriptors) Add(fd int, key fdpoll.Key) error {
 	return nil
 }
 
-func (d *descriptors) Again(fd int, key fdpoll.Key) error { return d.Add(fd, key) }
+func (d *descriptors) Rearm(fd int, key fdpoll.Key) error { return d.Add(fd, key) }
 
 func (d *descriptors) Remove(fd int) error {
 	d.mu.Lock()

@@ -25,7 +25,7 @@ type inodeWatch struct {
 
 // fileEvent is told by inotify.
 func (s *Supervisor) fileEvent(ev inotify.Event) {
-	if ev.Overflow() {
+	if ev.IsOverflow() {
 		s.lookAgain()
 		return
 	}

@@ -68,7 +68,7 @@ type Files interface {
 // Descriptors is how the loop is told of pidfds and sockets: a fdpoll.Poller.
 type Descriptors interface {
 	Add(fd int, key fdpoll.Key) error
-	Again(fd int, key fdpoll.Key) error
+	Rearm(fd int, key fdpoll.Key) error
 	Remove(fd int) error
 	Run(f func(fdpoll.Key))
 	Close() error

@@ -298,7 +298,7 @@ func (s *Supervisor) hearShim(e *entry, run string) {
 		switch {
 		case err == unix.EINTR:
 		case err == unix.EAGAIN:
-			if err := s.Descriptors.Again(e.run.shim.fd, e.run.shim.key); err != nil && s.mayLog(e, "shim") {
+			if err := s.Descriptors.Rearm(e.run.shim.fd, e.run.shim.key); err != nil && s.mayLog(e, "shim") {
 				s.Log.Warn("cannot listen to a shim", "session", e.rec.ID, "err", err)
 			}
 			return

@@ -135,7 +135,7 @@ func (s *Supervisor) settleWorktree(e *entry) {
 	}
 	s.effect(e, func() {
 		failpoint.Hit("create.worktree-noted")
-		if err := worktree.Worktree(*w).Settle(); err != nil {
+		if err := worktree.Worktree(*w).Confirm(); err != nil {
 			s.post(func() { s.Log.Warn("cannot remove the note of a new worktree", "path", w.Path, "err", err) })
 		}
 	})
@@ -146,14 +146,14 @@ func (s *Supervisor) undoStrays() {
 	if s.WorktreeDir == "" {
 		return
 	}
-	strays, err := worktree.Strays(s.WorktreeDir)
+	strays, err := worktree.Unconfirmed(s.WorktreeDir)
 	if err != nil {
 		s.Log.Warn("cannot read the notes of new worktrees", "path", s.WorktreeDir, "err", err)
 	}
 	for _, w := range strays {
 		if !s.hasWorktree(w.Path) {
 			go s.undoStray(w)
-		} else if err := w.Settle(); err != nil {
+		} else if err := w.Confirm(); err != nil {
 			s.Log.Warn("cannot remove the note of a worktree", "path", w.Path, "err", err)
 		}
 	}

@@ -29,7 +29,7 @@ func (t *Tmux) Capture(ctx context.Context, s Session, lines int, escapes bool) 
 	if _, err := fmt.Sscan(state, &dead, &history, &height); err != nil {
 		return "", fmt.Errorf("cannot read the screen of %q: tmux answered %q", s.Name, state)
 	}
-	return lastLines(text, lines, history > lines, dead != 0 || s.Ended, height), nil
+	return lastLines(text, lines, history > lines, dead != 0 || s.AgentExited, height), nil
 }
 
 // lastLines returns the last lines of what tmux has captured, without blank ones at the end; lines

@@ -64,7 +64,7 @@ func TestCapture_OmitsExitLineBeforeTmuxNoticesTheExit(t *testing.T) {
 	x := prepare(t)
 	s := open(t, x, "echo hello; printf '[corral] sh exited with code 3.'; exec sleep infinity")
 	shows(t, x, s, "[corral]") // of an agent that runs it is output
-	s.Ended = true
+	s.AgentExited = true
 	got, err := x.Capture(t.Context(), s, 0, false)
 	require.NoError(t, err)
 	assert.Equal(t, "hello\n", got)

@@ -35,15 +35,15 @@ const (
 	repairTime       = 5 * time.Second
 )
 
-// Invalid is a line of a user's configuration that tmux does not accept. The line is ignored; all
+// InvalidLine is a line of a user's configuration that tmux does not accept. The line is ignored; all
 // others apply.
-type Invalid struct {
+type InvalidLine struct {
 	File string
 	Line int    // 0 if tmux does not report it
 	Text string // by tmux, for a person
 }
 
-func (i Invalid) String() string {
+func (i InvalidLine) String() string {
 	if i.Line == 0 {
 		return i.File + ": " + i.Text
 	}
@@ -65,14 +65,14 @@ func (t *Tmux) userFlags(user []string) []string {
 // Reconfigure waits until a server has read the configurations of a user that it was started with,
 // and returns what is invalid in them. tmux applies nothing of a file in which it cannot parse a
 // line; Reconfigure applies the other lines of such a file.
-func (t *Tmux) Reconfigure(ctx context.Context, s Session) []Invalid {
+func (t *Tmux) Reconfigure(ctx context.Context, s Session) []InvalidLine {
 	// The server keeps what it has to report until a client reads a configuration, or a terminal is
 	// attached.
 	out, _, err := t.feed(ctx, s, "", "-N", "wait-for", configured, ";", "source-file", os.DevNull)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return []Invalid{{File: "TmuxConfig=", Text: "tmux has not finished reading it within " + commandTimeout.String()}}
+		return []InvalidLine{{File: "TmuxConfig=", Text: "tmux has not finished reading it within " + commandTimeout.String()}}
 	}
-	reported, found := parseInvalid(string(out)), map[Invalid]bool{}
+	reported, found := parseInvalid(string(out)), map[InvalidLine]bool{}
 	applied := map[string]bool{} // by path: what is left of the file was applied
 	limited, cancel := deadline.Context(ctx, repairTime)
 	defer cancel()
@@ -88,14 +88,14 @@ func (t *Tmux) Reconfigure(ctx context.Context, s Session) []Invalid {
 		}
 		found[next] = true
 	}
-	return slices.SortedFunc(maps.Keys(found), func(a, b Invalid) int {
+	return slices.SortedFunc(maps.Keys(found), func(a, b InvalidLine) int {
 		return strings.Compare(fmt.Sprintf("%s:%9d:%s", a.File, a.Line, a.Text), fmt.Sprintf("%s:%9d:%s", b.File, b.Line, b.Text))
 	})
 }
 
 // repair returns the lines of a file that tmux can parse, with blank ones in place of those that it
 // cannot, and these. It returns no lines where the time is over before it has found all.
-func (t *Tmux) repair(ctx context.Context, s Session, file string) (text string, bad []Invalid) {
+func (t *Tmux) repair(ctx context.Context, s Session, file string) (text string, bad []InvalidLine) {
 	path, err := filepath.EvalSymlinks(file)
 	if err != nil {
 		return "", nil
@@ -114,7 +114,7 @@ func (t *Tmux) repair(ctx context.Context, s Session, file string) (text string,
 		}
 		switch {
 		case ctx.Err() != nil: // nor has tmux parsed what it was asked to
-			return "", append(bad, Invalid{File: file, Text: "ignored as a whole: its invalid lines were not found within " + repairTime.String()})
+			return "", append(bad, InvalidLine{File: file, Text: "ignored as a whole: its invalid lines were not found within " + repairTime.String()})
 		case !ok:
 			return strings.Join(lines, "\n") + "\n", bad
 		case wrong.Line < 1:
@@ -152,7 +152,7 @@ func (t *Tmux) open(ctx context.Context, s Session, lines []string) int {
 }
 
 // parse has tmux parse lines, and returns the first that is wrong.
-func (t *Tmux) parse(ctx context.Context, s Session, lines []string) (wrong Invalid, ok bool) {
+func (t *Tmux) parse(ctx context.Context, s Session, lines []string) (wrong InvalidLine, ok bool) {
 	out, _, _ := t.feed(ctx, s, strings.Join(lines, "\n")+"\n", "-N", "source-file", "-n", "-")
 	for _, wrong := range parseInvalid(string(out)) {
 		return wrong, true
@@ -161,7 +161,7 @@ func (t *Tmux) parse(ctx context.Context, s Session, lines []string) (wrong Inva
 }
 
 // apply has the server execute what is left of a file, and returns what tmux reports.
-func (t *Tmux) apply(ctx context.Context, s Session, file, text string) []Invalid {
+func (t *Tmux) apply(ctx context.Context, s Session, file, text string) []InvalidLine {
 	if text == "" {
 		return nil
 	}
@@ -170,7 +170,7 @@ func (t *Tmux) apply(ctx context.Context, s Session, file, text string) []Invali
 	reported := parseInvalid(string(out))
 	for message := range strings.Lines(errs) { // for a client, tmux reports no line
 		message = strings.TrimSuffix(message, "\n")
-		reported = append(reported, Invalid{file, lineOf(text, message), message})
+		reported = append(reported, InvalidLine{file, lineOf(text, message), message})
 	}
 	return reported
 }
@@ -197,14 +197,14 @@ func lineOf(text, message string) (number int) {
 var reported = regexp.MustCompile(`^(/.*?|-):(\d+): (.+)$`)
 
 // parseInvalid reads what tmux reports of configurations.
-func parseInvalid(out string) []Invalid {
-	var all []Invalid
+func parseInvalid(out string) []InvalidLine {
+	var all []InvalidLine
 	for line := range strings.SplitSeq(out, "\n") {
 		if m := reported.FindStringSubmatch(line); m != nil {
 			number, _ := strconv.Atoi(m[2])
-			all = append(all, Invalid{m[1], number, m[3]})
+			all = append(all, InvalidLine{m[1], number, m[3]})
 		} else if file, text, ok := strings.Cut(line, ": "); ok && strings.HasPrefix(file, "/") {
-			all = append(all, Invalid{File: file, Text: text})
+			all = append(all, InvalidLine{File: file, Text: text})
 		}
 	}
 	return all

@@ -78,7 +78,7 @@ func TestReconfigure_ReportsFileThatTakesTooLongToRepair(t *testing.T) {
 	cancel()
 	text, bad := x.repair(over, s, file)
 	assert.Empty(t, text)
-	assert.Equal(t, []Invalid{{File: file, Text: "ignored as a whole: its invalid lines were not found within 5s"}}, bad)
+	assert.Equal(t, []InvalidLine{{File: file, Text: "ignored as a whole: its invalid lines were not found within 5s"}}, bad)
 	assert.Zero(t, x.open(over, s, []string{"bind-key x {", "set -g @b 2"}))
 }
 
@@ -96,9 +96,9 @@ func TestReconfigure_ReportsInvalidLinesOfIncludedFiles(t *testing.T) {
 		s := serve(t, x, main)
 		invalid := x.Reconfigure(t.Context(), s)
 		require.Len(t, invalid, 3)
-		assert.Equal(t, []Invalid{{included, 2, "unknown command: worse"}, {included, 4, "invalid option: no-such"}}, invalid[:2])
+		assert.Equal(t, []InvalidLine{{included, 2, "unknown command: worse"}, {included, 4, "invalid option: no-such"}}, invalid[:2])
 		if strings.HasPrefix(text, "badcommand") {
-			assert.Equal(t, Invalid{main, 1, "unknown command: badcommand"}, invalid[2])
+			assert.Equal(t, InvalidLine{main, 1, "unknown command: badcommand"}, invalid[2])
 		} else {
 			assert.Regexp(t, `main\.conf:2: .*No such file or directory`, invalid[2].String())
 		}

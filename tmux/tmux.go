@@ -53,11 +53,11 @@ type Tmux struct {
 
 // Session is the tmux session of one Corral session.
 type Session struct {
-	Socket string // path
-	Name   string // the id; tmux shows it to people
-	Window string // name of the window that Run opens, "" to leave it to tmux
-	Server int    // process number of the server, 0 if not known
-	Ended  bool   // the exit of the agent is known
+	Socket      string // path
+	Name        string // the id; tmux shows it to people
+	Window      string // name of the window that Run opens, "" to leave it to tmux
+	ServerPID   int    // process number of the server, 0 if not known
+	AgentExited bool   // the exit of the agent is known
 }
 
 // Prepare finds tmux and writes the configuration into directory dir, which lives as long as the
@@ -85,7 +85,7 @@ func NewSession(dir, id string) (Session, error) {
 	return s, nil
 }
 
-// Server is a tmux server of a session.
+// ServerPID is a tmux server of a session.
 type Server struct {
 	PID   int // it is our child: the caller reaps it
 	PIDFD int // belongs to the caller
@@ -190,8 +190,8 @@ func (t *Tmux) Run(ctx context.Context, s Session, dir string, command []string)
 	return nil
 }
 
-// Answers tells whether the server is there and answers.
-func (t *Tmux) Answers(ctx context.Context, s Session) bool {
+// IsResponding tells whether the server is there and answers.
+func (t *Tmux) IsResponding(ctx context.Context, s Session) bool {
 	_, err := t.command(ctx, s, "-N", "display-message", "-p", "ok")
 	return err == nil
 }
@@ -215,17 +215,17 @@ func (t *Tmux) SendKeys(ctx context.Context, s Session, keys []string) error {
 	return nil
 }
 
-// Attached tells whether a terminal is attached to the session. It asks nobody: a server marks its
+// IsAttached tells whether a terminal is attached to the session. It asks nobody: a server marks its
 // socket as executable for that time (server.c, server_update_socket), which inotify tells of as
 // IN_ATTRIB.
-func (s Session) Attached() bool {
+func (s Session) IsAttached() bool {
 	info, err := os.Lstat(s.Socket)
 	return err == nil && info.Mode()&0o100 != 0
 }
 
-// Watched tells whether somebody looks at the session at this moment: whether a terminal is
+// HasFocus tells whether somebody looks at the session at this moment: whether a terminal is
 // attached to it that has the focus, or does not tell.
-func (t *Tmux) Watched(ctx context.Context, s Session) bool {
+func (t *Tmux) HasFocus(ctx context.Context, s Session) bool {
 	out, err := t.command(ctx, s, "-N", "list-clients", "-F", "#{client_flags}")
 	return err == nil && focused(string(out))
 }
@@ -326,8 +326,8 @@ func (s Session) pane() string { return "=" + s.Name + ":^.{top-left}" }
 // client returns the program to talk to the server with. After an upgrade of the package a new
 // client may not speak to an old server, but the server's own program can still be executed.
 func (t *Tmux) client(s Session) string {
-	if s.Server != 0 {
-		exe := "/proc/" + strconv.Itoa(s.Server) + "/exe"
+	if s.ServerPID != 0 {
+		exe := "/proc/" + strconv.Itoa(s.ServerPID) + "/exe"
 		if target, err := os.Readlink(exe); err == nil && strings.HasSuffix(target, " (deleted)") {
 			return exe
 		}

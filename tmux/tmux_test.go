@@ -37,11 +37,11 @@ func serve(t *testing.T, x *Tmux, user ...string) Session {
 	require.NoError(t, err)
 	server, err := x.StartServer(s, -1, user...)
 	require.NoError(t, err)
-	s.Server = server.PID
+	s.ServerPID = server.PID
 	t.Cleanup(func() {
 		_ = unix.PidfdSendSignal(server.PIDFD, unix.SIGKILL, nil, 0)
-		testbed.WaitExit(t, s.Server)
-		Reap(s.Server)
+		testbed.WaitExit(t, s.ServerPID)
+		Reap(s.ServerPID)
 		server.Close()
 	})
 	server.Execute()
@@ -87,8 +87,8 @@ func shows(t *testing.T, x *Tmux, s Session, text string) string {
 func TestStartServer_IsChildWithOneSession(t *testing.T) {
 	x := prepare(t)
 	s := serve(t, x)
-	assert.Equal(t, strconv.Itoa(s.Server), ask(t, x, s, "display-message", "-p", "#{pid}"))
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Server))
+	assert.Equal(t, strconv.Itoa(s.ServerPID), ask(t, x, s, "display-message", "-p", "#{pid}"))
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.ServerPID))
 	require.NoError(t, err)
 	assert.Equal(t, strconv.Itoa(os.Getpid()), strings.Fields(string(stat[bytes.LastIndexByte(stat, ')'):]))[2], "in the foreground: its parent is who started it")
 	require.NoError(t, x.Run(t.Context(), s, "/", []string{"sleep", "infinity"}))
@@ -107,22 +107,22 @@ func TestStartServer_KeepsRunningWithoutItsSession(t *testing.T) {
 	testbed.Poll(t, "it has ended", func() bool { return ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{pane_dead}") == "1" })
 	shows(t, x, s, "the last screen\n") // what has ended can be read
 	ask(t, x, s, "kill-session", "-t", "="+s.Name)
-	assert.True(t, x.Answers(t.Context(), s), "a session that somebody closed is told from a server that died")
+	assert.True(t, x.IsResponding(t.Context(), s), "a session that somebody closed is told from a server that died")
 }
 
 func TestIsResponding(t *testing.T) {
 	x := prepare(t)
 	s := serve(t, x)
-	assert.True(t, x.Answers(t.Context(), s), "also before there is a session")
-	require.NoError(t, unix.Kill(s.Server, unix.SIGKILL))
-	testbed.WaitExit(t, s.Server)
-	assert.False(t, x.Answers(t.Context(), s))
+	assert.True(t, x.IsResponding(t.Context(), s), "also before there is a session")
+	require.NoError(t, unix.Kill(s.ServerPID, unix.SIGKILL))
+	testbed.WaitExit(t, s.ServerPID)
+	assert.False(t, x.IsResponding(t.Context(), s))
 	assert.FileExists(t, s.Socket, "which it left behind")
 	again, err := x.StartServer(s, -1)
 	require.NoError(t, err, "and which is no obstacle")
 	defer again.Close()
 	again.Execute()
-	testbed.Poll(t, "it answers", func() bool { return x.Answers(t.Context(), s) })
+	testbed.Poll(t, "it answers", func() bool { return x.IsResponding(t.Context(), s) })
 	require.NoError(t, unix.Kill(again.PID, unix.SIGKILL))
 	testbed.WaitExit(t, again.PID)
 	Reap(again.PID)
@@ -147,7 +147,7 @@ func TestStartServer_WaitsUntilExecute(t *testing.T) {
 	assert.NotEqual(t, "tmux", exe())
 	assert.NoFileExists(t, s.Socket)
 	server.Execute()
-	testbed.Poll(t, "it answers", func() bool { return x.Answers(t.Context(), s) })
+	testbed.Poll(t, "it answers", func() bool { return x.IsResponding(t.Context(), s) })
 	assert.Equal(t, "tmux", exe())
 	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", server.PID))
 	require.NoError(t, err)
@@ -181,9 +181,9 @@ func TestCommand_WaitsForFreeClientSlot(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	assert.False(t, x.Answers(ctx, s))
+	assert.False(t, x.IsResponding(ctx, s))
 	answers := make(chan bool)
-	go func() { answers <- x.Answers(t.Context(), s) }()
+	go func() { answers <- x.IsResponding(t.Context(), s) }()
 	<-clients
 	assert.True(t, testbed.Receive(t, answers, "answer"))
 	assert.Len(t, clients, cap(clients)-1)
@@ -195,8 +195,8 @@ func TestCommand_WaitsForFreeClientSlot(t *testing.T) {
 func TestCapture_FailsWhenServerHangs(t *testing.T) {
 	x := prepare(t)
 	s := open(t, x, "exec sleep infinity")
-	require.NoError(t, unix.Kill(s.Server, unix.SIGSTOP))
-	defer func() { _ = unix.Kill(s.Server, unix.SIGCONT) }()
+	require.NoError(t, unix.Kill(s.ServerPID, unix.SIGSTOP))
+	defer func() { _ = unix.Kill(s.ServerPID, unix.SIGCONT) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := x.Capture(ctx, s, 10, false)
@@ -303,7 +303,7 @@ func TestConfiguration_IsAcceptedByInstalledTmux(t *testing.T) {
 func TestStartServer_HidesBusFromServerButNotFromPanes(t *testing.T) {
 	x := prepare(t)
 	s := serve(t, x)
-	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", s.Server))
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", s.ServerPID))
 	require.NoError(t, err)
 	var addresses []string
 	for entry := range strings.SplitSeq(string(environ), "\x00") {
@@ -332,7 +332,7 @@ func TestStartServer_ReadsUserConfigurationOnlyOnRequest(t *testing.T) {
 	s := open(t, x, "exec sleep infinity")
 	assert.Equal(t, "C-b", ask(t, x, s, "show-options", "-gv", "prefix"))
 	s = serve(t, x, theirs)
-	assert.Equal(t, []Invalid{{theirs, 2, "invalid option: no-such-option"}}, x.Reconfigure(t.Context(), s))
+	assert.Equal(t, []InvalidLine{{theirs, 2, "invalid option: no-such-option"}}, x.Reconfigure(t.Context(), s))
 	require.NoError(t, x.Run(t.Context(), s, "/", []string{"sleep", "infinity"}))
 	assert.Equal(t, "C-a", ask(t, x, s, "show-options", "-gv", "prefix"))
 	assert.Equal(t, "77", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{history_limit}"), "before the pane is made, and whatever tmux does not understand")
@@ -470,8 +470,8 @@ func TestAttachCommand_UsesProgramOfRunningServerAfterUpgrade(t *testing.T) {
 	s := open(t, x, "exec sleep infinity")
 	assert.Equal(t, program, x.AttachCommand(t.Context(), s)[0])
 	require.NoError(t, os.Remove(program))
-	assert.Equal(t, fmt.Sprintf("/proc/%d/exe", s.Server), x.AttachCommand(t.Context(), s)[0])
-	assert.True(t, x.Answers(t.Context(), s))
+	assert.Equal(t, fmt.Sprintf("/proc/%d/exe", s.ServerPID), x.AttachCommand(t.Context(), s)[0])
+	assert.True(t, x.IsResponding(t.Context(), s))
 }
 
 // FuzzFocused holds that no other flag is taken for the focus.

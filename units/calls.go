@@ -79,7 +79,7 @@ func (m *Manager) awaitInactive(ctx context.Context, name string) error {
 	}
 	defer forget()
 	for {
-		if active, err := m.Active(ctx, name); err != nil || !active {
+		if active, err := m.IsActive(ctx, name); err != nil || !active {
 			return err
 		}
 		select {
@@ -115,8 +115,8 @@ func (m *Manager) StopCause(ctx context.Context, name string) (Cause, error) {
 	return Cause{result, told(v)}, err
 }
 
-// Active tells whether a unit of this name has processes, as far as systemd knows.
-func (m *Manager) Active(ctx context.Context, name string) (bool, error) {
+// IsActive tells whether a unit of this name has processes, as far as systemd knows.
+func (m *Manager) IsActive(ctx context.Context, name string) (bool, error) {
 	v, err := m.get(ctx, name, unitIface, "ActiveState")
 	if isGone(err) {
 		return false, nil
@@ -240,9 +240,9 @@ func (m *Manager) Environment(ctx context.Context) ([]string, error) {
 	return env, err
 }
 
-// Began tells when the user's manager was started, by CLOCK_MONOTONIC. It stays the same when
+// StartTime tells when the user's manager was started, by CLOCK_MONOTONIC. It stays the same when
 // systemd is executed again.
-func (m *Manager) Began(ctx context.Context) (time.Duration, error) {
+func (m *Manager) StartTime(ctx context.Context) (time.Duration, error) {
 	usec, err := readStart[uint64](ctx, m, "UserspaceTimestampMonotonic")
 	return time.Duration(usec) * time.Microsecond, err
 }

@@ -37,7 +37,7 @@ func (m *Manager) List(ctx context.Context, pattern string) ([]Unit, error) {
 	units := make([]Unit, 0, len(rows))
 	for _, row := range rows {
 		if row.Load != "not-found" {
-			units = append(units, Unit{Name: row.Name, Active: row.Active, StopJob: row.JobType == "stop"})
+			units = append(units, Unit{Name: row.Name, Active: row.Active, HasStopJob: row.JobType == "stop"})
 		}
 	}
 	if err := m.describeAll(ctx, units); err != nil {
@@ -164,7 +164,7 @@ func runs(u Unit) bool { return u.Active == "active" }
 func (m *Manager) find(u *Unit, slice string) bool {
 	group := path.Join(slice, u.Name)
 	id, err := os.Readlink(filepath.Join(m.runtimeDir, "systemd/units/invocation:"+u.Name))
-	if slice == "" || err != nil || len(id) != 2*invocationSize || !proc.Populated(group) {
+	if slice == "" || err != nil || len(id) != 2*invocationSize || !proc.IsPopulated(group) {
 		return false
 	}
 	u.ControlGroup, u.InvocationID, u.Result = group, id, "success" // it has no other while it is active
@@ -191,7 +191,7 @@ func (m *Manager) describe(ctx context.Context, u *Unit) error {
 	u.InvocationID = id
 	if u.Result == timeout && err == nil {
 		runtimeMax, _ := props["RuntimeMaxUSec"].Value().(uint64)
-		u.TimedOut, err = m.timedOut(ctx, u.Name, runtimeMax)
+		u.TimedOutAt, err = m.timedOut(ctx, u.Name, runtimeMax)
 	}
 	return err
 }

@@ -116,7 +116,7 @@ func (ws *watches) unitRemoved(body []any) []Event {
 // removed when it is reloaded, and may say of a scope that it is dead when it is not.
 func (w *watch) ended() []Event {
 	switch {
-	case !w.armed || proc.Populated(w.group):
+	case !w.armed || proc.IsPopulated(w.group):
 		return nil
 	case w.group == "": // the kernel cannot be asked
 		return []Event{Resync{}}

@@ -62,11 +62,11 @@ type Started struct {
 type Unit struct {
 	Name         string
 	Active       string // ActiveState: active, deactivating, inactive, failed
-	StopJob      bool   // it is about to be stopped: its stop job may wait for that of another unit
+	HasStopJob   bool   // it is about to be stopped: its stop job may wait for that of another unit
 	Result       string // the scope's Result
 	InvocationID string
 	ControlGroup string
-	TimedOut     time.Duration // by CLOCK_MONOTONIC: when RuntimeMaxSec= was over, 0 if it is not what ends or has ended the scope
+	TimedOutAt   time.Duration // by CLOCK_MONOTONIC: when RuntimeMaxSec= was over, 0 if it is not what ends or has ended the scope
 }
 
 // Event is what systemd tells of our scopes.
@@ -224,8 +224,8 @@ func (m *Manager) watch(ws *watches, name string) *watch {
 	return w
 }
 
-// Forget ends what Watch and Start have begun.
-func (m *Manager) Forget(ctx context.Context, name string) error {
+// Unwatch ends what Watch and Start have begun.
+func (m *Manager) Unwatch(ctx context.Context, name string) error {
 	return m.do(ctx, func(ws *watches) {
 		w := ws.units[name]
 		if w == nil {
@@ -285,7 +285,7 @@ func (m *Manager) Start(ctx context.Context, s Scope) (Started, error) {
 	}
 	started, err := m.start(ctx, s, w)
 	if err != nil {
-		_ = m.Forget(ctx, s.Name)
+		_ = m.Unwatch(ctx, s.Name)
 		return Started{}, fmt.Errorf("cannot start %q: %w", s.Name, err)
 	}
 	return started, nil

@@ -182,8 +182,8 @@ func TestRuntimeMax_EndsScopeWithTimeout(t *testing.T) {
 	units, err := m.List(t.Context(), "app-corral-*.scope")
 	require.NoError(t, err)
 	require.Len(t, units, 1)
-	assert.Equal(t, Unit{Name: name, Active: "failed", Result: "timeout", InvocationID: units[0].InvocationID, TimedOut: units[0].TimedOut}, units[0])
-	assert.InDelta(t, clock.Monotonic(), units[0].TimedOut, float64(testbed.Timeout), "it tells when")
+	assert.Equal(t, Unit{Name: name, Active: "failed", Result: "timeout", InvocationID: units[0].InvocationID, TimedOutAt: units[0].TimedOutAt}, units[0])
+	assert.InDelta(t, clock.Monotonic(), units[0].TimedOutAt, float64(testbed.Timeout), "it tells when")
 	assert.Len(t, units[0].InvocationID, 32)
 
 	again, started := start(t, m, name)
@@ -251,7 +251,7 @@ func TestList_ReportsWaitingStopJob(t *testing.T) {
 		units, err := m.List(t.Context(), name)
 		require.NoError(t, err)
 		require.Len(t, units, 1)
-		return units[0].StopJob && units[0].Active == "active"
+		return units[0].HasStopJob && units[0].Active == "active"
 	})
 	kill(t, pid)
 	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
@@ -261,8 +261,8 @@ func TestUnwatch_EndsEventsOfScope(t *testing.T) {
 	m := connect(t)
 	forgotten, _ := start(t, m, "app-corral-forgotten.scope")
 	watched, _ := start(t, m, "app-corral-watched.scope")
-	require.NoError(t, m.Forget(t.Context(), "app-corral-forgotten.scope"))
-	require.NoError(t, m.Forget(t.Context(), "app-corral-never.scope"))
+	require.NoError(t, m.Unwatch(t.Context(), "app-corral-forgotten.scope"))
+	require.NoError(t, m.Unwatch(t.Context(), "app-corral-never.scope"))
 	kill(t, forgotten)
 	testbed.WaitExit(t, forgotten)
 	testbed.Poll(t, "the scope is gone", func() bool { return show(t, "app-corral-forgotten.scope", "ActiveState") == "inactive" })
@@ -300,7 +300,7 @@ func TestReexec_KeepsWatches(t *testing.T) {
 	pid, _ := start(t, m, name)
 	before, err := m.Incarnation(t.Context())
 	require.NoError(t, err)
-	began, err := m.Began(t.Context())
+	began, err := m.StartTime(t.Context())
 	require.NoError(t, err)
 	assert.Less(t, began, clock.Monotonic())
 	assert.NotZero(t, began)
@@ -317,7 +317,7 @@ func TestReexec_KeepsWatches(t *testing.T) {
 		require.NoError(t, err, "it is away for a moment")
 		assert.Equal(t, before, now)
 	}
-	since, err := m.Began(t.Context())
+	since, err := m.StartTime(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, began, since)
 	_ = again.Wait() // it may have lost systemd, too
@@ -369,7 +369,7 @@ func TestSignals_AreReceivedForWatchedScopesOnly(t *testing.T) {
 	}
 	kill(t, pid)
 	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
-	require.NoError(t, m.Forget(t.Context(), name))
+	require.NoError(t, m.Unwatch(t.Context(), name))
 	_, err := m.State(t.Context()) // an answer comes after the signals before it
 	require.NoError(t, err)
 	m.conn.RemoveSignal(heard)

@@ -225,13 +225,13 @@ func checkState(context.Context) []finding {
 func checkSSHAgent(context.Context) []finding {
 	dir := filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral")
 	const remedy = "use corralctl attach or run in a login that has one (ssh -A, or eval $(ssh-agent))"
-	led, err := sshagent.Led(dir)
+	led, err := sshagent.Target(dir)
 	switch {
 	case err != nil:
-		return []finding{note("remove it: rm "+filepath.Join(dir, sshagent.Name), "%v", err)}
+		return []finding{note("remove it: rm "+filepath.Join(dir, sshagent.LinkName), "%v", err)}
 	case led == "":
 		return []finding{ok("no ssh-agent seen yet; the first one found will be used")}
-	case !sshagent.Live(filepath.Join(dir, sshagent.Name)):
+	case !sshagent.IsLive(filepath.Join(dir, sshagent.LinkName)):
 		return []finding{note(remedy, "the ssh-agent of an earlier login is gone, and agents have none: %s", led)}
 	}
 	return []finding{ok("agents use %s", led)}

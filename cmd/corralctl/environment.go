@@ -26,7 +26,7 @@ func passedEnvironment(environ []string) []string {
 // one. It is no reason not to go on that they do not.
 func followAgent() {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
-		_ = sshagent.Follow(filepath.Join(dir, "corral"), os.Getenv("SSH_AUTH_SOCK"))
+		_ = sshagent.UpdateLink(filepath.Join(dir, "corral"), os.Getenv("SSH_AUTH_SOCK"))
 	}
 }
 

@@ -23,7 +23,7 @@ func (d *parts) notices(t *tmux.Tmux, settings notify.Settings) *notify.Notifier
 		Sessions: func() notify.Sessions { return d.sup },
 		IsWatched: func(ctx context.Context, id string) bool {
 			s, err := tmux.NewSession(filepath.Join(d.runtime, id), id)
-			return err == nil && t.Watched(ctx, s)
+			return err == nil && t.HasFocus(ctx, s)
 		},
 		OpenTerminal: d.window,
 		ShowMessage: func(ctx context.Context, id, text string) {

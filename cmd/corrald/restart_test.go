@@ -54,7 +54,7 @@ func TestLostRecord_ScopeWithoutShimIsLeftAlone(t *testing.T) {
 	d := startDaemon(t)
 	lost := d.run(t, "shop", "exec nohup sleep 1000")
 	pid, shim := lost.become("running").number("MainPID"), lost.one(shimName)
-	testbed.Poll(t, "it ignores the hangup", func() bool { return proc.Ignores(pid, syscall.SIGHUP) })
+	testbed.Poll(t, "it ignores the hangup", func() bool { return proc.IgnoresSignal(pid, syscall.SIGHUP) })
 	d.kill(syscall.SIGKILL)
 	kill(t, shim, syscall.SIGKILL)
 	testbed.WaitExit(t, shim)

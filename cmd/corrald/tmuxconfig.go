@@ -21,19 +21,19 @@ type tmuxTrouble struct {
 	report func(topic, text string) // publishes a problem, or that it is over
 
 	mu    sync.Mutex
-	known map[string][]tmux.Invalid // by value of TmuxConfig=
+	known map[string][]tmux.InvalidLine // by value of TmuxConfig=
 }
 
 // read takes note of what a tmux server has found invalid in the configuration that a value of
 // TmuxConfig= names.
-func (t *tmuxTrouble) read(value string, invalid []tmux.Invalid) {
+func (t *tmuxTrouble) read(value string, invalid []tmux.InvalidLine) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if slices.Equal(t.known[value], invalid) {
 		return
 	}
 	if t.known == nil {
-		t.known = map[string][]tmux.Invalid{}
+		t.known = map[string][]tmux.InvalidLine{}
 	}
 	t.known[value] = invalid
 	var lines []string

@@ -40,7 +40,7 @@ func doWorktreeStep() int {
 	defer stop()
 	input, err := io.ReadAll(os.Stdin)
 	if err == nil {
-		_, err = os.Stdout.Write(worktree.Do(ctx, input))
+		_, err = os.Stdout.Write(worktree.RunStep(ctx, input))
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "corrald: cannot carry out a step with a git worktree: %v\n", err)

@@ -99,10 +99,10 @@ func (f *File) Commit(content []byte) error {
 	return nil
 }
 
-// Replace is like Commit, but the new content is in place before it is durable. It is for readers
+// ReplaceThenSync is like Commit, but the new content is in place before it is durable. It is for readers
 // that can tell a file which a power cut has torn, and that call Sync before they tell anybody what
 // they read.
-func (f *File) Replace(content []byte) error {
+func (f *File) ReplaceThenSync(content []byte) error {
 	defer f.Abort()
 	if err := f.put(content); err != nil {
 		return &os.PathError{Op: "write", Path: f.name, Err: err}
@@ -140,9 +140,9 @@ func (on Disk) Sync(path string) error {
 	return nil
 }
 
-// Place is like Commit, but nothing is made durable: a power cut may leave the file empty. It is
+// ReplaceUnsynced is like Commit, but nothing is made durable: a power cut may leave the file empty. It is
 // for what nobody misses after one.
-func (f *File) Place(content []byte) error {
+func (f *File) ReplaceUnsynced(content []byte) error {
 	defer f.Abort()
 	if err := f.put(content); err != nil {
 		return &os.PathError{Op: "write", Path: f.name, Err: err}

@@ -116,12 +116,12 @@ func TestWrite_RenamesDirectoryInItsPlace(t *testing.T) {
 		"Replace": func(path string) error {
 			f, err := Create(filepath.Dir(path), filepath.Base(path), 0o600)
 			require.NoError(t, err)
-			return f.Replace([]byte("new"))
+			return f.ReplaceThenSync([]byte("new"))
 		},
 		"Place": func(path string) error {
 			f, err := Create(filepath.Dir(path), filepath.Base(path), 0o600)
 			require.NoError(t, err)
-			return f.Place([]byte("new"))
+			return f.ReplaceUnsynced([]byte("new"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -253,7 +253,7 @@ func Discard(dir string) error {
 // which is what makes them early: a record that a power cut has torn lacks its end, and who tells
 // others of one calls Sync before.
 func (p *Pending) Write(s Status) error {
-	return p.file.Replace(s.Append(make([]byte, 0, 1024)))
+	return p.file.ReplaceThenSync(s.Append(make([]byte, 0, 1024)))
 }
 
 // Abort gives the record up: nothing is left of it.

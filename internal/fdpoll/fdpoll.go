@@ -48,8 +48,8 @@ func (p *Poller) Add(fd int, key Key) error {
 	return p.control(unix.EPOLL_CTL_ADD, fd, key)
 }
 
-// Again waits for a descriptor that was told of once more.
-func (p *Poller) Again(fd int, key Key) error {
+// Rearm waits for a descriptor that was told of once more.
+func (p *Poller) Rearm(fd int, key Key) error {
 	return p.control(unix.EPOLL_CTL_MOD, fd, key)
 }
 

@@ -72,7 +72,7 @@ func TestPoller_ReportsReadyDescriptorOnce(t *testing.T) {
 	assert.Equal(t, key, next(t, keys))
 	say(t, theirs)
 	nothing(t, p, keys)
-	require.NoError(t, p.Again(ours, key))
+	require.NoError(t, p.Rearm(ours, key))
 	assert.Equal(t, key, next(t, keys), "it still is")
 }
 
@@ -133,5 +133,5 @@ func TestPoller_RejectsInvalidDescriptors(t *testing.T) {
 	require.NoError(t, p.Add(ours, 1))
 	require.ErrorIs(t, p.Add(ours, 2), unix.EEXIST)
 	require.NoError(t, p.Close())
-	require.Error(t, p.Again(ours, 1), "closed")
+	require.Error(t, p.Rearm(ours, 1), "closed")
 }

@@ -23,9 +23,9 @@ type Event struct {
 	Name  string
 }
 
-// Overflow tells that events were lost: whoever watches has to look at everything again. Its Watch
+// IsOverflow tells that events were lost: whoever watches has to look at everything again. Its Watch
 // is -1.
-func (e Event) Overflow() bool { return e.Mask&unix.IN_Q_OVERFLOW != 0 }
+func (e Event) IsOverflow() bool { return e.Mask&unix.IN_Q_OVERFLOW != 0 }
 
 // Watcher is an inotify instance.
 type Watcher struct {

@@ -103,8 +103,8 @@ func TestWatcher_AddFailsForUnwatchablePath(t *testing.T) {
 }
 
 func TestEvent_IsOverflow(t *testing.T) {
-	assert.True(t, Event{Watch: -1, Mask: unix.IN_Q_OVERFLOW}.Overflow())
-	assert.False(t, Event{Watch: 1, Mask: unix.IN_CREATE}.Overflow())
+	assert.True(t, Event{Watch: -1, Mask: unix.IN_Q_OVERFLOW}.IsOverflow())
+	assert.False(t, Event{Watch: 1, Mask: unix.IN_CREATE}.IsOverflow())
 }
 
 // encode is what the kernel writes of an event.

@@ -98,8 +98,8 @@ func (s *Shell) Added(ctx context.Context, given []string) ([]string, error) {
 	return added, err
 }
 
-// Forget has the shell asked again.
-func (s *Shell) Forget() {
+// Invalidate has the shell asked again.
+func (s *Shell) Invalidate() {
 	<-s.turn
 	s.known = answer{}
 	s.turn <- struct{}{}

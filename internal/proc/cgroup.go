@@ -187,9 +187,9 @@ func Frozen(cgroupPath string) (frozen, above bool) {
 	return frozen, above
 }
 
-// Populated tells whether a control group, or one below it, has processes. Zombies do not count. A
+// IsPopulated tells whether a control group, or one below it, has processes. Zombies do not count. A
 // group that is not there has none. See cgroup.events in the kernel's cgroup-v2 document.
-func Populated(cgroupPath string) bool {
+func IsPopulated(cgroupPath string) bool {
 	root, err := CgroupRoot()
 	if err != nil || cgroupPath == "" {
 		return false

@@ -39,7 +39,7 @@ func TestProcesses_OfMissingGroup(t *testing.T) {
 func TestProcesses_EmptyNameIsNotTheRoot(t *testing.T) {
 	_, err := Processes("")
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	assert.False(t, Populated(""))
+	assert.False(t, IsPopulated(""))
 }
 
 func TestProcesses_StaysInTheHierarchy(t *testing.T) {

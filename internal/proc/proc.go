@@ -81,8 +81,8 @@ func parseStat(b []byte) (Status, error) {
 	return s, nil
 }
 
-// Ignores tells whether the process ignores the signal. It is false of a process that is not there.
-func Ignores(pid int, signal syscall.Signal) bool {
+// IgnoresSignal tells whether the process ignores the signal. It is false of a process that is not there.
+func IgnoresSignal(pid int, signal syscall.Signal) bool {
 	b, err := read(pid, "status")
 	return err == nil && maskHas(b, "SigIgn", signal)
 }
@@ -173,9 +173,9 @@ func OpenPidfd(id Identity) (int, error) {
 	return fd, nil
 }
 
-// AwaitEnd waits until the process of a pidfd has ended, and tells whether it has within limit. It
+// WaitExit waits until the process of a pidfd has ended, and tells whether it has within limit. It
 // is not put off by signals: poll(2) ends at each, and the end of any child is one.
-func AwaitEnd(pidfd int, limit time.Duration) bool {
+func WaitExit(pidfd int, limit time.Duration) bool {
 	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 	for deadline := time.Now().Add(limit); ; {
 		n, err := unix.Poll(fds, int(max(0, time.Until(deadline).Milliseconds()+1)))

@@ -103,9 +103,9 @@ func TestIgnoresSignal(t *testing.T) {
 	_, err = stdout.Read(make([]byte, 6)) // the trap is set once it says so
 	require.NoError(t, err)
 
-	assert.True(t, Ignores(cmd.Process.Pid, syscall.SIGTERM))
-	assert.False(t, Ignores(cmd.Process.Pid, syscall.SIGUSR1))
-	assert.False(t, Ignores(0, syscall.SIGTERM), "nobody ignores nothing")
+	assert.True(t, IgnoresSignal(cmd.Process.Pid, syscall.SIGTERM))
+	assert.False(t, IgnoresSignal(cmd.Process.Pid, syscall.SIGUSR1))
+	assert.False(t, IgnoresSignal(0, syscall.SIGTERM), "nobody ignores nothing")
 }
 
 func TestMaskHas(t *testing.T) {
@@ -225,9 +225,9 @@ func TestWaitExit_IsNotInterruptedBySignals(t *testing.T) {
 		others.Go(func() { _ = other.Wait() })
 	}
 	begin := time.Now()
-	assert.False(t, AwaitEnd(pidfd, limit))
+	assert.False(t, WaitExit(pidfd, limit))
 	assert.GreaterOrEqual(t, time.Since(begin), limit)
 	others.Wait()
 	require.NoError(t, long.Process.Kill())
-	assert.True(t, AwaitEnd(pidfd, time.Minute))
+	assert.True(t, WaitExit(pidfd, time.Minute))
 }

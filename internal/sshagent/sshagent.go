@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// Name is the link's, in $XDG_RUNTIME_DIR/corral. No session can be called so, whose directory it
+// LinkName is the link's, in $XDG_RUNTIME_DIR/corral. No session can be called so, whose directory it
 // would be.
-const Name = ".ssh-auth.sock"
+const LinkName = ".ssh-auth.sock"
 
-// Live tells whether a socket of this user's is at the path, and somebody listens on it.
-func Live(path string) bool {
+// IsLive tells whether a socket of this user's is at the path, and somebody listens on it.
+func IsLive(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
 		return false
@@ -37,11 +37,11 @@ func Live(path string) bool {
 	return true
 }
 
-// Follow leads the link in dir to the socket of a login, if that one is live and not the link
+// UpdateLink leads the link in dir to the socket of a login, if that one is live and not the link
 // itself. Programs that open the link meanwhile get the one or the other.
-func Follow(dir, socket string) error {
-	link := filepath.Join(dir, Name)
-	if !filepath.IsAbs(socket) || !Live(socket) {
+func UpdateLink(dir, socket string) error {
+	link := filepath.Join(dir, LinkName)
+	if !filepath.IsAbs(socket) || !IsLive(socket) {
 		return nil
 	}
 	target, err := filepath.EvalSymlinks(socket)
@@ -62,9 +62,9 @@ func Follow(dir, socket string) error {
 	return nil
 }
 
-// Led returns where the link in dir leads to, "" if there is none.
-func Led(dir string) (string, error) {
-	to, err := os.Readlink(filepath.Join(dir, Name))
+// Target returns where the link in dir leads to, "" if there is none.
+func Target(dir string) (string, error) {
+	to, err := os.Readlink(filepath.Join(dir, LinkName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

@@ -22,14 +22,14 @@ func listen(t *testing.T, path string) net.Listener {
 
 func TestUpdateLink_PointsToLiveSocket(t *testing.T) {
 	dir, logins := t.TempDir(), t.TempDir()
-	link := filepath.Join(dir, sshagent.Name)
+	link := filepath.Join(dir, sshagent.LinkName)
 	first, second := filepath.Join(logins, "1"), filepath.Join(logins, "2")
 	led := func() string {
-		to, err := sshagent.Led(dir)
+		to, err := sshagent.Target(dir)
 		require.NoError(t, err)
 		return to
 	}
-	follow := func(socket string) { t.Helper(); require.NoError(t, sshagent.Follow(dir, socket)) }
+	follow := func(socket string) { t.Helper(); require.NoError(t, sshagent.UpdateLink(dir, socket)) }
 
 	follow(first)
 	assert.Empty(t, led(), "nobody listens there")
@@ -64,11 +64,11 @@ func TestUpdateLink_PointsToLiveSocket(t *testing.T) {
 func TestIsLive_RequiresOwnSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l := listen(t, path)
-	assert.True(t, sshagent.Live(path))
+	assert.True(t, sshagent.IsLive(path))
 	if os.Getuid() == 0 {
 		require.NoError(t, os.Chown(path, 12345, -1))
-		assert.False(t, sshagent.Live(path))
+		assert.False(t, sshagent.IsLive(path))
 	}
 	require.NoError(t, l.Close())
-	assert.False(t, sshagent.Live(path))
+	assert.False(t, sshagent.IsLive(path))
 }

@@ -57,9 +57,9 @@ type outcome struct {
 	Error        string // "" for none
 }
 
-// Do carries out a step with git as a child of this process. Input and output are between it and
+// RunStep carries out a step with git as a child of this process. Input and output are between it and
 // Git. When ctx is done, git is terminated.
-func Do(ctx context.Context, input []byte) (output []byte) {
+func RunStep(ctx context.Context, input []byte) (output []byte) {
 	var s step
 	var o outcome
 	err := json.Unmarshal(input, &s)
@@ -163,7 +163,7 @@ func turn(ctx context.Context, repository string) (end func(), err error) {
 // taken, the error is a *TakenError. What is changed and not committed in Dir stays there. The
 // repository's hooks and filters are run. It returns the directory that corresponds to Dir, too.
 // After an error nothing is left of it; where that could not be undone either, a note of it is, for
-// Strays. The caller calls Settle once it has noted the worktree.
+// Unconfirmed. The caller calls Settle once it has noted the worktree.
 func (g Git) Add(ctx context.Context, r Request) (w Worktree, dir string, err error) {
 	plan, err := g.do(ctx, r.Name, step{Do: doPlan, Request: r})
 	if err != nil {
@@ -199,7 +199,7 @@ func (g Git) takeBack(ctx context.Context, w Worktree, cause error) error {
 		if err := os.Remove(w.Path); err != nil {
 			return err
 		}
-		return w.Settle()
+		return w.Confirm()
 	}
 	return g.undo(ctx, w)
 }
@@ -208,7 +208,7 @@ func (g Git) undo(ctx context.Context, w Worktree) error {
 	if _, err := g.on(ctx, w, step{Do: doUndo}); err != nil {
 		return err
 	}
-	return w.Settle()
+	return w.Confirm()
 }
 
 // Undo takes back what Add has done, or has begun: nobody has worked there. A branch that was made
@@ -233,7 +233,7 @@ func (g Git) Reclaim(ctx context.Context, w Worktree) error {
 	if _, err := g.on(ctx, w, step{Do: doReclaim}); err != nil {
 		return err
 	}
-	return w.Settle()
+	return w.Confirm()
 }
 
 // Losses finds out what would be lost, in its submodules too, and runs nothing of the repository's

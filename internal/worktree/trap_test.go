@@ -206,7 +206,7 @@ func TestAdd_DoesNotDelayOtherRepositories(t *testing.T) {
 	waits := p.git
 	waits.Run = func(ctx context.Context, _ string, input []byte) ([]byte, error) {
 		defer cancel() // once it is known which branch it is to be, it waits
-		return worktree.Do(ctx, input), nil
+		return worktree.RunStep(ctx, input), nil
 	}
 	_, _, err := waits.Add(ctx, p.request("slow", "other"))
 	require.ErrorContains(t, err, "git waited too long for another worktree of")
@@ -239,7 +239,7 @@ func TestAdd_CannotRunGit(t *testing.T) {
 			broken := p.git
 			broken.Run = func(ctx context.Context, _ string, input []byte) ([]byte, error) {
 				if steps++; steps == 1 || steps == 2 && row.ran {
-					output := worktree.Do(ctx, input)
+					output := worktree.RunStep(ctx, input)
 					if steps == 1 {
 						return output, nil
 					}
@@ -248,7 +248,7 @@ func TestAdd_CannotRunGit(t *testing.T) {
 			}
 			_, _, err := broken.Add(t.Context(), p.request("shop", ""))
 			require.ErrorIs(t, err, fails)
-			strays, err := worktree.Strays(p.root)
+			strays, err := worktree.Unconfirmed(p.root)
 			require.NoError(t, err)
 			require.Len(t, strays, row.strays)
 			for _, w := range strays {

@@ -193,8 +193,8 @@ func (w Worktree) note() string {
 	return filepath.Join(filepath.Dir(w.Path), notePrefix+filepath.Base(w.Path)+noteSuffix)
 }
 
-// Settle is called once the caller has noted the worktree: it is not undone any more.
-func (w Worktree) Settle() error {
+// Confirm is called once the caller has noted the worktree: it is not undone any more.
+func (w Worktree) Confirm() error {
 	if err := os.Remove(w.note()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -204,9 +204,9 @@ func (w Worktree) Settle() error {
 // maxNote bounds what is read of a note, in bytes.
 const maxNote = 64 << 10
 
-// Strays returns the worktrees below root that were never settled, whole or not. Directories that
+// Unconfirmed returns the worktrees below root that were never settled, whole or not. Directories that
 // were claimed for one and have nothing in them are removed.
-func Strays(root string) ([]Worktree, error) {
+func Unconfirmed(root string) ([]Worktree, error) {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

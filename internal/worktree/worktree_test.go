@@ -36,7 +36,7 @@ func newPlace(t *testing.T) *place {
 
 // here carries out a step in this process.
 func here(ctx context.Context, _ string, input []byte) ([]byte, error) {
-	return worktree.Do(ctx, input), nil
+	return worktree.RunStep(ctx, input), nil
 }
 
 // at runs git in a directory of the place, as a person would.
@@ -82,7 +82,7 @@ func (p *place) add(dir, branch string) (worktree.Worktree, string) {
 	p.t.Helper()
 	w, at, err := p.git.Add(p.t.Context(), p.request(dir, branch))
 	require.NoError(p.t, err)
-	require.NoError(p.t, w.Settle())
+	require.NoError(p.t, w.Confirm())
 	return w, at
 }
 
@@ -262,12 +262,12 @@ func TestUnconfirmed_ListsWorktreesToUndo(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(p.root+"/claimed", 0o700))
 
-	strays, err := worktree.Strays(p.root)
+	strays, err := worktree.Unconfirmed(p.root)
 	require.NoError(t, err)
 	assert.Equal(t, []worktree.Worktree{w}, strays)
 	require.NoError(t, p.git.Undo(t.Context(), w))
 	assert.Equal(t, before, p.all("shop"))
-	strays, err = worktree.Strays(p.root)
+	strays, err = worktree.Unconfirmed(p.root)
 	require.NoError(t, err)
 	assert.Empty(t, strays)
 	left, err := os.ReadDir(p.root)

@@ -69,7 +69,7 @@ func (g *Ground) sources(ctx context.Context, env supervisor.Environment) (envir
 }
 
 // ForgetLoginShell has the login shell asked again.
-func (g *Ground) ForgetLoginShell() { g.loginShell.Forget() }
+func (g *Ground) ForgetLoginShell() { g.loginShell.Invalidate() }
 
 // environment returns the environment of the run's agent.
 func (g *Ground) environment(ctx context.Context, p supervisor.Plan) ([]string, error) {
@@ -86,7 +86,7 @@ func (g *Ground) variables(ctx context.Context, p supervisor.Plan) ([]environmen
 	s.Corral = []string{
 		"TERM=tmux-256color", "COLORTERM=truecolor", "PWD=" + p.Spec.Dir, "CORRAL_SESSION=" + p.ID,
 		"XDG_RUNTIME_DIR=" + filepath.Dir(g.RuntimeDir), "DBUS_SESSION_BUS_ADDRESS=" + g.Tmux.BusAddr,
-		"SSH_AUTH_SOCK=" + filepath.Join(g.RuntimeDir, sshagent.Name),
+		"SSH_AUTH_SOCK=" + filepath.Join(g.RuntimeDir, sshagent.LinkName),
 	}
 	return s.Compose(), g.followAgent(s)
 }
@@ -94,15 +94,15 @@ func (g *Ground) variables(ctx context.Context, p supervisor.Plan) ([]environmen
 // followAgent leads the name that agents have of the user's ssh-agent to the caller's, or, where it leads nowhere, to the manager's.
 func (g *Ground) followAgent(s environment.Sources) error {
 	if socket, is := environment.Lookup(s.Caller, "SSH_AUTH_SOCK"); is {
-		if err := sshagent.Follow(g.RuntimeDir, socket); err != nil {
+		if err := sshagent.UpdateLink(g.RuntimeDir, socket); err != nil {
 			return err
 		}
 	}
-	if sshagent.Live(filepath.Join(g.RuntimeDir, sshagent.Name)) {
+	if sshagent.IsLive(filepath.Join(g.RuntimeDir, sshagent.LinkName)) {
 		return nil
 	}
 	socket, _ := environment.Lookup(s.Manager, "SSH_AUTH_SOCK")
-	return sshagent.Follow(g.RuntimeDir, socket)
+	return sshagent.UpdateLink(g.RuntimeDir, socket)
 }
 
 // maxMissing bounds how many names of earlier runs are remembered.
@@ -134,7 +134,7 @@ func recordOrigins(p supervisor.Plan, variables []environment.Variable) error {
 	if err != nil {
 		return err
 	}
-	return f.Place(data) // not synced: after a power cut there is another run
+	return f.ReplaceUnsynced(data) // not synced: after a power cut there is another run
 }
 
 // missing returns the names that a run has not, and the one before it had, or missed.

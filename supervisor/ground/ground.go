@@ -34,7 +34,7 @@ type Ground struct {
 	Trouble func(error) // told why not all is known of what the login shell sets, nil that it is; nil where nobody wants to know
 
 	// TmuxConfig is called with a value of TmuxConfig= when a tmux server has read what it names, and with what is invalid there. It may be nil.
-	TmuxConfig func(value string, invalid []tmux.Invalid)
+	TmuxConfig func(value string, invalid []tmux.InvalidLine)
 
 	loginShell *loginshell.Shell
 	cgroups    string // mount point of the cgroup hierarchy
@@ -110,7 +110,7 @@ func (g *Ground) StopCause(ctx context.Context, unit string) (supervisor.StopCau
 }
 
 // Began tells when the user manager was started, by CLOCK_MONOTONIC.
-func (g *Ground) Began(ctx context.Context) (time.Duration, error) { return g.Units.Began(ctx) }
+func (g *Ground) Began(ctx context.Context) (time.Duration, error) { return g.Units.StartTime(ctx) }
 
 // Stopping tells whether the whole user manager is stopping. Where it cannot be asked, or not in time, agents are not ended for a guess: left alone
 // they are at worst ended by systemd, and suspended all the same.
@@ -122,7 +122,7 @@ func (g *Ground) Stopping(ctx context.Context) bool {
 // TmuxAnswers tells whether the session's tmux server answers.
 func (g *Ground) TmuxAnswers(ctx context.Context, t supervisor.Target) bool {
 	s, err := g.session(t)
-	return err == nil && g.Tmux.Answers(ctx, s)
+	return err == nil && g.Tmux.IsResponding(ctx, s)
 }
 
 // SetDetachKey makes a key detach terminals from the session, whose tmux server runs.
@@ -136,7 +136,7 @@ func (g *Ground) SetDetachKey(ctx context.Context, t supervisor.Target, key stri
 
 func (g *Ground) session(t supervisor.Target) (tmux.Session, error) {
 	s, err := tmux.NewSession(t.RuntimeDir, t.ID)
-	s.Server, s.Ended = t.Tmux.PID, t.Ended
+	s.ServerPID, s.AgentExited = t.Tmux.PID, t.Ended
 	return s, err
 }
 
@@ -150,7 +150,7 @@ func (g *Ground) Release(ctx context.Context, t supervisor.Target) error {
 // Clear takes away what a run has left behind.
 func (g *Ground) Clear(ctx context.Context, unit, dir string) {
 	_ = g.Units.ResetFailed(ctx, unit)
-	_ = g.Units.Forget(ctx, unit)
+	_ = g.Units.Unwatch(ctx, unit)
 	_ = os.RemoveAll(dir)
 }
 
@@ -182,8 +182,8 @@ func (g *Ground) Scopes(ctx context.Context) ([]supervisor.Scope, error) {
 	scopes := make([]supervisor.Scope, 0, len(all))
 	for _, u := range all {
 		scopes = append(scopes, supervisor.Scope{
-			Name: u.Name, InvocationID: u.InvocationID, ControlGroup: u.ControlGroup, Result: u.Result, TimedOut: u.TimedOut,
-			Stopping: u.Active == "deactivating" || u.Active == "active" && u.StopJob,
+			Name: u.Name, InvocationID: u.InvocationID, ControlGroup: u.ControlGroup, Result: u.Result, TimedOut: u.TimedOutAt,
+			Stopping: u.Active == "deactivating" || u.Active == "active" && u.HasStopJob,
 			Active:   u.Active == "active" || u.Active == "deactivating" || u.Active == "activating",
 		})
 	}
@@ -201,7 +201,7 @@ func (g *Ground) Watch(ctx context.Context, units []string) error {
 }
 
 // Forget ends what Watch and Start have begun.
-func (g *Ground) Forget(ctx context.Context, unit string) error { return g.Units.Forget(ctx, unit) }
+func (g *Ground) Forget(ctx context.Context, unit string) error { return g.Units.Unwatch(ctx, unit) }
 
 // ControlGroup tells in which control group a process is, "" if it is gone.
 func (g *Ground) ControlGroup(pid int) string {
@@ -229,7 +229,7 @@ func (g *Ground) Shown(pid int) (args []string, dir string, err error) {
 const dyingTime = 250 * time.Millisecond
 
 // Occupied tells whether the control group has processes at this moment.
-func (g *Ground) Occupied(group string) bool { return proc.Populated(group) }
+func (g *Ground) Occupied(group string) bool { return proc.IsPopulated(group) }
 
 // Populated tells whether the control group has processes, other than those that are about to die: it waits until it is empty, for dyingTime at
 // most. The kernel tells of each change of cgroup.events by POLLPRI, and zombies do not count (its cgroup-v2 document).
@@ -265,7 +265,7 @@ func (g *Ground) Capture(ctx context.Context, t supervisor.Target, lines int, es
 // Attached tells whether somebody is attached to the session's terminal: tmux lets its socket be executed for as long as somebody is.
 func (g *Ground) Attached(t supervisor.Target) bool {
 	s, err := g.session(t)
-	return err == nil && s.Attached()
+	return err == nil && s.IsAttached()
 }
 
 // AttachCommand returns the argument vector that attaches a terminal.

@@ -41,7 +41,7 @@ func (g *Ground) End(ctx context.Context, t supervisor.Target) error {
 
 // HangUp sends SIGHUP to an agent that ignores SIGTERM: an interactive shell does, and this is how a terminal tells it to end.
 func (g *Ground) HangUp(_ context.Context, t supervisor.Target) error {
-	if !proc.Ignores(t.Agent.PID, unix.SIGTERM) || proc.Ignores(t.Agent.PID, unix.SIGHUP) {
+	if !proc.IgnoresSignal(t.Agent.PID, unix.SIGTERM) || proc.IgnoresSignal(t.Agent.PID, unix.SIGHUP) {
 		return nil
 	}
 	return signalProcess(t.Agent, unix.SIGHUP)
@@ -144,7 +144,7 @@ func (g *Ground) Kill(ctx context.Context, t supervisor.Target) error {
 		_ = g.Continue(ctx, t)
 		_ = g.signalLeftovers(t, unix.SIGKILL)
 		_ = signalProcess(t.Agent, unix.SIGKILL)
-		proc.AwaitEnd(shim, recordTime)
+		proc.WaitExit(shim, recordTime)
 		_ = unix.Close(shim)
 	}
 	if t.Agent.PID != 0 {
@@ -164,7 +164,7 @@ func (g *Ground) Reopen(t supervisor.Target) bool {
 		return false
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if !g.isShim(t.Shim.PID) || proc.AwaitEnd(fd, 0) { // any other process would end by the signal
+	if !g.isShim(t.Shim.PID) || proc.WaitExit(fd, 0) { // any other process would end by the signal
 		return false
 	}
 	g.removeForeign(t)

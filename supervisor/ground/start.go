@@ -103,7 +103,7 @@ func (g *Ground) unitFree(ctx context.Context, p supervisor.Plan) error {
 	if p.Into != nil {
 		return nil
 	}
-	active, err := g.Units.Active(ctx, p.Unit)
+	active, err := g.Units.IsActive(ctx, p.Unit)
 	if err != nil {
 		return err
 	}
@@ -123,9 +123,9 @@ func (g *Ground) endLost(ctx context.Context, agent session.Process) error {
 	if err := g.End(ctx, supervisor.Target{Agent: agent}); err != nil {
 		return err
 	}
-	if !proc.AwaitEnd(pidfd, killTime) {
+	if !proc.WaitExit(pidfd, killTime) {
 		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
-		proc.AwaitEnd(pidfd, killTime)
+		proc.WaitExit(pidfd, killTime)
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ type server struct {
 // kill ends the server and collects it.
 func (s *server) kill() {
 	_ = unix.PidfdSendSignal(s.child.PIDFD, unix.SIGKILL, nil, 0)
-	proc.AwaitEnd(s.child.PIDFD, killTime)
+	proc.WaitExit(s.child.PIDFD, killTime)
 	tmux.Reap(s.child.PID)
 }
 
@@ -192,8 +192,8 @@ func (g *Ground) startServer(p supervisor.Plan, cgroup int) (*server, error) {
 	if s.child, err = g.Tmux.StartServer(s.Session, cgroup, configs...); err != nil {
 		return nil, err
 	}
-	s.Server, s.Window = s.child.PID, p.Spec.Program
-	st, err := proc.Stat(s.Server)
+	s.ServerPID, s.Window = s.child.PID, p.Spec.Program
+	st, err := proc.Stat(s.ServerPID)
 	if err != nil {
 		s.kill()
 		s.child.Close()
@@ -205,7 +205,7 @@ func (g *Ground) startServer(p supervisor.Plan, cgroup int) (*server, error) {
 
 // enclose starts the scope around the process of the server, and has it execute tmux there.
 func (g *Ground) enclose(ctx context.Context, p supervisor.Plan, s *server, scope units.Scope, tell func(session.Event)) error {
-	scope.PIDs = []int{s.Server}
+	scope.PIDs = []int{s.ServerPID}
 	started, err := g.Units.Start(ctx, scope)
 	if err != nil {
 		return err

@@ -159,7 +159,7 @@ func TestPowerCutsWhileAnExitIsRecorded(t *testing.T) {
 		f, err := (atomicfile.Disk{Calls: m}).Create(dir, exitstatus.FileName, 0o600) // as exitstatus.Prepare and Write do
 		require.NoError(t, err)
 		require.NoError(t, f.Reserve(4096))
-		require.NoError(t, f.Replace(status.Append(nil)))
+		require.NoError(t, f.ReplaceThenSync(status.Append(nil)))
 	}
 	for _, earlier := range []bool{false, true} {
 		for synced, done := 0, false; !done; synced++ {

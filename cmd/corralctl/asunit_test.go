@@ -14,17 +14,17 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// units is Corral as it is installed: its units in the user's systemd, its daemon a service of it.
-type units struct {
+// installation is Corral as it is installed: its units in the user's systemd, its daemon a service of it.
+type installation struct {
 	t           *testing.T
 	dir         string // of unit files
 	home        string
 	environment []string
 }
 
-func newUnits(t *testing.T) *units {
+func newInstallation(t *testing.T) *installation {
 	t.Helper()
-	u := &units{t: t, dir: filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "systemd/user"), home: testbed.Dir(t)}
+	u := &installation{t: t, dir: filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "systemd/user"), home: testbed.Dir(t)}
 	programs := testbed.Programs(t)
 	bin := filepath.Dir(programs.Corralctl)
 	u.environment = append(os.Environ(), "PATH="+bin+":/usr/local/bin:/usr/bin:/bin", "HOME="+u.home)
@@ -50,7 +50,7 @@ func newUnits(t *testing.T) *units {
 }
 
 // file writes a unit file, or a drop-in, for as long as the test.
-func (u *units) file(name, text string) {
+func (u *installation) file(name, text string) {
 	u.t.Helper()
 	path := filepath.Join(u.dir, name)
 	require.NoError(u.t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -61,20 +61,20 @@ func (u *units) file(name, text string) {
 	})
 }
 
-func (u *units) load() {
+func (u *installation) load() {
 	u.t.Helper()
 	testbed.Systemctl(u.t, "daemon-reload")
 }
 
 // corralctl runs it, in the home, and returns what it printed and its exit code.
-func (u *units) corralctl(args ...string) (string, int) {
+func (u *installation) corralctl(args ...string) (string, int) {
 	command := exec.Command(testbed.Programs(u.t).Corralctl, args...)
 	command.Env, command.Dir = u.environment, u.home
 	text, _ := command.CombinedOutput()
 	return strings.TrimSpace(string(text)), command.ProcessState.ExitCode()
 }
 
-func (u *units) must(args ...string) string {
+func (u *installation) must(args ...string) string {
 	u.t.Helper()
 	text, code := u.corralctl(args...)
 	require.Zero(u.t, code, "corralctl %q: %s", args, text)
@@ -82,23 +82,23 @@ func (u *units) must(args ...string) string {
 }
 
 // session makes one that runs a shell script, and does not start it.
-func (u *units) session(id, script string) {
+func (u *installation) session(id, script string) {
 	u.t.Helper()
 	u.must("run", "--id", id, "--no-start", "--", "sh", "-c", script)
 }
 
-func (u *units) state(id string) string {
+func (u *installation) state(id string) string {
 	u.t.Helper()
 	return u.must("show", "-P", "State", id)
 }
 
-func (u *units) runs(id string) string {
+func (u *installation) runs(id string) string {
 	u.t.Helper()
 	return u.must("show", "-P", "NRuns", id)
 }
 
 // unit is what systemd says of the session's unit: state, how it ended, the last exit code.
-func (u *units) unit(id string) string {
+func (u *installation) unit(id string) string {
 	u.t.Helper()
 	var all []string
 	for _, name := range []string{"ActiveState", "Result", "ExecMainStatus"} {
@@ -107,13 +107,13 @@ func (u *units) unit(id string) string {
 	return strings.Join(all, " ")
 }
 
-func (u *units) becomes(id, what string) {
+func (u *installation) becomes(id, what string) {
 	u.t.Helper()
 	testbed.Poll(u.t, "corral@"+id+" is "+what, func() bool { return u.unit(id) == what })
 }
 
 func TestAsUnit_FollowsItsSession(t *testing.T) {
-	u := newUnits(t)
+	u := newInstallation(t)
 	u.session("review", "exec sleep 1000")
 	testbed.Systemctl(t, "start", "corral@review")
 	assert.Equal(t, "running", u.state("review"), "systemctl start returns once the agent runs")
@@ -151,7 +151,7 @@ func TestAsUnit_FollowsItsSession(t *testing.T) {
 }
 
 func TestAsUnit_ExitsWithTheAgentsCode(t *testing.T) {
-	u := newUnits(t)
+	u := newInstallation(t)
 	for _, row := range []struct{ about, id, script, unit string }{
 		{"completed", "good", "exit 0", "inactive success 0"},
 		{"an exit code is the unit's", "bad", "exit 3", "failed exit-code 3"},
@@ -170,7 +170,7 @@ func TestAsUnit_ExitsWithTheAgentsCode(t *testing.T) {
 
 // What happens to the daemon does not happen to the unit, and an exit while it is away is known.
 func TestAsUnit_SurvivesDaemonRestarts(t *testing.T) {
-	u := newUnits(t)
+	u := newInstallation(t)
 	u.session("long", "read line <"+u.home+"/wait; exit 5")
 	require.NoError(t, exec.Command("mkfifo", u.home+"/wait").Run())
 	testbed.Systemctl(t, "start", "corral@long")
@@ -201,7 +201,7 @@ func TestAsUnit_SurvivesDaemonRestarts(t *testing.T) {
 // An agent that runs again and again, and what is done when it fails: docs/man/corral@.service.5.md
 // has them as examples.
 func TestAsUnit_WorksWithTimersAndOnFailure(t *testing.T) {
-	u := newUnits(t)
+	u := newInstallation(t)
 	u.file("corral@nightly.timer", "[Timer]\nOnActiveSec=0\nOnUnitInactiveSec=200ms\nAccuracySec=1ms\n")
 	u.file("corral@nightly.service.d/failure.conf", "[Unit]\nOnFailure=alarm.service\n")
 	u.file("alarm.service", "[Service]\nType=oneshot\nExecStart=sh -c 'systemctl --user stop corral@nightly.timer; date >"+u.home+"/alarm'\n")

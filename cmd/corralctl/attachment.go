@@ -21,22 +21,22 @@ import (
 
 // attachment is one corralctl attach: a person at a terminal, and the session that is shown there.
 type attachment struct {
-	c       *ctl
-	id      string
-	options attachOptions
-	signals chan os.Signal
-	typing  bool // the agent has ended under a person who was attached, and who may be typing
-	looked  bool // the person was attached, or was asked, before
-	silent  bool // the screen of the ended session has been shown already
+	c           *ctl
+	id          string
+	options     attachOptions
+	signals     chan os.Signal
+	mayBeTyping bool // the agent has ended under a person who was attached, and who may be typing
+	revisited   bool // the person was attached, or was asked, before
+	screenShown bool // the screen of the ended session has been shown already
 }
 
 // The bounds of what attach waits for.
 const (
-	// detachTime bounds how long a tmux client may take to give the terminal back.
-	detachTime = 2 * time.Second
-	// settleTime bounds how long the daemon may take to notice that a tmux server or its session is
+	// detachTimeout bounds how long a tmux client may take to give the terminal back.
+	detachTimeout = 2 * time.Second
+	// stateTimeout bounds how long the daemon may take to notice that a tmux server or its session is
 	// gone.
-	settleTime = 5 * time.Second
+	stateTimeout = 5 * time.Second
 )
 
 // attach shows the session's terminal until the person detaches. Where its agent has ended, it
@@ -45,18 +45,18 @@ func (c *ctl) attach(ctx context.Context, id string, o attachOptions) error {
 	a := &attachment{c: c, id: id, options: o, signals: make(chan os.Signal, 8)}
 	signal.Notify(a.signals, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM)
 	defer signal.Stop(a.signals)
-	again, err := a.once(ctx)
+	again, err := a.attachOnce(ctx)
 	for err == nil && again {
-		a.looked = true
-		again, err = a.once(a.unlimited(ctx))
+		a.revisited = true
+		again, err = a.attachOnce(a.withoutTimeout(ctx))
 	}
 	return err
 }
 
-// unlimited returns a context for what a person decides: --timeout= limits how long corrald may
+// withoutTimeout returns a context for what a person decides: --timeout= limits how long corrald may
 // take, not for how long somebody is attached. The connection to the bus, which ends with the
 // context that it was made with, is made again.
-func (a *attachment) unlimited(ctx context.Context) context.Context {
+func (a *attachment) withoutTimeout(ctx context.Context) context.Context {
 	if a.c.client != nil {
 		_ = a.c.client.Close()
 		a.c.client = nil
@@ -65,55 +65,55 @@ func (a *attachment) unlimited(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// once attaches, or asks what to do about a session that has ended. It returns whether the session
+// attachOnce attaches, or asks what to do about a session that has ended. It returns whether the session
 // is to be looked at again.
-func (a *attachment) once(ctx context.Context) (again bool, err error) {
+func (a *attachment) attachOnce(ctx context.Context) (again bool, err error) {
 	bus, err := a.c.connect(ctx)
 	if err != nil {
 		return false, a.c.cannot("attach to", a.id, err)
 	}
-	if err := a.c.refuseOwn(ctx, bus, a.id, "attach to"); err != nil {
+	if err := a.c.refuseOwnSession(ctx, bus, a.id, "attach to"); err != nil {
 		return false, err
 	}
 	s, err := bus.Session(ctx, a.id)
 	if err != nil {
-		return false, a.cannot(err)
+		return false, a.attachError(err)
 	}
-	if isOver(s) && s.State != "suspended" {
+	if isUnattachable(s) && s.State != "suspended" {
 		return a.offer(ctx, s)
 	}
 	argv, variables, err := bus.AttachCommand(ctx, a.id) // it resumes a session that was suspended for being idle
 	switch {
 	case err == nil:
-	case !invalidState(err):
-		return false, a.cannot(err)
-	case isOver(s):
+	case !isInvalidState(err):
+		return false, a.attachError(err)
+	case isUnattachable(s):
 		return a.offer(ctx, s)
 	default:
-		return a.settled(ctx, s, err)
+		return a.waitForStateChange(ctx, s, err)
 	}
 	if !a.c.onTerminal() {
-		return false, a.c.noTerminal(ctx, []string{a.id})
+		return false, a.c.noTerminalError(ctx, []string{a.id})
 	}
 	followAgent()
 	_ = bus.Acknowledge(ctx, a.id) // also where somebody is attached already: tmux reports the first one only
 	if !a.options.here && a.c.showInTmux(ctx, bus, s) {
 		return false, nil
 	}
-	return a.join(a.unlimited(ctx), argv, attachEnvironment(os.Environ(), variables))
+	return a.showTerminal(a.withoutTimeout(ctx), argv, attachEnvironment(os.Environ(), variables))
 }
 
-// cannot returns why the person cannot be attached. The session may have been removed under them.
-func (a *attachment) cannot(err error) error {
-	if a.looked && isRemoved(err) {
+// attachError returns why the person cannot be attached. The session may have been removed under them.
+func (a *attachment) attachError(err error) error {
+	if a.revisited && isRemoved(err) {
 		return &failure{code: exitNoSession, message: fmt.Sprintf("session %q was removed", a.id)}
 	}
 	return a.c.cannot("attach to", a.id, err)
 }
 
-// isOver tells whether a session has no terminal that a person could use as it is: its agent has
+// isUnattachable tells whether a session has no terminal that a person could use as it is: its agent has
 // ended or never ran, its tmux server has died, or it is frozen.
-func isOver(s client.Session) bool {
+func isUnattachable(s client.Session) bool {
 	switch s.State {
 	case "stale":
 		return true
@@ -125,13 +125,13 @@ func isOver(s client.Session) bool {
 	return s.Frozen || wording.IsEnded(s.State)
 }
 
-// settled waits for the end of a start or a stop, during which a session may have no terminal.
+// waitForStateChange waits for the end of a start or a stop, during which a session may have no terminal.
 // Refused is why it cannot be attached to.
-func (a *attachment) settled(ctx context.Context, before client.Session, refused error) (again bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
+func (a *attachment) waitForStateChange(ctx context.Context, before client.Session, refused error) (again bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
 	err = a.c.follow(ctx, a.id, func(_ context.Context, _ *lastingWatch, s client.Session) (bool, error) {
-		return isOver(s) || s.State != before.State, nil
+		return isUnattachable(s) || s.State != before.State, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = refused
@@ -142,10 +142,10 @@ func (a *attachment) settled(ctx context.Context, before client.Session, refused
 	return true, nil
 }
 
-// join runs the tmux client until the person detaches or the agent ends. The client has the
+// showTerminal runs the tmux client until the person detaches or the agent ends. The client has the
 // terminal meanwhile: it is in the foreground as well, and the keys, the window's changes of size
 // and a hangup reach it by themselves.
-func (a *attachment) join(ctx context.Context, argv, environment []string) (again bool, err error) {
+func (a *attachment) showTerminal(ctx context.Context, argv, environment []string) (again bool, err error) {
 	if err := a.c.out.Flush(); err != nil {
 		return false, err
 	}
@@ -162,32 +162,32 @@ func (a *attachment) join(ctx context.Context, argv, environment []string) (agai
 		ended <- err
 	}()
 	status, over, err := a.runClient(argv, environment, ended)
-	if err != nil || over == caught {
+	if err != nil || over == endedBySignal {
 		return false, err
 	}
-	attached := over == untouched && serverHas(argv, environment)
+	attached := over == exitedByItself && serverHasSession(argv, environment)
 	switch {
-	case over == agentEnded:
-		a.typing = true
+	case over == endedWithAgent:
+		a.mayBeTyping = true
 		return true, nil
 	case attached && status == 0:
-		return a.detached(ctx)
+		return a.afterDetach(ctx)
 	case attached:
 		return false, &failure{code: exitFailed, message: fmt.Sprintf("cannot attach to %q: tmux exited with code %d", a.id, status)}
 	}
-	a.typing = true
-	return a.lost(ctx)
+	a.mayBeTyping = true
+	return a.waitAfterServerLoss(ctx)
 }
 
-// detached reports that the person has detached, unless the agent has ended at the same time.
-func (a *attachment) detached(ctx context.Context) (again bool, err error) {
+// afterDetach reports that the person has detached, unless the agent has ended at the same time.
+func (a *attachment) afterDetach(ctx context.Context) (again bool, err error) {
 	a.eraseMessage("[detached (from session " + a.id + ")]")
 	bus, err := a.c.connect(ctx)
 	if err == nil {
 		bus.DisableAutoStart()
 		now, err := bus.Session(ctx, a.id)
-		if err == nil && isOver(now) || isRemoved(err) {
-			a.typing = true
+		if err == nil && isUnattachable(now) || isRemoved(err) {
+			a.mayBeTyping = true
 			return true, nil
 		}
 	}
@@ -197,22 +197,22 @@ func (a *attachment) detached(ctx context.Context) (again bool, err error) {
 	return false, nil
 }
 
-// lost waits until the daemon knows as well that the session has lost its tmux server, or its place
+// reportDaemonGone waits until the daemon knows as well that the session has lost its tmux server, or its place
 // in that, or has another one: somebody may have restarted it.
-func (a *attachment) lost(ctx context.Context) (again bool, err error) {
+func (a *attachment) waitAfterServerLoss(ctx context.Context) (again bool, err error) {
 	restoreScreen(a.c.outTTY)
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
 	bus, err := a.c.connect(ctx)
 	if err != nil {
 		return false, a.c.cannot("attach to", a.id, err)
 	}
 	err = a.c.follow(ctx, a.id, func(_ context.Context, _ *lastingWatch, s client.Session) (bool, error) {
-		if isOver(s) {
+		if isUnattachable(s) {
 			return true, nil
 		}
 		argv, environment, err := bus.AttachCommand(ctx, a.id)
-		return err == nil && serverHas(argv, environment), nil
+		return err == nil && serverHasSession(argv, environment), nil
 	})
 	if err != nil && !isRemoved(err) {
 		return false, a.c.cannot("attach to", a.id, err)
@@ -220,22 +220,22 @@ func (a *attachment) lost(ctx context.Context) (again bool, err error) {
 	return true, nil
 }
 
-// overBy is what has ended a tmux client.
-type overBy int
+// clientEnd is what has ended a tmux client.
+type clientEnd int
 
 const (
-	untouched  overBy = iota // it exited by itself
-	agentEnded               // it was ended because the agent has, or because the session was frozen
-	caught                   // it was ended by a signal to corralctl
+	exitedByItself clientEnd = iota // it exited by itself
+	endedWithAgent                  // it was ended because the agent has, or because the session was frozen
+	endedBySignal                   // it was ended by a signal to corralctl
 )
 
 // runClient runs the tmux client. Ended reports the end of the session's agent, or an error where
 // the session was removed.
-func (a *attachment) runClient(argv, environment []string, ended <-chan error) (status int, by overBy, err error) {
+func (a *attachment) runClient(argv, environment []string, ended <-chan error) (status int, by clientEnd, err error) {
 	terminal := int(a.c.in.Fd())
 	modes, err := unix.IoctlGetTermios(terminal, unix.TCGETS)
 	if err != nil {
-		return 0, untouched, fmt.Errorf("cannot read the modes of the terminal: %w", err)
+		return 0, exitedByItself, fmt.Errorf("cannot read the modes of the terminal: %w", err)
 	}
 	// The kernel sends Pdeathsig when the thread exits that has started the child.
 	runtime.LockOSThread()
@@ -244,15 +244,15 @@ func (a *attachment) runClient(argv, environment []string, ended <-chan error) (
 	command.Env, command.Stdin, command.Stdout, command.Stderr = environment, a.c.in, os.Stdout, os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := command.Start(); err != nil {
-		return 0, untouched, a.c.cannot("attach to", a.id, fmt.Errorf("cannot run %q: %w", argv[0], err))
+		return 0, exitedByItself, a.c.cannot("attach to", a.id, fmt.Errorf("cannot run %q: %w", argv[0], err))
 	}
 	exited := make(chan int, 1)
 	go func() { exited <- waitStoppable(command.Process.Pid) }()
 	var unresponsive <-chan time.Time
 	var sig os.Signal
-	end := func(why overBy) {
-		if by == untouched {
-			by, unresponsive = why, time.After(detachTime)
+	end := func(why clientEnd) {
+		if by == exitedByItself {
+			by, unresponsive = why, time.After(detachTimeout)
 			_ = command.Process.Signal(unix.SIGTERM)
 		}
 	}
@@ -260,20 +260,20 @@ func (a *attachment) runClient(argv, environment []string, ended <-chan error) (
 		select {
 		case status = <-exited:
 			_ = unix.IoctlSetTermios(terminal, unix.TCSETSW, modes)
-			if by == agentEnded && status == exitFailed {
+			if by == endedWithAgent && status == exitFailed {
 				a.eraseMessage("[terminated]")
 			}
-			if by == caught {
+			if by == endedBySignal {
 				err = exit(signalCode(sig))
 			}
 			return status, by, err
 		case lost := <-ended:
 			if ended = nil; lost == nil || isRemoved(lost) {
-				end(agentEnded)
+				end(endedWithAgent)
 			}
 		case sig = <-a.signals:
 			if sig != unix.SIGINT && sig != unix.SIGQUIT { // those are keys of a terminal that the client has
-				end(caught)
+				end(endedBySignal)
 			}
 		case <-unresponsive:
 			_ = command.Process.Kill()
@@ -325,14 +325,14 @@ func signalCode(sig os.Signal) int {
 	return exitFailed
 }
 
-// serverHas asks the tmux server of a command to attach whether it still has the session. One that
+// serverHasSession asks the tmux server of a command to attach whether it still has the session. One that
 // does not answer has it as far as is known.
-func serverHas(argv, environment []string) bool {
+func serverHasSession(argv, environment []string) bool {
 	at := slices.Index(argv, "attach-session")
 	if at < 0 {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), detachTime)
+	ctx, cancel := context.WithTimeout(context.Background(), detachTimeout)
 	defer cancel()
 	ask := slices.Clone(argv)
 	ask[at] = "has-session"
@@ -387,7 +387,7 @@ func (c *ctl) follow(ctx context.Context, id string, wanted func(context.Context
 		}
 		switch e := event.(type) {
 		case client.SessionChanged:
-			if known && e.ID == id && !older(e.Properties, s) {
+			if known && e.ID == id && !isOutdated(e.Properties, s) {
 				err = e.Properties.Decode(&s)
 			}
 		case client.SessionRemoved:

@@ -20,19 +20,19 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// ending plays a daemon between the end of its loop and that of its connection, when it answers
+// exitingDaemon plays a daemon between the end of its loop and that of its connection, when it answers
 // that it is shutting down: the real one is there for some microseconds only.
-type ending struct {
+type exitingDaemon struct {
 	t       *testing.T
 	conn    *dbus.Conn
 	session client.Session
 	asked   chan struct{} // the Manager's properties were asked for, and refused
 }
 
-// newEnding owns the daemon's name, with one session.
-func newEnding(t *testing.T, s client.Session) *ending {
+// newExitingDaemon owns the daemon's name, with one session.
+func newExitingDaemon(t *testing.T, s client.Session) *exitingDaemon {
 	t.Helper()
-	d := &ending{t: t, conn: testbed.Bus(t), session: s, asked: make(chan struct{}, 100)}
+	d := &exitingDaemon{t: t, conn: testbed.Bus(t), session: s, asked: make(chan struct{}, 100)}
 	export := func(path dbus.ObjectPath, getAll func(string) (map[string]dbus.Variant, *dbus.Error)) {
 		require.NoError(t, d.conn.ExportMethodTable(map[string]any{"GetAll": getAll}, path, "org.freedesktop.DBus.Properties"))
 	}
@@ -48,11 +48,11 @@ func newEnding(t *testing.T, s client.Session) *ending {
 		d.asked <- struct{}{}
 		return nil, dbus.NewError(dbusapi.ErrorName(dbusapi.ShuttingDown), []any{"corrald is shutting down"})
 	})
-	d.own()
+	d.takeName()
 	return d
 }
 
-func (d *ending) own() {
+func (d *exitingDaemon) takeName() {
 	d.t.Helper()
 	reply, err := d.conn.RequestName(dbusapi.BusName, dbus.NameFlagDoNotQueue)
 	require.NoError(d.t, err)
@@ -61,7 +61,7 @@ func (d *ending) own() {
 
 // The last words of a daemon are no end of what follows a session: the next daemon will tell.
 func TestAsUnit_ToleratesADaemonThatIsShuttingDown(t *testing.T) {
-	d := newEnding(t, client.Session{Id: "long", State: "running", Activity: "working", AgentAlive: true, StateChangeTimestampMonotonic: 1})
+	d := newExitingDaemon(t, client.Session{Id: "long", State: "running", Activity: "working", AgentAlive: true, StateChangeTimestampMonotonic: 1})
 	path := filepath.Join(testbed.Dir(t), "notify")
 	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestAsUnit_ToleratesADaemonThatIsShuttingDown(t *testing.T) {
 	require.NoError(t, err)
 	await("STATUS=state unknown (corrald is not running)")
 	d.session.State, d.session.AgentAlive = "completed", false
-	d.own()
+	d.takeName()
 	require.NoError(t, unit.Wait(), &printed)
 	assert.Empty(t, printed.String())
 }

@@ -23,14 +23,14 @@ type process struct {
 	name string
 }
 
-// ours tells of a process that Corral put beside the agent, or that one of those runs.
-func (p process) ours() bool {
+// isCorralProcess tells of a process that Corral put beside the agent, or that one of those runs.
+func (p process) isCorralProcess() bool {
 	return shimwire.IsInfrastructure(p.name, func() []string { return p.argv })
 }
 
 // command is what the process runs, for a person.
 func (p process) command() string {
-	if p.ours() {
+	if p.isCorralProcess() {
 		return p.name
 	}
 	return wording.ShellWords(p.argv)

@@ -21,10 +21,10 @@ var asUnitVerb = verb{name: "as-unit", args: "ID", options: plainVerb(func(ctx c
 		return usagef("as-unit", "as-unit: expected one ID")
 	}
 	u := &asUnit{c: c, id: args[0]}
-	u.watch = &lastingWatch{c: c, ids: args, away: func(why string) { u.tell("state unknown (" + why + ")") }}
+	u.watch = &lastingWatch{c: c, ids: args, away: func(why string) { u.setStatus("state unknown (" + why + ")") }}
 	wanted, release := signal.NotifyContext(ctx, unix.SIGTERM, unix.SIGINT)
 	defer release()
-	err := u.live(wanted)
+	err := u.run(wanted)
 	if wanted.Err() != nil {
 		return u.suspend(ctx)
 	}
@@ -38,23 +38,23 @@ type asUnit struct {
 	watch   *lastingWatch
 	id      string
 	session client.Session // as it was told last
-	over    bool           // it has ended, and is not about to go on
+	ended   bool           // it has ended, and is not about to go on
 	ready   bool           // systemd was told that the unit is active
 	status  string         // as systemd was told it last
 }
 
-// live starts the session, or joins one that lives, and returns once it has ended: nil where
+// run starts the session, or joins one that lives, and returns once it has ended: nil where
 // systemd is to find the unit inactive, else a failure with the agent's own exit code. It outlives
 // the daemon and the bus.
-func (u *asUnit) live(ctx context.Context) error {
+func (u *asUnit) run(ctx context.Context) error {
 	err := u.watch.listen(ctx)
 	if err == nil {
-		err = u.begin(ctx)
+		err = u.start(ctx)
 	}
 	if err != nil {
 		return u.c.cannot("start", u.id, err)
 	}
-	for !u.over {
+	for !u.ended {
 		event, err := u.watch.next(ctx)
 		if err == nil {
 			err = u.apply(ctx, event)
@@ -63,12 +63,12 @@ func (u *asUnit) live(ctx context.Context) error {
 			return u.c.cannot("follow", u.id, err)
 		}
 	}
-	return u.end()
+	return u.result()
 }
 
-// begin has the session run: one that was suspended goes on, one that lives is joined, any other is
+// start has the session run: one that was suspended goes on, one that lives is joined, any other is
 // started afresh.
-func (u *asUnit) begin(ctx context.Context) error {
+func (u *asUnit) start(ctx context.Context) error {
 	for {
 		u.c.client.Environment = nil // a unit has none but the manager's
 		s, err := u.c.client.Session(ctx, u.id)
@@ -82,17 +82,17 @@ func (u *asUnit) begin(ctx context.Context) error {
 			}
 			continue
 		case !wording.IsEnded(s.State) && (s.State != "orphaned" || s.NRuns > 0): // one that never ran has nothing to be joined
-			return u.set(ctx, s)
+			return u.update(ctx, s)
 		case s.State == "suspended":
 			err = u.c.client.ResumeSession(ctx, u.id)
 		default:
 			err = u.c.client.StartSession(ctx, u.id)
 		}
 		if err == nil {
-			return u.look(ctx)
+			return u.refresh(ctx)
 		}
 		now, again := u.c.client.Session(ctx, u.id)
-		if !invalidState(err) || again != nil || wording.IsEnded(now.State) {
+		if !isInvalidState(err) || again != nil || wording.IsEnded(now.State) {
 			return err
 		} // else somebody else was faster
 	}
@@ -102,67 +102,67 @@ func (u *asUnit) begin(ctx context.Context) error {
 func (u *asUnit) apply(ctx context.Context, event client.Event) error {
 	switch e := event.(type) {
 	case client.SessionChanged:
-		if older(e.Properties, u.session) {
+		if isOutdated(e.Properties, u.session) {
 			return nil
 		}
 		s := u.session
 		if err := e.Properties.Decode(&s); err != nil {
 			return err
 		}
-		return u.set(ctx, s)
+		return u.update(ctx, s)
 	case client.SessionRemoved:
-		u.over = u.over || e.ID == u.id
+		u.ended = u.ended || e.ID == u.id
 	case client.DaemonBack:
-		return u.look(ctx)
+		return u.refresh(ctx)
 	}
 	return nil
 }
 
-// look asks for the session, where it can be known.
-func (u *asUnit) look(ctx context.Context) error {
+// refresh asks for the session, where it can be known.
+func (u *asUnit) refresh(ctx context.Context) error {
 	s, known, err := u.watch.session(ctx, u.id)
 	if gone(err) {
-		u.over = true
+		u.ended = true
 		return nil
 	}
 	if err != nil || !known {
 		return err
 	}
-	return u.set(ctx, s)
+	return u.update(ctx, s)
 }
 
-// set takes the session as it is now, and tells systemd.
-func (u *asUnit) set(ctx context.Context, s client.Session) error {
+// update takes the session as it is now, and tells systemd.
+func (u *asUnit) update(ctx context.Context, s client.Session) error {
 	var err error
-	if u.over, err = u.watch.ended(ctx, s); err != nil {
+	if u.ended, err = u.watch.ended(ctx, s); err != nil {
 		return err
 	}
 	u.session = s
-	if !u.over && s.State != "starting" {
-		u.tellReady()
+	if !u.ended && s.State != "starting" {
+		u.setReady()
 	}
 	status := s.State
 	if activity, _ := wording.Activity(s); activity != "" {
 		status += ", " + activity
 	}
-	u.tell(status)
+	u.setStatus(status)
 	return nil
 }
 
-// end tells how the session has ended.
-func (u *asUnit) end() error {
+// result tells how the session has ended.
+func (u *asUnit) result() error {
 	if u.session.State == "failed" {
-		u.tell(u.session.Reason)
+		u.setStatus(u.session.Reason)
 		return &failure{code: endCode(u.session), message: fmt.Sprintf("%q has failed: %s", u.id, u.session.Reason)}
 	}
-	u.tellReady() // of one that ended as soon as it had begun; without it the start would have failed
+	u.setReady() // of one that ended as soon as it had begun; without it the start would have failed
 	return nil
 }
 
 // suspend is what stopping the unit means.
 func (u *asUnit) suspend(ctx context.Context) error {
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
-	if managerStopping(ctx) {
+	if isManagerStopping(ctx) {
 		return nil // corrald, which is stopped next, suspends all sessions at the same time, and notes why
 	}
 	err := u.watch.listen(ctx)
@@ -172,16 +172,16 @@ func (u *asUnit) suspend(ctx context.Context) error {
 	if err == nil || gone(err) {
 		return nil
 	}
-	if invalidState(err) { // it ends, or has ended, by itself or by somebody else
+	if isInvalidState(err) { // it ends, or has ended, by itself or by somebody else
 		if u.session, err = u.c.client.Session(ctx, u.id); err == nil {
-			return u.end()
+			return u.result()
 		}
 	}
 	return u.c.cannot("suspend", u.id, err)
 }
 
-// managerStopping tells whether all that the user runs is being stopped: a logout, a reboot.
-func managerStopping(ctx context.Context) bool {
+// isManagerStopping tells whether all that the user runs is being stopped: a logout, a reboot.
+func isManagerStopping(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	address, err := client.BusAddress()
@@ -199,15 +199,15 @@ func managerStopping(ctx context.Context) bool {
 	return err == nil && state == "stopping"
 }
 
-func (u *asUnit) tellReady() {
+func (u *asUnit) setReady() {
 	if !u.ready {
 		u.ready = true
 		_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 	}
 }
 
-// tell tells systemd the line that systemctl status shows.
-func (u *asUnit) tell(status string) {
+// reportChange tells systemd the line that systemctl status shows.
+func (u *asUnit) setStatus(status string) {
 	if status != u.status {
 		u.status = status
 		_, _ = daemon.SdNotify(false, "STATUS="+wording.Printable(status))

@@ -35,7 +35,7 @@ var attachVerb = verb{
 			}
 			alone := o.answer == answerTearDown && len(args) == 1 && c.host == "" // needs no terminal
 			if !alone && !c.onTerminal() {
-				return c.noTerminal(ctx, args)
+				return c.noTerminalError(ctx, args)
 			}
 			return c.attachTo(ctx, args, o)
 		}
@@ -56,8 +56,8 @@ type attachOptions struct {
 	here   bool   // in this pane, also inside the user's tmux
 }
 
-// words are the options again, for corralctl on another machine.
-func (o attachOptions) words() []string {
+// remoteArgs are the options again, for corralctl on another machine.
+func (o attachOptions) remoteArgs() []string {
 	words := []string{}
 	if o.answer != "" {
 		words = append(words, "--"+o.answer)
@@ -68,9 +68,9 @@ func (o attachOptions) words() []string {
 // onTerminal tells whether a person is asked, and answers, on a terminal.
 func (c *ctl) onTerminal() bool { return c.outTTY != nil && openTerminal(c.in) != nil }
 
-// noTerminal is why nobody can attach here, and what shows the session all the same. That there is
+// noTerminalError is why nobody can attach here, and what shows the session all the same. That there is
 // no such session is told first.
-func (c *ctl) noTerminal(ctx context.Context, words []string) error {
+func (c *ctl) noTerminalError(ctx context.Context, words []string) error {
 	f := &failure{exitFailed, "cannot attach: standard input is not a terminal", "corralctl list"}
 	if len(words) == 0 || c.host != "" {
 		return f
@@ -93,12 +93,12 @@ func (c *ctl) noTerminal(ctx context.Context, words []string) error {
 // attachTo attaches to the session that args name, or to one that is chosen if they name none.
 func (c *ctl) attachTo(ctx context.Context, args []string, o attachOptions) error {
 	if c.host != "" {
-		return c.execHost("attach", append(o.words(), args...)...)
+		return c.execHost("attach", append(o.remoteArgs(), args...)...)
 	}
 	var id string
 	var err error
 	if len(args) == 0 {
-		id, err = c.attachable(ctx)
+		id, err = c.defaultSession(ctx)
 	} else {
 		id, err = c.one(ctx, args[0])
 	}
@@ -108,10 +108,10 @@ func (c *ctl) attachTo(ctx context.Context, args []string, o attachOptions) erro
 	return c.attach(ctx, id, o)
 }
 
-// attachable is the session that is meant when none is named: the only one that waits, or else the
+// defaultSession is the session that is meant when none is named: the only one that waits, or else the
 // only one whose turn has ended, else the only one that lives, else what the user chooses; "" if
 // that is none.
-func (c *ctl) attachable(ctx context.Context) (string, error) {
+func (c *ctl) defaultSession(ctx context.Context) (string, error) {
 	bus, err := c.connect(ctx)
 	if err != nil {
 		return "", c.cannot("attach", "", err)
@@ -158,9 +158,9 @@ func (c *ctl) ownSession(ctx context.Context, bus *client.Client) string {
 	return id
 }
 
-// refuseOwn keeps a session's terminal from being shown in itself, where what is shown is output
+// refuseOwnSession keeps a session's terminal from being shown in itself, where what is shown is output
 // that is shown again, and drives all else out of its log.
-func (c *ctl) refuseOwn(ctx context.Context, bus *client.Client, id, doing string) error {
+func (c *ctl) refuseOwnSession(ctx context.Context, bus *client.Client, id, doing string) error {
 	if c.ownSession(ctx, bus) != id {
 		return nil
 	}
@@ -181,8 +181,8 @@ func attachEnvironment(environment, variables []string) []string {
 	return append(kept, variables...)
 }
 
-// invalidState tells whether a call was refused because of the state that the session is in.
-func invalidState(err error) bool {
+// isInvalidState tells whether a call was refused because of the state that the session is in.
+func isInvalidState(err error) bool {
 	var f *failure
 	return !errors.As(err, &f) && dbusapi.ShortErrorName(err) == dbusapi.InvalidState
 }

@@ -45,7 +45,7 @@ func (o *diffOptions) run(ctx context.Context, c *ctl, args []string) error {
 	case c.wantsJSON():
 		return usagef("diff", "diff: --json is not supported; use --name-only in scripts")
 	case c.host != "":
-		return c.execHost("diff", o.words(args)...)
+		return c.execHost("diff", o.remoteArgs(args)...)
 	}
 	id, err := c.one(ctx, args[0])
 	if err != nil {
@@ -61,7 +61,7 @@ func (o *diffOptions) run(ctx context.Context, c *ctl, args []string) error {
 	defer stop()
 	diff, err := worktree.NewDiff(ctx, os.Environ(), s.WorkingDirectory, o.base, s.Worktree != "")
 	if err != nil {
-		return c.noDiff(s, err)
+		return c.diffError(s, err)
 	}
 	defer func() { _ = diff.Close() }()
 	c.startDiffPager(diff.Pager)
@@ -69,7 +69,7 @@ func (o *diffOptions) run(ctx context.Context, c *ctl, args []string) error {
 	if o.nameOnly {
 		out.title = ""
 	}
-	err = diff.Write(ctx, out, o.git(c)...)
+	err = diff.Write(ctx, out, o.gitOptions(c)...)
 	switch {
 	case limited.Err() != nil:
 		return c.cannot(c.doing(), id, limited.Err())
@@ -78,14 +78,14 @@ func (o *diffOptions) run(ctx context.Context, c *ctl, args []string) error {
 	case err != nil:
 		return c.cannot(c.doing(), id, err)
 	}
-	if !out.begun && !o.nameOnly && !c.quiet {
+	if !out.started && !o.nameOnly && !c.quiet {
 		c.print("No %s.\n", out.title)
 	}
 	return nil
 }
 
-// words are the options and the id again, for corralctl on another machine.
-func (o *diffOptions) words(args []string) []string {
+// remoteArgs are the options and the id again, for corralctl on another machine.
+func (o *diffOptions) remoteArgs(args []string) []string {
 	var words []string
 	if o.base != "" {
 		words = append(words, "--base="+o.base)
@@ -99,8 +99,8 @@ func (o *diffOptions) words(args []string) []string {
 	return append(append(words, "--"), args...)
 }
 
-// git are the options for git diff.
-func (o *diffOptions) git(c *ctl) []string {
+// gitOptions are the options for git diff.
+func (o *diffOptions) gitOptions(c *ctl) []string {
 	switch {
 	case o.nameOnly:
 		return []string{"--name-only", "--no-color"}
@@ -114,8 +114,8 @@ func (o *diffOptions) git(c *ctl) []string {
 	return []string{"--no-color"} // diffWriter colours it
 }
 
-// noDiff is the error about a session whose changes cannot be shown, with what to do about it.
-func (c *ctl) noDiff(s client.Session, err error) error {
+// diffError is the error about a session whose changes cannot be shown, with what to do about it.
+func (c *ctl) diffError(s client.Session, err error) error {
 	f := c.cannot(c.doing(), s.Id, err)
 	switch {
 	case errors.Is(err, worktree.ErrNoRepository):
@@ -163,15 +163,15 @@ type diffWriter struct {
 	c        *ctl
 	title    string
 	plain    bool // not a patch, but names, which git escapes itself
-	begun    bool
-	rest     []byte // a line that is not complete
+	started  bool
+	partial  []byte // a line that is not complete
 	old, new int    // lines of the hunk that are still to come
 	err      error
 }
 
 func (w *diffWriter) Write(text []byte) (int, error) {
-	if !w.begun {
-		w.begun = true
+	if !w.started {
+		w.started = true
 		if w.title != "" && !w.c.noLegend {
 			fmt.Fprintf(w.c.out, "%s\n\n", w.c.paint(wording.Dim, wording.Printable(strings.ToUpper(w.title[:1])+w.title[1:])))
 		}
@@ -180,18 +180,18 @@ func (w *diffWriter) Write(text []byte) (int, error) {
 		_, w.err = w.c.out.Write(text)
 		return len(text), w.err
 	}
-	if w.rest = append(w.rest, text...); bytes.IndexByte(text, '\n') < 0 { // a long line is not searched again with each piece of it
+	if w.partial = append(w.partial, text...); bytes.IndexByte(text, '\n') < 0 { // a long line is not searched again with each piece of it
 		return len(text), nil
 	}
 	for {
-		line, rest, whole := bytes.Cut(w.rest, []byte("\n"))
+		line, rest, whole := bytes.Cut(w.partial, []byte("\n"))
 		if !whole {
 			return len(text), nil
 		}
 		if _, w.err = fmt.Fprintln(w.c.out, w.c.paint(w.colour(string(line)), wording.PrintableLines(string(line)))); w.err != nil {
 			return 0, w.err
 		}
-		w.rest = rest
+		w.partial = rest
 	}
 }
 

@@ -36,8 +36,8 @@ func fault(remedy, format string, args ...any) finding {
 	return finding{Level: levelFault, Text: fmt.Sprintf(format, args...), Remedy: remedy}
 }
 
-// askTimeout bounds each question to another program.
-const askTimeout = 3 * time.Second
+// queryTimeout bounds each question to another program.
+const queryTimeout = 3 * time.Second
 
 var doctorVerb = verb{name: "doctor", summary: "Check this machine and suggest fixes", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
@@ -47,7 +47,7 @@ var doctorVerb = verb{name: "doctor", summary: "Check this machine and suggest f
 		if c.host != "" {
 			return c.execHost("doctor")
 		}
-		findings := examine(ctx)
+		findings := runChecks(ctx)
 		if c.wantsJSON() {
 			if err := c.printJSON(findings); err != nil {
 				return err
@@ -61,8 +61,8 @@ var doctorVerb = verb{name: "doctor", summary: "Check this machine and suggest f
 		return nil
 	})}
 
-// examine does every check, in the order in which one stands on the other.
-func examine(ctx context.Context) []finding {
+// runChecks does every check, in the order in which one stands on the other.
+func runChecks(ctx context.Context) []finding {
 	p := newPatient(ctx)
 	defer p.close()
 	findings := []finding{}
@@ -76,7 +76,7 @@ func examine(ctx context.Context) []finding {
 		{"notifications", p.checkNotifications}, {"hooks", checkHooks}, {"terminal", p.checkTerminal}, {"ssh-agent", checkSSHAgent},
 		{"agents", p.checkAgents}, {"strays", p.checkStrays},
 	} {
-		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 		for _, f := range check.do(ctx) {
 			f.Check = check.name
 			findings = append(findings, f)
@@ -110,9 +110,9 @@ func (c *ctl) printFindings(findings []finding) {
 		if c.quiet && f.Level != levelFault {
 			continue
 		}
-		for i, line := range c.doctorLines(f.Text, indent) {
+		for i, line := range c.findingLines(f.Text, indent) {
 			if i == 0 {
-				fmt.Fprintf(c.out, "%s %-*s  %s\n", c.mark(f.Level), width, f.Check, line)
+				fmt.Fprintf(c.out, "%s %-*s  %s\n", c.levelMark(f.Level), width, f.Check, line)
 			} else {
 				fmt.Fprintf(c.out, "%*s%s\n", indent, "", line)
 			}
@@ -120,7 +120,7 @@ func (c *ctl) printFindings(findings []finding) {
 		if f.Remedy == "" {
 			continue
 		}
-		for i, line := range c.doctorLines(f.Remedy, indent+len(arrow)) {
+		for i, line := range c.findingLines(f.Remedy, indent+len(arrow)) {
 			before := c.paint(wording.Dim, arrow)
 			if i > 0 {
 				before = strings.Repeat(" ", len(arrow))
@@ -142,19 +142,19 @@ func (c *ctl) printFindings(findings []finding) {
 	}
 }
 
-// doctorLines is a text in lines that fit behind an indentation in the terminal, broken between
+// findingLines is a text in lines that fit behind an indentation in the terminal, broken between
 // words; one line where there is no terminal.
-func (c *ctl) doctorLines(text string, indent int) []string {
+func (c *ctl) findingLines(text string, indent int) []string {
 	text = wording.Printable(text)
 	if c.outTTY == nil || c.full || c.outTTY.width <= 0 {
 		return []string{text}
 	}
-	return wrapped(text, c.outTTY.width-indent)
+	return wrapText(text, c.outTTY.width-indent)
 }
 
-// mark is the sign that a finding begins with: in a terminal a coloured one, elsewhere its level as
+// levelMark is the sign that a finding begins with: in a terminal a coloured one, elsewhere its level as
 // a word.
-func (c *ctl) mark(level string) string {
+func (c *ctl) levelMark(level string) string {
 	if c.outTTY == nil || c.plain {
 		return fmt.Sprintf("%-*s", len(levelFault), level)
 	}

@@ -23,11 +23,11 @@ import (
 	"github.com/corrald/corral/internal/unitproperty"
 )
 
-// discarded begins what stands below a drop-in while it is edited. It is below so that lines have
+// discardMarker begins what stands below a drop-in while it is edited. It is below so that lines have
 // the numbers that they will have in the file.
-const discarded = "### Edits below this comment will be discarded"
+const discardMarker = "### Edits below this comment will be discarded"
 
-const blank = " \t\r\n"
+const whitespace = " \t\r\n"
 
 var editVerb = verb{name: "edit", args: "AGENT", summary: "Change an agent's definition, in a drop-in file", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
@@ -45,7 +45,7 @@ var editVerb = verb{name: "edit", args: "AGENT", summary: "Change an agent's def
 		if err != nil {
 			return prefixed(fmt.Sprintf("cannot edit %q: ", args[0]), err)
 		}
-		return c.edited(ctx, e, text, changed)
+		return c.reportEdit(ctx, e, text, changed)
 	})}
 
 // editAndSave lets the user edit, and saves what has changed. Of a text that cannot be saved the
@@ -56,7 +56,7 @@ func (c *ctl) editAndSave(ctx context.Context, e *edit) (text []byte, changed bo
 		return nil, false, err
 	}
 	draft := filepath.Join(dir, e.agent+filepath.Ext(e.path))
-	text, changed, err = c.edit(ctx, e, draft)
+	text, changed, err = c.editUntilValid(ctx, e, draft)
 	if err == nil && changed {
 		if err = e.save(text); err != nil {
 			return nil, false, fmt.Errorf("%w; what was written is kept in %s", err, draft)
@@ -65,13 +65,13 @@ func (c *ctl) editAndSave(ctx context.Context, e *edit) (text []byte, changed bo
 	return text, changed, errors.Join(err, os.RemoveAll(dir))
 }
 
-// edit is one file that is being edited.
+// editUntilValid is one file that is being edited.
 type edit struct {
 	agent  string
 	path   string // of the file
 	dropIn bool
 	text   []byte // what is in the editor at first
-	below  []byte // what is shown below it, to be discarded
+	quoted []byte // what is shown below it, to be discarded
 	exists bool
 }
 
@@ -110,12 +110,12 @@ func newEdit(agent string, full bool) (*edit, error) {
 		e.text, err = safefile.ReadLinked(files[0], maxDefinition)
 		return e, err
 	}
-	e.text = fmt.Appendf(nil, newDefinition, agent)
+	e.text = fmt.Appendf(nil, definitionTemplate, agent)
 	return e, nil
 }
 
-// newDefinition is what an agent's first definition begins with.
-const newDefinition = `[Agent]
+// definitionTemplate is what an agent's first definition begins with.
+const definitionTemplate = `[Agent]
 Description=%s
 Command=
 # Further keys, each with an example; see corral.agent(5) for all of them.
@@ -140,7 +140,7 @@ func (e *edit) quote(files []string) error {
 		e.text = []byte("\n")
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "\n%s; those above are saved to %s\n", discarded, e.path)
+	fmt.Fprintf(&b, "\n%s; those above are saved to %s\n", discardMarker, e.path)
 	for _, file := range files {
 		if file == e.path {
 			continue
@@ -154,13 +154,13 @@ func (e *edit) quote(files []string) error {
 			fmt.Fprintf(&b, "# %s", line)
 		}
 	}
-	e.below = b.Bytes()
+	e.quoted = b.Bytes()
 	return nil
 }
 
-// edit lets the user edit, in the file draft, until the text is right, or wanted nevertheless.
-func (c *ctl) edit(ctx context.Context, e *edit, draft string) (text []byte, changed bool, err error) {
-	if err := atomicfile.Write(draft, append(bytes.Clone(e.text), e.below...), 0o600); err != nil {
+// editUntilValid lets the user edit, in the file draft, until the text is right, or wanted nevertheless.
+func (c *ctl) editUntilValid(ctx context.Context, e *edit, draft string) (text []byte, changed bool, err error) {
+	if err := atomicfile.Write(draft, append(bytes.Clone(e.text), e.quoted...), 0o600); err != nil {
 		return nil, false, err
 	}
 	for {
@@ -171,8 +171,8 @@ func (c *ctl) edit(ctx context.Context, e *edit, draft string) (text []byte, cha
 		if err != nil {
 			return nil, false, err
 		}
-		text = e.without(raw)
-		if bytes.Equal(text, bytes.TrimRight(e.text, blank)) || len(text) == 0 && !e.exists {
+		text = e.editedPart(raw)
+		if bytes.Equal(text, bytes.TrimRight(e.text, whitespace)) || len(text) == 0 && !e.exists {
 			return nil, false, nil
 		}
 		text = append(text, '\n')
@@ -180,23 +180,23 @@ func (c *ctl) edit(ctx context.Context, e *edit, draft string) (text []byte, cha
 		if len(wrong) == 0 {
 			return text, true, nil
 		}
-		again, err := c.askAgain(wrong)
+		again, err := c.askToEditAgain(wrong)
 		if err != nil || !again {
 			return text, err == nil, err
 		}
 	}
 }
 
-// without is what stands above what is to be discarded. Lines in front keep their numbers, so only
+// editedPart is what stands above what is to be discarded. Lines in front keep their numbers, so only
 // what follows is trimmed.
-func (e *edit) without(raw []byte) []byte {
-	if i := bytes.Index(raw, []byte(discarded)); e.dropIn && i >= 0 {
+func (e *edit) editedPart(raw []byte) []byte {
+	if i := bytes.Index(raw, []byte(discardMarker)); e.dropIn && i >= 0 {
 		raw = raw[:i]
 	}
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil
 	}
-	return bytes.TrimRight(raw, blank)
+	return bytes.TrimRight(raw, whitespace)
 }
 
 // check returns what is wrong with a text, by file and line. An empty one takes the file away.
@@ -230,9 +230,9 @@ func lineOf(text []byte, key string) int {
 	return 0
 }
 
-// askAgain tells what is wrong, and asks whether to edit again; if not, it is to be saved as it is.
+// askToEditAgain tells what is wrong, and asks whether to edit again; if not, it is to be saved as it is.
 // Without a terminal nothing is saved.
-func (c *ctl) askAgain(wrong []string) (bool, error) {
+func (c *ctl) askToEditAgain(wrong []string) (bool, error) {
 	if openTerminal(c.in) == nil {
 		return false, errors.New(strings.Join(wrong, "; ") + "; nothing was changed")
 	}
@@ -320,8 +320,8 @@ func (e *edit) save(text []byte) error {
 	return atomicfile.Write(path, text, 0o644)
 }
 
-// edited says what has become of the file, and has a daemon that runs read it.
-func (c *ctl) edited(ctx context.Context, e *edit, text []byte, changed bool) error {
+// reportEdit says what has become of the file, and has a daemon that runs read it.
+func (c *ctl) reportEdit(ctx context.Context, e *edit, text []byte, changed bool) error {
 	say := func(format string) {
 		if !c.quiet {
 			c.print(format, e.path)

@@ -20,7 +20,7 @@ var helpVerb = verb{name: "help", args: "[VERB|options]", summary: "Print help",
 	switch {
 	case len(args) == 0:
 	case args[0] == "options":
-		c.section("Options of every verb", optionHelp(cmd.PersistentFlags(), nil))
+		c.printSection("Options of every verb", flagHelp(cmd.PersistentFlags(), nil))
 		return nil
 	default:
 		var err error
@@ -41,7 +41,7 @@ const (
 // printHelp prints the help of corralctl, or of one of its verbs.
 func (c *ctl) printHelp(cmd *cobra.Command) {
 	if cmd.HasParent() {
-		c.verbHelp(cmd)
+		c.printVerbHelp(cmd)
 		return
 	}
 	fmt.Fprint(c.out, "corralctl [OPTIONS…] [VERB …]\n\nSupervise coding agents under systemd. Without a verb: list.\n")
@@ -53,12 +53,12 @@ func (c *ctl) printHelp(cmd *cobra.Command) {
 			}
 		}
 		fmt.Fprintln(c.out)
-		c.section(group.Title, lines.String())
+		c.printSection(group.Title, lines.String())
 	}
 	fmt.Fprintln(c.out)
-	c.section("Options", optionHelp(cmd.PersistentFlags(), nil))
+	c.printSection("Options", flagHelp(cmd.PersistentFlags(), nil))
 	fmt.Fprintln(c.out)
-	c.section("Examples", c.exampleHelp(examples["corralctl"]))
+	c.printSection("Examples", c.examplesHelp(examples["corralctl"]))
 	fmt.Fprint(c.out, `
 ID is a session's, any unambiguous prefix of it, or a pattern such as 'fix-*'.
 
@@ -70,44 +70,44 @@ More: corralctl help VERB, man corralctl
 `)
 }
 
-// section prints a paragraph of help.
-func (c *ctl) section(title, lines string) {
+// printSection prints a paragraph of help.
+func (c *ctl) printSection(title, lines string) {
 	fmt.Fprintf(c.out, "%s\n%s", c.paint(wording.Bold, title+":"), lines)
 }
 
-// shortArgs are a verb's arguments where there is a line for all of it.
-func shortArgs(args string) string {
+// firstUsage are a verb's arguments where there is a line for all of it.
+func firstUsage(args string) string {
 	short, _, _ := strings.Cut(args, " |")
 	return short
 }
 
-// verbHelp prints the help of a verb. As many examples are printed as the screen has room for, at
+// printVerbHelp prints the help of a verb. As many examples are printed as the screen has room for, at
 // least one.
-func (c *ctl) verbHelp(cmd *cobra.Command) {
+func (c *ctl) printVerbHelp(cmd *cobra.Command) {
 	var text strings.Builder
 	for _, args := range strings.Split(strings.TrimPrefix(cmd.Use, cmd.Name()), " | ") {
 		fmt.Fprintln(&text, strings.TrimSpace("corralctl "+cmd.Name()+" "+strings.TrimPrefix(strings.TrimSpace(args), cmd.Name()+" ")))
 	}
 	fmt.Fprintf(&text, "  %s.\n", cmd.Short)
 	if cmd.Long != "" {
-		fmt.Fprintf(&text, "\n%s", reflowed(cmd.Long))
+		fmt.Fprintf(&text, "\n%s", reflow(cmd.Long))
 	}
 	fmt.Fprint(c.out, text.String(), "\n")
-	options := c.verbOptions(cmd)
-	c.section("Options", options)
+	options := c.optionsHelp(cmd)
+	c.printSection("Options", options)
 	lines := examples[cmd.Name()]
 	if room := helpHeight - strings.Count(text.String()+options, "\n") - 4; len(lines) > max(room, 1) {
 		lines = lines[:max(room, 1)]
 	}
 	if len(lines) > 0 {
 		fmt.Fprintln(c.out)
-		c.section("Examples", c.exampleHelp(lines))
+		c.printSection("Examples", c.examplesHelp(lines))
 	}
 }
 
-// verbOptions are the verb's own options, then those of every verb that mean something special to
+// optionsHelp are the verb's own options, then those of every verb that mean something special to
 // it, with that. The others are named, without those that mean nothing to it.
-func (c *ctl) verbOptions(cmd *cobra.Command) string {
+func (c *ctl) optionsHelp(cmd *cobra.Command) string {
 	options := pflag.NewFlagSet("", pflag.ContinueOnError)
 	options.SortFlags = false
 	options.AddFlagSet(cmd.LocalNonPersistentFlags())
@@ -124,7 +124,7 @@ func (c *ctl) verbOptions(cmd *cobra.Command) string {
 			also = append(also, "--"+option.Name)
 		}
 	})
-	lines := optionHelp(options, func(name string) string {
+	lines := flagHelp(options, func(name string) string {
 		meaning, _ := sharedMeaning(cmd.Name(), name)
 		return meaning
 	})
@@ -134,8 +134,8 @@ func (c *ctl) verbOptions(cmd *cobra.Command) string {
 	return lines + fmt.Sprintf("  %s: see corralctl help options\n", strings.Join(also, ", "))
 }
 
-// exampleHelp are commands, each with what it does beside it.
-func (c *ctl) exampleHelp(examples []string) string {
+// examplesHelp are commands, each with what it does beside it.
+func (c *ctl) examplesHelp(examples []string) string {
 	width := 0
 	for _, example := range examples {
 		command, _, _ := strings.Cut(example, "  # ")
@@ -149,9 +149,9 @@ func (c *ctl) exampleHelp(examples []string) string {
 	return lines.String()
 }
 
-// optionHelp is an entry for each option. What stands in backquotes in an option's usage names its
+// flagHelp is an entry for each option. What stands in backquotes in an option's usage names its
 // value. A meaning that is not "" replaces the usage.
-func optionHelp(f *pflag.FlagSet, meaning func(name string) string) string {
+func flagHelp(f *pflag.FlagSet, meaning func(name string) string) string {
 	var names, usages []string
 	width := 0
 	f.VisitAll(func(option *pflag.Flag) {
@@ -174,7 +174,7 @@ func optionHelp(f *pflag.FlagSet, meaning func(name string) string) string {
 	})
 	var lines strings.Builder
 	for i, name := range names {
-		for _, part := range wrapped(usages[i], helpWidth-width-4) {
+		for _, part := range wrapText(usages[i], helpWidth-width-4) {
 			fmt.Fprintf(&lines, "  %-*s  %s\n", width, name, part)
 			name = ""
 		}
@@ -182,13 +182,13 @@ func optionHelp(f *pflag.FlagSet, meaning func(name string) string) string {
 	return lines.String()
 }
 
-// reflowed is a text whose paragraphs are wrapped for the screen. Lines that begin with a blank
+// reflow is a text whose paragraphs are wrapped for the screen. Lines that begin with a blank
 // stay.
-func reflowed(text string) string {
+func reflow(text string) string {
 	var lines, paragraph []string
 	end := func() {
 		if len(paragraph) > 0 {
-			lines, paragraph = append(lines, wrapped(strings.Join(paragraph, " "), helpWidth)...), nil
+			lines, paragraph = append(lines, wrapText(strings.Join(paragraph, " "), helpWidth)...), nil
 		}
 	}
 	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
@@ -203,8 +203,8 @@ func reflowed(text string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// wrapped breaks a text into lines of at most a width, between words.
-func wrapped(text string, width int) []string {
+// wrapText breaks a text into lines of at most a width, between words.
+func wrapText(text string, width int) []string {
 	lines := []string{""}
 	for word := range strings.FieldsSeq(text) {
 		last := &lines[len(lines)-1]

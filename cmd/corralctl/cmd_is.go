@@ -14,21 +14,21 @@ import (
 
 // The verbs that answer with their exit code: 0 if it is so of any of the sessions.
 var (
-	isActiveVerb  = isVerb("is-active", "Check whether sessions are live", func(*pflag.FlagSet) question { return question{exitNotActive, isActive, stateOf} })
-	isFailedVerb  = isVerb("is-failed", "Check whether sessions have failed", func(*pflag.FlagSet) question { return question{exitFailed, isFailed, stateOf} })
-	isWaitingVerb = isVerb("is-waiting", "Check whether sessions wait for a person", func(f *pflag.FlagSet) question {
+	isActiveVerb  = isVerb("is-active", "Check whether sessions are live", func(*pflag.FlagSet) condition { return condition{exitNotActive, isActive, stateOf} })
+	isFailedVerb  = isVerb("is-failed", "Check whether sessions have failed", func(*pflag.FlagSet) condition { return condition{exitFailed, isFailed, stateOf} })
+	isWaitingVerb = isVerb("is-waiting", "Check whether sessions wait for a person", func(f *pflag.FlagSet) condition {
 		ended := f.Bool("turn-ended", false, "also exit with 0 if the agent of a session has finished its turn")
-		return question{exitNotActive, func(s client.Session) bool {
+		return condition{exitNotActive, func(s client.Session) bool {
 			return wording.Matches(s, "waiting") || *ended && wording.IsTurnEnded(s)
 		}, activityOf}
 	})
 )
 
-// question is what is asked of sessions.
-type question struct {
-	no     int                           // the exit code if it is so of none
-	is     func(client.Session) bool     // the answer
-	answer func(s client.Session) string // what is printed
+// condition is what is asked of sessions.
+type condition struct {
+	exitCode int                           // the exit code if it is so of none
+	holds    func(client.Session) bool     // the answer
+	text     func(s client.Session) string // what is printed
 }
 
 func isActive(s client.Session) bool { return !wording.IsEnded(s.State) }
@@ -50,15 +50,15 @@ func activityOf(s client.Session) string {
 
 // isVerb makes a verb that prints the answer for each session, unless quiet, and exits with 0 if it
 // is so of any; else with no, or 4 if one is not known.
-func isVerb(name, summary string, ask func(*pflag.FlagSet) question) verb {
+func isVerb(name, summary string, ask func(*pflag.FlagSet) condition) verb {
 	return verb{name: name, args: "ID…", summary: summary, options: func(f *pflag.FlagSet) action {
 		q := ask(f)
-		return func(ctx context.Context, c *ctl, args []string) error { return c.isAny(ctx, name, args, q) }
+		return func(ctx context.Context, c *ctl, args []string) error { return c.checkSessions(ctx, name, args, q) }
 	}}
 }
 
-// isAny answers the question for the sessions that are named.
-func (c *ctl) isAny(ctx context.Context, name string, args []string, q question) error {
+// checkSessions answers the question for the sessions that are named.
+func (c *ctl) checkSessions(ctx context.Context, name string, args []string, q condition) error {
 	if len(args) == 0 && !c.all {
 		return usagef(name, "%s: missing ID", name)
 	}
@@ -73,13 +73,13 @@ func (c *ctl) isAny(ctx context.Context, name string, args []string, q question)
 	case err != nil:
 		return c.cannot("ask for", args[0], err)
 	case len(args) == 0:
-		args = unarchived(rows)
+		args = unarchivedIDs(rows)
 	}
-	return c.is(args, rows, q)
+	return c.checkRows(args, rows, q)
 }
 
-// unarchived are the ids of all sessions that are in sight.
-func unarchived(rows []dbusapi.SessionRow) []string {
+// unarchivedIDs are the ids of all sessions that are in sight.
+func unarchivedIDs(rows []dbusapi.SessionRow) []string {
 	var ids []string
 	for _, row := range rows {
 		if row.State != "archived" {
@@ -90,19 +90,19 @@ func unarchived(rows []dbusapi.SessionRow) []string {
 	return ids
 }
 
-func (c *ctl) is(words []string, rows []dbusapi.SessionRow, q question) error {
+func (c *ctl) checkRows(words []string, rows []dbusapi.SessionRow, q condition) error {
 	byID := map[string]client.Session{}
 	var sessions []known
 	for _, row := range rows {
 		byID[row.ID] = client.Session{Id: row.ID, State: row.State, Activity: row.Activity, Attention: row.Attention}
 		sessions = append(sessions, known{row.ID, row.State})
 	}
-	code := q.no
+	code := q.exitCode
 	unknown := false
 	answers, texts := []isValue{}, []string{}
 	add := func(s client.Session) {
-		is := q.is(s)
-		answers, texts = append(answers, isValue{s.Id, s.State, s.Activity, s.Attention, is}), append(texts, q.answer(s))
+		is := q.holds(s)
+		answers, texts = append(answers, isValue{s.Id, s.State, s.Activity, s.Attention, is}), append(texts, q.text(s))
 		if is {
 			code = 0
 		}

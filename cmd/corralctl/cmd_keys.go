@@ -34,7 +34,7 @@ var sendKeysVerb = verb{name: "send-keys", args: "ID KEY…", summary: "Press ke
 			return c.each(ctx, args[:1], "", func(ctx context.Context, id string) error {
 				for part := range slices.Chunk(names, maxKeys) {
 					if err := c.client.SendKeys(ctx, id, part...); err != nil {
-						return c.refusedInput(ctx, id, "corralctl resume "+id, err)
+						return c.inputError(ctx, id, "corralctl resume "+id, err)
 					}
 				}
 				return nil
@@ -78,15 +78,15 @@ func nearestKey(word string) string {
 }
 
 var (
-	approveVerb = answerVerb("approve", "Permit what sessions ask permission for", func(c *ctl) answerMethod { return c.client.Approve })
-	denyVerb    = answerVerb("deny", "Refuse what sessions ask permission for", func(c *ctl) answerMethod { return c.client.Deny })
+	approveVerb = permissionVerb("approve", "Permit what sessions ask permission for", func(c *ctl) permissionMethod { return c.client.Approve })
+	denyVerb    = permissionVerb("deny", "Refuse what sessions ask permission for", func(c *ctl) permissionMethod { return c.client.Deny })
 )
 
-type answerMethod func(ctx context.Context, id string) error
+type permissionMethod func(ctx context.Context, id string) error
 
-// answerVerb makes a verb that answers a permission. Each session is named: nobody approves what
+// permissionVerb makes a verb that answers a permission. Each session is named: nobody approves what
 // they have not looked at.
-func answerVerb(name, summary string, method func(*ctl) answerMethod) verb {
+func permissionVerb(name, summary string, method func(*ctl) permissionMethod) verb {
 	details := "It presses the keys that the agent's definition has for it, and only while the session waits for a permission.\n"
 	return verb{name: name, args: "ID…", summary: summary, details: details, options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) == 0 {
@@ -106,9 +106,9 @@ func answerVerb(name, summary string, method func(*ctl) answerMethod) verb {
 	})}
 }
 
-// refusedInput is the failure of what was sent to a session. For a suspended one the hint is
+// inputError is the failure of what was sent to a session. For a suspended one the hint is
 // resume.
-func (c *ctl) refusedInput(ctx context.Context, id, resume string, err error) *failure {
+func (c *ctl) inputError(ctx context.Context, id, resume string, err error) *failure {
 	f := c.cannot("send to", id, err)
 	if dbusapi.ShortErrorName(err) != dbusapi.InvalidState {
 		return f

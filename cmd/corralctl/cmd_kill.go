@@ -28,7 +28,7 @@ var killVerb = verb{name: "kill", args: "ID…", summary: "Send a signal to a se
 			return usagef("kill", "invalid value %q for --kill-whom: expected agent, all or leftovers", *whom)
 		}
 		if len(args) == 0 && c.all && *whom != "agent" {
-			if args, err = c.populated(ctx); err != nil || len(args) == 0 {
+			if args, err = c.sessionsWithProcesses(ctx); err != nil || len(args) == 0 {
 				return err
 			}
 			c.every = true
@@ -39,9 +39,9 @@ var killVerb = verb{name: "kill", args: "ID…", summary: "Send a signal to a se
 	})(f)
 }}
 
-// populated are the sessions that have processes: those that live, and those whose agent has ended
+// sessionsWithProcesses are the sessions that have processes: those that live, and those whose agent has ended
 // and left some.
-func (c *ctl) populated(ctx context.Context) ([]string, error) {
+func (c *ctl) sessionsWithProcesses(ctx context.Context) ([]string, error) {
 	bus, err := c.connect(ctx)
 	if err != nil {
 		return nil, c.cannot("kill", "", err)

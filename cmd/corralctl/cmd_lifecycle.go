@@ -65,8 +65,8 @@ var resumeVerb = verb{name: "resume", args: "ID…", summary: "Start sessions wh
 		return err
 	})}
 
-// limited ends what a verb waits for after --timeout.
-func (c *ctl) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+// withTimeout ends what a verb waits for after --timeout.
+func (c *ctl) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !c.timeout.set {
 		return context.WithCancel(ctx)
 	}
@@ -141,7 +141,7 @@ func (r *removal) remove(ctx context.Context, c *ctl, had client.Session, id str
 	switch {
 	case r.worktree && dbusapi.ShortErrorName(err) == dbusapi.InvalidArgs:
 		f.hint = "corralctl rm " + id
-	case r.force || !invalidState(err):
+	case r.force || !isInvalidState(err):
 	case r.worktree && had.Worktree != "" && wording.IsEnded(had.State):
 		f.hint = "git -C " + wording.ShellWords([]string{had.WorkingDirectory}) + " status"
 	case r.worktree: // with it, --force gives up what is in there

@@ -32,7 +32,7 @@ var lingerVerb = verb{name: "linger", args: "[on|off]", summary: "Show or set wh
 				return usagef("linger", "invalid argument %q: expected on or off", args[0])
 			}
 			if err := setLinger(ctx, on); err != nil {
-				return cannotLinger(on, err)
+				return lingerError(on, err)
 			}
 		}
 		return c.printLinger(logind.IsLingering(), len(args) == 0)
@@ -64,8 +64,8 @@ func setLinger(ctx context.Context, on bool) error {
 	return manager.SetLinger(ctx, on)
 }
 
-// cannotLinger says why, and the command that helps: an administrator may always do it.
-func cannotLinger(on bool, err error) error {
+// lingerError says why, and the command that helps: an administrator may always do it.
+func lingerError(on bool, err error) error {
 	f := &failure{code: exitFailed, message: "cannot turn lingering off: ", hint: "sudo loginctl disable-linger"}
 	if on {
 		f.message, f.hint = "cannot turn lingering on: ", "sudo loginctl enable-linger"

@@ -32,7 +32,7 @@ var listVerb = verb{name: "list", args: "[PATTERN…]", summary: "Show the sessi
 
 func (l *listOptions) run(ctx context.Context, c *ctl, args []string) error {
 	for _, state := range l.states {
-		if err := knownState(state, "list", "--state"); err != nil {
+		if err := checkStateName(state, "list", "--state"); err != nil {
 			return err
 		}
 	}
@@ -54,8 +54,8 @@ func (l *listOptions) run(ctx context.Context, c *ctl, args []string) error {
 	if err != nil {
 		return c.cannot("list sessions", "", err)
 	}
-	isListed := c.listed(list.sessions, args, l.states)
-	list.none = len(list.sessions) == 0
+	isListed := c.listFilter(list.sessions, args, l.states)
+	list.noSessions = len(list.sessions) == 0
 	list.sessions = slices.DeleteFunc(list.sessions, func(s client.Session) bool { return !isListed(s) || !l.labelled(s) })
 	slices.SortStableFunc(list.sessions, compare)
 	if c.wantsJSON() {
@@ -77,8 +77,8 @@ func (c *ctl) listView(now time.Time) listView {
 	return v
 }
 
-// knownState tells whether an option's word is a state or an activity.
-func knownState(word, verb, option string) error {
+// checkStateName tells whether an option's word is a state or an activity.
+func checkStateName(word, verb, option string) error {
 	words := append(slices.Clone(sessionStates), waitActivities...)
 	if slices.Contains(words, word) {
 		return nil
@@ -96,7 +96,7 @@ type sessionList struct {
 	leftovers   func(client.Session) int // counts the processes left of one
 	lingering   bool
 	problems    int
-	none        bool  // there is no session at all
+	noSessions  bool  // there is no session at all
 	unreachable error // the daemon could not be asked: the sessions are those of the disk
 }
 
@@ -113,7 +113,7 @@ func (c *ctl) readList(ctx context.Context) (sessionList, error) {
 	}()
 	var list sessionList
 	if c.wantsJSON() {
-		list.sessions, err = c.sessionsWithTotal(ctx, bus)
+		list.sessions, err = c.sessionsWithRuntimes(ctx, bus)
 	} else {
 		list, err = c.readTable(ctx, bus)
 	}
@@ -126,9 +126,9 @@ func (c *ctl) readList(ctx context.Context) (sessionList, error) {
 	return list, nil
 }
 
-// sessionsWithTotal returns everything that is known of all sessions from few calls: that they go
+// sessionsWithRuntimes returns everything that is known of all sessions from few calls: that they go
 // on running is announced nowhere, and so is not in the answer that has all the rest.
-func (c *ctl) sessionsWithTotal(ctx context.Context, bus *client.Client) ([]client.Session, error) {
+func (c *ctl) sessionsWithRuntimes(ctx context.Context, bus *client.Client) ([]client.Session, error) {
 	rows := make(chan []dbusapi.SessionRowEx, 1)
 	go func() {
 		all, _ := bus.ListSessionsEx(ctx) // an older daemon has none: then it is not known
@@ -164,7 +164,7 @@ func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, e
 			WorkingDirectory: row.Workspace, Description: row.Description, Unit: row.Unit, StateChangeTimestamp: row.StateChange, OnLogin: row.OnLogin,
 			IdleHint: row.Activity == "idle", IdleSinceHint: row.ActiveSince,
 		}
-		takeMore(&s, row.More)
+		decodeDetails(&s, row.More)
 		list.sessions[i] = s
 		if row.Leftovers > 0 {
 			left[row.ID] = int(row.Leftovers)
@@ -174,34 +174,34 @@ func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, e
 	return list, err
 }
 
-// takeMore takes what a row has beyond its fields: of an older daemon less than here.
-func takeMore(s *client.Session, more map[string]dbus.Variant) {
-	take(more, "Frozen", &s.Frozen)
-	take(more, "Worktree", &s.Worktree)
-	take(more, "Repository", &s.Repository)
-	take(more, "Labels", &s.Labels)
-	take(more, "TotalRuntimeUSec", &s.TotalRuntimeUSec)
+// decodeDetails takes what a row has beyond its fields: of an older daemon less than here.
+func decodeDetails(s *client.Session, more map[string]dbus.Variant) {
+	decodeDetail(more, "Frozen", &s.Frozen)
+	decodeDetail(more, "Worktree", &s.Worktree)
+	decodeDetail(more, "Repository", &s.Repository)
+	decodeDetail(more, "Labels", &s.Labels)
+	decodeDetail(more, "TotalRuntimeUSec", &s.TotalRuntimeUSec)
 	if program, ok := more["Program"].Value().(string); ok {
 		s.Command = []string{program} // all that a table shows of it
 	}
-	take(more, "AttentionMessage", &s.AttentionMessage)
-	take(more, "AttentionTimestamp", &s.AttentionTimestamp)
-	take(more, "AttentionAcknowledged", &s.AttentionAcknowledged)
-	take(more, "Result", &s.Result)
-	take(more, "ExecMainCode", &s.ExecMainCode)
-	take(more, "ExecMainStatus", &s.ExecMainStatus)
-	take(more, "AgentAlive", &s.AgentAlive)
+	decodeDetail(more, "AttentionMessage", &s.AttentionMessage)
+	decodeDetail(more, "AttentionTimestamp", &s.AttentionTimestamp)
+	decodeDetail(more, "AttentionAcknowledged", &s.AttentionAcknowledged)
+	decodeDetail(more, "Result", &s.Result)
+	decodeDetail(more, "ExecMainCode", &s.ExecMainCode)
+	decodeDetail(more, "ExecMainStatus", &s.ExecMainStatus)
+	decodeDetail(more, "AgentAlive", &s.AgentAlive)
 }
 
-func take[T any](more map[string]dbus.Variant, name string, target *T) {
+func decodeDetail[T any](more map[string]dbus.Variant, name string, target *T) {
 	if value, ok := more[name].Value().(T); ok {
 		*target = value
 	}
 }
 
-// listed returns whether a session belongs into the list, as a function. A word that is the id of a
+// listFilter returns whether a session belongs into the list, as a function. A word that is the id of a
 // session names that one alone, also if it is archived.
-func (c *ctl) listed(all []client.Session, words, states []string) func(client.Session) bool {
+func (c *ctl) listFilter(all []client.Session, words, states []string) func(client.Session) bool {
 	ids := map[string]bool{}
 	var patterns []string
 	for _, word := range words {
@@ -228,9 +228,9 @@ func (c *ctl) listed(all []client.Session, words, states []string) func(client.S
 	}
 }
 
-// maxDetail is how many columns of what an agent asks a table shows, also where it is not printed
+// maxQuestionWidth is how many columns of what an agent asks a table shows, also where it is not printed
 // on a terminal: a question may have 2048 bytes.
-const maxDetail = 80
+const maxQuestionWidth = 80
 
 func (c *ctl) printList(list sessionList, columns []listColumn, view listView) {
 	view.leftovers = list.leftovers
@@ -256,7 +256,7 @@ func (c *ctl) printList(list sessionList, columns []listColumn, view listView) {
 			fmt.Fprintln(c.out)
 		}
 		text := footer(list)
-		if list.none && c.outTTY != nil {
+		if list.noSessions && c.outTTY != nil {
 			text += "\n" + c.there("corralctl run AGENT") + ", or " + c.there("corralctl run -- COMMAND") + ", starts one in this directory."
 		}
 		fmt.Fprintln(c.out, text)

@@ -37,7 +37,7 @@ type logsOptions struct {
 
 func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
 	if c.host != "" {
-		return c.execHost("logs", o.words(args)...)
+		return c.execHost("logs", o.remoteArgs(args)...)
 	}
 	if c.wantsJSON() && !o.journal {
 		return usagef("logs", "the output of an agent is text: --json needs --journal")
@@ -57,7 +57,7 @@ func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
 			return usagef("logs", "-f follows one session, and %q names %d", args[0], len(ids))
 		}
 		if c.outTTY != nil {
-			if err := c.refuseOwn(ctx, c.client, ids[0], "follow the log of"); err != nil {
+			if err := c.refuseOwnSession(ctx, c.client, ids[0], "follow the log of"); err != nil {
 				return err
 			}
 		}
@@ -73,8 +73,8 @@ func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
 		}
 		if err := o.showLog(ctx, c, id); err != nil {
 			f := c.cannot("show the log of", id, err)
-			if invalidState(err) {
-				f.hint = c.instead(ctx, "status", id)
+			if isInvalidState(err) {
+				f.hint = c.fallbackHint(ctx, "status", id)
 			}
 			failed.add(c, f)
 		}
@@ -85,8 +85,8 @@ func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
 	return failed.first()
 }
 
-// words are the options and ids again, for corralctl on another machine.
-func (o *logsOptions) words(ids []string) []string {
+// remoteArgs are the options and ids again, for corralctl on another machine.
+func (o *logsOptions) remoteArgs(ids []string) []string {
 	var words []string
 	for option, set := range map[string]bool{"--follow": o.follow, "--raw": o.raw, "--journal": o.journal} {
 		if set {
@@ -117,7 +117,7 @@ func (o *logsOptions) showLog(ctx context.Context, c *ctl, id string) error {
 		return err
 	}
 	defer files.close()
-	out := &lineWriter{Writer: c.out, ended: true}
+	out := &lineWriter{Writer: c.out, endsLine: true}
 	p, end := o.playback(out)
 	if err := p.play(files); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (o *logsOptions) showLog(ctx context.Context, c *ctl, id string) error {
 	if err := end.Close(); err != nil {
 		return err
 	}
-	if !out.ended && c.outTTY != nil && !o.raw { // what follows on the terminal begins on a line of its own
+	if !out.endsLine && c.outTTY != nil && !o.raw { // what follows on the terminal begins on a line of its own
 		_, err = c.out.WriteString("\n")
 	}
 	return err
@@ -134,12 +134,12 @@ func (o *logsOptions) showLog(ctx context.Context, c *ctl, id string) error {
 // lineWriter notes whether what was written ends with a line feed.
 type lineWriter struct {
 	io.Writer
-	ended bool
+	endsLine bool
 }
 
 func (w *lineWriter) Write(text []byte) (int, error) {
 	if len(text) > 0 {
-		w.ended = text[len(text)-1] == '\n'
+		w.endsLine = text[len(text)-1] == '\n'
 	}
 	return w.Writer.Write(text)
 }
@@ -149,7 +149,7 @@ func (w *lineWriter) Write(text []byte) (int, error) {
 func (o *logsOptions) playback(out io.Writer) (*playback, io.Closer) {
 	sink := o.sink(out)
 	p := &playback{sink: sink}
-	if c, ok := sink.(chain); ok {
+	if c, ok := sink.(chainedWriter); ok {
 		p.text, _ = c.WriteCloser.(*transcript.Transcript)
 	}
 	return p, sink
@@ -158,39 +158,39 @@ func (o *logsOptions) playback(out io.Writer) (*playback, io.Closer) {
 // sink is what the log is written into to be shown: cleaned, unless raw, and shortened to the last
 // lines, if so many only are wanted.
 func (o *logsOptions) sink(out io.Writer) io.WriteCloser {
-	var end io.WriteCloser = unclosed{out}
+	var end io.WriteCloser = nopCloser{out}
 	if o.lines >= 0 {
 		end = &lastLines{out: out, limit: o.lines}
 	}
 	if o.raw {
 		return end
 	}
-	return chain{transcript.New(printed{end}), end}
+	return chainedWriter{transcript.New(escapingWriter{end}), end}
 }
 
-// printed is a writer of an agent's text, of which nothing acts on a terminal. What is written at
-// once ends with a whole character.
-type printed struct{ io.Writer }
+// escapingWriter is a writer of an agent's text, of which nothing acts on a terminal. What is written at
+// attachOnce ends with a whole character.
+type escapingWriter struct{ io.Writer }
 
-func (p printed) Write(text []byte) (int, error) {
+func (p escapingWriter) Write(text []byte) (int, error) {
 	if _, err := io.WriteString(p.Writer, wording.PrintableLines(string(text))); err != nil {
 		return 0, err
 	}
 	return len(text), nil
 }
 
-// unclosed is a writer whose Close does nothing.
-type unclosed struct{ io.Writer }
+// nopCloser is a writer whose Close does nothing.
+type nopCloser struct{ io.Writer }
 
-func (unclosed) Close() error { return nil }
+func (nopCloser) Close() error { return nil }
 
-// chain is a writer that writes into another one, which is closed after it.
-type chain struct {
+// chainedWriter is a writer that writes into another one, which is closed after it.
+type chainedWriter struct {
 	io.WriteCloser
 	next io.Closer
 }
 
-func (c chain) Close() error {
+func (c chainedWriter) Close() error {
 	if err := c.WriteCloser.Close(); err != nil {
 		return err
 	}
@@ -199,10 +199,10 @@ func (c chain) Close() error {
 
 // lastLines keeps the last lines of what is written, and passes them on at Close.
 type lastLines struct {
-	out   io.Writer
-	limit int
-	lines [][]byte
-	rest  []byte // of a line that is not finished
+	out     io.Writer
+	limit   int
+	lines   [][]byte
+	partial []byte // of a line that is not finished
 }
 
 func (l *lastLines) Write(p []byte) (int, error) {
@@ -210,11 +210,11 @@ func (l *lastLines) Write(p []byte) (int, error) {
 	for {
 		i := bytes.IndexByte(p, '\n')
 		if i < 0 {
-			l.rest = append(l.rest, p...)
+			l.partial = append(l.partial, p...)
 			return n, nil
 		}
-		l.add(append(l.rest, p[:i+1]...))
-		l.rest, p = nil, p[i+1:]
+		l.add(append(l.partial, p[:i+1]...))
+		l.partial, p = nil, p[i+1:]
 	}
 }
 
@@ -226,15 +226,15 @@ func (l *lastLines) add(line []byte) {
 }
 
 func (l *lastLines) Close() error {
-	if len(l.rest) > 0 {
-		l.add(l.rest)
+	if len(l.partial) > 0 {
+		l.add(l.partial)
 	}
 	for _, line := range l.lines[max(0, len(l.lines)-l.limit):] {
 		if _, err := l.out.Write(line); err != nil {
 			return err
 		}
 	}
-	l.lines, l.rest = nil, nil
+	l.lines, l.partial = nil, nil
 	return nil
 }
 

@@ -25,7 +25,7 @@ var monitorVerb = verb{name: "monitor", summary: "Print a line for each change o
 		if c.wantsJSON() && *format == "plain" {
 			*format = "json"
 		}
-		teller := newTeller(c, *format)
+		teller := newMonitorFormat(c, *format)
 		if teller == nil {
 			return usagef("monitor", "invalid value %q for --format: expected one of %s", *format, strings.Join(monitorFormats, ", "))
 		}
@@ -35,22 +35,22 @@ var monitorVerb = verb{name: "monitor", summary: "Print a line for each change o
 
 var monitorFormats = []string{"plain", "json", "waybar", "i3bar", "polybar"}
 
-// teller writes what monitor has to tell, in one of the formats. Sessions that it is given it does
+// format writes what monitor has to tell, in one of the formats. Sessions that it is given it does
 // not keep.
-type teller interface {
-	// began is called at the beginning, with the sessions that there are; nil where there is no
+type monitorFormat interface {
+	// start is called at the beginning, with the sessions that there are; nil where there is no
 	// daemon.
-	began(sessions map[string]client.Session) error
-	// changed tells that a session is new (before is nil), changed, or was removed (after is nil); all
+	start(sessions map[string]client.Session) error
+	// sessionChanged tells that a session is new (before is nil), changed, or was removed (after is nil); all
 	// has the sessions as they are now.
-	changed(before, after *client.Session, all map[string]client.Session) error
-	// gone tells that there is no daemon; back, that there is one again, with the sessions that it
+	sessionChanged(before, after *client.Session, all map[string]client.Session) error
+	// daemonGone tells that there is no daemon; back, that there is one again, with the sessions that it
 	// has: the differences follow as changes.
-	gone() error
-	back(all map[string]client.Session) error
+	daemonGone() error
+	daemonBack(all map[string]client.Session) error
 }
 
-func newTeller(c *ctl, format string) teller {
+func newMonitorFormat(c *ctl, format string) monitorFormat {
 	switch format {
 	case "plain":
 		return &plainTeller{c}
@@ -68,16 +68,16 @@ func newTeller(c *ctl, format string) teller {
 
 // monitor is what is known of the sessions, and whom to tell.
 type monitor struct {
-	c      *ctl
-	teller teller
-	known  map[string]client.Session
-	begun  bool
-	absent bool // it was told that there is no daemon
+	c            *ctl
+	format       monitorFormat
+	known        map[string]client.Session
+	started      bool
+	goneReported bool // it was told that there is no daemon
 }
 
 // monitor tells until nobody reads it any more. A daemon, a bus or a connection to another machine
 // that is lost is waited for.
-func (c *ctl) monitor(ctx context.Context, t teller) error {
+func (c *ctl) monitor(ctx context.Context, t monitorFormat) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	signal.Ignore(unix.SIGPIPE) // it ends as it should, and not as if something had gone wrong
@@ -85,7 +85,7 @@ func (c *ctl) monitor(ctx context.Context, t teller) error {
 		awaitHangup(os.Stdout)
 		cancel()
 	}()
-	m := &monitor{c: c, teller: t, known: map[string]client.Session{}}
+	m := &monitor{c: c, format: t, known: map[string]client.Session{}}
 	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
 	for delay := shortest; ; delay = min(2*delay, longest) {
 		err := m.listen(ctx)
@@ -95,7 +95,7 @@ func (c *ctl) monitor(ctx context.Context, t teller) error {
 		}
 		var connect *client.ConnectError
 		var f *failure
-		if errors.As(err, &f) || !m.begun && errors.As(err, &connect) {
+		if errors.As(err, &f) || !m.started && errors.As(err, &connect) {
 			return c.cannot("monitor", "", err) // it will not be better for waiting
 		}
 		if err != nil && !client.IsUnavailable(err) {
@@ -104,7 +104,7 @@ func (c *ctl) monitor(ctx context.Context, t teller) error {
 		if err == nil { // it was connected
 			delay = shortest
 		}
-		if err := m.lost(); err != nil {
+		if err := m.reportDaemonGone(); err != nil {
 			c.out.Reset(io.Discard)
 			return nil // nobody reads any more
 		}
@@ -130,7 +130,7 @@ func (m *monitor) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if m.begun { // it starts a daemon once, and none that was stopped since
+	if m.started { // it starts a daemon once, and none that was stopped since
 		bus.DisableAutoStart()
 	}
 	if err := m.sync(ctx); err != nil {
@@ -152,7 +152,7 @@ func (m *monitor) listen(ctx context.Context) error {
 func (m *monitor) sync(ctx context.Context) error {
 	sessions, err := m.c.client.Sessions(ctx)
 	if client.IsUnavailable(err) && ctx.Err() == nil {
-		return m.lost()
+		return m.reportDaemonGone()
 	}
 	if err != nil {
 		return err
@@ -161,53 +161,53 @@ func (m *monitor) sync(ctx context.Context) error {
 	for _, s := range sessions {
 		now[s.Id] = s
 	}
-	if !m.begun {
-		m.begun, m.known = true, now
-		err = m.teller.began(now)
+	if !m.started {
+		m.started, m.known = true, now
+		err = m.format.start(now)
 		return errors.Join(err, m.c.out.Flush())
 	}
 	before := m.known
 	m.known = now // tellers show nothing in between
-	if m.absent {
-		m.absent = false
-		if err := m.teller.back(now); err != nil {
+	if m.goneReported {
+		m.goneReported = false
+		if err := m.format.daemonBack(now); err != nil {
 			return err
 		}
 	}
 	for _, s := range sortedSessions(before) {
 		if _, there := now[s.Id]; !there {
-			if err := m.teller.changed(&s, nil, now); err != nil {
+			if err := m.format.sessionChanged(&s, nil, now); err != nil {
 				return err
 			}
 		}
 	}
 	for _, s := range sessions {
 		was, known := before[s.Id]
-		if err := m.tell(was, known, s); err != nil {
+		if err := m.reportChange(was, known, s); err != nil {
 			return err
 		}
 	}
 	return m.c.out.Flush()
 }
 
-// lost tells that there is no daemon, once.
-func (m *monitor) lost() error {
-	if m.absent {
+// reportDaemonGone tells that there is no daemon, once.
+func (m *monitor) reportDaemonGone() error {
+	if m.goneReported {
 		return nil
 	}
 	var err error
-	if !m.begun {
-		m.begun = true
-		err = m.teller.began(nil)
+	if !m.started {
+		m.started = true
+		err = m.format.start(nil)
 	}
-	m.absent = true
-	return errors.Join(err, m.teller.gone(), m.c.out.Flush())
+	m.goneReported = true
+	return errors.Join(err, m.format.daemonGone(), m.c.out.Flush())
 }
 
 func (m *monitor) apply(ctx context.Context, event client.Event) error {
 	switch e := event.(type) {
 	case client.DaemonGone:
-		return m.lost()
+		return m.reportDaemonGone()
 	case client.DaemonBack:
 		return m.sync(ctx)
 	case client.SessionNew:
@@ -219,20 +219,20 @@ func (m *monitor) apply(ctx context.Context, event client.Event) error {
 		if !known {
 			return m.fetch(ctx, e.ID)
 		}
-		if older(e.Properties, s) {
+		if isOutdated(e.Properties, s) {
 			return nil
 		}
 		if err := e.Properties.Decode(&s); err != nil {
 			return err
 		}
-		return m.set(s)
+		return m.update(s)
 	}
 	return nil // what else is told is among the properties
 }
 
-// older tells whether properties were announced before the session was read. The time of day does
+// isOutdated tells whether properties were announced before the session was read. The time of day does
 // not tell: it is set, and what comes back is as it was before.
-func older(properties client.Properties, s client.Session) bool {
+func isOutdated(properties client.Properties, s client.Session) bool {
 	at, ok := properties["StateChangeTimestampMonotonic"].Value().(uint64)
 	return ok && at < s.StateChangeTimestampMonotonic
 }
@@ -246,25 +246,25 @@ func (m *monitor) fetch(ctx context.Context, id string) error {
 	if err != nil {
 		return nil //nolint:nilerr // it was removed again, or the daemon has gone: an event of its own tells
 	}
-	return m.set(s)
+	return m.update(s)
 }
 
-func (m *monitor) set(s client.Session) error {
+func (m *monitor) update(s client.Session) error {
 	before, known := m.known[s.Id]
 	m.known[s.Id] = s
-	return m.tell(before, known, s)
+	return m.reportChange(before, known, s)
 }
 
-// tell tells what is different in a session that is known, or that there is a new one.
-func (m *monitor) tell(before client.Session, known bool, s client.Session) error {
+// reportChange tells what is different in a session that is known, or that there is a new one.
+func (m *monitor) reportChange(before client.Session, known bool, s client.Session) error {
 	before, s = announced(before), announced(s)
 	switch {
 	case !known:
-		return m.teller.changed(nil, &s, m.known)
+		return m.format.sessionChanged(nil, &s, m.known)
 	case len(differences(before, s)) == 0:
 		return nil
 	}
-	return m.teller.changed(&before, &s, m.known)
+	return m.format.sessionChanged(&before, &s, m.known)
 }
 
 func (m *monitor) removed(id string) error {
@@ -273,7 +273,7 @@ func (m *monitor) removed(id string) error {
 		return nil
 	}
 	delete(m.known, id)
-	return m.teller.changed(&before, nil, m.known)
+	return m.format.sessionChanged(&before, nil, m.known)
 }
 
 // awaitHangup returns once nobody reads what is written to f any more.

@@ -43,11 +43,11 @@ func (c *ctl) open(ctx context.Context, id string) error {
 	unit, err := desktop.Open(ctx, address, desktop.Window{
 		Terminal: configured.Terminal, Name: id, Description: "Terminal of session " + id, Command: command,
 	})
-	return c.cannotOpen(id, unit, err)
+	return c.openError(id, unit, err)
 }
 
-// cannotOpen says what there is to do where no window can be shown.
-func (c *ctl) cannotOpen(id, unit string, err error) error {
+// openError says what there is to do where no window can be shown.
+func (c *ctl) openError(id, unit string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -26,8 +26,8 @@ var peekVerb = verb{name: "peek", args: "ID…", summary: "Show a session's scre
 			text, err := c.client.Capture(ctx, id, *lines, flags)
 			if err != nil {
 				f := c.cannot("peek at", id, err)
-				if invalidState(err) {
-					f.hint = c.instead(ctx, "logs", id)
+				if isInvalidState(err) {
+					f.hint = c.fallbackHint(ctx, "logs", id)
 				}
 				failed.add(c, f)
 				continue
@@ -60,9 +60,9 @@ var peekVerb = verb{name: "peek", args: "ID…", summary: "Show a session's scre
 	}
 }}
 
-// instead is the command that helps where a session has nothing to show: another verb, once it has
+// fallbackHint is the command that helps where a session has nothing to show: another verb, once it has
 // run.
-func (c *ctl) instead(ctx context.Context, verb, id string) string {
+func (c *ctl) fallbackHint(ctx context.Context, verb, id string) string {
 	if s, err := c.client.Session(ctx, id); err == nil && s.NRuns == 0 {
 		verb = "start"
 	}

@@ -250,7 +250,7 @@ func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, age
 		return c.cannot("run", r.program, err)
 	}
 	starting := newProgress(c, "Starting", []string{r.program})
-	creating, cancel := c.limited(ctx)
+	creating, cancel := c.withTimeout(ctx)
 	create := bus.CreateSession
 	if c.noBlock {
 		create = bus.PostCreate

@@ -66,7 +66,7 @@ func (c *ctl) send(ctx context.Context, word, text string, flags uint64) error {
 	var failed failures
 	for _, id := range ids {
 		if err := c.client.SendInput(ctx, id, text, flags); err != nil {
-			failed.add(c, c.refusedInput(ctx, id, "corralctl send --resume "+id+" …", err))
+			failed.add(c, c.inputError(ctx, id, "corralctl send --resume "+id+" …", err))
 		}
 	}
 	return failed.first()

@@ -372,7 +372,7 @@ func (c *ctl) printProcesses(s client.Session, processes []process) {
 			branch = ""
 		}
 		line := c.fit(fmt.Sprintf("%s%*d %s", branch, digits, p.pid, wording.Printable(p.command())), statusIndent)
-		if p.ours() {
+		if p.isCorralProcess() {
 			line = c.paint(wording.Dim, line)
 		}
 		fmt.Fprintf(c.out, "%*s%s\n", statusIndent, "", line)

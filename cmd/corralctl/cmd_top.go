@@ -66,7 +66,7 @@ func (c *ctl) topOptions(bus *client.Client, sort string) top.Options {
 			if c.host != "" {
 				return exec.Command("ssh", "-t", "--", c.host, "corralctl", "attach", id), nil
 			}
-			if err := c.refuseOwn(ctx, bus, id, "attach to"); err != nil {
+			if err := c.refuseOwnSession(ctx, bus, id, "attach to"); err != nil {
 				return nil, err
 			}
 			self, err := ownPath()

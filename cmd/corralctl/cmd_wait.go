@@ -28,11 +28,11 @@ var waitVerb = verb{name: "wait", args: "ID…", summary: "Wait for sessions to 
 	until := f.StringSlice("until", nil, "wait for one of these `STATES` or activities instead")
 	return func(ctx context.Context, c *ctl, args []string) error {
 		for _, word := range *until {
-			if err := knownState(word, "wait", "--until"); err != nil {
+			if err := checkStateName(word, "wait", "--until"); err != nil {
 				return err
 			}
 		}
-		ctx, cancel := c.limited(ctx)
+		ctx, cancel := c.withTimeout(ctx)
 		defer cancel()
 		ids, unresolved := c.resolve(ctx, args)
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -56,7 +56,7 @@ type waiter struct {
 // waitFor waits until each session has ended, or is as until says. The events are a subscription
 // made earlier, nil if there is none yet.
 func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan client.Event) error {
-	ctx, cancel := c.limited(ctx)
+	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	absent := &absence{c: c}
 	defer absent.over()
@@ -215,7 +215,7 @@ func (w *waiter) apply(ctx context.Context, event client.Event) error {
 	switch e := event.(type) {
 	case client.SessionChanged:
 		known := w.sessions[e.ID]
-		if known == nil || older(e.Properties, *known) {
+		if known == nil || isOutdated(e.Properties, *known) {
 			return nil
 		}
 		s := *known

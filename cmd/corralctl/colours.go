@@ -27,7 +27,7 @@ func leftovers(s client.Session) int {
 	}
 	n := 0
 	for _, p := range groupProcesses(s.ControlGroup) {
-		if !p.ours() {
+		if !p.isCorralProcess() {
 			n++
 		}
 	}

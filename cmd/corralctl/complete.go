@@ -185,7 +185,7 @@ var literals = regexp.MustCompile(`^[a-z]+(\|[a-z]+)+$`)
 
 // arguments are what the verb takes after args, by the words that its help has for them.
 func (c *ctl) arguments(ctx context.Context, cmd *cobra.Command, v verb, args []string) []choice {
-	words := strings.Fields(shortArgs(v.args))
+	words := strings.Fields(firstUsage(v.args))
 	place := len(args)
 	if place >= len(words) {
 		if len(words) == 0 || !strings.Contains(words[len(words)-1], "…") {

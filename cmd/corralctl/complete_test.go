@@ -117,9 +117,9 @@ func TestCompletion_OffersCandidatesInFish(t *testing.T) {
 
 // completionStage is a stage with a session that runs, one that has ended, an agent and a
 // directory.
-func completionStage(t *testing.T) *stage {
+func completionStage(t *testing.T) *storyRun {
 	t.Helper()
-	stage := newStage(t)
+	stage := newStoryRun(t)
 	completions, err := filepath.Abs("../../packaging/completions")
 	require.NoError(t, err)
 	stage.environment = append(stage.environment, "COMPLETIONS="+completions, "TERM=dumb", "COLUMNS=200")
@@ -128,7 +128,7 @@ func completionStage(t *testing.T) *stage {
 	return stage
 }
 
-func (s *stage) run(t *testing.T, command, input string, environment ...string) string {
+func (s *storyRun) run(t *testing.T, command, input string, environment ...string) string {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", command)
 	cmd.Dir = filepath.Join(s.home, "src/shop")

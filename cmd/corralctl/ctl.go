@@ -147,7 +147,7 @@ func (c *ctl) perform(cmd *cobra.Command, v verb, act action, args []string) err
 	}
 	ctx := cmd.Context()
 	if !slices.Contains([]string{"stop", "wait", "run"}, v.name) { // to those a time means something else, or something more
-		limited, cancel := c.limited(ctx)
+		limited, cancel := c.withTimeout(ctx)
 		defer cancel()
 		ctx = limited
 	}

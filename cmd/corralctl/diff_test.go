@@ -13,7 +13,7 @@ import (
 func TestDiffWriter_JoinsPieces(t *testing.T) {
 	var shown bytes.Buffer
 	c := &ctl{out: bufio.NewWriter(&shown), outTTY: &terminal{width: 80, height: 24}}
-	w := &diffWriter{c: c, begun: true}
+	w := &diffWriter{c: c, started: true}
 	for _, piece := range []string{"+a", "b", "\x1b", "c\n-d\n+e", "f\n", "\n"} {
 		n, err := w.Write([]byte(piece))
 		require.NoError(t, err)

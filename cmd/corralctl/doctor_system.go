@@ -41,7 +41,7 @@ type patient struct {
 
 func newPatient(ctx context.Context) *patient {
 	p := &patient{}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	address, err := client.BusAddress()
 	if err == nil {

@@ -228,19 +228,19 @@ func (a *attachment) offer(ctx context.Context, s client.Session) (again bool, e
 		return a.do(ctx, s, given)
 	}
 	if !a.c.onTerminal() {
-		return false, a.c.noTerminal(ctx, []string{a.id})
+		return false, a.c.noTerminalError(ctx, []string{a.id})
 	}
-	ctx = a.unlimited(ctx)
+	ctx = a.withoutTimeout(ctx)
 	bus, err := a.c.connect(ctx)
 	if err != nil {
 		return false, a.c.cannot("attach to", a.id, err)
 	}
 	_ = bus.Acknowledge(ctx, a.id) // this is to look at it
 	left := a.c.left(s)
-	if !a.silent {
+	if !a.screenShown {
 		a.showScreen(ctx, s)
 	}
-	a.silent = false
+	a.screenShown = false
 	fmt.Fprintf(a.c.out, "%s\n\n", a.c.paint(wording.Bold, wording.Printable(s.Id+": "+resultOf(s, left, time.Now())+".")))
 	taken, err := a.choose(ctx, s, questionOf(s, left))
 	switch {
@@ -253,7 +253,7 @@ func (a *attachment) offer(ctx context.Context, s client.Session) (again bool, e
 	if err != nil && err.Error() != "" { // a signal has no message
 		a.c.report(err)
 		fmt.Fprintln(a.c.out)
-		a.silent, err, again = true, nil, true
+		a.screenShown, err, again = true, nil, true
 	}
 	return again, err
 }
@@ -283,7 +283,7 @@ func (a *attachment) do(ctx context.Context, s client.Session, what string) (aga
 		return false, a.c.cannot("attach to", a.id, err)
 	}
 	if what == choiceLog {
-		a.silent = true
+		a.screenShown = true
 		return true, a.showLog(ctx)
 	}
 	call, doing, progressive := callFor(bus, s, what)
@@ -299,7 +299,7 @@ func (a *attachment) do(ctx context.Context, s client.Session, what string) (aga
 		return false, exit(signalCode(sig))
 	}
 	if err != nil {
-		if now, e := bus.Session(ctx, a.id); e == nil && !isOver(now) && invalidState(err) {
+		if now, e := bus.Session(ctx, a.id); e == nil && !isUnattachable(now) && isInvalidState(err) {
 			return true, nil // somebody else has been faster
 		}
 		return false, a.c.cannot(doing, a.id, err)

@@ -71,7 +71,7 @@ func (c *ctl) searched(f *failure) *failure {
 	if match == nil || c.client == nil {
 		return f
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
 	defer cancel()
 	if _, _, path, err := c.client.Variables(ctx, match[1]); err == nil {
 		f.message += fmt.Sprintf(" in PATH=%s", path)

@@ -83,7 +83,7 @@ func (f *follower) begin(o *logsOptions) error {
 	last := &lastLines{out: f.out.out, limit: lines}
 	f.playback.sink = last
 	if !o.raw {
-		f.playback.text = transcript.New(printed{last})
+		f.playback.text = transcript.New(escapingWriter{last})
 		f.playback.sink = f.playback.text
 	}
 	if err := f.catchUp(); err != nil {
@@ -95,7 +95,7 @@ func (f *follower) begin(o *logsOptions) error {
 	if f.playback.text == nil {
 		f.playback.sink = f.out.out
 	} else {
-		f.playback.text.SetOutput(printed{f.out.out})
+		f.playback.text.SetOutput(escapingWriter{f.out.out})
 	}
 	return f.out.out.Flush()
 }

@@ -46,7 +46,7 @@ var listColumns = []listColumn{
 		if v.full {
 			return detail
 		}
-		return wording.EllipsizeDetail(detail, maxDetail)
+		return wording.EllipsizeDetail(detail, maxQuestionWidth)
 	}},
 	{
 		name: "since", title: "SINCE", text: func(v listView, s client.Session) string { return wording.Since(s, v.now) },

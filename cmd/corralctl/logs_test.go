@@ -51,11 +51,11 @@ func TestLogs_EscapesControlCharacters(t *testing.T) {
 
 // writtenLog is a log as the shim writes it, with the record of the terminal's sizes.
 type writtenLog struct {
-	t         *testing.T
-	directory string
-	sizes     termsizes.Sizes
-	unsized   bool // an older shim, that kept no record
-	size      int64
+	t            *testing.T
+	directory    string
+	sizes        termsizes.Sizes
+	withoutSizes bool // an older shim, that kept no record
+	size         int64
 }
 
 func newWrittenLog(t *testing.T) *writtenLog {
@@ -65,7 +65,7 @@ func newWrittenLog(t *testing.T) *writtenLog {
 }
 
 func (w *writtenLog) save() {
-	if !w.unsized {
+	if !w.withoutSizes {
 		require.NoError(w.t, os.WriteFile(filepath.Join(w.directory, termsizes.FileName), w.sizes.Append(nil), 0o600))
 	}
 }
@@ -79,7 +79,7 @@ func (w *writtenLog) write(text string) {
 	w.size += int64(len(text))
 }
 
-func (w *writtenLog) is(columns uint16) {
+func (w *writtenLog) setColumns(columns uint16) {
 	w.sizes.Set(termsizes.Size{Offset: w.sizes.Start() + w.size, Columns: columns, Rows: 10})
 	w.save()
 }
@@ -91,8 +91,8 @@ func (w *writtenLog) rotate() {
 	w.save()
 }
 
-// shown is the log as it is shown as a whole.
-func (w *writtenLog) shown(raw bool) string {
+// show is the log as it is shown as a whole.
+func (w *writtenLog) show(raw bool) string {
 	w.t.Helper()
 	files, err := openLogFiles(w.directory, func() (*os.File, error) { return os.Open(filepath.Join(w.directory, logName)) })
 	require.NoError(w.t, err)
@@ -139,37 +139,37 @@ func TestLogs_DoesNotBlockOnAFIFO(t *testing.T) {
 func TestLogs_IncludesTheRotatedFile(t *testing.T) {
 	w := newWrittenLog(t)
 	w.write("old\r\n")
-	assert.Equal(t, "old\n", w.shown(false))
+	assert.Equal(t, "old\n", w.show(false))
 	w.rotate()
 	w.write("new\r\n")
-	assert.Equal(t, "old\nnew\n", w.shown(false))
-	assert.Equal(t, "old\r\nnew\r\n", w.shown(true))
+	assert.Equal(t, "old\nnew\n", w.show(false))
+	assert.Equal(t, "old\r\nnew\r\n", w.show(true))
 	require.NoError(t, os.Remove(filepath.Join(w.directory, termsizes.FileName)))
-	assert.Equal(t, "old\nnew\n", w.shown(false), "an older shim kept no record of sizes")
+	assert.Equal(t, "old\nnew\n", w.show(false), "an older shim kept no record of sizes")
 	require.NoError(t, os.WriteFile(filepath.Join(w.directory, termsizes.FileName), []byte("7 8 9 10\n"), 0o600))
-	assert.Equal(t, "old\nnew\n", w.shown(false), "one that cannot be read is as none")
+	assert.Equal(t, "old\nnew\n", w.show(false), "one that cannot be read is as none")
 }
 
 // TestLogs_ReplaysRecordedTerminalSizes: a line that the terminal has broken is one line, and what
 // was printed over it is over the right part.
 func TestLogs_ReplaysRecordedTerminalSizes(t *testing.T) {
 	w := newWrittenLog(t)
-	w.is(10)
+	w.setColumns(10)
 	w.write("0123456789abcdefghij\x1b[A\r#\x1b[B\r\n")
-	w.is(20)
+	w.setColumns(20)
 	w.write("0123456789abcdefghijKLMNO\x1b[A\r#\x1b[B\r\n")
 	w.rotate()
 	w.write("0123456789abcdefghijKLMNO\x1b[A\r#\x1b[B\r\n")
-	w.is(5)
+	w.setColumns(5)
 	w.write("01234567\x1b[A\r#\x1b[B\r\n")
 	const want = "#123456789abcdefghij\n#123456789abcdefghijKLMNO\n#123456789abcdefghijKLMNO\n#1234567\n"
-	assert.Equal(t, want, w.shown(false))
+	assert.Equal(t, want, w.show(false))
 	f, output := w.follow(100)
 	assert.Equal(t, want, output())
-	w.is(8)
+	w.setColumns(8)
 	w.write("0123456789\x1b[A\r#\x1b[B\r\n")
 	w.rotate()
-	w.is(4)
+	w.setColumns(4)
 	w.write("012345\x1b[A\r#\x1b[B\r\n")
 	require.NoError(t, f.read())
 	assert.Equal(t, want+"#123456789\n#12345\n", output())
@@ -267,7 +267,7 @@ func TestLogs_FollowReportsMissingOutput(t *testing.T) {
 		{false, "one\n\n[corral: 12 bytes of output are missing here: the log was rotated before it was read]\nfour\nfive\n"},
 		{true, "one\n\n[corral: output may be missing here: the log was rotated before it was read]\nfour\nfive\n"},
 	} {
-		w := &writtenLog{t: t, directory: t.TempDir(), sizes: termsizes.New(0), unsized: row.unsized}
+		w := &writtenLog{t: t, directory: t.TempDir(), sizes: termsizes.New(0), withoutSizes: row.unsized}
 		w.save()
 		w.write("one\r\n")
 		f, output := w.follow(-1)
@@ -283,7 +283,7 @@ func TestLogs_FollowReportsMissingOutput(t *testing.T) {
 // TestLogs_FollowSurvivesRestarts: of the session, of the daemon, with its death, and of the
 // machine's bus; and through the log's rotation in each of them.
 func TestLogs_FollowSurvivesRestarts(t *testing.T) {
-	u := newUnits(t)
+	u := newInstallation(t)
 	configuration := filepath.Join(u.home, "config/corral/corral.conf")
 	require.NoError(t, os.MkdirAll(filepath.Dir(configuration), 0o700))
 	require.NoError(t, os.WriteFile(configuration, []byte("[Corral]\nLogMaxSize=64K\n"), 0o600))

@@ -71,12 +71,12 @@ func (a *attachment) choose(ctx context.Context, s client.Session, q inquiry) (s
 	}
 	defer func() { restore() }()
 	keys := keyboard{a.c.in, wake}
-	if a.typing {
+	if a.mayBeTyping {
 		if err := keys.settle(); err != nil {
 			return "", err
 		}
 	}
-	a.typing = false
+	a.mayBeTyping = false
 	m := &menu{q: q, a: a, keys: keys}
 	fmt.Fprintf(a.c.out, "%s\n\n", strings.Join(q.lines(a.c.outTTY.width), "\n"))
 	for {

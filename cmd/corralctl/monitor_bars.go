@@ -41,18 +41,18 @@ type bar struct {
 	lines                                               []string // one for each session that lives or wants a person
 }
 
-func (t *barTeller) began(all map[string]client.Session) error {
+func (t *barTeller) start(all map[string]client.Session) error {
 	if all == nil {
-		return nil // gone comes next
+		return nil // daemonGone comes next
 	}
 	return t.show(barOf(all))
 }
 
-func (t *barTeller) changed(_, _ *client.Session, all map[string]client.Session) error {
+func (t *barTeller) sessionChanged(_, _ *client.Session, all map[string]client.Session) error {
 	return t.show(barOf(all))
 }
-func (t *barTeller) gone() error                              { return t.show(bar{offline: true}) }
-func (t *barTeller) back(all map[string]client.Session) error { return t.show(barOf(all)) }
+func (t *barTeller) daemonGone() error                              { return t.show(bar{offline: true}) }
+func (t *barTeller) daemonBack(all map[string]client.Session) error { return t.show(barOf(all)) }
 
 func barOf(all map[string]client.Session) bar {
 	var b bar

@@ -64,7 +64,7 @@ func (t *jsonTeller) tell(event, id string, properties, before map[string]any) e
 	return err
 }
 
-func (t *jsonTeller) began(sessions map[string]client.Session) error {
+func (t *jsonTeller) start(sessions map[string]client.Session) error {
 	for _, s := range sortedSessions(sessions) {
 		if err := t.tell("session", s.Id, sessionValues(s, nil), nil); err != nil {
 			return err
@@ -73,7 +73,7 @@ func (t *jsonTeller) began(sessions map[string]client.Session) error {
 	return nil
 }
 
-func (t *jsonTeller) changed(before, after *client.Session, _ map[string]client.Session) error {
+func (t *jsonTeller) sessionChanged(before, after *client.Session, _ map[string]client.Session) error {
 	switch {
 	case before == nil:
 		return t.tell("new", after.Id, sessionValues(*after, nil), nil)
@@ -84,8 +84,8 @@ func (t *jsonTeller) changed(before, after *client.Session, _ map[string]client.
 	return t.tell("changed", after.Id, sessionValues(*after, names), sessionValues(*before, names))
 }
 
-func (t *jsonTeller) gone() error { return t.tell("daemon-gone", "", nil, nil) }
-func (t *jsonTeller) back(map[string]client.Session) error {
+func (t *jsonTeller) daemonGone() error { return t.tell("daemon-gone", "", nil, nil) }
+func (t *jsonTeller) daemonBack(map[string]client.Session) error {
 	return t.tell("daemon-back", "", nil, nil)
 }
 
@@ -115,20 +115,20 @@ func (t *plainTeller) say(id, text string) error {
 	return err
 }
 
-func (t *plainTeller) gone() error { return t.say("", "corrald is not running; waiting for it") }
-func (t *plainTeller) back(map[string]client.Session) error {
+func (t *plainTeller) daemonGone() error { return t.say("", "corrald is not running; waiting for it") }
+func (t *plainTeller) daemonBack(map[string]client.Session) error {
 	return t.say("", "corrald is back; what has changed since:")
 }
 
-// began says that it listens, to people alone.
-func (t *plainTeller) began(sessions map[string]client.Session) error {
+// start says that it listens, to people alone.
+func (t *plainTeller) start(sessions map[string]client.Session) error {
 	if !t.c.quiet && sessions != nil {
 		fmt.Fprintf(t.c.err, "Monitoring %s.\n", wording.Plural(len(sessions), "session"))
 	}
 	return nil
 }
 
-func (t *plainTeller) changed(before, after *client.Session, _ map[string]client.Session) error {
+func (t *plainTeller) sessionChanged(before, after *client.Session, _ map[string]client.Session) error {
 	switch {
 	case before == nil:
 		return t.say(after.Id, t.state(*after)+" ("+wording.Printable(after.Agent+" in "+wording.OnBranch(wording.AbbreviateHome(after.WorkingDirectory), after.Worktree))+")")

@@ -13,7 +13,7 @@ import (
 // told writes down what a monitor tells.
 type told []string
 
-func (t *told) began(all map[string]client.Session) error {
+func (t *told) start(all map[string]client.Session) error {
 	*t = append(*t, "began")
 	for _, s := range sortedSessions(all) {
 		*t = append(*t, "has "+s.Id)
@@ -21,7 +21,7 @@ func (t *told) began(all map[string]client.Session) error {
 	return nil
 }
 
-func (t *told) changed(before, after *client.Session, _ map[string]client.Session) error {
+func (t *told) sessionChanged(before, after *client.Session, _ map[string]client.Session) error {
 	switch {
 	case before == nil:
 		*t = append(*t, "new "+after.Id)
@@ -33,13 +33,13 @@ func (t *told) changed(before, after *client.Session, _ map[string]client.Sessio
 	return nil
 }
 
-func (t *told) gone() error                          { *t = append(*t, "gone"); return nil }
-func (t *told) back(map[string]client.Session) error { *t = append(*t, "back"); return nil }
+func (t *told) daemonGone() error                          { *t = append(*t, "gone"); return nil }
+func (t *told) daemonBack(map[string]client.Session) error { *t = append(*t, "back"); return nil }
 
 func TestMonitor_ReportsOnlyChanges(t *testing.T) {
 	c, _ := capture(t)
 	var lines told
-	m := &monitor{c: c, teller: &lines, begun: true, known: map[string]client.Session{"shop": {Id: "shop", State: "running", StateChangeTimestampMonotonic: 5}}}
+	m := &monitor{c: c, format: &lines, started: true, known: map[string]client.Session{"shop": {Id: "shop", State: "running", StateChangeTimestampMonotonic: 5}}}
 	for _, event := range []client.Event{
 		changed("shop", "running"),
 		client.SessionNew{ID: "shop"},

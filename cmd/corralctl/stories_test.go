@@ -37,9 +37,9 @@ func TestStories(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".story"), func(t *testing.T) {
 			text, err := os.ReadFile(path)
 			require.NoError(t, err)
-			stage := newStage(t)
+			stage := newStoryRun(t)
 			for _, scene := range parseStory(string(text)) {
-				stage.play(t, path, scene)
+				stage.runStep(t, path, scene)
 			}
 			played++
 		})
@@ -76,11 +76,11 @@ func TestTour_MatchesItsCommands(t *testing.T) {
 	const path = "../../docs/TOUR.md"
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	stage := newStage(t)
+	stage := newStoryRun(t)
 	scenes := parseStory(fenced(string(text)))
 	require.NotEmpty(t, scenes)
 	for _, scene := range scenes {
-		stage.play(t, path, scene)
+		stage.runStep(t, path, scene)
 	}
 }
 
@@ -99,8 +99,8 @@ func fenced(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// scene is one command of a story.
-type scene struct {
+// storyStep is one command of a story.
+type storyStep struct {
 	line    int
 	command string
 	want    []string // lines
@@ -109,15 +109,15 @@ type scene struct {
 
 var exitLine = regexp.MustCompile(`^\[exit ([0-9]+)\]$`)
 
-func parseStory(text string) []scene {
-	var scenes []scene
+func parseStory(text string) []storyStep {
+	var scenes []storyStep
 	for i, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
 		last := len(scenes) - 1
 		command, isCommand := strings.CutPrefix(line, "$ ")
 		more, isMore := strings.CutPrefix(line, "> ")
 		switch code := exitLine.FindStringSubmatch(line); {
 		case isCommand:
-			scenes = append(scenes, scene{line: i + 1, command: command})
+			scenes = append(scenes, storyStep{line: i + 1, command: command})
 		case last < 0 || strings.HasPrefix(line, "#"):
 		case isMore && len(scenes[last].want) == 0:
 			scenes[last].command += "\n" + more
@@ -136,17 +136,17 @@ func parseStory(text string) []scene {
 	return scenes
 }
 
-// stage is where a story plays.
-type stage struct {
+// storyRun is where a story plays.
+type storyRun struct {
 	home        string
 	environment []string
 }
 
-func newStage(t *testing.T) *stage {
+func newStoryRun(t *testing.T) *storyRun {
 	programs := testbed.Programs(t)
 	home := testbed.Dir(t)
 	require.NoError(t, os.MkdirAll(filepath.Join(home, "src/shop"), 0o700))
-	s := &stage{home: home}
+	s := &storyRun{home: home}
 	s.environment = append(os.Environ(),
 		"PATH="+filepath.Dir(programs.Corralctl)+":/usr/local/bin:/usr/bin:/bin", "HOME="+home, "XDG_STATE_HOME="+home+"/state", "XDG_CONFIG_HOME="+home+"/config",
 		"XDG_DATA_HOME="+home+"/.local/share",
@@ -184,7 +184,7 @@ func startDaemon(t *testing.T, programs testbed.Binaries, environment []string) 
 	}
 }
 
-func (s *stage) play(t *testing.T, path string, scene scene) {
+func (s *storyRun) runStep(t *testing.T, path string, scene storyStep) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testbed.Timeout)
 	defer cancel()
@@ -225,7 +225,7 @@ func matches(want, got string) bool {
 
 func TestParseStory_SplitsCommandsAndOutput(t *testing.T) {
 	scenes := parseStory("# a title\n\n$ one\n> two\nout …\n\n[exit 3]\n\n# more\n$ three\n")
-	require.Equal(t, []scene{{3, "one\ntwo", []string{"out …"}, 3}, {10, "three", nil, 0}}, scenes)
+	require.Equal(t, []storyStep{{3, "one\ntwo", []string{"out …"}, 3}, {10, "three", nil, 0}}, scenes)
 	require.True(t, matches("a…c\n...\nz", "abc\nd\ne\nz"))
 	require.True(t, matches("a (…)", "a (b)"))
 	require.False(t, matches("a…c", "abd"))

@@ -21,12 +21,12 @@ import (
 // view is a terminal that corralctl top runs in: a tmux of its own, with keys and a screen.
 type view struct {
 	t      *testing.T
-	stage  *stage
+	stage  *storyRun
 	socket string
 }
 
 // newView runs a command line in a terminal of that size.
-func newView(t *testing.T, s *stage, width, height, command string) *view {
+func newView(t *testing.T, s *storyRun, width, height, command string) *view {
 	t.Helper()
 	v := &view{t, s, filepath.Join(testbed.Dir(t), "view")}
 	v.tmux("-f", "/dev/null", "new-session", "-d", "-x", width, "-y", height, "unset TMUX; "+command+`; echo "top ended with $?"; exec sleep infinity`)
@@ -130,7 +130,7 @@ func TestTop_KeysAreInTheManual(t *testing.T) {
 const repeater = `sh -c 'printf "\033[1;35mThe repeater\033[0m\n"; while read -r line; do echo "heard $line"; done'`
 
 func TestTop_ShowsLiveSessionsAndObeysKeys(t *testing.T) {
-	stage := newStage(t)
+	stage := newStoryRun(t)
 	stage.run(t, "corralctl run --id alpha -- "+repeater, "")
 	v := newView(t, stage, "80", "24", "corralctl top")
 	v.shows("1 session", "alpha", "running", "── alpha ──", "The repeater")
@@ -190,7 +190,7 @@ func TestTop_ShowsLiveSessionsAndObeysKeys(t *testing.T) {
 // To attach is to take note of what it wants, also where somebody else is attached; that it ends
 // meanwhile is no failure to attach.
 func TestTop_AttachesBesideOtherClients(t *testing.T) {
-	stage := newStage(t)
+	stage := newStoryRun(t)
 	stage.run(t, `corralctl run --id asker -- sh -c 'echo ready; while read -r line; do corralctl report waiting --reason question --message "$line"; done'`, "")
 	newView(t, stage, "80", "24", "corralctl attach asker").shows("ready")
 	stage.run(t, `corralctl send asker "which one?" && until corralctl show -P Attention asker | grep -q question; do :; done`, "")
@@ -221,8 +221,8 @@ done
 
 // newAskers starts sessions that wait for a permission, of an agent whose definition says which
 // keys answer it.
-func newAskers(t *testing.T, ids ...string) *stage {
-	stage := newStage(t)
+func newAskers(t *testing.T, ids ...string) *storyRun {
+	stage := newStoryRun(t)
 	program := filepath.Join(stage.home, "asker")
 	require.NoError(t, os.WriteFile(program, []byte(asker), 0o700))
 	definition := filepath.Join(stage.home, "config/corral/agents/asker.agent")
@@ -301,7 +301,7 @@ func TestTop_PassesKeysToOneSessionOnly(t *testing.T) {
 }
 
 func TestTop_SurvivesDaemonRestarts(t *testing.T) {
-	stage := newStage(t)
+	stage := newStoryRun(t)
 	stage.run(t, "corralctl run --id alpha -- sleep infinity", "")
 	v := newView(t, stage, "100", "30", "corralctl top")
 	v.shows("alpha", "running")
@@ -325,7 +325,7 @@ func TestTop_SurvivesDaemonRestarts(t *testing.T) {
 // A daemon that was stopped does not come back because somebody looks at what there was, or answers
 // a question that was asked before.
 func TestTop_DoesNotStartAStoppedDaemon(t *testing.T) {
-	u := newUnits(t)
+	u := newInstallation(t)
 	activation, err := os.ReadFile("../../packaging/io.github.corrald.Corral1.service")
 	require.NoError(t, err)
 	path := filepath.Join(os.Getenv("XDG_DATA_HOME"), "dbus-1/services/io.github.corrald.Corral1.service")
@@ -342,7 +342,7 @@ func TestTop_DoesNotStartAStoppedDaemon(t *testing.T) {
 	testbed.Systemctl(t, "stop", "corrald.service")
 	u.must("run", "--id", "alpha", "--", "sleep", "infinity") // which starts it
 
-	v := newView(t, &stage{home: u.home, environment: u.environment}, "100", "30", "corralctl top")
+	v := newView(t, &storyRun{home: u.home, environment: u.environment}, "100", "30", "corralctl top")
 	v.shows("alpha", "running")
 	v.keys("S")
 	v.shows("Stop alpha?")
@@ -357,7 +357,7 @@ func TestTop_DoesNotStartAStoppedDaemon(t *testing.T) {
 // Over ssh, of which all that is needed here is that it runs a command, there is no control group
 // to be read: the daemon is asked.
 func TestTop_WorksOverSSH(t *testing.T) {
-	stage := newStage(t)
+	stage := newStoryRun(t)
 	stage.run(t, `mkdir ~/bin && printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift 2; exec sh -c "$*"\n' >~/bin/ssh && chmod +x ~/bin/ssh`, "")
 	stage.run(t, "corralctl run --id alpha -- "+repeater, "")
 	v := newView(t, stage, "100", "30", "PATH=~/bin:$PATH corralctl -H anna@desk top")
@@ -374,6 +374,6 @@ func TestTop_WorksOverSSH(t *testing.T) {
 }
 
 func TestTop_RequiresACapableTerminal(t *testing.T) {
-	v := newView(t, newStage(t), "100", "24", "corralctl top | cat; TERM=dumb corralctl top")
+	v := newView(t, newStoryRun(t), "100", "24", "corralctl top | cat; TERM=dumb corralctl top")
 	v.shows("cannot show a full screen: standard input is not a terminal", "cannot show a full screen: this terminal has none (TERM=dumb)", "hint: corralctl monitor", "top ended with 1")
 }

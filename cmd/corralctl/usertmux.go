@@ -47,7 +47,7 @@ func (c *ctl) userTmux(ctx context.Context, bus *client.Client) *userTmux {
 
 // ask runs a command of tmux and returns what it prints.
 func (t *userTmux) ask(ctx context.Context, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, t.program, args...).Output()
 	return string(bytes.TrimRight(out, "\n")), err

@@ -7,7 +7,7 @@ import (
 )
 
 func TestAttach_OpensAWindowOfTheUsersTmux(t *testing.T) {
-	stage := newStage(t)
+	stage := newStoryRun(t)
 	stage.run(t, "corralctl run --id alpha -- "+repeater, "")
 	v := newView(t, stage, "100", "24", "exec sleep infinity")
 	attach := func(command string) { v.tmux("new-window", command+"; echo it ended with $?; exec sleep infinity") }
@@ -38,7 +38,7 @@ func TestAttach_OpensAWindowOfTheUsersTmux(t *testing.T) {
 }
 
 func TestAttach_RestoresTheTerminal(t *testing.T) {
-	stage := newStage(t)
+	stage := newStoryRun(t)
 	stage.run(t, "corralctl run --id alpha -- "+repeater, "")
 	v := newView(t, stage, "100", "24", `PS1=prompt: exec bash --norc -i`)
 	v.shows("prompt:")

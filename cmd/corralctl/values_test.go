@@ -55,7 +55,7 @@ func jsonType(value any) string {
 
 func TestJSON_MatchesItsDocumentation(t *testing.T) {
 	sections := documented(t)
-	stage := newStage(t)
+	stage := newStoryRun(t)
 	run := func(line string) []byte {
 		t.Helper()
 		command := exec.Command("sh", "-c", line)

@@ -75,7 +75,7 @@ func TestWait_EndsOnTheExpectedEvents(t *testing.T) {
 
 // What happens to the daemon and the bus ends no waiting, and an exit while they are away is known.
 func TestWait_SurvivesDaemonAndBusRestarts(t *testing.T) {
-	u := newUnits(t)
+	u := newInstallation(t)
 	fifo, printed := u.home+"/wait", u.home+"/printed"
 	require.NoError(t, unix.Mkfifo(fifo, 0o600))
 	output, err := os.Create(printed)

@@ -14,7 +14,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// installation is Corral as it is installed: its units in the user's systemd, its daemon a service of it.
+// installation is Corral as packages install it: its units in the user's systemd, its daemon as a
+// service.
 type installation struct {
 	t           *testing.T
 	dir         string // of unit files
@@ -33,13 +34,16 @@ func newInstallation(t *testing.T) *installation {
 		require.NoError(t, err)
 		u.file(name, strings.ReplaceAll(string(text), "@bindir@", bin))
 	}
-	u.file("corrald.service.d/home.conf", fmt.Sprintf("[Service]\nEnvironment=HOME=%[1]s XDG_STATE_HOME=%[1]s/state XDG_CONFIG_HOME=%[1]s/config CORRAL_SHIM=%[2]s\n",
-		u.home, programs.Shim))
+	const dropIn = "[Service]\nEnvironment=HOME=%[1]s XDG_STATE_HOME=%[1]s/state XDG_CONFIG_HOME=%[1]s/config\n" +
+		"Environment=CORRAL_SHIM=%[2]s\n"
+	u.file("corrald.service.d/home.conf", fmt.Sprintf(dropIn, u.home, programs.Shim))
 	u.load()
 	testbed.Systemctl(t, "start", "corrald.service")
 	t.Cleanup(func() {
 		if t.Failed() {
-			text, _ := exec.Command("systemctl", "--user", "--no-pager", "--full", "status", "corrald.service", "corral@*.service").CombinedOutput()
+			status := exec.Command("systemctl", "--user", "--no-pager", "--full",
+				"status", "corrald.service", "corral@*.service")
+			text, _ := status.CombinedOutput()
 			t.Logf("%s", text)
 		}
 		_ = exec.Command("systemctl", "--user", "stop", "corral@*.timer", "corral@*.service", "corrald.service").Run()
@@ -49,7 +53,7 @@ func newInstallation(t *testing.T) *installation {
 	return u
 }
 
-// file writes a unit file, or a drop-in, for as long as the test.
+// file writes a unit file or a drop-in, and removes it at the end of the test.
 func (u *installation) file(name, text string) {
 	u.t.Helper()
 	path := filepath.Join(u.dir, name)
@@ -66,7 +70,7 @@ func (u *installation) load() {
 	testbed.Systemctl(u.t, "daemon-reload")
 }
 
-// corralctl runs it, in the home, and returns what it printed and its exit code.
+// corralctl runs corralctl in the home directory, and returns what it printed and its exit code.
 func (u *installation) corralctl(args ...string) (string, int) {
 	command := exec.Command(testbed.Programs(u.t).Corralctl, args...)
 	command.Env, command.Dir = u.environment, u.home
@@ -81,7 +85,7 @@ func (u *installation) must(args ...string) string {
 	return text
 }
 
-// session makes one that runs a shell script, and does not start it.
+// session creates a session that runs a shell script, and does not start it.
 func (u *installation) session(id, script string) {
 	u.t.Helper()
 	u.must("run", "--id", id, "--no-start", "--", "sh", "-c", script)
@@ -97,7 +101,8 @@ func (u *installation) runs(id string) string {
 	return u.must("show", "-P", "NRuns", id)
 }
 
-// unit is what systemd says of the session's unit: state, how it ended, the last exit code.
+// unit returns what systemd reports about the session's unit: its state, its result and the last
+// exit code.
 func (u *installation) unit(id string) string {
 	u.t.Helper()
 	var all []string
@@ -118,7 +123,7 @@ func TestAsUnit_FollowsItsSession(t *testing.T) {
 	testbed.Systemctl(t, "start", "corral@review")
 	assert.Equal(t, "running", u.state("review"), "systemctl start returns once the agent runs")
 	assert.Equal(t, "active success 0", u.unit("review"))
-	testbed.Poll(t, "systemctl tells the state", func() bool {
+	testbed.Poll(t, "systemctl shows the state", func() bool {
 		return strings.HasPrefix(testbed.Systemctl(t, "show", "-P", "StatusText", "corral@review"), "running")
 	})
 	assert.Contains(t, testbed.Systemctl(t, "show", "-P", "ControlGroup", "corral@review"), "/session.slice/")
@@ -130,14 +135,14 @@ func TestAsUnit_FollowsItsSession(t *testing.T) {
 	testbed.Systemctl(t, "start", "corral@review")
 	assert.Equal(t, "running 2", u.state("review")+" "+u.runs("review"))
 	u.must("restart", "review")
-	assert.Equal(t, "active success 0", u.unit("review"), "a session that is restarted goes on")
+	assert.Equal(t, "active success 0", u.unit("review"), "a restart of the session keeps the unit active")
 	assert.Equal(t, "running 3", u.state("review")+" "+u.runs("review"))
 	u.must("stop", "review")
 	u.becomes("review", "inactive success 0")
 
 	u.must("start", "review")
 	testbed.Systemctl(t, "start", "corral@review")
-	assert.Equal(t, "running 4", u.state("review")+" "+u.runs("review"), "one that lives is joined")
+	assert.Equal(t, "running 4", u.state("review")+" "+u.runs("review"), "a live session is joined")
 	testbed.Systemctl(t, "stop", u.must("show", "-P", "Unit", "review"))
 	u.becomes("review", "inactive success 0")
 	assert.Equal(t, "stopped", u.state("review"))
@@ -154,11 +159,11 @@ func TestAsUnit_ExitsWithTheAgentsCode(t *testing.T) {
 	u := newInstallation(t)
 	for _, row := range []struct{ about, id, script, unit string }{
 		{"completed", "good", "exit 0", "inactive success 0"},
-		{"an exit code is the unit's", "bad", "exit 3", "failed exit-code 3"},
-		{"a signal is told as by a shell", "shot", "kill -KILL $$", "failed exit-code 137"},
+		{"the unit fails with the agent's exit code", "bad", "exit 3", "failed exit-code 3"},
+		{"a signal is reported as by a shell", "shot", "kill -KILL $$", "failed exit-code 137"},
 	} {
 		u.session(row.id, row.script)
-		_ = exec.Command("systemctl", "--user", "start", "corral@"+row.id).Run() // fails if the agent has failed by then
+		_ = exec.Command("systemctl", "--user", "start", "corral@"+row.id).Run() // fails if the agent has failed already
 		u.becomes(row.id, row.unit)
 	}
 	u.must("run", "--id", "nothing", "--no-start", "--", u.home+"/nothing")
@@ -168,7 +173,8 @@ func TestAsUnit_ExitsWithTheAgentsCode(t *testing.T) {
 	assert.Equal(t, "failed exit-code 4", u.unit("unknown"), "no such session")
 }
 
-// What happens to the daemon does not happen to the unit, and an exit while it is away is known.
+// The unit stays active while the daemon is restarted, killed or stopped, and reports an exit that
+// happened meanwhile.
 func TestAsUnit_SurvivesDaemonRestarts(t *testing.T) {
 	u := newInstallation(t)
 	u.session("long", "read line <"+u.home+"/wait; exit 5")
@@ -180,39 +186,43 @@ func TestAsUnit_SurvivesDaemonRestarts(t *testing.T) {
 	}
 	testbed.Systemctl(t, "kill", "--signal=KILL", "corrald.service")
 	testbed.Systemctl(t, "restart", "corrald.service", "dbus.service")
-	testbed.Poll(t, "the state is told again", func() bool {
+	testbed.Poll(t, "the state is reported again", func() bool {
 		return strings.HasPrefix(testbed.Systemctl(t, "show", "-P", "StatusText", "corral@long"), "running")
 	})
 	assert.Equal(t, "active success 0", u.unit("long"))
 	assert.Equal(t, follower, testbed.Systemctl(t, "show", "-P", "MainPID", "corral@long"))
 
 	testbed.Systemctl(t, "stop", "corrald.service")
-	testbed.Poll(t, "that the state is unknown is told", func() bool {
+	testbed.Poll(t, "the state is reported as unknown", func() bool {
 		return testbed.Systemctl(t, "show", "-P", "StatusText", "corral@long") == "state unknown (corrald is not running)"
 	})
-	assert.Equal(t, "inactive", testbed.Systemctl(t, "show", "-P", "ActiveState", "corrald.service"), "nor does it start a daemon that somebody stopped")
+	assert.Equal(t, "inactive", testbed.Systemctl(t, "show", "-P", "ActiveState", "corrald.service"),
+		"it does not start a daemon that somebody stopped")
 	require.NoError(t, os.WriteFile(u.home+"/wait", []byte("\n"), 0o600))
-	testbed.WaitFile(t, u.home+"/state/corral/sessions/long/exit_status", func(content []byte) bool { return len(content) > 0 })
+	exitStatus := u.home + "/state/corral/sessions/long/exit_status"
+	testbed.WaitFile(t, exitStatus, func(content []byte) bool { return len(content) > 0 })
 	assert.Equal(t, "active success 0", u.unit("long"))
 	testbed.Systemctl(t, "start", "corrald.service")
 	u.becomes("long", "failed exit-code 5")
 }
 
-// An agent that runs again and again, and what is done when it fails: docs/man/corral@.service.5.md
-// has them as examples.
+// A timer starts a session again and again, and OnFailure= reacts when it fails, as in the examples
+// of docs/man/corral@.service.5.md.
 func TestAsUnit_WorksWithTimersAndOnFailure(t *testing.T) {
 	u := newInstallation(t)
 	u.file("corral@nightly.timer", "[Timer]\nOnActiveSec=0\nOnUnitInactiveSec=200ms\nAccuracySec=1ms\n")
 	u.file("corral@nightly.service.d/failure.conf", "[Unit]\nOnFailure=alarm.service\n")
-	u.file("alarm.service", "[Service]\nType=oneshot\nExecStart=sh -c 'systemctl --user stop corral@nightly.timer; date >"+u.home+"/alarm'\n")
-	u.file("next.service", "[Unit]\nRequires=corral@first.service\nAfter=corral@first.service\n[Service]\nType=oneshot\nExecStart=sh -c '"+
-		testbed.Programs(t).Corralctl+" show -P State first >"+u.home+"/first'\n")
+	u.file("alarm.service", "[Service]\nType=oneshot\n"+
+		"ExecStart=sh -c 'systemctl --user stop corral@nightly.timer; date >"+u.home+"/alarm'\n")
+	u.file("next.service", "[Unit]\nRequires=corral@first.service\nAfter=corral@first.service\n"+
+		"[Service]\nType=oneshot\n"+
+		"ExecStart=sh -c '"+testbed.Programs(t).Corralctl+" show -P State first >"+u.home+"/first'\n")
 	u.load()
 	u.session("nightly", "echo >>"+u.home+"/nights; test $(wc -l <"+u.home+"/nights) -lt 3")
 	testbed.Systemctl(t, "start", "corral@nightly.timer")
 	testbed.WaitFile(t, u.home+"/alarm", func(content []byte) bool { return len(content) > 0 })
 	u.becomes("nightly", "failed exit-code 1")
-	assert.Equal(t, "3", u.runs("nightly"), "two good nights, and a bad one")
+	assert.Equal(t, "3", u.runs("nightly"), "two runs that completed, and one that failed")
 
 	u.session("first", "exec sleep 1000")
 	testbed.Systemctl(t, "start", "next.service")

@@ -19,28 +19,28 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// attachment is one corralctl attach: a person at a terminal, and the session that is shown there.
+// attachment is one run of corralctl attach: it shows a session to the person at the terminal.
 type attachment struct {
 	c           *ctl
 	id          string
 	options     attachOptions
 	signals     chan os.Signal
-	mayBeTyping bool // the agent has ended under a person who was attached, and who may be typing
-	revisited   bool // the person was attached, or was asked, before
-	screenShown bool // the screen of the ended session has been shown already
+	mayBeTyping bool // the agent ended while the person was attached: ignore what they were typing to it
+	revisited   bool // attachOnce has run before
+	screenShown bool // the last screen of the ended session is on the terminal already
 }
 
-// The bounds of what attach waits for.
+// Limits of how long attach waits.
 const (
-	// detachTimeout bounds how long a tmux client may take to give the terminal back.
+	// detachTimeout bounds how long a tmux client may take to exit and restore the terminal.
 	detachTimeout = 2 * time.Second
 	// stateTimeout bounds how long the daemon may take to notice that a tmux server or its session is
 	// gone.
 	stateTimeout = 5 * time.Second
 )
 
-// attach shows the session's terminal until the person detaches. Where its agent has ended, it
-// shows what is left and asks what to do.
+// attach shows the session's terminal until the person detaches. If its agent has ended, it shows
+// the last screen and asks what to do.
 func (c *ctl) attach(ctx context.Context, id string, o attachOptions) error {
 	a := &attachment{c: c, id: id, options: o, signals: make(chan os.Signal, 8)}
 	signal.Notify(a.signals, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM)
@@ -53,9 +53,9 @@ func (c *ctl) attach(ctx context.Context, id string, o attachOptions) error {
 	return err
 }
 
-// withoutTimeout returns a context for what a person decides: --timeout= limits how long corrald may
-// take, not for how long somebody is attached. The connection to the bus, which ends with the
-// context that it was made with, is made again.
+// withoutTimeout returns a context for what a person decides: --timeout= limits how long corrald
+// may take, not how long somebody is attached. It closes the connection to the bus, which ends with
+// the context that it was made with; the next connect makes a new one.
 func (a *attachment) withoutTimeout(ctx context.Context) context.Context {
 	if a.c.client != nil {
 		_ = a.c.client.Close()
@@ -65,8 +65,8 @@ func (a *attachment) withoutTimeout(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// attachOnce attaches, or asks what to do about a session that has ended. It returns whether the session
-// is to be looked at again.
+// attachOnce attaches to the session or, if it has ended, asks what to do about it. It returns
+// whether to look at the session again.
 func (a *attachment) attachOnce(ctx context.Context) (again bool, err error) {
 	bus, err := a.c.connect(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ func (a *attachment) attachOnce(ctx context.Context) (again bool, err error) {
 	if isUnattachable(s) && s.State != "suspended" {
 		return a.offer(ctx, s)
 	}
-	argv, variables, err := bus.AttachCommand(ctx, a.id) // it resumes a session that was suspended for being idle
+	argv, variables, err := bus.AttachCommand(ctx, a.id) // resumes a session that was suspended for being idle
 	switch {
 	case err == nil:
 	case !isInvalidState(err):
@@ -96,14 +96,15 @@ func (a *attachment) attachOnce(ctx context.Context) (again bool, err error) {
 		return false, a.c.noTerminalError(ctx, []string{a.id})
 	}
 	followAgent()
-	_ = bus.Acknowledge(ctx, a.id) // also where somebody is attached already: tmux reports the first one only
+	_ = bus.Acknowledge(ctx, a.id) // also if another client is attached: tmux reports only the first one
 	if !a.options.here && a.c.showInTmux(ctx, bus, s) {
 		return false, nil
 	}
 	return a.showTerminal(a.withoutTimeout(ctx), argv, attachEnvironment(os.Environ(), variables))
 }
 
-// attachError returns why the person cannot be attached. The session may have been removed under them.
+// attachError returns the error of a failed attach. A session that was shown before and does not
+// exist now was removed meanwhile.
 func (a *attachment) attachError(err error) error {
 	if a.revisited && isRemoved(err) {
 		return &failure{code: exitNoSession, message: fmt.Sprintf("session %q was removed", a.id)}
@@ -111,7 +112,7 @@ func (a *attachment) attachError(err error) error {
 	return a.c.cannot("attach to", a.id, err)
 }
 
-// isUnattachable tells whether a session has no terminal that a person could use as it is: its agent has
+// isUnattachable reports whether a person cannot use the session's terminal as it is: its agent has
 // ended or never ran, its tmux server has died, or it is frozen.
 func isUnattachable(s client.Session) bool {
 	switch s.State {
@@ -119,15 +120,18 @@ func isUnattachable(s client.Session) bool {
 		return true
 	case "orphaned":
 		return !s.SessionAlive
-	case "suspended": // also said of a session that a daemon leaves running as it exits
+	case "suspended": // also the state of a session that an exiting daemon leaves running
 		return !s.AgentAlive
 	}
 	return s.Frozen || wording.IsEnded(s.State)
 }
 
-// waitForStateChange waits for the end of a start or a stop, during which a session may have no terminal.
-// Refused is why it cannot be attached to.
-func (a *attachment) waitForStateChange(ctx context.Context, before client.Session, refused error) (again bool, err error) {
+// waitForStateChange waits until a start or a stop, during which a session may have no terminal,
+// has changed the state of the session. If it does not in time, the error is refused, the reason
+// why the session could not be attached to.
+func (a *attachment) waitForStateChange(
+	ctx context.Context, before client.Session, refused error,
+) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
 	err = a.c.follow(ctx, a.id, func(_ context.Context, _ *lastingWatch, s client.Session) (bool, error) {
@@ -142,9 +146,9 @@ func (a *attachment) waitForStateChange(ctx context.Context, before client.Sessi
 	return true, nil
 }
 
-// showTerminal runs the tmux client until the person detaches or the agent ends. The client has the
-// terminal meanwhile: it is in the foreground as well, and the keys, the window's changes of size
-// and a hangup reach it by themselves.
+// showTerminal runs the tmux client until the person detaches or the agent ends. The client uses
+// the terminal meanwhile: it is in the foreground too, so keys, changes of the window's size and a
+// hangup reach it directly.
 func (a *attachment) showTerminal(ctx context.Context, argv, environment []string) (again bool, err error) {
 	if err := a.c.out.Flush(); err != nil {
 		return false, err
@@ -154,7 +158,7 @@ func (a *attachment) showTerminal(ctx context.Context, argv, environment []strin
 	ended := make(chan error, 1)
 	go func() {
 		err := a.c.follow(ctx, a.id, func(ctx context.Context, watch *lastingWatch, s client.Session) (bool, error) {
-			if s.Frozen { // and tmux with it, which shows nothing then and detaches nobody
+			if s.Frozen { // tmux is frozen too: it shows nothing and cannot detach its client
 				return true, nil
 			}
 			return watch.ended(ctx, s)
@@ -173,7 +177,8 @@ func (a *attachment) showTerminal(ctx context.Context, argv, environment []strin
 	case attached && status == 0:
 		return a.afterDetach(ctx)
 	case attached:
-		return false, &failure{code: exitFailed, message: fmt.Sprintf("cannot attach to %q: tmux exited with code %d", a.id, status)}
+		message := fmt.Sprintf("cannot attach to %q: tmux exited with code %d", a.id, status)
+		return false, &failure{code: exitFailed, message: message}
 	}
 	a.mayBeTyping = true
 	return a.waitAfterServerLoss(ctx)
@@ -197,8 +202,9 @@ func (a *attachment) afterDetach(ctx context.Context) (again bool, err error) {
 	return false, nil
 }
 
-// reportDaemonGone waits until the daemon knows as well that the session has lost its tmux server, or its place
-// in that, or has another one: somebody may have restarted it.
+// waitAfterServerLoss waits until the daemon also knows that the session has lost its tmux server,
+// or its place in the server, or until the session has another server: somebody may have restarted
+// it.
 func (a *attachment) waitAfterServerLoss(ctx context.Context) (again bool, err error) {
 	restoreScreen(a.c.outTTY)
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
@@ -220,24 +226,24 @@ func (a *attachment) waitAfterServerLoss(ctx context.Context) (again bool, err e
 	return true, nil
 }
 
-// clientEnd is what has ended a tmux client.
+// clientEnd is the reason why a tmux client has exited.
 type clientEnd int
 
 const (
-	exitedByItself clientEnd = iota // it exited by itself
-	endedWithAgent                  // it was ended because the agent has, or because the session was frozen
-	endedBySignal                   // it was ended by a signal to corralctl
+	exitedByItself clientEnd = iota // the client exited without a signal from corralctl
+	endedWithAgent                  // corralctl ended it because the agent has ended, or because the session was frozen
+	endedBySignal                   // corralctl ended it because corralctl itself got a signal
 )
 
-// runClient runs the tmux client. Ended reports the end of the session's agent, or an error where
-// the session was removed.
+// runClient runs the tmux client. ended receives nil when the session's agent has ended, or an
+// error when the session was removed.
 func (a *attachment) runClient(argv, environment []string, ended <-chan error) (status int, by clientEnd, err error) {
 	terminal := int(a.c.in.Fd())
 	modes, err := unix.IoctlGetTermios(terminal, unix.TCGETS)
 	if err != nil {
 		return 0, exitedByItself, fmt.Errorf("cannot read the modes of the terminal: %w", err)
 	}
-	// The kernel sends Pdeathsig when the thread exits that has started the child.
+	// The kernel sends Pdeathsig when the thread that started the child exits.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	command := exec.Command(argv[0], argv[1:]...)
@@ -267,12 +273,12 @@ func (a *attachment) runClient(argv, environment []string, ended <-chan error) (
 				err = exit(signalCode(sig))
 			}
 			return status, by, err
-		case lost := <-ended:
-			if ended = nil; lost == nil || isRemoved(lost) {
+		case watchErr := <-ended:
+			if ended = nil; watchErr == nil || isRemoved(watchErr) {
 				end(endedWithAgent)
 			}
 		case sig = <-a.signals:
-			if sig != unix.SIGINT && sig != unix.SIGQUIT { // those are keys of a terminal that the client has
+			if sig != unix.SIGINT && sig != unix.SIGQUIT { // these come from keys, which are for the client
 				end(endedBySignal)
 			}
 		case <-unresponsive:
@@ -282,8 +288,8 @@ func (a *attachment) runClient(argv, environment []string, ended <-chan error) (
 	}
 }
 
-// waitStoppable waits for a child and returns its exit code. When a stop signal stops the child, as
-// tmux's suspend-client does, corralctl is stopped as well, so that the shell takes the terminal
+// waitStoppable waits for a child and returns its exit code. If a stop signal stops the child, as
+// tmux's suspend-client does, it stops corralctl as well, so that the shell takes the terminal
 // back; both are continued together.
 func waitStoppable(pid int) int {
 	for {
@@ -304,8 +310,9 @@ func waitStoppable(pid int) int {
 	}
 }
 
-// stopSelf has this process stopped by a signal, and returns once it was continued. Another thread
-// may get the signal, later. In a process group that no shell would continue, SIGTSTP is ignored.
+// stopSelf stops this process by a signal and returns once it was continued. It waits, because
+// another thread may get the signal, later. It waits a second at most, because SIGTSTP is ignored
+// in an orphaned process group, which no shell would continue.
 func stopSelf(sig unix.Signal) {
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, unix.SIGCONT)
@@ -317,7 +324,7 @@ func stopSelf(sig unix.Signal) {
 	}
 }
 
-// signalCode is the exit code that reports a signal, as a shell has it.
+// signalCode returns the exit code that reports a signal, as shells do.
 func signalCode(sig os.Signal) int {
 	if number, ok := sig.(syscall.Signal); ok {
 		return 128 + int(number)
@@ -325,8 +332,8 @@ func signalCode(sig os.Signal) int {
 	return exitFailed
 }
 
-// serverHasSession asks the tmux server of a command to attach whether it still has the session. One that
-// does not answer has it as far as is known.
+// serverHasSession asks the tmux server that argv attaches to whether it still has the session. It
+// returns true if the server does not answer in time.
 func serverHasSession(argv, environment []string) bool {
 	at := slices.Index(argv, "attach-session")
 	if at < 0 {
@@ -341,16 +348,16 @@ func serverHasSession(argv, environment []string) bool {
 	return command.Run() == nil || ctx.Err() != nil
 }
 
-// eraseMessage removes the line that a tmux client prints as it exits: what has happened is
-// reported in the words of corralctl.
+// eraseMessage removes the line that a tmux client prints when it exits: corralctl reports in its
+// own words what has happened.
 func (a *attachment) eraseMessage(line string) {
 	if t := a.c.outTTY; t != nil && !t.dumb && len(line) < t.width {
 		fmt.Fprint(a.c.out, "\x1b[A\r\x1b[2K")
 	}
 }
 
-// restoreScreen leaves the alternate screen and switches off what tmux has a terminal report, for a
-// server that could not do it any more. See xterm's ctlseqs.
+// restoreScreen leaves the alternate screen and switches off the reports that tmux switches on in a
+// terminal, for a server that could not do so any more. See xterm's ctlseqs.
 func restoreScreen(t *terminal) {
 	if t != nil && !t.dumb {
 		fmt.Fprint(os.Stdout, "\x1b[?1049l\x1b[?1000;1002;1003;1004;1006;2004l\x1b[>4m\x1b[?1l\x1b>\x1b[?25h\x1b[m\x1b(B\r")
@@ -360,10 +367,12 @@ func restoreScreen(t *terminal) {
 // errRemoved is the error of following a session that was removed.
 var errRemoved = errors.New("it was removed")
 
-// follow watches a session over a connection of its own until it is as wanted. It outlives the
-// daemon, and starts none. Errors: errRemoved, NoSuchSession, that of ctx, those of wanted, and
-// those of a connection that cannot be made.
-func (c *ctl) follow(ctx context.Context, id string, wanted func(context.Context, *lastingWatch, client.Session) (bool, error)) error {
+// follow watches a session over a connection of its own until done returns true. It survives
+// restarts of the daemon, and starts none. Errors: errRemoved, NoSuchSession, that of ctx, those of
+// done, and those of a connection that cannot be made.
+func (c *ctl) follow(
+	ctx context.Context, id string, done func(context.Context, *lastingWatch, client.Session) (bool, error),
+) error {
 	own := &ctl{globals: c.globals, name: c.name, err: io.Discard}
 	watch := &lastingWatch{c: own, ids: []string{id}, away: func(string) {}}
 	defer func() {
@@ -377,7 +386,7 @@ func (c *ctl) follow(ctx context.Context, id string, wanted func(context.Context
 	s, known, err := watch.session(ctx, id)
 	for err == nil {
 		if known {
-			if is, err := wanted(ctx, watch, s); is || err != nil {
+			if isDone, err := done(ctx, watch, s); isDone || err != nil {
 				return err
 			}
 		}
@@ -401,5 +410,5 @@ func (c *ctl) follow(ctx context.Context, id string, wanted func(context.Context
 	return err
 }
 
-// isRemoved tells whether err says that there is no such session, or no more.
+// isRemoved reports whether err means that there is no such session, or no longer.
 func isRemoved(err error) bool { return errors.Is(err, errRemoved) || err != nil && gone(err) }

@@ -12,23 +12,24 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// cgroupRoots are where the unified control group hierarchy is mounted: alone, or beside the old
-// ones.
+// cgroupRoots are the mount points of the unified control group hierarchy: alone, or beside the
+// hierarchies of version 1.
 var cgroupRoots = []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}
 
 // process is one process of a control group.
 type process struct {
 	pid  int
-	argv []string // as /proc tells
+	argv []string // from /proc/PID/cmdline
 	name string
 }
 
-// isCorralProcess tells of a process that Corral put beside the agent, or that one of those runs.
+// isCorralProcess reports whether Corral runs this process beside the agent, or whether a process
+// that Corral runs there has started it.
 func (p process) isCorralProcess() bool {
 	return shimwire.IsInfrastructure(p.name, func() []string { return p.argv })
 }
 
-// command is what the process runs, for a person.
+// command returns what the process runs, as text for a person.
 func (p process) command() string {
 	if p.isCorralProcess() {
 		return p.name
@@ -37,7 +38,7 @@ func (p process) command() string {
 }
 
 // groupProcesses returns the processes in a control group of this machine and in the groups below
-// it, in the order of their pids.
+// it, sorted by PID.
 func groupProcesses(group string) []process {
 	var processes []process
 	for _, root := range cgroupRoots {
@@ -45,7 +46,7 @@ func groupProcesses(group string) []process {
 		if directory == root {
 			return nil
 		}
-		// A group that ends while it is read has no processes to tell of.
+		// A group that is removed while it is read has no processes.
 		_ = filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil {
 				return fs.SkipDir
@@ -73,8 +74,8 @@ func groupProcesses(group string) []process {
 	return processes
 }
 
-// readProcess reads what a process runs. One that is gone, or that waits to be reaped, has no
-// arguments to be read and does not count.
+// readProcess reads what a process runs. It returns false for a process that has exited or is a
+// zombie: neither has arguments.
 func readProcess(pid int) (process, bool) {
 	directory := filepath.Join("/proc", strconv.Itoa(pid))
 	name, _ := proc.ReadFile(filepath.Join(directory, "comm"))

@@ -9,8 +9,9 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-var agentsVerb = verb{name: "agents", summary: "Show the agents that can be run", pages: true, options: plainVerb(bareVerb("agents",
-	func(ctx context.Context, c *ctl, _ []string) error {
+var agentsVerb = verb{
+	name: "agents", summary: "Show the agents that can be run", pages: true,
+	options: plainVerb(bareVerb("agents", func(ctx context.Context, c *ctl, _ []string) error {
 		bus, err := c.connect(ctx)
 		if err != nil {
 			return c.cannot("list agents", "", err)
@@ -25,7 +26,8 @@ var agentsVerb = verb{name: "agents", summary: "Show the agents that can be run"
 		}
 		c.printAgents(rows)
 		return nil
-	}))}
+	})),
+}
 
 func (c *ctl) printAgents(rows []dbusapi.AgentRow) {
 	t := table{columns: []column{
@@ -41,7 +43,8 @@ func (c *ctl) printAgents(rows []dbusapi.AgentRow) {
 			colour = wording.Dim
 		}
 		t.rows = append(t.rows, []cell{
-			{row.Name, colour}, {propertyText(installed), colour}, {propertyText(resumable), colour}, {wording.ShellWords(command), colour}, {row.Description, colour},
+			{row.Name, colour}, {propertyText(installed), colour}, {propertyText(resumable), colour},
+			{wording.ShellWords(command), colour}, {row.Description, colour},
 		})
 	}
 	c.printTable(t)

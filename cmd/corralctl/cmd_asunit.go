@@ -14,38 +14,41 @@ import (
 	"github.com/corrald/corral/internal/bus"
 )
 
-// asUnitVerb is what corral@ID.service runs, corral@.service(5). It has no summary: it is no word
-// for people.
-var asUnitVerb = verb{name: "as-unit", args: "ID", options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
-	if len(args) != 1 {
-		return usagef("as-unit", "as-unit: expected one ID")
-	}
-	u := &asUnit{c: c, id: args[0]}
-	u.watch = &lastingWatch{c: c, ids: args, away: func(why string) { u.setStatus("state unknown (" + why + ")") }}
-	wanted, release := signal.NotifyContext(ctx, unix.SIGTERM, unix.SIGINT)
-	defer release()
-	err := u.run(wanted)
-	if wanted.Err() != nil {
-		return u.suspend(ctx)
-	}
-	return err
-})}
+// asUnitVerb is the verb that corral@ID.service runs, corral@.service(5). It has no summary, so
+// help does not list it: people do not call it.
+var asUnitVerb = verb{
+	name: "as-unit", args: "ID",
+	options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
+		if len(args) != 1 {
+			return usagef("as-unit", "as-unit: expected one ID")
+		}
+		u := &asUnit{c: c, id: args[0]}
+		u.watch = &lastingWatch{c: c, ids: args, away: func(why string) { u.setStatus("state unknown (" + why + ")") }}
+		stopped, release := signal.NotifyContext(ctx, unix.SIGTERM, unix.SIGINT)
+		defer release()
+		err := u.run(stopped)
+		if stopped.Err() != nil {
+			return u.suspend(ctx)
+		}
+		return err
+	}),
+}
 
-// asUnit is one session for as long as its unit is active. The agent is no child of it: it runs in
-// the session's scope, as ever, and goes on if this process or the daemon is killed.
+// asUnit follows one session for as long as its unit is active. The agent is not its child: it runs
+// in the session's scope as always, and keeps running if this process or the daemon is killed.
 type asUnit struct {
 	c       *ctl
 	watch   *lastingWatch
 	id      string
-	session client.Session // as it was told last
-	ended   bool           // it has ended, and is not about to go on
-	ready   bool           // systemd was told that the unit is active
-	status  string         // as systemd was told it last
+	session client.Session // as last reported
+	ended   bool           // the session has ended, and the daemon does not intend to resume it
+	ready   bool           // READY=1 was sent to systemd
+	status  string         // the last STATUS= sent to systemd
 }
 
-// run starts the session, or joins one that lives, and returns once it has ended: nil where
-// systemd is to find the unit inactive, else a failure with the agent's own exit code. It outlives
-// the daemon and the bus.
+// run starts the session, or joins a live one, and returns once it has ended: nil if systemd is to
+// find the unit inactive, otherwise a failure with the agent's own exit code. It survives restarts
+// of the daemon and of the bus.
 func (u *asUnit) run(ctx context.Context) error {
 	err := u.watch.listen(ctx)
 	if err == nil {
@@ -66,22 +69,23 @@ func (u *asUnit) run(ctx context.Context) error {
 	return u.result()
 }
 
-// start has the session run: one that was suspended goes on, one that lives is joined, any other is
-// started afresh.
+// start makes the session run: it resumes a suspended one, joins a live one and starts any other
+// afresh.
 func (u *asUnit) start(ctx context.Context) error {
 	for {
-		u.c.client.Environment = nil // a unit has none but the manager's
+		u.c.client.Environment = nil // a unit has only the manager's environment
 		s, err := u.c.client.Session(ctx, u.id)
 		if err != nil {
 			return err
 		}
 		switch {
-		case s.State == "stopping": // until it has, nothing can be begun
+		case s.State == "stopping": // it cannot be started before it has stopped
 			if _, err := u.watch.next(ctx); err != nil {
 				return err
 			}
 			continue
-		case !wording.IsEnded(s.State) && (s.State != "orphaned" || s.NRuns > 0): // one that never ran has nothing to be joined
+		// An orphaned session that never ran has no agent to join.
+		case !wording.IsEnded(s.State) && (s.State != "orphaned" || s.NRuns > 0):
 			return u.update(ctx, s)
 		case s.State == "suspended":
 			err = u.c.client.ResumeSession(ctx, u.id)
@@ -94,11 +98,11 @@ func (u *asUnit) start(ctx context.Context) error {
 		now, again := u.c.client.Session(ctx, u.id)
 		if !isInvalidState(err) || again != nil || wording.IsEnded(now.State) {
 			return err
-		} // else somebody else was faster
+		} // else another client was faster
 	}
 }
 
-// apply takes in what was told of the session.
+// apply handles an event about the session.
 func (u *asUnit) apply(ctx context.Context, event client.Event) error {
 	switch e := event.(type) {
 	case client.SessionChanged:
@@ -118,7 +122,7 @@ func (u *asUnit) apply(ctx context.Context, event client.Event) error {
 	return nil
 }
 
-// refresh asks for the session, where it can be known.
+// refresh reads the session from the daemon, if there is one.
 func (u *asUnit) refresh(ctx context.Context) error {
 	s, known, err := u.watch.session(ctx, u.id)
 	if gone(err) {
@@ -131,7 +135,7 @@ func (u *asUnit) refresh(ctx context.Context) error {
 	return u.update(ctx, s)
 }
 
-// update takes the session as it is now, and tells systemd.
+// update stores the session as it is now, and reports its state to systemd.
 func (u *asUnit) update(ctx context.Context, s client.Session) error {
 	var err error
 	if u.ended, err = u.watch.ended(ctx, s); err != nil {
@@ -149,21 +153,24 @@ func (u *asUnit) update(ctx context.Context, s client.Session) error {
 	return nil
 }
 
-// result tells how the session has ended.
+// result reports to systemd how the session has ended. It returns an error if the session failed.
 func (u *asUnit) result() error {
 	if u.session.State == "failed" {
 		u.setStatus(u.session.Reason)
 		return &failure{code: endCode(u.session), message: fmt.Sprintf("%q has failed: %s", u.id, u.session.Reason)}
 	}
-	u.setReady() // of one that ended as soon as it had begun; without it the start would have failed
+	// The session may have ended as soon as it started. Without READY=1 the start of the unit would
+	// fail.
+	u.setReady()
 	return nil
 }
 
-// suspend is what stopping the unit means.
+// suspend suspends the session: this is what stopping the unit means.
 func (u *asUnit) suspend(ctx context.Context) error {
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	if isManagerStopping(ctx) {
-		return nil // corrald, which is stopped next, suspends all sessions at the same time, and notes why
+		// Systemd stops corrald next, which suspends all sessions at once and records why.
+		return nil
 	}
 	err := u.watch.listen(ctx)
 	if err == nil {
@@ -172,7 +179,7 @@ func (u *asUnit) suspend(ctx context.Context) error {
 	if err == nil || gone(err) {
 		return nil
 	}
-	if isInvalidState(err) { // it ends, or has ended, by itself or by somebody else
+	if isInvalidState(err) { // the session is ending or has ended, by itself or on request
 		if u.session, err = u.c.client.Session(ctx, u.id); err == nil {
 			return u.result()
 		}
@@ -180,7 +187,7 @@ func (u *asUnit) suspend(ctx context.Context) error {
 	return u.c.cannot("suspend", u.id, err)
 }
 
-// isManagerStopping tells whether all that the user runs is being stopped: a logout, a reboot.
+// isManagerStopping reports whether the user manager is stopping everything: at logout or shutdown.
 func isManagerStopping(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -206,7 +213,7 @@ func (u *asUnit) setReady() {
 	}
 }
 
-// reportChange tells systemd the line that systemctl status shows.
+// setStatus sends systemd the line that systemctl status shows.
 func (u *asUnit) setStatus(status string) {
 	if status != u.status {
 		u.status = status

@@ -26,7 +26,8 @@ var attachVerb = verb{
 				return usagef("attach", "attach: expected one ID, not %d", len(args))
 			}
 			o := attachOptions{here: *here}
-			for answer, given := range map[string]bool{answerResume: *resume, answerRestart: *restart, answerTearDown: *tearDown} {
+			answers := map[string]bool{answerResume: *resume, answerRestart: *restart, answerTearDown: *tearDown}
+			for answer, given := range answers {
 				if given && o.answer != "" {
 					return usagef("attach", "only one of --resume, --restart and --tear-down can be given")
 				} else if given {
@@ -42,7 +43,7 @@ var attachVerb = verb{
 	},
 }
 
-// The answers that can be given in advance to the question what to do about a session whose agent
+// Answers that options can give in advance to the question what to do with a session whose agent
 // has ended.
 const (
 	answerResume   = "resume"
@@ -53,10 +54,10 @@ const (
 // attachOptions are the options of attach.
 type attachOptions struct {
 	answer string // one of the answers above, "" to ask
-	here   bool   // in this pane, also inside the user's tmux
+	here   bool   // attach in this pane, even inside the user's tmux
 }
 
-// remoteArgs are the options again, for corralctl on another machine.
+// remoteArgs returns the options as arguments for corralctl on another machine.
 func (o attachOptions) remoteArgs() []string {
 	words := []string{}
 	if o.answer != "" {
@@ -65,11 +66,11 @@ func (o attachOptions) remoteArgs() []string {
 	return append(words, "--")
 }
 
-// onTerminal tells whether a person is asked, and answers, on a terminal.
+// onTerminal reports whether a person can be asked, and can answer, on a terminal.
 func (c *ctl) onTerminal() bool { return c.outTTY != nil && openTerminal(c.in) != nil }
 
-// noTerminalError is why nobody can attach here, and what shows the session all the same. That there is
-// no such session is told first.
+// noTerminalError returns the error of attaching without a terminal, with a hint that shows the
+// session all the same. If there is no such session, the error reports that instead.
 func (c *ctl) noTerminalError(ctx context.Context, words []string) error {
 	f := &failure{exitFailed, "cannot attach: standard input is not a terminal", "corralctl list"}
 	if len(words) == 0 || c.host != "" {
@@ -90,7 +91,7 @@ func (c *ctl) noTerminalError(ctx context.Context, words []string) error {
 	return f
 }
 
-// attachTo attaches to the session that args name, or to one that is chosen if they name none.
+// attachTo attaches to the session that args name, or to the default session if they name none.
 func (c *ctl) attachTo(ctx context.Context, args []string, o attachOptions) error {
 	if c.host != "" {
 		return c.execHost("attach", append(o.remoteArgs(), args...)...)
@@ -108,9 +109,9 @@ func (c *ctl) attachTo(ctx context.Context, args []string, o attachOptions) erro
 	return c.attach(ctx, id, o)
 }
 
-// defaultSession is the session that is meant when none is named: the only one that waits, or else the
-// only one whose turn has ended, else the only one that lives, else what the user chooses; "" if
-// that is none.
+// defaultSession returns the session to attach to if none is named: the only one that waits, else
+// the only one whose turn has ended, else the only live one, else the one that the user picks, ""
+// if that is none.
 func (c *ctl) defaultSession(ctx context.Context) (string, error) {
 	bus, err := c.connect(ctx)
 	if err != nil {
@@ -145,30 +146,30 @@ func (c *ctl) defaultSession(ctx context.Context) (string, error) {
 	return c.pick(live)
 }
 
-// ownSession is the session that corralctl runs in, as a program that its agent has started, "" if
-// there is none.
+// ownSession returns the session whose agent has started this corralctl, "" if there is none.
 func (c *ctl) ownSession(ctx context.Context, bus *client.Client) string {
 	if c.host != "" || !concerned() {
 		return ""
 	}
 	id, err := bus.SessionByPID(ctx, 0)
 	if err != nil {
-		return "" // it has left the session, or there is none any more
+		return "" // this process has left the session, or the session is gone
 	}
 	return id
 }
 
-// refuseOwnSession keeps a session's terminal from being shown in itself, where what is shown is output
-// that is shown again, and drives all else out of its log.
+// refuseOwnSession returns an error if corralctl runs in the session itself: a session shown in its
+// own terminal prints its output again and again, which drives everything else out of its log.
 func (c *ctl) refuseOwnSession(ctx context.Context, bus *client.Client, id, doing string) error {
 	if c.ownSession(ctx, bus) != id {
 		return nil
 	}
-	return &failure{code: exitFailed, message: fmt.Sprintf("cannot %s %q: this is a terminal of that session itself", doing, id)}
+	message := fmt.Sprintf("cannot %s %q: this is a terminal of that session itself", doing, id)
+	return &failure{code: exitFailed, message: message}
 }
 
-// attachEnvironment is the caller's environment with the variables that the daemon named. Inside of
-// another tmux ours nests: with TMUX set it would refuse.
+// attachEnvironment returns the caller's environment with the variables that the daemon named. It
+// leaves out TMUX, with which tmux would refuse to run inside another tmux.
 func attachEnvironment(environment, variables []string) []string {
 	replaced := []string{"TMUX=", "TMUX_PANE="}
 	for _, entry := range variables {
@@ -181,7 +182,7 @@ func attachEnvironment(environment, variables []string) []string {
 	return append(kept, variables...)
 }
 
-// isInvalidState tells whether a call was refused because of the state that the session is in.
+// isInvalidState reports whether a call was refused because of the session's state.
 func isInvalidState(err error) bool {
 	var f *failure
 	return !errors.As(err, &f) && dbusapi.ShortErrorName(err) == dbusapi.InvalidState

@@ -10,8 +10,9 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-var catVerb = verb{name: "cat", args: "AGENT…", summary: "Show the files that define an agent", pages: true, options: plainVerb(
-	func(_ context.Context, c *ctl, args []string) error {
+var catVerb = verb{
+	name: "cat", args: "AGENT…", summary: "Show the files that define an agent", pages: true,
+	options: plainVerb(func(_ context.Context, c *ctl, args []string) error {
 		if len(args) == 0 {
 			return usagef("cat", "cat: missing AGENT")
 		}
@@ -40,10 +41,11 @@ var catVerb = verb{name: "cat", args: "AGENT…", summary: "Show the files that 
 			}
 		}
 		return failed.first()
-	})}
+	}),
+}
 
-// agentFiles are the files that define an agent, as the daemon finds them. Errors: *failure,
-// without what was to be done.
+// agentFiles returns the files that define an agent, as the daemon finds them. Errors: *failure,
+// whose message the caller has to prefix with what it cannot do.
 func agentFiles(name string) ([]string, error) {
 	unknown := &failure{exitFailed, "no such agent", "corralctl agents"}
 	if !config.ValidName(name) {
@@ -56,11 +58,11 @@ func agentFiles(name string) ([]string, error) {
 	return files, err
 }
 
-// maxDefinition bounds what is read of a file of configuration, in bytes: more than counts, so that
-// what is too long can be shown and edited.
+// maxDefinition limits what is read of a configuration file, in bytes. It is more than corrald
+// accepts, so that a file that is too long can be shown and edited.
 const maxDefinition = 16 << 20
 
-// showFile prints a file below its name, as systemctl cat does.
+// showFile prints a file below its path, as systemctl cat does.
 func (c *ctl) showFile(path string) error {
 	heading := "# " + wording.Printable(path)
 	if config.IsMasked(path) {

@@ -19,13 +19,16 @@ import (
 	"github.com/corrald/corral/internal/worktree"
 )
 
-var diffVerb = verb{name: "diff", args: "ID", summary: "Show what has changed in a session's git working tree", options: func(f *pflag.FlagSet) action {
-	o := &diffOptions{}
-	f.StringVar(&o.base, "base", "", "compare with the merge base with `REV` instead of the default branch")
-	f.BoolVar(&o.stat, "stat", false, "show a summary of each file")
-	f.BoolVar(&o.nameOnly, "name-only", false, "show only the names of changed files")
-	return o.run
-}}
+var diffVerb = verb{
+	name: "diff", args: "ID", summary: "Show what has changed in a session's git working tree",
+	options: func(f *pflag.FlagSet) action {
+		o := &diffOptions{}
+		f.StringVar(&o.base, "base", "", "compare with the merge base with `REV` instead of the default branch")
+		f.BoolVar(&o.stat, "stat", false, "show a summary of each file")
+		f.BoolVar(&o.nameOnly, "name-only", false, "show only the names of changed files")
+		return o.run
+	},
+}
 
 type diffOptions struct {
 	base           string
@@ -33,7 +36,7 @@ type diffOptions struct {
 }
 
 // run shows a session's changes. Git runs in this process's environment, as if the user had typed
-// git diff, but executes nothing that the repository names: an agent can have written to it.
+// git diff, but executes nothing that the repository configures: an agent can have written to it.
 func (o *diffOptions) run(ctx context.Context, c *ctl, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -55,7 +58,7 @@ func (o *diffOptions) run(ctx context.Context, c *ctl, args []string) error {
 	if err != nil {
 		return c.cannot(c.doing(), id, err)
 	}
-	// The copy of the index is removed also when the user interrupts, or does not read to the end.
+	// The copy of the index is removed even if the user interrupts or does not read to the end.
 	limited := ctx
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	defer stop()
@@ -74,7 +77,7 @@ func (o *diffOptions) run(ctx context.Context, c *ctl, args []string) error {
 	case limited.Err() != nil:
 		return c.cannot(c.doing(), id, limited.Err())
 	case out.err != nil || ctx.Err() != nil:
-		return nil // the reader left
+		return nil // the user interrupted, or does not read to the end
 	case err != nil:
 		return c.cannot(c.doing(), id, err)
 	}
@@ -84,7 +87,7 @@ func (o *diffOptions) run(ctx context.Context, c *ctl, args []string) error {
 	return nil
 }
 
-// remoteArgs are the options and the id again, for corralctl on another machine.
+// remoteArgs returns the options and the id as arguments for corralctl on another machine.
 func (o *diffOptions) remoteArgs(args []string) []string {
 	var words []string
 	if o.base != "" {
@@ -99,7 +102,7 @@ func (o *diffOptions) remoteArgs(args []string) []string {
 	return append(append(words, "--"), args...)
 }
 
-// gitOptions are the options for git diff.
+// gitOptions returns the options for git diff.
 func (o *diffOptions) gitOptions(c *ctl) []string {
 	switch {
 	case o.nameOnly:
@@ -114,12 +117,14 @@ func (o *diffOptions) gitOptions(c *ctl) []string {
 	return []string{"--no-color"} // diffWriter colours it
 }
 
-// diffError is the error about a session whose changes cannot be shown, with what to do about it.
+// diffError returns the error about a session whose changes cannot be shown, with what to do about
+// it.
 func (c *ctl) diffError(s client.Session, err error) error {
 	f := c.cannot(c.doing(), s.Id, err)
 	switch {
 	case errors.Is(err, worktree.ErrNoRepository):
-		f.message = fmt.Sprintf("cannot %s %q: %s is not in a git repository", c.doing(), s.Id, wording.AbbreviateHome(s.WorkingDirectory))
+		directory := wording.AbbreviateHome(s.WorkingDirectory)
+		f.message = fmt.Sprintf("cannot %s %q: %s is not in a git repository", c.doing(), s.Id, directory)
 		f.hint = "git init " + wording.ShellWord(s.WorkingDirectory)
 	case errors.Is(err, worktree.ErrNoGit):
 		f.message = fmt.Sprintf("cannot %s %q: git is not installed, or not in PATH", c.doing(), s.Id)
@@ -141,8 +146,8 @@ func diffTitle(s client.Session, diff *worktree.Diff) string {
 	return fmt.Sprintf("%s since %.10s, the last commit", title, diff.Base)
 }
 
-// startDiffPager puts the pager behind stdout that git would use: GIT_PAGER, or what the user's
-// configuration of git names.
+// startDiffPager starts the pager that git would use: GIT_PAGER, or the one in the user's git
+// configuration. CORRAL_PAGER takes precedence.
 func (c *ctl) startDiffPager(configured string) {
 	c.startPager()
 	if c.pager == nil {
@@ -152,19 +157,19 @@ func (c *ctl) startDiffPager(configured string) {
 		configured = own
 	}
 	if _, chosen := os.LookupEnv("CORRAL_PAGER"); !chosen && configured != "" && runnable(configured) {
-		c.pager.program, c.pager.room = configured, 0 // it may do more than page
+		c.pager.program, c.pager.room = configured, 0 // run it for short output too: it may do more than page
 	}
 }
 
-// diffWriter puts a title before a diff. On a terminal it colours the diff as git does, and escapes
-// what a file has of control characters: an agent must not be able to hide its changes. Elsewhere
-// the diff stays as it is, since git can apply it.
+// diffWriter prints a title before a diff. On a terminal it colours the diff as git does, and
+// escapes the control characters in files: an agent must not be able to hide its changes. Otherwise
+// it leaves the diff unchanged, since git can apply it.
 type diffWriter struct {
 	c        *ctl
 	title    string
-	plain    bool // not a patch, but names, which git escapes itself
+	plain    bool // the output is names, which git escapes itself, and not a patch
 	started  bool
-	partial  []byte // a line that is not complete
+	partial  []byte // an incomplete line
 	old, new int    // lines of the hunk that are still to come
 	err      error
 }
@@ -180,7 +185,9 @@ func (w *diffWriter) Write(text []byte) (int, error) {
 		_, w.err = w.c.out.Write(text)
 		return len(text), w.err
 	}
-	if w.partial = append(w.partial, text...); bytes.IndexByte(text, '\n') < 0 { // a long line is not searched again with each piece of it
+	// Only the new text is searched for a newline, lest each part of a long line search all of it
+	// again.
+	if w.partial = append(w.partial, text...); bytes.IndexByte(text, '\n') < 0 {
 		return len(text), nil
 	}
 	for {
@@ -188,14 +195,15 @@ func (w *diffWriter) Write(text []byte) (int, error) {
 		if !whole {
 			return len(text), nil
 		}
-		if _, w.err = fmt.Fprintln(w.c.out, w.c.paint(w.colour(string(line)), wording.PrintableLines(string(line)))); w.err != nil {
+		shown := w.c.paint(w.colour(string(line)), wording.PrintableLines(string(line)))
+		if _, w.err = fmt.Fprintln(w.c.out, shown); w.err != nil {
 			return 0, w.err
 		}
 		w.partial = rest
 	}
 }
 
-// The colours of a diff, as git's.
+// The colours of a diff, the same as git's.
 const (
 	diffOld  = "\x1b[31m"
 	diffNew  = "\x1b[32m"
@@ -204,8 +212,8 @@ const (
 
 var hunk = regexp.MustCompile(`^@@ -[0-9]+(?:,([0-9]+))? \+[0-9]+(?:,([0-9]+))? @@`)
 
-// colour is that of a line, by its place in the diff: a line of a file can look like a line of the
-// diff.
+// colour returns the colour of a line. It depends on the position in the diff, because a line of a
+// file can look like a line of the diff.
 func (w *diffWriter) colour(line string) string {
 	if w.old > 0 || w.new > 0 {
 		switch {
@@ -230,7 +238,7 @@ func (w *diffWriter) colour(line string) string {
 	return wording.Bold
 }
 
-// lineCount is a number of lines in the head of a hunk, where 1 is left out.
+// lineCount parses a number of lines in the header of a hunk, which omits the number 1.
 func lineCount(text string) int {
 	if text == "" {
 		return 1

@@ -9,19 +9,19 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// What a finding means for whoever reads it.
+// Levels of findings.
 const (
 	levelOK    = "ok"
 	levelNote  = "note"  // Corral works; something optional is missing or could be better
 	levelFault = "fault" // Corral does not work, or not reliably
 )
 
-// finding is what one check found. Text and Remedy are for people, and for other programs to show.
+// finding is the result of one check. Text and Remedy are for people; other programs may show them.
 type finding struct {
 	Check  string
 	Level  string
 	Text   string
-	Remedy string // a command, or a sentence; none where all is well
+	Remedy string // a command or a sentence; "" if nothing is wrong
 }
 
 func ok(format string, args ...any) finding {
@@ -36,11 +36,12 @@ func fault(remedy, format string, args ...any) finding {
 	return finding{Level: levelFault, Text: fmt.Sprintf(format, args...), Remedy: remedy}
 }
 
-// queryTimeout bounds each question to another program.
+// queryTimeout bounds each query to another program.
 const queryTimeout = 3 * time.Second
 
-var doctorVerb = verb{name: "doctor", summary: "Check this machine and suggest fixes", options: plainVerb(
-	func(ctx context.Context, c *ctl, args []string) error {
+var doctorVerb = verb{
+	name: "doctor", summary: "Check this machine and suggest fixes",
+	options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) > 0 {
 			return usagef("doctor", "doctor takes no arguments")
 		}
@@ -59,9 +60,10 @@ var doctorVerb = verb{name: "doctor", summary: "Check this machine and suggest f
 			return exit(exitFailed)
 		}
 		return nil
-	})}
+	}),
+}
 
-// runChecks does every check, in the order in which one stands on the other.
+// runChecks runs every check. A check comes after those that it depends on.
 func runChecks(ctx context.Context) []finding {
 	p := newPatient(ctx)
 	defer p.close()
@@ -70,11 +72,12 @@ func runChecks(ctx context.Context) []finding {
 		name string
 		do   func(context.Context) []finding
 	}{
-		{"user bus", p.checkBus}, {"systemd", p.checkSystemd}, {"cgroup v2", checkCgroup}, {"controllers", p.checkControllers},
-		{"tmux", p.checkTmux}, {"git", p.checkGit}, {"corrald", p.checkDaemon}, {"corral-shim", checkShim}, {"configuration", p.checkConfiguration},
+		{"user bus", p.checkBus}, {"systemd", p.checkSystemd}, {"cgroup v2", checkCgroup},
+		{"controllers", p.checkControllers}, {"tmux", p.checkTmux}, {"git", p.checkGit},
+		{"corrald", p.checkDaemon}, {"corral-shim", checkShim}, {"configuration", p.checkConfiguration},
 		{"state", checkState}, {"inotify", checkInotify}, {"linger", checkLinger}, {"shutdown lock", checkLock},
-		{"notifications", p.checkNotifications}, {"hooks", checkHooks}, {"terminal", p.checkTerminal}, {"ssh-agent", checkSSHAgent},
-		{"agents", p.checkAgents}, {"strays", p.checkStrays},
+		{"notifications", p.checkNotifications}, {"hooks", checkHooks}, {"terminal", p.checkTerminal},
+		{"ssh-agent", checkSSHAgent}, {"agents", p.checkAgents}, {"strays", p.checkStrays},
 	} {
 		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 		for _, f := range check.do(ctx) {
@@ -102,7 +105,7 @@ func (c *ctl) printFindings(findings []finding) {
 	for _, f := range findings {
 		width = max(width, len(f.Check))
 	}
-	indent := width + 4 // the mark, and three blanks
+	indent := width + 4 // the mark and three spaces
 	if c.outTTY == nil || c.plain {
 		indent = width + len(levelFault) + len("   ")
 	}
@@ -142,8 +145,8 @@ func (c *ctl) printFindings(findings []finding) {
 	}
 }
 
-// findingLines is a text in lines that fit behind an indentation in the terminal, broken between
-// words; one line where there is no terminal.
+// findingLines breaks a text between words into lines that fit into the terminal behind an
+// indentation. It returns one line if there is no terminal.
 func (c *ctl) findingLines(text string, indent int) []string {
 	text = wording.Printable(text)
 	if c.outTTY == nil || c.full || c.outTTY.width <= 0 {
@@ -152,8 +155,8 @@ func (c *ctl) findingLines(text string, indent int) []string {
 	return wrapText(text, c.outTTY.width-indent)
 }
 
-// levelMark is the sign that a finding begins with: in a terminal a coloured one, elsewhere its level as
-// a word.
+// levelMark returns the sign before a finding: a coloured symbol in a terminal, otherwise the
+// level's name.
 func (c *ctl) levelMark(level string) string {
 	if c.outTTY == nil || c.plain {
 		return fmt.Sprintf("%-*s", len(levelFault), level)

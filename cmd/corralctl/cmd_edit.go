@@ -23,14 +23,15 @@ import (
 	"github.com/corrald/corral/internal/unitproperty"
 )
 
-// discardMarker begins what stands below a drop-in while it is edited. It is below so that lines have
-// the numbers that they will have in the file.
+// discardMarker begins the part below a drop-in while it is edited. That part is below so that the
+// drop-in's lines have the numbers that they will have in the file.
 const discardMarker = "### Edits below this comment will be discarded"
 
 const whitespace = " \t\r\n"
 
-var editVerb = verb{name: "edit", args: "AGENT", summary: "Change an agent's definition, in a drop-in file", options: plainVerb(
-	func(ctx context.Context, c *ctl, args []string) error {
+var editVerb = verb{
+	name: "edit", args: "AGENT", summary: "Change an agent's definition, in a drop-in file",
+	options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) != 1 {
 			return usagef("edit", "edit: expected one AGENT")
 		}
@@ -46,10 +47,11 @@ var editVerb = verb{name: "edit", args: "AGENT", summary: "Change an agent's def
 			return prefixed(fmt.Sprintf("cannot edit %q: ", args[0]), err)
 		}
 		return c.reportEdit(ctx, e, text, changed)
-	})}
+	}),
+}
 
-// editAndSave lets the user edit, and saves what has changed. Of a text that cannot be saved the
-// draft is kept, and the error says where.
+// editAndSave lets the user edit, and saves the changes. If they cannot be saved it keeps the
+// draft, and the error names it.
 func (c *ctl) editAndSave(ctx context.Context, e *edit) (text []byte, changed bool, err error) {
 	dir, err := os.MkdirTemp("", "corralctl-edit-")
 	if err != nil {
@@ -59,23 +61,24 @@ func (c *ctl) editAndSave(ctx context.Context, e *edit) (text []byte, changed bo
 	text, changed, err = c.editUntilValid(ctx, e, draft)
 	if err == nil && changed {
 		if err = e.save(text); err != nil {
-			return nil, false, fmt.Errorf("%w; what was written is kept in %s", err, draft)
+			return nil, false, fmt.Errorf("%w; your changes are kept in %s", err, draft)
 		}
 	}
 	return text, changed, errors.Join(err, os.RemoveAll(dir))
 }
 
-// editUntilValid is one file that is being edited.
+// edit is one file that is being edited.
 type edit struct {
 	agent  string
-	path   string // of the file
+	path   string
 	dropIn bool
-	text   []byte // what is in the editor at first
-	quoted []byte // what is shown below it, to be discarded
+	text   []byte // the initial text in the editor
+	quoted []byte // shown below the text, to be discarded
 	exists bool
 }
 
-// newEdit finds out what there is to edit. Errors: *failure, without what was to be done.
+// newEdit determines which file to edit, and reads it. Errors: *failure, whose message the caller
+// has to prefix with what it cannot do.
 func newEdit(agent string, full bool) (*edit, error) {
 	own := config.UserDir()
 	if own == "" {
@@ -114,7 +117,7 @@ func newEdit(agent string, full bool) (*edit, error) {
 	return e, nil
 }
 
-// definitionTemplate is what an agent's first definition begins with.
+// definitionTemplate is the initial text of an agent's first definition.
 const definitionTemplate = `[Agent]
 Description=%s
 Command=
@@ -134,7 +137,7 @@ Command=
 #MemoryMax=4G
 `
 
-// quote puts the agent's other files below what is edited, as comments.
+// quote sets e.quoted to the agent's other files, as comments.
 func (e *edit) quote(files []string) error {
 	if len(e.text) == 0 {
 		e.text = []byte("\n")
@@ -158,7 +161,8 @@ func (e *edit) quote(files []string) error {
 	return nil
 }
 
-// editUntilValid lets the user edit, in the file draft, until the text is right, or wanted nevertheless.
+// editUntilValid lets the user edit the file draft until the text is valid, or to be saved as it
+// is.
 func (c *ctl) editUntilValid(ctx context.Context, e *edit, draft string) (text []byte, changed bool, err error) {
 	if err := atomicfile.Write(draft, append(bytes.Clone(e.text), e.quoted...), 0o600); err != nil {
 		return nil, false, err
@@ -176,19 +180,19 @@ func (c *ctl) editUntilValid(ctx context.Context, e *edit, draft string) (text [
 			return nil, false, nil
 		}
 		text = append(text, '\n')
-		wrong := e.check(text)
-		if len(wrong) == 0 {
+		mistakes := e.check(text)
+		if len(mistakes) == 0 {
 			return text, true, nil
 		}
-		again, err := c.askToEditAgain(wrong)
+		again, err := c.askToEditAgain(mistakes)
 		if err != nil || !again {
 			return text, err == nil, err
 		}
 	}
 }
 
-// editedPart is what stands above what is to be discarded. Lines in front keep their numbers, so only
-// what follows is trimmed.
+// editedPart returns what is above discardMarker. It trims only the end, so that lines keep their
+// numbers.
 func (e *edit) editedPart(raw []byte) []byte {
 	if i := bytes.Index(raw, []byte(discardMarker)); e.dropIn && i >= 0 {
 		raw = raw[:i]
@@ -199,26 +203,29 @@ func (e *edit) editedPart(raw []byte) []byte {
 	return bytes.TrimRight(raw, whitespace)
 }
 
-// check returns what is wrong with a text, by file and line. An empty one takes the file away.
+// check returns the mistakes in a text, with file and line. An empty text has none: it removes the
+// file.
 func (e *edit) check(text []byte) []string {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil
 	}
-	agent, warnings := config.AgentText{Name: e.agent, Path: e.path, DropIn: e.dropIn, Text: text, Dirs: configDirs()}.Check()
-	wrong := make([]string, 0, len(warnings))
+	definition := config.AgentText{Name: e.agent, Path: e.path, DropIn: e.dropIn, Text: text, Dirs: configDirs()}
+	agent, warnings := definition.Check()
+	mistakes := make([]string, 0, len(warnings))
 	for _, w := range warnings {
-		wrong = append(wrong, w.String())
+		mistakes = append(mistakes, w.String())
 	}
 	for _, property := range agent.Properties {
 		if _, _, err := unitproperty.Parse(property); err != nil {
 			name, _, _ := strings.Cut(property, "=")
-			wrong = append(wrong, config.Warning{File: e.path, Line: lineOf(text, name), Text: err.Error()}.String())
+			warning := config.Warning{File: e.path, Line: lineOf(text, name), Text: err.Error()}
+			mistakes = append(mistakes, warning.String())
 		}
 	}
-	return wrong
+	return mistakes
 }
 
-// lineOf is the number of the first line that assigns to the key, 0 if there is none.
+// lineOf returns the number of the first line that assigns to the key, 0 if there is none.
 func lineOf(text []byte, key string) int {
 	n := 0
 	for line := range strings.Lines(string(text)) {
@@ -230,14 +237,14 @@ func lineOf(text []byte, key string) int {
 	return 0
 }
 
-// askToEditAgain tells what is wrong, and asks whether to edit again; if not, it is to be saved as it is.
-// Without a terminal nothing is saved.
-func (c *ctl) askToEditAgain(wrong []string) (bool, error) {
+// askToEditAgain prints the mistakes, and asks whether to edit again; if not, the text is to be
+// saved as it is. Without a terminal it returns an error, and nothing is saved.
+func (c *ctl) askToEditAgain(mistakes []string) (bool, error) {
 	if openTerminal(c.in) == nil {
-		return false, errors.New(strings.Join(wrong, "; ") + "; nothing was changed")
+		return false, errors.New(strings.Join(mistakes, "; ") + "; nothing was changed")
 	}
-	for _, w := range wrong {
-		c.print("%s\n", w)
+	for _, mistake := range mistakes {
+		c.print("%s\n", mistake)
 	}
 	in := bufio.NewReader(c.in)
 	for {
@@ -265,8 +272,8 @@ func (c *ctl) askToEditAgain(wrong []string) (bool, error) {
 	}
 }
 
-// runEditor runs the user's editor on a file and waits for it. What Ctrl-C and Ctrl-\\ mean in it
-// is the editor's affair: it would be left behind on a terminal that the shell reads, too.
+// runEditor runs the user's editor on a file and waits for it. Ctrl-C and Ctrl-\ are left to the
+// editor: if they ended corralctl, the editor would still read the terminal, as would the shell.
 func (c *ctl) runEditor(ctx context.Context, file string) error {
 	words, err := c.editor()
 	if err != nil {
@@ -275,7 +282,7 @@ func (c *ctl) runEditor(ctx context.Context, file string) error {
 	command := exec.CommandContext(ctx, words[0], append(words[1:], file)...)
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	keys := make(chan os.Signal, 1)
-	signal.Notify(keys, unix.SIGINT, unix.SIGQUIT) // not ignored, which the editor would inherit
+	signal.Notify(keys, unix.SIGINT, unix.SIGQUIT) // not ignored: the editor would inherit that
 	defer signal.Stop(keys)
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("the editor %q failed, nothing was changed: %w", words[0], err)
@@ -283,7 +290,7 @@ func (c *ctl) runEditor(ctx context.Context, file string) error {
 	return nil
 }
 
-// editor is $VISUAL, $EDITOR, or one that is installed, which wants a terminal.
+// editor returns $VISUAL, $EDITOR, or an installed editor, which needs a terminal.
 func (c *ctl) editor() ([]string, error) {
 	if chosen := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR")); chosen != "" {
 		words, err := config.SplitWords(chosen)
@@ -305,11 +312,11 @@ func (c *ctl) editor() ([]string, error) {
 	return nil, &failure{exitFailed, "no editor was found: VISUAL and EDITOR are not set", ""}
 }
 
-// save puts the text in its place, or takes the file away if there is nothing in it.
+// save writes the text to its file, or removes the file if the text is empty.
 func (e *edit) save(text []byte) error {
 	path := e.path
 	if target, err := filepath.EvalSymlinks(path); err == nil && target != os.DevNull {
-		path = target // the user's files may be kept elsewhere, and linked
+		path = target // the user's file may be a link to where it is kept
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
 		return config.Remove(e.path)
@@ -320,24 +327,24 @@ func (e *edit) save(text []byte) error {
 	return atomicfile.Write(path, text, 0o644)
 }
 
-// reportEdit says what has become of the file, and has a daemon that runs read it.
+// reportEdit prints what was done with the file, and makes a running daemon reload it.
 func (c *ctl) reportEdit(ctx context.Context, e *edit, text []byte, changed bool) error {
-	say := func(format string) {
+	report := func(format string) {
 		if !c.quiet {
 			c.print(format, e.path)
 		}
 	}
 	switch {
 	case !changed && !e.exists:
-		say("Nothing was written, %s is not created.\n")
+		report("Nothing was written, %s is not created.\n")
 		return nil
 	case !changed:
-		say("%s is unchanged.\n")
+		report("%s is unchanged.\n")
 		return nil
 	case len(bytes.TrimSpace(text)) == 0:
-		say("Removed %s.\n")
+		report("Removed %s.\n")
 	default:
-		say("Wrote %s.\n")
+		report("Wrote %s.\n")
 	}
 	bus, err := c.connect(ctx)
 	if err != nil {

@@ -15,24 +15,27 @@ import (
 	"github.com/corrald/corral/internal/version"
 )
 
-var helpVerb = verb{name: "help", args: "[VERB|options]", summary: "Print help", options: plainVerb(func(_ context.Context, c *ctl, args []string) error {
-	cmd := c.commands
-	switch {
-	case len(args) == 0:
-	case args[0] == "options":
-		c.printSection("Options of every verb", flagHelp(cmd.PersistentFlags(), nil))
-		return nil
-	default:
-		var err error
-		if cmd, err = c.findVerb(args[0]); err != nil {
-			return err
+var helpVerb = verb{
+	name: "help", args: "[VERB|options]", summary: "Print help",
+	options: plainVerb(func(_ context.Context, c *ctl, args []string) error {
+		cmd := c.commands
+		switch {
+		case len(args) == 0:
+		case args[0] == "options":
+			c.printSection("Options of every verb", flagHelp(cmd.PersistentFlags(), nil))
+			return nil
+		default:
+			var err error
+			if cmd, err = c.findVerb(args[0]); err != nil {
+				return err
+			}
 		}
-	}
-	c.printHelp(cmd)
-	return nil
-})}
+		c.printHelp(cmd)
+		return nil
+	}),
+}
 
-// The size of what the help of each verb may take: a terminal of 24 lines, and the shell's prompt.
+// The help of each verb fits a terminal of 24 lines, together with the shell's prompt.
 const (
 	helpWidth  = 80
 	helpHeight = 23
@@ -70,23 +73,24 @@ More: corralctl help VERB, man corralctl
 `)
 }
 
-// printSection prints a paragraph of help.
+// printSection prints one section of the help.
 func (c *ctl) printSection(title, lines string) {
 	fmt.Fprintf(c.out, "%s\n%s", c.paint(wording.Bold, title+":"), lines)
 }
 
-// firstUsage are a verb's arguments where there is a line for all of it.
+// firstUsage returns the first of the alternative forms of a verb's arguments.
 func firstUsage(args string) string {
 	short, _, _ := strings.Cut(args, " |")
 	return short
 }
 
-// printVerbHelp prints the help of a verb. As many examples are printed as the screen has room for, at
+// printVerbHelp prints the help of a verb, with as many examples as the screen has room for, at
 // least one.
 func (c *ctl) printVerbHelp(cmd *cobra.Command) {
 	var text strings.Builder
 	for _, args := range strings.Split(strings.TrimPrefix(cmd.Use, cmd.Name()), " | ") {
-		fmt.Fprintln(&text, strings.TrimSpace("corralctl "+cmd.Name()+" "+strings.TrimPrefix(strings.TrimSpace(args), cmd.Name()+" ")))
+		args = strings.TrimPrefix(strings.TrimSpace(args), cmd.Name()+" ")
+		fmt.Fprintln(&text, strings.TrimSpace("corralctl "+cmd.Name()+" "+args))
 	}
 	fmt.Fprintf(&text, "  %s.\n", cmd.Short)
 	if cmd.Long != "" {
@@ -105,8 +109,9 @@ func (c *ctl) printVerbHelp(cmd *cobra.Command) {
 	}
 }
 
-// optionsHelp are the verb's own options, then those of every verb that mean something special to
-// it, with that. The others are named, without those that mean nothing to it.
+// optionsHelp describes the verb's own options, then the global options that have a special meaning
+// for it, with that meaning. It only names the other global options, and omits those without effect
+// on it.
 func (c *ctl) optionsHelp(cmd *cobra.Command) string {
 	options := pflag.NewFlagSet("", pflag.ContinueOnError)
 	options.SortFlags = false
@@ -134,7 +139,7 @@ func (c *ctl) optionsHelp(cmd *cobra.Command) string {
 	return lines + fmt.Sprintf("  %s: see corralctl help options\n", strings.Join(also, ", "))
 }
 
-// examplesHelp are commands, each with what it does beside it.
+// examplesHelp returns the commands, each with its description beside it.
 func (c *ctl) examplesHelp(examples []string) string {
 	width := 0
 	for _, example := range examples {
@@ -149,8 +154,8 @@ func (c *ctl) examplesHelp(examples []string) string {
 	return lines.String()
 }
 
-// flagHelp is an entry for each option. What stands in backquotes in an option's usage names its
-// value. A meaning that is not "" replaces the usage.
+// flagHelp describes each option. The text in backquotes in an option's usage names its value. What
+// meaning returns replaces the usage, unless it is "".
 func flagHelp(f *pflag.FlagSet, meaning func(name string) string) string {
 	var names, usages []string
 	width := 0
@@ -182,8 +187,8 @@ func flagHelp(f *pflag.FlagSet, meaning func(name string) string) string {
 	return lines.String()
 }
 
-// reflow is a text whose paragraphs are wrapped for the screen. Lines that begin with a blank
-// stay.
+// reflow wraps the paragraphs of a text for the screen. Lines that begin with a blank stay as they
+// are.
 func reflow(text string) string {
 	var lines, paragraph []string
 	end := func() {
@@ -203,7 +208,7 @@ func reflow(text string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// wrapText breaks a text into lines of at most a width, between words.
+// wrapText breaks a text into lines of at most width characters, between words.
 func wrapText(text string, width int) []string {
 	lines := []string{""}
 	for word := range strings.FieldsSeq(text) {
@@ -220,14 +225,15 @@ func wrapText(text string, width int) []string {
 	return lines
 }
 
-var versionVerb = verb{name: "version", summary: "Print the versions of corralctl and corrald", options: plainVerb(bareVerb("version",
-	func(ctx context.Context, c *ctl, _ []string) error {
+var versionVerb = verb{
+	name: "version", summary: "Print the versions of corralctl and corrald",
+	options: plainVerb(bareVerb("version", func(ctx context.Context, c *ctl, _ []string) error {
 		var manager client.Manager
 		bus, err := c.connect(ctx)
 		if err == nil {
 			manager, err = bus.Manager(ctx)
 		}
-		if err != nil && (c.host != "" || c.late()) { // of a daemon that is not there, there is no version
+		if err != nil && (c.host != "" || c.late()) { // a daemon that does not run has no version
 			return c.cannot("ask corrald for its version", "", err)
 		}
 		if c.wantsJSON() {
@@ -245,7 +251,8 @@ var versionVerb = verb{name: "version", summary: "Print the versions of corralct
 			c.print("corrald %s\n", manager.Version)
 		}
 		return nil
-	}))}
+	})),
+}
 
 func printVersion(c *ctl) error {
 	c.print("corralctl %s\n", version.Version)

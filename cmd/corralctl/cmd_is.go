@@ -12,10 +12,14 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// The verbs that answer with their exit code: 0 if it is so of any of the sessions.
+// Verbs that answer with their exit code: 0 if the condition holds for any of the sessions.
 var (
-	isActiveVerb  = isVerb("is-active", "Check whether sessions are live", func(*pflag.FlagSet) condition { return condition{exitNotActive, isActive, stateOf} })
-	isFailedVerb  = isVerb("is-failed", "Check whether sessions have failed", func(*pflag.FlagSet) condition { return condition{exitFailed, isFailed, stateOf} })
+	isActiveVerb = isVerb("is-active", "Check whether sessions are live", func(*pflag.FlagSet) condition {
+		return condition{exitNotActive, isActive, stateOf}
+	})
+	isFailedVerb = isVerb("is-failed", "Check whether sessions have failed", func(*pflag.FlagSet) condition {
+		return condition{exitFailed, isFailed, stateOf}
+	})
 	isWaitingVerb = isVerb("is-waiting", "Check whether sessions wait for a person", func(f *pflag.FlagSet) condition {
 		ended := f.Bool("turn-ended", false, "also exit with 0 if the agent of a session has finished its turn")
 		return condition{exitNotActive, func(s client.Session) bool {
@@ -24,11 +28,11 @@ var (
 	})
 )
 
-// condition is what is asked of sessions.
+// condition is what one of these verbs checks.
 type condition struct {
-	exitCode int                           // the exit code if it is so of none
-	holds    func(client.Session) bool     // the answer
-	text     func(s client.Session) string // what is printed
+	exitCode int // if it holds for none of the sessions
+	holds    func(client.Session) bool
+	text     func(s client.Session) string // what is printed about a session
 }
 
 func isActive(s client.Session) bool { return !wording.IsEnded(s.State) }
@@ -36,8 +40,8 @@ func isFailed(s client.Session) bool { return s.State == "failed" }
 
 func stateOf(s client.Session) string { return s.State }
 
-// activityOf is what the agent does, also that it has finished its turn; the state of a session
-// whose agent does nothing.
+// activityOf returns what the agent does, or that it has finished its turn. If the agent does
+// nothing, it returns the state of the session.
 func activityOf(s client.Session) string {
 	switch {
 	case wording.IsTurnEnded(s):
@@ -48,8 +52,9 @@ func activityOf(s client.Session) string {
 	return s.Activity
 }
 
-// isVerb makes a verb that prints the answer for each session, unless quiet, and exits with 0 if it
-// is so of any; else with no, or 4 if one is not known.
+// isVerb makes a verb that prints the condition's text for each session, unless --quiet was given,
+// and exits with 0 if the condition holds for any of them; otherwise with the condition's exit
+// code, or with 4 if a session is not known.
 func isVerb(name, summary string, ask func(*pflag.FlagSet) condition) verb {
 	return verb{name: name, args: "ID…", summary: summary, options: func(f *pflag.FlagSet) action {
 		q := ask(f)
@@ -57,7 +62,7 @@ func isVerb(name, summary string, ask func(*pflag.FlagSet) condition) verb {
 	}}
 }
 
-// checkSessions answers the question for the sessions that are named.
+// checkSessions checks the condition for the sessions that args name, or for all with --all.
 func (c *ctl) checkSessions(ctx context.Context, name string, args []string, q condition) error {
 	if len(args) == 0 && !c.all {
 		return usagef(name, "%s: missing ID", name)
@@ -78,7 +83,7 @@ func (c *ctl) checkSessions(ctx context.Context, name string, args []string, q c
 	return c.checkRows(args, rows, q)
 }
 
-// unarchivedIDs are the ids of all sessions that are in sight.
+// unarchivedIDs returns the sorted ids of all sessions that are not archived.
 func unarchivedIDs(rows []dbusapi.SessionRow) []string {
 	var ids []string
 	for _, row := range rows {
@@ -90,6 +95,8 @@ func unarchivedIDs(rows []dbusapi.SessionRow) []string {
 	return ids
 }
 
+// checkRows checks the condition for the sessions that words name. The error that it returns is an
+// exit code, unless a word is ambiguous or invalid.
 func (c *ctl) checkRows(words []string, rows []dbusapi.SessionRow, q condition) error {
 	byID := map[string]client.Session{}
 	var sessions []known
@@ -109,7 +116,8 @@ func (c *ctl) checkRows(words []string, rows []dbusapi.SessionRow, q condition) 
 	}
 	for _, word := range words {
 		ids, err := match(word, sessions, c.all)
-		if f := (*failure)(nil); errors.As(err, &f) && f.code != exitNoSession { // one of several, or nonsense: that is no answer
+		// An ambiguous id or an invalid pattern is an error, not an answer.
+		if f := (*failure)(nil); errors.As(err, &f) && f.code != exitNoSession {
 			return c.unmatched(word, err)
 		}
 		if err != nil {

@@ -12,11 +12,13 @@ import (
 	"github.com/corrald/corral/internal/keys"
 )
 
-// maxKeys is how many keys the daemon takes at a time.
+// maxKeys is how many keys the daemon accepts in one call.
 const maxKeys = 1000
 
-var sendKeysVerb = verb{name: "send-keys", args: "ID KEY…", summary: "Press keys in a session, by their names in tmux",
-	details: "A KEY is one character, or a name: Enter, Escape, Tab, BTab, Space, BSpace, Up, Down, Left, Right, Home, End, PageUp, PageDown, IC, DC, F1 to F12,\n" +
+var sendKeysVerb = verb{
+	name: "send-keys", args: "ID KEY…", summary: "Press keys in a session, by their names in tmux",
+	details: "A KEY is one character, or a name: Enter, Escape, Tab, BTab, Space, BSpace, Up, Down, Left, " +
+		"Right, Home, End, PageUp, PageDown, IC, DC, F1 to F12,\n" +
 		"with C- for Ctrl, M- for Alt or S- for Shift before it, as in C-c.\n",
 	options: func(f *pflag.FlagSet) action {
 		literal := f.Bool("literal", false, "type the characters of each KEY instead")
@@ -40,10 +42,11 @@ var sendKeysVerb = verb{name: "send-keys", args: "ID KEY…", summary: "Press ke
 				return nil
 			})
 		}
-	}}
+	},
+}
 
-// keyNames returns the keys of words: those that they name, or their characters. The session is for
-// what the error suggests.
+// keyNames returns the keys that words name or, if literal, their characters. It needs the session
+// for the hint of an error.
 func keyNames(session string, words []string, literal bool) ([]string, error) {
 	var names []string
 	for _, word := range words {
@@ -66,11 +69,12 @@ func keyNames(session string, words []string, literal bool) ([]string, error) {
 	return names, nil
 }
 
-// nearestKey is the key that was probably meant, "" if there is none.
+// nearestKey returns the name of the key that was probably meant, "" if there is none.
 func nearestKey(word string) string {
 	best, distance := "", 1+max(1, utf8.RuneCountInString(word)/3)
 	for _, name := range keys.Names() {
-		if d := editDistance(strings.ToLower(word), strings.ToLower(name)); len(word) <= maxID && len(word) > 2 && d < distance {
+		d := editDistance(strings.ToLower(word), strings.ToLower(name))
+		if len(word) <= maxID && len(word) > 2 && d < distance {
 			best, distance = name, d
 		}
 	}
@@ -78,17 +82,18 @@ func nearestKey(word string) string {
 }
 
 var (
-	approveVerb = permissionVerb("approve", "Permit what sessions ask permission for", func(c *ctl) permissionMethod { return c.client.Approve })
-	denyVerb    = permissionVerb("deny", "Refuse what sessions ask permission for", func(c *ctl) permissionMethod { return c.client.Deny })
+	approveVerb = permissionVerb("approve", "Permit what sessions ask permission for",
+		func(c *ctl) permissionMethod { return c.client.Approve })
+	denyVerb = permissionVerb("deny", "Refuse what sessions ask permission for",
+		func(c *ctl) permissionMethod { return c.client.Deny })
 )
 
 type permissionMethod func(ctx context.Context, id string) error
 
-// permissionVerb makes a verb that answers a permission. Each session is named: nobody approves what
-// they have not looked at.
+// permissionVerb makes a verb that answers a request for permission. Each session has to be named,
+// so that nobody approves what they have not looked at.
 func permissionVerb(name, summary string, method func(*ctl) permissionMethod) verb {
-	details := "It presses the keys that the agent's definition has for it, and only while the session waits for a permission.\n"
-	return verb{name: name, args: "ID…", summary: summary, details: details, options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
+	run := func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) == 0 {
 			return usagef(name, "%s: missing ID", name)
 		}
@@ -103,11 +108,16 @@ func permissionVerb(name, summary string, method func(*ctl) permissionMethod) ve
 			}
 			return f
 		})
-	})}
+	}
+	return verb{
+		name: name, args: "ID…", summary: summary, options: plainVerb(run),
+		details: "It presses the keys that the agent's definition has for it, " +
+			"and only while the session waits for a permission.\n",
+	}
 }
 
-// inputError is the failure of what was sent to a session. For a suspended one the hint is
-// resume.
+// inputError returns the error of input that a session did not accept. If the session is suspended,
+// its hint is resume.
 func (c *ctl) inputError(ctx context.Context, id, resume string, err error) *failure {
 	f := c.cannot("send to", id, err)
 	if dbusapi.ShortErrorName(err) != dbusapi.InvalidState {

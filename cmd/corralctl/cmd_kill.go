@@ -13,34 +13,37 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// killWhoms are what --kill-whom takes.
+// killWhoms are the values of --kill-whom.
 var killWhoms = []string{"agent", "all", "leftovers"}
 
-var killVerb = verb{name: "kill", args: "ID…", summary: "Send a signal to a session's agent or other processes", options: func(f *pflag.FlagSet) action {
-	name := f.StringP("signal", "s", "SIGTERM", "the `SIGNAL`, by name or number; default: SIGTERM")
-	whom := f.String("kill-whom", "agent", "`WHOM` to signal: agent (default), all or leftovers")
-	return askingVerb(func(ctx context.Context, c *ctl, args []string) error {
-		signal, err := parseSignal(*name)
-		if err != nil {
-			return usageError("kill", err)
-		}
-		if !slices.Contains(killWhoms, *whom) {
-			return usagef("kill", "invalid value %q for --kill-whom: expected agent, all or leftovers", *whom)
-		}
-		if len(args) == 0 && c.all && *whom != "agent" {
-			if args, err = c.sessionsWithProcesses(ctx); err != nil || len(args) == 0 {
-				return err
+var killVerb = verb{
+	name: "kill", args: "ID…", summary: "Send a signal to a session's agent or other processes",
+	options: func(f *pflag.FlagSet) action {
+		name := f.StringP("signal", "s", "SIGTERM", "the `SIGNAL`, by name or number; default: SIGTERM")
+		whom := f.String("kill-whom", "agent", "`WHOM` to signal: agent (default), all or leftovers")
+		return askingVerb(func(ctx context.Context, c *ctl, args []string) error {
+			signal, err := parseSignal(*name)
+			if err != nil {
+				return usageError("kill", err)
 			}
-			c.every = true
-		}
-		return c.each(ctx, args, "", func(ctx context.Context, id string) error {
-			return c.client.KillSession(ctx, id, *whom, int32(signal))
-		})
-	})(f)
-}}
+			if !slices.Contains(killWhoms, *whom) {
+				return usagef("kill", "invalid value %q for --kill-whom: expected agent, all or leftovers", *whom)
+			}
+			if len(args) == 0 && c.all && *whom != "agent" {
+				if args, err = c.sessionsWithProcesses(ctx); err != nil || len(args) == 0 {
+					return err
+				}
+				c.every = true
+			}
+			return c.each(ctx, args, "", func(ctx context.Context, id string) error {
+				return c.client.KillSession(ctx, id, *whom, int32(signal))
+			})
+		})(f)
+	},
+}
 
-// sessionsWithProcesses are the sessions that have processes: those that live, and those whose agent has ended
-// and left some.
+// sessionsWithProcesses returns the ids of the sessions that have processes: the live ones, and
+// those that have ended with leftover processes.
 func (c *ctl) sessionsWithProcesses(ctx context.Context) ([]string, error) {
 	bus, err := c.connect(ctx)
 	if err != nil {
@@ -59,14 +62,14 @@ func (c *ctl) sessionsWithProcesses(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// parseSignal reads a signal: 9, KILL, SIGKILL, RTMIN+3.
+// parseSignal parses a signal such as 9, KILL, SIGKILL or RTMIN+3.
 func parseSignal(text string) (unix.Signal, error) {
 	const least, greatest = 1, 64
 	number, err := strconv.Atoi(text)
 	if err != nil {
 		name := "SIG" + strings.TrimPrefix(strings.ToUpper(text), "SIG")
 		if offset, ok := strings.CutPrefix(name, "SIGRTMIN"); ok {
-			const first = 34 // as the C library counts them
+			const first = 34 // the C library's SIGRTMIN, signal(7)
 			n, err := strconv.Atoi(strings.TrimPrefix(offset, "+"))
 			if offset == "" {
 				n, err = 0, nil

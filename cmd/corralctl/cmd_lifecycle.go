@@ -13,24 +13,26 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// The verbs that are one call for each session.
+// Verbs that make one call for each session.
 var (
-	startVerb   = lifecycleVerb("start", "Start sessions afresh", "Starting", "StartSession", (*client.Client).StartSession)
-	restartVerb = lifecycleVerb("restart", "Stop sessions, then start them", "Restarting", "RestartSession", (*client.Client).RestartSession)
-	suspendVerb = lifecycleVerb("suspend", "Stop sessions so that they can be resumed", "Suspending", "SuspendSession", (*client.Client).SuspendSession)
-	freezeVerb  = lifecycleVerb("freeze", "Pause all processes of a session", "Freezing", "FreezeSession", (*client.Client).FreezeSession)
-	thawVerb    = lifecycleVerb("thaw", "Continue frozen sessions", "Thawing", "ThawSession", (*client.Client).ThawSession)
-	archiveVerb = lifecycleVerb("archive", "Hide ended sessions from lists and keep their records", "Archiving", "ArchiveSession", (*client.Client).ArchiveSession)
+	startVerb = lifecycleVerb("start", "Start sessions afresh", "Starting",
+		"StartSession", (*client.Client).StartSession)
+	restartVerb = lifecycleVerb("restart", "Stop sessions, then start them", "Restarting",
+		"RestartSession", (*client.Client).RestartSession)
+	suspendVerb = lifecycleVerb("suspend", "Stop sessions so that they can be resumed", "Suspending",
+		"SuspendSession", (*client.Client).SuspendSession)
+	freezeVerb = lifecycleVerb("freeze", "Pause all processes of a session", "Freezing",
+		"FreezeSession", (*client.Client).FreezeSession)
+	thawVerb = lifecycleVerb("thaw", "Continue frozen sessions", "Thawing",
+		"ThawSession", (*client.Client).ThawSession)
+	archiveVerb = lifecycleVerb("archive", "Hide ended sessions from lists and keep their records", "Archiving",
+		"ArchiveSession", (*client.Client).ArchiveSession)
 )
 
-// lifecycleVerb makes a verb that calls a method of the Manager, which takes nothing but an id;
-// doing is the word for its progress.
+// lifecycleVerb makes a verb that calls a method of the Manager with an id as its only argument.
+// doing is the word that describes its progress.
 func lifecycleVerb(name, summary, doing, method string, call func(*client.Client, context.Context, string) error) verb {
-	options := plainVerb
-	if confirmed[name] != "" {
-		options = askingVerb
-	}
-	return verb{name: name, args: "ID…", summary: summary, options: options(func(ctx context.Context, c *ctl, args []string) error {
+	run := func(ctx context.Context, c *ctl, args []string) error {
 		return c.each(ctx, args, doing, func(ctx context.Context, id string) error {
 			if c.noBlock {
 				if name == "start" || name == "restart" {
@@ -40,32 +42,39 @@ func lifecycleVerb(name, summary, doing, method string, call func(*client.Client
 			}
 			return call(c.client, ctx, id)
 		})
-	})}
+	}
+	options := plainVerb(run)
+	if confirmed[name] != "" {
+		options = askingVerb(run)
+	}
+	return verb{name: name, args: "ID…", summary: summary, options: options}
 }
 
-var resumeVerb = verb{name: "resume", args: "ID…", summary: "Start sessions where they left off", options: plainVerb(
-	func(ctx context.Context, c *ctl, args []string) error {
-		var anew sync.Map
+var resumeVerb = verb{
+	name: "resume", args: "ID…", summary: "Start sessions where they left off",
+	options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
+		var withoutConversation sync.Map
 		err := c.each(ctx, args, "Resuming", func(ctx context.Context, id string) error {
 			if c.noBlock {
 				return c.client.PostBegin(ctx, "resume", id)
 			}
-			before, _ := c.client.Session(ctx, id) // that there is none is told by what follows
+			before, _ := c.client.Session(ctx, id) // if there is no such session, ResumeSession returns the error
 			err := c.client.ResumeSession(ctx, id)
 			if after, e := c.client.Session(ctx, id); err == nil && e == nil && after.NRuns != before.NRuns && !after.Resumed {
-				anew.Store(id, true)
+				withoutConversation.Store(id, true)
 			}
 			return err
 		})
-		for id := range anew.Range {
+		for id := range withoutConversation.Range {
 			if !c.quiet {
 				c.print("%s: no conversation was saved yet; starting a new one.\n", id)
 			}
 		}
 		return err
-	})}
+	}),
+}
 
-// withTimeout ends what a verb waits for after --timeout.
+// withTimeout returns a context that ends after --timeout, if it was given.
 func (c *ctl) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !c.timeout.set {
 		return context.WithCancel(ctx)
@@ -73,8 +82,9 @@ func (c *ctl) withTimeout(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, c.timeout.Duration)
 }
 
-var stopVerb = verb{name: "stop", args: "ID…", summary: "Stop sessions: SIGTERM first, SIGKILL after --timeout", options: askingVerb(
-	func(ctx context.Context, c *ctl, args []string) error {
+var stopVerb = verb{
+	name: "stop", args: "ID…", summary: "Stop sessions: SIGTERM first, SIGKILL after --timeout",
+	options: askingVerb(func(ctx context.Context, c *ctl, args []string) error {
 		var ended sync.Map
 		err := c.each(ctx, args, "Stopping", func(ctx context.Context, id string) error {
 			if c.noBlock {
@@ -90,41 +100,47 @@ var stopVerb = verb{name: "stop", args: "ID…", summary: "Stop sessions: SIGTER
 			c.tellStrays(&ended, c.straysOf(ctx))
 		}
 		return err
-	})}
+	}),
+}
 
-var removeVerb = verb{name: "rm", args: "ID…", summary: "Remove sessions and their logs, never the workspace", options: func(f *pflag.FlagSet) action {
-	r := &removal{}
-	f.BoolVarP(&r.force, "force", "f", false, "stop running sessions first, ask nothing; with --worktree, discard uncommitted work too")
-	f.BoolVar(&r.worktree, "worktree", false, "remove its git worktree too, unless work would be lost")
-	return askingVerb(func(ctx context.Context, c *ctl, args []string) error {
-		c.yes = c.yes || r.force
-		had := c.worktrees(ctx)
-		var outside map[string][]dbusapi.Stray
-		if r.force && !c.noBlock && c.client != nil {
-			outside = c.straysOf(ctx) // afterwards nobody knows whose they are
-		}
-		var removed sync.Map
-		err := c.each(ctx, args, "Removing", func(ctx context.Context, id string) error {
-			err := r.remove(ctx, c, had[id], id)
-			if err == nil {
-				removed.Store(id, true)
+var removeVerb = verb{
+	name: "rm", args: "ID…", summary: "Remove sessions and their logs, never the workspace",
+	options: func(f *pflag.FlagSet) action {
+		r := &removal{}
+		f.BoolVarP(&r.force, "force", "f", false,
+			"stop running sessions first, ask nothing; with --worktree, discard uncommitted work too")
+		f.BoolVar(&r.worktree, "worktree", false, "remove its git worktree too, unless work would be lost")
+		return askingVerb(func(ctx context.Context, c *ctl, args []string) error {
+			c.yes = c.yes || r.force
+			worktrees := c.worktrees(ctx)
+			var outside map[string][]dbusapi.Stray
+			if r.force && !c.noBlock && c.client != nil {
+				outside = c.straysOf(ctx) // after the removal it is unknown to which session they belong
 			}
+			var removed sync.Map
+			err := c.each(ctx, args, "Removing", func(ctx context.Context, id string) error {
+				err := r.remove(ctx, c, worktrees[id], id)
+				if err == nil {
+					removed.Store(id, true)
+				}
+				return err
+			})
+			for _, id := range slices.Sorted(maps.Keys(worktrees)) {
+				if _, isRemoved := removed.Load(id); isRemoved && !r.worktree {
+					c.tellLeft(worktrees[id])
+				}
+			}
+			c.tellStrays(&removed, outside)
 			return err
-		})
-		for _, id := range slices.Sorted(maps.Keys(had)) {
-			if _, is := removed.Load(id); is && !r.worktree {
-				c.tellLeft(had[id])
-			}
-		}
-		c.tellStrays(&removed, outside)
-		return err
-	})(f)
-}}
+		})(f)
+	},
+}
 
-// removal is how sessions are removed.
+// removal is how to remove sessions.
 type removal struct{ force, worktree bool }
 
-func (r *removal) remove(ctx context.Context, c *ctl, had client.Session, id string) error {
+// remove removes a session. before is the session as it was, if it has a worktree.
+func (r *removal) remove(ctx context.Context, c *ctl, before client.Session, id string) error {
 	var err error
 	switch {
 	case c.noBlock:
@@ -142,9 +158,9 @@ func (r *removal) remove(ctx context.Context, c *ctl, had client.Session, id str
 	case r.worktree && dbusapi.ShortErrorName(err) == dbusapi.InvalidArgs:
 		f.hint = "corralctl rm " + id
 	case r.force || !isInvalidState(err):
-	case r.worktree && had.Worktree != "" && wording.IsEnded(had.State):
-		f.hint = "git -C " + wording.ShellWords([]string{had.WorkingDirectory}) + " status"
-	case r.worktree: // with it, --force gives up what is in there
+	case r.worktree && before.Worktree != "" && wording.IsEnded(before.State):
+		f.hint = "git -C " + wording.ShellWords([]string{before.WorkingDirectory}) + " status"
+	case r.worktree: // no hint at --force, which discards uncommitted work too
 		f.hint = "corralctl stop " + id
 	default:
 		f.hint = "corralctl rm --force " + id

@@ -14,12 +14,13 @@ import (
 	"github.com/corrald/corral/internal/logind"
 )
 
-// passwordTimeout bounds how long a person may take over the password that the login manager asks
-// for.
+// passwordTimeout bounds how long a person may take to enter the password that the login manager
+// asks for.
 const passwordTimeout = 2 * time.Minute
 
-var lingerVerb = verb{name: "linger", args: "[on|off]", summary: "Show or set whether sessions keep running after logout", options: plainVerb(
-	func(ctx context.Context, c *ctl, args []string) error {
+var lingerVerb = verb{
+	name: "linger", args: "[on|off]", summary: "Show or set whether sessions keep running after logout",
+	options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) > 1 {
 			return usagef("linger", "linger: expected on or off, not %s", wording.Plural(len(args), "word"))
 		}
@@ -36,7 +37,8 @@ var lingerVerb = verb{name: "linger", args: "[on|off]", summary: "Show or set wh
 			}
 		}
 		return c.printLinger(logind.IsLingering(), len(args) == 0)
-	})}
+	}),
+}
 
 func (c *ctl) printLinger(on, asked bool) error {
 	switch {
@@ -64,7 +66,8 @@ func setLinger(ctx context.Context, on bool) error {
 	return manager.SetLinger(ctx, on)
 }
 
-// lingerError says why, and the command that helps: an administrator may always do it.
+// lingerError returns why lingering was not changed, and as the hint a command for an
+// administrator, who may always change it.
 func lingerError(on bool, err error) error {
 	f := &failure{code: exitFailed, message: "cannot turn lingering off: ", hint: "sudo loginctl disable-linger"}
 	if on {
@@ -79,7 +82,8 @@ func lingerError(on bool, err error) error {
 		f.message += err.Error()
 	case strings.HasSuffix(refused.Name, ".ServiceUnknown") || strings.Contains(refused.Name, ".Spawn."):
 		f.message, f.hint = f.message+"no login manager (systemd-logind) runs here", ""
-	case strings.HasSuffix(refused.Name, ".AccessDenied") || strings.HasSuffix(refused.Name, ".InteractiveAuthorizationRequired"):
+	case strings.HasSuffix(refused.Name, ".AccessDenied"),
+		strings.HasSuffix(refused.Name, ".InteractiveAuthorizationRequired"):
 		f.message += "the login manager does not allow it without an administrator"
 	default:
 		f.message += refused.Error()

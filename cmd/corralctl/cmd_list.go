@@ -16,19 +16,22 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// listOptions are what list shows of which sessions, in which order.
+// listOptions select the sessions that list shows, their columns and their order.
 type listOptions struct {
 	states, columns, sort, labels []string
 }
 
-var listVerb = verb{name: "list", args: "[PATTERN…]", summary: "Show the sessions", pages: true, options: func(f *pflag.FlagSet) action {
-	l := &listOptions{}
-	f.StringSliceVar(&l.states, "state", nil, "only sessions in one of these `STATES` or activities")
-	f.StringArrayVar(&l.labels, "label", nil, "only sessions with this label, `KEY[=VALUE]`; several: with all of them")
-	f.StringSliceVar(&l.columns, "columns", nil, "the `COLUMNS` to show, such as id,state,labels")
-	f.StringSliceVar(&l.sort, "sort", nil, "sort by `COLUMNS`, by one with - in front in reverse; by id otherwise")
-	return l.run
-}}
+var listVerb = verb{
+	name: "list", args: "[PATTERN…]", summary: "Show the sessions", pages: true,
+	options: func(f *pflag.FlagSet) action {
+		l := &listOptions{}
+		f.StringSliceVar(&l.states, "state", nil, "only sessions in one of these `STATES` or activities")
+		f.StringArrayVar(&l.labels, "label", nil, "only sessions with this label, `KEY[=VALUE]`; several: with all of them")
+		f.StringSliceVar(&l.columns, "columns", nil, "the `COLUMNS` to show, such as id,state,labels")
+		f.StringSliceVar(&l.sort, "sort", nil, "sort by `COLUMNS`, by one with - in front in reverse; by id otherwise")
+		return l.run
+	},
+}
 
 func (l *listOptions) run(ctx context.Context, c *ctl, args []string) error {
 	for _, state := range l.states {
@@ -68,22 +71,26 @@ func (l *listOptions) run(ctx context.Context, c *ctl, args []string) error {
 	return list.unreachable
 }
 
-// listView is how list shows sessions, less how their leftovers are counted.
+// listView returns how list shows sessions, except for how their leftovers are counted.
 func (c *ctl) listView(now time.Time) listView {
-	v := listView{path: func(path string) string { return path }, full: c.full, now: now, leftovers: func(client.Session) int { return 0 }}
+	v := listView{
+		path: func(path string) string { return path }, full: c.full, now: now,
+		leftovers: func(client.Session) int { return 0 },
+	}
 	if c.outTTY != nil && !c.full {
 		v.path = wording.AbbreviateHome
 	}
 	return v
 }
 
-// checkStateName tells whether an option's word is a state or an activity.
+// checkStateName returns an error if an option's value is neither a state nor an activity.
 func checkStateName(word, verb, option string) error {
 	words := append(slices.Clone(sessionStates), waitActivities...)
 	if slices.Contains(words, word) {
 		return nil
 	}
-	f := &failure{code: exitUsage, message: fmt.Sprintf("unknown state %q; known are: %s", word, strings.Join(words, " ")), hint: "corralctl help " + verb}
+	message := fmt.Sprintf("unknown state %q; known are: %s", word, strings.Join(words, " "))
+	f := &failure{code: exitUsage, message: message, hint: "corralctl help " + verb}
 	if near := nearestOf(word, words); near != "" {
 		f.hint = fmt.Sprintf("corralctl %s %s=%s", verb, option, near)
 	}
@@ -93,14 +100,14 @@ func checkStateName(word, verb, option string) error {
 // sessionList is what list shows.
 type sessionList struct {
 	sessions    []client.Session
-	leftovers   func(client.Session) int // counts the processes left of one
+	leftovers   func(client.Session) int // the number of a session's leftover processes
 	lingering   bool
 	problems    int
-	noSessions  bool  // there is no session at all
-	unreachable error // the daemon could not be asked: the sessions are those of the disk
+	noSessions  bool  // there are no sessions at all
+	unreachable error // why the daemon could not be queried; sessions are those on disk
 }
 
-// readList asks the daemon, with two calls under way at once, or else reads what is saved.
+// readList queries the daemon with two calls in parallel, or else reads the saved sessions.
 func (c *ctl) readList(ctx context.Context) (sessionList, error) {
 	bus, err := c.connect(ctx)
 	if err != nil {
@@ -108,7 +115,7 @@ func (c *ctl) readList(ctx context.Context) (sessionList, error) {
 	}
 	properties := make(chan client.Manager, 1)
 	go func() {
-		manager, _ := bus.Manager(ctx) // without it, nothing is said about lingering
+		manager, _ := bus.Manager(ctx) // if this fails, the footer does not mention lingering
 		properties <- manager
 	}()
 	var list sessionList
@@ -126,12 +133,13 @@ func (c *ctl) readList(ctx context.Context) (sessionList, error) {
 	return list, nil
 }
 
-// sessionsWithRuntimes returns everything that is known of all sessions from few calls: that they go
-// on running is announced nowhere, and so is not in the answer that has all the rest.
+// sessionsWithRuntimes returns everything that is known about all sessions, with few calls. The
+// total runtime comes from a second call: no signal announces that it grows, so it is not in the
+// answer that has all the other properties.
 func (c *ctl) sessionsWithRuntimes(ctx context.Context, bus *client.Client) ([]client.Session, error) {
 	rows := make(chan []dbusapi.SessionRowEx, 1)
 	go func() {
-		all, _ := bus.ListSessionsEx(ctx) // an older daemon has none: then it is not known
+		all, _ := bus.ListSessionsEx(ctx) // an older daemon does not have it: then the runtimes are unknown
 		rows <- all
 	}()
 	sessions, err := bus.Sessions(ctx)
@@ -148,8 +156,8 @@ func (c *ctl) sessionsWithRuntimes(ctx context.Context, bus *client.Client) ([]c
 	return sessions, err
 }
 
-// readTable asks for what a table of sessions shows: of a daemon that does not know the one call
-// for it, for everything.
+// readTable queries what a table of sessions shows. It asks a daemon that does not have the one
+// call for this for everything.
 func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, error) {
 	rows, err := bus.ListSessionsEx(ctx)
 	if dbusapi.ShortErrorName(err) == dbusapi.UnknownMethod {
@@ -160,8 +168,9 @@ func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, e
 	left := make(map[string]int)
 	for i, row := range rows {
 		s := client.Session{
-			Id: row.ID, Agent: row.Agent, State: row.State, Activity: row.Activity, Attention: row.Attention, Reason: row.Reason,
-			WorkingDirectory: row.Workspace, Description: row.Description, Unit: row.Unit, StateChangeTimestamp: row.StateChange, OnLogin: row.OnLogin,
+			Id: row.ID, Agent: row.Agent, Description: row.Description, WorkingDirectory: row.Workspace,
+			State: row.State, StateChangeTimestamp: row.StateChange, Reason: row.Reason,
+			Activity: row.Activity, Attention: row.Attention, Unit: row.Unit, OnLogin: row.OnLogin,
 			IdleHint: row.Activity == "idle", IdleSinceHint: row.ActiveSince,
 		}
 		decodeDetails(&s, row.More)
@@ -174,7 +183,7 @@ func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, e
 	return list, err
 }
 
-// decodeDetails takes what a row has beyond its fields: of an older daemon less than here.
+// decodeDetails sets the properties that a row has beside its fields. An older daemon sends fewer.
 func decodeDetails(s *client.Session, more map[string]dbus.Variant) {
 	decodeDetail(more, "Frozen", &s.Frozen)
 	decodeDetail(more, "Worktree", &s.Worktree)
@@ -182,7 +191,7 @@ func decodeDetails(s *client.Session, more map[string]dbus.Variant) {
 	decodeDetail(more, "Labels", &s.Labels)
 	decodeDetail(more, "TotalRuntimeUSec", &s.TotalRuntimeUSec)
 	if program, ok := more["Program"].Value().(string); ok {
-		s.Command = []string{program} // all that a table shows of it
+		s.Command = []string{program} // a table shows no more of it
 	}
 	decodeDetail(more, "AttentionMessage", &s.AttentionMessage)
 	decodeDetail(more, "AttentionTimestamp", &s.AttentionTimestamp)
@@ -199,8 +208,8 @@ func decodeDetail[T any](more map[string]dbus.Variant, name string, target *T) {
 	}
 }
 
-// listFilter returns whether a session belongs into the list, as a function. A word that is the id of a
-// session names that one alone, also if it is archived.
+// listFilter returns a function that reports whether a session belongs in the list. A word that is
+// the id of a session names only that one, even if it is archived.
 func (c *ctl) listFilter(all []client.Session, words, states []string) func(client.Session) bool {
 	ids := map[string]bool{}
 	var patterns []string
@@ -228,8 +237,8 @@ func (c *ctl) listFilter(all []client.Session, words, states []string) func(clie
 	}
 }
 
-// maxQuestionWidth is how many columns of what an agent asks a table shows, also where it is not printed
-// on a terminal: a question may have 2048 bytes.
+// maxQuestionWidth is how many columns of an agent's question a table shows, also if it is not
+// printed on a terminal: a question may have 2048 bytes.
 const maxQuestionWidth = 80
 
 func (c *ctl) printList(list sessionList, columns []listColumn, view listView) {
@@ -257,7 +266,8 @@ func (c *ctl) printList(list sessionList, columns []listColumn, view listView) {
 		}
 		text := footer(list)
 		if list.noSessions && c.outTTY != nil {
-			text += "\n" + c.there("corralctl run AGENT") + ", or " + c.there("corralctl run -- COMMAND") + ", starts one in this directory."
+			text += "\n" + c.there("corralctl run AGENT") + ", or " + c.there("corralctl run -- COMMAND") +
+				", starts one in this directory."
 		}
 		fmt.Fprintln(c.out, text)
 	}
@@ -265,7 +275,7 @@ func (c *ctl) printList(list sessionList, columns []listColumn, view listView) {
 
 func newColumn(l listColumn) column { return column{title: l.title, shrink: l.least, cut: l.cut} }
 
-// cellColour is the colour of a session's cell in a column.
+// cellColour returns the colour of a session's cell in a column.
 func cellColour(column string, s client.Session) string {
 	colour, rest := wording.StateColour(s), ""
 	if colour == wording.Dim {
@@ -281,7 +291,7 @@ func cellColour(column string, s client.Session) string {
 	return rest
 }
 
-// listSign marks a session that wants to be looked at, as systemctl marks units.
+// listSign marks a session that needs attention, as systemctl marks units.
 func listSign(s client.Session) cell {
 	if !wording.NeedsAttention(s) {
 		return cell{text: " "}

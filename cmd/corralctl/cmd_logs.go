@@ -14,19 +14,22 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-var logsVerb = verb{name: "logs", args: "ID…", summary: "Show the output of a session's agent", options: func(f *pflag.FlagSet) action {
-	o := &logsOptions{}
-	f.BoolVarP(&o.follow, "follow", "f", false, "follow: print new output as it appears")
-	f.IntVarP(&o.lines, "lines", "n", -1, "only the last `LINES`; default: all, with -f 10")
-	f.BoolVar(&o.raw, "raw", false, "keep escape sequences")
-	f.BoolVar(&o.journal, "journal", false, "show what corrald and systemd logged about it instead")
-	return func(ctx context.Context, c *ctl, args []string) error {
-		if f.Changed("lines") && o.lines < 0 {
-			return usagef("logs", "invalid value \"%d\" for --lines: expected a number of lines", o.lines)
+var logsVerb = verb{
+	name: "logs", args: "ID…", summary: "Show the output of a session's agent",
+	options: func(f *pflag.FlagSet) action {
+		o := &logsOptions{}
+		f.BoolVarP(&o.follow, "follow", "f", false, "follow: print new output as it appears")
+		f.IntVarP(&o.lines, "lines", "n", -1, "only the last `LINES`; default: all, with -f 10")
+		f.BoolVar(&o.raw, "raw", false, "keep escape sequences")
+		f.BoolVar(&o.journal, "journal", false, "show what corrald and systemd logged about it instead")
+		return func(ctx context.Context, c *ctl, args []string) error {
+			if f.Changed("lines") && o.lines < 0 {
+				return usagef("logs", "invalid value \"%d\" for --lines: expected a number of lines", o.lines)
+			}
+			return o.run(ctx, c, args)
 		}
-		return o.run(ctx, c, args)
-	}
-}}
+	},
+}
 
 type logsOptions struct {
 	follow  bool
@@ -85,7 +88,7 @@ func (o *logsOptions) run(ctx context.Context, c *ctl, args []string) error {
 	return failed.first()
 }
 
-// remoteArgs are the options and ids again, for corralctl on another machine.
+// remoteArgs returns the options and ids as arguments for corralctl on another machine.
 func (o *logsOptions) remoteArgs(ids []string) []string {
 	var words []string
 	for option, set := range map[string]bool{"--follow": o.follow, "--raw": o.raw, "--journal": o.journal} {
@@ -99,6 +102,7 @@ func (o *logsOptions) remoteArgs(ids []string) []string {
 	return append(append(words, "--"), ids...)
 }
 
+// cannotOrNil is cannot for an error that may be nil.
 func (c *ctl) cannotOrNil(doing, object string, err error) error {
 	if err == nil {
 		return nil
@@ -112,7 +116,8 @@ func (o *logsOptions) showLog(ctx context.Context, c *ctl, id string) error {
 	if err != nil {
 		return err
 	}
-	files, err := openLogFiles(filepath.Join(manager.StateDirectory, "sessions", id), func() (*os.File, error) { return c.client.OpenLog(ctx, id) })
+	directory := filepath.Join(manager.StateDirectory, "sessions", id)
+	files, err := openLogFiles(directory, func() (*os.File, error) { return c.client.OpenLog(ctx, id) })
 	if err != nil {
 		return err
 	}
@@ -125,13 +130,14 @@ func (o *logsOptions) showLog(ctx context.Context, c *ctl, id string) error {
 	if err := end.Close(); err != nil {
 		return err
 	}
-	if !out.endsLine && c.outTTY != nil && !o.raw { // what follows on the terminal begins on a line of its own
+	// What follows on the terminal is to begin on a line of its own.
+	if !out.endsLine && c.outTTY != nil && !o.raw {
 		_, err = c.out.WriteString("\n")
 	}
 	return err
 }
 
-// lineWriter notes whether what was written ends with a line feed.
+// lineWriter records whether what was written ends with a newline.
 type lineWriter struct {
 	io.Writer
 	endsLine bool
@@ -144,8 +150,8 @@ func (w *lineWriter) Write(text []byte) (int, error) {
 	return w.Writer.Write(text)
 }
 
-// playback is what the log is written into, and what is closed at its end: as text, unless raw, and
-// shortened to the last lines, if so many only are wanted.
+// playback returns what plays a log, and what to close at its end. The log is shown as sink shows
+// it.
 func (o *logsOptions) playback(out io.Writer) (*playback, io.Closer) {
 	sink := o.sink(out)
 	p := &playback{sink: sink}
@@ -155,8 +161,8 @@ func (o *logsOptions) playback(out io.Writer) (*playback, io.Closer) {
 	return p, sink
 }
 
-// sink is what the log is written into to be shown: cleaned, unless raw, and shortened to the last
-// lines, if so many only are wanted.
+// sink returns the writer that shows a log: as text, unless --raw was given, and only the last
+// lines if --lines was given.
 func (o *logsOptions) sink(out io.Writer) io.WriteCloser {
 	var end io.WriteCloser = nopCloser{out}
 	if o.lines >= 0 {
@@ -168,8 +174,8 @@ func (o *logsOptions) sink(out io.Writer) io.WriteCloser {
 	return chainedWriter{transcript.New(escapingWriter{end}), end}
 }
 
-// escapingWriter is a writer of an agent's text, of which nothing acts on a terminal. What is written at
-// attachOnce ends with a whole character.
+// escapingWriter escapes the control characters in an agent's text. Each write has to end with a
+// whole character.
 type escapingWriter struct{ io.Writer }
 
 func (p escapingWriter) Write(text []byte) (int, error) {
@@ -197,12 +203,12 @@ func (c chainedWriter) Close() error {
 	return c.next.Close()
 }
 
-// lastLines keeps the last lines of what is written, and passes them on at Close.
+// lastLines keeps the last lines of what is written, and writes them to out at Close.
 type lastLines struct {
 	out     io.Writer
 	limit   int
 	lines   [][]byte
-	partial []byte // of a line that is not finished
+	partial []byte // an incomplete line
 }
 
 func (l *lastLines) Write(p []byte) (int, error) {
@@ -220,7 +226,7 @@ func (l *lastLines) Write(p []byte) (int, error) {
 
 func (l *lastLines) add(line []byte) {
 	l.lines = append(l.lines, line)
-	if len(l.lines)/2-512 > l.limit { // which may be as great as a number can be
+	if len(l.lines)/2-512 > l.limit { // the limit may be the largest int: add nothing to it
 		l.lines = append([][]byte(nil), l.lines[len(l.lines)-l.limit:]...)
 	}
 }
@@ -238,8 +244,8 @@ func (l *lastLines) Close() error {
 	return nil
 }
 
-// showJournal replaces this process by journalctl: systemd's records about the scopes, and
-// corrald's.
+// showJournal replaces this process by journalctl, which shows systemd's records about the scopes,
+// and corrald's.
 func (o *logsOptions) showJournal(ctx context.Context, c *ctl, ids []string) error {
 	command := []string{"journalctl", "--user"}
 	for _, id := range ids {
@@ -248,7 +254,8 @@ func (o *logsOptions) showJournal(ctx context.Context, c *ctl, ids []string) err
 			return c.cannot("show the journal of", id, err)
 		}
 		if s.NRuns == 0 {
-			return &failure{exitFailed, fmt.Sprintf("cannot show the journal of %q: it was never started", id), "corralctl start " + id}
+			message := fmt.Sprintf("cannot show the journal of %q: it was never started", id)
+			return &failure{exitFailed, message, "corralctl start " + id}
 		}
 		command = append(command, "--unit="+scopeName(s.Agent, s.Id))
 	}

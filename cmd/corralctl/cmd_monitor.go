@@ -16,36 +16,39 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-var monitorVerb = verb{name: "monitor", summary: "Print a line for each change of a session", options: func(f *pflag.FlagSet) action {
-	format := f.String("format", "plain", "`FORMAT`: plain, json; for a bar: waybar, i3bar, polybar")
-	return func(ctx context.Context, c *ctl, args []string) error {
-		if len(args) > 0 {
-			return usagef("monitor", "monitor takes no arguments: it shows every session")
+var monitorVerb = verb{
+	name: "monitor", summary: "Print a line for each change of a session",
+	options: func(f *pflag.FlagSet) action {
+		format := f.String("format", "plain", "`FORMAT`: plain, json; for a bar: waybar, i3bar, polybar")
+		return func(ctx context.Context, c *ctl, args []string) error {
+			if len(args) > 0 {
+				return usagef("monitor", "monitor takes no arguments: it shows every session")
+			}
+			if c.wantsJSON() && *format == "plain" {
+				*format = "json"
+			}
+			output := newMonitorFormat(c, *format)
+			if output == nil {
+				return usagef("monitor", "invalid value %q for --format: expected one of %s",
+					*format, strings.Join(monitorFormats, ", "))
+			}
+			return c.monitor(ctx, output)
 		}
-		if c.wantsJSON() && *format == "plain" {
-			*format = "json"
-		}
-		teller := newMonitorFormat(c, *format)
-		if teller == nil {
-			return usagef("monitor", "invalid value %q for --format: expected one of %s", *format, strings.Join(monitorFormats, ", "))
-		}
-		return c.monitor(ctx, teller)
-	}
-}}
+	},
+}
 
 var monitorFormats = []string{"plain", "json", "waybar", "i3bar", "polybar"}
 
-// format writes what monitor has to tell, in one of the formats. Sessions that it is given it does
-// not keep.
+// monitorFormat prints the events of monitor in one format. It does not keep the sessions that it
+// gets.
 type monitorFormat interface {
-	// start is called at the beginning, with the sessions that there are; nil where there is no
-	// daemon.
+	// start is called first, with the sessions that exist; nil if there is no daemon.
 	start(sessions map[string]client.Session) error
-	// sessionChanged tells that a session is new (before is nil), changed, or was removed (after is nil); all
-	// has the sessions as they are now.
+	// sessionChanged reports that a session is new (before is nil), has changed, or was removed (after
+	// is nil). all has the sessions as they are now.
 	sessionChanged(before, after *client.Session, all map[string]client.Session) error
-	// daemonGone tells that there is no daemon; back, that there is one again, with the sessions that it
-	// has: the differences follow as changes.
+	// daemonGone reports that there is no daemon. daemonBack reports that there is one again, with the
+	// sessions that it has; the differences follow as calls of sessionChanged.
 	daemonGone() error
 	daemonBack(all map[string]client.Session) error
 }
@@ -66,26 +69,26 @@ func newMonitorFormat(c *ctl, format string) monitorFormat {
 	return nil
 }
 
-// monitor is what is known of the sessions, and whom to tell.
+// monitor holds the known sessions, and where changes of them are printed.
 type monitor struct {
 	c            *ctl
 	format       monitorFormat
 	known        map[string]client.Session
 	started      bool
-	goneReported bool // it was told that there is no daemon
+	goneReported bool // reportDaemonGone was called, and the daemon is not back yet
 }
 
-// monitor tells until nobody reads it any more. A daemon, a bus or a connection to another machine
-// that is lost is waited for.
-func (c *ctl) monitor(ctx context.Context, t monitorFormat) error {
+// monitor prints events until nobody reads them any more. If the daemon, the bus or the connection
+// to another machine is lost, it waits until that is back.
+func (c *ctl) monitor(ctx context.Context, format monitorFormat) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	signal.Ignore(unix.SIGPIPE) // it ends as it should, and not as if something had gone wrong
+	signal.Ignore(unix.SIGPIPE) // without a reader it ends normally, and not with an error
 	go func() {
 		awaitHangup(os.Stdout)
 		cancel()
 	}()
-	m := &monitor{c: c, format: t, known: map[string]client.Session{}}
+	m := &monitor{c: c, format: format, known: map[string]client.Session{}}
 	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
 	for delay := shortest; ; delay = min(2*delay, longest) {
 		err := m.listen(ctx)
@@ -96,12 +99,12 @@ func (c *ctl) monitor(ctx context.Context, t monitorFormat) error {
 		var connect *client.ConnectError
 		var f *failure
 		if errors.As(err, &f) || !m.started && errors.As(err, &connect) {
-			return c.cannot("monitor", "", err) // it will not be better for waiting
+			return c.cannot("monitor", "", err) // waiting does not help
 		}
 		if err != nil && !client.IsUnavailable(err) {
 			return c.cannot("monitor", "", err)
 		}
-		if err == nil { // it was connected
+		if err == nil { // listen was connected
 			delay = shortest
 		}
 		if err := m.reportDaemonGone(); err != nil {
@@ -116,7 +119,7 @@ func (c *ctl) monitor(ctx context.Context, t monitorFormat) error {
 	}
 }
 
-// listen tells of changes for as long as the connection lives; nil says that it did live.
+// listen prints events for as long as the connection lasts. It returns nil if it was connected.
 func (m *monitor) listen(ctx context.Context) error {
 	if m.c.client != nil {
 		_ = m.c.client.Close()
@@ -130,7 +133,7 @@ func (m *monitor) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if m.started { // it starts a daemon once, and none that was stopped since
+	if m.started { // it starts a daemon only once, and not one that was stopped since
 		bus.DisableAutoStart()
 	}
 	if err := m.sync(ctx); err != nil {
@@ -148,7 +151,7 @@ func (m *monitor) listen(ctx context.Context) error {
 	return nil
 }
 
-// sync reads every session and tells what is different from what was known.
+// sync reads every session and reports the differences from what was known.
 func (m *monitor) sync(ctx context.Context) error {
 	sessions, err := m.c.client.Sessions(ctx)
 	if client.IsUnavailable(err) && ctx.Err() == nil {
@@ -167,7 +170,7 @@ func (m *monitor) sync(ctx context.Context) error {
 		return errors.Join(err, m.c.out.Flush())
 	}
 	before := m.known
-	m.known = now // tellers show nothing in between
+	m.known = now // before the reports, which show the sessions as they are now
 	if m.goneReported {
 		m.goneReported = false
 		if err := m.format.daemonBack(now); err != nil {
@@ -190,7 +193,7 @@ func (m *monitor) sync(ctx context.Context) error {
 	return m.c.out.Flush()
 }
 
-// reportDaemonGone tells that there is no daemon, once.
+// reportDaemonGone reports once that there is no daemon.
 func (m *monitor) reportDaemonGone() error {
 	if m.goneReported {
 		return nil
@@ -227,24 +230,24 @@ func (m *monitor) apply(ctx context.Context, event client.Event) error {
 		}
 		return m.update(s)
 	}
-	return nil // what else is told is among the properties
+	return nil // other signals announce nothing that is not in the properties
 }
 
-// isOutdated tells whether properties were announced before the session was read. The time of day does
-// not tell: it is set, and what comes back is as it was before.
+// isOutdated reports whether properties were announced before the session was read. It compares
+// monotonic times: the clock that shows the time of day can be set back.
 func isOutdated(properties client.Properties, s client.Session) bool {
 	at, ok := properties["StateChangeTimestampMonotonic"].Value().(uint64)
 	return ok && at < s.StateChangeTimestampMonotonic
 }
 
-// fetch reads a session of which nothing is known yet.
+// fetch reads a session that is not known yet.
 func (m *monitor) fetch(ctx context.Context, id string) error {
 	if _, known := m.known[id]; known {
 		return nil
 	}
 	s, err := m.c.client.Session(ctx, id)
 	if err != nil {
-		return nil //nolint:nilerr // it was removed again, or the daemon has gone: an event of its own tells
+		return nil //nolint:nilerr // it was removed again, or the daemon is gone: another event reports that
 	}
 	return m.update(s)
 }
@@ -255,7 +258,7 @@ func (m *monitor) update(s client.Session) error {
 	return m.reportChange(before, known, s)
 }
 
-// reportChange tells what is different in a session that is known, or that there is a new one.
+// reportChange reports what has changed in a known session, or that there is a new one.
 func (m *monitor) reportChange(before client.Session, known bool, s client.Session) error {
 	before, s = announced(before), announced(s)
 	switch {
@@ -276,7 +279,7 @@ func (m *monitor) removed(id string) error {
 	return m.format.sessionChanged(&before, nil, m.known)
 }
 
-// awaitHangup returns once nobody reads what is written to f any more.
+// awaitHangup returns once nobody reads any more what is written to f.
 func awaitHangup(f *os.File) {
 	for {
 		fds := []unix.PollFd{{Fd: int32(f.Fd())}}
@@ -286,7 +289,7 @@ func awaitHangup(f *os.File) {
 	}
 }
 
-// sortedSessions are the sessions in the order of their ids.
+// sortedSessions returns the sessions sorted by id.
 func sortedSessions(all map[string]client.Session) []client.Session {
 	sessions := make([]client.Session, 0, len(all))
 	for _, s := range all {

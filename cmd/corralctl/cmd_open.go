@@ -15,12 +15,14 @@ import (
 // openTimeout bounds how long the user manager may take to start a terminal.
 const openTimeout = 20 * time.Second
 
-var openVerb = verb{name: "open", args: "ID…", summary: "Attach to sessions, each in its own terminal window", options: plainVerb(
-	func(ctx context.Context, c *ctl, args []string) error {
+var openVerb = verb{
+	name: "open", args: "ID…", summary: "Attach to sessions, each in its own terminal window",
+	options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
 		return c.each(ctx, args, "", c.open)
-	})}
+	}),
+}
 
-// open opens a window here, also on a session of another machine.
+// open opens a window on this machine, also for a session of another machine.
 func (c *ctl) open(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -46,7 +48,7 @@ func (c *ctl) open(ctx context.Context, id string) error {
 	return c.openError(id, unit, err)
 }
 
-// openError says what there is to do where no window can be shown.
+// openError returns the error of a window that could not be opened, with what to do about it.
 func (c *ctl) openError(id, unit string, err error) error {
 	if err == nil {
 		return nil

@@ -14,9 +14,12 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// FuzzSignal: what is taken for a signal is one, and the same by its number.
+// FuzzSignal checks that a text is accepted only as the number of a signal.
 func FuzzSignal(f *testing.F) {
-	for _, seed := range []string{"9", "KILL", "SIGTERM", "rtmin+3", "SIGRTMIN", "RTMIN+31", "0", "-1", "65", "SIG", "RTMIN+-1"} {
+	seeds := []string{
+		"9", "KILL", "SIGTERM", "rtmin+3", "SIGRTMIN", "RTMIN+31", "0", "-1", "65", "SIG", "RTMIN+-1",
+	}
+	for _, seed := range seeds {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -30,7 +33,7 @@ func FuzzSignal(f *testing.F) {
 	})
 }
 
-// FuzzLabels: a label is what is before the first equals sign, and what is after it.
+// FuzzLabels checks that a label's key is before the first equals sign, and its value after it.
 func FuzzLabels(f *testing.F) {
 	for _, seed := range []string{"a=b", "a=", "=b", "a", "a=b=c", ""} {
 		f.Add(seed)
@@ -47,8 +50,8 @@ func FuzzLabels(f *testing.F) {
 	})
 }
 
-// FuzzMatch: a word names nothing but sessions that there are, each once, and one's own id always
-// itself.
+// FuzzMatch checks that a word names only sessions that exist, each once, and that the full id of a
+// session always names it.
 func FuzzMatch(f *testing.F) {
 	for _, seed := range []string{"shop", "sh", "s*", "[a-", "shop-?", "*", "", "\\", "[!a]*"} {
 		f.Add(seed)
@@ -56,7 +59,11 @@ func FuzzMatch(f *testing.F) {
 	ids := []string{"shop", "shop-2", "fix.auth", "a", "old"}
 	var sessions []known
 	for i, id := range ids {
-		sessions = append(sessions, known{id: id, state: map[bool]string{true: "archived", false: "running"}[i == len(ids)-1]})
+		s := known{id: id, state: "running"}
+		if i == len(ids)-1 {
+			s.state = "archived"
+		}
+		sessions = append(sessions, s)
 	}
 	f.Fuzz(func(t *testing.T, word string) {
 		found, err := match(word, sessions, false)
@@ -71,7 +78,7 @@ func FuzzMatch(f *testing.F) {
 	})
 }
 
-// FuzzKeys: whatever a terminal sends, the picker takes something of it or nothing.
+// FuzzKeys checks that the picker reads at most one key from each byte, whatever a terminal sends.
 func FuzzKeys(f *testing.F) {
 	for _, seed := range []string{"\x1b", "\x1b[A\x1bOB", "a\r", "\x1b[", "\x1b[200~x", "\x15\x7f\x03", "漢\xff"} {
 		f.Add([]byte(seed))
@@ -81,17 +88,18 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// FuzzStory: the tests' own scripts; each command is one of its lines.
+// FuzzStory checks the parser of the tests' own scripts: each command is one of the lines.
 func FuzzStory(f *testing.F) {
 	f.Add("$ one\n> two\nout …\n[exit 3]\n# more\n$ three\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, scene := range parseStory(text) {
-			assert.Contains(t, text, "$ "+strings.Split(scene.command, "\n")[0])
+		for _, step := range parseStory(text) {
+			assert.Contains(t, text, "$ "+strings.Split(step.command, "\n")[0])
 		}
 	})
 }
 
-// FuzzLastLines: the last lines are the end of what was written, cut where a line begins.
+// FuzzLastLines checks that the last lines are the end of what was written, from the beginning of a
+// line.
 func FuzzLastLines(f *testing.F) {
 	f.Add("one\ntwo\nthree", 2, 4)
 	f.Fuzz(func(t *testing.T, text string, limit, cut int) {
@@ -115,12 +123,12 @@ func FuzzLastLines(f *testing.F) {
 	})
 }
 
-// FuzzDiff: on a terminal each line of a diff is shown as one line, of which nothing but the
-// colours of the diff acts on the terminal, however it is cut into writes.
+// FuzzDiff checks that on a terminal each line of a diff is shown as one line, in which a terminal
+// acts on nothing but the diff's colours, however the diff is split into writes.
 func FuzzDiff(f *testing.F) {
 	for _, seed := range []string{
-		"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1 @@\n one\n---- a\n+\x1b[8mtwo\n\\ No newline at end of file\n", "@@ -1 +1 @@\n-a\n+b\n",
-		"@@ -99999999999999999999 +1,0 @@\n\xff\u202e\n\n", "\r\x00\n",
+		"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1 @@\n one\n---- a\n+\x1b[8mtwo\n\\ No newline at end of file\n",
+		"@@ -1 +1 @@\n-a\n+b\n", "@@ -99999999999999999999 +1,0 @@\n\xff\u202e\n\n", "\r\x00\n",
 	} {
 		f.Add(seed, 7)
 	}
@@ -135,7 +143,8 @@ func FuzzDiff(f *testing.F) {
 		}
 		require.NoError(t, c.out.Flush())
 		assert.Equal(t, strings.Count(diff, "\n"), strings.Count(out.String(), "\n"))
-		text := strings.NewReplacer(diffOld, "", diffNew, "", diffHunk, "", wording.Bold, "", wording.Normal, "").Replace(out.String())
+		colours := strings.NewReplacer(diffOld, "", diffNew, "", diffHunk, "", wording.Bold, "", wording.Normal, "")
+		text := colours.Replace(out.String())
 		assert.Equal(t, wording.PrintableLines(text), text)
 	})
 }

@@ -19,10 +19,11 @@ import (
 )
 
 func TestLogs_PrintsTheLastLines(t *testing.T) {
+	const all = "one\ntwo\nthree\nfour"
 	for _, row := range []struct {
 		lines int
 		want  string
-	}{{0, ""}, {1, "four"}, {2, "three\nfour"}, {9, "one\ntwo\nthree\nfour"}, {1 << 62, "one\ntwo\nthree\nfour"}, {-1, "one\ntwo\nthree\nfour"}} {
+	}{{0, ""}, {1, "four"}, {2, "three\nfour"}, {9, all}, {1 << 62, all}, {-1, all}} {
 		var out bytes.Buffer
 		sink := (&logsOptions{lines: row.lines}).sink(&out)
 		for _, part := range []string{"one\r\nt", "wo\r\nthr\x1b[1", "mee\r\n", "four"} {
@@ -34,7 +35,7 @@ func TestLogs_PrintsTheLastLines(t *testing.T) {
 	}
 }
 
-// TestLogs_EscapesControlCharacters, unless raw.
+// Only --raw prints the characters that a terminal would act on.
 func TestLogs_EscapesControlCharacters(t *testing.T) {
 	const text = "a\u202etfel\u200e b\u200bx می\u200cخواهم\r\n"
 	for raw, want := range map[bool]string{false: "a\\u202etfel\\u200e b\\u200bx می\u200cخواهم\n", true: text} {
@@ -54,7 +55,7 @@ type writtenLog struct {
 	t            *testing.T
 	directory    string
 	sizes        termsizes.Sizes
-	withoutSizes bool // an older shim, that kept no record
+	withoutSizes bool // of an older shim, which kept no record of the sizes
 	size         int64
 }
 
@@ -91,10 +92,11 @@ func (w *writtenLog) rotate() {
 	w.save()
 }
 
-// show is the log as it is shown as a whole.
+// show returns the whole log as it is shown.
 func (w *writtenLog) show(raw bool) string {
 	w.t.Helper()
-	files, err := openLogFiles(w.directory, func() (*os.File, error) { return os.Open(filepath.Join(w.directory, logName)) })
+	openLog := func() (*os.File, error) { return os.Open(filepath.Join(w.directory, logName)) }
+	files, err := openLogFiles(w.directory, openLog)
 	require.NoError(w.t, err)
 	defer files.close()
 	var out bytes.Buffer
@@ -104,7 +106,7 @@ func (w *writtenLog) show(raw bool) string {
 	return out.String()
 }
 
-// follow returns what reads on, and what was shown so far.
+// follow returns a follower of the log, and a function that returns what was shown so far.
 func (w *writtenLog) follow(lines int) (*follower, func() string) {
 	w.t.Helper()
 	c, output := capture(w.t)
@@ -114,8 +116,8 @@ func (w *writtenLog) follow(lines int) (*follower, func() string) {
 	return f, output
 }
 
-// TestLogs_DoesNotBlockOnAFIFO in the place of a file of the log: a log is shown without its sizes,
-// and of the rest the user is told.
+// A FIFO may be in the place of one of the log's files. A log is shown without its sizes; for its
+// other files the user gets an error.
 func TestLogs_DoesNotBlockOnAFIFO(t *testing.T) {
 	for _, name := range []string{logName, oldName, termsizes.FileName} {
 		w := newWrittenLog(t)
@@ -135,7 +137,6 @@ func TestLogs_DoesNotBlockOnAFIFO(t *testing.T) {
 	}
 }
 
-// TestLogs_IncludesTheRotatedFile is part of it.
 func TestLogs_IncludesTheRotatedFile(t *testing.T) {
 	w := newWrittenLog(t)
 	w.write("old\r\n")
@@ -147,11 +148,11 @@ func TestLogs_IncludesTheRotatedFile(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(w.directory, termsizes.FileName)))
 	assert.Equal(t, "old\nnew\n", w.show(false), "an older shim kept no record of sizes")
 	require.NoError(t, os.WriteFile(filepath.Join(w.directory, termsizes.FileName), []byte("7 8 9 10\n"), 0o600))
-	assert.Equal(t, "old\nnew\n", w.show(false), "one that cannot be read is as none")
+	assert.Equal(t, "old\nnew\n", w.show(false), "an invalid record is ignored")
 }
 
-// TestLogs_ReplaysRecordedTerminalSizes: a line that the terminal has broken is one line, and what
-// was printed over it is over the right part.
+// A line that the terminal has wrapped is one line, and text printed over it replaces the right
+// part.
 func TestLogs_ReplaysRecordedTerminalSizes(t *testing.T) {
 	w := newWrittenLog(t)
 	w.setColumns(10)
@@ -188,14 +189,14 @@ func TestLogs_FollowsThroughRotation(t *testing.T) {
 	require.NoError(t, f.read())
 	w.write("five\r\n")
 	w.rotate()
-	require.NoError(t, f.read(), "between the old and the new one")
+	require.NoError(t, f.read(), "the old log is rotated, the new one does not exist")
 	w.write("six\r\n")
 	require.NoError(t, f.read())
 	w.write("seven\r\n")
 	require.NoError(t, f.read())
 	assert.Equal(t, "two\nthree\nfour\nfive\nsix\nseven\n", output())
 
-	// The limit became smaller: the log is cut at its beginning.
+	// After the limit was reduced, the log is cut at its beginning.
 	path := filepath.Join(w.directory, logName)
 	w.write("eight\r\n")
 	require.NoError(t, os.WriteFile(path, []byte("seven\r\neight\r\n"), 0o600))
@@ -211,15 +212,15 @@ func TestLogs_FollowsThroughRotation(t *testing.T) {
 	assert.Equal(t, "two\nthree\nfour\nfive\nsix\nseven\neight\nnine\n", output())
 }
 
-// TestLogs_FollowLosesNothingAtRotation: what was added just before a log was replaced, and a log
-// that came and went while nobody looked.
+// Output may be added just before a log is replaced, and a log may be created and replaced between
+// two reads.
 func TestLogs_FollowLosesNothingAtRotation(t *testing.T) {
 	w := newWrittenLog(t)
 	w.write("one\r\n")
 	w.rotate()
 	w.write("two\r\n")
 	f, output := w.follow(-1)
-	assert.Equal(t, "one\ntwo\n", output(), "the last lines begin in the log before")
+	assert.Equal(t, "one\ntwo\n", output(), "the last lines begin in the rotated log")
 
 	require.NoError(t, f.drain())
 	w.write("three\r\n")
@@ -241,8 +242,7 @@ func TestLogs_FollowLosesNothingAtRotation(t *testing.T) {
 	assert.Equal(t, "one\ntwo\nthree\nfour\nfive\nsix\nsev", output())
 }
 
-// TestLogs_FollowWaitsForTheFirstOutput than somebody follows it, and is rotated before that is
-// seen.
+// The log is created after somebody follows it, and is rotated before the follower sees it.
 func TestLogs_FollowWaitsForTheFirstOutput(t *testing.T) {
 	w := &writtenLog{t: t, directory: t.TempDir(), sizes: termsizes.New(0)}
 	w.save()
@@ -258,7 +258,7 @@ func TestLogs_FollowWaitsForTheFirstOutput(t *testing.T) {
 	assert.Equal(t, "one\ntwo\nthree\n", output())
 }
 
-// TestLogs_FollowReportsMissingOutput: a log that was replaced more often than somebody looked.
+// The log was replaced more often than it was read.
 func TestLogs_FollowReportsMissingOutput(t *testing.T) {
 	for _, row := range []struct {
 		unsized bool
@@ -280,8 +280,8 @@ func TestLogs_FollowReportsMissingOutput(t *testing.T) {
 	}
 }
 
-// TestLogs_FollowSurvivesRestarts: of the session, of the daemon, with its death, and of the
-// machine's bus; and through the log's rotation in each of them.
+// The session, the daemon and the user's bus are restarted, the daemon is killed, and the log is
+// rotated each time.
 func TestLogs_FollowSurvivesRestarts(t *testing.T) {
 	u := newInstallation(t)
 	configuration := filepath.Join(u.home, "config/corral/corral.conf")
@@ -290,12 +290,14 @@ func TestLogs_FollowSurvivesRestarts(t *testing.T) {
 	testbed.Systemctl(t, "restart", "corrald.service")
 	pipe, shown := filepath.Join(u.home, "pipe"), filepath.Join(u.home, "shown")
 	require.NoError(t, unix.Mkfifo(pipe, 0o600))
-	u.session("chatty", `exec 3<>`+pipe+`; while read -r i to <&3; do while [ $i -le $to ]; do echo "line $i of what the agent says"; i=$((i+1)); done; done`)
+	u.session("chatty", `exec 3<>`+pipe+`; while read -r i to <&3; do while [ $i -le $to ]; do `+
+		`echo "line $i of what the agent writes"; i=$((i+1)); done; done`)
 	u.must("start", "chatty")
 
 	out, err := os.Create(shown)
 	require.NoError(t, err)
-	follow := exec.Command(testbed.Programs(t).Corralctl, "logs", "--follow", "--lines=1000000", "chatty") // all, also what comes before it looks
+	// All lines, including those that are written before it reads the log.
+	follow := exec.Command(testbed.Programs(t).Corralctl, "logs", "--follow", "--lines=1000000", "chatty")
 	follow.Env, follow.Stdout, follow.Stderr = u.environment, out, out
 	require.NoError(t, follow.Start())
 	require.NoError(t, out.Close())
@@ -303,13 +305,14 @@ func TestLogs_FollowSurvivesRestarts(t *testing.T) {
 		_ = follow.Process.Kill()
 		_ = follow.Wait()
 	})
-	const part = 1000 // lines: somewhat more than one file of the log takes
+	const part = 1000 // lines, somewhat more than one file of the log holds
 	printed := 0
 	agentPrints := func() {
 		t.Helper()
 		require.NoError(t, os.WriteFile(pipe, fmt.Appendf(nil, "%d %d\n", printed+1, printed+part), 0))
 		printed += part
-		testbed.WaitFile(t, shown, func(text []byte) bool { return bytes.Contains(text, fmt.Appendf(nil, "line %d of", printed)) })
+		last := fmt.Appendf(nil, "line %d of", printed)
+		testbed.WaitFile(t, shown, func(text []byte) bool { return bytes.Contains(text, last) })
 	}
 	agentPrints()
 	u.must("restart", "chatty")
@@ -325,7 +328,7 @@ func TestLogs_FollowSurvivesRestarts(t *testing.T) {
 
 	var want strings.Builder
 	for i := range printed {
-		fmt.Fprintf(&want, "line %d of what the agent says\n", i+1)
+		fmt.Fprintf(&want, "line %d of what the agent writes\n", i+1)
 	}
 	text, err := os.ReadFile(shown)
 	require.NoError(t, err)
@@ -333,7 +336,7 @@ func TestLogs_FollowSurvivesRestarts(t *testing.T) {
 
 	u.must("rm", "--force", "chatty")
 	testbed.WaitExit(t, follow.Process.Pid)
-	require.NoError(t, follow.Wait(), "a session that is removed has no more to show")
+	require.NoError(t, follow.Wait(), "logs --follow ends once the session is removed")
 }
 
 func TestPager_SkipsShortOutput(t *testing.T) {

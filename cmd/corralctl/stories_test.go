@@ -22,11 +22,12 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// A story is a script of commands with what they print. A line that begins with "$ " is a command
-// for sh; lines that begin with "> " continue it. What follows is its output, stdout and stderr
-// together, and "[exit N]" if it does not exit with 0. "…" in a line stands for any text, a line
-// "..." for any lines, and a line that begins with "#" tells the story. Each story has a daemon, a
-// home and a state of its own, and begins in its directory src/shop.
+// TestStories runs scripts of commands and compares what they print. In a story, a line that begins
+// with "$ " is a command for sh; lines that begin with "> " continue it. Its expected output
+// follows, stdout and stderr together, and "[exit N]" if it does not exit with 0. "…" in a line
+// stands for any text, a line "..." for any lines, and a line that begins with "#" is a comment.
+// Each story has a daemon, a home and a state of its own, and starts in the directory src/shop of
+// its home.
 func TestStories(t *testing.T) {
 	stories, err := filepath.Glob("testdata/*.story")
 	require.NoError(t, err)
@@ -37,14 +38,14 @@ func TestStories(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".story"), func(t *testing.T) {
 			text, err := os.ReadFile(path)
 			require.NoError(t, err)
-			stage := newStoryRun(t)
-			for _, scene := range parseStory(string(text)) {
-				stage.runStep(t, path, scene)
+			story := newStoryRun(t)
+			for _, step := range parseStory(string(text)) {
+				story.runStep(t, path, step)
 			}
 			played++
 		})
 	}
-	if played < len(stories) { // some were not asked for
+	if played < len(stories) { // -run selected only some
 		return
 	}
 	missing := contractErrors(t)
@@ -55,36 +56,39 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// monitorErrors returns the errors that corrald answers with from now on, whoever is answered.
+// monitorErrors returns the errors that corrald sends from now on, to whatever client.
 func monitorErrors(t *testing.T) <-chan *dbus.Message {
 	bus := testbed.Bus(t)
-	require.NoError(t, bus.BusObject().Call("org.freedesktop.DBus.Monitoring.BecomeMonitor", 0, []string{"type='error',sender='" + dbusapi.BusName + "'"}, uint32(0)).Err)
+	rules := []string{"type='error',sender='" + dbusapi.BusName + "'"}
+	call := bus.BusObject().Call("org.freedesktop.DBus.Monitoring.BecomeMonitor", 0, rules, uint32(0))
+	require.NoError(t, call.Err)
 	answers := make(chan *dbus.Message, 1<<16)
 	bus.Eavesdrop(answers)
 	return answers
 }
 
-// contractErrors are the errors that the contract names, in short.
+// contractErrors returns the short names of the errors in the interface definition.
 func contractErrors(t *testing.T) []string {
-	names := regexp.MustCompile(`(?s)Error\.\*: (.*?); beside them the standard (.*?) of org`).FindStringSubmatch(dbusapi.ManagerXML)
+	list := regexp.MustCompile(`(?s)Error\.\*: (.*?); beside them the standard (.*?) of org`)
+	names := list.FindStringSubmatch(dbusapi.ManagerXML)
 	require.NotNil(t, names)
 	return strings.Fields(names[1] + " " + names[2])
 }
 
-// TestTour_MatchesItsCommands is a story too: what docs/TOUR.md shows is what there is.
+// docs/TOUR.md is run as a story: its commands print what it shows.
 func TestTour_MatchesItsCommands(t *testing.T) {
 	const path = "../../docs/TOUR.md"
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	stage := newStoryRun(t)
-	scenes := parseStory(fenced(string(text)))
-	require.NotEmpty(t, scenes)
-	for _, scene := range scenes {
-		stage.runStep(t, path, scene)
+	story := newStoryRun(t)
+	steps := parseStory(fenced(string(text)))
+	require.NotEmpty(t, steps)
+	for _, step := range steps {
+		story.runStep(t, path, step)
 	}
 }
 
-// fenced returns the fenced blocks of a document, with all other lines as a story's comments, so
+// fenced returns the fenced blocks of a document as a story. All other lines become comments, so
 // that lines keep their numbers.
 func fenced(text string) string {
 	lines := strings.Split(text, "\n")
@@ -99,7 +103,7 @@ func fenced(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// storyStep is one command of a story.
+// storyStep is one command of a story, and what it is expected to print.
 type storyStep struct {
 	line    int
 	command string
@@ -110,33 +114,33 @@ type storyStep struct {
 var exitLine = regexp.MustCompile(`^\[exit ([0-9]+)\]$`)
 
 func parseStory(text string) []storyStep {
-	var scenes []storyStep
+	var steps []storyStep
 	for i, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
-		last := len(scenes) - 1
+		last := len(steps) - 1
 		command, isCommand := strings.CutPrefix(line, "$ ")
 		more, isMore := strings.CutPrefix(line, "> ")
 		switch code := exitLine.FindStringSubmatch(line); {
 		case isCommand:
-			scenes = append(scenes, storyStep{line: i + 1, command: command})
+			steps = append(steps, storyStep{line: i + 1, command: command})
 		case last < 0 || strings.HasPrefix(line, "#"):
-		case isMore && len(scenes[last].want) == 0:
-			scenes[last].command += "\n" + more
+		case isMore && len(steps[last].want) == 0:
+			steps[last].command += "\n" + more
 		case code != nil:
-			scenes[last].code, _ = strconv.Atoi(code[1])
+			steps[last].code, _ = strconv.Atoi(code[1])
 		default:
-			scenes[last].want = append(scenes[last].want, line)
+			steps[last].want = append(steps[last].want, line)
 		}
 	}
-	for i := range scenes {
-		want := &scenes[i].want
+	for i := range steps {
+		want := &steps[i].want
 		for len(*want) > 0 && (*want)[len(*want)-1] == "" {
 			*want = (*want)[:len(*want)-1]
 		}
 	}
-	return scenes
+	return steps
 }
 
-// storyRun is where a story plays.
+// storyRun is the place where a story runs.
 type storyRun struct {
 	home        string
 	environment []string
@@ -148,14 +152,15 @@ func newStoryRun(t *testing.T) *storyRun {
 	require.NoError(t, os.MkdirAll(filepath.Join(home, "src/shop"), 0o700))
 	s := &storyRun{home: home}
 	s.environment = append(os.Environ(),
-		"PATH="+filepath.Dir(programs.Corralctl)+":/usr/local/bin:/usr/bin:/bin", "HOME="+home, "XDG_STATE_HOME="+home+"/state", "XDG_CONFIG_HOME="+home+"/config",
-		"XDG_DATA_HOME="+home+"/.local/share",
+		"PATH="+filepath.Dir(programs.Corralctl)+":/usr/local/bin:/usr/bin:/bin", "HOME="+home,
+		"XDG_STATE_HOME="+home+"/state", "XDG_CONFIG_HOME="+home+"/config", "XDG_DATA_HOME="+home+"/.local/share",
 		"LANG=C.UTF-8", "TZ=UTC")
 	startDaemon(t, programs, s.environment)
 	return s
 }
 
-// startDaemon starts corrald and waits until it is on the bus. At the end of the test it is stopped, and what it left running with it.
+// startDaemon starts corrald and waits until it is on the bus. At the end of the test it stops the
+// daemon, and the sessions that the daemon leaves running.
 func startDaemon(t *testing.T, programs testbed.Binaries, environment []string) {
 	t.Helper()
 	bus := testbed.Bus(t)
@@ -169,7 +174,7 @@ func startDaemon(t *testing.T, programs testbed.Binaries, environment []string) 
 	require.NoError(t, daemon.Start())
 	t.Cleanup(func() {
 		_ = exec.Command("systemctl", "--user", "stop", "app-corral-*.scope").Run()
-		_ = daemon.Process.Signal(syscall.SIGTERM) // a story may have ended it
+		_ = daemon.Process.Signal(syscall.SIGTERM) // a story may have stopped it
 		err := daemon.Wait()
 		if t.Failed() || err != nil {
 			t.Logf("corrald: %v\n%s", err, journal.String())
@@ -184,12 +189,12 @@ func startDaemon(t *testing.T, programs testbed.Binaries, environment []string) 
 	}
 }
 
-func (s *storyRun) runStep(t *testing.T, path string, scene storyStep) {
+func (s *storyRun) runStep(t *testing.T, path string, step storyStep) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testbed.Timeout)
 	defer cancel()
-	command := exec.CommandContext(ctx, "sh", "-c", scene.command)
-	// A command that waits for what never comes is ended, with all that it started, and what it has said is shown.
+	command := exec.CommandContext(ctx, "sh", "-c", step.command)
+	// A command that hangs is killed with all that it started, and its output so far is shown.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	command.Dir = filepath.Join(s.home, "src/shop")
@@ -204,13 +209,14 @@ func (s *storyRun) runStep(t *testing.T, path string, scene storyStep) {
 		require.NoError(t, err)
 	}
 	got := strings.ReplaceAll(strings.TrimRight(string(output), "\n"), s.home, "~")
-	want := strings.Join(scene.want, "\n")
-	if !matches(want, got) || code != scene.code {
-		t.Errorf("%s:%d: $ %s\n--- expected, exit %d\n%s\n--- got, exit %d\n%s", path, scene.line, scene.command, scene.code, want, code, got)
+	want := strings.Join(step.want, "\n")
+	if !matches(want, got) || code != step.code {
+		t.Errorf("%s:%d: $ %s\n--- expected, exit %d\n%s\n--- got, exit %d\n%s",
+			path, step.line, step.command, step.code, want, code, got)
 	}
 }
 
-// matches tells whether an output is as a story has it.
+// matches reports whether an output is as a story expects it.
 func matches(want, got string) bool {
 	pattern := regexp.QuoteMeta(want)
 	pattern = strings.ReplaceAll(pattern, "…", "[^\n]*")
@@ -224,8 +230,8 @@ func matches(want, got string) bool {
 }
 
 func TestParseStory_SplitsCommandsAndOutput(t *testing.T) {
-	scenes := parseStory("# a title\n\n$ one\n> two\nout …\n\n[exit 3]\n\n# more\n$ three\n")
-	require.Equal(t, []storyStep{{3, "one\ntwo", []string{"out …"}, 3}, {10, "three", nil, 0}}, scenes)
+	steps := parseStory("# a title\n\n$ one\n> two\nout …\n\n[exit 3]\n\n# more\n$ three\n")
+	require.Equal(t, []storyStep{{3, "one\ntwo", []string{"out …"}, 3}, {10, "three", nil, 0}}, steps)
 	require.True(t, matches("a…c\n...\nz", "abc\nd\ne\nz"))
 	require.True(t, matches("a (…)", "a (b)"))
 	require.False(t, matches("a…c", "abd"))

@@ -1,4 +1,5 @@
-# What defines an agent is shown with where it stands, and is changed in a drop-in of one's own; the daemon reads it at once.
+# cat shows the files that define an agent. edit changes the definition in a drop-in of the user;
+# the daemon reads it at once.
 
 $ corralctl cat nonesuch
 corralctl: cannot show "nonesuch": no such agent
@@ -10,7 +11,7 @@ corralctl: cannot edit "nonesuch": no such agent
 hint: corralctl edit --full nonesuch
 [exit 1]
 
-# An editor is a program that changes a file: these write what they are told.
+# An editor is a program that changes a file: these write a given text.
 $ mkdir ~/bin && printf '#!/bin/sh\nprintf "$TEXT" >"$1"\n' >~/bin/write && printf '#!/bin/sh\ncat "$1"\n' >~/bin/read && chmod +x ~/bin/*
 
 $ VISUAL=~/bin/write TEXT='[Agent]\nDescription=Says things\nCommand=echo hello\n' corralctl edit --full sayer && corralctl agents | grep sayer
@@ -50,13 +51,13 @@ Command=echo hello
 [Agent]
 Description=Says it twice
 
-# What cannot be saved is not lost.
+# Changes that cannot be saved are not lost.
 $ mkdir ~/tmp && chmod 500 ~/config/corral/agents/sayer.agent.d && EDITOR=~/bin/write TMPDIR=~/tmp TEXT='[Agent]\nDescription=Much work\n' corralctl edit sayer; cat ~/tmp/corralctl-edit-*/sayer.conf; chmod 700 ~/config/corral/agents/sayer.agent.d
-corralctl: cannot edit "sayer": …: permission denied; what was written is kept in ~/tmp/corralctl-edit-…/sayer.conf
+corralctl: cannot edit "sayer": …: permission denied; your changes are kept in ~/tmp/corralctl-edit-…/sayer.conf
 [Agent]
 Description=Much work
 
-# Ctrl-C is the editor's.
+# Ctrl-C is for the editor.
 $ printf '#!/bin/sh\ntrap : INT\necho editing\nuntil read line; do echo interrupted; done\n' >~/bin/patient && chmod +x ~/bin/patient && t() { tmux -S ~/terminal "$@"; } && see() { until t capture-pane -p | grep -q "$1"; do :; done; } && t -f /dev/null new-session -d 'TMPDIR=~/tmp VISUAL=~/bin/patient corralctl edit sayer; echo code $?; exec sleep 1000' && see editing && t send-keys C-c && see interrupted && t send-keys Enter && see 'code 0'; t kill-server; ls ~/tmp | wc -l
 1
 
@@ -68,12 +69,12 @@ Removed ~/config/corral/agents/sayer.agent.d/override.conf.
 sayer …echo hello …Says things
 sayer.agent
 
-# An agent without a command is none.
+# An agent needs a command.
 $ EDITOR=~/bin/write TEXT='[Agent]\nDescription=x\n' corralctl edit --full sayer
 corralctl: cannot edit "sayer": ~/config/corral/agents/sayer.agent: agent has no Command=; nothing was changed
 [exit 1]
 
-# On a terminal it is asked what to do about a mistake.
+# On a terminal, edit asks what to do about a mistake.
 $ EDITOR=~/bin/write TEXT='[Agent]\nCommand=echo 2\nNonsense=1\n' script -qec 'corralctl edit --full sayer' /dev/null <<. | tr -d '\r'
 > c
 > .

@@ -20,21 +20,22 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// exitingDaemon plays a daemon between the end of its loop and that of its connection, when it answers
-// that it is shutting down: the real one is there for some microseconds only.
+// exitingDaemon plays a daemon between the end of its event loop and that of its connection, when
+// it answers that it is shutting down: the real one is in that state for a few microseconds only.
 type exitingDaemon struct {
 	t       *testing.T
 	conn    *dbus.Conn
 	session client.Session
-	asked   chan struct{} // the Manager's properties were asked for, and refused
+	asked   chan struct{} // gets a value when a request for the Manager's properties was refused
 }
 
-// newExitingDaemon owns the daemon's name, with one session.
+// newExitingDaemon owns the daemon's name, and has one session.
 func newExitingDaemon(t *testing.T, s client.Session) *exitingDaemon {
 	t.Helper()
 	d := &exitingDaemon{t: t, conn: testbed.Bus(t), session: s, asked: make(chan struct{}, 100)}
 	export := func(path dbus.ObjectPath, getAll func(string) (map[string]dbus.Variant, *dbus.Error)) {
-		require.NoError(t, d.conn.ExportMethodTable(map[string]any{"GetAll": getAll}, path, "org.freedesktop.DBus.Properties"))
+		methods := map[string]any{"GetAll": getAll}
+		require.NoError(t, d.conn.ExportMethodTable(methods, path, "org.freedesktop.DBus.Properties"))
 	}
 	export(dbusapi.SessionPath(s.Id), func(string) (map[string]dbus.Variant, *dbus.Error) {
 		properties := map[string]dbus.Variant{}
@@ -59,9 +60,12 @@ func (d *exitingDaemon) takeName() {
 	require.Equal(d.t, dbus.RequestNameReplyPrimaryOwner, reply)
 }
 
-// The last words of a daemon are no end of what follows a session: the next daemon will tell.
+// The error of a daemon that is shutting down does not end as-unit: the next daemon will report the
+// state of the session.
 func TestAsUnit_ToleratesADaemonThatIsShuttingDown(t *testing.T) {
-	d := newExitingDaemon(t, client.Session{Id: "long", State: "running", Activity: "working", AgentAlive: true, StateChangeTimestampMonotonic: 1})
+	d := newExitingDaemon(t, client.Session{
+		Id: "long", State: "running", Activity: "working", AgentAlive: true, StateChangeTimestampMonotonic: 1,
+	})
 	path := filepath.Join(testbed.Dir(t), "notify")
 	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	require.NoError(t, err)
@@ -86,9 +90,13 @@ func TestAsUnit_ToleratesADaemonThatIsShuttingDown(t *testing.T) {
 	require.NoError(t, unit.Start())
 	await("STATUS=running, working")
 
-	require.NoError(t, d.conn.Emit(dbusapi.SessionPath("long"), "org.freedesktop.DBus.Properties.PropertiesChanged", dbusapi.SessionInterface,
-		map[string]dbus.Variant{"State": dbus.MakeVariant("suspended"), "AgentAlive": dbus.MakeVariant(false), "StateChangeTimestampMonotonic": dbus.MakeVariant(uint64(2))}, []string{}))
-	testbed.Receive(t, d.asked, "the question whether the machine goes down")
+	require.NoError(t, d.conn.Emit(dbusapi.SessionPath("long"), "org.freedesktop.DBus.Properties.PropertiesChanged",
+		dbusapi.SessionInterface, map[string]dbus.Variant{
+			"State":                         dbus.MakeVariant("suspended"),
+			"AgentAlive":                    dbus.MakeVariant(false),
+			"StateChangeTimestampMonotonic": dbus.MakeVariant(uint64(2)),
+		}, []string{}))
+	testbed.Receive(t, d.asked, "the query whether the machine is shutting down")
 	_, err = d.conn.ReleaseName(dbusapi.BusName)
 	require.NoError(t, err)
 	await("STATUS=state unknown (corrald is not running)")

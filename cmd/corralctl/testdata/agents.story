@@ -1,4 +1,5 @@
-# An agent is defined in a file; arguments for it come after its own. Limits are there before its first instruction.
+# An agent is defined in a file; the user's arguments follow those of the definition. Limits apply
+# before its first instruction.
 
 $ mkdir -p ~/config/corral/agents && printf '[Agent]\nDescription=Says things\nCommand=echo hello\n' >~/config/corral/agents/sayer.agent && corralctl reload
 
@@ -18,7 +19,7 @@ OOMPolicy=kill
 RuntimeMaxUSec=5min 20s
 TasksMax=100
 
-# What the user says of a session.
+# A description and labels that the user gives a session.
 $ corralctl describe said 'it said so' && corralctl label said team=web stage=test && corralctl label said stage- && corralctl enable -q said
 $ corralctl show -p Description,Labels,OnLogin said
 Description=it said so
@@ -31,6 +32,6 @@ corralctl: cannot start "said": it is archived
 hint: corralctl status said
 [exit 1]
 
-# The workspace is where the caller is, by the name that he knows it by.
+# The workspace is the caller's directory, by the name by which the caller knows it.
 $ ln -s ~/src/shop ~/link && cd ~/link && corralctl run -q --id linked --no-start -- true && corralctl show -P WorkingDirectory linked
 ~/link

@@ -1,4 +1,4 @@
-# attach without an id joins the one that waits, or the only one; else it asks.
+# attach without an id joins the only session that waits, or the only one; otherwise it asks.
 
 $ corralctl attach </dev/null
 corralctl: cannot attach: standard input is not a terminal
@@ -10,7 +10,7 @@ corralctl: cannot attach: standard input is not a terminal
 hint: corralctl help run
 
 
-# A terminal that can be looked at, and typed into.
+# A terminal that a script can read and type into.
 $ cat >~/terminal.sh <<'EOF'
 > t() { tmux -S ~/terminal "$@"; }
 > see() { until t capture-pane -p | grep -q -- "$1"; do :; done; t capture-pane -p | sed 's/ *$//;/^$/d'; }
@@ -35,7 +35,7 @@ Attach to?
   fix-1 command working …s ~/src/shop
   fix-2 command working …s ~/src/shop
 
-# Letters filter, arrows choose, Enter attaches.
+# Letters filter, arrows select, Enter attaches.
 $ . ~/terminal.sh; keys no-such; see 'no session'
 Attach to? no-such
   no session matches
@@ -53,23 +53,24 @@ $ corralctl peek fix-2 | head -2
 here
 hello
 
-# Escape leaves it, and the terminal as it was.
+# Escape leaves the list and restores the terminal.
 $ . ~/terminal.sh; new corralctl attach; see fix-2 >~/out; keys Escape; see code; end
 code 0
 
-# Also where the terminal is narrower than an id is long.
+# The same on a terminal that is narrower than an id.
 $ corralctl run -q --id an-id-that-is-longer-than-the-terminal-is-wide -- sleep 1000
 $ . ~/terminal.sh; t -f /dev/null new-session -d -x 30 -y 12 'unset TMUX; corralctl attach; exec sleep 1000'; see fix-2 >~/out; keys Down; see '> api-1' >~/out; keys fix; see 'Attach to? fix'; end
 Attach to? fix
 > fix-1 comma… working …
   fix-2 comma… working …
 
-# Somebody else may be faster with the answer: then it is attached to.
+# Another client may resume it before the question is answered: attach then joins it.
 $ corralctl run -q --id twice -- sh -c 'echo here again; exec sleep 1000' && corralctl suspend twice
 $ . ~/terminal.sh; new corralctl attach twice; see Choice >~/out; corralctl resume twice; see '^.twice. ' | head -1; end
 here again
 
-# A session is not shown in its own terminal: each line of it would be another one, for ever.
+# A session cannot be attached to in its own terminal: each line of it would print another one,
+# without end.
 $ corralctl run -q --id own -- sh -c 'while read -r line; do sh -c "$line"; echo "code $?"; done'
 $ n=0; for verb in attach "logs -f"; do corralctl send own "corralctl $verb own"; n=$((n + 1)); until corralctl logs own | grep -c "^code" | grep -q "$n"; do :; done; done; corralctl logs own | grep -v "^corralctl [a-z]"
 corralctl: cannot attach to "own": this is a terminal of that session itself
@@ -77,7 +78,7 @@ code 1
 corralctl: cannot follow the log of "own": this is a terminal of that session itself
 code 1
 
-# A script answers in advance, and needs no terminal to have ended what is left of a session.
+# A script answers in advance, and needs no terminal to tear a session down.
 $ corralctl run -q --id script -- sleep 1000
 $ corralctl attach --tear-down script </dev/null
 corralctl: cannot attach: standard input is not a terminal
@@ -87,7 +88,7 @@ $ corralctl suspend script && corralctl attach --tear-down script </dev/null
 Session script has no processes left.
 $ corralctl rm script
 
-# What was never started has nothing to be resumed or torn down: nothing is asked.
+# A session that was never started cannot be resumed or torn down: attach does not ask.
 $ corralctl run -q --no-start --id new -- true; corralctl attach --tear-down new
 corralctl: cannot attach to "new": it was never started
 hint: corralctl start new

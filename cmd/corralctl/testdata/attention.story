@@ -1,4 +1,4 @@
-# An agent asks something; who wants to know why Corral says so is told.
+# An agent asks something; why shows where Corral knows that from.
 
 $ corralctl run -q --id shop -- sh -c 'corralctl report waiting --reason=permission --message="may I?"; stty -echo; read answer; echo "$answer" >answer; corralctl report working; exec sleep 1000' && corralctl wait --until=waiting shop
 
@@ -27,7 +27,8 @@ attention report  …permission: may I?
 $ corralctl why --json=short shop | tr '{' '\n' | grep permission
 "Subject":"attention","Source":"report","Time":…,"Value":"permission: may I?"}]
 
-# A person who has seen the question has not answered it: it stays, with its text and its age, and nobody is notified of it any more.
+# Acknowledging a question does not answer it: it keeps its text and its age, but there are no more
+# notifications of it.
 $ raised=$(corralctl show -P AttentionTimestamp shop); corralctl ack shop && corralctl list --no-legend && corralctl is-waiting shop && [ "$(corralctl show -P AttentionTimestamp shop)" = "$raised" ]
 shop sh running waiting: permission: may I? …s ~/src/shop
 waiting
@@ -52,7 +53,8 @@ hint: corralctl peek shop
 $ until grep -qs yes answer; do :; done; cat answer
 yes
 
-# Whoever looks at the status on a terminal has seen it, too; a script has not. A question that is asked again is a new one.
+# Reading the status on a terminal acknowledges it, too; a script's reading does not. A question
+# that is asked again is a new one.
 $ corralctl run -q --id asks -- sh -c 'corralctl report waiting --message="one?"; read go; corralctl report waiting --message="two?"; exec sleep 1000' && corralctl wait --until=waiting asks; corralctl status asks >~/status; corralctl show -P AttentionAcknowledged asks; script -qec 'corralctl status asks' /dev/null >~/status; corralctl show -P AttentionAcknowledged,AttentionMessage asks
 no
 yes
@@ -62,7 +64,7 @@ $ corralctl send asks go; until corralctl show -P AttentionMessage asks | grep t
 two?
 no
 
-# Answered, it is gone.
+# Once answered, the question is gone.
 $ corralctl wait --until=working shop && corralctl show -p Attention,AttentionMessage,AttentionTimestamp,AttentionAcknowledged shop
 Attention=
 AttentionMessage=
@@ -76,7 +78,8 @@ corralctl: cannot explain "shoe": no such session
 hint: corralctl why shop
 [exit 4]
 
-# A finished turn is the user's turn: it has a word and a count of its own, and stays until the agent works again.
+# After a finished turn the user is next: it is named and counted separately, and stays until the
+# agent works again.
 $ corralctl run -q --id ended -- sh -c 'corralctl report idle --reason=turn-ended --message="finished task"; until [ -e go ]; do sleep 0.1; done; corralctl report working; exec sleep 1000' && corralctl wait --until=turn-ended ended
 
 $ corralctl list ended; corralctl show -P NTurnEnded; corralctl show -P Attention
@@ -105,7 +108,7 @@ ended sh running working …s ~/src/shop
 working
 0
 
-# What failed wants somebody to know of it, until somebody does.
+# A failed session needs attention until somebody acknowledges it.
 $ corralctl run -q --id bad -- sh -c 'exit 3' ; corralctl wait -q bad; corralctl show -P Attention bad; corralctl ack bad; corralctl show -P Attention bad
 failed
 
@@ -114,7 +117,7 @@ $ corralctl why bad | tail -3
          exit_status …exited with code 3
 activity -           -     unknown
 
-# Why it failed is in the list, in one or two words.
+# The list shows in one or two words why it failed.
 $ corralctl run -q --id shot -- sh -c 'kill -KILL $$'; corralctl run -q --id gone -- /bin/false --no; corralctl wait -q shot gone; corralctl list --no-legend bad gone shot
 bad  sh    failed exit 3  …s ~/src/shop
 gone false failed exit 1  …s ~/src/shop

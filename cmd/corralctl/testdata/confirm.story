@@ -1,4 +1,5 @@
-# What is done with several sessions that nobody has named one by one is asked first on a terminal, and done at once everywhere else.
+# A verb that affects several sessions which were not named one by one asks first on a terminal;
+# elsewhere it acts at once.
 
 $ for i in 1 2 10; do corralctl run -q --id try-$i -- sleep 1000; done; corralctl run -q --id keep -- true; corralctl wait keep
 $ cat >~/tty.sh <<'END'
@@ -31,7 +32,7 @@ Restart 3 sessions (3 running)? [y/N] Aborted.
   keep completed
 Archive 1 session? [y/N] Aborted.
 
-# What was done is named.
+# The output names what was done.
 $ . ~/tty.sh; tty y "corralctl stop 'try-1*'"; corralctl list --no-legend --columns=id,state
   try-1  running
   try-10 running
@@ -42,7 +43,7 @@ try-1  stopped
 try-2  running
 try-10 stopped
 
-# Sessions that were named are nobody's mistake; --yes and --force say that one is sure.
+# Sessions that were named one by one are not confirmed. --yes and --force answer in advance.
 $ . ~/tty.sh; tty n corralctl rm try-1 try-10; corralctl list --no-legend --columns=id; tty n corralctl stop --all --yes; tty n corralctl rm -f "'*'"
 keep
 try-2
@@ -51,11 +52,11 @@ try-2
 keep
 try-2
 
-# Without a terminal nobody is asked, and nothing is said.
+# Without a terminal there is no question, and no other output.
 $ for i in 1 2; do corralctl run -q --id try-$i -- sleep 1000; done; corralctl stop --all && corralctl rm --all && corralctl list
 0 sessions. Lingering is off.
 
-# Where there is nothing, a terminal is told how to begin.
+# Without sessions, list on a terminal shows how to create one.
 $ . ~/tty.sh; tty n corralctl --no-pager
 0 sessions. Lingering is off.
 corralctl run AGENT, or corralctl run -- COMMAND, starts one in this directory.

@@ -2,11 +2,11 @@
 $ mkdir -p ~/config/corral/agents ~/talks && printf 'exec sleep 1000\n' >~/talk
 $ printf '[Agent]\nCommand=sh %%h/talk --session-id %%U\nResumeCommand=sh %%h/talk --resume %%U\nResumeCondition=%%h/talks/%%U\nIdSource=preset\n' >~/config/corral/agents/talker.agent && corralctl reload
 
-# What comes after its name is for its fresh runs.
+# Arguments after its name are for its fresh runs.
 $ corralctl run -q --id shop talker -- --model 'a b' && corralctl show -p Command --value shop
 sh …/talk --session-id … --model 'a b'
 
-# It is resumed if it has saved something, else it begins.
+# It resumes if it has saved something, and starts a new conversation otherwise.
 $ corralctl suspend shop && corralctl resume shop && corralctl show -p Resumed --value shop
 shop: no conversation was saved yet; starting a new one.
 no
@@ -16,7 +16,7 @@ yes
 $ corralctl status -n0 shop | grep Conversation
  Conversation: …-…-…-…-…
 
-# One process for one conversation.
+# Only one process can use a conversation.
 $ corralctl run --id other --conversation "$(cat ~/id)" talker
 corralctl: cannot run "talker": conversation "…" is in use by session "shop"
 hint: corralctl attach shop
@@ -28,7 +28,7 @@ corralctl: cannot resume "shop": conversation "…" is in use by session "other"
 hint: corralctl attach other
 [exit 1]
 
-# A definition that cannot work is told, with file and line.
+# A definition that cannot work is reported with file and line.
 $ printf '[Agent]\nComand=sh\nCommand=sh %%h/talk %%U\n' >~/new && EDITOR="cp $HOME/new" corralctl edit --full talker
 corralctl: cannot edit "talker": …/talker.agent:2: unknown key Comand= in section [Agent], ignored; …/talker.agent:3: Command= has %U, which is unknown before the agent runs unless IdSource= is preset, history-file or create; nothing was changed
 [exit 1]

@@ -1,4 +1,5 @@
-# What an agent has changed: since its branch left the one that it began with, with untracked files, and nothing of the repository's is run or written.
+# diff shows what an agent has changed since its branch left the branch on which it began, including
+# untracked files. It neither runs nor writes anything in the repository.
 
 $ git config --global user.name A && git config --global user.email a@b && git init -q -b main . && printf 'one\ntwo\n' >file && printf '*.o\n' >.gitignore && git add . && git commit -q -m first
 
@@ -48,7 +49,7 @@ $ corralctl diff --no-legend --stat fix
  new   | 1 +
  4 files changed, 4 insertions(+), 1 deletion(-)
 
-# It is a patch that git takes, and the worktree's index is as it was.
+# It is a patch that git applies, and the worktree's index is unchanged.
 $ corralctl diff fix >~/patch && git apply --check ~/patch && git -C ~/.local/share/corral/worktrees/fix status --short
  M file
 ?? empty
@@ -59,7 +60,8 @@ $ ls -d ${TMPDIR:-/tmp}/corralctl-diff-* 2>/dev/null; corralctl diff fix | head 
 Changes of fix since …, the merge base with main
 [exit 2]
 
-# A workspace that the user has made: what is not committed on its default branch. Untracked files are those of the workspace.
+# In a workspace that the user has made, diff shows what is not committed on its default branch.
+# Untracked files are those of the workspace.
 $ corralctl diff shop
 No changes of shop since …, the last commit.
 $ echo three >>file; corralctl diff --name-only shop; corralctl diff --base=HEAD~1 --no-legend shop | grep '^[+-]'
@@ -68,7 +70,7 @@ file
 +++ b/file
 +three
 
-# On a terminal it has colours as git's, and what would act on the terminal is escaped.
+# On a terminal it has git's colours, and control characters are escaped.
 $ printf 'one\ntwo\n\033[8mhidden\n' >file; TERM=xterm script -qec 'corralctl --no-pager diff shop' /dev/null | tail -1 | tr -d '\r' | cat -v
 ^[[32m+\x1b[8mhidden^[[0m
 $ TERM=xterm script -qec 'corralctl --no-pager diff --stat shop' /dev/null | head -3 | tr -d '\r' | cat -v

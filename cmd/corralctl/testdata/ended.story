@@ -12,7 +12,7 @@ $ cat >~/terminal.sh <<'EOF'
 
 $ mkdir -p ~/config/corral/agents && printf '[Agent]\nCommand=sh -c "echo first run; read line; exit 3"\nResumeCommand=sh -c "echo second run; read line; exit 5"\n' >~/config/corral/agents/fake.agent && corralctl reload
 
-# Of what it has printed no line is missing, and what cannot be done is not offered.
+# No line of its output is missing, and only what is possible is offered.
 $ corralctl run -q --id one --wait -- sh -c 'echo hello; exit 4'
 [exit 4]
 $ . ~/terminal.sh; new corralctl attach one; see Choice
@@ -25,7 +25,7 @@ one: sh exited with code 4, ….
 Enter: leave, because sh would start from the beginning.
 Choice:
 
-# Another key changes nothing; nor does an archive that is not confirmed.
+# Any other key changes nothing, nor does an archive that is not confirmed.
 $ . ~/terminal.sh; keys x; see 'is not a choice'; keys a; see 'y/N' >~/out; keys n; see ' no$' | tail -2; corralctl show -P State one
 hello
 ...
@@ -56,7 +56,7 @@ code 0
 Choice: leave
 code 0
 
-# What is pasted is no answer.
+# Pasted text does not answer.
 $ . ~/terminal.sh; new corralctl attach one; see Choice: >~/out; t set-buffer restart; t paste-buffer; see Pasted | grep Pasted; keys q; see ^code | tail -2; end; corralctl show -P State one
 Pasted text is ignored: press s, l, a, q or Enter.
 Choice: leave
@@ -74,7 +74,7 @@ one: sh exited with code 4, ….
 Enter: leave, because an archived session cannot be started again.
 Choice:
 
-# An agent that ends while somebody is attached: the same. What they were typing is no answer.
+# The same if the agent ends while somebody is attached. What they were typing does not answer.
 $ corralctl run -q --id shop fake
 $ . ~/terminal.sh; new corralctl attach shop; see 'first run' >~/out; keys Enter a a a; see Choice
 first run
@@ -93,17 +93,17 @@ running
 shop: sh exited with code 5, ….
 3
 
-# Who detaches leaves it running.
+# The agent keeps running after a person detaches.
 $ . ~/terminal.sh; keys C-b d; see 'code 0' | tail -2; end; corralctl is-active shop
 detached from shop; it keeps running
 code 0
 running
 
-# A pane whose end tmux has missed: it is not asked.
+# tmux hangs and has missed the end of the pane: attach does not query it.
 $ . ~/terminal.sh; kill -STOP $(tmux_pid shop); corralctl kill shop; until_state shop failed; new corralctl attach shop; see Choice | grep shop:; keys q; see ^code >~/out; end
 shop: sh was killed by SIGTERM, ….
 
-# Its tmux server dies under who is attached: the agent is shown again.
+# If the tmux server dies while a person is attached, attach shows the agent again.
 $ . ~/terminal.sh; corralctl start shop; new corralctl attach shop; see '^.shop. ' >~/out; kill -KILL $(tmux_pid shop); see Choice
 ...
 shop: its tmux server died; sh (PID …) is still running.
@@ -124,14 +124,14 @@ $ . ~/terminal.sh; new corralctl attach shop; see Choice | grep shop:; corralctl
 shop: sh was stopped on request, ….
 shop: sh was suspended on request, ….
 
-# Somebody restarts it, or removes it, under who is attached.
+# A session may be restarted or removed while a person is attached.
 $ . ~/terminal.sh; corralctl resume shop; new corralctl attach shop; see '^.shop. ' >~/out; before=$(tmux_pid shop); corralctl restart shop; until tmux -S $XDG_RUNTIME_DIR/corral/shop/tmux list-clients -F 'attached again' 2>/dev/null | grep .; do :; done
 attached again
 $ . ~/terminal.sh; corralctl rm --force shop; see ^code | tail -2; end
 corralctl: session "shop" was removed
 code 4
 
-# What its agent has left running is counted, and can be ended by itself.
+# Leftover processes of its agent are counted, and can be stopped by themselves.
 $ corralctl run -q --id left --wait -- sh -c 'for i in 1 2; do setsid sh -c "touch $i; exec sleep 1000" & done; until [ -e 1 ] && [ -e 2 ]; do :; done'
 $ . ~/terminal.sh; new corralctl attach left; see Choice; keys T; see ^code | tail -2; end
 left: sh exited with code 0, …; 2 of its processes are still running.
@@ -145,7 +145,7 @@ Choice:
 Session left has no processes left.
 code 0
 
-# One that was never started, and one that is frozen.
+# A session that was never started, and one that is frozen.
 $ corralctl run -q --no-start --id new -- sh -c 'echo it runs; exec sleep 1000'
 $ . ~/terminal.sh; new corralctl attach new; see Choice; keys Enter; see '^it runs' | head -1
 new: sh has never been started.
@@ -166,7 +166,7 @@ it runs
 detached from new; it keeps running
 code 0
 
-# The answers in advance.
+# Answers in advance.
 $ corralctl run -q --id flags fake; corralctl stop flags
 $ . ~/terminal.sh; new corralctl attach --resume flags; see 'second run' | head -1; end; corralctl stop flags; new corralctl attach --restart flags; see 'first run' | head -1; end; corralctl suspend flags; new corralctl attach --tear-down flags; see ^code; end
 second run

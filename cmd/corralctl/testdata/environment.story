@@ -1,4 +1,4 @@
-# Where the variables of a run come from is told, by name; of the values PATH's.
+# why lists by name where the variables of a run come from; it shows only the value of PATH.
 
 $ FROM_SHELL=canary corralctl run --id shop -E OWN=1 -- sleep 1000
 Started session shop (app-corral-command-shop.scope).
@@ -12,7 +12,7 @@ OWN …session
 PATH …caller  …/usr/local/bin:/usr/bin:/bin
 XDG_STATE_HOME …caller
 
-# What was set with -E each run has; the caller's environment is that of whoever starts the run.
+# Every run has what was set with -E; the environment is that of the caller who starts the run.
 $ corralctl restart shop && corralctl why --environment shop | grep -E '^(FROM_SHELL|OWN)'
 OWN …session
 FROM_SHELL …caller  not set; an earlier run had it
@@ -31,12 +31,12 @@ corralctl: cannot explain "created": it was never started
 hint: corralctl status created
 [exit 1]
 
-# A command that is nowhere in PATH: which one that was.
+# If a command is not found, the error names the PATH that was searched.
 $ PATH=$PATH:/opt/mine corralctl run --id typo -- no-such-program
 corralctl: cannot run "no-such-program": command "no-such-program" not found in PATH=…:/usr/local/bin:/usr/bin:/bin:/opt/mine
 [exit 1]
 
-# The id is free: there is no session. One that was created without a start stays.
+# The id is free: there is no session. A session that was created without a start stays.
 $ corralctl run -q --no-start --id typo -- no-such-program
 
 $ corralctl start typo
@@ -44,6 +44,6 @@ corralctl: cannot start "typo": command "no-such-program" not found in PATH=…:
 hint: corralctl why --environment typo
 [exit 1]
 
-# Every id can be had: what Corral has for itself has a name that none has.
+# Every id can be used: the names of Corral's own files are not valid ids.
 $ mkdir ../login && cd ../login && corralctl run -- sleep 1000
 Started session login (app-corral-command-login.scope).

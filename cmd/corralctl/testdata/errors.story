@@ -1,6 +1,8 @@
-# Every error that corrald answers with, as a person meets it: what was wrong, and what to do about it. The test looks whether each was answered with.
+# Every error that corrald sends, as a person sees it: what was wrong, and what to do about it. The
+# test checks that each was sent.
 
-# NoSuchSession, and UnknownObject where its path is asked for. corralctl itself looks first which sessions there are, and what was meant.
+# NoSuchSession, and UnknownObject if a call names its path. corralctl first checks itself which
+# sessions exist and which one was meant.
 $ corralctl stop nobody
 corralctl: cannot stop "nobody": no such session
 [exit 4]
@@ -19,7 +21,7 @@ corralctl: cannot run "true": session "shop" already exists
 hint: corralctl attach shop
 [exit 1]
 
-# NoSessionForPID and NoSessionForUnit: only programs ask for them.
+# NoSessionForPID and NoSessionForUnit: only programs use the methods that return them.
 $ gdbus call -e -d io.github.corrald.Corral1 -o /io/github/corrald/Corral1 -m io.github.corrald.Corral1.Manager.GetSessionByPID 1
 Error: GDBus.Error:io.github.corrald.Corral1.Error.NoSessionForPID: process 1 is in no session
 [exit 1]
@@ -206,7 +208,7 @@ $ corralctl run -q --id stubborn -- sh -c 'trap "" TERM HUP; echo ready; while :
 $ corralctl stop --timeout=30s stubborn & until corralctl list --no-legend --state=stopping | grep -q stubborn; do :; done; kill $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s io.github.corrald.Corral1 | cut -d' ' -f2); wait
 corralctl: cannot stop "stubborn": corrald is shutting down
 
-# A daemon that finds no git: there is no worktree, and no session.
+# If the daemon does not find git, neither a worktree nor a session is created.
 $ mkdir ~/few && ln -s $(command -v tmux) ~/few && git init -q . && (PATH=~/few $(dirname $(command -v corralctl))/corrald >/dev/null 2>&1 &) && until corralctl reload 2>/dev/null; do :; done; corralctl run --id lone --worktree -- true; corralctl list --no-legend lone; kill $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s io.github.corrald.Corral1 | cut -d' ' -f2)
 corralctl: cannot create a worktree of workspace "~/src/shop": git is not installed, or not in corrald's PATH
 hint: corralctl doctor

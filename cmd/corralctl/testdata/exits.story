@@ -1,4 +1,4 @@
-# A program that completes, and one that does not, are told apart by everything.
+# Every verb distinguishes a program that completes from one that fails.
 
 $ corralctl run --id good --wait -- true
 Started session good (app-corral-command-good.scope).
@@ -51,7 +51,7 @@ failed
 $ corralctl rm 'b*' good
 $ corralctl list --no-legend
 
-# Killed by a signal: 128 and its number.
+# Killed by a signal: the exit code is 128 plus the signal's number.
 $ corralctl run --id loop -- sleep 1000
 Started session loop (app-corral-command-loop.scope).
 
@@ -62,7 +62,8 @@ $ corralctl show -P Result,Reason loop
 signal
 command was killed by SIGKILL
 
-# A person who looks at a failed session on a terminal has seen it; a script that reads its status has not.
+# Looking at a failed session on a terminal acknowledges it; a script that reads its status does
+# not.
 $ corralctl status loop >~/status; corralctl show -P Attention loop; script -qec 'corralctl status loop' /dev/null >~/status; echo "seen: $(corralctl show -P Attention loop)"
 failed
 seen: 

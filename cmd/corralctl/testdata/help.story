@@ -1,4 +1,4 @@
-# Help of a verb is complete: what it takes, its options, and examples.
+# The help of a verb lists its arguments, its options, and examples.
 
 $ corralctl help suspend
 corralctl suspend ID…
@@ -63,7 +63,7 @@ corralctl: invalid shell "tcsh": expected bash, zsh, fish or powershell
 hint: corralctl help completion
 [exit 2]
 
-# What completes is not in it.
+# The help does not list the verb that completes.
 $ corralctl help | grep -c __complete
 0
 [exit 1]

@@ -1,4 +1,4 @@
-# Another machine is reached over ssh: all that is asked of it is its bridge to the user's bus.
+# Another machine is reached over ssh: corralctl only needs its bridge to the user's bus.
 
 $ mkdir ~/bin && printf '#!/bin/sh\necho "ssh $*" >>~/asked\ncase "$*" in *corralctl\ attach*) exit;; esac\nwhile [ "$1" != -- ]; do shift; done; shift 2; exec sh -c "$*"\n' >~/bin/ssh && chmod +x ~/bin/ssh
 
@@ -17,7 +17,7 @@ $ PATH=~/bin:$PATH corralctl -H -oProxyCommand=x list
 corralctl: invalid host "-oProxyCommand=x": expected HOST or USER@HOST
 [exit 2]
 
-# No host is not this machine.
+# An empty host does not mean this machine.
 $ HOSTX= && corralctl -H "$HOSTX" stop --all; corralctl --host= list
 corralctl: invalid host "": expected HOST or USER@HOST
 corralctl: invalid host "": expected HOST or USER@HOST
@@ -29,14 +29,14 @@ corralctl: cannot ask corrald for its version: anna@desk cannot be reached by ss
 hint: ssh anna@desk corralctl doctor
 [exit 5]
 
-# What is done there in a terminal is asked of the corralctl there, with the options that were given.
+# Verbs that need a terminal run corralctl on that machine, with the options that were given.
 $ PATH=~/bin:$PATH script -qec 'corralctl -H anna@desk run --dir /tmp --id seen --attach -- true' /dev/null >/dev/null
 $ PATH=~/bin:$PATH script -qec 'corralctl -H anna@desk attach --resume --plain seen' /dev/null >/dev/null
 $ PATH=~/bin:$PATH corralctl -H anna@desk logs -n 0 --all --no-legend --timeout=90 seen
 $ PATH=~/bin:$PATH corralctl -H anna@desk linger -j
 {"Lingering":false}
 
-# Sessions of this machine are no choice for that one.
+# The sessions of this machine are not offered as completions for another one.
 $ corralctl __complete attach '' 2>/dev/null
 far…command, running…
 :4

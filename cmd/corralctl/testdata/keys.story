@@ -1,10 +1,10 @@
-# Keys are pressed by the names that tmux has for them, one after the other.
+# send-keys presses keys, named as in tmux, one after the other.
 $ corralctl run -q --id keys -- sh -c 'stty raw -echo; printf ready; head -c 6 | od -An -tx1 >got; exec sleep 1000'; until corralctl peek keys | grep -q ready; do :; done
 
 $ corralctl send-keys keys Escape C-c Down 1 && until grep -qs . got; do :; done; cat got
  1b 03 1b 5b 42 31
 
-# A word that names no key is not typed into an agent by mistake.
+# A word that is not the name of a key is not typed into an agent by mistake.
 $ corralctl send-keys keys Entr
 corralctl: invalid key "Entr": expected a key name of tmux such as Enter, Escape or C-c, or one character
 hint: corralctl send-keys keys Enter
@@ -37,7 +37,7 @@ corralctl: deny: missing ID
 hint: corralctl help deny
 [exit 2]
 
-# A session that has ended takes none.
+# A session that has ended accepts no keys.
 $ corralctl suspend keys; corralctl send keys hello; corralctl send-keys keys Enter
 corralctl: cannot send to session "keys": it is suspended
 hint: corralctl send --resume keys …
@@ -50,7 +50,7 @@ corralctl: cannot send to session "bad": it has failed
 hint: corralctl status bad
 [exit 1]
 
-# An agent's definition has the keys that answer what it asks permission for.
+# An agent's definition has the keys that answer its requests for permission.
 $ mkdir -p ~/config/corral/agents && cat >~/config/corral/agents/fake.agent <<'END' && cat >~/fake <<'END'
 > [Agent]
 > Command=sh %h/fake
@@ -68,7 +68,7 @@ $ mkdir -p ~/config/corral/agents && cat >~/config/corral/agents/fake.agent <<'E
 $ corralctl reload; corralctl run -q --id shop fake && corralctl wait --until=waiting shop; corralctl approve shop && until grep -qs answer answer; do :; done; cat answer
 answer: 79
 
-# Only while it asks.
+# Only while it waits for a permission.
 $ until corralctl show -P Activity shop | grep -q working; do :; done; corralctl approve shop
 corralctl: cannot approve "shop": it does not wait for a permission: its agent is working
 hint: corralctl peek shop
@@ -82,12 +82,12 @@ corralctl: cannot answer session "shop": it was stopped
 hint: corralctl status shop
 [exit 1]
 
-# A person answers, not an agent.
+# Only a person may answer, not an agent.
 $ corralctl start shop && corralctl wait --until=waiting shop; corralctl run -q --id sneaky -- sh -c 'corralctl approve shop >said 2>&1; setsid corralctl deny shop >>said 2>&1'; corralctl wait -q sneaky; cat said
 corralctl: cannot approve "shop": an agent cannot approve or deny anything: process … is of session "sneaky"
 corralctl: cannot deny "shop": an agent cannot approve or deny anything: process … is of session "sneaky"
 
-# Of most agents the keys are not known.
+# For most agents the keys are not known.
 $ corralctl run -q --id plain -- sh -c 'printf "\033]7501;state=blocked:kind=permission\033\\"; exec sleep 1000'; corralctl wait --until=waiting plain; corralctl approve plain
 corralctl: cannot approve "plain": it cannot be answered: the definition of agent "command" has no ApproveKeys=; answer in its terminal
 hint: corralctl attach plain

@@ -1,4 +1,5 @@
-# What an agent starts and leaves is counted, listed, killed by itself or with the session; what left the scope is told.
+# Processes that an agent leaves behind are counted, listed, and killed by themselves or with the
+# session; those that left the scope are reported.
 
 $ cat >~/serve <<'EOF'
 > setsid sh -c 'touch one; exec sleep 1001' &
@@ -22,7 +23,8 @@ $ corralctl status -n 0 server | grep State
 
 $ corralctl kill --kill-whom=leftovers --all; until corralctl list --no-legend | grep -q 'completed  *-'; do :; done
 
-# While the agent lives, they are all that it has started: it lives on.
+# While the agent lives, leftovers are all processes that it has started; killing them leaves the
+# agent running.
 $ corralctl run -q --id busy -- sh -c 'sleep 1004 & setsid sleep 1005 & echo started; while :; do sleep 1006; echo again; done' && until corralctl status -n 0 busy | grep -q 'sleep 1006'; do :; done
 
 $ corralctl kill --kill-whom=leftovers busy; until corralctl logs busy | grep -q again; do :; done; corralctl show -P State busy; corralctl status -n 0 busy | grep -c '─ *[0-9]* sleep 100[45]'
@@ -34,7 +36,8 @@ $ corralctl stop busy && pgrep -c -f 'sleep 100[456]'
 0
 [exit 1]
 
-# What moves out of its scope is not ended with it. It is found when somebody looks, by its parents and its environment.
+# A process that moves out of its scope does not end with it. Corral finds it on request, by its
+# parents and its environment.
 $ corralctl run -q --id away -- sh -c 'setsid systemd-run --user --quiet --scope --unit=wander sleep 1007 & setsid systemd-run --user --quiet --scope --unit=clean env -i sleep 1008 & wait' && until corralctl status -n 0 away | grep -A2 Outside | grep -c sleep | grep -q 2; do :; done; corralctl status -n 0 away | grep -A2 Outside
       Outside: 2 processes have left its scope and do not end with it
                … sleep (….scope)
@@ -55,7 +58,8 @@ $ corralctl stop away
 corralctl: process … (sleep) of "away" is still running: it left its scope, for wander.scope
 hint: systemctl --user stop wander.scope
 
-# Also when nobody is its parent any more, as long as the session is known; but nobody knows then of what has no environment either.
+# It is found even if its parents have ended, as long as the session is known; a process without the
+# session's environment is then not found.
 $ busctl --user --json=short call io.github.corrald.Corral1 /io/github/corrald/Corral1 io.github.corrald.Corral1.Manager ListStrays
 {"type":"a(suss)","data":[[["away",…,"/…/wander.scope","sleep"]]]}
 
@@ -66,7 +70,8 @@ $ corralctl run -q --id again -- sh -c 'setsid systemd-run --user --quiet --scop
 corralctl: process … (sleep) of "again" is still running: it left its scope, for wander.scope
 hint: systemctl --user stop wander.scope
 
-# What tmux runs for a moment, to record a terminal that it opens or closes, is none of an agent's.
+# A process that tmux runs briefly, to record that it opens or closes a terminal, is not counted as
+# the agent's.
 $ cp "$(command -v sleep)" ~/utempter && corralctl run -q --id over -- sh -c "setsid $HOME/utempter 1010 & until pgrep -x utempter; do :; done; exit 0" && corralctl wait over; corralctl list --no-legend over; corralctl status -n 0 over | grep 'State'; corralctl stop over
 over sh completed - …s ~/src/shop
         State: completed since …

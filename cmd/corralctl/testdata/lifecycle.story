@@ -1,4 +1,4 @@
-# Stop, start, restart and remove; every state is told as it is.
+# Stop, start, restart and remove, with the state after each.
 
 $ corralctl run --id one --description 'The first' -- sleep 1000
 Started session one (app-corral-command-one.scope).

@@ -1,4 +1,4 @@
-# Limits that are set while a session runs and stay with it; a session that is held, and let go on.
+# Limits that are set while a session runs, and stay with it; a session that is frozen, and thawed.
 
 $ corralctl run --id shop -p TasksMax=100 -- sh -c 'trap "exit 0" TERM; while :; do sleep 1000 & wait; done'
 Started session shop (app-corral-command-shop.scope).
@@ -7,7 +7,7 @@ $ corralctl set-property shop TasksMax=77 CPUWeight=30 && systemctl --user show 
 30
 77
 
-# All of them or none, and what is wrong is named.
+# All limits are set or none, and the error names the wrong one.
 $ corralctl set-property shop TasksMax=66 CPUWeight=20000
 corralctl: unit property CPUWeight: invalid value "20000": expected a weight from 1 to 10000
 hint: corralctl help set-property
@@ -30,7 +30,7 @@ hint: corralctl thaw shop
 $ corralctl freeze shop && corralctl thaw shop && corralctl thaw shop && corralctl show -P Frozen shop
 no
 
-# A frozen session is thawed to end as it should.
+# A frozen session is thawed so that it can end gracefully.
 $ corralctl freeze shop && corralctl stop shop && corralctl show -P State,ExecMainStatus,Frozen shop
 stopped
 0
@@ -41,7 +41,7 @@ corralctl: cannot freeze session "shop": it was stopped
 hint: corralctl status shop
 [exit 1]
 
-# What does not run keeps the limits for later, once systemd would take them.
+# A session that does not run keeps the limits for its next run, if systemd would accept them.
 $ corralctl set-property shop TasksMax=44 RuntimeMaxSec=1h && corralctl start shop && systemctl --user show -P TasksMax -P RuntimeMaxUSec app-corral-command-shop.scope | sort
 1h
 44

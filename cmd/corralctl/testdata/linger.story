@@ -1,4 +1,5 @@
-# Whether sessions go on after logout is the login manager's to say; the answer needs no daemon.
+# Whether sessions keep running after logout is the login manager's decision; showing it needs no
+# daemon.
 
 $ corralctl linger
 Lingering is …

@@ -1,11 +1,11 @@
-# Every mistake gets one line that names it, one hint where a command would help, and its own exit code.
+# Each mistake gets one line that names it, one hint if a command would help, and its own exit code.
 
 $ corralctl lsit
 corralctl: unknown verb "lsit"
 hint: corralctl list
 [exit 2]
 
-# What other programs call it is known, too.
+# Names that other programs use for a verb are known, too.
 $ corralctl ls; corralctl delete x; corralctl daemon-reload
 corralctl: unknown verb "ls"
 hint: corralctl list
@@ -44,7 +44,7 @@ corralctl: run: missing AGENT, or a command after --
 hint: corralctl help run
 [exit 2]
 
-# What everybody types before they know about --: the hint is what they meant.
+# A common mistake is to leave out --: the hint is the command that was meant.
 $ corralctl run cat /etc/hosts; corralctl run --id here cat; corralctl run --worktree=fix cat -n /etc/hosts; corralctl run sh -c 'echo hi'; corralctl run cat -- /etc/hosts
 corralctl: "cat" is not an agent; a command follows --
 hint: corralctl run -- cat /etc/hosts

@@ -1,10 +1,11 @@
-# What happens to sessions can be listened to; a restart of the daemon, or its death, interrupts nothing and loses nothing.
+# monitor prints what happens to sessions; it survives a restart or the death of the daemon, and
+# loses nothing.
 
 $ corralctl run -q --id old --description 'before <it>' -- sleep 1000
 $ for f in plain json waybar i3bar polybar; do corralctl monitor --format=$f </dev/null >~/$f 2>&1 & echo $! >>~/pids; done
 $ until grep -q session ~/plain && grep -q old ~/json && grep -q . ~/waybar && grep -q '^\[.' ~/i3bar && grep -q . ~/polybar; do :; done
 
-# The one for people says what changes. The others begin with what there is.
+# The format for people prints the changes. The others start with what exists.
 $ corralctl run -q --id shop --wait -- sh -c 'exit 3'
 [exit 3]
 $ until grep -q failed ~/plain && grep -q failed ~/polybar; do :; done; head -2 ~/plain; tail -1 ~/plain
@@ -15,7 +16,8 @@ Monitoring 1 session.
 $ head -1 ~/json
 {"Time":…,"Event":"session","Id":"old","Properties":{…"Description":"before <it>",…"State":"running",…}}
 
-# Without the daemon they wait for it, and say so. What happened meanwhile comes when it is back.
+# Without the daemon, the formats report that and wait for it. What happened meanwhile follows when
+# it is back.
 $ kill -KILL $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s io.github.corrald.Corral1 | cut -d' ' -f2)
 $ until grep -q 'corrald is not running' ~/waybar && grep -q 'not running' ~/plain; do :; done
 $ systemctl --user kill -s KILL --kill-whom=all app-corral-command-old.scope; while systemctl --user is-active -q app-corral-command-old.scope; do :; done
@@ -30,7 +32,7 @@ $ cut -d, -f2- ~/json | grep -A1 daemon
 "Event":"daemon-back"}
 "Event":"changed","Id":"old","Properties":{…"State":"failed",…},"Before":{…"State":"running",…}}
 
-# The bars get what their own protocols ask for, and no line that shows nothing new.
+# The bars get what their own protocols require, and no line that shows nothing new.
 $ until grep -q '2 failed' ~/waybar && grep -q '2 failed' ~/i3bar; do :; done; head -1 ~/waybar; grep -B1 -A1000 corrald ~/waybar
 {"text":"1 running","alt":"running","tooltip":"old: …","class":"running"}
 {"text":"1 running, 1 failed","alt":"failed","tooltip":"old: …\nshop: failed, exit 3","class":"failed"}
@@ -50,13 +52,13 @@ $ uniq -d ~/polybar; grep corrald ~/polybar; tail -1 ~/polybar
 %{F#888888}corrald is not running%{F-}
 %{F#ff5555}2 failed%{F-}
 
-# What is over is told, too.
+# Sessions that have ended are reported, too.
 $ mkdir ~/here; corralctl run -q --id moved --dir ~/here -- sleep 1000; mv ~/here ~/there; until grep -q 'running -> orphaned' ~/plain; do :; done; mv ~/there ~/here
 $ until grep -q 'orphaned -> running' ~/plain; do :; done; corralctl rm --force -q moved; until grep -q 'moved removed' ~/plain; do :; done; grep orphaned ~/plain
 …:…:… moved running -> orphaned (workspace "~/here" is gone)
 …:…:… moved orphaned -> running
 
-# A reader that goes away ends it, quietly, also while nothing happens.
+# monitor ends quietly when its reader does, even while nothing happens.
 $ mkfifo ~/pipe; { corralctl monitor --format=waybar </dev/null >~/pipe 2>~/errors; echo "ended $?" >~/end; } & head -1 ~/pipe
 {"text":"2 failed",…}
 $ until [ -s ~/end ]; do :; done; cat ~/end ~/errors

@@ -1,4 +1,4 @@
-# --no-block waits until what is asked for has begun, and tells what is refused as ever.
+# --no-block waits until the operation has begun, and reports a refusal as usual.
 
 $ corralctl run --no-block --id slow -- sleep 1000
 Starting session slow (app-corral-command-slow.scope).
@@ -39,7 +39,7 @@ hint: corralctl start later
 
 $ corralctl stop --no-block slow && corralctl wait --until=stopped slow
 
-# Of a session that may not begin nothing is left.
+# Nothing is left of a session that may not start.
 $ corralctl run -q --exclusive --dir . --id holder -- sleep 1000; corralctl run --no-block --exclusive --dir . --id second -- sleep 1000; corralctl show second
 corralctl: cannot run "sleep": workspace "~/src/shop" is in use by session "holder"
 hint: corralctl list --all

@@ -1,4 +1,4 @@
-# Without the daemon the saved state is shown as what it is, and never that something runs.
+# Without the daemon, the saved state is shown as such, and no session is shown as running.
 
 $ corralctl run -q --id live -- sleep 1000
 $ corralctl run -q --id done --wait -- true
@@ -8,7 +8,7 @@ $ corralctl run -q --id bad --wait -- sh -c 'exit 3'
 [exit 3]
 $ exact() { corralctl list --json=pretty bad done | grep '^    "\(Exec\|Result\|Reason\|Lifecycle\|Activity\|Labels\|Memory\|Tasks\|Timestamp\|StateChangeTimestamp"\)'; } && exact >~/exact
 
-# One that hangs keeps nobody longer than was asked for.
+# A daemon that hangs delays nobody longer than --timeout.
 $ kill -STOP $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s io.github.corrald.Corral1 | cut -d' ' -f2 | tee ~/daemon)
 $ corralctl wait --timeout=100ms live
 [exit 124]
@@ -34,7 +34,7 @@ corralctl: corrald is not running: this is what was saved
 hint: systemctl --user start corrald
 [exit 5]
 
-# What has ended is told as the daemon tells it.
+# Ended sessions are shown as the daemon shows them.
 $ exact() { corralctl list --json=pretty bad done | grep '^    "\(Exec\|Result\|Reason\|Lifecycle\|Activity\|Labels\|Memory\|Tasks\|Timestamp\|StateChangeTimestamp"\)'; } && exact 2>/dev/null | diff ~/exact -
 
 $ corralctl status live
@@ -82,7 +82,7 @@ $ corralctl version
 corralctl …
 corrald is not running
 
-# Without a bus, as in a shell of su, doctor knows how one is come by.
+# Without a bus, as in a shell of su, doctor shows how to get one.
 $ DBUS_SESSION_BUS_ADDRESS=unix:path=/nonexistent corralctl stop live
 corralctl: cannot stop "live": cannot connect to the session bus: dial unix /nonexistent: connect: no such file or directory
 hint: corralctl doctor

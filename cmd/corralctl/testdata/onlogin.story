@@ -1,4 +1,4 @@
-# What becomes of a session at the next login.
+# What happens to a session at the next login.
 
 $ corralctl run -q --id shop -- sleep 1000
 

@@ -1,4 +1,5 @@
-# What an agent prints is text by the time that it reaches a person's terminal; what it is given arrives as it was.
+# The output of an agent is plain text when it reaches a person's terminal; input reaches the agent
+# unchanged.
 
 $ corralctl run --id paint --wait -- printf '\033[31mred\033[0m\033]0;title\007 %s|%s|%s|%s\n' 'a  b' '' '$HOME "x"' 'two
 > lines'
@@ -14,12 +15,12 @@ $ corralctl logs --raw paint | od -c | head -1
 $ corralctl logs -n 1 paint
 lines
 
-# One argument with shell characters is no shell command.
+# An argument with shell characters is not run as a shell command.
 $ corralctl run --id noshell --wait -- 'echo x; true'
 corralctl: cannot run "echo x; true": command "echo x; true" not found in PATH=…
 [exit 1]
 
-# Input is submitted, whole.
+# Input is submitted as a whole.
 $ corralctl run --id reader -- sh -c 'read -r line; echo "got: $line"'
 Started session reader (app-corral-command-reader.scope).
 
@@ -27,12 +28,13 @@ $ corralctl send reader 'some  text $HOME' && corralctl wait reader
 $ corralctl peek reader | grep got
 got: some  text $HOME
 
-# The environment is the caller's, without what belongs to his terminal, and what was asked for.
+# The environment is the caller's, without what belongs to the caller's terminal, and with what was
+# set.
 $ FOO=bar TERM_PROGRAM=x TMUX=y corralctl run --id env -E BAZ='a b' -E LANG --wait -- sh -c 'echo "$FOO|$BAZ|${TERM_PROGRAM-unset}"'
 Started session env (app-corral-command-env.scope).
 $ corralctl logs env
 bar|a b|unset
 
-# Nobody has to wait for what is printed next, to find that who was reading has gone.
+# If the reader of logs -f is gone, it exits at once, without waiting for more output.
 $ corralctl run -q --id still -- sh -c 'echo once; exec sleep 1000'; until corralctl logs still | grep -q once; do :; done; corralctl logs -f still | head -1
 once

@@ -177,11 +177,11 @@ corralctl: cannot turn lingering off: cannot connect to the bus: dial unix /none
 hint: sudo loginctl disable-linger …
 [exit 1]
 
-# What takes longer than --timeout: systemd is held up for that.
+# Operations that take longer than --timeout: systemd is stopped for this.
 $ systemd=$(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s org.freedesktop.systemd1 | cut -d' ' -f2); kill -STOP $systemd; corralctl start --timeout=300ms new; kill -CONT $systemd
 corralctl: cannot start "new": it took longer than 300ms
 
-# Who waits is told why there is no more to wait for.
+# wait reports why there is nothing left to wait for.
 $ corralctl run -q --no-start --id wrong -- /nonexistent; corralctl start wrong 2>/dev/null; corralctl wait wrong
 corralctl: "wrong" has failed: command "/nonexistent" not found
 [exit 1]
@@ -190,7 +190,7 @@ $ corralctl stop fix-1; corralctl wait --until=failed fix-1
 corralctl: "fix-1" is stopped and did not become failed
 [exit 1]
 
-# Who waits for what a daemon tells waits for the daemon, too.
+# A verb that waits for what a daemon reports waits for the daemon, too.
 $ corralctl run --wait --id cut -- sleep 1000 >~/out 2>&1 & waits=$!; until grep -qs Started ~/out; do :; done; kill -KILL $(busctl --user call org.freedesktop.DBus / org.freedesktop.DBus GetConnectionUnixProcessID s io.github.corrald.Corral1 | cut -d' ' -f2); until grep -q hint ~/out; do :; done; kill $waits; cat ~/out
 Started session cut (app-corral-command-cut.scope).
 corralctl: corrald is not running; waiting for it

@@ -1,4 +1,5 @@
-# Hooks of an agent tell what it does. Outside of a session they do nothing, silently, and whatever happens, they never fail.
+# Hooks of an agent report what it does. Outside of a session they do nothing, silently, and they
+# never fail.
 
 $ corralctl report working && corralctl report waiting --reason=question --message='Which?' && echo '{"session_id":"a"}' | corralctl report idle -
 
@@ -24,11 +25,11 @@ $ corralctl report --nonsense
 corralctl: unknown option "--nonsense"
 hint: corralctl help report
 
-# Also where there is no daemon, or no bus.
+# The same without a daemon, or without a bus.
 $ DBUS_SESSION_BUS_ADDRESS=unix:path=/nonexistent corralctl report working
 $ corralctl run -q --id lost --wait -E DBUS_SESSION_BUS_ADDRESS=unix:path=/nonexistent -- corralctl report working && corralctl logs lost
 
-# Within a session it is the session's word: what it waits for, what it asks, and the conversation to be resumed by.
+# Within a session a report sets what it waits for, what it asks, and the conversation to resume.
 $ mkdir -p ~/config/corral/agents && printf '[Agent]\nCommand=sh %%h/asks\nIdSource=report\n' >~/config/corral/agents/asker.agent && corralctl reload
 $ printf 'echo "$PAYLOAD" | corralctl report waiting -; sleep 1000' >~/asks
 $ corralctl run -q --id asks -E PAYLOAD='{"session_id":"c-17","message":"May I?","notification_type":"permission_prompt"}' asker && corralctl wait --until=waiting asks

@@ -1,4 +1,4 @@
-# Earlier runs and how they ended are kept, and shown; what nobody wants any more is cleaned away, in its time.
+# Earlier runs and their results are kept and shown; clean removes what has expired.
 
 $ corralctl run --id shop -- sh -c 'exit 3'
 Started session shop (app-corral-command-shop.scope).

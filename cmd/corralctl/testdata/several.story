@@ -1,4 +1,5 @@
-# Several at once: beginnings and patterns name sessions, an error of one does not keep the others.
+# Several sessions at once: prefixes and patterns name them, and an error about one does not stop
+# the others.
 
 $ for i in 1 2 3; do corralctl run -q --id fix-$i -- sleep 1000; done; corralctl run -q --id api -- sleep 1000
 
@@ -34,7 +35,7 @@ $ corralctl stop --all && corralctl list | tail -1
 $ corralctl list -j | tr ',' '\n' | grep -c '"State":"stopped"'
 4
 
-# An archived session is in nobody's way, unless it is named in full or asked for.
+# Patterns and prefixes do not match an archived session, unless it is requested.
 $ corralctl archive api && corralctl run -q --id app --no-start -- true && corralctl label ap && corralctl label ap here=yes && corralctl label app && corralctl label api
 here=yes
 

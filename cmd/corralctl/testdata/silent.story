@@ -1,10 +1,11 @@
-# A daemon that is there and does not answer is told from one that is not there; what was asked of it in vain is not done when it goes on.
+# A daemon that does not answer is distinguished from one that does not run; a request that timed
+# out is not carried out when it answers again.
 
 $ corralctl run -q --id live -- sleep 1000
 $ corralctl run -q --id done --wait -- true
 $ corralctl run -q --id never --no-start -- true
 
-# One that answers is waited for, however long it takes what was asked of it.
+# A daemon that answers is waited for, however long the operation takes.
 $ corralctl run -q --id deaf -- sh -c 'trap "" TERM HUP; touch deaf; while :; do sleep 1; done'; while ! test -e deaf; do :; done
 $ corralctl stop -q --timeout=7s deaf && corralctl rm -q deaf
 

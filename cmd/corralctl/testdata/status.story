@@ -1,4 +1,4 @@
-# What status shows of a session: what it does, where, how often it has run, and what was set for it.
+# status shows what a session does, where, how often it has run, and what was set for it.
 
 $ git init -q . && git -c user.name=A -c user.email=a@b commit -q --allow-empty -m first
 
@@ -19,7 +19,7 @@ $ until corralctl status -n 1 fix-auth | grep -q hello; do :; done; corralctl st
 
 hello
 
-# The unit is described by the program, where systemctl lists it.
+# The unit's description, which systemctl lists, is the program.
 $ systemctl --user list-units --no-legend --plain app-corral-command-fix-auth.scope
 app-corral-command-fix-auth.scope loaded active running sh in ~/.local/share/corral/worktrees/fix-auth
 

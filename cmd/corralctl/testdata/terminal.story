@@ -1,4 +1,4 @@
-# On a terminal everything fits into its width, and nothing that an agent or a person wrote does anything but be read.
+# On a terminal everything fits into its width, and text from an agent or a person is only text.
 
 $ mkdir -p ~/config/corral && printf '[Corral]\nIdleAfterSec=1h\n' >~/config/corral/corral.conf && corralctl reload
 
@@ -13,7 +13,7 @@ $ cat >~/terminal.sh <<'EOF'
 
 $ until corralctl peek wide | grep -q ready; do :; done
 
-# What wants to be looked at is marked; the workspace gives way, its end stays.
+# Sessions that need attention are marked; the workspace is shortened, and keeps its end.
 $ . ~/terminal.sh; show 60 corralctl list
   ID   AGENT STATE   ACTIVITY SINCE WORKSPACE
 ● gone sh    failed  exit 3   …s    ~/src/shop
@@ -24,7 +24,7 @@ $ . ~/terminal.sh; show 40 corralctl list --plain --no-legend
 gone sh   failed  exit 3  …s ~/src/shop
 wide bash running working …s …字漢字漢字
 
-# Of an id what it begins with stays, by which it can be named.
+# A shortened id keeps its beginning, which still names it.
 $ corralctl run -q --no-start --id an-id-that-goes-on-and-on-for-forty-bytes -- true; . ~/terminal.sh; show 60 corralctl list 'an-id*'; corralctl rm -q 'an-id*'
   ID                  AGENT STATE   ACTIVITY SINCE WORKSPACE
   an-id-that-goes-on… true  created -        …s    …src/shop
@@ -42,13 +42,13 @@ bold
 漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢…
 ready
 
-# Colours are for terminals, and for those who want them.
+# Colours are for terminals, and for users who want them.
 $ . ~/terminal.sh; e=e; show 60 corralctl list gone --no-legend | od -An -c | tr -d ' \n' | cut -c1-40
 033[1m033[31m342227217…
 $ . ~/terminal.sh; e=e; show 60 NO_COLOR=1 corralctl list gone --no-legend
 ● gone sh failed exit 3 …s ~/src/shop
 
-# Who waits for something that takes long is told for what, and nothing of it stays.
+# While an operation takes long, the terminal shows what it waits for, and erases that afterwards.
 $ for i in 1 2; do corralctl run -q --id stubborn-$i -- sh -c 'trap "" TERM HUP; echo ready; while :; do sleep 100; done'; until corralctl peek stubborn-$i | grep -q ready; do :; done; done
 $ . ~/terminal.sh; t -f /dev/null new-session -d -x 60 -y 10 "corralctl stop --yes --timeout=3s 'stubborn-*'; echo THE END; exec sleep 1000"; until t capture-pane -p | grep Stopping; do :; done
 Stopping 2 sessions (…s): stubborn-1, stubborn-2

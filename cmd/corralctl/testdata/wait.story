@@ -1,4 +1,4 @@
-# Who waits on a terminal is shown what for, and how it ended; a script reads the exit code.
+# On a terminal, wait shows what it waits for and how it ended; a script reads the exit code.
 
 $ cat >~/tty.sh <<'END'
 > tty() { script -qec "$*" /dev/null </dev/null | tr '\r' '\n' | sed -e 's/\x1b\[K//g' -e '/^$/d'; }
@@ -28,7 +28,7 @@ $ . ~/tty.sh; tty "corralctl stop long; corralctl wait long; echo \$?"
 Session long: stopped (success, SIGTERM) after …
 3
 
-# A log whose last line is not finished does not swallow what comes after it.
+# A log whose last line is incomplete does not swallow the line after it.
 $ corralctl run -q --wait --id prompt -- printf 'a> '; . ~/tty.sh; tty "corralctl --no-pager logs prompt; echo next"; corralctl logs prompt; echo next
 a> 
 next

@@ -1,4 +1,4 @@
-# A session on a branch of its own, and one that is told what to do first.
+# A session on a branch of its own, and one that gets its first prompt from run.
 
 $ git init -q . && git -c user.name=A -c user.email=a@b commit -q --allow-empty -m first && git branch -m main
 
@@ -53,11 +53,12 @@ told <and> <this>
 
 $ corralctl rm -q --force --all
 
-# Whatever is nowhere else keeps a worktree: what was committed on its branch, or on none, in a submodule, or is hidden from git's status.
+# Work that exists nowhere else keeps a worktree: commits on its branch or on none, work in a
+# submodule, or files hidden from git's status.
 $ git config --global user.name A && git config --global user.email a@b && git config --global protocol.file.allow always && git init -q ~/lib && git -C ~/lib commit -q --allow-empty -m lib
 $ echo one >file && git add file && git submodule --quiet add ~/lib lib && git commit -q -m second && echo two >file && echo dirty >new
 
-# A dirty start stays where it is.
+# Uncommitted changes stay in the directory where run was called.
 $ corralctl run -q --id work --worktree -- sleep 1000; cd ~/.local/share/corral/worktrees/work && cat file && ls && git status --short; cat ~/src/shop/file
 one
 file
@@ -79,14 +80,15 @@ corralctl: cannot remove "work": the worktree of session "work" has 1 uncommitte
 hint: git -C ~/.local/share/corral/worktrees/work status
 [exit 1]
 
-# What is merged goes with its worktree and its branch, and nobody is asked.
+# A merged branch is removed with its worktree, without a question.
 $ cd ~/.local/share/corral/worktrees/work && echo one >file && cd && corralctl rm --worktree work && ls ~/.local/share/corral/worktrees && git -C src/shop branch && cat src/shop/file
 fix
 + fix
 * main
 two
 
-# A session is named after its branch, and a branch after its session: with the same number where a name is taken.
+# A session is named after its branch, and a branch after its session; if the name is taken, both
+# get the same number.
 $ corralctl run --worktree=feature/fix-auth -- sleep 1000; corralctl run --worktree=feature-fix-auth -- sleep 1000
 Started session feature-fix-auth (app-corral-command-feature-fix-auth.scope).
 Started session feature-fix-auth-2 (app-corral-command-feature-fix-auth-2.scope).
@@ -99,10 +101,11 @@ $ corralctl run --worktree -- ./nothing; git branch --list 'corral/*'
 corralctl: cannot run "./nothing": command "./nothing" not found
 + corral/shop-3
 
-# What nobody committed anything on is not left behind.
+# A branch on which nobody has committed anything is removed.
 $ touch ~/.local/share/corral/worktrees/shop-3/new; corralctl rm --force --worktree shop-3 'feature-*'; git branch --list 'corral/*' 'feature*'
 
-# A repository without a checkout of its own, and a branch that is there: it stays, what is on it and nowhere else keeps the worktree.
+# A bare repository, and an existing branch: the branch stays, and work on it that exists nowhere
+# else keeps the worktree.
 $ git clone -q --bare . ~/bare.git && corralctl run -q --id bare --dir ~/bare.git --worktree=corral/shop -- sleep 1000 && cd ~/.local/share/corral/worktrees/bare && git branch --show-current && git commit -q --allow-empty -m bare
 corral/shop
 
@@ -115,7 +118,7 @@ $ corralctl rm --worktree --force bare && git -C ~/bare.git log -1 --format=%s c
 bare
 1
 
-# A stop that is asked for with it is not begun before there is nothing to lose.
+# rm --worktree does not remove a running session without --force.
 $ corralctl run -q --id busy --worktree -- sleep 1000 && touch ~/.local/share/corral/worktrees/busy/a && corralctl rm --worktree busy
 corralctl: cannot remove "busy": it is running
 hint: corralctl stop busy
@@ -123,7 +126,8 @@ hint: corralctl stop busy
 
 $ corralctl rm -q --force --all
 
-# What was removed by hand is not there any more, and that git was told so is in nobody's way.
+# A worktree that was removed by hand, with git's record of it, is no obstacle to removing its
+# session.
 $ for id in first second; do corralctl run -q --id $id --worktree -- sleep 1000; corralctl stop $id; rm -r ~/.local/share/corral/worktrees/$id; done; git worktree prune
 
 $ corralctl rm first; corralctl rm --worktree second; git branch --list corral/first corral/second

@@ -292,7 +292,7 @@ func (p *patient) checkNotifications(ctx context.Context) []finding {
 
 // checkTerminal looks for what corralctl open, and a notification, would open.
 func (p *patient) checkTerminal(context.Context) []finding {
-	argv, err := p.environment.Terminal(p.configured.Terminal, nil)
+	argv, err := p.environment.TerminalCommand(p.configured.Terminal, nil)
 	var none *desktop.NoTerminalError
 	switch {
 	case errors.Is(err, desktop.ErrNoDisplay) && os.Getenv("DISPLAY")+os.Getenv("WAYLAND_DISPLAY") != "":

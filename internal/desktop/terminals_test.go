@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -23,72 +24,81 @@ func installed(names ...string) func(string) (string, error) {
 func TestTerminalCommand_ChoosesATerminal(t *testing.T) {
 	x11, wayland := Environment{"DISPLAY=:0"}, Environment{"WAYLAND_DISPLAY=wayland-0"}
 	both := append(slices.Clone(x11), wayland...)
+	on := func(desktop string) Environment { return append(slices.Clone(both), "XDG_CURRENT_DESKTOP="+desktop) }
+	prefers := func(name string) Environment { return append(slices.Clone(both), "TERMINAL="+name) }
 	for name, c := range map[string]struct {
 		configured  string
 		environment Environment
-		installed   []string
-		want        []string
+		installed   string
+		want        string // the arguments before the command, separated by |
 	}{
-		"what is configured counts first":       {"kitty", both, []string{"xdg-terminal-exec", "kitty", "xterm"}, []string{"/usr/bin/kitty", "CMD", "$a b"}},
-		"its name alone is enough":              {"konsole", both, []string{"konsole"}, []string{"/usr/bin/konsole", "-e", "CMD", "$a b"}},
-		"with options of its own":               {`xterm -fa "DejaVu Sans"`, x11, []string{"xterm"}, []string{"/usr/bin/xterm", "-fa", "DejaVu Sans", "-e", "CMD", "$a b"}},
-		"with all that it takes":                {"xterm -fs 12 -e", x11, []string{"xterm"}, []string{"/usr/bin/xterm", "-fs", "12", "-e", "CMD", "$a b"}},
-		"options of its subcommand":             {"wezterm start --class corral", both, []string{"wezterm"}, []string{"/usr/bin/wezterm", "start", "--class", "corral", "--", "CMD", "$a b"}},
-		"an option that is put in anyway":       {"ptyxis --new-window", both, []string{"ptyxis"}, []string{"/usr/bin/ptyxis", "--new-window", "--", "CMD", "$a b"}},
-		"one that nobody here knows":            {"myterm --run", both, []string{"myterm"}, []string{"/usr/bin/myterm", "--run", "CMD", "$a b"}},
-		"what the desktop prefers":              {"", append(both, "TERMINAL=kitty"), []string{"xdg-terminal-exec", "kitty"}, []string{"/usr/bin/xdg-terminal-exec", "CMD", "$a b"}},
-		"what the user prefers":                 {"", append(both, "TERMINAL=alacritty"), []string{"gnome-terminal", "alacritty"}, []string{"/usr/bin/alacritty", "-e", "CMD", "$a b"}},
-		"a preference that is not installed":    {"", append(both, "TERMINAL=alacritty"), []string{"gnome-terminal"}, []string{"/usr/bin/gnome-terminal", "--", "CMD", "$a b"}},
-		"the desktop's own before others":       {"", both, []string{"xterm", "kitty", "ptyxis"}, []string{"/usr/bin/ptyxis", "--new-window", "--", "CMD", "$a b"}},
-		"the terminal of the desktop that runs": {"", append(both, "XDG_CURRENT_DESKTOP=XFCE"), []string{"konsole", "xfce4-terminal", "x-terminal-emulator"}, []string{"/usr/bin/xfce4-terminal", "-x", "CMD", "$a b"}},
-		"of the first of its names":             {"", append(both, "XDG_CURRENT_DESKTOP=ubuntu:KDE:GNOME"), []string{"ptyxis", "konsole", "kitty"}, []string{"/usr/bin/konsole", "-e", "CMD", "$a b"}},
-		"the administrator's choice before any": {"", append(both, "XDG_CURRENT_DESKTOP=XFCE"), []string{"konsole", "x-terminal-emulator"}, []string{"/usr/bin/x-terminal-emulator", "-e", "CMD", "$a b"}},
-		"the administrator's, configured":       {"x-terminal-emulator", both, []string{"x-terminal-emulator"}, []string{"/usr/bin/x-terminal-emulator", "-e", "CMD", "$a b"}},
-		"foot only on Wayland":                  {"", x11, []string{"foot", "xterm"}, []string{"/usr/bin/xterm", "-e", "CMD", "$a b"}},
-		"xterm only on X":                       {"", wayland, []string{"xterm", "wezterm"}, []string{"/usr/bin/wezterm", "start", "--", "CMD", "$a b"}},
+		"the configured terminal comes first":    {"kitty", both, "xdg-terminal-exec kitty xterm", "kitty"},
+		"the name of a known terminal is enough": {"konsole", both, "konsole", "konsole|-e"},
+		"a known terminal with options":          {`xterm -fa "DejaVu Sans"`, x11, "xterm", "xterm|-fa|DejaVu Sans|-e"},
+		"a complete command line":                {"xterm -fs 12 -e", x11, "xterm", "xterm|-fs|12|-e"},
+		"options of a subcommand": {
+			"wezterm start --class corral", both, "wezterm", "wezterm|start|--class|corral|--",
+		},
+		"an option that would be added anyway": {"ptyxis --new-window", both, "ptyxis", "ptyxis|--new-window|--"},
+		"an unknown terminal":                  {"myterm --run", both, "myterm", "myterm|--run"},
+		"the user's choice on the desktop":     {"", prefers("kitty"), "xdg-terminal-exec kitty", "xdg-terminal-exec"},
+		"the user's $TERMINAL":                 {"", prefers("alacritty"), "gnome-terminal alacritty", "alacritty|-e"},
+		"a $TERMINAL that is not installed":    {"", prefers("alacritty"), "gnome-terminal", "gnome-terminal|--"},
+		"a desktop's terminal before others":   {"", both, "xterm kitty ptyxis", "ptyxis|--new-window|--"},
+		"the terminal of the running desktop": {
+			"", on("XFCE"), "konsole xfce4-terminal x-terminal-emulator", "xfce4-terminal|-x",
+		},
+		"the first of the desktop's names":        {"", on("ubuntu:KDE:GNOME"), "ptyxis konsole kitty", "konsole|-e"},
+		"the administrator's choice before known": {"", on("XFCE"), "konsole x-terminal-emulator", "x-terminal-emulator|-e"},
+		"the administrator's choice, configured": {
+			"x-terminal-emulator", both, "x-terminal-emulator", "x-terminal-emulator|-e",
+		},
+		"foot on Wayland only": {"", x11, "foot xterm", "xterm|-e"},
+		"xterm on X only":      {"", wayland, "xterm wezterm", "wezterm|start|--"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Command(c.configured, c.environment, installed(c.installed...), []string{"CMD", "$a b"})
+			lookup := installed(strings.Fields(c.installed)...)
+			got, err := terminalCommand(c.configured, c.environment, lookup, []string{"CMD", "$a b"})
 			require.NoError(t, err)
-			assert.Equal(t, c.want, got)
+			assert.Equal(t, append(strings.Split("/usr/bin/"+c.want, "|"), "CMD", "$a b"), got)
 		})
 	}
 }
 
 func TestTerminalCommand_ReportsAMissingTerminal(t *testing.T) {
-	_, err := Command("", Environment{"WAYLAND_DISPLAY=w"}, installed("xterm"), []string{"CMD"})
+	_, err := terminalCommand("", Environment{"WAYLAND_DISPLAY=w"}, installed("xterm"), []string{"CMD"})
 	var none *NoTerminalError
 	require.ErrorAs(t, err, &none)
 	assert.NotContains(t, none.Tried, "xterm")
 	assert.Contains(t, none.Tried, "foot")
 
-	_, err = Command("nonesuch", nil, installed("xterm"), []string{"CMD"})
+	_, err = terminalCommand("nonesuch", nil, installed("xterm"), []string{"CMD"})
 	require.EqualError(t, err, `Terminal=: "nonesuch" is not installed`)
-	_, err = Command(`a "b`, nil, installed(), []string{"CMD"})
+	_, err = terminalCommand(`a "b`, nil, installed(), []string{"CMD"})
 	require.ErrorContains(t, err, "Terminal=: ")
 }
 
-// TestTerminalCommand_SkipsALinkToAnUnusableTerminal: x-terminal-emulator may be an xterm, on a
-// desktop without an X server.
+// On a desktop without an X server, x-terminal-emulator may be a link to xterm.
 func TestTerminalCommand_SkipsALinkToAnUnusableTerminal(t *testing.T) {
 	dir := t.TempDir()
 	xterm, link := filepath.Join(dir, "xterm"), filepath.Join(dir, "x-terminal-emulator")
 	require.NoError(t, os.WriteFile(xterm, nil, 0o700))
 	require.NoError(t, os.Symlink(xterm, link))
 	lookup := func(name string) (string, error) {
-		if name == alternative.name {
+		if name == xTerminalEmulator.name {
 			return link, nil
 		}
 		return installed("kitty")(name)
 	}
 	for display, want := range map[string]string{"DISPLAY=:0": link, "WAYLAND_DISPLAY=wayland-0": "/usr/bin/kitty"} {
-		argv, err := Command("", Environment{display}, lookup, []string{"CMD"})
+		argv, err := terminalCommand("", Environment{display}, lookup, []string{"CMD"})
 		require.NoError(t, err)
 		assert.Equal(t, want, argv[0])
 	}
 }
 
 func TestWithTitle_SetsKonsolesTabTitle(t *testing.T) {
-	assert.Equal(t, []string{"/usr/bin/konsole", "-p", "tabtitle=shop", "-e", "CMD"}, titled([]string{"/usr/bin/konsole", "-e", "CMD"}, "shop"))
-	assert.Equal(t, []string{"/usr/bin/kitty", "CMD"}, titled([]string{"/usr/bin/kitty", "CMD"}, "shop"))
+	assert.Equal(t, []string{"/usr/bin/konsole", "-p", "tabtitle=shop", "-e", "CMD"},
+		withTitle([]string{"/usr/bin/konsole", "-e", "CMD"}, "shop"))
+	assert.Equal(t, []string{"/usr/bin/kitty", "CMD"}, withTitle([]string{"/usr/bin/kitty", "CMD"}, "shop"))
 }

@@ -1,0 +1,68 @@
+package desktop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
+)
+
+// Environment is the environment of the user manager, which its services inherit, as a list of
+// NAME=VALUE.
+type Environment []string
+
+// ManagerEnvironment reads the environment of the user manager on this bus.
+func ManagerEnvironment(ctx context.Context, conn *dbus.Conn) (Environment, error) {
+	const get = "org.freedesktop.DBus.Properties.Get"
+	var value dbus.Variant
+	err := conn.Object(systemd, systemdPath).CallWithContext(ctx, get, 0, managerIface, "Environment").Store(&value)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the user manager's environment: %w", err)
+	}
+	environment, ok := value.Value().([]string)
+	if !ok {
+		return nil, errors.New("cannot read the user manager's environment: it is not a list")
+	}
+	return environment, nil
+}
+
+// Get returns the value of a variable, "" if it is not set.
+func (e Environment) Get(name string) string {
+	for _, entry := range slices.Backward(e) {
+		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// HasDisplay reports whether the environment names an X or Wayland display.
+func (e Environment) HasDisplay() bool {
+	return e.Get("WAYLAND_DISPLAY") != "" || e.Get("DISPLAY") != ""
+}
+
+// LookPath returns the path of a program. It searches the PATH of the user manager, the directory
+// ~/.local/bin, in which people install their own programs, and the usual system directories.
+func (e Environment) LookPath(name string) (string, error) {
+	if filepath.IsAbs(name) {
+		return name, unix.Access(name, unix.X_OK)
+	}
+	path := e.Get("PATH")
+	if home := e.Get("HOME"); home != "" {
+		path += ":" + filepath.Join(home, ".local/bin")
+	}
+	for _, dir := range filepath.SplitList(path + ":/usr/local/bin:/usr/bin:/bin") {
+		candidate := filepath.Join(dir, name)
+		info, err := os.Stat(candidate)
+		if filepath.IsAbs(candidate) && err == nil && info.Mode().IsRegular() && unix.Access(candidate, unix.X_OK) == nil {
+			return candidate, nil
+		}
+	}
+	return "", fmt.Errorf("%q is not installed", name)
+}

@@ -14,183 +14,189 @@ import (
 // HookTimeout is how long a hook may take.
 const HookTimeout = 30 * time.Second
 
-// hookPatience bounds how long a hook is waited for, should systemd not say that its time was over.
-const hookPatience = HookTimeout + 30*time.Second
+// hookWaitLimit bounds how long to wait for a hook if systemd does not report that it has exceeded
+// HookTimeout.
+const hookWaitLimit = HookTimeout + 30*time.Second
 
 // Hooks configures how hooks are run. Its functions may be called from any goroutine.
 type Hooks struct {
-	List func() []config.Hook // the installed ones
-	// Run runs one until it has ended, HookTimeout at most, and calls started once it certainly runs.
-	Run          func(ctx context.Context, hook config.Hook, input []byte, started func()) error
-	ReportResult func(name string, err error) // reports that one has failed, or by nil that it works again
+	List func() []config.Hook // returns the installed hooks
+	// Run runs a hook until it has exited, at most for HookTimeout, and calls started once the hook is
+	// certain to be running.
+	Run func(ctx context.Context, hook config.Hook, input []byte, started func()) error
+	// ReportResult reports that a hook has failed, or with a nil error that it works again.
+	ReportResult func(name string, err error)
 }
 
-// caller runs one hook, never twice at once. News that arrive meanwhile are delivered together in
-// its next run: a hook that hangs delays no other.
-type caller struct {
-	hook    config.Hook
-	busy    bool
-	failed  bool
-	tries   int // how often systemd did not start it
-	waiting []*News
+// hookQueue holds the events for one hook, which never runs twice at once. Events that arrive while
+// it runs are delivered together in its next run, so a hook that hangs delays no other hook.
+type hookQueue struct {
+	hook   config.Hook
+	busy   bool // it is running, waits to be started again, or its failure is being cleared
+	failed bool // in its last run
+	tries  int  // how often systemd has failed to start it
+	queued []*Event
 }
 
-// sendNews sends the news that are due, and returns when there may be more, the zero time if never.
-func (n *Notifier) sendNews(now time.Time) time.Time {
-	all, next := n.desk.News(now)
-	for _, news := range all {
-		n.message(news)
-		n.hook(news)
+// sendEvents sends the events that are due, and returns when there may be more, the zero time for
+// never.
+func (n *Notifier) sendEvents(now time.Time) time.Time {
+	all, next := n.policy.Events(now)
+	for _, e := range all {
+		n.showInTerminals(e)
+		n.runHooks(e)
 	}
 	return next
 }
 
-// message shows news in the terminals that are attached to other sessions.
-func (n *Notifier) message(news *News) {
+// showInTerminals shows an event in the terminals that are attached to other sessions.
+func (n *Notifier) showInTerminals(e *Event) {
 	if !n.Settings.Config.TmuxMessages {
 		return
 	}
-	for id, s := range n.desk.sessions {
-		if !s.Attached || news.concerns(id) || n.messaged[id] {
+	for id, s := range n.policy.sessions {
+		if !s.Attached || e.isAbout(id) || n.messaging[id] {
 			continue
 		}
-		n.messaged[id] = true
-		line := news.line()
+		n.messaging[id] = true
+		line := e.line()
 		go func() {
 			n.ShowMessage(n.ctx, id, line)
-			n.post(func() { delete(n.messaged, id) })
+			n.post(func() { delete(n.messaging, id) })
 		}()
 	}
 }
 
-// hook delivers news to all hooks. They are listed each time, so that a new one is used at once.
-func (n *Notifier) hook(news *News) {
+// runHooks delivers an event to all hooks. It lists the hooks each time, so that a new one is used
+// at once.
+func (n *Notifier) runHooks(e *Event) {
 	go func() {
 		hooks := n.Hooks.List()
 		n.post(func() {
-			n.forgetHooks(hooks)
-			if news.begin = len(hooks); news.begin == 0 {
-				n.newsSent(news)
+			n.dropUninstalledHooks(hooks)
+			if e.unstarted = len(hooks); e.unstarted == 0 {
+				n.eventSent(e)
 			}
 			for _, h := range hooks {
-				c := n.callers[h.Name]
-				if c == nil {
-					c = &caller{}
-					n.callers[h.Name] = c
+				q := n.hookQueues[h.Name]
+				if q == nil {
+					q = &hookQueue{}
+					n.hookQueues[h.Name] = q
 				}
-				c.hook, c.waiting = h, append(c.waiting, news)
-				n.runHook(c)
+				q.hook, q.queued = h, append(q.queued, e)
+				n.runHook(q)
 			}
 		})
 	}()
 }
 
-// runHook runs a hook with the news that wait for it, unless it is running.
-func (n *Notifier) runHook(c *caller) {
-	if c.busy || len(c.waiting) == 0 {
+// runHook runs a hook with its queued events, unless it is busy.
+func (n *Notifier) runHook(q *hookQueue) {
+	if q.busy || len(q.queued) == 0 {
 		return
 	}
-	parts := c.waiting
-	c.busy, c.waiting = true, nil
-	hook, input, failed := c.hook, together(parts, n.Settings).event(time.Now()), c.failed
+	events := q.queued
+	q.busy, q.queued = true, nil
+	hook, input, failed := q.hook, merge(events, n.Settings).hookInput(time.Now()), q.failed
 	go func() {
-		ctx, cancel := deadline.Context(n.ctx, hookPatience)
+		ctx, cancel := deadline.Context(n.ctx, hookWaitLimit)
 		defer cancel()
 		began := false
 		err := n.Hooks.Run(ctx, hook, input, func() {
 			began = true
-			n.post(func() { n.begin(parts) })
+			n.post(func() { n.hookStarted(events) })
 		})
 		if n.ctx.Err() != nil {
-			return // it keeps running; if it has not begun, the next daemon runs it
+			return // the hook keeps running; if it was not started, the next daemon runs it
 		}
 		if err != nil || failed {
 			n.Hooks.ReportResult(hook.Name, err)
 		}
 		n.post(func() {
-			c.failed = err != nil
+			q.failed = err != nil
 			if began {
-				c.busy, c.tries = false, 0
-				n.runHook(c)
+				q.busy, q.tries = false, 0
+				n.runHook(q)
 			} else {
-				n.runHookAgain(c, parts)
+				n.runHookAgain(q, events)
 			}
 		})
 	}()
 }
 
-// runHookAgain runs a hook later that systemd did not start: it may be re-executing itself. After
-// the last try the news is left to the next daemon.
-func (n *Notifier) runHookAgain(c *caller, parts []*News) {
-	if c.tries++; c.tries == maxTries {
-		c.busy, c.tries = false, 0
-		n.runHook(c)
+// runHookAgain schedules another run of a hook that systemd did not start: systemd may be
+// re-executing itself. After the last try, the events are left to the next daemon.
+func (n *Notifier) runHookAgain(q *hookQueue, events []*Event) {
+	if q.tries++; q.tries == maxTries {
+		q.busy, q.tries = false, 0
+		n.runHook(q)
 		return
 	}
-	c.waiting = append(parts, c.waiting...)
-	deadline.AfterFunc(retryAfter<<(c.tries-1), func() {
+	q.queued = append(events, q.queued...)
+	deadline.AfterFunc(retryAfter<<(q.tries-1), func() {
 		n.post(func() {
-			c.busy = false
-			n.runHook(c)
+			q.busy = false
+			n.runHook(q)
 		})
 	})
 }
 
-// begin handles the start of a hook.
-func (n *Notifier) begin(parts []*News) {
-	for _, news := range parts {
-		if news.begin--; news.begin == 0 {
-			n.newsSent(news)
+// hookStarted records that a hook was started with these events. An event counts as sent once all
+// hooks have started with it.
+func (n *Notifier) hookStarted(events []*Event) {
+	for _, e := range events {
+		if e.unstarted--; e.unstarted == 0 {
+			n.eventSent(e)
 		}
 	}
 }
 
-func (n *Notifier) newsSent(news *News) {
-	n.desk.Sent(news)
+func (n *Notifier) eventSent(e *Event) {
+	n.policy.MarkSent(e)
 	n.dirty = true
 }
 
-// forgetHooks drops what is known of hooks that are there no more.
-func (n *Notifier) forgetHooks(there []config.Hook) {
-	for name, c := range n.callers {
+// dropUninstalledHooks drops the queues of hooks that are not installed any more.
+func (n *Notifier) dropUninstalledHooks(installed []config.Hook) {
+	for name, q := range n.hookQueues {
 		switch {
-		case slices.ContainsFunc(there, func(h config.Hook) bool { return h.Name == name }):
-		case c.failed:
-			n.clearHookFailure(c)
-		case !c.busy:
-			delete(n.callers, name)
+		case slices.ContainsFunc(installed, func(h config.Hook) bool { return h.Name == name }):
+		case q.failed:
+			n.clearHookFailure(q)
+		case !q.busy:
+			delete(n.hookQueues, name)
 		}
 	}
 }
 
-// clearHookFailure clears the failure of a hook.
-func (n *Notifier) clearHookFailure(c *caller) {
-	if c.busy || !c.failed {
+// clearHookFailure reports that a failed hook does not count as a problem any more.
+func (n *Notifier) clearHookFailure(q *hookQueue) {
+	if q.busy || !q.failed {
 		return
 	}
-	c.busy = true // its next result is reported after this
-	name := c.hook.Name
+	q.busy = true // so that the next result is reported after this
+	name := q.hook.Name
 	go func() {
 		n.Hooks.ReportResult(name, nil)
 		n.post(func() {
-			c.busy, c.failed = false, false
-			n.runHook(c)
+			q.busy, q.failed = false, false
+			n.runHook(q)
 		})
 	}()
 }
 
-// event is the input of a hook: docs/reference/json.md.
-type event struct {
+// hookInput is the input of a hook, described in docs/reference/json.md.
+type hookInput struct {
 	Event    string
 	Title    string
 	Text     string
 	Urgency  string
-	Time     int64 // µs since 1970, as are all
-	Sessions []eventSession
+	Time     int64 // µs since 1970, as all times here
+	Sessions []hookSession
 }
 
 //nolint:revive // named after the bus's properties
-type eventSession struct {
+type hookSession struct {
 	Id                     string
 	Agent                  string
 	Description            string
@@ -209,14 +215,20 @@ type eventSession struct {
 	DurationUSec           int64
 }
 
-// event returns the news as hooks read it, in one line.
-func (n *News) event(now time.Time) []byte {
-	e := event{Event: n.Event, Title: n.Title, Text: n.Body, Urgency: n.Urgency.String(), Time: micro(n.Since), Sessions: []eventSession{}}
-	for _, s := range n.About {
-		session := eventSession{
-			Id: s.ID, Agent: s.Agent, Description: s.Description, Labels: s.Labels, WorkingDirectory: s.WorkingDirectory, State: s.State,
-			Attention: s.Attention, AttentionMessage: s.AttentionMessage, AttentionSource: s.AttentionSource, Result: s.Result, Reason: s.Reason,
-			ExecMainCode: s.ExecMainCode, ExecMainStatus: s.ExecMainStatus, ExecMainStartTimestamp: micro(s.Started), ExecMainExitTimestamp: micro(s.Exited),
+// hookInput returns the event in the format that hooks read, in one line.
+func (e *Event) hookInput(now time.Time) []byte {
+	input := hookInput{
+		Event: e.Kind, Title: e.Title, Text: e.Body, Urgency: e.Urgency.String(), Time: micro(e.Since),
+		Sessions: []hookSession{},
+	}
+	for _, s := range e.Snapshots {
+		session := hookSession{
+			Id: s.ID, Agent: s.Agent, Description: s.Description, Labels: s.Labels,
+			WorkingDirectory: s.WorkingDirectory, State: s.State,
+			Attention: s.Attention, AttentionMessage: s.AttentionMessage, AttentionSource: s.AttentionSource,
+			Result: s.Result, Reason: s.Reason,
+			ExecMainCode: s.ExecMainCode, ExecMainStatus: s.ExecMainStatus,
+			ExecMainStartTimestamp: micro(s.Started), ExecMainExitTimestamp: micro(s.Exited),
 		}
 		if session.Labels == nil {
 			session.Labels = map[string]string{}
@@ -227,15 +239,16 @@ func (n *News) event(now time.Time) []byte {
 		case s.AgentAlive:
 			session.DurationUSec = max(now.Sub(s.Started), 0).Microseconds()
 		}
-		e.Sessions = append(e.Sessions, session)
+		input.Sessions = append(input.Sessions, session)
 	}
-	content, err := json.Marshal(e)
+	content, err := json.Marshal(input)
 	if err != nil {
-		content = fmt.Appendf(nil, "{%q:%q}", "Event", n.Event) // cannot happen
+		content = fmt.Appendf(nil, "{%q:%q}", "Event", e.Kind) // cannot happen
 	}
 	return append(content, '\n')
 }
 
+// micro returns a time in µs since 1970, 0 for the zero time.
 func micro(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -18,25 +18,25 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// hooks are programs that a test plays.
-type hooks struct {
-	mu    sync.Mutex
-	names []string
-	away  int // how often systemd does not take one over
-	calls chan *hookCall
-	ended chan string
+// fakeHooks stands for the installed hooks and for systemd, which runs them.
+type fakeHooks struct {
+	mu       sync.Mutex
+	names    []string
+	failures int // how many calls of Run fail before systemd answers
+	calls    chan *hookCall
+	results  chan string
 }
 
-// hookCall is one run of a hook: it goes on until the test ends it.
+// hookCall is one run of a hook, which lasts until the test sends its result to end.
 type hookCall struct {
-	event
+	hookInput
 	name string
 	end  chan error
 }
 
-func (h *hooks) options() Hooks {
+func (h *fakeHooks) options() Hooks {
 	if h.calls == nil {
-		h.calls, h.ended = make(chan *hookCall, 64), make(chan string, 64)
+		h.calls, h.results = make(chan *hookCall, 64), make(chan string, 64)
 	}
 	return Hooks{
 		List: func() (list []config.Hook) {
@@ -49,14 +49,14 @@ func (h *hooks) options() Hooks {
 		},
 		Run: func(ctx context.Context, hook config.Hook, input []byte, started func()) error {
 			call := &hookCall{name: hook.Name, end: make(chan error, 1)}
-			if err := json.Unmarshal(input, &call.event); err != nil {
+			if err := json.Unmarshal(input, &call.hookInput); err != nil {
 				return err
 			}
 			h.mu.Lock()
-			h.away--
-			away := h.away >= 0
+			h.failures--
+			fails := h.failures >= 0
 			h.mu.Unlock()
-			if away {
+			if fails {
 				return errors.New("systemd does not answer")
 			}
 			started()
@@ -68,275 +68,289 @@ func (h *hooks) options() Hooks {
 				return ctx.Err()
 			}
 		},
-		ReportResult: func(name string, err error) { h.ended <- fmt.Sprint(name, ": ", err) },
+		ReportResult: func(name string, err error) { h.results <- fmt.Sprint(name, ": ", err) },
 	}
 }
 
-func (h *hooks) install(names ...string) {
+func (h *fakeHooks) install(names ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.names = names
 }
 
-// called returns the next run of a hook.
-func (s *stage) called() *hookCall {
+// nextCall returns the next run of a hook.
+func (s *testNotifier) nextCall() *hookCall {
 	s.t.Helper()
 	return testbed.Receive(s.t, s.hooks.calls, "a call of a hook")
 }
 
-func off(s *Settings) { s.Config.Notifications = false }
+func disabled(s *Settings) { s.Config.Notifications = false }
 
-// Hooks are told what there is to tell, once, with neither a server nor notifications switched on,
-// over a restart too.
+// Hooks run once for each event, even without a notification server, with notifications disabled,
+// and across a restart of the daemon.
 func TestHooks_ReceiveEventsOnce(t *testing.T) {
-	s := newStage(t, off)
+	s := newTestNotifier(t, disabled)
 	s.hooks.install("ntfy")
 	at := now()
-	shop := in(failed("shop", at), func(n *supervisor.Snapshot) { n.Labels, n.Description = map[string]string{"team": "web"}, "the shop" })
-	s.publish(in(failed("mine", at), func(n *supervisor.Snapshot) { n.ByWish = true }))
+	shop := modified(failedSession("shop", at), func(n *supervisor.Snapshot) {
+		n.Labels, n.Description = map[string]string{"team": "web"}, "the shop"
+	})
+	s.publish(modified(failedSession("mine", at), func(n *supervisor.Snapshot) { n.ByWish = true }))
 	s.publish(shop)
-	call := s.called()
-	assert.Equal(t, event{
-		Event: "failed", Title: "shop: failed, exit 3", Text: "command exited with code 3\n~/src/shop, after 2m 5s", Urgency: "normal", Time: at.UnixMicro(),
-		Sessions: []eventSession{{
-			Id: "shop", Agent: "claude", Description: "the shop", Labels: map[string]string{"team": "web"}, WorkingDirectory: "/home/u/src/shop", State: "failed",
+	call := s.nextCall()
+	assert.Equal(t, hookInput{
+		Event: "failed", Title: "shop: failed, exit 3", Text: "command exited with code 3\n~/src/shop, after 2m 5s",
+		Urgency: "normal", Time: at.UnixMicro(),
+		Sessions: []hookSession{{
+			Id: "shop", Agent: "claude", Description: "the shop", Labels: map[string]string{"team": "web"},
+			WorkingDirectory: "/home/u/src/shop", State: "failed",
 			Attention: "failed", Result: "exit-code", Reason: "command exited with code 3", ExecMainStatus: 3,
-			ExecMainStartTimestamp: at.Add(-125 * time.Second).UnixMicro(), ExecMainExitTimestamp: at.UnixMicro(), DurationUSec: 125_000_000,
+			ExecMainStartTimestamp: at.Add(-125 * time.Second).UnixMicro(), ExecMainExitTimestamp: at.UnixMicro(),
+			DurationUSec: 125_000_000,
 		}},
-	}, call.event)
+	}, call.hookInput)
 	call.end <- nil
-	s.launch(shop)
-	s.publish(asking("asks", "question", "May I?", at))
-	call = s.called()
-	assert.Equal(t, "asks: has a question", call.Title, "and not again what was told")
+	s.restart(shop)
+	s.publish(askingSession("asks", "question", "May I?", at))
+	call = s.nextCall()
+	assert.Equal(t, "asks: has a question", call.Title, "the earlier event is not delivered again")
 	assert.Equal(t, "waiting", call.Event)
 	assert.Equal(t, "May I?", call.Sessions[0].AttentionMessage)
 	assert.Greater(t, call.Sessions[0].DurationUSec, time.Hour.Microseconds())
-	assert.Empty(t, s.hooks.ended)
+	assert.Empty(t, s.hooks.results)
 }
 
-// A hook that hangs holds up itself alone, and is told together then what has gathered. A daemon
-// that ends meanwhile leaves that to the next one.
+// A hook that hangs delays only itself: its next run receives the accumulated events together. If
+// the daemon exits before that, the next daemon delivers them.
 func TestHooks_HangingOneDelaysOnlyItself(t *testing.T) {
-	s := newStage(t)
+	s := newTestNotifier(t)
 	s.hooks.install("hangs", "quick")
 	byName := func() map[string]*hookCall {
 		calls := map[string]*hookCall{}
 		for range 2 {
-			call := s.called()
+			call := s.nextCall()
 			calls[call.name] = call
 		}
 		return calls
 	}
-	one := failed("one", now())
+	one := failedSession("one", now())
 	s.publish(one)
 	first := byName()
 	first["quick"].end <- nil
-	two, three := failed("two", now()), failed("three", now())
+	two, three := failedSession("two", now()), failedSession("three", now())
 	for _, n := range []*supervisor.Snapshot{two, three} {
 		s.publish(n)
-		call := s.called()
+		call := s.nextCall()
 		assert.Equal(t, "quick", call.name)
 		assert.Equal(t, n.ID+": failed, exit 3", call.Title)
 		call.end <- nil
 	}
 	first["hangs"].end <- errors.New("it took too long")
-	assert.Equal(t, "hangs: it took too long", testbed.Receive(t, s.hooks.ended, "what is wrong"))
-	call := s.called()
+	assert.Equal(t, "hangs: it took too long", testbed.Receive(t, s.hooks.results, "the failure"))
+	call := s.nextCall()
 	assert.Equal(t, "hangs several 2 sessions need attention", call.name+" "+call.Event+" "+call.Title)
 	assert.Equal(t, "two", call.Sessions[0].Id)
 	assert.Equal(t, "three", call.Sessions[1].Id)
 
-	four := failed("four", now())
+	four := failedSession("four", now())
 	s.publish(four)
-	call4 := s.called()
+	call4 := s.nextCall()
 	assert.Equal(t, "quick", call4.name)
 	call4.end <- nil
-	s.launch(one, two, three, four)
+	s.restart(one, two, three, four)
 	again := byName()
-	assert.Equal(t, "four", again["hangs"].Sessions[0].Id, "what it was not told")
-	assert.Equal(t, "four", again["quick"].Sessions[0].Id, "rather twice than not at all")
+	assert.Equal(t, "four", again["hangs"].Sessions[0].Id, "the event that it has not received")
+	assert.Equal(t, "four", again["quick"].Sessions[0].Id, "twice rather than not at all")
 }
 
-// What systemd does not take over is tried again, with what has come meanwhile; or it is for the
-// next daemon.
+// A hook that systemd did not start is tried again, with the events that have arrived meanwhile. If
+// the daemon exits before that, the next daemon runs the hook.
 func TestHooks_RetryWhenSystemdDoesNotAnswer(t *testing.T) {
-	s := newStage(t)
+	s := newTestNotifier(t)
 	s.hooks.install("ntfy")
-	s.hooks.away = 1
-	one, two := failed("one", now()), failed("two", now())
+	s.hooks.failures = 1
+	one, two := failedSession("one", now()), failedSession("two", now())
 	s.publish(one)
-	assert.Equal(t, "ntfy: systemd does not answer", testbed.Receive(t, s.hooks.ended, "what is wrong"))
+	assert.Equal(t, "ntfy: systemd does not answer", testbed.Receive(t, s.hooks.results, "the failure"))
 	s.publish(two)
-	call := s.called()
+	call := s.nextCall()
 	assert.Equal(t, "2 sessions need attention", call.Title)
 	call.end <- nil
-	assert.Equal(t, "ntfy: <nil>", testbed.Receive(t, s.hooks.ended, "that it is over"))
+	assert.Equal(t, "ntfy: <nil>", testbed.Receive(t, s.hooks.results, "that the failure is cleared"))
 
 	s.hooks.mu.Lock()
-	s.hooks.away = 1
+	s.hooks.failures = 1
 	s.hooks.mu.Unlock()
-	three := failed("three", now())
+	three := failedSession("three", now())
 	s.publish(three)
-	testbed.Receive(t, s.hooks.ended, "what is wrong")
-	s.launch(one, two, three)
-	assert.Equal(t, "three: failed, exit 3", s.called().Title)
+	testbed.Receive(t, s.hooks.results, "the failure")
+	s.restart(one, two, three)
+	assert.Equal(t, "three: failed, exit 3", s.nextCall().Title)
 }
 
-// What was wrong with a hook is over once it works, is gone, or somebody says that it is mended.
+// The failure of a hook is cleared once the hook works or is uninstalled, or the configuration is
+// reloaded.
 func TestHooks_FailureIsReportedUntilCleared(t *testing.T) {
-	for name, c := range map[string]struct{ mend func(s *stage) }{
-		"it works": {func(s *stage) {
-			s.publish(failed("two", now()))
-			s.called().end <- nil
+	for name, c := range map[string]struct{ repair func(s *testNotifier) }{
+		"it works": {func(s *testNotifier) {
+			s.publish(failedSession("two", now()))
+			s.nextCall().end <- nil
 		}},
-		"it is gone": {func(s *stage) {
+		"it is uninstalled": {func(s *testNotifier) {
 			s.hooks.install()
-			s.publish(failed("two", now()))
+			s.publish(failedSession("two", now()))
 		}},
-		"the configuration is read again": {func(s *stage) { s.Configure(settings()) }},
+		"the configuration is reloaded": {func(s *testNotifier) { s.Configure(settings()) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
+			s := newTestNotifier(t)
 			s.hooks.install("ntfy")
-			s.publish(failed("one", now()))
-			s.called().end <- errors.New("it exited with code 22")
-			assert.Equal(t, "ntfy: it exited with code 22", testbed.Receive(t, s.hooks.ended, "what is wrong"))
-			s.publish(asking("one", "", "", now()))
-			require.NoError(t, s.SetEnabled(true)) // the end was taken note of
-			c.mend(s)
-			assert.Equal(t, "ntfy: <nil>", testbed.Receive(t, s.hooks.ended, "that it is over"))
+			s.publish(failedSession("one", now()))
+			s.nextCall().end <- errors.New("it exited with code 22")
+			assert.Equal(t, "ntfy: it exited with code 22", testbed.Receive(t, s.hooks.results, "the failure"))
+			s.publish(askingSession("one", "", "", now()))
+			require.NoError(t, s.SetEnabled(true)) // now the result of the hook has been handled
+			c.repair(s)
+			assert.Equal(t, "ntfy: <nil>", testbed.Receive(t, s.hooks.results, "that the failure is cleared"))
 		})
 	}
 }
 
-// A burst calls no hook more than a few times.
 func TestEvents_LimitsABurst(t *testing.T) {
-	d := NewDesk(settings(), true, Memory{})
+	p := NewPolicy(settings(), true, PolicyState{})
 	var calls []int
-	at := start
+	at := testStart
 	for i := range 1000 {
-		d.Set(failed(fmt.Sprintf("s%03d", i), at))
-		all, next := d.News(at)
-		for _, news := range all {
-			calls = append(calls, len(news.About))
-			d.Sent(news)
+		p.Set(failedSession(fmt.Sprintf("s%03d", i), at))
+		all, next := p.Events(at)
+		for _, e := range all {
+			calls = append(calls, len(e.Snapshots))
+			p.MarkSent(e)
 		}
-		if i >= maxAlone {
-			assert.Equal(t, start.Add(burstTime), next)
+		if i >= burstLimit {
+			assert.Equal(t, testStart.Add(burstWindow), next)
 		}
 		at = at.Add(time.Millisecond)
 	}
 	assert.Equal(t, []int{1, 1, 1, 1}, calls)
-	d.Set(asking("s900", "", "", at)) // it was seen to
-	all, next := d.News(start.Add(burstTime))
+	p.Set(askingSession("s900", "", "", at)) // a person has answered it
+	all, next := p.Events(testStart.Add(burstWindow))
 	require.Len(t, all, 1)
 	assert.Equal(t, "995 sessions need attention", all[0].Title)
 	assert.True(t, next.IsZero())
-	d.Sent(all[0])
-	all, next = d.News(start.Add(time.Hour))
+	p.MarkSent(all[0])
+	all, next = p.Events(testStart.Add(time.Hour))
 	assert.Empty(t, all)
-	assert.True(t, next.IsZero(), "nobody is woken")
+	assert.True(t, next.IsZero(), "no timer is needed")
 }
 
-// What somebody sees anyway is no news, nor is what is older than a day; and whether notifications
-// are on does not matter.
+// There are no events about sessions that a person is watching, that the user has ended, or whose
+// request is older than a day. Whether notices are enabled does not matter.
 func TestEvents_LeavesOutWhatTheUserSees(t *testing.T) {
 	attached := func(n *supervisor.Snapshot) { n.Attached = true }
+	byUser := func(n *supervisor.Snapshot) { n.ByWish = true }
 	for name, c := range map[string]struct {
 		n       *supervisor.Snapshot
 		watched bool
-		news    int
+		events  int
 	}{
-		"nobody is attached":                 {failed("shop", start), false, 1},
-		"somebody looks":                     {in(failed("shop", start), attached), true, 0},
-		"somebody is attached, looks away":   {in(failed("shop", start), attached), false, 1},
-		"it is older than a day":             {failed("shop", start.Add(-keptFor-time.Second)), false, 0},
-		"it is not to be told":               {in(failed("shop", start), labelled("no")), false, 0},
-		"the user did it":                    {in(failed("shop", start), func(n *supervisor.Snapshot) { n.ByWish = true }), false, 0},
-		"it is what this session is told of": {in(failed("shop", start), labelled("failed")), false, 1},
+		"not attached":                  {failedSession("shop", testStart), false, 1},
+		"attached and watched":          {modified(failedSession("shop", testStart), attached), true, 0},
+		"attached, not watched":         {modified(failedSession("shop", testStart), attached), false, 1},
+		"older than a day":              {failedSession("shop", testStart.Add(-maxAge-time.Second)), false, 0},
+		"disabled by the session label": {modified(failedSession("shop", testStart), labelled("no")), false, 0},
+		"ended by the user":             {modified(failedSession("shop", testStart), byUser), false, 0},
+		"enabled by the session label":  {modified(failedSession("shop", testStart), labelled("failed")), false, 1},
 	} {
 		for _, on := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, ", ", on), func(t *testing.T) {
-				d := NewDesk(settings(), on, Memory{})
-				d.Set(c.n)
-				for id, token := range d.Unsure() {
-					all, _ := d.News(start)
-					assert.Empty(t, all, "as long as it is not known who looks")
-					d.Watched(id, token, c.watched)
+				p := NewPolicy(settings(), on, PolicyState{})
+				p.Set(c.n)
+				for id, token := range p.Undetermined() {
+					all, _ := p.Events(testStart)
+					assert.Empty(t, all, "until it is known whether a person is watching")
+					p.SetWatched(id, token, c.watched)
 				}
-				all, next := d.News(start)
-				assert.Len(t, all, c.news)
+				all, next := p.Events(testStart)
+				assert.Len(t, all, c.events)
 				assert.True(t, next.IsZero())
-				again, _ := d.News(start)
-				assert.Empty(t, again, "it is being told")
-				d.Switch(true)
+				again, _ := p.Events(testStart)
+				assert.Empty(t, again, "it is being sent")
+				p.SetEnabled(true)
 				if !on {
-					assert.Empty(t, d.Look(start, nothingShown), "what was wanted while notifications were off")
+					assert.Empty(t, p.Notices(testStart, nothingShown), "requests made while disabled are not shown")
 				}
 			})
 		}
 	}
 }
 
-// A hook that was busy may be told of a reboot together with other things: each session is what it
-// is.
+// One run of a hook may report a reboot together with other events. Each session keeps the kind and
+// urgency of its own event.
 func TestEvents_MergesARebootWithOtherEvents(t *testing.T) {
-	interrupted := &supervisor.Snapshot{ID: "infra", State: "suspended", Reason: "the machine went down", Interrupted: true, StateChanged: start}
-	n := together([]*News{
-		newsOfReboot([]*supervisor.Snapshot{interrupted}, "t", settings()), newsOf([]*item{{n: failed("shop", start), token: "s", since: start}}, settings()),
-	}, settings(func(s *Settings) { s.Config.NotifyUrgency = config.Urgencies{"suspended": "critical", "failed": "low"} }))
-	assert.Equal(t, Critical, n.Urgency, "of the suspended session")
+	interrupted := &supervisor.Snapshot{
+		ID: "infra", State: "suspended", Reason: "the machine went down", Interrupted: true, StateChanged: testStart,
+	}
+	failed := &request{session: failedSession("shop", testStart), token: "s", requestedAt: testStart}
+	urgent := settings(func(s *Settings) {
+		s.Config.NotifyUrgency = config.Urgencies{"suspended": "critical", "failed": "low"}
+	})
+	n := merge([]*Event{
+		eventOfReboot([]*supervisor.Snapshot{interrupted}, "t", settings()), eventOf([]*request{failed}, settings()),
+	}, urgent)
+	assert.Equal(t, Critical, n.Urgency, "that of the suspended session")
 	assert.Equal(t, "2 sessions need attention\ninfra: suspended\nshop: failed, exit 3", n.Title+"\n"+n.Body)
-	assert.Equal(t, "several", n.Event)
+	assert.Equal(t, "several", n.Kind)
 }
 
-// What a reboot has interrupted is told once, together.
 func TestEvents_ReportsARebootOnce(t *testing.T) {
 	suspended := func(id string) *supervisor.Snapshot {
-		return &supervisor.Snapshot{ID: id, State: "suspended", Reason: "the machine went down", Interrupted: true, StateChanged: start}
+		return &supervisor.Snapshot{
+			ID: id, State: "suspended", Reason: "the machine went down", Interrupted: true, StateChanged: testStart,
+		}
 	}
-	d := NewDesk(settings(), false, Memory{})
-	d.Set(suspended("shop"))
-	d.Set(suspended("forum"))
-	d.LoggedIn(start)
-	all, _ := d.News(start)
+	p := NewPolicy(settings(), false, PolicyState{})
+	p.Set(suspended("shop"))
+	p.Set(suspended("forum"))
+	p.LoggedIn(testStart)
+	all, _ := p.Events(testStart)
 	require.Len(t, all, 1)
-	assert.Equal(t, "suspended: 2 sessions were suspended", all[0].Event+": "+all[0].Title)
-	next := NewDesk(settings(), false, d.Memory())
+	assert.Equal(t, "suspended: 2 sessions were suspended", all[0].Kind+": "+all[0].Title)
+	next := NewPolicy(settings(), false, p.State())
 	next.Set(suspended("shop"))
 	next.Set(suspended("forum"))
-	next.LoggedIn(start)
-	again, _ := next.News(start)
-	require.Len(t, again, 1, "the daemon ended before a hook had begun")
-	next.Sent(again[0])
-	again, _ = next.News(start)
+	next.LoggedIn(testStart)
+	again, _ := next.Events(testStart)
+	require.Len(t, again, 1, "the daemon exited before a hook had started")
+	next.MarkSent(again[0])
+	again, _ = next.Events(testStart)
 	assert.Empty(t, again)
-	last := NewDesk(settings(), false, next.Memory())
+	last := NewPolicy(settings(), false, next.State())
 	last.Set(suspended("shop"))
-	last.LoggedIn(start)
-	again, _ = last.News(start)
+	last.LoggedIn(testStart)
+	again, _ = last.Events(testStart)
 	assert.Empty(t, again)
 }
 
-// Whoever is attached is told in the terminal, but not of the session that is shown there.
+// A message appears in every attached terminal except those of the session that it is about.
 func TestTmuxMessages_SkipTheSessionTheyAreAbout(t *testing.T) {
 	attached := func(n *supervisor.Snapshot) { n.Attached = true }
-	s := newStage(t, off)
-	s.publish(in(asking("looks", "", "", now()), attached))
-	s.publish(asking("asks", "question", "May I?\x1b]0;x\a\n#{pid} #(id) %H", now()))
-	assert.Equal(t, "looks <- asks: has a question: May I? ]0;x #{pid} #(id) %H", testbed.Receive(t, s.messages, "a message"))
-	s.publish(in(failed("looks", now()), attached))
-	s.publish(failed("shop", now()))
+	s := newTestNotifier(t, disabled)
+	s.publish(modified(askingSession("looks", "", "", now()), attached))
+	s.publish(askingSession("asks", "question", "May I?\x1b]0;x\a\n#{pid} #(id) %H", now()))
+	assert.Equal(t, "looks <- asks: has a question: May I? ]0;x #{pid} #(id) %H",
+		testbed.Receive(t, s.messages, "a message"))
+	s.publish(modified(failedSession("looks", now()), attached))
+	s.publish(failedSession("shop", now()))
 	assert.Equal(t, "looks <- shop: failed, exit 3", testbed.Receive(t, s.messages, "a message"))
-	quiet := settings(off)
+	quiet := settings(disabled)
 	quiet.Config.TmuxMessages = false
 	s.Configure(quiet)
 	s.hooks.install("ntfy")
-	s.publish(failed("last", now()))
-	for last := false; !last; { // alone, or with what came before
-		call := s.called()
-		last = slices.ContainsFunc(call.Sessions, func(told eventSession) bool { return told.Id == "last" })
+	s.publish(failedSession("last", now()))
+	for last := false; !last; { // in an event of its own, or in one with earlier sessions
+		call := s.nextCall()
+		last = slices.ContainsFunc(call.Sessions, func(h hookSession) bool { return h.Id == "last" })
 		call.end <- nil
 	}
 	assert.Empty(t, s.messages)

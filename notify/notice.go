@@ -33,14 +33,14 @@ const (
 	ShowAll   = "show-all"
 	Reply     = "inline-reply"
 
-	// Approve and Deny answer what an agent asks permission for. The key of such an action continues
+	// Approve and Deny answer an agent that asks for a permission. The key of such an action continues
 	// with "@" and the time of the question, so that a click on a notice that was replaced does not
-	// answer the next question: see answerKey.
+	// answer the next question: see permissionKey.
 	Approve = "approve"
 	Deny    = "deny"
 
-	// clicked is the key of a click on the notice itself, which carries out its first action.
-	clicked = "default"
+	// defaultKey is the key of a click on the notice itself, which carries out its first action.
+	defaultKey = "default"
 )
 
 // Action is what a person can select in a notice.
@@ -49,30 +49,31 @@ type Action struct {
 	Label string // for people
 }
 
-// Notice is a desktop notification. Its texts are plain: no markup, no control characters but
-// newlines in the body.
+// Notice is a desktop notification. Its texts contain neither markup nor control characters, apart
+// from newlines in the body.
 type Notice struct {
-	Key      string // its subject; there is one notice at a time for each key
-	Token    string // its content: a notice with another token replaces it
+	Key      string // identifies the subject; there is one notice at a time for each key
+	Token    string // identifies the content: a notice with another token replaces this one
 	Title    string
 	Body     string
 	Urgency  Urgency
 	Actions  []Action
-	Sessions []string // ids that the actions apply to
+	Sessions []string // ids of the sessions that the actions apply to
 }
 
-// maxAsked limits how much of a question a notice shows, in characters.
-const maxAsked = 140
+// maxQuestion limits how much of a question a notice shows, in characters.
+const maxQuestion = 140
 
-// kinds maps a reason for attention to its word of Notify=. All other reasons are "waiting".
+// kinds maps reasons for attention to values of Notify=. All other reasons are "waiting".
 var kinds = map[string]string{
-	string(session.Failed): "failed", string(session.Completed): "completed", string(session.Stale): "stale", string(session.Orphaned): "orphaned",
+	string(session.Failed): "failed", string(session.Completed): "completed",
+	string(session.Stale): "stale", string(session.Orphaned): "orphaned",
 }
 
-// kindSuspended is the word of Notify= for sessions that a reboot has interrupted.
+// kindSuspended is the value of Notify= for sessions that a reboot has interrupted.
 const kindSuspended = "suspended"
 
-// kindOf returns the word of Notify= for a reason for attention.
+// kindOf returns the value of Notify= for a reason for attention.
 func kindOf(attention string) string {
 	if kind := kinds[attention]; kind != "" {
 		return kind
@@ -80,14 +81,15 @@ func kindOf(attention string) string {
 	return "waiting"
 }
 
-// asks describes what an agent waits for, by its reason.
-var asks = map[string]string{
-	session.Permission: "asks for permission", session.Question: "has a question", session.Auth: "needs a login", session.Setup: "needs setup",
-	session.TurnEnded: "turn ended", session.ErrorShown: "shows an error", session.BellRang: "rang the bell",
+// requestTexts describes what an agent waits for, by the reason for attention.
+var requestTexts = map[string]string{
+	session.Permission: "asks for permission", session.Question: "has a question",
+	session.Auth: "needs a login", session.Setup: "needs setup", session.TurnEnded: "turn ended",
+	session.ErrorShown: "shows an error", session.BellRang: "rang the bell",
 }
 
-// happened describes why the session needs attention: "failed, exit 3".
-func happened(n *supervisor.Snapshot) string {
+// describeAttention returns why the session needs attention, for example "failed, exit 3".
+func describeAttention(n *supervisor.Snapshot) string {
 	switch n.Attention {
 	case string(session.Failed):
 		if how := outcome.Short(n.Result, int(n.ExecMainStatus)); how != "" {
@@ -101,7 +103,7 @@ func happened(n *supervisor.Snapshot) string {
 	case string(session.Orphaned):
 		return "workspace missing"
 	}
-	if text := asks[n.Attention]; text != "" {
+	if text := requestTexts[n.Attention]; text != "" {
 		return text
 	}
 	if n.Attention == "" && n.Interrupted {
@@ -114,17 +116,19 @@ func happened(n *supervisor.Snapshot) string {
 func noticeOf(n *supervisor.Snapshot, token string, s Settings) Notice {
 	kind := kindOf(n.Attention)
 	var lines []string
-	for _, line := range []string{plain(outcome.Sentence(n.Reason, n.AgentAlive)), shortened(plain(n.AttentionMessage), maxAsked)} {
+	reason := toPlainLine(outcome.Sentence(n.Reason, n.AgentAlive))
+	for _, line := range []string{reason, truncate(toPlainLine(n.AttentionMessage), maxQuestion)} {
 		if line != "" {
 			lines = append(lines, line)
 		}
 	}
-	place := plain(tilde(n.WorkingDirectory, s.Home))
+	place := toPlainLine(abbreviateHome(n.WorkingDirectory, s.Home))
 	if n.Exited.After(n.Started) && !n.AgentAlive {
-		place += ", after " + span(n.Exited.Sub(n.Started))
+		place += ", after " + formatSpan(n.Exited.Sub(n.Started))
 	}
 	return Notice{
-		Key: sessionKey(n.ID), Token: token, Title: n.ID + ": " + happened(n), Body: strings.Join(append(lines, place), "\n"),
+		Key: sessionKey(n.ID), Token: token,
+		Title: n.ID + ": " + describeAttention(n), Body: strings.Join(append(lines, place), "\n"),
 		Urgency: s.urgency(n, kind), Actions: actionsOf(n, kind), Sessions: []string{n.ID},
 	}
 }
@@ -143,42 +147,46 @@ func actionsOf(n *supervisor.Snapshot, kind string) []Action {
 	return []Action{open, {Restart, "Restart"}, log}
 }
 
-// withAnswers adds the actions that answer a permission, where the agent's definition has keys for
-// them.
-func withAnswers(actions []Action, n *supervisor.Snapshot, agent config.Agent) []Action {
+// withPermissionActions adds the actions that grant or deny a permission, as far as the agent's
+// definition has keys for them.
+func withPermissionActions(actions []Action, n *supervisor.Snapshot, agent config.Agent) []Action {
 	if n.Attention != session.Permission {
 		return actions
 	}
-	at := 1 // after the first, which a click carries out
+	at := 1 // after the first action, which a click carries out
 	if len(agent.ApproveKeys) > 0 {
-		actions = slices.Insert(actions, at, Action{answerKey(Approve, n), "Approve"})
+		actions = slices.Insert(actions, at, Action{permissionKey(Approve, n), "Approve"})
 		at++
 	}
 	if len(agent.DenyKeys) > 0 {
-		actions = slices.Insert(actions, at, Action{answerKey(Deny, n), "Deny"})
+		actions = slices.Insert(actions, at, Action{permissionKey(Deny, n), "Deny"})
 	}
 	return actions
 }
 
-func answerKey(action string, n *supervisor.Snapshot) string {
+// permissionKey returns the key of an action that grants or denies the permission that the session
+// asks for now.
+func permissionKey(action string, n *supervisor.Snapshot) string {
 	return action + "@" + strconv.FormatInt(n.AttentionSince.UnixMicro(), 10)
 }
 
-// answerOf parses the key of an action that answers a question.
-func answerOf(key string) (answer supervisor.Answer, ok bool) {
+// parsePermissionKey parses a key that permissionKey has returned.
+func parsePermissionKey(key string) (answer supervisor.Answer, ok bool) {
 	action, since, _ := strings.Cut(key, "@")
 	usec, err := strconv.ParseInt(since, 10, 64)
-	return supervisor.Answer{Deny: action == Deny, Since: time.UnixMicro(usec)}, err == nil && (action == Approve || action == Deny)
+	answer = supervisor.Answer{Deny: action == Deny, Since: time.UnixMicro(usec)}
+	return answer, err == nil && (action == Approve || action == Deny)
 }
 
-// maxNamed limits how many sessions a summary names.
-const maxNamed = 8
+// maxListed limits how many sessions a summary names.
+const maxListed = 8
 
-// summaryOf returns one notice of several sessions, which are in the order of their requests. It is
-// as urgent as the most urgent of them.
+// summaryOf returns one notice of several sessions, which the caller has sorted by the age of their
+// requests. Its urgency is that of the most urgent one.
 func summaryOf(all []*supervisor.Snapshot, token string, s Settings) Notice {
 	notice := Notice{
-		Key: summaryKey, Token: token, Title: counted(len(all), "session needs attention", "sessions need attention"), Actions: []Action{{ShowAll, "Show all"}},
+		Key: summaryKey, Token: token, Actions: []Action{{ShowAll, "Show all"}},
+		Title: pluralize(len(all), "session needs attention", "sessions need attention"),
 	}
 	for _, n := range all {
 		kind := kindOf(n.Attention)
@@ -188,7 +196,8 @@ func summaryOf(all []*supervisor.Snapshot, token string, s Settings) Notice {
 		notice.Urgency = max(notice.Urgency, s.urgency(n, kind))
 		notice.Sessions = append(notice.Sessions, n.ID)
 	}
-	notice.Body = named(all, func(n *supervisor.Snapshot) string { return n.ID + ": " + happened(n) }, "\n")
+	describe := func(n *supervisor.Snapshot) string { return n.ID + ": " + describeAttention(n) }
+	notice.Body = listSessions(all, describe, "\n")
 	return notice
 }
 
@@ -196,54 +205,57 @@ func summaryOf(all []*supervisor.Snapshot, token string, s Settings) Notice {
 func interruptedNotice(all []*supervisor.Snapshot, token string, s Settings) Notice {
 	notice := Notice{
 		Key: interruptedKey, Token: token, Actions: []Action{{ShowAll, "Show all"}, {ResumeAll, "Resume all"}},
-		Title: counted(len(all), "session was suspended", "sessions were suspended"),
+		Title: pluralize(len(all), "session was suspended", "sessions were suspended"),
 	}
 	for _, n := range all {
 		notice.Urgency = max(notice.Urgency, s.urgency(n, kindSuspended))
 		notice.Sessions = append(notice.Sessions, n.ID)
 	}
-	notice.Body = plain(all[0].Reason) + "\n" + named(all, func(n *supervisor.Snapshot) string { return n.ID }, ", ")
+	names := listSessions(all, func(n *supervisor.Snapshot) string { return n.ID }, ", ")
+	notice.Body = toPlainLine(all[0].Reason) + "\n" + names
 	return notice
 }
 
-// named lists the first sessions, and how many more there are.
-func named(all []*supervisor.Snapshot, text func(*supervisor.Snapshot) string, between string) string {
+// listSessions returns the texts of the first maxListed sessions and the number of the others.
+func listSessions(
+	all []*supervisor.Snapshot, text func(*supervisor.Snapshot) string, separator string,
+) string {
 	var names []string
-	for _, n := range all[:min(len(all), maxNamed)] {
+	for _, n := range all[:min(len(all), maxListed)] {
 		names = append(names, text(n))
 	}
-	if more := len(all) - maxNamed; more > 0 {
+	if more := len(all) - maxListed; more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	return strings.Join(names, between)
+	return strings.Join(names, separator)
 }
 
-func counted(n int, one, many string) string {
+func pluralize(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// span formats a duration: "45s", "2m 5s", "3h 4m", "2d 3h".
-func span(d time.Duration) string {
+// formatSpan formats a duration: "45s", "2m 5s", "3h 4m", "2d 3h".
+func formatSpan(d time.Duration) string {
 	if d < time.Second {
 		return "less than 1s"
 	}
 	return config.FormatTimeSpan(d)
 }
 
-// tilde abbreviates the home directory of a path.
-func tilde(path, home string) string {
-	if rest, below := strings.CutPrefix(path, home); below && home != "" && (rest == "" || rest[0] == '/') {
+// abbreviateHome replaces the home directory at the start of a path by ~.
+func abbreviateHome(path, home string) string {
+	if rest, ok := strings.CutPrefix(path, home); ok && home != "" && (rest == "" || rest[0] == '/') {
 		return "~" + rest
 	}
 	return path
 }
 
-// plain returns a text as one line, with spaces for control and format characters, which could
-// control a terminal or reverse the text.
-func plain(text string) string {
+// toPlainLine returns a text as one line. It replaces control and format characters by spaces: they
+// could control a terminal or reverse the direction of the text.
+func toPlainLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == unicode.ReplacementChar {
 			return ' '
@@ -253,35 +265,35 @@ func plain(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// shortened returns the first characters of a text, with an ellipsis if there were more.
-func shortened(text string, most int) string {
+// truncate returns the first limit characters of a text, with an ellipsis if there are more.
+func truncate(text string, limit int) string {
 	runes := []rune(text)
-	if len(runes) <= most {
+	if len(runes) <= limit {
 		return text
 	}
-	return strings.TrimRight(string(runes[:most]), " ") + "…"
+	return strings.TrimRight(string(runes[:limit]), " ") + "…"
 }
 
 // escaper escapes a text for a server that interprets markup.
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
 
-// quirk is what a notification server does that its capabilities do not say.
+// quirk is the behaviour of a notification server that its capabilities do not announce.
 type quirk struct {
-	listsDefault bool // shows the action "default" beside all others, as a button or in a menu
+	listsDefault bool // shows the action "default" beside the others, as a button or in a menu
 	joinsLines   bool // shows the lines of a body as one line
 	dropsClients bool // removes the notifications of a client that has left the bus
 }
 
-// quirks are those of known servers, by the name that GetServerInformation returns.
+// quirks are the quirks of known servers, by the name that GetServerInformation returns.
 var quirks = map[string]quirk{
 	"gnome-shell":        {joinsLines: true, dropsClients: true},
 	"dunst":              {listsDefault: true},
 	"mako":               {listsDefault: true},
 	"fnott":              {listsDefault: true},
-	"Xfce Notify Daemon": {listsDefault: true}, // a click on the notification itself always dismisses it there
+	"Xfce Notify Daemon": {listsDefault: true}, // where a click on a notification always dismisses it
 }
 
-// bodyFor returns the body as the server of this name shows it best.
+// bodyFor returns the body in the form that suits the server of this name.
 func bodyFor(body, server string, capabilities []string) string {
 	if quirks[server].joinsLines {
 		body = strings.ReplaceAll(body, "\n", " · ")
@@ -293,8 +305,8 @@ func bodyFor(body, server string, capabilities []string) string {
 }
 
 // actionsFor returns the actions that the server of this name can show, in pairs of key and label.
-// A click on the notice does the first one, which has a button as well, unless the server makes one
-// of "default".
+// A click on the notice carries out the first action. That action gets a button as well, unless the
+// server shows a button for "default".
 func actionsFor(actions []Action, server string, capabilities []string) []string {
 	pairs := []string{}
 	if !slices.Contains(capabilities, "actions") {
@@ -302,7 +314,7 @@ func actionsFor(actions []Action, server string, capabilities []string) []string
 	}
 	for i, a := range actions {
 		if i == 0 {
-			pairs = append(pairs, clicked, a.Label)
+			pairs = append(pairs, defaultKey, a.Label)
 		}
 		if i == 0 && quirks[server].listsDefault || a.Key == Reply && !slices.Contains(capabilities, Reply) {
 			continue

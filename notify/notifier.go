@@ -1,11 +1,11 @@
 // Package notify notifies the user of sessions that need attention: by desktop notifications, by
-// hooks, and in the terminals of other sessions.
+// hooks, and by messages in the terminals of other sessions.
 //
-// A Desk decides which notices are shown, and what is news; a Notifier has the notification server
-// show them, and does what a person selects there. One goroutine owns both and never blocks:
-// neither on the server, which may be absent, slow, or hang, nor on the disk. So nothing here
-// delays the supervisor. A server is never started for a notice: one without a display would block
-// every caller.
+// A Policy decides which notices and events there are. A Notifier has the notification server show
+// the notices and carries out the actions that a person selects in them. One goroutine owns both.
+// It never blocks, neither on the server, which may be absent, slow or hanging, nor on the disk, so
+// the supervisor is never delayed. A notice never starts a notification server: one without a
+// display would block every caller.
 package notify
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// Sessions carries out the actions of notices: a supervisor.Supervisor.
+// Sessions carries out the actions of notices. It is implemented by supervisor.Supervisor.
 type Sessions interface {
 	Resume(ctx context.Context, id string) error
 	Restart(ctx context.Context, id string) error
@@ -38,28 +38,33 @@ type Sessions interface {
 
 // Options configures a Notifier. Its functions may be called from any goroutine.
 type Options struct {
-	Address      string // of the user's bus
-	File         string // path of the state that is kept across restarts
-	Settings     Settings
-	Sessions     func() Sessions                                 // called for each action
-	IsWatched    func(ctx context.Context, id string) bool       // whether somebody looks at the session's terminal at this moment
-	OpenTerminal func(ctx context.Context, args ...string) error // opens a window in which corralctl runs with these arguments
-	ShowMessage  func(ctx context.Context, id, text string)      // shows a text in the terminals that are attached to the session
-	Hooks        Hooks
-	Announce     func(on bool) // reports whether notifications are sent, initially and after each change; must not block
-	LogError     func(error)   // logs an error that has no caller
+	Address  string // of the user's bus
+	File     string // path of the state that is kept across restarts
+	Settings Settings
+	Sessions func() Sessions // called for each action
+	// IsWatched reports whether a person is looking at the session's terminal at this moment.
+	IsWatched func(ctx context.Context, id string) bool
+	// OpenTerminal opens a terminal window in which corralctl runs with these arguments.
+	OpenTerminal func(ctx context.Context, args ...string) error
+	// ShowMessage shows a text in the terminals that are attached to the session.
+	ShowMessage func(ctx context.Context, id, text string)
+	Hooks       Hooks
+	// Announce publishes whether notices are shown. It is called at the start and after each change,
+	// and must not block.
+	Announce func(enabled bool)
+	LogError func(error) // logs an error that cannot be returned to a caller
 }
 
 // connectTimeout bounds how long connecting to the bus may take.
 const connectTimeout = 20 * time.Second
 
-// mailboxSize is the length of the queue to the goroutine: a publisher does not wait during a
-// burst.
+// mailboxSize is the length of the queue to the goroutine. It is large enough for a publisher not
+// to wait during a burst.
 const mailboxSize = 1024
 
-// closeTime bounds how long a server may take to answer the last call: a notice that it has not
-// acknowledged by then is sent again by the next Notifier.
-const closeTime = 500 * time.Millisecond
+// closeTimeout bounds how long Close waits for the server's reply to the last call. The next
+// Notifier sends a notice again that the server has not accepted by then.
+const closeTimeout = 500 * time.Millisecond
 
 // Notifier notifies the user. It is a supervisor.Publisher.
 type Notifier struct {
@@ -67,71 +72,73 @@ type Notifier struct {
 	mailbox chan func()
 	ctx     context.Context
 	cancel  context.CancelFunc
-	ended   chan struct{}
+	done    chan struct{}
 
-	// What follows belongs to the goroutine.
-	idle     chan struct{}     // to be closed once the server has answered, after which it is not called any more; nil until Close
-	signals  chan *dbus.Signal // nil until we are connected, and once the bus is lost
-	begun    bool              // every existing session has been published
-	desk     *Desk
-	override *bool // what was set over the bus, nil if the configuration applies
-	screen   screen
-	callers  map[string]*caller // by hook
-	messaged map[string]bool    // by session: a text is on its way to its terminals
-	rings    chan struct{}      // by timer
-	timer    *deadline.Timer    // nil if no time is awaited
+	// The fields below belong to the goroutine.
+
+	// Close sets idle. It is closed once no call to the server is pending; no further call is made.
+	idle       chan struct{}
+	signals    chan *dbus.Signal // nil until the bus is connected, and once it is lost
+	ready      bool              // every existing session has been published
+	policy     *Policy
+	override   *bool // Notifications as set over the bus, nil if the configuration applies
+	screen     screen
+	hookQueues map[string]*hookQueue // by name of the hook
+	messaging  map[string]bool       // sessions in whose terminals a message is being shown
+	wakeups    chan struct{}         // receives from timer
+	timer      *deadline.Timer       // nil if there is nothing to wait for
 
 	dirty   bool         // the file has to be written
 	saving  chan error   // the result of the write in progress, nil if there is none
-	writing []chan error // callers that wait for it
-	waiting []chan error // callers that wait for the next one
+	writing []chan error // callers that wait for the write in progress
+	waiting []chan error // callers that wait for the next write
 }
 
-// saved is the content of the file.
-type saved struct {
+// savedState is the content of the file.
+type savedState struct {
 	Notifications *bool `json:"notifications,omitempty"` // as set over the bus
-	Memory
-	Owner   string            `json:"owner,omitempty"` // bus name of the server
+	PolicyState
+	Owner   string            `json:"owner,omitempty"` // unique bus name of the server
 	Entries map[string]*entry `json:"entries,omitempty"`
 }
 
-// New starts a Notifier, to be ended by Close.
+// New starts a Notifier. The caller has to Close it.
 func New(o Options) *Notifier {
-	kept, err := load(o.File)
+	state, err := loadState(o.File)
 	if err != nil {
 		o.LogError(err)
 	}
 	n := &Notifier{
-		Options: o, mailbox: make(chan func(), mailboxSize), ended: make(chan struct{}),
-		override: kept.Notifications, screen: newScreen(kept), rings: make(chan struct{}, 1), callers: map[string]*caller{}, messaged: map[string]bool{},
+		Options: o, mailbox: make(chan func(), mailboxSize), done: make(chan struct{}),
+		override: state.Notifications, screen: newScreen(state), wakeups: make(chan struct{}, 1),
+		hookQueues: map[string]*hookQueue{}, messaging: map[string]bool{},
 	}
-	n.desk = NewDesk(o.Settings, n.on(), kept.Memory)
+	n.policy = NewPolicy(o.Settings, n.isEnabled(), state.PolicyState)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	n.Announce(n.on())
+	n.Announce(n.isEnabled())
 	go n.run()
 	go n.connect()
 	return n
 }
 
-// maxSaved bounds what is read of the file, in bytes: it has some hundred for each session with a
-// notice.
-const maxSaved = 64 << 20
+// maxStateSize bounds the size of the file, in bytes. A session with a notice takes some hundred.
+const maxStateSize = 64 << 20
 
-func load(path string) (kept saved, err error) {
-	content, err := safefile.Read(path, maxSaved)
+func loadState(path string) (state savedState, err error) {
+	content, err := safefile.Read(path, maxStateSize)
 	if errors.Is(err, fs.ErrNotExist) {
-		return kept, nil
+		return state, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(content, &kept)
+		err = json.Unmarshal(content, &state)
 	}
 	if err != nil {
-		return saved{}, fmt.Errorf("cannot read which notifications were sent, %q: %w", path, err)
+		return savedState{}, fmt.Errorf("cannot read which notifications were sent, %q: %w", path, err)
 	}
-	return kept, nil
+	return state, nil
 }
 
-// Publish implements supervisor.Publisher. It ignores the answers, which are for the bus.
+// Publish implements supervisor.Publisher. It ignores the replies, which only the bus needs.
 func (n *Notifier) Publish(changes []supervisor.Change, _ []func()) {
 	if len(changes) == 0 {
 		return
@@ -139,9 +146,9 @@ func (n *Notifier) Publish(changes []supervisor.Change, _ []func()) {
 	n.post(func() {
 		for _, c := range changes {
 			if c.New == nil {
-				n.desk.Remove(c.Old.ID)
+				n.policy.Remove(c.Old.ID)
 			} else {
-				n.desk.Set(c.New)
+				n.policy.Set(c.New)
 			}
 		}
 	})
@@ -150,16 +157,15 @@ func (n *Notifier) Publish(changes []supervisor.Change, _ []func()) {
 // PublishProblems implements supervisor.Publisher.
 func (n *Notifier) PublishProblems([]supervisor.Problem) {}
 
-// Begin reports that every existing session has been published. Until then no notice is shown or
-// closed.
+// Begin starts to show and close notices. The caller has published every existing session before.
 func (n *Notifier) Begin() {
-	n.post(func() { n.begun, n.screen.hold = true, time.Now().Add(holdTime) })
+	n.post(func() { n.ready, n.screen.holdUntil = true, time.Now().Add(holdTime) })
 }
 
-// LoggedIn reports that the sessions that are restored at login have been.
+// LoggedIn is to be called once the sessions that are resumed at login have been resumed.
 func (n *Notifier) LoggedIn() {
 	n.post(func() {
-		n.desk.LoggedIn(time.Now())
+		n.policy.LoggedIn(time.Now())
 		n.dirty = true
 	})
 }
@@ -167,27 +173,27 @@ func (n *Notifier) LoggedIn() {
 // Configure replaces the configuration.
 func (n *Notifier) Configure(s Settings) {
 	n.post(func() {
-		before := n.on()
+		before := n.isEnabled()
 		n.Settings = s
-		n.desk.Configure(s)
-		for _, c := range n.callers {
-			n.clearHookFailure(c) // it may have been repaired
+		n.policy.Configure(s)
+		for _, q := range n.hookQueues {
+			n.clearHookFailure(q) // the hook may have been repaired
 		}
-		n.switched(before)
+		n.enabledChanged(before)
 	})
 }
 
-// SetEnabled turns notifications on or off, and returns once that is saved. It overrides the
+// SetEnabled turns notices on or off and returns once that is saved. The setting overrides the
 // configuration until both agree.
-func (n *Notifier) SetEnabled(on bool) error {
+func (n *Notifier) SetEnabled(enabled bool) error {
 	done := make(chan error, 1)
 	n.post(func() {
-		before := n.on()
-		n.override = &on
-		if on == n.Settings.Config.Notifications {
+		before := n.isEnabled()
+		n.override = &enabled
+		if enabled == n.Settings.Config.Notifications {
 			n.override = nil
 		}
-		n.switched(before)
+		n.enabledChanged(before)
 		n.dirty = true
 		n.waiting = append(n.waiting, done)
 	})
@@ -199,46 +205,47 @@ func (n *Notifier) SetEnabled(on bool) error {
 	}
 }
 
-func (n *Notifier) on() bool {
+func (n *Notifier) isEnabled() bool {
 	if n.override != nil {
 		return *n.override
 	}
 	return n.Settings.Config.Notifications
 }
 
-func (n *Notifier) switched(before bool) {
-	if on := n.on(); on != before {
-		n.desk.Switch(on)
-		n.Announce(on)
+// enabledChanged applies and announces a change of isEnabled, which returned before until now.
+func (n *Notifier) enabledChanged(before bool) {
+	if enabled := n.isEnabled(); enabled != before {
+		n.policy.SetEnabled(enabled)
+		n.Announce(enabled)
 	}
 }
 
-// Close ends the Notifier, after its state is saved. Notices stay on the screen: the next Notifier
+// Close saves the state and stops the Notifier. Notices stay on the screen: the next Notifier
 // adopts them.
 func (n *Notifier) Close() error {
 	idle := make(chan struct{})
 	n.post(func() { n.idle = idle })
-	limit, cancel := deadline.Context(context.Background(), closeTime)
+	limit, cancel := deadline.Context(context.Background(), closeTimeout)
 	defer cancel()
 	select {
 	case <-idle:
 	case <-limit.Done():
 	}
 	n.cancel()
-	<-n.ended
+	<-n.done
 	if n.saving != nil {
-		n.saved(<-n.saving)
+		n.saveDone(<-n.saving)
 	}
 	for _, w := range n.waiting {
 		w <- supervisor.ErrClosed
 	}
-	if !n.begun {
+	if !n.ready {
 		return nil
 	}
-	return n.write(n.kept())
+	return n.write(n.encodeState())
 }
 
-// post has the goroutine call f. After Close it does nothing.
+// post has the goroutine call f. After Close, f is dropped.
 func (n *Notifier) post(f func()) {
 	select {
 	case n.mailbox <- f:
@@ -247,7 +254,7 @@ func (n *Notifier) post(f func()) {
 }
 
 func (n *Notifier) run() {
-	defer close(n.ended)
+	defer close(n.done)
 	defer n.wake(time.Time{})
 	for {
 		select {
@@ -256,32 +263,32 @@ func (n *Notifier) run() {
 			n.drain()
 		case signal, ok := <-n.signals:
 			if !ok {
-				n.signals = nil // the bus is lost, and the daemon ends soon
+				n.signals = nil // the bus is lost, and the daemon will exit soon
 				continue
 			}
-			n.received(signal)
+			n.handleSignal(signal)
 		case err := <-n.saving:
-			n.saved(err)
-		case <-n.rings:
+			n.saveDone(err)
+		case <-n.wakeups:
 		case <-n.ctx.Done():
 			return
 		}
 		switch {
-		case n.idle != nil && !n.screen.calling:
+		case n.idle != nil && !n.screen.isCalling:
 			close(n.idle)
 			<-n.ctx.Done()
 			return
-		case n.begun && n.idle == nil:
-			n.ask()
+		case n.ready && n.idle == nil:
+			n.checkWatched()
 			now := time.Now()
-			n.wake(now, n.step(now), n.sendNews(now))
+			n.wake(now, n.syncScreen(now), n.sendEvents(now))
 			n.save()
 		}
 	}
 }
 
-// wake has the goroutine run at the earliest of these times, instead of those that were set before.
-// Zero times are ignored.
+// wake has the goroutine run at the earliest of these times, which replace those of the call
+// before. Zero times are ignored.
 func (n *Notifier) wake(now time.Time, times ...time.Time) {
 	if n.timer != nil {
 		n.timer.Stop()
@@ -293,13 +300,13 @@ func (n *Notifier) wake(now time.Time, times ...time.Time) {
 	}
 	n.timer = deadline.AfterFunc(slices.MinFunc(times, time.Time.Compare).Sub(now), func() {
 		select {
-		case n.rings <- struct{}{}:
-		default: // it will run anyway
+		case n.wakeups <- struct{}{}:
+		default: // a wakeup is queued already
 		}
 	})
 }
 
-// drain empties the mailbox: a burst is handled once.
+// drain empties the mailbox, so that a burst is handled in one iteration.
 func (n *Notifier) drain() {
 	for range mailboxSize {
 		select {
@@ -311,7 +318,7 @@ func (n *Notifier) drain() {
 	}
 }
 
-// connect connects to the bus and finds the server that is there.
+// connect connects to the bus and begins to follow the owner of the server's name.
 func (n *Notifier) connect() {
 	ctx, cancel := deadline.Context(n.ctx, connectTimeout)
 	defer cancel()
@@ -324,7 +331,8 @@ func (n *Notifier) connect() {
 	signals := make(chan *dbus.Signal, 64)
 	conn.Signal(signals)
 	var server *bus.Owner
-	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(serverName), dbus.WithMatchInterface(serverName), dbus.WithMatchObjectPath(serverPath))
+	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(serverName),
+		dbus.WithMatchInterface(serverName), dbus.WithMatchObjectPath(serverPath))
 	if err == nil {
 		server, err = bus.WatchOwner(ctx, conn.Conn, serverName)
 	}
@@ -334,8 +342,8 @@ func (n *Notifier) connect() {
 	}
 	n.post(func() {
 		n.screen.conn, n.screen.server = conn.Conn, server
-		n.owned(server.UniqueName())
-		n.signals = signals // not before: they report the servers that came or left after Follow
+		n.serverChanged(server.UniqueName())
+		n.signals = signals // only now: they report the changes after Follow
 	})
 }
 
@@ -345,20 +353,21 @@ func (n *Notifier) cannotConnect(err error) {
 	}
 }
 
-// ask finds out whether a person is watching the sessions that the desk is unsure about.
-func (n *Notifier) ask() {
-	for id, token := range n.desk.Unsure() {
-		if n.screen.asked[id] == token {
+// checkWatched determines whether a person is watching the sessions for which the policy needs to
+// know it.
+func (n *Notifier) checkWatched() {
+	for id, token := range n.policy.Undetermined() {
+		if n.screen.checking[id] == token {
 			continue
 		}
-		n.screen.asked[id] = token
+		n.screen.checking[id] = token
 		go func() {
 			watched := n.IsWatched(n.ctx, id)
 			n.post(func() {
-				if n.screen.asked[id] == token {
-					delete(n.screen.asked, id)
+				if n.screen.checking[id] == token {
+					delete(n.screen.checking, id)
 				}
-				n.desk.Watched(id, token, watched)
+				n.policy.SetWatched(id, token, watched)
 			})
 		}()
 	}
@@ -371,12 +380,12 @@ func (n *Notifier) save() {
 	}
 	n.dirty, n.saving = false, make(chan error, 1)
 	n.writing, n.waiting = n.waiting, nil
-	content, done := n.kept(), n.saving
+	content, done := n.encodeState(), n.saving
 	go func() { done <- n.write(content) }()
 }
 
-// saved handles the result of a write.
-func (n *Notifier) saved(err error) {
+// saveDone handles the result of a write.
+func (n *Notifier) saveDone(err error) {
 	n.saving = nil
 	for _, w := range n.writing {
 		w <- err
@@ -387,9 +396,11 @@ func (n *Notifier) saved(err error) {
 	n.writing = nil
 }
 
-// kept returns what the file should contain.
-func (n *Notifier) kept() []byte {
-	content, err := json.Marshal(saved{Notifications: n.override, Memory: n.desk.Memory(), Owner: n.screen.owner, Entries: n.screen.entries})
+// encodeState returns the content of the file.
+func (n *Notifier) encodeState() []byte {
+	content, err := json.Marshal(savedState{
+		Notifications: n.override, PolicyState: n.policy.State(), Owner: n.screen.owner, Entries: n.screen.entries,
+	})
 	if err != nil {
 		n.LogError(fmt.Errorf("cannot encode which notifications were sent: %w", err)) // cannot happen
 	}

@@ -10,16 +10,17 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// actTimeout bounds an action; a restart may have to wait for an agent that ends slowly.
-const actTimeout = 2 * time.Minute
+// actionTimeout bounds an action; a restart may have to wait for an agent that exits slowly.
+const actionTimeout = 2 * time.Minute
 
+// failureKey is the key of the notice about a failed action.
 const failureKey = "failure"
 
-// invoked carries out what a person has selected in a notice: the action with the key text, or a
-// reply with that text to the agent.
-func (n *Notifier) invoked(sessions []string, reply bool, text string) {
+// actionInvoked carries out what a person has selected in a notice: the action whose key is text,
+// or a reply to the agent that consists of text.
+func (n *Notifier) actionInvoked(sessions []string, reply bool, text string) {
 	go func() {
-		ctx, cancel := deadline.Context(n.ctx, actTimeout)
+		ctx, cancel := deadline.Context(n.ctx, actionTimeout)
 		defer cancel()
 		var err error
 		switch {
@@ -28,19 +29,19 @@ func (n *Notifier) invoked(sessions []string, reply bool, text string) {
 		case !reply:
 			err = n.act(ctx, sessions, text)
 		}
-		n.post(func() { n.failed(sessions, err) })
+		n.post(func() { n.showFailure(sessions, err) })
 	}()
 }
 
 // act carries out the action with this key.
 func (n *Notifier) act(ctx context.Context, sessions []string, key string) error {
-	if key == clicked {
+	if key == defaultKey {
 		key = Open
 	}
 	if key == ShowAll || key == Open && len(sessions) != 1 {
 		return n.OpenTerminal(ctx, "top")
 	}
-	if answer, ok := answerOf(key); ok && len(sessions) == 1 {
+	if answer, ok := parsePermissionKey(key); ok && len(sessions) == 1 {
 		return n.Sessions().AnswerPermission(ctx, sessions[0], answer)
 	}
 	var errs []error
@@ -63,20 +64,21 @@ func (n *Notifier) act(ctx context.Context, sessions []string, key string) error
 	return errors.Join(errs...)
 }
 
-// seen acknowledges how these sessions ended, after a person has closed their notice. That does not
-// answer what an agent asks.
-func (n *Notifier) seen(sessions []string) {
+// acknowledgeState acknowledges the state of these sessions, such as failed, after a person has
+// closed their notice. It does not acknowledge the question of an agent.
+func (n *Notifier) acknowledgeState(sessions []string) {
 	go func() {
-		ctx, cancel := deadline.Context(n.ctx, actTimeout)
+		ctx, cancel := deadline.Context(n.ctx, actionTimeout)
 		defer cancel()
 		for _, id := range sessions {
-			_ = n.Sessions().AcknowledgeState(ctx, id) // it may have been removed meanwhile
+			_ = n.Sessions().AcknowledgeState(ctx, id) // the session may have been removed meanwhile
 		}
 	}()
 }
 
-// failed shows the error of an action as a notice, which is where the person is who selected it.
-func (n *Notifier) failed(sessions []string, err error) {
+// showFailure shows the error of an action as a notice, because the person who selected the action
+// is looking at notices.
+func (n *Notifier) showFailure(sessions []string, err error) {
 	n.screen.failure = nil
 	if err == nil || n.ctx.Err() != nil {
 		return
@@ -86,7 +88,8 @@ func (n *Notifier) failed(sessions []string, err error) {
 		title = sessions[0] + ": action failed"
 	}
 	n.screen.failure = &Notice{
-		Key: failureKey, Token: fmt.Sprint(time.Now().UnixNano()), Title: title, Body: shortened(plain(err.Error()), 2*maxAsked), Urgency: Normal,
+		Key: failureKey, Token: fmt.Sprint(time.Now().UnixNano()),
+		Title: title, Body: truncate(toPlainLine(err.Error()), 2*maxQuestion), Urgency: Normal,
 		Actions: []Action{{Open, "Open"}}, Sessions: sessions,
 	}
 }

@@ -1,0 +1,380 @@
+package notify
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/corrald/corral/internal/config"
+	"github.com/corrald/corral/supervisor"
+)
+
+const (
+	// A notice that no server has accepted within maxAge is dropped.
+	maxAge = 24 * time.Hour
+	// More than burstLimit notices within burstWindow are replaced by one summary. Notices that
+	// follow within another burstWindow become part of the summary as well.
+	burstLimit  = 4
+	burstWindow = 10 * time.Second
+)
+
+// The keys of notices that are not about one session. They differ from every result of sessionKey.
+const (
+	summaryKey     = "summary"
+	interruptedKey = "interrupted"
+)
+
+func sessionKey(id string) string { return "session " + id }
+
+// Settings is the configuration of notifications.
+type Settings struct {
+	Config config.Config
+	Agents map[string]config.Agent
+	Home   string // home directory of the user, shown as ~
+}
+
+// isWanted reports whether the user wants notices of this kind about the session.
+func (s Settings) isWanted(n *supervisor.Snapshot, kind string) bool {
+	if kind == "completed" && n.Exited.Sub(n.Started) < s.Config.NotifyAfter {
+		return false
+	}
+	enabled := s.Config.Notify
+	if own := s.Agents[n.Agent].Notify; own != nil {
+		enabled = own
+	}
+	if label := n.Labels[config.NotifyLabel]; label != "" {
+		if own, err := config.ParseNotify(label); err == nil {
+			enabled = own
+		}
+	}
+	return slices.Contains(enabled, kind)
+}
+
+// Placement is where the request of a session is shown.
+type Placement string
+
+const (
+	Undecided Placement = ""       // the next call of Notices decides
+	Checking  Placement = "asked"  // undecided until it is known whether a person watches the session
+	OwnNotice Placement = "alone"  // a notice of its own
+	InSummary Placement = "folded" // part of the summary
+	Hidden    Placement = "seen"   // not shown
+)
+
+// request is a session that needs attention, and what was decided about it.
+type request struct {
+	session     *supervisor.Snapshot
+	token       string
+	placement   Placement
+	delivery    deliveryState // of the event about it
+	requestedAt time.Time     // since when the session has needed attention
+	placedAt    time.Time     // when it was given a notice of its own
+}
+
+// urgency returns the urgency of a notice of this kind about the session, as configured in its
+// agent's definition, else in corral.conf, else the default. The default is never critical, because
+// desktops show critical notices even in do-not-disturb mode.
+func (s Settings) urgency(n *supervisor.Snapshot, kind string) Urgency {
+	for _, configured := range []config.Urgencies{s.Agents[n.Agent].NotifyUrgency, s.Config.NotifyUrgency} {
+		if level, ok := configured[kind]; ok {
+			return Urgency(slices.Index(config.UrgencyLevels, level))
+		}
+	}
+	if kind == "completed" {
+		return Low
+	}
+	return Normal
+}
+
+// Policy decides which notices are on the user's screen, and which events hooks and terminals are
+// to receive. It is pure: its results depend on its inputs only. It belongs to one goroutine.
+type Policy struct {
+	settings      Settings
+	enabled       bool // notices are shown
+	sessions      map[string]*supervisor.Snapshot
+	requests      map[string]*request // by session
+	state         PolicyState
+	lastSummary   time.Time   // when a request was last made part of the summary
+	sentTimes     []time.Time // when the events of the last burstWindow were returned
+	sendingReboot bool        // the event of a reboot is being sent
+}
+
+// PolicyState is the part of a Policy that is saved for the next daemon. It contains nothing that
+// an agent printed or reported.
+type PolicyState struct {
+	Requests map[string]SavedRequest `json:"items,omitempty"` // by session
+	Summary  string                  `json:"summary,omitempty"`
+	// By session that a reboot has interrupted and that was included in a notice: the time of the
+	// interruption (Unix time, in µs).
+	Interrupted map[string]int64 `json:"interrupted,omitempty"`
+	Group       []string         `json:"group,omitempty"` // the sessions in the last notice of a reboot
+	Reboot      time.Time        `json:"reboot,omitzero"` // when that notice was created
+	Unsent      []string         `json:"owed,omitempty"`  // interrupted sessions whose event is not yet sent
+}
+
+// SavedRequest is the saved decision about a request.
+type SavedRequest struct {
+	Token     string    `json:"token"`
+	Placement Placement `json:"place"`
+	Unsent    bool      `json:"owed,omitempty"` // its event is not yet sent
+}
+
+// NewPolicy creates a Policy from the saved state of an earlier one.
+func NewPolicy(s Settings, enabled bool, state PolicyState) *Policy {
+	return &Policy{
+		settings: s, enabled: enabled, state: state,
+		sessions: map[string]*supervisor.Snapshot{}, requests: map[string]*request{},
+	}
+}
+
+// State returns the state to be saved.
+func (p *Policy) State() PolicyState {
+	state := p.state
+	// What is in there already belongs to sessions that this daemon has not published yet.
+	state.Requests = maps.Clone(p.state.Requests)
+	if state.Requests == nil {
+		state.Requests = map[string]SavedRequest{}
+	}
+	for id, r := range p.requests {
+		if decided := r.placement != Undecided || r.delivery == sent; decided && r.placement != Checking {
+			state.Requests[id] = SavedRequest{r.token, r.placement, r.delivery != sent}
+		}
+	}
+	return state
+}
+
+// Set adds or updates a session.
+func (p *Policy) Set(n *supervisor.Snapshot) {
+	p.sessions[n.ID] = n
+	kind := kindOf(n.Attention)
+	if n.Attention == "" || n.AttentionAcknowledged || !p.settings.isWanted(n, kind) {
+		delete(p.requests, n.ID)
+		return
+	}
+	token := tokenOf(n)
+	r := p.requests[n.ID]
+	if r != nil && r.token == token {
+		r.session = n
+		return
+	}
+	r = &request{session: n, token: token, requestedAt: n.AttentionSince}
+	if before, ok := p.state.Requests[n.ID]; ok && before.Token == token {
+		if r.placement = before.Placement; !before.Unsent {
+			r.delivery = sent
+		}
+	} else if n.ByWish {
+		r.placement, r.delivery = Hidden, sent
+	} else if n.Attached {
+		r.placement = Checking
+	} else if !p.enabled {
+		r.placement = Hidden
+	}
+	delete(p.state.Requests, n.ID)
+	p.requests[n.ID] = r
+}
+
+// tokenOf returns a token that identifies this request of the session.
+func tokenOf(n *supervisor.Snapshot) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%d",
+		n.Attention, n.AttentionSource, n.AttentionMessage, n.AttentionSince.UnixMicro()))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Remove removes a session.
+func (p *Policy) Remove(id string) {
+	delete(p.sessions, id)
+	delete(p.requests, id)
+	delete(p.state.Requests, id)
+}
+
+// Configure replaces the settings.
+func (p *Policy) Configure(s Settings) {
+	p.settings = s
+	for _, n := range p.sessions {
+		p.Set(n)
+	}
+}
+
+// SetEnabled turns notices on and off. Requests made while they were off are not shown later.
+func (p *Policy) SetEnabled(enabled bool) {
+	p.enabled = enabled
+	for _, r := range p.requests {
+		if !enabled && r.placement != Checking {
+			r.placement = Hidden
+		}
+	}
+}
+
+// LoggedIn is to be called once the sessions that are resumed at login have been resumed. The
+// sessions that a reboot has suspended and that are still suspended form a new notice and event:
+// the user has to resume them.
+func (p *Policy) LoggedIn(now time.Time) {
+	known, group := map[string]int64{}, []string{}
+	for id, n := range p.sessions {
+		if !n.Interrupted || !p.settings.isWanted(n, kindSuspended) {
+			continue
+		}
+		known[id] = n.StateChanged.UnixMicro()
+		if p.state.Interrupted[id] != known[id] {
+			group = append(group, id)
+		}
+	}
+	p.state.Interrupted = known
+	if len(group) == 0 {
+		return
+	}
+	slices.Sort(group)
+	p.state.Unsent, p.sendingReboot = slices.Concat(p.state.Unsent, group), false
+	if p.enabled {
+		p.state.Group, p.state.Reboot = group, now
+	}
+}
+
+// Undetermined returns the tokens of the sessions for which SetWatched has to be called, by
+// session.
+func (p *Policy) Undetermined() map[string]string {
+	tokens := map[string]string{}
+	for id, r := range p.requests {
+		if r.placement == Checking {
+			tokens[id] = r.token
+		}
+	}
+	return tokens
+}
+
+// SetWatched records whether a person is watching a session that Undetermined has returned with
+// this token.
+func (p *Policy) SetWatched(id, token string, watched bool) {
+	if r := p.requests[id]; r != nil && r.token == token && r.placement == Checking {
+		r.placement = Undecided
+		if watched || !p.enabled {
+			r.placement = Hidden
+		}
+		if watched {
+			r.delivery = sent
+		}
+	}
+}
+
+// Regroup withdraws the decisions about notices that no server has accepted yet. It is called when
+// a server has appeared, so that what has accumulated meanwhile is shown at once, in a summary if
+// it is much. isShown reports whether a server has accepted a notice.
+func (p *Policy) Regroup(isShown func(key, token string) bool) {
+	for id, r := range p.requests {
+		if r.placement == OwnNotice && !isShown(sessionKey(id), r.token) {
+			r.placement, r.placedAt = Undecided, time.Time{}
+		}
+	}
+}
+
+// Notices returns the notices that are to be on the screen now, the most urgent first. isShown
+// reports whether a server has accepted a notice.
+func (p *Policy) Notices(now time.Time, isShown func(key, token string) bool) []Notice {
+	if !p.enabled {
+		return nil
+	}
+	p.decide(now, isShown)
+	var notices []Notice
+	var inSummary []*request
+	for _, r := range p.requests {
+		switch r.placement {
+		case OwnNotice:
+			notice := noticeOf(r.session, r.token, p.settings)
+			notice.Actions = withPermissionActions(notice.Actions, r.session, p.settings.Agents[r.session.Agent])
+			notices = append(notices, notice)
+		case InSummary:
+			inSummary = append(inSummary, r)
+		}
+	}
+	if len(inSummary) > 0 {
+		slices.SortFunc(inSummary, byAge)
+		notices = append(notices, summaryOf(snapshots(inSummary), p.state.Summary, p.settings))
+	}
+	if all := p.interruptedSessions(now, isShown); len(all) > 0 {
+		notices = append(notices, interruptedNotice(all, p.rebootToken(), p.settings))
+	}
+	slices.SortFunc(notices, func(a, b Notice) int {
+		if a.Urgency != b.Urgency {
+			return int(b.Urgency) - int(a.Urgency)
+		}
+		return strings.Compare(a.Key, b.Key)
+	})
+	return notices
+}
+
+// decide assigns each request its placement.
+func (p *Policy) decide(now time.Time, isShown func(key, token string) bool) {
+	var undecided, recent []*request
+	for id, r := range p.requests {
+		unshown := r.placement == Undecided || r.placement == OwnNotice && !isShown(sessionKey(id), r.token) ||
+			r.placement == InSummary && !isShown(summaryKey, p.state.Summary)
+		switch {
+		case unshown && now.Sub(r.requestedAt) > maxAge:
+			r.placement = Hidden
+		case r.placement == Undecided:
+			undecided = append(undecided, r)
+		case r.placement == OwnNotice && now.Sub(r.placedAt) < burstWindow:
+			recent = append(recent, r)
+		}
+	}
+	if len(undecided) == 0 {
+		return
+	}
+	slices.SortFunc(undecided, byAge)
+	if len(undecided)+len(recent) <= burstLimit && now.Sub(p.lastSummary) >= burstWindow {
+		for _, r := range undecided {
+			r.placement, r.placedAt = OwnNotice, now
+		}
+		return
+	}
+	sum := sha256.New()
+	sum.Write([]byte(p.state.Summary))
+	for _, r := range append(undecided, recent...) {
+		r.placement = InSummary
+		sum.Write([]byte(r.token))
+	}
+	p.state.Summary, p.lastSummary = hex.EncodeToString(sum.Sum(nil)[:8]), now
+}
+
+// interruptedSessions returns those sessions in the notice of a reboot that are still suspended.
+func (p *Policy) interruptedSessions(
+	now time.Time, isShown func(key, token string) bool,
+) []*supervisor.Snapshot {
+	if now.Sub(p.state.Reboot) > maxAge && !isShown(interruptedKey, p.rebootToken()) {
+		return nil
+	}
+	return p.stillInterrupted(p.state.Group)
+}
+
+// stillInterrupted returns those of the sessions that are still suspended by the same interruption.
+func (p *Policy) stillInterrupted(ids []string) []*supervisor.Snapshot {
+	var all []*supervisor.Snapshot
+	for _, id := range ids {
+		n := p.sessions[id]
+		if n != nil && n.Interrupted && n.StateChanged.UnixMicro() == p.state.Interrupted[id] {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+func (p *Policy) rebootToken() string { return fmt.Sprint(p.state.Reboot.UnixMicro()) }
+
+func byAge(a, b *request) int {
+	if c := a.requestedAt.Compare(b.requestedAt); c != 0 {
+		return c
+	}
+	return strings.Compare(a.session.ID, b.session.ID)
+}
+
+func snapshots(requests []*request) []*supervisor.Snapshot {
+	all := make([]*supervisor.Snapshot, 0, len(requests))
+	for _, r := range requests {
+		all = append(all, r.session)
+	}
+	return all
+}

@@ -15,10 +15,10 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestProperties_KeepTheirAnnotations: what is said of a property stays said. A client that keeps
-// copies relies on it.
+// TestProperties_KeepTheirAnnotations compares the type, access and EmitsChangedSignal annotation
+// of every property with a golden file. A client that caches properties relies on the annotations.
 func TestProperties_KeepTheirAnnotations(t *testing.T) {
 	var list strings.Builder
 	for _, definition := range []string{dbusapi.ManagerXML, dbusapi.SessionXML} {

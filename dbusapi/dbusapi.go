@@ -1,6 +1,6 @@
 // Package dbusapi is the public contract of Corral on the user's session bus: names, paths, wire
 // types, errors, and the interface definitions that are served, installed and documented. Clients
-// and the server share it; it knows neither how a call is sent nor how it is answered.
+// and the server share it; it neither sends nor answers calls.
 package dbusapi
 
 import (
@@ -30,9 +30,9 @@ var (
 
 // Flags of RemoveSession, SendInput and Capture.
 const (
-	RemoveForce    uint64 = 1 // also when it has not ended: it is stopped first
-	RemoveWorktree uint64 = 2 // its git worktree too, unless something would be lost with it
-	RemoveDiscard  uint64 = 4 // with RemoveWorktree: whatever would be lost
+	RemoveForce    uint64 = 1 // stop the session first if it is running
+	RemoveWorktree uint64 = 2 // remove its git worktree too, unless that would lose work
+	RemoveDiscard  uint64 = 4 // with RemoveWorktree: remove the worktree in any case
 
 	InputEnter     uint64 = 1 // press Enter after the text
 	InputIfWaiting uint64 = 2 // only while the agent waits for input
@@ -41,7 +41,7 @@ const (
 	CaptureEscapes uint64 = 1 // keep escape sequences
 )
 
-// MaxCapture bounds what Capture returns, in bytes.
+// MaxCapture is the maximum size of the text that Capture returns, in bytes.
 const MaxCapture = 64 << 10
 
 // SessionRow is one row of ListSessions.
@@ -55,8 +55,8 @@ type SessionRow struct {
 	Path        dbus.ObjectPath
 }
 
-// SessionRowEx is one row of ListSessionsEx: what a table of sessions shows. Times are
-// CLOCK_REALTIME microseconds, 0 where there is none.
+// SessionRowEx is one row of ListSessionsEx, with the columns of a table of sessions. Times are
+// CLOCK_REALTIME microseconds, 0 if there is none.
 type SessionRowEx struct {
 	ID          string
 	Agent       string
@@ -67,12 +67,12 @@ type SessionRowEx struct {
 	Workspace   string
 	Description string
 	Unit        string
-	StateChange uint64 // of its creation, where its state never changed
-	ActiveSince uint64 // since when it is idle; else when it was last active, as far as that is known
-	Leftovers   uint32 // processes that the agent left behind; 0 while it lives
+	StateChange uint64 // the time of creation if the state never changed
+	ActiveSince uint64 // since when the session is idle, otherwise its last known activity
+	Leftovers   uint32 // leftover processes of an agent that has exited
 	OnLogin     string
 	Path        dbus.ObjectPath
-	More        map[string]dbus.Variant // what later versions added, each where there is something: see the XML
+	More        map[string]dbus.Variant // extra facts; the XML lists them
 }
 
 // AgentRow is one row of ListAgents. Details has Available b, Resumable b, Command as,
@@ -83,12 +83,12 @@ type AgentRow struct {
 	Details     map[string]dbus.Variant
 }
 
-// Stray is one row of ListStrays: a process of a session that is outside of its scope.
+// Stray is one row of ListStrays: a process of a session outside of the session's scope.
 type Stray struct {
-	Session      string // its id
+	Session      string // id of the session
 	PID          uint32
-	ControlGroup string // where it is
-	Name         string // the process's, as the kernel has it: 15 bytes at most
+	ControlGroup string // the one that contains the process
+	Name         string // comm of the process, at most 15 bytes
 }
 
 // RunRow is one row of Runs. Start and End are CLOCK_REALTIME microseconds; End is 0 while it runs.
@@ -101,42 +101,42 @@ type RunRow struct {
 	Reason     string
 }
 
-// Problem is one entry of Problems. Session is the id of the session that it is about, "" for the
-// daemon itself.
+// Problem is one entry of Problems. Session is the id of the session concerned, "" for the daemon
+// itself.
 type Problem struct {
 	Session string
 	Text    string
 }
 
-// Explanation is one row of Explain. Time is CLOCK_REALTIME microseconds, 0 where there is none.
+// Explanation is one row of Explain. Time is CLOCK_REALTIME microseconds, 0 if there is none.
 type Explanation struct {
 	Subject string // state, activity or attention
-	Source  string // what told it
+	Source  string // where the value comes from
 	Time    uint64
 	Value   string
 }
 
-// Variable is one row of GetEnvironment: the name of a variable, and where it comes from.
+// Variable is one row of GetEnvironment: the name of an environment variable and its source.
 type Variable struct {
 	Name   string
 	Source string // manager, login-shell, corral, definition, file, caller, session
 }
 
-// UnitProperty is one entry of UnitProperties: a property of the session's scope, as systemd's
-// StartTransientUnit takes it.
+// UnitProperty is one entry of UnitProperties: a property of the session's scope, in the form that
+// systemd's StartTransientUnit expects.
 type UnitProperty struct {
 	Name  string
 	Value dbus.Variant
 }
 
-// SessionPath returns the object path of the session with this id: the id escaped as systemd's
-// bus_label_escape does.
+// SessionPath returns the object path of the session with this id. The id is escaped as by
+// systemd's bus_label_escape.
 func SessionPath(id string) dbus.ObjectPath {
 	return SessionsPath + "/" + dbus.ObjectPath(escapeLabel(id))
 }
 
-// SessionID returns the id of the session at this object path, and whether the path is that of a
-// session.
+// SessionID returns the id of the session at this object path. It returns false if the path is not
+// the path of a session.
 func SessionID(path dbus.ObjectPath) (string, bool) {
 	label, ok := strings.CutPrefix(string(path), string(SessionsPath)+"/")
 	if !ok || label == "" || strings.Contains(label, "/") {

@@ -15,7 +15,11 @@ import (
 
 func TestSessionPath_IsEscapedLikeSystemd(t *testing.T) {
 	for id, label := range map[string]string{
-		"fix-auth": "fix_2dauth", "shop": "shop", "3d": "_33d", "a.b_c-2": "a_2eb_5fc_2d2", "0": "_30",
+		"fix-auth": "fix_2dauth",
+		"shop":     "shop",
+		"3d":       "_33d",
+		"a.b_c-2":  "a_2eb_5fc_2d2",
+		"0":        "_30",
 	} {
 		path := dbusapi.SessionPath(id)
 		assert.Equal(t, dbusapi.SessionsPath+"/"+dbus.ObjectPath(label), path)
@@ -28,16 +32,18 @@ func TestSessionPath_IsEscapedLikeSystemd(t *testing.T) {
 
 func TestSessionID_RejectsOtherPaths(t *testing.T) {
 	for _, path := range []dbus.ObjectPath{
-		"", "/", dbusapi.ManagerPath, dbusapi.SessionsPath, dbusapi.SessionsPath + "/", "/other/session/shop", dbusapi.SessionsPath + "/a/b",
-		dbusapi.SessionsPath + "/a_", dbusapi.SessionsPath + "/a_2", dbusapi.SessionsPath + "/a_2D", dbusapi.SessionsPath + "/a_zz",
-		dbusapi.SessionsPath + "/a_61", dbusapi.SessionsPath + "/3d", dbusapi.SessionsPath + "/fix-auth", dbusapi.SessionsPath + "x/shop",
+		"", "/", "/other/session/shop", dbusapi.ManagerPath,
+		dbusapi.SessionsPath, dbusapi.SessionsPath + "/", dbusapi.SessionsPath + "x/shop",
+		dbusapi.SessionsPath + "/a/b", dbusapi.SessionsPath + "/3d", dbusapi.SessionsPath + "/fix-auth",
+		dbusapi.SessionsPath + "/a_", dbusapi.SessionsPath + "/a_2", dbusapi.SessionsPath + "/a_2D",
+		dbusapi.SessionsPath + "/a_zz", dbusapi.SessionsPath + "/a_61",
 	} {
 		_, ok := dbusapi.SessionID(path)
 		assert.False(t, ok, "%q", path)
 	}
 }
 
-// FuzzSessionID: a session has one path, and a path one session.
+// FuzzSessionID checks that SessionPath and SessionID are inverse functions.
 func FuzzSessionID(f *testing.F) {
 	for _, seed := range []string{"fix-auth", "_2d", "a_", "/", "\x00", "你好"} {
 		f.Add(seed)
@@ -57,8 +63,8 @@ func FuzzSessionID(f *testing.F) {
 	})
 }
 
-// TestErrorName_CoversTheContract has every error of the contract: what the Manager's definition
-// lists.
+// TestErrorName_CoversTheContract checks every error name that the comment in the Manager's
+// interface definition lists.
 func TestErrorName_CoversTheContract(t *testing.T) {
 	_, text, _ := strings.Cut(dbusapi.ManagerXML, "Errors, io.github.corrald.Corral1.Error.*:")
 	text, _, _ = strings.Cut(text, "The message is")
@@ -66,7 +72,10 @@ func TestErrorName_CoversTheContract(t *testing.T) {
 	require.True(t, ok)
 	standard, _, _ = strings.Cut(standard, " of org.freedesktop")
 	require.Len(t, strings.Fields(ours), 18)
-	for prefix, names := range map[string]string{"io.github.corrald.Corral1.Error.": ours, "org.freedesktop.DBus.Error.": standard + " NotSupported AccessDenied"} {
+	for prefix, names := range map[string]string{
+		"io.github.corrald.Corral1.Error.": ours,
+		"org.freedesktop.DBus.Error.":      standard + " NotSupported AccessDenied",
+	} {
 		for _, short := range strings.Fields(names) {
 			assert.Equal(t, prefix+short, dbusapi.ErrorName(short))
 			err := fmt.Errorf("wrapped: %w", *dbus.NewError(prefix+short, []any{"text"}))
@@ -74,6 +83,7 @@ func TestErrorName_CoversTheContract(t *testing.T) {
 		}
 	}
 	assert.Empty(t, dbusapi.ShortErrorName(errors.New("no such session")))
-	assert.Empty(t, dbusapi.ShortErrorName(*dbus.NewError("org.freedesktop.systemd1.NoSuchUnit", nil)), "somebody else's")
+	assert.Empty(t, dbusapi.ShortErrorName(*dbus.NewError("org.freedesktop.systemd1.NoSuchUnit", nil)),
+		"an error of another service")
 	assert.Empty(t, dbusapi.ShortErrorName(nil))
 }

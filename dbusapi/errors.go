@@ -7,8 +7,7 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// The names of the errors that Corral answers calls with, without their prefix; ErrorName puts it
-// on.
+// The names of Corral's own D-Bus errors, without their prefix. ErrorName adds the prefix.
 const (
 	NoSuchSession     = "NoSuchSession"
 	SessionExists     = "SessionExists"
@@ -30,7 +29,7 @@ const (
 	Internal          = "Internal"
 )
 
-// The names of the standard errors, without their prefix.
+// The names of the standard D-Bus errors that Corral returns, without their prefix.
 const (
 	UnknownObject    = "UnknownObject"
 	UnknownInterface = "UnknownInterface"
@@ -49,19 +48,18 @@ const (
 	standardErrorPrefix = "org.freedesktop.DBus.Error."
 )
 
-// ErrorName returns the full D-Bus name of the error that is called short, one of the constants
-// above.
+// ErrorName returns the full D-Bus error name of short, which is one of the constants above.
 func ErrorName(short string) string {
 	switch short {
-	case UnknownObject, UnknownInterface, UnknownMethod, UnknownProperty, PropertyReadOnly, InvalidArgs, LimitsExceeded, Timeout,
-		NotSupported, AccessDenied:
+	case UnknownObject, UnknownInterface, UnknownMethod, UnknownProperty, PropertyReadOnly,
+		InvalidArgs, LimitsExceeded, Timeout, NotSupported, AccessDenied:
 		return standardErrorPrefix + short
 	}
 	return errorPrefix + short
 }
 
-// ShortErrorName returns what ErrorName was given, if err is an answer of Corral's or of the bus;
-// else "".
+// ShortErrorName is the inverse of ErrorName: it returns the short name of an error that Corral or
+// the bus returned, and "" for any other error.
 func ShortErrorName(err error) string {
 	var e dbus.Error
 	if !errors.As(err, &e) {

@@ -1,10 +1,10 @@
-// Package client calls Corral over D-Bus, for corralctl and every other Go program: one method for
-// each method of the contract, properties as a struct with the contract's names, and the signals as
-// typed events. It starts nothing and keeps nothing: what it returns is what the daemon said.
+// Package client calls Corral over D-Bus, for corralctl and other Go programs. It has one method
+// for each method of the contract; it returns properties as structs with the contract's names, and
+// signals as typed events. It caches nothing.
 //
-// Errors that the daemon or the bus answered are returned as they are, as dbus.Error, and can be
-// read with dbusapi.ShortErrorName. Unreachable tells whether an error means that there is no
-// daemon to talk to.
+// Error replies of the daemon and of the bus are returned unchanged, as dbus.Error;
+// dbusapi.ShortErrorName returns their names. IsUnreachable reports whether an error means that
+// there is no daemon to call.
 package client
 
 import (
@@ -28,29 +28,30 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// godbus sets no deadline on any call, so every call gets one here.
+// godbus calls have no time-out of their own, so this package sets one for every call.
 const (
 	connectTimeout = 10 * time.Second
-	callTimeout    = 25 * time.Second // what the daemon answers from memory; as libdbus's default
-	slowTimeout    = 5 * time.Minute  // what waits for an agent to start or to end
-	gitTimeout     = 12 * time.Minute // what waits for git, which may check out a large repository and run its hooks, too
+	callTimeout    = 25 * time.Second // for calls that the daemon answers from memory; libdbus's default
+	slowTimeout    = 5 * time.Minute  // for calls that wait for an agent to start or exit
+	gitTimeout     = 12 * time.Minute // for calls that wait for git: checking out a large repository, hooks
 
-	quietTime = 3 * time.Second // how long a call goes unanswered before it is asked whether the daemon answers at all
-	pingTime  = 2 * time.Second // how long that answer may take: a daemon gives it without doing anything else
+	pingAfter   = 3 * time.Second // the daemon is pinged if it has not replied to a call for this long
+	pingTimeout = 2 * time.Second // for the reply to a ping, which requires no work of the daemon
 )
 
-// Client is one connection to Corral. It may be used by several goroutines at once; Close ends it.
+// Client is a connection to Corral. It is safe for concurrent use. Close ends it.
 type Client struct {
-	// Environment is NAME=VALUE of whoever this client works for: what CreateSession, StartSession,
-	// ResumeSession and RestartSession send along for the run that begins with it. It is set before
-	// the first call; nil sends none, and the daemon asks the user's login shell.
+	// Environment is the environment of the caller (NAME=VALUE). CreateSession, StartSession,
+	// ResumeSession and RestartSession send it for the run that they start. It must be set before the
+	// first call. If it is nil, none is sent, and the daemon uses the environment of the user's login
+	// shell.
 	Environment []string
 
 	conn        *dbus.Conn
-	neverStarts atomic.Bool
+	noAutoStart atomic.Bool
 }
 
-// ConnectError says that there is no bus to find the daemon on.
+// ConnectError is returned if the session bus cannot be reached.
 type ConnectError struct{ Err error }
 
 func (e *ConnectError) Error() string {
@@ -58,8 +59,8 @@ func (e *ConnectError) Error() string {
 }
 func (e *ConnectError) Unwrap() error { return e.Err }
 
-// Connect connects to the user's session bus. It does not start the daemon; the first call does
-// where D-Bus activation is installed. The connection lives until Close or the end of ctx. Errors:
+// Connect connects to the user's session bus. It does not start the daemon; the first call does if
+// D-Bus activation is installed. The connection lasts until Close is called or ctx is done. Errors:
 // *ConnectError, *ExcludedError.
 func Connect(ctx context.Context) (*Client, error) {
 	address, err := BusAddress()
@@ -70,7 +71,7 @@ func Connect(ctx context.Context) (*Client, error) {
 		return dbus.Dial(address, options...)
 	})
 	if err == nil {
-		if err = c.excluded(ctx); err != nil {
+		if err = c.checkExcluded(ctx); err != nil {
 			_ = c.Close()
 			return nil, err
 		}
@@ -78,55 +79,61 @@ func Connect(ctx context.Context) (*Client, error) {
 	return c, err
 }
 
-// ConnectOver connects through a stream that leads to a session bus, such as the pipes of "ssh HOST
-// systemd-stdio-bridge --user". Descriptors cannot pass it, so OpenLog fails. What leads there may
-// ask a person for a password first, which takes as long as it takes. Errors: *ConnectError.
+// ConnectOver connects through a stream to a session bus, such as the pipes of "ssh HOST
+// systemd-stdio-bridge --user". It cannot carry file descriptors, so OpenLog fails. The
+// time-out begins with the first byte that is received, because ssh may ask a person for a password
+// first. Errors: *ConnectError.
 func ConnectOver(ctx context.Context, stream io.ReadWriteCloser) (*Client, error) {
 	return connect(ctx, func(deadline *time.Timer, options ...dbus.ConnOption) (*dbus.Conn, error) {
 		deadline.Stop()
 		buffered := bufferedStream{
-			Reader: bufio.NewReaderSize(stream, 64<<10), ReadWriteCloser: stream, answered: sync.OnceFunc(func() { deadline.Reset(connectTimeout) }),
+			Reader:          bufio.NewReaderSize(stream, 64<<10),
+			ReadWriteCloser: stream,
+			onRead:          sync.OnceFunc(func() { deadline.Reset(connectTimeout) }),
 		}
 		return dbus.NewConn(buffered, options...)
 	})
 }
 
-// bufferedStream spares the many small reads that godbus makes for each message.
+// bufferedStream buffers the many small reads that godbus makes for each message.
 type bufferedStream struct {
 	*bufio.Reader
 	io.ReadWriteCloser
-	answered func() // is called when something was read
+	onRead func() // called after each read
 }
 
 func (s bufferedStream) Read(p []byte) (int, error) {
 	n, err := s.Reader.Read(p)
-	s.answered()
+	s.onRead()
 	return n, err
 }
 
-// connect makes a connection within the time of the deadline, which dial may have begin later.
-func connect(ctx context.Context, dial func(deadline *time.Timer, options ...dbus.ConnOption) (*dbus.Conn, error)) (*Client, error) {
+// connect opens a connection with dial and authenticates. It fails when the deadline timer expires;
+// dial may stop and restart that timer.
+func connect(
+	ctx context.Context, dial func(deadline *time.Timer, options ...dbus.ConnOption) (*dbus.Conn, error),
+) (*Client, error) {
 	lifetime, cancel := context.WithCancel(ctx)
-	var late atomic.Bool
+	var timedOut atomic.Bool
 	deadline := time.AfterFunc(connectTimeout, func() {
-		late.Store(true)
+		timedOut.Store(true)
 		cancel()
 	})
 	defer deadline.Stop()
-	// The sequential handler: godbus's default one delivers signals out of order.
+	// godbus's default signal handler delivers signals out of order.
 	conn, err := dial(deadline, dbus.WithContext(lifetime), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
 	if err != nil {
 		cancel()
 		return nil, &ConnectError{err}
 	}
-	// On a relayed connection authentication ignores the user; on a local one it is ours.
+	// The user id matters only on a local connection; on a relayed one the bus ignores it.
 	err = conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Geteuid()))})
 	if err == nil {
 		err = conn.Hello()
 	}
 	if err != nil {
 		cancel()
-		if late.Load() && ctx.Err() == nil {
+		if timedOut.Load() && ctx.Err() == nil {
 			err = fmt.Errorf("no answer within %s", connectTimeout)
 		}
 		return nil, &ConnectError{err}
@@ -134,9 +141,9 @@ func connect(ctx context.Context, dial func(deadline *time.Timer, options ...dbu
 	return &Client{conn: conn}, nil
 }
 
-// BusAddress returns where the session bus listens. godbus's own search ends in running
-// dbus-launch, which would make a bus that nobody else is on, and it believes a useless address,
-// such as the "disabled:" that tmux servers are started with.
+// BusAddress returns the address of the session bus. godbus's own search is not used: as a last
+// resort it runs dbus-launch, which would start a bus without other clients, and it accepts
+// unusable addresses such as "disabled:", which tmux servers are started with.
 func BusAddress() (string, error) {
 	switch address := os.Getenv("DBUS_SESSION_BUS_ADDRESS"); address {
 	case "", "autolaunch:", "disabled:":
@@ -154,50 +161,53 @@ func BusAddress() (string, error) {
 	return "unix:path=" + dbus.EscapeBusAddressValue(socket), nil
 }
 
-// Close ends the connection; calls that are under way fail.
+// Close ends the connection. Pending calls fail.
 func (c *Client) Close() error {
 	return c.conn.Close()
 }
 
-// Running tells whether there is a daemon on the bus. It does not start one.
+// Running reports whether a daemon owns the bus name. It does not start one.
 func (c *Client) Running(ctx context.Context) (bool, error) {
 	var running bool
 	err := c.bus(ctx, "NameHasOwner", []any{dbusapi.BusName}, &running)
 	return running, err
 }
 
-// call calls a method of the daemon and stores what it answers in results.
-func (c *Client) call(ctx context.Context, path dbus.ObjectPath, method string, timeout time.Duration, args []any, results ...any) error {
+// call calls a method of the daemon and stores the values of its reply in results.
+func (c *Client) call(
+	ctx context.Context, path dbus.ObjectPath, method string, timeout time.Duration, args []any, results ...any,
+) error {
 	return c.do(ctx, path, method, timeout, c.flags(), args...).Store(results...)
 }
 
-// do calls a method of the daemon and waits for the answer until the timeout. It gives up earlier,
-// with a *NoAnswerError, on a daemon that answers nobody.
+// do calls a method of the daemon and waits for the reply until the time-out. If the daemon does
+// not even reply to pings, it returns a *NoAnswerError earlier.
 func (c *Client) do(
 	ctx context.Context, path dbus.ObjectPath, method string, timeout time.Duration, flags dbus.Flags, args ...any,
 ) *dbus.Call {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	call := c.conn.Object(dbusapi.BusName, path).GoWithContext(ctx, method, flags, make(chan *dbus.Call, 1), args...)
-	quiet := time.NewTimer(quietTime)
-	defer quiet.Stop()
+	nextPing := time.NewTimer(pingAfter)
+	defer nextPing.Stop()
 	for {
 		select {
 		case <-call.Done:
 			return call
-		case <-quiet.C:
+		case <-nextPing.C:
 		}
-		if c.silent(ctx) && ctx.Err() == nil {
-			return &dbus.Call{Err: &NoAnswerError{quietTime + pingTime}}
+		if c.isUnresponsive(ctx) && ctx.Err() == nil {
+			return &dbus.Call{Err: &NoAnswerError{pingAfter + pingTimeout}}
 		}
-		quiet.Reset(quietTime)
+		nextPing.Reset(pingAfter)
 	}
 }
 
-// silent tells whether there is a daemon that does not answer. The bus is asked whether there is
-// one, so that neither one that is being started nor a slow connection to the bus is taken for
-// that: its answer to the second question shows that it has passed the first one on.
-func (c *Client) silent(ctx context.Context) bool {
+// isUnresponsive reports whether the daemon is running but does not reply to a ping. After the
+// ping, it asks the bus whether the daemon is running. This excludes a daemon that is being
+// started, and a slow connection to the bus: the bus handles messages in order, so its reply shows
+// that it has delivered the ping.
+func (c *Client) isUnresponsive(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	daemon := c.conn.Object(dbusapi.BusName, "/")
@@ -205,40 +215,42 @@ func (c *Client) silent(ctx context.Context) bool {
 	if running, err := c.Running(ctx); err != nil || !running {
 		return false
 	}
-	answer := time.NewTimer(pingTime)
-	defer answer.Stop()
+	timeout := time.NewTimer(pingTimeout)
+	defer timeout.Stop()
 	select {
 	case <-ping.Done:
 		return false
-	case <-answer.C:
+	case <-timeout.C:
 		return true
 	}
 }
 
-// NoAnswerError says that a daemon is there and has not answered anything for this long: it hangs,
-// or was stopped. It is a context.DeadlineExceeded, too.
+// NoAnswerError is returned if the daemon is running but has not replied to anything for this long:
+// it hangs, or was stopped by a signal. It wraps context.DeadlineExceeded.
 type NoAnswerError struct{ After time.Duration }
 
 func (e *NoAnswerError) Error() string {
 	return fmt.Sprintf("corrald has not answered within %s", e.After)
 }
 
-// Unwrap returns what it is beside that.
+// Unwrap returns context.DeadlineExceeded.
 func (e *NoAnswerError) Unwrap() error { return context.DeadlineExceeded }
 
-// DisableAutoStart has no call from here on start a daemon: where there is none it fails, and
-// Unreachable tells so. It is for who follows what a daemon tells: one that was stopped, or
-// removed, is not to come back for that.
-func (c *Client) DisableAutoStart() { c.neverStarts.Store(true) }
+// DisableAutoStart makes all later calls fail with an IsUnreachable error if no daemon is running,
+// instead of starting it. It is for clients that follow the daemon's signals: they must not restart
+// a daemon that was stopped or removed.
+func (c *Client) DisableAutoStart() { c.noAutoStart.Store(true) }
 
 func (c *Client) flags() dbus.Flags {
-	if c.neverStarts.Load() {
+	if c.noAutoStart.Load() {
 		return dbus.FlagNoAutoStart
 	}
 	return 0
 }
 
-func (c *Client) manager(ctx context.Context, method string, timeout time.Duration, args []any, results ...any) error {
+func (c *Client) manager(
+	ctx context.Context, method string, timeout time.Duration, args []any, results ...any,
+) error {
 	return c.call(ctx, dbusapi.ManagerPath, dbusapi.ManagerInterface+"."+method, timeout, args, results...)
 }
 
@@ -246,28 +258,29 @@ func (c *Client) session(ctx context.Context, id, method string, args []any, res
 	return c.call(ctx, dbusapi.SessionPath(id), dbusapi.SessionInterface+"."+method, callTimeout, args, results...)
 }
 
-// Post calls a Manager method that changes the session, and returns once that is refused, or begun,
-// rather than once it is done.
+// Post calls a Manager method that changes the session. It returns once the daemon has accepted or
+// refused the call, and does not wait until the change is complete.
 //
-// It asks something else of the session behind it: the daemon answers that once it has answered the
-// first call, or has let it in.
+// To learn that, it makes a second call about the same session: the daemon replies to it only after
+// it has replied to the first call or has accepted it.
 func (c *Client) Post(ctx context.Context, method, id string, args ...any) error {
 	manager := c.conn.Object(dbusapi.BusName, dbusapi.ManagerPath)
-	call := manager.Go(dbusapi.ManagerInterface+"."+method, c.flags(), make(chan *dbus.Call, 1), slices.Concat([]any{id}, args)...)
-	_, behind := c.Explain(ctx, id)
+	call := manager.Go(dbusapi.ManagerInterface+"."+method, c.flags(), make(chan *dbus.Call, 1),
+		slices.Concat([]any{id}, args)...)
+	_, secondErr := c.Explain(ctx, id)
 	select {
 	case <-call.Done:
 		return call.Err
 	default:
 	}
-	if IsUnreachable(behind) {
-		return behind
+	if IsUnreachable(secondErr) {
+		return secondErr
 	}
 	return nil
 }
 
-// IsUnreachable tells whether err means that the daemon could not be asked, or did not live to
-// answer, rather than that it refused.
+// IsUnreachable reports whether err means that the daemon could not be called, or ended before it
+// replied. It returns false for an error reply of the daemon.
 func IsUnreachable(err error) bool {
 	var excluded *ExcludedError
 	if IsDisconnected(err) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &excluded) {
@@ -280,7 +293,7 @@ func IsUnreachable(err error) bool {
 	switch answer.Name {
 	case "org.freedesktop.DBus.Error.ServiceUnknown", // not running, and not activatable
 		"org.freedesktop.DBus.Error.NameHasNoOwner",
-		"org.freedesktop.DBus.Error.NoReply", // ended during the call
+		"org.freedesktop.DBus.Error.NoReply", // the daemon ended during the call
 		"org.freedesktop.DBus.Error.Disconnected",
 		"org.freedesktop.DBus.Error.TimedOut": // activation took too long
 		return true
@@ -289,15 +302,15 @@ func IsUnreachable(err error) bool {
 		strings.HasPrefix(answer.Name, "org.freedesktop.systemd1.")
 }
 
-// IsDisconnected tells whether err means that there is no connection to the bus, or no more.
+// IsDisconnected reports whether err means that the connection to the bus failed or was lost.
 func IsDisconnected(err error) bool {
 	var connect *ConnectError
 	var socket *net.OpError // the connection broke during the call
 	return errors.As(err, &connect) || errors.As(err, &socket) || errors.Is(err, dbus.ErrClosed) || errors.Is(err, io.EOF)
 }
 
-// IsUnavailable tells whether what was asked can be asked again once the daemon is back: it is
-// Unreachable, or said with its last words that it ends.
+// IsUnavailable reports whether the call can be repeated once the daemon is running again: the
+// daemon is unreachable, or replied that it is shutting down.
 func IsUnavailable(err error) bool {
 	return IsUnreachable(err) || dbusapi.ShortErrorName(err) == dbusapi.ShuttingDown
 }

@@ -22,25 +22,30 @@ import (
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
-// daemon is what answers on the daemon's name in these tests.
-type daemon struct {
+// fakeDaemon owns the daemon's bus name in these tests and answers the calls to it.
+type fakeDaemon struct {
 	conn     *dbus.Conn
 	sessions map[dbus.ObjectPath]map[string]map[string]dbus.Variant
 	rows     atomic.Pointer[[]dbusapi.SessionRowEx]
 }
 
-func newDaemon(t testing.TB, ids ...string) *daemon {
+func newDaemon(t testing.TB, ids ...string) *fakeDaemon {
 	t.Helper()
-	d := &daemon{conn: testbed.Bus(t), sessions: map[dbus.ObjectPath]map[string]map[string]dbus.Variant{}}
+	d := &fakeDaemon{conn: testbed.Bus(t), sessions: map[dbus.ObjectPath]map[string]map[string]dbus.Variant{}}
 	for _, id := range ids {
-		d.sessions[dbusapi.SessionPath(id)] = map[string]map[string]dbus.Variant{dbusapi.SessionInterface: sessionProperties(id)}
+		d.sessions[dbusapi.SessionPath(id)] = map[string]map[string]dbus.Variant{
+			dbusapi.SessionInterface: sessionProperties(id),
+		}
 	}
 	require.NoError(t, d.conn.ExportMethodTable(map[string]any{
-		"GetManagedObjects": func() (map[dbus.ObjectPath]map[string]map[string]dbus.Variant, *dbus.Error) { return d.sessions, nil },
+		"GetManagedObjects": func() (map[dbus.ObjectPath]map[string]map[string]dbus.Variant, *dbus.Error) {
+			return d.sessions, nil
+		},
 	}, dbusapi.ManagerPath, "org.freedesktop.DBus.ObjectManager"))
 	require.NoError(t, d.conn.ExportMethodTable(map[string]any{
 		"StopSession": func(id string, usec uint64) *dbus.Error {
-			return dbus.NewError(dbusapi.ErrorName(dbusapi.NoSuchSession), []any{fmt.Sprintf("there is no session %q (%d)", id, usec)})
+			text := fmt.Sprintf("there is no session %q (%d)", id, usec)
+			return dbus.NewError(dbusapi.ErrorName(dbusapi.NoSuchSession), []any{text})
 		},
 		"CreateSession": func(agent string, spec map[string]dbus.Variant) (string, dbus.ObjectPath, *dbus.Error) {
 			return fmt.Sprint(agent, " ", len(spec), " ", spec["Command"].Value(), " ", spec["UnitProperties"].Value()), "/", nil
@@ -50,18 +55,18 @@ func newDaemon(t testing.TB, ids ...string) *daemon {
 			return []dbusapi.SessionRow{{ID: "shop", State: "running", Path: dbusapi.SessionPath("shop")}}, nil
 		},
 	}, dbusapi.ManagerPath, dbusapi.ManagerInterface))
-	d.own(t)
+	d.ownName(t)
 	return d
 }
 
-func (d *daemon) own(t testing.TB) {
+func (d *fakeDaemon) ownName(t testing.TB) {
 	t.Helper()
 	reply, err := d.conn.RequestName(dbusapi.BusName, dbus.NameFlagDoNotQueue)
 	require.NoError(t, err)
 	require.Equal(t, dbus.RequestNameReplyPrimaryOwner, reply)
 }
 
-// sessionProperties has a value for every field of Session.
+// sessionProperties returns a value for every field of Session, and one unknown property.
 func sessionProperties(id string) map[string]dbus.Variant {
 	properties := map[string]dbus.Variant{}
 	s := reflect.ValueOf(Session{Command: []string{"sh", "", "-c"}, Labels: map[string]string{"a": "b"}})
@@ -75,7 +80,7 @@ func sessionProperties(id string) map[string]dbus.Variant {
 	return properties
 }
 
-func connected(t testing.TB) *Client {
+func connectClient(t testing.TB) *Client {
 	t.Helper()
 	c, err := Connect(context.Background())
 	require.NoError(t, err)
@@ -105,7 +110,7 @@ func TestSession_HasTheContractsProperties(t *testing.T) {
 }
 
 func TestIsUnreachable_WithoutDaemon(t *testing.T) {
-	_, err := connected(t).ListSessions(context.Background())
+	_, err := connectClient(t).ListSessions(context.Background())
 	require.Error(t, err)
 	assert.True(t, IsUnreachable(err), err)
 }
@@ -123,14 +128,13 @@ func TestConnect_WithoutBusStartsNothing(t *testing.T) {
 
 func TestConnect_FindsTheBusInTheRuntimeDirectory(t *testing.T) {
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "disabled:")
-	newDaemonOnAddress := os.Getenv("XDG_RUNTIME_DIR") + "/bus"
-	require.FileExists(t, newDaemonOnAddress)
-	connected(t)
+	require.FileExists(t, os.Getenv("XDG_RUNTIME_DIR")+"/bus")
+	connectClient(t)
 }
 
 func TestClient_ReturnsTheDaemonsErrors(t *testing.T) {
 	newDaemon(t)
-	err := connected(t).StopSession(context.Background(), "shop", 2*time.Second)
+	err := connectClient(t).StopSession(context.Background(), "shop", 2*time.Second)
 	require.Equal(t, dbusapi.NoSuchSession, dbusapi.ShortErrorName(err))
 	require.EqualError(t, err, `there is no session "shop" (2000000)`)
 	assert.False(t, IsUnreachable(err))
@@ -138,9 +142,11 @@ func TestClient_ReturnsTheDaemonsErrors(t *testing.T) {
 
 func TestSpec_SendsOnlyFieldsThatAreSet(t *testing.T) {
 	newDaemon(t)
-	c := connected(t)
+	c := connectClient(t)
 	got, err := c.CreateSession(context.Background(), "command", Spec{
-		ID: "x", Command: []string{"a", ""}, UnitProperties: []dbusapi.UnitProperty{{Name: "TasksMax", Value: dbus.MakeVariant(uint64(64))}},
+		ID:             "x",
+		Command:        []string{"a", ""},
+		UnitProperties: []dbusapi.UnitProperty{{Name: "TasksMax", Value: dbus.MakeVariant(uint64(64))}},
 	})
 	require.NoError(t, err)
 	assert.Equal(t, "command 3 [a ] [[TasksMax @t 64]]", got)
@@ -151,7 +157,7 @@ func TestSpec_SendsOnlyFieldsThatAreSet(t *testing.T) {
 
 func TestSessions_ReadsAllInOneCall(t *testing.T) {
 	newDaemon(t, "shop", "api", "fix-auth")
-	sessions, err := connected(t).Sessions(context.Background())
+	sessions, err := connectClient(t).Sessions(context.Background())
 	require.NoError(t, err)
 	require.Len(t, sessions, 3)
 	assert.Equal(t, "api", sessions[0].Id)
@@ -164,23 +170,29 @@ func TestSessions_ReadsAllInOneCall(t *testing.T) {
 func TestListSessionsEx_ReturnsRowsSortedByID(t *testing.T) {
 	d := newDaemon(t)
 	sent := []dbusapi.SessionRowEx{
-		{ID: "shop", Agent: "claude", State: "running", Activity: "idle", Attention: "a", Reason: "r", Workspace: "/w", Description: "d", Unit: "u",
-			StateChange: 1, ActiveSince: 2, Leftovers: 3, OnLogin: "resume", Path: "/p", More: map[string]dbus.Variant{"Frozen": dbus.MakeVariant(true)}},
+		{
+			ID: "shop", Agent: "claude", State: "running", Activity: "idle", Attention: "a", Reason: "r",
+			Workspace: "/w", Description: "d", Unit: "u", StateChange: 1, ActiveSince: 2, Leftovers: 3,
+			OnLogin: "resume", Path: "/p", More: map[string]dbus.Variant{"Frozen": dbus.MakeVariant(true)},
+		},
 		{ID: "api", Path: "/q", More: map[string]dbus.Variant{}},
 	}
 	d.rows.Store(&sent)
-	rows, err := connected(t).ListSessionsEx(t.Context())
+	rows, err := connectClient(t).ListSessionsEx(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []dbusapi.SessionRowEx{sent[1], sent[0]}, rows)
 }
 
 func TestListSessionsEx_ReadsRowsOfANewerDaemon(t *testing.T) {
-	row := []any{"shop", "", "running", "", "", "", "", "", "", uint64(1), uint64(2), uint32(3), "ignore", dbus.ObjectPath("/p"), map[string]dbus.Variant{}}
-	rows, err := rowsEx([]any{[][]any{append(slices.Clone(row), "a field of tomorrow")}})
+	row := []any{
+		"shop", "", "running", "", "", "", "", "", "", uint64(1), uint64(2), uint32(3), "ignore",
+		dbus.ObjectPath("/p"), map[string]dbus.Variant{},
+	}
+	rows, err := decodeRowsEx([]any{[][]any{append(slices.Clone(row), "a field of tomorrow")}})
 	require.NoError(t, err)
 	assert.Equal(t, uint32(3), rows[0].Leftovers)
 	for _, body := range [][]any{nil, {"text"}, {[][]any{row[:14]}}, {[][]any{append([]any{7}, row[1:]...)}}} {
-		_, err := rowsEx(body)
+		_, err := decodeRowsEx(body)
 		assert.Error(t, err)
 	}
 }
@@ -190,26 +202,29 @@ func TestDecode_NamesThePropertyOfAWrongType(t *testing.T) {
 	assert.ErrorContains(t, err, `"NRuns"`)
 }
 
+const changedSignal = "org.freedesktop.DBus.Properties.PropertiesChanged"
+
 func TestWatch_ReturnsEventsInOrder(t *testing.T) {
 	d := newDaemon(t)
-	c := connected(t)
+	c := connectClient(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	events, err := c.Watch(ctx, "shop")
 	require.NoError(t, err)
 
-	changed := map[string]dbus.Variant{"State": dbus.MakeVariant("failed"), "ExecMainStatus": dbus.MakeVariant(int32(3))}
+	changed := map[string]dbus.Variant{
+		"State": dbus.MakeVariant("failed"), "ExecMainStatus": dbus.MakeVariant(int32(3)),
+	}
 	emit := func(path dbus.ObjectPath, name string, body ...any) {
 		t.Helper()
 		require.NoError(t, d.conn.Emit(path, name, body...))
 	}
-	const propertiesChanged = "org.freedesktop.DBus.Properties.PropertiesChanged"
-	emit(dbusapi.SessionPath("api"), propertiesChanged, dbusapi.SessionInterface, changed, []string{}) // not asked for
-	emit(dbusapi.SessionPath("shop"), propertiesChanged, "some.other.Interface", changed, []string{})
-	emit(dbusapi.SessionPath("shop"), propertiesChanged, "malformed")
-	emit(dbusapi.SessionPath("shop"), propertiesChanged, dbusapi.SessionInterface, changed, []string{"AttentionMessage"})
-	emit(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionStateChanged", "shop", dbusapi.SessionPath("shop"), "running", "failed",
-		map[string]dbus.Variant{"Result": dbus.MakeVariant("exit-code")})
-	emit(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionRemoved", "shop", dbusapi.SessionPath("shop"))
+	shop, details := dbusapi.SessionPath("shop"), map[string]dbus.Variant{"Result": dbus.MakeVariant("exit-code")}
+	emit(dbusapi.SessionPath("api"), changedSignal, dbusapi.SessionInterface, changed, []string{}) // not watched
+	emit(shop, changedSignal, "some.other.Interface", changed, []string{})
+	emit(shop, changedSignal, "malformed")
+	emit(shop, changedSignal, dbusapi.SessionInterface, changed, []string{"AttentionMessage"})
+	emit(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionStateChanged", "shop", shop, "running", "failed", details)
+	emit(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionRemoved", "shop", shop)
 
 	first := testbed.Receive(t, events, "change").(SessionChanged)
 	assert.Equal(t, "shop", first.ID)
@@ -228,13 +243,13 @@ func TestWatch_ReturnsEventsInOrder(t *testing.T) {
 
 func TestWatch_OfAllSessionsIncludesTheDaemon(t *testing.T) {
 	d := newDaemon(t)
-	events, err := connected(t).Watch(t.Context())
+	events, err := connectClient(t).Watch(t.Context())
 	require.NoError(t, err)
-	const propertiesChanged = "org.freedesktop.DBus.Properties.PropertiesChanged"
 	off := map[string]dbus.Variant{"Lingering": dbus.MakeVariant(false)}
-	require.NoError(t, d.conn.Emit(dbusapi.ManagerPath, propertiesChanged, dbusapi.SessionInterface, off, []string{}))
-	require.NoError(t, d.conn.Emit(dbusapi.ManagerPath, propertiesChanged, dbusapi.ManagerInterface, off, []string{}))
-	require.NoError(t, d.conn.Emit(dbusapi.SessionPath("shop"), propertiesChanged, dbusapi.SessionInterface, off, []string{}))
+	shop := dbusapi.SessionPath("shop")
+	require.NoError(t, d.conn.Emit(dbusapi.ManagerPath, changedSignal, dbusapi.SessionInterface, off, []string{}))
+	require.NoError(t, d.conn.Emit(dbusapi.ManagerPath, changedSignal, dbusapi.ManagerInterface, off, []string{}))
+	require.NoError(t, d.conn.Emit(shop, changedSignal, dbusapi.SessionInterface, off, []string{}))
 	change := testbed.Receive(t, events, "change of the daemon").(ManagerChanged)
 	m := Manager{Version: "1", Lingering: true}
 	require.NoError(t, change.Properties.Decode(&m))
@@ -242,63 +257,70 @@ func TestWatch_OfAllSessionsIncludesTheDaemon(t *testing.T) {
 	assert.Equal(t, "shop", testbed.Receive(t, events, "change of a session").(SessionChanged).ID)
 }
 
-// TestWatch_IgnoresForgedOwnerChanges: nobody but the daemon can report what it does, and nobody
-// but the bus whether it is there.
+// TestWatch_IgnoresForgedOwnerChanges: another connection can send neither the daemon's signals nor
+// the bus driver's report that the daemon's name has a new owner.
 func TestWatch_IgnoresForgedOwnerChanges(t *testing.T) {
 	d := newDaemon(t)
-	c := connected(t)
+	c := connectClient(t)
 	events, err := c.Watch(t.Context())
 	require.NoError(t, err)
-	stranger, to := testbed.Bus(t), c.conn.Names()[0]
+	otherConn, shop := testbed.Bus(t), dbusapi.SessionPath("shop")
 	off := map[string]dbus.Variant{"Lingering": dbus.MakeVariant(false)}
+	send := func(path dbus.ObjectPath, name string, body ...any) {
+		testbed.SendSignal(t, otherConn, c.conn.Names()[0], path, name, body...)
+	}
 	forge := func() {
-		testbed.SendSignal(t, stranger, to, dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionRemoved", "shop", dbusapi.SessionPath("shop"))
-		testbed.SendSignal(t, stranger, to, dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.PropertiesChanged", dbusapi.ManagerInterface, off, []string{})
+		send(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionRemoved", "shop", shop)
+		send(dbusapi.ManagerPath, changedSignal, dbusapi.ManagerInterface, off, []string{})
 	}
 	forge()
-	for _, owner := range []string{"", stranger.Names()[0]} {
-		testbed.SendSignal(t, stranger, to, "/org/freedesktop/DBus", "org.freedesktop.DBus.NameOwnerChanged", dbusapi.BusName, "", owner)
+	for _, owner := range []string{"", otherConn.Names()[0]} {
+		send("/org/freedesktop/DBus", "org.freedesktop.DBus.NameOwnerChanged", dbusapi.BusName, "", owner)
 	}
 	forge()
-	require.NoError(t, d.conn.Emit(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionNew", "last", dbusapi.SessionPath("last")))
-	assert.Equal(t, SessionNew{"last"}, testbed.Receive(t, events, "a signal of the daemon's"))
+	last := dbusapi.SessionPath("last")
+	require.NoError(t, d.conn.Emit(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionNew", "last", last))
+	assert.Equal(t, SessionNew{"last"}, testbed.Receive(t, events, "signal of the daemon"))
 }
 
 func TestWatch_ReportsThatTheDaemonStopsAndStarts(t *testing.T) {
 	d := newDaemon(t)
-	events, err := connected(t).Watch(t.Context())
+	events, err := connectClient(t).Watch(t.Context())
 	require.NoError(t, err)
 	_, err = d.conn.ReleaseName(dbusapi.BusName)
 	require.NoError(t, err)
 	assert.Equal(t, DaemonGone{}, testbed.Receive(t, events, "departure"))
-	d.own(t)
+	d.ownName(t)
 	assert.Equal(t, DaemonBack{}, testbed.Receive(t, events, "return"))
 }
 
 func TestWatch_IgnoresSignalsOfOtherConnections(t *testing.T) {
 	d := newDaemon(t)
-	c := connected(t)
+	c := connectClient(t)
 	events, err := c.Watch(t.Context())
 	require.NoError(t, err)
 	peer := testbed.Bus(t)
 	signal := func(conn *dbus.Conn, id string) {
 		t.Helper()
 		message := &dbus.Message{Type: dbus.TypeSignal, Headers: map[dbus.HeaderField]dbus.Variant{
-			dbus.FieldPath: dbus.MakeVariant(dbusapi.ManagerPath), dbus.FieldInterface: dbus.MakeVariant(dbusapi.ManagerInterface),
-			dbus.FieldMember: dbus.MakeVariant("SessionNew"), dbus.FieldDestination: dbus.MakeVariant(c.conn.Names()[0]),
-			dbus.FieldSignature: dbus.MakeVariant(dbus.ParseSignatureMust("so")),
+			dbus.FieldPath:        dbus.MakeVariant(dbusapi.ManagerPath),
+			dbus.FieldInterface:   dbus.MakeVariant(dbusapi.ManagerInterface),
+			dbus.FieldMember:      dbus.MakeVariant("SessionNew"),
+			dbus.FieldDestination: dbus.MakeVariant(c.conn.Names()[0]),
+			dbus.FieldSignature:   dbus.MakeVariant(dbus.ParseSignatureMust("so")),
 		}, Body: []any{id, dbusapi.SessionPath(id)}}
 		require.NoError(t, conn.Send(message, nil).Err)
 	}
 	signal(peer, "forged")
-	require.NoError(t, peer.BusObject().Call("org.freedesktop.DBus.GetId", 0).Err) // the bus has passed the forged one on
+	// The reply shows that the bus has delivered the forged signal.
+	require.NoError(t, peer.BusObject().Call("org.freedesktop.DBus.GetId", 0).Err)
 	signal(d.conn, "true")
 	assert.Equal(t, SessionNew{"true"}, testbed.Receive(t, events, "signal"))
 }
 
 func TestWatch_ClosesEventsWhenTheBusIsLost(t *testing.T) {
 	newDaemon(t)
-	c := connected(t)
+	c := connectClient(t)
 	events, err := c.Watch(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
@@ -317,10 +339,11 @@ func BenchmarkListSessionsEx(b *testing.B) {
 	d := newDaemon(b)
 	var sent []dbusapi.SessionRowEx
 	for i := range 1000 {
-		sent = append(sent, dbusapi.SessionRowEx{ID: fmt.Sprintf("session-%d", i), Workspace: "/home/anna/src/shop", Path: "/p"})
+		id := fmt.Sprintf("session-%d", i)
+		sent = append(sent, dbusapi.SessionRowEx{ID: id, Workspace: "/home/anna/src/shop", Path: "/p"})
 	}
 	d.rows.Store(&sent)
-	c := connected(b)
+	c := connectClient(b)
 	for b.Loop() {
 		if rows, err := c.ListSessionsEx(context.Background()); err != nil || len(rows) != 1000 {
 			b.Fatal(len(rows), err)
@@ -334,7 +357,7 @@ func BenchmarkSessions(b *testing.B) {
 		ids = append(ids, fmt.Sprintf("session-%d", i))
 	}
 	newDaemon(b, ids...)
-	c := connected(b)
+	c := connectClient(b)
 	for b.Loop() {
 		sessions, err := c.Sessions(context.Background())
 		if err != nil || len(sessions) != 1000 {

@@ -16,15 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stream is one end of the way to a bus on another machine.
-type stream struct {
+// pipeStream is one end of a stream to a bus on another machine.
+type pipeStream struct {
 	io.Reader
 	io.WriteCloser
 }
 
-// farBus plays a bus that is reached after some time, and answers so many lines of the
-// authentication.
-func farBus(t *testing.T, after time.Duration, lines int) stream {
+// remoteBus returns a stream to a simulated bus. The bus begins to read after a delay, and replies
+// to this number of lines of the authentication protocol.
+func remoteBus(t *testing.T, after time.Duration, lines int) pipeStream {
 	fromClient, toBus := io.Pipe()
 	fromBus, toClient := io.Pipe()
 	go func() {
@@ -47,7 +47,8 @@ func farBus(t *testing.T, after time.Duration, lines int) stream {
 				assert.NoError(t, (&dbus.Message{
 					Type: dbus.TypeMethodReply,
 					Headers: map[dbus.HeaderField]dbus.Variant{
-						dbus.FieldReplySerial: dbus.MakeVariant(hello.Serial()), dbus.FieldSignature: dbus.MakeVariant(dbus.SignatureOf("")),
+						dbus.FieldReplySerial: dbus.MakeVariant(hello.Serial()),
+						dbus.FieldSignature:   dbus.MakeVariant(dbus.SignatureOf("")),
 					},
 					Body: []any{":1.7"},
 				}).EncodeTo(&reply, binary.LittleEndian))
@@ -57,13 +58,14 @@ func farBus(t *testing.T, after time.Duration, lines int) stream {
 		}
 		_, _ = io.Copy(io.Discard, in)
 	}()
-	return stream{fromBus, toBus}
+	return pipeStream{fromBus, toBus}
 }
 
-// Who connects over ssh may have to type a password first.
+// TestConnectOver_WaitsForASlowStream: a person may have to type a password for ssh before the bus
+// replies.
 func TestConnectOver_WaitsForASlowStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bus, err := ConnectOver(context.Background(), farBus(t, 2*time.Minute, 10))
+		bus, err := ConnectOver(context.Background(), remoteBus(t, 2*time.Minute, 10))
 		require.NoError(t, err)
 		require.NoError(t, bus.Close())
 	})
@@ -71,9 +73,9 @@ func TestConnectOver_WaitsForASlowStream(t *testing.T) {
 
 func TestConnectOver_TimesOutOnASilentBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		_, err := ConnectOver(context.Background(), farBus(t, 2*time.Minute, 1))
+		start := time.Now()
+		_, err := ConnectOver(context.Background(), remoteBus(t, 2*time.Minute, 1))
 		require.ErrorContains(t, err, "no answer within 10s")
-		assert.Equal(t, 2*time.Minute+connectTimeout, time.Since(began))
+		assert.Equal(t, 2*time.Minute+connectTimeout, time.Since(start))
 	})
 }

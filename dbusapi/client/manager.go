@@ -13,7 +13,7 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// Manager has the properties of the daemon, with the contract's names and types.
+// Manager contains the properties of the daemon, with the contract's names and types.
 type Manager struct {
 	Version        string
 	Slice          string
@@ -32,33 +32,34 @@ type Manager struct {
 	Notifications  bool
 }
 
-// Attention is one entry of the Manager's Attention property: a session that wants a person, and
-// that nobody has acknowledged.
+// Attention is one entry of the Manager's Attention property: a session that needs a person and has
+// not been acknowledged.
 type Attention struct {
 	Id     string //nolint:revive // the contract's name
 	Reason string
 	Path   dbus.ObjectPath
 }
 
-// Spec says what CreateSession creates. Fields that are zero are not sent: the daemon decides.
+// Spec describes the session that CreateSession creates. Zero fields are not sent, so the daemon's
+// defaults apply.
 type Spec struct {
 	ID               string
 	Description      string
 	Command          []string
-	Arguments        []string // follow those of the agent's own command
-	ConversationID   string   // the agent's id of one to go on with
+	Arguments        []string // appended to the agent's own command
+	ConversationID   string   // the agent's id of a conversation to continue
 	WorkingDirectory string
-	Environment      []string // NAME=VALUE, for every run; the daemon keeps it
+	Environment      []string // NAME=VALUE, for every run; the daemon stores it
 	Prompt           string
 	Labels           map[string]string
 	NoStart          bool
 	OnLogin          string // ignore, resume or start
 	Exclusive        bool
-	Worktree         *string // branch of a git worktree to make, "" for one of its own; nil for none
+	Worktree         *string // branch of a new git worktree, "" for a generated branch, nil for no worktree
 	UnitProperties   []dbusapi.UnitProperty
 }
 
-// variants is the spec as CreateSession takes it.
+// variants returns the spec as the dictionary that CreateSession takes.
 func (s Spec) variants() map[string]dbus.Variant {
 	m := map[string]dbus.Variant{}
 	text := func(key, value string) {
@@ -99,7 +100,8 @@ func (s Spec) variants() map[string]dbus.Variant {
 	return m
 }
 
-// variants is a spec with the environment of whoever this client works for.
+// variants returns the spec with the caller's environment as the dictionary that CreateSession
+// takes.
 func (c *Client) variants(spec Spec) map[string]dbus.Variant {
 	m := spec.variants()
 	if c.Environment != nil && !spec.NoStart {
@@ -108,80 +110,84 @@ func (c *Client) variants(spec Spec) map[string]dbus.Variant {
 	return m
 }
 
-// CreateSession creates a session and returns its id, once it runs (or exists, with NoStart).
+// CreateSession creates a session and returns its id once it is running (with NoStart: once it is
+// created).
 func (c *Client) CreateSession(ctx context.Context, agent string, spec Spec) (id string, err error) {
 	var path dbus.ObjectPath
 	timeout := slowTimeout
 	if spec.Worktree != nil {
 		timeout = gitTimeout
 	}
-	given := c.variants(spec)
-	err = c.manager(ctx, "CreateSession", timeout, []any{agent, given}, &id, &path)
-	if dbusapi.ShortErrorName(err) == dbusapi.InvalidArgs && strings.Contains(err.Error(), callerEnvironment) { // the daemon is older than the key
-		given["Environment"] = dbus.MakeVariant(slices.Concat(c.Environment, spec.Environment))
-		delete(given, callerEnvironment)
-		err = c.manager(ctx, "CreateSession", timeout, []any{agent, given}, &id, &path)
+	arguments := c.variants(spec)
+	err = c.manager(ctx, "CreateSession", timeout, []any{agent, arguments}, &id, &path)
+	if dbusapi.ShortErrorName(err) == dbusapi.InvalidArgs && strings.Contains(err.Error(), callerEnvironment) {
+		// The daemon is older than the key CallerEnvironment.
+		arguments["Environment"] = dbus.MakeVariant(slices.Concat(c.Environment, spec.Environment))
+		delete(arguments, callerEnvironment)
+		err = c.manager(ctx, "CreateSession", timeout, []any{agent, arguments}, &id, &path)
 	}
 	return id, err
 }
 
-// ListSessions returns a row for every session, archived ones too.
+// ListSessions returns a row for each session, including archived sessions.
 func (c *Client) ListSessions(ctx context.Context) ([]dbusapi.SessionRow, error) {
 	var rows []dbusapi.SessionRow
 	err := c.manager(ctx, "ListSessions", callTimeout, nil, &rows)
 	return rows, err
 }
 
-// ListSessionsEx returns what a table of sessions shows, in the order of their ids, from one flat
-// answer. Errors: UnknownMethod of a daemon that is older than the method.
+// ListSessionsEx returns the rows of a table of sessions, sorted by id, with one call. A daemon
+// that is older than this method returns UnknownMethod.
 func (c *Client) ListSessionsEx(ctx context.Context) ([]dbusapi.SessionRowEx, error) {
 	call := c.do(ctx, dbusapi.ManagerPath, dbusapi.ManagerInterface+".ListSessionsEx", callTimeout, c.flags())
 	if call.Err != nil {
 		return nil, call.Err
 	}
-	rows, err := rowsEx(call.Body)
+	rows, err := decodeRowsEx(call.Body)
 	slices.SortFunc(rows, func(a, b dbusapi.SessionRowEx) int { return strings.Compare(a.ID, b.ID) })
 	return rows, err
 }
 
-// rowsEx takes the rows as godbus decoded them: with a thousand sessions, copying them by Store
-// would take as long again. A field that a newer daemon has behind those that are known is left
-// alone.
-func rowsEx(body []any) ([]dbusapi.SessionRowEx, error) {
-	answer, ok := []([]any)(nil), false
+// decodeRowsEx converts the rows from the form in which godbus decoded them. dbus.Store would copy
+// them once more, which doubles the time with a thousand sessions. It ignores additional fields at
+// the end of a row, which a newer daemon may send.
+func decodeRowsEx(body []any) ([]dbusapi.SessionRowEx, error) {
+	reply, ok := []([]any)(nil), false
 	if len(body) == 1 {
-		answer, ok = body[0].([][]any)
+		reply, ok = body[0].([][]any)
 	}
 	if !ok {
-		return nil, errors.New("unexpected answer of ListSessionsEx")
+		return nil, errors.New("unexpected reply of ListSessionsEx")
 	}
-	rows := make([]dbusapi.SessionRowEx, len(answer))
-	for i, fields := range answer {
+	rows := make([]dbusapi.SessionRowEx, len(reply))
+	for i, fields := range reply {
 		r := &rows[i]
 		f := fieldReader{fields: fields}
-		for _, text := range []*string{&r.ID, &r.Agent, &r.State, &r.Activity, &r.Attention, &r.Reason, &r.Workspace, &r.Description, &r.Unit} {
-			read(&f, text)
+		for _, text := range []*string{
+			&r.ID, &r.Agent, &r.State, &r.Activity, &r.Attention, &r.Reason, &r.Workspace, &r.Description, &r.Unit,
+		} {
+			readField(&f, text)
 		}
-		read(&f, &r.StateChange)
-		read(&f, &r.ActiveSince)
-		read(&f, &r.Leftovers)
-		read(&f, &r.OnLogin)
-		read(&f, &r.Path)
-		read(&f, &r.More)
+		readField(&f, &r.StateChange)
+		readField(&f, &r.ActiveSince)
+		readField(&f, &r.Leftovers)
+		readField(&f, &r.OnLogin)
+		readField(&f, &r.Path)
+		readField(&f, &r.More)
 		if f.failed {
-			return nil, fmt.Errorf("unexpected answer of ListSessionsEx in row %d", i)
+			return nil, fmt.Errorf("unexpected reply of ListSessionsEx in row %d", i)
 		}
 	}
 	return rows, nil
 }
 
-// fieldReader reads the fields of a structure one after the other.
+// fieldReader reads the fields of a D-Bus structure in order.
 type fieldReader struct {
 	fields []any
 	failed bool
 }
 
-func read[T any](f *fieldReader, target *T) {
+func readField[T any](f *fieldReader, target *T) {
 	if len(f.fields) == 0 {
 		f.failed = true
 		return
@@ -193,8 +199,8 @@ func read[T any](f *fieldReader, target *T) {
 	*target, f.fields = value, f.fields[1:]
 }
 
-// ListStrays returns the processes of sessions that are outside of their scopes; none where the
-// daemon is too old to look for them.
+// ListStrays returns the processes of sessions that are outside of their scopes. It returns none if
+// the daemon is older than this method.
 func (c *Client) ListStrays(ctx context.Context) ([]dbusapi.Stray, error) {
 	var rows []dbusapi.Stray
 	err := c.manager(ctx, "ListStrays", callTimeout, nil, &rows)
@@ -204,15 +210,15 @@ func (c *Client) ListStrays(ctx context.Context) ([]dbusapi.Stray, error) {
 	return rows, err
 }
 
-// ListAgents returns a row for every agent definition.
+// ListAgents returns a row for each agent definition.
 func (c *Client) ListAgents(ctx context.Context) ([]dbusapi.AgentRow, error) {
 	var rows []dbusapi.AgentRow
 	err := c.manager(ctx, "ListAgents", callTimeout, nil, &rows)
 	return rows, err
 }
 
-// SessionByPID returns the id of the session that the process with this pid belongs to; 0 is the
-// caller.
+// SessionByPID returns the id of the session that contains the process with this pid; 0 is the
+// calling process.
 func (c *Client) SessionByPID(ctx context.Context, pid uint32) (string, error) {
 	var path dbus.ObjectPath
 	err := c.manager(ctx, "GetSessionByPID", callTimeout, []any{pid}, &path)
@@ -220,24 +226,25 @@ func (c *Client) SessionByPID(ctx context.Context, pid uint32) (string, error) {
 	return id, err
 }
 
-// StartSession starts a fresh run and returns once it runs.
+// StartSession starts a fresh run and returns once the agent is running.
 func (c *Client) StartSession(ctx context.Context, id string) error {
-	return c.begin(ctx, "start", "StartSession", id, slowTimeout)
+	return c.beginSession(ctx, "start", "StartSession", id, slowTimeout)
 }
 
-// ResumeSession starts a run that goes on where the last one ended, and returns once it runs.
+// ResumeSession starts a run that continues the previous one, and returns once the agent is
+// running.
 func (c *Client) ResumeSession(ctx context.Context, id string) error {
-	return c.begin(ctx, "resume", "ResumeSession", id, slowTimeout)
+	return c.beginSession(ctx, "resume", "ResumeSession", id, slowTimeout)
 }
 
-// RestartSession stops the session, then starts it, and returns once it runs.
+// RestartSession stops the session, then starts it, and returns once the agent is running.
 func (c *Client) RestartSession(ctx context.Context, id string) error {
-	return c.begin(ctx, "restart", "RestartSession", id, 2*slowTimeout)
+	return c.beginSession(ctx, "restart", "RestartSession", id, 2*slowTimeout)
 }
 
-// begin begins a run, with the caller's environment if there is one and the daemon is not older
-// than that.
-func (c *Client) begin(ctx context.Context, how, method, id string, timeout time.Duration) error {
+// beginSession starts a run. If there is a caller's environment, it calls BeginSession, which takes
+// one; otherwise, or if the daemon is older than BeginSession, it calls method.
+func (c *Client) beginSession(ctx context.Context, how, method, id string, timeout time.Duration) error {
 	if c.Environment != nil {
 		err := c.manager(ctx, "BeginSession", timeout, []any{id, how, c.options()})
 		if dbusapi.ShortErrorName(err) != "UnknownMethod" {
@@ -253,8 +260,8 @@ func (c *Client) options() map[string]dbus.Variant {
 
 const callerEnvironment = "CallerEnvironment"
 
-// PostBegin is Post for what StartSession, ResumeSession or RestartSession does, how being start,
-// resume or restart.
+// PostBegin starts a run like StartSession, ResumeSession or RestartSession, without waiting until
+// it is running. how is start, resume or restart.
 func (c *Client) PostBegin(ctx context.Context, how, id string) error {
 	options := map[string]dbus.Variant{}
 	if c.Environment != nil {
@@ -263,45 +270,46 @@ func (c *Client) PostBegin(ctx context.Context, how, id string) error {
 	return c.Post(ctx, "BeginSession", id, how, options)
 }
 
-// SuspendSession ends the session politely, to be resumed.
+// SuspendSession stops the session so that it can be resumed.
 func (c *Client) SuspendSession(ctx context.Context, id string) error {
 	return c.manager(ctx, "SuspendSession", slowTimeout, []any{id})
 }
 
-// StopSession ends the session politely, by force after grace (0: the configured time), and returns
-// once nothing of it is left.
+// StopSession stops the session. Its processes are killed after grace; 0 selects the configured
+// default. It returns once the scope is empty.
 func (c *Client) StopSession(ctx context.Context, id string, grace time.Duration) error {
 	return c.manager(ctx, "StopSession", slowTimeout+grace, []any{id, uint64(max(grace, 0) / time.Microsecond)})
 }
 
-// KillSession sends a signal to the agent, to all processes of the session, or to its leftovers.
-func (c *Client) KillSession(ctx context.Context, id, whom string, signal int32) error {
-	return c.manager(ctx, "KillSession", callTimeout, []any{id, whom, signal})
+// KillSession sends a signal to the agent, to all processes of the session, or to its leftover
+// processes.
+func (c *Client) KillSession(ctx context.Context, id, processes string, signal int32) error {
+	return c.manager(ctx, "KillSession", callTimeout, []any{id, processes, signal})
 }
 
-// FreezeSession holds every process of the session; ThawSession lets them go on.
+// FreezeSession pauses every process of the session until ThawSession.
 func (c *Client) FreezeSession(ctx context.Context, id string) error {
 	return c.manager(ctx, "FreezeSession", callTimeout, []any{id})
 }
 
-// ThawSession is the opposite of FreezeSession.
+// ThawSession continues a frozen session.
 func (c *Client) ThawSession(ctx context.Context, id string) error {
 	return c.manager(ctx, "ThawSession", callTimeout, []any{id})
 }
 
-// ArchiveSession keeps the record of a session that has ended, out of sight.
+// ArchiveSession hides an ended session and keeps its record indefinitely.
 func (c *Client) ArchiveSession(ctx context.Context, id string) error {
 	return c.manager(ctx, "ArchiveSession", callTimeout, []any{id})
 }
 
-// RemoveSession forgets the session with its log; with force also one that has not ended, which is
+// RemoveSession removes the session with its record and log. With force, a running session is
 // stopped first.
 func (c *Client) RemoveSession(ctx context.Context, id string, force bool) error {
 	return c.manager(ctx, "RemoveSession", slowTimeout, []any{id, removeFlags(force, false)})
 }
 
-// RemoveWorktree is RemoveSession, and removes the session's git worktree, too: with force,
-// whatever is in it that is nowhere else.
+// RemoveWorktree removes the session like RemoveSession, and also its git worktree. With force, the
+// worktree is removed even if it contains work that exists nowhere else.
 func (c *Client) RemoveWorktree(ctx context.Context, id string, force bool) error {
 	return c.manager(ctx, "RemoveSession", gitTimeout, []any{id, removeFlags(force, true)})
 }
@@ -319,45 +327,55 @@ func removeFlags(force, worktree bool) (flags uint64) {
 	return flags
 }
 
-// PostRemove is Post for what RemoveSession does, or RemoveWorktree if worktree is set.
+// PostRemove removes the session like RemoveSession, or like RemoveWorktree if worktree is set,
+// without waiting until it is removed.
 func (c *Client) PostRemove(ctx context.Context, id string, force, worktree bool) error {
 	return c.Post(ctx, "RemoveSession", id, removeFlags(force, worktree))
 }
 
-// PostCreate is CreateSession for who does not wait until the session runs. Where it is refused to
-// begin, nothing of it is left.
+// PostCreate creates a session like CreateSession, without waiting until it is running. If the
+// daemon refuses to start it, the session is removed again.
 func (c *Client) PostCreate(ctx context.Context, agent string, spec Spec) (id string, err error) {
-	begins := !spec.NoStart
+	start := !spec.NoStart
 	spec.NoStart = true
-	if id, err = c.CreateSession(ctx, agent, spec); err != nil || !begins {
+	if id, err = c.CreateSession(ctx, agent, spec); err != nil || !start {
 		return id, err
 	}
 	if err := c.PostBegin(ctx, "start", id); err != nil {
-		return "", errors.Join(err, c.manager(ctx, "RemoveSession", slowTimeout, []any{id, removeFlags(true, spec.Worktree != nil)}))
+		flags := removeFlags(true, spec.Worktree != nil)
+		return "", errors.Join(err, c.manager(ctx, "RemoveSession", slowTimeout, []any{id, flags}))
 	}
 	return id, nil
 }
 
-// SendInput types text into the session; flags are dbusapi's Input constants.
+// SendInput types text into the session. flags are the Input constants of package dbusapi.
 func (c *Client) SendInput(ctx context.Context, id, text string, flags uint64) error {
 	return c.manager(ctx, "SendInput", slowTimeout, []any{id, text, flags})
 }
 
-// Report is what an agent says of itself, or its hooks for it. What is "" is not said.
+// Report is a status report of an agent or of its hooks. Empty fields are not sent.
 type Report struct {
-	Activity        string // working, waiting or idle
-	Reason          string // why it waits, as in AttentionRequested
-	Message         string // what it asks, for the user alone
-	ConversationID  string // its own id of its conversation, to be resumed by
-	ExpectedSession string // the session that who reports believes to be of, by its environment: from any other one it does not count
+	Activity       string // working, waiting or idle
+	Reason         string // why the agent is waiting, as in AttentionRequested
+	Message        string // the agent's question, for the user only
+	ConversationID string // the agent's own id of its conversation, for resuming
+	// ExpectedSession is the session to which the reporting process belongs according to its
+	// environment. The daemon drops a report from any other place.
+	ExpectedSession string
 }
 
-// ReportActivity reports for the session that the caller is a process of. It does not start the
-// daemon: without one nobody is there to be told, and who reports has no time. The caller has to
-// live until it returns, for the daemon finds the session from the caller's control group.
+// ReportActivity sends a status report for the session that contains the calling process. The
+// process must not exit before ReportActivity returns: the daemon finds the session by the control
+// group of the process. It does not start the daemon: without one, there is nobody to report to,
+// and hooks must return quickly.
 func (c *Client) ReportActivity(ctx context.Context, r Report) error {
 	details := map[string]dbus.Variant{}
-	for name, value := range map[string]string{"Reason": r.Reason, "Message": r.Message, "ConversationId": r.ConversationID, "ExpectedSession": r.ExpectedSession} {
+	for name, value := range map[string]string{
+		"Reason":          r.Reason,
+		"Message":         r.Message,
+		"ConversationId":  r.ConversationID,
+		"ExpectedSession": r.ExpectedSession,
+	} {
 		if value != "" {
 			details[name] = dbus.MakeVariant(value)
 		}
@@ -366,14 +384,14 @@ func (c *Client) ReportActivity(ctx context.Context, r Report) error {
 	return c.do(ctx, dbusapi.ManagerPath, method, callTimeout, dbus.FlagNoAutoStart, r.Activity, details).Err
 }
 
-// Clean removes what has outlived its retention time and returns the ids.
+// Clean removes the sessions whose retention time has passed, and returns their ids.
 func (c *Client) Clean(ctx context.Context) ([]string, error) {
 	var ids []string
 	err := c.manager(ctx, "Clean", callTimeout, nil, &ids)
 	return ids, err
 }
 
-// Reload makes the daemon read its configuration again.
+// Reload makes the daemon reload its configuration.
 func (c *Client) Reload(ctx context.Context) error {
 	return c.manager(ctx, "Reload", callTimeout, nil)
 }
@@ -393,22 +411,22 @@ func (c *Client) Manager(ctx context.Context) (Manager, error) {
 	return m, err
 }
 
-// Sessions returns every session, in the order of their ids, from one call. The counters of their
-// control groups may not be among what comes.
+// Sessions returns all sessions, sorted by id, with one call. The counters of their control groups
+// may be unknown.
 func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
-	// The answer is taken as godbus decoded it: with a thousand sessions, copying it by Store would
-	// take as long again.
+	// The reply is used in the form in which godbus decoded it: dbus.Store would copy it once more,
+	// which doubles the time with a thousand sessions.
 	const method = "org.freedesktop.DBus.ObjectManager.GetManagedObjects"
 	call := c.do(ctx, dbusapi.ManagerPath, method, callTimeout, c.flags())
 	if call.Err != nil {
 		return nil, call.Err
 	}
 	if len(call.Body) == 0 {
-		return nil, errors.New("empty answer of GetManagedObjects")
+		return nil, errors.New("empty reply of GetManagedObjects")
 	}
 	objects, ok := call.Body[0].(map[dbus.ObjectPath]map[string]map[string]dbus.Variant)
 	if !ok {
-		return nil, errors.New("unexpected answer of GetManagedObjects")
+		return nil, errors.New("unexpected reply of GetManagedObjects")
 	}
 	sessions := make([]Session, 0, len(objects))
 	for _, interfaces := range objects {

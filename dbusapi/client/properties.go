@@ -8,7 +8,7 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Properties are the properties of an object as they came, by name.
+// Properties are the properties of an object as received, by name.
 type Properties map[string]dbus.Variant
 
 func (c *Client) getAll(ctx context.Context, path dbus.ObjectPath, iface string) (Properties, error) {
@@ -17,9 +17,10 @@ func (c *Client) getAll(ctx context.Context, path dbus.ObjectPath, iface string)
 	return p, err
 }
 
-// Decode sets the fields of a struct, such as a Session or a Manager, whose names are those of
-// properties. A property without a field is left out: the daemon may be newer. A field without a
-// property keeps its value, so that what PropertiesChanged brings can be applied to a snapshot.
+// Decode stores each property in the field of the same name of the struct that target points to,
+// such as a Session or a Manager. Properties without a field are ignored, because the daemon may be
+// newer. Fields without a property keep their values, so that the contents of PropertiesChanged can
+// be applied to a snapshot.
 func (p Properties) Decode(target any) error {
 	fields := reflect.ValueOf(target).Elem()
 	for i := range fields.NumField() {
@@ -28,14 +29,14 @@ func (p Properties) Decode(target any) error {
 		if !ok {
 			continue
 		}
-		if err := set(fields.Field(i), property.Value()); err != nil {
+		if err := setField(fields.Field(i), property.Value()); err != nil {
 			return fmt.Errorf("cannot read property %q: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func set(field reflect.Value, value any) error {
+func setField(field reflect.Value, value any) error {
 	if v := reflect.ValueOf(value); v.IsValid() && v.Type() == field.Type() {
 		field.Set(v)
 		return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// ExpectedSession has the properties of one session, with the contract's names and types. Times are
-// microseconds since 1970, 0 where there is none; of the counters of its control group, the
-// greatest uint64 means that the number cannot be had.
+// Session contains the properties of one session, with the contract's names and types. Times are
+// microseconds since 1970, 0 if there is none. A counter of the control group is math.MaxUint64 if
+// its value is not known.
 type Session struct {
 	Id                            string //nolint:revive // the contract's name
 	Agent                         string
@@ -41,7 +41,7 @@ type Session struct {
 	ExecMainStatus                int32
 	ExecMainStartTimestamp        uint64
 	ExecMainExitTimestamp         uint64
-	ExecMainCPUUsageNSec          uint64 // the greatest uint64 if it is not known, as below
+	ExecMainCPUUsageNSec          uint64 // math.MaxUint64 if it is not known, as ExecMainMaxRSS
 	ExecMainMaxRSS                uint64
 	StateChangeTimestamp          uint64
 	StateChangeTimestampMonotonic uint64
@@ -56,9 +56,9 @@ type Session struct {
 	Unit                          string
 	MainPID                       uint32
 	NRuns                         uint32
-	Runs                          []dbusapi.RunRow       `json:",omitempty"` // only of a session that is asked for by itself
-	TotalRuntimeUSec              uint64                 // the greatest uint64 if it is not known
-	UnitProperties                []dbusapi.UnitProperty `json:"-"` // only of a session that is asked for by itself
+	Runs                          []dbusapi.RunRow       `json:",omitempty"` // set by Client.Session only
+	TotalRuntimeUSec              uint64                 // math.MaxUint64 if it is not known
+	UnitProperties                []dbusapi.UnitProperty `json:"-"` // set by Client.Session only
 	ExpireTimestamp               uint64
 	ControlGroup                  string
 	MemoryCurrent                 uint64
@@ -67,10 +67,13 @@ type Session struct {
 	TasksCurrent                  uint64
 }
 
-// newSession is a session of which nothing is known, so that no counter of its control group is.
+// newSession returns a session whose counters are all unknown.
 func newSession() Session {
 	const unknown = math.MaxUint64
-	return Session{MemoryCurrent: unknown, MemoryPeak: unknown, CPUUsageNSec: unknown, TasksCurrent: unknown, TotalRuntimeUSec: unknown, ExecMainCPUUsageNSec: unknown, ExecMainMaxRSS: unknown}
+	return Session{
+		MemoryCurrent: unknown, MemoryPeak: unknown, CPUUsageNSec: unknown, TasksCurrent: unknown,
+		TotalRuntimeUSec: unknown, ExecMainCPUUsageNSec: unknown, ExecMainMaxRSS: unknown,
+	}
 }
 
 // SessionProperties returns all properties of the session, by name.
@@ -88,22 +91,22 @@ func (c *Client) Session(ctx context.Context, id string) (Session, error) {
 	return s, err
 }
 
-// SendKeys presses keys, by their tmux names.
+// SendKeys presses keys, which are named as in tmux.
 func (c *Client) SendKeys(ctx context.Context, id string, keys ...string) error {
 	return c.session(ctx, id, "SendKeys", []any{keys})
 }
 
-// Approve presses the keys by which the session's agent is permitted what it asks permission for,
-// only while it asks.
+// Approve approves the pending permission request of the session's agent by pressing the keys that
+// its definition specifies.
 func (c *Client) Approve(ctx context.Context, id string) error {
 	return c.session(ctx, id, "Approve", nil)
 }
 
-// Deny presses the keys by which it is denied.
+// Deny denies the pending permission request in the same way.
 func (c *Client) Deny(ctx context.Context, id string) error { return c.session(ctx, id, "Deny", nil) }
 
-// Capture returns the last lines of the session's screen and history; flags are dbusapi's Capture
-// constants.
+// Capture returns the last lines of the session's screen and history. flags are the Capture
+// constants of package dbusapi.
 func (c *Client) Capture(ctx context.Context, id string, lines uint32, flags uint64) (string, error) {
 	var text string
 	err := c.session(ctx, id, "Capture", []any{lines, flags}, &text)
@@ -113,7 +116,7 @@ func (c *Client) Capture(ctx context.Context, id string, lines uint32, flags uin
 // OpenLog returns the session's log, open for reading; the caller closes it.
 func (c *Client) OpenLog(ctx context.Context, id string) (*os.File, error) {
 	if !c.conn.SupportsUnixFDs() {
-		return nil, errors.New("descriptors cannot be passed over this connection")
+		return nil, errors.New("file descriptors cannot be passed over this connection")
 	}
 	var fd dbus.UnixFD
 	if err := c.session(ctx, id, "OpenLog", nil, &fd); err != nil {
@@ -122,29 +125,31 @@ func (c *Client) OpenLog(ctx context.Context, id string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "the log of "+id), nil
 }
 
-// AttachCommand returns the command that joins the session's terminal, and the variables
-// (NAME=VALUE) to run it with.
+// AttachCommand returns the command that attaches to the session's terminal, and the environment
+// variables (NAME=VALUE) that it requires.
 func (c *Client) AttachCommand(ctx context.Context, id string) (argv, environment []string, err error) {
 	err = c.session(ctx, id, "GetAttachCommand", nil, &argv, &environment)
 	return argv, environment, err
 }
 
-// Explain tells what the session's state, activity and attention follow from.
+// Explain returns how the session's state, activity and attention were determined.
 func (c *Client) Explain(ctx context.Context, id string) ([]dbusapi.Explanation, error) {
-	var told []dbusapi.Explanation
-	err := c.session(ctx, id, "Explain", nil, &told)
-	return told, err
+	var rows []dbusapi.Explanation
+	err := c.session(ctx, id, "Explain", nil, &rows)
+	return rows, err
 }
 
-// Variables tells where the variables of the session's last run come from, which ones it misses
-// that an earlier run had, and its PATH.
-func (c *Client) Variables(ctx context.Context, id string) (has, misses []dbusapi.Variable, path string, err error) {
-	err = c.session(ctx, id, "GetEnvironment", nil, &has, &misses, &path)
-	return has, misses, path, err
+// Variables returns the environment variables of the session's last run with their sources, those
+// of an earlier run that the last run did not have, and the PATH of the last run.
+func (c *Client) Variables(
+	ctx context.Context, id string,
+) (variables, missing []dbusapi.Variable, path string, err error) {
+	err = c.session(ctx, id, "GetEnvironment", nil, &variables, &missing, &path)
+	return variables, missing, path, err
 }
 
-// Acknowledge records that a person has seen what the session wants: nobody is notified of it any
-// more.
+// Acknowledge records that a person has seen the session's request, so that nobody is notified of
+// it any more.
 func (c *Client) Acknowledge(ctx context.Context, id string) error {
 	return c.session(ctx, id, "Acknowledge", nil)
 }
@@ -164,7 +169,7 @@ func (c *Client) SetOnLogin(ctx context.Context, id, onLogin string) error {
 	return c.session(ctx, id, "SetOnLogin", []any{onLogin})
 }
 
-// SetUnitProperties sets properties of the session's scope, now and at every later start.
+// SetUnitProperties sets properties of the session's scope, immediately and for all later runs.
 func (c *Client) SetUnitProperties(ctx context.Context, id string, properties []dbusapi.UnitProperty) error {
 	return c.session(ctx, id, "SetUnitProperties", []any{properties})
 }

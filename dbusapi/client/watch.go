@@ -11,37 +11,37 @@ import (
 	"github.com/corrald/corral/internal/bus"
 )
 
-// Event is what Watch tells of: one of the types below.
+// Event is a signal that Watch has received: one of the types below.
 type Event interface{ event() }
 
-// SessionChanged tells new values of a session's properties.
+// SessionChanged contains the changed properties of a session.
 type SessionChanged struct {
 	ID          string
 	Properties  Properties
-	Invalidated []string // changed, the value is to be asked for
+	Invalidated []string // properties that have changed; their new values are not sent
 }
 
-// ManagerChanged tells new values of the daemon's own properties.
+// ManagerChanged contains the changed properties of the daemon itself.
 type ManagerChanged struct{ Properties Properties }
 
-// SessionNew tells that a session was created, SessionRemoved that it was forgotten.
+// SessionNew reports that a session was created, SessionRemoved that it was removed.
 type (
 	SessionNew     struct{ ID string }
 	SessionRemoved struct{ ID string }
 )
 
-// StateChanged tells that a session's State changed; it comes after the SessionChanged. Details has
-// Result, ExecMainCode, ExecMainStatus and Reason.
+// StateChanged reports that the State of a session has changed. It follows the SessionChanged
+// event. Details contains Result, ExecMainCode, ExecMainStatus and Reason.
 type StateChanged struct {
 	ID, Old, New string
 	Details      Properties
 }
 
-// AttentionRequested tells that a session wants a person.
+// AttentionRequested reports that a session needs a person.
 type AttentionRequested struct{ ID, Reason string }
 
-// DaemonGone tells that the daemon left the bus; DaemonBack, that there is one again, after which
-// everything is to be read anew.
+// DaemonGone reports that the daemon has left the bus, DaemonBack that a daemon is running again.
+// After DaemonBack, all state must be read again.
 type (
 	DaemonGone struct{}
 	DaemonBack struct{}
@@ -56,12 +56,13 @@ func (AttentionRequested) event() {}
 func (DaemonGone) event()         {}
 func (DaemonBack) event()         {}
 
-// Watch subscribes to the daemon's signals: those of the Manager, and the property changes of the
-// sessions with these ids (of all, and of the Manager, if none is named). It returns once the bus
-// has the subscription, so what is read afterwards misses nothing. Events come in the order in
-// which they were sent; the channel is closed when ctx ends or the connection is lost.
+// Watch subscribes to the signals of the Manager and to the property changes of the sessions with
+// these ids. Without ids, it subscribes to the property changes of all sessions and of the Manager.
+// It returns once the bus has registered the subscription: changes after a later read are not
+// missed. Events arrive in the order in which they were sent. The channel is closed when ctx is
+// done or the connection is lost.
 func (c *Client) Watch(ctx context.Context, ids ...string) (<-chan Event, error) {
-	signals := make(chan *dbus.Signal, 64) // what does not fit waits in godbus's queue, in order
+	signals := make(chan *dbus.Signal, 64) // godbus queues further signals, in order
 	c.conn.Signal(signals)
 	owner, err := c.subscribe(ctx, ids)
 	if err != nil {
@@ -80,7 +81,8 @@ func (c *Client) subscribe(ctx context.Context, ids []string) (*bus.Owner, error
 	rules := []string{
 		"type='signal',sender='" + dbusapi.BusName + "',interface='" + dbusapi.ManagerInterface + "'",
 	}
-	changes := "type='signal',sender='" + dbusapi.BusName + "',interface='org.freedesktop.DBus.Properties',member='PropertiesChanged',"
+	changes := "type='signal',sender='" + dbusapi.BusName +
+		"',interface='org.freedesktop.DBus.Properties',member='PropertiesChanged',"
 	for _, id := range ids {
 		rules = append(rules, changes+"path='"+string(dbusapi.SessionPath(id))+"'")
 	}
@@ -97,14 +99,14 @@ func (c *Client) subscribe(ctx context.Context, ids []string) (*bus.Owner, error
 	return bus.WatchOwner(ctx, c.conn, dbusapi.BusName)
 }
 
-// bus calls a method of the bus itself.
+// bus calls a method of the bus driver.
 func (c *Client) bus(ctx context.Context, method string, args []any, results ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return c.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus."+method, 0, args...).Store(results...)
 }
 
-// watch turns signals into events.
+// watch converts signals to events.
 type watch struct {
 	signals chan *dbus.Signal
 	events  chan Event
@@ -134,7 +136,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// event returns what a signal tells, nil if it is none of ours or malformed.
+// event returns the event of a signal, or nil if the signal is malformed or not from the daemon.
 func (w *watch) event(signal *dbus.Signal) Event {
 	if w.daemon.Update(signal) {
 		if w.daemon.UniqueName() == "" {
@@ -173,7 +175,7 @@ func propertiesChanged(signal *dbus.Signal) Event {
 }
 
 func managerSignal(member string, body []any) Event {
-	var id, text, after string
+	var id, text, newState string
 	var path dbus.ObjectPath
 	var details Properties
 	switch member {
@@ -186,8 +188,8 @@ func managerSignal(member string, body []any) Event {
 			return SessionRemoved{id}
 		}
 	case "SessionStateChanged":
-		if dbus.Store(body, &id, &path, &text, &after, &details) == nil {
-			return StateChanged{ID: id, Old: text, New: after, Details: details}
+		if dbus.Store(body, &id, &path, &text, &newState, &details) == nil {
+			return StateChanged{ID: id, Old: text, New: newState, Details: details}
 		}
 	case "AttentionRequested":
 		if dbus.Store(body, &id, &path, &text) == nil {

@@ -1,0 +1,56 @@
+package client
+
+import (
+	"context"
+	"os"
+
+	"github.com/godbus/dbus/v5"
+)
+
+// ExcludedError is returned if systemd does not start the daemon for this user because
+// corrald.service has ConditionUser=!@system. Without this check, a call would wait for activation
+// until its time-out.
+type ExcludedError struct{}
+
+func (*ExcludedError) Error() string {
+	return "corrald does not run for root and other system users (ConditionUser= in corrald.service)"
+}
+
+// firstRegularUID is the lowest user id that is not a system user's: systemd's SYSTEM_UID_MAX + 1,
+// see user@.service.
+const firstRegularUID = 1000
+
+// checkExcluded returns an *ExcludedError if this is a system user whose systemd does not start the
+// daemon. For other users it returns nil without calling systemd.
+func (c *Client) checkExcluded(ctx context.Context) error {
+	if os.Geteuid() >= firstRegularUID {
+		return nil
+	}
+	if running, err := c.Running(ctx); err != nil || running {
+		return nil //nolint:nilerr // the caller's next call returns the error
+	}
+	const name = "org.freedesktop.systemd1"
+	var path dbus.ObjectPath
+	var conditions []struct {
+		Type            string
+		Trigger, Negate bool
+		Parameter       string
+		State           int32
+	}
+	err := c.conn.Object(name, "/org/freedesktop/systemd1").
+		CallWithContext(ctx, name+".Manager.LoadUnit", 0, "corrald.service").Store(&path)
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	err = c.conn.Object(name, path).
+		CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, name+".Unit", "Conditions").Store(&conditions)
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	for _, condition := range conditions {
+		if condition.Type == "ConditionUser" && condition.Negate && condition.Parameter == "@system" {
+			return &ExcludedError{}
+		}
+	}
+	return nil
+}

@@ -1,6 +1,6 @@
-// Package outcome describes in a few words how a run ended, for every place that has no room for a
-// sentence: a column of a table, a status bar, the title of a notification. It also translates
-// those of the bus's Reason sentences that only a developer understands.
+// Package outcome describes in a few words how a run ended, for places without room for a sentence:
+// a column of a table, a status bar, the title of a notification. It also rewrites those values of
+// the Reason property that only a developer would understand.
 package outcome
 
 import (
@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The results of a run, as in the Result property. A run that lives has none.
+// The values of the Result property. It is empty while the agent runs.
 const (
 	Success     = "success"
 	ExitCode    = "exit-code"
@@ -22,8 +22,8 @@ const (
 	AgentLost   = "agent-lost"
 )
 
-// The sentences of the Reason property that clients compare with. They are part of the contract and
-// do not change.
+// Values of the Reason property that clients compare with. They are part of the D-Bus contract and
+// must not change.
 const (
 	ReasonStale      = "scope running, session dead"
 	ReasonShimDied   = "shell process exited"
@@ -33,9 +33,9 @@ const (
 	ReasonIdle       = "its agent was idle for " // a duration follows
 )
 
-// Short describes a result; status is the exit code or the number of the signal, as in
-// ExecMainStatus: "exit 3", "SIGKILL", "SIGSEGV (core)", "oom". It returns "" for success and for a
-// result that it does not know.
+// Short describes a result in one or two words: "exit 3", "SIGKILL", "SIGSEGV (core)", "oom".
+// status is the exit code or the signal number, as in ExecMainStatus. Short returns "" for success
+// and for an unknown result.
 func Short(result string, status int) string {
 	switch result {
 	case ExitCode:
@@ -58,7 +58,8 @@ func Short(result string, status int) string {
 	return ""
 }
 
-// Sentence returns a Reason as a person reads it. AgentAlive says whether the agent still runs.
+// Sentence returns a Reason in the wording for users. agentAlive is whether the agent is still
+// running.
 func Sentence(reason string, agentAlive bool) string {
 	switch reason {
 	case ReasonStale:
@@ -76,7 +77,7 @@ func Sentence(reason string, agentAlive bool) string {
 	return reason
 }
 
-// SignalName returns the name of a signal as kill -l has it, with SIG in front.
+// SignalName returns the name of a signal as kill -l prints it, with the prefix SIG.
 func SignalName(n int) string {
 	if name := unix.SignalName(unix.Signal(n)); name != "" {
 		return name

@@ -32,9 +32,13 @@ func TestShort(t *testing.T) {
 }
 
 func TestSentence(t *testing.T) {
-	assert.Equal(t, "its tmux server died; the agent is still running", outcome.Sentence("scope running, session dead", true))
+	assert.Equal(t, "its tmux server died; the agent is still running",
+		outcome.Sentence("scope running, session dead", true))
 	assert.Equal(t, "its tmux server died", outcome.Sentence("scope running, session dead", false))
-	assert.Equal(t, "all of its processes were killed; the exit status is unknown", outcome.Sentence("tmux session no longer exists", false))
-	assert.Equal(t, "its shim died, and the agent lost its terminal; the exit status is unknown", outcome.Sentence("shell process exited", false))
-	assert.Equal(t, "command exited with code 3", outcome.Sentence("command exited with code 3", false), "what a person understands stays")
+	assert.Equal(t, "all of its processes were killed; the exit status is unknown",
+		outcome.Sentence("tmux session no longer exists", false))
+	assert.Equal(t, "its shim died, and the agent lost its terminal; the exit status is unknown",
+		outcome.Sentence("shell process exited", false))
+	assert.Equal(t, "command exited with code 3", outcome.Sentence("command exited with code 3", false),
+		"plain sentences are not changed")
 }

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxAddress is how many bytes the path of a socket's address may have: unix(7).
+// maxAddress is the maximum length of a socket address's path, in bytes (unix(7)).
 const maxAddress = 107
 
-// Dial connects to the shim that listens at path and returns the socket, close-on-exec and
-// blocking; the caller owns it. It never waits: a shim whose queue of connections is full is an
-// error. The path may be longer than a socket's address.
+// Dial connects to the shim that listens at path and returns the socket, which is close-on-exec and
+// blocking and belongs to the caller. Dial never waits: it returns an error if the shim's queue of
+// connections is full. The path may be longer than a socket address permits.
 func Dial(path string) (int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -29,8 +29,8 @@ func Dial(path string) (int, error) {
 	return fd, nil
 }
 
-// connect connects the socket to path, by way of its directory where it is too long, as the shim
-// itself does.
+// connect connects the socket to path. A path that is too long for an address is given relative to
+// its directory, through /proc/self/fd.
 func connect(fd int, path string) error {
 	if len(path) > maxAddress {
 		dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

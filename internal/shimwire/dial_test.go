@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDial_AcceptsLongPaths: the shim's socket has a longer name than tmux's, by which a session's
-// directory is found to be too deep.
+// The check whether a session's directory path is too long for sockets considers tmux's socket, and
+// the shim's socket has a longer name than that.
 func TestDial_AcceptsLongPaths(t *testing.T) {
 	for _, deep := range []int{0, 90} {
 		dir := filepath.Join(t.TempDir(), strings.Repeat("d", deep))

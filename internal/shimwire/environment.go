@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// AppendEnvironment adds what "corral-shim environment MARK" prints to b: its environment, between
-// two marks that nobody else knows. What else is in the same stream, from a shell's start-up files,
-// is before and behind it.
+// AppendEnvironment appends the output of "corral-shim environment MARK" to b: the environment
+// between two markers that contain mark. A caller who chooses a random mark can find the
+// environment in a stream that also contains output of a shell's startup files.
 func AppendEnvironment(b []byte, mark string, environ []string) []byte {
 	b = append(b, mark+" begin\x00"...)
 	for _, entry := range environ {
@@ -16,8 +16,8 @@ func AppendEnvironment(b []byte, mark string, environ []string) []byte {
 	return append(b, mark+" end\x00"...)
 }
 
-// FindEnvironment finds such an environment in what was printed so far; found is false as long as
-// it is not there, whole.
+// FindEnvironment extracts an environment that AppendEnvironment wrote from the output so far.
+// found is false as long as the output does not contain all of it.
 func FindEnvironment(printed []byte, mark string) (environ []string, found bool) {
 	_, rest, begun := bytes.Cut(printed, []byte(mark+" begin\x00"))
 	if !begun {

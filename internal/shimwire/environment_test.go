@@ -10,7 +10,7 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// TestFindEnvironment_SkipsOtherOutput, and not before it is whole.
+// TestFindEnvironment_SkipsOtherOutput also checks that an incomplete environment is not returned.
 func TestFindEnvironment_SkipsOtherOutput(t *testing.T) {
 	environ := []string{"A=1", "B=two\nlines", "C="}
 	printed := append([]byte("Welcome!\n\x00"), shimwire.AppendEnvironment(nil, "mark", environ)...)
@@ -25,7 +25,7 @@ func TestFindEnvironment_SkipsOtherOutput(t *testing.T) {
 	assert.False(t, found)
 }
 
-// FuzzEnvironment: an environment comes back as it was, whatever is printed around it.
+// FuzzEnvironment checks that an environment is decoded unchanged, whatever output surrounds it.
 func FuzzEnvironment(f *testing.F) {
 	f.Add("noise\x00mark begin", "A=1\x00B=2", "mark end\x00")
 	f.Add("", "", "")

@@ -16,7 +16,8 @@ func appendNumber(b []byte, tag byte, v int64) []byte {
 	return append(append(b, tag, byte(n)), buf[:n]...)
 }
 
-func fields(b []byte, f func(tag byte, v []byte) error) error {
+// parseFields calls f with the tag and the value of each field in b.
+func parseFields(b []byte, f func(tag byte, v []byte) error) error {
 	for len(b) > 0 {
 		tag := b[0]
 		size, n := binary.Uvarint(b[1:])
@@ -32,7 +33,7 @@ func fields(b []byte, f func(tag byte, v []byte) error) error {
 	return nil
 }
 
-func number(v []byte) (int64, error) {
+func parseNumber(v []byte) (int64, error) {
 	u, n := binary.Uvarint(v)
 	if n != len(v) || n <= 0 || u > 1<<63-1 {
 		return 0, errors.New("a number is out of range")
@@ -40,24 +41,24 @@ func number(v []byte) (int64, error) {
 	return int64(u), nil
 }
 
-func flag(v []byte) (bool, error) {
-	n, err := number(v)
+func parseFlag(v []byte) (bool, error) {
+	n, err := parseNumber(v)
 	return n != 0, err
 }
 
-func duration(v []byte) (time.Duration, error) {
-	n, err := number(v)
+func parseDuration(v []byte) (time.Duration, error) {
+	n, err := parseNumber(v)
 	return time.Duration(n), err
 }
 
-func micro(t time.Time) int64 {
+func unixMicro(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
 	return t.UnixMicro()
 }
 
-func bit(b bool) int64 {
+func boolNumber(b bool) int64 {
 	if b {
 		return 1
 	}

@@ -1,9 +1,10 @@
-// Package shimwire is what corrald and corral-shim say to each other: the Spec, a file that tells a
-// shim what to run, and Messages, datagrams of a SOCK_SEQPACKET socket on which the shim listens.
+// Package shimwire defines what corrald and corral-shim send to each other: the Spec, a file that
+// describes to a shim what to run, and Messages, datagrams of a SOCK_SEQPACKET socket on which the
+// shim listens.
 //
-// Both are lists of fields: one byte that names the field, its length as an unsigned varint, its
-// bytes. A field that a reader does not know is passed over, because a package upgrade lets a
-// daemon talk to shims older and younger than itself for as long as they live.
+// Both are lists of fields. A field is one byte that identifies it, its length as an unsigned
+// varint, and its bytes. Readers ignore fields that they do not know: after a package upgrade a
+// daemon has to work with shims older and newer than itself for as long as they run.
 package shimwire
 
 import (
@@ -18,96 +19,99 @@ import (
 	"github.com/corrald/corral/internal/plaintext"
 )
 
-// MaxSpec bounds a Spec, in bytes: Linux lets an execve have 2 MiB of arguments and environment
-// unless the stack limit was raised.
+// MaxSpec is the size limit of a Spec, in bytes. Linux limits the arguments and the environment of
+// an execve to 2 MiB unless the stack limit was raised.
 const MaxSpec = 4 << 20
 
-// MaxMessage bounds one datagram, in bytes. Longer input is sent in several.
+// MaxMessage is the size limit of one datagram, in bytes. Longer input is sent in several.
 const MaxMessage = 32 << 10
 
-// Kind tells what a Message is about.
+// Kind is the type of a Message.
 type Kind byte
 
 const (
-	// Hello is the first message on each connection, from the shim: which run it is for, its own and
-	// its agent's process, how active it is. It is sent once the agent was executed; one that could
-	// not be executed has an exit_status and no Hello.
+	// Hello is the shim's first message on each connection: it identifies the run, the shim's and the
+	// agent's process, and the agent's activity. It is sent once the agent was executed. If the agent
+	// could not be executed there is an exit_status and no Hello.
 	Hello Kind = 'h'
-	// Idle and Working tell, from the shim, that the agent's output ceased for the Spec's IdleAfter,
-	// or began again; Since is when.
+	// Idle and Working report that the agent's output has stopped for the Spec's IdleAfter, or that it
+	// has resumed; Since is when. Sent by the shim.
 	Idle    Kind = 'i'
 	Working Kind = 'w'
-	// StatusReport tells, from the shim, what a Source has to say of the agent now: Activity, Reason,
-	// Text, Since. It stands until the next one of that Source, whose Seq is greater. After a Hello it
-	// is said once more, so that a daemon knows what was said before it came.
+	// StatusReport is the agent's status according to one Source: Activity, Reason, Text, Since. Sent
+	// by the shim. It is valid until the next report of the same Source, whose Seq is greater. The
+	// shim repeats the latest reports after each Hello, so that a new daemon gets them too.
 	StatusReport Kind = 's'
-	// Ready tells, from the shim, that the agent has said so by READY=1 (sd_notify(3)); Since is when.
-	// After a Hello it is said once more.
+	// Ready reports that the agent has sent READY=1 (sd_notify(3)); Since is when. Sent by the shim,
+	// and repeated after each Hello.
 	Ready Kind = 'r'
-	// Prompted tells, from the shim, that the Spec's Prompt was typed, or begins to be. After a Hello
-	// it is said once more.
+	// Prompted reports that the shim has typed the Spec's Prompt, or has begun to. Sent by the shim,
+	// and repeated after each Hello.
 	Prompted Kind = 'p'
-	// PaneClosed tells, from the shim, that a person closed the pane (or its tmux session) while the
-	// tmux server lives on. The shim has sent SIGHUP to the agent's processes, as any terminal does
-	// that is closed.
+	// PaneClosed reports that the user closed the pane (or its tmux session) while the tmux server
+	// keeps running. Sent by the shim, which has sent SIGHUP to the agent's processes, as the kernel
+	// does when a terminal is closed.
 	PaneClosed Kind = 'c'
-	// PaneLost tells, from the shim, that the pane is gone with its tmux server. The agent lives on.
+	// PaneLost reports that the tmux server has exited, and the pane with it. The agent keeps running.
+	// Sent by the shim.
 	PaneLost Kind = 'l'
-	// Input carries, to the shim, text for the agent: Data, Seq, and the flags below. A text longer
-	// than MaxData comes in several messages with one Seq, all but the last with FlagMore. Texts are
-	// written in the order they come in, never mixed with each other or with typed keys.
+	// Input carries text for the agent: Data, Seq, and the flags below. Sent to the shim. A text
+	// longer than MaxData is sent in several messages with the same Seq, all but the last with
+	// FlagMore. The shim writes texts in the order in which it receives them, never mixed with each
+	// other or with typed keys.
 	Input Kind = 't'
-	// Keys carries, to the shim, keys for the agent: their names in tmux, in Data, each but the last
-	// followed by NUL, Seq, and FlagIfStillAsking. They are pressed one after the other, in order with
-	// texts. A shim whose Hello does not have TakesKeys ignores it.
+	// Keys carries keys for the agent: Data is their tmux names, separated by NUL; Seq; and
+	// FlagIfStillAsking. Sent to the shim, which presses them one after the other, in order with
+	// texts. A shim whose Hello lacks TakesKeys ignores it.
 	Keys Kind = 'k'
-	// InputDone answers Input and Keys, from the shim: the agent's terminal has taken all of what has
-	// number Seq, or Error says why not. FlagIfStillAsking is set if the condition of that name is the
-	// reason.
+	// InputDone answers Input and Keys: the agent's terminal has accepted everything with number Seq,
+	// or Error is the reason why not. FlagIfStillAsking is set if the failed condition of that flag is
+	// the reason. Sent by the shim.
 	InputDone Kind = 'd'
-	// Join comes from a second shim that runs in the pane of a new tmux session: it hands over that
-	// pane's terminal as a descriptor (SCM_RIGHTS), and in Data the pane's $TMUX. From then on the
-	// agent's terminal is shown there.
+	// Join passes the terminal of a new tmux pane to the shim, which then shows the agent there: a
+	// descriptor (SCM_RIGHTS), and the pane's $TMUX in Data. Sent to the shim by a second shim process
+	// that runs in that pane.
 	Join Kind = 'j'
-	// Ended tells a joined pane's shim that the agent has ended. Seq is the code with which it exits
-	// too, so that the pane shows it. Nobody else is told so: for everybody else the record is the
-	// file exit_status.
+	// Ended reports to the shim in a joined pane that the agent has ended. Seq is the exit code that
+	// it uses too, so that the pane shows it. It is sent to no other client: they read exit_status.
 	Ended Kind = 'e'
-	// Resized tells, from a joined pane's shim, that its terminal's size has changed.
+	// Resized reports that the size of a joined pane has changed. Sent to the shim by the shim in that
+	// pane.
 	Resized Kind = 'z'
 )
 
 // Flags of Input and Keys.
 const (
-	FlagEnter = 1 << iota // Input: press Enter once the text has been taken
-	FlagMore              // Input: the text goes on in the next message
+	FlagEnter = 1 << iota // Input: press Enter once the terminal has accepted the text
+	FlagMore              // Input: the text continues in the next message
 
-	// FlagIfStillAsking, of Keys: each of them is written only if the agent still asks what Source has
-	// said at SinceMonotonic. It does not if a Source of the shim's has said anything that is newer
-	// than Asked, or if somebody has typed something in the meantime.
+	// FlagIfStillAsking, of Keys: press each key only if the agent is still asking the question that
+	// Source reported at SinceMonotonic. The shim assumes that it is not if one of the shim's sources
+	// has sent a report newer than KnownSeq, or if somebody has typed in the meantime.
 	FlagIfStillAsking
 )
 
-// The sources of Said.
+// The sources of a StatusReport.
 const (
-	OSC7501 = "osc7501" // the agent, to its terminal: Program Status Protocol
+	OSC7501 = "osc7501" // the agent, by the Program Status Protocol on its terminal
 	Notify  = "notify"  // the agent, by sd_notify(3)
-	Title   = "title"   // its terminal's, and the marks that a shell makes there
-	Bell    = "bell"    // its terminal's, and the notifications that the agent has it show
-	Screen  = "screen"  // what it shows of itself, where it says nothing: a Spec's SetupPattern
+	Title   = "title"   // the terminal's title, and a shell's prompt marks (OSC 133)
+	Bell    = "bell"    // the terminal's bell, and notification sequences (OSC 9, 99, 777)
+	Screen  = "screen"  // the terminal's screen, for an agent that reports nothing: a Spec's SetupPattern
 )
 
-// Activities and Reasons are what a Said can have; what is not among them a daemon passes over.
+// Activities and Reasons are the valid values of a StatusReport. A daemon ignores other values.
 var (
 	Activities = []string{"working", "idle", "waiting"}
 	Reasons    = []string{"permission", "question", "auth", "setup", "turn-ended", "error", "bell"}
 )
 
-// MaxText bounds Text in a Said, and everything else that an agent says to a person, in bytes.
+// MaxText is the size limit of Text in a StatusReport, and of every other text for the user that
+// comes from an agent, in bytes.
 const MaxText = 2 << 10
 
-// SanitizeText is a text of an agent's as it can be kept and sent: valid UTF-8 without NUL, as a
-// D-Bus string has to be, of MaxText bytes at most.
+// SanitizeText converts a text from an agent into one that can be stored and sent over D-Bus: valid
+// UTF-8 without NUL, of at most MaxText bytes.
 func SanitizeText(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	if len(text) <= MaxText {
@@ -121,9 +125,9 @@ func SanitizeText(text string) string {
 	return text[:end] + more
 }
 
-// SanitizeLine is Bounded for a message of an agent's, from wherever it came: one line, without
-// control characters, and without those that are not visible or would have a screen show it in
-// another order than it is.
+// SanitizeLine converts a text from an agent into a single line for display. Beyond what
+// SanitizeText does it removes control characters, invisible characters, and those that make a
+// terminal reorder text.
 func SanitizeLine(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = strings.Map(func(c rune) rune {
@@ -138,7 +142,7 @@ func SanitizeLine(text string) string {
 	return SanitizeText(strings.Join(strings.Fields(text), " "))
 }
 
-// MaxData is the most text that one Input message holds, in bytes.
+// MaxData is the maximum size of the text in one Input message, in bytes.
 const MaxData = MaxMessage - 128
 
 // Message is one datagram.
@@ -151,22 +155,30 @@ type Message struct {
 	AgentStart uint64    // Hello: clock ticks since boot, field 22 of /proc/PID/stat
 	Started    time.Time // Hello: when the agent was executed
 	Idle       bool      // Hello
-	Pane       bool      // Hello: it has a pane
-	TakesKeys  bool      // Hello: the shim knows Keys
+	Pane       bool      // Hello: the agent is shown in a pane
+	TakesKeys  bool      // Hello: the shim supports Keys
 
-	Since          time.Time     // Idle, Working, Hello, Said, Ready: since when
-	SinceMonotonic time.Duration // the same moment by CLOCK_MONOTONIC; an older shim does not tell it. Keys: since when the agent asks
+	Since time.Time // Idle, Working, Hello, StatusReport, Ready: when this status began
 
-	Source   string // StatusReport: which of the ways of saying something. Keys: by which one the agent asks
-	Activity string // StatusReport: working, idle or waiting, "" if that is not said
-	Reason   string // StatusReport: why it wants a person, "" if it does not
-	Text     string // StatusReport: the agent's own words, MaxText bytes of UTF-8 at most
+	// The same moment by CLOCK_MONOTONIC; older shims do not send it. Keys: when the agent began to
+	// ask.
+	SinceMonotonic time.Duration
 
-	KnownSeq uint32 // Keys: the greatest Seq of a Said that the sender knows, of those that tell whether the agent asks
-	Seq      uint32 // Input, Keys, InputDone; Ended: the exit code; Hello, Idle, Working, Said: grows with each of them
-	Flags    uint32 // Input, Keys, InputDone
-	Data     []byte // Input, Keys, Join; in a parsed message it points into the datagram
-	Error    string // InputDone
+	Source   string // StatusReport: the source. Keys: the source of the agent's question
+	Activity string // StatusReport: working, idle or waiting; "" if unknown
+	Reason   string // StatusReport: why it needs the user's attention, or ""
+	Text     string // StatusReport: the agent's text, at most MaxText bytes of UTF-8
+
+	// Keys: the greatest Seq among the StatusReports that the sender has received from the sources
+	// that report whether the agent is asking.
+	KnownSeq uint32
+
+	// Input, Keys, InputDone: number of the request. Ended: the exit code. Hello, Idle, Working,
+	// StatusReport: a number that increases with each of them.
+	Seq   uint32
+	Flags uint32 // Input, Keys, InputDone
+	Data  []byte // Input, Keys, Join; a parsed message refers to the datagram's memory
+	Error string // InputDone
 }
 
 const (
@@ -188,10 +200,10 @@ const (
 	msgText       = 'x'
 	msgMonotonic  = 'm'
 	msgTakesKeys  = 'k'
-	msgAsked      = 'A'
+	msgKnownSeq   = 'A'
 )
 
-// Append appends the encoded message to b. Fields that are zero are left out.
+// Append appends the encoded message to b and returns the result. Zero fields are omitted.
 func (m *Message) Append(b []byte) []byte {
 	b = append(b, byte(m.Kind))
 	text := func(tag byte, v string) {
@@ -208,13 +220,13 @@ func (m *Message) Append(b []byte) []byte {
 	num(msgShimPID, int64(m.ShimPID))
 	num(msgAgentPID, int64(m.AgentPID))
 	num(msgAgentStart, int64(m.AgentStart))
-	num(msgStarted, micro(m.Started))
-	num(msgIdle, bit(m.Idle))
-	num(msgPane, bit(m.Pane))
-	num(msgTakesKeys, bit(m.TakesKeys))
-	num(msgSince, micro(m.Since))
+	num(msgStarted, unixMicro(m.Started))
+	num(msgIdle, boolNumber(m.Idle))
+	num(msgPane, boolNumber(m.Pane))
+	num(msgTakesKeys, boolNumber(m.TakesKeys))
+	num(msgSince, unixMicro(m.Since))
 	num(msgMonotonic, m.SinceMonotonic.Microseconds())
-	num(msgAsked, int64(m.KnownSeq))
+	num(msgKnownSeq, int64(m.KnownSeq))
 	num(msgSeq, int64(m.Seq))
 	num(msgFlags, int64(m.Flags))
 	if len(m.Data) > 0 {
@@ -234,16 +246,16 @@ func ParseMessage(b []byte) (Message, error) {
 		return Message{}, errors.New("empty message")
 	}
 	m := Message{Kind: Kind(b[0])}
-	err := fields(b[1:], func(tag byte, v []byte) error {
+	err := parseFields(b[1:], func(tag byte, v []byte) error {
 		if tag == msgData {
 			m.Data = v
 			return nil
 		}
-		if text := m.textOf(tag); text != nil {
+		if text := m.stringField(tag); text != nil {
 			*text = string(v)
 			return nil
 		}
-		n, err := number(v)
+		n, err := parseNumber(v)
 		if err != nil {
 			return err
 		}
@@ -262,7 +274,7 @@ func ParseMessage(b []byte) (Message, error) {
 			m.Pane = n != 0
 		case msgTakesKeys:
 			m.TakesKeys = n != 0
-		case msgAsked:
+		case msgKnownSeq:
 			m.KnownSeq = uint32(n)
 		case msgSince:
 			m.Since = time.UnixMicro(n)
@@ -284,8 +296,8 @@ func ParseMessage(b []byte) (Message, error) {
 	return m, nil
 }
 
-// textOf returns the field that is a text with this tag, nil if it is none.
-func (m *Message) textOf(tag byte) *string {
+// stringField returns the string field with this tag, or nil if there is none.
+func (m *Message) stringField(tag byte) *string {
 	switch tag {
 	case msgRunID:
 		return &m.RunID

@@ -11,9 +11,12 @@ import (
 )
 
 var fullSpec = Spec{
-	RunID: "0123-4567", Dir: "/home/u/shop", Args: []string{"claude", "", "a b\n$c \xff"}, Env: []string{"PATH=/bin", "EMPTY=", "X=a=b"},
-	StateDir: "/state/shop", Socket: "/run/shop/shim.sock", LogMax: 16 << 20, IdleAfter: 3 * time.Second, Notify: "/run/shop/notify", Prompt: "fix it\nall",
-	HoldInput: true, IgnoreOSC7501: true, TitleReady: "^◇", TitleWorking: "^✦", TitleBlocked: "^✋", SetupPattern: "Do you trust", ReadyTimeout: 10 * time.Second,
+	RunID: "0123-4567", Dir: "/home/u/shop",
+	Args: []string{"claude", "", "a b\n$c \xff"}, Env: []string{"PATH=/bin", "EMPTY=", "X=a=b"},
+	StateDir: "/state/shop", Socket: "/run/shop/shim.sock", LogMax: 16 << 20, IdleAfter: 3 * time.Second,
+	Notify: "/run/shop/notify", Prompt: "fix it\nall", HoldInput: true, IgnoreOSC7501: true,
+	TitleReady: "^◇", TitleWorking: "^✦", TitleBlocked: "^✋",
+	SetupPattern: "Do you trust", ReadyTimeout: 10 * time.Second,
 	Session: "shop", Program: "claude",
 }
 
@@ -61,9 +64,15 @@ func TestParse_IgnoresUnknownFields(t *testing.T) {
 func TestMessage_RoundTrip(t *testing.T) {
 	when := time.UnixMicro(1_700_000_000_123_456)
 	for _, want := range []Message{
-		{Kind: Hello, RunID: "r", ShimPID: 10, AgentPID: 11, AgentStart: 1 << 40, Started: when, Idle: true, Pane: true, Since: when},
+		{
+			Kind: Hello, RunID: "r", ShimPID: 10, AgentPID: 11, AgentStart: 1 << 40,
+			Started: when, Idle: true, Pane: true, Since: when,
+		},
 		{Kind: Working, Since: when, SinceMonotonic: time.Hour},
-		{Kind: StatusReport, Source: Notify, Activity: "waiting", Reason: "question", Text: "which one? \u00e9", Since: when, Seq: 4},
+		{
+			Kind: StatusReport, Source: Notify, Activity: "waiting", Reason: "question",
+			Text: "which one? \u00e9", Since: when, Seq: 4,
+		},
 		{Kind: Ready, Since: when},
 		{Kind: Prompted},
 		{Kind: PaneClosed},
@@ -99,8 +108,7 @@ func TestParseMessage_RejectsMalformedMessages(t *testing.T) {
 	}
 }
 
-// FuzzParseSpec holds that what is accepted is understood: written again and read again it is the
-// same.
+// FuzzParseSpec checks that encoding an accepted spec and decoding it again yields the same spec.
 func FuzzParseSpec(f *testing.F) {
 	f.Add(fullSpec.Append(nil))
 	f.Add([]byte("r\x01ra\x01as\x01sk\x01k.\x00"))
@@ -134,7 +142,10 @@ func FuzzParseMessage(f *testing.F) {
 
 func TestSanitizeText_TruncatesLongTexts(t *testing.T) {
 	for _, row := range []struct{ text, end string }{
-		{"short", "short"}, {strings.Repeat("a", MaxText), "aa"}, {strings.Repeat("a", MaxText+1), "a…"}, {strings.Repeat("é", MaxText), "é…"},
+		{"short", "short"},
+		{strings.Repeat("a", MaxText), "aa"},
+		{strings.Repeat("a", MaxText+1), "a…"},
+		{strings.Repeat("é", MaxText), "é…"},
 	} {
 		got := SanitizeText(row.text)
 		assert.LessOrEqual(t, len(got), MaxText)

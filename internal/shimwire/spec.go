@@ -5,61 +5,76 @@ import (
 	"time"
 )
 
-// Spec is everything that a shim needs to know of the run it is for. It travels in a file of mode
-// 0600 below XDG_RUNTIME_DIR, which the shim unlinks as soon as it has read it: a command line can
-// be seen by everybody, a state directory outlives the login.
+// Spec describes a run to its shim. The daemon passes it in a file of mode 0600 below
+// XDG_RUNTIME_DIR, which the shim unlinks as soon as it has read it. A command line would be
+// visible to every user, and a file in the state directory would survive the login.
 type Spec struct {
 	RunID     string
 	Dir       string        // the workspace: the agent's working directory
-	Args      []string      // the agent's argument vector; Args[0] is looked up in the PATH of Env if it has no slash
-	Env       []string      // the agent's whole environment, NAME=value
-	StateDir  string        // where exit_status and output.log are written
-	Socket    string        // where the shim listens
-	LogMax    int64         // bytes that output.log and its predecessor may take together
-	IdleAfter time.Duration // silence that makes a working agent idle
-	Prompt    string        // typed into the agent's terminal, with Enter, once it takes input; "" for nothing
-	HoldInput bool          // texts wait as Prompt does: what is typed before the agent takes input is lost
-	Notify    string        // where the shim listens for sd_notify(3) from the agent, which gets the path as NOTIFY_SOCKET; "" for nowhere
+	Args      []string      // the agent's arguments; Args[0] is looked up in Env's PATH if it has no slash
+	Env       []string      // the agent's complete environment, NAME=value
+	StateDir  string        // the directory of exit_status and output.log
+	Socket    string        // path of the socket on which the shim listens
+	LogMax    int64         // size limit of output.log and output.log.1 together, in bytes
+	IdleAfter time.Duration // how long a working agent must print nothing to be idle
+	Prompt    string        // typed, with Enter, once the agent accepts input; "" for none
 
-	IgnoreOSC7501 bool          // what the agent tells by OSC 7501 is of no use, and its query is not answered
-	TitleReady    string        // regular expressions of the terminal's title while the agent has nothing to do,
-	TitleWorking  string        // works,
-	TitleBlocked  string        // or waits for a person; "" for none
-	SetupPattern  string        // regular expression of a line of the screen that asks for something before the agent can begin; "" for none
-	ReadyTimeout  time.Duration // how long after its start an agent that says nothing has its screen looked at for that
+	// Delay every text like Prompt, because the agent discards what is typed before it accepts input.
+	HoldInput bool
 
-	Session string // id of the session and name of the agent's program, for the line that is shown in the pane when the
-	Program string // agent has exited; without a Session there is none
+	// Path of the shim's socket for sd_notify(3), which the agent gets as NOTIFY_SOCKET; "" for none.
+	Notify string
+
+	IgnoreOSC7501 bool // ignore the agent's OSC 7501 sequences, and do not answer its query
+
+	// Regular expressions of the terminal's title while the agent is ready for a task, works, or waits
+	// for the user; "" for none.
+	TitleReady   string
+	TitleWorking string
+	TitleBlocked string
+
+	// Regular expression of a screen line with which the agent asks something before it starts; "" for
+	// none.
+	SetupPattern string
+
+	// How long after its start to begin looking for SetupPattern on the screen of an agent that has
+	// sent no status report.
+	ReadyTimeout time.Duration
+
+	// ID of the session and name of the agent's program, for the line that is shown in the pane after
+	// the agent has exited. Without a Session no line is shown.
+	Session string
+	Program string
 }
 
 const (
-	specRunID     = 'r'
-	specDir       = 'd'
-	specArg       = 'a'
-	specEnv       = 'e'
-	specStateDir  = 's'
-	specSocket    = 'k'
-	specLogMax    = 'l'
-	specIdleAfter = 'i'
-	specPrompt    = 'p'
-	specHolds     = 'H'
-	specNotify    = 'n'
-	specDeaf      = 'D'
-	specReady     = 'R'
-	specWorking   = 'W'
-	specBlocked   = 'B'
-	specSetup     = 'S'
-	specTimeout   = 'T'
-	specSession   = 'I'
-	specProgram   = 'P'
-	specEnd       = '.'
+	specRunID         = 'r'
+	specDir           = 'd'
+	specArg           = 'a'
+	specEnv           = 'e'
+	specStateDir      = 's'
+	specSocket        = 'k'
+	specLogMax        = 'l'
+	specIdleAfter     = 'i'
+	specPrompt        = 'p'
+	specHoldInput     = 'H'
+	specNotify        = 'n'
+	specIgnoreOSC7501 = 'D'
+	specReady         = 'R'
+	specWorking       = 'W'
+	specBlocked       = 'B'
+	specSetup         = 'S'
+	specTimeout       = 'T'
+	specSession       = 'I'
+	specProgram       = 'P'
+	specEnd           = '.'
 )
 
-// ExitLinePrefix begins the line that a shim prints into its pane once it has recorded the exit of
-// the agent. The line is not output of the agent.
+// ExitLinePrefix begins the line that a shim prints into its pane once it has recorded the agent's
+// exit. The line is not part of the agent's output.
 const ExitLinePrefix = "[corral] "
 
-// Append appends the encoded spec to b.
+// Append appends the encoded spec to b and returns the result.
 func (s *Spec) Append(b []byte) []byte {
 	b = appendString(b, specRunID, s.RunID)
 	b = appendString(b, specDir, s.Dir)
@@ -88,7 +103,7 @@ func (s *Spec) Append(b []byte) []byte {
 	for _, f := range []struct {
 		tag byte
 		on  bool
-	}{{specHolds, s.HoldInput}, {specDeaf, s.IgnoreOSC7501}} {
+	}{{specHoldInput, s.HoldInput}, {specIgnoreOSC7501, s.IgnoreOSC7501}} {
 		if f.on {
 			b = appendNumber(b, f.tag, 1)
 		}
@@ -99,11 +114,12 @@ func (s *Spec) Append(b []byte) []byte {
 	return appendString(b, specEnd, "")
 }
 
-// ParseSpec decodes a spec. One that lacks its end, an argument vector or a run is an error.
+// ParseSpec decodes a spec. It rejects one without its end mark, an argument vector, a run ID, a
+// state directory or a socket.
 func ParseSpec(b []byte) (Spec, error) {
 	var s Spec
 	ended := false
-	err := fields(b, func(tag byte, v []byte) error {
+	err := parseFields(b, func(tag byte, v []byte) error {
 		var err error
 		switch tag {
 		case specArg:
@@ -111,19 +127,19 @@ func ParseSpec(b []byte) (Spec, error) {
 		case specEnv:
 			s.Env = append(s.Env, string(v))
 		case specLogMax:
-			s.LogMax, err = number(v)
+			s.LogMax, err = parseNumber(v)
 		case specIdleAfter:
-			s.IdleAfter, err = duration(v)
+			s.IdleAfter, err = parseDuration(v)
 		case specTimeout:
-			s.ReadyTimeout, err = duration(v)
-		case specHolds:
-			s.HoldInput, err = flag(v)
-		case specDeaf:
-			s.IgnoreOSC7501, err = flag(v)
+			s.ReadyTimeout, err = parseDuration(v)
+		case specHoldInput:
+			s.HoldInput, err = parseFlag(v)
+		case specIgnoreOSC7501:
+			s.IgnoreOSC7501, err = parseFlag(v)
 		case specEnd:
 			ended = true
 		default:
-			if text := s.textOf(tag); text != nil {
+			if text := s.stringField(tag); text != nil {
 				*text = string(v)
 			}
 		}
@@ -140,8 +156,8 @@ func ParseSpec(b []byte) (Spec, error) {
 	return s, nil
 }
 
-// textOf returns the field that is a text with this tag, nil if it is none.
-func (s *Spec) textOf(tag byte) *string {
+// stringField returns the string field with this tag, or nil if there is none.
+func (s *Spec) stringField(tag byte) *string {
 	switch tag {
 	case specRunID:
 		return &s.RunID

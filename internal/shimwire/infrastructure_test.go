@@ -22,6 +22,7 @@ func TestIsInfrastructure(t *testing.T) {
 		{"tmux", []string{"tmux"}, false},
 		{"claude", nil, false},
 	} {
-		assert.Equal(t, row.want, IsInfrastructure(row.name, func() []string { return row.args }), "%s %v", row.name, row.args)
+		got := IsInfrastructure(row.name, func() []string { return row.args })
+		assert.Equal(t, row.want, got, "%s %v", row.name, row.args)
 	}
 }

@@ -1,0 +1,20 @@
+package shimwire
+
+import "strings"
+
+// TmuxClient is the first argument (argv[0]) of a tmux client that a shim runs. The shim executes
+// tmux as /proc/PID/exe, so the kernel calls the client's process "exe" until the client has set
+// its own name.
+const TmuxClient = "corral-shim: tmux"
+
+// IsInfrastructure reports whether a process belongs to Corral's own part of a session (its shim
+// and its tmux server) and not to the agent. name is the process's name in /proc (comm); arguments
+// returns its argument vector and is called only if the name alone is ambiguous. utempter(8) is run
+// by tmux to record the terminals that it opens and closes.
+func IsInfrastructure(name string, arguments func() []string) bool {
+	if name == "exe" {
+		args := arguments()
+		return len(args) > 0 && args[0] == TmuxClient
+	}
+	return strings.HasPrefix(name, "tmux: ") || strings.HasPrefix(name, "corral-shim") || name == "utempter"
+}

@@ -15,12 +15,14 @@ func TestSizes_FollowRotationAndTruncation(t *testing.T) {
 	s.Set(termsizes.Size{70, 80, 24})
 	s.Set(termsizes.Size{100, 120, 40})
 	s.Set(termsizes.Size{100, 100, 40})
-	assert.Equal(t, "0\n0 80 24\n100 100 40\n", string(s.Append(nil)), "what is the same, and what nothing was written at, is no size of its own")
+	assert.Equal(t, "0\n0 80 24\n100 100 40\n", string(s.Append(nil)),
+		"repeated sizes, and sizes at which nothing was written, are not kept")
 	s.Rotate(200)
 	assert.Equal(t, "0\n200\n0 80 24\n100 100 40\n", string(s.Append(nil)))
 	s.Set(termsizes.Size{250, 90, 40})
 	s.Rotate(300)
-	assert.Equal(t, "200\n300\n100 100 40\n250 90 40\n", string(s.Append(nil)), "the one that the older file begins with stays")
+	assert.Equal(t, "200\n300\n100 100 40\n250 90 40\n", string(s.Append(nil)),
+		"the size at the start of the older file is kept")
 	s.TrimStarts(60, 10)
 	assert.Equal(t, "260\n310\n250 90 40\n", string(s.Append(nil)))
 	assert.Equal(t, termsizes.Size{250, 90, 40}, s.Last())
@@ -45,8 +47,10 @@ func TestSizes_AreLimited(t *testing.T) {
 }
 
 func TestParseSizes_RejectsMalformedFiles(t *testing.T) {
-	for _, text := range []string{"", "x\n", "1", "1 2\n", "0\n1 80\n", "0\n1 80 24 9\n", "0\n1 80 24\n1 80 25\n", "0\n5\n9\n", "5\n4\n", "0\n1 80 24\n7\n", "0\n1 65536 1\n", "-1\n", "0\n01 1 1\n",
-		"99999999999999999999\n"} {
+	for _, text := range []string{
+		"", "x\n", "1", "1 2\n", "0\n1 80\n", "0\n1 80 24 9\n", "0\n1 80 24\n1 80 25\n", "0\n5\n9\n", "5\n4\n",
+		"0\n1 80 24\n7\n", "0\n1 65536 1\n", "-1\n", "0\n01 1 1\n", "99999999999999999999\n",
+	} {
 		_, err := termsizes.Parse([]byte(text))
 		assert.Error(t, err, "%q", text)
 	}

@@ -12,88 +12,100 @@ import (
 	"github.com/corrald/corral/internal/keys"
 )
 
-// CommandAgent is the agent that is always there and has no command of its own: whoever starts it
-// brings one.
+// CommandAgent is the built-in agent without a command of its own: whoever starts it supplies the
+// command.
 const CommandAgent = "command"
 
-// Where an agent's conversation id comes from: IdSource=.
+// The values of IdSource=: the source of an agent's conversation id.
 //
 //nolint:revive // named after the key
 const (
-	IdNone        = "none"         // it has none, or it is not known
-	IdPreset      = "preset"       // we choose a UUID and give it to Command as %U
-	IdCreate      = "create"       // a command of the agent creates one
-	IdReport      = "report"       // the agent chooses it and reports it while it runs
-	IdHistoryFile = "history-file" // the file it keeps its conversation in, named after an id that we choose
+	IdNone        = "none"         // the agent has no id, or Corral cannot know it
+	IdPreset      = "preset"       // corrald generates a UUID and passes it to Command as %U
+	IdCreate      = "create"       // IdCommand= creates one
+	IdReport      = "report"       // the agent chooses one and reports it while it runs
+	IdHistoryFile = "history-file" // the agent's history file is named after an id that corrald generates
 )
 
-// Who is asked first to end: StopTarget=.
+// The values of StopWhom=: which processes get the first SIGTERM of a stop.
 const (
-	StopAgent = "agent" // the agent's own process, which ends what it has started
-	StopAll   = "all"   // each of its processes at once
+	StopAgent = "agent" // the agent's main process, which ends its children itself
+	StopAll   = "all"   // every process of the session at once
 )
 
-// How an agent is known to be there: Type=.
+// The values of Type=: when a started agent counts as ready.
 const (
-	TypeSimple = "simple" // once it was executed
-	TypeNotify = "notify" // once it says so
+	TypeSimple = "simple" // once the program was executed
+	TypeNotify = "notify" // once the agent sends READY=1
 )
 
 var idSources = []string{IdNone, IdPreset, IdCreate, IdReport, IdHistoryFile}
 
-// agentSections are the sections of an agent's file.
+// agentSections are the sections of an agent file.
 var agentSections = []string{"Agent", "Environment", "Status", "Scope"}
 
-// Agent is a definition: agents/NAME.agent with its drop-ins. In Command, ResumeCommand, IdCommand,
-// Environment and EnvironmentFiles specifiers are still to be expanded (Expand), in ResumeCondition
-// as well (ExpandPatterns), but known to be right.
+// Agent is the definition of an agent: agents/NAME.agent with its drop-ins. Command, ResumeCommand,
+// IdCommand, Environment and EnvironmentFiles contain specifiers, which Expand replaces; those in
+// ResumeCondition are replaced by ExpandPatterns. All specifiers were checked while loading.
 type Agent struct {
-	Name             string
-	Description      string
-	Detect           []string       // names or paths of programs: that one of them is there shows that the agent is installed; nil for that of Command
-	Command          []string       // argument vector of a fresh run; empty for CommandAgent alone
-	ResumeCommand    []string       // of one that continues the conversation; empty if the agent cannot
-	ResumeCondition  []string       // patterns of file names: one of them has to match a file for there to be a conversation; nil if that cannot be told
-	ResumeContent    *regexp.Regexp // has to match in the first of such a file, too; nil if its being there is enough
-	Environment      []string       // [Environment] Set=: NAME=VALUE, a name at most once
-	UnsetEnvironment []string       // [Environment] Unset=: names that the agent does not inherit; what Set= names it gets all the same
-	EnvironmentFiles []string       // [Environment] EnvironmentFile=: absolute paths, with a - in front where the file may be missing
-	LoginShell       *bool          // [Environment] LoginShell=, as in Config; nil for what is configured there
-	IdSource         string         //nolint:revive // by the key: one of the Id constants, or what somebody wrote instead
-	IdCommand        []string       //nolint:revive // by the key: argument vector of what makes an id and prints it, for IdCreate
-	IdFile           *regexp.Regexp //nolint:revive // by the key: of the path of a file that the agent holds open; its first group is the id. nil for none
-	IdFileContent    *regexp.Regexp //nolint:revive // by the key: has to match in such a file; of several that it matches in, the one that was written last counts. nil for none
-	IdPattern        *regexp.Regexp //nolint:revive // by the key: of what the agent prints at its end; its first group is the id. nil for none
-	StopTarget       string         // StopTarget=: StopAgent, or StopAll for one that hears only signals to all of its processes
-	NoTypeAhead      bool           // TypeAhead=no: what is typed before the agent takes input is lost
-	Type             string         // Type=: TypeSimple, or TypeNotify for one that says when it is ready, and how it is (sd_notify(3))
-	IdleAfter        time.Duration  // IdleAfterSec=, as in Config; 0 for what is configured there
-	IdleSuspend      time.Duration  // IdleSuspendSec=, as in Config; 0 for what is configured there
-	Notify           []string       // Notify=, as in Config; nil for what is configured there
-	NotifyUrgency    Urgencies      // NotifyUrgency=, as in Config, whose value applies to the kinds that are not in this one
-	TmuxConfig       string         // as in Config; "" for what is configured there
-	ApproveKeys      []string       // ApproveKeys=: tmux's names of the keys that approve what the agent asks permission for; nil if they are not known
-	DenyKeys         []string       // DenyKeys=: of those that deny it
-	Status           Status         // [Status]
-	Properties       []string       // [Scope]: NAME=VALUE of the unit, as written and in order
-	Source           string         // path of its file, "" where there is none
-	DropIns          []string       // paths, in the order they were applied
+	Name        string
+	Description string
+	// Detect=: names or paths of programs; any of them shows that the agent is installed. nil for
+	// the program of Command.
+	Detect        []string
+	Command       []string // Command=: argument vector of a fresh run; empty only for CommandAgent
+	ResumeCommand []string // ResumeCommand=: continues a conversation; empty if the agent cannot do that
+	// ResumeCondition=: file name patterns; a conversation exists if any of them matches a file. nil
+	// if that cannot be determined.
+	ResumeCondition  []string
+	ResumeContent    *regexp.Regexp // ResumeContent=: has to match in the first such file, too; nil for any content
+	Environment      []string       // [Environment] Set=: NAME=VALUE, each name at most once
+	UnsetEnvironment []string       // [Environment] Unset=: names not to inherit; Set= overrides this
+	EnvironmentFiles []string       // [Environment] EnvironmentFile=: absolute paths; prefix - for optional files
+	LoginShell       *bool          // [Environment] LoginShell=, as in Config; nil for the value there
+	IdSource         string         //nolint:revive // named after the key; one of the Id constants, or an unknown value
+	IdCommand        []string       //nolint:revive // named after the key; creates and prints an id, for IdCreate
+	// IdFile=: matches the path of a file that the agent keeps open; its first group is the id. nil
+	// for none.
+	IdFile *regexp.Regexp //nolint:revive // named after the key
+	// IdFileContent=: has to match in that file. Of several matching files, the one written last
+	// applies. nil for any content.
+	IdFileContent *regexp.Regexp //nolint:revive // named after the key
+	// IdPattern=: matches what the agent prints when it exits; its first group is the id. nil for
+	// none.
+	IdPattern *regexp.Regexp //nolint:revive // named after the key
+	// StopWhom=: StopAgent, or StopAll for an agent that reacts only to signals to all its processes.
+	StopTarget    string
+	NoTypeAhead   bool          // TypeAhead=no: input is lost until the agent is ready for it
+	Type          string        // Type=: TypeSimple, or TypeNotify for an agent that uses sd_notify(3)
+	IdleAfter     time.Duration // IdleAfterSec=, as in Config; 0 for the value there
+	IdleSuspend   time.Duration // IdleSuspendSec=, as in Config; 0 for the value there
+	Notify        []string      // Notify=, as in Config; nil for the value there
+	NotifyUrgency Urgencies     // NotifyUrgency=, as in Config; other kinds have the value there
+	TmuxConfig    string        // TmuxConfig=, as in Config; "" for the value there
+	ApproveKeys   []string      // ApproveKeys=: tmux names of the keys that grant a permission; nil if unknown
+	DenyKeys      []string      // DenyKeys=: of the keys that deny it
+	Status        Status        // [Status]
+	Properties    []string      // [Scope]: unit properties NAME=VALUE, as written and in order
+	Source        string        // path of the agent's own file, "" if there is none
+	DropIns       []string      // paths in the order in which they were applied
 }
 
-// namePattern is the rule of agent names and session ids, which become part of a unit's name
-// without being escaped.
+// namePattern describes agent names and session ids, which become part of unit names without
+// escaping.
 var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9_])?$`)
 
-// ValidName tells whether s can be the name of an agent or the id of a session: a lower-case letter
-// or digit, then also ".", "_" and "-", neither "." nor "-" at the end, 64 bytes at most.
+// ValidName reports whether s can be the name of an agent or the id of a session: at most 64 bytes,
+// a lower-case letter or digit first, then also ".", "_" and "-", but neither "." nor "-" at the
+// end.
 func ValidName(s string) bool { return namePattern.MatchString(s) }
 
-// LoadAgents reads agents/*.agent from the directories, with drop-ins. What cannot be used is told
-// and left out. CommandAgent is in the result in any case.
+// LoadAgents reads agents/*.agent and the drop-ins from the directories. Files and assignments that
+// cannot be used are ignored and reported as warnings. The result always contains CommandAgent.
 func LoadAgents(dirs []string) (map[string]Agent, []Warning) {
 	const sub, suffix = "agents", ".agent"
 	files, warnings := findFiles(dirs, sub, suffix)
-	byName := map[string]found{CommandAgent: {}}
+	byName := map[string]configFile{CommandAgent: {}}
 	for _, f := range files {
 		byName[strings.TrimSuffix(f.name, suffix)] = f
 	}
@@ -117,38 +129,44 @@ func LoadAgents(dirs []string) (map[string]Agent, []Warning) {
 	return agents, append(warnings, strayDropIns(dirs, sub, suffix, byName)...)
 }
 
-// strayDropIns tells of drop-ins for agents that have no file: most likely their name is misspelt.
-func strayDropIns(dirs []string, sub, suffix string, files map[string]found) []Warning {
+// strayDropIns warns about drop-ins for agents that have no file: their name is probably misspelt.
+func strayDropIns(dirs []string, sub, suffix string, files map[string]configFile) []Warning {
 	var warnings []Warning
 	for _, dir := range dirs {
-		names, _ := readNames(filepath.Join(dir, sub)) // what cannot be listed was told while looking for agents
+		// findFiles has already reported directories that cannot be listed
+		names, _ := readNames(filepath.Join(dir, sub))
 		for _, entry := range names {
 			name, ok := strings.CutSuffix(entry, suffix+".d")
 			if _, known := files[name]; ok && !known {
 				path := filepath.Join(dir, sub, entry)
-				warnings = append(warnings, Warning{File: path, Text: fmt.Sprintf("drop-ins for agent %q without a file, ignored", name)})
+				warnings = append(warnings, Warning{
+					File: path, Text: fmt.Sprintf("drop-ins for agent %q without a file, ignored", name),
+				})
 			}
 		}
 	}
 	return warnings
 }
 
-// agentLoader makes one agent of its assignments.
+// agentLoader builds one agent from the assignments in its files.
 type agentLoader struct {
 	agent    Agent
-	last     map[string]assignment // by key: the last to section [Agent]
+	last     map[string]assignment // by key: the last assignment in section [Agent]
 	warnings []Warning
 }
 
 func newAgentLoader(name string) agentLoader {
 	return agentLoader{
-		agent: Agent{Name: name, IdSource: IdNone, Type: TypeSimple, StopTarget: StopAgent, Status: Status{ReadyTimeout: defaultReadyTimeout}},
-		last:  map[string]assignment{},
+		agent: Agent{
+			Name: name, IdSource: IdNone, Type: TypeSimple, StopTarget: StopAgent,
+			Status: Status{ReadyTimeout: defaultReadyTimeout},
+		},
+		last: map[string]assignment{},
 	}
 }
 
-// load reads the agent's file and drop-ins and tells whether it can be used.
-func (l *agentLoader) load(dirs []string, name string, file found) bool {
+// load reads the agent's file and drop-ins and reports whether the agent can be used.
+func (l *agentLoader) load(dirs []string, name string, file configFile) bool {
 	if file.path != "" && !file.masked {
 		assignments, warned, err := readUnitFile(file.path, agentSections...)
 		if err != nil {
@@ -167,7 +185,7 @@ func (l *agentLoader) load(dirs []string, name string, file found) bool {
 		l.warnings = append(l.warnings, Warning{File: l.agent.Source, Text: "agent has no Command=, ignored"})
 		return false
 	}
-	l.contradictions()
+	l.checkContradictions()
 	return true
 }
 
@@ -190,8 +208,8 @@ func (l *agentLoader) apply(assignments []assignment) {
 	}
 }
 
-// setProperty keeps a unit property as it is written, for systemd to judge. A property may be a
-// list, so the same name may come again; an empty value takes back what came before.
+// setProperty stores a unit property as written; systemd checks it. A property may be a list, so a
+// name may occur more than once; an empty value removes the earlier entries of that name.
 func (agent *Agent) setProperty(name, value string) {
 	if value == "" {
 		agent.Properties = slices.DeleteFunc(agent.Properties, func(p string) bool { return strings.HasPrefix(p, name+"=") })
@@ -229,7 +247,7 @@ func (l *agentLoader) set(a assignment) error {
 	case "Agent.TypeAhead":
 		return setValue(&agent.NoTypeAhead, a.key, a.value, false, negated)
 	case "Agent.StopWhom":
-		return setValue(&agent.StopTarget, a.key, a.value, StopAgent, stopWhom)
+		return setValue(&agent.StopTarget, a.key, a.value, StopAgent, stopTarget)
 	case "Agent.TmuxConfig":
 		return setValue(&agent.TmuxConfig, a.key, a.value, "", tmuxConfig)
 	case "Agent.IdSource":
@@ -240,8 +258,8 @@ func (l *agentLoader) set(a assignment) error {
 	return nil
 }
 
-// setWhileRunning takes the keys about an agent that runs: how it is known to be there and idle,
-// and how a person deals with it.
+// setWhileRunning handles the keys about a running agent: readiness, idleness, notifications and
+// the keys that answer its questions.
 func (l *agentLoader) setWhileRunning(a assignment) error {
 	agent := &l.agent
 	switch a.section + "." + a.key {
@@ -284,7 +302,7 @@ func agentType(s string) (string, error) {
 	return s, nil
 }
 
-// setIDSource keeps a word that is not known, too: whoever uses it decides what is still possible.
+// setIDSource stores an unknown value, too: the code that uses it decides what is still possible.
 func (l *agentLoader) setIDSource(a assignment) error {
 	l.agent.IdSource = a.value
 	if a.value == "" {
@@ -314,7 +332,9 @@ func (l *agentLoader) setEnvironment(a assignment) error {
 			l.warnings = append(l.warnings, a.warn("Set=: %v", err))
 			continue
 		}
-		l.agent.Environment = slices.DeleteFunc(l.agent.Environment, func(have string) bool { return strings.HasPrefix(have, name+"=") })
+		l.agent.Environment = slices.DeleteFunc(l.agent.Environment, func(have string) bool {
+			return strings.HasPrefix(have, name+"=")
+		})
 		l.agent.Environment = append(l.agent.Environment, entry)
 	}
 	return nil
@@ -347,7 +367,9 @@ func (l *agentLoader) addEnvironmentFile(a assignment) error {
 	if err := checkSpecifiers(path); err != nil {
 		return fmt.Errorf("%s=: %w", a.key, err)
 	}
-	if !filepath.IsAbs(path) && !slices.ContainsFunc([]string{"%h", "%w", "%t"}, func(dir string) bool { return strings.HasPrefix(path, dir+"/") }) {
+	if !filepath.IsAbs(path) && !slices.ContainsFunc([]string{"%h", "%w", "%t"}, func(dir string) bool {
+		return strings.HasPrefix(path, dir+"/")
+	}) {
 		return fmt.Errorf("%s=: invalid path %q: expected an absolute path", a.key, path)
 	}
 	l.agent.EnvironmentFiles = append(l.agent.EnvironmentFiles, a.value)
@@ -359,7 +381,7 @@ func yesOrNo(s string) (*bool, error) {
 	return &b, err
 }
 
-// variablePattern is what systemd takes for the name of an environment variable.
+// variablePattern matches the environment variable names that systemd accepts.
 var variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func words(a assignment) ([]string, error) {
@@ -370,7 +392,7 @@ func words(a assignment) ([]string, error) {
 	return list, nil
 }
 
-// command reads an argument vector whose specifiers are all known.
+// command parses an argument vector and checks its specifiers.
 func command(s string) ([]string, error) {
 	args, err := SplitWords(s)
 	if err != nil {
@@ -387,7 +409,7 @@ func command(s string) ([]string, error) {
 	return args, nil
 }
 
-// keyNames reads tmux's names of keys.
+// keyNames parses a list of tmux key names.
 func keyNames(s string) ([]string, error) {
 	names, err := SplitWords(s)
 	if err == nil {

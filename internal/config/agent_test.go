@@ -21,8 +21,10 @@ func TestLoadAgents(t *testing.T) {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		a := agents[name]
-		fmt.Fprintf(&b, "%s: %s\n  Command %q\n  ResumeCommand %q\n  IdSource %s\n  Environment %q, without %q\n  Properties %q\n  from %s %s\n",
-			a.Name, a.Description, a.Command, a.ResumeCommand, a.IdSource, a.Environment, a.UnsetEnvironment, a.Properties, a.Source, a.DropIns)
+		fmt.Fprintf(&b, "%s: %s\n  Command %q\n  ResumeCommand %q\n  IdSource %s\n",
+			a.Name, a.Description, a.Command, a.ResumeCommand, a.IdSource)
+		fmt.Fprintf(&b, "  Environment %q, without %q\n  Properties %q\n  from %s %s\n",
+			a.Environment, a.UnsetEnvironment, a.Properties, a.Source, a.DropIns)
 		if a.IdFile != nil {
 			fmt.Fprintf(&b, "  ResumeCondition %q\n  IdFile %s with %s\n  IdPattern %s\n  StopWhom %s after %v\n  Programs %q\n",
 				a.ResumeCondition, a.IdFile, a.IdFileContent, a.IdPattern, a.StopTarget, a.StopTimeout(), a.Programs())
@@ -35,7 +37,10 @@ func TestLoadAgents(t *testing.T) {
 func TestLoadAgents_HasCommandAgentWithoutFiles(t *testing.T) {
 	agents, warnings := LoadAgents(nil)
 	assert.Empty(t, warnings)
-	assert.Equal(t, map[string]Agent{"command": {Name: "command", IdSource: "none", Type: "simple", StopTarget: "agent", Status: Status{ReadyTimeout: 10 * time.Second}}}, agents)
+	assert.Equal(t, map[string]Agent{"command": {
+		Name: "command", IdSource: "none", Type: "simple", StopTarget: "agent",
+		Status: Status{ReadyTimeout: 10 * time.Second},
+	}}, agents)
 }
 
 func TestAgent_TmuxConfig(t *testing.T) {
@@ -75,7 +80,9 @@ func TestAgent_IdleAfterSec(t *testing.T) {
 		"agents/wrong.agent":   "[Agent]\nCommand=a\nIdleAfterSec=0\nIdleAfterSec=infinity\nIdleAfterSec=soon\n",
 	})
 	agents, warnings := LoadAgents([]string{root})
-	for name, want := range map[string]time.Duration{"repl": 30 * time.Second, "compile": 5 * time.Minute, "unset": 0, "wrong": 0} {
+	for name, want := range map[string]time.Duration{
+		"repl": 30 * time.Second, "compile": 5 * time.Minute, "unset": 0, "wrong": 0,
+	} {
 		assert.Equal(t, want, agents[name].IdleAfter, name)
 	}
 	require.Len(t, warnings, 3)
@@ -97,13 +104,15 @@ func TestAgent_TypeAndIdleSuspendSec(t *testing.T) {
 	}
 	assert.Equal(t, read{"notify", 2 * time.Hour}, read{agents["a"].Type, agents["a"].IdleSuspend})
 	assert.Equal(t, read{"simple", Infinity}, read{agents["b"].Type, agents["b"].IdleSuspend})
-	assert.Equal(t, read{"simple", 0}, read{agents["c"].Type, agents["c"].IdleSuspend}, "what is wrong is told and left out")
+	assert.Equal(t, read{"simple", 0}, read{agents["c"].Type, agents["c"].IdleSuspend},
+		"invalid values are reported and ignored")
 	require.Len(t, warnings, 2)
 	assert.Contains(t, warnings[0].String(), `Type=: invalid value "forking": expected simple or notify`)
 	assert.Contains(t, warnings[1].String(), `IdleSuspendSec=: invalid time span "soon"`)
 }
 
-// The agents that are shipped: read without a warning, and complete for a run and its resumption.
+// The shipped agent files load without a warning and have complete commands for a run and for its
+// resumption.
 func TestShippedAgents_ExpandTheirCommands(t *testing.T) {
 	agents, warnings := LoadAgents([]string{"../.."})
 	require.Empty(t, lines(warnings))
@@ -112,23 +121,30 @@ func TestShippedAgents_ExpandTheirCommands(t *testing.T) {
 	assert.Len(t, agents, len(files), "every file")
 
 	const share = "/usr/share/corral"
-	s := Specifiers{Conversation: "1b4e28ba-2fa1-4d2b-883f-0016d3cca427", Session: "shop", Workspace: "/work space", Runtime: "/run/u/1/corral/shop", Home: "/home/u", Share: share}
+	s := Specifiers{
+		Conversation: "1b4e28ba-2fa1-4d2b-883f-0016d3cca427", Session: "shop", Workspace: "/work space",
+		Runtime: "/run/u/1/corral/shop", Home: "/home/u", Share: share,
+	}
 	const id = "1b4e28ba-2fa1-4d2b-883f-0016d3cca427"
 	history, data := "/work space/.aider.chat.history."+id+".md", "/work space/.crush/corral/"+id
 	for name, want := range map[string]struct{ command, resume []string }{
-		"claude":   {[]string{"claude", "--session-id", id, "--settings", share + "/hooks/claude.json"}, []string{"claude", "--resume", id, "--settings", share + "/hooks/claude.json"}},
+		"claude": {[]string{"claude", "--session-id", id, "--settings", share + "/hooks/claude.json"},
+			[]string{"claude", "--resume", id, "--settings", share + "/hooks/claude.json"}},
 		"codex":    {[]string{"codex", "--no-daemon"}, []string{"codex", "--no-daemon", "resume", id}},
 		"gemini":   {[]string{"gemini", "--session-id", id}, []string{"gemini", "--resume", id}},
 		"opencode": {[]string{"opencode"}, []string{"opencode", "-s", id}},
-		"copilot":  {[]string{"copilot", "--session-id", id, "--plugin-dir", share + "/hooks/copilot"}, []string{"copilot", "--session-id", id, "--plugin-dir", share + "/hooks/copilot"}},
-		"qwen":     {[]string{"qwen", "--session-id", id}, []string{"qwen", "--resume", id}},
-		"amp":      {[]string{"amp"}, []string{"amp", "threads", "continue", id}},
-		"cursor":   {[]string{"cursor-agent", "--resume", id}, []string{"cursor-agent", "--resume", id}},
-		"goose":    {[]string{"goose", "session", "-n", "shop-" + id}, []string{"goose", "session", "-r", "-n", "shop-" + id}},
-		"crush":    {[]string{"crush", "--data-dir", data}, []string{"crush", "--data-dir", data, "--continue"}},
-		"aider":    {[]string{"aider", "--chat-history-file", history}, []string{"aider", "--chat-history-file", history, "--restore-chat-history"}},
-		"shell":    {[]string{"/bin/sh", "-c", `exec "${SHELL:-/bin/sh}" -l`}, []string{}},
-		"command":  {[]string{}, []string{}},
+		"copilot": {[]string{"copilot", "--session-id", id, "--plugin-dir", share + "/hooks/copilot"},
+			[]string{"copilot", "--session-id", id, "--plugin-dir", share + "/hooks/copilot"}},
+		"qwen":   {[]string{"qwen", "--session-id", id}, []string{"qwen", "--resume", id}},
+		"amp":    {[]string{"amp"}, []string{"amp", "threads", "continue", id}},
+		"cursor": {[]string{"cursor-agent", "--resume", id}, []string{"cursor-agent", "--resume", id}},
+		"goose": {[]string{"goose", "session", "-n", "shop-" + id},
+			[]string{"goose", "session", "-r", "-n", "shop-" + id}},
+		"crush": {[]string{"crush", "--data-dir", data}, []string{"crush", "--data-dir", data, "--continue"}},
+		"aider": {[]string{"aider", "--chat-history-file", history},
+			[]string{"aider", "--chat-history-file", history, "--restore-chat-history"}},
+		"shell":   {[]string{"/bin/sh", "-c", `exec "${SHELL:-/bin/sh}" -l`}, []string{}},
+		"command": {[]string{}, []string{}},
 	} {
 		a := agents[name]
 		assert.NotEmpty(t, a.Description, name)
@@ -143,7 +159,7 @@ func TestShippedAgents_ExpandTheirCommands(t *testing.T) {
 	assert.Contains(t, agents["opencode"].Environment, `OPENCODE_CONFIG_CONTENT={"plugin":["file://%P/hooks/opencode.js"]}`)
 }
 
-// What the definitions give their agents of %P is in the tree, and can be read.
+// Every file below %P that an agent definition names exists in the source tree and is valid.
 func TestShippedHooks_ExistAndAreUsed(t *testing.T) {
 	agents, _ := LoadAgents([]string{"../.."})
 	var named []string
@@ -155,7 +171,9 @@ func TestShippedHooks_ExistAndAreUsed(t *testing.T) {
 			named = append(named, match[1])
 		}
 	}
-	for _, file := range []string{"hooks/claude.json", "hooks/gemini.json", "hooks/qwen.json", "hooks/opencode.js", "hooks/copilot"} {
+	for _, file := range []string{
+		"hooks/claude.json", "hooks/gemini.json", "hooks/qwen.json", "hooks/opencode.js", "hooks/copilot",
+	} {
 		assert.Contains(t, named, file, "no agent is given it")
 	}
 	files, err := filepath.Glob("../../packaging/hooks/*.json")
@@ -169,7 +187,7 @@ func TestShippedHooks_ExistAndAreUsed(t *testing.T) {
 	}
 }
 
-// An agent whose id comes later must be able to start without it.
+// An agent that reports its conversation id later must be able to start without it.
 func TestShippedAgents_StartWithoutUnknownConversation(t *testing.T) {
 	agents, _ := LoadAgents([]string{"../.."})
 	for name, a := range agents {
@@ -186,15 +204,20 @@ func TestValidName(t *testing.T) {
 	for _, s := range []string{"a", "0", "shop-2", "a.b_c", "a_", "a--b", strings.Repeat("x", 64)} {
 		assert.True(t, ValidName(s), s)
 	}
-	for _, s := range []string{"", "-", ".", "_a", "a-", "a.", "A", "a b", "ä", "../../etc", "a/b", "a\n", "a\x00", strings.Repeat("x", 65)} {
+	for _, s := range []string{
+		"", "-", ".", "_a", "a-", "a.", "A", "a b", "ä", "../../etc", "a/b", "a\n", "a\x00", strings.Repeat("x", 65),
+	} {
 		assert.False(t, ValidName(s), "%q", s)
 	}
 }
 
 func TestExpand(t *testing.T) {
-	s := Specifiers{Conversation: "ses_1.2:3-4", Session: "shop", Workspace: "/w 1", Runtime: "/run/%h", Home: "/home/u", Share: "/usr/share/corral"}
+	s := Specifiers{
+		Conversation: "ses_1.2:3-4", Session: "shop", Workspace: "/w 1", Runtime: "/run/%h", Home: "/home/u",
+		Share: "/opt",
+	}
 	for name, c := range map[string]struct{ arg, want, err string }{
-		"every one":                      {"%U|%8|%i|%w|%h|%P", "ses_1.2:3-4|ses_1.2:|shop|/w 1|/home/u|/usr/share/corral", ""},
+		"every one":                      {"%U|%8|%i|%w|%h|%P", "ses_1.2:3-4|ses_1.2:|shop|/w 1|/home/u|/opt", ""},
 		"a percent sign":                 {"100%% %%U", "100% %U", ""},
 		"a value is not expanded again":  {"%t", "/run/%h", ""},
 		"an empty argument":              {"", "", ""},

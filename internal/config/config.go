@@ -1,9 +1,9 @@
-// Package config reads what people configure: corral.conf, and the agents' definitions
+// Package config reads the configuration: corral.conf (Load) and the agent definitions
 // (LoadAgents).
 //
-// Both are written like systemd's own files (systemd.syntax(7)), looked for in Dirs, and extended
-// by drop-ins. What is wrong in them, or not known, is told as a Warning with file and line and
-// passed over: a mistake in one line never keeps the daemon from starting.
+// Both use the syntax of systemd's own files (systemd.syntax(7)), are searched for in Dirs, and can
+// be extended by drop-ins. Invalid or unknown lines are ignored and reported as a Warning with file
+// and line: a mistake in one line never prevents the daemon from starting.
 package config
 
 import (
@@ -15,48 +15,51 @@ import (
 	"time"
 )
 
-// TmuxConfigUser stands for the tmux configurations that the user has where tmux looks for them.
+// TmuxConfigUser is the value of TmuxConfig= that selects the user's own tmux configuration files.
 const TmuxConfigUser = "user"
 
-// minLogSize is the smallest LogMaxSize=: below it, rotation would cost more than it saves.
+// minLogSize is the smallest accepted LogMaxSize=, in bytes: below it, rotation would cost more
+// than it saves.
 const minLogSize = 64 << 10
 
 // Config is section [Corral] of corral.conf.
 type Config struct {
-	StopTimeout   time.Duration // StopTimeoutSec=: between the polite end and SIGKILL
-	LogMaxSize    int64         // LogMaxSize=: bytes of a session's output.log
-	IdleAfter     time.Duration // IdleAfterSec=: how long without output until an agent counts as idle
-	IdleSuspend   time.Duration // IdleSuspendSec=: how long an agent may be idle until its session is suspended; Infinity: for ever
-	MaxSessions   int           // MaxSessions=: how many there may be, archived ones too
-	LoginShell    bool          // LoginShell=: whether the login shell is asked for a run that comes without an environment of its caller's
-	TmuxConfig    string        // TmuxConfig=: absolute path of a tmux configuration to source, or TmuxConfigUser, or "" for ours alone
-	DetachKey     string        // DetachKey=: the key that detaches a terminal from a session, by tmux's name, "" for none
-	Terminal      string        // Terminal=: command of the terminal emulator that windows are opened with, "" to look for one
+	StopTimeout time.Duration // StopTimeoutSec=: between SIGTERM and SIGKILL
+	LogMaxSize  int64         // LogMaxSize=: bytes of a session's output.log
+	IdleAfter   time.Duration // IdleAfterSec=: time without output after which an agent counts as idle
+	// IdleSuspendSec=: time after which the session of an idle agent is suspended; Infinity for never.
+	IdleSuspend time.Duration
+	MaxSessions int // MaxSessions=: the largest number of sessions, archived ones included
+	// LoginShell=: whether runs that come without a caller's environment get that of the login shell.
+	LoginShell    bool
+	TmuxConfig    string        // TmuxConfig=: absolute path of a file to source, or TmuxConfigUser, or "" for none
+	DetachKey     string        // DetachKey=: tmux name of the key that detaches a terminal, "" for none
+	Terminal      string        // Terminal=: command of the terminal emulator for windows, "" to search for one
 	Notifications bool          // Notifications=: whether desktop notifications are sent
-	Notify        []string      // Notify=: of what a person is told in any way, some of NotifyAll
-	NotifyUrgency Urgencies     // NotifyUrgency=: the urgency of notifications, where it is not the default
-	TmuxMessages  bool          // TmuxMessages=: whether who is attached to another session is told
-	NotifyAfter   time.Duration // NotifyCompletedSec=: how long a run that completed has to have lasted to be told
+	Notify        []string      // Notify=: the kinds of events to notify of, from NotifyAll
+	NotifyUrgency Urgencies     // NotifyUrgency=: urgencies of notifications that differ from the default
+	TmuxMessages  bool          // TmuxMessages=: whether terminals attached to another session show a message
+	NotifyAfter   time.Duration // NotifyCompletedSec=: shortest completed run that is notified
 	Retention     Retention
 }
 
-// NotifyAll are the words of Notify=: what a person may want to be notified of.
+// NotifyAll lists the values of Notify=: the kinds of events that users can be notified of.
 var NotifyAll = []string{"failed", "waiting", "completed", "stale", "orphaned", "suspended"}
 
-// NotifyLabel is the name of a session's label whose value counts as Notify= for that session.
+// NotifyLabel is the session label whose value overrides Notify= for that session.
 const NotifyLabel = "notify"
 
-// Retention tells how long an ended session is kept; Infinity is for ever.
+// Retention specifies how long ended sessions are kept; Infinity keeps them until they are removed.
 type Retention struct {
-	Suspended time.Duration // SuspendedRetentionSec=: of an agent that cannot resume its conversation
-	Resumable time.Duration // ResumableRetentionSec=: suspended, and its agent can
-	Failed    time.Duration // FailedRetentionSec=: after a person has seen that it failed
-	Unseen    time.Duration // UnseenRetentionSec=: failed, and nobody has seen it; the longer of this and Failed counts
+	Suspended time.Duration // SuspendedRetentionSec=: suspended, and the agent cannot resume its conversation
+	Resumable time.Duration // ResumableRetentionSec=: suspended, and the agent can resume it
+	Failed    time.Duration // FailedRetentionSec=: failed, since a person has seen it
+	Unseen    time.Duration // UnseenRetentionSec=: failed and unseen; the longer of this and Failed applies
 	Completed time.Duration // CompletedRetentionSec=
 	Stopped   time.Duration // StoppedRetentionSec=
 }
 
-// Default is what holds where nothing is configured.
+// Default returns the configuration that applies without any configuration file.
 func Default() Config {
 	return Config{
 		StopTimeout:   10 * time.Second,
@@ -70,12 +73,15 @@ func Default() Config {
 		Notify:        NotifyAll,
 		TmuxMessages:  true,
 		NotifyAfter:   time.Minute,
-		Retention:     Retention{Suspended: 7 * day, Resumable: 30 * day, Failed: day, Unseen: 7 * day, Completed: 7 * day, Stopped: 7 * day},
+		Retention: Retention{
+			Suspended: 7 * day, Resumable: 30 * day, Failed: day, Unseen: 7 * day, Completed: 7 * day, Stopped: 7 * day,
+		},
 	}
 }
 
-// Load reads corral.conf from the first of the directories that has one, then its drop-ins from all
-// of them. The error is that corral.conf is there but cannot be read; the drop-ins count then, too.
+// Load reads corral.conf from the first directory that has one, then its drop-ins from all
+// directories. An error means that corral.conf exists but cannot be read; the returned
+// configuration then contains only the defaults and the drop-ins.
 func Load(dirs []string) (Config, []Warning, error) {
 	const name, section = "corral.conf", "Corral"
 	c := Default()
@@ -99,8 +105,8 @@ func Load(dirs []string) (Config, []Warning, error) {
 	return c, warnings, err
 }
 
-// set takes over one assignment. An empty value brings back the default; a bad one is told and
-// changes nothing.
+// set applies one assignment. An empty value restores the default; an invalid value changes nothing
+// and is returned as an error.
 func (c *Config) set(key, value string) error {
 	def := Default()
 	switch key {
@@ -155,7 +161,7 @@ func (r *Retention) set(key, value string) error {
 	return fmt.Errorf("unknown key %s= in section [Corral]", key)
 }
 
-// setValue parses a value into its place, or puts the default there if it is empty.
+// setValue parses a value and stores it in *to. An empty value stores the default.
 func setValue[T any](to *T, key, value string, def T, parse func(string) (T, error)) error {
 	if value == "" {
 		*to = def
@@ -169,7 +175,7 @@ func setValue[T any](to *T, key, value string, def T, parse func(string) (T, err
 	return nil
 }
 
-// finiteSpan is a time span that somebody waits for: it has to end, and to be one.
+// finiteSpan parses a timeout: a time span greater than 0 and less than infinity.
 func finiteSpan(s string) (time.Duration, error) {
 	d, err := ParseTimeSpan(s)
 	if err == nil && (d == 0 || d == Infinity) {
@@ -178,7 +184,8 @@ func finiteSpan(s string) (time.Duration, error) {
 	return d, err
 }
 
-// idleSpan is a time span after which something is done; 0 means never, too.
+// idleSpan parses a time span after which an idle session is suspended; 0 means never, like
+// infinity.
 func idleSpan(s string) (time.Duration, error) {
 	d, err := ParseTimeSpan(s)
 	if d == 0 {
@@ -218,8 +225,8 @@ func terminalCommand(s string) (string, error) {
 	return s, err
 }
 
-// ParseNotify reads a value of Notify=: words of NotifyAll, or yes for all of them, or no for none,
-// which is a list that is empty and not nil.
+// ParseNotify parses a value of Notify=: a list of kinds from NotifyAll, or yes for all of them, or
+// no for none. The result for no is an empty list that is not nil.
 func ParseNotify(s string) ([]string, error) {
 	if on, err := ParseBool(s); err == nil {
 		if on {

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// golden compares text with testdata/NAME.
+// golden compares text with testdata/NAME, or replaces that file with -update.
 func golden(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -28,9 +28,11 @@ func golden(t *testing.T, name, text string) {
 	assert.Equal(t, string(want), text)
 }
 
-// tree is the directories of a golden input, in the order of Dirs.
+// tree returns the configuration directories of a golden input, in the order of Dirs.
 func tree(name string) []string {
-	return []string{"testdata/" + name + "/home", "testdata/" + name + "/etc", "testdata/" + name + "/none", "testdata/" + name + "/lib"}
+	return []string{
+		"testdata/" + name + "/home", "testdata/" + name + "/etc", "testdata/" + name + "/none", "testdata/" + name + "/lib",
+	}
 }
 
 func lines(warnings []Warning) string {
@@ -41,8 +43,8 @@ func lines(warnings []Warning) string {
 	return b.String()
 }
 
-// write makes files below a new directory, and links to /dev/null where the content is "null", and
-// gives its path.
+// write creates files below a new directory, and links to /dev/null where the content is "null". It
+// returns the path of the directory.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -73,24 +75,32 @@ func TestLoad_ReturnsDefaultsWithoutFiles(t *testing.T) {
 
 func TestLoad_ReadsEveryKey(t *testing.T) {
 	root := write(t, map[string]string{"corral.conf": strings.Join([]string{"[Corral]",
-		"StopTimeoutSec=1", "LogMaxSize=2M", "IdleAfterSec=2", "IdleSuspendSec=1h", "MaxSessions=4", "LoginShell=no", "TmuxConfig=/5", "DetachKey=F12", "Terminal=foot -e", "Notifications=no", "Notify=failed waiting", "NotifyUrgency=failed:critical", "TmuxMessages=no", "NotifyCompletedSec=5min", "SuspendedRetentionSec=6",
-		"ResumableRetentionSec=7", "FailedRetentionSec=8", "UnseenRetentionSec=11", "CompletedRetentionSec=9", "StoppedRetentionSec=infinity"}, "\n")})
+		"StopTimeoutSec=1", "LogMaxSize=2M", "IdleAfterSec=2", "IdleSuspendSec=1h", "MaxSessions=4", "LoginShell=no",
+		"TmuxConfig=/5", "DetachKey=F12", "Terminal=foot -e", "Notifications=no", "Notify=failed waiting",
+		"NotifyUrgency=failed:critical", "TmuxMessages=no", "NotifyCompletedSec=5min", "SuspendedRetentionSec=6",
+		"ResumableRetentionSec=7", "FailedRetentionSec=8", "UnseenRetentionSec=11", "CompletedRetentionSec=9",
+		"StoppedRetentionSec=infinity"}, "\n")})
 	c, warnings, err := Load([]string{root})
 	require.NoError(t, err)
 	assert.Empty(t, warnings)
 	assert.Equal(t, Config{
-		StopTimeout: time.Second, LogMaxSize: 2 << 20, IdleAfter: 2 * time.Second, IdleSuspend: time.Hour, MaxSessions: 4, TmuxConfig: "/5", DetachKey: "F12", Terminal: "foot -e",
-		Notify: []string{"failed", "waiting"}, NotifyUrgency: Urgencies{"failed": "critical"}, TmuxMessages: false, NotifyAfter: 5 * time.Minute,
-		Retention: Retention{6 * time.Second, 7 * time.Second, 8 * time.Second, 11 * time.Second, 9 * time.Second, Infinity},
+		StopTimeout: time.Second, LogMaxSize: 2 << 20, IdleAfter: 2 * time.Second, IdleSuspend: time.Hour, MaxSessions: 4,
+		TmuxConfig: "/5", DetachKey: "F12", Terminal: "foot -e",
+		Notify: []string{"failed", "waiting"}, NotifyUrgency: Urgencies{"failed": "critical"}, TmuxMessages: false,
+		NotifyAfter: 5 * time.Minute,
+		Retention: Retention{
+			6 * time.Second, 7 * time.Second, 8 * time.Second, 11 * time.Second, 9 * time.Second, Infinity,
+		},
 	}, c)
 }
 
-// TestDefault_MatchesTheManual, for each time that it names.
+// TestDefault_MatchesTheManual compares the time spans that the manual documents.
 func TestDefault_MatchesTheManual(t *testing.T) {
 	c := Default()
 	assert.Equal(t, 3*time.Second, c.IdleAfter)
 	assert.Equal(t, Infinity, c.IdleSuspend)
-	assert.Equal(t, Retention{Suspended: 7 * day, Resumable: 30 * day, Failed: day, Unseen: 7 * day, Completed: 7 * day, Stopped: 7 * day}, c.Retention)
+	assert.Equal(t, Retention{Suspended: 7 * day, Resumable: 30 * day, Failed: day, Unseen: 7 * day, Completed: 7 * day,
+		Stopped: 7 * day}, c.Retention)
 }
 
 func TestMask_HidesFilesInLaterDirectories(t *testing.T) {
@@ -120,7 +130,8 @@ func TestMask_HidesFilesInLaterDirectories(t *testing.T) {
 	assert.Len(t, agents, 2)
 	assert.Equal(t, []string{"here"}, agents["here"].Command)
 	assert.Empty(t, agents["here"].DropIns)
-	assert.Equal(t, Agent{Name: "command", IdSource: "none", Type: "simple", StopTarget: "agent", Status: Status{ReadyTimeout: defaultReadyTimeout}}, agents["command"], "it cannot be hidden")
+	assert.Equal(t, Agent{Name: "command", IdSource: "none", Type: "simple", StopTarget: "agent",
+		Status: Status{ReadyTimeout: defaultReadyTimeout}}, agents["command"], "it cannot be hidden")
 }
 
 func TestLoad_ReportsUnreadableFiles(t *testing.T) {
@@ -144,12 +155,12 @@ func TestLoad_ReportsUnreadableFiles(t *testing.T) {
 	assert.Equal(t, []string{"a"}, agents["binary"].Command)
 	assert.NotContains(t, agents, "dir")
 	assert.NotContains(t, agents, "large")
-	told := strings.ReplaceAll(lines(warnings), root, "")
-	assert.Contains(t, told, "/agents/binary.agent:3: line is not valid UTF-8 text, ignored\n")
-	assert.Contains(t, told, "/agents/binary.agent:4: line is not valid UTF-8 text, ignored\n")
-	assert.Contains(t, told, "dir.agent is not a regular file")
-	assert.Contains(t, told, "large.agent is larger than 1048576 bytes")
-	assert.Contains(t, told, "bad.conf is larger than 1048576 bytes")
+	text := strings.ReplaceAll(lines(warnings), root, "")
+	assert.Contains(t, text, "/agents/binary.agent:3: line is not valid UTF-8 text, ignored\n")
+	assert.Contains(t, text, "/agents/binary.agent:4: line is not valid UTF-8 text, ignored\n")
+	assert.Contains(t, text, "dir.agent is not a regular file")
+	assert.Contains(t, text, "large.agent is larger than 1048576 bytes")
+	assert.Contains(t, text, "bad.conf is larger than 1048576 bytes")
 	assert.Len(t, warnings, 5)
 }
 
@@ -180,7 +191,9 @@ func TestReadUnitFile_WrapsItsCause(t *testing.T) {
 }
 
 func FuzzParseUnit(f *testing.F) {
-	for _, seed := range []string{"[Corral]\nStopTimeoutSec=1\n", "[A\\\n#c\nB]\n", "\ufeff[Corral]\r\nA=\\", "X-A=1\n[X-B]\nC", "[Corral]\n=\n\\\\\n"} {
+	for _, seed := range []string{
+		"[Corral]\nStopTimeoutSec=1\n", "[A\\\n#c\nB]\n", "\ufeff[Corral]\r\nA=\\", "X-A=1\n[X-B]\nC", "[Corral]\n=\n\\\\\n",
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

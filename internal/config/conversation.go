@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// programs reads names or paths of programs.
+// programs parses a list of program names or paths.
 func programs(s string) ([]string, error) {
 	names, err := SplitWords(s)
 	if err == nil && slices.Contains(names, "") {
@@ -17,14 +17,14 @@ func programs(s string) ([]string, error) {
 	return names, err
 }
 
-func stopWhom(s string) (string, error) {
+func stopTarget(s string) (string, error) {
 	if s != StopAgent && s != StopAll {
 		return "", fmt.Errorf("invalid value %q: expected %s or %s", s, StopAgent, StopAll)
 	}
 	return s, nil
 }
 
-// idPattern reads a regular expression whose first group is a conversation's id.
+// idPattern parses a regular expression whose first group is the conversation id.
 func idPattern(s string) (*regexp.Regexp, error) {
 	re, err := regexp.Compile(s)
 	if err != nil {
@@ -36,7 +36,7 @@ func idPattern(s string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// setResumeCondition adds patterns: a file of any of them is enough.
+// setResumeCondition adds file name patterns. A file that matches any of them meets the condition.
 func (l *agentLoader) setResumeCondition(a assignment) error {
 	patterns, err := words(a)
 	if err != nil {
@@ -55,30 +55,36 @@ func (l *agentLoader) setResumeCondition(a assignment) error {
 	return nil
 }
 
-// contradictions tells of keys that have no use, or cannot work, without another one. The line is
-// that of the key.
-func (l *agentLoader) contradictions() {
+// checkContradictions warns about keys that have no effect, or cannot work, without another key.
+// The warning has the line of the key.
+func (l *agentLoader) checkContradictions() {
 	agent := &l.agent
-	before := agent.IdSource == IdPreset || agent.IdSource == IdHistoryFile || agent.IdSource == IdCreate // the id is known before the first run
-	tell := func(key string, is bool, text string) {
-		if is {
+	// The id is known before the first run.
+	presetID := agent.IdSource == IdPreset || agent.IdSource == IdHistoryFile || agent.IdSource == IdCreate
+	warnIf := func(key string, condition bool, text string) {
+		if condition {
 			a := l.last[key]
 			l.warnings = append(l.warnings, Warning{a.file, a.line, text})
 		}
 	}
-	tell("IdSource", agent.IdSource == IdCreate && len(agent.IdCommand) == 0, "IdSource=create requires IdCommand=")
-	tell("IdSource", before && len(agent.Command) > 0 && !UsesConversation(agent.Command), "IdSource="+agent.IdSource+" has no effect: Command= has no %U")
-	tell("IdCommand", agent.IdSource != IdCreate && len(agent.IdCommand) > 0, "IdCommand= has no effect without IdSource=create")
-	tell("IdCommand", UsesConversation(agent.IdCommand), "IdCommand= has %U, the id that the command has to create")
-	tell("Command", UsesConversation(agent.Command) && !before,
+	warnIf("IdSource", agent.IdSource == IdCreate && len(agent.IdCommand) == 0, "IdSource=create requires IdCommand=")
+	warnIf("IdSource", presetID && len(agent.Command) > 0 && !UsesConversation(agent.Command),
+		"IdSource="+agent.IdSource+" has no effect: Command= has no %U")
+	warnIf("IdCommand", agent.IdSource != IdCreate && len(agent.IdCommand) > 0,
+		"IdCommand= has no effect without IdSource=create")
+	warnIf("IdCommand", UsesConversation(agent.IdCommand), "IdCommand= has %U, the id that the command has to create")
+	warnIf("Command", UsesConversation(agent.Command) && !presetID,
 		"Command= has %U, which is unknown before the agent runs unless IdSource= is preset, history-file or create")
-	tell("IdFileContent", agent.IdFileContent != nil && agent.IdFile == nil, "IdFileContent= has no effect without an IdFile=")
-	tell("ResumeContent", agent.ResumeContent != nil && len(agent.ResumeCondition) == 0, "ResumeContent= has no effect without a ResumeCondition=")
-	tell("ResumeCondition", len(agent.ResumeCondition) > 0 && len(agent.ResumeCommand) == 0, "ResumeCondition= has no effect without a ResumeCommand=")
+	warnIf("IdFileContent", agent.IdFileContent != nil && agent.IdFile == nil,
+		"IdFileContent= has no effect without an IdFile=")
+	warnIf("ResumeContent", agent.ResumeContent != nil && len(agent.ResumeCondition) == 0,
+		"ResumeContent= has no effect without a ResumeCondition=")
+	warnIf("ResumeCondition", len(agent.ResumeCondition) > 0 && len(agent.ResumeCommand) == 0,
+		"ResumeCondition= has no effect without a ResumeCommand=")
 }
 
-// Programs gives the names or paths of which one shows that the agent is installed; none for one
-// whose command is given by whoever starts it.
+// Programs returns the names or paths of programs of which any shows that the agent is installed.
+// It returns none for an agent whose command is supplied by the caller.
 func (agent *Agent) Programs() []string {
 	if len(agent.Detect) > 0 || len(agent.Command) == 0 {
 		return agent.Detect
@@ -86,27 +92,27 @@ func (agent *Agent) Programs() []string {
 	return agent.Command[:1]
 }
 
-// StopTimeout gives the time between the polite end and SIGKILL that the definition's [Scope] asks
-// for, 0 where it does not.
+// StopTimeout returns the time between SIGTERM and SIGKILL that TimeoutStopSec= in section [Scope]
+// asks for, 0 if it is not set.
 func (agent *Agent) StopTimeout() time.Duration {
 	var timeout time.Duration
 	for _, property := range agent.Properties {
 		if value, is := strings.CutPrefix(property, "TimeoutStopSec="); is {
-			timeout, _ = ParseTimeSpan(value) // what cannot be read is told by whoever reads the property for systemd
+			timeout, _ = ParseTimeSpan(value) // an invalid value is reported when the property is parsed for systemd
 		}
 	}
 	return timeout
 }
 
-// FindConversation returns the id of the conversation with which a process was executed that shows
-// these arguments, "" if that is not to be seen. What stands in front of an agent's own arguments
-// may be an interpreter, what comes after them is a client's.
+// FindConversation returns the id of the conversation that a process was started with, given the
+// arguments that the process shows, or "" if they contain none. The agent's own arguments may be
+// preceded by an interpreter and followed by arguments of a client.
 func (agent *Agent) FindConversation(shown []string, s Specifiers) string {
 	for _, template := range [][]string{agent.Command, agent.ResumeCommand} {
 		if len(template) < 2 || !UsesConversation(template) {
 			continue
 		}
-		rest := template[1:] // the program may be shown by another name
+		rest := template[1:] // the process may show another program name
 		for i := 1; i+len(rest) <= len(shown); i++ {
 			if id := matchConversation(rest, shown[i:i+len(rest)], s); id != "" {
 				return id
@@ -116,7 +122,8 @@ func (agent *Agent) FindConversation(shown []string, s Specifiers) string {
 	return ""
 }
 
-// matchConversation returns the id that makes the arguments of the template, "" if none does.
+// matchConversation returns the conversation id with which template expands to args, "" if there is
+// none.
 func matchConversation(template, args []string, s Specifiers) string {
 	at := slices.IndexFunc(template, func(arg string) bool { return strings.Contains(arg, "%U") })
 	if at < 0 || at >= len(args) {

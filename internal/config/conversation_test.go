@@ -21,7 +21,7 @@ func TestExpandPatterns(t *testing.T) {
 	}{
 		"specifiers":                           {"%h/.prog/*/%U.jsonl", nil, []string{"/home/u/.prog/*/1b4e28ba-2fa1.jsonl"}},
 		"the first of the id":                  {"%h/session-*-%8.json*", nil, []string{"/home/u/session-*-1b4e28ba.json*"}},
-		"a variable":                           {"${PROG_HOME}/%U", []string{"PROG_HOME=/data"}, []string{"/data/1b4e28ba-2fa1"}},
+		"a variable":                           {"${PROG_HOME}/%U", []string{"PROG_HOME=/d"}, []string{"/d/1b4e28ba-2fa1"}},
 		"the last of a name counts":            {"${A}", []string{"A=/1", "AB=/x", "A=/2"}, []string{"/2"}},
 		"a variable that is not set":           {"${PROG_HOME}/%U", []string{"PROG_HOMES=/data"}, nil},
 		"a variable that is empty":             {"${PROG_HOME}/%U", []string{"PROG_HOME="}, nil},
@@ -98,8 +98,8 @@ func FuzzExpandPatterns(f *testing.F) {
 	})
 }
 
-// What the agents print at their end, and the names of the files that they keep open, as they were
-// seen.
+// The samples are what the real agents print when they exit, and the names of files that they keep
+// open.
 func TestShippedAgents_DetectConversationIDs(t *testing.T) {
 	agents, _ := LoadAgents([]string{"../.."})
 	const id = "1b4e28ba-2fa1-4d2b-883f-0016d3cca427"
@@ -117,15 +117,16 @@ func TestShippedAgents_DetectConversationIDs(t *testing.T) {
 		assert.Equal(t, c.id, found[1], name)
 	}
 	file := agents["codex"].IdFile
-	assert.Equal(t, id, file.FindStringSubmatch("/h/.codex/sessions/2026/11/21/rollout-2026-11-21T13-02-59-" + id + ".jsonl")[1])
-	assert.Nil(t, file.FindStringSubmatch("/h/.codex/sessions/2026/11/21/rollout-2026-11-21T13-02-59-"+id+".jsonl (deleted)"))
+	path := "/h/.codex/sessions/2026/11/21/rollout-2026-11-21T13-02-59-" + id + ".jsonl"
+	assert.Equal(t, id, file.FindStringSubmatch(path)[1])
+	assert.Nil(t, file.FindStringSubmatch(path+" (deleted)"))
 	assert.Nil(t, file.FindStringSubmatch("/h/rollout-/"+id+".jsonl"))
 	content := agents["codex"].IdFileContent
 	assert.Regexp(t, content, `{"type":"session_meta","payload":{"id":"`+id+`","source":"cli","thread_source":"user"}}`+"\n{}")
 	assert.NotRegexp(t, content, `{"type":"session_meta","payload":{"id":"`+id+`","source":{"subagent":{"depth":1}},"text":"a \"source\":\"x\""}}`+"\n"+`{"source":"x"}`)
 }
 
-// Where the agents keep a conversation, as it was seen.
+// The samples are the files in which the real agents save a conversation.
 func TestShippedAgents_FindSavedConversations(t *testing.T) {
 	agents, _ := LoadAgents([]string{"../.."})
 	const id = "1b4e28ba-2fa1-4d2b-883f-0016d3cca427"
@@ -150,7 +151,9 @@ func TestShippedAgents_FindSavedConversations(t *testing.T) {
 			agent, _, _ = strings.Cut(agent, "'")
 			s := Specifiers{Conversation: id, Session: "shop", Workspace: filepath.Join(home, "shop"), Home: home}
 			holds := func() bool {
-				patterns, err := ExpandPatterns(agents[agent].ResumeCondition, s, []string{strings.ReplaceAll(c.variable, "%", home)})
+				patterns, err := ExpandPatterns(agents[agent].ResumeCondition, s, []string{
+					strings.ReplaceAll(c.variable, "%", home),
+				})
 				require.NoError(t, err)
 				return slices.ContainsFunc(patterns, func(p string) bool {
 					found, err := filepath.Glob(p)
@@ -190,7 +193,8 @@ func TestAgent_Programs(t *testing.T) {
 	}{
 		{Agent{}, nil},
 		{Agent{Command: []string{"prog", "-x"}}, []string{"prog"}},
-		{Agent{Command: []string{"/bin/sh", "-c", "exec prog"}, Detect: []string{"prog", "prog2"}}, []string{"prog", "prog2"}},
+		{Agent{Command: []string{"/bin/sh", "-c", "exec prog"}, Detect: []string{"prog", "prog2"}},
+			[]string{"prog", "prog2"}},
 	} {
 		assert.Equal(t, c.want, c.agent.Programs())
 	}
@@ -207,7 +211,7 @@ func TestFindShare(t *testing.T) {
 		assert.Equal(t, filepath.Join(root, dir), FindShare(bin))
 	}
 	install := func(dir string) { require.NoError(t, os.MkdirAll(filepath.Join(root, dir, "hooks"), 0o755)) }
-	found("prefix/share/corral") // there has to be one
+	found("prefix/share/corral") // the fallback, which does not have to exist
 	install("prefix/packaging")
 	found("prefix/packaging")
 	t.Setenv("XDG_DATA_DIRS", filepath.Join(root, "none")+":"+filepath.Join(root, "dirs"))

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dirs gives the directories that configuration is looked for in, the first one wins: the user's
-// own, the administrator's, those of the distribution and of what was installed beside it.
+// Dirs returns the configuration directories in order of precedence: the user's own, the
+// administrator's, that of locally installed software and that of the distribution.
 func Dirs() []string {
 	dirs := []string{"/etc/corral", "/usr/local/lib/corral", "/usr/lib/corral"}
 	if own := UserDir(); own != "" {
@@ -23,8 +23,8 @@ func Dirs() []string {
 	return dirs
 }
 
-// InstalledDirs gives Dirs, and the one that comes with the installation whose programs are in bin:
-// what was installed together stays together, also below a prefix of its own.
+// InstalledDirs returns Dirs, followed by the directory of the installation whose programs are in
+// bin: an installation below a prefix of its own uses the files that it came with.
 func InstalledDirs(bin string) []string {
 	dirs, own := Dirs(), filepath.Join(filepath.Dir(bin), "lib/corral")
 	if slices.Contains(dirs, own) {
@@ -33,10 +33,13 @@ func InstalledDirs(bin string) []string {
 	return append(dirs, own)
 }
 
-// FindShim returns the first corral-shim that can be executed, of $CORRAL_SHIM alone, or that of
-// the installation whose programs are in bin, or one beside them, as they are built.
+// FindShim returns the path of an executable corral-shim: $CORRAL_SHIM alone if it is set, else
+// that of the installation whose programs are in bin, else one in bin itself, as in a build
+// directory.
 func FindShim(bin string) (string, error) {
-	candidates := []string{filepath.Join(filepath.Dir(bin), "libexec/corral/corral-shim"), filepath.Join(bin, "corral-shim")}
+	candidates := []string{
+		filepath.Join(filepath.Dir(bin), "libexec/corral/corral-shim"), filepath.Join(bin, "corral-shim"),
+	}
 	if path := os.Getenv("CORRAL_SHIM"); path != "" {
 		candidates = []string{path}
 	}
@@ -48,10 +51,10 @@ func FindShim(bin string) (string, error) {
 	return "", fmt.Errorf("corral-shim is not installed: looked for %q", candidates)
 }
 
-// FindShare returns the directory of what comes with Corral for its agents (%P), such as their
-// hooks: $CORRAL_SHARE, or the first of these that has any: that of the installation whose programs
-// are in bin, those of the XDG Base Directory Specification, that of a source tree whose programs
-// were built into bin.
+// FindShare returns the directory of the files that Corral ships for its agents (%P), such as
+// hooks: $CORRAL_SHARE, else the first of these directories that has hooks: that of the
+// installation whose programs are in bin, those of the XDG Base Directory Specification, that of a
+// source tree whose programs were built into bin.
 func FindShare(bin string) string {
 	if dir := os.Getenv("CORRAL_SHARE"); filepath.IsAbs(dir) {
 		return dir
@@ -71,8 +74,7 @@ func FindShare(bin string) string {
 	return own
 }
 
-// FindClient returns the corralctl of the installation whose programs are in bin. Errors: that it
-// is not there.
+// FindClient returns the path of the corralctl in bin. It returns an error if there is none.
 func FindClient(bin string) (string, error) {
 	path := filepath.Join(bin, "corralctl")
 	if unix.Access(path, unix.X_OK) != nil {
@@ -81,8 +83,8 @@ func FindClient(bin string) (string, error) {
 	return path, nil
 }
 
-// UserDir gives the directory of the user's own configuration, which comes first in Dirs; "" if
-// there is no home for it.
+// UserDir returns the user's own configuration directory, which comes first in Dirs, or "" if the
+// user has no home directory.
 func UserDir() string {
 	if home := userDir(); home != "" {
 		return filepath.Join(home, "corral")
@@ -90,8 +92,8 @@ func UserDir() string {
 	return ""
 }
 
-// userDir is $XDG_CONFIG_HOME, or ~/.config. A relative path counts as none, by the XDG Base
-// Directory Specification.
+// userDir returns $XDG_CONFIG_HOME, or ~/.config. As the XDG Base Directory Specification demands,
+// a relative path is ignored.
 func userDir() string {
 	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		return dir
@@ -102,31 +104,32 @@ func userDir() string {
 	return ""
 }
 
-// found is a file that was found in one of the directories.
-type found struct {
+// configFile is a file in one of the configuration directories.
+type configFile struct {
 	name   string // without directory
 	path   string
-	masked bool // empty, or a link to /dev/null: it is there to hide those of its name in the directories after it
+	masked bool // empty or a link to /dev/null: it hides files of its name in later directories
 }
 
-// findFile looks a file up in the directories, in order. There being none is no error: ok is false.
-func findFile(dirs []string, name string) (file found, ok bool, err error) {
+// findFile searches the directories in order for a file. If there is none, ok is false and err is
+// nil.
+func findFile(dirs []string, name string) (file configFile, ok bool, err error) {
 	for _, dir := range dirs {
 		path := filepath.Join(dir, name)
 		masked, err := isMask(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		return found{filepath.Base(name), path, masked}, err == nil, err
+		return configFile{filepath.Base(name), path, masked}, err == nil, err
 	}
-	return found{}, false, nil
+	return configFile{}, false, nil
 }
 
-// findFiles lists the files that end in suffix in sub below each of the directories, sorted by
-// name, each name once: from the first directory that has it, as systemd does with units and with
-// drop-ins. Hidden files are passed over.
-func findFiles(dirs []string, sub, suffix string) ([]found, []Warning) {
-	var files []found
+// findFiles lists the files in the subdirectory sub of all directories whose names end in suffix,
+// sorted by name. If several directories have a file of the same name, the first one wins, as with
+// systemd's units and drop-ins. Hidden files are ignored.
+func findFiles(dirs []string, sub, suffix string) ([]configFile, []Warning) {
+	var files []configFile
 	var warnings []Warning
 	seen := map[string]bool{}
 	for _, dir := range dirs {
@@ -138,17 +141,17 @@ func findFiles(dirs []string, sub, suffix string) ([]found, []Warning) {
 			if seen[name] || !strings.HasSuffix(name, suffix) || strings.HasPrefix(name, ".") {
 				continue
 			}
-			seen[name] = true // a file that cannot be read still hides those after it
+			seen[name] = true // an unreadable file still hides those in later directories
 			path := filepath.Join(dir, sub, name)
 			masked, err := isMask(path)
 			if err != nil {
 				warnings = append(warnings, Warning{File: path, Text: err.Error()})
 				continue
 			}
-			files = append(files, found{name, path, masked})
+			files = append(files, configFile{name, path, masked})
 		}
 	}
-	slices.SortFunc(files, func(a, b found) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(files, func(a, b configFile) int { return cmp.Compare(a.name, b.name) })
 	return files, warnings
 }
 
@@ -167,8 +170,9 @@ func readNames(dir string) ([]string, error) {
 	return names, nil
 }
 
-// isMask tells whether the file hides others instead of saying something itself. Errors: there is
-// none, or it is no file, such as a pipe that a read would hang on.
+// isMask reports whether the file only hides files of its name in later directories. It returns an
+// error if the file does not exist or is not a regular file, such as a pipe, which would block a
+// read.
 func isMask(path string) (bool, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -184,7 +188,7 @@ func isMask(path string) (bool, error) {
 }
 
 // dropIns reads the drop-ins of a file: NAME.d/*.conf in all directories, in the order of their
-// names. It also gives their paths.
+// names. It returns their assignments and their paths.
 func dropIns(dirs []string, name string, sections ...string) ([]assignment, []string, []Warning) {
 	files, warnings := findFiles(dirs, name+".d", ".conf")
 	var assignments []assignment

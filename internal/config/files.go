@@ -9,12 +9,12 @@ import (
 	"slices"
 )
 
-// AgentFile gives the path that the agent's own file has, or would have, in one of the directories.
+// AgentFile returns the path of the agent's own file in a configuration directory.
 func AgentFile(dir, name string) string { return filepath.Join(dir, "agents", name+".agent") }
 
-// AgentFiles gives the paths of what defines an agent: its own file (in front, if there is one),
-// then its drop-ins in the order in which they are applied. One that is masked is among them. None
-// for an agent that nobody defines.
+// AgentFiles returns the paths of the files that define an agent: its own file, if there is one,
+// then its drop-ins in the order in which they apply. Masked files are included. The result is
+// empty for an unknown agent.
 func AgentFiles(dirs []string, name string) ([]string, error) {
 	relative := AgentFile("", name)
 	file, ok, err := findFile(dirs, relative)
@@ -37,17 +37,17 @@ func AgentFiles(dirs []string, name string) ([]string, error) {
 	return paths, nil
 }
 
-// AgentText is the text of an agent's own file, or of a drop-in, that is to be checked before it is
-// put in its place.
+// AgentText is the text of an agent's own file or of a drop-in, to be checked before it is saved.
 type AgentText struct {
 	Name   string // of the agent
-	Path   string // where it will be, for the warnings
+	Path   string // where the text will be saved; used in warnings
 	DropIn bool
 	Text   []byte
-	Dirs   []string // where the agent's other files are looked for, which have to go with a drop-in
+	Dirs   []string // where the agent's other files are, which a drop-in is checked with
 }
 
-// Check returns what LoadAgents would warn of in the text, and the agent that it makes alone.
+// Check returns the warnings that LoadAgents would give for the text, and the agent that the text
+// alone defines.
 func (t AgentText) Check() (Agent, []Warning) {
 	if len(t.Text) > maxFileSize {
 		return Agent{}, []Warning{{File: t.Path, Text: fmt.Sprintf("file is larger than %d bytes", maxFileSize)}}
@@ -56,11 +56,11 @@ func (t AgentText) Check() (Agent, []Warning) {
 	l := newAgentLoader(t.Name)
 	l.apply(assignments)
 	if !t.DropIn {
-		l.contradictions()
+		l.checkContradictions()
 	}
 	warnings = append(warnings, l.warnings...)
 	if t.DropIn {
-		warnings = append(warnings, t.contradictions(assignments)...)
+		warnings = append(warnings, t.checkContradictions(assignments)...)
 	}
 	if !t.DropIn && len(l.agent.Command) == 0 && t.Name != CommandAgent {
 		warnings = append(warnings, Warning{File: t.Path, Text: "agent has no Command="})
@@ -68,11 +68,11 @@ func (t AgentText) Check() (Agent, []Warning) {
 	return l.agent, warnings
 }
 
-// contradictions tells of what in a drop-in does not go with the agent's other files.
-func (t AgentText) contradictions(assignments []assignment) []Warning {
+// checkContradictions warns about keys in a drop-in that contradict the agent's other files.
+func (t AgentText) checkContradictions(assignments []assignment) []Warning {
 	files, err := AgentFiles(t.Dirs, t.Name)
 	if err != nil || len(files) == 0 {
-		return nil // that is told by others
+		return nil // LoadAgents reports these cases
 	}
 	l := newAgentLoader(t.Name)
 	for _, file := range files {
@@ -85,19 +85,19 @@ func (t AgentText) contradictions(assignments []assignment) []Warning {
 	}
 	l.apply(assignments)
 	l.warnings = nil
-	l.contradictions()
+	l.checkContradictions()
 	return slices.DeleteFunc(l.warnings, func(w Warning) bool { return w.File != t.Path })
 }
 
-// IsMasked tells whether the file is there to hide others of its name: it is empty, or a link to
+// IsMasked reports whether the file only hides others of its name: it is empty or a link to
 // /dev/null.
 func IsMasked(path string) bool {
 	masked, err := isMask(path)
 	return err == nil && masked
 }
 
-// Remove deletes a file of configuration, and its directory if that is empty then. That there is
-// none is no error.
+// Remove deletes a configuration file, and its directory if that becomes empty. A missing file is
+// not an error.
 func Remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove configuration: %w", err)

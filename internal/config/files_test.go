@@ -9,13 +9,17 @@ import (
 )
 
 func TestAgentFiles(t *testing.T) {
-	own := write(t, map[string]string{"agents/a.agent.d/20-mine.conf": "[Agent]\n", "agents/b.agent": "", "agents/command.agent.d/x.conf": "[Scope]\n"})
+	own := write(t, map[string]string{
+		"agents/a.agent.d/20-mine.conf": "[Agent]\n", "agents/b.agent": "", "agents/command.agent.d/x.conf": "[Scope]\n",
+	})
 	installed := write(t, map[string]string{
-		"agents/a.agent": "[Agent]\nCommand=a\n", "agents/a.agent.d/10-theirs.conf": "[Agent]\n", "agents/a.agent.d/20-mine.conf": "[Agent]\n",
-		"agents/b.agent": "[Agent]\nCommand=b\n",
+		"agents/a.agent": "[Agent]\nCommand=a\n", "agents/a.agent.d/10-theirs.conf": "[Agent]\n",
+		"agents/a.agent.d/20-mine.conf": "[Agent]\n",
+		"agents/b.agent":                "[Agent]\nCommand=b\n",
 	})
 	for name, want := range map[string][]string{
-		"a":       {installed + "/agents/a.agent", installed + "/agents/a.agent.d/10-theirs.conf", own + "/agents/a.agent.d/20-mine.conf"},
+		"a": {installed + "/agents/a.agent", installed + "/agents/a.agent.d/10-theirs.conf",
+			own + "/agents/a.agent.d/20-mine.conf"},
 		"b":       {own + "/agents/b.agent"},
 		"command": {own + "/agents/command.agent.d/x.conf"},
 		"c":       nil,
@@ -29,6 +33,9 @@ func TestAgentFiles(t *testing.T) {
 	assert.False(t, IsMasked(own+"/agents/nonesuch"))
 }
 
+const unknownConversation = "Command= has %U, which is unknown before the agent runs " +
+	"unless IdSource= is preset, history-file or create"
+
 func TestAgentText_Check(t *testing.T) {
 	check := func(text string, dropIn bool) []string {
 		_, warnings := AgentText{Name: "a", Path: "/x/a.agent", DropIn: dropIn, Text: []byte(text)}.Check()
@@ -39,14 +46,15 @@ func TestAgentText_Check(t *testing.T) {
 		return texts
 	}
 	assert.Empty(t, check("[Agent]\nCommand=a %U\nIdSource=preset\n[Scope]\nTasksMax=9\n", false))
-	assert.Equal(t, []string{"/x/a.agent:3: Command= has %U, which is unknown before the agent runs unless IdSource= is preset, history-file or create"},
-		check("[Agent]\n\nCommand=a %U\n", false))
+	assert.Equal(t, []string{"/x/a.agent:3: " + unknownConversation}, check("[Agent]\n\nCommand=a %U\n", false))
 	assert.Empty(t, check("[Agent]\nDescription=a\nCommand=a %U\n", true), "another file may have the rest")
 	assert.Equal(t, []string{"/x/a.agent: agent has no Command="}, check("[Agent]\nDescription=a\n", false))
-	assert.Equal(t, []string{"/x/a.agent:2: unknown key Comand= in section [Agent], ignored"}, check("[Agent]\nComand=a\n", true))
+	assert.Equal(t, []string{"/x/a.agent:2: unknown key Comand= in section [Agent], ignored"},
+		check("[Agent]\nComand=a\n", true))
 }
 
-// TestAgentText_ChecksDropInWithOtherFiles: of what it is to change.
+// TestAgentText_ChecksDropInWithOtherFiles replaces an existing drop-in and checks it together with
+// the agent's other files.
 func TestAgentText_ChecksDropInWithOtherFiles(t *testing.T) {
 	root := write(t, map[string]string{
 		"agents/a.agent":                 "[Agent]\nCommand=a %U\nIdSource=preset\nColour=green\n",
@@ -65,8 +73,7 @@ func TestAgentText_ChecksDropInWithOtherFiles(t *testing.T) {
 	assert.Empty(t, check("[Agent]\nResumeCondition=%h/%U\n"), "it is resumed by another file")
 	assert.Equal(t, []string{path + ":3: IdSource=create requires IdCommand="}, check("[Agent]\n\nIdSource=create\n"))
 	assert.Empty(t, check("[Agent]\nIdSource=create\nIdCommand=a make\n"))
-	assert.Equal(t, []string{path + ":2: Command= has %U, which is unknown before the agent runs unless IdSource= is preset, history-file or create"},
-		check("[Agent]\nCommand=b %U\nIdSource=report\n"))
+	assert.Equal(t, []string{path + ":2: " + unknownConversation}, check("[Agent]\nCommand=b %U\nIdSource=report\n"))
 }
 
 func TestRemove(t *testing.T) {

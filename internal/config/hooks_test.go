@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHooks: what is executable counts, each name from the first directory that has it.
+// TestHooks lists executable files; of several with the same name, the first directory wins.
 func TestHooks(t *testing.T) {
 	own, etc := t.TempDir(), t.TempDir()
 	write := func(dir, name, content string, mode os.FileMode) string {

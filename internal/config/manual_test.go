@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The manual has every key that is read, and no others.
-func TestTheManualIsWhole(t *testing.T) {
+// The manual pages document every key that the code reads, and no others.
+func TestManual_ListsEveryConfigurationKey(t *testing.T) {
 	for _, c := range []struct {
 		sources    []string
 		keys, page string

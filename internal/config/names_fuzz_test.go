@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// FuzzValidName: what may be an id or an agent's name is a file name, and part of a unit's name as
-// it is.
+// FuzzValidName checks that valid ids and agent names can be file names and parts of unit names
+// without escaping.
 func FuzzValidName(f *testing.F) {
 	for _, seed := range []string{"shop", "shop-2", "a.", "a-", "..", "a/b", "a\n", "A"} {
 		f.Add(seed)

@@ -9,27 +9,27 @@ import (
 	"strings"
 )
 
-// Specifiers is what the specifiers in an agent's definition stand for in one run.
+// Specifiers holds the values of the specifiers in an agent's definition for one run.
 type Specifiers struct {
-	Conversation string // %U: the agent's own id of its conversation
+	Conversation string // %U: the id that the agent gave to its conversation
 	Session      string // %i: the session's id
 	Workspace    string // %w: the session's working directory
-	Runtime      string // %t: the session's runtime directory, gone at logout
+	Runtime      string // %t: the session's runtime directory, which is removed at logout
 	Home         string // %h: the user's home directory
-	Share        string // %P: the directory of what comes with Corral for its agents
+	Share        string // %P: the directory of the files that Corral ships for its agents
 }
 
-// conversationPattern keeps an id, which agents report and people type, from becoming an option or
-// a path.
+// conversationPattern ensures that an id, which agents report and users type, cannot be taken for
+// an option or a path.
 var conversationPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$`)
 
-// ValidConversationID tells whether s is an id that may be put into a command: letters, digits,
-// "_", ".", ":" and "-", none of the last three in front, 128 bytes at most.
+// ValidConversationID reports whether s is an id that may become an argument of a command: at most
+// 128 bytes of letters, digits, "_", ".", ":" and "-", starting with a letter, a digit or "_".
 func ValidConversationID(s string) bool { return conversationPattern.MatchString(s) }
 
 // Expand replaces the specifiers in each argument; %% is a percent sign. An argument stays one
-// argument, whatever is put into it. An unknown specifier is an error, and so is one that has no
-// value here, such as %U before the conversation's id is known.
+// argument, whatever its value contains. It returns an error for an unknown specifier and for one
+// without a value, such as %U before the conversation id is known.
 func Expand(args []string, s Specifiers) ([]string, error) {
 	expanded := make([]string, len(args))
 	for i, arg := range args {
@@ -41,7 +41,7 @@ func Expand(args []string, s Specifiers) ([]string, error) {
 	return expanded, nil
 }
 
-// ExpandKnown is Expand where what has no value yet stays as it is written.
+// ExpandKnown is like Expand but leaves specifiers without a value unchanged.
 func ExpandKnown(args []string, s Specifiers) ([]string, error) {
 	expanded := make([]string, len(args))
 	for i, arg := range args {
@@ -67,7 +67,7 @@ func (s Specifiers) value(letter byte) (string, error) {
 			return "", fmt.Errorf("invalid conversation id %q", s.Conversation)
 		}
 		value = s.Conversation
-	case '8': // as some agents name their files
+	case '8': // some agents name their files after these 8 characters
 		if _, err := s.value('U'); err != nil {
 			return "", err
 		}
@@ -91,7 +91,7 @@ func (s Specifiers) value(letter byte) (string, error) {
 	return value, nil
 }
 
-// checkSpecifiers finds what Expand would not know.
+// checkSpecifiers returns an error if arg contains a specifier that Expand does not know.
 func checkSpecifiers(arg string) error {
 	_, err := expandOne(arg, knownSpecifier)
 	return err
@@ -104,7 +104,7 @@ func knownSpecifier(letter byte) (string, error) {
 	return "", nil
 }
 
-// usesSpecifier tells whether one of the letters is a specifier in arg.
+// usesSpecifier reports whether arg contains one of the specifiers.
 func usesSpecifier(arg string, letters ...byte) bool {
 	uses := false
 	_, _ = expandOne(arg, func(letter byte) (string, error) {
@@ -114,15 +114,15 @@ func usesSpecifier(arg string, letters ...byte) bool {
 	return uses
 }
 
-// UsesConversation tells whether the conversation's id is part of the command.
+// UsesConversation reports whether the command contains the conversation id.
 func UsesConversation(args []string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool { return usesSpecifier(arg, 'U', '8') })
 }
 
-// ExpandPatterns makes of patterns with specifiers and variables, ${NAME}, those that filepath.Glob
-// takes. What is put in matches only itself. A pattern is left out if a variable in it is not set,
-// or empty, or if it does not lead to one place whatever the working directory is. Variables are
-// NAME=VALUE.
+// ExpandPatterns replaces the specifiers and the variables, ${NAME}, in file name patterns and
+// returns patterns for filepath.Glob. The inserted values match only themselves. A pattern is left
+// out if one of its variables is unset or empty, or if the result is not an absolute path.
+// Variables are given as NAME=VALUE.
 func ExpandPatterns(patterns []string, s Specifiers, variables []string) ([]string, error) {
 	var expanded []string
 	for _, pattern := range patterns {
@@ -145,7 +145,7 @@ func ExpandPatterns(patterns []string, s Specifiers, variables []string) ([]stri
 	return expanded, nil
 }
 
-// variable returns what the last entry says of a variable, "" if none does.
+// variable returns the value in the last entry of a variable, "" if there is none.
 func variable(variables []string, name string) (value string) {
 	for _, entry := range variables {
 		if of, is, _ := strings.Cut(entry, "="); of == name {
@@ -155,12 +155,12 @@ func variable(variables []string, name string) (value string) {
 	return value
 }
 
-// quotePattern has a text match itself.
+// quotePattern escapes a text so that it matches itself in a pattern.
 func quotePattern(s string) string { return patternQuoter.Replace(s) }
 
 var patternQuoter = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
 
-// checkPattern finds what ExpandPatterns, or filepath.Glob, would not take.
+// checkPattern returns an error if ExpandPatterns or filepath.Glob would reject the pattern.
 func checkPattern(pattern string) error {
 	text, err := expandPattern(pattern, knownSpecifier, func(string) string { return "/" })
 	if err == nil {
@@ -171,8 +171,10 @@ func checkPattern(pattern string) error {
 	return err
 }
 
-// expandPattern replaces specifiers, and variables between them.
-func expandPattern(pattern string, specifier func(byte) (string, error), variable func(name string) string) (string, error) {
+// expandPattern replaces the specifiers and the variables, ${NAME}, in a pattern.
+func expandPattern(
+	pattern string, specifier func(byte) (string, error), variable func(name string) string,
+) (string, error) {
 	var b strings.Builder
 	for {
 		before, after, ok := strings.Cut(pattern, "${")

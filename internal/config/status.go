@@ -8,24 +8,27 @@ import (
 	"time"
 )
 
-// Status is a definition's section [Status]: how it can be told what the agent does, and when it
-// wants a person.
+// Status is section [Status] of an agent's definition: the sources of the agent's activity and
+// attention.
 type Status struct {
-	Sources      []string      // who is heard, the strongest first; nil for StatusSources
-	TitleReady   string        // regular expressions of the terminal's title while the agent has nothing to do,
-	TitleWorking string        // while it works,
-	TitleBlocked string        // and while it waits for a person; "" where no title says so
-	SetupPattern string        // regular expression of a line of the screen that asks for something before the agent can begin; "" for none
-	ReadyTimeout time.Duration // how long an agent that says nothing has until its screen is looked at for that
+	Sources      []string // Sources=: trusted sources in order of priority; nil for StatusSources
+	TitleReady   string   // TitleReady=: regular expression for the terminal title of an idle agent,
+	TitleWorking string   // TitleWorking=: of a working one,
+	TitleBlocked string   // TitleBlocked=: and of one that waits for a person; "" if no title shows that
+	// SetupPattern=: regular expression for a screen line that asks for something before the agent can
+	// start; "" for none
+	SetupPattern string
+	// ReadyTimeoutSec=: how long after the start of a silent agent the screen is searched for
+	// SetupPattern
+	ReadyTimeout time.Duration
 }
 
-// StatusSources are the sources that can be told in Sources=, and what they are if it is not given.
-// They are the words of the AttentionSource property, less its last one, output, which is there in
-// any case.
+// StatusSources are the values of Sources=, and its default. They are the values of the
+// AttentionSource property, except for its last one, output, which always applies.
 var StatusSources = []string{"osc7501", "report", "notify", "title", "bell"}
 
-// defaultReadyTimeout is enough for a program that starts on a machine with much to do. A person
-// who waits for its dialog does so no longer than this.
+// defaultReadyTimeout is long enough for a program that starts on a busy machine, and short enough
+// for a person who waits to be notified of its dialog.
 const defaultReadyTimeout = 10 * time.Second
 
 func (l *agentLoader) setStatus(a assignment) error {
@@ -48,7 +51,7 @@ func (l *agentLoader) setStatus(a assignment) error {
 	}
 }
 
-// setSources adds sources behind those that are there, each of them once.
+// setSources appends sources that are not in the list yet.
 func (l *agentLoader) setSources(a assignment) error {
 	sources := strings.Fields(a.value)
 	if len(sources) == 0 {
@@ -57,7 +60,8 @@ func (l *agentLoader) setSources(a assignment) error {
 	for _, source := range sources {
 		switch {
 		case !slices.Contains(StatusSources, source):
-			l.warnings = append(l.warnings, a.warn("Sources=: unknown source %q: expected %s", source, strings.Join(StatusSources, ", ")))
+			l.warnings = append(l.warnings,
+				a.warn("Sources=: unknown source %q: expected %s", source, strings.Join(StatusSources, ", ")))
 		case !slices.Contains(l.agent.Status.Sources, source):
 			l.agent.Status.Sources = append(l.agent.Status.Sources, source)
 		}
@@ -65,7 +69,7 @@ func (l *agentLoader) setSources(a assignment) error {
 	return nil
 }
 
-// pattern reads a regular expression.
+// pattern checks a regular expression and returns it unchanged.
 func pattern(s string) (string, error) {
 	_, err := regexp.Compile(s)
 	return s, err

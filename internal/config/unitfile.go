@@ -10,15 +10,15 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-// maxFileSize bounds what is read of one file, in bytes. systemd takes lines of 1 MiB; nobody
-// writes an agent that long.
+// maxFileSize is the largest file that is read, in bytes. systemd accepts lines of 1 MiB; no agent
+// definition is that long.
 const maxFileSize = 1 << 20
 
-// Warning is something in a configuration file that was passed over. None of them keeps the rest of
-// the file from counting.
+// Warning describes a part of a configuration file that was ignored. The rest of the file still
+// applies.
 type Warning struct {
 	File string
-	Line int // from 1; 0 where the whole file or directory is meant
+	Line int // from 1; 0 if the warning is about the whole file or directory
 	Text string
 }
 
@@ -29,19 +29,20 @@ func (w Warning) String() string {
 	return fmt.Sprintf("%s:%d: %s", w.File, w.Line, w.Text)
 }
 
-// assignment is one "KEY=VALUE" of a file.
+// assignment is one KEY=VALUE line of a file.
 type assignment struct {
 	section, key, value string
 	file                string
-	line                int // where it begins
+	line                int // its first line
 }
 
-// warn makes a warning that points to the assignment and says that it is passed over.
+// warn returns a warning that the assignment is ignored.
 func (a assignment) warn(format string, args ...any) Warning {
 	return Warning{a.file, a.line, fmt.Sprintf(format, args...) + ", ignored"}
 }
 
-// readUnitFile reads a file as parseUnit does. What makes the whole file unusable is the error.
+// readUnitFile reads and parses a file; see parseUnit. It returns an error if the whole file is
+// unusable.
 func readUnitFile(path string, sections ...string) ([]assignment, []Warning, error) {
 	b, err := safefile.ReadLinked(path, maxFileSize)
 	if err != nil {
@@ -51,15 +52,16 @@ func readUnitFile(path string, sections ...string) ([]assignment, []Warning, err
 	return assignments, warnings, nil
 }
 
-// parseUnit reads the syntax of systemd.syntax(7): [Section] lines, KEY=VALUE lines, comments that
-// begin with # or ;, and a backslash at the end of a line that joins the next one to it with a
-// space, comments between them left out. Sections other than the named ones are told and passed
-// over, those and keys that begin with "X-" silently: they are other programs' own.
+// parseUnit parses the syntax of systemd.syntax(7): [Section] lines, KEY=VALUE lines, comments that
+// begin with # or ;, and a backslash at the end of a line, which joins it with the next line that
+// is not a comment, separated by a space. Sections other than the given ones are ignored with a
+// warning. Sections and keys that begin with "X-" belong to other programs and are ignored
+// silently.
 func parseUnit(file string, b []byte, sections ...string) ([]assignment, []Warning) {
 	p := unitParser{file: file, sections: sections}
 	b = bytes.TrimPrefix(b, []byte("\ufeff"))
-	var joined string // what continued lines have brought so far
-	first, n := 0, 0  // where joined began, and the line we are at
+	var joined string // the continued lines so far
+	first, n := 0, 0  // the first line of joined, and the current line
 	for raw := range bytes.Lines(b) {
 		n++
 		line := strings.TrimRight(string(raw), "\r\n")
@@ -74,10 +76,10 @@ func parseUnit(file string, b []byte, sections ...string) ([]assignment, []Warni
 			joined = joined[:len(joined)-1] + " "
 			continue
 		}
-		p.take(strings.TrimSpace(joined), first)
+		p.line(strings.TrimSpace(joined), first)
 		joined, first = "", 0
 	}
-	p.take(strings.TrimSpace(joined), first)
+	p.line(strings.TrimSpace(joined), first)
 	return p.assignments, p.warnings
 }
 
@@ -85,15 +87,15 @@ type unitParser struct {
 	file     string
 	sections []string
 
-	section string // "" before the first header
-	skip    bool   // in a section that is not ours
-	dropped bool   // whether a line before the first header was told already
+	section       string // "" before the first header
+	skip          bool   // the current section is ignored
+	warnedOutside bool   // whether an assignment outside of a section was already reported
 
 	assignments []assignment
 	warnings    []Warning
 }
 
-func (p *unitParser) take(text string, line int) {
+func (p *unitParser) line(text string, line int) {
 	switch {
 	case text == "":
 	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
@@ -102,10 +104,10 @@ func (p *unitParser) take(text string, line int) {
 		p.header(text, line)
 	case p.skip:
 	case p.section == "":
-		if !p.dropped {
+		if !p.warnedOutside {
 			p.warn(line, "assignment outside of a section, ignored")
 		}
-		p.dropped = true
+		p.warnedOutside = true
 	default:
 		p.assign(text, line)
 	}
@@ -147,7 +149,7 @@ func isComment(line string) bool {
 	return line != "" && (line[0] == '#' || line[0] == ';')
 }
 
-// endsInBackslash tells whether the last backslash is one by itself, not escaped by the one before.
+// endsInBackslash reports whether s ends in a backslash that is not escaped by another one.
 func endsInBackslash(s string) bool {
 	return (len(s)-len(strings.TrimRight(s, `\`)))%2 == 1
 }

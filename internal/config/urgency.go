@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Urgencies maps kinds of notifications, words of NotifyAll, to one of UrgencyLevels.
+// Urgencies maps kinds of notifications (see NotifyAll) to their urgency (see UrgencyLevels).
 type Urgencies map[string]string
 
 // UrgencyLevels are the urgencies of the Desktop Notifications Specification, in ascending order.
 var UrgencyLevels = []string{"low", "normal", "critical"}
 
-// ParseUrgencies reads a value of NotifyUrgency=: entries KIND:URGENCY, separated by blanks. Of
-// several entries for one kind the last one applies.
+// ParseUrgencies parses a value of NotifyUrgency=: entries KIND:URGENCY separated by blanks. The
+// last entry for a kind applies.
 func ParseUrgencies(s string) (Urgencies, error) {
 	urgencies := Urgencies{}
 	for entry := range strings.FieldsSeq(s) {

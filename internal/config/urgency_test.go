@@ -28,7 +28,8 @@ func TestNotifyUrgency_InConfigurationAndAgents(t *testing.T) {
 	}
 
 	agents, warnings := LoadAgents([]string{root})
-	assert.Equal(t, Urgencies{"completed": "normal", "failed": "normal"}, agents["a"].NotifyUrgency, "the last entry of a kind applies")
+	assert.Equal(t, Urgencies{"completed": "normal", "failed": "normal"}, agents["a"].NotifyUrgency,
+		"the last entry of a kind applies")
 	assert.Nil(t, agents["b"].NotifyUrgency, "an empty value resets it")
 	assert.Nil(t, agents["c"].NotifyUrgency)
 	require.Len(t, warnings, 1)

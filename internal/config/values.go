@@ -18,7 +18,7 @@ const (
 	year  = 31557600 * time.Second // 365.25 days
 )
 
-// timeUnits are those of systemd.time(7); without one, seconds are meant.
+// timeUnits are the units of systemd.time(7). A number without a unit means seconds.
 var timeUnits = map[string]time.Duration{
 	"nsec": 1, "ns": 1,
 	"usec": time.Microsecond, "us": time.Microsecond, "μs": time.Microsecond, "µs": time.Microsecond,
@@ -32,7 +32,7 @@ var timeUnits = map[string]time.Duration{
 	"years": year, "year": year, "y": year,
 }
 
-// FormatTimeSpan writes a duration for a person, as its two greatest units of systemd.time(7): "2m
+// FormatTimeSpan formats a duration for people with its two largest units of systemd.time(7): "2m
 // 15s". Less than a second is "0s".
 func FormatTimeSpan(d time.Duration) string {
 	units := []struct {
@@ -55,8 +55,8 @@ func FormatTimeSpan(d time.Duration) string {
 	return "0s"
 }
 
-// ParseTimeSpan reads a time span as systemd.time(7) writes them: "10" (seconds), "1min 30s",
-// "1.5h", "2d3h", "infinity" (Infinity). It is never negative.
+// ParseTimeSpan parses a time span in the syntax of systemd.time(7): "10" (seconds), "1min 30s",
+// "1.5h", "2d3h", "infinity" (Infinity). The result is never negative.
 func ParseTimeSpan(s string) (time.Duration, error) {
 	rest := strings.Trim(s, blank)
 	if rest == "infinity" {
@@ -73,7 +73,7 @@ func ParseTimeSpan(s string) (time.Duration, error) {
 			return 0, fmt.Errorf("invalid time span %q: expected a value such as 90, 1min 30s, 7d or infinity", s)
 		}
 		span, ok := scale(whole, fraction, int64(length))
-		if !ok || int64(sum) >= math.MaxInt64-span { // equal would be Infinity
+		if !ok || int64(sum) >= math.MaxInt64-span { // the largest value is Infinity
 			return 0, fmt.Errorf("time span %q is too long", s)
 		}
 		sum += time.Duration(span)
@@ -82,11 +82,13 @@ func ParseTimeSpan(s string) (time.Duration, error) {
 	return sum, nil
 }
 
-// byteUnits are to the base 1024, as systemd has them for memory.
-var byteUnits = map[string]int64{"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60}
+// byteUnits are to the base 1024, as systemd uses them for memory.
+var byteUnits = map[string]int64{
+	"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60,
+}
 
-// ParseBytes reads a size: "65536", "64K", "1.5G"; the suffixes B, K, M, G, T, P and E are to the
-// base 1024. It is never negative.
+// ParseBytes parses a size in bytes: "65536", "64K", "1.5G". The suffixes B, K, M, G, T, P and E
+// are to the base 1024. The result is never negative.
 func ParseBytes(s string) (int64, error) {
 	whole, fraction, unit, after, ok := cutNumber(strings.Trim(s, blank))
 	factor, known := byteUnits[unit]
@@ -100,8 +102,8 @@ func ParseBytes(s string) (int64, error) {
 	return n, nil
 }
 
-// cutNumber takes "DIGITS[.DIGITS] [UNIT]", the blanks behind it too, from the front of s. Digits
-// before the point may be missing, those behind one may not.
+// cutNumber cuts "DIGITS[.DIGITS] [UNIT]" and the blanks after it from the start of s. The digits
+// before the point may be missing, those after it may not.
 func cutNumber(s string) (whole, fraction, unit, rest string, ok bool) {
 	whole, rest = cutDigits(s)
 	if after, point := strings.CutPrefix(rest, "."); point {
@@ -129,8 +131,8 @@ func cutDigits(s string) (digits, rest string) {
 	return s[:len(s)-len(rest)], rest
 }
 
-// scale multiplies the decimal number by a unit, in whole numbers and rounded down, so that nothing
-// is lost to floating point.
+// scale multiplies a decimal number by a unit and rounds down. It uses integers so that no
+// precision is lost.
 func scale(whole, fraction string, unit int64) (int64, bool) {
 	var n int64
 	for _, d := range []byte(whole) {
@@ -143,7 +145,8 @@ func scale(whole, fraction string, unit int64) (int64, bool) {
 		return 0, false
 	}
 	n *= unit
-	fraction = fraction[:min(len(fraction), 18)] // what follows is worth less than one, and 10^18 is what fits
+	// further digits are worth less than 1, and 10^18 fits into 64 bits
+	fraction = fraction[:min(len(fraction), 18)]
 	var digits, places uint64 = 0, 1
 	for _, d := range []byte(fraction) {
 		digits, places = digits*10+uint64(d-'0'), places*10
@@ -156,7 +159,7 @@ func scale(whole, fraction string, unit int64) (int64, bool) {
 	return n + int64(part), true
 }
 
-// ParseBool reads what systemd takes for yes and no.
+// ParseBool parses a boolean with the spellings that systemd accepts.
 func ParseBool(s string) (bool, error) {
 	switch strings.ToLower(s) {
 	case "1", "yes", "y", "true", "t", "on":

@@ -13,10 +13,11 @@ import (
 
 func TestParseTimeSpan(t *testing.T) {
 	for s, want := range map[string]time.Duration{
-		"10": 10 * time.Second, "0": 0, " 1min 30s ": 90 * time.Second, "1h30min": 90 * time.Minute, "1.5h": 90 * time.Minute,
-		".5": 500 * time.Millisecond, "2 days": 48 * time.Hour, "7d": 7 * day, "1w": 7 * day, "1M": month, "1 y": year, "5 10": 15 * time.Second,
-		"1ms": time.Millisecond, "1us": time.Microsecond, "1µs": time.Microsecond, "3μs": 3 * time.Microsecond, "1ns": 1,
-		"0.0000000019": 1, "0.9ns": 0, "infinity": Infinity, " infinity\t": Infinity, "9223372036s": 9223372036 * time.Second,
+		"10": 10 * time.Second, "0": 0, " 1min 30s ": 90 * time.Second, "1h30min": 90 * time.Minute,
+		"1.5h": 90 * time.Minute, ".5": 500 * time.Millisecond, "2 days": 48 * time.Hour, "7d": 7 * day, "1w": 7 * day,
+		"1M": month, "1 y": year, "5 10": 15 * time.Second, "1ms": time.Millisecond, "1us": time.Microsecond,
+		"1µs": time.Microsecond, "3μs": 3 * time.Microsecond, "1ns": 1, "0.0000000019": 1, "0.9ns": 0, "infinity": Infinity,
+		" infinity\t": Infinity, "9223372036s": 9223372036 * time.Second,
 		"0.1000000000000000000000000000000001": 100 * time.Millisecond,
 	} {
 		got, err := ParseTimeSpan(s)
@@ -24,10 +25,12 @@ func TestParseTimeSpan(t *testing.T) {
 		assert.Equal(t, want, got, s)
 	}
 	for s, want := range map[string]string{
-		"": "empty", "  ": "empty", "-1": "invalid time span", "+1": "invalid time span", "1.": "invalid time span", "1. 5": "invalid time span", ".": "invalid time span",
-		"1.2.3": "invalid time span", "1fortnight": "invalid time span", "s": "invalid time span", "infinity 1": "invalid time span", "1 infinity": "invalid time span",
-		"1e3": "invalid time span", "0x10": "invalid time span", "9223372037": "too long", "300y": "too long", "292y 292y": "too long",
-		"9223372036854775807ns": "too long", "99999999999999999999999999": "too long",
+		"": "empty", "  ": "empty", "-1": "invalid time span", "+1": "invalid time span", "1.": "invalid time span",
+		"1. 5": "invalid time span", ".": "invalid time span", "1.2.3": "invalid time span",
+		"1fortnight": "invalid time span", "s": "invalid time span", "infinity 1": "invalid time span",
+		"1 infinity": "invalid time span", "1e3": "invalid time span", "0x10": "invalid time span", "9223372037": "too long",
+		"300y": "too long", "292y 292y": "too long", "9223372036854775807ns": "too long",
+		"99999999999999999999999999": "too long",
 	} {
 		_, err := ParseTimeSpan(s)
 		assert.ErrorContains(t, err, want, "%q", s)
@@ -36,16 +39,17 @@ func TestParseTimeSpan(t *testing.T) {
 
 func TestParseBytes(t *testing.T) {
 	for s, want := range map[string]int64{
-		"0": 0, "65536": 65536, "64K": 64 << 10, "16 M": 16 << 20, "1.5G": 3 << 29, "1B": 1, "0.5B": 0, "1T": 1 << 40, "7E": 7 << 60,
-		".5K": 512, "9223372036854775807": math.MaxInt64,
+		"0": 0, "65536": 65536, "64K": 64 << 10, "16 M": 16 << 20, "1.5G": 3 << 29, "1B": 1, "0.5B": 0, "1T": 1 << 40,
+		"7E": 7 << 60, ".5K": 512, "9223372036854775807": math.MaxInt64,
 	} {
 		got, err := ParseBytes(s)
 		require.NoError(t, err, s)
 		assert.Equal(t, want, got, s)
 	}
 	for s, want := range map[string]string{
-		"": "invalid size", "K": "invalid size", "-1": "invalid size", "1KB": "invalid size", "1k": "invalid size", "1K 5": "invalid size", "1 5": "invalid size", "infinity": "invalid size",
-		"8E": "too large", "9223372036854775808": "too large", "7.9999999999999999999E1": "invalid size",
+		"": "invalid size", "K": "invalid size", "-1": "invalid size", "1KB": "invalid size", "1k": "invalid size",
+		"1K 5": "invalid size", "1 5": "invalid size", "infinity": "invalid size", "8E": "too large",
+		"9223372036854775808": "too large", "7.9999999999999999999E1": "invalid size",
 	} {
 		_, err := ParseBytes(s)
 		assert.ErrorContains(t, err, want, "%q", s)
@@ -129,10 +133,11 @@ func FuzzSplitWords(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, word := range words { // a word, quoted, is that word again
+		for _, word := range words { // quoting a word and splitting it again returns the word
 			quoted := "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(word) + "'"
 			again, err := SplitWords(quoted)
-			if err != nil || len(again) != 1 || again[0] != word || strings.ContainsRune(word, 0) && !strings.ContainsRune(s, 0) || !utf8.ValidString(word) {
+			if err != nil || len(again) != 1 || again[0] != word ||
+				strings.ContainsRune(word, 0) && !strings.ContainsRune(s, 0) || !utf8.ValidString(word) {
 				t.Fatalf("%q gives %q, which gives %q (%v)", s, word, again, err)
 			}
 		}

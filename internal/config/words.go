@@ -11,8 +11,8 @@ import (
 const blank = " \t\n\r"
 
 // SplitWords splits a value into words by systemd's quoting rules (systemd.syntax(7)): white space
-// separates words, '…' and "…" keep it together, and in and out of quotes a backslash begins one of
-// C's escapes or \s, a space. Nothing else has a meaning: no variable, no glob, no shell.
+// separates words; '…' and "…" quote it; inside and outside of quotes a backslash starts a C escape
+// sequence, or \s for a space. Nothing else is special: no variables, no globs, no shell syntax.
 func SplitWords(s string) ([]string, error) {
 	var words []string
 	for {
@@ -24,17 +24,17 @@ func SplitWords(s string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !utf8.ValidString(word) { // it has to be told over D-Bus, whose strings are UTF-8
+		if !utf8.ValidString(word) { // D-Bus strings are UTF-8
 			return nil, fmt.Errorf("word %q is not valid UTF-8", word)
 		}
 		words, s = append(words, word), rest
 	}
 }
 
-// nextWord takes the word that s, which is not empty, begins with.
+// nextWord cuts the first word from s, which is not empty.
 func nextWord(s string) (word, rest string, err error) {
 	var b strings.Builder
-	var quote byte // the quote we are in, or 0
+	var quote byte // the open quote, or 0
 	for i := 0; i < len(s); {
 		switch c := s[i]; {
 		case c == '\\':
@@ -62,12 +62,12 @@ func nextWord(s string) (word, rest string, err error) {
 	return b.String(), "", nil
 }
 
-// simpleEscapes are those of one letter.
+// simpleEscapes are the escape sequences of one letter.
 var simpleEscapes = map[byte]string{
 	'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v", '\\': `\`, '"': `"`, '\'': `'`, 's': " ",
 }
 
-// unescape reads the escape that s begins with and tells its length.
+// unescape decodes the escape sequence at the start of s and returns its length in bytes.
 func unescape(s string) (text string, length int, err error) {
 	if len(s) < 2 {
 		return "", 0, errors.New("backslash at the end of the line")
@@ -75,7 +75,7 @@ func unescape(s string) (text string, length int, err error) {
 	if text, ok := simpleEscapes[s[1]]; ok {
 		return text, 2, nil
 	}
-	var digits int // how many follow, from start on
+	var digits int // the number of digits, from index start
 	start, base := 2, 16
 	switch c := s[1]; {
 	case c == 'x':
@@ -93,7 +93,7 @@ func unescape(s string) (text string, length int, err error) {
 	if len(s) < start+digits {
 		return "", 0, fmt.Errorf("invalid escape sequence %q: too short", s)
 	}
-	// Of 31 bits at most, and without the signs and underscores that strconv takes elsewhere.
+	// Limited to 31 bits. The slice has no sign or underscore that strconv would accept elsewhere.
 	n, err := strconv.ParseUint(s[start:start+digits], base, 31)
 	if err != nil || n == 0 {
 		return "", 0, fmt.Errorf("invalid escape sequence %q: expected a character", s[:start+digits])

@@ -44,8 +44,8 @@ func TestDetachKey(t *testing.T) {
 	}
 }
 
-// TestLoad_ReportsAnInvalidDetachKey with its file and line, and keeps the default. An empty value
-// is no key.
+// TestLoad_ReportsAnInvalidDetachKey expects a warning with file and line, and the default. An
+// empty value disables the key.
 func TestLoad_ReportsAnInvalidDetachKey(t *testing.T) {
 	root := write(t, map[string]string{"corral.conf": "[Corral]\nDetachKey=Ctrl-q\n"})
 	c, warnings, err := Load([]string{root})

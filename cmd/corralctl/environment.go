@@ -19,7 +19,7 @@ import (
 // LANG; the user manager has none of them when it was started at boot. What is no text cannot be
 // sent and stays behind.
 func passedEnvironment(environ []string) []string {
-	return slices.DeleteFunc(environment.FromCaller(environ), func(entry string) bool { return !sendable(entry) })
+	return slices.DeleteFunc(environment.CallerVariables(environ), func(entry string) bool { return !sendable(entry) })
 }
 
 // followAgent has the agents reach the ssh-agent of the login that this is a part of, if it has

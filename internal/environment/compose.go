@@ -5,37 +5,37 @@ import (
 	"strings"
 )
 
-// Where a variable comes from.
+// The values of Variable.Source.
 const (
-	Manager    = "manager"     // the user manager: what everything has that it starts
-	LoginShell = "login-shell" // the user's login shell, by its start-up files
-	Corral     = "corral"      // us: the terminal, the session, the bus
+	Manager    = "manager"     // the environment of the user manager, which every unit inherits
+	LoginShell = "login-shell" // set by the start-up files of the user's login shell
+	Corral     = "corral"      // set by corrald: terminal, session, bus
 	Definition = "definition"  // Set= of the agent's definition
 	File       = "file"        // EnvironmentFile= of the agent's definition
-	Caller     = "caller"      // whoever asked for this run
-	Session    = "session"     // the session itself: corralctl run -E
+	Caller     = "caller"      // sent by the client that started this run
+	Session    = "session"     // set for the session: corralctl run -E
 )
 
-// Sources is what a run's environment is made of: lists of NAME=VALUE, of which a later one counts
-// for more.
+// Sources lists the variables of a run's environment by their origin, as NAME=VALUE. A later source
+// overrides an earlier one.
 type Sources struct {
 	Manager    []string
-	LoginShell []string // only what it adds, see Added
+	LoginShell []string // only the variables that the shell adds, see Added
 	Corral     []string
 	Definition []string
 	Files      []string
-	Caller     []string // as it was sent: what an agent does not get is left out here
+	Caller     []string // as received; Compose filters it
 	Session    []string
 
-	Unset []string // names that are inherited neither from the manager, nor from the login shell, nor from the caller
+	Unset []string // names that are not inherited from the manager, the login shell and the caller
 }
 
-// Variable is one variable of a run.
+// Variable is one variable of a run's environment, with the source that it comes from.
 type Variable struct {
 	Name, Value, Source string
 }
 
-// Compose returns the run's environment, each name once.
+// Compose returns the run's environment, with each name once.
 func (s Sources) Compose() []Variable {
 	var all []Variable
 	at := map[string]int{}
@@ -56,7 +56,7 @@ func (s Sources) Compose() []Variable {
 	}
 	inherited := func(name, _ string) bool { return !IsExcluded(name) && !slices.Contains(s.Unset, name) }
 	shell := func(name, entry string) bool {
-		return inherited(name, entry) && ValidName(name) && !slices.Contains(managers, name)
+		return inherited(name, entry) && ValidName(name) && !slices.Contains(managerOnly, name)
 	}
 	always := func(string, string) bool { return true }
 	set(Manager, s.Manager, inherited)
@@ -64,18 +64,19 @@ func (s Sources) Compose() []Variable {
 	set(Corral, s.Corral, func(name, _ string) bool { return name != authSock || !slices.Contains(s.Unset, name) })
 	set(Definition, s.Definition, always)
 	set(File, s.Files, always)
-	set(Caller, s.Caller, func(name, entry string) bool { return shell(name, entry) && s.callersOwn(name, entry) })
+	set(Caller, s.Caller, func(name, entry string) bool { return shell(name, entry) && s.isSetByCaller(name, entry) })
 	set(Session, s.Session, always)
 	return all
 }
 
-// authSock is what we set for every agent, unless its definition says that it is not to be set.
+// authSock is the variable that corrald sets for every agent unless its definition unsets it.
 const authSock = "SSH_AUTH_SOCK"
 
-// callersOwn tells whether the caller's variable says anything: not if the manager has given it to
-// the caller, too, for then what the login shell makes of it counts; and not if the caller is
-// itself in a session, and has it from its own agent's definition.
-func (s Sources) callersOwn(name, entry string) bool {
+// isSetByCaller reports whether the caller has chosen the variable itself. It has not if it
+// inherited the value from the manager: then the value from the login shell applies. Nor has it if
+// it runs in a session and the definition sets the variable, because then its value comes from its
+// own agent's definition.
+func (s Sources) isSetByCaller(name, entry string) bool {
 	if _, inside := Lookup(s.Caller, sessionMarker); inside {
 		if _, defined := Lookup(slices.Concat(s.Definition, s.Files), name); defined {
 			return false
@@ -84,38 +85,37 @@ func (s Sources) callersOwn(name, entry string) bool {
 	return !slices.Contains(s.Manager, entry)
 }
 
-// sessionMarker is the variable that every agent has its session's id in.
+// sessionMarker is the variable that contains the session id in the environment of every agent.
 const sessionMarker = "CORRAL_SESSION"
 
-// FromCaller returns what a client sends of its environment along with a start: what an agent may
-// get of it, and what the daemon has to know, which are the session that the caller is in and its
-// SSH_AUTH_SOCK.
-func FromCaller(environ []string) []string {
+// CallerVariables selects the variables that a client sends with a start: those that an agent may
+// inherit, and those that the daemon needs, which are the caller's session and its SSH_AUTH_SOCK.
+func CallerVariables(environ []string) []string {
 	sent := []string{}
 	for _, entry := range environ {
 		name, _, ok := strings.Cut(entry, "=")
-		told := name == sessionMarker || name == authSock
-		if ok && ValidName(name) && (told || !IsExcluded(name) && !slices.Contains(managers, name)) {
+		needed := name == sessionMarker || name == authSock
+		if ok && ValidName(name) && (needed || !IsExcluded(name) && !slices.Contains(managerOnly, name)) {
 			sent = append(sent, entry)
 		}
 	}
 	return sent
 }
 
-// CallerHasPath tells whether the caller has a PATH of its own, which is that of a shell: a program
-// that the manager has started, such as a desktop's launcher, a timer or a unit, has the manager's.
+// CallerHasPath reports whether the caller has a PATH of its own, usually from a shell. A program
+// started by the manager, such as a desktop's launcher, a timer or a unit, has the manager's PATH.
 func (s Sources) CallerHasPath() bool {
 	path, is := Lookup(s.Caller, "PATH")
-	return is && s.callersOwn("PATH", "PATH="+path)
+	return is && s.isSetByCaller("PATH", "PATH="+path)
 }
 
-// ForHelper returns what a helper of ours gets of the manager's environment, and then what set
-// says.
+// ForHelper returns the environment for a helper program of Corral: the inheritable part of the
+// manager's environment, overridden by set.
 func ForHelper(manager []string, set ...string) []string {
 	return Entries(Sources{Manager: manager, Session: set}.Compose())
 }
 
-// Entries returns the variables as execve takes them.
+// Entries returns the variables in the form that execve expects.
 func Entries(variables []Variable) []string {
 	entries := make([]string, len(variables))
 	for i, v := range variables {
@@ -124,8 +124,7 @@ func Entries(variables []Variable) []string {
 	return entries
 }
 
-// Added returns what of an environment is not in the one that it began with, or has another value
-// there.
+// Added returns the entries of after that are missing in before or have another value there.
 func Added(before, after []string) []string {
 	var added []string
 	for _, entry := range after {

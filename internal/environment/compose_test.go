@@ -9,18 +9,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCompose_LaterSourcesOverrideEarlierOnes has each place that a variable comes from override
-// the one before it.
+// TestCompose_LaterSourcesOverrideEarlierOnes adds one source after the other.
 func TestCompose_LaterSourcesOverrideEarlierOnes(t *testing.T) {
 	s := Sources{}
 	for _, place := range []struct {
 		source string
 		list   *[]string
 	}{
-		{Manager, &s.Manager}, {LoginShell, &s.LoginShell}, {Corral, &s.Corral}, {Definition, &s.Definition}, {File, &s.Files},
+		{Manager, &s.Manager}, {LoginShell, &s.LoginShell}, {Corral, &s.Corral}, {Definition, &s.Definition},
+		{File, &s.Files},
 		{Caller, &s.Caller}, {Session, &s.Session},
 	} {
-		*place.list = []string{"X=" + place.source, "OF_" + strings.ToUpper(strings.ReplaceAll(place.source, "-", "_")) + "=1"}
+		*place.list = []string{
+			"X=" + place.source, "OF_" + strings.ToUpper(strings.ReplaceAll(place.source, "-", "_")) + "=1",
+		}
 		found := map[string]Variable{}
 		for _, v := range s.Compose() {
 			_, twice := found[v.Name]
@@ -39,14 +41,21 @@ func TestCompose_Inheritance(t *testing.T) {
 		want []string
 	}{
 		{"markers of others come from nowhere", Sources{
-			Manager: []string{"TMUX=1", "NOTIFY_SOCKET=1", "A=1"}, LoginShell: []string{"SHLVL=2", "CLAUDECODE=1", "B=1"}, Caller: []string{"TERM_PROGRAM=x", "_=x", "C=1"},
+			Manager: []string{"TMUX=1", "NOTIFY_SOCKET=1", "A=1"}, LoginShell: []string{"SHLVL=2", "CLAUDECODE=1", "B=1"},
+			Caller: []string{"TERM_PROGRAM=x", "_=x", "C=1"},
 		}, []string{"A=1", "B=1", "C=1"}},
-		{"what is set on purpose is kept", Sources{Definition: []string{"TMUX=1"}, Files: []string{"KITTY_ID=1"}, Session: []string{"PWD=/x", "CORRAL_X=1"}},
+		{"what is set on purpose is kept",
+			Sources{Definition: []string{"TMUX=1"}, Files: []string{"KITTY_ID=1"}, Session: []string{"PWD=/x", "CORRAL_X=1"}},
 			[]string{"TMUX=1", "KITTY_ID=1", "PWD=/x", "CORRAL_X=1"}},
 		{"Unset= holds for everything that is inherited", Sources{
-			Unset: []string{"A", "B", "C", "D", "E"}, Manager: []string{"A=1"}, LoginShell: []string{"B=1"}, Caller: []string{"C=1"}, Definition: []string{"D=1"}, Session: []string{"E=1"},
+			Unset: []string{"A", "B", "C", "D", "E"}, Manager: []string{"A=1"}, LoginShell: []string{"B=1"},
+			Caller: []string{"C=1"}, Definition: []string{"D=1"}, Session: []string{"E=1"},
 		}, []string{"D=1", "E=1"}},
-		{"the manager knows who the user is", Sources{Manager: []string{"HOME=/home/ann"}, LoginShell: []string{"HOME=/x"}, Caller: []string{"HOME=/root", "XDG_RUNTIME_DIR=/x"}},
+		{"the manager knows who the user is",
+			Sources{
+				Manager: []string{"HOME=/home/ann"}, LoginShell: []string{"HOME=/x"},
+				Caller: []string{"HOME=/root", "XDG_RUNTIME_DIR=/x"},
+			},
 			[]string{"HOME=/home/ann"}},
 		{"a caller that the manager has started does not hide the login shell", Sources{
 			Manager: []string{"PATH=/bin"}, LoginShell: []string{"PATH=/nvm:/bin"}, Caller: []string{"PATH=/bin"},
@@ -57,12 +66,20 @@ func TestCompose_Inheritance(t *testing.T) {
 		{"a caller in a session does not hand on what its own agent's definition has set", Sources{
 			Definition: []string{"HISTORY=/new"}, Caller: []string{"CORRAL_SESSION=old", "HISTORY=/old", "KEY=1"},
 		}, []string{"HISTORY=/new", "KEY=1"}},
-		{"any other caller may override a definition", Sources{Definition: []string{"X=1"}, Caller: []string{"X=2"}}, []string{"X=2"}},
-		{"an exported function is no variable for others", Sources{LoginShell: []string{"BASH_FUNC_x%%=() {}", "a-b=1", "ok=1"}}, []string{"ok=1"}},
-		{"our SSH_AUTH_SOCK, not that of a login", Sources{Manager: []string{"SSH_AUTH_SOCK=/a"}, Corral: []string{"SSH_AUTH_SOCK=/link"}, Caller: []string{"SSH_AUTH_SOCK=/b"}},
+		{"any other caller may override a definition", Sources{Definition: []string{"X=1"}, Caller: []string{"X=2"}},
+			[]string{"X=2"}},
+		{"an exported function is no variable for others",
+			Sources{LoginShell: []string{"BASH_FUNC_x%%=() {}", "a-b=1", "ok=1"}}, []string{"ok=1"}},
+		{"our SSH_AUTH_SOCK, not that of a login",
+			Sources{
+				Manager: []string{"SSH_AUTH_SOCK=/a"}, Corral: []string{"SSH_AUTH_SOCK=/link"},
+				Caller: []string{"SSH_AUTH_SOCK=/b"},
+			},
 			[]string{"SSH_AUTH_SOCK=/link"}},
-		{"no SSH_AUTH_SOCK where the definition wants none", Sources{Corral: []string{"SSH_AUTH_SOCK=/link"}, Unset: []string{"SSH_AUTH_SOCK"}}, []string{}},
-		{"one that was asked for", Sources{Corral: []string{"SSH_AUTH_SOCK=/link"}, Session: []string{"SSH_AUTH_SOCK=/mine"}}, []string{"SSH_AUTH_SOCK=/mine"}},
+		{"no SSH_AUTH_SOCK where the definition wants none",
+			Sources{Corral: []string{"SSH_AUTH_SOCK=/link"}, Unset: []string{"SSH_AUTH_SOCK"}}, []string{}},
+		{"one that was asked for", Sources{Corral: []string{"SSH_AUTH_SOCK=/link"}, Session: []string{"SSH_AUTH_SOCK=/mine"}},
+			[]string{"SSH_AUTH_SOCK=/mine"}},
 	} {
 		t.Run(row.what, func(t *testing.T) { assert.Equal(t, row.want, Entries(row.have.Compose())) })
 	}
@@ -75,19 +92,21 @@ func TestCallerHasPath(t *testing.T) {
 	assert.False(t, Sources{Manager: manager}.CallerHasPath())
 }
 
-func TestFromCaller(t *testing.T) {
-	assert.Equal(t, []string{"KEY=1", "PATH=/x", "CORRAL_SESSION=s", "SSH_AUTH_SOCK=/a", "EMPTY="}, FromCaller([]string{
-		"KEY=1", "PATH=/x", "CORRAL_SESSION=s", "CORRAL_SHIM=/x", "SSH_AUTH_SOCK=/a", "HOME=/x", "TMUX_PANE=%1", "EMPTY=", "BASH_FUNC_x%%=()", "=C:", "noise", "a.b=1",
+func TestCallerVariables(t *testing.T) {
+	want := []string{"KEY=1", "PATH=/x", "CORRAL_SESSION=s", "SSH_AUTH_SOCK=/a", "EMPTY="}
+	assert.Equal(t, want, CallerVariables([]string{
+		"KEY=1", "PATH=/x", "CORRAL_SESSION=s", "CORRAL_SHIM=/x", "SSH_AUTH_SOCK=/a", "HOME=/x", "TMUX_PANE=%1", "EMPTY=",
+		"BASH_FUNC_x%%=()", "=C:", "noise", "a.b=1",
 	}))
-	assert.NotNil(t, FromCaller(nil), "one that has nothing to send says so")
+	assert.NotNil(t, CallerVariables(nil), "an empty list is not nil")
 }
 
 func TestAdded(t *testing.T) {
 	assert.Equal(t, []string{"B=2", "C=1"}, Added([]string{"A=1", "B=1", "GONE=1"}, []string{"A=1", "B=2", "C=1"}))
 }
 
-// TestManual_ListsVariablesThatAreNotInherited: people look there for what their agent does not
-// get.
+// TestManual_ListsVariablesThatAreNotInherited compares the list in corral.agent(5) with the table
+// in the code.
 func TestManual_ListsVariablesThatAreNotInherited(t *testing.T) {
 	text, err := os.ReadFile("../../docs/man/corral.agent.5.md")
 	require.NoError(t, err)

@@ -9,11 +9,11 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-// maxFile bounds a file of variables, in bytes: as much as a session may have.
+// maxFile is the largest accepted environment file, in bytes: as much as a session may have.
 const maxFile = 1 << 20
 
-// ReadFiles reads files of variables, one after the other: systemd.exec(5), EnvironmentFile=. A
-// path with a - in front may be missing.
+// ReadFiles reads environment files in order, as EnvironmentFile= of systemd.exec(5) does. A file
+// whose path is prefixed with - may be missing.
 func ReadFiles(paths []string) ([]string, error) {
 	var all []string
 	for _, path := range paths {
@@ -26,7 +26,7 @@ func ReadFiles(paths []string) ([]string, error) {
 			return nil, fmt.Errorf("cannot read the environment file: %w", err)
 		}
 		entries, line := ParseFile(text)
-		if line > 0 { // what it says there nobody is told: it may be a secret
+		if line > 0 { // the message does not quote the line, which may contain a secret
 			return nil, fmt.Errorf("cannot use the environment file %s: line %d is not NAME=VALUE", path, line)
 		}
 		all = append(all, entries...)
@@ -39,11 +39,10 @@ func readFile(path string) (string, error) {
 	return string(text), err
 }
 
-// ParseFile reads the text of a file of variables: NAME=VALUE lines; empty ones and those that
-// begin with # or ; are left out. A backslash at the end continues a line, elsewhere it takes the
-// next character as it is. Values may be quoted, in double quotes with the escapes of a shell, and
-// may then go over several lines. Line is the first one that is not of that kind, 0 if there is
-// none.
+// ParseFile parses an environment file: NAME=VALUE lines. Empty lines and lines that begin with #
+// or ; are ignored. A backslash continues a line at its end and quotes the next character
+// elsewhere. Values may be quoted, in double quotes with the escapes of a shell, and quoted values
+// may span several lines. Line is the number of the first invalid line, 0 if there is none.
 func ParseFile(text string) (entries []string, line int) {
 	p := fileParser{text: text, line: 1}
 	for p.text != "" {
@@ -63,7 +62,7 @@ func ParseFile(text string) (entries []string, line int) {
 
 type fileParser struct {
 	text string
-	line int // from 1 on, of what text begins with
+	line int // number of the line that text starts in, from 1
 }
 
 func (p *fileParser) next() byte {
@@ -75,8 +74,8 @@ func (p *fileParser) next() byte {
 	return c
 }
 
-// name reads up to the equals sign. Ok is false for a line that has nothing to say, which is taken
-// away; a line without an equals sign is a name that is not valid.
+// name reads up to the equals sign. For an empty line or a comment it skips the line and returns
+// false. A line without an equals sign yields an empty, and so invalid, name.
 func (p *fileParser) name() (name string, ok bool) {
 	line, _, _ := strings.Cut(p.text, "\n")
 	trimmed := strings.TrimLeft(line, " \t\r")
@@ -99,11 +98,12 @@ func (p *fileParser) skip(n int) {
 	}
 }
 
-// value reads to the end of the line that it ends in. Closed tells whether each quote was.
+// value reads to the end of the assignment. Closed is false if a quote or an escape is not
+// finished.
 func (p *fileParser) value() (value string, closed bool) {
 	var b strings.Builder
 	p.text = strings.TrimLeft(p.text, " \t\r")
-	kept := 0 // bytes of the value that were quoted or escaped, up to the last of them: blanks behind them are cut off
+	kept := 0 // length of the value up to its last quoted or escaped byte: only blanks after that are trimmed
 	for p.text != "" {
 		switch c := p.next(); c {
 		case '\n':
@@ -132,7 +132,7 @@ func trimEnd(value string, kept int) string {
 	return value[:kept] + strings.TrimRight(value[kept:], " \t\r")
 }
 
-// quoted reads to the closing quote, and tells whether there is one.
+// quoted reads up to the closing quote and reports whether there is one.
 func (p *fileParser) quoted(b *strings.Builder, quote byte) bool {
 	for p.text != "" {
 		c := p.next()

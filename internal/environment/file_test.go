@@ -58,8 +58,8 @@ func TestReadFiles(t *testing.T) {
 	assert.ErrorContains(t, err, "is larger than")
 }
 
-// FuzzParseFile: what comes out can be given to execve, and a value that is quoted comes back as it
-// was.
+// FuzzParseFile checks that the result is valid for execve, and that a quoted value is parsed back
+// unchanged.
 func FuzzParseFile(f *testing.F) {
 	f.Add("A=1\n# x\nB='2'", "value")
 	f.Add(`A="\`, "\"$\\`\n'")

@@ -14,7 +14,8 @@ import (
 
 func TestEncode_RoundTrips(t *testing.T) {
 	for _, v := range []any{
-		uint64(1 << 40), uint64(math.MaxUint64), uint32(7), int32(-3), int64(math.MinInt64), true, "a \"quoted\" text, 你好 \\ '", "", []string{}, []string{"a", "b c"},
+		uint64(1 << 40), uint64(math.MaxUint64), uint32(7), int32(-3), int64(math.MinInt64), true,
+		"a \"quoted\" text, 你好 \\ '", "", []string{}, []string{"a", "b c"},
 		[]byte{0x0f, 0, 0xff}, []byte{}, 3.25, byte(7), dbus.ObjectPath("/a/b"), map[string]string{"a": "b"},
 	} {
 		want := dbus.MakeVariant(v)
@@ -26,14 +27,15 @@ func TestEncode_RoundTrips(t *testing.T) {
 	}
 }
 
-// Structures come from the bus as lists of anything; what is kept of them is what systemd has to be
-// told.
+// godbus decodes structures as lists of any; the decoded text has to have the types that systemd
+// expects.
 func TestEncode_KeepsTypesOfStructures(t *testing.T) {
 	for _, row := range []struct {
-		signature    string
-		heard, typed any
+		signature      string
+		decoded, typed any
 	}{
-		{"a(ss)", [][]any{{"/dev/fuse", "rw"}, {"/dev/kvm", "r"}}, []struct{ F0, F1 string }{{"/dev/fuse", "rw"}, {"/dev/kvm", "r"}}},
+		{"a(ss)", [][]any{{"/dev/fuse", "rw"}, {"/dev/kvm", "r"}},
+			[]struct{ F0, F1 string }{{"/dev/fuse", "rw"}, {"/dev/kvm", "r"}}},
 		{"a(st)", [][]any{{"/dev/vda", uint64(5)}}, []struct {
 			F0 string
 			F1 uint64
@@ -50,7 +52,7 @@ func TestEncode_KeepsTypesOfStructures(t *testing.T) {
 		}{{2, []byte{127, 0, 0, 0}}}}},
 	} {
 		sig := dbus.ParseSignatureMust(row.signature)
-		signature, text, err := unitproperty.Encode(dbus.MakeVariantWithSignature(row.heard, sig))
+		signature, text, err := unitproperty.Encode(dbus.MakeVariantWithSignature(row.decoded, sig))
 		require.NoError(t, err, row.signature)
 		assert.Equal(t, row.signature, signature)
 		got, err := unitproperty.Decode(signature, text)
@@ -73,9 +75,13 @@ func TestDecode_RejectsInvalidText(t *testing.T) {
 	require.ErrorContains(t, err, "cannot convert a value of type")
 }
 
-// FuzzParse: what a person writes never crashes it, and what is taken can be saved and read again.
+// FuzzParse checks that no input makes Parse panic, and that an accepted value can be saved and
+// read again.
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"MemoryMax=1G", "CPUQuota=20%", "AllowedCPUs=0-3,8", "RuntimeMaxSec=1h 2min", "TasksMax=10%", "Delegate=yes", "Slice=a"} {
+	for _, text := range []string{
+		"MemoryMax=1G", "CPUQuota=20%", "AllowedCPUs=0-3,8", "RuntimeMaxSec=1h 2min", "TasksMax=10%", "Delegate=yes",
+		"Slice=a",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -86,7 +92,8 @@ func FuzzParse(f *testing.F) {
 		require.NotContains(t, name, "=")
 		signature, encoded, err := unitproperty.Encode(v)
 		require.NoError(t, err)
-		if strings.ToValidUTF8(text, "") == text && !strings.ContainsRune(text, 0) { // the bus takes no other text
+		// D-Bus strings are valid UTF-8 without NUL
+		if strings.ToValidUTF8(text, "") == text && !strings.ContainsRune(text, 0) {
 			got, err := unitproperty.Decode(signature, encoded)
 			require.NoError(t, err, "%q", encoded)
 			require.Equal(t, v.Value(), got.Value())
@@ -94,12 +101,13 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzDecode: nor does what stands in a damaged record.
+// FuzzDecode checks that a damaged record cannot make Decode panic.
 func FuzzDecode(f *testing.F) {
 	f.Add("t", "@t 5")
 	f.Add("a(sv)", `[("a", <1>)]`)
 	f.Add("ay", `b"abc"`)
-	if signature, text, err := unitproperty.Encode(dbus.MakeVariantWithSignature([][]any{{"a", "b"}}, dbus.ParseSignatureMust("a(ss)"))); err == nil {
+	if signature, text, err := unitproperty.Encode(dbus.MakeVariantWithSignature([][]any{{"a", "b"}},
+		dbus.ParseSignatureMust("a(ss)"))); err == nil {
 		f.Add(signature, text)
 	}
 	f.Fuzz(func(_ *testing.T, signature, text string) { _, _ = unitproperty.Decode(signature, text) })

@@ -12,7 +12,7 @@ import (
 	"github.com/corrald/corral/internal/config"
 )
 
-// Format writes a property of the bus as people write it, NAME=VALUE: what Parse reads.
+// Format formats a D-Bus unit property as NAME=VALUE in unit file syntax, as Parse reads it.
 func Format(name string, v dbus.Variant) string {
 	switch value := v.Value().(type) {
 	case uint64:
@@ -58,7 +58,7 @@ func numberText(name string, value uint64) string {
 	return name + "=" + text
 }
 
-// sizeText writes bytes with the greatest unit of which they are a multiple.
+// sizeText formats a number of bytes with the largest unit that divides it.
 func sizeText(n uint64) string {
 	const units = "KMGTPE"
 	unit := ""
@@ -72,7 +72,7 @@ func percent(value float64) string {
 	return strconv.FormatFloat(math.Round(value*100)/100, 'f', -1, 64) + "%"
 }
 
-// cpuList writes a set of bits, the lowest first, as "0-3,5".
+// cpuList formats a bit set, lowest bit first, as a list such as "0-3,5".
 func cpuList(bits []byte) string {
 	var parts []string
 	isSet := func(cpu int) bool { return cpu < 8*len(bits) && bits[cpu/8]&(1<<(cpu%8)) != 0 }

@@ -1,5 +1,5 @@
-// Package unitproperty reads unit properties as people write them, NAME=VALUE in the words of the
-// unit files, into what systemd's bus interface takes, and keeps them as text.
+// Package unitproperty converts unit properties between the syntax of unit files, NAME=VALUE, the
+// types of systemd's D-Bus interface, and a text form for session records.
 package unitproperty
 
 import (
@@ -17,18 +17,20 @@ import (
 	"github.com/corrald/corral/internal/config"
 )
 
-// unitProperties are the properties of a scope that -p takes, in the words of the unit files, each
-// with how systemd's StartTransientUnit wants it: under which name, of which type. The bus does not
-// tell these types, so they stand here, as they do in systemd-run.
+// unitProperties are the scope properties that -p accepts, by their names in unit files, with
+// parsers that return the name and the type that StartTransientUnit expects. D-Bus introspection
+// does not provide these types, so they are listed here, as in systemd-run.
 var unitProperties = map[string]func(name, value string) (string, any, error){
-	"MemoryMin": memory, "MemoryLow": memory, "MemoryHigh": memory, "MemoryMax": memory, "MemorySwapMax": memory, "MemoryZSwapMax": memory,
-	"TasksMax":  tasks,
-	"CPUQuota":  cpuQuota,
-	"CPUWeight": weight, "StartupCPUWeight": weight, "IOWeight": weight, "StartupIOWeight": weight,
+	"MemoryMin": memory, "MemoryLow": memory, "MemoryHigh": memory, "MemoryMax": memory, "MemorySwapMax": memory,
+	"MemoryZSwapMax": memory,
+	"TasksMax":       tasks,
+	"CPUQuota":       cpuQuota,
+	"CPUWeight":      weight, "StartupCPUWeight": weight, "IOWeight": weight, "StartupIOWeight": weight,
 	"AllowedCPUs": cpuSet, "AllowedMemoryNodes": cpuSet,
-	"CPUQuotaPeriodSec": timeSpan, "RuntimeMaxSec": timeSpan, "TimeoutStopSec": timeSpan, "RuntimeRandomizedExtraSec": timeSpan,
-	"OOMPolicy":      oneOf("stop", "continue", "kill"),
-	"ManagedOOMSwap": oneOf("auto", "kill"), "ManagedOOMMemoryPressure": oneOf("auto", "kill"),
+	"CPUQuotaPeriodSec": timeSpan, "RuntimeMaxSec": timeSpan, "TimeoutStopSec": timeSpan,
+	"RuntimeRandomizedExtraSec": timeSpan,
+	"OOMPolicy":                 oneOf("stop", "continue", "kill"),
+	"ManagedOOMSwap":            oneOf("auto", "kill"), "ManagedOOMMemoryPressure": oneOf("auto", "kill"),
 	"ManagedOOMPreference": oneOf("none", "avoid", "omit"),
 	"DevicePolicy":         oneOf("auto", "closed", "strict"),
 	"Slice":                words,
@@ -36,18 +38,18 @@ var unitProperties = map[string]func(name, value string) (string, any, error){
 	"Delegate": boolean, "SendSIGHUP": boolean, "SendSIGKILL": boolean,
 }
 
-// SameLimit tells whether two properties are one limit, of which the later one counts: MemoryMax,
-// in bytes, and MemoryMaxScale, a share of what the machine has.
+// SameLimit reports whether two properties set the same limit, so that the later one replaces the
+// earlier one: MemoryMax, in bytes, and MemoryMaxScale, a share of the machine's memory.
 func SameLimit(a, b string) bool {
 	return strings.TrimSuffix(a, "Scale") == strings.TrimSuffix(b, "Scale")
 }
 
-// Parse reads NAME=VALUE and returns the property by its name and type on the bus: MemoryMax=1G is
-// MemoryMax t, RuntimeMaxSec=1h is RuntimeMaxUSec t.
+// Parse parses NAME=VALUE and returns the property with its D-Bus name and type: MemoryMax=1G
+// becomes MemoryMax t, RuntimeMaxSec=1h becomes RuntimeMaxUSec t.
 func Parse(text string) (string, dbus.Variant, error) {
 	name, value, ok := strings.Cut(text, "=")
 	if !ok || name == "" {
-		return "", dbus.Variant{}, fmt.Errorf("%q is not NAME=VALUE", text)
+		return "", dbus.Variant{}, fmt.Errorf("invalid unit property %q: expected NAME=VALUE", text)
 	}
 	parse, ok := unitProperties[name]
 	if !ok {
@@ -61,12 +63,12 @@ func Parse(text string) (string, dbus.Variant, error) {
 	return onBus, dbus.MakeVariant(v), nil
 }
 
-// Names returns the names that Parse knows, sorted.
+// Names returns the property names that Parse accepts, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(unitProperties)) }
 
-// Encode returns a property's value as text that Decode reads, with its D-Bus signature: a form
-// that can be saved. It is text that a person can read where godbus can read that too. The error is
-// that of a type which no unit property has.
+// Encode converts a property's value to text for a record and returns its D-Bus signature, too;
+// Decode reverses this. The text is readable where godbus can parse it back. An error means that no
+// unit property has this type.
 func Encode(v dbus.Variant) (signature, text string, err error) {
 	signature, text = v.Signature().String(), v.String()
 	if back, err := Decode(signature, text); err == nil && reflect.DeepEqual(back, v) {
@@ -76,10 +78,11 @@ func Encode(v dbus.Variant) (signature, text string, err error) {
 	return signature, text, err
 }
 
-// Decode reads what Encode returned.
+// Decode parses the result of Encode.
 func Decode(signature, text string) (v dbus.Variant, err error) {
 	defer func() {
-		if p := recover(); p != nil { // godbus (5.2) panics on a text that is of another type than its signature, such as [] for b
+		// godbus (5.2) panics if the text does not match the signature, such as [] for b
+		if p := recover(); p != nil {
 			v, err = dbus.Variant{}, fmt.Errorf("cannot read a property's value: its type is not %q", signature)
 		}
 	}()
@@ -125,7 +128,8 @@ func tasks(name, value string) (string, any, error) {
 	return name, n, nil
 }
 
-// scale is for a share of what the machine has: NAMEScale, a share of 2^32.
+// scale parses a percentage of the machine's capacity as the property NAMEScale, a fraction of
+// 2^32.
 func scale(name, value string) (string, any, error) {
 	percent, err := parsePercent(value)
 	if err != nil || percent > 100 {
@@ -134,7 +138,8 @@ func scale(name, value string) (string, any, error) {
 	return name + "Scale", uint32(math.Round(percent / 100 * math.MaxUint32)), nil
 }
 
-// cpuQuota is for a share of one processor, which may be above 100 %: processor time in a second.
+// cpuQuota parses a percentage of one processor, which may exceed 100 %, as processor time per
+// second.
 func cpuQuota(_, value string) (string, any, error) {
 	const name = "CPUQuotaPerSecUSec"
 	if value == "" || value == "infinity" {
@@ -158,7 +163,7 @@ func weight(name, value string) (string, any, error) {
 	return name, n, nil
 }
 
-// timeSpan is for NAMESec in unit files, which is NAMEUSec on the bus.
+// timeSpan parses NAMESec of unit files, which is NAMEUSec on D-Bus.
 func timeSpan(name, value string) (string, any, error) {
 	span, err := config.ParseTimeSpan(value)
 	if err != nil {
@@ -171,7 +176,7 @@ func timeSpan(name, value string) (string, any, error) {
 	return strings.TrimSuffix(name, "Sec") + "USec", usec, nil
 }
 
-// cpuSet is for a list such as "0-3,5": a bit for each, the lowest first.
+// cpuSet parses a list such as "0-3,5" as a bit set, lowest bit first.
 func cpuSet(name, value string) (string, any, error) {
 	var bits []byte
 	for _, part := range strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' }) {
@@ -209,7 +214,7 @@ func boolean(name, value string) (string, any, error) {
 
 func words(name, value string) (string, any, error) {
 	if value == "" {
-		return "", nil, fmt.Errorf("the value is empty")
+		return "", nil, fmt.Errorf("invalid value %q: expected a name", value)
 	}
 	return name, value, nil
 }
@@ -217,7 +222,7 @@ func words(name, value string) (string, any, error) {
 func oneOf(values ...string) func(name, value string) (string, any, error) {
 	return func(name, value string) (string, any, error) {
 		if !slices.Contains(values, value) {
-			return "", nil, fmt.Errorf("%q is none of %s", value, strings.Join(values, ", "))
+			return "", nil, fmt.Errorf("invalid value %q: expected one of %s", value, strings.Join(values, ", "))
 		}
 		return name, value, nil
 	}
@@ -235,12 +240,13 @@ func parsePercent(text string) (float64, error) {
 	return percent, nil
 }
 
-// parseSize reads bytes, or "infinity".
+// parseSize parses a size in bytes, or "infinity".
 func parseSize(text string) (uint64, error) {
 	if text == "infinity" {
 		return math.MaxUint64, nil
 	}
-	if n, err := strconv.ParseUint(text, 10, 64); err == nil { // systemd's own infinity is one that ParseBytes has no room for
+	// systemd's infinity exceeds the range of ParseBytes
+	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
 		return n, nil
 	}
 	n, err := config.ParseBytes(text)

@@ -47,7 +47,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestParse_RejectsInvalidProperties(t *testing.T) {
-	for text, says := range map[string]string{
+	for text, want := range map[string]string{
 		"MemoryMax":         "NAME=VALUE",
 		"=1":                "NAME=VALUE",
 		"MemoryMaximum=1G":  `unknown unit property "MemoryMaximum"; known are: AllowedCPUs`,
@@ -63,13 +63,13 @@ func TestParse_RejectsInvalidProperties(t *testing.T) {
 		"CPUWeight=0":       "expected a weight",
 		"IOWeight=idle":     "expected a weight",
 		"RuntimeMaxSec=5 x": "unit property RuntimeMaxSec",
-		"OOMPolicy=panic":   "none of stop, continue, kill",
+		"OOMPolicy=panic":   "expected one of stop, continue, kill",
 		"AllowedCPUs=3-1":   "expected a list",
 		"AllowedCPUs=":      "expected a list",
 		"Delegate=perhaps":  "expected yes or no",
-		"Slice=":            "empty",
+		"Slice=":            "expected a name",
 	} {
 		_, _, err := unitproperty.Parse(text)
-		assert.ErrorContains(t, err, says, text)
+		assert.ErrorContains(t, err, want, text)
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// wirePrefix begins a value that is kept as D-Bus has it on the wire, in base64: godbus cannot read
-// its own text of a structure. No text of a value begins so.
+// wirePrefix marks a value that is stored in D-Bus wire format, in base64: godbus cannot parse its
+// own text form of a structure. No text form of a value begins with it.
 const wirePrefix = "wire:"
 
-// encodeWire returns the value as it is on the wire.
+// encodeWire encodes the value in wire format.
 func encodeWire(v dbus.Variant) (string, error) {
 	typed, err := Typed(v)
 	if err != nil {
@@ -38,7 +38,7 @@ func encodeWire(v dbus.Variant) (string, error) {
 	return wirePrefix + base64.StdEncoding.EncodeToString(b.Bytes()), nil
 }
 
-// decodeWire reads what encodeWire returned, less the prefix.
+// decodeWire decodes the result of encodeWire, without the prefix.
 func decodeWire(text, signature string) (dbus.Variant, error) {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -58,8 +58,8 @@ func decodeWire(text, signature string) (dbus.Variant, error) {
 	return Typed(v)
 }
 
-// Typed returns the same value in Go types that say what it is. godbus receives a structure as a
-// list of anything, which it would send on as an array of variants.
+// Typed converts a value to Go types that match its signature. godbus decodes a structure as []any,
+// which it would send as an array of variants.
 func Typed(v dbus.Variant) (typed dbus.Variant, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -78,15 +78,19 @@ func Typed(v dbus.Variant) (typed dbus.Variant, err error) {
 	return dbus.MakeVariantWithSignature(to.Elem().Interface(), sig), nil
 }
 
-// basicTypes are the Go types of D-Bus's types that have one letter.
+// basicTypes are the Go types of the D-Bus types with one letter.
 var basicTypes = map[byte]reflect.Type{
-	'y': reflect.TypeFor[byte](), 'b': reflect.TypeFor[bool](), 'n': reflect.TypeFor[int16](), 'q': reflect.TypeFor[uint16](),
-	'i': reflect.TypeFor[int32](), 'u': reflect.TypeFor[uint32](), 'x': reflect.TypeFor[int64](), 't': reflect.TypeFor[uint64](),
-	'd': reflect.TypeFor[float64](), 's': reflect.TypeFor[string](), 'o': reflect.TypeFor[dbus.ObjectPath](), 'g': reflect.TypeFor[dbus.Signature](),
+	'y': reflect.TypeFor[byte](), 'b': reflect.TypeFor[bool](), 'n': reflect.TypeFor[int16](),
+	'q': reflect.TypeFor[uint16](),
+	'i': reflect.TypeFor[int32](), 'u': reflect.TypeFor[uint32](), 'x': reflect.TypeFor[int64](),
+	't': reflect.TypeFor[uint64](),
+	'd': reflect.TypeFor[float64](), 's': reflect.TypeFor[string](), 'o': reflect.TypeFor[dbus.ObjectPath](),
+	'g': reflect.TypeFor[dbus.Signature](),
 	'v': reflect.TypeFor[dbus.Variant](),
 }
 
-// goType returns the Go type of the first complete type in a signature, and the rest.
+// goType returns the Go type of the first complete type in a signature, and the rest of the
+// signature.
 func goType(sig string) (t reflect.Type, rest string, err error) {
 	switch {
 	case sig == "":

@@ -1,12 +1,12 @@
-// Licenses collects what the licences of linked modules require of whoever distributes the
+// Licenses writes the files that the licences of linked modules require from distributors of the
 // programs: `licenses -o DIRECTORY -version VERSION PACKAGE…` writes
 //
 //	THIRD-PARTY-NOTICES  the licence texts and notices of all linked modules and of the Go library
 //	copyright            the same in Debian's machine-readable format (DEP 5), with Corral's own
 //	sbom.cdx.json        the software bill of materials (CycloneDX 1.6)
 //
-// A module without a licence text, or with one that is not recognised, is an error: a person has to
-// look.
+// A module without a licence text, or with an unrecognised one, is an error: a person has to check
+// it.
 package main
 
 import (
@@ -63,7 +63,7 @@ func run(out, version string, packages []string) error {
 	return nil
 }
 
-// module is a Go module of which the programs contain code.
+// module is a Go module whose code is linked into the programs.
 type module struct {
 	Path, Version string
 	license       string // SPDX identifier
@@ -73,10 +73,11 @@ type module struct {
 // text is one file with a licence or a notice.
 type text struct{ name, text string }
 
-// goLibrary is the name of Go's own library among the modules.
+// goLibrary is the name of the Go standard library in the list of modules.
 const goLibrary = "Go standard library"
 
-// linked returns the modules that the packages are linked with, by path, and Go's own library.
+// linked returns the modules that the packages are linked with, and the Go standard library, sorted
+// by path.
 func linked(packages []string) ([]module, error) {
 	list := exec.Command("go", append([]string{"list", "-deps", "-json=Dir,ImportPath,Module"}, packages...)...)
 	list.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
@@ -107,11 +108,12 @@ func linked(packages []string) ([]module, error) {
 		if p.Module == nil || p.Module.Main {
 			continue
 		}
-		// The module's own directory, which go list does not report where modules are vendored.
+		// The module's root directory, which go list does not report for vendored modules.
 		directory := strings.TrimSuffix(p.Dir, strings.TrimPrefix(p.ImportPath, p.Module.Path))
 		directories[[2]string{p.Module.Path, p.Module.Version}] = directory
 		if p.Module.Path == "golang.org/x/sys" && !exists(filepath.Join(goRoot, "LICENSE")) {
-			directories[[2]string{goLibrary, goVersion}] = directory // distributions leave it out of GOROOT; it is the same text
+			// some distributions omit LICENSE from GOROOT; this is the same text
+			directories[[2]string{goLibrary, goVersion}] = directory
 		}
 	}
 	var modules []module
@@ -131,7 +133,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// read finds the licence and the notices in the module's directory.
+// read reads the licence and the notices in the module's directory.
 func (m *module) read(directory string) error {
 	files, err := os.ReadDir(directory)
 	if err != nil {
@@ -158,8 +160,8 @@ func (m *module) read(directory string) error {
 	return nil
 }
 
-// identify returns the SPDX identifier of a licence text, "" for one that is not among those that
-// Corral's dependencies have.
+// identify returns the SPDX identifier of a licence text, "" if none of the licences of Corral's
+// dependencies matches.
 func identify(license string) string {
 	license = strings.Join(strings.Fields(license), " ")
 	switch {
@@ -175,7 +177,7 @@ func identify(license string) string {
 	return "BSD-2-Clause"
 }
 
-// notices is a file to read for people, module by module.
+// notices returns the text of THIRD-PARTY-NOTICES, module by module.
 func notices(modules []module) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "Corral's programs contain code of these modules.\n")
@@ -190,7 +192,7 @@ func notices(modules []module) []byte {
 
 var copyrightLine = regexp.MustCompile(`(?m)^\W*(Copyright (?:\(c\)|©|[0-9]).*?)\W*$`)
 
-// copyright is a file for /usr/share/doc:
+// copyright returns the text of copyright in the format of
 // https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 func copyright(own string, modules []module) []byte {
 	var b bytes.Buffer
@@ -225,7 +227,7 @@ func copyright(own string, modules []module) []byte {
 		if m.Path == goLibrary {
 			files = "go/*"
 		}
-		if m.license == "Apache-2.0" { // Debian has the text, and wants no other copy of it (Policy 12.5)
+		if m.license == "Apache-2.0" { // Debian ships the text and allows no other copy of it (Policy 12.5)
 			m.texts[0].text = "The full text is in /usr/share/common-licenses/Apache-2.0."
 		}
 		stanza(files, m.license, m.texts...)
@@ -233,7 +235,7 @@ func copyright(own string, modules []module) []byte {
 	return b.Bytes()
 }
 
-// component is a part of the software, as CycloneDX has it: https://cyclonedx.org/docs/1.6/json/
+// component is a component in CycloneDX format: https://cyclonedx.org/docs/1.6/json/
 type component struct {
 	Type     string             `json:"type"`
 	Name     string             `json:"name"`
@@ -246,8 +248,8 @@ type named struct {
 	ID string `json:"id"`
 }
 
-// sbom is the bill of materials. It has no serial number and no time: the same sources make the
-// same file.
+// sbom returns the bill of materials. It has no serial number and no time, so that the same sources
+// yield the same file.
 func sbom(version string, modules []module) ([]byte, error) {
 	of := func(kind, name, version, purl, license string) component {
 		return component{kind, name, version, purl, []map[string]named{{"license": {license}}}}
@@ -263,7 +265,8 @@ func sbom(version string, modules []module) ([]byte, error) {
 	const name = "github.com/corrald/corral"
 	text, err := json.MarshalIndent(map[string]any{
 		"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
-		"metadata":   map[string]component{"component": of("application", name, version, "pkg:golang/"+name+"@"+version, "MIT")},
+		"metadata": map[string]component{"component": of("application", name, version, "pkg:golang/"+name+"@"+version,
+			"MIT")},
 		"components": components,
 	}, "", "  ")
 	return append(text, '\n'), err

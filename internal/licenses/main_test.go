@@ -42,7 +42,8 @@ func TestRun_CoversAllLinkedModules(t *testing.T) {
 	for _, line := range strings.Split(read("copyright"), "\n") {
 		assert.NotRegexp(t, `^\s+$`, line, "a line without text ends a field")
 	}
-	assert.Contains(t, read("copyright"), "\nFiles: vendor/github.com/godbus/dbus/v5/*\nCopyright:\n Copyright (c) 2013, Georg Reinke")
+	assert.Contains(t, read("copyright"),
+		"\nFiles: vendor/github.com/godbus/dbus/v5/*\nCopyright:\n Copyright (c) 2013, Georg Reinke")
 }
 
 func TestIdentify(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package version is the version that every program of Corral tells.
+// Package version provides the version number that all Corral programs report.
 package version
 
 import (
@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// unknown is what Version says where neither the build nor Go's build information tells more.
+// unknown is the value of Version if neither the linker nor Go's build information provides one.
 const unknown = "0.0.0+unknown"
 
 // Version is the program's version. A release sets it while linking:
 //
 //	go build -ldflags "-X github.com/corrald/corral/internal/version.Version=1.2.3"
 //
-// Otherwise it is made from what the Go toolchain recorded of the module and its commit.
+// Otherwise it is derived from the module version and the commit that the Go toolchain recorded.
 var Version = unknown
 
 func init() {
@@ -25,8 +25,8 @@ func init() {
 	}
 }
 
-// fromBuildInfo gives the module's version where it has one ("go install …@v1.2.3"), else 0.0.0
-// with the commit, and ".dirty" where the tree was not as committed.
+// fromBuildInfo returns the module's version if it has one ("go install …@v1.2.3"), else 0.0.0 with
+// the commit, and ".dirty" if the source tree had uncommitted changes.
 func fromBuildInfo(info *debug.BuildInfo) string {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return strings.TrimPrefix(v, "v")

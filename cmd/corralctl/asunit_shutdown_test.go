@@ -29,7 +29,7 @@ type exitingDaemon struct {
 	asked   chan struct{} // gets a value when a request for the Manager's properties was refused
 }
 
-// newExitingDaemon owns the daemon's name, and has one session.
+// newExitingDaemon takes the daemon's bus name, and exports one session.
 func newExitingDaemon(t *testing.T, s client.Session) *exitingDaemon {
 	t.Helper()
 	d := &exitingDaemon{t: t, conn: testbed.Bus(t), session: s, asked: make(chan struct{}, 100)}

@@ -126,9 +126,9 @@ func isUnattachable(s client.Session) bool {
 	return s.Frozen || wording.IsEnded(s.State)
 }
 
-// waitForStateChange waits until a start or a stop, during which a session may have no terminal,
-// has changed the state of the session. If it does not in time, the error is refused, the reason
-// why the session could not be attached to.
+// waitForStateChange waits until a start or a stop in progress, during which a session may have no
+// terminal, has changed the session's state. If this takes longer than stateTimeout, it returns
+// refused, the error of the attempt to attach.
 func (a *attachment) waitForStateChange(
 	ctx context.Context, before client.Session, refused error,
 ) (again bool, err error) {
@@ -165,13 +165,13 @@ func (a *attachment) showTerminal(ctx context.Context, argv, environment []strin
 		})
 		ended <- err
 	}()
-	status, over, err := a.runClient(argv, environment, ended)
-	if err != nil || over == endedBySignal {
+	status, end, err := a.runClient(argv, environment, ended)
+	if err != nil || end == endedBySignal {
 		return false, err
 	}
-	attached := over == exitedByItself && serverHasSession(argv, environment)
+	attached := end == exitedByItself && serverHasSession(argv, environment)
 	switch {
-	case over == endedWithAgent:
+	case end == endedWithAgent:
 		a.mayBeTyping = true
 		return true, nil
 	case attached && status == 0:
@@ -237,7 +237,7 @@ const (
 
 // runClient runs the tmux client. ended receives nil when the session's agent has ended, or an
 // error when the session was removed.
-func (a *attachment) runClient(argv, environment []string, ended <-chan error) (status int, by clientEnd, err error) {
+func (a *attachment) runClient(argv, environment []string, ended <-chan error) (status int, end clientEnd, err error) {
 	terminal := int(a.c.in.Fd())
 	modes, err := unix.IoctlGetTermios(terminal, unix.TCGETS)
 	if err != nil {
@@ -256,9 +256,9 @@ func (a *attachment) runClient(argv, environment []string, ended <-chan error) (
 	go func() { exited <- waitStoppable(command.Process.Pid) }()
 	var unresponsive <-chan time.Time
 	var sig os.Signal
-	end := func(why clientEnd) {
-		if by == exitedByItself {
-			by, unresponsive = why, time.After(detachTimeout)
+	terminate := func(why clientEnd) {
+		if end == exitedByItself {
+			end, unresponsive = why, time.After(detachTimeout)
 			_ = command.Process.Signal(unix.SIGTERM)
 		}
 	}
@@ -266,20 +266,20 @@ func (a *attachment) runClient(argv, environment []string, ended <-chan error) (
 		select {
 		case status = <-exited:
 			_ = unix.IoctlSetTermios(terminal, unix.TCSETSW, modes)
-			if by == endedWithAgent && status == exitFailed {
+			if end == endedWithAgent && status == exitFailed {
 				a.eraseMessage("[terminated]")
 			}
-			if by == endedBySignal {
+			if end == endedBySignal {
 				err = exit(signalCode(sig))
 			}
-			return status, by, err
+			return status, end, err
 		case watchErr := <-ended:
 			if ended = nil; watchErr == nil || isRemoved(watchErr) {
-				end(endedWithAgent)
+				terminate(endedWithAgent)
 			}
 		case sig = <-a.signals:
 			if sig != unix.SIGINT && sig != unix.SIGQUIT { // these come from keys, which are for the client
-				end(endedBySignal)
+				terminate(endedBySignal)
 			}
 		case <-unresponsive:
 			_ = command.Process.Kill()
@@ -310,9 +310,9 @@ func waitStoppable(pid int) int {
 	}
 }
 
-// stopSelf stops this process by a signal and returns once it was continued. It waits, because
-// another thread may get the signal, later. It waits a second at most, because SIGTSTP is ignored
-// in an orphaned process group, which no shell would continue.
+// stopSelf stops this process by a signal, and returns once it was continued. It has to wait
+// because the signal may be delivered to another thread, later. It waits a second at most because
+// SIGTSTP is ignored in an orphaned process group, which no shell would continue.
 func stopSelf(sig unix.Signal) {
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, unix.SIGCONT)
@@ -324,7 +324,7 @@ func stopSelf(sig unix.Signal) {
 	}
 }
 
-// signalCode returns the exit code that reports a signal, as shells do.
+// signalCode returns the exit code that reports a signal as shells do: 128 plus its number.
 func signalCode(sig os.Signal) int {
 	if number, ok := sig.(syscall.Signal); ok {
 		return 128 + int(number)
@@ -357,7 +357,7 @@ func (a *attachment) eraseMessage(line string) {
 }
 
 // restoreScreen leaves the alternate screen and switches off the reports that tmux switches on in a
-// terminal, for a server that could not do so any more. See xterm's ctlseqs.
+// terminal, for a server that exited without doing so. See xterm's ctlseqs.
 func restoreScreen(t *terminal) {
 	if t != nil && !t.dumb {
 		fmt.Fprint(os.Stdout, "\x1b[?1049l\x1b[?1000;1002;1003;1004;1006;2004l\x1b[>4m\x1b[?1l\x1b>\x1b[?25h\x1b[m\x1b(B\r")

@@ -40,7 +40,7 @@ type asUnit struct {
 	c       *ctl
 	watch   *lastingWatch
 	id      string
-	session client.Session // as last reported
+	session client.Session // as last read or announced
 	ended   bool           // the session has ended, and the daemon does not intend to resume it
 	ready   bool           // READY=1 was sent to systemd
 	status  string         // the last STATUS= sent to systemd
@@ -95,8 +95,8 @@ func (u *asUnit) start(ctx context.Context) error {
 		if err == nil {
 			return u.refresh(ctx)
 		}
-		now, again := u.c.client.Session(ctx, u.id)
-		if !isInvalidState(err) || again != nil || wording.IsEnded(now.State) {
+		now, readErr := u.c.client.Session(ctx, u.id)
+		if !isInvalidState(err) || readErr != nil || wording.IsEnded(now.State) {
 			return err
 		} // else another client was faster
 	}

@@ -19,7 +19,7 @@ var attachVerb = verb{
 	options: func(f *pflag.FlagSet) action {
 		resume := f.Bool(answerResume, false, "if its agent has ended, resume it without asking")
 		restart := f.Bool(answerRestart, false, "if its agent has ended, start it afresh without asking")
-		tearDown := f.Bool(answerTearDown, false, "if its agent has ended, end what is left of it without asking")
+		tearDown := f.Bool(answerTearDown, false, "if its agent has ended, end its leftover processes without asking")
 		here := f.Bool("here", false, "inside tmux: attach in this pane instead of a window of its own")
 		return func(ctx context.Context, c *ctl, args []string) error {
 			if len(args) > 1 {

@@ -58,8 +58,8 @@ func (o *diffOptions) run(ctx context.Context, c *ctl, args []string) error {
 	if err != nil {
 		return c.cannot(c.doing(), id, err)
 	}
+	limited := ctx // ends after --timeout
 	// The copy of the index is removed even if the user interrupts or does not read to the end.
-	limited := ctx
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	defer stop()
 	diff, err := worktree.NewDiff(ctx, os.Environ(), s.WorkingDirectory, o.base, s.Worktree != "")

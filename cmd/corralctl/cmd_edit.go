@@ -273,7 +273,7 @@ func (c *ctl) askToEditAgain(mistakes []string) (bool, error) {
 }
 
 // runEditor runs the user's editor on a file and waits for it. Ctrl-C and Ctrl-\ are left to the
-// editor: if they ended corralctl, the editor would still read the terminal, as would the shell.
+// editor: if they ended corralctl, the editor would remain on a terminal that the shell reads, too.
 func (c *ctl) runEditor(ctx context.Context, file string) error {
 	words, err := c.editor()
 	if err != nil {
@@ -282,7 +282,7 @@ func (c *ctl) runEditor(ctx context.Context, file string) error {
 	command := exec.CommandContext(ctx, words[0], append(words[1:], file)...)
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	keys := make(chan os.Signal, 1)
-	signal.Notify(keys, unix.SIGINT, unix.SIGQUIT) // not ignored: the editor would inherit that
+	signal.Notify(keys, unix.SIGINT, unix.SIGQUIT) // caught, not ignored: the editor would inherit that
 	defer signal.Stop(keys)
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("the editor %q failed, nothing was changed: %w", words[0], err)
@@ -316,7 +316,7 @@ func (c *ctl) editor() ([]string, error) {
 func (e *edit) save(text []byte) error {
 	path := e.path
 	if target, err := filepath.EvalSymlinks(path); err == nil && target != os.DevNull {
-		path = target // the user's file may be a link to where it is kept
+		path = target // the user's files may be links to where they are kept
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
 		return config.Remove(e.path)

@@ -160,7 +160,7 @@ func (r *removal) remove(ctx context.Context, c *ctl, before client.Session, id 
 	case r.force || !isInvalidState(err):
 	case r.worktree && before.Worktree != "" && wording.IsEnded(before.State):
 		f.hint = "git -C " + wording.ShellWords([]string{before.WorkingDirectory}) + " status"
-	case r.worktree: // no hint at --force, which discards uncommitted work too
+	case r.worktree: // --force would discard uncommitted work, too
 		f.hint = "corralctl stop " + id
 	default:
 		f.hint = "corralctl rm --force " + id

@@ -133,9 +133,9 @@ func (c *ctl) readList(ctx context.Context) (sessionList, error) {
 	return list, nil
 }
 
-// sessionsWithRuntimes returns everything that is known about all sessions, with few calls. The
-// total runtime comes from a second call: no signal announces that it grows, so it is not in the
-// answer that has all the other properties.
+// sessionsWithRuntimes returns all properties of all sessions with few calls. The total runtime
+// comes from a call of its own: no signal announces that it grows, so the answer with all other
+// properties lacks it.
 func (c *ctl) sessionsWithRuntimes(ctx context.Context, bus *client.Client) ([]client.Session, error) {
 	rows := make(chan []dbusapi.SessionRowEx, 1)
 	go func() {
@@ -156,8 +156,8 @@ func (c *ctl) sessionsWithRuntimes(ctx context.Context, bus *client.Client) ([]c
 	return sessions, err
 }
 
-// readTable queries what a table of sessions shows. It asks a daemon that does not have the one
-// call for this for everything.
+// readTable queries what a table of sessions shows with one call. A daemon that does not have this
+// call is queried for all properties of all sessions.
 func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, error) {
 	rows, err := bus.ListSessionsEx(ctx)
 	if dbusapi.ShortErrorName(err) == dbusapi.UnknownMethod {

@@ -226,7 +226,7 @@ func (l *lastLines) Write(p []byte) (int, error) {
 
 func (l *lastLines) add(line []byte) {
 	l.lines = append(l.lines, line)
-	if len(l.lines)/2-512 > l.limit { // the limit may be the largest int: add nothing to it
+	if len(l.lines)/2-512 > l.limit { // the limit may be the largest int, so nothing is added to it
 		l.lines = append([][]byte(nil), l.lines[len(l.lines)-l.limit:]...)
 	}
 }

@@ -83,7 +83,7 @@ type monitor struct {
 func (c *ctl) monitor(ctx context.Context, format monitorFormat) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	signal.Ignore(unix.SIGPIPE) // without a reader it ends normally, and not with an error
+	signal.Ignore(unix.SIGPIPE) // it exits normally, and not by the signal, when the reader is gone
 	go func() {
 		awaitHangup(os.Stdout)
 		cancel()
@@ -104,7 +104,7 @@ func (c *ctl) monitor(ctx context.Context, format monitorFormat) error {
 		if err != nil && !client.IsUnavailable(err) {
 			return c.cannot("monitor", "", err)
 		}
-		if err == nil { // listen was connected
+		if err == nil { // the connection was made, and lost later
 			delay = shortest
 		}
 		if err := m.reportDaemonGone(); err != nil {
@@ -133,7 +133,7 @@ func (m *monitor) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if m.started { // it starts a daemon only once, and not one that was stopped since
+	if m.started { // a daemon is started only once: one that was stopped since stays stopped
 		bus.DisableAutoStart()
 	}
 	if err := m.sync(ctx); err != nil {
@@ -170,7 +170,7 @@ func (m *monitor) sync(ctx context.Context) error {
 		return errors.Join(err, m.c.out.Flush())
 	}
 	before := m.known
-	m.known = now // before the reports, which show the sessions as they are now
+	m.known = now // set first, so that each report shows all sessions as they are now
 	if m.goneReported {
 		m.goneReported = false
 		if err := m.format.daemonBack(now); err != nil {

@@ -55,7 +55,7 @@ type writtenLog struct {
 	t            *testing.T
 	directory    string
 	sizes        termsizes.Sizes
-	withoutSizes bool // of an older shim, which kept no record of the sizes
+	withoutSizes bool // as an older shim, which kept no record of the sizes
 	size         int64
 }
 
@@ -92,7 +92,7 @@ func (w *writtenLog) rotate() {
 	w.save()
 }
 
-// show returns the whole log as it is shown.
+// show returns the whole log as corralctl logs shows it.
 func (w *writtenLog) show(raw bool) string {
 	w.t.Helper()
 	openLog := func() (*os.File, error) { return os.Open(filepath.Join(w.directory, logName)) }

@@ -107,7 +107,7 @@ func fenced(text string) string {
 type storyStep struct {
 	line    int
 	command string
-	want    []string // lines
+	want    []string // expected output
 	code    int
 }
 
@@ -140,7 +140,7 @@ func parseStory(text string) []storyStep {
 	return steps
 }
 
-// storyRun is the place where a story runs.
+// storyRun is the home directory and the environment in which a story runs.
 type storyRun struct {
 	home        string
 	environment []string

@@ -61,7 +61,7 @@ func (a *attachment) withoutTimeout(ctx context.Context) context.Context {
 		_ = a.c.client.Close()
 		a.c.client = nil
 	}
-	a.c.timeout = span{}
+	a.c.timeout = timeSpan{}
 	return context.WithoutCancel(ctx)
 }
 
@@ -80,7 +80,7 @@ func (a *attachment) attachOnce(ctx context.Context) (again bool, err error) {
 		return false, a.attachError(err)
 	}
 	if isUnattachable(s) && s.State != "suspended" {
-		return a.offer(ctx, s)
+		return a.showEnded(ctx, s)
 	}
 	argv, variables, err := bus.AttachCommand(ctx, a.id) // resumes a session that was suspended for being idle
 	switch {
@@ -88,14 +88,14 @@ func (a *attachment) attachOnce(ctx context.Context) (again bool, err error) {
 	case !isInvalidState(err):
 		return false, a.attachError(err)
 	case isUnattachable(s):
-		return a.offer(ctx, s)
+		return a.showEnded(ctx, s)
 	default:
 		return a.waitForStateChange(ctx, s, err)
 	}
 	if !a.c.onTerminal() {
 		return false, a.c.noTerminalError(ctx, []string{a.id})
 	}
-	followAgent()
+	updateSSHAgentLink()
 	_ = bus.Acknowledge(ctx, a.id) // also if another client is attached: tmux reports only the first one
 	if !a.options.here && a.c.showInTmux(ctx, bus, s) {
 		return false, nil
@@ -134,7 +134,7 @@ func (a *attachment) waitForStateChange(
 ) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
-	err = a.c.follow(ctx, a.id, func(_ context.Context, _ *lastingWatch, s client.Session) (bool, error) {
+	err = a.c.follow(ctx, a.id, func(_ context.Context, _ *reconnectingWatch, s client.Session) (bool, error) {
 		return isUnattachable(s) || s.State != before.State, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -157,11 +157,11 @@ func (a *attachment) showTerminal(ctx context.Context, argv, environment []strin
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		err := a.c.follow(ctx, a.id, func(ctx context.Context, watch *lastingWatch, s client.Session) (bool, error) {
+		err := a.c.follow(ctx, a.id, func(ctx context.Context, watch *reconnectingWatch, s client.Session) (bool, error) {
 			if s.Frozen { // tmux is frozen too: it shows nothing and cannot detach its client
 				return true, nil
 			}
-			return watch.ended(ctx, s)
+			return watch.hasEnded(ctx, s)
 		})
 		ended <- err
 	}()
@@ -213,7 +213,7 @@ func (a *attachment) waitAfterServerLoss(ctx context.Context) (again bool, err e
 	if err != nil {
 		return false, a.c.cannot("attach to", a.id, err)
 	}
-	err = a.c.follow(ctx, a.id, func(_ context.Context, _ *lastingWatch, s client.Session) (bool, error) {
+	err = a.c.follow(ctx, a.id, func(_ context.Context, _ *reconnectingWatch, s client.Session) (bool, error) {
 		if isUnattachable(s) {
 			return true, nil
 		}
@@ -371,16 +371,16 @@ var errRemoved = errors.New("it was removed")
 // restarts of the daemon, and starts none. Errors: errRemoved, NoSuchSession, that of ctx, those of
 // done, and those of a connection that cannot be made.
 func (c *ctl) follow(
-	ctx context.Context, id string, done func(context.Context, *lastingWatch, client.Session) (bool, error),
+	ctx context.Context, id string, done func(context.Context, *reconnectingWatch, client.Session) (bool, error),
 ) error {
 	own := &ctl{globals: c.globals, name: c.name, err: io.Discard}
-	watch := &lastingWatch{c: own, ids: []string{id}, away: func(string) {}}
+	watch := &reconnectingWatch{c: own, ids: []string{id}, onOutage: func(string) {}}
 	defer func() {
 		if own.client != nil {
 			_ = own.client.Close()
 		}
 	}()
-	if err := watch.listen(ctx); err != nil {
+	if err := watch.connect(ctx); err != nil {
 		return err
 	}
 	s, known, err := watch.session(ctx, id)
@@ -411,4 +411,6 @@ func (c *ctl) follow(
 }
 
 // isRemoved reports whether err means that there is no such session, or no longer.
-func isRemoved(err error) bool { return errors.Is(err, errRemoved) || err != nil && gone(err) }
+func isRemoved(err error) bool {
+	return errors.Is(err, errRemoved) || err != nil && isNoSuchSession(err)
+}

@@ -11,7 +11,7 @@ import (
 
 var agentsVerb = verb{
 	name: "agents", summary: "Show the agents that can be run", pages: true,
-	options: plainVerb(bareVerb("agents", func(ctx context.Context, c *ctl, _ []string) error {
+	options: plainVerb(withoutArguments("agents", func(ctx context.Context, c *ctl, _ []string) error {
 		bus, err := c.connect(ctx)
 		if err != nil {
 			return c.cannot("list agents", "", err)
@@ -31,8 +31,8 @@ var agentsVerb = verb{
 
 func (c *ctl) printAgents(rows []dbusapi.AgentRow) {
 	t := table{columns: []column{
-		{title: "AGENT"}, {title: "INSTALLED"}, {title: "RESUMES"}, {title: "COMMAND", shrink: 12, cut: wording.Ellipsize},
-		{title: "DESCRIPTION", shrink: 12, cut: wording.Ellipsize},
+		{title: "AGENT"}, {title: "INSTALLED"}, {title: "RESUMES"}, {title: "COMMAND", minWidth: 12, cut: wording.Ellipsize},
+		{title: "DESCRIPTION", minWidth: 12, cut: wording.Ellipsize},
 	}}
 	for _, row := range rows {
 		installed, _ := row.Details["Available"].Value().(bool)

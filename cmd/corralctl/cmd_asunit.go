@@ -23,7 +23,7 @@ var asUnitVerb = verb{
 			return usagef("as-unit", "as-unit: expected one ID")
 		}
 		u := &asUnit{c: c, id: args[0]}
-		u.watch = &lastingWatch{c: c, ids: args, away: func(why string) { u.setStatus("state unknown (" + why + ")") }}
+		u.watch = &reconnectingWatch{c: c, ids: args, onOutage: func(why string) { u.setStatus("state unknown (" + why + ")") }}
 		stopped, release := signal.NotifyContext(ctx, unix.SIGTERM, unix.SIGINT)
 		defer release()
 		err := u.run(stopped)
@@ -38,7 +38,7 @@ var asUnitVerb = verb{
 // in the session's scope as always, and keeps running if this process or the daemon is killed.
 type asUnit struct {
 	c       *ctl
-	watch   *lastingWatch
+	watch   *reconnectingWatch
 	id      string
 	session client.Session // as last read or announced
 	ended   bool           // the session has ended, and the daemon does not intend to resume it
@@ -50,7 +50,7 @@ type asUnit struct {
 // find the unit inactive, otherwise a failure with the agent's own exit code. It survives restarts
 // of the daemon and of the bus.
 func (u *asUnit) run(ctx context.Context) error {
-	err := u.watch.listen(ctx)
+	err := u.watch.connect(ctx)
 	if err == nil {
 		err = u.start(ctx)
 	}
@@ -125,7 +125,7 @@ func (u *asUnit) apply(ctx context.Context, event client.Event) error {
 // refresh reads the session from the daemon, if there is one.
 func (u *asUnit) refresh(ctx context.Context) error {
 	s, known, err := u.watch.session(ctx, u.id)
-	if gone(err) {
+	if isNoSuchSession(err) {
 		u.ended = true
 		return nil
 	}
@@ -138,7 +138,7 @@ func (u *asUnit) refresh(ctx context.Context) error {
 // update stores the session as it is now, and reports its state to systemd.
 func (u *asUnit) update(ctx context.Context, s client.Session) error {
 	var err error
-	if u.ended, err = u.watch.ended(ctx, s); err != nil {
+	if u.ended, err = u.watch.hasEnded(ctx, s); err != nil {
 		return err
 	}
 	u.session = s
@@ -172,11 +172,11 @@ func (u *asUnit) suspend(ctx context.Context) error {
 		// Systemd stops corrald next, which suspends all sessions at once and records why.
 		return nil
 	}
-	err := u.watch.listen(ctx)
+	err := u.watch.connect(ctx)
 	if err == nil {
 		err = u.c.client.SuspendSession(ctx, u.id)
 	}
-	if err == nil || gone(err) {
+	if err == nil || isNoSuchSession(err) {
 		return nil
 	}
 	if isInvalidState(err) { // the session is ending or has ended, by itself or on request

@@ -76,16 +76,16 @@ func (c *ctl) noTerminalError(ctx context.Context, words []string) error {
 	if len(words) == 0 || c.host != "" {
 		return f
 	}
-	sessions, err := c.known(ctx)
+	sessions, err := c.candidates(ctx)
 	if err != nil {
 		return c.cannot(c.doing(), words[0], err)
 	}
 	ids, err := match(words[0], sessions, c.all)
 	if err != nil {
-		return c.unmatched(words[0], err)
+		return c.unmatchedError(words[0], err)
 	}
 	f.hint = "corralctl status " + ids[0]
-	if slices.ContainsFunc(sessions, func(s known) bool { return s.id == ids[0] && alive(s.state) }) {
+	if slices.ContainsFunc(sessions, func(s candidate) bool { return s.id == ids[0] && isLiveState(s.state) }) {
 		f.hint = "corralctl peek " + ids[0]
 	}
 	return f
@@ -101,7 +101,7 @@ func (c *ctl) attachTo(ctx context.Context, args []string, o attachOptions) erro
 	if len(args) == 0 {
 		id, err = c.defaultSession(ctx)
 	} else {
-		id, err = c.one(ctx, args[0])
+		id, err = c.resolveOne(ctx, args[0])
 	}
 	if err != nil || id == "" {
 		return err
@@ -148,7 +148,7 @@ func (c *ctl) defaultSession(ctx context.Context) (string, error) {
 
 // ownSession returns the session whose agent has started this corralctl, "" if there is none.
 func (c *ctl) ownSession(ctx context.Context, bus *client.Client) string {
-	if c.host != "" || !concerned() {
+	if c.host != "" || !isFromSession() {
 		return ""
 	}
 	id, err := bus.SessionByPID(ctx, 0)

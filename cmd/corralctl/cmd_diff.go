@@ -50,7 +50,7 @@ func (o *diffOptions) run(ctx context.Context, c *ctl, args []string) error {
 	case c.host != "":
 		return c.execHost("diff", o.remoteArgs(args)...)
 	}
-	id, err := c.one(ctx, args[0])
+	id, err := c.resolveOne(ctx, args[0])
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (o *diffOptions) gitOptions(c *ctl) []string {
 	switch {
 	case o.nameOnly:
 		return []string{"--name-only", "--no-color"}
-	case o.stat && c.colour():
+	case o.stat && c.hasColour():
 		return []string{fmt.Sprintf("--stat=%d", c.outTTY.width), "--color"}
 	case o.stat && c.outTTY != nil:
 		return []string{fmt.Sprintf("--stat=%d", c.outTTY.width), "--no-color"}
@@ -156,8 +156,8 @@ func (c *ctl) startDiffPager(configured string) {
 	if own := os.Getenv("GIT_PAGER"); own != "" {
 		configured = own
 	}
-	if _, chosen := os.LookupEnv("CORRAL_PAGER"); !chosen && configured != "" && runnable(configured) {
-		c.pager.program, c.pager.room = configured, 0 // run it for short output too: it may do more than page
+	if _, chosen := os.LookupEnv("CORRAL_PAGER"); !chosen && configured != "" && isRunnable(configured) {
+		c.pager.program, c.pager.height = configured, 0 // run it for short output too: it may do more than page
 	}
 }
 

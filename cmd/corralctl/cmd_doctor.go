@@ -65,7 +65,7 @@ var doctorVerb = verb{
 
 // runChecks runs every check. A check comes after those that it depends on.
 func runChecks(ctx context.Context) []finding {
-	p := newPatient(ctx)
+	p := newExamination(ctx)
 	defer p.close()
 	findings := []finding{}
 	for _, check := range []struct {

@@ -227,13 +227,13 @@ func wrapText(text string, width int) []string {
 
 var versionVerb = verb{
 	name: "version", summary: "Print the versions of corralctl and corrald",
-	options: plainVerb(bareVerb("version", func(ctx context.Context, c *ctl, _ []string) error {
+	options: plainVerb(withoutArguments("version", func(ctx context.Context, c *ctl, _ []string) error {
 		var manager client.Manager
 		bus, err := c.connect(ctx)
 		if err == nil {
 			manager, err = bus.Manager(ctx)
 		}
-		if err != nil && (c.host != "" || c.late()) { // a daemon that does not run has no version
+		if err != nil && (c.host != "" || c.hasTimedOut()) { // a daemon that does not run has no version
 			return c.cannot("ask corrald for its version", "", err)
 		}
 		if c.wantsJSON() {
@@ -243,7 +243,7 @@ var versionVerb = verb{
 			return err
 		}
 		switch {
-		case c.unanswered(err):
+		case c.isUnanswered(err):
 			c.print("corrald does not answer\n")
 		case manager.Version == "":
 			c.print("corrald is not running\n")

@@ -99,10 +99,10 @@ func unarchivedIDs(rows []dbusapi.SessionRow) []string {
 // exit code, unless a word is ambiguous or invalid.
 func (c *ctl) checkRows(words []string, rows []dbusapi.SessionRow, q condition) error {
 	byID := map[string]client.Session{}
-	var sessions []known
+	var sessions []candidate
 	for _, row := range rows {
 		byID[row.ID] = client.Session{Id: row.ID, State: row.State, Activity: row.Activity, Attention: row.Attention}
-		sessions = append(sessions, known{row.ID, row.State})
+		sessions = append(sessions, candidate{row.ID, row.State})
 	}
 	code := q.exitCode
 	unknown := false
@@ -118,7 +118,7 @@ func (c *ctl) checkRows(words []string, rows []dbusapi.SessionRow, q condition) 
 		ids, err := match(word, sessions, c.all)
 		// An ambiguous id or an invalid pattern is an error, not an answer.
 		if f := (*failure)(nil); errors.As(err, &f) && f.code != exitNoSession {
-			return c.unmatched(word, err)
+			return c.unmatchedError(word, err)
 		}
 		if err != nil {
 			unknown = true

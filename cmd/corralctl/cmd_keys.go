@@ -33,7 +33,7 @@ var sendKeysVerb = verb{
 			if err != nil {
 				return err
 			}
-			return c.each(ctx, args[:1], "", func(ctx context.Context, id string) error {
+			return c.forEach(ctx, args[:1], "", func(ctx context.Context, id string) error {
 				for part := range slices.Chunk(names, maxKeys) {
 					if err := c.client.SendKeys(ctx, id, part...); err != nil {
 						return c.inputError(ctx, id, "corralctl resume "+id, err)
@@ -50,7 +50,7 @@ var sendKeysVerb = verb{
 func keyNames(session string, words []string, literal bool) ([]string, error) {
 	var names []string
 	for _, word := range words {
-		if !sendable(word) {
+		if !isSendable(word) {
 			return nil, usagef("send-keys", "cannot send to %q: the text is not valid UTF-8", session)
 		}
 		if literal {
@@ -97,7 +97,7 @@ func permissionVerb(name, summary string, method func(*ctl) permissionMethod) ve
 		if len(args) == 0 {
 			return usagef(name, "%s: missing ID", name)
 		}
-		return c.each(ctx, args, "", func(ctx context.Context, id string) error {
+		return c.forEach(ctx, args, "", func(ctx context.Context, id string) error {
 			err := method(c)(ctx, id)
 			if err == nil {
 				return nil

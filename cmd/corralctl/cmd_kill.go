@@ -21,7 +21,7 @@ var killVerb = verb{
 	options: func(f *pflag.FlagSet) action {
 		name := f.StringP("signal", "s", "SIGTERM", "the `SIGNAL`, by name or number; default: SIGTERM")
 		whom := f.String("kill-whom", "agent", "`WHOM` to signal: agent (default), all or leftovers")
-		return askingVerb(func(ctx context.Context, c *ctl, args []string) error {
+		return confirmingVerb(func(ctx context.Context, c *ctl, args []string) error {
 			signal, err := parseSignal(*name)
 			if err != nil {
 				return usageError("kill", err)
@@ -33,9 +33,9 @@ var killVerb = verb{
 				if args, err = c.sessionsWithProcesses(ctx); err != nil || len(args) == 0 {
 					return err
 				}
-				c.every = true
+				c.impliesAll = true
 			}
-			return c.each(ctx, args, "", func(ctx context.Context, id string) error {
+			return c.forEach(ctx, args, "", func(ctx context.Context, id string) error {
 				return c.client.KillSession(ctx, id, *whom, int32(signal))
 			})
 		})(f)

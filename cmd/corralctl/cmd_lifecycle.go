@@ -33,7 +33,7 @@ var (
 // doing is the word that describes its progress.
 func lifecycleVerb(name, summary, doing, method string, call func(*client.Client, context.Context, string) error) verb {
 	run := func(ctx context.Context, c *ctl, args []string) error {
-		return c.each(ctx, args, doing, func(ctx context.Context, id string) error {
+		return c.forEach(ctx, args, doing, func(ctx context.Context, id string) error {
 			if c.noBlock {
 				if name == "start" || name == "restart" {
 					return c.client.PostBegin(ctx, name, id)
@@ -44,8 +44,8 @@ func lifecycleVerb(name, summary, doing, method string, call func(*client.Client
 		})
 	}
 	options := plainVerb(run)
-	if confirmed[name] != "" {
-		options = askingVerb(run)
+	if confirmationVerbs[name] != "" {
+		options = confirmingVerb(run)
 	}
 	return verb{name: name, args: "ID…", summary: summary, options: options}
 }
@@ -54,7 +54,7 @@ var resumeVerb = verb{
 	name: "resume", args: "ID…", summary: "Start sessions where they left off",
 	options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
 		var withoutConversation sync.Map
-		err := c.each(ctx, args, "Resuming", func(ctx context.Context, id string) error {
+		err := c.forEach(ctx, args, "Resuming", func(ctx context.Context, id string) error {
 			if c.noBlock {
 				return c.client.PostBegin(ctx, "resume", id)
 			}
@@ -84,9 +84,9 @@ func (c *ctl) withTimeout(ctx context.Context) (context.Context, context.CancelF
 
 var stopVerb = verb{
 	name: "stop", args: "ID…", summary: "Stop sessions: SIGTERM first, SIGKILL after --timeout",
-	options: askingVerb(func(ctx context.Context, c *ctl, args []string) error {
+	options: confirmingVerb(func(ctx context.Context, c *ctl, args []string) error {
 		var ended sync.Map
-		err := c.each(ctx, args, "Stopping", func(ctx context.Context, id string) error {
+		err := c.forEach(ctx, args, "Stopping", func(ctx context.Context, id string) error {
 			if c.noBlock {
 				return c.client.Post(ctx, "StopSession", id, uint64(c.timeout.Microseconds()))
 			}
@@ -97,7 +97,7 @@ var stopVerb = verb{
 			return err
 		})
 		if !c.noBlock && c.client != nil {
-			c.tellStrays(&ended, c.straysOf(ctx))
+			c.warnAboutStrays(&ended, c.straysOf(ctx))
 		}
 		return err
 	}),
@@ -110,7 +110,7 @@ var removeVerb = verb{
 		f.BoolVarP(&r.force, "force", "f", false,
 			"stop running sessions first, ask nothing; with --worktree, discard uncommitted work too")
 		f.BoolVar(&r.worktree, "worktree", false, "remove its git worktree too, unless work would be lost")
-		return askingVerb(func(ctx context.Context, c *ctl, args []string) error {
+		return confirmingVerb(func(ctx context.Context, c *ctl, args []string) error {
 			c.yes = c.yes || r.force
 			worktrees := c.worktrees(ctx)
 			var outside map[string][]dbusapi.Stray
@@ -118,7 +118,7 @@ var removeVerb = verb{
 				outside = c.straysOf(ctx) // after the removal it is unknown to which session they belong
 			}
 			var removed sync.Map
-			err := c.each(ctx, args, "Removing", func(ctx context.Context, id string) error {
+			err := c.forEach(ctx, args, "Removing", func(ctx context.Context, id string) error {
 				err := r.remove(ctx, c, worktrees[id], id)
 				if err == nil {
 					removed.Store(id, true)
@@ -127,10 +127,10 @@ var removeVerb = verb{
 			})
 			for _, id := range slices.Sorted(maps.Keys(worktrees)) {
 				if _, isRemoved := removed.Load(id); isRemoved && !r.worktree {
-					c.tellLeft(worktrees[id])
+					c.reportKeptWorktree(worktrees[id])
 				}
 			}
-			c.tellStrays(&removed, outside)
+			c.warnAboutStrays(&removed, outside)
 			return err
 		})(f)
 	},

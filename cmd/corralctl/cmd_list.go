@@ -44,7 +44,7 @@ func (l *listOptions) run(ctx context.Context, c *ctl, args []string) error {
 			return usagef("list", "invalid label %q: expected KEY or KEY=VALUE", label)
 		}
 	}
-	columns, err := l.shown(c.full)
+	columns, err := l.selectedColumns(c.full)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (l *listOptions) run(ctx context.Context, c *ctl, args []string) error {
 	}
 	isListed := c.listFilter(list.sessions, args, l.states)
 	list.noSessions = len(list.sessions) == 0
-	list.sessions = slices.DeleteFunc(list.sessions, func(s client.Session) bool { return !isListed(s) || !l.labelled(s) })
+	list.sessions = slices.DeleteFunc(list.sessions, func(s client.Session) bool { return !isListed(s) || !l.hasLabels(s) })
 	slices.SortStableFunc(list.sessions, compare)
 	if c.wantsJSON() {
 		if err := c.printJSON(list.sessions); err != nil {
@@ -91,7 +91,7 @@ func checkStateName(word, verb, option string) error {
 	}
 	message := fmt.Sprintf("unknown state %q; known are: %s", word, strings.Join(words, " "))
 	f := &failure{code: exitUsage, message: message, hint: "corralctl help " + verb}
-	if near := nearestOf(word, words); near != "" {
+	if near := nearestWord(word, words); near != "" {
 		f.hint = fmt.Sprintf("corralctl %s %s=%s", verb, option, near)
 	}
 	return f
@@ -103,7 +103,7 @@ type sessionList struct {
 	leftovers   func(client.Session) int // the number of a session's leftover processes
 	lingering   bool
 	problems    int
-	noSessions  bool  // there are no sessions at all
+	noSessions  bool  // withHost are no sessions at all
 	unreachable error // why the daemon could not be queried; sessions are those on disk
 }
 
@@ -162,7 +162,7 @@ func (c *ctl) readTable(ctx context.Context, bus *client.Client) (sessionList, e
 	rows, err := bus.ListSessionsEx(ctx)
 	if dbusapi.ShortErrorName(err) == dbusapi.UnknownMethod {
 		sessions, err := bus.Sessions(ctx)
-		return sessionList{sessions: sessions, leftovers: c.left}, err
+		return sessionList{sessions: sessions, leftovers: c.leftovers}, err
 	}
 	list := sessionList{sessions: make([]client.Session, len(rows))}
 	left := make(map[string]int)
@@ -231,7 +231,7 @@ func (c *ctl) listFilter(all []client.Session, words, states []string) func(clie
 			return false
 		}
 		return len(words) == 0 || slices.ContainsFunc(patterns, func(pattern string) bool {
-			ids, err := match(pattern, []known{{id: s.Id}}, true)
+			ids, err := match(pattern, []candidate{{id: s.Id}}, true)
 			return err == nil && len(ids) == 1
 		})
 	}
@@ -249,7 +249,7 @@ func (c *ctl) printList(list sessionList, columns []listColumn, view listView) {
 	}
 	for _, s := range list.sessions {
 		if c.outTTY != nil && !c.plain {
-			t.signs = append(t.signs, listSign(s))
+			t.marks = append(t.marks, listSign(s))
 		}
 		row := make([]cell, len(columns))
 		for i, column := range columns {
@@ -266,14 +266,14 @@ func (c *ctl) printList(list sessionList, columns []listColumn, view listView) {
 		}
 		text := footer(list)
 		if list.noSessions && c.outTTY != nil {
-			text += "\n" + c.there("corralctl run AGENT") + ", or " + c.there("corralctl run -- COMMAND") +
+			text += "\n" + c.withHost("corralctl run AGENT") + ", or " + c.withHost("corralctl run -- COMMAND") +
 				", starts one in this directory."
 		}
 		fmt.Fprintln(c.out, text)
 	}
 }
 
-func newColumn(l listColumn) column { return column{title: l.title, shrink: l.least, cut: l.cut} }
+func newColumn(l listColumn) column { return column{title: l.title, minWidth: l.minWidth, cut: l.cut} }
 
 // cellColour returns the colour of a session's cell in a column.
 func cellColour(column string, s client.Session) string {

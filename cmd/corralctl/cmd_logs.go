@@ -156,7 +156,7 @@ func (o *logsOptions) playback(out io.Writer) (*playback, io.Closer) {
 	sink := o.sink(out)
 	p := &playback{sink: sink}
 	if c, ok := sink.(chainedWriter); ok {
-		p.text, _ = c.WriteCloser.(*transcript.Transcript)
+		p.transcript, _ = c.WriteCloser.(*transcript.Transcript)
 	}
 	return p, sink
 }

@@ -56,15 +56,15 @@ type monitorFormat interface {
 func newMonitorFormat(c *ctl, format string) monitorFormat {
 	switch format {
 	case "plain":
-		return &plainTeller{c}
+		return &linePrinter{c}
 	case "json":
-		return &jsonTeller{c}
+		return &jsonPrinter{c}
 	case "waybar":
-		return &barTeller{c: c, line: waybarLine}
+		return &barPrinter{c: c, line: waybarLine}
 	case "i3bar":
-		return &barTeller{c: c, head: "{\"version\":1}\n[\n", next: ",", line: i3barLine}
+		return &barPrinter{c: c, firstPrefix: "{\"version\":1}\n[\n", prefix: ",", line: i3barLine}
 	case "polybar":
-		return &barTeller{c: c, line: polybarLine}
+		return &barPrinter{c: c, line: polybarLine}
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (c *ctl) monitor(ctx context.Context, format monitorFormat) error {
 		var connect *client.ConnectError
 		var f *failure
 		if errors.As(err, &f) || !m.started && errors.As(err, &connect) {
-			return c.cannot("monitor", "", err) // waiting does not help
+			return c.cannot("monitor", "", err) // remaining does not help
 		}
 		if err != nil && !client.IsUnavailable(err) {
 			return c.cannot("monitor", "", err)
@@ -260,7 +260,7 @@ func (m *monitor) update(s client.Session) error {
 
 // reportChange reports what has changed in a known session, or that there is a new one.
 func (m *monitor) reportChange(before client.Session, known bool, s client.Session) error {
-	before, s = announced(before), announced(s)
+	before, s = withoutUnannounced(before), withoutUnannounced(s)
 	switch {
 	case !known:
 		return m.format.sessionChanged(nil, &s, m.known)

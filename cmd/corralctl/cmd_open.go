@@ -18,7 +18,7 @@ const openTimeout = 20 * time.Second
 var openVerb = verb{
 	name: "open", args: "ID…", summary: "Attach to sessions, each in its own terminal window",
 	options: plainVerb(func(ctx context.Context, c *ctl, args []string) error {
-		return c.each(ctx, args, "", c.open)
+		return c.forEach(ctx, args, "", c.open)
 	}),
 }
 

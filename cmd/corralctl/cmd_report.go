@@ -69,9 +69,9 @@ func (o *reportOptions) run(ctx context.Context, c *ctl, args []string) error {
 	o.Activity = args[0]
 	var hook hookPayload
 	if o.payload {
-		hook = payloadOf(readInput(c.in))
+		hook = parsePayload(readInput(c.in))
 	}
-	if !concerned() {
+	if !isFromSession() {
 		return nil
 	}
 	hook.complete(&o.Report)
@@ -97,7 +97,7 @@ func (o *reportOptions) runFrom(ctx context.Context, c *ctl, args []string) erro
 	default:
 		payload = readInput(c.in)
 	}
-	if !concerned() {
+	if !isFromSession() {
 		return nil
 	}
 	r, ok := readHook(o.from, event, payload)
@@ -114,9 +114,9 @@ func (o *reportOptions) runFrom(ctx context.Context, c *ctl, args []string) erro
 // concerned tells whether there is anything to report of: a process of a session, or one that was
 // started for one and has left it, which the daemon tells. Everybody else is spared the way to the
 // bus.
-func concerned() bool {
+func isFromSession() bool {
 	group, err := proc.ReadFile("/proc/self/cgroup")
-	return err == nil && inSession(string(group)) || os.Getenv(sessionVariable) != ""
+	return err == nil && isInSession(string(group)) || os.Getenv(sessionVariable) != ""
 }
 
 // sessionVariable is what a session's agent, and all that it starts, has in its environment: the
@@ -125,7 +125,7 @@ const sessionVariable = "CORRAL_SESSION"
 
 // inSession tells whether a process whose /proc/PID/cgroup this is belongs to a session, which
 // spares everybody else the way to the bus.
-func inSession(group string) bool {
+func isInSession(group string) bool {
 	for part := range strings.FieldsFuncSeq(group, func(r rune) bool { return r == '/' || r == '\n' }) {
 		if strings.HasPrefix(part, "app-corral-") && strings.HasSuffix(part, ".scope") {
 			return true
@@ -190,7 +190,7 @@ func readInput(in io.Reader) []byte {
 }
 
 // payloadOf reads the fields by which any agent may tell its hooks something.
-func payloadOf(data []byte) hookPayload {
+func parsePayload(data []byte) hookPayload {
 	var e hookEvent
 	if json.Unmarshal(data, &e.fields) != nil {
 		return hookPayload{}

@@ -23,14 +23,14 @@ import (
 const commandAgent = "command"
 
 // onLogins are what --on-login takes.
-var onLogins = []string{"ignore", "resume", "start"}
+var onLoginActions = []string{"ignore", "resume", "start"}
 
-var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…", summary: "Create a session here and start it", mistake: (*ctl).runOptionError, options: func(f *pflag.FlagSet) action {
+var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…", summary: "Create a session here and start it", onOptionError: (*ctl).runOptionError, options: func(f *pflag.FlagSet) action {
 	r := &runOptions{flags: f}
 	f.StringVar(&r.spec.ID, "id", "", "the session's `ID`; default: the workspace's name")
 	f.StringVar(&r.directory, "dir", "", "the workspace `DIRECTORY`; default: the current one")
 	f.Var(branchValue{&r.spec.Worktree}, "worktree", "work in a new git worktree, on `BRANCH` or a new one")
-	f.Lookup("worktree").NoOptDefVal = ownBranch
+	f.Lookup("worktree").NoOptDefVal = generatedBranch
 	f.StringVar(&r.spec.Description, "description", "", "a `TEXT` about the session")
 	f.StringArrayVarP(&r.environment, "setenv", "E", nil, "set a variable, `NAME=VALUE`, or pass one on, NAME")
 	f.StringArrayVarP(&r.properties, "property", "p", nil, "a property of its scope, `NAME=VALUE`: MemoryMax=2G")
@@ -58,12 +58,12 @@ type runOptions struct {
 }
 
 func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
-	agent, extra, err := r.command(c, args)
+	agent, extra, err := r.parseCommand(c, args)
 	if err != nil {
 		return err
 	}
 	r.program = agent
-	if err := r.fill(c); err != nil {
+	if err := r.complete(c); err != nil {
 		return usageError(c.name, err)
 	}
 	if r.attach && !c.onTerminal() { // before there is a session that nobody sees
@@ -78,14 +78,14 @@ func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
 	if err != nil {
 		return c.cannot("run", r.program, err)
 	}
-	if err := r.checkText(); err != nil {
+	if err := r.checkEncoding(); err != nil {
 		return usageError(c.name, err)
 	}
 	return r.create(ctx, c, bus, agent)
 }
 
 // command tells the agent from its arguments, or from the command, which begins after "--".
-func (r *runOptions) command(c *ctl, args []string) (agent string, rest []string, err error) {
+func (r *runOptions) parseCommand(c *ctl, args []string) (agent string, rest []string, err error) {
 	dash := r.flags.ArgsLenAtDash()
 	switch {
 	case len(args) == 1 && args[0] == commandAgent && dash != 0:
@@ -102,16 +102,16 @@ func (r *runOptions) command(c *ctl, args []string) (agent string, rest []string
 	if w := r.spec.Worktree; w != nil && *w == "" && len(args) == 2 && !c.isAgent(args[0]) {
 		return "", nil, &failure{exitUsage, "run: expected one AGENT, not 2 words; a branch follows =", "corralctl run --worktree=" + wording.ShellWords(args)}
 	}
-	return "", nil, c.tooManyWords(args, r.flags)
+	return "", nil, c.tooManyWordsError(args, r.flags)
 }
 
 // fill completes the spec from the options and the caller's surroundings.
-func (r *runOptions) fill(c *ctl) error {
+func (r *runOptions) complete(c *ctl) error {
 	var err error
 	if r.spec.WorkingDirectory, err = r.workspace(c); err != nil {
 		return err
 	}
-	if r.spec.Environment, err = r.variables(); err != nil {
+	if r.spec.Environment, err = r.explicitEnvironment(); err != nil {
 		return err
 	}
 	if r.spec.UnitProperties, err = unitProperties(r.properties); err != nil {
@@ -120,7 +120,7 @@ func (r *runOptions) fill(c *ctl) error {
 	if r.spec.Labels, err = parseLabels(r.labels); err != nil {
 		return err
 	}
-	if r.spec.OnLogin != "" && !slices.Contains(onLogins, r.spec.OnLogin) {
+	if r.spec.OnLogin != "" && !slices.Contains(onLoginActions, r.spec.OnLogin) {
 		return fmt.Errorf("invalid value %q for --on-login: expected ignore, resume or start", r.spec.OnLogin)
 	}
 	if r.spec.NoStart && (r.attach || r.wait) {
@@ -163,7 +163,7 @@ func (r *runOptions) workspace(c *ctl) (string, error) {
 
 // variables is the session's own environment, -E. The caller's goes along with the first run, and
 // never to another machine.
-func (r *runOptions) variables() ([]string, error) {
+func (r *runOptions) explicitEnvironment() ([]string, error) {
 	var variables []string
 	for _, entry := range r.environment {
 		name, _, assigned := strings.Cut(entry, "=")
@@ -214,7 +214,7 @@ func checkLabel(key, value string) error {
 }
 
 // checkText names what cannot be sent: a string on the bus is UTF-8 without NUL.
-func (r *runOptions) checkText() error {
+func (r *runOptions) checkEncoding() error {
 	fields := []struct {
 		name   string
 		values []string
@@ -231,7 +231,7 @@ func (r *runOptions) checkText() error {
 	}
 	for _, field := range fields {
 		for _, value := range field.values {
-			if !sendable(value) {
+			if !isSendable(value) {
 				return fmt.Errorf("%s is not valid UTF-8 text", field.name)
 			}
 		}
@@ -239,7 +239,7 @@ func (r *runOptions) checkText() error {
 	return nil
 }
 
-func sendable(text string) bool {
+func isSendable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0)
 }
 
@@ -265,7 +265,7 @@ func (r *runOptions) create(ctx context.Context, c *ctl, bus *client.Client, age
 		return r.printCreated(ctx, c, id, waiting)
 	}
 	if !c.quiet {
-		r.announce(c, agent, id)
+		r.printStarted(c, agent, id)
 	}
 	switch {
 	case r.attach:
@@ -304,12 +304,12 @@ func (r *runOptions) prepareWait(ctx context.Context, bus *client.Client) (<-cha
 }
 
 // announce says what was done: on a terminal with what to do next, elsewhere with the scope.
-func (r *runOptions) announce(c *ctl, agent, id string) {
+func (r *runOptions) printStarted(c *ctl, agent, id string) {
 	done := "Started"
-	next := "Attach: " + c.there("corralctl attach "+id)
+	next := "Attach: " + c.withHost("corralctl attach "+id)
 	switch {
 	case r.spec.NoStart:
-		done, next = "Created", "Start: "+c.there("corralctl start "+id)
+		done, next = "Created", "Start: "+c.withHost("corralctl start "+id)
 	case c.noBlock:
 		done = "Starting"
 	}
@@ -337,7 +337,7 @@ func (r *runOptions) cannotRun(ctx context.Context, c *ctl, bus *client.Client, 
 		return f
 	}
 	if c.isProgram(agent) {
-		f.hint = c.dashed(c.placeOf(agent, 0, r.flags))
+		f.hint = c.withDashes(c.argumentIndex(agent, 0, r.flags))
 		return f
 	}
 	rows, err := bus.ListAgents(ctx)
@@ -348,7 +348,7 @@ func (r *runOptions) cannotRun(ctx context.Context, c *ctl, bus *client.Client, 
 	for _, row := range rows {
 		names = append(names, row.Name)
 	}
-	if near := nearestOf(agent, names); near != "" {
+	if near := nearestWord(agent, names); near != "" {
 		f.hint = "corralctl run " + near
 	}
 	return f
@@ -361,9 +361,9 @@ func (c *ctl) cannotCreate(program, id string, err error) *failure {
 	switch short := dbusapi.ShortErrorName(err); {
 	case short == dbusapi.SessionExists && id != "":
 		f.hint = "corralctl attach " + id
-	case short == dbusapi.StartFailed && strings.HasPrefix(f.message, "cannot create a worktree"): // there is no session, and git to be had
+	case short == dbusapi.StartFailed && strings.HasPrefix(f.message, "cannot create a worktree"): // withHost is no session, and git to be had
 		f.hint = "corralctl doctor"
-	case short == dbusapi.StartFailed && !strings.HasPrefix(f.message, "cannot start "): // there is no session
+	case short == dbusapi.StartFailed && !strings.HasPrefix(f.message, "cannot start "): // withHost is no session
 		f.hint = ""
 	case commandNotFound.MatchString(err.Error()):
 	case short == dbusapi.StartFailed || short == dbusapi.TmuxFailed || short == dbusapi.InvalidState:

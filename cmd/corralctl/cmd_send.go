@@ -56,7 +56,7 @@ func (c *ctl) send(ctx context.Context, word, text string, flags uint64) error {
 		}
 		text = strings.TrimSuffix(string(data), "\n")
 	}
-	if !sendable(text) {
+	if !isSendable(text) {
 		return usagef("send", "cannot send to %q: the text is not valid UTF-8", word)
 	}
 	ids, err := c.resolve(ctx, []string{word})

@@ -32,7 +32,7 @@ var enableVerb = verb{name: "enable", args: "ID…", summary: "Resume sessions a
 // its id.
 func (c *ctl) setOnLogin(ctx context.Context, words []string, how, text string) error {
 	var set sync.Map
-	err := c.each(ctx, words, "", func(ctx context.Context, id string) error {
+	err := c.forEach(ctx, words, "", func(ctx context.Context, id string) error {
 		err := c.client.SetOnLogin(ctx, id, how)
 		if err == nil {
 			set.Store(id, true)
@@ -59,7 +59,7 @@ var disableVerb = verb{name: "disable", args: "ID…", summary: "Do not resume s
 
 var ackVerb = verb{name: "ack", args: "ID…", summary: "Mark a session's request as seen", options: plainVerb(
 	func(ctx context.Context, c *ctl, args []string) error {
-		return c.each(ctx, args, "", func(ctx context.Context, id string) error { return c.client.Acknowledge(ctx, id) })
+		return c.forEach(ctx, args, "", func(ctx context.Context, id string) error { return c.client.Acknowledge(ctx, id) })
 	})}
 
 var describeVerb = verb{name: "describe", args: "ID TEXT", summary: "Set a session's description", options: plainVerb(
@@ -72,10 +72,10 @@ var describeVerb = verb{name: "describe", args: "ID TEXT", summary: "Set a sessi
 		case len(args) > 2:
 			return usagef("describe", "describe: expected one TEXT, not %s: quote the text", wording.Plural(len(args)-1, "word"))
 		}
-		if !sendable(args[1]) {
+		if !isSendable(args[1]) {
 			return usagef("describe", "the description is not valid UTF-8")
 		}
-		return c.each(ctx, args[:1], "", func(ctx context.Context, id string) error { return c.client.SetDescription(ctx, id, args[1]) })
+		return c.forEach(ctx, args[:1], "", func(ctx context.Context, id string) error { return c.client.SetDescription(ctx, id, args[1]) })
 	})}
 
 var labelVerb = verb{name: "label", args: "ID [KEY=VALUE…] [KEY-…]", summary: "Set, remove (KEY-) or show labels of sessions", options: plainVerb(
@@ -95,11 +95,11 @@ var labelVerb = verb{name: "label", args: "ID [KEY=VALUE…] [KEY-…]", summary
 		if len(args) == 1 {
 			return c.showLabels(ctx, args[0])
 		}
-		return c.each(ctx, args[:1], "", func(ctx context.Context, id string) error { return c.label(ctx, id, args[1:]) })
+		return c.forEach(ctx, args[:1], "", func(ctx context.Context, id string) error { return c.label(ctx, id, args[1:]) })
 	})}
 
 func (c *ctl) showLabels(ctx context.Context, word string) error {
-	id, err := c.one(ctx, word)
+	id, err := c.resolveOne(ctx, word)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ var setPropertyVerb = verb{name: "set-property", args: "ID NAME=VALUE…", summa
 		if err != nil {
 			return usageError("set-property", err)
 		}
-		return c.each(ctx, args[:1], "", func(ctx context.Context, id string) error { return c.client.SetUnitProperties(ctx, id, properties) })
+		return c.forEach(ctx, args[:1], "", func(ctx context.Context, id string) error { return c.client.SetUnitProperties(ctx, id, properties) })
 	})}
 
 // unitProperties reads NAME=VALUE of each text.
@@ -163,7 +163,7 @@ func unitProperties(texts []string) ([]dbusapi.UnitProperty, error) {
 	return properties, nil
 }
 
-var reloadVerb = verb{name: "reload", summary: "Reload the configuration of corrald", options: plainVerb(bareVerb("reload",
+var reloadVerb = verb{name: "reload", summary: "Reload the configuration of corrald", options: plainVerb(withoutArguments("reload",
 	func(ctx context.Context, c *ctl, _ []string) error {
 		bus, err := c.connect(ctx)
 		if err == nil {
@@ -177,7 +177,7 @@ var reloadVerb = verb{name: "reload", summary: "Reload the configuration of corr
 
 var cleanVerb = verb{name: "clean", summary: "Remove ended sessions whose retention time has passed", options: func(f *pflag.FlagSet) action {
 	dryRun := f.Bool("dry-run", false, "only print which sessions would be removed")
-	return bareVerb("clean", func(ctx context.Context, c *ctl, _ []string) error {
+	return withoutArguments("clean", func(ctx context.Context, c *ctl, _ []string) error {
 		bus, err := c.connect(ctx)
 		if err != nil {
 			return c.cannot("clean", "", err)

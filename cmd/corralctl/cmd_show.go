@@ -21,7 +21,7 @@ var showVerb = verb{name: "show", args: "[ID…]", summary: "Show properties of 
 		bare := f.StringSliceP("value-of", "P", nil, "the same as -p `NAMES` --value")
 		value := f.Bool("value", false, "print values without their names")
 		return func(ctx context.Context, c *ctl, args []string) error {
-			show := shower{names: append(*names, *bare...), values: *value || len(*bare) > 0}
+			show := propertyPrinter{names: append(*names, *bare...), values: *value || len(*bare) > 0}
 			if len(args) == 0 && !c.all {
 				return c.showManager(ctx, show)
 			}
@@ -30,19 +30,19 @@ var showVerb = verb{name: "show", args: "[ID…]", summary: "Show properties of 
 	}}
 
 // shower knows what of the properties is to be shown, and how.
-type shower struct {
+type propertyPrinter struct {
 	names  []string // empty: all
 	values bool
 }
 
-func (c *ctl) showManager(ctx context.Context, show shower) error {
+func (c *ctl) showManager(ctx context.Context, show propertyPrinter) error {
 	bus, err := c.connect(ctx)
 	if err != nil {
 		return c.cannot("show", "", err)
 	}
 	properties, err := bus.ManagerProperties(ctx)
 	if err == nil {
-		properties, err = show.pick(properties)
+		properties, err = show.selectNamed(properties)
 	}
 	if err != nil {
 		return c.cannotShow("", err)
@@ -54,7 +54,7 @@ func (c *ctl) showManager(ctx context.Context, show shower) error {
 	return nil
 }
 
-func (c *ctl) showSessions(ctx context.Context, show shower, words []string) error {
+func (c *ctl) showSessions(ctx context.Context, show propertyPrinter, words []string) error {
 	ids, unresolved := c.resolve(ctx, words)
 	all := []map[string]any{}
 	var failed failures
@@ -62,7 +62,7 @@ func (c *ctl) showSessions(ctx context.Context, show shower, words []string) err
 	for _, id := range ids {
 		properties, err := c.client.SessionProperties(ctx, id)
 		if err == nil {
-			properties, err = show.pick(properties)
+			properties, err = show.selectNamed(properties)
 		}
 		if err != nil {
 			failed.add(c, c.cannotShow(id, err))
@@ -90,7 +90,7 @@ func (c *ctl) showSessions(ctx context.Context, show shower, words []string) err
 }
 
 // pick returns the properties that are wanted.
-func (s shower) pick(properties client.Properties) (client.Properties, error) {
+func (s propertyPrinter) selectNamed(properties client.Properties) (client.Properties, error) {
 	if len(s.names) == 0 {
 		return properties, nil
 	}
@@ -105,7 +105,7 @@ func (s shower) pick(properties client.Properties) (client.Properties, error) {
 	return picked, nil
 }
 
-func (s shower) print(c *ctl, properties client.Properties) {
+func (s propertyPrinter) print(c *ctl, properties client.Properties) {
 	names := s.names
 	if len(names) == 0 {
 		names = slices.Sorted(maps.Keys(properties))
@@ -171,7 +171,7 @@ func (c *ctl) cannotShow(id string, err error) *failure {
 	var unknown *noPropertyError
 	if errors.As(err, &unknown) {
 		f.hint = strings.TrimSpace("corralctl show " + id)
-		if near := nearestOf(unknown.name, unknown.known); near != "" {
+		if near := nearestWord(unknown.name, unknown.known); near != "" {
 			f.hint = strings.TrimSpace("corralctl show --property=" + near + " " + id)
 		}
 	}

@@ -35,7 +35,7 @@ var statusVerb = verb{name: "status", args: "[ID…]", summary: "Show the status
 	}}
 
 // statusOf is what status shows of one session.
-type statusOf struct {
+type sessionStatus struct {
 	session   client.Session
 	processes []process
 	screen    string // its last lines
@@ -46,7 +46,7 @@ type statusOf struct {
 // sessionsStatus shows the sessions; the code is 3 if the first of them is not active, 4 if there
 // is none such, as systemctl's.
 func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) error {
-	sessions, err := c.known(ctx)
+	sessions, err := c.candidates(ctx)
 	if err != nil {
 		return err
 	}
@@ -58,11 +58,11 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 		if err != nil {
 			return c.cannot("show the status of", id, err)
 		}
-		s.ExpireTimestamp = c.saw(ctx, s, words)
+		s.ExpireTimestamp = c.acknowledgeSeen(ctx, s, words)
 		if wording.IsEnded(s.State) && code == 0 {
 			code = exitNotActive
 		}
-		status := statusOf{session: s, problems: problems[id], strays: strays[id], screen: c.lastLines(ctx, s, lines)}
+		status := sessionStatus{session: s, problems: problems[id], strays: strays[id], screen: c.lastScreenLines(ctx, s, lines)}
 		if c.host == "" && s.ControlGroup != "" {
 			status.processes = groupProcesses(s.ControlGroup)
 		}
@@ -86,7 +86,7 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 // saw tells corrald that a person has seen what a session needs: one that they named, and looked at
 // on a terminal. A script that reads the status is not a person. It returns when the session
 // expires from then on.
-func (c *ctl) saw(ctx context.Context, s client.Session, words []string) (expires uint64) {
+func (c *ctl) acknowledgeSeen(ctx context.Context, s client.Session, words []string) (expires uint64) {
 	if c.outTTY == nil || len(words) == 0 || s.Attention == "" || s.AttentionAcknowledged {
 		return s.ExpireTimestamp
 	}
@@ -100,12 +100,12 @@ func (c *ctl) saw(ctx context.Context, s client.Session, words []string) (expire
 
 // matchAll returns the ids that words name, all of them for --all, and the code of the first word
 // that names none, after having said so.
-func (c *ctl) matchAll(words []string, sessions []known) (ids []string, code int) {
+func (c *ctl) matchAll(words []string, sessions []candidate) (ids []string, code int) {
 	var failed failures
 	for _, word := range words {
 		matches, err := match(word, sessions, c.all)
 		if err != nil {
-			failed.add(c, c.unmatched(word, err))
+			failed.add(c, c.unmatchedError(word, err))
 		}
 		ids = append(ids, matches...)
 	}
@@ -119,7 +119,7 @@ func (c *ctl) matchAll(words []string, sessions []known) (ids []string, code int
 
 // lastLines are the last lines of the session's screen, or of its log where nothing is shown there
 // any more.
-func (c *ctl) lastLines(ctx context.Context, s client.Session, lines uint32) string {
+func (c *ctl) lastScreenLines(ctx context.Context, s client.Session, lines uint32) string {
 	if lines == 0 || s.State == "created" {
 		return ""
 	}
@@ -185,9 +185,9 @@ func (c *ctl) field(name, format string, args ...any) {
 	c.print(format+"\n", args...)
 }
 
-func (c *ctl) printStatus(status statusOf) {
+func (c *ctl) printStatus(status sessionStatus) {
 	s, now := status.session, time.Now()
-	fmt.Fprintf(c.out, "%s %s", c.dot(s), c.paint(wording.Bold, wording.Printable(s.Id)))
+	fmt.Fprintf(c.out, "%s %s", c.statusDot(s), c.paint(wording.Bold, wording.Printable(s.Id)))
 	if s.Description != "" {
 		fmt.Fprint(c.out, c.fit(" - "+wording.Printable(s.Description), 2+wording.Width(s.Id)))
 	}
@@ -195,14 +195,14 @@ func (c *ctl) printStatus(status statusOf) {
 	c.printState(s, now)
 	c.field("Agent", "%s", s.Agent)
 	c.field("Command", "%s", c.fit(wording.Printable(wording.ShellWords(s.Command)), statusIndent))
-	c.printPlace(s)
+	c.printWorkspace(s)
 	if s.Unit != "" {
 		c.field("Unit", "%s", s.Unit)
 	}
 	if s.ConversationId != "" {
 		c.field("Conversation", "%s", c.fit(s.ConversationId, statusIndent))
 	}
-	c.field("Runs", "%s", c.runs(s, now))
+	c.field("Runs", "%s", c.runsText(s, now))
 	c.printRuns(s)
 	c.printAttention(s, now)
 	c.printProblems(status.problems, false)
@@ -228,7 +228,7 @@ func (c *ctl) printStatus(status statusOf) {
 
 // printPlace writes where the session works: of a worktree also of which repository, on which
 // branch.
-func (c *ctl) printPlace(s client.Session) {
+func (c *ctl) printWorkspace(s client.Session) {
 	if s.Worktree == "" || s.Repository == "" {
 		c.field("Workspace", "%s", c.fitPath(wording.OnBranch(s.WorkingDirectory, s.Worktree), statusIndent))
 		return
@@ -255,7 +255,7 @@ func (c *ctl) printSettings(s client.Session) {
 }
 
 func (c *ctl) printState(s client.Session, now time.Time) {
-	text := wording.Printable(wording.StateText(s, c.left, now))
+	text := wording.Printable(wording.StateText(s, c.leftovers, now))
 	if s.Result != "" && s.Result != "success" {
 		text += " (Result: " + wording.Printable(s.Result) + ")"
 	}
@@ -278,7 +278,7 @@ func (c *ctl) printState(s client.Session, now time.Time) {
 	}
 }
 
-func (c *ctl) runs(s client.Session, now time.Time) string {
+func (c *ctl) runsText(s client.Session, now time.Time) string {
 	text := fmt.Sprint(s.NRuns)
 	start, end := s.ExecMainStartTimestamp, s.ExecMainExitTimestamp
 	if start != 0 && end >= start {

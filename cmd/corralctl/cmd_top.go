@@ -79,7 +79,7 @@ func (c *ctl) topOptions(bus *client.Client, sort string) top.Options {
 		Create: func(ctx context.Context, spec top.NewSession) (string, error) {
 			return c.createFromForm(ctx, bus, spec)
 		},
-		CountLeftovers: func(group string) int { return leftovers(client.Session{ControlGroup: group}) },
+		CountLeftovers: func(group string) int { return countLeftovers(client.Session{ControlGroup: group}) },
 		ErrorText: func(doing, id string, err error) string {
 			return c.cannot(doing, id, err).message
 		},
@@ -135,7 +135,7 @@ func (c *ctl) createFromForm(ctx context.Context, bus *client.Client, form top.N
 			return "", err
 		}
 	}
-	if err := r.checkText(); err != nil {
+	if err := r.checkEncoding(); err != nil {
 		return "", err
 	}
 	return bus.CreateSession(ctx, form.Agent, r.spec)

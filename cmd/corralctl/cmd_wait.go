@@ -47,10 +47,10 @@ var waitVerb = verb{name: "wait", args: "ID…", summary: "Wait for sessions to 
 
 // waiter waits for sessions.
 type waiter struct {
-	watch    *lastingWatch
+	watch    *reconnectingWatch
 	until    []string
 	sessions map[string]*client.Session
-	ends     map[string]error // of those that need not be waited for any more
+	results  map[string]error // of those that need not be waited for any more
 }
 
 // waitFor waits until each session has ended, or is as until says. The events are a subscription
@@ -58,10 +58,10 @@ type waiter struct {
 func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan client.Event) error {
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
-	absent := &absence{c: c}
-	defer absent.over()
-	w := &waiter{until: until, sessions: map[string]*client.Session{}, ends: map[string]error{}}
-	w.watch = &lastingWatch{c: c, ids: ids, events: events, away: absent.begins}
+	absent := &outageNotice{c: c}
+	defer absent.stop()
+	w := &waiter{until: until, sessions: map[string]*client.Session{}, results: map[string]error{}}
+	w.watch = &reconnectingWatch{c: c, ids: ids, events: events, onOutage: absent.start}
 	if events == nil {
 		if err := w.watch.subscribe(ctx); err != nil {
 			return c.cannot("wait for", strings.Join(ids, " "), err)
@@ -70,23 +70,23 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 	for _, id := range ids {
 		s, err := c.client.Session(ctx, id)
 		if err == nil {
-			err = w.look(ctx, s)
+			err = w.update(ctx, s)
 		}
 		if err != nil {
-			w.ends[id] = c.waitError(ctx, id, err)
+			w.results[id] = c.waitError(ctx, id, err)
 		}
 	}
-	left := newProgress(c, w.waitsFor(), w.waiting(ids))
+	left := newProgress(c, w.progressText(), w.remaining(ids))
 	defer left.end()
-	for len(w.ends) < len(ids) {
+	for len(w.results) < len(ids) {
 		event, err := w.watch.next(ctx)
 		if _, back := event.(client.DaemonBack); back {
-			absent.over()
+			absent.stop()
 		}
 		if err == nil {
 			err = w.apply(ctx, event)
 		}
-		for id := range w.ends {
+		for id := range w.results {
 			left.done(id)
 		}
 		if err != nil {
@@ -101,7 +101,7 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 	}
 	for _, id := range ids {
 		w.printEnd(ctx, c, id)
-		if err := w.ends[id]; err != nil {
+		if err := w.results[id]; err != nil {
 			failed.add(c, err)
 		}
 	}
@@ -109,7 +109,7 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 }
 
 // waitsFor is what is waited for, as the terminal shows it.
-func (w *waiter) waitsFor() string {
+func (w *waiter) progressText() string {
 	if len(w.until) > 0 {
 		return "Waiting until " + strings.Join(w.until, " or ") + ":"
 	}
@@ -117,9 +117,9 @@ func (w *waiter) waitsFor() string {
 }
 
 // waiting are the ids of the sessions that are still waited for.
-func (w *waiter) waiting(ids []string) []string {
+func (w *waiter) remaining(ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
-		_, ended := w.ends[id]
+		_, ended := w.results[id]
 		return ended
 	})
 }
@@ -135,12 +135,12 @@ func (w *waiter) printEnd(ctx context.Context, c *ctl, id string) {
 		s = &now
 	}
 	_ = c.out.Flush()
-	fmt.Fprintf(c.err, "%s\n", wording.Printable(endText(*s)))
+	fmt.Fprintf(c.err, "%s\n", wording.Printable(endSummary(*s)))
 }
 
 // endText is how a session has ended: "Session build: failed (exit-code, exit 3) after 2m 15s; CPU
 // 12.301s, memory peak 212.4M".
-func endText(s client.Session) string {
+func endSummary(s client.Session) string {
 	text := fmt.Sprintf("Session %s: %s", s.Id, s.State)
 	switch how := cmp.Or(outcome.Short(s.Result, int(s.ExecMainStatus)), exitText(s)); {
 	case s.Result != "" && how != "":
@@ -184,8 +184,8 @@ func exitText(s client.Session) string {
 // giveUp ends waiting for those that have not ended, for the reason that err is.
 func (w *waiter) giveUp(c *ctl, err error) error {
 	for _, id := range w.watch.ids {
-		if _, ended := w.ends[id]; !ended {
-			w.ends[id] = err
+		if _, ended := w.results[id]; !ended {
+			w.results[id] = err
 		}
 	}
 	if e := w.print(c); e != nil {
@@ -222,7 +222,7 @@ func (w *waiter) apply(ctx context.Context, event client.Event) error {
 		if err := e.Properties.Decode(&s); err != nil {
 			return err
 		}
-		return w.look(ctx, s)
+		return w.update(ctx, s)
 	case client.SessionRemoved:
 		w.removed(e.ID)
 	case client.DaemonBack:
@@ -234,16 +234,16 @@ func (w *waiter) apply(ctx context.Context, event client.Event) error {
 // readAll reads those that are still waited for, as far as there is somebody to ask.
 func (w *waiter) readAll(ctx context.Context) error {
 	for id := range w.sessions {
-		if _, ended := w.ends[id]; ended {
+		if _, ended := w.results[id]; ended {
 			continue
 		}
 		s, known, err := w.watch.session(ctx, id)
 		switch {
-		case gone(err):
+		case isNoSuchSession(err):
 			w.removed(id)
 			continue
 		case err == nil && known:
-			err = w.look(ctx, s)
+			err = w.update(ctx, s)
 		}
 		if err != nil || !known {
 			return err
@@ -253,31 +253,31 @@ func (w *waiter) readAll(ctx context.Context) error {
 }
 
 func (w *waiter) removed(id string) {
-	if _, ended := w.ends[id]; !ended && w.sessions[id] != nil {
-		w.ends[id] = &failure{code: exitNoSession, message: fmt.Sprintf("cannot wait for %q: it was removed", id)}
+	if _, ended := w.results[id]; !ended && w.sessions[id] != nil {
+		w.results[id] = &failure{code: exitNoSession, message: fmt.Sprintf("cannot wait for %q: it was removed", id)}
 	}
 }
 
 // look takes a session as it is, and notes whether it need not be waited for any more.
-func (w *waiter) look(ctx context.Context, s client.Session) error {
+func (w *waiter) update(ctx context.Context, s client.Session) error {
 	w.sessions[s.Id] = &s
-	if _, ended := w.ends[s.Id]; ended {
+	if _, ended := w.results[s.Id]; ended {
 		return nil
 	}
-	if w.reached(s) {
-		w.ends[s.Id] = nil
+	if w.hasReached(s) {
+		w.results[s.Id] = nil
 		return nil
 	}
-	ended, err := w.watch.ended(ctx, s)
+	ended, err := w.watch.hasEnded(ctx, s)
 	if err == nil && ended && s.State != "created" {
-		w.ends[s.Id] = w.endError(s)
+		w.results[s.Id] = w.endError(s)
 	}
 	return err
 }
 
 // reached tells whether a session is as it is waited for to be. One that a daemon which ends has
 // left running is only called suspended.
-func (w *waiter) reached(s client.Session) bool {
+func (w *waiter) hasReached(s client.Session) bool {
 	if s.State == "suspended" && s.AgentAlive {
 		return false
 	}
@@ -294,12 +294,12 @@ func (w *waiter) endError(s client.Session) error {
 }
 
 // absence tells on the terminal that there is nobody to ask, once that has taken a second.
-type absence struct {
+type outageNotice struct {
 	c     *ctl
 	timer *time.Timer
 }
 
-func (a *absence) begins(why string) {
+func (a *outageNotice) start(why string) {
 	if a.timer == nil && !a.c.quiet {
 		a.timer = time.AfterFunc(time.Second, func() {
 			if a.c.errTTY != nil && !a.c.errTTY.dumb {
@@ -310,7 +310,7 @@ func (a *absence) begins(why string) {
 	}
 }
 
-func (a *absence) over() {
+func (a *outageNotice) stop() {
 	if a.timer != nil {
 		a.timer.Stop()
 		a.timer = nil

@@ -41,7 +41,7 @@ func (c *ctl) why(ctx context.Context, id string) error {
 	if err != nil {
 		return c.cannot("explain", id, err)
 	}
-	told = append(told, explainStrays(c.straysOf(ctx)[id])...)
+	told = append(told, strayExplanations(c.straysOf(ctx)[id])...)
 	if c.wantsJSON() {
 		return c.printJSON(told)
 	}
@@ -58,10 +58,10 @@ func (c *ctl) why(ctx context.Context, id string) error {
 func (c *ctl) printWhy(s client.Session, told []dbusapi.Explanation, now time.Time) {
 	if !c.noLegend && !c.plain {
 		id := wording.Printable(s.Id)
-		text := c.fit(wording.Printable(headline(s, c.left, told, now)), wording.Width(id)+len("* - "))
-		fmt.Fprintf(c.out, "%s %s - %s\n", c.dot(s), c.paint(wording.Bold, id), text)
+		text := c.fit(wording.Printable(headline(s, c.leftovers, told, now)), wording.Width(id)+len("* - "))
+		fmt.Fprintf(c.out, "%s %s - %s\n", c.statusDot(s), c.paint(wording.Bold, id), text)
 	}
-	t := table{columns: []column{{title: "SUBJECT"}, {title: "SOURCE"}, {title: "SINCE"}, {title: "WHAT", shrink: 10, cut: wording.Ellipsize}}}
+	t := table{columns: []column{{title: "SUBJECT"}, {title: "SOURCE"}, {title: "SINCE"}, {title: "WHAT", minWidth: 10, cut: wording.Ellipsize}}}
 	last := ""
 	for _, e := range told {
 		subject, source := e.Subject, e.Source
@@ -71,7 +71,7 @@ func (c *ctl) printWhy(s client.Session, told []dbusapi.Explanation, now time.Ti
 		if source == "" {
 			source = "-"
 		}
-		colour := colourOf(s, e, e.Subject != last)
+		colour := rowColour(s, e, e.Subject != last)
 		last = e.Subject
 		t.rows = append(t.rows, []cell{{text: subject}, {source, colour}, {wording.Age(e.Time, now), colour}, {e.Value, colour}})
 	}
@@ -83,7 +83,7 @@ func (c *ctl) printWhy(s client.Session, told []dbusapi.Explanation, now time.Ti
 func headline(s client.Session, left func(client.Session) int, told []dbusapi.Explanation, now time.Time) string {
 	text := wording.StateText(s, left, now)
 	for _, e := range told {
-		if decides(s, e) && (e.Subject == "attention" || s.Attention == "") {
+		if isDecisive(s, e) && (e.Subject == "attention" || s.Attention == "") {
 			return text + ", reported by " + e.Source + " " + wording.Age(e.Time, now) + " ago"
 		}
 	}
@@ -92,7 +92,7 @@ func headline(s client.Session, left func(client.Session) int, told []dbusapi.Ex
 
 // decides tells whether this is the row that says what the agent does, or, if it wants a person,
 // why.
-func decides(s client.Session, e dbusapi.Explanation) bool {
+func isDecisive(s client.Session, e dbusapi.Explanation) bool {
 	switch e.Subject {
 	case "activity":
 		return e.Source != "" && e.Value == s.Activity
@@ -104,7 +104,7 @@ func decides(s client.Session, e dbusapi.Explanation) bool {
 }
 
 // colourOf is the colour of a row, the first one of its subject or not.
-func colourOf(s client.Session, e dbusapi.Explanation, first bool) string {
+func rowColour(s client.Session, e dbusapi.Explanation, first bool) string {
 	switch {
 	case e.Subject == "state" || first && e.Subject == "activity" && s.Activity != "waiting":
 		return ""

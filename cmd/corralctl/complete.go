@@ -67,11 +67,11 @@ func (c *ctl) completeValues(words []string) {
 				defer cancel()
 				if v.name == runVerb.name && dashed {
 					if len(args) == 0 && !strings.Contains(word, "/") {
-						return completed(word, only(programs(word)...))
+						return matchingCompletions(word, choicesOf(programsInPath(word)...))
 					}
 					return nil, cobra.ShellCompDirectiveDefault // files
 				}
-				return completed(word, c.arguments(ctx, cmd, v, args))
+				return matchingCompletions(word, c.argumentChoices(ctx, cmd, v, args))
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func (c *ctl) verbOf(words []string) *cobra.Command {
 
 // assigned returns the words with an equals sign before the value of a short option: of -n5 cobra
 // would take 5 for the option whose value is completed.
-func (c *ctl) assigned(words []string) []string {
+func (c *ctl) assignShortOptions(words []string) []string {
 	words = slices.Clone(words)
 	cmd := cmp.Or(c.verbOf(words), c.commands)
 	for i, word := range words[:max(0, len(words)-1)] {
@@ -122,15 +122,15 @@ func completeOptions(options *pflag.FlagSet, cmd *cobra.Command) {
 			if kind == "DIRECTORY" {
 				return nil, cobra.ShellCompDirectiveFilterDirs
 			}
-			return completed(word, listed(word, values(kind, option, args), option))
+			return matchingCompletions(word, listChoices(word, optionChoices(kind, option, args), option))
 		})
 	})
 }
 
 // choice is one thing that a word may become.
-type choice struct{ word, about string }
+type choice struct{ word, description string }
 
-func only(words ...string) []choice {
+func choicesOf(words ...string) []choice {
 	choices := make([]choice, len(words))
 	for i, word := range words {
 		choices[i].word = word
@@ -139,14 +139,14 @@ func only(words ...string) []choice {
 }
 
 // completed returns the choices that begin with word. A shell adds no blank after an equals sign.
-func completed(word string, choices []choice) ([]cobra.Completion, cobra.ShellCompDirective) {
+func matchingCompletions(word string, choices []choice) ([]cobra.Completion, cobra.ShellCompDirective) {
 	directive := cobra.ShellCompDirectiveNoFileComp
 	var completions []cobra.Completion
 	for _, choice := range choices {
 		if !strings.HasPrefix(choice.word, word) {
 			continue
 		}
-		completions = append(completions, cobra.CompletionWithDesc(wording.Printable(choice.word), wording.Printable(choice.about)))
+		completions = append(completions, cobra.CompletionWithDesc(wording.Printable(choice.word), wording.Printable(choice.description)))
 		if strings.HasSuffix(choice.word, "=") {
 			directive |= cobra.ShellCompDirectiveNoSpace
 		}
@@ -155,7 +155,7 @@ func completed(word string, choices []choice) ([]cobra.Completion, cobra.ShellCo
 }
 
 // listed puts what a list has already in front of each choice: "failed,st" becomes "failed,stale".
-func listed(word string, choices []choice, option *pflag.Flag) []choice {
+func listChoices(word string, choices []choice, option *pflag.Flag) []choice {
 	i := strings.LastIndex(word, ",")
 	if i < 0 || option.Value.Type() != "stringSlice" {
 		return choices
@@ -169,7 +169,7 @@ func listed(word string, choices []choice, option *pflag.Flag) []choice {
 	return choices
 }
 
-func verbNames() []choice {
+func verbChoices() []choice {
 	var names []choice
 	for _, group := range verbGroups() {
 		for _, v := range group.verbs {
@@ -181,10 +181,10 @@ func verbNames() []choice {
 	return names
 }
 
-var literals = regexp.MustCompile(`^[a-z]+(\|[a-z]+)+$`)
+var alternatives = regexp.MustCompile(`^[a-z]+(\|[a-z]+)+$`)
 
 // arguments are what the verb takes after args, by the words that its help has for them.
-func (c *ctl) arguments(ctx context.Context, cmd *cobra.Command, v verb, args []string) []choice {
+func (c *ctl) argumentChoices(ctx context.Context, cmd *cobra.Command, v verb, args []string) []choice {
 	words := strings.Fields(firstUsage(v.args))
 	place := len(args)
 	if place >= len(words) {
@@ -195,29 +195,29 @@ func (c *ctl) arguments(ctx context.Context, cmd *cobra.Command, v verb, args []
 	}
 	kind := strings.Trim(words[place], "[]…")
 	switch {
-	case literals.MatchString(kind):
-		return only(strings.Split(kind, "|")...)
+	case alternatives.MatchString(kind):
+		return choicesOf(strings.Split(kind, "|")...)
 	case kind == "ID" || kind == "PATTERN":
-		return without(c.ids(ctx, cmd), args)
+		return excluding(c.sessionChoices(ctx, cmd), args)
 	case kind == "AGENT":
-		return without(agentNames(), args)
+		return excluding(agentChoices(), args)
 	case kind == "KEY":
-		return only(keys.Names()...)
+		return choicesOf(keys.Names()...)
 	case kind == "VERB|options":
-		return append(verbNames(), choice{"options", "the options of every verb"})
+		return append(verbChoices(), choice{"options", "the options of every verb"})
 	case kind == "NAME=VALUE":
-		return unitPropertyNames()
+		return unitPropertyChoices()
 	}
 	return nil
 }
 
 // without leaves out what the command line has already.
-func without(choices []choice, given []string) []choice {
+func excluding(choices []choice, given []string) []choice {
 	return slices.DeleteFunc(choices, func(c choice) bool { return slices.Contains(given, c.word) })
 }
 
 // programs are those in PATH whose names begin with prefix.
-func programs(prefix string) []string {
+func programsInPath(prefix string) []string {
 	var names []string
 	for _, directory := range filepath.SplitList(os.Getenv("PATH")) {
 		entries, _ := os.ReadDir(directory)

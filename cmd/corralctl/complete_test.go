@@ -13,7 +13,7 @@ import (
 )
 
 // What a person types in a shell, with Tab as →, and the words of the command that it then runs.
-var typed = []struct{ line, words string }{
+var completionCases = []struct{ line, words string }{
 	{"corralctl lin→", "linger"},
 	{"corralctl linger o→f→", "linger off"},
 	{"corralctl stop al→", "stop alive"},
@@ -37,7 +37,7 @@ var typed = []struct{ line, words string }{
 
 // shells are how each shell is started on a terminal, so that it reads the completion and what is
 // typed.
-var shells = map[string]struct {
+var testShells = map[string]struct {
 	command string
 	files   map[string]string // in the home directory
 }{
@@ -57,14 +57,14 @@ PS1='ready> '`}},
 
 func TestCompletion_CompletesTypedLines(t *testing.T) {
 	stage := completionStage(t)
-	for name, shell := range shells {
+	for name, shell := range testShells {
 		t.Run(name, func(t *testing.T) {
 			for file, text := range shell.files {
 				require.NoError(t, os.WriteFile(filepath.Join(stage.home, file), []byte(text+"\n"), 0o600))
 			}
 			said := filepath.Join(stage.home, "said")
 			var keys, want strings.Builder
-			for _, c := range typed {
+			for _, c := range completionCases {
 				keys.WriteString(strings.ReplaceAll(c.line, "→", "\t") + "\r")
 				want.WriteString(c.words + "\n")
 			}
@@ -143,7 +143,7 @@ func (s *storyRun) run(t *testing.T, command, input string, environment ...strin
 func TestCompletion_OffersOnlyValidWords(t *testing.T) {
 	c, _ := capture(t)
 	c.commands = c.newCommands()
-	for _, v := range verbNames() {
+	for _, v := range verbChoices() {
 		cmd, err := c.findVerb(v.word)
 		require.NoError(t, err)
 		completing, output := capture(t)
@@ -161,12 +161,12 @@ func TestCompletion_OffersOnlyValidWords(t *testing.T) {
 		_, err := parseSignal(signal)
 		require.NoError(t, err)
 	}
-	for name := range wanted {
+	for name := range applicable {
 		_, err := c.findVerb(name)
 		require.NoError(t, err)
 	}
-	for _, program := range programs("tru") {
+	for _, program := range programsInPath("tru") {
 		assert.True(t, strings.HasPrefix(program, "tru"), program)
 	}
-	assert.Contains(t, programs("tru"), "true")
+	assert.Contains(t, programsInPath("tru"), "true")
 }

@@ -22,65 +22,67 @@ import (
 )
 
 // values are what an option may be set to, by the name that its help has for the value.
-func values(kind string, option *pflag.Flag, args []string) []choice {
+func optionChoices(kind string, option *pflag.Flag, args []string) []choice {
 	switch kind {
 	case "COLUMNS":
-		return only(columnNames()...)
+		return choicesOf(columnNames()...)
 	case "STATES":
-		return only(append(slices.Clone(sessionStates), waitActivities...)...)
+		return choicesOf(append(slices.Clone(sessionStates), waitActivities...)...)
 	case "SIGNAL":
-		return only(signalNames()...)
+		return choicesOf(signalNames()...)
 	case "WHOM":
-		return only(killWhoms...)
+		return choicesOf(killWhoms...)
 	case "MODE":
-		return only("short", "pretty", "off")
+		return choicesOf("short", "pretty", "off")
 	case "FORMAT":
-		return only(monitorFormats...)
+		return choicesOf(monitorFormats...)
 	case "AGENT":
-		return only(slices.Sorted(maps.Keys(agentHooks))...)
+		return choicesOf(slices.Sorted(maps.Keys(agentHooks))...)
 	case "REASON":
-		return only(reportedReasons...)
+		return choicesOf(reportedReasons...)
 	case "WHAT":
-		return only(onLogins...)
+		return choicesOf(onLoginActions...)
 	case "NAMES":
-		return only(propertyNames(len(args) == 0)...)
+		return choicesOf(propertyNames(len(args) == 0)...)
 	case "USER@HOST":
-		return only(sshHosts()...)
+		return choicesOf(sshHosts()...)
 	case "NAME=VALUE":
 		if option.Name == "property" {
-			return unitPropertyNames()
+			return unitPropertyChoices()
 		}
-		return variableNames()
+		return variableChoices()
 	}
 	return nil
 }
 
 // wanted tells for which sessions a verb can do something, by state and what is in the way; a verb
 // that is not here takes every session.
-var wanted = map[string]func(dbusapi.SessionRow) bool{
-	"start": idle,
+var applicable = map[string]func(dbusapi.SessionRow) bool{
+	"start": isUnarchivedEnded,
 	"resume": func(s dbusapi.SessionRow) bool {
-		return idle(s) && s.State != "created" || s.State == "stale" || s.State == "orphaned"
+		return isUnarchivedEnded(s) && s.State != "created" || s.State == "stale" || s.State == "orphaned"
 	},
-	"archive": idle,
-	"stop":    live, "restart": live, "suspend": live, "freeze": live, "thaw": live, "kill": live, "send": live, "peek": live, "attach": live, "open": live,
-	"wait": live,
+	"archive": isUnarchivedEnded,
+	"stop":    isLive, "restart": isLive, "suspend": isLive, "freeze": isLive, "thaw": isLive, "kill": isLive, "send": isLive, "peek": isLive, "attach": isLive, "open": isLive,
+	"wait": isLive,
 	"ack":  func(s dbusapi.SessionRow) bool { return s.Attention != "" },
 	"rm":   func(dbusapi.SessionRow) bool { return true },
 }
 
-func live(s dbusapi.SessionRow) bool { return !wording.IsEnded(s.State) }
-func idle(s dbusapi.SessionRow) bool { return wording.IsEnded(s.State) && s.State != "archived" }
+func isLive(s dbusapi.SessionRow) bool { return !wording.IsEnded(s.State) }
+func isUnarchivedEnded(s dbusapi.SessionRow) bool {
+	return wording.IsEnded(s.State) && s.State != "archived"
+}
 
 // ids are the sessions that the verb can do something with, from the daemon or, if none runs, from
 // the disk. None is started for that.
-func (c *ctl) ids(ctx context.Context, cmd *cobra.Command) []choice {
-	want := wanted[cmd.Name()]
+func (c *ctl) sessionChoices(ctx context.Context, cmd *cobra.Command) []choice {
+	want := applicable[cmd.Name()]
 	if want == nil {
 		want = func(s dbusapi.SessionRow) bool { return s.State != "archived" }
 	}
 	var choices []choice
-	for _, s := range c.rows(ctx) {
+	for _, s := range c.sessionRows(ctx) {
 		if want(s) {
 			about := s.Agent + ", " + s.State
 			shown := client.Session{State: s.State, Activity: s.Activity, Attention: s.Attention}
@@ -94,7 +96,7 @@ func (c *ctl) ids(ctx context.Context, cmd *cobra.Command) []choice {
 	return choices
 }
 
-func (c *ctl) rows(ctx context.Context) []dbusapi.SessionRow {
+func (c *ctl) sessionRows(ctx context.Context) []dbusapi.SessionRow {
 	if c.host != "" {
 		return nil // over ssh it would take too long, and ask for a password
 	}
@@ -113,7 +115,7 @@ func (c *ctl) rows(ctx context.Context) []dbusapi.SessionRow {
 	return rows
 }
 
-func agentNames() []choice {
+func agentChoices() []choice {
 	agents, _ := config.LoadAgents(configDirs())
 	var choices []choice
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
@@ -138,17 +140,17 @@ func propertyNames(manager bool) []string {
 	return slices.Compact(names)
 }
 
-func unitPropertyNames() []choice {
+func unitPropertyChoices() []choice {
 	names := unitproperty.Names()
 	for i := range names {
 		names[i] += "="
 	}
-	return only(names...)
+	return choicesOf(names...)
 }
 
 // variableNames are those of the caller's environment; a value is written after one, or it is
 // passed on as it is.
-func variableNames() []choice {
+func variableChoices() []choice {
 	var names []string
 	for _, entry := range os.Environ() {
 		if name, _, ok := strings.Cut(entry, "="); ok && environment.ValidName(name) {
@@ -156,7 +158,7 @@ func variableNames() []choice {
 		}
 	}
 	slices.Sort(names)
-	return only(names...)
+	return choicesOf(names...)
 }
 
 func signalNames() []string {

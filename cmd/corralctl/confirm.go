@@ -15,10 +15,10 @@ import (
 
 // confirmed are the verbs that ask on a terminal before they do something with several sessions
 // that nobody has named one by one, with the word for it.
-var confirmed = map[string]string{"rm": "Remove", "stop": "Stop", "kill": "Signal", "archive": "Archive", "restart": "Restart"}
+var confirmationVerbs = map[string]string{"rm": "Remove", "stop": "Stop", "kill": "Signal", "archive": "Archive", "restart": "Restart"}
 
 // askingVerb adds --yes to a verb of confirmed.
-func askingVerb(act action) func(*pflag.FlagSet) action {
+func confirmingVerb(act action) func(*pflag.FlagSet) action {
 	return func(f *pflag.FlagSet) action {
 		yes := f.BoolP("yes", "y", false, "do not ask before several sessions are affected")
 		return func(ctx context.Context, c *ctl, args []string) error {
@@ -29,12 +29,12 @@ func askingVerb(act action) func(*pflag.FlagSet) action {
 }
 
 // isMass tells whether sessions were named together, by --all or by a pattern.
-func (c *ctl) isMass(words, ids []string) bool {
-	if confirmed[c.name] == "" {
+func (c *ctl) isBulk(words, ids []string) bool {
+	if confirmationVerbs[c.name] == "" {
 		return false
 	}
 	isPattern := func(word string) bool { return strings.ContainsAny(word, "*?[") && !slices.Contains(ids, word) }
-	return c.every || len(words) == 0 || len(ids) > 1 && slices.ContainsFunc(words, isPattern)
+	return c.impliesAll || len(words) == 0 || len(ids) > 1 && slices.ContainsFunc(words, isPattern)
 }
 
 // confirm asks on a terminal whether to go on with these sessions, unless --yes was given. Without
@@ -43,7 +43,7 @@ func (c *ctl) confirm(ctx context.Context, ids []string) error {
 	if c.yes || c.errTTY == nil || openTerminal(c.in) == nil {
 		return nil
 	}
-	sessions, err := c.known(ctx)
+	sessions, err := c.candidates(ctx)
 	if err != nil {
 		return c.cannot(c.doing(), "", err)
 	}
@@ -73,8 +73,8 @@ func (c *ctl) confirm(ctx context.Context, ids []string) error {
 	if live > 0 {
 		running = fmt.Sprintf(" (%d running)", live)
 	}
-	fmt.Fprintf(c.err, "%s %s%s? [y/N] ", confirmed[c.name], wording.Plural(len(ids), "session"), running)
-	answer, err := answerOf(ctx, c.in)
+	fmt.Fprintf(c.err, "%s %s%s? [y/N] ", confirmationVerbs[c.name], wording.Plural(len(ids), "session"), running)
+	answer, err := readAnswer(ctx, c.in)
 	if err != nil {
 		fmt.Fprintln(c.err)
 	}
@@ -86,7 +86,7 @@ func (c *ctl) confirm(ctx context.Context, ids []string) error {
 }
 
 // answerOf reads a line, in lower case.
-func answerOf(ctx context.Context, in *os.File) (string, error) {
+func readAnswer(ctx context.Context, in *os.File) (string, error) {
 	type line struct {
 		text string
 		err  error

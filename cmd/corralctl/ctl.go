@@ -23,20 +23,20 @@ import (
 // verb asked for it.
 type ctl struct {
 	globals
-	name     string   // of the verb
-	args     []string // of the verb, as they were given
-	lenient  bool     // it exits with 0, whatever happens
-	in       *os.File
-	out      *bufio.Writer
-	outTTY   *terminal // nil: not a terminal
-	err      io.Writer
-	errTTY   *terminal
-	client   *client.Client
-	yes      bool           // --yes, or what implies it: nobody is asked
-	every    bool           // the verb's words stand for --all
-	commands *cobra.Command // corralctl itself, with its verbs below
-	pager    *pager
-	began    time.Time
+	name       string   // of the verb
+	args       []string // of the verb, as they were given
+	lenient    bool     // it exits with 0, whatever happens
+	in         *os.File
+	out        *bufio.Writer
+	outTTY     *terminal // nil: not a terminal
+	err        io.Writer
+	errTTY     *terminal
+	client     *client.Client
+	yes        bool           // --yes, or what implies it: nobody is asked
+	impliesAll bool           // the verb's words stand for --all
+	commands   *cobra.Command // corralctl itself, with its verbs below
+	pager      *pager
+	started    time.Time
 }
 
 // globals are the options that every verb takes.
@@ -50,7 +50,7 @@ type globals struct {
 	all      bool
 	quiet    bool
 	noBlock  bool
-	timeout  span
+	timeout  timeSpan
 	help     bool
 	version  bool
 }
@@ -72,7 +72,7 @@ func (g *globals) register(f *pflag.FlagSet) {
 }
 
 // words are the options as they were given, but for the host, for corralctl there.
-func (g *globals) words() []string {
+func (g *globals) optionWords() []string {
 	var words []string
 	for _, option := range []struct {
 		word string
@@ -90,7 +90,7 @@ func (g *globals) words() []string {
 
 // run is corralctl without its process: it returns the exit code.
 func run(ctx context.Context, args []string, in, out, errs *os.File) int {
-	c := &ctl{in: in, out: bufio.NewWriterSize(out, 32<<10), err: errs, outTTY: openTerminal(out), errTTY: openTerminal(errs), began: time.Now()}
+	c := &ctl{in: in, out: bufio.NewWriterSize(out, 32<<10), err: errs, outTTY: openTerminal(out), errTTY: openTerminal(errs), started: time.Now()}
 	err := c.dispatch(ctx, args)
 	code := c.report(err)
 	if c.lenient {
@@ -123,7 +123,7 @@ func (c *ctl) dispatch(ctx context.Context, args []string) error {
 		c.args = args[1:]
 	}
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		args = append(args[:1:1], c.assigned(args[1:])...)
+		args = append(args[:1:1], c.assignShortOptions(args[1:])...)
 		c.completeValues(args[1:])
 	}
 	root.SetArgs(args)
@@ -165,7 +165,7 @@ func (c *ctl) connect(ctx context.Context) (*client.Client, error) {
 	} else {
 		c.client, err = client.Connect(ctx)
 		if err == nil {
-			c.client.Environment = passedEnvironment(os.Environ())
+			c.client.Environment = callerEnvironment(os.Environ())
 		}
 	}
 	return c.client, err
@@ -183,7 +183,7 @@ func (c *ctl) print(format string, args ...any) {
 }
 
 // colour tells whether stdout takes colours.
-func (c *ctl) colour() bool { return c.outTTY != nil && c.outTTY.colour && !c.plain }
+func (c *ctl) hasColour() bool { return c.outTTY != nil && c.outTTY.colour && !c.plain }
 
 // finish writes what is left of the output. A pager that the user left before the end is no error.
 func (c *ctl) finish() error {
@@ -198,21 +198,21 @@ func (c *ctl) finish() error {
 }
 
 // span is a time span as an option.
-type span struct {
+type timeSpan struct {
 	time.Duration
 	set bool
 }
 
-func (s *span) String() string {
+func (s *timeSpan) String() string {
 	if !s.set {
 		return ""
 	}
 	return s.Duration.String()
 }
 
-func (s *span) Type() string { return "TIME" }
+func (s *timeSpan) Type() string { return "TIME" }
 
-func (s *span) Set(text string) error {
+func (s *timeSpan) Set(text string) error {
 	d, err := config.ParseTimeSpan(text)
 	if err != nil || d == config.Infinity {
 		return errors.New("expected a time such as 90 or \"1min 30s\"")

@@ -24,7 +24,7 @@ import (
 const installRemedy = "install the Corral package, or run make install-user in its sources"
 
 // checkDaemon tells whether corrald runs, would be started, and is of this version.
-func (p *patient) checkDaemon(ctx context.Context) []finding {
+func (p *examination) checkDaemon(ctx context.Context) []finding {
 	if p.bus == nil {
 		return []finding{fault("", "cannot be reached: there is no user bus")}
 	}
@@ -33,17 +33,17 @@ func (p *patient) checkDaemon(ctx context.Context) []finding {
 	if err := p.systemd(ctx, "GetUnitFileState", []any{unit}, &enabled); err != nil {
 		enabled = ""
 	}
-	running := p.owned(ctx, dbusapi.BusName)
+	running := p.hasOwner(ctx, dbusapi.BusName)
 	var findings []finding
 	if excluded := excludedUser(ctx); excluded != nil {
 		return []finding{fault("systemctl --user edit corrald, with an empty ConditionUser= in [Unit]", "%v", excluded)}
 	}
 	switch {
 	case running:
-		findings = append(append(findings, askDaemon(ctx)...), p.checkPlaces(ctx)...)
+		findings = append(append(findings, checkRunningDaemon(ctx)...), p.checkDirectories(ctx)...)
 	case p.unitProperty(ctx, unit, "ActiveState") == "failed":
 		findings = append(findings, fault("journalctl --user -u corrald -n 20", "failed and is not running"))
-	case p.activatable(ctx, dbusapi.BusName):
+	case p.isActivatable(ctx, dbusapi.BusName):
 		findings = append(findings, ok("not running; the first request starts it"))
 	case enabled != "":
 		findings = append(findings, fault("systemctl --user enable --now corrald", "not running"))
@@ -77,7 +77,7 @@ func excludedUser(ctx context.Context) error {
 }
 
 // askDaemon tells of which version corrald is, and what it says is wrong beside its sessions.
-func askDaemon(ctx context.Context) []finding {
+func checkRunningDaemon(ctx context.Context) []finding {
 	bus, err := client.Connect(ctx)
 	if err != nil {
 		return []finding{fault("", "%v", err)}
@@ -103,7 +103,7 @@ func askDaemon(ctx context.Context) []finding {
 
 // checkPlaces tells where corrald looks in other places than corralctl does: a shell's start-up
 // file has set what its own environment has not.
-func (p *patient) checkPlaces(ctx context.Context) []finding {
+func (p *examination) checkDirectories(ctx context.Context) []finding {
 	var pid uint32
 	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.GetConnectionUnixProcessID", []any{dbusapi.BusName}, &pid)
 	if err != nil {
@@ -153,7 +153,7 @@ func checkShim(context.Context) []finding {
 
 // checkConfiguration reads what the daemon reads. A mistake in a line hinders nothing but what the
 // line was for.
-func (p *patient) checkConfiguration(context.Context) []finding {
+func (p *examination) checkConfiguration(context.Context) []finding {
 	dirs := configDirs()
 	configured, warnings, err := config.Load(dirs)
 	p.configured = configured
@@ -244,7 +244,7 @@ func isDirectory(path string) bool {
 
 // checkAgents looks for the agents' programs where run would have them looked for: in the caller's
 // PATH, which goes along.
-func (p *patient) checkAgents(context.Context) []finding {
+func (p *examination) checkAgents(context.Context) []finding {
 	var found, missing []string
 	for _, name := range slices.Sorted(maps.Keys(p.agents)) {
 		command := p.agents[name].Command

@@ -26,12 +26,12 @@ import (
 
 // What Corral needs at least.
 const (
-	leastSystemd = 247
-	leastTmux    = 3.3
+	minSystemd = 247
+	minTmux    = 3.3
 )
 
 // patient is what is examined: this user's place on this machine.
-type patient struct {
+type examination struct {
 	bus         *dbus.Conn // nil: there is none
 	busErr      error
 	environment desktop.Environment // the user manager's
@@ -39,8 +39,8 @@ type patient struct {
 	agents      map[string]config.Agent
 }
 
-func newPatient(ctx context.Context) *patient {
-	p := &patient{}
+func newExamination(ctx context.Context) *examination {
+	p := &examination{}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	address, err := client.BusAddress()
@@ -54,22 +54,22 @@ func newPatient(ctx context.Context) *patient {
 	return p
 }
 
-func (p *patient) close() {
+func (p *examination) close() {
 	if p.bus != nil {
 		_ = p.bus.Close()
 	}
 }
 
-func (p *patient) call(ctx context.Context, destination string, path dbus.ObjectPath, method string, args []any, results ...any) error {
+func (p *examination) call(ctx context.Context, destination string, path dbus.ObjectPath, method string, args []any, results ...any) error {
 	return p.bus.Object(destination, path).CallWithContext(ctx, method, dbus.FlagNoAutoStart, args...).Store(results...)
 }
 
-func (p *patient) systemd(ctx context.Context, method string, args []any, results ...any) error {
+func (p *examination) systemd(ctx context.Context, method string, args []any, results ...any) error {
 	return p.call(ctx, "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager."+method, args, results...)
 }
 
 // unitProperty is a property of a unit that systemd has loaded, as text, "" where there is none.
-func (p *patient) unitProperty(ctx context.Context, unit, name string) string {
+func (p *examination) unitProperty(ctx context.Context, unit, name string) string {
 	var path dbus.ObjectPath
 	var value dbus.Variant
 	err := p.systemd(ctx, "GetUnit", []any{unit}, &path)
@@ -83,7 +83,7 @@ func (p *patient) unitProperty(ctx context.Context, unit, name string) string {
 	return text
 }
 
-func (p *patient) managerProperty(ctx context.Context, name string) (string, error) {
+func (p *examination) managerProperty(ctx context.Context, name string) (string, error) {
 	var value dbus.Variant
 	err := p.call(ctx, "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.DBus.Properties.Get",
 		[]any{"org.freedesktop.systemd1.Manager", name}, &value)
@@ -93,19 +93,19 @@ func (p *patient) managerProperty(ctx context.Context, name string) (string, err
 
 // owned tells whether somebody has the name on the bus; activatable, whether somebody could be
 // started for it.
-func (p *patient) owned(ctx context.Context, name string) bool {
+func (p *examination) hasOwner(ctx context.Context, name string) bool {
 	var has bool
 	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner", []any{name}, &has)
 	return err == nil && has
 }
 
-func (p *patient) activatable(ctx context.Context, name string) bool {
+func (p *examination) isActivatable(ctx context.Context, name string) bool {
 	var names []string
 	err := p.call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.ListActivatableNames", nil, &names)
 	return err == nil && slices.Contains(names, name)
 }
 
-func (p *patient) checkBus(context.Context) []finding {
+func (p *examination) checkBus(context.Context) []finding {
 	if p.bus == nil {
 		return []finding{fault("log in through a login manager or ssh, not su or sudo; if there is no user bus at all, install dbus-user-session", "%v", p.busErr)}
 	}
@@ -114,7 +114,7 @@ func (p *patient) checkBus(context.Context) []finding {
 
 var leadingNumber = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
 
-func (p *patient) checkSystemd(ctx context.Context) []finding {
+func (p *examination) checkSystemd(ctx context.Context) []finding {
 	if p.bus == nil {
 		return []finding{fault("", "the user manager cannot be reached without a bus")}
 	}
@@ -122,8 +122,8 @@ func (p *patient) checkSystemd(ctx context.Context) []finding {
 	if err != nil {
 		return []finding{fault("loginctl enable-linger, and log in again", "no user manager answers on the bus: %v", err)}
 	}
-	if n, err := strconv.ParseFloat(leadingNumber.FindString(text), 64); err == nil && n < leastSystemd {
-		return []finding{fault("upgrade the system", "version %s; %d or newer is required", text, leastSystemd)}
+	if n, err := strconv.ParseFloat(leadingNumber.FindString(text), 64); err == nil && n < minSystemd {
+		return []finding{fault("upgrade the system", "version %s; %d or newer is required", text, minSystemd)}
 	}
 	return []finding{ok("version %s, with a user manager", text)}
 }
@@ -141,7 +141,7 @@ func checkCgroup(context.Context) []finding {
 }
 
 // checkControllers tells which limits the user's units can have.
-func (p *patient) checkControllers(ctx context.Context) []finding {
+func (p *examination) checkControllers(ctx context.Context) []finding {
 	root, err := proc.CgroupRoot()
 	if p.bus == nil || err != nil {
 		return nil
@@ -168,11 +168,11 @@ func (p *patient) checkControllers(ctx context.Context) []finding {
 	var findings []finding
 	if len(withheld) > 0 {
 		findings = append(findings, note("sudo systemctl edit user@.service: set Delegate=cpu cpuset io memory pids in [Service]; then log in again",
-			"%s not delegated to users; those limits have no effect", controllers(withheld)))
+			"%s not delegated to users; those limits have no effect", controllersSubject(withheld)))
 	}
 	if len(absent) > 0 {
 		findings = append(findings, note("boot with cgroup_enable=memory and without cgroup_disable=; in a container, ask its administrator",
-			"%s unavailable; those limits have no effect", controllers(absent)))
+			"%s unavailable; those limits have no effect", controllersSubject(absent)))
 	}
 	if len(findings) == 0 {
 		findings = append(findings, ok("%s", strings.Join(delegated, " ")))
@@ -182,7 +182,7 @@ func (p *patient) checkControllers(ctx context.Context) []finding {
 
 // controllers are the names of cgroup controllers, as the subject of a sentence: "the memory, pids
 // and cpu controllers are".
-func controllers(names []string) string {
+func controllersSubject(names []string) string {
 	if last := len(names) - 1; last > 0 {
 		return "the " + strings.Join(names[:last], ", ") + " and " + names[last] + " controllers are"
 	}
@@ -195,7 +195,7 @@ func readWords(path string) ([]string, error) {
 }
 
 // checkTmux asks the tmux that the daemon would run: that of the user manager's PATH.
-func (p *patient) checkTmux(ctx context.Context) []finding {
+func (p *examination) checkTmux(ctx context.Context) []finding {
 	const remedy = "install tmux 3.3 or newer"
 	path, err := p.environment.LookPath("tmux")
 	if err != nil {
@@ -209,14 +209,14 @@ func (p *patient) checkTmux(ctx context.Context) []finding {
 	if err != nil {
 		return []finding{fault(remedy, "%s -V: %v", path, err)}
 	}
-	if n, err := strconv.ParseFloat(leadingNumber.FindString(text), 64); err == nil && n < leastTmux {
+	if n, err := strconv.ParseFloat(leadingNumber.FindString(text), 64); err == nil && n < minTmux {
 		return []finding{fault(remedy, "version %s; 3.3 or newer is required", text)}
 	}
 	return []finding{ok("version %s", text)}
 }
 
 // checkGit looks for what makes worktrees, where the daemon does: in the user manager's PATH.
-func (p *patient) checkGit(context.Context) []finding {
+func (p *examination) checkGit(context.Context) []finding {
 	path, err := p.environment.LookPath("git")
 	if err == nil {
 		return []finding{ok("%s", path)}
@@ -275,23 +275,23 @@ func checkLock(ctx context.Context) []finding {
 
 // checkNotifications looks whether somebody would show them. A server is never started for that:
 // one without a display would hold everybody up.
-func (p *patient) checkNotifications(ctx context.Context) []finding {
+func (p *examination) checkNotifications(ctx context.Context) []finding {
 	const name = "org.freedesktop.Notifications"
 	switch {
 	case p.bus == nil:
 		return nil
-	case p.owned(ctx, name):
+	case p.hasOwner(ctx, name):
 		return []finding{ok("a notification server is on the bus")}
 	case !p.environment.HasDisplay():
 		return []finding{ok("none, without a graphical session")}
-	case p.activatable(ctx, name):
+	case p.isActivatable(ctx, name):
 		return []finding{ok("the notification server is started on demand")}
 	}
 	return []finding{note("install one: the desktop's own, or dunst or mako", "no notification server is on the bus")}
 }
 
 // checkTerminal looks for what corralctl open, and a notification, would open.
-func (p *patient) checkTerminal(context.Context) []finding {
+func (p *examination) checkTerminal(context.Context) []finding {
 	argv, err := p.environment.TerminalCommand(p.configured.Terminal, nil)
 	var none *desktop.NoTerminalError
 	switch {

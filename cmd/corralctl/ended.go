@@ -15,11 +15,11 @@ import (
 )
 
 // answer is one thing that can be done about a session whose agent has ended.
-type answer struct {
-	name string // the word for it, which begins with its key or is named by it
-	key  rune
-	also []rune // other keys that mean the same
-	does string // what it does to this session in its state
+type menuItem struct {
+	name        string // the word for it, which begins with its key or is named by it
+	key         rune
+	aliases     []rune // other keys that mean the same
+	description string // what it does to this session in its state
 }
 
 // The names of the choices that are not answers in advance.
@@ -32,66 +32,66 @@ const (
 )
 
 // inquiry is what is asked about a session: what can be done, what Enter does, and why that.
-type inquiry struct {
-	choices []answer
-	enter   string // the name of the choice that Enter takes
-	why     string
+type endMenu struct {
+	items       []menuItem
+	defaultItem string // the name of the choice that Enter takes
+	reason      string
 }
 
 // questionOf returns what can be done about a session in its state. Left is the number of processes
 // that its agent has left behind.
-func questionOf(s client.Session, left int) inquiry {
+func endMenuFor(s client.Session, left int) endMenu {
 	program := programOf(s)
-	log := answer{choiceLog, 'l', nil, "show everything that it has printed"}
-	leave := answer{choiceLeave, 'q', []rune{'c'}, "change nothing"}
-	archive := answer{choiceArchive, 'a', nil, "hide it and keep its record and log; it cannot be started again" + andEnds(left)}
-	ended := []answer{
-		{answerRestart, 's', nil, "start " + program + " from the beginning" + andEnds(left)}, log, archive,
+	log := menuItem{choiceLog, 'l', nil, "show everything that it has printed"}
+	leave := menuItem{choiceLeave, 'q', []rune{'c'}, "change nothing"}
+	archive := menuItem{choiceArchive, 'a', nil, "hide it and keep its record and log; it cannot be started again" + leftoversSuffix(left)}
+	ended := []menuItem{
+		{answerRestart, 's', nil, "start " + program + " from the beginning" + leftoversSuffix(left)}, log, archive,
 	}
 	if s.Resumable {
-		ended[0].does = "start " + program + " with a new conversation" + andEnds(left)
-		ended = slices.Insert(ended, 0, answer{answerResume, 'r', nil, "continue the conversation in a new run" + andEnds(left)})
+		ended[0].description = "start " + program + " with a new conversation" + leftoversSuffix(left)
+		ended = slices.Insert(ended, 0, menuItem{answerResume, 'r', nil, "continue the conversation in a new run" + leftoversSuffix(left)})
 	} else {
-		ended[0].also = []rune{'r'}
+		ended[0].aliases = []rune{'r'}
 	}
 	if left > 0 {
-		ended = append(ended, answer{answerTearDown, 't', nil, "end " + leftText(left)})
+		ended = append(ended, menuItem{answerTearDown, 't', nil, "end " + leftoversText(left)})
 	}
 	ended = append(ended, leave)
 	switch {
 	case s.Frozen:
-		return inquiry{[]answer{{choiceThaw, 't', nil, "let its processes continue, and attach"}, log, leave}, choiceThaw, "a frozen agent does not answer"}
+		return endMenu{[]menuItem{{choiceThaw, 't', nil, "let its processes continue, and attach"}, log, leave}, choiceThaw, "a frozen agent does not answer"}
 	case s.State == "created":
-		return inquiry{[]answer{{choiceStart, 's', []rune{'r'}, "start " + program + ", and attach"}, leave}, choiceStart, "it has never been started"}
+		return endMenu{[]menuItem{{choiceStart, 's', []rune{'r'}, "start " + program + ", and attach"}, leave}, choiceStart, "it has never been started"}
 	case s.State == "archived":
-		return inquiry{[]answer{log, leave}, choiceLeave, "an archived session cannot be started again"}
+		return endMenu{[]menuItem{log, leave}, choiceLeave, "an archived session cannot be started again"}
 	case s.AgentAlive:
-		return inquiry{[]answer{
+		return endMenu{[]menuItem{
 			{answerResume, 'r', nil, "show the running agent in a new tmux server"},
 			{answerRestart, 's', nil, "end the agent and start " + program + " from the beginning"},
 			log, {answerTearDown, 't', nil, "end the agent and all other processes of the session"}, leave,
 		}, answerResume, "the agent is still running, and nothing was lost"}
 	case s.State == "stale" || s.State == "orphaned":
-		ended = slices.DeleteFunc(ended, func(c answer) bool { return c.name == answerResume })
-		ended[0].also = nil
-		beside := answer{answerResume, 'r', nil, "start " + program + " again and keep " + leftText(left)}
-		return inquiry{slices.Insert(ended, 0, beside), answerResume, leftText(left) + " may still be needed"}
+		ended = slices.DeleteFunc(ended, func(c menuItem) bool { return c.name == answerResume })
+		ended[0].aliases = nil
+		beside := menuItem{answerResume, 'r', nil, "start " + program + " again and keep " + leftoversText(left)}
+		return endMenu{slices.Insert(ended, 0, beside), answerResume, leftoversText(left) + " may still be needed"}
 	case s.Resumable:
-		return inquiry{ended, answerResume, "the agent can continue its conversation"}
+		return endMenu{ended, answerResume, "the agent can continue its conversation"}
 	case s.State == "suspended":
-		return inquiry{ended, answerRestart, "it was suspended to be continued"}
+		return endMenu{ended, answerRestart, "it was suspended to be continued"}
 	}
-	return inquiry{ended, choiceLeave, program + " would start from the beginning"}
+	return endMenu{ended, choiceLeave, program + " would start from the beginning"}
 }
 
-func andEnds(left int) string {
+func leftoversSuffix(left int) string {
 	if left == 0 {
 		return ""
 	}
-	return "; ends " + leftText(left)
+	return "; ends " + leftoversText(left)
 }
 
-func leftText(left int) string {
+func leftoversText(left int) string {
 	if left == 1 {
 		return "the process that it left behind"
 	}
@@ -99,29 +99,29 @@ func leftText(left int) string {
 }
 
 // take returns the choice that a key means.
-func (q inquiry) take(k key) (answer, bool) {
-	for _, c := range q.choices {
+func (q endMenu) itemFor(k key) (menuItem, bool) {
+	for _, c := range q.items {
 		pressed := []rune(strings.ToLower(string(rune(max(k, 0)))))[0]
-		if c.key == pressed || slices.Contains(c.also, pressed) || k == keyEnter && c.name == q.enter || k == keyCancel && c.name == choiceLeave {
+		if c.key == pressed || slices.Contains(c.aliases, pressed) || k == keyEnter && c.name == q.defaultItem || k == keyCancel && c.name == choiceLeave {
 			return c, true
 		}
 	}
-	return answer{}, false
+	return menuItem{}, false
 }
 
 // lines are the choices as they are shown in a terminal, and what Enter does.
-func (q inquiry) lines(width int) []string {
-	lines := make([]string, 0, len(q.choices)+2)
-	for _, c := range q.choices {
-		lines = append(lines, wording.Ellipsize(fmt.Sprintf("  %c  %-10s %s", c.key, c.name, c.does), width))
+func (q endMenu) lines(width int) []string {
+	lines := make([]string, 0, len(q.items)+2)
+	for _, c := range q.items {
+		lines = append(lines, wording.Ellipsize(fmt.Sprintf("  %c  %-10s %s", c.key, c.name, c.description), width))
 	}
-	return append(lines, "", wording.Ellipsize("Enter: "+q.enter+", because "+q.why+".", width))
+	return append(lines, "", wording.Ellipsize("Enter: "+q.defaultItem+", because "+q.reason+".", width))
 }
 
 // keys are the keys that can be pressed, for a person who has pressed another one.
-func (q inquiry) keys() string {
-	keys := make([]string, len(q.choices))
-	for i, c := range q.choices {
+func (q endMenu) keys() string {
+	keys := make([]string, len(q.items))
+	for i, c := range q.items {
 		keys[i] = string(c.key)
 	}
 	return strings.Join(keys, ", ") + " or Enter"
@@ -137,7 +137,7 @@ func programOf(s client.Session) string {
 }
 
 // resultOf says in one sentence what has become of a session's agent, and when.
-func resultOf(s client.Session, left int, now time.Time) string {
+func resultSentence(s client.Session, left int, now time.Time) string {
 	program := programOf(s)
 	switch {
 	case s.Frozen:
@@ -147,9 +147,9 @@ func resultOf(s client.Session, left int, now time.Time) string {
 	case s.AgentAlive:
 		return fmt.Sprintf("its tmux server died; %s (PID %d) is still running", program, s.MainPID)
 	case s.State == "stale" || s.State == "orphaned":
-		return fmt.Sprintf("its tmux server died and %s has ended without an exit status; %s", program, stillRunning(left))
+		return fmt.Sprintf("its tmux server died and %s has ended without an exit status; %s", program, leftoversRunning(left))
 	}
-	text := program + " " + endOf(s)
+	text := program + " " + endPhrase(s)
 	at := s.StateChangeTimestamp
 	if s.ExecMainExitTimestamp != 0 && s.Result != "session-lost" {
 		at = s.ExecMainExitTimestamp
@@ -158,12 +158,12 @@ func resultOf(s client.Session, left int, now time.Time) string {
 		text += ", " + ago(now.Sub(wording.BusTime(at)))
 	}
 	if left > 0 {
-		text += "; " + stillRunning(left)
+		text += "; " + leftoversRunning(left)
 	}
 	return text
 }
 
-func stillRunning(left int) string {
+func leftoversRunning(left int) string {
 	if left == 1 {
 		return "1 of its processes is still running"
 	}
@@ -171,7 +171,7 @@ func stillRunning(left int) string {
 }
 
 // endOf says how an agent has ended, after the name of its program.
-func endOf(s client.Session) string {
+func endPhrase(s client.Session) string {
 	reason := strings.TrimPrefix(s.Reason, "command ")
 	because := ""
 	if reason != "" {
@@ -215,7 +215,7 @@ func ago(d time.Duration) string {
 
 // offer shows the end of a session and does what the person chooses, or what was answered in
 // advance. It returns whether the session is to be looked at again.
-func (a *attachment) offer(ctx context.Context, s client.Session) (again bool, err error) {
+func (a *attachment) showEnded(ctx context.Context, s client.Session) (again bool, err error) {
 	given := a.options.answer
 	a.options.answer = ""
 	switch {
@@ -225,7 +225,7 @@ func (a *attachment) offer(ctx context.Context, s client.Session) (again bool, e
 	case s.State == "created" && given != answerRestart:
 		return false, &failure{exitFailed, fmt.Sprintf("cannot attach to %q: it was never started", s.Id), "corralctl start " + s.Id}
 	default:
-		return a.do(ctx, s, given)
+		return a.perform(ctx, s, given)
 	}
 	if !a.c.onTerminal() {
 		return false, a.c.noTerminalError(ctx, []string{a.id})
@@ -236,20 +236,20 @@ func (a *attachment) offer(ctx context.Context, s client.Session) (again bool, e
 		return false, a.c.cannot("attach to", a.id, err)
 	}
 	_ = bus.Acknowledge(ctx, a.id) // this is to look at it
-	left := a.c.left(s)
+	left := a.c.leftovers(s)
 	if !a.screenShown {
 		a.showScreen(ctx, s)
 	}
 	a.screenShown = false
-	fmt.Fprintf(a.c.out, "%s\n\n", a.c.paint(wording.Bold, wording.Printable(s.Id+": "+resultOf(s, left, time.Now())+".")))
-	taken, err := a.choose(ctx, s, questionOf(s, left))
+	fmt.Fprintf(a.c.out, "%s\n\n", a.c.paint(wording.Bold, wording.Printable(s.Id+": "+resultSentence(s, left, time.Now())+".")))
+	taken, err := a.choose(ctx, s, endMenuFor(s, left))
 	switch {
 	case errors.Is(err, errChanged):
 		return true, nil
 	case err != nil || taken == choiceLeave:
 		return false, err
 	}
-	again, err = a.do(ctx, s, taken)
+	again, err = a.perform(ctx, s, taken)
 	if err != nil && err.Error() != "" { // a signal has no message
 		a.c.report(err)
 		fmt.Fprintln(a.c.out)
@@ -277,7 +277,7 @@ func callFor(bus *client.Client, s client.Session, what string) (call func(conte
 }
 
 // do does what was chosen. It returns whether the session is to be looked at again.
-func (a *attachment) do(ctx context.Context, s client.Session, what string) (again bool, err error) {
+func (a *attachment) perform(ctx context.Context, s client.Session, what string) (again bool, err error) {
 	bus, err := a.c.connect(ctx)
 	if err != nil {
 		return false, a.c.cannot("attach to", a.id, err)

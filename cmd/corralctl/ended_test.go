@@ -13,7 +13,7 @@ import (
 func TestQuestion_EscapesTheProgramsName(t *testing.T) {
 	for _, state := range []string{"created", "failed", "suspended", "stale"} {
 		s := client.Session{Id: "x", Agent: "command", State: state, Command: []string{"/tmp/a\x1b]0;b\x07\nc"}}
-		text := strings.Join(questionOf(s, 0).lines(200), "\n")
+		text := strings.Join(endMenuFor(s, 0).lines(200), "\n")
 		assert.NotContains(t, text, "\x1b", state)
 		assert.NotContains(t, text, "\x07", state)
 	}

@@ -18,13 +18,13 @@ import (
 // PATH with what the user's shell put into it, the agents' keys and settings, proxies, DISPLAY,
 // LANG; the user manager has none of them when it was started at boot. What is no text cannot be
 // sent and stays behind.
-func passedEnvironment(environ []string) []string {
-	return slices.DeleteFunc(environment.CallerVariables(environ), func(entry string) bool { return !sendable(entry) })
+func callerEnvironment(environ []string) []string {
+	return slices.DeleteFunc(environment.CallerVariables(environ), func(entry string) bool { return !isSendable(entry) })
 }
 
 // followAgent has the agents reach the ssh-agent of the login that this is a part of, if it has
 // one. It is no reason not to go on that they do not.
-func followAgent() {
+func updateSSHAgentLink() {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		_ = sshagent.UpdateLink(filepath.Join(dir, "corral"), os.Getenv("SSH_AUTH_SOCK"))
 	}
@@ -47,7 +47,7 @@ func (c *ctl) whyEnvironment(ctx context.Context, id string) error {
 	if c.wantsJSON() {
 		return c.printJSON(environmentValue{path, has, misses})
 	}
-	t := table{columns: []column{{title: "VARIABLE"}, {title: "SOURCE"}, {title: "VALUE", shrink: 20, cut: wording.Ellipsize}}}
+	t := table{columns: []column{{title: "VARIABLE"}, {title: "SOURCE"}, {title: "VALUE", minWidth: 20, cut: wording.Ellipsize}}}
 	for _, v := range has {
 		row := []cell{{text: v.Name}, {text: v.Source}, {}}
 		if v.Name == "PATH" {
@@ -66,7 +66,7 @@ var commandNotFound = regexp.MustCompile(`^cannot start "([^"]+)": command "[^/"
 
 // searched adds to what kept a session from starting, a command that is in no directory of its
 // PATH, which PATH that was.
-func (c *ctl) searched(f *failure) *failure {
+func (c *ctl) addSearchPath(f *failure) *failure {
 	match := commandNotFound.FindStringSubmatch(f.message)
 	if match == nil || c.client == nil {
 		return f

@@ -65,7 +65,7 @@ func (c *ctl) report(err error) int {
 		_ = c.out.Flush() // what came before the error stays before it
 		fmt.Fprintf(c.err, "corralctl: %s\n", wording.Printable(f.message))
 		if f.hint != "" {
-			fmt.Fprintf(c.err, "hint: %s\n", wording.Printable(c.there(f.hint)))
+			fmt.Fprintf(c.err, "hint: %s\n", wording.Printable(c.withHost(f.hint)))
 		}
 	}
 	return f.code
@@ -74,11 +74,11 @@ func (c *ctl) report(err error) int {
 // warn prints what went another way than somebody may believe, with the command that helps.
 func (c *ctl) warn(message, hint string) {
 	_ = c.out.Flush()
-	fmt.Fprintf(c.err, "corralctl: %s\nhint: %s\n", wording.Printable(message), wording.Printable(c.there(hint)))
+	fmt.Fprintf(c.err, "corralctl: %s\nhint: %s\n", wording.Printable(message), wording.Printable(c.withHost(hint)))
 }
 
 // there is a command for the machine that was asked: help is the same here.
-func (c *ctl) there(command string) string {
+func (c *ctl) withHost(command string) string {
 	rest, ours := strings.CutPrefix(command, "corralctl ")
 	if c.host == "" || !ours || strings.HasPrefix(rest, "help") {
 		return command
@@ -97,11 +97,11 @@ func (c *ctl) cannot(doing, object string, err error) *failure {
 	if object != "" {
 		prefix += fmt.Sprintf(" %q", object)
 	}
-	if client.IsUnreachable(err) && c.late() {
+	if client.IsUnreachable(err) && c.hasTimedOut() {
 		return &failure{code: exitFailed, message: fmt.Sprintf("%s: it took longer than %s", prefix, c.timeout.Duration)}
 	}
 	if client.IsUnreachable(err) {
-		return &failure{exitUnreachable, prefix + ": " + c.unreachable(err), c.startHint(err)}
+		return &failure{exitUnreachable, prefix + ": " + c.unreachableReason(err), c.startHint(err)}
 	}
 	short := dbusapi.ShortErrorName(err)
 	switch short {
@@ -121,7 +121,7 @@ func (c *ctl) cannot(doing, object string, err error) *failure {
 	}
 	message = strings.TrimPrefix(message, fmt.Sprintf("session %q: ", object))
 	if strings.HasPrefix(message, "cannot ") {
-		return c.searched(&failure{exitFailed, message, hint}) // the daemon's sentence says what and why
+		return c.addSearchPath(&failure{exitFailed, message, hint}) // the daemon's sentence says what and why
 	}
 	return &failure{exitFailed, prefix + ": " + message, hint}
 }
@@ -194,22 +194,22 @@ func (c *ctl) doing() string {
 }
 
 // late tells whether the time of --timeout is over, which may have cut a connection off.
-func (c *ctl) late() bool { return c.timeout.set && time.Since(c.began) >= c.timeout.Duration }
+func (c *ctl) hasTimedOut() bool { return c.timeout.set && time.Since(c.started) >= c.timeout.Duration }
 
 // unanswered tells whether err, or the time of --timeout, means that a daemon may well be there and
 // has not answered.
-func (c *ctl) unanswered(err error) bool {
-	return c.late() || errors.Is(err, context.DeadlineExceeded)
+func (c *ctl) isUnanswered(err error) bool {
+	return c.hasTimedOut() || errors.Is(err, context.DeadlineExceeded)
 }
 
-func (c *ctl) unreachable(err error) string {
+func (c *ctl) unreachableReason(err error) string {
 	var connect *client.ConnectError
 	var silent *client.NoAnswerError
 	var excluded *client.ExcludedError
 	switch {
 	case errors.As(err, &excluded):
 		return excluded.Error()
-	case c.late():
+	case c.hasTimedOut():
 		return "corrald does not answer"
 	case errors.As(err, &connect) && c.host != "":
 		return fmt.Sprintf("%s cannot be reached by ssh: %v", c.host, connect.Err)

@@ -33,7 +33,7 @@ func (o *logsOptions) followLog(ctx context.Context, c *ctl, id string) error {
 	}
 	f := &follower{directory: directory, out: c}
 	defer f.close()
-	if err := f.begin(o); err != nil {
+	if err := f.showTail(o); err != nil {
 		return err
 	}
 	left := make(chan struct{}) // nobody reads it any more
@@ -75,7 +75,7 @@ type follower struct {
 }
 
 // begin shows the last lines of what is there.
-func (f *follower) begin(o *logsOptions) error {
+func (f *follower) showTail(o *logsOptions) error {
 	lines := o.lines
 	if lines < 0 {
 		lines = 10
@@ -83,25 +83,25 @@ func (f *follower) begin(o *logsOptions) error {
 	last := &lastLines{out: f.out.out, limit: lines}
 	f.playback.sink = last
 	if !o.raw {
-		f.playback.text = transcript.New(escapingWriter{last})
-		f.playback.sink = f.playback.text
+		f.playback.transcript = transcript.New(escapingWriter{last})
+		f.playback.sink = f.playback.transcript
 	}
-	if err := f.catchUp(); err != nil {
+	if err := f.readExisting(); err != nil {
 		return err
 	}
 	if err := last.Close(); err != nil {
 		return err
 	}
-	if f.playback.text == nil {
+	if f.playback.transcript == nil {
 		f.playback.sink = f.out.out
 	} else {
-		f.playback.text.SetOutput(escapingWriter{f.out.out})
+		f.playback.transcript.SetOutput(escapingWriter{f.out.out})
 	}
 	return f.out.out.Flush()
 }
 
 // catchUp reads what is there.
-func (f *follower) catchUp() error {
+func (f *follower) readExisting() error {
 	files, err := f.open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -124,16 +124,16 @@ func (f *follower) open() (*logFiles, error) {
 }
 
 func (f *follower) flush() error {
-	if f.playback.text == nil {
+	if f.playback.transcript == nil {
 		return nil
 	}
-	return f.playback.text.Flush()
+	return f.playback.transcript.Flush()
 }
 
 // finish shows what is left when no more comes: a last line without an end.
 func (f *follower) finish() error {
-	if f.playback.text != nil {
-		if err := f.playback.text.Close(); err != nil {
+	if f.playback.transcript != nil {
+		if err := f.playback.transcript.Close(); err != nil {
 			return err
 		}
 	}
@@ -149,9 +149,9 @@ func (f *follower) copy(file *os.File) error {
 	for {
 		n, err := file.Read(f.buffer)
 		if n > 0 {
-			if f.playback.text != nil && f.playback.sized {
+			if f.playback.transcript != nil && f.playback.sized {
 				if sizes, ok := readSizes(f.directory); ok {
-					f.playback.know(sizes, true)
+					f.playback.setSizes(sizes, true)
 				}
 			}
 			if _, err := f.playback.Write(f.buffer[:n]); err != nil {
@@ -184,7 +184,7 @@ func (f *follower) read() error {
 
 // drain shows what was added to the open file.
 func (f *follower) drain() error {
-	if err := f.find(); err != nil {
+	if err := f.reposition(); err != nil {
 		return err
 	}
 	return f.copy(f.file)
@@ -192,7 +192,7 @@ func (f *follower) drain() error {
 
 // find finds the place to read on at in a file that was cut at its beginning, which a smaller limit
 // does, or that begins anew.
-func (f *follower) find() error {
+func (f *follower) reposition() error {
 	info, err := f.file.Stat()
 	if err != nil {
 		return err
@@ -204,12 +204,12 @@ func (f *follower) find() error {
 	to := position
 	if f.playback.sized {
 		if sizes, ok := readSizes(f.directory); ok && f.isCurrent(info) {
-			f.playback.know(sizes, true)
+			f.playback.setSizes(sizes, true)
 			to = f.playback.at - sizes.Start()
 		}
 	}
 	if to < 0 {
-		err = f.playback.tellMissing(-to)
+		err = f.playback.printMissing(-to)
 	}
 	if to < 0 || to > info.Size() {
 		to = 0
@@ -242,38 +242,38 @@ func (f *follower) reopen() (bool, error) {
 	if files.older != nil {
 		defer func() { _ = files.older.Close() }()
 	}
-	if f.file == nil { // there was no log so far: all of it is new
+	if f.file == nil { // withHost was no log so far: all of it is new
 		f.file = files.newer
 		return true, f.playback.play(files)
 	}
 	same, err := sameFile(f.file, files.newer)
 	if err == nil && !same {
-		err = errors.Join(f.drain(), f.bridge(files))
+		err = errors.Join(f.drain(), f.showGap(files))
 	}
 	if same || err != nil {
 		return false, errors.Join(err, files.newer.Close())
 	}
 	_ = f.file.Close()
 	f.file = files.newer
-	f.playback.know(files.sizes, files.sized)
+	f.playback.setSizes(files.sizes, files.sized)
 	f.playback.at = files.sizes.Start()
 	return true, nil
 }
 
 // bridge shows what is between the end of the file that was read so far and the begin of the newer
 // one of files, and tells what is missing of it.
-func (f *follower) bridge(files *logFiles) error {
+func (f *follower) showGap(files *logFiles) error {
 	isOpen, err := sameFile(files.older, f.file)
 	if err != nil || isOpen {
 		return err
 	}
 	at, wasSized := f.playback.at, f.playback.sized && files.sized
-	f.playback.know(files.sizes, files.sized)
+	f.playback.setSizes(files.sizes, files.sized)
 	if files.older == nil {
-		return f.tellMissing(wasSized, at, files.sizes.Start())
+		return f.printMissing(wasSized, at, files.sizes.Start())
 	}
 	begin, _ := files.sizes.OlderStart()
-	if err := f.tellMissing(wasSized, at, begin); err != nil {
+	if err := f.printMissing(wasSized, at, begin); err != nil {
 		return err
 	}
 	if wasSized && at > begin { // the older file was cut to where it was read to, and beyond
@@ -288,12 +288,12 @@ func (f *follower) bridge(files *logFiles) error {
 
 // tellMissing tells what is missing between two places of the log, if something is or, where sizes
 // say nothing, may be.
-func (f *follower) tellMissing(sized bool, from, to int64) error {
+func (f *follower) printMissing(sized bool, from, to int64) error {
 	switch {
 	case !sized:
-		return f.playback.tellMissing(0)
+		return f.playback.printMissing(0)
 	case from < to:
-		return f.playback.tellMissing(to - from)
+		return f.playback.printMissing(to - from)
 	}
 	return nil
 }

@@ -57,9 +57,9 @@ func FuzzMatch(f *testing.F) {
 		f.Add(seed)
 	}
 	ids := []string{"shop", "shop-2", "fix.auth", "a", "old"}
-	var sessions []known
+	var sessions []candidate
 	for i, id := range ids {
-		s := known{id: id, state: "running"}
+		s := candidate{id: id, state: "running"}
 		if i == len(ids)-1 {
 			s.state = "archived"
 		}

@@ -61,15 +61,15 @@ func readHook(agent, event string, payload []byte) (r client.Report, ok bool) {
 	return r, true
 }
 
-func isWorking() (client.Report, bool) { return client.Report{Activity: "working"}, true }
-func isIdle() (client.Report, bool)    { return client.Report{Activity: "idle"}, true }
-func hasEnded() (client.Report, bool) {
+func workingReport() (client.Report, bool) { return client.Report{Activity: "working"}, true }
+func idleReport() (client.Report, bool)    { return client.Report{Activity: "idle"}, true }
+func turnEndedReport() (client.Report, bool) {
 	return client.Report{Activity: "idle", Reason: "turn-ended"}, true
 }
-func asksFor(reason, message string) (client.Report, bool) {
+func waitingReport(reason, message string) (client.Report, bool) {
 	return client.Report{Activity: "waiting", Reason: reason, Message: message}, true
 }
-func hasFailed(message string) (client.Report, bool) {
+func errorReport(message string) (client.Report, bool) {
 	return client.Report{Activity: "idle", Reason: "error", Message: message}, true
 }
 
@@ -78,31 +78,31 @@ func claudeHook(event string, e hookEvent) (client.Report, bool) {
 	switch event {
 	case "SessionStart":
 		if e.text("source") == "compact" { // in the middle of a turn
-			return isWorking()
+			return workingReport()
 		}
-		return isIdle()
+		return idleReport()
 	case "UserPromptSubmit", "PostToolUse":
-		return isWorking()
+		return workingReport()
 	case "PermissionRequest":
-		return claudeRequest(e)
+		return claudePermissionRequest(e)
 	case "Notification":
 		return claudeNotification(e)
 	case "Stop":
-		return hasEnded()
+		return turnEndedReport()
 	case "StopFailure":
-		return hasFailed(e.text("error_details", "error", "message")) // the error is a word for its kind
+		return errorReport(e.text("error_details", "error", "message")) // the error is a word for its kind
 	case "SessionEnd":
-		return isIdle()
+		return idleReport()
 	}
 	return client.Report{}, false
 }
 
 // claudeRequest is for a tool that a person has to allow, or that is a question to them itself.
-func claudeRequest(e hookEvent) (client.Report, bool) {
+func claudePermissionRequest(e hookEvent) (client.Report, bool) {
 	if tool := e.text("tool_name"); tool != "AskUserQuestion" && tool != "ask_user_question" {
-		return asksFor("permission", e.request("tool_name", "tool_input"))
+		return waitingReport("permission", e.toolRequest("tool_name", "tool_input"))
 	}
-	return asksFor("question", e.object("tool_input").question())
+	return waitingReport("question", e.object("tool_input").question())
 }
 
 // question returns the first of the questions that an agent has at once.
@@ -119,9 +119,9 @@ func (e hookEvent) question() string {
 func claudeNotification(e hookEvent) (client.Report, bool) {
 	switch e.text("notification_type") {
 	case "elicitation_dialog":
-		return asksFor("question", e.text("message"))
+		return waitingReport("question", e.text("message"))
 	case "idle_prompt": // also after an interruption, of which no hook tells
-		return hasEnded()
+		return turnEndedReport()
 	}
 	return client.Report{}, false
 }
@@ -131,7 +131,7 @@ func claudeNotification(e hookEvent) (client.Report, bool) {
 // report looks up.
 func codexHook(event string, e hookEvent) (client.Report, bool) {
 	if event == codexTurn {
-		return hasEnded()
+		return turnEndedReport()
 	}
 	return claudeHook(event, e)
 }
@@ -142,15 +142,15 @@ const codexTurn = "agent-turn-complete"
 func geminiHook(event string, e hookEvent) (client.Report, bool) {
 	switch event {
 	case "SessionStart", "SessionEnd": // the end is told three times
-		return isIdle()
+		return idleReport()
 	case "BeforeAgent", "AfterTool":
-		return isWorking()
+		return workingReport()
 	case "Notification":
 		if e.text("notification_type") == "ToolPermission" {
-			return asksFor("permission", e.text("message"))
+			return waitingReport("permission", e.text("message"))
 		}
 	case "AfterAgent":
-		return hasEnded()
+		return turnEndedReport()
 	}
 	return client.Report{}, false
 }
@@ -158,19 +158,19 @@ func geminiHook(event string, e hookEvent) (client.Report, bool) {
 func copilotHook(event string, e hookEvent) (client.Report, bool) {
 	switch event {
 	case "sessionStart", "sessionEnd":
-		return isIdle()
+		return idleReport()
 	case "userPromptSubmitted", "postToolUse":
-		return isWorking()
+		return workingReport()
 	case "permissionRequest":
-		return asksFor("permission", e.request("toolName", "toolInput"))
+		return waitingReport("permission", e.toolRequest("toolName", "toolInput"))
 	case "notification": // of a permission, too, of which permissionRequest tells more
 		if e.text("notification_type") == "elicitation_dialog" {
-			return asksFor("question", e.text("message"))
+			return waitingReport("question", e.text("message"))
 		}
 	case "agentStop":
-		return hasEnded()
+		return turnEndedReport()
 	case "errorOccurred":
-		return hasFailed(e.object("error").text("message"))
+		return errorReport(e.object("error").text("message"))
 	}
 	return client.Report{}, false
 }
@@ -180,23 +180,23 @@ func opencodeHook(event string, e hookEvent) (r client.Report, ok bool) {
 	p := e.object("properties")
 	switch event {
 	case "session.created":
-		r, ok = isIdle()
+		r, ok = idleReport()
 	case "session.status":
 		if p.object("status").text("type") == "idle" { // session.idle says so too
 			return r, false
 		}
-		r, ok = isWorking()
+		r, ok = workingReport()
 	case "permission.replied", "question.replied":
-		r, ok = isWorking()
+		r, ok = workingReport()
 	case "permission.asked":
-		r, ok = asksFor("permission", strings.TrimSuffix(p.text("permission")+": "+p.object("metadata").text("command", "filepath", "url"), ": "))
+		r, ok = waitingReport("permission", strings.TrimSuffix(p.text("permission")+": "+p.object("metadata").text("command", "filepath", "url"), ": "))
 	case "question.asked":
-		r, ok = asksFor("question", p.question())
+		r, ok = waitingReport("question", p.question())
 	case "session.idle":
-		r, ok = hasEnded()
+		r, ok = turnEndedReport()
 	case "session.error":
 		if failure := p.object("error"); failure.text("name") != "MessageAbortedError" { // by the user
-			r, ok = hasFailed(failure.object("data").text("message"))
+			r, ok = errorReport(failure.object("data").text("message"))
 		}
 	}
 	r.ConversationID = p.text("sessionID")
@@ -207,7 +207,7 @@ func opencodeHook(event string, e hookEvent) (r client.Report, ok bool) {
 }
 
 // request is what an agent wants to do, in the words of a person: which tool, and with what.
-func (e hookEvent) request(tool, input string) string {
+func (e hookEvent) toolRequest(tool, input string) string {
 	with := e.object(input).text("command", "file_path", "path", "url", "pattern", "query", "description")
 	return strings.Trim(e.text(tool)+": "+with, ": ")
 }

@@ -31,17 +31,17 @@ func connectHost(ctx context.Context, host string) (*client.Client, error) {
 	if err := ssh.Start(); err != nil {
 		return nil, &client.ConnectError{Err: err}
 	}
-	return client.ConnectOver(ctx, bridge{out, in, ssh})
+	return client.ConnectOver(ctx, sshBridge{out, in, ssh})
 }
 
 // bridge is the way to the other machine's bus.
-type bridge struct {
+type sshBridge struct {
 	io.Reader
 	io.WriteCloser
 	ssh *exec.Cmd
 }
 
-func (b bridge) Close() error {
+func (b sshBridge) Close() error {
 	err := b.WriteCloser.Close()
 	return errors.Join(err, b.ssh.Process.Kill())
 }
@@ -54,7 +54,7 @@ func (c *ctl) execHost(verb string, words ...string) error {
 	if c.outTTY != nil {
 		command = []string{"ssh", "-t", "--", c.host, "corralctl"}
 	}
-	for _, word := range slices.Concat([]string{verb}, c.words(), words) {
+	for _, word := range slices.Concat([]string{verb}, c.optionWords(), words) {
 		command = append(command, wording.ShellWord(word)) // ssh joins its words for the shell there
 	}
 	return c.exec(command, os.Environ())

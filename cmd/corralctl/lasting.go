@@ -23,15 +23,15 @@ const (
 
 // lastingWatch follows sessions for as long as somebody wants to know of them: it outlives the
 // daemon, the bus, and a connection to another machine.
-type lastingWatch struct {
-	c      *ctl
-	ids    []string
-	events <-chan client.Event // nil before listen or subscribe
-	away   func(why string)    // is told, maybe several times, that nothing is to be known for now
+type reconnectingWatch struct {
+	c        *ctl
+	ids      []string
+	events   <-chan client.Event // nil before listen or subscribe
+	onOutage func(why string)    // is told, maybe several times, that nothing is to be known for now
 }
 
 // listen connects and subscribes to what the sessions do.
-func (l *lastingWatch) listen(ctx context.Context) error {
+func (l *reconnectingWatch) connect(ctx context.Context) error {
 	if l.c.client != nil {
 		_ = l.c.client.Close()
 		l.c.client = nil
@@ -43,21 +43,21 @@ func (l *lastingWatch) listen(ctx context.Context) error {
 }
 
 // subscribe is listen, over the connection that is there.
-func (l *lastingWatch) subscribe(ctx context.Context) (err error) {
+func (l *reconnectingWatch) subscribe(ctx context.Context) (err error) {
 	l.events, err = l.c.client.Watch(ctx, l.ids...)
 	return err
 }
 
 // next returns what is told next. After a DaemonBack everything is to be read anew. From the first
 // call on no daemon is started: one that was stopped, or removed, is not to come back for that.
-func (l *lastingWatch) next(ctx context.Context) (client.Event, error) {
+func (l *reconnectingWatch) next(ctx context.Context) (client.Event, error) {
 	l.c.client.DisableAutoStart()
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case event, connected := <-l.events:
 		if _, gone := event.(client.DaemonGone); gone {
-			l.away(daemonAway)
+			l.onOutage(daemonAway)
 		}
 		if connected {
 			return event, nil
@@ -67,10 +67,10 @@ func (l *lastingWatch) next(ctx context.Context) (client.Event, error) {
 }
 
 // reconnect listens anew once there is a bus again.
-func (l *lastingWatch) reconnect(ctx context.Context) error {
+func (l *reconnectingWatch) reconnect(ctx context.Context) error {
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
-		l.away(busAway)
-		err := l.listen(ctx)
+		l.onOutage(busAway)
+		err := l.connect(ctx)
 		if err == nil {
 			l.c.client.DisableAutoStart()
 		}
@@ -85,11 +85,11 @@ func (l *lastingWatch) reconnect(ctx context.Context) error {
 
 // ask asks the daemon something until it answers; known is false where there is none, or no bus: an
 // event tells when it is to be asked again.
-func (l *lastingWatch) ask(ctx context.Context, question func() error) (known bool, err error) {
+func (l *reconnectingWatch) query(ctx context.Context, question func() error) (known bool, err error) {
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
 		running, err := l.c.client.Running(ctx)
 		if err == nil && !running {
-			l.away(daemonAway)
+			l.onOutage(daemonAway)
 			return false, nil
 		}
 		if err == nil {
@@ -110,8 +110,8 @@ func (l *lastingWatch) ask(ctx context.Context, question func() error) (known bo
 }
 
 // session reads one, where it can be known.
-func (l *lastingWatch) session(ctx context.Context, id string) (s client.Session, known bool, err error) {
-	known, err = l.ask(ctx, func() (err error) {
+func (l *reconnectingWatch) session(ctx context.Context, id string) (s client.Session, known bool, err error) {
+	known, err = l.query(ctx, func() (err error) {
 		s, err = l.c.client.Session(ctx, id)
 		return err
 	})
@@ -121,7 +121,7 @@ func (l *lastingWatch) session(ctx context.Context, id string) (s client.Session
 // ended tells whether the session has ended, and not only for now: a daemon that ends marks all as
 // suspended, and their agents live on; before a shutdown it suspends them, and resumes them if that
 // is called off.
-func (l *lastingWatch) ended(ctx context.Context, s client.Session) (bool, error) {
+func (l *reconnectingWatch) hasEnded(ctx context.Context, s client.Session) (bool, error) {
 	if s.State != "suspended" {
 		return wording.IsEnded(s.State), nil
 	}
@@ -129,7 +129,7 @@ func (l *lastingWatch) ended(ctx context.Context, s client.Session) (bool, error
 		return false, nil
 	}
 	var manager client.Manager
-	known, err := l.ask(ctx, func() (err error) {
+	known, err := l.query(ctx, func() (err error) {
 		manager, err = l.c.client.Manager(ctx)
 		return err
 	})
@@ -137,7 +137,7 @@ func (l *lastingWatch) ended(ctx context.Context, s client.Session) (bool, error
 }
 
 // gone tells whether err says that there is no such session.
-func gone(err error) bool {
+func isNoSuchSession(err error) bool {
 	name := dbusapi.ShortErrorName(err)
 	return name == dbusapi.NoSuchSession || name == dbusapi.UnknownObject
 }

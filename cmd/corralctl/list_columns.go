@@ -14,12 +14,12 @@ import (
 
 // listColumn is a column that list can show, and sort by.
 type listColumn struct {
-	name  string // as --columns and --sort take it
-	title string
-	least int // the width that it may be shortened to, 0: it is never shortened
-	cut   func(s string, width int) string
-	text  func(v listView, s client.Session) string
-	order func(a, b client.Session) int // nil: by the text, as people order it
+	name     string // as --columns and --sort take it
+	title    string
+	minWidth int // the width that it may be shortened to, 0: it is never shortened
+	cut      func(s string, width int) string
+	text     func(v listView, s client.Session) string
+	order    func(a, b client.Session) int // nil: by the text, as people order it
 }
 
 // listView is what the text of a cell depends on beside its session.
@@ -38,10 +38,10 @@ var (
 
 // listColumns are all columns, in the order in which help and errors name them.
 var listColumns = []listColumn{
-	{name: "id", title: "ID", least: 16, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Id }},
-	{name: "agent", title: "AGENT", least: 6, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return wording.Program(s) }},
-	{name: "state", title: "STATE", least: 9, cut: wording.Ellipsize, text: func(v listView, s client.Session) string { return wording.State(s, v.leftovers) }},
-	{name: "activity", title: "ACTIVITY", least: 9, cut: wording.EllipsizeDetail, text: func(v listView, s client.Session) string {
+	{name: "id", title: "ID", minWidth: 16, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Id }},
+	{name: "agent", title: "AGENT", minWidth: 6, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return wording.Program(s) }},
+	{name: "state", title: "STATE", minWidth: 9, cut: wording.Ellipsize, text: func(v listView, s client.Session) string { return wording.State(s, v.leftovers) }},
+	{name: "activity", title: "ACTIVITY", minWidth: 9, cut: wording.EllipsizeDetail, text: func(v listView, s client.Session) string {
 		detail, _ := wording.Detail(s)
 		if v.full {
 			return detail
@@ -58,13 +58,13 @@ var listColumns = []listColumn{
 			return cmp.Compare(knownOr0(a.TotalRuntimeUSec), knownOr0(b.TotalRuntimeUSec))
 		},
 	},
-	{name: "workspace", title: "WORKSPACE", least: 9, cut: wording.EllipsizePath, text: func(v listView, s client.Session) string { return wording.Location(s, v.path) }},
-	{name: "description", title: "DESCRIPTION", least: 11, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Description }},
-	{name: "labels", title: "LABELS", least: 9, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return labelText(s.Labels) }},
-	{name: "branch", title: "BRANCH", least: 9, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Worktree }},
-	{name: "directory", title: "DIRECTORY", least: 9, cut: wording.EllipsizePath, text: func(v listView, s client.Session) string { return v.path(s.WorkingDirectory) }},
+	{name: "workspace", title: "WORKSPACE", minWidth: 9, cut: wording.EllipsizePath, text: func(v listView, s client.Session) string { return wording.Location(s, v.path) }},
+	{name: "description", title: "DESCRIPTION", minWidth: 11, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Description }},
+	{name: "labels", title: "LABELS", minWidth: 9, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return labelText(s.Labels) }},
+	{name: "branch", title: "BRANCH", minWidth: 9, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Worktree }},
+	{name: "directory", title: "DIRECTORY", minWidth: 9, cut: wording.EllipsizePath, text: func(v listView, s client.Session) string { return v.path(s.WorkingDirectory) }},
 	{name: "login", title: "AT LOGIN", text: func(_ listView, s client.Session) string { return s.OnLogin }},
-	{name: "unit", title: "UNIT", least: 9, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Unit }},
+	{name: "unit", title: "UNIT", minWidth: 9, cut: wording.Ellipsize, text: func(_ listView, s client.Session) string { return s.Unit }},
 }
 
 func knownOr0(n uint64) uint64 {
@@ -97,14 +97,14 @@ func columnOf(name, option string) (listColumn, error) {
 		return listColumns[i], nil
 	}
 	f := &failure{code: exitUsage, message: fmt.Sprintf("unknown column %q; known are: %s", name, strings.Join(columnNames(), " ")), hint: "corralctl help list"}
-	if near := nearestOf(name, columnNames()); near != "" {
+	if near := nearestWord(name, columnNames()); near != "" {
 		f.hint = "corralctl list --" + option + "=" + near
 	}
 	return listColumn{}, f
 }
 
 // shown returns the columns that list shows.
-func (l *listOptions) shown(full bool) ([]listColumn, error) {
+func (l *listOptions) selectedColumns(full bool) ([]listColumn, error) {
 	names := l.columns
 	switch {
 	case len(names) > 0:
@@ -154,7 +154,7 @@ func (l *listOptions) compare(v listView) (func(a, b client.Session) int, error)
 }
 
 // labelled tells whether a session has all labels that were asked for, each as KEY or KEY=VALUE.
-func (l *listOptions) labelled(s client.Session) bool {
+func (l *listOptions) hasLabels(s client.Session) bool {
 	return !slices.ContainsFunc(l.labels, func(label string) bool {
 		key, value, valued := strings.Cut(label, "=")
 		has, is := s.Labels[key]

@@ -112,7 +112,7 @@ func (w *writtenLog) follow(lines int) (*follower, func() string) {
 	c, output := capture(w.t)
 	f := &follower{directory: w.directory, out: c}
 	w.t.Cleanup(f.close)
-	require.NoError(w.t, f.begin(&logsOptions{lines: lines}))
+	require.NoError(w.t, f.showTail(&logsOptions{lines: lines}))
 	return f, output
 }
 
@@ -127,7 +127,7 @@ func TestLogs_DoesNotBlockOnAFIFO(t *testing.T) {
 		require.NoError(t, unix.Mkfifo(path, 0o600))
 		c, _ := capture(t)
 		f := &follower{directory: w.directory, out: c}
-		err := f.begin(&logsOptions{lines: 10})
+		err := f.showTail(&logsOptions{lines: 10})
 		f.close()
 		if name == termsizes.FileName {
 			require.NoError(t, err)
@@ -341,7 +341,7 @@ func TestLogs_FollowSurvivesRestarts(t *testing.T) {
 
 func TestPager_SkipsShortOutput(t *testing.T) {
 	var shown bytes.Buffer
-	p := &pager{terminal: &shown, program: "false", room: 3}
+	p := &pager{terminal: &shown, program: "false", height: 3}
 	_, err := p.Write([]byte("one\ntwo\nthree\n"))
 	require.NoError(t, err)
 	require.NoError(t, p.close())

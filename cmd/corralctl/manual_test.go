@@ -123,7 +123,7 @@ func TestExamples_AreValidCommands(t *testing.T) {
 // The help of each verb fits on a terminal of 24 lines of 80 columns, with the prompt; that of
 // corralctl is as wide.
 func TestHelp_FitsAScreen(t *testing.T) {
-	for _, v := range append(verbNames(), choice{}) {
+	for _, v := range append(verbChoices(), choice{}) {
 		c, output := capture(t)
 		require.NoError(t, c.dispatch(t.Context(), strings.Fields("help "+v.word)))
 		lines := strings.Split(strings.TrimSuffix(output(), "\n"), "\n")
@@ -145,7 +145,7 @@ func TestHelp_FitsAScreen(t *testing.T) {
 func TestHelp_ExplainsSharedOptions(t *testing.T) {
 	c, output := capture(t)
 	c.commands = c.newCommands()
-	for verb, meanings := range shared {
+	for verb, meanings := range sharedOptions {
 		cmd, err := c.findVerb(verb)
 		require.NoError(t, err)
 		for option := range meanings {
@@ -153,8 +153,8 @@ func TestHelp_ExplainsSharedOptions(t *testing.T) {
 			assert.Nil(t, cmd.LocalNonPersistentFlags().Lookup(option), "%s --%s", verb, option)
 		}
 	}
-	for _, v := range verbNames() {
-		assert.Contains(t, shared, v.word)
+	for _, v := range verbChoices() {
+		assert.Contains(t, sharedOptions, v.word)
 	}
 	require.NoError(t, c.dispatch(t.Context(), []string{"help", "edit"}))
 	assert.Contains(t, output(), "-l, --full  edit the whole file")

@@ -13,35 +13,35 @@ import (
 )
 
 // known is a session that ids on the command line are matched against.
-type known struct {
+type candidate struct {
 	id    string
 	state string
 }
 
-func (k known) archived() bool { return k.state == "archived" }
+func (k candidate) isArchived() bool { return k.state == "archived" }
 
 // forAll tells, by verb, which sessions --all means where it is not simply every one: those that
 // the verb can do something with.
-var forAll = map[string]func(state string) bool{
+var appliesToAll = map[string]func(state string) bool{
 	"start":   wording.IsEnded,
 	"resume":  func(state string) bool { return state == "suspended" },
-	"restart": alive, "suspend": alive, "freeze": alive, "thaw": alive, "kill": alive, "send": alive, "peek": alive,
+	"restart": isLiveState, "suspend": isLiveState, "freeze": isLiveState, "thaw": isLiveState, "kill": isLiveState, "send": isLiveState, "peek": isLiveState,
 	"archive": wording.IsEnded,
 }
 
-func alive(state string) bool { return !wording.IsEnded(state) }
+func isLiveState(state string) bool { return !wording.IsEnded(state) }
 
 // match returns the ids that a word names: itself, if there is such a session; what it matches, if
 // it is a glob; else the one id that begins with it. Archived sessions are only named in full, or
 // with all. Errors: *failure, without the verb in it, its hint the id that was probably meant.
-func match(word string, sessions []known, all bool) ([]string, error) {
+func match(word string, sessions []candidate, all bool) ([]string, error) {
 	var ids []string
 	glob := strings.ContainsAny(word, "*?[")
 	for _, s := range sessions {
 		if s.id == word {
 			return []string{word}, nil
 		}
-		if s.archived() && !all {
+		if s.isArchived() && !all {
 			continue
 		}
 		if glob {
@@ -60,7 +60,7 @@ func match(word string, sessions []known, all bool) ([]string, error) {
 		return nil, &failure{code: exitNoSession, message: fmt.Sprintf("no session matches %q", word)}
 	}
 	if len(ids) == 0 {
-		return nil, &failure{code: exitNoSession, message: "no such session", hint: nearest(word, sessions)}
+		return nil, &failure{code: exitNoSession, message: "no such session", hint: nearestID(word, sessions)}
 	}
 	if !glob && len(ids) > 1 {
 		return nil, &failure{code: exitFailed, message: "ambiguous id: matches " + strings.Join(ids[:min(len(ids), 5)], ", ")}
@@ -74,7 +74,7 @@ func (c *ctl) resolve(ctx context.Context, words []string) ([]string, error) {
 	if len(words) == 0 && !c.all {
 		return nil, usagef(c.name, "%s: missing ID", c.name)
 	}
-	sessions, err := c.known(ctx)
+	sessions, err := c.candidates(ctx)
 	if err != nil {
 		return nil, c.cannot(c.doing(), strings.Join(words, " "), err)
 	}
@@ -83,14 +83,14 @@ func (c *ctl) resolve(ctx context.Context, words []string) ([]string, error) {
 	for _, word := range words {
 		matches, err := match(word, sessions, c.all)
 		if err != nil {
-			failed.add(c, c.unmatched(word, err))
+			failed.add(c, c.unmatchedError(word, err))
 		}
 		ids = append(ids, matches...)
 	}
 	if len(words) == 0 {
-		applies := forAll[c.name]
+		applies := appliesToAll[c.name]
 		for _, s := range sessions {
-			if !s.archived() && (applies == nil || applies(s.state)) {
+			if !s.isArchived() && (applies == nil || applies(s.state)) {
 				ids = append(ids, s.id)
 			}
 		}
@@ -99,14 +99,14 @@ func (c *ctl) resolve(ctx context.Context, words []string) ([]string, error) {
 }
 
 // one resolves a word that has to name a single session.
-func (c *ctl) one(ctx context.Context, word string) (string, error) {
-	sessions, err := c.known(ctx)
+func (c *ctl) resolveOne(ctx context.Context, word string) (string, error) {
+	sessions, err := c.candidates(ctx)
 	if err != nil {
 		return "", c.cannot(c.doing(), word, err)
 	}
 	ids, err := match(word, sessions, c.all)
 	if err != nil {
-		return "", c.unmatched(word, err)
+		return "", c.unmatchedError(word, err)
 	}
 	if len(ids) > 1 {
 		return "", usagef(c.name, "cannot %s %q: expected one session, and it matches %d", c.doing(), word, len(ids))
@@ -114,17 +114,17 @@ func (c *ctl) one(ctx context.Context, word string) (string, error) {
 	return ids[0], nil
 }
 
-func (c *ctl) known(ctx context.Context) ([]known, error) {
+func (c *ctl) candidates(ctx context.Context) ([]candidate, error) {
 	bus, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	rows, err := bus.ListSessions(ctx)
-	sessions := make([]known, 0, len(rows))
+	sessions := make([]candidate, 0, len(rows))
 	for _, row := range rows {
-		sessions = append(sessions, known{row.ID, row.State})
+		sessions = append(sessions, candidate{row.ID, row.State})
 	}
-	slices.SortFunc(sessions, func(a, b known) int { return strings.Compare(a.id, b.id) })
+	slices.SortFunc(sessions, func(a, b candidate) int { return strings.Compare(a.id, b.id) })
 	return sessions, err
 }
 
@@ -139,7 +139,7 @@ func unique(ids []string) []string {
 }
 
 // unmatched is what is printed of a word that names no session, or not just one.
-func (c *ctl) unmatched(word string, err error) error {
+func (c *ctl) unmatchedError(word string, err error) error {
 	var f *failure
 	if errors.As(err, &f) && f.hint != "" {
 		f.hint = "corralctl " + c.name + " " + f.hint
@@ -156,19 +156,19 @@ func prefixed(prefix string, err error) error {
 }
 
 // nearest is the id that was probably meant by a word that is none.
-func nearest(word string, sessions []known) string {
+func nearestID(word string, sessions []candidate) string {
 	var ids []string
 	for _, s := range sessions {
-		if !s.archived() {
+		if !s.isArchived() {
 			ids = append(ids, s.id)
 		}
 	}
-	return nearestOf(word, ids)
+	return nearestWord(word, ids)
 }
 
 // nearestOf is the candidate that was probably meant: at most a third of the word's letters differ.
 // "" if there is none.
-func nearestOf(word string, candidates []string) string {
+func nearestWord(word string, candidates []string) string {
 	best, distance := "", 1+max(1, len(word)/3)
 	if len(word) < 2 || len(word) > maxID {
 		return ""
@@ -227,12 +227,12 @@ func (f *failures) first() error { return exit(f.code) }
 // after an error. Errors are told in the sessions' order; the first one's code is the exit code.
 // Before it does it with several sessions that were named together, it may ask: see confirm; on a
 // terminal it then prints the ids with which it was done.
-func (c *ctl) each(ctx context.Context, words []string, doing string, do func(ctx context.Context, id string) error) error {
+func (c *ctl) forEach(ctx context.Context, words []string, doing string, do func(ctx context.Context, id string) error) error {
 	ids, unresolved := c.resolve(ctx, words)
 	if len(ids) == 0 {
 		return unresolved
 	}
-	mass := c.isMass(words, ids)
+	mass := c.isBulk(words, ids)
 	if mass {
 		if err := c.confirm(ctx, ids); err != nil {
 			return err

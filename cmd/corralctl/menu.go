@@ -24,7 +24,7 @@ var errChanged = errors.New("the session has changed")
 
 // quietTime is for how long no key has to be pressed after an agent has ended under a person who
 // was attached: what they were typing to it is no answer.
-const quietTime = 500 * time.Millisecond
+const quietPeriod = 500 * time.Millisecond
 
 // keyboard reads the keys of a terminal, and can be woken while it waits for one.
 type keyboard struct {
@@ -56,14 +56,14 @@ func (k keyboard) read(limit time.Duration) (pressed []byte, woken bool, err err
 
 // choose asks the question and returns the name of what was chosen. Errors: errChanged; a failure
 // with the code of a signal.
-func (a *attachment) choose(ctx context.Context, s client.Session, q inquiry) (string, error) {
+func (a *attachment) choose(ctx context.Context, s client.Session, q endMenu) (string, error) {
 	wake, waker, err := os.Pipe()
 	if err != nil {
 		return "", fmt.Errorf("cannot wait for keys: %w", err)
 	}
 	defer func() { _ = wake.Close() }()
 	ctx, cancel := context.WithCancel(ctx)
-	woken := a.wakeOn(ctx, s, waker)
+	woken := a.wakeOnChange(ctx, s, waker)
 	defer cancel()
 	restore, err := rawTerminal(int(a.c.in.Fd()))
 	if err != nil {
@@ -72,12 +72,12 @@ func (a *attachment) choose(ctx context.Context, s client.Session, q inquiry) (s
 	defer func() { restore() }()
 	keys := keyboard{a.c.in, wake}
 	if a.mayBeTyping {
-		if err := keys.settle(); err != nil {
+		if err := keys.discardInput(); err != nil {
 			return "", err
 		}
 	}
 	a.mayBeTyping = false
-	m := &menu{q: q, a: a, keys: keys}
+	m := &menu{choices: q, a: a, keys: keys}
 	fmt.Fprintf(a.c.out, "%s\n\n", strings.Join(q.lines(a.c.outTTY.width), "\n"))
 	for {
 		fmt.Fprint(a.c.out, m.prompt())
@@ -100,7 +100,7 @@ func (a *attachment) choose(ctx context.Context, s client.Session, q inquiry) (s
 				return "", fmt.Errorf("cannot ask on the terminal: %w", err)
 			}
 			fmt.Fprint(a.c.out, "\n")
-			m.asked = false
+			m.prompted = false
 		}
 		if name := m.press(readKeys(pressed)); name != "" {
 			return name, nil
@@ -110,10 +110,10 @@ func (a *attachment) choose(ctx context.Context, s client.Session, q inquiry) (s
 
 // wakeOn closes waker when the session is not as it was any more, or a signal has come, and returns
 // which; or at the end of ctx.
-func (a *attachment) wakeOn(ctx context.Context, s client.Session, waker *os.File) <-chan error {
+func (a *attachment) wakeOnChange(ctx context.Context, s client.Session, waker *os.File) <-chan error {
 	changed := make(chan error, 1)
 	go func() {
-		changed <- a.c.follow(ctx, a.id, func(_ context.Context, _ *lastingWatch, now client.Session) (bool, error) {
+		changed <- a.c.follow(ctx, a.id, func(_ context.Context, _ *reconnectingWatch, now client.Session) (bool, error) {
 			return now.State != s.State || now.NRuns != s.NRuns || now.Frozen != s.Frozen, nil
 		})
 	}()
@@ -142,9 +142,9 @@ func (a *attachment) wakeOn(ctx context.Context, s client.Session, waker *os.Fil
 const keySuspend = 0x1a
 
 // settle waits until no key has been pressed for a while, and forgets what was.
-func (k keyboard) settle() error {
+func (k keyboard) discardInput() error {
 	for {
-		pressed, woken, err := k.read(quietTime)
+		pressed, woken, err := k.read(quietPeriod)
 		if err != nil || woken || len(pressed) == 0 {
 			if errors.Is(err, io.EOF) || errors.Is(err, unix.EIO) {
 				return nil
@@ -156,19 +156,19 @@ func (k keyboard) settle() error {
 
 // menu is a question that is being asked.
 type menu struct {
-	q          inquiry
+	choices    endMenu
 	a          *attachment
 	keys       keyboard
-	confirming *answer // what was chosen, and is to be confirmed
-	asked      bool    // the prompt is there already
+	confirming *menuItem // what was chosen, and is to be confirmed
+	prompted   bool      // the prompt is there already
 }
 
 // prompt is what is to be printed before the next key.
 func (m *menu) prompt() string {
-	if m.asked {
+	if m.prompted {
 		return ""
 	}
-	m.asked = true
+	m.prompted = true
 	if m.confirming != nil {
 		return fmt.Sprintf("Archive %s? It cannot be started again. [y/N] ", m.a.id)
 	}
@@ -177,20 +177,20 @@ func (m *menu) prompt() string {
 
 // mostKeys is the number of keys that a person may have pressed before the first of them is read.
 // More than that were pasted.
-const mostKeys = 4
+const maxTypedKeys = 4
 
 // press takes keys, and returns the name of what was chosen, "" if nothing was.
 func (m *menu) press(pressed []key) string {
-	if len(pressed) > mostKeys {
-		m.a.c.print("\nPasted text is ignored: press %s.\n", m.q.keys())
-		m.confirming, m.asked = nil, false
-		_ = m.keys.settle() // the rest of it is no answer either; the next read meets the same error
+	if len(pressed) > maxTypedKeys {
+		m.a.c.print("\nPasted text is ignored: press %s.\n", m.choices.keys())
+		m.confirming, m.prompted = nil, false
+		_ = m.keys.discardInput() // the rest of it is no answer either; the next read meets the same error
 		return ""
 	}
 	for _, k := range pressed {
 		if m.confirming != nil {
 			name := m.confirming.name
-			m.confirming, m.asked = nil, false
+			m.confirming, m.prompted = nil, false
 			if k == 'y' || k == 'Y' {
 				m.a.c.print("yes\n")
 				return name
@@ -198,18 +198,18 @@ func (m *menu) press(pressed []key) string {
 			m.a.c.print("no\n")
 			continue
 		}
-		c, is := m.q.take(k)
+		c, is := m.choices.itemFor(k)
 		switch {
 		case is && c.name == choiceArchive:
 			m.a.c.print("%s\n", c.name)
-			m.confirming, m.asked = &c, false
+			m.confirming, m.prompted = &c, false
 		case is:
 			m.a.c.print("%s\n", c.name)
 			_ = unix.IoctlSetInt(int(m.a.c.in.Fd()), unix.TCFLSH, unix.TCIFLUSH) // what is typed after a choice is not for the agent
 			return c.name
 		case k > 0:
-			m.a.c.print("\n%q is not a choice: press %s.\n", string(rune(k)), m.q.keys())
-			m.asked = false
+			m.a.c.print("\n%q is not a choice: press %s.\n", string(rune(k)), m.choices.keys())
+			m.prompted = false
 		}
 	}
 	return ""
@@ -247,11 +247,11 @@ func (a *attachment) lastScreen(ctx context.Context) (string, error) {
 		rows = a.c.outTTY.height
 	}
 	var text strings.Builder
-	p := &playback{text: transcript.New(&text)}
-	p.sink = p.text
+	p := &playback{transcript: transcript.New(&text)}
+	p.sink = p.transcript
 	err = p.play(files)
 	if err == nil {
-		err = p.text.Close()
+		err = p.transcript.Close()
 	}
 	return tail(strings.TrimRight(text.String(), "\n "), rows), err
 }

@@ -11,25 +11,25 @@ import (
 
 // barTeller prints the counts of sessions for a status bar, each time that what the bar shows
 // changes.
-type barTeller struct {
-	c    *ctl
-	head string           // comes before the first line
-	next string           // comes before every other line
-	line func(bar) string // without its end
-	last string
-	told bool
+type barPrinter struct {
+	c           *ctl
+	firstPrefix string           // comes before the first line
+	prefix      string           // comes before every other line
+	line        func(bar) string // excluding its end
+	last        string
+	printed     bool
 }
 
-func (t *barTeller) show(b bar) error {
+func (t *barPrinter) show(b bar) error {
 	line := t.line(b)
-	if t.told && line == t.last {
+	if t.printed && line == t.last {
 		return nil
 	}
-	before := t.next
-	if !t.told {
-		before = t.head
+	before := t.prefix
+	if !t.printed {
+		before = t.firstPrefix
 	}
-	t.last, t.told = line, true
+	t.last, t.printed = line, true
 	_, err := t.c.out.WriteString(before + line + "\n")
 	return err
 }
@@ -41,18 +41,18 @@ type bar struct {
 	lines                                               []string // one for each session that lives or wants a person
 }
 
-func (t *barTeller) start(all map[string]client.Session) error {
+func (t *barPrinter) start(all map[string]client.Session) error {
 	if all == nil {
 		return nil // daemonGone comes next
 	}
 	return t.show(barOf(all))
 }
 
-func (t *barTeller) sessionChanged(_, _ *client.Session, all map[string]client.Session) error {
+func (t *barPrinter) sessionChanged(_, _ *client.Session, all map[string]client.Session) error {
 	return t.show(barOf(all))
 }
-func (t *barTeller) daemonGone() error                              { return t.show(bar{offline: true}) }
-func (t *barTeller) daemonBack(all map[string]client.Session) error { return t.show(barOf(all)) }
+func (t *barPrinter) daemonGone() error                              { return t.show(bar{offline: true}) }
+func (t *barPrinter) daemonBack(all map[string]client.Session) error { return t.show(barOf(all)) }
 
 func barOf(all map[string]client.Session) bar {
 	var b bar

@@ -13,7 +13,7 @@ import (
 
 // announced is a session without what the daemon does not announce: what was read is then no change
 // when it is read anew.
-func announced(s client.Session) client.Session {
+func withoutUnannounced(s client.Session) client.Session {
 	s.AttentionMessage, s.StatusText, s.LastActivityTimestamp, s.ControlGroup, s.Runs = "", "", 0, "", nil
 	s.MemoryCurrent, s.MemoryPeak, s.CPUUsageNSec, s.TasksCurrent = 0, 0, 0, 0
 	return s
@@ -44,7 +44,7 @@ func differences(before, after client.Session) []string {
 
 // jsonTeller prints an object for each event. It begins with one for each session that there is, so
 // that nothing falls between a list and the monitor.
-type jsonTeller struct{ c *ctl }
+type jsonPrinter struct{ c *ctl }
 
 // monitorEvent is one line of monitor --format=json. docs/reference/json.md has what it means.
 type monitorEvent struct {
@@ -55,7 +55,7 @@ type monitorEvent struct {
 	Before     map[string]any `json:",omitempty"`
 }
 
-func (t *jsonTeller) tell(event, id string, properties, before map[string]any) error {
+func (t *jsonPrinter) print(event, id string, properties, before map[string]any) error {
 	line := monitorEvent{uint64(time.Now().UnixMicro()), event, id, properties, before}
 	if t.c.json == "pretty" {
 		return t.c.printJSON(line)
@@ -64,29 +64,29 @@ func (t *jsonTeller) tell(event, id string, properties, before map[string]any) e
 	return err
 }
 
-func (t *jsonTeller) start(sessions map[string]client.Session) error {
+func (t *jsonPrinter) start(sessions map[string]client.Session) error {
 	for _, s := range sortedSessions(sessions) {
-		if err := t.tell("session", s.Id, sessionValues(s, nil), nil); err != nil {
+		if err := t.print("session", s.Id, sessionValues(s, nil), nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *jsonTeller) sessionChanged(before, after *client.Session, _ map[string]client.Session) error {
+func (t *jsonPrinter) sessionChanged(before, after *client.Session, _ map[string]client.Session) error {
 	switch {
 	case before == nil:
-		return t.tell("new", after.Id, sessionValues(*after, nil), nil)
+		return t.print("new", after.Id, sessionValues(*after, nil), nil)
 	case after == nil:
-		return t.tell("removed", before.Id, nil, nil)
+		return t.print("removed", before.Id, nil, nil)
 	}
 	names := differences(*before, *after)
-	return t.tell("changed", after.Id, sessionValues(*after, names), sessionValues(*before, names))
+	return t.print("changed", after.Id, sessionValues(*after, names), sessionValues(*before, names))
 }
 
-func (t *jsonTeller) daemonGone() error { return t.tell("daemon-gone", "", nil, nil) }
-func (t *jsonTeller) daemonBack(map[string]client.Session) error {
-	return t.tell("daemon-back", "", nil, nil)
+func (t *jsonPrinter) daemonGone() error { return t.print("daemon-gone", "", nil, nil) }
+func (t *jsonPrinter) daemonBack(map[string]client.Session) error {
+	return t.print("daemon-back", "", nil, nil)
 }
 
 // sessionValues are the announced properties of a session by name, or those of them that are named.
@@ -104,9 +104,9 @@ func sessionValues(s client.Session, names []string) map[string]any {
 }
 
 // plainTeller prints a line for a person.
-type plainTeller struct{ c *ctl }
+type linePrinter struct{ c *ctl }
 
-func (t *plainTeller) say(id, text string) error {
+func (t *linePrinter) print(id, text string) error {
 	clock := t.c.paint(wording.Dim, time.Now().Format(time.TimeOnly))
 	if id != "" {
 		id = t.c.paint(wording.Bold, wording.Printable(id)) + " "
@@ -115,38 +115,40 @@ func (t *plainTeller) say(id, text string) error {
 	return err
 }
 
-func (t *plainTeller) daemonGone() error { return t.say("", "corrald is not running; waiting for it") }
-func (t *plainTeller) daemonBack(map[string]client.Session) error {
-	return t.say("", "corrald is back; what has changed since:")
+func (t *linePrinter) daemonGone() error {
+	return t.print("", "corrald is not running; waiting for it")
+}
+func (t *linePrinter) daemonBack(map[string]client.Session) error {
+	return t.print("", "corrald is back; what has changed since:")
 }
 
 // start says that it listens, to people alone.
-func (t *plainTeller) start(sessions map[string]client.Session) error {
+func (t *linePrinter) start(sessions map[string]client.Session) error {
 	if !t.c.quiet && sessions != nil {
 		fmt.Fprintf(t.c.err, "Monitoring %s.\n", wording.Plural(len(sessions), "session"))
 	}
 	return nil
 }
 
-func (t *plainTeller) sessionChanged(before, after *client.Session, _ map[string]client.Session) error {
+func (t *linePrinter) sessionChanged(before, after *client.Session, _ map[string]client.Session) error {
 	switch {
 	case before == nil:
-		return t.say(after.Id, t.state(*after)+" ("+wording.Printable(after.Agent+" in "+wording.OnBranch(wording.AbbreviateHome(after.WorkingDirectory), after.Worktree))+")")
+		return t.print(after.Id, t.state(*after)+" ("+wording.Printable(after.Agent+" in "+wording.OnBranch(wording.AbbreviateHome(after.WorkingDirectory), after.Worktree))+")")
 	case after == nil:
-		return t.say(before.Id, "removed")
+		return t.print(before.Id, "removed")
 	}
 	text := t.changes(*before, *after)
 	if text == "" {
 		return nil
 	}
-	return t.say(after.Id, text)
+	return t.print(after.Id, text)
 }
 
 // toldApart are properties that a person is told of as they are; state and activity have words of
 // their own, and the others follow from these.
-var toldApart = []string{"Description", "Labels", "OnLogin", "Frozen", "ConversationId"}
+var printedProperties = []string{"Description", "Labels", "OnLogin", "Frozen", "ConversationId"}
 
-func (t *plainTeller) changes(before, after client.Session) string {
+func (t *linePrinter) changes(before, after client.Session) string {
 	var parts []string
 	names := differences(before, after)
 	if before.State != after.State {
@@ -164,13 +166,13 @@ func (t *plainTeller) changes(before, after client.Session) string {
 		parts = append(parts, t.c.paint(wording.Yellow, "wants attention: "+wording.Printable(wording.AttentionText(after.Attention))))
 	}
 	for _, name := range names {
-		if slices.Contains(toldApart, name) {
+		if slices.Contains(printedProperties, name) {
 			parts = append(parts, name+"="+wording.Printable(propertyText(reflect.ValueOf(after).FieldByName(name).Interface())))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-func (t *plainTeller) state(s client.Session) string {
+func (t *linePrinter) state(s client.Session) string {
 	return t.c.paint(wording.StateColour(client.Session{State: s.State}), wording.Printable(s.State))
 }

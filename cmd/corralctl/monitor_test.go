@@ -11,9 +11,9 @@ import (
 )
 
 // told writes down what a monitor tells.
-type told []string
+type recordedEvents []string
 
-func (t *told) start(all map[string]client.Session) error {
+func (t *recordedEvents) start(all map[string]client.Session) error {
 	*t = append(*t, "began")
 	for _, s := range sortedSessions(all) {
 		*t = append(*t, "has "+s.Id)
@@ -21,7 +21,7 @@ func (t *told) start(all map[string]client.Session) error {
 	return nil
 }
 
-func (t *told) sessionChanged(before, after *client.Session, _ map[string]client.Session) error {
+func (t *recordedEvents) sessionChanged(before, after *client.Session, _ map[string]client.Session) error {
 	switch {
 	case before == nil:
 		*t = append(*t, "new "+after.Id)
@@ -33,12 +33,15 @@ func (t *told) sessionChanged(before, after *client.Session, _ map[string]client
 	return nil
 }
 
-func (t *told) daemonGone() error                          { *t = append(*t, "gone"); return nil }
-func (t *told) daemonBack(map[string]client.Session) error { *t = append(*t, "back"); return nil }
+func (t *recordedEvents) daemonGone() error { *t = append(*t, "gone"); return nil }
+func (t *recordedEvents) daemonBack(map[string]client.Session) error {
+	*t = append(*t, "back")
+	return nil
+}
 
 func TestMonitor_ReportsOnlyChanges(t *testing.T) {
 	c, _ := capture(t)
-	var lines told
+	var lines recordedEvents
 	m := &monitor{c: c, format: &lines, started: true, known: map[string]client.Session{"shop": {Id: "shop", State: "running", StateChangeTimestampMonotonic: 5}}}
 	for _, event := range []client.Event{
 		changed("shop", "running"),
@@ -51,13 +54,13 @@ func TestMonitor_ReportsOnlyChanges(t *testing.T) {
 	} {
 		require.NoError(t, m.apply(t.Context(), event))
 	}
-	assert.Equal(t, told{"gone"}, lines)
+	assert.Equal(t, recordedEvents{"gone"}, lines)
 	late := changed("shop", "starting")
 	late.Properties["StateChangeTimestampMonotonic"] = dbus.MakeVariant(uint64(4))
 	require.NoError(t, m.apply(t.Context(), late), "announced before the session was read")
 	require.NoError(t, m.apply(t.Context(), changed("shop", "failed")))
 	require.NoError(t, m.apply(t.Context(), client.SessionRemoved{ID: "shop"}))
-	assert.Equal(t, told{"gone", "shop running -> failed", "removed shop"}, lines)
+	assert.Equal(t, recordedEvents{"gone", "shop running -> failed", "removed shop"}, lines)
 }
 
 func TestMonitor_FormatsStatusBars(t *testing.T) {

@@ -77,5 +77,5 @@ func nearestOption(name string, options *pflag.FlagSet) string {
 			begins = option.Name
 		}
 	})
-	return cmp.Or(begins, nearestOf(name, names))
+	return cmp.Or(begins, nearestWord(name, names))
 }

@@ -14,8 +14,8 @@ import (
 type pager struct {
 	terminal io.Writer
 	program  string
-	room     int          // lines that the terminal shows
-	held     bytes.Buffer // until it is known whether it fits
+	height   int          // lines that the terminal shows
+	buffer   bytes.Buffer // until it is known whether it fits
 	command  *exec.Cmd    // nil until it does not fit
 	in       io.WriteCloser
 }
@@ -29,7 +29,7 @@ func (c *ctl) startPager() {
 	if program == "" || program == "cat" {
 		return
 	}
-	c.pager = &pager{terminal: os.Stdout, program: program, room: c.outTTY.height - 1}
+	c.pager = &pager{terminal: os.Stdout, program: program, height: c.outTTY.height - 1}
 	c.out = bufio.NewWriterSize(c.pager, 4<<10)
 }
 
@@ -43,7 +43,7 @@ func chosenPager() string {
 		}
 	}
 	for _, candidate := range []string{program, "less"} {
-		if strings.TrimSpace(candidate) == "" || runnable(candidate) {
+		if strings.TrimSpace(candidate) == "" || isRunnable(candidate) {
 			return strings.TrimSpace(candidate)
 		}
 	}
@@ -52,7 +52,7 @@ func chosenPager() string {
 
 // runnable tells whether a shell would find the program that a command line begins with, as far as
 // that is plain to see.
-func runnable(line string) bool {
+func isRunnable(line string) bool {
 	for _, word := range strings.Fields(line) {
 		switch {
 		case strings.ContainsAny(word, "'\"\\$`~;&|<>()*?[#!{"): // the shell makes something else of it
@@ -71,14 +71,14 @@ func (p *pager) Write(text []byte) (int, error) {
 	if p.command != nil {
 		return p.in.Write(text)
 	}
-	p.held.Write(text)
-	if bytes.Count(p.held.Bytes(), []byte("\n")) <= p.room {
+	p.buffer.Write(text)
+	if bytes.Count(p.buffer.Bytes(), []byte("\n")) <= p.height {
 		return len(text), nil
 	}
 	if err := p.start(); err != nil {
 		return 0, err
 	}
-	_, err := p.in.Write(p.held.Bytes())
+	_, err := p.in.Write(p.buffer.Bytes())
 	return len(text), err
 }
 
@@ -96,7 +96,7 @@ func (p *pager) start() error {
 // close prints what fits, or waits until the user has read enough.
 func (p *pager) close() error {
 	if p.command == nil {
-		_, err := p.terminal.Write(p.held.Bytes())
+		_, err := p.terminal.Write(p.buffer.Bytes())
 		return err
 	}
 	_ = p.in.Close()

@@ -49,7 +49,7 @@ func TestPager_IsOptional(t *testing.T) {
 
 func TestProgress_IsNotShownOnADumbTerminal(t *testing.T) {
 	p := newProgress(&ctl{err: os.Stderr, errTTY: &terminal{dumb: true}}, "Stopping", []string{"shop"})
-	_, runs := <-p.ended
+	_, runs := <-p.stopped
 	assert.False(t, runs)
 	p.end()
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func TestMatch_AcceptsIDsPrefixesAndPatterns(t *testing.T) {
-	sessions := []known{{"api", ""}, {"fix", ""}, {"fix-auth", ""}, {"fix-docs", ""}, {"old", "archived"}, {"shop", ""}}
+	sessions := []candidate{{"api", ""}, {"fix", ""}, {"fix-auth", ""}, {"fix-docs", ""}, {"old", "archived"}, {"shop", ""}}
 	for _, row := range []struct {
 		name, word string
 		all        bool
@@ -47,11 +47,11 @@ func TestMatch_AcceptsIDsPrefixesAndPatterns(t *testing.T) {
 }
 
 func TestNearest_SuggestsASimilarID(t *testing.T) {
-	sessions := []known{{"fix-auth", ""}, {"fix-docs", ""}, {"old", "archived"}, {"shop", ""}}
+	sessions := []candidate{{"fix-auth", ""}, {"fix-docs", ""}, {"old", "archived"}, {"shop", ""}}
 	for word, want := range map[string]string{"fix-atuh": "fix-auth", "fxi-docs": "fix-docs", "shpo": "shop", "ols": "", "s": "", "xyzzy": "", "../../etc": ""} {
-		assert.Equal(t, want, nearest(word, sessions), word)
+		assert.Equal(t, want, nearestID(word, sessions), word)
 	}
-	assert.Empty(t, nearest(strings.Repeat("x", 1<<20), sessions), "what cannot be an id is not compared")
+	assert.Empty(t, nearestID(strings.Repeat("x", 1<<20), sessions), "what cannot be an id is not compared")
 }
 
 func TestOptionError_NamesTheOptionAsTyped(t *testing.T) {
@@ -89,7 +89,7 @@ func TestNearestVerb_SuggestsASimilarVerb(t *testing.T) {
 }
 
 func TestCallerEnvironment_ExcludesTerminalAndLoginVariables(t *testing.T) {
-	passed := passedEnvironment([]string{
+	passed := callerEnvironment([]string{
 		"PATH=/usr/bin", "ANTHROPIC_API_KEY=k", "LANG=C.UTF-8", "SSH_AUTH_SOCK=/s", "DISPLAY=:0", "XDG_CONFIG_HOME=/c", "EMPTY=", "LINES_OF_CODE=1",
 		"HOME=/h", "USER=u", "XDG_RUNTIME_DIR=/r", "DBUS_SESSION_BUS_ADDRESS=b", "TERM=xterm", "TMUX=t", "TMUX_PANE=p", "STY=s", "TERM_PROGRAM_VERSION=1",
 		"NOTIFY_SOCKET=n", "WATCHDOG_USEC=1", "LISTEN_FDS=1", "CLAUDECODE=1", "CODEX_THREAD_ID=1", "PWD=/", "SHLVL=1", "_=x", "COLUMNS=80", "LINES=24",

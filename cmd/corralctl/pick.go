@@ -20,8 +20,8 @@ import (
 type picker struct {
 	sessions []client.Session
 	filter   string
-	at       int // the chosen one, of those that the filter leaves
-	room     int // sessions that are shown at once
+	selected int // the chosen one, of those that the filter leaves
+	height   int // sessions that are shown at once
 	width    int // of the terminal
 }
 
@@ -40,7 +40,7 @@ const (
 
 // left are the sessions that the filter leaves: every word of it is in the id, the agent, the
 // workspace or the description.
-func (p *picker) left() []client.Session {
+func (p *picker) matching() []client.Session {
 	words := strings.Fields(strings.ToLower(p.filter))
 	return slices.DeleteFunc(slices.Clone(p.sessions), func(s client.Session) bool {
 		text := strings.ToLower(strings.Join([]string{s.Id, s.Agent, s.WorkingDirectory, s.Description}, " "))
@@ -50,36 +50,36 @@ func (p *picker) left() []client.Session {
 
 // press takes a key. Once it is over, id is what was chosen, "" for nothing.
 func (p *picker) press(k key) (over bool, id string) {
-	left := p.left()
+	left := p.matching()
 	switch k {
 	case keyUp:
-		p.at = max(0, p.at-1)
+		p.selected = max(0, p.selected-1)
 	case keyDown:
-		p.at = max(0, min(len(left)-1, p.at+1))
+		p.selected = max(0, min(len(left)-1, p.selected+1))
 	case keyEnter:
 		if len(left) > 0 {
-			return true, left[p.at].Id
+			return true, left[p.selected].Id
 		}
 	case keyCancel:
 		return true, ""
 	case keyBackspace:
 		_, size := utf8.DecodeLastRuneInString(p.filter)
-		p.filter, p.at = p.filter[:len(p.filter)-size], 0
+		p.filter, p.selected = p.filter[:len(p.filter)-size], 0
 	case keyClear:
-		p.filter, p.at = "", 0
+		p.filter, p.selected = "", 0
 	case keyNone:
 	default:
-		p.filter, p.at = p.filter+string(k), 0
+		p.filter, p.selected = p.filter+string(k), 0
 	}
 	return false, ""
 }
 
 // lines are what is on the terminal: the question, and the sessions around the chosen one.
 func (p *picker) lines(c *ctl, now time.Time) []string {
-	left := p.left()
-	first := max(0, min(p.at-p.room/2, len(left)-p.room))
-	shown := left[first:min(len(left), first+p.room)]
-	t := table{columns: []column{{}, {shrink: 6, cut: wording.Ellipsize}, {shrink: 9, cut: wording.EllipsizeDetail}, {}, {shrink: 10, cut: wording.EllipsizePath}}}
+	left := p.matching()
+	first := max(0, min(p.selected-p.height/2, len(left)-p.height))
+	shown := left[first:min(len(left), first+p.height)]
+	t := table{columns: []column{{}, {minWidth: 6, cut: wording.Ellipsize}, {minWidth: 9, cut: wording.EllipsizeDetail}, {}, {minWidth: 10, cut: wording.EllipsizePath}}}
 	for _, s := range shown {
 		activity, colour := wording.Detail(s)
 		if activity == "-" || s.State != "running" {
@@ -94,7 +94,7 @@ func (p *picker) lines(c *ctl, now time.Time) []string {
 	lines := []string{wording.Ellipsize("Attach to? "+wording.Printable(p.filter), p.width-1)}
 	for i, row := range t.rows {
 		sign := "  "
-		if first+i == p.at {
+		if first+i == p.selected {
 			sign = c.paint(wording.Bold, "> ")
 		}
 		lines = append(lines, sign+t.line(c, row, widths))
@@ -119,7 +119,7 @@ func (c *ctl) pick(sessions []client.Session) (string, error) {
 		_ = c.out.Flush()
 		restore()
 	}()
-	p := &picker{sessions: sessions, room: max(1, min(10, c.outTTY.height-3)), width: c.outTTY.width}
+	p := &picker{sessions: sessions, height: max(1, min(10, c.outTTY.height-3)), width: c.outTTY.width}
 	keys := make([]byte, 256)
 	for {
 		lines := p.lines(c, time.Now())

@@ -28,7 +28,7 @@ func TestPicker_FiltersAndSelects(t *testing.T) {
 		"\r": "api", "\x1b[B\r": "docs", "\x1b[B\x1b[B\x1b[B\x1b[B\x1b[B\r": "fix-docs", "\x1b[A\r": "api", "fix\r": "fix-auth", "fix\t\r": "fix-docs",
 		"shop\r": "docs", "claude\r": "fix-auth", "fix docs\r": "fix-docs", "x!\x7f\r": "fix-auth", "nothing\r\x15\r": "api", "nothing\r\x03": "",
 	} {
-		p := &picker{sessions: sessions, room: 2, width: 80}
+		p := &picker{sessions: sessions, height: 2, width: 80}
 		over, id := false, "?"
 		for _, k := range readKeys([]byte(keys)) {
 			assert.False(t, over, "%q", keys)

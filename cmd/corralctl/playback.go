@@ -50,7 +50,7 @@ func openLogFiles(directory string, open func() (*os.File, error)) (*logFiles, e
 			return nil, err
 		}
 		f.sizes, f.sized = readSizes(directory)
-		if f.belongTogether(filepath.Join(directory, logName)) {
+		if f.isConsistent(filepath.Join(directory, logName)) {
 			return f, nil
 		}
 		if n == attempts {
@@ -67,7 +67,7 @@ func openLogFiles(directory string, open func() (*os.File, error)) (*logFiles, e
 
 // belongTogether tells whether the log was not rotated while its files were opened: it is renamed
 // first of all.
-func (f *logFiles) belongTogether(path string) bool {
+func (f *logFiles) isConsistent(path string) bool {
 	is, err1 := f.newer.Stat()
 	now, err2 := os.Stat(path)
 	if err1 != nil || err2 != nil || !os.SameFile(is, now) {
@@ -109,24 +109,24 @@ func sameFile(a, b *os.File) (bool, error) {
 // playback is what a log is written into to be shown, part by part: its terminal has the size in
 // each that it had when that was printed.
 type playback struct {
-	sink  io.Writer              // text, or what the user wanted instead
-	text  *transcript.Transcript // nil if the log is shown as it is
-	at    int64                  // the place in the log that is written next, if that is known
-	sizes termsizes.Sizes
-	sized bool
-	is    termsizes.Size // what the terminal has
+	sink       io.Writer              // text, or what the user wanted instead
+	transcript *transcript.Transcript // nil if the log is shown as it is
+	at         int64                  // the place in the log that is written next, if that is known
+	sizes      termsizes.Sizes
+	sized      bool
+	current    termsizes.Size // what the terminal has
 }
 
 // know takes over what is known of the sizes.
-func (p *playback) know(sizes termsizes.Sizes, sized bool) { p.sizes, p.sized = sizes, sized }
+func (p *playback) setSizes(sizes termsizes.Sizes, sized bool) { p.sizes, p.sized = sizes, sized }
 
 // Write writes the next part of the log.
 func (p *playback) Write(part []byte) (int, error) {
 	written := 0
 	for written < len(part) {
 		n := len(part) - written
-		if p.text != nil {
-			n = p.turn(n)
+		if p.transcript != nil {
+			n = p.resizeAt(n)
 		}
 		n, err := p.sink.Write(part[written : written+n])
 		written += n
@@ -140,7 +140,7 @@ func (p *playback) Write(part []byte) (int, error) {
 
 // turn gives the terminal the size that it has at this place, and returns for how many of the next
 // bytes it is that.
-func (p *playback) turn(most int) int {
+func (p *playback) resizeAt(most int) int {
 	var size termsizes.Size
 	if p.sized {
 		for _, next := range p.sizes.All() {
@@ -151,16 +151,16 @@ func (p *playback) turn(most int) int {
 			size = next
 		}
 	}
-	if size.Columns != p.is.Columns || size.Rows != p.is.Rows {
-		p.text.Resize(int(size.Columns), int(size.Rows))
+	if size.Columns != p.current.Columns || size.Rows != p.current.Rows {
+		p.transcript.Resize(int(size.Columns), int(size.Rows))
 	}
-	p.is = size
+	p.current = size
 	return most
 }
 
 // play writes files from their beginnings on.
 func (p *playback) play(f *logFiles) error {
-	p.know(f.sizes, f.sized)
+	p.setSizes(f.sizes, f.sized)
 	if f.older != nil {
 		p.at, _ = f.sizes.OlderStart()
 		if _, err := io.Copy(p, f.older); err != nil {
@@ -174,7 +174,7 @@ func (p *playback) play(f *logFiles) error {
 
 // tellMissing says in the log's place that something was in it that nobody can read any more. The
 // number of bytes is 0 where it is not known.
-func (p *playback) tellMissing(n int64) error {
+func (p *playback) printMissing(n int64) error {
 	what := "output may be missing here"
 	if n > 0 {
 		what = fmt.Sprintf("%d bytes of output are missing here", n)

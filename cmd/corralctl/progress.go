@@ -13,23 +13,23 @@ import (
 
 // progress tells on the terminal what a verb still waits for, once that has taken a second.
 type progress struct {
-	mu    sync.Mutex // the verb's goroutines and the ticker
-	doing string     // "Stopping"
-	left  []string
-	start time.Time
-	out   io.Writer
-	width int
-	once  sync.Once
-	stop  chan struct{}
-	ended chan struct{}
+	mu        sync.Mutex // the verb's goroutines and the ticker
+	doing     string     // "Stopping"
+	remaining []string
+	start     time.Time
+	out       io.Writer
+	width     int
+	once      sync.Once
+	stop      chan struct{}
+	stopped   chan struct{}
 }
 
 // newProgress begins; doing is what is done ("Stopping"), "" to stay silent. A terminal on which
 // nothing can be written over is told nothing. The caller ends it.
 func newProgress(c *ctl, doing string, ids []string) *progress {
-	p := &progress{doing: doing, left: slices.Clone(ids), start: time.Now(), out: c.err, stop: make(chan struct{}), ended: make(chan struct{})}
+	p := &progress{doing: doing, remaining: slices.Clone(ids), start: time.Now(), out: c.err, stop: make(chan struct{}), stopped: make(chan struct{})}
 	if c.errTTY == nil || c.errTTY.dumb || c.quiet || doing == "" {
-		close(p.ended)
+		close(p.stopped)
 		return p
 	}
 	p.width = c.errTTY.width
@@ -38,7 +38,7 @@ func newProgress(c *ctl, doing string, ids []string) *progress {
 }
 
 func (p *progress) run() {
-	defer close(p.ended)
+	defer close(p.stopped)
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	shown := false
@@ -60,21 +60,21 @@ func (p *progress) line() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sessions := "session"
-	if len(p.left) != 1 {
+	if len(p.remaining) != 1 {
 		sessions = "sessions"
 	}
 	elapsed := wording.Span(time.Since(p.start))
-	return wording.Ellipsize(fmt.Sprintf("%s %d %s (%s): %s", p.doing, len(p.left), sessions, elapsed, strings.Join(p.left, ", ")), p.width-1)
+	return wording.Ellipsize(fmt.Sprintf("%s %d %s (%s): %s", p.doing, len(p.remaining), sessions, elapsed, strings.Join(p.remaining, ", ")), p.width-1)
 }
 
 func (p *progress) done(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.left = slices.DeleteFunc(p.left, func(other string) bool { return other == id })
+	p.remaining = slices.DeleteFunc(p.remaining, func(other string) bool { return other == id })
 }
 
 // end ends it. It may be called more than once.
 func (p *progress) end() {
 	p.once.Do(func() { close(p.stop) })
-	<-p.ended
+	<-p.stopped
 }

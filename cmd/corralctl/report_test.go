@@ -51,7 +51,7 @@ func TestHookPayload_CompletesAReport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := c.given
-			payloadOf(readInput(strings.NewReader(c.payload))).complete(&got)
+			parsePayload(readInput(strings.NewReader(c.payload))).complete(&got)
 			assert.Equal(t, c.want, got)
 		})
 	}
@@ -89,7 +89,7 @@ func TestInSession_RecognizesSessionScopes(t *testing.T) {
 		"0::/user.slice/user@1000.service/session.slice/corrald.service\n":                                                 false,
 		"": false,
 	} {
-		assert.Equal(t, want, inSession(group), group)
+		assert.Equal(t, want, isInSession(group), group)
 	}
 }
 
@@ -110,8 +110,8 @@ func FuzzHookPayload(f *testing.F) {
 	f.Add([]byte(`{"session_id":"a","message":"m"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var r client.Report
-		payloadOf(data).complete(&r)
-		assert.True(t, sendable(r.Message))
+		parsePayload(data).complete(&r)
+		assert.True(t, isSendable(r.Message))
 		assert.LessOrEqual(t, len(r.Message), maxMessage)
 		for agent := range agentHooks {
 			r, ok := readHook(agent, "", data)
@@ -119,7 +119,7 @@ func FuzzHookPayload(f *testing.F) {
 			assert.Equal(t, ok, slices.Contains(reportedActivities, r.Activity))
 			assert.True(t, r.Reason == "" || slices.Contains(reportedReasons, r.Reason))
 			assert.True(t, r.ConversationID == "" || config.ValidConversationID(r.ConversationID))
-			assert.True(t, sendable(r.Message))
+			assert.True(t, isSendable(r.Message))
 			assert.LessOrEqual(t, len(r.Message), maxMessage)
 		}
 	})

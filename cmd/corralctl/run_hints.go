@@ -23,11 +23,11 @@ func (c *ctl) isProgram(word string) bool {
 
 // isAgent tells whether a word names an agent, as far as that is known without asking corrald.
 func (c *ctl) isAgent(word string) bool {
-	return c.host == "" && slices.ContainsFunc(agentNames(), func(agent choice) bool { return agent.word == word })
+	return c.host == "" && slices.ContainsFunc(agentChoices(), func(agent choice) bool { return agent.word == word })
 }
 
 // dashed returns the words of run with -- before the one at a place.
-func (c *ctl) dashed(place int) string {
+func (c *ctl) withDashes(place int) string {
 	words := slices.DeleteFunc(slices.Insert(slices.Clone(c.args), place, " "), func(word string) bool { return word == "--" })
 	words[slices.Index(words, " ")] = "--"
 	return "corralctl run " + wording.ShellWords(words)
@@ -35,7 +35,7 @@ func (c *ctl) dashed(place int) string {
 
 // placeOf returns where an argument is among the words of run, at the earliest from a place on. It
 // is not taken for the value of an option before it.
-func (c *ctl) placeOf(word string, from int, options *pflag.FlagSet) int {
+func (c *ctl) argumentIndex(word string, from int, options *pflag.FlagSet) int {
 	for i := from; i < len(c.args); i++ {
 		if c.args[i] != word {
 			continue
@@ -55,18 +55,18 @@ func (c *ctl) placeOf(word string, from int, options *pflag.FlagSet) int {
 }
 
 // tooManyWords is for words after run that have no -- among them.
-func (c *ctl) tooManyWords(args []string, options *pflag.FlagSet) error {
-	first := c.placeOf(args[0], 0, options)
+func (c *ctl) tooManyWordsError(args []string, options *pflag.FlagSet) error {
+	first := c.argumentIndex(args[0], 0, options)
 	switch {
 	case c.isAgent(args[0]) || !c.isProgram(args[0]) && c.host != "":
 	case c.isProgram(args[0]):
-		return &failure{exitUsage, fmt.Sprintf("%q is not an agent; a command follows --", args[0]), c.dashed(first)}
+		return &failure{exitUsage, fmt.Sprintf("%q is not an agent; a command follows --", args[0]), c.withDashes(first)}
 	default:
 		return &failure{exitUsage, fmt.Sprintf("%q is neither an agent nor a program in PATH", args[0]), "corralctl agents"}
 	}
 	return &failure{
 		code: exitUsage, message: fmt.Sprintf("run: expected one AGENT, not %s; its arguments follow --", wording.Plural(len(args), "word")),
-		hint: c.dashed(c.placeOf(args[1], first+1, options)),
+		hint: c.withDashes(c.argumentIndex(args[1], first+1, options)),
 	}
 }
 
@@ -83,10 +83,10 @@ func (c *ctl) runOptionError(options *pflag.FlagSet, err error) error {
 	if unknown.GetSpecifiedShortnames() == "" && f.hint != "corralctl help run" { // an option of run was misspelled
 		return failed
 	}
-	first := c.placeOf(before[0], 0, options)
+	first := c.argumentIndex(before[0], 0, options)
 	if !c.isAgent(before[0]) {
 		if c.isProgram(before[0]) {
-			f.hint = c.dashed(first)
+			f.hint = c.withDashes(first)
 		}
 		return f
 	}
@@ -96,7 +96,7 @@ func (c *ctl) runOptionError(options *pflag.FlagSet, err error) error {
 	}
 	for i := first + 1; i < len(c.args); i++ {
 		if name, _, _ := strings.Cut(c.args[i], "="); name == word || len(before) > 1 && c.args[i] == before[1] {
-			f.hint = c.dashed(i)
+			f.hint = c.withDashes(i)
 			return f
 		}
 	}

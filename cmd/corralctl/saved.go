@@ -23,7 +23,7 @@ func (c *ctl) savedList(doing string, err error) (sessionList, error) {
 		return sessionList{}, err
 	}
 	unknown := wording.UnknownState
-	if c.unanswered(err) {
+	if c.isUnanswered(err) {
 		unknown = wording.UnansweredState
 	}
 	sessions, readErr := savedSessions(unknown)
@@ -32,8 +32,8 @@ func (c *ctl) savedList(doing string, err error) (sessionList, error) {
 	}
 	f := c.cannot(doing, "", err)
 	f.code = exitUnreachable
-	f.message = c.unreachable(err) + ": this is what was saved"
-	return sessionList{sessions: sessions, leftovers: leftovers, unreachable: f}, nil
+	f.message = c.unreachableReason(err) + ": this is what was saved"
+	return sessionList{sessions: sessions, leftovers: countLeftovers, unreachable: f}, nil
 }
 
 // savedSessions reads the sessions from the disk. Unknown is the state of those that were live.
@@ -111,7 +111,7 @@ func stateDirectory() string {
 // savedStatus prints what is saved of the sessions that words name, or how many there are.
 func (c *ctl) savedStatus(words []string, err error) error {
 	why := "corrald is not running"
-	if c.unanswered(err) {
+	if c.isUnanswered(err) {
 		why = "corrald does not answer"
 	}
 	list, err := c.savedList("show the status", err)
@@ -126,14 +126,14 @@ func (c *ctl) savedStatus(words []string, err error) error {
 		c.field("Sessions", "%d saved in %s", len(list.sessions), stateDirectory())
 		return list.unreachable
 	}
-	candidates := make([]known, len(list.sessions))
+	candidates := make([]candidate, len(list.sessions))
 	for i, s := range list.sessions {
-		candidates[i] = known{s.Id, s.State}
+		candidates[i] = candidate{s.Id, s.State}
 	}
 	ids, _ := c.matchAll(words, candidates)
 	values := []statusValue{}
 	for i, id := range ids {
-		status := statusOf{session: list.sessions[slices.IndexFunc(list.sessions, func(s client.Session) bool { return s.Id == id })]}
+		status := sessionStatus{session: list.sessions[slices.IndexFunc(list.sessions, func(s client.Session) bool { return s.Id == id })]}
 		if c.wantsJSON() {
 			values = append(values, status.value())
 			continue

@@ -3,7 +3,7 @@ package main
 // shared are the options of every verb that mean something to a verb, each with what it means to
 // this verb alone; "" is what help says for all. To a verb that is not here each of them means
 // something. --help and --host are for all verbs but those without a session.
-var shared = map[string]map[string]string{
+var sharedOptions = map[string]map[string]string{
 	"list":         {"json": "", "no-legend": "", "plain": "", "no-pager": "", "full": "", "all": "archived sessions too"},
 	"top":          {"plain": "", "all": "archived sessions too"},
 	"run":          {"json": "", "no-block": "", "quiet": "", "timeout": ""},
@@ -59,7 +59,7 @@ func sharedMeaning(verb, option string) (meaning string, used bool) {
 	if option == "help" || option == "host" && verb != "completion" && verb != "help" {
 		return "", true
 	}
-	meanings, known := shared[verb]
+	meanings, known := sharedOptions[verb]
 	if !known {
 		return "", option != "version"
 	}

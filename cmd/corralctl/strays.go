@@ -71,7 +71,7 @@ func (c *ctl) printStrays(strays []dbusapi.Stray) {
 }
 
 // tellStrays says what lives on of the sessions that were ended, whose ids are the keys.
-func (c *ctl) tellStrays(ended *sync.Map, strays map[string][]dbusapi.Stray) {
+func (c *ctl) warnAboutStrays(ended *sync.Map, strays map[string][]dbusapi.Stray) {
 	for _, id := range slices.Sorted(maps.Keys(strays)) {
 		if _, has := ended.Load(id); !has {
 			continue
@@ -83,7 +83,7 @@ func (c *ctl) tellStrays(ended *sync.Map, strays map[string][]dbusapi.Stray) {
 }
 
 // explainStrays are the rows of why for what is outside of a session's scope.
-func explainStrays(strays []dbusapi.Stray) []dbusapi.Explanation {
+func strayExplanations(strays []dbusapi.Stray) []dbusapi.Explanation {
 	var rows []dbusapi.Explanation
 	for _, s := range strays {
 		rows = append(rows, dbusapi.Explanation{Subject: "outside", Source: fmt.Sprintf("process %d", s.PID), Value: s.Name + " is in " + strayPlace(s) + ", not in its scope"})
@@ -92,8 +92,8 @@ func explainStrays(strays []dbusapi.Stray) []dbusapi.Explanation {
 }
 
 // checkStrays looks for processes that agents have started and that do not end with them.
-func (p *patient) checkStrays(ctx context.Context) []finding {
-	if p.bus == nil || !p.owned(ctx, dbusapi.BusName) {
+func (p *examination) checkStrays(ctx context.Context) []finding {
+	if p.bus == nil || !p.hasOwner(ctx, dbusapi.BusName) {
 		return nil
 	}
 	bus, err := client.Connect(ctx)

@@ -10,13 +10,13 @@ import (
 type table struct {
 	columns []column
 	rows    [][]cell
-	signs   []cell // one before each row, of one column; none if there are no signs
+	marks   []cell // one before each row, of one column; none if there are no signs
 }
 
 type column struct {
-	title  string
-	shrink int                              // the least width it may be shortened to, 0: it is never shortened
-	cut    func(s string, width int) string // how
+	title    string
+	minWidth int                              // the least width it may be shortened to, 0: it is never shortened
+	cut      func(s string, width int) string // how
 }
 
 type cell struct{ text, colour string }
@@ -27,14 +27,14 @@ func (c *ctl) printTable(t table) {
 	widths := t.widths(!c.noLegend)
 	if c.outTTY != nil && !c.full {
 		width := c.outTTY.width
-		if t.signs != nil {
+		if t.marks != nil {
 			width -= 2
 		}
 		t.fit(widths, width)
 	}
 	if !c.noLegend {
 		var line strings.Builder
-		if t.signs != nil {
+		if t.marks != nil {
 			line.WriteString("  ")
 		}
 		for i, column := range t.columns {
@@ -43,8 +43,8 @@ func (c *ctl) printTable(t table) {
 		c.out.WriteString(c.paint(wording.Underline, strings.TrimRight(line.String(), " ")) + "\n")
 	}
 	for n, row := range t.rows {
-		if t.signs != nil {
-			c.out.WriteString(c.paint(t.signs[n].colour, t.signs[n].text) + " ")
+		if t.marks != nil {
+			c.out.WriteString(c.paint(t.marks[n].colour, t.marks[n].text) + " ")
 		}
 		c.out.WriteString(t.line(c, row, widths) + "\n")
 	}
@@ -86,10 +86,10 @@ func (t table) fit(widths []int, width int) {
 		total += w
 	}
 	for i := len(widths) - 1; i >= 0 && total > width; i-- {
-		if t.columns[i].shrink == 0 {
+		if t.columns[i].minWidth == 0 {
 			continue
 		}
-		shorter := min(widths[i], max(t.columns[i].shrink, widths[i]-(total-width)))
+		shorter := min(widths[i], max(t.columns[i].minWidth, widths[i]-(total-width)))
 		total -= widths[i] - shorter
 		widths[i] = shorter
 	}

@@ -17,7 +17,7 @@ import (
 
 func TestTable_FitsTheTerminal(t *testing.T) {
 	wide := table{
-		columns: []column{{title: "ID"}, {title: "STATE", shrink: 5, cut: wording.Ellipsize}, {title: "WORKSPACE", shrink: 9, cut: wording.EllipsizePath}},
+		columns: []column{{title: "ID"}, {title: "STATE", minWidth: 5, cut: wording.Ellipsize}, {title: "WORKSPACE", minWidth: 9, cut: wording.EllipsizePath}},
 		rows:    [][]cell{{{text: "a-long-identifier"}, {text: "running"}, {text: "/home/anna/src/漢字"}}, {{text: "b"}, {text: "失敗"}, {text: "/"}}},
 	}
 	for _, row := range []struct {
@@ -38,7 +38,7 @@ func TestTable_FitsTheTerminal(t *testing.T) {
 
 func printList(t *testing.T, c *ctl, list sessionList, now time.Time, l listOptions) {
 	t.Helper()
-	columns, err := l.shown(c.full)
+	columns, err := l.selectedColumns(c.full)
 	require.NoError(t, err)
 	view := c.listView(now)
 	compare, err := l.compare(view)
@@ -111,8 +111,8 @@ func TestLeftovers_AreNotCountedForARemoteHost(t *testing.T) {
 	_, group, found := strings.Cut(strings.TrimSpace(string(text[strings.LastIndex(string(text), "0::"):])), "::")
 	require.True(t, found)
 	s := client.Session{ControlGroup: group}
-	assert.Positive(t, new(ctl).left(s))
-	assert.Zero(t, (&ctl{globals: globals{host: "anna@desk"}}).left(s))
+	assert.Positive(t, new(ctl).leftovers(s))
+	assert.Zero(t, (&ctl{globals: globals{host: "anna@desk"}}).leftovers(s))
 }
 
 // capture returns a ctl whose stdout is kept, and a function that returns it.
@@ -183,7 +183,7 @@ SINCE AT LOGIN UNIT
 	labelled := func(labels ...string) (ids []string) {
 		l := listOptions{labels: labels}
 		for _, s := range sessions {
-			if l.labelled(s) {
+			if l.hasLabels(s) {
 				ids = append(ids, s.Id)
 			}
 		}

@@ -37,7 +37,7 @@ func openTerminal(f *os.File) *terminal {
 
 // paint puts a colour around text, if colours are wanted.
 func (c *ctl) paint(colour, text string) string {
-	if !c.colour() || colour == "" || text == "" {
+	if !c.hasColour() || colour == "" || text == "" {
 		return text
 	}
 	return colour + text + wording.Normal

@@ -16,7 +16,7 @@ import (
 )
 
 // untold are the errors that no story can bring about, and why.
-var untold = map[string]string{
+var untested = map[string]string{
 	"cannot report: ":                    "a hook is told nothing: report exits with 0 whatever happens",
 	"cannot wait for %q: it was removed": "its end comes before, and a script cannot know when one that never ran is waited for",
 }
@@ -35,11 +35,11 @@ func TestErrorMessages_OccurInStories(t *testing.T) {
 	messages := ownErrors(t)
 	require.NotEmpty(t, messages)
 	for message, where := range messages {
-		if untold[message] == "" {
+		if untested[message] == "" {
 			assert.Regexp(t, anyOf(message), told.String(), where)
 		}
 	}
-	for message := range untold {
+	for message := range untested {
 		assert.Contains(t, messages, message)
 	}
 }

@@ -19,22 +19,22 @@ import (
 )
 
 // view is a terminal that corralctl top runs in: a tmux of its own, with keys and a screen.
-type view struct {
+type topTerminal struct {
 	t      *testing.T
 	stage  *storyRun
 	socket string
 }
 
 // newView runs a command line in a terminal of that size.
-func newView(t *testing.T, s *storyRun, width, height, command string) *view {
+func newTopTerminal(t *testing.T, s *storyRun, width, height, command string) *topTerminal {
 	t.Helper()
-	v := &view{t, s, filepath.Join(testbed.Dir(t), "view")}
+	v := &topTerminal{t, s, filepath.Join(testbed.Dir(t), "view")}
 	v.tmux("-f", "/dev/null", "new-session", "-d", "-x", width, "-y", height, "unset TMUX; "+command+`; echo "top ended with $?"; exec sleep infinity`)
 	t.Cleanup(func() { v.tmux("kill-server") })
 	return v
 }
 
-func (v *view) tmux(args ...string) string {
+func (v *topTerminal) tmux(args ...string) string {
 	v.t.Helper()
 	command := exec.Command("tmux", append([]string{"-S", v.socket}, args...)...)
 	command.Env = append(v.stage.environment, "TERM=xterm-256color")
@@ -43,10 +43,10 @@ func (v *view) tmux(args ...string) string {
 	return string(output)
 }
 
-func (v *view) keys(keys ...string) { v.tmux(append([]string{"send-keys"}, keys...)...) }
+func (v *topTerminal) keys(keys ...string) { v.tmux(append([]string{"send-keys"}, keys...)...) }
 
 // shows waits until each of these texts is on the screen, and returns it.
-func (v *view) shows(texts ...string) string {
+func (v *topTerminal) waitFor(texts ...string) string {
 	v.t.Helper()
 	screen := ""
 	v.t.Cleanup(func() {
@@ -64,13 +64,13 @@ func (v *view) shows(texts ...string) string {
 }
 
 // hides waits until a text is no longer on the screen.
-func (v *view) hides(text string) {
+func (v *topTerminal) waitGone(text string) {
 	v.t.Helper()
 	testbed.Poll(v.t, "the screen no longer shows "+text, func() bool { return !strings.Contains(v.tmux("capture-pane", "-p"), text) })
 }
 
 // selects waits until the row of this session is selected.
-func (v *view) selects(id string) {
+func (v *topTerminal) waitSelected(id string) {
 	v.t.Helper()
 	screen := ""
 	v.t.Cleanup(func() {
@@ -87,7 +87,7 @@ func (v *view) selects(id string) {
 }
 
 // above waits until the row of one session is above that of another.
-func (v *view) above(one, other string) {
+func (v *topTerminal) waitAbove(one, other string) {
 	v.t.Helper()
 	testbed.Poll(v.t, one+" is above "+other, func() bool {
 		screen := v.tmux("capture-pane", "-p")
@@ -97,7 +97,7 @@ func (v *view) above(one, other string) {
 
 // resize makes the terminal of another size, and waits until what is shown is right for it: header,
 // these titles, keys in the last line.
-func (v *view) resize(width, height, titles string) {
+func (v *topTerminal) resize(width, height, titles string) {
 	v.t.Helper()
 	v.tmux("resize-window", "-x", width, "-y", height)
 	testbed.Poll(v.t, "a screen for "+width+"x"+height, func() bool {
@@ -132,59 +132,59 @@ const repeater = `sh -c 'printf "\033[1;35mThe repeater\033[0m\n"; while read -r
 func TestTop_ShowsLiveSessionsAndObeysKeys(t *testing.T) {
 	stage := newStoryRun(t)
 	stage.run(t, "corralctl run --id alpha -- "+repeater, "")
-	v := newView(t, stage, "80", "24", "corralctl top")
-	v.shows("1 session", "alpha", "running", "── alpha ──", "The repeater")
+	v := newTopTerminal(t, stage, "80", "24", "corralctl top")
+	v.waitFor("1 session", "alpha", "running", "── alpha ──", "The repeater")
 	assert.Regexp(t, `\x1b\[35m(\x1b\[[0-9;]*m)*The repeater`, v.tmux("capture-pane", "-ep"), "in its own colours")
 
 	stage.run(t, `corralctl run --wait --id beta -- sh -c 'printf "\033[99;1Hlast words\n"; exit 3' || true`, "")
-	v.shows("2 sessions", "beta", "failed")
-	v.above("beta", "alpha") // it needs a person
+	v.waitFor("2 sessions", "beta", "failed")
+	v.waitAbove("beta", "alpha") // it needs a person
 	v.keys("k")
-	v.shows("failed: command exited with code 3", "last words")
+	v.waitFor("failed: command exited with code 3", "last words")
 	v.keys("c")
-	v.shows("Marked as seen: beta.")
-	v.above("alpha", "beta")
+	v.waitFor("Marked as seen: beta.")
+	v.waitAbove("alpha", "beta")
 	v.keys("/")
 	v.keys("alpha", "Enter")
-	v.hides("beta")
+	v.waitGone("beta")
 
 	v.keys("s")
-	v.shows("Send to alpha")
+	v.waitFor("Send to alpha")
 	v.keys("-l", "good morning")
 	v.keys("Enter")
-	v.shows("heard good morning")
+	v.waitFor("heard good morning")
 
 	v.keys("Enter")
-	v.hides("ACTIVITY")
-	v.shows("heard good morning")
+	v.waitGone("ACTIVITY")
+	v.waitFor("heard good morning")
 	v.keys("-l", "from within")
 	v.keys("Enter")
-	v.shows("heard from within")
+	v.waitFor("heard from within")
 	v.keys("C-b", "d")
-	v.shows("ACTIVITY", "── alpha ──", "heard from within")
+	v.waitFor("ACTIVITY", "── alpha ──", "heard from within")
 
 	for _, size := range [][]string{{"150", "40", "ID AGENT STATE ACTIVITY CPU SINCE WORKSPACE"}, {"40", "10", "ID STATE ACTIVITY"}, {"80", "24", "ID AGENT STATE ACTIVITY CPU SINCE"}} {
 		v.resize(size[0], size[1], size[2])
 	}
-	v.shows("heard from within")
+	v.waitFor("heard from within")
 	v.keys("f")
-	v.shows("frozen")
+	v.waitFor("frozen")
 	v.keys("f")
-	v.hides("frozen")
+	v.waitGone("frozen")
 	v.keys("S")
-	v.shows("Stop alpha?", "lost")
+	v.waitFor("Stop alpha?", "lost")
 	v.keys("y")
-	v.shows("stopped", "heard from within")
+	v.waitFor("stopped", "heard from within")
 	v.keys("z")
-	v.shows(`cannot suspend "alpha"`)
+	v.waitFor(`cannot suspend "alpha"`)
 	v.keys("d")
-	v.shows("Remove alpha?", "~/src/shop is not touched")
+	v.waitFor("Remove alpha?", "~/src/shop is not touched")
 	v.keys("y")
-	v.shows("Removed alpha.", "1 session ")
+	v.waitFor("Removed alpha.", "1 session ")
 	v.keys("Escape")
-	v.shows("beta")
+	v.waitFor("beta")
 	v.keys("q")
-	v.shows("top ended with 0")
+	v.waitFor("top ended with 0")
 }
 
 // To attach is to take note of what it wants, also where somebody else is attached; that it ends
@@ -192,18 +192,18 @@ func TestTop_ShowsLiveSessionsAndObeysKeys(t *testing.T) {
 func TestTop_AttachesBesideOtherClients(t *testing.T) {
 	stage := newStoryRun(t)
 	stage.run(t, `corralctl run --id asker -- sh -c 'echo ready; while read -r line; do corralctl report waiting --reason question --message "$line"; done'`, "")
-	newView(t, stage, "80", "24", "corralctl attach asker").shows("ready")
+	newTopTerminal(t, stage, "80", "24", "corralctl attach asker").waitFor("ready")
 	stage.run(t, `corralctl send asker "which one?" && until corralctl show -P Attention asker | grep -q question; do :; done`, "")
-	v := newView(t, stage, "100", "30", "corralctl top")
-	v.shows("which one?")
+	v := newTopTerminal(t, stage, "100", "30", "corralctl top")
+	v.waitFor("which one?")
 	v.keys("Enter")
-	v.hides("ACTIVITY")
+	v.waitGone("ACTIVITY")
 	stage.run(t, `until corralctl show -P AttentionAcknowledged asker | grep -q yes; do :; done; corralctl stop asker`, "")
-	v.shows("asker: sh was stopped on request", "Choice:")
+	v.waitFor("asker: sh was stopped on request", "Choice:")
 	v.keys("q")
-	assert.NotContains(t, v.shows("ACTIVITY", "stopped"), "cannot attach")
+	assert.NotContains(t, v.waitFor("ACTIVITY", "stopped"), "cannot attach")
 	v.keys("q")
-	v.shows("top ended with 0")
+	v.waitFor("top ended with 0")
 }
 
 // asker is a program that asks for a permission by way of the hook, and prints each byte that it
@@ -241,15 +241,15 @@ func TestTop_AnswersThreeAgentsWithSixKeys(t *testing.T) {
 	for _, size := range [][2]string{{"80", "24"}, {"100", "30"}, {"30", "8"}} {
 		t.Run(size[0]+"x"+size[1], func(t *testing.T) {
 			stage := newAskers(t, "ask1", "ask2", "ask3")
-			v := newView(t, stage, size[0], size[1], "corralctl top")
+			v := newTopTerminal(t, stage, size[0], size[1], "corralctl top")
 			keys := 0
 			press := func(key, selected string) {
 				t.Helper()
 				v.keys(key)
 				keys++
-				v.selects(selected)
+				v.waitSelected(selected)
 			}
-			v.selects("ask1")
+			v.waitSelected("ask1")
 			press("Y", "ask2") // it moves away, and the next is under the cursor
 			press("Tab", "ask3")
 			press("N", "ask1") // the last in the list that is left of the three that waited
@@ -262,7 +262,7 @@ func TestTop_AnswersThreeAgentsWithSixKeys(t *testing.T) {
 				assert.Equal(t, 1, strings.Count(stage.run(t, "corralctl peek "+id, ""), "["), "%s got nothing else", id)
 			}
 			v.keys("q")
-			v.shows("top ended with 0")
+			v.waitFor("top ended with 0")
 		})
 	}
 }
@@ -273,29 +273,29 @@ func TestTop_PassesKeysToOneSessionOnly(t *testing.T) {
 	for _, size := range [][2]string{{"80", "24"}, {"30", "8"}} {
 		t.Run(size[0]+"x"+size[1], func(t *testing.T) {
 			stage := newAskers(t, "ask1", "ask2")
-			v := newView(t, stage, size[0], size[1], "corralctl top")
-			v.selects("ask1")
+			v := newTopTerminal(t, stage, size[0], size[1], "corralctl top")
+			v.waitSelected("ask1")
 			v.keys("i")
-			v.shows("KEYS GO TO ask1", "Ctrl-q leaves")
+			v.waitFor("KEYS GO TO ask1", "Ctrl-q leaves")
 			v.keys("1", "d", "y", "q", "Up", "x", "Tab", "C-d", "z")
-			v.shows("[7a]")
+			v.waitFor("[7a]")
 			v.keys("C-q")
-			v.hides("KEYS GO TO")
-			v.selects("ask2")
+			v.waitGone("KEYS GO TO")
+			v.waitSelected("ask2")
 			got := strings.Fields(stage.run(t, "corralctl logs ask1", ""))
 			assert.Equal(t, "[31] [64] [79] [71] [1b] [5b] [41] [78] [09] [04] [7a]", strings.Join(got[4:], " "))
 			assert.NotContains(t, stage.run(t, "corralctl peek ask2", ""), "[")
 
 			v.keys("Home", "i") // without the first the second would be ignored, as the selection has moved by itself
-			v.shows("KEYS GO TO ask2")
+			v.waitFor("KEYS GO TO ask2")
 			stage.run(t, "corralctl stop ask2", "")
-			v.shows("KEYS GO NOWHERE")
+			v.waitFor("KEYS GO NOWHERE")
 			v.keys("d", "y", "q")
 			v.keys("C-q")
-			v.hides("KEYS GO NOWHERE")
-			v.shows("ask1", "ask2")
+			v.waitGone("KEYS GO NOWHERE")
+			v.waitFor("ask1", "ask2")
 			v.keys("q")
-			v.shows("top ended with 0")
+			v.waitFor("top ended with 0")
 		})
 	}
 }
@@ -303,23 +303,23 @@ func TestTop_PassesKeysToOneSessionOnly(t *testing.T) {
 func TestTop_SurvivesDaemonRestarts(t *testing.T) {
 	stage := newStoryRun(t)
 	stage.run(t, "corralctl run --id alpha -- sleep infinity", "")
-	v := newView(t, stage, "100", "30", "corralctl top")
-	v.shows("alpha", "running")
+	v := newTopTerminal(t, stage, "100", "30", "corralctl top")
+	v.waitFor("alpha", "running")
 
 	var pid uint32
 	bus := testbed.Bus(t)
 	require.NoError(t, bus.BusObject().CallWithContext(t.Context(), "org.freedesktop.DBus.GetConnectionUnixProcessID", 0, dbusapi.BusName).Store(&pid))
 	require.NoError(t, syscall.Kill(int(pid), syscall.SIGKILL))
-	v.shows("corrald is not running. Showing the last known state", "alpha")
+	v.waitFor("corrald is not running. Showing the last known state", "alpha")
 	v.keys("S")
-	v.shows("corrald is not running")
+	v.waitFor("corrald is not running")
 
 	startDaemon(t, testbed.Programs(t), stage.environment)
-	v.hides("corrald is not running")
+	v.waitGone("corrald is not running")
 	stage.run(t, "corralctl run --id beta -- sleep infinity", "")
-	v.shows("alpha", "beta", "2 running")
+	v.waitFor("alpha", "beta", "2 running")
 	v.keys("C-c")
-	v.shows("top ended with 0")
+	v.waitFor("top ended with 0")
 }
 
 // A daemon that was stopped does not come back because somebody looks at what there was, or answers
@@ -342,14 +342,14 @@ func TestTop_DoesNotStartAStoppedDaemon(t *testing.T) {
 	testbed.Systemctl(t, "stop", "corrald.service")
 	u.must("run", "--id", "alpha", "--", "sleep", "infinity") // which starts it
 
-	v := newView(t, &storyRun{home: u.home, environment: u.environment}, "100", "30", "corralctl top")
-	v.shows("alpha", "running")
+	v := newTopTerminal(t, &storyRun{home: u.home, environment: u.environment}, "100", "30", "corralctl top")
+	v.waitFor("alpha", "running")
 	v.keys("S")
-	v.shows("Stop alpha?")
+	v.waitFor("Stop alpha?")
 	testbed.Systemctl(t, "stop", "corrald.service")
-	v.shows("corrald is not running. Showing the last known state")
+	v.waitFor("corrald is not running. Showing the last known state")
 	v.keys("y")
-	v.shows(`cannot stop "alpha": corrald is not running`)
+	v.waitFor(`cannot stop "alpha": corrald is not running`)
 	state, _ := exec.Command("systemctl", "--user", "is-active", "corrald.service").Output()
 	assert.Equal(t, "inactive\n", string(state))
 }
@@ -360,20 +360,20 @@ func TestTop_WorksOverSSH(t *testing.T) {
 	stage := newStoryRun(t)
 	stage.run(t, `mkdir ~/bin && printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift 2; exec sh -c "$*"\n' >~/bin/ssh && chmod +x ~/bin/ssh`, "")
 	stage.run(t, "corralctl run --id alpha -- "+repeater, "")
-	v := newView(t, stage, "100", "30", "PATH=~/bin:$PATH corralctl -H anna@desk top")
-	v.shows("on anna@desk", "alpha", "The repeater", "0%", "▁")
+	v := newTopTerminal(t, stage, "100", "30", "PATH=~/bin:$PATH corralctl -H anna@desk top")
+	v.waitFor("on anna@desk", "alpha", "The repeater", "0%", "▁")
 	v.keys("a")
-	v.hides("ACTIVITY")
+	v.waitGone("ACTIVITY")
 	v.keys("-l", "from afar")
 	v.keys("Enter")
-	v.shows("heard from afar")
+	v.waitFor("heard from afar")
 	v.keys("C-b", "d")
-	v.shows("ACTIVITY", "heard from afar")
+	v.waitFor("ACTIVITY", "heard from afar")
 	v.keys("q")
-	v.shows("top ended with 0")
+	v.waitFor("top ended with 0")
 }
 
 func TestTop_RequiresACapableTerminal(t *testing.T) {
-	v := newView(t, newStoryRun(t), "100", "24", "corralctl top | cat; TERM=dumb corralctl top")
-	v.shows("cannot show a full screen: standard input is not a terminal", "cannot show a full screen: this terminal has none (TERM=dumb)", "hint: corralctl monitor", "top ended with 1")
+	v := newTopTerminal(t, newStoryRun(t), "100", "24", "corralctl top | cat; TERM=dumb corralctl top")
+	v.waitFor("cannot show a full screen: standard input is not a terminal", "cannot show a full screen: this terminal has none (TERM=dumb)", "hint: corralctl monitor", "top ended with 1")
 }

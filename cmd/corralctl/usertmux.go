@@ -39,14 +39,14 @@ func (c *ctl) userTmux(ctx context.Context, bus *client.Client) *userTmux {
 	if err != nil {
 		return nil
 	}
-	if tty, err := t.ask(ctx, "display-message", "-p", "-t", pane, "#{pane_tty}"); err != nil || tty != here {
+	if tty, err := t.run(ctx, "display-message", "-p", "-t", pane, "#{pane_tty}"); err != nil || tty != here {
 		return nil
 	}
 	return t
 }
 
 // ask runs a command of tmux and returns what it prints.
-func (t *userTmux) ask(ctx context.Context, args ...string) (string, error) {
+func (t *userTmux) run(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, t.program, args...).Output()
@@ -65,7 +65,7 @@ func (c *ctl) showInTmux(ctx context.Context, bus *client.Client, s client.Sessi
 	if t == nil {
 		return false
 	}
-	windows, err := t.ask(ctx, "list-windows", "-t", t.pane, "-F", "#{?pane_dead,,#{"+windowOption+"}} #{window_id}")
+	windows, err := t.run(ctx, "list-windows", "-t", t.pane, "-F", "#{?pane_dead,,#{"+windowOption+"}} #{window_id}")
 	if err != nil {
 		return false
 	}
@@ -74,7 +74,7 @@ func (c *ctl) showInTmux(ctx context.Context, bus *client.Client, s client.Sessi
 		if shown != s.Id {
 			continue
 		}
-		if _, err := t.ask(ctx, "select-window", "-t", id); err == nil {
+		if _, err := t.run(ctx, "select-window", "-t", id); err == nil {
 			return true
 		}
 	}
@@ -88,11 +88,11 @@ func (c *ctl) showInTmux(ctx context.Context, bus *client.Client, s client.Sessi
 			args = append(args, "-e", name+"="+value)
 		}
 	}
-	id, err := t.ask(ctx, append(args, "--", self, "attach", "--here", "--", s.Id)...)
+	id, err := t.run(ctx, append(args, "--", self, "attach", "--here", "--", s.Id)...)
 	if err != nil {
 		return false
 	}
-	_, _ = t.ask(ctx, "set-option", "-w", "-t", id, windowOption, s.Id) // without it, the next attach opens another window
+	_, _ = t.run(ctx, "set-option", "-w", "-t", id, windowOption, s.Id) // without it, the next attach opens another window
 	if !c.quiet {
 		leave := ""
 		if configured, _, err := config.Load(configDirs()); err == nil && configured.DetachKey != "" {

@@ -33,7 +33,7 @@ type processValue struct {
 	Command []string
 }
 
-func (s statusOf) value() statusValue {
+func (s sessionStatus) value() statusValue {
 	v := statusValue{Session: s.session, Runs: s.session.Runs, Processes: []processValue{}, Outside: []strayValue{}, Problems: []string{}, Screen: []string{}}
 	v.UnitProperties = make(map[string]any, len(s.session.UnitProperties))
 	for _, p := range s.session.UnitProperties {
@@ -78,7 +78,7 @@ func (w *waiter) values() []waitValue {
 			continue // it could not be waited for, and the error says why
 		}
 		code := 0
-		if f := (*failure)(nil); errors.As(w.ends[id], &f) {
+		if f := (*failure)(nil); errors.As(w.results[id], &f) {
 			code = f.code
 		}
 		values = append(values, waitValue{s.Id, s.State, s.Activity, s.Attention, s.Result, s.Reason, s.ExecMainCode, s.ExecMainStatus, code})

@@ -21,7 +21,7 @@ type verb struct {
 	lenient bool   // mistakes are told, and it exits with 0 all the same
 
 	// mistake makes the error about an option that cannot be read; nil for optionError.
-	mistake func(c *ctl, options *pflag.FlagSet, err error) error
+	onOptionError func(c *ctl, options *pflag.FlagSet, err error) error
 
 	// options adds the verb's own options to the set, and returns what to do once they are read.
 	options func(*pflag.FlagSet) action
@@ -36,7 +36,7 @@ func plainVerb(act action) func(*pflag.FlagSet) action {
 }
 
 // bareVerb is the action of a verb that takes no words after it.
-func bareVerb(name string, act action) action {
+func withoutArguments(name string, act action) action {
 	return func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) > 0 {
 			return usagef(name, "%s takes no arguments", name)
@@ -65,7 +65,7 @@ func verbGroups() []verbGroup {
 }
 
 // elsewhere are the words that other programs have for what a verb does.
-var elsewhere = map[string]string{
+var foreignVerbs = map[string]string{
 	"ls": "list", "ps": "list", "list-units": "list", "list-sessions": "list", "new": "run", "create": "run", "remove": "rm", "delete": "rm",
 	"tail": "logs", "journal": "logs", "capture": "peek", "keys": "send-keys", "exec": "send", "accept": "approve", "allow": "approve", "reject": "deny", "shell": "attach", "join": "attach", "terminate": "stop",
 	"kill-session": "rm", "pause": "freeze", "unpause": "thaw", "daemon-reload": "reload", "check": "doctor",
@@ -109,8 +109,8 @@ func (c *ctl) command(v verb) *cobra.Command {
 	act := v.options(cmd.Flags())
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		c.lenient = v.lenient
-		if v.mistake != nil {
-			return v.mistake(c, cmd.Flags(), err)
+		if v.onOptionError != nil {
+			return v.onOptionError(c, cmd.Flags(), err)
 		}
 		return optionError(v.name, cmd.Flags(), err)
 	})
@@ -132,7 +132,7 @@ func (c *ctl) findVerb(name string) (*cobra.Command, error) {
 // as its hint.
 func (c *ctl) unknownVerb(name string) error {
 	f := &failure{code: exitUsage, message: fmt.Sprintf("unknown verb %q", name), hint: "corralctl help"}
-	if near := cmp.Or(elsewhere[name], c.nearestVerb(name)); near != "" {
+	if near := cmp.Or(foreignVerbs[name], c.nearestVerb(name)); near != "" {
 		f.hint = "corralctl " + near
 	}
 	return f
@@ -147,5 +147,5 @@ func (c *ctl) nearestVerb(name string) string {
 		}
 		names = append(names, cmd.Name())
 	}
-	return nearestOf(name, names)
+	return nearestWord(name, names)
 }

@@ -56,12 +56,12 @@ func TestWait_EndsOnTheExpectedEvents(t *testing.T) {
 		"what was told before it was read":  {first: "running", events: []client.Event{late}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &waiter{watch: &lastingWatch{}, until: row.until, ends: map[string]error{}, sessions: map[string]*client.Session{}}
-			require.NoError(t, w.look(t.Context(), client.Session{Id: "shop", State: row.first, AgentAlive: true, StateChangeTimestampMonotonic: 5}))
+			w := &waiter{watch: &reconnectingWatch{}, until: row.until, results: map[string]error{}, sessions: map[string]*client.Session{}}
+			require.NoError(t, w.update(t.Context(), client.Session{Id: "shop", State: row.first, AgentAlive: true, StateChangeTimestampMonotonic: 5}))
 			for _, event := range row.events {
 				require.NoError(t, w.apply(t.Context(), event))
 			}
-			err, over := w.ends["shop"]
+			err, over := w.results["shop"]
 			assert.Equal(t, row.over, over)
 			code := 0
 			var f *failure
@@ -91,7 +91,7 @@ func TestWait_SurvivesDaemonAndBusRestarts(t *testing.T) {
 	testbed.Systemctl(t, "restart", "corrald.service")
 	testbed.Systemctl(t, "kill", "--signal=KILL", "corrald.service")
 	testbed.Systemctl(t, "restart", "corrald.service", "dbus.service")
-	u.must("list") // there is a bus again
+	u.must("list") // withHost is a bus again
 	testbed.Systemctl(t, "stop", "corrald.service")
 	testbed.WaitFile(t, printed, has("corrald is not running; waiting for it"))
 	writer, err := os.OpenFile(fifo, os.O_RDWR, 0)

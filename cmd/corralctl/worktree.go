@@ -11,13 +11,13 @@ import (
 )
 
 // ownBranch is what --worktree is without a value. No branch can be called so.
-const ownBranch = " "
+const generatedBranch = " "
 
 // branchValue is an option that takes a branch, or nothing for one that the daemon chooses.
 type branchValue struct{ branch **string }
 
 func (v branchValue) Set(text string) error {
-	if text == ownBranch {
+	if text == generatedBranch {
 		text = ""
 	}
 	*v.branch = &text
@@ -56,7 +56,7 @@ func (c *ctl) worktrees(ctx context.Context) map[string]client.Session {
 
 // tellLeft says where the worktree of a session that was removed is, if it is there, as far as that
 // can be seen from here.
-func (c *ctl) tellLeft(s client.Session) {
+func (c *ctl) reportKeptWorktree(s client.Session) {
 	if c.quiet || s.Worktree == "" {
 		return
 	}

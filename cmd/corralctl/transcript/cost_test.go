@@ -13,7 +13,7 @@ import (
 
 // costly are the streams that cost the most for a byte: what comes first, and what then comes again
 // and again.
-var costly = map[string]struct{ first, again string }{
+var costlyStreams = map[string]struct{ first, again string }{
 	"plain text":                        {"", "one line of what an agent says\r\n"},
 	"wide characters":                   {"", "漢字漢字漢字\r\n"},
 	"marks":                             {"x", "\u0301"},
@@ -56,11 +56,11 @@ var costly = map[string]struct{ first, again string }{
 }
 
 // narrow begins the names of those that are printed on the smallest terminal.
-const narrow = "narrow: "
+const narrowPrefix = "narrow: "
 
 func init() {
 	for _, name := range []string{"plain text", "wide characters", "marks", "line feeds", "characters repeated", "far columns", "scrolled up", "tabs", "a line that does not end", "screens changed far down"} {
-		costly[narrow+name] = costly[name]
+		costlyStreams[narrowPrefix+name] = costlyStreams[name]
 	}
 }
 
@@ -69,10 +69,10 @@ func init() {
 // another's load does not change.
 func TestTranscript_CostPerByteIsBounded(t *testing.T) {
 	const size, limit = 128 << 10, 40 * time.Microsecond // for a byte; with the race detector the costliest takes a third of it
-	for name, c := range costly {
+	for name, c := range costlyStreams {
 		t.Run(name, func(t *testing.T) {
 			transcript := New(io.Discard)
-			if strings.HasPrefix(name, narrow) {
+			if strings.HasPrefix(name, narrowPrefix) {
 				transcript.Resize(1, 1)
 			}
 			_, err := io.WriteString(transcript, c.first)

@@ -14,14 +14,14 @@ type cell struct {
 
 // line is one line that can still be written over.
 type line struct {
-	cells   []cell
-	marks   []string
-	moved   bool   // the cursor was moved in it, so blanks at its end mean nothing
-	shown   string // what was passed on of it already
-	told    bool   // something was
-	changed bool   // since then, perhaps
-	wrapped bool   // it goes on in the next one, for it was longer than the terminal is wide
-	after   *line  // the one that it goes on from, nil if it begins anew
+	cells       []cell
+	marks       []string
+	moved       bool   // the cursor was moved in it, so blanks at its end mean nothing
+	emittedText string // what was passed on of it already
+	emitted     bool   // something was
+	changed     bool   // since then, perhaps
+	wrapped     bool   // it goes on in the next one, for it was longer than the terminal is wide
+	continues   *line  // the one that it goes on from, nil if it begins anew
 }
 
 // text appends what the line says to b.
@@ -42,7 +42,7 @@ func (l *line) text(b []byte) []byte {
 }
 
 // blank tells whether nothing is to be seen in the line.
-func (l *line) blank() bool {
+func (l *line) isBlank() bool {
 	for _, c := range l.cells {
 		if c.marks > 0 || c.r != 0 && !unicode.IsSpace(c.r) {
 			return false
@@ -93,7 +93,7 @@ func (l *line) grow(to int) {
 }
 
 // split makes blanks of a wide character that would be cut at a column.
-func (l *line) split(column int) {
+func (l *line) splitWide(column int) {
 	if column >= len(l.cells) || l.cells[column].r != 0 {
 		return
 	}

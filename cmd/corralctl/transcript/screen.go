@@ -20,29 +20,29 @@ const (
 
 // output is where lines go that are passed on: together, at the end of what was read together.
 type output struct {
-	to      io.Writer
-	pending []byte
-	open    *line // the last one that was passed on, if it goes on in another: it got no end yet
-	err     error // of to; sticky
+	writer       io.Writer
+	pending      []byte
+	unterminated *line // the last one that was passed on, if it goes on in another: it got no end yet
+	err          error // of to; sticky
 }
 
 // end ends what is open, unless l is what it goes on in.
-func (o *output) end(l *line) {
-	if o.open != nil && (l == nil || l.after != o.open) {
+func (o *output) endLine(l *line) {
+	if o.unterminated != nil && (l == nil || l.continues != o.unterminated) {
 		o.pending = append(o.pending, '\n')
 	}
-	o.open = nil
+	o.unterminated = nil
 }
 
 func (o *output) flush() error {
 	if o.err == nil && len(o.pending) > 0 {
-		_, o.err = o.to.Write(o.pending)
+		_, o.err = o.writer.Write(o.pending)
 	}
 	o.pending = o.pending[:0]
 	return o.err
 }
 
-func (o *output) bound() {
+func (o *output) flushIfLarge() {
 	if len(o.pending) > maxPending {
 		_ = o.flush() // the error is kept
 	}
@@ -55,19 +55,19 @@ type screen struct {
 	lines       []*line // those between its length and its capacity, as far as there are any, are used again
 	cells       int     // in lines, about: what was erased is counted until the line leaves
 	row, column int     // of the cursor; row is an index of lines
-	saved       [2]int
+	savedCursor [2]int
 	width       int     // columns of the terminal, 0 if that is not known: then no line is too long
 	height      int     // rows of the terminal, as far as it is known
-	sized       bool    // it is known for sure
-	cuts        bool    // what does not fit into a line stays in its last column (DECAWM is off)
+	heightKnown bool    // it is known for sure
+	noWrap      bool    // what does not fit into a line stays in its last column (DECAWM is off)
 	top, bottom int     // of the scroll region, in rows of the terminal; bottom is 0 if there is none
-	gone        []*line // out of those that are moved
+	removed     []*line // out of those that are moved
 }
 
 // newScreen takes the lines of a screen that nobody needs any more, if there was one.
 func newScreen(out *output, lines []*line) screen {
 	s := screen{out: out, lines: lines[:0], height: minHeight}
-	s.fill(0)
+	s.ensureLines(0)
 	return s
 }
 
@@ -83,36 +83,36 @@ func (s *screen) region() (first, last int) {
 }
 
 // tell passes a line on, unless that was done and it has not changed since.
-func (s *screen) tell(l *line) {
-	if l.told && !l.changed {
+func (s *screen) emit(l *line) {
+	if l.emitted && !l.changed {
 		return
 	}
-	before, open := len(s.out.pending), s.out.open
-	s.out.end(l)
+	before, open := len(s.out.pending), s.out.unterminated
+	s.out.endLine(l)
 	begin := len(s.out.pending)
 	text := l.text(s.out.pending)
 	switch {
-	case l.told && (string(text[begin:]) == l.shown || l.blank()):
-		s.out.pending, s.out.open = s.out.pending[:before], open
+	case l.emitted && (string(text[begin:]) == l.emittedText || l.isBlank()):
+		s.out.pending, s.out.unterminated = s.out.pending[:before], open
 	case l.wrapped:
-		s.out.pending, s.out.open = text, l
+		s.out.pending, s.out.unterminated = text, l
 	default:
 		s.out.pending = append(text, '\n')
 	}
-	s.out.bound()
+	s.out.flushIfLarge()
 }
 
 // here is the cursor's line, to be changed.
-func (s *screen) here() *line {
+func (s *screen) cursorLine() *line {
 	l := s.lines[s.row]
 	l.changed = true
 	return l
 }
 
 // drop passes the first n lines on and forgets them.
-func (s *screen) drop(n int) {
+func (s *screen) emitFirst(n int) {
 	for _, l := range s.lines[:n] {
-		s.tell(l)
+		s.emit(l)
 		s.cells -= len(l.cells)
 	}
 	s.lines = slices.Delete(s.lines, 0, n)
@@ -121,19 +121,19 @@ func (s *screen) drop(n int) {
 
 // showAbove passes on all lines above the cursor. What is changed later of them is passed on once
 // more.
-func (s *screen) showAbove() {
+func (s *screen) emitAbove() {
 	for _, l := range s.lines[:s.row] {
-		if !l.told || l.changed {
-			s.tell(l)
-			l.told, l.changed, l.shown = true, false, string(l.text(nil))
+		if !l.emitted || l.changed {
+			s.emit(l)
+			l.emitted, l.changed, l.emittedText = true, false, string(l.text(nil))
 		}
 	}
 }
 
 // used returns how many lines there are, without blank ones at the end.
-func (s *screen) used() int {
+func (s *screen) usedLines() int {
 	n := len(s.lines)
-	for n > 0 && s.lines[n-1].blank() {
+	for n > 0 && s.lines[n-1].isBlank() {
 		n--
 	}
 	return n
@@ -141,34 +141,34 @@ func (s *screen) used() int {
 
 // finish passes on all that is left, the last line without an end if it has none.
 func (s *screen) finish() {
-	last := max(s.used()-1, s.row)
+	last := max(s.usedLines()-1, s.row)
 	for _, l := range s.lines[:last] {
-		s.tell(l)
+		s.emit(l)
 	}
-	s.showRest(s.lines[last])
-	s.out.end(nil)
+	s.emitRest(s.lines[last])
+	s.out.endLine(nil)
 	s.lines, s.row, s.column, s.cells = []*line{{}}, 0, 0, 0
 }
 
 // showRest passes on a line that has no end, unless that was done.
-func (s *screen) showRest(l *line) {
-	if text := l.text(nil); string(text) != l.shown {
-		s.out.end(l)
+func (s *screen) emitRest(l *line) {
+	if text := l.text(nil); string(text) != l.emittedText {
+		s.out.endLine(l)
 		s.out.pending = append(s.out.pending, text...)
 	}
 }
 
 // goTo moves the cursor to a line, which is made if there is none yet.
-func (s *screen) goTo(row int) {
+func (s *screen) moveToRow(row int) {
 	s.row = max(row, 0)
-	s.fill(s.row)
-	s.bound()
+	s.ensureLines(s.row)
+	s.enforceLimits()
 }
 
 // bound keeps no more lines than can be kept, and the cursor's in any case.
-func (s *screen) bound() {
+func (s *screen) enforceLimits() {
 	if n := len(s.lines) - maxRows; n > 0 {
-		s.drop(min(n, s.row))
+		s.emitFirst(min(n, s.row))
 		s.lines = s.lines[:min(len(s.lines), maxRows)]
 	}
 	if s.cells <= maxCells {
@@ -179,15 +179,15 @@ func (s *screen) bound() {
 		s.cells += len(l.cells)
 	}
 	if s.cells > maxCells {
-		s.drop(s.row)
+		s.emitFirst(s.row)
 	}
 }
 
 // resize gives the terminal another size, as it is for the program from now on. What was written
 // before stays as it is.
 func (s *screen) resize(columns, rows int) {
-	s.sized = rows > 0
-	if s.sized {
+	s.heightKnown = rows > 0
+	if s.heightKnown {
 		s.height = min(rows, maxRows)
 	}
 	if s.width = max(columns, 0); s.width > maxColumn {
@@ -201,39 +201,39 @@ func (s *screen) resize(columns, rows int) {
 
 // address moves the cursor to a place on the terminal. Programs that ask for a far one want to know
 // how large it is.
-func (s *screen) address(row, column int) {
-	if row >= s.height && row < maxRows && !s.sized {
+func (s *screen) moveToCell(row, column int) {
+	if row >= s.height && row < maxRows && !s.heightKnown {
 		s.height = row + 1
 	}
-	s.goTo(s.base() + min(row, s.height-1))
-	s.moveTo(column)
+	s.moveToRow(s.base() + min(row, s.height-1))
+	s.moveToColumn(column)
 }
 
-func (s *screen) moveTo(column int) {
+func (s *screen) moveToColumn(column int) {
 	last := maxColumn
 	if s.width > 0 {
 		last = s.width - 1
 	}
 	s.column = min(max(column, 0), last)
-	s.here().moved = true
+	s.cursorLine().moved = true
 }
 
 // up and down move the cursor without scrolling.
-func (s *screen) up(n int) { s.goTo(s.row - n) }
+func (s *screen) up(n int) { s.moveToRow(s.row - n) }
 
-func (s *screen) down(n int) { s.goTo(max(s.row, min(s.row+n, s.base()+s.height-1))) }
+func (s *screen) down(n int) { s.moveToRow(max(s.row, min(s.row+n, s.base()+s.height-1))) }
 
 // feed moves the cursor to the next line, and scrolls at the end of the region.
-func (s *screen) feed() {
+func (s *screen) lineFeed() {
 	if first, last := s.region(); s.bottom != 0 && s.row == last {
 		s.scroll(first, last, 1)
 		return
 	}
-	s.goTo(s.row + 1)
+	s.moveToRow(s.row + 1)
 }
 
 // reverse moves the cursor to the line before, and scrolls at the begin of the region.
-func (s *screen) reverse() {
+func (s *screen) reverseLineFeed() {
 	if first, last := s.region(); s.row == first {
 		s.insertLines(first, last, 1)
 		return
@@ -245,46 +245,46 @@ func (s *screen) reverse() {
 // screen, and makes room at their end.
 func (s *screen) scroll(first, last, n int) {
 	if left := min(s.base(), s.row, first); left > 0 {
-		s.drop(left)
+		s.emitFirst(left)
 		first, last = first-left, last-left
 	}
 	n = min(n, last-first+1)
-	s.fill(last)
+	s.ensureLines(last)
 	for _, l := range s.lines[first : first+n] {
-		s.tell(l)
+		s.emit(l)
 	}
 	s.deleteLines(first, last, n)
 }
 
 // deleteLines takes n lines at row at out of those up to last, and makes room at their end.
 func (s *screen) deleteLines(at, last, n int) {
-	s.fill(last)
+	s.ensureLines(last)
 	n = min(n, last-at+1)
 	if n <= 0 {
 		return
 	}
 	lines := s.lines[at : last+1]
-	s.gone = append(s.gone[:0], lines[:n]...)
+	s.removed = append(s.removed[:0], lines[:n]...)
 	copy(lines, lines[n:])
 	s.reuse(lines[len(lines)-n:])
 }
 
 // insertLines makes room at row at, by as much of the lines up to last.
 func (s *screen) insertLines(at, last, n int) {
-	s.fill(last)
+	s.ensureLines(last)
 	n = min(n, last-at+1)
 	if n <= 0 {
 		return
 	}
 	lines := s.lines[at : last+1]
-	s.gone = append(s.gone[:0], lines[len(lines)-n:]...)
+	s.removed = append(s.removed[:0], lines[len(lines)-n:]...)
 	copy(lines[n:], lines)
 	s.reuse(lines[:n])
 }
 
 // reuse puts the lines that are gone in the place of others, as new ones.
 func (s *screen) reuse(lines []*line) {
-	for i, l := range s.gone {
+	for i, l := range s.removed {
 		s.cells -= len(l.cells)
 		l.reset()
 		lines[i] = l
@@ -292,7 +292,7 @@ func (s *screen) reuse(lines []*line) {
 }
 
 // fill makes the lines up to last.
-func (s *screen) fill(last int) {
+func (s *screen) ensureLines(last int) {
 	for n := len(s.lines); n <= last; n++ {
 		if n < cap(s.lines) && s.lines[:n+1][n] != nil {
 			s.lines = s.lines[:n+1]
@@ -306,20 +306,20 @@ func (s *screen) fill(last int) {
 // clear passes on what the screen shows, and begins an empty one with the cursor where it is.
 func (s *screen) clear() {
 	row, column := s.row-s.base(), s.column
-	for _, l := range s.lines[:s.used()] {
-		s.tell(l)
+	for _, l := range s.lines[:s.usedLines()] {
+		s.emit(l)
 	}
 	s.lines, s.cells = s.lines[:min(max(row, 0)+1, len(s.lines))], 0
 	for _, l := range s.lines {
 		l.reset()
 	}
-	s.goTo(row)
+	s.moveToRow(row)
 	s.column = column
-	s.here().moved = true
+	s.cursorLine().moved = true
 }
 
 // below and above erase the lines after and before the cursor's.
-func (s *screen) below() {
+func (s *screen) eraseBelow() {
 	if s.row <= s.base() && s.column == 0 {
 		s.clear()
 		return
@@ -328,7 +328,7 @@ func (s *screen) below() {
 	s.lines = s.lines[:s.row+1]
 }
 
-func (s *screen) above() {
+func (s *screen) eraseAbove() {
 	for _, l := range s.lines[min(s.base(), s.row):s.row] {
 		l.cells, l.moved, l.changed, l.wrapped = l.cells[:0], true, true, false
 	}
@@ -349,7 +349,7 @@ func (s *screen) put(r rune) { s.putWide(r, width(r)) }
 
 // putAgain writes a character n times, to the end of the line at most, as tmux does. Of one that
 // combines with another, more would not be seen.
-func (s *screen) putAgain(r rune, n int) {
+func (s *screen) putRepeated(r rune, n int) {
 	last := maxColumn
 	if s.width > 0 {
 		last = s.width
@@ -361,12 +361,12 @@ func (s *screen) putAgain(r rune, n int) {
 
 func (s *screen) putWide(r rune, width int) {
 	if s.width > 0 && r != '\t' && width > 0 {
-		s.makeRoom(width)
+		s.wrapFor(width)
 	}
-	l := s.here()
+	l := s.cursorLine()
 	switch {
 	case r == '\t':
-		if width = s.tab(); width == 0 {
+		if width = s.tabWidth(); width == 0 {
 			return
 		}
 	case width == 0:
@@ -380,8 +380,8 @@ func (s *screen) putWide(r rune, width int) {
 	before := len(l.cells)
 	s.column = min(s.column, before+maxColumn)
 	l.grow(s.column + width)
-	l.split(s.column)
-	l.split(s.column + width)
+	l.splitWide(s.column)
+	l.splitWide(s.column + width)
 	l.cells[s.column] = cell{r: r}
 	for i := 1; i < width; i++ {
 		l.cells[s.column+i] = cell{}
@@ -389,28 +389,28 @@ func (s *screen) putWide(r rune, width int) {
 	s.column += width
 	s.cells += len(l.cells) - before
 	if len(l.cells) >= maxLine {
-		s.passPart(l)
+		s.emitPart(l)
 	}
 }
 
 // makeRoom goes on in the next line if a character does not fit into this one, as the terminal
 // does: once there is such a character, and not before.
-func (s *screen) makeRoom(width int) {
+func (s *screen) wrapFor(width int) {
 	switch {
 	case s.column+width <= s.width || width > s.width:
-	case s.cuts:
+	case s.noWrap:
 		s.column = s.width - width
 	default:
-		from := s.here()
+		from := s.cursorLine()
 		from.wrapped = true
-		s.feed()
+		s.lineFeed()
 		s.column = 0
-		s.here().after = from
+		s.cursorLine().continues = from
 	}
 }
 
 // tab is how many columns it is to the next tab stop, or to the last column.
-func (s *screen) tab() int {
+func (s *screen) tabWidth() int {
 	width := 8 - s.column%8
 	if s.width > 0 {
 		width = max(0, min(width, s.width-1-s.column))
@@ -419,11 +419,11 @@ func (s *screen) tab() int {
 }
 
 // passPart passes on what there is of a line that is too long to be kept.
-func (s *screen) passPart(l *line) {
-	s.drop(s.row)
+func (s *screen) emitPart(l *line) {
+	s.emitFirst(s.row)
 	l.moved = false
 	s.out.pending = l.text(s.out.pending)
-	s.out.bound()
+	s.out.flushIfLarge()
 	s.cells -= len(l.cells)
 	*l = line{}
 	s.column = 0
@@ -431,10 +431,10 @@ func (s *screen) passPart(l *line) {
 
 // erase blanks the columns of the cursor's line from and up to, but not including, to.
 func (s *screen) erase(from, to int) {
-	l := s.here()
+	l := s.cursorLine()
 	l.moved = true
-	l.split(from)
-	l.split(to)
+	l.splitWide(from)
+	l.splitWide(to)
 	if to >= len(l.cells) {
 		l.cells, l.wrapped = l.cells[:min(from, len(l.cells))], false
 		return
@@ -448,24 +448,24 @@ var blanks = slices.Repeat([]cell{{r: ' '}}, maxColumn)
 
 // deleteCells takes n characters out of the cursor's line, insertCells makes room for n.
 func (s *screen) deleteCells(n int) {
-	l := s.here()
+	l := s.cursorLine()
 	from := min(s.column, len(l.cells))
 	to := min(from+n, len(l.cells))
-	l.split(from)
-	l.split(to)
+	l.splitWide(from)
+	l.splitWide(to)
 	l.cells = slices.Delete(l.cells, from, to)
 	l.moved = true
 }
 
 func (s *screen) insertCells(n int) {
-	l := s.here()
+	l := s.cursorLine()
 	if s.column >= len(l.cells) || len(l.cells) > maxColumn {
 		return
 	}
-	l.split(s.column)
+	l.splitWide(s.column)
 	l.cells = slices.Insert(l.cells, s.column, blanks[:n]...)
 	if s.width > 0 && len(l.cells) > s.width {
-		l.split(s.width)
+		l.splitWide(s.width)
 		l.cells = l.cells[:s.width]
 	}
 	l.moved = true

@@ -26,25 +26,25 @@ const maxParams = 64
 // two-byte escapes, and C1 controls encoded as UTF-8.
 type Transcript struct {
 	screen
-	main    *screen // while the program has the alternate screen: the other one
+	primary *screen // while the program has the alternate screen: the other one
 	spare   []*line // of the alternate screen that there was last
-	state   cleanState
+	state   parserState
 	params  []byte // of the control sequence that is being read
 	partial []byte // the beginning of a character
 	last    rune   // for REP
 }
 
 // cleanState tells what the next character belongs to.
-type cleanState int
+type parserState int
 
 const (
-	inText    cleanState = iota
-	inEscape             // after ESC
-	inTwoByte            // after ESC and an intermediate: a final character follows
-	inControl            // CSI
-	inCommand            // OSC: ends with BEL or ST
-	inString             // DCS, SOS, PM, APM: ends with ST
-	inSingle             // SS2, SS3: one character follows
+	inText               parserState = iota
+	inEscape                         // after ESC
+	inEscapeIntermediate             // after ESC and an intermediate: a final character follows
+	inCSI                            // CSI
+	inOSC                            // OSC: ends with BEL or ST
+	inString                         // DCS, SOS, PM, APM: ends with ST
+	inSingleShift                    // SS2, SS3: one character follows
 )
 
 const (
@@ -58,7 +58,7 @@ const (
 )
 
 // New returns a Transcript that passes text on to out.
-func New(out io.Writer) *Transcript { return &Transcript{screen: newScreen(&output{to: out}, nil)} }
+func New(out io.Writer) *Transcript { return &Transcript{screen: newScreen(&output{writer: out}, nil)} }
 
 // Write takes what the agent wrote, in parts of any size. Its error is that of the writer below.
 func (l *Transcript) Write(p []byte) (int, error) {
@@ -69,7 +69,7 @@ func (l *Transcript) Write(p []byte) (int, error) {
 	}
 	for len(p) > 0 && utf8.FullRune(p) {
 		r, size := utf8.DecodeRune(p)
-		l.next(r)
+		l.handle(r)
 		p = p[size:]
 	}
 	l.partial = append(l.partial, p...)
@@ -80,16 +80,16 @@ func (l *Transcript) Write(p []byte) (int, error) {
 // for a size that is not known.
 func (l *Transcript) Resize(columns, rows int) {
 	l.resize(columns, rows)
-	if l.main != nil {
-		l.main.resize(columns, rows)
+	if l.primary != nil {
+		l.primary.resize(columns, rows)
 	}
 }
 
 // Flush passes on the lines above the cursor, for who wants to read along. What is changed later of
 // them is passed on once more.
 func (l *Transcript) Flush() error {
-	if l.main == nil {
-		l.showAbove()
+	if l.primary == nil {
+		l.emitAbove()
 	}
 	return l.out.flush()
 }
@@ -97,41 +97,41 @@ func (l *Transcript) Flush() error {
 // Close passes on what is left.
 func (l *Transcript) Close() error {
 	for range l.partial {
-		l.next(utf8.RuneError)
+		l.handle(utf8.RuneError)
 	}
 	l.partial = nil
-	l.alternate(false)
+	l.setAlternate(false)
 	l.finish()
 	return l.out.flush()
 }
 
 // SetOutput has everything from now on passed on to another writer.
-func (l *Transcript) SetOutput(out io.Writer) { l.out.to = out }
+func (l *Transcript) SetOutput(out io.Writer) { l.out.writer = out }
 
 // alternate begins and ends the program's use of the alternate screen.
-func (l *Transcript) alternate(on bool) {
+func (l *Transcript) setAlternate(on bool) {
 	switch {
-	case on && l.main == nil:
+	case on && l.primary == nil:
 		main := l.screen
-		main.showAbove()
+		main.emitAbove()
 		l.screen = newScreen(main.out, l.spare)
-		l.width, l.height, l.sized, l.cuts, l.main = main.width, main.height, main.sized, main.cuts, &main
-		l.goTo(l.main.row - l.main.base())
-	case !on && l.main != nil:
-		first, used := 0, l.used()
-		for first < used && l.lines[first].blank() {
+		l.width, l.height, l.heightKnown, l.noWrap, l.primary = main.width, main.height, main.heightKnown, main.noWrap, &main
+		l.moveToRow(l.primary.row - l.primary.base())
+	case !on && l.primary != nil:
+		first, used := 0, l.usedLines()
+		for first < used && l.lines[first].isBlank() {
 			first++
 		}
 		for _, row := range l.lines[first:used] {
-			l.tell(row)
+			l.emit(row)
 		}
-		height, cuts := l.height, l.cuts
-		l.spare, l.screen, l.main = l.lines, *l.main, nil
-		l.height, l.cuts = max(height, l.height), cuts
+		height, cuts := l.height, l.noWrap
+		l.spare, l.screen, l.primary = l.lines, *l.primary, nil
+		l.height, l.noWrap = max(height, l.height), cuts
 	}
 }
 
-func (l *Transcript) next(r rune) {
+func (l *Transcript) handle(r rune) {
 	switch {
 	case r == can || r == sub:
 		l.state = inText // cancels any sequence
@@ -139,34 +139,34 @@ func (l *Transcript) next(r rune) {
 	case r == esc:
 		l.state = inEscape // ends any string, as its ST does
 		return
-	case r >= 0x80 && r < 0xa0 && l.state != inString && l.state != inCommand:
-		l.begin(r)
+	case r >= 0x80 && r < 0xa0 && l.state != inString && l.state != inOSC:
+		l.c1Control(r)
 		return
 	}
 	switch l.state {
 	case inText:
 		l.text(r)
 	case inEscape:
-		l.escape(r)
-	case inTwoByte:
-		if r >= 0x30 || !l.control(r) {
-			l.state = stateAfter(r, 0x20, 0x2f, inTwoByte)
+		l.escapeCharacter(r)
+	case inEscapeIntermediate:
+		if r >= 0x30 || !l.c0Control(r) {
+			l.state = stayWithin(r, 0x20, 0x2f, inEscapeIntermediate)
 		}
-	case inControl:
-		l.controlSequence(r)
-	case inCommand:
-		l.command(r)
+	case inCSI:
+		l.csiCharacter(r)
+	case inOSC:
+		l.oscCharacter(r)
 	case inString:
 		if r == st {
 			l.state = inText
 		}
-	case inSingle:
+	case inSingleShift:
 		l.state = inText
 	}
 }
 
 // stateAfter stays in a state for a character from first to last, and leaves it for any other.
-func stateAfter(r, first, last rune, stay cleanState) cleanState {
+func stayWithin(r, first, last rune, stay parserState) parserState {
 	if r >= first && r <= last {
 		return stay
 	}
@@ -174,44 +174,44 @@ func stateAfter(r, first, last rune, stay cleanState) cleanState {
 }
 
 // begin handles a C1 control: those that begin a sequence, and those that move to another line.
-func (l *Transcript) begin(c1 rune) {
+func (l *Transcript) c1Control(c1 rune) {
 	l.state = inText
 	switch c1 {
 	case csi:
-		l.state, l.params = inControl, l.params[:0]
+		l.state, l.params = inCSI, l.params[:0]
 	case osc:
-		l.state = inCommand
+		l.state = inOSC
 	case 0x90, 0x98, 0x9e, 0x9f: // DCS, SOS, PM, APM
 		l.state = inString
 	case 0x8e, 0x8f: // SS2, SS3
-		l.state = inSingle
+		l.state = inSingleShift
 	case 0x84: // IND
-		l.feed()
+		l.lineFeed()
 	case 0x85: // NEL
-		l.feed()
+		l.lineFeed()
 		l.column = 0
 	case 0x8d: // RI
-		l.reverse()
+		l.reverseLineFeed()
 	}
 }
 
 // escape handles the character after ESC.
-func (l *Transcript) escape(r rune) {
+func (l *Transcript) escapeCharacter(r rune) {
 	switch {
-	case l.control(r):
+	case l.c0Control(r):
 	case r >= 0x20 && r <= 0x2f:
-		l.state = inTwoByte
+		l.state = inEscapeIntermediate
 	case r >= 0x40 && r <= 0x5f:
-		l.begin(r + 0x40)
+		l.c1Control(r + 0x40)
 	case r == 'c': // RIS
 		l.state = inText
-		l.alternate(false)
+		l.setAlternate(false)
 		l.clear()
-		l.address(0, 0)
-		l.bottom, l.cuts = 0, false
+		l.moveToCell(0, 0)
+		l.bottom, l.noWrap = 0, false
 	case r == '7' || r == '8': // DECSC, DECRC
 		l.state = inText
-		l.remember(r == '7')
+		l.saveOrRestoreCursor(r == '7')
 	default:
 		l.state = inText
 	}
@@ -219,7 +219,7 @@ func (l *Transcript) escape(r rune) {
 
 // command handles a character of an OSC. A newline ends it too: none is part of one, and what
 // follows an unfinished one would be lost otherwise.
-func (l *Transcript) command(r rune) {
+func (l *Transcript) oscCharacter(r rune) {
 	switch r {
 	case bel, st:
 		l.state = inText
@@ -230,16 +230,16 @@ func (l *Transcript) command(r rune) {
 }
 
 // controlSequence handles a character of a CSI sequence.
-func (l *Transcript) controlSequence(r rune) {
+func (l *Transcript) csiCharacter(r rune) {
 	switch {
-	case l.control(r):
+	case l.c0Control(r):
 	case r >= 0x20 && r <= 0x3f:
 		if len(l.params) < maxParams {
 			l.params = append(l.params, byte(r))
 		}
 	case r >= 0x40 && r <= 0x7e:
 		l.state = inText
-		l.act(r)
+		l.dispatchCSI(r)
 	case r != 0x7f:
 		l.state = inText
 		l.text(r)
@@ -248,7 +248,7 @@ func (l *Transcript) controlSequence(r rune) {
 
 // text handles a character of ordinary text.
 func (l *Transcript) text(r rune) {
-	if l.control(r) || r == 0x7f {
+	if l.c0Control(r) || r == 0x7f {
 		return
 	}
 	l.put(r)
@@ -256,10 +256,10 @@ func (l *Transcript) text(r rune) {
 }
 
 // control handles a C0 control, which acts within sequences as well, and tells whether r is one.
-func (l *Transcript) control(r rune) bool {
+func (l *Transcript) c0Control(r rune) bool {
 	switch r {
 	case '\n', '\v', '\f':
-		l.feed()
+		l.lineFeed()
 	case '\r':
 		l.column = 0
 	case '\b':
@@ -273,58 +273,58 @@ func (l *Transcript) control(r rune) bool {
 }
 
 // remember keeps the cursor's place on the screen, or takes it back there.
-func (l *Transcript) remember(save bool) {
+func (l *Transcript) saveOrRestoreCursor(save bool) {
 	if save {
-		l.saved = [2]int{l.row - l.base(), l.column}
+		l.savedCursor = [2]int{l.row - l.base(), l.column}
 		return
 	}
-	l.address(max(l.saved[0], 0), l.saved[1])
+	l.moveToCell(max(l.savedCursor[0], 0), l.savedCursor[1])
 }
 
 // act does what a control sequence asks for.
-func (l *Transcript) act(final rune) {
+func (l *Transcript) dispatchCSI(final rune) {
 	if len(l.params) > 0 && l.params[0] >= '<' {
 		if l.params[0] == '?' && (final == 'h' || final == 'l') {
-			l.mode(final == 'h')
+			l.setPrivateModes(final == 'h')
 		}
 		return // the others are reports
 	}
-	if n := max(1, l.param(0)); !l.move(final, n) {
-		l.change(final, n)
+	if n := max(1, l.param(0)); !l.moveCursor(final, n) {
+		l.editScreen(final, n)
 	}
 }
 
 // mode switches a private mode.
-func (l *Transcript) mode(on bool) {
+func (l *Transcript) setPrivateModes(on bool) {
 	for _, mode := range strings.Split(string(l.params[1:]), ";") {
 		switch mode {
 		case "47", "1047", "1049":
-			l.alternate(on)
+			l.setAlternate(on)
 		case "7": // DECAWM
-			l.cuts = !on
+			l.noWrap = !on
 		}
 	}
 }
 
 // move does what a control sequence asks for if that is to move the cursor.
-func (l *Transcript) move(final rune, n int) bool {
+func (l *Transcript) moveCursor(final rune, n int) bool {
 	switch final {
 	case 'A', 'F':
 		l.up(n)
 	case 'B', 'E', 'e':
 		l.down(n)
 	case 'C', 'a':
-		l.moveTo(l.column + n)
+		l.moveToColumn(l.column + n)
 	case 'D':
-		l.moveTo(l.column - n)
+		l.moveToColumn(l.column - n)
 	case 'G', '`':
-		l.moveTo(n - 1)
+		l.moveToColumn(n - 1)
 	case 'H', 'f':
-		l.address(n-1, max(1, l.param(1))-1)
+		l.moveToCell(n-1, max(1, l.param(1))-1)
 	case 'd':
-		l.address(n-1, l.column)
+		l.moveToCell(n-1, l.column)
 	case 's', 'u':
-		l.remember(final == 's')
+		l.saveOrRestoreCursor(final == 's')
 	default:
 		return false
 	}
@@ -335,7 +335,7 @@ func (l *Transcript) move(final rune, n int) bool {
 }
 
 // change does what a control sequence asks for if that is to change the text.
-func (l *Transcript) change(final rune, n int) {
+func (l *Transcript) editScreen(final rune, n int) {
 	first, last := l.region()
 	inside := l.row >= first && l.row <= last
 	switch final {
@@ -363,31 +363,31 @@ func (l *Transcript) change(final rune, n int) {
 		l.insertCells(n)
 	case 'b':
 		if l.last != 0 {
-			l.putAgain(l.last, n)
+			l.putRepeated(l.last, n)
 		}
 	}
 }
 
 func (l *Transcript) setRegion() {
 	top, bottom := max(1, l.param(0))-1, l.param(1)-1
-	if bottom >= l.height && bottom < maxRows && !l.sized {
+	if bottom >= l.height && bottom < maxRows && !l.heightKnown {
 		l.height = bottom + 1
 	}
 	if bottom <= top || bottom >= l.height || top == 0 && bottom == l.height-1 {
 		top, bottom = 0, 0
 	}
 	base := l.base()
-	l.fill(base + bottom)
+	l.ensureLines(base + bottom)
 	l.top, l.bottom = top, bottom
-	l.address(0, 0)
+	l.moveToCell(0, 0)
 }
 
 func (l *Transcript) eraseScreen() {
 	switch l.param(0) {
 	case 0:
-		l.below()
+		l.eraseBelow()
 	case 1:
-		l.above()
+		l.eraseAbove()
 	case 2:
 		l.clear()
 	}

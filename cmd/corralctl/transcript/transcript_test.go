@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func clean(t *testing.T, parts ...string) string {
+func transcribe(t *testing.T, parts ...string) string {
 	t.Helper()
 	var out strings.Builder
 	cleaner := New(&out)
@@ -84,15 +84,15 @@ func TestTranscript_HandlesControlSequences(t *testing.T) {
 		"the cursor kept":                            {"ab\x1b7cd\r\n\x1b8X\r\n", "abXd\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, c.want, clean(t, c.in))
-			assert.Equal(t, c.want, clean(t, strings.Split(c.in, "")...), "in single characters")
+			assert.Equal(t, c.want, transcribe(t, c.in))
+			assert.Equal(t, c.want, transcribe(t, strings.Split(c.in, "")...), "in single characters")
 		})
 	}
 }
 
 func TestTranscript_KeepsLongLines(t *testing.T) {
 	line := strings.Repeat("0123456789", 10_000)
-	assert.Equal(t, line+"\n", clean(t, line+"\n"))
+	assert.Equal(t, line+"\n", transcribe(t, line+"\n"))
 }
 
 // TestTranscript_JoinsWrappedLines, for the program; they are whole all the same.
@@ -157,10 +157,10 @@ func TestTranscript_OfRecordedPrograms(t *testing.T) {
 			require.NoError(t, err)
 			var got string
 			if sizes, err := os.ReadFile(strings.TrimSuffix(path, ".raw") + ".sizes"); err == nil {
-				got = sized(t, string(stream), string(sizes))
+				got = transcribeSized(t, string(stream), string(sizes))
 			} else {
-				got = clean(t, string(stream))
-				assert.Equal(t, got, clean(t, strings.Split(string(stream), "")...), "in single characters")
+				got = transcribe(t, string(stream))
+				assert.Equal(t, got, transcribe(t, strings.Split(string(stream), "")...), "in single characters")
 			}
 			golden := strings.TrimSuffix(path, ".raw") + ".txt"
 			if *update {
@@ -174,7 +174,7 @@ func TestTranscript_OfRecordedPrograms(t *testing.T) {
 }
 
 // sized is what is read of a stream whose terminal had sizes, in lines of place, columns and rows.
-func sized(t *testing.T, stream, sizes string) string {
+func transcribeSized(t *testing.T, stream, sizes string) string {
 	t.Helper()
 	var out strings.Builder
 	transcript := New(&out)

@@ -38,7 +38,7 @@ func Printable(s string) string {
 		case plaintext.IsUnsafe(r) && r < 0x80:
 			fmt.Fprintf(&b, `\x%02x`, r)
 		case plaintext.IsUnsafe(r):
-			fmt.Fprintf(&b, escapeOf(r), r)
+			fmt.Fprintf(&b, escapeFormat(r), r)
 		default:
 			b.WriteRune(r)
 		}
@@ -47,7 +47,7 @@ func Printable(s string) string {
 }
 
 // escapeOf is the format of a character's escape.
-func escapeOf(r rune) string {
+func escapeFormat(r rune) string {
 	if r > 0xffff {
 		return `\U%08x`
 	}

@@ -15,7 +15,7 @@ import (
 func CompareNatural(a, b string) int {
 	left, right := a, b
 	for left != "" && right != "" {
-		n, m := digits(left), digits(right)
+		n, m := countLeadingDigits(left), countLeadingDigits(right)
 		if n == 0 || m == 0 {
 			if left[0] != right[0] {
 				return cmp.Compare(left[0], right[0])
@@ -33,7 +33,7 @@ func CompareNatural(a, b string) int {
 }
 
 // digits counts the digits that a text begins with.
-func digits(s string) int { return len(s) - len(strings.TrimLeft(s, "0123456789")) }
+func countLeadingDigits(s string) int { return len(s) - len(strings.TrimLeft(s, "0123456789")) }
 
 // Program is what a person calls what a session runs: its agent, or the program of a plain command.
 func Program(s client.Session) string {

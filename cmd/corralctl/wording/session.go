@@ -183,14 +183,14 @@ func Detail(s client.Session) (text, colour string) {
 		return text, colour
 	}
 	text, colour = Activity(s)
-	if asks(s) && s.AttentionMessage != "" {
+	if isAttentionShown(s) && s.AttentionMessage != "" {
 		text += ": " + s.AttentionMessage
 	}
 	return text, colour
 }
 
 // asks returns whether Activity shows the session's Attention.
-func asks(s client.Session) bool {
+func isAttentionShown(s client.Session) bool {
 	return IsTurnEnded(s) || HasError(s) || IsWaiting(s) && s.Attention != "" && s.Attention != s.State
 }
 
@@ -258,7 +258,7 @@ func SinceUSec(s client.Session) uint64 {
 		return changed
 	}
 	switch {
-	case asks(s):
+	case isAttentionShown(s):
 		return cmp.Or(s.AttentionTimestamp, s.IdleSinceHint, changed)
 	case s.IdleHint || IsWaiting(s):
 		return cmp.Or(s.IdleSinceHint, changed)

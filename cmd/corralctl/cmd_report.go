@@ -111,7 +111,7 @@ func (o *reportOptions) runFrom(ctx context.Context, c *ctl, args []string) erro
 	return c.reportActivity(ctx, r, only)
 }
 
-// concerned tells whether there is anything to report of: a process of a session, or one that was
+// isFromSession tells whether there is anything to report of: a process of a session, or one that was
 // started for one and has left it, which the daemon tells. Everybody else is spared the way to the
 // bus.
 func isFromSession() bool {
@@ -123,7 +123,7 @@ func isFromSession() bool {
 // session's id.
 const sessionVariable = "CORRAL_SESSION"
 
-// inSession tells whether a process whose /proc/PID/cgroup this is belongs to a session, which
+// isInSession tells whether a process whose /proc/PID/cgroup this is belongs to a session, which
 // spares everybody else the way to the bus.
 func isInSession(group string) bool {
 	for part := range strings.FieldsFuncSeq(group, func(r rune) bool { return r == '/' || r == '\n' }) {
@@ -189,7 +189,7 @@ func readInput(in io.Reader) []byte {
 	}
 }
 
-// payloadOf reads the fields by which any agent may tell its hooks something.
+// parsePayload reads the fields by which any agent may tell its hooks something.
 func parsePayload(data []byte) hookPayload {
 	var e hookEvent
 	if json.Unmarshal(data, &e.fields) != nil {

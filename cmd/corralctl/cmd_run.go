@@ -22,7 +22,7 @@ import (
 // commandAgent is the agent that runs any command.
 const commandAgent = "command"
 
-// onLogins are what --on-login takes.
+// onLoginActions are what --on-login takes.
 var onLoginActions = []string{"ignore", "resume", "start"}
 
 var runVerb = verb{name: "run", args: "AGENT [-- ARGS…] | run -- CMD ARGS…", summary: "Create a session here and start it", onOptionError: (*ctl).runOptionError, options: func(f *pflag.FlagSet) action {
@@ -84,7 +84,7 @@ func (r *runOptions) run(ctx context.Context, c *ctl, args []string) error {
 	return r.create(ctx, c, bus, agent)
 }
 
-// command tells the agent from its arguments, or from the command, which begins after "--".
+// parseCommand tells the agent from its arguments, or from the command, which begins after "--".
 func (r *runOptions) parseCommand(c *ctl, args []string) (agent string, rest []string, err error) {
 	dash := r.flags.ArgsLenAtDash()
 	switch {
@@ -105,7 +105,7 @@ func (r *runOptions) parseCommand(c *ctl, args []string) (agent string, rest []s
 	return "", nil, c.tooManyWordsError(args, r.flags)
 }
 
-// fill completes the spec from the options and the caller's surroundings.
+// complete completes the spec from the options and the caller's surroundings.
 func (r *runOptions) complete(c *ctl) error {
 	var err error
 	if r.spec.WorkingDirectory, err = r.workspace(c); err != nil {
@@ -161,7 +161,7 @@ func (r *runOptions) workspace(c *ctl) (string, error) {
 	return filepath.Join(here, r.directory), nil
 }
 
-// variables is the session's own environment, -E. The caller's goes along with the first run, and
+// explicitEnvironment is the session's own environment, -E. The caller's goes along with the first run, and
 // never to another machine.
 func (r *runOptions) explicitEnvironment() ([]string, error) {
 	var variables []string
@@ -213,7 +213,7 @@ func checkLabel(key, value string) error {
 	return nil
 }
 
-// checkText names what cannot be sent: a string on the bus is UTF-8 without NUL.
+// checkEncoding names what cannot be sent: a string on the bus is UTF-8 without NUL.
 func (r *runOptions) checkEncoding() error {
 	fields := []struct {
 		name   string
@@ -303,7 +303,7 @@ func (r *runOptions) prepareWait(ctx context.Context, bus *client.Client) (<-cha
 	return bus.Watch(ctx)
 }
 
-// announce says what was done: on a terminal with what to do next, elsewhere with the scope.
+// printStarted says what was done: on a terminal with what to do next, elsewhere with the scope.
 func (r *runOptions) printStarted(c *ctl, agent, id string) {
 	done := "Started"
 	next := "Attach: " + c.withHost("corralctl attach "+id)

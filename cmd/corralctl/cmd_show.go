@@ -29,7 +29,7 @@ var showVerb = verb{name: "show", args: "[ID…]", summary: "Show properties of 
 		}
 	}}
 
-// shower knows what of the properties is to be shown, and how.
+// propertyPrinter knows what of the properties is to be shown, and how.
 type propertyPrinter struct {
 	names  []string // empty: all
 	values bool
@@ -89,7 +89,7 @@ func (c *ctl) showSessions(ctx context.Context, show propertyPrinter, words []st
 	return failed.first()
 }
 
-// pick returns the properties that are wanted.
+// selectNamed returns the properties that are wanted.
 func (s propertyPrinter) selectNamed(properties client.Properties) (client.Properties, error) {
 	if len(s.names) == 0 {
 		return properties, nil

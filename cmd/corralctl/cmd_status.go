@@ -34,7 +34,7 @@ var statusVerb = verb{name: "status", args: "[ID…]", summary: "Show the status
 		}
 	}}
 
-// statusOf is what status shows of one session.
+// sessionStatus is what status shows of one session.
 type sessionStatus struct {
 	session   client.Session
 	processes []process
@@ -83,7 +83,7 @@ func (c *ctl) sessionsStatus(ctx context.Context, words []string, lines uint32) 
 	return exit(code)
 }
 
-// saw tells corrald that a person has seen what a session needs: one that they named, and looked at
+// acknowledgeSeen tells corrald that a person has seen what a session needs: one that they named, and looked at
 // on a terminal. A script that reads the status is not a person. It returns when the session
 // expires from then on.
 func (c *ctl) acknowledgeSeen(ctx context.Context, s client.Session, words []string) (expires uint64) {
@@ -117,7 +117,7 @@ func (c *ctl) matchAll(words []string, sessions []candidate) (ids []string, code
 	return unique(ids), failed.code
 }
 
-// lastLines are the last lines of the session's screen, or of its log where nothing is shown there
+// lastScreenLines are the last lines of the session's screen, or of its log where nothing is shown there
 // any more.
 func (c *ctl) lastScreenLines(ctx context.Context, s client.Session, lines uint32) string {
 	if lines == 0 || s.State == "created" {
@@ -226,7 +226,7 @@ func (c *ctl) printStatus(status sessionStatus) {
 	}
 }
 
-// printPlace writes where the session works: of a worktree also of which repository, on which
+// printWorkspace writes where the session works: of a worktree also of which repository, on which
 // branch.
 func (c *ctl) printWorkspace(s client.Session) {
 	if s.Worktree == "" || s.Repository == "" {

@@ -108,7 +108,7 @@ func (c *ctl) waitFor(ctx context.Context, ids, until []string, events <-chan cl
 	return failed.first()
 }
 
-// waitsFor is what is waited for, as the terminal shows it.
+// progressText is what is waited for, as the terminal shows it.
 func (w *waiter) progressText() string {
 	if len(w.until) > 0 {
 		return "Waiting until " + strings.Join(w.until, " or ") + ":"
@@ -116,7 +116,7 @@ func (w *waiter) progressText() string {
 	return "Waiting for the end of"
 }
 
-// waiting are the ids of the sessions that are still waited for.
+// remaining are the ids of the sessions that are still waited for.
 func (w *waiter) remaining(ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
 		_, ended := w.results[id]
@@ -138,7 +138,7 @@ func (w *waiter) printEnd(ctx context.Context, c *ctl, id string) {
 	fmt.Fprintf(c.err, "%s\n", wording.Printable(endSummary(*s)))
 }
 
-// endText is how a session has ended: "Session build: failed (exit-code, exit 3) after 2m 15s; CPU
+// endSummary is how a session has ended: "Session build: failed (exit-code, exit 3) after 2m 15s; CPU
 // 12.301s, memory peak 212.4M".
 func endSummary(s client.Session) string {
 	text := fmt.Sprintf("Session %s: %s", s.Id, s.State)
@@ -258,7 +258,7 @@ func (w *waiter) removed(id string) {
 	}
 }
 
-// look takes a session as it is, and notes whether it need not be waited for any more.
+// update takes a session as it is, and notes whether it need not be waited for any more.
 func (w *waiter) update(ctx context.Context, s client.Session) error {
 	w.sessions[s.Id] = &s
 	if _, ended := w.results[s.Id]; ended {
@@ -275,7 +275,7 @@ func (w *waiter) update(ctx context.Context, s client.Session) error {
 	return err
 }
 
-// reached tells whether a session is as it is waited for to be. One that a daemon which ends has
+// hasReached tells whether a session is as it is waited for to be. One that a daemon which ends has
 // left running is only called suspended.
 func (w *waiter) hasReached(s client.Session) bool {
 	if s.State == "suspended" && s.AgentAlive {
@@ -293,7 +293,7 @@ func (w *waiter) endError(s client.Session) error {
 	return &failure{code: exitFailed, message: message}
 }
 
-// absence tells on the terminal that there is nobody to ask, once that has taken a second.
+// outageNotice tells on the terminal that there is nobody to ask, once that has taken a second.
 type outageNotice struct {
 	c     *ctl
 	timer *time.Timer

@@ -90,7 +90,7 @@ func headline(s client.Session, left func(client.Session) int, told []dbusapi.Ex
 	return text
 }
 
-// decides tells whether this is the row that says what the agent does, or, if it wants a person,
+// isDecisive tells whether this is the row that says what the agent does, or, if it wants a person,
 // why.
 func isDecisive(s client.Session, e dbusapi.Explanation) bool {
 	switch e.Subject {
@@ -103,7 +103,7 @@ func isDecisive(s client.Session, e dbusapi.Explanation) bool {
 	return false
 }
 
-// colourOf is the colour of a row, the first one of its subject or not.
+// rowColour is the colour of a row, the first one of its subject or not.
 func rowColour(s client.Session, e dbusapi.Explanation, first bool) string {
 	switch {
 	case e.Subject == "state" || first && e.Subject == "activity" && s.Activity != "waiting":

@@ -87,7 +87,7 @@ func (c *ctl) verbOf(words []string) *cobra.Command {
 	return nil
 }
 
-// assigned returns the words with an equals sign before the value of a short option: of -n5 cobra
+// assignShortOptions returns the words with an equals sign before the value of a short option: of -n5 cobra
 // would take 5 for the option whose value is completed.
 func (c *ctl) assignShortOptions(words []string) []string {
 	words = slices.Clone(words)
@@ -138,7 +138,7 @@ func choicesOf(words ...string) []choice {
 	return choices
 }
 
-// completed returns the choices that begin with word. A shell adds no blank after an equals sign.
+// matchingCompletions returns the choices that begin with word. A shell adds no blank after an equals sign.
 func matchingCompletions(word string, choices []choice) ([]cobra.Completion, cobra.ShellCompDirective) {
 	directive := cobra.ShellCompDirectiveNoFileComp
 	var completions []cobra.Completion
@@ -154,7 +154,7 @@ func matchingCompletions(word string, choices []choice) ([]cobra.Completion, cob
 	return completions, directive
 }
 
-// listed puts what a list has already in front of each choice: "failed,st" becomes "failed,stale".
+// listChoices puts what a list has already in front of each choice: "failed,st" becomes "failed,stale".
 func listChoices(word string, choices []choice, option *pflag.Flag) []choice {
 	i := strings.LastIndex(word, ",")
 	if i < 0 || option.Value.Type() != "stringSlice" {
@@ -183,7 +183,7 @@ func verbChoices() []choice {
 
 var alternatives = regexp.MustCompile(`^[a-z]+(\|[a-z]+)+$`)
 
-// arguments are what the verb takes after args, by the words that its help has for them.
+// argumentChoices are what the verb takes after args, by the words that its help has for them.
 func (c *ctl) argumentChoices(ctx context.Context, cmd *cobra.Command, v verb, args []string) []choice {
 	words := strings.Fields(firstUsage(v.args))
 	place := len(args)
@@ -211,12 +211,12 @@ func (c *ctl) argumentChoices(ctx context.Context, cmd *cobra.Command, v verb, a
 	return nil
 }
 
-// without leaves out what the command line has already.
+// excluding leaves out what the command line has already.
 func excluding(choices []choice, given []string) []choice {
 	return slices.DeleteFunc(choices, func(c choice) bool { return slices.Contains(given, c.word) })
 }
 
-// programs are those in PATH whose names begin with prefix.
+// programsInPath are those in PATH whose names begin with prefix.
 func programsInPath(prefix string) []string {
 	var names []string
 	for _, directory := range filepath.SplitList(os.Getenv("PATH")) {

@@ -35,7 +35,7 @@ var completionCases = []struct{ line, words string }{
 	{"corralctl report wai→--reas→perm→", "report waiting --reason permission"},
 }
 
-// shells are how each shell is started on a terminal, so that it reads the completion and what is
+// testShells are how each shell is started on a terminal, so that it reads the completion and what is
 // typed.
 var testShells = map[string]struct {
 	command string

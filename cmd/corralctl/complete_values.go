@@ -21,7 +21,7 @@ import (
 	"github.com/corrald/corral/internal/unitproperty"
 )
 
-// values are what an option may be set to, by the name that its help has for the value.
+// optionChoices are what an option may be set to, by the name that its help has for the value.
 func optionChoices(kind string, option *pflag.Flag, args []string) []choice {
 	switch kind {
 	case "COLUMNS":
@@ -55,7 +55,7 @@ func optionChoices(kind string, option *pflag.Flag, args []string) []choice {
 	return nil
 }
 
-// wanted tells for which sessions a verb can do something, by state and what is in the way; a verb
+// applicable tells for which sessions a verb can do something, by state and what is in the way; a verb
 // that is not here takes every session.
 var applicable = map[string]func(dbusapi.SessionRow) bool{
 	"start": isUnarchivedEnded,
@@ -74,7 +74,7 @@ func isUnarchivedEnded(s dbusapi.SessionRow) bool {
 	return wording.IsEnded(s.State) && s.State != "archived"
 }
 
-// ids are the sessions that the verb can do something with, from the daemon or, if none runs, from
+// sessionChoices are the sessions that the verb can do something with, from the daemon or, if none runs, from
 // the disk. None is started for that.
 func (c *ctl) sessionChoices(ctx context.Context, cmd *cobra.Command) []choice {
 	want := applicable[cmd.Name()]
@@ -148,7 +148,7 @@ func unitPropertyChoices() []choice {
 	return choicesOf(names...)
 }
 
-// variableNames are those of the caller's environment; a value is written after one, or it is
+// variableChoices are those of the caller's environment; a value is written after one, or it is
 // passed on as it is.
 func variableChoices() []choice {
 	var names []string

@@ -13,11 +13,11 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// confirmed are the verbs that ask on a terminal before they do something with several sessions
+// confirmationVerbs are the verbs that ask on a terminal before they do something with several sessions
 // that nobody has named one by one, with the word for it.
 var confirmationVerbs = map[string]string{"rm": "Remove", "stop": "Stop", "kill": "Signal", "archive": "Archive", "restart": "Restart"}
 
-// askingVerb adds --yes to a verb of confirmed.
+// confirmingVerb adds --yes to a verb of confirmed.
 func confirmingVerb(act action) func(*pflag.FlagSet) action {
 	return func(f *pflag.FlagSet) action {
 		yes := f.BoolP("yes", "y", false, "do not ask before several sessions are affected")
@@ -28,7 +28,7 @@ func confirmingVerb(act action) func(*pflag.FlagSet) action {
 	}
 }
 
-// isMass tells whether sessions were named together, by --all or by a pattern.
+// isBulk tells whether sessions were named together, by --all or by a pattern.
 func (c *ctl) isBulk(words, ids []string) bool {
 	if confirmationVerbs[c.name] == "" {
 		return false
@@ -85,7 +85,7 @@ func (c *ctl) confirm(ctx context.Context, ids []string) error {
 	return exit(exitFailed)
 }
 
-// answerOf reads a line, in lower case.
+// readAnswer reads a line, in lower case.
 func readAnswer(ctx context.Context, in *os.File) (string, error) {
 	type line struct {
 		text string

@@ -71,7 +71,7 @@ func (g *globals) register(f *pflag.FlagSet) {
 	f.BoolVar(&g.version, "version", g.version, "print the version")
 }
 
-// words are the options as they were given, but for the host, for corralctl there.
+// optionWords are the options as they were given, but for the host, for corralctl there.
 func (g *globals) optionWords() []string {
 	var words []string
 	for _, option := range []struct {
@@ -182,7 +182,7 @@ func (c *ctl) print(format string, args ...any) {
 	fmt.Fprintf(c.out, format, args...)
 }
 
-// colour tells whether stdout takes colours.
+// hasColour tells whether stdout takes colours.
 func (c *ctl) hasColour() bool { return c.outTTY != nil && c.outTTY.colour && !c.plain }
 
 // finish writes what is left of the output. A pager that the user left before the end is no error.
@@ -197,7 +197,7 @@ func (c *ctl) finish() error {
 	return errors.Join(err, c.pager.close())
 }
 
-// span is a time span as an option.
+// timeSpan is a time span as an option.
 type timeSpan struct {
 	time.Duration
 	set bool

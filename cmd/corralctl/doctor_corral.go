@@ -76,7 +76,7 @@ func excludedUser(ctx context.Context) error {
 	return nil
 }
 
-// askDaemon tells of which version corrald is, and what it says is wrong beside its sessions.
+// checkRunningDaemon tells of which version corrald is, and what it says is wrong beside its sessions.
 func checkRunningDaemon(ctx context.Context) []finding {
 	bus, err := client.Connect(ctx)
 	if err != nil {
@@ -101,7 +101,7 @@ func checkRunningDaemon(ctx context.Context) []finding {
 	return findings
 }
 
-// checkPlaces tells where corrald looks in other places than corralctl does: a shell's start-up
+// checkDirectories tells where corrald looks in other places than corralctl does: a shell's start-up
 // file has set what its own environment has not.
 func (p *examination) checkDirectories(ctx context.Context) []finding {
 	var pid uint32
@@ -193,7 +193,7 @@ func checkHooks(context.Context) []finding {
 }
 
 // checkState tells whether what happens can be recorded. The limits are where the next log, or the
-// next records, would not fit any more.
+// prefix records, would not fit any more.
 func checkState(context.Context) []finding {
 	const little, tooLittle = 1 << 30, 64 << 20 // bytes
 	dir := stateDirectory()

@@ -30,7 +30,7 @@ const (
 	minTmux    = 3.3
 )
 
-// patient is what is examined: this user's place on this machine.
+// examination is what is examined: this user's place on this machine.
 type examination struct {
 	bus         *dbus.Conn // nil: there is none
 	busErr      error
@@ -91,7 +91,7 @@ func (p *examination) managerProperty(ctx context.Context, name string) (string,
 	return text, err
 }
 
-// owned tells whether somebody has the name on the bus; activatable, whether somebody could be
+// hasOwner tells whether somebody has the name on the bus; activatable, whether somebody could be
 // started for it.
 func (p *examination) hasOwner(ctx context.Context, name string) bool {
 	var has bool
@@ -180,7 +180,7 @@ func (p *examination) checkControllers(ctx context.Context) []finding {
 	return findings
 }
 
-// controllers are the names of cgroup controllers, as the subject of a sentence: "the memory, pids
+// controllersSubject are the names of cgroup controllers, as the subject of a sentence: "the memory, pids
 // and cpu controllers are".
 func controllersSubject(names []string) string {
 	if last := len(names) - 1; last > 0 {

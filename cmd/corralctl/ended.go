@@ -14,7 +14,7 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// answer is one thing that can be done about a session whose agent has ended.
+// menuItem is one thing that can be done about a session whose agent has ended.
 type menuItem struct {
 	name        string // the word for it, which begins with its key or is named by it
 	key         rune
@@ -31,14 +31,14 @@ const (
 	choiceLeave   = "leave"
 )
 
-// inquiry is what is asked about a session: what can be done, what Enter does, and why that.
+// endMenu is what is asked about a session: what can be done, what Enter does, and why that.
 type endMenu struct {
 	items       []menuItem
 	defaultItem string // the name of the choice that Enter takes
 	reason      string
 }
 
-// questionOf returns what can be done about a session in its state. Left is the number of processes
+// endMenuFor returns what can be done about a session in its state. Left is the number of processes
 // that its agent has left behind.
 func endMenuFor(s client.Session, left int) endMenu {
 	program := programOf(s)
@@ -98,7 +98,7 @@ func leftoversText(left int) string {
 	return fmt.Sprintf("the %d processes that it left behind", left)
 }
 
-// take returns the choice that a key means.
+// itemFor returns the choice that a key means.
 func (q endMenu) itemFor(k key) (menuItem, bool) {
 	for _, c := range q.items {
 		pressed := []rune(strings.ToLower(string(rune(max(k, 0)))))[0]
@@ -136,7 +136,7 @@ func programOf(s client.Session) string {
 	return wording.Printable(filepath.Base(s.Command[0]))
 }
 
-// resultOf says in one sentence what has become of a session's agent, and when.
+// resultSentence says in one sentence what has become of a session's agent, and when.
 func resultSentence(s client.Session, left int, now time.Time) string {
 	program := programOf(s)
 	switch {
@@ -170,7 +170,7 @@ func leftoversRunning(left int) string {
 	return fmt.Sprintf("%d of its processes are still running", left)
 }
 
-// endOf says how an agent has ended, after the name of its program.
+// endPhrase says how an agent has ended, after the name of its program.
 func endPhrase(s client.Session) string {
 	reason := strings.TrimPrefix(s.Reason, "command ")
 	because := ""
@@ -213,7 +213,7 @@ func ago(d time.Duration) string {
 	return "just now"
 }
 
-// offer shows the end of a session and does what the person chooses, or what was answered in
+// showEnded shows the end of a session and does what the person chooses, or what was answered in
 // advance. It returns whether the session is to be looked at again.
 func (a *attachment) showEnded(ctx context.Context, s client.Session) (again bool, err error) {
 	given := a.options.answer
@@ -276,7 +276,7 @@ func callFor(bus *client.Client, s client.Session, what string) (call func(conte
 	return bus.ResumeSession, "resume", "Resuming"
 }
 
-// do does what was chosen. It returns whether the session is to be looked at again.
+// perform does what was chosen. It returns whether the session is to be looked at again.
 func (a *attachment) perform(ctx context.Context, s client.Session, what string) (again bool, err error) {
 	bus, err := a.c.connect(ctx)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/corrald/corral/internal/sshagent"
 )
 
-// passedEnvironment returns the entries of the caller's environment that go along with a start:
+// callerEnvironment returns the entries of the caller's environment that go along with a start:
 // PATH with what the user's shell put into it, the agents' keys and settings, proxies, DISPLAY,
 // LANG; the user manager has none of them when it was started at boot. What is no text cannot be
 // sent and stays behind.
@@ -22,7 +22,7 @@ func callerEnvironment(environ []string) []string {
 	return slices.DeleteFunc(environment.CallerVariables(environ), func(entry string) bool { return !isSendable(entry) })
 }
 
-// followAgent has the agents reach the ssh-agent of the login that this is a part of, if it has
+// updateSSHAgentLink has the agents reach the ssh-agent of the login that this is a part of, if it has
 // one. It is no reason not to go on that they do not.
 func updateSSHAgentLink() {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
@@ -64,7 +64,7 @@ func (c *ctl) whyEnvironment(ctx context.Context, id string) error {
 
 var commandNotFound = regexp.MustCompile(`^cannot start "([^"]+)": command "[^/"]+" not found$`)
 
-// searched adds to what kept a session from starting, a command that is in no directory of its
+// addSearchPath adds to what kept a session from starting, a command that is in no directory of its
 // PATH, which PATH that was.
 func (c *ctl) addSearchPath(f *failure) *failure {
 	match := commandNotFound.FindStringSubmatch(f.message)

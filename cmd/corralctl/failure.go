@@ -77,7 +77,7 @@ func (c *ctl) warn(message, hint string) {
 	fmt.Fprintf(c.err, "corralctl: %s\nhint: %s\n", wording.Printable(message), wording.Printable(c.withHost(hint)))
 }
 
-// there is a command for the machine that was asked: help is the same here.
+// withHost is a command for the machine that was asked: help is the same here.
 func (c *ctl) withHost(command string) string {
 	rest, ours := strings.CutPrefix(command, "corralctl ")
 	if c.host == "" || !ours || strings.HasPrefix(rest, "help") {
@@ -193,10 +193,10 @@ func (c *ctl) doing() string {
 	return c.name
 }
 
-// late tells whether the time of --timeout is over, which may have cut a connection off.
+// hasTimedOut tells whether the time of --timeout is over, which may have cut a connection off.
 func (c *ctl) hasTimedOut() bool { return c.timeout.set && time.Since(c.started) >= c.timeout.Duration }
 
-// unanswered tells whether err, or the time of --timeout, means that a daemon may well be there and
+// isUnanswered tells whether err, or the time of --timeout, means that a daemon may well be there and
 // has not answered.
 func (c *ctl) isUnanswered(err error) bool {
 	return c.hasTimedOut() || errors.Is(err, context.DeadlineExceeded)

@@ -74,7 +74,7 @@ type follower struct {
 	buffer    []byte
 }
 
-// begin shows the last lines of what is there.
+// showTail shows the last lines of what is there.
 func (f *follower) showTail(o *logsOptions) error {
 	lines := o.lines
 	if lines < 0 {
@@ -100,7 +100,7 @@ func (f *follower) showTail(o *logsOptions) error {
 	return f.out.out.Flush()
 }
 
-// catchUp reads what is there.
+// readExisting reads what is there.
 func (f *follower) readExisting() error {
 	files, err := f.open()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -190,7 +190,7 @@ func (f *follower) drain() error {
 	return f.copy(f.file)
 }
 
-// find finds the place to read on at in a file that was cut at its beginning, which a smaller limit
+// reposition finds the place to read on at in a file that was cut at its beginning, which a smaller limit
 // does, or that begins anew.
 func (f *follower) reposition() error {
 	info, err := f.file.Stat()
@@ -260,7 +260,7 @@ func (f *follower) reopen() (bool, error) {
 	return true, nil
 }
 
-// bridge shows what is between the end of the file that was read so far and the begin of the newer
+// sshBridge shows what is between the end of the file that was read so far and the begin of the newer
 // one of files, and tells what is missing of it.
 func (f *follower) showGap(files *logFiles) error {
 	isOpen, err := sameFile(files.older, f.file)
@@ -286,7 +286,7 @@ func (f *follower) showGap(files *logFiles) error {
 	return f.copy(files.older)
 }
 
-// tellMissing tells what is missing between two places of the log, if something is or, where sizes
+// printMissing tells what is missing between two places of the log, if something is or, where sizes
 // say nothing, may be.
 func (f *follower) printMissing(sized bool, from, to int64) error {
 	switch {

@@ -14,7 +14,7 @@ type hookEvent struct {
 	fields map[string]json.RawMessage
 }
 
-// text returns the first of these fields that is a text and says something.
+// transcript returns the first of these fields that is a text and says something.
 func (e hookEvent) text(names ...string) string {
 	for _, name := range names {
 		var s string
@@ -97,7 +97,7 @@ func claudeHook(event string, e hookEvent) (client.Report, bool) {
 	return client.Report{}, false
 }
 
-// claudeRequest is for a tool that a person has to allow, or that is a question to them itself.
+// claudePermissionRequest is for a tool that a person has to allow, or that is a question to them itself.
 func claudePermissionRequest(e hookEvent) (client.Report, bool) {
 	if tool := e.text("tool_name"); tool != "AskUserQuestion" && tool != "ask_user_question" {
 		return waitingReport("permission", e.toolRequest("tool_name", "tool_input"))
@@ -206,7 +206,7 @@ func opencodeHook(event string, e hookEvent) (r client.Report, ok bool) {
 	return r, ok
 }
 
-// request is what an agent wants to do, in the words of a person: which tool, and with what.
+// toolRequest is what an agent wants to do, in the words of a person: which tool, and with what.
 func (e hookEvent) toolRequest(tool, input string) string {
 	with := e.object(input).text("command", "file_path", "path", "url", "pattern", "query", "description")
 	return strings.Trim(e.text(tool)+": "+with, ": ")

@@ -34,7 +34,7 @@ func connectHost(ctx context.Context, host string) (*client.Client, error) {
 	return client.ConnectOver(ctx, sshBridge{out, in, ssh})
 }
 
-// bridge is the way to the other machine's bus.
+// sshBridge is the way to the other machine's bus.
 type sshBridge struct {
 	io.Reader
 	io.WriteCloser

@@ -103,7 +103,7 @@ func columnOf(name, option string) (listColumn, error) {
 	return listColumn{}, f
 }
 
-// shown returns the columns that list shows.
+// selectedColumns returns the columns that list shows.
 func (l *listOptions) selectedColumns(full bool) ([]listColumn, error) {
 	names := l.columns
 	switch {
@@ -153,7 +153,7 @@ func (l *listOptions) compare(v listView) (func(a, b client.Session) int, error)
 	}, nil
 }
 
-// labelled tells whether a session has all labels that were asked for, each as KEY or KEY=VALUE.
+// hasLabels tells whether a session has all labels that were asked for, each as KEY or KEY=VALUE.
 func (l *listOptions) hasLabels(s client.Session) bool {
 	return !slices.ContainsFunc(l.labels, func(label string) bool {
 		key, value, valued := strings.Cut(label, "=")

@@ -12,7 +12,7 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// known is a session that ids on the command line are matched against.
+// candidates is a session that ids on the command line are matched against.
 type candidate struct {
 	id    string
 	state string
@@ -20,7 +20,7 @@ type candidate struct {
 
 func (k candidate) isArchived() bool { return k.state == "archived" }
 
-// forAll tells, by verb, which sessions --all means where it is not simply every one: those that
+// appliesToAll tells, by verb, which sessions --all means where it is not simply every one: those that
 // the verb can do something with.
 var appliesToAll = map[string]func(state string) bool{
 	"start":   wording.IsEnded,
@@ -98,7 +98,7 @@ func (c *ctl) resolve(ctx context.Context, words []string) ([]string, error) {
 	return unique(ids), failed.first()
 }
 
-// one resolves a word that has to name a single session.
+// resolveOne resolves a word that has to name a single session.
 func (c *ctl) resolveOne(ctx context.Context, word string) (string, error) {
 	sessions, err := c.candidates(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func unique(ids []string) []string {
 	return once
 }
 
-// unmatched is what is printed of a word that names no session, or not just one.
+// unmatchedError is what is printed of a word that names no session, or not just one.
 func (c *ctl) unmatchedError(word string, err error) error {
 	var f *failure
 	if errors.As(err, &f) && f.hint != "" {
@@ -155,7 +155,7 @@ func prefixed(prefix string, err error) error {
 	return fmt.Errorf("%s%w", prefix, err)
 }
 
-// nearest is the id that was probably meant by a word that is none.
+// nearestID is the id that was probably meant by a word that is none.
 func nearestID(word string, sessions []candidate) string {
 	var ids []string
 	for _, s := range sessions {
@@ -166,7 +166,7 @@ func nearestID(word string, sessions []candidate) string {
 	return nearestWord(word, ids)
 }
 
-// nearestOf is the candidate that was probably meant: at most a third of the word's letters differ.
+// nearestWord is the candidate that was probably meant: at most a third of the word's letters differ.
 // "" if there is none.
 func nearestWord(word string, candidates []string) string {
 	best, distance := "", 1+max(1, len(word)/3)
@@ -223,7 +223,7 @@ func (f *failures) add(c *ctl, err error) {
 
 func (f *failures) first() error { return exit(f.code) }
 
-// each does something with each of the sessions that the words name, many at a time, and goes on
+// forEach does something with each of the sessions that the words name, many at a time, and goes on
 // after an error. Errors are told in the sessions' order; the first one's code is the exit code.
 // Before it does it with several sessions that were named together, it may ask: see confirm; on a
 // terminal it then prints the ids with which it was done.

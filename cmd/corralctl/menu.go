@@ -22,7 +22,7 @@ import (
 // errChanged is that a session is not what it was any more when a person was asked about it.
 var errChanged = errors.New("the session has changed")
 
-// quietTime is for how long no key has to be pressed after an agent has ended under a person who
+// quietPeriod is for how long no key has to be pressed after an agent has ended under a person who
 // was attached: what they were typing to it is no answer.
 const quietPeriod = 500 * time.Millisecond
 
@@ -108,7 +108,7 @@ func (a *attachment) choose(ctx context.Context, s client.Session, q endMenu) (s
 	}
 }
 
-// wakeOn closes waker when the session is not as it was any more, or a signal has come, and returns
+// wakeOnChange closes waker when the session is not as it was any more, or a signal has come, and returns
 // which; or at the end of ctx.
 func (a *attachment) wakeOnChange(ctx context.Context, s client.Session, waker *os.File) <-chan error {
 	changed := make(chan error, 1)
@@ -141,7 +141,7 @@ func (a *attachment) wakeOnChange(ctx context.Context, s client.Session, waker *
 // keySuspend is what Ctrl-z sends.
 const keySuspend = 0x1a
 
-// settle waits until no key has been pressed for a while, and forgets what was.
+// discardInput waits until no key has been pressed for a while, and forgets what was.
 func (k keyboard) discardInput() error {
 	for {
 		pressed, woken, err := k.read(quietPeriod)
@@ -175,7 +175,7 @@ func (m *menu) prompt() string {
 	return "Choice: "
 }
 
-// mostKeys is the number of keys that a person may have pressed before the first of them is read.
+// maxTypedKeys is the number of keys that a person may have pressed before the first of them is read.
 // More than that were pasted.
 const maxTypedKeys = 4
 

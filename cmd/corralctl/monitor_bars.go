@@ -9,7 +9,7 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// barTeller prints the counts of sessions for a status bar, each time that what the bar shows
+// barPrinter prints the counts of sessions for a status bar, each time that what the bar shows
 // changes.
 type barPrinter struct {
 	c           *ctl

@@ -11,7 +11,7 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// announced is a session without what the daemon does not announce: what was read is then no change
+// withoutUnannounced is a session without what the daemon does not announce: what was read is then no change
 // when it is read anew.
 func withoutUnannounced(s client.Session) client.Session {
 	s.AttentionMessage, s.StatusText, s.LastActivityTimestamp, s.ControlGroup, s.Runs = "", "", 0, "", nil
@@ -42,7 +42,7 @@ func differences(before, after client.Session) []string {
 	return names
 }
 
-// jsonTeller prints an object for each event. It begins with one for each session that there is, so
+// jsonPrinter prints an object for each event. It begins with one for each session that there is, so
 // that nothing falls between a list and the monitor.
 type jsonPrinter struct{ c *ctl }
 
@@ -103,7 +103,7 @@ func sessionValues(s client.Session, names []string) map[string]any {
 	return values
 }
 
-// plainTeller prints a line for a person.
+// linePrinter prints a line for a person.
 type linePrinter struct{ c *ctl }
 
 func (t *linePrinter) print(id, text string) error {
@@ -144,7 +144,7 @@ func (t *linePrinter) sessionChanged(before, after *client.Session, _ map[string
 	return t.print(after.Id, text)
 }
 
-// toldApart are properties that a person is told of as they are; state and activity have words of
+// printedProperties are properties that a person is told of as they are; state and activity have words of
 // their own, and the others follow from these.
 var printedProperties = []string{"Description", "Labels", "OnLogin", "Frozen", "ConversationId"}
 

@@ -10,7 +10,7 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// told writes down what a monitor tells.
+// recordedEvents writes down what a monitor tells.
 type recordedEvents []string
 
 func (t *recordedEvents) start(all map[string]client.Session) error {

@@ -50,7 +50,7 @@ func chosenPager() string {
 	return ""
 }
 
-// runnable tells whether a shell would find the program that a command line begins with, as far as
+// isRunnable tells whether a shell would find the program that a command line begins with, as far as
 // that is plain to see.
 func isRunnable(line string) bool {
 	for _, word := range strings.Fields(line) {

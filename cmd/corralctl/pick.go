@@ -38,7 +38,7 @@ const (
 	keyNone
 )
 
-// left are the sessions that the filter leaves: every word of it is in the id, the agent, the
+// remaining are the sessions that the filter leaves: every word of it is in the id, the agent, the
 // workspace or the description.
 func (p *picker) matching() []client.Session {
 	words := strings.Fields(strings.ToLower(p.filter))
@@ -107,7 +107,7 @@ func (p *picker) lines(c *ctl, now time.Time) []string {
 	return lines
 }
 
-// pick asks which of the sessions is meant; "" if none.
+// selectNamed asks which of the sessions is meant; "" if none.
 func (c *ctl) pick(sessions []client.Session) (string, error) {
 	restore, err := rawTerminal(int(c.in.Fd()))
 	if err != nil {

@@ -65,7 +65,7 @@ func openLogFiles(directory string, open func() (*os.File, error)) (*logFiles, e
 	}
 }
 
-// belongTogether tells whether the log was not rotated while its files were opened: it is renamed
+// isConsistent tells whether the log was not rotated while its files were opened: it is renamed
 // first of all.
 func (f *logFiles) isConsistent(path string) bool {
 	is, err1 := f.newer.Stat()
@@ -117,7 +117,7 @@ type playback struct {
 	current    termsizes.Size // what the terminal has
 }
 
-// know takes over what is known of the sizes.
+// setSizes takes over what is known of the sizes.
 func (p *playback) setSizes(sizes termsizes.Sizes, sized bool) { p.sizes, p.sized = sizes, sized }
 
 // Write writes the next part of the log.
@@ -138,7 +138,7 @@ func (p *playback) Write(part []byte) (int, error) {
 	return written, nil
 }
 
-// turn gives the terminal the size that it has at this place, and returns for how many of the next
+// resizeAt gives the terminal the size that it has at this place, and returns for how many of the next
 // bytes it is that.
 func (p *playback) resizeAt(most int) int {
 	var size termsizes.Size
@@ -172,7 +172,7 @@ func (p *playback) play(f *logFiles) error {
 	return err
 }
 
-// tellMissing says in the log's place that something was in it that nobody can read any more. The
+// printMissing says in the log's place that something was in it that nobody can read any more. The
 // number of bytes is 0 where it is not known.
 func (p *playback) printMissing(n int64) error {
 	what := "output may be missing here"

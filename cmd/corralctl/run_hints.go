@@ -26,14 +26,14 @@ func (c *ctl) isAgent(word string) bool {
 	return c.host == "" && slices.ContainsFunc(agentChoices(), func(agent choice) bool { return agent.word == word })
 }
 
-// dashed returns the words of run with -- before the one at a place.
+// withDashes returns the words of run with -- before the one at a place.
 func (c *ctl) withDashes(place int) string {
 	words := slices.DeleteFunc(slices.Insert(slices.Clone(c.args), place, " "), func(word string) bool { return word == "--" })
 	words[slices.Index(words, " ")] = "--"
 	return "corralctl run " + wording.ShellWords(words)
 }
 
-// placeOf returns where an argument is among the words of run, at the earliest from a place on. It
+// argumentIndex returns where an argument is among the words of run, at the earliest from a place on. It
 // is not taken for the value of an option before it.
 func (c *ctl) argumentIndex(word string, from int, options *pflag.FlagSet) int {
 	for i := from; i < len(c.args); i++ {
@@ -54,7 +54,7 @@ func (c *ctl) argumentIndex(word string, from int, options *pflag.FlagSet) int {
 	return from
 }
 
-// tooManyWords is for words after run that have no -- among them.
+// tooManyWordsError is for words after run that have no -- among them.
 func (c *ctl) tooManyWordsError(args []string, options *pflag.FlagSet) error {
 	first := c.argumentIndex(args[0], 0, options)
 	switch {

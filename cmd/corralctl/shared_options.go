@@ -1,6 +1,6 @@
 package main
 
-// shared are the options of every verb that mean something to a verb, each with what it means to
+// sharedOptions are the options of every verb that mean something to a verb, each with what it means to
 // this verb alone; "" is what help says for all. To a verb that is not here each of them means
 // something. --help and --host are for all verbs but those without a session.
 var sharedOptions = map[string]map[string]string{

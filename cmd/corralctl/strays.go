@@ -70,7 +70,7 @@ func (c *ctl) printStrays(strays []dbusapi.Stray) {
 	}
 }
 
-// tellStrays says what lives on of the sessions that were ended, whose ids are the keys.
+// warnAboutStrays says what lives on of the sessions that were ended, whose ids are the keys.
 func (c *ctl) warnAboutStrays(ended *sync.Map, strays map[string][]dbusapi.Stray) {
 	for _, id := range slices.Sorted(maps.Keys(strays)) {
 		if _, has := ended.Load(id); !has {
@@ -82,7 +82,7 @@ func (c *ctl) warnAboutStrays(ended *sync.Map, strays map[string][]dbusapi.Stray
 	}
 }
 
-// explainStrays are the rows of why for what is outside of a session's scope.
+// strayExplanations are the rows of why for what is outside of a session's scope.
 func strayExplanations(strays []dbusapi.Stray) []dbusapi.Explanation {
 	var rows []dbusapi.Explanation
 	for _, s := range strays {

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corrald/corral/cmd/corralctl/wording"
+	"github.com/corrald/corral/dbusapi/client"
 )
 
 // terminal is a stream that is a terminal.
@@ -41,4 +42,10 @@ func (c *ctl) paint(colour, text string) string {
 		return text
 	}
 	return colour + text + wording.Normal
+}
+
+// statusDot is the sign that a session's status begins with, in the colour of its state.
+func (c *ctl) statusDot(s client.Session) string {
+	sign, colour := wording.Mark(s)
+	return c.paint(colour, sign)
 }

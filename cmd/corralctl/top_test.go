@@ -18,14 +18,14 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// view is a terminal that corralctl top runs in: a tmux of its own, with keys and a screen.
+// topTerminal is a terminal that corralctl top runs in: a tmux of its own, with keys and a screen.
 type topTerminal struct {
 	t      *testing.T
 	stage  *storyRun
 	socket string
 }
 
-// newView runs a command line in a terminal of that size.
+// newTopTerminal runs a command line in a terminal of that size.
 func newTopTerminal(t *testing.T, s *storyRun, width, height, command string) *topTerminal {
 	t.Helper()
 	v := &topTerminal{t, s, filepath.Join(testbed.Dir(t), "view")}
@@ -45,7 +45,7 @@ func (v *topTerminal) tmux(args ...string) string {
 
 func (v *topTerminal) keys(keys ...string) { v.tmux(append([]string{"send-keys"}, keys...)...) }
 
-// shows waits until each of these texts is on the screen, and returns it.
+// waitFor waits until each of these texts is on the screen, and returns it.
 func (v *topTerminal) waitFor(texts ...string) string {
 	v.t.Helper()
 	screen := ""
@@ -63,13 +63,13 @@ func (v *topTerminal) waitFor(texts ...string) string {
 	return screen
 }
 
-// hides waits until a text is no longer on the screen.
+// waitGone waits until a text is no longer on the screen.
 func (v *topTerminal) waitGone(text string) {
 	v.t.Helper()
 	testbed.Poll(v.t, "the screen no longer shows "+text, func() bool { return !strings.Contains(v.tmux("capture-pane", "-p"), text) })
 }
 
-// selects waits until the row of this session is selected.
+// waitSelected waits until the row of this session is selected.
 func (v *topTerminal) waitSelected(id string) {
 	v.t.Helper()
 	screen := ""
@@ -86,7 +86,7 @@ func (v *topTerminal) waitSelected(id string) {
 	})
 }
 
-// above waits until the row of one session is above that of another.
+// waitAbove waits until the row of one session is above that of another.
 func (v *topTerminal) waitAbove(one, other string) {
 	v.t.Helper()
 	testbed.Poll(v.t, one+" is above "+other, func() bool {

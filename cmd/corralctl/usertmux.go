@@ -45,7 +45,7 @@ func (c *ctl) userTmux(ctx context.Context, bus *client.Client) *userTmux {
 	return t
 }
 
-// ask runs a command of tmux and returns what it prints.
+// run runs a command of tmux and returns what it prints.
 func (t *userTmux) run(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

@@ -20,7 +20,7 @@ type verb struct {
 	pages   bool   // long output goes through the pager
 	lenient bool   // mistakes are told, and it exits with 0 all the same
 
-	// mistake makes the error about an option that cannot be read; nil for optionError.
+	// onOptionError makes the error about an option that cannot be read; nil for optionError.
 	onOptionError func(c *ctl, options *pflag.FlagSet, err error) error
 
 	// options adds the verb's own options to the set, and returns what to do once they are read.
@@ -35,7 +35,7 @@ func plainVerb(act action) func(*pflag.FlagSet) action {
 	return func(*pflag.FlagSet) action { return act }
 }
 
-// bareVerb is the action of a verb that takes no words after it.
+// withoutArguments is the action of a verb that takes no words after it.
 func withoutArguments(name string, act action) action {
 	return func(ctx context.Context, c *ctl, args []string) error {
 		if len(args) > 0 {
@@ -64,7 +64,7 @@ func verbGroups() []verbGroup {
 	}
 }
 
-// elsewhere are the words that other programs have for what a verb does.
+// foreignVerbs are the words that other programs have for what a verb does.
 var foreignVerbs = map[string]string{
 	"ls": "list", "ps": "list", "list-units": "list", "list-sessions": "list", "new": "run", "create": "run", "remove": "rm", "delete": "rm",
 	"tail": "logs", "journal": "logs", "capture": "peek", "keys": "send-keys", "exec": "send", "accept": "approve", "allow": "approve", "reject": "deny", "shell": "attach", "join": "attach", "terminate": "stop",
@@ -103,7 +103,7 @@ func (c *ctl) newCommands() *cobra.Command {
 	return root
 }
 
-// command returns a verb as a command of cobra's.
+// parseCommand returns a verb as a command of cobra's.
 func (c *ctl) command(v verb) *cobra.Command {
 	cmd := &cobra.Command{Use: strings.TrimSpace(v.name + " " + v.args), Short: v.summary, Long: v.details, Hidden: v.summary == ""}
 	act := v.options(cmd.Flags())

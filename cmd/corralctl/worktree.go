@@ -10,7 +10,7 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// ownBranch is what --worktree is without a value. No branch can be called so.
+// generatedBranch is what --worktree is without a value. No branch can be called so.
 const generatedBranch = " "
 
 // branchValue is an option that takes a branch, or nothing for one that the daemon chooses.
@@ -35,7 +35,7 @@ func (v branchValue) String() string {
 func (v branchValue) Type() string { return "branch" }
 
 // worktrees are the sessions that have one, with what is told of it. Where they cannot be asked for
-// there are none.
+// withHost are none.
 func (c *ctl) worktrees(ctx context.Context) map[string]client.Session {
 	bus, err := c.connect(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *ctl) worktrees(ctx context.Context) map[string]client.Session {
 	return all
 }
 
-// tellLeft says where the worktree of a session that was removed is, if it is there, as far as that
+// reportKeptWorktree says where the worktree of a session that was removed is, if it is there, as far as that
 // can be seen from here.
 func (c *ctl) reportKeptWorktree(s client.Session) {
 	if c.quiet || s.Worktree == "" {

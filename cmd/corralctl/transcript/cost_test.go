@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// costly are the streams that cost the most for a byte: what comes first, and what then comes again
+// costlyStreams are the streams that cost the most for a byte: what comes first, and what then comes again
 // and again.
 var costlyStreams = map[string]struct{ first, again string }{
 	"plain text":                        {"", "one line of what an agent says\r\n"},
@@ -55,7 +55,7 @@ var costlyStreams = map[string]struct{ first, again string }{
 	"a line that does not end, in back": {strings.Repeat("x", maxLine-8), "\b\b\bxxx"},
 }
 
-// narrow begins the names of those that are printed on the smallest terminal.
+// narrowPrefix begins the names of those that are printed on the smallest terminal.
 const narrowPrefix = "narrow: "
 
 func init() {

@@ -41,7 +41,7 @@ func (l *line) text(b []byte) []byte {
 	return b
 }
 
-// blank tells whether nothing is to be seen in the line.
+// isBlank tells whether nothing is to be seen in the line.
 func (l *line) isBlank() bool {
 	for _, c := range l.cells {
 		if c.marks > 0 || c.r != 0 && !unicode.IsSpace(c.r) {
@@ -92,7 +92,7 @@ func (l *line) grow(to int) {
 	}
 }
 
-// split makes blanks of a wide character that would be cut at a column.
+// splitWide makes blanks of a wide character that would be cut at a column.
 func (l *line) splitWide(column int) {
 	if column >= len(l.cells) || l.cells[column].r != 0 {
 		return

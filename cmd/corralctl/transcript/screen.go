@@ -26,7 +26,7 @@ type output struct {
 	err          error // of to; sticky
 }
 
-// end ends what is open, unless l is what it goes on in.
+// endLine ends what is open, unless l is what it goes on in.
 func (o *output) endLine(l *line) {
 	if o.unterminated != nil && (l == nil || l.continues != o.unterminated) {
 		o.pending = append(o.pending, '\n')
@@ -82,7 +82,7 @@ func (s *screen) region() (first, last int) {
 	return s.base() + s.top, s.base() + s.bottom
 }
 
-// tell passes a line on, unless that was done and it has not changed since.
+// emit passes a line on, unless that was done and it has not changed since.
 func (s *screen) emit(l *line) {
 	if l.emitted && !l.changed {
 		return
@@ -102,14 +102,14 @@ func (s *screen) emit(l *line) {
 	s.out.flushIfLarge()
 }
 
-// here is the cursor's line, to be changed.
+// cursorLine is the cursor's line, to be changed.
 func (s *screen) cursorLine() *line {
 	l := s.lines[s.row]
 	l.changed = true
 	return l
 }
 
-// drop passes the first n lines on and forgets them.
+// emitFirst passes the first n lines on and forgets them.
 func (s *screen) emitFirst(n int) {
 	for _, l := range s.lines[:n] {
 		s.emit(l)
@@ -119,7 +119,7 @@ func (s *screen) emitFirst(n int) {
 	s.row -= n
 }
 
-// showAbove passes on all lines above the cursor. What is changed later of them is passed on once
+// emitAbove passes on all lines above the cursor. What is changed later of them is passed on once
 // more.
 func (s *screen) emitAbove() {
 	for _, l := range s.lines[:s.row] {
@@ -130,7 +130,7 @@ func (s *screen) emitAbove() {
 	}
 }
 
-// used returns how many lines there are, without blank ones at the end.
+// usedLines returns how many lines there are, without blank ones at the end.
 func (s *screen) usedLines() int {
 	n := len(s.lines)
 	for n > 0 && s.lines[n-1].isBlank() {
@@ -150,7 +150,7 @@ func (s *screen) finish() {
 	s.lines, s.row, s.column, s.cells = []*line{{}}, 0, 0, 0
 }
 
-// showRest passes on a line that has no end, unless that was done.
+// emitRest passes on a line that has no end, unless that was done.
 func (s *screen) emitRest(l *line) {
 	if text := l.text(nil); string(text) != l.emittedText {
 		s.out.endLine(l)
@@ -158,14 +158,14 @@ func (s *screen) emitRest(l *line) {
 	}
 }
 
-// goTo moves the cursor to a line, which is made if there is none yet.
+// moveToRow moves the cursor to a line, which is made if there is none yet.
 func (s *screen) moveToRow(row int) {
 	s.row = max(row, 0)
 	s.ensureLines(s.row)
 	s.enforceLimits()
 }
 
-// bound keeps no more lines than can be kept, and the cursor's in any case.
+// flushIfLarge keeps no more lines than can be kept, and the cursor's in any case.
 func (s *screen) enforceLimits() {
 	if n := len(s.lines) - maxRows; n > 0 {
 		s.emitFirst(min(n, s.row))
@@ -199,7 +199,7 @@ func (s *screen) resize(columns, rows int) {
 	s.top, s.bottom = 0, 0
 }
 
-// address moves the cursor to a place on the terminal. Programs that ask for a far one want to know
+// moveToCell moves the cursor to a place on the terminal. Programs that ask for a far one want to know
 // how large it is.
 func (s *screen) moveToCell(row, column int) {
 	if row >= s.height && row < maxRows && !s.heightKnown {
@@ -223,7 +223,7 @@ func (s *screen) up(n int) { s.moveToRow(s.row - n) }
 
 func (s *screen) down(n int) { s.moveToRow(max(s.row, min(s.row+n, s.base()+s.height-1))) }
 
-// feed moves the cursor to the next line, and scrolls at the end of the region.
+// lineFeed moves the cursor to the next line, and scrolls at the end of the region.
 func (s *screen) lineFeed() {
 	if first, last := s.region(); s.bottom != 0 && s.row == last {
 		s.scroll(first, last, 1)
@@ -232,7 +232,7 @@ func (s *screen) lineFeed() {
 	s.moveToRow(s.row + 1)
 }
 
-// reverse moves the cursor to the line before, and scrolls at the begin of the region.
+// reverseLineFeed moves the cursor to the line before, and scrolls at the begin of the region.
 func (s *screen) reverseLineFeed() {
 	if first, last := s.region(); s.row == first {
 		s.insertLines(first, last, 1)
@@ -291,7 +291,7 @@ func (s *screen) reuse(lines []*line) {
 	}
 }
 
-// fill makes the lines up to last.
+// ensureLines makes the lines up to last.
 func (s *screen) ensureLines(last int) {
 	for n := len(s.lines); n <= last; n++ {
 		if n < cap(s.lines) && s.lines[:n+1][n] != nil {
@@ -347,7 +347,7 @@ func width(r rune) int {
 // put writes a character at the cursor.
 func (s *screen) put(r rune) { s.putWide(r, width(r)) }
 
-// putAgain writes a character n times, to the end of the line at most, as tmux does. Of one that
+// putRepeated writes a character n times, to the end of the line at most, as tmux does. Of one that
 // combines with another, more would not be seen.
 func (s *screen) putRepeated(r rune, n int) {
 	last := maxColumn
@@ -393,7 +393,7 @@ func (s *screen) putWide(r rune, width int) {
 	}
 }
 
-// makeRoom goes on in the next line if a character does not fit into this one, as the terminal
+// wrapFor goes on in the next line if a character does not fit into this one, as the terminal
 // does: once there is such a character, and not before.
 func (s *screen) wrapFor(width int) {
 	switch {
@@ -409,7 +409,7 @@ func (s *screen) wrapFor(width int) {
 	}
 }
 
-// tab is how many columns it is to the next tab stop, or to the last column.
+// tabWidth is how many columns it is to the next tab stop, or to the last column.
 func (s *screen) tabWidth() int {
 	width := 8 - s.column%8
 	if s.width > 0 {
@@ -418,7 +418,7 @@ func (s *screen) tabWidth() int {
 	return width
 }
 
-// passPart passes on what there is of a line that is too long to be kept.
+// emitPart passes on what there is of a line that is too long to be kept.
 func (s *screen) emitPart(l *line) {
 	s.emitFirst(s.row)
 	l.moved = false

@@ -34,7 +34,7 @@ type Transcript struct {
 	last    rune   // for REP
 }
 
-// cleanState tells what the next character belongs to.
+// parserState tells what the next character belongs to.
 type parserState int
 
 const (
@@ -108,7 +108,7 @@ func (l *Transcript) Close() error {
 // SetOutput has everything from now on passed on to another writer.
 func (l *Transcript) SetOutput(out io.Writer) { l.out.writer = out }
 
-// alternate begins and ends the program's use of the alternate screen.
+// setAlternate begins and ends the program's use of the alternate screen.
 func (l *Transcript) setAlternate(on bool) {
 	switch {
 	case on && l.primary == nil:
@@ -165,7 +165,7 @@ func (l *Transcript) handle(r rune) {
 	}
 }
 
-// stateAfter stays in a state for a character from first to last, and leaves it for any other.
+// stayWithin stays in a state for a character from first to last, and leaves it for any other.
 func stayWithin(r, first, last rune, stay parserState) parserState {
 	if r >= first && r <= last {
 		return stay
@@ -173,7 +173,7 @@ func stayWithin(r, first, last rune, stay parserState) parserState {
 	return inText
 }
 
-// begin handles a C1 control: those that begin a sequence, and those that move to another line.
+// c1Control handles a C1 control: those that begin a sequence, and those that move to another line.
 func (l *Transcript) c1Control(c1 rune) {
 	l.state = inText
 	switch c1 {
@@ -195,7 +195,7 @@ func (l *Transcript) c1Control(c1 rune) {
 	}
 }
 
-// escape handles the character after ESC.
+// escapeCharacter handles the character after ESC.
 func (l *Transcript) escapeCharacter(r rune) {
 	switch {
 	case l.c0Control(r):
@@ -217,7 +217,7 @@ func (l *Transcript) escapeCharacter(r rune) {
 	}
 }
 
-// command handles a character of an OSC. A newline ends it too: none is part of one, and what
+// oscCharacter handles a character of an OSC. A newline ends it too: none is part of one, and what
 // follows an unfinished one would be lost otherwise.
 func (l *Transcript) oscCharacter(r rune) {
 	switch r {
@@ -229,7 +229,7 @@ func (l *Transcript) oscCharacter(r rune) {
 	}
 }
 
-// controlSequence handles a character of a CSI sequence.
+// csiCharacter handles a character of a CSI sequence.
 func (l *Transcript) csiCharacter(r rune) {
 	switch {
 	case l.c0Control(r):
@@ -255,7 +255,7 @@ func (l *Transcript) text(r rune) {
 	l.last = r
 }
 
-// control handles a C0 control, which acts within sequences as well, and tells whether r is one.
+// c0Control handles a C0 control, which acts within sequences as well, and tells whether r is one.
 func (l *Transcript) c0Control(r rune) bool {
 	switch r {
 	case '\n', '\v', '\f':
@@ -272,7 +272,7 @@ func (l *Transcript) c0Control(r rune) bool {
 	return true
 }
 
-// remember keeps the cursor's place on the screen, or takes it back there.
+// saveOrRestoreCursor keeps the cursor's place on the screen, or takes it back there.
 func (l *Transcript) saveOrRestoreCursor(save bool) {
 	if save {
 		l.savedCursor = [2]int{l.row - l.base(), l.column}
@@ -281,7 +281,7 @@ func (l *Transcript) saveOrRestoreCursor(save bool) {
 	l.moveToCell(max(l.savedCursor[0], 0), l.savedCursor[1])
 }
 
-// act does what a control sequence asks for.
+// dispatchCSI does what a control sequence asks for.
 func (l *Transcript) dispatchCSI(final rune) {
 	if len(l.params) > 0 && l.params[0] >= '<' {
 		if l.params[0] == '?' && (final == 'h' || final == 'l') {
@@ -294,7 +294,7 @@ func (l *Transcript) dispatchCSI(final rune) {
 	}
 }
 
-// mode switches a private mode.
+// setPrivateModes switches a private mode.
 func (l *Transcript) setPrivateModes(on bool) {
 	for _, mode := range strings.Split(string(l.params[1:]), ";") {
 		switch mode {
@@ -306,7 +306,7 @@ func (l *Transcript) setPrivateModes(on bool) {
 	}
 }
 
-// move does what a control sequence asks for if that is to move the cursor.
+// moveCursor does what a control sequence asks for if that is to move the cursor.
 func (l *Transcript) moveCursor(final rune, n int) bool {
 	switch final {
 	case 'A', 'F':
@@ -334,7 +334,7 @@ func (l *Transcript) moveCursor(final rune, n int) bool {
 	return true
 }
 
-// change does what a control sequence asks for if that is to change the text.
+// editScreen does what a control sequence asks for if that is to change the text.
 func (l *Transcript) editScreen(final rune, n int) {
 	first, last := l.region()
 	inside := l.row >= first && l.row <= last

@@ -173,7 +173,7 @@ func TestTranscript_OfRecordedPrograms(t *testing.T) {
 	}
 }
 
-// sized is what is read of a stream whose terminal had sizes, in lines of place, columns and rows.
+// transcribeSized is what is read of a stream whose terminal had sizes, in lines of place, columns and rows.
 func transcribeSized(t *testing.T, stream, sizes string) string {
 	t.Helper()
 	var out strings.Builder

@@ -46,7 +46,7 @@ func Printable(s string) string {
 	return b.String()
 }
 
-// escapeOf is the format of a character's escape.
+// escapeFormat is the format of a character's escape.
 func escapeFormat(r rune) string {
 	if r > 0xffff {
 		return `\U%08x`

@@ -32,7 +32,7 @@ func CompareNatural(a, b string) int {
 	return cmp.Or(cmp.Compare(len(left), len(right)), strings.Compare(a, b))
 }
 
-// digits counts the digits that a text begins with.
+// countLeadingDigits counts the digits that a text begins with.
 func countLeadingDigits(s string) int { return len(s) - len(strings.TrimLeft(s, "0123456789")) }
 
 // Program is what a person calls what a session runs: its agent, or the program of a plain command.

@@ -189,7 +189,7 @@ func Detail(s client.Session) (text, colour string) {
 	return text, colour
 }
 
-// asks returns whether Activity shows the session's Attention.
+// isAttentionShown returns whether Activity shows the session's Attention.
 func isAttentionShown(s client.Session) bool {
 	return IsTurnEnded(s) || HasError(s) || IsWaiting(s) && s.Attention != "" && s.Attention != s.State
 }

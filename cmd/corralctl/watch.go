@@ -21,7 +21,7 @@ const (
 	longestPause  = 5 * time.Second
 )
 
-// lastingWatch follows sessions for as long as somebody wants to know of them: it outlives the
+// reconnectingWatch follows sessions for as long as somebody wants to know of them: it outlives the
 // daemon, the bus, and a connection to another machine.
 type reconnectingWatch struct {
 	c        *ctl
@@ -30,7 +30,7 @@ type reconnectingWatch struct {
 	onOutage func(why string)    // is told, maybe several times, that nothing is to be known for now
 }
 
-// listen connects and subscribes to what the sessions do.
+// connect connects and subscribes to what the sessions do.
 func (l *reconnectingWatch) connect(ctx context.Context) error {
 	if l.c.client != nil {
 		_ = l.c.client.Close()
@@ -48,7 +48,7 @@ func (l *reconnectingWatch) subscribe(ctx context.Context) (err error) {
 	return err
 }
 
-// next returns what is told next. After a DaemonBack everything is to be read anew. From the first
+// prefix returns what is told next. After a DaemonBack everything is to be read anew. From the first
 // call on no daemon is started: one that was stopped, or removed, is not to come back for that.
 func (l *reconnectingWatch) next(ctx context.Context) (client.Event, error) {
 	l.c.client.DisableAutoStart()
@@ -83,7 +83,7 @@ func (l *reconnectingWatch) reconnect(ctx context.Context) error {
 	}
 }
 
-// ask asks the daemon something until it answers; known is false where there is none, or no bus: an
+// run asks the daemon something until it answers; known is false where there is none, or no bus: an
 // event tells when it is to be asked again.
 func (l *reconnectingWatch) query(ctx context.Context, question func() error) (known bool, err error) {
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
@@ -118,7 +118,7 @@ func (l *reconnectingWatch) session(ctx context.Context, id string) (s client.Se
 	return s, known, err
 }
 
-// ended tells whether the session has ended, and not only for now: a daemon that ends marks all as
+// stopped tells whether the session has ended, and not only for now: a daemon that ends marks all as
 // suspended, and their agents live on; before a shutdown it suspends them, and resumes them if that
 // is called off.
 func (l *reconnectingWatch) hasEnded(ctx context.Context, s client.Session) (bool, error) {
@@ -136,7 +136,7 @@ func (l *reconnectingWatch) hasEnded(ctx context.Context, s client.Session) (boo
 	return known && err == nil && !manager.ShuttingDown, err
 }
 
-// gone tells whether err says that there is no such session.
+// isNoSuchSession tells whether err says that there is no such session.
 func isNoSuchSession(err error) bool {
 	name := dbusapi.ShortErrorName(err)
 	return name == dbusapi.NoSuchSession || name == dbusapi.UnknownObject

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// untold are the errors that no story can bring about, and why.
+// untested are the errors that no story can bring about, and why.
 var untested = map[string]string{
 	"cannot report: ":                    "a hook is told nothing: report exits with 0 whatever happens",
 	"cannot wait for %q: it was removed": "its end comes before, and a script cannot know when one that never ran is waited for",

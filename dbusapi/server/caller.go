@@ -10,48 +10,51 @@ import (
 	"github.com/corrald/corral/internal/proc"
 )
 
-// revocable are the methods that begin a run, or may do so, and those that type something. A call
-// may have waited long before its turn comes: behind another one of the same session, or because
-// the daemon stood still. Its caller may have given up meanwhile, have reported that nothing was
-// done, and have called again.
-var revocable = map[string]bool{
+// requiresCaller contains the methods that are not carried out if the caller has left the bus:
+// those that start a run, or may do so, and those that type something. Such a call may have waited
+// for a long time, behind another call of the same session or because the daemon was stopped.
+// Meanwhile its caller may have given up, reported a failure, and called again.
+var requiresCaller = map[string]bool{
 	"CreateSession": true, "StartSession": true, "ResumeSession": true, "RestartSession": true, "BeginSession": true,
 	"ResumeAll": true, "SendInput": true, "SendKeys": true, "Approve": true, "Deny": true,
 	"Start": true, "Resume": true, "Restart": true,
 }
 
-// revoked returns the error of a call that is not carried out because its caller has left the bus,
-// nil for any other. Who wants no answer may leave at once.
-func (s *Server) revoked(ctx context.Context, msg *dbus.Message) error {
+// checkCallerConnected returns an error if the call must not be carried out because its caller has
+// left the bus. A caller that expects no reply may leave immediately.
+func (s *Server) checkCallerConnected(ctx context.Context, msg *dbus.Message) error {
 	sender, _ := msg.Headers[dbus.FieldSender].Value().(string)
-	if !revocable[member(msg)] || msg.Flags&dbus.FlagNoReplyExpected != 0 || sender == "" {
+	if !requiresCaller[member(msg)] || msg.Flags&dbus.FlagNoReplyExpected != 0 || sender == "" {
 		return nil
 	}
-	there := true
-	err := s.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0, sender).Store(&there)
-	if err != nil || there { // a bus that cannot be asked revokes nothing
-		return nil //nolint:nilerr // see above
+	connected := true
+	err := s.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0, sender).Store(&connected)
+	if err != nil || connected { // without an answer of the bus, the call is carried out
+		return nil //nolint:nilerr // as explained above
 	}
-	return answer(dbusapi.Timeout, "the caller has left the bus before its call was carried out")
+	return newError(dbusapi.Timeout, "the caller has left the bus before its call was carried out")
 }
 
-// forPeople makes a method of a session one that no agent can call: a process of any session, or a
-// descendant of one, is refused, and so is a caller of which it cannot be found out. This keeps an
-// agent from answering its own questions. It is no boundary: a process of the same user can leave
-// its control group and its parents, and has other ways to type into a terminal.
-func forPeople(f func(context.Context, *Server, string, []any) ([]any, error)) handler {
+// denyAgents returns a handler for a method of a session that refuses the calls of agents: those
+// from a process of any session and from its descendants. It also refuses a caller whose process
+// cannot be determined. This keeps an agent from answering its own questions. It is not a security
+// boundary: a process of the same user can leave its control group and its parents, and has other
+// means to type into a terminal.
+func denyAgents(f operation) handler {
 	return func(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
+		const refusal = "an agent cannot approve or deny anything"
 		pid, err := o.server.callerPID(ctx, msg)
 		if err != nil {
-			return nil, answer(dbusapi.AccessDenied, "cannot find out whether an agent is calling, and an agent cannot approve or deny anything")
+			return nil, newError(dbusapi.AccessDenied, refusal+": cannot determine the calling process")
 		}
 		for ancestor := int(pid); ancestor > 1; {
 			if id, err := o.server.sessionOf(uint32(ancestor)); err == nil {
-				return nil, answer(dbusapi.AccessDenied, fmt.Sprintf("an agent cannot approve or deny anything: process %d is of session %q", pid, id))
+				text := fmt.Sprintf("%s: process %d belongs to session %q", refusal, pid, id)
+				return nil, newError(dbusapi.AccessDenied, text)
 			}
 			st, err := proc.Stat(ancestor)
 			if err != nil && ancestor == int(pid) {
-				return nil, answer(dbusapi.AccessDenied, "an agent cannot approve or deny anything: the process that called has ended")
+				return nil, newError(dbusapi.AccessDenied, refusal+": the calling process has exited")
 			}
 			if err != nil {
 				break
@@ -65,6 +68,7 @@ func forPeople(f func(context.Context, *Server, string, []any) ([]any, error)) h
 // callerPID returns the id of the process that calls a method.
 func (s *Server) callerPID(ctx context.Context, msg *dbus.Message) (pid uint32, err error) {
 	sender, _ := msg.Headers[dbus.FieldSender].Value().(string)
-	err = s.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetConnectionUnixProcessID", 0, sender).Store(&pid)
+	const method = "org.freedesktop.DBus.GetConnectionUnixProcessID"
+	err = s.conn.BusObject().CallWithContext(ctx, method, 0, sender).Store(&pid)
 	return pid, err
 }

@@ -2,11 +2,11 @@ package server
 
 import "sync/atomic"
 
-// gate counts the calls under way, and lets none in once it is shut. It is open when it is made.
+// gate counts the pending calls, and admits no more calls once it is shut. A new gate is open.
 type gate struct {
-	inside atomic.Int64 // the gate itself is one of them until it is shut
+	inside atomic.Int64 // number of pending calls, plus one while the gate is open
 	closed atomic.Bool
-	empty  chan struct{} // closed once it is shut, and who was inside has left
+	empty  chan struct{} // closed when the gate is shut and no call is pending
 }
 
 func newGate() *gate {
@@ -15,11 +15,12 @@ func newGate() *gate {
 	return g
 }
 
-// enter lets one in, who has to leave. It tells whether it did.
+// enter admits a call and returns true, or returns false if the gate is shut. An admitted call has
+// to call leave.
 func (g *gate) enter() bool {
 	for !g.closed.Load() {
 		n := g.inside.Load()
-		if n == 0 { // it was shut since, and all have left
+		if n == 0 { // the gate was shut meanwhile, and no call is pending
 			return false
 		}
 		if g.inside.CompareAndSwap(n, n+1) {
@@ -35,7 +36,7 @@ func (g *gate) leave() {
 	}
 }
 
-// shut lets nobody in from now on. Only the first time does anything.
+// shut makes enter return false from now on. Further calls of shut have no effect.
 func (g *gate) shut() {
 	if !g.closed.Swap(true) {
 		g.leave()

@@ -33,7 +33,7 @@ func TestGate_IsEmptyAfterTheLastCall(t *testing.T) {
 		default:
 		}
 		g.leave()
-		testbed.Receive(t, closing(g.empty), "the last one's leaving")
+		testbed.Receive(t, forwardClose(g.empty), "the last one's leaving")
 		all.Wait()
 		assert.EqualValues(t, 8, refused.Load())
 		assert.False(t, g.enter())

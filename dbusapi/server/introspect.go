@@ -47,7 +47,7 @@ const doctype = `<!DOCTYPE node PUBLIC "-//freedesktop//DTD D-BUS Object Introsp
   "http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd">
 `
 
-// The contract's interfaces as they are served: the definitions, without what is said about them.
+// The contract's interfaces as they are served: the definitions without their comments.
 var (
 	managerXML = definition(dbusapi.ManagerXML)
 	sessionXML = definition(dbusapi.SessionXML)
@@ -55,16 +55,21 @@ var (
 
 var comment = regexp.MustCompile(`(?s)<!--.*?-->\s*`)
 
-// definition returns the <interface> element of a definition file.
+// definition returns the <interface> element of a definition file, without comments.
 func definition(file string) string {
 	file = comment.ReplaceAllString(file, "")
 	begin, end := strings.Index(file, "<interface"), strings.LastIndex(file, "</interface>")
 	return "\n  " + file[begin:end] + "</interface>"
 }
 
-// children are the paths that are there for the sake of what is below them, each with that.
-var children = map[dbus.ObjectPath][]string{
-	"/": {"io", "org"}, "/io": {"github"}, "/io/github": {"corrald"}, "/io/github/corrald": {"Corral1"}, "/org": {"freedesktop"}, "/org/freedesktop": {"LogControl1"},
+// childNames contains the child nodes of each path that exists only as a parent of other objects.
+var childNames = map[dbus.ObjectPath][]string{
+	"/":                  {"io", "org"},
+	"/io":                {"github"},
+	"/io/github":         {"corrald"},
+	"/io/github/corrald": {"Corral1"},
+	"/org":               {"freedesktop"},
+	"/org/freedesktop":   {"LogControl1"},
 }
 
 func introspectObject(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
@@ -72,7 +77,7 @@ func introspectObject(_ context.Context, o *object, _ *dbus.Message) ([]any, err
 	b.WriteString(doctype + "<node>" + standardXML)
 	switch {
 	case o.session != "":
-		if err := o.known(); err != nil {
+		if err := o.checkExists(); err != nil {
 			return nil, err
 		}
 		b.WriteString(propertiesXML + sessionXML)
@@ -86,7 +91,7 @@ func introspectObject(_ context.Context, o *object, _ *dbus.Message) ([]any, err
 	case o.path == logControlPath:
 		b.WriteString(propertiesXML + logControlXML)
 	default:
-		for _, name := range children[o.path] {
+		for _, name := range childNames[o.path] {
 			b.WriteString("\n  <node name=\"" + name + "\"/>")
 		}
 	}
@@ -94,7 +99,8 @@ func introspectObject(_ context.Context, o *object, _ *dbus.Message) ([]any, err
 	return []any{b.String()}, nil
 }
 
-// signatures reads from the definitions what each method takes and gives, by interface and method.
+// signatures returns the signatures of the arguments and of the results of each method in the
+// interface definitions, by interface and method.
 func signatures(definitions ...string) map[string]map[string][2]dbus.Signature {
 	all := map[string]map[string][2]dbus.Signature{}
 	for _, text := range definitions {
@@ -120,11 +126,11 @@ func signatures(definitions ...string) map[string]map[string][2]dbus.Signature {
 	return all
 }
 
-// handler is what answers a method's calls.
+// handler answers the calls of a method. It returns the body of the reply.
 type handler = func(context.Context, *object, *dbus.Message) ([]any, error)
 
-// build makes the interfaces of an object: every method that the definitions have, answered by its
-// handler, or as not supported.
+// build returns the interfaces of an object: each method in the definitions with its handler. A
+// method without a handler returns NotSupported.
 func build(handlers map[string]map[string]handler, definitions ...string) map[string]methods {
 	interfaces := map[string]methods{}
 	for iface, sigs := range signatures(definitions...) {
@@ -141,7 +147,7 @@ func build(handlers map[string]map[string]handler, definitions ...string) map[st
 }
 
 func notSupported(_ context.Context, _ *object, msg *dbus.Message) ([]any, error) {
-	return nil, answer(dbusapi.NotSupported, "this version cannot do "+member(msg))
+	return nil, newError(dbusapi.NotSupported, "this version cannot do "+member(msg))
 }
 
 var standardHandlers = map[string]map[string]handler{

@@ -14,11 +14,11 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// nothingMore is shared by all rows without extra facts.
-var nothingMore = map[string]dbus.Variant{}
+// noExtraFacts is shared by all rows without extra facts.
+var noExtraFacts = map[string]dbus.Variant{}
 
 func listSessionsEx(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
-	all := o.server.snapshots() // leftovers are counted afterwards: that may take its time
+	all := o.server.snapshots() // leftover processes are counted afterwards, because that may take some time
 	rows := make([]dbusapi.SessionRowEx, len(all))
 	now := time.Now()
 	for i, n := range all {
@@ -27,11 +27,23 @@ func listSessionsEx(_ context.Context, o *object, _ *dbus.Message) ([]any, error
 	return []any{rows}, nil
 }
 
+// rowEx returns a session's row of ListSessionsEx.
 func rowEx(n *supervisor.Snapshot, now time.Time) dbusapi.SessionRowEx {
 	row := dbusapi.SessionRowEx{
-		ID: n.ID, Agent: n.Agent, State: n.State, Activity: n.Activity, Attention: n.Attention, Reason: n.Reason, Workspace: n.WorkingDirectory,
-		Description: n.Description, Unit: n.Unit, StateChange: cmp.Or(usec(n.StateChanged), usec(n.Created)), ActiveSince: usec(n.LastActivity),
-		OnLogin: n.OnLogin, Path: dbusapi.SessionPath(n.ID), More: moreOf(n, now),
+		ID:          n.ID,
+		Agent:       n.Agent,
+		State:       n.State,
+		Activity:    n.Activity,
+		Attention:   n.Attention,
+		Reason:      n.Reason,
+		Workspace:   n.WorkingDirectory,
+		Description: n.Description,
+		Unit:        n.Unit,
+		StateChange: cmp.Or(usec(n.StateChanged), usec(n.Created)),
+		ActiveSince: usec(n.LastActivity),
+		OnLogin:     n.OnLogin,
+		Path:        dbusapi.SessionPath(n.ID),
+		More:        extraFacts(n, now),
 	}
 	if n.Idle {
 		row.ActiveSince = usec(n.IdleSince)
@@ -42,9 +54,9 @@ func rowEx(n *supervisor.Snapshot, now time.Time) dbusapi.SessionRowEx {
 	return row
 }
 
-// moreOf returns the facts of a row that it has no field for.
-func moreOf(n *supervisor.Snapshot, now time.Time) map[string]dbus.Variant {
-	more := nothingMore
+// extraFacts returns the facts of a session's row that have no column of their own.
+func extraFacts(n *supervisor.Snapshot, now time.Time) map[string]dbus.Variant {
+	more := noExtraFacts
 	add := func(name string, value any) {
 		if len(more) == 0 {
 			more = map[string]dbus.Variant{}
@@ -87,19 +99,20 @@ func moreOf(n *supervisor.Snapshot, now time.Time) map[string]dbus.Variant {
 	return more
 }
 
-// leftovers counts the processes in a control group beside the shim and tmux.
+// leftovers returns the number of processes in a control group, without the shim and tmux.
 func leftovers(group string) uint32 {
 	if group == "" {
 		return 0
 	}
 	pids, err := proc.Processes(group)
 	if err != nil {
-		return 0 // it is gone, and they with it
+		return 0 // the group was removed, so it contains no process
 	}
 	n := uint32(0)
 	for _, pid := range pids {
+		arguments := func() []string { args, _ := proc.Arguments(pid); return args }
 		p, err := proc.Stat(pid)
-		if err == nil && p.State != 'Z' && !shimwire.IsInfrastructure(p.Comm, func() []string { args, _ := proc.Arguments(pid); return args }) {
+		if err == nil && p.State != 'Z' && !shimwire.IsInfrastructure(p.Comm, arguments) {
 			n++
 		}
 	}

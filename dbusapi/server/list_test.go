@@ -54,7 +54,7 @@ func TestRowEx_HasExtraFacts(t *testing.T) {
 			variants(properties{"Result": "exit-code", "ExecMainCode": int32(1), "ExecMainStatus": int32(3)})},
 		{"its tmux server died and its agent runs", supervisor.Snapshot{State: "stale", AgentAlive: true}, variants(properties{"AgentAlive": true})},
 	} {
-		t.Run(row.name, func(t *testing.T) { assert.Equal(t, row.want, moreOf(&row.n, time.UnixMicro(20))) })
+		t.Run(row.name, func(t *testing.T) { assert.Equal(t, row.want, extraFacts(&row.n, time.UnixMicro(20))) })
 	}
 }
 
@@ -64,7 +64,7 @@ func TestManager_ListsUnacknowledgedAttention(t *testing.T) {
 	asks := &supervisor.Snapshot{ID: "asks", State: "running", Activity: "waiting", Attention: "question"}
 	seen := &supervisor.Snapshot{ID: "seen", State: "running", Activity: "waiting", Attention: "question", AttentionAcknowledged: true}
 	ended := &supervisor.Snapshot{ID: "ended", State: "running", Activity: "idle", Attention: "turn-ended", AttentionAcknowledged: true}
-	p := counted([]*supervisor.Snapshot{asks, seen, ended})
+	p := countProperties([]*supervisor.Snapshot{asks, seen, ended})
 	assert.Equal(t, []attention{{"asks", "question", dbusapi.SessionPath("asks")}}, p["Attention"])
 	assert.EqualValues(t, 2, p["NWaiting"])
 	assert.EqualValues(t, 1, p["NTurnEnded"])
@@ -88,7 +88,7 @@ func TestAttentionRequested_IsSentForUnacknowledgedRequests(t *testing.T) {
 		{"another question", asks, asksMore, true},
 		{"it was asked and seen at once", nothing, seen, false},
 	} {
-		t.Run(row.name, func(t *testing.T) { assert.Equal(t, row.want, wantsAnew(row.before, row.now)) })
+		t.Run(row.name, func(t *testing.T) { assert.Equal(t, row.want, hasNewAttention(row.before, row.now)) })
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// The object that systemctl service-log-level and service-log-target speak to:
+// The object that "systemctl service-log-level" and "systemctl service-log-target" call:
 // org.freedesktop.LogControl1(5).
 const (
 	logControlPath      = dbus.ObjectPath("/org/freedesktop/LogControl1")
@@ -23,10 +23,15 @@ const logControlXML = `
   </interface>`
 
 func (s *Server) logProperties() properties {
-	return properties{"LogLevel": s.info.Log.Level(), "LogTarget": s.info.Log.Target(), "SyslogIdentifier": s.info.Log.Identifier()}
+	return properties{
+		"LogLevel":         s.info.Log.Level(),
+		"LogTarget":        s.info.Log.Target(),
+		"SyslogIdentifier": s.info.Log.Identifier(),
+	}
 }
 
-// setLogProperty sets one of those that can be set, and tells whether name is one.
+// setLogProperty sets a property of LogControl1. writable is false if the property name is
+// read-only or unknown.
 func (s *Server) setLogProperty(name string, value dbus.Variant) (writable bool, err error) {
 	set, values := s.info.Log.SetLevel, "debug, info, notice, warning, err, crit, alert, emerg"
 	switch name {
@@ -36,12 +41,12 @@ func (s *Server) setLogProperty(name string, value dbus.Variant) (writable bool,
 	default:
 		return false, nil
 	}
-	var word string
-	if err := store(value, &word); err != nil {
-		return true, answer(dbusapi.InvalidArgs, name+" "+err.Error())
+	var text string
+	if err := store(value, &text); err != nil {
+		return true, newError(dbusapi.InvalidArgs, name+" "+err.Error())
 	}
-	if !set(word) {
-		return true, answer(dbusapi.InvalidArgs, fmt.Sprintf("invalid %s %.64q: expected one of %s", name, word, values))
+	if !set(text) {
+		return true, newError(dbusapi.InvalidArgs, fmt.Sprintf("invalid %s %.64q: expected one of %s", name, text, values))
 	}
 	return true, nil
 }

@@ -14,59 +14,65 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// onManager makes a Manager's method of what is done to a session: its first argument is the id.
-// The same serves the Session's method of that name, which has the id in its path.
-func onManager(f func(ctx context.Context, s *Server, id string, args []any) ([]any, error)) handler {
+// operation acts on the session with this id. args are the remaining arguments of the method; the
+// result is the body of the reply.
+type operation = func(ctx context.Context, s *Server, id string, args []any) ([]any, error)
+
+// onManager returns the handler for a method of the Manager that acts on one session: its first
+// argument is the session's id. onSession returns the handler for the corresponding method of the
+// Session object, whose path contains the id.
+func onManager(f operation) handler {
 	return func(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
 		return f(ctx, o.server, msg.Body[0].(string), msg.Body[1:])
 	}
 }
 
-func onSession(f func(ctx context.Context, s *Server, id string, args []any) ([]any, error)) handler {
+func onSession(f operation) handler {
 	return func(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
 		reply, err := f(ctx, o.server, o.session, msg.Body)
-		return reply, o.orUnknown(err)
+		return reply, o.asUnknownObject(err)
 	}
 }
 
-// verb makes such a method of one that has nothing to say but whether it worked.
-func verb(f func(*supervisor.Supervisor, context.Context, string) error) func(context.Context, *Server, string, []any) ([]any, error) {
+// withoutArguments adapts an operation of the supervisor that takes no arguments except the
+// session's id and returns only an error.
+func withoutArguments(f func(*supervisor.Supervisor, context.Context, string) error) operation {
 	return func(ctx context.Context, s *Server, id string, _ []any) ([]any, error) {
 		return nil, f(s.sup, ctx, id)
 	}
 }
 
 var (
-	start   = verb((*supervisor.Supervisor).Start)
-	restart = verb((*supervisor.Supervisor).Restart)
-	resume  = verb((*supervisor.Supervisor).Resume)
-	suspend = verb((*supervisor.Supervisor).Suspend)
-	archive = verb((*supervisor.Supervisor).Archive)
-	freeze  = verb((*supervisor.Supervisor).Freeze)
-	thaw    = verb((*supervisor.Supervisor).Thaw)
+	start   = withoutArguments((*supervisor.Supervisor).Start)
+	restart = withoutArguments((*supervisor.Supervisor).Restart)
+	resume  = withoutArguments((*supervisor.Supervisor).Resume)
+	suspend = withoutArguments((*supervisor.Supervisor).Suspend)
+	archive = withoutArguments((*supervisor.Supervisor).Archive)
+	freeze  = withoutArguments((*supervisor.Supervisor).Freeze)
+	thaw    = withoutArguments((*supervisor.Supervisor).Thaw)
 )
 
-// begin is start, resume or restart, with more about it.
+// begin implements BeginSession: it starts, resumes or restarts the session with further options.
 func begin(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
 	var caller []string
 	for name, v := range args[1].(map[string]dbus.Variant) {
 		switch {
 		case name == "CallerEnvironment":
 			if err := store(v, &caller); err != nil {
-				return nil, answer(dbusapi.InvalidArgs, fmt.Sprintf("%s in the options %v", name, err))
+				return nil, newError(dbusapi.InvalidArgs, fmt.Sprintf("%s in the options %v", name, err))
 			}
 		case !strings.HasPrefix(name, "x-"):
-			return nil, answer(dbusapi.InvalidArgs, fmt.Sprintf("unknown option %.64q", name))
+			return nil, newError(dbusapi.InvalidArgs, fmt.Sprintf("unknown option %.64q", name))
 		}
 	}
 	return nil, s.sup.Begin(ctx, id, args[0].(string), caller)
 }
 
 func stop(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
-	const most = uint64(24 * time.Hour / time.Microsecond)
+	const maxUSec = uint64(24 * time.Hour / time.Microsecond)
 	usec := args[0].(uint64)
-	if usec > most {
-		return nil, answer(dbusapi.InvalidArgs, "timeout_usec is longer than a day")
+	if usec > maxUSec {
+		return nil, newError(dbusapi.InvalidArgs, "timeout_usec is longer than a day")
 	}
 	return nil, s.sup.Stop(ctx, id, time.Duration(usec)*time.Microsecond)
 }
@@ -77,12 +83,14 @@ func kill(ctx context.Context, s *Server, id string, args []any) ([]any, error) 
 
 func remove(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
 	flags := args[0].(uint64)
-	force, worktree, discard := flags&dbusapi.RemoveForce != 0, flags&dbusapi.RemoveWorktree != 0, flags&dbusapi.RemoveDiscard != 0
+	force := flags&dbusapi.RemoveForce != 0
+	worktree := flags&dbusapi.RemoveWorktree != 0
+	discard := flags&dbusapi.RemoveDiscard != 0
 	switch {
 	case flags&^(dbusapi.RemoveForce|dbusapi.RemoveWorktree|dbusapi.RemoveDiscard) != 0:
-		return nil, answer(dbusapi.InvalidArgs, "invalid flags: unknown bits are set")
+		return nil, newError(dbusapi.InvalidArgs, "invalid flags: unknown bits are set")
 	case discard && !worktree:
-		return nil, answer(dbusapi.InvalidArgs, "invalid flags: 4 requires 2")
+		return nil, newError(dbusapi.InvalidArgs, "invalid flags: 4 requires 2")
 	case worktree:
 		return nil, s.sup.RemoveWorktree(ctx, id, force, discard)
 	}
@@ -92,10 +100,12 @@ func remove(ctx context.Context, s *Server, id string, args []any) ([]any, error
 func sendInput(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
 	text, flags := args[0].(string), args[1].(uint64)
 	if flags&^(dbusapi.InputEnter|dbusapi.InputIfWaiting|dbusapi.InputResume) != 0 {
-		return nil, answer(dbusapi.InvalidArgs, "invalid flags: unknown bits are set")
+		return nil, newError(dbusapi.InvalidArgs, "invalid flags: unknown bits are set")
 	}
 	return nil, s.sup.Send(ctx, id, text, supervisor.Input{
-		Enter: flags&dbusapi.InputEnter != 0, IfWaiting: flags&dbusapi.InputIfWaiting != 0, Resume: flags&dbusapi.InputResume != 0,
+		Enter:     flags&dbusapi.InputEnter != 0,
+		IfWaiting: flags&dbusapi.InputIfWaiting != 0,
+		Resume:    flags&dbusapi.InputResume != 0,
 	})
 }
 
@@ -127,7 +137,8 @@ var managerHandlers = map[string]handler{
 	"Reload":           reload,
 }
 
-// onAll makes a method of what is done to many sessions: it answers with the paths of those.
+// onAll returns the handler for a method that acts on many sessions. Its reply contains the paths
+// of these sessions.
 func onAll(f func(*supervisor.Supervisor, context.Context) ([]string, error)) handler {
 	return func(ctx context.Context, o *object, _ *dbus.Message) ([]any, error) {
 		ids, err := f(o.server.sup, ctx)
@@ -156,12 +167,12 @@ func createSession(ctx context.Context, o *object, msg *dbus.Message) ([]any, er
 }
 
 func listSessions(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
-	return o.server.inOrder(msg, func(v *view) ([]any, error) {
+	return o.server.replyInOrder(msg, func(v *view) ([]any, error) {
 		rows := make([]dbusapi.SessionRow, len(v.sessions))
 		for i, n := range v.sessions {
 			rows[i] = dbusapi.SessionRow{
-				ID: n.ID, Agent: n.Agent, State: n.State, Activity: n.Activity, Attention: n.Attention, StateChange: usec(n.StateChanged),
-				Path: dbusapi.SessionPath(n.ID),
+				ID: n.ID, Agent: n.Agent, State: n.State, Activity: n.Activity, Attention: n.Attention,
+				StateChange: usec(n.StateChanged), Path: dbusapi.SessionPath(n.ID),
 			}
 		}
 		return []any{rows}, nil
@@ -189,7 +200,7 @@ func listAgents(ctx context.Context, o *object, _ *dbus.Message) ([]any, error) 
 
 func getSession(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
 	id := msg.Body[0].(string)
-	return o.server.inOrder(msg, func(v *view) ([]any, error) {
+	return o.server.replyInOrder(msg, func(v *view) ([]any, error) {
 		if v.byID[id] == nil {
 			return nil, supervisor.NoSession(id)
 		}
@@ -208,7 +219,7 @@ func getSessionByUnit(_ context.Context, o *object, msg *dbus.Message) ([]any, e
 func getSessionByPID(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
 	s, pid := o.server, msg.Body[0].(uint32)
 	if pid == 0 {
-		id, err := s.callersSession(ctx, msg)
+		id, err := s.callerSession(ctx, msg)
 		if err != nil {
 			return nil, err
 		}
@@ -221,18 +232,19 @@ func getSessionByPID(ctx context.Context, o *object, msg *dbus.Message) ([]any, 
 	return []any{dbusapi.SessionPath(id)}, nil
 }
 
-// callersSession finds the session that the caller of a method is a process of.
-func (s *Server) callersSession(ctx context.Context, msg *dbus.Message) (string, error) {
+// callerSession returns the id of the session that contains the calling process.
+func (s *Server) callerSession(ctx context.Context, msg *dbus.Message) (string, error) {
 	pid, err := s.callerPID(ctx, msg)
 	if err != nil {
-		return "", answer(dbusapi.NoSessionForPID, "cannot find out which process is calling")
+		return "", newError(dbusapi.NoSessionForPID, "cannot determine the calling process")
 	}
 	return s.sessionOf(pid)
 }
 
-// sessionOf finds the session from the process's control group, which no environment variable
-// changes. A process of the same user can move itself into another session's group: this attributes
-// what programs do, it does not authenticate them.
+// sessionOf returns the id of the session that contains a process. It uses the control group of the
+// process, which does not depend on environment variables. A process of the same user can move
+// itself to the group of another session, so this attributes what programs do but does not
+// authenticate them.
 func (s *Server) sessionOf(pid uint32) (string, error) {
 	group, err := proc.Cgroup(int(pid))
 	if err == nil {
@@ -245,17 +257,17 @@ func (s *Server) sessionOf(pid uint32) (string, error) {
 			}
 		}
 	}
-	return "", answer(dbusapi.NoSessionForPID, fmt.Sprintf("process %d is in no session", pid))
+	return "", newError(dbusapi.NoSessionForPID, fmt.Sprintf("process %d is in no session", pid))
 }
 
-// reportActivity takes what an agent's hook says. Whose it is the caller does not say: it is what
-// the caller is a process of.
+// reportActivity implements ReportActivity, which hooks of agents call. The report applies to the
+// session that contains the calling process.
 func reportActivity(ctx context.Context, o *object, msg *dbus.Message) ([]any, error) {
 	r, err := parseReport(msg.Body[0].(string), msg.Body[1].(map[string]dbus.Variant))
 	if err != nil {
 		return nil, err
 	}
-	id, err := o.server.callersSession(ctx, msg)
+	id, err := o.server.callerSession(ctx, msg)
 	if r.Expected != "" && r.Expected != id {
 		return nil, o.server.sup.Misreported(ctx, r.Expected, id)
 	}
@@ -265,21 +277,27 @@ func reportActivity(ctx context.Context, o *object, msg *dbus.Message) ([]any, e
 	return nil, o.server.sup.Report(ctx, id, r)
 }
 
-// parseReport reads a report as it came over the bus.
+// parseReport converts a status report that a client has sent.
 func parseReport(activity string, details map[string]dbus.Variant) (supervisor.Report, error) {
 	r := supervisor.Report{Activity: activity}
-	known := map[string]*string{"Reason": &r.Reason, "Message": &r.Message, "ConversationId": &r.ConversationID, "ExpectedSession": &r.Expected}
+	known := map[string]*string{
+		"Reason":          &r.Reason,
+		"Message":         &r.Message,
+		"ConversationId":  &r.ConversationID,
+		"ExpectedSession": &r.Expected,
+	}
 	for name, value := range details {
 		if strings.HasPrefix(name, "x-") {
 			continue
 		}
 		field := known[name]
 		if field == nil {
-			return r, answer(dbusapi.InvalidArgs, fmt.Sprintf("unknown detail %.64q", name))
+			return r, newError(dbusapi.InvalidArgs, fmt.Sprintf("unknown detail %.64q", name))
 		}
 		text, ok := value.Value().(string)
 		if !ok {
-			return r, answer(dbusapi.InvalidArgs, fmt.Sprintf("%s in details has type %q, expected \"s\"", name, value.Signature()))
+			text := fmt.Sprintf("%s in details has type %q, expected \"s\"", name, value.Signature())
+			return r, newError(dbusapi.InvalidArgs, text)
 		}
 		*field = text
 	}
@@ -287,7 +305,7 @@ func parseReport(activity string, details map[string]dbus.Variant) (supervisor.R
 }
 
 func getManagedObjects(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
-	return o.server.inOrder(msg, func(v *view) ([]any, error) { return []any{marshalObjects(v.sessions)}, nil })
+	return o.server.replyInOrder(msg, func(v *view) ([]any, error) { return []any{marshalObjects(v.sessions)}, nil })
 }
 
 func clean(ctx context.Context, o *object, _ *dbus.Message) ([]any, error) {
@@ -300,7 +318,7 @@ func clean(ctx context.Context, o *object, _ *dbus.Message) ([]any, error) {
 
 func reload(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
 	if err := o.server.info.Reload(); err != nil {
-		return nil, answer(dbusapi.ConfigError, err.Error())
+		return nil, newError(dbusapi.ConfigError, err.Error())
 	}
 	return nil, nil
 }

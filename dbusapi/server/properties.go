@@ -16,11 +16,10 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// properties is the values of an interface's properties, by name.
+// properties contains the values of an interface's properties, by name.
 type properties map[string]any
 
-// sessionProperties returns all properties of a session but those that are read when somebody asks
-// for them.
+// sessionProperties returns all properties of a session except those that are read on demand.
 func sessionProperties(n *supervisor.Snapshot) properties {
 	return properties{
 		"Id":                            n.ID,
@@ -66,31 +65,33 @@ func sessionProperties(n *supervisor.Snapshot) properties {
 	}
 }
 
-// measured are the properties that are read when asked for, each with what it is where nobody can
-// tell: of those of the control group, systemd's own "no value".
-var measured = properties{
-	"MemoryCurrent": ^uint64(0), "MemoryPeak": ^uint64(0), "CPUUsageNSec": ^uint64(0), "TasksCurrent": ^uint64(0), "Runs": []dbusapi.RunRow{},
-	"ExecMainCPUUsageNSec": ^uint64(0), "ExecMainMaxRSS": ^uint64(0), "TotalRuntimeUSec": uint64(0), "UnitProperties": []dbusapi.UnitProperty{},
-	"LastActivityTimestamp": uint64(0), // that an agent still prints is told to nobody
+// onDemand contains the properties that are read on demand, with the values that they have if
+// nothing is known. For those of the control group, this is systemd's value for "not available".
+var onDemand = properties{
+	"MemoryCurrent": ^uint64(0), "MemoryPeak": ^uint64(0), "CPUUsageNSec": ^uint64(0), "TasksCurrent": ^uint64(0),
+	"ExecMainCPUUsageNSec": ^uint64(0), "ExecMainMaxRSS": ^uint64(0), "TotalRuntimeUSec": uint64(0),
+	"Runs": []dbusapi.RunRow{}, "UnitProperties": []dbusapi.UnitProperty{},
+	"LastActivityTimestamp": uint64(0), // its changes are not published
 }
 
-// isCounter tells of a property that is measured in the session's control group.
+// isCounter reports whether a property is a counter of the session's control group.
 func isCounter(name string) bool {
-	return measured[name] == ^uint64(0) && !strings.HasPrefix(name, "ExecMain")
+	return onDemand[name] == ^uint64(0) && !strings.HasPrefix(name, "ExecMain")
 }
 
 func runRows(runs []session.Account) []dbusapi.RunRow {
 	rows := make([]dbusapi.RunRow, 0, len(runs))
 	for _, r := range runs {
 		rows = append(rows, dbusapi.RunRow{
-			ID: r.ID, Start: usec(r.Began), End: usec(r.Ended), Result: r.Result, Code: int32(r.Code), Status: int32(r.Status), Reason: r.Reason,
+			ID: r.ID, Start: usec(r.Began), End: usec(r.Ended),
+			Result: r.Result, Code: int32(r.Code), Status: int32(r.Status), Reason: r.Reason,
 		})
 	}
 	return rows
 }
 
-// unitPropertyRows returns properties of a scope as systemd takes them. One that cannot be read is
-// left out.
+// unitPropertyRows converts stored properties of a scope to the form that systemd expects. It omits
+// those that it cannot decode.
 func unitPropertyRows(saved []session.Property) []dbusapi.UnitProperty {
 	all := []dbusapi.UnitProperty{}
 	for _, p := range saved {
@@ -112,7 +113,7 @@ func (s *Server) managerProperties(v *view) properties {
 		"Lingering":      logind.IsLingering(),
 		"Notifications":  false,
 	}
-	maps.Copy(p, counted(v.sessions))
+	maps.Copy(p, countProperties(v.sessions))
 	maps.Copy(p, v.manager)
 	return p
 }
@@ -125,33 +126,33 @@ func problemRows(problems []supervisor.Problem) []dbusapi.Problem {
 	return rows
 }
 
-// attention is a row of the Manager's Attention.
+// attention is an entry of the Manager's Attention property.
 type attention struct {
 	ID, Reason string
 	Path       dbus.ObjectPath
 }
 
-// counted returns the Manager's properties that follow from its sessions.
-func counted(all []*supervisor.Snapshot) properties {
+// countProperties returns the properties of the Manager that depend on its sessions.
+func countProperties(all []*supervisor.Snapshot) properties {
 	c := supervisor.CountOf(all)
-	wants := []attention{}
+	entries := []attention{}
 	for _, n := range all {
 		if n.Attention != "" && !n.AttentionAcknowledged {
-			wants = append(wants, attention{n.ID, n.Attention, dbusapi.SessionPath(n.ID)})
+			entries = append(entries, attention{n.ID, n.Attention, dbusapi.SessionPath(n.ID)})
 		}
 	}
-	slices.SortFunc(wants, func(a, b attention) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(entries, func(a, b attention) int { return strings.Compare(a.ID, b.ID) })
 	return properties{
 		"NSessions": c.Sessions, "NRunning": c.Running, "NWaiting": c.Waiting, "NTurnEnded": c.TurnsEnded,
-		"NFailed": c.Failed, "NStale": c.Stale, "NSuspended": c.Suspended, "Attention": wants,
+		"NFailed": c.Failed, "NStale": c.Stale, "NSuspended": c.Suspended, "Attention": entries,
 	}
 }
 
-// properties returns the properties of one of the object's interfaces, but for those that are
-// measured.
+// properties returns the properties of an interface of the object, except those that are read on
+// demand.
 func (o *object) properties(v *view, iface string) (properties, error) {
 	if o.session != "" {
-		n, err := o.in(v)
+		n, err := o.findIn(v)
 		if err != nil {
 			return nil, err
 		}
@@ -168,16 +169,17 @@ func (o *object) properties(v *view, iface string) (properties, error) {
 	if _, known := o.interfaces[iface]; known || iface == peerInterface {
 		return properties{}, nil
 	}
-	return nil, answer(dbusapi.UnknownInterface, "no such interface: "+iface)
+	return nil, newError(dbusapi.UnknownInterface, "no such interface: "+iface)
 }
 
-// measure returns those of the named properties that are read when somebody asks for them: that may
-// wait, and so is not done among the signals. It asks the loop for nothing, but where what a person
-// has mended may have to be told.
-func (o *object) measure(iface string, names ...string) (properties, error) {
+// readOnDemand returns those of the named properties that are read on demand. Reading them may
+// block, so it must not run on the goroutine that sends signals. It does not use the event loop,
+// except for the Manager: if there are problems that a person can solve by removing a file, it
+// makes the loop check them.
+func (o *object) readOnDemand(iface string, names ...string) (properties, error) {
 	p, s := properties{}, o.server
-	if iface == dbusapi.ManagerInterface && o.path == dbusapi.ManagerPath && s.mends.Load() {
-		_ = s.sup.CheckProblems() // at the end of the daemon nothing more is told
+	if iface == dbusapi.ManagerInterface && o.path == dbusapi.ManagerPath && s.hasFileProblems.Load() {
+		_ = s.sup.CheckProblems() // while the daemon is exiting, no more problems are published
 	}
 	if iface != dbusapi.SessionInterface || o.session == "" {
 		return p, nil
@@ -187,8 +189,8 @@ func (o *object) measure(iface string, names ...string) (properties, error) {
 		return nil, err
 	}
 	for _, name := range names {
-		if nothing, is := measured[name]; is {
-			p[name] = nothing
+		if unknown, ok := onDemand[name]; ok {
+			p[name] = unknown
 		}
 	}
 	if _, wanted := p["Runs"]; wanted {
@@ -222,11 +224,11 @@ func (o *object) measure(iface string, names ...string) (properties, error) {
 
 func getProperty(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
 	iface, name := msg.Body[0].(string), msg.Body[1].(string)
-	more, err := o.measure(iface, name)
+	more, err := o.readOnDemand(iface, name)
 	if err != nil {
 		return nil, err
 	}
-	return o.server.inOrder(msg, func(v *view) ([]any, error) {
+	return o.server.replyInOrder(msg, func(v *view) ([]any, error) {
 		p, err := o.properties(v, iface)
 		if err != nil {
 			return nil, err
@@ -234,7 +236,7 @@ func getProperty(_ context.Context, o *object, msg *dbus.Message) ([]any, error)
 		maps.Copy(p, more)
 		value, ok := p[name]
 		if !ok {
-			return nil, answer(dbusapi.UnknownProperty, "no such property: "+name)
+			return nil, newError(dbusapi.UnknownProperty, "no such property: "+name)
 		}
 		return []any{dbus.MakeVariant(value)}, nil
 	})
@@ -242,11 +244,11 @@ func getProperty(_ context.Context, o *object, msg *dbus.Message) ([]any, error)
 
 func getAllProperties(_ context.Context, o *object, msg *dbus.Message) ([]any, error) {
 	iface := msg.Body[0].(string)
-	more, err := o.measure(iface, slices.Collect(maps.Keys(measured))...)
+	more, err := o.readOnDemand(iface, slices.Collect(maps.Keys(onDemand))...)
 	if err != nil {
 		return nil, err
 	}
-	return o.server.inOrder(msg, func(v *view) ([]any, error) {
+	return o.server.replyInOrder(msg, func(v *view) ([]any, error) {
 		p, err := o.properties(v, iface)
 		if err != nil {
 			return nil, err
@@ -260,15 +262,15 @@ func setProperty(_ context.Context, o *object, msg *dbus.Message) ([]any, error)
 	iface, name := msg.Body[0].(string), msg.Body[1].(string)
 	var p properties
 	var err error
-	o.server.look(func(v *view) { p, err = o.properties(v, iface) })
+	o.server.readView(func(v *view) { p, err = o.properties(v, iface) })
 	if err != nil {
 		return nil, err
 	}
 	_, known := p[name]
-	_, isMeasured := measured[name]
+	_, isOnDemand := onDemand[name]
 	switch {
-	case !known && (!isMeasured || iface != dbusapi.SessionInterface):
-		return nil, answer(dbusapi.UnknownProperty, "no such property: "+name)
+	case !known && (!isOnDemand || iface != dbusapi.SessionInterface):
+		return nil, newError(dbusapi.UnknownProperty, "no such property: "+name)
 	case name == "Notifications" && iface == dbusapi.ManagerInterface:
 		return nil, o.server.setNotifications(msg.Body[2].(dbus.Variant))
 	case iface == logControlInterface:
@@ -276,13 +278,13 @@ func setProperty(_ context.Context, o *object, msg *dbus.Message) ([]any, error)
 			return nil, err
 		}
 	}
-	return nil, answer(dbusapi.PropertyReadOnly, "property "+name+" cannot be set")
+	return nil, newError(dbusapi.PropertyReadOnly, "property "+name+" cannot be set")
 }
 
 func (s *Server) setNotifications(value dbus.Variant) error {
 	var on bool
 	if err := store(value, &on); err != nil {
-		return answer(dbusapi.InvalidArgs, "Notifications "+err.Error())
+		return newError(dbusapi.InvalidArgs, "Notifications "+err.Error())
 	}
 	return s.info.SetNotifications(on)
 }

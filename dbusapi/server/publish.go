@@ -12,22 +12,22 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// batch is what one turn of the loop publishes.
+// batch contains what one iteration of the event loop publishes.
 type batch struct {
 	changes []supervisor.Change
-	after   []func()
-	manager properties // of the Manager, that do not follow from its sessions
-	looks   []func(*view)
-	untold  bool // nobody can know of us yet: who comes later asks for all objects
+	after   []func()      // called when everything else has been sent
+	manager properties    // changed properties of the Manager that do not depend on its sessions
+	reads   []func(*view) // called with the view when the signals have been sent
+	initial bool          // from before Serve: no signals are needed, since a new client reads all objects
 }
 
-// Publish implements supervisor.Publisher: it hands the changes to the goroutine that emits them,
-// which is always ready to take them.
+// Publish implements supervisor.Publisher. It passes the changes to the goroutine that sends
+// signals, which always accepts them immediately.
 func (s *Server) Publish(changes []supervisor.Change, after []func()) {
-	b := batch{changes: changes, after: after, untold: true}
+	b := batch{changes: changes, after: after, initial: true}
 	select {
 	case <-s.ready:
-		b.untold = false
+		b.initial = false
 	default:
 	}
 	s.batches <- b
@@ -35,63 +35,64 @@ func (s *Server) Publish(changes []supervisor.Change, after []func()) {
 
 // PublishProblems implements supervisor.Publisher.
 func (s *Server) PublishProblems(all []supervisor.Problem) {
-	s.mends.Store(slices.ContainsFunc(all, func(p supervisor.Problem) bool { return p.Path != "" }))
+	s.hasFileProblems.Store(slices.ContainsFunc(all, func(p supervisor.Problem) bool { return p.Path != "" }))
 	s.batches <- batch{manager: properties{"Problems": problemRows(all)}}
 }
 
-// maxWaiting is how many batches may wait for the bus before they are made one: then there are
-// never more than there are sessions.
-const maxWaiting = 256
+// maxPendingBatches is the number of batches waiting for the bus at which they are merged into one.
+// A merged batch has at most one change for each session.
+const maxPendingBatches = 256
 
-// emit takes batches at once and emits them as fast as the bus reads.
+// emit accepts batches immediately and passes them to emitAll, which sends them as fast as the bus
+// accepts them.
 func (s *Server) emit() {
 	out := make(chan batch)
 	go s.emitAll(out)
-	var waiting []batch
+	var pending []batch
 	for {
 		var next batch
 		to := out
-		if len(waiting) == 0 {
+		if len(pending) == 0 {
 			to = nil
 		} else {
-			next = waiting[0]
+			next = pending[0]
 		}
 		select {
 		case b := <-s.batches:
-			if waiting = append(waiting, b); len(waiting) >= maxWaiting {
-				waiting = merge(waiting)
+			if pending = append(pending, b); len(pending) >= maxPendingBatches {
+				pending = merge(pending)
 			}
 		case to <- next:
-			waiting[0] = batch{}
-			waiting = waiting[1:]
+			pending[0] = batch{}
+			pending = pending[1:]
 		}
 	}
 }
 
-// merge makes one batch of those that anybody can be told of: of each session, what it was before
-// the first and is after the last. Who was not read from for so long is told less often, not less
-// truly.
-func merge(waiting []batch) []batch {
-	var untold []batch
+// merge merges all batches except the initial ones into one. For each session, it contains one
+// change from the state before the first to the state after the last. If the bus does not accept
+// signals for a long time, clients therefore receive fewer signals, and these are still correct.
+func merge(pending []batch) []batch {
+	var initial []batch
 	one := batch{manager: properties{}}
-	at := map[string]int{} // by session: the change that later ones are taken into
-	for _, b := range waiting {
-		if b.untold {
-			untold = append(untold, b)
+	at := map[string]int{} // by session: the index of the change with which later ones are merged
+	for _, b := range pending {
+		if b.initial {
+			initial = append(initial, b)
 			continue
 		}
 		for _, c := range b.changes {
 			one.changes = mergeChange(one.changes, at, c)
 		}
 		maps.Copy(one.manager, b.manager)
-		one.looks = append(one.looks, b.looks...)
+		one.reads = append(one.reads, b.reads...)
 		one.after = append(one.after, b.after...)
 	}
-	return append(untold, one)
+	return append(initial, one)
 }
 
 func mergeChange(changes []supervisor.Change, at map[string]int, c supervisor.Change) []supervisor.Change {
-	if c.New == nil { // another session may be given the id
+	if c.New == nil { // a new session may get the same id
 		delete(at, c.Old.ID)
 		return append(changes, c)
 	}
@@ -103,33 +104,33 @@ func mergeChange(changes []supervisor.Change, at map[string]int, c supervisor.Ch
 	return append(changes, c)
 }
 
-// emitAll emits batch after batch, and lets look at what was told so far. It knows what the
-// Manager's properties were when it last told of them.
+// emitAll sends the signals of each batch, keeps the view up to date, and runs the functions that
+// read it.
 func (s *Server) emitAll(batches <-chan batch) {
 	v := &view{byID: map[string]*supervisor.Snapshot{}, manager: properties{}}
-	told := counted(nil)
+	counts := countProperties(nil) // as sent last
 	for b := range batches {
 		for _, c := range b.changes {
 			v.apply(c)
-			if !b.untold {
+			if !b.initial {
 				s.emitState(c)
 			}
 		}
 		if len(b.changes) > 0 {
-			now := counted(v.sessions)
-			if !b.untold {
-				s.emitProperties(dbusapi.ManagerPath, dbusapi.ManagerInterface, changed(told, now))
+			now := countProperties(v.sessions)
+			if !b.initial {
+				s.emitProperties(dbusapi.ManagerPath, dbusapi.ManagerInterface, changed(counts, now))
 			}
-			told = now
+			counts = now
 		}
 		maps.Copy(v.manager, b.manager)
 		s.emitProperties(dbusapi.ManagerPath, dbusapi.ManagerInterface, b.manager)
 		for _, c := range b.changes {
-			if !b.untold {
+			if !b.initial {
 				s.emitEvent(c)
 			}
 		}
-		for _, look := range b.looks {
+		for _, look := range b.reads {
 			look(v)
 		}
 		for _, f := range b.after {
@@ -138,7 +139,7 @@ func (s *Server) emitAll(batches <-chan batch) {
 	}
 }
 
-// emitState tells what a session is now: by InterfacesAdded, PropertiesChanged or
+// emitState sends the new state of a session: InterfacesAdded, PropertiesChanged or
 // InterfacesRemoved.
 func (s *Server) emitState(c supervisor.Change) {
 	switch {
@@ -146,14 +147,17 @@ func (s *Server) emitState(c supervisor.Change) {
 		s.signal(dbusapi.ManagerPath, objectManagerInterface+".InterfacesAdded", dbusapi.SessionPath(c.New.ID),
 			map[string]map[string]dbus.Variant{dbusapi.SessionInterface: sessionProperties(c.New).variants()})
 	case c.New == nil:
-		s.signal(dbusapi.ManagerPath, objectManagerInterface+".InterfacesRemoved", dbusapi.SessionPath(c.Old.ID), []string{dbusapi.SessionInterface})
+		s.signal(dbusapi.ManagerPath, objectManagerInterface+".InterfacesRemoved", dbusapi.SessionPath(c.Old.ID),
+			[]string{dbusapi.SessionInterface})
 	default:
-		s.emitProperties(dbusapi.SessionPath(c.New.ID), dbusapi.SessionInterface, changed(sessionProperties(c.Old), sessionProperties(c.New)))
+		p := changed(sessionProperties(c.Old), sessionProperties(c.New))
+		s.emitProperties(dbusapi.SessionPath(c.New.ID), dbusapi.SessionInterface, p)
 	}
 }
 
-// emitEvent tells what happened to a session. By then everything that follows from it was told: its
-// properties, those of the others that changed with it, and the Manager's counts.
+// emitEvent sends the signals about events of a session. Everything that follows from the event was
+// sent before: the properties of this session, those of other sessions that changed with it, and
+// the counts of the Manager.
 func (s *Server) emitEvent(c supervisor.Change) {
 	switch {
 	case c.Old == nil:
@@ -162,8 +166,9 @@ func (s *Server) emitEvent(c supervisor.Change) {
 		s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionRemoved", c.Old.ID, dbusapi.SessionPath(c.Old.ID))
 	default:
 		s.emitStateChange(c)
-		if wantsAnew(c.Old, c.New) {
-			s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".AttentionRequested", c.New.ID, dbusapi.SessionPath(c.New.ID), c.New.Attention)
+		if hasNewAttention(c.Old, c.New) {
+			s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".AttentionRequested",
+				c.New.ID, dbusapi.SessionPath(c.New.ID), c.New.Attention)
 		}
 	}
 }
@@ -172,8 +177,8 @@ func (s *Server) emitStateChange(c supervisor.Change) {
 	if c.Old.State == c.New.State {
 		return
 	}
-	s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionStateChanged", c.New.ID, dbusapi.SessionPath(c.New.ID), c.Old.State, c.New.State,
-		map[string]dbus.Variant{
+	s.signal(dbusapi.ManagerPath, dbusapi.ManagerInterface+".SessionStateChanged",
+		c.New.ID, dbusapi.SessionPath(c.New.ID), c.Old.State, c.New.State, map[string]dbus.Variant{
 			"Result":         dbus.MakeVariant(c.New.Result),
 			"ExecMainCode":   dbus.MakeVariant(c.New.ExecMainCode),
 			"ExecMainStatus": dbus.MakeVariant(c.New.ExecMainStatus),
@@ -181,42 +186,45 @@ func (s *Server) emitStateChange(c supervisor.Change) {
 		})
 }
 
-// wantsAnew returns whether the session wants a person, and for something else than before, or once
-// more after a person has acknowledged it.
-func wantsAnew(before, now *supervisor.Snapshot) bool {
+// hasNewAttention reports whether the session needs a person for another reason than before, or
+// again after a person has acknowledged it.
+func hasNewAttention(before, now *supervisor.Snapshot) bool {
 	if now.Attention == "" || now.AttentionAcknowledged {
 		return false
 	}
 	return before.AttentionAcknowledged ||
-		now.Attention != before.Attention || now.AttentionSource != before.AttentionSource || now.AttentionMessage != before.AttentionMessage
+		now.Attention != before.Attention ||
+		now.AttentionSource != before.AttentionSource ||
+		now.AttentionMessage != before.AttentionMessage
 }
 
-// silent are the properties whose changes are not told, by their annotation in the contract; of the
-// hidden ones it is told that they have changed, and not to what.
+// Properties whose changes are not published, and properties whose changes are published without
+// the new value, as their annotations in the contract specify.
 var (
-	silent = map[string]bool{"LastActivityTimestamp": true, "ControlGroup": true}
-	hidden = map[string]bool{"AttentionMessage": true, "StatusText": true}
+	unpublished           = map[string]bool{"LastActivityTimestamp": true, "ControlGroup": true}
+	publishedWithoutValue = map[string]bool{"AttentionMessage": true, "StatusText": true}
 )
 
-// changed returns what is different in now.
+// changed returns the properties in now that differ from before and are published.
 func changed(before, now properties) properties {
 	different := properties{}
 	for name, value := range now {
-		if !silent[name] && !reflect.DeepEqual(before[name], value) {
+		if !unpublished[name] && !reflect.DeepEqual(before[name], value) {
 			different[name] = value
 		}
 	}
 	return different
 }
 
-// emitProperties emits one PropertiesChanged for all of them; none if there are none.
+// emitProperties sends one PropertiesChanged signal for all of the properties, or none if there are
+// no properties.
 func (s *Server) emitProperties(path dbus.ObjectPath, iface string, p properties) {
 	if len(p) == 0 {
 		return
 	}
 	values, invalidated := p.variants(), []string{}
-	for name := range hidden {
-		if _, there := values[name]; there {
+	for name := range publishedWithoutValue {
+		if _, ok := values[name]; ok {
 			delete(values, name)
 			invalidated = append(invalidated, name)
 		}
@@ -230,18 +238,18 @@ func (s *Server) signal(path dbus.ObjectPath, name string, args ...any) {
 	}
 }
 
-// ShuttingDownChanged tells that the machine, or the login session, is about to end, or is not any
-// more.
+// ShuttingDownChanged publishes whether the machine is shutting down or the login session is
+// ending.
 func (s *Server) ShuttingDownChanged(on bool) {
 	s.batches <- batch{manager: properties{"ShuttingDown": on}}
 }
 
-// LingeringChanged tells that the user lingers now, or does not any more.
+// LingeringChanged publishes whether lingering is enabled for the user.
 func (s *Server) LingeringChanged(on bool) {
 	s.batches <- batch{manager: properties{"Lingering": on}}
 }
 
-// NotificationsChanged tells that desktop notifications are sent from now on, or are not any more.
+// NotificationsChanged publishes whether desktop notifications are enabled.
 func (s *Server) NotificationsChanged(on bool) {
 	s.batches <- batch{manager: properties{"Notifications": on}}
 }

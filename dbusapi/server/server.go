@@ -1,9 +1,9 @@
-// Package server turns calls on the bus into calls of the supervisor, and what the supervisor
-// publishes into properties and signals.
+// Package server converts calls on the bus to calls of the supervisor, and what the supervisor
+// publishes to properties and signals.
 //
-// godbus's own export table is not used: it crashes when a client introspects while objects come
-// and go. The handler here keeps no table; it asks the supervisor whether the session of a path is
-// there.
+// It does not use godbus's export table, which crashes if a client introspects while objects are
+// added and removed. The handler here has no table: it looks up the session of a path for each
+// call.
 package server
 
 import (
@@ -23,42 +23,43 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// callLimit bounds every call, in case that what it waits for never comes; the longest real one is
-// a stop with its grace.
+// callLimit limits the duration of every call, in case an event that it waits for never occurs. The
+// longest calls in practice are stops with a long grace time.
 const callLimit = 15 * time.Minute
 
-// Info is what the Manager tells of the daemon itself.
+// Info describes the daemon for the properties of the Manager, and contains its operations that are
+// not part of the supervisor.
 type Info struct {
 	Version  string
 	Slice    string
 	StateDir string
-	Reload   func() error // reads the configuration again
-	// SetNotifications turns desktop notifications on or off. NotificationsChanged tells what they
-	// are.
+	Reload   func() error // reloads the configuration
+	// SetNotifications enables or disables desktop notifications. The daemon publishes the result with
+	// NotificationsChanged.
 	SetNotifications func(on bool) error
-	// StartAtLogin is called, on a goroutine of its own, after a session was created, and after one
-	// was to begin at login (wished). nil does nothing.
-	StartAtLogin func(wished bool)
-	Log          *journal.Log // what org.freedesktop.LogControl1 is about
+	// StartAtLogin is called on its own goroutine after a session was created, and with requested set
+	// after a session was configured to start at login. It may be nil.
+	StartAtLogin func(requested bool)
+	Log          *journal.Log // controlled by org.freedesktop.LogControl1
 }
 
 // Server serves the contract on one connection to the bus.
 type Server struct {
-	info    Info
-	report  func(error) // of what no caller can be told
-	sup     *supervisor.Supervisor
-	conn    *bus.Guarded
-	batches chan batch
-	tails   map[string]<-chan struct{} // by order key: the last call's end; belongs to the connection's reader
-	clients map[string]*client         // by unique name; belongs to the connection's reader
-	gate    *gate                      // what calls come in through
-	tickets sync.Map                   // *dbus.Message → *ticket, from the reader to the goroutine of the call
-	ready   chan struct{}              // closed once sup is set
-	mends   atomic.Bool                // a problem is over once a person has taken a file away
+	info            Info
+	report          func(error) // logs errors that are not returned to a caller
+	sup             *supervisor.Supervisor
+	conn            *bus.Guarded
+	batches         chan batch
+	tails           map[string]<-chan struct{} // by order key: ticket.done of the last call; for the reading goroutine
+	clients         map[string]*client         // by unique name; for the reading goroutine
+	gate            *gate                      // counts the pending calls
+	tickets         sync.Map                   // *dbus.Message → *ticket, from the reading goroutine to that of the call
+	ready           chan struct{}              // closed once sup is set
+	hasFileProblems atomic.Bool                // a problem is solved by removing a file
 }
 
-// New makes a Server. Connect and Serve make it answer. Report is told what no caller can be told;
-// it is called from any goroutine.
+// New returns a Server. It answers calls after Connect and Serve. report is called from any
+// goroutine with errors that are not returned to a caller.
 func New(info Info, report func(error)) *Server {
 	return &Server{
 		info:    info,
@@ -71,15 +72,16 @@ func New(info Info, report func(error)) *Server {
 	}
 }
 
-// startAtLogin has the daemon started at login; whoever calls does not wait for that.
-func (s *Server) startAtLogin(wished bool) {
+// startAtLogin makes systemd start the daemon at login. It does not wait for that.
+func (s *Server) startAtLogin(requested bool) {
 	if s.info.StartAtLogin != nil {
-		go s.info.StartAtLogin(wished)
+		go s.info.StartAtLogin(requested)
 	}
 }
 
-// Connect connects to the bus at address, unless another corrald serves there: what that supervises
-// is not to be touched. Nothing is answered before Serve. The context bounds the connecting.
+// Connect connects to the bus at address. It returns ErrNameTaken if another corrald owns the bus
+// name, because that process supervises the sessions. No calls are answered before Serve. The
+// context limits only the time for connecting.
 func (s *Server) Connect(ctx context.Context, address string) error {
 	conn, err := bus.DialGuarded(ctx, address, s.order, dbus.WithHandler(s))
 	if err != nil {
@@ -94,24 +96,25 @@ func (s *Server) Connect(ctx context.Context, address string) error {
 	return nil
 }
 
-// owner returns the process that owns the bus name, 0 for none. The bus may still name one that has
-// just ended.
+// owner returns the id of the process that owns the bus name, 0 if there is none. It checks that
+// the process is running, because the bus may still report one that has just exited.
 func (s *Server) owner(ctx context.Context) (pid int) {
-	var of uint32
-	err := s.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetConnectionUnixProcessID", 0, dbusapi.BusName).Store(&of)
-	if err != nil {
+	var owner uint32
+	const method = "org.freedesktop.DBus.GetConnectionUnixProcessID"
+	if s.conn.BusObject().CallWithContext(ctx, method, 0, dbusapi.BusName).Store(&owner) != nil {
 		return 0
 	}
-	if status, err := proc.Stat(int(of)); err != nil || status.State == 'Z' {
+	if status, err := proc.Stat(int(owner)); err != nil || status.State == 'Z' {
 		return 0
 	}
-	return int(of)
+	return int(owner)
 }
 
 // ErrNameTaken is returned when another process owns the bus name.
 var ErrNameTaken = fmt.Errorf("another corrald owns %s", dbusapi.BusName)
 
-// Serve answers calls on sup's behalf from now on, under the bus name, and emits what is published.
+// Serve acquires the bus name, answers calls with operations of sup from now on, and sends signals
+// for what sup publishes.
 func (s *Server) Serve(sup *supervisor.Supervisor) error {
 	s.sup = sup
 	close(s.ready)
@@ -128,61 +131,62 @@ func (s *Server) Serve(sup *supervisor.Supervisor) error {
 // Done is closed when the connection to the bus is lost.
 func (s *Server) Done() <-chan struct{} { return s.conn.Context().Done() }
 
-// closeTimeout bounds how long the last answers and signals may take to be read by the bus.
+// closeTimeout limits the time for which Close waits until the bus has accepted the last replies
+// and signals.
 const closeTimeout = 2 * time.Second
 
-// Close ends the connection, once what was to be said is said. The supervisor has ended, so that
-// calls end, too; those that come now are refused.
+// Close closes the connection after the last replies and signals have been sent. It must be called
+// after the supervisor has ended, so that pending calls end; new calls are refused.
 func (s *Server) Close() error {
 	s.gate.shut()
-	said := make(chan struct{})
+	sent := make(chan struct{})
 	go func() {
-		defer close(said)
+		defer close(sent)
 		<-s.gate.empty
-		s.look(func(*view) {})
+		s.readView(func(*view) {})
 	}()
 	limit, cancel := deadline.Context(context.Background(), closeTimeout)
 	defer cancel()
 	select {
-	case <-said:
+	case <-sent:
 	case <-s.Done():
 	case <-limit.Done():
 	}
 	return s.conn.Close()
 }
 
-// LookupObject finds the object at a path: it implements dbus.Handler. What is not there is found
-// too, and refuses when its method is called: only then is the message at hand, and with it the
-// ticket that the next call may wait for.
+// LookupObject implements dbus.Handler: it returns the object at a path. For a path without an
+// object, it returns an object that refuses all calls, because the refusal needs the message: the
+// next call may wait for its ticket.
 func (s *Server) LookupObject(path dbus.ObjectPath) (dbus.ServerObject, bool) {
 	<-s.ready
 	o := &object{server: s, path: path}
 	id, isSession := dbusapi.SessionID(path)
 	switch {
 	case isSession:
-		o.session, o.interfaces = id, sessionInterfaces // whether it is there is asked by what is done with it
+		o.session, o.interfaces = id, sessionInterfaces // each method checks whether the session exists
 	case path == dbusapi.ManagerPath:
 		o.interfaces = managerInterfaces
 	case path == logControlPath:
 		o.interfaces = logControlInterfaces
-	case path == dbusapi.SessionsPath, children[path] != nil:
+	case path == dbusapi.SessionsPath, childNames[path] != nil:
 		o.interfaces = folderInterfaces
 	default:
-		o.lost = answer(dbusapi.UnknownObject, fmt.Sprintf("no such object: %s", path))
+		o.missing = newError(dbusapi.UnknownObject, fmt.Sprintf("no such object: %s", path))
 	}
 	return o, true
 }
 
-// object is one object for the time of one call.
+// object is an object on the bus for the duration of one call.
 type object struct {
 	server     *Server
 	path       dbus.ObjectPath
-	session    string // id, "" if the object is none
+	session    string // id of the session, "" if the object is not a session
 	interfaces map[string]methods
-	lost       error // why nothing can be called, nil if the object is there
+	missing    error // the error of all calls if the object does not exist
 }
 
-// methods is an interface: what it can, by name.
+// methods are the methods of an interface, by name.
 type methods map[string]*method
 
 // method is one method of the contract.
@@ -191,7 +195,7 @@ type method struct {
 	call    func(ctx context.Context, o *object, msg *dbus.Message) ([]any, error)
 }
 
-// LookupInterface implements dbus.ServerObject. A call may leave the interface out.
+// LookupInterface implements dbus.ServerObject. name is "" in a call that specifies no interface.
 func (o *object) LookupInterface(name string) (dbus.Interface, bool) {
 	return &iface{o, name}, true
 }
@@ -212,12 +216,12 @@ func (i *iface) LookupMethod(name string) (dbus.Method, bool) {
 		}
 	}
 	switch {
-	case i.object.lost != nil:
-		v.refusal = i.object.lost
+	case i.object.missing != nil:
+		v.refusal = i.object.missing
 	case !known && i.name != "":
-		v.refusal = answer(dbusapi.UnknownInterface, fmt.Sprintf("%s has no such interface: %s", i.object.path, i.name))
+		v.refusal = newError(dbusapi.UnknownInterface, fmt.Sprintf("%s has no such interface: %s", i.object.path, i.name))
 	case v.method == nil:
-		v.refusal = answer(dbusapi.UnknownMethod, fmt.Sprintf("%s has no such method: %s", i.object.path, name))
+		v.refusal = newError(dbusapi.UnknownMethod, fmt.Sprintf("%s has no such method: %s", i.object.path, name))
 	}
 	return v, true
 }

@@ -72,12 +72,12 @@ func (world) AttachCommand(context.Context, supervisor.Target) ([]string, error)
 
 // records is a Records that keeps nothing, and holds the loop where a test says so.
 type records struct {
-	dir   string
-	holds chan hold // buffered: what the next Save waits for
+	dir    string
+	pauses chan pause // buffered: what the next Save waits for
 }
 
-// hold is told that the loop waits, and ends that.
-type hold struct{ waits, release chan struct{} }
+// pause is told that the loop waits, and ends that.
+type pause struct{ reached, release chan struct{} }
 
 func (r records) SessionDir(id string) string { return filepath.Join(r.dir, id) }
 func (r records) Create(id string) error      { return os.MkdirAll(r.SessionDir(id), 0o700) }
@@ -88,8 +88,8 @@ func (records) KeepExit(string, exitstatus.Status) error { return nil }
 
 func (r records) Save(*session.Session, string) error {
 	select {
-	case h := <-r.holds:
-		close(h.waits)
+	case h := <-r.pauses:
+		close(h.reached)
 		<-h.release
 	default:
 	}
@@ -103,7 +103,7 @@ type served struct {
 	sup     *supervisor.Supervisor
 	client  *dbus.Conn
 	reports chan error
-	holds   chan hold
+	pauses  chan pause
 
 	mu   sync.Mutex
 	wire []string
@@ -111,7 +111,7 @@ type served struct {
 
 func serve(t *testing.T) *served {
 	t.Helper()
-	s := &served{reports: make(chan error, 10), holds: make(chan hold, 1)}
+	s := &served{reports: make(chan error, 10), pauses: make(chan pause, 1)}
 	address := os.Getenv("DBUS_SESSION_BUS_ADDRESS")
 	s.Server = New(Info{Version: "1.2.3", Slice: "app-corral.slice", StateDir: "/state", Reload: func() error { panic("nobody expects it") }, Log: journal.New(new(slog.LevelVar))},
 		func(err error) { s.reports <- err })
@@ -124,14 +124,14 @@ func serve(t *testing.T) *served {
 	s.sup = supervisor.New(supervisor.Options{
 		Config:  config.Default(),
 		Agents:  map[string]config.Agent{"command": {Name: "command"}, "claude": {Name: "claude", Command: []string{"claude"}, ResumeCommand: []string{"claude", "-r"}}},
-		Records: records{dir, s.holds}, World: world{}, Publisher: s.Server, Files: files, Descriptors: descriptors, Log: slog.New(slog.DiscardHandler),
+		Records: records{dir, s.pauses}, World: world{}, Publisher: s.Server, Files: files, Descriptors: descriptors, Log: slog.New(slog.DiscardHandler),
 		BootID: "boot", RuntimeDir: filepath.Join(dir, "run"), Home: dir,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); s.sup.Run(ctx) }()
 	require.NoError(t, s.Serve(s.sup))
-	s.client, err = dbus.Connect(address, dbus.WithIncomingInterceptor(s.hear), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+	s.client, err = dbus.Connect(address, dbus.WithIncomingInterceptor(s.record), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		cancel()
@@ -141,8 +141,8 @@ func serve(t *testing.T) *served {
 	return s
 }
 
-// hear is run by the client's reader, one message after the other.
-func (s *served) hear(msg *dbus.Message) {
+// record is run by the client's reader, one message after the other.
+func (s *served) record(msg *dbus.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch path, _ := msg.Headers[dbus.FieldPath].Value().(dbus.ObjectPath); msg.Type {
@@ -168,7 +168,7 @@ func sortedNames[T any](m map[string]T) []string {
 	return names
 }
 
-func (s *served) heard() []string {
+func (s *served) takeRecorded() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wire := s.wire
@@ -374,24 +374,24 @@ func TestPanic_IsAnsweredWithAnError(t *testing.T) {
 func TestSignals_PrecedeTheReply(t *testing.T) {
 	s := serve(t)
 	require.NoError(t, s.client.AddMatchSignal(dbus.WithMatchSender(dbusapi.BusName)))
-	s.heard()
+	s.takeRecorded()
 	path := s.create(t, "shop", false)
-	assert.Equal(t, []string{"InterfacesAdded", "PropertiesChanged Manager [NSessions]", "SessionNew", "reply"}, s.heard())
+	assert.Equal(t, []string{"InterfacesAdded", "PropertiesChanged Manager [NSessions]", "SessionNew", "reply"}, s.takeRecorded())
 	require.NoError(t, s.call(path, dbusapi.SessionInterface+".SetDescription", "a shop").Err)
-	assert.Equal(t, []string{"PropertiesChanged Session [Description]", "reply"}, s.heard())
+	assert.Equal(t, []string{"PropertiesChanged Session [Description]", "reply"}, s.takeRecorded())
 	require.NoError(t, s.call(path, dbusapi.SessionInterface+".SetDescription", "a shop").Err)
-	assert.Equal(t, []string{"reply"}, s.heard(), "nothing has changed")
+	assert.Equal(t, []string{"reply"}, s.takeRecorded(), "nothing has changed")
 	require.NoError(t, s.call(path, dbusapi.SessionInterface+".Start").Err)
-	heard := s.heard()
+	heard := s.takeRecorded()
 	assert.Equal(t, []string{"PropertiesChanged Manager [NRunning]", "SessionStateChanged", "reply"}, heard[len(heard)-3:])
 	assert.Contains(t, heard[len(heard)-4], "PropertiesChanged Session [AgentAlive")
-	require.NoError(t, s.create2(t, "gone").Err)
-	s.heard()
+	require.NoError(t, s.createWithOnLogin(t, "gone").Err)
+	s.takeRecorded()
 	require.NoError(t, s.manager("RemoveSession", "gone", uint64(0)).Err)
-	assert.Equal(t, []string{"InterfacesRemoved", "PropertiesChanged Manager [NSessions]", "SessionRemoved", "reply"}, s.heard())
+	assert.Equal(t, []string{"InterfacesRemoved", "PropertiesChanged Manager [NSessions]", "SessionRemoved", "reply"}, s.takeRecorded())
 }
 
-func (s *served) create2(t *testing.T, id string) *dbus.Call {
+func (s *served) createWithOnLogin(t *testing.T, id string) *dbus.Call {
 	t.Helper()
 	return s.call(s.create(t, id, false), dbusapi.SessionInterface+".SetOnLogin", "resume")
 }
@@ -462,11 +462,11 @@ func TestConnect_RefusesASecondDaemon(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, second.Serve(s.sup), ErrNameTaken)
 	_ = second.Close()
-	testbed.Receive(t, closing(second.Done()), "end of the connection")
+	testbed.Receive(t, forwardClose(second.Done()), "end of the connection")
 }
 
-// closing passes on that a channel was closed.
-func closing(from <-chan struct{}) <-chan bool {
+// forwardClose passes on that a channel was closed.
+func forwardClose(from <-chan struct{}) <-chan bool {
 	to := make(chan bool)
 	go func() { <-from; to <- true }()
 	return to

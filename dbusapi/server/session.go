@@ -25,12 +25,12 @@ var sessionHandlers = map[string]handler{
 	"Remove":           onSession(remove),
 	"SendInput":        onSession(sendInput),
 	"SendKeys":         onSession(sendKeys),
-	"Approve":          forPeople(verb((*supervisor.Supervisor).Approve)),
-	"Deny":             forPeople(verb((*supervisor.Supervisor).Deny)),
+	"Approve":          denyAgents(withoutArguments((*supervisor.Supervisor).Approve)),
+	"Deny":             denyAgents(withoutArguments((*supervisor.Supervisor).Deny)),
 	"Capture":          onSession(capture),
 	"OpenLog":          onSession(openLog),
 	"GetAttachCommand": onSession(attachCommand),
-	"Acknowledge":      onSession(verb((*supervisor.Supervisor).Acknowledge)),
+	"Acknowledge":      onSession(withoutArguments((*supervisor.Supervisor).Acknowledge)),
 	"Explain":          onSession(explain),
 	"GetEnvironment":   onSession(getEnvironment),
 	"SetDescription":   onSession(setDescription),
@@ -47,7 +47,7 @@ func sendKeys(ctx context.Context, s *Server, id string, args []any) ([]any, err
 func capture(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
 	lines, flags := args[0].(uint32), args[1].(uint64)
 	if flags&^dbusapi.CaptureEscapes != 0 {
-		return nil, answer(dbusapi.InvalidArgs, "invalid flags: unknown bits are set")
+		return nil, newError(dbusapi.InvalidArgs, "invalid flags: unknown bits are set")
 	}
 	text, err := s.sup.Capture(ctx, id, int(min(lines, 1<<20)), flags&dbusapi.CaptureEscapes != 0)
 	if err != nil {
@@ -62,8 +62,8 @@ func openLog(_ context.Context, s *Server, id string, _ []any) ([]any, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	// The reply is written after this returns, so it gets a descriptor of its own, which is closed
-	// once it is sent.
+	// The reply is sent after this function has returned, so it needs a descriptor of its own. reply
+	// closes it.
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -80,19 +80,20 @@ func attachCommand(ctx context.Context, s *Server, id string, _ []any) ([]any, e
 }
 
 func explain(_ context.Context, s *Server, id string, _ []any) ([]any, error) {
-	told, err := s.sup.Explain(id)
+	explanations, err := s.sup.Explain(id)
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]dbusapi.Explanation, len(told))
-	for i, t := range told {
-		rows[i] = dbusapi.Explanation{Subject: t.Subject, Source: t.Source, Time: usec(t.At), Value: strings.ToValidUTF8(t.Value, "\uFFFD")}
+	rows := make([]dbusapi.Explanation, len(explanations))
+	for i, e := range explanations {
+		value := strings.ToValidUTF8(e.Value, "\uFFFD")
+		rows[i] = dbusapi.Explanation{Subject: e.Subject, Source: e.Source, Time: usec(e.At), Value: value}
 	}
 	return []any{rows}, nil
 }
 
-// getEnvironment tells the names of the last run's variables and where each comes from, and no
-// value but PATH's.
+// getEnvironment returns the names and sources of the last run's environment variables. The only
+// value that it returns is that of PATH.
 func getEnvironment(_ context.Context, s *Server, id string, _ []any) ([]any, error) {
 	o, err := s.sup.Origins(id)
 	if err != nil {
@@ -130,13 +131,13 @@ func setOnLogin(ctx context.Context, s *Server, id string, args []any) ([]any, e
 }
 
 func setUnitProperties(ctx context.Context, s *Server, id string, args []any) ([]any, error) {
-	var given []dbusapi.UnitProperty
-	if err := dbus.Store([]any{args[0]}, &given); err != nil {
-		return nil, answer(dbusapi.InvalidArgs, "the properties cannot be read: "+err.Error())
+	var list []dbusapi.UnitProperty
+	if err := dbus.Store([]any{args[0]}, &list); err != nil {
+		return nil, newError(dbusapi.InvalidArgs, "the properties cannot be read: "+err.Error())
 	}
-	properties, err := readProperties(given)
+	properties, err := readProperties(list)
 	if err != nil {
-		return nil, answer(dbusapi.InvalidArgs, "the list "+err.Error())
+		return nil, newError(dbusapi.InvalidArgs, "the list "+err.Error())
 	}
 	return nil, s.sup.SetUnitProperties(ctx, id, properties)
 }

@@ -12,25 +12,27 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// ours are the unit properties that a client cannot have: the supervision of the scope stands on
-// them.
-var ours = map[string]bool{"PIDs": true, "PIDFDs": true, "Controller": true, "KillMode": true, "CollectMode": true}
+// reservedProperties are the unit properties that clients cannot set, because the supervision of
+// the scope depends on them.
+var reservedProperties = map[string]bool{
+	"PIDs": true, "PIDFDs": true, "Controller": true, "KillMode": true, "CollectMode": true,
+}
 
-// specKeys are the keys of a spec, each with what it sets. An unknown one is an error, unless it
-// begins with x-.
+// specKeys contains the keys of a spec with the functions that set them. An unknown key is an error
+// unless it begins with x-.
 var specKeys = map[string]func(*supervisor.Spec, dbus.Variant) error{
-	"Id":                text(func(s *supervisor.Spec) *string { return &s.ID }),
-	"Description":       text(func(s *supervisor.Spec) *string { return &s.Description }),
-	"WorkingDirectory":  text(func(s *supervisor.Spec) *string { return &s.WorkingDirectory }),
-	"Prompt":            text(func(s *supervisor.Spec) *string { return &s.Prompt }),
-	"OnLogin":           text(func(s *supervisor.Spec) *string { return &s.OnLogin }),
-	"ConversationId":    text(func(s *supervisor.Spec) *string { return &s.ConversationID }),
-	"Command":           value(func(s *supervisor.Spec) *[]string { return &s.Command }),
-	"Arguments":         value(func(s *supervisor.Spec) *[]string { return &s.Arguments }),
-	"Environment":       value(func(s *supervisor.Spec) *[]string { return &s.Environment }),
-	"CallerEnvironment": value(func(s *supervisor.Spec) *[]string { return &s.CallerEnvironment }),
-	"Labels":            value(func(s *supervisor.Spec) *map[string]string { return &s.Labels }),
-	"Exclusive":         value(func(s *supervisor.Spec) *bool { return &s.Exclusive }),
+	"Id":                stringField(func(s *supervisor.Spec) *string { return &s.ID }),
+	"Description":       stringField(func(s *supervisor.Spec) *string { return &s.Description }),
+	"WorkingDirectory":  stringField(func(s *supervisor.Spec) *string { return &s.WorkingDirectory }),
+	"Prompt":            stringField(func(s *supervisor.Spec) *string { return &s.Prompt }),
+	"OnLogin":           stringField(func(s *supervisor.Spec) *string { return &s.OnLogin }),
+	"ConversationId":    stringField(func(s *supervisor.Spec) *string { return &s.ConversationID }),
+	"Command":           typedField(func(s *supervisor.Spec) *[]string { return &s.Command }),
+	"Arguments":         typedField(func(s *supervisor.Spec) *[]string { return &s.Arguments }),
+	"Environment":       typedField(func(s *supervisor.Spec) *[]string { return &s.Environment }),
+	"CallerEnvironment": typedField(func(s *supervisor.Spec) *[]string { return &s.CallerEnvironment }),
+	"Labels":            typedField(func(s *supervisor.Spec) *map[string]string { return &s.Labels }),
+	"Exclusive":         typedField(func(s *supervisor.Spec) *bool { return &s.Exclusive }),
 	"Start": func(s *supervisor.Spec, v dbus.Variant) error {
 		var start bool
 		err := store(v, &start)
@@ -44,7 +46,7 @@ var specKeys = map[string]func(*supervisor.Spec, dbus.Variant) error{
 	},
 }
 
-// parseSpec reads a spec as it came over the bus.
+// parseSpec converts a spec that a client has sent.
 func parseSpec(given map[string]dbus.Variant) (supervisor.Spec, error) {
 	var spec supervisor.Spec
 	for key, v := range given {
@@ -55,21 +57,22 @@ func parseSpec(given map[string]dbus.Variant) (supervisor.Spec, error) {
 				if _, done := err.(*dbus.Error); done { //nolint:errorlint // made here, never wrapped
 					return spec, err
 				}
-				return spec, answer(dbusapi.InvalidArgs, fmt.Sprintf("%s in the spec %v", key, err))
+				return spec, newError(dbusapi.InvalidArgs, fmt.Sprintf("%s in the spec %v", key, err))
 			}
 		case !strings.HasPrefix(key, "x-"):
-			return spec, answer(dbusapi.InvalidArgs, fmt.Sprintf("unknown key in the spec: %.64q", key))
+			return spec, newError(dbusapi.InvalidArgs, fmt.Sprintf("unknown key in the spec: %.64q", key))
 		}
 	}
 	return spec, nil
 }
 
-func text(field func(*supervisor.Spec) *string) func(*supervisor.Spec, dbus.Variant) error {
-	return value(field)
+func stringField(field func(*supervisor.Spec) *string) func(*supervisor.Spec, dbus.Variant) error {
+	return typedField(field)
 }
 
-// value sets a field to the variant's value, if it has the field's type and no other.
-func value[T any](field func(*supervisor.Spec) *T) func(*supervisor.Spec, dbus.Variant) error {
+// typedField returns a function that sets a field to the value of a variant. It returns an error if
+// the variant has another type than the field.
+func typedField[T any](field func(*supervisor.Spec) *T) func(*supervisor.Spec, dbus.Variant) error {
 	return func(s *supervisor.Spec, v dbus.Variant) error { return store(v, field(s)) }
 }
 
@@ -95,18 +98,19 @@ func unitProperties(s *supervisor.Spec, v dbus.Variant) error {
 	return err
 }
 
-// readProperties turns properties as they came over the bus into what can be kept.
+// readProperties converts unit properties that a client has sent to the form in which they are
+// stored.
 func readProperties(props []dbusapi.UnitProperty) ([]session.Property, error) {
-	var kept []session.Property
+	var properties []session.Property
 	for _, p := range props {
-		if p.Name == "" || ours[p.Name] {
+		if p.Name == "" || reservedProperties[p.Name] {
 			return nil, fmt.Errorf("contains property %.64q, which a client cannot set", p.Name)
 		}
 		signature, value, err := unitproperty.Encode(p.Value)
 		if err != nil {
 			return nil, fmt.Errorf("contains property %.64q: %w", p.Name, err)
 		}
-		kept = append(kept, session.Property{Name: p.Name, Signature: signature, Value: value})
+		properties = append(properties, session.Property{Name: p.Name, Signature: signature, Value: value})
 	}
-	return kept, nil
+	return properties, nil
 }

@@ -18,37 +18,37 @@ import (
 )
 
 func listStrays(_ context.Context, o *object, _ *dbus.Message) ([]any, error) {
-	return []any{strays(o.server.snapshots(), ownProcesses())}, nil
+	return []any{strays(o.server.snapshots(), userProcesses())}, nil
 }
 
-// process is one that may belong to a session.
+// process is a process that may belong to a session.
 type process struct {
 	pid, parent int
 	name        string
-	group       string // the control group that it is in
-	says        string // the session that it was started in, by its environment; "" if it does not say
+	group       string // its control group
+	session     string // its session according to its environment, "" if that names none
 }
 
-// ownProcesses are the user's processes, without this one.
-func ownProcesses() []process {
+// userProcesses returns the processes of this user, without the calling process.
+func userProcesses() []process {
 	pids, _ := proc.All()
 	var all []process
 	for _, pid := range pids {
 		stat, err := proc.Stat(pid)
-		if err != nil || stat.State == 'Z' || pid == os.Getpid() || !isOwn(pid) {
+		if err != nil || stat.State == 'Z' || pid == os.Getpid() || !isOfThisUser(pid) {
 			continue
 		}
 		group, err := proc.Cgroup(pid)
 		if err != nil {
 			continue
 		}
-		says, _ := proc.Variable(pid, "CORRAL_SESSION")
-		all = append(all, process{pid, stat.Parent, stat.Comm, group, says})
+		id, _ := proc.Variable(pid, "CORRAL_SESSION")
+		all = append(all, process{pid, stat.Parent, stat.Comm, group, id})
 	}
 	return all
 }
 
-func isOwn(pid int) bool {
+func isOfThisUser(pid int) bool {
 	info, err := os.Stat(filepath.Join("/proc", strconv.Itoa(pid)))
 	if err != nil {
 		return false
@@ -57,9 +57,9 @@ func isOwn(pid int) bool {
 	return ok && int(stat.Uid) == os.Getuid()
 }
 
-// strays are those of the processes that belong to a session, and are not in its scope: they were
-// started in it, by what their environment says, or by a process that is in it, and went somewhere
-// else.
+// strays returns the processes that belong to a session but are outside of its scope. A process
+// belongs to the session that its environment names, or else to the session of its nearest ancestor
+// that is in a scope.
 func strays(sessions []*supervisor.Snapshot, processes []process) []dbusapi.Stray {
 	known, scopes := map[string]bool{}, map[string]string{}
 	for _, n := range sessions {
@@ -74,13 +74,18 @@ func strays(sessions []*supervisor.Snapshot, processes []process) []dbusapi.Stra
 	}
 	found := []dbusapi.Stray{}
 	for _, p := range processes {
-		in := sessionAround(p.group, scopes)
-		of := p.says
+		in := sessionOfGroup(p.group, scopes)
+		of := p.session
 		if !known[of] {
-			of = sessionAbove(p, byPID, scopes)
+			of = sessionOfAncestor(p, byPID, scopes)
 		}
 		if of != "" && in != of {
-			found = append(found, dbusapi.Stray{Session: of, PID: uint32(p.pid), ControlGroup: strings.ToValidUTF8(p.group, "\uFFFD"), Name: strings.ToValidUTF8(p.name, "\uFFFD")})
+			found = append(found, dbusapi.Stray{
+				Session:      of,
+				PID:          uint32(p.pid),
+				ControlGroup: strings.ToValidUTF8(p.group, "\uFFFD"),
+				Name:         strings.ToValidUTF8(p.name, "\uFFFD"),
+			})
 		}
 	}
 	slices.SortFunc(found, func(a, b dbusapi.Stray) int {
@@ -89,8 +94,8 @@ func strays(sessions []*supervisor.Snapshot, processes []process) []dbusapi.Stra
 	return found
 }
 
-// sessionAround is the session in whose scope a control group is, "" if it is in none.
-func sessionAround(group string, scopes map[string]string) string {
+// sessionOfGroup returns the session whose scope contains a control group, "" if there is none.
+func sessionOfGroup(group string, scopes map[string]string) string {
 	for dir := group; len(dir) > 1; dir = filepath.Dir(dir) {
 		if id := scopes[dir]; id != "" {
 			return id
@@ -99,11 +104,11 @@ func sessionAround(group string, scopes map[string]string) string {
 	return ""
 }
 
-// sessionAbove is the session that the process, or the nearest of its parents that is in any, is
-// in.
-func sessionAbove(p process, all map[int]process, scopes map[string]string) string {
-	for range len(all) + 1 { // what is read one after the other may be no tree
-		if id := sessionAround(p.group, scopes); id != "" {
+// sessionOfAncestor returns the session whose scope contains the process or its nearest ancestor
+// that is in a scope.
+func sessionOfAncestor(p process, all map[int]process, scopes map[string]string) string {
+	for range len(all) + 1 { // bounded: processes that were read one after the other may form a cycle
+		if id := sessionOfGroup(p.group, scopes); id != "" {
 			return id
 		}
 		parent, ok := all[p.parent]

@@ -12,17 +12,18 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// view is what clients have been told: every session as the signals that are on their way say it
-// is. It belongs to the goroutine that emits them. What is read from it, and answered there, agrees
-// with every signal that the client gets before that answer, and with none that it gets later: who
-// keeps a copy and follows the signals is never wrong. And who only reads never bothers the loop.
+// view contains the state that clients know: every session and every property of the Manager as the
+// signals that were sent so far describe it. It belongs to the goroutine that sends the signals. A
+// reply that is read from the view, and sent by that goroutine, agrees with all signals that were
+// sent before it and with none that are sent after it, so that a client that keeps a copy and
+// follows the signals is always correct. Reading calls never use the event loop.
 type view struct {
-	sessions []*supervisor.Snapshot // the oldest first, then by id
+	sessions []*supervisor.Snapshot // sorted by creation time, then by id
 	byID     map[string]*supervisor.Snapshot
-	manager  properties // what was told of the Manager that does not follow from its sessions
+	manager  properties // published properties of the Manager that do not depend on its sessions
 }
 
-// apply follows a change of one session.
+// apply applies a change of one session to the view.
 func (v *view) apply(c supervisor.Change) {
 	if c.Old != nil {
 		if i, found := v.find(c.Old); found {
@@ -46,26 +47,26 @@ func (v *view) find(n *supervisor.Snapshot) (at int, found bool) {
 	})
 }
 
-// look has f look at the view, after what was published before, and waits for it. A panic of f's is
-// the caller's.
-func (s *Server) look(f func(*view)) {
-	looked := make(chan any, 1)
-	s.batches <- batch{looks: []func(*view){func(v *view) {
-		defer func() { looked <- recover() }()
+// readView runs f with the view, after everything that was published before, and waits for it. A
+// panic of f is raised again in the caller.
+func (s *Server) readView(f func(*view)) {
+	done := make(chan any, 1)
+	s.batches <- batch{reads: []func(*view){func(v *view) {
+		defer func() { done <- recover() }()
 		f(v)
 	}}}
-	if p := <-looked; p != nil {
+	if p := <-done; p != nil {
 		panic(p)
 	}
 }
 
-// inOrder answers a call with what f reads from the view, at its place among the signals.
-func (s *Server) inOrder(msg *dbus.Message, f func(*view) ([]any, error)) ([]any, error) {
+// replyInOrder replies to a call with what f reads from the view, in order with the signals.
+func (s *Server) replyInOrder(msg *dbus.Message, f func(*view) ([]any, error)) ([]any, error) {
 	if msg.Flags&dbus.FlagNoReplyExpected != 0 {
 		return nil, nil
 	}
 	var err error
-	s.look(func(v *view) {
+	s.readView(func(v *view) {
 		var body []any
 		if body, err = f(v); err == nil {
 			s.reply(msg, body...)
@@ -74,42 +75,43 @@ func (s *Server) inOrder(msg *dbus.Message, f func(*view) ([]any, error)) ([]any
 	return nil, err
 }
 
-// snapshots returns all sessions, as the view has them.
+// snapshots returns all sessions of the view.
 func (s *Server) snapshots() (all []*supervisor.Snapshot) {
-	s.look(func(v *view) { all = slices.Clone(v.sessions) })
+	s.readView(func(v *view) { all = slices.Clone(v.sessions) })
 	return all
 }
 
-// known returns an error if the view has no such session.
-func (o *object) known() error {
+// checkExists returns an error if the view does not contain the object's session.
+func (o *object) checkExists() error {
 	_, err := o.snapshot()
 	return err
 }
 
-// snapshot returns the object's session, as the view has it.
+// snapshot returns the object's session from the view.
 func (o *object) snapshot() (n *supervisor.Snapshot, err error) {
-	o.server.look(func(v *view) { n, err = o.in(v) })
+	o.server.readView(func(v *view) { n, err = o.findIn(v) })
 	return n, err
 }
 
-// in finds the object's session in the view.
-func (o *object) in(v *view) (*supervisor.Snapshot, error) {
+// findIn returns the object's session from the view.
+func (o *object) findIn(v *view) (*supervisor.Snapshot, error) {
 	if n := v.byID[o.session]; n != nil {
 		return n, nil
 	}
-	return nil, o.unknown()
+	return nil, o.unknownObject()
 }
 
-// orUnknown puts it into the words of the bus that the loop knows no such session.
-func (o *object) orUnknown(err error) error {
+// asUnknownObject converts the supervisor's error NoSuchSession to UnknownObject and returns other
+// errors unchanged.
+func (o *object) asUnknownObject(err error) error {
 	var e *supervisor.Error
 	if errors.As(err, &e) && e.Kind == supervisor.NoSuchSession {
-		return o.unknown()
+		return o.unknownObject()
 	}
 	return err
 }
 
-// unknown is the answer to whatever is asked of a session that is not there.
-func (o *object) unknown() error {
-	return answer(dbusapi.UnknownObject, fmt.Sprintf("no such object, and no such session: %s", o.path))
+// unknownObject returns the error for calls of a session that does not exist.
+func (o *object) unknownObject() error {
+	return newError(dbusapi.UnknownObject, fmt.Sprintf("no such object, and no such session: %s", o.path))
 }

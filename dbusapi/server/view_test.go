@@ -24,36 +24,36 @@ import (
 type follower struct {
 	*dbus.Conn
 
-	mu       sync.Mutex
-	sessions map[dbus.ObjectPath]map[string]dbus.Variant // nil before the first answer
-	manager  map[string]dbus.Variant
-	wrong    []string
-	compared int
-	signals  chan struct{} // buffered: there was another
+	mu         sync.Mutex
+	sessions   map[dbus.ObjectPath]map[string]dbus.Variant // nil before the first answer
+	manager    map[string]dbus.Variant
+	mismatches []string
+	compared   int
+	signals    chan struct{} // buffered: there was another
 }
 
 func follow(t *testing.T) *follower {
 	t.Helper()
 	f := &follower{signals: make(chan struct{}, 1)}
 	var err error
-	f.Conn, err = dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), dbus.WithIncomingInterceptor(f.hear))
+	f.Conn, err = dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), dbus.WithIncomingInterceptor(f.receive))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	require.NoError(t, f.AddMatchSignal(dbus.WithMatchSender(dbusapi.BusName)))
 	return f
 }
 
-// hear is run by the connection's reader, one message after the other.
-func (f *follower) hear(msg *dbus.Message) {
+// record is run by the connection's reader, one message after the other.
+func (f *follower) receive(msg *dbus.Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	path, _ := msg.Headers[dbus.FieldPath].Value().(dbus.ObjectPath)
 	switch {
 	case msg.Type == dbus.TypeMethodReply && len(msg.Body) == 1:
-		f.answered(msg.Body[0])
+		f.handleReply(msg.Body[0])
 	case msg.Type == dbus.TypeSignal && strings.HasPrefix(string(path), string(dbusapi.ManagerPath)):
 		if f.sessions != nil && f.manager != nil {
-			f.told(path, member(msg), msg.Body)
+			f.handleSignal(path, member(msg), msg.Body)
 		}
 		select {
 		case f.signals <- struct{}{}:
@@ -62,12 +62,12 @@ func (f *follower) hear(msg *dbus.Message) {
 	}
 }
 
-func (f *follower) answered(body any) {
+func (f *follower) handleReply(body any) {
 	switch body := body.(type) {
 	case map[dbus.ObjectPath]map[string]map[string]dbus.Variant:
 		all := map[dbus.ObjectPath]map[string]dbus.Variant{}
 		for path, interfaces := range body {
-			all[path] = told(interfaces[dbusapi.SessionInterface])
+			all[path] = publishedProperties(interfaces[dbusapi.SessionInterface])
 		}
 		if f.sessions == nil {
 			f.sessions = all
@@ -81,13 +81,13 @@ func (f *follower) answered(body any) {
 	}
 }
 
-// told are the properties that a client can know by following signals.
-func told(p map[string]dbus.Variant) map[string]dbus.Variant {
+// publishedProperties are the properties that a client can know by following signals.
+func publishedProperties(p map[string]dbus.Variant) map[string]dbus.Variant {
 	p = maps.Clone(p)
-	for name := range silent {
+	for name := range unpublished {
 		delete(p, name)
 	}
-	for name := range hidden {
+	for name := range publishedWithoutValue {
 		delete(p, name)
 	}
 	return p
@@ -96,14 +96,14 @@ func told(p map[string]dbus.Variant) map[string]dbus.Variant {
 func (f *follower) compare(what string, have, got any) {
 	f.compared++
 	if !assert.ObjectsAreEqual(have, got) {
-		f.wrong = append(f.wrong, fmt.Sprintf("%s: by signals %v, by the answer %v", what, have, got))
+		f.mismatches = append(f.mismatches, fmt.Sprintf("%s: by signals %v, by the answer %v", what, have, got))
 	}
 }
 
-func (f *follower) told(path dbus.ObjectPath, member string, body []any) {
+func (f *follower) handleSignal(path dbus.ObjectPath, member string, body []any) {
 	switch member {
 	case "InterfacesAdded":
-		f.sessions[body[0].(dbus.ObjectPath)] = told(body[1].(map[string]map[string]dbus.Variant)[dbusapi.SessionInterface])
+		f.sessions[body[0].(dbus.ObjectPath)] = publishedProperties(body[1].(map[string]map[string]dbus.Variant)[dbusapi.SessionInterface])
 	case "InterfacesRemoved":
 		delete(f.sessions, body[0].(dbus.ObjectPath))
 	case "PropertiesChanged":
@@ -145,8 +145,8 @@ func (f *follower) counts() map[string]any {
 	return counts
 }
 
-// read asks for everything, and does not wait for the answers.
-func (f *follower) read(done chan *dbus.Call) {
+// requestAll asks for everything, and does not wait for the answers.
+func (f *follower) requestAll(done chan *dbus.Call) {
 	object := f.Object(dbusapi.BusName, dbusapi.ManagerPath)
 	object.Go(objectManagerInterface+".GetManagedObjects", 0, done)
 	object.Go(propertiesInterface+".GetAll", 0, done, dbusapi.ManagerInterface)
@@ -159,7 +159,7 @@ func TestView_AgreesWithTheSignals(t *testing.T) {
 	s.create(t, "first", true)
 	f := follow(t)
 	done := make(chan *dbus.Call, 4096)
-	f.read(done)
+	f.requestAll(done)
 	for range 2 {
 		require.NoError(t, testbed.Receive(t, done, "first answer").Err)
 	}
@@ -168,7 +168,7 @@ func TestView_AgreesWithTheSignals(t *testing.T) {
 		busy.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(worker), 1))
 			for n := range 12 {
-				s.disturb(t, random, fmt.Sprintf("s%d-%d", worker, n))
+				s.changeSession(t, random, fmt.Sprintf("s%d-%d", worker, n))
 			}
 		})
 	}
@@ -178,28 +178,28 @@ func TestView_AgreesWithTheSignals(t *testing.T) {
 	for reading := true; reading; {
 		select {
 		case <-f.signals:
-			for ; asked > 2*maxBig-4; asked-- {
+			for ; asked > 2*maxLists-4; asked-- {
 				require.NoError(t, testbed.Receive(t, done, "answer").Err)
 			}
-			f.read(done)
+			f.requestAll(done)
 			asked += 2
 		case <-over:
 			reading = false
 		}
 	}
-	f.read(done)
+	f.requestAll(done)
 	for range asked + 2 {
 		require.NoError(t, testbed.Receive(t, done, "answer").Err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	assert.Empty(t, f.wrong[:min(len(f.wrong), 3)], "%d of %d", len(f.wrong), f.compared)
+	assert.Empty(t, f.mismatches[:min(len(f.mismatches), 3)], "%d of %d", len(f.mismatches), f.compared)
 	assert.Greater(t, f.compared, 200)
 	assert.Len(t, f.sessions, 1+4*6)
 }
 
-// disturb does something with a session of this name. Half of them stay.
-func (s *served) disturb(t *testing.T, random *rand.Rand, id string) {
+// changeSession does something with a session of this name. Half of them stay.
+func (s *served) changeSession(t *testing.T, random *rand.Rand, id string) {
 	path := s.create(t, id, random.IntN(2) == 0)
 	for _, do := range random.Perm(3) {
 		switch do {
@@ -212,13 +212,13 @@ func (s *served) disturb(t *testing.T, random *rand.Rand, id string) {
 		}
 	}
 	if (id[len(id)-1]-'0')%2 == 1 {
-		s.end(t, id)
+		s.endScope(t, id)
 		assert.NoError(t, s.manager("RemoveSession", id, dbusapi.RemoveForce).Err)
 	}
 }
 
-// end has the scope of a session be gone, if there is one.
-func (s *served) end(t *testing.T, id string) {
+// endScope has the scope of a session be gone, if there is one.
+func (s *served) endScope(t *testing.T, id string) {
 	t.Helper()
 	n, err := s.sup.Session(id)
 	require.NoError(t, err)
@@ -251,20 +251,20 @@ func TestMerge_CombinesPendingBatches(t *testing.T) {
 	var done []string
 	after := func(what string) []func() { return []func(){func() { done = append(done, what) }} }
 	merged := merge([]batch{
-		{changes: []supervisor.Change{{New: snap("old", "stopped")}}, untold: true},
+		{changes: []supervisor.Change{{New: snap("old", "stopped")}}, initial: true},
 		{changes: []supervisor.Change{{New: states[0]}}, after: after("1")},
 		{changes: []supervisor.Change{{Old: states[0], New: states[1]}, {New: other}}},
-		{looks: []func(*view){func(*view) {}}},
+		{reads: []func(*view){func(*view) {}}},
 		{changes: []supervisor.Change{{Old: states[1], New: states[2]}}, manager: properties{"Lingering": true}},
 		{changes: []supervisor.Change{{Old: states[2], New: states[3]}}, manager: properties{"Lingering": false}, after: after("2")},
-		{changes: []supervisor.Change{{Old: states[3]}}, looks: []func(*view){func(*view) {}}},
+		{changes: []supervisor.Change{{Old: states[3]}}, reads: []func(*view){func(*view) {}}},
 		{changes: []supervisor.Change{{New: again}}},
 	})
 	require.Len(t, merged, 2)
-	assert.True(t, merged[0].untold)
+	assert.True(t, merged[0].initial)
 	assert.Equal(t, []supervisor.Change{{New: states[3]}, {New: other}, {Old: states[3]}, {New: again}}, merged[1].changes)
 	assert.Equal(t, properties{"Lingering": false}, merged[1].manager)
-	assert.Len(t, merged[1].looks, 2)
+	assert.Len(t, merged[1].reads, 2)
 	for _, f := range merged[1].after {
 		f()
 	}

@@ -15,9 +15,9 @@ import (
 
 var managedObjects = dbus.ParseSignatureMust("a{oa{sa{sv}}}")
 
-// marshalObjects makes the body of GetManagedObjects' answer. With a thousand sessions that has
-// 34,000 values: godbus, which looks at each by reflection, takes 50 ms and 23 MB for them, while
-// no signal is sent.
+// marshalObjects returns the body of GetManagedObjects' reply. A thousand sessions have 34,000
+// values. godbus inspects each of them by reflection, which takes 50 ms and 23 MB, and no signal
+// can be sent meanwhile.
 func marshalObjects(all []*supervisor.Snapshot) bus.Marshalled {
 	w := make(wire, 0, 64+2560*len(all))
 	w.array(8, func() {
@@ -40,7 +40,7 @@ func marshalObjects(all []*supervisor.Snapshot) bus.Marshalled {
 	return bus.Marshalled{Signature: managedObjects, Body: w}
 }
 
-// wire is a body in D-Bus's wire format, little-endian.
+// wire is a message body in the D-Bus wire format, little-endian.
 type wire []byte
 
 func (w *wire) align(n int) {
@@ -54,8 +54,8 @@ func (w *wire) number(n uint32) {
 	*w = binary.LittleEndian.AppendUint32(*w, n)
 }
 
-// text appends a string, or a path. The bus closes the connection of who sends it one with a NUL,
-// or one that is not UTF-8.
+// text appends a string or an object path. The bus disconnects a client that sends a string with a
+// NUL byte or invalid UTF-8, so these are replaced.
 func (w *wire) text(s string) {
 	if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
 		s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
@@ -64,7 +64,7 @@ func (w *wire) text(s string) {
 	*w = append(append(*w, s...), 0)
 }
 
-// array appends an array whose elements begin at multiples of n: f appends these.
+// array appends an array. f appends its elements, which are aligned to n bytes.
 func (w *wire) array(n int, f func()) {
 	w.number(0)
 	length := len(*w) - 4
@@ -76,7 +76,7 @@ func (w *wire) array(n int, f func()) {
 
 func (w *wire) signature(s string) { *w = append(append(append(*w, byte(len(s))), s...), 0) }
 
-// variant appends a property's value. It panics at a type that no property of a session has.
+// variant appends the value of a property. It panics if no property of a session has this type.
 func (w *wire) variant(value any) {
 	switch v := value.(type) {
 	case string:
@@ -116,6 +116,6 @@ func (w *wire) variant(value any) {
 			}
 		})
 	default:
-		panic(fmt.Sprintf("no property of a session is a %T", value))
+		panic(fmt.Sprintf("no property of a session has type %T", value))
 	}
 }

@@ -74,7 +74,7 @@ func TestGetManagedObjects_WithAThousandSessions(t *testing.T) {
 	}
 	f := follow(t)
 	answers := make(chan *dbus.Call, 64)
-	f.read(answers)
+	f.requestAll(answers)
 	for range 2 {
 		require.NoError(t, testbed.Receive(t, answers, "first answer").Err)
 	}
@@ -85,7 +85,7 @@ func TestGetManagedObjects_WithAThousandSessions(t *testing.T) {
 		}
 	}()
 	for range 10 {
-		f.read(answers)
+		f.requestAll(answers)
 		for range 2 {
 			call := testbed.Receive(t, answers, "answer")
 			require.NoError(t, call.Err)
@@ -98,13 +98,13 @@ func TestGetManagedObjects_WithAThousandSessions(t *testing.T) {
 	for range changes {
 		require.NoError(t, testbed.Receive(t, done, "change").Err)
 	}
-	f.read(answers)
+	f.requestAll(answers)
 	for range 2 {
 		require.NoError(t, testbed.Receive(t, answers, "last answer").Err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	assert.Empty(t, f.wrong[:min(len(f.wrong), 1)], "%d of %d answers differ from what the signals say", len(f.wrong), f.compared)
+	assert.Empty(t, f.mismatches[:min(len(f.mismatches), 1)], "%d of %d answers differ from what the signals say", len(f.mismatches), f.compared)
 	assert.Equal(t, fmt.Sprint("changed ", changes-1), f.sessions[dbusapi.SessionPath(fmt.Sprint("s", changes-1))]["Description"].Value())
 }
 

@@ -84,8 +84,8 @@ hint: corralctl status shop
 
 # Only a person may answer, not an agent.
 $ corralctl start shop && corralctl wait --until=waiting shop; corralctl run -q --id sneaky -- sh -c 'corralctl approve shop >said 2>&1; setsid corralctl deny shop >>said 2>&1'; corralctl wait -q sneaky; cat said
-corralctl: cannot approve "shop": an agent cannot approve or deny anything: process … is of session "sneaky"
-corralctl: cannot deny "shop": an agent cannot approve or deny anything: process … is of session "sneaky"
+corralctl: cannot approve "shop": an agent cannot approve or deny anything: process … belongs to session "sneaky"
+corralctl: cannot deny "shop": an agent cannot approve or deny anything: process … belongs to session "sneaky"
 
 # For most agents the keys are not known.
 $ corralctl run -q --id plain -- sh -c 'printf "\033]7501;state=blocked:kind=permission\033\\"; exec sleep 1000'; corralctl wait --until=waiting plain; corralctl approve plain

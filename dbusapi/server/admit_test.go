@@ -16,7 +16,7 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-func stranger(t *testing.T) *dbus.Conn {
+func connectClient(t *testing.T) *dbus.Conn {
 	t.Helper()
 	conn, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func TestAdmit_LimitsPendingCallsPerClient(t *testing.T) {
 	s := serve(t)
 	path := s.create(t, "stubborn", true) // nothing ever ends in this world: each stop waits
 	other := s.create(t, "other", false)
-	flood := stranger(t)
+	flood := connectClient(t)
 	const more = 100
 	done := make(chan *dbus.Call, maxCalls+more)
 	for range maxCalls + more {
@@ -50,7 +50,7 @@ func TestAdmit_LimitsPendingCallsPerClient(t *testing.T) {
 		assert.Equal(t, dbusapi.ErrorName(dbusapi.LimitsExceeded), errorName(testbed.Receive(t, done, "refusal").Err))
 	}
 	testbed.Poll(t, "what was refused leaves nothing", func() bool { return runtime.NumGoroutine() <= before+more/10 })
-	s.end(t, "stubborn")
+	s.endScope(t, "stubborn")
 	for range maxCalls {
 		require.NoError(t, testbed.Receive(t, done, "answer").Err, "what was taken is done")
 	}
@@ -68,9 +68,9 @@ func TestAdmit_LimitsPendingBytesPerClient(t *testing.T) {
 	s := serve(t)
 	s.create(t, "shop", false)
 	held, release := make(chan bool), make(chan bool)
-	go s.look(func(*view) { held <- true; <-release })
+	go s.readView(func(*view) { held <- true; <-release })
 	testbed.Receive(t, held, "nothing is published any more")
-	flood, text := stranger(t), strings.Repeat("x", bus.MaxMessage/2)
+	flood, text := connectClient(t), strings.Repeat("x", bus.MaxMessage/2)
 	first, done := make(chan *dbus.Call, 1), make(chan *dbus.Call, 10)
 	flood.Object(dbusapi.BusName, dbusapi.ManagerPath).Go(objectManagerInterface+".GetManagedObjects", 0, first)
 	get := func(id string) {
@@ -85,7 +85,7 @@ func TestAdmit_LimitsPendingBytesPerClient(t *testing.T) {
 		require.ErrorContains(t, err, "pending calls")
 	}
 	get("shop")
-	err := stranger(t).Object(dbusapi.BusName, dbusapi.ManagerPath).Call(dbusapi.ManagerInterface+".Nothing", 0, text).Err
+	err := connectClient(t).Object(dbusapi.BusName, dbusapi.ManagerPath).Call(dbusapi.ManagerInterface+".Nothing", 0, text).Err
 	assert.Equal(t, dbusapi.ErrorName(dbusapi.UnknownMethod), errorName(err), "another client is served")
 	require.Empty(t, done, "what was let in waits")
 	close(release)
@@ -104,12 +104,12 @@ func TestAdmit_LimitsListCallsPerClient(t *testing.T) {
 	s := serve(t)
 	s.create(t, "shop", false)
 	held, release := make(chan bool), make(chan bool)
-	go s.look(func(*view) { held <- true; <-release })
+	go s.readView(func(*view) { held <- true; <-release })
 	testbed.Receive(t, held, "nothing is told any more")
-	flood, other := stranger(t), stranger(t)
+	flood, other := connectClient(t), connectClient(t)
 	const more = 10
-	done, fine := make(chan *dbus.Call, maxBig+more), make(chan *dbus.Call, maxBig)
-	for range maxBig + more {
+	done, fine := make(chan *dbus.Call, maxLists+more), make(chan *dbus.Call, maxLists)
+	for range maxLists + more {
 		flood.Object(dbusapi.BusName, dbusapi.ManagerPath).Go(objectManagerInterface+".GetManagedObjects", 0, done)
 	}
 	for range more {
@@ -120,11 +120,11 @@ func TestAdmit_LimitsListCallsPerClient(t *testing.T) {
 		err := flood.Object(dbusapi.BusName, dbusapi.ManagerPath).Call(dbusapi.ManagerInterface+"."+method, 0).Err
 		assert.Equal(t, dbusapi.ErrorName(dbusapi.LimitsExceeded), errorName(err), "%v", err)
 	}
-	for range maxBig {
+	for range maxLists {
 		other.Object(dbusapi.BusName, dbusapi.ManagerPath).Go(dbusapi.ManagerInterface+".ListSessions", 0, fine)
 	}
 	close(release)
-	for range maxBig {
+	for range maxLists {
 		require.NoError(t, testbed.Receive(t, done, "answer").Err)
 		require.NoError(t, testbed.Receive(t, fine, "the other's answer").Err)
 	}
@@ -161,10 +161,10 @@ func TestClose_AnswersEveryCall(t *testing.T) {
 func TestReads_DoNotWaitForTheEventLoop(t *testing.T) {
 	s := serve(t)
 	path := s.create(t, "shop", true)
-	h := hold{make(chan struct{}), make(chan struct{})}
-	s.holds <- h
+	h := pause{make(chan struct{}), make(chan struct{})}
+	s.pauses <- h
 	changed := s.client.Object(dbusapi.BusName, path).Go(dbusapi.SessionInterface+".SetDescription", 0, make(chan *dbus.Call, 1), "slow")
-	testbed.Receive(t, closing(h.waits), "the loop waits for its store")
+	testbed.Receive(t, forwardClose(h.reached), "the loop waits for its store")
 	released := sync.OnceFunc(func() { close(h.release) })
 	defer released()
 	manager, session := s.client.Object(dbusapi.BusName, dbusapi.ManagerPath), s.client.Object(dbusapi.BusName, path)
@@ -173,7 +173,7 @@ func TestReads_DoNotWaitForTheEventLoop(t *testing.T) {
 		object.Go(method, 0, done, args...)
 		asked++
 	}
-	for range maxBig / 3 {
+	for range maxLists / 3 {
 		ask(manager, dbusapi.ManagerInterface+".ListSessions")
 		ask(manager, dbusapi.ManagerInterface+".ListSessionsEx")
 		ask(manager, objectManagerInterface+".GetManagedObjects")

@@ -23,7 +23,7 @@ type announcements struct {
 	seen map[string]map[string]bool
 }
 
-func (a *announcements) hear(msg *dbus.Message) {
+func (a *announcements) record(msg *dbus.Message) {
 	if msg.Type != dbus.TypeSignal || member(msg) != "PropertiesChanged" {
 		return
 	}
@@ -50,7 +50,7 @@ func (a *announcements) hear(msg *dbus.Message) {
 func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 	s := serve(t)
 	a := &announcements{seen: map[string]map[string]bool{}}
-	ear, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), dbus.WithIncomingInterceptor(a.hear))
+	ear, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), dbus.WithIncomingInterceptor(a.record))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ear.Close() })
 	require.NoError(t, ear.AddMatchSignal(dbus.WithMatchSender(dbusapi.BusName)))
@@ -68,7 +68,7 @@ func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 	require.NoError(t, s.sup.Report(t.Context(), "shop", supervisor.Report{Activity: "waiting", Reason: "question", Message: "a secret?"}))
 	do("Acknowledge")
 	require.NoError(t, s.sup.Report(t.Context(), "shop", supervisor.Report{Activity: "idle", Reason: "turn-ended"}))
-	s.end(t, "shop")
+	s.endScope(t, "shop")
 	testbed.Poll(t, "the end is shown: what one turn changes and changes back is not announced", func() bool {
 		n, err := s.sup.Session("shop")
 		return err == nil && n.State == "failed"
@@ -100,7 +100,7 @@ func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 		}
 	}
 	assert.Empty(t, a.seen, "what the contract does not have")
-	want, err := os.ReadFile("testdata/announced.golden")
+	want, err := os.ReadFile("testdata/propertieschanged.golden")
 	require.NoError(t, err)
 	if !assert.Equal(t, string(want), list.String(), "if members were added, it is to be as logged") {
 		t.Log("\n" + list.String())

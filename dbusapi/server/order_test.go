@@ -72,16 +72,16 @@ func TestOrder_ForcefulVerbsWaitForNoOtherClient(t *testing.T) {
 		first := call(":1.1", hangs)
 		for _, force := range []string{"Stop", "Kill", "Remove", "Freeze", "Thaw"} {
 			second := call(":1.2", force)
-			assert.True(t, second.before == nil || isClosed(second.before), "%s waits for another client's %s", force, hangs)
+			assert.True(t, second.previous == nil || isClosed(second.previous), "%s waits for another client's %s", force, hangs)
 			second.end()
 		}
 		first.end()
 	}
 	first := call(":1.1", "Restart")
 	second := call(":1.1", "Stop")
-	assert.False(t, isClosed(second.before))
+	assert.False(t, isClosed(second.previous))
 	first.end()
-	assert.True(t, isClosed(second.before))
+	assert.True(t, isClosed(second.previous))
 	second.end()
 }
 
@@ -183,9 +183,9 @@ func TestChanged_FollowsTheAnnotations(t *testing.T) {
 			assert.True(t, isTold, name)
 		case "false":
 			assert.False(t, isTold, name)
-			assert.True(t, silent[name] || measured[name] != nil, name)
+			assert.True(t, unpublished[name] || onDemand[name] != nil, name)
 		case "invalidates":
-			assert.True(t, hidden[name], "%s is told of, and not what it is", name)
+			assert.True(t, publishedWithoutValue[name], "%s is told of, and not what it is", name)
 		}
 	}
 	assert.Empty(t, changed(all, all))
@@ -196,15 +196,15 @@ func TestChanged_FollowsTheAnnotations(t *testing.T) {
 func TestToBus_NamesEverySupervisorError(t *testing.T) {
 	for kind := supervisor.NoSuchSession; kind <= supervisor.TimedOut; kind++ {
 		require.Contains(t, errorNames, kind)
-		err := toBus(&supervisor.Error{Kind: kind, Text: "a\x00b\xff"})
+		err := toDBusError(&supervisor.Error{Kind: kind, Text: "a\x00b\xff"})
 		var e *dbus.Error
 		require.ErrorAs(t, err, &e)
 		assert.Equal(t, dbusapi.ErrorName(errorNames[kind]), e.Name)
 		assert.Equal(t, []any{`a\0b` + "\uFFFD"}, e.Body, "the bus takes neither a NUL nor bytes that are no text")
 	}
 	var e *dbus.Error
-	require.ErrorAs(t, toBus(supervisor.ErrClosed), &e)
+	require.ErrorAs(t, toDBusError(supervisor.ErrClosed), &e)
 	assert.Equal(t, dbusapi.ErrorName(dbusapi.ShuttingDown), e.Name)
-	require.ErrorAs(t, toBus(errors.New("something else")), &e)
+	require.ErrorAs(t, toDBusError(errors.New("something else")), &e)
 	assert.Equal(t, dbusapi.ErrorName(dbusapi.Internal), e.Name)
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// TestContract_IsServedCompletely: introspection tells all of it, and every property is there with
-// its type, alone and among all.
+// TestContract_IsServedCompletely checks that introspection returns the whole contract, and that
+// Get and GetAll return each property with its type.
 func TestContract_IsServedCompletely(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "fix-auth", "exec sleep 1000")
-	s.become("running")
+	s.waitState("running")
 	for _, c := range []struct {
 		path       dbus.ObjectPath
 		definition string
@@ -41,15 +41,16 @@ func TestContract_IsServedCompletely(t *testing.T) {
 			assert.NotNil(t, interfaceOf(served, "org.freedesktop.DBus."+standard), "%s has %s", c.path, standard)
 		}
 
-		// Taken from the message itself: storing a variant makes a new one of its value, with a type of
-		// its own.
+		// Read from the message itself: storing a variant creates a new one from its value, with a type
+		// of its own.
 		reply := d.bus.Object(dbusapi.BusName, c.path).Call("org.freedesktop.DBus.Properties.GetAll", 0, want.Name)
 		require.NoError(t, reply.Err)
 		all, _ := reply.Body[0].(map[string]dbus.Variant)
 		assert.Len(t, all, len(want.Properties))
 		for _, property := range want.Properties {
 			assert.Equal(t, property.Type, all[property.Name].Signature().String(), "type of %s", property.Name)
-			reply := d.bus.Object(dbusapi.BusName, c.path).Call("org.freedesktop.DBus.Properties.Get", 0, want.Name, property.Name)
+			reply := d.bus.Object(dbusapi.BusName, c.path).
+				Call("org.freedesktop.DBus.Properties.Get", 0, want.Name, property.Name)
 			require.NoError(t, reply.Err, property.Name)
 			one, _ := reply.Body[0].(dbus.Variant)
 			assert.Equal(t, property.Type, one.Signature().String(), "type of %s", property.Name)
@@ -61,12 +62,12 @@ func TestContract_IsServedCompletely(t *testing.T) {
 	assert.NotNil(t, interfaceOf(served, "org.freedesktop.DBus.ObjectManager"))
 }
 
-// assertMethodsAnswer calls each method with arguments that no method takes: it has to be there,
-// and to say what it takes.
+// assertMethodsAnswer calls each method with arguments that no method has: the method has to exist,
+// and its error has to name the signature.
 func assertMethodsAnswer(t *testing.T, d *corrald, path dbus.ObjectPath, i introspect.Interface) {
 	t.Helper()
 	for _, m := range i.Methods {
-		refused(t, d.call(path, i.Name+"."+m.Name, []any{1.5, 1.5, 1.5, 1.5}), dbusapi.InvalidArgs, `"dddd"`)
+		assertRefused(t, d.call(path, i.Name+"."+m.Name, []any{1.5, 1.5, 1.5, 1.5}), dbusapi.InvalidArgs, `"dddd"`)
 	}
 }
 
@@ -79,16 +80,18 @@ func interfaceOf(node introspect.Node, name string) *introspect.Interface {
 	return nil
 }
 
-// TestLookup_FindsSessionsByIDUnitAndPID by id, unit and process, in lists and among the managed
-// objects, all of which say the same.
+// TestLookup_FindsSessionsByIDUnitAndPID finds sessions by id, unit and process, in lists and among
+// the managed objects, and checks that all of them agree.
 func TestLookup_FindsSessionsByIDUnitAndPID(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "found", "exec sleep 1000")
-	f := s.become("running")
+	f := s.waitState("running")
 	ended := d.run(t, "ended", "exit 0")
-	ended.become("completed")
+	ended.waitState("completed")
 	pid := uint32(f.number("MainPID"))
-	for method, argument := range map[string]any{"GetSession": "found", "GetSessionByUnit": s.unit(), "GetSessionByPID": pid} {
+	for method, argument := range map[string]any{
+		"GetSession": "found", "GetSessionByUnit": s.unit(), "GetSessionByPID": pid,
+	} {
 		var path dbus.ObjectPath
 		require.NoError(t, d.manager(method, []any{argument}, &path), method)
 		assert.Equal(t, dbusapi.SessionPath("found"), path, method)
@@ -103,7 +106,7 @@ func TestLookup_FindsSessionsByIDUnitAndPID(t *testing.T) {
 	require.NoError(t, d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.ObjectManager.GetManagedObjects", nil, &objects))
 	require.Len(t, objects, 2)
 	managed := objects[dbusapi.SessionPath("ended")][dbusapi.SessionInterface]
-	for name, value := range ended.facts() {
+	for name, value := range ended.properties() {
 		if _, listed := managed[name]; listed {
 			assert.Equal(t, value, managed[name], name)
 		}
@@ -116,26 +119,30 @@ func TestLookup_FindsSessionsByIDUnitAndPID(t *testing.T) {
 	assert.Contains(t, string(unitPath), "app_2dcorral_2dcommand_2dfound_2escope", "systemd knows it too")
 }
 
-// TestGetSessionByPID_FindsTheCallersSession without being told anything.
+// TestGetSessionByPID_FindsTheCallersSession checks that an agent finds its own session without any
+// information about it.
 func TestGetSessionByPID_FindsTheCallersSession(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "selfish", fmt.Sprintf(
-		"busctl --user call %s %s %s.Manager GetSessionByPID u 0 >%s/who.new 2>&1; mv %s/who.new %s/who; exec sleep 1000", dbusapi.BusName, dbusapi.ManagerPath,
+		"busctl --user call %s %s %s.Manager GetSessionByPID u 0 >%s/who.new 2>&1; mv %s/who.new %s/who; exec sleep 1000",
+		dbusapi.BusName, dbusapi.ManagerPath,
 		dbusapi.BusName, d.dir, d.dir, d.dir))
-	assert.Equal(t, fmt.Sprintf("o %q\n", dbusapi.SessionPath("selfish")), s.file("who"))
-	refused(t, d.manager("GetSessionByPID", []any{uint32(0)}), dbusapi.NoSessionForPID)
+	assert.Equal(t, fmt.Sprintf("o %q\n", dbusapi.SessionPath("selfish")), s.awaitFile("who"))
+	assertRefused(t, d.manager("GetSessionByPID", []any{uint32(0)}), dbusapi.NoSessionForPID)
 }
 
-// TestSignals_AnnounceNewAndRemovedSessions: first the object, by the standard signals, then the
-// session.
+// TestSignals_AnnounceNewAndRemovedSessions checks the order: first the standard signal for the
+// object, then that of the Manager for the session.
 func TestSignals_AnnounceNewAndRemovedSessions(t *testing.T) {
 	d := startDaemon(t)
-	mark := d.heard.mark()
-	s := d.create(t, "told", spec{"Command": []string{"true"}, "Start": false})
+	mark := d.signals.mark()
+	s := d.create(t, "brief", spec{"Command": []string{"true"}, "Start": false})
 	s.must("Remove", uint64(0))
-	d.await(t, mark, "SessionRemoved", func(s *dbus.Signal) bool { return s.Name == dbusapi.ManagerInterface+".SessionRemoved" })
+	d.await(t, mark, "SessionRemoved", func(s *dbus.Signal) bool {
+		return s.Name == dbusapi.ManagerInterface+".SessionRemoved"
+	})
 	var names []string
-	for _, signal := range d.heard.after(mark) {
+	for _, signal := range d.signals.after(mark) {
 		if signal.Name != propertiesChanged {
 			assert.Equal(t, dbusapi.ManagerPath, signal.Path)
 			names = append(names, signal.Name[strings.LastIndexByte(signal.Name, '.')+1:])
@@ -144,29 +151,33 @@ func TestSignals_AnnounceNewAndRemovedSessions(t *testing.T) {
 	assert.Equal(t, []string{"InterfacesAdded", "SessionNew", "InterfacesRemoved", "SessionRemoved"}, names)
 }
 
-// TestBusctl_ShowsAndMonitorsSessions: what people use to look at a bus.
+// TestBusctl_ShowsAndMonitorsSessions checks a usual tool for inspecting a bus.
 func TestBusctl_ShowsAndMonitorsSessions(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "fix-auth", "exec sleep 1000")
-	s.become("running")
+	s.waitState("running")
 	object := string(dbusapi.SessionPath("fix-auth"))
-	busctl := func(args ...string) string { return command(t, "busctl", append([]string{"--user"}, args...)...) }
+	busctl := func(args ...string) string { return runCommand(t, "busctl", append([]string{"--user"}, args...)...) }
 
 	tree := busctl("tree", "--list", dbusapi.BusName)
 	assert.Contains(t, strings.Split(tree, "\n"), object)
 	text := busctl("introspect", dbusapi.BusName, object)
-	for _, line := range []string{".SendInput", ".State", `"running"`, "method", "property", "emits-change", "org.freedesktop.DBus.Properties"} {
+	for _, line := range []string{
+		".SendInput", ".State", `"running"`, "method", "property", "emits-change", "org.freedesktop.DBus.Properties",
+	} {
 		assert.Contains(t, text, line)
 	}
 	assert.Contains(t, busctl("introspect", dbusapi.BusName, string(dbusapi.ManagerPath)), "SessionStateChanged")
 	assert.Equal(t, "s \"running\"\n", busctl("get-property", dbusapi.BusName, object, dbusapi.SessionInterface, "State"))
-	assert.Contains(t, busctl("call", dbusapi.BusName, string(dbusapi.ManagerPath), dbusapi.ManagerInterface, "ListSessions"), `"fix-auth" "command" "running"`)
-	assert.Contains(t, busctl("--json=short", "call", dbusapi.BusName, string(dbusapi.ManagerPath), "org.freedesktop.DBus.ObjectManager", "GetManagedObjects"), object)
-	d.monitored(t, s)
+	assert.Contains(t, busctl("call", dbusapi.BusName, string(dbusapi.ManagerPath), dbusapi.ManagerInterface,
+		"ListSessions"), `"fix-auth" "command" "running"`)
+	assert.Contains(t, busctl("--json=short", "call", dbusapi.BusName, string(dbusapi.ManagerPath),
+		"org.freedesktop.DBus.ObjectManager", "GetManagedObjects"), object)
+	d.assertMonitored(t, s)
 }
 
-// monitored looks at one change of a session through busctl monitor.
-func (d *corrald) monitored(t *testing.T, s *subject) {
+// assertMonitored follows one change of a session through busctl monitor.
+func (d *corrald) assertMonitored(t *testing.T, s *testSession) {
 	t.Helper()
 	monitor := exec.CommandContext(t.Context(), "busctl", "--user", "--json=short", "monitor", dbusapi.BusName)
 	log := d.dir + "/monitor"
@@ -181,8 +192,8 @@ func (d *corrald) monitored(t *testing.T, s *subject) {
 	waitFile(t, log, `"member":"SessionStateChanged"`)
 }
 
-// tree returns the paths of all objects at and below a path, as far as they are still there when it
-// comes to them.
+// tree returns the paths of all objects at and below a path. An object that disappears during the
+// walk is left out, or is returned without children.
 func (d *corrald) tree(t *testing.T, at dbus.ObjectPath) []dbus.ObjectPath {
 	t.Helper()
 	paths := []dbus.ObjectPath{at}

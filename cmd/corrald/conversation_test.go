@@ -19,8 +19,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// defineScript has the daemon know an agent: a script of bash below its home, that a definition
-// runs.
+// defineScript adds an agent that consists of a bash script below the daemon's home and a
+// definition that runs it.
 func (d *corrald) defineScript(name, definition, script string) {
 	d.t.Helper()
 	d.write(name, script)
@@ -28,8 +28,8 @@ func (d *corrald) defineScript(name, definition, script string) {
 	require.NoError(d.t, d.manager("Reload", nil))
 }
 
-// as creates a session of an agent, and starts it unless the spec says otherwise.
-func (d *corrald) as(t *testing.T, agent, id string, sp spec) (*subject, error) {
+// createWithAgent creates a session of an agent, and starts it unless sp has Start=false.
+func (d *corrald) createWithAgent(t *testing.T, agent, id string, sp spec) (*testSession, error) {
 	t.Helper()
 	if sp == nil {
 		sp = spec{}
@@ -40,18 +40,20 @@ func (d *corrald) as(t *testing.T, agent, id string, sp spec) (*subject, error) 
 	}
 	var path dbus.ObjectPath
 	err := d.manager("CreateSession", []any{agent, sp.variants()}, &id, &path)
-	return &subject{d, t, id}, err
+	return &testSession{d, t, id}, err
 }
 
-// runs returns what each of a session's agents was executed with, once there were n of them.
-func (s *subject) runs(n int) []string {
+// waitRuns waits until n agents of the session were executed, and returns the arguments of each.
+func (s *testSession) waitRuns(n int) []string {
 	s.t.Helper()
-	content := testbed.WaitFile(s.t, s.dir+"/"+s.id+".runs", func(content []byte) bool { return strings.Count(string(content), "\n") >= n })
+	content := testbed.WaitFile(s.t, s.dir+"/"+s.id+".runs", func(content []byte) bool {
+		return strings.Count(string(content), "\n") >= n
+	})
 	return strings.Split(strings.TrimSpace(string(content)), "\n")
 }
 
-// talker is an agent like Claude Code: it takes an id that is new, or goes on with one that it has
-// saved something of, which is what it was told.
+// talker is an agent like Claude Code: it accepts a new conversation id, or resumes a conversation
+// of which it has saved something, namely the lines that it has read.
 const (
 	talker = `[Agent]
 Command=bash %h/talker --session-id %U
@@ -69,70 +71,70 @@ case $1 in
 esac
 trap 'printf "\033[2mResume this session with:\033[0m\r\ntalker \033[1m--resume %s\033[m\r\n" "$2"; exit 0' TERM
 echo "$1 $2" >>"$home/$CORRAL_SESSION.runs"
-printf 'talks'; while read -r line; do echo "$line" >>"$talk"; echo told >>"$home/$CORRAL_SESSION.told"; done
+printf 'talks'; while read -r line; do echo "$line" >>"$talk"; echo read >>"$home/$CORRAL_SESSION.read"; done
 `
 )
 
 func TestConversation_IsResumedIfSaved(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("talker", talker, talkerScript)
-	s, err := d.as(t, "talker", "shop", nil)
+	s, err := d.createWithAgent(t, "talker", "shop", nil)
 	require.NoError(t, err)
-	id := s.facts().text("ConversationId")
+	id := s.properties().text("ConversationId")
 	require.Regexp(t, `^[0-9a-f-]{36}$`, id)
-	assert.Equal(t, []string{"--session-id " + id}, s.runs(1))
+	assert.Equal(t, []string{"--session-id " + id}, s.waitRuns(1))
 
-	again := func() facts {
+	again := func() properties {
 		t.Helper()
-		kill(t, s.facts().number("MainPID"), syscall.SIGKILL)
-		s.become("failed")
+		kill(t, s.properties().number("MainPID"), syscall.SIGKILL)
+		s.waitState("failed")
 		s.must("Resume")
-		return s.facts()
+		return s.properties()
 	}
 	f := again()
-	assert.False(t, f.yes("Resumed"), "it was never told anything")
-	assert.Equal(t, "--session-id "+id, s.runs(2)[1], "with the same id")
+	assert.False(t, f.isTrue("Resumed"), "it never got any input")
+	assert.Equal(t, "--session-id "+id, s.waitRuns(2)[1], "with the same id")
 	assert.Contains(t, d.log.String(), "no conversation was saved; the agent starts a new one")
 
-	s.sayTo("hello")
-	s.file("shop.told")
+	s.sendLine("hello")
+	s.awaitFile("shop.read")
 	f = again()
-	assert.True(t, f.yes("Resumed"))
+	assert.True(t, f.isTrue("Resumed"))
 	assert.Equal(t, id, f.text("ConversationId"))
-	assert.Equal(t, "--resume "+id, s.runs(3)[2])
+	assert.Equal(t, "--resume "+id, s.waitRuns(3)[2])
 
 	s.must("Restart")
-	fresh := s.facts().text("ConversationId")
+	fresh := s.properties().text("ConversationId")
 	assert.NotEqual(t, id, fresh, "a fresh run is another conversation")
-	assert.Equal(t, "--session-id "+fresh, s.runs(4)[3])
+	assert.Equal(t, "--session-id "+fresh, s.waitRuns(4)[3])
 
 	require.NoError(t, os.WriteFile(d.dir+"/talks/shop/"+fresh+".jsonl", []byte("a header\n"), 0o600))
 	f = again()
-	assert.False(t, f.yes("Resumed"))
+	assert.False(t, f.isTrue("Resumed"))
 	other := f.text("ConversationId")
 	assert.NotEqual(t, fresh, other, "its file is there, with nothing in it, and in the way of another one with this id")
-	assert.Equal(t, "--session-id "+other, s.runs(5)[4])
+	assert.Equal(t, "--session-id "+other, s.waitRuns(5)[4])
 }
 
-// TestConversation_IDSurvivesDaemonCrash: at no step of a start is there an agent with an id that
-// is not on disk.
+// TestConversation_IDSurvivesDaemonCrash checks that at no step of a start there is an agent whose
+// conversation id is not on disk.
 func TestConversation_IDSurvivesDaemonCrash(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("talker", talker, talkerScript)
 	for n, step := range startSteps[1:] {
 		t.Run(step.point, func(t *testing.T) {
 			id := fmt.Sprintf("known-%d", n)
-			d.relaunchToDie(t, step.point)
-			s, _ := d.as(t, "talker", id, nil)
-			d.dead(t)
+			d.relaunchWithFailpoint(t, step.point)
+			s, _ := d.createWithAgent(t, "talker", id, nil)
+			d.waitKilled(t)
 			d.launch()
-			s.wait("at rest", func(f facts) bool { return f.text("State") != "starting" })
-			conversation := s.facts().text("ConversationId")
+			s.wait("at rest", func(f properties) bool { return f.text("State") != "starting" })
+			conversation := s.properties().text("ConversationId")
 			require.NotEmpty(t, conversation)
-			if s.facts().text("State") == "failed" {
+			if s.properties().text("State") == "failed" {
 				s.must("Resume")
 			}
-			for _, run := range s.runs(1) {
+			for _, run := range s.waitRuns(1) {
 				assert.Equal(t, "--session-id "+conversation, run)
 			}
 			s.must("Stop", uint64(0))
@@ -143,77 +145,81 @@ func TestConversation_IDSurvivesDaemonCrash(t *testing.T) {
 func TestConversation_IsUsedByOneSessionAtATime(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("talker", talker, talkerScript)
-	first, err := d.as(t, "talker", "first", nil)
+	first, err := d.createWithAgent(t, "talker", "first", nil)
 	require.NoError(t, err)
-	first.sayTo("hello")
-	first.file("first.told")
-	id := first.facts().text("ConversationId")
-	taking := func(name string, start bool) (*subject, error) {
-		return d.as(t, "talker", name, spec{"ConversationId": id, "Start": start})
+	first.sendLine("hello")
+	first.awaitFile("first.read")
+	id := first.properties().text("ConversationId")
+	taking := func(name string, start bool) (*testSession, error) {
+		return d.createWithAgent(t, "talker", name, spec{"ConversationId": id, "Start": start})
 	}
 	_, err = taking("second", true)
-	refused(t, err, dbusapi.ConversationBusy, id, `"first"`)
+	assertRefused(t, err, dbusapi.ConversationBusy, id, `"first"`)
 	second, err := taking("second", false)
 	require.NoError(t, err)
-	refused(t, second.do("Start"), dbusapi.ConversationBusy, id, `"first"`)
+	assertRefused(t, second.do("Start"), dbusapi.ConversationBusy, id, `"first"`)
 
 	d.kill(syscall.SIGKILL)
 	d.launch()
-	refused(t, second.do("Start"), dbusapi.ConversationBusy, id, `"first"`)
+	assertRefused(t, second.do("Start"), dbusapi.ConversationBusy, id, `"first"`)
 
 	first.must("Stop", uint64(0))
 	second.must("Start")
-	assert.Equal(t, []string{"--resume " + id}, second.runs(1), "a conversation that the client knows of is gone on with")
-	refused(t, first.do("Resume"), dbusapi.ConversationBusy, id, `"second"`)
+	assert.Equal(t, []string{"--resume " + id}, second.waitRuns(1),
+		"a conversation that the client knows of is gone on with")
+	assertRefused(t, first.do("Resume"), dbusapi.ConversationBusy, id, `"second"`)
 	require.NoError(t, first.do("Start"), "a fresh run has another one")
 }
 
-// TestLostRecord_IsRebuiltWithItsConversation: the agent's own arguments tell it.
+// TestLostRecord_IsRebuiltWithItsConversation checks that the conversation id is read from the
+// agent's arguments.
 func TestLostRecord_IsRebuiltWithItsConversation(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("talker", talker, talkerScript)
-	s, err := d.as(t, "talker", "shop", nil)
+	s, err := d.createWithAgent(t, "talker", "shop", nil)
 	require.NoError(t, err)
-	s.sayTo("hello")
-	s.file("shop.told")
-	id := s.facts().text("ConversationId")
+	s.sendLine("hello")
+	s.awaitFile("shop.read")
+	id := s.properties().text("ConversationId")
 	d.kill(syscall.SIGKILL)
 	require.NoError(t, os.RemoveAll(d.stateDir("shop")))
 	d.launch()
-	assert.Equal(t, id, s.facts().text("ConversationId"))
+	assert.Equal(t, id, s.properties().text("ConversationId"))
 	s.must("Suspend")
 	s.must("Resume")
-	assert.Equal(t, []string{"--session-id " + id, "--resume " + id}, s.runs(2))
+	assert.Equal(t, []string{"--session-id " + id, "--resume " + id}, s.waitRuns(2))
 }
 
-// TestConversation_SharedByTwoSessionsIsReported are told of, and left alone.
+// TestConversation_SharedByTwoSessionsIsReported checks that two running sessions found to have the
+// same conversation are reported as problems, and keep running.
 func TestConversation_SharedByTwoSessionsIsReported(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("keeper", keeper, keeperScript)
 	const id = "0f7a7a0e-0000-4000-8000-000000000001"
 	for _, name := range []string{"left", "right"} {
-		s, err := d.as(t, "keeper", name, spec{"Environment": []string{"KEEPS=" + id}})
+		s, err := d.createWithAgent(t, "keeper", name, spec{"Environment": []string{"KEEPS=" + id}})
 		require.NoError(t, err)
-		s.sayTo("hello")
-		s.wait("known", func(f facts) bool { return f.text("ConversationId") == id })
+		s.sendLine("hello")
+		s.wait("known", func(f properties) bool { return f.text("ConversationId") == id })
 	}
 	problems := func() string {
 		var value dbus.Variant
-		require.NoError(t, d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Get", []any{dbusapi.ManagerInterface, "Problems"}, &value))
+		require.NoError(t, d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Get",
+			[]any{dbusapi.ManagerInterface, "Problems"}, &value))
 		return fmt.Sprint(value.Value())
 	}
-	testbed.Poll(t, "both are told of", func() bool {
+	testbed.Poll(t, "both are reported", func() bool {
 		text := problems()
 		return strings.Contains(text, `"left" uses the same`) && strings.Contains(text, `"right" uses the same`)
 	})
-	right := &subject{d, t, "right"}
-	right.is(outcome{"running", "", 0, 0, "", "active"})
+	right := &testSession{d, t, "right"}
+	right.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 	right.must("Stop", uint64(0))
 	assert.NotContains(t, problems(), "uses the same")
 }
 
-// keeper is an agent like Codex: at the first prompt it chooses an id, and opens a file that is
-// named after it, in a process that its own one starts. It goes on with one that it has.
+// keeper is an agent like Codex: at the first prompt it chooses an id, and a child process opens a
+// file named after it. It continues a conversation that already has an id.
 const (
 	keeper = `[Agent]
 Command=bash %h/keeper
@@ -236,52 +242,54 @@ printf 'keeps'; while read -r line; do
   title) sleep 1000 6>>"$day/rollout-2-00000000-0000-4000-8000-00000000dead.jsonl" & ;;
   bye) exec 5>&-; printf 'To continue, run \033[36mkeeper resume %s\033[0m\n' "$id"; exit 0 ;;
   esac
-  echo "said $line"
+  echo "read $line"
 done
 `
 )
 
-// TestConversation_IsDetectedFromOpenFile, so that nothing is lost when the agent is killed before
-// it could say anything.
+// TestConversation_IsDetectedFromOpenFile checks that the id is known even if the agent is killed
+// before it could report it.
 func TestConversation_IsDetectedFromOpenFile(t *testing.T) {
 	d := startDaemon(t, "IdleAfterSec=300ms")
 	d.defineScript("keeper", keeper, keeperScript)
-	s, err := d.as(t, "keeper", "shop", nil)
+	s, err := d.createWithAgent(t, "keeper", "shop", nil)
 	require.NoError(t, err)
-	f := s.wait("idle", func(f facts) bool { return f.text("Activity") == "idle" })
+	f := s.wait("idle", func(f properties) bool { return f.text("Activity") == "idle" })
 	assert.Empty(t, f.text("ConversationId"))
-	assert.False(t, f.yes("Resumable"))
+	assert.False(t, f.isTrue("Resumable"))
 
-	s.sayTo("hello")
-	id := s.wait("known", func(f facts) bool { return f.text("ConversationId") != "" }).text("ConversationId")
-	s.sayTo("title")
-	s.wait("idle", func(f facts) bool { return f.text("Activity") == "idle" })
-	assert.Equal(t, id, s.facts().text("ConversationId"), "what is begun beside it is another one's business")
+	s.sendLine("hello")
+	id := s.wait("known", func(f properties) bool { return f.text("ConversationId") != "" }).text("ConversationId")
+	s.sendLine("title")
+	s.wait("idle", func(f properties) bool { return f.text("Activity") == "idle" })
+	assert.Equal(t, id, s.properties().text("ConversationId"), "what is begun beside it is another one's business")
 
-	kill(t, s.facts().number("MainPID"), syscall.SIGKILL)
-	s.become("failed")
+	kill(t, s.properties().number("MainPID"), syscall.SIGKILL)
+	s.waitState("failed")
 	s.must("Resume")
-	assert.True(t, s.facts().yes("Resumed"))
-	assert.Contains(t, s.runs(4)[2], "run resume "+id)
+	assert.True(t, s.properties().isTrue("Resumed"))
+	assert.Contains(t, s.waitRuns(4)[2], "run resume "+id)
 
-	s.sayTo("new")
-	other := s.wait("another one", func(f facts) bool { return f.text("ConversationId") != id }).text("ConversationId")
+	s.sendLine("new")
+	other := s.wait("another one", func(f properties) bool {
+		return f.text("ConversationId") != id
+	}).text("ConversationId")
 	s.must("Suspend")
 	s.must("Resume")
-	assert.Equal(t, "run resume "+other, s.runs(6)[4])
+	assert.Equal(t, "run resume "+other, s.waitRuns(6)[4])
 
 	t.Run("where nothing is left of it, it begins another", func(t *testing.T) {
 		s.must("Stop", uint64(0))
 		require.NoError(t, os.RemoveAll(d.dir+"/sessions"))
 		s.must("Resume")
-		assert.False(t, s.facts().yes("Resumed"))
-		assert.Equal(t, "run ", strings.TrimRight(s.runs(8)[6], "\n")+"")
-		assert.Equal(t, other, s.facts().text("ConversationId"), "what was known stays known")
+		assert.False(t, s.properties().isTrue("Resumed"))
+		assert.Equal(t, "run ", strings.TrimRight(s.waitRuns(8)[6], "\n")+"")
+		assert.Equal(t, other, s.properties().text("ConversationId"), "what was known stays known")
 	})
 }
 
-// changer is an agent like Codex in this, too: it holds the files of conversations open that its
-// user has left, and those of its helpers.
+// changer is another agent like Codex: it keeps the files of conversations open that its user has
+// left, and those of its subagents.
 const (
 	changer = `[Agent]
 Command=bash %h/changer
@@ -301,61 +309,62 @@ printf 'changes'; while read -r line; do
   [5-7]) at=$line; [ -s "$home/rollout-4-second.jsonl" ] || echo '{"source":"user"}' >&7 ;;
   esac
   case $at in 5) echo "$line" >&5 ;; 7) echo "$line" >&7 ;; esac
-  echo "said $line"
+  echo "read $line"
 done
 `
 )
 
-// TestConversation_SwitchIsDetectedAmongOpenFiles: the one that its agent has gone over to is
-// resumed.
+// TestConversation_SwitchIsDetectedAmongOpenFiles checks that the conversation to which the agent
+// has switched is the one that is resumed.
 func TestConversation_SwitchIsDetectedAmongOpenFiles(t *testing.T) {
 	d := startDaemon(t, "IdleAfterSec=300ms")
 	d.defineScript("changer", changer, changerScript)
-	s, err := d.as(t, "changer", "shop", nil)
+	s, err := d.createWithAgent(t, "changer", "shop", nil)
 	require.NoError(t, err)
-	is := func(id string) { s.wait(id, func(f facts) bool { return f.text("ConversationId") == id }) }
+	is := func(id string) { s.wait(id, func(f properties) bool { return f.text("ConversationId") == id }) }
 	is("first")
-	s.sayTo("7")
+	s.sendLine("7")
 	is("second")
-	s.sayTo("helper")
-	written(t, d.dir+"/rollout-4-second.jsonl", "helper\n")
-	s.wait("idle", func(f facts) bool { return f.text("Activity") == "idle" && f.text("ConversationId") == "second" })
-	s.sayTo("5")
+	s.sendLine("helper")
+	waitWritten(t, d.dir+"/rollout-4-second.jsonl", "helper\n")
+	s.wait("idle", func(f properties) bool { return f.text("Activity") == "idle" && f.text("ConversationId") == "second" })
+	s.sendLine("5")
 	is("first")
-	s.sayTo("7")
-	written(t, d.dir+"/rollout-4-second.jsonl", "helper\n7\n")
+	s.sendLine("7")
+	waitWritten(t, d.dir+"/rollout-4-second.jsonl", "helper\n7\n")
 	s.must("Suspend") // at once
-	assert.Equal(t, "second", s.facts().text("ConversationId"))
+	assert.Equal(t, "second", s.properties().text("ConversationId"))
 }
 
-// TestConversation_IsDetectedFromOutput: nothing has told of it while the agent lived.
+// TestConversation_IsDetectedFromOutput checks that an id that was not known while the agent ran is
+// read from the end of its output.
 func TestConversation_IsDetectedFromOutput(t *testing.T) {
 	d := startDaemon(t)
 	definition := regexp.MustCompile(`(?m)^IdFile=.*\n`).ReplaceAllString(keeper, "")
 	d.defineScript("keeper", definition, keeperScript)
-	s, err := d.as(t, "keeper", "shop", nil)
+	s, err := d.createWithAgent(t, "keeper", "shop", nil)
 	require.NoError(t, err)
-	s.sayTo("bye")
-	s.become("completed")
-	s.must("Resume") // at once: it waits until that is known
-	f := s.facts()
+	s.sendLine("bye")
+	s.waitState("completed")
+	s.must("Resume") // at once: Resume waits until the output was searched
+	f := s.properties()
 	require.Regexp(t, `^[0-9a-f-]{36}$`, f.text("ConversationId"))
-	assert.True(t, f.yes("Resumed"))
-	assert.Equal(t, "run resume "+f.text("ConversationId"), s.runs(3)[2])
+	assert.True(t, f.isTrue("Resumed"))
+	assert.Equal(t, "run resume "+f.text("ConversationId"), s.waitRuns(3)[2])
 
 	t.Run("also by a daemon that was not there", func(t *testing.T) {
-		s, err := d.as(t, "keeper", "unseen", nil)
+		s, err := d.createWithAgent(t, "keeper", "unseen", nil)
 		require.NoError(t, err)
 		d.kill(syscall.SIGKILL)
 		s.tmux("send-keys", "bye", "Enter")
 		testbed.WaitFile(t, d.stateDir("unseen")+"/exit_status", func(content []byte) bool { return len(content) > 0 })
 		d.launch()
-		s.wait("known", func(f facts) bool { return f.text("ConversationId") != "" })
+		s.wait("known", func(f properties) bool { return f.text("ConversationId") != "" })
 	})
 }
 
-// creator is an agent like Cursor's: it makes an empty conversation, and prints its id, when it is
-// asked to.
+// creator is an agent like Cursor's: a command of it creates an empty conversation and prints its
+// id.
 const (
 	creator = `[Agent]
 Command=bash %h/creator --resume %U
@@ -383,31 +392,31 @@ func TestConversation_IsCreatedBeforeTheRun(t *testing.T) {
 	d.defineScript("creator", creator, creatorScript)
 	work := filepath.Join(d.dir, "work shop")
 	require.NoError(t, os.Mkdir(work, 0o700))
-	s, err := d.as(t, "creator", "shop", spec{"WorkingDirectory": work, "Environment": []string{"TOKEN=t"}})
+	s, err := d.createWithAgent(t, "creator", "shop", spec{"WorkingDirectory": work, "Environment": []string{"TOKEN=t"}})
 	require.NoError(t, err)
-	assert.Equal(t, "chat-1", s.facts().text("ConversationId"))
-	assert.Equal(t, []string{"chat-1"}, s.runs(1))
+	assert.Equal(t, "chat-1", s.properties().text("ConversationId"))
+	assert.Equal(t, []string{"chat-1"}, s.waitRuns(1))
 	assert.Equal(t, work+" shop t\n", readFile(t, d.dir+"/made"), "in the session's workspace and environment")
 	s.must("Suspend")
 	s.must("Resume")
-	assert.Equal(t, []string{"chat-1", "chat-1"}, s.runs(2))
+	assert.Equal(t, []string{"chat-1", "chat-1"}, s.waitRuns(2))
 	s.must("Restart")
-	assert.Equal(t, "chat-2", s.runs(3)[2])
+	assert.Equal(t, "chat-2", s.waitRuns(3)[2])
 
-	t.Run("a failure is told, and nothing is started", func(t *testing.T) {
-		s, err := d.as(t, "creator", "anonymous", nil)
-		refused(t, err, dbusapi.StartFailed, "cannot create a conversation", "exit status 3")
+	t.Run("a failure is reported, and nothing is started", func(t *testing.T) {
+		s, err := d.createWithAgent(t, "creator", "anonymous", nil)
+		assertRefused(t, err, dbusapi.StartFailed, "cannot create a conversation", "exit status 3")
 		assert.NotContains(t, fmt.Sprint(err), "secret-detail")
 		assert.NotContains(t, d.log.String(), "secret-detail")
-		s.become("failed")
+		s.waitState("failed")
 		assert.NoFileExists(t, d.dir+"/anonymous.runs")
 	})
 	t.Run("a stop does not wait for it", func(t *testing.T) {
-		go func() { _, _ = d.as(t, "creator", "hangs", spec{"Environment": []string{"TOKEN=hangs"}}) }()
+		go func() { _, _ = d.createWithAgent(t, "creator", "hangs", spec{"Environment": []string{"TOKEN=hangs"}}) }()
 		testbed.WaitFile(t, d.dir+"/hangs", func(content []byte) bool { return len(content) > 1 })
-		s := &subject{d, t, "hangs"}
+		s := &testSession{d, t, "hangs"}
 		s.must("Stop", uint64(0))
-		assert.Equal(t, "stopped", s.facts().text("State"))
+		assert.Equal(t, "stopped", s.properties().text("State"))
 		var pid int
 		_, err := fmt.Sscan(readFile(t, d.dir+"/hangs"), &pid)
 		require.NoError(t, err)
@@ -421,22 +430,22 @@ func TestDaemonCrash_DuringConversationCreation(t *testing.T) {
 	for n, step := range conversationSteps {
 		t.Run(step.point, func(t *testing.T) {
 			id := fmt.Sprintf("made-%d", n)
-			d.relaunchToDie(t, step.point)
-			s, _ := d.as(t, "creator", id, spec{"Environment": []string{"TOKEN=t"}})
-			d.dead(t)
+			d.relaunchWithFailpoint(t, step.point)
+			s, _ := d.createWithAgent(t, "creator", id, spec{"Environment": []string{"TOKEN=t"}})
+			d.waitKilled(t)
 			d.launch()
-			s.wait(step.state, func(f facts) bool { return f.text("State") == step.state })
+			s.wait(step.state, func(f properties) bool { return f.text("State") == step.state })
 			if step.state == "failed" {
 				s.must("Resume")
 			}
-			assert.Equal(t, []string{s.facts().text("ConversationId")}, s.runs(1))
+			assert.Equal(t, []string{s.properties().text("ConversationId")}, s.waitRuns(1))
 			s.must("Stop", uint64(0))
 		})
 	}
 }
 
-// oblivious is an agent like Gemini CLI: its outer process hears signals and does nothing about
-// them, and ends when the inner one does.
+// oblivious is an agent like Gemini CLI: its outer process catches signals without acting on them,
+// and exits when the inner process does.
 const (
 	oblivious = `[Agent]
 Command=bash %h/oblivious
@@ -449,31 +458,33 @@ while kill -0 $! 2>/dev/null; do wait; done; exit 0
 `
 )
 
-func TestStopWhom_AllReachesInnerProcesses(t *testing.T) {
+func TestStop_ReachesInnerProcesses(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("oblivious", oblivious, obliviousScript)
-	s, err := d.as(t, "oblivious", "shop", nil)
+	s, err := d.createWithAgent(t, "oblivious", "shop", nil)
 	require.NoError(t, err)
-	s.file("shop.inner")
-	group, asked := s.facts().text("ControlGroup"), time.Now()
+	s.awaitFile("shop.inner")
+	group, asked := s.properties().text("ControlGroup"), time.Now()
 	s.must("Stop", uint64(0))
 	assert.Less(t, time.Since(asked), 5*time.Second, "long before its timeout")
-	s.is(outcome{"stopped", "success", 1, 0, "", "active"})
+	s.assertOutcome(outcome{"stopped", "success", 1, 0, "", "active"})
 	assert.NoDirExists(t, "/sys/fs/cgroup"+group)
 
 	t.Run("within the timeout of its definition where it hears nothing at all", func(t *testing.T) {
-		d.defineScript("deafer", "[Agent]\nCommand=bash %h/deafer\n[Scope]\nTimeoutStopSec=1500ms\n", `trap '' TERM HUP INT; echo up >"$(dirname "$0")/deafer.up"; while :; do sleep 1000; done`)
-		s, err := d.as(t, "deafer", "deafer", nil)
+		d.defineScript("deafer", "[Agent]\nCommand=bash %h/deafer\n[Scope]\nTimeoutStopSec=1500ms\n",
+			`trap '' TERM HUP INT; echo up >"$(dirname "$0")/deafer.up"; while :; do sleep 1000; done`)
+		s, err := d.createWithAgent(t, "deafer", "deafer", nil)
 		require.NoError(t, err)
-		s.file("deafer.up")
+		s.awaitFile("deafer.up")
 		asked := time.Now()
 		s.must("Stop", uint64(0))
 		assert.Less(t, time.Since(asked), 8*time.Second)
-		s.is(outcome{"stopped", "success", 2, int(syscall.SIGKILL), "", "active"})
+		s.assertOutcome(outcome{"stopped", "success", 2, int(syscall.SIGKILL), "", "active"})
 	})
 }
 
-// TestManual_ExampleAgentWorks: the example of the manual works as it stands.
+// TestManual_ExampleAgentWorks checks that the manual's example of a five-line agent definition
+// works unchanged.
 func TestManual_ExampleAgentWorks(t *testing.T) {
 	page, err := os.ReadFile("../../docs/man/corral.agent.5.md")
 	require.NoError(t, err)
@@ -489,19 +500,23 @@ func TestManual_ExampleAgentWorks(t *testing.T) {
 	d.write("config/corral/agents/mine.agent", example)
 	require.NoError(t, d.manager("Reload", nil))
 	path := spec{"Environment": []string{"PATH=" + bin + ":" + os.Getenv("PATH")}}
-	s, err := d.as(t, "mine", "shop", path)
+	s, err := d.createWithAgent(t, "mine", "shop", path)
 	require.NoError(t, err)
-	id := s.facts().text("ConversationId")
+	id := s.properties().text("ConversationId")
 	runs := func(n int) string {
-		return string(testbed.WaitFile(t, bin+"/shop.runs", func(content []byte) bool { return strings.Count(string(content), "\n") == n }))
+		return string(testbed.WaitFile(t, bin+"/shop.runs", func(content []byte) bool {
+			return strings.Count(string(content), "\n") == n
+		}))
 	}
 	runs(1)
 	s.must("Suspend")
 	require.NoError(t, os.WriteFile(bin+"/talks/shop/"+id+".jsonl", nil, 0o600))
 	s.must("Resume")
 	assert.Equal(t, "--session-id "+id+"\n--resume "+id+"\n", runs(2))
-	assert.NotContains(t, d.log.String(), "mine.agent", "nothing in it is told to be wrong")
+	assert.NotContains(t, d.log.String(), "mine.agent", "no line of it is reported as invalid")
 	var rows []dbusapi.AgentRow
 	require.NoError(t, d.manager("ListAgents", nil, &rows))
-	assert.True(t, slices.ContainsFunc(rows, func(r dbusapi.AgentRow) bool { return r.Name == "mine" && r.Details["Available"].Value() == false }), "not by the manager's PATH")
+	assert.True(t, slices.ContainsFunc(rows, func(r dbusapi.AgentRow) bool {
+		return r.Name == "mine" && r.Details["Available"].Value() == false
+	}), "not by the manager's PATH")
 }

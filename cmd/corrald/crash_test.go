@@ -18,11 +18,12 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// The steps of what a daemon does, in order, with the state that a session has to be in when the
-// daemon was killed there and is back. "" is for none: it was never created, or is removed. Those
-// of a save come many times in a session's life: see TestDaemonCrash_DuringSave.
+// The failpoints of each operation of the daemon, in order, with the state that a session must have
+// when the daemon was killed there and started again. "" means that there is no such session: it
+// was never created, or is removed. The failpoints of a save are hit many times in a session's
+// life: see TestDaemonCrash_DuringSave.
 var (
-	startSteps = []stepThen{
+	startSteps = []crashStep{
 		{"create.directory-made", ""},
 		{"start.record-saved", "failed"},
 		{"start.spec-written", "failed"},
@@ -33,31 +34,32 @@ var (
 		{"start.session-opened", "running"},
 		{"start.agent-heard", "running"},
 	}
-	worktreeSteps = []stepThen{ // from here on the session is there, created, or it is not, and neither is its worktree
+	// After each of these either the session exists, created, or neither it nor its worktree exists.
+	worktreeSteps = []crashStep{
 		{"create.worktree-made", ""},
 		{"create.directory-made", ""},
 		{"create.worktree-noted", "created"},
-		// and "remove.worktree", after which it is stopped
+		// and "remove.worktree", after which the session is stopped
 	}
-	conversationSteps = []stepThen{ // of an agent whose conversation is made before its run
+	conversationSteps = []crashStep{ // of an agent whose conversation is created before its run
 		{"start.conversation-asked", "failed"},
 		{"start.conversation-made", "failed"},
 		{"start.record-saved", "failed"},
 		{"start.session-opened", "running"},
 	}
-	stopSteps = []stepThen{
+	stopSteps = []crashStep{
 		{"stop.asked", "stopped"},
 		{"stop.agent-asked", "stopped"},
 		{"stop.all-asked", "stopped"},
 		{"stop.gone", "stopped"},
 	}
-	rejoinSteps = []stepThen{
+	rejoinSteps = []crashStep{
 		{"rejoin.asked", "stale"},
 		{"enter.tmux-started", "stale"},
 		{"show.tmux-listens", "stale"},
 		{"enter.session-opened", "running"},
 	}
-	enterSteps = []stepThen{
+	enterSteps = []crashStep{
 		{"start.record-saved", "failed"},
 		{"start.spec-written", "failed"},
 		{"enter.tmux-started", "failed"},
@@ -69,25 +71,25 @@ var (
 	saveSteps  = []string{"save.before", "save.linked", "save.kept", "file.written", "save.after", "remove.record-gone"}
 )
 
-// stepThen is a step, and the state that has to follow.
-type stepThen struct{ point, state string }
+// crashStep is a failpoint, and the state of the session afterwards.
+type crashStep struct{ point, state string }
 
 func TestDaemonCrash_DuringStart(t *testing.T) {
 	d := startDaemon(t)
 	for n, step := range startSteps {
 		t.Run(step.point, func(t *testing.T) {
 			id := fmt.Sprintf("start-%d", n)
-			d.relaunchToDie(t, step.point)
+			d.relaunchWithFailpoint(t, step.point)
 			_, _ = d.tryCreate(t, id, d.witness(id))
-			d.dead(t)
+			d.waitKilled(t)
 			d.launch()
-			d.truth(t, id, step.state)
+			d.assertTrueState(t, id, step.state)
 		})
 	}
 }
 
-// TestDaemonCrash_DuringResumeOfSuspendedSession, which it is until it runs: a login that brings it
-// back goes on with the next daemon.
+// TestDaemonCrash_DuringResumeOfSuspendedSession checks that a session stays suspended until its
+// new run has begun, so that a login that restores it is continued by the next daemon.
 func TestDaemonCrash_DuringResumeOfSuspendedSession(t *testing.T) {
 	d := startDaemon(t)
 	for n, step := range startSteps[1:] {
@@ -98,11 +100,11 @@ func TestDaemonCrash_DuringResumeOfSuspendedSession(t *testing.T) {
 			id := fmt.Sprintf("again-%d", n)
 			s := d.create(t, id, d.witness(id))
 			s.must("Suspend")
-			d.relaunchToDie(t, step.point)
+			d.relaunchWithFailpoint(t, step.point)
 			_ = s.do("Resume")
-			d.dead(t)
+			d.waitKilled(t)
 			d.launch()
-			d.truth(t, id, step.state)
+			d.assertTrueState(t, id, step.state)
 		})
 	}
 }
@@ -112,19 +114,20 @@ func TestDaemonCrash_DuringStop(t *testing.T) {
 	for n, step := range stopSteps {
 		t.Run(step.point, func(t *testing.T) {
 			id := fmt.Sprintf("stop-%d", n)
-			d.relaunchToDie(t, step.point)
+			d.relaunchWithFailpoint(t, step.point)
 			s := d.create(t, id, d.witness(id))
-			d.agents(t, id, 1)
+			d.waitAgents(t, id, 1)
 			_ = s.do("Stop", uint64(0))
-			d.dead(t)
+			d.waitKilled(t)
 			d.launch()
-			d.truth(t, id, step.state)
+			d.assertTrueState(t, id, step.state)
 		})
 	}
 }
 
-// TestDaemonCrash_DuringSave: at each step of each save, from a session's creation to its removal.
-// What is done goes on until the daemon lives to its end.
+// TestDaemonCrash_DuringSave kills the daemon at each failpoint of each save, from a session's
+// creation to its removal. It counts the hits up until the daemon survives the whole life of the
+// session.
 func TestDaemonCrash_DuringSave(t *testing.T) {
 	d := startDaemon(t)
 	for _, point := range saveSteps {
@@ -132,10 +135,10 @@ func TestDaemonCrash_DuringSave(t *testing.T) {
 			require.Less(t, n, 50, "%s: there is no end to the saves of one session", point)
 			t.Run(fmt.Sprintf("%s/%d", point, n), func(t *testing.T) {
 				id := strings.ReplaceAll(fmt.Sprintf("%s-%d", point, n), ".", "-")
-				d.relaunchToDie(t, fmt.Sprintf("%s:%d", point, n))
+				d.relaunchWithFailpoint(t, fmt.Sprintf("%s:%d", point, n))
 				s, err := d.tryCreate(t, id, d.witness(id))
 				if err == nil {
-					d.agents(t, id, 1)
+					d.waitAgents(t, id, 1)
 				}
 				for _, method := range []string{"Stop", "Remove"} {
 					if err == nil {
@@ -143,131 +146,133 @@ func TestDaemonCrash_DuringSave(t *testing.T) {
 					}
 				}
 				if survived = err == nil; survived {
-					d.nothing(t, id)
+					d.assertNothingLeft(t, id)
 					return
 				}
-				d.dead(t)
+				d.waitKilled(t)
 				d.launch()
-				d.truth(t, id, anyState)
+				d.assertTrueState(t, id, anyState)
 			})
 		}
 	}
 }
 
-// TestDaemonCrash_DuringAdoption what another one left: a session that lives, one that has ended
-// meanwhile, and one that has lost its tmux.
+// TestDaemonCrash_DuringAdoption kills a daemon while it adopts three sessions: one that runs, one
+// matching has ended in the meantime, and one that has lost its tmux.
 func TestDaemonCrash_DuringAdoption(t *testing.T) {
 	d := startDaemon(t)
-	for n, point := range append(adoptSteps, "save.before:1", "save.linked:2", "save.kept:1", "file.written:2", "save.after:1") {
+	for n, point := range append(adoptSteps, "save.before:1", "save.linked:2", "save.kept:1",
+		"file.written:2", "save.after:1") {
 		t.Run(point, func(t *testing.T) {
 			ids := []string{fmt.Sprintf("live-%d", n), fmt.Sprintf("leaving-%d", n), fmt.Sprintf("lost-%d", n)}
 			pids := map[string]int{}
 			for _, id := range ids {
 				d.create(t, id, d.witness(id))
-				pids[id] = d.agents(t, id, 1)[0]
+				pids[id] = d.waitAgents(t, id, 1)[0]
 			}
-			tmux := d.subject(t, ids[2]).one(tmuxName)
+			tmux := d.session(t, ids[2]).process(tmuxName)
 			d.kill(syscall.SIGKILL)
 			kill(t, pids[ids[1]], syscall.SIGUSR1)
 			testbed.WaitFile(t, d.stateDir(ids[1])+"/exit_status", nil)
 			kill(t, tmux, syscall.SIGKILL)
 			testbed.WaitExit(t, tmux)
-			d.start(t, point)
-			d.dead(t)
+			d.startWithFailpoint(t, point)
+			d.waitKilled(t)
 			d.launch()
-			d.subject(t, ids[1]).is(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
-			d.subject(t, ids[1]).must("Remove", uint64(0))
+			d.session(t, ids[1]).assertOutcome(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
+			d.session(t, ids[1]).must("Remove", uint64(0))
 			for id, state := range map[string]string{ids[0]: "running", ids[2]: "stale"} {
-				assert.Equal(t, pids[id], d.subject(t, id).facts().number("MainPID"))
-				d.truth(t, id, state)
+				assert.Equal(t, pids[id], d.session(t, id).properties().number("MainPID"))
+				d.assertTrueState(t, id, state)
 			}
 		})
 	}
 }
 
-// TestDaemonCrash_DuringResumeOfStaleSession a session that has lost its tmux, around the agent
-// that lives.
+// TestDaemonCrash_DuringResumeOfStaleSession resumes a session that has lost its tmux but not its
+// agent.
 func TestDaemonCrash_DuringResumeOfStaleSession(t *testing.T) {
 	d := startDaemon(t)
 	for n, step := range rejoinSteps {
 		t.Run(step.point, func(t *testing.T) {
 			id := fmt.Sprintf("resume-%d", n)
-			d.relaunchToDie(t, step.point+d.before(step.point))
+			d.relaunchWithFailpoint(t, step.point+d.hitSuffix(step.point))
 			s := d.create(t, id, d.witness(id))
-			pid := d.agents(t, id, 1)[0]
-			kill(t, s.one(tmuxName), syscall.SIGKILL)
-			s.become("stale")
+			pid := d.waitAgents(t, id, 1)[0]
+			kill(t, s.process(tmuxName), syscall.SIGKILL)
+			s.waitState("stale")
 			_ = s.do("Resume")
-			d.dead(t)
+			d.waitKilled(t)
 			d.launch()
-			assert.Equal(t, pid, s.facts().number("MainPID"), "the same agent")
-			d.truth(t, id, step.state)
+			assert.Equal(t, pid, s.properties().number("MainPID"), "the same agent")
+			d.assertTrueState(t, id, step.state)
 		})
 	}
 }
 
-// TestDaemonCrash_DuringStartBesideLeftovers, in the scope that they are in: they live on, whatever
-// becomes of the start.
+// TestDaemonCrash_DuringStartBesideLeftovers starts a run in the scope of leftover processes, which
+// must survive whether or not the start succeeds.
 func TestDaemonCrash_DuringStartBesideLeftovers(t *testing.T) {
 	d := startDaemon(t)
 	for n, step := range enterSteps {
 		t.Run(step.point, func(t *testing.T) {
 			id := fmt.Sprintf("beside-%d", n)
 			sp := d.witness(id)
-			sp["Command"].([]string)[2] = `setsid -f nohup sh -c 'echo $$ >"$0.left"; exec sleep 1003' "$0"; ` + sp["Command"].([]string)[2]
+			sp["Command"].([]string)[2] = `setsid -f nohup sh -c 'echo $$ >"$0.left"; exec sleep 1003' "$0"; ` +
+				sp["Command"].([]string)[2]
 			point := step.point
 			if strings.HasPrefix(point, "start.") || point == "show.tmux-listens" {
-				point += ":2" // the first is that of the session's creation
+				point += ":2" // the first hit is that of the session's creation
 			}
-			d.relaunchToDie(t, point)
+			d.relaunchWithFailpoint(t, point)
 			s := d.create(t, id, sp)
-			d.agents(t, id, 1)
-			left, err := strconv.Atoi(strings.TrimSpace(s.file(id + ".agents.left")))
+			d.waitAgents(t, id, 1)
+			left, err := strconv.Atoi(strings.TrimSpace(s.awaitFile(id + ".agents.left")))
 			require.NoError(t, err)
-			tmux, shim := s.one(tmuxName), s.one("corral-shim")
-			kill(t, tmux, syscall.SIGSTOP) // both go before anybody is told of one
+			tmux, shim := s.process(tmuxName), s.process("corral-shim")
+			kill(t, tmux, syscall.SIGSTOP) // both exit before the exit of either is reported
 			kill(t, shim, syscall.SIGKILL)
 			kill(t, tmux, syscall.SIGKILL)
-			s.become("stale")
+			s.waitState("stale")
 			_ = s.do("Resume")
-			d.dead(t)
+			d.waitKilled(t)
 			if step.state == "running" {
-				d.agents(t, id, 2) // what comes after the next daemon is ended by it
+				d.waitAgents(t, id, 2) // an agent that starts after the next daemon would be killed by it
 			}
 			d.launch()
 			st, err := proc.Stat(left)
 			assert.True(t, err == nil && st.State != 'Z', "what was left lives on")
-			d.truth(t, id, step.state)
+			d.assertTrueState(t, id, step.state)
 		})
 	}
 }
 
-// before returns the suffix that has a point mean its second hit where the session's creation has
-// hit it already.
-func (d *corrald) before(point string) string {
+// hitSuffix returns the suffix that selects a failpoint's second hit if the session's creation was
+// the first.
+func (d *corrald) hitSuffix(point string) string {
 	if point == "show.tmux-listens" {
 		return ":2"
 	}
 	return ""
 }
 
-// witness is a session whose agent writes down that it is there, ends with 7 when it is asked to,
-// and with 9 by itself when a test wants that.
+// witness is a session whose agent records its process id, exits with 7 on SIGTERM, and with 9 on
+// SIGUSR1, as if by itself.
 func (d *corrald) witness(id string) spec {
 	script := `trap 'exit 7' TERM; trap 'exit 9' USR1; echo $$ >>"$0"; while :; do sleep 1000 & wait; done`
 	return spec{"Command": []string{"sh", "-c", script, d.dir + "/" + id + ".agents"}}
 }
 
-// agents waits until n agents have been executed for the session, and returns their process ids.
-func (d *corrald) agents(t *testing.T, id string, n int) []int {
+// waitAgents waits until n agents were executed for the session, and returns their process ids.
+func (d *corrald) waitAgents(t *testing.T, id string, n int) []int {
 	t.Helper()
 	path := d.dir + "/" + id + ".agents"
 	testbed.WaitFile(t, path, func(content []byte) bool { return strings.Count(string(content), "\n") >= n })
-	return d.executed(t, id)
+	return d.agentPIDs(t, id)
 }
 
-// executed returns the process ids of all agents that the session has had.
-func (d *corrald) executed(t *testing.T, id string) []int {
+// agentPIDs returns the process ids of all agents that the session has had.
+func (d *corrald) agentPIDs(t *testing.T, id string) []int {
 	t.Helper()
 	content, err := os.ReadFile(d.dir + "/" + id + ".agents")
 	if err != nil {
@@ -282,8 +287,8 @@ func (d *corrald) executed(t *testing.T, id string) []int {
 	return pids
 }
 
-// start starts a daemon that is killed at a point, and waits for nothing.
-func (d *corrald) start(t *testing.T, point string) {
+// startWithFailpoint starts a daemon that is killed at a failpoint. It does not wait for anything.
+func (d *corrald) startWithFailpoint(t *testing.T, point string) {
 	t.Helper()
 	d.process = exec.Command(testbed.Programs(t).Corrald)
 	d.process.Env = append(d.env, "CORRAL_FAILPOINT="+point)
@@ -291,14 +296,14 @@ func (d *corrald) start(t *testing.T, point string) {
 	require.NoError(t, d.process.Start())
 }
 
-// relaunchToDie replaces the daemon by one that is killed at a point, and waits until it answers,
-// or is dead already.
-func (d *corrald) relaunchToDie(t *testing.T, point string) {
+// relaunchWithFailpoint replaces the daemon by one that is killed at a failpoint, and waits until
+// that one owns its bus name or is dead.
+func (d *corrald) relaunchWithFailpoint(t *testing.T, point string) {
 	t.Helper()
 	if d.process != nil {
 		d.kill(syscall.SIGKILL)
 	}
-	d.start(t, point)
+	d.startWithFailpoint(t, point)
 	pid := d.process.Process.Pid
 	testbed.Poll(t, "corrald answers or is dead", func() bool {
 		var id string
@@ -308,111 +313,120 @@ func (d *corrald) relaunchToDie(t *testing.T, point string) {
 	})
 }
 
-// dead waits until the daemon has come to its point, and the bus knows that it is gone.
-func (d *corrald) dead(t *testing.T) {
+// waitKilled waits until the daemon was killed at its failpoint and has left the bus.
+func (d *corrald) waitKilled(t *testing.T) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- d.process.Wait() }()
 	_ = testbed.Receive(t, done, "end of the daemon")
-	require.Equal(t, syscall.SIGKILL, d.process.ProcessState.Sys().(syscall.WaitStatus).Signal(), "corrald came to an end of its own")
+	require.Equal(t, syscall.SIGKILL, d.process.ProcessState.Sys().(syscall.WaitStatus).Signal(),
+		"corrald came to an end of its own")
 	d.process = nil
 	for {
-		mark := d.heard.mark()
+		mark := d.signals.mark()
 		var owned bool
 		require.NoError(t, d.bus.BusObject().Call("org.freedesktop.DBus.NameHasOwner", 0, dbusapi.BusName).Store(&owned))
 		if !owned {
 			return
 		}
-		d.await(t, mark, "corrald's leaving the bus", nameOwner)
+		d.await(t, mark, "corrald's leaving the bus", isOwnerChange)
 	}
 }
 
-// anyState is for when it depends on what the daemon had come to.
+// anyState accepts any state, where that depends on how far the daemon had come.
 const anyState = "any"
 
-// truth holds that what the daemon says of a session is what has become of it, and that it can be
-// used afterwards.
-func (d *corrald) truth(t *testing.T, id, want string) {
+// assertTrueState checks that the daemon reports the actual state of a session, and that the
+// session can be used afterwards.
+func (d *corrald) assertTrueState(t *testing.T, id, want string) {
 	t.Helper()
-	s := d.subject(t, id)
+	s := d.session(t, id)
 	state := ""
 	if slices.Contains(d.ids(t), id) {
-		state = s.wait("at rest", func(f facts) bool { return !slices.Contains([]string{"starting", "stopping"}, f.text("State")) }).text("State")
+		state = s.wait("at rest", func(f properties) bool {
+			return !slices.Contains([]string{"starting", "stopping"}, f.text("State"))
+		}).text("State")
 	}
 	if want != anyState {
-		require.Equal(t, want, state, "%v", s.said(state))
+		require.Equal(t, want, state, "%v", s.propertiesIn(state))
 	}
-	f := s.said(state)
+	f := s.propertiesIn(state)
 	switch state {
 	case "":
-		d.nothing(t, id)
+		d.assertNothingLeft(t, id)
 		d.create(t, id, d.witness(id))
 	case "running", "stale":
-		assert.Equal(t, []int{f.number("MainPID")}, d.living(t, id))
+		assert.Equal(t, []int{f.number("MainPID")}, d.livingAgents(t, id))
 		if state == "stale" {
 			s.must("Resume")
-			assert.Equal(t, f.number("MainPID"), s.facts().number("MainPID"), "the same agent")
-			s.is(outcome{"running", "", 0, 0, "", "active"})
+			assert.Equal(t, f.number("MainPID"), s.properties().number("MainPID"), "the same agent")
+			s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 		}
 	case "failed":
-		assert.Equal(t, outcome{"failed", "start-failed", 0, 0, "corrald was interrupted while it started", "error"}, outcomeOf(f))
-		assert.Empty(t, d.living(t, id))
+		assert.Equal(t, outcome{"failed", "start-failed", 0, 0, "corrald was interrupted while it started", "error"},
+			outcomeOf(f))
+		assert.Empty(t, d.livingAgents(t, id))
 		if f.number("NRuns") == 1 {
-			testbed.Poll(t, "nothing is left of "+id, func() bool { return d.leftOf(t, id) == "" })
+			testbed.Poll(t, "nothing is left of "+id, func() bool { return d.remainsOf(t, id) == "" })
 		}
 		s.must("Start")
 	case "suspended":
-		assert.Equal(t, outcome{"suspended", "success", 0, 0, "corrald was interrupted while it started", "suspended"}, outcomeOf(f))
-		assert.Empty(t, d.living(t, id))
+		assert.Equal(t, outcome{"suspended", "success", 0, 0, "corrald was interrupted while it started", "suspended"},
+			outcomeOf(f))
+		assert.Empty(t, d.livingAgents(t, id))
 		s.must("Resume")
 	case "stopped":
 		assert.Equal(t, outcome{"stopped", "success", 1, 7, "", "active"}, outcomeOf(f))
-		assert.Empty(t, d.living(t, id))
-		s.noScope()
+		assert.Empty(t, d.livingAgents(t, id))
+		s.waitNoScope()
 		s.must("Start")
 	default:
 		t.Errorf("session %s is %v", id, outcomeOf(f))
 	}
-	s.is(outcome{"running", "", 0, 0, "", "active"})
-	pid := s.facts().number("MainPID")
-	testbed.WaitFile(t, d.dir+"/"+id+".agents", func(content []byte) bool { return strings.HasSuffix(string(content), fmt.Sprintf("%d\n", pid)) })
-	assert.Equal(t, []int{pid}, d.living(t, id))
+	s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
+	pid := s.properties().number("MainPID")
+	testbed.WaitFile(t, d.dir+"/"+id+".agents", func(content []byte) bool {
+		return strings.HasSuffix(string(content), fmt.Sprintf("%d\n", pid))
+	})
+	assert.Equal(t, []int{pid}, d.livingAgents(t, id))
 	s.must("Stop", uint64(0))
-	s.is(outcome{"stopped", "success", 1, 7, "", "active"})
+	s.assertOutcome(outcome{"stopped", "success", 1, 7, "", "active"})
 	s.must("Remove", uint64(0))
-	d.nothing(t, id)
+	d.assertNothingLeft(t, id)
 }
 
-// said returns the properties of a session that is there.
-func (s *subject) said(state string) facts {
+// propertiesIn returns the properties of a session, nil if it does not exist (state "").
+func (s *testSession) propertiesIn(state string) properties {
 	if state == "" {
 		return nil
 	}
-	return s.facts()
+	return s.properties()
 }
 
-// living returns which of the session's agents live.
-func (d *corrald) living(t *testing.T, id string) []int {
+// livingAgents returns which of the session's agents are alive.
+func (d *corrald) livingAgents(t *testing.T, id string) []int {
 	t.Helper()
-	return slices.DeleteFunc(d.executed(t, id), func(pid int) bool {
+	return slices.DeleteFunc(d.agentPIDs(t, id), func(pid int) bool {
 		args, err := proc.Arguments(pid)
 		return err != nil || !slices.Contains(args, d.dir+"/"+id+".agents")
 	})
 }
 
-// nothing holds that there is nothing of a session: no agent, no scope, no process, no directory.
-func (d *corrald) nothing(t *testing.T, id string) {
+// assertNothingLeft checks that nothing of a session exists: no agent, no scope, no process, no
+// directory.
+func (d *corrald) assertNothingLeft(t *testing.T, id string) {
 	t.Helper()
 	assert.NotContains(t, d.ids(t), id)
-	assert.Empty(t, d.living(t, id))
-	testbed.Poll(t, "nothing is left of "+id, func() bool { return d.leftOf(t, id) == "" })
+	assert.Empty(t, d.livingAgents(t, id))
+	testbed.Poll(t, "nothing is left of "+id, func() bool { return d.remainsOf(t, id) == "" })
 	assert.NoDirExists(t, d.stateDir(id))
 }
 
-// leftOf returns what is there of a session beside its record, "" if that is nothing.
-func (d *corrald) leftOf(t *testing.T, id string) string {
+// remainsOf returns something that exists of a session beside its record, "" if there is nothing.
+func (d *corrald) remainsOf(t *testing.T, id string) string {
 	t.Helper()
-	if units := testbed.Systemctl(t, "list-units", "--all", "--plain", "--no-legend", d.subject(t, id).unit()); units != "" {
+	if units := testbed.Systemctl(t, "list-units", "--all", "--plain", "--no-legend",
+		d.session(t, id).unit()); units != "" {
 		return units
 	}
 	if _, err := os.Stat(d.runtimeDir(id)); err == nil {

@@ -22,39 +22,40 @@ import (
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
-// patience is how long a test waits for what should happen soon.
+// patience is how long a test waits for something that should happen soon.
 const patience = testbed.Timeout
 
-// corrald is a daemon with a state of its own, on the test bed's bus, and a client of it. There is
-// one at a time: it owns the bus name.
+// corrald is a daemon with a state directory of its own, on the test bed's bus, and a client of it.
+// Only one runs at a time: it owns the bus name.
 type corrald struct {
 	t       *testing.T
 	dir     string // its home
 	program string
 	env     []string
 	process *exec.Cmd
-	log     *logText
+	log     *logBuffer
 	bus     *dbus.Conn
-	heard   *hearing
+	signals *signalLog
 }
 
-// startDaemon starts a corrald for this test, with these lines in its corral.conf. At the end it is
-// stopped, with all that is left of its sessions.
+// startDaemon starts a corrald with these lines in its corral.conf. When the test ends, the daemon
+// is stopped and everything left of its sessions is killed.
 func startDaemon(t *testing.T, conf ...string) *corrald {
 	t.Helper()
 	return startProgram(t, testbed.Programs(t).Corrald, conf...)
 }
 
-// startProgram is startDaemon for a certain build of it.
+// startProgram is startDaemon for a given build of corrald.
 func startProgram(t *testing.T, program string, conf ...string) *corrald {
 	t.Helper()
 	dir := testbed.Dir(t)
-	d := &corrald{t: t, dir: dir, program: program, log: &logText{}, bus: testbed.Bus(t), heard: newHearing()}
-	d.env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+filepath.Join(dir, "state"), "XDG_CONFIG_HOME="+filepath.Join(dir, "config"),
+	d := &corrald{t: t, dir: dir, program: program, log: &logBuffer{}, bus: testbed.Bus(t), signals: newSignalLog()}
+	d.env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+filepath.Join(dir, "state"),
+		"XDG_CONFIG_HOME="+filepath.Join(dir, "config"),
 		"CORRAL_SHIM="+testbed.Programs(t).Shim, "GORACE=atexit_sleep_ms=0")
 	d.write("config/corral/corral.conf", "[Corral]\n"+strings.Join(conf, "\n")+"\n")
 	d.listen()
-	t.Cleanup(d.end)
+	t.Cleanup(d.stop)
 	d.launch()
 	return d
 }
@@ -67,32 +68,33 @@ func (d *corrald) write(name, content string) {
 	require.NoError(d.t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-// listen has the bus tell us of everything that corrald says, whichever process that is, and of its
-// coming and going.
+// listen subscribes to all signals of corrald, whichever process owns its name, and to changes of
+// that owner.
 func (d *corrald) listen() {
 	d.t.Helper()
 	signals := make(chan *dbus.Signal, 1024)
 	d.bus.Signal(signals)
 	require.NoError(d.t, d.bus.AddMatchSignal(dbus.WithMatchSender(dbusapi.BusName)))
-	require.NoError(d.t, d.bus.AddMatchSignal(dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, dbusapi.BusName)))
-	go d.heard.take(signals)
+	require.NoError(d.t, d.bus.AddMatchSignal(dbus.WithMatchMember("NameOwnerChanged"),
+		dbus.WithMatchArg(0, dbusapi.BusName)))
+	go d.signals.collect(signals)
 }
 
-// launch starts the process and waits until it answers under its name.
+// launch starts the process and waits until it owns its bus name.
 func (d *corrald) launch() {
 	d.t.Helper()
-	mark := d.heard.mark()
+	mark := d.signals.mark()
 	d.process = exec.Command(d.program)
 	d.process.Env = d.env
 	d.process.Stdout, d.process.Stderr = d.log, d.log
 	require.NoError(d.t, d.process.Start())
 	d.await(d.t, mark, "corrald on the bus", func(s *dbus.Signal) bool {
-		return nameOwner(s) && len(s.Body) == 3 && s.Body[2] != ""
+		return isOwnerChange(s) && len(s.Body) == 3 && s.Body[2] != ""
 	})
 }
 
-// kill sends the process a signal and waits until it has ended and is gone from the bus. It returns
-// its exit code, -1 when a signal ended it.
+// kill sends the process a signal and waits until it has exited and has left the bus. It returns
+// the exit code, -1 if a signal killed it.
 func (d *corrald) kill(signal syscall.Signal) int {
 	d.t.Helper()
 	require.NoError(d.t, d.process.Process.Signal(signal))
@@ -102,22 +104,23 @@ func (d *corrald) kill(signal syscall.Signal) int {
 	code := d.process.ProcessState.ExitCode()
 	d.process = nil
 	for {
-		mark := d.heard.mark()
+		mark := d.signals.mark()
 		var owned bool
 		require.NoError(d.t, d.bus.BusObject().Call("org.freedesktop.DBus.NameHasOwner", 0, dbusapi.BusName).Store(&owned))
 		if !owned {
 			return code
 		}
-		d.await(d.t, mark, "corrald's leaving the bus", nameOwner)
+		d.await(d.t, mark, "corrald's leaving the bus", isOwnerChange)
 	}
 }
 
-// nameOwner tells whether a signal tells of a new owner of corrald's bus name, or of none.
-func nameOwner(s *dbus.Signal) bool { return s.Name == "org.freedesktop.DBus.NameOwnerChanged" }
+// isOwnerChange reports whether a signal announces a change of the owner of corrald's bus name.
+func isOwnerChange(s *dbus.Signal) bool { return s.Name == "org.freedesktop.DBus.NameOwnerChanged" }
 
-// end stops what the test has begun.
-func (d *corrald) end() {
-	scopes, err := exec.Command("systemctl", "--user", "list-units", "--plain", "--no-legend", "app-corral-*.scope").Output()
+// stop stops the daemon and kills its sessions.
+func (d *corrald) stop() {
+	scopes, err := exec.Command("systemctl", "--user", "list-units", "--plain", "--no-legend", "app-corral-*.scope").
+		Output()
 	if err == nil && len(scopes) > 0 {
 		_ = exec.Command("systemctl", "--user", "kill", "--signal=KILL", "app-corral-*.scope").Run()
 	}
@@ -135,11 +138,11 @@ func (d *corrald) end() {
 		d.t.Errorf("corrald has a race or a panic")
 	}
 	if d.t.Failed() {
-		d.t.Logf("corrald said:\n%s", d.log)
+		d.t.Logf("log of corrald:\n%s", d.log)
 	}
 }
 
-// call calls a method and stores what it answers.
+// call calls a method and stores its results.
 func (d *corrald) call(path dbus.ObjectPath, method string, args []any, results ...any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -172,27 +175,27 @@ func (d *corrald) runtimeDir(id string) string {
 	return filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral", id)
 }
 
-// logText is what a daemon has said, for those that read while it is written.
-type logText struct {
+// logBuffer collects the output of a daemon. It can be read while the daemon writes.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *logText) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(p)
 }
 
-func (l *logText) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// written waits until a file ends with text, and the clock that the times of files are taken from
-// has gone on: it goes in steps of some milliseconds.
-func written(t *testing.T, path, text string) {
+// waitWritten waits until a file ends with text, and until file times differ from that of the file:
+// the kernel's clock for file times advances in steps of some milliseconds.
+func waitWritten(t *testing.T, path, text string) {
 	t.Helper()
 	testbed.WaitFile(t, path, func(content []byte) bool { return strings.HasSuffix(string(content), text) })
 	info, err := os.Stat(path)

@@ -16,16 +16,16 @@ import (
 // enableTimeout bounds how long systemd may take to enable the daemon.
 const enableTimeout = 30 * time.Second
 
-// loginStart enables corrald.service for its user, so that systemd starts it at login. Packages do
-// not enable it for everybody; a person who has sessions wants them back.
-type loginStart struct {
+// loginEnabler enables corrald.service for its user, so that systemd starts it at login. Packages
+// do not enable the unit for all users; a user who has sessions wants them restored at login.
+type loginEnabler struct {
 	*parts
-	mu sync.Mutex // calls come from the goroutines of the bus
+	mu sync.Mutex // calls come from the goroutines of the D-Bus server
 }
 
-// enable enables the unit when the first session is created, once: somebody who disables it again
-// has decided. A session that is to begin at login (wished) needs it in any case.
-func (l *loginStart) enable(wished bool) {
+// enable enables the unit once, when the first session is created: a user who disables it later has
+// decided so. It enables the unit again if a session with an OnLogin action needs it (required).
+func (l *loginEnabler) enable(wished bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	done := filepath.Join(l.state, "login")

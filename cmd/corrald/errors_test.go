@@ -17,13 +17,13 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestErrors_AllOfTheContractAreReturned: each error of the contract is what something real is
-// answered with, under its exact name.
+// TestErrors_AllOfTheContractAreReturned provokes each error of the contract and checks its exact
+// name.
 func TestErrors_AllOfTheContractAreReturned(t *testing.T) {
 	d := startDaemon(t, "MaxSessions=6")
 	d.write("config/corral/agents/missing.agent", "[Agent]\nCommand=no-such-program\n")
 	require.NoError(t, d.manager("Reload", nil))
-	s := d.patient(t, "shop")
+	s := d.savingAgent(t, "shop")
 	created := d.create(t, "created", spec{"Command": []string{"true"}, "Start": false})
 	work := testbed.Dir(t)
 	d.create(t, "holder", exclusive(work))
@@ -36,15 +36,17 @@ func TestErrors_AllOfTheContractAreReturned(t *testing.T) {
 		return d.call(dbusapi.SessionPath("shop"), "org.freedesktop.DBus.Properties.Get", []any{iface, name})
 	}
 	reached := map[string]func() error{
-		dbusapi.NoSuchSession:     func() error { return d.manager("StopSession", []any{"nobody", uint64(0)}) },
-		dbusapi.SessionExists:     func() error { return create("command", spec{"Id": "shop", "Command": []string{"true"}}) },
-		dbusapi.NoSessionForPID:   func() error { return d.manager("GetSessionByPID", []any{uint32(os.Getpid())}) },
-		dbusapi.NoSessionForUnit:  func() error { return d.manager("GetSessionByUnit", []any{"ssh.service"}) },
-		dbusapi.NoSuchAgent:       func() error { return create("hal", spec{}) },
-		dbusapi.AgentNotInstalled: func() error { return create("missing", spec{"Environment": []string{"PATH=/usr/bin:/bin"}}) },
-		dbusapi.InvalidState:      func() error { return s.do("Resume") },
-		dbusapi.NotResumable:      func() error { return created.do("Resume") },
-		dbusapi.NotWaiting:        func() error { return s.do("SendInput", "yes", dbusapi.InputIfWaiting) },
+		dbusapi.NoSuchSession:    func() error { return d.manager("StopSession", []any{"nobody", uint64(0)}) },
+		dbusapi.SessionExists:    func() error { return create("command", spec{"Id": "shop", "Command": []string{"true"}}) },
+		dbusapi.NoSessionForPID:  func() error { return d.manager("GetSessionByPID", []any{uint32(os.Getpid())}) },
+		dbusapi.NoSessionForUnit: func() error { return d.manager("GetSessionByUnit", []any{"ssh.service"}) },
+		dbusapi.NoSuchAgent:      func() error { return create("hal", spec{}) },
+		dbusapi.AgentNotInstalled: func() error {
+			return create("missing", spec{"Environment": []string{"PATH=/usr/bin:/bin"}})
+		},
+		dbusapi.InvalidState: func() error { return s.do("Resume") },
+		dbusapi.NotResumable: func() error { return created.do("Resume") },
+		dbusapi.NotWaiting:   func() error { return s.do("SendInput", "yes", dbusapi.InputIfWaiting) },
 		dbusapi.WorkspaceMissing: func() error {
 			return create("command", spec{"Command": []string{"true"}, "WorkingDirectory": "/no/such"})
 		},
@@ -88,12 +90,15 @@ func TestErrors_AllOfTheContractAreReturned(t *testing.T) {
 			defer func() { _ = os.Chmod(sessions, 0o700) }()
 			return create("command", spec{"Command": []string{"true"}, "Start": false})
 		},
-		dbusapi.UnknownObject:    func() error { return d.call(dbusapi.SessionPath("nobody"), dbusapi.SessionInterface+".Start", nil) },
+		dbusapi.UnknownObject: func() error {
+			return d.call(dbusapi.SessionPath("nobody"), dbusapi.SessionInterface+".Start", nil)
+		},
 		dbusapi.UnknownInterface: func() error { return get("org.example.Paint", "Colour") },
 		dbusapi.UnknownMethod:    func() error { return s.do("Explode") },
 		dbusapi.UnknownProperty:  func() error { return get(dbusapi.SessionInterface, "Colour") },
 		dbusapi.PropertyReadOnly: func() error {
-			return d.call(dbusapi.SessionPath("shop"), "org.freedesktop.DBus.Properties.Set", []any{dbusapi.SessionInterface, "State", dbus.MakeVariant("stopped")})
+			return d.call(dbusapi.SessionPath("shop"), "org.freedesktop.DBus.Properties.Set",
+				[]any{dbusapi.SessionInterface, "State", dbus.MakeVariant("stopped")})
 		},
 		dbusapi.InvalidArgs:    func() error { return s.do("Stop", "now") },
 		dbusapi.LimitsExceeded: func() error { return s.do("SetDescription", strings.Repeat("x", 2000)) },
@@ -106,17 +111,20 @@ func TestErrors_AllOfTheContractAreReturned(t *testing.T) {
 		dbusapi.NotSupported: func() error { return s.do("Approve") },
 		dbusapi.AccessDenied: func() error {
 			answer := filepath.Join(d.dir, "answer")
-			d.run(t, "sly", "gdbus call -e -d "+dbusapi.BusName+" -o "+string(dbusapi.SessionPath("shop"))+" -m "+dbusapi.SessionInterface+".Approve 2>"+answer+"; true").become("completed")
+			approve := "gdbus call -e -d " + dbusapi.BusName + " -o " + string(dbusapi.SessionPath("shop")) +
+				" -m " + dbusapi.SessionInterface + ".Approve"
+			d.run(t, "sly", approve+" 2>"+answer+"; true").waitState("completed")
 			name := regexp.MustCompile(`GDBus\.Error:([\w.]+): (.*)`).FindStringSubmatch(readFile(t, answer))
 			require.NotNil(t, name)
 			return dbus.Error{Name: name[1], Body: []any{name[2]}}
 		},
-		// The last one: what is under way when the daemon ends is answered.
+		// The last one: a call in progress is answered when the daemon exits.
 		dbusapi.ShuttingDown: func() error {
 			stubborn := d.run(t, "stubborn", "trap '' TERM HUP; while :; do sleep 1000 & wait; done")
-			stubborn.become("running")
-			mark := d.heard.mark()
-			call := d.bus.Object(dbusapi.BusName, dbusapi.SessionPath("stubborn")).Go(dbusapi.SessionInterface+".Stop", 0, make(chan *dbus.Call, 1), uint64(60e6))
+			stubborn.waitState("running")
+			mark := d.signals.mark()
+			call := d.bus.Object(dbusapi.BusName, dbusapi.SessionPath("stubborn")).
+				Go(dbusapi.SessionInterface+".Stop", 0, make(chan *dbus.Call, 1), uint64(60e6))
 			d.await(t, mark, "stopping", func(s *dbus.Signal) bool {
 				c, ok := stateChange(s)
 				return ok && c.id == "stubborn" && c.after == "stopping"
@@ -130,7 +138,9 @@ func TestErrors_AllOfTheContractAreReturned(t *testing.T) {
 	for name := range reached {
 		assert.Contains(t, names, name)
 	}
-	for _, name := range append(slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(last, n) }), last...) {
+	for _, name := range append(slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+		return slices.Contains(last, n)
+	}), last...) {
 		t.Run(name, func(t *testing.T) {
 			require.Contains(t, reached, name, "the contract has it")
 			if name == dbusapi.ShuttingDown {
@@ -140,15 +150,16 @@ func TestErrors_AllOfTheContractAreReturned(t *testing.T) {
 					}
 				}
 			}
-			refused(t, reached[name](), name)
+			assertRefused(t, reached[name](), name)
 		})
 	}
 }
 
-// contractErrors are the errors that the contract names.
+// contractErrors returns the errors that the contract names.
 func contractErrors(t *testing.T) []string {
 	t.Helper()
-	m := regexp.MustCompile(`(?s)Error\.\*: (.*?); beside them the standard (.*?) of org`).FindStringSubmatch(dbusapi.ManagerXML)
+	m := regexp.MustCompile(`(?s)Error\.\*: (.*?); beside them the standard (.*?) of org`).
+		FindStringSubmatch(dbusapi.ManagerXML)
 	require.NotNil(t, m)
 	return strings.Fields(m[1] + " " + m[2])
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestCalls_ThousandAtOnceKeepOrder of one client: each is answered as it should be, and those
-// about one session are done in order.
+// TestCalls_ThousandAtOnceKeepOrder sends a thousand calls from one client: each gets the right
+// reply, and those for one session are executed in order.
 func TestCalls_ThousandAtOnceKeepOrder(t *testing.T) {
 	d := startDaemon(t)
 	const sessions, calls = 10, 1000
@@ -30,7 +30,7 @@ func TestCalls_ThousandAtOnceKeepOrder(t *testing.T) {
 	for n := range sessions {
 		d.create(t, id(n), spec{"Command": []string{"true"}, "Start": false})
 	}
-	mark := d.heard.mark()
+	mark := d.signals.mark()
 	all := make([]*dbus.Call, calls)
 	for n := range all {
 		method, args := "SetDescription", []any{fmt.Sprint(n)}
@@ -47,7 +47,7 @@ func TestCalls_ThousandAtOnceKeepOrder(t *testing.T) {
 		}
 	}
 	last := map[dbus.ObjectPath]int{}
-	for _, signal := range d.heard.after(mark) {
+	for _, signal := range d.signals.after(mark) {
 		if signal.Name != propertiesChanged || signal.Path == dbusapi.ManagerPath {
 			continue
 		}
@@ -65,12 +65,12 @@ func TestCalls_ThousandAtOnceKeepOrder(t *testing.T) {
 		}
 	}
 	for n := range sessions {
-		assert.Equal(t, want[id(n)], d.subject(t, id(n)).facts().text("Description"), "the last one counts")
+		assert.Equal(t, want[id(n)], d.session(t, id(n)).properties().text("Description"), "the last one counts")
 	}
 }
 
-// memory returns a line of the daemon's /proc/PID/status, in KiB.
-func (d *corrald) memory(t *testing.T, line string) int {
+// memoryKiB returns a line of the daemon's /proc/PID/status, in KiB.
+func (d *corrald) memoryKiB(t *testing.T, line string) int {
 	t.Helper()
 	_, after, found := strings.Cut(readFile(t, fmt.Sprintf("/proc/%d/status", d.process.Process.Pid)), line+":")
 	require.True(t, found)
@@ -79,13 +79,13 @@ func (d *corrald) memory(t *testing.T, line string) int {
 	return n
 }
 
-// deaf is a client that calls, and reads no answer until it is told to.
-type deaf struct {
+// slowReader is a client that makes calls and reads no reply until the test wants it to.
+type slowReader struct {
 	net.Conn
 	serial uint32
 }
 
-func newDeaf(t *testing.T) *deaf {
+func newSlowReader(t *testing.T) *slowReader {
 	t.Helper()
 	path, _, _ := strings.Cut(strings.TrimPrefix(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), "unix:path="), ",")
 	conn, err := net.Dial("unix", path)
@@ -99,13 +99,13 @@ func newDeaf(t *testing.T) *deaf {
 	require.Contains(t, string(line[:n]), "OK ")
 	_, err = io.WriteString(conn, "BEGIN\r\n")
 	require.NoError(t, err)
-	c := &deaf{conn, 0}
+	c := &slowReader{conn, 0}
 	c.send(t, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "Hello")
 	return c
 }
 
 // send calls a method, with arguments if there are any.
-func (c *deaf) send(t *testing.T, name string, path dbus.ObjectPath, iface, member string, args ...any) {
+func (c *slowReader) send(t *testing.T, name string, path dbus.ObjectPath, iface, member string, args ...any) {
 	t.Helper()
 	msg := dbus.Message{Type: dbus.TypeMethodCall, Body: args, Headers: map[dbus.HeaderField]dbus.Variant{
 		dbus.FieldDestination: dbus.MakeVariant(name), dbus.FieldPath: dbus.MakeVariant(path),
@@ -117,18 +117,18 @@ func (c *deaf) send(t *testing.T, name string, path dbus.ObjectPath, iface, memb
 	var b bytes.Buffer
 	require.NoError(t, msg.EncodeTo(&b, binary.LittleEndian))
 	c.serial++
-	binary.LittleEndian.PutUint32(b.Bytes()[8:], c.serial) // there is no other way to number a message
+	binary.LittleEndian.PutUint32(b.Bytes()[8:], c.serial) // the library offers no other way to number a message
 	_, err := c.Write(b.Bytes())
 	require.NoError(t, err)
 }
 
-// hear reads until all calls are answered, and returns how many of them were refused.
-func (c *deaf) hear(t *testing.T) (refused int) {
+// readReplies reads until all calls are answered, and returns how many of them were refused.
+func (c *slowReader) readReplies(t *testing.T) (refused int) {
 	t.Helper()
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(4*patience)))
 	reader := bufio.NewReader(c)
 	for answered := uint32(0); answered < c.serial; {
-		head, err := reader.Peek(16) // 1: type; 4, 12: lengths of body and header; a signal is none of ours
+		head, err := reader.Peek(16) // 1: type; 4, 12: lengths of body and header; signals are skipped
 		require.NoError(t, err, "%d of %d calls are answered", answered, c.serial)
 		kind, body, header := dbus.Type(head[1]), binary.LittleEndian.Uint32(head[4:]), binary.LittleEndian.Uint32(head[12:])
 		length := int64(16+(header+7)/8*8) + int64(body)
@@ -148,47 +148,50 @@ func (c *deaf) hear(t *testing.T) (refused int) {
 	return refused
 }
 
-// TestFlood_OfCalls: a client that asks for everything as fast as it can, and reads no answer, does
-// not make the others wait, and what it asks for does not pile up in the daemon: not its calls, and
-// not the answers.
+// TestFlood_OfCalls checks a client that calls as fast as it can and reads no reply: other clients
+// do not wait for it, and neither its calls nor the replies accumulate in the daemon.
 func TestFlood_OfCalls(t *testing.T) {
 	d := startProgram(t, testbed.CorraldWithoutRace(t))
 	d.crowd(t, "s", 100, false)
-	before := d.memory(t, "VmRSS")
-	flood := newDeaf(t)
+	before := d.memoryKiB(t, "VmRSS")
+	flood := newSlowReader(t)
 	const many = 3000
 	for range many {
 		flood.send(t, dbusapi.BusName, dbusapi.ManagerPath, "org.freedesktop.DBus.ObjectManager", "GetManagedObjects")
-		flood.send(t, dbusapi.BusName, dbusapi.SessionPath("s-1"), "org.freedesktop.DBus.Properties", "GetAll", dbusapi.SessionInterface)
+		flood.send(t, dbusapi.BusName, dbusapi.SessionPath("s-1"), "org.freedesktop.DBus.Properties", "GetAll",
+			dbusapi.SessionInterface)
 	}
 	s := d.run(t, "served", "exec sleep 1000")
-	s.become("running")
+	s.waitState("running")
 	s.must("Stop", uint64(0))
-	s.become("stopped")
-	refused := flood.hear(t)
+	s.waitState("stopped")
+	refused := flood.readReplies(t)
 	assert.Positive(t, refused)
-	peak := d.memory(t, "VmHWM") - before
+	peak := d.memoryKiB(t, "VmHWM") - before
 	t.Logf("%d of %d calls were refused; the daemon took %d KiB more", refused, 2*many, peak)
 	assert.Less(t, peak, 24<<10, "KiB: what a client may have under way")
 }
 
-// TestClient_DisconnectsDuringCalls in the middle of its calls: they are done, and nobody else is
-// the worse for it.
+// TestClient_DisconnectsDuringCalls checks a client that disconnects before its calls are answered:
+// they are executed, and no other client is affected.
 func TestClient_DisconnectsDuringCalls(t *testing.T) {
 	d := startDaemon(t)
-	s := d.patient(t, "shop")
+	s := d.savingAgent(t, "shop")
 	for range 20 {
 		gone, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
 		require.NoError(t, err)
 		gone.Object(dbusapi.BusName, dbusapi.ManagerPath).Go("org.freedesktop.DBus.ObjectManager.GetManagedObjects", 0, nil)
-		call := gone.Object(dbusapi.BusName, dbusapi.SessionPath("shop")).Go(dbusapi.SessionInterface+".Restart", 0, make(chan *dbus.Call, 1))
+		call := gone.Object(dbusapi.BusName, dbusapi.SessionPath("shop")).
+			Go(dbusapi.SessionInterface+".Restart", 0, make(chan *dbus.Call, 1))
 		require.NoError(t, gone.Close())
 		<-call.Done
-		s.wait("there", func(f facts) bool { return f.text("State") != "" })
+		s.wait("there", func(f properties) bool { return f.text("State") != "" })
 	}
-	s.wait("running or at rest", func(f facts) bool { return f.text("State") == "running" || f.text("State") == "stopped" })
+	s.wait("running or at rest", func(f properties) bool {
+		return f.text("State") == "running" || f.text("State") == "stopped"
+	})
 	other := d.run(t, "other", "exec sleep 1000")
-	other.become("running")
+	other.waitState("running")
 	s.must("Stop", uint64(0))
-	s.become("stopped")
+	s.waitState("stopped")
 }

@@ -13,13 +13,14 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestGio_ProxyStaysCurrent: a desktop's program that keeps copies and follows the signals has,
-// after all that a session can go through, what there is.
+// TestGio_ProxyStaysCurrent checks that a desktop program that caches properties and follows the
+// signals has the daemon's values after all operations of a session.
 func TestGio_ProxyStaysCurrent(t *testing.T) {
 	d := startDaemon(t)
-	s := d.patient(t, "shop")
+	s := d.savingAgent(t, "shop")
 	path := string(dbusapi.SessionPath("shop"))
-	gio := exec.CommandContext(t.Context(), "/usr/bin/python3", "testdata/follow.py", dbusapi.BusName, path, dbusapi.SessionInterface, string(dbusapi.ManagerPath))
+	gio := exec.CommandContext(t.Context(), "/usr/bin/python3", "testdata/follow.py", dbusapi.BusName, path,
+		dbusapi.SessionInterface, string(dbusapi.ManagerPath))
 	out, err := gio.StdoutPipe()
 	require.NoError(t, err)
 	var complaints strings.Builder
@@ -45,42 +46,50 @@ func TestGio_ProxyStaysCurrent(t *testing.T) {
 	other.must("Remove", uint64(0))
 	s.must("Resume")
 	s.must("SetDescription", "the end")
-	var said []string
+	var output []string
 	for line := range lines {
-		said = append(said, line)
+		output = append(output, line)
 	}
 	require.NoError(t, gio.Wait(), "%s", &complaints)
 	assert.Equal(t, []string{
-		"state stopping", "state stopped", "state starting", "state running", "state stopping", "state suspended", "state starting", "state running", "same",
-	}, said)
+		"state stopping", "state stopped", "state starting", "state running", "state stopping", "state suspended",
+		"state starting", "state running", "same",
+	}, output)
 }
 
-// TestGdbus: GLib's own tool.
+// TestGdbus checks GLib's own command-line tool.
 func TestGdbus(t *testing.T) {
 	d := startDaemon(t)
-	d.run(t, "fix-auth", "exec sleep 1000").become("running")
+	d.run(t, "fix-auth", "exec sleep 1000").waitState("running")
 	path := string(dbusapi.SessionPath("fix-auth"))
 	gdbus := func(verb string, args ...string) string {
-		return command(t, "gdbus", append([]string{verb, "--session", "--dest", dbusapi.BusName}, args...)...)
+		return runCommand(t, "gdbus", append([]string{verb, "--session", "--dest", dbusapi.BusName}, args...)...)
 	}
 	tree := gdbus("introspect", "--recurse", "--object-path", "/")
-	for _, there := range []string{"interface " + dbusapi.SessionInterface, "interface " + dbusapi.ManagerInterface, "interface org.freedesktop.LogControl1", path} {
+	for _, there := range []string{
+		"interface " + dbusapi.SessionInterface, "interface " + dbusapi.ManagerInterface,
+		"interface org.freedesktop.LogControl1", path,
+	} {
 		assert.Contains(t, tree, there)
 	}
 	assert.Contains(t, gdbus("introspect", "--object-path", path), "State = 'running'")
-	assert.Contains(t, gdbus("call", "--object-path", string(dbusapi.ManagerPath), "--method", dbusapi.ManagerInterface+".ListSessions"), "('fix-auth', 'command', 'running'")
-	assert.Equal(t, "()\n", gdbus("call", "--object-path", path, "--method", dbusapi.SessionInterface+".SetUnitProperties", "[('TasksMax', <uint64 88>)]"))
-	refusal, err := exec.CommandContext(t.Context(), "gdbus", "call", "--session", "--dest", dbusapi.BusName, "--object-path", path, "--method",
+	assert.Contains(t, gdbus("call", "--object-path", string(dbusapi.ManagerPath), "--method",
+		dbusapi.ManagerInterface+".ListSessions"), "('fix-auth', 'command', 'running'")
+	assert.Equal(t, "()\n", gdbus("call", "--object-path", path, "--method",
+		dbusapi.SessionInterface+".SetUnitProperties", "[('TasksMax', <uint64 88>)]"))
+	refusal, err := exec.CommandContext(t.Context(), "gdbus", "call", "--session", "--dest", dbusapi.BusName,
+		"--object-path", path, "--method",
 		dbusapi.SessionInterface+".SetUnitProperties", "[('Frobnicate', <true>)]").CombinedOutput()
 	require.Error(t, err)
-	assert.Contains(t, string(refusal), "org.freedesktop.DBus.Error.InvalidArgs: systemd rejected unit property Frobnicate")
+	assert.Contains(t, string(refusal),
+		"org.freedesktop.DBus.Error.InvalidArgs: systemd rejected unit property Frobnicate")
 }
 
-// TestBusctl_SetsPropertiesAndCalls sets and calls what can be.
+// TestBusctl_SetsPropertiesAndCalls sets properties and calls methods with busctl.
 func TestBusctl_SetsPropertiesAndCalls(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "fix-auth", "exec sleep 1000")
-	s.become("running")
+	s.waitState("running")
 	busctl := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(t.Context(), "busctl", append([]string{"--user"}, args...)...).CombinedOutput()
 		return string(out), err
@@ -91,17 +100,22 @@ func TestBusctl_SetsPropertiesAndCalls(t *testing.T) {
 	level, err := busctl("get-property", dbusapi.BusName, "/org/freedesktop/LogControl1", logControl, "LogLevel")
 	require.NoError(t, err)
 	assert.Equal(t, "s \"debug\"\n", level)
-	said, err := busctl("set-property", dbusapi.BusName, string(dbusapi.SessionPath("fix-auth")), dbusapi.SessionInterface, "State", "s", "stopped")
+	output, err := busctl("set-property", dbusapi.BusName, string(dbusapi.SessionPath("fix-auth")),
+		dbusapi.SessionInterface, "State", "s", "stopped")
 	require.Error(t, err)
-	assert.Contains(t, said, "State cannot be set")
+	assert.Contains(t, output, "State cannot be set")
 	_, err = busctl("call", dbusapi.BusName, string(dbusapi.SessionPath("fix-auth")), dbusapi.SessionInterface, "Freeze")
 	require.NoError(t, err)
-	frozen, err := busctl("get-property", dbusapi.BusName, string(dbusapi.SessionPath("fix-auth")), dbusapi.SessionInterface, "Frozen")
+	frozen, err := busctl("get-property", dbusapi.BusName, string(dbusapi.SessionPath("fix-auth")),
+		dbusapi.SessionInterface, "Frozen")
 	require.NoError(t, err)
 	assert.Equal(t, "b true\n", frozen)
 	text, err := busctl("introspect", dbusapi.BusName, string(dbusapi.SessionPath("fix-auth")))
 	require.NoError(t, err)
-	for _, member := range []string{`\.Id +property +s +"fix-auth" +const`, `\.MemoryCurrent +property +t +\d+ +-`, `\.AttentionMessage +property +s +"" +emits-invalidation`, `\.State +property +s +"running" +emits-change`} {
+	for _, member := range []string{
+		`\.Id +property +s +"fix-auth" +const`, `\.MemoryCurrent +property +t +\d+ +-`,
+		`\.AttentionMessage +property +s +"" +emits-invalidation`, `\.State +property +s +"running" +emits-change`,
+	} {
 		assert.Regexp(t, member, text, "the annotations are understood")
 	}
 }

@@ -21,17 +21,19 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// hostile is something that another process of the user's puts in the place of a file.
-type hostile struct {
-	name string
-	put  func(t *testing.T, path string, content []byte) // content is what was there
-	own  string                                          // what is told of it in Corral's own directories
-	any  string                                          // and where people keep files as they like; "" if it is taken
+// obstruction is something that another process of the user can put in the place of a file.
+type obstruction struct {
+	name      string
+	put       func(t *testing.T, path string, content []byte) // content is the file's previous content
+	ownError  string                                          // the error for a file in Corral's own directories
+	userError string                                          // the error for a file of the user's, "" if it is accepted
 }
 
-var hostiles = []hostile{
-	{"FIFO", func(t *testing.T, path string, _ []byte) { require.NoError(t, syscall.Mkfifo(path, 0o600)) }, "is a FIFO", "is a FIFO"},
-	{"directory", func(t *testing.T, path string, _ []byte) { require.NoError(t, os.MkdirAll(path+"/full", 0o700)) }, "is a directory", "is a directory"},
+var obstructions = []obstruction{
+	{"FIFO", func(t *testing.T, path string, _ []byte) { require.NoError(t, syscall.Mkfifo(path, 0o600)) },
+		"is a FIFO", "is a FIFO"},
+	{"directory", func(t *testing.T, path string, _ []byte) { require.NoError(t, os.MkdirAll(path+"/full", 0o700)) },
+		"is a directory", "is a directory"},
 	{"socket", func(t *testing.T, path string, _ []byte) {
 		fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
@@ -56,8 +58,8 @@ func linkTo(target string) func(*testing.T, string, []byte) {
 	return func(t *testing.T, path string, _ []byte) { require.NoError(t, os.Symlink(target, path)) }
 }
 
-// instead puts it in the place of a file, whatever is there.
-func (h hostile) instead(t *testing.T, path string) {
+// replace replaces the file at path, whatever is there.
+func (h obstruction) replace(t *testing.T, path string) {
 	t.Helper()
 	var content []byte
 	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() < 1<<20 {
@@ -66,12 +68,14 @@ func (h hostile) instead(t *testing.T, path string) {
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	h.put(t, path+"-", content)
 	testbed.Poll(t, "it is in the place of "+path, func() bool {
-		return os.Rename(path+"-", path) == nil || os.RemoveAll(path) != nil // a directory takes no file's place, and a daemon that lives writes what is missing
+		// rename(2) does not replace a file by a directory, so the file is removed first. A running
+		// daemon may recreate it in between, so this is repeated.
+		return os.Rename(path+"-", path) == nil || os.RemoveAll(path) != nil
 	})
 }
 
-// sessionFiles are the files that are read of a session, by the id of the session that each is
-// replaced of.
+// sessionFiles are the files that the daemon reads for a session, by the id of the session in which
+// the test replaces it.
 var sessionFiles = map[string]func(d *corrald, id string) string{
 	"record":      func(d *corrald, id string) string { return d.stateDir(id) + "/session.json" },
 	"previous":    func(d *corrald, id string) string { return d.stateDir(id) + "/session.json.prev" },
@@ -84,7 +88,7 @@ var sessionFiles = map[string]func(d *corrald, id string) string{
 	"socket":      func(d *corrald, id string) string { return d.runtimeDir(id) + "/shim.sock" },
 }
 
-// commonFiles are read for all sessions, at the start at the latest.
+// commonFiles are the files that the daemon reads for all sessions, at the latest when it starts.
 func (d *corrald) commonFiles() []string {
 	return []string{
 		d.dir + "/state/corral/lock",
@@ -99,37 +103,37 @@ func (d *corrald) commonFiles() []string {
 	}
 }
 
-// TestIrregularFile_OfASessionBlocksNothing: each file that Corral reads is replaced by each thing
-// that is no file, or too large a one. All calls are answered, the next daemon starts, no session
-// is lost or ended, and each can be stopped and removed.
+// TestIrregularFile_OfASessionBlocksNothing replaces each file that Corral reads by each kind of
+// irregular or oversized file. All calls must be answered, the next daemon must start, no session
+// may be lost or ended, and each session can be stopped and removed.
 func TestIrregularFile_OfASessionBlocksNothing(t *testing.T) {
-	for _, h := range hostiles {
+	for _, h := range obstructions {
 		t.Run(h.name, func(t *testing.T) {
 			d := startDaemon(t)
-			replaced := map[string]*subject{}
+			replaced := map[string]*testSession{}
 			for id := range sessionFiles {
 				replaced[id] = d.run(t, id, "echo hello; exec sleep 1000")
 			}
 			innocent := d.run(t, "innocent", "echo hello; exec sleep 1000")
-			agents := map[string]int{"innocent": innocent.become("running").number("MainPID")}
+			agents := map[string]int{"innocent": innocent.waitState("running").number("MainPID")}
 			for id, s := range replaced {
-				agents[id] = s.become("running").number("MainPID")
+				agents[id] = s.waitState("running").number("MainPID")
 				waitFile(t, d.stateDir(id)+"/output.log", "hello")
 			}
 			replace := func() {
 				for id, path := range sessionFiles {
-					h.instead(t, path(d, id))
+					h.replace(t, path(d, id))
 				}
 			}
 			check := func() {
 				t.Helper()
 				for id, s := range replaced {
-					f := s.become("running")
+					f := s.waitState("running")
 					assert.Equal(t, agents[id], f.number("MainPID"), id)
-					s.looked(h)
+					s.assertFilesRead(h)
 				}
-				assert.Equal(t, agents["innocent"], innocent.become("running").number("MainPID"))
-				innocent.looked(hostile{})
+				assert.Equal(t, agents["innocent"], innocent.waitState("running").number("MainPID"))
+				innocent.assertFilesRead(obstruction{})
 			}
 			replace()
 			check()
@@ -137,18 +141,19 @@ func TestIrregularFile_OfASessionBlocksNothing(t *testing.T) {
 			d.kill(syscall.SIGKILL)
 			replace()
 			for _, path := range d.commonFiles() {
-				h.instead(t, path)
+				h.replace(t, path)
 			}
 			d.launch()
 			assert.Len(t, d.ids(t), len(sessionFiles)+1)
 			check()
-			assert.Contains(t, d.log.String(), filepath.Join(d.stateDir("record"), "session.json")+" "+h.own, "the record that was set aside")
-			d.peakBelow(t, 128<<20)
+			assert.Contains(t, d.log.String(), filepath.Join(d.stateDir("record"), "session.json")+" "+h.ownError,
+				"the record that was set aside")
+			d.assertPeakBelow(t, 128<<20)
 
-			d.bus = testbed.Bus(t) // another client, which waits for nothing that the first one has asked for
+			d.bus = testbed.Bus(t) // a second client, which does not wait for the calls of the first
 			for _, s := range append(slices.Collect(maps.Values(replaced)), innocent) {
 				s.must("Stop", uint64(time.Second.Microseconds()))
-				assert.Equal(t, "stopped", s.become("stopped").text("State"), s.id)
+				assert.Equal(t, "stopped", s.waitState("stopped").text("State"), s.id)
 				s.must("Remove", uint64(0))
 			}
 			assert.Empty(t, d.ids(t))
@@ -156,11 +161,12 @@ func TestIrregularFile_OfASessionBlocksNothing(t *testing.T) {
 	}
 }
 
-// asked calls a method of the session, whatever it returns.
-func (s *subject) asked(method string) error {
+// callError calls a method of the session, whatever it returns.
+func (s *testSession) callError(method string) error {
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	call := s.bus.Object(dbusapi.BusName, dbusapi.SessionPath(s.id)).CallWithContext(ctx, dbusapi.SessionInterface+"."+method, 0)
+	call := s.bus.Object(dbusapi.BusName, dbusapi.SessionPath(s.id)).
+		CallWithContext(ctx, dbusapi.SessionInterface+"."+method, 0)
 	if call.Err == nil && len(call.Body) == 1 {
 		if fd, is := call.Body[0].(dbus.UnixFD); is {
 			_ = syscall.Close(int(fd))
@@ -169,22 +175,24 @@ func (s *subject) asked(method string) error {
 	return call.Err
 }
 
-// looked calls what reads the session's files. What cannot be read is told, by its path and what it
-// is.
-func (s *subject) looked(h hostile) {
+// assertFilesRead calls the methods that read the session's files. The error for a file that cannot
+// be read has to contain its path and its type.
+func (s *testSession) assertFilesRead(h obstruction) {
 	s.t.Helper()
-	for method, row := range map[string]struct{ of, file string }{"OpenLog": {"log", "output.log"}, "GetEnvironment": {"environment", "environment"}} {
-		err := s.asked(method)
+	for method, row := range map[string]struct{ of, file string }{
+		"OpenLog": {"log", "output.log"}, "GetEnvironment": {"environment", "environment"},
+	} {
+		err := s.callError(method)
 		if s.id != row.of || h.name == "" || method == "OpenLog" && strings.HasPrefix(h.name, "sparse") {
 			assert.NoError(s.t, err, "%s of session %s", method, s.id)
 		} else {
-			refused(s.t, err, dbusapi.InvalidState, filepath.Join(s.stateDir(s.id), row.file)+" "+h.own)
+			assertRefused(s.t, err, dbusapi.InvalidState, filepath.Join(s.stateDir(s.id), row.file)+" "+h.ownError)
 		}
 	}
 }
 
-// peakBelow tells whether the daemon has never taken more memory.
-func (d *corrald) peakBelow(t *testing.T, bytes int) {
+// assertPeakBelow checks that the daemon's peak memory was below a limit.
+func (d *corrald) assertPeakBelow(t *testing.T, bytes int) {
 	t.Helper()
 	for line := range strings.Lines(readFile(t, fmt.Sprintf("/proc/%d/status", d.process.Process.Pid))) {
 		if text, is := strings.CutPrefix(line, "VmHWM:"); is {
@@ -197,51 +205,52 @@ func (d *corrald) peakBelow(t *testing.T, bytes int) {
 	t.Fatal("the kernel does not tell of the peak")
 }
 
-// TestIrregularFile_OfAnAgentBlocksNothing: a file of variables keeps its agent from starting, with
-// an error that says what it is; what may be a conversation keeps nothing from being resumed. Both
-// may be links.
+// TestIrregularFile_OfAnAgentBlocksNothing checks that an irregular EnvironmentFile= fails the
+// start of its agent, with an error that names the file's type, and that an irregular conversation
+// readFile does not prevent a resume. Both files may be symbolic links.
 func TestIrregularFile_OfAnAgentBlocksNothing(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("talker", talker, talkerScript)
 	d.write("config/corral/agents/fed.agent", "[Agent]\nCommand=sleep 1000\n[Environment]\nEnvironmentFile=%h/variables\n")
 	require.NoError(t, d.manager("Reload", nil))
-	for n, h := range hostiles {
+	for n, h := range obstructions {
 		t.Run(h.name, func(t *testing.T) {
 			d.write("variables", "A=b\n")
-			h.instead(t, d.dir+"/variables")
-			fed, err := d.as(t, "fed", fmt.Sprintf("fed-%d", n), nil)
-			if h.any == "" {
+			h.replace(t, d.dir+"/variables")
+			fed, err := d.createWithAgent(t, "fed", fmt.Sprintf("fed-%d", n), nil)
+			if h.userError == "" {
 				require.NoError(t, err)
-				fed.become("running")
+				fed.waitState("running")
 			} else {
-				refused(t, err, dbusapi.StartFailed, d.dir+"/variables", h.any)
+				assertRefused(t, err, dbusapi.StartFailed, d.dir+"/variables", h.userError)
 			}
 			require.NoError(t, os.RemoveAll(d.dir+"/variables"))
 
-			s, err := d.as(t, "talker", fmt.Sprintf("talk-%d", n), nil)
+			s, err := d.createWithAgent(t, "talker", fmt.Sprintf("talk-%d", n), nil)
 			require.NoError(t, err)
-			s.sayTo("hello")
-			s.file(s.id + ".told")
-			h.instead(t, d.dir+"/talks/shop/"+s.facts().text("ConversationId")+".jsonl")
+			s.sendLine("hello")
+			s.awaitFile(s.id + ".read")
+			h.replace(t, d.dir+"/talks/shop/"+s.properties().text("ConversationId")+".jsonl")
 			s.must("Stop", uint64(0))
 			s.must("Resume")
-			assert.Equal(t, h.any == "", s.facts().yes("Resumed"))
+			assert.Equal(t, h.userError == "", s.properties().isTrue("Resumed"))
 		})
 	}
-	d.peakBelow(t, 128<<20)
+	d.assertPeakBelow(t, 128<<20)
 }
 
-// TestOpenLog_OfAFIFODoesNotBlockStop: an agent makes its log a FIFO, and somebody looks at it.
+// TestOpenLog_OfAFIFODoesNotBlockStop has an agent replace its log by a FIFO, which a client opens:
+// the session can still be ended.
 func TestOpenLog_OfAFIFODoesNotBlockStop(t *testing.T) {
 	d := startDaemon(t)
 	other := testbed.Bus(t)
-	for id, end := range map[string]func(s *subject){
-		"stopped": func(s *subject) { s.must("Stop", uint64(time.Second.Microseconds())) },
-		"killed":  func(s *subject) { s.must("Kill", "all", int32(syscall.SIGKILL)); s.become("failed") },
-		"removed": func(s *subject) { s.must("Remove", dbusapi.RemoveForce) },
+	for id, end := range map[string]func(s *testSession){
+		"stopped": func(s *testSession) { s.must("Stop", uint64(time.Second.Microseconds())) },
+		"killed":  func(s *testSession) { s.must("Kill", "all", int32(syscall.SIGKILL)); s.waitState("failed") },
+		"removed": func(s *testSession) { s.must("Remove", dbusapi.RemoveForce) },
 	} {
 		s := d.run(t, id, `cd "`+d.stateDir(id)+`"; rm -f output.log; mkfifo output.log; exec sleep 1000`)
-		s.become("running")
+		s.waitState("running")
 		testbed.Poll(t, "the log is a FIFO", func() bool {
 			info, err := os.Lstat(d.stateDir(id) + "/output.log")
 			return err == nil && info.Mode()&os.ModeNamedPipe != 0
@@ -249,12 +258,13 @@ func TestOpenLog_OfAFIFODoesNotBlockStop(t *testing.T) {
 		opened := make(chan *dbus.Call, 1)
 		other.Object(dbusapi.BusName, dbusapi.SessionPath(id)).Go(dbusapi.SessionInterface+".OpenLog", 0, opened)
 		end(s)
-		refused(t, testbed.Receive(t, opened, "answer").Err, dbusapi.InvalidState)
+		assertRefused(t, testbed.Receive(t, opened, "answer").Err, dbusapi.InvalidState)
 	}
 	assert.Equal(t, []string{"killed", "stopped"}, slices.Sorted(slices.Values(d.ids(t))))
 }
 
-// TestStart_FIFOsAsEnvironmentRecordsBlockNothing: as many as starts may be under way at a time.
+// TestStart_FIFOsAsEnvironmentRecordsBlockNothing replaces the environment records of as many
+// sessions as can start at the same time.
 func TestStart_FIFOsAsEnvironmentRecordsBlockNothing(t *testing.T) {
 	d := startDaemon(t)
 	const startsAtATime = 16
@@ -265,15 +275,15 @@ func TestStart_FIFOsAsEnvironmentRecordsBlockNothing(t *testing.T) {
 		d.bus.Object(dbusapi.BusName, dbusapi.SessionPath(s.id)).Go(dbusapi.SessionInterface+".Start", 0, done)
 	}
 	innocent := d.run(t, "innocent", "exec sleep 1000")
-	innocent.become("running")
+	innocent.waitState("running")
 	for range startsAtATime {
 		require.NoError(t, testbed.Receive(t, done, "answer").Err)
 	}
-	assert.NoError(t, (&subject{d, t, "evil-0"}).asked("GetEnvironment"), "the record was made anew")
+	assert.NoError(t, (&testSession{d, t, "evil-0"}).callError("GetEnvironment"), "the record was made anew")
 }
 
-// TestStart_DoesNotWriteEnvironmentRecordThroughLinks, neither at its own name nor at those that it
-// had on its way there.
+// TestStart_DoesNotWriteEnvironmentRecordThroughLinks puts symbolic links at the record's name and
+// at the names of its temporary files.
 func TestStart_DoesNotWriteEnvironmentRecordThroughLinks(t *testing.T) {
 	d := startDaemon(t)
 	d.write("precious", "mine")
@@ -283,5 +293,5 @@ func TestStart_DoesNotWriteEnvironmentRecordThroughLinks(t *testing.T) {
 	}
 	s.must("Start")
 	assert.Equal(t, "mine", readFile(t, d.dir+"/precious"))
-	require.NoError(t, s.asked("GetEnvironment"))
+	require.NoError(t, s.callError("GetEnvironment"))
 }

@@ -18,13 +18,13 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// processor returns the processor's time that the daemon has used.
-func (d *corrald) processor(t *testing.T) time.Duration {
+// cpuTime returns the CPU time that the daemon has used.
+func (d *corrald) cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	stat := readFile(t, fmt.Sprintf("/proc/%d/stat", d.process.Process.Pid))
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	var ticks int
-	for _, field := range fields[11:13] { // utime and stime, of which a second has a hundred: proc_pid_stat(5)
+	for _, field := range fields[11:13] { // utime and stime, in units of 1/100 s: proc_pid_stat(5)
 		n, err := strconv.Atoi(field)
 		require.NoError(t, err)
 		ticks += n
@@ -32,14 +32,14 @@ func (d *corrald) processor(t *testing.T) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// flooded calls the daemon about another session until the flood is over, and logs what that flood
-// costs it: the time of the slowest calls, its share of a processor, its memory.
-func (d *corrald) flooded(t *testing.T, what string, over func() bool) {
+// measureFlood makes calls about another session until the flood is over, and logs what the flood
+// costs the daemon: the latency of the slowest calls, its share of a CPU, its memory.
+func (d *corrald) measureFlood(t *testing.T, what string, over func() bool) {
 	t.Helper()
 	other := d.run(t, "other", "exec sleep 1000")
-	other.become("running")
+	other.waitState("running")
 	var calls []time.Duration
-	begin, used := time.Now(), d.processor(t)
+	begin, used := time.Now(), d.cpuTime(t)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for !over() {
@@ -49,21 +49,22 @@ func (d *corrald) flooded(t *testing.T, what string, over func() bool) {
 		calls = append(calls, time.Since(call))
 	}
 	lasted := time.Since(begin)
-	used = d.processor(t) - used
+	used = d.cpuTime(t) - used
 	slices.Sort(calls)
-	t.Logf("%s: %v; %d calls, median %v, slowest %v; %.1f %% of a core, %d KiB at most", what, lasted.Round(time.Millisecond), len(calls),
-		calls[len(calls)/2], calls[len(calls)-1], 100*used.Seconds()/lasted.Seconds(), d.memory(t, "VmHWM"))
-	other.become("running")
+	t.Logf("%s: %v; %d calls, median %v, slowest %v; %.1f %% of a core, %d KiB at most", what,
+		lasted.Round(time.Millisecond), len(calls),
+		calls[len(calls)/2], calls[len(calls)-1], 100*used.Seconds()/lasted.Seconds(), d.memoryKiB(t, "VmHWM"))
+	other.waitState("running")
 }
 
-// TestFlood_OfBrokenExitRecords is logged once in ten seconds, and the exit that is recorded in the
-// end is not missed.
+// TestFlood_OfBrokenExitRecords checks that broken exit records are logged only once in ten
+// seconds, and that the valid one at the end is not missed.
 func TestFlood_OfBrokenExitRecords(t *testing.T) {
 	d := startProgram(t, testbed.CorraldWithoutRace(t))
 	s := d.create(t, "shop", d.witness("shop"))
-	pid := d.agents(t, "shop", 1)[0]
+	pid := d.waitAgents(t, "shop", 1)[0]
 	dir := d.stateDir("shop")
-	const many, atOnce = 10_000, 5 // in each millisecond
+	const many, atOnce = 10_000, 5 // per millisecond
 	done := make(chan time.Duration, 1)
 	go func() {
 		begin := time.Now()
@@ -82,7 +83,7 @@ func TestFlood_OfBrokenExitRecords(t *testing.T) {
 		done <- time.Since(begin)
 	}()
 	var lasted time.Duration
-	d.flooded(t, "broken exit records", func() bool {
+	d.measureFlood(t, "broken exit records", func() bool {
 		select {
 		case lasted = <-done:
 			return true
@@ -90,14 +91,14 @@ func TestFlood_OfBrokenExitRecords(t *testing.T) {
 			return false
 		}
 	})
-	logged := d.logged("cannot read an exit status")
+	logged := d.countLogged("cannot read an exit status")
 	assert.Positive(t, logged)
 	assert.LessOrEqual(t, logged, 1+int(lasted/(10*time.Second)))
 	kill(t, pid, syscall.SIGUSR1)
-	s.ends(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
+	s.waitOutcome(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
 }
 
-// floodingShim is in the place of a shim, and speaks without pause once it has said who it is.
+// floodingShim replaces the shim and, after its first message, sends reports without pause.
 const floodingShim = `#!/usr/bin/env python3
 import os, re, socket, struct, subprocess, sys
 spec = open(sys.argv[2], "rb").read()
@@ -142,8 +143,8 @@ while True:
         pass
 `
 
-// TestFlood_OfShimMessages is taken in slices: who speaks as a shim without pause is still heard,
-// and costs little.
+// TestFlood_OfShimMessages checks that the messages of such a shim are read in slices: its reports
+// are still published, and cost little.
 func TestFlood_OfShimMessages(t *testing.T) {
 	d := startProgram(t, testbed.CorraldWithoutRace(t))
 	d.write("flooding-shim", floodingShim)
@@ -153,18 +154,18 @@ func TestFlood_OfShimMessages(t *testing.T) {
 	d.env = append(d.env, "CORRAL_SHIM="+shim)
 	d.launch()
 	s := d.run(t, "shop", "ignored")
-	s.become("running")
-	s.wait("heard", func(f facts) bool { return f.text("Activity") == "waiting" })
+	s.waitState("running")
+	s.wait("reporting", func(f properties) bool { return f.text("Activity") == "waiting" })
 	begin := time.Now()
-	mark := d.heard.mark()
-	d.flooded(t, "a shim that floods", func() bool { return time.Since(begin) > 5*time.Second })
+	mark := d.signals.mark()
+	d.measureFlood(t, "a shim that floods", func() bool { return time.Since(begin) > 5*time.Second })
 	changes := 0
-	for _, signal := range d.heard.after(mark) {
+	for _, signal := range d.signals.after(mark) {
 		if signal.Name == propertiesChanged && signal.Path == dbusapi.SessionPath("shop") {
 			changes++
 		}
 	}
 	assert.LessOrEqual(t, changes, int(time.Since(begin)/(400*time.Millisecond)+1)*64)
-	s.become("running")
+	s.waitState("running")
 	s.must("Stop", uint64(time.Second/time.Microsecond))
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// hostileProgram is what agents do in these tests to sockets that are not theirs: VERB, a socket's
-// path, and a file that tells what has come of it.
+// hostileProgram is the agent in these tests; it attacks a socket that is not its own. Its
+// arguments are a verb, the socket's path, and a file to which it writes the results.
 const hostileProgram = `
 import os, socket, sys
 verb, path, out = sys.argv[1:]
 
-def tell(line):
+def report(line):
     with open(out, "a") as f:
         f.write(line + "\n")
 
@@ -37,12 +37,12 @@ if verb == "replace":  # listens in the place of a shim, and writes down what it
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     s.bind(path)
     s.listen(8)
-    tell("listens")
+    report("listens")
     while True:
         c, _ = s.accept()
-        tell("accepted")
+        report("accepted")
         while (got := c.recv(1 << 15)):
-            tell("got " + repr(got))
+            report("got " + repr(got))
         c.close()
 elif verb == "occupy":  # holds as many connections as it gets
     held = []
@@ -50,7 +50,7 @@ elif verb == "occupy":  # holds as many connections as it gets
         s = connect()
         s.setblocking(False)
         held.append(s)
-    tell("connected")
+    report("connected")
     while True:
         for n, s in enumerate(held):
             try:
@@ -60,23 +60,22 @@ elif verb == "occupy":  # holds as many connections as it gets
             except OSError:
                 pass
         sys.stdin.readline()  # each line has it look again
-        tell("again")
+        report("again")
 elif verb == "type":  # types into a terminal
     s = connect()
     try:
         s.send(b"tq\x01\x07d\x07hunter2")
         while (got := s.recv(1 << 15)):
             if got[0:1] == b"d":
-                tell(repr(got))
-        tell("disconnected")
+                report(repr(got))
+        report("disconnected")
     except OSError as e:
-        tell("disconnected")
+        report("disconnected")
     sys.stdin.readline()
 `
 
-// hostile creates a session whose agent does such a thing, and waits until it has written a line
-// about that.
-func (d *corrald) hostile(t *testing.T, id, verb, socket, line string) (s *subject, out string) {
+// createHostile creates a session with such an agent, and waits until it has written a line.
+func (d *corrald) createHostile(t *testing.T, id, verb, socket, line string) (s *testSession, out string) {
 	t.Helper()
 	out = filepath.Join(d.dir, id+".out")
 	s = d.create(t, id, spec{"Command": []string{"python3", "-c", hostileProgram, verb, socket, out}})
@@ -84,62 +83,65 @@ func (d *corrald) hostile(t *testing.T, id, verb, socket, line string) (s *subje
 	return s, out
 }
 
-// logged returns how many records with this text the daemon has logged.
-func (d *corrald) logged(text string) int { return strings.Count(d.log.String(), text) }
+// countLogged returns how many log records of the daemon contain text.
+func (d *corrald) countLogged(text string) int { return strings.Count(d.log.String(), text) }
 
 const anotherListens = "another process listens on the socket of a session's shim"
 
-// TestSend_NeverReachesAnotherProcess: an agent that has put a socket of its own in the place of
-// another session's gets nothing of what is sent there. Who sends is told, and the shim makes its
-// socket anew.
+// TestSend_NeverReachesAnotherProcess checks that an agent that has replaced another session's
+// socket by its own receives nothing that is sent to that session. The sender gets an error, and
+// the shim creates its socket again.
 func TestSend_NeverReachesAnotherProcess(t *testing.T) {
 	d := startDaemon(t)
-	victim, got := d.takes(t, "victim", "stty -echo")
+	victim, got := d.readerSession(t, "victim", "stty -echo")
 	socket := filepath.Join(d.runtimeDir("victim"), "shim.sock")
-	_, out := d.hostile(t, "thief", "replace", socket, "listens")
+	_, out := d.createHostile(t, "thief", "replace", socket, "listens")
 	err := victim.do("SendInput", "my token is hunter2", dbusapi.InputEnter)
-	refused(t, err, dbusapi.InvalidState, `cannot send to session "victim"`, "is not the session's shim", "app-corral-command-thief.scope")
+	assertRefused(t, err, dbusapi.InvalidState, `cannot send to session "victim"`, "is not the session's shim",
+		"app-corral-command-thief.scope")
 	testbed.Poll(t, "the shim listens again", func() bool {
 		return victim.do("SendInput", "to the right one", dbusapi.InputEnter) == nil
 	})
 	d.hasProblems(t, 0)
 	waitContent(t, got, "to the right one\n")
 	assert.NotContains(t, readFile(t, out), "got")
-	assert.Equal(t, 1, d.logged(anotherListens))
-	victim.become("running")
+	assert.Equal(t, 1, d.countLogged(anotherListens))
+	victim.waitState("running")
 }
 
-// TestAdoption_IgnoresImpostorShim, also where another process listens in its place when the daemon
-// comes.
+// TestAdoption_IgnoresImpostorShim checks that the daemon connects to the genuine shim, even if
+// another process listens on its socket when the daemon starts.
 func TestAdoption_IgnoresImpostorShim(t *testing.T) {
 	d := startDaemon(t)
-	victim, got := d.takes(t, "victim", "stty -echo")
+	victim, got := d.readerSession(t, "victim", "stty -echo")
 	socket := filepath.Join(d.runtimeDir("victim"), "shim.sock")
-	_, out := d.hostile(t, "thief", "replace", socket, "listens")
+	_, out := d.createHostile(t, "thief", "replace", socket, "listens")
 	d.kill(syscall.SIGKILL)
 	d.launch()
-	victim.wait("heard", func(f facts) bool { return f.text("State") == "running" && f.text("Activity") == "idle" })
+	victim.wait("reporting", func(f properties) bool {
+		return f.text("State") == "running" && f.text("Activity") == "idle"
+	})
 	d.hasProblems(t, 0)
 	victim.must("SendInput", "as before", dbusapi.InputEnter)
 	waitContent(t, got, "as before\n")
 	assert.NotContains(t, readFile(t, out), "got")
-	assert.Equal(t, 1, d.logged(anotherListens))
+	assert.Equal(t, 1, d.countLogged(anotherListens))
 }
 
-// TestShim_KeepsASlotForTheDaemon: neither another session's agent nor its own can take all
-// connections of a shim.
+// TestShim_KeepsASlotForTheDaemon checks that neither another session's agent nor its own can take
+// all connections of a shim.
 func TestShim_KeepsASlotForTheDaemon(t *testing.T) {
 	d := startDaemon(t)
-	victim, got := d.takes(t, "victim", "stty -echo")
+	victim, got := d.readerSession(t, "victim", "stty -echo")
 	socket := filepath.Join(d.runtimeDir("victim"), "shim.sock")
-	d.hostile(t, "other", "occupy", socket, "connected")
-	own, _ := d.hostile(t, "own", "occupy", filepath.Join(d.runtimeDir("own"), "shim.sock"), "connected")
+	d.createHostile(t, "other", "occupy", socket, "connected")
+	own, _ := d.createHostile(t, "own", "occupy", filepath.Join(d.runtimeDir("own"), "shim.sock"), "connected")
 	victim.must("SendInput", "one", dbusapi.InputEnter)
 	own.must("SendInput", "", dbusapi.InputEnter)
 	d.kill(syscall.SIGKILL)
 	d.launch()
-	for _, s := range []*subject{victim, own} {
-		s.wait("heard", func(f facts) bool { return f.text("State") == "running" && f.text("Activity") == "idle" })
+	for _, s := range []*testSession{victim, own} {
+		s.wait("reporting", func(f properties) bool { return f.text("State") == "running" && f.text("Activity") == "idle" })
 	}
 	victim.must("SendInput", "two", dbusapi.InputEnter)
 	waitContent(t, got, "one\ntwo\n")
@@ -147,20 +149,21 @@ func TestShim_KeepsASlotForTheDaemon(t *testing.T) {
 	waitFile(t, filepath.Join(d.dir, "own.out"), "again\n")
 }
 
-// TestShim_AcceptsInputOnlyFromTheDaemon: another session's agent is disconnected, its own is
-// answered.
+// TestShim_AcceptsInputOnlyFromTheDaemon checks that a shim disconnects another session's agent
+// matching sends text, and replies to its own agent with an error.
 func TestShim_AcceptsInputOnlyFromTheDaemon(t *testing.T) {
 	d := startDaemon(t)
-	victim, got := d.takes(t, "victim", "stty -echo")
-	_, out := d.hostile(t, "other", "type", filepath.Join(d.runtimeDir("victim"), "shim.sock"), "disconnected")
+	victim, got := d.readerSession(t, "victim", "stty -echo")
+	_, out := d.createHostile(t, "other", "type", filepath.Join(d.runtimeDir("victim"), "shim.sock"), "disconnected")
 	assert.Equal(t, "disconnected\n", readFile(t, out))
-	d.hostile(t, "own", "type", filepath.Join(d.runtimeDir("own"), "shim.sock"), "only corrald may send text")
+	d.createHostile(t, "own", "type", filepath.Join(d.runtimeDir("own"), "shim.sock"), "only corrald may send text")
 	victim.must("SendInput", "from a person", dbusapi.InputEnter)
 	waitContent(t, got, "from a person\n")
 }
 
-// runID returns the id of the session's run, as anybody who can read its record finds it.
-func (s *subject) runID() string {
+// runID returns the id of the session's run from its record, as every process that can read the
+// record could.
+func (s *testSession) runID() string {
 	s.t.Helper()
 	var envelope struct {
 		Session struct {
@@ -174,39 +177,40 @@ func (s *subject) runID() string {
 	return envelope.Session.Run.ID
 }
 
-// forge writes a record of the exit of a session's agent.
-func (s *subject) forge(dir string, code int) {
+// forgeExit writes an exit record for a session's agent.
+func (s *testSession) forgeExit(dir string, code int) {
 	s.t.Helper()
 	pending, err := exitstatus.Prepare(dir)
 	require.NoError(s.t, err)
 	require.NoError(s.t, pending.Write(exitstatus.Status{
-		RunID: s.runID(), Code: exitstatus.Exited, Value: code, Started: time.Now().AddDate(-1, 0, 0), Exited: time.Now().AddDate(1, 0, 0),
+		RunID: s.runID(), Code: exitstatus.Exited, Value: code, Started: time.Now().AddDate(-1, 0, 0),
+		Exited: time.Now().AddDate(1, 0, 0),
 	}))
 }
 
-// TestExit_ForgedRecordIsIgnored, in either place, nor by the next daemon. Its true exit
-// is.
+// TestExit_ForgedRecordIsIgnored forges exit records of a running agent, in both directories,
+// before and after a daemon restart. The agent's actual exit is still reported.
 func TestExit_ForgedRecordIsIgnored(t *testing.T) {
 	d := startDaemon(t)
 	s := d.create(t, "shop", d.witness("shop"))
-	pid := d.agents(t, "shop", 1)[0]
-	s.become("running")
+	pid := d.waitAgents(t, "shop", 1)[0]
+	s.waitState("running")
 	for n, dir := range []string{d.stateDir("shop"), d.runtimeDir("shop")} {
-		s.forge(dir, n)
-		told := d.hasProblems(t, n+1)
-		assert.Equal(t, "shop", told[n].Session)
-		assert.Contains(t, told[n].Text, "the record is ignored")
-		s.is(outcome{"running", "", 0, 0, "", "active"})
-		assert.Equal(t, pid, s.facts().number("MainPID"))
+		s.forgeExit(dir, n)
+		problems := d.hasProblems(t, n+1)
+		assert.Equal(t, "shop", problems[n].Session)
+		assert.Contains(t, problems[n].Text, "the record is ignored")
+		s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
+		assert.Equal(t, pid, s.properties().number("MainPID"))
 	}
 	d.kill(syscall.SIGKILL)
 	d.launch()
-	s.is(outcome{"running", "", 0, 0, "", "active"})
+	s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 	d.hasProblems(t, 2)
 	require.NoError(t, os.Remove(filepath.Join(d.runtimeDir("shop"), "exit_status")))
 	d.hasProblems(t, 1)
 	s.must("Kill", "agent", int32(syscall.SIGUSR1))
-	s.ends(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
+	s.waitOutcome(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
 	d.hasProblems(t, 0)
 	testbed.WaitExit(t, pid)
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// takes is a session of a program that writes what it reads from its terminal into a file, after it
-// has set the terminal up.
-func (d *corrald) takes(t *testing.T, id, setUp string) (s *subject, got string) {
+// readerSession starts a session whose program sets up its terminal and then writes what it reads
+// from it into a file (got).
+func (d *corrald) readerSession(t *testing.T, id, setUp string) (s *testSession, got string) {
 	t.Helper()
 	got = d.dir + "/" + id + "-got"
 	s = d.run(t, id, setUp+"; echo go; exec cat >"+got)
@@ -37,7 +37,7 @@ func waitContent(t *testing.T, path, want string) {
 	testbed.WaitFile(t, path, func(b []byte) bool { last = string(b); return last == want })
 }
 
-// TestSendInput_ArrivesUnchanged, whatever is in them and whatever mode the terminal is in.
+// TestSendInput_ArrivesUnchanged sends texts with special characters in each mode of the terminal.
 func TestSendInput_ArrivesUnchanged(t *testing.T) {
 	d := startDaemon(t)
 	texts := []string{
@@ -45,17 +45,17 @@ func TestSendInput_ArrivesUnchanged(t *testing.T) {
 		"\x1b[A\x1bOP\x1b[200~ \x1b]0;title\x07 \x1b", strings.Repeat("a hundred kilobytes, and no byte less\n", 2632),
 	}
 	t.Run("lines", func(t *testing.T) {
-		s, got := d.takes(t, "lines", "stty -echo")
+		s, got := d.readerSession(t, "lines", "stty -echo")
 		var want strings.Builder
 		for _, text := range append(texts, "\x03\x04\x15\x1a\x1c\x7f\x11\x13\x16", strings.Repeat("w", 20_000)+"\x03") {
 			s.must("SendInput", text, dbusapi.InputEnter)
 			want.WriteString(text + "\n")
 		}
 		waitContent(t, got, want.String())
-		s.become("running")
+		s.waitState("running")
 	})
 	t.Run("keys", func(t *testing.T) {
-		s, got := d.takes(t, "keys", "stty raw -echo")
+		s, got := d.readerSession(t, "keys", "stty raw -echo")
 		var want strings.Builder
 		for _, text := range append(texts, "\x03\x04\x15\x1a") {
 			s.must("SendInput", text, dbusapi.InputEnter)
@@ -64,7 +64,7 @@ func TestSendInput_ArrivesUnchanged(t *testing.T) {
 		waitContent(t, got, want.String())
 	})
 	t.Run("pastes", func(t *testing.T) {
-		s, got := d.takes(t, "pastes", `stty raw -echo; printf '\033[?2004h'`)
+		s, got := d.readerSession(t, "pastes", `stty raw -echo; printf '\033[?2004h'`)
 		var want strings.Builder
 		for _, text := range append(texts, "harmless\x1b[201~\rrm -rf x\x1b[20\x1b[201~1~\u009b201~") {
 			s.must("SendInput", text, dbusapi.InputEnter)
@@ -78,16 +78,18 @@ func TestSendInput_ArrivesUnchanged(t *testing.T) {
 	})
 }
 
-// TestSendInput_OfTwoClientsIsNotInterleaved, and those of one keep their order.
+// TestSendInput_OfTwoClientsIsNotInterleaved checks that texts of two clients are not mixed, and
+// that those of each client keep their order.
 func TestSendInput_OfTwoClientsIsNotInterleaved(t *testing.T) {
 	d := startDaemon(t)
-	_, got := d.takes(t, "both", "stty raw -echo")
+	_, got := d.readerSession(t, "both", "stty raw -echo")
 	const each = 20
 	done := make(chan *dbus.Call, 2*each)
 	for _, letter := range []string{"A", "B"} {
 		object := testbed.Bus(t).Object(dbusapi.BusName, dbusapi.SessionPath("both"))
 		for n := range each {
-			object.Go(dbusapi.SessionInterface+".SendInput", 0, done, fmt.Sprintf("%s%d:%s.", letter, n, strings.Repeat(letter, 5000)), uint64(0))
+			object.Go(dbusapi.SessionInterface+".SendInput", 0, done,
+				fmt.Sprintf("%s%d:%s.", letter, n, strings.Repeat(letter, 5000)), uint64(0))
 		}
 	}
 	for range 2 * each {
@@ -102,11 +104,12 @@ func TestSendInput_OfTwoClientsIsNotInterleaved(t *testing.T) {
 	}
 }
 
-// TestSendKeys_ArriveInOrder, and in order with texts.
+// TestSendKeys_ArriveInOrder sends keys alone and alternating with texts.
 func TestSendKeys_ArriveInOrder(t *testing.T) {
 	d := startDaemon(t)
-	s, got := d.takes(t, "keys", "stty raw -echo")
-	s.must("SendKeys", []string{"C-a", "Enter", "Escape", "Up", "F1", "Tab", "BSpace", "M-x", "p", "l", " ", "é", "漢", ";", "-", "Space"})
+	s, got := d.readerSession(t, "keys", "stty raw -echo")
+	s.must("SendKeys", []string{"C-a", "Enter", "Escape", "Up", "F1", "Tab", "BSpace", "M-x", "p", "l", " ", "é",
+		"漢", ";", "-", "Space"})
 	want := "\x01\r\x1b\x1b[A\x1bOP\t\x7f\x1bxpl é漢;- "
 	waitContent(t, got, want)
 	var keys []string
@@ -122,28 +125,30 @@ func TestSendKeys_ArriveInOrder(t *testing.T) {
 		want += fmt.Sprint("k\rtext ", n)
 	}
 	waitContent(t, got, want)
-	refused(t, s.do("SendKeys", []string{"x", "Entr"}), dbusapi.InvalidArgs, `"Entr"`)
-	refused(t, s.do("SendKeys", []string{"x", "S-Enter"}), dbusapi.InvalidState, "S-Enter")
+	assertRefused(t, s.do("SendKeys", []string{"x", "Entr"}), dbusapi.InvalidArgs, `"Entr"`)
+	assertRefused(t, s.do("SendKeys", []string{"x", "S-Enter"}), dbusapi.InvalidState, "S-Enter")
 	waitContent(t, got, want+"x")
 }
 
-// TestSendInput_WorksWithVimAndBash that paint their screen or edit their line themselves.
+// TestSendInput_WorksWithVimAndBash sends input to real programs that draw the screen or edit the
+// input line themselves.
 func TestSendInput_WorksWithVimAndBash(t *testing.T) {
 	d := startDaemon(t)
-	screen := func(s *subject, text string) {
+	screen := func(s *testSession, text string) {
 		t.Helper()
 		waitFile(t, d.stateDir(s.id)+"/output.log", text)
 	}
 	t.Run("vim", func(t *testing.T) {
 		file := d.dir + "/poem"
-		s := d.create(t, "vim", spec{"Command": []string{"vim", "-N", "-u", "NONE", "-i", "NONE", "-n", "--cmd", "set autoindent showmode", file}})
+		s := d.create(t, "vim",
+			spec{"Command": []string{"vim", "-N", "-u", "NONE", "-i", "NONE", "-n", "--cmd", "set autoindent showmode", file}})
 		screen(s, "\x1b[?2004h")
 		s.must("SendKeys", []string{"i"})
 		screen(s, "INSERT")
 		poem := "    indented\n        more\n:q!\nEscape C-c é漢\n" + strings.Repeat("a long line ", 500) + "\nend"
 		s.must("SendInput", poem, uint64(0))
 		s.must("SendKeys", []string{"Escape", ":", "w", "q", "Enter"}) // a text would be pasted into the file
-		s.ends(outcome{"completed", "success", 1, 0, "", "active"})
+		s.waitOutcome(outcome{"completed", "success", 1, 0, "", "active"})
 		assert.Equal(t, poem+"\n", readFile(t, file))
 	})
 	for name, mode := range map[string]string{"bash": "on", "bash-without-paste": "off"} {
@@ -153,8 +158,9 @@ func TestSendInput_WorksWithVimAndBash(t *testing.T) {
 			s := d.create(t, name, spec{"Command": []string{"bash", "--rcfile", rc, "-i"}})
 			screen(s, "ready> ")
 			out := d.dir + "/" + name + "-out"
-			s.must("SendInput", "for i in 1 2 3; do\necho \"line $i\" >>"+out+"\ndone; echo 'an\t\"end\"' >>"+out, dbusapi.InputEnter)
-			// A shell that is not told what is a paste completes at a tab.
+			s.must("SendInput", "for i in 1 2 3; do\necho \"line $i\" >>"+out+"\ndone; echo 'an\t\"end\"' >>"+out,
+				dbusapi.InputEnter)
+			// Without bracketed paste the shell completes at a tab.
 			want := map[string]string{"on": "line 1\nline 2\nline 3\nan\t\"end\"\n"}[mode]
 			if mode == "off" {
 				waitFile(t, out, "line 3\n")
@@ -162,37 +168,39 @@ func TestSendInput_WorksWithVimAndBash(t *testing.T) {
 				waitContent(t, out, want)
 			}
 			s.must("SendInput", "exit 4", dbusapi.InputEnter)
-			s.ends(outcome{"failed", "exit-code", 1, 4, "command exited with code 4", "error"})
+			s.waitOutcome(outcome{"failed", "exit-code", 1, 4, "command exited with code 4", "error"})
 		})
 	}
 }
 
-// TestSendInput_WorksInAStaleSession: the shim takes texts and keys, tmux is not needed.
+// TestSendInput_WorksInAStaleSession checks that the shim accepts texts and keys without tmux.
 func TestSendInput_WorksInAStaleSession(t *testing.T) {
 	d := startDaemon(t)
-	s, got := d.takes(t, "stale", "stty -echo")
-	kill(t, s.one("tmux: server"), syscall.SIGKILL)
-	s.become("stale")
+	s, got := d.readerSession(t, "stale", "stty -echo")
+	kill(t, s.process("tmux: server"), syscall.SIGKILL)
+	s.waitState("stale")
 	s.must("SendInput", "still\nthere", dbusapi.InputEnter)
 	waitContent(t, got, "still\nthere\n")
 	s.must("SendKeys", []string{"k", "Enter"})
 	waitContent(t, got, "still\nthere\nk\n")
-	refused(t, s.do("Capture", uint32(0), uint64(0)), dbusapi.InvalidState, `"stale"`)
+	assertRefused(t, s.do("Capture", uint32(0), uint64(0)), dbusapi.InvalidState, `"stale"`)
 	s.must("Resume")
 	s.must("SendInput", "again", dbusapi.InputEnter)
 	waitContent(t, got, "still\nthere\nk\nagain\n")
 }
 
-// TestSendInput_FailsWhenTheAgentDoesNotRead makes its senders wait for a while, and nobody else.
+// TestSendInput_FailsWhenTheAgentDoesNotRead checks that only the senders to such an agent wait,
+// and for a bounded time.
 func TestSendInput_FailsWhenTheAgentDoesNotRead(t *testing.T) {
 	d := startDaemon(t)
 	deaf := d.run(t, "deaf", "stty raw -echo; echo go; exec sleep 1000")
-	other, got := d.takes(t, "other", "stty raw -echo")
+	other, got := d.readerSession(t, "other", "stty raw -echo")
 	waitFile(t, d.stateDir("deaf")+"/output.log", "go")
 	done := make(chan *dbus.Call, 2)
 	begin := time.Now()
 	for _, text := range []string{strings.Repeat("x", 200_000), "short"} {
-		testbed.Bus(t).Object(dbusapi.BusName, dbusapi.SessionPath("deaf")).Go(dbusapi.SessionInterface+".SendInput", 0, done, text, dbusapi.InputEnter)
+		testbed.Bus(t).Object(dbusapi.BusName, dbusapi.SessionPath("deaf")).
+			Go(dbusapi.SessionInterface+".SendInput", 0, done, text, dbusapi.InputEnter)
 	}
 	var want strings.Builder
 	for n := range 20 {
@@ -202,13 +210,14 @@ func TestSendInput_FailsWhenTheAgentDoesNotRead(t *testing.T) {
 		deaf.must("SetDescription", text)
 		var screen string
 		require.NoError(t, d.manager("GetSession", []any{"other"}, new(dbus.ObjectPath)))
-		require.NoError(t, d.call(dbusapi.SessionPath("deaf"), dbusapi.SessionInterface+".Capture", []any{uint32(0), uint64(0)}, &screen))
-		deaf.facts()
+		require.NoError(t, d.call(dbusapi.SessionPath("deaf"), dbusapi.SessionInterface+".Capture",
+			[]any{uint32(0), uint64(0)}, &screen))
+		deaf.properties()
 	}
 	waitContent(t, got, want.String())
 	assert.Empty(t, done, "all of that went on while they waited")
 	for range 2 {
-		refused(t, testbed.Receive(t, done, "answer").Err, dbusapi.InvalidState, `"deaf"`, "does not read")
+		assertRefused(t, testbed.Receive(t, done, "answer").Err, dbusapi.InvalidState, `"deaf"`, "does not read")
 	}
 	assert.Less(t, time.Since(begin), 25*time.Second, "the time that D-Bus clients give a call")
 	deaf.must("Stop", uint64(0))

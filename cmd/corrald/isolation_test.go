@@ -13,9 +13,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// printing is an agent that prints numbered lines until it is told to end by a line of input, which
-// it prints last, or is to crash, for which its workspace gets a file. What it does is not echoed:
-// its log has what it printed and nothing else.
+// printing is an agent that prints numbered lines until it reads a line of input, which it prints
+// last, or until a file named crash appears in its workspace, which makes it crash. The terminal
+// does not echo the input, so the log contains exactly what the agent printed.
 const printing = `stty -echo; ulimit -c 0; exec 3<&0; echo begun >>runs; rm -f end
 (read -r line <&3; echo "$line" >end.new; mv end.new end) &
 n=0; while [ ! -e end ]; do
@@ -26,7 +26,7 @@ printf 'end of %s: %s\n' "$0" "$(cat end)"; exit 0`
 
 // printer is a session with such an agent.
 type printer struct {
-	*subject
+	*testSession
 	work string
 }
 
@@ -50,8 +50,8 @@ func (p printer) prints() {
 	testbed.Poll(p.t, p.id+" prints", func() bool { return len(p.log()) > before+1000 })
 }
 
-// isNumbered holds that text is what the agent prints, byte for byte: each line once, in order, and
-// nothing else.
+// isNumbered checks that text is what the agent prints, byte for byte: each line once, in order,
+// and nothing else.
 func (p printer) isNumbered(text string) {
 	p.t.Helper()
 	var want strings.Builder
@@ -59,15 +59,16 @@ func (p printer) isNumbered(text string) {
 	for i := range n {
 		fmt.Fprintf(&want, "%s %08d\r\n", p.id, i)
 	}
-	if text != want.String() { // not assert.Equal, which shows all of it
+	if text != want.String() { // not assert.Equal, which would print all of it
 		p.t.Errorf("%s: %d lines are not what its agent has printed", p.id, n)
 	}
 }
 
-// TestCrash_TouchesNoOtherSession is story 2.9: four sessions print at the same time, one crashes
-// in the middle. It is published for that session alone; the others take input and print on, and
-// what each has printed is there whole, and nothing of another's. A person starts the crashed one
-// again, where it was. How long all that takes is measured by the rows "crash" of make bench.
+// TestCrash_TouchesNoOtherSession is story 2.9: four sessions print at the same time and one of
+// them crashes. The crash is published for that session only; the others keep printing and accept
+// input, and each log contains everything its own agent printed and nothing of another's. The user
+// then restarts the crashed session in the same workspace. The rows "crash" of make bench measure
+// how long this takes.
 func TestCrash_TouchesNoOtherSession(t *testing.T) {
 	d := startDaemon(t, "LogMaxSize=1G")
 	var all []printer
@@ -75,19 +76,19 @@ func TestCrash_TouchesNoOtherSession(t *testing.T) {
 	for _, id := range []string{"one", "two", "three", "four"} {
 		p := d.printer(t, id)
 		all = append(all, p)
-		pids[id] = p.become("running").number("MainPID")
+		pids[id] = p.waitState("running").number("MainPID")
 	}
 	crashes := all[1]
 	others := []printer{all[0], all[2], all[3]}
 	for _, p := range all {
 		p.prints()
 	}
-	mark := d.heard.mark()
+	mark := d.signals.mark()
 	require.NoError(t, os.WriteFile(filepath.Join(crashes.work, "crash"), nil, 0o600))
-	crashes.ends(outcome{"failed", "signal", 2, 11, "command was killed by SIGSEGV", "error"})
+	crashes.waitOutcome(outcome{"failed", "signal", 2, 11, "command was killed by SIGSEGV", "error"})
 	crashed := crashes.log()
-	for _, p := range others { // it is what it was, and goes on
-		f := p.facts()
+	for _, p := range others { // it is unchanged and continues
+		f := p.properties()
 		assert.Equal(t, "running", f.text("State"), p.id)
 		assert.Equal(t, pids[p.id], f.number("MainPID"), p.id)
 		p.prints()
@@ -96,17 +97,19 @@ func TestCrash_TouchesNoOtherSession(t *testing.T) {
 
 	require.NoError(t, os.Remove(filepath.Join(crashes.work, "crash")))
 	crashes.must("Start")
-	again := crashes.become("running")
+	again := crashes.waitState("running")
 	assert.NotEqual(t, pids["two"], again.number("MainPID"), "another process")
 	assert.Equal(t, "active", again.text("Lifecycle"))
-	testbed.Poll(t, "the new run is where the crashed one was", func() bool { return readFile(t, filepath.Join(crashes.work, "runs")) == "begun\nbegun\n" })
+	testbed.Poll(t, "the new run is where the crashed one was", func() bool {
+		return readFile(t, filepath.Join(crashes.work, "runs")) == "begun\nbegun\n"
+	})
 	crashes.prints()
 
 	for _, p := range all {
 		p.must("SendInput", "enough for "+p.id, uint64(1))
 	}
 	for _, p := range all {
-		p.become("completed")
+		p.waitState("completed")
 		text := p.log()
 		if p.id == "two" {
 			whole := crashed[:strings.LastIndex(crashed, "\n")+1] // it died between two writes, or within one
@@ -116,18 +119,19 @@ func TestCrash_TouchesNoOtherSession(t *testing.T) {
 		}
 		end := fmt.Sprintf("end of %s: enough for %s\r\n", p.id, p.id)
 		lines, ended := strings.CutSuffix(text, end)
-		assert.True(t, ended, "%s was told its own text and no other: %q", p.id, text[max(0, len(text)-100):])
+		assert.True(t, ended, "%s got its own text and no other: %q", p.id, text[max(0, len(text)-100):])
 		p.isNumbered(lines)
 		assert.Contains(t, p.capture(0, 0), strings.TrimSpace(end), "on its screen, too")
 	}
 	var changes []change
-	signals, _ := d.heard.since(mark)
+	signals, _ := d.signals.since(mark)
 	for _, s := range signals {
 		if c, ok := stateChange(s); ok {
 			changes = append(changes, c)
 		}
 	}
-	assert.Subset(t, changes, []change{{"two", "running", "failed"}, {"two", "failed", "starting"}, {"two", "starting", "running"}})
+	assert.Subset(t, changes, []change{{"two", "running", "failed"}, {"two", "failed", "starting"},
+		{"two", "starting", "running"}})
 	for _, p := range all {
 		assert.Contains(t, changes, change{p.id, "running", "completed"})
 	}

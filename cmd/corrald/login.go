@@ -11,70 +11,72 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-// login has done what is to be done at login, at the daemon's first start since then.
-func (d *parts) login(ctx context.Context) {
-	err := d.loginOnce(ctx)
+// handleLogin does what is due at login, at the daemon's first start after it.
+func (d *parts) handleLogin(ctx context.Context) {
+	err := d.restoreSessions(ctx)
 	if err != nil && ctx.Err() == nil {
 		d.log.Error("cannot restore the sessions of the last login", "err", err)
 	}
 	d.notify.LoggedIn()
 }
 
-// loginOnce brings back what a login is to bring back. Which login that was is noted, with the
-// sessions that are left to do: a daemon that comes after one that was killed in the middle of it
-// goes on there, and one that was merely restarted does nothing.
-func (d *parts) loginOnce(ctx context.Context) error {
+// restoreSessions restores the sessions that have an OnLogin action. It records which login that
+// was, and the sessions that are still pending: a daemon that follows one killed in the middle
+// continues with those, and one that was merely restarted does nothing.
+func (d *parts) restoreSessions(ctx context.Context) error {
 	now, err := d.units.Incarnation(ctx)
 	if err != nil {
 		return err
 	}
-	note := loginNote{path: filepath.Join(d.runtime, ".login"), login: now} // no session can be called so, whose directory it would be
-	if !note.read() {
-		if note.left, err = d.sup.AtLogin(); err != nil {
+	// A session id cannot start with a dot, so no session's directory has this name.
+	progress := loginProgress{path: filepath.Join(d.runtime, ".login"), login: now}
+	if !progress.read() {
+		if progress.pending, err = d.sup.AtLogin(); err != nil {
 			return err
 		}
-		if err := note.write(); err != nil {
+		if err := progress.write(); err != nil {
 			return err
 		}
 	}
-	return d.sup.Login(ctx, slices.Clone(note.left), func(id string) {
-		if err := note.done(id); err != nil {
+	return d.sup.Login(ctx, slices.Clone(progress.pending), func(id string) {
+		if err := progress.done(id); err != nil {
 			d.log.Warn("cannot record that a session was restored", "session", id, "err", err)
 		}
 	})
 }
 
-// loginNote is a file with the incarnation of the user's systemd whose login was seen to, and the
-// ids that are left to do, a line each.
-type loginNote struct {
+// loginProgress is a file that contains the incarnation of the user's systemd whose login was
+// handled, and the ids of the pending sessions, one per line.
+type loginProgress struct {
 	path, login string
 
-	mu   sync.Mutex
-	left []string
+	mu      sync.Mutex
+	pending []string
 }
 
-// maxLoginNote bounds what is read of it, in bytes: an id has 64 at most.
-const maxLoginNote = 1 << 20
+// maxLoginProgress bounds the bytes read from it; an id has at most 64.
+const maxLoginProgress = 1 << 20
 
-// read reads what is left to do of this login, and tells whether somebody has begun with that.
-func (n *loginNote) read() bool {
-	content, err := safefile.Read(n.path, maxLoginNote)
+// read reads the pending sessions of this login. It reports whether a daemon has already begun with
+// them.
+func (n *loginProgress) read() bool {
+	content, err := safefile.Read(n.path, maxLoginProgress)
 	lines := strings.Fields(string(content))
 	if err != nil || len(lines) == 0 || lines[0] != n.login {
 		return false
 	}
-	n.left = lines[1:]
+	n.pending = lines[1:]
 	return true
 }
 
-func (n *loginNote) write() error {
-	return atomicfile.Write(n.path, []byte(strings.Join(append([]string{n.login}, n.left...), "\n")+"\n"), 0o600)
+func (n *loginProgress) write() error {
+	return atomicfile.Write(n.path, []byte(strings.Join(append([]string{n.login}, n.pending...), "\n")+"\n"), 0o600)
 }
 
-// done takes one off.
-func (n *loginNote) done(id string) error {
+// done removes a session from the file.
+func (n *loginProgress) done(id string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.left = slices.DeleteFunc(n.left, func(left string) bool { return left == id })
+	n.pending = slices.DeleteFunc(n.pending, func(left string) bool { return left == id })
 	return n.write()
 }

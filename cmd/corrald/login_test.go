@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLogin_IsFinishedByTheNextDaemon is gone on with by the next daemon; one that was seen to is
-// not.
+// TestLogin_IsFinishedByTheNextDaemon checks that the next daemon restores the pending sessions of
+// a login that was interrupted, and none of one that was finished.
 func TestLogin_IsFinishedByTheNextDaemon(t *testing.T) {
 	d := startDaemon(t)
 	note := d.runtimeDir(".login")
@@ -25,20 +25,20 @@ func TestLogin_IsFinishedByTheNextDaemon(t *testing.T) {
 	assert.Len(t, strings.Fields(string(content)), 1, "which login it was, and nothing that is left")
 
 	d.launch()
-	left := d.subject(t, "left")
-	assert.Equal(t, "suspended", left.facts().text("State"), "a mere restart")
+	left := d.session(t, "left")
+	assert.Equal(t, "suspended", left.properties().text("State"), "a mere restart")
 	d.kill(syscall.SIGKILL)
 
 	require.NoError(t, os.WriteFile(note, append(content, "left\nremoved\n"...), 0o600))
 	d.launch()
-	left = d.subject(t, "left")
-	left.become("running")
-	assert.Equal(t, "suspended", d.subject(t, "done").facts().text("State"))
+	left = d.session(t, "left")
+	left.waitState("running")
+	assert.Equal(t, "suspended", d.session(t, "done").properties().text("State"))
 	waitFile(t, note, string(content))
 }
 
-// TestRuntimeDirectory_HasNoFileASessionCouldBeNamed: a session can be called login, or tmux.conf,
-// and its runtime directory goes with it.
+// TestRuntimeDirectory_HasNoFileASessionCouldBeNamed checks the daemon's own files: a session can
+// have the id login, or tmux.conf, and its runtime directory is removed with it.
 func TestRuntimeDirectory_HasNoFileASessionCouldBeNamed(t *testing.T) {
 	d := startDaemon(t)
 	d.run(t, "shop", "exec sleep 1000")

@@ -1,5 +1,5 @@
-// corrald supervises coding agents for one user: see docs/ARCHITECTURE.md. This program only puts
-// the parts together.
+// corrald supervises coding agents for one user: see docs/ARCHITECTURE.md. This program only wires
+// the packages together.
 package main
 
 import (
@@ -38,7 +38,8 @@ func run() int {
 	showVersion := flags.Bool("version", false, "print the version and exit")
 	verbose := flags.Bool("debug", false, "log more")
 	flags.Usage = func() {
-		fmt.Fprintf(os.Stderr, "corrald supervises coding agents for one user. It is started by systemd: systemctl --user start corrald\n\n%s", flags.FlagUsages())
+		fmt.Fprintf(os.Stderr, "corrald supervises coding agents for one user. "+
+			"It is started by systemd: systemctl --user start corrald\n\n%s", flags.FlagUsages())
 	}
 	switch err := flags.Parse(os.Args[1:]); {
 	case errors.Is(err, pflag.ErrHelp):
@@ -65,11 +66,12 @@ func run() int {
 	return 0
 }
 
-// supervise runs the daemon until it is told to end (then it returns nil) or cannot go on.
+// supervise runs the daemon until it gets SIGTERM or SIGINT, and then returns nil. It returns an
+// error if the daemon cannot continue.
 func supervise(log *slog.Logger, out *journal.Log) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	p, err := findPlaces()
+	p, err := findPaths()
 	if err != nil {
 		return err
 	}
@@ -92,7 +94,7 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 	ended := make(chan struct{})
 	go func() { defer close(ended); d.sup.Run(running) }()
 	lost := make(chan struct{})
-	go func() { defer close(lost); relay(d.units, d.sup) }()
+	go func() { defer close(lost); forwardEvents(d.units, d.sup) }()
 	if err := d.server.Serve(d.sup); err != nil {
 		return err
 	}
@@ -100,42 +102,45 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 	log.Info("corrald is ready", "version", version.Version, "message_id", journal.DaemonStarted)
 	debug.SetGCPercent(gcPercent)
 	debug.FreeOSMemory()
-	go d.login(running)
-	go d.last.run(running)
+	go d.handleLogin(running)
+	go d.inhibitor.run(running)
 	go d.abandonLost(running)
-	err = d.attend(signals, lost)
+	err = d.handleSignals(signals, lost)
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	stop()
 	<-ended
-	d.endWorktreeSteps(stepsEndTimeLast)
+	d.endWorktreeSteps(finalStepStopTimeout)
 	if err == nil {
 		log.Info("corrald has saved everything and exits", "message_id", journal.DaemonStopped)
 	}
 	return err
 }
 
-// abandonLost has systemd itself stop the scopes that it would leave to a daemon that is gone.
+// abandonLost makes systemd itself stop the scopes whose controller, the daemon that systemd would
+// leave that to, no longer exists.
 func (d *parts) abandonLost(ctx context.Context) {
 	names, err := d.units.AbandonLost(ctx, "app-corral-*.scope")
 	if err != nil && ctx.Err() == nil {
-		d.log.Warn("cannot find out who controls the scopes", "err", err)
+		d.log.Warn("cannot determine which process controls the scopes", "err", err)
 	}
 	if len(names) > 0 {
 		d.log.Warn("released scopes whose controller has exited", "units", names)
 	}
 }
 
-// attend waits for what ends the daemon, and reads the configuration again when it is told to.
-func (d *parts) attend(signals <-chan os.Signal, lost <-chan struct{}) error {
+// handleSignals waits for the daemon's end: a signal, or a lost connection. SIGHUP makes it reload
+// the configuration.
+func (d *parts) handleSignals(signals <-chan os.Signal, lost <-chan struct{}) error {
 	for {
 		select {
 		case s := <-signals:
 			if s != syscall.SIGHUP {
 				return nil
 			}
-			_, _ = daemon.SdNotify(false, fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, clock.Monotonic().Microseconds()))
+			now := clock.Monotonic().Microseconds()
+			_, _ = daemon.SdNotify(false, fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, now))
 			if err := d.reload(); err != nil {
-				d.log.Error("cannot read the configuration again", "err", err)
+				d.log.Error("cannot reload the configuration", "err", err)
 			}
 			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 		case <-lost:
@@ -146,8 +151,8 @@ func (d *parts) attend(signals <-chan os.Signal, lost <-chan struct{}) error {
 	}
 }
 
-// relay tells the supervisor what systemd tells, until the connection is lost.
-func relay(u *units.Manager, s *supervisor.Supervisor) {
+// forwardEvents forwards systemd's events to the supervisor until the connection is lost.
+func forwardEvents(u *units.Manager, s *supervisor.Supervisor) {
 	for e := range u.Events() {
 		switch e := e.(type) {
 		case units.Ended:

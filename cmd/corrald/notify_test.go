@@ -20,25 +20,25 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// shown returns the next notification.
-func shown(t *testing.T, s *testbed.NotificationServer) testbed.Notification {
+// nextNotification returns the next notification.
+func nextNotification(t *testing.T, s *testbed.NotificationServer) testbed.Notification {
 	t.Helper()
 	return testbed.Receive(t, s.Shown, "a notification")
 }
 
-// gone asserts that this notification is closed next.
-func gone(t *testing.T, s *testbed.NotificationServer, n testbed.Notification) {
+// assertNextClosed checks that this notification is the next one to be closed.
+func assertNextClosed(t *testing.T, s *testbed.NotificationServer, n testbed.Notification) {
 	t.Helper()
 	assert.Equal(t, n.ID, testbed.Receive(t, s.Closed, "that it is closed"), n.Title)
 }
 
-// TestNotification_FollowsSessionUntilRemoval: what a person sees of a session, from its failure to
-// its end.
+// TestNotification_FollowsSessionUntilRemoval checks the notifications of a session from its
+// failure to its removal.
 func TestNotification_FollowsSessionUntilRemoval(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.StartNotificationServer(t, "actions", "body-markup", "inline-reply")
 	s := d.run(t, "shop", "exit 3")
-	n := shown(t, server)
+	n := nextNotification(t, server)
 	assert.Equal(t, "shop: failed, exit 3", n.Title)
 	assert.Equal(t, "command exited with code 3\n~, after less than 1s", n.Body)
 	assert.EqualValues(t, 1, n.Urgency)
@@ -47,74 +47,81 @@ func TestNotification_FollowsSessionUntilRemoval(t *testing.T) {
 	assert.Equal(t, []string{"default", "Open", "open", "Open", "restart", "Restart", "log", "Log"}, n.Actions)
 
 	s.must("Acknowledge")
-	gone(t, server, n)
+	assertNextClosed(t, server, n)
 
-	server.Emit(t, "ActionInvoked", n.ID, "restart") // comes after it was closed
-	n = shown(t, server)
+	server.Emit(t, "ActionInvoked", n.ID, "restart") // arrives after the notification was closed
+	n = nextNotification(t, server)
 	assert.Equal(t, "shop: failed, exit 3", n.Title)
-	assert.Equal(t, 2, s.facts().number("NRuns"))
+	assert.Equal(t, 2, s.properties().number("NRuns"))
 	assert.Zero(t, n.Replaces)
 
 	server.Emit(t, "ActionInvoked", n.ID, "restart")
-	again := shown(t, server)
-	if again.Replaces == n.ID { // it failed again before the old one was closed
+	again := nextNotification(t, server)
+	if again.Replaces == n.ID { // the session failed again before the old notification was closed
 		assert.Empty(t, server.Closed)
 	} else {
-		gone(t, server, n)
+		assertNextClosed(t, server, n)
 	}
 	assert.Equal(t, "shop: failed, exit 3", again.Title)
 	assert.Len(t, server.Live(), 1)
 	s.must("Remove", uint64(0))
-	gone(t, server, again)
+	assertNextClosed(t, server, again)
 }
 
-// TestNotification_ReplyAnswersTheQuestion, once.
+// TestNotification_ReplyAnswersTheQuestion checks that a reply typed into a notification is sent to
+// the agent, and closes the notification.
 func TestNotification_ReplyAnswersTheQuestion(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.StartNotificationServer(t, "actions", "body-markup", "inline-reply")
-	s := d.run(t, "asks", `stty -echo; `+reports("waiting", "Reason", "question", "Message", "<b>red</b> & blue?")+`; read a; echo "$a" >`+d.dir+`/answer; exec sleep 1000`)
-	n := shown(t, server)
+	s := d.run(t, "asks", `stty -echo; `+reportCommand("waiting", "Reason", "question", "Message",
+		"<b>red</b> & blue?")+`; read a; echo "$a" >`+d.dir+`/answer; exec sleep 1000`)
+	n := nextNotification(t, server)
 	assert.Equal(t, "asks: has a question", n.Title)
 	assert.Equal(t, "&lt;b&gt;red&lt;/b&gt; &amp; blue?\n~", n.Body)
 	assert.EqualValues(t, 1, n.Urgency)
 	assert.Contains(t, n.Actions, "inline-reply")
 	server.Emit(t, "NotificationReplied", n.ID, "the blue one; $HOME")
-	gone(t, server, n)
+	assertNextClosed(t, server, n)
 	waitFile(t, filepath.Join(d.dir, "answer"), "the blue one; $HOME\n")
-	assert.Empty(t, s.facts().text("Attention"))
+	assert.Empty(t, s.properties().text("Attention"))
 }
 
-// TestNotification_IsClosedByAttaching: it goes once somebody comes, and none comes while somebody
-// looks.
+// TestNotification_IsClosedByAttaching checks that a notification is closed when somebody attaches,
+// and that none is shown while somebody is attached.
 func TestNotification_IsClosedByAttaching(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.StartNotificationServer(t)
 	pass, open := d.gate(t, "asking")
-	s := d.run(t, "asks", reports("waiting", "Reason", "question", "Message", "1")+"; "+pass+"; "+reports("waiting", "Reason", "question", "Message", "2")+"; exec sleep 1000")
-	n := shown(t, server)
+	s := d.run(t, "asks", reportCommand("waiting", "Reason", "question", "Message",
+		"1")+"; "+pass+"; "+reportCommand("waiting", "Reason", "question", "Message", "2")+"; exec sleep 1000")
+	n := nextNotification(t, server)
 	assert.Empty(t, n.Actions, "of a server without")
 	detach := s.attach()
-	gone(t, server, n)
+	assertNextClosed(t, server, n)
 	open()
-	s.wait("asking again", func(f facts) bool { return f.text("AttentionMessage") == "2" })
+	s.wait("asking again", func(f properties) bool { return f.text("AttentionMessage") == "2" })
 	d.run(t, "after", "exit 1")
-	assert.Equal(t, "after: failed, exit 1", shown(t, server).Title, "and nothing of the session that somebody sees")
+	assert.Equal(t, "after: failed, exit 1", nextNotification(t, server).Title,
+		"and nothing of the session that somebody sees")
 	detach()
 }
 
-// TestNotification_IsShownWhenTheTerminalLosesFocus: a terminal that is attached and has lost the
-// focus is looked at by nobody.
+// TestNotification_IsShownWhenTheTerminalLosesFocus checks that an attached terminal without the
+// keyboard focus does not suppress notifications.
 func TestNotification_IsShownWhenTheTerminalLosesFocus(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.StartNotificationServer(t)
 	pass, open := d.gate(t, "asking")
-	s := d.run(t, "asks", pass+"; "+reports("waiting", "Reason", "question", "Message", "1")+"; exec sleep 1000")
+	s := d.run(t, "asks", pass+"; "+reportCommand("waiting", "Reason", "question", "Message", "1")+"; exec sleep 1000")
 	var argv, environment []string
-	require.NoError(t, s.call(dbusapi.SessionPath(s.id), dbusapi.SessionInterface+".GetAttachCommand", nil, &argv, &environment))
+	require.NoError(t, s.call(dbusapi.SessionPath(s.id), dbusapi.SessionInterface+".GetAttachCommand",
+		nil, &argv, &environment))
 	terminal := exec.Command("script", "-qec", strings.Join(argv, " "), "/dev/null")
 	keys, err := terminal.StdinPipe()
 	require.NoError(t, err)
-	terminal.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "TMUX") }), "TERM=xterm")
+	terminal.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool {
+		return strings.HasPrefix(e, "TMUX")
+	}), "TERM=xterm")
 	require.NoError(t, terminal.Start())
 	socket := filepath.Join(d.runtimeDir("asks"), "tmux")
 	flags := func() string {
@@ -122,118 +129,128 @@ func TestNotification_IsShownWhenTheTerminalLosesFocus(t *testing.T) {
 		return string(out)
 	}
 	testbed.Poll(t, "a terminal with the focus", func() bool { return strings.Contains(flags(), "focused") })
-	_, err = keys.Write([]byte("\x1b[O")) // as a terminal tells that it has lost it
+	_, err = keys.Write([]byte("\x1b[O")) // the sequence of a terminal that has lost the focus
 	require.NoError(t, err)
 	testbed.Poll(t, "without", func() bool { return flags() != "" && !strings.Contains(flags(), "focused") })
 	open()
-	assert.Equal(t, "asks: has a question", shown(t, server).Title)
+	assert.Equal(t, "asks: has a question", nextNotification(t, server).Title)
 	require.NoError(t, exec.Command("tmux", "-S", socket, "detach-client", "-s", "=asks").Run())
 	require.NoError(t, terminal.Wait())
 }
 
-// TestNotification_SummarisesSessionsSuspendedByReboot, from which everything is resumed.
+// TestNotification_SummarisesSessionsSuspendedByReboot checks that a reboot causes one notification
+// for all sessions, with an action that resumes them.
 func TestNotification_SummarisesSessionsSuspendedByReboot(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.StartNotificationServer(t, "actions")
-	shop, forum, mine := d.run(t, "shop", "exec sleep 1000"), d.run(t, "forum", "exec sleep 1000"), d.run(t, "mine", "exec sleep 1000")
+	shop, forum, mine := d.run(t, "shop", "exec sleep 1000"), d.run(t, "forum", "exec sleep 1000"), d.run(t,
+		"mine", "exec sleep 1000")
 	mine.must("Suspend")
 	d.kill(syscall.SIGTERM)
-	for _, s := range []*subject{shop, forum} {
+	for _, s := range []*testSession{shop, forum} {
 		unit := "app-corral-command-" + s.id + ".scope"
-		testbed.Systemctl(t, "kill", "--signal=KILL", unit) // as a power cut, no exit is recorded
-		testbed.Poll(t, "the end of "+unit, func() bool { return exec.Command("systemctl", "--user", "--quiet", "is-active", unit).Run() != nil })
+		testbed.Systemctl(t, "kill", "--signal=KILL", unit) // no exit is recorded, as after a power cut
+		testbed.Poll(t, "the end of "+unit, func() bool {
+			return exec.Command("systemctl", "--user", "--quiet", "is-active", unit).Run() != nil
+		})
 	}
 	d.launch()
-	n := shown(t, server)
+	n := nextNotification(t, server)
 	assert.Equal(t, "2 sessions were suspended", n.Title)
 	assert.Equal(t, "corrald was shut down\nforum, shop", n.Body)
 	server.Emit(t, "ActionInvoked", n.ID, "resume-all")
-	gone(t, server, n)
-	shop.become("running")
-	forum.become("running")
-	assert.Equal(t, "suspended", mine.facts().text("State"))
+	assertNextClosed(t, server, n)
+	shop.waitState("running")
+	forum.waitState("running")
+	assert.Equal(t, "suspended", mine.properties().text("State"))
 	assert.Empty(t, server.Shown)
 }
 
-// TestNotification_OmitsUserActions.
+// TestNotification_OmitsUserActions checks that the user is not notified of what the user did.
 func TestNotification_OmitsUserActions(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.StartNotificationServer(t)
 	stopped, killed := d.run(t, "stopped", "exec sleep 1000"), d.run(t, "killed", "exec sleep 1000")
 	stopped.must("Stop", uint64(0))
 	killed.must("Kill", "agent", int32(syscall.SIGKILL))
-	killed.become("failed")
+	killed.waitState("failed")
 	d.create(t, "typo", spec{"Command": []string{"/no/such/program"}, "Start": false})
 	require.Error(t, d.manager("StartSession", []any{"typo"}))
-	d.run(t, "short", "exit 0").become("completed")
+	d.run(t, "short", "exit 0").waitState("completed")
 	d.run(t, "after", "exit 1")
-	assert.Equal(t, "after: failed, exit 1", shown(t, server).Title)
+	assert.Equal(t, "after: failed, exit 1", nextNotification(t, server).Title)
 	assert.Empty(t, server.Shown)
 }
 
-// TestNotification_IsKeptUntilAServerAppears that is not there yet, over a restart of the daemon,
-// and told by no second one.
+// TestNotification_IsKeptUntilAServerAppears checks that a notification waits for a notification
+// server, over a restart of the daemon, and that a second server does not show it again.
 func TestNotification_IsKeptUntilAServerAppears(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "shop", "exit 3")
-	s.wait("failed", func(f facts) bool { return f.text("Attention") == "failed" })
+	s.wait("failed", func(f properties) bool { return f.text("Attention") == "failed" })
 	d.kill(syscall.SIGKILL)
 	d.launch()
 	server := testbed.StartNotificationServer(t)
-	n := shown(t, server)
+	n := nextNotification(t, server)
 	assert.Equal(t, "shop: failed, exit 3", n.Title)
 	d.kill(syscall.SIGTERM)
 	d.launch()
 	d.run(t, "after", "exit 1")
-	assert.Equal(t, "after: failed, exit 1", shown(t, server).Title, "and not again what was told")
+	assert.Equal(t, "after: failed, exit 1", nextNotification(t, server).Title, "and not the earlier one again")
 	s.must("Acknowledge")
-	gone(t, server, n)
+	assertNextClosed(t, server, n)
 	server.Crash()
-	assert.Equal(t, "after: failed, exit 1", shown(t, testbed.StartNotificationServer(t)).Title, "by the next server")
+	assert.Equal(t, "after: failed, exit 1", nextNotification(t, testbed.StartNotificationServer(t)).
+		Title, "by the next server")
 }
 
-// TestNotification_CanBeDisabled on the bus, over restarts, in the configuration, for an agent and
-// for a session.
+// TestNotification_CanBeDisabled disables notifications on the bus (over restarts of the daemon),
+// in the configuration, for an agent and for a session.
 func TestNotification_CanBeDisabled(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.StartNotificationServer(t)
 	set := func(value any) error {
-		return d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Set", []any{dbusapi.ManagerInterface, "Notifications", dbus.MakeVariant(value)})
+		return d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Set",
+			[]any{dbusapi.ManagerInterface, "Notifications", dbus.MakeVariant(value)})
 	}
 	on := func() bool {
 		var value bool
-		require.NoError(t, d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Get", []any{dbusapi.ManagerInterface, "Notifications"}, &value))
+		require.NoError(t, d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Get",
+			[]any{dbusapi.ManagerInterface, "Notifications"}, &value))
 		return value
 	}
 	assert.True(t, on())
-	refused(t, set("no"), dbusapi.InvalidArgs, "Notifications")
+	assertRefused(t, set("no"), dbusapi.InvalidArgs, "Notifications")
 	d.run(t, "one", "exit 1")
-	n := shown(t, server)
-	mark := d.heard.mark()
+	n := nextNotification(t, server)
+	mark := d.signals.mark()
 	require.NoError(t, set(false))
-	gone(t, server, n)
+	assertNextClosed(t, server, n)
 	d.await(t, mark, "that it was switched", func(signal *dbus.Signal) bool {
-		return signal.Name == propertiesChanged && signal.Path == dbusapi.ManagerPath && strings.Contains(variantText(signal), "Notifications")
+		return signal.Name == propertiesChanged && signal.Path == dbusapi.ManagerPath &&
+			strings.Contains(bodyText(signal), "Notifications")
 	})
 	d.kill(syscall.SIGKILL)
 	d.launch()
 	assert.False(t, on())
-	d.run(t, "two", "exit 1").become("failed")
+	d.run(t, "two", "exit 1").waitState("failed")
 	require.NoError(t, set(true))
 
-	d.define(t, "quiet", "Command=sh -c 'exit 2'", "Notify=stale")
+	d.defineAgent(t, "quiet", "Command=sh -c 'exit 2'", "Notify=stale")
 	require.NoError(t, d.createAs("quiet", "three"))
-	d.create(t, "four", spec{"Command": []string{"sh", "-c", "exit 2"}, "Labels": map[string]string{"notify": "completed waiting"}}).become("failed")
-	(&subject{d, t, "three"}).become("failed")
+	d.create(t, "four", spec{"Command": []string{"sh", "-c", "exit 2"},
+		"Labels": map[string]string{"notify": "completed waiting"}}).waitState("failed")
+	(&testSession{d, t, "three"}).waitState("failed")
 	d.run(t, "five", "exit 5")
-	assert.Equal(t, "five: failed, exit 5", shown(t, server).Title, "and none of the others")
+	assert.Equal(t, "five: failed, exit 5", nextNotification(t, server).Title, "and none of the others")
 
 	d.write("config/corral/corral.conf", "[Corral]\nNotifications=no\n")
 	require.NoError(t, d.manager("Reload", nil))
 	assert.False(t, on())
 }
 
-// TestDunst shows and takes away what is asked of it: a real server, on a display without a screen.
+// TestDunst checks that dunst, a real notification server, shows and closes notifications, on a
+// display without a screen.
 func TestDunst(t *testing.T) {
 	d := startDaemon(t)
 	d.startDunst(t)
@@ -242,21 +259,22 @@ func TestDunst(t *testing.T) {
 		return func() bool { return dunstctl(t, "count", "displayed") == count }
 	}
 	testbed.Poll(t, "it is displayed", displayed("1"))
-	asks := d.run(t, "asks", reports("waiting", "Reason", "permission", "Message", "May I <remove> /tmp/x & y?")+"; exec sleep 1000")
+	asks := d.run(t, "asks", reportCommand("waiting", "Reason", "permission", "Message",
+		"May I <remove> /tmp/x & y?")+"; exec sleep 1000")
 	testbed.Poll(t, "both are displayed", displayed("2"))
-	d.picture(t, "import", "-window", "root", "png:-")
+	d.screenshot(t, "import", "-window", "root", "png:-")
 	asks.must("Acknowledge")
 	testbed.Poll(t, "one is closed", displayed("1"))
 	assert.Contains(t, dunstctl(t, "history"), "May I &lt;remove&gt; /tmp/x &amp; y?")
-	_ = dunstctl(t, "action", "0") // the click: Open, for which there is no terminal here
+	_ = dunstctl(t, "action", "0") // the click: Open, which fails because there is no terminal emulator here
 	s.must("Acknowledge")
 	testbed.Poll(t, "no other is left than the failed action", displayed("1"))
 	_ = dunstctl(t, "close-all")
 	testbed.Poll(t, "nothing is displayed", displayed("0"))
 }
 
-// TestDunst_SummarisesTwentyFailures in one notification, which names the first of them, one a
-// line.
+// TestDunst_SummarisesTwentyFailures checks that twenty failures are summarised in one
+// notification, which names the first of them, one per line.
 func TestDunst_SummarisesTwentyFailures(t *testing.T) {
 	d := startDaemon(t)
 	d.startDunst(t)
@@ -269,24 +287,25 @@ func TestDunst_SummarisesTwentyFailures(t *testing.T) {
 	testbed.Poll(t, "one is displayed", func() bool { return dunstctl(t, "count", "displayed") == "1" })
 	_, body, _ := strings.Cut(log, "20 sessions need attention\n")
 	assert.Regexp(t, `^(s[0-9][0-9]: failed, exit 3\n){8}and 12 more\n`, body)
-	d.picture(t, "import", "-window", "root", "png:-")
+	d.screenshot(t, "import", "-window", "root", "png:-")
 }
 
-// TestNotificationOpen_ReportsATerminalThatFails, with the command that shows why.
+// TestNotificationOpen_ReportsATerminalThatFails checks that the failure names the command that
+// shows its cause.
 func TestNotificationOpen_ReportsATerminalThatFails(t *testing.T) {
 	d := startDaemon(t, "Terminal=/bin/false")
 	testbed.Systemctl(t, "set-environment", "DISPLAY=:99")
 	t.Cleanup(func() { _ = exec.Command("systemctl", "--user", "unset-environment", "DISPLAY").Run() })
 	server := testbed.StartNotificationServer(t, "actions")
 	s := d.run(t, "shop", "exit 3")
-	n := shown(t, server)
+	n := nextNotification(t, server)
 	for _, action := range []string{"default", "log"} {
 		server.Emit(t, "ActionInvoked", n.ID, action)
-		failure := shown(t, server)
+		failure := nextNotification(t, server)
 		assert.Equal(t, "shop: action failed", failure.Title)
 		assert.Regexp(t, `^cannot open a terminal window: .*; see: journalctl --user -u corral-window-shop-`, failure.Body)
 	}
-	assert.Equal(t, "failed", s.facts().text("Attention"), "nobody has seen it")
+	assert.Equal(t, "failed", s.properties().text("Attention"), "nobody has seen it")
 }
 
 func dunstctl(t *testing.T, args ...string) string {
@@ -307,13 +326,16 @@ func (d *corrald) startDunst(t *testing.T) {
 	line, err := bufio.NewReader(number).ReadString('\n')
 	require.NoError(t, err)
 	t.Setenv("DISPLAY", ":"+strings.TrimSpace(line))
-	d.write("dunstrc", "[global]\nfont = DejaVu Sans 10\nmarkup = full\nformat = \"<b>%s</b>\\n%b\"\n[log]\nsummary = \"*\"\nscript = "+filepath.Join(d.dir, "dunst-log")+"\n")
-	script := "#!/bin/sh\nprintf '%s\\n%s\\n' \"$DUNST_SUMMARY\" \"$DUNST_BODY\" >>" + filepath.Join(d.dir, "dunst.log") + "\n"
+	d.write("dunstrc",
+		"[global]\nfont = DejaVu Sans 10\nmarkup = full\nformat = \"<b>%s</b>\\n%b\"\n"+
+			"[log]\nsummary = \"*\"\nscript = "+filepath.Join(d.dir, "dunst-log")+"\n")
+	script := "#!/bin/sh\nprintf '%s\\n%s\\n' \"$DUNST_SUMMARY\" \"$DUNST_BODY\" >>" +
+		filepath.Join(d.dir, "dunst.log") + "\n"
 	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "dunst-log"), []byte(script), 0o700))
 	dunst := exec.Command("dunst", "-conf", filepath.Join(d.dir, "dunstrc"))
 	t.Cleanup(func() { stopProcess(dunst) })
 	require.NoError(t, dunst.Start())
-	d.serverOnBus(t)
+	d.waitNotificationServer(t)
 }
 
 func stopProcess(c *exec.Cmd) {
@@ -323,12 +345,13 @@ func stopProcess(c *exec.Cmd) {
 	}
 }
 
-// What is remembered of notifications tells nothing of what agents said.
+// TestNotification_FileOmitsMessages checks that the file of known notifications contains no text
+// of an agent.
 func TestNotification_FileOmitsMessages(t *testing.T) {
 	d := startDaemon(t)
 	server := testbed.StartNotificationServer(t)
-	d.run(t, "asks", reports("waiting", "Reason", "question", "Message", "the password?")+"; exec sleep 1000")
-	shown(t, server)
+	d.run(t, "asks", reportCommand("waiting", "Reason", "question", "Message", "the password?")+"; exec sleep 1000")
+	nextNotification(t, server)
 	d.kill(syscall.SIGTERM)
 	content, err := os.ReadFile(filepath.Join(d.dir, "state/corral/notifications.json"))
 	require.NoError(t, err)

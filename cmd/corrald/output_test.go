@@ -16,27 +16,33 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-func (s *subject) capture(lines uint32, flags uint64) string {
+func (s *testSession) capture(lines uint32, flags uint64) string {
 	s.t.Helper()
 	var text string
-	require.NoError(s.t, s.call(dbusapi.SessionPath(s.id), dbusapi.SessionInterface+".Capture", []any{lines, flags}, &text))
+	require.NoError(s.t, s.call(dbusapi.SessionPath(s.id), dbusapi.SessionInterface+".Capture",
+		[]any{lines, flags}, &text))
 	return text
 }
 
-// prints is a session that prints what a script prints, and then waits.
-func (d *corrald) prints(t *testing.T, id, script string) *subject {
+// prints starts a session that runs a script and then waits, and returns once the script's output
+// is on the screen.
+func (d *corrald) prints(t *testing.T, id, script string) *testSession {
 	t.Helper()
 	s := d.run(t, id, script+"; echo; echo printed; exec sleep 1000")
 	waitFile(t, d.stateDir(id)+"/output.log", "printed")
-	// The shim writes its log and tmux's pane; tmux takes its time to paint.
-	testbed.Poll(t, "the end of what it prints on the screen", func() bool { return strings.Contains(s.capture(3, 0), "printed") })
+	// The shim writes the log before tmux has drawn the output.
+	testbed.Poll(t, "the end of what it prints on the screen", func() bool {
+		return strings.Contains(s.capture(3, 0), "printed")
+	})
 	return s
 }
 
-// TestCapture_IsBounded, in bytes and in lines, and its end is what is there last.
+// TestCapture_IsBounded checks the limits in bytes and in lines, and that the last output is at the
+// end.
 func TestCapture_IsBounded(t *testing.T) {
 	d := startDaemon(t)
-	s := d.prints(t, "long", `i=0; while [ $i -lt 3000 ]; do i=$((i+1)); printf '%04d \033[31m漢字漢字漢字漢字漢字漢字漢字漢字漢字\033[0m\n' $i; done`)
+	s := d.prints(t, "long",
+		`i=0; while [ $i -lt 3000 ]; do i=$((i+1)); printf '%04d \033[31m漢字漢字漢字漢字漢字漢字漢字漢字漢字\033[0m\n' $i; done`)
 	for _, flags := range []uint64{0, dbusapi.CaptureEscapes} {
 		text := s.capture(^uint32(0), flags)
 		assert.LessOrEqual(t, len(text), dbusapi.MaxCapture)
@@ -49,24 +55,27 @@ func TestCapture_IsBounded(t *testing.T) {
 	assert.Less(t, strings.Count(s.capture(0, 0), "\n"), 100, "the screen")
 }
 
-// TestCapture_IsValidUTF8: a message with it would end the connection.
+// TestCapture_IsValidUTF8 checks output that is not text: a message with invalid UTF-8 would end
+// the connection to the bus.
 func TestCapture_IsValidUTF8(t *testing.T) {
 	d := startDaemon(t)
-	s := d.prints(t, "noise", `printf 'a\000b\377c\300\257d\355\240\200e\364\220\200\200f\033]2;t\377\000\007g\n'; printf '\200\237\341\200\n\001\002\005\177\302\n\357\277\277\n'`)
+	s := d.prints(t, "noise",
+		`printf 'a\000b\377c\300\257d\355\240\200e\364\220\200\200f\033]2;t\377\000\007g\n'; printf '\200\237\341\200\n\001\002\005\177\302\n\357\277\277\n'`)
 	for _, flags := range []uint64{0, dbusapi.CaptureEscapes} {
 		text := s.capture(1000, flags)
 		assert.True(t, utf8.ValidString(text))
 		assert.NotContains(t, text, "\x00")
 	}
-	s.facts()
+	s.properties()
 }
 
-// TestOpenLog_DescriptorIsReadOnlyAndSurvivesRotation is for reading alone, and goes on with the
-// file it was opened for when the log is rotated.
+// TestOpenLog_DescriptorIsReadOnlyAndSurvivesRotation checks that the descriptor cannot be written
+// to, and refers to the same file after the log was rotated.
 func TestOpenLog_DescriptorIsReadOnlyAndSurvivesRotation(t *testing.T) {
 	d := startDaemon(t, "LogMaxSize=64K")
 	pass, open := d.gate(t, "more")
-	s := d.run(t, "chatty", "echo first; "+pass+`; i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo "line $i of many"; done; exec sleep 1000`)
+	s := d.run(t, "chatty",
+		"echo first; "+pass+`; i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo "line $i of many"; done; exec sleep 1000`)
 	path := d.stateDir("chatty") + "/output.log"
 	waitFile(t, path, "first")
 	var fd dbus.UnixFD

@@ -14,14 +14,16 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// tmux runs a tmux command on the server of a session and returns what it prints.
+// tmux runs a tmux command on the server of a session and returns its output.
 func (d *corrald) tmux(id string, args ...string) string {
-	out, _ := exec.Command("tmux", append([]string{"-N", "-u", "-S", filepath.Join(d.runtimeDir(id), "tmux")}, args...)...).Output()
+	out, _ := exec.Command("tmux",
+		append([]string{"-N", "-u", "-S", filepath.Join(d.runtimeDir(id), "tmux")}, args...)...).Output()
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-// TestPane_IsDeadAfterEveryExit, also where tmux has missed it, as one before 3.6 does with some,
-// and shows the complete last screen with the result below it.
+// TestPane_IsDeadAfterEveryExit checks that the pane is dead after each exit, even where tmux has
+// missed it, as versions before 3.6 sometimes do, and shows the complete last screen with the
+// result below it.
 func TestPane_IsDeadAfterEveryExit(t *testing.T) {
 	d := startDaemon(t)
 	const n = 24
@@ -30,15 +32,20 @@ func TestPane_IsDeadAfterEveryExit(t *testing.T) {
 	}
 	for i := range n {
 		id := fmt.Sprint("s", i)
-		testbed.Poll(t, "the pane of "+id+" is dead", func() bool { return d.tmux(id, "list-panes", "-F", "#{pane_dead} #{pane_dead_status}") == "1 3" })
-		assert.Equal(t, "hello\n[corral] sh exited with code 3. Restart or log: corralctl attach "+id, strings.TrimRight(d.tmux(id, "capture-pane", "-p"), "\n"))
+		testbed.Poll(t, "the pane of "+id+" is dead", func() bool {
+			return d.tmux(id, "list-panes", "-F", "#{pane_dead} #{pane_dead_status}") == "1 3"
+		})
+		assert.Equal(t, "hello\n[corral] sh exited with code 3. Restart or log: corralctl attach "+id,
+			strings.TrimRight(d.tmux(id, "capture-pane", "-p"), "\n"))
 	}
 	var text string
-	require.NoError(t, d.call(dbusapi.SessionPath("s0"), dbusapi.SessionInterface+".Capture", []any{uint32(0), uint64(0)}, &text))
+	require.NoError(t, d.call(dbusapi.SessionPath("s0"), dbusapi.SessionInterface+".Capture",
+		[]any{uint32(0), uint64(0)}, &text))
 	assert.Equal(t, "hello\n", text, "that line is no output of the agent")
 }
 
-// TestReload_ChangesTheDetachKeyOfRunningSessions, and of those that are started later.
+// TestReload_ChangesTheDetachKeyOfRunningSessions checks a new DetachKey= in running sessions and
+// in those started later.
 func TestReload_ChangesTheDetachKeyOfRunningSessions(t *testing.T) {
 	d := startDaemon(t)
 	d.run(t, "shop", "exec sleep 1000")
@@ -54,7 +61,8 @@ func TestReload_ChangesTheDetachKeyOfRunningSessions(t *testing.T) {
 	assert.False(t, bound("site", "C-q"))
 }
 
-// TestTmuxConfig_ReportsAnInvalidLine as a problem and in the journal, and applies all others.
+// TestTmuxConfig_ReportsAnInvalidLine checks that an invalid line is a problem and is logged, and
+// that all other lines are applied.
 func TestTmuxConfig_ReportsAnInvalidLine(t *testing.T) {
 	d := startDaemon(t, "TmuxConfig=user")
 	d.write(".tmux.conf", "set -g prefix C-a\nbadcommand x\xff\nset -g history-limit 77\n")
@@ -62,7 +70,8 @@ func TestTmuxConfig_ReportsAnInvalidLine(t *testing.T) {
 		d.run(t, fmt.Sprint("shop", i), "exec sleep 1000")
 	}
 	file := filepath.Join(d.dir, ".tmux.conf")
-	want := "invalid lines of a tmux configuration (TmuxConfig=) are ignored: " + file + ":2: unknown command: badcommand; the next session that starts reads it again"
+	want := "invalid lines of a tmux configuration (TmuxConfig=) are ignored: " + file +
+		":2: unknown command: badcommand; the next session that starts reads it again"
 	problems := d.hasProblems(t, 1)
 	assert.Equal(t, want, problems[0].Text)
 	assert.Equal(t, 1, strings.Count(d.log.String(), "a line of a tmux configuration is invalid and ignored"), "once")

@@ -32,11 +32,11 @@ import (
 	"github.com/corrald/corral/units"
 )
 
-// slice is where all sessions' scopes are; the package installs it.
+// slice contains the scopes of all sessions; the package installs it.
 const slice = "app-corral.slice"
 
-// places is where things are for this user.
-type places struct {
+// paths are the directories, files and addresses of this user.
+type paths struct {
 	home     string
 	state    string   // $XDG_STATE_HOME/corral
 	runtime  string   // $XDG_RUNTIME_DIR/corral
@@ -45,11 +45,11 @@ type places struct {
 	shim     string   // path of corral-shim
 	self     string   // path of this program
 	programs string   // directory of corrald and corralctl
-	config   []string // directories of configuration, the first one wins
+	config   []string // directories of configuration, highest priority first
 }
 
-func findPlaces() (places, error) {
-	var p places
+func findPaths() (paths, error) {
+	var p paths
 	var err error
 	if p.home, err = os.UserHomeDir(); err != nil {
 		return p, errors.New("HOME is not set")
@@ -66,7 +66,8 @@ func findPlaces() (places, error) {
 	p.data = filepath.Join(data, "corral")
 	run := os.Getenv("XDG_RUNTIME_DIR")
 	if !filepath.IsAbs(run) {
-		return p, errors.New("XDG_RUNTIME_DIR is not set: corrald needs a login session, or lingering (loginctl enable-linger)")
+		return p, errors.New("XDG_RUNTIME_DIR is not set: " +
+			"corrald needs a login session, or lingering (loginctl enable-linger)")
 	}
 	p.runtime = filepath.Join(run, "corral")
 	if err := os.MkdirAll(p.runtime, 0o700); err != nil {
@@ -91,18 +92,18 @@ func findPlaces() (places, error) {
 	return p, err
 }
 
-// parts is the daemon, put together.
+// parts are the components of the daemon.
 type parts struct {
-	places
-	log    *slog.Logger
-	units  *units.Manager
-	server *server.Server
-	sup    *supervisor.Supervisor
-	world  *ground.Ground
-	last   *lastCall
-	notify *notify.Notifier
+	paths
+	log       *slog.Logger
+	units     *units.Manager
+	server    *server.Server
+	sup       *supervisor.Supervisor
+	executor  *ground.Ground
+	inhibitor *shutdownInhibitor
+	notify    *notify.Notifier
 
-	tmuxTrouble tmuxTrouble
+	tmuxProblems tmuxProblems
 }
 
 func (d *parts) close() {
@@ -113,10 +114,11 @@ func (d *parts) close() {
 	_ = d.units.Close()
 }
 
-// assemble connects to systemd and the bus, and takes over what is there.
-func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places, records *store.Store) (*parts, error) {
-	d := &parts{places: p, log: log}
-	conf, agents, problem := d.read()
+// assemble connects to systemd and the bus, creates the components, and adopts the sessions of
+// earlier daemons.
+func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p paths, records *store.Store) (*parts, error) {
+	d := &parts{paths: p, log: log}
+	conf, agents, problem := d.readConfiguration()
 	if problem != nil {
 		log.Error("cannot read the configuration", "err", problem)
 	}
@@ -124,13 +126,16 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	if d.units, err = units.Connect(ctx, p.bus, filepath.Dir(p.runtime)); err != nil {
 		return nil, err
 	}
-	d.server = server.New(server.Info{Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload, Log: out, SetNotifications: func(on bool) error { return d.notify.SetEnabled(on) },
-		StartAtLogin: (&loginStart{parts: d}).enable},
-		func(err error) { log.Error("an error on the bus", "err", err) })
+	info := server.Info{
+		Version: version.Version, Slice: slice, StateDir: p.state, Reload: d.reload, Log: out,
+		SetNotifications: func(on bool) error { return d.notify.SetEnabled(on) },
+		StartAtLogin:     (&loginEnabler{parts: d}).enable,
+	}
+	d.server = server.New(info, func(err error) { log.Error("an error on the bus", "err", err) })
 	if err := d.server.Connect(ctx, p.bus); err != nil {
 		return nil, err
 	}
-	terminals, world, err := d.ground(ctx, conf.DetachKey)
+	terminals, executor, err := d.connectExecutor(ctx, conf.DetachKey)
 	if err != nil {
 		return nil, err
 	}
@@ -138,14 +143,19 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	if err != nil {
 		return nil, fmt.Errorf("cannot identify this boot: %w", err)
 	}
-	d.notify = d.notices(terminals, notify.Settings{Config: conf, Agents: agents, Home: p.home})
-	d.last = newLastCall(log)
+	d.notify = d.newNotifier(terminals, notify.Settings{Config: conf, Agents: agents, Home: p.home})
+	d.inhibitor = newShutdownInhibitor(log)
 	options := supervisor.Options{
-		Config: conf, Agents: agents, Records: records, World: world, Publisher: publishers{d.server, d.notify}, Log: log,
-		Version: version.Version, BootID: boot, RuntimeDir: p.runtime, Home: p.home, ShareDir: config.FindShare(p.programs),
-		WorktreeDir: filepath.Join(p.data, "worktrees"), Git: worktree.Git{Environment: environment.ForHelper(os.Environ()), Run: p.runWorktreeStep},
-		Status: func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) }, Live: d.last.live, Announce: d.server.ShuttingDownChanged,
-		Stirred: (&rest{after: restAfter}).stir,
+		Config: conf, Agents: agents, Records: records, World: executor, Log: log,
+		Publisher: publishers{d.server, d.notify},
+		Version:   version.Version, BootID: boot,
+		RuntimeDir: p.runtime, Home: p.home, ShareDir: config.FindShare(p.programs),
+		WorktreeDir: filepath.Join(p.data, "worktrees"),
+		Git:         worktree.Git{Environment: environment.ForHelper(os.Environ()), Run: p.runWorktreeStep},
+		Status:      func(text string) { _, _ = daemon.SdNotify(false, "STATUS="+text) },
+		Live:        d.inhibitor.setAnyRunning,
+		Announce:    d.server.ShuttingDownChanged,
+		Stirred:     (&memoryTrimmer{idleDelay: trimDelay}).noteActivity,
 		Ending: func(most time.Duration) {
 			_, _ = daemon.SdNotify(false, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", most.Microseconds()))
 		},
@@ -169,13 +179,13 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 			log.Warn("cannot set the alarm for what expires next", "err", err)
 		}
 	}
-	d.sup, d.world = supervisor.New(options), world
-	d.tmuxTrouble = tmuxTrouble{log: log, report: d.sup.Trouble}
-	world.Trouble = d.loginShellTrouble
-	world.TmuxConfig = d.tmuxTrouble.read
-	d.last.suspend, d.last.resume = d.sup.LastCall, d.sup.CalledOff
-	d.last.settle, d.last.woke = d.sup.Settle, d.sup.AlarmRang
-	d.configured(problem)
+	d.sup, d.executor = supervisor.New(options), executor
+	d.tmuxProblems = tmuxProblems{log: log, publish: d.sup.Trouble}
+	executor.Trouble = d.reportLoginShell
+	executor.TmuxConfig = d.tmuxProblems.record
+	d.inhibitor.suspend, d.inhibitor.resume = d.sup.LastCall, d.sup.CalledOff
+	d.inhibitor.flush, d.inhibitor.onWake = d.sup.Settle, d.sup.AlarmRang
+	d.reportConfiguration(problem)
 	go alarm.Run(d.sup.AlarmRang)
 	if table, err := mounts.Open(); err == nil {
 		go table.Run(d.sup.MountsChanged)
@@ -190,7 +200,7 @@ func assemble(ctx context.Context, log *slog.Logger, out *journal.Log, p places,
 	return d, d.adopt(ctx, records)
 }
 
-func (d *parts) ground(ctx context.Context, detachKey string) (*tmux.Tmux, *ground.Ground, error) {
+func (d *parts) connectExecutor(ctx context.Context, detachKey string) (*tmux.Tmux, *ground.Ground, error) {
 	env, err := d.units.Environment(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the manager's environment: %w", err)
@@ -202,8 +212,8 @@ func (d *parts) ground(ctx context.Context, detachKey string) (*tmux.Tmux, *grou
 	if err := t.SetDetachKey(detachKey); err != nil {
 		return nil, nil, err
 	}
-	world, err := ground.New(d.units, t, d.shim, d.runtime)
-	return t, world, err
+	executor, err := ground.New(d.units, t, d.shim, d.runtime)
+	return t, executor, err
 }
 
 func (d *parts) adopt(ctx context.Context, records *store.Store) error {
@@ -212,11 +222,13 @@ func (d *parts) adopt(ctx context.Context, records *store.Store) error {
 		return err
 	}
 	for _, f := range found {
-		d.log.Warn("the record of a session has a problem", "session", f.ID, "detail", f.String(), "path", f.Path, "message_id", journal.RecordDamaged)
-		d.sup.Found(supervisor.Problem{Session: f.ID, Text: f.String(), Path: f.Path, UntilSaved: f.Kind == store.Edited || f.Kind == store.SetAside && f.Path == ""})
+		d.log.Warn("the record of a session has a problem",
+			"session", f.ID, "detail", f.String(), "path", f.Path, "message_id", journal.RecordDamaged)
+		untilSaved := f.Kind == store.Edited || f.Kind == store.SetAside && f.Path == ""
+		d.sup.Found(supervisor.Problem{Session: f.ID, Text: f.String(), Path: f.Path, UntilSaved: untilSaved})
 	}
 	failpoint.Hit("adopt.loaded")
-	d.endWorktreeSteps(stepsEndTime)
+	d.endWorktreeSteps(stepStopTimeout)
 	if err := d.sup.Adopt(ctx, saved); err != nil {
 		return err
 	}
@@ -224,8 +236,8 @@ func (d *parts) adopt(ctx context.Context, records *store.Store) error {
 	return nil
 }
 
-// read reads the configuration, and tells what is wrong with it.
-func (d *parts) read() (config.Config, map[string]config.Agent, error) {
+// readConfiguration reads the configuration and logs its invalid lines.
+func (d *parts) readConfiguration() (config.Config, map[string]config.Agent, error) {
 	conf, warnings, err := config.Load(d.config)
 	agents, more := config.LoadAgents(d.config)
 	for _, w := range append(warnings, more...) {
@@ -234,8 +246,9 @@ func (d *parts) read() (config.Config, map[string]config.Agent, error) {
 	return conf, agents, err
 }
 
-// configured notes whether the configuration could be read.
-func (d *parts) configured(err error) {
+// reportConfiguration publishes a problem if the configuration could not be read, and resolves it
+// otherwise.
+func (d *parts) reportConfiguration(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error() + "; fix it, then run: systemctl --user reload corrald"
@@ -243,8 +256,9 @@ func (d *parts) configured(err error) {
 	d.sup.Trouble("configuration", text)
 }
 
-// loginShellTrouble notes whether it is known what the login shell sets.
-func (d *parts) loginShellTrouble(err error) {
+// reportLoginShell publishes a problem if the login shell's environment could not be read, and
+// resolves it otherwise.
+func (d *parts) reportLoginShell(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error() + "; runs started without an environment of the caller lack it (see LoginShell= in corral.conf)"
@@ -253,15 +267,15 @@ func (d *parts) loginShellTrouble(err error) {
 }
 
 func (d *parts) reload() error {
-	conf, agents, err := d.read()
-	d.configured(err)
+	conf, agents, err := d.readConfiguration()
+	d.reportConfiguration(err)
 	if err != nil {
 		return err
 	}
 	d.notify.Configure(notify.Settings{Config: conf, Agents: agents, Home: d.home})
-	d.world.ForgetLoginShell()
-	d.tmuxTrouble.forget()
-	if err := d.world.Tmux.SetDetachKey(conf.DetachKey); err != nil {
+	d.executor.ForgetLoginShell()
+	d.tmuxProblems.resolveAll()
+	if err := d.executor.Tmux.SetDetachKey(conf.DetachKey); err != nil {
 		return err
 	}
 	return d.sup.Reload(conf, agents)

@@ -15,12 +15,12 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// asks is an agent that asks for permission again and again, and goes on at any moment, answered or
-// not. With each question and with each end of one it puts the query of the Program Status
-// Protocol, whose answer comes in the same stream as keys: keys behind the answer to an end's were
-// written by a shim that had read it. At the end it writes how many keys came while it asked, and
-// how many came late.
-const asks = `import os, random, select, sys, time, tty
+// permissionAgent is an agent that asks for permission again and again, and continues at a random
+// moment, answered or not. After each question and after each end of one it sends the query of the
+// Program Status Protocol, whose reply arrives in the same stream as keys: keys that follow the
+// reply sent for an end were written by a shim that had already read that end. When it exits, it
+// writes how many keys arrived while it asked, and how many arrived too late.
+const permissionAgent = `import os, random, select, sys, time, tty
 tty.setraw(0)
 answer, rest, seen, right, late = b'\x1b]7501;?\x1b\\', b'', 0, 0, 0
 def say(status): os.write(1, b'\x1b]7501;' + status + b'\x1b\\' + answer)
@@ -45,20 +45,22 @@ while not os.path.exists(sys.argv[1]):
 open(sys.argv[2], 'w').write('%d %d' % (right, late))
 `
 
-// TestApprove_RacesTheEndOfTheQuestion over the bus, more than a thousand times: what was refused
-// was not pressed, what was pressed was asked for.
+// TestApprove_RacesTheEndOfTheQuestion calls Approve and Deny over the bus more than a thousand
+// times: no key is pressed for a call that was refused, and each key that is pressed answers a
+// question.
 func TestApprove_RacesTheEndOfTheQuestion(t *testing.T) {
 	const sessions, times = 4, 1000
 	d := startDaemon(t)
-	d.write("asks.py", asks)
+	d.write("asks.py", permissionAgent)
 	var wait sync.WaitGroup
 	var tried, pressed, right atomic.Int64
 	for i := range sessions {
 		id := fmt.Sprint("asks", i)
 		file := d.dir + "/" + id
-		d.define(t, id, fmt.Sprintf("Command=python3 %s/asks.py %s/enough %s", d.dir, d.dir, file), "ApproveKeys=y", "DenyKeys=n")
+		d.defineAgent(t, id, fmt.Sprintf("Command=python3 %s/asks.py %s/enough %s", d.dir, d.dir, file),
+			"ApproveKeys=y", "DenyKeys=n")
 		require.NoError(t, d.createAs(id, id))
-		s := &subject{d, t, id}
+		s := &testSession{d, t, id}
 		wait.Go(func() {
 			for short := ""; short != dbusapi.InvalidState; {
 				err := s.do([]string{"Approve", "Deny"}[rand.N(2)])
@@ -68,14 +70,16 @@ func TestApprove_RacesTheEndOfTheQuestion(t *testing.T) {
 					assert.Equal(t, dbusapi.NotWaiting, short, "%v", err)
 				}
 				if err != nil && strings.HasSuffix(err.Error(), "answered just now") {
-					continue // so it was, and that does not race anything
+					continue // the question was already answered, so this call raced nothing
 				}
 				if tried.Add(1) == times {
 					d.write("enough", "")
 				}
 			}
 			var counted [2]int
-			n, _ := fmt.Sscan(string(testbed.WaitFile(t, file, func(b []byte) bool { return strings.Contains(string(b), " ") })), &counted[0], &counted[1])
+			n, _ := fmt.Sscan(string(testbed.WaitFile(t, file, func(b []byte) bool {
+				return strings.Contains(string(b), " ")
+			})), &counted[0], &counted[1])
 			assert.Equal(t, 2, n)
 			assert.Zero(t, counted[1], "%s got a key that it had not asked for", id)
 			right.Add(int64(counted[0]))
@@ -87,22 +91,25 @@ func TestApprove_RacesTheEndOfTheQuestion(t *testing.T) {
 	assert.NotZero(t, pressed.Load())
 }
 
-// TestApprove_IsRefusedToAgents is refused to agents, as is that of their own; and so is it to what
-// they start elsewhere, as long as it descends from them.
+// TestApprove_IsRefusedToAgents checks that an agent can approve neither its own requests nor those
+// of other sessions, and neither can a process that it starts elsewhere, as long as that descends
+// from the agent.
 func TestApprove_IsRefusedToAgents(t *testing.T) {
 	d := startDaemon(t)
-	d.define(t, "asking", `Command=sh -c "stty raw -echo; printf '\\033]7501;state=blocked:kind=permission\\033\\\\'; head -c 1 >%h/key; exec sleep 1000"`, "ApproveKeys=y")
+	d.defineAgent(t, "asking",
+		`Command=sh -c "stty raw -echo; printf '\\033]7501;state=blocked:kind=permission\\033\\\\'; head -c 1 >%h/key; exec sleep 1000"`, "ApproveKeys=y")
 	require.NoError(t, d.createAs("asking", "shop"))
-	s := &subject{d, t, "shop"}
-	s.wait("asking", func(f facts) bool { return f.text("Activity") == "waiting" })
-	call := "gdbus call -e -d " + dbusapi.BusName + " -o " + string(dbusapi.SessionPath("shop")) + " -m " + dbusapi.SessionInterface + ".Approve"
+	s := &testSession{d, t, "shop"}
+	s.wait("asking", func(f properties) bool { return f.text("Activity") == "waiting" })
+	call := "gdbus call -e -d " + dbusapi.BusName + " -o " + string(dbusapi.SessionPath("shop")) + " -m " +
+		dbusapi.SessionInterface + ".Approve"
 	sly := d.run(t, "sly", call+" 2>"+d.dir+"/direct; systemd-run --user --scope -q "+call+" 2>"+d.dir+"/scope; true")
-	sly.become("completed")
+	sly.waitState("completed")
 	for _, file := range []string{"direct", "scope"} {
 		assert.Contains(t, readFile(t, d.dir+"/"+file), `an agent cannot approve or deny anything`, file)
 	}
-	assert.Equal(t, "waiting", s.facts().text("Activity"))
+	assert.Equal(t, "waiting", s.properties().text("Activity"))
 	s.must("Approve")
 	waitFile(t, d.dir+"/key", "y")
-	refused(t, s.do("Deny"), dbusapi.NotSupported, "DenyKeys=")
+	assertRefused(t, s.do("Deny"), dbusapi.NotSupported, "DenyKeys=")
 }

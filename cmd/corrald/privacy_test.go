@@ -13,17 +13,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFileModes_ArePrivate: directories are the user's alone, so that nobody else can list or reach
-// what is in them, and so are the files in them.
+// TestFileModes_ArePrivate checks that only the user can list and enter the directories, and read
+// the files in them.
 func TestFileModes_ArePrivate(t *testing.T) {
 	old := syscall.Umask(0)
 	defer syscall.Umask(old)
 	d := startDaemon(t)
 	s := d.run(t, "private", "echo output; umask >"+d.dir+"/umask; exec sleep 1000")
-	s.become("running")
-	s.file("umask")
+	s.waitState("running")
+	s.awaitFile("umask")
 	ended := d.run(t, "over", "exit 0")
-	ended.become("completed")
+	ended.waitState("completed")
 	require.NoError(t, s.do("SetDescription", "saved twice"))
 	kinds := map[string]int{}
 	for _, root := range []string{d.dir + "/state/corral", filepath.Dir(d.runtimeDir("x"))} {
@@ -32,8 +32,8 @@ func TestFileModes_ArePrivate(t *testing.T) {
 			info, err := entry.Info()
 			require.NoError(t, err)
 			want := map[fs.FileMode]fs.FileMode{fs.ModeDir: 0o700, 0: 0o600, fs.ModeSocket: 0o700}[info.Mode().Type()]
-			// A socket is used by who may write to it. Its execute bit means nothing, and is set by tmux for
-			// a session that somebody is attached to.
+			// Write permission is what allows connecting to a socket. Its execute bit has no meaning; tmux
+			// sets it while a client is attached.
 			assert.Equal(t, want&^0o100, info.Mode().Perm()&^0o100, "%s", path)
 			if info.Mode().Type() != fs.ModeSocket {
 				assert.Equal(t, want, info.Mode().Perm(), "%s", path)
@@ -47,8 +47,8 @@ func TestFileModes_ArePrivate(t *testing.T) {
 	}
 }
 
-// TestUmask_IsInheritedFromTheDaemon, which in a service is the one that the user manager gives to
-// everything.
+// TestUmask_IsInheritedFromTheDaemon checks the umask of agents, which under corrald.service is
+// that of the user manager.
 func TestUmask_IsInheritedFromTheDaemon(t *testing.T) {
 	for _, mask := range []int{0o022, 0o027} {
 		t.Run(fmt.Sprintf("%04o", mask), func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestUmask_IsInheritedFromTheDaemon(t *testing.T) {
 			defer syscall.Umask(old)
 			d := startDaemon(t)
 			s := d.run(t, "masked", "umask >"+d.dir+"/umask.new; mv "+d.dir+"/umask.new "+d.dir+"/umask; exec sleep 1000")
-			assert.Equal(t, fmt.Sprintf("%04o", mask), strings.TrimSpace(s.file("umask")))
+			assert.Equal(t, fmt.Sprintf("%04o", mask), strings.TrimSpace(s.awaitFile("umask")))
 			info, err := os.Stat(d.stateDir("masked"))
 			require.NoError(t, err)
 			assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())

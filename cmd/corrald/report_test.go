@@ -15,59 +15,66 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestReport_TranslatesHookPayloads what its agent hands it, through corralctl.
+// TestReport_TranslatesHookPayloads runs corralctl report with the payloads that an agent passes to
+// its hooks.
 func TestReport_TranslatesHookPayloads(t *testing.T) {
 	d := startDaemon(t)
 	ctl := testbed.Programs(t).Corralctl
 	pass, open := d.gate(t, "on")
 	hook := func(payload string) string {
-		return "echo '" + payload + "' | " + ctl + " report --from claude >>" + d.dir + "/out 2>&1; echo $? >>" + d.dir + "/out; "
+		return "echo '" + payload + "' | " + ctl + " report --from claude >>" + d.dir + "/out 2>&1; echo $? >>" + d.dir +
+			"/out; "
 	}
-	s := d.run(t, "asks", hook(`{"hook_event_name":"PermissionRequest","tool_name":"Bash","tool_input":{"command":"echo $(touch pwned)"}}`)+pass+"; "+
-		hook(`{"hook_event_name":"UserPromptSubmit"}`)+hook("no JSON")+hook("")+"touch "+d.dir+"/over; exec sleep 1000")
-	f := s.wants("permission", "waiting")
+	s := d.run(t, "asks",
+		hook(`{"hook_event_name":"PermissionRequest","tool_name":"Bash","tool_input":{"command":"echo $(touch pwned)"}}`)+pass+"; "+
+			hook(`{"hook_event_name":"UserPromptSubmit"}`)+hook("no JSON")+hook("")+"touch "+d.dir+"/over; exec sleep 1000")
+	f := s.waitAttention("permission", "waiting")
 	assert.Equal(t, "Bash: echo $(touch pwned)", f.text("AttentionMessage"))
 	assert.Equal(t, "report", f.text("AttentionSource"))
 	open()
-	s.wants("", "working")
+	s.waitAttention("", "working")
 	testbed.WaitFile(t, d.dir+"/over", nil)
-	assert.Equal(t, "0\n0\n0\n0\n", readFile(t, d.dir+"/out"), "it says nothing, and fails nobody's turn")
+	assert.Equal(t, "0\n0\n0\n0\n", readFile(t, d.dir+"/out"), "it prints nothing and always succeeds")
 	assert.NoFileExists(t, d.dir+"/pwned")
 }
 
-// TestReport_FromAnotherSessionIsDropped and told: an agent's daemon may serve the conversations of
-// other sessions, with their environment.
+// TestReport_FromAnotherSessionIsDropped checks that a report from a process of another session is
+// dropped and logged: an agent's background daemon may serve the conversations of other sessions,
+// with their environment.
 func TestReport_FromAnotherSessionIsDropped(t *testing.T) {
 	d := startDaemon(t)
 	ctl := testbed.Programs(t).Corralctl
 	mine := d.run(t, "mine", "exec sleep 1000")
-	mine.become("running")
+	mine.waitState("running")
 	report := "CORRAL_SESSION=mine " + ctl + " report waiting --reason=permission; "
 	other := d.run(t, "other", report+report+"touch "+d.dir+"/over; exec sleep 1000")
 	testbed.WaitFile(t, d.dir+"/over", nil)
-	assert.Empty(t, mine.facts().text("Attention"))
-	assert.Empty(t, other.facts().text("Attention"))
+	assert.Empty(t, mine.properties().text("Attention"))
+	assert.Empty(t, other.properties().text("Attention"))
 	assert.Equal(t, 1, strings.Count(d.log.String(), "a report from elsewhere was dropped"), "once in a while")
 
-	var told []dbusapi.Explanation
-	require.NoError(t, d.call(dbusapi.SessionPath("mine"), dbusapi.SessionInterface+".Explain", nil, &told))
-	assert.True(t, slices.ContainsFunc(told, func(e dbusapi.Explanation) bool {
+	var explanations []dbusapi.Explanation
+	require.NoError(t, d.call(dbusapi.SessionPath("mine"), dbusapi.SessionInterface+".Explain", nil, &explanations))
+	assert.True(t, slices.ContainsFunc(explanations, func(e dbusapi.Explanation) bool {
 		return strings.Contains(fmt.Sprint(e), `rejected: it came from a process of session "other"`)
-	}), "%v", told)
+	}), "%v", explanations)
 }
 
-// TestReport_IsFast: from its start to its end, in a session whose daemon takes note of it, and in
-// one whose daemon is away.
+// TestReport_IsFast measures corralctl report from start to exit, with a daemon that handles the
+// report and without one.
 func TestReport_IsFast(t *testing.T) {
 	d := startDaemon(t)
 	const runs = 100
-	script := `begin=${EPOCHREALTIME/./}; echo '{"hook_event_name":"Stop"}' | ` + testbed.Programs(t).Corralctl + ` report --from claude; echo $? $((${EPOCHREALTIME/./} - begin)) >>"$0.new"`
+	script := `begin=${EPOCHREALTIME/./}; echo '{"hook_event_name":"Stop"}' | ` + testbed.Programs(t).
+		Corralctl + ` report --from claude; echo $? $((${EPOCHREALTIME/./} - begin)) >>"$0.new"`
 	for name, signal := range map[string]syscall.Signal{"with a daemon": 0, "without one": syscall.SIGKILL} {
 		pass, open := d.gate(t, "go "+name)
 		id := strings.ReplaceAll(name, " ", "-")
 		file := d.dir + "/" + id
-		s := d.create(t, id, spec{"Command": []string{"bash", "-c", strings.ReplaceAll(pass, "<", `<"`) + `"; for i in {1..` + fmt.Sprint(runs) + `}; do ` + script + `; done; mv "$0.new" "$0"; exec sleep 1000`, file}})
-		s.become("running")
+		s := d.create(t, id,
+			spec{"Command": []string{"bash", "-c", strings.ReplaceAll(pass, "<", `<"`) + `"; for i in {1..` +
+				fmt.Sprint(runs) + `}; do ` + script + `; done; mv "$0.new" "$0"; exec sleep 1000`, file}})
+		s.waitState("running")
 		if signal != 0 {
 			d.kill(signal)
 		}

@@ -18,12 +18,12 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestSecondDaemon_ReportsTheFirstAndExits, whether it finds the state locked or the bus name
-// taken, and the first does not notice.
+// TestSecondDaemon_ReportsTheFirstAndExits checks a second daemon that finds the state locked or
+// the bus name taken; the first one is not affected.
 func TestSecondDaemon_ReportsTheFirstAndExits(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "first", "exec sleep 1000")
-	before := s.become("running")
+	before := s.waitState("running")
 	for name, environment := range map[string][]string{
 		"the same state":         d.env,
 		"a state of its own":     append(d.env, "XDG_STATE_HOME="+d.dir+"/other"),
@@ -40,20 +40,20 @@ func TestSecondDaemon_ReportsTheFirstAndExits(t *testing.T) {
 			assert.NoDirExists(t, d.dir+"/other/corral/sessions/first", "it has taken nothing over")
 		})
 	}
-	after := s.facts()
+	after := s.properties()
 	assert.Equal(t, outcomeOf(before), outcomeOf(after))
 	assert.Equal(t, before.number("MainPID"), after.number("MainPID"))
 	s.must("Stop", uint64(0))
-	s.is(outcome{"stopped", "success", 2, 15, "", "active"})
+	s.assertOutcome(outcome{"stopped", "success", 2, 15, "", "active"})
 }
 
-// TestLostRecord_ScopeWithoutShimIsLeftAlone, and whose shim is gone too, which alone can say whose
-// it is, is left alone, with its agent: a new session of that name is refused to start, and starts
-// once the scope is gone.
+// TestLostRecord_ScopeWithoutShimIsLeftAlone checks a scope whose record is lost and whose shim,
+// the only process that knows its session, was killed: the daemon leaves it and its agent alone. A
+// new session of that name cannot start until the scope has ended.
 func TestLostRecord_ScopeWithoutShimIsLeftAlone(t *testing.T) {
 	d := startDaemon(t)
 	lost := d.run(t, "shop", "exec nohup sleep 1000")
-	pid, shim := lost.become("running").number("MainPID"), lost.one(shimName)
+	pid, shim := lost.waitState("running").number("MainPID"), lost.process(shimName)
 	testbed.Poll(t, "it ignores the hangup", func() bool { return proc.IgnoresSignal(pid, syscall.SIGHUP) })
 	d.kill(syscall.SIGKILL)
 	kill(t, shim, syscall.SIGKILL)
@@ -69,21 +69,23 @@ func TestLostRecord_ScopeWithoutShimIsLeftAlone(t *testing.T) {
 
 	testbed.Systemctl(t, "stop", lost.unit())
 	again.must("Start")
-	again.become("running")
+	again.waitState("running")
 	again.must("Remove", uint64(1))
 }
 
-// TestSessions_SurviveDaemonRestart, however it ends: what ended meanwhile is known with its code,
-// and what lives goes on as if nothing had been.
+// TestSessions_SurviveDaemonRestart checks that, however the daemon exits, the next one knows the
+// exit codes of agents that ended in the meantime, and supervises those that still run as before.
 func TestSessions_SurviveDaemonRestart(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGKILL": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
 			d := startDaemon(t)
-			live := d.create(t, "live", spec{"Command": []string{"sh", "-c", `while read -r line; do echo "$line" >"$0.new"; mv "$0.new" "$0"; done`, d.dir + "/heard"}})
+			live := d.create(t, "live",
+				spec{"Command": []string{"sh", "-c", `while read -r line; do echo "$line" >"$0.new"; mv "$0.new" "$0"; done`,
+					d.dir + "/received"}})
 			leaving := d.leaving(t)
 			lost := d.run(t, "lost", "exec sleep 1000")
-			before := live.become("running")
-			tmux, scope := lost.one(tmuxName), lost.unit()
+			before := live.waitState("running")
+			tmux, scope := lost.process(tmuxName), lost.unit()
 
 			code := d.kill(signal)
 			assert.Equal(t, map[syscall.Signal]int{syscall.SIGTERM: 0, syscall.SIGKILL: -1}[signal], code)
@@ -93,41 +95,44 @@ func TestSessions_SurviveDaemonRestart(t *testing.T) {
 			}
 			kill(t, tmux, syscall.SIGKILL)
 			testbed.WaitExit(t, tmux)
-			mark := d.heard.mark()
+			mark := d.signals.mark()
 			d.launch()
 
 			for _, l := range leaving {
-				l.is(l.want) // at once: it is known before the first call is answered
+				l.assertOutcome(l.want) // without waiting: it is known before the first call is answered
 			}
-			lost.is(outcome{"stale", "session-lost", 0, 0, "scope running, session dead", "active"})
+			lost.assertOutcome(outcome{"stale", "session-lost", 0, 0, "scope running, session dead", "active"})
 			assert.Equal(t, "active", testbed.Systemctl(t, "is-active", scope))
-			after := live.facts()
-			for _, property := range []string{"State", "MainPID", "NRuns", "ExecMainStartTimestamp", "StateChangeTimestamp", "ControlGroup", "SessionAlive"} {
+			after := live.properties()
+			for _, property := range []string{
+				"State", "MainPID", "NRuns", "ExecMainStartTimestamp", "StateChangeTimestamp", "ControlGroup",
+				"SessionAlive",
+			} {
 				assert.Equal(t, before[property], after[property], property)
 			}
-			for _, s := range d.heard.after(mark) {
+			for _, s := range d.signals.after(mark) {
 				c, changed := stateChange(s)
 				assert.False(t, changed && c.id == "live", "nothing became of it: %v", c)
 			}
 			live.must("SendInput", "still there?", dbusapi.InputEnter)
-			assert.Equal(t, "still there?\n", live.file("heard"))
+			assert.Equal(t, "still there?\n", live.awaitFile("received"))
 			live.must("Stop", uint64(0))
-			assert.Equal(t, "stopped", live.facts().text("State"))
+			assert.Equal(t, "stopped", live.properties().text("State"))
 			lost.must("Stop", uint64(0))
-			lost.is(outcome{"stopped", "success", 2, 15, "", "active"})
+			lost.assertOutcome(outcome{"stopped", "success", 2, 15, "", "active"})
 		})
 	}
 }
 
-// leaver is a session whose agent ends when it gets a signal.
+// leaver is a session whose agent exits on a signal.
 type leaver struct {
-	*subject
+	*testSession
 	signal syscall.Signal
 	want   outcome
 	pid    int
 }
 
-// leaving starts sessions that will end in different ways.
+// leaving starts sessions that end in different ways.
 func (d *corrald) leaving(t *testing.T) []leaver {
 	t.Helper()
 	all := []leaver{
@@ -137,24 +142,26 @@ func (d *corrald) leaving(t *testing.T) []leaver {
 	}
 	for i := range all {
 		id := fmt.Sprintf("leaving-%d", i)
-		all[i].subject = d.run(t, id, fmt.Sprintf("trap 'exit 7' USR1; trap 'exit 0' USR2; echo up >%s/%s.up; while :; do sleep 1000 & wait; done", d.dir, id))
-		all[i].file(id + ".up")
-		all[i].pid = all[i].facts().number("MainPID")
+		all[i].testSession = d.run(t, id,
+			fmt.Sprintf("trap 'exit 7' USR1; trap 'exit 0' USR2; echo up >%s/%s.up; while :; do sleep 1000 & wait; done",
+				d.dir, id))
+		all[i].awaitFile(id + ".up")
+		all[i].pid = all[i].properties().number("MainPID")
 	}
 	return all
 }
 
-// after is since for those who do not wait for more.
-func (h *hearing) after(mark int) []*dbus.Signal {
+// after returns the signals after a mark.
+func (h *signalLog) after(mark int) []*dbus.Signal {
 	signals, _ := h.since(mark)
 	return signals
 }
 
-// TestSystemdReload_KeepsSessions while sessions run and end.
+// TestSystemdReload_KeepsSessions reloads and re-executes systemd while sessions run and end.
 func TestSystemdReload_KeepsSessions(t *testing.T) {
 	d := startDaemon(t)
 	live := d.run(t, "live", "exec sleep 1000")
-	before := live.become("running")
+	before := live.waitState("running")
 	for _, verb := range []string{"daemon-reload", "daemon-reexec"} {
 		leaving := d.leaving(t)
 		done := make(chan error, 1)
@@ -164,55 +171,59 @@ func TestSystemdReload_KeepsSessions(t *testing.T) {
 		}
 		require.NoError(t, <-done, verb)
 		for _, l := range leaving {
-			l.ends(l.want)
+			l.waitOutcome(l.want)
 			l.tmux("kill-server")
-			l.noScope()
-			l.is(l.want)
+			l.waitNoScope()
+			l.assertOutcome(l.want)
 			l.must("Remove", uint64(0))
 		}
 	}
-	after := live.facts()
+	after := live.properties()
 	assert.Equal(t, outcomeOf(before), outcomeOf(after))
 	assert.Equal(t, before.number("MainPID"), after.number("MainPID"))
 	testbed.Systemctl(t, "stop", live.unit())
-	live.ends(outcome{"stopped", "success", 2, 15, "its scope was stopped", "active"})
+	live.waitOutcome(outcome{"stopped", "success", 2, 15, "its scope was stopped", "active"})
 }
 
-// TestService_RestartKeepsAgents: the agents of a service that is restarted go on, and systemctl
-// shows what there is.
+// TestService_RestartKeepsAgents checks that agents keep running when corrald runs as a service and
+// is restarted, and that systemctl shows its status text.
 func TestService_RestartKeepsAgents(t *testing.T) {
 	d := startDaemon(t)
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
-	args := []string{"--user", "--quiet", "--unit=corrald.service", "--service-type=notify", "--property=NotifyAccess=main", "--property=WatchdogSec=20"}
+	args := []string{"--user", "--quiet", "--unit=corrald.service", "--service-type=notify",
+		"--property=NotifyAccess=main", "--property=WatchdogSec=20"}
 	for _, entry := range d.env {
-		if name, _, _ := strings.Cut(entry, "="); name == "XDG_STATE_HOME" || name == "XDG_CONFIG_HOME" || name == "CORRAL_SHIM" || name == "GORACE" {
+		if name, _, _ := strings.Cut(entry, "="); name == "XDG_STATE_HOME" || name == "XDG_CONFIG_HOME" ||
+			name == "CORRAL_SHIM" || name == "GORACE" {
 			args = append(args, "--setenv="+entry)
 		}
 	}
 	output := filepath.Join(d.dir, "service.log")
 	args = append(args, "--setenv=HOME="+d.dir, "--property=StandardError=append:"+output, testbed.Programs(t).Corrald)
-	command(t, "systemd-run", args...)
+	runCommand(t, "systemd-run", args...)
 	t.Cleanup(func() {
 		_ = exec.Command("systemctl", "--user", "stop", "corrald.service").Run()
 		if t.Failed() {
 			text, _ := exec.Command("cat", output).Output()
-			t.Logf("corrald.service said:\n%s", text)
+			t.Logf("log of corrald.service:\n%s", text)
 		}
 	})
 	s := d.run(t, "served", "exec sleep 1000")
-	pid := s.become("running").number("MainPID")
+	pid := s.waitState("running").number("MainPID")
 	testbed.Poll(t, "the status text is there", func() bool {
 		return testbed.Systemctl(t, "show", "--value", "--property=StatusText", "corrald.service") == "1 running"
 	})
 	first := testbed.Systemctl(t, "show", "--value", "--property=MainPID", "corrald.service")
 	testbed.Systemctl(t, "restart", "corrald.service")
 	assert.NotEqual(t, first, testbed.Systemctl(t, "show", "--value", "--property=MainPID", "corrald.service"))
-	s.is(outcome{"running", "", 0, 0, "", "active"})
-	assert.Equal(t, pid, s.facts().number("MainPID"))
+	s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
+	assert.Equal(t, pid, s.properties().number("MainPID"))
 	environment := strings.ReplaceAll(readFile(t, fmt.Sprintf("/proc/%d/environ", pid)), "\x00", "\n")
-	for _, name := range []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID"} {
+	for _, name := range []string{
+		"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID",
+	} {
 		assert.NotContains(t, "\n"+environment, "\n"+name+"=", "the agent has what belongs to the service")
 	}
 	s.must("Stop", uint64(0))
-	s.is(outcome{"stopped", "success", 2, 15, "", "active"})
+	s.assertOutcome(outcome{"stopped", "success", 2, 15, "", "active"})
 }

@@ -17,28 +17,31 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// secrets are values that an agent has from each place that it can have one from.
+// secrets are values that reach an agent's environment from each of its sources.
 var secrets = map[string]string{
 	"CALLER": "canary-of-the-caller", "OWN": "canary-of-the-session", "SHELL_KEY": "canary-of-the-login-shell",
 	"DEFINED": "canary-of-the-definition", "IN_FILE": "canary-of-the-file",
 }
 
-// TestSecrets_ReachOnlyTheAgent: what is in an environment is in no argument list, in no record of
-// ours, on the bus in no message but the call that brought it, and in no file that nobody has asked
-// for: what was set for the session is kept in its record.
+// TestSecrets_ReachOnlyTheAgent checks that a value of the environment appears in no argument list,
+// in no log record, on the bus only in the call that passed it, and in no file. The exception is
+// what was set for the session itself: its record contains that.
 func TestSecrets_ReachOnlyTheAgent(t *testing.T) {
-	shellHome(t, "/bin/bash", map[string]string{".bash_profile": "echo $- canary; export SHELL_KEY=" + secrets["SHELL_KEY"] + "\n"})
+	setLoginShell(t, "/bin/bash",
+		map[string]string{".bash_profile": "echo $- canary; export SHELL_KEY=" + secrets["SHELL_KEY"] + "\n"})
 	d := startDaemon(t)
 	d.write("keys", "IN_FILE="+secrets["IN_FILE"]+"\n")
-	d.write("config/corral/agents/command.agent.d/keys.conf", "[Environment]\nSet=DEFINED="+secrets["DEFINED"]+"\nEnvironmentFile=%h/keys\n")
+	d.write("config/corral/agents/command.agent.d/keys.conf",
+		"[Environment]\nSet=DEFINED="+secrets["DEFINED"]+"\nEnvironmentFile=%h/keys\n")
 	require.NoError(t, d.manager("Reload", nil))
-	overheard := monitor(t)
+	overheard := monitorBus(t)
 
 	const report = "/usr/bin/env -0 >$0.new; /bin/mv $0.new $0; exec /bin/sleep 1000"
 	out := filepath.Join(testbed.Dir(t), "environment")
 	caller := []string{"CALLER=" + secrets["CALLER"]}
 	s := d.create(t, "secret", spec{
-		"Command": []string{"/bin/sh", "-c", report, out}, "Environment": []string{"OWN=" + secrets["OWN"]}, "CallerEnvironment": caller,
+		"Command": []string{"/bin/sh", "-c", report, out}, "Environment": []string{"OWN=" + secrets["OWN"]},
+		"CallerEnvironment": caller,
 	})
 	arrived := func() {
 		t.Helper()
@@ -49,7 +52,7 @@ func TestSecrets_ReachOnlyTheAgent(t *testing.T) {
 		for pid, line := range commandLines(t) {
 			assert.NotContains(t, line, "canary-of", "process %d", pid)
 		}
-		d.noSecretFiles(t)
+		d.assertNoSecretFiles(t)
 	}
 	arrived()
 	require.NoError(t, os.Remove(out))
@@ -60,22 +63,28 @@ func TestSecrets_ReachOnlyTheAgent(t *testing.T) {
 	}
 	var has, missing []dbusapi.Variable
 	var path string
-	require.NoError(t, d.call(dbusapi.SessionPath("secret"), dbusapi.SessionInterface+".GetEnvironment", nil, &has, &missing, &path))
-	for name, source := range map[string]string{"CALLER": "caller", "OWN": "session", "SHELL_KEY": "login-shell", "DEFINED": "definition", "IN_FILE": "file", "TERM": "corral", "LANG": "manager"} {
+	require.NoError(t, d.call(dbusapi.SessionPath("secret"), dbusapi.SessionInterface+".GetEnvironment",
+		nil, &has, &missing, &path))
+	for name, source := range map[string]string{
+		"CALLER": "caller", "OWN": "session", "SHELL_KEY": "login-shell", "DEFINED": "definition", "IN_FILE": "file",
+		"TERM": "corral", "LANG": "manager",
+	} {
 		assert.Contains(t, has, dbusapi.Variable{Name: name, Source: source})
 	}
 	assert.Empty(t, missing)
 	s.must("SetDescription", "another")
 	s.must("Stop", uint64(0))
-	s.become("stopped")
+	s.waitState("stopped")
 
 	require.NoError(t, os.Remove(out))
 	require.NoError(t, d.manager("ResumeSession", []any{"secret"}))
 	got := string(testbed.WaitFile(t, out, nil))
 	assert.NotContains(t, got, secrets["CALLER"], "it is not kept")
 	assert.Contains(t, got, secrets["OWN"])
-	require.NoError(t, d.call(dbusapi.SessionPath("secret"), dbusapi.SessionInterface+".GetEnvironment", nil, &has, &missing, &path))
-	assert.Equal(t, []dbusapi.Variable{{Name: "CALLER", Source: "caller"}}, missing, "that it was there once is told, by name")
+	require.NoError(t, d.call(dbusapi.SessionPath("secret"), dbusapi.SessionInterface+".GetEnvironment",
+		nil, &has, &missing, &path))
+	assert.Equal(t, []dbusapi.Variable{{Name: "CALLER", Source: "caller"}}, missing,
+		"the name of a variable that existed before is reported")
 
 	assert.NotContains(t, d.log.String(), "canary-of")
 	calls := 0
@@ -91,14 +100,18 @@ func TestSecrets_ReachOnlyTheAgent(t *testing.T) {
 	assert.Equal(t, 2, calls)
 }
 
-// noSecretFiles looks into every file that is ours, or that somebody has made for us.
-func (d *corrald) noSecretFiles(t *testing.T) {
+// assertNoSecretFiles checks every file that Corral has written, or that another program has
+// written for it.
+func (d *corrald) assertNoSecretFiles(t *testing.T) {
 	t.Helper()
 	seen := 0
-	for _, root := range []string{d.dir + "/state", os.Getenv("XDG_RUNTIME_DIR"), os.Getenv("XDG_CACHE_HOME"), os.Getenv("XDG_STATE_HOME"), d.dir + "/.cache"} {
+	for _, root := range []string{
+		d.dir + "/state", os.Getenv("XDG_RUNTIME_DIR"), os.Getenv("XDG_CACHE_HOME"), os.Getenv("XDG_STATE_HOME"),
+		d.dir + "/.cache",
+	} {
 		_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || !entry.Type().IsRegular() {
-				return nil //nolint:nilerr // what is not there, or is gone, has nothing in it
+				return nil //nolint:nilerr // a file that does not exist contains nothing
 			}
 			text, err := os.ReadFile(path)
 			if err != nil {
@@ -106,7 +119,7 @@ func (d *corrald) noSecretFiles(t *testing.T) {
 			}
 			seen++
 			if strings.HasPrefix(entry.Name(), "session.json") {
-				text = bytes.ReplaceAll(text, []byte(secrets["OWN"]), nil) // asked for
+				text = bytes.ReplaceAll(text, []byte(secrets["OWN"]), nil) // set for the session itself
 				info, err := entry.Info()
 				if assert.NoError(t, err) {
 					assert.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
@@ -119,9 +132,9 @@ func (d *corrald) noSecretFiles(t *testing.T) {
 	assert.Greater(t, seen, 3)
 }
 
-// monitor hears everything that is said on the bus. The function that it returns ends that, and
-// returns the messages.
-func monitor(t *testing.T) (end func() []string) {
+// monitorBus records all messages on the bus. The returned function stops that, and returns the
+// messages.
+func monitorBus(t *testing.T) (end func() []string) {
 	t.Helper()
 	file, err := os.Create(filepath.Join(testbed.Dir(t), "monitor"))
 	require.NoError(t, err)
@@ -135,10 +148,11 @@ func monitor(t *testing.T) (end func() []string) {
 		return bytes.Contains(text, []byte("Monitoring"))
 	})
 	return func() []string {
-		const last = "the last thing that is said"
-		_ = exec.Command("busctl", "--user", "call", "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "NameHasOwner", "s", last).Run()
+		const last = "the last message"
+		_ = exec.Command("busctl", "--user", "call", "org.freedesktop.DBus", "/org/freedesktop/DBus",
+			"org.freedesktop.DBus", "NameHasOwner", "s", last).Run()
 		var text []byte
-		testbed.Poll(t, "the monitor has heard all", func() bool {
+		testbed.Poll(t, "the monitor has received everything", func() bool {
 			text, _ = os.ReadFile(file.Name())
 			return bytes.Contains(text, []byte(last)) && bytes.HasSuffix(text, []byte("\n"))
 		})

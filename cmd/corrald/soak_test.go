@@ -23,11 +23,11 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestSoak has the bus, the notification server and the display come and go in any order for
-// SOAK_TIME, while sessions want a person. Each of them has to be shown by one server or another,
-// and told to a hook; and what the daemon holds must not grow. No daemon outlives the bus: it is
-// left alone after a third of the time, so that the last one gets old. SOAK_SEED repeats it as far
-// as time allows.
+// TestSoak stops and starts the bus, the notification server and the display in random order for
+// SOAK_TIME, while sessions need attention. A notification server must show each of these sessions,
+// a hook must get each, and the daemon's resources must not grow. A daemon does not survive a
+// restart of the bus: after a third of the time the bus is left alone, so that the last daemon
+// lives long. SOAK_SEED repeats a run as far as timing allows.
 func TestSoak(t *testing.T) {
 	text := os.Getenv("SOAK_TIME")
 	if text == "" {
@@ -45,7 +45,7 @@ func TestSoak(t *testing.T) {
 	for s.rounds = 0; s.rounds == 0 || time.Since(begin) < span; s.rounds++ {
 		s.round(time.Since(begin) < span/3)
 		if s.lost > 0 {
-			break // one is enough to look into
+			break // one failure is enough to investigate
 		}
 	}
 	s.dump()
@@ -55,105 +55,109 @@ func TestSoak(t *testing.T) {
 // soak is a daemon that systemd runs, and the desktop around it.
 type soak struct {
 	*torture
-	desk    screens
-	between time.Duration   // two faults, at most
-	wanted  map[string]bool // sessions that want a person, and were not seen to
-	named   int             // how many sessions there were
-	lost    int
-	twice   int // hooks that were told again of what they had been told
-	latest  time.Duration
-	since   map[string]time.Time
-	samples []sample
-	dumps   []int // goroutines of daemons at rest, at their ends
-	dumped  int   // bytes of the log that were looked through
-	hooked  map[string]int
+	desktop  testDesktop
+	between  time.Duration   // maximal time between two faults
+	pending  map[string]bool // sessions that need attention and were not both shown and passed to the hook
+	created  int             // number of sessions created
+	lost     int
+	repeated int // events that the hook got twice
+	latest   time.Duration
+	since    map[string]time.Time
+	samples  []sample
+	dumps    []int // numbers of goroutines of idle daemons when they were ended
+	dumped   int   // bytes of the log that were searched
+	hooked   map[string]int
 }
 
-// sample is what a daemon at rest holds.
+// sample is what an idle daemon uses.
 type sample struct {
-	pid, descriptors, threads, rss, anonymous, file int // sizes in KiB, but that of the file that remembers notifications, in bytes
+	// Sizes are in KiB, except that of notifications.json (file), in bytes.
+	pid, descriptors, threads, rss, anonymous, file int
 }
 
 func newSoak(t *testing.T, seed uint64) *soak {
-	s := &soak{torture: newTorture(t), wanted: map[string]bool{}, since: map[string]time.Time{}, hooked: map[string]int{}}
+	s := &soak{torture: newTorture(t), pending: map[string]bool{}, since: map[string]time.Time{}, hooked: map[string]int{}}
 	s.random = rand.New(rand.NewPCG(seed, 0))
-	s.desk = screens{t: t, dir: s.dir, bus: testbed.Bus(t)}
-	t.Cleanup(s.desk.leave)
-	s.desk.prepare()
+	s.desktop = testDesktop{t: t, dir: s.dir, bus: testbed.Bus(t)}
+	t.Cleanup(s.desktop.stopAll)
+	s.desktop.writeConfiguration()
 	hook := filepath.Join(s.dir, "config/corral/hooks.d/log")
 	require.NoError(t, os.MkdirAll(filepath.Dir(hook), 0o700))
 	require.NoError(t, os.WriteFile(hook, fmt.Appendf(nil, "#!/bin/sh\nexec cat >> %s/hooked\n", s.dir), 0o700))
 	return s
 }
 
-// maxWanted is how many sessions want a person at most: a summary names no more than eight.
-const maxWanted = 5
+// maxPending limits how many sessions need attention at the same time: a summary names at most
+// eight.
+const maxPending = 5
 
-// round is some bad seconds, in which everything happens that can, and then a rest, in which
-// everything has to be told.
+// round injects each kind of fault, and then waits, without faults, until every session was shown
+// and passed to the hook.
 func (s *soak) round(mortal bool) {
-	kinds := slices.Sorted(maps.Keys(upsets))
+	kinds := slices.Sorted(maps.Keys(desktopFaults))
 	if mortal && s.rounds%4 == 0 {
 		kinds = append(kinds, busRestarts)
 	}
 	s.random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 	for _, kind := range kinds {
-		if len(s.wanted) < maxWanted {
+		if len(s.pending) < maxPending {
 			s.create()
 		}
 		s.pause(0, s.between)
-		s.upset(kind)
-		s.look()
+		s.inject(kind)
+		s.collect()
 	}
-	s.steady()
-	s.desk.show(s.random.IntN(2) == 0)
-	for deadline := time.Now().Add(2 * patience); len(s.wanted) > 0; <-time.After(20 * time.Millisecond) {
-		if s.look(); time.Now().After(deadline) {
-			s.lost += len(s.wanted)
-			s.t.Errorf("never told of %v; told by %v, hooks of %v", slices.Sorted(maps.Keys(s.wanted)), s.desk.shown, s.hooked)
+	s.waitReady()
+	s.desktop.startServer(s.random.IntN(2) == 0)
+	for deadline := time.Now().Add(2 * patience); len(s.pending) > 0; <-time.After(20 * time.Millisecond) {
+		if s.collect(); time.Now().After(deadline) {
+			s.lost += len(s.pending)
+			s.t.Errorf("not reported: %v; shown: %v; passed to the hook: %v", slices.Sorted(maps.Keys(s.pending)),
+				s.desktop.shown, s.hooked)
 			return
 		}
 	}
-	<-time.After(restAfter + time.Second) // then it has given its memory back
+	<-time.After(trimDelay + time.Second) // by then it has released its memory
 	s.samples = append(s.samples, s.sample())
 	if mortal && s.rounds%12 == 11 {
 		s.dump()
 	}
 }
 
-// busRestarts is seldom: no daemon outlives it.
+// busRestarts is rare: no daemon survives it.
 const busRestarts = "the bus restarts"
 
-// upset does something to the desktop, or to the bus.
-func (s *soak) upset(kind string) {
+// inject injects a fault into the desktop or the bus.
+func (s *soak) inject(kind string) {
 	s.faults[kind]++
 	if kind != busRestarts {
-		upsets[kind](&s.desk, s.random.IntN(2) == 0)
+		desktopFaults[kind](&s.desktop, s.random.IntN(2) == 0)
 		return
 	}
-	s.desk.leave()
+	s.desktop.stopAll()
 	s.systemctl("restart", "dbus.service")
 	s.systemctl("start", "corrald.service")
-	s.desk.bus = testbed.Bus(s.t)
+	s.desktop.bus = testbed.Bus(s.t)
 }
 
-// create makes a session that wants a person soon. One whose start a bus restart has come between
-// is nobody's.
+// create creates a session that soon needs attention. A session whose start was interrupted by a
+// restart of the bus is not counted.
 func (s *soak) create() {
 	script := "exit 3"
 	if s.random.IntN(3) == 0 {
 		script = `printf "\a"; exec sleep 1000`
 	}
-	s.named++
-	name := fmt.Sprintf("n%d", s.named)
+	s.created++
+	name := fmt.Sprintf("n%d", s.created)
 	var id string
 	var path dbus.ObjectPath
 	sp := spec{"Id": name, "WorkingDirectory": s.dir, "Command": []string{"sh", "-c", script}}
-	if err := s.call(dbusapi.ManagerPath, dbusapi.ManagerInterface+".CreateSession", []any{"command", sp.variants()}, &id, &path); err != nil {
+	if err := s.call(dbusapi.ManagerPath, dbusapi.ManagerInterface+".CreateSession", []any{"command", sp.variants()},
+		&id, &path); err != nil {
 		_ = s.remove(name)
 		return
 	}
-	s.wanted[name], s.since[name] = true, time.Now()
+	s.pending[name], s.since[name] = true, time.Now()
 	s.sessions++
 }
 
@@ -163,20 +167,20 @@ func (s *soak) remove(name string) error {
 
 var namedInHook = regexp.MustCompile(`"Id":"(n\d+)"`)
 
-// look finds out what was told, and sees to it.
-func (s *soak) look() {
-	s.desk.gather()
+// collect reads what was shown and what the hook got, and removes the sessions that have both.
+func (s *soak) collect() {
+	s.desktop.countShown()
 	s.hooked = map[string]int{}
 	content, _ := os.ReadFile(s.dir + "/hooked")
 	for _, m := range namedInHook.FindAllStringSubmatch(string(content), -1) {
 		s.hooked[m[1]]++
 	}
-	for name := range s.wanted {
-		if s.desk.shown[name] > 0 && s.hooked[name] > 0 && s.remove(name) == nil {
+	for name := range s.pending {
+		if s.desktop.shown[name] > 0 && s.hooked[name] > 0 && s.remove(name) == nil {
 			s.latest = max(s.latest, time.Since(s.since[name]))
-			delete(s.wanted, name)
+			delete(s.pending, name)
 			if s.hooked[name] > 1 {
-				s.twice++
+				s.repeated++
 			}
 		}
 	}
@@ -184,7 +188,8 @@ func (s *soak) look() {
 
 func (s *soak) sample() sample {
 	pid := s.mainPID("corrald.service")
-	m := sample{pid: pid, threads: s.count(fmt.Sprintf("/proc/%d/task", pid)), descriptors: s.count(fmt.Sprintf("/proc/%d/fd", pid))}
+	m := sample{pid: pid, threads: s.count(fmt.Sprintf("/proc/%d/task", pid)),
+		descriptors: s.count(fmt.Sprintf("/proc/%d/fd", pid))}
 	for line := range strings.Lines(readFile(s.t, fmt.Sprintf("/proc/%d/status", pid))) {
 		name, value, _ := strings.Cut(line, ":")
 		n, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
@@ -207,7 +212,7 @@ func (s *soak) count(dir string) int {
 	return len(entries)
 }
 
-// dump has the daemon end with a list of its goroutines, which are counted. systemd starts it
+// dump ends the daemon with a dump of its goroutines, and counts them. systemd starts the daemon
 // again.
 func (s *soak) dump() {
 	s.signal("corrald.service", syscall.SIGQUIT)
@@ -220,13 +225,13 @@ func (s *soak) dump() {
 	if at := strings.Index(text, "SIGQUIT: quit"); at >= 0 {
 		s.dumps = append(s.dumps, len(regexp.MustCompile(`(?m)^goroutine \d+ `).FindAllString(text[at:], -1)))
 	}
-	s.steady()
+	s.waitReady()
 }
 
-// report tells what was measured, and that it does not grow.
+// report logs the measurements, and checks that none of them grows.
 func (s *soak) report() {
-	s.t.Logf("%d rounds, %d sessions, %d lost; the longest until one was told: %v; told to the hook twice: %d; %d faults:",
-		s.rounds, s.sessions, s.lost, s.latest.Round(time.Millisecond), s.twice, s.total())
+	s.t.Logf("%d rounds, %d sessions, %d lost; longest delay: %v; passed to the hook twice: %d; %d faults:",
+		s.rounds, s.sessions, s.lost, s.latest.Round(time.Millisecond), s.repeated, s.total())
 	for _, kind := range slices.Sorted(maps.Keys(s.faults)) {
 		s.t.Logf("%6d  %s", s.faults[kind], kind)
 	}
@@ -237,7 +242,8 @@ func (s *soak) report() {
 	old := slices.DeleteFunc(slices.Clone(s.samples), func(m sample) bool { return m.pid != last.pid })
 	for i, m := range s.samples {
 		if i == 0 || s.samples[i-1].pid != m.pid || i == len(s.samples)-1 || len(s.samples)-i < len(old) && i%10 == 0 {
-			s.t.Logf("round %3d: corrald %d: %d descriptors, %d threads, RSS %d KiB (anonymous %d), notifications.json %d bytes", i, m.pid, m.descriptors, m.threads, m.rss, m.anonymous, m.file)
+			s.t.Logf("round %3d: corrald %d: %d descriptors, %d threads, RSS %d KiB (anonymous %d), "+
+				"notifications.json %d bytes", i, m.pid, m.descriptors, m.threads, m.rss, m.anonymous, m.file)
 		}
 	}
 	s.t.Logf("goroutines at the ends of daemons: %v", s.dumps)
@@ -248,7 +254,7 @@ func (s *soak) report() {
 	}
 }
 
-// compare tells what daemons held first and last, and that it does not grow.
+// compare logs what daemons used at first and at the end, and checks that it does not grow.
 func (s *soak) compare(which string, samples []sample) {
 	for _, quantity := range []struct {
 		name  string
@@ -260,17 +266,18 @@ func (s *soak) compare(which string, samples []sample) {
 		{"bytes of notifications.json", func(m sample) int { return m.file }, 2048},
 	} {
 		first, last := third(samples, 0, quantity.of), third(samples, 2, quantity.of)
-		s.t.Logf("%s, %d rounds: %d %s in the first third, %d in the last (medians)", which, len(samples), first, quantity.name, last)
+		s.t.Logf("%s, %d rounds: %d %s in the first third, %d in the last (medians)", which, len(samples),
+			first, quantity.name, last)
 		if len(samples) >= enoughRounds {
 			assert.LessOrEqual(s.t, last, first+quantity.slack, "%s grow", quantity.name)
 		}
 	}
 }
 
-// enoughRounds is of how many something can be said to grow.
+// enoughRounds is the number of rounds from which growth can be judged.
 const enoughRounds = 9
 
-// third is the median of a third of the samples.
+// third returns the median of a third of the samples.
 func third(samples []sample, which int, of func(sample) int) int {
 	n := len(samples)
 	part := samples[which*n/3 : max((which+1)*n/3, which*n/3+1)]

@@ -16,15 +16,14 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// The names that the kernel has for the processes of a scope.
+// The names of a scope's processes in the kernel.
 const (
 	shimName = "corral-shim"
 	tmuxName = "tmux: server"
 )
 
-// TestState_ReportsHowTheAgentEnded goes through what can happen to an agent, and sees that the
-// session says so, and goes on to say so when its tmux session is closed and when the daemon is
-// another one.
+// TestState_ReportsHowTheAgentEnded checks the state for each way in which an agent can end, and
+// that it is still the same after its tmux session was closed and after the daemon was restarted.
 func TestState_ReportsHowTheAgentEnded(t *testing.T) {
 	d := startDaemon(t)
 	ends := []struct {
@@ -38,7 +37,8 @@ func TestState_ReportsHowTheAgentEnded(t *testing.T) {
 		{"exit-137", "exit 137", nil, outcome{"failed", "exit-code", 1, 137, "command exited with code 137", "error"}},
 		{"killed", "kill -KILL $$", nil, outcome{"failed", "signal", 2, 9, "command was killed by SIGKILL", "error"}},
 		{"terminated", "kill -TERM $$", nil, outcome{"failed", "signal", 2, 15, "command was killed by SIGTERM", "error"}},
-		{"no-core", "ulimit -c 0; kill -SEGV $$", nil, outcome{"failed", "signal", 2, 11, "command was killed by SIGSEGV", "error"}},
+		{"no-core", "ulimit -c 0; kill -SEGV $$", nil,
+			outcome{"failed", "signal", 2, 11, "command was killed by SIGSEGV", "error"}},
 		{"time-up", "exec sleep 1000", []property{{"RuntimeMaxUSec", uint64(1)}},
 			outcome{"failed", "timeout", 2, 15, "it ran for as long as RuntimeMaxSec allows", "error"}},
 	}
@@ -48,25 +48,25 @@ func TestState_ReportsHowTheAgentEnded(t *testing.T) {
 			if e.properties != nil {
 				sp["UnitProperties"] = e.properties
 			}
-			d.create(t, e.id, sp).ends(e.want)
+			d.create(t, e.id, sp).waitOutcome(e.want)
 		})
 	}
 	t.Run("the tmux session is closed later", func(t *testing.T) {
 		for _, e := range ends {
-			s := &subject{d, t, e.id}
-			if s.facts().text("ControlGroup") != "" {
+			s := &testSession{d, t, e.id}
+			if s.properties().text("ControlGroup") != "" {
 				s.tmux("kill-server")
-				s.noScope()
+				s.waitNoScope()
 			}
-			s.is(e.want)
+			s.assertOutcome(e.want)
 		}
 	})
 	t.Run("the daemon is another one", func(t *testing.T) {
 		require.Equal(t, 0, d.kill(syscall.SIGTERM))
 		d.launch()
 		for _, e := range ends {
-			s := &subject{d, t, e.id}
-			s.is(e.want)
+			s := &testSession{d, t, e.id}
+			s.assertOutcome(e.want)
 		}
 	})
 }
@@ -77,15 +77,16 @@ type property struct {
 	Value any
 }
 
-// TestState_ReportsACoreDump: the kernel dumps core where core_pattern and the limit let it, and
-// the session says what the kernel did.
+// TestState_ReportsACoreDump checks that the session reports what the kernel did: it dumps core if
+// core_pattern and the limit allow it.
 func TestState_ReportsACoreDump(t *testing.T) {
 	d := startDaemon(t)
 	work := testbed.Dir(t)
-	s := d.create(t, "core", spec{"Command": []string{"sh", "-c", "ulimit -c unlimited; kill -SEGV $$"}, "WorkingDirectory": work})
+	s := d.create(t, "core", spec{"Command": []string{"sh", "-c", "ulimit -c unlimited; kill -SEGV $$"},
+		"WorkingDirectory": work})
 	want := outcome{"failed", "core-dump", 3, 11, "command was killed by SIGSEGV (core dumped)", "error"}
-	// Whether a core is dumped depends on the machine (core_pattern, limits): on this one a child of
-	// ours has the same end.
+	// Whether a core is dumped depends on the machine (core_pattern, limits): a child of the test
+	// shows what happens on this one.
 	child := exec.CommandContext(t.Context(), "sh", "-c", "ulimit -c unlimited; kill -SEGV $$")
 	child.Dir = testbed.Dir(t)
 	_ = child.Run()
@@ -94,7 +95,7 @@ func TestState_ReportsACoreDump(t *testing.T) {
 	if !status.CoreDump() {
 		want = outcome{"failed", "signal", 2, 11, "command was killed by SIGSEGV", "error"}
 	}
-	s.ends(want)
+	s.waitOutcome(want)
 	if pattern := readFile(t, "/proc/sys/kernel/core_pattern"); want.Code == 3 && strings.HasPrefix(pattern, "core") {
 		cores, err := filepath.Glob(work + "/core*")
 		require.NoError(t, err)
@@ -102,8 +103,8 @@ func TestState_ReportsACoreDump(t *testing.T) {
 	}
 }
 
-// TestState_ReportsAFailedStart: the error of the call and the session say the same, and nothing of
-// it is left.
+// TestState_ReportsAFailedStart checks that the error of the call and the session agree, and that
+// no scope is left.
 func TestState_ReportsAFailedStart(t *testing.T) {
 	d := startDaemon(t)
 	d.write("notes.txt", "no program\n")
@@ -114,39 +115,41 @@ func TestState_ReportsAFailedStart(t *testing.T) {
 		{"path-not-found", "/no/such/program", `command "/no/such/program" not found`},
 		{"not-executable", d.dir + "/notes.txt", `command "` + d.dir + `/notes.txt" is not executable`},
 		{"a-directory", "/tmp", `command "/tmp" is not executable`},
-		{"no-interpreter", d.dir + "/bad-script", `command "` + d.dir + `/bad-script" needs an interpreter that does not exist`},
+		{"no-interpreter", d.dir + "/bad-script",
+			`command "` + d.dir + `/bad-script" needs an interpreter that does not exist`},
 	} {
 		t.Run(c.id, func(t *testing.T) {
 			s := d.create(t, c.id, spec{"Command": []string{c.command}, "Start": false})
-			refused(t, d.manager("StartSession", []any{c.id}), dbusapi.StartFailed, c.id, c.why)
-			s.is(outcome{"failed", "start-failed", 0, 0, c.why, "error"})
-			s.noScope()
-			s.is(outcome{"failed", "start-failed", 0, 0, c.why, "error"})
+			assertRefused(t, d.manager("StartSession", []any{c.id}), dbusapi.StartFailed, c.id, c.why)
+			s.assertOutcome(outcome{"failed", "start-failed", 0, 0, c.why, "error"})
+			s.waitNoScope()
+			s.assertOutcome(outcome{"failed", "start-failed", 0, 0, c.why, "error"})
 		})
 	}
 	t.Run("workspace missing", func(t *testing.T) {
 		work := testbed.Dir(t)
 		s := d.create(t, "homeless", spec{"Command": []string{"true"}, "WorkingDirectory": work, "Start": false})
-		s.is(outcome{"created", "", 0, 0, "", "active"})
-		for range 2 { // it is told before anybody tries to start it, also by the next daemon
+		s.assertOutcome(outcome{"created", "", 0, 0, "", "active"})
+		for range 2 { // it is reported before anybody tries to start the session, also by the next daemon
 			require.NoError(t, os.Remove(work))
-			s.ends(outcome{"orphaned", "", 0, 0, `workspace "` + work + `" is gone`, "error"})
+			s.waitOutcome(outcome{"orphaned", "", 0, 0, `workspace "` + work + `" is gone`, "error"})
 			d.kill(syscall.SIGKILL)
 			d.launch()
-			s.ends(outcome{"orphaned", "", 0, 0, `workspace "` + work + `" is gone`, "error"})
+			s.waitOutcome(outcome{"orphaned", "", 0, 0, `workspace "` + work + `" is gone`, "error"})
 			require.NoError(t, os.Mkdir(work, 0o700))
-			s.ends(outcome{"created", "", 0, 0, "", "active"})
+			s.waitOutcome(outcome{"created", "", 0, 0, "", "active"})
 		}
 		require.NoError(t, os.Remove(work))
-		refused(t, d.manager("StartSession", []any{"homeless"}), dbusapi.StartFailed, "homeless", work)
-		s.is(outcome{"failed", "start-failed", 0, 0, `workspace "` + work + `" does not exist`, "error"})
+		assertRefused(t, d.manager("StartSession", []any{"homeless"}), dbusapi.StartFailed, "homeless", work)
+		s.assertOutcome(outcome{"failed", "start-failed", 0, 0, `workspace "` + work + `" does not exist`, "error"})
 		require.NoError(t, os.Mkdir(work, 0o700))
 		s.must("Start")
-		s.ends(outcome{"completed", "success", 1, 0, "", "active"})
+		s.waitOutcome(outcome{"completed", "success", 1, 0, "", "active"})
 	})
 }
 
-// TestCreateSession_LeavesNothingWhenTheCommandCannotRun: its id is free for the next one.
+// TestCreateSession_LeavesNothingWhenTheCommandCannotRun checks that the id is free for the next
+// session.
 func TestCreateSession_LeavesNothingWhenTheCommandCannotRun(t *testing.T) {
 	d := startDaemon(t)
 	d.write("src/shop/tracked", "")
@@ -162,108 +165,114 @@ func TestCreateSession_LeavesNothingWhenTheCommandCannotRun(t *testing.T) {
 		spec spec
 		why  string
 	}{
-		{"nowhere in PATH", spec{"Command": []string{"no-such-program"}, "Environment": []string{"PATH=/nowhere:/bin"}}, `command "no-such-program" not found in PATH=/nowhere:/bin`},
-		{"a directory that may not be searched", spec{"Command": []string{"no-such-program"}, "Environment": []string{"PATH=" + d.dir + "/locked:/bin"}},
+		{"nowhere in PATH", spec{"Command": []string{"no-such-program"}, "Environment": []string{"PATH=/nowhere:/bin"}},
+			`command "no-such-program" not found in PATH=/nowhere:/bin`},
+		{"a directory that may not be searched",
+			spec{"Command": []string{"no-such-program"}, "Environment": []string{"PATH=" + d.dir + "/locked:/bin"}},
 			`command "no-such-program" not found in PATH=`},
-		{"the caller's PATH", spec{"Command": []string{"no-such-program"}, "CallerEnvironment": []string{"PATH=/elsewhere"}}, `not found in PATH=/elsewhere`},
+		{"the caller's PATH", spec{"Command": []string{"no-such-program"},
+			"CallerEnvironment": []string{"PATH=/elsewhere"}}, `not found in PATH=/elsewhere`},
 		{"no such file", spec{"Command": []string{"/no/such/program"}}, `command "/no/such/program" not found`},
-		{"nothing below the workspace", spec{"Command": []string{"./none"}, "WorkingDirectory": shop}, `command "./none" not found`},
-		{"not executable", spec{"Command": []string{"./tracked"}, "WorkingDirectory": shop}, `command "./tracked" is not executable`},
+		{"nothing below the workspace", spec{"Command": []string{"./none"}, "WorkingDirectory": shop},
+			`command "./none" not found`},
+		{"not executable", spec{"Command": []string{"./tracked"}, "WorkingDirectory": shop},
+			`command "./tracked" is not executable`},
 		{"a directory", spec{"Command": []string{"/tmp"}}, `command "/tmp" is not executable`},
-		{"not in the worktree", spec{"Command": []string{"./own"}, "WorkingDirectory": shop, "Worktree": ""}, `command "./own" not found`},
+		{"not in the worktree", spec{"Command": []string{"./own"}, "WorkingDirectory": shop, "Worktree": ""},
+			`command "./own" not found`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := d.tryCreate(t, "typo", c.spec)
-			refused(t, err, dbusapi.StartFailed, c.why)
+			assertRefused(t, err, dbusapi.StartFailed, c.why)
 			assert.Empty(t, d.ids(t))
 			assert.NoDirExists(t, d.dir+"/state/corral/sessions/typo")
 		})
 	}
 	testbed.Poll(t, "the branch is gone", func() bool { return d.git(t, "src/shop", "branch") == "* main" })
-	d.create(t, "typo", spec{"Command": []string{"./own"}, "WorkingDirectory": shop}).become("running")
+	d.create(t, "typo", spec{"Command": []string{"./own"}, "WorkingDirectory": shop}).waitState("running")
 }
 
-// TestState_ReportsKilledParts: the parts of a session are killed one by one. What it says is true,
-// and no other session is touched.
+// TestState_ReportsKilledParts kills the parts of a session one by one. Its state must be right
+// each time, and no other session may be affected.
 func TestState_ReportsKilledParts(t *testing.T) {
 	d := startDaemon(t)
 	bystander := d.run(t, "bystander", "exec sleep 1000")
-	before := bystander.become("running")
+	before := bystander.waitState("running")
 
 	t.Run("tmux server", func(t *testing.T) {
 		s := d.run(t, "no-tmux", "exec sleep 1000")
-		pid := s.become("running").number("MainPID")
-		kill(t, s.one(tmuxName), syscall.SIGKILL)
-		s.ends(outcome{"stale", "session-lost", 0, 0, "scope running, session dead", "active"})
-		f := s.facts()
+		pid := s.waitState("running").number("MainPID")
+		kill(t, s.process(tmuxName), syscall.SIGKILL)
+		s.waitOutcome(outcome{"stale", "session-lost", 0, 0, "scope running, session dead", "active"})
+		f := s.properties()
 		assert.Equal(t, pid, f.number("MainPID"))
-		assert.True(t, f.yes("AgentAlive"))
-		assert.False(t, f.yes("SessionAlive"))
+		assert.True(t, f.isTrue("AgentAlive"))
+		assert.False(t, f.isTrue("SessionAlive"))
 		require.NoError(t, syscall.Kill(pid, 0), "the agent is alive")
 		kill(t, pid, syscall.SIGKILL)
-		s.ends(outcome{"failed", "signal", 2, 9, "command was killed by SIGKILL", "error"})
-		s.noScope()
+		s.waitOutcome(outcome{"failed", "signal", 2, 9, "command was killed by SIGKILL", "error"})
+		s.waitNoScope()
 	})
 	t.Run("shim", func(t *testing.T) {
 		s := d.run(t, "no-shim", "exec sleep 1000")
-		pid := s.become("running").number("MainPID")
+		pid := s.waitState("running").number("MainPID")
 		want := outcome{"failed", "agent-lost", 0, 0, "shell process exited", "error"}
-		kill(t, s.one(shimName), syscall.SIGKILL)
-		s.ends(want)
+		kill(t, s.process(shimName), syscall.SIGKILL)
+		s.waitOutcome(want)
 		testbed.WaitExit(t, pid)
 		s.tmux("kill-server")
-		s.noScope()
-		s.is(want)
+		s.waitNoScope()
+		s.assertOutcome(want)
 	})
 	t.Run("everything", func(t *testing.T) {
 		s := d.run(t, "no-scope", "exec sleep 1000")
-		s.become("running")
+		s.waitState("running")
 		want := outcome{"failed", "session-lost", 0, 0, "tmux session no longer exists", "error"}
-		mark := d.heard.mark()
+		mark := d.signals.mark()
 		testbed.Systemctl(t, "kill", "--signal=KILL", s.unit())
-		s.ends(want)
-		signals, _ := d.heard.since(mark)
+		s.waitOutcome(want)
+		signals, _ := d.signals.since(mark)
 		for _, signal := range signals {
 			if c, ok := stateChange(signal); ok && c.id == s.id {
-				assert.Equal(t, change{s.id, "running", "failed"}, c, "nothing untrue is said on the way")
+				assert.Equal(t, change{s.id, "running", "failed"}, c, "no untrue state in between")
 			}
 		}
-		s.noScope()
-		s.is(want)
+		s.waitNoScope()
+		s.assertOutcome(want)
 	})
-	after := bystander.facts()
+	after := bystander.properties()
 	assert.Equal(t, outcomeOf(before), outcomeOf(after))
 	assert.Equal(t, before.number("MainPID"), after.number("MainPID"))
 }
 
-// TestWorkspace_VanishesAndReappears: the session is orphaned meanwhile, and its agent is not
-// killed.
+// TestWorkspace_VanishesAndReappears checks that the session is orphaned in between, and that its
+// agent is not killed.
 func TestWorkspace_VanishesAndReappears(t *testing.T) {
 	d := startDaemon(t)
 	work := testbed.Dir(t)
 	s := d.create(t, "orphan", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": work})
-	pid := s.become("running").number("MainPID")
+	pid := s.waitState("running").number("MainPID")
 	orphaned := outcome{"orphaned", "", 0, 0, `workspace "` + work + `" is gone`, "error"}
 
 	require.NoError(t, os.Rename(work, work+"-away"))
-	s.ends(orphaned)
-	assert.Equal(t, pid, s.facts().number("MainPID"))
+	s.waitOutcome(orphaned)
+	assert.Equal(t, pid, s.properties().number("MainPID"))
 	require.NoError(t, os.Rename(work+"-away", work))
-	s.ends(outcome{"running", "", 0, 0, "", "active"})
+	s.waitOutcome(outcome{"running", "", 0, 0, "", "active"})
 
 	require.NoError(t, os.Remove(work))
-	s.ends(orphaned)
+	s.waitOutcome(orphaned)
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
 	d.launch()
-	s.ends(orphaned)
+	s.waitOutcome(orphaned)
 	require.NoError(t, os.Mkdir(work, 0o700))
-	s.ends(outcome{"running", "", 0, 0, "", "active"})
-	assert.Equal(t, pid, s.facts().number("MainPID"))
+	s.waitOutcome(outcome{"running", "", 0, 0, "", "active"})
+	assert.Equal(t, pid, s.properties().number("MainPID"))
 
 	require.NoError(t, os.Remove(work))
-	s.ends(orphaned)
+	s.waitOutcome(orphaned)
 	kill(t, pid, syscall.SIGKILL)
-	s.ends(outcome{"failed", "signal", 2, 9, "command was killed by SIGKILL", "error"})
+	s.waitOutcome(outcome{"failed", "signal", 2, 9, "command was killed by SIGKILL", "error"})
 }
 
 func kill(t *testing.T, pid int, signal syscall.Signal) {
@@ -272,19 +281,19 @@ func kill(t *testing.T, pid int, signal syscall.Signal) {
 }
 
 // tmux runs a command of the session's tmux server.
-func (s *subject) tmux(args ...string) string {
+func (s *testSession) tmux(args ...string) string {
 	s.t.Helper()
-	return command(s.t, "tmux", append([]string{"-S", s.runtimeDir(s.id) + "/tmux"}, args...)...)
+	return runCommand(s.t, "tmux", append([]string{"-S", s.runtimeDir(s.id) + "/tmux"}, args...)...)
 }
 
-// TestTmuxConfig_UnreadableFailsTheStart: each start is answered with why, however fast its scope
-// is gone.
+// TestTmuxConfig_UnreadableFailsTheStart checks that the error of each start names the cause,
+// however fast its scope ends.
 func TestTmuxConfig_UnreadableFailsTheStart(t *testing.T) {
 	d := startDaemon(t, "TmuxConfig=/nowhere/tmux.conf")
 	for n := range 8 {
 		s, err := d.tryCreate(t, fmt.Sprintf("shop-%d", n), spec{"Command": []string{"sleep", "1000"}})
 		assert.Equal(t, dbusapi.StartFailed, dbusapi.ShortErrorName(err), "%v", err)
 		require.ErrorContains(t, err, "/nowhere/tmux.conf")
-		assert.Contains(t, s.facts().text("Reason"), "/nowhere/tmux.conf")
+		assert.Contains(t, s.properties().text("Reason"), "/nowhere/tmux.conf")
 	}
 }

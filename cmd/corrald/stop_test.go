@@ -18,144 +18,149 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// polite starts an agent that says so when it is asked to end, by which signal, and takes its time
-// for it.
-func (d *corrald) polite(t *testing.T, id string) *subject {
+// politeAgent starts a session whose agent records the signal that it gets, and then exits with 0.
+func (d *corrald) politeAgent(t *testing.T, id string) *testSession {
 	t.Helper()
 	s := d.create(t, id, spec{"Command": []string{"bash", "-c", `
 		for s in TERM HUP USR1; do trap "echo $s >'$0.new'; mv '$0.new' '$0'; [ $s = USR1 ] || exit 0" $s; done
 		echo up >"$0.up"; while :; do sleep 1000 & wait; done`, d.dir + "/" + id}})
-	s.file(id + ".up")
+	s.awaitFile(id + ".up")
 	return s
 }
 
 func TestStop_LetsTheAgentExitByItself(t *testing.T) {
 	d := startDaemon(t)
 	for _, c := range []struct {
-		id, said, reason string
-		stop             func(*subject)
+		id, signal, reason string
+		stop               func(*testSession)
 	}{
-		{"by-systemctl", "TERM", "its scope was stopped", func(s *subject) { testbed.Systemctl(s.t, "stop", s.unit()) }},
-		{"by-session", "TERM", "", func(s *subject) { s.must("Stop", uint64(0)) }},
-		{"by-manager", "TERM", "", func(s *subject) { require.NoError(s.t, s.manager("StopSession", []any{s.id, uint64(0)})) }},
-		{"pane-closed", "HUP", "its terminal was closed", func(s *subject) { s.tmux("kill-pane") }},
-		{"session-closed", "HUP", "its terminal was closed", func(s *subject) { s.tmux("kill-session", "-t", s.id) }},
+		{"by-systemctl", "TERM", "its scope was stopped", func(s *testSession) { testbed.Systemctl(s.t, "stop", s.unit()) }},
+		{"by-session", "TERM", "", func(s *testSession) { s.must("Stop", uint64(0)) }},
+		{"by-manager", "TERM", "", func(s *testSession) {
+			require.NoError(s.t, s.manager("StopSession", []any{s.id, uint64(0)}))
+		}},
+		{"pane-closed", "HUP", "its terminal was closed", func(s *testSession) { s.tmux("kill-pane") }},
+		{"session-closed", "HUP", "its terminal was closed", func(s *testSession) { s.tmux("kill-session", "-t", s.id) }},
 	} {
 		t.Run(c.id, func(t *testing.T) {
 			t.Parallel()
-			s := d.polite(t, c.id)
+			s := d.politeAgent(t, c.id)
 			c.stop(s)
-			s.ends(outcome{"stopped", "success", 1, 0, c.reason, "active"})
-			assert.Equal(t, c.said+"\n", s.file(c.id))
-			s.noScope()
-			s.is(outcome{"stopped", "success", 1, 0, c.reason, "active"})
+			s.waitOutcome(outcome{"stopped", "success", 1, 0, c.reason, "active"})
+			assert.Equal(t, c.signal+"\n", s.awaitFile(c.id))
+			s.waitNoScope()
+			s.assertOutcome(outcome{"stopped", "success", 1, 0, c.reason, "active"})
 		})
 	}
 }
 
-// TestStop_EscalatesToSIGKILL: an interactive shell ignores SIGTERM and is hung up on; what ignores
-// that too is killed when its time is up.
+// TestStop_EscalatesToSIGKILL checks each step: an interactive shell ignores SIGTERM and gets
+// SIGHUP; an agent that ignores that too is killed when the time-out expires.
 func TestStop_EscalatesToSIGKILL(t *testing.T) {
 	d := startDaemon(t)
 	t.Run("interactive shell", func(t *testing.T) {
 		t.Parallel()
-		s := d.create(t, "shell", spec{"Command": []string{"bash", "--norc"}, "Environment": []string{"PROMPT_COMMAND=echo up >" + d.dir + "/shell.up"}})
-		s.file("shell.up")
+		s := d.create(t, "shell", spec{"Command": []string{"bash", "--norc"},
+			"Environment": []string{"PROMPT_COMMAND=echo up >" + d.dir + "/shell.up"}})
+		s.awaitFile("shell.up")
 		s.must("Stop", uint64(0))
-		s.is(outcome{"stopped", "success", 2, int(syscall.SIGHUP), "", "active"})
+		s.assertOutcome(outcome{"stopped", "success", 2, int(syscall.SIGHUP), "", "active"})
 	})
 	t.Run("deaf agent", func(t *testing.T) {
 		t.Parallel()
 		s := d.run(t, "deaf", fmt.Sprintf("trap '' TERM HUP INT; echo up >%s/deaf.up; while :; do sleep 1000; done", d.dir))
-		s.file("deaf.up")
+		s.awaitFile("deaf.up")
 		s.must("Stop", uint64(600_000))
-		s.is(outcome{"stopped", "success", 2, int(syscall.SIGKILL), "", "active"})
+		s.assertOutcome(outcome{"stopped", "success", 2, int(syscall.SIGKILL), "", "active"})
 	})
 	t.Run("stopped agent", func(t *testing.T) {
 		t.Parallel()
-		s := d.polite(t, "asleep")
-		kill(t, s.facts().number("MainPID"), syscall.SIGSTOP)
+		s := d.politeAgent(t, "asleep")
+		kill(t, s.properties().number("MainPID"), syscall.SIGSTOP)
 		s.must("Stop", uint64(0))
-		s.is(outcome{"stopped", "success", 1, 0, "", "active"})
+		s.assertOutcome(outcome{"stopped", "success", 1, 0, "", "active"})
 	})
 	t.Run("leftovers", func(t *testing.T) {
 		t.Parallel()
 		s := d.run(t, "parent", fmt.Sprintf(
-			`setsid sleep 1001 & setsid sh -c 'trap "" TERM HUP; echo up >%s/parent.up; while :; do sleep 1002; done' & exec sleep 1000`, d.dir))
-		s.file("parent.up")
-		pids, err := proc.Processes(s.facts().text("ControlGroup"))
+			`setsid sleep 1001 & `+
+				`setsid sh -c 'trap "" TERM HUP; echo up >%s/parent.up; while :; do sleep 1002; done' & `+
+				`exec sleep 1000`, d.dir))
+		s.awaitFile("parent.up")
+		pids, err := proc.Processes(s.properties().text("ControlGroup"))
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, len(pids), 5, "agent, shim, tmux and leftovers")
 		s.must("Stop", uint64(600_000))
 		for _, pid := range pids {
 			testbed.WaitExit(t, pid)
 		}
-		s.is(outcome{"stopped", "success", 2, int(syscall.SIGTERM), "", "active"})
+		s.assertOutcome(outcome{"stopped", "success", 2, int(syscall.SIGTERM), "", "active"})
 	})
 }
 
-// TestStop_OfAnEndedSessionIsANoOp: nothing changes and nothing is said.
+// TestStop_OfAnEndedSessionIsANoOp checks that nothing changes and no signal is sent.
 func TestStop_OfAnEndedSessionIsANoOp(t *testing.T) {
 	d := startDaemon(t)
 	created := d.create(t, "never", spec{"Command": []string{"true"}, "Start": false})
 	ended := d.run(t, "ended", "exit 4")
-	ended.become("failed")
+	ended.waitState("failed")
 	ended.tmux("kill-server")
-	ended.noScope()
-	for _, s := range []*subject{created, ended} {
-		before, mark := s.facts(), d.heard.mark()
+	ended.waitNoScope()
+	for _, s := range []*testSession{created, ended} {
+		before, mark := s.properties(), d.signals.mark()
 		s.must("Stop", uint64(0))
-		assert.Equal(t, before, s.facts(), "session %s", s.id)
-		signals, _ := d.heard.since(mark)
+		assert.Equal(t, before, s.properties(), "session %s", s.id)
+		signals, _ := d.signals.since(mark)
 		assert.Empty(t, signals, "session %s", s.id)
 	}
-	t.Run("an ended session keeps what it says when what is left of it is stopped", func(t *testing.T) {
+	t.Run("an ended session keeps its result when its leftover processes are stopped", func(t *testing.T) {
 		s := d.run(t, "leftover", "sleep 1000 & exit 4")
-		s.become("failed")
+		s.waitState("failed")
 		s.must("Stop", uint64(0))
-		assert.Empty(t, s.facts().text("ControlGroup"), "the reply comes when the scope is empty")
-		s.is(outcome{"failed", "exit-code", 1, 4, "command exited with code 4", "error"})
+		assert.Empty(t, s.properties().text("ControlGroup"), "the reply comes when the scope is empty")
+		s.assertOutcome(outcome{"failed", "exit-code", 1, 4, "command exited with code 4", "error"})
 	})
 }
 
 func TestRestart(t *testing.T) {
 	d := startDaemon(t)
-	s := d.polite(t, "again")
-	first := s.facts()
+	s := d.politeAgent(t, "again")
+	first := s.properties()
 	s.must("Restart")
-	second := s.facts()
-	assert.Equal(t, "TERM\n", s.file("again"), "the first run was ended politely")
+	second := s.properties()
+	assert.Equal(t, "TERM\n", s.awaitFile("again"), "the first run was ended politely")
 	assert.Equal(t, "running", second.text("State"))
 	assert.NotEqual(t, first.number("MainPID"), second.number("MainPID"))
 	assert.Equal(t, 2, second.number("NRuns"))
 	testbed.WaitExit(t, first.number("MainPID"))
-	refused(t, s.do("Start"), dbusapi.InvalidState, "again", "running")
+	assertRefused(t, s.do("Start"), dbusapi.InvalidState, "again", "running")
 }
 
 func TestKill(t *testing.T) {
 	d := startDaemon(t)
 	t.Run("agent", func(t *testing.T) {
-		s := d.polite(t, "one")
+		s := d.politeAgent(t, "one")
 		s.must("Kill", "agent", int32(syscall.SIGUSR1))
-		assert.Equal(t, "USR1\n", s.file("one"))
-		s.is(outcome{"running", "", 0, 0, "", "active"})
+		assert.Equal(t, "USR1\n", s.awaitFile("one"))
+		s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 		s.must("Kill", "agent", int32(syscall.SIGKILL))
-		s.ends(outcome{"failed", "signal", 2, 9, "command was killed by SIGKILL", "error"})
-		refused(t, s.do("Kill", "agent", int32(syscall.SIGTERM)), dbusapi.InvalidState, "one", "failed")
+		s.waitOutcome(outcome{"failed", "signal", 2, 9, "command was killed by SIGKILL", "error"})
+		assertRefused(t, s.do("Kill", "agent", int32(syscall.SIGTERM)), dbusapi.InvalidState, "one", "failed")
 	})
 	t.Run("leftovers", func(t *testing.T) {
-		s := d.run(t, "two", "setsid sleep 1001 & echo $! >"+d.dir+"/two.new; mv "+d.dir+"/two.new "+d.dir+"/two; exec sleep 1000")
+		s := d.run(t, "two",
+			"setsid sleep 1001 & echo $! >"+d.dir+"/two.new; mv "+d.dir+"/two.new "+d.dir+"/two; exec sleep 1000")
 		var left int
-		_, err := fmt.Sscan(s.file("two"), &left)
+		_, err := fmt.Sscan(s.awaitFile("two"), &left)
 		require.NoError(t, err)
 		s.must("Kill", "leftovers", int32(syscall.SIGKILL))
 		testbed.WaitExit(t, left)
-		s.is(outcome{"running", "", 0, 0, "", "active"})
+		s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 	})
 	t.Run("all", func(t *testing.T) {
 		s := d.run(t, "three", "exec sleep 1000")
 		s.must("Kill", "all", int32(syscall.SIGKILL))
-		s.ends(outcome{"failed", "session-lost", 0, 0, "tmux session no longer exists", "error"})
+		s.waitOutcome(outcome{"failed", "session-lost", 0, 0, "tmux session no longer exists", "error"})
 	})
 }
 
@@ -164,11 +169,11 @@ func TestRemove_DeletesTheSession(t *testing.T) {
 	work := testbed.Dir(t)
 	require.NoError(t, os.WriteFile(work+"/notes", nil, 0o600))
 	s := d.create(t, "short", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": work})
-	group, pid := s.facts().text("ControlGroup"), s.facts().number("MainPID")
-	refused(t, s.do("Remove", uint64(0)), dbusapi.InvalidState, "short", "running")
-	s.is(outcome{"running", "", 0, 0, "", "active"})
+	group, pid := s.properties().text("ControlGroup"), s.properties().number("MainPID")
+	assertRefused(t, s.do("Remove", uint64(0)), dbusapi.InvalidState, "short", "running")
+	s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 
-	mark := d.heard.mark()
+	mark := d.signals.mark()
 	s.must("Remove", dbusapi.RemoveForce)
 	testbed.WaitExit(t, pid)
 	_, err := proc.Processes(group)
@@ -176,8 +181,8 @@ func TestRemove_DeletesTheSession(t *testing.T) {
 	assert.NoDirExists(t, d.stateDir("short"))
 	assert.FileExists(t, work+"/notes")
 	assert.Empty(t, d.ids(t))
-	refused(t, s.do("Stop", uint64(0)), dbusapi.UnknownObject)
-	refused(t, d.manager("StopSession", []any{"short", uint64(0)}), dbusapi.NoSuchSession, "short")
+	assertRefused(t, s.do("Stop", uint64(0)), dbusapi.UnknownObject)
+	assertRefused(t, d.manager("StopSession", []any{"short", uint64(0)}), dbusapi.NoSuchSession, "short")
 	d.await(t, mark, "SessionRemoved", func(s *dbus.Signal) bool {
 		return s.Name == dbusapi.ManagerInterface+".SessionRemoved" && s.Body[0] == "short"
 	})
@@ -187,7 +192,7 @@ func TestRemove_DeletesTheSession(t *testing.T) {
 	})
 
 	ended := d.run(t, "short", "exit 0") // the id is free again
-	ended.become("completed")
+	ended.waitState("completed")
 	ended.must("Remove", uint64(0))
 	assert.Empty(t, d.ids(t))
 	scopes := testbed.Systemctl(t, "list-units", "--all", "--plain", "--no-legend", "app-corral-*.scope")
@@ -198,19 +203,19 @@ func TestArchive(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "old", "echo out; sleep 1000 & exit 2")
 	live := d.run(t, "young", "exec sleep 1000")
-	refused(t, live.do("Archive"), dbusapi.InvalidState, "young", "running")
-	s.become("failed")
+	assertRefused(t, live.do("Archive"), dbusapi.InvalidState, "young", "running")
+	s.waitState("failed")
 	require.Equal(t, 1, d.count(t, "NFailed"))
 	s.must("Archive")
-	s.ends(outcome{"archived", "exit-code", 1, 2, "command exited with code 2", "archived"})
-	assert.Empty(t, s.facts().text("ControlGroup"), "what was left is ended")
+	s.waitOutcome(outcome{"archived", "exit-code", 1, 2, "command exited with code 2", "archived"})
+	assert.Empty(t, s.properties().text("ControlGroup"), "what was left is ended")
 	assert.Equal(t, 0, d.count(t, "NFailed"))
 	assert.Equal(t, 1, d.count(t, "NSessions"))
 	assert.ElementsMatch(t, []string{"old", "young"}, d.ids(t))
 	for _, method := range []string{"Start", "Restart", "Archive"} {
-		refused(t, s.do(method), dbusapi.InvalidState, "old", "archived")
+		assertRefused(t, s.do(method), dbusapi.InvalidState, "old", "archived")
 	}
-	refused(t, s.do("SendInput", "go on", uint64(1)), dbusapi.InvalidState, "old", "archived")
+	assertRefused(t, s.do("SendInput", "go on", uint64(1)), dbusapi.InvalidState, "old", "archived")
 	var log dbus.UnixFD
 	require.NoError(t, s.call(dbusapi.SessionPath("old"), dbusapi.SessionInterface+".OpenLog", nil, &log))
 	file := os.NewFile(uintptr(log), "log")

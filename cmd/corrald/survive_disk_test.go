@@ -17,11 +17,12 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// problems returns what the daemon says is wrong.
+// problems returns the daemon's problems.
 func (d *corrald) problems(t *testing.T) []dbusapi.Problem {
 	t.Helper()
 	var all []dbusapi.Problem
-	require.NoError(t, d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Get", []any{dbusapi.ManagerInterface, "Problems"}, &all))
+	require.NoError(t, d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Get",
+		[]any{dbusapi.ManagerInterface, "Problems"}, &all))
 	return all
 }
 
@@ -29,7 +30,7 @@ func (d *corrald) problems(t *testing.T) []dbusapi.Problem {
 func (d *corrald) hasProblems(t *testing.T, n int) []dbusapi.Problem {
 	t.Helper()
 	for {
-		mark := d.heard.mark()
+		mark := d.signals.mark()
 		all := d.problems(t)
 		if len(all) == n {
 			return all
@@ -40,15 +41,16 @@ func (d *corrald) hasProblems(t *testing.T, n int) []dbusapi.Problem {
 	}
 }
 
-// TestStateDirectory_ReadOnlyLosesNoExit any more, under sessions that run: every exit is told with
-// its code, also to the daemon that comes after the one that could save nothing, the journal and
-// Problems say what is wrong, and when it is over all is saved by itself.
+// TestStateDirectory_ReadOnlyLosesNoExit makes the state directories of running sessions read-only:
+// every exit is reported with its code, also by the daemon that follows the one that could not save
+// it, the journal and Problems name the cause, and once the directories are writable again snapshot
+// is saved automatically.
 func TestStateDirectory_ReadOnlyLosesNoExit(t *testing.T) {
 	d := startDaemon(t)
 	ids := []string{"lives", "ends", "ends-unseen"}
 	for _, id := range ids {
 		d.create(t, id, d.witness(id))
-		d.agents(t, id, 1)
+		d.waitAgents(t, id, 1)
 	}
 	readOnly := func(id string, mode os.FileMode) {
 		t.Helper()
@@ -58,24 +60,24 @@ func TestStateDirectory_ReadOnlyLosesNoExit(t *testing.T) {
 		readOnly(id, 0o500)
 	}
 	nine := outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"}
-	kill(t, d.agents(t, "ends", 1)[0], syscall.SIGUSR1)
-	d.subject(t, "ends").ends(nine)
+	kill(t, d.waitAgents(t, "ends", 1)[0], syscall.SIGUSR1)
+	d.session(t, "ends").waitOutcome(nine)
 	assert.NoFileExists(t, d.stateDir("ends")+"/exit_status")
-	told := d.hasProblems(t, 1)
-	assert.Equal(t, "ends", told[0].Session)
-	assert.Contains(t, told[0].Text, "permission denied; restore write permission there")
-	assert.Equal(t, 1, strings.Count(d.log.String(), "error: cannot save session"), "said once")
-	d.subject(t, "lives").is(outcome{"running", "", 0, 0, "", "active"})
+	problems := d.hasProblems(t, 1)
+	assert.Equal(t, "ends", problems[0].Session)
+	assert.Contains(t, problems[0].Text, "permission denied; restore write permission there")
+	assert.Equal(t, 1, strings.Count(d.log.String(), "error: cannot save session"), "logged once")
+	d.session(t, "lives").assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 
 	d.kill(syscall.SIGKILL)
-	kill(t, d.agents(t, "ends-unseen", 1)[0], syscall.SIGUSR1)
+	kill(t, d.waitAgents(t, "ends-unseen", 1)[0], syscall.SIGUSR1)
 	testbed.WaitFile(t, d.runtimeDir("ends-unseen")+"/exit_status", nil)
 	d.launch()
 	for _, id := range []string{"ends", "ends-unseen"} {
-		d.subject(t, id).is(nine)
+		d.session(t, id).assertOutcome(nine)
 	}
-	pid := d.agents(t, "lives", 1)[0]
-	assert.Equal(t, pid, d.subject(t, "lives").facts().number("MainPID"))
+	pid := d.waitAgents(t, "lives", 1)[0]
+	assert.Equal(t, pid, d.session(t, "lives").properties().number("MainPID"))
 	d.hasProblems(t, 2)
 
 	for _, id := range ids {
@@ -89,17 +91,18 @@ func TestStateDirectory_ReadOnlyLosesNoExit(t *testing.T) {
 	d.kill(syscall.SIGKILL)
 	d.launch()
 	for _, id := range []string{"ends", "ends-unseen"} {
-		d.subject(t, id).is(nine)
+		d.session(t, id).assertOutcome(nine)
 	}
-	assert.Equal(t, pid, d.subject(t, "lives").facts().number("MainPID"))
+	assert.Equal(t, pid, d.session(t, "lives").properties().number("MainPID"))
 }
 
-// TestInotify_WithoutInstancesSessionsStartAndEnd when the daemon starts: it starts all the same,
-// and so do sessions, which end with their codes; once there is one, all is well.
+// TestInotify_WithoutInstancesSessionsStartAndEnd starts the daemon when no inotify instance is
+// left: the daemon and sessions start, sessions end with their exit codes, and everything is
+// watched once an instance is available.
 func TestInotify_WithoutInstancesSessionsStartAndEnd(t *testing.T) {
 	d := startDaemon(t)
 	d.create(t, "lives", d.witness("lives"))
-	pid := d.agents(t, "lives", 1)[0]
+	pid := d.waitAgents(t, "lives", 1)[0]
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
 	var taken []int
 	giveBack := func() {
@@ -119,27 +122,28 @@ func TestInotify_WithoutInstancesSessionsStartAndEnd(t *testing.T) {
 	}
 	d.launch()
 	assert.Contains(t, d.hasProblems(t, 1)[0].Text, "fs.inotify.max_user_instances")
-	assert.Equal(t, pid, d.subject(t, "lives").facts().number("MainPID"))
-	d.run(t, "starts", "exit 3").ends(outcome{"failed", "exit-code", 1, 3, "command exited with code 3", "error"})
+	assert.Equal(t, pid, d.session(t, "lives").properties().number("MainPID"))
+	d.run(t, "starts", "exit 3").waitOutcome(outcome{"failed", "exit-code", 1, 3, "command exited with code 3", "error"})
 	kill(t, pid, syscall.SIGUSR1)
-	d.subject(t, "lives").ends(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
-	assert.Equal(t, 1, strings.Count(d.log.String(), "error: cannot watch"), "said once")
+	d.session(t, "lives").waitOutcome(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
+	assert.Equal(t, 1, strings.Count(d.log.String(), "error: cannot watch"), "logged once")
 	giveBack()
 	d.hasProblems(t, 0)
 	work := testbed.Dir(t)
 	s := d.create(t, "watched", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": filepath.Clean(work)})
 	require.NoError(t, os.Remove(work))
-	s.ends(outcome{"orphaned", "", 0, 0, `workspace "` + work + `" is gone`, "error"})
+	s.waitOutcome(outcome{"orphaned", "", 0, 0, `workspace "` + work + `" is gone`, "error"})
 }
 
-// TestRecords_DamagedOrEditedAreReported: each is told in Problems and in the journal, and none
-// takes anything else along.
+// TestRecords_DamagedOrEditedAreReported checks that each such record is reported in Problems and
+// in the journal, and affects no other session.
 func TestRecords_DamagedOrEditedAreReported(t *testing.T) {
 	d := startDaemon(t)
 	ids := []string{"damaged", "edited", "healthy", "huge", "newer", "pipe"}
 	for _, id := range ids {
 		s := d.create(t, id, spec{"Command": []string{"true"}, "Start": false})
-		require.NoError(t, s.call(dbusapi.SessionPath(id), "org.freedesktop.DBus.Properties.Get", []any{dbusapi.SessionInterface, "State"}, new(string)))
+		require.NoError(t, s.call(dbusapi.SessionPath(id), "org.freedesktop.DBus.Properties.Get",
+			[]any{dbusapi.SessionInterface, "State"}, new(string)))
 	}
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
 	record := func(id string) string { return d.stateDir(id) + "/session.json" }
@@ -156,49 +160,52 @@ func TestRecords_DamagedOrEditedAreReported(t *testing.T) {
 	require.NoError(t, os.Remove(record("pipe")))
 	require.NoError(t, unix.Mkfifo(record("pipe"), 0o600))
 	d.launch()
-	told := map[string]string{}
+	texts := map[string]string{}
 	for _, p := range d.problems(t) {
-		told[p.Session] = p.Text
+		texts[p.Session] = p.Text
 	}
 	assert.ElementsMatch(t, []string{"edited", "healthy", "newer"}, d.ids(t))
-	assert.Len(t, told, 5)
+	assert.Len(t, texts, 5)
 	for id, words := range map[string]string{
-		"damaged": "there is no previous one", "edited": "was edited", "huge": "is larger than", "newer": "newer Corral", "pipe": "is a FIFO, expected a regular file",
+		"damaged": "there is no previous one", "edited": "was edited", "huge": "is larger than", "newer": "newer Corral",
+		"pipe": "is a FIFO, expected a regular file",
 	} {
-		assert.Contains(t, told[id], words)
-		assert.Contains(t, d.log.String(), told[id])
+		assert.Contains(t, texts[id], words)
+		assert.Contains(t, d.log.String(), texts[id])
 	}
 	for _, id := range []string{"damaged", "huge", "pipe"} {
 		require.NoError(t, os.RemoveAll(d.stateDir(id)))
 	}
-	d.subject(t, "newer").must("Remove", uint64(0))
-	d.subject(t, "edited").must("Start")
+	d.session(t, "newer").must("Remove", uint64(0))
+	d.session(t, "edited").must("Start")
 	d.hasProblems(t, 0)
 }
 
-// TestInotify_WithoutWatchesSessionsStartAndEnd, in a user namespace that has its own count of
-// them: sessions are started and end as ever, only later, and once there are watches all is watched
-// again.
+// TestInotify_WithoutWatchesSessionsStartAndEnd runs the daemon in a user namespace, which has its
+// own limit of inotify watches: sessions start and end as usual, only later, and everything is
+// watched once watches are available.
 func TestInotify_WithoutWatchesSessionsStartAndEnd(t *testing.T) {
 	d := startDaemon(t)
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
 	more := d.dir + "/more"
 	require.NoError(t, unix.Mkfifo(more, 0o600))
 	limit := "/proc/sys/user/max_inotify_watches"
-	mark := d.heard.mark()
+	mark := d.signals.mark()
 	d.process = exec.Command("unshare", "--user", "--map-current-user", "--keep-caps", "sh", "-ec",
 		`echo 0 >`+limit+`; { read a <"$1"; echo 100000 >`+limit+`; } & exec "$0"`, testbed.Programs(t).Corrald, more)
 	d.process.Env = d.env
 	d.process.Stdout, d.process.Stderr = d.log, d.log
 	require.NoError(t, d.process.Start())
-	d.await(t, mark, "corrald on the bus", func(s *dbus.Signal) bool { return nameOwner(s) && len(s.Body) == 3 && s.Body[2] != "" })
+	d.await(t, mark, "corrald on the bus", func(s *dbus.Signal) bool {
+		return isOwnerChange(s) && len(s.Body) == 3 && s.Body[2] != ""
+	})
 
 	s := d.create(t, "shop", d.witness("shop"))
-	told := d.hasProblems(t, 1)
-	assert.Equal(t, "shop", told[0].Session)
-	assert.Contains(t, told[0].Text, "fs.inotify.max_user_watches")
-	kill(t, d.agents(t, "shop", 1)[0], syscall.SIGUSR1)
-	s.ends(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
+	problems := d.hasProblems(t, 1)
+	assert.Equal(t, "shop", problems[0].Session)
+	assert.Contains(t, problems[0].Text, "fs.inotify.max_user_watches")
+	kill(t, d.waitAgents(t, "shop", 1)[0], syscall.SIGUSR1)
+	s.waitOutcome(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
 
 	work := testbed.Dir(t)
 	s = d.create(t, "watched", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": work})
@@ -206,5 +213,5 @@ func TestInotify_WithoutWatchesSessionsStartAndEnd(t *testing.T) {
 	require.NoError(t, os.WriteFile(more, []byte("\n"), 0o600))
 	d.hasProblems(t, 0)
 	require.NoError(t, os.Remove(work))
-	s.ends(outcome{"orphaned", "", 0, 0, `workspace "` + work + `" is gone`, "error"})
+	s.waitOutcome(outcome{"orphaned", "", 0, 0, `workspace "` + work + `" is gone`, "error"})
 }

@@ -15,8 +15,9 @@ func exclusive(work string) spec {
 	return spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": work, "Exclusive": true}
 }
 
-// TestExclusive_WorkspaceHasOneHolder: one session at a time holds it, a second is told which; it
-// is free again once the holder's run has ended, however that came.
+// TestExclusive_WorkspaceHasOneHolder checks that one session at a time holds the workspace, that
+// the error for a second one names the holder, and that the workspace is free again once the
+// holder's run has ended, for whichever reason.
 func TestExclusive_WorkspaceHasOneHolder(t *testing.T) {
 	d := startDaemon(t)
 	work := testbed.Dir(t)
@@ -24,53 +25,53 @@ func TestExclusive_WorkspaceHasOneHolder(t *testing.T) {
 	busy := func() {
 		t.Helper()
 		_, err := d.tryCreate(t, "second", exclusive(work))
-		refused(t, err, "WorkspaceBusy", "holder", work)
+		assertRefused(t, err, "WorkspaceBusy", "holder", work)
 		assert.NotContains(t, d.ids(t), "second", "what is refused leaves nothing")
 	}
 	busy()
 	shared := d.create(t, "shared", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": work})
-	shared.is(outcome{"running", "", 0, 0, "", "active"}) // only exclusive sessions keep out of each other's way
+	shared.assertOutcome(outcome{"running", "", 0, 0, "", "active"}) // only exclusive sessions exclude each other
 
 	waiting := exclusive(work)
 	waiting["Start"] = false
 	next := d.create(t, "next", waiting)
-	refused(t, next.do("Start"), "WorkspaceBusy", "holder")
+	assertRefused(t, next.do("Start"), "WorkspaceBusy", "holder")
 
 	for signal, code := range map[syscall.Signal]int{syscall.SIGTERM: 0, syscall.SIGKILL: -1} {
 		require.Equal(t, code, d.kill(signal))
 		d.launch()
-		holder.become("running")
+		holder.waitState("running")
 		busy() // it is held across a restart
 	}
 
-	kill(t, holder.one(tmuxName), syscall.SIGKILL)
-	holder.become("stale")
-	busy() // its agent lives
+	kill(t, holder.process(tmuxName), syscall.SIGKILL)
+	holder.waitState("stale")
+	busy() // its agent runs
 
 	for _, end := range []struct {
 		name string
 		end  func()
 	}{
-		{"killed", func() { kill(t, holder.facts().number("MainPID"), syscall.SIGKILL); holder.become("failed") }},
+		{"killed", func() { kill(t, holder.properties().number("MainPID"), syscall.SIGKILL); holder.waitState("failed") }},
 		{"stopped", func() { holder.must("Stop", uint64(0)) }},
 		{"suspended", func() { holder.must("Suspend") }},
 		{"its scope killed", func() {
 			testbed.Systemctl(t, "kill", "--signal=KILL", holder.unit())
-			holder.become("failed")
+			holder.waitState("failed")
 		}},
 		{"gone while the daemon was away", func() {
-			pid := holder.facts().number("MainPID")
+			pid := holder.properties().number("MainPID")
 			require.Equal(t, -1, d.kill(syscall.SIGKILL))
 			kill(t, pid, syscall.SIGKILL)
 			testbed.WaitFile(t, d.stateDir("holder")+"/exit_status", nil)
 			d.launch()
-			holder.become("failed")
+			holder.waitState("failed")
 		}},
 	} {
 		t.Run(end.name, func(t *testing.T) {
 			end.end()
 			next.must("Start")
-			refused(t, holder.do("Start"), "WorkspaceBusy", "next")
+			assertRefused(t, holder.do("Start"), "WorkspaceBusy", "next")
 			next.must("Stop", uint64(0))
 			holder.must("Start")
 			busy()
@@ -80,7 +81,8 @@ func TestExclusive_WorkspaceHasOneHolder(t *testing.T) {
 	next.must("Start")
 }
 
-// TestExclusive_ConcurrentStartsHaveOneWinner: of many that want it at once, one gets it.
+// TestExclusive_ConcurrentStartsHaveOneWinner creates many exclusive sessions of one workspace at
+// the same time.
 func TestExclusive_ConcurrentStartsHaveOneWinner(t *testing.T) {
 	d := startDaemon(t)
 	work := testbed.Dir(t)
@@ -97,7 +99,7 @@ func TestExclusive_ConcurrentStartsHaveOneWinner(t *testing.T) {
 		if err := <-errs; err == nil {
 			won++
 		} else {
-			refused(t, err, "WorkspaceBusy", "racer-")
+			assertRefused(t, err, "WorkspaceBusy", "racer-")
 		}
 	}
 	assert.Equal(t, 1, won)

@@ -14,8 +14,8 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// TestOpenLog_LeaksNoDescriptors: however often a log is read, the daemon has no descriptor more
-// for it.
+// TestOpenLog_LeaksNoDescriptors checks that the daemon has no more descriptors open after a log
+// was read many times.
 func TestOpenLog_LeaksNoDescriptors(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "chatty", "echo hello; exec sleep 1000")

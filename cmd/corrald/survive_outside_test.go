@@ -16,11 +16,11 @@ import (
 
 // moveOut moves every process of the session's scope into another control group, and waits until
 // the scope has ended.
-func (s *subject) moveOut() {
+func (s *testSession) moveOut() {
 	s.t.Helper()
 	root, err := proc.CgroupRoot()
 	require.NoError(s.t, err)
-	scope, err := proc.Cgroup(s.facts().number("MainPID"))
+	scope, err := proc.Cgroup(s.properties().number("MainPID"))
 	require.NoError(s.t, err)
 	outside := filepath.Join(root, filepath.Dir(filepath.Dir(scope)), "outside-"+s.id)
 	require.NoError(s.t, os.Mkdir(outside, 0o755))
@@ -29,7 +29,7 @@ func (s *subject) moveOut() {
 		testbed.Poll(s.t, "nothing is left outside", func() bool { return os.Remove(outside) == nil })
 	})
 	testbed.Poll(s.t, "the scope has ended", func() bool {
-		pids, _ := proc.Processes(scope) // what is forked meanwhile comes after
+		pids, _ := proc.Processes(scope) // processes forked in the meantime are moved in the next iteration
 		for _, pid := range pids {
 			_ = os.WriteFile(outside+"/cgroup.procs", []byte(strconv.Itoa(pid)), 0)
 		}
@@ -38,45 +38,47 @@ func (s *subject) moveOut() {
 	s.hasProblems(s.t, 1)
 }
 
-// TestOutside_AgentAndShimAreStillSupervised is there until it ends, also for the next daemon, and
-// its exit is reported.
+// TestOutside_AgentAndShimAreStillSupervised checks that an agent that has left its scope together
+// with its shim is running until it exits, also for the next daemon, and that its exit is reported.
 func TestOutside_AgentAndShimAreStillSupervised(t *testing.T) {
 	d := startDaemon(t)
-	agent := func(t *testing.T, id, script string) *subject {
-		s := d.create(t, id, spec{"Command": []string{"bash", "-c", script + `; echo up >"$0"; while :; do sleep 1000 & wait; done`, d.dir + "/" + id}})
+	agent := func(t *testing.T, id, script string) *testSession {
+		s := d.create(t, id,
+			spec{"Command": []string{"bash", "-c", script + `; echo up >"$0"; while :; do sleep 1000 & wait; done`,
+				d.dir + "/" + id}})
 		s.t = t
-		s.file(id)
+		s.awaitFile(id)
 		return s
 	}
 	t.Run("exits", func(t *testing.T) {
 		s := agent(t, "exits", "trap 'exit 11' USR1")
 		s.moveOut()
-		s.is(outcome{"running", "", 0, 0, "", "active"})
-		kill(t, s.facts().number("MainPID"), syscall.SIGUSR1)
-		s.ends(outcome{"failed", "exit-code", 1, 11, "command exited with code 11", "error"})
+		s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
+		kill(t, s.properties().number("MainPID"), syscall.SIGUSR1)
+		s.waitOutcome(outcome{"failed", "exit-code", 1, 11, "command exited with code 11", "error"})
 		d.hasProblems(t, 0)
 	})
 	t.Run("is adopted, and exits", func(t *testing.T) {
 		s := agent(t, "adopted", "trap 'exit 12' USR1")
 		s.moveOut()
-		pid := s.facts().number("MainPID")
+		pid := s.properties().number("MainPID")
 		require.Equal(t, 0, d.kill(syscall.SIGTERM))
 		d.launch()
-		s.is(outcome{"running", "", 0, 0, "", "active"})
-		assert.Equal(t, pid, s.facts().number("MainPID"))
+		s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
+		assert.Equal(t, pid, s.properties().number("MainPID"))
 		kill(t, pid, syscall.SIGUSR1)
-		s.ends(outcome{"failed", "exit-code", 1, 12, "command exited with code 12", "error"})
+		s.waitOutcome(outcome{"failed", "exit-code", 1, 12, "command exited with code 12", "error"})
 	})
 	t.Run("is stopped", func(t *testing.T) {
 		s := agent(t, "stopped", "trap 'exit 13' TERM")
 		s.moveOut()
 		s.must("Stop", uint64(0))
-		s.is(outcome{"stopped", "success", 1, 13, "", "active"})
+		s.assertOutcome(outcome{"stopped", "success", 1, 13, "", "active"})
 	})
 	t.Run("is stopped, and ignores that", func(t *testing.T) {
 		s := agent(t, "deaf", "trap '' TERM HUP")
 		s.moveOut()
 		s.must("Stop", uint64(600_000))
-		s.is(outcome{"stopped", "success", 2, int(syscall.SIGKILL), "", "active"})
+		s.assertOutcome(outcome{"stopped", "success", 2, int(syscall.SIGKILL), "", "active"})
 	})
 }

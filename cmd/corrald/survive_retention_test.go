@@ -16,19 +16,20 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestRetention: what has outlived its time is removed by itself, as ExpireTimestamp has announced,
-// and never a workspace; what is archived stays.
+// TestRetention checks that expired sessions are removed automatically, at the time announced by
+// ExpireTimestamp, but never a workspace, and that archived sessions are kept.
 func TestRetention(t *testing.T) {
 	const keep = 2 * time.Second
-	d := startDaemon(t, "CompletedRetentionSec=2s", "FailedRetentionSec=2s", "UnseenRetentionSec=2s", "StoppedRetentionSec=2s", "SuspendedRetentionSec=2s")
-	mark := d.heard.mark()
+	d := startDaemon(t, "CompletedRetentionSec=2s", "FailedRetentionSec=2s", "UnseenRetentionSec=2s",
+		"StoppedRetentionSec=2s", "SuspendedRetentionSec=2s")
+	mark := d.signals.mark()
 	work := testbed.Dir(t)
 	require.NoError(t, os.WriteFile(filepath.Join(work, "uncommitted"), []byte("change"), 0o600))
 	in := func(script string) spec {
 		return spec{"Command": []string{"sh", "-c", script}, "WorkingDirectory": work}
 	}
 	archived := d.create(t, "archived", in("exit 0"))
-	archived.become("completed")
+	archived.waitState("completed")
 	archived.must("Archive")
 	live := d.create(t, "live", in("exec sleep 1000"))
 	completed, failed := d.create(t, "completed", in("exit 0")), d.create(t, "failed", in("exit 3"))
@@ -37,13 +38,15 @@ func TestRetention(t *testing.T) {
 	suspended.must("Suspend")
 
 	announced := map[string]time.Time{}
-	for s, state := range map[*subject]string{completed: "completed", failed: "failed", stopped: "stopped", suspended: "suspended"} {
-		f := s.become(state)
+	for s, state := range map[*testSession]string{
+		completed: "completed", failed: "failed", stopped: "stopped", suspended: "suspended",
+	} {
+		f := s.waitState(state)
 		announced[s.id] = f.time("ExpireTimestamp")
 		assert.Equal(t, f.time("StateChangeTimestamp").Add(keep), announced[s.id], s.id)
 	}
-	for _, s := range []*subject{live, archived} {
-		assert.EqualValues(t, 0, s.facts()["ExpireTimestamp"].Value(), s.id)
+	for _, s := range []*testSession{live, archived} {
+		assert.EqualValues(t, 0, s.properties()["ExpireTimestamp"].Value(), s.id)
 	}
 	for id, at := range announced {
 		d.await(t, mark, "the removing of "+id, func(s *dbus.Signal) bool {
@@ -56,12 +59,12 @@ func TestRetention(t *testing.T) {
 	assert.Equal(t, "change", readFile(t, filepath.Join(work, "uncommitted")))
 }
 
-// TestRetention_ExpiresWhileTheDaemonIsAway: what expires meanwhile is gone soon after its return,
-// and Clean says nothing is left to do.
+// TestRetention_ExpiresWhileTheDaemonIsAway checks that a session that expires while no daemon is
+// running is removed soon after the next start, so that Clean finds nothing to remove.
 func TestRetention_ExpiresWhileTheDaemonIsAway(t *testing.T) {
 	d := startDaemon(t, "FailedRetentionSec=1s", "UnseenRetentionSec=1s")
 	s := d.run(t, "failed", "exit 3")
-	at := s.become("failed").time("ExpireTimestamp")
+	at := s.waitState("failed").time("ExpireTimestamp")
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
 	<-time.After(time.Until(at))
 	d.launch()
@@ -72,67 +75,74 @@ func TestRetention_ExpiresWhileTheDaemonIsAway(t *testing.T) {
 	assert.NoDirExists(t, d.stateDir("failed"))
 }
 
-// removed waits until the session was removed by itself.
-func (d *corrald) removed(t *testing.T, mark int, id string) {
+// waitRemoved waits until the session was removed automatically.
+func (d *corrald) waitRemoved(t *testing.T, mark int, id string) {
 	t.Helper()
 	d.await(t, mark, "the removing of "+id, func(s *dbus.Signal) bool {
 		return strings.HasSuffix(s.Name, ".SessionRemoved") && len(s.Body) > 0 && s.Body[0] == id
 	})
 }
 
-// TestRetention_KeepsFailedUntilAcknowledged: ExpireTimestamp says so at all times.
+// TestRetention_KeepsFailedUntilAcknowledged checks that a failed session is kept for longer until
+// it is acknowledged, and that ExpireTimestamp always shows when it is removed.
 func TestRetention_KeepsFailedUntilAcknowledged(t *testing.T) {
 	d := startDaemon(t, "FailedRetentionSec=1s", "UnseenRetentionSec=7d")
-	mark := d.heard.mark()
+	mark := d.signals.mark()
 	s := d.run(t, "shop", "exit 3")
-	f := s.become("failed")
+	f := s.waitState("failed")
 	assert.Equal(t, f.time("StateChangeTimestamp").Add(7*24*time.Hour), f.time("ExpireTimestamp"))
 	before := time.Now()
 	s.must("Acknowledge")
-	expires := s.facts().time("ExpireTimestamp")
+	expires := s.properties().time("ExpireTimestamp")
 	assert.WithinRange(t, expires, before.Add(time.Second-time.Millisecond), time.Now().Add(time.Second))
-	d.removed(t, mark, "shop")
+	d.waitRemoved(t, mark, "shop")
 	assert.False(t, time.Now().Before(expires))
 }
 
-// TestRetention_KeepsTimerAndEnabledSessions: what a timer starts, and what is enabled;
-// ExpireTimestamp follows both, and daemons that come and go.
+// TestRetention_KeepsTimerAndEnabledSessions checks that sessions that a timer starts, and enabled
+// ones, do not expire, and that ExpireTimestamp follows changes of both, also over a restart of the
+// daemon.
 func TestRetention_KeepsTimerAndEnabledSessions(t *testing.T) {
 	dir := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "systemd", "user")
 	require.NoError(t, os.MkdirAll(dir, 0o755))
-	for name, text := range map[string]string{"corral@.service": "[Service]\nExecStart=true\n", "corral@nightly.timer": "[Timer]\nOnCalendar=2100-01-01\n"} {
+	for name, text := range map[string]string{
+		"corral@.service": "[Service]\nExecStart=true\n", "corral@nightly.timer": "[Timer]\nOnCalendar=2100-01-01\n",
+	} {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		t.Cleanup(func() { _ = os.Remove(path) })
 	}
 	d := startDaemon(t, "CompletedRetentionSec=1s")
-	mark := d.heard.mark()
+	mark := d.signals.mark()
 	testbed.Systemctl(t, "daemon-reload")
 	testbed.Systemctl(t, "start", "corral@nightly.timer")
 	t.Cleanup(func() { _ = exec.Command("systemctl", "--user", "stop", "corral@nightly.timer").Run() })
-	nightly, enabled := d.run(t, "nightly", "exit 0"), d.create(t, "enabled", spec{"Command": []string{"true"}, "OnLogin": "start"})
-	forever := func(s *subject) {
+	nightly, enabled := d.run(t, "nightly", "exit 0"), d.create(t, "enabled",
+		spec{"Command": []string{"true"}, "OnLogin": "start"})
+	forever := func(s *testSession) {
 		t.Helper()
-		s.wait("that it does not expire", func(f facts) bool { return f.text("State") == "completed" && f["ExpireTimestamp"].Value() == uint64(0) })
+		s.wait("that it does not expire", func(f properties) bool {
+			return f.text("State") == "completed" && f["ExpireTimestamp"].Value() == uint64(0)
+		})
 	}
 	forever(nightly)
 	forever(enabled)
 	d.run(t, "plain", "exit 0")
-	d.removed(t, mark, "plain")
+	d.waitRemoved(t, mark, "plain")
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
 	d.launch()
 	forever(nightly)
 	assert.ElementsMatch(t, []string{"enabled", "nightly"}, d.ids(t))
 
 	enabled.must("SetOnLogin", "ignore")
-	d.removed(t, mark, "enabled")
+	d.waitRemoved(t, mark, "enabled")
 	testbed.Systemctl(t, "stop", "corral@nightly.timer")
 	testbed.Systemctl(t, "daemon-reload")
-	d.removed(t, mark, "nightly")
+	d.waitRemoved(t, mark, "nightly")
 }
 
-// time returns a property that is a time.
-func (f facts) time(name string) time.Time {
+// time returns a property that is a time in microseconds.
+func (f properties) time(name string) time.Time {
 	usec, _ := f[name].Value().(uint64)
 	return time.UnixMicro(int64(usec))
 }

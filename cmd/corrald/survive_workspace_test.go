@@ -12,39 +12,51 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestWorkspace_PathVanishesAtAnyLevel: whatever on the way to a workspace is moved, removed or led
-// elsewhere is told at once, nothing is killed for it, and when it is undone the session is what it
-// was.
+// TestWorkspace_PathVanishesAtAnyLevel moves, removes or retargets each component of a workspace's
+// path: it is reported at once, nothing is killed, and when the change is undone the session has
+// its previous state.
 func TestWorkspace_PathVanishesAtAnyLevel(t *testing.T) {
 	d := startDaemon(t)
 	for _, row := range []struct {
 		name        string
-		path        string // of the workspace, below the directory of the row; real is what it is made as
+		path        string // of the workspace, below the directory of the row; real is the directory that is created
 		real        string
-		link        string // a link that is made first: name, target
+		link        string // a symbolic link that is created first: name, target
 		target      string
 		gone, comes func(t *testing.T, at func(string) string)
 	}{
-		{name: "moved", real: "src/shop", path: "src/shop", gone: move("src/shop", "src/away"), comes: move("src/away", "src/shop")},
-		{name: "moved to another directory", real: "src/shop", path: "src/shop", gone: move("src/shop", "away"), comes: move("away", "src/shop")},
-		{name: "removed under the agent", real: "src/shop", path: "src/shop", gone: remove("src/shop"), comes: mkdir("src/shop")},
-		{name: "the directory above moved", real: "src/shop", path: "src/shop", gone: move("src", "away"), comes: move("away", "src")},
-		{name: "two levels above moved", real: "a/b/c/shop", path: "a/b/c/shop", gone: move("a/b", "a/away"), comes: move("a/away", "a/b")},
-		{name: "three levels above moved", real: "a/b/c/shop", path: "a/b/c/shop", gone: move("a", "away"), comes: move("away", "a")},
-		{name: "two levels above removed", real: "a/b/c/shop", path: "a/b/c/shop", gone: remove("a/b"), comes: mkdir("a/b/c/shop")},
-		{name: "everything removed, back bit by bit", real: "a/b/c/shop", path: "a/b/c/shop", gone: remove("a"), comes: func(t *testing.T, at func(string) string) {
-			for _, dir := range []string{"a", "a/b", "a/b/c", "a/b/c/shop"} {
-				mkdir(dir)(t, at)
-			}
-		}},
+		{name: "moved", real: "src/shop", path: "src/shop", gone: move("src/shop", "src/away"),
+			comes: move("src/away", "src/shop")},
+		{name: "moved to another directory", real: "src/shop", path: "src/shop", gone: move("src/shop", "away"),
+			comes: move("away", "src/shop")},
+		{name: "removed under the agent", real: "src/shop", path: "src/shop", gone: remove("src/shop"),
+			comes: mkdir("src/shop")},
+		{name: "the directory above moved", real: "src/shop", path: "src/shop", gone: move("src", "away"),
+			comes: move("away", "src")},
+		{name: "two levels above moved", real: "a/b/c/shop", path: "a/b/c/shop", gone: move("a/b", "a/away"),
+			comes: move("a/away", "a/b")},
+		{name: "three levels above moved", real: "a/b/c/shop", path: "a/b/c/shop", gone: move("a", "away"),
+			comes: move("away", "a")},
+		{name: "two levels above removed", real: "a/b/c/shop", path: "a/b/c/shop", gone: remove("a/b"),
+			comes: mkdir("a/b/c/shop")},
+		{name: "everything removed, back bit by bit", real: "a/b/c/shop", path: "a/b/c/shop", gone: remove("a"),
+			comes: func(t *testing.T, at func(string) string) {
+				for _, dir := range []string{"a", "a/b", "a/b/c", "a/b/c/shop"} {
+					mkdir(dir)(t, at)
+				}
+			}},
 		{name: "a file in its place", real: "src/shop", path: "src/shop", gone: func(t *testing.T, at func(string) string) {
 			remove("src/shop")(t, at)
 			require.NoError(t, os.WriteFile(at("src/shop"), nil, 0o600))
 		}, comes: func(t *testing.T, at func(string) string) { remove("src/shop")(t, at); mkdir("src/shop")(t, at) }},
-		{name: "its link removed", real: "src/shop", link: "here", target: "src/shop", path: "here", gone: remove("here"), comes: link("src/shop", "here")},
-		{name: "its link led elsewhere", real: "src/shop", link: "here", target: "src/shop", path: "here", gone: relink("src", "here"), comes: relink("src/shop", "here")},
-		{name: "a link above led elsewhere", real: "a/b/shop", link: "here", target: "a", path: "here/b/shop", gone: relink(".", "here"), comes: relink("a", "here")},
-		{name: "what its link leads to moved", real: "src/shop", link: "here", target: "src/shop", path: "here", gone: move("src", "away"), comes: move("away", "src")},
+		{name: "its link removed", real: "src/shop", link: "here", target: "src/shop", path: "here", gone: remove("here"),
+			comes: link("src/shop", "here")},
+		{name: "its link led elsewhere", real: "src/shop", link: "here", target: "src/shop", path: "here",
+			gone: relink("src", "here"), comes: relink("src/shop", "here")},
+		{name: "a link above led elsewhere", real: "a/b/shop", link: "here", target: "a", path: "here/b/shop",
+			gone: relink(".", "here"), comes: relink("a", "here")},
+		{name: "what its link leads to moved", real: "src/shop", link: "here", target: "src/shop", path: "here",
+			gone: move("src", "away"), comes: move("away", "src")},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -55,22 +67,22 @@ func TestWorkspace_PathVanishesAtAnyLevel(t *testing.T) {
 				link(row.target, row.link)(t, at)
 			}
 			s := d.create(t, filepath.Base(base), spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": at(row.path)})
-			pid := s.become("running").number("MainPID")
+			pid := s.waitState("running").number("MainPID")
 			for range 3 {
 				row.gone(t, at)
-				s.ends(outcome{"orphaned", "", 0, 0, `workspace "` + at(row.path) + `" is gone`, "error"})
+				s.waitOutcome(outcome{"orphaned", "", 0, 0, `workspace "` + at(row.path) + `" is gone`, "error"})
 				require.NoError(t, syscall.Kill(pid, 0), "the agent lives on")
 				row.comes(t, at)
-				s.ends(outcome{"running", "", 0, 0, "", "active"})
-				assert.Equal(t, pid, s.facts().number("MainPID"))
+				s.waitOutcome(outcome{"running", "", 0, 0, "", "active"})
+				assert.Equal(t, pid, s.properties().number("MainPID"))
 			}
 			s.must("Stop", uint64(0))
 		})
 	}
 }
 
-// TestWorkspace_MovedAndReplacedByALink: who moves a workspace and leaves a link behind has lost
-// nothing.
+// TestWorkspace_MovedAndReplacedByALink checks that a workspace that was moved is found through a
+// symbolic link at its old path.
 func TestWorkspace_MovedAndReplacedByALink(t *testing.T) {
 	d := startDaemon(t)
 	base := testbed.Dir(t)
@@ -78,22 +90,24 @@ func TestWorkspace_MovedAndReplacedByALink(t *testing.T) {
 	mkdir("src/shop")(t, at)
 	s := d.create(t, "moved", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": at("src/shop")})
 	move("src", "away")(t, at)
-	s.become("orphaned")
+	s.waitState("orphaned")
 	link("away", "src")(t, at)
-	s.ends(outcome{"running", "", 0, 0, "", "active"})
+	s.waitOutcome(outcome{"running", "", 0, 0, "", "active"})
 
 	require.Equal(t, -1, d.kill(syscall.SIGKILL))
 	d.launch()
-	s.is(outcome{"running", "", 0, 0, "", "active"}) // also for a daemon that has not seen the move
+	s.assertOutcome(outcome{"running", "", 0, 0, "", "active"}) // also for a daemon that was not running during the move
 	require.NoError(t, os.Remove(at("src")))
-	s.become("orphaned")
+	s.waitState("orphaned")
 	require.Equal(t, -1, d.kill(syscall.SIGKILL))
 	mkdir("src/shop")(t, at)
 	d.launch()
-	s.is(outcome{"running", "", 0, 0, "", "active"}) // another directory at the very place is a workspace that has come back
+	// Another directory at the same path is a workspace that has reappeared.
+	s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 }
 
-// TestWorkspace_LinkToAnotherDirectoryIsNotAccepted, for the daemon that returns either.
+// TestWorkspace_LinkToAnotherDirectoryIsNotAccepted replaces the workspace by a link to another
+// directory while no daemon is running.
 func TestWorkspace_LinkToAnotherDirectoryIsNotAccepted(t *testing.T) {
 	d := startDaemon(t)
 	base := testbed.Dir(t)
@@ -105,12 +119,13 @@ func TestWorkspace_LinkToAnotherDirectoryIsNotAccepted(t *testing.T) {
 	move("src", "away")(t, at)
 	link("else", "src")(t, at)
 	d.launch()
-	s.become("orphaned")
+	s.waitState("orphaned")
 	relink("away", "src")(t, at)
-	s.become("running")
+	s.waitState("running")
 }
 
-// TestWorkspace_NewRunFollowsARetargetedLink: a new run is where the path leads then.
+// TestWorkspace_NewRunFollowsARetargetedLink checks that the workspace of a new run is the
+// directory to which its path resolves at that time.
 func TestWorkspace_NewRunFollowsARetargetedLink(t *testing.T) {
 	d := startDaemon(t)
 	base := testbed.Dir(t)
@@ -118,59 +133,63 @@ func TestWorkspace_NewRunFollowsARetargetedLink(t *testing.T) {
 	mkdir("one")(t, at)
 	mkdir("two")(t, at)
 	link("one", "here")(t, at)
-	s := d.create(t, "elsewhere", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": at("here"), "Exclusive": true})
+	s := d.create(t, "elsewhere",
+		spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": at("here"), "Exclusive": true})
 	relink("two", "here")(t, at)
-	s.become("orphaned")
+	s.waitState("orphaned")
 	s.must("Stop", uint64(0))
 	s.must("Start")
-	s.is(outcome{"running", "", 0, 0, "", "active"})
-	other := d.create(t, "other", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": at("one"), "Exclusive": true})
-	other.is(outcome{"running", "", 0, 0, "", "active"})
-	_, err := d.tryCreate(t, "third", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": at("two"), "Exclusive": true})
-	refused(t, err, "WorkspaceBusy", "elsewhere")
+	s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
+	other := d.create(t, "other",
+		spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": at("one"), "Exclusive": true})
+	other.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
+	_, err := d.tryCreate(t, "third",
+		spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": at("two"), "Exclusive": true})
+	assertRefused(t, err, "WorkspaceBusy", "elsewhere")
 }
 
-type deed = func(t *testing.T, at func(string) string)
+type pathChange = func(t *testing.T, at func(string) string)
 
-func move(from, to string) deed {
+func move(from, to string) pathChange {
 	return func(t *testing.T, at func(string) string) { require.NoError(t, os.Rename(at(from), at(to))) }
 }
 
-func remove(name string) deed {
+func remove(name string) pathChange {
 	return func(t *testing.T, at func(string) string) { require.NoError(t, os.RemoveAll(at(name))) }
 }
 
-func mkdir(name string) deed {
+func mkdir(name string) pathChange {
 	return func(t *testing.T, at func(string) string) { require.NoError(t, os.MkdirAll(at(name), 0o700)) }
 }
 
-func link(target, name string) deed {
+func link(target, name string) pathChange {
 	return func(t *testing.T, at func(string) string) { require.NoError(t, os.Symlink(at(target), at(name))) }
 }
 
-// relink leads a link elsewhere in one step, as ln -sfn cannot but mv -T can.
-func relink(target, name string) deed {
+// relink changes the target of a link atomically, as ln -sfn cannot but mv -T can.
+func relink(target, name string) pathChange {
 	return func(t *testing.T, at func(string) string) {
 		link(target, name+".new")(t, at)
 		move(name+".new", name)(t, at)
 	}
 }
 
-// TestWorkspace_OrphanWithoutTmuxCanBeResumed: what the agent has done can be reached all the same.
+// TestWorkspace_OrphanWithoutTmuxCanBeResumed checks that the agent's terminal can be reached again
+// although both the workspace and tmux are gone.
 func TestWorkspace_OrphanWithoutTmuxCanBeResumed(t *testing.T) {
 	d := startDaemon(t)
 	dir := filepath.Join(testbed.Dir(t), "shop")
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	s := d.create(t, "shop", spec{"Command": []string{"sh", "-c", "cd /; exec sleep 1000"}, "WorkingDirectory": dir})
-	pid := s.become("running").number("MainPID")
+	pid := s.waitState("running").number("MainPID")
 	require.NoError(t, os.Remove(dir))
-	s.become("orphaned")
-	kill(t, s.one(tmuxName), syscall.SIGKILL)
+	s.waitState("orphaned")
+	kill(t, s.process(tmuxName), syscall.SIGKILL)
 	testbed.Poll(t, "tmux is gone", func() bool { return len(s.processes()[tmuxName]) == 0 })
 	testbed.Poll(t, "it can be resumed", func() bool { return s.do("Resume") == nil })
-	assert.Equal(t, pid, s.facts().number("MainPID"))
-	s.become("orphaned")
+	assert.Equal(t, pid, s.properties().number("MainPID"))
+	s.waitState("orphaned")
 	assert.Len(t, s.processes()[tmuxName], 1)
 	require.NoError(t, os.Mkdir(dir, 0o700))
-	s.become("running")
+	s.waitState("running")
 }

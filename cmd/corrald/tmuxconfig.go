@@ -14,19 +14,19 @@ import (
 // maxShownLines bounds the invalid lines that a problem names.
 const maxShownLines = 5
 
-// tmuxTrouble keeps what is invalid in the tmux configurations that sessions read. Its methods may
-// be called at the same time.
-type tmuxTrouble struct {
-	log    *slog.Logger
-	report func(topic, text string) // publishes a problem, or that it is over
+// tmuxProblems publishes the invalid lines of tmux configurations as problems. Its methods may be
+// called concurrently.
+type tmuxProblems struct {
+	log     *slog.Logger
+	publish func(topic, text string) // publishes a problem, or resolves it if text is empty
 
 	mu    sync.Mutex
 	known map[string][]tmux.InvalidLine // by value of TmuxConfig=
 }
 
-// read takes note of what a tmux server has found invalid in the configuration that a value of
-// TmuxConfig= names.
-func (t *tmuxTrouble) read(value string, invalid []tmux.InvalidLine) {
+// record records which lines of the configuration named by a value of TmuxConfig= a tmux server has
+// rejected.
+func (t *tmuxProblems) record(value string, invalid []tmux.InvalidLine) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if slices.Equal(t.known[value], invalid) {
@@ -38,7 +38,7 @@ func (t *tmuxTrouble) read(value string, invalid []tmux.InvalidLine) {
 	t.known[value] = invalid
 	var lines []string
 	for _, i := range invalid {
-		line := shimwire.SanitizeLine(i.String()) // a file may have any bytes
+		line := shimwire.SanitizeLine(i.String()) // a file may contain any bytes
 		t.log.Warn("a line of a tmux configuration is invalid and ignored", "detail", line, "file", i.File, "line", i.Line)
 		lines = append(lines, line)
 	}
@@ -50,15 +50,15 @@ func (t *tmuxTrouble) read(value string, invalid []tmux.InvalidLine) {
 		text = "invalid lines of a tmux configuration (TmuxConfig=) are ignored: " + strings.Join(lines, "; ") +
 			"; the next session that starts reads it again"
 	}
-	t.report("tmux configuration "+value, text)
+	t.publish("tmux configuration "+value, text)
 }
 
-// forget ends what is reported: the next session that starts reads the configuration again.
-func (t *tmuxTrouble) forget() {
+// resolveAll resolves all problems: the next session that starts reads the configuration again.
+func (t *tmuxProblems) resolveAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for value := range t.known {
-		t.report("tmux configuration "+value, "")
+		t.publish("tmux configuration "+value, "")
 	}
 	clear(t.known)
 }

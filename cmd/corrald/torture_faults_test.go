@@ -14,37 +14,39 @@ import (
 	"time"
 )
 
-// faultKinds are what is done to the world around the sessions.
+// faultKinds are the faults of systemd, the bus and the daemon, by name.
 var faultKinds = map[string]func(*torture){
-	"SIGKILL of corrald":                   func(w *torture) { w.signal("corrald.service", syscall.SIGKILL) },
-	"SIGKILL of corrald at a failpoint":    (*torture).failpoint,
-	"restart of corrald":                   func(w *torture) { w.systemctl("restart", "corrald.service") },
-	"corrald away":                         func(w *torture) { w.away(func() { w.pause(300*time.Millisecond, 900*time.Millisecond) }) },
+	"SIGKILL of corrald":                func(w *torture) { w.signal("corrald.service", syscall.SIGKILL) },
+	"SIGKILL of corrald at a failpoint": (*torture).failpoint,
+	"restart of corrald":                func(w *torture) { w.systemctl("restart", "corrald.service") },
+	"corrald away": func(w *torture) {
+		w.away(func() { w.pause(300*time.Millisecond, 900*time.Millisecond) })
+	},
 	"exits at once":                        (*torture).openGate,
 	"exits at once, corrald away":          func(w *torture) { w.away(w.openGate) },
 	"exits at once, corrald killed":        (*torture).openGateAndKill,
-	"SIGSTOP of corrald":                   func(w *torture) { w.freeze(300*time.Millisecond, time.Second) },
-	"SIGSTOP of corrald, for the watchdog": func(w *torture) { w.freeze(watchdog, watchdog+time.Second) },
+	"SIGSTOP of corrald":                   func(w *torture) { w.stopDaemon(300*time.Millisecond, time.Second) },
+	"SIGSTOP of corrald, for the watchdog": func(w *torture) { w.stopDaemon(watchdog, watchdog+time.Second) },
 	"daemon-reload":                        func(w *torture) { w.repeat("daemon-reload") },
 	"daemon-reexec":                        func(w *torture) { w.repeat("daemon-reexec") },
-	"reloads and bus restarts in a loop":   (*torture).busy,
+	"reloads and bus restarts in a loop":   (*torture).reloadRepeatedly,
 	"restart of the bus":                   func(w *torture) { w.systemctl("restart", "dbus.service") },
 	busKilled:                              (*torture).killBus,
 }
 
-// busKilled is rarer than the others: systemd stands still for a minute and a half where it comes
-// to wait for the bus that it would have to start.
+// busKilled is rarer than the others: systemd blocks for a minute and a half if it waits for the
+// bus that it would have to start itself.
 const busKilled = "SIGKILL of the bus"
 
-// watchdog is WatchdogSec= of the service: in this test a daemon that hangs is ended within a
-// round.
+// watchdog is WatchdogSec= of the service: short enough for a daemon that hangs to be killed within
+// a round.
 const watchdog = 4 * time.Second
 
-// fault does one of them, or of the hostile ones.
-func (w *torture) fault() {
+// injectFault injects one of them, or one of hostileFaults.
+func (w *torture) injectFault() {
 	if kinds := slices.Sorted(maps.Keys(hostileFaults)); w.random.IntN(2) == 0 {
 		kind := kinds[w.random.IntN(len(kinds))]
-		w.note(kind, hostileFaults[kind](w))
+		w.countFault(kind, hostileFaults[kind](w))
 		return
 	}
 	kinds := slices.Sorted(maps.Keys(faultKinds))
@@ -52,23 +54,23 @@ func (w *torture) fault() {
 	for kind == busKilled && w.random.IntN(6) > 0 {
 		kind = kinds[w.random.IntN(len(kinds))]
 	}
-	w.note(kind, 1)
+	w.countFault(kind, 1)
 	faultKinds[kind](w)
 }
 
-// pause waits for a part of the schedule of faults.
+// pause waits for a random time.
 func (w *torture) pause(least, most time.Duration) {
 	<-time.After(least + time.Duration(w.random.Int64N(int64(most-least))))
 }
 
-// systemctl does what it can: some of the faults are in the way of others.
+// systemctl runs systemctl and ignores failures: some faults prevent others.
 func (w *torture) systemctl(args ...string) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	_ = exec.CommandContext(ctx, "systemctl", append([]string{"--user"}, args...)...).Run()
 }
 
-// mainPID returns the process id of a service, 0 if there is none.
+// mainPID returns the main process id of a service, 0 if there is none.
 func (w *torture) mainPID(unit string) int {
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
@@ -83,10 +85,10 @@ func (w *torture) signal(unit string, signal syscall.Signal) {
 	}
 }
 
-// failpoint has the next daemon die at a step, which it may or may not come to.
+// failpoint makes the next daemon die at a random failpoint, if it gets there.
 func (w *torture) failpoint() {
 	points := slices.Concat(adoptSteps, saveSteps)
-	for _, steps := range [][]stepThen{startSteps, stopSteps, rejoinSteps, enterSteps} {
+	for _, steps := range [][]crashStep{startSteps, stopSteps, rejoinSteps, enterSteps} {
 		for _, step := range steps {
 			points = append(points, step.point)
 		}
@@ -98,7 +100,7 @@ func (w *torture) failpoint() {
 	_ = os.Remove(w.dir + "/failpoint")
 }
 
-// away has something happen while there is no daemon.
+// away runs happens while no daemon is running.
 func (w *torture) away(happens func()) {
 	w.systemctl("stop", "corrald.service")
 	before := w.ended()
@@ -107,13 +109,14 @@ func (w *torture) away(happens func()) {
 	w.systemctl("start", "corrald.service")
 }
 
-// ended counts the agents that have written down how they end.
+// ended counts the agents that have recorded how they end.
 func (w *torture) ended() int {
 	files, _ := filepath.Glob(w.dir + "/r*-*")
 	return len(slices.DeleteFunc(files, func(name string) bool { return strings.Contains(filepath.Base(name), ".") }))
 }
 
-// openGate has all agents that wait for it end at once, and returns when those that live have.
+// openGate makes all agents that wait at the gate exit at once, and returns when those that run
+// have recorded their exits.
 func (w *torture) openGate() {
 	w.gate.open()
 	for deadline := time.Now().Add(patience / 3); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
@@ -123,7 +126,7 @@ func (w *torture) openGate() {
 	}
 }
 
-// openGateAndKill kills the daemon in the middle of it.
+// openGateAndKill kills the daemon while they exit.
 func (w *torture) openGateAndKill() {
 	pid := w.mainPID("corrald.service")
 	w.gate.open()
@@ -133,7 +136,7 @@ func (w *torture) openGateAndKill() {
 	}
 }
 
-func (w *torture) freeze(least, most time.Duration) {
+func (w *torture) stopDaemon(least, most time.Duration) {
 	pid := w.mainPID("corrald.service")
 	if pid == 0 {
 		return
@@ -143,7 +146,7 @@ func (w *torture) freeze(least, most time.Duration) {
 	_ = syscall.Kill(pid, syscall.SIGCONT)
 }
 
-// killBus kills the bus, and half of the time the daemon too.
+// killBus kills the bus and, with a probability of one half, the daemon.
 func (w *torture) killBus() {
 	w.signal("dbus.service", syscall.SIGKILL)
 	if w.random.IntN(2) == 0 {
@@ -157,25 +160,27 @@ func (w *torture) repeat(verb string) {
 	}
 }
 
-// busy reloads and executes systemd again, with bus restarts in between, one right after the other.
-func (w *torture) busy() {
+// reloadRepeatedly reloads and re-executes systemd and restarts the bus, in random order without
+// pauses.
+func (w *torture) reloadRepeatedly() {
 	verbs := [][]string{{"daemon-reload"}, {"daemon-reexec"}, {"restart", "dbus.service"}}
 	for range 6 {
 		w.systemctl(verbs[w.random.IntN(len(verbs))]...)
 	}
 }
 
-// gate is a fifo that agents wait at: the opening of it waits for somebody who writes.
+// gate is a FIFO at which agents wait: opening it for reading blocks until it is opened for
+// writing.
 type gate struct {
 	path   string
-	writer *os.File // nil as long as it is closed
+	writer *os.File // nil while it is closed
 }
 
 func newGate(path string) (*gate, error) {
 	return &gate{path: path}, syscall.Mkfifo(path, 0o600)
 }
 
-// open lets everybody through who waits, or comes later.
+// open lets all agents pass that wait or arrive later.
 func (g *gate) open() {
 	if g.writer == nil {
 		g.writer, _ = os.OpenFile(g.path, os.O_RDWR, 0)

@@ -18,9 +18,9 @@ import (
 	"github.com/corrald/corral/supervisor/store"
 )
 
-// hostileFaults are what somebody does who means harm, or a program that has gone wrong: forged
-// signals, files of the wrong type, forged records, no inotify watches. None of it may change what
-// is reported of any session.
+// hostileFaults are what an attacker or a broken program may do: forged signals, files of the wrong
+// type, forged records, no inotify watches left. None of it may change what is reported of any
+// session. Each returns how many faults it injected.
 var hostileFaults = map[string]func(*torture) int{
 	"forged signal":                (*torture).forgeSignals,
 	"file of a session replaced":   (*torture).replaceFiles,
@@ -29,8 +29,8 @@ var hostileFaults = map[string]func(*torture) int{
 	"SIGSTOP of a shim or of tmux": (*torture).stopHelpers,
 }
 
-// some returns at most n victims of the round, by chance, for which is holds.
-func (w *torture) some(n int, is func(*victim) bool) []*victim {
+// choose returns at most n random victims of the round for which is returns true.
+func (w *torture) choose(n int, is func(*victim) bool) []*victim {
 	var chosen []*victim
 	for _, at := range w.random.Perm(len(w.victims)) {
 		if v := w.victims[at]; len(chosen) < n && is(v) {
@@ -42,8 +42,8 @@ func (w *torture) some(n int, is func(*victim) bool) []*victim {
 
 func (w *torture) anyVictim(*victim) bool { return true }
 
-// forgeSignals sends the daemon, by its unique name, signals that only systemd, the bus and the
-// notification server may send. Match rules filter broadcasts alone: each of these arrives.
+// forgeSignals sends signals that only systemd, the bus and the notification server may send, to
+// the daemon's unique name. Match rules filter broadcasts only: each of these signals arrives.
 func (w *torture) forgeSignals() (sent int) {
 	conn, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
 	if err != nil {
@@ -72,7 +72,7 @@ func (w *torture) forgeSignals() (sent int) {
 		sent++
 	}
 	const systemd, manager = "org.freedesktop.systemd1.", dbus.ObjectPath("/org/freedesktop/systemd1")
-	for _, v := range w.some(4, w.anyVictim) {
+	for _, v := range w.choose(4, w.anyVictim) {
 		unit := "app-corral-command-" + v.id + ".scope"
 		path := manager + "/unit/" + escaped(unit)
 		changed := func(iface string, properties map[string]dbus.Variant) {
@@ -80,7 +80,8 @@ func (w *torture) forgeSignals() (sent int) {
 		}
 		send(path, systemd+"Scope.RequestStop")
 		changed("Unit", map[string]dbus.Variant{"ActiveState": dbus.MakeVariant("deactivating")})
-		changed("Scope", map[string]dbus.Variant{"Result": dbus.MakeVariant([]string{"timeout", "oom-kill"}[w.random.IntN(2)])})
+		changed("Scope",
+			map[string]dbus.Variant{"Result": dbus.MakeVariant([]string{"timeout", "oom-kill"}[w.random.IntN(2)])})
 		changed("Unit", map[string]dbus.Variant{"ActiveState": dbus.MakeVariant("inactive")})
 		send(manager, systemd+"Manager.JobRemoved", uint32(1), manager+"/job/1", unit, "failed")
 		send(manager, systemd+"Manager.UnitRemoved", unit, path)
@@ -93,7 +94,7 @@ func (w *torture) forgeSignals() (sent int) {
 	return sent
 }
 
-// escaped is a unit's name as an element of an object path.
+// escaped returns a unit's name as an element of an object path.
 func escaped(name string) dbus.ObjectPath {
 	var b strings.Builder
 	for _, c := range []byte(name) {
@@ -106,19 +107,18 @@ func escaped(name string) dbus.ObjectPath {
 	return dbus.ObjectPath(b.String())
 }
 
-// replaceFiles puts something that is no regular file in the place of files that the daemon reads
-// of a session, while clients read them too. Records that hold the truth, session.json and
-// exit_status, are left as they are: what is destroyed there is lost.
+// replaceFiles replaces files of sessions by irregular ones while the daemon and clients read them.
+// It spares session.json and exit_status, the only copies of what they record.
 func (w *torture) replaceFiles() (replaced int) {
-	for _, v := range w.some(4, func(v *victim) bool { return v.executed(w) }) {
+	for _, v := range w.choose(4, func(v *victim) bool { return v.executed(w) }) {
 		for _, name := range []string{"output.log", "output.log.1", "output.sizes", "session.json.prev", "environment"} {
 			path := filepath.Join(w.stateDir(v), name)
 			_ = os.Remove(path)
-			if w.putSomething(path) == nil {
+			if w.createIrregular(path) == nil {
 				replaced++
 			}
 		}
-		go func() { // it may hang: that is its own trouble
+		go func() { // in a goroutine, because the call may hang
 			var fd dbus.UnixFD
 			if w.call(dbusapi.SessionPath(v.id), dbusapi.SessionInterface+".OpenLog", nil, &fd) == nil {
 				_ = syscall.Close(int(fd))
@@ -128,8 +128,8 @@ func (w *torture) replaceFiles() (replaced int) {
 	return replaced
 }
 
-// putSomething makes something at path that is no regular file, by chance.
-func (w *torture) putSomething(path string) error {
+// createIrregular creates a random kind of irregular or oversized file at path.
+func (w *torture) createIrregular(path string) error {
 	switch w.random.IntN(6) {
 	case 0, 1:
 		return syscall.Mkfifo(path, 0o600)
@@ -148,11 +148,11 @@ func (w *torture) putSomething(path string) error {
 	return f.Truncate(1 << 30)
 }
 
-// forgeExits puts records of exits beside agents that live, which their shims have not written:
-// whole ones of the run, of another run, and broken ones.
+// forgeExits writes exit records that no shim has written beside running agents: valid ones of the
+// current run, and truncated ones.
 func (w *torture) forgeExits() (forged int) {
-	for _, v := range w.some(2, func(v *victim) bool { return v.role == lives && v.executed(w) }) {
-		f, _ := w.facts(v.id)
+	for _, v := range w.choose(2, func(v *victim) bool { return v.role == lives && v.executed(w) }) {
+		f, _ := w.properties(v.id)
 		for range 4 {
 			text := exitstatus.Status{
 				RunID: w.runOf(v), PID: f.number("MainPID"), Code: exitstatus.Exited, Value: w.random.IntN(3),
@@ -181,18 +181,20 @@ func (w *torture) runOf(v *victim) string {
 	return ""
 }
 
-// stopHelpers stops shims and tmux servers by SIGSTOP, for good: whoever needs them has to continue
-// them. An agent that prints more than its terminal holds would stand still with them, as it does
-// with any terminal that is stopped.
+// stopHelpers stops shims and tmux servers by SIGSTOP and never continues them: the daemon has to
+// do so when it needs them. Agents that print more than a terminal buffers are left out: they would
+// block, as with any stopped terminal.
 func (w *torture) stopHelpers() (stopped int) {
-	for _, v := range w.some(3, func(v *victim) bool { return v.executed(w) && v.role != isResumed && v.role != shouts }) {
+	for _, v := range w.choose(3, func(v *victim) bool {
+		return v.executed(w) && v.role != isResumed && v.role != shouts
+	}) {
 		var pids []int
 		which := w.random.IntN(3)
 		if which != 0 {
-			pids = append(pids, that(w.isTmux(v))...)
+			pids = append(pids, matching(w.isTmux(v))...)
 		}
 		if which != 1 {
-			pids = append(pids, that(w.isShim(v))...)
+			pids = append(pids, matching(w.isShim(v))...)
 		}
 		for _, pid := range pids {
 			if syscall.Kill(pid, syscall.SIGSTOP) == nil {
@@ -203,15 +205,16 @@ func (w *torture) stopHelpers() (stopped int) {
 	return stopped
 }
 
-// Watches are exhausted by so many inotify instances, which leaves some of the 128 that a user may
-// have to others, and not at all where the limit is so high that the kernel's memory for them would
-// be a fault of its own.
+// The number of inotify instances that exhaust the watches leaves some of a user's 128 instances to
+// others. Above the maximum of watches the test leaves them alone: the memory that they take in the
+// kernel would be a fault of its own.
 const (
 	watchingInstances = 96
 	mostWatches       = 400_000
 )
 
-// exhaustWatches leaves the user, and so systemd and the daemon, no inotify watch for a while.
+// exhaustWatches takes all inotify watches of the user, and so of systemd and the daemon, for a
+// while.
 func (w *torture) exhaustWatches() int {
 	text, _ := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
 	limit, err := strconv.Atoi(strings.TrimSpace(string(text)))
@@ -246,8 +249,8 @@ func (w *torture) exhaustWatches() int {
 	return 1
 }
 
-// stopEverything stops the sessions' scopes together with the daemon, or with the bus: each agent
-// has to get its SIGTERM all the same.
+// stopEverything stops the sessions' scopes together with the daemon or the bus: each agent must
+// still get SIGTERM.
 func (w *torture) stopEverything() {
 	commands := [][]string{
 		{"stop", "app-corral.slice", "corrald.service"},
@@ -255,13 +258,13 @@ func (w *torture) stopEverything() {
 		{"stop", "dbus.service", "app-corral.slice"},
 	}
 	args := commands[w.random.IntN(len(commands))]
-	w.note("systemctl "+strings.Join(args, " "), 1)
+	w.countFault("systemctl "+strings.Join(args, " "), 1)
 	w.allStopped = true
 	w.systemctl(args...)
 }
 
-// standstill has the daemon stand still for as long, without a watchdog, while all agents of a
-// round live and end.
+// standstill stops the daemon (SIGSTOP) for a long time, without a watchdog, while all agents of a
+// round start and end.
 func (w *torture) standstill(long time.Duration) {
 	override := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "systemd/user/corrald.service.d/standstill.conf")
 	_ = os.MkdirAll(filepath.Dir(override), 0o755)
@@ -269,10 +272,10 @@ func (w *torture) standstill(long time.Duration) {
 	w.systemctl("daemon-reload")
 	w.systemctl("restart", "corrald.service")
 	const name = "still"
-	// Who resumes a session gives up before the daemon answers.
+	// The call that resumes a session would time out before the daemon answers.
 	victims := slices.DeleteFunc(cast(name, w.random), func(v *victim) bool { return v.role == isResumed })
 	w.play(name, victims, func() {
-		w.note(fmt.Sprintf("SIGSTOP of corrald for %v", long), 1)
+		w.countFault(fmt.Sprintf("SIGSTOP of corrald for %v", long), 1)
 		if pid := w.mainPID("corrald.service"); pid > 0 {
 			_ = syscall.Kill(pid, syscall.SIGSTOP)
 			<-time.After(long)

@@ -24,10 +24,10 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestTorture does everything to Corral that a bad day can, for TORTURE_ROUNDS rounds, while
-// sessions start, run and end. After each round every session has to be what has really become of
-// it: the agents themselves write down how they end. TORTURE_SEED and TORTURE_ROUND, the first one,
-// repeat a failure as far as time allows.
+// TestTorture injects faults for TORTURE_ROUNDS rounds while sessions start, run and end. After
+// each round the reported state of every session must match its actual one: the agents themselves
+// record how they end. TORTURE_SEED, and TORTURE_ROUND for the first round, repeat a failure as far
+// as timing allows.
 func TestTorture(t *testing.T) {
 	rounds, seed := number(t, "TORTURE_ROUNDS", 3), number(t, "TORTURE_SEED", uint64(time.Now().UnixNano()%1e9))
 	first := number(t, "TORTURE_ROUND", 0)
@@ -43,22 +43,24 @@ func TestTorture(t *testing.T) {
 		w.rounds++
 		t.Logf("round %d took %v", round, time.Since(begin).Round(100*time.Millisecond))
 		if w.lost+w.untrue > 0 {
-			t.Errorf("what corrald says is not what has happened; once more: make torture SEED=%d ROUND=%d ROUNDS=1", seed, round)
-			break // one round is enough to look into
+			t.Errorf("corrald reports untrue states; repeat with: make torture SEED=%d ROUND=%d ROUNDS=1", seed, round)
+			break // one round is enough to investigate
 		}
 	}
-	t.Logf("%d rounds, %d sessions (%d interrupted before they had an agent), %d faults:", w.rounds, w.sessions, w.interrupted, w.total())
+	t.Logf("%d rounds, %d sessions (%d interrupted before they had an agent), %d faults:", w.rounds, w.sessions,
+		w.interrupted, w.total())
 	for _, kind := range slices.Sorted(maps.Keys(w.faults)) {
 		t.Logf("%6d  %s", w.faults[kind], kind)
 	}
-	t.Logf("%d exits, at least %d of them while no daemon was there; lost exits: %d, untrue states: %d", w.exits, w.missed, w.lost, w.untrue)
+	t.Logf("%d exits, at least %d of them while no daemon was there; lost exits: %d, untrue states: %d", w.exits,
+		w.missed, w.lost, w.untrue)
 }
 
-// longRun is from how many rounds on the test has time for a fault that takes minutes.
+// longRun is the number of rounds from which the test has time for a fault that takes minutes.
 const longRun = 50
 
-// crashed finds a crash of the daemon's own in what it said. Where its watchdog ends it, it names
-// all that its goroutines do, runtime/panic.go among them.
+// crashed finds a crash of the daemon in its log. It does not match the goroutine dump of a daemon
+// matching its watchdog has killed, which mentions runtime/panic.go.
 var crashed = regexp.MustCompile(`(?m)^(panic|fatal error): `)
 
 func number(t *testing.T, variable string, otherwise uint64) uint64 {
@@ -72,15 +74,15 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 	return n
 }
 
-// torture is a daemon that systemd runs and starts again, with what was done to it.
+// torture is a daemon that systemd runs and restarts, and the faults injected so far.
 type torture struct {
 	t      *testing.T
 	dir    string
-	random *rand.Rand // of the round: belongs to the goroutine of the faults
+	random *rand.Rand // of the round; used by the goroutine of the faults only
 
-	victims    []*victim // of the round, as what follows
+	victims    []*victim // of the round, like the following fields
 	gate       *gate
-	story      []string // the faults so far
+	injected   []string // the faults of the round so far
 	allStopped bool     // systemd was asked to stop every session
 
 	rounds, sessions, interrupted, exits, missed, lost, untrue int
@@ -94,8 +96,8 @@ func (w *torture) total() (n int) {
 	return n
 }
 
-// newTorture installs corrald as the service that it is. Its failpoint, if a round wants one, comes
-// from a file, which systemd reads at each start.
+// newTorture installs corrald as a service. A round that wants a failpoint writes it to a file,
+// which systemd reads at each start.
 func newTorture(t *testing.T) *torture {
 	dir := testbed.Dir(t)
 	w := &torture{t: t, dir: dir, faults: map[string]int{}}
@@ -117,7 +119,7 @@ Environment=HOME=%[2]s XDG_STATE_HOME=%[2]s/state XDG_CONFIG_HOME=%[2]s/config C
 EnvironmentFile=-%[2]s/failpoint
 StandardError=append:%[2]s/log
 `, programs.Corrald, dir, programs.Shim, watchdog), 0o644))
-	// systemd gives a bus up that ends five times in ten seconds.
+	// By default systemd stops restarting a bus that has exited five times in ten seconds.
 	bus := filepath.Join(filepath.Dir(unit), "dbus.service.d/torture.conf")
 	require.NoError(t, os.MkdirAll(filepath.Dir(bus), 0o755))
 	require.NoError(t, os.WriteFile(bus, []byte("[Unit]\nStartLimitIntervalSec=0\n"), 0o644))
@@ -134,18 +136,17 @@ StandardError=append:%[2]s/log
 		}
 		text := readFile(t, dir+"/log")
 		if at := crashed.FindStringIndex(text); at != nil {
-			t.Errorf("corrald said:\n%s", text[max(0, at[0]-2_000):min(len(text), at[0]+20_000)])
+			t.Errorf("log of corrald:\n%s", text[max(0, at[0]-2_000):min(len(text), at[0]+20_000)])
 		}
 		if t.Failed() {
-			t.Logf("the last that corrald said:\n%s", text[max(0, len(text)-20_000):])
+			t.Logf("the end of corrald's log:\n%s", text[max(0, len(text)-20_000):])
 		}
 	})
 	testbed.Systemctl(t, "start", "corrald.service")
 	return w
 }
 
-// call calls a method over a connection of its own: those that were there before may have been lost
-// with the bus.
+// call calls a method over a new connection: an older one may have been lost with the bus.
 func (w *torture) call(path dbus.ObjectPath, method string, args []any, results ...any) error {
 	conn, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
 	if err != nil {
@@ -157,25 +158,26 @@ func (w *torture) call(path dbus.ObjectPath, method string, args []any, results 
 	return conn.Object(dbusapi.BusName, path).CallWithContext(ctx, method, 0, args...).Store(results...)
 }
 
-// facts returns a session's properties; answers is false if nobody answers, and both are empty if
-// there is no such session.
-func (w *torture) facts(id string) (f facts, answers bool) {
+// properties returns a session's properties, nil if there is no such session; answers is false if
+// the daemon does not answer.
+func (w *torture) properties(id string) (f properties, answers bool) {
 	err := w.call(dbusapi.SessionPath(id), "org.freedesktop.DBus.Properties.GetAll", []any{dbusapi.SessionInterface}, &f)
 	var answer dbus.Error
-	if errors.As(err, &answer) && slices.Contains([]string{"org.freedesktop.DBus.Error.UnknownObject", dbusapi.ErrorName(dbusapi.NoSuchSession)}, answer.Name) {
+	if errors.As(err, &answer) && slices.Contains([]string{"org.freedesktop.DBus.Error.UnknownObject",
+		dbusapi.ErrorName(dbusapi.NoSuchSession)}, answer.Name) {
 		return nil, true
 	}
 	return f, err == nil
 }
 
-// round lets sessions live through faults, and then looks what is said of each.
+// round runs sessions while it injects faults, and then checks what is reported of each.
 func (w *torture) round(seed, round uint64) {
 	w.random = rand.New(rand.NewPCG(seed, round))
 	name := fmt.Sprintf("r%d", round)
 	w.play(name, cast(name, w.random), func() {
 		for range 12 {
 			w.pause(50*time.Millisecond, 500*time.Millisecond)
-			w.fault()
+			w.injectFault()
 		}
 		if w.random.IntN(4) == 0 {
 			w.stopEverything()
@@ -183,14 +185,14 @@ func (w *torture) round(seed, round uint64) {
 	})
 }
 
-// play has the sessions of a round live while faults happen, and compares what is reported of each
-// with what its agent has written down.
+// play runs the sessions of a round during faults, and compares what is reported of each with what
+// its agent has recorded.
 func (w *torture) play(name string, victims []*victim, faults func()) {
 	var err error
 	w.gate, err = newGate(w.dir + "/" + name + ".gate")
 	require.NoError(w.t, err)
 	defer w.gate.close()
-	w.victims, w.story, w.allStopped = victims, nil, false
+	w.victims, w.injected, w.allStopped = victims, nil, false
 	w.sessions += len(w.victims)
 	var created, done sync.WaitGroup
 	for _, v := range w.victims {
@@ -210,7 +212,7 @@ func (w *torture) play(name string, victims []*victim, faults func()) {
 	faults()
 	done.Wait()
 	w.gate.open()
-	w.steady()
+	w.waitReady()
 	for _, v := range w.victims {
 		if slices.Contains([]role{losesTmux, losesBoth, losesShim, isResumed, bombs}, v.role) {
 			w.faults[string(v.role)]++
@@ -219,37 +221,38 @@ func (w *torture) play(name string, victims []*victim, faults func()) {
 	}
 }
 
-// note counts faults that have been injected.
-func (w *torture) note(kind string, n int) {
+// countFault counts injected faults.
+func (w *torture) countFault(kind string, n int) {
 	w.faults[kind] += n
-	w.story = append(w.story, kind)
+	w.injected = append(w.injected, kind)
 }
 
-// steady waits until systemd, the bus and the daemon are there again. systemd may stand still for a
-// minute and a half where it was executed again while there was no bus.
-func (w *torture) steady() {
+// waitReady waits until systemd, the bus and the daemon are running again. systemd may block for a
+// minute and a half if it was re-executed while there was no bus.
+func (w *torture) waitReady() {
 	for deadline := time.Now().Add(5 * patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		w.systemctl("reset-failed", "dbus.service", "dbus.socket", "corrald.service")
 		w.systemctl("start", "dbus.socket", "dbus.service", "corrald.service")
 		var version dbus.Variant
-		if w.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Get", []any{dbusapi.ManagerInterface, "Version"}, &version) == nil {
+		if w.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Get",
+			[]any{dbusapi.ManagerInterface, "Version"}, &version) == nil {
 			return
 		}
 	}
 	w.t.Fatal("corrald does not come back")
 }
 
-// judge compares what is said of a session with what has become of it.
+// judge compares the reported state of a session with its actual one.
 func (w *torture) judge(v *victim) {
 	var want []string
-	said := ""
-	var f facts
+	reported := ""
+	var f properties
 	for deadline := time.Now().Add(patience / 3); ; <-time.After(20 * time.Millisecond) {
 		var answers bool
-		want = w.want(v)
-		if f, answers = w.facts(v.id); answers {
-			said = sentence(f)
-			if slices.Contains(want, said) {
+		want = w.acceptable(v)
+		if f, answers = w.properties(v.id); answers {
+			reported = summary(f)
+			if slices.Contains(want, reported) {
 				break
 			}
 		}
@@ -260,7 +263,7 @@ func (w *torture) judge(v *victim) {
 				w.untrue++
 			}
 			w.t.Errorf("session %s, which %s, is %q (%s) and has to be one of %q; %+v after %q",
-				v.id, v.role, said, f.text("Reason"), want, *v, w.story)
+				v.id, v.role, reported, f.text("Reason"), want, *v, w.injected)
 			break
 		}
 	}
@@ -275,21 +278,23 @@ func (w *torture) judge(v *victim) {
 	}
 }
 
-// sentence says what a session says of itself.
-func sentence(f facts) string {
+// summary returns a session's state, result and exit status as a text.
+func summary(f properties) string {
 	if f == nil {
 		return "none"
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s %s %d/%d", f.text("State"), f.text("Result"), f.number("ExecMainCode"), f.number("ExecMainStatus")))
+	return strings.TrimSpace(fmt.Sprintf("%s %s %d/%d", f.text("State"), f.text("Result"), f.number("ExecMainCode"),
+		f.number("ExecMainStatus")))
 }
 
-// want returns what may be said of a session, by what its agent has written down and by what was
-// done to it.
-func (w *torture) want(v *victim) []string {
+// acceptable returns the acceptable sentences for a session, by what its agent has recorded and by
+// the faults injected into it.
+func (w *torture) acceptable(v *victim) []string {
 	switch {
-	case !v.executed(w) && w.allStopped: // its start was interrupted, by the stop or by a daemon that was to be stopped, too
+	// Its start was interrupted, by the stop or because the daemon was being stopped, too.
+	case !v.executed(w) && w.allStopped:
 		return []string{"none", "failed start-failed 0/0", "stopped success 0/0", "suspended session-lost 0/0"}
-	case !v.executed(w): // its start was interrupted, or it was never asked for
+	case !v.executed(w): // its start was interrupted, or it was never requested
 		return []string{"none", "failed start-failed 0/0"}
 	}
 	text, _ := os.ReadFile(w.path(v))
@@ -299,7 +304,7 @@ func (w *torture) want(v *victim) []string {
 		return []string{"stopped success 2/15", "running  0/0"}
 	case terminated && w.allStopped, terminated && v.role == isStopped:
 		return []string{"stopped success 2/15"}
-	case terminated: // nobody asked for that
+	case terminated: // assertNothingLeft has requested that
 		return []string{"an agent that was not sent SIGTERM"}
 	case end == "killed":
 		return w.orStopped("failed signal 2/9", "stopped success 2/9")
@@ -315,7 +320,7 @@ func (w *torture) want(v *victim) []string {
 		return []string{"stale session-lost 0/0"}
 	case v.role == losesShim && v.seen:
 		return []string{"failed agent-lost 0/0"}
-	case v.role == losesShim: // nobody has ever seen its agent
+	case v.role == losesShim: // no daemon has ever seen its agent
 		return []string{"failed agent-lost 0/0", "failed start-failed 0/0"}
 	case v.role == lives, v.role == isResumed:
 		return []string{"running  0/0"}
@@ -323,8 +328,8 @@ func (w *torture) want(v *victim) []string {
 	return nil // it is about to end
 }
 
-// orStopped returns what may be said of an agent that ended by itself: where everything was being
-// stopped, it may count as stopped.
+// orStopped returns the acceptable sentences for an agent that ended by itself: during a stop of
+// everything it may be reported as stopped.
 func (w *torture) orStopped(by, stopped string) []string {
 	if w.allStopped {
 		return []string{by, stopped}

@@ -17,42 +17,43 @@ import (
 	"github.com/corrald/corral/internal/proc"
 )
 
-// victim is a session with what is in store for it.
+// victim is a session and its planned fate.
 type victim struct {
 	id    string
 	role  role
 	code  int
-	early bool          // it is there before the first fault
+	early bool          // it is created before the first fault
 	after time.Duration // until its agent ends, or something is done to it
 
 	seen    bool // a daemon has seen its agent
 	stopped bool
 }
 
-// role is what is in store for a session.
+// role is the planned fate of a session.
 type role string
 
 const (
-	leaves    role = "leaves"     // its agent ends with a code
-	waits     role = "waits"      // its agent ends with a code, together with others
+	leaves    role = "leaves"     // its agent exits with a code
+	waits     role = "waits"      // its agent exits with a code, together with others
 	dies      role = "dies"       // its agent is killed by a signal
-	shouts    role = "shouts"     // it prints a lot and ends with a code
-	clutters  role = "clutters"   // it leaves processes behind and ends with a code
-	lives     role = "lives"      // nothing becomes of it
+	shouts    role = "shouts"     // it prints a lot and exits with a code
+	clutters  role = "clutters"   // it leaves processes behind and exits with a code
+	lives     role = "lives"      // it runs until the end of the round
 	isStopped role = "is stopped" // by its user
-	losesTmux role = "loses tmux" // and goes on
+	losesTmux role = "loses tmux" // and keeps running
 	losesBoth role = "loses tmux, then leaves"
 	losesShim role = "loses its shim"
 	isResumed role = "loses tmux and is resumed"
-	bombs     role = "fills the process table" // as far as RLIMIT_NPROC lets it, and ends with a code
+	bombs     role = "fills the process table" // as far as RLIMIT_NPROC allows, and exits with a code
 )
 
 var roles = []role{
-	leaves, leaves, leaves, leaves, waits, waits, waits, waits, waits, dies, dies, shouts, clutters, lives, isStopped, isStopped,
+	leaves, leaves, leaves, leaves, waits, waits, waits, waits, waits, dies, dies, shouts, clutters,
+	lives, isStopped, isStopped,
 	losesTmux, losesBoth, losesShim, isResumed, bombs,
 }
 
-// cast returns the sessions of a round. Two of three are there before its first fault.
+// cast returns the sessions of a round. Two of three are created before the first fault.
 func cast(round string, random *rand.Rand) []*victim {
 	all := make([]*victim, 0, len(roles))
 	for n, r := range roles {
@@ -64,8 +65,8 @@ func cast(round string, random *rand.Rand) []*victim {
 	return all
 }
 
-// script is the agent: it writes down that it is there, that it was sent SIGTERM, and, before it
-// ends by itself, how. What has written down how it ends is not to be ended otherwise.
+// script is the agent: it records its process id, a SIGTERM that it gets, and, before it exits by
+// itself, how. An agent that has recorded how it exits ignores SIGTERM and SIGHUP.
 func (v *victim) script(gate string) string {
 	start := `trap 'echo term >"$0.term"; trap - TERM; kill -TERM $$' TERM; echo $$ >>"$0.agents"; `
 	sleep := fmt.Sprintf("sleep %.3f & wait $!; ", v.after.Seconds())
@@ -78,8 +79,10 @@ func (v *victim) script(gate string) string {
 		return start + sleep + record("killed") + "kill -KILL $$"
 	case shouts:
 		return start + "yes corral | head -c 3000000; " + sleep + leave
-	case bombs: // the limit counts every thread of the user's
-		return start + `(ulimit -p 300 || ulimit -u 300; n=0; while [ $((n += 1)) -lt 400 ]; do sleep 1006 & done) 2>/dev/null; ` + sleep + leave
+	case bombs: // the limit covers every thread of the user
+		return start +
+			`(ulimit -p 300 || ulimit -u 300; n=0; while [ $((n += 1)) -lt 400 ]; do sleep 1006 & done) 2>/dev/null; ` +
+			sleep + leave
 	case clutters:
 		return start + "setsid -f sleep 1004; " + sleep + leave
 	case leaves, losesBoth:
@@ -90,40 +93,42 @@ func (v *victim) script(gate string) string {
 
 func (w *torture) path(v *victim) string { return w.dir + "/" + v.id }
 
-// create creates a session, again and again until it is there. A creation that was interrupted has
-// failed, or succeeded: the next attempt is told.
+// create creates a session, and repeats that until the session exists. An attempt that was
+// interrupted has failed or succeeded: the next attempt shows which.
 func (w *torture) create(v *victim) {
 	var id string
 	var path dbus.ObjectPath
 	sp := spec{"Id": v.id, "WorkingDirectory": w.dir, "Command": []string{"sh", "-c", v.script(w.gate.path), w.path(v)}}
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
-		err := w.call(dbusapi.ManagerPath, dbusapi.ManagerInterface+".CreateSession", []any{"command", sp.variants()}, &id, &path)
+		err := w.call(dbusapi.ManagerPath, dbusapi.ManagerInterface+".CreateSession",
+			[]any{"command", sp.variants()}, &id, &path)
 		var answer dbus.Error
-		if f, answers := w.facts(v.id); err == nil && answers { // a daemon that ends meanwhile answers too
+		if f, answers := w.properties(v.id); err == nil && answers { // a daemon that is exiting replies too
 			v.seen = v.seen || f.text("State") != "starting" && f.number("MainPID") > 0
 		}
-		if err == nil || errors.As(err, &answer) && (answer.Name == dbusapi.ErrorName(dbusapi.SessionExists) || answer.Name == dbusapi.ErrorName(dbusapi.StartFailed)) {
+		if err == nil || errors.As(err, &answer) &&
+			(answer.Name == dbusapi.ErrorName(dbusapi.SessionExists) || answer.Name == dbusapi.ErrorName(dbusapi.StartFailed)) {
 			return
 		}
 	}
 }
 
-// live does to a session what is in store for it.
+// live carries out the session's planned fate.
 func (w *torture) live(v *victim) {
 	<-time.After(v.after)
 	switch v.role {
 	case isStopped:
 		v.stopped = w.call(dbusapi.SessionPath(v.id), dbusapi.SessionInterface+".Stop", []any{uint64(0)}) == nil
 	case losesTmux, losesBoth:
-		w.killThat(w.isTmux(v))
+		w.killMatching(w.isTmux(v))
 	case isResumed:
 		if v.executed(w) {
-			if killed := w.killThat(w.isTmux(v)); len(killed) > 0 {
+			if killed := w.killMatching(w.isTmux(v)); len(killed) > 0 {
 				w.resume(v, killed)
 			}
 		}
 	case losesShim:
-		w.killThat(w.isShim(v))
+		w.killMatching(w.isShim(v))
 	}
 }
 
@@ -131,29 +136,29 @@ func (w *torture) runtime(v *victim) string {
 	return filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "corral", v.id)
 }
 
-// isTmux tells a session's tmux server by its arguments.
+// isTmux returns a function that recognises a session's tmux server by its arguments.
 func (w *torture) isTmux(v *victim) func([]string) bool {
 	return func(args []string) bool {
 		return slices.Contains(args, "-D") && slices.Contains(args, w.runtime(v)+"/tmux")
 	}
 }
 
-// isShim tells a session's shim by its arguments.
+// isShim returns a function that recognises a session's shim by its arguments.
 func (w *torture) isShim(v *victim) func([]string) bool {
 	return func(args []string) bool { return len(args) == 3 && args[1] == "run" && args[2] == w.runtime(v)+"/run" }
 }
 
-// resume resumes a session whose tmux servers were killed, until that was answered or is seen to
-// have worked. A systemd whose bus was killed may take a minute and a half until it is there again,
+// resume resumes a session whose tmux servers were killed, until the call succeeds or the session
+// is seen to be resumed. If its bus was killed, systemd may take a minute and a half to recover,
 // and the daemon with it.
 func (w *torture) resume(v *victim, killed []int) {
 	for deadline := time.Now().Add(6 * patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		if w.call(dbusapi.SessionPath(v.id), dbusapi.SessionInterface+".Resume", nil) == nil {
 			return
 		}
-		if f, answers := w.facts(v.id); answers && f.text("State") == "running" {
-			// Those that were killed may still be there, and the daemon may not know yet.
-			if slices.ContainsFunc(that(w.isTmux(v)), func(pid int) bool { return !slices.Contains(killed, pid) }) {
+		if f, answers := w.properties(v.id); answers && f.text("State") == "running" {
+			// The killed servers may still exist, and the daemon may not know yet.
+			if slices.ContainsFunc(matching(w.isTmux(v)), func(pid int) bool { return !slices.Contains(killed, pid) }) {
 				return
 			}
 		}
@@ -161,17 +166,17 @@ func (w *torture) resume(v *victim, killed []int) {
 	w.t.Errorf("session %s could not be resumed within %v", v.id, 6*patience)
 }
 
-// killThat kills the processes that were executed with such arguments, and returns them.
-func (w *torture) killThat(is func([]string) bool) []int {
-	pids := that(is)
+// killMatching kills the processes whose arguments match, and returns them.
+func (w *torture) killMatching(is func([]string) bool) []int {
+	pids := matching(is)
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	return pids
 }
 
-// that returns the processes that were executed with such arguments.
-func that(is func([]string) bool) []int {
+// matching returns the processes whose arguments match.
+func matching(is func([]string) bool) []int {
 	pids, _ := proc.All()
 	return slices.DeleteFunc(pids, func(pid int) bool {
 		args, err := proc.Arguments(pid)
@@ -179,10 +184,10 @@ func that(is func([]string) bool) []int {
 	})
 }
 
-// executed tells whether there was ever an agent.
+// executed reports whether an agent was ever executed.
 func (v *victim) executed(w *torture) bool { return v.wrote(w, ".agents") }
 
-// ended tells whether its agent has written down how it ends.
+// ended reports whether its agent has recorded how it ends.
 func (v *victim) ended(w *torture) bool { return v.wrote(w, "") }
 
 func (v *victim) wrote(w *torture, suffix string) bool {

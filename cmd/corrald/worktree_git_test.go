@@ -15,7 +15,7 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// program writes an executable script below the daemon's home, and returns its path.
+// script writes an executable script below the daemon's home, and returns its path.
 func (d *corrald) script(name, text string) string {
 	d.t.Helper()
 	d.write(name, "#!/bin/sh\n"+text)
@@ -23,26 +23,28 @@ func (d *corrald) script(name, text string) string {
 	return d.dir + "/" + name
 }
 
-// spy is a program that notes the control group that it runs in, and leaves a process running;
-// beside that it is a filter that changes nothing.
-func (d *corrald) spy() (program, note string) {
+// spyProgram returns a program that records the control group in which it runs, and leaves a
+// process running; as a filter it changes nothing.
+func (d *corrald) spyProgram() (program, note string) {
 	note = d.dir + "/ran"
-	return d.script("spy", "grep ^0:: /proc/self/cgroup >>'"+note+"'\nsetsid sleep 1000 </dev/null >/dev/null 2>&1 &\nexec cat\n"), note
+	return d.script("spy",
+		"grep ^0:: /proc/self/cgroup >>'"+note+"'\nsetsid sleep 1000 </dev/null >/dev/null 2>&1 &\nexec cat\n"), note
 }
 
-// worktreeSteps are the units in which git works.
-func worktreeUnitsThere(t *testing.T) string {
+// activeWorktreeUnits returns the units in which git is running.
+func activeWorktreeUnits(t *testing.T) string {
 	t.Helper()
-	return testbed.Systemctl(t, "list-units", "--state=active,activating,deactivating", "--plain", "--no-legend", worktreeUnits)
+	return testbed.Systemctl(t, "list-units", "--state=active,activating,deactivating", "--plain",
+		"--no-legend", worktreeUnits)
 }
 
-// TestRemoveWorktree_ExecutesNothingOfTheRepository: an agent has configured a filter and a hook,
-// and a person looks into its worktree, and removes it.
+// TestRemoveWorktree_ExecutesNothingOfTheRepository checks that a filter and hooks that an agent
+// has configured are not executed when the user inspects and removes its worktree.
 func TestRemoveWorktree_ExecutesNothingOfTheRepository(t *testing.T) {
 	d := startWithRepository(t)
 	s := d.create(t, "shop", d.worktree("", ""))
 	at := ".local/share/corral/worktrees/shop"
-	program, note := d.spy()
+	program, note := d.spyProgram()
 	d.git(t, "src/shop", "config", "filter.x.clean", program)
 	d.git(t, "src/shop", "config", "core.fsmonitor", program)
 	d.write("src/shop/.git/info/attributes", "* filter=x\n")
@@ -50,27 +52,28 @@ func TestRemoveWorktree_ExecutesNothingOfTheRepository(t *testing.T) {
 	d.script("src/shop/.git/hooks/post-index-change", program+" </dev/null\n")
 	d.write(at+"/sub/a", "two\n")
 
-	refused(t, s.do("Remove", removeWorktree|dbusapi.RemoveForce), dbusapi.InvalidState, "1 uncommitted change")
-	s.become("running")
+	assertRefused(t, s.do("Remove", removeWorktree|dbusapi.RemoveForce), dbusapi.InvalidState, "1 uncommitted change")
+	s.waitState("running")
 	s.must("Stop", uint64(0))
-	refused(t, s.do("Remove", removeWorktree), dbusapi.InvalidState, "1 uncommitted change")
+	assertRefused(t, s.do("Remove", removeWorktree), dbusapi.InvalidState, "1 uncommitted change")
 	assert.NoFileExists(t, note)
 	d.write(at+"/sub/a", "one\n")
 	s.must("Remove", removeWorktree)
 	assert.NoDirExists(t, d.dir+"/"+at)
 	assert.NoFileExists(t, note)
-	assert.Empty(t, worktreeUnitsThere(t))
+	assert.Empty(t, activeWorktreeUnits(t))
 }
 
-// TestRemoveWorktree_ExecutesNothingOfAFakeSubmodule, for which the agent needs to write to nothing
-// but its worktree.
+// TestRemoveWorktree_ExecutesNothingOfAFakeSubmodule checks a submodule that an agent can create by
+// writing to its worktree only.
 func TestRemoveWorktree_ExecutesNothingOfAFakeSubmodule(t *testing.T) {
 	d := startWithRepository(t)
-	d.git(t, "src/shop", "update-index", "--add", "--cacheinfo", "160000,"+d.git(t, "src/shop", "rev-parse", "HEAD")+",lib")
+	d.git(t, "src/shop", "update-index", "--add", "--cacheinfo",
+		"160000,"+d.git(t, "src/shop", "rev-parse", "HEAD")+",lib")
 	d.git(t, "src/shop", "commit", "--quiet", "-m", "lib")
 	s := d.create(t, "shop", d.worktree("", ""))
 	lib := ".local/share/corral/worktrees/shop/lib"
-	program, note := d.spy()
+	program, note := d.spyProgram()
 	d.write(lib+"/a", "one\n")
 	d.git(t, lib, "init", "--quiet")
 	d.git(t, lib, "add", ".")
@@ -80,7 +83,8 @@ func TestRemoveWorktree_ExecutesNothingOfAFakeSubmodule(t *testing.T) {
 	d.write(lib+"/.gitattributes", "* filter=x\n")
 	d.write(lib+"/a", "two\n")
 	for range 2 {
-		refused(t, s.do("Remove", removeWorktree|dbusapi.RemoveForce), dbusapi.InvalidState, `unsaved work in submodule "lib"`)
+		assertRefused(t, s.do("Remove", removeWorktree|dbusapi.RemoveForce), dbusapi.InvalidState,
+			`unsaved work in submodule "lib"`)
 		assert.NoFileExists(t, note)
 	}
 	s.must("Remove", discard|dbusapi.RemoveForce)
@@ -88,11 +92,11 @@ func TestRemoveWorktree_ExecutesNothingOfAFakeSubmodule(t *testing.T) {
 	assert.NoFileExists(t, note)
 }
 
-// TestWorktree_RunsHooksAndFiltersInAUnitOfItsOwn: a checkout runs them, and what they leave
-// running ends with it.
+// TestWorktree_RunsHooksAndFiltersInAUnitOfItsOwn checks that a checkout runs hooks and filters in
+// a unit, and that the processes that they leave end with it.
 func TestWorktree_RunsHooksAndFiltersInAUnitOfItsOwn(t *testing.T) {
 	d := startWithRepository(t)
-	program, note := d.spy()
+	program, note := d.spyProgram()
 	d.git(t, "src/shop", "config", "filter.x.smudge", program)
 	d.write("src/shop/.git/info/attributes", "* filter=x\n")
 	d.script("src/shop/.git/hooks/post-checkout", program+" </dev/null\n")
@@ -110,8 +114,8 @@ func TestWorktree_RunsHooksAndFiltersInAUnitOfItsOwn(t *testing.T) {
 	s.must("Remove", removeWorktree|dbusapi.RemoveForce)
 }
 
-// TestWorktree_HangingFilterBlocksNothingElse delays no other repository, and is ended with the
-// daemon; the next one finds what it has left, and undoes it.
+// TestWorktree_HangingFilterBlocksNothingElse checks that a hanging filter delays no other
+// repository, and is ended with the daemon; the next daemon finds what was left and removes it.
 func TestWorktree_HangingFilterBlocksNothingElse(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -124,7 +128,8 @@ func TestWorktree_HangingFilterBlocksNothingElse(t *testing.T) {
 			d.git(t, "src/other", "add", ".")
 			d.git(t, "src/other", "commit", "--quiet", "-m", "first")
 			before := d.git(t, "src/shop", "worktree", "list") + d.git(t, "src/shop", "for-each-ref")
-			hang := d.script("hang", "trap '' TERM\necho $$ >'"+d.dir+"/pid.new'\nmv '"+d.dir+"/pid.new' '"+d.dir+"/pid'\nexec sleep 1000\n")
+			hang := d.script("hang",
+				"trap '' TERM\necho $$ >'"+d.dir+"/pid.new'\nmv '"+d.dir+"/pid.new' '"+d.dir+"/pid'\nexec sleep 1000\n")
 			d.git(t, "src/shop", "config", "filter.x.smudge", hang)
 			d.write("src/shop/.git/info/attributes", "* filter=x\n")
 			ended := make(chan error, 1)
@@ -151,13 +156,13 @@ func TestWorktree_HangingFilterBlocksNothingElse(t *testing.T) {
 			d.kill(row.signal)
 			require.Error(t, testbed.Receive(t, ended, "answer"))
 			if row.signal == syscall.SIGTERM {
-				assert.Empty(t, worktreeUnitsThere(t))
+				assert.Empty(t, activeWorktreeUnits(t))
 			}
 			d.launch()
-			assert.Empty(t, pidGone(pid))
+			assert.Empty(t, stillRunning(pid))
 			testbed.Poll(t, "nothing is left of it, nor of the step that has undone it", func() bool {
 				left, err := os.ReadDir(d.dir + "/.local/share/corral/worktrees")
-				return err == nil && len(left) == 0 && worktreeUnitsThere(t) == ""
+				return err == nil && len(left) == 0 && activeWorktreeUnits(t) == ""
 			})
 			assert.Equal(t, before, d.git(t, "src/shop", "worktree", "list")+d.git(t, "src/shop", "for-each-ref"))
 			assert.NotContains(t, d.ids(t), "hangs")
@@ -165,22 +170,24 @@ func TestWorktree_HangingFilterBlocksNothingElse(t *testing.T) {
 	}
 }
 
-// pidGone is "" once there is no such process.
-func pidGone(pid int) string {
+// stillRunning returns "" once there is no such process.
+func stillRunning(pid int) string {
 	if st, err := proc.Stat(pid); err == nil && st.State != 'Z' {
 		return "it runs"
 	}
 	return ""
 }
 
-// TestWorktree_GitCannotBeRun: the error names what cannot, and nothing is left of what was begun.
+// TestWorktree_GitCannotBeRun checks that the error names what cannot be run, and that nothing is
+// left of what was created.
 func TestWorktree_GitCannotBeRun(t *testing.T) {
 	d := startWithRepository(t)
 	before := d.git(t, "src/shop", "for-each-ref")
 	testbed.Systemctl(t, "mask", "--runtime", slice)
 	defer testbed.Systemctl(t, "unmask", "--runtime", slice)
 	_, err := d.tryCreate(t, "shop", d.worktree("", ""))
-	refused(t, err, dbusapi.StartFailed, "cannot create a worktree of workspace", "cannot run git", "corral-worktree-shop-")
+	assertRefused(t, err, dbusapi.StartFailed, "cannot create a worktree of workspace", "cannot run git",
+		"corral-worktree-shop-")
 	assert.Equal(t, before, d.git(t, "src/shop", "for-each-ref"))
 	assert.NoDirExists(t, d.dir+"/.local/share/corral/worktrees/shop")
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// git runs git below the daemon's home, with that as its own, and returns what it prints.
+// git runs git in a directory below the daemon's home, with that home as its own, and returns its
+// output.
 func (d *corrald) git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
@@ -27,8 +28,8 @@ func (d *corrald) git(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// startWithRepository starts a daemon, and makes a repository src/shop with a commit, in which
-// there is the file sub/a.
+// startWithRepository starts a daemon, and creates a repository src/shop with one commit, which
+// contains the file sub/a.
 func startWithRepository(t *testing.T) *corrald {
 	t.Helper()
 	t.Setenv("XDG_DATA_HOME", "")
@@ -41,12 +42,13 @@ func startWithRepository(t *testing.T) *corrald {
 	return d
 }
 
-// worktree is a session in a worktree of its own, of a directory of the repository.
+// worktree returns the details of a session in a worktree of its own, for a directory of the
+// repository.
 func (d *corrald) worktree(branch, dir string) spec {
 	return spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": d.dir + "/src/shop" + dir, "Worktree": branch}
 }
 
-// flags of RemoveSession.
+// Flags of RemoveSession.
 const (
 	removeWorktree = dbusapi.RemoveWorktree
 	discard        = dbusapi.RemoveWorktree | dbusapi.RemoveDiscard
@@ -57,7 +59,7 @@ func TestWorktree(t *testing.T) {
 	root := d.dir + "/.local/share/corral/worktrees"
 	t.Run("the session works there, in the same directory", func(t *testing.T) {
 		s := d.create(t, "shop", d.worktree("", "/sub"))
-		f := s.become("running")
+		f := s.waitState("running")
 		assert.Equal(t, "corral/shop", f.text("Worktree"))
 		assert.Equal(t, root+"/shop/sub", f.text("WorkingDirectory"))
 		cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", f.number("MainPID")))
@@ -68,9 +70,9 @@ func TestWorktree(t *testing.T) {
 		assert.Equal(t, "corral/shop", rows[0].More["Worktree"].Value())
 		d.kill(syscall.SIGKILL)
 		d.launch()
-		assert.Equal(t, "corral/shop", s.facts().text("Worktree"), "another daemon knows")
+		assert.Equal(t, "corral/shop", s.properties().text("Worktree"), "another daemon knows")
 
-		refused(t, s.do("Remove", removeWorktree), dbusapi.InvalidState, "running")
+		assertRefused(t, s.do("Remove", removeWorktree), dbusapi.InvalidState, "running")
 		s.must("Remove", removeWorktree|dbusapi.RemoveForce)
 		assert.NoDirExists(t, root+"/shop")
 		assert.Equal(t, "* main", d.git(t, "src/shop", "branch"))
@@ -79,10 +81,11 @@ func TestWorktree(t *testing.T) {
 	t.Run("what would be lost keeps it, and the session running", func(t *testing.T) {
 		s := d.create(t, "busy", d.worktree("fix", ""))
 		d.write(".local/share/corral/worktrees/busy/new", "")
-		refused(t, s.do("Remove", removeWorktree|dbusapi.RemoveForce), dbusapi.InvalidState, "busy", "1 untracked file", root+"/busy")
-		s.become("running")
+		assertRefused(t, s.do("Remove", removeWorktree|dbusapi.RemoveForce), dbusapi.InvalidState, "busy",
+			"1 untracked file", root+"/busy")
+		s.waitState("running")
 		s.must("Stop", uint64(0))
-		refused(t, s.do("Remove", removeWorktree), dbusapi.InvalidState, "1 untracked file")
+		assertRefused(t, s.do("Remove", removeWorktree), dbusapi.InvalidState, "1 untracked file")
 		assert.FileExists(t, root+"/busy/new")
 		s.must("Remove", discard)
 		assert.NoDirExists(t, root+"/busy")
@@ -93,7 +96,7 @@ func TestWorktree(t *testing.T) {
 		s.must("Remove", dbusapi.RemoveForce)
 		assert.FileExists(t, root+"/left/sub/a")
 		again := d.create(t, "left", d.worktree("", ""))
-		f := again.facts()
+		f := again.properties()
 		assert.Equal(t, root+"/left-2", f.text("WorkingDirectory"))
 		assert.Equal(t, "corral/left-2", f.text("Worktree"))
 		again.must("Remove", removeWorktree|dbusapi.RemoveForce)
@@ -102,8 +105,8 @@ func TestWorktree(t *testing.T) {
 	t.Run("another session that works in it keeps it", func(t *testing.T) {
 		s := d.create(t, "first", d.worktree("", ""))
 		other := d.create(t, "second", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": root + "/first/sub"})
-		refused(t, s.do("Remove", discard|dbusapi.RemoveForce), dbusapi.InvalidState, "second")
-		refused(t, other.do("Remove", removeWorktree|dbusapi.RemoveForce), dbusapi.InvalidArgs, "second")
+		assertRefused(t, s.do("Remove", discard|dbusapi.RemoveForce), dbusapi.InvalidState, "second")
+		assertRefused(t, other.do("Remove", removeWorktree|dbusapi.RemoveForce), dbusapi.InvalidArgs, "second")
 		other.must("Remove", dbusapi.RemoveForce)
 		s.must("Remove", removeWorktree|dbusapi.RemoveForce)
 	})
@@ -128,18 +131,18 @@ func TestWorktree(t *testing.T) {
 	})
 }
 
-// TestWorktree_RemovalBeforeTheFirstRunIsNotReported: that its workspace vanishes is what was asked
-// for, and no news.
+// TestWorktree_RemovalBeforeTheFirstRunIsNotReported checks that a requested removal of a session's
+// workspace is not reported as a workspace that has vanished.
 func TestWorktree_RemovalBeforeTheFirstRunIsNotReported(t *testing.T) {
 	d := startWithRepository(t)
 	sp := d.worktree("", "")
 	sp["Start"] = false
 	s := d.create(t, "plan", sp)
-	s.become("created")
-	mark := d.heard.mark()
+	s.waitState("created")
+	mark := d.signals.mark()
 	s.must("Remove", removeWorktree)
-	d.removed(t, mark, "plan")
-	signals, _ := d.heard.since(mark)
+	d.waitRemoved(t, mark, "plan")
+	signals, _ := d.signals.since(mark)
 	for _, signal := range signals {
 		c, ok := stateChange(signal)
 		assert.False(t, ok, "it was never %s", c.after)
@@ -158,14 +161,16 @@ func TestWorktree_InvalidRequestsAreRefused(t *testing.T) {
 		id   string
 		sp   spec
 		err  string
-		says string
+		text string
 	}{
-		{"no repository", "a", spec{"WorkingDirectory": d.dir + "/plain", "Worktree": ""}, dbusapi.InvalidArgs, "not a git repository"},
+		{"no repository", "a", spec{"WorkingDirectory": d.dir + "/plain", "Worktree": ""}, dbusapi.InvalidArgs,
+			"not a git repository"},
 		{"an option for a branch", "a", spec{"Worktree": "--force"}, dbusapi.InvalidArgs, "cannot be the name of a branch"},
 		{"a branch that is checked out", "a", spec{"Worktree": "main"}, dbusapi.InvalidArgs, "already checked out"},
 		{"a name that is too long", "a", spec{"Worktree": strings.Repeat("b", 1000)}, dbusapi.LimitsExceeded, "Worktree"},
 		{"an id that is taken", "taken", spec{"Worktree": ""}, dbusapi.SessionExists, "taken"},
-		{"a session that cannot be, which turns out once there is a worktree", "blocked", spec{"Worktree": ""}, dbusapi.SessionExists, "a directory is in the way"},
+		{"a session that cannot be, which turns out once there is a worktree", "blocked", spec{"Worktree": ""},
+			dbusapi.SessionExists, "a directory is in the way"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			sp := d.worktree("", "")
@@ -173,16 +178,16 @@ func TestWorktree_InvalidRequestsAreRefused(t *testing.T) {
 				sp[key] = value
 			}
 			_, err := d.tryCreate(t, row.id, sp)
-			refused(t, err, row.err, row.says)
+			assertRefused(t, err, row.err, row.text)
 			assert.Equal(t, before, d.git(t, "src/shop", "worktree", "list")+d.git(t, "src/shop", "for-each-ref"))
 		})
 	}
-	refused(t, taken.do("Remove", dbusapi.RemoveDiscard), dbusapi.InvalidArgs, "flags")
+	assertRefused(t, taken.do("Remove", dbusapi.RemoveDiscard), dbusapi.InvalidArgs, "flags")
 	assert.Equal(t, []string{"taken"}, d.ids(t))
 }
 
-// TestDaemonCrash_DuringWorktreeCreation: there is a session in it, or there is neither it nor its
-// branch.
+// TestDaemonCrash_DuringWorktreeCreation checks that afterwards either a session in the worktree
+// exists, or neither the worktree nor its branch.
 func TestDaemonCrash_DuringWorktreeCreation(t *testing.T) {
 	d := startWithRepository(t)
 	before := d.git(t, "src/shop", "worktree", "list") + d.git(t, "src/shop", "for-each-ref")
@@ -191,15 +196,15 @@ func TestDaemonCrash_DuringWorktreeCreation(t *testing.T) {
 			id := fmt.Sprintf("tree-%d", n)
 			sp := d.worktree("", "")
 			sp["Start"] = false
-			d.relaunchToDie(t, step.point)
+			d.relaunchWithFailpoint(t, step.point)
 			s, _ := d.tryCreate(t, id, sp)
-			d.dead(t)
+			d.waitKilled(t)
 			assert.DirExists(t, d.dir+"/.local/share/corral/worktrees/"+id)
 			d.launch()
 			if step.state == "" {
 				assert.NotContains(t, d.ids(t), id)
 			} else {
-				s.become(step.state)
+				s.waitState(step.state)
 				s.must("Remove", removeWorktree)
 			}
 			testbed.Poll(t, "nothing is left of "+id, func() bool {
@@ -210,25 +215,26 @@ func TestDaemonCrash_DuringWorktreeCreation(t *testing.T) {
 		})
 	}
 	t.Run("remove.worktree", func(t *testing.T) {
-		d.relaunchToDie(t, "remove.worktree")
+		d.relaunchWithFailpoint(t, "remove.worktree")
 		s := d.create(t, "gone", d.worktree("", ""))
 		_ = s.do("Remove", removeWorktree|dbusapi.RemoveForce)
-		d.dead(t)
+		d.waitKilled(t)
 		d.launch()
-		s.become("stopped")
+		s.waitState("stopped")
 		s.must("Remove", removeWorktree)
 		assert.Equal(t, before, d.git(t, "src/shop", "worktree", "list")+d.git(t, "src/shop", "for-each-ref"))
 	})
 }
 
-// TestWorktree_StrayInUseIsKept: it is told of, and nothing in it is lost.
+// TestWorktree_StrayInUseIsKept checks that a leftover worktree with files of the user is reported
+// and kept.
 func TestWorktree_StrayInUseIsKept(t *testing.T) {
 	d := startWithRepository(t)
-	d.relaunchToDie(t, "create.worktree-made")
+	d.relaunchWithFailpoint(t, "create.worktree-made")
 	_, _ = d.tryCreate(t, "stray", d.worktree("", ""))
-	d.dead(t)
+	d.waitKilled(t)
 	d.write(".local/share/corral/worktrees/stray/mine", "")
 	d.launch()
-	testbed.Poll(t, "it is told", func() bool { return strings.Contains(d.log.String(), "1 untracked file") })
+	testbed.Poll(t, "it is logged", func() bool { return strings.Contains(d.log.String(), "1 untracked file") })
 	assert.FileExists(t, d.dir+"/.local/share/corral/worktrees/stray/mine")
 }

@@ -1,5 +1,7 @@
-"""follow.py NAME PATH INTERFACE ROOT: keeps copies of a session and of all objects, as a desktop's program does, by Gio's own means. It says "ready" when
-it has them. Once the session's Description is "the end" it holds the copies against what it is answered, and says "same" or what differs."""
+"""follow.py NAME PATH INTERFACE ROOT: caches a session's properties and all objects with Gio, as a
+desktop program does. It prints "ready" once the caches are filled. When the session's Description
+becomes "the end", it compares the caches with the daemon's values, and prints "same" or the
+differences."""
 
 import sys
 import gi
@@ -17,7 +19,7 @@ def ask(at, of, method, *args):
 
 
 def announced():
-    """The names of the properties that a copy can have."""
+    """Returns the names of the properties that can be cached."""
     node = Gio.DBusNodeInfo.new_for_xml(ask(path, "org.freedesktop.DBus.Introspectable", "Introspect")[0])
     properties = node.lookup_interface(interface).properties
     return [p.name for p in properties if Gio.DBusAnnotationInfo.lookup(p.annotations, EMITS) != "false"]

@@ -15,73 +15,74 @@ import (
 )
 
 const (
-	crowd  = 100
-	visits = 50
+	crowdSize    = 100
+	visitorCount = 50
 )
 
-// TestExits_HundredAtOnceArePublished: none of the exits is lost or mixed up with another, and each
-// is told once, the properties before the change.
+// TestExits_HundredAtOnceArePublished checks that no exit is lost or attributed to another session,
+// and that each is published once, the properties before the state change.
 func TestExits_HundredAtOnceArePublished(t *testing.T) {
 	d := startDaemon(t)
 	gate := d.dir + "/gate"
 	require.NoError(t, syscall.Mkfifo(gate, 0o600))
 	id := func(n int) string { return fmt.Sprintf("many-%d", n) }
 
-	mark := d.heard.mark()
-	calls := make([]*dbus.Call, crowd)
+	mark := d.signals.mark()
+	calls := make([]*dbus.Call, crowdSize)
 	for n := range calls {
-		calls[n] = d.bus.Object(dbusapi.BusName, dbusapi.ManagerPath).Go(dbusapi.ManagerInterface+".CreateSession", 0, make(chan *dbus.Call, 1),
-			"command", spec{
-				"Id": id(n), "WorkingDirectory": d.dir,
-				// The shell's open of the gate waits until somebody writes to it.
-				"Command": []string{"sh", "-c", fmt.Sprintf(`read -r line <"$0"; exit %d`, n), gate},
-			}.variants())
+		calls[n] = d.bus.Object(dbusapi.BusName, dbusapi.ManagerPath).
+			Go(dbusapi.ManagerInterface+".CreateSession", 0, make(chan *dbus.Call, 1),
+				"command", spec{
+					"Id": id(n), "WorkingDirectory": d.dir,
+					// The shell's open of the gate blocks until the test opens it for writing.
+					"Command": []string{"sh", "-c", fmt.Sprintf(`read -r line <"$0"; exit %d`, n), gate},
+				}.variants())
 	}
 	for n, call := range calls {
 		require.NoError(t, (<-call.Done).Err, id(n))
 	}
-	for n := range crowd {
-		d.subject(t, id(n)).is(outcome{"running", "", 0, 0, "", "active"})
+	for n := range crowdSize {
+		d.session(t, id(n)).assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 	}
-	assert.Equal(t, tale{"starting", "running"}, d.oneTale(t, mark, id, 2))
-	assert.Equal(t, crowd, d.count(t, "NRunning"))
+	assert.Equal(t, stateSequence{"starting", "running"}, d.commonStates(t, mark, id, 2))
+	assert.Equal(t, crowdSize, d.count(t, "NRunning"))
 
-	mark = d.heard.mark()
-	writer, err := os.OpenFile(gate, os.O_WRONLY, 0) // all that wait for it go on
+	mark = d.signals.mark()
+	writer, err := os.OpenFile(gate, os.O_WRONLY, 0) // all agents that wait for it continue
 	require.NoError(t, err)
 	require.NoError(t, writer.Close())
-	for n := range crowd {
+	for n := range crowdSize {
 		want := outcome{"failed", "exit-code", 1, n, fmt.Sprintf("command exited with code %d", n), "error"}
 		if n == 0 {
 			want = outcome{"completed", "success", 1, 0, "", "active"}
 		}
-		d.subject(t, id(n)).ends(want)
+		d.session(t, id(n)).waitOutcome(want)
 	}
-	d.tales(t, mark, id, 1)
+	d.publishedStates(t, mark, id, 1)
 	assert.Equal(t, 0, d.count(t, "NRunning"))
-	assert.Equal(t, crowd-1, d.count(t, "NFailed"))
+	assert.Equal(t, crowdSize-1, d.count(t, "NFailed"))
 }
 
-// tale is what one session was told to be, in order.
-type tale []string
+// stateSequence is the sequence of states published for a session.
+type stateSequence []string
 
-// oneTale is tales for sessions of which all have the same one.
-func (d *corrald) oneTale(t *testing.T, mark int, id func(int) string, want int) tale {
+// commonStates is tales for sessions that all have the same sequence.
+func (d *corrald) commonStates(t *testing.T, mark int, id func(int) string, want int) stateSequence {
 	t.Helper()
-	all := d.tales(t, mark, id, want)
-	for n := range crowd {
+	all := d.publishedStates(t, mark, id, want)
+	for n := range crowdSize {
 		require.Equal(t, all[id(0)], all[id(n)], "session %s", id(n))
 	}
 	return all[id(0)]
 }
 
-// tales collects the states that were told of each session since the mark, and checks that each of
-// them was told by one PropertiesChanged and then by one SessionStateChanged. The first state of a
-// session is told by InterfacesAdded.
-func (d *corrald) tales(t *testing.T, mark int, id func(int) string, want int) map[string]tale {
+// publishedStates returns the states published for each session since the mark. It checks that each
+// was published by one PropertiesChanged, followed by one SessionStateChanged. InterfacesAdded
+// publishes the first state of a session.
+func (d *corrald) publishedStates(t *testing.T, mark int, id func(int) string, want int) map[string]stateSequence {
 	t.Helper()
-	properties, changes := map[string]tale{}, map[string]tale{}
-	signals, _ := d.heard.since(mark)
+	properties, changes := map[string]stateSequence{}, map[string]stateSequence{}
+	signals, _ := d.signals.since(mark)
 	for _, s := range signals {
 		if added, state, ok := addedState(s); ok {
 			properties[added] = append(properties[added], state)
@@ -95,14 +96,14 @@ func (d *corrald) tales(t *testing.T, mark int, id func(int) string, want int) m
 			assert.Equal(t, properties[c.id], changes[c.id], "session %s: PropertiesChanged comes first", c.id)
 		}
 	}
-	for n := range crowd {
+	for n := range crowdSize {
 		require.Len(t, properties[id(n)], want, "session %s: PropertiesChanged with State", id(n))
 		require.Equal(t, properties[id(n)], changes[id(n)], "session %s", id(n))
 	}
 	return properties
 }
 
-// addedState reads the State that InterfacesAdded tells of a new session.
+// addedState returns the State in the InterfacesAdded of a new session.
 func addedState(s *dbus.Signal) (id, state string, ok bool) {
 	var path dbus.ObjectPath
 	var interfaces map[string]map[string]dbus.Variant
@@ -114,19 +115,20 @@ func addedState(s *dbus.Signal) (id, state string, ok bool) {
 	return id, state, ok
 }
 
-// subject returns a session that is there.
-func (d *corrald) subject(t *testing.T, id string) *subject { return &subject{d, t, id} }
+// session returns an existing session.
+func (d *corrald) session(t *testing.T, id string) *testSession { return &testSession{d, t, id} }
 
-// count returns one of the Manager's counts.
+// count returns one of the Manager's counters.
 func (d *corrald) count(t *testing.T, property string) int {
 	t.Helper()
 	var value dbus.Variant
-	require.NoError(t, d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Get", []any{dbusapi.ManagerInterface, property}, &value))
-	return facts{property: value}.number(property)
+	require.NoError(t, d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Get",
+		[]any{dbusapi.ManagerInterface, property}, &value))
+	return properties{property: value}.number(property)
 }
 
-// TestIntrospection_WhileSessionsComeAndGo: clients that introspect everything, again and again,
-// while sessions come and go, take nothing down.
+// TestIntrospection_WhileSessionsComeAndGo checks that clients that introspect all objects in a
+// loop, while sessions are created and removed, do not crash the daemon.
 func TestIntrospection_WhileSessionsComeAndGo(t *testing.T) {
 	d := startDaemon(t)
 	stop := make(chan struct{})
@@ -141,17 +143,18 @@ func TestIntrospection_WhileSessionsComeAndGo(t *testing.T) {
 				default:
 				}
 				for _, path := range d.tree(t, "/") {
-					_ = d.call(path, "org.freedesktop.DBus.Introspectable.Introspect", nil) // a session may be gone by now
+					// the session may have been removed by now
+					_ = d.call(path, "org.freedesktop.DBus.Introspectable.Introspect", nil)
 					_ = d.call(path, "org.freedesktop.DBus.Properties.GetAll", []any{dbusapi.SessionInterface})
 				}
 				looks[n]++
 			}
 		})
 	}
-	var visitors sync.WaitGroup
-	failed := make(chan error, visits)
-	for n := range visits {
-		visitors.Go(func() {
+	var creators sync.WaitGroup
+	failed := make(chan error, visitorCount)
+	for n := range visitorCount {
+		creators.Go(func() {
 			id := fmt.Sprintf("visitor-%d", n)
 			if _, err := d.tryCreate(t, id, spec{"Command": []string{"sleep", "1000"}}); err != nil {
 				failed <- fmt.Errorf("create %s: %w", id, err)
@@ -162,7 +165,7 @@ func TestIntrospection_WhileSessionsComeAndGo(t *testing.T) {
 			}
 		})
 	}
-	visitors.Wait()
+	creators.Wait()
 	close(stop)
 	curious.Wait()
 	close(failed)

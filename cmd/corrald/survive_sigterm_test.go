@@ -17,10 +17,10 @@ import (
 // stopTimeout is TimeoutStopSec= of corrald.service.
 const stopTimeout = 30 * time.Second
 
-// TestSIGTERM_MarksAndSavesEverySession: every session that lives counts as suspended, with its
-// time, before the daemon has ended; their agents do not notice, and are as they were when it
-// returns. CORRAL_CROWD=LIVE,IDLE tries it with other numbers of live sessions, and of ones never
-// started.
+// TestSIGTERM_MarksAndSavesEverySession checks that every running session is recorded as suspended,
+// with the time, before the daemon exits, and that the agents are not affected and are running for
+// the next daemon. CORRAL_CROWD=LIVE,IDLE sets the numbers of running sessions and of sessions that
+// were never started.
 func TestSIGTERM_MarksAndSavesEverySession(t *testing.T) {
 	live, idle := 100, 100
 	if text := os.Getenv("CORRAL_CROWD"); text != "" {
@@ -32,7 +32,7 @@ func TestSIGTERM_MarksAndSavesEverySession(t *testing.T) {
 	d.crowd(t, "idle", idle, false)
 	before := map[string]int{}
 	for n := range live {
-		f := d.subject(t, fmt.Sprintf("live-%d", n)).become("running")
+		f := d.session(t, fmt.Sprintf("live-%d", n)).waitState("running")
 		before[f.text("Id")] = f.number("MainPID")
 	}
 
@@ -60,20 +60,20 @@ func TestSIGTERM_MarksAndSavesEverySession(t *testing.T) {
 	d.launch()
 	t.Logf("taken over again after %v", time.Since(begin).Round(time.Millisecond))
 	for id, pid := range before {
-		f := d.subject(t, id).facts()
+		f := d.session(t, id).properties()
 		require.Equal(t, "running", f.text("State"), id)
 		require.Equal(t, pid, f.number("MainPID"), id)
 	}
 }
 
-// crowd creates sessions NAME-0, NAME-1, …, some at a time.
+// crowd creates sessions NAME-0, NAME-1, …, several at a time.
 func (d *corrald) crowd(t *testing.T, name string, n int, start bool) {
 	t.Helper()
-	d.crowdOf(t, name, n, func(int) spec { return spec{"Command": []string{"sleep", "1000"}, "Start": start} })
+	d.crowdWith(t, name, n, func(int) spec { return spec{"Command": []string{"sleep", "1000"}, "Start": start} })
 }
 
-// crowdOf is crowd for sessions that are not all the same.
-func (d *corrald) crowdOf(t *testing.T, name string, n int, of func(i int) spec) {
+// crowdWith is crowd for sessions with different details.
+func (d *corrald) crowdWith(t *testing.T, name string, n int, of func(i int) spec) {
 	t.Helper()
 	const atATime = 16
 	failed, slots := make(chan error, n), make(chan bool, atATime)

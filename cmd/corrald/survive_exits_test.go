@@ -14,9 +14,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestExits_ManyAtOnceSurviveDaemonCrash while the daemon is there, is away, or is killed in the
-// middle of it: every code is known afterwards, and none is another's. CORRAL_CROWD=N tries it with
-// another number of sessions.
+// TestExits_ManyAtOnceSurviveDaemonCrash ends many agents while the daemon is running, is not
+// running, or is killed meanwhile: afterwards every exit code is known and belongs to the right
+// session. CORRAL_CROWD=N sets the number of sessions.
 func TestExits_ManyAtOnceSurviveDaemonCrash(t *testing.T) {
 	n := 60
 	if text := os.Getenv("CORRAL_CROWD"); text != "" {
@@ -34,7 +34,7 @@ func TestExits_ManyAtOnceSurviveDaemonCrash(t *testing.T) {
 			d.launch()
 		},
 		"corrald is killed meanwhile": func(d *corrald, open func()) {
-			mark := d.heard.mark()
+			mark := d.signals.mark()
 			open()
 			d.await(d.t, mark, "the first exit", func(s *dbus.Signal) bool {
 				c, changed := stateChange(s)
@@ -48,16 +48,16 @@ func TestExits_ManyAtOnceSurviveDaemonCrash(t *testing.T) {
 			d := startDaemon(t, "MaxSessions="+strconv.Itoa(n))
 			gate := d.dir + "/gate"
 			require.NoError(t, syscall.Mkfifo(gate, 0o600))
-			d.crowdOf(t, "many", n, func(i int) spec {
-				// The shell's open of the gate waits until somebody writes to it.
+			d.crowdWith(t, "many", n, func(i int) spec {
+				// The shell's open of the gate blocks until the test opens it for writing.
 				return spec{"Command": []string{"sh", "-c", fmt.Sprintf(`read -r line <"$0"; exit %d`, crowdCode(i)), gate}}
 			})
 			for i := range n {
-				d.subject(t, crowdID(i)).become("running")
+				d.session(t, crowdID(i)).waitState("running")
 			}
 			begin := time.Now()
 			end(d, func() {
-				writer, err := os.OpenFile(gate, os.O_RDWR, 0) // who has not come to the gate yet finds it open
+				writer, err := os.OpenFile(gate, os.O_RDWR, 0) // an agent that has not reached the gate yet finds it open
 				require.NoError(t, err)
 				t.Cleanup(func() { _ = writer.Close() })
 				for range n {
@@ -66,11 +66,12 @@ func TestExits_ManyAtOnceSurviveDaemonCrash(t *testing.T) {
 				}
 			})
 			for i := range n {
-				want := outcome{"failed", "exit-code", 1, crowdCode(i), fmt.Sprintf("command exited with code %d", crowdCode(i)), "error"}
+				want := outcome{"failed", "exit-code", 1, crowdCode(i),
+					fmt.Sprintf("command exited with code %d", crowdCode(i)), "error"}
 				if crowdCode(i) == 0 {
 					want = outcome{"completed", "success", 1, 0, "", "active"}
 				}
-				d.subject(t, crowdID(i)).ends(want)
+				d.session(t, crowdID(i)).waitOutcome(want)
 			}
 			t.Logf("%d exits, all known after %v", n, time.Since(begin).Round(time.Millisecond))
 		})
@@ -79,5 +80,5 @@ func TestExits_ManyAtOnceSurviveDaemonCrash(t *testing.T) {
 
 func crowdID(i int) string { return fmt.Sprintf("many-%d", i) }
 
-// crowdCode gives neighbours different codes.
+// crowdCode returns different codes for neighbours.
 func crowdCode(i int) int { return i % 256 }

@@ -15,22 +15,22 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestInvalidArguments_AreRefused: each answer has the right name and says what was wrong, and
-// nothing was made or changed by any of the calls.
+// TestInvalidArguments_AreRefused checks that each error has the right name and describes the
+// argument, and that none of the calls has created or changed anything.
 func TestInvalidArguments_AreRefused(t *testing.T) {
 	d := startDaemon(t)
 	d.write("file", "no directory\n")
 	s := d.run(t, "witness", "exec sleep 1000")
-	s.become("running")
-	before := d.everything(t)
-	for _, c := range d.badCalls() {
-		t.Run(c.name, func(t *testing.T) { refused(t, d.call(c.path, c.method, c.args), c.err, c.words...) })
+	s.waitState("running")
+	before := d.snapshot(t)
+	for _, c := range d.invalidCalls() {
+		t.Run(c.name, func(t *testing.T) { assertRefused(t, d.call(c.path, c.method, c.args), c.err, c.words...) })
 	}
-	assert.Equal(t, before, d.everything(t))
+	assert.Equal(t, before, d.snapshot(t))
 }
 
-// badCall is a call and what it has to be answered with.
-type badCall struct {
+// invalidCall is a call and the expected error.
+type invalidCall struct {
 	name   string
 	path   dbus.ObjectPath
 	method string
@@ -39,13 +39,15 @@ type badCall struct {
 	words  []string
 }
 
-func (d *corrald) badCalls() []badCall {
-	var calls []badCall
+func (d *corrald) invalidCalls() []invalidCall {
+	var calls []invalidCall
 	manager := func(name, method, err string, words []string, args ...any) {
-		calls = append(calls, badCall{name, dbusapi.ManagerPath, dbusapi.ManagerInterface + "." + method, args, err, words})
+		calls = append(calls, invalidCall{name, dbusapi.ManagerPath,
+			dbusapi.ManagerInterface + "." + method, args, err, words})
 	}
 	session := func(name, method, err string, words []string, args ...any) {
-		calls = append(calls, badCall{name, dbusapi.SessionPath("witness"), dbusapi.SessionInterface + "." + method, args, err, words})
+		calls = append(calls, invalidCall{name, dbusapi.SessionPath("witness"),
+			dbusapi.SessionInterface + "." + method, args, err, words})
 	}
 	create := func(name, err string, words []string, change spec) {
 		sp := spec{"Id": "refused", "Command": []string{"true"}, "WorkingDirectory": d.dir}
@@ -55,41 +57,56 @@ func (d *corrald) badCalls() []badCall {
 		manager(name, "CreateSession", err, words, "command", sp.variants())
 	}
 	for name, id := range map[string]string{
-		"a path": "../../etc", "an absolute path": "/etc/passwd", "dots": "..", "one dot": ".", "a space": " ", "upper case": "Shop", "10,000 letters": strings.Repeat("a", 10000),
-		"65 letters": strings.Repeat("a", 65), "a dash first": "-shop", "a dash last": "shop-", "a dot last": "shop.", "a slash": "a/b", "a newline": "a\nb",
+		"a path": "../../etc", "an absolute path": "/etc/passwd", "dots": "..", "one dot": ".", "a space": " ",
+		"upper case": "Shop", "10,000 letters": strings.Repeat("a", 10000),
+		"65 letters": strings.Repeat("a", 65), "a dash first": "-shop", "a dash last": "shop-", "a dot last": "shop.",
+		"a slash": "a/b", "a newline": "a\nb",
 		"not ASCII": "größe", "a glob": "*", "a suffix": "a.scope/..",
 	} {
 		create("id: "+name, dbusapi.InvalidArgs, []string{"Id"}, spec{"Id": id})
 		manager("unknown id: "+name, "GetSession", dbusapi.NoSuchSession, []string{"no such session"}, id)
 	}
 	for key, value := range map[string]any{
-		"Id": 7, "Description": true, "Command": "true", "WorkingDirectory": []string{"/"}, "Environment": "A=b", "Prompt": []string{"p"}, "Labels": []string{"a"},
-		"Start": "yes", "OnLogin": false, "Exclusive": "yes", "Worktree": uint32(1), "ConversationId": int64(1), "UnitProperties": []string{"MemoryMax=1"},
+		"Id": 7, "Description": true, "Command": "true", "WorkingDirectory": []string{"/"}, "Environment": "A=b",
+		"Prompt": []string{"p"}, "Labels": []string{"a"},
+		"Start": "yes", "OnLogin": false, "Exclusive": "yes", "Worktree": uint32(1), "ConversationId": int64(1),
+		"UnitProperties": []string{"MemoryMax=1"},
 	} {
 		create("wrong type: "+key, dbusapi.InvalidArgs, []string{key}, spec{key: value})
 	}
 	create("unknown key", dbusapi.InvalidArgs, []string{"Colour"}, spec{"Colour": "red"})
-	create("workspace missing", dbusapi.WorkspaceMissing, []string{"/no/such/place"}, spec{"WorkingDirectory": "/no/such/place"})
-	create("workspace relative", dbusapi.InvalidArgs, []string{"WorkingDirectory", `"src"`}, spec{"WorkingDirectory": "src"})
-	create("workspace is a file", dbusapi.WorkspaceMissing, []string{d.dir + "/file"}, spec{"WorkingDirectory": d.dir + "/file"})
-	create("workspace below a file", dbusapi.WorkspaceMissing, []string{d.dir + "/file/x"}, spec{"WorkingDirectory": d.dir + "/file/x"})
-	create("environment without =", dbusapi.InvalidArgs, []string{"Environment", "TOKEN"}, spec{"Environment": []string{"A=b", "TOKEN"}})
+	create("workspace missing", dbusapi.WorkspaceMissing, []string{"/no/such/place"},
+		spec{"WorkingDirectory": "/no/such/place"})
+	create("workspace relative", dbusapi.InvalidArgs, []string{"WorkingDirectory", `"src"`},
+		spec{"WorkingDirectory": "src"})
+	create("workspace is a file", dbusapi.WorkspaceMissing, []string{d.dir + "/file"},
+		spec{"WorkingDirectory": d.dir + "/file"})
+	create("workspace below a file", dbusapi.WorkspaceMissing, []string{d.dir + "/file/x"},
+		spec{"WorkingDirectory": d.dir + "/file/x"})
+	create("environment without =", dbusapi.InvalidArgs, []string{"Environment", "TOKEN"},
+		spec{"Environment": []string{"A=b", "TOKEN"}})
 	create("environment without a name", dbusapi.InvalidArgs, []string{"Environment"}, spec{"Environment": []string{"=b"}})
 	create("no program", dbusapi.InvalidArgs, []string{"Command"}, spec{"Command": []string{""}})
 	create("no command", dbusapi.InvalidArgs, []string{"Command"}, spec{"Command": []string{}})
-	create("a huge command", dbusapi.LimitsExceeded, []string{"Command"}, spec{"Command": []string{"true", strings.Repeat("x", 2<<20)}})
-	create("a huge description", dbusapi.LimitsExceeded, []string{"Description"}, spec{"Description": strings.Repeat("x", 1<<20)})
+	create("a huge command", dbusapi.LimitsExceeded, []string{"Command"},
+		spec{"Command": []string{"true", strings.Repeat("x", 2<<20)}})
+	create("a huge description", dbusapi.LimitsExceeded, []string{"Description"},
+		spec{"Description": strings.Repeat("x", 1<<20)})
 	create("bad OnLogin", dbusapi.InvalidArgs, []string{"OnLogin", "maybe"}, spec{"OnLogin": "maybe"})
 	create("a label without a name", dbusapi.InvalidArgs, []string{"label"}, spec{"Labels": map[string]string{"": "x"}})
 	create("bad conversation", dbusapi.InvalidArgs, []string{"ConversationId"}, spec{"ConversationId": "../x"})
-	create("a unit property of ours", dbusapi.InvalidArgs, []string{"UnitProperties", "KillMode"}, spec{"UnitProperties": []property{{"KillMode", "none"}}})
+	create("a unit property of ours", dbusapi.InvalidArgs, []string{"UnitProperties", "KillMode"},
+		spec{"UnitProperties": []property{{"KillMode", "none"}}})
 	create("duplicate id", dbusapi.SessionExists, []string{"witness"}, spec{"Id": "witness"})
-	manager("unknown agent", "CreateSession", dbusapi.NoSuchAgent, []string{"nobody"}, "nobody", spec{"WorkingDirectory": d.dir}.variants())
-	manager("a path for an agent", "CreateSession", dbusapi.NoSuchAgent, []string{"../claude"}, "../claude", spec{"WorkingDirectory": d.dir}.variants())
+	manager("unknown agent", "CreateSession", dbusapi.NoSuchAgent, []string{"nobody"}, "nobody",
+		spec{"WorkingDirectory": d.dir}.variants())
+	manager("a path for an agent", "CreateSession", dbusapi.NoSuchAgent, []string{"../claude"}, "../claude",
+		spec{"WorkingDirectory": d.dir}.variants())
 
 	none := []string{"nobody"}
 	for method, args := range map[string][]any{
-		"GetSession": {}, "StartSession": {}, "RestartSession": {}, "StopSession": {uint64(0)}, "KillSession": {"agent", int32(15)}, "ArchiveSession": {},
+		"GetSession": {}, "StartSession": {}, "RestartSession": {}, "StopSession": {uint64(0)},
+		"KillSession": {"agent", int32(15)}, "ArchiveSession": {},
 		"RemoveSession": {uint64(0)}, "SendInput": {"text", uint64(0)},
 	} {
 		manager("unknown session: "+method, method, dbusapi.NoSuchSession, none, append([]any{"nobody"}, args...)...)
@@ -116,26 +133,35 @@ func (d *corrald) badCalls() []badCall {
 
 	const properties = "org.freedesktop.DBus.Properties."
 	more := func(name string, path dbus.ObjectPath, method, err string, words []string, args ...any) {
-		calls = append(calls, badCall{name, path, method, args, err, words})
+		calls = append(calls, invalidCall{name, path, method, args, err, words})
 	}
 	witness := dbusapi.SessionPath("witness")
-	more("set a property", witness, properties+"Set", dbusapi.PropertyReadOnly, []string{"State"}, dbusapi.SessionInterface, "State", dbus.MakeVariant("stopped"))
-	more("set one of the Manager", dbusapi.ManagerPath, properties+"Set", dbusapi.PropertyReadOnly, []string{"Version"}, dbusapi.ManagerInterface, "Version", dbus.MakeVariant("9"))
-	more("set an unknown one", witness, properties+"Set", dbusapi.UnknownProperty, []string{"Colour"}, dbusapi.SessionInterface, "Colour", dbus.MakeVariant("red"))
-	more("get an unknown one", witness, properties+"Get", dbusapi.UnknownProperty, []string{"Colour"}, dbusapi.SessionInterface, "Colour")
-	more("get of an unknown interface", witness, properties+"Get", dbusapi.UnknownInterface, []string{"org.example.Paint"}, "org.example.Paint", "Colour")
-	more("get all of an unknown interface", witness, properties+"GetAll", dbusapi.UnknownInterface, []string{"org.example.Paint"}, "org.example.Paint")
-	more("get of the Manager's interface", witness, properties+"GetAll", dbusapi.UnknownInterface, []string{"Manager"}, dbusapi.ManagerInterface)
+	more("set a property", witness, properties+"Set", dbusapi.PropertyReadOnly, []string{"State"},
+		dbusapi.SessionInterface, "State", dbus.MakeVariant("stopped"))
+	more("set one of the Manager", dbusapi.ManagerPath, properties+"Set", dbusapi.PropertyReadOnly, []string{"Version"},
+		dbusapi.ManagerInterface, "Version", dbus.MakeVariant("9"))
+	more("set an unknown one", witness, properties+"Set", dbusapi.UnknownProperty, []string{"Colour"},
+		dbusapi.SessionInterface, "Colour", dbus.MakeVariant("red"))
+	more("get an unknown one", witness, properties+"Get", dbusapi.UnknownProperty, []string{"Colour"},
+		dbusapi.SessionInterface, "Colour")
+	more("get of an unknown interface", witness, properties+"Get", dbusapi.UnknownInterface,
+		[]string{"org.example.Paint"}, "org.example.Paint", "Colour")
+	more("get all of an unknown interface", witness, properties+"GetAll", dbusapi.UnknownInterface,
+		[]string{"org.example.Paint"}, "org.example.Paint")
+	more("get of the Manager's interface", witness, properties+"GetAll", dbusapi.UnknownInterface, []string{"Manager"},
+		dbusapi.ManagerInterface)
 	more("unknown interface", witness, "org.example.Paint.Brush", dbusapi.UnknownInterface, []string{"org.example.Paint"})
-	more("unknown session's object", dbusapi.SessionPath("nobody"), dbusapi.SessionInterface+".Start", dbusapi.UnknownObject, []string{"nobody"})
-	more("unknown object", "/org/example", "org.freedesktop.DBus.Properties.GetAll", dbusapi.UnknownObject, []string{"/org/example"}, "x")
-	more("a session's method on the Manager", dbusapi.ManagerPath, dbusapi.SessionInterface+".Start", dbusapi.UnknownInterface, nil)
+	more("unknown session's object", dbusapi.SessionPath("nobody"), dbusapi.SessionInterface+".Start",
+		dbusapi.UnknownObject, []string{"nobody"})
+	more("unknown object", "/org/example", "org.freedesktop.DBus.Properties.GetAll", dbusapi.UnknownObject,
+		[]string{"/org/example"}, "x")
+	more("a session's method on the Manager", dbusapi.ManagerPath, dbusapi.SessionInterface+".Start",
+		dbusapi.UnknownInterface, nil)
 	return calls
 }
 
-// everything is what there is: files, scopes, sessions and their properties. Times and measures are
-// left out.
-func (d *corrald) everything(t *testing.T) map[string]any {
+// snapshot returns files, scopes, sessions and their properties, without times and measurements.
+func (d *corrald) snapshot(t *testing.T) map[string]any {
 	t.Helper()
 	all := map[string]any{"scopes": testbed.Systemctl(t, "list-units", "--all", "--plain", "--no-legend", "app-corral*")}
 	var files []string
@@ -147,8 +173,11 @@ func (d *corrald) everything(t *testing.T) map[string]any {
 	}
 	all["files"] = files
 	for _, id := range d.ids(t) {
-		f := d.subject(t, id).facts()
-		for _, name := range []string{"CPUUsageNSec", "MemoryCurrent", "MemoryPeak", "Activity", "IdleHint", "IdleSinceHint", "LastActivityTimestamp", "TotalRuntimeUSec"} {
+		f := d.session(t, id).properties()
+		for _, name := range []string{
+			"CPUUsageNSec", "MemoryCurrent", "MemoryPeak", "Activity", "IdleHint", "IdleSinceHint",
+			"LastActivityTimestamp", "TotalRuntimeUSec",
+		} {
 			delete(f, name)
 		}
 		all[id] = f
@@ -156,31 +185,35 @@ func (d *corrald) everything(t *testing.T) map[string]any {
 	return all
 }
 
-// TestCreateSession_AcceptsExtensionKeys: what begins with x- is somebody else's.
+// TestCreateSession_AcceptsExtensionKeys checks that keys with the prefix x-, which are reserved
+// for other programs, are accepted.
 func TestCreateSession_AcceptsExtensionKeys(t *testing.T) {
 	d := startDaemon(t)
 	s := d.create(t, "extended", spec{"Command": []string{"true"}, "Start": false, "x-desktop-colour": []string{"red"}})
-	s.is(outcome{"created", "", 0, 0, "", "active"})
+	s.assertOutcome(outcome{"created", "", 0, 0, "", "active"})
 }
 
-// TestSessionID_IsDerivedFromTheWorkspace where none was given.
+// TestSessionID_IsDerivedFromTheWorkspace creates sessions without an id.
 func TestSessionID_IsDerivedFromTheWorkspace(t *testing.T) {
 	d := startDaemon(t)
 	for _, c := range []struct{ dir, want string }{
-		{"shop", "shop"}, {"a/shop", "shop-2"}, {"My Shop!", "my-shop"}, {"--", "session"}, {strings.Repeat("x", 100), strings.Repeat("x", 64)},
+		{"shop", "shop"}, {"a/shop", "shop-2"}, {"My Shop!", "my-shop"}, {"--", "session"},
+		{strings.Repeat("x", 100), strings.Repeat("x", 64)},
 		{"a/" + strings.Repeat("x", 100), strings.Repeat("x", 62) + "-2"}, {"größe", "gre"}, {".hidden.", "hidden"},
 	} {
 		work := filepath.Join(d.dir, c.dir)
 		require.NoError(t, os.MkdirAll(work, 0o700))
 		var id string
 		var path dbus.ObjectPath
-		require.NoError(t, d.manager("CreateSession", []any{"command", spec{"Command": []string{"true"}, "Start": false, "WorkingDirectory": work}.variants()}, &id, &path))
+		require.NoError(t,
+			d.manager("CreateSession", []any{"command",
+				spec{"Command": []string{"true"}, "Start": false, "WorkingDirectory": work}.variants()}, &id, &path))
 		assert.Equal(t, c.want, id)
 	}
 }
 
-// TestNUL_IsRejectedByTheClientLibrary: no string on the bus can have one, so it ends with the
-// client's library.
+// TestNUL_IsRejectedByTheClientLibrary checks that a string with a NUL byte, which D-Bus does not
+// allow, is never sent.
 func TestNUL_IsRejectedByTheClientLibrary(t *testing.T) {
 	d := startDaemon(t)
 	var answer dbus.Error

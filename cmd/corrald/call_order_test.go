@@ -21,14 +21,15 @@ import (
 
 const pipelined = 200
 
-// TestCalls_OfOneClientAreExecutedInOrder: what a client sends without waiting for answers is done,
-// for each session, as it was sent. A call that is refused in between, for whichever reason, does
-// not keep the others from being done.
+// TestCalls_OfOneClientAreExecutedInOrder checks that calls sent without waiting for replies are
+// executed, for each session, in the order in which they were sent. A call that is refused in
+// between does not prevent the later ones.
 func TestCalls_OfOneClientAreExecutedInOrder(t *testing.T) {
 	d := startDaemon(t)
-	s := d.create(t, "patient", spec{"Command": []string{"sh", "-c", `while read -r line; do echo "$line" >>"$0"; done`, d.dir + "/lines"}})
+	s := d.create(t, "patient",
+		spec{"Command": []string{"sh", "-c", `while read -r line; do echo "$line" >>"$0"; done`, d.dir + "/lines"}})
 	object := d.bus.Object(dbusapi.BusName, dbusapi.SessionPath("patient"))
-	mark := d.heard.mark()
+	mark := d.signals.mark()
 	done := make(chan *dbus.Call, 4*pipelined)
 	var want strings.Builder
 	for n := range pipelined {
@@ -45,14 +46,14 @@ func TestCalls_OfOneClientAreExecutedInOrder(t *testing.T) {
 	for range 2 * pipelined {
 		require.NoError(t, testbed.Receive(t, done, "answer").Err)
 	}
-	assert.Equal(t, fmt.Sprint(pipelined-1), s.facts().text("Description"))
+	assert.Equal(t, fmt.Sprint(pipelined-1), s.properties().text("Description"))
 	last := -1
-	for _, signal := range d.heard.after(mark) {
+	for _, signal := range d.signals.after(mark) {
 		if id, _ := dbusapi.SessionID(signal.Path); id != "patient" || signal.Name != propertiesChanged {
 			continue
 		}
 		changed, _ := signal.Body[1].(map[string]dbus.Variant)
-		if text, told := changed["Description"].Value().(string); told {
+		if text, ok := changed["Description"].Value().(string); ok {
 			var n int
 			_, err := fmt.Sscan(text, &n)
 			require.NoError(t, err)
@@ -62,42 +63,44 @@ func TestCalls_OfOneClientAreExecutedInOrder(t *testing.T) {
 	}
 	assert.Equal(t, pipelined-1, last)
 	testbed.WaitFile(t, d.dir+"/lines", func(content []byte) bool { return string(content) == want.String() })
-	refused(t, d.manager("StartSession", []any{"nobody"}), dbusapi.NoSuchSession, "nobody")
+	assertRefused(t, d.manager("StartSession", []any{"nobody"}), dbusapi.NoSuchSession, "nobody")
 }
 
-// TestCapture_OfAHungTmuxBlocksNothing but who looks at it.
+// TestCapture_OfAHungTmuxBlocksNothing checks that a tmux server that does not answer delays only
+// the calls that read its screen.
 func TestCapture_OfAHungTmuxBlocksNothing(t *testing.T) {
 	d := startDaemon(t)
 	s := d.run(t, "stuck", "exec sleep 1000")
-	s.become("running")
-	kill(t, s.one(tmuxName), syscall.SIGSTOP)
+	s.waitState("running")
+	kill(t, s.process(tmuxName), syscall.SIGSTOP)
 	object := d.bus.Object(dbusapi.BusName, dbusapi.SessionPath("stuck"))
 	captured, done := make(chan *dbus.Call, 2), make(chan *dbus.Call, 1)
 	object.Go(dbusapi.SessionInterface+".Capture", 0, captured, uint32(10), uint64(0))
 	object.Go(dbusapi.SessionInterface+".Capture", 0, captured, uint32(10), uint64(0))
-	object.Go(dbusapi.SessionInterface+".SetDescription", 0, done, "what is told of it meanwhile")
+	object.Go(dbusapi.SessionInterface+".SetDescription", 0, done, "set in the meantime")
 	require.NoError(t, testbed.Receive(t, done, "answer").Err)
 	assert.Empty(t, captured)
 	s.must("Stop", uint64(time.Second.Microseconds()))
-	s.ends(outcome{"stopped", "success", 2, 15, "", "active"})
+	s.waitOutcome(outcome{"stopped", "success", 2, 15, "", "active"})
 }
 
-// TestClient_ThatNeverReadsBlocksNothing: whoever asks for signals and does not read them hinders
-// nobody.
+// TestClient_ThatNeverReadsBlocksNothing checks that a client that subscribes to signals without
+// reading them does not delay others.
 func TestClient_ThatNeverReadsBlocksNothing(t *testing.T) {
 	d := startDaemon(t)
-	deafClient(t)
+	subscribeWithoutReading(t)
 	s := d.create(t, "busy", spec{"Command": []string{"sleep", "1000"}, "Start": false})
 	text := strings.Repeat("x", 1000)
 	for n := range 2000 {
 		require.NoError(t, s.do("SetDescription", fmt.Sprint(text, n)), "session busy, change %d", n)
 	}
 	s.must("Start")
-	s.ends(outcome{"running", "", 0, 0, "", "active"})
+	s.waitOutcome(outcome{"running", "", 0, 0, "", "active"})
 }
 
-// deafClient connects to the bus, asks for all signals of corrald, and reads nothing from then on.
-func deafClient(t *testing.T) {
+// subscribeWithoutReading connects to the bus, subscribes to all signals of corrald, and reads
+// nothing afterwards.
+func subscribeWithoutReading(t *testing.T) {
 	t.Helper()
 	conn, err := net.Dial("unix", os.Getenv("XDG_RUNTIME_DIR")+"/bus")
 	require.NoError(t, err)
@@ -125,7 +128,8 @@ func deafClient(t *testing.T) {
 		}
 		var encoded bytes.Buffer
 		require.NoError(t, message.EncodeTo(&encoded, binary.LittleEndian))
-		encoded.Bytes()[8] = byte(i + 1) // the serial number, which the library gives out itself when it sends a message
+		// the serial number, which the library assigns only when it sends a message itself
+		encoded.Bytes()[8] = byte(i + 1)
 		_, err = conn.Write(encoded.Bytes())
 		require.NoError(t, err)
 	}

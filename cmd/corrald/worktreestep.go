@@ -19,10 +19,10 @@ import (
 	"github.com/corrald/corral/internal/worktree"
 )
 
-// worktreeStep is the only argument with which this program is what carries out a step with a git
-// worktree, in a transient service. git executes the hooks and filters of a repository, to which an
-// agent may have written: in the daemon's control group nothing would end or limit what they leave
-// running.
+// worktreeStep is the argument, and then the only one, that makes this program carry out one step
+// with a git worktree, in a transient service. git executes the hooks and filters of a repository,
+// which an agent may have written: in the daemon's own control group the processes that they leave
+// running would be neither ended nor limited.
 const worktreeStep = "worktree-step"
 
 // worktreeUnits are the transient services of such steps.
@@ -30,11 +30,13 @@ const worktreeUnits = "corral-worktree-*.service"
 
 // The limits of one step.
 const (
-	worktreeStepTime  = 5*time.Minute + 10*time.Second // the supervisor ends one after 5 minutes: this is for a step whose daemon is gone
+	// The supervisor ends a step after 5 minutes: this is for a step whose daemon has exited.
+	worktreeStepTime  = 5*time.Minute + 10*time.Second
 	worktreeStepTasks = 2048
 )
 
-// doWorktreeStep carries out the step on standard input.
+// doWorktreeStep carries out the step described on standard input and writes its result to standard
+// output.
 func doWorktreeStep() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -49,40 +51,41 @@ func doWorktreeStep() int {
 	return 0
 }
 
-// runWorktreeStep implements worktree.Runner. The input, which has the environment of git, is in no
-// property of the unit: everybody on the bus could read it there.
-func (p places) runWorktreeStep(ctx context.Context, name string, input []byte) ([]byte, error) {
+// runWorktreeStep implements worktree.Runner. The input contains git's environment, so it is not
+// passed in a property of the unit: everybody on the bus could read it there.
+func (p paths) runWorktreeStep(ctx context.Context, name string, input []byte) ([]byte, error) {
 	conn, err := bus.Dial(ctx, p.bus)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", worktree.ErrNotRun, err)
 	}
 	defer func() { _ = conn.Close() }()
 	output, err := transient.Capture(ctx, conn, transient.Service{
-		Kind: "worktree", Name: name, Description: "Git worktree of Corral session " + name, Slice: slice, Argv: []string{p.self, worktreeStep},
+		Kind: "worktree", Name: name, Description: "Git worktree of Corral session " + name, Slice: slice,
+		Argv: []string{p.self, worktreeStep},
 		Properties: []transient.Property{
 			{Name: "TasksMax", Value: dbus.MakeVariant(uint64(worktreeStepTasks))},
-			{Name: "MemoryMaxScale", Value: dbus.MakeVariant(uint32(math.MaxUint32 / 2))}, // half of the machine's
+			{Name: "MemoryMaxScale", Value: dbus.MakeVariant(uint32(math.MaxUint32 / 2))}, // half of the machine's memory
 		},
 	}, input, worktreeStepTime)
 	switch {
 	case errors.Is(err, transient.ErrNotStarted):
 		return nil, fmt.Errorf("%w: %w", worktree.ErrNotRun, err)
-	case err != nil && !conn.Connected(): // what has begun has to end before it is undone
-		return nil, errors.Join(err, p.stopWorktreeSteps(stepsEndTime))
+	case err != nil && !conn.Connected(): // a step must end before its effects are undone
+		return nil, errors.Join(err, p.stopWorktreeSteps(stepStopTimeout))
 	case err != nil:
 		return nil, fmt.Errorf("git did not exit in time: %w", err)
 	}
 	return output, nil
 }
 
-// How long the end of steps is waited for.
+// How long the daemon waits for steps to end.
 const (
-	stepsEndTime     = 20 * time.Second // longer than systemd needs
-	stepsEndTimeLast = 5 * time.Second  // at the daemon's own end
+	stepStopTimeout      = 20 * time.Second // longer than systemd needs
+	finalStepStopTimeout = 5 * time.Second  // when the daemon exits
 )
 
-// stopWorktreeSteps ends the steps that are under way, and waits for that.
-func (p places) stopWorktreeSteps(limit time.Duration) error {
+// stopWorktreeSteps stops the running steps and waits for them to end.
+func (p paths) stopWorktreeSteps(limit time.Duration) error {
 	ctx, cancel := deadline.Context(context.Background(), limit)
 	defer cancel()
 	conn, err := bus.Dial(ctx, p.bus)
@@ -93,8 +96,8 @@ func (p places) stopWorktreeSteps(limit time.Duration) error {
 	return transient.Stop(ctx, conn, worktreeUnits)
 }
 
-// endWorktreeSteps ends the steps of an earlier daemon, before what they have begun is undone, and
-// those of this one at its end.
+// endWorktreeSteps stops the steps of an earlier daemon before their effects are undone, and those
+// of this one when it exits.
 func (d *parts) endWorktreeSteps(limit time.Duration) {
 	if err := d.stopWorktreeSteps(limit); err != nil {
 		d.log.Warn("git may still be running in a worktree", "err", err)

@@ -16,8 +16,9 @@ import (
 	"github.com/corrald/corral/tmux"
 )
 
-// notices makes what tells the user.
-func (d *parts) notices(t *tmux.Tmux, settings notify.Settings) *notify.Notifier {
+// newNotifier creates the notifier, which notifies the user by desktop notifications, hooks and
+// messages in terminals.
+func (d *parts) newNotifier(t *tmux.Tmux, settings notify.Settings) *notify.Notifier {
 	return notify.New(notify.Options{
 		Address: d.bus, File: filepath.Join(d.state, "notifications.json"), Settings: settings,
 		Sessions: func() notify.Sessions { return d.sup },
@@ -25,43 +26,44 @@ func (d *parts) notices(t *tmux.Tmux, settings notify.Settings) *notify.Notifier
 			s, err := tmux.NewSession(filepath.Join(d.runtime, id), id)
 			return err == nil && t.HasFocus(ctx, s)
 		},
-		OpenTerminal: d.window,
+		OpenTerminal: d.openWindow,
 		ShowMessage: func(ctx context.Context, id, text string) {
 			s, err := tmux.NewSession(filepath.Join(d.runtime, id), id)
 			if err == nil {
 				err = t.Message(ctx, s, text)
 			}
 			if err != nil {
-				d.log.Debug("cannot show a message in a terminal", "session", id, "err", err) // it may just have gone
+				d.log.Debug("cannot show a message in a terminal", "session", id, "err", err) // the session may just have ended
 			}
 		},
-		Hooks:    notify.Hooks{List: d.hooks, Run: d.runHook, ReportResult: d.hookEnded},
+		Hooks:    notify.Hooks{List: d.hooks, Run: d.runHook, ReportResult: d.reportHook},
 		Announce: d.server.NotificationsChanged,
 		LogError: func(err error) { d.log.Warn("a desktop notification failed", "err", err) },
 	})
 }
 
-// hooks lists the hooks that there are.
+// hooks lists the configured hooks.
 func (d *parts) hooks() []config.Hook {
-	hooks, _ := config.Hooks(d.config) // what is wrong there, corralctl doctor says
+	hooks, _ := config.Hooks(d.config) // corralctl doctor reports invalid hooks
 	return hooks
 }
 
-// runHook runs a hook until it has ended.
+// runHook runs a hook and waits until it has exited.
 func (d *parts) runHook(ctx context.Context, hook config.Hook, input []byte, started func()) error {
-	conn, err := bus.Dial(ctx, d.places.bus)
+	conn, err := bus.Dial(ctx, d.paths.bus)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
 	return transient.Run(ctx, conn, transient.Service{
-		Kind: "hook", Name: hook.Name, Description: "Corral hook " + hook.Name, Slice: "background.slice", Argv: []string{hook.Path},
+		Kind: "hook", Name: hook.Name, Description: "Corral hook " + hook.Name, Slice: "background.slice",
+		Argv: []string{hook.Path},
 	}, input, notify.HookTimeout, started)
 }
 
-// hookEnded takes note of what has become of a hook. A failure is a problem until the hook works,
-// is gone, or the configuration is read again.
-func (d *parts) hookEnded(name string, err error) {
+// reportHook publishes a problem if a hook failed. The problem is resolved when the hook succeeds,
+// is removed, or the configuration is reloaded.
+func (d *parts) reportHook(name string, err error) {
 	text := ""
 	if err != nil {
 		d.log.Warn("a hook failed", "hook", name, "err", err, "message_id", journal.HookFailed)
@@ -74,8 +76,8 @@ func (d *parts) hookEnded(name string, err error) {
 	d.sup.Trouble("hook "+name, text)
 }
 
-// window opens a terminal window in which corralctl runs with these arguments.
-func (d *parts) window(ctx context.Context, args ...string) error {
+// openWindow opens a terminal window that runs corralctl with args.
+func (d *parts) openWindow(ctx context.Context, args ...string) error {
 	client, err := config.FindClient(d.programs)
 	if err != nil {
 		return err
@@ -86,9 +88,9 @@ func (d *parts) window(ctx context.Context, args ...string) error {
 	}
 	command := append([]string{client}, args...)
 	if args[0] == "logs" {
-		command = append([]string{"/bin/sh", "-c", thenEnter}, command...)
+		command = append([]string{"/bin/sh", "-c", waitForEnter}, command...)
 	}
-	unit, err := desktop.Open(ctx, d.places.bus, desktop.Window{
+	unit, err := desktop.Open(ctx, d.paths.bus, desktop.Window{
 		Terminal: conf.Terminal, Name: args[len(args)-1], Description: "corralctl " + args[0], Command: command,
 	})
 	switch {
@@ -100,11 +102,12 @@ func (d *parts) window(ctx context.Context, args ...string) error {
 	return fmt.Errorf("cannot open a terminal window: %w", err)
 }
 
-// thenEnter sets the window's title, runs its arguments, and waits for Enter: the window closes
-// with its command, and what fits on it is printed at once.
-const thenEnter = `printf '\033]2;%s: log\007' "$2"; "$0" "$@"; printf '\nPress Enter to close this window. '; read -r _`
+// waitForEnter sets the window's title, runs its arguments, and waits for Enter: the window would
+// close with its command, and a log that fits on the screen is printed at once.
+const waitForEnter = `printf '\033]2;%s: log\007' "$2"; "$0" "$@"; ` +
+	`printf '\nPress Enter to close this window. '; read -r _`
 
-// publishers tell several of what changed. The first one gives the answers.
+// publishers publish changes to several receivers. Only the first one replies to callers.
 type publishers []supervisor.Publisher
 
 // Publish implements supervisor.Publisher.

@@ -11,36 +11,37 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// settings are those of the garbage collector; it is off where percent is above all that can be
-// set.
-func settings() (percent uint64, limited bool) {
+// gcSettings returns the settings of the garbage collector; it is off if percent exceeds all values
+// that can be set.
+func gcSettings() (percent uint64, limited bool) {
 	all := []metrics.Sample{{Name: "/gc/gogc:percent"}, {Name: "/gc/gomemlimit:bytes"}}
 	metrics.Read(all)
 	return all[0].Value.Uint64(), all[1].Value.Uint64() != math.MaxInt64
 }
 
-// TestMemoryTrimmer_ReleasesMemoryWhenIdle: no garbage is looked for, but for a client that reads
-// all the time, and what was used is given back.
+// TestMemoryTrimmer_ReleasesMemoryWhenIdle checks that memory is released after a while without
+// activity, and that garbage is then collected only if a client reads all the time.
 func TestMemoryTrimmer_ReleasesMemoryWhenIdle(t *testing.T) {
 	before := debug.SetGCPercent(gcPercent)
 	t.Cleanup(func() {
 		debug.SetGCPercent(before)
 		debug.SetMemoryLimit(math.MaxInt64)
 	})
-	r := &rest{after: 20 * time.Millisecond}
+	r := &memoryTrimmer{idleDelay: 20 * time.Millisecond}
 	resting := func() bool {
-		percent, limited := settings()
+		percent, limited := gcSettings()
 		return percent > math.MaxInt32 && limited
 	}
-	r.stir()
+	r.noteActivity()
 	testbed.Poll(t, "it rests", resting)
 
 	var was runtime.MemStats
 	runtime.ReadMemStats(&was)
-	for range 4 * restRoom >> 10 {
+	for range 4 * trimHeadroom >> 10 {
 		garbage = make([]byte, 1<<10)
 	}
-	// The collector runs beside what allocates: that it has begun shows once it is done.
+	// The collector runs concurrently with the allocation: NumGC grows only when a collection is
+	// complete.
 	testbed.Poll(t, "it does not grow for ever", func() bool {
 		var is runtime.MemStats
 		runtime.ReadMemStats(&is)
@@ -48,11 +49,11 @@ func TestMemoryTrimmer_ReleasesMemoryWhenIdle(t *testing.T) {
 	})
 
 	r.mu.Lock()
-	r.after = time.Hour
+	r.idleDelay = time.Hour
 	r.mu.Unlock()
-	r.stir()
+	r.noteActivity()
 	testbed.Poll(t, "garbage is collected as ever", func() bool {
-		percent, limited := settings()
+		percent, limited := gcSettings()
 		return percent == gcPercent && !limited
 	})
 	r.mu.Lock()

@@ -18,8 +18,8 @@ import (
 
 const notificationServer = "org.freedesktop.Notifications"
 
-// serverOnBus waits until a notification server is on the bus.
-func (d *corrald) serverOnBus(t *testing.T) {
+// waitNotificationServer waits until a notification server is on the bus.
+func (d *corrald) waitNotificationServer(t *testing.T) {
 	t.Helper()
 	testbed.Poll(t, "a server on the bus", func() bool {
 		var owned bool
@@ -28,8 +28,8 @@ func (d *corrald) serverOnBus(t *testing.T) {
 	})
 }
 
-// startMako starts a Wayland compositor without a screen and mako on it, until the test ends. The
-// user manager knows of them, as on a desktop.
+// startMako starts a Wayland compositor without a screen and mako on it, until the test ends. As on
+// a desktop, the user manager has their environment.
 func (d *corrald) startMako(t *testing.T) {
 	t.Helper()
 	d.write("sway.conf", "output HEADLESS-1 resolution 640x360\noutput * bg #335577 solid_color\nxwayland disable\n")
@@ -43,23 +43,24 @@ func (d *corrald) startMako(t *testing.T) {
 		return len(sockets) == 1
 	})
 	t.Setenv("WAYLAND_DISPLAY", filepath.Base(sockets[0]))
-	t.Setenv("SWAYSOCK", filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), fmt.Sprintf("sway-ipc.%d.%d.sock", os.Getuid(), sway.Process.Pid)))
+	t.Setenv("SWAYSOCK", filepath.Join(os.Getenv("XDG_RUNTIME_DIR"),
+		fmt.Sprintf("sway-ipc.%d.%d.sock", os.Getuid(), sway.Process.Pid)))
 	testbed.Systemctl(t, "import-environment", "WAYLAND_DISPLAY")
 	t.Cleanup(func() { _ = exec.Command("systemctl", "--user", "unset-environment", "WAYLAND_DISPLAY").Run() })
 	d.write("makorc", "font=DejaVu Sans 10\nwidth=340\nheight=200\n")
 	mako := exec.Command("mako", "--config", filepath.Join(d.dir, "makorc"))
 	t.Cleanup(func() { stopProcess(mako) })
 	require.NoError(t, mako.Start())
-	d.serverOnBus(t)
+	d.waitNotificationServer(t)
 }
 
-// makoNotification is one that mako shows.
+// makoNotification is a notification that mako shows.
 type makoNotification struct {
 	title, body string
 	actions     map[string]string
 }
 
-// makoShows returns what mako shows, by its title.
+// makoShows returns the notifications that mako shows, by title.
 func makoShows(t *testing.T) map[string]makoNotification {
 	t.Helper()
 	out, err := exec.Command("makoctl", "list").Output()
@@ -84,8 +85,8 @@ func makoShows(t *testing.T) map[string]makoNotification {
 	return all
 }
 
-// TestMako shows and takes away what is asked of it, and what is clicked there is done: a real
-// server on a Wayland compositor, and a real terminal.
+// TestMako checks that mako, a real notification server on a Wayland compositor, shows and closes
+// notifications, and that a click there opens a real terminal.
 func TestMako(t *testing.T) {
 	d := startDaemon(t, "Terminal=foot")
 	d.startMako(t)
@@ -94,22 +95,26 @@ func TestMako(t *testing.T) {
 	n := makoShows(t)["shop: failed, exit 3"]
 	assert.Equal(t, "command exited with code 3\n~, after less than 1s", n.body)
 	assert.Equal(t, map[string]string{"default": "Open", "restart": "Restart", "log": "Log"}, n.actions, "each once")
-	asks := d.run(t, "asks", reports("waiting", "Reason", "permission", "Message", "May I <remove> /tmp/x & y?")+"; exec sleep 1000")
+	asks := d.run(t, "asks", reportCommand("waiting", "Reason", "permission", "Message",
+		"May I <remove> /tmp/x & y?")+"; exec sleep 1000")
 	testbed.Poll(t, "both are shown", func() bool { return len(makoShows(t)) == 2 })
 	assert.Contains(t, makoShows(t)["asks: asks for permission"].body, "May I &lt;remove&gt; /tmp/x &amp; y?")
-	d.picture(t, "grim", "-")
+	d.screenshot(t, "grim", "-")
 
-	require.NoError(t, exec.Command("makoctl", "invoke", "default").Run()) // of the last one
+	require.NoError(t, exec.Command("makoctl", "invoke", "default").Run()) // of the last notification
 	tmux := func(args ...string) string {
-		out, _ := exec.Command("tmux", append([]string{"-S", filepath.Join(d.runtimeDir("asks"), "tmux")}, args...)...).Output()
+		out, _ := exec.Command("tmux", append([]string{"-S", filepath.Join(d.runtimeDir("asks"), "tmux")}, args...)...).
+			Output()
 		return strings.TrimSpace(string(out))
 	}
-	testbed.Poll(t, "a terminal is attached", func() bool { return tmux("list-clients", "-F", "#{client_termname}") == "foot" })
-	d.picture(t, "grim", "-")
-	asks.wait("seen", func(f facts) bool { return f.yes("AttentionAcknowledged") })
+	testbed.Poll(t, "a terminal is attached", func() bool {
+		return tmux("list-clients", "-F", "#{client_termname}") == "foot"
+	})
+	d.screenshot(t, "grim", "-")
+	asks.wait("seen", func(f properties) bool { return f.isTrue("AttentionAcknowledged") })
 	testbed.Poll(t, "it is closed", func() bool { return len(makoShows(t)) == 1 })
 	require.NoError(t, exec.Command("makoctl", "invoke", "log").Run())
-	s.wait("seen", func(f facts) bool { return f.text("Attention") == "" })
+	s.wait("seen", func(f properties) bool { return f.text("Attention") == "" })
 	testbed.Poll(t, "a log that is short stays in its window", func() bool {
 		unit, _, _ := strings.Cut(testbed.Systemctl(t, "list-units", "--plain", "--no-legend", "corral-window-shop-*"), " ")
 		return unit != "" && programsOf(t, unit) == "foot sh"
@@ -119,7 +124,7 @@ func TestMako(t *testing.T) {
 		require.NoError(t, err)
 		return strings.Contains(string(tree), `"name": "shop: log"`)
 	})
-	d.picture(t, "grim", "-")
+	d.screenshot(t, "grim", "-")
 	testbed.Systemctl(t, "stop", "corral-window-shop-*")
 	testbed.Poll(t, "nothing is shown", func() bool { return len(makoShows(t)) == 0 })
 	asks.must("Stop", uint64(0))
@@ -133,7 +138,7 @@ func TestMako(t *testing.T) {
 	})
 }
 
-// programsOf returns the names of what runs in a unit.
+// programsOf returns the names of the processes of a unit.
 func programsOf(t *testing.T, unit string) string {
 	t.Helper()
 	group := testbed.Systemctl(t, "show", "--property=ControlGroup", "--value", unit)
@@ -146,9 +151,9 @@ func programsOf(t *testing.T, unit string) string {
 	return strings.Join(names, " ")
 }
 
-// picture has a program make a picture of the screen, on its standard output, for people's eyes:
-// into the directory CORRAL_PICTURES, if that is set.
-func (d *corrald) picture(t *testing.T, command ...string) {
+// screenshot runs a program that prints a screenshot, and saves it for people in the directory
+// CORRAL_PICTURES, if that is set.
+func (d *corrald) screenshot(t *testing.T, command ...string) {
 	t.Helper()
 	dir := os.Getenv("CORRAL_PICTURES")
 	if dir == "" {
@@ -164,18 +169,19 @@ func (d *corrald) picture(t *testing.T, command ...string) {
 	t.Log(file.Name())
 }
 
-// TestNotification_WorksWithDbusmock of the specification takes what we send, and is understood:
-// python3-dbusmock's, over another binding of D-Bus.
+// TestNotification_WorksWithDbusmock checks another implementation of the notification
+// specification, that of python3-dbusmock, which uses another D-Bus binding.
 func TestNotification_WorksWithDbusmock(t *testing.T) {
 	d := startDaemon(t)
 	calls := filepath.Join(d.dir, "calls")
 	log, err := os.Create(calls)
 	require.NoError(t, err)
-	mock := exec.Command("/usr/bin/python3", "-u", "-m", "dbusmock", "--template", "notification_daemon", "--parameters", `{"capabilities": "body actions"}`)
+	mock := exec.Command("/usr/bin/python3", "-u", "-m", "dbusmock", "--template", "notification_daemon", "--parameters",
+		`{"capabilities": "body actions"}`)
 	mock.Stdout, mock.Stderr = log, log
 	t.Cleanup(func() { stopProcess(mock); _ = log.Close() })
 	require.NoError(t, mock.Start())
-	d.serverOnBus(t)
+	d.waitNotificationServer(t)
 	logged := func(text string) {
 		t.Helper()
 		testbed.WaitFile(t, calls, func(content []byte) bool { return strings.Contains(string(content), text) })
@@ -188,11 +194,12 @@ func TestNotification_WorksWithDbusmock(t *testing.T) {
 		for _, a := range args {
 			variants = append(variants, dbus.MakeVariant(a))
 		}
-		err := d.bus.Object(notificationServer, "/org/freedesktop/Notifications").Call("org.freedesktop.DBus.Mock.EmitSignal", 0, notificationServer, name, signature, variants).Err
+		err := d.bus.Object(notificationServer, "/org/freedesktop/Notifications").
+			Call("org.freedesktop.DBus.Mock.EmitSignal", 0, notificationServer, name, signature, variants).Err
 		require.NoError(t, err)
 	}
 	emit("ActionInvoked", "us", uint32(1), "restart")
-	s.wait("restarted", func(f facts) bool { return f.number("NRuns") == 2 && f.text("State") == "failed" })
+	s.wait("restarted", func(f properties) bool { return f.number("NRuns") == 2 && f.text("State") == "failed" })
 	s.must("Acknowledge")
 	logged("CloseNotification ")
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// mortalTmux is a tmux whose server is killed once it has opened a session and the agent there has
-// begun, before its client is answered. It does so once.
+// mortalTmux is a tmux whose server is killed after it has opened a session and started the agent
+// there, but before its client gets a reply. It is killed only once.
 const mortalTmux = `#!/bin/sh
 case " $* " in *" new-session "*)
 	if mkdir %[2]s/killed 2>/dev/null; then
@@ -29,24 +29,25 @@ esac
 exec %[1]s "$@"
 `
 
-// TestStart_TmuxKilledLeavesTheAgentRunning: the agent that has begun lives on under its shim, and
-// gets another terminal.
+// TestStart_TmuxKilledLeavesTheAgentRunning checks that an agent that was started keeps running
+// under its shim, and gets another terminal.
 func TestStart_TmuxKilledLeavesTheAgentRunning(t *testing.T) {
 	d := startDaemon(t)
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
 	tmux, err := exec.LookPath("tmux")
 	require.NoError(t, err)
 	programs := testbed.Dir(t)
-	require.NoError(t, os.WriteFile(filepath.Join(programs, "tmux"), fmt.Appendf(nil, mortalTmux, tmux, d.dir, d.runtimeDir("shop")), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(programs, "tmux"),
+		fmt.Appendf(nil, mortalTmux, tmux, d.dir, d.runtimeDir("shop")), 0o755))
 	d.env = append(d.env, "PATH="+programs+":"+os.Getenv("PATH"))
 	d.launch()
 	s := d.create(t, "shop", d.witness("shop"))
-	s.become("stale")
-	agents := d.agents(t, "shop", 1)
-	assert.Equal(t, []int{s.facts().number("MainPID")}, agents)
+	s.waitState("stale")
+	agents := d.waitAgents(t, "shop", 1)
+	assert.Equal(t, []int{s.properties().number("MainPID")}, agents)
 	s.must("Resume")
-	s.is(outcome{"running", "", 0, 0, "", "active"})
-	assert.Equal(t, agents, d.executed(t, "shop"), "it is the same one")
+	s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
+	assert.Equal(t, agents, d.agentPIDs(t, "shop"), "it is the same one")
 	s.must("Stop", uint64(0))
-	s.is(outcome{"stopped", "success", 1, 7, "", "active"})
+	s.assertOutcome(outcome{"stopped", "success", 1, 7, "", "active"})
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestCreateSession_IsRevokedWhenItsCallerDisconnects: calls that begin a run wait for a daemon
-// that stands still, and their caller gives up and disconnects. Nothing begins when the daemon goes
-// on, except what was asked for without a wish for an answer.
+// TestCreateSession_IsRevokedWhenItsCallerDisconnects makes calls that start a run while the daemon
+// is stopped, and disconnects before it continues. No run starts, except that of a call that asked
+// for no reply.
 func TestCreateSession_IsRevokedWhenItsCallerDisconnects(t *testing.T) {
 	d := startDaemon(t)
 	for _, id := range []string{"begun", "started"} {
@@ -55,11 +55,13 @@ func TestCreateSession_IsRevokedWhenItsCallerDisconnects(t *testing.T) {
 	require.NoError(t, d.process.Process.Signal(syscall.SIGCONT))
 
 	testbed.Poll(t, "there is what nobody waits for", func() bool { return slices.Contains(d.ids(t), "unattended") })
-	d.subject(t, "unattended").become("running")
+	d.session(t, "unattended").waitState("running")
 	require.Equal(t, 0, d.kill(syscall.SIGTERM), "by then all calls have been answered")
 	d.launch()
 	assert.ElementsMatch(t, []string{"begun", "started", "suspended", "unattended"}, d.ids(t))
-	for id, state := range map[string]string{"begun": "created", "started": "created", "suspended": "suspended", "unattended": "running"} {
-		assert.Equal(t, state, d.subject(t, id).facts().text("State"), id)
+	for id, state := range map[string]string{
+		"begun": "created", "started": "created", "suspended": "suspended", "unattended": "running",
+	} {
+		assert.Equal(t, state, d.session(t, id).properties().text("State"), id)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// connections returns the unique names of all connections that the daemon has to the bus.
+// connections returns the unique names of all connections of the daemon to the bus.
 func (d *corrald) connections(t *testing.T, bus *dbus.Conn) (unique []string) {
 	t.Helper()
 	var names []string
@@ -33,8 +33,8 @@ const (
 	notifications = "org.freedesktop.Notifications"
 )
 
-// TestSignals_ForgedHaveNoEffect: another connection sends the daemon each signal that it listens
-// to, as a program of the same user can.
+// TestSignals_ForgedHaveNoEffect sends the daemon, from another connection, each signal that it
+// subscribes to, as any program of the same user can.
 func TestSignals_ForgedHaveNoEffect(t *testing.T) {
 	l := newLoginManager(t)
 	server := testbed.StartNotificationServer(t, "actions")
@@ -42,17 +42,18 @@ func TestSignals_ForgedHaveNoEffect(t *testing.T) {
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
 	d.env = append(d.env, "DBUS_SYSTEM_BUS_ADDRESS="+os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
 	d.launch()
-	agent := d.polite(t, "agent")
-	testbed.Receive(t, l.asked, "a question for a lock")
+	agent := d.politeAgent(t, "agent")
+	testbed.Receive(t, l.requests, "a question for a lock")
 	testbed.Poll(t, "a lock", func() bool { return l.holds(d) })
 	failed := d.run(t, "failed", "exit 3")
-	notice := shown(t, server)
+	notice := nextNotification(t, server)
 
-	stranger := testbed.Bus(t)
+	forger := testbed.Bus(t)
 	unit := "app_2dcorral_2dcommand_2dagent_2escope"
 	unitPath := dbus.ObjectPath("/org/freedesktop/systemd1/unit/" + unit)
 	stopping := func(result string) []any {
-		changed := map[string]dbus.Variant{"ActiveState": dbus.MakeVariant("deactivating"), "Result": dbus.MakeVariant(result)}
+		changed := map[string]dbus.Variant{"ActiveState": dbus.MakeVariant("deactivating"),
+			"Result": dbus.MakeVariant(result)}
 		return []any{systemd1 + ".Scope", changed, []string{}}
 	}
 	const loginPath, managerPath = dbus.ObjectPath("/org/freedesktop/login1"), dbus.ObjectPath("/org/freedesktop/systemd1")
@@ -67,11 +68,14 @@ func TestSignals_ForgedHaveNoEffect(t *testing.T) {
 		{"the scope is to be stopped", unitPath, systemd1 + ".Scope.RequestStop", nil},
 		{"the scope's time is up", unitPath, propertiesChanged, stopping("timeout")},
 		{"the scope has no memory", unitPath, propertiesChanged, stopping("oom-kill")},
-		{"a job has ended", managerPath, systemd1 + ".Manager.JobRemoved", []any{uint32(1), managerPath + "/job/1", agent.unit(), "failed"}},
+		{"a job has ended", managerPath, systemd1 + ".Manager.JobRemoved",
+			[]any{uint32(1), managerPath + "/job/1", agent.unit(), "failed"}},
 		{"the scope is gone", managerPath, systemd1 + ".Manager.UnitRemoved", []any{agent.unit(), unitPath}},
 		{"systemd was reloaded", managerPath, systemd1 + ".Manager.Reloading", []any{false}},
-		{"a button was pressed", "/org/freedesktop/Notifications", notifications + ".ActionInvoked", []any{notice.ID, "restart"}},
-		{"a notification was closed", "/org/freedesktop/Notifications", notifications + ".NotificationClosed", []any{notice.ID, uint32(2)}},
+		{"a button was pressed", "/org/freedesktop/Notifications", notifications + ".ActionInvoked",
+			[]any{notice.ID, "restart"}},
+		{"a notification was closed", "/org/freedesktop/Notifications", notifications + ".NotificationClosed",
+			[]any{notice.ID, uint32(2)}},
 	}
 	signals = append(signals, signals[2])
 	signals[len(signals)-1].what = "what no program should break on"
@@ -81,46 +85,46 @@ func TestSignals_ForgedHaveNoEffect(t *testing.T) {
 		signals[len(signals)-1].what = owned + " has a new owner"
 		signals[len(signals)-1].path = "/org/freedesktop/DBus"
 		signals[len(signals)-1].name = "org.freedesktop.DBus.NameOwnerChanged"
-		signals[len(signals)-1].body = []any{owned, "", stranger.Names()[0]}
+		signals[len(signals)-1].body = []any{owned, "", forger.Names()[0]}
 	}
-	signals = append(signals, signals[:10]...) // and all of them once more: the owners were not believed either
+	signals = append(signals, signals[:10]...) // and all of them once more: the forged owners were not believed either
 	runs := 1
 	for _, s := range signals {
 		t.Run(s.what, func(t *testing.T) {
-			before, mark := agent.facts(), d.heard.mark()
-			connections := d.connections(t, stranger)
+			before, mark := agent.properties(), d.signals.mark()
+			connections := d.connections(t, forger)
 			for _, to := range connections {
-				testbed.SendSignal(t, stranger, to, s.path, s.name, s.body...)
+				testbed.SendSignal(t, forger, to, s.path, s.name, s.body...)
 			}
-			// What the daemon is told now it takes in after that: by systemd, by the login manager, by the
-			// notification server.
+			// The daemon handles genuine messages sent now after the forged ones: those of systemd, of the
+			// login manager, of the notification server.
 			next := d.run(t, "next", "exec sleep 1000")
 			next.must("Stop", uint64(0))
 			next.must("Remove", uint64(0))
-			looks := l.looks.Load()
-			l.goingDown(t, false)
-			testbed.Poll(t, "the login manager is asked", func() bool { return l.looks.Load() > looks })
+			looks := l.reads.Load()
+			l.announceShutdown(t, false)
+			testbed.Poll(t, "the login manager is asked", func() bool { return l.reads.Load() > looks })
 			if s.path == "/org/freedesktop/Notifications" {
 				server.Emit(t, "ActionInvoked", notice.ID, "restart")
-				notice = shown(t, server)
+				notice = nextNotification(t, server)
 				runs++
 			}
 
-			after := agent.facts()
+			after := agent.properties()
 			assert.Equal(t, outcome{"running", "", 0, 0, "", "active"}, outcomeOf(after))
 			for _, property := range []string{"MainPID", "NRuns", "StateChangeTimestamp", "ControlGroup"} {
 				assert.Equal(t, before[property], after[property], property)
 			}
 			assert.NoFileExists(t, d.dir+"/agent", "the agent had no signal")
 			assert.False(t, d.shuttingDown(t))
-			assert.Equal(t, connections, d.connections(t, stranger), "none was lost")
+			assert.Equal(t, connections, d.connections(t, forger), "no connection was lost")
 			assert.True(t, l.holds(d), "the lock")
-			assert.Empty(t, l.asked, "no lock was taken again")
-			for _, heard := range d.heard.after(mark) {
-				id, state, changed := changedState(heard)
+			assert.Empty(t, l.requests, "no lock was taken again")
+			for _, signal := range d.signals.after(mark) {
+				id, state, changed := changedState(signal)
 				assert.False(t, changed && id == "agent", "it became %s", state)
 			}
 		})
 	}
-	assert.Equal(t, runs, failed.facts().number("NRuns"), "it was restarted by the server alone")
+	assert.Equal(t, runs, failed.properties().number("NRuns"), "it was restarted by the server alone")
 }

@@ -12,16 +12,16 @@ import (
 
 const propertiesChanged = "org.freedesktop.DBus.Properties.PropertiesChanged"
 
-// hearing keeps every signal that came, in order.
-type hearing struct {
+// signalLog records all signals received, in order.
+type signalLog struct {
 	mu   sync.Mutex
 	all  []*dbus.Signal
-	more chan struct{} // closed with the next one
+	more chan struct{} // closed when the next signal arrives
 }
 
-func newHearing() *hearing { return &hearing{more: make(chan struct{})} }
+func newSignalLog() *signalLog { return &signalLog{more: make(chan struct{})} }
 
-func (h *hearing) take(signals <-chan *dbus.Signal) {
+func (h *signalLog) collect(signals <-chan *dbus.Signal) {
 	for s := range signals {
 		h.mu.Lock()
 		h.all = append(h.all, s)
@@ -31,25 +31,25 @@ func (h *hearing) take(signals <-chan *dbus.Signal) {
 	}
 }
 
-// mark is a place in the order of signals: after all that have come.
-func (h *hearing) mark() int {
+// mark returns the position after all signals received so far.
+func (h *signalLog) mark() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.all)
 }
 
-// since returns the signals after a mark, and what is closed once there is another.
-func (h *hearing) since(mark int) ([]*dbus.Signal, <-chan struct{}) {
+// since returns the signals after a mark, and a channel that is closed when the next one arrives.
+func (h *signalLog) since(mark int) ([]*dbus.Signal, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.all[mark:len(h.all):len(h.all)], h.more
 }
 
-// await waits for a signal that came after the mark, and returns it.
+// await waits for a signal after the mark that is accepts, and returns it.
 func (d *corrald) await(t *testing.T, mark int, what string, is func(*dbus.Signal) bool) *dbus.Signal {
 	t.Helper()
 	for deadline := time.After(patience); ; {
-		signals, more := d.heard.since(mark)
+		signals, more := d.signals.since(mark)
 		for _, s := range signals {
 			if is(s) {
 				return s
@@ -64,10 +64,10 @@ func (d *corrald) await(t *testing.T, mark int, what string, is func(*dbus.Signa
 	}
 }
 
-// change is what SessionStateChanged tells.
+// change is the content of a SessionStateChanged.
 type change struct{ id, before, after string }
 
-// stateChange reads a SessionStateChanged; ok is false for any other signal.
+// stateChange parses a SessionStateChanged; ok is false for any other signal.
 func stateChange(s *dbus.Signal) (c change, ok bool) {
 	if s.Name != dbusapi.ManagerInterface+".SessionStateChanged" {
 		return c, false
@@ -78,7 +78,7 @@ func stateChange(s *dbus.Signal) (c change, ok bool) {
 	return c, err == nil && path == dbusapi.SessionPath(c.id)
 }
 
-// changedState reads the State that a session's PropertiesChanged tells; ok is false for any other
+// changedState returns the State in a session's PropertiesChanged; ok is false for any other
 // signal.
 func changedState(s *dbus.Signal) (id, state string, ok bool) {
 	id, ok = dbusapi.SessionID(s.Path)

@@ -17,42 +17,45 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// screens is what may show notifications: the real dunst, on a display that may go from under it,
-// or a server that does what no real one does when asked.
-type screens struct {
+// testDesktop is a notification server and its display: the real dunst, whose display may
+// disappear, or a fake server that hangs on request, which no real one does.
+type testDesktop struct {
 	t     *testing.T
 	dir   string
 	bus   *dbus.Conn
 	x     *exec.Cmd // the display, nil if there is none
 	dunst *exec.Cmd
 	fake  *testbed.NotificationServer
-	hangs chan struct{}  // closed when the fake hangs no more, nil if it does not
+	hangs chan struct{}  // closed when the fake server continues, nil if it does not hang
 	shown map[string]int // by session
-	read  int            // bytes of what dunst has shown that were read
+	read  int            // bytes of dunst's output that were read
 }
 
-// upsets are what is done to them.
-var upsets = map[string]func(*screens, bool){
-	"a server comes":       (*screens).show,
-	"a server goes":        (*screens).hide,
-	"a server hangs":       func(s *screens, _ bool) { s.hang(true) },
-	"a server goes on":     func(s *screens, _ bool) { s.hang(false) },
-	"the display goes":     func(s *screens, _ bool) { s.blank() },
-	"the display comes":    func(s *screens, _ bool) { s.light() },
-	"somebody closes all":  func(s *screens, _ bool) { s.dismiss() },
-	"a server is replaced": func(s *screens, kind bool) { s.hide(kind); s.show(!kind) },
+// desktopFaults are the faults of the desktop.
+var desktopFaults = map[string]func(*testDesktop, bool){
+	"a server comes":       (*testDesktop).startServer,
+	"a server goes":        (*testDesktop).stopServer,
+	"a server hangs":       func(s *testDesktop, _ bool) { s.setHanging(true) },
+	"a server goes on":     func(s *testDesktop, _ bool) { s.setHanging(false) },
+	"the display goes":     func(s *testDesktop, _ bool) { s.killDisplay() },
+	"the display comes":    func(s *testDesktop, _ bool) { s.startDisplay() },
+	"somebody closes all":  func(s *testDesktop, _ bool) { s.closeAll() },
+	"a server is replaced": func(s *testDesktop, kind bool) { s.stopServer(kind); s.startServer(!kind) },
 }
 
-// prepare writes dunst's configuration, by which each notification that it shows is written down.
-func (s *screens) prepare() {
+// writeConfiguration writes dunst's configuration, which makes dunst record each notification that
+// it shows.
+func (s *testDesktop) writeConfiguration() {
 	s.shown = map[string]int{}
 	script := filepath.Join(s.dir, "show")
-	require.NoError(s.t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nprintf '%%s\\n%%s\\n' \"$DUNST_SUMMARY\" \"$DUNST_BODY\" >> %s/shown\n", s.dir), 0o700))
-	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "dunstrc"), fmt.Appendf(nil, "[global]\nnotification_limit = 100\n[log]\nsummary = \"*\"\nscript = %s\n", script), 0o600))
+	require.NoError(s.t, os.WriteFile(script,
+		fmt.Appendf(nil, "#!/bin/sh\nprintf '%%s\\n%%s\\n' \"$DUNST_SUMMARY\" \"$DUNST_BODY\" >> %s/shown\n", s.dir), 0o700))
+	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "dunstrc"),
+		fmt.Appendf(nil, "[global]\nnotification_limit = 100\n[log]\nsummary = \"*\"\nscript = %s\n", script), 0o600))
 }
 
-// light starts the display.
-func (s *screens) light() {
+// startDisplay starts the display.
+func (s *testDesktop) startDisplay() {
 	if s.x != nil {
 		return
 	}
@@ -66,9 +69,9 @@ func (s *screens) light() {
 	s.t.Setenv("DISPLAY", ":"+strings.TrimSpace(line))
 }
 
-// blank takes the display away, and dunst with it.
-func (s *screens) blank() {
-	end(&s.x, syscall.SIGKILL)
+// killDisplay kills the display, and dunst with it.
+func (s *testDesktop) killDisplay() {
+	endProcess(&s.x, syscall.SIGKILL)
 	if s.dunst != nil {
 		_ = s.dunst.Process.Signal(syscall.SIGCONT)
 		_ = s.dunst.Wait()
@@ -77,48 +80,48 @@ func (s *screens) blank() {
 	}
 }
 
-// show starts a server, the real one or the fake, if there is none.
-func (s *screens) show(isReal bool) {
+// startServer starts a server, dunst or the fake one, if there is none.
+func (s *testDesktop) startServer(isReal bool) {
 	if s.dunst != nil || s.fake != nil {
-		s.hang(false)
+		s.setHanging(false)
 		return
 	}
 	if !isReal {
 		s.fake = testbed.StartNotificationServer(s.t, "actions", "body-markup")
 		return
 	}
-	s.light()
+	s.startDisplay()
 	dunst := exec.Command("dunst", "-conf", filepath.Join(s.dir, "dunstrc"))
 	require.NoError(s.t, dunst.Start())
 	s.dunst = dunst
 	testbed.Poll(s.t, "dunst on the bus", s.owned)
 }
 
-// hide takes the server away, kindly or not.
-func (s *screens) hide(kindly bool) {
-	s.gather()
+// stopServer stops the server, by SIGTERM (kindly) or by SIGKILL.
+func (s *testDesktop) stopServer(kindly bool) {
+	s.countShown()
 	if s.fake != nil {
 		s.fake.Crash()
-		s.fake = nil // what it was asked and has not answered, it has not shown
-		s.hang(false)
+		s.fake = nil // notifications that it has not replied to were not shown
+		s.setHanging(false)
 	}
 	signal := syscall.SIGKILL
 	if kindly {
-		s.hang(false)
+		s.setHanging(false)
 		signal = syscall.SIGTERM
 	}
-	end(&s.dunst, signal)
+	endProcess(&s.dunst, signal)
 	s.unowned()
 }
 
-// leave takes everything away.
-func (s *screens) leave() {
-	s.hide(false)
-	s.blank()
+// stopAll stops the server and the display.
+func (s *testDesktop) stopAll() {
+	s.stopServer(false)
+	s.killDisplay()
 }
 
-// hang has the server answer nothing, or go on.
-func (s *screens) hang(on bool) {
+// setHanging makes the server stop replying, or continue.
+func (s *testDesktop) setHanging(on bool) {
 	if s.dunst != nil {
 		signal := syscall.SIGCONT
 		if on {
@@ -143,23 +146,23 @@ func (s *screens) hang(on bool) {
 	}
 }
 
-// dismiss closes all that is shown, as a person does.
-func (s *screens) dismiss() {
+// closeAll closes all notifications, as a person does.
+func (s *testDesktop) closeAll() {
 	if s.fake != nil {
 		for _, id := range s.fake.Live() {
 			s.fake.Dismiss(s.t, id, 2)
 		}
 	}
 	if s.dunst != nil {
-		s.hang(false)
+		s.setHanging(false)
 		_ = exec.Command("dunstctl", "close-all").Run()
 	}
 }
 
 var titled = regexp.MustCompile(`(?m)^(n\d+): `)
 
-// gather takes note of what was shown.
-func (s *screens) gather() {
+// countShown counts the notifications shown since the last call.
+func (s *testDesktop) countShown() {
 	var text strings.Builder
 	for more := s.fake != nil; more; {
 		select {
@@ -179,18 +182,18 @@ func (s *screens) gather() {
 	}
 }
 
-func (s *screens) owned() bool {
+func (s *testDesktop) owned() bool {
 	var owned bool
 	err := s.bus.BusObject().Call("org.freedesktop.DBus.NameHasOwner", 0, "org.freedesktop.Notifications").Store(&owned)
 	return err == nil && owned
 }
 
-func (s *screens) unowned() {
+func (s *testDesktop) unowned() {
 	testbed.Poll(s.t, "no server on the bus", func() bool { return !s.owned() })
 }
 
-// end ends a process, if there is one, and waits for it.
-func end(c **exec.Cmd, signal syscall.Signal) {
+// endProcess signals a process, if there is one, and waits for its exit.
+func endProcess(c **exec.Cmd, signal syscall.Signal) {
 	if *c != nil {
 		_ = (*c).Process.Signal(signal)
 		_ = (*c).Wait()

@@ -18,12 +18,13 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// untold are the properties of a session of whose changes nobody is told.
-var untold = []string{"LastActivityTimestamp", "Runs", "ControlGroup", "MemoryCurrent", "MemoryPeak", "CPUUsageNSec", "TasksCurrent", "TotalRuntimeUSec"}
+// unsignalled are the properties of a session whose changes are not signalled.
+var unsignalled = []string{"LastActivityTimestamp", "Runs", "ControlGroup", "MemoryCurrent", "MemoryPeak",
+	"CPUUsageNSec", "TasksCurrent", "TotalRuntimeUSec"}
 
-// cache is what a client has that keeps the properties of each object and follows the signals, as
-// every proxy with a cache does.
-type cache map[dbus.ObjectPath]facts
+// cache is the state of a client that keeps the properties of each object and follows the signals,
+// as every caching proxy does.
+type cache map[dbus.ObjectPath]properties
 
 func (c cache) follow(s *dbus.Signal) {
 	switch s.Name[strings.LastIndexByte(s.Name, '.')+1:] {
@@ -36,7 +37,7 @@ func (c cache) follow(s *dbus.Signal) {
 		delete(c, path)
 	case "PropertiesChanged":
 		if c[s.Path] == nil {
-			c[s.Path] = facts{}
+			c[s.Path] = properties{}
 		}
 		values, _ := s.Body[1].(map[string]dbus.Variant)
 		maps.Copy(c[s.Path], values)
@@ -47,19 +48,20 @@ func (c cache) follow(s *dbus.Signal) {
 	}
 }
 
-// different tells what in a copy is not as the daemon says. What is not in the copy has to be asked
-// for, and so is right.
-func (c cache) different(path dbus.ObjectPath, now facts) (all []string) {
+// differences returns the cached values that differ from the daemon's. A property that is not
+// cached has to be read from the daemon, and so is always current.
+func (c cache) differences(path dbus.ObjectPath, now properties) (all []string) {
 	for name, value := range c[path] {
-		if is, there := now[name]; !slices.Contains(untold, name) && (!there || !reflect.DeepEqual(is.Value(), value.Value())) {
+		if is, there := now[name]; !slices.Contains(unsignalled, name) &&
+			(!there || !reflect.DeepEqual(is.Value(), value.Value())) {
 			all = append(all, fmt.Sprintf("%s %s: %v, and it is %v", path, name, value, is))
 		}
 	}
 	return all
 }
 
-// TestPropertiesChanged_KeepsClientCachesCurrent, whatever several clients do with some sessions at
-// once: no change is told to nobody.
+// TestPropertiesChanged_KeepsClientCachesCurrent checks that no change goes without a signal,
+// whatever several clients do with some sessions at the same time.
 func TestPropertiesChanged_KeepsClientCachesCurrent(t *testing.T) {
 	d := startDaemon(t, "IdleAfterSec=100ms", "StopTimeoutSec=1s")
 	seed := uint64(time.Now().UnixNano())
@@ -70,8 +72,8 @@ func TestPropertiesChanged_KeepsClientCachesCurrent(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, n))
 		clients.Go(func() {
 			for range 25 {
-				s := &subject{d, t, ids[random.IntN(len(ids))]}
-				s.doAnything(random)
+				s := &testSession{d, t, ids[random.IntN(len(ids))]}
+				s.callAtRandom(random)
 				<-time.After(time.Duration(random.IntN(60)) * time.Millisecond)
 			}
 		})
@@ -85,7 +87,7 @@ func TestPropertiesChanged_KeepsClientCachesCurrent(t *testing.T) {
 	})
 	testbed.Poll(t, "the copies are right", func() bool {
 		c := cache{}
-		signals, _ := d.heard.since(0)
+		signals, _ := d.signals.since(0)
 		for _, s := range signals {
 			c.follow(s)
 		}
@@ -95,21 +97,23 @@ func TestPropertiesChanged_KeepsClientCachesCurrent(t *testing.T) {
 			if path == dbusapi.ManagerPath {
 				iface = dbusapi.ManagerInterface
 			}
-			var now facts
+			var now properties
 			if err := d.call(path, "org.freedesktop.DBus.Properties.GetAll", []any{iface}, &now); err != nil {
 				wrong = append(wrong, err.Error())
 			}
-			wrong = append(wrong, c.different(path, now)...)
+			wrong = append(wrong, c.differences(path, now)...)
 		}
 		return len(wrong) == 0
 	})
 }
 
-// doAnything has a client do something with the session. That it is refused is as good.
-func (s *subject) doAnything(random *rand.Rand) {
+// callAtRandom makes a random call. An error reply is as good as success.
+func (s *testSession) callAtRandom(random *rand.Rand) {
 	switch random.IntN(14) {
 	case 0, 1, 2:
-		_, _ = s.tryCreate(s.t, s.id, spec{"Command": []string{"sh", "-c", `printf "\a"; (sleep 1; exit 3) & sleep 0.` + fmt.Sprint(random.IntN(10)) + `; exit 3`}})
+		_, _ = s.tryCreate(s.t, s.id,
+			spec{"Command": []string{"sh", "-c", `printf "\a"; (sleep 1; exit 3) & sleep 0.` + fmt.Sprint(random.IntN(10)) +
+				`; exit 3`}})
 	case 3:
 		_ = s.do("Stop", uint64(0))
 	case 4:

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"math"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/corrald/corral/internal/clock"
+	"github.com/corrald/corral/internal/deadline"
+)
+
+// GOGC values: how much garbage may accumulate, in percent of the live heap. The daemon is idle for
+// most of its life, and memory is what it costs. While it starts, nearly everything it allocates
+// stays alive, and repeated garbage collection would take a third of that time.
+const (
+	gcPercent         = 40
+	startingGCPercent = 400
+)
+
+const (
+	trimDelay = 3 * time.Second
+	// Bytes that may be allocated while trimmed: reads by clients are answered without the event loop.
+	trimHeadroom = 8 << 20
+	minTrim      = 1 << 20 // bytes of heap growth that are worth a collection
+)
+
+// memoryTrimmer returns memory to the kernel once the event loop has been idle for a while, and
+// turns periodic garbage collection off until the loop is active again: Go's runtime would collect
+// every two minutes, in a process that has made no garbage.
+type memoryTrimmer struct {
+	idleDelay    time.Duration
+	mu           sync.Mutex
+	lastActivity time.Duration // CLOCK_MONOTONIC time of the last activity
+	trimmedHeap  uint64        // bytes of the heap after the last collection
+	timer        *deadline.Timer
+	trimmed      bool
+}
+
+// noteActivity records activity. It does not block.
+func (r *memoryTrimmer) noteActivity() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lastActivity = clock.Monotonic()
+	if r.trimmed {
+		r.trimmed = false
+		go r.enableGC()
+	}
+	if r.timer == nil {
+		r.timer = deadline.AfterFunc(r.idleDelay, r.trimIfIdle)
+	}
+}
+
+// enableGC turns garbage collection on again. Like trimIfIdle, it stops all goroutines for some
+// microseconds.
+func (r *memoryTrimmer) enableGC() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.trimmed {
+		debug.SetMemoryLimit(math.MaxInt64)
+		debug.SetGCPercent(gcPercent)
+	}
+}
+
+// trimIfIdle trims memory if the loop has been idle for long enough, and otherwise checks again
+// later.
+func (r *memoryTrimmer) trimIfIdle() {
+	r.mu.Lock()
+	seen := r.lastActivity
+	if idle := clock.Monotonic() - seen; idle < r.idleDelay {
+		r.timer = deadline.AfterFunc(r.idleDelay-idle, r.trimIfIdle)
+		r.mu.Unlock()
+		return
+	}
+	r.timer = nil
+	heap := r.trimmedHeap
+	r.mu.Unlock()
+
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	if m.HeapAlloc > heap+minTrim || m.HeapAlloc < heap {
+		debug.FreeOSMemory()
+		runtime.ReadMemStats(&m)
+		heap = m.HeapAlloc
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.trimmedHeap = heap; r.lastActivity != seen {
+		return // there was activity in the meantime; the timer is set again
+	}
+	r.trimmed = true
+	debug.SetMemoryLimit(int64(m.Sys-m.HeapReleased) + trimHeadroom)
+	debug.SetGCPercent(-1)
+}

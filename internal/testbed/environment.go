@@ -13,13 +13,17 @@ func (p *plan) runtimeDir() string { return filepath.Join(p.Dir, "run") }
 func (p *plan) unitDir() string    { return filepath.Join(p.Dir, "units") }
 func (p *plan) programDir() string { return filepath.Join(p.Dir, "bin") }
 
-// privateDirs are the directories that belong to the unprivileged user.
+// privateDirs returns the directories that belong to the unprivileged user.
 func (p *plan) privateDirs() []string {
-	return []string{p.homeDir(), p.runtimeDir(), filepath.Join(p.Dir, "tmp"), filepath.Join(p.Dir, "out"), filepath.Join(p.Dir, "out/gocoverdir")}
+	return []string{
+		p.homeDir(), p.runtimeDir(), filepath.Join(p.Dir, "tmp"), filepath.Join(p.Dir, "out"),
+		filepath.Join(p.Dir, "out/gocoverdir"),
+	}
 }
 
 func (p *plan) makeDirectories() error {
-	for _, dir := range append(p.privateDirs(), p.unitDir(), p.programDir(), filepath.Join(p.unitDir(), "default.target.d")) {
+	for _, dir := range append(p.privateDirs(), p.unitDir(), p.programDir(),
+		filepath.Join(p.unitDir(), "default.target.d")) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return fmt.Errorf("cannot prepare the test bed: %w", err)
 		}
@@ -38,9 +42,9 @@ func (p *plan) makeDirectories() error {
 	return p.writeUnits()
 }
 
-// writeUnits makes the manager bring up the bus at once, by systemd's socket activation as on a
-// desktop. The units are the distribution's where it has them (Debian: package dbus-user-session),
-// with the same names and behaviour otherwise.
+// writeUnits configures the manager to start the bus at once, by socket activation as on a desktop.
+// Units are written only if the distribution has none (Debian: package dbus-user-session); names
+// and behaviour are the same.
 func (p *plan) writeUnits() error {
 	units := map[string]string{
 		"default.target.d/bus.conf": "[Unit]\nWants=dbus.socket dbus.service\nAfter=dbus.socket dbus.service\n",
@@ -59,8 +63,8 @@ func (p *plan) writeUnits() error {
 	return nil
 }
 
-// managerEnvironment is what logind and pam_systemd would give a user manager, with everything in
-// the claimed directory.
+// managerEnvironment returns the environment that logind and pam_systemd would give to a user
+// manager, with all directories below the claimed one.
 func (p *plan) managerEnvironment() []string {
 	home, run := p.homeDir(), p.runtimeDir()
 	return append(p.identity(),
@@ -68,12 +72,14 @@ func (p *plan) managerEnvironment() []string {
 		"XDG_RUNTIME_DIR="+run, "XDG_CONFIG_HOME="+home+"/.config", "XDG_STATE_HOME="+home+"/.local/state",
 		"XDG_DATA_HOME="+home+"/.local/share", "XDG_CACHE_HOME="+home+"/.cache",
 		"DBUS_SESSION_BUS_ADDRESS=unix:path="+run+"/bus",
-		"GORACE=atexit_sleep_ms=0",                                    // a program with the race detector, which a unit runs, ends at once
-		"DBUS_SYSTEM_BUS_ADDRESS=unix:path="+run+"/system_bus_socket", // nobody listens there, until a test puts a logind of its own there
+		"GORACE=atexit_sleep_ms=0", // programs with the race detector that units run exit at once
+		// No socket, until a test starts its own logind there.
+		"DBUS_SYSTEM_BUS_ADDRESS=unix:path="+run+"/system_bus_socket",
 		"SYSTEMD_UNIT_PATH="+strings.Join(p.unitPath(), ":"))
 }
 
-// identity names the user. As root, mountPrivately has added it to /etc/passwd.
+// identity returns the variables that name the user. For root, mountPrivately has added that user
+// to /etc/passwd.
 func (p *plan) identity() []string {
 	name := os.Getenv("USER")
 	if p.UID != os.Getuid() || name == "" {
@@ -87,28 +93,30 @@ const (
 	userShell = "/bin/bash"
 )
 
-// unitPath is the path of systemd.unit(5) for a user manager, without /etc and /run, where a
-// machine's owner enables what has no business in a test.
+// unitPath is the unit search path of systemd.unit(5) for a user manager, without /etc and /run,
+// which would add units that the machine's administrator has enabled.
 func (p *plan) unitPath() []string {
 	config, run := p.homeDir()+"/.config/systemd/", p.runtimeDir()+"/systemd/"
 	return []string{
-		config + "user.control", run + "user.control", run + "transient", run + "generator.early", p.unitDir(), config + "user", run + "user", run + "generator",
-		p.homeDir() + "/.local/share/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user", run + "generator.late",
+		config + "user.control", run + "user.control", run + "transient", run + "generator.early", p.unitDir(),
+		config + "user", run + "user", run + "generator", p.homeDir() + "/.local/share/systemd/user",
+		"/usr/local/lib/systemd/user", "/usr/lib/systemd/user", run + "generator.late",
 	}
 }
 
-// inheritedNot are the beginnings of the names of variables that would lead the command out of the
-// test bed, or that belong to who started it.
-var inheritedNot = []string{
-	"XDG_", "DBUS_", "SYSTEMD_", "NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_", "INVOCATION_ID=", "JOURNAL_STREAM=", "MANAGERPID=", "MEMORY_PRESSURE_",
-	"STATE_DIRECTORY=", "RUNTIME_DIRECTORY=", "TMUX", "STY=", "DISPLAY=", "WAYLAND_DISPLAY=", "SSH_", "SUDO_", "GNOME_", "KDE_", "MAIL=", planVariable + "=",
+// notInherited are name prefixes of variables that would connect the command with the outside, or
+// that belong to the program that started the tests.
+var notInherited = []string{
+	"XDG_", "DBUS_", "SYSTEMD_", "NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_", "INVOCATION_ID=", "JOURNAL_STREAM=",
+	"MANAGERPID=", "MEMORY_PRESSURE_", "STATE_DIRECTORY=", "RUNTIME_DIRECTORY=", "TMUX", "STY=", "DISPLAY=",
+	"WAYLAND_DISPLAY=", "SSH_", "SUDO_", "GNOME_", "KDE_", "MAIL=", planVariable + "=",
 }
 
-// commandEnvironment is the caller's, with the manager's put over it.
+// commandEnvironment returns the caller's environment, overridden by the manager's.
 func (p *plan) commandEnvironment() []string {
 	manager := p.managerEnvironment()
 	environment := slices.DeleteFunc(os.Environ(), func(entry string) bool {
-		return slices.ContainsFunc(inheritedNot, func(start string) bool { return strings.HasPrefix(entry, start) }) ||
+		return slices.ContainsFunc(notInherited, func(start string) bool { return strings.HasPrefix(entry, start) }) ||
 			slices.ContainsFunc(manager, func(set string) bool {
 				name, _, _ := strings.Cut(set, "=")
 				return strings.HasPrefix(entry, name+"=")

@@ -14,22 +14,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownerFD is the descriptor on which the tests reach the owner.
+// ownerFD is the descriptor of the tests' socket to the owner.
 const ownerFD = 3
 
-// inside is the test bed that this process runs in, nil outside of one.
-var inside *bed
+// currentBed is the test bed that this process runs in, nil outside of one.
+var currentBed *bed
 
-// bed is a test bed as the tests see it.
+// bed is the tests' view of the test bed.
 type bed struct {
 	*plan
 	owner *connection // nil in a process that a test started
 }
 
-// goInside makes this process the one that runs the tests: it waits until the manager is on the
-// bus. A program that a test starts from the test binary comes here too, and shares the manager.
-func goInside(p *plan) error {
-	inside = &bed{plan: p}
+// enterStage prepares this process to run the tests: it waits until the manager is on the bus. A
+// test binary that a test starts calls enterStage, too, and shares the manager.
+func enterStage(p *plan) error {
+	currentBed = &bed{plan: p}
 	if !p.Socket {
 		return nil
 	}
@@ -40,7 +40,9 @@ func goInside(p *plan) error {
 	if err != nil {
 		return fmt.Errorf("cannot reach the owner: %w", err)
 	}
-	inside.owner = &connection{decoder: json.NewDecoder(conn), encoder: json.NewEncoder(conn), results: map[buildRequest]error{}}
+	currentBed.owner = &connection{
+		decoder: json.NewDecoder(conn), encoder: json.NewEncoder(conn), results: map[buildRequest]error{},
+	}
 	child := *p
 	child.Socket = false
 	text := child.variable()
@@ -52,31 +54,32 @@ func goInside(p *plan) error {
 	return awaitManager(ctx)
 }
 
-// become replaces this process by the command, once the manager is on the bus.
-func become(p *plan) int {
-	if err := goInside(p); err != nil {
-		return complain(err)
+// execCommand executes the plan's command in this process once the manager is on the bus.
+func execCommand(p *plan) int {
+	if err := enterStage(p); err != nil {
+		return report(err)
 	}
 	if err := os.Unsetenv(planVariable); err != nil {
-		return complain(err)
+		return report(err)
 	}
 	path, err := exec.LookPath(p.Command[0])
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		complain(err)
+		report(err)
 		return 127
 	}
 	if err == nil || errors.Is(err, exec.ErrDot) {
 		err = unix.Exec(path, p.Command, os.Environ())
 	}
-	complain(fmt.Errorf("cannot run %q: %w", p.Command[0], err))
+	report(fmt.Errorf("cannot run %q: %w", p.Command[0], err))
 	return 126
 }
 
-// awaitManager waits until systemd has its name on the bus, which it takes a moment after the bus
-// is there.
+// awaitManager waits until systemd owns its name on the bus, which happens a moment after the bus
+// has started.
 func awaitManager(ctx context.Context) error {
 	const name = "org.freedesktop.systemd1"
-	conn, err := dbus.Dial(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), dbus.WithContext(ctx), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+	conn, err := dbus.Dial(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), dbus.WithContext(ctx),
+		dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
 	if err != nil {
 		return fmt.Errorf("cannot reach the bus: %w", err)
 	}
@@ -89,13 +92,15 @@ func awaitManager(ctx context.Context) error {
 	}
 	changes := make(chan *dbus.Signal, 16)
 	conn.Signal(changes)
-	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender("org.freedesktop.DBus"), dbus.WithMatchMember("NameOwnerChanged"),
+	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender("org.freedesktop.DBus"),
+		dbus.WithMatchMember("NameOwnerChanged"),
 		dbus.WithMatchArg(0, name)); err != nil {
 		return fmt.Errorf("cannot watch the bus: %w", err)
 	}
 	for {
 		var owned bool
-		if err := conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0, name).Store(&owned); err != nil {
+		if err := conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0,
+			name).Store(&owned); err != nil {
 			return fmt.Errorf("cannot ask the bus: %w", err)
 		}
 		if owned {

@@ -15,26 +15,28 @@ import (
 
 type unixWaitStatus = syscall.WaitStatus
 
-// controlFD is where the keeper reads signal numbers from the owner, and its death.
+// controlFD is the descriptor of the pipe through which the owner sends signal numbers. End of file
+// means that the owner has died.
 const controlFD = 4
 
-// keep starts the user manager, then the command in it, and returns the command's exit status. What
-// is still running then is the owner's to end; as the first process of a pid namespace the keeper
-// ends it all by returning.
-func keep(p *plan) int {
-	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP) // taken and dropped: the owner says what counts
+// runKeeperStage starts the user manager, then the command in it, and returns the command's exit
+// status. The owner kills what still runs then; if the keeper is the first process of a pid
+// namespace, all other processes die when it exits.
+func runKeeperStage(p *plan) int {
+	// Received and ignored: the owner forwards the signals that matter.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP)
 	root := os.Geteuid() == 0
 	if err := p.prepareKeeper(root); err != nil {
-		return complain(err)
+		return report(err)
 	}
-	k := &keeper{plan: p, root: root, ended: make(chan ending), control: make(chan unix.Signal)}
+	k := &keeper{plan: p, root: root, exits: make(chan exitEvent), control: make(chan unix.Signal)}
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
 	go k.reap(children)
-	go k.listen()
+	go k.forwardSignals()
 	status, err := k.run()
 	if err != nil {
-		return complain(err)
+		return report(err)
 	}
 	return status
 }
@@ -52,42 +54,40 @@ func (p *plan) prepareKeeper(root bool) error {
 		return err
 	}
 	if err := os.WriteFile(claim.CgroupFile(p.Dir), []byte(cgroup), 0o600); err != nil {
-		return fmt.Errorf("cannot note the cgroup: %w", err)
+		return fmt.Errorf("cannot record the cgroup: %w", err)
 	}
 	return nil
 }
 
-// keeper is the parent of the user manager and of the command, and of whatever loses its own
-// parent.
+// keeper is the parent of the user manager, the command and all orphaned processes.
 type keeper struct {
 	*plan
 	root    bool
-	ended   chan ending      // every child's end
-	control chan unix.Signal // signals to pass on to the command
+	exits   chan exitEvent   // the exit of every child
+	control chan unix.Signal // signals to forward to the command
 }
 
-type ending struct {
+type exitEvent struct {
 	pid    int
 	status syscall.WaitStatus
 }
 
-// reap waits for every child that ends, and tells run.
+// reap collects every child that exits and notifies run.
 func (k *keeper) reap(children <-chan os.Signal) {
 	for range children {
 		for {
-			var e ending
+			var e exitEvent
 			var err error
 			if e.pid, err = syscall.Wait4(-1, &e.status, syscall.WNOHANG, nil); err != nil || e.pid == 0 {
 				break
 			}
-			k.ended <- e
+			k.exits <- e
 		}
 	}
 }
 
-// listen reads the signals that the owner wants the command to have. Once the owner is dead
-// everything ends.
-func (k *keeper) listen() {
+// forwardSignals forwards the owner's signals to run. When the owner has died, it kills everything.
+func (k *keeper) forwardSignals() {
 	control := os.NewFile(controlFD, "control")
 	for number := make([]byte, 1); ; {
 		if _, err := control.Read(number); err == nil {
@@ -115,7 +115,8 @@ func (k *keeper) run() (int, error) {
 		return 0, err
 	}
 	if k.Verbose {
-		fmt.Fprintf(os.Stderr, "testbed: user manager of user %d up in %v, in %s\n", k.UID, time.Since(started).Round(time.Millisecond), k.Dir)
+		fmt.Fprintf(os.Stderr, "testbed: user manager of user %d up in %v, in %s\n", k.UID,
+			time.Since(started).Round(time.Millisecond), k.Dir)
 	}
 	command, err := k.startCommand()
 	if err != nil {
@@ -123,7 +124,7 @@ func (k *keeper) run() (int, error) {
 	}
 	for {
 		select {
-		case e := <-k.ended:
+		case e := <-k.exits:
 			if e.pid == command {
 				return exitStatus(e.status), nil
 			}
@@ -133,11 +134,11 @@ func (k *keeper) run() (int, error) {
 	}
 }
 
-// startCommand starts this program once more, as the user of the manager, to run the tests or the
+// startCommand starts this program a third time, as the manager's user, to run the tests or the
 // command.
 func (k *keeper) startCommand() (int, error) {
 	inside := *k.plan
-	inside.Stage, inside.Socket = stageInside, true
+	inside.Stage, inside.Socket = stageCommand, true
 	program, arguments := k.program(), []string{k.program()}
 	if k.Test {
 		arguments = k.Command
@@ -153,8 +154,7 @@ func (k *keeper) startCommand() (int, error) {
 	return process.Pid, nil
 }
 
-// credential is the unprivileged user's when root started the test bed, and nobody else's
-// otherwise.
+// credential returns the unprivileged user's if root started the test bed, nil otherwise.
 func (k *keeper) credential() *syscall.Credential {
 	if !k.root {
 		return nil
@@ -162,7 +162,8 @@ func (k *keeper) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(k.UID), Gid: uint32(k.UID)}
 }
 
-// exitStatus is a shell's: 128 and the signal's number for what a signal ended.
+// exitStatus returns the exit status as a shell does: 128 and the signal number if a signal killed
+// the process.
 func exitStatus(status syscall.WaitStatus) int {
 	if status.Signaled() {
 		return 128 + int(status.Signal())

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// managerLog is where the user manager's messages go, below the claimed directory.
+// managerLog is the file for the user manager's messages, below the claimed directory.
 const managerLog = "manager.log"
 
-// startManager starts `systemd --user` in a session of its own, out of reach of a terminal's
-// Ctrl-C.
+// startManager starts `systemd --user` in its own process session, so that a terminal's Ctrl-C does
+// not reach it.
 func (k *keeper) startManager() (int, error) {
 	log, err := os.Create(filepath.Join(k.Dir, managerLog))
 	if err != nil {
@@ -26,12 +26,13 @@ func (k *keeper) startManager() (int, error) {
 		return 0, fmt.Errorf("cannot start the user manager: %w", err)
 	}
 	defer func() { _, _ = log.Close(), null.Close() }()
-	process, err := os.StartProcess(systemdProgram(), []string{"systemd", "--user", "--log-target=console", "--log-level=warning", "--show-status=no"}, &os.ProcAttr{
-		Dir:   k.homeDir(),
-		Env:   append(k.managerEnvironment(), "NOTIFY_SOCKET="+k.notifySocket()),
-		Files: []*os.File{null, log, log},
-		Sys:   &syscall.SysProcAttr{Credential: k.credential(), Setsid: true},
-	})
+	process, err := os.StartProcess(systemdProgram(),
+		[]string{"systemd", "--user", "--log-target=console", "--log-level=warning", "--show-status=no"}, &os.ProcAttr{
+			Dir:   k.homeDir(),
+			Env:   append(k.managerEnvironment(), "NOTIFY_SOCKET="+k.notifySocket()),
+			Files: []*os.File{null, log, log},
+			Sys:   &syscall.SysProcAttr{Credential: k.credential(), Setsid: true},
+		})
 	if err != nil {
 		return 0, fmt.Errorf("cannot start the user manager: %w", err)
 	}
@@ -40,8 +41,8 @@ func (k *keeper) startManager() (int, error) {
 
 func (k *keeper) notifySocket() string { return filepath.Join(k.Dir, "notify") }
 
-// listenForReady makes the socket on which the manager says READY=1, once its basic.target, and
-// with it dbus.socket, is there.
+// listenForReady creates the socket to which the manager sends READY=1 once basic.target, and so
+// dbus.socket, is active.
 func (k *keeper) listenForReady() (<-chan error, error) {
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: k.notifySocket(), Net: "unixgram"})
 	if err == nil {
@@ -64,14 +65,14 @@ func (k *keeper) listenForReady() (<-chan error, error) {
 	return ready, nil
 }
 
-// awaitReady waits until the manager is ready or dead.
+// awaitReady waits until the manager is ready or has exited.
 func (k *keeper) awaitReady(manager int, ready <-chan error) error {
 	deadline := time.After(Timeout)
 	for {
 		select {
 		case err := <-ready:
 			return err
-		case e := <-k.ended:
+		case e := <-k.exits:
 			if e.pid == manager {
 				return k.managerFailed(fmt.Sprintf("it ended with status %d", exitStatus(e.status)))
 			}
@@ -88,7 +89,7 @@ func (k *keeper) managerFailed(why string) error {
 	return errors.New(strings.TrimSpace("cannot start the user manager: " + why + "\n" + string(log)))
 }
 
-// systemdProgram is where systemd's own program is, which is not in PATH.
+// systemdProgram returns the path of the systemd program, which is not in PATH.
 func systemdProgram() string {
 	for _, path := range []string{"/usr/lib/systemd/systemd", "/lib/systemd/systemd"} {
 		if _, err := os.Stat(path); err == nil {

@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountPrivately makes the keeper's mount namespace what a user manager expects: the processes of
-// the new pid namespace in /proc, the claim's cgroup as the root of a cgroup2 hierarchy that
-// belongs to the user, a /run/systemd that looks booted (sd_booted(3)) and reaches nothing outside.
+// mountPrivately prepares the keeper's mount namespace for a user manager: /proc shows the new pid
+// namespace, the claim's cgroup is the root of a cgroup2 hierarchy owned by the user, and a private
+// /run/systemd makes the system look booted (sd_booted(3)) without access to the machine's
+// services.
 func (p *plan) mountPrivately() error {
 	for _, step := range []func() error{p.mountProgram, mountProc, p.mountCgroup, mountRun, p.mountPasswd, mountPassage} {
 		if err := step(); err != nil {
@@ -23,8 +24,8 @@ func (p *plan) mountPrivately() error {
 	return nil
 }
 
-// program is the path under which the unprivileged user can run this program: go test keeps it in a
-// directory that only its owner may enter.
+// program returns a path of this program that the unprivileged user can execute: go test puts the
+// binary into a directory that only its owner may enter.
 func (p *plan) program() string {
 	self, err := os.Executable()
 	if err != nil || p.UID == os.Geteuid() {
@@ -39,7 +40,8 @@ func (p *plan) mountProgram() error {
 		return err
 	}
 	if info, err := os.Stat(self); err != nil || p.UID != os.Geteuid() && info.Mode().Perm()&0o005 != 0o005 {
-		return errors.Join(err, fmt.Errorf("the user that tests run as may not execute %q: clone and build with umask 022", self))
+		return errors.Join(err,
+			fmt.Errorf("the user that tests run as may not execute %q: clone and build with umask 022", self))
 	}
 	target := p.program()
 	if err := os.WriteFile(target, nil, 0o755); err != nil {
@@ -52,11 +54,12 @@ func mountProc() error {
 	return mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
 
-// mountCgroup hands the cgroup to the user: the directory and the files that cgroup-v2's "Model of
-// Delegation" names, no others.
+// mountCgroup delegates the cgroup to the user: it changes the owner of the directory and of the
+// files that cgroup-v2 lists under "Model of Delegation", and of no others.
 func (p *plan) mountCgroup() error {
 	const dir = "/sys/fs/cgroup"
-	if err := mount("tmpfs", dir, "tmpfs", 0, ""); err != nil { // the kernel refuses to mount a file system twice, right upon itself
+	// The kernel refuses to mount a file system on itself.
+	if err := mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
 		return err
 	}
 	if err := mount("cgroup2", dir, "cgroup2", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
@@ -70,12 +73,12 @@ func (p *plan) mountCgroup() error {
 	return nil
 }
 
-// mountRun hides what the machine's own systemd, journal and logind have in /run/systemd, except
-// where names are resolved through it.
+// mountRun hides the files of the machine's systemd, journald and logind in /run/systemd, except
+// for those of name resolution.
 func mountRun() error {
 	dir, resolve := "/run/systemd", -1
 	if _, err := os.Stat(dir); err != nil {
-		dir = "/run" // so that no directory is left behind on the machine
+		dir = "/run" // so that no directory has to be created on the machine
 	} else if fd, err := unix.Open("/run/systemd/resolve", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
 		resolve = fd
 	}
@@ -92,7 +95,7 @@ func mountRun() error {
 	return bindMount(fmt.Sprintf("/proc/self/fd/%d", resolve), "/run/systemd/resolve")
 }
 
-// mountPasswd gives the user id a name and a home, for tmux, shells and whoever else looks there.
+// mountPasswd adds a name and a home directory for the user id, which tmux and shells look up.
 func (p *plan) mountPasswd() error {
 	entries := map[string]string{
 		"passwd": fmt.Sprintf("%s:x:%d:%d::%s:%s\n", userName, p.UID, p.UID, p.homeDir(), userShell),
@@ -117,9 +120,9 @@ func (p *plan) mountPasswd() error {
 	return nil
 }
 
-// mountPassage makes the working directory accessible to the user where it is below directories
-// that only root may enter, such as root's home. A directory above the source tree then has nothing
-// but the one that leads there; one of the tree, and the working directory, has all that it had.
+// mountPassage makes the working directory accessible to the user if it is below directories that
+// only root may enter, such as root's home. Directories above the source tree then show only the
+// entry on the path; directories of the source tree keep all their entries.
 func mountPassage() error {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -144,8 +147,7 @@ func mountPassage() error {
 	return os.Chdir(dir)
 }
 
-// mountOpen replaces a directory by one that everybody may enter, with those of its entries that
-// are wanted.
+// mountOpen replaces a directory by one that everybody may enter, with the wanted entries.
 func mountOpen(dir string, wanted func(name string) bool) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -163,14 +165,15 @@ func mountOpen(dir string, wanted func(name string) bool) error {
 		if !wanted(entry.Name()) {
 			continue
 		}
-		if err := showEntry(fmt.Sprintf("/proc/self/fd/%d/%s", fd, entry.Name()), filepath.Join(dir, entry.Name()), entry.Type()); err != nil {
+		if err := showEntry(fmt.Sprintf("/proc/self/fd/%d/%s", fd, entry.Name()), filepath.Join(dir, entry.Name()),
+			entry.Type()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// showEntry makes what is at one path appear at another. Sockets, pipes and devices are left out.
+// showEntry makes the file at one path appear at another. Sockets, pipes and devices are left out.
 func showEntry(source, target string, kind fs.FileMode) error {
 	switch {
 	case kind&fs.ModeSymlink != 0:

@@ -5,7 +5,8 @@ import (
 	"os/exec"
 )
 
-// neededPrograms are what the test bed runs, each with the Debian package that has it.
+// neededPrograms are the programs that the test bed runs, each with the Debian package that
+// contains it.
 var neededPrograms = map[string]string{
 	"systemctl": "systemd", "systemd-run": "systemd", "busctl": "systemd", "dbus-daemon": "dbus-daemon", "tmux": "tmux",
 }

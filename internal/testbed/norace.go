@@ -2,5 +2,5 @@
 
 package testbed
 
-// raceDetector tells whether this binary was built with the race detector.
+// raceDetector reports whether this binary was built with the race detector.
 const raceDetector = false

@@ -13,46 +13,49 @@ const (
 	notificationsPath = dbus.ObjectPath("/org/freedesktop/Notifications")
 )
 
-// Notification is what a server of desktop notifications was asked to show.
+// Notification is a desktop notification that the server was asked to show.
 type Notification struct {
-	ID           uint32 // that it was given
+	ID           uint32 // assigned by the server
 	Replaces     uint32
 	Title        string
 	Body         string
-	Actions      []string // keys and labels in turn
+	Actions      []string // keys and labels alternate
 	Urgency      byte
 	Icon         string
-	DesktopEntry string // of the desktop, that it comes from
+	DesktopEntry string // hint desktop-entry
 }
 
-// NotificationServer is a server of desktop notifications that does what no real one does when
-// asked: it hangs, crashes, refuses, and answers in the wrong order. It shows nothing.
+// NotificationServer is a desktop notification server that can fail in ways that no real one can be
+// made to: it hangs, crashes, rejects calls, and replies in the wrong order. It displays nothing.
 type NotificationServer struct {
-	Shown  chan Notification // each that was asked for
-	Closed chan uint32       // each that was asked to be closed
+	Shown  chan Notification // notifications that were sent
+	Closed chan uint32       // ids of notifications that the client closed
 
-	conn *dbus.Conn
-	name string
-	can  []string
+	conn         *dbus.Conn
+	name         string
+	capabilities []string
 
-	mu     sync.Mutex
-	before func(n Notification) *dbus.Error
-	next   uint32
-	live   []uint32
+	mu       sync.Mutex
+	onNotify func(n Notification) *dbus.Error
+	next     uint32
+	live     []uint32
 }
 
-// StartNotificationServer starts such a server with these capabilities, on the private bus. It is
-// gone after the test, if not before.
+// StartNotificationServer starts a notification server with these capabilities on the private bus.
+// It stops at the end of the test at the latest.
 func StartNotificationServer(t testing.TB, can ...string) *NotificationServer {
 	t.Helper()
 	return StartNamedNotificationServer(t, "corral-test", can...)
 }
 
-// StartNamedNotificationServer is Notifications for a server that says it is another one.
+// StartNamedNotificationServer is StartNotificationServer for a server that reports another name.
 func StartNamedNotificationServer(t testing.TB, name string, can ...string) *NotificationServer {
 	t.Helper()
 	const many = 4096 // more than a test sends
-	s := &NotificationServer{Shown: make(chan Notification, many), Closed: make(chan uint32, many), conn: Bus(t), name: name, can: can, next: 1}
+	s := &NotificationServer{
+		Shown: make(chan Notification, many), Closed: make(chan uint32, many), conn: Bus(t), name: name, capabilities: can,
+		next: 1,
+	}
 	if err := s.conn.Export(notificationMethods{s}, notificationsPath, notifications); err != nil {
 		t.Fatal(err)
 	}
@@ -64,17 +67,18 @@ func StartNamedNotificationServer(t testing.TB, name string, can ...string) *Not
 	return s
 }
 
-// OnNotify has f called before each notification is taken: it may wait, send signals, or refuse it.
+// OnNotify sets a function that is called for each notification before it is accepted. It may wait,
+// send signals, or reject the notification.
 func (s *NotificationServer) OnNotify(f func(n Notification) *dbus.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.before = f
+	s.onNotify = f
 }
 
-// Crash takes the server off the bus, with whatever it was asked.
+// Crash disconnects the server from the bus without answering pending calls.
 func (s *NotificationServer) Crash() { _ = s.conn.Close() }
 
-// Dismiss tells that a notification was closed, for one of the specification's reasons.
+// Dismiss emits NotificationClosed with one of the specification's reasons.
 func (s *NotificationServer) Dismiss(t testing.TB, id, reason uint32) {
 	t.Helper()
 	s.mu.Lock()
@@ -83,7 +87,7 @@ func (s *NotificationServer) Dismiss(t testing.TB, id, reason uint32) {
 	s.Emit(t, "NotificationClosed", id, reason)
 }
 
-// Emit sends a signal of the server's.
+// Emit emits a signal of the server.
 func (s *NotificationServer) Emit(t testing.TB, name string, args ...any) {
 	t.Helper()
 	if err := s.conn.Emit(notificationsPath, notifications+"."+name, args...); err != nil {
@@ -91,31 +95,33 @@ func (s *NotificationServer) Emit(t testing.TB, name string, args ...any) {
 	}
 }
 
-// Live returns the numbers of those that are shown.
+// Live returns the ids of the notifications that are open.
 func (s *NotificationServer) Live() []uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.live)
 }
 
-// notificationMethods are what is called on the bus.
+// notificationMethods implements the server's D-Bus methods.
 type notificationMethods struct{ s *NotificationServer }
 
-// GetCapabilities implements the specification's method, as the others do.
+// GetCapabilities implements the specification's method, as do the methods below.
 func (m notificationMethods) GetCapabilities() ([]string, *dbus.Error) {
-	return append([]string{"body"}, m.s.can...), nil
+	return append([]string{"body"}, m.s.capabilities...), nil
 }
 
-// GetServerInformation tells the server's name.
+// GetServerInformation returns the server's name.
 func (m notificationMethods) GetServerInformation() (name, vendor, version, spec string, err *dbus.Error) {
 	return m.s.name, "test", "1", "1.2", nil
 }
 
-// Notify takes a notification.
-func (m notificationMethods) Notify(_ string, replaces uint32, icon, title, body string, actions []string, hints map[string]dbus.Variant, _ int32) (uint32, *dbus.Error) {
+// Notify accepts a notification.
+func (m notificationMethods) Notify(
+	_ string, replaces uint32, icon, title, body string, actions []string, hints map[string]dbus.Variant, _ int32,
+) (uint32, *dbus.Error) {
 	s := m.s
 	s.mu.Lock()
-	before := s.before
+	before := s.onNotify
 	n := Notification{ID: replaces, Replaces: replaces, Title: title, Body: body, Actions: actions, Icon: icon}
 	n.DesktopEntry, _ = hints["desktop-entry"].Value().(string)
 	if n.Urgency, _ = hints["urgency"].Value().(byte); !slices.Contains(s.live, replaces) {
@@ -137,7 +143,7 @@ func (m notificationMethods) Notify(_ string, replaces uint32, icon, title, body
 	return n.ID, nil
 }
 
-// CloseNotification takes one away.
+// CloseNotification closes a notification.
 func (m notificationMethods) CloseNotification(id uint32) *dbus.Error {
 	s := m.s
 	s.mu.Lock()

@@ -10,15 +10,17 @@ import (
 	"strings"
 )
 
-// outputFlags are the flags of a test binary that name what it writes. The one that ends in dir
-// names a directory.
-var outputFlags = []string{"coverprofile", "gocoverdir", "cpuprofile", "memprofile", "blockprofile", "mutexprofile", "trace", "testlogfile"}
+// outputFlags are the test flags that name output files. The value of gocoverdir is a directory.
+var outputFlags = []string{
+	"coverprofile", "gocoverdir", "cpuprofile", "memprofile", "blockprofile", "mutexprofile", "trace", "testlogfile",
+}
 
-// redirectOutputs makes a test binary write into dir, since its user may not write where the flags
-// say, and returns a function that afterwards puts what was written in place.
+// redirectOutputs changes the flags so that a test binary writes into dir, because its user may not
+// write to the given paths. It returns the new arguments and a function that moves the output to
+// those paths afterwards.
 func redirectOutputs(args []string, dir string) (redirected []string, collect func() error) {
 	outputDir := ""
-	places := make(map[string]string) // what is written: where it belongs
+	places := make(map[string]string) // by temporary path: the path of the flag
 	redirected = slices.Clone(args)
 	for i, arg := range args {
 		flag, value, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
@@ -48,8 +50,8 @@ func redirectOutputs(args []string, dir string) (redirected []string, collect fu
 	}
 }
 
-// collectOutput copies a file, or the files of a directory. One that was not written, as by tests
-// that were killed, is nothing to complain about.
+// collectOutput copies a file, or the files of a directory. A missing file is not an error: tests
+// that were killed write none.
 func collectOutput(from, to string) error {
 	entries, err := os.ReadDir(from)
 	if err == nil {

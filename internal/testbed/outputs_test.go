@@ -10,12 +10,14 @@ import (
 )
 
 func TestRedirectOutputs_CollectsFilesAfterTheRun(t *testing.T) {
-	aside, place := t.TempDir(), t.TempDir()
-	args, collect := redirectOutputs([]string{"x.test", "-test.v", "-test.coverprofile=cover.out", "-test.trace=/dev/null", "-test.outputdir=" + place,
-		"-test.run=coverprofile=x", "-test.memprofile="}, aside)
-	assert.Equal(t, []string{"x.test", "-test.v", "-test.coverprofile=" + aside + "/coverprofile", "-test.trace=" + aside + "/trace", "-test.outputdir=" + place,
+	temporary, place := t.TempDir(), t.TempDir()
+	args, collect := redirectOutputs([]string{"x.test", "-test.v", "-test.coverprofile=cover.out", "-test.trace=/dev/null",
+		"-test.outputdir=" + place,
+		"-test.run=coverprofile=x", "-test.memprofile="}, temporary)
+	assert.Equal(t, []string{"x.test", "-test.v", "-test.coverprofile=" + temporary + "/coverprofile",
+		"-test.trace=" + temporary + "/trace", "-test.outputdir=" + place,
 		"-test.run=coverprofile=x", "-test.memprofile="}, args)
-	require.NoError(t, os.WriteFile(filepath.Join(aside, "coverprofile"), []byte("mode: set\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(temporary, "coverprofile"), []byte("mode: set\n"), 0o600))
 	require.NoError(t, collect(), "the trace was not written, which is fine")
 	content, err := os.ReadFile(filepath.Join(place, "cover.out"))
 	require.NoError(t, err)

@@ -15,24 +15,26 @@ import (
 	"github.com/corrald/corral/internal/testbed/claim"
 )
 
-// own runs the plan's command in a private user manager and returns its exit status.
-func own(p *plan) int {
-	runtime.LockOSThread() // the keeper is told of the death of the thread that started it (prctl(2), PR_SET_PDEATHSIG), so this one stays
+// runOwner runs the plan's command in a private user manager and returns its exit status.
+func runOwner(p *plan) int {
+	// The keeper is signalled when the thread that started it dies (prctl(2), PR_SET_PDEATHSIG), so
+	// this thread has to stay.
+	runtime.LockOSThread()
 	if err := requirePrograms(); err != nil {
-		return complain(err)
+		return report(err)
 	}
 	c, err := claim.New()
 	if err != nil {
-		return complain(err)
+		return report(err)
 	}
-	status, err := ownClaimed(p, c)
+	status, err := runClaimed(p, c)
 	if err = errors.Join(err, c.Release()); err != nil {
-		return complain(err)
+		return report(err)
 	}
 	return status
 }
 
-func ownClaimed(p *plan, c *claim.Claim) (int, error) {
+func runClaimed(p *plan, c *claim.Claim) (int, error) {
 	p.Stage, p.Dir, p.UID = stageKeeper, c.Dir, os.Geteuid()
 	if p.UID == 0 {
 		p.UID = c.UID()
@@ -48,7 +50,7 @@ func ownClaimed(p *plan, c *claim.Claim) (int, error) {
 	return status, errors.Join(err, collect())
 }
 
-// runKeeper starts the keeper and serves it until it ends.
+// runKeeper starts the keeper and serves its requests until it exits.
 func runKeeper(p *plan, c *claim.Claim) (int, error) {
 	keeper, err := keeperCommand(p, c)
 	if err != nil {
@@ -82,9 +84,9 @@ func runKeeper(p *plan, c *claim.Claim) (int, error) {
 	return exitStatus(keeper.ProcessState.Sys().(unixWaitStatus)), nil
 }
 
-// keeperCommand makes the command that runs this program again as the keeper, where it can have
-// cgroups. The plan goes through the environment and not through the arguments, in which
-// systemd-run expands `$` from 258 on.
+// keeperCommand returns the command that runs this program as the keeper, in a place where it may
+// create cgroups. The plan is passed in the environment and not in the arguments, in which
+// systemd-run expands `$` from version 258 on.
 func keeperCommand(p *plan, c *claim.Claim) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -103,9 +105,9 @@ func keeperCommand(p *plan, c *claim.Claim) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// keeperInNamespaces is the way of root. The keeper becomes the first process of a pid namespace,
-// so that nothing outlives it. It joins its cgroup before the cgroup namespace is made, which takes
-// that cgroup for its root.
+// keeperInNamespaces returns the keeper's command for root. The keeper becomes the first process of
+// a pid namespace, so that no process outlives it. It joins its cgroup before the cgroup namespace
+// is created, so that this cgroup becomes the root of the namespace.
 func keeperInNamespaces(self string, c *claim.Claim) (*exec.Cmd, error) {
 	dir, err := c.MakeCgroup()
 	if err != nil {
@@ -120,26 +122,28 @@ func keeperInNamespaces(self string, c *claim.Claim) (*exec.Cmd, error) {
 		Cloneflags:   unix.CLONE_NEWPID,
 		Unshareflags: unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP,
 		UseCgroupFD:  true,
-		CgroupFD:     cgroup, // open until this process ends: one, and not inherited
+		CgroupFD:     cgroup, // stays open until this process exits; it is a single descriptor and not inherited
 		Pdeathsig:    unix.SIGKILL,
 	}
 	return cmd, nil
 }
 
-// keeperInScope is the way of an ordinary user: a delegated scope of the user's own manager.
+// keeperInScope returns the keeper's command for an ordinary user: it runs in a delegated scope of
+// the user's own manager.
 func keeperInScope(self string, c *claim.Claim) (*exec.Cmd, error) {
 	if _, err := os.Stat(filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "systemd/private")); err != nil {
-		return nil, errors.New("no systemd user manager is running for this user: log in through logind (console, ssh, machinectl shell), or run this as root")
+		return nil, errors.New("no systemd user manager is running for this user: " +
+			"log in through logind (console, ssh, machinectl shell), or run this as root")
 	}
 	cmd := exec.Command("systemd-run", "--user", "--scope", "--collect", "--quiet", "--property=Delegate=yes",
 		"--unit="+fmt.Sprintf("corral-testbed-%d-%s", os.Getpid(), filepath.Base(c.Dir)), "--", self)
-	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGTERM} // for systemd-run; the keeper then looks at the control pipe
+	// Only for systemd-run; the keeper notices by the control pipe.
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGTERM}
 	return cmd, nil
 }
 
-// forwardSignals sends the number of each signal that asks us to end through the control pipe. What
-// a terminal sends is not passed on: it goes to every process in the foreground, the command
-// included.
+// forwardSignals writes the number of each termination signal to the control pipe. Signals from a
+// terminal are not forwarded: they reach every process in the foreground, the command included.
 func forwardSignals(control *os.File, terminal *terminal) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP)
@@ -154,7 +158,7 @@ func forwardSignals(control *os.File, terminal *terminal) {
 	}()
 }
 
-// socketPair returns a connection for the owner and the other end of it for the tests.
+// socketPair returns a connection for the owner and its other end for the tests.
 func socketPair() (ours net.Conn, theirs *os.File, err error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -20,23 +20,26 @@ type Binaries struct {
 	Corrald, Corralctl, Shim string
 }
 
-// Programs builds Corral's programs, once for each test binary, and returns where they are. As in a
-// release they are built without cgo; in a test binary with the race detector, so is corrald, which
-// always has its failpoints.
+// Programs builds Corral's programs, once for each test binary, and returns their paths. They are
+// built without cgo, as in a release, except that corrald is built with the race detector if the
+// test binary is. corrald always contains its failpoints.
 func Programs(t testing.TB) Binaries {
 	t.Helper()
 	dir := built(t, buildRequest{Race: raceDetector})
-	return Binaries{Corrald: filepath.Join(dir, "corrald"), Corralctl: filepath.Join(dir, "corralctl"), Shim: filepath.Join(dir, "corral-shim")}
+	return Binaries{
+		Corrald: filepath.Join(dir, "corrald"), Corralctl: filepath.Join(dir, "corralctl"),
+		Shim: filepath.Join(dir, "corral-shim"),
+	}
 }
 
-// CorraldWithoutRace is a corrald without the race detector, whichever this test binary has: for
-// tests of how much memory it takes.
+// CorraldWithoutRace returns the path of a corrald without the race detector, for tests that
+// measure memory.
 func CorraldWithoutRace(t testing.TB) string {
 	t.Helper()
 	return filepath.Join(built(t, buildRequest{Measured: true}), "corrald-measured")
 }
 
-// built returns the directory of programs, once those of the request are there.
+// built returns the directory of the programs after the request has been served.
 func built(t testing.TB, request buildRequest) string {
 	t.Helper()
 	b := current(t)
@@ -49,8 +52,8 @@ func built(t testing.TB, request buildRequest) string {
 	return b.programDir()
 }
 
-// connection leads to the owner, who can do what the tests cannot: he has the caller's home, his
-// build cache, and the right to read the checkout.
+// connection is the socket to the owner, which has what the tests lack: the caller's home directory
+// and build cache, and permission to read the checkout.
 type connection struct {
 	decoder *json.Decoder
 	encoder *json.Encoder
@@ -58,8 +61,8 @@ type connection struct {
 	results map[buildRequest]error
 }
 
-// buildRequest asks for the programs, or for the corrald that is measured; buildReply says why
-// there are none.
+// buildRequest asks the owner to build the programs, or the corrald for measurements; buildReply
+// contains the error, if any.
 type (
 	buildRequest struct{ Race, Measured bool }
 	buildReply   struct{ Error string }
@@ -83,7 +86,7 @@ func (c *connection) build(request buildRequest) error {
 	return err
 }
 
-// serveBuilds answers the tests' requests until they end.
+// serveBuilds serves the tests' build requests until the connection is closed.
 func serveBuilds(conn net.Conn, dir string) {
 	decoder, encoder := json.NewDecoder(conn), json.NewEncoder(conn)
 	for {
@@ -101,11 +104,11 @@ func serveBuilds(conn net.Conn, dir string) {
 	}
 }
 
-// programNames are the programs and the packages that they are built from, below cmd.
+// programNames are the programs and the names of their packages below cmd.
 var programNames = []string{"corrald", "corralctl", "corral-shim"}
 
-// buildPrograms builds into a directory that all test binaries share, so that a program is linked
-// once and not for each of them, and copies from there.
+// buildPrograms builds into a directory that all test binaries share, so that each program is
+// linked only once, and copies the programs from there.
 func buildPrograms(dir string, request buildRequest) error {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -134,7 +137,7 @@ func buildPrograms(dir string, request buildRequest) error {
 	return nil
 }
 
-// buildInto builds a program in the shared directory and copies it from there.
+// buildInto builds a program in the shared directory and copies it to target.
 func buildInto(shared, target, name string, race bool) error {
 	built := filepath.Join(shared, name)
 	if name == "corrald" {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the controlling terminal, nil where there is none.
+// terminal is the controlling terminal, nil if there is none.
 type terminal struct{ file *os.File }
 
 func openTerminal() *terminal {
@@ -18,7 +18,8 @@ func openTerminal() *terminal {
 	return &terminal{file: file}
 }
 
-// foreground tells whether the terminal sends its signals to us too.
+// foreground reports whether this process is in the terminal's foreground process group and
+// receives its signals.
 func (t *terminal) foreground() bool {
 	if t == nil {
 		return false
@@ -27,8 +28,9 @@ func (t *terminal) foreground() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// close takes the terminal back from a command that made a process group of its own the foreground
-// one, as an interactive shell does: from within its pid namespace it could not name ours.
+// close makes this process group the foreground one again, after a command that made its own group
+// the foreground one, as an interactive shell does: inside its pid namespace the shell could not
+// name our group.
 func (t *terminal) close() {
 	if t == nil {
 		return

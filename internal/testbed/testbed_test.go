@@ -43,7 +43,8 @@ func TestEnvironment_IsInOnePrivateDirectory(t *testing.T) {
 }
 
 func TestScope_HasItsOwnCgroup(t *testing.T) {
-	cmd := exec.Command("systemd-run", "--user", "--scope", "--quiet", "--unit=animal.scope", "sh", "-c", "cat /proc/self/cgroup; echo end; read line")
+	cmd := exec.Command("systemd-run", "--user", "--scope", "--quiet", "--unit=animal.scope", "sh", "-c",
+		"cat /proc/self/cgroup; echo end; read line")
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	stdout, err := cmd.StdoutPipe()
@@ -74,8 +75,8 @@ func TestPrograms_AreBuilt(t *testing.T) {
 	}
 }
 
-// TestTestbed_Nests runs test beds in this one: as an ordinary user with a user manager, which is
-// what the tests are here.
+// TestTestbed_Nests runs test beds inside this one, as an ordinary user with a user manager, which
+// is what the tests are here.
 func TestTestbed_Nests(t *testing.T) {
 	own := testbed.Systemctl(t, "show", "--property=ControlGroup", "--value", "init.scope")
 	var nests [2]*nest
@@ -118,13 +119,13 @@ func TestTestbed_Nests(t *testing.T) {
 	})
 }
 
-// nest is a test bed in the test bed, which runs TestReport.
+// nest is a test bed inside the test bed that runs TestReport.
 type nest struct {
 	cmd    *exec.Cmd
 	stdin  interface{ Close() error }
 	output *bufio.Scanner
 	dir    string
-	marker string // a file in dir: another test bed may have a directory of that name by the time it is looked for
+	marker string // a file in dir, since another test bed may reuse the directory's name before the test checks it
 }
 
 func startNest(t *testing.T) *nest {
@@ -132,7 +133,8 @@ func startNest(t *testing.T) *nest {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command(self, "-test.run=^TestReport$")
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "CORRAL_TESTBED=") }), "REPORT=1")
+	cmd.Env = append(slices.DeleteFunc(os.Environ(),
+		func(entry string) bool { return strings.HasPrefix(entry, "CORRAL_TESTBED=") }), "REPORT=1")
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -142,13 +144,14 @@ func startNest(t *testing.T) *nest {
 	return &nest{cmd: cmd, stdin: stdin, output: bufio.NewScanner(stdout)}
 }
 
-// TestReport tells what it sees, with a unit running, until its input ends. It is
-// TestTestbed_Nests's, and does nothing by itself.
+// TestReport is a helper process of TestTestbed_Nests and does nothing otherwise: it starts a unit,
+// prints what it finds, and waits until its input is closed.
 func TestReport(t *testing.T) {
 	if os.Getenv("REPORT") == "" {
 		return
 	}
-	unit := exec.Command("systemd-run", "--user", "--scope", "--quiet", "--unit=nest.scope", "sh", "-c", "echo; exec sleep infinity")
+	unit := exec.Command("systemd-run", "--user", "--scope", "--quiet", "--unit=nest.scope", "sh", "-c",
+		"echo; exec sleep infinity")
 	started, err := unit.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, unit.Start())
@@ -180,7 +183,7 @@ func TestReceive(t *testing.T) {
 	assert.Equal(t, 7, testbed.Receive(t, values, "number"))
 }
 
-// readUntil returns the lines before the given one.
+// readUntil returns the lines before the line last.
 func readUntil(t *testing.T, lines *bufio.Scanner, last string) string {
 	t.Helper()
 	var read strings.Builder

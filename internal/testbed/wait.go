@@ -16,20 +16,20 @@ import (
 	"github.com/corrald/corral/internal/testbed/claim"
 )
 
-// Timeout is how long a test waits for what should happen soon. It is a deadline, not a measure:
-// machines that run tests may be slow and busy.
+// Timeout limits how long a test waits for an event that should happen soon. It is not a
+// performance requirement: machines that run tests may be slow and busy.
 const Timeout = 30 * time.Second
 
 func current(t testing.TB) *bed {
 	t.Helper()
-	if inside == nil {
+	if currentBed == nil {
 		t.Fatal("testbed: no private user manager here: the package needs `func TestMain(m *testing.M) { testbed.Main(m) }`")
 	}
-	return inside
+	return currentBed
 }
 
-// Dir returns a new directory with a short path for sockets, which t.TempDir's paths may be too
-// long for. It is gone after the test.
+// Dir returns a new directory whose path is short enough for sockets, unlike those of t.TempDir. It
+// is removed after the test.
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(filepath.Join(current(t).Dir, "tmp"), "")
@@ -40,8 +40,8 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// Systemctl runs `systemctl --user` with the given arguments and returns what it prints, without
-// the last newline. The test fails if it fails.
+// Systemctl runs `systemctl --user` with the arguments and returns its output without the last
+// newline. The test fails if the command fails.
 func Systemctl(t testing.TB, args ...string) string {
 	t.Helper()
 	current(t)
@@ -52,12 +52,13 @@ func Systemctl(t testing.TB, args ...string) string {
 	return strings.TrimSuffix(string(output), "\n")
 }
 
-// Bus returns a connection of its own to the private bus, closed after the test. Signals arrive in
+// Bus returns a new connection to the private bus, closed after the test. It delivers signals in
 // order.
 func Bus(t testing.TB) *dbus.Conn {
 	t.Helper()
 	current(t)
-	conn, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+	conn, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"),
+		dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,15 +66,16 @@ func Bus(t testing.TB) *dbus.Conn {
 	return conn
 }
 
-// SendSignal sends a signal to one connection alone, as anybody can: no match rule keeps it away.
-// It returns once the bus has it.
+// SendSignal sends a unicast signal to one connection, which match rules do not filter. It returns
+// after the bus has received it.
 func SendSignal(t testing.TB, from *dbus.Conn, to string, path dbus.ObjectPath, name string, body ...any) {
 	t.Helper()
 	dot := strings.LastIndexByte(name, '.')
-	signal := &dbus.Message{Type: dbus.TypeSignal, Flags: dbus.FlagNoReplyExpected, Body: body, Headers: map[dbus.HeaderField]dbus.Variant{
-		dbus.FieldDestination: dbus.MakeVariant(to), dbus.FieldPath: dbus.MakeVariant(path),
-		dbus.FieldInterface: dbus.MakeVariant(name[:dot]), dbus.FieldMember: dbus.MakeVariant(name[dot+1:]),
-	}}
+	signal := &dbus.Message{Type: dbus.TypeSignal, Flags: dbus.FlagNoReplyExpected, Body: body,
+		Headers: map[dbus.HeaderField]dbus.Variant{
+			dbus.FieldDestination: dbus.MakeVariant(to), dbus.FieldPath: dbus.MakeVariant(path),
+			dbus.FieldInterface: dbus.MakeVariant(name[:dot]), dbus.FieldMember: dbus.MakeVariant(name[dot+1:]),
+		}}
 	if len(body) > 0 {
 		signal.Headers[dbus.FieldSignature] = dbus.MakeVariant(dbus.SignatureOf(body...))
 	}
@@ -85,8 +87,8 @@ func SendSignal(t testing.TB, from *dbus.Conn, to string, path dbus.ObjectPath, 
 	}
 }
 
-// Receive returns the next value of a channel. The test fails if none comes, or the channel is
-// closed.
+// Receive returns the next value of a channel. The test fails if none arrives in time or the
+// channel is closed.
 func Receive[T any](t testing.TB, from <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -101,9 +103,9 @@ func Receive[T any](t testing.TB, from <-chan T, what string) T {
 	panic("not reached")
 }
 
-// WaitFile waits until a file exists and its content is accepted, and returns the content. It looks
-// when inotify tells of a change in the directory, which has to exist. A nil accept takes any
-// content.
+// WaitFile waits until a file exists and accept returns true for its content, and returns the
+// content. It checks after each inotify event of the directory, which has to exist. A nil accept
+// accepts any content.
 func WaitFile(t testing.TB, path string, accept func(content []byte) bool) []byte {
 	t.Helper()
 	watcher, err := fsnotify.NewWatcher()
@@ -122,7 +124,7 @@ func WaitFile(t testing.TB, path string, accept func(content []byte) bool) []byt
 		}
 		select {
 		case <-watcher.Events:
-		case err := <-watcher.Errors: // after an overflow, look again
+		case err := <-watcher.Errors: // after an overflow, check again
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
 				t.Fatalf("cannot watch %s: %v", path, err)
 			}
@@ -132,7 +134,7 @@ func WaitFile(t testing.TB, path string, accept func(content []byte) bool) []byt
 	}
 }
 
-// WaitExit waits until a process, of whatever parent, has ended.
+// WaitExit waits until a process has exited, which need not be a child.
 func WaitExit(t testing.TB, pid int) {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -144,7 +146,8 @@ func WaitExit(t testing.TB, pid int) {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	for deadline := time.Now().Add(Timeout); ; {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, max(0, int(time.Until(deadline).Milliseconds())))
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}},
+			max(0, int(time.Until(deadline).Milliseconds())))
 		if n > 0 {
 			return
 		}
@@ -154,8 +157,8 @@ func WaitExit(t testing.TB, pid int) {
 	}
 }
 
-// Poll looks every 10 ms until done says yes. It is for what cannot be had as an event: the screen
-// of a terminal, the state of another program. For a file, a process, a signal of the bus or a
+// Poll calls done every 10 ms until it returns true. It is for conditions without an event: the
+// screen of a terminal, the state of another program. For a file, a process, a D-Bus signal or a
 // channel use the functions above.
 func Poll(t testing.TB, what string, done func() bool) {
 	t.Helper()

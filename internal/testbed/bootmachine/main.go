@@ -1,10 +1,11 @@
-// Bootmachine boots a throw-away machine, runs a command on it as a fresh lingering user, and exits
+// Bootmachine boots a temporary machine, runs a command on it as a new lingering user, and exits
 // with its status. It needs root:
 //
-//	go run ./internal/testbed/bootmachine [-root SUITE|DIRECTORY] [-install DESTDIR] [-user NAME] -- COMMAND [ARGUMENT…]
+//	go run ./internal/testbed/bootmachine [-root SUITE|DIRECTORY] [-install DESTDIR] [-user NAME] \
+//	    -- COMMAND [ARGUMENT…]
 //
-// The system is the host's own, a Debian suite (bookworm, trixie, sid), or a directory with another
-// system.
+// The machine runs the host's own system, a Debian suite (bookworm, trixie, sid), or the system in
+// a directory.
 package main
 
 import (
@@ -27,7 +28,8 @@ func main() {
 	destdir := flag.String("install", "", "a tree of `make install DESTDIR=` to copy onto the machine")
 	user := flag.String("user", "alice", "who runs the command; root may too")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: bootmachine [-root SUITE|DIRECTORY] [-install DESTDIR] [-user NAME] -- COMMAND [ARGUMENT…]")
+		fmt.Fprintln(os.Stderr,
+			"usage: bootmachine [-root SUITE|DIRECTORY] [-install DESTDIR] [-user NAME] -- COMMAND [ARGUMENT…]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -44,12 +46,13 @@ func main() {
 	case code := <-status:
 		s.cleanUp()
 		os.Exit(code)
-	case sig := <-interrupted: // the kernel takes the machine down with us, the next run takes its directory away
+	// The kernel kills the machine with this process; the next run removes its directory.
+	case sig := <-interrupted:
 		os.Exit(128 + int(sig.(unix.Signal)))
 	}
 }
 
-// session is one run of this program. It is what a test is to a machine.
+// session is one run of this program. It implements machine.T.
 type session struct {
 	cleanups []func()
 }

@@ -33,8 +33,8 @@ func OwnCgroup() (string, error) {
 }
 
 // cgroup2Mount returns which part of the cgroup2 hierarchy is mounted, and where
-// (proc_pid_mountinfo(5): the fourth and fifth field). Of several it is the last, since a mount
-// hides what was below its mount point before.
+// (proc_pid_mountinfo(5), fields 4 and 5). Of several mounts it returns the last one, because a
+// mount hides earlier ones below its mount point.
 func cgroup2Mount() (root, mount string, err error) {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -45,17 +45,19 @@ func cgroup2Mount() (root, mount string, err error) {
 		before, after, _ := strings.Cut(lines.Text(), " - ")
 		fields := strings.Fields(before)
 		var found unix.Statfs_t
-		if strings.HasPrefix(after, "cgroup2 ") && len(fields) >= 5 && unix.Statfs(fields[4], &found) == nil && found.Type == unix.CGROUP2_SUPER_MAGIC {
+		if strings.HasPrefix(after, "cgroup2 ") && len(fields) >= 5 && unix.Statfs(fields[4], &found) == nil &&
+			found.Type == unix.CGROUP2_SUPER_MAGIC {
 			root, mount = fields[3], fields[4]
 		}
 	}
 	if mount == "" {
-		return "", "", errors.New("cannot find the cgroup2 mount: mount it (mount -t cgroup2 cgroup2 /sys/fs/cgroup), or give the container one (--privileged)")
+		return "", "", errors.New("cannot find the cgroup2 mount: " +
+			"mount it (mount -t cgroup2 cgroup2 /sys/fs/cgroup), or give the container one (--privileged)")
 	}
 	return root, mount, nil
 }
 
-// MakeCgroup makes the claim's cgroup below the own one and notes it for the sweep.
+// MakeCgroup creates the claim's cgroup below this process's and records its path for the sweep.
 func (c *Claim) MakeCgroup() (string, error) {
 	own, err := OwnCgroup()
 	if err != nil {
@@ -63,7 +65,7 @@ func (c *Claim) MakeCgroup() (string, error) {
 	}
 	dir := filepath.Join(own, filepath.Base(c.Dir))
 	if err := os.WriteFile(CgroupFile(c.Dir), []byte(dir), 0o600); err != nil {
-		return "", fmt.Errorf("cannot note the cgroup: %w", err)
+		return "", fmt.Errorf("cannot record the cgroup: %w", err)
 	}
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", fmt.Errorf("cannot make a cgroup (in a container, run it with --privileged): %w", err)
@@ -71,8 +73,8 @@ func (c *Claim) MakeCgroup() (string, error) {
 	return dir, nil
 }
 
-// RemoveCgroup kills what is in a cgroup and below, waits until it is empty, and removes it. A
-// cgroup that is gone is fine.
+// RemoveCgroup kills all processes in a cgroup and below it, waits until it is empty, and removes
+// it. A missing cgroup is not an error.
 func RemoveCgroup(dir string) error {
 	err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 	if err == nil {
@@ -81,7 +83,8 @@ func RemoveCgroup(dir string) error {
 	if err == nil {
 		err = removeCgroupTree(dir)
 	}
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) { // ENODEV: it went while its file was open
+	// ENODEV: it was removed while its file was open.
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 		return nil
 	}
 	if err != nil {
@@ -90,11 +93,11 @@ func RemoveCgroup(dir string) error {
 	return nil
 }
 
-// patience is how long processes may take to die of SIGKILL, on a busy machine.
-const patience = 30 * time.Second
+// killTimeout limits how long processes may take to die of SIGKILL on a busy machine.
+const killTimeout = 30 * time.Second
 
-// waitUnpopulated waits for a cgroup.events file to say `populated 0`; the kernel announces each
-// change of it by POLLPRI (cgroup-v2, 2.3).
+// waitUnpopulated waits until a cgroup.events file contains `populated 0`; the kernel reports each
+// change of the file with POLLPRI (cgroup-v2, 2.3).
 func waitUnpopulated(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -102,7 +105,7 @@ func waitUnpopulated(path string) error {
 	}
 	defer func() { _ = file.Close() }()
 	content := make([]byte, 256)
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); {
 		n, err := unix.Pread(int(file.Fd()), content, 0)
 		if err != nil {
 			return err
@@ -118,8 +121,8 @@ func waitUnpopulated(path string) error {
 	return errors.New("its processes do not end")
 }
 
-// removeCgroupTree removes the directories of an empty cgroup, the deepest first. The files in them
-// cannot be and need not be removed.
+// removeCgroupTree removes the directories of an empty cgroup, the deepest first. Their files
+// cannot and need not be removed.
 func removeCgroupTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

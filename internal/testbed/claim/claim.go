@@ -1,6 +1,6 @@
-// Package claim hands out what a test needs from the machine: a directory with a short path, a
-// cgroup and a user id that has no processes. All of it is freed by Release, or, when the owner was
-// killed, by the next claim.
+// Package claim reserves resources of the machine for a test: a directory with a short path, a
+// cgroup, and a user id without processes. Release frees them; if the owner was killed, the next
+// claim does.
 package claim
 
 import (
@@ -18,25 +18,25 @@ import (
 )
 
 const (
-	// prefix begins the path of each claimed directory. It is short, and not below $TMPDIR, since
-	// sockets live in there and their paths are limited to 107 bytes:
+	// prefix is the beginning of the path of each claimed directory. It is short and not below
+	// $TMPDIR, because the directory contains sockets, whose paths are limited to 107 bytes:
 	// /tmp/corral.599/run/corral/ID/shim.sock has 101 with the longest id.
 	prefix = "/tmp/corral."
 	// firstUID is the start of a range that systemd's UIDS-GIDS document lists as unused, and that a
-	// container with 65,536 users has too.
+	// container with 65,536 users also has.
 	firstUID = 60578
 	count    = 600
 )
 
-// Claim is a directory, and with its number a user id. It is held by a lock on the directory, which
-// the kernel releases when its owner dies: what can be locked is abandoned.
+// Claim is a reserved directory and, by its number, a user id. It holds a lock on the directory,
+// which the kernel releases when the owner dies: a directory that can be locked is abandoned.
 type Claim struct {
 	Dir    string
 	number int
 	lock   *os.File
 }
 
-// New sweeps what dead owners left, then claims a directory and a user id that no process has.
+// New removes what dead owners left, then claims a directory and a user id without processes.
 func New() (*Claim, error) {
 	sweep()
 	busy, err := usersWithProcesses()
@@ -55,7 +55,7 @@ func New() (*Claim, error) {
 	return nil, fmt.Errorf("cannot claim a directory: all of %s0 to %s%d are taken", prefix, prefix, count-1)
 }
 
-// tryClaim returns nil without an error when somebody else has the directory.
+// tryClaim returns nil without an error if the directory is already claimed.
 func tryClaim(n int) (*Claim, error) {
 	dir := prefix + strconv.Itoa(n)
 	if err := os.Mkdir(dir, 0o755); errors.Is(err, fs.ErrExist) {
@@ -64,7 +64,7 @@ func tryClaim(n int) (*Claim, error) {
 		return nil, fmt.Errorf("cannot claim a directory: %w", err)
 	}
 	lock := lockDirectory(dir)
-	if lock == nil { // a sweep came between
+	if lock == nil { // another process has removed it meanwhile
 		return nil, nil
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {
@@ -73,8 +73,8 @@ func tryClaim(n int) (*Claim, error) {
 	return &Claim{Dir: dir, number: n, lock: lock}, nil
 }
 
-// lockDirectory returns nil when the directory is not ours, is gone, is locked, or was replaced
-// while we looked.
+// lockDirectory locks a claimed directory. It returns nil if the directory belongs to another user,
+// does not exist, is locked, or was replaced meanwhile.
 func lockDirectory(dir string) *os.File {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -90,14 +90,14 @@ func lockDirectory(dir string) *os.File {
 	return nil
 }
 
-// mayRelease tells whose directories are ours to remove. Root's duty includes those of the users
-// that it lends to tests, which may claim too.
+// mayRelease reports whether this user may remove a directory of the owner. Root may also remove
+// those of the user ids that it assigns to tests, which may claim directories, too.
 func mayRelease(owner int) bool {
 	return owner == os.Geteuid() || os.Geteuid() == 0 && owner >= firstUID && owner < firstUID+count
 }
 
-// sweep removes the directories and cgroups whose owner was killed. What belongs to others, or to
-// the living, stays.
+// sweep removes the directories and cgroups whose owners were killed. Directories of other users
+// and of running owners are not touched.
 func sweep() {
 	dirs, _ := filepath.Glob(prefix + "*")
 	for _, dir := range dirs {
@@ -111,8 +111,8 @@ func sweep() {
 	}
 }
 
-// Release ends what still runs in the claim's cgroup, removes cgroup and directory, and gives the
-// claim up.
+// Release kills what still runs in the claim's cgroup, removes the cgroup and the directory, and
+// releases the lock.
 func (c *Claim) Release() error {
 	defer func() { _ = c.lock.Close() }()
 	if cgroup, err := readOwn(CgroupFile(c.Dir)); err == nil {
@@ -126,15 +126,15 @@ func (c *Claim) Release() error {
 	return nil
 }
 
-// UID is the user id that belongs to the claim.
+// UID returns the user id that belongs to the claim.
 func (c *Claim) UID() int { return firstUID + c.number }
 
-// CgroupFile is where the path of a claim's cgroup is noted, for Release and for the sweep after a
-// kill.
+// CgroupFile returns the path of the file that records the path of a claim's cgroup, for Release
+// and for the sweep after a kill.
 func CgroupFile(dir string) string { return filepath.Join(dir, "cgroup") }
 
-// readOwn reads a file if it belongs to this user: what root does to a cgroup, nobody else may
-// choose.
+// readOwn reads a file only if it belongs to this user: otherwise another user could choose which
+// cgroup root kills.
 func readOwn(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -151,8 +151,8 @@ func readOwn(path string) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// RemoveTree removes a directory that may contain others without write permission, as a test of
-// permissions leaves them.
+// RemoveTree removes a directory tree that may contain directories without write permission, as
+// tests of permissions create them.
 func RemoveTree(dir string) error {
 	if os.RemoveAll(dir) == nil {
 		return nil

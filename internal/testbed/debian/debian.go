@@ -1,5 +1,5 @@
-// Package debian makes root directories of Debian systems for machines and guests, with what Corral
-// needs in them, and keeps them in a cache outside of the repository.
+// Package debian creates root directories of Debian systems for machines and guests, with the
+// packages that Corral needs, and caches them outside of the repository.
 package debian
 
 import (
@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packages are installed beside Debian's essential ones.
+// packages are installed in addition to Debian's essential ones.
 var packages = []string{"systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "tmux", "procps"}
 
-// Cache is the directory of what is expensive to make: below $XDG_CACHE_HOME where that is set,
-// else for the whole machine.
+// Cache returns the directory for results that take long to create: below $XDG_CACHE_HOME if that
+// is set, else one for the whole machine.
 func Cache() string {
 	if home := os.Getenv("XDG_CACHE_HOME"); home != "" {
 		return filepath.Join(home, "corral-testbed")
@@ -29,8 +29,8 @@ func Cache() string {
 }
 
 // Tree returns the root directory of a Debian system of the given suite (bookworm, trixie, sid),
-// with more packages where these are named. The first call makes it, which takes a minute and the
-// network. It belongs to the cache: whoever wants to write lays an overlay over it. It needs root.
+// with further packages. The first call creates it, which takes a minute and needs network access.
+// Callers must not write to it, since it is shared: they mount an overlay over it. Tree needs root.
 func Tree(suite string, more ...string) (string, error) {
 	if os.Geteuid() != 0 {
 		return "", errors.New("cannot make a Debian system: debootstrap needs root")
@@ -43,14 +43,14 @@ func Tree(suite string, more ...string) (string, error) {
 	return Cached(fmt.Sprintf("%s-%x", suite, key[:4]), func(dir string) error { return Bootstrap(suite, dir, wanted) })
 }
 
-// Has reports whether the cache has what Cached keeps under a name.
+// Has reports whether the cache contains an entry.
 func Has(name string) bool {
 	_, err := os.Stat(filepath.Join(Cache(), name))
 	return err == nil
 }
 
-// Cached returns the path of what is kept under a name. If it is not there it is made, by one
-// process at a time, under another name, so that what was only half made is never taken for whole.
+// Cached returns the path of a cache entry. If it does not exist, build creates it under a
+// temporary name, in one process at a time, so that an incomplete entry is never used.
 func Cached(name string, build func(path string) error) (string, error) {
 	if err := os.MkdirAll(Cache(), 0o755); err != nil {
 		return "", fmt.Errorf("cannot make the cache: %w", err)
@@ -83,19 +83,18 @@ func Cached(name string, build func(path string) error) (string, error) {
 	return path, nil
 }
 
-// Progress tells the person who waits, on standard error, what is being done.
+// Progress prints a message on standard error for the person who waits.
 func Progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "testbed: "+format+"\n", args...)
 }
 
-// stride is the time between two lines of progress of one debootstrap, which itself writes
-// hundreds.
-const stride = 10 * time.Second
+// progressInterval is the time between two progress messages of one debootstrap, which itself
+// prints hundreds of lines.
+const progressInterval = 10 * time.Second
 
-// Bootstrap makes a Debian system of the given suite, with the given packages and Debian's
-// essential ones, in a directory. Suites and packages are verified by Debian's archive key.
-// debootstrap mounts /proc and more in the new root, so it gets a mount namespace, which takes them
-// away however it ends.
+// Bootstrap installs a Debian system of the given suite in a directory, with the given packages and
+// Debian's essential ones. debootstrap verifies them with Debian's archive key. It mounts /proc and
+// more in the new root, so it runs in a mount namespace, whose mounts vanish with it.
 func Bootstrap(suite, dir string, packages []string) error {
 	args := []string{"--variant=minbase", "--include=" + strings.Join(packages, ","), suite, dir}
 	if mirror := mirror(); mirror != "" {
@@ -104,7 +103,7 @@ func Bootstrap(suite, dir string, packages []string) error {
 	cmd := exec.Command("debootstrap", args...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
 	cmd.Env = append(os.Environ(), proxy()...)
-	log := &progressLog{what: "debootstrap " + suite, began: time.Now(), told: time.Now()}
+	log := &progressLog{what: "debootstrap " + suite, began: time.Now(), reported: time.Now()}
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("cannot make a Debian system of suite %q: %w\n%s", suite, err, lastLines(log.text.String(), 20))
@@ -112,29 +111,30 @@ func Bootstrap(suite, dir string, packages []string) error {
 	return nil
 }
 
-// progressLog keeps what a program prints and shows where it is, now and then.
+// progressLog stores the output of a program and prints its last line at intervals.
 type progressLog struct {
-	what        string
-	began, told time.Time
-	text        strings.Builder
+	what            string
+	began, reported time.Time
+	text            strings.Builder
 }
 
 func (l *progressLog) Write(p []byte) (int, error) {
 	l.text.Write(p)
-	if now := time.Now(); now.Sub(l.told) >= stride {
-		l.told = now
+	if now := time.Now(); now.Sub(l.reported) >= progressInterval {
+		l.reported = now
 		Progress("%s, %d s: %s", l.what, int(now.Sub(l.began).Seconds()), lastLines(l.text.String(), 1))
 	}
 	return len(p), nil
 }
 
-// mirror is where the machine's own apt gets Debian from, "" for debootstrap's default.
-// CORRAL_TESTBED_MIRROR goes before it, for machines of another kind.
+// mirror returns the mirror that the machine's own apt uses, "" for debootstrap's default.
+// CORRAL_TESTBED_MIRROR overrides it, for machines of another distribution.
 func mirror() string {
 	if set := os.Getenv("CORRAL_TESTBED_MIRROR"); set != "" {
 		return set
 	}
-	output, err := exec.Command("apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages").Output()
+	output, err := exec.Command("apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)",
+		"Created-By: Packages").Output()
 	if err != nil {
 		return ""
 	}
@@ -146,7 +146,7 @@ func mirror() string {
 	return ""
 }
 
-// proxy is the machine's apt proxy, for debootstrap's downloads.
+// proxy returns the machine's apt proxy as an environment variable for debootstrap.
 func proxy() []string {
 	output, err := exec.Command("apt-config", "shell", "PROXY", "Acquire::http::Proxy").Output()
 	if err != nil {

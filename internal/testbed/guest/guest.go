@@ -1,7 +1,7 @@
-// Package guest runs a script in a Linux of its own, user-mode-linux, which needs neither
-// virtualization nor the host's cgroups: it has all controllers of cgroup v2, so that MemoryMax=,
-// TasksMax= and the OOM killer can be tested anywhere. Forks are ten to thirty times slower in it
-// than on the host: it is for what happens, not for how fast.
+// Package guest runs a script in a user-mode-linux guest, which needs neither virtualization nor
+// the host's cgroups: it has all controllers of cgroup v2, so that MemoryMax=, TasksMax= and the
+// OOM killer can be tested on any machine. Forks are ten to thirty times slower than on the host:
+// guests are for testing behaviour, not performance.
 package guest
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/corrald/corral/internal/testbed/claim"
 )
 
-// T is what a guest needs of a test; *testing.T has it.
+// T is the part of *testing.T that a guest needs.
 type T interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -32,17 +32,18 @@ type T interface {
 }
 
 const (
-	// user is who the script runs as: an ordinary one, lingering, with a manager.
+	// user is the user that runs the script: an ordinary, lingering one with a user manager.
 	user = "alice"
-	// patience is how long a guest may take from its start to its end.
-	patience = 5 * time.Minute
-	// resultSize is the size of the disk for the results, and a bit more than the script may print.
+	// timeout limits how long a guest may run.
+	timeout = 5 * time.Minute
+	// resultSize is the size of the disk for the results, which limits how much the script may print.
 	resultSize = 16 << 20 // bytes
 )
 
-// mainScript runs in the guest as root: it runs the script as the user, where that user's manager
-// may move processes from, and brings out what it printed and its status. Lines that the script
-// writes to /run/guest/root are run as root, one after the other: the guest's clock is its own.
+// mainScript runs in the guest as root: it runs the script as the user, in a cgroup from which the
+// user's manager may move processes, and writes the script's output and exit status to the third
+// disk. It executes the lines that the script writes to /run/guest/root as root, one after the
+// other: the script sets the guest's own clock that way.
 const mainScript = `#!/bin/bash
 systemctl start user@1000.service
 terminal=/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/terminal
@@ -65,7 +66,7 @@ systemctl poweroff --force --force
 `
 
 // Run boots a guest, copies files into it (path in the guest: path on the host), runs a shell
-// script there as an ordinary user, switches it off, and returns what the script printed and its
+// script there as an ordinary user, switches the guest off, and returns the script's output and
 // exit status. The files belong to root and keep their permissions.
 func Run(t T, files map[string]string, script string) (output string, status int) {
 	t.Helper()
@@ -111,7 +112,7 @@ func runIn(c *claim.Claim, files map[string]string, script string) (output strin
 	return readResults(results)
 }
 
-// bootKernel runs the kernel until the guest is off.
+// bootKernel runs the guest's kernel until the guest is off or the timeout expires.
 func bootKernel(c *claim.Claim, program, root string) error {
 	path, err := c.MakeCgroup()
 	if err != nil {
@@ -127,31 +128,34 @@ func bootKernel(c *claim.Claim, program, root string) error {
 		return err
 	}
 	defer func() { _ = console.Close() }()
-	// The first disk is written to a file of differences. Of the others the guest sees what is in
-	// them, not a file system.
-	kernel := exec.Command(program, "mem=1G", "uml_dir="+c.Dir, "umid=guest", "ubd0="+filepath.Join(c.Dir, "cow")+","+root, "ubd1r="+filepath.Join(c.Dir, "files"),
-		"ubd2="+filepath.Join(c.Dir, "results"), "root=/dev/ubda", "rw", "con0=null,fd:1", "con=null", "ssl=null", "quiet", "systemd.unit=guest.target",
+	// The guest's changes to the first disk go to a copy-on-write file. The other disks contain a tar
+	// archive instead of a file system.
+	kernel := exec.Command(program, "mem=1G", "uml_dir="+c.Dir, "umid=guest",
+		"ubd0="+filepath.Join(c.Dir, "cow")+","+root, "ubd1r="+filepath.Join(c.Dir, "files"),
+		"ubd2="+filepath.Join(c.Dir, "results"), "root=/dev/ubda", "rw",
+		"con0=null,fd:1", "con=null", "ssl=null", "quiet", "systemd.unit=guest.target",
 		"systemd.unified_cgroup_hierarchy=1", "systemd.show_status=0", "panic=-1")
 	kernel.Dir = c.Dir
 	kernel.SysProcAttr = &unix.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWPID, // its processes on the host end with it
+		Cloneflags:  unix.CLONE_NEWPID, // its processes on the host exit with it
 		UseCgroupFD: true, CgroupFD: int(cgroup.Fd()), Setsid: true, Pdeathsig: unix.SIGKILL,
 	}
 	ended := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // the kernel would be killed when the thread that started it ends (prctl(2), PR_SET_PDEATHSIG)
+		// The kernel would be killed when the thread that started it exits (prctl(2), PR_SET_PDEATHSIG).
+		runtime.LockOSThread()
 		ended <- runKernel(kernel, console)
 	}()
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(patience):
-		return errors.Join(fmt.Errorf("not done within %v", patience), claim.RemoveCgroup(path))
+	case <-time.After(timeout):
+		return errors.Join(fmt.Errorf("not done within %v", timeout), claim.RemoveCgroup(path))
 	}
 }
 
-// runKernel runs the kernel until the guest is off, or panics. A kernel that panics would boot
-// again and again: the first panic ends it and is the error.
+// runKernel runs the kernel until the guest is off or panics. A kernel that panics would reboot
+// endlessly, so the first panic kills it and is returned as the error.
 func runKernel(kernel *exec.Cmd, console io.Writer) error {
 	printed, err := kernel.StdoutPipe()
 	if err != nil {
@@ -163,20 +167,20 @@ func runKernel(kernel *exec.Cmd, console io.Writer) error {
 	}
 	cause, readErr := panicIn(io.TeeReader(printed, console))
 	if cause != "" || readErr != nil {
-		_ = kernel.Process.Kill() // if it has ended by now, all the better
+		_ = kernel.Process.Kill() // it may have exited already
 	}
 	if cause != "" {
 		return errors.Join(errors.New(cause), kernel.Wait())
 	}
 	err = kernel.Wait()
-	if exited := new(exec.ExitError); errors.As(err, &exited) { // its status says nothing; the results do
+	if exited := new(exec.ExitError); errors.As(err, &exited) { // the results, not the exit status, show success
 		err = nil
 	}
 	return errors.Join(readErr, err)
 }
 
-// panicIn reads a guest's console up to its end, or to a panic of its kernel, which it returns,
-// with the line before it, where user-mode-linux says what went wrong.
+// panicIn reads a guest's console until it ends or the kernel panics. It returns the message of the
+// panic with the line before it, in which user-mode-linux prints the cause.
 func panicIn(console io.Reader) (cause string, err error) {
 	before := ""
 	for lines := bufio.NewReader(console); ; {
@@ -195,7 +199,7 @@ func panicIn(console io.Reader) (cause string, err error) {
 	}
 }
 
-// writeFiles packs what goes into the guest.
+// writeFiles packs the script and the files for the guest into a tar archive.
 func writeFiles(path string, files map[string]string, script string) (err error) {
 	file, err := os.Create(path)
 	if err != nil {
@@ -236,7 +240,7 @@ func addFile(pack *tar.Writer, name, source string) error {
 	return err
 }
 
-// readResults unpacks what the guest has left. A guest that ended early left nothing.
+// readResults unpacks the results. A guest that exited early has left none.
 func readResults(path string) (output string, status int, err error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -36,18 +36,19 @@ func TestLimits_ApplyInGuest(t *testing.T) {
 	assert.Equal(t, 7, status)
 }
 
-// A panic of the guest's kernel is reported at once, with its message: the guest would boot again
-// and again.
+// A panic of the guest's kernel is reported at once, with its message; the guest would reboot
+// endlessly.
 func TestLimits_ReportsKernelPanic(t *testing.T) {
 	failure := make(chan string, 1)
 	go func() { // Fatalf ends the goroutine
 		guest.Run(failing{T: t, failure: failure}, nil, `echo 'echo c >/proc/sysrq-trigger' >/run/guest/root; sleep 1000`)
 		failure <- "it did not fail"
 	}()
-	assert.Contains(t, <-failure, "cannot run a guest: its kernel panicked: sysrq: Trigger a crash: Kernel panic - not syncing: sysrq triggered crash")
+	assert.Contains(t, <-failure,
+		"cannot run a guest: its kernel panicked: sysrq: Trigger a crash: Kernel panic - not syncing: sysrq triggered crash")
 }
 
-// failing is a test that says how it failed.
+// failing is a test that sends its failure to a channel.
 type failing struct {
 	*testing.T
 	failure chan<- string

@@ -13,17 +13,18 @@ import (
 )
 
 const (
-	// suite is the Debian that runs in the guest.
+	// suite is the Debian suite that runs in the guest.
 	suite = "bookworm"
-	// kernelSuite is the Debian that the guest's kernel is from. User-mode-linux before 6.13 panics at
-	// its first process on processors whose XSAVE state is large, those with AMX; bookworm's is 6.1
-	// and trixie's 6.12. Of sid, mirrors keep only the present version (7.2um1 was tried): it is
-	// verified by Debian's archive key and stays in the cache.
+	// kernelSuite is the Debian suite of the guest's kernel. User-mode-linux before 6.13 panics at its
+	// first process on processors with a large XSAVE state (those with AMX); bookworm has 6.1 and
+	// trixie 6.12. Mirrors keep only the latest kernel of sid (tested with 7.2um1); it is verified
+	// with Debian's archive key and stays in the cache.
 	kernelSuite = "sid"
 )
 
-// unitFiles boot the guest into what a user's session needs, and then into /run/guest/main, which
-// comes with the files of each run. The third disk takes the results.
+// unitFiles are the units of the guest: they start what a user's session needs, and then
+// /run/guest/main, which is in the archive of each run on the second disk. The third disk takes the
+// results.
 var unitFiles = map[string]string{
 	"guest.target": `[Unit]
 Description=A guest of the test bed
@@ -43,28 +44,28 @@ ExecStart=/bin/sh -c 'tar -xf /dev/ubdb -C / && exec /run/guest/main'
 `,
 }
 
-// customize runs in the new system. Its user lingers; what systemd does once after an installation
-// is taken as done, which saves a slow guest seconds.
-const customize = `
+// customizeScript runs in the new system. It creates the lingering user, and marks the work of
+// systemd's first boot as done, which saves seconds in a slow guest.
+const customizeScript = `
 useradd --create-home --shell /bin/bash --uid 1000 ` + user + `
 mkdir -p /var/lib/systemd/linger
 touch /var/lib/systemd/linger/` + user + ` /etc/.updated /var/.updated
 systemd-machine-id-setup >/dev/null 2>&1
 `
 
-// diskName and kernelName are the names in the cache.
+// diskName and kernelName return the names in the cache.
 func diskName() string {
-	key := sha256.Sum256(fmt.Append(nil, unitFiles, customize))
+	key := sha256.Sum256(fmt.Append(nil, unitFiles, customizeScript))
 	return fmt.Sprintf("guest-%s-%x.ext4", suite, key[:4])
 }
 
 func kernelName() string { return "guest-kernel-" + kernelSuite }
 
-// IsBuilt reports whether Make has nothing left to do.
+// IsBuilt reports whether the cache contains everything that Build creates.
 func IsBuilt() bool { return debian.Has(diskName()) && debian.Has(kernelName()) }
 
-// Build makes what a guest runs on, which takes a minute or more and the network. It needs root.
-// Run does so itself; who wants to see progress, which `go test` holds back, calls Make first.
+// Build creates the kernel and the disk for guests, which takes a minute or more and needs root and
+// network access. Run does this, too; call Build first to see its progress, which `go test` hides.
 func Build() error {
 	_, err := kernel()
 	if err != nil {
@@ -74,9 +75,10 @@ func Build() error {
 	return err
 }
 
-// kernel returns the program that is the guest's kernel. Its C library and loader may be newer than
-// this machine's and come with it. They are named in the program itself, because it executes itself
-// again through /proc/self/exe, which, if the loader were started with it, would be the loader.
+// kernel returns the path of the guest's kernel, an ordinary program. Its C library and loader may
+// be newer than this machine's, so they are copied with it. Their paths are patched into the
+// program, because it executes itself again through /proc/self/exe, which would be the loader if
+// the loader had started it.
 func kernel() (string, error) {
 	dir, err := debian.Cached(kernelName(), func(path string) error {
 		if err := makeKernel(path, filepath.Join(debian.Cache(), kernelName())); err != nil {
@@ -87,27 +89,29 @@ func kernel() (string, error) {
 	return filepath.Join(dir, "linux.uml"), err
 }
 
-// makeKernel makes the directory of the kernel, for use at another path.
+// makeKernel creates the kernel's directory at path for use at the path final.
 func makeKernel(path, final string) (err error) {
 	if _, err := exec.LookPath("patchelf"); err != nil {
 		return errors.New("patchelf is not installed: apt-get install patchelf")
 	}
 	root := path + ".root"
 	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
-	if err := errors.Join(os.RemoveAll(root), debian.Bootstrap(kernelSuite, root, []string{"user-mode-linux"}), os.Mkdir(path, 0o755)); err != nil {
+	if err := errors.Join(os.RemoveAll(root), debian.Bootstrap(kernelSuite, root, []string{"user-mode-linux"}),
+		os.Mkdir(path, 0o755)); err != nil {
 		return err
 	}
-	const loader = "ld-linux-x86-64.so.2" // user-mode-linux is for x86 only
+	const loader = "ld-linux-x86-64.so.2" // user-mode-linux exists for x86 only
 	program := filepath.Join(path, "linux.uml")
 	return errors.Join(
-		run("cp", "--dereference", filepath.Join(root, "usr/bin/linux.uml"), filepath.Join(root, "usr/lib64", loader), filepath.Join(root, "usr/lib/x86_64-linux-gnu/libc.so.6"), path),
+		run("cp", "--dereference", filepath.Join(root, "usr/bin/linux.uml"), filepath.Join(root, "usr/lib64", loader),
+			filepath.Join(root, "usr/lib/x86_64-linux-gnu/libc.so.6"), path),
 		run("patchelf", "--set-interpreter", filepath.Join(final, loader), program),
 		run("patchelf", "--set-rpath", final, program),
 	)
 }
 
-// disk returns the guest's first disk, an ext4 file system with a Debian. It is made once, by root,
-// and never written to.
+// disk returns the path of the guest's first disk, an ext4 file system with a Debian system. Root
+// creates it once; nothing writes to it later.
 func disk() (string, error) {
 	return debian.Cached(diskName(), func(path string) error {
 		tree, err := debian.Tree(suite)
@@ -132,7 +136,7 @@ func makeDisk(tree, path string) (err error) {
 			return err
 		}
 	}
-	if err := run("chroot", root, "sh", "-ec", customize); err != nil {
+	if err := run("chroot", root, "sh", "-ec", customizeScript); err != nil {
 		return err
 	}
 	debian.Progress("writing the disk")

@@ -1,10 +1,10 @@
-// Package machine boots a throw-away Linux machine for a test: the real systemd as the first
-// process of its own namespaces, so that logind, user managers, lingering, reboot and poweroff are
-// the real ones. It takes a second, and root.
+// Package machine boots a temporary Linux machine for a test: systemd runs as the first process of
+// its own namespaces, so that logind, user managers, lingering, reboot and poweroff are real.
+// Booting takes a second and needs root.
 //
-// Its disk is an overlay over a root directory, the machine's own or another system's. What was
-// written survives a PowerOff and a Crash, and is there after the next Boot; it is gone with the
-// test. It shares the kernel with the host and has no network beside its own loopback.
+// The machine's disk is an overlay over a root directory, the host's own or that of another system.
+// Changes survive PowerOff and Crash and are there after the next Boot; they are removed with the
+// test. The machine shares the host's kernel, and its only network interface is its own loopback.
 package machine
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/corrald/corral/internal/testbed/debian"
 )
 
-// T is what a machine needs of a test; *testing.T has it.
+// T is the part of *testing.T that a machine needs.
 type T interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -31,26 +31,28 @@ type T interface {
 	Cleanup(func())
 }
 
-// Options say what kind of machine it is.
+// Options are the options of a machine.
 type Options struct {
-	Root string // the root directory below the machine's disk: "" or "/" for the host's own system, or one of Debian
+	// Lower layer of the machine's disk: "" or "/" for the host's own system, or a directory from
+	// Debian.
+	Root string
 }
 
-// Machine is a machine that is running, or switched off.
+// Machine is a machine, running or switched off.
 type Machine struct {
 	t     T
 	root  string
 	claim *claim.Claim
-	disk  *exec.Cmd // holds the mount namespace that has the disk
+	disk  *exec.Cmd // keeps the mount namespace that has the disk
 	init  *exec.Cmd // the machine's first process, nil while it is switched off
 	ended chan struct{}
 }
 
-// patience is how long a machine may take to boot or to power off.
-const patience = time.Minute
+// timeout limits how long a machine may take to boot or to power off.
+const timeout = time.Minute
 
-// Debian returns the root directory of a Debian system for Options, with more packages where these
-// are named, made at the first use and kept in the cache.
+// Debian returns the root directory of a Debian system for Options, with further packages. It is
+// created on first use and cached.
 func Debian(t T, suite string, packages ...string) string {
 	t.Helper()
 	tree, err := debian.Tree(suite, packages...)
@@ -61,7 +63,7 @@ func Debian(t T, suite string, packages ...string) string {
 }
 
 // DebianWithApt returns the root directory of a Debian system for Options on which apt has
-// installed more packages; see debian.WithAptPackages.
+// installed further packages; see debian.WithAptPackages.
 func DebianWithApt(t T, suite string, packages ...string) string {
 	t.Helper()
 	tree, err := debian.WithAptPackages(suite, packages...)
@@ -71,8 +73,8 @@ func DebianWithApt(t T, suite string, packages ...string) string {
 	return tree
 }
 
-// Boot makes a machine and boots it. It is gone after the test, and its journal and console are
-// shown if the test failed.
+// Boot creates a machine and boots it. It is removed after the test; if the test failed, its
+// journal and console are logged.
 func Boot(t T, options Options) *Machine {
 	t.Helper()
 	m, err := newMachine(t, options)
@@ -93,7 +95,8 @@ func newMachine(t T, options Options) (*Machine, error) {
 		m.root = "/"
 	}
 	if _, err := os.Stat(filepath.Join(m.root, "usr/lib/systemd/systemd")); err != nil {
-		return nil, fmt.Errorf("no systemd in %q: apt-get install systemd systemd-sysv dbus-user-session libpam-systemd", m.root)
+		return nil, fmt.Errorf("no systemd in %q: apt-get install systemd systemd-sysv dbus-user-session libpam-systemd",
+			m.root)
 	}
 	var err error
 	if m.claim, err = claim.New(); err != nil {
@@ -106,16 +109,17 @@ func newMachine(t T, options Options) (*Machine, error) {
 	return m, nil
 }
 
-// insertDisk mounts the disk, a tmpfs since an overlay cannot write to another one, in a mount
-// namespace that is held by a process of its own. Nothing is mounted on the host, and the disk is
-// there for as long as that process.
+// insertDisk mounts the disk in a mount namespace that a helper process keeps alive. It is a tmpfs,
+// because an overlay cannot write to another overlay. Nothing is mounted on the host, and the disk
+// exists as long as the process.
 func (m *Machine) insertDisk() error {
 	for _, name := range []string{"disk", "root", "host"} {
 		if err := os.Mkdir(filepath.Join(m.claim.Dir, name), 0o755); err != nil {
 			return err
 		}
 	}
-	m.disk = exec.Command("sh", "-ec", "mount -t tmpfs -o mode=755 tmpfs disk; mkdir disk/upper disk/work; echo; exec sleep infinity")
+	m.disk = exec.Command("sh", "-ec",
+		"mount -t tmpfs -o mode=755 tmpfs disk; mkdir disk/upper disk/work; echo; exec sleep infinity")
 	m.disk.Dir = m.claim.Dir
 	m.disk.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
 	m.disk.Stderr = os.Stderr
@@ -132,10 +136,10 @@ func (m *Machine) insertDisk() error {
 	return nil
 }
 
-// bootScript runs as the machine's first process and becomes its systemd. It gets the root
-// directory and the claimed one. The machine has the devices of a container and none of the host's,
-// no rights on kernel and clock, and machine.target: what a person's session needs, and not what
-// the host's administrator has enabled.
+// bootScript runs as the machine's first process and then executes systemd. Its arguments are the
+// root directory and the claimed directory. The machine has the devices of a container and none of
+// the host's, and may not change the kernel or the clock. It boots machine.target, which starts
+// what a user's session needs and not what the host's administrator has enabled.
 const bootScript = `
 cd "$2"
 mount -t overlay overlay -o lowerdir="$1",upperdir=disk/upper,workdir=disk/work root
@@ -173,7 +177,7 @@ exec env -i container=corral NOTIFY_SOCKET=/run/host/testbed/notify PATH=/usr/lo
 	chroot . /usr/lib/systemd/systemd --system --unit=machine.target --log-target=journal
 `
 
-// Boot switches a machine on that is off, and waits until everything has been started.
+// Boot switches on a machine that is off, and waits until the boot has finished.
 func (m *Machine) Boot() {
 	m.t.Helper()
 	if m.init != nil {
@@ -200,7 +204,8 @@ func (m *Machine) boot() error {
 		return err
 	}
 	defer ready.close()
-	m.init = exec.Command("nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", m.disk.Process.Pid), "--", "unshare", "--mount", "--cgroup", "--uts", "--ipc", "--net", "--",
+	m.init = exec.Command("nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", m.disk.Process.Pid), "--", "unshare",
+		"--mount", "--cgroup", "--uts", "--ipc", "--net", "--",
 		"sh", "-ec", bootScript, "sh", m.root, m.claim.Dir)
 	m.init.Stdout, m.init.Stderr = console, console
 	m.init.SysProcAttr = &unix.SysProcAttr{
@@ -216,13 +221,13 @@ func (m *Machine) boot() error {
 		return err
 	case <-m.ended:
 		return fmt.Errorf("its systemd ended (%v)", m.init.ProcessState)
-	case <-time.After(patience):
-		return fmt.Errorf("not up within %v", patience)
+	case <-time.After(timeout):
+		return fmt.Errorf("not up within %v", timeout)
 	}
 }
 
-// cgroup opens the machine's cgroup, which is made when it boots and removed when it is off, as by
-// a host's manager.
+// cgroup creates and opens the machine's cgroup. Like the manager of a host, it is created at boot
+// and removed at poweroff.
 func (m *Machine) cgroup() (*os.File, error) {
 	path, err := m.claim.MakeCgroup()
 	if err != nil {
@@ -231,19 +236,19 @@ func (m *Machine) cgroup() (*os.File, error) {
 	return os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY, 0)
 }
 
-// claimedCgroup is the path of the cgroup of a machine that is running.
+// claimedCgroup returns the path of a running machine's cgroup.
 func (m *Machine) claimedCgroup() string {
 	path, _ := os.ReadFile(claim.CgroupFile(m.claim.Dir))
 	return string(path)
 }
 
-// startForLife starts a command that the kernel kills when this process dies. That is a matter of
-// the thread that starts it (prctl(2), PR_SET_PDEATHSIG), which therefore stays until the command
-// has ended. Then ended is closed.
+// startForLife starts a command that the kernel kills when this process dies. The kernel watches
+// the thread that started the command (prctl(2), PR_SET_PDEATHSIG), so that thread waits until the
+// command has exited. Then ended is closed.
 func startForLife(cmd *exec.Cmd, ended chan<- struct{}) error {
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread goes with this goroutine
+		runtime.LockOSThread() // never unlocked: the thread exits with this goroutine
 		err := cmd.Start()
 		started <- err
 		if err != nil {
@@ -257,20 +262,20 @@ func startForLife(cmd *exec.Cmd, ended chan<- struct{}) error {
 	return <-started
 }
 
-// PowerOff shuts the machine down in an orderly way and waits until it is off.
+// PowerOff shuts the machine down cleanly and waits until it is off.
 func (m *Machine) PowerOff() {
 	m.t.Helper()
 	cmd := m.Command("root", "systemctl", "poweroff")
 	output, err := cmd.CombinedOutput()
 	select {
 	case <-m.ended:
-	case <-time.After(patience):
-		m.t.Fatalf("the machine did not power off within %v (%v)\n%s%s", patience, err, output, m.journal())
+	case <-time.After(timeout):
+		m.t.Fatalf("the machine did not power off within %v (%v)\n%s%s", timeout, err, output, m.journal())
 	}
 	m.off()
 }
 
-// Crash is a power loss: nothing on the machine has another moment.
+// Crash simulates a power loss: all processes of the machine die at once.
 func (m *Machine) Crash() {
 	m.t.Helper()
 	if m.init == nil {
@@ -281,7 +286,7 @@ func (m *Machine) Crash() {
 	m.off()
 }
 
-// off clears away what a machine leaves that has ended.
+// off removes the cgroup of a machine that is off.
 func (m *Machine) off() {
 	m.init = nil
 	if err := claim.RemoveCgroup(m.claimedCgroup()); err != nil {

@@ -73,7 +73,7 @@ func TestMachines_AreIsolated(t *testing.T) {
 	assert.Equal(t, "running\n", two.Run("systemctl", "is-system-running"))
 }
 
-// status is the exit status of a command on a machine.
+// status returns the exit status of a command on a machine.
 func status(m *machine.Machine, user string, args ...string) int {
 	cmd := m.Command(user, args...)
 	_ = cmd.Run()

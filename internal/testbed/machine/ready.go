@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// readiness is the socket on which a machine's systemd says READY=1 once the boot is finished
+// readiness is the socket to which a machine's systemd sends READY=1 once the boot has finished
 // (systemd's Container Interface, "Environment Variables").
 type readiness struct {
 	socket *net.UnixConn
@@ -14,7 +14,7 @@ type readiness struct {
 }
 
 func listenForReady(path string) (*readiness, error) {
-	if err := os.RemoveAll(path); err != nil { // of the boot before
+	if err := os.RemoveAll(path); err != nil { // from the previous boot
 		return nil, err
 	}
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})

@@ -15,37 +15,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// environment is what a login gives to everybody.
-var environment = []string{"LANG=C.UTF-8", "TERM=xterm-256color", "SHELL=/bin/bash", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+// environment contains the variables that a login sets for every user.
+var environment = []string{
+	"LANG=C.UTF-8", "TERM=xterm-256color", "SHELL=/bin/bash",
+	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+}
 
-// Run runs a command as root and returns what it prints. The test fails if it fails.
+// Run runs a command as root and returns its standard output. The test fails if the command fails.
 func (m *Machine) Run(args ...string) string {
 	m.t.Helper()
 	return m.As("root", args...)
 }
 
-// As runs a command as a user, as from a terminal of that user, and returns what it prints. The
-// test fails if it fails.
+// As runs a command as a user, as from that user's terminal, and returns its standard output. The
+// test fails if the command fails.
 func (m *Machine) As(user string, args ...string) string {
 	m.t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd := m.Command(user, args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.WaitDelay = time.Second // for the last output, when something it started in the background holds the pipe open
+	cmd.WaitDelay = time.Second // limits the wait for output that background processes may still write
 	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		m.t.Fatalf("on the machine, as %s: %s: %v\n%s%s", user, strings.Join(args, " "), err, stdout.String(), stderr.String())
+		m.t.Fatalf("on the machine, as %s: %s: %v\n%s%s", user, strings.Join(args, " "), err, stdout.String(),
+			stderr.String())
 	}
 	return stdout.String()
 }
 
-// Command returns a command that will run on the machine as a user, in the home directory, with the
+// Command returns a command that runs on the machine as a user, in the home directory, with the
 // environment of a login.
 func (m *Machine) Command(user string, args ...string) *exec.Cmd {
 	m.t.Helper()
 	if m.init == nil {
 		m.t.Fatalf("cannot run %q: the machine is switched off", args)
 	}
-	enter := []string{"--target", strconv.Itoa(m.init.Process.Pid), "--mount", "--pid", "--cgroup", "--ipc", "--uts", "--net", "--root", "--wd", "--"}
+	enter := []string{
+		"--target", strconv.Itoa(m.init.Process.Pid), "--mount", "--pid", "--cgroup", "--ipc", "--uts", "--net", "--root",
+		"--wd", "--",
+	}
 	if user == "root" {
 		cmd := exec.Command("nsenter", append(enter, args...)...)
 		cmd.Env = append([]string{"HOME=/root", "USER=root", "LOGNAME=root"}, environment...)
@@ -56,7 +63,8 @@ func (m *Machine) Command(user string, args ...string) *exec.Cmd {
 	if err != nil {
 		m.t.Fatalf("cannot run %q: %v", args, err)
 	}
-	enter = append(enter, "setpriv", "--reuid="+account.uid, "--regid="+account.gid, "--init-groups", "--", "env", "-C", account.home, "--")
+	enter = append(enter, "setpriv", "--reuid="+account.uid, "--regid="+account.gid, "--init-groups", "--", "env", "-C",
+		account.home, "--")
 	cmd := exec.Command("nsenter", append(enter, args...)...)
 	cmd.Env = append([]string{
 		"HOME=" + account.home, "USER=" + user, "LOGNAME=" + user, "XDG_RUNTIME_DIR=/run/user/" + account.uid,
@@ -66,9 +74,9 @@ func (m *Machine) Command(user string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// putIntoTerminal makes a command start in a cgroup below that of a slice, or of a user's manager,
-// as what is run in a terminal does: a manager may move processes from there into its scopes. A
-// user without a manager has no such place, and the command stays in that of the test.
+// putIntoTerminal makes a command start in a cgroup below that of a slice or a user's manager, like
+// a program in a terminal: from there, a manager may move processes into its scopes. A user without
+// a manager has no such cgroup; the command then stays in the test's.
 func (m *Machine) putIntoTerminal(cmd *exec.Cmd, parent string) {
 	terminal := filepath.Join(m.claimedCgroup(), parent, "terminal")
 	if err := os.Mkdir(terminal, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -82,12 +90,13 @@ func (m *Machine) putIntoTerminal(cmd *exec.Cmd, parent string) {
 	cmd.SysProcAttr = &unix.SysProcAttr{UseCgroupFD: true, CgroupFD: fd}
 }
 
-// Terminal makes a terminal on the machine: it returns the end at which a person sits, and the name
-// of the other one there, below /dev. It is gone after the test. While nobody has the other end
-// open, reading fails with EIO.
+// Terminal opens a pseudoterminal on the machine and returns its master side, and the name of the
+// slave side below /dev there. It is closed after the test. Reading fails with EIO while no process
+// has the slave side open.
 func (m *Machine) Terminal() (person *os.File, name string) {
 	m.t.Helper()
-	person, err := os.OpenFile(fmt.Sprintf("/proc/%d/root/dev/pts/ptmx", m.init.Process.Pid), os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	person, err := os.OpenFile(fmt.Sprintf("/proc/%d/root/dev/pts/ptmx", m.init.Process.Pid),
+		os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		m.t.Fatalf("cannot make a terminal: %v", err)
 	}
@@ -107,7 +116,7 @@ func (m *Machine) Terminal() (person *os.File, name string) {
 	return person, fmt.Sprintf("pts/%d", number)
 }
 
-// account is a line of the machine's /etc/passwd.
+// account is an entry of the machine's /etc/passwd.
 type account struct{ uid, gid, home string }
 
 func (m *Machine) account(user string) (account, error) {
@@ -123,8 +132,8 @@ func (m *Machine) account(user string) (account, error) {
 	return account{}, fmt.Errorf("the machine has no user %q", user)
 }
 
-// User makes an ordinary user who lingers, if there is none of that name, and waits until the
-// user's manager runs. It returns the name.
+// User creates an ordinary, lingering user unless the name exists, waits until the user's manager
+// runs, and returns the name.
 func (m *Machine) User(name string) string {
 	m.t.Helper()
 	if _, err := m.account(name); err != nil {
@@ -135,16 +144,17 @@ func (m *Machine) User(name string) string {
 		m.t.Fatalf("cannot make user %q: %v", name, err)
 	}
 	m.Run("loginctl", "enable-linger", name)
-	m.Run("systemctl", "start", "user@"+account.uid+".service") // waits for the start that lingering has caused
+	m.Run("systemctl", "start", "user@"+account.uid+".service") // waits for the start that lingering has triggered
 	return name
 }
 
-// Install copies a directory with an installed tree (`make install DESTDIR=`) onto the machine,
-// owned by root.
+// Install copies an installed tree (`make install DESTDIR=`) onto the machine; the files belong to
+// root there.
 func (m *Machine) Install(destdir string) {
 	m.t.Helper()
 	pack := exec.Command("tar", "--create", "--directory", destdir, ".")
-	unpack := m.Command("root", "tar", "--extract", "--directory", "/", "--no-same-owner", "--no-overwrite-dir", "--keep-directory-symlink")
+	unpack := m.Command("root", "tar", "--extract", "--directory", "/", "--no-same-owner", "--no-overwrite-dir",
+		"--keep-directory-symlink")
 	pipe, err := pack.StdoutPipe()
 	if err != nil {
 		m.t.Fatalf("cannot install %q: %v", destdir, err)

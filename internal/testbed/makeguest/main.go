@@ -1,9 +1,9 @@
-// Makeguest makes what the guests of the test bed run on, as root, and shows what it is doing,
-// which `go test` would not:
+// Makeguest builds the kernel and the disk for the test bed's guests, as root, and prints its
+// progress, which `go test` would hide:
 //
 //	go run ./internal/testbed/makeguest [-n]
 //
-// With -n it makes nothing, and its status says whether all is there.
+// With -n it builds nothing and exits with status 1 if anything is missing.
 package main
 
 import (

@@ -43,11 +43,12 @@ func readAnthropic(body []byte) (request, error) {
 	return q, nil
 }
 
-// lastBlock returns the last block of a message that counts. A text may stand for a list of one.
+// lastBlock returns the last block of a message that is a user's text or a tool result. A string is
+// equivalent to a list with one text.
 func lastBlock(content json.RawMessage) (part, bool) {
 	var text string
 	if json.Unmarshal(content, &text) == nil {
-		text, ok := spoken(text)
+		text, ok := userText(text)
 		return part{text: text}, ok
 	}
 	var blocks []struct{ Type, Text string }
@@ -58,7 +59,7 @@ func lastBlock(content json.RawMessage) (part, bool) {
 		if b.Type == "tool_result" {
 			return part{result: true}, true
 		}
-		if text, ok := spoken(b.Text); ok {
+		if text, ok := userText(b.Text); ok {
 			return part{text: text}, true
 		}
 	}
@@ -67,7 +68,8 @@ func lastBlock(content json.RawMessage) (part, bool) {
 
 func writeAnthropic(w *writer, q request, a reply) {
 	usage := object{"input_tokens": 1, "output_tokens": 1}
-	block, empty, delta := object{"type": "text", "text": a.text}, object{"type": "text", "text": ""}, object{"type": "text_delta", "text": a.text}
+	block, empty := object{"type": "text", "text": a.text}, object{"type": "text", "text": ""}
+	delta := object{"type": "text_delta", "text": a.text}
 	reason := "end_turn"
 	if a.tool != "" {
 		id := "toolu_" + a.id
@@ -76,7 +78,9 @@ func writeAnthropic(w *writer, q request, a reply) {
 		delta = object{"type": "input_json_delta", "partial_json": a.arguments}
 		reason = "tool_use"
 	}
-	message := object{"id": "msg_" + a.id, "type": "message", "role": "assistant", "model": q.model, "stop_sequence": nil, "usage": usage}
+	message := object{
+		"id": "msg_" + a.id, "type": "message", "role": "assistant", "model": q.model, "stop_sequence": nil, "usage": usage,
+	}
 	if !q.stream {
 		message["content"], message["stop_reason"] = []object{block}, reason
 		w.json(message)
@@ -87,6 +91,8 @@ func writeAnthropic(w *writer, q request, a reply) {
 	w.event("content_block_start", object{"type": "content_block_start", "index": 0, "content_block": empty})
 	w.event("content_block_delta", object{"type": "content_block_delta", "index": 0, "delta": delta})
 	w.event("content_block_stop", object{"type": "content_block_stop", "index": 0})
-	w.event("message_delta", object{"type": "message_delta", "delta": object{"stop_reason": reason, "stop_sequence": nil}, "usage": usage})
+	w.event("message_delta", object{
+		"type": "message_delta", "delta": object{"stop_reason": reason, "stop_sequence": nil}, "usage": usage,
+	})
 	w.event("message_stop", object{"type": "message_stop"})
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// gemini and geminiStream are Gemini's content generation; whether it is streamed is in the path
-// and not in the request.
+// gemini and geminiStream are Gemini's content generation. The path, not the request, determines
+// whether the reply is streamed.
 var (
 	gemini       = dialect{read: readGemini, write: writeGemini}
 	geminiStream = dialect{read: readGemini, write: streamGemini}
@@ -51,7 +51,7 @@ func readGemini(body []byte) (request, error) {
 				q.last = part{result: true}
 				return q, nil
 			}
-			if text, ok := spoken(p.Text); ok {
+			if text, ok := userText(p.Text); ok {
 				q.last = part{text: text}
 				return q, nil
 			}
@@ -71,13 +71,16 @@ func writeGemini(w *writer, _ request, a reply)  { w.json(generated(a)) }
 func streamGemini(w *writer, _ request, a reply) { w.event("", generated(a)) }
 
 func generated(a reply) object {
-	said := object{"text": a.text}
+	content := object{"text": a.text}
 	if a.tool != "" {
-		said = object{"functionCall": object{"id": "call-" + a.id, "name": a.tool, "args": json.RawMessage(a.arguments)}}
+		content = object{"functionCall": object{"id": "call-" + a.id, "name": a.tool, "args": json.RawMessage(a.arguments)}}
 	}
 	return object{
-		"responseId":    a.id,
-		"candidates":    []object{{"index": 0, "finishReason": "STOP", "content": object{"role": "model", "parts": []object{said}}}},
+		"responseId": a.id,
+		"candidates": []object{{
+			"index": 0, "finishReason": "STOP",
+			"content": object{"role": "model", "parts": []object{content}},
+		}},
 		"usageMetadata": object{"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
 	}
 }

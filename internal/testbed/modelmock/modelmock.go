@@ -1,17 +1,17 @@
-// Package modelmock answers as the interfaces of language models do, so that real agents have real
-// turns without a network: Anthropic's messages, OpenAI's responses and chat completions, Gemini's
-// content generation, streamed and whole.
+// Package modelmock implements the interfaces of language models, so that real agents can run real
+// turns without network access: Anthropic's messages, OpenAI's responses and chat completions, and
+// Gemini's content generation, streamed and whole.
 //
-// What the model does is for the prompt to say:
+// The prompt determines what the model does:
 //
-//	anything              is answered
-//	RUN: touch y          asks to run that command, and says so once it was run
-//	HOLD: name            is answered once the test calls Open("name")
-//	TOOL: name {…}        asks to use that tool with these arguments
-//	FAIL: 529             fails with this status, each time
+//	anything              replies with text
+//	RUN: touch y          asks to run the command, and replies with text after that
+//	HOLD: name            replies once the test calls Release("name")
+//	TOOL: name {…}        asks to use the tool with these arguments
+//	FAIL: 529             fails with this HTTP status, each time
 //
-// Requests beside the conversation, as for its title, are answered by whatever they ask for. They
-// count as none.
+// Requests besides the conversation, such as for its title, get a reply that their schema accepts.
+// They are not recorded as prompts.
 package modelmock
 
 import (
@@ -26,35 +26,35 @@ import (
 	"sync"
 )
 
-// Server is a model that listens on this machine.
+// Server is a model that listens on the loopback interface.
 type Server struct {
 	URL string
 
 	http    *httptest.Server
 	mu      sync.Mutex
 	prompts []string
-	told    map[string]string        // by prompt, what came with it
-	others  []string                 // requests that no dialect knows
-	gates   map[string]chan struct{} // closed ones are open
-	more    chan struct{}            // closed with the next prompt
+	bodies  map[string]string        // by prompt: the body of its last request
+	unknown []string                 // requests that no dialect handles
+	gates   map[string]chan struct{} // by name; closed once released
+	more    chan struct{}            // closed at the next prompt
 	replies int
 }
 
-// New starts a server. Whoever calls it closes it.
+// New starts a server. The caller closes it.
 func New() *Server {
-	s := &Server{told: map[string]string{}, gates: map[string]chan struct{}{}, more: make(chan struct{})}
+	s := &Server{bodies: map[string]string{}, gates: map[string]chan struct{}{}, more: make(chan struct{})}
 	s.http = httptest.NewServer(s)
 	s.URL = s.http.URL
 	return s
 }
 
-// Close lets go of everything that is held, and ends the server.
+// Close cancels all requests that wait for Release and stops the server.
 func (s *Server) Close() {
 	s.http.CloseClientConnections()
 	s.http.Close()
 }
 
-// Release answers the prompts that are held by this name, and all later ones.
+// Release lets the server reply to all present and future prompts with HOLD: name.
 func (s *Server) Release(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,68 +73,68 @@ func (s *Server) gate(name string) chan struct{} {
 	return s.gates[name]
 }
 
-// Prompts returns what people have asked, in order, once each time that it was asked, and what is
-// closed with the next prompt.
+// Prompts returns the users' prompts so far, in order and with repetitions, and a channel that is
+// closed at the next prompt.
 func (s *Server) Prompts() ([]string, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.prompts), s.more
 }
 
-// RequestFor returns the request in which a prompt came the last time, as it was sent: with all of
-// the conversation that the agent keeps for the model.
+// RequestFor returns the body of the last request with a prompt. It includes the conversation that
+// the agent has kept for the model.
 func (s *Server) RequestFor(prompt string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.told[prompt]
+	return s.bodies[prompt]
 }
 
-// Unknown returns the requests that belong to no interface known here: most are for telemetry,
-// updates and lists of models.
+// Unknown returns the requests to unknown paths. Most are for telemetry, updates and lists of
+// models.
 func (s *Server) Unknown() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.others)
+	return slices.Clone(s.unknown)
 }
 
-// dialect is how one interface is spoken.
+// dialect decodes the requests and encodes the replies of one interface.
 type dialect struct {
 	read  func(body []byte) (request, error)
 	write func(w *writer, q request, a reply)
 }
 
-// request is what every interface asks in its own words.
+// request is a request of any interface.
 type request struct {
 	model  string
 	stream bool
 	tools  []tool
-	format json.RawMessage // the JSON schema that the answer has to have, if any
-	last   part            // of the conversation
-	body   string          // all of it
+	format json.RawMessage // the JSON schema of the reply, if any
+	last   part            // the last user message or tool result of the conversation
+	body   string          // the whole body
 }
 
-// part is a text that a person has written, or what came of a command.
+// part is a user's text or the result of a command.
 type part struct {
 	text   string
 	result bool
 }
 
-// tool is one that the model may use.
+// tool is a tool that the model may use.
 type tool struct {
 	Name   string          `json:"name"`
 	Schema json.RawMessage `json:"schema"`
 }
 
-// reply is what the model says: a text, or that it wants to use a tool.
+// reply is the model's reply: a text, or a request to use a tool.
 type reply struct {
 	id        string
 	text      string
 	tool      string
 	arguments string // JSON
-	failure   int    // the HTTP status of one, 0 for none
+	failure   int    // the HTTP status of a failure, 0 for none
 }
 
-// dialects are found by the end of a request's path.
+// dialectOf returns the dialect for the end of a request's path.
 func dialectOf(path string) (dialect, bool) {
 	switch {
 	case strings.HasSuffix(path, "/messages"):
@@ -151,7 +151,7 @@ func dialectOf(path string) (dialect, bool) {
 	return dialect{}, false
 }
 
-// ServeHTTP answers a request in the dialect that its path tells.
+// ServeHTTP replies to a request in the dialect of its path.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := readBody(r)
 	if err != nil {
@@ -171,19 +171,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q.body = string(body)
 	a, ok := s.answer(r.Context(), q)
 	if !ok {
-		return // whoever asked has left
+		return // the client has disconnected
 	}
 	out := &writer{w: w}
 	if a.failure != 0 {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(a.failure)
-		out.json(object{"type": "error", "error": object{"type": "overloaded_error", "code": a.failure, "status": "UNAVAILABLE", "message": "The model has no time"}})
+		out.json(object{
+			"type": "error",
+			"error": object{"type": "overloaded_error", "code": a.failure, "status": "UNAVAILABLE",
+				"message": "The model has no time"},
+		})
 		return
 	}
 	d.write(out, q, a)
 }
 
-// serveOther answers what agents ask before they talk to a model. What is not known is not there.
+// serveOther replies to requests that agents send before they use a model, and with status 404 to
+// unknown ones.
 func (s *Server) serveOther(w http.ResponseWriter, r *http.Request) {
 	out := &writer{w: w}
 	switch {
@@ -195,7 +200,7 @@ func (s *Server) serveOther(w http.ResponseWriter, r *http.Request) {
 		out.json(object{"object": "list", "data": []object{}, "models": []object{}})
 	default:
 		s.mu.Lock()
-		s.others = append(s.others, r.Method+" "+r.URL.Path)
+		s.unknown = append(s.unknown, r.Method+" "+r.URL.Path)
 		s.mu.Unlock()
 		http.NotFound(w, r)
 	}
@@ -208,7 +213,7 @@ var (
 	failLine = regexp.MustCompile(`(?m)^FAIL: (\d+)$`)
 )
 
-// answer decides what the model says. It is false if whoever asked did not wait for it.
+// answer determines the model's reply. It returns false if the client disconnected meanwhile.
 func (s *Server) answer(ctx context.Context, q request) (reply, bool) {
 	s.mu.Lock()
 	s.replies++
@@ -222,8 +227,8 @@ func (s *Server) answer(ctx context.Context, q request) (reply, bool) {
 	case q.last.result:
 		a.text = "The command was run."
 	default:
-		s.note(q)
-		if hold := holdLine.FindStringSubmatch(q.last.text); hold != nil && !s.held(ctx, hold[1]) {
+		s.record(q)
+		if hold := holdLine.FindStringSubmatch(q.last.text); hold != nil && !s.waitForRelease(ctx, hold[1]) {
 			return reply{}, false
 		}
 		if tool := toolLine.FindStringSubmatch(q.last.text); tool != nil {
@@ -240,18 +245,19 @@ func (s *Server) answer(ctx context.Context, q request) (reply, bool) {
 	return a, true
 }
 
-// note keeps a prompt, and what came with it.
-func (s *Server) note(q request) {
+// record records a prompt and its request.
+func (s *Server) record(q request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.prompts = append(s.prompts, q.last.text)
-	s.told[q.last.text] = q.body
+	s.bodies[q.last.text] = q.body
 	close(s.more)
 	s.more = make(chan struct{})
 }
 
-// held waits until the gate is open, and tells whether anybody still waits for the answer.
-func (s *Server) held(ctx context.Context, name string) bool {
+// waitForRelease waits until the gate is released. It returns false if the client disconnects
+// before that.
+func (s *Server) waitForRelease(ctx context.Context, name string) bool {
 	s.mu.Lock()
 	gate := s.gate(name)
 	s.mu.Unlock()
@@ -263,10 +269,11 @@ func (s *Server) held(ctx context.Context, name string) bool {
 	}
 }
 
-// shells are the names that agents have for the tool that runs a command.
+// shells are the agents' names for the tool that runs a command.
 var shells = []string{"Bash", "bash", "shell", "shell_command", "exec_command", "run_shell_command"}
 
-// shell returns the tool that runs a command. A request without one is beside the conversation.
+// shell returns the tool that runs a command. Requests without one do not belong to the
+// conversation.
 func (q request) shell() (tool, bool) {
 	i := slices.IndexFunc(q.tools, func(t tool) bool { return slices.Contains(shells, t.Name) })
 	if i < 0 {
@@ -275,13 +282,13 @@ func (q request) shell() (tool, bool) {
 	return q.tools[i], true
 }
 
-// added is what agents put around a person's text: Claude Code around one of several lines, Copilot
-// CLI before any.
+// added matches what agents add to a user's text: Claude Code around a text of several lines,
+// Copilot CLI before any text.
 var added = regexp.MustCompile(`</?pasted_content[^>]*>|<current_datetime>[^<]*</current_datetime>`)
 
-// spoken returns a text as a person has written it, and whether one has: what agents add to it for
-// the model begins with a tag.
-func spoken(text string) (string, bool) {
+// userText returns a message as the user wrote it. It returns false for messages that an agent has
+// added for the model, which begin with a tag.
+func userText(text string) (string, bool) {
 	text = strings.TrimSpace(added.ReplaceAllString(text, ""))
 	return text, text != "" && !strings.HasPrefix(text, "<")
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dialects are the interfaces as an agent speaks them: a conversation that ends with a text, or
-// with what came of a command.
+// dialects are sample requests in each interface: a conversation that ends with a text, or with the
+// result of a command.
 var dialects = map[string]struct {
-	path, whole string // the path of a stream, and of an answer in one piece if that is another
-	request     func(stream bool, last string) string
-	result      func() string
-	beside      string // the same without any tool
-	end         string // of a stream
+	path, whole  string // path of a stream, and of a whole reply if that is another one
+	request      func(stream bool, last string) string
+	result       func() string
+	withoutTools string // a request without tools, which is not part of the conversation
+	end          string // the last event of a stream
 }{
 	"messages": {
 		path: "/v1/messages",
@@ -32,8 +32,8 @@ var dialects = map[string]struct {
 		result: func() string {
 			return `{"stream":true,"tools":[{"name":"Bash"}],"messages":[{"role":"user","content":"RUN: touch y"},{"role":"user","content":[{"type":"tool_result"}]}]}`
 		},
-		beside: `{"stream":true,"messages":[{"role":"user","content":"RUN: touch y"}]}`,
-		end:    "event: message_stop\n",
+		withoutTools: `{"stream":true,"messages":[{"role":"user","content":"RUN: touch y"}]}`,
+		end:          "event: message_stop\n",
 	},
 	"responses": {
 		path: "/v1/responses",
@@ -44,8 +44,8 @@ var dialects = map[string]struct {
 		result: func() string {
 			return `{"stream":true,"tools":[{"name":"exec_command"}],"input":[{"role":"user","content":"x"},{"type":"function_call_output"}]}`
 		},
-		beside: `{"stream":true,"input":"a title, please"}`,
-		end:    "event: response.completed\n",
+		withoutTools: `{"stream":true,"input":"a title, please"}`,
+		end:          "event: response.completed\n",
 	},
 	"chat": {
 		path: "/v1/chat/completions",
@@ -56,8 +56,8 @@ var dialects = map[string]struct {
 		result: func() string {
 			return `{"stream":true,"tools":[{"function":{"name":"bash"}}],"messages":[{"role":"user","content":"x"},{"role":"tool","content":"y"}]}`
 		},
-		beside: `{"stream":true,"messages":[{"role":"user","content":"x"}]}`,
-		end:    "data: [DONE]\n",
+		withoutTools: `{"stream":true,"messages":[{"role":"user","content":"x"}]}`,
+		end:          "data: [DONE]\n",
 	},
 	"gemini": {
 		path: "/v1beta/models/m:streamGenerateContent", whole: "/v1beta/models/m:generateContent",
@@ -68,8 +68,8 @@ var dialects = map[string]struct {
 		result: func() string {
 			return `{"tools":[{"functionDeclarations":[{"name":"run_shell_command"}]}],"contents":[{"role":"user","parts":[{"functionResponse":{}}]}]}`
 		},
-		beside: `{"contents":[{"role":"user","parts":[{"text":"x"}]}]}`,
-		end:    `"finishReason":"STOP"`,
+		withoutTools: `{"contents":[{"role":"user","parts":[{"text":"x"}]}]}`,
+		end:          `"finishReason":"STOP"`,
 	},
 }
 
@@ -95,25 +95,25 @@ func TestDialects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := New()
 			defer s.Close()
-			say := func(path, body string) string {
+			send := func(path, body string) string {
 				t.Helper()
 				text, err := ask(t.Context(), s.URL+path, body)
 				require.NoError(t, err)
 				return text
 			}
-			streamed := say(d.path, d.request(true, "hello\nthere"))
+			streamed := send(d.path, d.request(true, "hello\nthere"))
 			assert.Contains(t, streamed, "The model has read: hello")
 			assert.Contains(t, streamed, d.end)
-			assert.Contains(t, say(d.path, d.request(true, "please\nRUN: touch y")), "touch y")
-			assert.Contains(t, say(d.path, d.result()), "The command was run.")
-			assert.Contains(t, say(d.path, d.beside), "A title")
+			assert.Contains(t, send(d.path, d.request(true, "please\nRUN: touch y")), "touch y")
+			assert.Contains(t, send(d.path, d.result()), "The command was run.")
+			assert.Contains(t, send(d.path, d.withoutTools), "A title")
 
 			whole := d.whole
 			if whole == "" {
 				whole = d.path
 			}
 			var answer object
-			require.NoError(t, json.Unmarshal([]byte(say(whole, d.request(false, "RUN: touch z"))), &answer))
+			require.NoError(t, json.Unmarshal([]byte(send(whole, d.request(false, "RUN: touch z"))), &answer))
 			assert.Contains(t, fmt.Sprint(answer), "touch z")
 
 			prompts, _ := s.Prompts()
@@ -123,7 +123,7 @@ func TestDialects(t *testing.T) {
 	}
 }
 
-// TestHold_DelaysReply until the test says so, or whoever has asked goes away.
+// TestHold_DelaysReply expects no reply before Release or before the client disconnects.
 func TestHold_DelaysReply(t *testing.T) {
 	s := New()
 	defer s.Close()
@@ -177,13 +177,14 @@ func TestSample(t *testing.T) {
 
 func TestUserText(t *testing.T) {
 	for text, want := range map[string]string{
-		" hello\n": "hello", "<current_datetime>2026</current_datetime>\n\nhello": "hello", "<system-reminder>be kind</system-reminder>": "", "": "",
+		" hello\n": "hello", "<current_datetime>2026</current_datetime>\n\nhello": "hello",
+		"<system-reminder>be kind</system-reminder>": "", "": "",
 		"\n<pasted_content id=\"1\">\none\ntwo\n</pasted_content id=\"1\">\n": "one\ntwo",
 	} {
-		words, ok := spoken(text)
+		got, ok := userText(text)
 		assert.Equal(t, want != "", ok, text)
 		if ok {
-			assert.Equal(t, want, words)
+			assert.Equal(t, want, got)
 		}
 	}
 }
@@ -198,7 +199,7 @@ func TestServer_RecordsUnknownRequests(t *testing.T) {
 	assert.Equal(t, []string{"GET /api/hello"}, s.Unknown())
 }
 
-// TestPrompt_SelectsToolOrFailure: what the prompt says beside a command to run.
+// TestPrompt_SelectsToolOrFailure covers the prompts other than RUN.
 func TestPrompt_SelectsToolOrFailure(t *testing.T) {
 	s := New()
 	defer s.Close()

@@ -35,7 +35,8 @@ func readResponses(body []byte) (request, error) {
 	return q, nil
 }
 
-// lastItem returns the last item of an input that counts. A text may stand for a list of one.
+// lastItem returns the last item of an input that is a user's text or a tool result. A string is
+// equivalent to a list with one text.
 func lastItem(input json.RawMessage) (last part) {
 	var items []struct {
 		Type, Role string
@@ -62,7 +63,10 @@ func writeResponses(w *writer, q request, a reply) {
 		"content": []object{{"type": "output_text", "text": a.text, "annotations": []any{}}},
 	}
 	if a.tool != "" {
-		item = object{"type": "function_call", "id": "fc_" + a.id, "call_id": "call_" + a.id, "name": a.tool, "arguments": a.arguments, "status": "completed"}
+		item = object{
+			"type": "function_call", "id": "fc_" + a.id, "call_id": "call_" + a.id, "name": a.tool, "arguments": a.arguments,
+			"status": "completed",
+		}
 	}
 	response := func(status string, output ...object) object {
 		return object{
@@ -86,7 +90,9 @@ func writeResponses(w *writer, q request, a reply) {
 	send("response.created", object{"response": response("in_progress")})
 	send("response.output_item.added", object{"output_index": 0, "item": item})
 	if a.tool == "" {
-		send("response.output_text.delta", object{"output_index": 0, "content_index": 0, "item_id": "msg_" + a.id, "delta": a.text})
+		send("response.output_text.delta", object{
+			"output_index": 0, "content_index": 0, "item_id": "msg_" + a.id, "delta": a.text,
+		})
 	}
 	send("response.output_item.done", object{"output_index": 0, "item": item})
 	send("response.completed", object{"response": response("completed", item)})
@@ -133,13 +139,18 @@ func readChat(body []byte) (request, error) {
 func writeChat(w *writer, q request, a reply) {
 	message, reason := object{"role": "assistant", "content": a.text}, "stop"
 	if a.tool != "" {
-		call := object{"index": 0, "id": "call_" + a.id, "type": "function", "function": object{"name": a.tool, "arguments": a.arguments}}
+		call := object{
+			"index": 0, "id": "call_" + a.id, "type": "function", "function": object{"name": a.tool, "arguments": a.arguments},
+		}
 		message, reason = object{"role": "assistant", "content": nil, "tool_calls": []object{call}}, "tool_calls"
 	}
 	usage := object{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
 	completion := func(kind string, choice object) object {
 		choice["index"] = 0
-		return object{"id": "chatcmpl-" + a.id, "object": kind, "created": 1, "model": q.model, "choices": []object{choice}, "usage": usage}
+		return object{
+			"id": "chatcmpl-" + a.id, "object": kind, "created": 1, "model": q.model, "choices": []object{choice},
+			"usage": usage,
+		}
 	}
 	if !q.stream {
 		w.json(completion("chat.completion", object{"message": message, "finish_reason": reason}))

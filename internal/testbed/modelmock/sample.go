@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// schema is as much of a JSON schema as agents use. Gemini writes its types in capitals.
+// schema is the part of a JSON schema that agents use. Gemini writes types in capitals.
 type schema struct {
 	Type       any               `json:"type"` // a name, or a list of names
 	Enum       []json.RawMessage `json:"enum"`
@@ -15,8 +15,8 @@ type schema struct {
 	Required   []string          `json:"required"`
 }
 
-// sample is a value that a schema accepts: of an object what it requires. With a command it is what
-// a tool is called with to run that.
+// sample returns a value that a schema accepts, with only the required fields of an object. If
+// command is not nil, it returns the arguments with which a tool runs that command.
 func sample(of json.RawMessage, command *string) json.RawMessage {
 	var s schema
 	if json.Unmarshal(of, &s) != nil {
@@ -25,7 +25,8 @@ func sample(of json.RawMessage, command *string) json.RawMessage {
 	value := s.sample()
 	fields, isObject := value.(map[string]any)
 	if command != nil && isObject {
-		if _, ok := s.Properties["sandbox_permissions"]; ok { // Codex asks a person about what is to run outside of its sandbox, and nothing else
+		// Codex asks for permission only to run a command outside of its sandbox.
+		if _, ok := s.Properties["sandbox_permissions"]; ok {
 			fields["sandbox_permissions"], fields["justification"] = "require_escalated", "May I run this?"
 		}
 		for _, name := range []string{"command", "cmd"} {
@@ -38,7 +39,7 @@ func sample(of json.RawMessage, command *string) json.RawMessage {
 	}
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // made of maps, lists, texts and numbers
+		panic(err) // it consists of maps, lists, strings and numbers
 	}
 	return text
 }
@@ -66,7 +67,7 @@ func (s schema) sample() any {
 	return fields
 }
 
-// kind is the name of the schema's type in small letters, the first that it has.
+// kind returns the first type of the schema in lower case.
 func (s schema) kind() string {
 	if names, ok := s.Type.([]any); ok && len(names) > 0 {
 		s.Type = names[0]

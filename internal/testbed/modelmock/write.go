@@ -10,14 +10,14 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// maxBody bounds a request, in bytes.
+// maxBody is the largest accepted request, in bytes.
 const maxBody = 16 << 20
 
 func readBody(r *http.Request) ([]byte, error) {
 	return io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
 }
 
-// writer writes an answer: one JSON value, or a stream of server-sent events.
+// writer writes a reply: one JSON value, or a stream of server-sent events.
 type writer struct {
 	w       http.ResponseWriter
 	streams bool
@@ -25,14 +25,14 @@ type writer struct {
 
 func (w *writer) json(value any) {
 	w.w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w.w).Encode(value) // whoever asked may have left
+	_ = json.NewEncoder(w.w).Encode(value) // the client may have disconnected
 }
 
-// event sends an event of this name, "" for one without, at once.
+// event sends an event immediately, without a name if name is "".
 func (w *writer) event(name string, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // made of maps, lists, texts and numbers
+		panic(err) // it consists of maps, lists, strings and numbers
 	}
 	if name != "" {
 		name = "event: " + name + "\n"

@@ -1,11 +1,11 @@
-// Usermanager runs a command in a private `systemd --user` with a bus, a home and XDG directories
-// of its own, and exits with its status:
+// Usermanager runs a command in a private `systemd --user` with its own bus, home and XDG
+// directories, and exits with its status:
 //
 //	go run ./internal/testbed/usermanager [-v] -- COMMAND [ARGUMENT…]
 //
-// The command has the terminal, the working directory and the environment of the caller, except for
-// what would lead it out. Everything that it leaves running or lying about there is gone
-// afterwards. As root, the command runs as an unprivileged user.
+// The command has the caller's terminal, working directory and environment, except for variables
+// that would connect it with the outside. All processes and files that it leaves behind are removed
+// afterwards. If root starts it, the command runs as an unprivileged user.
 package main
 
 import (

@@ -18,7 +18,7 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// The tests here run outside of a user manager: they are about what is left on the machine.
+// These tests run outside of a test bed, because they check what a test bed leaves on the machine.
 
 func TestUserManager_PassesStatusAndStreams(t *testing.T) {
 	program := build(t)
@@ -46,7 +46,8 @@ func TestUserManager_PassesStatusAndStreams(t *testing.T) {
 }
 
 func TestUserManager_LeavesNothingBehind(t *testing.T) {
-	r := start(t, build(t), "setsid sleep 1000 & systemd-run --user --quiet sleep 1000; mkdir -m 0 $HOME/locked; echo up; read line; exit 5")
+	r := start(t, build(t),
+		"setsid sleep 1000 & systemd-run --user --quiet sleep 1000; mkdir -m 0 $HOME/locked; echo up; read line; exit 5")
 	require.NoError(t, r.stdin.Close())
 	_ = r.cmd.Wait()
 	assert.Equal(t, 5, r.cmd.ProcessState.ExitCode())
@@ -71,10 +72,11 @@ func TestUserManager_CleansUpAfterKill(t *testing.T) {
 
 func TestUserManagers_AreIsolated(t *testing.T) {
 	program := build(t)
-	const script = "systemd-run --user --quiet --unit=mine sleep 1000; echo up; read line; systemctl --user show -P Id 'mine*'; systemctl --user stop mine"
+	const script = "systemd-run --user --quiet --unit=mine sleep 1000; echo up; read line; " +
+		"systemctl --user show -P Id 'mine*'; systemctl --user stop mine"
 	one, two := start(t, program, script), start(t, program, script)
 	assert.NotEqual(t, one.dir, two.dir)
-	for _, r := range []*run{one, two} { // had they one manager, the second would find no unit
+	for _, r := range []*run{one, two} { // if they shared a manager, the second would find no unit
 		require.NoError(t, r.stdin.Close())
 		output, err := io.ReadAll(r.stdout)
 		require.NoError(t, err)
@@ -90,7 +92,7 @@ func TestUserManager_ForwardsSignals(t *testing.T) {
 	assert.Equal(t, 9, r.cmd.ProcessState.ExitCode())
 }
 
-// Root's home, where root clones to, is closed to the user that the command runs as.
+// Root's home, where root may have cloned to, is closed to the user that the command runs as.
 func TestWorkingDirectory_IsAccessibleBelowPrivateOne(t *testing.T) {
 	closed := t.TempDir()
 	tree := filepath.Join(closed, "a tree", "closed too")
@@ -107,7 +109,7 @@ func TestWorkingDirectory_IsAccessibleBelowPrivateOne(t *testing.T) {
 	output, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	assert.Contains(t, string(output), "ran\ntext\ntext\na tree\n")
-	if os.Geteuid() == 0 { // else the command runs as the user that they belong to
+	if os.Geteuid() == 0 { // otherwise the command runs as the owner of the files
 		assert.Equal(t, "ran\ntext\ntext\na tree\na tree\nread-only\n", string(output))
 	}
 	info, err := os.Stat(tree)
@@ -129,7 +131,7 @@ func statusOf(t *testing.T, cmd *exec.Cmd) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// run is a user manager with a command that has said "up".
+// run is a user manager whose command has printed "up".
 type run struct {
 	cmd         *exec.Cmd
 	stdin       io.Closer
@@ -161,7 +163,7 @@ func start(t *testing.T, program, script string) *run {
 	return r
 }
 
-// processesOf returns the processes in a cgroup and below.
+// processesOf returns the processes in a cgroup and below it.
 func processesOf(t *testing.T, cgroup string) []int {
 	t.Helper()
 	var pids []int

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// furnishScript copies the system $1 to $2 and has its apt install the remaining arguments. No
-// service is started: policy-rc.d forbids it for as long as that takes.
-const furnishScript = `
+// aptScript copies the system $1 to $2 and installs the remaining arguments there with apt.
+// policy-rc.d prevents that services are started.
+const aptScript = `
 base=$1 new=$2
 shift 2
 cp --archive --reflink=auto "$base" "$new"
@@ -29,9 +29,9 @@ rm "$new/usr/sbin/policy-rc.d"
 `
 
 // WithAptPackages returns the root directory of a Debian system of the given suite on which apt has
-// installed more packages, without what they only recommend. It serves where the packages have
+// installed further packages, without those that they only recommend. Use it for packages with
 // dependencies that debootstrap cannot resolve, such as alternatives and virtual packages. Like
-// Tree it needs root, and the first call makes the directory, which takes minutes and the network.
+// Tree it needs root, and the first call takes minutes and needs network access.
 func WithAptPackages(suite string, packages ...string) (string, error) {
 	base, err := Tree(suite)
 	if err != nil {
@@ -39,10 +39,10 @@ func WithAptPackages(suite string, packages ...string) (string, error) {
 	}
 	key := sha256.Sum256([]byte(strings.Join(packages, " ")))
 	return Cached(fmt.Sprintf("%s-apt-%x", suite, key[:4]), func(dir string) error {
-		cmd := exec.Command("sh", append([]string{"-ec", furnishScript, "sh", base, dir}, packages...)...)
+		cmd := exec.Command("sh", append([]string{"-ec", aptScript, "sh", base, dir}, packages...)...)
 		cmd.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
 		cmd.Env = append(os.Environ(), proxy()...)
-		log := &progressLog{what: "apt-get in " + suite, began: time.Now(), told: time.Now()}
+		log := &progressLog{what: "apt-get in " + suite, began: time.Now(), reported: time.Now()}
 		cmd.Stdout, cmd.Stderr = log, log
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("cannot install %q on Debian %q: %w\n%s", packages, suite, err, lastLines(log.text.String(), 20))

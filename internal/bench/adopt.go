@@ -12,17 +12,19 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// adopted is how many live sessions the bar of the adoption is about.
+// adopted is the number of running sessions that the bar of the adoption refers to.
 const adopted = 1000
 
-// adoption measures from the exec of a corrald that has crashed to its first answer on the bus, by
-// which time it has taken every session over. The floor is a program that asks systemd for the
-// scopes, and reads the records.
+// adoption measures the time from the exec of a new corrald after a crash to its first reply on the
+// bus, by which time it has adopted every session. The floor is a program that asks systemd for the
+// scopes and reads the records.
 func adoption(ctx context.Context, b *bench) ([]row, error) {
 	if err := b.gather(ctx, adopted); err != nil {
 		return nil, err
 	}
-	r := row{what: fmt.Sprintf("adoption of %d sessions: exec to first answer", b.many), unit: "ms", bar: neverAbove(1000, "ms")}
+	r := row{
+		name: fmt.Sprintf("adoption of %d sessions: exec to first answer", b.many), unit: "ms", bar: neverAbove(1000, "ms"),
+	}
 	var cpu sample
 	for range b.times(7) {
 		if err := b.crash(ctx); err != nil {
@@ -60,20 +62,20 @@ func adoption(ctx context.Context, b *bench) ([]row, error) {
 	return []row{r}, nil
 }
 
-// crash ends the daemon without a warning, and returns once it is gone from the bus.
+// crash kills the daemon and returns once its name has disappeared from the bus.
 func (b *bench) crash(ctx context.Context) error {
 	if err := b.daemon.Process.Kill(); err != nil {
 		return fmt.Errorf("cannot kill corrald: %w", err)
 	}
 	<-b.ended
-	return b.ear.await(ctx, nil, "corrald gone from the bus", func() (bool, error) {
-		owned, err := b.ear.hasOwner(ctx, dbusapi.BusName)
+	return b.listener.await(ctx, nil, "corrald gone from the bus", func() (bool, error) {
+		owned, err := b.listener.hasOwner(ctx, dbusapi.BusName)
 		return !owned, err
 	})
 }
 
-// survey is the least that has to be done to find out what is there: systemd is asked once, and
-// every record is read.
+// survey is the minimum for determining which sessions exist: it queries systemd once and reads
+// every record.
 func survey(dir string) error {
 	conn, err := connect(context.Background())
 	if err != nil {
@@ -82,7 +84,8 @@ func survey(dir string) error {
 	defer func() { _ = conn.Close() }()
 	var units [][]any
 	systemd := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
-	err = systemd.Call("org.freedesktop.systemd1.Manager.ListUnitsByPatterns", 0, []string{}, []string{"app-corral-*.scope"}).Store(&units)
+	err = systemd.Call("org.freedesktop.systemd1.Manager.ListUnitsByPatterns", 0, []string{},
+		[]string{"app-corral-*.scope"}).Store(&units)
 	if err != nil {
 		return fmt.Errorf("cannot list the scopes: %w", err)
 	}
@@ -91,7 +94,8 @@ func survey(dir string) error {
 		return err
 	}
 	for _, s := range sessions {
-		if _, err := os.ReadFile(filepath.Join(dir, s.Name(), "session.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.ReadFile(filepath.Join(dir, s.Name(), "session.json")); err != nil &&
+			!errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -19,35 +19,36 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// patience bounds the wait for anything that should come soon. It is no measure.
-const patience = time.Minute
+// timeout limits how long the bench waits for an event that should happen soon. It is not a
+// requirement.
+const timeout = time.Minute
 
-// bench is a running daemon, and what looks at it.
+// bench is a running daemon with the connections that observe it.
 type bench struct {
 	options
 	place
-	daemon *exec.Cmd
-	ended  chan struct{} // closed when the daemon has ended
-	client *client.Client
-	ear    *ear
-	many   int          // how many of the many sessions are there
-	last   atomic.Int64 // number in the id that was given last
+	daemon   *exec.Cmd
+	ended    chan struct{} // closed when the daemon has exited
+	client   *client.Client
+	listener *listener
+	many     int          // number of sessions that gather has started
+	last     atomic.Int64 // number in the last session id
 }
 
-// start starts the daemon and connects to it. It is a plain child, without a watchdog: whatever
-// wakes it is its own doing.
+// start starts the daemon and connects to it. The daemon is an ordinary child process without a
+// watchdog, so that it only wakes up for its own reasons.
 func start(ctx context.Context, o options, p place) (*bench, error) {
 	b := &bench{options: o, place: p}
 	var err error
-	if b.ear, err = listen(ctx); err != nil {
+	if b.listener, err = newListener(ctx); err != nil {
 		return nil, err
 	}
 	if b.client, err = client.Connect(ctx); err != nil {
-		b.ear.close()
+		b.listener.close()
 		return nil, err
 	}
 	if err := b.startDaemon(ctx); err != nil {
-		return nil, errors.Join(err, b.daemonTrouble(), b.close())
+		return nil, errors.Join(err, b.daemonError(), b.close())
 	}
 	return b, nil
 }
@@ -62,7 +63,7 @@ func (b *bench) startDaemon(ctx context.Context) error {
 	b.daemon.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(b.work(), "state"))
 	b.daemon.Dir = b.work()
 	b.daemon.Stderr = log
-	// A terminal's Ctrl-C is for the bench, which then ends the daemon.
+	// A terminal's Ctrl-C reaches only the bench, which then stops the daemon.
 	b.daemon.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 	if err := b.daemon.Start(); err != nil {
 		b.daemon = nil
@@ -74,35 +75,38 @@ func (b *bench) startDaemon(ctx context.Context) error {
 		_ = daemon.Wait()
 		close(ended)
 	}()
-	return b.ear.await(ctx, b.ended, "corrald on the bus", func() (bool, error) { return b.ear.hasOwner(ctx, dbusapi.BusName) })
+	return b.listener.await(ctx, b.ended, "corrald on the bus", func() (bool, error) {
+		return b.listener.hasOwner(ctx, dbusapi.BusName)
+	})
 }
 
 func (b *bench) logPath() string { return filepath.Join(b.work(), "corrald.log") }
 
-// daemonTrouble is what the daemon has said last, if it has ended.
-func (b *bench) daemonTrouble() error {
+// daemonError returns the last lines of the daemon's log if it has exited.
+func (b *bench) daemonError() error {
 	select {
 	case <-b.ended:
 		log, _ := os.ReadFile(b.logPath())
 		lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
-		return fmt.Errorf("corrald has ended; its last words:\n%s", bytes.Join(lines[max(len(lines)-10, 0):], []byte("\n")))
+		last := bytes.Join(lines[max(len(lines)-10, 0):], []byte("\n"))
+		return fmt.Errorf("corrald has ended; its log ends with:\n%s", last)
 	default:
 		return nil
 	}
 }
 
-// close ends every session, then the daemon.
+// close removes every session and then stops the daemon.
 func (b *bench) close() error {
-	defer b.ear.close()
+	defer b.listener.close()
 	defer func() { _ = b.client.Close() }()
 	if b.daemon == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var err error
 	if rows, listErr := b.client.ListSessions(ctx); listErr == nil {
-		err = together(len(rows), func(i int) error { return b.client.RemoveSession(ctx, rows[i].ID, true) })
+		err = parallel(len(rows), func(i int) error { return b.client.RemoveSession(ctx, rows[i].ID, true) })
 	}
 	_ = b.daemon.Process.Signal(unix.SIGTERM)
 	select {
@@ -110,43 +114,43 @@ func (b *bench) close() error {
 	case <-ctx.Done():
 		_ = b.daemon.Process.Kill()
 		<-b.ended
-		err = errors.Join(err, fmt.Errorf("corrald did not end within %v", patience))
+		err = errors.Join(err, fmt.Errorf("corrald did not end within %v", timeout))
 	}
 	return err
 }
 
-// times is how often something is measured: n, by the factor that was asked for.
+// times scales the number of measurements by the option -n.
 func (b *bench) times(n int) int { return max(int(math.Round(float64(n)*b.factor)), 1) }
 
-// newID returns an id that no session had before: each is measured from its very beginning.
+// newID returns an unused session id, so that each session is measured from its creation.
 func (b *bench) newID(name string) string { return name + "-" + strconv.FormatInt(b.last.Add(1), 10) }
 
-// create makes a session of a command and returns once it runs.
+// create starts a session for a command and returns once it runs.
 func (b *bench) create(ctx context.Context, id string, command []string) error {
 	_, err := b.client.CreateSession(ctx, "command", client.Spec{ID: id, Command: command, WorkingDirectory: b.work()})
 	return err
 }
 
-// remove ends a session and forgets it.
+// remove stops and removes a session.
 func (b *bench) remove(ctx context.Context, id string) error {
 	return b.client.RemoveSession(ctx, id, true)
 }
 
-// silent is an agent that does nothing.
+// silent is the command of an agent that does nothing.
 var silent = []string{"sleep", "infinity"}
 
-// gather starts the many sessions, as far as they are not there, and waits until all are idle and
-// the daemon knows it.
+// gather starts silent sessions until there are n of them, and waits until the daemon reports all
+// as idle.
 func (b *bench) gather(ctx context.Context, n int) error {
 	if b.many >= n {
 		return nil
 	}
-	err := together(n-b.many, func(int) error { return b.create(ctx, b.newID("many"), silent) })
+	err := parallel(n-b.many, func(int) error { return b.create(ctx, b.newID("many"), silent) })
 	if err != nil {
 		return err
 	}
 	b.many = n
-	return b.ear.await(ctx, b.ended, "all sessions idle", func() (bool, error) {
+	return b.listener.await(ctx, b.ended, "all sessions idle", func() (bool, error) {
 		rows, err := b.client.ListSessions(ctx)
 		for _, r := range rows {
 			if r.Activity != "idle" {
@@ -157,8 +161,8 @@ func (b *bench) gather(ctx context.Context, n int) error {
 	})
 }
 
-// together calls f for 0 to n-1, some at the same time, and returns their errors.
-func together(n int, f func(int) error) error {
+// parallel calls f for 0 to n-1, up to 20 calls at a time, and returns their errors.
+func parallel(n int, f func(int) error) error {
 	const most = 20
 	slots, errs := make(chan struct{}, most), make(chan error, n)
 	for i := range n {
@@ -175,7 +179,7 @@ func together(n int, f func(int) error) error {
 	return all
 }
 
-// pause lets what was stirred up settle before something is measured.
+// pause waits so that earlier activity does not disturb the next measurement.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -185,9 +189,9 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// monotonic is CLOCK_MONOTONIC, which all processes share.
+// monotonic returns the time of CLOCK_MONOTONIC, which is the same in all processes.
 func monotonic() time.Duration {
 	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // never fails
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // cannot fail
 	return time.Duration(now.Nano())
 }

@@ -12,13 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// printers is how many sessions print while the crashes are measured, the one that crashes
-// included.
+// printers is the number of printing sessions during the crashes, including the one that crashes.
 const printers = 4
 
-// crash measures what one crash after another costs beside three sessions that print all the time:
-// until the crash is published, until the crashed session runs again, and how long a key takes
-// meanwhile in one of the others. The bars are those of the requirements (docs/REQUIREMENTS.md).
+// crash measures repeated crashes of a session beside three sessions that print all the time: the
+// time until the crash is published, the time until the session runs again, and the echo time of a
+// key in another session. The bars are requirements (docs/REQUIREMENTS.md).
 func crash(ctx context.Context, b *bench) (rows []row, err error) {
 	stages, ids := make([]*stage, printers), make([]string, printers)
 	for i := range printers {
@@ -45,31 +44,31 @@ func crash(ctx context.Context, b *bench) (rows []row, err error) {
 	defer terminal.close()
 
 	beside := fmt.Sprintf("beside %d that print", printers-1)
-	told := row{what: "crash to State, " + beside, unit: "ms", bar: neverAbove(100, "ms")}
-	restart := row{what: "restart after a crash, " + beside, unit: "ms", bar: neverAbove(2000, "ms")}
-	key := row{what: "key press to echo, beside crashes", unit: "ms", bar: p99AtMost(100, "ms")}
+	published := row{name: "crash to State, " + beside, unit: "ms", bar: neverAbove(100, "ms")}
+	restart := row{name: "restart after a crash, " + beside, unit: "ms", bar: neverAbove(2000, "ms")}
+	key := row{name: "key press to echo, beside crashes", unit: "ms", bar: p99AtMost(100, "ms")}
 	crashed, pressed := make(chan struct{}), make(chan error, 1)
 	go func() { pressed <- key.pressUntil(ctx, terminal, crashed) }()
-	err = b.crashAgain(ctx, b.times(30), ids[1], stages[1], &told, &restart)
+	err = b.crashAgain(ctx, b.times(30), ids[1], stages[1], &published, &restart)
 	close(crashed)
 	if err = errors.Join(err, <-pressed); err != nil {
 		return nil, err
 	}
 	key.note("the slowest echo took %s ms", number(key.values.max()))
-	return []row{told, restart, key}, nil
+	return []row{published, restart, key}, nil
 }
 
-// crashAgain has the agent of a session crash, and the session started again, so many times.
-func (b *bench) crashAgain(ctx context.Context, n int, id string, s *stage, told, restart *row) error {
+// crashAgain makes the agent of a session crash and starts the session again, n times.
+func (b *bench) crashAgain(ctx context.Context, n int, id string, s *stage, published, restart *row) error {
 	for range n {
-		heard := b.ear.expect(becomes(id, "failed"))
+		failed := b.listener.expect(becomes(id, "failed"))
 		if err := s.giveCue(); err != nil {
 			return err
 		}
 		select {
-		case at := <-heard:
-			told.values = append(told.values, milliseconds(at-s.noted(0)))
-		case <-time.After(patience):
+		case at := <-failed:
+			published.values = append(published.values, milliseconds(at-s.recorded(0)))
+		case <-time.After(timeout):
 			return errors.New("a crash was not published")
 		case <-ctx.Done():
 			return ctx.Err()
@@ -86,8 +85,8 @@ func (b *bench) crashAgain(ctx context.Context, n int, id string, s *stage, told
 	return nil
 }
 
-// pressUntil presses one key after the other until done is closed. The pause lets the letter leave
-// the screen before the same one is pressed again.
+// pressUntil presses one key after the other until done is closed. During the pause the letter
+// leaves the screen, before the same letter is pressed again.
 func (r *row) pressUntil(ctx context.Context, t *terminal, done <-chan struct{}) error {
 	const letters = "QVWY"
 	for i := 0; ; i++ {
@@ -107,7 +106,7 @@ func (r *row) pressUntil(ctx context.Context, t *terminal, done <-chan struct{})
 	}
 }
 
-// discard reads what the terminal shows for so long.
+// discard reads and ignores the terminal's output for the duration d.
 func (t *terminal) discard(ctx context.Context, d time.Duration) error {
 	if err := t.master.SetReadDeadline(time.Now().Add(d)); err != nil {
 		return err
@@ -121,14 +120,14 @@ func (t *terminal) discard(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// How much the program of these rows prints: some 10,000 lines a second.
+// The output of the agents of these rows: about 10,000 lines a second.
 const (
 	linesAtOnce = 100
 	linesEvery  = 10 * time.Millisecond
 )
 
-// printLines is the part of the agent: it prints numbered lines with the key that was pressed last,
-// and is killed on cue. A key alone would have scrolled away before tmux shows it.
+// printLines is the agent: it prints numbered lines with the last pressed key, and kills itself on
+// cue. A key printed only once could scroll away before tmux draws it.
 func printLines(dir string) error {
 	a, err := enter(dir)
 	if err != nil {
@@ -153,11 +152,11 @@ func printLines(dir string) error {
 	}()
 	go func() {
 		if a.awaitCue() == nil {
-			a.note(0)
+			a.recordTime(0)
 			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 		}
 	}()
-	if err := a.sayReady(); err != nil {
+	if err := a.signalReady(); err != nil {
 		return err
 	}
 	next := time.NewTicker(linesEvery)

@@ -14,23 +14,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exitCode is what the agents of the exit rows exit with.
+// exitCode is the exit code of the agents in the exit rows.
 const exitCode = 3
 
 func exitAmongOne(ctx context.Context, b *bench) ([]row, error) {
 	r, err := exits(ctx, b)
-	r.what = "agent's exit to State, 1 session"
+	r.name = "agent's exit to State, 1 session"
 	return []row{r}, err
 }
 
 func exitAmongMany(ctx context.Context, b *bench) ([]row, error) {
 	r, err := exits(ctx, b)
-	r.what = fmt.Sprintf("agent's exit to State, %d beside it", b.sessions)
+	r.name = fmt.Sprintf("agent's exit to State, %d beside it", b.sessions)
 	return []row{r}, err
 }
 
-// exits measures from an agent's death to the signal that tells its session's new State. The floor
-// is a parent that waits for the same program with wait4 and then emits one signal.
+// exits measures the time from an agent's exit to the signal with the session's new State. The
+// floor is a parent that waits for the same program with wait4 and then emits one signal.
 func exits(ctx context.Context, b *bench) (row, error) {
 	r := row{unit: "ms", bar: ratioAtMost(3).and(neverAbove(50, "ms"))}
 	s, err := build(filepath.Join(b.work(), "exits"))
@@ -51,7 +51,7 @@ func exits(ctx context.Context, b *bench) (row, error) {
 			return r, err
 		}
 	}
-	r.note("the slowest exit took %s ms to be told, the floor's %s ms", number(r.values.max()), number(r.floor.max()))
+	r.note("the slowest exit took %s ms to be published, the floor's %s ms", number(r.values.max()), number(r.floor.max()))
 	return r, nil
 }
 
@@ -60,14 +60,15 @@ func exitOfSession(ctx context.Context, b *bench, s *stage, to *sample) error {
 	if err := b.create(ctx, id, b.as(roleExit, s.dir)); err != nil {
 		return err
 	}
-	if err := exitOnStage(ctx, s, b.ear.expect(becomes(id, "failed")), to); err != nil {
+	if err := exitOnStage(ctx, s, b.listener.expect(becomes(id, "failed")), to); err != nil {
 		return err
 	}
 	return b.remove(ctx, id)
 }
 
-// exitOnStage lets the program on the stage exit and adds what it took until that was told.
-func exitOnStage(ctx context.Context, s *stage, told <-chan time.Duration, to *sample) error {
+// exitOnStage lets the program on the stage exit and appends the time until the signal to the
+// sample.
+func exitOnStage(ctx context.Context, s *stage, published <-chan time.Duration, to *sample) error {
 	if err := s.awaitReady(); err != nil {
 		return err
 	}
@@ -78,26 +79,26 @@ func exitOnStage(ctx context.Context, s *stage, told <-chan time.Duration, to *s
 		return err
 	}
 	select {
-	case at := <-told:
-		*to = append(*to, milliseconds(at-s.noted(0)))
+	case at := <-published:
+		*to = append(*to, milliseconds(at-s.recorded(0)))
 		return nil
-	case <-time.After(patience):
-		return errors.New("an exit was not told")
+	case <-time.After(timeout):
+		return errors.New("an exit was not published")
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// exitOnCue is the part of the agent.
+// exitOnCue is the agent.
 func exitOnCue(dir string) error {
 	a, err := enter(dir)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(a.sayReady(), a.awaitCue()); err != nil {
+	if err := errors.Join(a.signalReady(), a.awaitCue()); err != nil {
 		return err
 	}
-	a.note(0)
+	a.recordTime(0)
 	unix.Exit(exitCode)
 	return nil
 }
@@ -105,7 +106,7 @@ func exitOnCue(dir string) error {
 // parent is a running parentOfExits.
 type parent struct {
 	cmd   *exec.Cmd
-	wants io.WriteCloser // a byte for each child that is to be started
+	wants io.WriteCloser // one byte starts one child
 }
 
 func startParent(b *bench, s *stage) (*parent, error) {
@@ -128,15 +129,14 @@ func (p *parent) close() {
 }
 
 func (p *parent) exitOfChild(ctx context.Context, b *bench, s *stage, to *sample) error {
-	told := b.ear.expect(childExited)
+	published := b.listener.expect(childExited)
 	if _, err := p.wants.Write([]byte{1}); err != nil {
 		return fmt.Errorf("cannot start a child of the floor: %w", err)
 	}
-	return exitOnStage(ctx, s, told, to)
+	return exitOnStage(ctx, s, published, to)
 }
 
-// parentOfExits is the floor: what nobody could do with less who tells others of an exit over the
-// bus.
+// parentOfExits is the floor: the simplest program that publishes the exits of children on the bus.
 func parentOfExits(dir string) error {
 	conn, err := connect(context.Background())
 	if err != nil {
@@ -153,7 +153,9 @@ func parentOfExits(dir string) error {
 		} else if err != nil {
 			return err
 		}
-		pid, err := syscall.ForkExec(self, []string{self, roleWord, roleExit, dir}, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}})
+		pid, err := syscall.ForkExec(self, []string{self, roleWord, roleExit, dir}, &syscall.ProcAttr{
+			Env: os.Environ(), Files: []uintptr{0, 1, 2},
+		})
 		if err != nil {
 			return err
 		}

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// group is some rows that are measured together.
+// group is a set of rows that are measured together.
 type group struct {
 	name string
-	many bool // with many live sessions beside it
+	many bool // needs the many running sessions of -sessions
 	rows func(context.Context, *bench) ([]row, error)
 }
 
-// groups are in the order in which they are measured: those that need many sessions last, since
-// these stay, and that which needs more of them at the very end.
+// groups are listed in the order of measurement: groups that need many sessions come last, because
+// these sessions are kept, and the group that needs most of them at the very end.
 var groups []group
 
 func init() {
@@ -37,8 +37,8 @@ func init() {
 	}
 }
 
-// judged measures the group, and once or twice again where a bar is missed: the rows are those of
-// the measurement that two of three agree with. Each row is judged by itself.
+// judged measures the group, and once or twice more if it misses a bar. Each row is the last
+// measurement that agrees with the majority about its bar.
 func (g group) judged(ctx context.Context, b *bench) ([]row, error) {
 	rows, err := g.rows(ctx, b)
 	if err != nil || b.measure || len(missing(rows)) == 0 {
@@ -56,7 +56,7 @@ func (g group) judged(ctx context.Context, b *bench) ([]row, error) {
 	return agreed(tries), nil
 }
 
-// disagree tells whether a row has met its bar in one of two measurements only.
+// disagree reports whether two measurements differ in whether a row meets its bar.
 func disagree(tries [][]row) bool {
 	for i := range tries[0] {
 		if tries[0][i].met() != tries[1][i].met() {
@@ -66,7 +66,7 @@ func disagree(tries [][]row) bool {
 	return false
 }
 
-// agreed returns for each row the last of the measurements that most agree with.
+// agreed returns for each row the last measurement that agrees with the majority.
 func agreed(tries [][]row) []row {
 	rows := make([]row, len(tries[0]))
 	for i := range rows {
@@ -88,12 +88,12 @@ func agreed(tries [][]row) []row {
 	return rows
 }
 
-// missing names the rows that have missed their bars.
+// missing returns the names of the rows that miss their bars.
 func missing(rows []row) []string {
 	var names []string
 	for _, r := range rows {
 		if r.met() == "no" {
-			names = append(names, r.what)
+			names = append(names, r.name)
 		}
 	}
 	return names

@@ -8,19 +8,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// measured is a group of two rows that measures these values, one pair at each try; the bar of both
-// is 10.
+// measured returns a group of two rows with a bar of 10 that yields one pair of values per
+// measurement, and a counter of measurements.
 func measured(tries ...[2]float64) (g group, measurements *int) {
 	measurements = new(int)
 	return group{name: "test", rows: func(context.Context, *bench) ([]row, error) {
 		try := tries[*measurements]
 		*measurements++
 		bar := neverAbove(10, "ms")
-		return []row{{what: "a", values: sample{try[0]}, bar: bar}, {what: "b", values: sample{try[1]}, bar: bar}}, nil
+		return []row{{name: "a", values: sample{try[0]}, bar: bar}, {name: "b", values: sample{try[1]}, bar: bar}}, nil
 	}}, measurements
 }
 
-// TestBar_IsMissedIfTwoOfThreeMeasurementsMissIt: neither by one outlier, nor met by one.
+// TestBar_IsMissedIfTwoOfThreeMeasurementsMissIt checks that a single outlier neither meets nor
+// misses a bar.
 func TestBar_IsMissedIfTwoOfThreeMeasurementsMissIt(t *testing.T) {
 	for _, try := range []struct {
 		name         string
@@ -43,7 +44,7 @@ func TestBar_IsMissedIfTwoOfThreeMeasurementsMissIt(t *testing.T) {
 	}
 }
 
-// TestBar_IsMeasuredOnceWithMeasureOption measures once, and what was missed is shown all the same.
+// TestBar_IsMeasuredOnceWithMeasureOption expects that a missed bar is still reported.
 func TestBar_IsMeasuredOnceWithMeasureOption(t *testing.T) {
 	g, measurements := measured([2]float64{11, 1})
 	rows, err := g.judged(t.Context(), &bench{options: options{measure: true}})

@@ -6,41 +6,41 @@ import (
 	"time"
 )
 
-// settleTime is how long the daemon has to come to rest: it gives memory back once it had nothing
-// to do for three seconds.
-const settleTime = 5 * time.Second
+// restTime is the wait until the daemon is at rest: it returns memory to the system after three
+// seconds without work.
+const restTime = 5 * time.Second
 
 func wakeupsIdle(ctx context.Context, b *bench) ([]row, error) {
 	return b.wakeups(ctx, fmt.Sprintf("%d silent sessions", b.sessions))
 }
 
-// wakeupsBusy is the same with as many sessions that print all the time: what they print is between
-// them and tmux.
+// wakeupsBusy measures the same with as many printing sessions, whose output passes only through
+// their shim and tmux.
 func wakeupsBusy(ctx context.Context, b *bench) ([]row, error) {
 	talkers := b.sessions
 	ids := make([]string, talkers)
 	for i := range ids {
 		ids[i] = b.newID("talker")
 	}
-	if err := together(talkers, func(i int) error { return b.create(ctx, ids[i], b.as(roleChatter)) }); err != nil {
+	if err := parallel(talkers, func(i int) error { return b.create(ctx, ids[i], b.as(roleChatter)) }); err != nil {
 		return nil, err
 	}
 	rows, err := b.wakeups(ctx, fmt.Sprintf("%d silent and %d printing sessions", b.sessions, talkers))
 	if err != nil {
 		return rows, err
 	}
-	return rows, together(talkers, func(i int) error { return b.remove(ctx, ids[i]) })
+	return rows, parallel(talkers, func(i int) error { return b.remove(ctx, ids[i]) })
 }
 
-// wakeups counts how often the daemon is woken, and what it computes, while nothing happens that it
-// should tell of. The floor is a program that holds a connection to the bus, at the same time.
+// wakeups counts the daemon's wake-ups and its CPU time while nothing happens that it has to
+// publish. The floor is a program with a bus connection, measured at the same time.
 func (b *bench) wakeups(ctx context.Context, with string) ([]row, error) {
 	least, err := b.startBystander(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer least.end()
-	if err := pause(ctx, settleTime); err != nil {
+	if err := pause(ctx, restTime); err != nil {
 		return nil, err
 	}
 	processes := []int{b.daemon.Process.Pid, least.cmd.Process.Pid}
@@ -57,13 +57,14 @@ func (b *bench) wakeups(ctx context.Context, with string) ([]row, error) {
 	}
 	ours, floor := after[0].since(before[0]), after[1].since(before[1])
 	switches := row{
-		what: fmt.Sprintf("wake-ups in %v, %s", b.idle, with), unit: "switches",
+		name: fmt.Sprintf("wake-ups in %v, %s", b.idle, with), unit: "switches",
 		values: sample{float64(ours.switches)}, floor: sample{float64(floor.switches)},
 		bar: bar{"0", func(r row) bool { return r.values.max() == 0 }},
 	}
-	switches.note("beside those of the Go runtime's monitor thread, which runs once a minute: %d, in the floor %d", ours.monitor, floor.monitor)
+	switches.note("beside those of the Go runtime's monitor thread, which runs once a minute: %d, in the floor %d",
+		ours.monitor, floor.monitor)
 	cpu := row{
-		what: fmt.Sprintf("CPU time in %v, %s", b.idle, with), unit: "ms",
+		name: fmt.Sprintf("CPU time in %v, %s", b.idle, with), unit: "ms",
 		values: sample{milliseconds(ours.cpu)}, floor: sample{milliseconds(floor.cpu)},
 	}
 	return []row{switches, cpu}, nil
@@ -81,7 +82,7 @@ func usedByEach(processes []int) ([]usage, error) {
 	return all, nil
 }
 
-// chatter is the part of an agent that is at work.
+// chatter is an agent at work.
 func chatter() error {
 	for tick := range time.Tick(100 * time.Millisecond) {
 		if _, err := fmt.Println("reading another file, at", tick.Format(time.RFC3339Nano)); err != nil {

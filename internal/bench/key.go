@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// key measures from a key press in an attached terminal to its echo there, through a session's shim
-// and in tmux alone.
+// key measures the time from a key press in an attached terminal to its echo, in a session with its
+// shim and in tmux alone.
 func key(ctx context.Context, b *bench) (rows []row, err error) {
 	s, err := build(filepath.Join(b.work(), "key"))
 	if err != nil {
@@ -48,16 +48,16 @@ func key(ctx context.Context, b *bench) (rows []row, err error) {
 		return nil, err
 	}
 	defer plain.close()
-	r := row{what: "key press to echo, attached", unit: "ms", bar: laterAtMost(0.3, "ms")}
+	r := row{name: "key press to echo, attached", unit: "ms", bar: laterAtMost(0.3, "ms")}
 	if err := r.pressKeys(ctx, b.times(400), ours, plain); err != nil {
 		return nil, err
 	}
 	return []row{r}, nil
 }
 
-// pressKeys presses keys in both terminals by turns.
+// pressKeys presses keys in both terminals alternately.
 func (r *row) pressKeys(ctx context.Context, n int, ours, plain *terminal) error {
-	// Letters that end no escape sequence of those that tmux writes.
+	// These letters end no escape sequence that tmux writes.
 	const letters = "QVWY"
 	for i := range n {
 		for _, t := range []struct {
@@ -78,14 +78,14 @@ func (r *row) pressKeys(ctx context.Context, n int, ours, plain *terminal) error
 	return nil
 }
 
-// terminal is a terminal that a tmux client shows a session in. The bench holds the end where a
-// person would sit.
+// terminal is a pseudoterminal in which a tmux client shows a session. The bench has the master
+// side.
 type terminal struct {
 	master *os.File
 	client *exec.Cmd
 }
 
-// openTerminal runs the command in a new terminal and waits until keys pressed in it come back.
+// openTerminal runs the command in a new terminal and waits until it echoes keys.
 func openTerminal(client *exec.Cmd) (*terminal, error) {
 	master, slave, err := openPty()
 	if err != nil {
@@ -134,9 +134,9 @@ func openPty() (master, slave *os.File, err error) {
 	return master, slave, nil
 }
 
-// press presses a key and returns how long it took until the letter was on the screen.
+// press presses a key and returns the time until its letter appears in the output.
 func (t *terminal) press(letter byte) (time.Duration, error) {
-	if err := t.master.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := t.master.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		return 0, err
 	}
 	before := time.Now()
@@ -154,13 +154,13 @@ func (t *terminal) press(letter byte) (time.Duration, error) {
 	}
 }
 
-// close hangs up, which ends the client.
+// close closes the master side, whose SIGHUP ends the client.
 func (t *terminal) close() {
 	_ = t.master.Close()
 	_ = t.client.Wait()
 }
 
-// echoKeys is the part of the agent: a program that draws for itself, as agents do.
+// echoKeys is the agent: a program that reads keys in raw mode and draws itself, as agents do.
 func echoKeys(dir string) error {
 	a, err := enter(dir)
 	if err != nil {
@@ -174,7 +174,7 @@ func echoKeys(dir string) error {
 	if err := unix.IoctlSetTermios(0, unix.TCSETS, mode); err != nil {
 		return err
 	}
-	if err := a.sayReady(); err != nil {
+	if err := a.signalReady(); err != nil {
 		return err
 	}
 	for b := make([]byte, 64); ; {

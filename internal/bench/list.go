@@ -8,10 +8,10 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// list measures what a person waits for after `corralctl list`. The floor is busctl with the call
-// that has the least of it.
+// list measures the duration of `corralctl list`. The floor is busctl with the simplest call that
+// lists sessions.
 func list(ctx context.Context, b *bench) ([]row, error) {
-	r := row{what: fmt.Sprintf("corralctl list, %d sessions", b.sessions), unit: "ms", bar: ratioAtMost(3)}
+	r := row{name: fmt.Sprintf("corralctl list, %d sessions", b.sessions), unit: "ms", bar: ratioAtMost(3)}
 	for range b.times(50) {
 		before := time.Now()
 		if err := run(ctx, b.program("corralctl"), "list"); err != nil {
@@ -19,7 +19,8 @@ func list(ctx context.Context, b *bench) ([]row, error) {
 		}
 		r.values = append(r.values, milliseconds(time.Since(before)))
 		before = time.Now()
-		err := run(ctx, "busctl", "--user", "call", dbusapi.BusName, string(dbusapi.ManagerPath), dbusapi.ManagerInterface, "ListSessions")
+		err := run(ctx, "busctl", "--user", "call", dbusapi.BusName, string(dbusapi.ManagerPath), dbusapi.ManagerInterface,
+			"ListSessions")
 		if err != nil {
 			return nil, err
 		}

@@ -1,14 +1,15 @@
-// Bench measures the built programs on a private user manager, and prints each number beside its
-// floor: what the same machine, in the same run and by turns with it, takes for the least that the
-// work could be. It ends with status 3 if a bar is missed, unless it is only to measure. A machine
-// that has other things to do misses bars: what misses one is measured again, and misses it if two
-// of three measurements do.
+// Bench measures the built programs in a private user manager and prints each result beside its
+// floor: the result of the simplest possible program for the same work, measured alternately in the
+// same run on the same machine. It exits with status 3 if a bar, the required limit of a result, is
+// missed, unless -measure is given. A busy machine misses bars; therefore a group that misses one
+// is measured again, and fails if two of three measurements miss it.
 //
 //	make bench
-//	go run ./internal/bench [-run REGEXP] [-n FACTOR] [-sessions N] [-idle TIME] [-json] [-measure] [-programs DIR]
+//	go run ./internal/bench [-run REGEXP] [-n FACTOR] [-sessions N] [-idle TIME] [-json] [-measure] \
+//	    [-programs DIR]
 //
-// The program runs itself again: inside of the user manager, which does the measuring, and in the
-// parts that role.go lists, as agents and floors.
+// The program runs itself again: inside the user manager, to measure, and in the roles that role.go
+// lists, as agents and floors.
 package main
 
 import (
@@ -26,25 +27,25 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// options are what a person can ask for.
+// options are the command-line options.
 type options struct {
-	only     *regexp.Regexp // the groups of rows to be measured
-	factor   float64        // of how often each thing is measured
-	sessions int            // how many live sessions there are, where there are many
-	idle     time.Duration  // how long wake-ups are counted
+	only     *regexp.Regexp // -run: the groups of rows to measure
+	factor   float64        // -n: factor for the number of measurements
+	sessions int            // -sessions: the number of running sessions in groups that need many
+	idle     time.Duration  // -idle: how long wake-ups are counted
 	json     bool
-	measure  bool   // a bar that is missed is no failure
-	programs string // directory of the programs as they were built
+	measure  bool   // -measure: measure once and do not fail
+	programs string // -programs: directory of the built programs
 }
 
-// insideVariable names the place of the bench to the process that measures, inside of the user
-// manager.
+// insideVariable is the environment variable with the bench's directory for the process inside the
+// user manager.
 const insideVariable = "CORRAL_BENCH_PLACE"
 
 func main() {
 	testbed.RunIfReexecuted()
 	if len(os.Args) > 2 && os.Args[1] == roleWord {
-		os.Exit(play(os.Args[2], os.Args[3:]))
+		os.Exit(playRole(os.Args[2], os.Args[3:]))
 	}
 	o, err := parse(os.Args[1:])
 	switch {
@@ -85,7 +86,7 @@ func parse(args []string) (options, error) {
 	return o, err
 }
 
-// outside makes the place and runs this program again inside of a private user manager.
+// outside creates the directory and runs this program again inside a private user manager.
 func outside(o options) int {
 	p, err := makePlace(o.programs)
 	if err != nil {
@@ -100,7 +101,7 @@ func outside(o options) int {
 	return testbed.Run(append([]string{p.program("bench")}, os.Args[1:]...), false)
 }
 
-// inside measures. It ends early, having cleaned up, when a signal says so.
+// inside measures and prints the results. A signal makes it clean up and exit early.
 func inside(o options, dir string) int {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer cancel()
@@ -123,10 +124,10 @@ func inside(o options, dir string) int {
 	return 0
 }
 
-// exitMissed is the exit status where everything was measured and a bar was missed.
+// exitMissed is the exit status if everything was measured and a bar was missed.
 const exitMissed = 3
 
-// measure measures the groups that were asked for, on one daemon.
+// measure measures the selected groups with one daemon.
 func measure(ctx context.Context, o options, p place) (rows []row, err error) {
 	b, err := start(ctx, o, p)
 	if err != nil {
@@ -146,7 +147,7 @@ func measure(ctx context.Context, o options, p place) (rows []row, err error) {
 		more, err := g.judged(ctx, b)
 		rows = append(rows, more...)
 		if err != nil {
-			return rows, fmt.Errorf("cannot measure %s: %w", g.name, errors.Join(err, b.daemonTrouble()))
+			return rows, fmt.Errorf("cannot measure %s: %w", g.name, errors.Join(err, b.daemonError()))
 		}
 	}
 	return rows, nil

@@ -15,7 +15,7 @@ func memoryOfNone(ctx context.Context, b *bench) ([]row, error) {
 	return b.memoryOfDaemon(ctx, 0)
 }
 
-// memoryOfMany is about the daemon, and about what is beside each agent.
+// memoryOfMany measures the memory of the daemon and of the shims.
 func memoryOfMany(ctx context.Context, b *bench) ([]row, error) {
 	rows, err := b.memoryOfDaemon(ctx, b.sessions)
 	if err != nil {
@@ -29,21 +29,25 @@ func memoryOfMany(ctx context.Context, b *bench) ([]row, error) {
 	if err != nil {
 		return rows, err
 	}
-	r := row{what: "shim, private memory", unit: "MiB", values: privateOf(shims), floor: privateOf(servers), bar: neverAbove(2, "MiB")}
-	r.note("the floor is the session's tmux server; the largest shim has %s MiB, a median of %s MiB resident and %s MiB proportional",
+	r := row{
+		name: "shim, private memory", unit: "MiB", values: privateOf(shims), floor: privateOf(servers),
+		bar: neverAbove(2, "MiB"),
+	}
+	r.note("the floor is the session's tmux server; the largest shim has %s MiB, "+
+		"a median of %s MiB resident and %s MiB proportional",
 		number(r.values.max()), number(of(shims, func(m memory) float64 { return m.rss }).median()),
 		number(of(shims, func(m memory) float64 { return m.pss }).median()))
 	return append(rows, r), nil
 }
 
-// memoryOfDaemon is the daemon's memory beside that of the least daemon.
+// memoryOfDaemon measures the daemon's memory. The floor is a bystander.
 func (b *bench) memoryOfDaemon(ctx context.Context, sessions int) ([]row, error) {
 	least, err := b.startBystander(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer least.end()
-	if err := pause(ctx, settleTime); err != nil {
+	if err := pause(ctx, restTime); err != nil {
 		return nil, err
 	}
 	ours, err := occupied(b.daemon.Process.Pid)
@@ -55,10 +59,11 @@ func (b *bench) memoryOfDaemon(ctx context.Context, sessions int) ([]row, error)
 		return nil, err
 	}
 	of := func(kind string, value float64) row {
-		return row{what: fmt.Sprintf("corrald, %s memory, %d sessions", kind, sessions), unit: "MiB", values: sample{value}}
+		return row{name: fmt.Sprintf("corrald, %s memory, %d sessions", kind, sessions), unit: "MiB", values: sample{value}}
 	}
 	resident := of("resident", ours.rss)
-	resident.floor = sample{floor.rss} // its other numbers say little: it shares its program's pages with the bench
+	// Its other numbers mean little: it shares its program's pages with the bench.
+	resident.floor = sample{floor.rss}
 	resident.bar = neverAbove(20, "MiB")
 	return []row{resident, of("proportional", ours.pss), of("private", ours.private)}, nil
 }
@@ -71,7 +76,7 @@ func occupiedInScopes(comm string) ([]memory, error) {
 	all := make([]memory, 0, len(pids))
 	for _, pid := range pids {
 		m, err := occupied(pid)
-		if errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrNotExist) { // a zombie, or gone: no memory
+		if errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrNotExist) { // a zombie, or no longer there
 			continue
 		}
 		if err != nil {
@@ -92,8 +97,7 @@ func of(all []memory, what func(memory) float64) sample {
 
 func privateOf(all []memory) sample { return of(all, func(m memory) float64 { return m.private }) }
 
-// bystander is a running bystand: a Go program that holds a connection to the bus, and does
-// nothing.
+// bystander is a running bystand: a Go program that only keeps a bus connection open.
 type bystander struct{ cmd *exec.Cmd }
 
 func (b *bench) startBystander(ctx context.Context) (*bystander, error) {

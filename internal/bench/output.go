@@ -15,7 +15,7 @@ import (
 // printed is how much a program prints, in MiB.
 const printed = 64
 
-// output measures how fast a program prints in a session, and in tmux alone.
+// output measures how fast a program can print in a session, and in tmux alone.
 func output(ctx context.Context, b *bench) ([]row, error) {
 	s, err := build(filepath.Join(b.work(), "output"))
 	if err != nil {
@@ -23,7 +23,7 @@ func output(ctx context.Context, b *bench) ([]row, error) {
 	}
 	defer s.close()
 	command := b.as(rolePrint, s.dir, strconv.Itoa(printed<<20))
-	r := row{what: fmt.Sprintf("output of %d MiB", printed), unit: "MiB/s", bar: ratioAtLeast(0.8)}
+	r := row{name: fmt.Sprintf("output of %d MiB", printed), unit: "MiB/s", bar: ratioAtLeast(0.8)}
 	var daemon time.Duration
 	for range b.times(3) {
 		before, err := used(b.daemon.Process.Pid)
@@ -49,29 +49,32 @@ func output(ctx context.Context, b *bench) ([]row, error) {
 			return nil, err
 		}
 	}
-	r.note("the floor is tmux alone, with the same configuration and size; corrald used %s ms of CPU time for each start, print and exit",
+	r.note("the floor is tmux alone, with the same configuration and size; "+
+		"corrald used %s ms of CPU time for each start, print and exit",
 		number(milliseconds(daemon)/float64(len(r.values))))
 	return []row{r}, nil
 }
 
 func (b *bench) printPlainly(ctx context.Context, s *stage, command []string, to *sample) error {
-	server := plainTmux(b.newID("output")) // another one each time: one that was told to end is there for a moment longer
+	// A new server each time, because one that was killed still exists for a moment.
+	server := plainTmux(b.newID("output"))
 	if err := server.start(ctx, command); err != nil {
 		return err
 	}
 	return errors.Join(printOnStage(s, to), server.end(ctx))
 }
 
-// printOnStage lets the program on the stage print, and adds how fast it was, in MiB a second.
+// printOnStage lets the program on the stage print and appends its speed, in MiB per second, to the
+// sample.
 func printOnStage(s *stage, to *sample) error {
 	if err := errors.Join(s.awaitReady(), s.giveCue(), s.awaitReady()); err != nil {
 		return err
 	}
-	*to = append(*to, printed/(s.noted(1)-s.noted(0)).Seconds())
+	*to = append(*to, printed/(s.recorded(1)-s.recorded(0)).Seconds())
 	return nil
 }
 
-// printAll is the part of the program: it prints that many bytes of what agents and builds print.
+// printAll is the agent: it prints size bytes of text as agents and builds print it.
 func printAll(dir, size string) error {
 	a, err := enter(dir)
 	if err != nil {
@@ -82,11 +85,11 @@ func printAll(dir, size string) error {
 		return err
 	}
 	text := typicalText(64 << 10)
-	if err := errors.Join(a.sayReady(), a.awaitCue()); err != nil {
+	if err := errors.Join(a.signalReady(), a.awaitCue()); err != nil {
 		return err
 	}
-	a.note(0)
-	const atOnce = 4096 // bytes, as what goes through a pipe or a buffered stream is written
+	a.recordTime(0)
+	const atOnce = 4096 // bytes, as programs write to a pipe or a buffered stream
 	for at := 0; left > 0; {
 		n := min(atOnce, left, len(text)-at)
 		if _, err := os.Stdout.WriteString(text[at : at+n]); err != nil {
@@ -95,12 +98,11 @@ func printAll(dir, size string) error {
 		left -= n
 		at = (at + n) % len(text)
 	}
-	a.note(1)
-	return a.sayReady()
+	a.recordTime(1)
+	return a.signalReady()
 }
 
-// typicalText is text as agents print it, at least size bytes of it: words, code, paths and
-// colours.
+// typicalText returns at least size bytes of typical agent output: words, code, paths and colours.
 func typicalText(size int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < size; i++ {
@@ -120,7 +122,7 @@ func typicalText(size int) string {
 	return b.String()
 }
 
-// plainTmux is the name of a tmux server without Corral around it, with Corral's configuration.
+// plainTmux is the name of a tmux server without Corral but with Corral's configuration.
 type plainTmux string
 
 func (t plainTmux) command(args ...string) []string {
@@ -141,7 +143,7 @@ func (t plainTmux) end(ctx context.Context) error {
 	return run(ctx, "tmux", t.command("kill-server")...)
 }
 
-// The size of a session's pane that nobody is attached to.
+// The size of a session's pane while no client is attached.
 const (
 	columns = 120
 	lines   = 40

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// place is a directory on a real disk with the programs that are measured and with all that they
-// write. Those who measure are another user than who started them, if that is root, and can neither
-// see the checkout nor go's build cache.
+// place is a directory on a real disk with copies of the measured programs and with all files that
+// they write. If root starts the bench, another user measures, who can read neither the checkout
+// nor Go's build cache.
 type place struct{ dir string }
 
-// placeParent is, by the Filesystem Hierarchy Standard, for what survives a reboot: no tmpfs, which
+// placeParent is, by the Filesystem Hierarchy Standard, for files that survive a reboot. A tmpfs
 // would make every fsync free.
 const placeParent = "/var/tmp"
 
@@ -66,15 +66,15 @@ func (p place) remove() { _ = os.RemoveAll(p.dir) }
 
 func (p place) program(name string) string { return filepath.Join(p.dir, "bin", name) }
 
-// work is where everything is written: state, logs, workspaces.
+// work returns the directory for everything that is written: state, logs, workspaces.
 func (p place) work() string { return filepath.Join(p.dir, "work") }
 
-// as returns the command that plays a role: see play.
+// as returns the command that plays a role; see play.
 func (p place) as(role string, args ...string) []string {
 	return append([]string{p.program("bench"), roleWord, role}, args...)
 }
 
-// disk tells what kind of file system the place is on, by the mount that holds it: see
+// disk returns the type of the file system that contains the place, from the mount table: see
 // proc_pid_mountinfo(5).
 func (p place) disk() string {
 	info, _ := os.ReadFile("/proc/self/mountinfo")

@@ -12,18 +12,18 @@ import (
 
 // usage is what the threads of a Go program have used so far.
 type usage struct {
-	switches uint64        // context switches, voluntary and not: each is a thread that was woken, or made to wait
+	switches uint64        // voluntary and involuntary context switches: each is a thread that was woken or had to wait
 	cpu      time.Duration // of all threads
-	monitor  uint64        // switches of the runtime's monitor thread, which are not among the others
+	monitor  uint64        // switches of the runtime's monitor thread, not included in switches
 }
 
 func (u usage) since(before usage) usage {
 	return usage{u.switches - before.switches, u.cpu - before.cpu, u.monitor - before.monitor}
 }
 
-// used reads /proc/PID/task/TID/status and schedstat; the latter is exact where utime and stime of
+// used reads /proc/PID/task/TID/status and schedstat. schedstat is exact, while utime and stime in
 // stat count ticks of 10 ms. The first thread that a Go program starts is the runtime's monitor
-// (runtime.sysmon): it looks around once a minute in a program that is wholly idle too.
+// (runtime.sysmon), which wakes up once a minute even in an idle program.
 func used(pid int) (usage, error) {
 	var u usage
 	tasks, err := threads(pid)
@@ -49,8 +49,8 @@ func used(pid int) (usage, error) {
 	return u, err
 }
 
-// threads returns the directories of the process's threads in /proc, in the order in which they
-// were started.
+// threads returns the /proc directories of the process's threads in the order in which they were
+// started.
 func threads(pid int) ([]string, error) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid), "task")
 	entries, err := os.ReadDir(dir)
@@ -71,12 +71,12 @@ func threads(pid int) ([]string, error) {
 	return tasks, nil
 }
 
-// memory is what a process occupies, in MiB.
+// memory is the memory of a process, in MiB.
 type memory struct {
 	rss, pss, private float64
 }
 
-// occupied reads /proc/PID/smaps_rollup.
+// occupied reads the memory of a process from /proc/PID/smaps_rollup.
 func occupied(pid int) (memory, error) {
 	fields, err := readFields(filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup"))
 	if err != nil {
@@ -86,7 +86,8 @@ func occupied(pid int) (memory, error) {
 	return memory{mib(fields["Rss"]), mib(fields["Pss"]), mib(fields["Private_Clean"] + fields["Private_Dirty"])}, nil
 }
 
-// readFields reads lines of "Name: 123 kB" of the kernel's. What is no number is left out.
+// readFields reads lines such as "Name: 123 kB" from a file in /proc and ignores those without a
+// number.
 func readFields(path string) (map[string]uint64, error) {
 	text, err := os.ReadFile(path)
 	fields := map[string]uint64{}
@@ -101,8 +102,7 @@ func readFields(path string) (map[string]uint64, error) {
 	return fields, err
 }
 
-// inScopes returns the processes with this name (of 15 bytes at most) that are in scopes of
-// sessions.
+// inScopes returns the processes with this name (at most 15 bytes) in the scopes of sessions.
 func inScopes(comm string) ([]int, error) {
 	names, err := filepath.Glob("/proc/[0-9]*/comm")
 	var pids []int

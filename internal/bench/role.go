@@ -7,26 +7,26 @@ import (
 	"os/signal"
 )
 
-// roleWord is the first argument of this program when it plays a part in a measurement; the second
-// says which.
+// roleWord is the first argument of this program when it plays a role in a measurement; the second
+// one is the role.
 const roleWord = "as"
 
-// The parts. Those with a stage are told where it is.
+// The roles with their arguments. STAGE is the directory of a stage.
 const (
-	roleExit    = "exit"    // STAGE: exits with a code when it is told to, and notes when
-	roleParent  = "parent"  // STAGE: starts such a program, waits for its end, and tells it on the bus
-	rolePrint   = "print"   // STAGE BYTES: prints as fast as it can, and notes how long it took
+	roleExit    = "exit"    // STAGE: records the time and exits with a code on cue
+	roleParent  = "parent"  // STAGE: starts such a program, waits for its exit, and emits a signal
+	rolePrint   = "print"   // STAGE BYTES: prints as fast as it can and records the times
 	roleEcho    = "echo"    // STAGE: prints each key that is pressed
-	roleChatter = "chatter" // prints a line every now and then, for ever
-	roleBystand = "bystand" // holds a connection to the bus, for ever
-	roleStatus  = "status"  // STAGE: tells its terminal what it does whenever it is told to, and notes when
-	roleEmit    = "emit"    // STAGE: tells the same on the bus itself
-	roleLines   = "lines"   // STAGE: prints numbered lines, and each key that is pressed, and dies when it is told to
-	roleSurvey  = "survey"  // DIRECTORY: lists the scopes and reads the records of the sessions there
+	roleChatter = "chatter" // prints a line every 100 ms, endlessly
+	roleBystand = "bystand" // keeps a bus connection open
+	roleStatus  = "status"  // STAGE: writes a status report to its terminal on cue and records the time
+	roleEmit    = "emit"    // STAGE: emits a signal on cue and records the time
+	roleLines   = "lines"   // STAGE: prints numbered lines and each key; kills itself on cue
+	roleSurvey  = "survey"  // DIRECTORY: lists the scopes and reads the session records below it
 )
 
-// play plays a part and returns the exit status.
-func play(role string, args []string) int {
+// playRole plays a role and returns the exit status.
+func playRole(role string, args []string) int {
 	parts := map[string]struct {
 		args int
 		play func([]string) error
@@ -37,7 +37,7 @@ func play(role string, args []string) int {
 		roleEcho:    {1, func(args []string) error { return echoKeys(args[0]) }},
 		roleChatter: {0, func([]string) error { return chatter() }},
 		roleBystand: {0, func([]string) error { return bystand() }},
-		roleStatus:  {1, func(args []string) error { return tellStatus(args[0]) }},
+		roleStatus:  {1, func(args []string) error { return reportStatus(args[0]) }},
 		roleEmit:    {1, func(args []string) error { return emitSignals(args[0]) }},
 		roleLines:   {1, func(args []string) error { return printLines(args[0]) }},
 		roleSurvey:  {1, func(args []string) error { return survey(args[0]) }},
@@ -54,7 +54,7 @@ func play(role string, args []string) int {
 	return 0
 }
 
-// bystand is the least that a daemon on the bus could be.
+// bystand is the simplest possible daemon on the bus: it only keeps a connection open.
 func bystand() error {
 	conn, err := connect(context.Background())
 	if err != nil {

@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// sample is what was measured, in the unit of its row.
+// sample contains the measured values in the unit of their row.
 type sample []float64
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// quantile returns the value that a share q of the sample is not above (nearest rank).
+// quantile returns the smallest value that at least a fraction q of the sample does not exceed
+// (nearest rank).
 func (s sample) quantile(q float64) float64 {
 	if len(s) == 0 {
 		return math.NaN()
@@ -27,22 +28,22 @@ func (s sample) max() float64    { return s.quantile(1) }
 
 // row is one line of the result.
 type row struct {
-	what   string
+	name   string
 	unit   string
 	values sample
-	floor  sample // what the least that could do the work takes; empty if there is no such thing
+	floor  sample // the same for the simplest possible program; empty if there is none
 	bar    bar
 	notes  []string
 }
 
-// ratio is that of the medians; NaN without a floor.
+// ratio returns the ratio of the medians, NaN without a floor.
 func (r *row) ratio() float64 { return r.values.median() / r.floor.median() }
 
 func (r *row) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
-// bar is what a row has to reach. The zero value is none.
+// bar is the required limit of a row. The zero value means that there is no limit.
 type bar struct {
 	text string
 	met  func(row) bool
@@ -60,17 +61,19 @@ func ratioAtLeast(limit float64) bar {
 	return bar{fmt.Sprintf("≥ %g×", limit), func(r row) bool { return r.ratio() >= limit }}
 }
 
-// neverAbove is about the slowest of all.
+// neverAbove limits the largest value.
 func neverAbove(limit float64, unit string) bar {
 	return bar{fmt.Sprintf("max ≤ %g %s", limit, unit), func(r row) bool { return r.values.max() <= limit }}
 }
 
-// p99AtMost is about all but the slowest of a hundred.
+// p99AtMost limits the 99th percentile.
 func p99AtMost(limit float64, unit string) bar {
 	return bar{fmt.Sprintf("p99 ≤ %g %s", limit, unit), func(r row) bool { return r.values.p99() <= limit }}
 }
 
-// laterAtMost is about the difference of the medians.
+// laterAtMost limits the difference of the medians.
 func laterAtMost(limit float64, unit string) bar {
-	return bar{fmt.Sprintf("≤ +%g %s", limit, unit), func(r row) bool { return r.values.median()-r.floor.median() <= limit }}
+	return bar{fmt.Sprintf("≤ +%g %s", limit, unit), func(r row) bool {
+		return r.values.median()-r.floor.median() <= limit
+	}}
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// show prints the rows as one table with notes below it, or as JSON.
+// show prints the rows as a table with notes below it, or as JSON.
 func show(to io.Writer, o options, p place, rows []row) error {
 	if o.json {
 		return showJSON(to, p, rows)
@@ -21,7 +21,7 @@ func show(to io.Writer, o options, p place, rows []row) error {
 	table := [][]string{{"WHAT", "UNIT", "N", "MEDIAN", "P99", "FLOOR", "FLOOR P99", "RATIO", "BAR", "MET"}}
 	var notes []string
 	for _, r := range rows {
-		what := r.what
+		what := r.name
 		for _, text := range r.notes {
 			notes = append(notes, text)
 			what += fmt.Sprintf(" [%d]", len(notes))
@@ -42,7 +42,7 @@ func show(to io.Writer, o options, p place, rows []row) error {
 	return err
 }
 
-// circumstances is what the numbers depend on beside the programs.
+// circumstances describes the machine: what the results depend on besides the programs.
 func circumstances(p place) string {
 	var u unix.Utsname
 	_ = unix.Uname(&u)
@@ -50,7 +50,7 @@ func circumstances(p place) string {
 		runtime.NumCPU(), unix.ByteSliceToString(u.Release[:]), p.disk())
 }
 
-// met says whether the bar was reached, "" where there is none.
+// met returns "yes" or "no" for a row that meets or misses its bar, "" for a row without a bar.
 func (r *row) met() string {
 	switch {
 	case r.bar.met == nil || len(r.values) == 0:
@@ -61,7 +61,7 @@ func (r *row) met() string {
 	return "no"
 }
 
-// number has three digits that count, and "" for what there is not.
+// number formats a value with three significant digits; a value that is not a number becomes "".
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -76,8 +76,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'f', 3, 64)
 }
 
-// align writes the table with its numbers to the right, from the third to the eighth column, and
-// its words to the left.
+// align formats the table: numbers, in columns 3 to 8, are aligned to the right, text to the left.
 func align(b *strings.Builder, table [][]string) {
 	widths := make([]int, len(table[0]))
 	for _, line := range table {
@@ -99,7 +98,7 @@ func align(b *strings.Builder, table [][]string) {
 	}
 }
 
-// jsonRow is a row for programs. A number that there is not is missing.
+// jsonRow is a row of the JSON output. Missing numbers are omitted.
 type jsonRow struct {
 	What        string   `json:"what"`
 	Unit        string   `json:"unit"`
@@ -129,7 +128,7 @@ func showJSON(to io.Writer, p place, rows []row) error {
 	}{circumstances(p), []jsonRow{}}
 	for _, r := range rows {
 		result.Rows = append(result.Rows, jsonRow{
-			r.what, r.unit, len(r.values), known(r.values.median()), known(r.values.p99()), known(r.values.max()),
+			r.name, r.unit, len(r.values), known(r.values.median()), known(r.values.p99()), known(r.values.max()),
 			len(r.floor), known(r.floor.median()), known(r.floor.p99()), known(r.ratio()), r.bar.text, r.met(), r.notes,
 		})
 	}

@@ -11,13 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stage is a directory through which a program that was started by somebody else, and somewhere
-// else, is told when to act, and tells when it did. One program at a time is on it.
+// stage is a directory through which the bench controls a program that another process has started
+// elsewhere: it signals when to act, and receives the times of the actions. Only one program at a
+// time uses it.
 type stage struct {
 	dir   string
-	cue   *os.File // a FIFO: a byte of it is the cue
-	ready *os.File // a FIFO: a byte of it says that the program waits for the cue, or is done
-	times []byte   // shared memory: two times, of CLOCK_MONOTONIC
+	cue   *os.File // a FIFO: a byte is the cue
+	ready *os.File // a FIFO: a byte means that the program waits for the cue or is done
+	times []byte   // shared memory with two times of CLOCK_MONOTONIC
 }
 
 // The files of a stage.
@@ -28,7 +29,7 @@ const (
 	timesSize = 4096
 )
 
-// build makes a stage. The caller closes it.
+// build creates a stage. The caller closes it.
 func build(dir string) (*stage, error) {
 	s, err := &stage{dir: dir}, os.Mkdir(dir, 0o700)
 	for _, fifo := range []struct {
@@ -70,9 +71,9 @@ func (s *stage) close() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// awaitReady waits until the program says that it is ready.
+// awaitReady waits until the program reports that it is ready.
 func (s *stage) awaitReady() error {
-	if err := s.ready.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := s.ready.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
 	if _, err := s.ready.Read(make([]byte, 1)); err != nil {
@@ -86,8 +87,8 @@ func (s *stage) giveCue() error {
 	return err
 }
 
-// noted returns time number i of those that the program has noted.
-func (s *stage) noted(i int) time.Duration {
+// recorded returns time number i that the program has recorded.
+func (s *stage) recorded(i int) time.Duration {
 	return time.Duration(binary.NativeEndian.Uint64(s.times[8*i:]))
 }
 
@@ -109,7 +110,7 @@ func enter(dir string) (*actor, error) {
 	return a, nil
 }
 
-func (a *actor) sayReady() error {
+func (a *actor) signalReady() error {
 	_, err := unix.Write(a.ready, []byte{1})
 	return err
 }
@@ -122,7 +123,7 @@ func (a *actor) awaitCue() error {
 	}
 }
 
-// note writes down the time.
-func (a *actor) note(i int) {
+// recordTime records the current time as number i.
+func (a *actor) recordTime(i int) {
 	binary.NativeEndian.PutUint64(a.times[8*i:], uint64(monotonic()))
 }

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// burst is how many starts there are at once.
+// burst is the number of simultaneous starts.
 const burst = 20
 
-// startOne measures from a call of CreateSession to its answer, which comes when the session runs.
-// The floor is what a person would do instead.
+// startOne measures the time from a call of CreateSession to its reply, which arrives when the
+// session runs. The floor is what a user would do without Corral: systemd-run and tmux.
 func startOne(ctx context.Context, b *bench) ([]row, error) {
-	r := row{what: "start: CreateSession to running", unit: "ms", bar: ratioAtMost(1.3)}
+	r := row{name: "start: CreateSession to running", unit: "ms", bar: ratioAtMost(1.3)}
 	var bare sample
 	for range b.times(50) {
 		if err := b.starts(ctx, 1, &r.values); err != nil {
@@ -33,9 +33,9 @@ func startOne(ctx context.Context, b *bench) ([]row, error) {
 	return []row{r}, nil
 }
 
-// startBurst measures until the last of several that were called for at once is there.
+// startBurst measures the time until the last of several simultaneous starts has finished.
 func startBurst(ctx context.Context, b *bench) ([]row, error) {
-	r := row{what: fmt.Sprintf("start: %d at once, all running", burst), unit: "ms", bar: ratioAtMost(1.3)}
+	r := row{name: fmt.Sprintf("start: %d at once, all running", burst), unit: "ms", bar: ratioAtMost(1.3)}
 	for range b.times(5) {
 		if err := b.starts(ctx, burst, &r.values); err != nil {
 			return nil, err
@@ -47,18 +47,19 @@ func startBurst(ctx context.Context, b *bench) ([]row, error) {
 	return []row{r}, nil
 }
 
-// starts starts n sessions at once, adds how long it took until all were running, and removes them.
+// starts starts n sessions at once, appends the time until all were running to the sample, and
+// removes them.
 func (b *bench) starts(ctx context.Context, n int, to *sample) error {
 	ids := make([]string, n)
 	for i := range ids {
 		ids[i] = b.newID("start")
 	}
 	before := time.Now()
-	if err := together(n, func(i int) error { return b.create(ctx, ids[i], silent) }); err != nil {
+	if err := parallel(n, func(i int) error { return b.create(ctx, ids[i], silent) }); err != nil {
 		return err
 	}
 	*to = append(*to, milliseconds(time.Since(before)))
-	if err := together(n, func(i int) error { return b.remove(ctx, ids[i]) }); err != nil {
+	if err := parallel(n, func(i int) error { return b.remove(ctx, ids[i]) }); err != nil {
 		return err
 	}
 	return pause(ctx, 20*time.Millisecond)
@@ -68,27 +69,28 @@ func (b *bench) starts(ctx context.Context, n int, to *sample) error {
 func plainStarts(ctx context.Context, n int, to *sample) error {
 	server := func(i int) string { return "plain-" + strconv.Itoa(i) }
 	before := time.Now()
-	err := together(n, func(i int) error {
-		args := append([]string{"--user", "--scope", "--quiet", "tmux", "-L", server(i), "-f", "/dev/null", "new-session", "-d"}, silent...)
+	err := parallel(n, func(i int) error {
+		args := append([]string{"--user", "--scope", "--quiet", "tmux", "-L", server(i), "-f", "/dev/null", "new-session",
+			"-d"}, silent...)
 		return run(ctx, "systemd-run", args...)
 	})
 	if err != nil {
 		return err
 	}
 	*to = append(*to, milliseconds(time.Since(before)))
-	if err := together(n, func(i int) error { return run(ctx, "tmux", "-L", server(i), "kill-server") }); err != nil {
+	if err := parallel(n, func(i int) error { return run(ctx, "tmux", "-L", server(i), "kill-server") }); err != nil {
 		return err
 	}
 	return pause(ctx, 20*time.Millisecond)
 }
 
-// runAs runs the part of this program that plays a role.
+// runAs runs this program in a role.
 func (b *bench) runAs(ctx context.Context, role string, args ...string) error {
 	command := b.as(role, args...)
 	return run(ctx, command[0], command[1:]...)
 }
 
-// run runs a command; its output is in the error.
+// run runs a command. The error contains its output.
 func run(ctx context.Context, name string, args ...string) error {
 	if out, err := exec.CommandContext(ctx, name, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot run %s: %w: %s", name, err, out)

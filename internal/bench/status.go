@@ -13,14 +13,15 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// The reports of a program's status (OSC 7501) that agents tell by turns.
+// The status reports (OSC 7501) that agents send alternately.
 var reports = []struct{ report, activity string }{
-	{"\x1b]7501;state=blocked:kind=permission:msg=YXBwcm92ZSBCYXNoOiB0b3VjaCB5\a", "waiting"}, // first: one that has just printed something works
+	// First, because an agent that has just printed counts as working.
+	{"\x1b]7501;state=blocked:kind=permission:msg=YXBwcm92ZSBCYXNoOiB0b3VjaCB5\a", "waiting"},
 	{"\x1b]7501;state=working\a", "working"},
 }
 
-// status measures from the moment in which an agent tells its terminal that it works or waits to
-// the signal that tells it on the bus. The floor is a program that emits one signal itself.
+// status measures the time from an agent's status report in its terminal to the signal with the new
+// activity. The floor is a program that emits one signal itself.
 func status(ctx context.Context, b *bench) (rows []row, err error) {
 	s, err := build(filepath.Join(b.work(), "status"))
 	if err != nil {
@@ -43,12 +44,12 @@ func status(ctx context.Context, b *bench) (rows []row, err error) {
 	}
 	defer func() { err = errors.Join(err, b.remove(context.WithoutCancel(ctx), floorID)) }()
 
-	r := row{what: "OSC 7501 to Activity on the bus", unit: "ms", bar: neverAbove(100, "ms")}
+	r := row{name: "OSC 7501 to Activity on the bus", unit: "ms", bar: neverAbove(100, "ms")}
 	for i := range b.times(100) {
-		if err := tellOnStage(ctx, s, b.ear.expect(does(id, reports[i%2].activity)), &r.values); err != nil {
+		if err := reportOnStage(ctx, s, b.listener.expect(does(id, reports[i%2].activity)), &r.values); err != nil {
 			return nil, err
 		}
-		if err := tellOnStage(ctx, floor, b.ear.expect(childExited), &r.floor); err != nil {
+		if err := reportOnStage(ctx, floor, b.listener.expect(childExited), &r.floor); err != nil {
 			return nil, err
 		}
 	}
@@ -56,25 +57,26 @@ func status(ctx context.Context, b *bench) (rows []row, err error) {
 	return []row{r}, nil
 }
 
-// tellOnStage lets the program on the stage tell something, and adds what it took until that was
-// heard.
-func tellOnStage(ctx context.Context, s *stage, told <-chan time.Duration, to *sample) error {
-	const apart = 60 * time.Millisecond // an agent may say ten things a second for ever: two of these are between two
+// reportOnStage lets the program on the stage report a status and appends the time until the signal
+// to the sample.
+func reportOnStage(ctx context.Context, s *stage, published <-chan time.Duration, to *sample) error {
+	// With two pauses per round, an agent sends fewer than ten reports a second, which it may sustain.
+	const apart = 60 * time.Millisecond
 	if err := errors.Join(pause(ctx, apart), s.giveCue()); err != nil {
 		return err
 	}
 	select {
-	case at := <-told:
-		*to = append(*to, milliseconds(at-s.noted(0)))
+	case at := <-published:
+		*to = append(*to, milliseconds(at-s.recorded(0)))
 		return nil
-	case <-time.After(patience):
-		return errors.New("what a program tells was not told")
+	case <-time.After(timeout):
+		return errors.New("a status was not published")
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// does fits the PropertiesChanged that tells that the session's agent does this now.
+// does matches the PropertiesChanged signal with the session's new activity.
 func does(id, activity string) func(*dbus.Signal) bool {
 	path := dbusapi.SessionPath(id)
 	return func(signal *dbus.Signal) bool {
@@ -86,20 +88,20 @@ func does(id, activity string) func(*dbus.Signal) bool {
 	}
 }
 
-// tellStatus is the part of the agent.
-func tellStatus(dir string) error {
+// reportStatus is the agent.
+func reportStatus(dir string) error {
 	a, err := enter(dir)
 	if err != nil {
 		return err
 	}
-	if err := a.sayReady(); err != nil {
+	if err := a.signalReady(); err != nil {
 		return err
 	}
 	for i := 0; ; i++ {
 		if err := a.awaitCue(); err != nil {
 			return err
 		}
-		a.note(0)
+		a.recordTime(0)
 		if _, err := os.Stdout.WriteString(reports[i%2].report); err != nil {
 			return err
 		}
@@ -117,14 +119,14 @@ func emitSignals(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.sayReady(); err != nil {
+	if err := a.signalReady(); err != nil {
 		return err
 	}
 	for {
 		if err := a.awaitCue(); err != nil {
 			return err
 		}
-		a.note(0)
+		a.recordTime(0)
 		if err := conn.Emit(floorPath, floorSignal, int32(0)); err != nil {
 			return fmt.Errorf("cannot emit a signal: %w", err)
 		}

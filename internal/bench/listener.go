@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/corrald/corral/dbusapi"
+)
+
+// The signal that the floors emit: see parentOfExits and emitSignals.
+const (
+	floorInterface = "io.github.corrald.Bench"
+	floorPath      = dbus.ObjectPath("/io/github/corrald/Bench")
+	floorSignal    = floorInterface + ".Exited"
+)
+
+const changedSignal = "org.freedesktop.DBus.Properties.PropertiesChanged"
+
+// listener receives bus signals and records the time as soon as godbus has read them.
+type listener struct {
+	conn    *dbus.Conn
+	arrived chan struct{} // contains an element if a signal has arrived since it was last drained
+
+	mu      sync.Mutex
+	wanted  func(*dbus.Signal) bool
+	arrival chan time.Duration
+}
+
+func newListener(ctx context.Context) (*listener, error) {
+	l := &listener{arrived: make(chan struct{}, 1)}
+	var err error
+	if l.conn, err = connect(ctx, dbus.WithSignalHandler(l)); err != nil {
+		return nil, err
+	}
+	for _, options := range [][]dbus.MatchOption{
+		{dbus.WithMatchInterface(floorInterface)},
+		{dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, dbusapi.BusName)},
+		{dbus.WithMatchMember("PropertiesChanged"), dbus.WithMatchPathNamespace(dbusapi.SessionsPath)},
+	} {
+		if err := l.conn.AddMatchSignalContext(ctx, options...); err != nil {
+			l.close()
+			return nil, fmt.Errorf("cannot subscribe to signals: %w", err)
+		}
+	}
+	return l, nil
+}
+
+func connect(ctx context.Context, options ...dbus.ConnOption) (*dbus.Conn, error) {
+	conn, err := dbus.Dial(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), append(options, dbus.WithContext(ctx))...)
+	if err == nil {
+		err = conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))})
+	}
+	if err == nil {
+		err = conn.Hello()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect to the bus: %w", err)
+	}
+	return conn, nil
+}
+
+func (l *listener) close() { _ = l.conn.Close() }
+
+// DeliverSignal implements dbus.SignalHandler. godbus calls it for one signal after the other.
+func (l *listener) DeliverSignal(_, _ string, signal *dbus.Signal) {
+	now := monotonic()
+	l.mu.Lock()
+	if l.wanted != nil && l.wanted(signal) {
+		l.wanted = nil
+		l.arrival <- now
+	}
+	l.mu.Unlock()
+	select {
+	case l.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// expect waits for one signal for which wanted returns true. It returns a channel that receives the
+// time of its arrival.
+func (l *listener) expect(wanted func(*dbus.Signal) bool) <-chan time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wanted, l.arrival = wanted, make(chan time.Duration, 1)
+	return l.arrival
+}
+
+// becomes matches the PropertiesChanged signal with the session's new state.
+func becomes(id, state string) func(*dbus.Signal) bool {
+	path := dbusapi.SessionPath(id)
+	return func(signal *dbus.Signal) bool {
+		if signal.Path != path || signal.Name != changedSignal || len(signal.Body) < 2 {
+			return false
+		}
+		changed, _ := signal.Body[1].(map[string]dbus.Variant)
+		return changed["State"].Value() == state
+	}
+}
+
+// childExited matches the floor's signal.
+func childExited(signal *dbus.Signal) bool { return signal.Name == floorSignal }
+
+func (l *listener) hasOwner(ctx context.Context, name string) (bool, error) {
+	var owned bool
+	err := l.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0, name).Store(&owned)
+	return owned, err
+}
+
+// await calls done now and after each signal until it returns true. It fails if the daemon exits.
+func (l *listener) await(ctx context.Context, ended <-chan struct{}, what string, done func() (bool, error)) error {
+	deadline := time.After(timeout)
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-l.arrived:
+		case <-ended:
+			return errors.New("corrald has ended")
+		case <-deadline:
+			return fmt.Errorf("waited %v for %s", timeout, what)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -156,7 +156,8 @@ func TestShippedAgents_ExpandTheirCommands(t *testing.T) {
 		assert.Equal(t, want.resume, resume, name)
 	}
 	assert.Contains(t, agents["claude"].Environment, "CLAUDE_CODE_DISABLE_AGENT_VIEW=1")
-	assert.Contains(t, agents["opencode"].Environment, `OPENCODE_CONFIG_CONTENT={"plugin":["file://%P/hooks/opencode.js"]}`)
+	assert.Contains(t, agents["opencode"].Environment,
+		`OPENCODE_CONFIG_CONTENT={"plugin":["file://%P/hooks/opencode.js"]}`)
 }
 
 // Every file below %P that an agent definition names exists in the source tree and is valid.

@@ -122,7 +122,8 @@ func TestShippedAgents_DetectConversationIDs(t *testing.T) {
 	assert.Nil(t, file.FindStringSubmatch(path+" (deleted)"))
 	assert.Nil(t, file.FindStringSubmatch("/h/rollout-/"+id+".jsonl"))
 	content := agents["codex"].IdFileContent
-	assert.Regexp(t, content, `{"type":"session_meta","payload":{"id":"`+id+`","source":"cli","thread_source":"user"}}`+"\n{}")
+	assert.Regexp(t, content,
+		`{"type":"session_meta","payload":{"id":"`+id+`","source":"cli","thread_source":"user"}}`+"\n{}")
 	assert.NotRegexp(t, content, `{"type":"session_meta","payload":{"id":"`+id+`","source":{"subagent":{"depth":1}},"text":"a \"source\":\"x\""}}`+"\n"+`{"source":"x"}`)
 }
 

@@ -19,7 +19,8 @@ func TestAgent_StatusSection(t *testing.T) {
 	})
 	agents, warnings := LoadAgents([]string{root})
 	assert.Equal(t, Status{
-		Sources: []string{"title", "report", "bell"}, TitleWorking: "^✦", TitleBlocked: "^✋", SetupPattern: `Do you trust .*\?`, ReadyTimeout: time.Minute,
+		Sources: []string{"title", "report", "bell"}, TitleWorking: "^✦", TitleBlocked: "^✋",
+		SetupPattern: `Do you trust .*\?`, ReadyTimeout: time.Minute,
 	}, agents["full"].Status)
 	assert.Equal(t, Status{ReadyTimeout: 10 * time.Second}, agents["reset"].Status)
 	assert.Equal(t, Status{Sources: []string{"bell"}, ReadyTimeout: 10 * time.Second}, agents["wrong"].Status,

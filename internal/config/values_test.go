@@ -90,8 +90,10 @@ func TestSplitWords(t *testing.T) {
 	}
 	for s, want := range map[string]string{
 		`"a`: "not closed", `a'`: "not closed", `a\`: "end of the line", `\q`: `unknown escape sequence "\\q"`, `\ä`: "unknown escape",
-		`\x4`: "too short", `\xzz`: "expected a character", `\x00`: "expected a character", `\000`: "expected a character", `\777`: "expected a byte", `\x-1`: "expected a character",
-		`\ud800`: "expected a character", `\UFFFFFFFF`: "expected a character", `\xff`: "not valid UTF-8", `\u1_23`: "expected a character",
+		`\x4`: "too short", `\xzz`: "expected a character", `\x00`: "expected a character", `\000`: "expected a character",
+		`\777`: "expected a byte", `\x-1`: "expected a character",
+		`\ud800`: "expected a character", `\UFFFFFFFF`: "expected a character", `\xff`: "not valid UTF-8",
+		`\u1_23`: "expected a character",
 	} {
 		_, err := SplitWords(s)
 		assert.ErrorContains(t, err, want, s)

@@ -112,7 +112,9 @@ func TestManual_ListsVariablesThatAreNotInherited(t *testing.T) {
 	require.NoError(t, err)
 	_, section, _ := strings.Cut(string(text), "# ENVIRONMENT\n")
 	section, _, _ = strings.Cut(section, "\n# ")
-	words := strings.FieldsFunc(strings.NewReplacer(`\_`, "_", `\*`, "*").Replace(section), func(r rune) bool { return strings.ContainsRune(" ,.;:()\n", r) })
+	words := strings.FieldsFunc(strings.NewReplacer(`\_`, "_", `\*`, "*").Replace(section), func(r rune) bool {
+		return strings.ContainsRune(" ,.;:()\n", r)
+	})
 	for _, pattern := range ExcludedPatterns() {
 		assert.Contains(t, words, pattern)
 	}

@@ -13,8 +13,8 @@ import (
 var gnome = desktop{
 	name: "GNOME",
 	packages: []string{
-		"gnome-shell", "gnome-session", "ptyxis", "libgl1-mesa-dri", "adwaita-icon-theme", "librsvg2-common", "libglib2.0-bin", "polkitd",
-		"fonts-cantarell", "fonts-dejavu-core",
+		"gnome-shell", "gnome-session", "ptyxis", "libgl1-mesa-dri", "adwaita-icon-theme", "librsvg2-common",
+		"libglib2.0-bin", "polkitd", "fonts-cantarell", "fonts-dejavu-core",
 	},
 	display: mutter{},
 	login: func(s *seat) {
@@ -24,7 +24,8 @@ ExecStart=
 ExecStart=/usr/bin/gnome-shell --headless --unsafe-mode --wayland --no-x11 --virtual-monitor 1024x768
 `)
 		s.session([]string{
-			"XDG_SESSION_TYPE=wayland", "XDG_SESSION_DESKTOP=gnome", "XDG_CURRENT_DESKTOP=GNOME", "DESKTOP_SESSION=gnome", "GNOME_SHELL_SESSION_MODE=user",
+			"XDG_SESSION_TYPE=wayland", "XDG_SESSION_DESKTOP=gnome", "XDG_CURRENT_DESKTOP=GNOME", "DESKTOP_SESSION=gnome",
+			"GNOME_SHELL_SESSION_MODE=user",
 		}, "/usr/bin/gnome-session")
 		// Once it is up, GNOME Shell shows the overview and, as no GNOME display manager runs, a
 		// notification that the screen cannot be locked. That would stay until a person moves the
@@ -52,7 +53,10 @@ type mutter struct{}
 
 // call returns the command that has GNOME Shell evaluate JavaScript.
 func (mutter) call(script string) []string {
-	return []string{"gdbus", "call", "--session", "--dest", "org.gnome.Shell", "--object-path", "/org/gnome/Shell", "--method", "org.gnome.Shell.Eval", script}
+	return []string{
+		"gdbus", "call", "--session", "--dest", "org.gnome.Shell", "--object-path", "/org/gnome/Shell",
+		"--method", "org.gnome.Shell.Eval", script,
+	}
 }
 
 // eval has GNOME Shell evaluate JavaScript. The test fails if that throws.
@@ -64,7 +68,8 @@ func (m mutter) eval(s *seat, script string) {
 func (mutter) picture(s *seat) []byte {
 	s.t.Helper()
 	file := "/run/user/" + s.do("id", "-u") + "/screen.png"
-	s.do("gdbus", "call", "--session", "--dest", "org.gnome.Shell.Screenshot", "--object-path", "/org/gnome/Shell/Screenshot",
+	s.do("gdbus", "call", "--session", "--dest", "org.gnome.Shell.Screenshot",
+		"--object-path", "/org/gnome/Shell/Screenshot",
 		"--method", "org.gnome.Shell.Screenshot.Screenshot", "false", "false", file)
 	return s.output("cat", file)
 }
@@ -84,7 +89,8 @@ func (m mutter) point(s *seat, x, y int) {
 func (m mutter) click(s *seat) {
 	s.t.Helper()
 	for _, state := range []string{"PRESSED", "RELEASED"} {
-		m.eval(s, fmt.Sprintf("%s device.notify_button(C.CURRENT_TIME, C.BUTTON_PRIMARY, C.ButtonState.%s); 1", m.device("POINTER"), state))
+		m.eval(s, fmt.Sprintf("%s device.notify_button(C.CURRENT_TIME, C.BUTTON_PRIMARY, C.ButtonState.%s); 1",
+			m.device("POINTER"), state))
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 var plasma = desktop{
 	name: "Plasma",
 	packages: []string{
-		"plasma-workspace", "plasma-desktop", "kwin-wayland", "konsole", "breeze", "breeze-icon-theme", "libgl1-mesa-dri", "xvfb", "xdotool",
-		"fonts-dejavu-core",
+		"plasma-workspace", "plasma-desktop", "kwin-wayland", "konsole", "breeze", "breeze-icon-theme", "libgl1-mesa-dri",
+		"xvfb", "xdotool", "fonts-dejavu-core",
 	},
 	display: xvfb{},
 	login: func(s *seat) {
@@ -27,7 +27,8 @@ Environment=KWIN_COMPOSE=Q DISPLAY=:7 QT_QUICK_BACKEND=software
 		// A picture is read more slowly than a person reads.
 		s.write(".config/plasmanotifyrc", "[Notifications]\nPopupTimeout=120000\n")
 		s.session([]string{
-			"XDG_SESSION_TYPE=wayland", "XDG_SESSION_DESKTOP=KDE", "XDG_CURRENT_DESKTOP=KDE", "DESKTOP_SESSION=plasma", "QT_QUICK_BACKEND=software",
+			"XDG_SESSION_TYPE=wayland", "XDG_SESSION_DESKTOP=KDE", "XDG_CURRENT_DESKTOP=KDE", "DESKTOP_SESSION=plasma",
+			"QT_QUICK_BACKEND=software",
 		}, "sh", "-c", "exec /usr/lib/*/libexec/plasma-dbus-run-session-if-needed /usr/bin/startplasma-wayland")
 		s.await("plasmashell", func() bool {
 			names, _ := s.try("busctl", "--user", "--no-pager", "--acquired", "list")

@@ -33,10 +33,10 @@ type desktop struct {
 
 var desktops = []desktop{xfce, gnome, plasma}
 
-// TestDesktops: on each desktop the notification about a session is shown, its button opens a
-// focused terminal attached to the session, Do Not Disturb holds the notification of a failure,
-// and many failures at once become one notification. What is shown is read from pictures of the
-// screen; clicks and keys are events of the display server.
+// TestDesktops checks on each desktop that the notification about a session is shown, that its
+// button opens a focused terminal attached to the session, that Do Not Disturb hides the
+// notification of a failure, and that many failures at once become one notification. What is shown
+// is read from pictures of the screen; clicks and keys are events of the display server.
 func TestDesktops(t *testing.T) {
 	packages := t.TempDir()
 	out, err := exec.Command("../scripts/dist.sh", "1.0", filepath.Join(packages, "root"), "deb").CombinedOutput()
@@ -122,11 +122,12 @@ func (s *seat) holdsAFailure(disturb func(s *seat, may bool)) {
 	notified := s.notified()
 	s.run("quiet", "--", "sh", "-c", "exit 3")
 	notified("quiet: failed, exit 3")
-	// That a desktop shows nothing is no event. The server has accepted the notification; without
-	// Do Not Disturb it appears within half a second.
+	// There is no event for a desktop that shows nothing. The server has accepted the notification;
+	// without Do Not Disturb it appears within half a second.
 	deadline := time.After(3 * time.Second)
 	for waiting := true; waiting; {
-		assert.False(s.t, s.read(nil).has("quiet: failed"), "the notification of a failure was shown in spite of Do Not Disturb")
+		assert.False(s.t, s.read(nil).has("quiet: failed"),
+			"the notification of a failure was shown in spite of Do Not Disturb")
 		select {
 		case <-deadline:
 			waiting = false

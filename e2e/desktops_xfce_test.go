@@ -8,8 +8,8 @@ import "strconv"
 var xfce = desktop{
 	name: "XFCE",
 	packages: []string{
-		"xfce4-session", "xfwm4", "xfce4-panel", "xfdesktop4", "xfce4-notifyd", "xfce4-terminal", "xfce4-settings", "xvfb", "xdotool",
-		"x11-xserver-utils", "adwaita-icon-theme", "librsvg2-common", "fonts-dejavu-core",
+		"xfce4-session", "xfwm4", "xfce4-panel", "xfdesktop4", "xfce4-notifyd", "xfce4-terminal", "xfce4-settings", "xvfb",
+		"xdotool", "x11-xserver-utils", "adwaita-icon-theme", "librsvg2-common", "fonts-dejavu-core",
 	},
 	display: xvfb{},
 	login: func(s *seat) {
@@ -24,10 +24,12 @@ var xfce = desktop{
 		}
 		s.awaitServer()
 		// A picture is read more slowly than a person reads.
-		s.do("xfconf-query", "--channel", "xfce4-notifyd", "--property", "/expire-timeout", "--create", "--type", "int", "--set", "120")
+		s.do("xfconf-query", "--channel", "xfce4-notifyd", "--property", "/expire-timeout", "--create", "--type", "int",
+			"--set", "120")
 	},
 	disturb: func(s *seat, may bool) {
 		s.t.Helper()
-		s.do("xfconf-query", "--channel", "xfce4-notifyd", "--property", "/do-not-disturb", "--create", "--type", "bool", "--set", strconv.FormatBool(!may))
+		s.do("xfconf-query", "--channel", "xfce4-notifyd", "--property", "/do-not-disturb", "--create", "--type", "bool",
+			"--set", strconv.FormatBool(!may))
 	},
 }

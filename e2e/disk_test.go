@@ -11,9 +11,10 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// The disk that the state is on is full, then read-only, under agents that run: every one goes on
-// or ends as it does, every exit is told, also by the daemon that comes after, status says what is
-// wrong, the journal once, and when it is over all is saved by itself.
+// TestDisk_FullThenReadOnly makes the file system with the state full, then read-only, while agents
+// run. Agents continue or exit as usual, and every exit is recorded and reported, also by a
+// restarted daemon. corralctl status and the journal report the problem. After that, everything is
+// saved without intervention.
 func TestDisk_FullThenReadOnly(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		const at = "/home/ann/.local/state/corral"
@@ -32,9 +33,9 @@ func TestDisk_FullThenReadOnly(t *testing.T) {
 		d.Run("sh", "-c", "cat /dev/zero >"+at+"/fill || true")
 		ends("full")
 		d.until("full", "failed")
-		assert.Equal(t, "failed | exit-code | 1 | 7 | command exited with code 7", d.told("full"))
+		assert.Equal(t, "failed | exit-code | 1 | 7 | command exited with code 7", d.result("full"))
 		out := ""
-		testbed.Poll(t, "there is no room for a session", func() bool { // what has ended may have left some
+		testbed.Poll(t, "there is no room for a session", func() bool { // ended sessions may have freed some
 			d.Run("sh", "-c", "cat /dev/zero >>"+at+"/fill || true")
 			var code int
 			if out, code = d.try("corralctl", "run", "--id", "new", "--", "true"); code == 0 {
@@ -46,19 +47,19 @@ func TestDisk_FullThenReadOnly(t *testing.T) {
 		assert.Contains(t, problems(), `new: cannot save session`)
 		assert.Contains(t, problems(), "free space on the disk")
 
-		// The files that shims have open keep the file system from becoming read-only: it becomes so for
-		// whoever comes by its path.
+		// Open files of shims keep the file system from becoming read-only, so only a bind mount over its
+		// path becomes read-only.
 		d.Run("sh", "-ec", "mount --bind "+at+" "+at+"; mount -o remount,bind,ro "+at)
 		ends("readonly")
 		d.until("readonly", "failed")
-		assert.Equal(t, "failed | exit-code | 1 | 7 | command exited with code 7", d.told("readonly"))
+		assert.Equal(t, "failed | exit-code | 1 | 7 | command exited with code 7", d.result("readonly"))
 		assert.Contains(t, d.do("sh", "-c", "corralctl status readonly || true"), "make the file system writable again")
 		d.do("systemctl", "--user", "kill", "-s", "KILL", "corrald")
 		ends("unseen")
 		d.do("systemctl", "--user", "start", "corrald")
 		for _, id := range []string{"full", "readonly", "unseen"} {
 			d.until(id, "failed")
-			assert.Equal(t, "failed | exit-code | 1 | 7 | command exited with code 7", d.told(id))
+			assert.Equal(t, "failed | exit-code | 1 | 7 | command exited with code 7", d.result(id))
 		}
 		assert.Equal(t, pid, d.pid("lives"))
 

@@ -64,7 +64,8 @@ func (s *seat) read(enough func(text) bool) text {
 	s.last = s.display.picture(s)
 	var lines text
 	for _, prepared := range readings {
-		script := fmt.Sprintf("convert png:- -colorspace gray -resize %d00%% %s png:- | OMP_THREAD_LIMIT=1 tesseract - - --psm 11 tsv", enlarged, prepared)
+		script := fmt.Sprintf("convert png:- -colorspace gray -resize %d00%% %s png:- | "+
+			"OMP_THREAD_LIMIT=1 tesseract - - --psm 11 tsv", enlarged, prepared)
 		cmd := s.Command("root", "sh", "-c", script)
 		cmd.Stdin = bytes.NewReader(s.last)
 		var failure bytes.Buffer
@@ -232,8 +233,9 @@ func (s *seat) output(args ...string) []byte {
 func (s *seat) session(environment []string, command ...string) {
 	s.t.Helper()
 	args := []string{
-		"systemd-run", "--quiet", "--unit=desktop", "--property=PAMName=login", "--property=User=" + s.user, "--property=StandardInput=null",
-		"--working-directory=/home/" + s.user, "--setenv=XDG_SESSION_CLASS=user", "--setenv=LANG=C.UTF-8", "--setenv=LIBGL_ALWAYS_SOFTWARE=1",
+		"systemd-run", "--quiet", "--unit=desktop", "--property=PAMName=login", "--property=User=" + s.user,
+		"--property=StandardInput=null", "--working-directory=/home/" + s.user, "--setenv=XDG_SESSION_CLASS=user",
+		"--setenv=LANG=C.UTF-8", "--setenv=LIBGL_ALWAYS_SOFTWARE=1",
 	}
 	for _, variable := range environment {
 		args = append(args, "--setenv="+variable)
@@ -244,7 +246,8 @@ func (s *seat) session(environment []string, command ...string) {
 // dropIn adds configuration to a unit of user managers.
 func (s *seat) dropIn(unit, text string) {
 	s.t.Helper()
-	cmd := s.Command("root", "sh", "-ec", `mkdir --parents "$1"; cat >"$1/desktop.conf"`, "sh", "/etc/systemd/user/"+unit+".d")
+	cmd := s.Command("root", "sh", "-ec", `mkdir --parents "$1"; cat >"$1/desktop.conf"`, "sh",
+		"/etc/systemd/user/"+unit+".d")
 	cmd.Stdin = strings.NewReader(text)
 	out, err := cmd.CombinedOutput()
 	require.NoError(s.t, err, "%s", out)
@@ -266,7 +269,8 @@ type xvfb struct{}
 // start starts the X server.
 func (xvfb) start(s *seat) {
 	s.t.Helper()
-	s.Run("systemd-run", "--quiet", "--unit=display", "--uid="+s.user, "Xvfb", ":7", "-screen", "0", "1024x640x24", "-nolisten", "tcp")
+	s.Run("systemd-run", "--quiet", "--unit=display", "--uid="+s.user, "Xvfb", ":7", "-screen", "0", "1024x640x24",
+		"-nolisten", "tcp")
 	s.await("the X server", func() bool {
 		_, status := s.try("env", "DISPLAY=:7", "xdotool", "getmouselocation")
 		return status == 0

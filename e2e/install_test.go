@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// installed returns a directory with what make install makes.
+// installed returns a directory with the result of make install.
 func installed(t *testing.T) string {
 	dir := t.TempDir()
 	makeIn(t, "install-files", "DESTDIR="+dir, "PREFIX=/usr")
@@ -18,7 +18,7 @@ func installed(t *testing.T) string {
 	return dir
 }
 
-// makeIn runs make in the tree that this is a test of, and returns what it said.
+// makeIn runs make in the source tree and returns its output.
 func makeIn(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("make", append([]string{"--no-print-directory"}, args...)...)

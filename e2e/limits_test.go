@@ -12,43 +12,44 @@ import (
 	"github.com/corrald/corral/internal/testbed/guest"
 )
 
-// limitsScript runs in a guest that has the memory and pids controllers. Each line that it prints
-// is looked for below.
+// limitsScript runs in a guest, which has the memory and pids controllers. TestLimits compares the
+// lines that it prints.
 const limitsScript = `
 set -e
-told() { echo "$1:" $(corralctl show -p State,Result,ExecMainCode,ExecMainStatus,Reason --value "$1" | tr '\n' '|'); }
+result() { echo "$1:" $(corralctl show -p State,Result,ExecMainCode,ExecMainStatus,Reason --value "$1" | tr '\n' '|'); }
 systemctl --user daemon-reload
 systemctl --user start corrald
 
 # The agent itself needs more than there is.
 corralctl run --id greedy -p MemoryMax=64M -p MemorySwapMax=0 -- tail /dev/zero || true
 corralctl wait --timeout=60 greedy || true
-told greedy
+result greedy
 
 # A child of the agent's does: that is the child's end, and nobody else's.
 corralctl run --id survivor -p MemoryMax=64M -p MemorySwapMax=0 -- sh -c 'tail /dev/zero; exit 4'
 corralctl wait --timeout=60 survivor || true
-told survivor
+result survivor
 
 # The agent uses up every task of its scope, and ends while they live on: its exit is recorded all the same.
 corralctl run --id bomb -p TasksMax=40 -- sh -c 'trap "" HUP; while sleep 1000 & do :; done 2>/dev/null'
 corralctl wait --timeout=120 bomb || true
-told bomb
+result bomb
 group=$(corralctl show -p ControlGroup --value bomb)
 echo "left: $(cat /sys/fs/cgroup$group/pids.events)" $(grep -c . /sys/fs/cgroup$group/cgroup.procs)
 
 # Its neighbours do not notice, and it can be stopped.
 corralctl run --id neighbour -- true
 corralctl wait --timeout=60 neighbour
-told neighbour
+result neighbour
 corralctl stop bomb
 test ! -e /sys/fs/cgroup$group && echo "bomb: empty"
 `
 
-// What happens at the limits of a scope is told as what it is, and never lost.
+// TestLimits checks that the exit of agents that reach the limits of their scope is recorded and
+// reported correctly.
 func TestLimits(t *testing.T) {
-	told, status := guest.Run(t, guestFiles(t), limitsScript)
-	require.Zero(t, status, "%s", told)
+	output, status := guest.Run(t, guestFiles(t), limitsScript)
+	require.Zero(t, status, "%s", output)
 	for _, line := range []string{
 		"greedy: failed|oom-kill|2|9|out of memory (limit 64M)|",
 		"survivor: failed|exit-code|1|4|command exited with code 4|",
@@ -56,12 +57,12 @@ func TestLimits(t *testing.T) {
 		"neighbour: completed|success|1|0||",
 		"bomb: empty",
 	} {
-		assert.Contains(t, told, line)
+		assert.Contains(t, output, line)
 	}
-	assert.Regexp(t, `left: max [1-9]\d* [23]\d\n`, told, "the limit was hit, and what hit it outlives the agent")
+	assert.Regexp(t, `left: max [1-9]\d* [23]\d\n`, output, "the limit was hit, and what hit it outlives the agent")
 }
 
-// guestFiles is what is installed in a guest: its path there, and here.
+// guestFiles returns the files to install in a guest: path there, path here.
 func guestFiles(t *testing.T) map[string]string {
 	dir := installed(t)
 	files := map[string]string{}

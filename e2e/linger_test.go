@@ -12,24 +12,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whether sessions go on after logout is told as it is, its change is announced, and who may not
-// change it hears who can.
+// TestLinger checks that lingering is reported correctly, that a change of it is published, and
+// that an unprivileged user gets a hint about who may change it.
 func TestLinger(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		lingering := func() string {
-			return d.do("busctl", "--user", "get-property", "io.github.corrald.Corral1", "/io/github/corrald/Corral1", "io.github.corrald.Corral1.Manager", "Lingering")
+			return d.do("busctl", "--user", "get-property", "io.github.corrald.Corral1", "/io/github/corrald/Corral1",
+				"io.github.corrald.Corral1.Manager", "Lingering")
 		}
 		assert.Contains(t, d.do("corralctl", "linger"), "Lingering is on")
 		assert.Equal(t, "b true", lingering())
 
-		defer d.login()() // without a session and without lingering the user's manager would end at once
+		defer d.login()() // without a login session and without lingering the user's manager would exit at once
 		changes := d.listen()
 		if out, code := d.try("corralctl", "linger", "off"); d.polkit() {
 			assert.Equal(t, 0, code)
 			assert.Equal(t, "Lingering is off: sessions end when you log out.", out)
 		} else {
 			assert.Equal(t, 1, code)
-			assert.Equal(t, "corralctl: cannot turn lingering off: the login manager does not allow it without an administrator\nhint: sudo loginctl disable-linger ann", out)
+			assert.Equal(t, "corralctl: cannot turn lingering off: "+
+				"the login manager does not allow it without an administrator\n"+
+				"hint: sudo loginctl disable-linger ann", out)
 			d.Run("loginctl", "disable-linger", "ann")
 		}
 		changes(`"Lingering"`, `BOOLEAN false`)
@@ -40,15 +43,14 @@ func TestLinger(t *testing.T) {
 	})
 }
 
-// polkit tells whether the machine has somebody who can allow an ordinary user what only root may
-// otherwise.
+// polkit reports whether the machine has polkit, which can grant privileges to ordinary users.
 func (d *desk) polkit() bool {
 	_, code := d.try("sh", "-c", "command -v pkcheck")
 	return code == 0
 }
 
-// listen hears what is said on the user's bus about the daemon. The function it returns waits until
-// the words have come, one after the other.
+// listen monitors the daemon's messages on the user's bus. It returns a function that waits until
+// messages with these words have arrived in this order.
 func (d *desk) listen() (until func(words ...string)) {
 	d.t.Helper()
 	cmd := d.Command(d.user, "sh", "-c", "exec busctl --user monitor io.github.corrald.Corral1 2>&1")

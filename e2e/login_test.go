@@ -17,8 +17,8 @@ import (
 	"github.com/corrald/corral/internal/testbed/machine"
 )
 
-// logins are the ways in which a user comes to a machine: each logs in, and returns how it logs
-// out.
+// logins are the kinds of login to a machine. Each function logs in and returns a function that
+// logs out.
 var logins = []struct {
 	name string
 	in   func(d *desk) (logout func())
@@ -28,10 +28,10 @@ var logins = []struct {
 	{"a desktop", (*desk).loginOnDesktop},
 }
 
-// TestLogin: after the package is installed, nobody has to do anything. The first session has the
-// daemon started at each login from then on, however that is done, and what is to begin at login
-// begins once the daemon is ready. Without a login it is there at the first call, and at boot for
-// who lingers.
+// TestLogin checks that no set-up is needed after the package has been installed. The first session
+// enables the daemon for later logins of any kind, and sessions that start at login start once the
+// daemon is ready. Without a login, the daemon starts at the first call, and at boot for lingering
+// users.
 func TestLogin(t *testing.T) {
 	packages := packaged(t, "deb")
 	for _, suite := range []string{"bookworm", "trixie"} {
@@ -40,8 +40,8 @@ func TestLogin(t *testing.T) {
 			m := machine.Boot(t, machine.Options{Root: machine.Debian(t, suite, "openssh-server", "openssh-client")})
 			m.Install(packages)
 			m.Run("sh", "-c", "dpkg --install /root/1.0/corral_1.0_"+runtime.GOARCH+".deb 2>&1")
-			// A user's manager ends as soon as its user has gone, and not ten seconds later.
-			m.Run("sh", "-ec", "mkdir -p /etc/systemd/logind.conf.d; printf '[Login]\\nUserStopDelaySec=0\\n' > /etc/systemd/logind.conf.d/soon.conf; systemctl restart systemd-logind")
+			// A user's manager stops at the last logout, instead of ten seconds later.
+			setUserStopDelay(m, 0)
 			m.Run("sh", "-ec", "useradd --create-home --shell /bin/bash ann; echo ann:sesame | chpasswd")
 			d := &desk{m, t, "ann"}
 			uid := d.do("id", "-u")
@@ -58,7 +58,7 @@ func TestLogin(t *testing.T) {
 				d.until("agent", "running")
 				assert.Equal(t, fmt.Sprint("u ", i+1), d.property("agent", "NRuns"), "%s: it began at login", login.name)
 				if i > 0 {
-					d.beganAfterReady(login.name)
+					d.checkStartedAfterDaemon(login.name)
 				}
 				logout()
 				d.gone(manager)
@@ -70,7 +70,7 @@ func TestLogin(t *testing.T) {
 			d.awaitDaemon(manager)
 			d.until("agent", "running")
 			assert.Equal(t, fmt.Sprint("u ", len(logins)+1), d.property("agent", "NRuns"))
-			d.beganAfterReady("boot")
+			d.checkStartedAfterDaemon("boot")
 
 			d.do("systemctl", "--user", "disable", "--now", "corrald")
 			state, _ := d.try("systemctl", "--user", "is-active", "corrald")
@@ -81,24 +81,25 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// awaitEnabled waits until the daemon is started at login.
+// awaitEnabled waits until corrald.service is enabled.
 func (d *desk) awaitEnabled() {
 	d.t.Helper()
 	d.do("timeout", "30", "sh", "-c", "until systemctl --user is-enabled --quiet corrald; do sleep 0.05; done")
 }
 
-// awaitDaemon waits until the daemon is up, without a call that would start it.
+// awaitDaemon waits until the daemon is active, without a call that would start it.
 func (d *desk) awaitDaemon(manager string) {
 	d.t.Helper()
 	d.Run("timeout", "30", "sh", "-c", `until systemctl is-active --quiet "$1"; do sleep 0.05; done`, "sh", manager)
 	d.do("timeout", "30", "sh", "-c", "until systemctl --user is-active --quiet corrald; do sleep 0.05; done")
 }
 
-// beganAfterReady checks that the daemon was up before systemd started the session's scope: what
-// waits for a daemon that waits would hang.
-func (d *desk) beganAfterReady(how string) {
+// checkStartedAfterDaemon checks that the daemon was active before systemd started the session's
+// scope: a scope that waited for a daemon that waits for the scope would be a deadlock.
+func (d *desk) checkStartedAfterDaemon(how string) {
 	d.t.Helper()
-	times := strings.Fields(d.do("systemctl", "--user", "show", "--value", "-p", "ActiveEnterTimestampMonotonic", "corrald.service", "app-corral-command-agent.scope"))
+	times := strings.Fields(d.do("systemctl", "--user", "show", "--value", "-p", "ActiveEnterTimestampMonotonic",
+		"corrald.service", "app-corral-command-agent.scope"))
 	require.Len(d.t, times, 2, how)
 	var daemon, agent time.Duration
 	_, err := fmt.Sscan(times[0]+" "+times[1], &daemon, &agent)
@@ -106,7 +107,7 @@ func (d *desk) beganAfterReady(how string) {
 	assert.Less(d.t, daemon, agent, how)
 }
 
-// loginOnTerminal logs in at a getty, with name and password.
+// loginOnTerminal logs in at a getty with name and password.
 func (d *desk) loginOnTerminal() (logout func()) {
 	d.t.Helper()
 	person, name := d.Terminal()
@@ -119,7 +120,7 @@ func (d *desk) loginOnTerminal() (logout func()) {
 				words <- b
 			}
 			switch {
-			case errors.Is(err, unix.EIO): // the getty, and login after it, hang the terminal up and open it anew
+			case errors.Is(err, unix.EIO): // getty, and then login, close and reopen the terminal
 				<-time.After(10 * time.Millisecond)
 			case err != nil:
 				return
@@ -134,7 +135,8 @@ func (d *desk) loginOnTerminal() (logout func()) {
 			case b := <-words:
 				screen += string(b)
 			case <-deadline:
-				d.t.Fatalf("%q is not on the terminal: %q\n%s", question, screen, d.Run("systemctl", "status", "--no-pager", "--full", getty))
+				d.t.Fatalf("%q is not on the terminal: %q\n%s", question, screen,
+					d.Run("systemctl", "status", "--no-pager", "--full", getty))
 			}
 		}
 		_, err := person.WriteString(answer + "\r")
@@ -151,21 +153,23 @@ func (d *desk) loginOnTerminal() (logout func()) {
 	}
 }
 
-// loginBySSH logs in by a real sshd, with a key.
+// loginBySSH logs in through a real sshd with a key.
 func (d *desk) loginBySSH() (logout func()) {
 	d.t.Helper()
 	d.Run("sh", "-ec", `mkdir -p /run/sshd; ssh-keygen -A; systemctl restart ssh
 		ssh-keygen -q -t ed25519 -N '' -f /root/key
 		install -d -m 700 -o "$1" -g "$1" "/home/$1/.ssh"; install -m 600 -o "$1" -g "$1" /root/key.pub "/home/$1/.ssh/authorized_keys"`, "sh", d.user)
-	d.Run("systemd-run", "--quiet", "--collect", "--unit=from-afar", "ssh", "-i", "/root/key", "-o", "StrictHostKeyChecking=no", "-o", "BatchMode=yes", "-tt", d.user+"@127.0.0.1", "sleep infinity")
+	d.Run("systemd-run", "--quiet", "--collect", "--unit=from-afar", "ssh", "-i", "/root/key",
+		"-o", "StrictHostKeyChecking=no", "-o", "BatchMode=yes", "-tt", d.user+"@127.0.0.1", "sleep infinity")
 	return func() { d.Run("systemctl", "stop", "from-afar") }
 }
 
-// loginOnDesktop opens the session that a display manager does: of a display manager nothing else
-// matters here.
+// loginOnDesktop opens a session like a display manager's; the rest of a desktop is not needed
+// here.
 func (d *desk) loginOnDesktop() (logout func()) {
 	d.t.Helper()
-	d.Run("systemd-run", "--quiet", "--collect", "--unit=desktop", "--property=PAMName=login", "--property=User="+d.user, "--property=StandardInput=null",
-		"--setenv=XDG_SESSION_TYPE=wayland", "--setenv=XDG_SESSION_CLASS=user", "--setenv=XDG_SESSION_DESKTOP=sway", "sleep", "infinity")
+	d.Run("systemd-run", "--quiet", "--collect", "--unit=desktop", "--property=PAMName=login", "--property=User="+d.user,
+		"--property=StandardInput=null", "--setenv=XDG_SESSION_TYPE=wayland", "--setenv=XDG_SESSION_CLASS=user",
+		"--setenv=XDG_SESSION_DESKTOP=sway", "sleep", "infinity")
 	return func() { d.Run("systemctl", "stop", "desktop") }
 }

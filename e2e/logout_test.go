@@ -17,46 +17,48 @@ trap 'sleep 5; echo saved >> $HOME/saved-$1; exit 0' TERM
 while :; do sleep 0.1; done
 `
 
-// The user's manager ends by its user's wish. What lingers is started again by logind; here the
-// test does it.
+// TestUserExit stops the user's manager as its user. logind would restart a lingering user's
+// manager; here the test does it.
 func TestUserExit(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
-		rested(d)
+		startSavers(d)
 		uid := d.do("id", "-u")
 		d.do("systemctl", "--user", "exit")
 		d.gone("user@" + uid + ".service")
 		d.Run("systemctl", "start", "user@"+uid+".service")
-		back(t, d)
+		checkReturned(t, d)
 		d.saved("resumed", "fresh", "left")
 		assert.Equal(t, `s "the login session ended"`, d.property("left", "Reason"))
 	})
 }
 
-// An administrator ends everything of a user's.
+// TestTerminateUser ends all processes of the user as an administrator.
 func TestTerminateUser(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
-		rested(d)
+		startSavers(d)
 		uid := d.do("id", "-u")
 		d.Run("loginctl", "disable-linger", d.user)
-		d.Run("sh", "-c", "loginctl terminate-user "+d.user+" 2>/dev/null || :") // it may be gone by then
+		// The user may have no processes by then.
+		d.Run("sh", "-c", "loginctl terminate-user "+d.user+" 2>/dev/null || :")
 		d.gone("user@" + uid + ".service")
 		d.User(d.user)
-		back(t, d)
+		checkReturned(t, d)
 		d.saved("resumed", "fresh", "left")
 	})
 }
 
-// Without linger the last logout ends everything, politely; with it, nothing happens.
+// TestLastLogout checks that the last logout stops all agents gracefully without lingering, and
+// changes nothing with lingering.
 func TestLastLogout(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
-		d.Run("sh", "-c", "mkdir -p /etc/systemd/logind.conf.d; printf '[Login]\\nUserStopDelaySec=1\\n' > /etc/systemd/logind.conf.d/soon.conf; systemctl restart systemd-logind")
-		rested(d)
+		setUserStopDelay(d.Machine, 1)
+		startSavers(d)
 		uid, pid := d.do("id", "-u"), d.pid("left")
 		manager := "user@" + uid + ".service"
 
 		logout := d.login()
 		logout()
-		assert.Equal(t, pid, d.pid("left"), "a user who lingers may go")
+		assert.Equal(t, pid, d.pid("left"), "a lingering user may log out")
 
 		logout = d.login()
 		d.Run("loginctl", "disable-linger", d.user)
@@ -66,13 +68,14 @@ func TestLastLogout(t *testing.T) {
 		d.saved("resumed", "fresh", "left")
 
 		logout = d.login()
-		back(t, d)
+		checkReturned(t, d)
 		logout()
 		d.gone(manager)
 	})
 }
 
-// At poweroff an agent has its time, however long logind is willing to wait.
+// TestPowerOff_WaitsForSlowAgent checks that an agent has its full stop timeout at poweroff,
+// however long logind waits.
 func TestPowerOff_WaitsForSlowAgent(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		agent := d.write("slow", slow)
@@ -83,27 +86,30 @@ func TestPowerOff_WaitsForSlowAgent(t *testing.T) {
 		d.Boot()
 		d.User(d.user)
 		d.saved("slow")
-		assert.True(t, strings.HasPrefix(d.told("slow"), "suspended | success | 1 | 0 | "), d.told("slow"))
+		assert.True(t, strings.HasPrefix(d.result("slow"), "suspended | success | 1 | 0 | "), d.result("slow"))
 	})
 }
 
-// login opens a real login session of the user's, as a terminal or ssh would, and returns how it
-// ends.
+// login opens a login session of the user, as a terminal or ssh would, and returns a function that
+// ends it.
 func (d *desk) login() (logout func()) {
 	d.t.Helper()
 	uid := d.do("id", "-u")
-	d.Run("systemd-run", "--quiet", "--collect", "--unit=login", "--property=PAMName=login", "--property=User="+d.user, "--property=StandardInput=null",
-		"--setenv=XDG_SESSION_TYPE=tty", "--setenv=XDG_SESSION_CLASS=user", "sleep", "infinity")
-	d.Run("timeout", "30", "sh", "-c", "until loginctl --no-legend list-sessions | grep -v manager | grep -q "+d.user+"; do sleep 0.05; done")
+	d.Run("systemd-run", "--quiet", "--collect", "--unit=login", "--property=PAMName=login", "--property=User="+d.user,
+		"--property=StandardInput=null", "--setenv=XDG_SESSION_TYPE=tty", "--setenv=XDG_SESSION_CLASS=user",
+		"sleep", "infinity")
+	d.Run("timeout", "30", "sh", "-c",
+		"until loginctl --no-legend list-sessions | grep -v manager | grep -q "+d.user+"; do sleep 0.05; done")
 	d.Run("timeout", "30", "sh", "-c", "until systemctl is-active --quiet user@"+uid+"; do sleep 0.05; done")
 	return func() {
 		d.t.Helper()
 		d.Run("systemctl", "stop", "login.service")
-		d.Run("timeout", "30", "sh", "-c", "while loginctl --no-legend list-sessions | grep -v manager | grep -q "+d.user+"; do sleep 0.05; done")
+		d.Run("timeout", "30", "sh", "-c",
+			"while loginctl --no-legend list-sessions | grep -v manager | grep -q "+d.user+"; do sleep 0.05; done")
 	}
 }
 
-// gone waits until a unit of the system is not there any more.
+// gone waits until a system unit is inactive or failed.
 func (d *desk) gone(unit string) {
 	d.t.Helper()
 	cmd := d.Command("root", "timeout", "30", "sh", "-c", `while [ "$(systemctl show -P ActiveState "$1")" != inactive ] && [ "$(systemctl show -P ActiveState "$1")" != failed ]; do sleep 0.05; done`, "sh", unit)
@@ -111,7 +117,7 @@ func (d *desk) gone(unit string) {
 	require.NoError(d.t, err, "%s is still there: %s", unit, out)
 }
 
-// saved checks that agents have had their time to save, and had it once.
+// saved checks that each agent has saved exactly once.
 func (d *desk) saved(ids ...string) {
 	d.t.Helper()
 	for _, id := range ids {

@@ -11,19 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// example is one of the manual's: files that a person writes, and commands that are then typed, in
-// the order in which they are there.
+// example is an example from the manual: files to write and commands to type, in the order of the
+// manual.
 type example struct {
 	steps []step
 }
 
-// step is a file, with its path in the home, or commands.
+// step is a file, with its path in the home directory, or, without a path, commands.
 type step struct{ file, text string }
 
 var examplePath = regexp.MustCompile(`\*~/([^*]+)\*`)
 
-// exampleOf reads a section of the examples of corral@.service(5): what it shows is what is tried.
-// A block belongs to the first path that was named since the block before; commands have none.
+// exampleOf reads an example from corral@.service(5), so that the tests run exactly what the manual
+// shows. A code block belongs to the first path mentioned since the previous block; without one it
+// contains commands.
 func exampleOf(t *testing.T, title string) example {
 	t.Helper()
 	page, err := os.ReadFile("../docs/man/corral@.service.5.md")
@@ -43,12 +44,12 @@ func exampleOf(t *testing.T, title string) example {
 		}
 		e.steps = append(e.steps, step{file: file})
 	}
-	e.steps = e.steps[:len(e.steps)-1] // what is said at the end
+	e.steps = e.steps[:len(e.steps)-1] // the text after the last block
 	require.NotEmpty(t, e.steps)
 	return e
 }
 
-// script is the whole example for a shell, in the home.
+// script returns the whole example as a shell script to be run in the home directory.
 func (e example) script() string {
 	var all strings.Builder
 	all.WriteString("set -e\n")

@@ -18,9 +18,9 @@ import (
 	"github.com/corrald/corral/internal/testbed/machine"
 )
 
-// packaged returns a directory in which root/VERSION has packages of two versions, in this format.
-// A deb has passed Debian's own checker; what that may say is in packaging/lintian-overrides, each
-// with its reason.
+// packaged returns a directory in which root/VERSION has packages of two versions in this format.
+// dist.sh checks a deb with lintian; packaging/lintian-overrides has the accepted findings with
+// their reasons.
 func packaged(t *testing.T, format string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,12 +31,12 @@ func packaged(t *testing.T, format string) string {
 	return dir
 }
 
-// packager is a package manager: how it installs or upgrades from a file, removes, and lists what
-// belongs to the package.
+// packager is a package manager with the commands that install or upgrade from a file, remove, and
+// list the files of the package.
 type packager struct {
 	system, format        string
-	programs              []string // that the system needs for it
-	file                  string   // by version
+	programs              []string // packages that the system needs for it
+	file                  string   // format of the file name, with %s for the version
 	install, remove, list []string
 	purge                 []string
 }
@@ -46,13 +46,12 @@ func packagers() []packager {
 	cpu := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
 	dpkg := packager{
 		format: "deb", file: "corral_%s_" + arch + ".deb",
-		install: []string{"dpkg", "--install"}, remove: []string{"dpkg", "--remove", "corral"}, list: []string{"dpkg", "--listfiles", "corral"},
-		purge: []string{"dpkg", "--purge", "corral"},
+		install: []string{"dpkg", "--install"}, remove: []string{"dpkg", "--remove", "corral"},
+		list: []string{"dpkg", "--listfiles", "corral"}, purge: []string{"dpkg", "--purge", "corral"},
 	}
 	older, newer := dpkg, dpkg
 	older.system, newer.system = "bookworm", "trixie"
-	// What Fedora and Arch have for a package manager Debian has, too. Only the names of what a
-	// package depends on are others.
+	// Debian also has the package managers of Fedora and Arch. Only the names of dependencies differ.
 	foreign := []string{"rpm", "pacman-package-manager"}
 	return []packager{older, newer, {
 		system: "trixie", format: "rpm", programs: foreign, file: "corral-%s-1." + cpu + ".rpm",
@@ -65,7 +64,8 @@ func packagers() []packager {
 	}}
 }
 
-// Installed, upgraded and removed as a package, with agents running: none of them notices.
+// TestPackages installs, upgrades and removes packages while agents run, which must not be
+// affected.
 func TestPackages(t *testing.T) {
 	whole := t
 	t.Parallel()
@@ -90,9 +90,10 @@ func TestPackages(t *testing.T) {
 			run(p.install, file("1.0"))
 			state, _ := d.try("systemctl", "--user", "is-enabled", "corrald")
 			assert.Equal(t, "disabled", state, "who does not use it")
-			d.run("agent", "--", "sleep", "1000") // activation starts the daemon
+			d.run("agent", "--", "sleep", "1000") // D-Bus activation starts the daemon
 			d.awaitEnabled()
-			m.Run("sh", "-ec", "useradd --system --create-home greeter; loginctl enable-linger greeter; until [ -S /run/user/$(id -u greeter)/bus ]; do sleep 0.05; done")
+			m.Run("sh", "-ec", "useradd --system --create-home greeter; loginctl enable-linger greeter; "+
+				"until [ -S /run/user/$(id -u greeter)/bus ]; do sleep 0.05; done")
 			refusal, code := (&desk{m, t, "greeter"}).try("corralctl", "list")
 			assert.Equal(t, 5, code)
 			assert.Contains(t, refusal, "corrald does not run for root and other system users")
@@ -125,7 +126,8 @@ func TestPackages(t *testing.T) {
 			m.Run("sh", "-c", "! find /usr /etc /var/lib/systemd -name '*corral*' | grep .")
 		})
 	}
-	// The same files, but for what each distribution wants elsewhere, or besides.
+	// All formats contain the same files, except for those that a distribution wants elsewhere or in
+	// addition.
 	for format, list := range listed {
 		var files []string
 		for line := range strings.Lines(list) {

@@ -13,8 +13,8 @@ import (
 	"github.com/corrald/corral/internal/testbed/machine"
 )
 
-// TestInstall_PathWithSpaces: somebody's home may be called "/home/Ann Bee". All of it goes there
-// and runs from there, and nothing of it stays.
+// TestInstall_PathWithSpaces installs below a path with spaces, such as "/home/Ann Bee", and checks
+// that everything runs from there and that uninstalling removes everything.
 func TestInstall_PathWithSpaces(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a place")
@@ -40,9 +40,9 @@ func TestInstall_PathWithSpaces(t *testing.T) {
 	assert.Empty(t, files())
 }
 
-// TestInstallUser_InstallsAndUninstalls: make install-user puts everything where the user's
-// systemd, bus and shell look for it, also where a start-up file of the shell alone has moved its
-// XDG directories, and make uninstall-user takes all of it away.
+// TestInstallUser_InstallsAndUninstalls checks that make install-user puts everything where the
+// user's systemd, bus and shell search for it, even if only a start-up file of the shell has moved
+// the XDG directories, and that make uninstall-user removes everything.
 func TestInstallUser_InstallsAndUninstalls(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -53,7 +53,8 @@ func TestInstallUser_InstallsAndUninstalls(t *testing.T) {
 	m.Install(dir)
 	d := &desk{m, t, m.User("ann")}
 	made := func(target string) string {
-		return d.do("sh", "-c", `XDG_DATA_HOME="$HOME/my data" make -C /srv/corral --no-print-directory BUILD=build -o build -o needs-run `+target)
+		return d.do("sh", "-c",
+			`XDG_DATA_HOME="$HOME/my data" make -C /srv/corral --no-print-directory BUILD=build -o build -o needs-run `+target)
 	}
 	files := func() string { return d.do("sh", "-c", `find ~ -type f -o -type l | grep orral || :`) }
 	require.Empty(t, files())
@@ -63,7 +64,8 @@ func TestInstallUser_InstallsAndUninstalls(t *testing.T) {
 	assert.Contains(t, files(), "/my data/bash-completion/completions/corralctl")
 	d.do("systemctl", "--user", "stop", "corrald")
 	d.do("sh", "-c", `printf '[Agent]\nCommand=grep -c corralctl %%P/hooks/claude.json\n' >mine.agent && install -D mine.agent .config/corral/agents/mine.agent && rm mine.agent`)
-	assert.Equal(t, "0", d.do("sh", "-c", "~/.local/bin/corralctl run -q --id mine --wait mine; echo $?"), "the bus starts it, and agents get what is for them")
+	assert.Equal(t, "0", d.do("sh", "-c", "~/.local/bin/corralctl run -q --id mine --wait mine; echo $?"),
+		"the bus starts it, and agents get what is for them")
 	d.do("sh", "-c", "~/.local/bin/corralctl rm mine; rm -r ~/.config/corral")
 
 	assert.Contains(t, made("uninstall-user"), "Stopped.")

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What becomes of an agent is told truly on every system: the table of docs/ARCHITECTURE.md, as a
-// person sees it.
+// TestResult_OfEveryKindOfExit checks the reported result of each kind of exit on every system, as
+// a user sees it: the table of docs/ARCHITECTURE.md.
 func TestResult_OfEveryKindOfExit(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		text := d.write("text", "no program\n")
@@ -27,12 +27,12 @@ func TestResult_OfEveryKindOfExit(t *testing.T) {
 		} {
 			d.run(row.id, "--", "sh", "-c", row.does)
 			d.until(row.id, "completed,failed")
-			assert.Equal(t, row.want, d.told(row.id), row.name)
+			assert.Equal(t, row.want, d.result(row.id), row.name)
 		}
 
 		d.run("long", "-p", "RuntimeMaxSec=1", "--", "sleep", "1000")
 		d.until("long", "failed")
-		assert.True(t, strings.HasPrefix(d.told("long"), "failed | timeout | "), d.told("long"))
+		assert.True(t, strings.HasPrefix(d.result("long"), "failed | timeout | "), d.result("long"))
 
 		for id, command := range map[string]string{"missing": "/no/such/program", "text": text} {
 			out, code := d.try("corralctl", "run", "--id", id, "--", command)
@@ -43,7 +43,7 @@ func TestResult_OfEveryKindOfExit(t *testing.T) {
 			d.run(id, "--no-start", "--", command)
 			_, code = d.try("corralctl", "start", id)
 			assert.Equal(t, 1, code)
-			assert.True(t, strings.HasPrefix(d.told(id), "failed | start-failed | 0 | 0 | command "), d.told(id))
+			assert.True(t, strings.HasPrefix(d.result(id), "failed | start-failed | 0 | 0 | command "), d.result(id))
 		}
 		out, code := d.try("corralctl", "run", "--id", "nowhere", "--dir", "/no/such/dir", "--", "true")
 		assert.Equal(t, 1, code)
@@ -51,8 +51,8 @@ func TestResult_OfEveryKindOfExit(t *testing.T) {
 	})
 }
 
-// Every process of a session is in its scope, whatever tmux would like to do with it, and what is
-// killed there is told as what it was.
+// TestScope_ContainsAllProcesses checks that every process of a session is in its scope, wherever
+// tmux would move it, and that kills of single processes are reported correctly.
 func TestScope_ContainsAllProcesses(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		for _, id := range []string{"one", "two", "three", "four"} {
@@ -64,7 +64,7 @@ func TestScope_ContainsAllProcesses(t *testing.T) {
 			inside := d.do("cat", "/proc/"+d.pid(id)+"/cgroup")
 			assert.Contains(t, inside, strings.Trim(group, `"`), "the agent's control group")
 		}
-		// A pane that a person opens is in the scope as well.
+		// A pane that a user opens is in the scope as well.
 		socket := d.do("sh", "-c", "echo $XDG_RUNTIME_DIR/corral/one/tmux")
 		opened := d.do("tmux", "-S", socket, "new-window", "-P", "-F", "#{pane_pid}", "sleep 3000")
 		assert.Contains(t, d.do("cat", "/proc/"+opened+"/cgroup"), "app-corral-command-one.scope")
@@ -73,18 +73,18 @@ func TestScope_ContainsAllProcesses(t *testing.T) {
 		server := d.do("tmux", "-S", strings.Replace(socket, "/one/", "/two/", 1), "display-message", "-p", "#{pid}")
 		d.do("kill", "-KILL", server)
 		d.until("two", "stale")
-		assert.Equal(t, "stale | session-lost | 0 | 0 | scope running, session dead", d.told("two"))
+		assert.Equal(t, "stale | session-lost | 0 | 0 | scope running, session dead", d.result("two"))
 		assert.Equal(t, before, d.pid("two"), "the agent lives on")
 		d.do("kill", "-0", before)
 
 		shim := d.do("tmux", "-S", strings.Replace(socket, "/one/", "/three/", 1), "display-message", "-p", "#{pane_pid}")
 		d.do("kill", "-KILL", shim)
 		d.until("three", "failed")
-		assert.Equal(t, "failed | agent-lost | 0 | 0 | shell process exited", d.told("three"))
+		assert.Equal(t, "failed | agent-lost | 0 | 0 | shell process exited", d.result("three"))
 
 		d.do("systemctl", "--user", "kill", "-s", "KILL", "app-corral-command-four.scope")
 		d.until("four", "failed")
-		assert.Equal(t, "failed | session-lost | 0 | 0 | tmux session no longer exists", d.told("four"))
+		assert.Equal(t, "failed | session-lost | 0 | 0 | tmux session no longer exists", d.result("four"))
 		assert.Equal(t, `s "running"`, d.property("one", "State"), "the others are untouched")
 
 		d.do("corralctl", "stop", "one", "two", "three")
@@ -93,15 +93,19 @@ func TestScope_ContainsAllProcesses(t *testing.T) {
 	})
 }
 
-// systemctl's stop is as polite as ours.
+// TestSystemctlStop_IsGraceful checks that systemctl stop is as graceful as corralctl stop.
 func TestSystemctlStop_IsGraceful(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
-		agent := d.write("agent", "#!/bin/sh\ntrap 'echo bye > $HOME/said; exit 0' TERM\n> $HOME/ready\nwhile :; do sleep 0.1; done\n")
+		agent := d.write("agent", `#!/bin/sh
+trap 'echo bye > $HOME/output; exit 0' TERM
+> $HOME/ready
+while :; do sleep 0.1; done
+`)
 		d.run("polite", "--", agent)
 		d.waitFile("/home/ann/ready")
 		d.do("systemctl", "--user", "stop", "app-corral-command-polite.scope")
 		d.until("polite", "stopped")
-		assert.Equal(t, "bye", d.do("cat", "/home/ann/said"))
+		assert.Equal(t, "bye", d.do("cat", "/home/ann/output"))
 		assert.Equal(t, "i 1", d.property("polite", "ExecMainCode"))
 		assert.Equal(t, "i 0", d.property("polite", "ExecMainStatus"))
 
@@ -111,11 +115,11 @@ func TestSystemctlStop_IsGraceful(t *testing.T) {
 	})
 }
 
-// The daemon is started at need, says what it supervises, takes its sessions over when it returns,
-// and leaves them alone when it goes.
+// TestService checks that the daemon is started on demand, reports the sessions in its status,
+// adopts its sessions after a restart, and leaves them running when it stops.
 func TestService(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
-		d.run("first", "--", "sleep", "1000") // activates corrald over the bus
+		d.run("first", "--", "sleep", "1000") // D-Bus activation starts corrald
 		d.run("second", "--", "sh", "-c", "exit 3")
 		d.until("second", "failed")
 		status := d.do("systemctl", "--user", "status", "--no-pager", "corrald")
@@ -129,7 +133,7 @@ func TestService(t *testing.T) {
 		d.do("systemctl", "--user", "start", "corrald")
 		assert.Equal(t, pid, d.pid("first"))
 		assert.Equal(t, `s "running"`, d.property("first", "State"))
-		assert.Equal(t, "failed | exit-code | 1 | 5 | command exited with code 5", d.told("late"))
+		assert.Equal(t, "failed | exit-code | 1 | 5 | command exited with code 5", d.result("late"))
 
 		journal := d.do("journalctl", "--user", "--no-pager", "-o", "cat", "-u", "app-corral-command-second.scope")
 		assert.Regexp(t, `(?m)^second: (starting|running) -> failed \(command exited with code 3\)$`, journal, "our records stand beside systemd's")
@@ -145,11 +149,13 @@ func TestService(t *testing.T) {
 	})
 }
 
-// TestJournal_LogsFailuresAsErrors: what journald has kept of agents that were run, as others read
-// it. Nothing but a failure is an error.
+// TestJournal_LogsFailuresAsErrors checks the journal records of agents as other programs read
+// them: only failures have priority err.
 func TestJournal_LogsFailuresAsErrors(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
-		for id, does := range map[string]string{"code": "echo out; exit 3", "signal": "echo out; kill -SEGV $$", "well": "exit 0", "stopped": "exec sleep 1000"} {
+		for id, does := range map[string]string{
+			"code": "echo out; exit 3", "signal": "echo out; kill -SEGV $$", "well": "exit 0", "stopped": "exec sleep 1000",
+		} {
 			d.run(id, "--", "sh", "-c", "ulimit -c 0; "+does)
 		}
 		d.do("corralctl", "stop", "stopped")
@@ -159,7 +165,8 @@ func TestJournal_LogsFailuresAsErrors(t *testing.T) {
 		type record map[string]any
 		records := func(id string, options ...string) (all []record) {
 			t.Helper()
-			for line := range strings.Lines(d.do(append([]string{"journalctl", "--user", "--no-pager", "-o", "json", "CORRAL_SESSION=" + id}, options...)...)) {
+			command := []string{"journalctl", "--user", "--no-pager", "-o", "json", "CORRAL_SESSION=" + id}
+			for line := range strings.Lines(d.do(append(command, options...)...)) {
 				var r record
 				require.NoError(t, json.Unmarshal([]byte(line), &r), line)
 				all = append(all, r)
@@ -195,13 +202,14 @@ func TestJournal_LogsFailuresAsErrors(t *testing.T) {
 	})
 }
 
-// waitFile waits until a file is there.
+// waitFile waits until a file exists.
 func (d *desk) waitFile(path string) {
 	d.t.Helper()
 	d.do("timeout", "30", "sh", "-c", `until [ -e "$1" ]; do sleep 0.05; done`, "sh", path)
 }
 
-// Another user can neither see nor reach anything.
+// TestPrivacy_OtherUsersCannotReadState checks that another user can neither read nor use anything
+// of a session.
 func TestPrivacy_OtherUsersCannotReadState(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.run("secret", "-E", "TOKEN=sesame-open", "--", "sleep", "1000")

@@ -11,8 +11,8 @@ import (
 	"github.com/corrald/corral/internal/testbed/guest"
 )
 
-// roundsScript has agents run out of memory and of tasks beside others that go on, round after
-// round, with the daemon there, killed and away. What is not as it has to be is printed.
+// roundsScript makes agents run out of memory and of tasks beside others that keep running, in
+// three rounds: with the daemon running, killed and stopped. It prints every deviation.
 const roundsScript = `
 set -e
 systemctl --user daemon-reload
@@ -20,8 +20,8 @@ systemctl --user start corrald
 wrong=0 sessions=0
 is() {
 	sessions=$((sessions + 1))
-	told=$(corralctl show -p State,Result,ExecMainCode,ExecMainStatus --value "$1" | tr '\n' '|')
-	[ "$told" = "$2" ] || { echo "$1 is $told and not $2"; wrong=$((wrong + 1)); }
+	result=$(corralctl show -p State,Result,ExecMainCode,ExecMainStatus --value "$1" | tr '\n' '|')
+	[ "$result" = "$2" ] || { echo "$1 is $result and not $2"; wrong=$((wrong + 1)); }
 }
 ended() { until [ -e "$HOME/.local/state/corral/sessions/$1/exit_status" ]; do sleep 0.2; done; }
 corralctl run -q --id steady -- sleep 1000000
@@ -47,19 +47,19 @@ done
 echo "3 rounds, $sessions looks, $wrong wrong"
 `
 
-// TestLimits_RepeatedWithoutDaemon: what happens at the limits of some is told as what it is,
-// whatever becomes of the daemon, and is nobody else's.
+// TestLimits_RepeatedWithoutDaemon checks that exits at the limits are reported correctly whatever
+// happens to the daemon, and that other sessions are not affected.
 func TestLimits_RepeatedWithoutDaemon(t *testing.T) {
-	told, status := guest.Run(t, guestFiles(t), roundsScript)
-	require.Zero(t, status, "%s", told)
-	assert.Equal(t, "3 rounds, 12 looks, 0 wrong\n", told)
+	output, status := guest.Run(t, guestFiles(t), roundsScript)
+	require.Zero(t, status, "%s", output)
+	assert.Equal(t, "3 rounds, 12 looks, 0 wrong\n", output)
 }
 
-// clockScript sets the clock back and forth, by decades, while sessions start, run, end and are
+// clockScript sets the clock back and forth by decades while sessions start, run, exit and are
 // stopped.
 const clockScript = `
 set -e
-told() { echo "$1:" $(corralctl show -p State,Result,ExecMainCode,ExecMainStatus,Reason --value "$1" | tr '\n' '|'); }
+result() { echo "$1:" $(corralctl show -p State,Result,ExecMainCode,ExecMainStatus,Reason --value "$1" | tr '\n' '|'); }
 clock() {
 	echo "date -s $1-06-01 >/dev/null" >/run/guest/root
 	until [ "$(date +%Y)" = "$1" ]; do sleep 0.1; done
@@ -83,26 +83,26 @@ corralctl run -q --id ahead -- sh -c 'exit 4'
 corralctl wait --timeout=60 ahead || :
 left early; left ahead
 corralctl stop stopped
-told stopped
+result stopped
 
 systemctl --user kill -s KILL corrald
 clock 2019
 touch go
 until [ -e .local/state/corral/sessions/leaves/exit_status ]; do sleep 0.2; done
 systemctl --user start corrald
-told leaves
+result leaves
 corralctl suspend suspended
-told suspended
+result suspended
 clock 2027
-for id in early ahead stopped; do told $id; done
+for id in early ahead stopped; do result $id; done
 left early; left ahead
 `
 
-// TestLimits_ClockChanges: whatever the clock says, sessions are what they are, and are kept for as
-// long as they should be. The guest has one of its own.
+// TestLimits_ClockChanges checks that changes of the clock affect neither the states of sessions
+// nor their retention time. The guest has its own clock.
 func TestLimits_ClockChanges(t *testing.T) {
-	told, status := guest.Run(t, guestFiles(t), clockScript)
-	require.Zero(t, status, "%s", told)
+	output, status := guest.Run(t, guestFiles(t), clockScript)
+	require.Zero(t, status, "%s", output)
 	assert.Equal(t, `early: 24 hours left
 ahead: 168 hours left
 stopped: stopped|success|2|15||
@@ -113,5 +113,5 @@ ahead: failed|exit-code|1|4|command exited with code 4|
 stopped: stopped|success|2|15||
 early: 24 hours left
 ahead: 168 hours left
-`, told)
+`, output)
 }

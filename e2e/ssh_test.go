@@ -13,8 +13,8 @@ import (
 	"github.com/corrald/corral/internal/testbed/machine"
 )
 
-// TestSSH_ControlsAnotherMachine: everything goes over a real sshd, which here is on the same
-// machine, reached as another user.
+// TestSSH_ControlsAnotherMachine uses corralctl -H over a real sshd, which here is on the same
+// machine and reached by another user.
 func TestSSH_ControlsAnotherMachine(t *testing.T) {
 	d := newDesk(t, machine.Debian(t, "trixie", "openssh-server", "openssh-client"))
 	d.User("bob")
@@ -56,7 +56,8 @@ func TestSSH_ControlsAnotherMachine(t *testing.T) {
 		}
 	}()
 
-	assert.Equal(t, "Started session far (app-corral-command-far.scope).", bob("run", "--dir", "/tmp", "--id", "far", "--", "sh", "-c", "echo here I am; exec cat"))
+	assert.Equal(t, "Started session far (app-corral-command-far.scope).",
+		bob("run", "--dir", "/tmp", "--id", "far", "--", "sh", "-c", "echo here I am; exec cat"))
 	assert.Regexp(t, `^far sh running .* /tmp$`, bob("list", "--no-legend"))
 	assert.Equal(t, "running", d.do("corralctl", "is-active", "far"), "it runs as ann")
 	d.t.Log(bob("status", "far"))
@@ -67,28 +68,30 @@ func TestSSH_ControlsAnotherMachine(t *testing.T) {
 	assert.Equal(t, 4, code)
 	assert.Equal(t, "corralctl: cannot stop \"fra\": no such session\nhint: corralctl --host=desk stop far", out)
 
-	// Attaching needs a terminal there: one is made here, and ssh makes the other.
+	// Attaching needs a terminal on the remote side: tmux provides the local one, and ssh creates the
+	// remote one.
 	d.As("bob", "tmux", "-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "corralctl -H desk attach far")
 	screen := func() string { return d.As("bob", "tmux", "capture-pane", "-p") }
 	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(screen(), "here I am"); {
 		require.True(t, time.Now().Before(deadline), screen())
 	}
 	d.As("bob", "tmux", "send-keys", "typed from afar", "Enter")
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(d.do("corralctl", "peek", "far"), "typed from afar"); {
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(d.do("corralctl", "peek", "far"),
+		"typed from afar"); {
 		require.True(t, time.Now().Before(deadline), screen())
 	}
 	d.As("bob", "tmux", "kill-server")
 	assert.Equal(t, "running", bob("is-active", "far"), "who leaves ends nothing")
 
 	bob("stop", "far")
-	var told []string
+	var received []string
 	for line := range lines {
-		told = append(told, line)
+		received = append(received, line)
 		if strings.Contains(line, `"State":"stopped"`) {
 			break
 		}
 	}
-	assert.Contains(t, strings.Join(told, "\n"), `"Id":"far"`)
+	assert.Contains(t, strings.Join(received, "\n"), `"Id":"far"`)
 	require.NoError(t, monitor.Process.Kill())
 	_ = monitor.Wait()
 	out, code = fails("-H", "nobody@desk", "list")

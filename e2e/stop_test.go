@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recorder is an agent that writes down, with one write each, that it is asked to end and that it
-// ends. It takes the time $2 to save, and ends with the code $3.
+// recorder is an agent that records, with one write each, that it has received SIGTERM and that it
+// exits. It takes $2 seconds to save and exits with code $3.
 const recorder = `#!/bin/sh
 trap 'echo asked >>"$HOME/log-$1"; sleep $2; echo ended >>"$HOME/log-$1"; exit $3' TERM
 echo begun >>"$HOME/log-$1"
@@ -22,14 +22,15 @@ sleep 1000 &
 wait
 `
 
-// TestStop_OfSliceTogetherWithDaemonOrBus: whatever systemd stops at the same time, agents are
-// asked to end first, have their time, and were stopped. CORRAL_ROUNDS and CORRAL_AGENTS make more
-// of it than fits into a run of all tests.
-func TestStop_OfSliceTogetherWithDaemonOrBus(t *testing.T) {
+// TestStop_OfSliceWithDaemonOrBus checks that agents get SIGTERM first, have their time,
+// and are recorded as stopped, whatever systemd stops at the same time. CORRAL_ROUNDS and
+// CORRAL_AGENTS extend the test.
+func TestStop_OfSliceWithDaemonOrBus(t *testing.T) {
 	rounds, agents := countOf(t, "CORRAL_ROUNDS", 1), countOf(t, "CORRAL_AGENTS", 8)
 	onEach(t, func(t *testing.T, d *desk) {
 		agent := d.write("recorder", recorder)
-		for _, unit := range []string{"corrald.service", "dbus.service", "dbus.socket"} { // which are started more often here than systemd likes
+		// These are started more often here than StartLimitBurst= allows.
+		for _, unit := range []string{"corrald.service", "dbus.service", "dbus.socket"} {
 			d.do("sh", "-c", `mkdir -p .config/systemd/user/$1.d && printf '[Unit]\nStartLimitIntervalSec=0\n' >.config/systemd/user/$1.d/often.conf`, "sh", unit)
 		}
 		d.do("systemctl", "--user", "daemon-reload")
@@ -50,15 +51,18 @@ func TestStop_OfSliceTogetherWithDaemonOrBus(t *testing.T) {
 				for _, id := range ids {
 					d.waitFile("/home/ann/log-" + id)
 				}
-				_, _ = d.try(append([]string{"systemctl", "--user", "stop"}, strings.Fields(row.units)...)...) // which may lose systemd with the bus
+				// systemctl may lose its connection with the bus
+				_, _ = d.try(append([]string{"systemctl", "--user", "stop"}, strings.Fields(row.units)...)...)
 				d.do("timeout", "30", "sh", "-c", `until [ -z "$(systemctl --user list-units --plain --no-legend --state=active,deactivating 'app-corral-*.scope')" ]; do sleep 0.1; done`)
 				d.do("systemctl", "--user", "start", "dbus.socket", "dbus.service", "corrald.service")
 				var want []string
 				for i, id := range ids {
-					want = append(want, fmt.Sprintf("Id=%s\nState=stopped\nResult=success\nReason=its scope was stopped\nExecMainCode=1\nExecMainStatus=%d", id, len(id)+i%2))
+					want = append(want, fmt.Sprintf("Id=%s\nState=stopped\nResult=success\nReason=its scope was stopped\n"+
+						"ExecMainCode=1\nExecMainStatus=%d", id, len(id)+i%2))
 				}
-				told := d.do(append([]string{"corralctl", "show", "-p", "Id,State,Result,Reason,ExecMainCode,ExecMainStatus"}, ids...)...)
-				require.Equal(t, strings.Join(want, "\n\n"), told, "after systemctl --user stop %s", row.units)
+				shown := d.do(append([]string{"corralctl", "show", "-p", "Id,State,Result,Reason,ExecMainCode,ExecMainStatus"},
+					ids...)...)
+				require.Equal(t, strings.Join(want, "\n\n"), shown, "after systemctl --user stop %s", row.units)
 				logs := d.do("sh", "-c", "cat log-*")
 				for _, word := range []string{"begun", "asked", "ended"} {
 					assert.Equal(t, agents, strings.Count(logs, word), "%s, after systemctl --user stop %s", word, row.units)
@@ -69,7 +73,7 @@ func TestStop_OfSliceTogetherWithDaemonOrBus(t *testing.T) {
 	})
 }
 
-// countOf is the number in a variable of the environment.
+// countOf returns the number in an environment variable, or a default value.
 func countOf(t *testing.T, variable string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(variable)

@@ -8,16 +8,16 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// saver is an agent that saves when it is asked to end, and takes its time.
+// saver is an agent that takes half a second to save at SIGTERM.
 const saver = `#!/bin/sh
 trap 'sleep 0.5; echo saved >> $HOME/saved-$1; exit 7' TERM
 > $HOME/ready-$1
 while :; do sleep 0.1; done
 `
 
-// rested prepares three sessions: one that is resumed at login, one that is started afresh, one
+// startSavers starts three sessions: one that is resumed at login, one that is started afresh, one
 // that is left as it is.
-func rested(d *desk) {
+func startSavers(d *desk) {
 	agent := d.write("saver", saver)
 	d.do("systemctl", "--user", "enable", "corrald")
 	d.run("resumed", "--on-login", "resume", "--", agent, "resumed")
@@ -28,8 +28,8 @@ func rested(d *desk) {
 	}
 }
 
-// back is what has to be so once the user is there again.
-func back(t *testing.T, d *desk) {
+// checkReturned checks the states of these sessions after the user has logged in again.
+func checkReturned(t *testing.T, d *desk) {
 	t.Helper()
 	d.until("resumed", "running")
 	d.until("fresh", "running")
@@ -39,15 +39,15 @@ func back(t *testing.T, d *desk) {
 	assert.Equal(t, "u 1", d.property("left", "NRuns"))
 }
 
-// At poweroff the agents have their time to save, and what ended them is no failure; at the next
-// boot those that are to be resumed are.
+// TestPowerOff checks that agents have time to save at poweroff and are suspended, not failed, and
+// that those to be resumed are resumed at the next boot.
 func TestPowerOff(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
-		rested(d)
+		startSavers(d)
 		d.PowerOff()
 		d.Boot()
 		d.User(d.user)
-		back(t, d)
+		checkReturned(t, d)
 		for _, id := range []string{"resumed", "fresh", "left"} {
 			assert.Equal(t, "saved", d.do("cat", "/home/ann/saved-"+id), "session %s had no time to save", id)
 		}
@@ -55,35 +55,35 @@ func TestPowerOff(t *testing.T) {
 	})
 }
 
-// The same where somebody has stopped the daemon before: then it is systemd that ends the agents,
-// and nobody hears of it.
+// TestPowerOff_WithoutDaemon does the same with the daemon stopped: then systemd stops the agents,
+// and no daemon observes it.
 func TestPowerOff_WithoutDaemon(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
-		rested(d)
+		startSavers(d)
 		d.do("systemctl", "--user", "stop", "corrald")
 		d.PowerOff()
 		d.Boot()
 		d.User(d.user)
-		back(t, d)
+		checkReturned(t, d)
 		assert.Equal(t, "saved", d.do("cat", "/home/ann/saved-left"))
 		assert.Equal(t, "i 7", d.property("left", "ExecMainStatus"))
 	})
 }
 
-// The same at the end of the user's manager alone.
+// TestLogout does the same when only the user's manager stops.
 func TestLogout(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
-		rested(d)
+		startSavers(d)
 		manager := "user@" + d.do("id", "-u") + ".service"
 		d.Run("systemctl", "stop", manager)
 		d.Run("systemctl", "start", manager)
 		d.User(d.user)
-		back(t, d)
+		checkReturned(t, d)
 		assert.Equal(t, "saved", d.do("cat", "/home/ann/saved-left"))
 	})
 }
 
-// A power loss is told as what it was.
+// TestPowerLoss checks that sessions that ended by a power loss are reported as such.
 func TestPowerLoss(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.do("systemctl", "--user", "enable", "corrald")
@@ -93,7 +93,7 @@ func TestPowerLoss(t *testing.T) {
 		d.Crash()
 		d.Boot()
 		d.User(d.user)
-		assert.Equal(t, "failed | session-lost | 0 | 0 | the machine went down", d.told("lost"))
-		assert.Equal(t, "failed | exit-code | 1 | 3 | command exited with code 3", d.told("done"))
+		assert.Equal(t, "failed | session-lost | 0 | 0 | the machine went down", d.result("lost"))
+		assert.Equal(t, "failed | exit-code | 1 | 3 | command exited with code 3", d.result("done"))
 	})
 }

@@ -10,23 +10,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// life is what has to stay the same of a session whatever becomes of the daemon.
-var life = []string{"State", "MainPID", "NRuns", "ExecMainStartTimestamp", "ControlGroup", "SessionAlive", "Result", "Reason"}
+// lifeProperties are the properties of a session that must not change when the daemon restarts.
+var lifeProperties = []string{
+	"State", "MainPID", "NRuns", "ExecMainStartTimestamp", "ControlGroup", "SessionAlive", "Result", "Reason",
+}
 
 func (d *desk) life(ids ...string) map[string]string {
 	d.t.Helper()
 	all := map[string]string{}
 	for _, id := range ids {
-		for _, name := range life {
+		for _, name := range lifeProperties {
 			all[id+" "+name] = d.property(id, name)
 		}
 	}
 	return all
 }
 
-// daemon waits for another corrald than the one with this process number, and returns its number.
-// Where the bus was killed, systemd may stand still for a minute and a half: it waits for an answer
-// of the bus that it would have to start.
+// daemon waits for a corrald with another PID than before and returns its PID. After the bus was
+// killed, systemd may hang for a minute and a half, while it waits for a reply from the bus that it
+// would have to start.
 func (d *desk) daemon(before string) string {
 	d.t.Helper()
 	out, code := d.try("timeout", "150", "sh", "-c", `while
@@ -36,12 +38,12 @@ func (d *desk) daemon(before string) string {
 	return out
 }
 
-// Whatever the daemon goes through, agents do not notice, and it comes back to what it left.
-// Sessions that are to be started at login are not started again by a daemon that merely returns:
-// here is one that has ended meanwhile.
+// TestDaemon_AdoptsAfterRestart checks that agents are not affected by restarts of the daemon, and
+// that it adopts them again. A restarted daemon does not start sessions that are to start at login;
+// the test has such a session, which has ended.
 func TestDaemon_AdoptsAfterRestart(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
-		rested(d)
+		startSavers(d)
 		d.run("once", "--on-login", "start", "--", "sh", "-c", "exit 4")
 		d.until("once", "failed")
 		before := d.life("resumed", "fresh", "left", "once")
@@ -57,7 +59,7 @@ func TestDaemon_AdoptsAfterRestart(t *testing.T) {
 			assert.Equal(t, before, d.life("resumed", "fresh", "left", "once"), event.name)
 		}
 
-		// An upgrade as a package does it: other files under the same names, then a restart.
+		// An upgrade as a package does it: new files with the same names, then a restart.
 		for _, program := range []string{"/usr/bin/corrald", "/usr/bin/corralctl", "/usr/libexec/corral/corral-shim"} {
 			d.Run("sh", "-ec", `cp "$1" "$1.new"; printf x >> "$1.new"; mv "$1.new" "$1"`, "sh", program)
 		}
@@ -69,14 +71,14 @@ func TestDaemon_AdoptsAfterRestart(t *testing.T) {
 
 		for _, id := range []string{"resumed", "fresh", "left"} {
 			d.do("corralctl", "stop", id)
-			assert.Equal(t, "stopped | success | 1 | 7 | ", d.told(id), "it is watched as ever")
+			assert.Equal(t, "stopped | success | 1 | 7 | ", d.result(id), "it is still watched")
 		}
 		d.saved("resumed", "fresh", "left")
 	})
 }
 
-// While agents live the daemon holds logind's delay lock, and they are suspended before anything is
-// shut down. Root needs no policy for it.
+// TestDelayLock checks that the daemon holds logind's delay lock while agents run, and that they
+// are suspended before the shutdown begins. Root may take the lock without a polkit rule.
 func TestDelayLock(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		agent := d.write("saver", saver)
@@ -85,7 +87,8 @@ func TestDelayLock(t *testing.T) {
 
 		root := func(args ...string) string {
 			t.Helper()
-			return strings.TrimSpace(d.Run(append([]string{"env", "XDG_RUNTIME_DIR=/run/user/0", "DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/0/bus"}, args...)...))
+			return strings.TrimSpace(d.Run(append([]string{"env", "XDG_RUNTIME_DIR=/run/user/0",
+				"DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/0/bus"}, args...)...))
 		}
 		locks := func() string { return d.Run("systemd-inhibit", "--list", "--no-pager", "--no-legend") }
 		d.lingerRoot()
@@ -93,12 +96,14 @@ func TestDelayLock(t *testing.T) {
 		root("corralctl", "run", "-q", "--id", "idle", "--no-start", "--", agent, "held")
 		require.NotContains(t, locks(), "root 0", "nobody to wait for")
 		root("corralctl", "start", "idle")
-		d.Run("timeout", "30", "sh", "-c", "until systemd-inhibit --list | grep corrald | grep -q shutdown; do sleep 0.05; done")
+		d.Run("timeout", "30", "sh", "-c",
+			"until systemd-inhibit --list | grep corrald | grep -q shutdown; do sleep 0.05; done")
 		root("corralctl", "stop", "idle")
 		d.Run("timeout", "30", "sh", "-c", "while systemd-inhibit --list | grep -q 'corrald *0 '; do sleep 0.05; done")
 		d.Run("rm", "-f", "/root/saved-held", "/root/ready-held")
 		root("corralctl", "start", "idle")
-		d.Run("timeout", "30", "sh", "-c", "until [ -e /root/ready-held ] && systemd-inhibit --list | grep -q 'corrald *0 '; do sleep 0.05; done")
+		d.Run("timeout", "30", "sh", "-c",
+			"until [ -e /root/ready-held ] && systemd-inhibit --list | grep -q 'corrald *0 '; do sleep 0.05; done")
 		assert.Contains(t, locks(), "Agents save their work")
 
 		d.PowerOff()
@@ -113,7 +118,8 @@ func TestDelayLock(t *testing.T) {
 	})
 }
 
-// A shutdown that logind has announced and then cannot have: what was suspended for it runs again.
+// TestShutdown_CancelledResumesSessions makes a shutdown fail after logind has announced it: the
+// suspended sessions have to run again.
 func TestShutdown_CancelledResumesSessions(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.run("wanted", "--", "bash", "--norc", "-i")
@@ -122,13 +128,15 @@ func TestShutdown_CancelledResumesSessions(t *testing.T) {
 		before := d.pid("wanted")
 		d.Run("sh", "-ec", `mkdir -p /run/systemd/system/poweroff.target.d
 			printf '[Unit]\nRefuseManualStart=yes\n' >/run/systemd/system/poweroff.target.d/refuse.conf; systemctl daemon-reload`)
-		d.Run("systemd-run", "--collect", "systemd-inhibit", "--what=shutdown", "--mode=delay", "sleep", "1000") // ours may be refused
+		// Corrald's own lock may be refused.
+		d.Run("systemd-run", "--collect", "systemd-inhibit", "--what=shutdown", "--mode=delay", "sleep", "1000")
 		d.Run("timeout", "30", "sh", "-c", "until systemd-inhibit --list | grep -q sleep; do sleep 0.05; done")
-		d.Run("busctl", "call", "org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager", "PowerOff", "b", "false")
+		d.Run("busctl", "call", "org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager",
+			"PowerOff", "b", "false")
 		d.Run("timeout", "30", "sh", "-c", "while [ -d /proc/$1 ]; do sleep 0.05; done", "sh", before)
 		d.until("wanted", "suspended")
-		said, _ := d.try("corralctl", "run", "--", "sleep", "1000")
-		assert.Contains(t, said, "the machine is shutting down")
+		output, _ := d.try("corralctl", "run", "--", "sleep", "1000")
+		assert.Contains(t, output, "the machine is shutting down")
 		d.do("timeout", "30", "sh", "-c", `until [ "$(corralctl show -P State wanted)" = running ]; do sleep 0.05; done`)
 		assert.Equal(t, "u 2", d.property("wanted", "NRuns"))
 		assert.NotEqual(t, before, d.pid("wanted"))

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A workspace on another file system that is unmounted under the agent: told at once, nothing
-// killed, undone when it is mounted again.
+// TestWorkspace_OnUnmountedFileSystem unmounts the file system of a workspace while the agent runs:
+// the session is orphaned at once, nothing is killed, and mounting it again reverts this.
 func TestWorkspace_OnUnmountedFileSystem(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		const at = "/home/ann/stick"
@@ -31,7 +31,7 @@ func TestWorkspace_OnUnmountedFileSystem(t *testing.T) {
 	})
 }
 
-// A power loss ends what an exclusive session holds, too.
+// TestExclusive_IsReleasedByPowerLoss checks that a power loss releases an exclusive workspace.
 func TestExclusive_IsReleasedByPowerLoss(t *testing.T) {
 	onEach(t, func(t *testing.T, d *desk) {
 		d.run("holder", "--exclusive", "--", "sleep", "1000")

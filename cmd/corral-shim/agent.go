@@ -14,16 +14,16 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// agent is the process that the shim is there for.
+// agent is the process that the shim runs.
 type agent struct {
-	pid     int
-	pidfd   int
-	ticks   uint64 // when it started, in clock ticks since boot: with pid, its identity
-	started time.Time
+	pid        int
+	pidfd      int
+	startTicks uint64 // start time in clock ticks since boot; with pid it identifies the process
+	started    time.Time
 }
 
-// startError tells why a command could not be started: a sentence for a person, and the exit code
-// that a shell would have for it.
+// startError is the reason why a command could not be started: a sentence for the user, and the
+// exit code that a shell would use.
 type startError struct {
 	text string
 	code int
@@ -31,9 +31,9 @@ type startError struct {
 
 func (e *startError) Error() string { return e.text }
 
-// startAgent executes the command of the spec as the leader of a session of its own, whose terminal
-// is slave. It returns once the program was executed; that it could not be is a *startError. Linux
-// tells its pidfd since 5.2.
+// startAgent executes the command of the spec as the leader of a new session whose controlling
+// terminal is slave. It returns once the program was executed, or a *startError. The pidfd that it
+// gets from clone(2) requires Linux 5.2.
 func startAgent(spec *shimwire.Spec, slave int) (agent, error) {
 	if err := checkWorkspace(spec.Dir); err != nil {
 		return agent{}, err
@@ -50,13 +50,13 @@ func startAgent(spec *shimwire.Spec, slave int) (agent, error) {
 	}
 	a.started = time.Now()
 	a.pid, err = syscall.ForkExec(path, spec.Args, attr)
-	if errors.Is(err, syscall.ENOEXEC) { // execvp(3): a text without #! is a script of the shell
+	if errors.Is(err, syscall.ENOEXEC) { // as execvp(3) does, run a file without #! as a shell script
 		a.pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", path}, spec.Args[1:]...), attr)
 	}
 	if err != nil {
-		return agent{}, whyNotExecuted(name, err)
+		return agent{}, execError(name, err)
 	}
-	a.ticks = startTicks(a.pid)
+	a.startTicks = startTicks(a.pid)
 	return a, nil
 }
 
@@ -71,13 +71,13 @@ func checkWorkspace(dir string) error {
 		err = unix.Access(dir, unix.X_OK)
 	}
 	if err != nil {
-		return &startError{"workspace " + strconv.Quote(dir) + " cannot be entered: " + reason(err), 126}
+		return &startError{"workspace " + strconv.Quote(dir) + " cannot be entered: " + errnoText(err), 126}
 	}
 	return nil
 }
 
-// whyNotExecuted is for a command whose file is there and may be executed.
-func whyNotExecuted(name string, err error) error {
+// execError describes an execve error of a command whose file exists and is executable.
+func execError(name string, err error) error {
 	name = strconv.Quote(name)
 	switch {
 	case errors.Is(err, syscall.ENOENT):
@@ -85,11 +85,11 @@ func whyNotExecuted(name string, err error) error {
 	case errors.Is(err, syscall.EACCES):
 		return &startError{"command " + name + " is not executable", 126}
 	}
-	return &startError{"command " + name + " cannot be executed: " + reason(err), 126}
+	return &startError{"command " + name + " cannot be executed: " + errnoText(err), 126}
 }
 
-// reason is the last part of an error: what the kernel said.
-func reason(err error) string {
+// errnoText returns the kernel's error message without the operation and the path.
+func errnoText(err error) string {
 	var e syscall.Errno
 	if errors.As(err, &e) {
 		return e.Error()
@@ -97,17 +97,16 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// startTicks reads field 22 of /proc/PID/stat (proc(5)). The second field may hold anything, but is
-// the only one with parentheses.
+// startTicks returns field 22 of /proc/PID/stat (proc(5)), or 0.
 func startTicks(pid int) uint64 {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return 0
 	}
-	return ticksIn(string(b))
+	return parseStartTicks(string(b))
 }
 
-func ticksIn(stat string) uint64 {
+func parseStartTicks(stat string) uint64 {
 	f := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(f) < 20 {
 		return 0
@@ -116,16 +115,16 @@ func ticksIn(stat string) uint64 {
 	return n
 }
 
-// hangUp tells the agent that its terminal is closed, as the kernel does it when a terminal goes
-// away: SIGHUP to the session's leader and to the processes in the foreground, and SIGCONT, since a
-// stopped process could not heed it.
-func (a *agent) hangUp(master int) {
+// sendHangup sends the signals that the kernel sends when a terminal is closed: SIGHUP to the
+// session leader and to the foreground processes, and SIGCONT, because a stopped process could not
+// react.
+func (a *agent) sendHangup(master int) {
 	a.signal(master, unix.SIGHUP)
 	a.signal(master, unix.SIGCONT)
 }
 
-// signal sends sig to the processes in the foreground of the agent's terminal, and to the agent if
-// it is not one of them.
+// signal sends sig to the foreground processes of the agent's terminal, and to the agent if it is
+// not one of them.
 func (a *agent) signal(master int, sig unix.Signal) {
 	group, err := unix.IoctlGetInt(master, unix.TIOCGPGRP)
 	if err == nil && group > 1 {

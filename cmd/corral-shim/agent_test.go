@@ -34,8 +34,8 @@ func TestExitStatus_RecordsHowTheAgentEnded(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			before := time.Now().Add(-time.Microsecond)
-			s := newHome(t, "sh", "-c", c.script).show()
-			assert.Equal(t, c.exit, s.ends())
+			s := newHome(t, "sh", "-c", c.script).startShim()
+			assert.Equal(t, c.exit, s.wait())
 			st := s.status()
 			assert.Equal(t, c.code, st.Code)
 			assert.Equal(t, c.value, st.Value)
@@ -53,8 +53,8 @@ func TestExitStatus_RecordsHowTheAgentEnded(t *testing.T) {
 func TestExitStatus_RecordsACoreDump(t *testing.T) {
 	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
 	require.NoError(t, err)
-	s := newHome(t, "sh", "-c", "ulimit -c unlimited; kill -SEGV $$").show()
-	assert.Equal(t, 139, s.ends())
+	s := newHome(t, "sh", "-c", "ulimit -c unlimited; kill -SEGV $$").startShim()
+	assert.Equal(t, 139, s.wait())
 	st := s.status()
 	assert.Equal(t, int(unix.SIGSEGV), st.Value)
 	if !strings.HasPrefix(string(pattern), "|") { // what a handler does is up to the system
@@ -92,12 +92,12 @@ func TestStartError_NamesTheCause(t *testing.T) {
 			t.Parallel()
 			h := newHome(t, c.args...)
 			h.spec.Dir = c.dir
-			s := h.show()
-			assert.Equal(t, c.exit, s.ends())
+			s := h.startShim()
+			assert.Equal(t, c.exit, s.wait())
 			st := s.status()
 			assert.Equal(t, exitstatus.NotStarted, st.Code)
 			assert.Equal(t, c.says, st.Error)
-			s.sees(c.says)
+			s.waitFor(c.says)
 			left, err := os.ReadDir(filepath.Dir(h.spec.Socket))
 			require.NoError(t, err)
 			assert.Empty(t, left)
@@ -109,8 +109,8 @@ func TestArguments_ReachTheAgentUnchanged(t *testing.T) {
 	args := []string{"a b", `'"`, "$HOME `x` \\", "line\nline", "", "*", "ünï", "\xff"}
 	h := newHome(t, append([]string{"sh", "-c", `for a; do printf '<%s>' "$a"; done; printf '%s' "$OPT"; pwd`, "sh"}, args...)...)
 	h.spec.Env = append(h.spec.Env, "OPT=x y=z")
-	s := h.show()
-	require.Equal(t, 0, s.ends())
+	s := h.startShim()
+	require.Equal(t, 0, s.wait())
 	want := "<" + strings.Join(args, "><") + ">x y=z" + h.spec.Dir + "\n"
 	assert.Equal(t, strings.ReplaceAll(want, "\n", "\r\n"), s.log())
 	assert.NoFileExists(t, filepath.Join(h.dir, "run", "spec"))
@@ -119,15 +119,15 @@ func TestArguments_ReachTheAgentUnchanged(t *testing.T) {
 func TestExec_RunsScriptsWithoutInterpreterLine(t *testing.T) {
 	h := newHome(t, "./script", "x y")
 	require.NoError(t, os.WriteFile(filepath.Join(h.spec.Dir, "script"), []byte("echo \"got $1\"\nexit 5\n"), 0o700))
-	s := h.show()
-	assert.Equal(t, 5, s.ends())
+	s := h.startShim()
+	assert.Equal(t, 5, s.wait())
 	assert.Contains(t, s.log(), "got x y")
 }
 
 func TestAgent_InheritsOnlyItsTerminalAndEnvironment(t *testing.T) {
 	h := newHome(t, "sh", "-c", "grep -E 'Sig(Blk|Ign)' /proc/self/status; echo fds: $(ls /proc/self/fd); env; ps -o sid=,pid=,pgid=,tpgid= -p $$")
-	s := h.show()
-	require.Equal(t, 0, s.ends())
+	s := h.startShim()
+	require.Equal(t, 0, s.wait())
 	log := s.log()
 	assert.Contains(t, log, "SigBlk:\t0000000000000000")
 	assert.Contains(t, log, "SigIgn:\t0000000000000000")
@@ -141,8 +141,8 @@ func TestAgent_StartsWithDefaultSignals(t *testing.T) {
 	h.shim = filepath.Join(h.dir, "wrapper")
 	script := "#!/bin/bash\ntrap '' HUP INT QUIT TERM TSTP TTIN TTOU PIPE USR1 CHLD\nexec env --block-signal=USR2,WINCH " + shim + " \"$@\"\n"
 	require.NoError(t, os.WriteFile(h.shim, []byte(script), 0o700))
-	s := h.show()
-	require.Equal(t, 0, s.ends())
+	s := h.startShim()
+	require.Equal(t, 0, s.wait())
 	assert.Contains(t, s.log(), "SigBlk:\t0000000000000000")
 	assert.Contains(t, s.log(), "SigIgn:\t0000000000000000")
 }

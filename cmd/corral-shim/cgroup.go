@@ -8,11 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memoryCounters are files of the scope's control group, opened before the agent could use up all
-// descriptors. Where the memory controller is not at work there are none, and what they would tell
-// is 0.
+// memoryCounters are files of the scope's control group, opened before the agent can use up all
+// descriptors. Without the memory controller there are none, and the values are 0.
 type memoryCounters struct {
-	events, limit int // descriptors, -1 if there is none
+	events, limit int // descriptors; -1 if there is none
 	killedBefore  uint64
 }
 
@@ -22,7 +21,7 @@ func openMemoryCounters() memoryCounters {
 	if err != nil {
 		return c
 	}
-	path := string(ownCgroup(b))
+	path := string(parseCgroup(b))
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		dir, err := unix.Open(root+path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -35,12 +34,13 @@ func openMemoryCounters() memoryCounters {
 			break
 		}
 	}
-	c.killedBefore = c.killed()
+	c.killedBefore = c.readKills()
 	return c
 }
 
-// groupOf returns the control group of a process, nil if it is gone. It is read into room.
-func groupOf(pid int32, room []byte) []byte {
+// cgroupOf returns the control group of a process, or nil if the process has exited. It reads it
+// into buffer.
+func cgroupOf(pid int32, buffer []byte) []byte {
 	if pid <= 0 {
 		return nil
 	}
@@ -49,16 +49,17 @@ func groupOf(pid int32, room []byte) []byte {
 	if e != 0 {
 		return nil
 	}
-	size, e := sysRead(fd, room)
+	size, e := sysRead(fd, buffer)
 	_ = unix.Close(fd)
 	if e != 0 || size == 0 {
 		return nil
 	}
-	return ownCgroup(room[:size])
+	return parseCgroup(buffer[:size])
 }
 
-// ownCgroup finds the path in the unified hierarchy in the text of /proc/self/cgroup (cgroups(7)).
-func ownCgroup(text []byte) []byte {
+// parseCgroup returns the path in the unified hierarchy from the content of /proc/PID/cgroup
+// (cgroups(7)).
+func parseCgroup(text []byte) []byte {
 	for line := range bytes.SplitSeq(text, []byte{'\n'}) {
 		if path, ok := bytes.CutPrefix(line, []byte("0::")); ok {
 			return path
@@ -67,29 +68,29 @@ func ownCgroup(text []byte) []byte {
 	return []byte("/")
 }
 
-// kills is how many of the scope's processes the kernel's OOM killer has ended since the shim
-// began.
+// kills returns how many of the scope's processes the kernel's OOM killer has killed since the shim
+// started.
 func (c *memoryCounters) kills() uint64 {
-	if n := c.killed(); n > c.killedBefore {
+	if n := c.readKills(); n > c.killedBefore {
 		return n - c.killedBefore
 	}
 	return 0
 }
 
-func (c *memoryCounters) killed() uint64 { return oomKills(readAt(c.events)) }
+func (c *memoryCounters) readKills() uint64 { return parseOOMKills(readAt(c.events)) }
 
-// oomKills finds the number in the text of memory.events.
-func oomKills(events []byte) uint64 {
+// parseOOMKills returns the number of kills from the content of memory.events.
+func parseOOMKills(events []byte) uint64 {
 	for line := range bytes.Lines(events) {
 		if v, ok := bytes.CutPrefix(line, []byte("oom_kill ")); ok {
-			return decimal(v)
+			return parseDecimal(v)
 		}
 	}
 	return 0
 }
 
-// max is the scope's memory limit in bytes, 0 if it has none.
-func (c *memoryCounters) max() uint64 { return decimal(readAt(c.limit)) }
+// max returns the scope's memory limit in bytes, or 0 if there is none.
+func (c *memoryCounters) max() uint64 { return parseDecimal(readAt(c.limit)) }
 
 func readAt(fd int) []byte {
 	if fd < 0 {
@@ -103,8 +104,8 @@ func readAt(fd int) []byte {
 	return b[:n]
 }
 
-// decimal is the number that b is, 0 if it is none ("max").
-func decimal(b []byte) uint64 {
+// parseDecimal returns the number in b, or 0 if b is not a number ("max").
+func parseDecimal(b []byte) uint64 {
 	n, _ := strconv.ParseUint(string(bytes.TrimSpace(b)), 10, 64)
 	return n
 }

@@ -10,27 +10,28 @@ import (
 )
 
 const (
-	maxQueued = 1 << 20 // bytes of texts that wait
+	maxQueued = 1 << 20 // size limit of queued texts together, in bytes
 	maxTexts  = 256
 
-	// maxLine is how much of a line the kernel is given at once while the agent's terminal edits
-	// lines: of one that is longer than 4095 bytes it throws the rest away (termios(3), canonical
-	// mode). In between goes the end-of-file character, which in the middle of a line means no more
-	// than: let the reader have this.
+	// maxLine is how many bytes of a line are written at once while the agent's terminal is in
+	// canonical mode: the kernel discards everything beyond 4095 bytes of a line (termios(3)). Between
+	// the parts the end-of-file character is written, which in the middle of a line only delivers it
+	// to the reader.
 	maxLine = 4000
 
-	inputTick = 5 * time.Millisecond // how often is looked whether the agent has read its input
+	inputTick = 5 * time.Millisecond // interval of checks whether the agent has read its input
 	inputWait = 2 * time.Second
 
-	// After the agent has read a text, Enter is pressed this much later. Without bracketed paste a
-	// program can tell a paste by its speed alone, and some take an Enter that follows within a tenth
-	// of a second for one of its line ends.
+	// enterAfterKeys is the delay of Enter after the agent has read a text. A program without
+	// bracketed paste recognizes a paste only by its speed, and some treat an Enter within 100 ms as
+	// one of its line ends.
 	enterAfterKeys = 150 * time.Millisecond
 
-	// Some take an Enter that follows too soon after they have dealt with a paste for a part of it
-	// (Gemini CLI: 40 ms, and the time in which it draws). That a program has dealt with it shows in
-	// its printing something: enterAfterEcho later Enter is pressed, and the slower it was the later.
-	// If it prints nothing, Enter is pressed enterUnseen after it has read.
+	// Some programs treat an Enter as part of a paste if it follows too soon after they have processed
+	// the paste (Gemini CLI: 40 ms plus the time that it needs to draw). The shim assumes that a
+	// program has processed the paste when it prints something. Enter is pressed enterAfterEcho later,
+	// and later still if the program was slow. If the program prints nothing, Enter is pressed
+	// enterUnseen after it has read the paste.
 	enterAfterEcho = 150 * time.Millisecond
 	enterUnseen    = 400 * time.Millisecond
 )
@@ -41,57 +42,58 @@ var (
 	enterKey   = []byte("\r")
 )
 
-// text is one text, or a sequence of keys, for the agent.
+// text is one text, or one sequence of keys, for the agent.
 type text struct {
 	from  *conn
 	seq   uint32
-	press *press // nil for a text
+	keys  *keySequence // nil for a text
 	enter bool
-	mem   []byte // a mapping of its own: given back to the system when the text is done
-	n     int    // bytes of it that are used
+	mem   []byte // a separate mapping, which is unmapped when the text is done
+	n     int    // used bytes of mem
 
-	stage int
-	parts [3][]byte // what is still to be written
-	lines bool      // the terminal edits lines, and eof makes it deliver one before its end
-	eof   [1]byte
-	acts  []byte    // the characters that the terminal would act on instead of handing them to the agent
-	quote [2]byte   // one of them, with the character that has the terminal hand it on; it may have been written in part
-	half  bool      // the first of the two was
-	line  int       // bytes of the current line that were written since its begin or the last eof
-	paste bool      // in brackets
-	read  time.Time // since when the agent has read everything, zero if it has not
-	echo  time.Time // when it was first seen to have printed something after that, zero if it has not
-	due   time.Time // when Enter is pressed in any case
+	stage        int
+	parts        [3][]byte // the unwritten bytes: start of the paste, text, end of the paste
+	lineMode     bool      // the terminal is in canonical mode; eof makes it deliver an incomplete line
+	eof          [1]byte
+	special      []byte    // characters that the terminal would interpret and not pass on
+	quote        [2]byte   // a quoting character (VLNEXT) and one of these
+	quoteStarted bool      // only the first byte of quote was written
+	line         int       // bytes of the current line written since its start or the last eof
+	paste        bool      // sent as a bracketed paste
+	readAt       time.Time // since when everything has been read; zero if it has not
+	echoedAt     time.Time // when output was first seen after that; zero if none was
+	deadline     time.Time // when Enter is pressed even if the text was not read
 }
 
 const (
-	textWaits = iota // for what came before it
-	textGoes         // to the terminal
-	textRead         // by the agent, which is waited for
-	textDone
+	textQueued  = iota // not yet begun
+	textWriting        // being written to the terminal
+	textUnread         // written, but not yet read by the agent
+	textWritten        // complete, except for Enter
 )
 
-// inputQueue is what the agent gets: keys and texts, in the order they came in.
+// inputQueue holds the input for the agent: keys typed in the pane, and texts and keys from
+// clients, in the order in which they arrived.
 type inputQueue struct {
-	keys    [4096]byte
-	pending []byte // of keys: those that were not written yet
-	texts   []*text
-	owed    int // answers to queries that the agent has to get: see answer
-	count   int // texts, complete or not
-	queued  int // bytes in them
+	keys           [4096]byte
+	pending        []byte // the part of keys that was not written yet
+	texts          []*text
+	pendingAnswers int // answers to status queries that the agent has not got yet: see writeAnswers
+	count          int // complete and incomplete texts
+	queued         int // their bytes
 }
 
-// add takes an Input message. It returns why its text is refused, if it is; what then still comes
-// of that text is passed over.
+// add queues the text of an Input message. If the text is rejected it returns the reason and
+// ignores the text's further messages.
 func (q *inputQueue) add(c *conn, m *shimwire.Message) string {
 	more := m.Flags&shimwire.FlagMore != 0
-	if c.refusing && c.refused == m.Seq {
-		c.refusing = more
+	if c.isRejecting && c.rejectedSeq == m.Seq {
+		c.isRejecting = more
 		return ""
 	}
-	why := q.accept(c, m, more)
-	c.refusing, c.refused = why != "" && more, m.Seq
-	return why
+	problem := q.accept(c, m, more)
+	c.isRejecting, c.rejectedSeq = problem != "" && more, m.Seq
+	return problem
 }
 
 func (q *inputQueue) accept(c *conn, m *shimwire.Message, more bool) string {
@@ -152,51 +154,52 @@ func (t *text) append(b []byte) bool {
 	return true
 }
 
-// prepare makes the text what a terminal would send for it, by the modes that the agent has set:
-// line ends as the Enter key has them, and in brackets where the agent asked for that, without
-// anything inside that would close them. A text is no keys: a character that the terminal would act
-// on, as on ^C, is quoted where it edits lines, and left out where there is no quoting.
+// prepare converts the text to what a terminal would send, depending on the modes that the agent
+// has set: line ends as the Enter key sends them, and a bracketed paste if the agent has enabled
+// that, without any sequence inside that would end it. A text must not act as keys: characters that
+// the terminal would interpret, such as ^C, are quoted in canonical mode and removed where quoting
+// is not possible.
 func (t *text) prepare(paste bool, mode *unix.Termios) {
 	body := t.mem[:t.n]
-	t.stage = textGoes
-	t.lines = mode.Lflag&unix.ICANON != 0 && !paste
+	t.stage = textWriting
+	t.lineMode = mode.Lflag&unix.ICANON != 0 && !paste
 	t.eof[0] = mode.Cc[unix.VEOF]
 	if mode.Lflag&unix.ICANON == 0 || mode.Iflag&unix.ICRNL != 0 {
-		body = returns(body)
+		body = normalizeLineEnds(body)
 	}
-	t.acts = actedOn(mode)
+	t.special = specialCharacters(mode)
 	t.quote[0] = mode.Cc[unix.VLNEXT]
-	if !t.lines || mode.Lflag&unix.IEXTEN == 0 || t.quote[0] == 0 {
-		body, t.acts = without(body, t.acts), nil
+	if !t.lineMode || mode.Lflag&unix.IEXTEN == 0 || t.quote[0] == 0 {
+		body, t.special = removeBytes(body, t.special), nil
 	}
 	if paste && len(body) > 0 {
 		t.paste = true
-		t.parts = [3][]byte{pasteBegin, withoutPasteEnd(body), pasteEnd}
+		t.parts = [3][]byte{pasteBegin, removePasteEnd(body), pasteEnd}
 		return
 	}
 	t.parts[1] = body
 }
 
-// actedOn returns the characters that a terminal in this mode keeps for itself (termios(3)).
-func actedOn(mode *unix.Termios) []byte {
-	var acts []byte
+// specialCharacters returns the characters that a terminal in this mode interprets (termios(3)).
+func specialCharacters(mode *unix.Termios) []byte {
+	var special []byte
 	add := func(on bool, characters ...int) {
 		for _, i := range characters {
 			if c := mode.Cc[i]; on && c > 0 && (c < 0x20 || c == 0x7f) {
-				acts = append(acts, c)
+				special = append(special, c)
 			}
 		}
 	}
 	add(mode.Lflag&unix.ISIG != 0, unix.VINTR, unix.VQUIT, unix.VSUSP)
 	add(mode.Iflag&unix.IXON != 0, unix.VSTART, unix.VSTOP)
-	lines := mode.Lflag&unix.ICANON != 0
-	add(lines, unix.VEOF, unix.VERASE, unix.VKILL)
-	add(lines && mode.Lflag&unix.IEXTEN != 0, unix.VWERASE, unix.VREPRINT, unix.VLNEXT)
-	return acts
+	canonical := mode.Lflag&unix.ICANON != 0
+	add(canonical, unix.VEOF, unix.VERASE, unix.VKILL)
+	add(canonical && mode.Lflag&unix.IEXTEN != 0, unix.VWERASE, unix.VREPRINT, unix.VLNEXT)
+	return special
 }
 
-// returns replaces each line end in b, \n or \r\n, by \r, in place.
-func returns(b []byte) []byte {
+// normalizeLineEnds replaces each line end in b, \n or \r\n, by \r, in place.
+func normalizeLineEnds(b []byte) []byte {
 	n, last := 0, byte(0)
 	for _, c := range b {
 		follows := c == '\n' && last == '\r'
@@ -213,8 +216,8 @@ func returns(b []byte) []byte {
 	return b[:n]
 }
 
-// without removes all of these characters from b, in place.
-func without(b, characters []byte) []byte {
+// removeBytes removes all these characters from b, in place.
+func removeBytes(b, characters []byte) []byte {
 	if len(characters) == 0 {
 		return b
 	}
@@ -228,24 +231,24 @@ func without(b, characters []byte) []byte {
 	return b[:n]
 }
 
-// piece is what can be given to the terminal at once, nothing if all was.
-func (t *text) piece() []byte {
+// next returns the bytes to be written next, or nothing if all were written.
+func (t *text) next() []byte {
 	var b []byte
 	for i := range t.parts {
 		if b = t.parts[i]; len(b) > 0 {
 			break
 		}
 	}
-	if !t.lines || len(b) == 0 {
+	if !t.lineMode || len(b) == 0 {
 		return b
 	}
-	if t.half {
+	if t.quoteStarted {
 		return t.quote[1:]
 	}
 	if t.line >= maxLine {
 		return t.eof[:]
 	}
-	if bytes.IndexByte(t.acts, b[0]) >= 0 {
+	if bytes.IndexByte(t.special, b[0]) >= 0 {
 		t.quote[1] = b[0]
 		return t.quote[:]
 	}
@@ -254,17 +257,17 @@ func (t *text) piece() []byte {
 		switch {
 		case c == '\r' || c == '\n':
 			return b[:i+1]
-		case bytes.IndexByte(t.acts, c) >= 0:
+		case bytes.IndexByte(t.special, c) >= 0:
 			return b[:i]
 		}
 	}
 	return b
 }
 
-// wrote takes note that the terminal has taken the first n bytes, at least one, of what piece
+// advance records that the terminal has accepted the first n bytes, at least one, of what next
 // returned.
-func (t *text) wrote(n int) {
-	if t.lines && t.line >= maxLine && !t.half {
+func (t *text) advance(n int) {
+	if t.lineMode && t.line >= maxLine && !t.quoteStarted {
 		t.line = 0
 		return
 	}
@@ -272,8 +275,8 @@ func (t *text) wrote(n int) {
 		if len(p) == 0 {
 			continue
 		}
-		if t.half || bytes.IndexByte(t.acts, p[0]) >= 0 {
-			if t.half = !t.half && n == 1; t.half {
+		if t.quoteStarted || bytes.IndexByte(t.special, p[0]) >= 0 {
+			if t.quoteStarted = !t.quoteStarted && n == 1; t.quoteStarted {
 				return
 			}
 			n = 1
@@ -287,21 +290,21 @@ func (t *text) wrote(n int) {
 	}
 }
 
-// feed gives the agent's terminal a piece of what is next. It returns whether there may be more to
-// do at once.
-func (s *shim) feed() bool {
+// writeInput writes a part of the pending input to the agent's terminal. It returns whether there
+// may be more to do without another event.
+func (s *shim) writeInput() bool {
 	q := &s.input
 	switch {
 	case !s.masterWritable:
 		return false
 	case len(q.pending) > 0:
-		q.pending = q.pending[s.put(q.pending):]
-	case q.owed > 0 && !q.within():
-		q.owed--
+		q.pending = q.pending[s.writeMaster(q.pending):]
+	case q.pendingAnswers > 0 && !q.isWriting():
+		q.pendingAnswers--
 		q.pending = statusAnswer
 	default:
 		if t := s.nextText(); t != nil {
-			return s.feedText(t)
+			return s.writeText(t)
 		}
 		if !s.pane.readable {
 			return false
@@ -311,8 +314,8 @@ func (s *shim) feed() bool {
 	return true
 }
 
-// readPane reads keys that were pressed in the pane. Those that were pressed before a text came are
-// taken before it.
+// readPane reads keys that were typed in the pane. Keys typed before a text arrived are read before
+// the text is written.
 func (s *shim) readPane() {
 	q := &s.input
 	n, e := sysRead(s.pane.fd, q.keys[:])
@@ -320,40 +323,43 @@ func (s *shim) readPane() {
 	case e == unix.EAGAIN:
 		s.pane.readable = false
 	case e != 0 || n == 0:
-		s.paneHungUp()
+		s.handlePaneHangup()
 	}
-	if q.pending = q.keys[:n]; isTyped(q.pending) {
-		s.typed = time.Now()
-	}
-}
-
-// within tells whether a text, or a key, was written in part.
-func (q *inputQueue) within() bool {
-	return len(q.texts) > 0 && q.texts[0].stage == textGoes && (q.texts[0].press == nil || len(q.texts[0].press.rest) > 0)
-}
-
-// maxOwed bounds the answers that an agent can be owed: one that asks on and on, and does not read,
-// gets no more.
-const maxOwed = 16
-
-// answer gives the agent the answers that it is owed, as far as its terminal takes them. They come
-// before every key that tmux sends from now on: an agent asks two questions at once, the second one
-// of a kind that every terminal answers, and takes its answer, if that comes first, for "no" to the
-// first.
-func (s *shim) answer() {
-	for q := &s.input; q.owed > 0 && s.masterWritable && !q.within(); {
-		s.feed()
+	if q.pending = q.keys[:n]; isUserInput(q.pending) {
+		s.lastTyped = time.Now()
 	}
 }
 
-// answers tells whether a text answers what the agent asks. It is typed then, even by one who can
-// take a paste: a dialog takes keys, and passes over a paste.
-func (s *shim) answers(t *text) bool {
-	return s.asks() && bytes.IndexByte(t.mem[:t.n], '\n') < 0
+// isWriting reports whether a text or a key was written only partially.
+func (q *inputQueue) isWriting() bool {
+	if len(q.texts) == 0 || q.texts[0].stage != textWriting {
+		return false
+	}
+	keys := q.texts[0].keys
+	return keys == nil || len(keys.unwritten) > 0
 }
 
-// put writes to the agent's terminal and returns how much that has taken.
-func (s *shim) put(b []byte) int {
+// maxPendingAnswers limits the pending answers to an agent that keeps asking without reading.
+const maxPendingAnswers = 16
+
+// writeAnswers writes the pending answers to status queries, as far as the agent's terminal accepts
+// them. They must precede everything that tmux sends from now on: an agent sends a second query
+// that every terminal answers, and if that answer comes first it concludes that the first query is
+// not supported.
+func (s *shim) writeAnswers() {
+	for q := &s.input; q.pendingAnswers > 0 && s.masterWritable && !q.isWriting(); {
+		s.writeInput()
+	}
+}
+
+// isAnswer reports whether a text answers the agent's question. Such a text is typed even if the
+// agent accepts pastes, because a dialog reads keys and ignores a paste.
+func (s *shim) isAnswer(t *text) bool {
+	return s.isAsking() && bytes.IndexByte(t.mem[:t.n], '\n') < 0
+}
+
+// writeMaster writes to the agent's terminal and returns how many bytes it accepted.
+func (s *shim) writeMaster(b []byte) int {
 	n, e := sysWrite(s.inner.master, b)
 	if e != 0 || n < len(b) {
 		s.masterWritable = false
@@ -361,47 +367,47 @@ func (s *shim) put(b []byte) int {
 	return n
 }
 
-// enter is put for what somebody has typed.
-func (s *shim) enter(b []byte) int {
-	s.typed = time.Now()
-	return s.put(b)
+// writeTyped is writeMaster for input from a person or a client.
+func (s *shim) writeTyped(b []byte) int {
+	s.lastTyped = time.Now()
+	return s.writeMaster(b)
 }
 
-func (s *shim) feedText(t *text) bool {
-	if t.press != nil {
-		return s.feedKeys(t)
+func (s *shim) writeText(t *text) bool {
+	if t.keys != nil {
+		return s.writeKeys(t)
 	}
 	switch t.stage {
-	case textWaits:
+	case textQueued:
 		mode, err := unix.IoctlGetTermios(s.inner.slave, unix.TCGETS)
 		if err != nil {
-			mode = sane()
+			mode = saneSettings()
 		}
-		t.prepare(s.scanner.modes.paste && !s.answers(t), mode)
-	case textGoes:
-		b := t.piece()
+		t.prepare(s.scanner.modes.paste && !s.isAnswer(t), mode)
+	case textWriting:
+		b := t.next()
 		if len(b) > 0 {
-			n := s.enter(b)
+			n := s.writeTyped(b)
 			if n > 0 {
-				t.wrote(n)
+				t.advance(n)
 			}
-			if n < len(b) || len(t.piece()) > 0 {
+			if n < len(b) || len(t.next()) > 0 {
 				return true
 			}
 		}
-		t.stage = textDone
-		if t.enter && t.n > 0 && !t.lines {
-			t.stage = textRead
+		t.stage = textWritten
+		if t.enter && t.n > 0 && !t.lineMode {
+			t.stage = textUnread
 			now := time.Now()
-			t.due = now.Add(inputWait)
+			t.deadline = now.Add(inputWait)
 			s.timers.set(timerInput, now.Add(inputTick))
 			return false
 		}
-		return s.feedText(t)
-	case textRead:
-		return false // until the timer says so
-	case textDone:
-		if t.enter && s.enter(enterKey) == 0 {
+		return s.writeText(t)
+	case textUnread:
+		return false // checkRead continues when the timer fires
+	case textWritten:
+		if t.enter && s.writeTyped(enterKey) == 0 {
 			return false
 		}
 		s.finishText(t, "")
@@ -409,71 +415,73 @@ func (s *shim) feedText(t *text) bool {
 	return true
 }
 
-// finishText takes the text, which is the first, out of the queue and answers it. err is why the
-// agent has not got all of it, "" if it has.
+// finishText removes the text, which is the first in the queue, and answers its sender. err is the
+// reason why the agent did not get all of it, or "".
 func (s *shim) finishText(t *text, err string) {
 	s.dequeue(t)
 	s.send(t.from, shimwire.Message{Kind: shimwire.InputDone, Seq: t.seq, Error: err})
 }
 
-// dequeue takes the text, which is the first, out of the queue.
+// dequeue removes the text, which is the first in the queue.
 func (s *shim) dequeue(t *text) {
 	s.input.texts = append(s.input.texts[:0], s.input.texts[1:]...)
 	s.input.discard(t)
 }
 
-// watchReading looks whether the agent has read the text that Enter is to follow.
-func (s *shim) watchReading(now time.Time) {
-	if len(s.input.texts) == 0 || s.input.texts[0].stage != textRead {
+// checkRead checks whether the agent has read the text after which Enter is to be pressed.
+func (s *shim) checkRead(now time.Time) {
+	if len(s.input.texts) == 0 || s.input.texts[0].stage != textUnread {
 		return
 	}
 	t := s.input.texts[0]
 	switch unread, e := sysUnread(s.inner.slave); {
 	case e == 0 && unread > 0:
-		t.read = time.Time{}
-	case t.read.IsZero():
-		t.read = now
-	case t.echo.IsZero() && !s.lastOutput.Before(t.read.Add(-inputTick)): // it may have read it right after the last look
-		t.echo = now
+		t.readAt = time.Time{}
+	case t.readAt.IsZero():
+		t.readAt = now
+	case t.echoedAt.IsZero() && !s.lastOutput.Before(t.readAt.Add(-inputTick)):
+		// The text may have been read right after the previous check.
+		t.echoedAt = now
 	}
-	if now.After(t.due) || !t.read.IsZero() && now.After(t.enterAt()) {
-		t.stage = textDone
+	if now.After(t.deadline) || !t.readAt.IsZero() && now.After(t.enterTime()) {
+		t.stage = textWritten
 		return
 	}
 	s.timers.set(timerInput, now.Add(inputTick))
 }
 
-// enterAt is when Enter can be pressed after a text that the agent has read.
-func (t *text) enterAt() time.Time {
+// enterTime returns when Enter can be pressed after a text that the agent has read.
+func (t *text) enterTime() time.Time {
 	switch {
 	case !t.paste:
-		return t.read.Add(enterAfterKeys)
-	case t.echo.IsZero():
-		return t.read.Add(enterUnseen)
+		return t.readAt.Add(enterAfterKeys)
+	case t.echoedAt.IsZero():
+		return t.readAt.Add(enterUnseen)
 	}
-	return t.echo.Add(enterAfterEcho + 2*t.echo.Sub(t.read))
+	return t.echoedAt.Add(enterAfterEcho + 2*t.echoedAt.Sub(t.readAt))
 }
 
-// withdraw forgets the texts of a connection that is gone of which nothing was written yet: nobody
-// is told any more that the agent has them. Of keys those are forgotten that were not written.
+// withdraw removes the queued texts of a closed connection that were not begun, because their
+// sender will not learn that they were delivered. Of key sequences it removes the keys that were
+// not written.
 func (q *inputQueue) withdraw(c *conn) {
 	kept := q.texts[:0]
 	for _, t := range q.texts {
-		if t.from == c && (t.stage == textWaits || t.press != nil && len(t.press.rest) == 0) {
+		if t.from == c && (t.stage == textQueued || t.keys != nil && len(t.keys.unwritten) == 0) {
 			q.discard(t)
 			continue
 		}
-		if t.from == c && t.press != nil {
-			t.press.names = t.press.names[:t.press.next]
+		if t.from == c && t.keys != nil {
+			t.keys.names = t.keys.names[:t.keys.next]
 		}
 		kept = append(kept, t)
 	}
 	q.texts = kept
 }
 
-// refuse answers all texts that the agent will not get.
-func (q *inputQueue) refuse(send func(*conn, shimwire.Message), why string) {
+// rejectAll answers all queued texts with an error.
+func (q *inputQueue) rejectAll(send func(*conn, shimwire.Message), problem string) {
 	for _, t := range q.texts {
-		send(t.from, shimwire.Message{Kind: shimwire.InputDone, Seq: t.seq, Error: why})
+		send(t.from, shimwire.Message{Kind: shimwire.InputDone, Seq: t.seq, Error: problem})
 	}
 }

@@ -12,27 +12,27 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// allOf gives a text to a terminal that takes size bytes at a time.
-func allOf(t *text, size int) string {
+// writtenBy gives a text to a terminal that takes size bytes at a time.
+func writtenBy(t *text, size int) string {
 	var got bytes.Buffer
 	for {
-		b := t.piece()
+		b := t.next()
 		if len(b) == 0 {
 			return got.String()
 		}
 		b = b[:min(len(b), size)]
 		got.Write(b)
-		t.wrote(len(b))
+		t.advance(len(b))
 	}
 }
 
 func TestText_IsEncodedForTheTerminalMode(t *testing.T) {
-	line, tui := sane(), raw(sane())
-	keys, bare := sane(), sane()
+	line, tui := saneSettings(), rawSettings(saneSettings())
+	keys, bare := saneSettings(), saneSettings()
 	keys.Lflag &^= unix.ICANON
 	keys.Iflag |= unix.IXON
 	bare.Lflag &^= unix.IEXTEN
-	plain := sane()
+	plain := saneSettings()
 	plain.Iflag &^= unix.ICRNL
 	long := strings.Repeat("a", 3*maxLine)
 	for _, c := range []struct {
@@ -68,7 +68,7 @@ func TestText_IsEncodedForTheTerminalMode(t *testing.T) {
 				require.True(t, x.append([]byte(c.text[:len(c.text)/2])))
 				require.True(t, x.append([]byte(c.text[len(c.text)/2:])))
 				x.prepare(c.paste, c.mode)
-				assert.Equal(t, c.want, allOf(x, size))
+				assert.Equal(t, c.want, writtenBy(x, size))
 			}
 		})
 	}
@@ -81,8 +81,8 @@ func FuzzPaste(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		x := &text{}
 		require.True(t, x.append(b))
-		x.prepare(true, raw(sane()))
-		got := allOf(x, 1<<20)
+		x.prepare(true, rawSettings(saneSettings()))
+		got := writtenBy(x, 1<<20)
 		if len(b) == 0 {
 			assert.Empty(t, got)
 			return
@@ -91,7 +91,7 @@ func FuzzPaste(f *testing.F) {
 		assert.Len(t, got, len(inside)+12)
 		assert.NotRegexp(t, "(\x1b\\[|\u009b)0*201([ -/:-?][ -?]*)?~", inside)
 		assert.NotContains(t, inside, "\n")
-		if !bytes.ContainsAny(b, "\x1b\u009b") && !bytes.ContainsAny(b, string(actedOn(raw(sane())))) {
+		if !bytes.ContainsAny(b, "\x1b\u009b") && !bytes.ContainsAny(b, string(specialCharacters(rawSettings(saneSettings())))) {
 			assert.Equal(t, strings.NewReplacer("\r\n", "\r", "\n", "\r").Replace(string(b)), inside)
 		}
 	})
@@ -99,83 +99,83 @@ func FuzzPaste(f *testing.F) {
 
 func TestInput_ReachesALineReader(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty -echo; echo go; cat > got; echo done")
-	s := h.show()
-	s.sees("go")
+	s := h.startShim()
+	s.waitFor("go")
 	d := h.connect()
 	var want strings.Builder
 	for _, length := range []int{0, 1, 3000, 3000, 4094, 4095, 4096, 20_000, 300_000} {
 		want.WriteString(strings.Repeat("w", length) + "\n")
 	}
-	assert.Empty(t, d.input(1, want.String(), 0).Error)
-	assert.Empty(t, d.input(2, "end", shimwire.FlagEnter).Error)
-	assert.Empty(t, d.input(3, "", shimwire.FlagEnter).Error)
-	s.keys("\x04")
-	require.Equal(t, 0, s.ends())
+	assert.Empty(t, d.sendTextAndWait(1, want.String(), 0).Error)
+	assert.Empty(t, d.sendTextAndWait(2, "end", shimwire.FlagEnter).Error)
+	assert.Empty(t, d.sendTextAndWait(3, "", shimwire.FlagEnter).Error)
+	s.typeKeys("\x04")
+	require.Equal(t, 0, s.wait())
 	assert.Equal(t, want.String()+"end\n\n", h.read("got"))
 }
 
 func TestInput_UsesBracketedPaste(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty raw -echo; printf '\033[?20'; printf '04hgo'; head -c 25 > got; printf one; head -c 1 > enter; printf two`)
-	s := h.show()
-	s.sees("go")
+	s := h.startShim()
+	s.waitFor("go")
 	d := h.connect()
-	assert.Empty(t, d.input(9, "hello\nworld\x1b[201~!!", shimwire.FlagEnter).Error)
-	s.sees("onetwo")
-	require.Equal(t, 0, s.ends())
+	assert.Empty(t, d.sendTextAndWait(9, "hello\nworld\x1b[201~!!", shimwire.FlagEnter).Error)
+	s.waitFor("onetwo")
+	require.Equal(t, 0, s.wait())
 	assert.Equal(t, "\x1b[200~hello\rworld!!\x1b[201~", h.read("got"))
 	assert.Equal(t, "\r", h.read("enter"))
 }
 
 // TestInput_TypesAnswersToDialogs: a dialog takes keys, and passes over a paste. A text of several
-// lines is none.
+// lineMode is none.
 func TestInput_TypesAnswersToDialogs(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty raw -echo; printf '\033[?2004h\033]7501;state=blocked:kind=permission\033\\may I?'; head -c 2 >answer
 		printf '\033]7501;state=blocked:kind=permission\033\\and?'; head -c 16 >paste; printf over; read rest`)
-	s := h.show()
+	s := h.startShim()
 	d := h.connect()
-	s.sees("may I?")
-	assert.Empty(t, d.input(1, "1", shimwire.FlagEnter).Error)
-	s.sees("and?")
-	assert.Empty(t, d.input(2, "a\nb", shimwire.FlagEnter).Error)
-	s.sees("over")
+	s.waitFor("may I?")
+	assert.Empty(t, d.sendTextAndWait(1, "1", shimwire.FlagEnter).Error)
+	s.waitFor("and?")
+	assert.Empty(t, d.sendTextAndWait(2, "a\nb", shimwire.FlagEnter).Error)
+	s.waitFor("over")
 	assert.Equal(t, "1\r", h.read("answer"))
 	assert.Equal(t, "\x1b[200~a\rb\x1b[201~\r", h.read("paste"))
 }
 
 func TestInput_SendsEnterAfterTheTextWasRead(t *testing.T) {
 	h := newHome(t, "reads")
-	s := h.show()
-	s.sees("go")
+	s := h.startShim()
+	s.waitFor("go")
 	d := h.connect()
-	assert.Empty(t, d.input(1, "some text", shimwire.FlagEnter).Error)
-	s.sees(`read "some text"` + "\r\n" + `read "\r"` + "\r\n")
-	s.keys("\x03")
-	s.ends()
+	assert.Empty(t, d.sendTextAndWait(1, "some text", shimwire.FlagEnter).Error)
+	s.waitFor(`read "some text"` + "\r\n" + `read "\r"` + "\r\n")
+	s.typeKeys("\x03")
+	s.wait()
 }
 
 func TestInput_SendsEnterAfterTimeoutIfTheTextIsUnread(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty raw -echo; printf go; while [ ! -e now ]; do read -t 0.05 x < /dev/null; sleep 0.05; done; head -c 5 > got`)
-	s := h.show()
-	s.sees("go")
+	s := h.startShim()
+	s.waitFor("go")
 	d := h.connect()
-	assert.Empty(t, d.input(1, "text", shimwire.FlagEnter).Error)
+	assert.Empty(t, d.sendTextAndWait(1, "text", shimwire.FlagEnter).Error)
 	h.write("now", "")
-	require.Equal(t, 0, s.ends())
+	require.Equal(t, 0, s.wait())
 	assert.Equal(t, "text\r", h.read("got"))
 }
 
 func TestInput_DeliversConcurrentTextsUnmixed(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; head -c 600300 > got")
-	s := h.show()
-	s.sees("go")
+	s := h.startShim()
+	s.waitFor("go")
 	a, b := h.connect(), h.connect()
 	big := strings.Repeat("A", 300_000)
-	a.enter(1, big, 0)
-	s.keys(strings.Repeat("k", 300))
-	b.enter(1, strings.Repeat("B", 300_000), 0)
-	assert.Empty(t, a.hears(shimwire.InputDone).Error)
-	assert.Empty(t, b.hears(shimwire.InputDone).Error)
-	require.Equal(t, 0, s.ends())
+	a.sendText(1, big, 0)
+	s.typeKeys(strings.Repeat("k", 300))
+	b.sendText(1, strings.Repeat("B", 300_000), 0)
+	assert.Empty(t, a.expect(shimwire.InputDone).Error)
+	assert.Empty(t, b.expect(shimwire.InputDone).Error)
+	require.Equal(t, 0, s.wait())
 	got := h.read("got")
 	for _, part := range []string{big, strings.Repeat("B", 300_000), strings.Repeat("k", 300)} {
 		assert.Contains(t, got, part)
@@ -184,50 +184,50 @@ func TestInput_DeliversConcurrentTextsUnmixed(t *testing.T) {
 
 func TestInput_RejectsTooMuchText(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; exec sleep 1000")
-	s := h.show()
-	s.sees("go")
+	s := h.startShim()
+	s.waitFor("go")
 	d, other := h.connect(), h.connect()
-	d.enter(1, strings.Repeat("x", 900_000), 0)
-	assert.Equal(t, "too much text is waiting to be read by the agent", other.input(2, strings.Repeat("y", 900_000), 0).Error)
+	d.sendText(1, strings.Repeat("x", 900_000), 0)
+	assert.Equal(t, "too much text is waiting to be read by the agent", other.sendTextAndWait(2, strings.Repeat("y", 900_000), 0).Error)
 	for seq := range uint32(maxTexts - 1) {
-		d.enter(10+seq, "z", 0)
+		d.sendText(10+seq, "z", 0)
 	}
-	assert.Equal(t, "too many texts are waiting to be read by the agent", d.input(5000, "z", 0).Error)
-	s.keys("never read")
+	assert.Equal(t, "too many texts are waiting to be read by the agent", d.sendTextAndWait(5000, "z", 0).Error)
+	s.typeKeys("never read")
 	h.killAgent(d)
-	refused := d.hears(shimwire.InputDone)
+	refused := d.expect(shimwire.InputDone)
 	assert.Equal(t, uint32(1), refused.Seq)
 	assert.Equal(t, "the agent has ended", refused.Error)
-	assert.Equal(t, 137, s.ends())
+	assert.Equal(t, 137, s.wait())
 }
 
 // TestInput_WithdrawsTextsOfClosedConnections never arrives if it was not begun: its sender was
 // told that it did not.
 func TestInput_WithdrawsTextsOfClosedConnections(t *testing.T) {
 	h := newHome(t, "sh", "-c", "mkfifo now; stty raw -echo; printf go; head -c 1 > first; printf one; read -r line < now; head -c 300004 > got")
-	s := h.show()
-	s.sees("go")
+	s := h.startShim()
+	s.waitFor("go")
 	begun, waits, stays := h.connect(), h.connect(), h.connect()
-	begun.enter(1, strings.Repeat("b", 300_000), 0)
-	s.sees("one")
-	waits.enter(1, "withdrawn", 0)
-	stays.enter(1, "stays", 0)
+	begun.sendText(1, strings.Repeat("b", 300_000), 0)
+	s.waitFor("one")
+	waits.sendText(1, "withdrawn", 0)
+	stays.sendText(1, "stays", 0)
 	begun.close()
 	waits.close()
 	h.write("now", "\n")
-	assert.Empty(t, stays.hears(shimwire.InputDone).Error)
-	require.Equal(t, 0, s.ends())
+	assert.Empty(t, stays.expect(shimwire.InputDone).Error)
+	require.Equal(t, 0, s.wait())
 	assert.Equal(t, strings.Repeat("b", 299_999)+"stays", h.read("got"))
 }
 
 func TestInput_DiscardsTextsOfInterruptedConnections(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; head -c 5 > got")
-	s := h.show()
-	s.sees("go")
+	s := h.startShim()
+	s.waitFor("go")
 	a, b := h.connect(), h.connect()
 	a.send(shimwire.Message{Kind: shimwire.Input, Seq: 1, Flags: shimwire.FlagMore, Data: []byte("never whole")})
 	a.close()
-	assert.Empty(t, b.input(1, "whole", 0).Error)
-	require.Equal(t, 0, s.ends())
+	assert.Empty(t, b.sendTextAndWait(1, "whole", 0).Error)
+	require.Equal(t, 0, s.wait())
 	assert.Equal(t, "whole", h.read("got"))
 }

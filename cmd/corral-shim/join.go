@@ -11,29 +11,30 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// joinPane hands the terminal that it runs in to the shim that listens at path, tells that one when
-// its size changes, and stays until the agent has ended or the shim has let go of the terminal. It
-// returns the code to exit with.
+// joinPane passes its terminal to the shim that listens at path, notifies that shim when the size
+// changes, and waits until the agent has ended or the shim has closed the connection. It returns
+// the exit code.
 func joinPane(path string) int {
 	unblockSignals()
 	resized := make(chan os.Signal, 1)
-	signal.Notify(make(chan os.Signal, 1), survived...) // a hangup too: the shim is told of that by the terminal, and ends this connection
+	// SIGHUP too: the other shim notices the hangup by itself and closes the connection
+	signal.Notify(make(chan os.Signal, 1), caughtSignals...)
 	fd, err := dial(path)
 	if err != nil {
-		complain("cannot reach the agent: " + err.Error())
-		return exitBroken
+		printError("cannot reach the agent: " + err.Error())
+		return exitFailure
 	}
 	p := openPane(0)
-	if !p.there() {
-		complain("cannot join the agent: standard input is not a terminal")
-		return exitBroken
+	if !p.isOpen() {
+		printError("cannot join the agent: standard input is not a terminal")
+		return exitFailure
 	}
-	p.makeRaw() // before the other shim does, or an early ^C would end this one
+	p.makeRaw() // before the other shim does it, or an early ^C would end this process
 	join := shimwire.Message{Kind: shimwire.Join, Data: []byte(os.Getenv("TMUX"))}
 	if err := unix.Sendmsg(fd, join.Append(nil), unix.UnixRights(p.fd), nil, unix.MSG_NOSIGNAL); err != nil {
 		p.release()
-		complain("cannot join the agent: " + err.Error())
-		return exitBroken
+		printError("cannot join the agent: " + err.Error())
+		return exitFailure
 	}
 	signal.Notify(resized, unix.SIGWINCH)
 	go func() {
@@ -43,12 +44,12 @@ func joinPane(path string) int {
 			_ = sysSend(fd, b)
 		}
 	}()
-	code := awaitEnd(fd)
+	code := awaitExitCode(fd)
 	p.release()
 	return code
 }
 
-// dial connects to the socket at path, which may be longer than an address can be.
+// dial connects to the socket at path, which may be longer than a socket address permits.
 func dial(path string) (int, error) {
 	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -63,9 +64,9 @@ func dial(path string) (int, error) {
 	return fd, os.NewSyscallError("connect", err)
 }
 
-// awaitEnd reads what the shim says until that ends the connection.
-func awaitEnd(fd int) int {
-	code, b := exitBroken, make([]byte, shimwire.MaxMessage)
+// awaitExitCode reads messages until the shim closes the connection, and returns the exit code.
+func awaitExitCode(fd int) int {
+	code, b := exitFailure, make([]byte, shimwire.MaxMessage)
 	for {
 		n, _, err := unix.Recvfrom(fd, b, 0)
 		switch {

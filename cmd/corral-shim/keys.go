@@ -12,41 +12,44 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// Keys are written one at a time: the next one once the agent has read the one before, because many
-// programs take all that one read returns for one key, or for a paste. A program that has been sent
-// ESC has keyPause before the next key, or it would take the two for one key with Alt; so has one
-// that has been sent a burst of characters before Enter. A program that does not read for inputWait
-// gets the rest at once, as if somebody had typed ahead. An answer to its question is not written
-// before it has read everything else.
+// Keys are written one at a time. The next key follows once the agent has read the previous one,
+// because many programs treat everything that one read returns as one key or as a paste. After ESC
+// the shim waits keyPause, or the program would combine ESC and the next key into one key with Alt;
+// it also waits keyPause before Enter after a burst of characters. If the program does not read for
+// inputWait it gets the remaining keys at once, as if somebody had typed ahead. A key that answers
+// a question is not written before the agent has read everything else.
 const (
 	keyPause = 150 * time.Millisecond
-	burst    = 3 // so many characters in quick succession some take for a paste, with the Enter that follows
+
+	// Some programs treat this many characters in quick succession, with the Enter that follows, as a
+	// paste.
+	pasteLength = 3
 )
 
-// settleTime is how long an agent may take to report that it has been answered. Until then its
-// question counts as answered by what was typed.
-const settleTime = time.Second
+// answerTime is how long an agent may take to report that its question was answered. Until then any
+// typed input counts as the answer.
+const answerTime = time.Second
 
-// press is a sequence of keys for the agent.
-type press struct {
-	names []string
-	asks  *asks  // only while the agent asks this; nil to press them in any case
-	next  int    // index of the key to be written next
-	rest  []byte // what is left of the key that was written in part
-	typed int    // how many keys that type text came last, one after the other
-	last  byte   // the last byte of the key before, 0 if there is none
-	ahead bool   // the agent does not read: nothing is waited for any more
-	bytes [32]byte
+// keySequence is a sequence of keys for the agent.
+type keySequence struct {
+	names     []string
+	question  *question // press keys only while the agent asks this; nil for unconditional keys
+	next      int       // index of the next key
+	unwritten []byte    // remaining bytes of a key that was written partially
+	typed     int       // number of consecutive keys so far that typed text
+	lastByte  byte      // last byte of the previous key, or 0
+	typeAhead bool      // the agent does not read, so the remaining keys are written without waiting
+	buffer    [32]byte
 }
 
-// asks is what the agent has to be asking still: see shimwire.FlagIfStillAsking.
-type asks struct {
-	source int           // an index of sourceNames, saidCount for a source that is not the shim's
-	since  time.Duration // by CLOCK_MONOTONIC
-	known  uint32        // the greatest Seq that the daemon knew
+// question is the question that the agent must still be asking: see shimwire.FlagIfStillAsking.
+type question struct {
+	source   int           // an index of sourceNames, or sourceCount for a source outside the shim
+	since    time.Duration // by CLOCK_MONOTONIC
+	knownSeq uint32        // the greatest Seq that the daemon had received
 }
 
-// addKeys queues a Keys message. It returns why it is refused, "" if it is not.
+// addKeys queues the keys of a Keys message. It returns the reason if it rejects them, else "".
 func (q *inputQueue) addKeys(c *conn, m *shimwire.Message) string {
 	names := strings.Split(string(m.Data), "\x00")
 	if _, err := keys.ParseAll(names); err != nil {
@@ -55,12 +58,12 @@ func (q *inputQueue) addKeys(c *conn, m *shimwire.Message) string {
 	if q.count >= maxTexts {
 		return "too many texts are waiting to be read by the agent"
 	}
-	p := &press{names: names}
+	k := &keySequence{names: names}
 	if m.Flags&shimwire.FlagIfStillAsking != 0 {
-		p.asks = &asks{source: sourceNamed(m.Source), since: m.SinceMonotonic, known: m.KnownSeq}
+		k.question = &question{source: sourceNamed(m.Source), since: m.SinceMonotonic, knownSeq: m.KnownSeq}
 	}
 	q.count++
-	q.texts = append(q.texts, &text{from: c, seq: m.Seq, press: p})
+	q.texts = append(q.texts, &text{from: c, seq: m.Seq, keys: k})
 	return ""
 }
 
@@ -70,26 +73,26 @@ func sourceNamed(name string) int {
 			return i
 		}
 	}
-	return saidCount
+	return sourceCount
 }
 
-// nextText returns the text or the keys to be written next, nil if there is nothing yet. Keys that
-// were typed in the pane come before everything that has not begun. Keys overtake texts that are
-// held back until the agent takes input: they are what its first dialog is answered with.
+// nextText returns the text or keys to be written next, or nil. Keys typed in the pane precede
+// everything that was not begun. Keys from clients precede texts that are held until the agent
+// accepts input, because they answer its first dialog.
 func (s *shim) nextText() *text {
 	q := &s.input
 	switch {
 	case len(q.texts) == 0:
 		return nil
-	case q.texts[0].stage != textWaits:
+	case q.texts[0].stage != textQueued:
 		return q.texts[0]
 	case s.pane.readable:
 		return nil
-	case !s.holds():
+	case !s.holdsTexts():
 		return q.texts[0]
 	}
 	for i, t := range q.texts {
-		if t.press != nil {
+		if t.keys != nil {
 			copy(q.texts[1:], q.texts[:i])
 			q.texts[0] = t
 			return t
@@ -98,135 +101,143 @@ func (s *shim) nextText() *text {
 	return nil
 }
 
-// feedKeys writes the next key, if it can be written now. It returns whether there may be more to
-// do at once.
-func (s *shim) feedKeys(t *text) bool {
-	p, now := t.press, time.Now()
-	if t.stage == textWaits {
-		t.stage, t.due = textGoes, now.Add(inputWait)
+// writeKeys writes the next key if it can be written now. It returns whether there may be more to
+// do without another event.
+func (s *shim) writeKeys(t *text) bool {
+	k, now := t.keys, time.Now()
+	if t.stage == textQueued {
+		t.stage, t.deadline = textWriting, now.Add(inputWait)
 	}
-	if len(p.rest) > 0 {
-		p.rest = p.rest[s.enter(p.rest):]
-		return len(p.rest) == 0
+	if len(k.unwritten) > 0 {
+		k.unwritten = k.unwritten[s.writeTyped(k.unwritten):]
+		return len(k.unwritten) == 0
 	}
-	if p.next == len(p.names) {
+	if k.next == len(k.names) {
 		s.finishText(t, "")
 		return true
 	}
-	name := p.names[p.next]
-	key, _ := keys.Parse(name) // it was parsed before
-	sends, ok := key.Append(p.bytes[:0], s.keyModes())
+	name := k.names[k.next]
+	key, _ := keys.Parse(name) // addKeys has parsed it
+	sends, ok := key.Append(k.buffer[:0], s.keyModes())
 	if !ok {
 		s.finishText(t, "the program in its terminal has not enabled keys such as "+name)
 		return true
 	}
-	if at := s.keyAt(t, sends, now); at.After(now) {
+	if at := s.keyTime(t, sends, now); at.After(now) {
 		s.timers.set(timerInput, at)
 		return false
 	}
-	if p.asks != nil {
+	if k.question != nil {
 		switch s.readAhead(); {
-		case s.masterReadable: // it may have printed that it does not ask any more
+		case s.masterReadable: // unread output may show that the question is over
 			return s.hasRoom()
-		case len(s.input.pending) > 0 || s.input.owed > 0: // what it has asked the terminal is answered first
+		case len(s.input.pending) > 0 || s.input.pendingAnswers > 0: // its queries are answered first
 			return true
 		}
-		if why := s.refusesAnswer(p); why != "" {
-			s.refuseKeys(t, why)
+		if problem := s.answerProblem(k); problem != "" {
+			s.rejectKeys(t, problem)
 			return true
 		}
 	}
-	p.next++
-	p.last = sends[len(sends)-1]
-	if p.typed++; p.last < ' ' || p.last == 0x7f || sends[0] == charEscape {
-		p.typed = 0
+	k.next++
+	k.lastByte = sends[len(sends)-1]
+	if k.typed++; k.lastByte < ' ' || k.lastByte == 0x7f || sends[0] == charEscape {
+		k.typed = 0
 	}
-	p.rest = sends[s.enter(sends):]
-	t.read, t.due = time.Time{}, now.Add(inputWait)
-	return len(p.rest) == 0
+	k.unwritten = sends[s.writeTyped(sends):]
+	t.readAt, t.deadline = time.Time{}, now.Add(inputWait)
+	return len(k.unwritten) == 0
 }
 
-// keyAt returns when the next key, which sends these bytes, may be written, if the agent has read
-// what came before; else when to look again.
-func (s *shim) keyAt(t *text, sends []byte, now time.Time) time.Time {
-	look := s.typed.Add(inputTick) // the kernel hands on a moment later what was written
+// keyTime returns when the next key, which sends the bytes sends, may be written if the agent has
+// read everything before it, else when to check again.
+func (s *shim) keyTime(t *text, sends []byte, now time.Time) time.Time {
+	look := s.lastTyped.Add(inputTick) // the kernel makes written bytes readable with a short delay
 	switch {
-	case t.press.ahead:
+	case t.keys.typeAhead:
 		return now
 	case look.After(now):
 		return look
 	}
-	if unread, e := sysUnread(s.inner.slave); e == 0 && unread > 0 && (t.press.asks != nil || now.Before(t.due)) {
-		t.read = time.Time{}
-		return now.Add(inputTick)
-	} else if e == 0 && unread > 0 {
-		t.press.ahead = true
+	if unread, e := sysUnread(s.inner.slave); e == 0 && unread > 0 {
+		if t.keys.question != nil || now.Before(t.deadline) {
+			t.readAt = time.Time{}
+			return now.Add(inputTick)
+		}
+		t.keys.typeAhead = true
 	}
-	if t.read.IsZero() {
-		t.read = now
+	if t.readAt.IsZero() {
+		t.readAt = now
 	}
-	if t.press.last == charEscape || t.press.typed >= burst && bytes.Equal(sends, enterKey) {
-		return t.read.Add(keyPause)
+	if t.keys.lastByte == charEscape || t.keys.typed >= pasteLength && bytes.Equal(sends, enterKey) {
+		return t.readAt.Add(keyPause)
 	}
-	return t.read
+	return t.readAt
 }
 
 // keyModes returns the modes of the agent's terminal that change what keys send.
 func (s *shim) keyModes() keys.Modes {
 	m := &s.scanner.modes
 	kitty := len(m.keyboard) > 0 && m.keyboard[len(m.keyboard)-1] != 0
-	return keys.Modes{Cursor: m.private&cursorKeys != 0, Keypad: m.keypad, Other: m.other > 0, Kitty: kitty}
-}
-
-// readAhead reads and handles what the agent has printed so far. Whether there is more is in
-// masterReadable: its output is not read while the pane does not take it.
-func (s *shim) readAhead() {
-	s.masterReadable = ready(s.inner.master, unix.POLLIN)
-	if s.masterReadable && s.hasRoom() {
-		s.pass(s.readOut())
-		s.masterReadable = ready(s.inner.master, unix.POLLIN)
+	return keys.Modes{
+		ApplicationCursor: m.private&cursorKeys != 0,
+		ApplicationKeypad: m.keypad,
+		ModifyOtherKeys:   m.modifyOtherKeys > 0,
+		Kitty:             kitty,
 	}
 }
 
-// refusesAnswer returns why the agent does not ask what the keys are to answer, "" if it does. Once
-// one of the keys was written, nobody else has typed.
-func (s *shim) refusesAnswer(p *press) string {
-	for _, source := range []int{saidByProgram, saidByNotify, saidByTitle, saidByScreen} {
-		if s.said[source].seq > p.asks.known {
+// readAhead reads and handles what the agent has printed so far. Afterwards masterReadable is true
+// if there is more, which remains unread while the pane does not accept output.
+func (s *shim) readAhead() {
+	s.masterReadable = isReady(s.inner.master, unix.POLLIN)
+	if s.masterReadable && s.hasRoom() {
+		s.passOutput(s.readOutput())
+		s.masterReadable = isReady(s.inner.master, unix.POLLIN)
+	}
+}
+
+// answerProblem returns why the question that the keys are to answer is no longer pending, or "".
+// Once the first of the keys was written, input from others is not considered.
+func (s *shim) answerProblem(k *keySequence) string {
+	for _, source := range []int{sourceOSC7501, sourceNotify, sourceTitle, sourceScreen} {
+		if s.reports[source].seq > k.question.knownSeq {
 			return "its agent has continued meanwhile"
 		}
 	}
 	now := time.Now()
-	since, exact := now.Add(p.asks.since-clock.Monotonic()), p.asks.source < saidCount
+	since, exact := now.Add(k.question.since-clock.Monotonic()), k.question.source < sourceCount
 	if exact {
-		since = s.said[p.asks.source].since
+		since = s.reports[k.question.source].since
 	}
 	switch {
-	case exact && s.said[p.asks.source].activity != "waiting":
+	case exact && s.reports[k.question.source].activity != "waiting":
 		return "its agent has continued meanwhile"
-	case p.next > 0 || !s.typed.After(since):
-	case now.Sub(s.typed) < settleTime:
+	case k.next > 0 || !s.lastTyped.After(since):
+	case now.Sub(s.lastTyped) < answerTime:
 		return "it was answered just now"
-	case !exact: // it may have gone on since then, and nobody would know
+	case !exact: // the agent may have continued since, which the shim could not detect
 		return "somebody has typed in its terminal since it asked"
 	}
 	return ""
 }
 
-// refuseKeys drops the keys that were not written. An agent that goes on after the first of several
-// was answered by it.
-func (s *shim) refuseKeys(t *text, why string) {
-	if t.press.next > 0 {
+// rejectKeys drops the keys that were not written. If some were written, the agent has continued
+// because of them, and the sequence counts as delivered.
+func (s *shim) rejectKeys(t *text, problem string) {
+	if t.keys.next > 0 {
 		s.finishText(t, "")
 		return
 	}
 	s.dequeue(t)
-	s.send(t.from, shimwire.Message{Kind: shimwire.InputDone, Seq: t.seq, Flags: shimwire.FlagIfStillAsking, Error: why})
+	s.send(t.from, shimwire.Message{
+		Kind: shimwire.InputDone, Seq: t.seq, Flags: shimwire.FlagIfStillAsking, Error: problem,
+	})
 }
 
-// isTyped reports whether what came from the pane is more than a report of the terminal: on its
-// focus, the mouse, or itself.
-func isTyped(b []byte) bool {
+// isUserInput reports whether b, read from the pane, contains more than reports of the terminal
+// about focus, mouse, or itself.
+func isUserInput(b []byte) bool {
 	for len(b) > 0 {
 		rest, found := bytes.CutPrefix(b, []byte("\x1b["))
 		if !found {
@@ -239,7 +250,7 @@ func isTyped(b []byte) bool {
 		case bytes.HasPrefix(rest, []byte{'<'}), bytes.HasPrefix(rest, []byte{'?'}), bytes.HasPrefix(rest, []byte{'>'}):
 			end := bytes.IndexFunc(rest[1:], func(r rune) bool { return r >= 0x40 })
 			if end < 0 {
-				return false // it is cut off
+				return false // an incomplete sequence
 			}
 			b = rest[end+2:]
 			continue

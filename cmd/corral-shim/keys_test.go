@@ -17,26 +17,26 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// press sends keys, and returns the answer.
-func (d *daemon) press(m shimwire.Message, names ...string) shimwire.Message {
+// pressKeys sends keys, and returns the answer.
+func (d *daemon) pressKeys(m shimwire.Message, names ...string) shimwire.Message {
 	d.t.Helper()
 	m.Kind, m.Data = shimwire.Keys, []byte(strings.Join(names, "\x00"))
 	d.send(m)
-	return d.hears(shimwire.InputDone)
+	return d.expect(shimwire.InputDone)
 }
 
-// asked returns the word of this source that the shim says next.
-func (d *daemon) asked(source string) shimwire.Message {
+// expectReport returns the word of this source that the shim says next.
+func (d *daemon) expectReport(source string) shimwire.Message {
 	d.t.Helper()
 	for {
-		if m := d.hears(shimwire.StatusReport); m.Source == source {
+		if m := d.expect(shimwire.StatusReport); m.Source == source {
 			return m
 		}
 	}
 }
 
-// answers is the condition that the agent still asks this.
-func answers(asked shimwire.Message) shimwire.Message {
+// ifStillAsking is the condition that the agent still asks this.
+func ifStillAsking(asked shimwire.Message) shimwire.Message {
 	return shimwire.Message{
 		Seq: 7, Flags: shimwire.FlagIfStillAsking, Source: asked.Source, KnownSeq: asked.Seq, SinceMonotonic: asked.SinceMonotonic,
 	}
@@ -44,33 +44,33 @@ func answers(asked shimwire.Message) shimwire.Message {
 
 func TestKeys_AreReadOneAtATime(t *testing.T) {
 	h := newHome(t, "reads")
-	s := h.show()
-	s.sees("go")
+	s := h.startShim()
+	s.waitFor("go")
 	d := h.connect()
 	require.True(t, d.hello.TakesKeys)
-	assert.Empty(t, d.press(shimwire.Message{Seq: 1}, "Escape", "C-a", "Down", "Down", "é", "Enter").Error)
-	s.sees(`read "\x1b"` + "\r\n" + `read "\x01"` + "\r\n" + `read "\x1b[B"` + "\r\n" + `read "\x1b[B"` + "\r\n" + `read "é"` + "\r\n" + `read "\r"` + "\r\n")
-	assert.Contains(t, d.press(shimwire.Message{Seq: 2}, "a", "Entr").Error, `invalid key "Entr"`)
-	assert.Equal(t, "the program in its terminal has not enabled keys such as S-Enter", d.press(shimwire.Message{Seq: 3}, "x", "S-Enter", "y").Error)
-	assert.Empty(t, d.press(shimwire.Message{Seq: 4}, "z").Error)
-	s.sees(`read "x"` + "\r\n" + `read "z"`)
-	s.keys("\x03")
-	s.ends()
+	assert.Empty(t, d.pressKeys(shimwire.Message{Seq: 1}, "Escape", "C-a", "Down", "Down", "é", "Enter").Error)
+	s.waitFor(`read "\x1b"` + "\r\n" + `read "\x01"` + "\r\n" + `read "\x1b[B"` + "\r\n" + `read "\x1b[B"` + "\r\n" + `read "é"` + "\r\n" + `read "\r"` + "\r\n")
+	assert.Contains(t, d.pressKeys(shimwire.Message{Seq: 2}, "a", "Entr").Error, `invalid key "Entr"`)
+	assert.Equal(t, "the program in its terminal has not enabled keys such as S-Enter", d.pressKeys(shimwire.Message{Seq: 3}, "x", "S-Enter", "y").Error)
+	assert.Empty(t, d.pressKeys(shimwire.Message{Seq: 4}, "z").Error)
+	s.waitFor(`read "x"` + "\r\n" + `read "z"`)
+	s.typeKeys("\x03")
+	s.wait()
 }
 
 func TestKeys_FollowTheModesOfTheTerminal(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty raw -echo; printf go; head -c 3 >plain; printf '\033[?1h\033=application'; head -c 6 >application
 		printf '\033[>4;1mother'; head -c 10 >other; printf '\033[>1ukitty'; head -c 8 >kitty`)
-	s := h.show()
+	s := h.startShim()
 	d := h.connect()
 	for _, row := range []struct{ prints, key, more, want string }{
 		{"go", "Up", "", "\x1b[A"}, {"application", "Up", "KP5", "\x1bOA\x1bOu"}, {"other", "S-Enter", "", "\x1b[27;2;13~"}, {"kitty", "C-Enter", "C-a", "\x1b[13;5u\x01"},
 	} {
-		s.sees(row.prints)
+		s.waitFor(row.prints)
 		names := append([]string{row.key}, strings.Fields(row.more)...)
-		require.Empty(t, d.press(shimwire.Message{Seq: 1}, names...).Error)
+		require.Empty(t, d.pressKeys(shimwire.Message{Seq: 1}, names...).Error)
 	}
-	require.Equal(t, 0, s.ends())
+	require.Equal(t, 0, s.wait())
 	for file, want := range map[string]string{"plain": "\x1b[A", "application": "\x1bOA\x1bOu", "other": "\x1b[27;2;13~", "kitty": "\x1b[13;5u\x01"} {
 		assert.Equal(t, want, h.read(file), file)
 	}
@@ -79,16 +79,16 @@ func TestKeys_FollowTheModesOfTheTerminal(t *testing.T) {
 // TestKeys_StayInOrderWithTexts that other connections send, and with keys that are typed.
 func TestKeys_StayInOrderWithTexts(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; head -c 4009 > got")
-	s := h.show()
-	s.sees("go")
+	s := h.startShim()
+	s.waitFor("go")
 	a, b := h.connect(), h.connect()
 	text := strings.Repeat("t", 4000)
-	a.enter(1, text, 0)
+	a.sendText(1, text, 0)
 	a.send(shimwire.Message{Kind: shimwire.Keys, Seq: 2, Data: []byte("a\x00b\x00c")})
-	a.enter(3, "TEXT", 0)
-	assert.Empty(t, a.hears(shimwire.InputDone).Error)
-	assert.Empty(t, b.press(shimwire.Message{Seq: 1}, "z", "Enter").Error)
-	require.Equal(t, 0, s.ends())
+	a.sendText(3, "TEXT", 0)
+	assert.Empty(t, a.expect(shimwire.InputDone).Error)
+	assert.Empty(t, b.pressKeys(shimwire.Message{Seq: 1}, "z", "Enter").Error)
+	require.Equal(t, 0, s.wait())
 	assert.Equal(t, text+"abcTEXTz\r", h.read("got"))
 }
 
@@ -96,13 +96,13 @@ func TestKeys_StayInOrderWithTexts(t *testing.T) {
 func TestKeys_PrecedeHeldTexts(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty raw -echo; printf 'trust?'; head -c 1 > key; printf '\033[?2004hready'; head -c 17 > got`)
 	h.spec.HoldInput = true
-	s := h.show()
-	s.sees("trust?")
+	s := h.startShim()
+	s.waitFor("trust?")
 	a, b := h.connect(), h.connect()
-	a.enter(1, "later", 0)
-	assert.Empty(t, b.press(shimwire.Message{Seq: 1}, "1").Error)
-	assert.Empty(t, a.hears(shimwire.InputDone).Error)
-	require.Equal(t, 0, s.ends())
+	a.sendText(1, "later", 0)
+	assert.Empty(t, b.pressKeys(shimwire.Message{Seq: 1}, "1").Error)
+	assert.Empty(t, a.expect(shimwire.InputDone).Error)
+	require.Equal(t, 0, s.wait())
 	assert.Equal(t, "1", h.read("key"))
 	assert.Equal(t, "\x1b[200~later\x1b[201~", h.read("got"))
 }
@@ -110,28 +110,28 @@ func TestKeys_PrecedeHeldTexts(t *testing.T) {
 // TestKeys_AreWithdrawnWithTheirConnection are not pressed any more.
 func TestKeys_AreWithdrawnWithTheirConnection(t *testing.T) {
 	h := newHome(t, "sh", "-c", "mkfifo now; stty raw echo; printf go; read -r line < now; head -c 6 > got")
-	s := h.show()
-	s.sees("go")
+	s := h.startShim()
+	s.waitFor("go")
 	gone, stays := h.connect(), h.connect()
 	gone.send(shimwire.Message{Kind: shimwire.Keys, Seq: 1, Data: []byte("a\x00b\x00c\x00d")})
-	s.sees("goa") // the first is written, and not read
+	s.waitFor("goa") // the first is written, and not read
 	stays.send(shimwire.Message{Kind: shimwire.Input, Seq: 1, Data: []byte("stays")})
 	gone.close()
-	assert.Empty(t, stays.hears(shimwire.InputDone).Error)
+	assert.Empty(t, stays.expect(shimwire.InputDone).Error)
 	h.write("now", "\n")
-	require.Equal(t, 0, s.ends())
+	require.Equal(t, 0, s.wait())
 	assert.Equal(t, "astays", h.read("got"))
 }
 
 // TestKeys_AreTypedAheadIfTheProgramDoesNotRead, after it was given the time to.
 func TestKeys_AreTypedAheadIfTheProgramDoesNotRead(t *testing.T) {
 	h := newHome(t, "sh", "-c", "mkfifo now; stty raw -echo; printf go; read -r line < now; head -c 50 > got")
-	s := h.show()
-	s.sees("go")
+	s := h.startShim()
+	s.waitFor("go")
 	d := h.connect()
-	assert.Empty(t, d.press(shimwire.Message{Seq: 1}, strings.Split(strings.Repeat("k", 50), "")...).Error)
+	assert.Empty(t, d.pressKeys(shimwire.Message{Seq: 1}, strings.Split(strings.Repeat("k", 50), "")...).Error)
 	h.write("now", "\n")
-	require.Equal(t, 0, s.ends())
+	require.Equal(t, 0, s.wait())
 	assert.Equal(t, strings.Repeat("k", 50), h.read("got"))
 }
 
@@ -156,23 +156,23 @@ func TestKeys_AnswerOnlyPendingQuestions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHome(t, "sh", "-c", `stty raw -echo; printf '%s' "$1"; mkfifo now; read -r more <now; printf '%b' "$more"; printf said; head -c 100 >got`, "sh", blocked)
 			h.spec.TitleWorking = "^works$"
-			s := h.show()
+			s := h.startShim()
 			d := h.connect()
-			asked := d.asked(shimwire.OSC7501)
+			asked := d.expectReport(shimwire.OSC7501)
 			require.Equal(t, "permission", asked.Reason)
-			appears(t, h.spec.Dir+"/now")
+			waitForFile(t, h.spec.Dir+"/now")
 			h.write("now", strings.ReplaceAll(row.prints, "\x1b", `\033`)+"\n")
-			s.sees("said")
-			s.keys(row.typed)
-			answer := d.press(answers(asked), "y", "z")
+			s.waitFor("said")
+			s.typeKeys(row.typed)
+			answer := d.pressKeys(ifStillAsking(asked), "y", "z")
 			assert.Equal(t, row.want, answer.Error)
 			assert.Equal(t, row.want != "", answer.Flags == shimwire.FlagIfStillAsking)
 			if row.want == "" {
-				again := d.press(answers(asked), "y")
+				again := d.pressKeys(ifStillAsking(asked), "y")
 				assert.Equal(t, "it was answered just now", again.Error)
 			}
 			h.killAgent(d)
-			s.ends()
+			s.wait()
 		})
 	}
 }
@@ -181,32 +181,32 @@ func TestKeys_AnswerOnlyPendingQuestions(t *testing.T) {
 // knows nothing, but that nobody has typed since.
 func TestKeys_AnswerQuestionsReportedOverDBus(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; head -c 100 >got")
-	s := h.show()
-	s.sees("go")
+	s := h.startShim()
+	s.waitFor("go")
 	d := h.connect()
 	report := shimwire.Message{Source: "report", SinceMonotonic: clock.Monotonic()}
-	require.Empty(t, d.press(answers(report), "y").Error)
-	assert.Equal(t, "it was answered just now", d.press(answers(report), "y").Error)
+	require.Empty(t, d.pressKeys(ifStillAsking(report), "y").Error)
+	assert.Equal(t, "it was answered just now", d.pressKeys(ifStillAsking(report), "y").Error)
 	report.SinceMonotonic = clock.Monotonic()
-	require.Empty(t, d.press(answers(report), "y").Error, "of another question")
+	require.Empty(t, d.pressKeys(ifStillAsking(report), "y").Error, "of another question")
 	report.SinceMonotonic = clock.Monotonic()
-	s.keys("\x1b[I")
-	require.Empty(t, d.press(answers(report), "y").Error)
+	s.typeKeys("\x1b[I")
+	require.Empty(t, d.pressKeys(ifStillAsking(report), "y").Error)
 	h.killAgent(d)
-	s.ends()
+	s.wait()
 }
 
 // TestKeys_StopWhenTheQuestionIsAnswered stop where the question is over: the first of them was the
 // answer.
 func TestKeys_StopWhenTheQuestionIsAnswered(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty raw -echo; printf '%s' "$1"; head -c 1 >key; printf '\033]7501;state=working\033\\over'; head -c 5 >rest`, "sh", blocked)
-	s := h.show()
+	s := h.startShim()
 	d := h.connect()
-	asked := d.asked(shimwire.OSC7501)
-	assert.Empty(t, d.press(answers(asked), "Escape", "Enter").Error)
-	s.sees("over")
-	assert.Empty(t, d.press(shimwire.Message{Seq: 1}, "e", "n", "d", "e", "d").Error)
-	require.Equal(t, 0, s.ends())
+	asked := d.expectReport(shimwire.OSC7501)
+	assert.Empty(t, d.pressKeys(ifStillAsking(asked), "Escape", "Enter").Error)
+	s.waitFor("over")
+	assert.Empty(t, d.pressKeys(shimwire.Message{Seq: 1}, "e", "n", "d", "e", "d").Error)
+	require.Equal(t, 0, s.wait())
 	assert.Equal(t, "\x1b", h.read("key"))
 	assert.Equal(t, "ended", h.read("rest"))
 }
@@ -221,27 +221,27 @@ const questions = 1000
 func TestKeys_NeverReachAnOutdatedQuestion(t *testing.T) {
 	h := newHome(t, "asks")
 	h.spec.IdleAfter = time.Hour // silence is no word of its own between two questions
-	s := h.show()
+	s := h.startShim()
 	d := h.connect()
-	s.sees("go")
-	s.keys("g") // the first question is the first word
-	first := d.asked(shimwire.OSC7501)
+	s.waitFor("go")
+	s.typeKeys("g") // the first question is the first word
+	first := d.expectReport(shimwire.OSC7501)
 	pressed := 0
 	for n := range questions {
-		s.sees(fmt.Sprintf("question %d.", n))
+		s.waitFor(fmt.Sprintf("question %d.", n))
 		<-time.After(rand.N(6 * time.Millisecond))
-		m := answers(first)
+		m := ifStillAsking(first)
 		m.Seq, m.KnownSeq = uint32(n), first.Seq+2*uint32(n)
-		answer := d.press(m, string(answerTo(n)))
+		answer := d.pressKeys(m, string(answerTo(n)))
 		if answer.Error != "" {
 			require.Equal(t, "its agent has continued meanwhile", answer.Error)
 			continue
 		}
 		pressed++
 	}
-	s.sees("over.")
-	s.keys("q")
-	require.Equal(t, 0, s.ends())
+	s.waitFor("over.")
+	s.typeKeys("q")
+	require.Equal(t, 0, s.wait())
 	assert.Contains(t, s.printed(), fmt.Sprintf("answers %d, late 0, wrong 0.", pressed))
 	t.Logf("%d of %d questions were answered", pressed, questions)
 	assert.NotZero(t, pressed)
@@ -256,7 +256,7 @@ func askQuestions() {
 	if err != nil {
 		os.Exit(1)
 	}
-	_ = unix.IoctlSetTermios(0, unix.TCSETS, raw(mode))
+	_ = unix.IoctlSetTermios(0, unix.TCSETS, rawSettings(mode))
 	fmt.Print("go")
 	var a questioner
 	_, _ = os.Stdin.Read(make([]byte, 1))
@@ -286,7 +286,7 @@ type questioner struct {
 	answers, late, wrong int
 }
 
-// read reads until done says so, for this time at most.
+// readAt reads until done says so, for this time at most.
 func (a *questioner) read(limit time.Duration, done func() bool) {
 	for end := time.Now().Add(limit); !done(); {
 		p := []unix.PollFd{{Fd: 0, Events: unix.POLLIN}}

@@ -8,87 +8,88 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// redrawTime is how long the agent's terminal is a line too small after a new pane has joined.
-// Programs draw anew when the size has changed, and must have seen that it had before it is as it
-// was.
-const redrawTime = 100 * time.Millisecond
+// redrawDelay is how long the agent's terminal is one row too small after a new pane has joined.
+// Programs redraw when the size changes, and must have noticed the change before it is undone.
+const redrawDelay = 100 * time.Millisecond
 
-// loop moves bytes and obeys events until the agent has ended.
+// loop transfers bytes and handles events until the agent has exited.
 func (s *shim) loop() {
 	s.masterReadable = true
-	for busy := true; !s.ended; {
+	for busy := true; !s.agentEnded; {
 		for _, e := range s.poller.wait(busy) {
-			s.obey(int(e.Fd), e.Events)
+			s.handleEvent(int(e.Fd), e.Events)
 		}
 		busy = s.pump()
 	}
 	s.masterReadable = true
 }
 
-// pump moves one batch each way. It returns whether there is more to do without another event.
+// pump transfers one batch in each direction. It returns whether there is more to do without
+// another event.
 func (s *shim) pump() bool {
-	s.pass(s.readOut())
-	more := s.hear()
-	more = s.hearNotify() || more
-	return s.feed() || more || s.masterReadable && s.hasRoom()
+	s.passOutput(s.readOutput())
+	more := s.receiveMessages()
+	more = s.receiveNotifications() || more
+	return s.writeInput() || more || s.masterReadable && s.hasRoom()
 }
 
-func (s *shim) obey(about int, what uint32) {
-	in := what&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0
-	out := what&unix.EPOLLOUT != 0
-	switch about {
-	case aboutMaster:
+// handleEvent handles epoll events of a source.
+func (s *shim) handleEvent(source int, events uint32) {
+	in := events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0
+	out := events&unix.EPOLLOUT != 0
+	switch source {
+	case eventMaster:
 		s.masterReadable = s.masterReadable || in
 		s.masterWritable = s.masterWritable || out
-	case aboutPane:
-		s.pane.readable = s.pane.there() && (s.pane.readable || in)
-		s.pane.writable = s.pane.there() && (s.pane.writable || out)
-		if what&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
-			s.paneHungUp()
+	case eventPane:
+		s.pane.readable = s.pane.isOpen() && (s.pane.readable || in)
+		s.pane.writable = s.pane.isOpen() && (s.pane.writable || out)
+		if events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+			s.handlePaneHangup()
 		}
-	case aboutAgent:
-		s.ended = true
-	case aboutTimer:
-		s.timeIsUp()
-	case aboutSignal:
-		s.signalled()
-	case aboutServer, aboutProbe:
-		s.judge()
-	case aboutListener:
+	case eventAgent:
+		s.agentEnded = true
+	case eventTimer:
+		s.handleTimers()
+	case eventSignal:
+		s.handleSignals()
+	case eventServer, eventProbe:
+		s.checkServer()
+	case eventListener:
 		s.accept()
-	case aboutNotify:
-		s.notifier.more = true
+	case eventNotify:
+		s.notifier.isReadable = true
 	default:
-		if c := s.conns[about-aboutConn]; c != nil && (in || what&unix.EPOLLRDHUP != 0) {
-			c.more = true
+		if c := s.conns[source-eventConn]; c != nil && (in || events&unix.EPOLLRDHUP != 0) {
+			c.isReadable = true
 		}
 	}
 }
 
-// signalled does what a signal asks for.
-func (s *shim) signalled() {
+// handleSignals performs what caught signals request.
+func (s *shim) handleSignals() {
 	var b [8]byte
-	_, _ = sysRead(s.signals.heard, b[:])
+	_, _ = sysRead(s.signals.eventfd, b[:])
 	if s.signals.resized.Swap(false) && s.pane.joined == nil {
 		s.resize()
 	}
-	if s.signals.missing.Swap(false) {
-		s.listenAgain()
+	if s.signals.socketMissing.Swap(false) {
+		s.recreateSocket()
 	}
 }
 
-func (s *shim) timeIsUp() {
+func (s *shim) handleTimers() {
 	due := s.timers.fired()
 	now := time.Now()
 	for id, act := range [timerCount]func(){
-		timerIdle:    func() { s.rest(now) },
-		timerVerdict: s.paneWasClosed,
-		timerTerm:    func() { s.agent.signal(s.inner.master, unix.SIGTERM) },
-		timerInput:   func() { s.watchReading(now) },
-		timerRedraw:  s.resize,
-		timerSaid:    func() { s.tellSaid(now) },
-		timerPrompt:  func() { s.tellPrompt(now) },
-		timerSetup:   s.setupIsDue,
+		timerIdle:     func() { s.checkIdle(now) },
+		timerPaneLoss: s.handlePaneClosed,
+		timerTerm:     func() { s.agent.signal(s.inner.master, unix.SIGTERM) },
+		timerInput:    func() { s.checkRead(now) },
+		timerRedraw:   s.resize,
+		timerReport:   func() { s.sendReports(now) },
+		timerPrompt:   func() { s.tryPrompt(now) },
+		timerSetup:    s.handleSetupTimer,
 	} {
 		if due&(1<<id) != 0 {
 			act()
@@ -96,43 +97,43 @@ func (s *shim) timeIsUp() {
 	}
 }
 
-// resize gives the agent's terminal the size of the pane.
+// resize sets the size of the agent's terminal to that of the pane.
 func (s *shim) resize() {
-	if s.pane.there() {
+	if s.pane.isOpen() {
 		s.setSize(s.pane.size())
 	}
 }
 
-// paneHungUp is called when the pane's terminal is gone, for whichever reason, which is still to be
-// found out.
-func (s *shim) paneHungUp() {
-	if !s.pane.there() {
+// handlePaneHangup is called at a hangup of the pane's terminal. It starts to determine whether the
+// user closed the pane or the tmux server exited.
+func (s *shim) handlePaneHangup() {
+	if !s.pane.isOpen() {
 		return
 	}
 	s.closePane()
-	if s.pane.server.dying() {
-		s.paneWasLost()
+	if s.pane.server.startProbe() {
+		s.handlePaneLost()
 		return
 	}
 	if s.pane.server.probe > 0 {
-		_ = s.poller.add(s.pane.server.probe, aboutProbe)
+		_ = s.poller.add(s.pane.server.probe, eventProbe)
 	}
-	s.timers.set(timerVerdict, time.Now().Add(verdictTime))
+	s.timers.set(timerPaneLoss, time.Now().Add(paneLossTimeout))
 }
 
-// closePane lets go of the terminal that is gone. If it is our own, nobody else has to keep it
-// either. The output is left as it is: this may be found out while somebody works on it, and what
-// nobody sees any more is forgotten at the next read.
+// closePane closes the terminal after its hangup. If it was the shim's own, the standard
+// descriptors are replaced too, so that nothing keeps it open. The output buffer is not changed,
+// because a caller may be working on it; the next read discards what no pane shows any more.
 func (s *shim) closePane() {
 	_ = unix.Close(s.pane.fd)
 	s.pane.fd, s.pane.readable, s.pane.writable = -1, false, false
 	if s.pane.joined == nil {
-		leaveTerminal()
+		replaceStandardDescriptors()
 	}
 }
 
-// leaveTerminal replaces the standard descriptors.
-func leaveTerminal() {
+// replaceStandardDescriptors connects the standard descriptors to /dev/null.
+func replaceStandardDescriptors() {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
@@ -143,84 +144,88 @@ func leaveTerminal() {
 	_ = unix.Close(null)
 }
 
-// judge is called when the pane's tmux server may have ended. That counts only if the pane is gone.
-func (s *shim) judge() {
-	if s.pane.there() || s.pane.server.pidfd == 0 {
+// checkServer is called when the pane's tmux server may have exited. That matters only after a
+// hangup of the pane.
+func (s *shim) checkServer() {
+	if s.pane.isOpen() || s.pane.server.pidfd == 0 {
 		return
 	}
-	if s.pane.server.ended() || s.pane.server.refused() {
-		s.paneWasLost()
+	if s.pane.server.hasExited() || s.pane.server.hasClosedProbe() {
+		s.handlePaneLost()
 	}
 }
 
-// paneWasLost: the tmux server has died. The agent is left alone.
-func (s *shim) paneWasLost() {
-	s.forgetPane()
-	s.tell(shimwire.Message{Kind: shimwire.PaneLost})
+// handlePaneLost is called when the tmux server has exited. The agent is not affected.
+func (s *shim) handlePaneLost() {
+	s.clearPaneState()
+	s.broadcast(shimwire.Message{Kind: shimwire.PaneLost})
 }
 
-// paneWasClosed: somebody closed the pane, and the agent gets what a program gets whose terminal is
-// closed.
-func (s *shim) paneWasClosed() {
-	s.forgetPane()
+// handlePaneClosed is called when the user closed the pane. The agent gets the signals of a closed
+// terminal.
+func (s *shim) handlePaneClosed() {
+	s.clearPaneState()
 	s.paneClosed = true
-	s.tell(shimwire.Message{Kind: shimwire.PaneClosed})
-	s.agent.hangUp(s.inner.master)
-	s.timers.set(timerTerm, time.Now().Add(termAfter))
+	s.broadcast(shimwire.Message{Kind: shimwire.PaneClosed})
+	s.agent.sendHangup(s.inner.master)
+	s.timers.set(timerTerm, time.Now().Add(sigtermDelay))
 }
 
-// termAfter is how long the agent has to end after its pane was closed, before it gets SIGTERM.
-const termAfter = 5 * time.Second
+// sigtermDelay is how long the agent has to exit after its pane was closed, before it gets SIGTERM.
+const sigtermDelay = 5 * time.Second
 
-// losePane is called when the shim in the joined pane has died: nobody closed that pane.
-func (s *shim) losePane() {
-	if s.pane.there() {
+// handleJoinerExit is called when the shim in the joined pane has exited, which does not mean that
+// the user closed that pane.
+func (s *shim) handleJoinerExit() {
+	if s.pane.isOpen() {
 		s.closePane()
 	}
-	s.paneWasLost()
+	s.handlePaneLost()
 }
 
-// forgetPane ends the inquiry, and lets the joined pane's shim end.
-func (s *shim) forgetPane() {
-	s.timers.clear(timerVerdict)
-	s.pane.server.forget()
+// clearPaneState stops watching the tmux server and closes the connection to the joined pane's
+// shim, which then exits.
+func (s *shim) clearPaneState() {
+	s.timers.clear(timerPaneLoss)
+	s.pane.server.release()
 	c := s.pane.joined
 	s.pane.joined = nil
-	s.drop(c)
+	s.disconnect(c)
 }
 
-// join shows the agent in the terminal tty, which belongs to the pane of the shim behind c.
+// join shows the agent in the terminal tty, which was passed by the shim behind c. tmux is the
+// $TMUX of that pane.
 func (s *shim) join(c *conn, tty int, tmux string) {
 	next := openPane(tty)
-	if !next.there() {
-		s.drop(c)
+	if !next.isOpen() {
+		s.disconnect(c)
 		return
 	}
 	old := s.pane
 	s.pane = pane{fd: -1}
-	s.timers.clear(timerVerdict)
+	s.timers.clear(timerPaneLoss)
 	old.release()
 	if old.joined != c {
-		s.drop(old.joined)
+		s.disconnect(old.joined)
 	}
 	s.pane = next
 	s.pane.joined = c
 	s.pane.server = findServer(tmux)
 	s.watchPane()
-	s.out.begin(s.scanner.modes.restore())
+	s.out.restart(s.scanner.modes.restore())
 	size := s.pane.size()
 	if size.Row > 1 {
 		size.Row--
-		s.timers.set(timerRedraw, time.Now().Add(redrawTime))
+		s.timers.set(timerRedraw, time.Now().Add(redrawDelay))
 	}
 	s.setSize(size)
 }
 
-// setSize gives the agent's terminal a size.
+// setSize sets the size of the agent's terminal and records it.
 func (s *shim) setSize(size *unix.Winsize) {
 	_ = unix.IoctlSetWinsize(s.inner.master, unix.TIOCSWINSZ, size)
-	s.log.sizes.is(size)
-	if s.setup != nil {
-		s.setup.screen.resize(int(size.Row), int(size.Col))
+	s.log.sizes.setSize(size)
+	if s.setupDetector != nil {
+		s.setupDetector.screen.resize(int(size.Row), int(size.Col))
 	}
 }

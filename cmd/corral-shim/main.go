@@ -1,13 +1,13 @@
-// Corral-shim is the parent of one agent: it holds the agent's terminal, shows it in a tmux pane,
-// keeps what it prints, hands input to it and records how it ended.
+// Corral-shim is the parent process of one agent. It holds the agent's terminal, shows it in a tmux
+// pane, logs its output, writes input to it, and records how the agent ended.
 //
-//	corral-shim run SPECFILE   in a tmux pane: run the agent that the file describes (see shimwire.Spec)
-//	corral-shim join SOCKET    in a new tmux pane: show the agent of the shim that listens on SOCKET there
-//	corral-shim environment MARK   in a login shell: print the environment, between marks
+//	corral-shim run SPECFILE   in a tmux pane: run the agent that the file (shimwire.Spec) describes
+//	corral-shim join SOCKET    in a new tmux pane: show the agent of the shim that listens on SOCKET
+//	corral-shim environment MARK   in a login shell: print the environment between markers
 //
-// It is one thread of work around one epoll set. Whatever it may need while the agent runs
-// (threads, descriptors, memory, the file of the record) it has before the agent starts, because an
-// agent may use up everything that the two have in common.
+// One goroutine does the work around one epoll set. Everything that the shim may need while the
+// agent runs (threads, descriptors, memory, the file for the record) is allocated before the agent
+// starts, because the agent may use up every resource that the two share.
 package main
 
 import (
@@ -19,9 +19,9 @@ import (
 // version is set by the linker.
 var version = "unknown"
 
-func main() { os.Exit(command(os.Args[1:])) }
+func main() { os.Exit(runCommand(os.Args[1:])) }
 
-func command(args []string) int {
+func runCommand(args []string) int {
 	switch {
 	case len(args) == 2 && args[0] == "run":
 		return runAgent(args[1])
@@ -36,9 +36,9 @@ func command(args []string) int {
 		_, _ = os.Stdout.WriteString("corral-shim " + version + "\n")
 		return 0
 	}
-	complain("usage: corral-shim run SPECFILE | corral-shim join SOCKET")
+	printError("usage: corral-shim run SPECFILE | corral-shim join SOCKET")
 	return 2
 }
 
-// complain tells the person in front of the pane, who may be nobody.
-func complain(text string) { _, _ = os.Stderr.WriteString("corral-shim: " + text + "\n") }
+// printError prints a message into the pane for the user.
+func printError(text string) { _, _ = os.Stderr.WriteString("corral-shim: " + text + "\n") }

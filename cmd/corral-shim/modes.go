@@ -5,30 +5,31 @@ import (
 	"strconv"
 )
 
-// followed are the private modes of the terminal (DECSET) that a program switches on once and never
-// again: a pane that joins later has to be told them. The order is the one in which they are
-// restored.
-var followed = [...]int{1049, 1047, 47, 1, 7, 25, 12, 66, 1000, 1002, 1003, 1005, 1006, 1007, 1015, 1004, 2004, 2031}
+// trackedModes are the private modes of the terminal (DECSET) that a program sets once, so that the
+// shim has to set them in a pane that joins later. They are restored in this order.
+var trackedModes = [...]int{
+	1049, 1047, 47, 1, 7, 25, 12, 66, 1000, 1002, 1003, 1005, 1006, 1007, 1015, 1004, 2004, 2031,
+}
 
-// initial are the modes of a terminal that was reset: autowrap, and a cursor that can be seen.
-const initial = 1<<4 | 1<<5
+// initialModes are the modes of a terminal after a reset: autowrap and a visible cursor.
+const initialModes = 1<<4 | 1<<5
 
 // cursorKeys is DECCKM: arrow keys send SS3 instead of CSI.
 const cursorKeys = 1 << 3
 
-// modes is what the agent's output has done to the modes of its terminal.
+// modes are the modes that the agent's output has set in its terminal.
 type modes struct {
-	private  uint32 // by index in followed
-	keypad   bool   // DECKPAM
-	paste    bool   // bracketed paste
-	other    int    // XTMODKEYS: modifyOtherKeys
-	keyboard []int  // flags of the kitty keyboard protocol, the last ones valid
+	private         uint32 // bit set, by index in trackedModes
+	keypad          bool   // DECKPAM
+	paste           bool   // bracketed paste
+	modifyOtherKeys int    // XTMODKEYS: modifyOtherKeys
+	keyboard        []int  // stack of flags of the kitty keyboard protocol; the last entry is current
 }
 
-func newModes() modes { return modes{private: initial} }
+func newModes() modes { return modes{private: initialModes} }
 
-// escape obeys the escape sequence of one byte.
-func (m *modes) escape(c byte) {
+// handleEscape handles an escape sequence of one byte.
+func (m *modes) handleEscape(c byte) {
 	switch c {
 	case 'c': // RIS
 		*m = newModes()
@@ -37,8 +38,8 @@ func (m *modes) escape(c byte) {
 	}
 }
 
-// control obeys the control sequence that has these parameters and ends with c.
-func (m *modes) control(params []byte, c byte) {
+// handleControl handles a control sequence with these parameters and the final byte c.
+func (m *modes) handleControl(params []byte, c byte) {
 	if len(params) == 0 {
 		return
 	}
@@ -49,8 +50,8 @@ func (m *modes) control(params []byte, c byte) {
 	case c == 'u':
 		m.setKeyboard(prefix, p)
 	case prefix == '>' && c == 'm':
-		if kind, rest := param(p); kind == 4 {
-			m.other, _ = param(rest)
+		if kind, rest := parseParam(p); kind == 4 {
+			m.modifyOtherKeys, _ = parseParam(rest)
 		}
 	}
 }
@@ -58,11 +59,11 @@ func (m *modes) control(params []byte, c byte) {
 func (m *modes) set(p []byte, on bool) {
 	for len(p) > 0 {
 		var mode int
-		mode, p = param(p)
+		mode, p = parseParam(p)
 		if mode == 2004 {
 			m.paste = on
 		}
-		for i, f := range followed {
+		for i, f := range trackedModes {
 			switch {
 			case f != mode:
 			case on:
@@ -74,10 +75,10 @@ func (m *modes) set(p []byte, on bool) {
 	}
 }
 
-// setKeyboard follows the kitty keyboard protocol: > pushes flags, < pops some, = changes the
-// current ones.
+// setKeyboard handles the kitty keyboard protocol: > pushes flags, < pops entries, = changes the
+// current one.
 func (m *modes) setKeyboard(prefix byte, p []byte) {
-	n, rest := param(p)
+	n, rest := parseParam(p)
 	switch prefix {
 	case '>':
 		if len(m.keyboard) < 16 {
@@ -86,7 +87,7 @@ func (m *modes) setKeyboard(prefix byte, p []byte) {
 	case '<':
 		m.keyboard = m.keyboard[:max(len(m.keyboard)-max(n, 1), 0)]
 	case '=':
-		how, _ := param(rest)
+		how, _ := parseParam(rest)
 		if len(m.keyboard) == 0 {
 			m.keyboard = append(m.keyboard, 0)
 		}
@@ -102,8 +103,9 @@ func (m *modes) setKeyboard(prefix byte, p []byte) {
 	}
 }
 
-// param reads the first of the parameters p, 0 if it is left out, and returns those that follow.
-func param(p []byte) (n int, rest []byte) {
+// parseParam returns the first of the parameters p, or 0 if it is omitted, and the parameters after
+// it.
+func parseParam(p []byte) (n int, rest []byte) {
 	first, rest, _ := bytes.Cut(p, []byte{';'})
 	for _, c := range first {
 		if c < '0' || c > '9' || n > 1<<16 {
@@ -114,12 +116,12 @@ func param(p []byte) (n int, rest []byte) {
 	return n, rest
 }
 
-// restore returns what puts a terminal that was just reset into these modes.
+// restore returns the sequences that set these modes in a terminal after a reset.
 func (m *modes) restore() []byte {
 	var b []byte
-	for i, f := range followed {
+	for i, f := range trackedModes {
 		on := m.private&(1<<i) != 0
-		if on == (initial&(1<<i) != 0) {
+		if on == (initialModes&(1<<i) != 0) {
 			continue
 		}
 		b = strconv.AppendInt(append(b, "\x1b[?"...), int64(f), 10)
@@ -132,8 +134,8 @@ func (m *modes) restore() []byte {
 	if m.keypad {
 		b = append(b, "\x1b="...)
 	}
-	if m.other != 0 {
-		b = append(strconv.AppendInt(append(b, "\x1b[>4;"...), int64(m.other), 10), 'm')
+	if m.modifyOtherKeys != 0 {
+		b = append(strconv.AppendInt(append(b, "\x1b[>4;"...), int64(m.modifyOtherKeys), 10), 'm')
 	}
 	for _, flags := range m.keyboard {
 		b = append(strconv.AppendInt(append(b, "\x1b[>"...), int64(flags), 10), 'u')

@@ -13,7 +13,7 @@ func modesAfter(output []byte, size int) *modes {
 	var s scanner
 	s.init(nil, nil)
 	for piece := range slices.Chunk(output, max(size, 1)) {
-		_ = s.scan(slices.Concat(make([]byte, s.cut.held), piece)) // of what was held back the modes tell nothing
+		_ = s.scan(slices.Concat(make([]byte, s.filter.held), piece)) // of what was held back the modes tell nothing
 	}
 	return &s.modes
 }

@@ -10,180 +10,185 @@ import (
 )
 
 const (
-	outSize = 64 << 10 // bytes that wait for the pane at most
-	outRest = 32 << 10 // room beyond that for what the agent's terminal still holds when the agent has ended: it cannot hold more
+	outputSize = 64 << 10 // limit of the bytes that wait for the pane
+
+	// Additional space, in bytes, for what the agent's terminal still holds when the agent has exited,
+	// which is never more.
+	outputReserve = 32 << 10
 )
 
-// readable is how many bytes the kernel gives at least in one read from a terminal that has more of
-// them (N_TTY_BUF_SIZE, without the wrap).
-const readable = 4095
+// minRead is the minimum number of bytes that one read returns from a terminal that has more
+// (N_TTY_BUF_SIZE, without the wrap).
+const minRead = 4095
 
-// output is what the pane has not taken yet.
+// output holds output of the agent that was not written to the pane yet.
 type output struct {
-	buf        [outSize + outRest]byte
+	buf        [outputSize + outputReserve]byte
 	start, end int
-	held       int // bytes before end that are not to be shown yet: see cut
+	held       int // last bytes before end that must not be shown yet: see oscFilter
 }
 
-func (o *output) waiting() []byte { return o.buf[o.start : o.end-o.held] }
+func (o *output) pending() []byte { return o.buf[o.start : o.end-o.held] }
 
-// reset forgets what waits, but for what is held back.
+// reset drops the pending output, except the held bytes.
 func (o *output) reset() {
 	o.start, o.end = 0, copy(o.buf[:], o.buf[o.end-o.held:o.end])
 }
 
-// begin is reset with something to be shown before that.
-func (o *output) begin(first []byte) {
+// restart drops the pending output and inserts first before the held bytes.
+func (o *output) restart(first []byte) {
 	var held [maxHeld]byte
 	n := copy(held[:], o.buf[o.end-o.held:o.end])
 	o.start, o.end = 0, copy(o.buf[:], first)
 	o.end += copy(o.buf[o.end:], held[:n])
 }
 
-// hasRoom tells whether more of the output can be read.
-func (s *shim) hasRoom() bool { return len(s.out.waiting()) == 0 || !s.pane.there() }
+// hasRoom reports whether more output can be read.
+func (s *shim) hasRoom() bool { return len(s.out.pending()) == 0 || !s.pane.isOpen() }
 
-// readOut reads what the agent has printed, as far as there is room for it. While a pane is slow
-// the agent's terminal fills up, as any terminal does; without a pane there is always room.
-func (s *shim) readOut() []byte {
+// readOutput reads what the agent has printed as far as there is room. If the pane is slow the
+// agent's terminal fills up, as any terminal does; without a pane there is always room.
+func (s *shim) readOutput() []byte {
 	o := &s.out
 	if s.hasRoom() {
 		o.reset()
 	}
-	limit := outSize
-	if s.ended {
+	limit := outputSize
+	if s.agentEnded {
 		limit = len(o.buf)
 	}
 	begin := o.end
 	for s.masterReadable && o.end < limit {
 		room := o.buf[o.end:limit]
 		n, e := sysRead(s.inner.master, room)
-		if e != 0 || n == 0 { // EAGAIN, or EIO of a terminal that was hung up
+		if e != 0 || n == 0 { // EAGAIN, or EIO after a hangup
 			s.masterReadable = false
 			break
 		}
 		o.end += n
-		if n < min(readable, len(room)) && !s.ended { // it was emptied: what comes now is another event
+		// The terminal is empty; further output causes another event.
+		if n < min(minRead, len(room)) && !s.agentEnded {
 			s.masterReadable = false
 		}
 	}
 	return o.buf[begin:o.end]
 }
 
-// pass gives the pane what it takes of the output, of which fresh was just read, and does
-// everything else that is done with it. If nothing has to be cut out of it tmux has it first: then
-// tmux works on it meanwhile.
-func (s *shim) pass(fresh []byte) {
+// passOutput writes pending output to the pane and processes fresh, the part that was just read. If
+// the filter has to remove nothing from it the pane comes first, so that tmux works in parallel.
+func (s *shim) passOutput(fresh []byte) {
 	switch {
 	case len(fresh) == 0:
-		s.show()
-	case s.scanner.cut.needed(fresh):
-		s.keep(fresh)
-		s.answer()
-		s.show()
+		s.writePane()
+	case s.scanner.filter.isNeeded(fresh):
+		s.processOutput(fresh)
+		s.writeAnswers()
+		s.writePane()
 	default:
-		s.show()
-		s.keep(fresh)
+		s.writePane()
+		s.processOutput(fresh)
 	}
 }
 
-// keep does everything with what the agent has printed but show it. The log has it as it was.
-func (s *shim) keep(fresh []byte) {
+// processOutput logs fresh unchanged, scans and filters it, and updates everything that depends on
+// output except the pane.
+func (s *shim) processOutput(fresh []byte) {
 	if len(fresh) == 0 {
 		return
 	}
 	s.log.write(fresh)
-	if s.setup != nil {
-		s.setup.screen.write(fresh)
+	if s.setupDetector != nil {
+		s.setupDetector.screen.write(fresh)
 	}
 	o := &s.out
 	piece := o.end - len(fresh) - o.held
 	o.end = piece + len(s.scanner.scan(o.buf[piece:o.end]))
-	o.held = s.scanner.cut.held
-	s.active()
-	if s.scanner.rang {
-		s.ring()
+	o.held = s.scanner.filter.held
+	s.noteOutput()
+	if s.scanner.hasBell {
+		s.handleBell()
 	}
-	s.tellPrompt(s.lastOutput)
+	s.tryPrompt(s.lastOutput)
 }
 
-// show gives the pane what it takes.
-func (s *shim) show() {
-	for s.pane.writable && len(s.out.waiting()) > 0 {
-		n, e := sysWrite(s.pane.fd, s.out.waiting())
+// writePane writes pending output to the pane as far as it accepts it.
+func (s *shim) writePane() {
+	for s.pane.writable && len(s.out.pending()) > 0 {
+		n, e := sysWrite(s.pane.fd, s.out.pending())
 		switch {
 		case e == unix.EAGAIN:
 			s.pane.writable = false
 		case e != 0:
-			s.paneHungUp()
+			s.handlePaneHangup()
 			return
 		}
-		if n < len(s.out.waiting()) { // it is full: that there is room again is an event
+		if n < len(s.out.pending()) { // the pane is full; an event follows when there is room again
 			s.pane.writable = false
 		}
 		s.out.start += n
 	}
 }
 
-// release lets go of what was held back: nothing more comes. If it is the beginning of what is cut
-// out, that is not shown.
-func (o *output) release(going bool) {
-	if going {
+// flushHeld makes the held bytes pending when no more output follows. If they are the start of a
+// sequence that is being removed they are dropped.
+func (o *output) flushHeld(isRemoving bool) {
+	if isRemoving {
 		o.end -= o.held
 	}
 	o.held = 0
 }
 
-// active notes that the agent has printed something.
-func (s *shim) active() {
+// noteOutput updates the activity after the agent has printed something.
+func (s *shim) noteOutput() {
 	s.lastOutput = time.Now()
 	if s.idle {
-		s.idle, s.since = false, s.lastOutput
-		s.tellActivity(shimwire.Working)
-		s.goneOn(s.since)
-		s.timers.set(timerIdle, s.since.Add(s.spec.IdleAfter))
+		s.idle, s.activitySince = false, s.lastOutput
+		s.sendActivity(shimwire.Working)
+		s.clearOldBell(s.activitySince)
+		s.timers.set(timerIdle, s.activitySince.Add(s.spec.IdleAfter))
 	}
 }
 
-// rest looks whether the agent has been silent for long enough. The timer is not put off at each
-// output, but here.
-func (s *shim) rest(now time.Time) {
+// checkIdle makes the agent idle if it has been silent for IdleAfter. The timer is not reset at
+// each output, but here.
+func (s *shim) checkIdle(now time.Time) {
 	if due := s.lastOutput.Add(s.spec.IdleAfter); due.After(now) {
 		s.timers.set(timerIdle, due)
 		return
 	}
-	if !s.rested {
-		s.rested = true
-		giveBack()
+	if !s.wasIdle {
+		s.wasIdle = true
+		releaseFilePages()
 	}
-	s.idle, s.since = true, s.lastOutput
-	s.tellActivity(shimwire.Idle)
-	s.goneOn(s.since)
-	s.lookForSetup()
+	s.idle, s.activitySince = true, s.lastOutput
+	s.sendActivity(shimwire.Idle)
+	s.clearOldBell(s.activitySince)
+	s.checkSetup()
 }
 
-func (s *shim) tellActivity(kind shimwire.Kind) {
-	s.seq++
-	s.saidActive = s.seq
-	s.tell(shimwire.Message{Kind: kind, Since: s.since, Seq: s.seq})
+func (s *shim) sendActivity(kind shimwire.Kind) {
+	s.lastSeq++
+	s.activitySeq = s.lastSeq
+	s.broadcast(shimwire.Message{Kind: kind, Since: s.activitySince, Seq: s.lastSeq})
 }
 
-// showTime is how long a pane may take for the rest of the output after the agent has ended.
-const showTime = time.Second
+// drainTimeout is how long the pane may take to accept the rest of the output after the agent has
+// exited.
+const drainTimeout = time.Second
 
-// showRest gives the pane what is left, for a bounded time, and waits until tmux has read it: a
-// pane whose program is gone it closes with all that it has not read yet (server_child_exited,
-// which asks for unread bytes only where pipe-pane is used).
-func (s *shim) showRest() {
-	deadline := time.Now().Add(showTime)
+// drainPane writes the rest of the output to the pane, for at most drainTimeout, and waits until
+// tmux has read it: tmux closes a pane whose program has exited together with everything that it
+// has not read yet (server_child_exited, which checks for unread bytes only if pipe-pane is used).
+func (s *shim) drainPane() {
+	deadline := time.Now().Add(drainTimeout)
 	for {
-		s.show()
+		s.writePane()
 		left := time.Until(deadline).Milliseconds()
-		if !s.pane.there() || left <= 0 {
+		if !s.pane.isOpen() || left <= 0 {
 			return
 		}
-		if len(s.out.waiting()) == 0 {
-			s.pane.awaitRead(deadline)
+		if len(s.out.pending()) == 0 {
+			s.pane.awaitTmux(deadline)
 			return
 		}
 		p := []unix.PollFd{{Fd: int32(s.pane.fd), Events: unix.POLLOUT}}
@@ -192,11 +197,10 @@ func (s *shim) showRest() {
 	}
 }
 
-// awaitRead waits until tmux has read everything before, which it shows by its answer to a
-// question: Device Status Report (ECMA-48, 8.3.35). What else comes out of the pane is keys that
-// nobody takes any more.
-func (p *pane) awaitRead(deadline time.Time) {
-	if p.server.pidfd <= 0 { // nobody who is known to answer
+// awaitTmux waits until tmux has read everything written so far. It sends a query and reads until
+// tmux answers it: Device Status Report (ECMA-48, 8.3.35). Keys that arrive meanwhile are dropped.
+func (p *pane) awaitTmux(deadline time.Time) {
+	if p.server.pidfd <= 0 { // no tmux server is known that would answer
 		return
 	}
 	if n, e := sysWrite(p.fd, []byte("\x1b[5n")); e != 0 || n == 0 {
@@ -218,7 +222,7 @@ func (p *pane) awaitRead(deadline time.Time) {
 		switch {
 		case e == unix.EAGAIN || e == unix.EINTR:
 			continue
-		case e != 0 || n == 0: // tmux is gone
+		case e != 0 || n == 0: // tmux has exited
 			return
 		}
 		if bytes.Contains(got[:kept+n], answer) {

@@ -17,11 +17,11 @@ import (
 // TestPane_CanVanishDuringAWrite: its tmux server has died, and the first to see that is a write of
 // output that is still to be kept.
 func TestPane_CanVanishDuringAWrite(t *testing.T) {
-	inner, err := openInner(sane(), &unix.Winsize{Row: 24, Col: 80})
+	inner, err := openInner(saneSettings(), &unix.Winsize{Row: 24, Col: 80})
 	require.NoError(t, err)
 	agent, err := inner.openSlave(0)
 	require.NoError(t, err)
-	outer, err := openInner(sane(), &unix.Winsize{Row: 24, Col: 80})
+	outer, err := openInner(saneSettings(), &unix.Winsize{Row: 24, Col: 80})
 	require.NoError(t, err)
 
 	t.Cleanup(func() {
@@ -32,13 +32,13 @@ func TestPane_CanVanishDuringAWrite(t *testing.T) {
 
 	dir := t.TempDir()
 	s := &shim{inner: inner, masterWritable: true}
-	s.scanner.init(s.command, s.forgetStatus)
+	s.scanner.init(s.handleOSC, s.resetProgramStatus)
 	s.log, err = openLog(dir, 1<<20)
 	require.NoError(t, err)
 	s.timers, err = newTimers()
 	require.NoError(t, err)
 	s.pane = openPane(outer.slave)
-	require.True(t, s.pane.there())
+	require.True(t, s.pane.isOpen())
 	s.pane.writable = true
 	s.pane.joined = &conn{fd: -1} // whose terminal it is: this test keeps its own
 	require.NoError(t, unix.Close(outer.master))
@@ -47,20 +47,20 @@ func TestPane_CanVanishDuringAWrite(t *testing.T) {
 		_, err = unix.Write(agent, []byte(line))
 		require.NoError(t, err)
 		s.masterReadable = true
-		s.pass(s.readOut())
-		assert.False(t, s.pane.there())
+		s.passOutput(s.readOutput())
+		assert.False(t, s.pane.isOpen())
 		assert.True(t, s.hasRoom(), "the agent is held up by nobody")
 	}
 	log, err := os.ReadFile(filepath.Join(dir, logName))
 	require.NoError(t, err)
 	assert.Equal(t, "plain\r\n\x1b]7501;state=working\a and more\r\n"+strings.Repeat("x", 100)+"\r\n", string(log))
-	assert.Equal(t, "working", s.said[saidByProgram].activity)
+	assert.Equal(t, "working", s.reports[sourceOSC7501].activity)
 }
 
 // TestReadOutput_ContinuesAfterAFullBuffer: a terminal that has more than the room there was is
 // known to have it. Its agent may be waiting for that to be read, and no event would tell of it.
 func TestReadOutput_ContinuesAfterAFullBuffer(t *testing.T) {
-	inner, err := openInner(sane(), &unix.Winsize{Row: 24, Col: 80})
+	inner, err := openInner(saneSettings(), &unix.Winsize{Row: 24, Col: 80})
 	require.NoError(t, err)
 	agent, err := inner.openSlave(0)
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestReadOutput_ContinuesAfterAFullBuffer(t *testing.T) {
 	})
 	s := &shim{inner: inner, pane: pane{fd: inner.slave}} // a pane that takes nothing
 	const room, more = 100, 500
-	s.out.end = outSize - room
+	s.out.end = outputSize - room
 	_, err = unix.Write(agent, bytes.Repeat([]byte("x"), room+more))
 	require.NoError(t, err)
 	testbed.Poll(t, "all of it can be read", func() bool {
@@ -79,9 +79,9 @@ func TestReadOutput_ContinuesAfterAFullBuffer(t *testing.T) {
 		return err == nil && n == room+more
 	})
 	s.masterReadable = true
-	assert.Len(t, s.readOut(), room)
+	assert.Len(t, s.readOutput(), room)
 	assert.True(t, s.masterReadable)
 	s.out.start = s.out.end // the pane has taken it
-	assert.Len(t, s.readOut(), more)
+	assert.Len(t, s.readOutput(), more)
 	assert.False(t, s.masterReadable)
 }

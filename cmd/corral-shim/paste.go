@@ -2,9 +2,9 @@ package main
 
 import "bytes"
 
-// withoutPasteEnd removes from b, in place, all that a program could take for the end of a paste,
-// also what comes about by the removal of another.
-func withoutPasteEnd(b []byte) []byte {
+// removePasteEnd removes from b, in place, everything that a program could interpret as the end of
+// a paste, including sequences that only form when another one is removed.
+func removePasteEnd(b []byte) []byte {
 	n := 0
 	for _, c := range b {
 		b[n] = c
@@ -16,9 +16,9 @@ func withoutPasteEnd(b []byte) []byte {
 	return b[:n]
 }
 
-// beforePasteEnd returns how much of b, which ends with a tilde, comes before the end of a paste
-// that it ends with, all if it does not. Programs that read the number of a control sequence as a
-// number take CSI 0201 ~ and CSI 201;1 ~ for it too, and U+009B for CSI.
+// beforePasteEnd returns the length of b without the end-of-paste sequence that b ends with, or all
+// of b if it ends with none. b ends with a tilde. Programs that parse the parameter as a number
+// also accept CSI 0201 ~ and CSI 201;1 ~, and U+009B as CSI.
 func beforePasteEnd(b []byte) int {
 	i := len(b) - 1
 	for i > 0 && b[i-1] >= 0x20 && b[i-1] < 0x40 {

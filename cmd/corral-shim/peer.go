@@ -2,39 +2,39 @@ package main
 
 import "bytes"
 
-// peerKind tells, by its control group, what a process that connects to the socket may do. This
-// keeps other sessions' agents, and those that are confined to what they may open, from typing into
-// the agent's terminal and from taking it over. It is no boundary between processes of one user: a
-// process can move itself into another control group, trace the shim, or type by way of tmux.
+// peerKind is what a process that connects to the socket is permitted to do, according to its
+// control group. This prevents agents of other sessions, and sandboxed agents, from typing into
+// this agent's terminal or replacing it. It is not a security boundary between processes of one
+// user: a process can move itself into another control group, trace the shim, or type through tmux.
 type peerKind int
 
 const (
-	foreignPeer peerKind = iota // in the scope of another session, or gone: it is disconnected
-	ownPeer                     // in this session's scope: it may hand over the terminal of a new pane
-	daemonPeer                  // in no session's scope: a daemon may be started by hand anywhere else
-	anyPeer                     // everybody where the shim itself is in no session's scope, as in tests
+	foreignPeer peerKind = iota // in the scope of another session, or already exited: it is disconnected
+	ownPeer                     // in this session's scope: it may pass the terminal of a new pane
+	daemonPeer                  // outside of all session scopes: a daemon can be started by hand anywhere
+	anyPeer                     // any process if the shim itself is not in a session scope, as in tests
 )
 
-// mayJoin and mayType tell which messages are taken from such a process.
-func (k peerKind) mayJoin() bool { return k == ownPeer || k == anyPeer }
-func (k peerKind) mayType() bool { return k == daemonPeer || k == anyPeer }
+// canJoin and canType report which messages are accepted from such a process.
+func (k peerKind) canJoin() bool { return k == ownPeer || k == anyPeer }
+func (k peerKind) canType() bool { return k == daemonPeer || k == anyPeer }
 
-// peer finds out what the process at the other end of a connection may do.
-func (s *shim) peer(fd int) peerKind {
-	if sessionScope(s.group) == nil {
+// classifyConnection returns what the process at the other end of a connection is permitted to do.
+func (s *shim) classifyConnection(fd int) peerKind {
+	if sessionScope(s.cgroup) == nil {
 		return anyPeer
 	}
 	pid, e := sysPeer(fd)
 	if e != 0 {
 		return foreignPeer
 	}
-	return kindOf(s.group, groupOf(pid, s.room[:]))
+	return classifyPeer(s.cgroup, cgroupOf(pid, s.cgroupBuffer[:]))
 }
 
-// kindOf tells what a process in a control group may do, where own is the shim's, which is in a
-// session's scope. Scopes that both are in, as where Corral runs inside one of its own sessions
-// with a systemd of its own, are no other session's.
-func kindOf(own, peer []byte) peerKind {
+// classifyPeer returns the kind of a process in the control group peer. own is the shim's control
+// group, which is in a session scope. A scope that contains both does not make the peer foreign:
+// Corral may run with a systemd of its own inside one of its own sessions.
+func classifyPeer(own, peer []byte) peerKind {
 	scope := sessionScope(own)
 	switch below, is := bytes.CutPrefix(peer, scope); {
 	case len(peer) == 0:
@@ -42,7 +42,7 @@ func kindOf(own, peer []byte) peerKind {
 	case is && (len(below) == 0 || below[0] == '/'):
 		return ownPeer
 	}
-	if below, is := bytes.CutPrefix(scope, peer); is && below[0] == '/' { // the scope is below it
+	if below, is := bytes.CutPrefix(scope, peer); is && below[0] == '/' { // the scope is below the peer
 		return daemonPeer
 	}
 	common := 0
@@ -57,8 +57,8 @@ func kindOf(own, peer []byte) peerKind {
 	return daemonPeer
 }
 
-// sessionScope returns the part of a control group's path that ends with the innermost scope of a
-// session, nil if there is none.
+// sessionScope returns the prefix of a control group's path up to the innermost session scope, or
+// nil if there is none.
 func sessionScope(path []byte) []byte {
 	for end := len(path); end > 0; end = bytes.LastIndexByte(path[:end], '/') {
 		name := path[bytes.LastIndexByte(path[:end], '/')+1 : end]
@@ -69,12 +69,12 @@ func sessionScope(path []byte) []byte {
 	return nil
 }
 
-// makeRoom keeps the slots of the daemon free: beside the pane that has joined, one connection from
-// the session's own scope is kept, the last.
-func (s *shim) makeRoom(kind peerKind) {
+// limitOwnConnections keeps slots free for the daemon: from the session's own scope it keeps only
+// the latest connection, beside that of the joined pane.
+func (s *shim) limitOwnConnections(kind peerKind) {
 	for _, c := range s.conns {
 		if kind == ownPeer && c != nil && c.fd >= 0 && c.kind == ownPeer && c != s.pane.joined {
-			s.drop(c)
+			s.disconnect(c)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestPeer_IsKnownByItsControlGroup(t *testing.T) {
 		{"the session around it", nested, own, daemonPeer},
 		{"a process that is gone", own, "", foreignPeer},
 	} {
-		assert.Equal(t, row.want, kindOf([]byte(row.own), []byte(row.peer)), row.name)
+		assert.Equal(t, row.want, classifyPeer([]byte(row.own), []byte(row.peer)), row.name)
 	}
 	for _, path := range []string{"", "/", user + "/session.slice/corrald.service", "/app-corral-x.scope.d"} {
 		assert.Nil(t, sessionScope([]byte(path)), "no session's scope: %q", path)

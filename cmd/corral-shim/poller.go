@@ -8,33 +8,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What an event is about: the Fd field of its unix.EpollEvent.
+// The source of an event: the Fd field of its unix.EpollEvent.
 const (
-	aboutMaster = iota // the agent's terminal
-	aboutPane          // the pane's terminal
-	aboutAgent         // its pidfd
-	aboutTimer
-	aboutSignal // the eventfd of signals
-	aboutServer // the pidfd of the pane's tmux server
-	aboutProbe  // the connection that tells whether that server still lives
-	aboutListener
-	aboutNotify
-	aboutConn // the first of maxConns
+	eventMaster = iota // the agent's terminal
+	eventPane          // the pane's terminal
+	eventAgent         // the agent's pidfd
+	eventTimer
+	eventSignal // signals.eventfd
+	eventServer // the pidfd of the pane's tmux server
+	eventProbe  // the connection that shows whether that server still runs
+	eventListener
+	eventNotify
+	eventConn // the first of maxConns
 )
 
-// poller is an epoll set with edge-triggered descriptors, so that nothing has to be registered anew
-// while it is used.
+// poller is an epoll set with edge-triggered descriptors, so that descriptors never have to be
+// registered again.
 //
-// It waits through the Go runtime's own poller rather than in epoll_wait: to the runtime, a
-// goroutine in a long system call is a reason to keep its monitor thread awake, one that waits in
-// its poller is not.
+// It waits through the Go runtime's poller and not in epoll_wait: a goroutine in a long system call
+// keeps the runtime's monitor thread awake, a goroutine that waits in the runtime's poller does
+// not.
 type poller struct {
 	fd     int
 	file   *os.File
 	conn   syscall.RawConn
 	events [16]unix.EpollEvent
 	n      int
-	look   func(uintptr) bool
+	poll   func(uintptr) bool
 }
 
 func newPoller() (*poller, error) {
@@ -42,11 +42,12 @@ func newPoller() (*poller, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // or os.NewFile would not hand it to the runtime's poller
+	// os.NewFile adds only non-blocking descriptors to the runtime's poller.
+	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, err
 	}
 	p := &poller{fd: fd, file: os.NewFile(uintptr(fd), "epoll")}
-	p.look = func(uintptr) bool {
+	p.poll = func(uintptr) bool {
 		p.n = sysEpollWait(p.fd, p.events[:])
 		return p.n > 0
 	}
@@ -54,45 +55,44 @@ func newPoller() (*poller, error) {
 	return p, err
 }
 
-// add watches fd until it is closed, for input, room for output, and hangup.
-func (p *poller) add(fd, about int) error {
+// add watches fd for input, room for output, and hangup until it is closed.
+func (p *poller) add(fd, source int) error {
 	return unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{
-		Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: int32(about),
+		Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: int32(source),
 	})
 }
 
-// wait returns the events that there are, waiting for the first one unless there is something else
-// to do.
+// wait returns the pending events. It waits for the first one unless busy is true.
 func (p *poller) wait(busy bool) []unix.EpollEvent {
 	if busy {
-		_ = p.look(0)
-	} else if err := p.conn.Read(p.look); err != nil {
-		complain("cannot wait for events: " + err.Error())
-		os.Exit(exitBroken)
+		_ = p.poll(0)
+	} else if err := p.conn.Read(p.poll); err != nil {
+		printError("cannot wait for events: " + err.Error())
+		os.Exit(exitFailure)
 	}
 	return p.events[:p.n]
 }
 
-// Why the shim has a timer.
+// The timers of the shim.
 const (
-	timerIdle    = iota // the agent may have become idle
-	timerVerdict        // the pane is gone, and its tmux server has had the time to die too
-	timerTerm           // the agent has had the time to end by the hangup of its terminal
-	timerInput          // the agent may have read its input
-	timerRedraw         // a new pane shows the agent: give its terminal its true size
-	timerSaid           // what the agent has said may be told
-	timerPrompt         // the agent may be told its prompt
-	timerSetup          // the agent has had the time to say something: see setup
+	timerIdle     = iota // the agent may have become idle
+	timerPaneLoss        // the tmux server has had paneLossTimeout to exit after the hangup
+	timerTerm            // the agent has had sigtermDelay to exit after SIGHUP
+	timerInput           // the agent may have read its input
+	timerRedraw          // a new pane shows the agent: restore the terminal's true size
+	timerReport          // the rate limit permits the next report
+	timerPrompt          // the agent may be ready for its prompt
+	timerSetup           // the setup dialog may be shown, or is no longer expected
 	timerCount
 )
 
-// timers shares one timerfd. It is set for the earliest of them and left alone when that one is put
-// off, which is what output does to timerIdle thousands of times a second.
+// timers multiplexes one timerfd. It is armed for the earliest timer and not changed when that one
+// is postponed, which output does with timerIdle thousands of times a second.
 type timers struct {
 	fd    int
 	base  time.Time
-	due   [timerCount]time.Duration // since base, 0 if the timer is off
-	armed time.Duration             // since base, 0 if the timerfd is off
+	due   [timerCount]time.Duration // since base; 0 if the timer is off
+	armed time.Duration             // since base; 0 if the timerfd is off
 }
 
 func newTimers() (*timers, error) {
@@ -109,7 +109,7 @@ func (t *timers) set(id int, at time.Time) {
 
 func (t *timers) clear(id int) { t.due[id] = 0 }
 
-// fired returns the timers that are due, as bits, and sets the timerfd for the next one.
+// fired returns the timers that are due as a bit set, and arms the timerfd for the next one.
 func (t *timers) fired() (due uint) {
 	var b [8]byte
 	_, _ = sysRead(t.fd, b[:])

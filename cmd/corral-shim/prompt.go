@@ -7,39 +7,41 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// A program that still makes its screen loses what is typed. One that has asked for bracketed paste
-// has set up its input, and is only given the time to draw: promptCalm. Any other is waited for
-// until it is idle. One that is never silent, or says nothing at all, is told its prompt after
-// promptTime all the same. What is sent to the session meanwhile waits behind it, for as long as
-// who sends it does.
+// When an agent is considered ready for its prompt:
 //
-// One whose title says when it is ready (TitleReady=) is waited for until then, for readyTime: it
-// may fall silent while it still loads what it is made of. Where the title tells all that it does
-// (TitleWorking=) it has to be idle, too: Gemini CLI loses what comes in the seconds in which it
-// shows an earlier conversation. Any other has titleCalm: Copilot CLI has its title a moment before
-// its input line, and that moment is long on a machine with much to do.
+// A program that is still drawing its screen discards typed input. One that has enabled bracketed
+// paste has set up its input and only gets the time to draw: promptCalm. Any other is ready once it
+// is idle. One that is never silent, or prints nothing, gets its prompt after promptTimeout. Texts
+// that are sent in the meantime wait for the prompt, as long as their sender does.
 //
-// Other texts wait in the same way for an agent of which it is known that it loses them
-// (TypeAhead=no). One that is slow to start, on a machine with much to do, would lose its prompt
-// too: its time begins with the first that it prints, for which it has readyTime.
+// A program whose title shows when it is ready (TitleReady=) gets the prompt when that title
+// appears, at the latest after readyTimeout, because it may fall silent while it is still loading.
+// If its titles show all of its activity (TitleWorking=) it also has to be idle: Gemini CLI
+// discards input in the seconds in which it shows an earlier conversation. Others get titleCalm:
+// Copilot CLI sets its title shortly before it shows its input line, and on a busy machine that
+// takes a while.
+//
+// Other texts wait in the same way if the agent is known to discard early input (TypeAhead=no).
+// Such an agent that starts slowly, on a busy machine, would also discard its prompt; so its
+// promptTimeout begins with its first output, which may take up to readyTimeout.
 const (
-	promptCalm = 500 * time.Millisecond
-	titleCalm  = 1500 * time.Millisecond
-	promptTime = 15 * time.Second
-	readyTime  = time.Minute
+	promptCalm    = 500 * time.Millisecond
+	titleCalm     = 1500 * time.Millisecond
+	promptTimeout = 15 * time.Second
+	readyTimeout  = time.Minute
 )
 
-// prompt is what the agent is told first: it is typed once, when the agent takes input.
+// prompt is the text that is typed once, when the agent accepts input.
 type prompt struct {
-	waits   bool      // the agent is not taken to take input yet, and somebody wants to know when it does
-	text    *text     // nil if there is none, or it is on its way
-	last    time.Time // when it is taken to in any case
-	printed bool      // the agent has printed something by now
-	given   bool      // all of it, or some: where it ended in between nobody can tell
+	isWaiting  bool      // a prompt or held texts wait until the agent is considered ready
+	text       *text     // nil if there is none, or it was queued
+	deadline   time.Time // when the agent is considered ready in any case
+	hasPrinted bool      // the agent has printed something
+	isQueued   bool      // the prompt was queued, so that at least a part of it may have been typed
 }
 
-// takePrompt takes the prompt out of the spec, for the agent that was just started.
-func (s *shim) takePrompt() {
+// preparePrompt takes the prompt from the spec when the agent was started.
+func (s *shim) preparePrompt() {
 	var t *text
 	if s.spec.Prompt != "" {
 		if t = (&text{enter: true}); !t.append([]byte(s.spec.Prompt)) {
@@ -50,43 +52,44 @@ func (s *shim) takePrompt() {
 		return
 	}
 	s.spec.Prompt = ""
-	s.prompt = prompt{waits: true, text: t, last: s.promptLast()}
-	s.tellPrompt(s.agent.started)
+	s.prompt = prompt{isWaiting: true, text: t, deadline: s.promptDeadline()}
+	s.tryPrompt(s.agent.started)
 }
 
-// promptLast returns when an agent that prints nothing is taken to take input.
-func (s *shim) promptLast() time.Time {
+// promptDeadline returns when an agent that prints nothing is considered ready.
+func (s *shim) promptDeadline() time.Time {
 	if s.spec.HoldInput || s.spec.TitleReady != "" {
-		return s.agent.started.Add(readyTime)
+		return s.agent.started.Add(readyTimeout)
 	}
-	return s.agent.started.Add(promptTime)
+	return s.agent.started.Add(promptTimeout)
 }
 
-// tellPrompt types the prompt if the agent can be told it by now, and lets go of the texts that
-// wait; else it sees to it that this is looked at again.
-func (s *shim) tellPrompt(now time.Time) {
+// tryPrompt queues the prompt and releases held texts if the agent is ready for input; else it
+// makes sure that this is checked again.
+func (s *shim) tryPrompt(now time.Time) {
 	p := &s.prompt
 	switch {
-	case !p.waits:
+	case !p.isWaiting:
 		return
-	case s.asks() || s.spec.Notify != "" && s.ready.IsZero():
-		// Enter would be its answer; or it is going to say when it takes input. Both are told by it, and
-		// are looked at then.
+	case s.isAsking() || s.spec.Notify != "" && s.readyAt.IsZero():
+		// Enter would answer its question, or READY=1 is still to come. tryPrompt is called again when
+		// the agent reports a change.
 		s.timers.clear(timerPrompt)
-		p.last = now.Add(promptTime)
+		p.deadline = now.Add(promptTimeout)
 		return
 	}
-	s.notePrinted()
-	if at := s.promptAt(); at.After(now) {
+	s.noteFirstOutput()
+	if at := s.promptTime(); at.After(now) {
 		s.timers.set(timerPrompt, at)
 		return
 	}
-	if _, asks := s.setup.shows(); asks { // Enter would be its answer: it is asked again when the screen is another one
+	// Enter would answer the dialog. tryPrompt is called again when the screen changes.
+	if _, asks := s.setupDetector.matchingLine(); asks {
 		s.timers.clear(timerPrompt)
-		p.last = now.Add(promptTime)
+		p.deadline = now.Add(promptTimeout)
 		return
 	}
-	p.waits = false
+	p.isWaiting = false
 	if p.text == nil {
 		return
 	}
@@ -94,52 +97,56 @@ func (s *shim) tellPrompt(now time.Time) {
 	q.count++
 	q.queued += p.text.n
 	first := 0
-	if len(q.texts) > 0 && q.texts[0].stage != textWaits {
+	if len(q.texts) > 0 && q.texts[0].stage != textQueued {
 		first = 1
 	}
 	q.texts = slices.Insert(q.texts, first, p.text)
-	p.text, p.given = nil, true
-	s.tell(shimwire.Message{Kind: shimwire.Prompted})
+	p.text, p.isQueued = nil, true
+	s.broadcast(shimwire.Message{Kind: shimwire.Prompted})
 }
 
-// notePrinted has the agent's time begin with the first that it prints, unless its title is going
-// to say when it is ready.
-func (s *shim) notePrinted() {
+// noteFirstOutput starts promptTimeout at the agent's first output, unless a title shows when it is
+// ready.
+func (s *shim) noteFirstOutput() {
 	p := &s.prompt
-	if p.printed || !s.lastOutput.After(s.agent.started) {
+	if p.hasPrinted || !s.lastOutput.After(s.agent.started) {
 		return
 	}
-	p.printed = true
-	if last := s.lastOutput.Add(promptTime); s.spec.TitleReady == "" && last.Before(p.last) {
-		p.last = last
+	p.hasPrinted = true
+	if last := s.lastOutput.Add(promptTimeout); s.spec.TitleReady == "" && last.Before(p.deadline) {
+		p.deadline = last
 	}
 }
 
-// promptAt returns when the agent can be told its prompt if it stays silent from now on.
-func (s *shim) promptAt() time.Time {
-	calm := min(s.spec.IdleAfter, defaultIdleAfter) // an agent that may be silent for minutes while it works is no slower to take input
+// promptTime returns when the agent is considered ready if it prints nothing from now on.
+func (s *shim) promptTime() time.Time {
+	// IdleAfter may be minutes for an agent that works silently, but it accepts input as early as
+	// others.
+	calm := min(s.spec.IdleAfter, defaultIdleAfter)
 	switch {
-	case !s.ready.IsZero():
-		return s.ready
-	case !s.prompt.printed, s.spec.TitleReady != "" && s.said[saidByTitle].seq == 0:
-		return s.prompt.last
+	case !s.readyAt.IsZero():
+		return s.readyAt
+	case !s.prompt.hasPrinted, s.spec.TitleReady != "" && s.reports[sourceTitle].seq == 0:
+		return s.prompt.deadline
 	case s.scanner.modes.paste && s.spec.TitleReady == "":
 		calm = min(calm, promptCalm)
 	case s.scanner.modes.paste && s.spec.TitleWorking == "":
 		calm = min(calm, titleCalm)
 	}
-	if at := s.lastOutput.Add(calm); at.Before(s.prompt.last) {
+	if at := s.lastOutput.Add(calm); at.Before(s.prompt.deadline) {
 		return at
 	}
-	return s.prompt.last
+	return s.prompt.deadline
 }
 
-// asks tells whether the agent says itself that it waits for something else than its next task:
-// whether a directory is to be trusted, a login.
-func (s *shim) asks() bool {
-	return slices.ContainsFunc(s.said[:], func(w said) bool { return w.activity == "waiting" && w.reason != "turn-ended" })
+// isAsking reports whether a status report shows that the agent waits for something other than its
+// next task, such as a login or whether a directory is trusted.
+func (s *shim) isAsking() bool {
+	return slices.ContainsFunc(s.reports[:], func(r report) bool {
+		return r.activity == "waiting" && r.reason != "turn-ended"
+	})
 }
 
-// holds tells whether texts have to wait, so that none is lost and the prompt is the first of them.
-// What the agent asks before it begins can be answered.
-func (s *shim) holds() bool { return s.prompt.waits && !s.asks() }
+// holdsTexts reports whether texts have to wait, so that the agent does not discard them and the
+// prompt comes first. Questions that the agent asks before it starts can be answered.
+func (s *shim) holdsTexts() bool { return s.prompt.isWaiting && !s.isAsking() }

@@ -13,14 +13,14 @@ import (
 func TestPrompt_IsTypedWhenTheAgentIsIdle(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; printf go; read a; read b; printf "got <$a> <$b>"; read rest`)
 	h.spec.Prompt = "fix the tests\nall of them"
-	s := h.show()
+	s := h.startShim()
 	d := h.connect()
-	assert.Equal(t, shimwire.Prompted, d.hears(shimwire.Prompted).Kind)
-	s.sees("got <fix the tests> <all of them>")
+	assert.Equal(t, shimwire.Prompted, d.expect(shimwire.Prompted).Kind)
+	s.waitFor("got <fix the tests> <all of them>")
 	again := h.connect()
-	again.hears(shimwire.Prompted)
-	s.keys("\r")
-	require.Equal(t, 0, s.ends())
+	again.expect(shimwire.Prompted)
+	s.typeKeys("\r")
+	require.Equal(t, 0, s.wait())
 	assert.True(t, h.status().Prompted)
 }
 
@@ -28,9 +28,9 @@ func TestPrompt_IsPastedIfTheAgentSupportsIt(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty raw -echo; printf '\033[?2004hgo'; head -c 15 >got; printf one; head -c 1 >enter`)
 	h.spec.IdleAfter = time.Hour
 	h.spec.Prompt = "fix"
-	s := h.show()
-	s.sees("one")
-	require.Equal(t, 0, s.ends())
+	s := h.startShim()
+	s.waitFor("one")
+	require.Equal(t, 0, s.wait())
 	assert.Equal(t, "\x1b[200~fix\x1b[201~", h.read("got"))
 	assert.Equal(t, "\r", h.read("enter"))
 }
@@ -41,44 +41,44 @@ func TestPrompt_DoesNotAnswerQuestions(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; systemd-notify --ready X_CORRAL_ACTIVITY=waiting X_CORRAL_REASON=permission; printf 'trust?'; read a
 		systemd-notify X_CORRAL_ACTIVITY=idle; printf 'well'; read b; printf "got <$a> <$b>"; read rest`).withNotify()
 	h.spec.Prompt = "fix"
-	s := h.show()
+	s := h.startShim()
 	d := h.connect()
-	s.sees("trust?")
-	d.hears(shimwire.Idle)
-	assert.Empty(t, d.input(1, "yes", shimwire.FlagEnter).Error, "what somebody sends does not wait for it")
-	s.sees("got <yes> <fix>")
+	s.waitFor("trust?")
+	d.expect(shimwire.Idle)
+	assert.Empty(t, d.sendTextAndWait(1, "yes", shimwire.FlagEnter).Error, "what somebody sends does not wait for it")
+	s.waitFor("got <yes> <fix>")
 }
 
 func TestPrompt_WaitsForTheTitle(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; printf '\033[?2004hloading'; read a; printf '\033]0;Ready\007ready'; read b; printf "got <$a> <$b>"; read rest`)
 	h.spec.TitleReady, h.spec.Prompt = "^Ready", "fix"
-	s := h.show()
+	s := h.startShim()
 	d := h.connect()
-	d.hears(shimwire.Idle)
-	s.keys("a person\r")
-	s.sees("got <a person> <")
-	s.sees("fix")
+	d.expect(shimwire.Idle)
+	s.typeKeys("a person\r")
+	s.waitFor("got <a person> <")
+	s.waitFor("fix")
 }
 
 func TestPrompt_WaitsForReadyNotification(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; printf 'loading'; read a; systemd-notify --ready; read b; printf "got <$a> <$b>"; read rest`).withNotify()
 	h.spec.Prompt = "fix"
-	s := h.show()
+	s := h.startShim()
 	d := h.connect()
-	d.hears(shimwire.Idle)
-	s.keys("a person\r")
-	s.sees("got <a person> <fix>")
+	d.expect(shimwire.Idle)
+	s.typeKeys("a person\r")
+	s.waitFor("got <a person> <fix>")
 }
 
 func TestPrompt_PrecedesOtherTexts(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; printf go; read a; read b; printf "got <$a> <$b>"; read rest`)
 	h.spec.IdleAfter = time.Second
 	h.spec.Prompt = "first"
-	s := h.show()
+	s := h.startShim()
 	d := h.connect()
-	s.sees("go")
-	assert.Empty(t, d.input(1, "second", shimwire.FlagEnter).Error)
-	s.sees("got <first> <second>")
+	s.waitFor("go")
+	assert.Empty(t, d.sendTextAndWait(1, "second", shimwire.FlagEnter).Error)
+	s.waitFor("got <first> <second>")
 }
 
 // TestInput_IsHeldUntilTheAgentIsReady, but for what it asks before it begins.
@@ -86,24 +86,24 @@ func TestInput_IsHeldUntilTheAgentIsReady(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; printf '\033]7501;state=blocked:kind=setup\007'; read a; printf '\033]7501;state=working\007loading'
 		read b; printf '\033]0;Ready\007ready'; read c; printf "got <$a> <$b> <$c>"; read rest`)
 	h.spec.TitleReady, h.spec.HoldInput = "^Ready", true
-	s := h.show()
+	s := h.startShim()
 	d := h.connect()
-	assert.Empty(t, d.input(1, "yes", shimwire.FlagEnter).Error)
-	s.sees("loading")
-	d.hears(shimwire.Idle)
-	d.enter(2, "fix", shimwire.FlagEnter)
-	s.keys("a person\r")
-	s.sees("got <yes> <a person> <fix>")
-	s.keys("\r")
-	require.Equal(t, 0, s.ends())
+	assert.Empty(t, d.sendTextAndWait(1, "yes", shimwire.FlagEnter).Error)
+	s.waitFor("loading")
+	d.expect(shimwire.Idle)
+	d.sendText(2, "fix", shimwire.FlagEnter)
+	s.typeKeys("a person\r")
+	s.waitFor("got <yes> <a person> <fix>")
+	s.typeKeys("\r")
+	require.Equal(t, 0, s.wait())
 	assert.False(t, h.status().Prompted)
 }
 
 func TestPrompt_IsNotRecordedIfTheAgentEndsFirst(t *testing.T) {
 	h := newHome(t, "sh", "-c", `exit 3`)
 	h.spec.Prompt = "never"
-	s := h.show()
-	require.Equal(t, 3, s.ends())
+	s := h.startShim()
+	require.Equal(t, 3, s.wait())
 	assert.False(t, h.status().Prompted)
 }
 
@@ -136,25 +136,25 @@ func TestPromptTime_DependsOnOutputTitleAndReadiness(t *testing.T) {
 		{"its title says so, and more", 1, 0, false, true, 0, "Ready or not", true, 4},
 	} {
 		s := &shim{spec: shimwire.Spec{IdleAfter: 3 * time.Second, TitleReady: row.title, HoldInput: row.holds}, agent: agent{started: begin}, lastOutput: begin}
-		s.prompt.last = s.promptLast()
+		s.prompt.deadline = s.promptDeadline()
 		if row.title == "Ready or not" {
 			s.spec.TitleWorking = "Works"
 		}
 		if row.first != 0 {
 			s.lastOutput = at(row.first)
-			s.notePrinted()
+			s.noteFirstOutput()
 		}
 		s.lastOutput = at(row.output)
-		s.notePrinted()
+		s.noteFirstOutput()
 		s.scanner.modes.paste = row.paste
 		if row.said {
-			s.said[saidByTitle].seq = 1
+			s.reports[sourceTitle].seq = 1
 		}
 		if row.ready != 0 {
-			s.ready = at(row.ready)
+			s.readyAt = at(row.ready)
 		}
-		assert.Equal(t, at(row.want), s.promptAt(), row.name)
+		assert.Equal(t, at(row.want), s.promptTime(), row.name)
 		s.spec.IdleAfter = 5 * time.Minute
-		assert.Equal(t, at(row.want), s.promptAt(), "%s, and IdleAfterSec= is 5 minutes", row.name)
+		assert.Equal(t, at(row.want), s.promptTime(), "%s, and IdleAfterSec= is 5 minutes", row.name)
 	}
 }

@@ -15,84 +15,88 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// exitBroken is the shim's exit code if it cannot do its work at all. An agent can exit with it
-// too: exit_status tells them apart.
-const exitBroken = 125
+// exitFailure is the shim's exit code if it cannot run the agent at all. An agent can exit with the
+// same code; exit_status distinguishes the two.
+const exitFailure = 125
 
-// defaultIdleAfter is for a spec that does not say when an agent is idle.
+// defaultIdleAfter applies if the spec has no IdleAfter.
 const defaultIdleAfter = 3 * time.Second
 
-// shim is one run of an agent.
+// shim is the state of one run of an agent.
 type shim struct {
-	spec     shimwire.Spec
-	bootID   string
-	record   record
-	log      *outputLog
-	memory   memoryCounters
-	listener listener
-	poller   *poller
-	timers   *timers
-	signals  *signals
+	spec       shimwire.Spec
+	bootID     string
+	exitRecord exitRecord
+	log        *outputLog
+	memory     memoryCounters
+	listener   listener
+	poller     *poller
+	timers     *timers
+	signals    *signals
 
 	inner          innerTerminal
 	masterReadable bool
 	masterWritable bool
 	pane           pane
 	agent          agent
-	ended          bool // the agent
+	agentEnded     bool
 
-	out        output
-	scanner    scanner
-	input      inputQueue
-	typed      time.Time // when somebody has typed something last, zero if nobody has
-	prompt     prompt
-	idle       bool
-	rested     bool      // it has been idle before
-	since      time.Time // when it became idle, or working
-	lastOutput time.Time
-	paneClosed bool // by hand, and the agent was told so
+	out           output
+	scanner       scanner
+	input         inputQueue
+	lastTyped     time.Time // when somebody last typed or sent input; zero if nobody has
+	prompt        prompt
+	idle          bool
+	wasIdle       bool      // the agent was idle at least once
+	activitySince time.Time // when the agent became idle or working
+	lastOutput    time.Time
+	paneClosed    bool // the user closed the pane, and the agent got SIGHUP
 
-	notifier   notifier
-	ready      time.Time // when the agent has said that it is
-	rang       time.Time // its bell, last
-	said       [saidCount]said
-	status     programStatus
-	titles     titles
-	setup      *setup // nil if there is nothing to look for, any more
-	notice     notice
-	rings      string    // the text of the notification that rings
-	seq        uint32    // of the last word, and of the last change between silence and output
-	saidActive uint32    // the latter's
-	sayNext    time.Time // when the words that were told would be told if each had to wait for the one before it
+	notifier      notifier
+	readyAt       time.Time // when the agent sent READY=1
+	lastBell      time.Time // when the bell last rang
+	reports       [sourceCount]report
+	programStatus programStatus
+	titleStatus   titleStatus
+	setupDetector *setupDetector // nil once detection has ended
+	kitty         kittyNotification
+	bellText      string // text of the terminal notification in the output that is being processed
+	lastSeq       uint32 // of the last report, or change of activity
+	activitySeq   uint32 // of the last change of activity
 
-	conns    [maxConns]*conn
-	group    []byte     // the control group that the shim was started in
-	room     [4096]byte // for the control group of who connects
-	incoming receiver
-	outgoing [4 << 10]byte
+	// When the reports sent so far would all have been sent if each had waited reportInterval for the
+	// one before it.
+	nextReportAt time.Time
+
+	conns        [maxConns]*conn
+	cgroup       []byte     // the control group in which the shim was started
+	cgroupBuffer [4096]byte // for reading the control group of a process that connects
+	incoming     receiver
+	outgoing     [4 << 10]byte
 }
 
-// runAgent runs what the file at path describes and returns the code to exit with.
+// runAgent runs the agent that the file at path describes and returns the shim's exit code.
 func runAgent(path string) int {
-	runtime.GOMAXPROCS(1) // or each goroutine that the start begins would make another thread, which costs memory for ever
+	// With more, the goroutines of the start would create threads whose memory is never freed.
+	runtime.GOMAXPROCS(1)
 	unblockSignals()
 	defaultLibrarySignals()
 	spec, err := readSpec(path)
 	if err != nil {
-		complain("cannot read the spec: " + err.Error())
-		return exitBroken
+		printError("cannot read the spec: " + err.Error())
+		return exitFailure
 	}
 	if spec.IdleAfter <= 0 {
 		spec.IdleAfter = defaultIdleAfter
 	}
 	s := &shim{spec: spec, bootID: bootID(), masterWritable: true}
-	s.scanner.init(s.command, s.forgetStatus)
-	if s.record, err = prepareRecord(&spec); err != nil {
-		complain("cannot prepare the exit status: " + err.Error())
-		return exitBroken
+	s.scanner.init(s.handleOSC, s.resetProgramStatus)
+	if s.exitRecord, err = prepareExitRecord(&spec); err != nil {
+		printError("cannot prepare the exit status: " + err.Error())
+		return exitFailure
 	}
 	if err := s.prepare(); err != nil {
-		return s.notStarted(&startError{"cannot prepare a terminal for the command: " + err.Error(), exitBroken})
+		return s.notStarted(&startError{"cannot prepare a terminal for the command: " + err.Error(), exitFailure})
 	}
 	if err := s.start(); err != nil {
 		return s.notStarted(err)
@@ -101,7 +105,7 @@ func runAgent(path string) int {
 	return s.finish()
 }
 
-// readSpec reads the file and removes it: nobody else has to see what is in it.
+// readSpec reads the spec file and removes it, so that its content is not exposed any longer.
 func readSpec(path string) (shimwire.Spec, error) {
 	b, err := safefile.Read(path, shimwire.MaxSpec)
 	if err != nil {
@@ -113,14 +117,16 @@ func readSpec(path string) (shimwire.Spec, error) {
 	return shimwire.ParseSpec(b)
 }
 
+// bootID returns the kernel's ID of this boot, or "" if it cannot be read.
 func bootID() string {
 	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return string(bytes.TrimSpace(b))
 }
 
-// prepare gets everything that the shim needs while the agent runs.
+// prepare allocates everything that the shim needs while the agent runs.
 func (s *shim) prepare() error {
-	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) // whatever was left open for us is not for the agent
+	// The agent must not inherit descriptors that the shim has inherited.
+	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 	var err error
 	if s.signals, err = catchSignals(); err != nil {
 		return err
@@ -129,13 +135,13 @@ func (s *shim) prepare() error {
 		return err
 	}
 	if text, err := os.ReadFile("/proc/self/cgroup"); err == nil {
-		s.group = ownCgroup(text)
+		s.cgroup = parseCgroup(text)
 	}
 	s.memory = openMemoryCounters()
 	s.pane = openPane(0)
 	mode := s.pane.mode
-	if !s.pane.there() {
-		mode = sane()
+	if !s.pane.isOpen() {
+		mode = saneSettings()
 	} else {
 		s.pane.server = findServer(os.Getenv("TMUX"))
 	}
@@ -143,7 +149,7 @@ func (s *shim) prepare() error {
 	if s.inner, err = openInner(mode, size); err != nil {
 		return err
 	}
-	s.log.sizes.is(size)
+	s.log.sizes.setSize(size)
 	if s.listener, err = listen(s.spec.Socket); err != nil {
 		return err
 	}
@@ -159,80 +165,82 @@ func (s *shim) prepare() error {
 	if s.poller, err = newPoller(); err != nil {
 		return err
 	}
-	for about, fd := range map[int]int{
-		aboutMaster: s.inner.master, aboutTimer: s.timers.fd, aboutSignal: s.signals.heard, aboutListener: s.listener.fd,
+	for source, fd := range map[int]int{
+		eventMaster: s.inner.master, eventTimer: s.timers.fd,
+		eventSignal: s.signals.eventfd, eventListener: s.listener.fd,
 	} {
-		if err := s.poller.add(fd, about); err != nil {
+		if err := s.poller.add(fd, source); err != nil {
 			return err
 		}
 	}
 	if s.notifier.fd > 0 {
-		if err := s.poller.add(s.notifier.fd, aboutNotify); err != nil {
+		if err := s.poller.add(s.notifier.fd, eventNotify); err != nil {
 			return err
 		}
 	}
 	s.watchPane()
-	return settle()
+	return preallocate()
 }
 
-// watchPane makes the pane's terminal and its tmux server sources of events.
+// watchPane adds the pane's terminal and its tmux server to the epoll set.
 func (s *shim) watchPane() {
-	if !s.pane.there() {
+	if !s.pane.isOpen() {
 		return
 	}
-	_ = s.poller.add(s.pane.fd, aboutPane)
+	_ = s.poller.add(s.pane.fd, eventPane)
 	if s.pane.server.pidfd > 0 {
-		_ = s.poller.add(s.pane.server.pidfd, aboutServer)
+		_ = s.poller.add(s.pane.server.pidfd, eventServer)
 	}
 	s.pane.makeRaw()
 	s.pane.readable, s.pane.writable = true, true
 }
 
-// start executes the agent and then lets others find the socket.
+// start executes the agent and then publishes the socket.
 func (s *shim) start() error {
 	slave, err := s.inner.openSlave(0)
 	if err != nil {
-		return &startError{"cannot prepare a terminal for the command: " + err.Error(), exitBroken}
+		return &startError{"cannot prepare a terminal for the command: " + err.Error(), exitFailure}
 	}
 	s.agent, err = startAgent(&s.spec, slave)
 	_ = unix.Close(slave)
 	if err != nil {
 		return err
 	}
-	s.since = s.agent.started
+	s.activitySince = s.agent.started
 	s.lastOutput = s.agent.started
-	s.timers.set(timerIdle, s.since.Add(s.spec.IdleAfter))
-	if err := s.poller.add(s.agent.pidfd, aboutAgent); err != nil {
-		complain("cannot watch the agent: " + err.Error())
+	s.timers.set(timerIdle, s.activitySince.Add(s.spec.IdleAfter))
+	if err := s.poller.add(s.agent.pidfd, eventAgent); err != nil {
+		printError("cannot watch the agent: " + err.Error())
 	}
 	if err := s.listener.publish(); err != nil {
-		complain("cannot publish the socket: " + err.Error())
+		printError("cannot publish the socket: " + err.Error())
 	}
-	s.titles = newTitles(&s.spec)
-	s.watchSetup()
-	s.takePrompt()
+	s.titleStatus = newTitleStatus(&s.spec)
+	s.startSetupDetection()
+	s.preparePrompt()
 	s.spec.Env, s.spec.Args = nil, nil
 	return nil
 }
 
-// notStarted records that the agent could not be started, shows it in the pane, and returns the
-// code to exit with.
+// notStarted records that the agent could not be started, prints the error in the pane, and returns
+// the shim's exit code.
 func (s *shim) notStarted(err error) int {
-	code := exitBroken
-	if e, ok := err.(*startError); ok { //nolint:errorlint // it is made here and never wrapped
+	code := exitFailure
+	if e, ok := err.(*startError); ok { //nolint:errorlint // it is created here and never wrapped
 		code = e.code
 	}
 	s.removeSocket()
 	now := time.Now()
-	s.insist(exitstatus.Status{
-		RunID: s.spec.RunID, BootID: s.bootID, Code: exitstatus.NotStarted, Error: err.Error(), Started: now, Exited: now, ExitedMonotonic: clock.Monotonic(),
+	s.writeRecord(exitstatus.Status{
+		RunID: s.spec.RunID, BootID: s.bootID, Code: exitstatus.NotStarted, Error: err.Error(),
+		Started: now, Exited: now, ExitedMonotonic: clock.Monotonic(),
 	})
-	if s.pane.there() {
+	if s.pane.isOpen() {
 		s.pane.makeRaw()
 	}
 	_, _ = os.Stderr.WriteString(strings.ToValidUTF8(err.Error(), "?") + "\r\n")
-	if s.pane.there() {
-		s.pane.awaitRead(time.Now().Add(showTime))
+	if s.pane.isOpen() {
+		s.pane.awaitTmux(time.Now().Add(drainTimeout))
 	}
 	s.pane.release()
 	return code
@@ -245,21 +253,21 @@ func (s *shim) removeSocket() {
 	s.notifier.remove()
 }
 
-// finish records how the agent ended, and only then does what may take time: showing the rest in
-// the pane.
+// finish records how the agent ended and returns the shim's exit code. What may take time, showing
+// the rest of the output in the pane, follows after the record was written.
 func (s *shim) finish() int {
-	noticed := s.noticing()
+	delivered := s.awaitSIGTERM()
 	status := s.reap()
-	for fresh := s.readOut(); len(fresh) > 0; fresh = s.readOut() {
-		s.keep(fresh)
+	for fresh := s.readOutput(); len(fresh) > 0; fresh = s.readOutput() {
+		s.processOutput(fresh)
 	}
-	s.out.release(s.scanner.cut.going)
+	s.out.flushHeld(s.scanner.filter.isRemoving)
 	s.removeSocket()
-	status.SIGTERMMonotonic = s.told(noticed, status.ExitedMonotonic)
-	s.insist(status)
-	s.input.refuse(s.send, "the agent has ended")
-	s.showRest()
-	s.showEnd(status)
+	status.SIGTERMMonotonic = s.sigtermTime(delivered, status.ExitedMonotonic)
+	s.writeRecord(status)
+	s.input.rejectAll(s.send, "the agent has ended")
+	s.drainPane()
+	s.showExitLine(status)
 	code := status.Value
 	if status.Code != exitstatus.Exited {
 		code += 128
@@ -269,7 +277,7 @@ func (s *shim) finish() int {
 	return code
 }
 
-// reap takes the agent's status from the kernel. It has ended already.
+// reap gets the agent's exit status from the kernel. The agent has already exited.
 func (s *shim) reap() exitstatus.Status {
 	var ws unix.WaitStatus
 	var usage unix.Rusage
@@ -282,9 +290,9 @@ func (s *shim) reap() exitstatus.Status {
 	status := exitstatus.Status{
 		RunID: s.spec.RunID, BootID: s.bootID, PID: s.agent.pid, Code: exitstatus.Exited, Value: ws.ExitStatus(),
 		Started: s.agent.started, Exited: time.Now(), ExitedMonotonic: exited,
-		UserTime: time.Duration(usage.Utime.Nano()), SystemTime: time.Duration(usage.Stime.Nano()), MaxRSS: usage.Maxrss << 10,
-		OOMKills: s.memory.kills(), MemoryMax: s.memory.max(), PaneClosed: s.paneClosed,
-		Prompted: s.prompt.given,
+		UserTime: time.Duration(usage.Utime.Nano()), SystemTime: time.Duration(usage.Stime.Nano()),
+		MaxRSS: usage.Maxrss << 10, OOMKills: s.memory.kills(), MemoryMax: s.memory.max(),
+		PaneClosed: s.paneClosed, Prompted: s.prompt.isQueued,
 	}
 	if ws.Signaled() {
 		status.Code, status.Value = exitstatus.Killed, int(ws.Signal())

@@ -3,11 +3,11 @@ package main
 import "bytes"
 
 const (
-	// maxParams bounds the parameters of a control sequence, in bytes. A longer one means nothing
-	// here.
+	// maxParams is the size limit for the parameters of a control sequence, in bytes. Longer sequences
+	// are ignored.
 	maxParams = 64
-	// maxCommand bounds an operating system command, in bytes. A longer one, as of an image or the
-	// clipboard, is passed over.
+	// maxCommand is the size limit of an operating system command, in bytes. Longer ones, as for
+	// images or the clipboard, are ignored.
 	maxCommand = 4 << 10
 )
 
@@ -18,109 +18,115 @@ const (
 	charEscape     = 0x1b
 )
 
-// scanner reads the agent's output as a terminal does, as far as somebody here wants to know of it:
-// which modes it sets, that it rings the bell, and what it tells the terminal by operating system
-// commands. It sees every byte, in pieces of any size. Its rules are those of ECMA-48, and xterm's
-// for what is between OSC, DCS, APC, PM or SOS and its end: a bell in there rings nothing. What is
-// passed through tmux (DCS tmux;) it reads as if it was not wrapped. Program status (OSC 7501) it
-// cuts out of what is shown: see cut.go.
+// scanner parses the agent's output as a terminal does, as far as the shim needs it: modes, hasBell
+// and operating system commands. It reads every byte, in pieces of any size. It follows ECMA-48,
+// and xterm for the content of OSC, DCS, APC, PM and SOS: a bell within them does not ring. It
+// reads the content of tmux passthrough sequences (DCS tmux;) as if it were not wrapped. It removes
+// program status (OSC 7501) from the output: see oscfilter.go.
 type scanner struct {
-	state  int
-	inner  int // of what is wrapped, while it is not known yet whether an ESC is part of it
-	wrap   int // how many bytes of the beginning of a wrapper were read; all of them while in one
-	params [maxParams]byte
-	n      int
-	long   bool // the sequence has more parameters than are kept
+	state        int
+	wrappedState int // state within a wrapper before an ESC that may belong to the content
 
-	command []byte // of the OSC that is being read: in room
-	room    [maxCommand]byte
-	tooLong bool // for room
+	// How many bytes of wrapperPrefix were read; all of them while inside a wrapper, or notWrapper.
+	wrapperRead   int
+	params        [maxParams]byte
+	paramCount    int
+	paramsTooLong bool // the sequence exceeds params
 
-	cut cut
+	command        []byte // the OSC that is being read, in commandBuffer
+	commandBuffer  [maxCommand]byte
+	commandTooLong bool // the OSC exceeds commandBuffer
 
-	modes modes
-	rang  bool                 // a bell was heard; whoever takes note of it sets it back
-	osc   func(command []byte) // told of each operating system command, "0;title"; the bytes are its only until it returns
-	reset func()               // told of each full reset of the terminal (RIS)
+	filter oscFilter
+
+	modes   modes
+	hasBell bool // a bell rang; the caller clears it
+
+	// onCommand is called with each operating system command, such as "0;title"; the bytes are valid
+	// until it returns. onReset is called at each full reset of the terminal (RIS).
+	onCommand func(command []byte)
+	onReset   func()
 }
 
-// Where in a sequence the scanner is.
+// The states of the scanner.
 const (
 	inText       = iota
-	inEscape     // behind ESC
+	inEscape     // after ESC
 	inControl    // in a control sequence
 	inCommand    // in an operating system command
-	inCommandEnd // behind ESC in it
+	inCommandEnd // after ESC in it
 	inString     // in any other string
-	inStringEnd  // behind ESC in it
-	inWrapperEnd // behind ESC in a wrapper: one more makes it one of what is wrapped, a backslash ends the wrapper
+	inStringEnd  // after ESC in it
+	inWrapperEnd // after ESC in a wrapper; a second ESC belongs to the content, a backslash ends it
 )
 
-// wrapper is how a sequence begins that tmux is to pass through. In it every ESC is doubled.
-const wrapper = "tmux;"
+// wrapperPrefix starts the content of a passthrough sequence, in which every ESC is doubled.
+const wrapperPrefix = "tmux;"
 
 func (s *scanner) init(osc func([]byte), reset func()) {
-	s.modes, s.osc, s.reset, s.cut.start = newModes(), osc, reset, none
+	s.modes, s.onCommand, s.onReset, s.filter.candidate = newModes(), osc, reset, noPosition
 }
 
-// scan follows the output b, of which the first bytes were read before and held back: see cut. Most
-// of it is text, which is looked at by nothing slower than a search for one byte.
+// scan parses b, whose first bytes were held and already scanned: see oscFilter. It returns b
+// without the sequences to be removed. Most output is plain text, for which scan only searches for
+// single bytes.
 func (s *scanner) scan(b []byte) (kept []byte) {
-	s.cut.begin(b)
-	bells := bytes.IndexByte(b, charBell) >= 0
-	for at := s.cut.held; at < len(b); {
+	s.filter.begin(b)
+	hasBell := bytes.IndexByte(b, charBell) >= 0
+	for at := s.filter.held; at < len(b); {
 		rest := b[at:]
 		switch s.state {
 		case inText:
 			n := untilEscape(rest)
-			if s.wrapped() {
-				n = s.wrappedText(rest[:n], at)
+			if s.isWrapped() {
+				n = s.readWrappedText(rest[:n], at)
 			}
-			if bells && !s.rang {
-				s.rang = bytes.IndexByte(rest[:n], charBell) >= 0
+			if hasBell && !s.hasBell {
+				s.hasBell = bytes.IndexByte(rest[:n], charBell) >= 0
 			}
 			if at += n; n < len(rest) && rest[n] == charEscape {
-				s.escaped(at)
+				s.handleEscape(at)
 				at++
 			}
 		case inCommand, inString:
 			at += s.readString(rest, at)
 		case inControl:
 			if at += s.readParams(rest); at < len(b) {
-				s.next(b[at], at)
+				s.readByte(b[at], at)
 				at++
 			}
 		default:
-			s.next(rest[0], at)
+			s.readByte(rest[0], at)
 			at++
 		}
 	}
-	return s.cut.end(s.state == inWrapperEnd || !s.wrapped() && (s.state == inCommandEnd || s.state == inStringEnd))
+	inEnd := s.state == inCommandEnd || s.state == inStringEnd
+	return s.filter.finish(s.state == inWrapperEnd || !s.isWrapped() && inEnd)
 }
 
-// wrappedText takes text in a wrapper, and returns how much of it that is: CAN and SUB break the
-// wrapper off.
-func (s *scanner) wrappedText(b []byte, at int) int {
+// readWrappedText reads text in a wrapper and returns how many bytes it read: CAN and SUB abort the
+// wrapper.
+func (s *scanner) readWrappedText(b []byte, at int) int {
 	if i := bytes.IndexAny(b, cancels); i >= 0 {
-		s.brokenWrapper(at + i + 1)
+		s.abortWrapper(at + i + 1)
 		return i + 1
 	}
 	if len(b) > 0 {
-		s.cut.cannotBegin()
+		s.filter.dropCandidate()
 	}
 	return len(b)
 }
 
-// brokenWrapper is called where a wrapper was broken off, with the place behind it.
-func (s *scanner) brokenWrapper(behind int) {
-	s.wrap = noWrapper
-	s.ended(behind)
+// abortWrapper is called when a wrapper was aborted, with the position after it.
+func (s *scanner) abortWrapper(end int) {
+	s.wrapperRead = notWrapper
+	s.handleEnd(end)
 }
 
-// cancels are the characters that break off whatever is being read.
+// cancels are the characters that abort any sequence.
 const cancels = "\x18\x1a"
 
-// untilEscape returns how many bytes there are before the first ESC.
+// untilEscape returns the number of bytes before the first ESC.
 func untilEscape(b []byte) int {
 	if n := bytes.IndexByte(b, charEscape); n >= 0 {
 		return n
@@ -128,33 +134,33 @@ func untilEscape(b []byte) int {
 	return len(b)
 }
 
-// escaped takes the ESC at this place.
-func (s *scanner) escaped(at int) {
+// handleEscape handles the ESC at this position.
+func (s *scanner) handleEscape(at int) {
 	if s.state == inCommand {
-		s.cut.cannotBegin() // a command that is over before it says what it is
+		s.filter.dropCandidate() // a command that ends before its number
 	}
 	switch {
-	case s.wrapped():
-		s.cut.escape(at)
-		s.inner, s.state = s.state, inWrapperEnd
+	case s.isWrapped():
+		s.filter.noteEscape(at)
+		s.wrappedState, s.state = s.state, inWrapperEnd
 	case s.state == inCommand || s.state == inString:
-		s.cut.escape(at)
+		s.filter.noteEscape(at)
 		s.state++
 	default:
-		s.cut.cannotBegin()
+		s.filter.dropCandidate()
 		if s.state == inText {
-			s.cut.mayBegin(at)
+			s.filter.beginCandidate(at)
 		}
 		s.state = inEscape
 	}
 }
 
-// wrapped tells whether this is inside of a wrapper.
-func (s *scanner) wrapped() bool { return s.wrap == len(wrapper) }
+// isWrapped reports whether the scanner is inside a wrapper.
+func (s *scanner) isWrapped() bool { return s.wrapperRead == len(wrapperPrefix) }
 
-// readString reads on in a string, which goes on at this place of the output, and returns how many
-// bytes it took. It ends with ST, which is ESC \, and a command also with the bell; CAN and SUB
-// break it off, and so does any other escape sequence.
+// readString continues to read a string at this position of the output and returns how many bytes
+// it read. A string ends with ST, which is ESC \, and a command also with a bell. CAN, SUB and any
+// other escape sequence abort it.
 func (s *scanner) readString(b []byte, at int) int {
 	n := untilEscape(b)
 	ended := byte(0)
@@ -170,47 +176,48 @@ func (s *scanner) readString(b []byte, at int) int {
 		}
 	}
 	if s.state == inCommand {
-		s.collect(b[:n])
-	} else if s.mayWrap() {
-		if taken := s.beginWrapper(b[:n]); s.wrapped() {
+		s.appendCommand(b[:n])
+	} else if s.canBeWrapper() {
+		if taken := s.readWrapperPrefix(b[:n]); s.isWrapped() {
 			return taken
 		}
 	}
 	switch ended {
-	case 0: // it goes on in the next piece
+	case 0: // the string continues in the next piece
 		return n
 	case charEscape:
-		s.escaped(at + n)
+		s.handleEscape(at + n)
 		return n + 1
 	case charBell:
-		s.obeyCommand()
+		s.dispatchCommand()
 	default:
-		s.wrap = noWrapper
+		s.wrapperRead = notWrapper
 	}
-	s.ended(at + n + 1)
+	s.handleEnd(at + n + 1)
 	return n + 1
 }
 
-// ended is called at the end of a sequence, with the place behind it.
-func (s *scanner) ended(behind int) {
+// handleEnd is called at the end of a sequence, with the position after it.
+func (s *scanner) handleEnd(end int) {
 	s.state = inText
-	if !s.wrapped() {
-		s.cut.ended(behind)
+	if !s.isWrapped() {
+		s.filter.handleEnd(end)
 	}
 }
 
-// mayWrap tells whether what was read of the string so far is the beginning of a wrapper.
-func (s *scanner) mayWrap() bool { return s.wrap >= 0 && !s.wrapped() }
+// canBeWrapper reports whether the part of the string read so far is a prefix of a wrapper.
+func (s *scanner) canBeWrapper() bool { return s.wrapperRead >= 0 && !s.isWrapped() }
 
-// beginWrapper reads on in a string that may be one, and returns how many bytes it took.
-func (s *scanner) beginWrapper(b []byte) int {
+// readWrapperPrefix continues to read a string that may be a wrapper and returns how many bytes it
+// read.
+func (s *scanner) readWrapperPrefix(b []byte) int {
 	for i, c := range b {
-		if c != wrapper[s.wrap] {
-			s.wrap = noWrapper
-			s.cut.cannotBegin()
+		if c != wrapperPrefix[s.wrapperRead] {
+			s.wrapperRead = notWrapper
+			s.filter.dropCandidate()
 			return i
 		}
-		if s.wrap++; s.wrapped() {
+		if s.wrapperRead++; s.isWrapped() {
 			s.state = inText
 			return i + 1
 		}
@@ -218,137 +225,137 @@ func (s *scanner) beginWrapper(b []byte) int {
 	return len(b)
 }
 
-// noWrapper is the state of wrap in anything else.
-const noWrapper = -1
+// notWrapper is the value of wrapperRead in any other string.
+const notWrapper = -1
 
-func (s *scanner) collect(part []byte) {
-	if len(s.command)+len(part) > len(s.room) {
-		s.tooLong = true
-		part = part[:len(s.room)-len(s.command)]
+func (s *scanner) appendCommand(part []byte) {
+	if len(s.command)+len(part) > len(s.commandBuffer) {
+		s.commandTooLong = true
+		part = part[:len(s.commandBuffer)-len(s.command)]
 	}
 	s.command = append(s.command, part...)
-	if s.cut.start == none || s.cut.going {
+	if s.filter.candidate == noPosition || s.filter.isRemoving {
 		return
 	}
-	switch n := min(len(s.command), len(statusCommand)); {
-	case string(s.command[:n]) != statusCommand[:n]:
-		s.cut.cannotBegin()
-	case n == len(statusCommand):
-		s.cut.going = true
+	switch n := min(len(s.command), len(statusPrefix)); {
+	case string(s.command[:n]) != statusPrefix[:n]:
+		s.filter.dropCandidate()
+	case n == len(statusPrefix):
+		s.filter.isRemoving = true
 	}
 }
 
-func (s *scanner) obeyCommand() {
-	if !s.tooLong && len(s.command) > 0 && s.osc != nil {
-		s.osc(s.command)
+func (s *scanner) dispatchCommand() {
+	if !s.commandTooLong && len(s.command) > 0 && s.onCommand != nil {
+		s.onCommand(s.command)
 	}
 }
 
-// next takes one byte of a sequence, which is at this place of the output.
-func (s *scanner) next(c byte, at int) {
+// readByte reads one byte of a sequence, at this position of the output.
+func (s *scanner) readByte(c byte, at int) {
 	switch {
 	case s.state == inWrapperEnd:
-		s.wrapperEscaped(c, at)
+		s.readWrapperEscape(c, at)
 		return
 	case s.state == inCommandEnd && c == '\\':
-		s.obeyCommand()
-		s.ended(at + 1)
+		s.dispatchCommand()
+		s.handleEnd(at + 1)
 		return
 	case s.state == inStringEnd && c == '\\':
-		s.ended(at + 1)
+		s.handleEnd(at + 1)
 		return
 	case s.state == inCommandEnd || s.state == inStringEnd:
-		s.brokenOff()
+		s.abortString()
 	}
 	switch {
 	case c == charEscape:
-		s.escaped(at)
+		s.handleEscape(at)
 	case c == charCancel || c == charSubstitute:
-		s.cut.cannotBegin()
-		s.brokenWrapper(at + 1)
-	case c < ' ': // other control characters are obeyed in the middle of it
-		s.rang = s.rang || c == charBell
-		s.cut.cannotBegin()
+		s.filter.dropCandidate()
+		s.abortWrapper(at + 1)
+	case c < ' ': // other control characters act within a sequence
+		s.hasBell = s.hasBell || c == charBell
+		s.filter.dropCandidate()
 	case s.state == inEscape:
-		s.escape(c)
+		s.readEscape(c)
 	case c >= 0x40:
 		s.state = inText
-		if !s.long && !s.wrapped() {
-			s.modes.control(s.params[:s.n], c)
+		if !s.paramsTooLong && !s.isWrapped() {
+			s.modes.handleControl(s.params[:s.paramCount], c)
 		}
 	}
 }
 
-// readParams reads the parameters of a control sequence, and returns how many bytes they are.
+// readParams reads parameters of a control sequence and returns how many bytes it read.
 func (s *scanner) readParams(b []byte) int {
 	for i, c := range b {
 		switch {
 		case c < ' ' || c >= 0x40:
 			return i
-		case s.n == len(s.params):
-			s.long = true
+		case s.paramCount == len(s.params):
+			s.paramsTooLong = true
 		default:
-			s.params[s.n] = c
-			s.n++
+			s.params[s.paramCount] = c
+			s.paramCount++
 		}
 	}
 	return len(b)
 }
 
-// brokenOff is called behind an ESC that does not end a string but breaks it off. If the string is
-// being cut out, what begins there is shown.
-func (s *scanner) brokenOff() {
+// abortString is called after an ESC that aborts a string instead of ending it. If the string is
+// being removed, the sequence that starts there is kept.
+func (s *scanner) abortString() {
 	s.state = inEscape
-	if !s.wrapped() {
-		s.cut.brokenOff()
+	if !s.isWrapped() {
+		s.filter.handleAbort()
 	}
 }
 
-// wrapperEscaped takes the byte behind an ESC in a wrapper.
-func (s *scanner) wrapperEscaped(c byte, at int) {
+// readWrapperEscape reads the byte after an ESC in a wrapper.
+func (s *scanner) readWrapperEscape(c byte, at int) {
 	switch c {
 	case charEscape:
-		s.state = s.inner
+		s.state = s.wrappedState
 		if s.state == inCommand || s.state == inString {
 			s.state++
 		} else {
 			s.state = inEscape
 		}
 	case '\\':
-		s.brokenWrapper(at + 1)
+		s.abortWrapper(at + 1)
 	default:
-		s.wrap = noWrapper
-		s.brokenOff()
-		s.next(c, at)
+		s.wrapperRead = notWrapper
+		s.abortString()
+		s.readByte(c, at)
 	}
 }
 
-func (s *scanner) escape(c byte) {
+func (s *scanner) readEscape(c byte) {
 	s.state = inText
 	switch c {
 	case '[':
-		s.state, s.n, s.long = inControl, 0, false
-		s.cut.cannotBegin()
+		s.state, s.paramCount, s.paramsTooLong = inControl, 0, false
+		s.filter.dropCandidate()
 	case ']':
-		s.state, s.command, s.tooLong = inCommand, s.room[:0], false
-	case 'P', 'X', '^', '_', 'k': // DCS, SOS, PM, APC, and tmux's own title
+		s.state, s.command, s.commandTooLong = inCommand, s.commandBuffer[:0], false
+	case 'P', 'X', '^', '_', 'k': // DCS, SOS, PM, APC, and tmux's title sequence
 		s.state = inString
-		if c == 'P' && !s.wrapped() {
-			s.wrap = 0
+		if c == 'P' && !s.isWrapped() {
+			s.wrapperRead = 0
 			return
 		}
-		s.cut.cannotBegin()
-		if !s.wrapped() {
-			s.wrap = noWrapper
+		s.filter.dropCandidate()
+		if !s.isWrapped() {
+			s.wrapperRead = notWrapper
 		}
 	default:
-		s.cut.cannotBegin()
-		if s.wrapped() {
+		s.filter.dropCandidate()
+		if s.isWrapped() {
 			return
 		}
-		s.modes.escape(c)
-		if c == 'c' && s.reset != nil {
-			s.reset()
+		s.modes.handleEscape(c)
+		if c == 'c' && s.onReset != nil {
+			s.onReset()
 		}
 	}
 }

@@ -9,38 +9,38 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// heard is what a scanner takes note of in an output.
-type heard struct {
-	rang     bool
+// scanned is what a scanner takes note of in an output.
+type scanned struct {
+	hasBell  bool
 	commands []string
 	shown    string // what is left of the output
 }
 
-// hear lets a scanner read the output in pieces of this size.
-func hear(output []byte, size int) heard {
-	return hearPieces(slices.Collect(slices.Chunk(output, max(size, 1)))...)
+// scanChunks lets a scanner read the output in pieces of this size.
+func scanChunks(output []byte, size int) scanned {
+	return scanPieces(slices.Collect(slices.Chunk(output, max(size, 1)))...)
 }
 
-func hearPieces(pieces ...[]byte) heard {
-	var h heard
+func scanPieces(pieces ...[]byte) scanned {
+	var h scanned
 	var s scanner
 	s.init(func(command []byte) { h.commands = append(h.commands, string(command)) }, nil)
 	var held []byte
 	for _, piece := range pieces {
 		whole := slices.Concat(held, piece)
-		needed := s.cut.needed(whole)
+		needed := s.filter.isNeeded(whole)
 		kept := s.scan(slices.Clone(whole))
-		if !needed && (!bytes.Equal(kept, whole) || s.cut.held > 0) {
+		if !needed && (!bytes.Equal(kept, whole) || s.filter.held > 0) {
 			panic("it said that nothing was to be cut")
 		}
-		if s.cut.held > maxHeld {
+		if s.filter.held > maxHeld {
 			panic("it holds back too much")
 		}
-		n := len(kept) - s.cut.held
+		n := len(kept) - s.filter.held
 		h.shown += string(kept[:n])
 		held = kept[n:]
 	}
-	h.rang = s.rang
+	h.hasBell = s.hasBell
 	return h
 }
 
@@ -48,37 +48,37 @@ func TestScanner_FindsBellsAndOSCCommands(t *testing.T) {
 	long := strings.Repeat("x", maxCommand)
 	for _, row := range []struct {
 		name, output string
-		want         heard
+		want         scanned
 	}{
-		{"text", "no bell\r\n", heard{}},
-		{"a bell", "ding\a", heard{rang: true}},
-		{"a bell that ends a title", "\x1b]0;title\a", heard{commands: []string{"0;title"}}},
-		{"and one behind it", "\x1b]0;title\a\a", heard{rang: true, commands: []string{"0;title"}}},
-		{"a title that ends with ST", "\x1b]2;title\x1b\\\a", heard{rang: true, commands: []string{"2;title"}}},
-		{"two titles", "\x1b]0;a\a\x1b]0;b\x1b\\", heard{commands: []string{"0;a", "0;b"}}},
-		{"a command that is broken off by another sequence", "\x1b]0;a\x1b[1m\a", heard{rang: true}},
-		{"by another command", "\x1b]0;a\x1b]0;b\a", heard{commands: []string{"0;b"}}},
-		{"a command that is cancelled", "\x1b]0;a\x18\a", heard{rang: true}},
-		{"a command of nothing", "\x1b]\a", heard{}},
-		{"a command as long as can be", "\x1b]" + long + "\a", heard{commands: []string{long}}},
-		{"one that is longer is passed over", "\x1b]" + long + "x\a\x1b]9;hello\a", heard{commands: []string{"9;hello"}}},
-		{"a bell in a control sequence rings", "\x1b[1\am", heard{rang: true}},
-		{"a bell behind ESC rings", "\x1b\a", heard{rang: true}},
-		{"a bell in a device control string does not", "\x1bPq\a\x1b\\", heard{}},
-		{"nor in an application's", "\x1b_G\a\x1b\\", heard{}},
-		{"nor in a title as tmux has them", "\x1bkname\a\x1b\\", heard{}},
-		{"a bell behind a string", "\x1bPq\x1b\\\a", heard{rang: true}},
-		{"what is passed through tmux", "\x1bPtmux;\x1b\x1b]9;done\a\x1b\\\a", heard{rang: true, commands: []string{"9;done"}}},
-		{"with ST", "\x1bPtmux;\x1b\x1b]9;done\x1b\x1b\\\x1b\\", heard{commands: []string{"9;done"}}},
-		{"a bell that is", "\x1bPtmux;\a\x1b\\", heard{rang: true}},
-		{"a command that ends with its wrapper is none", "\x1bPtmux;\x1b\x1b]9;done\x1b\\", heard{}},
-		{"a wrapper that is broken off", "\x1bPtmux;\x1b\x1b]9;a\x1b]9;b\a", heard{commands: []string{"9;b"}}},
-		{"a character whose bytes look like others", "\u009d\u2407 é", heard{}},
+		{"text", "no bell\r\n", scanned{}},
+		{"a bell", "ding\a", scanned{hasBell: true}},
+		{"a bell that ends a title", "\x1b]0;title\a", scanned{commands: []string{"0;title"}}},
+		{"and one behind it", "\x1b]0;title\a\a", scanned{hasBell: true, commands: []string{"0;title"}}},
+		{"a title that ends with ST", "\x1b]2;title\x1b\\\a", scanned{hasBell: true, commands: []string{"2;title"}}},
+		{"two titles", "\x1b]0;a\a\x1b]0;b\x1b\\", scanned{commands: []string{"0;a", "0;b"}}},
+		{"a command that is broken off by another sequence", "\x1b]0;a\x1b[1m\a", scanned{hasBell: true}},
+		{"by another command", "\x1b]0;a\x1b]0;b\a", scanned{commands: []string{"0;b"}}},
+		{"a command that is cancelled", "\x1b]0;a\x18\a", scanned{hasBell: true}},
+		{"a command of nothing", "\x1b]\a", scanned{}},
+		{"a command as long as can be", "\x1b]" + long + "\a", scanned{commands: []string{long}}},
+		{"one that is longer is passed over", "\x1b]" + long + "x\a\x1b]9;hello\a", scanned{commands: []string{"9;hello"}}},
+		{"a bell in a control sequence rings", "\x1b[1\am", scanned{hasBell: true}},
+		{"a bell behind ESC rings", "\x1b\a", scanned{hasBell: true}},
+		{"a bell in a device control string does not", "\x1bPq\a\x1b\\", scanned{}},
+		{"nor in an application's", "\x1b_G\a\x1b\\", scanned{}},
+		{"nor in a title as tmux has them", "\x1bkname\a\x1b\\", scanned{}},
+		{"a bell behind a string", "\x1bPq\x1b\\\a", scanned{hasBell: true}},
+		{"what is passed through tmux", "\x1bPtmux;\x1b\x1b]9;done\a\x1b\\\a", scanned{hasBell: true, commands: []string{"9;done"}}},
+		{"with ST", "\x1bPtmux;\x1b\x1b]9;done\x1b\x1b\\\x1b\\", scanned{commands: []string{"9;done"}}},
+		{"a bell that is", "\x1bPtmux;\a\x1b\\", scanned{hasBell: true}},
+		{"a command that ends with its wrapper is none", "\x1bPtmux;\x1b\x1b]9;done\x1b\\", scanned{}},
+		{"a wrapper that is broken off", "\x1bPtmux;\x1b\x1b]9;a\x1b]9;b\a", scanned{commands: []string{"9;b"}}},
+		{"a character whose bytes look like others", "\u009d\u2407 é", scanned{}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			for _, size := range []int{1, 2, 3, 7, len(row.output)} {
-				got := hear([]byte(row.output), size)
-				assert.Equal(t, row.want.rang, got.rang, "in pieces of %d", size)
+				got := scanChunks([]byte(row.output), size)
+				assert.Equal(t, row.want.hasBell, got.hasBell, "in pieces of %d", size)
 				assert.Equal(t, row.want.commands, got.commands, "in pieces of %d", size)
 				assert.Equal(t, row.output, got.shown, "in pieces of %d", size)
 			}
@@ -86,43 +86,43 @@ func TestScanner_FindsBellsAndOSCCommands(t *testing.T) {
 	}
 }
 
-// plain reads an output byte by byte, without any of the haste of a scanner, and tells what is
+// referenceScanner reads an output byte by byte, without any of the haste of a scanner, and tells what is
 // heard in it.
-type plain struct {
-	heard
-	kind    byte // of the sequence: '[', ']', 'P' and so on; 0 for text
-	escaped bool
-	text    []byte // of the string
-	wrapped bool   // passed through tmux
-	half    bool   // behind the first ESC in a wrapper
+type referenceScanner struct {
+	scanned
+	kind          byte // of the sequence: '[', ']', 'P' and so on; 0 for text
+	escaped       bool
+	text          []byte // of the string
+	wrapped       bool   // passed through tmux
+	wrapperEscape bool   // behind the first ESC in a wrapper
 }
 
-func plainly(output []byte) heard {
-	p := &plain{}
+func scanReference(output []byte) scanned {
+	p := &referenceScanner{}
 	for _, c := range output {
 		switch {
 		case !p.wrapped:
 			p.read(c)
-		case p.half && c == charEscape:
-			p.half = false
+		case p.wrapperEscape && c == charEscape:
+			p.wrapperEscape = false
 			p.read(c)
-		case p.half:
-			*p = plain{heard: p.heard, escaped: c != '\\'}
+		case p.wrapperEscape:
+			*p = referenceScanner{scanned: p.scanned, escaped: c != '\\'}
 			if p.escaped {
 				p.read(c)
 			}
 		case c == charEscape:
-			p.half = true
+			p.wrapperEscape = true
 		case c == charCancel || c == charSubstitute:
-			*p = plain{heard: p.heard}
+			*p = referenceScanner{scanned: p.scanned}
 		default:
 			p.read(c)
 		}
 	}
-	return p.heard
+	return p.scanned
 }
 
-func (p *plain) read(c byte) {
+func (p *referenceScanner) read(c byte) {
 	switch {
 	case p.escaped && p.kind != 0 && p.kind != '[' && c == '\\':
 		p.end(p.kind == ']')
@@ -135,7 +135,7 @@ func (p *plain) read(c byte) {
 		p.end(false)
 	case p.escaped && c < ' ':
 		p.kind = 0
-		p.rang = p.rang || c == charBell
+		p.hasBell = p.hasBell || c == charBell
 	case p.escaped:
 		p.end(false)
 		if strings.IndexByte("[]PX^_k", c) >= 0 {
@@ -144,19 +144,19 @@ func (p *plain) read(c byte) {
 	case c == charBell && p.kind == ']':
 		p.end(true)
 	case c == charBell && (p.kind == 0 || p.kind == '['):
-		p.rang = true
+		p.hasBell = true
 	case p.kind == '[' && c >= 0x40:
 		p.end(false)
 	case p.kind != 0 && p.kind != '[':
-		if p.text = append(p.text, c); p.kind == 'P' && string(p.text) == wrapper && !p.wrapped {
+		if p.text = append(p.text, c); p.kind == 'P' && string(p.text) == wrapperPrefix && !p.wrapped {
 			p.end(false)
 			p.wrapped = true
 		}
 	}
 }
 
-// end ends a sequence.
-func (p *plain) end(obey bool) {
+// cleanup ends a sequence.
+func (p *referenceScanner) end(obey bool) {
 	if obey && len(p.text) > 0 && len(p.text) <= maxCommand {
 		p.commands = append(p.commands, string(p.text))
 	}
@@ -175,22 +175,22 @@ func FuzzScanner(f *testing.F) {
 		f.Add([]byte(seed), uint8(2))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, size uint8) {
-		whole := hear(b, len(b))
-		assert.Equal(t, whole, hear(b, int(size)+1))
-		want := plainly(b)
-		assert.Equal(t, want.rang, whole.rang)
+		whole := scanChunks(b, len(b))
+		assert.Equal(t, whole, scanChunks(b, int(size)+1))
+		want := scanReference(b)
+		assert.Equal(t, want.hasBell, whole.hasBell)
 		assert.Equal(t, want.commands, whole.commands)
 		if !bytes.Contains(b, []byte("\x1bPtmux;")) {
-			again := hear([]byte(whole.shown), len(whole.shown))
+			again := scanChunks([]byte(whole.shown), len(whole.shown))
 			assert.Equal(t, whole.shown, again.shown)
-			assert.Equal(t, whole.rang, again.rang)
+			assert.Equal(t, whole.hasBell, again.hasBell)
 			assert.Equal(t, withoutStatus(whole.commands), withoutStatus(again.commands))
 		}
 	})
 }
 
 func withoutStatus(commands []string) string {
-	return strings.Join(slices.DeleteFunc(slices.Clone(commands), func(c string) bool { return strings.HasPrefix(c, statusCommand) }), "\x00")
+	return strings.Join(slices.DeleteFunc(slices.Clone(commands), func(c string) bool { return strings.HasPrefix(c, statusPrefix) }), "\x00")
 }
 
 func BenchmarkScanner(b *testing.B) {

@@ -74,8 +74,8 @@ func printReads() {
 	}
 }
 
-// home is where one session of a test lives.
-type home struct {
+// testSession is where one session of a test lives.
+type testSession struct {
 	t    *testing.T
 	dir  string
 	shim string // the program
@@ -83,12 +83,12 @@ type home struct {
 	spec shimwire.Spec
 }
 
-func newHome(t *testing.T, args ...string) *home {
+func newHome(t *testing.T, args ...string) *testSession {
 	t.Helper()
 	dir := shortDir(t)
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	h := &home{t: t, dir: dir, shim: filepath.Join(dir, "corral-shim"), uid: os.Getuid()}
+	h := &testSession{t: t, dir: dir, shim: filepath.Join(dir, "corral-shim"), uid: os.Getuid()}
 	for _, name := range []string{"corral-shim", "sizes", "reads", "asks"} {
 		require.NoError(t, os.Symlink(exe, filepath.Join(dir, name)))
 	}
@@ -113,7 +113,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-func (h *home) writeSpec() string {
+func (h *testSession) writeSpec() string {
 	h.t.Helper()
 	path := filepath.Join(h.dir, "run", "spec")
 	require.NoError(h.t, os.WriteFile(path, h.spec.Append(nil), 0o600))
@@ -121,22 +121,22 @@ func (h *home) writeSpec() string {
 	return path
 }
 
-func (h *home) log() string {
+func (h *testSession) log() string {
 	h.t.Helper()
 	b, err := os.ReadFile(filepath.Join(h.spec.StateDir, logName))
 	require.NoError(h.t, err)
 	return string(b)
 }
 
-func (h *home) status() exitstatus.Status {
+func (h *testSession) status() exitstatus.Status {
 	h.t.Helper()
 	s, err := exitstatus.Read(h.spec.StateDir)
 	require.NoError(h.t, err)
 	return s
 }
 
-// appears waits until there is a file at path.
-func appears(t *testing.T, path string) {
+// waitForFile waits until there is a file at path.
+func waitForFile(t *testing.T, path string) {
 	t.Helper()
 	w, err := fsnotify.NewWatcher()
 	require.NoError(t, err)
@@ -157,9 +157,9 @@ func appears(t *testing.T, path string) {
 	}
 }
 
-// screen is a terminal with a shim in it: what a tmux pane is for it, without a tmux.
-type screen struct {
-	*home
+// testTerminal is a terminal with a shim in it: what a tmux pane is for it, without a tmux.
+type testTerminal struct {
+	*testSession
 	master *os.File
 	cmd    *exec.Cmd
 
@@ -169,10 +169,10 @@ type screen struct {
 	done  chan struct{} // the shim has ended
 }
 
-// show starts the shim of a session in a terminal of its own.
-func (h *home) show(change ...func(*exec.Cmd)) *screen {
+// writePane starts the shim of a session in a terminal of its own.
+func (h *testSession) startShim(change ...func(*exec.Cmd)) *testTerminal {
 	h.t.Helper()
-	s := &screen{home: h, fresh: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &testTerminal{testSession: h, fresh: make(chan struct{}, 1), done: make(chan struct{})}
 	slave := s.openTerminal()
 	s.cmd = exec.Command(h.shim, "run", h.writeSpec())
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = slave, slave, slave
@@ -184,11 +184,11 @@ func (h *home) show(change ...func(*exec.Cmd)) *screen {
 	require.NoError(h.t, slave.Close())
 	go s.read()
 	go func() { _ = s.cmd.Wait(); close(s.done) }()
-	h.t.Cleanup(s.end)
+	h.t.Cleanup(s.cleanup)
 	return s
 }
 
-func (s *screen) openTerminal() *os.File {
+func (s *testTerminal) openTerminal() *os.File {
 	s.t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	require.NoError(s.t, err)
@@ -196,19 +196,19 @@ func (s *screen) openTerminal() *os.File {
 	require.NoError(s.t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
 	slave, err := innerTerminal{master: fd}.openSlave(0)
 	require.NoError(s.t, err)
-	require.NoError(s.t, unix.IoctlSetTermios(slave, unix.TCSETS, sane()))
+	require.NoError(s.t, unix.IoctlSetTermios(slave, unix.TCSETS, saneSettings()))
 	s.setSize(30, 100)
 	return os.NewFile(uintptr(slave), "slave")
 }
 
-func (s *screen) setSize(rows, cols uint16) {
+func (s *testTerminal) setSize(rows, cols uint16) {
 	s.t.Helper()
 	require.NoError(s.t, unix.IoctlSetWinsize(int(s.master.Fd()), unix.TIOCSWINSZ,
 		&unix.Winsize{Row: rows, Col: cols, Xpixel: cols * 8, Ypixel: rows * 16}))
 	require.NoError(s.t, unix.SetNonblock(int(s.master.Fd()), true)) // Fd made it blocking
 }
 
-func (s *screen) read() {
+func (s *testTerminal) read() {
 	b := make([]byte, 64<<10)
 	for {
 		n, err := s.master.Read(b)
@@ -225,8 +225,8 @@ func (s *screen) read() {
 	}
 }
 
-// sees waits until text was printed.
-func (s *screen) sees(text string) {
+// waitFor waits until text was printed.
+func (s *testTerminal) waitFor(text string) {
 	s.t.Helper()
 	late := time.After(deadline)
 	for {
@@ -245,20 +245,20 @@ func (s *screen) sees(text string) {
 	}
 }
 
-func (s *screen) printed() string {
+func (s *testTerminal) printed() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.got.String()
 }
 
-func (s *screen) keys(text string) {
+func (s *testTerminal) typeKeys(text string) {
 	s.t.Helper()
 	_, err := s.master.WriteString(text)
 	require.NoError(s.t, err)
 }
 
-// ends waits until the shim has ended, and returns its exit code.
-func (s *screen) ends() int {
+// wait waits until the shim has ended, and returns its exit code.
+func (s *testTerminal) wait() int {
 	s.t.Helper()
 	select {
 	case <-s.done:
@@ -268,8 +268,8 @@ func (s *screen) ends() int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// end leaves nothing behind.
-func (s *screen) end() {
+// cleanup leaves nothing behind.
+func (s *testTerminal) cleanup() {
 	select {
 	case <-s.done:
 	default:
@@ -287,9 +287,9 @@ type daemon struct {
 }
 
 // connect waits for the session's socket, connects to it, and takes the Hello.
-func (h *home) connect() *daemon {
+func (h *testSession) connect() *daemon {
 	h.t.Helper()
-	appears(h.t, h.spec.Socket)
+	waitForFile(h.t, h.spec.Socket)
 	fd, err := dial(h.spec.Socket)
 	require.NoError(h.t, err)
 	d := &daemon{t: h.t, fd: fd}
@@ -338,8 +338,8 @@ func (d *daemon) next() shimwire.Message {
 	return m
 }
 
-// hears waits for a message of one kind, and passes over the others.
-func (d *daemon) hears(kind shimwire.Kind) shimwire.Message {
+// expect waits for a message of one kind, and passes over the others.
+func (d *daemon) expect(kind shimwire.Kind) shimwire.Message {
 	d.t.Helper()
 	for {
 		if m := d.next(); m.Kind == kind {
@@ -353,16 +353,16 @@ func (d *daemon) send(m shimwire.Message) {
 	require.NoError(d.t, unix.Sendto(d.fd, m.Append(nil), unix.MSG_NOSIGNAL, &unix.SockaddrUnix{}))
 }
 
-// input sends a text, and returns the answer.
-func (d *daemon) input(seq uint32, text string, flags uint32) shimwire.Message {
+// sendTextAndWait sends a text, and returns the answer.
+func (d *daemon) sendTextAndWait(seq uint32, text string, flags uint32) shimwire.Message {
 	d.t.Helper()
-	d.enter(seq, text, flags)
-	m := d.hears(shimwire.InputDone)
+	d.sendText(seq, text, flags)
+	m := d.expect(shimwire.InputDone)
 	require.Equal(d.t, seq, m.Seq)
 	return m
 }
 
-func (d *daemon) enter(seq uint32, text string, flags uint32) {
+func (d *daemon) sendText(seq uint32, text string, flags uint32) {
 	d.t.Helper()
 	for len(text) > shimwire.MaxData {
 		d.send(shimwire.Message{Kind: shimwire.Input, Seq: seq, Flags: shimwire.FlagMore, Data: []byte(text[:shimwire.MaxData])})
@@ -372,12 +372,12 @@ func (d *daemon) enter(seq uint32, text string, flags uint32) {
 }
 
 // write and read are for files in the workspace.
-func (h *home) write(name, text string) {
+func (h *testSession) write(name, text string) {
 	h.t.Helper()
 	require.NoError(h.t, os.WriteFile(filepath.Join(h.spec.Dir, name), []byte(text), 0o600))
 }
 
-func (h *home) read(name string) string {
+func (h *testSession) read(name string) string {
 	h.t.Helper()
 	b, err := os.ReadFile(filepath.Join(h.spec.Dir, name))
 	require.NoError(h.t, err)
@@ -385,14 +385,14 @@ func (h *home) read(name string) string {
 }
 
 // killAgent kills the agent, and nothing else.
-func (h *home) killAgent(d *daemon) {
+func (h *testSession) killAgent(d *daemon) {
 	h.t.Helper()
 	require.NoError(h.t, unix.Kill(d.hello.AgentPID, unix.SIGKILL))
 }
 
-// giveTo makes everything in the session's home another user's, with a copy of the program that
+// chown makes everything in the session's home another user's, with a copy of the program that
 // this one can execute.
-func (h *home) giveTo(uid int) {
+func (h *testSession) chown(uid int) {
 	h.t.Helper()
 	h.uid = uid
 	exe, err := os.Executable()

@@ -13,96 +13,98 @@ import (
 	"github.com/corrald/corral/internal/clock"
 )
 
-// survived are the signals that a shim outlives. They are caught, not ignored, because an ignored
-// signal would be inherited by the agent.
-var survived = []os.Signal{
-	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
-	unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGPROF, unix.SIGIO, unix.SIGPWR,
-	unix.SIGWINCH,
+// caughtSignals are the signals that must not end the shim. They are caught and not ignored,
+// because the agent would inherit an ignored signal.
+var caughtSignals = []os.Signal{
+	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2,
+	unix.SIGALRM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT, unix.SIGXCPU, unix.SIGXFSZ,
+	unix.SIGVTALRM, unix.SIGPROF, unix.SIGIO, unix.SIGPWR, unix.SIGWINCH,
 }
 
-// signals is what the process hears by signals.
+// signals records the signals that the process has received.
 type signals struct {
-	heard   int          // a descriptor that becomes readable when one of these is heard that the loop has to do something about
-	resized atomic.Bool  // the size of the process's terminal has changed
-	missing atomic.Bool  // somebody misses the socket
-	told    atomic.Int64 // when the process was told to end, the last time: CLOCK_MONOTONIC in nanoseconds, 0 if it was not
-	tells   chan struct{}
-	marks   chan struct{} // one for each markSignal that was heard; buffered by one
+	eventfd       int           // becomes readable when a signal was received that the loop has to handle
+	resized       atomic.Bool   // SIGWINCH: the size of the shim's terminal has changed
+	socketMissing atomic.Bool   // SIGUSR1: the socket should be recreated if it is missing
+	sigtermAt     atomic.Int64  // when SIGTERM was last received, by CLOCK_MONOTONIC in nanoseconds, or 0
+	sigterms      chan struct{} // one value after SIGTERM; buffer of one
+	barriers      chan struct{} // one value for each barrierSignal; buffer of one
 }
 
-// markSignal is what the process sends to itself to know that it has heard every signal that was
-// sent before: the kernel delivers those with lower numbers first.
-const markSignal = unix.SIGPWR
+// barrierSignal is a signal that the process sends to itself to know that it has received every
+// signal sent before: the kernel delivers signals with lower numbers first.
+const barrierSignal = unix.SIGPWR
 
-// catchSignals begins to hear.
+// catchSignals installs the signal handlers.
 func catchSignals() (*signals, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}
-	s := &signals{heard: fd, tells: make(chan struct{}, 1), marks: make(chan struct{}, 1)}
+	s := &signals{eventfd: fd, sigterms: make(chan struct{}, 1), barriers: make(chan struct{}, 1)}
 	c := make(chan os.Signal, 8)
-	signal.Notify(c, survived...)
-	go s.hear(c)
+	signal.Notify(c, caughtSignals...)
+	go s.receive(c)
 	return s, nil
 }
 
-func (s *signals) hear(c <-chan os.Signal) {
+// receive records the signals from c.
+func (s *signals) receive(c <-chan os.Signal) {
 	one := []byte{1, 0, 0, 0, 0, 0, 0, 0}
-	for heard := range c {
-		switch heard {
+	for received := range c {
+		switch received {
 		case unix.SIGWINCH:
 			s.resized.Store(true)
-			_, _ = sysWrite(s.heard, one)
+			_, _ = sysWrite(s.eventfd, one)
 		case unix.SIGUSR1:
-			s.missing.Store(true)
-			_, _ = sysWrite(s.heard, one)
+			s.socketMissing.Store(true)
+			_, _ = sysWrite(s.eventfd, one)
 		case unix.SIGTERM:
-			s.told.Store(int64(clock.Monotonic()))
+			s.sigtermAt.Store(int64(clock.Monotonic()))
 			select {
-			case s.tells <- struct{}{}:
+			case s.sigterms <- struct{}{}:
 			default:
 			}
-		case markSignal:
+		case barrierSignal:
 			select {
-			case s.marks <- struct{}{}:
+			case s.barriers <- struct{}{}:
 			default:
 			}
 		}
 	}
 }
 
-// hearTime is how long the process may take, on a machine that has much to do, to hear of a signal
-// that it has got.
-const hearTime = 250 * time.Millisecond
+// signalDeliveryTime is how long a busy machine may take to deliver a signal to the goroutine in
+// signals.receive.
+const signalDeliveryTime = 250 * time.Millisecond
 
-// noticing is what told has to wait for. It is called once the agent has ended, before anything
-// else is done: the shim gets a SIGTERM for all of the scope before the agent, which is its child,
-// but may notice it after the agent's end. Where a daemon is there, which as a rule knows better
-// who has asked for what and reports the exit at once, only the signals that were sent by now are
-// waited for.
-func (s *shim) noticing() <-chan struct{} {
-	if !s.attended() {
-		return s.signals.tells
+// awaitSIGTERM returns the channel for which sigtermTime has to wait. It is called right after the
+// agent has exited: if the whole scope gets SIGTERM, the shim gets it before the agent, which is
+// its child, but may notice it after the agent's exit. If a daemon is connected, which usually
+// knows better who requested what and reports the exit at once, only signals that were sent by now
+// are waited for.
+func (s *shim) awaitSIGTERM() <-chan struct{} {
+	if !s.hasDaemon() {
+		return s.signals.sigterms
 	}
-	_ = unix.Kill(os.Getpid(), markSignal)
-	return s.signals.marks
+	_ = unix.Kill(os.Getpid(), barrierSignal)
+	return s.signals.barriers
 }
 
-// told is when everybody in the scope was told to end, and with them the agent, which has ended at
-// exited; 0 if that was not so.
-func (s *shim) told(noticed <-chan struct{}, exited time.Duration) time.Duration {
+// sigtermTime returns when the shim, and so presumably the whole scope, received SIGTERM, at most
+// exited, the time of the agent's exit; 0 if it received none. delivered is the result of
+// awaitSIGTERM.
+func (s *shim) sigtermTime(delivered <-chan struct{}, exited time.Duration) time.Duration {
 	select {
-	case <-noticed:
-	case <-time.After(hearTime):
+	case <-delivered:
+	case <-time.After(signalDeliveryTime):
 	}
-	return min(time.Duration(s.signals.told.Load()), exited)
+	return min(time.Duration(s.signals.sigtermAt.Load()), exited)
 }
 
-// unblockSignals makes sure that the agent starts with no signal blocked. Go gives a child the mask
-// that the process itself was started with, so a process that was started with blocked signals
-// replaces itself by one that was not.
+// unblockSignals makes sure that the agent starts with no signal blocked. Go starts a child with
+// the signal mask with which the process itself was started, so a process that was started with
+// blocked signals executes itself again with an empty mask.
 func unblockSignals() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -112,9 +114,9 @@ func unblockSignals() {
 	}
 }
 
-// defaultLibrarySignals gives the two signals that the C library keeps for itself their default
-// meaning. A program that glibc's posix_spawn has started ignores them (make starts its commands
-// so), Go leaves them as they are, and the agent would inherit that.
+// defaultLibrarySignals resets the two signals that the C library reserves (32 and 33) to their
+// default action. A program started by glibc's posix_spawn, as make starts its commands, ignores
+// them; Go does not change that, and the agent would inherit it.
 func defaultLibrarySignals() {
 	for _, signal := range []uintptr{32, 33} {
 		sysDefaultSignal(signal)

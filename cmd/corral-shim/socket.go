@@ -13,21 +13,21 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// maxConns is how many connections there can be at a time; one more is closed at once. The
-// session's own processes have two of them at most: see makeRoom.
+// maxConns is the maximum number of connections; further ones are closed at once. The session's own
+// processes can have at most two of them: see limitOwnConnections.
 const maxConns = 8
 
-// listener is the shim's socket. It exists from the beginning, under a temporary name, and gets its
-// own once the agent runs: who sees it can connect, and is answered.
+// listener is the shim's socket. It is created before the agent starts, under a temporary name, and
+// renamed once the agent runs, so that every client that sees the socket gets an answer.
 type listener struct {
-	fd   int
-	dir  int
-	name string
-	ino  uint64 // to tell it from another run's
+	fd    int
+	dir   int
+	name  string
+	inode uint64 // distinguishes it from the socket of another run
 }
 
-// listen makes the socket for path. The address is given relative to its directory, because a
-// socket's path may have only 107 bytes (unix(7)).
+// listen creates the socket for path. It binds it relative to the directory, because the path in a
+// socket address is limited to 107 bytes (unix(7)).
 func listen(path string) (listener, error) {
 	l := listener{name: filepath.Base(path)}
 	var err error
@@ -37,9 +37,9 @@ func listen(path string) (listener, error) {
 	if l.fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
 		return l, os.NewSyscallError("socket", err)
 	}
-	temp := l.temp()
+	temp := l.tempName()
 	_ = unix.Unlinkat(l.dir, temp, 0)
-	mask := unix.Umask(0o177) // chmod would come after bind, and somebody in between
+	mask := unix.Umask(0o177) // chmod after bind would leave a gap in which others could connect
 	err = unix.Bind(l.fd, &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(l.dir) + "/" + temp})
 	unix.Umask(mask)
 	if err != nil {
@@ -52,26 +52,26 @@ func listen(path string) (listener, error) {
 	if err := unix.Fstatat(l.dir, temp, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return l, os.NewSyscallError("stat", err)
 	}
-	l.ino = st.Ino
+	l.inode = st.Ino
 	return l, nil
 }
 
-// listenAgain makes the socket anew, if somebody has removed or replaced it. The connections that
-// there are stay.
-func (s *shim) listenAgain() {
+// recreateSocket creates the socket again if it was removed or replaced. Existing connections stay
+// open.
+func (s *shim) recreateSocket() {
 	var st unix.Stat_t
-	if unix.Lstat(s.spec.Socket, &st) == nil && st.Ino == s.listener.ino {
+	if unix.Lstat(s.spec.Socket, &st) == nil && st.Ino == s.listener.inode {
 		return
 	}
 	l, err := listen(s.spec.Socket)
 	if err == nil {
-		err = s.poller.add(l.fd, aboutListener)
+		err = s.poller.add(l.fd, eventListener)
 	}
 	if err == nil {
 		err = l.publish()
 	}
-	if err != nil { // whoever has asked for it asks again
-		if l.fd > 0 { // 0 is our terminal, and no socket was made
+	if err != nil { // the client sends SIGUSR1 again
+		if l.fd > 0 { // 0 means that no socket was created: descriptor 0 is the terminal
 			_ = unix.Close(l.fd)
 		}
 		closeIfOpen(l.dir)
@@ -81,47 +81,47 @@ func (s *shim) listenAgain() {
 	s.listener = l
 }
 
-func (l *listener) temp() string { return "." + l.name + ".new" }
+func (l *listener) tempName() string { return "." + l.name + ".new" }
 
-// publish gives the socket its name.
+// publish renames the socket to its final name.
 func (l *listener) publish() error {
-	return os.NewSyscallError("rename", unix.Renameat(l.dir, l.temp(), l.dir, l.name))
+	return os.NewSyscallError("rename", unix.Renameat(l.dir, l.tempName(), l.dir, l.name))
 }
 
-// remove removes the socket under both names, unless the name has passed on to another one. It is
-// left open: who has just connected, and was not accepted any more, must not take the shim for dead
-// before the agent's exit is recorded.
+// remove removes the socket under both names, unless the name now belongs to another one. The
+// descriptor stays open: a client that has just connected and was not accepted yet must not
+// conclude that the shim has exited before the agent's exit is recorded.
 func (l *listener) remove() {
 	var st unix.Stat_t
-	for _, name := range []string{l.temp(), l.name} {
-		if unix.Fstatat(l.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Ino == l.ino {
+	for _, name := range []string{l.tempName(), l.name} {
+		if unix.Fstatat(l.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Ino == l.inode {
 			_ = unix.Unlinkat(l.dir, name, 0)
 		}
 	}
 }
 
-// conn is one connection: a daemon, or the shim that runs in a joined pane.
+// conn is one connection: from a daemon, or from the shim that runs in a joined pane.
 type conn struct {
-	fd      int // -1 once it is closed
-	kind    peerKind
-	more    bool  // there may be more to receive
-	partial *text // the text whose messages have not all come yet
+	fd         int // -1 once it is closed
+	kind       peerKind
+	isReadable bool  // there may be more to receive
+	partial    *text // a text whose last message was not received yet
 
-	refusing bool // the rest of the text with the number refused
-	refused  uint32
+	isRejecting bool // ignore the remaining messages of the text with number rejectedSeq
+	rejectedSeq uint32
 }
 
-// receiver takes datagrams and the descriptors in them, without allocating anything.
+// receiver receives datagrams and the descriptors in them without allocating memory.
 type receiver struct {
 	data    [shimwire.MaxMessage]byte
 	control [64]byte
 	vec     unix.Iovec
 	header  unix.Msghdr
-	sender  int32 // which process has sent the last datagram, where the socket passes that on; else 0
+	sender  int32 // sender of the last datagram if the socket passes credentials, else 0
 }
 
-// receive takes one datagram. passed is the descriptor that came with it, -1 if there was none;
-// more than one is too many and they are closed.
+// receive receives one datagram. passed is the descriptor that came with it, or -1; if there are
+// several all but the last are closed.
 func (r *receiver) receive(fd int) (b []byte, passed int, e unix.Errno) {
 	r.vec.Base = &r.data[0]
 	r.vec.SetLen(len(r.data))
@@ -173,22 +173,22 @@ func closeIfOpen(fd int) {
 	}
 }
 
-// accept takes the connections that wait.
+// accept accepts all pending connections.
 func (s *shim) accept() {
 	for {
 		fd, e := sysAccept(s.listener.fd)
 		if e != 0 {
 			return
 		}
-		kind := s.peer(fd)
-		s.makeRoom(kind)
+		kind := s.classifyConnection(fd)
+		s.limitOwnConnections(kind)
 		slot := s.freeSlot()
-		if kind == foreignPeer || slot < 0 || s.poller.add(fd, aboutConn+slot) != nil {
+		if kind == foreignPeer || slot < 0 || s.poller.add(fd, eventConn+slot) != nil {
 			_ = unix.Close(fd)
 			continue
 		}
 		s.conns[slot] = &conn{fd: fd, kind: kind}
-		s.introduce(s.conns[slot])
+		s.sendCurrentState(s.conns[slot])
 	}
 }
 
@@ -203,13 +203,15 @@ func (s *shim) freeSlot() int {
 
 func (s *shim) hello() shimwire.Message {
 	return shimwire.Message{
-		Kind: shimwire.Hello, RunID: s.spec.RunID, ShimPID: os.Getpid(), AgentPID: s.agent.pid, AgentStart: s.agent.ticks,
-		Started: s.agent.started, Idle: s.idle, Pane: s.pane.there(), TakesKeys: true, Since: s.since, Seq: s.saidActive,
+		Kind: shimwire.Hello, RunID: s.spec.RunID, ShimPID: os.Getpid(),
+		AgentPID: s.agent.pid, AgentStart: s.agent.startTicks, Started: s.agent.started,
+		Idle: s.idle, Since: s.activitySince, Seq: s.activitySeq,
+		Pane: s.pane.isOpen(), TakesKeys: true,
 	}
 }
 
-// send sends m. Who does not take it is disconnected: it can come back, and then a new Hello tells
-// it everything.
+// send sends m. A client that does not accept it is disconnected: it can connect again, and a new
+// Hello then describes the current state.
 func (s *shim) send(c *conn, m shimwire.Message) {
 	if c == nil || c.fd < 0 {
 		return
@@ -218,19 +220,20 @@ func (s *shim) send(c *conn, m shimwire.Message) {
 		m.SinceMonotonic = clock.Monotonic() - time.Since(m.Since)
 	}
 	if sysSend(c.fd, m.Append(s.outgoing[:0])) != 0 {
-		s.drop(c)
+		s.disconnect(c)
 	}
 }
 
-// attended tells whether a daemon is connected.
-func (s *shim) attended() bool {
+// hasDaemon reports whether a daemon is connected.
+func (s *shim) hasDaemon() bool {
 	return slices.ContainsFunc(s.conns[:], func(c *conn) bool {
-		return c != nil && c.fd >= 0 && c != s.pane.joined && c.kind.mayType() && !ready(c.fd, unix.POLLHUP|unix.POLLRDHUP)
+		return c != nil && c.fd >= 0 && c != s.pane.joined && c.kind.canType() &&
+			!isReady(c.fd, unix.POLLHUP|unix.POLLRDHUP)
 	})
 }
 
-// tell tells every daemon.
-func (s *shim) tell(m shimwire.Message) {
+// broadcast sends m to every daemon.
+func (s *shim) broadcast(m shimwire.Message) {
 	for _, c := range s.conns {
 		if c != s.pane.joined {
 			s.send(c, m)
@@ -238,7 +241,8 @@ func (s *shim) tell(m shimwire.Message) {
 	}
 }
 
-func (s *shim) drop(c *conn) {
+// disconnect closes a connection and withdraws the input that it has sent.
+func (s *shim) disconnect(c *conn) {
 	if c == nil || c.fd < 0 {
 		return
 	}
@@ -249,30 +253,31 @@ func (s *shim) drop(c *conn) {
 		c.partial = nil
 	}
 	s.input.withdraw(c)
-	if c == s.pane.joined { // the shim in the pane has died, and its pane with it: nobody closed that one
-		s.losePane()
+	if c == s.pane.joined { // the shim in the pane has exited, and the pane with it
+		s.handleJoinerExit()
 	}
 }
 
-// receiveAtOnce is how many datagrams one connection may have taken before the others have their
-// turn, and the agent.
-const receiveAtOnce = 16
+// receiveBatch is how many datagrams are received from one connection before the other connections
+// and the agent are served.
+const receiveBatch = 16
 
-// hear takes what the connections have sent. It returns whether there is more.
-func (s *shim) hear() (more bool) {
+// receiveMessages receives a batch of datagrams from each connection. It returns whether there are
+// more.
+func (s *shim) receiveMessages() (more bool) {
 	for _, c := range s.conns {
-		for range receiveAtOnce {
-			if c == nil || c.fd < 0 || !c.more {
+		for range receiveBatch {
+			if c == nil || c.fd < 0 || !c.isReadable {
 				break
 			}
-			c.more = s.receive(c)
+			c.isReadable = s.receive(c)
 		}
-		more = more || c != nil && c.fd >= 0 && c.more
+		more = more || c != nil && c.fd >= 0 && c.isReadable
 	}
 	return more
 }
 
-// receive takes one datagram, and returns whether there may be another.
+// receive receives and handles one datagram. It returns whether there may be another.
 func (s *shim) receive(c *conn) bool {
 	b, passed, e := s.incoming.receive(c.fd)
 	if e == unix.EAGAIN {
@@ -285,28 +290,29 @@ func (s *shim) receive(c *conn) bool {
 	}
 	if e != 0 || len(b) == 0 || err != nil {
 		closeIfOpen(passed)
-		s.drop(c)
+		s.disconnect(c)
 		return false
 	}
-	s.take(c, &m, passed)
+	s.handleMessage(c, &m, passed)
 	return true
 }
 
-func (s *shim) take(c *conn, m *shimwire.Message, passed int) {
+func (s *shim) handleMessage(c *conn, m *shimwire.Message, passed int) {
 	switch {
-	case m.Kind == shimwire.Join && passed >= 0 && c.kind.mayJoin():
+	case m.Kind == shimwire.Join && passed >= 0 && c.kind.canJoin():
 		s.join(c, passed, string(m.Data))
 	case m.Kind == shimwire.Resized && c == s.pane.joined:
 		s.resize()
-	case (m.Kind == shimwire.Input || m.Kind == shimwire.Keys) && !c.kind.mayType():
+	case (m.Kind == shimwire.Input || m.Kind == shimwire.Keys) && !c.kind.canType():
 		s.send(c, shimwire.Message{Kind: shimwire.InputDone, Seq: m.Seq, Error: "only corrald may send text"})
 	case m.Kind == shimwire.Input:
-		s.pane.readable = s.pane.there() // there may be keys, though nobody has looked yet
+		// Keys typed before this text precede it, so the pane has to be read first.
+		s.pane.readable = s.pane.isOpen()
 		if problem := s.input.add(c, m); problem != "" {
 			s.send(c, shimwire.Message{Kind: shimwire.InputDone, Seq: m.Seq, Error: problem})
 		}
 	case m.Kind == shimwire.Keys:
-		s.pane.readable = s.pane.there()
+		s.pane.readable = s.pane.isOpen()
 		if problem := s.input.addKeys(c, m); problem != "" {
 			s.send(c, shimwire.Message{Kind: shimwire.InputDone, Seq: m.Seq, Error: problem})
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 func TestShim_SurvivesSignals(t *testing.T) {
-	s := newHome(t, "sh", "-c", "read a; echo got $a; exit 7").show()
+	s := newHome(t, "sh", "-c", "read a; echo got $a; exit 7").startShim()
 	d := s.connect()
 	for _, sig := range []unix.Signal{
 		unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2,
@@ -27,9 +27,9 @@ func TestShim_SurvivesSignals(t *testing.T) {
 	} {
 		require.NoError(t, unix.Kill(d.hello.ShimPID, sig))
 	}
-	s.keys("word\n")
-	s.sees("got word")
-	assert.Equal(t, 7, s.ends())
+	s.typeKeys("word\n")
+	s.waitFor("got word")
+	assert.Equal(t, 7, s.wait())
 	assert.Equal(t, 7, s.status().Value)
 }
 
@@ -37,7 +37,7 @@ func TestShim_SurvivesSignals(t *testing.T) {
 // directory that was removed with it. Who is connected stays so.
 func TestSocket_IsRecreatedOnSIGUSR1(t *testing.T) {
 	h := newHome(t, "sh", "-c", "read a; exit 7")
-	s := h.show()
+	s := h.startShim()
 	d := h.connect()
 	terminal := func() string {
 		name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", d.hello.ShimPID))
@@ -49,7 +49,7 @@ func TestSocket_IsRecreatedOnSIGUSR1(t *testing.T) {
 		require.NoError(t, os.Remove(h.spec.Socket))
 		if dir {
 			require.NoError(t, os.RemoveAll(filepath.Dir(h.spec.Socket)))
-			require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGUSR1)) // there is no place for it yet
+			require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGUSR1)) // isOpen is no place for it yet
 			require.NoError(t, os.Mkdir(filepath.Dir(h.spec.Socket), 0o700))
 		}
 		require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGUSR1))
@@ -72,8 +72,8 @@ func TestSocket_IsRecreatedOnSIGUSR1(t *testing.T) {
 		return err == nil && there.Mode().Type() == os.ModeSocket
 	})
 	assert.Equal(t, d.hello.AgentPID, h.connect().hello.AgentPID)
-	s.keys("\n")
-	assert.Equal(t, 7, s.ends())
+	s.typeKeys("\n")
+	assert.Equal(t, 7, s.wait())
 }
 
 // TestExitStatus_RecordsSIGTERMOfTheScope: that all of the scope was is recorded, also where a
@@ -84,7 +84,7 @@ func TestExitStatus_RecordsSIGTERMOfTheScope(t *testing.T) {
 		all, daemon, recorded bool
 	}{{"all", true, false, true}, {"the agent alone", false, false, false}, {"all, with a daemon", true, true, true}} {
 		t.Run(row.name, func(t *testing.T) {
-			s := newHome(t, "sleep", "1000").show()
+			s := newHome(t, "sleep", "1000").startShim()
 			d := s.connect()
 			if !row.daemon {
 				d.close()
@@ -94,7 +94,7 @@ func TestExitStatus_RecordsSIGTERMOfTheScope(t *testing.T) {
 				require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGTERM))
 			}
 			require.NoError(t, unix.Kill(d.hello.AgentPID, unix.SIGTERM))
-			s.ends()
+			s.wait()
 			status := s.status()
 			assert.Equal(t, int(unix.SIGTERM), status.Value)
 			if !row.recorded {
@@ -109,7 +109,7 @@ func TestExitStatus_RecordsSIGTERMOfTheScope(t *testing.T) {
 
 func TestShim_ReportsActivity(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty -echo; echo one; read a; echo two; read a")
-	s := h.show()
+	s := h.startShim()
 	d := h.connect()
 	hello := d.hello
 	assert.Equal(t, "run-1", hello.RunID)
@@ -120,31 +120,31 @@ func TestShim_ReportsActivity(t *testing.T) {
 	assert.False(t, hello.Idle)
 	assert.Equal(t, hello.Started, hello.Since)
 	assert.InDelta(t, clock.Monotonic()-time.Since(hello.Since), hello.SinceMonotonic, float64(time.Second), "the same moment by the other clock")
-	s.sees("one")
+	s.waitFor("one")
 
-	idle := d.hears(shimwire.Idle)
+	idle := d.expect(shimwire.Idle)
 	assert.GreaterOrEqual(t, time.Since(idle.Since), h.spec.IdleAfter)
 	late := h.connect()
 	assert.True(t, late.hello.Idle)
 	assert.Equal(t, idle.Since, late.hello.Since)
 
 	before := time.Now().Add(-time.Microsecond)
-	s.keys("\n")
+	s.typeKeys("\n")
 	for _, x := range []*daemon{d, late} {
 		working := x.next()
 		assert.Equal(t, shimwire.Working, working.Kind)
 		assert.False(t, working.Since.Before(before.Truncate(time.Microsecond)))
 		assert.Equal(t, shimwire.Idle, x.next().Kind)
 	}
-	s.keys("\n")
-	require.Equal(t, 0, s.ends())
+	s.typeKeys("\n")
+	require.Equal(t, 0, s.wait())
 	_, err := late.receive()
 	assert.ErrorIs(t, err, errClosed)
 }
 
 func TestConnections_AreLimited(t *testing.T) {
 	h := newHome(t, "sleep", "1000")
-	h.show()
+	h.startShim()
 	first := h.connect()
 	for range maxConns - 1 {
 		h.connect()
@@ -175,19 +175,19 @@ func TestConnections_AreLimited(t *testing.T) {
 
 func TestConnections_CloseOnInvalidMessages(t *testing.T) {
 	h := newHome(t, "sh", "-c", "read a; exit 2")
-	s := h.show()
+	s := h.startShim()
 	s.connectAndSend([]byte("t\x01"))
 	s.connectAndSend(make([]byte, shimwire.MaxMessage+1))
 	d := h.connect()
 	d.send(shimwire.Message{Kind: 'Z', Data: []byte("of a younger daemon")})
 	d.send(shimwire.Message{Kind: shimwire.Join})
 	d.send(shimwire.Message{Kind: shimwire.Resized})
-	assert.Empty(t, d.input(1, "\n", 0).Error)
-	assert.Equal(t, 2, s.ends())
+	assert.Empty(t, d.sendTextAndWait(1, "\n", 0).Error)
+	assert.Equal(t, 2, s.wait())
 }
 
 // connectAndSend sends one datagram, and holds that the connection is ended.
-func (s *screen) connectAndSend(b []byte) {
+func (s *testTerminal) connectAndSend(b []byte) {
 	s.t.Helper()
 	d := s.connect()
 	_ = unix.Sendto(d.fd, b, unix.MSG_NOSIGNAL, &unix.SockaddrUnix{})
@@ -203,13 +203,13 @@ func TestSocket_AcceptsLongPaths(t *testing.T) {
 	dir := filepath.Join(h.dir, strings.Repeat("d", 100), strings.Repeat("e", 100))
 	require.NoError(t, os.MkdirAll(dir, 0o700))
 	h.spec.Socket = filepath.Join(dir, "shim.sock")
-	s := h.show()
+	s := h.startShim()
 	d := h.connect()
 	st, err := os.Stat(h.spec.Socket)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), st.Mode().Perm())
-	d.input(1, "\n", 0)
-	assert.Equal(t, 0, s.ends())
+	d.sendTextAndWait(1, "\n", 0)
+	assert.Equal(t, 0, s.wait())
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Empty(t, left)
@@ -217,12 +217,12 @@ func TestSocket_AcceptsLongPaths(t *testing.T) {
 
 func TestSocket_LeavesReplacementInPlace(t *testing.T) {
 	h := newHome(t, "sh", "-c", "read a")
-	s := h.show()
+	s := h.startShim()
 	s.connect()
 	require.NoError(t, os.Remove(h.spec.Socket))
 	require.NoError(t, os.WriteFile(h.spec.Socket, nil, 0o600))
-	s.keys("\n")
-	require.Equal(t, 0, s.ends())
+	s.typeKeys("\n")
+	require.Equal(t, 0, s.wait())
 	assert.FileExists(t, h.spec.Socket)
 }
 
@@ -231,28 +231,28 @@ func TestSocket_LeavesReplacementInPlace(t *testing.T) {
 // always.
 func TestShim_NeedsNoNewThreadsWhileRunning(t *testing.T) {
 	h := newHome(t, "sh", "-c", "stty -echo; prlimit --pid $PPID --nproc=0:0 && echo taken away; while read a; do seq 20000; echo $a; done; exit 11")
-	s := h.show(h.ordinary()) // who may do everything is not held to RLIMIT_NPROC
+	s := h.startShim(h.asUnprivileged()) // who may do everything is not held to RLIMIT_NPROC
 	d := h.connect()
 	second := h.connect()
-	s.sees("taken away")
+	s.waitFor("taken away")
 	threads := h.threads(d)
 	for i, word := range []string{"alpha", "beta", "gamma", "delta"} {
-		assert.Empty(t, d.input(uint32(i), word, shimwire.FlagEnter).Error)
-		s.sees("\n" + word)
+		assert.Empty(t, d.sendTextAndWait(uint32(i), word, shimwire.FlagEnter).Error)
+		s.waitFor("\n" + word)
 		s.setSize(30+uint16(i), 100)
 		require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGTERM))
-		d.hears(shimwire.Idle)
+		d.expect(shimwire.Idle)
 	}
 	second.close()
 	assert.Equal(t, threads, h.threads(d))
-	s.keys("\x04")
-	assert.Equal(t, 11, s.ends())
+	s.typeKeys("\x04")
+	assert.Equal(t, 11, s.wait())
 	st := s.status()
 	assert.Equal(t, exitstatus.Exited, st.Code)
 	assert.Equal(t, 11, st.Value)
 }
 
-func (h *home) threads(d *daemon) int {
+func (h *testSession) threads(d *daemon) int {
 	h.t.Helper()
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", d.hello.ShimPID))
 	require.NoError(h.t, err)

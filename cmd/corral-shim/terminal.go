@@ -7,13 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// innerTerminal is the agent's terminal.
+// innerTerminal is the agent's pseudoterminal.
 type innerTerminal struct {
 	master int
-	slave  int // our own descriptor, to ask what is unread; it keeps the master from reporting a hangup when the agent closes its own
+	// The shim's own descriptor, for querying unread input. It also keeps the master from reporting a
+	// hangup when the agent closes its descriptors.
+	slave int
 }
 
-// openInner makes the agent's terminal with the settings and the size of the pane's, if there is
+// openInner creates the agent's terminal with the settings and the size of the pane, if there is
 // one.
 func openInner(mode *unix.Termios, size *unix.Winsize) (innerTerminal, error) {
 	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -33,18 +35,19 @@ func openInner(mode *unix.Termios, size *unix.Winsize) (innerTerminal, error) {
 	return t, err
 }
 
-// openSlave opens the agent's end, without a look at /dev/pts.
+// openSlave opens the agent's end without using /dev/pts.
 func (t innerTerminal) openSlave(flags int) (int, error) {
-	fd, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(t.master), unix.TIOCGPTPEER, uintptr(unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|flags))
+	fd, _, e := unix.Syscall(unix.SYS_IOCTL,
+		uintptr(t.master), unix.TIOCGPTPEER, uintptr(unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|flags))
 	if e != 0 {
 		return -1, os.NewSyscallError("TIOCGPTPEER", e)
 	}
 	return int(fd), nil
 }
 
-// sane are the settings of a new terminal that nobody has changed (see stty(1), sane), for an agent
-// that starts without a pane.
-func sane() *unix.Termios {
+// saneSettings returns the default settings of a terminal (see stty(1), sane), for an agent that
+// starts without a pane.
+func saneSettings() *unix.Termios {
 	t := &unix.Termios{
 		Iflag: unix.BRKINT | unix.ICRNL | unix.IXON | unix.IMAXBEL | unix.IUTF8,
 		Oflag: unix.OPOST | unix.ONLCR,
@@ -53,20 +56,21 @@ func sane() *unix.Termios {
 	}
 	t.Ispeed, t.Ospeed = unix.B38400, unix.B38400
 	for i, c := range map[int]byte{
-		unix.VINTR: 'C' & 31, unix.VQUIT: 28, unix.VERASE: 127, unix.VKILL: 'U' & 31, unix.VEOF: 'D' & 31, unix.VSTART: 'Q' & 31,
-		unix.VSTOP: 'S' & 31, unix.VSUSP: 'Z' & 31, unix.VREPRINT: 'R' & 31, unix.VDISCARD: 'O' & 31, unix.VWERASE: 'W' & 31,
-		unix.VLNEXT: 'V' & 31, unix.VMIN: 1,
+		unix.VINTR: 'C' & 31, unix.VQUIT: 28, unix.VERASE: 127, unix.VKILL: 'U' & 31, unix.VEOF: 'D' & 31,
+		unix.VSTART: 'Q' & 31, unix.VSTOP: 'S' & 31, unix.VSUSP: 'Z' & 31, unix.VREPRINT: 'R' & 31,
+		unix.VDISCARD: 'O' & 31, unix.VWERASE: 'W' & 31, unix.VLNEXT: 'V' & 31, unix.VMIN: 1,
 	} {
 		t.Cc[i] = c
 	}
 	return t
 }
 
-// raw is mode with every byte passed as it is: what the keys mean, and what happens to line ends,
-// is decided by the agent's own terminal.
-func raw(mode *unix.Termios) *unix.Termios {
+// rawSettings returns mode changed so that every byte is passed unchanged: the agent's own terminal
+// interprets keys and line ends.
+func rawSettings(mode *unix.Termios) *unix.Termios {
 	t := *mode
-	t.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON | unix.IXOFF
+	t.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP |
+		unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON | unix.IXOFF
 	t.Oflag &^= unix.OPOST
 	t.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
 	t.Cflag &^= unix.CSIZE | unix.PARENB
@@ -77,16 +81,16 @@ func raw(mode *unix.Termios) *unix.Termios {
 
 // pane is the terminal that shows the agent, if there is one.
 type pane struct {
-	fd       int // an open file description of our own, non-blocking; -1 if there is no pane
+	fd       int // a separate open file description, non-blocking; -1 if there is no pane
 	mode     *unix.Termios
 	readable bool
 	writable bool
 	server   tmuxServer
-	joined   *conn // of the shim that runs in the pane, nil if it is this one
+	joined   *conn // connection of the shim that runs in the pane; nil if it is this one
 }
 
-// openPane opens the terminal that fd refers to once more, so that making it non-blocking is nobody
-// else's business. What is no terminal is no pane.
+// openPane opens the terminal fd again, so that making it non-blocking does not affect other
+// processes. If fd is not a terminal there is no pane.
 func openPane(fd int) pane {
 	p := pane{fd: -1}
 	mode, err := unix.IoctlGetTermios(fd, unix.TCGETS)
@@ -94,8 +98,9 @@ func openPane(fd int) pane {
 		return p
 	}
 	own, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil { // another user's, as after su: then all who have it open share what it is
-		if own, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3); err != nil || unix.SetNonblock(own, true) != nil {
+	if err != nil { // another user's terminal, as after su: share its open file description
+		own, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+		if err != nil || unix.SetNonblock(own, true) != nil {
 			return p
 		}
 	}
@@ -103,12 +108,12 @@ func openPane(fd int) pane {
 	return p
 }
 
-// there tells whether there is a pane.
-func (p *pane) there() bool { return p.fd >= 0 }
+// isOpen reports whether there is a pane.
+func (p *pane) isOpen() bool { return p.fd >= 0 }
 
-// size is the pane's size, with pixels, or the classic one.
+// size returns the size of the pane, including pixels, or 80x24.
 func (p *pane) size() *unix.Winsize {
-	if p.there() {
+	if p.isOpen() {
 		if w, err := unix.IoctlGetWinsize(p.fd, unix.TIOCGWINSZ); err == nil && w.Row > 0 && w.Col > 0 {
 			return w
 		}
@@ -117,17 +122,17 @@ func (p *pane) size() *unix.Winsize {
 }
 
 func (p *pane) makeRaw() {
-	if p.there() {
-		_ = unix.IoctlSetTermios(p.fd, unix.TCSETS, raw(p.mode))
+	if p.isOpen() {
+		_ = unix.IoctlSetTermios(p.fd, unix.TCSETS, rawSettings(p.mode))
 	}
 }
 
-// release gives the terminal back as it was found.
+// release restores the terminal's settings and closes it.
 func (p *pane) release() {
-	if p.there() {
+	if p.isOpen() {
 		_ = unix.IoctlSetTermios(p.fd, unix.TCSETS, p.mode)
 		_ = unix.Close(p.fd)
 		p.fd, p.readable, p.writable = -1, false, false
 	}
-	p.server.forget()
+	p.server.release()
 }

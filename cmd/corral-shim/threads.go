@@ -15,19 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spareThreads is how many threads the process makes before the agent starts, beside those that it
-// has. At most two of its goroutines are in calls that block at any time, the loop (in a file's
-// fsync) and the runtime's signal queue, and one more thread may be wanted to run another.
+// spareThreads is how many additional threads the process creates before the agent starts. At most
+// two of its goroutines are in blocking system calls at any time, the loop (in fsync of a file) and
+// the runtime's signal queue, and one more thread may be needed to run another goroutine.
 const spareThreads = 2
 
-// memoryLimit is where the garbage collector begins to work: the steady state allocates nothing, a
-// connection some hundred bytes.
+// memoryLimit is the amount of memory at which the garbage collector starts. The main loop
+// allocates nothing, a connection some hundred bytes.
 const memoryLimit = 16 << 20 // bytes, all of the runtime's memory
 
-// settle makes the process one that needs nothing more from the system: no periodic collection, all
-// threads that it may ever use. A Go program that cannot have a thread it needs is ended by its
-// runtime, and the agent may use up the scope's TasksMax.
-func settle() error {
+// preallocate makes sure that the process needs nothing more from the system: it disables periodic
+// garbage collection and creates all threads that it may ever need. The Go runtime aborts if it
+// cannot create a thread, and the agent may use up the scope's TasksMax.
+func preallocate() error {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(memoryLimit)
 	var p [2]int
@@ -44,14 +44,14 @@ func settle() error {
 		}()
 	}
 	for blocked.Load() < spareThreads {
-		runtime.Gosched() // comes back only when the goroutines that ran are blocked, each in a thread of its own
+		runtime.Gosched() // returns only when the other goroutines are blocked, each in its own thread
 	}
 	return unix.Close(p[1])
 }
 
-// giveBack returns the pages of the program's own file that only the start has needed. They come
-// back from the page cache as they are used.
-func giveBack() {
+// releaseFilePages releases pages of the executable that only the start has needed. The kernel
+// loads them again from the page cache when they are used.
+func releaseFilePages() {
 	smaps, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		return
@@ -66,10 +66,10 @@ func giveBack() {
 	}
 }
 
-// filePages returns the bounds of the read-only mappings of a file, from the text of
-// proc_pid_smaps(5), that differ from the file in no page. In a position-independent executable the
-// dynamic linker has written the addresses into some of them before they became read-only (RELRO,
-// ld(1)): giving those back would undo the relocation.
+// filePages returns the bounds of the read-only mappings of a file in which no page differs from
+// the file, from the content of proc_pid_smaps(5). In a position-independent executable the dynamic
+// linker writes addresses into some mappings before it makes them read-only (RELRO, ld(1));
+// releasing those would undo the relocation.
 func filePages(smaps io.Reader, file string) iter.Seq2[uint64, uint64] {
 	return func(yield func(from, to uint64) bool) {
 		var from, to uint64
@@ -91,8 +91,8 @@ func filePages(smaps io.Reader, file string) iter.Seq2[uint64, uint64] {
 	}
 }
 
-// readOnlyPages returns the bounds of a mapping of a file that cannot be written to, from its
-// first line in proc_pid_smaps(5).
+// readOnlyPages returns the bounds of a mapping of a file that cannot be written to, from the first
+// line of its entry in proc_pid_smaps(5).
 func readOnlyPages(line, file string) (from, to uint64, ok bool) {
 	bounds, rest, _ := strings.Cut(line, " ")
 	if !strings.HasPrefix(rest, "r") || strings.HasPrefix(rest, "rw") || !strings.HasSuffix(rest, " "+file) {

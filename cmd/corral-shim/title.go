@@ -7,19 +7,26 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// titles tell what the agent does by its terminal's title, where its definition says how.
-type titles struct {
-	ready, working, blocked *regexp.Regexp // nil for one that no title tells
-	last                    []byte         // in memory of its own, which is used again: a program may have another title ten times a second, for days
+// titleStatus derives the agent's status from the terminal's title, if its definition has patterns.
+type titleStatus struct {
+	ready, working, blocked *regexp.Regexp // nil if no title shows this
+
+	// The last title. Its memory is reused, because a program may change the title ten times a second
+	// for days.
+	last []byte
 }
 
-func newTitles(spec *shimwire.Spec) titles {
-	return titles{ready: compiled(spec.TitleReady), working: compiled(spec.TitleWorking), blocked: compiled(spec.TitleBlocked)}
+func newTitleStatus(spec *shimwire.Spec) titleStatus {
+	return titleStatus{
+		ready:   compilePattern(spec.TitleReady),
+		working: compilePattern(spec.TitleWorking),
+		blocked: compilePattern(spec.TitleBlocked),
+	}
 }
 
-// compiled returns the expression, nil if it is empty or none. The daemon has told of one that is
-// none where it was written.
-func compiled(expression string) *regexp.Regexp {
+// compilePattern returns the expression, or nil if it is empty or invalid. The daemon reports
+// invalid ones when it reads the definition.
+func compilePattern(expression string) *regexp.Regexp {
 	if expression == "" {
 		return nil
 	}
@@ -27,27 +34,31 @@ func compiled(expression string) *regexp.Regexp {
 	return re
 }
 
-// mapped tells whether titles mean anything.
-func (t *titles) mapped() bool { return t.ready != nil || t.working != nil || t.blocked != nil }
+// hasPatterns reports whether titles show a status.
+func (t *titleStatus) hasPatterns() bool {
+	return t.ready != nil || t.working != nil || t.blocked != nil
+}
 
-// titled takes a title of the agent's terminal. One that nothing matches says nothing.
-func (s *shim) titled(title []byte) {
-	t := &s.titles
-	if !t.mapped() || bytes.Equal(t.last, title) {
+// handleTitle handles a title of the agent's terminal. A title that matches no pattern clears the
+// status.
+func (s *shim) handleTitle(title []byte) {
+	t := &s.titleStatus
+	if !t.hasPatterns() || bytes.Equal(t.last, title) {
 		return
 	}
 	t.last = append(t.last[:0], title...)
 	is := func(re *regexp.Regexp) bool { return re != nil && re.Match(title) }
-	switch before := s.said[saidByTitle].word; {
+	switch before := s.reports[sourceTitle].agentStatus; {
 	case is(t.blocked):
-		s.says(saidByTitle, word{activity: "waiting", reason: "question", text: shimwire.SanitizeLine(string(title))})
+		text := shimwire.SanitizeLine(string(title))
+		s.setStatus(sourceTitle, agentStatus{activity: "waiting", reason: "question", text: text})
 	case is(t.working):
-		s.says(saidByTitle, word{activity: "working"})
+		s.setStatus(sourceTitle, agentStatus{activity: "working"})
 	case is(t.ready) && before.activity == "working":
-		s.says(saidByTitle, word{activity: "idle", reason: "turn-ended"})
+		s.setStatus(sourceTitle, agentStatus{activity: "idle", reason: "turn-ended"})
 	case is(t.ready) && before.activity != "idle":
-		s.says(saidByTitle, word{activity: "idle"})
+		s.setStatus(sourceTitle, agentStatus{activity: "idle"})
 	case !is(t.ready):
-		s.says(saidByTitle, word{})
+		s.setStatus(sourceTitle, agentStatus{})
 	}
 }

@@ -21,20 +21,20 @@ import (
 
 // tmux is a tmux server of the test's own, with the options that sessions have.
 type tmux struct {
-	*home
+	*testSession
 	socket string
 	pid    int
 }
 
 // inTmux starts the shim of a session in a tmux of its own.
-func (h *home) inTmux() *tmux {
+func (h *testSession) inTmux() *tmux {
 	h.t.Helper()
-	m := &tmux{home: h, socket: filepath.Join(h.dir, "run", "tmux")}
+	m := &tmux{testSession: h, socket: filepath.Join(h.dir, "run", "tmux")}
 	m.start("run", h.writeSpec())
 	return m
 }
 
-// start starts a server with one pane that runs the shim with args.
+// candidate starts a server with one pane that runs the shim with args.
 func (m *tmux) start(args ...string) {
 	m.t.Helper()
 	conf := filepath.Join(m.dir, "tmux.conf")
@@ -65,9 +65,9 @@ func (m *tmux) call(args ...string) string {
 }
 
 // attach shows the session in a terminal, as a person does.
-func (m *tmux) attach() *screen {
+func (m *tmux) attach() *testTerminal {
 	m.t.Helper()
-	s := &screen{home: m.home, fresh: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &testTerminal{testSession: m.testSession, fresh: make(chan struct{}, 1), done: make(chan struct{})}
 	slave := s.openTerminal()
 	s.cmd = m.command("attach-session")
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = slave, slave, slave
@@ -76,12 +76,12 @@ func (m *tmux) attach() *screen {
 	require.NoError(m.t, slave.Close())
 	go s.read()
 	go func() { _ = s.cmd.Wait(); close(s.done) }()
-	m.t.Cleanup(s.end)
+	m.t.Cleanup(s.cleanup)
 	return s
 }
 
-// shows waits until the screen of the pane is as wanted, without blank rows at its end.
-func (m *tmux) shows(want func(screen string) bool) string {
+// waitForScreen waits until the screen of the pane is as wanted, without blank rows at its end.
+func (m *tmux) waitForScreen(want func(screen string) bool) string {
 	m.t.Helper()
 	end := time.Now().Add(deadline)
 	for {
@@ -93,17 +93,17 @@ func (m *tmux) shows(want func(screen string) bool) string {
 	}
 }
 
-// showsEnd waits until the pane shows the line about the end of the agent, and returns the screen
+// waitForExitLine waits until the pane shows the line about the end of the agent, and returns the screen
 // without it.
-func (m *tmux) showsEnd(how string) string {
+func (m *tmux) waitForExitLine(how string) string {
 	m.t.Helper()
 	line := shimwire.ExitLinePrefix + "agent " + how + ". Restart or log: corralctl attach shop"
-	screen := m.shows(func(screen string) bool { return strings.HasSuffix(screen, line) })
+	screen := m.waitForScreen(func(screen string) bool { return strings.HasSuffix(screen, line) })
 	return strings.TrimSuffix(screen, line)
 }
 
-// ended waits until a process that is not ours has ended.
-func ended(t *testing.T, pid int) {
+// waitForExit waits until a process that is not ours has ended.
+func waitForExit(t *testing.T, pid int) {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err == unix.ESRCH {
@@ -123,8 +123,8 @@ func ended(t *testing.T, pid int) {
 	}
 }
 
-// over kills what is left of a session when its test is.
-func (d *daemon) over() {
+// cleanup kills what is left of a session when its test is.
+func (d *daemon) cleanup() {
 	for _, pid := range []int{d.hello.AgentPID, d.hello.ShimPID} {
 		if startTicks(pid) != 0 {
 			_ = unix.Kill(pid, unix.SIGKILL)
@@ -152,27 +152,27 @@ func TestPane_ClosedOrLost(t *testing.T) {
 				h := newHome(t, "sh", "-c", `trap 'echo hung up; exit 12' HUP; echo ready; while read x; do echo "got $x"; [ "$x" = end ] && exit 14; done`)
 				m := h.inTmux()
 				d := h.connect()
-				defer d.over()
+				defer d.cleanup()
 				if attached {
-					m.attach().sees("ready")
+					m.attach().waitFor("ready")
 				}
 				c.by(m)
 				if c.closed {
-					d.hears(shimwire.PaneClosed)
-					ended(t, d.hello.ShimPID)
+					d.expect(shimwire.PaneClosed)
+					waitForExit(t, d.hello.ShimPID)
 					st := h.status()
 					assert.True(t, st.PaneClosed)
 					assert.Equal(t, 12, st.Value)
 					assert.Contains(t, h.log(), "hung up")
 					return
 				}
-				d.hears(shimwire.PaneLost)
-				ended(t, m.pid)
+				d.expect(shimwire.PaneLost)
+				waitForExit(t, m.pid)
 				late := h.connect()
 				assert.False(t, late.hello.Pane)
 				assert.Equal(t, d.hello.AgentPID, late.hello.AgentPID)
-				assert.Empty(t, d.input(1, "a line\nend\n", 0).Error)
-				ended(t, d.hello.ShimPID)
+				assert.Empty(t, d.sendTextAndWait(1, "a line\nend\n", 0).Error)
+				waitForExit(t, d.hello.ShimPID)
 				assert.False(t, h.status().PaneClosed)
 				assert.Equal(t, 14, h.status().Value)
 				assert.Contains(t, h.log(), "got a line\r\n")
@@ -192,13 +192,13 @@ func TestTmuxServer_DiesDuringOutput(t *testing.T) {
 			h.spec.LogMax = 1 << 20
 			m := h.inTmux()
 			d := h.connect()
-			defer d.over()
+			defer d.cleanup()
 			require.NoError(t, unix.Kill(m.pid, unix.SIGKILL))
-			d.hears(shimwire.PaneLost)
+			d.expect(shimwire.PaneLost)
 			late := h.connect()
 			assert.Equal(t, d.hello.AgentPID, late.hello.AgentPID, "the shim and its agent live")
 			require.NoError(t, os.WriteFile(filepath.Join(h.spec.Dir, "end"), nil, 0o600))
-			ended(t, d.hello.ShimPID)
+			waitForExit(t, d.hello.ShimPID)
 			assert.Equal(t, 14, h.status().Value)
 			assert.Contains(t, h.log(), "the last\r\n")
 		})
@@ -210,10 +210,10 @@ func TestPaneClosed_EscalatesToSIGTERM(t *testing.T) {
 	h := newHome(t, "sh", "-c", `trap '' HUP; echo ready; while :; do sleep 1000; done`)
 	m := h.inTmux()
 	d := h.connect()
-	defer d.over()
+	defer d.cleanup()
 	m.call("kill-session", "-t", "agent")
-	d.hears(shimwire.PaneClosed)
-	ended(t, d.hello.ShimPID)
+	d.expect(shimwire.PaneClosed)
+	waitForExit(t, d.hello.ShimPID)
 	st := h.status()
 	assert.True(t, st.PaneClosed)
 	assert.Equal(t, int(unix.SIGTERM), st.Value)
@@ -224,11 +224,11 @@ func TestOutput_ContinuesWithoutTmux(t *testing.T) {
 	h.spec.LogMax = 16 << 20
 	m := h.inTmux()
 	d := h.connect()
-	defer d.over()
+	defer d.cleanup()
 	require.NoError(t, unix.Kill(m.pid, unix.SIGKILL))
-	d.hears(shimwire.PaneLost)
-	d.enter(1, "\n", 0)
-	ended(t, d.hello.ShimPID)
+	d.expect(shimwire.PaneLost)
+	d.sendText(1, "\n", 0)
+	waitForExit(t, d.hello.ShimPID)
 	assert.Equal(t, 8, h.status().Value)
 	assert.True(t, strings.HasSuffix(h.log(), "\r\n299999\r\n300000\r\n"))
 	assert.Equal(t, 1, strings.Count(h.log(), "\r\n150000\r\n"))
@@ -238,46 +238,46 @@ func TestJoin_ShowsTheAgentInANewPane(t *testing.T) {
 	h := newHome(t, "sh", "-c", `printf '\033[?2004h\033[?1000h'; sizes & trap 'kill $!' EXIT; stty -echo; while read x; do echo "got $x"; [ "$x" = end ] && exit 21; done; exit 1`)
 	first := h.inTmux()
 	d := h.connect()
-	defer d.over()
+	defer d.cleanup()
 	require.NoError(t, unix.Kill(first.pid, unix.SIGKILL))
-	d.hears(shimwire.PaneLost)
+	d.expect(shimwire.PaneLost)
 
-	second := &tmux{home: h, socket: filepath.Join(h.dir, "run", "second")}
+	second := &tmux{testSession: h, socket: filepath.Join(h.dir, "run", "second")}
 	second.start("join", h.spec.Socket)
 	eye := second.attach()
-	eye.sees("size 30 100")
-	eye.keys("hello\n")
-	eye.sees("got hello")
+	eye.waitFor("size 30 100")
+	eye.typeKeys("hello\n")
+	eye.waitFor("got hello")
 	assert.Equal(t, "1", second.call("display-message", "-p", "#{mouse_any_flag}#{mouse_button_flag}#{mouse_standard_flag}")[2:])
 	eye.setSize(40, 120)
-	eye.sees("size 40 120")
+	eye.waitFor("size 40 120")
 
 	require.NoError(t, unix.Kill(second.pid, unix.SIGTERM))
-	d.hears(shimwire.PaneLost)
-	third := &tmux{home: h, socket: filepath.Join(h.dir, "run", "third")}
+	d.expect(shimwire.PaneLost)
+	third := &tmux{testSession: h, socket: filepath.Join(h.dir, "run", "third")}
 	third.start("join", h.spec.Socket)
 	eye = third.attach()
-	eye.sees("size 30 100")
+	eye.waitFor("size 30 100")
 	assert.True(t, h.connect().hello.Pane)
-	eye.keys("end\n")
-	ended(t, d.hello.ShimPID)
+	eye.typeKeys("end\n")
+	waitForExit(t, d.hello.ShimPID)
 	assert.Equal(t, 21, h.status().Value)
-	third.showsEnd("exited with code 21")
+	third.waitForExitLine("exited with code 21")
 }
 
 func TestJoin_ReportsAClosedPane(t *testing.T) {
 	h := newHome(t, "sh", "-c", "trap 'exit 13' HUP; echo ready; while :; do read x; done")
 	first := h.inTmux()
 	d := h.connect()
-	defer d.over()
+	defer d.cleanup()
 	require.NoError(t, unix.Kill(first.pid, unix.SIGKILL))
-	d.hears(shimwire.PaneLost)
-	second := &tmux{home: h, socket: filepath.Join(h.dir, "run", "second")}
+	d.expect(shimwire.PaneLost)
+	second := &tmux{testSession: h, socket: filepath.Join(h.dir, "run", "second")}
 	second.start("join", h.spec.Socket)
 	h.awaitPane()
 	second.call("kill-pane", "-t", "agent")
-	d.hears(shimwire.PaneClosed)
-	ended(t, d.hello.ShimPID)
+	d.expect(shimwire.PaneClosed)
+	waitForExit(t, d.hello.ShimPID)
 	assert.Equal(t, 13, h.status().Value)
 	assert.True(t, h.status().PaneClosed)
 }
@@ -286,17 +286,17 @@ func TestJoin_ReportsAKilledJoiner(t *testing.T) {
 	h := newHome(t, "sh", "-c", "echo ready; while :; do read x; done")
 	first := h.inTmux()
 	d := h.connect()
-	defer d.over()
+	defer d.cleanup()
 	require.NoError(t, unix.Kill(first.pid, unix.SIGKILL))
-	d.hears(shimwire.PaneLost)
-	second := &tmux{home: h, socket: filepath.Join(h.dir, "run", "second")}
+	d.expect(shimwire.PaneLost)
+	second := &tmux{testSession: h, socket: filepath.Join(h.dir, "run", "second")}
 	second.start("join", h.spec.Socket)
 	h.awaitPane()
 	thin, err := strconv.Atoi(second.call("display-message", "-p", "#{pane_pid}"))
 	require.NoError(t, err)
 	require.NoError(t, unix.Kill(thin, unix.SIGKILL))
-	d.hears(shimwire.PaneLost)
-	assert.Empty(t, d.input(1, "still there\n", 0).Error)
+	d.expect(shimwire.PaneLost)
+	assert.Empty(t, d.sendTextAndWait(1, "still there\n", 0).Error)
 	assert.False(t, h.connect().hello.Pane)
 }
 
@@ -305,12 +305,12 @@ func TestJoin_FailsWithoutAShim(t *testing.T) {
 	c := exec.Command(h.shim, "join", h.spec.Socket)
 	out, err := c.CombinedOutput()
 	require.Error(t, err)
-	assert.Equal(t, exitBroken, c.ProcessState.ExitCode())
+	assert.Equal(t, exitFailure, c.ProcessState.ExitCode())
 	assert.Equal(t, "corral-shim: cannot reach the agent: connect: no such file or directory\n", string(out))
 }
 
 // awaitPane waits until the shim has a pane again.
-func (h *home) awaitPane() {
+func (h *testSession) awaitPane() {
 	h.t.Helper()
 	end := time.Now().Add(deadline)
 	for {

@@ -1,12 +1,14 @@
-// Package exitstatus is the record that a shim leaves of the end of one run: the file exit_status
-// in the session's state directory.
+// Package exitstatus reads and writes the record of how one run of an agent ended: the file
+// exit_status in the session's state directory.
 //
-// It is where an agent's exit code and signal are found (a scope tells neither), so it is written
-// durably, once, by the agent's parent, and read by whoever comes, however much later. Every
-// process of the user can write such a file: whether it may be true, its reader decides. The format
-// is lines of NAME=value, the last of which is END=1; a file without it is not whole and tells
-// nothing. Names that a reader does not know are passed over, so that old and new programs
-// understand each other.
+// The record is the only source of the agent's exit code and signal, because systemd does not
+// report them for a scope. The shim, which is the agent's parent, writes it once and durably; the
+// daemon reads it, possibly much later. Any process of the user can write such a file, so the
+// reader has to check whether its content is plausible.
+//
+// The format is lines of NAME=value, the last of which is END=1. A file without that line is
+// incomplete and is rejected. Readers ignore names that they do not know, so that old and new
+// programs understand each other.
 package exitstatus
 
 import (
@@ -22,23 +24,23 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-// FileName is the record's name in the session's state directory, and in its runtime directory
-// where the other one could not be written to.
+// FileName is the record's name in the session's state directory, or in its runtime directory if
+// the state directory could not be written to.
 const FileName = "exit_status"
 
-// maxSize bounds what Read takes: a record is a few hundred bytes, the longest being one with an
-// error message.
+// maxSize is the size limit for Read, in bytes. A record has a few hundred bytes; the longest ones
+// contain an error message.
 const maxSize = 64 << 10
 
-// Code tells how a run ended. Its values are those of waitid(2), which systemd's ExecMainCode has
-// too.
+// Code is how a run ended. The values are those of si_code in waitid(2), which systemd's
+// ExecMainCode property uses too.
 type Code int
 
 const (
-	NotStarted Code = 0 // the command could not be executed: Error says why
+	NotStarted Code = 0 // the command could not be executed; Error is the reason
 	Exited     Code = 1 // CLD_EXITED: Value is the exit code
 	Killed     Code = 2 // CLD_KILLED: Value is the signal
-	Dumped     Code = 3 // CLD_DUMPED: Value is the signal, and the kernel dumped core
+	Dumped     Code = 3 // CLD_DUMPED: Value is the signal; the kernel dumped core
 )
 
 var codeNames = [...]string{NotStarted: "not-started", Exited: "exited", Killed: "killed", Dumped: "dumped"}
@@ -50,38 +52,44 @@ func (c Code) String() string {
 	return codeNames[c]
 }
 
-// reserved is the room that is kept for a record that will be written, in bytes.
-const reserved = 4 << 10
+// reservedSize is the disk space that Prepare allocates for a record, in bytes.
+const reservedSize = 4 << 10
 
-// Status is the end of one run.
+// Status describes how one run ended.
 type Status struct {
-	RunID  string // by the daemon: which run this is
-	BootID string // by the kernel: on which boot it ran
-	PID    int    // the agent's, 0 if it was never started
+	RunID  string // assigned by the daemon when it requests the run
+	BootID string // the kernel's boot_id during the run
+	PID    int    // the agent's process ID, 0 if it was never started
 
 	Code  Code
-	Value int    // exit code or signal number, by Code
-	Error string // for a person: why the command could not be started, "" if it was
+	Value int    // exit code or signal number, depending on Code
+	Error string // why the command could not be started, as a sentence for the user; else ""
 
 	Started time.Time // wall clock, to the microsecond
 	Exited  time.Time
 
-	ExitedMonotonic time.Duration // when it exited by CLOCK_MONOTONIC, to the microsecond; 0 if an older shim wrote the record
+	// When it exited by CLOCK_MONOTONIC, to the microsecond. It is 0 in records of older shims.
+	ExitedMonotonic time.Duration
 
-	UserTime   time.Duration // of the agent and those of its children that it waited for
+	UserTime   time.Duration // of the agent and of the children it has waited for
 	SystemTime time.Duration
 	MaxRSS     int64 // bytes, of the largest of these processes
 
-	OOMKills  uint64 // processes of the scope that the kernel's OOM killer ended during this run, by the cgroup's memory.events
-	MemoryMax uint64 // bytes: the scope's memory.max, 0 if there is none
+	// Number of processes of the scope that the kernel's OOM killer killed during this run, from
+	// memory.events of the control group.
+	OOMKills  uint64
+	MemoryMax uint64 // memory.max of the scope in bytes, 0 if it has no limit
 
-	SIGTERMMonotonic time.Duration // when everybody in the scope was told to end before, by CLOCK_MONOTONIC, to the microsecond; 0 if they were not, or an older shim left that to a daemon that was there
+	// When the shim, and so presumably the whole scope, last received SIGTERM before the agent exited,
+	// by CLOCK_MONOTONIC, to the microsecond. It is 0 if that did not happen; older shims also record
+	// 0 if a daemon was connected.
+	SIGTERMMonotonic time.Duration
 
-	Prompted   bool // the agent was told the session's prompt, or the first of it
-	PaneClosed bool // a person closed the agent's pane by hand, and that is why it was ended
+	Prompted   bool // at least the beginning of the session's prompt was typed
+	PaneClosed bool // the user closed the agent's pane, which ended the agent
 }
 
-// Append appends the record to b.
+// Append appends the encoded record to b and returns the result.
 func (s Status) Append(b []byte) []byte {
 	text := func(name, v string) {
 		b = append(append(append(append(b, name...), '='), v...), '\n')
@@ -118,11 +126,11 @@ func (s Status) Append(b []byte) []byte {
 	return b
 }
 
-// ErrIncomplete is returned for a record that was not written to its end.
+// ErrIncomplete is returned for a record that lacks its last line.
 var ErrIncomplete = errors.New("the record is not complete")
 
-// Parse reads a record. A record that is not complete, or that contradicts itself, is an error: no
-// exit code is guessed.
+// Parse decodes a record. It rejects incomplete and contradictory records, so that an exit code is
+// never guessed.
 func Parse(b []byte) (Status, error) {
 	var s Status
 	body, whole := bytes.CutSuffix(b, []byte("\nEND=1\n"))
@@ -135,7 +143,7 @@ func Parse(b []byte) (Status, error) {
 		if !ok {
 			return Status{}, errors.New("line without =: " + strconv.Quote(line))
 		}
-		err := set(&s, name, v)
+		err := setField(&s, name, v)
 		if name == "CODE" {
 			code = v
 		}
@@ -146,8 +154,9 @@ func Parse(b []byte) (Status, error) {
 	return s.withCode(code)
 }
 
-// set takes one field, but for CODE. One that it does not know is a younger writer's.
-func set(s *Status, name, v string) (err error) {
+// setField stores one field, except CODE. It ignores unknown names, which newer versions may have
+// written.
+func setField(s *Status, name, v string) (err error) {
 	switch name {
 	case "RUN_ID":
 		s.RunID = v
@@ -185,7 +194,7 @@ func set(s *Status, name, v string) (err error) {
 	return err
 }
 
-// withCode puts the code in that name says, if the rest of the record agrees with it.
+// withCode returns the record with the code named name, or an error if other fields contradict it.
 func (s Status) withCode(name string) (Status, error) {
 	for c, n := range codeNames {
 		if n == name {
@@ -208,8 +217,8 @@ func (s Status) withCode(name string) (Status, error) {
 	return Status{}, errors.New("bad value of CODE: " + strconv.Quote(name))
 }
 
-// Read reads the record in the directory dir. Where there is none, the error is os.ErrNotExist. It
-// never waits: what is no regular file is an error.
+// Read reads the record in the directory dir. The error is os.ErrNotExist if there is none. Read
+// never blocks: it returns an error if the file is not a regular file.
 func Read(dir string) (Status, error) {
 	b, err := safefile.Read(dir+"/"+FileName, maxSize)
 	if err != nil {
@@ -221,43 +230,42 @@ func Read(dir string) (Status, error) {
 // Sync makes the record in the state directory dir durable.
 func Sync(dir string) error { return atomicfile.Sync(filepath.Join(dir, FileName)) }
 
-// Pending is a record that will be written: its file is there already, so that writing it creates
-// nothing, which matters when the agent has used up every process, descriptor, inode or block it
-// could get.
-type Pending struct{ file *atomicfile.File }
+// Prepared is a record whose file exists already. Writing it creates no file and needs no further
+// descriptors, inodes or disk blocks, all of which the agent may have used up by then.
+type Prepared struct{ file *atomicfile.File }
 
-// Prepare makes ready to write the record in the state directory dir.
-func Prepare(dir string) (*Pending, error) {
+// Prepare creates the file for a record in the state directory dir.
+func Prepare(dir string) (*Prepared, error) {
 	f, err := atomicfile.Create(dir, FileName, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.Reserve(reserved); err != nil {
+	if err := f.Reserve(reservedSize); err != nil {
 		f.Abort()
 		return nil, err
 	}
-	return &Pending{f}, nil
+	return &Prepared{f}, nil
 }
 
-// Discard removes the file that Prepare has made in the directory dir and that nobody will write
-// any more. One that is not there is no error.
+// Discard removes a file that Prepare created in the directory dir and that will not be written any
+// more. It is not an error if the file does not exist.
 func Discard(dir string) error {
-	err := os.Remove(filepath.Join(dir, "."+FileName+".new")) // as package atomicfile names it
+	err := os.Remove(filepath.Join(dir, "."+FileName+".new")) // the name that package atomicfile gives it
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-// Write writes the record, durably. It may be called once. Readers can see it before it is durable,
-// which is what makes them early: a record that a power cut has torn lacks its end, and who tells
-// others of one calls Sync before.
-func (p *Pending) Write(s Status) error {
+// Write writes the record durably. It may be called once. Readers can see the record before it is
+// durable, which lets them react early: a record torn by a power failure lacks its last line, and a
+// reader calls Sync before it publishes the result.
+func (p *Prepared) Write(s Status) error {
 	return p.file.ReplaceThenSync(s.Append(make([]byte, 0, 1024)))
 }
 
-// Abort gives the record up: nothing is left of it.
-func (p *Pending) Abort() { p.file.Abort() }
+// Abort removes the prepared file.
+func (p *Prepared) Abort() { p.file.Abort() }
 
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {

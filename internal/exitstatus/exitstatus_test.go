@@ -15,8 +15,10 @@ import (
 func exited() Status {
 	return Status{
 		RunID: "run-7", BootID: "b00t", PID: 4711, Code: Exited, Value: 3,
-		Started: time.UnixMicro(1_700_000_000_000_001), Exited: time.UnixMicro(1_700_000_009_999_999), ExitedMonotonic: 77*time.Hour + time.Microsecond,
-		UserTime: 1500 * time.Microsecond, SystemTime: 2 * time.Second, MaxRSS: 123 << 20, OOMKills: 2, MemoryMax: 512 << 20, PaneClosed: true,
+		Started: time.UnixMicro(1_700_000_000_000_001), Exited: time.UnixMicro(1_700_000_009_999_999),
+		ExitedMonotonic: 77*time.Hour + time.Microsecond,
+		UserTime:        1500 * time.Microsecond, SystemTime: 2 * time.Second, MaxRSS: 123 << 20,
+		OOMKills: 2, MemoryMax: 512 << 20, PaneClosed: true,
 	}
 }
 
@@ -40,17 +42,17 @@ func TestParseExitRecord_RejectsInvalidRecords(t *testing.T) {
 	}
 	for _, c := range []struct{ name, old, now string }{
 		{"no code", "CODE=exited\n", ""},
-		{"a code that there is not", "CODE=exited", "CODE=left"},
+		{"an unknown code", "CODE=exited", "CODE=left"},
 		{"an exit code too large", "STATUS=3", "STATUS=256"},
-		{"an exit code below zero", "STATUS=3", "STATUS=-1"},
-		{"killed by nothing", "CODE=exited\nSTATUS=3", "CODE=killed\nSTATUS=0"},
-		{"not started, nobody knows why", "CODE=exited", "CODE=not-started"},
-		{"no run", "RUN_ID=run-7", "RUN_ID="},
-		{"no number", "PID=4711", "PID=many"},
-		{"a time below zero", "USER_USEC=1500", "USER_USEC=-5"},
+		{"a negative exit code", "STATUS=3", "STATUS=-1"},
+		{"killed without a signal", "CODE=exited\nSTATUS=3", "CODE=killed\nSTATUS=0"},
+		{"not started, without an error", "CODE=exited", "CODE=not-started"},
+		{"no run ID", "RUN_ID=run-7", "RUN_ID="},
+		{"a PID that is not a number", "PID=4711", "PID=many"},
+		{"a negative time", "USER_USEC=1500", "USER_USEC=-5"},
 		{"a time too long", "USER_USEC=1500", "USER_USEC=9223372036854775807"},
-		{"a line that is none", "PID=4711", "PID"},
-		{"more after the end", "END=1\n", "END=1\nPID=1\n"},
+		{"a line without =", "PID=4711", "PID"},
+		{"a line after the end", "END=1\n", "END=1\nPID=1\n"},
 	} {
 		bad := strings.Replace(whole, c.old, c.now, 1)
 		require.NotEqual(t, whole, bad, c.name)
@@ -132,9 +134,9 @@ func TestReadExitRecord_RejectsOtherFiles(t *testing.T) {
 	_, err = Read(dir)
 	require.Error(t, err)
 	for name, put := range map[string]func() error{
-		"a pipe that nobody writes to": func() error { return syscall.Mkfifo(path, 0o600) },
-		"a directory":                  func() error { return os.Mkdir(path, 0o700) },
-		"a link":                       func() error { return os.Symlink("/dev/zero", path) },
+		"a FIFO without a writer": func() error { return syscall.Mkfifo(path, 0o600) },
+		"a directory":             func() error { return os.Mkdir(path, 0o700) },
+		"a symbolic link":         func() error { return os.Symlink("/dev/zero", path) },
 	} {
 		require.NoError(t, os.Remove(path))
 		require.NoError(t, put())
@@ -144,7 +146,7 @@ func TestReadExitRecord_RejectsOtherFiles(t *testing.T) {
 	}
 }
 
-// FuzzParse holds that a record that is accepted says the same when it is written again.
+// FuzzParse checks that encoding an accepted record and decoding it again yields the same status.
 func FuzzParse(f *testing.F) {
 	f.Add(exited().Append(nil))
 	f.Add([]byte("RUN_ID=r\nCODE=not-started\nERROR=\"x\"\nEND=1\n"))

@@ -11,33 +11,33 @@ import (
 
 // Key is one key with its modifiers. The zero value is not a key.
 type Key struct {
-	char    rune // what it types; 0 for a function key
-	special special
-	mods    mods
-	raw     bool // char is sent as it is, as tmux sends a character given by its number
+	char      rune // the character that it types; 0 for a function key
+	special   special
+	modifiers modifiers
+	raw       bool // char is sent unchanged, as tmux does with a character given by its number
 }
 
 // special is a key that sends a control sequence (CSI or SS3).
 type special struct {
 	final  byte // last byte of the sequence; 0 for a key that types a character
-	number byte // first parameter; 1 where a key without modifiers has none
+	number byte // first parameter; 1 if the key has none without modifiers
 }
 
-// mods are the modifiers, as xterm counts them in a parameter, less one.
-type mods byte
+// modifiers is a set of modifiers: xterm's modifier parameter minus one.
+type modifiers byte
 
 const (
-	shift mods = 1 << iota
+	shift modifiers = 1 << iota
 	alt
 	control
 )
 
-// Modes are the modes of a terminal that change what keys send.
+// Modes are the terminal modes that change what keys send.
 type Modes struct {
-	Cursor bool // application cursor keys (DECCKM)
-	Keypad bool // application keypad (DECKPAM)
-	Other  bool // the program has asked for other keys with modifiers (XTMODKEYS)
-	Kitty  bool // it has asked for them by the kitty keyboard protocol
+	ApplicationCursor bool // application cursor keys (DECCKM)
+	ApplicationKeypad bool // application keypad (DECKPAM)
+	ModifyOtherKeys   bool // the program has enabled modified keys (XTMODKEYS, modifyOtherKeys)
+	Kitty             bool // the program has enabled them by the kitty keyboard protocol
 }
 
 const (
@@ -47,49 +47,54 @@ const (
 	backspace = '\x7f'
 )
 
-// keypadNumber is the number of a key of the numeric keypad, which sends SS3 and its final byte in
-// application mode, and else the character.
+// keypadNumber is special.number of the keys of the numeric keypad. In application mode they send
+// SS3 and the final byte, else their character.
 const keypadNumber = 0
 
-// maxName bounds a name, in bytes: "C-M-S-PageDown" has 14.
+// maxName is the length limit of a name, in bytes: "C-M-S-PageDown" has 14.
 const maxName = 32
 
-// named are the keys that have a name, in lower case: tmux ignores case in them.
-var named = map[string]Key{
-	"enter": {char: enter}, "escape": {char: escape}, "tab": {char: tab}, "space": {char: ' '}, "bspace": {char: backspace},
-	"btab": {char: tab, mods: shift},
-	"up":   function('A', 1), "down": function('B', 1), "right": function('C', 1), "left": function('D', 1),
-	"home": function('H', 1), "end": function('F', 1),
-	"ic": function('~', 2), "insert": function('~', 2), "dc": function('~', 3), "delete": function('~', 3),
-	"ppage": function('~', 5), "pageup": function('~', 5), "pgup": function('~', 5),
-	"npage": function('~', 6), "pagedown": function('~', 6), "pgdn": function('~', 6),
-	"f1": function('P', 1), "f2": function('Q', 1), "f3": function('R', 1), "f4": function('S', 1),
-	"f5": function('~', 15), "f6": function('~', 17), "f7": function('~', 18), "f8": function('~', 19),
-	"f9": function('~', 20), "f10": function('~', 21), "f11": function('~', 23), "f12": function('~', 24),
-	"kp0": keypad('0', 'p'), "kp1": keypad('1', 'q'), "kp2": keypad('2', 'r'), "kp3": keypad('3', 's'), "kp4": keypad('4', 't'),
-	"kp5": keypad('5', 'u'), "kp6": keypad('6', 'v'), "kp7": keypad('7', 'w'), "kp8": keypad('8', 'x'), "kp9": keypad('9', 'y'),
-	"kp*": keypad('*', 'j'), "kp+": keypad('+', 'k'), "kp-": keypad('-', 'm'), "kp.": keypad('.', 'n'), "kp/": keypad('/', 'o'),
-	"kpenter": keypad(enter, 'M'),
+// namedKeys maps the names of keys, in lower case because tmux ignores case in them.
+var namedKeys = map[string]Key{
+	"enter": {char: enter}, "escape": {char: escape}, "space": {char: ' '}, "bspace": {char: backspace},
+	"tab": {char: tab}, "btab": {char: tab, modifiers: shift},
+	"up": functionKey('A', 1), "down": functionKey('B', 1), "right": functionKey('C', 1), "left": functionKey('D', 1),
+	"home": functionKey('H', 1), "end": functionKey('F', 1),
+	"ic": functionKey('~', 2), "insert": functionKey('~', 2), "dc": functionKey('~', 3), "delete": functionKey('~', 3),
+	"ppage": functionKey('~', 5), "pageup": functionKey('~', 5), "pgup": functionKey('~', 5),
+	"npage": functionKey('~', 6), "pagedown": functionKey('~', 6), "pgdn": functionKey('~', 6),
+	"f1": functionKey('P', 1), "f2": functionKey('Q', 1), "f3": functionKey('R', 1), "f4": functionKey('S', 1),
+	"f5": functionKey('~', 15), "f6": functionKey('~', 17), "f7": functionKey('~', 18), "f8": functionKey('~', 19),
+	"f9": functionKey('~', 20), "f10": functionKey('~', 21), "f11": functionKey('~', 23), "f12": functionKey('~', 24),
+	"kp0": keypadKey('0', 'p'), "kp1": keypadKey('1', 'q'), "kp2": keypadKey('2', 'r'),
+	"kp3": keypadKey('3', 's'), "kp4": keypadKey('4', 't'), "kp5": keypadKey('5', 'u'),
+	"kp6": keypadKey('6', 'v'), "kp7": keypadKey('7', 'w'), "kp8": keypadKey('8', 'x'),
+	"kp9": keypadKey('9', 'y'), "kp*": keypadKey('*', 'j'), "kp+": keypadKey('+', 'k'),
+	"kp-": keypadKey('-', 'm'), "kp.": keypadKey('.', 'n'), "kp/": keypadKey('/', 'o'),
+	"kpenter": keypadKey(enter, 'M'),
 }
 
-func function(final, number byte) Key { return Key{special: special{final, number}} }
+func functionKey(final, number byte) Key { return Key{special: special{final, number}} }
 
-func keypad(char rune, final byte) Key { return Key{char: char, special: special{final, keypadNumber}} }
+func keypadKey(char rune, final byte) Key {
+	return Key{char: char, special: special{final, keypadNumber}}
+}
 
-// Parse reads the name of a key, as send-keys in tmux(1) does: one character, a name such as Enter
-// or PageUp, a character's number such as 0x1b; with C- or ^ for Ctrl, M- for Alt and S- for Shift
-// before it. A word that tmux would type as it is, because it names no key, is an error.
+// Parse decodes the name of a key as send-keys in tmux(1) does: one character, a name such as Enter
+// or PageUp, or a character's number such as 0x1b, after any of the modifiers C- or ^ for Ctrl, M-
+// for Alt and S- for Shift. Unlike tmux, which types other words literally, Parse returns an error
+// for them.
 func Parse(name string) (Key, error) {
 	k, rest := Key{}, name
 	if n, ok := strings.CutPrefix(rest, "^"); ok && n != "" {
-		k.mods, rest = control, n
+		k.modifiers, rest = control, n
 	}
 	for len(rest) > 2 && rest[1] == '-' {
-		m := modifier(rest[0])
+		m := parseModifier(rest[0])
 		if m == 0 {
 			break
 		}
-		k.mods |= m
+		k.modifiers |= m
 		rest = rest[2:]
 	}
 	switch r, size := utf8.DecodeRuneInString(rest); {
@@ -104,15 +109,16 @@ func Parse(name string) (Key, error) {
 			return k, nil
 		}
 	default:
-		if found, ok := named[strings.ToLower(rest)]; ok {
-			found.mods |= k.mods
+		if found, ok := namedKeys[strings.ToLower(rest)]; ok {
+			found.modifiers |= k.modifiers
 			return found, nil
 		}
 	}
-	return Key{}, fmt.Errorf("invalid key %.64q: expected a key name of tmux such as Enter, Escape or C-c, or one character", name)
+	const expected = "expected a key name of tmux such as Enter, Escape or C-c, or one character"
+	return Key{}, fmt.Errorf("invalid key %.64q: "+expected, name)
 }
 
-// ParseAll reads the names of keys.
+// ParseAll decodes the names of several keys.
 func ParseAll(names []string) ([]Key, error) {
 	all := make([]Key, len(names))
 	for i, name := range names {
@@ -124,16 +130,17 @@ func ParseAll(names []string) ([]Key, error) {
 	return all, nil
 }
 
-// Names returns the names that keys have, as tmux writes them.
+// Names returns the known key names in tmux's spelling, for completion and messages.
 func Names() []string {
 	return []string{
-		"Enter", "Escape", "Tab", "BTab", "Space", "BSpace", "Up", "Down", "Left", "Right", "Home", "End", "PageUp", "PageDown", "IC", "DC", "Insert", "Delete",
+		"Enter", "Escape", "Tab", "BTab", "Space", "BSpace", "Up", "Down", "Left", "Right",
+		"Home", "End", "PageUp", "PageDown", "IC", "DC", "Insert", "Delete",
 		"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F12",
 	}
 }
 
-// modifier returns the modifier with this letter, 0 if there is none.
-func modifier(letter byte) mods {
+// parseModifier returns the modifier with this letter, or 0 if there is none.
+func parseModifier(letter byte) modifiers {
 	switch letter {
 	case 'C', 'c':
 		return control
@@ -145,8 +152,8 @@ func modifier(letter byte) mods {
 	return 0
 }
 
-// IsNavigation reports whether the key only moves a mark or the view in most programs, and so
-// answers nothing by itself.
+// IsNavigation reports whether most programs only move the selection or the view when the key is
+// pressed, so that it does not answer a question.
 func (k Key) IsNavigation() bool {
 	switch final := k.special.final; {
 	case final >= 'A' && final <= 'H': // arrows, Home and End
@@ -157,44 +164,44 @@ func (k Key) IsNavigation() bool {
 	return k.char == tab
 }
 
-// Append appends what the key sends in a terminal with these modes. A key has the encoding that
-// every program understands wherever there is one, also for a program that has asked for another
-// one: which it gets in tmux, too, that does not have the kitty keyboard protocol. ok is false if
-// there is none and the program has not asked for one.
+// Append appends the bytes that the key sends in a terminal with these modes. If the key has a
+// legacy encoding, which every program understands, it is used even if the program has enabled
+// another protocol; tmux, which does not support the kitty keyboard protocol, does the same. ok is
+// false if the key has no legacy encoding and the program has not enabled another one.
 func (k Key) Append(b []byte, m Modes) (_ []byte, ok bool) {
 	switch {
 	case k.special.final != 0 && k.special.number != keypadNumber:
 		return k.appendFunction(b, m), true
-	case k.special.final != 0 && m.Keypad && k.mods == 0:
+	case k.special.final != 0 && m.ApplicationKeypad && k.modifiers == 0:
 		return append(b, escape, 'O', k.special.final), true
 	}
 	char, ok := k.legacy()
 	switch {
-	case ok && k.char == tab && k.mods&shift != 0:
+	case ok && k.char == tab && k.modifiers&shift != 0:
 		return append(k.appendAlt(b), "\x1b[Z"...), true
 	case ok:
 		return utf8.AppendRune(k.appendAlt(b), char), true
 	case m.Kitty:
 		b = strconv.AppendInt(append(b, "\x1b["...), int64(unicode.ToLower(k.char)), 10)
-		return append(k.appendMods(append(b, ';')), 'u'), true
-	case m.Other:
-		b = append(k.appendMods(append(b, "\x1b[27;"...)), ';')
+		return append(k.appendModifiers(append(b, ';')), 'u'), true
+	case m.ModifyOtherKeys:
+		b = append(k.appendModifiers(append(b, "\x1b[27;"...)), ';')
 		return append(strconv.AppendInt(b, int64(k.char), 10), '~'), true
 	}
 	return b, false
 }
 
-// legacy returns the character that the key sends, without what Alt puts before it, if there is one
-// for it.
+// legacy returns the character that the key sends in the legacy encoding, without the ESC that Alt
+// puts before it; ok is false if there is none.
 func (k Key) legacy() (char rune, ok bool) {
 	c := k.char
 	switch {
-	case k.mods&^alt == 0, c == tab && k.mods&^alt == shift:
+	case k.modifiers&^alt == 0, c == tab && k.modifiers&^alt == shift:
 		return c, true
-	case k.mods&control == 0: // Shift alone
+	case k.modifiers&control == 0: // Shift alone
 		upper := unicode.ToUpper(c)
 		return upper, upper != c || unicode.IsUpper(c)
-	case k.mods&shift != 0 || k.raw:
+	case k.modifiers&shift != 0 || k.raw:
 		return 0, false
 	case c >= 'a' && c <= 'z':
 		return c - 'a' + 1, true
@@ -217,30 +224,30 @@ func (k Key) appendFunction(b []byte, m Modes) []byte {
 	final, number := k.special.final, k.special.number
 	isCursor := final >= 'A' && final <= 'D'
 	switch {
-	case k.mods == 0 && (final >= 'P' && final <= 'S' || isCursor && m.Cursor):
+	case k.modifiers == 0 && (final >= 'P' && final <= 'S' || isCursor && m.ApplicationCursor):
 		return append(b, escape, 'O', final)
-	case k.mods == 0 && isCursor:
+	case k.modifiers == 0 && isCursor:
 		return append(b, escape, '[', final)
-	case k.mods == 0 && final != '~': // Home and End, as the terminfo entries of tmux and screen have them
+	case k.modifiers == 0 && final != '~': // Home and End, as in tmux's and screen's terminfo entries
 		number, final = map[byte]byte{'H': 1, 'F': 4}[final], '~'
 	}
 	b = strconv.AppendInt(append(b, escape, '['), int64(number), 10)
-	if k.mods != 0 {
-		b = k.appendMods(append(b, ';'))
+	if k.modifiers != 0 {
+		b = k.appendModifiers(append(b, ';'))
 	}
 	return append(b, final)
 }
 
 func (k Key) appendAlt(b []byte) []byte {
-	if k.mods&alt != 0 {
+	if k.modifiers&alt != 0 {
 		return append(b, escape)
 	}
 	return b
 }
 
-func (k Key) appendMods(b []byte) []byte { return strconv.AppendInt(b, int64(k.mods)+1, 10) }
+func (k Key) appendModifiers(b []byte) []byte { return strconv.AppendInt(b, int64(k.modifiers)+1, 10) }
 
-// Label returns the name of a key as people write it: "Ctrl-q" for "C-q".
+// Label returns the name of a key as documentation spells it: "Ctrl-q" for "C-q".
 func Label(key string) string {
 	var label string
 	for len(key) > 2 && key[1] == '-' {

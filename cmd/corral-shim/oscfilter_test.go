@@ -33,7 +33,7 @@ func TestOSCFilter_RemovesProgramStatus(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			for _, size := range []int{1, 2, 3, 7, len(row.output)} {
-				assert.Equal(t, row.shown, hear([]byte(row.output), size).shown, "in pieces of %d", size)
+				assert.Equal(t, row.shown, scanChunks([]byte(row.output), size).shown, "in pieces of %d", size)
 			}
 		})
 	}
@@ -57,7 +57,7 @@ func TestOSCFilter_IsIndependentOfReadBoundaries(t *testing.T) {
 			}
 		}
 		for _, size := range []int{1, 2, 5, 1 + r.IntN(40), output.Len()} {
-			got := hear([]byte(output.String()), size)
+			got := scanChunks([]byte(output.String()), size)
 			assert.Equal(t, shown.String(), got.shown, "seed %d, in pieces of %d", seed, size)
 			assert.Equal(t, commands, got.commands, "seed %d, in pieces of %d", seed, size)
 		}
@@ -65,7 +65,7 @@ func TestOSCFilter_IsIndependentOfReadBoundaries(t *testing.T) {
 	const output = "a\x1b]7501;state=idle\x1b\\b\x1bPtmux;\x1b\x1b]7501;?\x1b\x1b\\\x1b\\c\x1b[1md"
 	for i := range len(output) {
 		for j := i; j < len(output); j++ {
-			got := hearPieces([]byte(output[:i]), []byte(output[i:j]), []byte(output[j:]))
+			got := scanPieces([]byte(output[:i]), []byte(output[i:j]), []byte(output[j:]))
 			assert.Equal(t, "abc\x1b[1md", got.shown, "split at %d and %d", i, j)
 			assert.Equal(t, []string{"7501;state=idle", "7501;?"}, got.commands, "split at %d and %d", i, j)
 		}

@@ -25,8 +25,8 @@ func newLog(t *testing.T, limit int64) (*outputLog, string) {
 	return l, dir
 }
 
-// kept reads both files of a log, and holds what is always true of them.
-func kept(t *testing.T, dir string, limit int) (older, newer string) {
+// readLogFiles reads both files of a log, and holds what is always true of them.
+func readLogFiles(t *testing.T, dir string, limit int) (older, newer string) {
 	t.Helper()
 	for name, text := range map[string]*string{oldName: &older, logName: &newer} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
@@ -56,13 +56,13 @@ func TestOutputLog_RotatesAtLineEnds(t *testing.T) {
 				n := min(1+r.IntN(9000), len(rest))
 				l.write(rest[:n])
 				rest = rest[n:]
-				older, newer := kept(t, dir, limit)
+				older, newer := readLogFiles(t, dir, limit)
 				if older != "" {
 					require.True(t, strings.HasSuffix(older, "\n"), "the older file ends with a line")
 				}
 				require.True(t, bytes.HasSuffix(all.Bytes()[:all.Len()-len(rest)], []byte(older+newer)), "nothing is missing in between")
 			}
-			older, newer := kept(t, dir, limit)
+			older, newer := readLogFiles(t, dir, limit)
 			assert.Greater(t, len(older)+len(newer), limit/4)
 		})
 	}
@@ -74,10 +74,10 @@ func TestOutputLog_SplitsEndlessLines(t *testing.T) {
 	piece := []byte(strings.Repeat("y", 1000))
 	for range 200 {
 		l.write(piece)
-		kept(t, dir, limit)
+		readLogFiles(t, dir, limit)
 	}
 	l.write(bytes.Repeat([]byte("z"), 5*limit))
-	older, newer := kept(t, dir, limit)
+	older, newer := readLogFiles(t, dir, limit)
 	assert.Greater(t, len(older)+len(newer), limit/3)
 }
 
@@ -87,7 +87,7 @@ func TestOutputLog_IsAppendedAcrossRuns(t *testing.T) {
 	again, err := openLog(dir, 64<<10)
 	require.NoError(t, err)
 	again.write([]byte("second run\n"))
-	_, newer := kept(t, dir, 64<<10)
+	_, newer := readLogFiles(t, dir, 64<<10)
 	assert.Equal(t, "first run\nsecond run\n", newer)
 }
 
@@ -99,7 +99,7 @@ func TestOutputLog_ShrinksToALowerLimit(t *testing.T) {
 	again, err := openLog(dir, 64<<10)
 	require.NoError(t, err)
 	again.write([]byte("end\n"))
-	older, newer := kept(t, dir, 64<<10)
+	older, newer := readLogFiles(t, dir, 64<<10)
 	assert.True(t, strings.HasSuffix(older+newer, "line number 29999 of many\nend\n"))
 	assert.True(t, strings.HasPrefix(older, "line number"))
 }
@@ -115,7 +115,7 @@ func TestOutputLog_MarksMissingBytes(t *testing.T) {
 	l.write([]byte("67890\n"))
 	l.fd = good
 	l.write([]byte("after\n"))
-	_, newer := kept(t, dir, 64<<10)
+	_, newer := readLogFiles(t, dir, 64<<10)
 	assert.Equal(t, "before\n\r\n[corral: 11 bytes of output are missing here: no space left on device]\r\nafter\n", newer)
 	require.NoError(t, unix.Close(full))
 }
@@ -128,7 +128,7 @@ func TestOutputLog_RetriesAfterOpenErrors(t *testing.T) {
 	l.write([]byte("lost\n"))
 	require.NoError(t, os.Remove(filepath.Join(dir, logName)))
 	l.write([]byte("kept\n"))
-	_, newer := kept(t, dir, 64<<10)
+	_, newer := readLogFiles(t, dir, 64<<10)
 	assert.Equal(t, "\r\n[corral: 5 bytes of output are missing here: is a directory]\r\nkept\n", newer)
 }
 
@@ -138,12 +138,12 @@ func TestOutputLog_SurvivesRemoval(t *testing.T) {
 	line := []byte(strings.Repeat("x", 999) + "\n")
 	l, dir := newLog(t, limit)
 	path := filepath.Join(dir, logName)
-	l.sizes.is(&unix.Winsize{Col: 80, Row: 24})
+	l.sizes.setSize(&unix.Winsize{Col: 80, Row: 24})
 	l.write([]byte("gone\n"))
 
 	require.NoError(t, os.Remove(path))
 	l.write([]byte("removed\n"))
-	_, newer := kept(t, dir, limit)
+	_, newer := readLogFiles(t, dir, limit)
 	assert.Equal(t, "removed\n", newer)
 
 	require.NoError(t, os.Rename(path, filepath.Join(dir, "mine")))
@@ -151,7 +151,7 @@ func TestOutputLog_SurvivesRemoval(t *testing.T) {
 		l.write(line)
 	}
 	l.write([]byte("moved away\n"))
-	_, newer = kept(t, dir, limit)
+	_, newer = readLogFiles(t, dir, limit)
 	assert.Equal(t, "moved away\n", newer, "once the file was full")
 	b, err := os.ReadFile(filepath.Join(dir, termsizes.FileName))
 	require.NoError(t, err)
@@ -161,7 +161,7 @@ func TestOutputLog_SurvivesRemoval(t *testing.T) {
 	l.write([]byte("lost\n"))
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	l.write([]byte("directory and all\n"))
-	_, newer = kept(t, dir, limit)
+	_, newer = readLogFiles(t, dir, limit)
 	assert.Equal(t, "\r\n[corral: 5 bytes of output are missing here: no such file or directory]\r\ndirectory and all\n", newer)
 	b, err = os.ReadFile(filepath.Join(dir, termsizes.FileName))
 	require.NoError(t, err)
@@ -171,9 +171,9 @@ func TestOutputLog_SurvivesRemoval(t *testing.T) {
 func TestOutputLog_RotatesUnderLoad(t *testing.T) {
 	h := newHome(t, "sh", "-c", "seq 1000000")
 	h.spec.LogMax = 256 << 10
-	s := h.show()
-	require.Equal(t, 0, s.ends())
-	older, newer := kept(t, h.spec.StateDir, 256<<10)
+	s := h.startShim()
+	require.Equal(t, 0, s.wait())
+	older, newer := readLogFiles(t, h.spec.StateDir, 256<<10)
 	assert.True(t, strings.HasSuffix(newer, "1000000\r\n"))
 	assert.True(t, strings.HasSuffix(older, "\r\n"))
 	lines := strings.Split(strings.TrimSuffix(older+newer, "\r\n"), "\r\n")
@@ -191,7 +191,7 @@ func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
 		require.NoError(t, err)
 		return string(b)
 	}
-	is := func(columns, rows uint16) { l.sizes.is(&unix.Winsize{Col: columns, Row: rows}) }
+	is := func(columns, rows uint16) { l.sizes.setSize(&unix.Winsize{Col: columns, Row: rows}) }
 	line := []byte(strings.Repeat("x", 999) + "\n")
 	is(80, 24)
 	assert.Equal(t, "0\n", sizes(), "nothing was printed at it")
@@ -213,7 +213,7 @@ func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
 		l.write(line)
 	}
 	assert.Equal(t, "6000\n12000\n1000 120 40\n7000 60 20\n", sizes(), "of what is gone only what goes on is kept")
-	older, newer := kept(t, dir, 16<<10)
+	older, newer := readLogFiles(t, dir, 16<<10)
 	assert.Len(t, older, 6000)
 	assert.Len(t, newer, 2000)
 
@@ -242,8 +242,8 @@ func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
 		for range 5 {
 			l.write(line)
 		}
-		l.hard, l.soft = 4500, 4000
-		older, newer := l.shorten(oldName), l.shorten(logName)
+		l.hardLimit, l.softLimit = 4500, 4000
+		older, newer := l.truncateStart(oldName), l.truncateStart(logName)
 		assert.Equal(t, []int64{2000, 0}, []int64{older, newer})
 	})
 	t.Run("what belongs to other files is not believed", func(t *testing.T) {
@@ -254,13 +254,13 @@ func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
 		assert.Equal(t, "0\n1000\n1000 60 20\n", sizes())
 	})
 	t.Run("a FIFO in the way of the next file is not opened", func(t *testing.T) {
-		require.NoError(t, unix.Mkfifo(filepath.Join(dir, newSizes), 0o600))
+		require.NoError(t, unix.Mkfifo(filepath.Join(dir, newSizesName), 0o600))
 		is(11, 11)
 		l.write(line)
 		assert.Contains(t, sizes(), " 11 11\n")
 	})
 	t.Run("without a file there are none", func(t *testing.T) {
-		require.NoError(t, os.Mkdir(filepath.Join(dir, newSizes), 0o700))
+		require.NoError(t, os.Mkdir(filepath.Join(dir, newSizesName), 0o700))
 		is(10, 10)
 		l.write(line)
 		assert.NoFileExists(t, filepath.Join(dir, termsizes.FileName))

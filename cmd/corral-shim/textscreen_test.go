@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// drawn are the rows of a picture of 4 rows and 20 columns after an output, in pieces of this size.
-func drawn(output string, size int) []string {
-	p := newPicture(4, 20)
+// rowsAfter are the rows of a picture of 4 rows and 20 columns after an output, in pieces of this size.
+func rowsAfter(output string, size int) []string {
+	p := newTextScreen(4, 20)
 	for len(output) > 0 {
 		n := min(size, len(output))
 		p.write([]byte(output[:n]))
@@ -53,14 +53,14 @@ func TestTextScreen_FollowsOutput(t *testing.T) {
 				want = append(want, strings.TrimSpace(text))
 			}
 			for _, size := range []int{1, 3, len(row.output)} {
-				assert.Equal(t, want, drawn(row.output, size), "in pieces of %d", size)
+				assert.Equal(t, want, rowsAfter(row.output, size), "in pieces of %d", size)
 			}
 		})
 	}
 }
 
 func TestTextScreen_Resize(t *testing.T) {
-	p := newPicture(3, 10)
+	p := newTextScreen(3, 10)
 	p.write([]byte("one\r\ntwo\r\nthree"))
 	p.resize(2, 4)
 	assert.Equal(t, "one", p.line(0))
@@ -78,12 +78,12 @@ func FuzzTextScreen(f *testing.F) {
 		f.Add(seed, uint8(3))
 	}
 	f.Fuzz(func(t *testing.T, output string, size uint8) {
-		assert.Equal(t, drawn(output, len(output)+1), drawn(output, int(size)+1))
+		assert.Equal(t, rowsAfter(output, len(output)+1), rowsAfter(output, int(size)+1))
 	})
 }
 
 func BenchmarkTextScreen(b *testing.B) {
-	p := newPicture(40, 120)
+	p := newTextScreen(40, 120)
 	output := []byte(strings.Repeat("\x1b[32m+\tif err := s.save(entry); err != nil {\x1b[0m\r\n", 1000))
 	b.SetBytes(int64(len(output)))
 	for b.Loop() {

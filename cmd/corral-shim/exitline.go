@@ -17,50 +17,51 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// resetModes leaves a string or sequence that was broken off (CAN) and puts a terminal, except for
-// its screen, into the state that it has without a program: attributes, character sets, insert and
-// wrap modes, cursor and keypad keys, mouse, focus events, bracketed paste, synchronized output,
-// cursor, and key formats of XTMODKEYS and of the kitty keyboard protocol. resetMargins does so for
-// the scroll region and the origin mode, and moves the cursor.
+// resetModes aborts an incomplete sequence (CAN) and resets a terminal, except for its screen, to
+// the state without a program: attributes, character sets, insert and wrap modes, cursor and keypad
+// keys, mouse, focus events, bracketed paste, synchronized output, cursor, and the key formats of
+// XTMODKEYS and of the kitty keyboard protocol. resetMargins resets the scroll region and the
+// origin mode, and moves the cursor.
 const (
 	resetModes = "\x18\x1b[0m\x1b(B\x1b)B\x0f\x1b[?2026l\x1b[4l\x1b[?7h\x1b[?1l\x1b>" +
 		"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?25h\x1b[>4;0m\x1b[<99u"
 	resetMargins = "\x1b[r\x1b[?6l"
 )
 
-// behindTheDaemon is the nice value of what is done for the line: the daemon reports the exit at
+// exitLineNice is the nice value of the work for the line, because the daemon reports the exit at
 // the same time.
-const behindTheDaemon = 10
+const exitLineNice = 10
 
-// maxEndColumns bounds the line that showEnd prints: a terminal of 80 columns that attaches later
-// must not wrap it.
-const maxEndColumns = 79
+// maxExitLine is the length limit of the line, in columns: a terminal of 80 columns that attaches
+// later must not wrap it.
+const maxExitLine = 79
 
-// showEnd prints the line that reports the result below the last output of the agent, whose exit is
-// recorded. The line is not part of the log. The shim does not know the cells of its pane, and the
-// cursor may be anywhere, so it asks tmux: the line goes below the last row that is not blank. Only
-// a screen that is full scrolls, by one row, into the history. The alternate screen has no history:
-// its content is copied to the normal one.
-func (s *shim) showEnd(status exitstatus.Status) {
-	if s.spec.Session == "" || !s.pane.there() || s.pane.server.pidfd <= 0 || len(s.out.waiting()) > 0 {
+// showExitLine prints a line with the result below the agent's last output, after the exit was
+// recorded. The line is not logged. The shim does not know the cells of its pane, and the cursor
+// may be anywhere, so it asks tmux: the line goes below the last row that is not blank. Only a full
+// screen scrolls into the history, by one row. The alternate screen has no history: its content is
+// copied to the normal screen.
+func (s *shim) showExitLine(status exitstatus.Status) {
+	if s.spec.Session == "" || !s.pane.isOpen() || s.pane.server.pidfd <= 0 || len(s.out.pending()) > 0 {
 		return
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, behindTheDaemon) // of this thread, which the tmux clients are forked from
-	deadline := time.Now().Add(showTime)
-	line := endLine(s.spec.Session, s.spec.Program, status, int(s.pane.size().Col))
+	// This sets the nice value of this thread, from which the tmux clients are forked.
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, exitLineNice)
+	deadline := time.Now().Add(drainTimeout)
+	line := exitLine(s.spec.Session, s.spec.Program, status, int(s.pane.size().Col))
 	b := append([]byte(resetModes), "\r\n"+line...)
 	if screen, err := s.pane.screen(deadline); err == nil {
 		b = screen.withLine(line)
 	}
 	if writeAll(s.pane.fd, b, deadline) {
-		s.pane.awaitRead(deadline)
+		s.pane.awaitTmux(deadline)
 	}
 }
 
-// endLine returns the line for a pane with so many columns.
-func endLine(session, program string, status exitstatus.Status, columns int) string {
+// exitLine returns the line for a pane with this number of columns.
+func exitLine(session, program string, status exitstatus.Status, columns int) string {
 	var how string
 	switch status.Code {
 	case exitstatus.Killed, exitstatus.Dumped:
@@ -71,8 +72,9 @@ func endLine(session, program string, status exitstatus.Status, columns int) str
 	default:
 		how = fmt.Sprintf("exited with code %d", status.Value)
 	}
-	line := []rune(fmt.Sprintf("%s%s %s. Restart or log: corralctl attach %s", shimwire.ExitLinePrefix, program, how, session))
-	if most := min(columns, maxEndColumns+1) - 1; len(line) > most {
+	const format = "%s%s %s. Restart or log: corralctl attach %s"
+	line := []rune(fmt.Sprintf(format, shimwire.ExitLinePrefix, program, how, session))
+	if most := min(columns, maxExitLine+1) - 1; len(line) > most {
 		line = line[:max(most, 0)]
 	}
 	return string(line)
@@ -85,7 +87,7 @@ type paneScreen struct {
 	rows      []string // with escape sequences for attributes
 }
 
-// withLine returns what adds a line to a screen.
+// withLine returns the output that adds a line to the screen.
 func (p paneScreen) withLine(line string) []byte {
 	used := len(p.rows)
 	for used > 0 && isBlank(p.rows[used-1]) {
@@ -107,36 +109,41 @@ func (p paneScreen) withLine(line string) []byte {
 	return append(b, line...)
 }
 
-// isBlank tells whether a row that has no more than attributes and spaces.
+// isBlank reports whether a row of tmux's capture-pane consists only of attributes and spaces.
 func isBlank(row string) bool {
-	for row = strings.TrimLeft(row, " \x0e\x0f"); strings.HasPrefix(row, "\x1b["); row = strings.TrimLeft(row, " \x0e\x0f") {
+	for {
+		row = strings.TrimLeft(row, " \x0e\x0f")
+		if !strings.HasPrefix(row, "\x1b[") {
+			return row == ""
+		}
 		end := strings.IndexByte(row, 'm')
 		if end < 0 {
 			return false
 		}
 		row = row[end+1:]
 	}
-	return row == ""
 }
 
-// screen asks the tmux server what the pane shows.
+// screen returns what the pane shows according to its tmux server.
 func (p *pane) screen(deadline time.Time) (paneScreen, error) {
 	tty, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(p.fd))
 	if err != nil {
 		return paneScreen{}, err
 	}
 	id := os.Getenv("TMUX_PANE")
-	if p.joined != nil { // the pane is that of the shim that has joined
+	if p.joined != nil { // the pane belongs to the shim that has joined
 		id = ""
 	}
 	if id == "" {
-		panes, err := p.server.ask(deadline, "list-panes", "-a", "-f", "#{==:#{pane_tty},"+tty+"}", "-F", "#{pane_id}")
+		panes, err := p.server.run(deadline, "list-panes", "-a", "-f", "#{==:#{pane_tty},"+tty+"}", "-F", "#{pane_id}")
 		if err != nil {
 			return paneScreen{}, err
 		}
 		id = strings.TrimSpace(panes)
 	}
-	out, err := p.server.ask(deadline, "display-message", "-p", "-t", id, "#{alternate_on} #{pane_height}", ";", "capture-pane", "-p", "-e", "-N", "-t", id)
+	out, err := p.server.run(deadline,
+		"display-message", "-p", "-t", id, "#{alternate_on} #{pane_height}", ";",
+		"capture-pane", "-p", "-e", "-N", "-t", id)
 	if err != nil {
 		return paneScreen{}, err
 	}
@@ -150,9 +157,9 @@ func (p *pane) screen(deadline time.Time) (paneScreen, error) {
 	return screen, nil
 }
 
-// ask runs a tmux command on the server, by the server's own program, which speaks its protocol,
-// and returns what it prints.
-func (s *tmuxServer) ask(deadline time.Time, args ...string) (string, error) {
+// run runs a tmux command on the server and returns its output. The client is the server's own
+// executable, so that both use the same protocol.
+func (s *tmuxServer) run(deadline time.Time, args ...string) (string, error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return "", err
@@ -163,7 +170,8 @@ func (s *tmuxServer) ask(deadline time.Time, args ...string) (string, error) {
 		_ = unix.Close(fds[1])
 		return "", err
 	}
-	pid, err := syscall.ForkExec("/proc/"+strconv.Itoa(s.pid)+"/exe", append([]string{shimwire.TmuxClient, "-u", "-N", "-S", s.socket}, args...), &syscall.ProcAttr{
+	argv := append([]string{shimwire.TmuxClient, "-u", "-N", "-S", s.socket}, args...)
+	pid, err := syscall.ForkExec("/proc/"+strconv.Itoa(s.pid)+"/exe", argv, &syscall.ProcAttr{
 		Env: []string{"PATH=/usr/bin:/bin"}, Files: []uintptr{uintptr(null), uintptr(fds[1]), uintptr(null)},
 	})
 	_ = unix.Close(null)
@@ -205,7 +213,7 @@ func readAll(fd int, deadline time.Time) ([]byte, error) {
 	}
 }
 
-// writeAll writes all of b before the deadline, or returns false.
+// writeAll writes all of b. It returns false if that is not possible before the deadline.
 func writeAll(fd int, b []byte, deadline time.Time) bool {
 	for len(b) > 0 {
 		n, e := sysWrite(fd, b)
@@ -219,14 +227,15 @@ func writeAll(fd int, b []byte, deadline time.Time) bool {
 	return true
 }
 
-// poll waits until one of the conditions what holds for fd. It returns false after the deadline.
-func poll(fd int, what int16, deadline time.Time) bool {
+// poll waits until one of the poll(2) events is pending for fd. It returns false at the
+// deadline.
+func poll(fd int, events int16, deadline time.Time) bool {
 	for {
 		left := time.Until(deadline).Milliseconds()
 		if left <= 0 {
 			return false
 		}
-		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: what}}, int(left)); err != unix.EINTR {
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: events}}, int(left)); err != unix.EINTR {
 			return true
 		}
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// asker is an agent that asks its terminal two questions at once, as some do to find out whether
+// queryScript is an agent that asks its terminal two questions at once, as some do to find out whether
 // the first is understood: it is, if its answer comes before that to the second, which every
 // terminal knows. Between two rounds it prints a lot.
-const asker = `import os, sys, termios, tty
+const queryScript = `import os, sys, termios, tty
 tty.setraw(0)
 early = late = 0
 for i in range(%d):
@@ -44,21 +44,21 @@ func TestStatusQuery_IsAnsweredBeforeTmuxAnswers(t *testing.T) {
 	const rounds = 300
 	for name, busy := range map[string]bool{"at rest": false, "busy": true} {
 		t.Run(name, func(t *testing.T) {
-			h := newHome(t, "python3", "-c", fmt.Sprintf(asker, rounds))
+			h := newHome(t, "python3", "-c", fmt.Sprintf(queryScript, rounds))
 			if busy {
-				burden(t)
+				loadProcessors(t)
 			}
 			h.inTmux()
-			defer h.connect().over()
-			appears(t, filepath.Join(h.spec.Dir, "result"))
+			defer h.connect().cleanup()
+			waitForFile(t, filepath.Join(h.spec.Dir, "result"))
 			assert.Equal(t, fmt.Sprintf("%d early, 0 late", rounds), h.read("result"))
 			assert.Contains(t, h.log(), "\x1b]7501;?", "the log has all that the agent prints")
 		})
 	}
 }
 
-// burden keeps every processor busy for as long as the test runs.
-func burden(t *testing.T) {
+// loadProcessors keeps every processor busy for as long as the test runs.
+func loadProcessors(t *testing.T) {
 	t.Helper()
 	for range 2 * runtime.NumCPU() {
 		c := exec.Command("sh", "-c", "while :; do :; done")
@@ -67,8 +67,8 @@ func burden(t *testing.T) {
 	}
 }
 
-// says is what an agent of sh prints before it waits for a line.
-func says(words ...string) string {
+// printScript is what an agent of sh prints before it waits for a line.
+func printScript(words ...string) string {
 	var script strings.Builder
 	script.WriteString("stty -echo; read go; ")
 	for _, w := range words {
@@ -98,33 +98,33 @@ func TestOSC_CommandsBecomeStatusReports(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			first := "\x1b]7501;state=idle\a"
-			h := newHome(t, "sh", "-c", says(first, row.tells+"shown"))
-			s := h.show()
+			h := newHome(t, "sh", "-c", printScript(first, row.tells+"shown"))
+			s := h.startShim()
 			d := h.connect()
-			s.keys("\n")
-			assert.Equal(t, "idle", d.hears(shimwire.StatusReport).Activity)
-			s.keys("\n")
-			m := d.hears(shimwire.StatusReport)
+			s.typeKeys("\n")
+			assert.Equal(t, "idle", d.expect(shimwire.StatusReport).Activity)
+			s.typeKeys("\n")
+			m := d.expect(shimwire.StatusReport)
 			assert.Equal(t, row.want, said{m.Source, m.Activity, m.Reason, m.Text})
-			s.sees("shown")
+			s.waitFor("shown")
 			assert.NotContains(t, s.printed(), "7501")
 			assert.Contains(t, h.log(), first, "the log has it all")
-			s.keys("\n")
-			s.ends()
+			s.typeKeys("\n")
+			s.wait()
 		})
 	}
 }
 
 // TestOSC_IgnoresUnrelatedCommands says nothing.
 func TestOSC_IgnoresUnrelatedCommands(t *testing.T) {
-	h := newHome(t, "sh", "-c", says("\x1b]9;4;1;50\a\x1b]9;12\a\x1b]99;i=1:p=?;\x1b\\\x1b]99;d=0;x\x1b\\\x1b]777;container;push;x\a\x1b]133;B\a\x1b]0;title\a\x1b]7501;state=sleeping\a\x1b]8;;http://x\a",
+	h := newHome(t, "sh", "-c", printScript("\x1b]9;4;1;50\a\x1b]9;12\a\x1b]99;i=1:p=?;\x1b\\\x1b]99;d=0;x\x1b\\\x1b]777;container;push;x\a\x1b]133;B\a\x1b]0;title\a\x1b]7501;state=sleeping\a\x1b]8;;http://x\a",
 		"\x1b]7501;state=idle\a"))
-	s := h.show()
+	s := h.startShim()
 	d := h.connect()
-	s.keys("\n\n")
-	assert.Equal(t, shimwire.OSC7501, d.hears(shimwire.StatusReport).Source, "the first that says anything")
-	s.keys("\n")
-	s.ends()
+	s.typeKeys("\n\n")
+	assert.Equal(t, shimwire.OSC7501, d.expect(shimwire.StatusReport).Source, "the first that says anything")
+	s.typeKeys("\n")
+	s.wait()
 }
 
 // TestStatusReport_LastStateIsReportedSoon: a quick agent's states are told in their order, none
@@ -149,12 +149,12 @@ func TestStatusReport_LastStateIsReportedSoon(t *testing.T) {
 	script.WriteString("sys.stdin.readline()\n")
 	h := newHome(t, "python3", "agent.py")
 	require.NoError(t, os.WriteFile(filepath.Join(h.spec.Dir, "agent.py"), []byte(script.String()), 0o600))
-	s := h.show()
+	s := h.startShim()
 	d := h.connect()
-	s.keys("\n")
+	s.typeKeys("\n")
 	last, seq := -1, uint32(0)
 	for last < len(sent)-1 {
-		m := d.hears(shimwire.StatusReport)
+		m := d.expect(shimwire.StatusReport)
 		i := -1
 		_, err := fmt.Sscan(m.Text, &i)
 		require.NoError(t, err)
@@ -165,12 +165,12 @@ func TestStatusReport_LastStateIsReportedSoon(t *testing.T) {
 	told := time.Now()
 	assert.Less(t, told.Sub(h.lastOutput(t)), time.Second)
 	assert.Equal(t, len(sent)*len("text"), strings.Count(s.printed(), "text")*len("text"))
-	s.keys("\n")
-	s.ends()
+	s.typeKeys("\n")
+	s.wait()
 }
 
 // lastOutput is when the log was written last.
-func (h *home) lastOutput(t *testing.T) time.Time {
+func (h *testSession) lastOutput(t *testing.T) time.Time {
 	t.Helper()
 	info, err := os.Stat(filepath.Join(h.spec.StateDir, logName))
 	require.NoError(t, err)

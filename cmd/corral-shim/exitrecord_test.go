@@ -13,13 +13,13 @@ import (
 	"github.com/corrald/corral/internal/exitstatus"
 )
 
-// ordinary makes the home an ordinary user's, whom a directory's mode keeps from writing, and has
+// asUnprivileged makes the home an ordinary user's, whom a directory's mode keeps from writing, and has
 // the shim run as that one.
-func (h *home) ordinary() func(*exec.Cmd) {
+func (h *testSession) asUnprivileged() func(*exec.Cmd) {
 	if os.Getuid() != 0 {
 		return func(*exec.Cmd) {}
 	}
-	h.giveTo(54321)
+	h.chown(54321)
 	return func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: 54321, Gid: 54321} }
 }
 
@@ -27,11 +27,11 @@ func (h *home) ordinary() func(*exec.Cmd) {
 // more, the runtime directory has it, and nothing else is left there.
 func TestExitStatus_FallsBackToTheRuntimeDirectory(t *testing.T) {
 	h := newHome(t, "sh", "-c", "read a; exit 7")
-	s := h.show(h.ordinary())
+	s := h.startShim(h.asUnprivileged())
 	s.connect()
 	require.NoError(t, os.Chmod(h.spec.StateDir, 0o500))
-	s.keys("\n")
-	assert.Equal(t, 7, s.ends())
+	s.typeKeys("\n")
+	assert.Equal(t, 7, s.wait())
 	_, err := exitstatus.Read(h.spec.StateDir)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	status, err := exitstatus.Read(filepath.Dir(h.spec.Socket))
@@ -48,10 +48,10 @@ func TestExitStatus_FallsBackToTheRuntimeDirectory(t *testing.T) {
 // start nor for its end.
 func TestExitStatus_IsRecordedWithoutAWritableStateDirectory(t *testing.T) {
 	h := newHome(t, "sh", "-c", "exit 7")
-	change := h.ordinary()
+	change := h.asUnprivileged()
 	require.NoError(t, os.Chmod(h.spec.StateDir, 0o500))
-	s := h.show(change)
-	assert.Equal(t, 7, s.ends())
+	s := h.startShim(change)
+	assert.Equal(t, 7, s.wait())
 	status, err := exitstatus.Read(filepath.Dir(h.spec.Socket))
 	require.NoError(t, err)
 	assert.Equal(t, 7, status.Value)
@@ -61,20 +61,20 @@ func TestExitStatus_IsRecordedWithoutAWritableStateDirectory(t *testing.T) {
 // pane and stays until it can.
 func TestExitStatus_IsRetriedUntilWritten(t *testing.T) {
 	h := newHome(t, "sh", "-c", "read a; echo the last word; exit 7")
-	s := h.show(h.ordinary())
+	s := h.startShim(h.asUnprivileged())
 	s.connect()
 	for _, dir := range []string{h.spec.StateDir, filepath.Dir(h.spec.Socket)} {
 		require.NoError(t, os.Chmod(dir, 0o500))
 	}
-	s.keys("\n")
-	s.sees("the last word")
-	s.sees("its exit status cannot be written")
+	s.typeKeys("\n")
+	s.waitFor("the last word")
+	s.waitFor("its exit status cannot be written")
 	select {
 	case <-s.done:
 		t.Fatal("the shim has ended, and nothing tells how its agent did")
 	default:
 	}
 	require.NoError(t, os.Chmod(h.spec.StateDir, 0o700))
-	assert.Equal(t, 7, s.ends())
+	assert.Equal(t, 7, s.wait())
 	assert.Equal(t, 7, s.status().Value)
 }

@@ -10,17 +10,17 @@ import (
 
 // TestProcParsers_ExtractFields are read for what is needed of them.
 func TestProcParsers_ExtractFields(t *testing.T) {
-	assert.Equal(t, "/a/b.scope", string(ownCgroup([]byte("1:name=systemd:/x\n0::/a/b.scope\n"))))
-	assert.Equal(t, "/", string(ownCgroup([]byte("1:name=systemd:/x\n"))))
-	assert.Equal(t, uint64(7), oomKills([]byte("low 0\noom 3\noom_kill 7\noom_group_kill 1\n")))
-	assert.Zero(t, oomKills(nil))
-	assert.Equal(t, uint64(4711), ticksIn("1 (a) b) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0"))
+	assert.Equal(t, "/a/b.scope", string(parseCgroup([]byte("1:name=systemd:/x\n0::/a/b.scope\n"))))
+	assert.Equal(t, "/", string(parseCgroup([]byte("1:name=systemd:/x\n"))))
+	assert.Equal(t, uint64(7), parseOOMKills([]byte("low 0\noom 3\noom_kill 7\noom_group_kill 1\n")))
+	assert.Zero(t, parseOOMKills(nil))
+	assert.Equal(t, uint64(4711), parseStartTicks("1 (a) b) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0"))
 	from, to, ok := readOnlyPages("00400000-00a00000 r-xp 00000000 fe:00 12 /usr/x", "/usr/x")
 	assert.True(t, ok)
 	assert.Equal(t, []uint64{0x400000, 0xa00000}, []uint64{from, to})
 	_, _, ok = readOnlyPages("00400000-00a00000 rw-p 00000000 fe:00 12 /usr/x", "/usr/x")
 	assert.False(t, ok)
-	socket, pid, ok := serverOf("/run/user/1000/a,b/tmux,42,0")
+	socket, pid, ok := parseTMUX("/run/user/1000/a,b/tmux,42,0")
 	assert.True(t, ok)
 	assert.Equal(t, "/run/user/1000/a,b/tmux", socket)
 	assert.Equal(t, 42, pid)
@@ -46,13 +46,13 @@ func FuzzCgroupTexts(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		path := string(ownCgroup([]byte(text)))
+		path := string(parseCgroup([]byte(text)))
 		require.NotContains(t, path, "\n")
 		require.True(t, path == "/" || strings.Contains(text, "0::"+path))
-		if oomKills([]byte(text)) > 0 {
+		if parseOOMKills([]byte(text)) > 0 {
 			require.Contains(t, text, "oom_kill ")
 		}
-		_ = decimal([]byte(text))
+		_ = parseDecimal([]byte(text))
 	})
 }
 
@@ -80,8 +80,8 @@ func FuzzProcessTexts(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		_ = ticksIn(text)
-		if socket, pid, ok := serverOf(text); ok {
+		_ = parseStartTicks(text)
+		if socket, pid, ok := parseTMUX(text); ok {
 			require.Greater(t, pid, 1)
 			require.True(t, strings.HasPrefix(text, socket+","))
 		}

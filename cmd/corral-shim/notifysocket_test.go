@@ -19,17 +19,17 @@ func TestParseNotification_ReadsKnownVariables(t *testing.T) {
 		want       notification
 	}{
 		{"nothing", "", notification{}},
-		{"ready", "READY=1", notification{ready: true}},
+		{"ready", "READY=1", notification{isReady: true}},
 		{"not ready", "READY=0", notification{}},
-		{"a status", "STATUS=indexing 3 of 4", notification{status: "indexing 3 of 4", saysStatus: true}},
-		{"no status any more", "STATUS=", notification{saysStatus: true}},
-		{"several lines", "READY=1\nSTATUS=here = there\n", notification{ready: true, status: "here = there", saysStatus: true}},
-		{"the last one counts", "STATUS=a\nSTATUS=b", notification{status: "b", saysStatus: true}},
+		{"a status", "STATUS=indexing 3 of 4", notification{status: "indexing 3 of 4", hasStatus: true}},
+		{"no status any more", "STATUS=", notification{hasStatus: true}},
+		{"several lines", "READY=1\nSTATUS=here = there\n", notification{isReady: true, status: "here = there", hasStatus: true}},
+		{"the last one counts", "STATUS=a\nSTATUS=b", notification{status: "b", hasStatus: true}},
 		{"what is for others", "MAINPID=1\nWATCHDOG=1\nBARRIER=1\nREADY", notification{}},
-		{"it waits", "X_CORRAL_ACTIVITY=waiting\nX_CORRAL_REASON=question", notification{activity: "waiting", saysActivity: true, reason: "question", asksForPerson: true}},
+		{"it waits", "X_CORRAL_ACTIVITY=waiting\nX_CORRAL_REASON=question", notification{activity: "waiting", hasActivity: true, reason: "question", hasReason: true}},
 		{"it does what nobody knows", "X_CORRAL_ACTIVITY=dreaming\nX_CORRAL_REASON=failed", notification{}},
-		{"not UTF-8", "STATUS=\xff\x00", notification{status: "\uFFFD", saysStatus: true}},
-		{"what acts on a terminal", "STATUS=\u009b2J\u202eindexing\u200b \x1b[m", notification{status: "2Jindexing [m", saysStatus: true}},
+		{"not UTF-8", "STATUS=\xff\x00", notification{status: "\uFFFD", hasStatus: true}},
+		{"what acts on a terminal", "STATUS=\u009b2J\u202eindexing\u200b \x1b[m", notification{status: "2Jindexing [m", hasStatus: true}},
 	} {
 		assert.Equal(t, row.want, parseNotification([]byte(row.text)), row.name)
 	}
@@ -44,16 +44,16 @@ func FuzzNotification(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n := parseNotification(b)
 		assert.True(t, utf8.ValidString(n.status) && !strings.Contains(n.status, "\x00") && len(n.status) <= shimwire.MaxText)
-		if n.saysActivity {
+		if n.hasActivity {
 			assert.Contains(t, shimwire.Activities, n.activity)
 		}
-		if n.asksForPerson {
+		if n.hasReason {
 			assert.Contains(t, shimwire.Reasons, n.reason)
 		}
 	})
 }
 
-func (h *home) withNotify() *home {
+func (h *testSession) withNotify() *testSession {
 	h.spec.Notify = h.dir + "/run/notify"
 	return h
 }
@@ -65,40 +65,40 @@ func TestNotifySocket_AcceptsSystemdNotify(t *testing.T) {
 	h := newHome(t, "sh", "-c", `read a; systemd-notify --ready --status="one" && echo said; read a
 		systemd-notify --status="which one?" X_CORRAL_ACTIVITY=waiting X_CORRAL_REASON=question; read a; systemd-notify X_CORRAL_ACTIVITY=working; read a`).withNotify()
 	h.spec.Env = append(h.spec.Env, "NOTIFY_SOCKET=/somebody/elses")
-	s := h.show()
+	s := h.startShim()
 	d := h.connect()
-	s.keys("\n")
-	assert.False(t, d.hears(shimwire.Ready).Since.Before(begun.Truncate(time.Microsecond)))
-	one := d.hears(shimwire.StatusReport)
+	s.typeKeys("\n")
+	assert.False(t, d.expect(shimwire.Ready).Since.Before(begun.Truncate(time.Microsecond)))
+	one := d.expect(shimwire.StatusReport)
 	assert.Equal(t, "one", one.Text)
 	assert.Equal(t, shimwire.Notify, one.Source)
 	assert.Empty(t, one.Activity)
-	s.sees("said")
+	s.waitFor("said")
 	assert.Less(t, time.Since(begun), 5*time.Second)
-	s.keys("\n")
-	asks := d.hears(shimwire.StatusReport)
+	s.typeKeys("\n")
+	asks := d.expect(shimwire.StatusReport)
 	assert.Equal(t, []string{"waiting", "question", "which one?"}, []string{asks.Activity, asks.Reason, asks.Text})
 	assert.Greater(t, asks.Seq, one.Seq)
 
 	late := h.connect()
-	assert.NotZero(t, late.hears(shimwire.Ready).Since)
-	again := late.hears(shimwire.StatusReport)
+	assert.NotZero(t, late.expect(shimwire.Ready).Since)
+	again := late.expect(shimwire.StatusReport)
 	assert.InDelta(t, asks.SinceMonotonic, again.SinceMonotonic, float64(time.Second), "reckoned anew each time")
 	again.SinceMonotonic = asks.SinceMonotonic
 	assert.Equal(t, asks, again, "told once more to who comes later")
-	s.keys("\n")
-	goesOn := late.hears(shimwire.StatusReport)
+	s.typeKeys("\n")
+	goesOn := late.expect(shimwire.StatusReport)
 	assert.Equal(t, []string{"working", "", "which one?"}, []string{goesOn.Activity, goesOn.Reason, goesOn.Text})
-	s.keys("\n")
-	require.Zero(t, s.ends())
+	s.typeKeys("\n")
+	require.Zero(t, s.wait())
 	assert.NoFileExists(t, h.spec.Notify)
 }
 
 func TestNotifySocket_IsOptional(t *testing.T) {
 	h := newHome(t, "sh", "-c", `echo "<$NOTIFY_SOCKET>"`)
-	s := h.show()
-	s.sees("<>")
-	s.ends()
+	s := h.startShim()
+	s.waitFor("<>")
+	s.wait()
 }
 
 // TestNotifySocket_ThrottlesReports: the daemon hears the first words and the last one, and few in
@@ -110,16 +110,16 @@ input()
 for i in range(5000): s.send(b"STATUS=%d" % i)
 input()`
 	h := newHome(t, "python3", "-c", flood).withNotify()
-	s := h.show()
+	s := h.startShim()
 	d := h.connect()
-	s.keys("\n")
+	s.typeKeys("\n")
 	told := 1
-	for d.hears(shimwire.StatusReport).Text != "4999" {
+	for d.expect(shimwire.StatusReport).Text != "4999" {
 		told++
 	}
-	assert.LessOrEqual(t, told, 2*sayBurst)
-	s.keys("\n")
-	require.Zero(t, s.ends())
+	assert.LessOrEqual(t, told, 2*reportBurst)
+	s.typeKeys("\n")
+	require.Zero(t, s.wait())
 }
 
 // TestStatusReport_IsRepeatedForASecondQuestion for the same: whoever was told of the first time
@@ -134,15 +134,15 @@ func TestStatusReport_IsRepeatedForASecondQuestion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHome(t, "sh", "-c", "read a; "+script).withNotify()
 			h.spec.IdleAfter = time.Minute
-			s := h.show()
+			s := h.startShim()
 			d := h.connect()
-			s.keys("\n")
-			one, two := d.hears(shimwire.StatusReport), d.hears(shimwire.StatusReport)
+			s.typeKeys("\n")
+			one, two := d.expect(shimwire.StatusReport), d.expect(shimwire.StatusReport)
 			assert.NotEmpty(t, one.Activity+one.Reason)
 			assert.Equal(t, []string{one.Source, one.Activity, one.Reason, one.Text}, []string{two.Source, two.Activity, two.Reason, two.Text})
 			assert.Greater(t, two.Seq, one.Seq)
-			s.keys("\n")
-			require.Zero(t, s.ends())
+			s.typeKeys("\n")
+			require.Zero(t, s.wait())
 		})
 	}
 }
@@ -150,8 +150,8 @@ func TestStatusReport_IsRepeatedForASecondQuestion(t *testing.T) {
 // TestBell_LastsUntilTheAgentContinues rings once, for as long as the agent does not go on.
 func TestBell_LastsUntilTheAgentContinues(t *testing.T) {
 	h := newHome(t, "sh", "-c", `stty -echo; read a; printf 'ding\a'; printf '\a\a'; read a; printf '\033]0;a title\a'; read a; printf '\a'; read a`)
-	h.spec.IdleAfter = ringTail + ringTail/5 // so that what follows a silence is no tail of the bell's
-	s := h.show()
+	h.spec.IdleAfter = bellTail + bellTail/5 // so that what follows a silence is no tail of the bell's
+	s := h.startShim()
 	d := h.connect()
 	says := func(kind shimwire.Kind) shimwire.Message {
 		t.Helper()
@@ -160,43 +160,43 @@ func TestBell_LastsUntilTheAgentContinues(t *testing.T) {
 		return m
 	}
 	says(shimwire.Idle)
-	s.keys("\n")
+	s.typeKeys("\n")
 	says(shimwire.Working)
 	rings := says(shimwire.StatusReport)
 	assert.Equal(t, []string{shimwire.Bell, "bell", ""}, []string{rings.Source, rings.Reason, rings.Activity})
 	says(shimwire.Idle)
 
 	late := h.connect()
-	again := late.hears(shimwire.StatusReport)
+	again := late.expect(shimwire.StatusReport)
 	again.SinceMonotonic = rings.SinceMonotonic // is reckoned anew each time
 	assert.Equal(t, rings, again)
 
-	s.keys("\n")
+	s.typeKeys("\n")
 	says(shimwire.Working)
 	over := says(shimwire.StatusReport)
 	assert.Equal(t, []string{shimwire.Bell, ""}, []string{over.Source, over.Reason}, "the bell that ends a title is none")
 	says(shimwire.Idle)
-	s.keys("\n")
+	s.typeKeys("\n")
 	says(shimwire.Working)
 	assert.Equal(t, "bell", says(shimwire.StatusReport).Reason)
-	s.keys("\n")
-	require.Zero(t, s.ends())
+	s.typeKeys("\n")
+	require.Zero(t, s.wait())
 }
 
 // A program may say how it is each second, for days.
 func TestNotifySocket_DoesNotAllocate(t *testing.T) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	require.NoError(t, err)
-	n := &notifier{group: ownCgroup(text)}
+	n := &notifier{cgroup: parseCgroup(text)}
 	pid, said := int32(os.Getpid()), []byte("READY=1\nWATCHDOG=1\nX_CORRAL_ACTIVITY=working\n")
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		if !n.inside(pid) || parseNotification(said).activity != "working" {
+		if !n.hasMember(pid) || parseNotification(said).activity != "working" {
 			t.Error("it is not heard")
 		}
 	}))
-	n.group = append(n.group, "/below"...)
-	assert.False(t, n.inside(pid))
-	n.group = []byte("/")
-	assert.True(t, n.inside(pid), "everything is below that")
-	assert.False(t, n.inside(1<<22+1), "nobody")
+	n.cgroup = append(n.cgroup, "/below"...)
+	assert.False(t, n.hasMember(pid))
+	n.cgroup = []byte("/")
+	assert.True(t, n.hasMember(pid), "everything is below that")
+	assert.False(t, n.hasMember(1<<22+1), "nobody")
 }

@@ -53,7 +53,7 @@ func TestExitLine_AppearsBelowTheLastScreen(t *testing.T) {
 			t.Parallel()
 			h := newHome(t, "sh", "-c", row.script)
 			m := h.inTmux()
-			screen := m.showsEnd(row.how)
+			screen := m.waitForExitLine(row.how)
 			if strings.Contains(row.name, "graphics") {
 				assert.True(t, strings.HasSuffix(screen, "\nlast\n"), screen)
 				assert.Len(t, strings.Split(m.call("capture-pane", "-p", "-S", "-"), "\n"), 21)
@@ -70,18 +70,18 @@ func TestExitLine_AppearsBelowTheLastScreen(t *testing.T) {
 
 func TestExitLine_FitsThePane(t *testing.T) {
 	exited := exitstatus.Status{Code: exitstatus.Exited, Value: 3}
-	assert.Equal(t, "[corral] claude exited with code 3. Restart or log: corralctl attach shop", endLine("shop", "claude", exited, 80))
-	assert.Equal(t, "[corral] claude exit", endLine("shop", "claude", exited, 21))
-	assert.Len(t, endLine(strings.Repeat("s", 64), "claude", exited, 200), 79)
+	assert.Equal(t, "[corral] claude exited with code 3. Restart or log: corralctl attach shop", exitLine("shop", "claude", exited, 80))
+	assert.Equal(t, "[corral] claude exit", exitLine("shop", "claude", exited, 21))
+	assert.Len(t, exitLine(strings.Repeat("s", 64), "claude", exited, 200), 79)
 	dumped := exitstatus.Status{Code: exitstatus.Dumped, Value: int(unix.SIGSEGV)}
-	assert.Contains(t, endLine("shop", "claude", dumped, 80), "was killed by SIGSEGV (core dumped).")
+	assert.Contains(t, exitLine("shop", "claude", dumped, 80), "was killed by SIGSEGV (core dumped).")
 }
 
 // TestExitLine_WorksWithoutTmux below the cursor: a server whose program cannot be executed any
-// more is not asked.
+// isReadable is not asked.
 func TestExitLine_WorksWithoutTmux(t *testing.T) {
 	var unknown tmuxServer
-	_, err := unknown.ask(time.Now().Add(deadline), "list-panes")
+	_, err := unknown.run(time.Now().Add(deadline), "list-panes")
 	require.Error(t, err)
 	p := paneScreen{height: 3, rows: []string{"one", "\x1b[1m \x1b[0m", ""}}
 	assert.Equal(t, resetModes+resetMargins+"\x1b[2;1Hx", string(p.withLine("x")), "attributes are no text")
@@ -92,8 +92,8 @@ func TestExitLine_RequiresASession(t *testing.T) {
 	h.spec.Session = "" // the daemon is older
 	m := h.inTmux()
 	d := h.connect()
-	defer d.over()
-	d.enter(1, "\n", 0)
-	ended(t, d.hello.ShimPID)
+	defer d.cleanup()
+	d.sendText(1, "\n", 0)
+	waitForExit(t, d.hello.ShimPID)
 	assert.Equal(t, "hello", m.call("capture-pane", "-p"))
 }

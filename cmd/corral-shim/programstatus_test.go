@@ -1,0 +1,162 @@
+package main
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/corrald/corral/internal/shimwire"
+)
+
+func encoded(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+
+func TestParseStatus(t *testing.T) {
+	for _, row := range []struct {
+		name, body string
+		want       statusRecord
+	}{
+		{"idle", "state=idle", statusRecord{state: "idle"}},
+		{"working, with a message that nobody has to be told", "state=working:progress=40:app=make:msg=" + encoded("compiling"), statusRecord{state: "working"}},
+		{"blocked", "state=blocked:kind=permission:app=claude:msg=" + encoded("approve Bash: touch y"), statusRecord{state: "blocked", kind: "permission", text: "approve Bash: touch y"}},
+		{"blocked for it does not say what", "state=blocked", statusRecord{state: "blocked", kind: "question"}},
+		{"blocked for something that is not known", "state=blocked:kind=weather", statusRecord{state: "blocked", kind: "question"}},
+		{"a kind of something else", "state=error:kind=auth", statusRecord{state: "error"}},
+		{"a title where there is no message", "state=done:title=" + encoded("Tests"), statusRecord{state: "done", text: "Tests"}},
+		{"a message is more than a title", "state=done:msg=" + encoded("3 pass") + ":title=" + encoded("Tests"), statusRecord{state: "done", text: "3 pass"}},
+		{"the last one counts", "state=idle:state=working", statusRecord{state: "working"}},
+		{"keys that are not known, and pairs that are none", "version=3:state=idle::=:x:UPPER=1:a b=c", statusRecord{state: "idle"}},
+		{"a part", "state=working:id=agents/review.2", statusRecord{id: "agents/review.2", state: "working"}},
+		{"padding left out", "state=done:msg=aGk", statusRecord{state: "done", text: "hi"}},
+		{"no base64", "state=blocked:kind=auth:msg=a=b=", statusRecord{state: "blocked", kind: "auth"}},
+		{"characters that no value has", "state=blocked:msg=\x01\x02", statusRecord{state: "blocked", kind: "question"}},
+		{"a text of escape sequences", "state=blocked:msg=" + encoded("\x1b]0;pwned\a\x1b[2J\nok?\x00"), statusRecord{state: "blocked", kind: "question", text: "]0;pwned [2J ok?"}},
+		{"a text that is no UTF-8", "state=blocked:msg=" + encoded("a\xff\xfeb"), statusRecord{state: "blocked", kind: "question", text: "a\uFFFDb"}},
+		{"a text that would turn around what is beside it", "state=blocked:msg=" + encoded("rm \u202efdp.txt"), statusRecord{state: "blocked", kind: "question", text: "rm fdp.txt"}},
+	} {
+		got, ok := parseStatus([]byte(row.body))
+		assert.True(t, ok, row.name)
+		assert.Equal(t, row.want, got, row.name)
+	}
+	for _, body := range []string{
+		"", ":", "state", "state=", "state=sleeping", "id=a", "state=idle:id=",
+		"state=idle:id=/", "state=idle:id=a//b", "state=idle:id=a,b", "state=idle:id=" + strings.Repeat("x", 33),
+		"state=idle:id=" + strings.Repeat("a/", 8) + "a", "state=idle:id=" + strings.Repeat(strings.Repeat("x", 31)+"/", 4) + "x",
+	} {
+		_, ok := parseStatus([]byte(body))
+		assert.False(t, ok, "%q", body)
+	}
+}
+
+// TestStatusReport_DoesNotAllocateForFrequentUpdates: a shim lives for weeks beside a program that
+// draws a spinner.
+func TestStatusReport_DoesNotAllocateForFrequentUpdates(t *testing.T) {
+	spec := shimwire.Spec{TitleWorking: "^w"}
+	s := &shim{spec: spec, titleStatus: newTitleStatus(&spec)}
+	s.timers = &timers{fd: -1}
+	s.scanner.init(s.handleOSC, s.resetProgramStatus)
+	title, n := []byte("\x1b]0;w 0 of the work\a\x1b]7501;state=working:app=x:progress=40:title="+encoded("Tests")+"\x1b\\"), byte(0)
+	output := slices.Clone(title)
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		copy(output, title)
+		n++
+		output[6] = 'a' + n%26
+		s.scanner.scan(output)
+	}))
+	assert.Equal(t, "working", s.reports[sourceTitle].activity)
+	assert.Equal(t, "working", s.reports[sourceOSC7501].activity)
+}
+
+func TestParseStatus_TruncatesLongMessages(t *testing.T) {
+	r, ok := parseStatus([]byte("state=blocked:msg=" + encoded(strings.Repeat("é", 1300))))
+	require.True(t, ok)
+	assert.LessOrEqual(t, len(r.text), shimwire.MaxText)
+	assert.Greater(t, len(r.text), shimwire.MaxText-8)
+	assert.True(t, utf8.ValidString(r.text))
+}
+
+// FuzzParseStatus holds that whatever is understood is fit to be told, and that what a well-meaning
+// program sends is understood.
+func FuzzParseStatus(f *testing.F) {
+	for _, seed := range []string{"state=idle", "state=blocked:kind=permission:msg=aGk=", "?", "state=clear:id=a/b", "state=done:title=/w==:msg=//8="} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, ok := parseStatus(body)
+		if ok {
+			assert.True(t, utf8.ValidString(r.text) && len(r.text) <= shimwire.MaxText)
+			assert.NotContains(t, r.text, "\x1b")
+			assert.NotContains(t, r.text, "\x00")
+			assert.LessOrEqual(t, len(r.id), maxStatusID)
+		}
+		sent := ansi.SetProgramStatus(ansi.ProgramStatus{State: ansi.ProgramStateBlocked, Kind: ansi.ProgramStatusKindAuth, Message: string(body)})
+		again, ok := parseStatus([]byte(strings.TrimSuffix(strings.TrimPrefix(sent, "\x1b]7501;"), "\a")))
+		assert.True(t, ok)
+		assert.Equal(t, "auth", again.kind)
+	})
+}
+
+// programStatusAfter are the records after these reports.
+func programStatusAfter(bodies ...string) *programStatus {
+	p := &programStatus{}
+	for _, body := range bodies {
+		if r, ok := parseStatus([]byte(body)); ok {
+			p.update(r)
+		}
+	}
+	return p
+}
+
+func TestProgramStatus_SummarizesRecords(t *testing.T) {
+	ask := "state=blocked:kind=permission:id=part:msg=" + encoded("may I?")
+	for _, row := range []struct {
+		name   string
+		bodies []string
+		want   agentStatus
+	}{
+		{"nothing", nil, agentStatus{}},
+		{"idle", []string{"state=idle"}, agentStatus{activity: "idle"}},
+		{"done", []string{"state=working", "state=done:msg=" + encoded("3 pass")}, agentStatus{"idle", "turn-ended", "3 pass"}},
+		{"failed", []string{"state=error:msg=" + encoded("no network")}, agentStatus{"idle", "error", "no network"}},
+		{"blocked", []string{"state=blocked:kind=auth"}, agentStatus{"waiting", "auth", ""}},
+		{"cleared", []string{"state=blocked", "state=clear"}, agentStatus{}},
+		{"a part of a program that works has nothing to say of it", []string{"state=working", "state=idle:id=part", "state=error:id=other"}, agentStatus{activity: "working"}},
+		{"but that it is blocked", []string{"state=working", ask}, agentStatus{"working", "permission", "may I?"}},
+		{"and goes on", []string{"state=working", ask, "state=working:id=part"}, agentStatus{activity: "working"}},
+		{"and is gone", []string{"state=working", ask, "state=clear:id=part"}, agentStatus{activity: "working"}},
+		{"or its parent is", []string{"state=working", "state=blocked:id=a/b", "state=clear:id=a"}, agentStatus{activity: "working"}},
+		{"not one that is called alike", []string{"state=working", "state=blocked:id=ab", "state=clear:id=a"}, agentStatus{"working", "question", ""}},
+		{"a turn has ended, and a part is blocked", []string{"state=done", ask}, agentStatus{"idle", "permission", "may I?"}},
+		{"the program and a part are blocked", []string{"state=blocked:kind=auth", ask}, agentStatus{"waiting", "auth", ""}},
+		{"parts of a program that says nothing", []string{"state=working:id=a", "state=idle:id=b"}, agentStatus{activity: "working"}},
+		{"one of them is blocked", []string{"state=working:id=a", ask}, agentStatus{"waiting", "permission", "may I?"}},
+	} {
+		assert.Equal(t, row.want, programStatusAfter(row.bodies...).agentStatus(), row.name)
+	}
+}
+
+func TestProgramStatus_LimitsRecords(t *testing.T) {
+	p := programStatusAfter("state=working")
+	for i := range 1000 {
+		p.update(statusRecord{id: fmt.Sprint(i), state: "idle"})
+		assert.LessOrEqual(t, len(p.records), maxStatusRecords)
+	}
+	assert.Equal(t, agentStatus{activity: "working"}, p.agentStatus(), "the program itself is not forgotten")
+	assert.Equal(t, "999", p.records[0].id)
+}
+
+func TestProgramStatus_ShellPromptClearsRecords(t *testing.T) {
+	for body, want := range map[string]agentStatus{
+		"state=working": {}, "state=blocked": {}, "state=idle": {}, "state=done": {activity: "idle", reason: "turn-ended"}, "state=error": {activity: "idle", reason: "error"},
+	} {
+		p := programStatusAfter(body)
+		p.handleShellPrompt()
+		assert.Equal(t, want, p.agentStatus(), body)
+	}
+}

@@ -1,0 +1,226 @@
+package main
+
+import "unicode/utf8"
+
+// textScreen is the text that a terminal shows: without colours and modes, and with all characters
+// of equal width. Sequences that it does not know are ignored. It is not meant for display, only
+// for finding a line of text however the program has drawn it.
+type textScreen struct {
+	rows, cols int
+	cells      []rune // row by row; 0 is a blank cell
+	row, col   int
+	savedRow   int
+	savedCol   int
+
+	state       int // a state of the scanner
+	private     bool
+	params      [4]int
+	n           int // number of parameters begun
+	partialRune [utf8.UTFMax]byte
+	partialLen  int
+}
+
+// maxSide is the limit for rows and columns.
+const maxSide = 500
+
+func newTextScreen(rows, cols int) textScreen {
+	t := textScreen{rows: min(max(rows, 1), maxSide), cols: min(max(cols, 1), maxSide)}
+	t.cells = make([]rune, t.rows*t.cols)
+	return t
+}
+
+// resize keeps the upper left corner. Most programs redraw after a resize; the others have their
+// text there.
+func (t *textScreen) resize(rows, cols int) {
+	next := newTextScreen(rows, cols)
+	for row := range min(t.rows, next.rows) {
+		copy(next.cells[row*next.cols:(row+1)*next.cols], t.cells[row*t.cols:(row+1)*t.cols])
+	}
+	t.rows, t.cols, t.cells = next.rows, next.cols, next.cells
+	t.moveTo(t.row, t.col)
+}
+
+// write updates the screen for output, which may come in pieces.
+func (t *textScreen) write(b []byte) {
+	for _, c := range b {
+		switch {
+		case t.state == inString || t.state == inStringEnd:
+			t.skipString(c)
+		case c == charEscape:
+			t.state = inEscape
+		case c < ' ':
+			t.handleCharacter(c)
+		case t.state == inEscape:
+			t.handleEscape(c)
+		case t.state == inControl:
+			t.readParameter(c)
+		default:
+			t.writeByte(c)
+		}
+	}
+}
+
+// skipString skips a byte of a string.
+func (t *textScreen) skipString(c byte) {
+	switch {
+	case c == charBell || c == charCancel || c == charSubstitute || t.state == inStringEnd && c == '\\':
+		t.state = inText
+	case c == charEscape:
+		t.state = inStringEnd
+	case t.state == inStringEnd: // the string was aborted
+		t.state = inEscape
+		t.handleEscape(c)
+	}
+}
+
+func (t *textScreen) handleCharacter(c byte) {
+	switch c {
+	case '\r':
+		t.col = 0
+	case '\n', '\v', '\f':
+		t.nextRow()
+	case '\b':
+		t.moveTo(t.row, t.col-1)
+	case '\t':
+		t.moveTo(t.row, t.col|7+1)
+	case charCancel, charSubstitute:
+		t.state = inText
+	}
+}
+
+func (t *textScreen) handleEscape(c byte) {
+	t.state = inText
+	switch c {
+	case '[':
+		t.state, t.private, t.n, t.params = inControl, false, 0, [4]int{}
+	case ']', 'P', 'X', '^', '_', 'k':
+		t.state = inString
+	case '7':
+		t.savedRow, t.savedCol = t.row, t.col
+	case '8':
+		t.moveTo(t.savedRow, t.savedCol)
+	case 'D', 'E':
+		t.nextRow()
+	case 'M':
+		t.moveTo(t.row-1, t.col)
+	case 'c':
+		t.clear(0, len(t.cells))
+		t.moveTo(0, 0)
+	}
+}
+
+// writeByte reads a byte of a character and writes the character once it is complete.
+func (t *textScreen) writeByte(c byte) {
+	if c >= utf8.RuneSelf || t.partialLen > 0 {
+		if utf8.RuneStart(c) {
+			t.partialLen = 0
+		}
+		t.partialRune[t.partialLen] = c
+		t.partialLen++
+		if !utf8.FullRune(t.partialRune[:t.partialLen]) {
+			return
+		}
+	} else {
+		t.partialRune[0], t.partialLen = c, 1
+	}
+	r, _ := utf8.DecodeRune(t.partialRune[:t.partialLen])
+	t.partialLen = 0
+	if t.col >= t.cols {
+		t.col = 0
+		t.nextRow()
+	}
+	t.cells[t.row*t.cols+t.col] = r
+	t.col++
+}
+
+// nextRow moves to the next row, and scrolls if there is none.
+func (t *textScreen) nextRow() {
+	if t.row++; t.row < t.rows {
+		return
+	}
+	t.row = t.rows - 1
+	copy(t.cells, t.cells[t.cols:])
+	t.clear(t.row*t.cols, len(t.cells))
+}
+
+func (t *textScreen) moveTo(row, col int) {
+	t.row, t.col = min(max(row, 0), t.rows-1), min(max(col, 0), t.cols-1)
+}
+
+func (t *textScreen) clear(from, to int) { clear(t.cells[max(from, 0):min(to, len(t.cells))]) }
+
+// readParameter reads a byte of a control sequence.
+func (t *textScreen) readParameter(c byte) {
+	switch {
+	case c == '?' || c == '>' || c == '<' || c == '=':
+		t.private = true
+	case c >= '0' && c <= '9':
+		t.n = max(t.n, 1)
+		if v := &t.params[min(t.n, len(t.params))-1]; *v < maxSide {
+			*v = *v*10 + int(c-'0')
+		}
+	case c == ';' || c == ':':
+		t.n = max(t.n, 1) + 1
+	case c >= 0x40:
+		t.state = inText
+		if t.private {
+			t.handleMode(c)
+		} else {
+			t.handleControl(c)
+		}
+	}
+}
+
+// handleMode handles the switch to another screen, which is blank.
+func (t *textScreen) handleMode(c byte) {
+	if first := t.params[0]; (c == 'h' || c == 'l') && (first == 1049 || first == 1047 || first == 47) {
+		t.clear(0, len(t.cells))
+		t.moveTo(0, 0)
+	}
+}
+
+// handleControl handles a control sequence.
+func (t *textScreen) handleControl(c byte) {
+	count := max(t.params[0], 1)
+	here := t.row*t.cols + min(t.col, t.cols-1)
+	begin := t.row * t.cols
+	switch c {
+	case 'A':
+		t.moveTo(t.row-count, t.col)
+	case 'B':
+		t.moveTo(t.row+count, t.col)
+	case 'C':
+		t.moveTo(t.row, t.col+count)
+	case 'D':
+		t.moveTo(t.row, t.col-count)
+	case 'E':
+		t.moveTo(t.row+count, 0)
+	case 'F':
+		t.moveTo(t.row-count, 0)
+	case 'G':
+		t.moveTo(t.row, count-1)
+	case 'H', 'f':
+		t.moveTo(count-1, max(t.params[1], 1)-1)
+	case 'd':
+		t.moveTo(count-1, t.col)
+	case 'J':
+		t.erase(t.params[0], here, 0, len(t.cells))
+	case 'K':
+		t.erase(t.params[0], here, begin, begin+t.cols)
+	case 'X':
+		t.clear(here, min(here+count, begin+t.cols))
+	}
+}
+
+// erase clears the cells between from and to: those from here on, those up to here, or all.
+func (t *textScreen) erase(which, here, from, to int) {
+	switch which {
+	case 0:
+		from = here
+	case 1:
+		to = here + 1
+	case 3: // scrollback
+		return
+	}
+	t.clear(from, to)
+}

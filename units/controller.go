@@ -6,14 +6,14 @@ import (
 	"fmt"
 )
 
-// AbandonLost finds the active scopes whose Controller= is a connection that is gone, has systemd
-// forget it, and returns their names. A systemd that executes itself again while there is no bus
-// keeps the controllers of its scopes and does not notice any more when they leave the bus: it asks
-// a connection that is gone to stop the scope, and kills everything once TimeoutStopSec= is over,
-// without a SIGTERM. A scope without a controller is sent SIGTERM by systemd itself.
+// AbandonLost makes systemd forget the controllers of active scopes whose connections no longer
+// exist, and returns the names of these scopes. A systemd that is reexecuted while there is no bus
+// keeps the Controller= of each scope and does not notice when that connection leaves the bus. To
+// stop such a scope, it asks the missing connection, and kills everything after TimeoutStopSec=
+// without a SIGTERM. If a scope has no controller, systemd sends SIGTERM itself.
 //
-// It is for a daemon that has just started: the only controllers there can be are itself and
-// daemons that are gone.
+// AbandonLost is for a daemon that has just started: the only possible controllers are the daemon
+// itself and daemons that no longer run.
 func (m *Manager) AbandonLost(ctx context.Context, pattern string) (names []string, err error) {
 	rows, err := m.listOnce(ctx, pattern)
 	if err != nil {
@@ -31,7 +31,7 @@ func (m *Manager) AbandonLost(ctx context.Context, pattern string) (names []stri
 			}
 		}
 		if err != nil && !isGone(err) {
-			failed = append(failed, fmt.Errorf("cannot find out who controls %q: %w", row.Name, err))
+			failed = append(failed, fmt.Errorf("cannot check the controller of %q: %w", row.Name, err))
 		}
 	}
 	return names, errors.Join(failed...)

@@ -10,23 +10,26 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestSignals_FromOtherSendersAreIgnored: any connection can send us what looks like a signal of systemd's.
-// None of it becomes an event, ends a start job, or is remembered as the reason of an end.
+// TestSignals_FromOtherSendersAreIgnored: any connection can send a message that looks like a
+// signal of systemd. Such messages do not become events, do not end a start job, and are not
+// recorded as the reason for an end.
 func TestSignals_FromOtherSendersAreIgnored(t *testing.T) {
 	m := connect(t)
 	const name, starting = "app-corral-forged.scope", "app-corral-starting.scope"
 	pid, started := start(t, m, name)
 	var w *watch
-	require.NoError(t, m.do(t.Context(), func(ws *watches) { w = m.watch(ws, starting) }))
+	require.NoError(t, m.runOnLoop(t.Context(), func(ws *watches) { w = m.addWatch(ws, starting) }))
 
-	stranger := testbed.Bus(t)
+	other := testbed.Bus(t)
 	send := func(path dbus.ObjectPath, name string, body ...any) {
 		t.Helper()
-		testbed.SendSignal(t, stranger, m.conn.Names()[0], path, name, body...)
+		testbed.SendSignal(t, other, m.conn.Names()[0], path, name, body...)
 	}
 	forged := func() {
 		for _, result := range []string{"timeout", "oom-kill"} {
-			changed := map[string]dbus.Variant{"ActiveState": dbus.MakeVariant("deactivating"), "Result": dbus.MakeVariant(result)}
+			changed := map[string]dbus.Variant{
+				"ActiveState": dbus.MakeVariant("deactivating"), "Result": dbus.MakeVariant(result),
+			}
 			send(unitPath(name), propertiesIface+".PropertiesChanged", unitIface, changed, []string{})
 		}
 		send(unitPath(name), scopeIface+".RequestStop")
@@ -35,16 +38,17 @@ func TestSignals_FromOtherSendersAreIgnored(t *testing.T) {
 		send(systemdPath, managerIface+".Reloading", false)
 	}
 	forged()
-	send("/org/freedesktop/DBus", "org.freedesktop.DBus.NameOwnerChanged", systemdName, "", stranger.Names()[0])
+	send("/org/freedesktop/DBus", "org.freedesktop.DBus.NameOwnerChanged", systemdName, "", other.Names()[0])
 	forged()
 
 	kill(t, pid)
 	assert.Equal(t, Ended{name, "success", started.InvocationID}, testbed.Receive(t, m.Events(), "the end of the scope"))
-	require.NoError(t, m.do(t.Context(), func(*watches) { assert.Empty(t, w.job, "the end of a start job") }))
+	require.NoError(t,
+		m.runOnLoop(t.Context(), func(*watches) { assert.Empty(t, w.startResult, "the end of a start job") }))
 }
 
-// TestSignals_AreAcceptedAfterReexec: it comes back under another unique name, and is
-// believed under that.
+// TestSignals_AreAcceptedAfterReexec: a reexecuted systemd has a new unique name, and its signals
+// are accepted from that name.
 func TestSignals_AreAcceptedAfterReexec(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-again.scope"

@@ -11,7 +11,7 @@ import (
 
 var escaped = regexp.MustCompile(`_[0-9a-f]{2}`)
 
-// FuzzUnitPath: each unit has an object path of its own, and one that D-Bus takes.
+// FuzzUnitPath checks that each unit has its own object path, and that the path is valid in D-Bus.
 func FuzzUnitPath(f *testing.F) {
 	for _, seed := range []string{"app-corral-claude-shop.scope", "1.scope", "a_b", "ä", "a/b"} {
 		f.Add(seed)

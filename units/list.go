@@ -18,7 +18,7 @@ import (
 	"github.com/corrald/corral/internal/proc"
 )
 
-// unitRow is a row of ListUnitsByPatterns.
+// unitRow is a row of the reply to ListUnitsByPatterns.
 type unitRow struct {
 	Name, Description, Load, Active, Sub, Follows string
 	Path                                          dbus.ObjectPath
@@ -27,10 +27,9 @@ type unitRow struct {
 	JobPath                                       dbus.ObjectPath
 }
 
-// List returns the scopes whose names match the pattern, a glob, with the state that systemd sees
-// them in.
+// List returns the scopes whose names match the glob pattern, with their state in systemd.
 func (m *Manager) List(ctx context.Context, pattern string) ([]Unit, error) {
-	rows, err := m.listStarted(ctx, pattern)
+	rows, err := m.listAfterStarts(ctx, pattern)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list %q: %w", pattern, err)
 	}
@@ -43,53 +42,53 @@ func (m *Manager) List(ctx context.Context, pattern string) ([]Unit, error) {
 	if err := m.describeAll(ctx, units); err != nil {
 		return nil, err
 	}
-	err = m.do(ctx, func(ws *watches) {
+	err = m.runOnLoop(ctx, func(ws *watches) {
 		for _, u := range units {
 			if w := ws.units[u.Name]; w != nil && u.ControlGroup != "" {
-				w.group, w.id = u.ControlGroup, u.InvocationID
+				w.cgroup, w.invocationID = u.ControlGroup, u.InvocationID
 			}
 		}
 	})
-	if errors.Is(err, ErrClosed) { // then nothing is watched any more
+	if errors.Is(err, ErrClosed) { // there are no watches to update any more
 		err = nil
 	}
 	return units, err
 }
 
-// startingTime bounds the wait for scopes that are about to be started. It takes systemd a moment;
-// only one that has to wait for another unit, as a drop-in may have it, takes longer, and nothing
-// is in it yet.
-const startingTime = 3 * time.Second
+// startJobWait bounds the wait for scopes with a pending start job. systemd needs only a moment to
+// start a scope. A scope takes longer only if a drop-in makes it wait for another unit, and it has
+// no processes until then.
+const startJobWait = 3 * time.Second
 
-// anyJob is for the ends of all jobs.
-const anyJob = "type='signal',sender='" + systemdName + "',interface='" + managerIface + "',member='JobRemoved'"
+// anyJobRule is a match rule for the end of every job.
+const anyJobRule = "type='signal',sender='" + systemdName + "',interface='" + managerIface + "',member='JobRemoved'"
 
-// listStarted lists the units. A scope that is only about to be started looks like one that has
-// ended: as long as there is one, it lists again whenever a job has ended, for startingTime at
-// most.
-func (m *Manager) listStarted(ctx context.Context, pattern string) ([]unitRow, error) {
+// listAfterStarts lists the units once no scope has a pending start job, since a scope that is
+// about to be started looks like one that has ended. It lists again after each finished job, for
+// startJobWait at most.
+func (m *Manager) listAfterStarts(ctx context.Context, pattern string) ([]unitRow, error) {
 	rows, err := m.listOnce(ctx, pattern)
-	if err != nil || !starting(rows) {
+	if err != nil || !hasStartJob(rows) {
 		return rows, err
 	}
-	ended, forget, err := m.followJobs(ctx)
-	if errors.Is(err, ErrClosed) { // nobody reports the end of a job any more
+	finished, stop, err := m.watchJobs(ctx)
+	if errors.Is(err, ErrClosed) { // without the bus, no signals arrive
 		return rows, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer forget()
-	enough, cancel := deadline.Context(context.Background(), startingTime)
+	defer stop()
+	limit, cancel := deadline.Context(context.Background(), startJobWait)
 	defer cancel()
 	for {
 		rows, err := m.listOnce(ctx, pattern)
-		if err != nil || !starting(rows) {
+		if err != nil || !hasStartJob(rows) {
 			return rows, err
 		}
 		select {
-		case <-ended:
-		case <-enough.Done():
+		case <-finished:
+		case <-limit.Done():
 			return rows, nil
 		case <-m.closed:
 			return rows, nil
@@ -99,17 +98,18 @@ func (m *Manager) listStarted(ctx context.Context, pattern string) ([]unitRow, e
 	}
 }
 
-// followJobs returns a channel that is sent to when a job has ended, until forget is called.
-func (m *Manager) followJobs(ctx context.Context) (ended <-chan struct{}, forget func(), err error) {
-	follow := make(chan struct{}, 1)
-	err = m.do(ctx, func(ws *watches) {
-		ws.jobs[follow] = true
-		m.match("AddMatch", anyJob)
+// watchJobs returns a channel that receives a value after each finished job, until the caller calls
+// stop.
+func (m *Manager) watchJobs(ctx context.Context) (finished <-chan struct{}, stop func(), err error) {
+	waiter := make(chan struct{}, 1)
+	err = m.runOnLoop(ctx, func(ws *watches) {
+		ws.jobWaiters[waiter] = true
+		m.match("AddMatch", anyJobRule)
 	})
-	return follow, func() {
-		_ = m.do(context.WithoutCancel(ctx), func(ws *watches) {
-			delete(ws.jobs, follow)
-			m.match("RemoveMatch", anyJob)
+	return waiter, func() {
+		_ = m.runOnLoop(context.WithoutCancel(ctx), func(ws *watches) {
+			delete(ws.jobWaiters, waiter)
+			m.match("RemoveMatch", anyJobRule)
 		})
 	}, err
 }
@@ -118,28 +118,29 @@ func (m *Manager) listOnce(ctx context.Context, pattern string) (rows []unitRow,
 	return rows, m.read(ctx, systemdPath, managerIface+".ListUnitsByPatterns", []string{}, []string{pattern}).Store(&rows)
 }
 
-func starting(rows []unitRow) bool {
+func hasStartJob(rows []unitRow) bool {
 	return slices.ContainsFunc(rows, func(row unitRow) bool { return row.JobType == "start" })
 }
 
-// describeAll fills the units in. One that runs is looked for beside the first one that does, where
-// the kernel and systemd's own files tell all there is to know of it, at a fiftieth of what it
-// costs to ask systemd: nearly all are there. The others are asked for, many at a time.
+// describeAll completes the units. For an active scope it first looks next to the first active one:
+// there the kernel and systemd's own files contain everything, at a fiftieth of the cost of a call
+// to systemd. Nearly all scopes are found in this way. The others are read from systemd, with
+// several calls at a time.
 func (m *Manager) describeAll(ctx context.Context, units []Unit) error {
 	var slice string
-	if i := slices.IndexFunc(units, runs); i >= 0 {
+	if i := slices.IndexFunc(units, isActive); i >= 0 {
 		if err := m.describe(ctx, &units[i]); err != nil {
 			return err
 		}
 		slice = path.Dir(units[i].ControlGroup)
 	}
-	const most = 32
+	const maxCalls = 32
 	results := make(chan error, len(units))
-	slots := make(chan struct{}, most)
-	asked := 0
+	slots := make(chan struct{}, maxCalls)
+	calls := 0
 	for i := range units {
-		if u := &units[i]; u.InvocationID == "" && (!runs(*u) || !m.find(u, slice)) {
-			asked++
+		if u := &units[i]; u.InvocationID == "" && (!isActive(*u) || !m.readFromKernel(u, slice)) {
+			calls++
 			slots <- struct{}{}
 			go func() {
 				results <- m.describe(ctx, u)
@@ -148,7 +149,7 @@ func (m *Manager) describeAll(ctx context.Context, units []Unit) error {
 		}
 	}
 	var failed error
-	for range asked {
+	for range calls {
 		if err := <-results; failed == nil {
 			failed = err
 		}
@@ -156,22 +157,22 @@ func (m *Manager) describeAll(ctx context.Context, units []Unit) error {
 	return failed
 }
 
-func runs(u Unit) bool { return u.Active == "active" }
+func isActive(u Unit) bool { return u.Active == "active" }
 
-// find fills in a scope that runs from its control group, if that is in slice and has processes,
-// and from the link by which systemd tells journald its invocation: it is there from the scope's
-// start to its end.
-func (m *Manager) find(u *Unit, slice string) bool {
+// readFromKernel completes an active scope from its control group, if that is in slice and has
+// processes, and from the link that systemd maintains for journald, which contains the invocation
+// ID while the scope is active. It returns false if these are not available.
+func (m *Manager) readFromKernel(u *Unit, slice string) bool {
 	group := path.Join(slice, u.Name)
 	id, err := os.Readlink(filepath.Join(m.runtimeDir, "systemd/units/invocation:"+u.Name))
 	if slice == "" || err != nil || len(id) != 2*invocationSize || !proc.IsPopulated(group) {
 		return false
 	}
-	u.ControlGroup, u.InvocationID, u.Result = group, id, "success" // it has no other while it is active
+	u.ControlGroup, u.InvocationID, u.Result = group, id, "success" // the result of every active scope
 	return true
 }
 
-const invocationSize = 16 // bytes of an invocation id, see sd-id128(3)
+const invocationSize = 16 // bytes of an invocation ID, see sd-id128(3)
 
 func (m *Manager) describe(ctx context.Context, u *Unit) error {
 	var props map[string]dbus.Variant
@@ -189,21 +190,22 @@ func (m *Manager) describe(ctx context.Context, u *Unit) error {
 		u.Active, err = "inactive", nil
 	}
 	u.InvocationID = id
-	if u.Result == timeout && err == nil {
+	if u.Result == resultTimeout && err == nil {
 		runtimeMax, _ := props["RuntimeMaxUSec"].Value().(uint64)
-		u.TimedOutAt, err = m.timedOut(ctx, u.Name, runtimeMax)
+		u.TimedOutAt, err = m.runtimeMaxExpiry(ctx, u.Name, runtimeMax)
 	}
 	return err
 }
 
-// timeout is the Result of a scope whose time was up, and of one that was told to stop and did not
-// in time.
-const timeout = "timeout"
+// resultTimeout is the Result of a scope that exceeded RuntimeMaxSec=, and also of one that did not
+// stop within TimeoutStopSec=.
+const resultTimeout = "timeout"
 
-// timedOut tells when RuntimeMaxSec= of a scope whose Result is timeout was over: before systemd
-// told its processes to end, which it does before it notes that the scope has left the state
-// active. 0 if it was told to end earlier, for another reason, or if systemd knows it no more.
-func (m *Manager) timedOut(ctx context.Context, name string, runtimeMax uint64) (time.Duration, error) {
+// runtimeMaxExpiry returns the CLOCK_MONOTONIC time at which RuntimeMaxSec= of a scope with the
+// Result timeout expired. It returns 0 if the scope was stopped earlier for another reason, or if
+// systemd no longer knows the scope. systemd signals the processes before it records that the scope
+// has left the active state.
+func (m *Manager) runtimeMaxExpiry(ctx context.Context, name string, runtimeMax uint64) (time.Duration, error) {
 	var usec [2]uint64
 	for i, property := range []string{"ActiveEnterTimestampMonotonic", "ActiveExitTimestampMonotonic"} {
 		v, err := m.get(ctx, name, unitIface, property)
@@ -215,11 +217,11 @@ func (m *Manager) timedOut(ctx context.Context, name string, runtimeMax uint64) 
 		}
 		usec[i], _ = v.Value().(uint64)
 	}
-	began, told := usec[0], usec[1]
-	if began == 0 || told < began || told-began < runtimeMax {
+	entered, exited := usec[0], usec[1]
+	if entered == 0 || exited < entered || exited-entered < runtimeMax {
 		return 0, nil
 	}
-	return time.Duration(began+runtimeMax) * time.Microsecond, nil
+	return time.Duration(entered+runtimeMax) * time.Microsecond, nil
 }
 
 func (m *Manager) invocationID(ctx context.Context, name string) (string, error) {
@@ -228,13 +230,13 @@ func (m *Manager) invocationID(ctx context.Context, name string) (string, error)
 	return hex.EncodeToString(id), err
 }
 
-// pullers are the properties of a unit that name other units which start it: timers, targets,
-// services.
-var pullers = []string{"TriggeredBy", "WantedBy", "RequiredBy", "BoundBy", "UpheldBy"}
+// startDependencies are the properties of a unit that name other units which start it: timers,
+// targets, services.
+var startDependencies = []string{"TriggeredBy", "WantedBy", "RequiredBy", "BoundBy", "UpheldBy"}
 
-// PulledIn returns the instances of a template, "corral@" with ".service", that another unit
-// starts: a timer, the target of an enabled one, a service that requires it. systemd has them
-// loaded for as long as that unit is.
+// PulledIn returns the instances of a template, such as "corral@" with the suffix ".service", that
+// another unit starts: a timer, the target for which an instance is enabled, or a service that
+// requires it. systemd keeps these instances loaded while that other unit is loaded.
 func (m *Manager) PulledIn(ctx context.Context, template, suffix string) ([]string, error) {
 	rows, err := m.listOnce(ctx, template+"*"+suffix)
 	if err != nil {
@@ -247,7 +249,10 @@ func (m *Manager) PulledIn(ctx context.Context, template, suffix string) ([]stri
 		if err != nil && !isGone(err) {
 			return nil, fmt.Errorf("cannot read %q: %w", row.Name, err)
 		}
-		if slices.ContainsFunc(pullers, func(property string) bool { names, _ := props[property].Value().([]string); return len(names) > 0 }) {
+		if slices.ContainsFunc(startDependencies, func(property string) bool {
+			names, _ := props[property].Value().([]string)
+			return len(names) > 0
+		}) {
 			instances = append(instances, strings.TrimSuffix(strings.TrimPrefix(row.Name, template), suffix))
 		}
 	}

@@ -9,12 +9,17 @@ import (
 	"github.com/corrald/corral/internal/proc"
 )
 
-// run owns the watches: it reads the signals and lets calls in through the door, one after the
-// other. A signal that systemd did not send is dropped.
+// run is the event loop. It owns the watches, reads the signals, and runs the functions that
+// callers post to the mailbox, one at a time. It drops signals that systemd did not send.
 func (m *Manager) run(signals <-chan *dbus.Signal, systemd *bus.Owner) {
 	defer close(m.events)
 	defer close(m.closed)
-	ws := &watches{units: map[string]*watch{}, byPath: map[dbus.ObjectPath]*watch{}, unknown: map[string]bool{}, jobs: map[chan struct{}]bool{}}
+	ws := &watches{
+		units:       map[string]*watch{},
+		byPath:      map[dbus.ObjectPath]*watch{},
+		unsupported: map[string]bool{},
+		jobWaiters:  map[chan struct{}]bool{},
+	}
 	for {
 		select {
 		case sig, ok := <-signals:
@@ -24,37 +29,37 @@ func (m *Manager) run(signals <-chan *dbus.Signal, systemd *bus.Owner) {
 			switch {
 			case systemd.Update(sig):
 				if systemd.UniqueName() != "" {
-					// A systemd that was executed again still knows that we subscribed; one that was started anew
-					// does not.
+					// systemd keeps our subscription when it is reexecuted, but not when it is restarted.
 					m.conn.Object(systemdName, systemdPath).Go(managerIface+".Subscribe", dbus.FlagNoReplyExpected, nil)
-					m.tell(Resync{}, ws)
+					m.send(Resync{}, ws)
 				}
 			case systemd.Sent(sig):
-				for _, e := range ws.hear(sig) {
-					m.tell(e, ws)
+				for _, e := range ws.parseSignal(sig) {
+					m.send(e, ws)
 				}
 			}
-		case f := <-m.door:
+		case f := <-m.mailbox:
 			f(ws)
 		}
 	}
 }
 
-// tell hands an event over. Calls are let in meanwhile: the reader may be about to make one.
-func (m *Manager) tell(e Event, ws *watches) {
+// send delivers an event to the reader of Events. Meanwhile it runs posted functions, since the
+// reader may be waiting for a call of its own.
+func (m *Manager) send(e Event, ws *watches) {
 	for {
 		select {
 		case m.events <- e:
 			return
-		case f := <-m.door:
+		case f := <-m.mailbox:
 			f(ws)
 		}
 	}
 }
 
-// hear turns a signal of systemd's into events. One that does not have the form it should is passed
-// over.
-func (ws *watches) hear(sig *dbus.Signal) []Event {
+// parseSignal converts a signal of systemd into events. It ignores signals with an unexpected
+// signature.
+func (ws *watches) parseSignal(sig *dbus.Signal) []Event {
 	switch sig.Name {
 	case managerIface + ".JobRemoved":
 		return ws.jobRemoved(sig.Body)
@@ -70,8 +75,8 @@ func (ws *watches) hear(sig *dbus.Signal) []Event {
 		}
 	case scopeIface + ".RequestStop":
 		if w := ws.byPath[sig.Path]; w != nil {
-			w.asked = true
-			return []Event{StopRequested{w.name, w.id}}
+			w.stopReported = true
+			return []Event{StopRequested{w.name, w.invocationID}}
 		}
 	}
 	return nil
@@ -83,21 +88,21 @@ func (ws *watches) jobRemoved(body []any) []Event {
 	}
 	name, _ := body[2].(string)
 	result, _ := body[3].(string)
-	for ended := range ws.jobs {
+	for waiter := range ws.jobWaiters {
 		select {
-		case ended <- struct{}{}:
+		case waiter <- struct{}{}:
 		default:
 		}
 	}
 	w := ws.units[name]
-	if w == nil || w.armed {
+	if w == nil || w.running {
 		return nil
 	}
-	// The first PropertiesChanged of a new scope says inactive: only what comes from now on tells of
+	// The first PropertiesChanged of a new scope reports inactive: only signals after this one report
 	// its end.
-	w.armed = result == "done"
+	w.running = result == "done"
 	select {
-	case w.job <- result:
+	case w.startResult <- result:
 	default:
 	}
 	return nil
@@ -109,24 +114,25 @@ func (ws *watches) unitRemoved(body []any) []Event {
 	if w == nil {
 		return nil
 	}
-	return w.ended()
+	return w.endEvents()
 }
 
-// ended tells of the scope's end, once, if the kernel agrees: systemd says of every unit that it is
-// removed when it is reloaded, and may say of a scope that it is dead when it is not.
-func (w *watch) ended() []Event {
+// endEvents reports the end of the scope, once, if the kernel confirms that it has no processes:
+// systemd emits UnitRemoved for every unit during a reload, and may report a scope as dead that is
+// not.
+func (w *watch) endEvents() []Event {
 	switch {
-	case !w.armed || proc.IsPopulated(w.group):
+	case !w.running || proc.IsPopulated(w.cgroup):
 		return nil
-	case w.group == "": // the kernel cannot be asked
+	case w.cgroup == "": // without the path, the kernel cannot be asked
 		return []Event{Resync{}}
 	}
-	w.armed = false
-	return []Event{Ended{w.name, w.result, w.id}}
+	w.running = false
+	return []Event{Ended{w.name, w.result, w.invocationID}}
 }
 
-// propertiesChanged takes the scope's Result from the signal itself: a unit that is read after its
-// end makes one up.
+// propertiesChanged takes the scope's Result from the signal itself. Reading the property later
+// does not work: for a unit that has ended, systemd returns a default.
 func (w *watch) propertiesChanged(body []any) []Event {
 	if len(body) < 2 {
 		return nil
@@ -137,26 +143,28 @@ func (w *watch) propertiesChanged(body []any) []Event {
 	}
 	switch active, _ := changed["ActiveState"].Value().(string); active {
 	case "inactive", "failed":
-		return w.ended()
+		return w.endEvents()
 	case "deactivating":
-		if w.armed && !w.asked { // who is asked is asked first
-			w.asked = true
-			return []Event{Stopping{w.name, Cause{w.result, told(changed["ActiveExitTimestampMonotonic"])}, w.id}}
+		// systemd sends RequestStop, if at all, before it enters this state.
+		if w.running && !w.stopReported {
+			w.stopReported = true
+			cause := Cause{w.result, earliestSignal(changed["ActiveExitTimestampMonotonic"])}
+			return []Event{Stopping{w.name, cause, w.invocationID}}
 		}
 	}
 	return nil
 }
 
-// tellTime is how long before systemd notes that a scope has left the state active its processes
-// may have been told: it signals them first, and on a machine that has much to do others may run in
-// between.
-const tellTime = 250 * time.Millisecond
+// signalSlack is how long before systemd's timestamp of leaving the active state the processes may
+// have received its signal: systemd sends the signal first, and on a busy machine other processes
+// may run in between.
+const signalSlack = 250 * time.Millisecond
 
-// told is when the processes of a scope were told to end at the earliest, by its
-// ActiveExitTimestampMonotonic; 0 if that is unknown.
-func told(timestamp dbus.Variant) time.Duration {
+// earliestSignal returns the earliest time at which systemd may have signalled the processes of a
+// scope, from its ActiveExitTimestampMonotonic; 0 if that is unknown.
+func earliestSignal(timestamp dbus.Variant) time.Duration {
 	usec, _ := timestamp.Value().(uint64)
-	return max(time.Duration(usec)*time.Microsecond-tellTime, 0)
+	return max(time.Duration(usec)*time.Microsecond-signalSlack, 0)
 }
 
 func first[T any](body []any) (T, bool) {

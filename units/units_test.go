@@ -2,6 +2,7 @@ package units
 
 import (
 	"context"
+	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -26,7 +27,7 @@ func connect(t *testing.T) *Manager {
 	return m
 }
 
-// process starts a process that lives until it is killed, and is reaped when it is.
+// process starts a process that runs until the test kills it or ends.
 func process(t *testing.T) int {
 	t.Helper()
 	cmd := exec.Command("sleep", "infinity")
@@ -39,7 +40,7 @@ func process(t *testing.T) int {
 
 func property(name string, value any) Property { return Property{name, dbus.MakeVariant(value)} }
 
-// start starts a scope with one process, and sees to it that nothing of it is left after the test.
+// start starts a scope with one process, and removes both after the test.
 func start(t *testing.T, m *Manager, name string, props ...Property) (pid int, started Started) {
 	t.Helper()
 	pid = process(t)
@@ -61,15 +62,15 @@ func kill(t *testing.T, pid int) {
 	require.NoError(t, unix.Kill(pid, unix.SIGKILL))
 }
 
-// next returns the next event that is no Resync, as systemd may be reloaded at any time; without
-// the InvocationID, which is never the same.
+// next returns the next event other than Resync, since systemd may be reloaded at any time. It
+// clears the InvocationID, which differs in each run.
 func next(t *testing.T, m *Manager) Event {
 	t.Helper()
 	e, _ := nextOf(t, m)
 	return e
 }
 
-// nextOf is next, with the InvocationID.
+// nextOf is like next, and also returns the InvocationID.
 func nextOf(t *testing.T, m *Manager) (e Event, id string) {
 	t.Helper()
 	for {
@@ -90,6 +91,15 @@ func nextOf(t *testing.T, m *Manager) (e Event, id string) {
 	}
 }
 
+// runningUnit returns what List reports of a scope while it runs.
+func runningUnit(name string, s Started) Unit {
+	return Unit{
+		Name: name, Active: "active", Result: "success",
+		InvocationID: s.InvocationID, ControlGroup: s.ControlGroup,
+	}
+}
+
+// show returns a property of a unit, as systemctl prints it.
 func show(t *testing.T, name, property string) string {
 	t.Helper()
 	return testbed.Systemctl(t, "show", "--value", "--property="+property, name)
@@ -101,12 +111,12 @@ func TestStartScope_MovesProcessIntoScope(t *testing.T) {
 	pid, started := start(t, m, name, property("Description", "claude in a shop"))
 	group, err := proc.Cgroup(pid)
 	require.NoError(t, err)
-	assert.Equal(t, group, started.ControlGroup, "it is there when Start returns")
+	assert.Equal(t, group, started.ControlGroup, "the process is in the scope when Start returns")
 	assert.True(t, strings.HasSuffix(group, "/"+name))
 	assert.Equal(t, show(t, name, "InvocationID"), started.InvocationID)
 	assert.Equal(t, "claude in a shop", show(t, name, "Description"))
 	kill(t, pid)
-	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m), "a scope does not tell how its program ended")
+	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m), "a scope does not report an exit status")
 }
 
 func TestEnded_IsSentAfterLastProcessExits(t *testing.T) {
@@ -120,7 +130,8 @@ func TestEnded_IsSentAfterLastProcessExits(t *testing.T) {
 	kill(t, first)
 	testbed.WaitExit(t, first)
 	kill(t, other)
-	assert.Equal(t, Ended{Name: "app-corral-other.scope", Result: "success"}, next(t, m), "nothing was told of the first process")
+	assert.Equal(t, Ended{Name: "app-corral-other.scope", Result: "success"}, next(t, m),
+		"the exit of the first process is not an event")
 	kill(t, second)
 	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
 }
@@ -128,24 +139,26 @@ func TestEnded_IsSentAfterLastProcessExits(t *testing.T) {
 func TestStartScope_UnknownProperty(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-probe.scope"
-	t.Run("is left out where it is optional, and remembered", func(t *testing.T) {
+	t.Run("an optional property is omitted, also in later starts", func(t *testing.T) {
 		pid := process(t)
 		_, err := m.Start(t.Context(), Scope{
 			Name: name, PIDs: []int{pid}, Properties: []Property{property("Description", "kept")},
-			Optional: []Property{property("Frobnicate", true), property("TimeoutStopUSec", uint64(7e6)), property("Defenestrate", "x")},
+			Optional: []Property{property("Frobnicate", true), property("TimeoutStopUSec", uint64(7e6)),
+				property("Defenestrate", "x")},
 		})
 		require.NoError(t, err)
 		clearAfterwards(t, name)
 		assert.Equal(t, "kept", show(t, name, "Description"))
-		assert.Equal(t, "7s", show(t, name, "TimeoutStopUSec"), "those that it knows stay")
+		assert.Equal(t, "7s", show(t, name, "TimeoutStopUSec"), "known properties are set")
 		var unknown map[string]bool
-		require.NoError(t, m.do(t.Context(), func(ws *watches) { unknown = cloneSet(ws.unknown) }))
+		require.NoError(t, m.runOnLoop(t.Context(), func(ws *watches) { unknown = maps.Clone(ws.unsupported) }))
 		assert.Equal(t, map[string]bool{"Frobnicate": true, "Defenestrate": true}, unknown)
 		kill(t, pid)
 		assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
 	})
-	t.Run("is an error that names it where it is not", func(t *testing.T) {
-		_, err := m.Start(t.Context(), Scope{Name: name, PIDs: []int{process(t)}, Properties: []Property{property("Frobnicate", true)}})
+	t.Run("any other property is an error that names it", func(t *testing.T) {
+		_, err := m.Start(t.Context(),
+			Scope{Name: name, PIDs: []int{process(t)}, Properties: []Property{property("Frobnicate", true)}})
 		require.ErrorContains(t, err, "Frobnicate")
 		require.ErrorContains(t, err, name)
 		units, err := m.List(t.Context(), name)
@@ -165,8 +178,9 @@ func TestStartScope_FailsForExitedProcess(t *testing.T) {
 	assert.Empty(t, units)
 }
 
-// TestRuntimeMax_EndsScopeWithTimeout goes through the whole end of a scope: systemd asks, waits, kills, and keeps
-// what it says until it is cleared away, which the next start under that name does.
+// TestRuntimeMax_EndsScopeWithTimeout covers the whole end of a scope: systemd requests the stop,
+// waits, kills the processes, and keeps the failed unit until the next start under that name resets
+// it.
 func TestRuntimeMax_EndsScopeWithTimeout(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-time.scope"
@@ -174,26 +188,27 @@ func TestRuntimeMax_EndsScopeWithTimeout(t *testing.T) {
 	assert.Equal(t, StopRequested{Name: name}, next(t, m))
 	cause, err := m.StopCause(t.Context(), name)
 	require.NoError(t, err)
-	assert.Equal(t, "timeout", cause.Result, "it tells why")
-	assert.InDelta(t, clock.Monotonic(), cause.Since, float64(testbed.Timeout), "and since when")
+	assert.Equal(t, "timeout", cause.Result, "the reason of the stop")
+	assert.InDelta(t, clock.Monotonic(), cause.Since, float64(testbed.Timeout), "and its time")
 	testbed.WaitExit(t, pid)
 	assert.Equal(t, Ended{Name: name, Result: "timeout"}, next(t, m))
 
 	units, err := m.List(t.Context(), "app-corral-*.scope")
 	require.NoError(t, err)
 	require.Len(t, units, 1)
-	assert.Equal(t, Unit{Name: name, Active: "failed", Result: "timeout", InvocationID: units[0].InvocationID, TimedOutAt: units[0].TimedOutAt}, units[0])
-	assert.InDelta(t, clock.Monotonic(), units[0].TimedOutAt, float64(testbed.Timeout), "it tells when")
+	assert.Equal(t, Unit{Name: name, Active: "failed", Result: "timeout", InvocationID: units[0].InvocationID,
+		TimedOutAt: units[0].TimedOutAt}, units[0])
+	assert.InDelta(t, clock.Monotonic(), units[0].TimedOutAt, float64(testbed.Timeout), "the time of the timeout")
 	assert.Len(t, units[0].InvocationID, 32)
 
 	again, started := start(t, m, name)
 	kill(t, again)
 	e, id := nextOf(t, m)
-	assert.Equal(t, Ended{Name: name, Result: "success"}, e, "the second one's, not the first one's")
+	assert.Equal(t, Ended{Name: name, Result: "success"}, e, "the result of the second scope, not of the first")
 	assert.Equal(t, started.InvocationID, id)
 }
 
-// TestStopCause_StopTimeoutIsNotRuntimeMax is no time that is up, though its Result is timeout as well.
+// TestStopCause_StopTimeoutIsNotRuntimeMax: a stop that takes too long also has the Result timeout.
 func TestStopCause_StopTimeoutIsNotRuntimeMax(t *testing.T) {
 	m := connect(t)
 	const name = "app-corral-slow.scope"
@@ -218,7 +233,7 @@ func TestStartScope_FailsForRunningScopeName(t *testing.T) {
 	require.ErrorContains(t, err, name)
 	group, err := proc.Cgroup(pid)
 	require.NoError(t, err)
-	assert.True(t, strings.HasSuffix(group, "/"+name), "the one that runs is left alone")
+	assert.True(t, strings.HasSuffix(group, "/"+name), "the running scope is unchanged")
 }
 
 func TestStopRequested_LeavesKillingToTheDaemon(t *testing.T) {
@@ -230,19 +245,20 @@ func TestStopRequested_LeavesKillingToTheDaemon(t *testing.T) {
 	assert.Equal(t, StopRequested{Name: name}, next(t, m))
 	state, err := m.State(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, "running", state, "not the whole session")
+	assert.Equal(t, "running", state, "only the scope is being stopped")
 	require.NoError(t, m.Kill(t.Context(), name, unix.SIGTERM))
 	testbed.WaitExit(t, pid)
 	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
 	require.NoError(t, testbed.Receive(t, stopped, "end of systemctl stop"))
 }
 
-// TestList_ReportsWaitingStopJob for that of another unit, as those of our scopes do for that of
-// corrald.service.
+// TestList_ReportsWaitingStopJob: the stop job of a scope may wait for that of another unit, as the
+// jobs of Corral's scopes wait for that of corrald.service.
 func TestList_ReportsWaitingStopJob(t *testing.T) {
 	m := connect(t)
 	const name, other = "app-corral-held.scope", "corral-test-held.service"
-	require.NoError(t, exec.CommandContext(t.Context(), "systemd-run", "--user", "--quiet", "--collect", "--unit="+other, "--property=TimeoutStopSec=infinity",
+	require.NoError(t, exec.CommandContext(t.Context(), "systemd-run", "--user", "--quiet", "--collect", "--unit="+other,
+		"--property=TimeoutStopSec=infinity",
 		"sh", "-c", `trap "" TERM; while :; do sleep 1000; done`).Run())
 	t.Cleanup(func() { _ = exec.Command("systemctl", "--user", "kill", "--signal=KILL", other).Run() })
 	pid, _ := start(t, m, name, property("Before", []string{other}))
@@ -265,7 +281,8 @@ func TestUnwatch_EndsEventsOfScope(t *testing.T) {
 	require.NoError(t, m.Unwatch(t.Context(), "app-corral-never.scope"))
 	kill(t, forgotten)
 	testbed.WaitExit(t, forgotten)
-	testbed.Poll(t, "the scope is gone", func() bool { return show(t, "app-corral-forgotten.scope", "ActiveState") == "inactive" })
+	testbed.Poll(t, "the scope is gone",
+		func() bool { return show(t, "app-corral-forgotten.scope", "ActiveState") == "inactive" })
 	kill(t, watched)
 	assert.Equal(t, Ended{Name: "app-corral-watched.scope", Result: "success"}, next(t, m))
 }
@@ -280,7 +297,7 @@ func TestWatch_ReportsEndOfExistingScope(t *testing.T) {
 	require.NoError(t, m.Watch(t.Context(), name))
 	units, err := m.List(t.Context(), "app-corral-*.scope")
 	require.NoError(t, err)
-	assert.Equal(t, []Unit{{Name: name, Active: "active", Result: "success", InvocationID: started.InvocationID, ControlGroup: started.ControlGroup}}, units)
+	assert.Equal(t, []Unit{runningUnit(name, started)}, units)
 	kill(t, pid)
 	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
 }
@@ -314,26 +331,27 @@ func TestReexec_KeepsWatches(t *testing.T) {
 		default:
 		}
 		now, err := m.Incarnation(t.Context())
-		require.NoError(t, err, "it is away for a moment")
+		require.NoError(t, err, "systemd has left the bus for a moment")
 		assert.Equal(t, before, now)
 	}
 	since, err := m.StartTime(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, began, since)
-	_ = again.Wait() // it may have lost systemd, too
+	_ = again.Wait() // systemctl may have lost the connection to systemd
 	kill(t, pid)
-	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m), "the watches live on")
+	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m), "the watch is still active")
 	another, _ := start(t, m, name)
 	kill(t, another)
-	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m), "and can be made")
+	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m), "a new watch can be added")
 }
 
-// TestStartScope_CancelsJobAfterTimeout: a drop-in may have a scope wait for another unit. Nothing
-// is left that keeps it from being started later.
+// TestStartScope_CancelsJobAfterTimeout: a drop-in can make a scope wait for another unit. After
+// the timeout, the scope can be started again.
 func TestStartScope_CancelsJobAfterTimeout(t *testing.T) {
 	m := connect(t)
 	const name, slow = "app-corral-waits.scope", "corral-test-slow.service"
-	run := exec.CommandContext(t.Context(), "systemd-run", "--user", "--quiet", "--collect", "--no-block", "--unit="+slow, "--property=Type=oneshot", "sleep", "infinity")
+	run := exec.CommandContext(t.Context(), "systemd-run", "--user", "--quiet", "--collect", "--no-block", "--unit="+slow,
+		"--property=Type=oneshot", "sleep", "infinity")
 	require.NoError(t, run.Run())
 	t.Cleanup(func() { _ = exec.Command("systemctl", "--user", "stop", slow).Run() })
 	clearAfterwards(t, name)
@@ -356,13 +374,13 @@ func TestReload_SendsResync(t *testing.T) {
 	assert.Equal(t, Resync{}, testbed.Receive(t, m.Events(), "Resync"))
 }
 
-// TestSignals_AreReceivedForWatchedScopesOnly: systemd tells of every unit of the user, and what is not about our
-// scopes must not get through to us.
+// TestSignals_AreReceivedForWatchedScopesOnly: systemd sends signals about every unit of the user.
+// Those that are not about a watched scope must not wake the daemon.
 func TestSignals_AreReceivedForWatchedScopesOnly(t *testing.T) {
 	m := connect(t)
 	const name, ours = "app-corral-ours.scope", 12
-	heard := make(chan *dbus.Signal, 1000)
-	m.conn.Signal(heard)
+	received := make(chan *dbus.Signal, 1000)
+	m.conn.Signal(received)
 	pid, _ := start(t, m, name)
 	for range 5 {
 		require.NoError(t, exec.CommandContext(t.Context(), "systemd-run", "--user", "--scope", "--quiet", "true").Run())
@@ -370,12 +388,12 @@ func TestSignals_AreReceivedForWatchedScopesOnly(t *testing.T) {
 	kill(t, pid)
 	assert.Equal(t, Ended{Name: name, Result: "success"}, next(t, m))
 	require.NoError(t, m.Unwatch(t.Context(), name))
-	_, err := m.State(t.Context()) // an answer comes after the signals before it
+	_, err := m.State(t.Context()) // the reply arrives after all earlier signals
 	require.NoError(t, err)
-	m.conn.RemoveSignal(heard)
-	close(heard)
+	m.conn.RemoveSignal(received)
+	close(received)
 	n := 0
-	for sig := range heard {
+	for sig := range received {
 		n++
 		about := string(sig.Path) + " "
 		for _, v := range sig.Body {
@@ -383,29 +401,31 @@ func TestSignals_AreReceivedForWatchedScopesOnly(t *testing.T) {
 				about += text + " "
 			}
 		}
-		assert.True(t, strings.Contains(about, name) || strings.Contains(about, "app_2dcorral_2dours_2escope"), "%s: %s", sig.Name, about)
+		assert.True(t, strings.Contains(about, name) || strings.Contains(about, "app_2dcorral_2dours_2escope"),
+			"%s: %s", sig.Name, about)
 	}
 	assert.LessOrEqual(t, n, ours)
 	t.Logf("%d signals for one scope's life", n)
 }
 
 func TestSignals_WithUnexpectedBodiesAreIgnored(t *testing.T) {
-	ws := &watches{units: map[string]*watch{}, byPath: map[dbus.ObjectPath]*watch{}, unknown: map[string]bool{}}
-	w := &watch{name: "a.scope", path: "/a", job: make(chan string, 1), armed: true}
+	ws := &watches{units: map[string]*watch{}, byPath: map[dbus.ObjectPath]*watch{}, unsupported: map[string]bool{}}
+	w := &watch{name: "a.scope", path: "/a", startResult: make(chan string, 1), running: true}
 	ws.units[w.name], ws.byPath[w.path] = w, w
-	bodies := [][]any{nil, {1}, {"a.scope"}, {uint32(1), "/x", "a.scope"}, {uint32(1), dbus.ObjectPath("/x"), 3, 4}, {"x", 3, []string{}}, {nil, nil, nil, nil}}
+	bodies := [][]any{nil, {1}, {"a.scope"}, {uint32(1), "/x", "a.scope"}, {uint32(1), dbus.ObjectPath("/x"), 3, 4},
+		{"x", 3, []string{}}, {nil, nil, nil, nil}}
 	for _, name := range []string{
 		managerIface + ".JobRemoved", managerIface + ".Reloading", propertiesIface + ".PropertiesChanged", "x.y", "",
 	} {
 		for _, body := range bodies {
 			for _, path := range []dbus.ObjectPath{"/a", "/b", ""} {
-				for _, e := range ws.hear(&dbus.Signal{Name: name, Path: path, Body: body}) {
+				for _, e := range ws.parseSignal(&dbus.Signal{Name: name, Path: path, Body: body}) {
 					assert.IsType(t, Resync{}, e)
 				}
 			}
 		}
 	}
-	assert.True(t, w.armed)
+	assert.True(t, w.running)
 }
 
 func TestUnitPath(t *testing.T) {
@@ -417,9 +437,8 @@ func TestUnitPath(t *testing.T) {
 	}
 }
 
-// TestBusLoss_LeavesThePrivateSocket is the last one: the bus is another one afterwards.
-// TestAbandonLost_AfterReexecWithoutBus: systemd then keeps a controller that is gone, and would
-// kill the scope's processes without a SIGTERM.
+// TestAbandonLost_AfterReexecWithoutBus: systemd then keeps a controller that no longer exists, and
+// would kill the scope's processes without a SIGTERM.
 func TestAbandonLost_AfterReexecWithoutBus(t *testing.T) {
 	m := connect(t)
 	start(t, m, "app-corral-lost.scope")
@@ -433,7 +452,7 @@ func TestAbandonLost_AfterReexecWithoutBus(t *testing.T) {
 		if err == nil {
 			t.Cleanup(func() { _ = next.Close() })
 		}
-		return err == nil && next.conn.Names()[0] != m.conn.Names()[0] // unique names begin anew with the bus
+		return err == nil && next.conn.Names()[0] != m.conn.Names()[0] // a new bus starts its unique names from the beginning
 	})
 	start(t, next, "app-corral-ours.scope")
 	names, err := next.AbandonLost(t.Context(), "app-corral-*.scope")
@@ -449,6 +468,7 @@ func TestAbandonLost_AfterReexecWithoutBus(t *testing.T) {
 	assert.Empty(t, again)
 }
 
+// TestBusLoss_LeavesThePrivateSocket has to be the last test: it replaces the bus.
 func TestBusLoss_LeavesThePrivateSocket(t *testing.T) {
 	m := connect(t)
 	pid, _ := start(t, m, "app-corral-lost.scope")
@@ -463,7 +483,7 @@ func TestBusLoss_LeavesThePrivateSocket(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testbed.Timeout)
 	defer cancel()
 	list, err := m.List(ctx, "app-corral-lost.scope")
-	require.NoError(t, err, "systemd can be asked without a bus")
+	require.NoError(t, err, "systemd can be called without a bus")
 	require.Len(t, list, 1)
 	assert.Equal(t, "active", list[0].Active)
 	state, err := m.State(ctx)
@@ -473,7 +493,7 @@ func TestBusLoss_LeavesThePrivateSocket(t *testing.T) {
 	require.ErrorIs(t, m.Watch(ctx, "x.scope"), ErrClosed)
 	_, err = m.Start(ctx, Scope{Name: "x.scope", PIDs: []int{pid}})
 	require.ErrorIs(t, err, ErrClosed)
-	require.NoError(t, unix.Kill(pid, 0), "the scope does not mind")
+	require.NoError(t, unix.Kill(pid, 0), "the scope is still running")
 	testbed.Poll(t, "systemd is on the new bus", func() bool {
 		again, err := Connect(ctx, os.Getenv("DBUS_SESSION_BUS_ADDRESS"), os.Getenv("XDG_RUNTIME_DIR"))
 		if err == nil {

@@ -12,18 +12,18 @@ import (
 	"github.com/corrald/corral/internal/deadline"
 )
 
-// privateTime bounds the connecting to systemd's private socket. systemd answers there within
+// privateTimeout bounds the connection to systemd's private socket. systemd answers there within
 // milliseconds.
-const privateTime = 2 * time.Second
+const privateTimeout = 2 * time.Second
 
-// pingEvery is the interval at which a private socket is pinged until it answers.
-const pingEvery = 10 * time.Millisecond
+// pingInterval is the interval at which a private socket is pinged until it answers.
+const pingInterval = 10 * time.Millisecond
 
-// dialPrivate connects to the socket at which systemd serves its own user without a bus. The
-// connection carries calls only. It replaces the bus when that is gone: a daemon whose bus is
-// stopped still has to know which scopes are stopped with it.
+// dialPrivate connects to the private socket on which systemd serves its own user without a bus.
+// The connection carries only calls. It replaces a lost bus connection: a daemon whose bus was
+// stopped still has to determine which scopes are being stopped with it.
 func dialPrivate(runtimeDir string) (*dbus.Conn, error) {
-	ctx, cancel := deadline.Context(context.Background(), privateTime)
+	ctx, cancel := deadline.Context(context.Background(), privateTimeout)
 	defer cancel()
 	conn, err := dbus.Dial("unix:path=" + dbus.EscapeBusAddressValue(filepath.Join(runtimeDir, "systemd/private")))
 	if err != nil {
@@ -43,11 +43,11 @@ func dialPrivate(runtimeDir string) (*dbus.Conn, error) {
 	return conn, nil
 }
 
-// pingPrivate returns once systemd answers. systemd leaves a message unread that arrives together
-// with the end of the authentication, until the next one arrives.
+// pingPrivate returns once systemd answers. If a message arrives together with the end of the
+// authentication, systemd does not read it until the next message arrives.
 func pingPrivate(ctx context.Context, conn *dbus.Conn) error {
-	answers := make(chan *dbus.Call, privateTime/pingEvery+1) // godbus blocks on a full channel
-	tick := time.NewTicker(pingEvery)
+	answers := make(chan *dbus.Call, privateTimeout/pingInterval+1) // godbus blocks when the channel is full
+	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
 	for {
 		conn.Object(systemdName, systemdPath).Go("org.freedesktop.DBus.Peer.Ping", 0, answers)

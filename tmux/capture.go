@@ -10,11 +10,11 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// Capture returns the last lines of the agent's pane, history included; lines 0 means its screen.
-// Escapes keeps colours. If the agent has ended, the line that reports this in the pane is not part
-// of the result: it is no output of the agent.
+// Capture returns the last lines of the agent's pane, including its history; lines 0 selects the
+// screen. With escapes, it keeps colours and attributes. If the agent has exited, Capture omits the
+// line that reports the exit in the pane, because it is not output of the agent.
 func (t *Tmux) Capture(ctx context.Context, s Session, lines int, escapes bool) (string, error) {
-	pane := t.places(ctx, s).pane
+	pane := t.targets(ctx, s).pane
 	args := []string{"-N", "display-message", "-p", "-t", pane, "#{pane_dead} #{history_size} #{pane_height}", ";"}
 	args = append(args, "capture-pane", "-p", "-t", pane, "-S", "-"+strconv.Itoa(lines+1))
 	if escapes {
@@ -32,14 +32,15 @@ func (t *Tmux) Capture(ctx context.Context, s Session, lines int, escapes bool) 
 	return lastLines(text, lines, history > lines, dead != 0 || s.AgentExited, height), nil
 }
 
-// lastLines returns the last lines of what tmux has captured, without blank ones at the end; lines
-// 0 means the screen, which has so many rows. With above, the capture begins with one line of
-// history more than was asked for: it is used where the line about the end has scrolled the screen.
+// lastLines returns the last lines of a captured text without blank lines at the end; lines 0
+// selects the screen, which has the given number of rows. If above is set, the text begins with one
+// more line of history than requested, which is used if the line that reports the exit has scrolled
+// the screen.
 func lastLines(text string, lines int, above, ended bool, rows int) string {
 	all := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	shown := trimBlank(all)
 	scrolled := false
-	if last := len(shown) - 1; ended && last >= 0 && isEndLine(shown[last]) {
+	if last := len(shown) - 1; ended && last >= 0 && isExitLine(shown[last]) {
 		scrolled = last == len(all)-1
 		shown = trimBlank(shown[:last])
 	}
@@ -58,23 +59,23 @@ func lastLines(text string, lines int, above, ended bool, rows int) string {
 	return strings.Join(shown, "\n") + "\n"
 }
 
-// trimBlank returns lines without the blank ones at the end.
+// trimBlank removes blank lines at the end.
 func trimBlank(lines []string) []string {
-	for len(lines) > 0 && strings.TrimSpace(attributes.ReplaceAllString(lines[len(lines)-1], "")) == "" {
+	for len(lines) > 0 && strings.TrimSpace(attributePattern.ReplaceAllString(lines[len(lines)-1], "")) == "" {
 		lines = lines[:len(lines)-1]
 	}
 	return lines
 }
 
-// attributes matches what capture-pane -e adds to text.
-var attributes = regexp.MustCompile(`\x1b\[[0-9;:]*m|[\x0e\x0f]`)
+// attributePattern matches the escape sequences that capture-pane -e inserts.
+var attributePattern = regexp.MustCompile(`\x1b\[[0-9;:]*m|[\x0e\x0f]`)
 
-// isEndLine tells whether a line is that of the shim, or that of tmux in a pane of a server that an
-// older Corral has started.
-func isEndLine(line string) bool {
-	line = attributes.ReplaceAllString(line, "")
-	return strings.HasPrefix(line, shimwire.ExitLinePrefix) || deadPane.MatchString(line)
+// isExitLine reports whether a line is the one that corral-shim prints about the exit, or the one
+// that tmux prints if an older version of Corral started the server.
+func isExitLine(line string) bool {
+	line = attributePattern.ReplaceAllString(line, "")
+	return strings.HasPrefix(line, shimwire.ExitLinePrefix) || deadPanePattern.MatchString(line)
 }
 
-// deadPane is the default of remain-on-exit-format.
-var deadPane = regexp.MustCompile(`^Pane is dead \(.*\)\s*$`)
+// deadPanePattern matches the default of remain-on-exit-format.
+var deadPanePattern = regexp.MustCompile(`^Pane is dead \(.*\)\s*$`)

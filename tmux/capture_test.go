@@ -12,7 +12,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestCapture_ReturnsCompleteLastScreenOfExitedAgent, and nothing that is not its output.
+// TestCapture_ReturnsCompleteLastScreenOfExitedAgent: the result contains all of the agent's output
+// and nothing else.
 func TestCapture_ReturnsCompleteLastScreenOfExitedAgent(t *testing.T) {
 	const end = `; printf '\033[1m[corral] sh exited with code 3.\033[0m Restart or log: corralctl attach shop'`
 	screen := func(from, to int) string {
@@ -24,17 +25,17 @@ func TestCapture_ReturnsCompleteLastScreenOfExitedAgent(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name, script string
-		older        bool // the server has the options that an older Corral has given it
+		older        bool // an older version of Corral has started the server
 		want         string
 	}{
 		{"a line", "echo hello" + end, false, "hello\n"},
-		{"a full screen that was scrolled for the line", "seq 40 | head -c -1; echo" + end, false, screen(1, 40)},
+		{"a full screen, scrolled by the exit line", "seq 40 | head -c -1; echo" + end, false, screen(1, 40)},
 		{"a full screen", "seq 39" + end, false, screen(1, 39)},
 		{"blank lines", `printf 'hello\n\n\n\n'` + end, false, "hello\n"},
-		{"no line, as its shim was killed", "echo hello", false, "hello\n"},
-		{"nothing", "true" + end, false, ""},
-		{"a line, and an older server", "echo hello", true, "hello\n"},
-		{"a full screen, and an older server", "seq 40 | head -c -1", true, screen(1, 40)},
+		{"no exit line because the shim was killed", "echo hello", false, "hello\n"},
+		{"no output", "true" + end, false, ""},
+		{"a line, older server", "echo hello", true, "hello\n"},
+		{"a full screen, older server", "seq 40 | head -c -1", true, screen(1, 40)},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -46,11 +47,11 @@ func TestCapture_ReturnsCompleteLastScreenOfExitedAgent(t *testing.T) {
 			require.NoError(t, x.Run(t.Context(), s, "/", []string{"sh", "-c", "read -r go; clear;" + row.script}))
 			require.NoError(t, x.SendKeys(t.Context(), s, []string{"Enter"}))
 			awaitDead(t, x, s)
-			assert.Empty(t, ask(t, x, s, "source-file", os.DevNull), "tmux has nothing to report, as by a hook that fails")
+			assert.Empty(t, ask(t, x, s, "source-file", os.DevNull), "tmux reports no errors, such as that of a failed hook")
 			for _, escapes := range []bool{false, true} {
 				got, err := x.Capture(t.Context(), s, 0, escapes)
 				require.NoError(t, err)
-				assert.Equal(t, row.want, attributes.ReplaceAllString(got, ""))
+				assert.Equal(t, row.want, attributePattern.ReplaceAllString(got, ""))
 			}
 			got, err := x.Capture(t.Context(), s, 1, false)
 			require.NoError(t, err)
@@ -59,18 +60,19 @@ func TestCapture_ReturnsCompleteLastScreenOfExitedAgent(t *testing.T) {
 	}
 }
 
-// TestCapture_OmitsExitLineBeforeTmuxNoticesTheExit where the daemon knows of it.
+// TestCapture_OmitsExitLineBeforeTmuxNoticesTheExit: it is enough that the daemon knows of the
+// exit.
 func TestCapture_OmitsExitLineBeforeTmuxNoticesTheExit(t *testing.T) {
 	x := prepare(t)
 	s := open(t, x, "echo hello; printf '[corral] sh exited with code 3.'; exec sleep infinity")
-	shows(t, x, s, "[corral]") // of an agent that runs it is output
+	shows(t, x, s, "[corral]") // while the agent runs, this is output
 	s.AgentExited = true
 	got, err := x.Capture(t.Context(), s, 0, false)
 	require.NoError(t, err)
 	assert.Equal(t, "hello\n", got)
 }
 
-// awaitDead waits until tmux knows that the program of the pane has ended.
+// awaitDead waits until tmux has noticed that the program of the pane has exited.
 func awaitDead(t *testing.T, x *Tmux, s Session) {
 	t.Helper()
 	testbed.Poll(t, "the pane is dead", func() bool {

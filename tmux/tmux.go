@@ -1,15 +1,15 @@
-// Package tmux runs one tmux server for each session: it starts it, puts the agent's pane into it,
-// reads its screen, and tells how to attach.
+// Package tmux runs one tmux server for each session: it starts the server, opens the agent's pane
+// in it, reads its screen, and returns the command that attaches to it.
 //
-// A server runs in the foreground, so that it is our child and is in the session's scope before it
-// is executed. It has a socket and a configuration of its own; the user's ~/.tmux.conf is read only
-// where that is asked for.
+// A server runs in the foreground, so that it is Corral's child and is in the session's scope
+// before it executes tmux. It has its own socket and configuration; the user's ~/.tmux.conf is read
+// only on request.
 package tmux
 
 import (
 	"bytes"
 	"context"
-	_ "embed" // for the configuration
+	_ "embed" // for tmux.conf
 	"errors"
 	"fmt"
 	"os"
@@ -30,54 +30,58 @@ import (
 //go:embed tmux.conf
 var configuration string
 
-// commandTimeout bounds each tmux command: a server that hangs must not hang us.
+// commandTimeout bounds each tmux command, so that a server that hangs does not block Corral.
 const commandTimeout = 10 * time.Second
 
-// The size of a pane that nobody is attached to: wide enough for an agent's tables, as high as a
-// common laptop's terminal.
+// The size of a pane while no terminal is attached: wide enough for an agent's tables, as high as a
+// terminal on a common laptop.
 const (
 	width  = 120
 	height = 40
 )
 
-// maxSocketPath is what sun_path of a socket address holds, less the closing NUL (unix(7)).
+// maxSocketPath is the capacity of sun_path in a socket address without the terminating NUL, in
+// bytes (unix(7)).
 const maxSocketPath = 107
 
-// Tmux knows how to run tmux for sessions.
+// Tmux contains what is needed to run tmux for sessions.
 type Tmux struct {
-	Program string   // the tmux to execute
-	Config  string   // path of our configuration, written by Prepare
-	Env     []string // what a server and the panes that people open in it get; an agent has its own
-	BusAddr string   // DBUS_SESSION_BUS_ADDRESS for these panes
+	Program string // path of the tmux program
+	Config  string // path of Corral's configuration, written by Prepare
+	// Env is the environment of servers and of the panes that users open in them. Agents have their
+	// own.
+	Env     []string
+	BusAddr string // DBUS_SESSION_BUS_ADDRESS for the panes of users
 }
 
 // Session is the tmux session of one Corral session.
 type Session struct {
 	Socket      string // path
-	Name        string // the id; tmux shows it to people
-	Window      string // name of the window that Run opens, "" to leave it to tmux
-	ServerPID   int    // process number of the server, 0 if not known
-	AgentExited bool   // the exit of the agent is known
+	Name        string // the session's ID, which tmux shows to users
+	Window      string // name of the window that Run opens, "" for tmux's default
+	ServerPID   int    // process ID of the server, 0 if not known
+	AgentExited bool   // the agent is known to have exited
 }
 
-// Prepare finds tmux and writes the configuration into directory dir, which lives as long as the
-// login.
+// Prepare finds tmux and writes the configuration into directory dir, which must exist until the
+// user logs out.
 func Prepare(dir string, env []string, busAddr string) (*Tmux, error) {
 	program, err := exec.LookPath("tmux")
 	if err != nil {
 		return nil, errors.New("tmux is not installed")
 	}
-	config := filepath.Join(dir, ".tmux.conf") // no session can be called so, whose directory it would be
-	if err := atomicfile.Write(config+lasting, []byte(afterUser), 0o600); err != nil {
+	// dir also contains the sessions' directories; no session can have this name.
+	config := filepath.Join(dir, ".tmux.conf")
+	if err := atomicfile.Write(config+overridesSuffix, []byte(overrides), 0o600); err != nil {
 		return nil, fmt.Errorf("cannot write tmux's configuration: %w", err)
 	}
 	t := &Tmux{Program: program, Config: config, Env: env, BusAddr: busAddr}
 	return t, t.SetDetachKey("")
 }
 
-// NewSession returns the tmux session for the Corral session id, whose socket is in directory dir.
+// NewSession returns the tmux session for the Corral session id. Its socket is in directory dir.
 func NewSession(dir, id string) (Session, error) {
-	// tmux gives . and : a meaning in targets, and would rename the session.
+	// "." and ":" are separators in tmux targets; tmux itself would replace them in the name.
 	s := Session{Socket: filepath.Join(dir, "tmux"), Name: strings.ReplaceAll(id, ".", "_")}
 	if len(s.Socket) > maxSocketPath {
 		return s, fmt.Errorf("the path of the tmux socket is longer than %d bytes: %q", maxSocketPath, s.Socket)
@@ -85,27 +89,28 @@ func NewSession(dir, id string) (Session, error) {
 	return s, nil
 }
 
-// ServerPID is a tmux server of a session.
+// Server is the tmux server process of a session.
 type Server struct {
-	PID   int // it is our child: the caller reaps it
-	PIDFD int // belongs to the caller
+	PID   int // a child of this process: the caller reaps it
+	PIDFD int // closed by Close
 	gate  *os.File
 }
 
-// gate is what a server's process does before it executes tmux: it waits until its standard input
-// is closed, by Execute or by our end. It does not exit in the latter case: systemd does not report
-// the end of a scope whose only process has exited before it was moved there.
-const gate = `read -r _; exec "$0" "$@" </dev/null`
+// gateScript is what the server's process runs before it executes tmux: it waits until its standard
+// input is closed, either by Execute or because Corral's process has exited. In the latter case it
+// must not exit: systemd does not report the end of a scope whose only process exited before it was
+// moved there.
+const gateScript = `read -r _; exec "$0" "$@" </dev/null`
 
-// StartServer starts the session's server, which has nothing in it yet, in the control group whose
-// directory is open as cgroup. If cgroup is negative, the process is in our own control group and
-// waits there as a shell until Execute is called, so that it can be moved: memory stays charged to
-// the control group in which it was allocated, not to that in which the process is (the kernel's
-// cgroup-v2 document, "Memory Ownership"), and tmux allocates half of its memory within
+// StartServer starts the session's server without any tmux session, in the control group whose
+// directory is open as cgroup. If cgroup is negative, the process starts in the caller's control
+// group and waits there as a shell until Execute is called, so that it can be moved first: memory
+// stays charged to the control group in which it was allocated, even if the process is moved (the
+// kernel's cgroup-v2 document, "Memory Ownership"), and tmux allocates half of its memory within
 // milliseconds. The memory of the shell is freed by its execve(2).
 //
-// The server reads the configurations of a user after ours. Reconfigure reports what is invalid in
-// them.
+// The server reads the user's configuration files after Corral's. Reconfigure returns their invalid
+// lines.
 func (t *Tmux) StartServer(s Session, cgroup int, user ...string) (*Server, error) {
 	if err := os.Remove(s.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("cannot start tmux: %w", err)
@@ -118,10 +123,10 @@ func (t *Tmux) StartServer(s Session, cgroup int, user ...string) (*Server, erro
 		return nil, fmt.Errorf("cannot start tmux: %w", err)
 	}
 	defer func() { _ = null.Close() }()
-	// A tmux that finds the user's bus moves each new pane into a scope of its own (since 3.4), out of
-	// the session's. Without an address it would look for the bus in XDG_RUNTIME_DIR, so it gets one
-	// that leads nowhere.
-	env := append(withoutName(t.Env, "DBUS_SESSION_BUS_ADDRESS"), "DBUS_SESSION_BUS_ADDRESS=disabled:")
+	// Since version 3.4, a tmux that finds the user's bus moves each new pane into a scope of its own,
+	// out of the session's. Without an address it would look for the bus in XDG_RUNTIME_DIR, so it
+	// gets an address that does not work.
+	env := append(withoutVariable(t.Env, "DBUS_SESSION_BUS_ADDRESS"), "DBUS_SESSION_BUS_ADDRESS=disabled:")
 	server, stdin, program := &Server{PIDFD: -1}, null, t.Program
 	argv := append([]string{"tmux", "-u", "-D", "-S", s.Socket, "-f", t.Config}, t.userFlags(user)...)
 	if cgroup < 0 {
@@ -129,7 +134,7 @@ func (t *Tmux) StartServer(s Session, cgroup int, user ...string) (*Server, erro
 			return nil, fmt.Errorf("cannot start tmux: %w", err)
 		}
 		defer func() { _ = stdin.Close() }()
-		argv = append([]string{"sh", "-c", gate, t.Program}, argv[1:]...)
+		argv = append([]string{"sh", "-c", gateScript, t.Program}, argv[1:]...)
 		program = "/bin/sh"
 	}
 	server.PID, err = syscall.ForkExec(program, argv, &syscall.ProcAttr{
@@ -147,7 +152,7 @@ func (t *Tmux) StartServer(s Session, cgroup int, user ...string) (*Server, erro
 	return server, nil
 }
 
-// Execute has a server that was started without a control group execute tmux.
+// Execute makes a server that was started without a control group execute tmux.
 func (s *Server) Execute() {
 	if s.gate != nil {
 		_ = s.gate.Close()
@@ -155,30 +160,30 @@ func (s *Server) Execute() {
 	}
 }
 
-// Close closes what we have open of the server.
+// Close closes the descriptors of the server, and makes it execute tmux if it still waits.
 func (s *Server) Close() {
 	s.Execute()
 	_ = unix.Close(s.PIDFD)
 }
 
-// IsServer tells whether a process with these arguments is a server of the session, as StartServer
-// starts it.
+// IsServer reports whether a process with these arguments is a server of the session, started by
+// StartServer.
 func IsServer(s Session, args []string) bool {
 	i := slices.Index(args, "-S")
 	return i > 0 && i+1 < len(args) && args[i+1] == s.Socket && slices.Contains(args[:i], "-D")
 }
 
-// Run opens the session with one pane, in which the command runs in directory dir.
+// Run opens the tmux session with one pane that runs the command in directory dir.
 func (t *Tmux) Run(ctx context.Context, s Session, dir string, command []string) error {
 	args := []string{"-N", "set-environment", "-g", "DBUS_SESSION_BUS_ADDRESS", t.BusAddr, ";"}
 	args = append(args, "new-session", "-d", "-s", s.Name, "-x", strconv.Itoa(width), "-y", strconv.Itoa(height),
-		"-c", literal(unexpanded(dir)))
+		"-c", escapeArgument(escapeFormat(dir)))
 	if s.Window != "" {
-		args = append(args, "-n", literal(unexpanded(s.Window)))
+		args = append(args, "-n", escapeArgument(escapeFormat(s.Window)))
 	}
 	args = append(args, "--")
 	for _, arg := range command {
-		args = append(args, literal(arg))
+		args = append(args, escapeArgument(arg))
 	}
 	for option, id := range map[string]string{sessionOption: "#{session_id}", paneOption: "#{pane_id}"} {
 		args = append(args, ";", "set-option", "-s", "-F", "-t", s.pane(), option, id)
@@ -190,48 +195,48 @@ func (t *Tmux) Run(ctx context.Context, s Session, dir string, command []string)
 	return nil
 }
 
-// IsResponding tells whether the server is there and answers.
+// IsResponding reports whether the server exists and answers.
 func (t *Tmux) IsResponding(ctx context.Context, s Session) bool {
 	_, err := t.command(ctx, s, "-N", "display-message", "-p", "ok")
 	return err == nil
 }
 
-// SendKeys presses keys, by tmux's names, in the agent's pane. A mode that a person has left the
-// pane in, such as that to scroll back, would take them: it is ended.
+// SendKeys presses keys, given by tmux's names, in the agent's pane. If a user has left the pane in
+// a mode that would receive the keys, such as the mode for scrolling, SendKeys ends that mode.
 func (t *Tmux) SendKeys(ctx context.Context, s Session, keys []string) error {
-	pane := t.places(ctx, s).pane
+	pane := t.targets(ctx, s).pane
 	args := []string{"-N", "copy-mode", "-q", "-t", pane, ";", "send-keys", "-t", pane, "--"}
 	for _, key := range keys {
-		args = append(args, literal(key))
+		args = append(args, escapeArgument(key))
 	}
 	if _, err := t.command(ctx, s, args...); err != nil {
 		return fmt.Errorf("cannot send keys to %q: %w", s.Name, err)
 	}
-	// The server answers before it has written the keys into the pane, but writes them before it hears
-	// of another client.
+	// The server replies before it has written the keys to the pane, but writes them before it handles
+	// the next client.
 	if _, err := t.command(ctx, s, "-N", "display-message", "-p", "-t", pane, ""); err != nil {
 		return fmt.Errorf("cannot find out whether %q received its keys: %w", s.Name, err)
 	}
 	return nil
 }
 
-// IsAttached tells whether a terminal is attached to the session. It asks nobody: a server marks its
-// socket as executable for that time (server.c, server_update_socket), which inotify tells of as
-// IN_ATTRIB.
+// IsAttached reports whether a terminal is attached to the session. It does not call tmux: the
+// server sets the execute permission of its socket while a terminal is attached (server.c,
+// server_update_socket). inotify reports the change as IN_ATTRIB.
 func (s Session) IsAttached() bool {
 	info, err := os.Lstat(s.Socket)
 	return err == nil && info.Mode()&0o100 != 0
 }
 
-// HasFocus tells whether somebody looks at the session at this moment: whether a terminal is
-// attached to it that has the focus, or does not tell.
+// HasFocus reports whether a user is looking at the session: a terminal is attached that has the
+// focus or does not report focus.
 func (t *Tmux) HasFocus(ctx context.Context, s Session) bool {
 	out, err := t.command(ctx, s, "-N", "list-clients", "-F", "#{client_flags}")
-	return err == nil && focused(string(out))
+	return err == nil && hasFocused(string(out))
 }
 
-// focused looks for a terminal with the focus in a list of the terminals' flags.
-func focused(clients string) bool {
+// hasFocused reports whether a list of the flags of tmux clients contains one with the focus.
+func hasFocused(clients string) bool {
 	for flags := range strings.FieldsSeq(clients) {
 		if slices.Contains(strings.Split(flags, ","), "focused") {
 			return true
@@ -240,13 +245,13 @@ func focused(clients string) bool {
 	return false
 }
 
-// messageTime is how long a message stays, unless a key is pressed: meanwhile tmux does not draw
-// what the agent prints.
-const messageTime = 3 * time.Second
+// messageDuration is how long a message is shown unless a key is pressed. During that time, tmux
+// does not draw the agent's output.
+const messageDuration = 3 * time.Second
 
 // Message shows a text in the status line of every terminal that is attached to the session. The
-// text may be anybody's: it is shown as it is, but for a space between # and [, which tmux would
-// take for a style.
+// text may come from an untrusted source: it is shown unchanged, except for a space between "#" and
+// "[", which tmux would otherwise interpret as a style.
 func (t *Tmux) Message(ctx context.Context, s Session, text string) error {
 	out, err := t.command(ctx, s, "-N", "list-clients", "-F", "#{client_name}")
 	if err != nil {
@@ -256,12 +261,13 @@ func (t *Tmux) Message(ctx context.Context, s Session, text string) error {
 	if len(clients) == 0 {
 		return nil
 	}
-	// A message is a format, and a time's. What an option's value has in it is neither expanded again
-	// nor a command's.
+	// tmux expands a message as a format and with strftime(3). It does not expand the value of an
+	// option again, and does not run commands in it.
 	const option = "@corral-message"
-	args := []string{"-N", "set-option", "-s", option, literal(strings.ReplaceAll(text, "#[", "# ["))}
+	args := []string{"-N", "set-option", "-s", option, escapeArgument(strings.ReplaceAll(text, "#[", "# ["))}
+	duration := strconv.FormatInt(messageDuration.Milliseconds(), 10)
 	for _, client := range clients {
-		args = append(args, ";", "display-message", "-c", client, "-d", strconv.FormatInt(messageTime.Milliseconds(), 10), "#{"+option+"}")
+		args = append(args, ";", "display-message", "-c", client, "-d", duration, "#{"+option+"}")
 	}
 	if _, err := t.command(ctx, s, append(args, ";", "set-option", "-su", option)...); err != nil {
 		return fmt.Errorf("cannot show a message in the terminals of %q: %w", s.Name, err)
@@ -269,62 +275,65 @@ func (t *Tmux) Message(ctx context.Context, s Session, text string) error {
 	return nil
 }
 
-// AttachCommand returns the argument vector that attaches a terminal to the session. The terminal
-// is taken for one that has UTF-8, as all that Corral writes takes it: tmux would go by the locale,
-// which many that have it do not tell, such as a window that the user's manager opens, and show "_"
-// for what is not ASCII. The session is meant by its name as long as it has that: who hands the
-// arguments to a shell as they are gets what was meant, which an id, "$0", is not.
+// AttachCommand returns the command line that attaches a terminal to the session. It states that
+// the terminal supports UTF-8, as all of Corral's output assumes. By default tmux uses the locale,
+// which many terminals with UTF-8 do not set, such as a window opened by the user manager, and
+// shows "_" for every non-ASCII character. The command line contains the session's name as long as
+// the session has that name, since a shell would expand an ID such as "$0" if a caller passes the
+// arguments to it unquoted.
 func (t *Tmux) AttachCommand(ctx context.Context, s Session) []string {
-	p := t.places(ctx, s)
-	if p.name == s.Name {
+	p := t.targets(ctx, s)
+	if p.sessionName == s.Name {
 		p.session = "=" + s.Name
 	}
 	return []string{t.client(s), "-u", "-N", "-S", s.Socket, "attach-session", "-t", p.session}
 }
 
-// unexpanded returns a text so that tmux, which takes it for a format, leaves it as it is. A format
-// can run commands.
-func unexpanded(text string) string { return strings.ReplaceAll(text, "#", "##") }
+// escapeFormat escapes a text in an argument that tmux expands as a format, so that it stays
+// unchanged. A format can run commands.
+func escapeFormat(text string) string { return strings.ReplaceAll(text, "#", "##") }
 
-// literal returns an argument so that tmux takes it as it is: one that ends with a semicolon would
-// end its command.
-func literal(arg string) string {
+// escapeArgument escapes an argument, so that tmux uses it unchanged: a semicolon at its end would
+// end the tmux command.
+func escapeArgument(arg string) string {
 	if before, ok := strings.CutSuffix(arg, ";"); ok {
 		return before + `\;`
 	}
 	return arg
 }
 
-// The options in which a server keeps the ids of the session and of the agent's pane.
+// The server options that contain the IDs of the session and of the agent's pane.
 const (
 	sessionOption = "@corral-session"
 	paneOption    = "@corral-pane"
 )
 
-// places is where a person has put what there is of a session.
-type places struct {
-	session, pane string // targets
-	name          string // of the session by now, "" if it is not known
+// targets are the tmux targets of a session and its pane, which users may have renamed or moved.
+type targets struct {
+	session, pane string
+	sessionName   string // current name of the session, "" if not known
 }
 
-// places returns targets that stay what they are when a person renames the session, splits, swaps
-// or moves the pane: ids. A server that does not tell them, as one that an older Corral has
-// started, has them by their names.
-func (t *Tmux) places(ctx context.Context, s Session) places {
+// targets returns IDs as targets: these do not change when a user renames the session, or splits,
+// swaps or moves the pane. If the server does not have them, as one that an older version of Corral
+// started, it returns targets by name.
+func (t *Tmux) targets(ctx context.Context, s Session) targets {
 	const name = "#{S:#{?#{==:#{session_id},#{" + sessionOption + "}},#{session_name},}}"
 	out, err := t.command(ctx, s, "-N", "display-message", "-p", "#{"+sessionOption+"} #{"+paneOption+"} "+name)
-	if found := strings.SplitN(strings.TrimSuffix(string(out), "\n"), " ", 3); err == nil && len(found) == 3 && found[0] != "" {
-		return places{found[0], found[1], found[2]}
+	ids := strings.SplitN(strings.TrimSuffix(string(out), "\n"), " ", 3)
+	if err == nil && len(ids) == 3 && ids[0] != "" {
+		return targets{ids[0], ids[1], ids[2]}
 	}
-	return places{session: "=" + s.Name, pane: s.pane()}
+	return targets{session: "=" + s.Name, pane: s.pane()}
 }
 
-// pane is the target of the agent's pane as long as nobody has moved it: the first one of the first
-// window.
+// pane returns the target of the agent's pane as long as no user has moved it: the first pane of
+// the first window.
 func (s Session) pane() string { return "=" + s.Name + ":^.{top-left}" }
 
-// client returns the program to talk to the server with. After an upgrade of the package a new
-// client may not speak to an old server, but the server's own program can still be executed.
+// client returns the tmux program that can communicate with the server. After an upgrade of the
+// package, a new client may not understand an old server, but the server's own deleted program can
+// still be executed.
 func (t *Tmux) client(s Session) string {
 	if s.ServerPID != 0 {
 		exe := "/proc/" + strconv.Itoa(s.ServerPID) + "/exe"
@@ -335,31 +344,34 @@ func (t *Tmux) client(s Session) string {
 	return t.Program
 }
 
-// clients bounds the tmux clients that run at a time: each one is a process and a thread of ours,
-// and a Go process that gets no more threads ends. corrald.service has TasksMax= for this many and
-// more.
-var clients = make(chan struct{}, 256)
+// clientSlots limits the number of concurrent tmux clients: each one needs a process and a thread
+// of this process, and a Go process that cannot create a thread exits. TasksMax= in corrald.service
+// allows more than this number.
+var clientSlots = make(chan struct{}, 256)
 
-// command runs a tmux command and returns what it prints. The error is what it prints to standard
-// error.
+// command runs a tmux command and returns its standard output. The text of the error is tmux's
+// standard error.
 func (t *Tmux) command(ctx context.Context, s Session, args ...string) ([]byte, error) {
-	out, errs, err := t.feed(ctx, s, "", args...)
+	out, errs, err := t.commandWithInput(ctx, s, "", args...)
 	if text := strings.TrimSpace(errs); err != nil && text != "" {
 		return nil, errors.New(text)
 	}
 	return out, err
 }
 
-// feed runs a tmux command with input and returns what it prints to standard output and to standard
+// commandWithInput runs a tmux command with input and returns its standard output and standard
 // error.
-func (t *Tmux) feed(ctx context.Context, s Session, input string, args ...string) (out []byte, errs string, err error) {
+func (t *Tmux) commandWithInput(
+	ctx context.Context, s Session, input string, args ...string,
+) (out []byte, errs string, err error) {
 	ctx, cancel := deadline.Context(ctx, commandTimeout)
 	defer cancel()
 	select {
-	case clients <- struct{}{}:
-		defer func() { <-clients }()
+	case clientSlots <- struct{}{}:
+		defer func() { <-clientSlots }()
 	case <-ctx.Done():
-		return nil, "", fmt.Errorf("tmux does not answer: %w", ctx.Err()) // nor do those that others ask
+		// All slots are taken by servers that do not answer either.
+		return nil, "", fmt.Errorf("tmux does not answer: %w", ctx.Err())
 	}
 	cmd := exec.CommandContext(ctx, t.client(s), append([]string{"-u", "-S", s.Socket}, args...)...)
 	cmd.Env = t.Env
@@ -377,13 +389,13 @@ func (t *Tmux) feed(ctx context.Context, s Session, input string, args ...string
 	return stdout.Bytes(), stderr.String(), err
 }
 
-// Reap collects a server that has ended, if it is our child. It never waits.
+// Reap reaps a server that has exited, if it is a child of this process. It never waits.
 func Reap(pid int) {
 	var status unix.WaitStatus
 	_, _ = unix.Wait4(pid, &status, unix.WNOHANG, nil)
 }
 
-func withoutName(env []string, name string) []string {
+func withoutVariable(env []string, name string) []string {
 	var kept []string
 	for _, e := range env {
 		if !strings.HasPrefix(e, name+"=") {

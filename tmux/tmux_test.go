@@ -22,7 +22,7 @@ import (
 
 const bus = "unix:path=/nowhere/bus"
 
-// prepare makes a Tmux as the daemon does.
+// prepare returns a Tmux that is set up as in the daemon.
 func prepare(t *testing.T) *Tmux {
 	t.Helper()
 	x, err := Prepare(testbed.Dir(t), append(os.Environ(), "TERM=tmux-256color"), bus)
@@ -30,7 +30,7 @@ func prepare(t *testing.T) *Tmux {
 	return x
 }
 
-// serve starts a server, and ends it after the test.
+// serve starts a server for the duration of the test.
 func serve(t *testing.T, x *Tmux, user ...string) Session {
 	t.Helper()
 	s, err := NewSession(testbed.Dir(t), "shop.1")
@@ -55,7 +55,7 @@ func serve(t *testing.T, x *Tmux, user ...string) Session {
 	return s
 }
 
-// open starts a server with a session in which a shell script runs.
+// open starts a server with a session that runs a shell script.
 func open(t *testing.T, x *Tmux, script string) Session {
 	t.Helper()
 	s := serve(t, x)
@@ -63,7 +63,7 @@ func open(t *testing.T, x *Tmux, script string) Session {
 	return s
 }
 
-// ask returns what tmux says to a command.
+// ask runs a tmux command and returns its output.
 func ask(t *testing.T, x *Tmux, s Session, args ...string) string {
 	t.Helper()
 	out, err := x.command(t.Context(), s, append([]string{"-N"}, args...)...)
@@ -71,7 +71,7 @@ func ask(t *testing.T, x *Tmux, s Session, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// shows waits until the screen has the text, and returns the screen.
+// shows waits until the screen contains the text, and returns the screen.
 func shows(t *testing.T, x *Tmux, s Session, text string) string {
 	t.Helper()
 	var screen string
@@ -90,13 +90,14 @@ func TestStartServer_IsChildWithOneSession(t *testing.T) {
 	assert.Equal(t, strconv.Itoa(s.ServerPID), ask(t, x, s, "display-message", "-p", "#{pid}"))
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.ServerPID))
 	require.NoError(t, err)
-	assert.Equal(t, strconv.Itoa(os.Getpid()), strings.Fields(string(stat[bytes.LastIndexByte(stat, ')'):]))[2], "in the foreground: its parent is who started it")
+	assert.Equal(t, strconv.Itoa(os.Getpid()), strings.Fields(string(stat[bytes.LastIndexByte(stat, ')'):]))[2],
+		"it runs in the foreground, as our child")
 	require.NoError(t, x.Run(t.Context(), s, "/", []string{"sleep", "infinity"}))
-	assert.Equal(t, "shop_1", ask(t, x, s, "list-sessions", "-F", "#{session_name}"), "tmux gives . a meaning")
+	assert.Equal(t, "shop_1", ask(t, x, s, "list-sessions", "-F", "#{session_name}"), "tmux reserves the dot")
 	assert.Equal(t, "120", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{pane_width}"))
 	info, err := os.Stat(s.Socket)
 	require.NoError(t, err)
-	assert.Zero(t, info.Mode().Perm()&0o077, "nobody else connects to it")
+	assert.Zero(t, info.Mode().Perm()&0o077, "other users cannot connect to it")
 }
 
 func TestStartServer_KeepsRunningWithoutItsSession(t *testing.T) {
@@ -104,10 +105,11 @@ func TestStartServer_KeepsRunningWithoutItsSession(t *testing.T) {
 	s := open(t, x, "echo the last screen; read -r enter")
 	shows(t, x, s, "the last screen")
 	require.NoError(t, x.SendKeys(t.Context(), s, []string{"Enter"}))
-	testbed.Poll(t, "it has ended", func() bool { return ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{pane_dead}") == "1" })
-	shows(t, x, s, "the last screen\n") // what has ended can be read
+	testbed.Poll(t, "it has ended",
+		func() bool { return ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{pane_dead}") == "1" })
+	shows(t, x, s, "the last screen\n") // still there after the program has exited
 	ask(t, x, s, "kill-session", "-t", "="+s.Name)
-	assert.True(t, x.IsResponding(t.Context(), s), "a session that somebody closed is told from a server that died")
+	assert.True(t, x.IsResponding(t.Context(), s), "a closed session is distinguished from a dead server")
 }
 
 func TestIsResponding(t *testing.T) {
@@ -117,7 +119,7 @@ func TestIsResponding(t *testing.T) {
 	require.NoError(t, unix.Kill(s.ServerPID, unix.SIGKILL))
 	testbed.WaitExit(t, s.ServerPID)
 	assert.False(t, x.IsResponding(t.Context(), s))
-	assert.FileExists(t, s.Socket, "which it left behind")
+	assert.FileExists(t, s.Socket, "the dead server has left its socket")
 	again, err := x.StartServer(s, -1)
 	require.NoError(t, err, "and which is no obstacle")
 	defer again.Close()
@@ -172,23 +174,23 @@ func TestStartServer_FailsWithoutTmux(t *testing.T) {
 	}
 }
 
-// TestCommand_WaitsForFreeClientSlot among the clients that there may be, for as long as its caller waits.
+// TestCommand_WaitsForFreeClientSlot: a command waits for a free slot until its context ends.
 func TestCommand_WaitsForFreeClientSlot(t *testing.T) {
 	x := prepare(t)
 	s := serve(t, x)
-	for range cap(clients) {
-		clients <- struct{}{}
+	for range cap(clientSlots) {
+		clientSlots <- struct{}{}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	assert.False(t, x.IsResponding(ctx, s))
 	answers := make(chan bool)
 	go func() { answers <- x.IsResponding(t.Context(), s) }()
-	<-clients
+	<-clientSlots
 	assert.True(t, testbed.Receive(t, answers, "answer"))
-	assert.Len(t, clients, cap(clients)-1)
-	for range cap(clients) - 1 {
-		<-clients
+	assert.Len(t, clientSlots, cap(clientSlots)-1)
+	for range cap(clientSlots) - 1 {
+		<-clientSlots
 	}
 }
 
@@ -208,7 +210,7 @@ func TestCapture(t *testing.T) {
 	x := prepare(t)
 	s := open(t, x, `i=1; while [ $i -le 100 ]; do echo "line $i"; i=$((i+1)); done; printf '\033[1;31mred\033[0m 你好\n'; exec sleep infinity`)
 	screen := shows(t, x, s, "你好")
-	assert.NotContains(t, screen, "line 60\n", "that is history")
+	assert.NotContains(t, screen, "line 60\n", "it is in the history")
 	assert.Contains(t, screen, "line 80\n")
 	assert.True(t, strings.HasSuffix(screen, "\nred 你好\n"), "no empty lines after it")
 
@@ -264,7 +266,8 @@ func TestRun_PassesArgumentsAndDirectoryUnchanged(t *testing.T) {
 	work := filepath.Join(dir, "#(touch pwned) #{pid} $HOME 'a' ;")
 	require.NoError(t, os.Mkdir(work, 0o700))
 	out := filepath.Join(dir, "out")
-	argv := []string{"sh", "-c", `{ pwd; printf '<%s>' "$@"; } > "$0.new"; mv "$0.new" "$0"; exec sleep infinity`, out, "", "a b", "$HOME", `"'`, "x;", ";", "line\nline", "#{pid}", "-d"}
+	argv := []string{"sh", "-c", `{ pwd; printf '<%s>' "$@"; } > "$0.new"; mv "$0.new" "$0"; exec sleep infinity`, out, "",
+		"a b", "$HOME", `"'`, "x;", ";", "line\nline", "#{pid}", "-d"}
 	require.NoError(t, x.Run(t.Context(), s, work, argv))
 	assert.Equal(t, work+"\n<><a b><$HOME><\"'><x;><;><line\nline><#{pid}><-d>", string(testbed.WaitFile(t, out, nil)))
 	assert.NoFileExists(t, filepath.Join(dir, "pwned"))
@@ -290,12 +293,15 @@ func TestNewSession_RejectsLongSocketPath(t *testing.T) {
 	assert.ErrorContains(t, err, "longer than 107 bytes")
 }
 
-// TestConfiguration_IsAcceptedByInstalledTmux: this tmux, of whatever version, has nothing to say against it.
+// TestConfiguration_IsAcceptedByInstalledTmux: the installed version of tmux reports no errors in
+// the configuration.
 func TestConfiguration_IsAcceptedByInstalledTmux(t *testing.T) {
 	x := prepare(t)
 	s := open(t, x, "exec sleep infinity")
 	assert.Empty(t, ask(t, x, s, "source-file", x.Config))
-	for option, want := range map[string]string{"remain-on-exit": "on", "history-limit": "10000", "window-size": "latest", "default-terminal": "tmux-256color"} {
+	for option, want := range map[string]string{
+		"remain-on-exit": "on", "history-limit": "10000", "window-size": "latest", "default-terminal": "tmux-256color",
+	} {
 		assert.Equal(t, want, ask(t, x, s, "show-options", "-gAv", "-t", s.pane(), option), option)
 	}
 }
@@ -311,10 +317,12 @@ func TestStartServer_HidesBusFromServerButNotFromPanes(t *testing.T) {
 			addresses = append(addresses, entry)
 		}
 	}
-	assert.Equal(t, []string{"DBUS_SESSION_BUS_ADDRESS=disabled:"}, addresses, "or it would move every pane out of the scope")
+	assert.Equal(t, []string{"DBUS_SESSION_BUS_ADDRESS=disabled:"}, addresses,
+		"with the bus, tmux would move every pane out of the scope")
 	dir := testbed.Dir(t)
 	script := func(name string) []string {
-		return []string{"sh", "-c", `echo "$DBUS_SESSION_BUS_ADDRESS" > "$0.new"; mv "$0.new" "$0"; exec sleep infinity`, filepath.Join(dir, name)}
+		return []string{"sh", "-c", `echo "$DBUS_SESSION_BUS_ADDRESS" > "$0.new"; mv "$0.new" "$0"; exec sleep infinity`,
+			filepath.Join(dir, name)}
 	}
 	require.NoError(t, x.Run(t.Context(), s, "/", script("ours")))
 	ask(t, x, s, append([]string{"new-window", "--"}, script("theirs")...)...)
@@ -324,46 +332,53 @@ func TestStartServer_HidesBusFromServerButNotFromPanes(t *testing.T) {
 }
 
 func TestStartServer_ReadsUserConfigurationOnlyOnRequest(t *testing.T) {
-	theirs := filepath.Join(os.Getenv("HOME"), ".tmux.conf")
-	text := "set -g prefix C-a\nset -g no-such-option on\nrun-shell 'exit 1'\nset -g destroy-unattached on\nset -g exit-unattached on\nset -s exit-empty on\nset -g history-limit 77\n"
-	require.NoError(t, os.WriteFile(theirs, []byte(text), 0o600))
-	t.Cleanup(func() { _ = os.Remove(theirs) })
+	userConfig := filepath.Join(os.Getenv("HOME"), ".tmux.conf")
+	text := "set -g prefix C-a\nset -g no-such-option on\nrun-shell 'exit 1'\nset -g destroy-unattached on\n" +
+		"set -g exit-unattached on\nset -s exit-empty on\nset -g history-limit 77\n"
+	require.NoError(t, os.WriteFile(userConfig, []byte(text), 0o600))
+	t.Cleanup(func() { _ = os.Remove(userConfig) })
 	x := prepare(t)
 	s := open(t, x, "exec sleep infinity")
 	assert.Equal(t, "C-b", ask(t, x, s, "show-options", "-gv", "prefix"))
-	s = serve(t, x, theirs)
-	assert.Equal(t, []InvalidLine{{theirs, 2, "invalid option: no-such-option"}}, x.Reconfigure(t.Context(), s))
+	s = serve(t, x, userConfig)
+	assert.Equal(t, []InvalidLine{{userConfig, 2, "invalid option: no-such-option"}}, x.Reconfigure(t.Context(), s))
 	require.NoError(t, x.Run(t.Context(), s, "/", []string{"sleep", "infinity"}))
 	assert.Equal(t, "C-a", ask(t, x, s, "show-options", "-gv", "prefix"))
-	assert.Equal(t, "77", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{history_limit}"), "before the pane is made, and whatever tmux does not understand")
+	assert.Equal(t, "77", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{history_limit}"),
+		"the file was read before the pane was created, despite invalid lines")
 }
 
-// TestAttachCommand attaches in a terminal that is another tmux, as a person who has one would.
+// TestAttachCommand attaches in a terminal that is a pane of another tmux server.
 func TestAttachCommand(t *testing.T) {
 	x := prepare(t)
 	s := open(t, x, "printf '✻ what the agent shows 漢字'; exec cat")
 	shows(t, x, s, "✻ what the agent shows 漢字")
 	outer := serve(t, x)
-	require.NoError(t, x.Run(t.Context(), outer, "/", append([]string{"env", "-u", "TMUX", "LC_ALL=C"}, x.AttachCommand(t.Context(), s)...)))
-	shows(t, x, outer, "✻ what the agent shows 漢字") // and not a list of what is wrong in the configuration, which tmux shows to the first who attaches
+	require.NoError(t, x.Run(t.Context(), outer, "/",
+		append([]string{"env", "-u", "TMUX", "LC_ALL=C"}, x.AttachCommand(t.Context(), s)...)))
+	// The screen must not show errors in the configuration, which tmux shows to the first client that
+	// attaches.
+	shows(t, x, outer, "✻ what the agent shows 漢字")
 	assert.Equal(t, "1", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{session_attached}"))
 	require.NoError(t, x.SendKeys(t.Context(), outer, []string{"typed", "Enter"}))
-	shows(t, x, s, "\ntyped") // by the terminal, and by cat
+	shows(t, x, s, "\ntyped") // echoed by the terminal and by cat
 	require.NoError(t, x.SendKeys(t.Context(), outer, []string{"C-b", "d"}))
 	testbed.Poll(t, "it is detached", func() bool {
 		return ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{session_attached}") == "0"
 	})
-	assert.Equal(t, "typed", strings.TrimSpace(ask(t, x, s, "capture-pane", "-p", "-S", "1", "-t", s.pane()))[:5], "it runs on")
+	assert.Equal(t, "typed", strings.TrimSpace(ask(t, x, s, "capture-pane", "-p", "-S", "1", "-t", s.pane()))[:5],
+		"the program is still running")
 }
 
-// TestAgentPane_IsFoundAfterUserRearrangesSession may rename it, put panes and windows before the agent's, and leave
-// that in a mode: it is still the agent's that is meant.
+// TestAgentPane_IsFoundAfterUserRearrangesSession: a user may rename the session, put panes and
+// windows before the agent's, and leave the agent's pane in a mode. Corral still uses the agent's
+// pane.
 func TestAgentPane_IsFoundAfterUserRearrangesSession(t *testing.T) {
 	x := prepare(t)
 	const script = "stty -echo; printf ready; while read -r line; do echo \"[$line]\"; done"
 	s := open(t, x, script)
 	shows(t, x, s, "ready")
-	assert.Equal(t, "="+s.Name, x.AttachCommand(t.Context(), s)[7], "which a shell takes as it is")
+	assert.Equal(t, "="+s.Name, x.AttachCommand(t.Context(), s)[7], "a shell does not expand it")
 	pane := ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{pane_id}")
 	ask(t, x, s, "copy-mode", "-t", pane)
 	require.NoError(t, x.SendKeys(t.Context(), s, []string{"one", "Enter"}), "scrolled back")
@@ -381,7 +396,7 @@ func TestAgentPane_IsFoundAfterUserRearrangesSession(t *testing.T) {
 	shows(t, x, outer, "[theirs]")
 	ask(t, x, s, "kill-pane", "-t", pane)
 	_, err := x.Capture(t.Context(), s, 0, false)
-	require.ErrorContains(t, err, "can't find pane", "that of another program is not shown for it")
+	require.ErrorContains(t, err, "can't find pane", "another program's pane is not captured instead")
 
 	t.Run("a server that an older Corral has started", func(t *testing.T) {
 		s := open(t, x, script)
@@ -395,8 +410,8 @@ func TestAgentPane_IsFoundAfterUserRearrangesSession(t *testing.T) {
 	})
 }
 
-// TestMessage: anybody's text is shown as it is, in every terminal that is attached, and nothing of
-// it is a command, a format, a time or a style.
+// TestMessage: any text is shown unchanged in every attached terminal. No part of it is interpreted
+// as a command, a format, a time or a style.
 func TestMessage(t *testing.T) {
 	x := prepare(t)
 	s := open(t, x, "exec sleep infinity")
@@ -425,7 +440,9 @@ func TestMessage(t *testing.T) {
 		if row.shown == "" {
 			row.shown = row.text
 		}
-		testbed.Poll(t, fmt.Sprintf("both show %q", row.shown), func() bool { // it stands for a while only, and until a key: one that was just attached gets some
+		// The message disappears after some time or on a key, and a terminal that was just attached
+		// receives some keys.
+		testbed.Poll(t, fmt.Sprintf("both show %q", row.shown), func() bool {
 			require.NoError(t, x.Message(t.Context(), s, row.text), row.text)
 			one, err := x.Capture(t.Context(), first, 0, false)
 			require.NoError(t, err)
@@ -437,7 +454,7 @@ func TestMessage(t *testing.T) {
 	assert.NoFileExists(t, marker)
 	assert.Empty(t, ask(t, x, s, "show-options", "-sqv", "@corral-message"), "nothing of it stays")
 	assert.Equal(t, "1", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{session_windows}"))
-	require.NoError(t, x.SendKeys(t.Context(), first, []string{"q"})) // any key ends it
+	require.NoError(t, x.SendKeys(t.Context(), first, []string{"q"})) // any key removes it
 	testbed.Poll(t, "it is gone", func() bool {
 		screen, err := x.Capture(t.Context(), first, 0, false)
 		return err == nil && !strings.Contains(screen, "你好")
@@ -456,8 +473,8 @@ func TestAttachCommand_StartsNoServer(t *testing.T) {
 	assert.NoFileExists(t, s.Socket)
 }
 
-// TestAttachCommand_UsesProgramOfRunningServerAfterUpgrade: once the server's program is deleted, it is the one that is still able
-// to talk to it.
+// TestAttachCommand_UsesProgramOfRunningServerAfterUpgrade: after the server's program was deleted,
+// only that program can still communicate with the server.
 func TestAttachCommand_UsesProgramOfRunningServerAfterUpgrade(t *testing.T) {
 	x := prepare(t)
 	program := filepath.Join(testbed.Dir(t), "tmux")
@@ -474,16 +491,16 @@ func TestAttachCommand_UsesProgramOfRunningServerAfterUpgrade(t *testing.T) {
 	assert.True(t, x.IsResponding(t.Context(), s))
 }
 
-// FuzzFocused holds that no other flag is taken for the focus.
+// FuzzFocused checks that no other flag is taken for the focus.
 func FuzzFocused(f *testing.F) {
 	for _, seed := range []string{"attached,focused,UTF-8\n", "attached,UTF-8\nattached,focused", "unfocused", ""} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, clients string) {
 		if !strings.Contains(clients, "focused") {
-			require.False(t, focused(clients))
+			require.False(t, hasFocused(clients))
 		}
-		require.True(t, focused(clients+"\nattached,focused"))
-		require.Equal(t, focused(clients), focused(clients+"\nattached,unfocused"))
+		require.True(t, hasFocused(clients+"\nattached,focused"))
+		require.Equal(t, hasFocused(clients), hasFocused(clients+"\nattached,unfocused"))
 	})
 }

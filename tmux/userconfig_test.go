@@ -17,26 +17,38 @@ import (
 func TestReconfigure_AppliesAllValidLines(t *testing.T) {
 	for _, row := range []struct {
 		name, text string
-		options    map[string]string // user options that are set then
+		options    map[string]string // user options that are set afterwards
 		invalid    []string          // without the path
 	}{
 		{"a valid file", "set -g @a 1\nif-shell true 'set -g @b 2'\n", map[string]string{"@a": "1", "@b": "2"}, nil},
-		{"an unknown command", "set -g @a 1\nbadcommand x\nset -g @b 2\n", map[string]string{"@a": "1", "@b": "2"}, []string{":2: unknown command: badcommand"}},
-		{"an unknown option", "set -g @a 1\nset -g no-such on\nset -g @b 2\n", map[string]string{"@a": "1", "@b": "2"}, []string{":2: invalid option: no-such"}},
+		{"an unknown command", "set -g @a 1\nbadcommand x\nset -g @b 2\n", map[string]string{"@a": "1", "@b": "2"},
+			[]string{":2: unknown command: badcommand"}},
+		{"an unknown option", "set -g @a 1\nset -g no-such on\nset -g @b 2\n", map[string]string{"@a": "1", "@b": "2"},
+			[]string{":2: invalid option: no-such"}},
 		{
-			"several, of both kinds", "badcommand x\nset -g @a 1\nset -g no-such on\nworse\nset -g status maybe\nset -g @b 2\n", map[string]string{"@a": "1", "@b": "2"},
-			[]string{":1: unknown command: badcommand", ":3: invalid option: no-such", ":4: unknown command: worse", ":5: unknown value: maybe"},
+			"several, of both kinds", "badcommand x\nset -g @a 1\nset -g no-such on\nworse\nset -g status maybe\nset -g @b 2\n",
+			map[string]string{"@a": "1", "@b": "2"},
+			[]string{":1: unknown command: badcommand", ":3: invalid option: no-such", ":4: unknown command: worse",
+				":5: unknown value: maybe"},
 		},
 		{
-			"a line that is continued", "set -g @a 1\nbadcommand \\\n  x \\\n  y\nset -g @b '2 \\\n3'\n", map[string]string{"@a": "1", "@b": "2 3"},
+			"a line that is continued", "set -g @a 1\nbadcommand \\\n  x \\\n  y\nset -g @b '2 \\\n3'\n",
+			map[string]string{"@a": "1", "@b": "2 3"},
 			[]string{": unknown command: badcommand"},
 		},
-		{"a block", "bind-key x {\n  badcommand\n  display-message y\n}\nset -g @a 1\n", map[string]string{"@a": "1"}, []string{": unknown command: badcommand"}},
-		{"a block that is not closed", "set -g @a 1\nbind-key x {\n  display-message y\nset -g @b 2\n", map[string]string{"@a": "1", "@b": "2"}, []string{":2: syntax error: not closed before the end of the file"}},
-		{"a condition that is not closed", "set -g @a 1\n%if 1\nset -g @b 2\n", map[string]string{"@a": "1", "@b": "2"}, []string{":2: syntax error: not closed before the end of the file"}},
-		{"a brace too many", "set -g @a 1\n}\nset -g @b 2\n", map[string]string{"@a": "1", "@b": "2"}, []string{":2: syntax error"}},
-		{"conditions and formats", "%if 1\nset -g @a 1\n%else\nset -g @a 2\n%endif\nbadcommand\nset -gF @b '#{current_file}'\n", map[string]string{"@a": "1", "@b": "FILE"}, []string{":6: unknown command: badcommand"}},
-		{"no newline at the end", "badcommand\nset -g @a 1", map[string]string{"@a": "1"}, []string{":1: unknown command: badcommand"}},
+		{"a block", "bind-key x {\n  badcommand\n  display-message y\n}\nset -g @a 1\n", map[string]string{"@a": "1"},
+			[]string{": unknown command: badcommand"}},
+		{"a block that is not closed", "set -g @a 1\nbind-key x {\n  display-message y\nset -g @b 2\n",
+			map[string]string{"@a": "1", "@b": "2"}, []string{":2: syntax error: not closed before the end of the file"}},
+		{"a condition that is not closed", "set -g @a 1\n%if 1\nset -g @b 2\n", map[string]string{"@a": "1", "@b": "2"},
+			[]string{":2: syntax error: not closed before the end of the file"}},
+		{"a brace too many", "set -g @a 1\n}\nset -g @b 2\n", map[string]string{"@a": "1", "@b": "2"},
+			[]string{":2: syntax error"}},
+		{"conditions and formats",
+			"%if 1\nset -g @a 1\n%else\nset -g @a 2\n%endif\nbadcommand\nset -gF @b '#{current_file}'\n",
+			map[string]string{"@a": "1", "@b": "FILE"}, []string{":6: unknown command: badcommand"}},
+		{"no newline at the end", "badcommand\nset -g @a 1", map[string]string{"@a": "1"},
+			[]string{":1: unknown command: badcommand"}},
 		{"an empty file", "", nil, nil},
 		{"a command that fails", "run-shell 'exit 3'\nset -g @a 1\n", map[string]string{"@a": "1"}, nil},
 	} {
@@ -52,7 +64,8 @@ func TestReconfigure_AppliesAllValidLines(t *testing.T) {
 				line := strings.TrimPrefix(i.String(), file)
 				if strings.Contains(row.name, "continued") || row.name == "a block" {
 					require.Positive(t, i.Line)
-					line = line[strings.IndexByte(line, ' ')-1:] // versions of tmux name the first or the last line of a command
+					// tmux reports the first or the last line of a command, depending on its version
+					line = line[strings.IndexByte(line, ' ')-1:]
 				}
 				invalid = append(invalid, line)
 			}
@@ -62,24 +75,26 @@ func TestReconfigure_AppliesAllValidLines(t *testing.T) {
 			}
 			require.NoError(t, x.Run(t.Context(), s, "/", []string{"sleep", "infinity"}))
 			assert.Equal(t, "on", ask(t, x, s, "show-options", "-gAv", "-t", s.pane(), "remain-on-exit"))
-			assert.Equal(t, "0", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{pane_in_mode}"), "tmux shows nobody what was reported")
+			assert.Equal(t, "0", ask(t, x, s, "display-message", "-p", "-t", s.pane(), "#{pane_in_mode}"),
+				"tmux does not show the errors in the pane")
 		})
 	}
 }
 
-// TestReconfigure_ReportsFileThatTakesTooLongToRepair: that tmux was not asked about a line says
-// nothing about the line.
+// TestReconfigure_ReportsFileThatTakesTooLongToRepair: a line that tmux has not parsed is not
+// reported as invalid.
 func TestReconfigure_ReportsFileThatTakesTooLongToRepair(t *testing.T) {
 	x := prepare(t)
 	file := filepath.Join(testbed.Dir(t), "tmux.conf")
 	require.NoError(t, os.WriteFile(file, []byte("set -g @a 1\nbind-key x {\nset -g @b 2\n"), 0o600))
 	s := serve(t, x, file)
-	over, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	text, bad := x.repair(over, s, file)
+	text, bad := x.repair(ctx, s, file)
 	assert.Empty(t, text)
-	assert.Equal(t, []InvalidLine{{File: file, Text: "ignored as a whole: its invalid lines were not found within 5s"}}, bad)
-	assert.Zero(t, x.open(over, s, []string{"bind-key x {", "set -g @b 2"}))
+	assert.Equal(t, []InvalidLine{{File: file, Text: "ignored as a whole: its invalid lines were not found within 5s"}},
+		bad)
+	assert.Zero(t, x.findUnclosed(ctx, s, []string{"bind-key x {", "set -g @b 2"}))
 }
 
 func TestReconfigure_ReportsInvalidLinesOfIncludedFiles(t *testing.T) {
@@ -96,7 +111,8 @@ func TestReconfigure_ReportsInvalidLinesOfIncludedFiles(t *testing.T) {
 		s := serve(t, x, main)
 		invalid := x.Reconfigure(t.Context(), s)
 		require.Len(t, invalid, 3)
-		assert.Equal(t, []InvalidLine{{included, 2, "unknown command: worse"}, {included, 4, "invalid option: no-such"}}, invalid[:2])
+		assert.Equal(t, []InvalidLine{{included, 2, "unknown command: worse"}, {included, 4, "invalid option: no-such"}},
+			invalid[:2])
 		if strings.HasPrefix(text, "badcommand") {
 			assert.Equal(t, InvalidLine{main, 1, "unknown command: badcommand"}, invalid[2])
 		} else {
@@ -120,7 +136,8 @@ func TestReconfigure_ReportsFileThatTmuxIsStillReading(t *testing.T) {
 	assert.Equal(t, "TmuxConfig=: tmux has not finished reading it within 10s", invalid[0].String())
 }
 
-// FuzzParseInvalid holds that what tmux reports is split at its file and line, and nothing is lost.
+// FuzzParseInvalid checks that error messages of tmux are split at file and line number, and that
+// no text is lost.
 func FuzzParseInvalid(f *testing.F) {
 	f.Add("/home/u/.tmux.conf:3: unknown command: x\n/nowhere: No such file\n-:1: syntax error\n")
 	f.Fuzz(func(t *testing.T, out string) {

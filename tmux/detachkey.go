@@ -9,20 +9,19 @@ import (
 	"github.com/corrald/corral/internal/keys"
 )
 
-// The options in which a server keeps the key that detaches a terminal, and how it is shown to
-// people.
+// The server options that contain the key that detaches a terminal, and its label for users.
 const (
 	detachOption = "@corral-detach"
 	keyOption    = "@corral-detach-key"
 )
 
-// SetDetachKey makes a key, by tmux's name, detach a terminal from the sessions whose servers are
-// started from now on; "" is for none.
+// SetDetachKey sets the key, by tmux's name, that detaches a terminal from sessions whose servers
+// are started from now on; "" for none.
 func (t *Tmux) SetDetachKey(key string) error {
-	text := configuration + "set-environment -g DBUS_SESSION_BUS_ADDRESS " + quoted(t.BusAddr) + "\n"
+	text := configuration + "set-environment -g DBUS_SESSION_BUS_ADDRESS " + quoteArgument(t.BusAddr) + "\n"
 	for _, command := range detachCommands(key) {
 		for i, arg := range command {
-			command[i] = quoted(arg)
+			command[i] = quoteArgument(arg)
 		}
 		text += strings.Join(command, " ") + "\n"
 	}
@@ -32,8 +31,7 @@ func (t *Tmux) SetDetachKey(key string) error {
 	return nil
 }
 
-// ChangeDetachKey makes a key detach a terminal from a session that has another key for it, or
-// none.
+// ChangeDetachKey changes the key that detaches a terminal from a running session; "" for none.
 func (t *Tmux) ChangeDetachKey(ctx context.Context, s Session, key string) error {
 	out, err := t.command(ctx, s, "-N", "display-message", "-p", "#{"+keyOption+"}")
 	old := strings.TrimSuffix(string(out), "\n")
@@ -42,13 +40,13 @@ func (t *Tmux) ChangeDetachKey(ctx context.Context, s Session, key string) error
 	}
 	args := []string{"-N"}
 	if old != "" {
-		args = append(args, "unbind-key", "-n", literal(old), ";", "unbind-key", literal(old), ";")
+		args = append(args, "unbind-key", "-n", escapeArgument(old), ";", "unbind-key", escapeArgument(old), ";")
 	}
 	args = append(args, "set-option", "-su", keyOption, ";", "set-option", "-su", detachOption)
 	for _, command := range detachCommands(key) {
 		args = append(args, ";")
 		for _, arg := range command {
-			args = append(args, literal(arg))
+			args = append(args, escapeArgument(arg))
 		}
 	}
 	if _, err := t.command(ctx, s, args...); err != nil {
@@ -57,8 +55,8 @@ func (t *Tmux) ChangeDetachKey(ctx context.Context, s Session, key string) error
 	return nil
 }
 
-// detachCommands returns the commands that make a key detach a terminal. After the prefix, the key
-// is sent to the program.
+// detachCommands returns the tmux commands that make a key detach a terminal. Typed after the
+// prefix key, the key is sent to the program.
 func detachCommands(key string) [][]string {
 	if key == "" {
 		return nil
@@ -71,8 +69,8 @@ func detachCommands(key string) [][]string {
 	}
 }
 
-// quoted returns an argument as a configuration of tmux has it.
-func quoted(arg string) string {
+// quoteArgument quotes an argument for a tmux configuration file.
+func quoteArgument(arg string) string {
 	if strings.Contains(arg, "'") {
 		return `"` + arg + `"`
 	}

@@ -97,7 +97,7 @@ func TestTerminalCommand_SkipsALinkToAnUnusableTerminal(t *testing.T) {
 	}
 }
 
-func TestWithTitle_SetsKonsolesTabTitle(t *testing.T) {
+func TestTitle_SetsKonsolesTabTitle(t *testing.T) {
 	assert.Equal(t, []string{"/usr/bin/konsole", "-p", "tabtitle=shop", "-e", "CMD"},
 		withTitle([]string{"/usr/bin/konsole", "-e", "CMD"}, "shop"))
 	assert.Equal(t, []string{"/usr/bin/kitty", "CMD"}, withTitle([]string{"/usr/bin/kitty", "CMD"}, "shop"))

@@ -10,47 +10,50 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// refusal says why something cannot be done with a session as it is, "" if it can be. It decides
-// what can be seen from here; the daemon decides the rest.
+// refusal returns why an operation is not possible for a session in its present state, "" if it is.
+// It only checks what top knows; the daemon checks the rest.
 func refusal(v verb, r *row) string {
 	switch v {
 	case approve, deny:
-		return unless(waitsForPermission(r), "it is not waiting for a permission")
+		return reasonUnless(waitsForPermission(r), "it is not waiting for a permission")
 	case ack:
-		return unless(r.Attention != "", "it does not ask for attention") + unless(r.Attention == "" || !seen(r), "it is already marked as seen")
+		if r.Attention == "" {
+			return "it does not ask for attention"
+		}
+		return reasonUnless(!isSeen(r), "it is already marked as seen")
 	}
 	possible, restricted := possibleFor[v]
-	return unless(!restricted || possible(r), is(r))
+	return reasonUnless(!restricted || possible(r), stateText(r))
 }
 
-// possibleFor are the states in which verbs are possible; those that are not named are possible in
-// each.
+// possibleFor reports for some operations whether a session's state allows them. All others are
+// always possible.
 var possibleFor = map[verb]func(*row) bool{
-	enable:  notArchived,
-	restart: notArchived,
-	resume:  func(r *row) bool { return notArchived(r) && (r.State == "stale" || !r.AgentAlive) },
-	send:    func(r *row) bool { return r.State == "suspended" || live(r) && !r.Frozen },
-	pressIn: func(r *row) bool { return r.SessionAlive && live(r) && !r.Frozen },
-	stop:    func(r *row) bool { return live(r) || r.usage.left > 0 },
-	suspend: func(r *row) bool { return live(r) && r.State != "stopping" },
-	freeze:  func(r *row) bool { return live(r) && r.State != "stopping" },
-	kill:    func(r *row) bool { return r.AgentAlive },
-	archive: func(r *row) bool { return notArchived(r) && (!live(r) || r.State == "stale" && !r.AgentAlive) },
-	logs:    func(r *row) bool { return r.State != "created" },
+	enable:     isNotArchived,
+	restart:    isNotArchived,
+	resume:     func(r *row) bool { return isNotArchived(r) && (r.State == "stale" || !r.AgentAlive) },
+	send:       func(r *row) bool { return r.State == "suspended" || isLive(r) && !r.Frozen },
+	passKeysTo: func(r *row) bool { return r.SessionAlive && isLive(r) && !r.Frozen },
+	stop:       func(r *row) bool { return isLive(r) || r.usage.leftovers > 0 },
+	suspend:    func(r *row) bool { return isLive(r) && r.State != "stopping" },
+	freeze:     func(r *row) bool { return isLive(r) && r.State != "stopping" },
+	kill:       func(r *row) bool { return r.AgentAlive },
+	archive:    func(r *row) bool { return isNotArchived(r) && (!isLive(r) || r.State == "stale" && !r.AgentAlive) },
+	logs:       func(r *row) bool { return r.State != "created" },
 }
 
-func live(r *row) bool        { return !wording.IsEnded(r.State) }
-func notArchived(r *row) bool { return r.State != "archived" }
+func isLive(r *row) bool        { return !wording.IsEnded(r.State) }
+func isNotArchived(r *row) bool { return r.State != "archived" }
 
-func unless(possible bool, why string) string {
+func reasonUnless(possible bool, reason string) string {
 	if possible {
 		return ""
 	}
-	return why
+	return reason
 }
 
-// is says in which state a session is.
-func is(r *row) string {
+// stateText returns the state of a session as the reason of a refusal.
+func stateText(r *row) string {
 	switch {
 	case r.Frozen && !wording.IsEnded(r.State):
 		return "it is frozen; f thaws it"
@@ -64,122 +67,103 @@ func is(r *row) string {
 	return "it is " + r.State
 }
 
-// subjects are the sessions that a key acts on: the marked ones in the order of the list, the
-// selected one where none is marked.
-func (m *model) subjects() []*row {
-	if len(m.marked) == 0 {
-		return []*row{m.selected()}
-	}
-	var rows []*row
-	for _, r := range m.order {
-		if m.marked[r.Id] {
-			rows = append(rows, r)
-		}
-	}
-	for _, id := range sortedKeys(m.marked) { // what the filter hides was marked all the same
-		if r := m.rows[id]; !slices.Contains(rows, r) {
-			rows = append(rows, r)
-		}
-	}
-	return rows
-}
-
-// plan is what a key does with some sessions.
+// plan is an operation on some sessions.
 type plan struct {
-	verb  verb
-	rows  []*row
-	make  func(*row) call   // the call for one of them
-	loses func(*row) string // what one of them would lose, "" for nothing: then it need not be confirmed
-	about string            // what is said about it in any case, "" for nothing
+	verb     verb
+	rows     []*row
+	newCall  func(*row) call   // returns the call for a session
+	lossText func(*row) string // returns what a session would lose, "" if nothing; may be nil
+	note     string            // shown in the confirmation, which a note requires
 }
 
-// carryOut does it, after a confirmation where something would be lost or several sessions are
-// affected. Sessions that it is not possible for are left out, and named.
-func (m *model) carryOut(p plan) []effect {
-	possible, refused := m.split(p.verb, p.rows)
+// execute executes a plan. It asks for a confirmation if something would be lost, if several
+// sessions are affected, or if there is a note. It leaves out the sessions for which the operation
+// is not possible, and lists them in the confirmation.
+func (m *model) execute(p plan) []effect {
+	possible, refused := m.splitPossible(p.verb, p.rows)
 	if len(possible) == 0 {
 		return nil
 	}
 	var losses []string
 	for _, r := range possible {
-		if p.loses == nil {
+		if p.lossText == nil {
 			continue
 		}
-		if loss := p.loses(r); loss != "" && !slices.Contains(losses, loss) {
+		if loss := p.lossText(r); loss != "" && !slices.Contains(losses, loss) {
 			losses = append(losses, loss)
 		}
 	}
-	read := map[*row]asked{}
+	shown := map[*row]request{}
 	for _, r := range possible {
-		read[r] = r.asked()
+		shown[r] = r.request()
 	}
 	calls := func() []effect {
 		var effects []effect
-		for _, r := range m.still(possible) {
-			if (p.verb == approve || p.verb == deny) && read[r].isOutdated(r.asked()) {
-				m.complain(fmt.Sprintf("cannot %s %q: it does not ask the same any more", p.verb, r.Id))
+		for _, r := range m.stillPresent(possible) {
+			if (p.verb == approve || p.verb == deny) && shown[r].isOutdated(r.request()) {
+				m.showError(fmt.Sprintf("cannot %s %q: it does not ask the same any more", p.verb, r.Id))
 				continue
 			}
-			m.settle(r)
-			effects = append(effects, m.call(p.make(r))...)
+			m.noteAnswer(r)
+			effects = append(effects, m.startCall(p.newCall(r))...)
 		}
 		clear(m.marked)
 		return effects
 	}
-	if len(p.rows) == 1 && len(losses) == 0 && p.about == "" {
+	if len(p.rows) == 1 && len(losses) == 0 && p.note == "" {
 		return calls()
 	}
 	separator := " "
 	if len(p.rows) > 1 {
 		separator = "\n"
 	}
-	text := strings.Join(append(notEmpty(p.about), losses...), separator)
+	text := strings.Join(append(notEmpty(p.note), losses...), separator)
 	if len(p.rows) > 1 {
 		text = strings.TrimSpace(names(possible) + "\n" + strings.Join(append(notEmpty(text), refused...), "\n"))
 	}
-	return m.confirm(question(p.verb, possible), text, calls)
+	return m.confirm(confirmationTitle(p.verb, possible), text, calls)
 }
 
-// still returns the sessions that were not removed while a dialog about them was open. One that has
-// the id of a removed one by now is another session.
-func (m *model) still(rows []*row) (there []*row) {
+// stillPresent returns those sessions that were not removed while a dialog about them was open. A
+// new session with the id of a removed one is another session.
+func (m *model) stillPresent(rows []*row) (present []*row) {
 	for _, r := range rows {
 		if m.rows[r.Id] == r {
-			there = append(there, r)
+			present = append(present, r)
 		} else {
-			m.complain(fmt.Sprintf("%q was removed", r.Id))
+			m.showError(fmt.Sprintf("%q was removed", r.Id))
 		}
 	}
-	return there
+	return present
 }
 
-// split separates the sessions for which something is possible. Where it is possible for none, it
-// says why.
-func (m *model) split(v verb, rows []*row) (possible []*row, refused []string) {
+// splitPossible returns the sessions for which an operation is possible, and a sentence for each of
+// the others. If it is possible for none, it shows the reason as an error.
+func (m *model) splitPossible(v verb, rows []*row) (possible []*row, refused []string) {
 	for _, r := range rows {
-		why := refusal(v, r)
+		reason := refusal(v, r)
 		if v == reap {
-			why = m.refuseReap(r)
+			reason = m.reapRefusal(r)
 		}
-		if why == "" {
+		if reason == "" {
 			possible = append(possible, r)
 		} else {
-			refused = append(refused, "Not "+r.Id+": "+why+".")
+			refused = append(refused, "Not "+r.Id+": "+reason+".")
 		}
 	}
 	switch {
 	case len(possible) > 0:
 	case len(rows) == 1:
-		_, why, _ := strings.Cut(strings.TrimSuffix(refused[0], "."), ": ")
-		m.complain(fmt.Sprintf("cannot %s %q: %s", v, rows[0].Id, why))
+		_, reason, _ := strings.Cut(strings.TrimSuffix(refused[0], "."), ": ")
+		m.showError(fmt.Sprintf("cannot %s %q: %s", v, rows[0].Id, reason))
 	default:
-		m.complain(fmt.Sprintf("cannot %s any of them: %s", v, strings.Join(refused, " ")))
+		m.showError(fmt.Sprintf("cannot %s any of them: %s", v, strings.Join(refused, " ")))
 	}
 	return possible, refused
 }
 
-// question is the title of a confirmation.
-func question(v verb, rows []*row) string {
+// confirmationTitle returns the title of a confirmation.
+func confirmationTitle(v verb, rows []*row) string {
 	text := string(v)
 	subject := rows[0].Id
 	if len(rows) > 1 {
@@ -196,6 +180,7 @@ func names(rows []*row) string {
 	return strings.Join(ids, ", ")
 }
 
+// notEmpty returns a slice with the text, or an empty one if there is none.
 func notEmpty(text string) []string {
 	if text == "" {
 		return nil
@@ -203,28 +188,35 @@ func notEmpty(text string) []string {
 	return []string{text}
 }
 
-// call has the daemon do something, and shows that it is being done.
-func (m *model) call(c call) []effect {
+// startCall returns the effect of a call, which the message line shows until the call returns.
+func (m *model) startCall(c call) []effect {
 	m.tasks = append(m.tasks, task{c, m.now})
 	return []effect{c}
 }
 
-// calling is an action that needs nothing but the id.
-func calling(v verb) func(*model, []*row) []effect {
+// callOf returns a function for calls whose only argument is the id of the session.
+func callOf(v verb) func(*row) call {
+	return func(r *row) call { return call{verb: v, id: r.Id} }
+}
+
+// callAction returns an action whose calls have the id of the session as their only argument.
+func callAction(v verb) func(*model, []*row) []effect {
 	return func(m *model, rows []*row) []effect {
-		p := plan{verb: v, rows: rows, make: func(r *row) call { return call{verb: v, id: r.Id} }}
+		p := plan{verb: v, rows: rows, newCall: callOf(v)}
 		if len(rows) > 1 && v == approve {
-			p.loses = func(r *row) string { return r.Id + ": " + cmp.Or(firstLine(r.question), "(the question is not known)") }
+			p.lossText = func(r *row) string {
+				return r.Id + ": " + cmp.Or(firstLine(r.question), "(the question is not known)")
+			}
 		}
-		return m.carryOut(p)
+		return m.execute(p)
 	}
 }
 
-// showing is an action that shows what corralctl prints about a session.
-func showing(v verb) func(*model, *row) []effect {
+// showAction returns an action that shows what corralctl prints about a session.
+func showAction(v verb) func(*model, *row) []effect {
 	return func(m *model, r *row) []effect {
-		if why := refusal(v, r); why != "" {
-			m.complain(fmt.Sprintf("cannot %s %q: %s", v, r.Id, why))
+		if reason := refusal(v, r); reason != "" {
+			m.showError(fmt.Sprintf("cannot %s %q: %s", v, r.Id, reason))
 			return nil
 		}
 		m.tasks = append(m.tasks, task{call{verb: v, id: r.Id}, m.now})
@@ -232,16 +224,16 @@ func showing(v verb) func(*model, *row) []effect {
 	}
 }
 
-// attach gives the terminal to corralctl attach, which shows an ended session's last screen and
-// asks what to do about it.
+// attach runs corralctl attach on the terminal. For an ended session that shows the last screen and
+// asks the user what to do.
 func (m *model) attach(r *row) []effect {
-	m.settle(r)
+	m.noteAnswer(r)
 	m.tasks = append(m.tasks, task{call{verb: attachTo, id: r.Id}, m.now})
 	return []effect{attach{r.Id}}
 }
 
-// busy says what would be lost if the agent were ended now, "" if nothing would.
-func busy(r *row) string {
+// lossText returns what would be lost if the agent were ended now, "" if nothing.
+func lossText(r *row) string {
 	switch {
 	case !r.AgentAlive:
 		return ""
@@ -253,13 +245,13 @@ func busy(r *row) string {
 	return ""
 }
 
-// losing is busy, with the session's id where it is one of several.
-func losing(rows []*row) func(*row) string {
+// lossTextOf returns lossText, or if there are several sessions a variant that begins with the id.
+func lossTextOf(rows []*row) func(*row) string {
 	if len(rows) == 1 {
-		return busy
+		return lossText
 	}
 	return func(r *row) string {
-		if loss := busy(r); loss != "" {
+		if loss := lossText(r); loss != "" {
 			return r.Id + ": " + strings.ToLower(loss[:1]) + loss[1:]
 		}
 		return ""
@@ -267,19 +259,19 @@ func losing(rows []*row) func(*row) string {
 }
 
 func (m *model) stop(rows []*row) []effect {
-	return m.carryOut(plan{verb: stop, rows: rows, loses: losing(rows), make: func(r *row) call { return call{verb: stop, id: r.Id} }})
+	return m.execute(plan{verb: stop, rows: rows, lossText: lossTextOf(rows), newCall: callOf(stop)})
 }
 
 func (m *model) suspend(rows []*row) []effect {
-	return m.carryOut(plan{verb: suspend, rows: rows, loses: losing(rows), make: func(r *row) call { return call{verb: suspend, id: r.Id} }})
+	return m.execute(plan{verb: suspend, rows: rows, lossText: lossTextOf(rows), newCall: callOf(suspend)})
 }
 
 func (m *model) restart(rows []*row) []effect {
-	return m.carryOut(plan{verb: restart, rows: rows, loses: losing(rows), make: func(r *row) call { return call{verb: restart, id: r.Id} }})
+	return m.execute(plan{verb: restart, rows: rows, lossText: lossTextOf(rows), newCall: callOf(restart)})
 }
 
 func (m *model) resume(rows []*row) []effect {
-	return m.carryOut(plan{verb: resume, rows: rows, make: func(r *row) call {
+	return m.execute(plan{verb: resume, rows: rows, newCall: func(r *row) call {
 		if r.State == "created" {
 			return call{verb: start, id: r.Id}
 		}
@@ -288,28 +280,29 @@ func (m *model) resume(rows []*row) []effect {
 }
 
 func (m *model) freeze(rows []*row) []effect {
-	how := freeze
+	v := freeze
 	if !slices.ContainsFunc(rows, func(r *row) bool { return !r.Frozen }) {
-		how = thaw
+		v = thaw
 	}
-	return m.carryOut(plan{verb: how, rows: rows, make: func(r *row) call { return call{verb: how, id: r.Id} }})
+	return m.execute(plan{verb: v, rows: rows, newCall: callOf(v)})
 }
 
 func (m *model) archive(rows []*row) []effect {
-	return m.carryOut(plan{
-		verb: archive, rows: rows, about: "The record and the log are kept, but an archived session cannot be started again.",
-		make: func(r *row) call { return call{verb: archive, id: r.Id} },
+	return m.execute(plan{
+		verb: archive, rows: rows, newCall: callOf(archive),
+		note: "The record and the log are kept, but an archived session cannot be started again.",
 	})
 }
 
 func (m *model) remove(rows []*row) []effect {
-	about := "The record and the log are deleted. Workspaces are not touched."
+	note := "The record and the log are deleted. Workspaces are not touched."
 	if len(rows) == 1 {
-		about = "Its record and its log are deleted; " + wording.Printable(wording.AbbreviateHome(rows[0].WorkingDirectory)) + " is not touched."
+		workspace := wording.Printable(wording.AbbreviateHome(rows[0].WorkingDirectory))
+		note = "Its record and its log are deleted; " + workspace + " is not touched."
 	}
-	return m.carryOut(plan{
-		verb: remove, rows: rows, about: about,
-		loses: func(r *row) string {
+	return m.execute(plan{
+		verb: remove, rows: rows, note: note,
+		lossText: func(r *row) string {
 			switch {
 			case wording.IsEnded(r.State):
 				return ""
@@ -318,21 +311,23 @@ func (m *model) remove(rows []*row) []effect {
 			}
 			return r.Id + " is " + r.State + " and will be stopped first."
 		},
-		make: func(r *row) call { return call{verb: remove, id: r.Id, force: !wording.IsEnded(r.State)} },
+		newCall: func(r *row) call { return call{verb: remove, id: r.Id, force: !wording.IsEnded(r.State)} },
 	})
 }
 
-// enable has the sessions resumed at login, or no longer if all of them were.
+// enable enables the sessions, so that they are resumed at login. If all of them are enabled, it
+// disables them.
 func (m *model) enable(rows []*row) []effect {
-	p := plan{verb: enable, rows: rows, make: func(r *row) call { return call{verb: enable, id: r.Id, text: "resume"} }}
+	v, onLogin := enable, "resume"
 	if !slices.ContainsFunc(rows, func(r *row) bool { return atLogin(r) == "-" }) {
-		p.verb, p.make = disable, func(r *row) call { return call{verb: disable, id: r.Id, text: "ignore"} }
+		v, onLogin = disable, "ignore"
 	}
-	return m.carryOut(p)
+	newCall := func(r *row) call { return call{verb: v, id: r.Id, text: onLogin} }
+	return m.execute(plan{verb: v, rows: rows, newCall: newCall})
 }
 
 func (m *model) kill(rows []*row) []effect {
-	possible, refused := m.split(kill, rows)
+	possible, refused := m.splitPossible(kill, rows)
 	if len(possible) == 0 {
 		return nil
 	}
@@ -341,43 +336,47 @@ func (m *model) kill(rows []*row) []effect {
 		subject = wording.Plural(len(possible), "agent") + ": " + names(possible)
 	}
 	text := strings.Join(append([]string{"Work that the agent has not saved may be lost."}, refused...), "\n")
-	m.dialog = &dialog{kind: choosing, title: "Signal to " + subject, text: text, choices: signals, yes: func() []effect {
+	m.dialog = &dialog{kind: choosingSignal, title: "Signal to " + subject, text: text, choices: signals}
+	m.dialog.onConfirm = func() []effect {
 		var effects []effect
-		for _, r := range m.still(possible) {
-			effects = append(effects, m.call(call{verb: kill, id: r.Id, whom: "agent", signal: signals[m.dialog.choice].number})...)
+		number := signals[m.dialog.choiceIndex].number
+		for _, r := range m.stillPresent(possible) {
+			c := call{verb: kill, id: r.Id, recipient: "agent", signal: number}
+			effects = append(effects, m.startCall(c)...)
 		}
 		clear(m.marked)
 		return effects
-	}}
+	}
 	return nil
 }
 
-// refuseReap says why there are no leftover processes to kill.
-func (m *model) refuseReap(r *row) string {
+// reapRefusal returns why there are no leftover processes to kill, "" if there are some.
+func (m *model) reapRefusal(r *row) string {
 	switch {
 	case r.AgentAlive:
 		return "its agent is running, so its processes are not left over"
-	case !m.remote && r.usage.left == 0:
+	case !m.remote && r.usage.leftovers == 0:
 		return "it has no leftover processes"
 	}
 	return ""
 }
 
 func (m *model) reap(rows []*row) []effect {
-	return m.carryOut(plan{
-		verb: reap, rows: rows, about: "Sends SIGKILL to everything in the session except the agent, its shim and tmux.",
-		loses: func(r *row) string {
-			if r.usage.left == 0 {
+	return m.execute(plan{
+		verb: reap, rows: rows,
+		note: "Sends SIGKILL to everything in the session except the agent, its shim and tmux.",
+		lossText: func(r *row) string {
+			if r.usage.leftovers == 0 {
 				return ""
 			}
-			return r.Id + ": " + leftovers(r.usage.left) + "."
+			return r.Id + ": " + leftoverText(r.usage.leftovers) + "."
 		},
-		make: func(r *row) call { return call{verb: reap, id: r.Id, whom: "leftovers", signal: 9} },
+		newCall: func(r *row) call { return call{verb: reap, id: r.Id, recipient: "leftovers", signal: 9} },
 	})
 }
 
 func (m *model) send(rows []*row) []effect {
-	possible, refused := m.split(send, rows)
+	possible, refused := m.splitPossible(send, rows)
 	if len(possible) == 0 {
 		return nil
 	}
@@ -390,57 +389,16 @@ func (m *model) send(rows []*row) []effect {
 	}
 	m.openText(title, strings.TrimSpace(text+"\n"+strings.Join(refused, "\n")), "send", func(text string) []effect {
 		var effects []effect
-		for _, r := range m.still(possible) {
+		for _, r := range m.stillPresent(possible) {
 			flags := dbusapi.InputEnter
 			if r.State == "suspended" {
 				flags |= dbusapi.InputResume
 			}
-			m.settle(r)
-			effects = append(effects, m.call(call{verb: send, id: r.Id, text: text, flags: flags})...)
+			m.noteAnswer(r)
+			effects = append(effects, m.startCall(call{verb: send, id: r.Id, text: text, flags: flags})...)
 		}
 		clear(m.marked)
 		return effects
 	})
 	return nil
-}
-
-// mark marks the selected session, or removes its mark, and selects the next.
-func (m *model) mark() {
-	r := m.selected()
-	if r == nil {
-		return
-	}
-	if m.marked == nil {
-		m.marked = map[string]bool{}
-	}
-	if m.marked[r.Id] {
-		delete(m.marked, r.Id)
-	} else {
-		m.marked[r.Id] = true
-	}
-	m.selectBy(m.place + 1)
-}
-
-// markAll marks every session in the list, or removes the marks if all are marked.
-func (m *model) markAll() {
-	all := !slices.ContainsFunc(m.order, func(r *row) bool { return !m.marked[r.Id] })
-	m.marked = map[string]bool{}
-	for _, r := range m.order {
-		if !all {
-			m.marked[r.Id] = true
-		}
-	}
-}
-
-// clear removes the marks; where there are none, the filter.
-func (m *model) clear() {
-	switch {
-	case m.preview.scrolled:
-		m.preview.bottom()
-	case len(m.marked) > 0:
-		clear(m.marked)
-	default:
-		m.filter = ""
-		m.arrange()
-	}
 }

@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -13,43 +14,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialog takes the keys instead of the list.
+// dialog receives the keys instead of the list while it is open.
 type dialog struct {
-	kind    kind
-	title   string
-	text    string
-	choices []signal
-	choice  int
-	columns []string // those that are chosen
-	area    *textarea.Model
-	verb    string // what Enter does with the text
-	fields  []*field
-	field   int    // the one that keys go to
-	fault   string // why what was entered could not be done
-	busy    bool   // it is being done
-	line    *textinput.Model
-	page    viewport.Model // the text where there is more than fits
-	yes     func() []effect
-	enter   func(text string) []effect
+	kind        dialogKind
+	title       string
+	text        string
+	choices     []signal
+	choiceIndex int      // of the selected choice or column
+	columns     []string // names of the chosen columns
+	fields      []*field
+	fieldIndex  int    // of the field that receives the keys
+	errorText   string // why the input was refused
+	isBusy      bool   // the input is being processed
+	lineInput   *textinput.Model
+	areaInput   *textarea.Model
+	enterLabel  string         // what Enter does with the text
+	page        viewport.Model // scrolls a text that is too long
+	onConfirm   func() []effect
+	onEnter     func(text string) []effect
 }
 
-type kind int
+type dialogKind int
 
 const (
-	confirming kind = iota // yes or no
-	choosing               // one of several
-	columnsOf              // some of several
-	typing                 // a text
-	filling                // a form
-	filtering              // words, which filter while they are typed
-	helping
+	confirming dialogKind = iota
+	choosingSignal
+	choosingColumns
+	enteringText
+	fillingForm
+	enteringFilter // the list is filtered while the user types
+	showingHelp
 )
 
-// signal is one that can be sent to an agent.
+// signal is a signal that can be sent to an agent.
 type signal struct {
-	name   string
-	number int32
-	does   string
+	name        string
+	number      int32
+	description string
 }
 
 var signals = []signal{
@@ -63,57 +64,63 @@ var signals = []signal{
 	{"SIGWINCH", int32(unix.SIGWINCH), "makes it draw its screen again"},
 }
 
-// What is typed or pasted is bounded: a longer text belongs in a file. The lines are those that a
-// textarea takes.
+// Bounds for a typed or pasted text; a longer one belongs in a file. A textarea accepts that many
+// lines.
 const (
-	maxTyped = 256 << 10 // bytes
-	maxLines = 5000
+	maxInput      = 256 << 10 // bytes
+	maxInputLines = 5000
 )
 
-// confirm asks before something is done.
-func (m *model) confirm(title, text string, yes func() []effect) []effect {
-	m.dialog = &dialog{kind: confirming, title: title, text: text, yes: yes}
+// confirm asks for a confirmation. onConfirm returns the effects if the user agrees.
+func (m *model) confirm(title, text string, onConfirm func() []effect) []effect {
+	m.dialog = &dialog{kind: confirming, title: title, text: text, onConfirm: onConfirm}
 	return nil
 }
 
-// openText asks for a text, of which enter makes the effects.
-func (m *model) openText(title, text, verb string, enter func(string) []effect) {
-	area := newArea()
-	m.dialog = &dialog{kind: typing, title: title, text: text, verb: verb, area: &area, enter: enter}
+// openText asks for a text. onEnter returns the effects for it; label describes them in the dialog.
+func (m *model) openText(title, text, label string, onEnter func(string) []effect) {
+	area := newAreaInput()
+	m.dialog = &dialog{
+		kind: enteringText, title: title, text: text, enterLabel: label, areaInput: &area, onEnter: onEnter,
+	}
 }
 
-// openLine asks for one line, which is filled in already.
-func (m *model) openLine(title, text, value string, enter func(string) []effect) {
-	line := newLine(value)
-	m.dialog = &dialog{kind: typing, title: title, text: text, verb: "set", line: &line, enter: enter}
+// openLine asks for a single line, which begins with value.
+func (m *model) openLine(title, text, value string, onEnter func(string) []effect) {
+	line := newLineInput(value)
+	m.dialog = &dialog{
+		kind: enteringText, title: title, text: text, enterLabel: "set", lineInput: &line, onEnter: onEnter,
+	}
 }
 
 func (m *model) openFilter() {
-	line := newLine(m.filter)
-	m.dialog = &dialog{kind: filtering, line: &line}
+	line := newLineInput(m.filter)
+	m.dialog = &dialog{kind: enteringFilter, lineInput: &line}
 }
 
 func (m *model) openHelp() {
-	m.dialog = &dialog{kind: helping, title: "Keys", page: viewport.New()}
+	m.dialog = &dialog{kind: showingHelp, title: "Keys", page: viewport.New()}
 }
 
 func (m *model) openColumns() {
-	d := &dialog{kind: columnsOf, title: "Columns", text: "A column without a value in any session is not shown."}
+	d := &dialog{
+		kind: choosingColumns, title: "Columns", text: "A column without a value in any session is not shown.",
+	}
 	for _, c := range columns {
-		if m.view.isShown(c) {
+		if m.settings.isShown(c) {
 			d.columns = append(d.columns, c.name)
 		}
 	}
 	m.dialog = d
 }
 
-// newArea is an input of several lines with a cursor that does not blink: nothing is drawn while
-// nothing happens.
-func newArea() textarea.Model {
+// newAreaInput returns an input of several lines. Its cursor does not blink, because nothing is to
+// be drawn while nothing happens.
+func newAreaInput() textarea.Model {
 	area := textarea.New()
 	area.Prompt, area.ShowLineNumbers, area.CharLimit, area.MaxHeight, area.MaxWidth = "", false, 0, 0, 0
 	area.KeyMap.InsertNewline.SetKeys("alt+enter", "shift+enter", "ctrl+j")
-	area.KeyMap.Paste.SetEnabled(false) // the terminal pastes
+	area.KeyMap.Paste.SetEnabled(false) // the terminal pastes itself
 	styles := textarea.DefaultDarkStyles()
 	styles.Focused, styles.Blurred = textarea.StyleState{}, textarea.StyleState{}
 	styles.Cursor.Blink = false
@@ -122,8 +129,8 @@ func newArea() textarea.Model {
 	return area
 }
 
-// newLine is an input of one line.
-func newLine(value string) textinput.Model {
+// newLineInput returns an input of one line.
+func newLineInput(value string) textinput.Model {
 	line := textinput.New()
 	line.Prompt = ""
 	line.KeyMap.Paste.SetEnabled(false)
@@ -137,47 +144,47 @@ func newLine(value string) textinput.Model {
 	return line
 }
 
-// answer handles a key for the dialog.
-func (m *model) answer(pressed tea.KeyPressMsg) []effect {
+// handleDialogKey handles a key while a dialog is open.
+func (m *model) handleDialogKey(pressed tea.KeyPressMsg) []effect {
 	d, key := m.dialog, pressed.String()
 	if key == "esc" {
 		m.closeDialog()
 		switch d.kind {
-		case filtering:
+		case enteringFilter:
 			m.filter = ""
 			m.arrange()
-		case columnsOf:
-			return m.remember()
+		case choosingColumns:
+			return m.saveSettings()
 		}
 		return nil
 	}
 	switch d.kind {
-	case helping:
-		return m.readHelp(pressed)
+	case showingHelp:
+		return m.handleHelpKey(pressed)
 	case confirming:
 		switch key {
 		case "y", "Y":
-			return m.agree()
+			return m.confirmDialog()
 		case "n", "N", "q", "enter":
 			m.closeDialog()
 		}
 		return nil
-	case choosing:
-		return m.choosing(key)
-	case columnsOf:
-		return m.choosingColumns(key)
-	case filling:
-		return m.filling(pressed)
-	case filtering:
+	case choosingSignal:
+		return m.handleChoiceKey(key)
+	case choosingColumns:
+		return m.handleColumnsKey(key)
+	case fillingForm:
+		return m.handleFormKey(pressed)
+	case enteringFilter:
 		if key == "enter" {
 			m.closeDialog()
 			return nil
 		}
-	case typing:
+	case enteringText:
 		if key == "enter" {
 			text := d.value()
-			effects := d.enter(text)
-			if d.fault == "" {
+			effects := d.onEnter(text)
+			if d.errorText == "" {
 				m.closeDialog()
 			}
 			return effects
@@ -187,25 +194,26 @@ func (m *model) answer(pressed tea.KeyPressMsg) []effect {
 	return nil
 }
 
-// closeDialog gives the keys back to the list. A key that was pressed twice by accident answers no
-// question there.
+// closeDialog closes the dialog. The list then ignores keys that answer questions for a moment, in
+// case a key was pressed twice by accident.
 func (m *model) closeDialog() {
 	m.dialog = nil
-	m.unread = m.time().Add(guardTime)
+	m.answerGuardUntil = m.time().Add(guardTime)
 }
 
-func (m *model) agree() []effect {
-	effects := m.dialog.yes()
+func (m *model) confirmDialog() []effect {
+	effects := m.dialog.onConfirm()
 	m.closeDialog()
 	return effects
 }
 
-// readHelp scrolls in the help; any other key closes it.
-func (m *model) readHelp(pressed tea.KeyPressMsg) []effect {
+// handleHelpKey handles a key in the help: keys for scrolling scroll, any other key closes it.
+func (m *model) handleHelpKey(pressed tea.KeyPressMsg) []effect {
 	before := m.dialog.page.YOffset()
 	m.dialog.page, _ = m.dialog.page.Update(pressed)
 	switch pressed.String() {
-	case "up", "down", "j", "k", "pgup", "pgdown", "space", "b", "f", "u", "d", "ctrl+u", "ctrl+d", "home", "end", "g", "G":
+	case "up", "down", "j", "k", "pgup", "pgdown", "space", "b", "f", "u", "d", "ctrl+u", "ctrl+d",
+		"home", "end", "g", "G":
 	default:
 		if m.dialog.page.YOffset() == before {
 			m.dialog = nil
@@ -214,70 +222,67 @@ func (m *model) readHelp(pressed tea.KeyPressMsg) []effect {
 	return nil
 }
 
-func (m *model) choosing(key string) []effect {
+func (m *model) handleChoiceKey(key string) []effect {
 	d := m.dialog
 	switch key {
 	case "up", "k":
-		d.choice = max(0, d.choice-1)
+		d.choiceIndex = max(0, d.choiceIndex-1)
 	case "down", "j":
-		d.choice = min(len(d.choices)-1, d.choice+1)
+		d.choiceIndex = min(len(d.choices)-1, d.choiceIndex+1)
 	case "enter":
-		return m.agree()
+		return m.confirmDialog()
 	case "q":
 		m.closeDialog()
 	}
 	return nil
 }
 
-func (m *model) choosingColumns(key string) []effect {
+func (m *model) handleColumnsKey(key string) []effect {
 	d := m.dialog
 	switch key {
 	case "up", "k":
-		d.choice = max(0, d.choice-1)
+		d.choiceIndex = max(0, d.choiceIndex-1)
 	case "down", "j":
-		d.choice = min(len(columns)-1, d.choice+1)
+		d.choiceIndex = min(len(columns)-1, d.choiceIndex+1)
 	case "space":
-		m.view.Columns = toggled(d.columns, columns[d.choice].name)
-		d.columns = m.view.Columns
+		m.settings.Columns = toggled(d.columns, columns[d.choiceIndex].name)
+		d.columns = m.settings.Columns
 	case "r":
-		m.view.Columns = nil
+		m.settings.Columns = nil
 		m.openColumns()
 	case "enter", "q":
 		m.closeDialog()
-		return m.remember()
+		return m.saveSettings()
 	}
 	return nil
 }
 
-// toggled is the chosen columns, in their order, with one more or one less. The id stays.
+// toggled returns the names of the chosen columns in their order, with this column added or
+// removed. The id cannot be removed.
 func toggled(chosen []string, name string) []string {
 	all := []string{}
 	for _, c := range columns {
-		is := false
-		for _, other := range chosen {
-			is = is || other == c.name
-		}
-		if c.name == "id" || is != (c.name == name) {
+		if isChosen := slices.Contains(chosen, c.name); c.name == "id" || isChosen != (c.name == name) {
 			all = append(all, c.name)
 		}
 	}
 	return all
 }
 
-// value is the text that was typed.
+// value returns the text that was entered.
 func (d *dialog) value() string {
-	if d.line != nil {
-		return d.line.Value()
+	if d.lineInput != nil {
+		return d.lineInput.Value()
 	}
-	return d.area.Value()
+	return d.areaInput.Value()
 }
 
-// edit hands a key or a paste to the input of the dialog.
+// edit passes a key or a paste to the input of the dialog.
 func (m *model) edit(message tea.Msg) {
 	d := m.dialog
-	line, area := d.line, d.area
-	if d.kind == filling {
-		line, area = d.fields[d.field].line, d.fields[d.field].area
+	line, area := d.lineInput, d.areaInput
+	if d.kind == fillingForm {
+		line, area = d.fields[d.fieldIndex].lineInput, d.fields[d.fieldIndex].areaInput
 	}
 	switch {
 	case line != nil:
@@ -285,22 +290,23 @@ func (m *model) edit(message tea.Msg) {
 	case area != nil:
 		*area, _ = area.Update(message)
 	}
-	if d.kind == filtering {
-		m.filter, m.guard = d.line.Value(), time.Time{}
+	if d.kind == enteringFilter {
+		m.filter, m.guardUntil = d.lineInput.Value(), time.Time{}
 		m.arrange()
 	}
 }
 
-// paste inserts a text, or refuses it as a whole: a part of it would mean something else.
+// paste inserts a text, or refuses the whole text, because a part of it could mean something else.
 func (m *model) paste(text string) {
 	text = lineFeeds(text)
 	switch {
 	case m.dialog == nil:
-		m.say("Nothing to paste into: s opens a text, i passes keys and pastes on.")
+		m.showNotice("Nothing to paste into: s opens a text, i passes keys and pastes on.")
 	case !utf8.ValidString(text):
-		m.complain("cannot paste: this is not valid UTF-8 text")
-	case len(text) > maxTyped || strings.Count(text, "\n") > maxLines:
-		m.complain(fmt.Sprintf("cannot paste: the text is too long, with more than %d KiB or %d lines", maxTyped>>10, maxLines))
+		m.showError("cannot paste: this is not valid UTF-8 text")
+	case len(text) > maxInput || strings.Count(text, "\n") > maxInputLines:
+		m.showError(fmt.Sprintf("cannot paste: the text is too long, with more than %d KiB or %d lines",
+			maxInput>>10, maxInputLines))
 	default:
 		m.edit(tea.PasteMsg{Content: text})
 	}

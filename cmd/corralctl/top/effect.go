@@ -2,108 +2,110 @@ package top
 
 import "time"
 
-// An effect is something that the model wants to have done outside of it. It comes back as the
-// message that is named beside it.
+// effect is an operation that the model requests and the runner executes. Its result comes back as
+// the message that is named in the comment of each effect.
 type effect interface{ effect() }
 
 type (
-	// listen waits for news, for the first time or after some.
-	listen struct{} // news
+	// awaitChanges waits for changes of sessions. Message: changes.
+	awaitChanges struct{}
 
-	// wait asks for the next second.
-	wait struct{} // second
+	// awaitSecond waits for the next full second. Message: second.
+	awaitSecond struct{}
 
-	// measure reads the counters of these sessions.
-	measure struct{ of []target } // measured
+	// measure reads the counters of these sessions. Message: measured.
+	measure struct{ of []measureTarget }
 
-	// inspect asks for what signals do not tell of a session.
+	// inspect reads what signals do not carry about a session. Message: inspected.
 	inspect struct {
 		id     string
 		detail uint64
-	} // inspected
+	}
 
-	// pause waits before the screen of a session is read.
-	pause struct {
+	// delayCapture waits before the screen of a session is read. Message: captureDue.
+	delayCapture struct {
 		id    string
-		until time.Duration
-	} // due
+		delay time.Duration
+	}
 
-	// capture reads the last lines of a session's screen.
+	// capture reads the last lines of a session's screen. Message: captured.
 	capture struct {
 		id    string
 		lines int
-	} // captured
+	}
 
-	// call asks the daemon to do something.
+	// call asks the daemon to do something with a session. Message: called.
 	call struct {
-		verb   verb
-		id     string
-		text   string            // to send, or the value to set
-		flags  uint64            // of the input
-		whom   string            // to signal
-		signal int32             //
-		force  bool              //
-		labels map[string]string // to set
-		spec   NewSession        // to create
-	} // called
+		verb      verb
+		id        string
+		text      string // to send, or the value to set
+		flags     uint64 // of the input
+		recipient string // of a signal: agent or leftovers
+		signal    int32
+		force     bool
+		labels    map[string]string // to set
+		spec      NewSession        // to create
+	}
 
-	// strokes sends keys to a session, by tmux's names for them, or else a text as if it was pasted.
-	strokes struct {
+	// sendKeys sends keys to a session by tmux's names for them, or a text as if it was pasted.
+	// Message: keysSent.
+	sendKeys struct {
 		id   string
 		keys []string
 		text string
-	} // pressed
+	}
 
-	// listAgents asks for the agents that a session can be created with.
-	listAgents struct{} // agents
+	// listAgents lists the agents that a session can be created with. Message: agents.
+	listAgents struct{}
 
-	// save stores the settings.
-	save struct{ settings settings } // saved
+	// save stores the settings. Message: saved.
+	save struct{ settings settings }
 
-	// attach gives the terminal to a session.
-	attach struct{ id string } // attached
+	// attach attaches the terminal to a session. Message: attached.
+	attach struct{ id string }
 
-	// show gives the terminal to a pager with what corralctl prints about a session.
+	// show runs a pager on the terminal with what corralctl prints about a session. Message: attached.
 	show struct {
 		verb verb // logs, why, status or diff
 		id   string
-	} // attached
+	}
 
-	// doubt finds out why a terminal was left with an error: where its session is gone, it has ended
-	// under who had joined it.
-	doubt struct {
+	// checkAttach determines whether an error of attach matters: it does not if the session has ended
+	// while the terminal was attached. Message: attached.
+	checkAttach struct {
 		id  string
 		err error
-	} // attached
+	}
 
-	// suspend gives the terminal back to the shell for a while, quit for good.
+	// suspendSelf suspends top as a job of the shell.
 	suspendSelf struct{}
-	quit        struct{}
+
+	// quit ends top.
+	quit struct{}
 )
 
-func (listen) effect()      {}
-func (wait) effect()        {}
-func (measure) effect()     {}
-func (inspect) effect()     {}
-func (pause) effect()       {}
-func (capture) effect()     {}
-func (call) effect()        {}
-func (strokes) effect()     {}
-func (listAgents) effect()  {}
-func (save) effect()        {}
-func (show) effect()        {}
-func (attach) effect()      {}
-func (doubt) effect()       {}
-func (suspendSelf) effect() {}
-func (quit) effect()        {}
+func (awaitChanges) effect() {}
+func (awaitSecond) effect()  {}
+func (measure) effect()      {}
+func (inspect) effect()      {}
+func (delayCapture) effect() {}
+func (capture) effect()      {}
+func (call) effect()         {}
+func (sendKeys) effect()     {}
+func (listAgents) effect()   {}
+func (save) effect()         {}
+func (show) effect()         {}
+func (attach) effect()       {}
+func (checkAttach) effect()  {}
+func (suspendSelf) effect()  {}
+func (quit) effect()         {}
 
-// is reports whether it is the same call.
-func (c call) is(other call) bool {
+// isSame reports whether both are the same call.
+func (c call) isSame(other call) bool {
 	return c.verb == other.verb && c.id == other.id && c.text == other.text
 }
 
-// verb is one of the things that can be done with a session. Its text is the verb of a message
-// about it.
+// verb is an operation on a session. Its text is the verb in messages about it.
 type verb string
 
 const (
@@ -128,55 +130,72 @@ const (
 	label    verb = "label"
 	create   verb = "create"
 
-	attachTo verb = "attach to"
-	pressIn  verb = "send keys to"
-	logs     verb = "show the log of"
-	why      verb = "explain"
-	status   verb = "show the status of"
-	diff     verb = "show the changes of"
+	attachTo   verb = "attach to"
+	passKeysTo verb = "send keys to"
+	logs       verb = "show the log of"
+	why        verb = "explain"
+	status     verb = "show the status of"
+	diff       verb = "show the changes of"
 )
 
-// texts are the texts about a verb: while it is carried out, and once it is done, each followed by
-// the session's id.
-var texts = map[verb]struct{ doing, done string }{
-	start: {"Starting", "Started"}, stop: {"Stopping", "Stopped"}, resume: {"Resuming", "Resumed"}, restart: {"Restarting", "Restarted"},
-	suspend: {"Suspending", "Suspended"}, freeze: {"Freezing", "Froze"}, thaw: {"Thawing", "Thawed"}, archive: {"Archiving", "Archived"},
-	remove: {"Removing", "Removed"}, kill: {"Signalling", "Sent the signal to"}, reap: {"Killing the leftover processes of", "Killed the leftover processes of"},
-	send: {"Sending to", "Sent to"}, approve: {"Approving", "Approved the request of"}, deny: {"Denying", "Denied the request of"},
-	ack: {"Marking as seen:", "Marked as seen:"}, enable: {"Enabling", "Enabled at login:"}, disable: {"Disabling", "Disabled at login:"},
-	describe: {"Describing", "Described"}, label: {"Labelling", "Labelled"}, create: {"Creating", "Created"},
-	attachTo: {"Attaching to", "Back from"}, logs: {"Reading the log of", ""}, why: {"Explaining", ""}, status: {"Reading the status of", ""},
-	diff: {"Reading the changes of", ""},
+// verbTexts are the texts for the message line: while the operation runs, and once it is done. The
+// id of the session follows.
+var verbTexts = map[verb]struct{ doing, done string }{
+	start:    {"Starting", "Started"},
+	stop:     {"Stopping", "Stopped"},
+	resume:   {"Resuming", "Resumed"},
+	restart:  {"Restarting", "Restarted"},
+	suspend:  {"Suspending", "Suspended"},
+	freeze:   {"Freezing", "Froze"},
+	thaw:     {"Thawing", "Thawed"},
+	archive:  {"Archiving", "Archived"},
+	remove:   {"Removing", "Removed"},
+	kill:     {"Signalling", "Sent the signal to"},
+	reap:     {"Killing the leftover processes of", "Killed the leftover processes of"},
+	send:     {"Sending to", "Sent to"},
+	approve:  {"Approving", "Approved the request of"},
+	deny:     {"Denying", "Denied the request of"},
+	ack:      {"Marking as seen:", "Marked as seen:"},
+	enable:   {"Enabling", "Enabled at login:"},
+	disable:  {"Disabling", "Disabled at login:"},
+	describe: {"Describing", "Described"},
+	label:    {"Labelling", "Labelled"},
+	create:   {"Creating", "Created"},
+	attachTo: {"Attaching to", "Back from"},
+	logs:     {"Reading the log of", ""},
+	why:      {"Explaining", ""},
+	status:   {"Reading the status of", ""},
+	diff:     {"Reading the changes of", ""},
 }
 
-func (v verb) doing() string { return texts[v].doing }
-func (v verb) done() string  { return texts[v].done }
+func (v verb) doing() string { return verbTexts[v].doing }
+func (v verb) done() string  { return verbTexts[v].done }
 
-// answers reports whether the verb answers what an agent asks, so that its screen changes.
+// answers reports whether the operation answers an agent, so that its screen changes.
 func (v verb) answers() bool { return v == send || v == approve || v == deny }
 
-// target is a session whose counters are to be read.
-type target struct {
+// measureTarget is a session whose counters are to be read.
+type measureTarget struct {
 	id    string
 	group string // its control group, "" if only the daemon knows
-	ended bool   // what is in the group is left over
+	ended bool   // the session has ended: all processes in the group are leftover ones
 }
 
-// The messages that effects bring, beside news and bubbletea's own.
+// The messages that are results of effects. A further one is changes.
 type (
 	second struct{ now time.Time }
 
 	measured struct {
-		at     time.Time
-		values []values
+		at       time.Time
+		counters []counters
 	}
 
-	// values are the counters of a session. Without a group there are none: it has ended.
-	values struct {
+	// counters are the resource usage of a session. They do not exist once its control group is gone.
+	counters struct {
 		id                     string
-		there                  bool
+		exists                 bool
 		memory, cpuTime, tasks uint64 // bytes, nanoseconds, tasks
-		left                   int    // processes left over
+		leftovers              int    // leftover processes
 	}
 
 	inspected struct {
@@ -187,7 +206,7 @@ type (
 		err     error
 	}
 
-	due struct{ id string }
+	captureDue struct{ id string }
 
 	captured struct {
 		id   string
@@ -197,11 +216,11 @@ type (
 
 	called struct {
 		call call
-		id   string // of the session that was created
+		id   string // of the session, also of a newly created one
 		err  error
 	}
 
-	pressed struct {
+	keysSent struct {
 		id  string
 		err error
 	}
@@ -214,9 +233,9 @@ type (
 	saved struct{ err error }
 
 	attached struct {
-		verb verb // what gave the terminal away
-		id   string
-		err  error
-		sure bool // the error says why it could not be attached to
+		verb    verb // the operation that has used the terminal
+		id      string
+		err     error
+		checked bool // err is to be shown without checkAttach
 	}
 )

@@ -7,79 +7,84 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// errLost says that the connection to the bus has ended, and with it all that could be shown.
-var errLost = errors.New("the connection to the bus was lost")
+// errConnectionLost means that the connection to the bus has ended. Nothing can be shown without
+// it.
+var errConnectionLost = errors.New("the connection to the bus was lost")
 
-// news is what has changed since the last news.
-type news struct {
-	all     bool // changed has every session there is
-	changed []snapshot
-	removed []string
-	manager *client.Manager // nil: as it was
-	gone    bool            // there is no daemon now
-	lost    bool            // there is no connection any more: no news will follow
+// changes is what has changed since the message before.
+type changes struct {
+	all            bool // updated contains every existing session
+	updated        []snapshot
+	removed        []string        // ids
+	manager        *client.Manager // nil if it has not changed
+	daemonGone     bool            // the daemon is not running
+	connectionLost bool            // no further changes will follow
 }
 
-// snapshot is a session as signals describe it. Details that they do not carry, its control group
-// and what its agent asks, are read once for each detail number, if they are to be shown.
+// snapshot is a session as signals describe it. They do not carry its control group and the
+// question of its agent, which are read once for each detail number if they are to be shown.
 type snapshot struct {
 	client.Session
-	detail uint64
+	detail uint64 // grows when the control group or the question may have changed
 }
 
-// feed follows the daemon's signals. It collects changes until the model takes them, each session
-// once however often it changed: while nobody wants anything, as long as a session is attached to,
-// it grows no further than the sessions do.
+// feed follows the daemon's signals. It collects changes until the model requests them, one entry
+// for each session however often it changes. Its size is therefore bounded by the number of
+// sessions while the model requests nothing, which is as long as the terminal is attached to a
+// session.
 //
-// All that it reads it reads between two signals, so that an answer is never older than what was
-// reported before.
+// It reads from the daemon only between two signals, so that what it reads is never older than what
+// was reported before.
 type feed struct {
-	bus     *client.Client
-	events  <-chan client.Event
-	wanted  chan struct{}
-	ready   chan news
-	manager client.Manager
-	every   map[string]snapshot
-	changed map[string]bool // ids of what is new; false: removed
-	next    news            // but for changed and removed
+	bus      *client.Client
+	events   <-chan client.Event
+	requests chan struct{} // the model requests changes
+	replies  chan changes
+	manager  client.Manager
+	sessions map[string]snapshot
+	dirty    map[string]bool // by id of each changed session: whether it exists
+	next     changes         // without updated and removed, which dirty stands for
 }
 
-// openFeed subscribes and reads what there is.
+// openFeed subscribes to the daemon's signals and reads every session.
 func openFeed(ctx context.Context, bus *client.Client) (*feed, error) {
 	events, err := bus.Watch(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f := &feed{bus: bus, events: events, wanted: make(chan struct{}), ready: make(chan news), changed: map[string]bool{}}
+	f := &feed{
+		bus: bus, events: events,
+		requests: make(chan struct{}), replies: make(chan changes), dirty: map[string]bool{},
+	}
 	if err := f.readAll(ctx); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// receive waits until there are news, and returns them. Without a result, ctx has ended.
-func (f *feed) receive(ctx context.Context) (news, bool) {
+// receive waits for changes and returns them. It returns false once ctx has ended.
+func (f *feed) receive(ctx context.Context) (changes, bool) {
 	select {
-	case f.wanted <- struct{}{}:
+	case f.requests <- struct{}{}:
 	case <-ctx.Done():
-		return news{}, false
+		return changes{}, false
 	}
 	select {
-	case n := <-f.ready:
-		return n, true
+	case c := <-f.replies:
+		return c, true
 	case <-ctx.Done():
-		return news{}, false
+		return changes{}, false
 	}
 }
 
 // run follows the signals until ctx ends.
 func (f *feed) run(ctx context.Context) {
-	wanted := false
+	requested := false
 	for {
-		if wanted && f.pending() {
+		if requested && f.hasChanges() {
 			select {
-			case f.ready <- f.take():
-				wanted = false
+			case f.replies <- f.take():
+				requested = false
 			case <-ctx.Done():
 				return
 			}
@@ -87,11 +92,11 @@ func (f *feed) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.wanted:
-			wanted = true
+		case <-f.requests:
+			requested = true
 		case event, open := <-f.events:
 			if !open {
-				f.next.lost = true
+				f.next.connectionLost = true
 				f.events = nil
 				continue
 			}
@@ -110,82 +115,88 @@ func (f *feed) readAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	clear(f.changed)
-	before := f.every
-	f.every = make(map[string]snapshot, len(sessions))
+	clear(f.dirty)
+	before := f.sessions
+	f.sessions = make(map[string]snapshot, len(sessions))
 	for _, s := range sessions {
-		f.every[s.Id] = snapshot{s, before[s.Id].detail + 1}
-		f.changed[s.Id] = true
+		f.sessions[s.Id] = snapshot{s, before[s.Id].detail + 1}
+		f.dirty[s.Id] = true
 	}
 	f.manager = manager
-	f.next = news{all: true, manager: &manager}
+	f.next = changes{all: true, manager: &manager}
 	return nil
 }
 
 func (f *feed) handle(ctx context.Context, event client.Event) {
 	switch e := event.(type) {
 	case client.SessionNew:
-		if s, err := f.bus.Session(ctx, e.ID); err == nil { // else it is gone again, or the daemon is: both will be reported
-			f.every[e.ID] = snapshot{s, f.every[e.ID].detail + 1}
-			f.changed[e.ID] = true
+		// On an error the session or the daemon is gone again, which another signal will report.
+		if s, err := f.bus.Session(ctx, e.ID); err == nil {
+			f.sessions[e.ID] = snapshot{s, f.sessions[e.ID].detail + 1}
+			f.dirty[e.ID] = true
 		}
 	case client.SessionRemoved:
-		delete(f.every, e.ID)
-		f.changed[e.ID] = false
+		delete(f.sessions, e.ID)
+		f.dirty[e.ID] = false
 	case client.SessionChanged:
 		f.apply(e)
 	case client.ManagerChanged:
 		f.applyManager(e)
 	case client.DaemonGone:
-		f.next.gone = true
+		f.next.daemonGone = true
 	case client.DaemonBack:
 		if f.readAll(ctx) != nil {
-			f.next.gone = true // it did not live long; the next one will be reported
+			f.next.daemonGone = true // it has exited again; another signal will report the next one
 		}
 	}
 }
 
 func (f *feed) apply(e client.SessionChanged) {
-	s, known := f.every[e.ID]
+	s, known := f.sessions[e.ID]
 	if !known {
 		return
 	}
 	runs, state := s.NRuns, s.State
 	if e.Properties.Decode(&s.Session) != nil {
-		return // of another contract than ours: what is shown stays as it was
+		return // the daemon has another version of the interface: the shown values stay
 	}
 	if len(e.Invalidated) > 0 || s.NRuns != runs || s.State != state {
 		s.detail++
 	}
-	f.every[e.ID] = s
-	f.changed[e.ID] = true
+	f.sessions[e.ID] = s
+	f.dirty[e.ID] = true
 }
 
-// applyManager keeps what is shown of the daemon. Its counts change with nearly every session, and
-// are not: the sessions themselves are counted.
+// applyManager stores the daemon's properties. It reports a change only of those that are shown.
+// The daemon's counts of sessions, which change with nearly every session, are not shown: the model
+// counts the sessions itself.
 func (f *feed) applyManager(e client.ManagerChanged) {
 	before := f.manager
-	if e.Properties.Decode(&f.manager) != nil || before.Lingering == f.manager.Lingering && before.ShuttingDown == f.manager.ShuttingDown {
+	if e.Properties.Decode(&f.manager) != nil {
+		return
+	}
+	if before.Lingering == f.manager.Lingering && before.ShuttingDown == f.manager.ShuttingDown {
 		return
 	}
 	manager := f.manager
 	f.next.manager = &manager
 }
 
-func (f *feed) pending() bool {
-	return len(f.changed) > 0 || f.next.manager != nil || f.next.gone || f.next.lost
+func (f *feed) hasChanges() bool {
+	return len(f.dirty) > 0 || f.next.manager != nil || f.next.daemonGone || f.next.connectionLost
 }
 
-func (f *feed) take() news {
-	n := f.next
-	for id, there := range f.changed {
-		if there {
-			n.changed = append(n.changed, f.every[id])
+// take returns the collected changes and forgets them.
+func (f *feed) take() changes {
+	c := f.next
+	for id, exists := range f.dirty {
+		if exists {
+			c.updated = append(c.updated, f.sessions[id])
 		} else {
-			n.removed = append(n.removed, id)
+			c.removed = append(c.removed, id)
 		}
 	}
-	clear(f.changed)
-	f.next = news{}
-	return n
+	clear(f.dirty)
+	f.next = changes{}
+	return c
 }

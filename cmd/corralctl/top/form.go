@@ -13,25 +13,25 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// NewSession says what the form of a new session was filled in with.
+// NewSession is the input of the form for a new session.
 type NewSession struct {
 	Agent     string
-	Command   string // a command line as for a shell, of the agent "command"
-	Directory string // as it was typed: absolute, or with ~
-	Branch    string // of the worktree to make, "" for none
+	Command   string // a command line as for a shell, if Agent is "command"
+	Directory string // as typed: absolute, or beginning with ~
+	Branch    string // of the worktree to create, "" for none
 	Prompt    string
 }
 
-// field is one of a form: one of several values, a line, or a text.
+// field is a field of the form: a choice, a line, or a text.
 type field struct {
-	name    string
-	choices []string
-	choice  int
-	line    *textinput.Model
-	area    *textarea.Model
+	name      string
+	choices   []string
+	choice    int // index of the selected choice
+	lineInput *textinput.Model
+	areaInput *textarea.Model
 }
 
-// The fields of the form, in their order.
+// The indices of the fields of the form.
 const (
 	agentField = iota
 	commandField
@@ -42,93 +42,100 @@ const (
 
 const promptHeight = 3 // lines
 
-// openForm asks what a new session is to be, beginning with the workspace of the selected one.
+// openForm opens the form for a new session, which begins with the agent and the workspace of the
+// selected session.
 func (m *model) openForm() []effect {
-	if m.gone {
-		m.complain("corrald is not running")
+	if m.daemonGone {
+		m.showError("corrald is not running")
 		return nil
 	}
 	line := func(name, value string) *field {
-		input := newLine(value)
-		return &field{name: name, line: &input}
+		input := newLineInput(value)
+		return &field{name: name, lineInput: &input}
 	}
-	prompt := newArea()
+	prompt := newAreaInput()
 	directory, agent := m.directory, ""
 	if r := m.selected(); r != nil {
 		directory, agent = cmp.Or(r.Repository, r.WorkingDirectory, m.directory), r.Agent
 	}
-	m.dialog = &dialog{kind: filling, title: "New session", fields: []*field{
+	m.dialog = &dialog{kind: fillingForm, title: "New session", fields: []*field{
 		{name: "Agent", choices: notEmpty(agent)},
 		line("Command", ""),
 		line("Workspace", wording.AbbreviateHome(directory)),
 		line("Branch", ""),
-		{name: "Prompt", area: &prompt},
+		{name: "Prompt", areaInput: &prompt},
 	}}
 	return []effect{listAgents{}}
 }
 
-// offer fills in the agents that there are.
-func (m *model) offer(message agents) {
+// setAgents sets the choices of the field for the agent.
+func (m *model) setAgents(message agents) {
 	d := m.dialog
 	switch {
-	case d == nil || d.kind != filling:
+	case d == nil || d.kind != fillingForm:
 	case message.err != nil:
-		d.fault = m.explain("list the agents", "", message.err)
+		d.errorText = m.errorText("list the agents", "", message.err)
 	default:
 		f := d.fields[agentField]
-		chosen := ""
+		selected := ""
 		if len(f.choices) > 0 {
-			chosen = f.choices[f.choice]
+			selected = f.choices[f.choice]
 		}
-		f.choices, f.choice = message.names, max(0, slices.Index(message.names, chosen))
+		f.choices, f.choice = message.names, max(0, slices.Index(message.names, selected))
 	}
 }
 
-// isShown reports whether a field is part of the form as it is filled in: a command has a command
-// line and no prompt.
+// isShown reports whether the selected agent needs the field: a command has a command line and no
+// prompt.
 func (d *dialog) isShown(field int) bool {
 	f := d.fields[agentField]
-	command := len(f.choices) > 0 && f.choices[f.choice] == "command"
-	return field != commandField && field != promptField || command == (field == commandField)
+	isCommand := len(f.choices) > 0 && f.choices[f.choice] == "command"
+	switch field {
+	case commandField:
+		return isCommand
+	case promptField:
+		return !isCommand
+	}
+	return true
 }
 
-// filling handles a key for the form.
-func (m *model) filling(pressed tea.KeyPressMsg) []effect {
+// handleFormKey handles a key in the form.
+func (m *model) handleFormKey(pressed tea.KeyPressMsg) []effect {
 	d := m.dialog
-	if d.busy {
+	if d.isBusy {
 		return nil
 	}
-	f := d.fields[d.field]
+	f := d.fields[d.fieldIndex]
 	move := func(step int) {
-		for ok := true; ok; ok = !d.isShown(d.field) {
-			d.field = (d.field + step + len(d.fields)) % len(d.fields)
+		for ok := true; ok; ok = !d.isShown(d.fieldIndex) {
+			d.fieldIndex = (d.fieldIndex + step + len(d.fields)) % len(d.fields)
 		}
 	}
 	key := pressed.String()
 	switch {
 	case key == "enter":
 		return m.createFrom(d)
-	case key == "tab", key == "down" && f.area == nil:
+	case key == "tab", key == "down" && f.areaInput == nil:
 		move(1)
-	case key == "shift+tab", key == "up" && (f.area == nil || f.area.Line() == 0):
+	case key == "shift+tab", key == "up" && (f.areaInput == nil || f.areaInput.Line() == 0):
 		move(-1)
 	case f.choices != nil:
-		f.choose(key)
+		f.handleChoiceKey(key)
 	default:
 		m.edit(pressed)
 	}
 	return nil
 }
 
-// choose handles a key for a field with several values.
-func (f *field) choose(key string) {
+// handleChoiceKey handles a key in a field with choices.
+func (f *field) handleChoiceKey(key string) {
 	n := len(f.choices)
 	switch key {
 	case "right", "space":
 		f.choice = (f.choice + 1) % n
 	case "left":
 		f.choice = (f.choice + n - 1) % n
-	default: // the next one that begins with this letter
+	default: // the next choice that begins with this letter
 		for i := range n {
 			if next := (f.choice + 1 + i) % n; strings.HasPrefix(f.choices[next], key) {
 				f.choice = next
@@ -138,80 +145,81 @@ func (f *field) choose(key string) {
 	}
 }
 
-// createFrom creates the session. The form stays until that has succeeded: a prompt is not to be
-// typed twice.
+// createFrom creates a session from the form. The form stays open until the call has succeeded, so
+// that nothing has to be typed again.
 func (m *model) createFrom(d *dialog) []effect {
 	agent := d.fields[agentField]
 	if len(agent.choices) == 0 {
-		d.fault = "no agent is installed"
+		d.errorText = "no agent is installed"
 		return nil
 	}
 	spec := NewSession{
 		Agent:     agent.choices[agent.choice],
-		Directory: strings.TrimSpace(d.fields[workspaceField].line.Value()),
-		Branch:    strings.TrimSpace(d.fields[branchField].line.Value()),
+		Directory: strings.TrimSpace(d.fields[workspaceField].lineInput.Value()),
+		Branch:    strings.TrimSpace(d.fields[branchField].lineInput.Value()),
 	}
 	if d.isShown(commandField) {
-		spec.Command = strings.TrimSpace(d.fields[commandField].line.Value())
+		spec.Command = strings.TrimSpace(d.fields[commandField].lineInput.Value())
 	} else {
-		spec.Prompt = strings.TrimSpace(d.fields[promptField].area.Value())
+		spec.Prompt = strings.TrimSpace(d.fields[promptField].areaInput.Value())
 	}
 	switch {
 	case d.isShown(commandField) && spec.Command == "":
-		d.fault, d.field = "missing command", commandField
+		d.errorText, d.fieldIndex = "missing command", commandField
 		return nil
 	case spec.Directory == "":
-		d.fault, d.field = "missing workspace", workspaceField
+		d.errorText, d.fieldIndex = "missing workspace", workspaceField
 		return nil
 	}
-	d.busy, d.fault = true, ""
-	return m.call(call{verb: create, spec: spec})
+	d.isBusy, d.errorText = true, ""
+	return m.startCall(call{verb: create, spec: spec})
 }
 
-// created selects the new session, or shows in the form why there is none.
-func (m *model) created(answer called) []effect {
+// created handles the result of the creation: it selects the new session, or shows the error in the
+// form.
+func (m *model) created(result called) []effect {
 	d := m.dialog
-	open := d != nil && d.kind == filling && d.busy
-	if answer.err != nil {
-		text := m.explain("create a session of", answer.call.spec.Agent, answer.err)
-		if open {
-			d.busy, d.fault = false, text
+	isOpen := d != nil && d.kind == fillingForm && d.isBusy
+	if result.err != nil {
+		text := m.errorText("create a session of", result.call.spec.Agent, result.err)
+		if isOpen {
+			d.isBusy, d.errorText = false, text
 		} else {
-			m.complain(text)
+			m.showError(text)
 		}
 		return nil
 	}
-	if open {
+	if isOpen {
 		m.dialog = nil
 	}
-	m.say("Created " + answer.id + ". Enter attaches to it.")
-	m.awaited = answer.id
-	m.selectAwaited()
+	m.showNotice("Created " + result.id + ". Enter attaches to it.")
+	m.createdID = result.id
+	m.selectCreated()
 	m.arrange()
 	return nil
 }
 
-// selectAwaited selects the session that was created, once it is known.
-func (m *model) selectAwaited() {
-	if m.awaited != "" && m.rows[m.awaited] != nil && m.through == nil {
-		m.settled, m.chosen, m.awaited = "", m.awaited, ""
+// selectCreated selects the session that was created here, once it is listed.
+func (m *model) selectCreated() {
+	if m.createdID != "" && m.rows[m.createdID] != nil && m.passThrough == nil {
+		m.answeredID, m.selectedID, m.createdID = "", m.createdID, ""
 	}
 }
 
-// describe asks for the description of a session.
+// describe opens the dialog for the description of a session.
 func (m *model) describe(r *row) []effect {
 	m.openLine("Description of "+r.Id, "", r.Description, func(text string) []effect {
-		return m.call(call{verb: describe, id: r.Id, text: strings.TrimSpace(text)})
+		return m.startCall(call{verb: describe, id: r.Id, text: strings.TrimSpace(text)})
 	})
 	return nil
 }
 
-// label asks for the labels of a session.
+// label opens the dialog for the labels of a session.
 func (m *model) label(r *row) []effect {
 	text := strings.TrimPrefix(labelText(r), "-")
 	for _, value := range r.Labels {
 		if strings.ContainsFunc(value, unicode.IsSpace) {
-			m.complain("cannot edit the labels of " + r.Id + " here: a value contains a space; use corralctl label")
+			m.showError("cannot edit the labels of " + r.Id + " here: a value contains a space; use corralctl label")
 			return nil
 		}
 	}
@@ -220,13 +228,13 @@ func (m *model) label(r *row) []effect {
 		for word := range strings.FieldsSeq(text) {
 			key, value, ok := strings.Cut(word, "=")
 			if !ok || key == "" {
-				m.dialog.fault = "invalid label \"" + word + "\": expected KEY=VALUE"
+				m.dialog.errorText = "invalid label \"" + word + "\": expected KEY=VALUE"
 				return nil
 			}
 			labels[key] = value
 		}
-		m.dialog.fault = ""
-		return m.call(call{verb: label, id: r.Id, labels: labels})
+		m.dialog.errorText = ""
+		return m.startCall(call{verb: label, id: r.Id, labels: labels})
 	})
 	return nil
 }

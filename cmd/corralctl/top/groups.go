@@ -3,6 +3,8 @@ package top
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -10,18 +12,49 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// line is one line of the list: a row, or the heading of a group.
+// line is a line of the list: a row, or the heading of a group.
 type line struct {
-	row   *row   // nil for a heading
-	place int    // of the row in order
-	head  string // of the heading
+	row     *row   // nil for a heading
+	index   int    // of the row in order
+	heading string // text of the heading
 }
 
+// labelGroup is the prefix of settings.Group for a grouping by a label.
+const labelGroup = "label:"
+
+// nextGroup selects the next grouping: none, by workspace, or by one of the labels that sessions
+// have.
+func (m *model) nextGroup() []effect {
+	keys := map[string]bool{}
+	for _, r := range m.rows {
+		for key := range r.Labels {
+			keys[labelGroup+key] = true
+		}
+	}
+	groups := append([]string{"", "workspace"}, slices.Sorted(maps.Keys(keys))...)
+	m.settings.Group = groups[(slices.Index(groups, m.settings.Group)+1)%len(groups)]
+	m.arrange()
+	if m.settings.Group == "" {
+		m.showNotice("Not grouped.")
+	} else {
+		m.showNotice("Grouped by " + groupTitle(m.settings.Group) + ".")
+	}
+	return m.saveSettings()
+}
+
+func groupTitle(group string) string {
+	if key, ok := cutLabel(group); ok {
+		return "label " + key
+	}
+	return group
+}
+
+// cutLabel returns the key of the label that the list is grouped by.
 func cutLabel(group string) (key string, ok bool) { return strings.CutPrefix(group, labelGroup) }
 
-// groupOf is the name of the group that a row belongs to.
+// groupOf returns the name of the group that a row belongs to.
 func (m *model) groupOf(r *row) string {
-	if key, ok := cutLabel(m.view.Group); ok {
+	if key, ok := cutLabel(m.settings.Group); ok {
 		if value, has := r.Labels[key]; has {
 			return key + "=" + value
 		}
@@ -30,25 +63,23 @@ func (m *model) groupOf(r *row) string {
 	return wording.AbbreviateHome(cmp.Or(r.Repository, r.WorkingDirectory))
 }
 
-// layOut makes the lines of the list from the order of the rows.
-func (m *model) layOut() {
+// layOutLines builds the lines of the list from the sorted rows.
+func (m *model) layOutLines() {
 	m.lines = m.lines[:0]
-	name := "\x00"
-	for place, r := range m.order {
-		if m.view.Group != "" {
-			if r.heading != name {
-				name = r.heading
-				m.lines = append(m.lines, line{head: m.heading(name, place)})
-			}
+	name := "\x00" // not the name of a group
+	for i, r := range m.order {
+		if m.settings.Group != "" && r.heading != name {
+			name = r.heading
+			m.lines = append(m.lines, line{heading: m.groupHeading(name, i)})
 		}
-		m.lines = append(m.lines, line{row: r, place: place})
+		m.lines = append(m.lines, line{row: r, index: i})
 	}
 }
 
-// heading is the text above a group, whose rows begin at this place.
-func (m *model) heading(name string, place int) string {
+// groupHeading returns the text above a group whose rows begin at index first of order.
+func (m *model) groupHeading(name string, first int) string {
 	count, waiting := 0, 0
-	for _, r := range m.order[place:] {
+	for _, r := range m.order[first:] {
 		if r.heading != name {
 			break
 		}
@@ -67,20 +98,20 @@ func (m *model) heading(name string, place int) string {
 	return fmt.Sprintf("%s, %d need attention", text, waiting)
 }
 
-// lineOf is the index in lines of the row at this place.
-func (m *model) lineOf(place int) int {
-	if m.view.Group == "" {
-		return place
+// lineOf returns the index in lines of the row at this index of order.
+func (m *model) lineOf(index int) int {
+	if m.settings.Group == "" {
+		return index
 	}
-	for i := place; i < len(m.lines); i++ {
-		if m.lines[i].row != nil && m.lines[i].place == place {
+	for i := index; i < len(m.lines); i++ {
+		if m.lines[i].row != nil && m.lines[i].index == index {
 			return i
 		}
 	}
 	return 0
 }
 
-// headingLine is the heading as it is shown.
+// headingLine returns a heading in the form in which the list shows it.
 func (m *model) headingLine(text string) string {
 	return paint(wording.Bold, ansi.Truncate(wording.Printable(text), m.width, "…"))
 }

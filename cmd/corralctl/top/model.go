@@ -1,7 +1,6 @@
 package top
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -10,99 +9,101 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// model holds what the screen shows and decides what each key does. It performs nothing itself:
-// update takes a message and returns the effects to carry out.
+// model holds what the screen shows and decides what each key does. It has no side effects: update
+// takes a message and returns the effects to execute.
 type model struct {
-	host      string // as the header shows it
-	leaveKey  string // tmux\'s name of the key that ends the pass-through mode
+	host      string // shown in the header
+	leaveKey  string // tmux's name of the key that ends the pass-through mode
 	remote    bool   // host is another machine, whose control groups cannot be read here
 	archived  bool   // archived sessions are listed, too
-	directory string // the workspace that the form of a new session begins with
-	explain   func(doing, id string, err error) string
-	clock     func() time.Time // for the guard against stray keys and for double clicks; time.Now but in tests
+	directory string // default workspace of a new session
+	errorText func(doing, id string, err error) string
+	clock     func() time.Time // for double clicks and the guard against stray keys; tests replace time.Now
 
 	width, height int
-	now           time.Time
+	now           time.Time // of the last tick
 
-	rows    map[string]*row
-	order   []*row    // the rows that are listed, sorted
-	lines   []line    // order with the headings of groups, one for each line of the list
-	chosen  string    // id of the selected session, "" if there is none
-	place   int       // its index in order; the selection stays there when the session is removed
-	first   int       // index into lines of the first that is on the screen
-	sort    sorting   //
-	filter  string    //
-	settled string    // id of the session that was answered last: the selection does not follow it when it moves away
-	awaited string    // id of a session that was created here and is to be selected once it is known
-	guard   time.Time // until then keys that act on a session are ignored, see guarded
-	unread  time.Time // until then keys that answer a question are ignored
-	marked  map[string]bool
-	view    settings
-	click   click // the last one
+	rows         map[string]*row // by id
+	order        []*row          // the listed rows, sorted
+	lines        []line          // one for each line of the list: the rows in order, and headings of groups
+	scrollOffset int             // index in lines of the first line on the screen
+	sort         sorting
+	filter       string
+	marked       map[string]bool // by id
+	settings     settings
 
-	manager client.Manager
-	gone    bool // the daemon is not running
-	lost    bool // the connection to the bus has ended
+	selectedID string // "" if there is none
+	index      int    // of the selected row in order; kept when the session is removed
+	answeredID string // session answered last: the selection does not follow when it moves in the list
+	createdID  string // session created here, to be selected once it is listed
+	lastClick  click
 
-	preview   preview
-	measuring bool
-	dialog    *dialog  // nil: keys act on the list
-	through   *through // keys go to a session, nil: they do not
-	draining  *through // was left with keys that were not yet sent
-	tasks     []task   // calls that have not been answered
-	notice    notice
+	guardUntil       time.Time // until then keys that act on a session are ignored, see guardReason
+	answerGuardUntil time.Time // until then keys that answer a question are ignored
+
+	manager        client.Manager
+	daemonGone     bool // the daemon is not running
+	connectionLost bool // the connection to the bus has ended
+
+	preview     preview
+	measuring   bool         // an effect measure is being executed
+	dialog      *dialog      // nil if keys act on the list
+	passThrough *passThrough // nil unless keys are passed through to a session
+	draining    *passThrough // the last pass-through, whose queued keys are still being sent
+	tasks       []task
+	notice      notice
 }
 
-// row is a session, with the facts that signals do not carry.
+// row is a session, with facts that signals do not carry.
 type row struct {
 	snapshot
-	inspected uint64 // the detail number that group and question belong to
-	group     string
-	question  string // the text of what its agent asks
-	usage     usage
-	earlier   uint64 // microseconds that the runs before the last one took
-	heading   string // the name of its group, while rows are grouped
+	inspected      uint64 // detail number for which group and question were read
+	group          string // control group
+	question       string // text of the agent's question
+	usage          usage
+	earlierRuntime uint64 // total duration of the runs before the last one, in microseconds
+	heading        string // name of its group while rows are grouped
 }
 
-// task is a call that has not been answered.
+// task is a call that has not returned yet.
 type task struct {
 	call  call
 	since time.Time
 }
 
-// notice is the line at the bottom, until a key is pressed or it is old.
+// notice is the message line at the bottom. It disappears with the next key or after noticeTime.
 type notice struct {
-	text  string
-	fault bool
-	since time.Time
+	text    string
+	isError bool
+	since   time.Time
 }
 
 const noticeTime = 6 * time.Second
 
 // begin returns the first effects.
-func (m *model) begin() []effect { return []effect{listen{}, wait{}} }
+func (m *model) begin() []effect { return []effect{awaitChanges{}, awaitSecond{}} }
 
 // update applies a message and returns the effects that follow.
 func (m *model) update(message any) []effect {
-	chosen, asked := m.chosen, m.asked()
+	selectedID, request := m.selectedID, m.selectedRequest()
 	effects, byPerson := m.apply(message)
-	if m.chosen != chosen && !byPerson && chosen != "" {
-		m.guard = m.time().Add(guardTime)
+	if m.selectedID != selectedID && !byPerson && selectedID != "" {
+		m.guardUntil = m.time().Add(guardTime)
 	}
-	if !byPerson && asked.isOutdated(m.asked()) {
-		m.unread = m.time().Add(guardTime)
+	if !byPerson && request.isOutdated(m.selectedRequest()) {
+		m.answerGuardUntil = m.time().Add(guardTime)
 	}
 	if m.width == 0 {
 		return effects
 	}
-	return append(effects, m.look()...)
+	return append(effects, m.requestMissing()...)
 }
 
-// apply applies a message. byPerson reports whether a person caused it with a key or the mouse.
+// apply applies a message. byPerson reports whether the user caused it with a key or the mouse.
 func (m *model) apply(message any) (effects []effect, byPerson bool) {
 	switch message := message.(type) {
-	case news:
-		effects = m.learn(message)
+	case changes:
+		effects = m.applyChanges(message)
 	case second:
 		effects = m.tick(message.now)
 	case measured:
@@ -111,68 +112,70 @@ func (m *model) apply(message any) (effects []effect, byPerson bool) {
 		if r := m.rows[message.id]; r != nil && message.err == nil && r.detail == message.detail {
 			r.group, r.question = message.group, message.message
 		}
-	case due:
-		effects = m.due(message.id)
+	case captureDue:
+		effects = m.captureDue(message.id)
 	case captured:
 		m.captured(message)
 	case called:
 		effects = m.called(message)
-	case pressed:
-		effects = m.pressed(message)
+	case keysSent:
+		effects = m.keysSent(message)
 	case agents:
-		m.offer(message)
+		m.setAgents(message)
 	case attached:
 		effects = m.attached(message)
 	case saved:
 		if message.err != nil {
-			m.complain("cannot save the settings of top: " + message.err.Error())
+			m.showError("cannot save the settings of top: " + message.err.Error())
 		}
 	default:
-		return m.operate(message), true
+		return m.handleInput(message), true
 	}
 	return effects, false
 }
 
-// guardTime is how long keys that act on a session are refused after the selection has moved by
-// itself, and keys that answer a question after the question has changed: nobody can have read it
-// yet, so the key was meant for what was there before.
+// guardTime is how long keys are ignored that act on a session, after the selection has moved
+// without the user's doing, and keys that answer a question, after the question has changed. Nobody
+// can have read the new text in that time, so the key was meant for what was shown before.
 const guardTime = 400 * time.Millisecond
 
-// asked is what a session asks.
-type asked struct {
+// request identifies what a session needs attention for.
+type request struct {
 	id, attention, question string
 	at                      uint64
 }
 
-// asked returns what the selected session asks, the zero value where there is none.
-func (m *model) asked() asked {
+// selectedRequest returns the request of the selected session, the zero value if there is none.
+func (m *model) selectedRequest() request {
 	r := m.selected()
 	if r == nil {
-		return asked{}
+		return request{}
 	}
-	return r.asked()
+	return r.request()
 }
 
-func (r *row) asked() asked { return asked{r.Id, r.Attention, r.question, r.AttentionTimestamp} }
+func (r *row) request() request {
+	return request{r.Id, r.Attention, r.question, r.AttentionTimestamp}
+}
 
-// isOutdated reports whether what a person has read is no longer what is asked. The text of a
-// question is known a moment after the question.
-func (a asked) isOutdated(now asked) bool {
-	if a.question == "" {
+// isOutdated reports whether the session now has another request than the one that was shown. The
+// text of a question is read a moment after the question was reported; that is not a change.
+func (r request) isOutdated(now request) bool {
+	if r.question == "" {
 		now.question = ""
 	}
-	return a.id != "" && a != now
+	return r.id != "" && r != now
 }
 
-// guarded says why a key that acts on the selected session is ignored at this moment, "" if it is
-// not.
-func (m *model) guarded(answers bool) string {
+// guardReason returns why a key that acts on the selected session is ignored at this moment, "" if
+// it is not. answers reports whether the key answers a question.
+func (m *model) guardReason(answers bool) string {
 	now := m.time()
 	switch {
-	case now.Before(m.guard):
-		return "Key ignored: the selection has just moved to " + m.chosen + "."
-	case answers && now.Before(m.unread):
-		return "Key ignored: the question of " + m.chosen + " is new."
+	case now.Before(m.guardUntil):
+		return "Key ignored: the selection has just moved to " + m.selectedID + "."
+	case answers && now.Before(m.answerGuardUntil):
+		return "Key ignored: the question of " + m.selectedID + " is new."
 	}
 	return ""
 }
@@ -184,24 +187,24 @@ func (m *model) time() time.Time {
 	return m.clock()
 }
 
-// learn applies what has changed since the last news.
-func (m *model) learn(n news) []effect {
-	if n.all {
+// applyChanges applies what has changed since the message before.
+func (m *model) applyChanges(c changes) []effect {
+	if c.all {
 		kept := m.rows
-		m.rows = make(map[string]*row, len(n.changed))
-		for _, s := range n.changed {
+		m.rows = make(map[string]*row, len(c.updated))
+		for _, s := range c.updated {
 			if r := kept[s.Id]; r != nil {
 				m.rows[s.Id] = r
 			}
 		}
-		if m.gone {
-			m.gone, m.notice = false, notice{}
+		if m.daemonGone {
+			m.daemonGone, m.notice = false, notice{}
 		}
 	}
-	for _, s := range n.changed {
-		m.learnSession(s, n.all)
+	for _, s := range c.updated {
+		m.applySession(s, c.all)
 	}
-	for _, id := range n.removed {
+	for _, id := range c.removed {
 		delete(m.rows, id)
 	}
 	for id := range m.marked {
@@ -209,28 +212,28 @@ func (m *model) learn(n news) []effect {
 			delete(m.marked, id)
 		}
 	}
-	if n.manager != nil {
-		m.manager = *n.manager
+	if c.manager != nil {
+		m.manager = *c.manager
 	}
-	m.gone = m.gone || n.gone || n.lost
-	m.lost = n.lost
-	m.checkThrough()
-	m.selectAwaited()
+	m.daemonGone = m.daemonGone || c.daemonGone || c.connectionLost
+	m.connectionLost = c.connectionLost
+	m.checkPassThrough()
+	m.selectCreated()
 	m.arrange()
-	if n.lost {
+	if c.connectionLost {
 		return []effect{quit{}}
 	}
-	return []effect{listen{}}
+	return []effect{awaitChanges{}}
 }
 
-func (m *model) learnSession(s snapshot, all bool) {
+func (m *model) applySession(s snapshot, all bool) {
 	r := m.rows[s.Id]
 	if r == nil || r.Timestamp != s.Timestamp { // a new session may have the id of one that was removed
 		r = &row{group: s.ControlGroup, question: s.AttentionMessage}
 		m.rows[s.Id] = r
 		delete(m.marked, s.Id)
 		if s.Attention == "" && s.ControlGroup != "" {
-			r.inspected = s.detail // there is no question, and the group is known
+			r.inspected = s.detail // without a question and with a known group there is nothing to read
 		}
 	}
 	if all && s.ControlGroup != "" {
@@ -239,9 +242,9 @@ func (m *model) learnSession(s snapshot, all bool) {
 	if s.Attention == "" {
 		r.question = ""
 	}
-	r.count(s.Session, m.now)
+	r.addRuntime(s.Session, m.now)
 	r.snapshot = s
-	m.preview.stale(s.Id)
+	m.preview.markOutdated(s.Id)
 }
 
 // tick is called once a second.
@@ -250,8 +253,8 @@ func (m *model) tick(now time.Time) []effect {
 	if m.notice.text != "" && now.Sub(m.notice.since) > noticeTime {
 		m.notice = notice{}
 	}
-	effects := []effect{wait{}}
-	if targets := m.targets(); len(targets) > 0 && !m.measuring {
+	effects := []effect{awaitSecond{}}
+	if targets := m.measureTargets(); len(targets) > 0 && !m.measuring {
 		m.measuring = true
 		effects = append(effects, measure{targets})
 	}
@@ -261,10 +264,10 @@ func (m *model) tick(now time.Time) []effect {
 // measured stores the counters that were read.
 func (m *model) measured(message measured) {
 	m.measuring = false
-	for _, v := range message.values {
-		if r := m.rows[v.id]; r != nil {
-			r.usage.add(message.at, v)
-			if !v.there {
+	for _, c := range message.counters {
+		if r := m.rows[c.id]; r != nil {
+			r.usage.add(message.at, c)
+			if !c.exists {
 				r.group = ""
 			}
 		}
@@ -274,178 +277,106 @@ func (m *model) measured(message measured) {
 	}
 }
 
-// targets are the sessions whose counters are wanted: those on the screen. Only an order by
-// counters needs them of all sessions, and only on this machine, where that means to read some
-// files.
-func (m *model) targets() []target {
-	rows := m.window()
+// measureTargets returns the sessions whose counters are to be read: those on the screen. An order
+// by counters needs them of all sessions, but only on this machine, where reading them is cheap.
+func (m *model) measureTargets() []measureTarget {
+	rows := m.shownRows()
 	if m.sort.byUsage() && !m.remote {
 		rows = m.order
 	}
-	var targets []target
+	var targets []measureTarget
 	for _, r := range rows {
 		live := !wording.IsEnded(r.State)
 		switch {
-		case m.remote && live && !m.gone:
-			targets = append(targets, target{id: r.Id})
+		case m.remote && live && !m.daemonGone:
+			targets = append(targets, measureTarget{id: r.Id})
 		case !m.remote && r.group != "":
-			targets = append(targets, target{r.Id, r.group, !live})
+			targets = append(targets, measureTarget{r.Id, r.group, !live})
 		}
 	}
 	return targets
 }
 
-// look asks for what is on the screen and not yet known.
-func (m *model) look() []effect {
-	if m.gone {
+// requestMissing returns the effects that read what the screen shows and is not known yet.
+func (m *model) requestMissing() []effect {
+	if m.daemonGone {
 		return nil
 	}
 	var effects []effect
-	for _, r := range m.window() {
+	for _, r := range m.shownRows() {
 		if r.inspected != r.detail && (r.Attention != "" || r.group == "" && !m.remote && !wording.IsEnded(r.State)) {
 			r.inspected = r.detail
 			effects = append(effects, inspect{r.Id, r.detail})
 		}
 	}
-	return append(effects, m.wantPreview()...)
+	return append(effects, m.requestPreview()...)
 }
 
-// called shows the result of a call.
-func (m *model) called(answer called) []effect {
-	m.tasks = slices.DeleteFunc(m.tasks, func(t task) bool { return t.call.is(answer.call) })
-	if answer.call.verb == create {
-		return m.created(answer)
+// called handles the result of a call.
+func (m *model) called(result called) []effect {
+	m.tasks = slices.DeleteFunc(m.tasks, func(t task) bool { return t.call.isSame(result.call) })
+	if result.call.verb == create {
+		return m.created(result)
 	}
-	if answer.err != nil {
-		m.complain(m.explain(string(answer.call.verb), answer.call.id, answer.err))
+	if result.err != nil {
+		m.showError(m.errorText(string(result.call.verb), result.call.id, result.err))
 		return nil
 	}
-	m.say(answer.call.verb.done() + " " + answer.call.id + ".")
-	if answer.call.verb.answers() {
-		m.preview.stale(answer.call.id)
+	m.showNotice(result.call.verb.done() + " " + result.call.id + ".")
+	if result.call.verb.answers() {
+		m.preview.markOutdated(result.call.id)
 	}
 	return nil
 }
 
-func (m *model) attached(back attached) []effect {
-	m.tasks = slices.DeleteFunc(m.tasks, func(t task) bool { return t.call.verb == back.verb })
-	m.preview.stale(back.id)
+// attached handles the end of an operation that has used the terminal.
+func (m *model) attached(result attached) []effect {
+	m.tasks = slices.DeleteFunc(m.tasks, func(t task) bool { return t.call.verb == result.verb })
+	m.preview.markOutdated(result.id)
 	switch {
-	case back.err == nil:
-	case back.verb == attachTo && !back.sure:
-		return []effect{doubt{back.id, back.err}}
+	case result.err == nil:
+	case result.verb == attachTo && !result.checked:
+		return []effect{checkAttach{result.id, result.err}}
 	default:
-		m.complain(m.explain(string(back.verb), back.id, back.err))
+		m.showError(m.errorText(string(result.verb), result.id, result.err))
 	}
 	return nil
 }
 
-func (m *model) say(text string)      { m.notice = notice{text: text, since: m.now} }
-func (m *model) complain(text string) { m.notice = notice{text: text, fault: true, since: m.now} }
+func (m *model) showNotice(text string) { m.notice = notice{text: text, since: m.now} }
+func (m *model) showError(text string)  { m.notice = notice{text: text, isError: true, since: m.now} }
 
-// selected is the row that keys act on, nil if there is none.
-func (m *model) selected() *row {
-	if m.chosen == "" {
-		return nil
-	}
-	return m.rows[m.chosen]
-}
-
-// arrange filters, sorts and groups the rows. The selection stays on its session. Where the session
-// is gone, or was answered and has moved away, the selection stays at its place in the list.
+// arrange filters, sorts and groups the rows. The selection stays on its session. If the session
+// was removed, or was answered and has moved in the list, the selection stays at its index instead.
 func (m *model) arrange() {
 	m.order = m.order[:0]
 	for _, r := range m.rows {
-		if (r.State != "archived" || m.archived) && matches(r, m.filter) || m.through != nil && m.through.id == r.Id {
+		listed := (r.State != "archived" || m.archived) && matches(r, m.filter)
+		if listed || m.passThrough != nil && m.passThrough.id == r.Id {
 			m.order = append(m.order, r)
 		}
 	}
 	m.sortRows()
-	i := slices.IndexFunc(m.order, func(r *row) bool { return r.Id == m.chosen })
+	i := slices.IndexFunc(m.order, func(r *row) bool { return r.Id == m.selectedID })
 	switch {
 	case i < 0:
-	case m.chosen == m.settled && m.through == nil && !needsPerson(m.order[i]):
-		m.settled = ""
+	case m.selectedID == m.answeredID && m.passThrough == nil && !needsPerson(m.order[i]):
+		m.answeredID = ""
 	default:
-		m.place = i
+		m.index = i
 	}
-	m.choose(m.place)
+	m.selectIndex(m.index)
 }
 
-// choose selects the row at this place, or the nearest there is.
-func (m *model) choose(place int) {
-	m.place = max(0, min(place, len(m.order)-1))
-	m.chosen = ""
-	if len(m.order) > 0 {
-		m.chosen = m.order[m.place].Id
-	}
-	m.scroll()
-}
-
-// selectBy selects the row at this place because a person said so.
-func (m *model) selectBy(place int) {
-	m.settled, m.guard, m.unread = "", time.Time{}, time.Time{}
-	m.choose(place)
-}
-
-// settle keeps the selection in place once the session needs nobody any more: what follows answers
-// it.
-func (m *model) settle(r *row) {
-	if r.Id == m.chosen && needsPerson(r) {
-		m.settled = r.Id
-	}
-}
-
-// next selects the next session in the list that needs a person, in the direction of step.
-func (m *model) next(step int) {
-	n := len(m.order)
-	for i := 1; i < n; i++ {
-		if place := ((m.place+i*step)%n + n) % n; needsPerson(m.order[place]) {
-			m.selectBy(place)
-			return
-		}
-	}
-	if r := m.selected(); r != nil && needsPerson(r) {
-		m.say("No other session needs attention.")
-		return
-	}
-	m.say("No session needs attention.")
-}
-
-// scroll moves the window so that the selected row is in it, and no further.
-func (m *model) scroll() {
-	height, at := m.tableHeight(), m.lineOf(m.place)
-	top := at
-	if top > 0 && m.lines[top-1].row == nil {
-		top-- // the heading of its group
-	}
-	m.first = min(m.first, top)
-	m.first = max(m.first, at-height+1)
-	m.first = max(0, min(m.first, len(m.lines)-height))
-}
-
-// windowLines are the lines of the list that are on the screen.
-func (m *model) windowLines() []line {
-	first := min(m.first, len(m.lines))
-	return m.lines[first:min(len(m.lines), first+m.tableHeight())]
-}
-
-// window are the rows on the screen.
-func (m *model) window() []*row {
-	var rows []*row
-	for _, l := range m.windowLines() {
-		if l.row != nil {
-			rows = append(rows, l.row)
-		}
-	}
-	return rows
-}
-
-// matches reports whether each word of the filter is in the texts of a session.
+// matches reports whether each word of the filter occurs in one of the texts of a session.
 func matches(r *row, filter string) bool {
+	texts := []string{
+		r.Id, r.Agent, wording.Program(r.Session), r.State, r.Activity, r.Attention, r.Reason,
+		r.WorkingDirectory, r.Worktree, r.Description,
+	}
 	for word := range strings.FieldsSeq(strings.ToLower(filter)) {
 		found := false
-		for _, text := range []string{r.Id, r.Agent, wording.Program(r.Session), r.State, r.Activity, r.Attention, r.Reason, r.WorkingDirectory, r.Worktree, r.Description} {
+		for _, text := range texts {
 			found = found || strings.Contains(strings.ToLower(text), word)
 		}
 		for name, value := range r.Labels {
@@ -456,28 +387,4 @@ func matches(r *row, filter string) bool {
 		}
 	}
 	return true
-}
-
-// sortRows sorts the listed rows, by their groups first, and lays out the lines of the list.
-func (m *model) sortRows() {
-	groups := map[string]int{} // the urgency of the most urgent session of each
-	if m.view.Group != "" {
-		for _, r := range m.order {
-			r.heading = m.groupOf(r)
-			if u, known := groups[r.heading]; !known || urgency(r) < u {
-				groups[r.heading] = urgency(r)
-			}
-		}
-	}
-	slices.SortFunc(m.order, func(a, b *row) int {
-		byGroup := 0
-		if len(groups) > 0 {
-			byGroup = compareNatural(a.heading, b.heading)
-			if m.sort == byAttention {
-				byGroup = cmp.Or(cmp.Compare(groups[a.heading], groups[b.heading]), byGroup)
-			}
-		}
-		return cmp.Or(byGroup, m.sort.compare(a, b), compareNatural(a.Id, b.Id))
-	})
-	m.layOut()
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// runner carries out effects.
+// runner executes effects.
 type runner struct {
-	ctx  context.Context // until the program ends
+	ctx  context.Context // ends with the program
 	bus  *client.Client
 	feed *feed
 	Options
@@ -31,30 +31,30 @@ func (r *runner) commands(effects []effect) tea.Cmd {
 	return tea.Batch(commands...)
 }
 
-// gathering is how long after news the next are left to gather: a thousand exits at once are a few
-// pictures, not a thousand.
-const gathering = 30 * time.Millisecond
+// gatherTime is how long changes are collected before the screen is drawn again: a thousand exits
+// at once are drawn a few times, not a thousand times.
+const gatherTime = 30 * time.Millisecond
 
 func (r *runner) command(e effect) tea.Cmd {
 	switch e := e.(type) {
-	case listen:
-		return r.listen
-	case wait:
+	case awaitChanges:
+		return r.awaitChanges
+	case awaitSecond:
 		return tea.Every(time.Second, func(now time.Time) tea.Msg { return second{now} })
 	case measure:
 		return func() tea.Msg {
 			if r.Remote {
-				return askGroups(r.ctx, r.bus, e.of)
+				return requestCounters(r.ctx, r.bus, e.of)
 			}
-			return readGroups(e.of, r.CountLeftovers)
+			return readCounters(e.of, r.CountLeftovers)
 		}
 	case inspect:
 		return func() tea.Msg {
 			s, err := r.bus.Session(r.ctx, e.id)
 			return inspected{e.id, e.detail, s.ControlGroup, s.AttentionMessage, err}
 		}
-	case pause:
-		return tea.Tick(e.until, func(time.Time) tea.Msg { return due{e.id} })
+	case delayCapture:
+		return tea.Tick(e.delay, func(time.Time) tea.Msg { return captureDue{e.id} })
 	case capture:
 		return func() tea.Msg {
 			text, err := r.bus.Capture(r.ctx, e.id, uint32(e.lines), dbusapi.CaptureEscapes)
@@ -62,8 +62,8 @@ func (r *runner) command(e effect) tea.Cmd {
 		}
 	case call:
 		return func() tea.Msg { return r.call(e) }
-	case strokes:
-		return func() tea.Msg { return pressed{e.id, r.press(e)} }
+	case sendKeys:
+		return func() tea.Msg { return keysSent{e.id, r.sendKeys(e)} }
 	case listAgents:
 		return r.agents
 	case save:
@@ -72,8 +72,8 @@ func (r *runner) command(e effect) tea.Cmd {
 		return r.show(e)
 	case attach:
 		return func() tea.Msg { return r.attach(e) }
-	case doubt:
-		return func() tea.Msg { return r.doubt(e) }
+	case checkAttach:
+		return func() tea.Msg { return r.checkAttach(e) }
 	case suspendSelf:
 		return tea.Suspend
 	case quit:
@@ -82,36 +82,37 @@ func (r *runner) command(e effect) tea.Cmd {
 	panic(fmt.Sprintf("no such effect: %T", e))
 }
 
-func (r *runner) listen() tea.Msg {
+func (r *runner) awaitChanges() tea.Msg {
 	select {
-	case <-time.After(gathering):
+	case <-time.After(gatherTime):
 	case <-r.ctx.Done():
 	}
-	if n, ok := r.feed.receive(r.ctx); ok {
-		return n
+	if c, ok := r.feed.receive(r.ctx); ok {
+		return c
 	}
 	return nil
 }
 
-// call makes the call. The daemon's answer may take as long as the agent.
+// call makes the call and waits for the reply, which may take as long as the agent does.
 func (r *runner) call(c call) called {
 	if c.verb == create {
 		id, err := r.Create(r.ctx, c.spec)
 		return called{c, id, err}
 	}
-	return called{c, c.id, r.callFor(c)}
+	return called{c, c.id, r.callDaemon(c)}
 }
 
-// simple are the calls that need nothing but the id.
+// simple returns the calls whose only argument is the id of the session.
 func (r *runner) simple() map[verb]func(context.Context, string) error {
 	return map[verb]func(context.Context, string) error{
-		start: r.bus.StartSession, resume: r.bus.ResumeSession, restart: r.bus.RestartSession, suspend: r.bus.SuspendSession,
-		freeze: r.bus.FreezeSession, thaw: r.bus.ThawSession, archive: r.bus.ArchiveSession, ack: r.bus.Acknowledge,
-		approve: r.bus.Approve, deny: r.bus.Deny,
+		start: r.bus.StartSession, resume: r.bus.ResumeSession, restart: r.bus.RestartSession,
+		suspend: r.bus.SuspendSession, archive: r.bus.ArchiveSession,
+		freeze: r.bus.FreezeSession, thaw: r.bus.ThawSession,
+		approve: r.bus.Approve, deny: r.bus.Deny, ack: r.bus.Acknowledge,
 	}
 }
 
-func (r *runner) callFor(c call) error {
+func (r *runner) callDaemon(c call) error {
 	if do, simple := r.simple()[c.verb]; simple {
 		return do(r.ctx, c.id)
 	}
@@ -121,7 +122,7 @@ func (r *runner) callFor(c call) error {
 	case remove:
 		return r.bus.RemoveSession(r.ctx, c.id, c.force)
 	case kill, reap:
-		return r.bus.KillSession(r.ctx, c.id, c.whom, c.signal)
+		return r.bus.KillSession(r.ctx, c.id, c.recipient, c.signal)
 	case send:
 		return r.bus.SendInput(r.ctx, c.id, c.text, c.flags)
 	case enable, disable:
@@ -134,15 +135,15 @@ func (r *runner) callFor(c call) error {
 	return fmt.Errorf("corralctl top cannot %s", c.verb)
 }
 
-// press sends keys, or a text as if it was pasted.
-func (r *runner) press(s strokes) error {
+// sendKeys sends keys, or a text as if it was pasted.
+func (r *runner) sendKeys(s sendKeys) error {
 	if s.text != "" {
 		return r.bus.SendInput(r.ctx, s.id, s.text, 0)
 	}
 	return r.bus.SendKeys(r.ctx, s.id, s.keys...)
 }
 
-// agents lists the agents that can be run.
+// agents lists the agents that can be started.
 func (r *runner) agents() tea.Msg {
 	rows, err := r.bus.ListAgents(r.ctx)
 	message := agents{err: err}
@@ -154,22 +155,25 @@ func (r *runner) agents() tea.Msg {
 	return message
 }
 
-// show gives the terminal to a pager.
+// show runs a pager on the terminal.
 func (r *runner) show(s show) tea.Cmd {
 	name := map[verb]string{logs: "logs", why: "why", status: "status", diff: "diff"}[s.verb]
-	return tea.ExecProcess(r.ShowCommand(name, s.id), func(err error) tea.Msg { return attached{verb: s.verb, id: s.id, err: err} })
+	return tea.ExecProcess(r.ShowCommand(name, s.id), func(err error) tea.Msg {
+		return attached{verb: s.verb, id: s.id, err: err}
+	})
 }
 
-// attach asks how to join the session, and has bubbletea give the terminal away meanwhile.
+// attach runs the command that attaches to the session; bubbletea releases the terminal meanwhile.
+// The first line that a failing command prints to stderr is the error.
 func (r *runner) attach(a attach) tea.Msg {
 	command, err := r.AttachCommand(r.ctx, a.id)
 	if err != nil {
 		return attached{attachTo, a.id, err, true}
 	}
-	var said strings.Builder
-	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, io.MultiWriter(os.Stderr, &said)
+	var stderr strings.Builder
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, io.MultiWriter(os.Stderr, &stderr)
 	return tea.ExecProcess(command, func(err error) tea.Msg {
-		if text := strings.TrimSpace(said.String()); err != nil && text != "" {
+		if text := strings.TrimSpace(stderr.String()); err != nil && text != "" {
 			line, _, _ := strings.Cut(text, "\n")
 			err = errors.New(strings.TrimPrefix(line, "corralctl: "))
 		}
@@ -177,12 +181,15 @@ func (r *runner) attach(a attach) tea.Msg {
 	})()
 }
 
-// doubt keeps the error only if the session could still be joined. One that is being stopped may
-// have its terminal no more before that is known.
-func (r *runner) doubt(d doubt) tea.Msg {
-	s, err := r.bus.Session(r.ctx, d.id)
-	if err == nil && (!s.SessionAlive || s.State == "stopping") || dbusapi.ShortErrorName(err) == dbusapi.UnknownObject || dbusapi.ShortErrorName(err) == dbusapi.NoSuchSession {
-		return attached{verb: attachTo, id: d.id}
+// checkAttach drops the error if the session has ended or is being stopped, because then the
+// terminal was lost together with it. A session that is being stopped may lose its terminal before
+// its state shows that.
+func (r *runner) checkAttach(c checkAttach) tea.Msg {
+	s, err := r.bus.Session(r.ctx, c.id)
+	ended := err == nil && (!s.SessionAlive || s.State == "stopping")
+	name := dbusapi.ShortErrorName(err)
+	if ended || name == dbusapi.UnknownObject || name == dbusapi.NoSuchSession {
+		return attached{verb: attachTo, id: c.id}
 	}
-	return attached{attachTo, d.id, d.err, true}
+	return attached{attachTo, c.id, c.err, true}
 }

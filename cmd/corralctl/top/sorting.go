@@ -8,14 +8,14 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// sorting is the key that rows are ordered by; rows that are equal in it are ordered by their ids.
+// sorting is an order of the list. Rows that compare equal are ordered by their ids.
 type sorting int
 
 const (
 	byAttention sorting = iota
 	byCPU
 	byMemory
-	byChange // of state, the latest first
+	byChange // by the last change of state, the latest first
 	byAgent
 	byID
 )
@@ -49,53 +49,37 @@ func (s sorting) compare(a, b *row) int {
 	return 0
 }
 
-// The levels of urgency that needsPerson distinguishes.
-const (
-	calm     = 5 // and above: the session needs nobody
-	archived = 10
-)
-
-// urgency is 0 for the session that needs a person most. What a person has seen needs nobody, but
-// for a question: its agent waits until it is answered.
-func urgency(r *row) int {
-	attention := r.Attention != "" && !seen(r)
-	switch {
-	case wording.IsWaiting(r.Session) && !seen(r):
-		return 0
-	case wording.IsWaiting(r.Session):
-		return 1
-	case r.State == "stale" || r.State == "orphaned":
-		return 2
-	case attention && r.State == "failed":
-		return 3
-	case attention:
-		return 4
+// sortRows sorts the listed rows, by their groups first, and lays out the lines of the list.
+func (m *model) sortRows() {
+	groups := map[string]int{} // by heading: urgency of the most urgent session
+	if m.settings.Group != "" {
+		for _, r := range m.order {
+			r.heading = m.groupOf(r)
+			if u, known := groups[r.heading]; !known || urgency(r) < u {
+				groups[r.heading] = urgency(r)
+			}
+		}
 	}
-	switch r.State {
-	case "starting", "running", "stopping":
-		return calm
-	case "failed":
-		return 6
-	case "suspended":
-		return 7
-	case "created":
-		return 8
-	case "archived":
-		return archived
-	}
-	return 9
+	slices.SortFunc(m.order, func(a, b *row) int {
+		byGroup := 0
+		if len(groups) > 0 {
+			byGroup = compareNatural(a.heading, b.heading)
+			if m.sort == byAttention {
+				byGroup = cmp.Or(cmp.Compare(groups[a.heading], groups[b.heading]), byGroup)
+			}
+		}
+		return cmp.Or(byGroup, m.sort.compare(a, b), compareNatural(a.Id, b.Id))
+	})
+	m.layOutLines()
 }
 
-// needsPerson reports whether a person has to do something about the session.
-func needsPerson(r *row) bool { return urgency(r) < calm }
-
-// compareNatural compares texts with the numbers in them by value: proj5 is before proj46.
+// compareNatural compares texts, with the numbers in them compared by value: proj5 precedes proj46.
 func compareNatural(a, b string) int {
 	same := 0
 	for same < len(a) && same < len(b) && a[same] == b[same] {
 		same++
 	}
-	for same > 0 && isDigit(a[same-1]) { // the number begins before the digit in which they differ
+	for same > 0 && isDigit(a[same-1]) { // back to the start of the number in which they differ
 		same--
 	}
 	one, other := a[same:], b[same:]
@@ -109,7 +93,7 @@ func compareNatural(a, b string) int {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// digits is the number of digits that the text begins with.
+// digits returns the number of digits that the text begins with.
 func digits(text string) int {
 	n := 0
 	for n < len(text) && isDigit(text[n]) {

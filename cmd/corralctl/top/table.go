@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -10,33 +11,33 @@ import (
 )
 
 const (
-	sparkWidth    = 20 // more than is ever shown: what does not fit is cut off at its left
-	dotWidth      = 2
-	leastActivity = 10 // columns, below which it is left out, too
+	sparkWidth       = 20 // at least the width of the column, which cuts it off at the left
+	markWidth        = 2  // of the marks before the first column
+	minActivityWidth = 10 // to which the activity column shrinks before it is left out
 )
 
-// table is the line of titles and the lines of the list.
+// table returns the line of titles and the lines of the list.
 func (m *model) table() []string {
 	widths := m.widths()
 	var titles strings.Builder
-	titles.WriteString(strings.Repeat(" ", dotWidth))
+	titles.WriteString(strings.Repeat(" ", markWidth))
 	for i, c := range columns {
 		if widths[i] > 0 {
-			titles.WriteString(fit(c.title, widths[i], c.right) + " ")
+			titles.WriteString(fit(c.title, widths[i], c.alignRight) + " ")
 		}
 	}
-	position := m.position()
+	position := m.positionText()
 	title := fit(strings.TrimRight(titles.String(), " "), m.width-len(position), false) + position
 	lines := []string{paint(wording.Underline, cut(title, m.width))}
-	for _, l := range m.windowLines() {
+	for _, l := range m.shownLines() {
 		if l.row == nil {
-			lines = append(lines, m.headingLine(l.head))
+			lines = append(lines, m.headingLine(l.heading))
 			continue
 		}
-		lines = append(lines, m.line(l.row, widths))
+		lines = append(lines, m.rowText(l.row, widths))
 	}
 	if len(m.order) == 0 {
-		lines = append(lines, paint(wording.Dim, cut(m.nothing(), m.width)))
+		lines = append(lines, paint(wording.Dim, cut(m.emptyText(), m.width)))
 	}
 	for len(lines) < m.tableHeight()+1 {
 		lines = append(lines, "")
@@ -44,33 +45,33 @@ func (m *model) table() []string {
 	return lines
 }
 
-// position says which sessions of a list that is longer than the screen are on it, "" where all
-// are.
-func (m *model) position() string {
-	rows := m.window()
+// positionText returns which part of the list is on the screen, "" if all of it is.
+func (m *model) positionText() string {
+	rows := m.shownRows()
 	if len(rows) == len(m.order) || len(rows) == 0 {
 		return ""
 	}
 	first := 0
-	for _, l := range m.windowLines() {
+	for _, l := range m.shownLines() {
 		if l.row != nil {
-			first = l.place
+			first = l.index
 			break
 		}
 	}
 	return fmt.Sprintf(" %d-%d/%d", first+1, first+len(rows), len(m.order))
 }
 
-func (m *model) nothing() string {
+// emptyText returns what is shown instead of an empty list.
+func (m *model) emptyText() string {
 	if m.filter != "" {
 		return "No session matches the filter. Esc removes it."
 	}
 	return "There are no sessions. n creates one."
 }
 
-// line is one row, as wide as the terminal.
-func (m *model) line(r *row, widths []int) string {
-	selected := r.Id == m.chosen
+// rowText returns the line of a session, as wide as the terminal.
+func (m *model) rowText(r *row, widths []int) string {
+	selected := r.Id == m.selectedID
 	var b strings.Builder
 	put := func(colour, text string) {
 		if selected {
@@ -80,8 +81,8 @@ func (m *model) line(r *row, widths []int) string {
 		}
 	}
 	state := wording.StateColour(r.Session)
-	sign, colour := wording.Mark(r.Session)
-	put(colour, sign)
+	mark, colour := wording.Mark(r.Session)
+	put(colour, mark)
 	if m.marked[r.Id] {
 		put(wording.Yellow, "*")
 	} else {
@@ -98,7 +99,7 @@ func (m *model) line(r *row, widths []int) string {
 		case colour == "" && state == wording.Dim:
 			colour = wording.Dim
 		}
-		put(colour, fit(shorten(c, r, wording.Printable(text), widths[i]), widths[i], c.right))
+		put(colour, fit(shorten(c, r, wording.Printable(text), widths[i]), widths[i], c.alignRight))
 		b.WriteByte(' ')
 	}
 	line := fit(strings.TrimRight(b.String(), " "), m.width, false)
@@ -108,7 +109,7 @@ func (m *model) line(r *row, widths []int) string {
 	return line
 }
 
-// shorten shortens those texts of which another part than the beginning matters.
+// shorten shortens the texts of columns in which the beginning is not the most important part.
 func shorten(c column, r *row, text string, width int) string {
 	switch {
 	case c.name == "activity":
@@ -116,7 +117,8 @@ func shorten(c column, r *row, text string, width int) string {
 	case c.name == "graph":
 		return ansi.TruncateLeft(text, sparkWidth-width, "")
 	case c.name == "workspace" && ansi.StringWidth(text) > width:
-		text = wording.Printable(wording.AbbreviateHome(r.WorkingDirectory)) // the preview's title has the branch
+		// The title of the preview shows the branch.
+		text = wording.Printable(wording.AbbreviateHome(r.WorkingDirectory))
 		if over := ansi.StringWidth(text) - width; over > 0 {
 			return ansi.TruncateLeft(text, over+1, "…")
 		}
@@ -124,27 +126,27 @@ func shorten(c column, r *row, text string, width int) string {
 	return text
 }
 
-// widths are those of the columns, 0 for one that is left out: not chosen, without a value in any
-// row, or without room.
+// widths returns the widths of the columns. It is 0 for a column that is left out, because it was
+// not chosen, because no row has a value for it, or because there is no space.
 func (m *model) widths() []int {
 	widths := make([]int, len(columns))
-	room := m.width - dotWidth + 1 // no space is needed behind the last
+	room := m.width - markWidth + 1 // the last column is not followed by a space
 	for i, c := range columns {
-		if !m.view.isShown(c) || c.has != nil && !c.has(m) {
+		if !m.settings.isShown(c) || c.hasValue != nil && !c.hasValue(m) {
 			continue
 		}
-		widths[i] = c.least
-		if c.name == "id" { // it is what a person types: rather no other column than half of it
-			widths[i] = max(c.least, min(m.wanted(c), m.width/2-dotWidth))
+		widths[i] = c.minWidth
+		if c.name == "id" { // shown in full before other columns, because users type it
+			widths[i] = max(c.minWidth, min(m.wantedWidth(c), m.width/2-markWidth))
 		}
 		room -= widths[i] + 1
 	}
-	for _, name := range dropped {
-		i := columnAt(name)
+	for _, name := range dropOrder {
+		i := columnIndex(name)
 		if room >= 0 || widths[i] == 0 {
 			continue
 		}
-		if squeezed := widths[i] + room; name == "activity" && squeezed >= leastActivity {
+		if squeezed := widths[i] + room; name == "activity" && squeezed >= minActivityWidth {
 			widths[i], room = squeezed, 0
 			break
 		}
@@ -154,12 +156,12 @@ func (m *model) widths() []int {
 	if room < 0 {
 		widths[0] = max(1, widths[0]+room)
 	}
-	for _, name := range growing {
-		i := columnAt(name)
+	for _, name := range growOrder {
+		i := columnIndex(name)
 		if widths[i] == 0 || room <= 0 {
 			continue
 		}
-		if more := min(room, m.wanted(columns[i])-widths[i]); more > 0 {
+		if more := min(room, m.wantedWidth(columns[i])-widths[i]); more > 0 {
 			widths[i] += more
 			room -= more
 		}
@@ -167,33 +169,29 @@ func (m *model) widths() []int {
 	return widths
 }
 
-// wanted is how wide a column would like to be.
-func (m *model) wanted(c column) int {
+// wantedWidth returns the width that shows all contents of a column, within its bounds.
+func (m *model) wantedWidth(c column) int {
 	if c.name == "graph" {
-		return c.most
+		return c.maxWidth
 	}
-	width := c.least
+	width := c.minWidth
 	for _, r := range m.order {
 		text, _ := c.cell(m, r)
 		if len(text) > width { // no character takes more columns than bytes
 			width = max(width, ansi.StringWidth(text))
 		}
 	}
-	return min(width, c.most)
+	return min(width, c.maxWidth)
 }
 
-func columnAt(name string) int {
-	for i, c := range columns {
-		if c.name == name {
-			return i
-		}
-	}
-	panic("no column " + name)
+// columnIndex returns the index in columns of an existing column.
+func columnIndex(name string) int {
+	return slices.IndexFunc(columns, func(c column) bool { return c.name == name })
 }
 
-// sortingAt is the order that a click on the title at column x of the terminal selects.
+// sortingAt returns the order that a click on the title at column x of the terminal selects.
 func (m *model) sortingAt(x int) (sorting, bool) {
-	at := dotWidth
+	at := markWidth
 	for i, width := range m.widths() {
 		if width == 0 {
 			continue

@@ -8,31 +8,34 @@ import (
 )
 
 const (
-	historyLength = 60              // samples
-	historyGap    = 3 * time.Second // after which a history begins anew: its samples would not be a second apart
+	historyLength = 60 // samples
+	// After historyGap without a sample the history starts again, because its samples have to be about
+	// a second apart.
+	historyGap = 3 * time.Second
 )
 
-// usage is what a session takes, as far as it was looked at.
+// usage is the resource usage of a session, as far as it was measured.
 type usage struct {
-	values
-	at      time.Time // when it was read
-	cpu     float64   // of one processor, since it was read before; below 0 if it cannot be told
-	history []float64 // of cpu, a second apart, the latest last
+	counters
+	at      time.Time // when the counters were read
+	cpu     float64   // processors used since the sample before; negative if unknown
+	history []float64 // values of cpu, a second apart, the latest last
 }
 
-// add takes new counters.
-func (u *usage) add(at time.Time, v values) {
-	before, since := u.values, at.Sub(u.at)
-	u.values, u.at = v, at
-	if !v.there || v.cpuTime == unknown {
+// add adds a sample.
+func (u *usage) add(at time.Time, c counters) {
+	before, since := u.counters, at.Sub(u.at)
+	u.counters, u.at = c, at
+	if !c.exists || c.cpuTime == unknown {
 		u.cpu, u.history = -1, nil
 		return
 	}
-	if !before.there || before.cpuTime == unknown || v.cpuTime < before.cpuTime || since <= 0 { // the first, or those of another run
+	// The first sample, or that of another run, does not give a rate.
+	if !before.exists || before.cpuTime == unknown || c.cpuTime < before.cpuTime || since <= 0 {
 		u.cpu, u.history = -1, nil
 		return
 	}
-	u.cpu = float64(v.cpuTime-before.cpuTime) / float64(since)
+	u.cpu = float64(c.cpuTime-before.cpuTime) / float64(since)
 	if since > historyGap {
 		u.history = nil
 	}
@@ -42,17 +45,18 @@ func (u *usage) add(at time.Time, v values) {
 	}
 }
 
-func (u *usage) memoryOr(otherwise uint64) uint64 {
-	if !u.there || !wording.IsAvailable(u.memory) {
-		return otherwise
+// memoryOr returns the memory usage in bytes, or fallback if it is unknown.
+func (u *usage) memoryOr(fallback uint64) uint64 {
+	if !u.exists || !wording.IsAvailable(u.memory) {
+		return fallback
 	}
 	return u.memory
 }
 
 var bars = []rune("▁▂▃▄▅▆▇█")
 
-// sparkline draws the last samples, one a column, the latest at the right. A session that hardly
-// does anything is not blown up: the full height is at least a quarter of a processor.
+// sparkline draws the last samples, one in each column, the latest at the right. The full height is
+// at least a quarter of a processor, so that the curve of a nearly idle session stays low.
 func (u *usage) sparkline(width int) string {
 	samples := u.history[max(0, len(u.history)-width):]
 	top := 0.25

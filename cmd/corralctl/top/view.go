@@ -12,42 +12,44 @@ import (
 	"github.com/corrald/corral/cmd/corralctl/wording"
 )
 
-// The heights below which parts are left out.
+// Heights of the terminal below which parts of the screen are left out.
 const (
-	leastForPreview = 14
-	leastForThrough = 6  // the preview in pass-through mode, in which it is what a person looks at
-	leastForMessage = 12 // a line for messages of its own, above that of the keys
-	leastTable      = 3  // lines
+	minHeightForPreview     = 14
+	minHeightForPassThrough = 6  // for the preview in pass-through mode, which depends on it
+	minHeightForMessage     = 12 // for a line of messages above the line of keys
 )
 
-// The colours that only a full screen has, beside those of wording.
+// minTableHeight is the height of the list beside a preview, in lines.
+const minTableHeight = 3
+
+// Colours that only top needs, in addition to those of wording.
 const (
-	reverse = "\x1b[0;7m"
-	alert   = "\x1b[0;1;30;43m" // keys go to an agent
-	cyan    = "\x1b[0;36m"
+	reverse     = "\x1b[0;7m"
+	alertColour = "\x1b[0;1;30;43m" // while keys go to an agent
+	cyan        = "\x1b[0;36m"
 )
 
-// bottomHeight is how many lines there are below everything else.
+// bottomHeight returns the height of the lines for messages and keys.
 func (m *model) bottomHeight() int {
-	if m.height >= leastForMessage {
+	if m.height >= minHeightForMessage {
 		return 2
 	}
 	return 1
 }
 
-// bodyHeight is how many lines list and preview have together, between the two lines of header and
-// titles and those at the bottom.
+// bodyHeight returns the height of list and preview together, between the two lines of header and
+// titles and the lines at the bottom.
 func (m *model) bodyHeight() int { return max(1, m.height-2-m.bottomHeight()) }
 
 // hasPreview reports whether the preview is shown.
 func (m *model) hasPreview() bool {
-	if m.through != nil {
-		return m.height >= leastForThrough
+	if m.passThrough != nil {
+		return m.height >= minHeightForPassThrough
 	}
-	return !m.view.Hidden && m.height >= leastForPreview
+	return !m.settings.Hidden && m.height >= minHeightForPreview
 }
 
-// previewHeight is how many lines of a screen are shown below its title, 0 for no preview.
+// previewHeight returns the height of the preview without its title, 0 if it is not shown.
 func (m *model) previewHeight() int {
 	if !m.hasPreview() {
 		return 0
@@ -55,20 +57,20 @@ func (m *model) previewHeight() int {
 	return max(0, m.bodyHeight()-m.tableHeight()-1)
 }
 
-// tableHeight is how many lines of the list there is room for: if there is a preview, what that
-// leaves, less if there are not so many sessions.
+// tableHeight returns the height of the list. Beside a preview it is the configured share of the
+// body, or less if the list is shorter.
 func (m *model) tableHeight() int {
 	body := m.bodyHeight()
 	switch {
 	case !m.hasPreview():
 		return body
-	case m.through != nil:
-		return max(1, min(len(m.lines), leastTable, body-4))
+	case m.passThrough != nil:
+		return max(1, min(len(m.lines), minTableHeight, body-4))
 	}
-	return max(leastTable, min(len(m.lines), body*(100-m.view.share())/100))
+	return max(minTableHeight, min(len(m.lines), body*(100-m.settings.previewShare())/100))
 }
 
-// screen is what is on the terminal, a string of lines.
+// screen returns the whole screen, as lines separated by newlines.
 func (m *model) screen() string {
 	if m.width <= 0 || m.height <= 0 {
 		return ""
@@ -79,31 +81,33 @@ func (m *model) screen() string {
 	if m.previewHeight() > 0 {
 		lines = append(lines, m.previewLines()...)
 	}
-	if m.gone {
+	if m.daemonGone {
 		for i, line := range lines {
 			lines[i] = wording.Dim + ansi.Strip(line) + wording.Normal
 		}
 	}
 	lines = append(lines, m.bottom()...)
 	text := strings.Join(lines[:min(len(lines), m.height)], "\n")
-	if m.dialog != nil && m.dialog.kind != filtering {
-		return m.over(text)
+	if m.dialog != nil && m.dialog.kind != enteringFilter {
+		return m.overlayDialog(text)
 	}
 	return text
 }
 
-// cursor is where the terminal's cursor is while a filter is typed.
+// cursor returns the position of the cursor while the user types a filter, nil otherwise.
 func (m *model) cursor() *tea.Cursor {
-	if m.dialog == nil || m.dialog.kind != filtering {
+	if m.dialog == nil || m.dialog.kind != enteringFilter {
 		return nil
 	}
-	before := ansi.StringWidth(string([]rune(m.dialog.line.Value())[:m.dialog.line.Position()]))
+	before := ansi.StringWidth(string([]rune(m.dialog.lineInput.Value())[:m.dialog.lineInput.Position()]))
 	return tea.NewCursor(min(m.width-1, len(filterTitle)+before), m.height-1)
 }
 
+// turnEnded is the key of the count of ended turns in header.
 const turnEnded = "turn ended"
 
-// header says which Corral this is and how its sessions are, the most urgent first.
+// header returns the first line: the version, the host, and the numbers of sessions, those of
+// urgent states first.
 func (m *model) header() string {
 	counts := map[string]int{}
 	for _, r := range m.rows {
@@ -130,8 +134,8 @@ func (m *model) header() string {
 	}
 	add("", wording.Plural(counts["session"], "session"))
 	for _, count := range []struct{ word, colour string }{
-		{"waiting", wording.Yellow}, {turnEnded, wording.Cyan}, {"failed", wording.Red}, {"stale", wording.Yellow}, {"orphaned", wording.Yellow},
-		{"running", wording.Green}, {"suspended", ""},
+		{"waiting", wording.Yellow}, {turnEnded, wording.Cyan}, {"failed", wording.Red},
+		{"stale", wording.Yellow}, {"orphaned", wording.Yellow}, {"running", wording.Green}, {"suspended", ""},
 	} {
 		n := counts[count.word]
 		switch {
@@ -155,7 +159,7 @@ func (m *model) header() string {
 	return ansi.Truncate(left, m.width, "…")
 }
 
-// previewLines are the preview with its title.
+// previewLines returns the preview with its title.
 func (m *model) previewLines() []string {
 	height := m.previewHeight()
 	r := m.selected()
@@ -163,22 +167,22 @@ func (m *model) previewLines() []string {
 		return make([]string, height+1)
 	}
 	lines := []string{m.previewTitle(r)}
-	if text, colour := m.why(r); text != "" && height > 2 {
+	if text, colour := m.detailText(r); text != "" && height > 2 {
 		lines = append(lines, paint(colour, cut(wording.Printable(text), m.width)))
 	}
 	p := &m.preview
 	switch {
 	case p.text != "":
-		p.view.SetWidth(m.width)
-		p.view.SetHeight(height + 1 - len(lines))
+		p.viewport.SetWidth(m.width)
+		p.viewport.SetHeight(height + 1 - len(lines))
 		if !p.scrolled {
-			p.view.GotoBottom()
+			p.viewport.GotoBottom()
 		}
-		lines = append(lines, strings.Split(p.view.View(), "\n")...)
+		lines = append(lines, strings.Split(p.viewport.View(), "\n")...)
 	case !r.hasScreen():
-		lines = append(lines, paint(wording.Dim, cut(m.noScreen(r), m.width)))
-	case p.fault != "":
-		lines = append(lines, paint(wording.Dim, cut(wording.Printable(p.fault), m.width)))
+		lines = append(lines, paint(wording.Dim, cut(m.noScreenText(r), m.width)))
+	case p.errorText != "":
+		lines = append(lines, paint(wording.Dim, cut(wording.Printable(p.errorText), m.width)))
 	}
 	for len(lines) < height+1 {
 		lines = append(lines, "")
@@ -186,30 +190,34 @@ func (m *model) previewLines() []string {
 	return lines[:height+1]
 }
 
-// previewTitle is the line above the preview.
+// previewTitle returns the line above the preview.
 func (m *model) previewTitle(r *row) string {
-	if t := m.through; t != nil {
+	if t := m.passThrough; t != nil {
 		text := " KEYS GO TO " + t.id + " "
-		if t.over != "" {
-			text = " KEYS GO NOWHERE: " + t.id + ": " + t.over + " "
+		if t.stopReason != "" {
+			text = " KEYS GO NOWHERE: " + t.id + ": " + t.stopReason + " "
 		}
-		return paint(alert, fit(wording.Printable(text), m.width, false))
+		return paint(alertColour, fit(wording.Printable(text), m.width, false))
 	}
-	title := "── " + wording.Printable(r.Id) + " ── " + wording.Printable(wording.Program(r.Session)+" in "+wording.Location(r.Session, wording.AbbreviateHome)) + " "
+	place := wording.Program(r.Session) + " in " + wording.Location(r.Session, wording.AbbreviateHome)
+	title := "── " + wording.Printable(r.Id) + " ── " + wording.Printable(place) + " "
 	if r.Description != "" {
 		title += "── " + wording.Printable(r.Description) + " "
 	}
 	position := ""
-	if p := m.preview; p.scrolled && p.pending == 0 {
-		position = fmt.Sprintf(" line %d-%d of %d: Esc ends scrolling ──", p.view.YOffset()+1, p.view.YOffset()+p.view.VisibleLineCount(), p.view.TotalLineCount())
+	if p := m.preview; p.scrolled && p.pendingScroll == 0 {
+		first := p.viewport.YOffset()
+		position = fmt.Sprintf(" line %d-%d of %d: Esc ends scrolling ──",
+			first+1, first+p.viewport.VisibleLineCount(), p.viewport.TotalLineCount())
 	}
 	title = ansi.Truncate(title, max(0, m.width-ansi.StringWidth(position)), "…")
-	return paint(wording.Dim, cut(title+strings.Repeat("─", max(0, m.width-ansi.StringWidth(title)-ansi.StringWidth(position)))+position, m.width))
+	line := strings.Repeat("─", max(0, m.width-ansi.StringWidth(title)-ansi.StringWidth(position)))
+	return paint(wording.Dim, cut(title+line+position, m.width))
 }
 
-// why says in a line of its own what there may be no room for in the list: what the agent asks and
-// since when, or how it ended.
-func (m *model) why(r *row) (text, colour string) {
+// detailText returns a line that repeats what the list may have to shorten: what the agent asks and
+// since when, or how it has ended.
+func (m *model) detailText(r *row) (text, colour string) {
 	switch {
 	case waitsForPerson(r):
 		text, colour = m.activity(r)
@@ -225,8 +233,8 @@ func (m *model) why(r *row) (text, colour string) {
 	return "", ""
 }
 
-// noScreen says why there is no screen to preview, and which key helps.
-func (m *model) noScreen(r *row) string {
+// noScreenText returns why the session has no screen to preview, and which key helps.
+func (m *model) noScreenText(r *row) string {
 	if r.Frozen {
 		return "It is frozen, and its screen cannot be read: f thaws it."
 	}
@@ -244,11 +252,11 @@ func (m *model) noScreen(r *row) string {
 	return "It has no terminal any more: l shows its log."
 }
 
-// bottom are the lines for messages and for keys, which share one where there is little room.
+// bottom returns the lines for messages and keys, which share one line on a small terminal.
 func (m *model) bottom() []string {
 	message, keys := m.message(), m.keyLine()
 	if m.bottomHeight() == 1 {
-		if message != "" && m.through == nil && (m.dialog == nil || m.dialog.kind != filtering) {
+		if message != "" && m.passThrough == nil && (m.dialog == nil || m.dialog.kind != enteringFilter) {
 			return []string{message}
 		}
 		return []string{keys}
@@ -256,12 +264,12 @@ func (m *model) bottom() []string {
 	return []string{message, keys}
 }
 
-// message is what there is to say: a fault before anything else.
+// message returns the message line. An error precedes everything else.
 func (m *model) message() string {
 	switch {
-	case m.notice.fault:
+	case m.notice.isError:
 		return paint(wording.Red, cut(wording.Printable(m.notice.text), m.width))
-	case m.gone:
+	case m.daemonGone:
 		text := "corrald is not running. Showing the last known state until it is back."
 		if ansi.StringWidth(text) > m.width {
 			text = "corrald is not running"
@@ -275,6 +283,7 @@ func (m *model) message() string {
 	return ""
 }
 
+// taskLine returns the pending calls and how long they have taken.
 func (m *model) taskLine() string {
 	var parts []string
 	for _, t := range m.tasks {
@@ -289,28 +298,28 @@ func (m *model) taskLine() string {
 
 const filterTitle = "Filter: "
 
-// keyLine is the last line: what is typed into the filter, else the keys that fit, the most useful
-// first.
+// keyLine returns the last line: the filter while it is typed, else the keys that fit, the most
+// useful first.
 func (m *model) keyLine() string {
-	if t := m.through; t != nil {
-		text := m.leaveName() + " leaves; every other key goes to " + t.id
-		if t.over != "" {
-			text = m.leaveName() + " leaves; keys go nowhere"
+	if t := m.passThrough; t != nil {
+		text := m.leaveKeyName() + " leaves; every other key goes to " + t.id
+		if t.stopReason != "" {
+			text = m.leaveKeyName() + " leaves; keys go nowhere"
 		}
 		return paint(wording.Bold, cut(wording.Printable(text), m.width))
 	}
-	if m.dialog != nil && m.dialog.kind == filtering {
-		return cut(filterTitle+wording.Printable(m.dialog.line.Value()), m.width)
+	if m.dialog != nil && m.dialog.kind == enteringFilter {
+		return cut(filterTitle+wording.Printable(m.dialog.lineInput.Value()), m.width)
 	}
 	line := ""
 	if m.filter != "" {
 		line = paint(wording.Yellow, cut("filter: "+wording.Printable(m.filter), m.width/2)) + "  "
 	}
-	return line + keysOf("  ", m.width-ansi.StringWidth(line), m.offered()...)
+	return line + keysOf("  ", m.width-ansi.StringWidth(line), m.offeredKeys()...)
 }
 
-// keysOf is a line of those keys that there is room for, and what they do. A help.Model with a
-// width would go on beyond it where its ellipsis has no room.
+// keysOf returns a line with as many keys and descriptions as fit the width. The width of a
+// help.Model cannot be used for that: the model exceeds it if there is no space for its ellipsis.
 func keysOf(separator string, width int, keys ...key.Binding) string {
 	n, used := 0, -len(separator)
 	for _, k := range keys {
@@ -320,9 +329,10 @@ func keysOf(separator string, width int, keys ...key.Binding) string {
 		}
 		n++
 	}
-	return helper(separator).ShortHelpView(keys[:n])
+	return newHelp(separator).ShortHelpView(keys[:n])
 }
 
+// paint returns a text in a colour.
 func paint(colour, text string) string {
 	if colour == "" || text == "" {
 		return text
@@ -330,14 +340,14 @@ func paint(colour, text string) string {
 	return colour + text + wording.Normal
 }
 
-// cut shortens plain text to width columns of the terminal.
+// cut truncates plain text to width columns of the terminal.
 func cut(text string, width int) string { return ansi.Truncate(text, max(0, width), "…") }
 
-// fit makes plain text exactly width columns wide.
-func fit(text string, width int, right bool) string {
+// fit truncates or pads plain text to exactly width columns.
+func fit(text string, width int, alignRight bool) string {
 	text = cut(text, width)
 	blanks := strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
-	if right {
+	if alignRight {
 		return blanks + text
 	}
 	return text + blanks

@@ -1,0 +1,59 @@
+package top
+
+import "github.com/corrald/corral/cmd/corralctl/wording"
+
+// waitsForPerson reports whether the agent has asked a question or has ended its turn, and has not
+// been answered.
+func waitsForPerson(r *row) bool {
+	return wording.IsWaiting(r.Session) || wording.IsTurnEnded(r.Session)
+}
+
+// waitsForPermission reports whether the agent asks for a permission, which approve and deny
+// answer.
+func waitsForPermission(r *row) bool {
+	return wording.IsWaiting(r.Session) && r.Attention == "permission"
+}
+
+// isSeen reports whether a person has acknowledged the session's need for attention.
+func isSeen(r *row) bool { return r.AttentionAcknowledged }
+
+// Two of the levels that urgency returns. A level of calm or more does not need a person.
+const (
+	calm     = 5
+	archived = 10
+)
+
+// urgency returns 0 for a session that needs a person most, and a greater number for one that needs
+// a person less. A session that a person has seen does not need one, unless its agent has a
+// question: the agent waits until that is answered.
+func urgency(r *row) int {
+	attention := r.Attention != "" && !isSeen(r)
+	switch {
+	case wording.IsWaiting(r.Session) && !isSeen(r):
+		return 0
+	case wording.IsWaiting(r.Session):
+		return 1
+	case r.State == "stale" || r.State == "orphaned":
+		return 2
+	case attention && r.State == "failed":
+		return 3
+	case attention:
+		return 4
+	}
+	switch r.State {
+	case "starting", "running", "stopping":
+		return calm
+	case "failed":
+		return 6
+	case "suspended":
+		return 7
+	case "created":
+		return 8
+	case "archived":
+		return archived
+	}
+	return 9
+}
+
+// needsPerson reports whether the session needs a person to do something.
+func needsPerson(r *row) bool { return urgency(r) < calm }

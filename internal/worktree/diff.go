@@ -15,37 +15,39 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-// The errors about what a diff is asked for: the directory is in no working tree of git; no commit
-// has this name; it and the working tree have no merge base.
+// Errors of NewDiff: the directory is not in a working tree of git; no commit has this name; this
+// commit and the working tree have no merge base.
 var (
 	ErrNoRepository    = errors.New("not in a git repository")
 	ErrUnknownRevision = errors.New("unknown revision")
 	ErrNoMergeBase     = errors.New("no merge base")
 )
 
-// Diff compares a working tree, with its untracked files, with the commit at which its branch left
-// another one. Git executes nothing that the repository names, and nothing is written to the
+// Diff compares a working tree, including its untracked files, with the commit at which its branch
+// left another branch. git runs no program that the repository names and writes nothing to the
 // repository: untracked files are added to a copy of its index.
 type Diff struct {
-	Base    string // the commit, or the empty tree
-	Unborn  bool   // there is no commit yet
-	Against string // what it is the merge base with, for people; "" where it is HEAD itself
-	Top     string // the working tree
-	Pager   string // that the user's configuration of git names, not the repository's; "" for none
+	Base   string // ID of the commit, or of the empty tree
+	Unborn bool   // the repository has no commit yet
+	// Against is the branch or revision that was compared with, for display; "" if Base is HEAD
+	// itself.
+	Against string
+	Top     string // top directory of the working tree
+	Pager   string // from the user's configuration of git, not the repository's; "" for none
 
-	git    program
-	set    []string // variables for git
-	copied string   // the directory of the copy of the index
+	git       program
+	variables []string // environment variables for git
+	indexDir  string   // directory of the copy of the index
 }
 
-// NewDiff prepares the comparison of the working tree that dir is in. It is called in the process
-// of the user, whose environment git gets. A revision replaces the branch that is compared with.
-// Untracked files are those in dir, or with whole in all of the working tree. Close must be called.
-// Errors: ErrNoGit, ErrNoRepository, git's own words.
+// NewDiff prepares the comparison of the working tree that contains dir. It runs in the user's
+// process and passes the environment to git. If revision is not "", it replaces the branch to
+// compare with. Untracked files are those in dir or, with whole, in all of the working tree. The
+// caller must call Close. Errors: ErrNoGit, ErrNoRepository, errors of git.
 func NewDiff(ctx context.Context, environment []string, dir, revision string, whole bool) (*Diff, error) {
 	d := &Diff{git: program{environment: environment}}
 	var err error
-	if d.Top, err = d.git.line(ctx, dir, "rev-parse", "--show-toplevel"); err != nil {
+	if d.Top, err = d.git.runLine(ctx, dir, "rev-parse", "--show-toplevel"); err != nil {
 		return nil, notInRepository(err)
 	}
 	if err := d.configure(ctx); err != nil {
@@ -66,7 +68,8 @@ func NewDiff(ctx context.Context, environment []string, dir, revision string, wh
 
 func notInRepository(err error) error {
 	var failed *gitError
-	if errors.As(err, &failed) && (strings.Contains(failed.says, "not a git repository") || strings.Contains(failed.says, "must be run in a work tree")) {
+	if errors.As(err, &failed) && (strings.Contains(failed.message, "not a git repository") ||
+		strings.Contains(failed.message, "must be run in a work tree")) {
 		return ErrNoRepository
 	}
 	return err
@@ -74,46 +77,48 @@ func notInRepository(err error) error {
 
 // Close removes the copy of the index.
 func (d *Diff) Close() error {
-	if d.copied == "" {
+	if d.indexDir == "" {
 		return nil
 	}
-	return os.RemoveAll(d.copied)
+	return os.RemoveAll(d.indexDir)
 }
 
-// Write has git print the changes. Options are those of git diff.
+// Write makes git print the changes. The options are those of git diff.
 func (d *Diff) Write(ctx context.Context, out io.Writer, options ...string) error {
-	args := []string{"diff", "--no-ext-diff", "--no-textconv", "--no-relative", "--submodule=short", "--ignore-submodules=dirty"}
+	args := []string{
+		"diff", "--no-ext-diff", "--no-textconv", "--no-relative", "--submodule=short", "--ignore-submodules=dirty",
+	}
 	return d.run(ctx, nil, out, slices.Concat(args, options, []string{d.Base, "--"})...)
 }
 
-// run runs a command of git with the copy of the index.
+// run runs a git command with the copy of the index.
 func (d *Diff) run(ctx context.Context, in io.Reader, out io.Writer, args ...string) error {
-	set := append(slices.Clone(d.set), "GIT_INDEX_FILE="+filepath.Join(d.copied, "index"))
-	cmd, err := d.git.command(ctx, d.Top, set, append(slices.Clone(quiet), "-c", "core.splitIndex=false"), args)
+	variables := append(slices.Clone(d.variables), "GIT_INDEX_FILE="+filepath.Join(d.indexDir, "index"))
+	options := append(slices.Clone(safeOptions), "-c", "core.splitIndex=false")
+	cmd, err := d.git.command(ctx, d.Top, variables, options, args)
 	if err != nil {
 		return err
 	}
-	var said bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, &said
+	var stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, &stderr
 	if err := cmd.Run(); err != nil {
-		return &gitError{args[0], complaint(said.String()), err}
+		return &gitError{args[0], errorMessage(stderr.String()), err}
 	}
 	return nil
 }
 
-// configure finds the user's pager, and sets the variables with which git runs none of the filters
-// that the configuration of the repository itself defines: they convert files to be compared.
-// Filters of the user and of the system are run.
+// configure reads the user's pager, and sets variables that disable filters which the repository's
+// own configuration defines, since filters run when files are compared. Filters of the user and of
+// the system still run.
 func (d *Diff) configure(ctx context.Context) error {
 	list, err := d.git.run(ctx, d.Top, "config", "--null", "--show-scope", "--list")
 	if err != nil {
 		return err
 	}
 	trusted, replaced := map[string]string{}, map[string]bool{}
-	words := strings.Split(list, "\x00")
-	for i := 0; i+1 < len(words); i += 2 {
-		key, value, _ := strings.Cut(words[i+1], "\n")
-		switch words[i] {
+	for scope, entry := range pairs(list) {
+		key, value, _ := strings.Cut(entry, "\n")
+		switch scope {
 		case "system", "global":
 			trusted[key] = value
 		case "local", "worktree":
@@ -124,19 +129,20 @@ func (d *Diff) configure(ctx context.Context) error {
 	if own := trusted["pager.diff"]; !slices.Contains([]string{"", "true", "false"}, own) {
 		d.Pager = own
 	}
-	d.set = slices.Clone(offline)
+	d.variables = slices.Clone(offlineEnvironment)
 	n := 0
-	for key, is := range replaced {
-		if is {
-			d.set = append(d.set, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", n, key), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", n, trusted[key]))
+	for key, isFilter := range replaced {
+		if isFilter {
+			d.variables = append(d.variables,
+				fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", n, key), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", n, trusted[key]))
 			n++
 		}
 	}
-	d.set = append(d.set, fmt.Sprintf("GIT_CONFIG_COUNT=%d", n))
+	d.variables = append(d.variables, fmt.Sprintf("GIT_CONFIG_COUNT=%d", n))
 	return nil
 }
 
-// findBase decides on the commit to compare with.
+// findBase sets the commit to compare with.
 func (d *Diff) findBase(ctx context.Context, revision string) error {
 	head, err := d.commit(ctx, "HEAD")
 	if err != nil {
@@ -147,10 +153,10 @@ func (d *Diff) findBase(ctx context.Context, revision string) error {
 	}
 	if head == "" {
 		d.Unborn = true
-		d.Base, err = d.git.line(ctx, d.Top, "hash-object", "-t", "tree", os.DevNull)
+		d.Base, err = d.git.runLine(ctx, d.Top, "hash-object", "-t", "tree", os.DevNull)
 		return err
 	}
-	branches, err := d.origins(ctx)
+	branches, err := d.baseBranches(ctx)
 	if err != nil {
 		return err
 	}
@@ -174,31 +180,31 @@ func (d *Diff) mergeBase(ctx context.Context, head, revision string) error {
 	case head == "":
 		return fmt.Errorf("%w with %q: the working tree has no commit yet", ErrNoMergeBase, revision)
 	}
-	base, err := d.git.line(ctx, d.Top, "merge-base", commit, head)
-	if refused(err) || err == nil && base == "" {
+	base, err := d.git.runLine(ctx, d.Top, "merge-base", commit, head)
+	if isNonZeroExit(err) || err == nil && base == "" {
 		return fmt.Errorf("%w with %q: their histories share no commit", ErrNoMergeBase, revision)
 	}
 	d.Base, d.Against = base, revision
 	return err
 }
 
-// commit returns the id of a commit, "" if there is none by that name.
+// commit returns the ID of a commit, "" if none has this name.
 func (d *Diff) commit(ctx context.Context, revision string) (string, error) {
 	if strings.HasPrefix(revision, "-") {
 		return "", nil
 	}
-	id, err := d.git.line(ctx, d.Top, "rev-parse", "--verify", "--quiet", revision+"^{commit}")
-	if refused(err) {
+	id, err := d.git.runLine(ctx, d.Top, "rev-parse", "--verify", "--quiet", revision+"^{commit}")
+	if isNonZeroExit(err) {
 		return "", nil
 	}
 	return id, err
 }
 
-// origins returns what the branch of the working tree may have begun with, the likeliest first: for
-// a linked worktree what the main working tree has checked out; the default branch; that of the
-// remote.
-func (d *Diff) origins(ctx context.Context) ([]string, error) {
-	current, err := d.git.line(ctx, d.Top, "rev-parse", "--abbrev-ref", "HEAD")
+// baseBranches returns the branches from which the branch of the working tree may have been
+// created, the most likely first: for a linked worktree the branch of the main working tree, then
+// the default branch, locally and on the remote.
+func (d *Diff) baseBranches(ctx context.Context) ([]string, error) {
+	current, err := d.git.runLine(ctx, d.Top, "rev-parse", "--abbrev-ref", "HEAD")
 	if err != nil {
 		return nil, err
 	}
@@ -216,26 +222,26 @@ func (d *Diff) origins(ctx context.Context) ([]string, error) {
 		for line := range strings.Lines(main) {
 			for _, prefix := range []string{"branch refs/heads/", "HEAD "} {
 				if name, is := strings.CutPrefix(strings.TrimSpace(line), prefix); is {
-					all = slices.Insert(all, 0, name) // the branch is named after the commit
+					all = slices.Insert(all, 0, name) // git prints the branch after the commit
 				}
 			}
 		}
 	}
-	remote, err := d.git.line(ctx, d.Top, "symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD")
-	if err != nil && !refused(err) {
+	remote, err := d.git.runLine(ctx, d.Top, "symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD")
+	if err != nil && !isNonZeroExit(err) {
 		return nil, err
 	}
 	all = append(all, strings.TrimPrefix(remote, "origin/"), "main", "master", remote)
 	return slices.DeleteFunc(all, func(name string) bool { return name == "" || name == current }), nil
 }
 
-// maxIndex bounds what is copied of an index, in bytes.
+// maxIndex is the maximum size of an index to copy, in bytes.
 const maxIndex = 1 << 30
 
-// copyIndex copies the index, and adds the untracked files in dir to the copy, without their
+// copyIndex copies the index, and adds the untracked files in dir to the copy without their
 // content.
 func (d *Diff) copyIndex(ctx context.Context, dir string) error {
-	path, err := d.git.line(ctx, d.Top, "rev-parse", "--path-format=absolute", "--git-path", "index")
+	path, err := d.git.runLine(ctx, d.Top, "rev-parse", "--path-format=absolute", "--git-path", "index")
 	if err != nil {
 		return err
 	}
@@ -244,11 +250,11 @@ func (d *Diff) copyIndex(ctx context.Context, dir string) error {
 		return err
 	}
 	there := err == nil
-	if d.copied, err = os.MkdirTemp("", "corralctl-diff-"); err != nil {
+	if d.indexDir, err = os.MkdirTemp("", "corralctl-diff-"); err != nil {
 		return err
 	}
 	if there {
-		f, err := safefile.OpenFile(filepath.Join(d.copied, "index"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		f, err := safefile.OpenFile(filepath.Join(d.indexDir, "index"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err != nil {
 			return err
 		}
@@ -261,13 +267,13 @@ func (d *Diff) copyIndex(ctx context.Context, dir string) error {
 	if err != nil || untracked == "" {
 		return err
 	}
-	empty, err := d.git.line(ctx, d.Top, "hash-object", "--no-filters", os.DevNull)
+	empty, err := d.git.runLine(ctx, d.Top, "hash-object", "--no-filters", os.DevNull)
 	if err != nil {
 		return err
 	}
 	var entries bytes.Buffer
 	for file := range strings.SplitSeq(strings.TrimSuffix(untracked, "\x00"), "\x00") {
-		if !strings.HasSuffix(file, "/") { // a repository of its own
+		if !strings.HasSuffix(file, "/") { // a directory is another repository
 			fmt.Fprintf(&entries, "100644 %s 0\t%s\x00", empty, file)
 		}
 	}

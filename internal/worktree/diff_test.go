@@ -14,7 +14,7 @@ import (
 	"github.com/corrald/corral/internal/worktree"
 )
 
-// diff returns the names of what has changed below a directory, and what it was compared with.
+// diff returns the names of the changed files below a directory, and what they were compared with.
 func (p *place) diff(dir, revision string, whole bool) (names, against string) {
 	p.t.Helper()
 	d, err := worktree.NewDiff(p.t.Context(), p.git.Environment, p.path(dir), revision, whole)
@@ -73,8 +73,8 @@ func TestDiff_ComparesWithBaseBranch(t *testing.T) {
 	}
 }
 
-// TestDiff_RunsNoProgramsAndWritesNothing: no program that the repository's configuration names is run,
-// and no file below its directory changes.
+// TestDiff_RunsNoProgramsAndWritesNothing: no program from the repository's configuration runs, and
+// no file below its directory changes.
 func TestDiff_RunsNoProgramsAndWritesNothing(t *testing.T) {
 	p := newPlace(t)
 	p.repository("lib")
@@ -115,7 +115,8 @@ func TestDiff_RunsNoProgramsAndWritesNothing(t *testing.T) {
 	assert.Equal(t, before, p.files("shop"))
 }
 
-// The filters and the pager of the user are theirs.
+// TestDiff_RunsFiltersOfTheUser: the user's own configuration is trusted, with its filters and its
+// pager.
 func TestDiff_RunsFiltersOfTheUser(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
@@ -133,7 +134,7 @@ func TestDiff_RunsFiltersOfTheUser(t *testing.T) {
 	assert.Equal(t, "less -S", d.Pager)
 }
 
-// files are the files below a directory, with their content and their times.
+// files returns the content and modification time of each file below a directory.
 func (p *place) files(dir string) map[string]string {
 	p.t.Helper()
 	all := map[string]string{}

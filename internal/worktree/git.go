@@ -18,91 +18,94 @@ import (
 	"github.com/corrald/corral/internal/environment"
 )
 
-// ErrNoGit is returned where there is no git in PATH.
+// ErrNoGit is returned if git is not in PATH.
 var ErrNoGit = errors.New("git is not installed, or not in corrald's PATH")
 
-// endTime is how long git has to tidy up after SIGTERM, which it does, before it is killed.
-const endTime = 5 * time.Second
+// terminationTimeout is how long git may take to clean up after SIGTERM, before it is killed.
+const terminationTimeout = 5 * time.Second
 
-// maxMessage bounds what is told of an error of git's, in bytes.
+// maxMessage bounds the length of an error message of git, in bytes.
 const maxMessage = 400
 
-// program is git, as a child of the process that carries out a step.
+// program runs git as a child of the process that runs a step.
 type program struct {
-	environment []string // NAME=VALUE; variables whose names begin with GIT_ are left out
+	environment []string // NAME=VALUE; variables whose names begin with GIT_ are omitted
 	ceiling     string   // git does not look for a repository in this directory or above it; "" for no limit
 }
 
-// settings keep git from starting a file system monitor and a maintenance in the background.
-var settings = []string{"-c", "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false"}
+// baseOptions prevent git from starting a file system monitor or a maintenance in the background.
+var baseOptions = []string{"-c", "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false"}
 
-// quiet are settings with which git executes nothing that a repository names: no hook, and no
-// gpg.program. Filters are run by commands that convert or compare the content of files; run is not
-// called with such a command.
-var quiet = slices.Concat(settings, []string{"-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false"})
+// safeOptions also prevent git from running the programs that a repository names: hooks and
+// gpg.program. Filters run only in commands that convert or compare the contents of files; run is
+// not called with such a command.
+var safeOptions = slices.Concat(baseOptions,
+	[]string{"-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false"})
 
-// offline keeps git from starting a transport (core.sshCommand, an ext:: address, a remote helper)
-// in order to fetch objects that a partial clone lacks. It overrides protocol.NAME.allow of a
-// repository, which -c protocol.allow=never does not.
-var offline = []string{"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1"}
+// offlineEnvironment prevents git from starting a transport (core.sshCommand, an ext:: address, a
+// remote helper) to fetch objects that a partial clone lacks. It overrides a repository's
+// protocol.NAME.allow, which -c protocol.allow=never does not.
+var offlineEnvironment = []string{"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1"}
 
-// run runs a command of git in a directory, without a terminal, and returns its standard output.
-// git executes nothing of the repository's: see quiet. When the context ends, git is terminated
-// with its process group.
+// run runs a git command in a directory, without a terminal, and returns its standard output. git
+// runs no programs of the repository: see safeOptions. When ctx is done, git and its process group
+// are terminated.
 func (p program) run(ctx context.Context, dir string, args ...string) (string, error) {
-	return p.execute(ctx, dir, offline, quiet, args)
+	return p.execute(ctx, dir, offlineEnvironment, safeOptions, args)
 }
 
-// checkOut is run for a command that checks files out: the repository's hooks and filters are run,
-// and what a partial clone lacks is fetched.
-func (p program) checkOut(ctx context.Context, dir string, args ...string) (string, error) {
-	return p.execute(ctx, dir, nil, settings, args)
+// runWithHooks is like run, for a command that checks files out: it runs the repository's hooks and
+// filters, and fetches what a partial clone lacks.
+func (p program) runWithHooks(ctx context.Context, dir string, args ...string) (string, error) {
+	return p.execute(ctx, dir, nil, baseOptions, args)
 }
 
-// command returns a command of git, which is not started yet.
-func (p program) command(ctx context.Context, dir string, set, options, args []string) (*exec.Cmd, error) {
+// command returns a git command, not started yet.
+func (p program) command(ctx context.Context, dir string, variables, options, args []string) (*exec.Cmd, error) {
 	path, err := p.path()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, path, slices.Concat(options, args)...)
 	cmd.Dir = dir
-	cmd.Env = slices.Concat(p.inherited(), set, []string{"GIT_TERMINAL_PROMPT=0", "GIT_PAGER=cat", "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C"})
+	cmd.Env = slices.Concat(p.inheritedEnvironment(), variables,
+		[]string{"GIT_TERMINAL_PROMPT=0", "GIT_PAGER=cat", "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C"})
 	if p.ceiling != "" {
 		cmd.Env = append(cmd.Env, "GIT_CEILING_DIRECTORIES="+p.ceiling)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = endTime
+	cmd.WaitDelay = terminationTimeout
 	return cmd, nil
 }
 
-func (p program) execute(ctx context.Context, dir string, set, options, args []string) (string, error) {
-	cmd, err := p.command(ctx, dir, set, options, args)
+func (p program) execute(ctx context.Context, dir string, variables, options, args []string) (string, error) {
+	cmd, err := p.command(ctx, dir, variables, options, args)
 	if err != nil {
 		return "", err
 	}
-	out, said, err := outputs()
+	stdout, stderr, err := outputFiles()
 	if err != nil {
 		return "", fmt.Errorf("git %s: %w", args[0], err)
 	}
-	defer func() { _, _ = out.Close(), said.Close() }()
-	cmd.Stdout, cmd.Stderr = out, said
+	defer func() { _, _ = stdout.Close(), stderr.Close() }()
+	cmd.Stdout, cmd.Stderr = stdout, stderr
 	err = cmd.Run()
 	if ctx.Err() != nil && cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // a hook or a filter that ignores SIGTERM
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // also a hook or a filter that ignores SIGTERM
 	}
 	switch {
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("git %s takes too long: %w", args[0], ctx.Err())
 	case err != nil:
-		text, _ := written(said)
-		return "", &gitError{args[0], complaint(text), err}
+		text, _ := readFromStart(stderr)
+		return "", &gitError{args[0], errorMessage(text), err}
 	}
-	return written(out)
+	return readFromStart(stdout)
 }
 
-// path returns where git is in PATH of its environment, which need not be that of this process.
+// path returns the path of git in the PATH of its environment, which may differ from that of this
+// process.
 func (p program) path() (string, error) {
 	value, _ := environment.Lookup(p.environment, "PATH")
 	for _, dir := range filepath.SplitList(value) {
@@ -113,20 +116,20 @@ func (p program) path() (string, error) {
 	return "", ErrNoGit
 }
 
-// outputs makes two files for what a program prints. They are no pipes, of which the end is only
-// seen once a hook's process has closed them that git left behind.
-func outputs() (out, said *os.File, err error) {
-	if out, err = memory("out"); err != nil {
+// outputFiles creates two files for a program's output. Pipes would not do: a process that a hook
+// leaves in the background keeps them open, so that their end is not seen before it exits.
+func outputFiles() (stdout, stderr *os.File, err error) {
+	if stdout, err = memoryFile("stdout"); err != nil {
 		return nil, nil, err
 	}
-	if said, err = memory("said"); err != nil {
-		_ = out.Close()
+	if stderr, err = memoryFile("stderr"); err != nil {
+		_ = stdout.Close()
 		return nil, nil, err
 	}
-	return out, said, nil
+	return stdout, stderr, nil
 }
 
-func memory(name string) (*os.File, error) {
+func memoryFile(name string) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("memfd_create", err)
@@ -134,8 +137,9 @@ func memory(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// written returns what is in a file, from its beginning: who has it, too, goes on where they are.
-func written(f *os.File) (string, error) {
+// readFromStart returns the content of a file from its beginning, without moving the offset of
+// others who have it open.
+func readFromStart(f *os.File) (string, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return "", err
@@ -144,37 +148,40 @@ func written(f *os.File) (string, error) {
 	return string(text), err
 }
 
-// inherited returns the variables that git gets of the environment.
-func (p program) inherited() []string {
-	return slices.DeleteFunc(slices.Clone(p.environment), func(entry string) bool { return strings.HasPrefix(entry, "GIT_") })
+// inheritedEnvironment returns the variables that git inherits.
+func (p program) inheritedEnvironment() []string {
+	return slices.DeleteFunc(slices.Clone(p.environment), func(entry string) bool {
+		return strings.HasPrefix(entry, "GIT_")
+	})
 }
 
-// gitError is a failure of git's, in its own words.
+// gitError is a failure of a git command, with git's error message.
 type gitError struct {
-	verb, says string
-	err        error
+	verb, message string
+	err           error
 }
 
 func (e *gitError) Error() string {
-	if e.says == "" {
+	if e.message == "" {
 		return fmt.Sprintf("git %s: %v", e.verb, e.err)
 	}
-	return fmt.Sprintf("git %s: %s", e.verb, e.says)
+	return fmt.Sprintf("git %s: %s", e.verb, e.message)
 }
 
 func (e *gitError) Unwrap() error { return e.err }
 
-// complaint returns what git has to say, in one line: its errors if it names any, else all of it.
-func complaint(said string) string {
+// errorMessage reduces git's standard error to one line: its errors if there are any, else all of
+// it.
+func errorMessage(stderr string) string {
 	var all, errs []string
-	for line := range strings.SplitSeq(said, "\n") {
+	for line := range strings.SplitSeq(stderr, "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "hint:") {
 			continue
 		}
 		all = append(all, line)
 		for _, prefix := range []string{"fatal: ", "error: "} {
-			if text, is := strings.CutPrefix(line, prefix); is {
+			if text, ok := strings.CutPrefix(line, prefix); ok {
 				errs = append(errs, text)
 			}
 		}
@@ -189,15 +196,15 @@ func complaint(said string) string {
 	return text
 }
 
-// line is run for what prints one line.
-func (p program) line(ctx context.Context, dir string, args ...string) (string, error) {
+// runLine is run for a command that prints one line.
+func (p program) runLine(ctx context.Context, dir string, args ...string) (string, error) {
 	out, err := p.run(ctx, dir, args...)
 	return strings.TrimSuffix(out, "\n"), err
 }
 
-// count is run for what prints a number.
-func (p program) count(ctx context.Context, dir string, args ...string) (int, error) {
-	out, err := p.line(ctx, dir, args...)
+// runCount is run for a command that prints a number.
+func (p program) runCount(ctx context.Context, dir string, args ...string) (int, error) {
+	out, err := p.runLine(ctx, dir, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -206,8 +213,9 @@ func (p program) count(ctx context.Context, dir string, args ...string) (int, er
 	return n, err
 }
 
-// refused tells of an error that is git's answer, and no failure to get one.
-func refused(err error) bool {
+// isNonZeroExit reports whether git exited by itself with an error, as opposed to a failure to run
+// it.
+func isNonZeroExit(err error) bool {
 	var exit *exec.ExitError
 	return errors.As(err, &exit) && exit.Exited()
 }

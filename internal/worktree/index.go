@@ -20,32 +20,33 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-// stamp is a time of a file.
-type stamp struct{ sec, nsec int64 }
+// timestamp is a time of a file.
+type timestamp struct{ sec, nsec int64 }
 
-// indexed is an entry of git's index.
-type indexed struct {
+// indexEntry is an entry of git's index.
+type indexEntry struct {
 	path, mode, blob string
-	sparse           bool // the file may be missing: git was told to leave it out
+	sparse           bool // the file may be missing: git does not check it out
 	intended         bool // added without its content (git add --intent-to-add)
-	staged           bool // it differs from HEAD: tracked sets this for submodules
+	staged           bool // differs from HEAD; set by tracked, for submodules only
 
-	// What the file was like when git last saw it with the content of the blob.
-	mtime, ctime stamp
+	// The state of the file when git last saw it with the content of the blob.
+	mtime, ctime timestamp
 	inode, size  uint32
 }
 
-// submodule is the mode of an entry that is a submodule.
+// submodule is the mode of the entry of a submodule.
 const submodule = "160000"
 
 // intentToAdd is a flag of an entry, as git ls-files --debug prints it.
 const intentToAdd = 1 << 29
 
-// index reads what git ls-files -v --stage --debug -z prints: "TAG MODE BLOB STAGE<tab>PATH<NUL>",
-// then lines that begin with two spaces. git promises nothing of those lines: where they cannot be
-// read, the file's content is compared. No path leads out of the worktree.
-func index(out string) iter.Seq[indexed] {
-	return func(yield func(indexed) bool) {
+// parseIndex parses the output of git ls-files -v --stage --debug -z: "TAG MODE BLOB
+// STAGE<tab>PATH<NUL>", then lines that begin with two spaces. The format of these lines is not
+// documented; if they cannot be parsed, the content of the file is compared. Entries with a path
+// outside the worktree are skipped.
+func parseIndex(out string) iter.Seq[indexEntry] {
+	return func(yield func(indexEntry) bool) {
 		for out != "" {
 			about, rest, _ := strings.Cut(out, "\t")
 			path, more, ok := strings.Cut(rest, "\x00")
@@ -61,7 +62,7 @@ func index(out string) iter.Seq[indexed] {
 			if len(fields) != 4 || !filepath.IsLocal(path) {
 				continue
 			}
-			e := indexed{path: path, mode: fields[1], blob: fields[2], sparse: fields[0] == "S" || fields[0] == "s"}
+			e := indexEntry{path: path, mode: fields[1], blob: fields[2], sparse: fields[0] == "S" || fields[0] == "s"}
 			if !yield(e.withDebug(debug)) {
 				return
 			}
@@ -69,12 +70,13 @@ func index(out string) iter.Seq[indexed] {
 	}
 }
 
-// withDebug returns the entry with what the lines of --debug say of it.
-func (e indexed) withDebug(lines string) indexed {
+// withDebug returns the entry with the values from the lines of --debug.
+func (e indexEntry) withDebug(lines string) indexEntry {
 	with := e
 	var device, uid, gid, flags uint32
-	_, err := fmt.Sscanf(lines, "  ctime: %d:%d\n  mtime: %d:%d\n  dev: %d\tino: %d\n  uid: %d\tgid: %d\n  size: %d\tflags: %x\n",
-		&with.ctime.sec, &with.ctime.nsec, &with.mtime.sec, &with.mtime.nsec, &device, &with.inode, &uid, &gid, &with.size, &flags)
+	const format = "  ctime: %d:%d\n  mtime: %d:%d\n  dev: %d\tino: %d\n  uid: %d\tgid: %d\n  size: %d\tflags: %x\n"
+	_, err := fmt.Sscanf(lines, format, &with.ctime.sec, &with.ctime.nsec, &with.mtime.sec, &with.mtime.nsec,
+		&device, &with.inode, &uid, &gid, &with.size, &flags)
 	if err != nil {
 		return e
 	}
@@ -83,9 +85,9 @@ func (e indexed) withDebug(lines string) indexed {
 }
 
 // tracked counts the tracked files that differ from HEAD, in the index or in the worktree, and
-// returns the submodules. It compares the content itself: git would run the clean filters that the
-// repository names, and skip the files that it was told not to look at.
-func (p program) tracked(ctx context.Context, dir, gitDir string, l *Losses) (links []indexed, err error) {
+// returns the submodules. It compares the contents itself: git would run the clean filters that the
+// repository names, and would skip files that are marked as unchanged in the index.
+func (p program) tracked(ctx context.Context, dir, gitDir string, l *Losses) (links []indexEntry, err error) {
 	staged, err := p.staged(ctx, dir, l)
 	if err != nil {
 		return nil, err
@@ -94,15 +96,16 @@ func (p program) tracked(ctx context.Context, dir, gitDir string, l *Losses) (li
 	if err != nil {
 		return nil, err
 	}
-	var written stamp // of the index
+	var written timestamp // when the index was written
 	var st unix.Stat_t
 	if err := unix.Lstat(filepath.Join(gitDir, "index"), &st); err == nil {
-		written = stampOf(st.Mtim)
+		written = timestampOf(st.Mtim)
 	}
-	var unsure []string
-	for e := range index(out) {
+	var maybeConverted []string
+	for e := range parseIndex(out) {
 		if e.mode == submodule {
-			if !slices.ContainsFunc(links, func(other indexed) bool { return other.path == e.path }) { // in a conflict, each side has it
+			// In a conflict, the index has an entry for each side.
+			if !slices.ContainsFunc(links, func(other indexEntry) bool { return other.path == e.path }) {
 				e.staged = staged[e.path]
 				links = append(links, e)
 			}
@@ -117,22 +120,23 @@ func (p program) tracked(ctx context.Context, dir, gitDir string, l *Losses) (li
 		case changed:
 			l.Changes++
 		case converted:
-			unsure = append(unsure, e.path)
+			maybeConverted = append(maybeConverted, e.path)
 		case unchanged:
 		}
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("the comparison of the files of %q takes too long: %w", dir, ctx.Err())
 		}
 	}
-	n, err := p.unconverted(ctx, dir, unsure)
+	n, err := p.countUnconverted(ctx, dir, maybeConverted)
 	l.Changes += n
 	return links, err
 }
 
-// staged counts what the index has different from HEAD, and returns the paths of what is still in
-// the index.
+// staged counts the differences between the index and HEAD, and returns the paths of those that are
+// still in the index.
 func (p program) staged(ctx context.Context, dir string, l *Losses) (map[string]bool, error) {
-	out, err := p.run(ctx, dir, "diff-index", "--cached", "--name-status", "-z", "--no-renames", "--ignore-submodules=dirty", "HEAD", "--")
+	out, err := p.run(ctx, dir, "diff-index", "--cached", "--name-status", "-z", "--no-renames",
+		"--ignore-submodules=dirty", "HEAD", "--")
 	staged := map[string]bool{}
 	for status, path := range pairs(out) {
 		switch {
@@ -146,7 +150,7 @@ func (p program) staged(ctx context.Context, dir string, l *Losses) (map[string]
 	return staged, err
 }
 
-// pairs reads what git prints as two strings each, with NULs.
+// pairs parses output of git that consists of pairs of strings, each string terminated by NUL.
 func pairs(out string) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for out != "" {
@@ -160,20 +164,20 @@ func pairs(out string) iter.Seq2[string, string] {
 	}
 }
 
-// likeness is what a file is, compared with its entry in the index.
-type likeness int
+// comparison is the result of comparing a file with its index entry.
+type comparison int
 
 const (
-	unchanged likeness = iota
+	unchanged comparison = iota
 	changed
 	missing
-	converted // unchanged if git converts the file's content when it checks it out, changed if not
+	converted // unchanged if git converts the content on checkout, else changed
 )
 
-// compare compares a file with its entry. A file that git has not checked out again since it saw it
-// with the blob's content is unchanged; of any other one the content is compared as it is. So a
-// file that git converts and that was touched without git's seeing it counts as changed.
-func (e indexed) compare(path string, written stamp) likeness {
+// compare compares a file with its index entry. A file with the size and times that git recorded is
+// unchanged; otherwise the content is compared, without conversion. So a file that git converts,
+// and that was touched without git noticing, counts as changed.
+func (e indexEntry) compare(path string, written timestamp) comparison {
 	var st unix.Stat_t
 	switch err := unix.Lstat(path, &st); {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR):
@@ -184,24 +188,25 @@ func (e indexed) compare(path string, written stamp) likeness {
 	case err != nil || e.intended:
 		return changed
 	}
-	mtime := stampOf(st.Mtim)
+	mtime := timestampOf(st.Mtim)
 	seen := mtime == e.mtime && uint32(st.Ino) == e.inode && uint32(st.Size) == e.size
-	late := mtime.sec > written.sec || mtime.sec == written.sec && mtime.nsec >= written.nsec // a change after that may have the same time
-	if seen && stampOf(st.Ctim) == e.ctime && !late {
+	// A change after the index was written may have left the same time.
+	late := mtime.sec > written.sec || mtime.sec == written.sec && mtime.nsec >= written.nsec
+	if seen && timestampOf(st.Ctim) == e.ctime && !late {
 		return unchanged
 	}
-	switch same, err := e.sameContent(path, st); {
+	switch same, err := e.hasContent(path, st); {
 	case err != nil:
 		return changed
 	case same:
 		return unchanged
-	case seen && e.sameMode(st):
+	case seen && e.hasMode(st):
 		return converted
 	}
 	return changed
 }
 
-func (e indexed) sameMode(st unix.Stat_t) bool {
+func (e indexEntry) hasMode(st unix.Stat_t) bool {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		return e.mode == "100755" == (st.Mode&unix.S_IXUSR != 0) && e.mode != "120000"
@@ -211,9 +216,9 @@ func (e indexed) sameMode(st unix.Stat_t) bool {
 	return false
 }
 
-// sameContent tells whether the file has the mode of the entry and the content of its blob.
-func (e indexed) sameContent(path string, st unix.Stat_t) (bool, error) {
-	if !e.sameMode(st) {
+// hasContent reports whether the file has the mode of the entry and the content of its blob.
+func (e indexEntry) hasContent(path string, st unix.Stat_t) (bool, error) {
+	if !e.hasMode(st) {
 		return false, nil
 	}
 	h := sha1.New() //nolint:gosec // an object id of git's
@@ -237,12 +242,13 @@ func (e indexed) sameContent(path string, st unix.Stat_t) (bool, error) {
 	return hex.EncodeToString(h.Sum(nil)) == e.blob, nil
 }
 
-// unconverted returns how many of the files have an attribute by which git converts their content
-// neither way.
-func (p program) unconverted(ctx context.Context, dir string, paths []string) (n int, err error) {
-	const most = 500 // in one command
-	for files := range slices.Chunk(paths, most) {
-		out, err := p.run(ctx, dir, slices.Concat([]string{"check-attr", "-z", "filter", "eol", "working-tree-encoding", "ident", "--"}, files)...)
+// countUnconverted returns how many of the files have no attribute that makes git convert their
+// content.
+func (p program) countUnconverted(ctx context.Context, dir string, paths []string) (n int, err error) {
+	const maxPaths = 500 // per command
+	command := []string{"check-attr", "-z", "filter", "eol", "working-tree-encoding", "ident", "--"}
+	for files := range slices.Chunk(paths, maxPaths) {
+		out, err := p.run(ctx, dir, slices.Concat(command, files)...)
 		if err != nil {
 			return 0, err
 		}
@@ -257,7 +263,8 @@ func (p program) unconverted(ctx context.Context, dir string, paths []string) (n
 	return n, nil
 }
 
-// triples reads what git prints as three strings each, with NULs.
+// triples parses output of git that consists of groups of three strings, each string terminated by
+// NUL.
 func triples(out string) iter.Seq2[string, [2]string] {
 	return func(yield func(string, [2]string) bool) {
 		for fields := range slices.Chunk(strings.Split(out, "\x00"), 3) {
@@ -268,4 +275,4 @@ func triples(out string) iter.Seq2[string, [2]string] {
 	}
 }
 
-func stampOf(t unix.Timespec) stamp { return stamp{t.Sec, t.Nsec} }
+func timestampOf(t unix.Timespec) timestamp { return timestamp{t.Sec, t.Nsec} }

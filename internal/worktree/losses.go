@@ -11,26 +11,28 @@ import (
 	"strings"
 )
 
-// Losses is what is only there, or has to do with nothing but this worktree. The branch and its
-// commits stay when a worktree is removed, and so do stashes: they are counted because whoever
-// removes it believes to be done with it.
+// Losses is the work that exists only in a worktree, or that belongs only to it. Removing a
+// worktree keeps its branch with the commits, and its stashes; these are counted because whoever
+// removes a worktree assumes that the work in it is finished.
 type Losses struct {
-	Changes    int      // files that are changed and not committed, staged or not
-	Deleted    int      // files that are missing, and whose removal is not committed
-	Untracked  int      // files that git does not know, a directory of such counts once
-	Ignored    int      // what git was told to ignore, counted in the same way. It goes without saying: it can be made again
-	Commits    int      // that no other branch, no tag and no remote has
-	Stashes    int      // made on its branch
-	Unfinished string   // rebase, merge, cherry-pick, revert or bisect, "" for none
-	Submodules []string // the paths of those that have any of these
+	Changes   int // files with uncommitted changes, staged or not
+	Deleted   int // missing files whose removal is not committed
+	Untracked int // untracked files; a directory of these counts as one
+	// Ignored counts ignored files in the same way. They are not a loss, since they can be generated
+	// again.
+	Ignored    int
+	Commits    int      // that are on no other branch, tag or remote
+	Stashes    int      // created on its branch
+	Unfinished string   // rebase, merge, cherry-pick, revert or bisect; "" for none
+	Submodules []string // paths of those that contain any such work
 }
 
-// Any tells whether there is anything to lose.
+// Any reports whether there is anything to lose.
 func (l Losses) Any() bool {
 	return l.Changes+l.Deleted+l.Untracked+l.Commits+l.Stashes > 0 || l.Unfinished != "" || len(l.Submodules) > 0
 }
 
-// String names them: "2 uncommitted changes, 1 untracked file (and 3 ignored)".
+// String lists the losses: "2 uncommitted changes, 1 untracked file (and 3 ignored)".
 func (l Losses) String() string {
 	var all []string
 	add := func(n int, one, many string) {
@@ -61,7 +63,7 @@ func (l Losses) String() string {
 	return text
 }
 
-// LossError is why a worktree is not removed.
+// LossError is the error of a removal that would lose work.
 type LossError struct {
 	Worktree Worktree
 	Losses   Losses
@@ -71,8 +73,9 @@ func (e *LossError) Error() string {
 	return fmt.Sprintf("worktree %q has %s", e.Worktree.Path, e.Losses)
 }
 
-// losses finds out what would be lost, in submodules too. A worktree that is not at its place has
-// nothing but its branch and its stashes. git executes nothing of the repository's meanwhile.
+// losses determines what would be lost with a worktree and its submodules. If the worktree's
+// directory is missing, it examines only the branch and the stashes. git runs no program of the
+// repository meanwhile.
 func (p program) losses(ctx context.Context, w Worktree) (Losses, error) {
 	var l Losses
 	var err error
@@ -82,7 +85,7 @@ func (p program) losses(ctx context.Context, w Worktree) (Losses, error) {
 	} else if err := p.examineWorktree(ctx, w, &l); err != nil {
 		return l, err
 	}
-	if l.Commits, err = p.onlyThere(ctx, dir, w); err != nil {
+	if l.Commits, err = p.countUnmerged(ctx, dir, w); err != nil {
 		return l, err
 	}
 	stashes, err := p.stashes(ctx, w.Repository)
@@ -94,35 +97,36 @@ func (p program) losses(ctx context.Context, w Worktree) (Losses, error) {
 	return l, err
 }
 
-// stashes returns what the repository's stashes say of themselves, of which the first words are the
-// branch that they were made on.
+// stashes returns the messages of the repository's stashes. A message begins with the branch on
+// which the stash was created.
 func (p program) stashes(ctx context.Context, dir string) ([]string, error) {
-	if there, err := p.has(ctx, dir, "refs/stash"); err != nil || !there {
+	if exists, err := p.refExists(ctx, dir, "refs/stash"); err != nil || !exists {
 		return nil, err
 	}
-	out, err := p.run(ctx, dir, "log", "--walk-reflogs", "--format=%gs", "refs/stash", "--") // git stash list wants a worktree
+	// "git stash list" works only in a worktree.
+	out, err := p.run(ctx, dir, "log", "--walk-reflogs", "--format=%gs", "refs/stash", "--")
 	return slices.Collect(strings.Lines(out)), err
 }
 
-// below is p for commands in a directory that has to be the top of a worktree itself.
-func (p program) below(dir string) program {
+// withCeiling returns p for commands in a directory that has to be the top of a worktree itself.
+func (p program) withCeiling(dir string) program {
 	p.ceiling = filepath.Dir(dir)
 	return p
 }
 
 // gitDirs returns the git directory of the worktree at dir, and that of its repository.
 func (p program) gitDirs(ctx context.Context, dir string) (own, common string, err error) {
-	out, err := p.line(ctx, dir, "rev-parse", "--absolute-git-dir", "--path-format=absolute", "--git-common-dir")
-	own, common, two := strings.Cut(out, "\n")
-	if err == nil && (!two || strings.Contains(common, "\n")) {
+	out, err := p.runLine(ctx, dir, "rev-parse", "--absolute-git-dir", "--path-format=absolute", "--git-common-dir")
+	own, common, ok := strings.Cut(out, "\n")
+	if err == nil && (!ok || strings.Contains(common, "\n")) {
 		err = fmt.Errorf("cannot find the git directory of %q: its path contains a line break", dir)
 	}
 	return own, common, err
 }
 
-// examineWorktree looks into the worktree's files.
+// examineWorktree examines the files of the worktree.
 func (p program) examineWorktree(ctx context.Context, w Worktree, l *Losses) error {
-	p = p.below(w.Path)
+	p = p.withCeiling(w.Path)
 	own, repository, err := p.gitDirs(ctx, w.Path)
 	if err != nil {
 		return err
@@ -133,14 +137,14 @@ func (p program) examineWorktree(ctx context.Context, w Worktree, l *Losses) err
 	return p.examine(ctx, tree{dir: w.Path, gitDir: own}, l, l)
 }
 
-// tree is a worktree, or a submodule in it.
+// tree is a worktree or a submodule in it.
 type tree struct {
 	dir    string
 	gitDir string
-	name   string // of a submodule: its path in the worktree
+	name   string // path of a submodule in the worktree
 }
 
-// examine counts what is not committed in a tree, and in the submodules below it.
+// examine counts uncommitted work in a tree and in its submodules.
 func (p program) examine(ctx context.Context, at tree, l, all *Losses) error {
 	links, err := p.tracked(ctx, at.dir, at.gitDir, l)
 	if err != nil {
@@ -149,7 +153,7 @@ func (p program) examine(ctx context.Context, at tree, l, all *Losses) error {
 	if err := p.untracked(ctx, at.dir, l); err != nil {
 		return err
 	}
-	l.Unfinished = unfinished(at.gitDir)
+	l.Unfinished = unfinishedOperation(at.gitDir)
 	for _, link := range links {
 		sub := tree{dir: filepath.Join(at.dir, link.path), name: filepath.Join(at.name, link.path)}
 		if err := p.examineSubmodule(ctx, at, sub, link, l, all); err != nil {
@@ -159,7 +163,7 @@ func (p program) examine(ctx context.Context, at tree, l, all *Losses) error {
 	return nil
 }
 
-// untracked counts the files that git does not know, and those that it ignores.
+// untracked counts untracked and ignored files.
 func (p program) untracked(ctx context.Context, dir string, l *Losses) error {
 	others := []string{"ls-files", "--others", "--exclude-standard", "--directory", "--no-empty-directory", "-z"}
 	out, err := p.run(ctx, dir, others...)
@@ -172,8 +176,9 @@ func (p program) untracked(ctx context.Context, dir string, l *Losses) error {
 	return err
 }
 
-// unfinished names what was begun in a worktree and is not done: git keeps it with the worktree.
-func unfinished(gitDir string) string {
+// unfinishedOperation returns the name of an unfinished operation, whose state git keeps in the
+// worktree's git directory.
+func unfinishedOperation(gitDir string) string {
 	for _, sign := range []struct{ file, what string }{
 		{"rebase-merge", "rebase"}, {"rebase-apply", "rebase"}, {"MERGE_HEAD", "merge"}, {"CHERRY_PICK_HEAD", "cherry-pick"},
 		{"REVERT_HEAD", "revert"}, {"BISECT_LOG", "bisect"},
@@ -185,37 +190,37 @@ func unfinished(gitDir string) string {
 	return ""
 }
 
-// onlyThere counts the commits of the worktree, and of its branch, that are nowhere else.
-func (p program) onlyThere(ctx context.Context, dir string, w Worktree) (int, error) {
+// countUnmerged counts the commits of the worktree and of its branch that are nowhere else.
+func (p program) countUnmerged(ctx context.Context, dir string, w Worktree) (int, error) {
 	args := []string{"rev-list", "--count"}
 	except := []string{"--exclude=" + w.Branch}
 	if dir == w.Path {
 		args = append(args, "HEAD")
-		if now, err := p.line(ctx, dir, "symbolic-ref", "--quiet", "--short", "HEAD"); err == nil && now != w.Branch {
+		if now, err := p.runLine(ctx, dir, "symbolic-ref", "--quiet", "--short", "HEAD"); err == nil && now != w.Branch {
 			except = append(except, "--exclude="+now)
-		} else if err != nil && !refused(err) {
+		} else if err != nil && !isNonZeroExit(err) {
 			return 0, err
 		}
 	}
-	branch, err := p.has(ctx, dir, "refs/heads/"+w.Branch)
+	branch, err := p.refExists(ctx, dir, "refs/heads/"+w.Branch)
 	if err != nil {
 		return 0, err
 	}
 	if branch {
 		args = append(args, "refs/heads/"+w.Branch)
 	}
-	if len(args) == 2 { // neither worktree nor branch
+	if len(args) == 2 { // neither the worktree nor the branch exists
 		return 0, nil
 	}
 	args = append(append(append(args, "--not"), except...), "--branches", "--tags", "--remotes")
-	return p.count(ctx, dir, args...)
+	return p.runCount(ctx, dir, args...)
 }
 
-// examineSubmodule looks into a submodule of the tree super, whose entry in the index is link. A
-// submodule that git has checked out has a repository of its own below the git directory of super,
-// which goes with the worktree. Anything else in its place counts as lost without a look into it:
-// the agent may have made it, and its configuration.
-func (p program) examineSubmodule(ctx context.Context, super, sub tree, link indexed, l, all *Losses) error {
+// examineSubmodule examines a submodule of the tree super, whose index entry is link. A submodule
+// that git has checked out has a repository of its own below the git directory of super, which is
+// removed with the worktree. Anything else in its place counts as lost and is not examined: the
+// agent may have created it, with its configuration.
+func (p program) examineSubmodule(ctx context.Context, super, sub tree, link indexEntry, l, all *Losses) error {
 	info, err := os.Lstat(sub.dir)
 	var entries []fs.DirEntry
 	if err == nil && info.IsDir() {
@@ -230,12 +235,12 @@ func (p program) examineSubmodule(ctx context.Context, super, sub tree, link ind
 	case err != nil:
 		return err
 	case info.IsDir() && len(entries) == 0:
-		return nil // it was never checked out
+		return nil // the submodule is not checked out
 	}
-	p = p.below(sub.dir)
+	p = p.withCeiling(sub.dir)
 	var common string
 	if info.IsDir() {
-		if sub.gitDir, common, err = p.gitDirs(ctx, sub.dir); err != nil && !refused(err) {
+		if sub.gitDir, common, err = p.gitDirs(ctx, sub.dir); err != nil && !isNonZeroExit(err) {
 			return err
 		}
 	}
@@ -248,14 +253,16 @@ func (p program) examineSubmodule(ctx context.Context, super, sub tree, link ind
 	if err := p.examine(ctx, sub, &own, all); err != nil {
 		return err
 	}
-	head, err := p.line(ctx, sub.dir, "rev-parse", "--verify", "HEAD")
+	head, err := p.runLine(ctx, sub.dir, "rev-parse", "--verify", "HEAD")
 	if err != nil {
 		return err
 	}
 	if head != link.blob && !link.staged {
 		l.Changes++
 	}
-	if own.Commits, err = p.count(ctx, sub.dir, "rev-list", "--count", "HEAD", "--branches", "--tags", "--not", "--remotes"); err != nil {
+	own.Commits, err = p.runCount(ctx, sub.dir,
+		"rev-list", "--count", "HEAD", "--branches", "--tags", "--not", "--remotes")
+	if err != nil {
 		return err
 	}
 	stashes, err := p.stashes(ctx, sub.dir)
@@ -264,89 +271,6 @@ func (p program) examineSubmodule(ctx context.Context, super, sub tree, link ind
 	if own.Any() {
 		all.Submodules = append(all.Submodules, sub.name)
 	}
-	return err
-}
-
-// remove removes the worktree, and its branch if that was made for it and is merged or pushed. What
-// would be lost keeps it (the error is a *LossError) unless force is set: then every commit stays
-// all the same, on the branch it is on, or on one made for it. A worktree that was locked stays. No
-// hook of the repository's is run: git needs none of them to remove files.
-func (p program) remove(ctx context.Context, w Worktree, force bool) error {
-	commit, err := p.branchCommit(ctx, w)
-	if err != nil {
-		return err
-	}
-	merged := true
-	if force {
-		merged = p.isMerged(ctx, w)
-	} else {
-		l, err := p.losses(ctx, w)
-		if err != nil {
-			return err
-		}
-		if l.Any() {
-			return &LossError{w, l}
-		}
-	}
-	if err := p.keepHead(ctx, w); err != nil {
-		return err
-	}
-	// Without --force git would look at the files itself, and run the clean filters of the repository
-	// for that; and it removes no worktree with submodules. losses has looked into all of it. A
-	// worktree that is locked takes --force twice.
-	if _, err := p.run(ctx, w.Repository, "worktree", "remove", "--force", "--", w.Path); err != nil && (!refused(err) || p.listed(ctx, w)) {
-		return err
-	}
-	if w.Made && merged {
-		p.dropBranch(ctx, w, commit)
-	}
-	return nil
-}
-
-// branchCommit returns the commit that the worktree's branch is at, "" if there is no such branch.
-func (p program) branchCommit(ctx context.Context, w Worktree) (string, error) {
-	if branch, _ := p.has(ctx, w.Repository, "refs/heads/"+w.Branch); !branch {
-		return "", nil
-	}
-	return p.line(ctx, w.Repository, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.Branch)
-}
-
-// isMerged returns whether another branch, a tag or a remote has every commit of the worktree's
-// branch; false where git cannot say.
-func (p program) isMerged(ctx context.Context, w Worktree) bool {
-	n, err := p.onlyThere(ctx, w.Repository, w)
-	return err == nil && n == 0
-}
-
-// listed tells whether there is a worktree at the place, or git believes so, or cannot tell.
-// Somebody may have removed it by hand, and told git.
-func (p program) listed(ctx context.Context, w Worktree) bool {
-	if exists(w.Path) {
-		return true
-	}
-	out, err := p.run(ctx, w.Repository, "worktree", "list", "--porcelain")
-	return err != nil || slices.Contains(strings.Split(out, "\n"), "worktree "+w.Path)
-}
-
-// keepHead makes a branch of a HEAD that no branch, tag or remote has: nobody would find it again.
-func (p program) keepHead(ctx context.Context, w Worktree) error {
-	if !exists(w.Path) {
-		return nil
-	}
-	n, err := p.count(ctx, w.Path, "rev-list", "--count", "HEAD", "--not", "--branches", "--tags", "--remotes")
-	if err != nil || n == 0 {
-		return err
-	}
-	name := w.Branch + "-head"
-	for i, taken := 2, true; taken && i < most; i++ {
-		if taken, err = p.has(ctx, w.Path, "refs/heads/"+name); err != nil {
-			return err
-		}
-		if taken {
-			name = fmt.Sprintf("%s-head-%d", w.Branch, i)
-		}
-	}
-	_, err = p.run(ctx, w.Path, "branch", "--quiet", "--no-track", "--", name, "HEAD")
 	return err
 }
 

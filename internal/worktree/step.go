@@ -10,23 +10,23 @@ import (
 	"sync"
 )
 
-// Git makes, examines and removes worktrees. It runs no git itself: see Runner.
+// Git creates, examines and removes worktrees. It runs git only through its Runner.
 type Git struct {
-	Environment []string // of git: NAME=VALUE; what begins with GIT_ is left out
+	Environment []string // of git, as NAME=VALUE; variables whose names begin with GIT_ are omitted
 	Run         Runner
 }
 
-// Runner has a step carried out by Do in a process of its own, and returns what Do returns.
-// Everything that the step starts ends with it: what git runs for a checkout are programs of the
-// repository's, and of whoever wrote to it. When ctx is done, the step is ended. Name is the
-// directory name of the worktree. An error is that the step did not end by itself; it is ErrNotRun
-// where it has not begun.
+// Runner runs a step with RunStep in a process of its own, and returns its output. It ends
+// everything that the step has started: a checkout runs programs of the repository and of whoever
+// could write to it. When ctx is done, it ends the step. The name is that of the worktree's
+// directory. An error means that the step did not end by itself, or is ErrNotRun if the step has
+// not started.
 type Runner func(ctx context.Context, name string, input []byte) (output []byte, err error)
 
-// ErrNotRun is the error of a step that has not begun.
+// ErrNotRun is the error of a step that has not started.
 var ErrNotRun = errors.New("cannot run git")
 
-// The things that a step does.
+// The kinds of steps.
 const (
 	doPlan    = "plan"
 	doAdd     = "add"
@@ -36,35 +36,36 @@ const (
 	doReclaim = "reclaim"
 )
 
-// step is the input of Do.
+// step is the input of RunStep.
 type step struct {
 	Do          string
 	Environment []string
 	Request     Request
 	Worktree    Worktree
-	From        string // doAdd: what the worktree begins with
+	From        string // doAdd: the revision from which git creates the worktree
 	Force       bool   // doRemove
 }
 
-// outcome is the output of Do.
+// outcome is the output of RunStep.
 type outcome struct {
 	Worktree     Worktree // doPlan
 	From, Prefix string   // doPlan
 	Losses       Losses
-	Lost         bool   // the error is that Losses keep the worktree
-	Free         string // the error is a *TakenError with this
+	Lost         bool   // the error is a *LossError with Losses
+	Free         string // the error is a *TakenError with this branch
 	NoGit        bool   // the error is ErrNoGit
 	Error        string // "" for none
 }
 
-// RunStep carries out a step with git as a child of this process. Input and output are between it and
-// Git. When ctx is done, git is terminated.
+// RunStep runs a step with git as a child of this process, and is called in the process that a
+// Runner starts. Input and output are internal to this package. When ctx is done, git is
+// terminated.
 func RunStep(ctx context.Context, input []byte) (output []byte) {
 	var s step
 	var o outcome
 	err := json.Unmarshal(input, &s)
 	if err == nil {
-		o, err = s.carryOut(ctx)
+		o, err = s.run(ctx)
 	}
 	if lost := (*LossError)(nil); errors.As(err, &lost) {
 		o.Losses, o.Lost = lost.Losses, true
@@ -81,7 +82,7 @@ func RunStep(ctx context.Context, input []byte) (output []byte) {
 	return output
 }
 
-func (s step) carryOut(ctx context.Context) (o outcome, err error) {
+func (s step) run(ctx context.Context) (o outcome, err error) {
 	p := program{environment: s.Environment}
 	switch s.Do {
 	case doPlan:
@@ -96,14 +97,14 @@ func (s step) carryOut(ctx context.Context) (o outcome, err error) {
 		err = p.undo(ctx, s.Worktree)
 	case doReclaim:
 		err = p.reclaim(ctx, s.Worktree)
-	default: // a daemon of another version
+	default: // the daemon has another version
 		err = fmt.Errorf("unknown step %q: restart corrald (systemctl --user restart corrald)", s.Do)
 	}
 	return o, err
 }
 
-// do has a step carried out.
-func (g Git) do(ctx context.Context, name string, s step) (o outcome, err error) {
+// runStep runs a step through the Runner.
+func (g Git) runStep(ctx context.Context, name string, s step) (o outcome, err error) {
 	s.Environment = g.Environment
 	input, err := json.Marshal(s)
 	if err != nil {
@@ -132,58 +133,60 @@ func (g Git) do(ctx context.Context, name string, s step) (o outcome, err error)
 	return o, nil
 }
 
-// on is do for a step of a worktree that is there.
-func (g Git) on(ctx context.Context, w Worktree, s step) (outcome, error) {
+// runStepOn runs a step on an existing worktree.
+func (g Git) runStepOn(ctx context.Context, w Worktree, s step) (outcome, error) {
 	s.Worktree = w
-	return g.do(ctx, filepath.Base(w.Path), s)
+	return g.runStep(ctx, filepath.Base(w.Path), s)
 }
 
-// turns has a channel for each repository, in which there is a value while a step changes its
-// worktrees or branches: git reads all worktrees of the repository then, and fails where another
-// one is half made or half removed.
-var turns sync.Map
+// repositoryLocks has a channel for each repository, which contains a value while a step changes
+// its worktrees or branches: git then reads all worktrees of the repository, and fails if another
+// one is only partly created or removed.
+var repositoryLocks sync.Map
 
-// turn waits until no other step changes the repository.
-func turn(ctx context.Context, repository string) (end func(), err error) {
+// lockRepository waits until no other step changes the repository.
+func lockRepository(ctx context.Context, repository string) (unlock func(), err error) {
 	if path, err := filepath.EvalSymlinks(repository); err == nil {
 		repository = path
 	}
-	value, _ := turns.LoadOrStore(repository, make(chan struct{}, 1))
-	taken := value.(chan struct{}) //nolint:forcetypeassert // nothing else is in it
+	value, _ := repositoryLocks.LoadOrStore(repository, make(chan struct{}, 1))
+	lock := value.(chan struct{}) //nolint:forcetypeassert // all values have this type
 	select {
-	case taken <- struct{}{}:
-		return func() { <-taken }, nil
+	case lock <- struct{}{}:
+		return func() { <-lock }, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("git waited too long for another worktree of %q: %w", repository, ctx.Err())
 	}
 }
 
-// Add makes a worktree, and its branch if there is none such, at the commit that Dir has checked
-// out. A branch of one remote with that name is followed. Where the branch has to be Own and is
-// taken, the error is a *TakenError. What is changed and not committed in Dir stays there. The
-// repository's hooks and filters are run. It returns the directory that corresponds to Dir, too.
-// After an error nothing is left of it; where that could not be undone either, a note of it is, for
-// Unconfirmed. The caller calls Settle once it has noted the worktree.
+// Add creates a worktree, and its branch if that does not exist, at the commit that is checked out
+// in Dir. If exactly one remote has a branch of that name, the new branch tracks it. If the branch
+// has to be Own and that exists, the error is a *TakenError. Uncommitted changes in Dir stay there.
+// The repository's hooks and filters run.
+//
+// Add also returns the directory in the worktree that corresponds to Dir. After an error, it
+// removes everything; if that fails too, a marker file remains, for Unconfirmed. The caller calls
+// Confirm once it has recorded the worktree.
 func (g Git) Add(ctx context.Context, r Request) (w Worktree, dir string, err error) {
-	plan, err := g.do(ctx, r.Name, step{Do: doPlan, Request: r})
+	plan, err := g.runStep(ctx, r.Name, step{Do: doPlan, Request: r})
 	if err != nil {
 		return w, "", err
 	}
 	w = plan.Worktree
-	end, err := turn(ctx, w.Repository)
+	unlock, err := lockRepository(ctx, w.Repository)
 	if err != nil {
 		return w, "", err
 	}
-	defer end()
+	defer unlock()
 	if err := claim(r, &w); err != nil {
 		return w, "", err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, g.takeBack(context.WithoutCancel(ctx), w, err))
+			err = errors.Join(err, g.undoAdd(context.WithoutCancel(ctx), w, err))
 		}
 	}()
-	if _, err := g.on(ctx, w, step{Do: doAdd, Request: r, From: plan.From}); err != nil {
+	if _, err := g.runStepOn(ctx, w, step{Do: doAdd, Request: r, From: plan.From}); err != nil {
 		return w, "", err
 	}
 	dir = filepath.Join(w.Path, plan.Prefix)
@@ -193,9 +196,9 @@ func (g Git) Add(ctx context.Context, r Request) (w Worktree, dir string, err er
 	return w, dir, nil
 }
 
-// takeBack undoes what Add has done. Cause is why.
-func (g Git) takeBack(ctx context.Context, w Worktree, cause error) error {
-	if errors.Is(cause, ErrNotRun) { // there is nothing but the claim
+// undoAdd removes what Add has created before it failed with cause.
+func (g Git) undoAdd(ctx context.Context, w Worktree, cause error) error {
+	if errors.Is(cause, ErrNotRun) { // only the directory and the marker file exist
 		if err := os.Remove(w.Path); err != nil {
 			return err
 		}
@@ -205,16 +208,16 @@ func (g Git) takeBack(ctx context.Context, w Worktree, cause error) error {
 }
 
 func (g Git) undo(ctx context.Context, w Worktree) error {
-	if _, err := g.on(ctx, w, step{Do: doUndo}); err != nil {
+	if _, err := g.runStepOn(ctx, w, step{Do: doUndo}); err != nil {
 		return err
 	}
 	return w.Confirm()
 }
 
-// Undo takes back what Add has done, or has begun: nobody has worked there. A branch that was made
-// for it goes, too, unless it was used since.
+// Undo removes a worktree that Add has created completely or in part, and in which nobody has
+// worked. It also deletes a branch that was created for it, unless the branch has changed.
 func (g Git) Undo(ctx context.Context, w Worktree) error {
-	end, err := turn(ctx, w.Repository)
+	end, err := lockRepository(ctx, w.Repository)
 	if err != nil {
 		return err
 	}
@@ -222,39 +225,39 @@ func (g Git) Undo(ctx context.Context, w Worktree) error {
 	return g.undo(ctx, w)
 }
 
-// Reclaim is Undo for what was found by Strays: somebody else may have found it meanwhile. What
-// they have put there keeps it, and the error is a *LossError.
+// Reclaim is like Undo, for a worktree from Unconfirmed: somebody else may have found it meanwhile
+// and worked there. If there is anything to lose, it fails with a *LossError.
 func (g Git) Reclaim(ctx context.Context, w Worktree) error {
-	end, err := turn(ctx, w.Repository)
+	end, err := lockRepository(ctx, w.Repository)
 	if err != nil {
 		return err
 	}
 	defer end()
-	if _, err := g.on(ctx, w, step{Do: doReclaim}); err != nil {
+	if _, err := g.runStepOn(ctx, w, step{Do: doReclaim}); err != nil {
 		return err
 	}
 	return w.Confirm()
 }
 
-// Losses finds out what would be lost, in its submodules too, and runs nothing of the repository's
-// for that: no hook, no filter, no transport. A worktree that is not at its place has nothing but
-// its branch and its stashes.
+// Losses determines what would be lost with the worktree and its submodules. It runs no program of
+// the repository: no hook, filter or transport. If the worktree's directory is missing, only its
+// branch and its stashes are examined.
 func (g Git) Losses(ctx context.Context, w Worktree) (Losses, error) {
-	o, err := g.on(ctx, w, step{Do: doExamine})
+	o, err := g.runStepOn(ctx, w, step{Do: doExamine})
 	return o.Losses, err
 }
 
-// Remove removes the worktree, and its branch if that was made for it and is merged or pushed. What
-// would be lost keeps it (the error is a *LossError) unless force is set: then every commit stays
-// all the same, on the branch it is on, or on one made for it; a branch that was made for it and
-// has no commit of its own goes in either case. A worktree that was locked stays. No hook of the
-// repository's is run.
+// Remove removes the worktree, and its branch if that was created for it and is merged or pushed.
+// If anything would be lost, it fails with a *LossError unless force is set. Even with force, every
+// commit is kept on its branch or on one created for it; a branch that was created for the worktree
+// and has no commits of its own is deleted in either case. A locked worktree is not removed. No
+// hook of the repository runs.
 func (g Git) Remove(ctx context.Context, w Worktree, force bool) error {
-	end, err := turn(ctx, w.Repository)
+	end, err := lockRepository(ctx, w.Repository)
 	if err != nil {
 		return err
 	}
 	defer end()
-	_, err = g.on(ctx, w, step{Do: doRemove, Force: force})
+	_, err = g.runStepOn(ctx, w, step{Do: doRemove, Force: force})
 	return err
 }

@@ -16,36 +16,42 @@ import (
 	"github.com/corrald/corral/internal/worktree"
 )
 
-// trap makes a program that notes that it was run, and behaves like a filter that changes nothing.
-// It returns its path, and that of the note.
+// trap creates a program that records its runs in a file, and behaves like a filter that changes
+// nothing. It returns the paths of the program and of that file.
 func (p *place) trap() (program, note string) {
 	note = p.path("trapped")
 	p.write("trap", "#!/bin/sh\necho \"$0 $*\" >>'"+note+"'\nexec cat\n")
 	return p.path("trap"), note
 }
 
-// setTraps configures the repository at dir to run the program wherever its configuration names
-// one.
+// setTraps configures the repository at dir to run the program in every setting that names a
+// program.
 func (p *place) setTraps(dir, program string) {
 	p.t.Helper()
 	for name, value := range map[string]string{
-		"filter.x.clean": program, "filter.x.smudge": program, "core.fsmonitor": program, "gpg.program": program, "log.showSignature": "true",
-		"core.sshCommand": program, "credential.helper": program, "core.pager": program, "core.editor": program, "core.askPass": program, "diff.external": program,
-		"diff.x.textconv": program, "core.gitProxy": program, "core.alternateRefsCommand": program, "alias.status": "!" + program, "alias.ls-files": "!" + program,
-		"extensions.partialClone": "evil", "remote.evil.promisor": "true", "remote.evil.url": "ext::" + program, "protocol.ext.allow": "always", "protocol.allow": "always",
+		"filter.x.clean": program, "filter.x.smudge": program, "core.fsmonitor": program, "gpg.program": program,
+		"log.showSignature": "true",
+		"core.sshCommand":   program, "credential.helper": program, "core.pager": program, "core.editor": program,
+		"core.askPass": program, "diff.external": program,
+		"diff.x.textconv": program, "core.gitProxy": program, "core.alternateRefsCommand": program,
+		"alias.status": "!" + program, "alias.ls-files": "!" + program,
+		"extensions.partialClone": "evil", "remote.evil.promisor": "true", "remote.evil.url": "ext::" + program,
+		"protocol.ext.allow": "always", "protocol.allow": "always",
 		"remote.evil.uploadpack": program, "submodule.recurse": "true", "status.submoduleSummary": "true",
 	} {
 		p.at(dir, "config", name, value)
 	}
 	common := p.at(dir, "rev-parse", "--path-format=absolute", "--git-common-dir")
 	p.write(common+"/info/attributes", "* filter=x diff=x\n")
-	for _, hook := range []string{"post-checkout", "reference-transaction", "post-index-change", "pre-auto-gc", "fsmonitor-watchman"} {
+	for _, hook := range []string{
+		"post-checkout", "reference-transaction", "post-index-change", "pre-auto-gc", "fsmonitor-watchman",
+	} {
 		p.write(common+"/hooks/"+hook, "#!/bin/sh\nexec "+program+" "+hook+" </dev/null\n")
 	}
 }
 
-// TestLosses_RunNoProgramsOfTheRepository, whatever its configuration names, and neither does the
-// removal.
+// TestLosses_RunNoProgramsOfTheRepository: neither the examination nor the removal runs a program
+// from the repository's configuration.
 func TestLosses_RunNoProgramsOfTheRepository(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
@@ -61,7 +67,7 @@ func TestLosses_RunNoProgramsOfTheRepository(t *testing.T) {
 	cmd := exec.Command("git", "diff-files", "--quiet")
 	cmd.Dir, cmd.Env = w.Path, p.git.Environment[:2]
 	_ = cmd.Run()
-	require.FileExists(t, note, "it would be run")
+	require.FileExists(t, note, "a plain git command runs it")
 	require.NoError(t, os.Remove(note))
 
 	var lost *worktree.LossError
@@ -75,8 +81,8 @@ func TestLosses_RunNoProgramsOfTheRepository(t *testing.T) {
 	assert.NoFileExists(t, note)
 }
 
-// TestLosses_FetchNoMissingObjects: a partial clone that lacks an object, which git would fetch by a program
-// that the repository names.
+// TestLosses_FetchNoMissingObjects: a partial clone lacks an object, which git would fetch with a
+// program that the repository names.
 func TestLosses_FetchNoMissingObjects(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
@@ -84,21 +90,21 @@ func TestLosses_FetchNoMissingObjects(t *testing.T) {
 	tree := p.at("shop", "rev-parse", "HEAD:sub")
 	program, note := p.trap()
 	p.setTraps("shop", program)
-	p.write("trap", "#!/bin/sh\necho >>'"+note+"'\nexit 1\n") // one that answers nothing
+	p.write("trap", "#!/bin/sh\necho >>'"+note+"'\nexit 1\n") // a transport that returns nothing
 	require.NoError(t, os.Remove(p.path("shop/.git/objects/"+tree[:2]+"/"+tree[2:])))
 	require.NoError(t, os.Remove(w.Path+"/.gitignore"))
 	cmd := exec.Command("git", "ls-tree", "-r", "HEAD")
 	cmd.Dir, cmd.Env = w.Path, p.git.Environment[:2]
 	_ = cmd.Run()
-	require.FileExists(t, note, "it would be run")
+	require.FileExists(t, note, "a plain git command runs it")
 	require.NoError(t, os.Remove(note))
 	l, err := p.git.Losses(t.Context(), w)
 	assert.True(t, err != nil || l.Any())
 	assert.NoFileExists(t, note)
 }
 
-// TestLosses_SkipRepositoryCreatedByAgent, which it has made in place of a submodule, in
-// the worktree alone.
+// TestLosses_SkipRepositoryCreatedByAgent: the agent has created a repository in place of a
+// submodule, in the worktree only.
 func TestLosses_SkipRepositoryCreatedByAgent(t *testing.T) {
 	p := newPlace(t)
 	p.repository("lib")
@@ -124,22 +130,25 @@ func TestLosses_SkipRepositoryCreatedByAgent(t *testing.T) {
 	assert.NoDirExists(t, w.Path)
 }
 
-// TestRemove_FilesThatGitConverts: such a file is not what its blob is, and the filter that would
-// tell whether it was changed is not run.
+// TestRemove_FilesThatGitConverts: the content of such a file differs from its blob, and the filter
+// that would show whether it was changed is not run.
 func TestRemove_FilesThatGitConverts(t *testing.T) {
 	for _, row := range []struct {
-		name string
-		do   func(p *place, w worktree.Worktree)
-		says string
+		name   string
+		do     func(p *place, w worktree.Worktree)
+		losses string
 	}{
-		{"nothing was done", func(*place, worktree.Worktree) {}, ""},
+		{"no changes", func(*place, worktree.Worktree) {}, ""},
 		{"made read-only, as git-lfs does with files that can be locked", func(p *place, w worktree.Worktree) {
 			require.NoError(p.t, os.Chmod(w.Path+"/large.bin", 0o500))
 			require.NoError(p.t, os.Chmod(w.Path+"/dos.txt", 0o500))
 		}, ""},
-		{"changed", func(p *place, w worktree.Worktree) { p.write(w.Path+"/large.bin", "content of another file") }, "1 uncommitted change"},
-		{"changed, in the same size", func(p *place, w worktree.Worktree) { p.write(w.Path+"/large.bin", "content of B file\n") }, "1 uncommitted change"},
-		{"changed, and its line ends are converted", func(p *place, w worktree.Worktree) { p.write(w.Path+"/dos.txt", "one\r\nTWO\r\n") }, "1 uncommitted change"},
+		{"changed", func(p *place, w worktree.Worktree) { p.write(w.Path+"/large.bin", "content of another file") },
+			"1 uncommitted change"},
+		{"changed, in the same size",
+			func(p *place, w worktree.Worktree) { p.write(w.Path+"/large.bin", "content of B file\n") }, "1 uncommitted change"},
+		{"changed, with converted line ends",
+			func(p *place, w worktree.Worktree) { p.write(w.Path+"/dos.txt", "one\r\nTWO\r\n") }, "1 uncommitted change"},
 		{"staged", func(p *place, w worktree.Worktree) {
 			p.write(w.Path+"/large.bin", "content of another file")
 			p.at(w.Path, "add", ".")
@@ -149,14 +158,16 @@ func TestRemove_FilesThatGitConverts(t *testing.T) {
 			p.at(w.Path, "commit", "--quiet", "-am", "another")
 			p.at("shop", "merge", "--quiet", w.Branch)
 		}, ""},
-		{"written anew, which git has not looked at", func(p *place, w worktree.Worktree) {
+		{"rewritten with the same content, not seen by git", func(p *place, w worktree.Worktree) {
 			require.NoError(p.t, os.Remove(w.Path+"/large.bin"))
 			p.write(w.Path+"/large.bin", "content of a file\n")
 		}, "1 uncommitted change"},
-		{"written anew, and git has looked", func(p *place, w worktree.Worktree) {
+		{"rewritten with the same content, seen by git", func(p *place, w worktree.Worktree) {
 			require.NoError(p.t, os.Remove(w.Path+"/large.bin"))
 			p.write(w.Path+"/large.bin", "content of a file\n")
-			earlier := time.Now().Add(-time.Hour) // than the index: git trusts no file that may have changed since
+			// The file has to be older than the index: git does not trust the times of a file that may have
+			// changed since.
+			earlier := time.Now().Add(-time.Hour)
 			require.NoError(p.t, os.Chtimes(w.Path+"/large.bin", earlier, earlier))
 			p.at(w.Path, "update-index", "--really-refresh")
 		}, ""},
@@ -179,33 +190,36 @@ func TestRemove_FilesThatGitConverts(t *testing.T) {
 			require.Equal(t, "content of a file\n", string(text))
 			row.do(p, w)
 			err = p.git.Remove(t.Context(), w, false)
-			if row.says == "" {
+			if row.losses == "" {
 				require.NoError(t, err)
 				return
 			}
 			var lost *worktree.LossError
 			require.ErrorAs(t, err, &lost)
-			assert.Equal(t, row.says, lost.Losses.String())
+			assert.Equal(t, row.losses, lost.Losses.String())
 		})
 	}
 }
 
-// TestAdd_DoesNotDelayOtherRepositories: only what changes the same repository waits for its turn.
+// TestAdd_DoesNotDelayOtherRepositories: only steps that change the same repository wait for each
+// other.
 func TestAdd_DoesNotDelayOtherRepositories(t *testing.T) {
 	p := newPlace(t)
 	p.repository("slow")
 	p.repository("shop")
-	p.write("slow/.git/hooks/post-checkout", "#!/bin/sh\ntouch '"+p.path("begun")+"'\nuntil [ -e '"+p.path("enough")+"' ]; do :; done\n")
+	p.write("slow/.git/hooks/post-checkout",
+		"#!/bin/sh\ntouch '"+p.path("begun")+"'\nuntil [ -e '"+p.path("enough")+"' ]; do :; done\n")
 	ended := make(chan error, 1)
 	go func() { _, _, err := p.git.Add(t.Context(), p.request("slow", "")); ended <- err }()
-	require.Eventually(t, func() bool { _, err := os.Stat(p.path("begun")); return err == nil }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(p.path("begun")); return err == nil }, 30*time.Second,
+		time.Millisecond)
 
 	p.add("shop", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	waits := p.git
 	waits.Run = func(ctx context.Context, _ string, input []byte) ([]byte, error) {
-		defer cancel() // once it is known which branch it is to be, it waits
+		defer cancel() // after the branch was chosen, Add waits
 		return worktree.RunStep(ctx, input), nil
 	}
 	_, _, err := waits.Add(ctx, p.request("slow", "other"))
@@ -218,13 +232,13 @@ func TestAdd_DoesNotDelayOtherRepositories(t *testing.T) {
 	assert.Len(t, left, 1, "the note of the one that is not settled yet")
 }
 
-// TestAdd_CannotRunGit: what was begun is undone, and if that is not possible either, it is found
-// and undone later.
+// TestAdd_CannotRunGit: an incomplete worktree is removed at once or, if that is not possible
+// either, found and removed later.
 func TestAdd_CannotRunGit(t *testing.T) {
 	fails := errors.New("no such unit")
 	for _, row := range []struct {
 		name   string
-		ran    bool // git, before it was ended
+		ran    bool // git ran before the step was ended
 		err    error
 		strays int
 	}{
@@ -253,7 +267,7 @@ func TestAdd_CannotRunGit(t *testing.T) {
 			require.Len(t, strays, row.strays)
 			for _, w := range strays {
 				other, _ := p.add("shop", "")
-				assert.Equal(t, p.root+"/shop-2", other.Path, "its place stays taken")
+				assert.Equal(t, p.root+"/shop-2", other.Path, "its directory is not reused")
 				require.NoError(t, p.git.Remove(t.Context(), other, false))
 				require.NoError(t, p.git.Reclaim(t.Context(), w))
 			}

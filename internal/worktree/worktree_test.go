@@ -20,7 +20,7 @@ import (
 type place struct {
 	t    *testing.T
 	dir  string
-	root string // where worktrees are made
+	root string // directory of the worktrees
 	git  worktree.Git
 }
 
@@ -29,17 +29,21 @@ func newPlace(t *testing.T) *place {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	p := &place{t: t, dir: dir, root: filepath.Join(dir, "data", "worktrees")}
-	p.write("home/.gitconfig", "[user]\n\tname = A\n\temail = a@example.org\n[init]\n\tdefaultBranch = main\n[protocol \"file\"]\n\tallow = always\n")
-	p.git = worktree.Git{Environment: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir + "/home", "GIT_DIR=/nowhere", "GIT_WORK_TREE=/nowhere"}, Run: here}
+	p.write("home/.gitconfig", "[user]\n\tname = A\n\temail = a@example.org\n"+
+		"[init]\n\tdefaultBranch = main\n[protocol \"file\"]\n\tallow = always\n")
+	environment := []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir + "/home", "GIT_DIR=/nowhere", "GIT_WORK_TREE=/nowhere",
+	}
+	p.git = worktree.Git{Environment: environment, Run: runHere}
 	return p
 }
 
-// here carries out a step in this process.
-func here(ctx context.Context, _ string, input []byte) ([]byte, error) {
+// runHere runs a step in this process.
+func runHere(ctx context.Context, _ string, input []byte) ([]byte, error) {
 	return worktree.RunStep(ctx, input), nil
 }
 
-// at runs git in a directory of the place, as a person would.
+// at runs git in a directory of the place, as a user would.
 func (p *place) at(dir string, args ...string) string {
 	p.t.Helper()
 	cmd := exec.Command("git", args...)
@@ -63,7 +67,7 @@ func (p *place) write(name, text string) {
 	require.NoError(p.t, os.WriteFile(p.path(name), []byte(text), 0o700))
 }
 
-// repository makes one with a commit, in which there is the file sub/a.
+// repository creates a repository with one commit, which contains the file sub/a.
 func (p *place) repository(name string) {
 	p.t.Helper()
 	p.write(name+"/sub/a", "one\n")
@@ -77,7 +81,7 @@ func (p *place) request(dir, branch string) worktree.Request {
 	return worktree.Request{Dir: p.path(dir), Branch: branch, Own: "corral/shop", Root: p.root, Name: "shop"}
 }
 
-// add makes a worktree and settles it.
+// add creates and confirms a worktree.
 func (p *place) add(dir, branch string) (worktree.Worktree, string) {
 	p.t.Helper()
 	w, at, err := p.git.Add(p.t.Context(), p.request(dir, branch))
@@ -86,7 +90,7 @@ func (p *place) add(dir, branch string) (worktree.Worktree, string) {
 	return w, at
 }
 
-// untouched holds that nothing is left of what could not be made.
+// untouched checks that a failed Add has left nothing behind.
 func (p *place) untouched(dir string, before string) {
 	p.t.Helper()
 	assert.Equal(p.t, before, p.all(dir))
@@ -97,19 +101,20 @@ func (p *place) untouched(dir string, before string) {
 	assert.Empty(p.t, append(left, notes...))
 }
 
-// all is every branch and worktree of a repository.
+// all returns all branches and worktrees of a repository.
 func (p *place) all(dir string) string {
 	p.t.Helper()
 	return p.at(dir, "for-each-ref") + "\n" + p.at(dir, "worktree", "list")
 }
 
 func TestAdd_CreatesWorktree(t *testing.T) {
-	t.Run("a branch of its own, where HEAD is", func(t *testing.T) {
+	t.Run("a new branch at HEAD", func(t *testing.T) {
 		p := newPlace(t)
 		p.repository("shop")
 		w, dir := p.add("shop", "")
 		assert.Equal(t, worktree.Worktree{
-			Repository: p.path("shop/.git"), Path: p.root + "/shop", Branch: "corral/shop", Made: true, Base: p.at("shop", "rev-parse", "HEAD"),
+			Repository: p.path("shop/.git"), Path: p.root + "/shop", Branch: "corral/shop", Made: true,
+			Base: p.at("shop", "rev-parse", "HEAD"),
 		}, w)
 		assert.Equal(t, w.Path, dir)
 		assert.FileExists(t, dir+"/sub/a")
@@ -131,7 +136,7 @@ func TestAdd_CreatesWorktree(t *testing.T) {
 		second, _ := p.add(first.Path, "other")
 		assert.Equal(t, p.path("shop/.git"), second.Repository)
 	})
-	t.Run("a branch that is there", func(t *testing.T) {
+	t.Run("an existing branch", func(t *testing.T) {
 		p := newPlace(t)
 		p.repository("shop")
 		p.at("shop", "branch", "fix")
@@ -139,7 +144,7 @@ func TestAdd_CreatesWorktree(t *testing.T) {
 		assert.False(t, w.Made)
 		assert.Equal(t, "fix", p.at(dir, "branch", "--show-current"))
 	})
-	t.Run("a branch of a remote is followed", func(t *testing.T) {
+	t.Run("a branch of a remote is tracked", func(t *testing.T) {
 		p := newPlace(t)
 		p.repository("origin")
 		p.at("origin", "branch", "fix")
@@ -148,7 +153,7 @@ func TestAdd_CreatesWorktree(t *testing.T) {
 		assert.True(t, w.Made)
 		assert.Equal(t, "origin/fix", p.at(dir, "rev-parse", "--abbrev-ref", "fix@{upstream}"))
 	})
-	t.Run("what is not committed stays where it is", func(t *testing.T) {
+	t.Run("uncommitted changes are not moved", func(t *testing.T) {
 		p := newPlace(t)
 		p.repository("shop")
 		p.write("shop/sub/a", "changed\n")
@@ -194,17 +199,20 @@ func TestAdd_RejectsInvalidRequests(t *testing.T) {
 	for _, row := range []struct {
 		name, dir, branch string
 		prepare           func(p *place)
-		says              string
+		message           string
 	}{
-		{"no repository", "plain", "", func(p *place) { p.write("plain/a", "") }, "not a git repository"},
-		{"a repository without a commit", "empty", "", func(p *place) { p.write("empty/a", ""); p.at("empty", "init", "--quiet") }, "its repository has no commit yet"},
+		{"not in a repository", "plain", "", func(p *place) { p.write("plain/a", "") }, "not a git repository"},
+		{"a repository without a commit", "empty", "",
+			func(p *place) { p.write("empty/a", ""); p.at("empty", "init", "--quiet") }, "its repository has no commit yet"},
 		{"an option", "shop", "--force", nil, `"--force" cannot be the name of a branch`},
-		{"no name of a branch", "shop", "a..b", nil, `"a..b" cannot be the name of a branch`},
-		{"what git would take for another branch", "shop", "@{-1}", nil, `"@{-1}" cannot be the name of a branch`},
+		{"an invalid branch name", "shop", "a..b", nil, `"a..b" cannot be the name of a branch`},
+		{"a name that git would expand", "shop", "@{-1}", nil, `"@{-1}" cannot be the name of a branch`},
 		{"a branch that is checked out", "shop", "main", nil, "'main' is already checked out at"},
 		{"a branch below another", "shop", "main/fix", nil, "main/fix"},
-		{"a directory that only this worktree has", "shop/new", "", func(p *place) { p.write("shop/new/a", "") }, `branch "corral/shop" has no directory "new"`},
-		{"a hook that refuses", "shop", "", func(p *place) { p.write("shop/.git/hooks/post-checkout", "#!/bin/sh\necho not here >&2\nexit 1\n") }, "not here"},
+		{"a directory that only this worktree has", "shop/new", "", func(p *place) { p.write("shop/new/a", "") },
+			`branch "corral/shop" has no directory "new"`},
+		{"a hook that fails", "shop", "",
+			func(p *place) { p.write("shop/.git/hooks/post-checkout", "#!/bin/sh\necho not here >&2\nexit 1\n") }, "not here"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			p := newPlace(t)
@@ -214,7 +222,7 @@ func TestAdd_RejectsInvalidRequests(t *testing.T) {
 			}
 			before := p.all("shop")
 			_, _, err := p.git.Add(t.Context(), p.request(row.dir, row.branch))
-			require.ErrorContains(t, err, row.says)
+			require.ErrorContains(t, err, row.message)
 			p.untouched("shop", before)
 		})
 	}
@@ -239,7 +247,7 @@ func TestAdd_FailsWhenGitTakesTooLong(t *testing.T) {
 	p.untouched("shop", before)
 }
 
-// TestAdd_DoesNotWaitForBackgroundProcessOfHook, which has git's standard error, holds nobody up.
+// TestAdd_DoesNotWaitForBackgroundProcessOfHook: the process has inherited git's standard error.
 func TestAdd_DoesNotWaitForBackgroundProcessOfHook(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
@@ -256,7 +264,7 @@ func TestAdd_DoesNotWaitForBackgroundProcessOfHook(t *testing.T) {
 func TestUnconfirmed_ListsWorktreesToUndo(t *testing.T) {
 	p := newPlace(t)
 	p.repository("shop")
-	settled, _ := p.add("shop", "kept")
+	confirmed, _ := p.add("shop", "kept")
 	before := p.all("shop")
 	w, _, err := p.git.Add(t.Context(), p.request("shop", ""))
 	require.NoError(t, err)
@@ -273,7 +281,7 @@ func TestUnconfirmed_ListsWorktreesToUndo(t *testing.T) {
 	left, err := os.ReadDir(p.root)
 	require.NoError(t, err)
 	assert.Len(t, left, 1)
-	assert.DirExists(t, settled.Path)
+	assert.DirExists(t, confirmed.Path)
 }
 
 func TestLosses_CoverUncommittedAndUnmergedWork(t *testing.T) {
@@ -281,28 +289,31 @@ func TestLosses_CoverUncommittedAndUnmergedWork(t *testing.T) {
 		p.at(dir, "commit", "--quiet", "--allow-empty", "-m", "work")
 	}
 	for _, row := range []struct {
-		name string
-		do   func(p *place, w worktree.Worktree)
-		says string // "" where nothing is
+		name   string
+		do     func(p *place, w worktree.Worktree)
+		losses string // "" for none
 	}{
-		{"nothing was done", func(*place, worktree.Worktree) {}, ""},
-		{"a file was changed", func(p *place, w worktree.Worktree) { p.write(w.Path+"/sub/a", "two") }, "1 uncommitted change"},
+		{"no changes", func(*place, worktree.Worktree) {}, ""},
+		{"a file was changed", func(p *place, w worktree.Worktree) { p.write(w.Path+"/sub/a", "two") },
+			"1 uncommitted change"},
 		{"files were staged and removed", func(p *place, w worktree.Worktree) {
 			p.write(w.Path+"/b", "two")
 			p.at(w.Path, "add", "b")
 			require.NoError(p.t, os.Remove(w.Path+"/sub/a"))
 		}, "2 uncommitted changes"},
-		{"the same size, and its time of before", func(p *place, w worktree.Worktree) {
+		{"a file was changed with the same size and time", func(p *place, w worktree.Worktree) {
 			info, err := os.Stat(w.Path + "/sub/a")
 			require.NoError(p.t, err)
 			p.write(w.Path+"/sub/a", "two\n")
 			require.NoError(p.t, os.Chtimes(w.Path+"/sub/a", time.Time{}, info.ModTime()))
 		}, "1 uncommitted change"},
-		{"a file was written anew, as it was", func(p *place, w worktree.Worktree) {
+		{"a file was rewritten with the same content", func(p *place, w worktree.Worktree) {
 			require.NoError(p.t, os.Remove(w.Path+"/sub/a"))
 			p.write(w.Path+"/sub/a", "one\n")
 		}, ""},
-		{"a file is not executable any more", func(p *place, w worktree.Worktree) { require.NoError(p.t, os.Chmod(w.Path+"/sub/a", 0o600)) }, "1 uncommitted change"},
+		{"a file is not executable any more", func(p *place, w worktree.Worktree) {
+			require.NoError(p.t, os.Chmod(w.Path+"/sub/a", 0o600))
+		}, "1 uncommitted change"},
 		{"a link in place of a file", func(p *place, w worktree.Worktree) {
 			require.NoError(p.t, os.Remove(w.Path+"/sub/a"))
 			require.NoError(p.t, os.Symlink("one\n", w.Path+"/sub/a"))
@@ -311,7 +322,7 @@ func TestLosses_CoverUncommittedAndUnmergedWork(t *testing.T) {
 			require.NoError(p.t, os.Remove(w.Path+"/sub/a"))
 			require.NoError(p.t, syscall.Mkfifo(w.Path+"/sub/a", 0o700))
 		}, "1 uncommitted change"},
-		{"an empty file was announced", func(p *place, w worktree.Worktree) {
+		{"an empty file was added with --intent-to-add", func(p *place, w worktree.Worktree) {
 			p.write(w.Path+"/b", "")
 			p.at(w.Path, "add", "--intent-to-add", "b")
 		}, "1 uncommitted change"},
@@ -330,17 +341,21 @@ func TestLosses_CoverUncommittedAndUnmergedWork(t *testing.T) {
 			cmd.Dir, cmd.Env = w.Path, p.git.Environment[:2]
 			require.Error(p.t, cmd.Run())
 		}, "1 uncommitted change, an unfinished merge"},
-		{"files that git does not know", func(p *place, w worktree.Worktree) { p.write(w.Path+"/b", ""); p.write(w.Path+"/x.o", "") }, "1 untracked file (and 1 ignored)"},
+		{"untracked and ignored files", func(p *place, w worktree.Worktree) {
+			p.write(w.Path+"/b", "")
+			p.write(w.Path+"/x.o", "")
+		}, "1 untracked file (and 1 ignored)"},
 		{"files that git ignores", func(p *place, w worktree.Worktree) { p.write(w.Path+"/x.o", "") }, ""},
-		{"files that git was told not to look at", func(p *place, w worktree.Worktree) {
+		{"a file marked as unchanged", func(p *place, w worktree.Worktree) {
 			p.at(w.Path, "update-index", "--assume-unchanged", "sub/a")
 			p.write(w.Path+"/sub/a", "two")
 		}, "1 uncommitted change"},
-		{"one that is skipped", func(p *place, w worktree.Worktree) {
+		{"a skipped file, changed", func(p *place, w worktree.Worktree) {
 			p.at(w.Path, "update-index", "--skip-worktree", "sub/a")
 			p.write(w.Path+"/sub/a", "two")
 		}, "1 uncommitted change"},
-		{"one that is skipped, and as it was", func(p *place, w worktree.Worktree) { p.at(w.Path, "update-index", "--skip-worktree", "sub/a") }, ""},
+		{"a skipped file, unchanged",
+			func(p *place, w worktree.Worktree) { p.at(w.Path, "update-index", "--skip-worktree", "sub/a") }, ""},
 		{"a commit", func(p *place, w worktree.Worktree) { commit(p, w.Path) }, "1 commit that is neither merged nor pushed"},
 		{"a commit that was merged", func(p *place, w worktree.Worktree) {
 			commit(p, w.Path)
@@ -367,14 +382,14 @@ func TestLosses_CoverUncommittedAndUnmergedWork(t *testing.T) {
 			p.write("shop/sub/a", "two")
 			p.at("shop", "stash", "--quiet")
 		}, ""},
-		{"a rebase in its middle", func(p *place, w worktree.Worktree) {
+		{"an unfinished rebase", func(p *place, w worktree.Worktree) {
 			p.at(w.Path, "-c", "sequence.editor=sed -i 1ibreak", "rebase", "--quiet", "-i", "HEAD", "--no-ff", "--force-rebase")
 		}, "an unfinished rebase"},
 		{"a submodule with a change", func(p *place, w worktree.Worktree) {
 			p.at(w.Path, "submodule", "--quiet", "update", "--init")
 			p.write(w.Path+"/lib/sub/a", "two")
 		}, `unsaved work in submodule "lib"`},
-		{"a submodule with a commit, which goes with it", func(p *place, w worktree.Worktree) {
+		{"a submodule with a commit that would be lost", func(p *place, w worktree.Worktree) {
 			p.at(w.Path, "submodule", "--quiet", "update", "--init")
 			p.at(w.Path+"/lib", "checkout", "--quiet", "-b", "work")
 			commit(p, w.Path+"/lib")
@@ -386,22 +401,26 @@ func TestLosses_CoverUncommittedAndUnmergedWork(t *testing.T) {
 			p.at("lib", "commit", "--quiet", "-m", "more")
 			p.at(w.Path, "submodule", "--quiet", "update", "--init", "--remote")
 		}, "1 uncommitted change"},
-		{"a submodule's directory is gone", func(p *place, w worktree.Worktree) { require.NoError(p.t, os.Remove(w.Path+"/lib")) }, "1 uncommitted change"},
-		{"files in place of a submodule", func(p *place, w worktree.Worktree) { p.write(w.Path+"/lib/mine", "") }, `unsaved work in submodule "lib"`},
-		{"a repository in place of a submodule", func(p *place, w worktree.Worktree) { p.at(w.Path+"/lib", "init", "--quiet") }, `unsaved work in submodule "lib"`},
+		{"a submodule's directory is gone",
+			func(p *place, w worktree.Worktree) { require.NoError(p.t, os.Remove(w.Path+"/lib")) }, "1 uncommitted change"},
+		{"files in place of a submodule", func(p *place, w worktree.Worktree) { p.write(w.Path+"/lib/mine", "") },
+			`unsaved work in submodule "lib"`},
+		{"a repository in place of a submodule",
+			func(p *place, w worktree.Worktree) { p.at(w.Path+"/lib", "init", "--quiet") }, `unsaved work in submodule "lib"`},
 		{"a link in place of a submodule", func(p *place, w worktree.Worktree) {
 			require.NoError(p.t, os.Remove(w.Path+"/lib"))
 			require.NoError(p.t, os.Symlink(p.path("lib"), w.Path+"/lib"))
 		}, `unsaved work in submodule "lib"`},
-		{"a submodule in which nothing was done", func(p *place, w worktree.Worktree) {
+		{"a submodule without changes", func(p *place, w worktree.Worktree) {
 			p.at(w.Path, "submodule", "--quiet", "update", "--init")
 		}, ""},
-		{"the worktree was removed by hand", func(p *place, w worktree.Worktree) { require.NoError(p.t, os.RemoveAll(w.Path)) }, ""},
-		{"the same, and git was told", func(p *place, w worktree.Worktree) {
+		{"the worktree was removed by hand",
+			func(p *place, w worktree.Worktree) { require.NoError(p.t, os.RemoveAll(w.Path)) }, ""},
+		{"the same, and git has pruned it", func(p *place, w worktree.Worktree) {
 			require.NoError(p.t, os.RemoveAll(w.Path))
 			p.at("shop", "worktree", "prune")
 		}, ""},
-		{"the same after a commit", func(p *place, w worktree.Worktree) {
+		{"the same, after a commit", func(p *place, w worktree.Worktree) {
 			commit(p, w.Path)
 			require.NoError(p.t, os.RemoveAll(w.Path))
 		}, "1 commit that is neither merged nor pushed"},
@@ -418,7 +437,7 @@ func TestLosses_CoverUncommittedAndUnmergedWork(t *testing.T) {
 			row.do(p, w)
 			_, statErr := os.Lstat(w.Path)
 			err := p.git.Remove(t.Context(), w, false)
-			if row.says == "" {
+			if row.losses == "" {
 				require.NoError(t, err)
 				assert.NoDirExists(t, w.Path)
 				assert.NotContains(t, p.at("shop", "branch", "--list"), "corral/shop")
@@ -427,7 +446,7 @@ func TestLosses_CoverUncommittedAndUnmergedWork(t *testing.T) {
 			}
 			var lost *worktree.LossError
 			require.ErrorAs(t, err, &lost)
-			assert.Equal(t, row.says, lost.Losses.String())
+			assert.Equal(t, row.losses, lost.Losses.String())
 			if statErr == nil {
 				assert.DirExists(t, w.Path)
 			}
@@ -435,9 +454,11 @@ func TestLosses_CoverUncommittedAndUnmergedWork(t *testing.T) {
 			require.NoError(t, p.git.Remove(t.Context(), w, true))
 			assert.NoDirExists(t, w.Path)
 			branches := p.at("shop", "branch", "--list")
-			stays := lost.Losses.Commits > 0 && !strings.Contains(branches, "other") // which has them
-			assert.Equal(t, stays, strings.Contains(branches, "corral/shop"), "the branch stays if it has commits of its own: %s", branches)
-			assert.Equal(t, commits, p.at("shop", "rev-list", "--all", "--count"), "with all commits, and stashes")
+			// The branch "other" has the commits.
+			stays := lost.Losses.Commits > 0 && !strings.Contains(branches, "other")
+			assert.Equal(t, stays, strings.Contains(branches, "corral/shop"),
+				"the branch stays if it has commits of its own: %s", branches)
+			assert.Equal(t, commits, p.at("shop", "rev-list", "--all", "--count"), "no commit or stash is lost")
 		})
 	}
 }
@@ -469,6 +490,6 @@ func TestRemove_FailsWithoutRepository(t *testing.T) {
 	require.NoError(t, os.RemoveAll(p.path("shop")))
 	for _, force := range []bool{false, true} {
 		require.Error(t, p.git.Remove(t.Context(), w, force))
-		assert.FileExists(t, w.Path+"/sub/a", "what is left of it is there")
+		assert.FileExists(t, w.Path+"/sub/a", "its files are kept")
 	}
 }

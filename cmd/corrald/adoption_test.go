@@ -105,8 +105,8 @@ func TestAdoption_RecreatesRuntimeDirectory(t *testing.T) {
 	for i, s := range []*testSession{all, socket} {
 		s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 		assert.Equal(t, pids[i], s.properties().number("MainPID"))
-		testbed.Poll(t, "it takes input again", func() bool { return s.do("SendInput", "x", uint64(0)) == nil })
-		testbed.Poll(t, "its screen can be read", func() bool {
+		testbed.Poll(t, "the session accepts input again", func() bool { return s.do("SendInput", "x", uint64(0)) == nil })
+		testbed.Poll(t, "the session's screen can be read", func() bool {
 			var text string
 			return s.call(dbusapi.SessionPath(s.id), dbusapi.SessionInterface+".Capture",
 				[]any{uint32(0), uint64(0)}, &text) == nil

@@ -102,7 +102,7 @@ func TestReport_IsAttributedByControlGroup(t *testing.T) {
 			assert.NotEqual(t, -1, announced)
 		}
 		assert.NotContains(t, strings.ReplaceAll(bodyText(signal), "\n", " "), "/tmp/x",
-			"what an agent asks is broadcast to nobody")
+			"an agent's question is not broadcast")
 	}
 	assert.NotContains(t, d.log.String(), "/tmp/x")
 
@@ -147,7 +147,7 @@ func TestAttention_SurvivesDaemonRestart(t *testing.T) {
 			rings.waitAttention("bell", "waiting")
 			failed.waitAttention("failed", "unknown")
 			for _, s := range []*testSession{seen, over, stale} {
-				s.wait("wanting somebody", func(f properties) bool { return f.text("Attention") != "" })
+				s.wait("in need of attention", func(f properties) bool { return f.text("Attention") != "" })
 				s.must("Acknowledge")
 				assert.Empty(t, s.properties().text("Attention"))
 			}
@@ -155,7 +155,7 @@ func TestAttention_SurvivesDaemonRestart(t *testing.T) {
 			known.must("Acknowledge")
 			assert.True(t, known.properties().isTrue("AttentionAcknowledged"))
 			seen.waitAttention("", "idle")
-			stale.wait("silent", func(f properties) bool { return f.text("Activity") == "idle" })
+			stale.wait("idle", func(f properties) bool { return f.text("Activity") == "idle" })
 
 			raised := asks.properties().time("AttentionTimestamp")
 			d.kill(signal)
@@ -216,13 +216,13 @@ func TestAttention_IsAcknowledgedByAttaching(t *testing.T) {
 	d := startDaemon(t)
 	pass, open := d.gate(t, "ended")
 	s := d.run(t, "rings", `printf "\a"; `+pass)
-	s.wait("ringing", func(f properties) bool { return f.text("Attention") == "bell" })
+	s.wait("in need of attention for its bell", func(f properties) bool { return f.text("Attention") == "bell" })
 	detach := s.attach()
-	s.wait("seen", func(f properties) bool { return f.text("Attention") == "" })
+	s.wait("acknowledged", func(f properties) bool { return f.text("Attention") == "" })
 	mark := d.signals.mark()
 	open()
 	s.waitState("completed")
-	assert.Empty(t, s.properties().text("Attention"), "under somebody's eyes")
+	assert.Empty(t, s.properties().text("Attention"), "a terminal is attached")
 	assert.Empty(t, d.attentionReasons(mark))
 	detach()
 
@@ -230,8 +230,9 @@ func TestAttention_IsAcknowledgedByAttaching(t *testing.T) {
 	asks.waitAttention("question", "waiting")
 	mark = d.signals.mark()
 	detach = asks.attach()
-	f := asks.wait("seen", func(f properties) bool { return f.isTrue("AttentionAcknowledged") })
-	assert.Equal(t, "question which?", f.text("Attention")+" "+f.text("AttentionMessage"), "it has not been answered")
+	f := asks.wait("acknowledged", func(f properties) bool { return f.isTrue("AttentionAcknowledged") })
+	assert.Equal(t, "question which?", f.text("Attention")+" "+f.text("AttentionMessage"),
+		"the question has not been answered")
 	detach()
 	assert.Empty(t, d.attentionReasons(mark))
 	asks.must("SendInput", "this one", dbusapi.InputEnter)
@@ -244,7 +245,7 @@ func TestAttention_IsAcknowledgedByAttaching(t *testing.T) {
 	s.waitState("completed")
 	assert.Equal(t, "completed", s.properties().text("Attention"))
 	detach = s.attach()
-	s.wait("seen", func(f properties) bool { return f.text("Attention") == "" })
+	s.wait("acknowledged", func(f properties) bool { return f.text("Attention") == "" })
 	detach()
 }
 
@@ -291,7 +292,7 @@ func TestTypeNotify_WaitsForReady(t *testing.T) {
 	d.await(t, 0, "the session", func(signal *dbus.Signal) bool {
 		return signal.Name == dbusapi.ManagerInterface+".SessionNew"
 	})
-	s.wait("there", func(f properties) bool { return f.isTrue("AgentAlive") })
+	s.wait("running its agent", func(f properties) bool { return f.isTrue("AgentAlive") })
 	impostor, err := net.Dial("unixgram", socket)
 	require.NoError(t, err)
 	_, err = impostor.Write([]byte("READY=1\nSTATUS=I am it"))
@@ -302,12 +303,12 @@ func TestTypeNotify_WaitsForReady(t *testing.T) {
 	d.kill(syscall.SIGKILL)
 	require.Error(t, <-started)
 	d.launch()
-	f := s.wait("there", func(f properties) bool { return f.isTrue("AgentAlive") })
+	f := s.wait("running its agent", func(f properties) bool { return f.isTrue("AgentAlive") })
 	assert.Equal(t, "starting", f.text("State"))
 	assert.Empty(t, f.text("StatusText"), "messages of other processes are ignored")
 	open()
 	s.waitState("running")
-	assert.Equal(t, "three of four", s.wait("telling", func(f properties) bool {
+	assert.Equal(t, "three of four", s.wait("showing its status text", func(f properties) bool {
 		return f.text("StatusText") != ""
 	}).text("StatusText"))
 	open2()
@@ -353,7 +354,7 @@ func TestIdleAfterSec_DefinitionOverridesConfiguration(t *testing.T) {
 		for _, name := range []string{"own", "plain"} {
 			require.NoError(t, d.createAs(name, name))
 			s := &testSession{d, t, name}
-			s.wait("known to be active", func(f properties) bool { return f.text("Activity") != "unknown" })
+			s.wait("in a known activity", func(f properties) bool { return f.text("Activity") != "unknown" })
 		}
 		(&testSession{d, t, row.becomes}).wait("idle", func(f properties) bool { return f.text("Activity") == "idle" })
 		for _, name := range []string{"own", "plain"} {

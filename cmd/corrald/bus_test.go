@@ -116,7 +116,7 @@ func TestLookup_FindsSessionsByIDUnitAndPID(t *testing.T) {
 	unit := d.bus.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
 	var unitPath dbus.ObjectPath
 	require.NoError(t, unit.Call("org.freedesktop.systemd1.Manager.GetUnitByPID", 0, pid).Store(&unitPath))
-	assert.Contains(t, string(unitPath), "app_2dcorral_2dcommand_2dfound_2escope", "systemd knows it too")
+	assert.Contains(t, string(unitPath), "app_2dcorral_2dcommand_2dfound_2escope", "systemd finds the same unit")
 }
 
 // TestGetSessionByPID_FindsTheCallersSession checks that an agent finds its own session without any

@@ -85,7 +85,7 @@ func TestPropertiesChanged_KeepsClientCachesCurrent(t *testing.T) {
 			t.Error(strings.Join(wrong, "\n"))
 		}
 	})
-	testbed.Poll(t, "the copies are right", func() bool {
+	testbed.Poll(t, "the caches are current", func() bool {
 		c := cache{}
 		signals, _ := d.signals.since(0)
 		for _, s := range signals {

@@ -93,7 +93,7 @@ func TestConversation_IsResumedIfSaved(t *testing.T) {
 	}
 	f := again()
 	assert.False(t, f.isTrue("Resumed"), "it never got any input")
-	assert.Equal(t, "--session-id "+id, s.waitRuns(2)[1], "with the same id")
+	assert.Equal(t, "--session-id "+id, s.waitRuns(2)[1], "the id is the same")
 	assert.Contains(t, d.log.String(), "no conversation was saved; the agent starts a new one")
 
 	s.sendLine("hello")
@@ -112,7 +112,7 @@ func TestConversation_IsResumedIfSaved(t *testing.T) {
 	f = again()
 	assert.False(t, f.isTrue("Resumed"))
 	other := f.text("ConversationId")
-	assert.NotEqual(t, fresh, other, "its file is there, with nothing in it, and in the way of another one with this id")
+	assert.NotEqual(t, fresh, other, "an empty file of the conversation exists and prevents a new one with its id")
 	assert.Equal(t, "--session-id "+other, s.waitRuns(5)[4])
 }
 
@@ -128,7 +128,7 @@ func TestConversation_IDSurvivesDaemonCrash(t *testing.T) {
 			s, _ := d.createWithAgent(t, "talker", id, nil)
 			d.waitKilled(t)
 			d.launch()
-			s.wait("at rest", func(f properties) bool { return f.text("State") != "starting" })
+			s.wait("not starting", func(f properties) bool { return f.text("State") != "starting" })
 			conversation := s.properties().text("ConversationId")
 			require.NotEmpty(t, conversation)
 			if s.properties().text("State") == "failed" {
@@ -166,9 +166,9 @@ func TestConversation_IsUsedByOneSessionAtATime(t *testing.T) {
 	first.must("Stop", uint64(0))
 	second.must("Start")
 	assert.Equal(t, []string{"--resume " + id}, second.waitRuns(1),
-		"a conversation that the client knows of is gone on with")
+		"a conversation whose id the client passes is resumed")
 	assertRefused(t, first.do("Resume"), dbusapi.ConversationBusy, id, `"second"`)
-	require.NoError(t, first.do("Start"), "a fresh run has another one")
+	require.NoError(t, first.do("Start"), "a fresh run has a conversation of its own")
 }
 
 // TestLostRecord_IsRebuiltWithItsConversation checks that the conversation id is read from the
@@ -200,7 +200,7 @@ func TestConversation_SharedByTwoSessionsIsReported(t *testing.T) {
 		s, err := d.createWithAgent(t, "keeper", name, spec{"Environment": []string{"KEEPS=" + id}})
 		require.NoError(t, err)
 		s.sendLine("hello")
-		s.wait("known", func(f properties) bool { return f.text("ConversationId") == id })
+		s.wait("with a known conversation", func(f properties) bool { return f.text("ConversationId") == id })
 	}
 	problems := func() string {
 		var value dbus.Variant
@@ -259,10 +259,12 @@ func TestConversation_IsDetectedFromOpenFile(t *testing.T) {
 	assert.False(t, f.isTrue("Resumable"))
 
 	s.sendLine("hello")
-	id := s.wait("known", func(f properties) bool { return f.text("ConversationId") != "" }).text("ConversationId")
+	id := s.wait("with a known conversation", func(f properties) bool {
+		return f.text("ConversationId") != ""
+	}).text("ConversationId")
 	s.sendLine("title")
 	s.wait("idle", func(f properties) bool { return f.text("Activity") == "idle" })
-	assert.Equal(t, id, s.properties().text("ConversationId"), "what is begun beside it is another one's business")
+	assert.Equal(t, id, s.properties().text("ConversationId"), "a conversation of a subprocess is not the session's")
 
 	kill(t, s.properties().number("MainPID"), syscall.SIGKILL)
 	s.waitState("failed")
@@ -271,20 +273,20 @@ func TestConversation_IsDetectedFromOpenFile(t *testing.T) {
 	assert.Contains(t, s.waitRuns(4)[2], "run resume "+id)
 
 	s.sendLine("new")
-	other := s.wait("another one", func(f properties) bool {
+	other := s.wait("in another conversation", func(f properties) bool {
 		return f.text("ConversationId") != id
 	}).text("ConversationId")
 	s.must("Suspend")
 	s.must("Resume")
 	assert.Equal(t, "run resume "+other, s.waitRuns(6)[4])
 
-	t.Run("where nothing is left of it, it begins another", func(t *testing.T) {
+	t.Run("a conversation without a file is started anew", func(t *testing.T) {
 		s.must("Stop", uint64(0))
 		require.NoError(t, os.RemoveAll(d.dir+"/sessions"))
 		s.must("Resume")
 		assert.False(t, s.properties().isTrue("Resumed"))
 		assert.Equal(t, "run ", strings.TrimRight(s.waitRuns(8)[6], "\n")+"")
-		assert.Equal(t, other, s.properties().text("ConversationId"), "what was known stays known")
+		assert.Equal(t, other, s.properties().text("ConversationId"), "the known id is kept")
 	})
 }
 
@@ -352,14 +354,14 @@ func TestConversation_IsDetectedFromOutput(t *testing.T) {
 	assert.True(t, f.isTrue("Resumed"))
 	assert.Equal(t, "run resume "+f.text("ConversationId"), s.waitRuns(3)[2])
 
-	t.Run("also by a daemon that was not there", func(t *testing.T) {
+	t.Run("by a daemon that started later", func(t *testing.T) {
 		s, err := d.createWithAgent(t, "keeper", "unseen", nil)
 		require.NoError(t, err)
 		d.kill(syscall.SIGKILL)
 		s.tmux("send-keys", "bye", "Enter")
 		testbed.WaitFile(t, d.stateDir("unseen")+"/exit_status", func(content []byte) bool { return len(content) > 0 })
 		d.launch()
-		s.wait("known", func(f properties) bool { return f.text("ConversationId") != "" })
+		s.wait("with a known conversation", func(f properties) bool { return f.text("ConversationId") != "" })
 	})
 }
 
@@ -411,7 +413,7 @@ func TestConversation_IsCreatedBeforeTheRun(t *testing.T) {
 		s.waitState("failed")
 		assert.NoFileExists(t, d.dir+"/anonymous.runs")
 	})
-	t.Run("a stop does not wait for it", func(t *testing.T) {
+	t.Run("a stop does not wait for the creation", func(t *testing.T) {
 		go func() { _, _ = d.createWithAgent(t, "creator", "hangs", spec{"Environment": []string{"TOKEN=hangs"}}) }()
 		testbed.WaitFile(t, d.dir+"/hangs", func(content []byte) bool { return len(content) > 1 })
 		s := &testSession{d, t, "hangs"}
@@ -466,11 +468,11 @@ func TestStop_ReachesInnerProcesses(t *testing.T) {
 	s.awaitFile("shop.inner")
 	group, asked := s.properties().text("ControlGroup"), time.Now()
 	s.must("Stop", uint64(0))
-	assert.Less(t, time.Since(asked), 5*time.Second, "long before its timeout")
+	assert.Less(t, time.Since(asked), 5*time.Second, "long before the stop time-out")
 	s.assertOutcome(outcome{"stopped", "success", 1, 0, "", "active"})
 	assert.NoDirExists(t, "/sys/fs/cgroup"+group)
 
-	t.Run("within the timeout of its definition where it hears nothing at all", func(t *testing.T) {
+	t.Run("within TimeoutStopSec= if the agent ignores all signals", func(t *testing.T) {
 		d.defineScript("deafer", "[Agent]\nCommand=bash %h/deafer\n[Scope]\nTimeoutStopSec=1500ms\n",
 			`trap '' TERM HUP INT; echo up >"$(dirname "$0")/deafer.up"; while :; do sleep 1000; done`)
 		s, err := d.createWithAgent(t, "deafer", "deafer", nil)
@@ -518,5 +520,5 @@ func TestManual_ExampleAgentWorks(t *testing.T) {
 	require.NoError(t, d.manager("ListAgents", nil, &rows))
 	assert.True(t, slices.ContainsFunc(rows, func(r dbusapi.AgentRow) bool {
 		return r.Name == "mine" && r.Details["Available"].Value() == false
-	}), "not by the manager's PATH")
+	}), "not found in the manager's PATH")
 }

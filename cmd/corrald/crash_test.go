@@ -132,7 +132,7 @@ func TestDaemonCrash_DuringSave(t *testing.T) {
 	d := startDaemon(t)
 	for _, point := range saveSteps {
 		for n, survived := 1, false; !survived; n++ {
-			require.Less(t, n, 50, "%s: there is no end to the saves of one session", point)
+			require.Less(t, n, 50, "%s: the saves of one session do not end", point)
 			t.Run(fmt.Sprintf("%s/%d", point, n), func(t *testing.T) {
 				id := strings.ReplaceAll(fmt.Sprintf("%s-%d", point, n), ".", "-")
 				d.relaunchWithFailpoint(t, fmt.Sprintf("%s:%d", point, n))
@@ -158,7 +158,7 @@ func TestDaemonCrash_DuringSave(t *testing.T) {
 }
 
 // TestDaemonCrash_DuringAdoption kills a daemon while it adopts three sessions: one that runs, one
-// matching has ended in the meantime, and one that has lost its tmux.
+// that has ended in the meantime, and one that has lost its tmux.
 func TestDaemonCrash_DuringAdoption(t *testing.T) {
 	d := startDaemon(t)
 	for n, point := range append(adoptSteps, "save.before:1", "save.linked:2", "save.kept:1",
@@ -241,7 +241,7 @@ func TestDaemonCrash_DuringStartBesideLeftovers(t *testing.T) {
 			}
 			d.launch()
 			st, err := proc.Stat(left)
-			assert.True(t, err == nil && st.State != 'Z', "what was left lives on")
+			assert.True(t, err == nil && st.State != 'Z', "the leftover process is alive")
 			d.assertTrueState(t, id, step.state)
 		})
 	}
@@ -305,7 +305,7 @@ func (d *corrald) relaunchWithFailpoint(t *testing.T, point string) {
 	}
 	d.startWithFailpoint(t, point)
 	pid := d.process.Process.Pid
-	testbed.Poll(t, "corrald answers or is dead", func() bool {
+	testbed.Poll(t, "corrald is on the bus or is dead", func() bool {
 		var id string
 		st, err := proc.Stat(pid)
 		return err == nil && st.State == 'Z' ||
@@ -320,7 +320,7 @@ func (d *corrald) waitKilled(t *testing.T) {
 	go func() { done <- d.process.Wait() }()
 	_ = testbed.Receive(t, done, "end of the daemon")
 	require.Equal(t, syscall.SIGKILL, d.process.ProcessState.Sys().(syscall.WaitStatus).Signal(),
-		"corrald came to an end of its own")
+		"corrald exited by itself")
 	d.process = nil
 	for {
 		mark := d.signals.mark()
@@ -329,7 +329,7 @@ func (d *corrald) waitKilled(t *testing.T) {
 		if !owned {
 			return
 		}
-		d.await(t, mark, "corrald's leaving the bus", isOwnerChange)
+		d.await(t, mark, "corrald leaving the bus", isOwnerChange)
 	}
 }
 
@@ -343,7 +343,7 @@ func (d *corrald) assertTrueState(t *testing.T, id, want string) {
 	s := d.session(t, id)
 	state := ""
 	if slices.Contains(d.ids(t), id) {
-		state = s.wait("at rest", func(f properties) bool {
+		state = s.wait("in a stable state", func(f properties) bool {
 			return !slices.Contains([]string{"starting", "stopping"}, f.text("State"))
 		}).text("State")
 	}

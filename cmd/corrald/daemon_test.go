@@ -110,7 +110,7 @@ func (d *corrald) kill(signal syscall.Signal) int {
 		if !owned {
 			return code
 		}
-		d.await(d.t, mark, "corrald's leaving the bus", isOwnerChange)
+		d.await(d.t, mark, "corrald leaving the bus", isOwnerChange)
 	}
 }
 
@@ -132,7 +132,7 @@ func (d *corrald) stop() {
 	}
 	_ = exec.Command("systemctl", "--user", "reset-failed", "app-corral-*.scope").Run()
 	if code != 0 {
-		d.t.Errorf("corrald ended with %d", code)
+		d.t.Errorf("corrald exited with %d", code)
 	}
 	if text := d.log.String(); strings.Contains(text, "DATA RACE") || crashed.MatchString(text) {
 		d.t.Errorf("corrald has a race or a panic")
@@ -200,5 +200,7 @@ func waitWritten(t *testing.T, path, text string) {
 	testbed.WaitFile(t, path, func(content []byte) bool { return strings.HasSuffix(string(content), text) })
 	info, err := os.Stat(path)
 	require.NoError(t, err)
-	testbed.Poll(t, "the clock goes on", func() bool { return time.Since(info.ModTime()) > 20*time.Millisecond })
+	testbed.Poll(t, "the clock for file times advances", func() bool {
+		return time.Since(info.ModTime()) > 20*time.Millisecond
+	})
 }

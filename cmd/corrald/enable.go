@@ -24,12 +24,12 @@ type loginEnabler struct {
 }
 
 // enable enables the unit once, when the first session is created: a user who disables it later has
-// decided so. It enables the unit again if a session with an OnLogin action needs it (required).
-func (l *loginEnabler) enable(wished bool) {
+// decided so. It enables the unit again for a session that is to be started at login (required).
+func (l *loginEnabler) enable(required bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	done := filepath.Join(l.state, "login")
-	if _, err := os.Lstat(done); !errors.Is(err, fs.ErrNotExist) && !wished {
+	if _, err := os.Lstat(done); !errors.Is(err, fs.ErrNotExist) && !required {
 		return
 	}
 	ctx, cancel := deadline.Context(context.Background(), enableTimeout)

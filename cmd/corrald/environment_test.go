@@ -90,7 +90,7 @@ func TestLoginShell_SuppliesEnvironmentWithoutCaller(t *testing.T) {
 			own := d.agentEnvironment(t, "called",
 				spec{"CallerEnvironment": []string{"PATH=/mine:/usr/bin:/bin", "TMUX=x", "KEY=1"}})
 			assert.Equal(t, "/mine:/usr/bin:/bin", own["PATH"])
-			assert.NotContains(t, own, "KEY_OF_SHELL", "a shell that calls has what it needs")
+			assert.NotContains(t, own, "KEY_OF_SHELL", "the caller's environment replaces that of the login shell")
 			assert.NotContains(t, own, "TMUX")
 			assert.Equal(t, "1", own["KEY"])
 		})
@@ -156,7 +156,7 @@ func TestLoginShell_TimesOutAndIsReported(t *testing.T) {
 			}
 			began = time.Now()
 			d.agentEnvironment(t, "again", spec{})
-			assert.Less(t, time.Since(began), 3*time.Second, "it is not asked again")
+			assert.Less(t, time.Since(began), 3*time.Second, "the login shell is not run again")
 			for pid, line := range commandLines(t) {
 				for _, left := range []string{"sleep\x00100", "nested", "ssh-agent", "yes\x00"} {
 					assert.NotContains(t, line, left, "process %d", pid)
@@ -207,7 +207,7 @@ func TestLoginShell_ResultIsCached(t *testing.T) {
 	assert.Equal(t, 2, asked(), "a start-up file has changed")
 	setManagerEnvironment(t, "IMPORTED=after the daemon's start")
 	assert.Equal(t, "after the daemon's start", d.agentEnvironment(t, "import", spec{})["IMPORTED"])
-	assert.Equal(t, 3, asked(), "what it is given has changed")
+	assert.Equal(t, 3, asked(), "the environment passed to the login shell has changed")
 	require.NoError(t, d.manager("Reload", nil))
 	assert.Equal(t, "4", d.agentEnvironment(t, "reload", spec{})["SINCE"])
 	assert.Equal(t, 4, asked())

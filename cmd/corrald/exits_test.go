@@ -66,7 +66,7 @@ func TestExits_HundredAtOnceArePublished(t *testing.T) {
 // stateSequence is the sequence of states published for a session.
 type stateSequence []string
 
-// commonStates is tales for sessions that all have the same sequence.
+// commonStates is publishedStates for sessions that all have the same sequence.
 func (d *corrald) commonStates(t *testing.T, mark int, id func(int) string, want int) stateSequence {
 	t.Helper()
 	all := d.publishedStates(t, mark, id, want)
@@ -175,6 +175,6 @@ func TestIntrospection_WhileSessionsComeAndGo(t *testing.T) {
 	assert.Empty(t, d.ids(t))
 	assert.Len(t, d.tree(t, dbusapi.SessionsPath), 1)
 	for n, count := range looks {
-		assert.NotZero(t, count, "client %d has seen nothing", n)
+		assert.NotZero(t, count, "client %d has introspected nothing", n)
 	}
 }

@@ -65,7 +65,8 @@ func TestCalls_ThousandAtOnceKeepOrder(t *testing.T) {
 		}
 	}
 	for n := range sessions {
-		assert.Equal(t, want[id(n)], d.session(t, id(n)).properties().text("Description"), "the last one counts")
+		assert.Equal(t, want[id(n)], d.session(t, id(n)).properties().text("Description"),
+			"the last call is the one that stays in effect")
 	}
 }
 
@@ -169,7 +170,7 @@ func TestFlood_OfCalls(t *testing.T) {
 	assert.Positive(t, refused)
 	peak := d.memoryKiB(t, "VmHWM") - before
 	t.Logf("%d of %d calls were refused; the daemon took %d KiB more", refused, 2*many, peak)
-	assert.Less(t, peak, 24<<10, "KiB: what a client may have under way")
+	assert.Less(t, peak, 24<<10, "KiB: the limit for a client's pending calls")
 }
 
 // TestClient_DisconnectsDuringCalls checks a client that disconnects before its calls are answered:
@@ -185,7 +186,7 @@ func TestClient_DisconnectsDuringCalls(t *testing.T) {
 			Go(dbusapi.SessionInterface+".Restart", 0, make(chan *dbus.Call, 1))
 		require.NoError(t, gone.Close())
 		<-call.Done
-		s.wait("there", func(f properties) bool { return f.text("State") != "" })
+		s.wait("in some state", func(f properties) bool { return f.text("State") != "" })
 	}
 	s.wait("running or at rest", func(f properties) bool {
 		return f.text("State") == "running" || f.text("State") == "stopped"

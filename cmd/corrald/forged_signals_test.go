@@ -43,7 +43,7 @@ func TestSignals_ForgedHaveNoEffect(t *testing.T) {
 	d.env = append(d.env, "DBUS_SYSTEM_BUS_ADDRESS="+os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
 	d.launch()
 	agent := d.politeAgent(t, "agent")
-	testbed.Receive(t, l.requests, "a question for a lock")
+	testbed.Receive(t, l.requests, "a request for a lock")
 	testbed.Poll(t, "a lock", func() bool { return l.holds(d) })
 	failed := d.run(t, "failed", "exit 3")
 	notice := nextNotification(t, server)
@@ -103,7 +103,7 @@ func TestSignals_ForgedHaveNoEffect(t *testing.T) {
 			next.must("Remove", uint64(0))
 			looks := l.reads.Load()
 			l.announceShutdown(t, false)
-			testbed.Poll(t, "the login manager is asked", func() bool { return l.reads.Load() > looks })
+			testbed.Poll(t, "the daemon reads the login manager's properties", func() bool { return l.reads.Load() > looks })
 			if s.path == "/org/freedesktop/Notifications" {
 				server.Emit(t, "ActionInvoked", notice.ID, "restart")
 				notice = nextNotification(t, server)
@@ -115,16 +115,16 @@ func TestSignals_ForgedHaveNoEffect(t *testing.T) {
 			for _, property := range []string{"MainPID", "NRuns", "StateChangeTimestamp", "ControlGroup"} {
 				assert.Equal(t, before[property], after[property], property)
 			}
-			assert.NoFileExists(t, d.dir+"/agent", "the agent had no signal")
+			assert.NoFileExists(t, d.dir+"/agent", "the agent got no signal")
 			assert.False(t, d.shuttingDown(t))
 			assert.Equal(t, connections, d.connections(t, forger), "no connection was lost")
-			assert.True(t, l.holds(d), "the lock")
+			assert.True(t, l.holds(d), "the lock is held")
 			assert.Empty(t, l.requests, "no lock was taken again")
 			for _, signal := range d.signals.after(mark) {
 				id, state, changed := changedState(signal)
-				assert.False(t, changed && id == "agent", "it became %s", state)
+				assert.False(t, changed && id == "agent", "the session became %s", state)
 			}
 		})
 	}
-	assert.Equal(t, runs, failed.properties().number("NRuns"), "it was restarted by the server alone")
+	assert.Equal(t, runs, failed.properties().number("NRuns"), "only the server's signals restarted it")
 }

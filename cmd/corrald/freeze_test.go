@@ -34,7 +34,7 @@ func (s *testSession) frozen() bool {
 
 func (s *testSession) waitFrozen(want bool) {
 	s.t.Helper()
-	s.wait("frozen or thawed as it should be", func(f properties) bool { return f.isTrue("Frozen") == want })
+	s.wait("in the expected frozen state", func(f properties) bool { return f.isTrue("Frozen") == want })
 }
 
 // TestFreeze_StopsTheSessionUntilThaw freezes and thaws a session, by Corral and by systemctl: both
@@ -60,7 +60,7 @@ func TestFreeze_StopsTheSessionUntilThaw(t *testing.T) {
 	assertRefused(t, s.do("Capture", uint32(1), uint64(0)), dbusapi.InvalidState, "frozen")
 	assertRefused(t, s.do("GetAttachCommand"), dbusapi.InvalidState, "frozen")
 	assertRefused(t, s.do("Resume"), dbusapi.InvalidState, "shop")
-	assert.Less(t, s.properties()["TasksCurrent"].Value().(uint64), ^uint64(0), "it can be measured")
+	assert.Less(t, s.properties()["TasksCurrent"].Value().(uint64), ^uint64(0), "the number of tasks is known")
 	s.must("Freeze")
 	require.NoError(t, d.manager("ThawSession", []any{"shop"}))
 	assert.False(t, s.frozen())
@@ -129,7 +129,7 @@ func TestFreeze_DelaysSignalsExceptSIGKILL(t *testing.T) {
 	killed := d.savingAgent(t, "killed")
 	killed.must("Freeze")
 	killed.must("Kill", "leftovers", int32(syscall.SIGKILL))
-	assert.True(t, killed.frozen(), "it is the leftovers that end")
+	assert.True(t, killed.frozen(), "only leftover processes are killed")
 	killed.must("Kill", "agent", int32(syscall.SIGKILL))
 	killed.waitOutcome(outcome{"failed", "signal", 2, 9, "command was killed by SIGKILL", "error"})
 }
@@ -184,13 +184,13 @@ func TestUnitProperties(t *testing.T) {
 		[]any{[]property{}}), dbusapi.UnknownObject)
 
 	s.must("Restart")
-	assert.Equal(t, "77", show("TasksMax"), "it was kept")
+	assert.Equal(t, "77", show("TasksMax"), "the property was kept")
 	assert.Equal(t, "30", show("CPUWeight"))
 	s.must("Stop", uint64(0))
 	assertRefused(t, set(property{"TasksMax", uint64(55)}, property{"Frobnicate", uint64(1)}),
 		dbusapi.InvalidArgs, "Frobnicate")
 	require.NoError(t, set(property{"TasksMax", uint64(44)}, property{"RuntimeMaxUSec", uint64(3600e6)}),
-		"of what does not run, more can be set")
+		"more properties can be set while the session does not run")
 	d.kill(syscall.SIGTERM)
 	d.launch()
 	s.must("Start")
@@ -198,5 +198,5 @@ func TestUnitProperties(t *testing.T) {
 	assert.Equal(t, "1h", show("RuntimeMaxUSec"))
 	assert.Equal(t, "30", show("CPUWeight"))
 	entries, _ := os.ReadDir(os.Getenv("XDG_RUNTIME_DIR") + "/systemd/user.control")
-	assert.Empty(t, entries, "systemd has no drop-in that outlives the scope")
+	assert.Empty(t, entries, "systemd has written no drop-in that remains after the scope")
 }

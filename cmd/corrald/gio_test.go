@@ -33,7 +33,7 @@ func TestGio_ProxyStaysCurrent(t *testing.T) {
 			lines <- scanner.Text()
 		}
 	}()
-	require.Equal(t, "ready", testbed.Receive(t, lines, "copies"), "%s", &complaints)
+	require.Equal(t, "ready", testbed.Receive(t, lines, "the filled caches"), "%s", &complaints)
 	s.must("SetLabels", map[string]string{"a": "b"})
 	s.must("Freeze")
 	s.must("Thaw")

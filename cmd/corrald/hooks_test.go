@@ -71,13 +71,13 @@ func TestHook_RunsAsAService(t *testing.T) {
 			require.NoError(t, err)
 			is, err := json.Marshal(facts[key].Value())
 			require.NoError(t, err)
-			assert.JSONEq(t, string(is), string(got), "%s is as on the bus", key)
+			assert.JSONEq(t, string(is), string(got), "%s has the same value as on the bus", key)
 		}
 	}
 	assert.Regexp(t, `/background\.slice/corral-hook-to_a_phone_-[a-z0-9]{8}\.service`,
 		string(testbed.WaitFile(t, filepath.Join(d.dir, "cgroup"), nil)))
 	assert.NotContains(t, string(testbed.WaitFile(t, filepath.Join(d.dir, "env"), nil)), "shop")
-	testbed.Poll(t, "nothing is left of it", func() bool {
+	testbed.Poll(t, "nothing of the hook is left", func() bool {
 		return testbed.Systemctl(t, "list-units", "--all", "--plain", "--no-legend", "corral-hook-*") == ""
 	})
 }
@@ -169,7 +169,7 @@ func TestManual_HooksWork(t *testing.T) {
 		`"red" or $(blue)? <!channel> & `+"`x`")+"; exec sleep 1000")
 	posts := map[any]map[string]any{}
 	for range scripts {
-		message := testbed.Receive(t, posted, "what is posted")
+		message := testbed.Receive(t, posted, "a posted message")
 		posts[message["path"]] = message
 	}
 	assert.Equal(t, map[string]any{
@@ -201,7 +201,7 @@ func TestTerminalMessage_ReachesClientsOfOtherSessions(t *testing.T) {
 	detach := d.run(t, "looks", "exec sleep 1000").attachTo(&screen)
 	d.run(t, "asks", reportCommand("waiting", "Reason", "question", "Message",
 		"#(touch pwned) #{pid} %H $(id)")+"; exec sleep 1000")
-	testbed.Poll(t, "the message", func() bool {
+	testbed.Poll(t, "the message is on the screen", func() bool {
 		return strings.Contains(screen.String(), "asks: has a question: #(touch pwned) #{pid} %H $(id)")
 	})
 	detach()

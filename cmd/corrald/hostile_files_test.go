@@ -147,7 +147,7 @@ func TestIrregularFile_OfASessionBlocksNothing(t *testing.T) {
 			assert.Len(t, d.ids(t), len(sessionFiles)+1)
 			check()
 			assert.Contains(t, d.log.String(), filepath.Join(d.stateDir("record"), "session.json")+" "+h.ownError,
-				"the record that was set aside")
+				"the log names the record that was set aside")
 			d.assertPeakBelow(t, 128<<20)
 
 			d.bus = testbed.Bus(t) // a second client, which does not wait for the calls of the first
@@ -202,12 +202,12 @@ func (d *corrald) assertPeakBelow(t *testing.T, bytes int) {
 			return
 		}
 	}
-	t.Fatal("the kernel does not tell of the peak")
+	t.Fatal("/proc/PID/status has no VmHWM")
 }
 
 // TestIrregularFile_OfAnAgentBlocksNothing checks that an irregular EnvironmentFile= fails the
 // start of its agent, with an error that names the file's type, and that an irregular conversation
-// readFile does not prevent a resume. Both files may be symbolic links.
+// file does not prevent a resume. Both files may be symbolic links.
 func TestIrregularFile_OfAnAgentBlocksNothing(t *testing.T) {
 	d := startDaemon(t)
 	d.defineScript("talker", talker, talkerScript)
@@ -279,7 +279,7 @@ func TestStart_FIFOsAsEnvironmentRecordsBlockNothing(t *testing.T) {
 	for range startsAtATime {
 		require.NoError(t, testbed.Receive(t, done, "answer").Err)
 	}
-	assert.NoError(t, (&testSession{d, t, "evil-0"}).callError("GetEnvironment"), "the record was made anew")
+	assert.NoError(t, (&testSession{d, t, "evil-0"}).callError("GetEnvironment"), "the record was created again")
 }
 
 // TestStart_DoesNotWriteEnvironmentRecordThroughLinks puts symbolic links at the record's name and

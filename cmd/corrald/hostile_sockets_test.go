@@ -150,7 +150,7 @@ func TestShim_KeepsASlotForTheDaemon(t *testing.T) {
 }
 
 // TestShim_AcceptsInputOnlyFromTheDaemon checks that a shim disconnects another session's agent
-// matching sends text, and replies to its own agent with an error.
+// that sends text, and replies to its own agent with an error.
 func TestShim_AcceptsInputOnlyFromTheDaemon(t *testing.T) {
 	d := startDaemon(t)
 	victim, got := d.readerSession(t, "victim", "stty -echo")

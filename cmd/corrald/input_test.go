@@ -215,10 +215,10 @@ func TestSendInput_FailsWhenTheAgentDoesNotRead(t *testing.T) {
 		deaf.properties()
 	}
 	waitContent(t, got, want.String())
-	assert.Empty(t, done, "all of that went on while they waited")
+	assert.Empty(t, done, "the senders were still waiting")
 	for range 2 {
 		assertRefused(t, testbed.Receive(t, done, "answer").Err, dbusapi.InvalidState, `"deaf"`, "does not read")
 	}
-	assert.Less(t, time.Since(begin), 25*time.Second, "the time that D-Bus clients give a call")
+	assert.Less(t, time.Since(begin), 25*time.Second, "D-Bus clients wait for 25 s")
 	deaf.must("Stop", uint64(0))
 }

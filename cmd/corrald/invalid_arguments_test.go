@@ -219,7 +219,7 @@ func TestNUL_IsRejectedByTheClientLibrary(t *testing.T) {
 	var answer dbus.Error
 	_, err := d.tryCreate(t, "nul\x00", spec{"Command": []string{"true"}})
 	require.Error(t, err)
-	require.NotErrorAs(t, err, &answer, "it was sent")
+	require.NotErrorAs(t, err, &answer, "the message was sent")
 	_, err = d.tryCreate(t, "nul", spec{"Command": []string{"true", "a\x00b"}})
 	require.Error(t, err)
 	assert.Empty(t, d.ids(t))

@@ -60,7 +60,7 @@ func (p printer) isNumbered(text string) {
 		fmt.Fprintf(&want, "%s %08d\r\n", p.id, i)
 	}
 	if text != want.String() { // not assert.Equal, which would print all of it
-		p.t.Errorf("%s: %d lines are not what its agent has printed", p.id, n)
+		p.t.Errorf("%s: %d lines differ from what its agent has printed", p.id, n)
 	}
 }
 
@@ -114,14 +114,14 @@ func TestCrash_TouchesNoOtherSession(t *testing.T) {
 		if p.id == "two" {
 			whole := crashed[:strings.LastIndex(crashed, "\n")+1] // it died between two writes, or within one
 			p.isNumbered(whole)
-			require.True(t, strings.HasPrefix(text, crashed), "and stays")
+			require.True(t, strings.HasPrefix(text, crashed), "the log still has the output of the crashed run")
 			text = text[strings.Index(text[len(whole):], "two 00000000\r\n")+len(whole):]
 		}
 		end := fmt.Sprintf("end of %s: enough for %s\r\n", p.id, p.id)
 		lines, ended := strings.CutSuffix(text, end)
 		assert.True(t, ended, "%s got its own text and no other: %q", p.id, text[max(0, len(text)-100):])
 		p.isNumbered(lines)
-		assert.Contains(t, p.capture(0, 0), strings.TrimSpace(end), "on its screen, too")
+		assert.Contains(t, p.capture(0, 0), strings.TrimSpace(end), "the screen shows the end, too")
 	}
 	var changes []change
 	signals, _ := d.signals.since(mark)
@@ -135,5 +135,5 @@ func TestCrash_TouchesNoOtherSession(t *testing.T) {
 	for _, p := range all {
 		assert.Contains(t, changes, change{p.id, "running", "completed"})
 	}
-	assert.Len(t, changes, 3+4, "and nothing else was published of any of them: %v", changes)
+	assert.Len(t, changes, 3+4, "nothing else was published of any session: %v", changes)
 }

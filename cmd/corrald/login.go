@@ -20,9 +20,10 @@ func (d *parts) handleLogin(ctx context.Context) {
 	d.notify.LoggedIn()
 }
 
-// restoreSessions restores the sessions that have an OnLogin action. It records which login that
-// was, and the sessions that are still pending: a daemon that follows one killed in the middle
-// continues with those, and one that was merely restarted does nothing.
+// restoreSessions resumes the suspended sessions with OnLogin=resume and starts those with
+// OnLogin=start. It records which login that was, and the sessions that are still pending: a daemon
+// that follows one killed in the middle continues with those, and one that was merely restarted
+// does nothing.
 func (d *parts) restoreSessions(ctx context.Context) error {
 	now, err := d.units.Incarnation(ctx)
 	if err != nil {

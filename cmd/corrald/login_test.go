@@ -22,11 +22,11 @@ func TestLogin_IsFinishedByTheNextDaemon(t *testing.T) {
 	d.kill(syscall.SIGKILL)
 	content, err := os.ReadFile(note)
 	require.NoError(t, err)
-	assert.Len(t, strings.Fields(string(content)), 1, "which login it was, and nothing that is left")
+	assert.Len(t, strings.Fields(string(content)), 1, "the incarnation, and no pending session")
 
 	d.launch()
 	left := d.session(t, "left")
-	assert.Equal(t, "suspended", left.properties().text("State"), "a mere restart")
+	assert.Equal(t, "suspended", left.properties().text("State"), "a restart restores nothing")
 	d.kill(syscall.SIGKILL)
 
 	require.NoError(t, os.WriteFile(note, append(content, "left\nremoved\n"...), 0o600))

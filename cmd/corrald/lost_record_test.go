@@ -122,7 +122,7 @@ func TestRestoredRecord_KeepsTheRunningAgent(t *testing.T) {
 				s.must("Suspend")
 			}
 			record := filepath.Join(d.stateDir("shop"), "session.json")
-			testbed.Poll(t, "it is saved", func() bool {
+			testbed.Poll(t, "the session is saved", func() bool {
 				content, err := os.ReadFile(record)
 				return err == nil && strings.Contains(string(content), s.properties().text("State"))
 			})

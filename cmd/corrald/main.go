@@ -116,8 +116,8 @@ func supervise(log *slog.Logger, out *journal.Log) error {
 	return err
 }
 
-// abandonLost makes systemd itself stop the scopes whose controller, the daemon that systemd would
-// leave that to, no longer exists.
+// abandonLost releases scopes from a controller, an earlier daemon, that no longer exists: systemd
+// would leave it to that controller to stop them, and from then on stops them itself.
 func (d *parts) abandonLost(ctx context.Context) {
 	names, err := d.units.AbandonLost(ctx, "app-corral-*.scope")
 	if err != nil && ctx.Err() == nil {

@@ -33,7 +33,7 @@ func TestMemoryTrimmer_ReleasesMemoryWhenIdle(t *testing.T) {
 		return percent > math.MaxInt32 && limited
 	}
 	r.noteActivity()
-	testbed.Poll(t, "it rests", resting)
+	testbed.Poll(t, "memory is trimmed", resting)
 
 	var was runtime.MemStats
 	runtime.ReadMemStats(&was)
@@ -42,7 +42,7 @@ func TestMemoryTrimmer_ReleasesMemoryWhenIdle(t *testing.T) {
 	}
 	// The collector runs concurrently with the allocation: NumGC grows only when a collection is
 	// complete.
-	testbed.Poll(t, "it does not grow for ever", func() bool {
+	testbed.Poll(t, "garbage is collected above the limit", func() bool {
 		var is runtime.MemStats
 		runtime.ReadMemStats(&is)
 		return is.NumGC > was.NumGC
@@ -52,7 +52,7 @@ func TestMemoryTrimmer_ReleasesMemoryWhenIdle(t *testing.T) {
 	r.idleDelay = time.Hour
 	r.mu.Unlock()
 	r.noteActivity()
-	testbed.Poll(t, "garbage is collected as ever", func() bool {
+	testbed.Poll(t, "garbage is collected as before", func() bool {
 		percent, limited := gcSettings()
 		return percent == gcPercent && !limited
 	})

@@ -91,10 +91,11 @@ func TestMako(t *testing.T) {
 	d := startDaemon(t, "Terminal=foot")
 	d.startMako(t)
 	s := d.run(t, "shop", "exit 3")
-	testbed.Poll(t, "it is shown", func() bool { return len(makoShows(t)) == 1 })
+	testbed.Poll(t, "the notification is shown", func() bool { return len(makoShows(t)) == 1 })
 	n := makoShows(t)["shop: failed, exit 3"]
 	assert.Equal(t, "command exited with code 3\n~, after less than 1s", n.body)
-	assert.Equal(t, map[string]string{"default": "Open", "restart": "Restart", "log": "Log"}, n.actions, "each once")
+	assert.Equal(t, map[string]string{"default": "Open", "restart": "Restart", "log": "Log"},
+		n.actions, "each action once")
 	asks := d.run(t, "asks", reportCommand("waiting", "Reason", "permission", "Message",
 		"May I <remove> /tmp/x & y?")+"; exec sleep 1000")
 	testbed.Poll(t, "both are shown", func() bool { return len(makoShows(t)) == 2 })
@@ -111,11 +112,11 @@ func TestMako(t *testing.T) {
 		return tmux("list-clients", "-F", "#{client_termname}") == "foot"
 	})
 	d.screenshot(t, "grim", "-")
-	asks.wait("seen", func(f properties) bool { return f.isTrue("AttentionAcknowledged") })
-	testbed.Poll(t, "it is closed", func() bool { return len(makoShows(t)) == 1 })
+	asks.wait("acknowledged", func(f properties) bool { return f.isTrue("AttentionAcknowledged") })
+	testbed.Poll(t, "the notification is closed", func() bool { return len(makoShows(t)) == 1 })
 	require.NoError(t, exec.Command("makoctl", "invoke", "log").Run())
-	s.wait("seen", func(f properties) bool { return f.text("Attention") == "" })
-	testbed.Poll(t, "a log that is short stays in its window", func() bool {
+	s.wait("acknowledged", func(f properties) bool { return f.text("Attention") == "" })
+	testbed.Poll(t, "the window of a short log stays open", func() bool {
 		unit, _, _ := strings.Cut(testbed.Systemctl(t, "list-units", "--plain", "--no-legend", "corral-window-shop-*"), " ")
 		return unit != "" && programsOf(t, unit) == "foot sh"
 	})
@@ -128,7 +129,7 @@ func TestMako(t *testing.T) {
 	testbed.Systemctl(t, "stop", "corral-window-shop-*")
 	testbed.Poll(t, "nothing is shown", func() bool { return len(makoShows(t)) == 0 })
 	asks.must("Stop", uint64(0))
-	testbed.Poll(t, "the window stays, and asks what to do", func() bool {
+	testbed.Poll(t, "the window stays open with a prompt", func() bool {
 		unit, _, _ := strings.Cut(testbed.Systemctl(t, "list-units", "--plain", "--no-legend", "corral-window-asks-*"), " ")
 		return unit != "" && programsOf(t, unit) == "foot corralctl"
 	})

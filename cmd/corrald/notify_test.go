@@ -29,7 +29,7 @@ func nextNotification(t *testing.T, s *testbed.NotificationServer) testbed.Notif
 // assertNextClosed checks that this notification is the next one to be closed.
 func assertNextClosed(t *testing.T, s *testbed.NotificationServer, n testbed.Notification) {
 	t.Helper()
-	assert.Equal(t, n.ID, testbed.Receive(t, s.Closed, "that it is closed"), n.Title)
+	assert.Equal(t, n.ID, testbed.Receive(t, s.Closed, "the closing of the notification"), n.Title)
 }
 
 // TestNotification_FollowsSessionUntilRemoval checks the notifications of a session from its
@@ -95,14 +95,14 @@ func TestNotification_IsClosedByAttaching(t *testing.T) {
 	s := d.run(t, "asks", reportCommand("waiting", "Reason", "question", "Message",
 		"1")+"; "+pass+"; "+reportCommand("waiting", "Reason", "question", "Message", "2")+"; exec sleep 1000")
 	n := nextNotification(t, server)
-	assert.Empty(t, n.Actions, "of a server without")
+	assert.Empty(t, n.Actions, "the server does not support actions")
 	detach := s.attach()
 	assertNextClosed(t, server, n)
 	open()
 	s.wait("asking again", func(f properties) bool { return f.text("AttentionMessage") == "2" })
 	d.run(t, "after", "exit 1")
 	assert.Equal(t, "after: failed, exit 1", nextNotification(t, server).Title,
-		"and nothing of the session that somebody sees")
+		"no notification of the attached session")
 	detach()
 }
 
@@ -131,7 +131,9 @@ func TestNotification_IsShownWhenTheTerminalLosesFocus(t *testing.T) {
 	testbed.Poll(t, "a terminal with the focus", func() bool { return strings.Contains(flags(), "focused") })
 	_, err = keys.Write([]byte("\x1b[O")) // the sequence of a terminal that has lost the focus
 	require.NoError(t, err)
-	testbed.Poll(t, "without", func() bool { return flags() != "" && !strings.Contains(flags(), "focused") })
+	testbed.Poll(t, "a terminal without the focus", func() bool {
+		return flags() != "" && !strings.Contains(flags(), "focused")
+	})
 	open()
 	assert.Equal(t, "asks: has a question", nextNotification(t, server).Title)
 	require.NoError(t, exec.Command("tmux", "-S", socket, "detach-client", "-s", "=asks").Run())
@@ -201,7 +203,7 @@ func TestNotification_IsKeptUntilAServerAppears(t *testing.T) {
 	assertNextClosed(t, server, n)
 	server.Crash()
 	assert.Equal(t, "after: failed, exit 1", nextNotification(t, testbed.StartNotificationServer(t)).
-		Title, "by the next server")
+		Title, "the next server shows it")
 }
 
 // TestNotification_CanBeDisabled disables notifications on the bus (over restarts of the daemon),
@@ -226,7 +228,7 @@ func TestNotification_CanBeDisabled(t *testing.T) {
 	mark := d.signals.mark()
 	require.NoError(t, set(false))
 	assertNextClosed(t, server, n)
-	d.await(t, mark, "that it was switched", func(signal *dbus.Signal) bool {
+	d.await(t, mark, "the change of Notifications", func(signal *dbus.Signal) bool {
 		return signal.Name == propertiesChanged && signal.Path == dbusapi.ManagerPath &&
 			strings.Contains(bodyText(signal), "Notifications")
 	})
@@ -242,7 +244,7 @@ func TestNotification_CanBeDisabled(t *testing.T) {
 		"Labels": map[string]string{"notify": "completed waiting"}}).waitState("failed")
 	(&testSession{d, t, "three"}).waitState("failed")
 	d.run(t, "five", "exit 5")
-	assert.Equal(t, "five: failed, exit 5", nextNotification(t, server).Title, "and none of the others")
+	assert.Equal(t, "five: failed, exit 5", nextNotification(t, server).Title, "no notification of the others")
 
 	d.write("config/corral/corral.conf", "[Corral]\nNotifications=no\n")
 	require.NoError(t, d.manager("Reload", nil))
@@ -258,7 +260,7 @@ func TestDunst(t *testing.T) {
 	displayed := func(count string) func() bool {
 		return func() bool { return dunstctl(t, "count", "displayed") == count }
 	}
-	testbed.Poll(t, "it is displayed", displayed("1"))
+	testbed.Poll(t, "the notification is displayed", displayed("1"))
 	asks := d.run(t, "asks", reportCommand("waiting", "Reason", "permission", "Message",
 		"May I <remove> /tmp/x & y?")+"; exec sleep 1000")
 	testbed.Poll(t, "both are displayed", displayed("2"))
@@ -268,7 +270,7 @@ func TestDunst(t *testing.T) {
 	assert.Contains(t, dunstctl(t, "history"), "May I &lt;remove&gt; /tmp/x &amp; y?")
 	_ = dunstctl(t, "action", "0") // the click: Open, which fails because there is no terminal emulator here
 	s.must("Acknowledge")
-	testbed.Poll(t, "no other is left than the failed action", displayed("1"))
+	testbed.Poll(t, "only the failed action is displayed", displayed("1"))
 	_ = dunstctl(t, "close-all")
 	testbed.Poll(t, "nothing is displayed", displayed("0"))
 }
@@ -305,7 +307,7 @@ func TestNotificationOpen_ReportsATerminalThatFails(t *testing.T) {
 		assert.Equal(t, "shop: action failed", failure.Title)
 		assert.Regexp(t, `^cannot open a terminal window: .*; see: journalctl --user -u corral-window-shop-`, failure.Body)
 	}
-	assert.Equal(t, "failed", s.properties().text("Attention"), "nobody has seen it")
+	assert.Equal(t, "failed", s.properties().text("Attention"), "the failure is not acknowledged")
 }
 
 func dunstctl(t *testing.T, args ...string) string {

@@ -31,7 +31,7 @@ func (d *corrald) prints(t *testing.T, id, script string) *testSession {
 	s := d.run(t, id, script+"; echo; echo printed; exec sleep 1000")
 	waitFile(t, d.stateDir(id)+"/output.log", "printed")
 	// The shim writes the log before tmux has drawn the output.
-	testbed.Poll(t, "the end of what it prints on the screen", func() bool {
+	testbed.Poll(t, "the end of the output is on the screen", func() bool {
 		return strings.Contains(s.capture(3, 0), "printed")
 	})
 	return s
@@ -47,12 +47,12 @@ func TestCapture_IsBounded(t *testing.T) {
 		text := s.capture(^uint32(0), flags)
 		assert.LessOrEqual(t, len(text), dbusapi.MaxCapture)
 		assert.Greater(t, len(text), dbusapi.MaxCapture-8)
-		assert.True(t, utf8.ValidString(text), "it is cut between characters")
+		assert.True(t, utf8.ValidString(text), "the text is cut between characters")
 		assert.Contains(t, text[len(text)-20:], "printed")
 		assert.Equal(t, flags != 0, strings.Contains(text, "\x1b["))
 	}
 	assert.Equal(t, 5, strings.Count(s.capture(5, 0), "\n"))
-	assert.Less(t, strings.Count(s.capture(0, 0), "\n"), 100, "the screen")
+	assert.Less(t, strings.Count(s.capture(0, 0), "\n"), 100, "only the screen")
 }
 
 // TestCapture_IsValidUTF8 checks output that is not text: a message with invalid UTF-8 would end

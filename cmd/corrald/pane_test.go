@@ -41,7 +41,7 @@ func TestPane_IsDeadAfterEveryExit(t *testing.T) {
 	var text string
 	require.NoError(t, d.call(dbusapi.SessionPath("s0"), dbusapi.SessionInterface+".Capture",
 		[]any{uint32(0), uint64(0)}, &text))
-	assert.Equal(t, "hello\n", text, "that line is no output of the agent")
+	assert.Equal(t, "hello\n", text, "the result line is not part of the agent's output")
 }
 
 // TestReload_ChangesTheDetachKeyOfRunningSessions checks a new DetachKey= in running sessions and
@@ -54,7 +54,7 @@ func TestReload_ChangesTheDetachKeyOfRunningSessions(t *testing.T) {
 	assert.Equal(t, "sh", d.tmux("shop", "list-windows", "-F", "#{window_name}"))
 	d.write("config/corral/corral.conf", "[Corral]\nDetachKey=F12\n")
 	require.NoError(t, d.manager("Reload", nil))
-	testbed.Poll(t, "the key is another one", func() bool { return bound("shop", "F12") && !bound("shop", "C-q") })
+	testbed.Poll(t, "the key has changed", func() bool { return bound("shop", "F12") && !bound("shop", "C-q") })
 	assert.Equal(t, "F12", d.tmux("shop", "display-message", "-p", "#{@corral-detach}"))
 	d.run(t, "site", "exec sleep 1000")
 	assert.True(t, bound("site", "F12"))

@@ -81,7 +81,7 @@ func TestApprove_RacesTheEndOfTheQuestion(t *testing.T) {
 				return strings.Contains(string(b), " ")
 			})), &counted[0], &counted[1])
 			assert.Equal(t, 2, n)
-			assert.Zero(t, counted[1], "%s got a key that it had not asked for", id)
+			assert.Zero(t, counted[1], "%s got a key after its question had ended", id)
 			right.Add(int64(counted[0]))
 		})
 	}

@@ -43,7 +43,7 @@ func TestFileModes_ArePrivate(t *testing.T) {
 		}))
 	}
 	for _, name := range []string{"session.json", "exit_status", "output.log", "tmux", "shim.sock"} {
-		assert.NotZero(t, kinds[name], "%s was looked at: %v", name, kinds)
+		assert.NotZero(t, kinds[name], "%s was not found among %v", name, kinds)
 	}
 }
 

@@ -102,7 +102,7 @@ func TestProgramStatus_IsPublished(t *testing.T) {
 	s.write(status("state=done" + message("3 files changed")))
 	s.waitStatus("idle", "turn-ended", "3 files changed", "osc7501")
 	detach := s.attach()
-	s.wait("seen", func(f properties) bool {
+	s.wait("acknowledged", func(f properties) bool {
 		return f.text("Attention") == "turn-ended" && f.isTrue("AttentionAcknowledged")
 	})
 	detach()
@@ -115,7 +115,7 @@ func TestProgramStatus_IsPublished(t *testing.T) {
 	d.launch()
 	s.waitStatus("idle", "error", "no network", "osc7501")
 	s.write("\a")
-	testbed.Poll(t, "it has rung", func() bool { // no signal is sent, because nothing published changes
+	testbed.Poll(t, "the bell is among the sources", func() bool { // no signal is sent, because nothing published changes
 		return slices.ContainsFunc(s.explained(), func(e dbusapi.Explanation) bool {
 			return e.Source == "bell" && e.Subject == "attention"
 		})
@@ -167,23 +167,23 @@ func TestProgramStatus_HostileTextIsHarmless(t *testing.T) {
 	s.write(status("state=blocked:kind=auth" + message(attack)))
 	f := s.wait("asking", func(f properties) bool { return f.text("Attention") == "auth" })
 	text := f.text("AttentionMessage")
-	assert.Contains(t, text, "$(touch "+pwned+")", "as it is: it is only text")
+	assert.Contains(t, text, "$(touch "+pwned+")", "the text is unchanged")
 	assert.True(t, utf8.ValidString(text) && len(text) <= shimwire.MaxText &&
 		!strings.ContainsAny(text, "\x00\x1b\n\u202e"), "%q", text)
 	for _, e := range s.explained() {
 		assert.True(t, utf8.ValidString(e.Value) && !strings.Contains(e.Value, "\x00"), "%q", e)
 	}
 	s.write("\x1b]7501;state=clear\a\x1b]9;" + attack + "\a")
-	f = s.wait("ringing", func(f properties) bool { return f.text("Attention") == "bell" })
+	f = s.wait("in need of attention for its bell", func(f properties) bool { return f.text("Attention") == "bell" })
 	assert.True(t, utf8.ValidString(f.text("AttentionMessage")) &&
 		!strings.ContainsAny(f.text("AttentionMessage"), "\x00\x1b"), "%q", f)
 	s.attach()()
 	assert.NoFileExists(t, pwned)
-	assert.NotContains(t, d.log.String(), "still there", "what an agent asks is not logged")
+	assert.NotContains(t, d.log.String(), "still there", "an agent's question is not logged")
 	assert.Equal(t, "running", s.properties().text("State"))
 	signals, _ := d.signals.since(0)
 	for _, signal := range signals {
-		assert.NotContains(t, bodyText(signal), "touch", "nor broadcast")
+		assert.NotContains(t, bodyText(signal), "touch", "an agent's text is not broadcast")
 	}
 }
 

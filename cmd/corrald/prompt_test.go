@@ -42,26 +42,26 @@ func TestPrompt(t *testing.T) {
 	s.sendLine("then this")
 	assert.Equal(t, 1, d.countPrompts(t, "prompted", 3))
 	lines := strings.Split(readFile(t, d.dir+"/prompted.read"), "\n")
-	assert.Contains(t, lines[1], "fix the tests", "it comes first")
+	assert.Contains(t, lines[1], "fix the tests", "the prompt is the first input")
 
-	t.Run("a resume does not say it again", func(t *testing.T) {
+	t.Run("a resume does not send it again", func(t *testing.T) {
 		s.must("Suspend")
 		s.must("Resume")
 		s.sendLine("go on")
 		assert.Equal(t, 1, d.countPrompts(t, "prompted", 5))
 	})
-	t.Run("another daemon does not either", func(t *testing.T) {
+	t.Run("another daemon does not send it again", func(t *testing.T) {
 		d.kill(syscall.SIGKILL)
 		d.launch()
 		s.sendLine("go on")
 		assert.Equal(t, 1, d.countPrompts(t, "prompted", 6))
 	})
-	t.Run("a fresh run does", func(t *testing.T) {
+	t.Run("a fresh run sends it again", func(t *testing.T) {
 		s.must("Restart")
 		s.sendLine("go on")
 		assert.Equal(t, 2, d.countPrompts(t, "prompted", 9))
 	})
-	t.Run("nobody else sees it", func(t *testing.T) {
+	t.Run("no other process sees it", func(t *testing.T) {
 		processes, err := exec.Command("ps", "-eww", "-o", "args").Output()
 		require.NoError(t, err)
 		assert.NotContains(t, string(processes), "fix the tests")
@@ -104,7 +104,7 @@ func TestPrompt_IsDeliveredOnceDespiteDaemonCrash(t *testing.T) {
 			s, _ := d.tryCreate(t, id, d.promptRecorder(id))
 			d.waitKilled(t)
 			d.launch()
-			state := s.wait("at rest", func(f properties) bool { return f.text("State") != "starting" }).text("State")
+			state := s.wait("not starting", func(f properties) bool { return f.text("State") != "starting" }).text("State")
 			require.Equal(t, step.state, state)
 			if state == "failed" {
 				s.must("Resume")

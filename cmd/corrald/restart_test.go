@@ -37,7 +37,7 @@ func TestSecondDaemon_ReportsTheFirstAndExits(t *testing.T) {
 			require.ErrorAs(t, err, &exit)
 			assert.Equal(t, 1, exit.ExitCode(), "%s", output)
 			assert.Contains(t, string(output), "another corrald")
-			assert.NoDirExists(t, d.dir+"/other/corral/sessions/first", "it has taken nothing over")
+			assert.NoDirExists(t, d.dir+"/other/corral/sessions/first", "the second daemon has adopted nothing")
 		})
 	}
 	after := s.properties()
@@ -54,7 +54,7 @@ func TestLostRecord_ScopeWithoutShimIsLeftAlone(t *testing.T) {
 	d := startDaemon(t)
 	lost := d.run(t, "shop", "exec nohup sleep 1000")
 	pid, shim := lost.waitState("running").number("MainPID"), lost.process(shimName)
-	testbed.Poll(t, "it ignores the hangup", func() bool { return proc.IgnoresSignal(pid, syscall.SIGHUP) })
+	testbed.Poll(t, "the agent ignores SIGHUP", func() bool { return proc.IgnoresSignal(pid, syscall.SIGHUP) })
 	d.kill(syscall.SIGKILL)
 	kill(t, shim, syscall.SIGKILL)
 	testbed.WaitExit(t, shim)
@@ -64,8 +64,8 @@ func TestLostRecord_ScopeWithoutShimIsLeftAlone(t *testing.T) {
 	again, err := d.tryCreate(t, "shop", spec{"Command": []string{"sleep", "2000"}})
 	require.ErrorContains(t, err, lost.unit())
 	assert.Equal(t, dbusapi.StartFailed, dbusapi.ShortErrorName(err))
-	require.NoError(t, syscall.Kill(pid, 0), "the agent lives on")
-	assert.FileExists(t, d.runtimeDir("shop")+"/shim.sock", "and what it is reached by is there")
+	require.NoError(t, syscall.Kill(pid, 0), "the agent is alive")
+	assert.FileExists(t, d.runtimeDir("shop")+"/shim.sock", "the shim's socket still exists")
 
 	testbed.Systemctl(t, "stop", lost.unit())
 	again.must("Start")
@@ -112,7 +112,7 @@ func TestSessions_SurviveDaemonRestart(t *testing.T) {
 			}
 			for _, s := range d.signals.after(mark) {
 				c, changed := stateChange(s)
-				assert.False(t, changed && c.id == "live", "nothing became of it: %v", c)
+				assert.False(t, changed && c.id == "live", "the session did not change: %v", c)
 			}
 			live.must("SendInput", "still there?", dbusapi.InputEnter)
 			assert.Equal(t, "still there?\n", live.awaitFile("received"))
@@ -210,7 +210,7 @@ func TestService_RestartKeepsAgents(t *testing.T) {
 	})
 	s := d.run(t, "served", "exec sleep 1000")
 	pid := s.waitState("running").number("MainPID")
-	testbed.Poll(t, "the status text is there", func() bool {
+	testbed.Poll(t, "the status text is set", func() bool {
 		return testbed.Systemctl(t, "show", "--value", "--property=StatusText", "corrald.service") == "1 running"
 	})
 	first := testbed.Systemctl(t, "show", "--value", "--property=MainPID", "corrald.service")
@@ -222,7 +222,7 @@ func TestService_RestartKeepsAgents(t *testing.T) {
 	for _, name := range []string{
 		"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID",
 	} {
-		assert.NotContains(t, "\n"+environment, "\n"+name+"=", "the agent has what belongs to the service")
+		assert.NotContains(t, "\n"+environment, "\n"+name+"=", "the agent has a variable of the service")
 	}
 	s.must("Stop", uint64(0))
 	s.assertOutcome(outcome{"stopped", "success", 2, 15, "", "active"})

@@ -45,7 +45,7 @@ func TestCreateSession_IsRevokedWhenItsCallerDisconnects(t *testing.T) {
 	ask(0, "BeginSession", "begun", "start", map[string]dbus.Variant{})
 	ask(0, "ResumeAll")
 	ask(dbus.FlagNoReplyExpected, "CreateSession", create("unattended")...)
-	require.NoError(t, caller.BusObject().Call("org.freedesktop.DBus.GetId", 0).Err, "the bus has taken all of them")
+	require.NoError(t, caller.BusObject().Call("org.freedesktop.DBus.GetId", 0).Err, "the bus has received all calls")
 	require.NoError(t, caller.Close())
 	testbed.Poll(t, "the caller is gone from the bus", func() bool {
 		var owned bool
@@ -54,9 +54,11 @@ func TestCreateSession_IsRevokedWhenItsCallerDisconnects(t *testing.T) {
 	})
 	require.NoError(t, d.process.Process.Signal(syscall.SIGCONT))
 
-	testbed.Poll(t, "there is what nobody waits for", func() bool { return slices.Contains(d.ids(t), "unattended") })
+	testbed.Poll(t, "the session of the call without a reply exists", func() bool {
+		return slices.Contains(d.ids(t), "unattended")
+	})
 	d.session(t, "unattended").waitState("running")
-	require.Equal(t, 0, d.kill(syscall.SIGTERM), "by then all calls have been answered")
+	require.Equal(t, 0, d.kill(syscall.SIGTERM), "all calls are handled before the daemon exits")
 	d.launch()
 	assert.ElementsMatch(t, []string{"begun", "started", "suspended", "unattended"}, d.ids(t))
 	for id, state := range map[string]string{

@@ -79,7 +79,7 @@ func TestSecrets_ReachOnlyTheAgent(t *testing.T) {
 	require.NoError(t, os.Remove(out))
 	require.NoError(t, d.manager("ResumeSession", []any{"secret"}))
 	got := string(testbed.WaitFile(t, out, nil))
-	assert.NotContains(t, got, secrets["CALLER"], "it is not kept")
+	assert.NotContains(t, got, secrets["CALLER"], "the caller's variable is not kept")
 	assert.Contains(t, got, secrets["OWN"])
 	require.NoError(t, d.call(dbusapi.SessionPath("secret"), dbusapi.SessionInterface+".GetEnvironment",
 		nil, &has, &missing, &path))

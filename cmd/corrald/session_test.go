@@ -127,7 +127,7 @@ func (s *testSession) wait(what string, accept func(properties) bool) properties
 		select {
 		case <-more:
 		case <-deadline:
-			s.t.Fatalf("session %s is not %s within %v but %v", s.id, what, patience, outcomeOf(f))
+			s.t.Fatalf("session %s is not %s within %v: %v", s.id, what, patience, outcomeOf(f))
 		}
 	}
 }
@@ -223,7 +223,7 @@ func (s *testSession) waitNoScope() {
 // the words.
 func assertRefused(t *testing.T, err error, name string, words ...string) {
 	t.Helper()
-	require.Error(t, err, "has to be %s", name)
+	require.Error(t, err, "expected the error %s", name)
 	var answer dbus.Error
 	require.ErrorAs(t, err, &answer)
 	assert.Equal(t, dbusapi.ErrorName(name), answer.Name, "message: %v", answer.Body)

@@ -36,7 +36,7 @@ var desktopFaults = map[string]func(*testDesktop, bool){
 	"a server comes":       (*testDesktop).startServer,
 	"a server goes":        (*testDesktop).stopServer,
 	"a server hangs":       func(s *testDesktop, _ bool) { s.setHanging(true) },
-	"a server goes on":     func(s *testDesktop, _ bool) { s.setHanging(false) },
+	"a server continues":   func(s *testDesktop, _ bool) { s.setHanging(false) },
 	"the display goes":     func(s *testDesktop, _ bool) { s.killDisplay() },
 	"the display comes":    func(s *testDesktop, _ bool) { s.startDisplay() },
 	"somebody closes all":  func(s *testDesktop, _ bool) { s.closeAll() },

@@ -217,7 +217,7 @@ func (s *soak) count(dir string) int {
 func (s *soak) dump() {
 	s.signal("corrald.service", syscall.SIGQUIT)
 	var text string
-	testbed.Poll(s.t, "a dump", func() bool {
+	testbed.Poll(s.t, "a dump of the goroutines", func() bool {
 		text = readFile(s.t, s.dir+"/log")[s.dumped:]
 		return strings.Contains(text, "\nrip ") || strings.Contains(text, "\nr0 ") || strings.Contains(text, "exit status")
 	})

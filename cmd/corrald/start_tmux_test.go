@@ -47,7 +47,7 @@ func TestStart_TmuxKilledLeavesTheAgentRunning(t *testing.T) {
 	assert.Equal(t, []int{s.properties().number("MainPID")}, agents)
 	s.must("Resume")
 	s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
-	assert.Equal(t, agents, d.agentPIDs(t, "shop"), "it is the same one")
+	assert.Equal(t, agents, d.agentPIDs(t, "shop"), "the agent is the same process")
 	s.must("Stop", uint64(0))
 	s.assertOutcome(outcome{"stopped", "success", 1, 7, "", "active"})
 }

@@ -51,7 +51,7 @@ func TestState_ReportsHowTheAgentEnded(t *testing.T) {
 			d.create(t, e.id, sp).waitOutcome(e.want)
 		})
 	}
-	t.Run("the tmux session is closed later", func(t *testing.T) {
+	t.Run("after the tmux session was closed", func(t *testing.T) {
 		for _, e := range ends {
 			s := &testSession{d, t, e.id}
 			if s.properties().text("ControlGroup") != "" {
@@ -61,7 +61,7 @@ func TestState_ReportsHowTheAgentEnded(t *testing.T) {
 			s.assertOutcome(e.want)
 		}
 	})
-	t.Run("the daemon is another one", func(t *testing.T) {
+	t.Run("after a daemon restart", func(t *testing.T) {
 		require.Equal(t, 0, d.kill(syscall.SIGTERM))
 		d.launch()
 		for _, e := range ends {

@@ -18,7 +18,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// politeAgent starts a session whose agent records the signal that it gets, and then exits with 0.
+// politeAgent starts a session whose agent records each signal that it gets, and then exits with 0
+// unless that is SIGUSR1.
 func (d *corrald) politeAgent(t *testing.T, id string) *testSession {
 	t.Helper()
 	s := d.create(t, id, spec{"Command": []string{"bash", "-c", `
@@ -128,7 +129,7 @@ func TestRestart(t *testing.T) {
 	first := s.properties()
 	s.must("Restart")
 	second := s.properties()
-	assert.Equal(t, "TERM\n", s.awaitFile("again"), "the first run was ended politely")
+	assert.Equal(t, "TERM\n", s.awaitFile("again"), "the first run got SIGTERM")
 	assert.Equal(t, "running", second.text("State"))
 	assert.NotEqual(t, first.number("MainPID"), second.number("MainPID"))
 	assert.Equal(t, 2, second.number("NRuns"))
@@ -208,7 +209,7 @@ func TestArchive(t *testing.T) {
 	require.Equal(t, 1, d.count(t, "NFailed"))
 	s.must("Archive")
 	s.waitOutcome(outcome{"archived", "exit-code", 1, 2, "command exited with code 2", "archived"})
-	assert.Empty(t, s.properties().text("ControlGroup"), "what was left is ended")
+	assert.Empty(t, s.properties().text("ControlGroup"), "leftover processes are ended")
 	assert.Equal(t, 0, d.count(t, "NFailed"))
 	assert.Equal(t, 1, d.count(t, "NSessions"))
 	assert.ElementsMatch(t, []string{"old", "young"}, d.ids(t))
@@ -221,8 +222,8 @@ func TestArchive(t *testing.T) {
 	file := os.NewFile(uintptr(log), "log")
 	text, err := io.ReadAll(file)
 	require.NoError(t, errors.Join(err, file.Close()))
-	assert.Equal(t, "out\r\n", string(text), "what it printed can be read")
+	assert.Equal(t, "out\r\n", string(text), "the log can be read")
 	s.must("Remove", uint64(0))
-	assert.Equal(t, []string{"young"}, d.ids(t), "and be removed by hand")
+	assert.Equal(t, []string{"young"}, d.ids(t), "an archived session can be removed")
 	assert.NoDirExists(t, d.stateDir("old"))
 }

@@ -35,7 +35,7 @@ func (d *corrald) hasProblems(t *testing.T, n int) []dbusapi.Problem {
 		if len(all) == n {
 			return all
 		}
-		d.await(t, mark, "another number of problems", func(s *dbus.Signal) bool {
+		d.await(t, mark, "a change of Problems", func(s *dbus.Signal) bool {
 			return s.Path == dbusapi.ManagerPath && s.Name == "org.freedesktop.DBus.Properties.PropertiesChanged"
 		})
 	}
@@ -43,8 +43,8 @@ func (d *corrald) hasProblems(t *testing.T, n int) []dbusapi.Problem {
 
 // TestStateDirectory_ReadOnlyLosesNoExit makes the state directories of running sessions read-only:
 // every exit is reported with its code, also by the daemon that follows the one that could not save
-// it, the journal and Problems name the cause, and once the directories are writable again snapshot
-// is saved automatically.
+// it, the journal and Problems name the cause, and once the directories are writable again
+// everything is saved automatically.
 func TestStateDirectory_ReadOnlyLosesNoExit(t *testing.T) {
 	d := startDaemon(t)
 	ids := []string{"lives", "ends", "ends-unseen"}
@@ -85,7 +85,7 @@ func TestStateDirectory_ReadOnlyLosesNoExit(t *testing.T) {
 	}
 	d.hasProblems(t, 0)
 	for _, id := range []string{"ends", "ends-unseen"} {
-		assert.FileExists(t, d.stateDir(id)+"/exit_status", "it is where it belongs")
+		assert.FileExists(t, d.stateDir(id)+"/exit_status", "the record is in the state directory")
 		assert.NoFileExists(t, d.runtimeDir(id)+"/exit_status")
 	}
 	d.kill(syscall.SIGKILL)

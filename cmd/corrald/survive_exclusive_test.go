@@ -26,7 +26,7 @@ func TestExclusive_WorkspaceHasOneHolder(t *testing.T) {
 		t.Helper()
 		_, err := d.tryCreate(t, "second", exclusive(work))
 		assertRefused(t, err, "WorkspaceBusy", "holder", work)
-		assert.NotContains(t, d.ids(t), "second", "what is refused leaves nothing")
+		assert.NotContains(t, d.ids(t), "second", "a refused session is not created")
 	}
 	busy()
 	shared := d.create(t, "shared", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": work})

@@ -26,7 +26,7 @@ func (s *testSession) moveOut() {
 	require.NoError(s.t, os.Mkdir(outside, 0o755))
 	s.t.Cleanup(func() {
 		_ = os.WriteFile(outside+"/cgroup.kill", []byte("1"), 0)
-		testbed.Poll(s.t, "nothing is left outside", func() bool { return os.Remove(outside) == nil })
+		testbed.Poll(s.t, "no process is left outside", func() bool { return os.Remove(outside) == nil })
 	})
 	testbed.Poll(s.t, "the scope has ended", func() bool {
 		pids, _ := proc.Processes(scope) // processes forked in the meantime are moved in the next iteration
@@ -75,7 +75,7 @@ func TestOutside_AgentAndShimAreStillSupervised(t *testing.T) {
 		s.must("Stop", uint64(0))
 		s.assertOutcome(outcome{"stopped", "success", 1, 13, "", "active"})
 	})
-	t.Run("is stopped, and ignores that", func(t *testing.T) {
+	t.Run("ignores the stop", func(t *testing.T) {
 		s := agent(t, "deaf", "trap '' TERM HUP")
 		s.moveOut()
 		s.must("Stop", uint64(600_000))

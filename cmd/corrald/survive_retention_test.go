@@ -68,7 +68,7 @@ func TestRetention_ExpiresWhileTheDaemonIsAway(t *testing.T) {
 	require.Equal(t, 0, d.kill(syscall.SIGTERM))
 	<-time.After(time.Until(at))
 	d.launch()
-	testbed.Poll(t, "what has expired is gone", func() bool { return len(d.ids(t)) == 0 })
+	testbed.Poll(t, "the expired session is removed", func() bool { return len(d.ids(t)) == 0 })
 	var cleaned []string
 	require.NoError(t, d.manager("Clean", nil, &cleaned))
 	assert.Empty(t, cleaned)
@@ -121,7 +121,7 @@ func TestRetention_KeepsTimerAndEnabledSessions(t *testing.T) {
 		spec{"Command": []string{"true"}, "OnLogin": "start"})
 	forever := func(s *testSession) {
 		t.Helper()
-		s.wait("that it does not expire", func(f properties) bool {
+		s.wait("without an expiry", func(f properties) bool {
 			return f.text("State") == "completed" && f["ExpireTimestamp"].Value() == uint64(0)
 		})
 	}

@@ -132,10 +132,10 @@ func TestDelayLock(t *testing.T) {
 		t.Helper()
 		testbed.Poll(t, what, func() bool { return l.holds(d) == want })
 	}
-	assert.Empty(t, l.requests, "there is nobody to wait for")
+	assert.Empty(t, l.requests, "no lock without agents")
 	one, two := d.politeAgent(t, "one"), d.politeAgent(t, "two")
 	assert.Equal(t, [4]string{"shutdown:sleep", "corrald", "Agents save their work", "delay"},
-		testbed.Receive(t, l.requests, "a question for a lock"))
+		testbed.Receive(t, l.requests, "a request for a lock"))
 	held(true, "a lock while agents live")
 	one.must("Stop", uint64(0))
 	held(true, "one agent still lives")
@@ -143,23 +143,23 @@ func TestDelayLock(t *testing.T) {
 	held(false, "no lock without agents")
 
 	one.must("Start")
-	testbed.Receive(t, l.requests, "a question for a lock")
+	testbed.Receive(t, l.requests, "a request for a lock")
 	held(true, "a lock again")
 	require.Equal(t, -1, d.kill(syscall.SIGKILL))
 	d.launch()
-	testbed.Receive(t, l.requests, "a question for a lock")
+	testbed.Receive(t, l.requests, "a request for a lock")
 	held(true, "a lock for agents that were taken over")
 
 	l.announceSleep(t, true)
 	held(false, "no lock that would keep the machine awake")
 	one.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 	l.announceSleep(t, false)
-	testbed.Receive(t, l.requests, "a question for a lock")
+	testbed.Receive(t, l.requests, "a request for a lock")
 	held(true, "a lock for the next time")
 
 	require.NoError(t, os.Remove(d.dir+"/one"))
 	l.announceShutdown(t, true)
-	held(false, "the lock is given up")
+	held(false, "the lock is released")
 	one.assertOutcome(outcome{"suspended", "success", 1, 0, "the machine was shut down", "suspended"})
 	assert.Equal(t, "TERM\n", one.awaitFile("one"))
 
@@ -172,14 +172,14 @@ func TestDelayLock(t *testing.T) {
 
 	mark := d.signals.mark()
 	l.announceShutdown(t, false) // the shutdown is cancelled
-	d.await(t, mark, "word that nothing is shut down", func(s *dbus.Signal) bool {
+	d.await(t, mark, "the cancellation", func(s *dbus.Signal) bool {
 		return isShutdownAnnouncement(s, false)
 	})
 	one.waitState("running") // resumed automatically
 	assert.Equal(t, nruns+1, one.properties().number("NRuns"))
-	assert.Equal(t, 1, two.properties().number("NRuns"), "what was stopped before is left alone")
+	assert.Equal(t, 1, two.properties().number("NRuns"), "a session that was stopped before is not resumed")
 	assert.False(t, d.shuttingDown(t))
-	testbed.Receive(t, l.requests, "a question for a lock")
+	testbed.Receive(t, l.requests, "a request for a lock")
 	held(true, "a lock after a shutdown that did not come")
 	assert.Empty(t, l.requests)
 
@@ -187,10 +187,10 @@ func TestDelayLock(t *testing.T) {
 	held(false, "no lock without agents")
 	l.refuse.Store(true)
 	one.must("Start")
-	testbed.Receive(t, l.requests, "a question for a lock")
+	testbed.Receive(t, l.requests, "a request for a lock")
 	one.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 	assert.False(t, l.holds(d))
-	assert.NotContains(t, d.log.String(), "lock", "a refusal is nobody's trouble")
+	assert.NotContains(t, d.log.String(), "lock", "a refused lock is not logged")
 }
 
 // TestDelayLock_IsRetakenOnANewSystemBus restarts the system bus: the daemon reconnects, takes the
@@ -212,14 +212,14 @@ func TestDelayLock_IsRetakenOnANewSystemBus(t *testing.T) {
 	held(true, "a lock while an agent lives")
 
 	restart()
-	testbed.Receive(t, l.requests, "the first question for a lock")
-	testbed.Receive(t, l.requests, "a question for a lock on the new bus")
+	testbed.Receive(t, l.requests, "the first request for a lock")
+	testbed.Receive(t, l.requests, "a request for a lock on the new bus")
 	held(true, "a lock again")
 	agent.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 
 	l.announceShutdown(t, true)
 	agent.waitState("suspended")
-	held(false, "the lock is given up")
+	held(false, "the lock is released")
 	l.down.Store(false) // no signal reaches the daemon
 	restart()
 	agent.waitState("running")
@@ -233,7 +233,7 @@ func TestDelayLock_IsRetakenOnANewSystemBus(t *testing.T) {
 	l.unreadable.Store(true)
 	before := l.reads.Load()
 	restart()
-	testbed.Poll(t, "it is asked again", func() bool { return l.reads.Load() > before })
+	testbed.Poll(t, "the daemon reads the properties again", func() bool { return l.reads.Load() > before })
 	l.announceShutdown(t, true) // as before: nothing else was announced
 	assert.True(t, d.shuttingDown(t))
 	assert.Equal(t, "suspended", agent.properties().text("State"))
@@ -281,7 +281,7 @@ func TestDelayLock_IsHeldThroughACancelledShutdown(t *testing.T) {
 	slow := d.run(t, "slow",
 		"trap 'echo asked >"+d.dir+"/asked; "+pass+"; exit 0' TERM; echo up >"+d.dir+"/up; while :; do sleep 0.1; done")
 	slow.awaitFile("up")
-	testbed.Receive(t, l.requests, "a question for a lock")
+	testbed.Receive(t, l.requests, "a request for a lock")
 	testbed.Poll(t, "a lock", func() bool { return l.holds(d) })
 	announce := func(down bool) {
 		t.Helper()
@@ -299,12 +299,12 @@ func TestDelayLock_IsHeldThroughACancelledShutdown(t *testing.T) {
 	announce(false)
 	other := d.politeAgent(t, "other")
 	slow.assertOutcome(outcome{"stopping", "", 0, 0, "", "active"})
-	assert.True(t, l.holds(d), "one agent ends, another one runs")
+	assert.True(t, l.holds(d), "one agent is exiting, another one runs")
 
 	announce(true)
 	other.waitState("suspended")
 	slow.assertOutcome(outcome{"stopping", "", 0, 0, "", "active"})
-	assert.True(t, l.holds(d), "one agent still ends")
+	assert.True(t, l.holds(d), "one agent is still exiting")
 	announce(false)
 	other.waitState("running")
 	for _, file := range []string{"up", "asked"} {
@@ -320,6 +320,6 @@ func TestDelayLock_IsHeldThroughACancelledShutdown(t *testing.T) {
 	open()
 	slow.waitState("suspended")
 	other.waitState("suspended")
-	testbed.Poll(t, "the lock is given up", func() bool { return !l.holds(d) })
+	testbed.Poll(t, "the lock is released", func() bool { return !l.holds(d) })
 	assert.Empty(t, l.requests, "the lock was held all the time")
 }

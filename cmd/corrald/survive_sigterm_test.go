@@ -53,12 +53,12 @@ func TestSIGTERM_MarksAndSavesEverySession(t *testing.T) {
 		}
 		require.EqualValues(t, "suspended", view.State, rec.ID)
 		require.False(t, view.Since.Before(begin.Truncate(time.Second)), "%s: suspended at %v", rec.ID, view.Since)
-		require.NoError(t, syscall.Kill(before[rec.ID], 0), "%s: its agent lives on", rec.ID)
+		require.NoError(t, syscall.Kill(before[rec.ID], 0), "%s: its agent is alive", rec.ID)
 	}
 
 	begin = time.Now()
 	d.launch()
-	t.Logf("taken over again after %v", time.Since(begin).Round(time.Millisecond))
+	t.Logf("adopted again after %v", time.Since(begin).Round(time.Millisecond))
 	for id, pid := range before {
 		f := d.session(t, id).properties()
 		require.Equal(t, "running", f.text("State"), id)

@@ -71,7 +71,7 @@ func TestWorkspace_PathVanishesAtAnyLevel(t *testing.T) {
 			for range 3 {
 				row.gone(t, at)
 				s.waitOutcome(outcome{"orphaned", "", 0, 0, `workspace "` + at(row.path) + `" is gone`, "error"})
-				require.NoError(t, syscall.Kill(pid, 0), "the agent lives on")
+				require.NoError(t, syscall.Kill(pid, 0), "the agent is alive")
 				row.comes(t, at)
 				s.waitOutcome(outcome{"running", "", 0, 0, "", "active"})
 				assert.Equal(t, pid, s.properties().number("MainPID"))
@@ -186,7 +186,7 @@ func TestWorkspace_OrphanWithoutTmuxCanBeResumed(t *testing.T) {
 	s.waitState("orphaned")
 	kill(t, s.process(tmuxName), syscall.SIGKILL)
 	testbed.Poll(t, "tmux is gone", func() bool { return len(s.processes()[tmuxName]) == 0 })
-	testbed.Poll(t, "it can be resumed", func() bool { return s.do("Resume") == nil })
+	testbed.Poll(t, "the session can be resumed", func() bool { return s.do("Resume") == nil })
 	assert.Equal(t, pid, s.properties().number("MainPID"))
 	s.waitState("orphaned")
 	assert.Len(t, s.processes()[tmuxName], 1)

@@ -52,7 +52,7 @@ func TestTorture(t *testing.T) {
 	for _, kind := range slices.Sorted(maps.Keys(w.faults)) {
 		t.Logf("%6d  %s", w.faults[kind], kind)
 	}
-	t.Logf("%d exits, at least %d of them while no daemon was there; lost exits: %d, untrue states: %d", w.exits,
+	t.Logf("%d exits, at least %d of them while no daemon was running; lost exits: %d, untrue states: %d", w.exits,
 		w.missed, w.lost, w.untrue)
 }
 
@@ -60,7 +60,7 @@ func TestTorture(t *testing.T) {
 const longRun = 50
 
 // crashed finds a crash of the daemon in its log. It does not match the goroutine dump of a daemon
-// matching its watchdog has killed, which mentions runtime/panic.go.
+// that its watchdog has killed, which mentions runtime/panic.go.
 var crashed = regexp.MustCompile(`(?m)^(panic|fatal error): `)
 
 func number(t *testing.T, variable string, otherwise uint64) uint64 {
@@ -239,7 +239,7 @@ func (w *torture) waitReady() {
 			return
 		}
 	}
-	w.t.Fatal("corrald does not come back")
+	w.t.Fatal("corrald does not start again")
 }
 
 // judge compares the reported state of a session with its actual one.
@@ -262,7 +262,7 @@ func (w *torture) judge(v *victim) {
 			} else {
 				w.untrue++
 			}
-			w.t.Errorf("session %s, which %s, is %q (%s) and has to be one of %q; %+v after %q",
+			w.t.Errorf("session %s, which %s, is %q (%s), expected one of %q; %+v after %q",
 				v.id, v.role, reported, f.text("Reason"), want, *v, w.injected)
 			break
 		}
@@ -304,7 +304,7 @@ func (w *torture) acceptable(v *victim) []string {
 		return []string{"stopped success 2/15", "running  0/0"}
 	case terminated && w.allStopped, terminated && v.role == isStopped:
 		return []string{"stopped success 2/15"}
-	case terminated: // assertNothingLeft has requested that
+	case terminated: // no client has requested this
 		return []string{"an agent that was not sent SIGTERM"}
 	case end == "killed":
 		return w.orStopped("failed signal 2/9", "stopped success 2/9")

@@ -160,7 +160,7 @@ func TestWorktree_HangingFilterBlocksNothingElse(t *testing.T) {
 			}
 			d.launch()
 			assert.Empty(t, stillRunning(pid))
-			testbed.Poll(t, "nothing is left of it, nor of the step that has undone it", func() bool {
+			testbed.Poll(t, "the worktree and the unit that removed it are gone", func() bool {
 				left, err := os.ReadDir(d.dir + "/.local/share/corral/worktrees")
 				return err == nil && len(left) == 0 && activeWorktreeUnits(t) == ""
 			})

@@ -57,7 +57,7 @@ const (
 func TestWorktree(t *testing.T) {
 	d := startWithRepository(t)
 	root := d.dir + "/.local/share/corral/worktrees"
-	t.Run("the session works there, in the same directory", func(t *testing.T) {
+	t.Run("the session runs in the same directory of the worktree", func(t *testing.T) {
 		s := d.create(t, "shop", d.worktree("", "/sub"))
 		f := s.waitState("running")
 		assert.Equal(t, "corral/shop", f.text("Worktree"))
@@ -70,7 +70,7 @@ func TestWorktree(t *testing.T) {
 		assert.Equal(t, "corral/shop", rows[0].More["Worktree"].Value())
 		d.kill(syscall.SIGKILL)
 		d.launch()
-		assert.Equal(t, "corral/shop", s.properties().text("Worktree"), "another daemon knows")
+		assert.Equal(t, "corral/shop", s.properties().text("Worktree"), "the next daemon knows it")
 
 		assertRefused(t, s.do("Remove", removeWorktree), dbusapi.InvalidState, "running")
 		s.must("Remove", removeWorktree|dbusapi.RemoveForce)
@@ -78,7 +78,7 @@ func TestWorktree(t *testing.T) {
 		assert.Equal(t, "* main", d.git(t, "src/shop", "branch"))
 		assert.NotContains(t, d.ids(t), "shop")
 	})
-	t.Run("what would be lost keeps it, and the session running", func(t *testing.T) {
+	t.Run("work that would be lost keeps the worktree and the session", func(t *testing.T) {
 		s := d.create(t, "busy", d.worktree("fix", ""))
 		d.write(".local/share/corral/worktrees/busy/new", "")
 		assertRefused(t, s.do("Remove", removeWorktree|dbusapi.RemoveForce), dbusapi.InvalidState, "busy",
@@ -89,9 +89,9 @@ func TestWorktree(t *testing.T) {
 		assert.FileExists(t, root+"/busy/new")
 		s.must("Remove", discard)
 		assert.NoDirExists(t, root+"/busy")
-		assert.NotContains(t, d.git(t, "src/shop", "branch"), "fix", "a branch without a commit of its own goes, too")
+		assert.NotContains(t, d.git(t, "src/shop", "branch"), "fix", "a branch without a commit of its own is deleted, too")
 	})
-	t.Run("removed without it, it stays, and the next one gets another", func(t *testing.T) {
+	t.Run("a worktree that stays is not used by the next session", func(t *testing.T) {
 		s := d.create(t, "left", d.worktree("", ""))
 		s.must("Remove", dbusapi.RemoveForce)
 		assert.FileExists(t, root+"/left/sub/a")
@@ -102,7 +102,7 @@ func TestWorktree(t *testing.T) {
 		again.must("Remove", removeWorktree|dbusapi.RemoveForce)
 		assert.FileExists(t, root+"/left/sub/a")
 	})
-	t.Run("another session that works in it keeps it", func(t *testing.T) {
+	t.Run("another session in the worktree keeps it", func(t *testing.T) {
 		s := d.create(t, "first", d.worktree("", ""))
 		other := d.create(t, "second", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": root + "/first/sub"})
 		assertRefused(t, s.do("Remove", discard|dbusapi.RemoveForce), dbusapi.InvalidState, "second")
@@ -110,7 +110,7 @@ func TestWorktree(t *testing.T) {
 		other.must("Remove", dbusapi.RemoveForce)
 		s.must("Remove", removeWorktree|dbusapi.RemoveForce)
 	})
-	t.Run("several at once", func(t *testing.T) {
+	t.Run("several at the same time", func(t *testing.T) {
 		var all sync.WaitGroup
 		errs := make([]error, 4)
 		for n := range errs {

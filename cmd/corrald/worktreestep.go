@@ -19,10 +19,10 @@ import (
 	"github.com/corrald/corral/internal/worktree"
 )
 
-// worktreeStep is the argument, and then the only one, that makes this program carry out one step
-// with a git worktree, in a transient service. git executes the hooks and filters of a repository,
-// which an agent may have written: in the daemon's own control group the processes that they leave
-// running would be neither ended nor limited.
+// worktreeStep, as the only argument, makes this program carry out one step with a git worktree, in
+// a transient service. git executes the hooks and filters of a repository, which an agent may have
+// written: processes that they leave running in the daemon's own control group would be neither
+// ended nor limited.
 const worktreeStep = "worktree-step"
 
 // worktreeUnits are the transient services of such steps.

@@ -19,7 +19,7 @@ func TestIsUnsafe_ByCharacterClass(t *testing.T) {
 		"marks of direction":                {"\u061c\u200e\u200f", true},
 		"embeddings and overrides":          {"\u202a\u202b\u202c\u202d\u202e", true},
 		"isolates":                          {"\u2066\u2067\u2068\u2069", true},
-		"what cannot be seen":               {"\u00ad\u180e\u200b\u2060\u2063\ufeff\U000e0001\U000e0061", true},
+		"invisible characters":              {"\u00ad\u180e\u200b\u2060\u2063\ufeff\U000e0001\U000e0061", true},
 		"ASCII":                             {" azAZ09~", false},
 		"Arabic and Hebrew":                 {"السلام עולם", false},
 		"Persian, with a non-joiner":        {"می\u200cخواهم", false},

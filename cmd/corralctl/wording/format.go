@@ -1,6 +1,6 @@
-// Package wording is how corralctl says things to a person: states and what they look like, times,
-// sizes, and text that others wrote, made harmless. Every verb that shows sessions takes its words
-// and colours from here, so that they are the same everywhere.
+// Package wording formats what corralctl shows to people: session states with their colours, times,
+// sizes, and text from other programs with its control characters escaped. Every verb that shows
+// sessions uses it, so that the same state looks the same everywhere.
 package wording
 
 import (
@@ -19,9 +19,9 @@ import (
 	"github.com/corrald/corral/internal/plaintext"
 )
 
-// Printable returns s with every character escaped that a terminal would act on, or that would make
-// text look like other text: what an agent says must not reach the user's terminal as anything but
-// text.
+// Printable returns s with every character escaped that a terminal would interpret as a command, or
+// that would make the text look like different text. Text from an agent must not control the user's
+// terminal.
 func Printable(s string) string {
 	if strings.IndexFunc(s, plaintext.IsUnsafe) < 0 && utf8.ValidString(s) {
 		return s
@@ -46,7 +46,7 @@ func Printable(s string) string {
 	return b.String()
 }
 
-// escapeFormat is the format of a character's escape.
+// escapeFormat returns the fmt format that escapes r.
 func escapeFormat(r rune) string {
 	if r > 0xffff {
 		return `\U%08x`
@@ -54,13 +54,13 @@ func escapeFormat(r rune) string {
 	return `\u%04x`
 }
 
-// PrintableJSON returns JSON with the characters escaped that Printable escapes, of which
-// encoding/json escapes only some. It means what it meant.
+// PrintableJSON returns JSON text with the characters escaped that Printable escapes; encoding/json
+// escapes only some of them. The decoded value stays the same.
 func PrintableJSON(text []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(text) {
 		switch {
-		case r < 0x20 || !plaintext.IsUnsafe(r): // line feeds of the layout: those in strings are escaped
+		case r < 0x20 || !plaintext.IsUnsafe(r): // line feeds between tokens: those in strings are escaped already
 			b.WriteRune(r)
 		case r > 0xffff:
 			first, second := utf16.EncodeRune(r)
@@ -72,7 +72,7 @@ func PrintableJSON(text []byte) []byte {
 	return b.Bytes()
 }
 
-// PrintableLines is Printable for text of several lines: newlines and tabs stay.
+// PrintableLines is Printable for text of several lines: it keeps newlines and tabs.
 func PrintableLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, line := range lines {
@@ -85,7 +85,7 @@ func PrintableLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Width is the number of columns that a printable text takes in a terminal.
+// Width returns the number of terminal columns that a printable text takes.
 func Width(s string) int { return displaywidth.String(s) }
 
 // Ellipsize shortens a printable text to at most width columns.
@@ -99,7 +99,7 @@ func Ellipsize(s string, width int) string {
 	return displaywidth.TruncateString(s, width, "…")
 }
 
-// EllipsizePath shortens a printable path to at most width columns, keeping its end.
+// EllipsizePath shortens a printable path to at most width columns and keeps its end.
 func EllipsizePath(s string, width int) string {
 	over := Width(s) - width
 	switch {
@@ -109,16 +109,17 @@ func EllipsizePath(s string, width int) string {
 		return ""
 	}
 	cut := 0
-	for g := displaywidth.StringGraphemes(s); over >= 0 && g.Next(); over -= g.Width() { // one column more, for the sign
+	// one column more, for the ellipsis
+	for g := displaywidth.StringGraphemes(s); over >= 0 && g.Next(); over -= g.Width() {
 		cut += len(g.Value())
 	}
 	return "…" + s[cut:]
 }
 
-// Span writes a duration as its two greatest units: "2m 15s".
+// Span formats a duration as its two largest units: "2m 15s".
 func Span(d time.Duration) string { return config.FormatTimeSpan(d) }
 
-// BusTime is a time from the bus: microseconds since 1970.
+// BusTime converts a time from the bus, in microseconds since 1970.
 func BusTime(usec uint64) time.Time {
 	if usec > math.MaxInt64 {
 		usec = 0
@@ -126,7 +127,7 @@ func BusTime(usec uint64) time.Time {
 	return time.UnixMicro(int64(usec))
 }
 
-// Age is how long ago a time from the bus is.
+// Age formats how long ago a time from the bus was, in microseconds; "-" for 0.
 func Age(usec uint64, now time.Time) string {
 	if usec == 0 {
 		return "-"
@@ -134,17 +135,17 @@ func Age(usec uint64, now time.Time) string {
 	return Span(now.Sub(BusTime(usec)))
 }
 
-// Timestamp writes a time from the bus as systemctl does.
+// Timestamp formats a time from the bus as systemctl does.
 func Timestamp(usec uint64) string {
 	return BusTime(usec).Format("Mon 2006-01-02 15:04:05 MST")
 }
 
-// TimestampAge writes a time from the bus with its age: "Sat 2026-11-21 07:44:20 UTC; 2m 15s ago".
+// TimestampAge formats a time from the bus with its age: "Sat 2026-11-21 07:44:20 UTC; 2m 15s ago".
 func TimestampAge(usec uint64, now time.Time) string {
 	return Timestamp(usec) + "; " + Age(usec, now) + " ago"
 }
 
-// Size writes bytes as systemctl does: 212.4M.
+// Size formats a number of bytes as systemctl does: 212.4M.
 func Size(n uint64) string {
 	const units = "BKMGTPE"
 	value, unit := float64(n), 0
@@ -158,7 +159,7 @@ func Size(n uint64) string {
 	return fmt.Sprintf("%.1f%c", value, units[unit])
 }
 
-// CPUTime writes nanoseconds of processor time: 3.201s, 2min 3.201s.
+// CPUTime formats nanoseconds of processor time: 3.201s, 2min 3.201s.
 func CPUTime(nsec uint64) string {
 	d := time.Duration(min(nsec, math.MaxInt64)).Truncate(time.Millisecond)
 	seconds := fmt.Sprintf("%.3fs", (d % time.Minute).Seconds())
@@ -171,10 +172,11 @@ func CPUTime(nsec uint64) string {
 	return fmt.Sprintf("%dh %dmin %s", d/time.Hour, d%time.Hour/time.Minute, seconds)
 }
 
-// IsAvailable tells whether a counter of a control group is a number.
+// IsAvailable returns whether a counter of a control group has a value. The bus has the largest
+// uint64 for a counter that does not.
 func IsAvailable(n uint64) bool { return n != math.MaxUint64 }
 
-// ShellWords writes an argument vector so that a shell would read it back.
+// ShellWords quotes an argument vector so that a shell splits it into the same arguments.
 func ShellWords(argv []string) string {
 	words := make([]string, len(argv))
 	for i, arg := range argv {
@@ -183,7 +185,7 @@ func ShellWords(argv []string) string {
 	return strings.Join(words, " ")
 }
 
-// ShellWord writes one argument so that a shell would read it back.
+// ShellWord quotes one argument so that a shell reads it as one word.
 func ShellWord(s string) string {
 	plain := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./:=@%+,", r)
@@ -194,7 +196,7 @@ func ShellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// Plural writes a count with its noun.
+// Plural formats a count with its noun: "1 word", "2 words".
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -35,7 +35,8 @@ func TestPrintable_EscapesControlCharacters(t *testing.T) {
 	assert.Equal(t, "one\ntwo\t\\x1b[m\n", PrintableLines("one\ntwo\t\x1b[m\n"))
 }
 
-// TestPrintableJSON_EscapesAndKeepsTheValue: nothing in it acts on a terminal, and it is still JSON of the same value.
+// TestPrintableJSON_EscapesAndKeepsTheValue: the output has no character that a terminal
+// interprets, and decodes to the same value.
 func TestPrintableJSON_EscapesAndKeepsTheValue(t *testing.T) {
 	value := map[string]string{"message": "\u009b31m \u202etfel\u200e \x7f \U000e0041 \x1b[m a\nb 👩\u200d👧 \xff \\"}
 	var plain bytes.Buffer
@@ -73,10 +74,12 @@ func TestSpan_PrintsTheTwoLargestUnits(t *testing.T) {
 }
 
 func TestSize_AndCPUTimeFollowSystemctl(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0B", 1023: "1023B", 1024: "1.0K", 222_715_904: "212.4M", 1 << 40: "1.0T", math.MaxUint64: "16.0E"} {
+	for n, want := range map[uint64]string{0: "0B", 1023: "1023B", 1024: "1.0K", 222_715_904: "212.4M", 1 << 40: "1.0T",
+		math.MaxUint64: "16.0E"} {
 		assert.Equal(t, want, Size(n))
 	}
-	for n, want := range map[uint64]string{0: "0.000s", 3_201_000_000: "3.201s", 123_201_000_000: "2min 3.201s", 3_723_000_000_000: "1h 2min 3.000s"} {
+	for n, want := range map[uint64]string{0: "0.000s", 3_201_000_000: "3.201s", 123_201_000_000: "2min 3.201s",
+		3_723_000_000_000: "1h 2min 3.000s"} {
 		assert.Equal(t, want, CPUTime(n))
 	}
 }
@@ -102,5 +105,6 @@ func TestWidth_CountsWideCharacters(t *testing.T) {
 }
 
 func TestShellWords_QuotesArguments(t *testing.T) {
-	assert.Equal(t, `claude --resume 'it'\''s' '' 'a b' '$HOME' '~'`, ShellWords([]string{"claude", "--resume", "it's", "", "a b", "$HOME", "~"}))
+	assert.Equal(t, `claude --resume 'it'\''s' '' 'a b' '$HOME' '~'`,
+		ShellWords([]string{"claude", "--resume", "it's", "", "a b", "$HOME", "~"}))
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzPrintable: whatever an agent says, nothing of it acts on the terminal it is shown on, and
-// what is harmless stays so.
+// FuzzPrintable checks that the output has no character that a terminal interprets, whatever the
+// input, and that output which is fed in again is not changed.
 func FuzzPrintable(f *testing.F) {
 	for _, seed := range []string{"plain", "\x1b[31mred", "a\nb\tc", "\u202eabc", "\xff\xc2", "\u009b1m"} {
 		f.Add(seed)

@@ -10,7 +10,7 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// CompareNatural orders texts as people do: numbers in them by their value, so that proj5 comes
+// CompareNatural orders texts as people expect, with numbers in them by their value: proj5 comes
 // before proj46.
 func CompareNatural(a, b string) int {
 	left, right := a, b
@@ -32,10 +32,11 @@ func CompareNatural(a, b string) int {
 	return cmp.Or(cmp.Compare(len(left), len(right)), strings.Compare(a, b))
 }
 
-// countLeadingDigits counts the digits that a text begins with.
+// countLeadingDigits returns the number of digits that s begins with.
 func countLeadingDigits(s string) int { return len(s) - len(strings.TrimLeft(s, "0123456789")) }
 
-// Program is what a person calls what a session runs: its agent, or the program of a plain command.
+// Program returns the name of what a session runs: its agent, or the program if it runs a plain
+// command.
 func Program(s client.Session) string {
 	if s.Agent == "command" && len(s.Command) > 0 {
 		return path.Base(s.Command[0])
@@ -43,9 +44,9 @@ func Program(s client.Session) string {
 	return s.Agent
 }
 
-// Location is where a session works, as people see it: the workspace, or of a worktree the repository
-// and the branch, which say more than its path. It has directories shown by path, such as
-// AbbreviateHome.
+// Location returns where a session works, for people: its workspace, or, for a session with a
+// worktree, the repository and the branch, which identify it better than the worktree's path. It
+// formats directories with path, for example with AbbreviateHome.
 func Location(s client.Session, path func(string) string) string {
 	if s.Repository != "" && s.Worktree != "" {
 		return path(s.Repository) + " (" + s.Worktree + ")"
@@ -53,8 +54,8 @@ func Location(s client.Session, path func(string) string) string {
 	return OnBranch(path(s.WorkingDirectory), s.Worktree)
 }
 
-// Runtime writes microseconds that a session has run: "2h 5m"; "-" if it never has, or it is not
-// known.
+// Runtime formats how long a session has run, in microseconds: "2h 5m". It returns "-" if the
+// session has never run or the time is unknown.
 func Runtime(usec uint64) string {
 	if usec == 0 || !IsAvailable(usec) {
 		return "-"

@@ -10,7 +10,8 @@ import (
 )
 
 func TestCompareNatural_OrdersNumbersByValue(t *testing.T) {
-	sorted := []string{"", "1", "2", "10", "a", "a-1", "a1b", "a2", "a02", "a10", "proj", "proj5", "proj46", "proj46-2", "proj46-10"}
+	sorted := []string{"", "1", "2", "10", "a", "a-1", "a1b", "a2", "a02", "a10", "proj", "proj5", "proj46", "proj46-2",
+		"proj46-10"}
 	shuffled := slices.Clone(sorted)
 	slices.Sort(shuffled)
 	slices.Reverse(shuffled)
@@ -28,12 +29,15 @@ func TestCompareNatural_OrdersNumbersByValue(t *testing.T) {
 func TestProgram_NamesTheAgentOrTheCommand(t *testing.T) {
 	assert.Equal(t, "vim", Program(client.Session{Agent: "command", Command: []string{"/usr/bin/vim", "a"}}))
 	assert.Equal(t, "claude", Program(client.Session{Agent: "claude", Command: []string{"node"}}))
-	assert.Equal(t, "command", Program(client.Session{Agent: "command"}), "of a daemon that does not say")
+	assert.Equal(t, "command", Program(client.Session{Agent: "command"}), "an older daemon does not publish it")
 }
 
 func TestLocation_NamesRepositoryAndBranch(t *testing.T) {
 	t.Setenv("HOME", "/home/alice")
 	assert.Equal(t, "~/src/shop", Location(client.Session{WorkingDirectory: "/home/alice/src/shop"}, AbbreviateHome))
-	assert.Equal(t, "~/src/shop (fix)", Location(client.Session{WorkingDirectory: "/home/alice/.local/w/fix", Worktree: "fix", Repository: "/home/alice/src/shop"}, AbbreviateHome))
-	assert.Equal(t, "/w (branch fix)", Location(client.Session{WorkingDirectory: "/w", Worktree: "fix"}, AbbreviateHome), "of a daemon that does not say")
+	assert.Equal(t, "~/src/shop (fix)",
+		Location(client.Session{WorkingDirectory: "/home/alice/.local/w/fix", Worktree: "fix",
+			Repository: "/home/alice/src/shop"}, AbbreviateHome))
+	assert.Equal(t, "/w (branch fix)", Location(client.Session{WorkingDirectory: "/w", Worktree: "fix"}, AbbreviateHome),
+		"an older daemon does not publish it")
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/corrald/corral/internal/outcome"
 )
 
-// The colours of states and headings, as systemctl's. Each begins with a reset, so they do not add
-// up.
+// The colours of states and headings are those of systemctl. Each begins with a reset, so that they
+// do not add up.
 const (
 	Red       = "\x1b[0;1;31m"
 	Green     = "\x1b[0;1;32m"
@@ -24,8 +24,8 @@ const (
 	Normal    = "\x1b[0m"
 )
 
-// UnknownState and UnansweredState are what is shown of a session that was live when the daemon was
-// last there, or last answered: it may be anything by now.
+// UnknownState and UnansweredState stand for the state of a session that was live when corrald last
+// ran, or last answered: its state may have changed since.
 const (
 	UnknownState    = "state unknown (corrald is not running)"
 	UnansweredState = "state unknown (corrald does not answer)"
@@ -33,7 +33,7 @@ const (
 
 func isUnknown(state string) bool { return state == UnknownState || state == UnansweredState }
 
-// IsEnded tells of a state in which no agent lives.
+// IsEnded returns whether a state is one in which no agent runs.
 func IsEnded(state string) bool {
 	switch state {
 	case "created", "completed", "failed", "stopped", "suspended", "archived":
@@ -42,22 +42,21 @@ func IsEnded(state string) bool {
 	return false
 }
 
-// IsWaiting returns whether the session's agent waits for an answer.
+// IsWaiting returns whether the session's agent is waiting for an answer.
 func IsWaiting(s client.Session) bool {
 	return s.Activity == "waiting" && !IsEnded(s.State) && !IsTurnEnded(s)
 }
 
-// IsTurnEnded returns whether the session's agent has finished its turn, so that the next one is the
-// user's.
+// IsTurnEnded returns whether the session's agent has finished its turn, so that the user is next.
 func IsTurnEnded(s client.Session) bool { return s.Attention == turnEnded && !IsEnded(s.State) }
 
-// HasError returns whether the session's agent lives and reports an error.
+// HasError returns whether the session's agent is running and reports an error.
 func HasError(s client.Session) bool { return s.Attention == "error" && !IsEnded(s.State) }
 
-// turnEnded is the reason in the Attention property.
+// turnEnded is the value of the Attention property after a finished turn.
 const turnEnded = "turn-ended"
 
-// AttentionText is a reason of the Attention property as a person reads it.
+// AttentionText formats a value of the Attention property for people.
 func AttentionText(reason string) string {
 	if reason == turnEnded {
 		return "turn ended"
@@ -65,7 +64,7 @@ func AttentionText(reason string) string {
 	return reason
 }
 
-// TurnsEnded writes how many turns have ended.
+// TurnsEnded formats how many turns have ended.
 func TurnsEnded(n int) string {
 	if n == 1 {
 		return "1 turn ended"
@@ -73,13 +72,13 @@ func TurnsEnded(n int) string {
 	return fmt.Sprintf("%d turns ended", n)
 }
 
-// Matches returns whether the session is in a state, or its agent in an activity, that the user
-// names by this word; turn-ended is a word as well.
+// Matches returns whether word names the session's state or its agent's activity; "turn-ended" is
+// an activity here.
 func Matches(s client.Session, word string) bool {
 	return s.State == word || !IsEnded(s.State) && (s.Activity == word || word == turnEnded && IsTurnEnded(s))
 }
 
-// StateColour is the colour of a session's state, "" for none.
+// StateColour returns the colour of a session's state, "" for none.
 func StateColour(s client.Session) string {
 	switch {
 	case s.State == "failed" || HasError(s):
@@ -96,9 +95,9 @@ func StateColour(s client.Session) string {
 	return ""
 }
 
-// Mark is the sign that a session's line begins with, and its colour: full while the session is
-// live or has failed, of its own shape after a finished turn, and dim once a person has seen what
-// the agent asks.
+// Mark returns the sign at the start of a session's line, and its colour. The sign is filled while
+// the session is live or has failed, and a diamond after a finished turn. It is dim once the user
+// has seen the agent's request.
 func Mark(s client.Session) (sign, colour string) {
 	sign, colour = "●", StateColour(s)
 	switch {
@@ -113,8 +112,8 @@ func Mark(s client.Session) (sign, colour string) {
 	return sign, colour
 }
 
-// NeedsAttention returns whether a person has something to do about the session, also if one has
-// acknowledged that already.
+// NeedsAttention returns whether the user has something to do about the session, even if they have
+// acknowledged it already.
 func NeedsAttention(s client.Session) bool {
 	switch StateColour(s) {
 	case Red, Yellow, Cyan:
@@ -123,9 +122,9 @@ func NeedsAttention(s client.Session) bool {
 	return false
 }
 
-// StateText is a session's state with what a person wants to know with it: "running (idle 2m 15s)",
+// StateText formats a session's state with its most important detail: "running (idle 2m 15s)",
 // "running (waiting: permission)", "completed (3 processes left)". It calls leftovers, which counts
-// the processes that are left of a session, where their number belongs into it.
+// the session's leftover processes, only where their number is shown.
 func StateText(s client.Session, leftovers func(client.Session) int, now time.Time) string {
 	text, _ := Activity(s)
 	switch {
@@ -138,8 +137,8 @@ func StateText(s client.Session, leftovers func(client.Session) int, now time.Ti
 	return State(s, leftovers)
 }
 
-// State is a session's state beside a column of its own for the activity: "running",
-// "running (frozen)", "completed (3 processes left)".
+// State formats a session's state for a table that has a column of its own for the activity:
+// "running", "running (frozen)", "completed (3 processes left)".
 func State(s client.Session, leftovers func(client.Session) int) string {
 	switch {
 	case s.State == "running" && s.Frozen:
@@ -154,9 +153,9 @@ func State(s client.Session, leftovers func(client.Session) int) string {
 	return s.State
 }
 
-// Activity is what the agent does, and for what it waits, with its colour: "working",
-// "waiting: permission", "turn ended". It has nothing of what the agent said, so that it can be
-// published.
+// Activity formats what the agent does or waits for, with its colour: "working", "waiting:
+// permission", "turn ended". It contains none of the agent's own text, so it can be shown in
+// public, for example in a status bar.
 func Activity(s client.Session) (text, colour string) {
 	switch {
 	case IsEnded(s.State):
@@ -175,9 +174,9 @@ func Activity(s client.Session) (text, colour string) {
 	return s.Activity, ""
 }
 
-// Detail is what a table says of a session beside its state, for its user: what the agent does,
-// what it asks ("waiting: permission: Run rm -rf build?", "turn ended: finished task"), or how it
-// ended ("exit 3").
+// Detail formats what a table shows beside a session's state: the agent's activity, its request
+// ("waiting: permission: Run rm -rf build?", "turn ended: finished task"), or how the session ended
+// ("exit 3").
 func Detail(s client.Session) (text, colour string) {
 	if text, colour = Outcome(s); text != "" {
 		return text, colour
@@ -194,8 +193,8 @@ func isAttentionShown(s client.Session) bool {
 	return IsTurnEnded(s) || HasError(s) || IsWaiting(s) && s.Attention != "" && s.Attention != s.State
 }
 
-// EllipsizeDetail shortens a Detail to at most width columns. What says least goes first: that the
-// agent waits, of what it waits for.
+// EllipsizeDetail shortens a Detail to at most width columns. It drops the prefix "waiting: "
+// first, because the reason for waiting matters more.
 func EllipsizeDetail(text string, width int) string {
 	if what, waits := strings.CutPrefix(text, "waiting: "); waits && Width(text) > width {
 		text = what
@@ -203,8 +202,8 @@ func EllipsizeDetail(text string, width int) string {
 	return Ellipsize(text, width)
 }
 
-// Outcome is how a session ended, or what is wrong with it, in a few words: "exit 3", "SIGKILL",
-// "oom", of a suspended one by what it was suspended; "" if there is nothing to say.
+// Outcome formats in a few words how a session ended or what is wrong with it: "exit 3", "SIGKILL",
+// "oom"; for a suspended session, what suspended it. It returns "" if there is nothing to show.
 func Outcome(s client.Session) (text, colour string) {
 	switch s.State {
 	case "failed":
@@ -237,21 +236,21 @@ func suspendedBy(s client.Session) string {
 	return "shutdown"
 }
 
-// IsSuspendedByShutdown returns whether the end of the machine, of the login session or of corrald
-// has suspended the session: the user has not asked for it.
+// IsSuspendedByShutdown returns whether the session was suspended because the machine, the login
+// session or corrald shut down, and not by the user's request.
 func IsSuspendedByShutdown(s client.Session) bool {
 	return s.State == "suspended" && suspendedBy(s) == "shutdown"
 }
 
-// Reason is the sentence about a session's state, "" if there is none.
+// Reason returns a sentence that explains a session's state, "" if there is none.
 func Reason(s client.Session) string { return outcome.Sentence(s.Reason, s.AgentAlive) }
 
-// Since is the age of what a table shows of the session: see SinceUSec.
+// Since formats the age of SinceUSec.
 func Since(s client.Session, now time.Time) string { return Age(SinceUSec(s), now) }
 
-// SinceUSec is since when a session is as Detail shows it, in microseconds since 1970: of one that
-// waits, since it asked; of one whose turn has ended, since then; of an idle one, since it fell
-// silent; of all others, since its state changed.
+// SinceUSec returns since when the session has been as Detail shows it, in microseconds since 1970:
+// since its request if the agent waits, since the end of the turn, since the last output of an idle
+// agent, otherwise since the last change of its state.
 func SinceUSec(s client.Session) uint64 {
 	changed := cmp.Or(s.StateChangeTimestamp, s.Timestamp)
 	if text, _ := Outcome(s); text != "" || IsEnded(s.State) {
@@ -266,7 +265,7 @@ func SinceUSec(s client.Session) uint64 {
 	return changed
 }
 
-// AbbreviateHome is a directory with the home directory as ~.
+// AbbreviateHome returns a path with the home directory replaced by ~.
 func AbbreviateHome(path string) string {
 	home := strings.TrimRight(os.Getenv("HOME"), "/")
 	if rest, ok := strings.CutPrefix(path, home); ok && home != "" && (rest == "" || rest[0] == '/') {
@@ -275,8 +274,8 @@ func AbbreviateHome(path string) string {
 	return path
 }
 
-// OnBranch is a workspace as people see it, with its branch where it is a worktree that was made
-// for the session.
+// OnBranch formats a workspace with its branch, if it is a worktree that Corral made for the
+// session.
 func OnBranch(workspace, branch string) string {
 	if branch == "" {
 		return workspace

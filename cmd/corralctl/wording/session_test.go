@@ -9,8 +9,8 @@ import (
 	"github.com/corrald/corral/dbusapi/client"
 )
 
-// TestWording_OfEachKindOfSession: what each kind of session is called, in which colour, with which mark and since
-// when. Times are seconds; the state of every session changed at 10.
+// TestWording_OfEachKindOfSession checks the text, colour, mark and age that each kind of session
+// is shown with. Times are in seconds; every session's state changed at 10.
 func TestWording_OfEachKindOfSession(t *testing.T) {
 	now := time.Unix(100, 0)
 	at := func(second uint64) uint64 { return second * 1e6 }
@@ -51,45 +51,56 @@ func TestWording_OfEachKindOfSession(t *testing.T) {
 		{"working", live(func(*client.Session) {}), "running", "working", "", "●", Green, "1m 30s"},
 		{"idle", live(func(s *client.Session) { s.Activity, s.IdleHint, s.IdleSinceHint = "idle", true, at(60) }),
 			"running (idle 40s)", "idle", "", "●", Green, "40s"},
-		{"frozen", live(func(s *client.Session) { s.Frozen = true }), "running (frozen)", "working", "", "●", Green, "1m 30s"},
-		{"nothing is known of it yet", live(func(s *client.Session) { s.Activity = "unknown" }), "running", "-", "", "●", Green, "1m 30s"},
-		{"it asks", asks("permission", "Run rm -rf build?"),
+		{"frozen", live(func(s *client.Session) { s.Frozen = true }), "running (frozen)", "working", "", "●", Green,
+			"1m 30s"},
+		{"activity unknown", live(func(s *client.Session) { s.Activity = "unknown" }), "running", "-", "", "●",
+			Green, "1m 30s"},
+		{"agent asks for permission", asks("permission", "Run rm -rf build?"),
 			"running (waiting: permission)", "waiting: permission: Run rm -rf build?", Yellow, "●", Yellow, "20s"},
-		{"it asks, and a person has seen that", seen(asks("permission", "Run rm -rf build?")),
+		{"agent asks for permission, acknowledged", seen(asks("permission", "Run rm -rf build?")),
 			"running (waiting: permission)", "waiting: permission: Run rm -rf build?", Yellow, "●", Dim, "20s"},
-		{"it waits without a reason", live(func(s *client.Session) { s.Activity, s.IdleSinceHint = "waiting", at(70) }),
+		{"agent waits without a reason", live(func(s *client.Session) { s.Activity, s.IdleSinceHint = "waiting", at(70) }),
 			"running (waiting)", "waiting", Yellow, "●", Yellow, "30s"},
-		{"its turn has ended", ended("idle", "finished task"), "running (turn ended)", "turn ended: finished task", Cyan, "◆", Cyan, "20s"},
-		{"its turn has ended, and it reports that it waits", ended("waiting", ""), "running (turn ended)", "turn ended", Cyan, "◆", Cyan, "20s"},
-		{"its turn has ended, and a person has seen that", seen(ended("idle", "finished task")),
+		{"turn ended", ended("idle", "finished task"), "running (turn ended)", "turn ended: finished task", Cyan, "◆",
+			Cyan, "20s"},
+		{"turn ended, and the agent reports that it waits", ended("waiting", ""), "running (turn ended)", "turn ended", Cyan,
+			"◆", Cyan, "20s"},
+		{"turn ended, acknowledged", seen(ended("idle", "finished task")),
 			"running (turn ended)", "turn ended: finished task", Cyan, "◆", Dim, "20s"},
-		{"it reports an error", live(func(s *client.Session) {
+		{"agent reports an error", live(func(s *client.Session) {
 			s.Activity, s.Attention, s.AttentionMessage, s.AttentionTimestamp = "idle", "error", "overloaded", at(90)
 		}), "running (error)", "error: overloaded", Red, "●", Red, "10s"},
-		{"it waits as it is stopped", live(func(s *client.Session) { s.State, s.Activity = "stopping", "waiting" }),
+		{"agent waits while it is being stopped", live(func(s *client.Session) { s.State, s.Activity = "stopping", "waiting" }),
 			"stopping", "waiting", Yellow, "●", Yellow, "1m 30s"},
 
-		{"an exit code", failed("exit-code", 3), "failed", "exit 3", Red, "●", Red, "1m 30s"},
-		{"a signal", failed("signal", 9), "failed", "SIGKILL", Red, "●", Red, "1m 30s"},
-		{"a core dump", failed("core-dump", 11), "failed", "SIGSEGV (core)", Red, "●", Red, "1m 30s"},
+		{"failed with an exit code", failed("exit-code", 3), "failed", "exit 3", Red, "●", Red, "1m 30s"},
+		{"failed by a signal", failed("signal", 9), "failed", "SIGKILL", Red, "●", Red, "1m 30s"},
+		{"failed with a core dump", failed("core-dump", 11), "failed", "SIGSEGV (core)", Red, "●", Red, "1m 30s"},
 		{"the power failed", client.Session{State: "failed", Result: "session-lost", Reason: "the machine went down"},
 			"failed", "machine went down", Red, "●", Red, "1m 30s"},
-		{"failed, says an older daemon", reason("failed", "command exited with code 3"),
+		{"failed, reported by an older daemon", reason("failed", "command exited with code 3"),
 			"failed", "command exited with code 3", Red, "●", Red, "1m 30s"},
 		{"completed", client.Session{State: "completed", Result: "success"}, "completed", "-", "", "○", Dim, "1m 30s"},
 		{"stopped", reason("stopped", ""), "stopped", "-", "", "○", Dim, "1m 30s"},
-		{"stopped by systemctl", reason("stopped", "its scope was stopped"), "stopped", "scope was stopped", "", "○", Dim, "1m 30s"},
+		{"stopped by systemctl", reason("stopped", "its scope was stopped"), "stopped", "scope was stopped", "", "○", Dim,
+			"1m 30s"},
 		{"suspended", reason("suspended", ""), "suspended", "by user", "", "○", "", "1m 30s"},
-		{"suspended when idle", reason("suspended", "its agent was idle for 10m0s"), "suspended", "idle", "", "○", "", "1m 30s"},
-		{"suspended by a shutdown", reason("suspended", "the machine was shut down"), "suspended", "shutdown", "", "○", "", "1m 30s"},
-		{"suspended at the logout", reason("suspended", "the login session ended"), "suspended", "shutdown", "", "○", "", "1m 30s"},
+		{"suspended because idle", reason("suspended", "its agent was idle for 10m0s"), "suspended", "idle", "", "○", "",
+			"1m 30s"},
+		{"suspended by a shutdown", reason("suspended", "the machine was shut down"), "suspended", "shutdown", "", "○", "",
+			"1m 30s"},
+		{"suspended at logout", reason("suspended", "the login session ended"), "suspended", "shutdown", "", "○", "",
+			"1m 30s"},
 		{"stale", live(func(s *client.Session) { s.State, s.Attention, s.AttentionTimestamp = "stale", "stale", at(20) }),
 			"stale", "tmux died, agent running", Yellow, "●", Yellow, "1m 30s"},
-		{"stale, and its agent asks", func() client.Session { s := seen(asks("question", "which?")); s.State = "stale"; return s }(),
+		{"stale, and the agent asks",
+			func() client.Session { s := seen(asks("question", "which?")); s.State = "stale"; return s }(),
 			"stale", "tmux died, agent running", Yellow, "●", Yellow, "1m 30s"},
-		{"stale, without an agent", reason("stale", ""), "stale (2 processes left)", "tmux died", Yellow, "●", Yellow, "1m 30s"},
-		{"orphaned", live(func(s *client.Session) { s.State = "orphaned" }), "orphaned", "workspace gone", Yellow, "●", Yellow, "1m 30s"},
-		{"read from its record", client.Session{State: UnknownState}, UnknownState, "-", "", "○", Yellow, "1m 30s"},
+		{"stale, without an agent", reason("stale", ""), "stale (2 processes left)", "tmux died", Yellow, "●", Yellow,
+			"1m 30s"},
+		{"orphaned", live(func(s *client.Session) { s.State = "orphaned" }), "orphaned", "workspace gone", Yellow, "●",
+			Yellow, "1m 30s"},
+		{"read from its record, corrald not running", client.Session{State: UnknownState}, UnknownState, "-", "", "○", Yellow, "1m 30s"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s := row.session
@@ -112,7 +123,8 @@ func TestWording_OfEachKindOfSession(t *testing.T) {
 }
 
 func TestActivity_OmitsTheAgentsMessage(t *testing.T) {
-	s := client.Session{State: "running", Activity: "waiting", Attention: "permission", AttentionMessage: "Run rm -rf build?"}
+	s := client.Session{State: "running", Activity: "waiting", Attention: "permission",
+		AttentionMessage: "Run rm -rf build?"}
 	text, _ := Activity(s)
 	assert.Equal(t, "waiting: permission", text)
 	s.Attention = turnEnded

@@ -8,23 +8,23 @@ import (
 
 // cell is one column of a line.
 type cell struct {
-	r     rune  // 0 for the other columns of a wide character or a tab
-	marks int32 // the place in line.marks, from 1 on, of what combines with it; 0 for nothing
+	r     rune  // 0 for the further columns of a wide character or a tab
+	marks int32 // index in line.marks, from 1, of the marks that combine with r; 0 for none
 }
 
-// line is one line that can still be written over.
+// line is a line of the screen, which the program can still overwrite.
 type line struct {
 	cells       []cell
 	marks       []string
-	moved       bool   // the cursor was moved in it, so blanks at its end mean nothing
-	emittedText string // what was passed on of it already
-	emitted     bool   // something was
-	changed     bool   // since then, perhaps
-	wrapped     bool   // it goes on in the next one, for it was longer than the terminal is wide
-	continues   *line  // the one that it goes on from, nil if it begins anew
+	moved       bool   // the cursor was moved within it: trailing blanks are not the program's own text
+	emittedText string // the text that was last emitted
+	emitted     bool   // emittedText is valid
+	changed     bool   // the line may have changed since it was emitted
+	wrapped     bool   // it was longer than the terminal is wide and continues in the next line
+	continues   *line  // the line whose continuation this is, nil if it is the start of a line
 }
 
-// text appends what the line says to b.
+// text appends the line's text to b.
 func (l *line) text(b []byte) []byte {
 	begin := len(b)
 	for _, c := range l.cells {
@@ -41,7 +41,7 @@ func (l *line) text(b []byte) []byte {
 	return b
 }
 
-// isBlank tells whether nothing is to be seen in the line.
+// isBlank returns whether the line has no visible character.
 func (l *line) isBlank() bool {
 	for _, c := range l.cells {
 		if c.marks > 0 || c.r != 0 && !unicode.IsSpace(c.r) {
@@ -51,8 +51,8 @@ func (l *line) isBlank() bool {
 	return true
 }
 
-// reset makes a new line of one that nobody needs any more. To make room is what the shortest
-// sequences can ask for the most of.
+// reset turns a line that is no longer used into an empty one. It keeps the memory of the cells:
+// the shortest sequences can request the most new lines.
 func (l *line) reset() {
 	cells := l.cells[:0]
 	if cap(cells) > 2*maxColumn {
@@ -61,7 +61,7 @@ func (l *line) reset() {
 	*l = line{cells: cells}
 }
 
-// combine adds a mark to the character before a column.
+// combine adds a combining mark to the character before a column.
 func (l *line) combine(column int, r rune) {
 	for i := min(column, len(l.cells)) - 1; i >= 0; i-- {
 		if c := &l.cells[i]; c.r != 0 {
@@ -84,7 +84,7 @@ func (l *line) mark(c *cell, r rune) {
 	}
 }
 
-// grow makes blanks up to a column.
+// grow appends blanks until the line has the given number of cells.
 func (l *line) grow(to int) {
 	l.cells = slices.Grow(l.cells, max(0, to-len(l.cells)))
 	for len(l.cells) < to {
@@ -92,7 +92,7 @@ func (l *line) grow(to int) {
 	}
 }
 
-// splitWide makes blanks of a wide character that would be cut at a column.
+// splitWide replaces a wide character that extends across a column boundary by blanks.
 func (l *line) splitWide(column int) {
 	if column >= len(l.cells) || l.cells[column].r != 0 {
 		return

@@ -7,26 +7,29 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// The bounds of what a few bytes of an agent may make grow.
+// These limits bound the memory that a few bytes from an agent can allocate.
 const (
-	maxColumn  = 500      // where the cursor can be moved to, and characters be moved and repeated
-	maxLine    = 4 << 10  // cells of a line that are kept to be written over; a longer one is passed on in parts
-	maxRows    = 200      // lines that are kept to be written over
+	// columns that the cursor can be moved to, and characters that can be moved or repeated at once
+	maxColumn  = 500
+	maxLine    = 4 << 10  // cells of a line that can be overwritten; a longer line is emitted in parts
+	maxRows    = 200      // lines that can be overwritten
 	maxCells   = 1 << 18  // cells in them
-	maxPending = 32 << 10 // bytes that are gathered before they are passed on
-	maxMarks   = 64       // bytes of what combines with one character
-	minHeight  = 40       // rows of the screen, until the agent is seen to use more: a session has these while nobody is attached
+	maxPending = 32 << 10 // bytes that are buffered before they are written
+	maxMarks   = 64       // bytes of the marks that combine with one character
+	// rows of the screen until the agent is seen to use more: a session has this many while no client
+	// is attached
+	minHeight = 40
 )
 
-// output is where lines go that are passed on: together, at the end of what was read together.
+// output buffers the emitted lines and writes them together, once for each Write of the transcript.
 type output struct {
 	writer       io.Writer
 	pending      []byte
-	unterminated *line // the last one that was passed on, if it goes on in another: it got no end yet
-	err          error // of to; sticky
+	unterminated *line // the line that was emitted last without its newline, because it continues in another line
+	err          error // error of writer; it is returned from then on
 }
 
-// endLine ends what is open, unless l is what it goes on in.
+// endLine writes the newline of the unterminated line, unless l continues that line.
 func (o *output) endLine(l *line) {
 	if o.unterminated != nil && (l == nil || l.continues != o.unterminated) {
 		o.pending = append(o.pending, '\n')
@@ -44,37 +47,38 @@ func (o *output) flush() error {
 
 func (o *output) flushIfLarge() {
 	if len(o.pending) > maxPending {
-		_ = o.flush() // the error is kept
+		_ = o.flush() // flush keeps the error in o.err
 	}
 }
 
-// screen is the lines that an agent can still write over, of which the last are what its terminal
-// shows. Lines that leave it are passed on.
+// screen holds the lines that an agent can still overwrite. The last ones are those that its
+// terminal shows. Lines that scroll off the screen are emitted to the output.
 type screen struct {
 	out         *output
-	lines       []*line // those between its length and its capacity, as far as there are any, are used again
-	cells       int     // in lines, about: what was erased is counted until the line leaves
-	row, column int     // of the cursor; row is an index of lines
+	lines       []*line // non-nil lines between length and capacity are reused
+	cells       int     // cells in lines, approximately: erased cells count until their line is emitted
+	row, column int     // of the cursor; row is an index into lines
 	savedCursor [2]int
-	width       int     // columns of the terminal, 0 if that is not known: then no line is too long
-	height      int     // rows of the terminal, as far as it is known
-	heightKnown bool    // it is known for sure
-	noWrap      bool    // what does not fit into a line stays in its last column (DECAWM is off)
-	top, bottom int     // of the scroll region, in rows of the terminal; bottom is 0 if there is none
-	removed     []*line // out of those that are moved
+	width       int     // columns of the terminal; 0 if unknown: lines are then not wrapped
+	height      int     // rows of the terminal, as far as they are known
+	heightKnown bool    // resize has set the height: it is not an estimate
+	noWrap      bool    // characters that do not fit into a line overwrite its last column (DECAWM is off)
+	top, bottom int     // the scroll region, in rows of the terminal; bottom is 0 if there is none
+	removed     []*line // scratch memory of deleteLines and insertLines: the lines that were removed
 }
 
-// newScreen takes the lines of a screen that nobody needs any more, if there was one.
+// newScreen returns an empty screen. It reuses the memory of lines, those of an earlier screen, if
+// any.
 func newScreen(out *output, lines []*line) screen {
 	s := screen{out: out, lines: lines[:0], height: minHeight}
 	s.ensureLines(0)
 	return s
 }
 
-// base is the line that is in the terminal's first row.
+// base returns the index of the line in the terminal's first row.
 func (s *screen) base() int { return max(0, len(s.lines)-s.height) }
 
-// region returns the lines between which is scrolled, the last one included.
+// region returns the indices of the first and the last line of the scroll region.
 func (s *screen) region() (first, last int) {
 	if s.bottom == 0 {
 		return s.base(), s.base() + s.height - 1
@@ -82,7 +86,7 @@ func (s *screen) region() (first, last int) {
 	return s.base() + s.top, s.base() + s.bottom
 }
 
-// emit passes a line on, unless that was done and it has not changed since.
+// emit writes a line to the output, unless it was emitted before and has not changed since.
 func (s *screen) emit(l *line) {
 	if l.emitted && !l.changed {
 		return
@@ -102,14 +106,14 @@ func (s *screen) emit(l *line) {
 	s.out.flushIfLarge()
 }
 
-// cursorLine is the cursor's line, to be changed.
+// cursorLine returns the line that the cursor is in and marks it as changed.
 func (s *screen) cursorLine() *line {
 	l := s.lines[s.row]
 	l.changed = true
 	return l
 }
 
-// emitFirst passes the first n lines on and forgets them.
+// emitFirst emits the first n lines and removes them from the screen.
 func (s *screen) emitFirst(n int) {
 	for _, l := range s.lines[:n] {
 		s.emit(l)
@@ -119,8 +123,7 @@ func (s *screen) emitFirst(n int) {
 	s.row -= n
 }
 
-// emitAbove passes on all lines above the cursor. What is changed later of them is passed on once
-// more.
+// emitAbove emits all lines above the cursor. A line that changes after that is emitted once more.
 func (s *screen) emitAbove() {
 	for _, l := range s.lines[:s.row] {
 		if !l.emitted || l.changed {
@@ -130,7 +133,7 @@ func (s *screen) emitAbove() {
 	}
 }
 
-// usedLines returns how many lines there are, without blank ones at the end.
+// usedLines returns the number of lines without trailing blank ones.
 func (s *screen) usedLines() int {
 	n := len(s.lines)
 	for n > 0 && s.lines[n-1].isBlank() {
@@ -139,7 +142,7 @@ func (s *screen) usedLines() int {
 	return n
 }
 
-// finish passes on all that is left, the last line without an end if it has none.
+// finish emits all remaining lines, the last one without a newline.
 func (s *screen) finish() {
 	last := max(s.usedLines()-1, s.row)
 	for _, l := range s.lines[:last] {
@@ -150,7 +153,7 @@ func (s *screen) finish() {
 	s.lines, s.row, s.column, s.cells = []*line{{}}, 0, 0, 0
 }
 
-// emitRest passes on a line that has no end, unless that was done.
+// emitRest emits a line without a newline, unless its text was emitted already.
 func (s *screen) emitRest(l *line) {
 	if text := l.text(nil); string(text) != l.emittedText {
 		s.out.endLine(l)
@@ -158,14 +161,14 @@ func (s *screen) emitRest(l *line) {
 	}
 }
 
-// moveToRow moves the cursor to a line, which is made if there is none yet.
+// moveToRow moves the cursor to a line, and appends lines until that line exists.
 func (s *screen) moveToRow(row int) {
 	s.row = max(row, 0)
 	s.ensureLines(s.row)
 	s.enforceLimits()
 }
 
-// flushIfLarge keeps no more lines than can be kept, and the cursor's in any case.
+// enforceLimits emits lines until the screen is within its limits. The cursor's line always stays.
 func (s *screen) enforceLimits() {
 	if n := len(s.lines) - maxRows; n > 0 {
 		s.emitFirst(min(n, s.row))
@@ -183,8 +186,8 @@ func (s *screen) enforceLimits() {
 	}
 }
 
-// resize gives the terminal another size, as it is for the program from now on. What was written
-// before stays as it is.
+// resize sets the terminal's size for what the program writes from now on. Existing lines are not
+// changed.
 func (s *screen) resize(columns, rows int) {
 	s.heightKnown = rows > 0
 	if s.heightKnown {
@@ -199,8 +202,8 @@ func (s *screen) resize(columns, rows int) {
 	s.top, s.bottom = 0, 0
 }
 
-// moveToCell moves the cursor to a place on the terminal. Programs that ask for a far one want to know
-// how large it is.
+// moveToCell moves the cursor to a cell of the terminal. If the terminal's height is unknown, a row
+// below it raises it: programs move the cursor far down to learn the size.
 func (s *screen) moveToCell(row, column int) {
 	if row >= s.height && row < maxRows && !s.heightKnown {
 		s.height = row + 1
@@ -223,7 +226,7 @@ func (s *screen) up(n int) { s.moveToRow(s.row - n) }
 
 func (s *screen) down(n int) { s.moveToRow(max(s.row, min(s.row+n, s.base()+s.height-1))) }
 
-// lineFeed moves the cursor to the next line, and scrolls at the end of the region.
+// lineFeed moves the cursor to the next line. At the end of the scroll region it scrolls.
 func (s *screen) lineFeed() {
 	if first, last := s.region(); s.bottom != 0 && s.row == last {
 		s.scroll(first, last, 1)
@@ -232,7 +235,8 @@ func (s *screen) lineFeed() {
 	s.moveToRow(s.row + 1)
 }
 
-// reverseLineFeed moves the cursor to the line before, and scrolls at the begin of the region.
+// reverseLineFeed moves the cursor to the previous line. At the beginning of the scroll region it
+// scrolls down.
 func (s *screen) reverseLineFeed() {
 	if first, last := s.region(); s.row == first {
 		s.insertLines(first, last, 1)
@@ -241,8 +245,8 @@ func (s *screen) reverseLineFeed() {
 	s.up(1)
 }
 
-// scroll passes on the first n of the lines from first to last, after those that have left the
-// screen, and makes room at their end.
+// scroll emits the first n of the lines from first to last, after those above the screen, and
+// appends blank lines at the end of the region.
 func (s *screen) scroll(first, last, n int) {
 	if left := min(s.base(), s.row, first); left > 0 {
 		s.emitFirst(left)
@@ -256,7 +260,7 @@ func (s *screen) scroll(first, last, n int) {
 	s.deleteLines(first, last, n)
 }
 
-// deleteLines takes n lines at row at out of those up to last, and makes room at their end.
+// deleteLines removes n lines at index at and appends blank lines at the end, after last.
 func (s *screen) deleteLines(at, last, n int) {
 	s.ensureLines(last)
 	n = min(n, last-at+1)
@@ -269,7 +273,7 @@ func (s *screen) deleteLines(at, last, n int) {
 	s.reuse(lines[len(lines)-n:])
 }
 
-// insertLines makes room at row at, by as much of the lines up to last.
+// insertLines inserts n blank lines at index at and removes as many from the end, up to last.
 func (s *screen) insertLines(at, last, n int) {
 	s.ensureLines(last)
 	n = min(n, last-at+1)
@@ -282,7 +286,7 @@ func (s *screen) insertLines(at, last, n int) {
 	s.reuse(lines[:n])
 }
 
-// reuse puts the lines that are gone in the place of others, as new ones.
+// reuse stores the removed lines in lines, as blank ones.
 func (s *screen) reuse(lines []*line) {
 	for i, l := range s.removed {
 		s.cells -= len(l.cells)
@@ -291,7 +295,7 @@ func (s *screen) reuse(lines []*line) {
 	}
 }
 
-// ensureLines makes the lines up to last.
+// ensureLines appends lines until index last exists.
 func (s *screen) ensureLines(last int) {
 	for n := len(s.lines); n <= last; n++ {
 		if n < cap(s.lines) && s.lines[:n+1][n] != nil {
@@ -303,7 +307,7 @@ func (s *screen) ensureLines(last int) {
 	}
 }
 
-// clear passes on what the screen shows, and begins an empty one with the cursor where it is.
+// clear emits what the screen shows and starts a blank screen. The cursor keeps its position.
 func (s *screen) clear() {
 	row, column := s.row-s.base(), s.column
 	for _, l := range s.lines[:s.usedLines()] {
@@ -318,7 +322,7 @@ func (s *screen) clear() {
 	s.cursorLine().moved = true
 }
 
-// below and above erase the lines after and before the cursor's.
+// eraseBelow and eraseAbove erase the lines below and above the cursor.
 func (s *screen) eraseBelow() {
 	if s.row <= s.base() && s.column == 0 {
 		s.clear()
@@ -335,8 +339,8 @@ func (s *screen) eraseAbove() {
 	s.erase(0, s.column+1)
 }
 
-// width is how many columns a character takes; none is that of one that combines with the one
-// before.
+// width returns the number of columns that a character takes: 0 for one that combines with the
+// character before it.
 func width(r rune) int {
 	if r < 0x300 {
 		return 1
@@ -347,8 +351,8 @@ func width(r rune) int {
 // put writes a character at the cursor.
 func (s *screen) put(r rune) { s.putWide(r, width(r)) }
 
-// putRepeated writes a character n times, to the end of the line at most, as tmux does. Of one that
-// combines with another, more would not be seen.
+// putRepeated writes a character n times, but not beyond the end of the line, as tmux does. It
+// ignores characters that combine with another, because repeating them changes nothing visible.
 func (s *screen) putRepeated(r rune, n int) {
 	last := maxColumn
 	if s.width > 0 {
@@ -373,7 +377,7 @@ func (s *screen) putWide(r rune, width int) {
 		l.combine(s.column, r)
 		return
 	}
-	if r == '\t' && s.column < len(l.cells) { // it moves over what is there
+	if r == '\t' && s.column < len(l.cells) { // a tab moves the cursor over existing characters
 		s.column = min(s.column+width, maxLine-1)
 		return
 	}
@@ -393,8 +397,8 @@ func (s *screen) putWide(r rune, width int) {
 	}
 }
 
-// wrapFor goes on in the next line if a character does not fit into this one, as the terminal
-// does: once there is such a character, and not before.
+// wrapFor moves the cursor to the next line if a character of that width does not fit into this
+// one. Like the terminal, it does so when that character arrives and not before.
 func (s *screen) wrapFor(width int) {
 	switch {
 	case s.column+width <= s.width || width > s.width:
@@ -409,7 +413,7 @@ func (s *screen) wrapFor(width int) {
 	}
 }
 
-// tabWidth is how many columns it is to the next tab stop, or to the last column.
+// tabWidth returns the number of columns to the next tab stop or to the last column.
 func (s *screen) tabWidth() int {
 	width := 8 - s.column%8
 	if s.width > 0 {
@@ -418,7 +422,7 @@ func (s *screen) tabWidth() int {
 	return width
 }
 
-// emitPart passes on what there is of a line that is too long to be kept.
+// emitPart emits the text so far of a line that is too long to keep.
 func (s *screen) emitPart(l *line) {
 	s.emitFirst(s.row)
 	l.moved = false
@@ -429,7 +433,7 @@ func (s *screen) emitPart(l *line) {
 	s.column = 0
 }
 
-// erase blanks the columns of the cursor's line from and up to, but not including, to.
+// erase blanks the columns [from, to) of the cursor's line.
 func (s *screen) erase(from, to int) {
 	l := s.cursorLine()
 	l.moved = true
@@ -446,7 +450,7 @@ func (s *screen) erase(from, to int) {
 
 var blanks = slices.Repeat([]cell{{r: ' '}}, maxColumn)
 
-// deleteCells takes n characters out of the cursor's line, insertCells makes room for n.
+// deleteCells removes n cells at the cursor, insertCells inserts n blank ones.
 func (s *screen) deleteCells(n int) {
 	l := s.cursorLine()
 	from := min(s.column, len(l.cells))

@@ -1,4 +1,4 @@
-// Package transcript makes readable text of what a program wrote to its terminal.
+// Package transcript turns the bytes that a program wrote to its terminal into readable text.
 package transcript
 
 import (
@@ -7,40 +7,40 @@ import (
 	"unicode/utf8"
 )
 
-// maxParams is how many bytes of a sequence's parameters are read.
+// maxParams is the number of bytes of a sequence's parameters that are kept.
 const maxParams = 64
 
-// Transcript turns what an agent wrote to its terminal into the text that a person who scrolls back
-// in that terminal would read: a progress bar in its last state, the final lines of what was
-// painted again and again, in their order. It is a terminal whose lines are not lost when they
-// leave the screen but passed on. What it passes on has no control characters but newlines and
-// tabs. Close it after the last Write.
+// Transcript turns what an agent wrote to its terminal into the text that a person would read when
+// they scroll back in that terminal: a progress bar in its last state, the final lines of what was
+// repainted many times, in their order. It emulates a terminal that emits the lines which leave its
+// screen instead of dropping them. Its output has no control characters but newlines and tabs. Call
+// Close after the last Write.
 //
-// A line that is longer than the terminal is wide goes on in the next one there, and is one line
-// here. Where the size is not known (Resize), no line is too long: a program that relies on the
-// terminal to begin another one and then goes up in the lines that came of it is not followed
-// exactly. What leaves a full screen program's (alternate) screen is passed on too, and what is
-// there when it ends, because some agents show nothing elsewhere.
+// A line that is longer than the terminal is wide is wrapped on the screen and is one line in the
+// output. Where the size is unknown (see Resize), lines are not wrapped, and the output is inexact
+// for a program that relies on wrapping and then moves the cursor up within the wrapped lines.
+// Lines that leave the alternate screen are emitted too, and so is its content when the program
+// leaves it, because some agents show their output nowhere else.
 //
-// The sequences are those of ECMA-48 and xterm's ctlseqs: CSI, OSC, DCS, SOS, PM, APM, SS2, SS3,
-// two-byte escapes, and C1 controls encoded as UTF-8.
+// It understands the sequences of ECMA-48 and of xterm's ctlseqs: CSI, OSC, DCS, SOS, PM, APM, SS2,
+// SS3, two-byte escapes, and C1 controls encoded as UTF-8.
 type Transcript struct {
 	screen
-	primary *screen // while the program has the alternate screen: the other one
-	spare   []*line // of the alternate screen that there was last
+	primary *screen // the primary screen while the program uses the alternate one, otherwise nil
+	spare   []*line // lines of the last alternate screen, to be reused
 	state   parserState
-	params  []byte // of the control sequence that is being read
-	partial []byte // the beginning of a character
-	last    rune   // for REP
+	params  []byte // parameters of the control sequence that is being read
+	partial []byte // the first bytes of an incomplete character
+	last    rune   // the last character, for REP
 }
 
-// parserState tells what the next character belongs to.
+// parserState is the kind of sequence that the next character is part of.
 type parserState int
 
 const (
 	inText               parserState = iota
 	inEscape                         // after ESC
-	inEscapeIntermediate             // after ESC and an intermediate: a final character follows
+	inEscapeIntermediate             // after ESC and an intermediate character: a final character follows
 	inCSI                            // CSI
 	inOSC                            // OSC: ends with BEL or ST
 	inString                         // DCS, SOS, PM, APM: ends with ST
@@ -57,10 +57,11 @@ const (
 	st  = 0x9c
 )
 
-// New returns a Transcript that passes text on to out.
+// New returns a Transcript that writes its text to out.
 func New(out io.Writer) *Transcript { return &Transcript{screen: newScreen(&output{writer: out}, nil)} }
 
-// Write takes what the agent wrote, in parts of any size. Its error is that of the writer below.
+// Write processes what the agent wrote, in parts of any size. It returns the errors of the
+// underlying writer.
 func (l *Transcript) Write(p []byte) (int, error) {
 	n := len(p)
 	if len(l.partial) > 0 {
@@ -76,8 +77,7 @@ func (l *Transcript) Write(p []byte) (int, error) {
 	return n, l.out.flush()
 }
 
-// Resize gives the terminal the size that it has from here on in what the agent wrote; zeros are
-// for a size that is not known.
+// Resize sets the terminal's size for what is written from now on; zeros mean that it is unknown.
 func (l *Transcript) Resize(columns, rows int) {
 	l.resize(columns, rows)
 	if l.primary != nil {
@@ -85,8 +85,8 @@ func (l *Transcript) Resize(columns, rows int) {
 	}
 }
 
-// Flush passes on the lines above the cursor, for who wants to read along. What is changed later of
-// them is passed on once more.
+// Flush emits the lines above the cursor, for readers that follow a growing log. A line that
+// changes after that is emitted once more.
 func (l *Transcript) Flush() error {
 	if l.primary == nil {
 		l.emitAbove()
@@ -94,7 +94,7 @@ func (l *Transcript) Flush() error {
 	return l.out.flush()
 }
 
-// Close passes on what is left.
+// Close emits all remaining lines.
 func (l *Transcript) Close() error {
 	for range l.partial {
 		l.handle(utf8.RuneError)
@@ -105,10 +105,10 @@ func (l *Transcript) Close() error {
 	return l.out.flush()
 }
 
-// SetOutput has everything from now on passed on to another writer.
+// SetOutput writes everything from now on to another writer.
 func (l *Transcript) SetOutput(out io.Writer) { l.out.writer = out }
 
-// setAlternate begins and ends the program's use of the alternate screen.
+// setAlternate switches to the program's alternate screen and back.
 func (l *Transcript) setAlternate(on bool) {
 	switch {
 	case on && l.primary == nil:
@@ -137,7 +137,7 @@ func (l *Transcript) handle(r rune) {
 		l.state = inText // cancels any sequence
 		return
 	case r == esc:
-		l.state = inEscape // ends any string, as its ST does
+		l.state = inEscape // terminates any string, as the ESC of ST does
 		return
 	case r >= 0x80 && r < 0xa0 && l.state != inString && l.state != inOSC:
 		l.c1Control(r)
@@ -165,7 +165,7 @@ func (l *Transcript) handle(r rune) {
 	}
 }
 
-// stayWithin stays in a state for a character from first to last, and leaves it for any other.
+// stayWithin returns the state stay if r is in [first, last], otherwise inText.
 func stayWithin(r, first, last rune, stay parserState) parserState {
 	if r >= first && r <= last {
 		return stay
@@ -173,7 +173,7 @@ func stayWithin(r, first, last rune, stay parserState) parserState {
 	return inText
 }
 
-// c1Control handles a C1 control: those that begin a sequence, and those that move to another line.
+// c1Control processes a C1 control: one that begins a sequence, or one that moves to another line.
 func (l *Transcript) c1Control(c1 rune) {
 	l.state = inText
 	switch c1 {
@@ -195,7 +195,7 @@ func (l *Transcript) c1Control(c1 rune) {
 	}
 }
 
-// escapeCharacter handles the character after ESC.
+// escapeCharacter processes the character after ESC.
 func (l *Transcript) escapeCharacter(r rune) {
 	switch {
 	case l.c0Control(r):
@@ -217,8 +217,8 @@ func (l *Transcript) escapeCharacter(r rune) {
 	}
 }
 
-// oscCharacter handles a character of an OSC. A newline ends it too: none is part of one, and what
-// follows an unfinished one would be lost otherwise.
+// oscCharacter processes a character of an OSC. A newline terminates it as well: none is part of
+// one, and otherwise everything after an unterminated OSC would be lost.
 func (l *Transcript) oscCharacter(r rune) {
 	switch r {
 	case bel, st:
@@ -229,7 +229,7 @@ func (l *Transcript) oscCharacter(r rune) {
 	}
 }
 
-// csiCharacter handles a character of a CSI sequence.
+// csiCharacter processes a character of a CSI sequence.
 func (l *Transcript) csiCharacter(r rune) {
 	switch {
 	case l.c0Control(r):
@@ -246,7 +246,7 @@ func (l *Transcript) csiCharacter(r rune) {
 	}
 }
 
-// text handles a character of ordinary text.
+// text processes a character of ordinary text.
 func (l *Transcript) text(r rune) {
 	if l.c0Control(r) || r == 0x7f {
 		return
@@ -255,7 +255,8 @@ func (l *Transcript) text(r rune) {
 	l.last = r
 }
 
-// c0Control handles a C0 control, which acts within sequences as well, and tells whether r is one.
+// c0Control processes a C0 control, which takes effect within sequences as well. It returns whether
+// r is one.
 func (l *Transcript) c0Control(r rune) bool {
 	switch r {
 	case '\n', '\v', '\f':
@@ -272,7 +273,7 @@ func (l *Transcript) c0Control(r rune) bool {
 	return true
 }
 
-// saveOrRestoreCursor keeps the cursor's place on the screen, or takes it back there.
+// saveOrRestoreCursor saves the cursor's position on the screen or moves it back there.
 func (l *Transcript) saveOrRestoreCursor(save bool) {
 	if save {
 		l.savedCursor = [2]int{l.row - l.base(), l.column}
@@ -281,20 +282,20 @@ func (l *Transcript) saveOrRestoreCursor(save bool) {
 	l.moveToCell(max(l.savedCursor[0], 0), l.savedCursor[1])
 }
 
-// dispatchCSI does what a control sequence asks for.
+// dispatchCSI executes the control sequence with this final character.
 func (l *Transcript) dispatchCSI(final rune) {
 	if len(l.params) > 0 && l.params[0] >= '<' {
 		if l.params[0] == '?' && (final == 'h' || final == 'l') {
 			l.setPrivateModes(final == 'h')
 		}
-		return // the others are reports
+		return // the others are terminal reports
 	}
 	if n := max(1, l.param(0)); !l.moveCursor(final, n) {
 		l.editScreen(final, n)
 	}
 }
 
-// setPrivateModes switches a private mode.
+// setPrivateModes sets or resets the private modes that the sequence names.
 func (l *Transcript) setPrivateModes(on bool) {
 	for _, mode := range strings.Split(string(l.params[1:]), ";") {
 		switch mode {
@@ -306,7 +307,7 @@ func (l *Transcript) setPrivateModes(on bool) {
 	}
 }
 
-// moveCursor does what a control sequence asks for if that is to move the cursor.
+// moveCursor executes a control sequence that moves the cursor. It returns false for any other.
 func (l *Transcript) moveCursor(final rune, n int) bool {
 	switch final {
 	case 'A', 'F':
@@ -334,7 +335,7 @@ func (l *Transcript) moveCursor(final rune, n int) bool {
 	return true
 }
 
-// editScreen does what a control sequence asks for if that is to change the text.
+// editScreen executes a control sequence that changes the text.
 func (l *Transcript) editScreen(final rune, n int) {
 	first, last := l.region()
 	inside := l.row >= first && l.row <= last
@@ -393,8 +394,7 @@ func (l *Transcript) eraseScreen() {
 	}
 }
 
-// param is the sequence's i-th number, 0 if it has none; a great one is as good as the greatest
-// column.
+// param returns the sequence's i-th number, 0 if it has none, at most maxColumn.
 func (l *Transcript) param(i int) int {
 	n := 0
 	for _, c := range l.params {
@@ -416,7 +416,7 @@ func (l *Transcript) param(i int) int {
 	return n
 }
 
-// eraseLine erases to the end of the line, to its beginning, or all of it.
+// eraseLine erases from the cursor to the end of its line, to its beginning, or the whole line.
 func (l *Transcript) eraseLine() {
 	switch l.param(0) {
 	case 0:

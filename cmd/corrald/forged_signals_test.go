@@ -44,7 +44,7 @@ func TestSignals_ForgedHaveNoEffect(t *testing.T) {
 	d.launch()
 	agent := d.politeAgent(t, "agent")
 	testbed.Receive(t, l.requests, "a request for a lock")
-	testbed.Poll(t, "a lock", func() bool { return l.holds(d) })
+	testbed.Poll(t, "a lock", func() bool { return l.isLockedBy(d) })
 	failed := d.run(t, "failed", "exit 3")
 	notice := nextNotification(t, server)
 
@@ -116,9 +116,9 @@ func TestSignals_ForgedHaveNoEffect(t *testing.T) {
 				assert.Equal(t, before[property], after[property], property)
 			}
 			assert.NoFileExists(t, d.dir+"/agent", "the agent got no signal")
-			assert.False(t, d.shuttingDown(t))
+			assert.False(t, d.isShuttingDown(t))
 			assert.Equal(t, connections, d.connections(t, forger), "no connection was lost")
-			assert.True(t, l.holds(d), "the lock is held")
+			assert.True(t, l.isLockedBy(d), "the lock is held")
 			assert.Empty(t, l.requests, "no lock was taken again")
 			for _, signal := range d.signals.after(mark) {
 				id, state, changed := changedState(signal)

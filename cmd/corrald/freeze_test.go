@@ -26,7 +26,7 @@ func (d *corrald) savingAgent(t *testing.T, id string) *testSession {
 	return s
 }
 
-func (s *testSession) frozen() bool {
+func (s *testSession) isFrozen() bool {
 	s.t.Helper()
 	frozen, _ := proc.Frozen(s.properties().text("ControlGroup"))
 	return frozen
@@ -45,7 +45,7 @@ func TestFreeze_StopsTheSessionUntilThaw(t *testing.T) {
 	assert.False(t, s.properties().isTrue("Frozen"))
 	mark := d.signals.mark()
 	s.must("Freeze")
-	assert.True(t, s.frozen())
+	assert.True(t, s.isFrozen())
 	assert.True(t, s.properties().isTrue("Frozen"))
 	d.await(t, mark, "Frozen", func(signal *dbus.Signal) bool {
 		if signal.Name != propertiesChanged || signal.Path != dbusapi.SessionPath("shop") {
@@ -63,7 +63,7 @@ func TestFreeze_StopsTheSessionUntilThaw(t *testing.T) {
 	assert.Less(t, s.properties()["TasksCurrent"].Value().(uint64), ^uint64(0), "the number of tasks is known")
 	s.must("Freeze")
 	require.NoError(t, d.manager("ThawSession", []any{"shop"}))
-	assert.False(t, s.frozen())
+	assert.False(t, s.isFrozen())
 	assert.False(t, s.properties().isTrue("Frozen"))
 	s.must("SendInput", "text", uint64(1))
 
@@ -121,7 +121,7 @@ func TestFreeze_DelaysSignalsExceptSIGKILL(t *testing.T) {
 	s := d.savingAgent(t, "shop")
 	s.must("Freeze")
 	s.must("Kill", "agent", int32(syscall.SIGTERM))
-	assert.True(t, s.frozen())
+	assert.True(t, s.isFrozen())
 	s.must("Thaw")
 	s.waitState("completed")
 	s.awaitFile("shop-saved")
@@ -129,7 +129,7 @@ func TestFreeze_DelaysSignalsExceptSIGKILL(t *testing.T) {
 	killed := d.savingAgent(t, "killed")
 	killed.must("Freeze")
 	killed.must("Kill", "leftovers", int32(syscall.SIGKILL))
-	assert.True(t, killed.frozen(), "only leftover processes are killed")
+	assert.True(t, killed.isFrozen(), "only leftover processes are killed")
 	killed.must("Kill", "agent", int32(syscall.SIGKILL))
 	killed.waitOutcome(outcome{"failed", "signal", 2, 9, "command was killed by SIGKILL", "error"})
 }

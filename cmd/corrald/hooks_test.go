@@ -123,7 +123,7 @@ func TestHook_FailureIsReported(t *testing.T) {
 	d.run(t, "shop", "exit 3")
 	assert.Equal(t, "shop: failed, exit 3", d.hookInput(t, "input").Title)
 	var text strings.Builder
-	for _, p := range d.hasProblems(t, 2) {
+	for _, p := range d.waitProblems(t, 2) {
 		assert.Empty(t, p.Session)
 		text.WriteString(p.Text + "\n")
 	}
@@ -133,7 +133,7 @@ the hook "no-interpreter" failed: \S+ exited with code 203; see: .*\n$`, text.St
 	d.installHook(t, "broken", "#!/bin/sh\n")
 	require.NoError(t, os.Remove(filepath.Join(d.dir, "config/corral/hooks.d/no-interpreter")))
 	d.run(t, "forum", "exit 3")
-	assert.Empty(t, d.hasProblems(t, 0))
+	assert.Empty(t, d.waitProblems(t, 0))
 }
 
 // TestManual_HooksWork runs the hooks of the manual with a server of the test's in place of the
@@ -178,7 +178,7 @@ func TestManual_HooksWork(t *testing.T) {
 	}, posts["/"])
 	assert.Equal(t, "*asks: has a question*\n\"red\" or $(blue)? &lt;!channel&gt; &amp; `x`\n~",
 		posts["/incoming"]["text"])
-	assert.Empty(t, d.hasProblems(t, 0))
+	assert.Empty(t, d.waitProblems(t, 0))
 }
 
 // allArguments returns the argument lists of all processes that the test can see.

@@ -102,7 +102,7 @@ func TestSend_NeverReachesAnotherProcess(t *testing.T) {
 	testbed.Poll(t, "the shim listens again", func() bool {
 		return victim.do("SendInput", "to the right one", dbusapi.InputEnter) == nil
 	})
-	d.hasProblems(t, 0)
+	d.waitProblems(t, 0)
 	waitContent(t, got, "to the right one\n")
 	assert.NotContains(t, readFile(t, out), "got")
 	assert.Equal(t, 1, d.countLogged(anotherListens))
@@ -121,7 +121,7 @@ func TestAdoption_IgnoresImpostorShim(t *testing.T) {
 	victim.wait("reporting", func(f properties) bool {
 		return f.text("State") == "running" && f.text("Activity") == "idle"
 	})
-	d.hasProblems(t, 0)
+	d.waitProblems(t, 0)
 	victim.must("SendInput", "as before", dbusapi.InputEnter)
 	waitContent(t, got, "as before\n")
 	assert.NotContains(t, readFile(t, out), "got")
@@ -197,7 +197,7 @@ func TestExit_ForgedRecordIsIgnored(t *testing.T) {
 	s.waitState("running")
 	for n, dir := range []string{d.stateDir("shop"), d.runtimeDir("shop")} {
 		s.forgeExit(dir, n)
-		problems := d.hasProblems(t, n+1)
+		problems := d.waitProblems(t, n+1)
 		assert.Equal(t, "shop", problems[n].Session)
 		assert.Contains(t, problems[n].Text, "the record is ignored")
 		s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
@@ -206,11 +206,11 @@ func TestExit_ForgedRecordIsIgnored(t *testing.T) {
 	d.kill(syscall.SIGKILL)
 	d.launch()
 	s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
-	d.hasProblems(t, 2)
+	d.waitProblems(t, 2)
 	require.NoError(t, os.Remove(filepath.Join(d.runtimeDir("shop"), "exit_status")))
-	d.hasProblems(t, 1)
+	d.waitProblems(t, 1)
 	s.must("Kill", "agent", int32(syscall.SIGUSR1))
 	s.waitOutcome(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
-	d.hasProblems(t, 0)
+	d.waitProblems(t, 0)
 	testbed.WaitExit(t, pid)
 }

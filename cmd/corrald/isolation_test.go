@@ -93,7 +93,7 @@ func TestCrash_TouchesNoOtherSession(t *testing.T) {
 		assert.Equal(t, pids[p.id], f.number("MainPID"), p.id)
 		p.prints()
 	}
-	d.hasProblems(t, 0)
+	d.waitProblems(t, 0)
 
 	require.NoError(t, os.Remove(filepath.Join(crashes.work, "crash")))
 	crashes.must("Start")

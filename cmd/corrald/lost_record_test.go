@@ -43,7 +43,7 @@ func TestLostRecord_IsRebuilt(t *testing.T) {
 	}
 	stale.assertOutcome(outcome{"stale", "session-lost", 0, 0, "scope running, session dead", "active"})
 	assert.Equal(t, other, stale.properties().number("MainPID"))
-	problems := d.hasProblems(t, 2)
+	problems := d.waitProblems(t, 2)
 	assert.Equal(t, []string{id, "stale"}, []string{problems[0].Session, problems[1].Session})
 	assert.Contains(t, problems[0].Text, "its record was lost")
 
@@ -52,7 +52,7 @@ func TestLostRecord_IsRebuilt(t *testing.T) {
 	stale.must("Stop", uint64(0))
 	stale.assertOutcome(outcome{"stopped", "success", 1, 7, "", "active"})
 	stale.must("Remove", uint64(0))
-	d.hasProblems(t, 1)
+	d.waitProblems(t, 1)
 
 	kill(t, pid, syscall.SIGUSR1)
 	want := outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"}
@@ -65,7 +65,7 @@ func TestLostRecord_IsRebuilt(t *testing.T) {
 	d.kill(syscall.SIGKILL)
 	d.launch()
 	s.assertOutcome(want)
-	d.hasProblems(t, 0)
+	d.waitProblems(t, 0)
 }
 
 // removeDir removes a directory to which a daemon writes: the daemon may create a file in it before
@@ -77,8 +77,8 @@ func removeDir(t *testing.T, dir string) {
 	}
 }
 
-// hasRecord waits until the session has a record. Its directory need not exist yet.
-func (d *corrald) hasRecord(t *testing.T, id string) {
+// waitRecord waits until the session has a record. Its directory need not exist yet.
+func (d *corrald) waitRecord(t *testing.T, id string) {
 	t.Helper()
 	testbed.Poll(t, "session "+id+" has a record", func() bool {
 		_, err := os.Stat(d.stateDir(id) + "/session.json")
@@ -94,12 +94,12 @@ func TestStateDirectory_IsRecreatedAfterRemoval(t *testing.T) {
 		s := d.create(t, "shop", d.witness("shop"))
 		pids := d.waitAgents(t, "shop", 1)
 		removeDir(t, dir)
-		d.hasRecord(t, "shop")
+		d.waitRecord(t, "shop")
 		d.kill(syscall.SIGKILL)
 		d.launch()
 		s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 		removeDir(t, dir)
-		d.hasRecord(t, "shop")
+		d.waitRecord(t, "shop")
 		kill(t, pids[len(pids)-1], syscall.SIGUSR1)
 		want := outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"}
 		s.waitOutcome(want)

@@ -32,7 +32,7 @@ func main() { os.Exit(run()) }
 
 func run() int {
 	if len(os.Args) == 2 && os.Args[1] == worktreeStep {
-		return doWorktreeStep()
+		return executeWorktreeStep()
 	}
 	flags := pflag.NewFlagSet("corrald", pflag.ContinueOnError)
 	showVersion := flags.Bool("version", false, "print the version and exit")

@@ -72,7 +72,7 @@ func TestTmuxConfig_ReportsAnInvalidLine(t *testing.T) {
 	file := filepath.Join(d.dir, ".tmux.conf")
 	want := "invalid lines of a tmux configuration (TmuxConfig=) are ignored: " + file +
 		":2: unknown command: badcommand; the next session that starts reads it again"
-	problems := d.hasProblems(t, 1)
+	problems := d.waitProblems(t, 1)
 	assert.Equal(t, want, problems[0].Text)
 	assert.Equal(t, 1, strings.Count(d.log.String(), "a line of a tmux configuration is invalid and ignored"), "once")
 	assert.Contains(t, d.log.String(), file+":2: unknown command: badcommand")
@@ -82,5 +82,5 @@ func TestTmuxConfig_ReportsAnInvalidLine(t *testing.T) {
 
 	d.write(".tmux.conf", "set -g prefix C-a\n")
 	d.run(t, "site", "exec sleep 1000")
-	d.hasProblems(t, 0)
+	d.waitProblems(t, 0)
 }

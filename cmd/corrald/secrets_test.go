@@ -34,7 +34,7 @@ func TestSecrets_ReachOnlyTheAgent(t *testing.T) {
 	d.write("config/corral/agents/command.agent.d/keys.conf",
 		"[Environment]\nSet=DEFINED="+secrets["DEFINED"]+"\nEnvironmentFile=%h/keys\n")
 	require.NoError(t, d.manager("Reload", nil))
-	overheard := monitorBus(t)
+	messages := monitorBus(t)
 
 	const report = "/usr/bin/env -0 >$0.new; /bin/mv $0.new $0; exec /bin/sleep 1000"
 	out := filepath.Join(testbed.Dir(t), "environment")
@@ -88,7 +88,7 @@ func TestSecrets_ReachOnlyTheAgent(t *testing.T) {
 
 	assert.NotContains(t, d.log.String(), "canary-of")
 	calls := 0
-	for _, line := range overheard() {
+	for _, line := range messages() {
 		if strings.Contains(line, "canary-of") {
 			var message struct{ Type, Member string }
 			require.NoError(t, json.Unmarshal([]byte(line), &message))

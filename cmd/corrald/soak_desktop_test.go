@@ -76,7 +76,7 @@ func (s *testDesktop) killDisplay() {
 		_ = s.dunst.Process.Signal(syscall.SIGCONT)
 		_ = s.dunst.Wait()
 		s.dunst = nil
-		s.unowned()
+		s.waitNoServer()
 	}
 }
 
@@ -94,7 +94,7 @@ func (s *testDesktop) startServer(isReal bool) {
 	dunst := exec.Command("dunst", "-conf", filepath.Join(s.dir, "dunstrc"))
 	require.NoError(s.t, dunst.Start())
 	s.dunst = dunst
-	testbed.Poll(s.t, "dunst on the bus", s.owned)
+	testbed.Poll(s.t, "dunst on the bus", s.isServerOnBus)
 }
 
 // stopServer stops the server, by SIGTERM (kindly) or by SIGKILL.
@@ -111,7 +111,7 @@ func (s *testDesktop) stopServer(kindly bool) {
 		signal = syscall.SIGTERM
 	}
 	endProcess(&s.dunst, signal)
-	s.unowned()
+	s.waitNoServer()
 }
 
 // stopAll stops the server and the display.
@@ -182,14 +182,14 @@ func (s *testDesktop) countShown() {
 	}
 }
 
-func (s *testDesktop) owned() bool {
+func (s *testDesktop) isServerOnBus() bool {
 	var owned bool
 	err := s.bus.BusObject().Call("org.freedesktop.DBus.NameHasOwner", 0, "org.freedesktop.Notifications").Store(&owned)
 	return err == nil && owned
 }
 
-func (s *testDesktop) unowned() {
-	testbed.Poll(s.t, "no server on the bus", func() bool { return !s.owned() })
+func (s *testDesktop) waitNoServer() {
+	testbed.Poll(s.t, "no server on the bus", func() bool { return !s.isServerOnBus() })
 }
 
 // endProcess signals a process, if there is one, and waits for its exit.

@@ -26,8 +26,8 @@ func (d *corrald) problems(t *testing.T) []dbusapi.Problem {
 	return all
 }
 
-// hasProblems waits until the daemon has this many problems, and returns them.
-func (d *corrald) hasProblems(t *testing.T, n int) []dbusapi.Problem {
+// waitProblems waits until the daemon has this many problems, and returns them.
+func (d *corrald) waitProblems(t *testing.T, n int) []dbusapi.Problem {
 	t.Helper()
 	for {
 		mark := d.signals.mark()
@@ -63,7 +63,7 @@ func TestStateDirectory_ReadOnlyLosesNoExit(t *testing.T) {
 	kill(t, d.waitAgents(t, "ends", 1)[0], syscall.SIGUSR1)
 	d.session(t, "ends").waitOutcome(nine)
 	assert.NoFileExists(t, d.stateDir("ends")+"/exit_status")
-	problems := d.hasProblems(t, 1)
+	problems := d.waitProblems(t, 1)
 	assert.Equal(t, "ends", problems[0].Session)
 	assert.Contains(t, problems[0].Text, "permission denied; restore write permission there")
 	assert.Equal(t, 1, strings.Count(d.log.String(), "error: cannot save session"), "logged once")
@@ -78,12 +78,12 @@ func TestStateDirectory_ReadOnlyLosesNoExit(t *testing.T) {
 	}
 	pid := d.waitAgents(t, "lives", 1)[0]
 	assert.Equal(t, pid, d.session(t, "lives").properties().number("MainPID"))
-	d.hasProblems(t, 2)
+	d.waitProblems(t, 2)
 
 	for _, id := range ids {
 		readOnly(id, 0o700)
 	}
-	d.hasProblems(t, 0)
+	d.waitProblems(t, 0)
 	for _, id := range []string{"ends", "ends-unseen"} {
 		assert.FileExists(t, d.stateDir(id)+"/exit_status", "the record is in the state directory")
 		assert.NoFileExists(t, d.runtimeDir(id)+"/exit_status")
@@ -121,14 +121,14 @@ func TestInotify_WithoutInstancesSessionsStartAndEnd(t *testing.T) {
 		taken = append(taken, fd)
 	}
 	d.launch()
-	assert.Contains(t, d.hasProblems(t, 1)[0].Text, "fs.inotify.max_user_instances")
+	assert.Contains(t, d.waitProblems(t, 1)[0].Text, "fs.inotify.max_user_instances")
 	assert.Equal(t, pid, d.session(t, "lives").properties().number("MainPID"))
 	d.run(t, "starts", "exit 3").waitOutcome(outcome{"failed", "exit-code", 1, 3, "command exited with code 3", "error"})
 	kill(t, pid, syscall.SIGUSR1)
 	d.session(t, "lives").waitOutcome(outcome{"failed", "exit-code", 1, 9, "command exited with code 9", "error"})
 	assert.Equal(t, 1, strings.Count(d.log.String(), "error: cannot watch"), "logged once")
 	giveBack()
-	d.hasProblems(t, 0)
+	d.waitProblems(t, 0)
 	work := testbed.Dir(t)
 	s := d.create(t, "watched", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": filepath.Clean(work)})
 	require.NoError(t, os.Remove(work))
@@ -178,7 +178,7 @@ func TestRecords_DamagedOrEditedAreReported(t *testing.T) {
 	}
 	d.session(t, "newer").must("Remove", uint64(0))
 	d.session(t, "edited").must("Start")
-	d.hasProblems(t, 0)
+	d.waitProblems(t, 0)
 }
 
 // TestInotify_WithoutWatchesSessionsStartAndEnd runs the daemon in a user namespace, which has its
@@ -201,7 +201,7 @@ func TestInotify_WithoutWatchesSessionsStartAndEnd(t *testing.T) {
 	})
 
 	s := d.create(t, "shop", d.witness("shop"))
-	problems := d.hasProblems(t, 1)
+	problems := d.waitProblems(t, 1)
 	assert.Equal(t, "shop", problems[0].Session)
 	assert.Contains(t, problems[0].Text, "fs.inotify.max_user_watches")
 	kill(t, d.waitAgents(t, "shop", 1)[0], syscall.SIGUSR1)
@@ -209,9 +209,9 @@ func TestInotify_WithoutWatchesSessionsStartAndEnd(t *testing.T) {
 
 	work := testbed.Dir(t)
 	s = d.create(t, "watched", spec{"Command": []string{"sleep", "1000"}, "WorkingDirectory": work})
-	d.hasProblems(t, 2)
+	d.waitProblems(t, 2)
 	require.NoError(t, os.WriteFile(more, []byte("\n"), 0o600))
-	d.hasProblems(t, 0)
+	d.waitProblems(t, 0)
 	require.NoError(t, os.Remove(work))
 	s.waitOutcome(outcome{"orphaned", "", 0, 0, `workspace "` + work + `" is gone`, "error"})
 }

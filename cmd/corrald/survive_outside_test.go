@@ -35,7 +35,7 @@ func (s *testSession) moveOut() {
 		}
 		return testbed.Systemctl(s.t, "show", "--value", "--property=ActiveState", s.unit()) == "inactive"
 	})
-	s.hasProblems(s.t, 1)
+	s.waitProblems(s.t, 1)
 }
 
 // TestOutside_AgentAndShimAreStillSupervised checks that an agent that has left its scope together
@@ -56,7 +56,7 @@ func TestOutside_AgentAndShimAreStillSupervised(t *testing.T) {
 		s.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
 		kill(t, s.properties().number("MainPID"), syscall.SIGUSR1)
 		s.waitOutcome(outcome{"failed", "exit-code", 1, 11, "command exited with code 11", "error"})
-		d.hasProblems(t, 0)
+		d.waitProblems(t, 0)
 	})
 	t.Run("is adopted, and exits", func(t *testing.T) {
 		s := agent(t, "adopted", "trap 'exit 12' USR1")

@@ -90,8 +90,8 @@ func (l *loginManager) announceSleep(t *testing.T, asleep bool) {
 	require.NoError(t, l.bus.Emit("/org/freedesktop/login1", login1+".Manager.PrepareForSleep", asleep))
 }
 
-// shuttingDown returns the Manager's property ShuttingDown.
-func (d *corrald) shuttingDown(t *testing.T) (on bool) {
+// isShuttingDown returns the Manager's property ShuttingDown.
+func (d *corrald) isShuttingDown(t *testing.T) (on bool) {
 	t.Helper()
 	var value dbus.Variant
 	require.NoError(t, d.call(dbusapi.ManagerPath, "org.freedesktop.DBus.Properties.Get",
@@ -108,8 +108,8 @@ func isShutdownAnnouncement(s *dbus.Signal, on bool) bool {
 	return changed["ShuttingDown"].Value() == on
 }
 
-// holds reports whether the daemon holds a lock.
-func (l *loginManager) holds(d *corrald) bool {
+// isLockedBy reports whether the daemon holds a lock.
+func (l *loginManager) isLockedBy(d *corrald) bool {
 	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", d.process.Process.Pid))
 	for _, fd := range fds {
 		if target, _ := os.Readlink(fd); target == l.file.Name() {
@@ -130,7 +130,7 @@ func TestDelayLock(t *testing.T) {
 	d.launch()
 	held := func(want bool, what string) {
 		t.Helper()
-		testbed.Poll(t, what, func() bool { return l.holds(d) == want })
+		testbed.Poll(t, what, func() bool { return l.isLockedBy(d) == want })
 	}
 	assert.Empty(t, l.requests, "no lock without agents")
 	one, two := d.politeAgent(t, "one"), d.politeAgent(t, "two")
@@ -163,7 +163,7 @@ func TestDelayLock(t *testing.T) {
 	one.assertOutcome(outcome{"suspended", "success", 1, 0, "the machine was shut down", "suspended"})
 	assert.Equal(t, "TERM\n", one.awaitFile("one"))
 
-	assert.True(t, d.shuttingDown(t))
+	assert.True(t, d.isShuttingDown(t))
 	_, err := d.tryCreate(t, "late", spec{"Command": []string{"sleep", "1000"}})
 	require.ErrorContains(t, err, "the machine is shutting down")
 	require.ErrorContains(t, one.do("Start"), "the machine is shutting down")
@@ -178,7 +178,7 @@ func TestDelayLock(t *testing.T) {
 	one.waitState("running") // resumed automatically
 	assert.Equal(t, nruns+1, one.properties().number("NRuns"))
 	assert.Equal(t, 1, two.properties().number("NRuns"), "a session that was stopped before is not resumed")
-	assert.False(t, d.shuttingDown(t))
+	assert.False(t, d.isShuttingDown(t))
 	testbed.Receive(t, l.requests, "a request for a lock")
 	held(true, "a lock after a shutdown that did not come")
 	assert.Empty(t, l.requests)
@@ -189,7 +189,7 @@ func TestDelayLock(t *testing.T) {
 	one.must("Start")
 	testbed.Receive(t, l.requests, "a request for a lock")
 	one.assertOutcome(outcome{"running", "", 0, 0, "", "active"})
-	assert.False(t, l.holds(d))
+	assert.False(t, l.isLockedBy(d))
 	assert.NotContains(t, d.log.String(), "lock", "a refused lock is not logged")
 }
 
@@ -207,7 +207,7 @@ func TestDelayLock_IsRetakenOnANewSystemBus(t *testing.T) {
 	agent := d.politeAgent(t, "agent")
 	held := func(want bool, what string) {
 		t.Helper()
-		testbed.Poll(t, what, func() bool { return l.holds(d) == want })
+		testbed.Poll(t, what, func() bool { return l.isLockedBy(d) == want })
 	}
 	held(true, "a lock while an agent lives")
 
@@ -228,14 +228,14 @@ func TestDelayLock_IsRetakenOnANewSystemBus(t *testing.T) {
 	l.down.Store(true)
 	restart()
 	agent.waitState("suspended")
-	assert.True(t, d.shuttingDown(t))
+	assert.True(t, d.isShuttingDown(t))
 
 	l.unreadable.Store(true)
 	before := l.reads.Load()
 	restart()
 	testbed.Poll(t, "the daemon reads the properties again", func() bool { return l.reads.Load() > before })
 	l.announceShutdown(t, true) // as before: nothing else was announced
-	assert.True(t, d.shuttingDown(t))
+	assert.True(t, d.isShuttingDown(t))
 	assert.Equal(t, "suspended", agent.properties().text("State"))
 }
 
@@ -282,7 +282,7 @@ func TestDelayLock_IsHeldThroughACancelledShutdown(t *testing.T) {
 		"trap 'echo asked >"+d.dir+"/asked; "+pass+"; exit 0' TERM; echo up >"+d.dir+"/up; while :; do sleep 0.1; done")
 	slow.awaitFile("up")
 	testbed.Receive(t, l.requests, "a request for a lock")
-	testbed.Poll(t, "a lock", func() bool { return l.holds(d) })
+	testbed.Poll(t, "a lock", func() bool { return l.isLockedBy(d) })
 	announce := func(down bool) {
 		t.Helper()
 		mark := d.signals.mark()
@@ -299,12 +299,12 @@ func TestDelayLock_IsHeldThroughACancelledShutdown(t *testing.T) {
 	announce(false)
 	other := d.politeAgent(t, "other")
 	slow.assertOutcome(outcome{"stopping", "", 0, 0, "", "active"})
-	assert.True(t, l.holds(d), "one agent is exiting, another one runs")
+	assert.True(t, l.isLockedBy(d), "one agent is exiting, another one runs")
 
 	announce(true)
 	other.waitState("suspended")
 	slow.assertOutcome(outcome{"stopping", "", 0, 0, "", "active"})
-	assert.True(t, l.holds(d), "one agent is still exiting")
+	assert.True(t, l.isLockedBy(d), "one agent is still exiting")
 	announce(false)
 	other.waitState("running")
 	for _, file := range []string{"up", "asked"} {
@@ -320,6 +320,6 @@ func TestDelayLock_IsHeldThroughACancelledShutdown(t *testing.T) {
 	open()
 	slow.waitState("suspended")
 	other.waitState("suspended")
-	testbed.Poll(t, "the lock is released", func() bool { return !l.holds(d) })
+	testbed.Poll(t, "the lock is released", func() bool { return !l.isLockedBy(d) })
 	assert.Empty(t, l.requests, "the lock was held all the time")
 }

@@ -67,14 +67,14 @@ func TestStop_EndsASessionThatSystemdDoesNotWatch(t *testing.T) {
 		subjects[id] = d.create(t, id, d.witness(id))
 		testbed.Poll(t, "the agent of "+id+" is there", func() bool { return len(d.agentPIDs(t, id)) == 1 })
 	}
-	problems := d.hasProblems(t, len(ids))
+	problems := d.waitProblems(t, len(ids))
 	assert.Contains(t, problems[0].Text, "fs.inotify.max_user_watches")
 
 	subjects["stopped"].must("Stop", uint64(0))
 	subjects["stopped"].assertOutcome(outcome{"stopped", "success", 1, 7, "", "active"})
 
 	giveBack() // systemd does not notice
-	d.hasProblems(t, 0)
+	d.waitProblems(t, 0)
 	lost := outcome{"failed", "session-lost", 0, 0, "tmux session no longer exists", "error"}
 	killed := func(id string) {
 		t.Helper()

@@ -103,14 +103,14 @@ func (w *torture) failpoint() {
 // away runs happens while no daemon is running.
 func (w *torture) away(happens func()) {
 	w.systemctl("stop", "corrald.service")
-	before := w.ended()
+	before := w.countEnded()
 	happens()
-	w.missed += w.ended() - before
+	w.missed += w.countEnded() - before
 	w.systemctl("start", "corrald.service")
 }
 
-// ended counts the agents that have recorded how they end.
-func (w *torture) ended() int {
+// countEnded counts the agents that have recorded how they end.
+func (w *torture) countEnded() int {
 	files, _ := filepath.Glob(w.dir + "/r*-*")
 	return len(slices.DeleteFunc(files, func(name string) bool { return strings.Contains(filepath.Base(name), ".") }))
 }
@@ -120,7 +120,9 @@ func (w *torture) ended() int {
 func (w *torture) openGate() {
 	w.gate.open()
 	for deadline := time.Now().Add(patience / 3); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
-		if !slices.ContainsFunc(w.victims, func(v *victim) bool { return v.role == waits && v.executed(w) && !v.ended(w) }) {
+		if !slices.ContainsFunc(w.victims, func(v *victim) bool {
+			return v.role == waits && v.hasStarted(w) && !v.hasEnded(w)
+		}) {
 			return
 		}
 	}

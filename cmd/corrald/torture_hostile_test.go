@@ -110,7 +110,7 @@ func escaped(name string) dbus.ObjectPath {
 // replaceFiles replaces files of sessions by irregular ones while the daemon and clients read them.
 // It spares session.json and exit_status, the only copies of what they record.
 func (w *torture) replaceFiles() (replaced int) {
-	for _, v := range w.choose(4, func(v *victim) bool { return v.executed(w) }) {
+	for _, v := range w.choose(4, func(v *victim) bool { return v.hasStarted(w) }) {
 		for _, name := range []string{"output.log", "output.log.1", "output.sizes", "session.json.prev", "environment"} {
 			path := filepath.Join(w.stateDir(v), name)
 			_ = os.Remove(path)
@@ -151,7 +151,7 @@ func (w *torture) createIrregular(path string) error {
 // forgeExits writes exit records that no shim has written beside running agents: valid ones of the
 // current run, and truncated ones.
 func (w *torture) forgeExits() (forged int) {
-	for _, v := range w.choose(2, func(v *victim) bool { return v.role == lives && v.executed(w) }) {
+	for _, v := range w.choose(2, func(v *victim) bool { return v.role == lives && v.hasStarted(w) }) {
 		f, _ := w.properties(v.id)
 		for range 4 {
 			text := exitstatus.Status{
@@ -186,7 +186,7 @@ func (w *torture) runOf(v *victim) string {
 // block, as with any stopped terminal.
 func (w *torture) stopHelpers() (stopped int) {
 	for _, v := range w.choose(3, func(v *victim) bool {
-		return v.executed(w) && v.role != isResumed && v.role != shouts
+		return v.hasStarted(w) && v.role != isResumed && v.role != shouts
 	}) {
 		var pids []int
 		which := w.random.IntN(3)

@@ -257,7 +257,7 @@ func (w *torture) judge(v *victim) {
 			}
 		}
 		if time.Now().After(deadline) {
-			if v.ended(w) {
+			if v.hasEnded(w) {
 				w.lost++
 			} else {
 				w.untrue++
@@ -267,10 +267,10 @@ func (w *torture) judge(v *victim) {
 			break
 		}
 	}
-	if v.ended(w) {
+	if v.hasEnded(w) {
 		w.exits++
 	}
-	if !v.executed(w) {
+	if !v.hasStarted(w) {
 		w.interrupted++
 	}
 	if f != nil {
@@ -292,13 +292,13 @@ func summary(f properties) string {
 func (w *torture) acceptable(v *victim) []string {
 	switch {
 	// Its start was interrupted, by the stop or because the daemon was being stopped, too.
-	case !v.executed(w) && w.allStopped:
+	case !v.hasStarted(w) && w.allStopped:
 		return []string{"none", "failed start-failed 0/0", "stopped success 0/0", "suspended session-lost 0/0"}
-	case !v.executed(w): // its start was interrupted, or it was never requested
+	case !v.hasStarted(w): // its start was interrupted, or it was never requested
 		return []string{"none", "failed start-failed 0/0"}
 	}
 	text, _ := os.ReadFile(w.path(v))
-	terminated := v.wrote(w, ".term")
+	terminated := v.hasFile(w, ".term")
 	switch end := strings.TrimSpace(string(text)); {
 	case terminated && v.role == isResumed: // after which it may have been resumed
 		return []string{"stopped success 2/15", "running  0/0"}

@@ -122,7 +122,7 @@ func (w *torture) live(v *victim) {
 	case losesTmux, losesBoth:
 		w.killMatching(w.isTmux(v))
 	case isResumed:
-		if v.executed(w) {
+		if v.hasStarted(w) {
 			if killed := w.killMatching(w.isTmux(v)); len(killed) > 0 {
 				w.resume(v, killed)
 			}
@@ -184,13 +184,13 @@ func matching(is func([]string) bool) []int {
 	})
 }
 
-// executed reports whether an agent was ever executed.
-func (v *victim) executed(w *torture) bool { return v.wrote(w, ".agents") }
+// hasStarted reports whether an agent was ever executed.
+func (v *victim) hasStarted(w *torture) bool { return v.hasFile(w, ".agents") }
 
-// ended reports whether its agent has recorded how it ends.
-func (v *victim) ended(w *torture) bool { return v.wrote(w, "") }
+// hasEnded reports whether its agent has recorded how it ends.
+func (v *victim) hasEnded(w *torture) bool { return v.hasFile(w, "") }
 
-func (v *victim) wrote(w *torture, suffix string) bool {
+func (v *victim) hasFile(w *torture, suffix string) bool {
 	_, err := os.Stat(w.path(v) + suffix)
 	return err == nil
 }

@@ -159,7 +159,7 @@ func TestWorktree_HangingFilterBlocksNothingElse(t *testing.T) {
 				assert.Empty(t, activeWorktreeUnits(t))
 			}
 			d.launch()
-			assert.Empty(t, stillRunning(pid))
+			assert.False(t, isRunning(pid))
 			testbed.Poll(t, "the worktree and the unit that removed it are gone", func() bool {
 				left, err := os.ReadDir(d.dir + "/.local/share/corral/worktrees")
 				return err == nil && len(left) == 0 && activeWorktreeUnits(t) == ""
@@ -170,12 +170,10 @@ func TestWorktree_HangingFilterBlocksNothingElse(t *testing.T) {
 	}
 }
 
-// stillRunning returns "" once there is no such process.
-func stillRunning(pid int) string {
-	if st, err := proc.Stat(pid); err == nil && st.State != 'Z' {
-		return "it runs"
-	}
-	return ""
+// isRunning reports whether a process exists that is not a zombie.
+func isRunning(pid int) bool {
+	st, err := proc.Stat(pid)
+	return err == nil && st.State != 'Z'
 }
 
 // TestWorktree_GitCannotBeRun checks that the error names what cannot be run, and that nothing is

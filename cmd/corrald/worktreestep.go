@@ -35,9 +35,9 @@ const (
 	worktreeStepTasks = 2048
 )
 
-// doWorktreeStep carries out the step described on standard input and writes its result to standard
-// output.
-func doWorktreeStep() int {
+// executeWorktreeStep carries out the step described on standard input and writes its result to
+// standard output.
+func executeWorktreeStep() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	input, err := io.ReadAll(os.Stdin)

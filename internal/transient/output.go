@@ -13,19 +13,19 @@ import (
 	"github.com/corrald/corral/internal/deadline"
 )
 
-// output is what a service prints.
+// output is the standard output of a service.
 type output struct {
 	*os.File
-	conn *dbus.Conn
-	unit string
-	calm func() bool // calls off what ends the reading
+	conn           *dbus.Conn
+	unit           string
+	cancelDeadline func() bool // stops the function that ends reading when the context is done
 }
 
-// Output starts the service and returns its standard output, which ends when nobody has that open
-// any more, or when ctx is done. It has nothing to read, no terminal, and what it says on standard
-// error is lost. Closing kills everything that is in its unit, as does limit; and what the program
-// has started does not outlive it. The connection, which has to pass descriptors on, is used until
-// then, and stays the caller's.
+// Output starts the service and returns its standard output, which ends when no process has it open
+// any more, or when ctx is done. The service has no standard input and no terminal, and its
+// standard error is discarded. Closing the output kills all processes in the unit, and so does the
+// time limit; the processes that the program has started end with it. The connection must support
+// passing descriptors, is used until Close, and stays open.
 func Output(ctx context.Context, conn *dbus.Conn, s Service, limit time.Duration) (io.ReadCloser, error) {
 	if !conn.SupportsUnixFDs() {
 		return nil, errors.New("the bus passes no descriptors on")
@@ -35,12 +35,12 @@ func Output(ctx context.Context, conn *dbus.Conn, s Service, limit time.Duration
 		return nil, fmt.Errorf("cannot make a pipe: %w", err)
 	}
 	defer func() { _ = w.Close() }()
-	unit := s.unit()
+	unit := s.unitName()
 	result, err := s.start(ctx, conn, unit, nil,
 		property{"StandardInput", dbus.MakeVariant("null")},
 		property{"StandardOutputFileDescriptor", dbus.MakeVariant(dbus.UnixFD(w.Fd()))},
 		property{"StandardError", dbus.MakeVariant("null")},
-		property{"KillSignal", dbus.MakeVariant(int32(9))}, // also of what is left when the program has ended
+		property{"KillSignal", dbus.MakeVariant(int32(9))}, // also for processes that remain when the program has exited
 		property{"RuntimeMaxUSec", dbus.MakeVariant(uint64(limit.Microseconds()))},
 	)
 	if err == nil && result != "done" {
@@ -50,15 +50,15 @@ func Output(ctx context.Context, conn *dbus.Conn, s Service, limit time.Duration
 	if err != nil {
 		return nil, errors.Join(err, o.Close())
 	}
-	o.calm = context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })
+	o.cancelDeadline = context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })
 	return o, nil
 }
 
-// Close ends the service with everything that it has started. It does not wait for that, but for
-// systemd's word: of a caller that has gone it takes none.
+// Close stops the service with all of its processes. It does not wait until they have exited, but
+// for systemd's reply: systemd does not handle a request whose sender has left the bus.
 func (o *output) Close() error {
-	if o.calm != nil {
-		o.calm()
+	if o.cancelDeadline != nil {
+		o.cancelDeadline()
 	}
 	ctx, cancel := deadline.Context(context.Background(), stopTimeout)
 	defer cancel()

@@ -1,6 +1,6 @@
-// Package transient runs programs as transient services of the user's manager: with its
-// environment, in a control group of their own, with what they print in the journal. They outlive
-// who started them.
+// Package transient runs programs as transient services of the user's manager: with the manager's
+// environment, in their own control groups, with output to the journal. They keep running when the
+// caller exits.
 package transient
 
 import (
@@ -26,26 +26,26 @@ const (
 	serviceIface = systemd + ".Service"
 )
 
-// stopTimeout bounds how long a program may take to end that has run out of time.
+// stopTimeout bounds how long a program may take to exit once its time limit has expired.
 const stopTimeout = 5 * time.Second
 
-// Service is a program to be run.
+// Service describes a program to run.
 type Service struct {
-	Kind        string // what it is for: its unit's name begins with "corral-KIND-"
-	Name        string // what comes next in it; characters that a unit's name cannot have become "_"
-	Description string // of its unit
+	Kind        string // purpose; the name of the unit begins with "corral-KIND-"
+	Name        string // next part of the unit's name; characters that are not valid there become "_"
+	Description string // of the unit
 	Slice       string
-	Argv        []string // the first is an absolute path
-	Path        string   // of the program, where the first is only what it is to be called
-	Environment []string // beside the manager's; everybody on the bus can read it
+	Argv        []string // the first is an absolute path, unless Path is set
+	Path        string   // of the program, if the first of Argv is only its name
+	Environment []string // in addition to the manager's; anybody on the bus can read it
 	Properties  []Property
 }
 
-// Failure says how a program has ended that did not do well.
+// Failure describes how a program has failed.
 type Failure struct {
 	Unit   string
-	Result string // the unit's Result, of systemd.exec(5), $SERVICE_RESULT: exit-code, signal, timeout, …
-	Status int32  // exit code or signal, where that tells it
+	Result string // the unit's Result, see $SERVICE_RESULT in systemd.exec(5): exit-code, signal, timeout, …
+	Status int32  // exit code or signal, for the Results that have one
 }
 
 func (f *Failure) Error() string {
@@ -60,13 +60,19 @@ func (f *Failure) Error() string {
 	return fmt.Sprintf("%s failed: %s", f.Unit, f.Result)
 }
 
-// Property is one of a unit's, as StartTransientUnit takes it: org.freedesktop.systemd1(5).
+// Property is a property of a unit, as StartTransientUnit takes it: org.freedesktop.systemd1(5).
 type Property struct {
 	Name  string
 	Value dbus.Variant
 }
 
 type property = Property
+
+// auxUnit is an auxiliary unit of StartTransientUnit; there are none.
+type auxUnit struct {
+	Name       string
+	Properties []property
+}
 
 // execCommand is an entry of ExecStartEx: org.freedesktop.systemd1(5).
 type execCommand struct {
@@ -75,10 +81,10 @@ type execCommand struct {
 	Flags []string
 }
 
-// Start starts the service, by the user manager that conn leads to. It returns the name of its unit
-// once the program was executed, or if it could not be.
+// Start starts the service with the user manager on the bus of conn. It returns the name of the
+// unit once the program was executed or could not be executed.
 func Start(ctx context.Context, conn *dbus.Conn, s Service) (unit string, err error) {
-	unit = s.unit()
+	unit = s.unitName()
 	result, err := s.start(ctx, conn, unit, nil, property{"Type", dbus.MakeVariant("exec")})
 	if err == nil && result != "done" {
 		err = fmt.Errorf("cannot run %q: its start ended as %q", s.Argv[0], result)
@@ -86,24 +92,26 @@ func Start(ctx context.Context, conn *dbus.Conn, s Service) (unit string, err er
 	return unit, err
 }
 
-// Run runs the service until its program has ended, with input on its standard input. What is left
-// of it after limit is killed, and so is what the program leaves behind. Started is called once
-// systemd has taken it over: from then on it runs, whatever becomes of us. Input is on no disk and
-// in no property of the unit. systemd remembers how it has ended until conn is closed. Errors:
-// *Failure.
+// Run runs the service, with input on its standard input, until its program has ended. What remains
+// of it after limit is killed, and so are the processes that the program leaves behind. Run calls
+// started once systemd has accepted the start job: from then on, the program runs even if the
+// caller exits. The input is stored neither on a disk nor in a property of the unit. systemd keeps
+// the result until conn is closed. Errors: *Failure.
 func Run(ctx context.Context, conn *dbus.Conn, s Service, input []byte, limit time.Duration, started func()) error {
-	stdin, err := readable(input)
+	stdin, err := memoryFile(input)
 	if err != nil {
 		return fmt.Errorf("cannot run %q: %w", s.Argv[0], err)
 	}
 	defer func() { _ = stdin.Close() }()
-	unit := s.unit()
+	unit := s.unitName()
 	result, err := s.start(ctx, conn, unit, started,
-		property{"Type", dbus.MakeVariant("oneshot")}, // its start is done when it has ended, and limited by TimeoutStartSec=
+		// The start job of a oneshot service ends with the program, and is limited by TimeoutStartSec=.
+		property{"Type", dbus.MakeVariant("oneshot")},
 		property{"TimeoutStartUSec", dbus.MakeVariant(uint64(limit.Microseconds()))},
 		property{"TimeoutStopUSec", dbus.MakeVariant(uint64(stopTimeout.Microseconds()))},
 		property{"StandardInputFileDescriptor", dbus.MakeVariant(dbus.UnixFD(stdin.Fd()))},
-		property{"AddRef", dbus.MakeVariant(true)}, // how it has ended can be read for as long as the connection lives
+		// The result can be read for as long as the connection lives.
+		property{"AddRef", dbus.MakeVariant(true)},
 	)
 	if err != nil {
 		return err
@@ -114,15 +122,16 @@ func Run(ctx context.Context, conn *dbus.Conn, s Service, input []byte, limit ti
 	return failure(ctx, conn, unit, result)
 }
 
-// failure finds out how a service has ended. Job is what became of its start, where nothing better
-// is known.
+// failure returns a *Failure with the service's result, or with job, the result of its start job,
+// if the service has none.
 func failure(ctx context.Context, conn *dbus.Conn, unit, job string) error {
 	f := &Failure{Unit: unit, Result: job}
 	var path dbus.ObjectPath
 	var properties map[string]dbus.Variant
 	err := conn.Object(systemd, systemdPath).CallWithContext(ctx, managerIface+".GetUnit", 0, unit).Store(&path)
 	if err == nil {
-		err = conn.Object(systemd, path).CallWithContext(ctx, "org.freedesktop.DBus.Properties.GetAll", 0, serviceIface).Store(&properties)
+		err = conn.Object(systemd, path).
+			CallWithContext(ctx, "org.freedesktop.DBus.Properties.GetAll", 0, serviceIface).Store(&properties)
 	}
 	if result, ok := properties["Result"].Value().(string); err == nil && ok && result != "success" {
 		f.Result = result
@@ -131,22 +140,23 @@ func failure(ctx context.Context, conn *dbus.Conn, unit, job string) error {
 	return f
 }
 
-// Outlives waits for some time, and returns a *Failure if the service fails before. The unit has to
-// have been started over the same connection, with AddRef.
+// Outlives waits for the duration limit, and returns a *Failure if the service fails before. The
+// unit has to have been started over the same connection, with AddRef.
 func Outlives(ctx context.Context, conn *dbus.Conn, unit string, limit time.Duration) error {
 	var path dbus.ObjectPath
-	if err := conn.Object(systemd, systemdPath).CallWithContext(ctx, managerIface+".GetUnit", 0, unit).Store(&path); err != nil {
+	err := conn.Object(systemd, systemdPath).CallWithContext(ctx, managerIface+".GetUnit", 0, unit).Store(&path)
+	if err != nil {
 		return fmt.Errorf("cannot watch %q: %w", unit, err)
 	}
 	changes := make(chan *dbus.Signal, 64)
 	conn.Signal(changes)
 	defer conn.RemoveSignal(changes)
-	err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(systemd), dbus.WithMatchInterface("org.freedesktop.DBus.Properties"),
-		dbus.WithMatchMember("PropertiesChanged"), dbus.WithMatchObjectPath(path))
+	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(systemd), dbus.WithMatchObjectPath(path),
+		dbus.WithMatchInterface("org.freedesktop.DBus.Properties"), dbus.WithMatchMember("PropertiesChanged"))
 	if err != nil {
 		return fmt.Errorf("cannot watch %q: %w", unit, err)
 	}
-	over := time.After(limit)
+	expired := time.After(limit)
 	for {
 		var failed *Failure
 		if err := failure(ctx, conn, unit, "success"); errors.As(err, &failed) && failed.Result != "success" {
@@ -155,7 +165,7 @@ func Outlives(ctx context.Context, conn *dbus.Conn, unit string, limit time.Dura
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("cannot watch %q: %w", unit, ctx.Err())
-		case <-over:
+		case <-expired:
 			return nil
 		case _, connected := <-changes:
 			if !connected {
@@ -165,8 +175,8 @@ func Outlives(ctx context.Context, conn *dbus.Conn, unit string, limit time.Dura
 	}
 }
 
-// readable returns a file in memory that has this content, to be read from its beginning.
-func readable(content []byte) (*os.File, error) {
+// memoryFile returns a file in memory with this content, positioned at its start.
+func memoryFile(content []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("input", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a file in memory: %w", err)
@@ -177,7 +187,8 @@ func readable(content []byte) (*os.File, error) {
 		_, err = file.Seek(0, 0)
 	}
 	if err == nil {
-		_, err = unix.FcntlInt(file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
+		const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+		_, err = unix.FcntlInt(file.Fd(), unix.F_ADD_SEALS, seals)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot write a file in memory: %w", err), file.Close())
@@ -185,25 +196,27 @@ func readable(content []byte) (*os.File, error) {
 	return file, nil
 }
 
-// unit makes a name that no other unit has.
-func (s Service) unit() string {
+// unitName returns a name that no other unit has.
+func (s Service) unitName() string {
 	name := strings.Map(func(r rune) rune {
-		if r < 0x80 && (r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("-_.", r)) {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("-_.", r) {
 			return r
 		}
 		return '_'
 	}, s.Name)
-	const longest = 128 // a unit's name has at most 255
+	const longest = 128 // the name of a unit has at most 255
 	return "corral-" + s.Kind + "-" + name[:min(len(name), longest)] + "-" + strings.ToLower(rand.Text()[:8]) + ".service"
 }
 
-// start starts the unit and waits for the end of its start job, whose result it returns.
-func (s Service) start(ctx context.Context, conn *dbus.Conn, unit string, started func(), more ...property) (result string, err error) {
+// start starts the unit, waits for the end of its start job, and returns the job's result.
+func (s Service) start(
+	ctx context.Context, conn *dbus.Conn, unit string, started func(), more ...property,
+) (result string, err error) {
 	removed := make(chan *dbus.Signal, 64)
 	conn.Signal(removed)
 	defer conn.RemoveSignal(removed)
-	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(systemd), dbus.WithMatchInterface(managerIface), dbus.WithMatchMember("JobRemoved"),
-		dbus.WithMatchArg(2, unit))
+	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(systemd), dbus.WithMatchInterface(managerIface),
+		dbus.WithMatchMember("JobRemoved"), dbus.WithMatchArg(2, unit))
 	var owner *bus.Owner
 	if err == nil {
 		owner, err = bus.WatchOwner(ctx, conn, systemd)
@@ -217,7 +230,7 @@ func (s Service) start(ctx context.Context, conn *dbus.Conn, unit string, starte
 	}
 	properties := append([]property{
 		{"Description", dbus.MakeVariant(s.Description)},
-		// systemd would replace $ in the arguments otherwise.
+		// Without this flag, systemd would expand $ in the arguments.
 		{"ExecStartEx", dbus.MakeVariant([]execCommand{{path, s.Argv, []string{"no-env-expand"}}})},
 		{"Environment", dbus.MakeVariant(append([]string{}, s.Environment...))},
 		{"Slice", dbus.MakeVariant(s.Slice)},
@@ -225,10 +238,8 @@ func (s Service) start(ctx context.Context, conn *dbus.Conn, unit string, starte
 	}, more...)
 	properties = append(properties, s.Properties...)
 	var job dbus.ObjectPath
-	err = conn.Object(systemd, systemdPath).CallWithContext(ctx, managerIface+".StartTransientUnit", 0, unit, "fail", properties, []struct {
-		Name       string
-		Properties []property
-	}{}).Store(&job)
+	err = conn.Object(systemd, systemdPath).CallWithContext(ctx, managerIface+".StartTransientUnit", 0,
+		unit, "fail", properties, []auxUnit{}).Store(&job)
 	if err != nil {
 		return "", fmt.Errorf("cannot start %q: %w", unit, err)
 	}
@@ -246,7 +257,10 @@ func (s Service) start(ctx context.Context, conn *dbus.Conn, unit string, starte
 			var id uint32
 			var path dbus.ObjectPath
 			var name string
-			if !owner.Update(signal) && owner.Sent(signal) && signal.Name == managerIface+".JobRemoved" && dbus.Store(signal.Body, &id, &path, &name, &result) == nil && path == job {
+			if owner.Update(signal) || !owner.Sent(signal) || signal.Name != managerIface+".JobRemoved" {
+				continue
+			}
+			if dbus.Store(signal.Body, &id, &path, &name, &result) == nil && path == job {
 				return result, nil
 			}
 		}

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
-// connect returns a connection of its own, as callers have it.
+// connect returns a connection that is not shared.
 func connect(t *testing.T) *dbus.Conn {
 	t.Helper()
 	conn, err := bus.Dial(t.Context(), os.Getenv("DBUS_SESSION_BUS_ADDRESS"))
@@ -33,45 +33,51 @@ func connect(t *testing.T) *dbus.Conn {
 }
 
 func shell(script string, args ...string) Service {
-	return Service{Kind: "test", Name: "a program/of §ours", Description: "A test", Slice: "app.slice", Argv: append([]string{"/bin/sh", "-c", script, "sh"}, args...)}
+	return Service{
+		Kind: "test", Name: "a program/of §ours", Description: "A test", Slice: "app.slice",
+		Argv: append([]string{"/bin/sh", "-c", script, "sh"}, args...),
+	}
 }
 
-// gone waits until systemd knows nothing of our units any more.
-func gone(t *testing.T) {
+// waitGone waits until systemd has none of our units any more.
+func waitGone(t *testing.T) {
 	t.Helper()
 	testbed.Poll(t, "no unit is left", func() bool {
 		return testbed.Systemctl(t, "list-units", "--all", "--plain", "--no-legend", "corral-test-*") == ""
 	})
 }
 
-// TestRun_PassesArgumentsAndInput: a program gets its arguments and its input as they are, and leaves nothing behind.
+// TestRun_PassesArgumentsAndInput: a program receives its arguments and its input unchanged, and
+// leaves nothing behind.
 func TestRun_PassesArgumentsAndInput(t *testing.T) {
 	out := filepath.Join(testbed.Dir(t), "out")
 	started := false
-	input := strings.Repeat("all of it, $HOME\n", 100_000) // more than a pipe holds
+	input := strings.Repeat("all of it, $HOME\n", 100_000) // more than the capacity of a pipe
 	conn := connect(t)
-	err := Run(t.Context(), conn, shell(`wc -c > "$1"; printf %s "$2" >> "$1"; grep ^0:: /proc/self/cgroup >> "$1"; sleep 1000 &`, out, "$HOME %h"), []byte(input), time.Minute,
-		func() { started = true })
+	s := shell(`wc -c > "$1"; printf %s "$2" >> "$1"; grep ^0:: /proc/self/cgroup >> "$1"; sleep 1000 &`, out, "$HOME %h")
+	err := Run(t.Context(), conn, s, []byte(input), time.Minute, func() { started = true })
 	require.NoError(t, err)
 	assert.True(t, started)
 	content, err := os.ReadFile(out)
 	require.NoError(t, err)
-	assert.Regexp(t, fmt.Sprintf(`^%d\n\$HOME %%h.*/app\.slice/corral-test-a_program_of__ours-\w{8}\.service\n$`, len(input)), string(content))
+	want := fmt.Sprintf(`^%d\n\$HOME %%h.*/app\.slice/corral-test-a_program_of__ours-\w{8}\.service\n$`, len(input))
+	assert.Regexp(t, want, string(content))
 	require.NoError(t, conn.Close())
-	gone(t)
+	waitGone(t)
 }
 
-// TestRun_ReportsFailures is told, with where it is to be read.
+// TestRun_ReportsFailures: the error contains the unit, the result and the status.
 func TestRun_ReportsFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		service Service
 		limit   time.Duration
 		want    Failure
 	}{
-		"it fails":        {shell("exit 7"), time.Minute, Failure{Result: "exit-code", Status: 7}},
-		"it is killed":    {shell("kill -9 $$"), time.Minute, Failure{Result: "signal", Status: 9}},
-		"it hangs":        {shell("exec sleep 1000"), 50 * time.Millisecond, Failure{Result: "timeout", Status: 15}},
-		"it is not there": {Service{Kind: "test", Slice: "app.slice", Argv: []string{"/no/such/program"}}, time.Minute, Failure{Result: "exit-code", Status: 203}},
+		"it fails":     {shell("exit 7"), time.Minute, Failure{Result: "exit-code", Status: 7}},
+		"it is killed": {shell("kill -9 $$"), time.Minute, Failure{Result: "signal", Status: 9}},
+		"it hangs":     {shell("exec sleep 1000"), 50 * time.Millisecond, Failure{Result: "timeout", Status: 15}},
+		"it is not there": {Service{Kind: "test", Slice: "app.slice", Argv: []string{"/no/such/program"}}, time.Minute,
+			Failure{Result: "exit-code", Status: 203}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := connect(t)
@@ -82,12 +88,12 @@ func TestRun_ReportsFailures(t *testing.T) {
 			failure.Unit = ""
 			assert.Equal(t, c.want, *failure)
 			require.NoError(t, conn.Close())
-			gone(t)
+			waitGone(t)
 		})
 	}
 }
 
-// TestStart returns when the program was executed, and leaves it running.
+// TestStart: Start returns once the program was executed, and leaves it running.
 func TestStart(t *testing.T) {
 	conn := connect(t)
 	unit, err := Start(t.Context(), conn, shell("exec sleep 1000"))
@@ -95,34 +101,35 @@ func TestStart(t *testing.T) {
 	require.NoError(t, conn.Close())
 	assert.Equal(t, "active", testbed.Systemctl(t, "is-active", unit))
 	testbed.Systemctl(t, "stop", unit)
-	gone(t)
+	waitGone(t)
 	conn = connect(t)
 	_, err = Start(t.Context(), conn, Service{Kind: "test", Slice: "app.slice", Argv: []string{"/no/such/program"}})
 	require.ErrorContains(t, err, `cannot run "/no/such/program": its start ended as "failed"`)
 	require.NoError(t, conn.Close())
-	gone(t)
+	waitGone(t)
 }
 
-// TestOutput: what a program prints is read as it comes, and nothing of it is left once nobody
-// reads any more.
+// TestOutput: output can be read while the program runs, and all of its processes are killed when
+// the output is closed.
 func TestOutput(t *testing.T) {
 	conn := connect(t)
 	s := shell(`echo "$X $0"; setsid sleep 1000 & read line; tty >/dev/null </dev/tty || echo no terminal; exec sleep 1000`)
-	s.Argv[0], s.Path, s.Environment = "-sh", "/bin/sh", []string{"X=said"}
+	s.Argv[0], s.Path, s.Environment = "-sh", "/bin/sh", []string{"X=printed"}
 	s.Argv = s.Argv[:3]
 	out, err := Output(t.Context(), conn, s, time.Minute)
 	require.NoError(t, err)
 	lines := bufio.NewReader(out)
-	for _, want := range []string{"said -sh\n", "no terminal\n"} {
+	for _, want := range []string{"printed -sh\n", "no terminal\n"} {
 		line, err := lines.ReadString('\n')
 		require.NoError(t, err)
 		assert.Equal(t, want, line)
 	}
 	require.NoError(t, out.Close())
-	gone(t)
+	waitGone(t)
 }
 
-// TestOutput_EndsWithTheProgram with the program, whatever that has left running, and with the reader's time.
+// TestOutput_EndsWithTheProgram: the output ends with the program, even if that leaves processes
+// running, and with the context.
 func TestOutput_EndsWithTheProgram(t *testing.T) {
 	conn := connect(t)
 	out, err := Output(t.Context(), conn, shell("setsid sleep 1000 & echo over"), time.Minute)
@@ -139,8 +146,9 @@ func TestOutput_EndsWithTheProgram(t *testing.T) {
 	_, err = io.ReadAll(out)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.NoError(t, out.Close())
-	gone(t)
-	out, err = Output(t.Context(), conn, Service{Kind: "test", Name: "none", Slice: "app.slice", Argv: []string{"/nonexistent"}}, time.Minute)
+	waitGone(t)
+	out, err = Output(t.Context(), conn,
+		Service{Kind: "test", Name: "none", Slice: "app.slice", Argv: []string{"/nonexistent"}}, time.Minute)
 	require.NoError(t, err)
 	text, err = io.ReadAll(out)
 	require.NoError(t, err)
@@ -148,17 +156,18 @@ func TestOutput_EndsWithTheProgram(t *testing.T) {
 	require.NoError(t, out.Close())
 }
 
-// TestRun_IgnoresForgedSignals: that the job has ended counts only if systemd says so, and not
+// TestRun_IgnoresForgedSignals: the end of the start job is accepted only from systemd, not from
 // another connection that knows the job.
 func TestRun_IgnoresForgedSignals(t *testing.T) {
-	conn, stranger := connect(t), testbed.Bus(t)
+	conn, other := connect(t), testbed.Bus(t)
 	end := filepath.Join(testbed.Dir(t), "end")
-	err := Run(t.Context(), conn, shell(`while ! [ -e "$1" ]; do sleep 0.01; done; exit 7`, end), nil, time.Minute, func() {
+	s := shell(`while ! [ -e "$1" ]; do sleep 0.01; done; exit 7`, end)
+	err := Run(t.Context(), conn, s, nil, time.Minute, func() {
 		line := strings.Fields(testbed.Systemctl(t, "list-jobs", "--plain", "--no-legend", "corral-test-*"))
 		require.NotEmpty(t, line)
 		id, err := strconv.ParseUint(line[0], 10, 32)
 		require.NoError(t, err)
-		testbed.SendSignal(t, stranger, conn.Names()[0], systemdPath, managerIface+".JobRemoved",
+		testbed.SendSignal(t, other, conn.Names()[0], systemdPath, managerIface+".JobRemoved",
 			uint32(id), dbus.ObjectPath(fmt.Sprint(systemdPath, "/job/", id)), line[1], "done")
 		require.NoError(t, os.WriteFile(end, nil, 0o600))
 	})
@@ -166,29 +175,32 @@ func TestRun_IgnoresForgedSignals(t *testing.T) {
 	require.ErrorAs(t, err, &failure)
 	assert.EqualValues(t, 7, failure.Status)
 	require.NoError(t, conn.Close())
-	gone(t)
+	waitGone(t)
 }
 
-// TestCapture: what the program prints is returned, and nothing that it has started is left by
-// then, whatever it does about SIGTERM.
+// TestCapture: Capture returns the program's output, and all of the program's processes have exited
+// by then, even if they ignore SIGTERM.
 func TestCapture(t *testing.T) {
 	conn := connect(t)
 	dir := testbed.Dir(t)
 	s := shell(`(trap "" TERM HUP; echo in the background >"$1/begun"; exec setsid sleep 1000) & until [ -s "$1/begun" ]; do :; done; cat; grep ^0:: /proc/self/cgroup`, dir)
-	s.Properties = []Property{{"TasksMax", dbus.MakeVariant(uint64(64))}, {"MemoryMaxScale", dbus.MakeVariant(uint32(1 << 31))}}
+	s.Properties = []Property{
+		{"TasksMax", dbus.MakeVariant(uint64(64))}, {"MemoryMaxScale", dbus.MakeVariant(uint32(1 << 31))},
+	}
 	out, err := Capture(t.Context(), conn, s, []byte("given\n"), time.Minute)
 	require.NoError(t, err)
 	given, cgroup, _ := strings.Cut(string(out), "\n")
 	assert.Equal(t, "given", given)
 	root, err := proc.CgroupRoot()
 	require.NoError(t, err)
-	assert.NoDirExists(t, root+strings.TrimSpace(strings.TrimPrefix(cgroup, "0::")), "systemd removes the control group once it is empty")
+	assert.NoDirExists(t, root+strings.TrimSpace(strings.TrimPrefix(cgroup, "0::")),
+		"systemd removes the control group once it is empty")
 	require.NoError(t, conn.Close())
-	gone(t)
+	waitGone(t)
 }
 
-// TestCapture_EndsTheProgram when its time is over, or the caller does not wait any longer: it is
-// asked first, and gone when Capture returns.
+// TestCapture_EndsTheProgram: when the time limit expires or the caller cancels, the program
+// receives SIGTERM first, and has exited when Capture returns.
 func TestCapture_EndsTheProgram(t *testing.T) {
 	const script = `trap 'echo asked >"$1/asked"; exit 0' TERM; (trap "" TERM; exec setsid sleep 1000) & echo "$$" >"$1/begun"; sleep 1000 & wait $!`
 	t.Run("its time is over", func(t *testing.T) {
@@ -211,13 +223,14 @@ func TestCapture_EndsTheProgram(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, <-ended, context.Canceled)
 		assert.FileExists(t, dir+"/asked")
-		assert.Empty(t, testbed.Systemctl(t, "list-units", "--state=active,activating,deactivating", "--plain", "--no-legend", "corral-test-*"))
+		assert.Empty(t, testbed.Systemctl(t, "list-units",
+			"--state=active,activating,deactivating", "--plain", "--no-legend", "corral-test-*"))
 		require.NoError(t, conn.Close())
 	})
-	gone(t)
+	waitGone(t)
 }
 
-// TestCapture_ReturnsErrNotStarted: the error tells that nothing was begun.
+// TestCapture_ReturnsErrNotStarted: the error distinguishes a program that was never started.
 func TestCapture_ReturnsErrNotStarted(t *testing.T) {
 	s := shell("exit 0")
 	s.Properties = []Property{{"NoSuchProperty", dbus.MakeVariant("")}}
@@ -225,13 +238,14 @@ func TestCapture_ReturnsErrNotStarted(t *testing.T) {
 	_, err := Capture(t.Context(), conn, s, nil, time.Minute)
 	require.ErrorIs(t, err, ErrNotStarted)
 	require.ErrorContains(t, err, "corral-test-")
-	_, err = Capture(t.Context(), conn, Service{Kind: "test", Slice: "app.slice", Argv: []string{"/no/such/program"}}, nil, time.Minute)
+	_, err = Capture(t.Context(), conn, Service{Kind: "test", Slice: "app.slice", Argv: []string{"/no/such/program"}}, nil,
+		time.Minute)
 	require.ErrorContains(t, err, "exited with code 203")
-	require.NoError(t, conn.Close()) // systemd has remembered the unit for it
-	gone(t)
+	require.NoError(t, conn.Close()) // systemd kept the unit until now
+	waitGone(t)
 }
 
-// TestCapture_FailsWhenTheBusIsLost in the middle: the caller hears of it, and can stop the service over
+// TestCapture_FailsWhenTheBusIsLost: the caller receives an error, and can stop the service over
 // another connection.
 func TestCapture_FailsWhenTheBusIsLost(t *testing.T) {
 	dir := testbed.Dir(t)
@@ -245,10 +259,10 @@ func TestCapture_FailsWhenTheBusIsLost(t *testing.T) {
 	require.NoError(t, conn.Close())
 	require.ErrorContains(t, <-ended, "the connection to the bus is lost")
 	require.NoError(t, Stop(t.Context(), connect(t), "corral-test-*"))
-	gone(t)
+	waitGone(t)
 }
 
-// TestStop waits for the end of all that matches, and for nothing where nothing does.
+// TestStop: Stop waits for the end of all matching units, and returns at once if there are none.
 func TestStop(t *testing.T) {
 	conn := connect(t)
 	for range 3 {
@@ -256,9 +270,10 @@ func TestStop(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, Stop(t.Context(), conn, "corral-test-*"))
-	assert.Empty(t, testbed.Systemctl(t, "list-units", "--state=active,activating,deactivating", "--plain", "--no-legend", "corral-test-*"))
+	assert.Empty(t, testbed.Systemctl(t, "list-units",
+		"--state=active,activating,deactivating", "--plain", "--no-legend", "corral-test-*"))
 	require.NoError(t, Stop(t.Context(), conn, "corral-test-*"))
-	gone(t)
+	waitGone(t)
 }
 
 func exists(path string) bool {

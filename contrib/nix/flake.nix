@@ -1,6 +1,6 @@
 {
   # nix run 'github:corrald/corral?dir=contrib/nix' -- list
-  # In NixOS or home-manager: services from the package are found by systemd.packages = [ corral ]; and enabled by
+  # In NixOS or home-manager, systemd.packages = [ corral ]; adds the services of the package, and this enables the daemon:
   #   systemd.user.services.corrald.wantedBy = [ "default.target" ];
   description = "Supervisor of coding agents, on the systemd of each user";
 
@@ -18,19 +18,20 @@
           version = "0-unstable-${self.shortRev or "dirty"}";
           src = ../..;
 
-          # Of `go mod vendor`, by contrib/nix/vendor-hash.sh; make check compares.
+          # The hash of the output of `go mod vendor`, as printed by contrib/nix/vendor-hash.sh; make check compares it.
           vendorHash = "sha256-MsDX4ybRSAe6IOx5KblwdFky8NRT9Cl0ztk9qp8gWr4=";
 
           subPackages = [ "cmd/corrald" "cmd/corralctl" "cmd/corral-shim" ];
           env.CGO_ENABLED = 0;
           ldflags = [ "-s" "-w" "-X github.com/corrald/corral/internal/version.Version=${version}" "-X main.version=${version}" ];
 
-          # Their tests need a systemd, a bus and a tmux: make test.
+          # The tests need systemd, a bus and tmux: run make test instead.
           doCheck = false;
 
           nativeBuildInputs = [ pkgs.go-md2man pkgs.makeWrapper ];
 
-          # What make install-files installs, of programs and pages that are built here. The corralctl that agents' hooks run needs no wrapper.
+          # Installs the programs and pages that are built here with make install-files. The corralctl that agents' hooks run
+          # needs no wrapper.
           postInstall = ''
             mkdir -p build/man
             cp $out/bin/corrald $out/bin/corralctl $out/bin/corral-shim build/
@@ -38,7 +39,7 @@
             go run ./internal/manual -o build/man -version ${version} -date 1970-01-01 docs/man/*.md
             for page in build/man/*.md; do go-md2man -in "$page" -out "''${page%.md}"; done
             make install-files MD2MAN=go-md2man PREFIX=$out DESTDIR=
-            # corrald runs tmux and git, wherever the user's PATH leads.
+            # corrald runs tmux and git, which the user's PATH may not contain.
             wrapProgram $out/bin/corrald --suffix PATH : ${pkgs.lib.makeBinPath [ pkgs.tmux pkgs.git ]}
           '';
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# vendor-hash.sh: prints the vendorHash of flake.nix: what Nix calls the folder that `go mod vendor` makes. Needs go and nix.
+# vendor-hash.sh: prints the vendorHash for flake.nix, which is Nix's hash of the folder that `go mod vendor` creates.
+# Needs go and nix.
 set -eu
 cd "$(dirname "$0")/../.."
 dir=$(mktemp -d)

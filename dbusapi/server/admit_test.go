@@ -24,11 +24,11 @@ func connectClient(t *testing.T) *dbus.Conn {
 	return conn
 }
 
-// TestAdmit_LimitsPendingCallsPerClient: more are refused at once, and only to that client. What is
-// under way goes on.
+// TestAdmit_LimitsPendingCallsPerClient: further calls are refused immediately, and only those of
+// this client. Its pending calls are completed.
 func TestAdmit_LimitsPendingCallsPerClient(t *testing.T) {
 	s := serve(t)
-	path := s.create(t, "stubborn", true) // nothing ever ends in this world: each stop waits
+	path := s.create(t, "stubborn", true) // with fakeExecutor no agent exits, so each stop waits
 	other := s.create(t, "other", false)
 	flood := connectClient(t)
 	const more = 100
@@ -49,12 +49,14 @@ func TestAdmit_LimitsPendingCallsPerClient(t *testing.T) {
 	for range more {
 		assert.Equal(t, dbusapi.ErrorName(dbusapi.LimitsExceeded), errorName(testbed.Receive(t, done, "refusal").Err))
 	}
-	testbed.Poll(t, "what was refused leaves nothing", func() bool { return runtime.NumGoroutine() <= before+more/10 })
+	testbed.Poll(t, "refused calls leave no goroutines behind", func() bool {
+		return runtime.NumGoroutine() <= before+more/10
+	})
 	s.endScope(t, "stubborn")
 	for range maxCalls {
-		require.NoError(t, testbed.Receive(t, done, "answer").Err, "what was taken is done")
+		require.NoError(t, testbed.Receive(t, done, "reply").Err, "admitted calls are completed")
 	}
-	testbed.Poll(t, "it is let in again", func() bool {
+	testbed.Poll(t, "calls of the client are admitted again", func() bool {
 		return flood.Object(dbusapi.BusName, other).Call(dbusapi.SessionInterface+".SetDescription", 0, "again").Err == nil
 	})
 	left := 0
@@ -62,8 +64,8 @@ func TestAdmit_LimitsPendingCallsPerClient(t *testing.T) {
 	assert.Zero(t, left, "no ticket is left over")
 }
 
-// TestAdmit_LimitsPendingBytesPerClient: a client whose calls have more is refused at once, and
-// only that client. What is under way goes on.
+// TestAdmit_LimitsPendingBytesPerClient: calls that exceed the limit are refused immediately, and
+// only those of this client. Its pending calls are completed.
 func TestAdmit_LimitsPendingBytesPerClient(t *testing.T) {
 	s := serve(t)
 	s.create(t, "shop", false)
@@ -76,36 +78,38 @@ func TestAdmit_LimitsPendingBytesPerClient(t *testing.T) {
 	get := func(id string) {
 		flood.Object(dbusapi.BusName, dbusapi.ManagerPath).Go(dbusapi.ManagerInterface+".GetSession", 0, done, id)
 	}
-	for range 6 { // they wait for the first one
+	for range 6 { // these wait for the first call
 		get(text)
 	}
-	for range 3 { // three of them and their headers have a little less than the limit
+	for range 3 { // the other three, with their headers, are slightly smaller than the limit
 		err := testbed.Receive(t, done, "refusal").Err
 		assert.Equal(t, dbusapi.ErrorName(dbusapi.LimitsExceeded), errorName(err))
 		require.ErrorContains(t, err, "pending calls")
 	}
 	get("shop")
-	err := connectClient(t).Object(dbusapi.BusName, dbusapi.ManagerPath).Call(dbusapi.ManagerInterface+".Nothing", 0, text).Err
+	err := connectClient(t).Object(dbusapi.BusName, dbusapi.ManagerPath).
+		Call(dbusapi.ManagerInterface+".Nothing", 0, text).Err
 	assert.Equal(t, dbusapi.ErrorName(dbusapi.UnknownMethod), errorName(err), "another client is served")
-	require.Empty(t, done, "what was let in waits")
+	require.Empty(t, done, "admitted calls wait")
 	close(release)
 	require.NoError(t, testbed.Receive(t, first, "answer").Err)
 	for range 3 {
 		assert.Equal(t, dbusapi.ErrorName(dbusapi.NoSuchSession), errorName(testbed.Receive(t, done, "answer").Err))
 	}
-	require.NoError(t, testbed.Receive(t, done, "answer").Err, "a short one is served")
+	require.NoError(t, testbed.Receive(t, done, "reply").Err, "a short call is served")
 	get(text)
-	assert.Equal(t, dbusapi.ErrorName(dbusapi.NoSuchSession), errorName(testbed.Receive(t, done, "answer").Err), "it is let in again")
+	err = testbed.Receive(t, done, "reply").Err
+	assert.Equal(t, dbusapi.ErrorName(dbusapi.NoSuchSession), errorName(err), "a long call is admitted again")
 }
 
-// TestAdmit_LimitsListCallsPerClient: each answer is as large as there are sessions, and one who
-// asks again before it has one does not need them all.
+// TestAdmit_LimitsListCallsPerClient: the size of each reply grows with the number of sessions, and
+// a client that calls again before it has a reply does not need all of them.
 func TestAdmit_LimitsListCallsPerClient(t *testing.T) {
 	s := serve(t)
 	s.create(t, "shop", false)
 	held, release := make(chan bool), make(chan bool)
 	go s.readView(func(*view) { held <- true; <-release })
-	testbed.Receive(t, held, "nothing is told any more")
+	testbed.Receive(t, held, "no signals are sent any more")
 	flood, other := connectClient(t), connectClient(t)
 	const more = 10
 	done, fine := make(chan *dbus.Call, maxLists+more), make(chan *dbus.Call, maxLists)
@@ -126,12 +130,14 @@ func TestAdmit_LimitsListCallsPerClient(t *testing.T) {
 	close(release)
 	for range maxLists {
 		require.NoError(t, testbed.Receive(t, done, "answer").Err)
-		require.NoError(t, testbed.Receive(t, fine, "the other's answer").Err)
+		require.NoError(t, testbed.Receive(t, fine, "reply to the other client").Err)
 	}
-	require.NoError(t, flood.Object(dbusapi.BusName, dbusapi.ManagerPath).Call(dbusapi.ManagerInterface+".ListSessionsEx", 0).Err, "it is let in again")
+	err := flood.Object(dbusapi.BusName, dbusapi.ManagerPath).Call(dbusapi.ManagerInterface+".ListSessionsEx", 0).Err
+	require.NoError(t, err, "a call of the client is admitted again")
 }
 
-// TestClose_AnswersEveryCall are done or refused, each of them, and none of them keeps the server.
+// TestClose_AnswersEveryCall: calls that arrive during Close are either carried out or refused, and
+// do not delay it.
 func TestClose_AnswersEveryCall(t *testing.T) {
 	s := serve(t)
 	path := s.create(t, "shop", false)
@@ -148,7 +154,8 @@ func TestClose_AnswersEveryCall(t *testing.T) {
 	<-begun
 	require.NoError(t, s.Close())
 	refusals := []string{
-		"", dbusapi.ErrorName(dbusapi.ShuttingDown), "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner",
+		"", dbusapi.ErrorName(dbusapi.ShuttingDown), "org.freedesktop.DBus.Error.NoReply",
+		"org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner",
 	}
 	for range cap(done) {
 		call := testbed.Receive(t, done, "answer")
@@ -156,22 +163,23 @@ func TestClose_AnswersEveryCall(t *testing.T) {
 	}
 }
 
-// TestReads_DoNotWaitForTheEventLoop: whatever only reads is answered while the loop does nothing
-// at all, however much of it there is.
+// TestReads_DoNotWaitForTheEventLoop: any number of reading calls are answered while the event loop
+// is blocked.
 func TestReads_DoNotWaitForTheEventLoop(t *testing.T) {
 	s := serve(t)
 	path := s.create(t, "shop", true)
-	h := pause{make(chan struct{}), make(chan struct{})}
-	s.pauses <- h
-	changed := s.client.Object(dbusapi.BusName, path).Go(dbusapi.SessionInterface+".SetDescription", 0, make(chan *dbus.Call, 1), "slow")
-	testbed.Receive(t, forwardClose(h.reached), "the loop waits for its store")
-	released := sync.OnceFunc(func() { close(h.release) })
-	defer released()
+	p := pause{make(chan struct{}), make(chan struct{})}
+	s.pauses <- p
+	changed := s.client.Object(dbusapi.BusName, path).
+		Go(dbusapi.SessionInterface+".SetDescription", 0, make(chan *dbus.Call, 1), "slow")
+	testbed.Receive(t, forwardClose(p.reached), "the event loop waits for its store")
+	release := sync.OnceFunc(func() { close(p.release) })
+	defer release()
 	manager, session := s.client.Object(dbusapi.BusName, dbusapi.ManagerPath), s.client.Object(dbusapi.BusName, path)
-	asked, done := 0, make(chan *dbus.Call, 1000)
+	calls, done := 0, make(chan *dbus.Call, 1000)
 	ask := func(object dbus.BusObject, method string, args ...any) {
 		object.Go(method, 0, done, args...)
-		asked++
+		calls++
 	}
 	for range maxLists / 3 {
 		ask(manager, dbusapi.ManagerInterface+".ListSessions")
@@ -187,16 +195,16 @@ func TestReads_DoNotWaitForTheEventLoop(t *testing.T) {
 		ask(session, propertiesInterface+".Set", dbusapi.SessionInterface, "State", dbus.MakeVariant("running"))
 		ask(session, introspectableInterface+".Introspect")
 	}
-	for range asked {
+	for range calls {
 		if err := testbed.Receive(t, done, "answer").Err; err != nil {
 			require.Equal(t, "org.freedesktop.DBus.Error.PropertyReadOnly", errorName(err))
 		}
 	}
 	select {
 	case <-changed.Done:
-		t.Error("the loop was not held")
+		t.Error("the event loop was not blocked")
 	default:
 	}
-	released()
+	release()
 	require.NoError(t, testbed.Receive(t, changed.Done, "change").Err)
 }

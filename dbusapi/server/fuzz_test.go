@@ -13,13 +13,13 @@ import (
 	"github.com/corrald/corral/dbusapi"
 )
 
-// FuzzMethodCalls: no body of any signature, as it is on the wire, makes a panic where it is put in
-// order, refused or parsed; and what is refused is refused by a name of the contract.
+// FuzzMethodCalls checks that no message body of any signature causes a panic when the call is
+// ordered, checked and parsed, and that every refusal has an error name of the contract.
 func FuzzMethodCalls(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method, signature string, body []byte) {
 		sig, err := dbus.ParseSignature(signature)
-		if err != nil || bytes.Contains(append([]byte(signature), body...), []byte("()")) { // no bus passes on an empty struct
-			return
+		if err != nil || bytes.Contains(append([]byte(signature), body...), []byte("()")) {
+			return // a bus does not deliver empty structs
 		}
 		msg := message(dbusapi.ManagerPath, dbusapi.ManagerInterface, "Member")
 		msg.Headers[dbus.FieldSignature] = dbus.MakeVariant(sig)
@@ -34,7 +34,9 @@ func FuzzMethodCalls(f *testing.F) {
 		msg.Headers[dbus.FieldMember] = dbus.MakeVariant(method)
 		orderKey(msg)
 		for _, methods := range []methods{
-			managerInterfaces[dbusapi.ManagerInterface], sessionInterfaces[dbusapi.SessionInterface], sessionInterfaces[propertiesInterface],
+			managerInterfaces[dbusapi.ManagerInterface],
+			sessionInterfaces[dbusapi.SessionInterface],
+			sessionInterfaces[propertiesInterface],
 		} {
 			if known := methods[method]; known != nil {
 				_ = (&invocation{object: &object{}, method: known}).check(msg)
@@ -51,7 +53,7 @@ func FuzzMethodCalls(f *testing.F) {
 	})
 }
 
-// parsed gives a value to every parser that takes its type, and returns what they say.
+// parsed passes a value to every parser for its type, and returns their errors.
 func parsed(value any) (errs []error) {
 	note := func(_ any, err error) { errs = append(errs, err) }
 	switch v := value.(type) {

@@ -10,7 +10,7 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestGate_IsEmptyAfterTheLastCall, whoever comes meanwhile.
+// TestGate_IsEmptyAfterTheLastCall: this holds even if calls arrive while the gate is being shut.
 func TestGate_IsEmptyAfterTheLastCall(t *testing.T) {
 	for range 200 {
 		g := newGate()
@@ -29,11 +29,11 @@ func TestGate_IsEmptyAfterTheLastCall(t *testing.T) {
 		g.shut()
 		select {
 		case <-g.empty:
-			t.Fatal("one is inside")
+			t.Fatal("a call is pending")
 		default:
 		}
 		g.leave()
-		testbed.Receive(t, forwardClose(g.empty), "the last one's leaving")
+		testbed.Receive(t, forwardClose(g.empty), "the end of the last call")
 		all.Wait()
 		assert.EqualValues(t, 8, refused.Load())
 		assert.False(t, g.enter())

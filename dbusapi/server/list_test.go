@@ -18,52 +18,107 @@ import (
 func TestRowEx_HasTheColumnsOfATable(t *testing.T) {
 	at := func(usec int64) time.Time { return time.UnixMicro(usec) }
 	idle := &supervisor.Snapshot{
-		ID: "fix-auth", Agent: "claude", State: "running", Activity: "idle", Attention: "turn-ended", Reason: "r", WorkingDirectory: "/w", Description: "d",
-		Unit: "u.scope", Created: at(1), StateChanged: at(2), Idle: true, IdleSince: at(3), LastActivity: at(4), OnLogin: "resume", AgentAlive: true, Frozen: true,
+		ID: "fix-auth", Agent: "claude", State: "running", Activity: "idle", Attention: "turn-ended", Reason: "r",
+		WorkingDirectory: "/w", Description: "d", Unit: "u.scope", Created: at(1), StateChanged: at(2),
+		Idle: true, IdleSince: at(3), LastActivity: at(4), OnLogin: "resume", AgentAlive: true, Frozen: true,
 	}
 	assert.Equal(t, dbusapi.SessionRowEx{
-		ID: "fix-auth", Agent: "claude", State: "running", Activity: "idle", Attention: "turn-ended", Reason: "r", Workspace: "/w", Description: "d",
-		Unit: "u.scope", StateChange: 2, ActiveSince: 3, OnLogin: "resume", Path: dbusapi.SessionPath("fix-auth"),
-		More: map[string]dbus.Variant{"Frozen": dbus.MakeVariant(true), "AttentionTimestamp": dbus.MakeVariant(uint64(0))},
+		ID: "fix-auth", Agent: "claude", State: "running", Activity: "idle", Attention: "turn-ended", Reason: "r",
+		Workspace: "/w", Description: "d", Unit: "u.scope", StateChange: 2, ActiveSince: 3, OnLogin: "resume",
+		Path: dbusapi.SessionPath("fix-auth"),
+		More: properties{"Frozen": true, "AttentionTimestamp": uint64(0)}.variants(),
 	}, rowEx(idle, at(5)))
-	assert.Equal(t, dbusapi.SessionRowEx{ID: "new", State: "created", StateChange: 1, Path: dbusapi.SessionPath("new"), More: map[string]dbus.Variant{}},
-		rowEx(&supervisor.Snapshot{ID: "new", State: "created", Created: at(1)}, at(5)), "its state is as old as it is")
+	assert.Equal(t, dbusapi.SessionRowEx{
+		ID: "new", State: "created", StateChange: 1,
+		Path: dbusapi.SessionPath("new"), More: map[string]dbus.Variant{},
+	}, rowEx(&supervisor.Snapshot{ID: "new", State: "created", Created: at(1)}, at(5)),
+		"the state of a new session is as old as the session")
 }
 
-// TestRowEx_HasExtraFacts: facts that only some sessions have.
+// TestRowEx_HasExtraFacts: some sessions have facts that have no column.
 func TestRowEx_HasExtraFacts(t *testing.T) {
-	variants := func(p properties) map[string]dbus.Variant { return p.variants() }
+	at := time.UnixMicro
 	for _, row := range []struct {
 		name string
 		n    supervisor.Snapshot
-		want map[string]dbus.Variant
+		want properties
 	}{
-		{"an agent that asks nothing", supervisor.Snapshot{State: "running", AgentAlive: true}, variants(properties{})},
-		{"a worktree", supervisor.Snapshot{State: "running", Worktree: "fix", Repository: "/src/shop"}, variants(properties{"Worktree": "fix", "Repository": "/src/shop"})},
-		{"a plain command", supervisor.Snapshot{Agent: "command", Command: []string{"/usr/bin/vim", "a"}}, variants(properties{"Program": "vim"})},
-		{"an agent by its own name", supervisor.Snapshot{Agent: "claude", Command: []string{"/usr/bin/node", "a"}}, variants(properties{})},
-		{"labels", supervisor.Snapshot{Labels: map[string]string{"team": "web"}}, variants(properties{"Labels": map[string]string{"team": "web"}})},
-		{"one that has run before, and runs", supervisor.Snapshot{AgentAlive: true, Started: time.UnixMicro(13), Ran: 5 * time.Microsecond},
-			variants(properties{"TotalRuntimeUSec": uint64(12)})},
-		{"one that has run, and does not run", supervisor.Snapshot{Started: time.UnixMicro(13), Ran: 5 * time.Microsecond}, variants(properties{"TotalRuntimeUSec": uint64(5)})},
-		{"a question", supervisor.Snapshot{State: "running", Attention: "permission", AttentionMessage: "Run rm?", AttentionSince: time.UnixMicro(7)},
-			variants(properties{"AttentionMessage": "Run rm?", "AttentionTimestamp": uint64(7)})},
-		{"one that a person has seen", supervisor.Snapshot{State: "running", Attention: "turn-ended", AttentionSince: time.UnixMicro(7), AttentionAcknowledged: true},
-			variants(properties{"AttentionTimestamp": uint64(7), "AttentionAcknowledged": true})},
-		{"an exit", supervisor.Snapshot{State: "failed", Result: "exit-code", ExecMainCode: 1, ExecMainStatus: 3},
-			variants(properties{"Result": "exit-code", "ExecMainCode": int32(1), "ExecMainStatus": int32(3)})},
-		{"its tmux server died and its agent runs", supervisor.Snapshot{State: "stale", AgentAlive: true}, variants(properties{"AgentAlive": true})},
+		{
+			"an agent without a question",
+			supervisor.Snapshot{State: "running", AgentAlive: true},
+			properties{},
+		},
+		{
+			"a worktree",
+			supervisor.Snapshot{State: "running", Worktree: "fix", Repository: "/src/shop"},
+			properties{"Worktree": "fix", "Repository": "/src/shop"},
+		},
+		{
+			"a plain command",
+			supervisor.Snapshot{Agent: "command", Command: []string{"/usr/bin/vim", "a"}},
+			properties{"Program": "vim"},
+		},
+		{
+			"an agent that is not a plain command",
+			supervisor.Snapshot{Agent: "claude", Command: []string{"/usr/bin/node", "a"}},
+			properties{},
+		},
+		{
+			"labels",
+			supervisor.Snapshot{Labels: map[string]string{"team": "web"}},
+			properties{"Labels": map[string]string{"team": "web"}},
+		},
+		{
+			"running again after an earlier run",
+			supervisor.Snapshot{AgentAlive: true, Started: at(13), Ran: 5 * time.Microsecond},
+			properties{"TotalRuntimeUSec": uint64(12)},
+		},
+		{
+			"not running, after a run",
+			supervisor.Snapshot{Started: at(13), Ran: 5 * time.Microsecond},
+			properties{"TotalRuntimeUSec": uint64(5)},
+		},
+		{
+			"a question",
+			supervisor.Snapshot{
+				State: "running", Attention: "permission", AttentionMessage: "Run rm?", AttentionSince: at(7),
+			},
+			properties{"AttentionMessage": "Run rm?", "AttentionTimestamp": uint64(7)},
+		},
+		{
+			"an acknowledged request",
+			supervisor.Snapshot{
+				State: "running", Attention: "turn-ended", AttentionSince: at(7), AttentionAcknowledged: true,
+			},
+			properties{"AttentionTimestamp": uint64(7), "AttentionAcknowledged": true},
+		},
+		{
+			"an exit",
+			supervisor.Snapshot{State: "failed", Result: "exit-code", ExecMainCode: 1, ExecMainStatus: 3},
+			properties{"Result": "exit-code", "ExecMainCode": int32(1), "ExecMainStatus": int32(3)},
+		},
+		{
+			"the tmux server died and the agent is running",
+			supervisor.Snapshot{State: "stale", AgentAlive: true},
+			properties{"AgentAlive": true},
+		},
 	} {
-		t.Run(row.name, func(t *testing.T) { assert.Equal(t, row.want, extraFacts(&row.n, time.UnixMicro(20))) })
+		t.Run(row.name, func(t *testing.T) {
+			assert.Equal(t, row.want.variants(), extraFacts(&row.n, at(20)))
+		})
 	}
 }
 
-// TestManager_ListsUnacknowledgedAttention: the Manager lists what nobody has acknowledged; a
-// finished turn counts as one until the agent continues.
+// TestManager_ListsUnacknowledgedAttention: sessions that are acknowledged are not listed; the
+// Manager still counts a finished turn until the agent continues.
 func TestManager_ListsUnacknowledgedAttention(t *testing.T) {
 	asks := &supervisor.Snapshot{ID: "asks", State: "running", Activity: "waiting", Attention: "question"}
-	seen := &supervisor.Snapshot{ID: "seen", State: "running", Activity: "waiting", Attention: "question", AttentionAcknowledged: true}
-	ended := &supervisor.Snapshot{ID: "ended", State: "running", Activity: "idle", Attention: "turn-ended", AttentionAcknowledged: true}
+	seen := &supervisor.Snapshot{
+		ID: "seen", State: "running", Activity: "waiting", Attention: "question", AttentionAcknowledged: true,
+	}
+	ended := &supervisor.Snapshot{
+		ID: "ended", State: "running", Activity: "idle", Attention: "turn-ended", AttentionAcknowledged: true,
+	}
 	p := countProperties([]*supervisor.Snapshot{asks, seen, ended})
 	assert.Equal(t, []attention{{"asks", "question", dbusapi.SessionPath("asks")}}, p["Attention"])
 	assert.EqualValues(t, 2, p["NWaiting"])
@@ -82,11 +137,11 @@ func TestAttentionRequested_IsSentForUnacknowledgedRequests(t *testing.T) {
 	}{
 		{"a question", nothing, asks, true},
 		{"nothing has changed", asks, asks, false},
-		{"a person has seen it", asks, seen, false},
-		{"it is answered", seen, nothing, false},
-		{"it is asked again", seen, asks, true},
+		{"a person has seen the question", asks, seen, false},
+		{"the question is answered", seen, nothing, false},
+		{"the question is asked again", seen, asks, true},
 		{"another question", asks, asksMore, true},
-		{"it was asked and seen at once", nothing, seen, false},
+		{"a new question was already acknowledged", nothing, seen, false},
 	} {
 		t.Run(row.name, func(t *testing.T) { assert.Equal(t, row.want, hasNewAttention(row.before, row.now)) })
 	}
@@ -106,13 +161,16 @@ func TestLeftovers_ExcludeShimAndTmux(t *testing.T) {
 	assert.Zero(t, leftovers(""))
 	assert.Zero(t, leftovers("/no/such.scope"))
 	alive := rowEx(&supervisor.Snapshot{ControlGroup: group, AgentAlive: true}, time.UnixMicro(20))
-	assert.Zero(t, alive.Leftovers, "an agent that lives leaves nothing behind")
+	assert.Zero(t, alive.Leftovers, "leftovers are counted only after the agent has exited")
 	assert.Equal(t, before, rowEx(&supervisor.Snapshot{ControlGroup: group}, time.UnixMicro(20)).Leftovers)
 }
 
 func TestRowEx_StateChangeMayPrecedeCreation(t *testing.T) {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	created := noon.Add(time.Hour) // before the clock was set back
-	assert.Equal(t, uint64(noon.UnixMicro()), rowEx(&supervisor.Snapshot{Created: created, StateChanged: noon}, time.UnixMicro(20)).StateChange)
-	assert.Equal(t, uint64(created.UnixMicro()), rowEx(&supervisor.Snapshot{Created: created}, time.UnixMicro(20)).StateChange)
+	created := noon.Add(time.Hour) // then the clock was set back
+	now := time.UnixMicro(20)
+	changed := rowEx(&supervisor.Snapshot{Created: created, StateChanged: noon}, now)
+	assert.Equal(t, uint64(noon.UnixMicro()), changed.StateChange)
+	unchanged := rowEx(&supervisor.Snapshot{Created: created}, now)
+	assert.Equal(t, uint64(created.UnixMicro()), unchanged.StateChange)
 }

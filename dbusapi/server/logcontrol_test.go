@@ -21,15 +21,20 @@ func TestLogControl_SetsLevelAndTarget(t *testing.T) {
 		return p
 	}
 	v := dbus.MakeVariant
-	assert.Equal(t, map[string]dbus.Variant{"LogLevel": v("info"), "LogTarget": v("auto"), "SyslogIdentifier": v(s.info.Log.Identifier())}, all())
+	want := func(level, target string) map[string]dbus.Variant {
+		return map[string]dbus.Variant{
+			"LogLevel": v(level), "LogTarget": v(target), "SyslogIdentifier": v(s.info.Log.Identifier()),
+		}
+	}
+	assert.Equal(t, want("info", "auto"), all())
 	require.NoError(t, set("LogLevel", "debug"))
 	require.NoError(t, set("LogTarget", "null"))
-	assert.Equal(t, map[string]dbus.Variant{"LogLevel": v("debug"), "LogTarget": v("null"), "SyslogIdentifier": v(s.info.Log.Identifier())}, all())
+	assert.Equal(t, want("debug", "null"), all())
 	for _, row := range []struct {
 		name  string
 		value any
 		want  string
-		says  string
+		text  string
 	}{
 		{"LogLevel", "chatty", dbusapi.InvalidArgs, `invalid LogLevel "chatty": expected one of debug`},
 		{"LogTarget", "kmsg", dbusapi.InvalidArgs, `invalid LogTarget "kmsg": expected one of auto`},
@@ -39,7 +44,7 @@ func TestLogControl_SetsLevelAndTarget(t *testing.T) {
 	} {
 		err := set(row.name, row.value)
 		assert.Equal(t, dbusapi.ErrorName(row.want), errorName(err), "%v", err)
-		require.ErrorContains(t, err, row.says)
+		require.ErrorContains(t, err, row.text)
 	}
 	assert.Equal(t, "debug", s.info.Log.Level())
 }

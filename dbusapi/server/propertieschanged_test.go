@@ -16,8 +16,8 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// announcements are how each property was announced by PropertiesChanged, by interface and name:
-// with its "value", or as "invalidated".
+// announcements records how PropertiesChanged signals announced each property, by interface and
+// name: with its "value", or as "invalidated".
 type announcements struct {
 	sync.Mutex
 	seen map[string]map[string]bool
@@ -44,16 +44,16 @@ func (a *announcements) record(msg *dbus.Message) {
 	}
 }
 
-// TestPropertiesChanged_FollowsTheAnnotations holds the signals of a session's life against the
-// annotations: const properties are in none of them, those with false neither, and of those with
-// invalidates it is told that they have changed and not to what.
+// TestPropertiesChanged_FollowsTheAnnotations compares the signals sent during a session's life
+// with the annotations of the properties: signals never contain properties annotated with const or
+// false, and contain those annotated with invalidates without a value.
 func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 	s := serve(t)
 	a := &announcements{seen: map[string]map[string]bool{}}
-	ear, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), dbus.WithIncomingInterceptor(a.record))
+	client, err := dbus.Connect(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), dbus.WithIncomingInterceptor(a.record))
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = ear.Close() })
-	require.NoError(t, ear.AddMatchSignal(dbus.WithMatchSender(dbusapi.BusName)))
+	t.Cleanup(func() { _ = client.Close() })
+	require.NoError(t, client.AddMatchSignal(dbus.WithMatchSender(dbusapi.BusName)))
 
 	path := s.create(t, "shop", false)
 	do := func(method string, args ...any) {
@@ -63,13 +63,15 @@ func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 	do("SetDescription", "a shop")
 	do("SetLabels", map[string]string{"a": "b"})
 	do("SetOnLogin", "resume")
-	do("SetOnLogin", "ignore") // what is enabled does not expire
+	do("SetOnLogin", "ignore") // a session that starts at login does not expire
 	do("Start")
-	require.NoError(t, s.sup.Report(t.Context(), "shop", supervisor.Report{Activity: "waiting", Reason: "question", Message: "a secret?"}))
+	question := supervisor.Report{Activity: "waiting", Reason: "question", Message: "a secret?"}
+	require.NoError(t, s.sup.Report(t.Context(), "shop", question))
 	do("Acknowledge")
 	require.NoError(t, s.sup.Report(t.Context(), "shop", supervisor.Report{Activity: "idle", Reason: "turn-ended"}))
 	s.endScope(t, "shop")
-	testbed.Poll(t, "the end is shown: what one turn changes and changes back is not announced", func() bool {
+	// Changes that are reverted in the same iteration of the event loop are not published.
+	testbed.Poll(t, "the session has failed", func() bool {
 		n, err := s.sup.Session("shop")
 		return err == nil && n.State == "failed"
 	})
@@ -78,13 +80,17 @@ func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 	s.Server.LingeringChanged(true)
 	s.sup.Trouble("test", "something is wrong")
 	require.NoError(t, s.sup.CheckProblems())
-	require.NoError(t, ear.Object(dbusapi.BusName, dbusapi.ManagerPath).Call(dbusapi.ManagerInterface+".ListSessions", 0).Err, "comes after all signals")
+	manager := client.Object(dbusapi.BusName, dbusapi.ManagerPath)
+	require.NoError(t, manager.Call(dbusapi.ManagerInterface+".ListSessions", 0).Err, "the reply follows all signals")
 
 	a.Lock()
 	defer a.Unlock()
 	var list strings.Builder
 	for _, text := range []string{dbusapi.ManagerXML, dbusapi.SessionXML} {
-		name := map[string]string{dbusapi.ManagerXML: dbusapi.ManagerInterface, dbusapi.SessionXML: dbusapi.SessionInterface}[text]
+		name := map[string]string{
+			dbusapi.ManagerXML: dbusapi.ManagerInterface,
+			dbusapi.SessionXML: dbusapi.SessionInterface,
+		}[text]
 		for _, p := range interfaceIn(t, text, name).Properties {
 			emits := "true"
 			for _, annotation := range p.Annotations {
@@ -99,10 +105,41 @@ func TestPropertiesChanged_FollowsTheAnnotations(t *testing.T) {
 			_, _ = fmt.Fprintf(&list, "%s %s %s %v\n", name[strings.LastIndexByte(name, '.')+1:], p.Name, emits, hows)
 		}
 	}
-	assert.Empty(t, a.seen, "what the contract does not have")
+	assert.Empty(t, a.seen, "properties that are not in the contract")
 	want, err := os.ReadFile("testdata/propertieschanged.golden")
 	require.NoError(t, err)
-	if !assert.Equal(t, string(want), list.String(), "if members were added, it is to be as logged") {
+	if !assert.Equal(t, string(want), list.String(), "if members were added, update the file with the logged text") {
 		t.Log("\n" + list.String())
 	}
+}
+
+// TestChanged_FollowsTheAnnotations compares the properties that changed returns with the
+// annotations in the contract.
+func TestChanged_FollowsTheAnnotations(t *testing.T) {
+	emits := map[string]string{}
+	for _, p := range interfaceIn(t, dbusapi.SessionXML, dbusapi.SessionInterface).Properties {
+		emits[p.Name] = "true"
+		for _, a := range p.Annotations {
+			if a.Name == "org.freedesktop.DBus.Property.EmitsChangedSignal" {
+				emits[p.Name] = a.Value
+			}
+		}
+	}
+	all := sessionProperties(&supervisor.Snapshot{})
+	published := changed(properties{}, all) // every property differs
+	for name, how := range emits {
+		_, isPublished := published[name]
+		switch how {
+		case "true", "const": // const properties do not change after the creation
+			assert.True(t, isPublished, name)
+		case "false":
+			assert.False(t, isPublished, name)
+			assert.True(t, unpublished[name] || onDemand[name] != nil, name)
+		case "invalidates":
+			assert.True(t, publishedWithoutValue[name], "%s is published without its value", name)
+		}
+	}
+	assert.Empty(t, changed(all, all))
+	other := sessionProperties(&supervisor.Snapshot{State: "running", Labels: map[string]string{}, ControlGroup: "/x"})
+	assert.Equal(t, properties{"State": "running"}, changed(all, other))
 }

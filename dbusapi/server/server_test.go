@@ -31,52 +31,57 @@ import (
 	"github.com/corrald/corral/supervisor/session"
 )
 
-// world is a World in which every start succeeds at once and nothing ever ends.
-type world struct{ supervisor.World }
+// fakeExecutor implements supervisor.World. Every start succeeds immediately, and no process ever
+// ends.
+type fakeExecutor struct{ supervisor.World }
 
-func (world) ExpectStart() {}
+func (fakeExecutor) ExpectStart() {}
 
-func (world) Start(_ context.Context, p supervisor.Plan, tell func(session.Event)) error {
-	tell(session.ScopeStarted{Run: p.Spec.RunID, InvocationID: "inv", ControlGroup: "/" + p.Unit})
-	tell(session.AgentStarted{Run: p.Spec.RunID, Agent: session.Process{PID: os.Getpid()}, At: time.Now()})
+func (fakeExecutor) Start(_ context.Context, p supervisor.Plan, post func(session.Event)) error {
+	post(session.ScopeStarted{Run: p.Spec.RunID, InvocationID: "inv", ControlGroup: "/" + p.Unit})
+	post(session.AgentStarted{Run: p.Spec.RunID, Agent: session.Process{PID: os.Getpid()}, At: time.Now()})
 	return nil
 }
 
-func (world) PulledIn(context.Context) ([]string, error) { return nil, nil }
+func (fakeExecutor) PulledIn(context.Context) ([]string, error) { return nil, nil }
 
-func (world) Usage(string) map[string]uint64 {
+func (fakeExecutor) Usage(string) map[string]uint64 {
 	return map[string]uint64{"TasksCurrent": 3}
 }
-func (world) End(context.Context, supervisor.Target) error                              { return nil }
-func (world) HangUp(context.Context, supervisor.Target) error                           { return nil }
-func (world) Kill(context.Context, supervisor.Target) error                             { return nil }
-func (world) FindProgram(context.Context, string, string, supervisor.Environment) error { return nil }
-func (world) Thaw(context.Context, supervisor.Target) error                             { return nil }
-func (world) Frozen(string) bool                                                        { return false }
-func (world) FreezerFile(string) string                                                 { return "/none" }
-func (world) Signal(context.Context, supervisor.Target, string, unix.Signal) error {
+func (fakeExecutor) End(context.Context, supervisor.Target) error    { return nil }
+func (fakeExecutor) HangUp(context.Context, supervisor.Target) error { return nil }
+func (fakeExecutor) Kill(context.Context, supervisor.Target) error   { return nil }
+func (fakeExecutor) FindProgram(context.Context, string, string, supervisor.Environment) error {
 	return nil
 }
-func (world) Alive(session.Process) (int, bool)                 { return -1, false }
-func (world) Continue(context.Context, supervisor.Target) error { return nil }
+func (fakeExecutor) Thaw(context.Context, supervisor.Target) error { return nil }
+func (fakeExecutor) Frozen(string) bool                            { return false }
+func (fakeExecutor) FreezerFile(string) string                     { return "/none" }
+func (fakeExecutor) Signal(context.Context, supervisor.Target, string, unix.Signal) error {
+	return nil
+}
+func (fakeExecutor) Alive(session.Process) (int, bool)                 { return -1, false }
+func (fakeExecutor) Continue(context.Context, supervisor.Target) error { return nil }
 
-func (world) Stopping(context.Context) bool                      { return false }
-func (world) Scopes(context.Context) ([]supervisor.Scope, error) { return nil, nil }
-func (world) Clear(context.Context, string, string)              {}
-func (world) Forget(context.Context, string) error               { return nil }
-func (world) Populated(string) bool                              { return true }
-func (world) Follow(path string) (string, error)                 { return filepath.EvalSymlinks(path) }
-func (world) AttachCommand(context.Context, supervisor.Target) ([]string, error) {
+func (fakeExecutor) Stopping(context.Context) bool                      { return false }
+func (fakeExecutor) Scopes(context.Context) ([]supervisor.Scope, error) { return nil, nil }
+func (fakeExecutor) Clear(context.Context, string, string)              {}
+func (fakeExecutor) Forget(context.Context, string) error               { return nil }
+func (fakeExecutor) Populated(string) bool                              { return true }
+func (fakeExecutor) Follow(path string) (string, error)                 { return filepath.EvalSymlinks(path) }
+func (fakeExecutor) AttachCommand(context.Context, supervisor.Target) ([]string, error) {
 	return nil, errors.New("no tmux")
 }
 
-// records is a Records that keeps nothing, and holds the loop where a test says so.
+// records implements supervisor.Records. It stores nothing, and blocks the event loop if a test
+// requests that.
 type records struct {
 	dir    string
-	pauses chan pause // buffered: what the next Save waits for
+	pauses chan pause // buffered: makes the next Save wait
 }
 
-// pause is told that the loop waits, and ends that.
+// pause blocks a Save, and thereby the event loop: Save closes reached and then waits until release
+// is closed.
 type pause struct{ reached, release chan struct{} }
 
 func (r records) SessionDir(id string) string { return filepath.Join(r.dir, id) }
@@ -88,16 +93,16 @@ func (records) KeepExit(string, exitstatus.Status) error { return nil }
 
 func (r records) Save(*session.Session, string) error {
 	select {
-	case h := <-r.pauses:
-		close(h.reached)
-		<-h.release
+	case p := <-r.pauses:
+		close(p.reached)
+		<-p.release
 	default:
 	}
 	return nil
 }
 
-// served is a server on the private bus, and a client that writes down what it gets, in the order
-// of the wire.
+// served is a server on the private bus, and a client that records the messages that it receives,
+// in order.
 type served struct {
 	*Server
 	sup     *supervisor.Supervisor
@@ -113,8 +118,13 @@ func serve(t *testing.T) *served {
 	t.Helper()
 	s := &served{reports: make(chan error, 10), pauses: make(chan pause, 1)}
 	address := os.Getenv("DBUS_SESSION_BUS_ADDRESS")
-	s.Server = New(Info{Version: "1.2.3", Slice: "app-corral.slice", StateDir: "/state", Reload: func() error { panic("nobody expects it") }, Log: journal.New(new(slog.LevelVar))},
-		func(err error) { s.reports <- err })
+	s.Server = New(Info{
+		Version:  "1.2.3",
+		Slice:    "app-corral.slice",
+		StateDir: "/state",
+		Reload:   func() error { panic("nobody expects it") },
+		Log:      journal.New(new(slog.LevelVar)),
+	}, func(err error) { s.reports <- err })
 	require.NoError(t, s.Connect(t.Context(), address))
 	files, err := inotify.New()
 	require.NoError(t, err)
@@ -122,16 +132,27 @@ func serve(t *testing.T) *served {
 	require.NoError(t, err)
 	dir := testbed.Dir(t)
 	s.sup = supervisor.New(supervisor.Options{
-		Config:  config.Default(),
-		Agents:  map[string]config.Agent{"command": {Name: "command"}, "claude": {Name: "claude", Command: []string{"claude"}, ResumeCommand: []string{"claude", "-r"}}},
-		Records: records{dir, s.pauses}, World: world{}, Publisher: s.Server, Files: files, Descriptors: descriptors, Log: slog.New(slog.DiscardHandler),
-		BootID: "boot", RuntimeDir: filepath.Join(dir, "run"), Home: dir,
+		Config: config.Default(),
+		Agents: map[string]config.Agent{
+			"command": {Name: "command"},
+			"claude":  {Name: "claude", Command: []string{"claude"}, ResumeCommand: []string{"claude", "-r"}},
+		},
+		Records:     records{dir, s.pauses},
+		World:       fakeExecutor{},
+		Publisher:   s.Server,
+		Files:       files,
+		Descriptors: descriptors,
+		Log:         slog.New(slog.DiscardHandler),
+		BootID:      "boot",
+		RuntimeDir:  filepath.Join(dir, "run"),
+		Home:        dir,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); s.sup.Run(ctx) }()
 	require.NoError(t, s.Serve(s.sup))
-	s.client, err = dbus.Connect(address, dbus.WithIncomingInterceptor(s.record), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+	s.client, err = dbus.Connect(address,
+		dbus.WithIncomingInterceptor(s.record), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		cancel()
@@ -141,7 +162,7 @@ func serve(t *testing.T) *served {
 	return s
 }
 
-// record is run by the client's reader, one message after the other.
+// record is called with each message by the goroutine that reads from the client's connection.
 func (s *served) record(msg *dbus.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +170,8 @@ func (s *served) record(msg *dbus.Message) {
 	case dbus.TypeSignal:
 		line := member(msg)
 		if iface, _ := msg.Body[0].(string); line == "PropertiesChanged" {
-			line = fmt.Sprintf("PropertiesChanged %s %v", iface[strings.LastIndexByte(iface, '.')+1:], sortedNames(msg.Body[1].(map[string]dbus.Variant)))
+			names := sortedNames(msg.Body[1].(map[string]dbus.Variant))
+			line = fmt.Sprintf("PropertiesChanged %s %v", iface[strings.LastIndexByte(iface, '.')+1:], names)
 		}
 		if strings.HasPrefix(string(path), string(dbusapi.ManagerPath)) {
 			s.wire = append(s.wire, line)
@@ -201,7 +223,7 @@ func errorName(err error) string {
 	return e.Name
 }
 
-// interfaceIn returns an interface out of a definition.
+// interfaceIn returns an interface from an interface definition.
 func interfaceIn(t *testing.T, text, name string) introspect.Interface {
 	t.Helper()
 	var node introspect.Node
@@ -227,13 +249,14 @@ func TestServer_ImplementsTheContract(t *testing.T) {
 	} {
 		var text string
 		require.NoError(t, s.call(row.path, introspectableInterface+".Introspect").Store(&text))
-		assert.Equal(t, interfaceIn(t, row.definition, row.name), interfaceIn(t, text, row.name), "every member, argument and annotation")
+		assert.Equal(t, interfaceIn(t, row.definition, row.name), interfaceIn(t, text, row.name),
+			"every member, argument and annotation")
 		assert.NotContains(t, text, "<!--")
 
 		t.Run(row.name+" properties", func(t *testing.T) {
 			reply := s.call(row.path, propertiesInterface+".GetAll", row.name)
 			require.NoError(t, reply.Err)
-			all := reply.Body[0].(map[string]dbus.Variant) // as it came: Store would make other types of it
+			all := reply.Body[0].(map[string]dbus.Variant) // without Store, which would convert the types
 			types := map[string]string{}
 			for name, v := range all {
 				types[name] = v.Signature().String()
@@ -250,7 +273,8 @@ func TestServer_ImplementsTheContract(t *testing.T) {
 		t.Run(row.name+" methods", func(t *testing.T) {
 			for _, m := range interfaceIn(t, row.definition, row.name).Methods {
 				err := s.call(row.path, row.name+"."+m.Name, unwanted{}).Err
-				assert.Equal(t, "org.freedesktop.DBus.Error.InvalidArgs", errorName(err), "%s is there, and takes no such argument", m.Name)
+				assert.Equal(t, "org.freedesktop.DBus.Error.InvalidArgs", errorName(err),
+					"%s exists and takes no such argument", m.Name)
 			}
 		})
 	}
@@ -259,8 +283,8 @@ func TestServer_ImplementsTheContract(t *testing.T) {
 // unwanted is an argument that no method takes.
 type unwanted struct{ A, B, C byte }
 
-// TestHandlers_AreMethodsOfTheContract: one with a mistake in its name would never be called, and
-// the method be said to be not supported.
+// TestHandlers_AreMethodsOfTheContract: a handler with a misspelled name would never be called, and
+// the method would return NotSupported.
 func TestHandlers_AreMethodsOfTheContract(t *testing.T) {
 	known := signatures(standardXML, propertiesXML, objectManagerXML, managerXML, sessionXML, logControlXML)
 	for iface, handlers := range standardHandlers {
@@ -268,7 +292,10 @@ func TestHandlers_AreMethodsOfTheContract(t *testing.T) {
 			assert.Contains(t, known[iface], name, iface)
 		}
 	}
-	for path, interfaces := range map[string]map[string]methods{"manager": managerInterfaces, "session": sessionInterfaces, "log control": logControlInterfaces, "folder": folderInterfaces} {
+	for path, interfaces := range map[string]map[string]methods{
+		"manager": managerInterfaces, "session": sessionInterfaces,
+		"log control": logControlInterfaces, "folder": folderInterfaces,
+	} {
 		for iface, methods := range interfaces {
 			assert.Len(t, methods, len(known[iface]), "%s %s", path, iface)
 			for name, m := range methods {
@@ -287,7 +314,8 @@ func TestServer_AnswersMissingMethodsWithNotSupported(t *testing.T) {
 		var args []any
 		for _, a := range m.Args {
 			if a.Direction == "in" {
-				args = append(args, map[string]any{"s": "x", "t": uint64(0), "i": int32(0), "a{sv}": map[string]dbus.Variant{}}[a.Type])
+				values := map[string]any{"s": "x", "t": uint64(0), "i": int32(0), "a{sv}": map[string]dbus.Variant{}}
+				args = append(args, values[a.Type])
 			}
 		}
 		err := s.manager(m.Name, args...).Err
@@ -321,40 +349,70 @@ func TestIntrospect_ListsEveryObject(t *testing.T) {
 func TestServer_ReturnsSpecificErrors(t *testing.T) {
 	s := serve(t)
 	path := s.create(t, "shop", false)
-	const bus, ours = "org.freedesktop.DBus.Error.", "io.github.corrald.Corral1.Error."
+	const (
+		standard = "org.freedesktop.DBus.Error."
+		own      = "io.github.corrald.Corral1.Error."
+
+		ofManager    = dbusapi.ManagerInterface + "."
+		ofSession    = dbusapi.SessionInterface + "."
+		ofProperties = propertiesInterface + "."
+	)
+	manager, other := dbusapi.ManagerPath, dbusapi.SessionPath("other")
+	noSpec := map[string]dbus.Variant{}
+	shopSpec := map[string]dbus.Variant{"Id": dbus.MakeVariant("shop")}
+	state := []any{dbusapi.SessionInterface, "State", dbus.MakeVariant("running")}
+	long := strings.Repeat("x", 1025)
 	for _, row := range []struct {
 		name   string
 		path   dbus.ObjectPath
 		method string
 		args   []any
 		want   string
-		says   string
+		text   string
 	}{
-		{"no such object", "/nowhere", introspectableInterface + ".Introspect", nil, bus + "UnknownObject", "/nowhere"},
-		{"a session that is not there", dbusapi.SessionPath("other"), dbusapi.SessionInterface + ".Stop", []any{uint64(0)}, bus + "UnknownObject", "other"},
-		{"no such interface", path, "a.b.Stop", nil, bus + "UnknownInterface", "a.b"},
-		{"a Manager's interface on a session", path, dbusapi.ManagerInterface + ".ListSessions", nil, bus + "UnknownInterface", "Manager"},
-		{"no such method", path, dbusapi.SessionInterface + ".Levitate", nil, bus + "UnknownMethod", "Levitate"},
-		{"wrong arguments", path, dbusapi.SessionInterface + ".Stop", []any{"soon"}, bus + "InvalidArgs", `type "s": expected "t"`},
-		{"no such property", path, propertiesInterface + ".Get", []any{dbusapi.SessionInterface, "Mood"}, bus + "UnknownProperty", "Mood"},
-		{"properties of no such interface", path, propertiesInterface + ".GetAll", []any{"a.b"}, bus + "UnknownInterface", "a.b"},
-		{"a property that cannot be set", path, propertiesInterface + ".Set", []any{dbusapi.SessionInterface, "State", dbus.MakeVariant("running")}, bus + "PropertyReadOnly", "State"},
-		{"no such session", dbusapi.ManagerPath, dbusapi.ManagerInterface + ".StopSession", []any{"other", uint64(0)}, ours + "NoSuchSession", `"other"`},
-		{"no such agent", dbusapi.ManagerPath, dbusapi.ManagerInterface + ".CreateSession", []any{"hal", map[string]dbus.Variant{}}, ours + "NoSuchAgent", `"hal"`},
-		{"a session that exists", dbusapi.ManagerPath, dbusapi.ManagerInterface + ".CreateSession", []any{"claude", map[string]dbus.Variant{"Id": dbus.MakeVariant("shop")}}, ours + "SessionExists", `"shop"`},
-		{"a flag that means nothing", path, dbusapi.SessionInterface + ".Remove", []any{uint64(8)}, bus + "InvalidArgs", "flags"},
-		{"a timeout of years", path, dbusapi.SessionInterface + ".Stop", []any{^uint64(0)}, bus + "InvalidArgs", "timeout_usec"},
-		{"a signal that is none", path, dbusapi.SessionInterface + ".Kill", []any{"agent", int32(99)}, bus + "InvalidArgs", "99"},
-		{"nothing to signal", path, dbusapi.SessionInterface + ".Kill", []any{"agent", int32(9)}, ours + "InvalidState", "never started"},
-		{"whom nobody knows", path, dbusapi.SessionInterface + ".Kill", []any{"mum", int32(9)}, bus + "InvalidArgs", `"mum"`},
-		{"no log yet", path, dbusapi.SessionInterface + ".OpenLog", nil, ours + "InvalidState", "no log"},
-		{"a caller in no session", dbusapi.ManagerPath, dbusapi.ManagerInterface + ".GetSessionByPID", []any{uint32(0)}, ours + "NoSessionForPID", "in no session"},
-		{"a description that is too long", path, dbusapi.SessionInterface + ".SetDescription", []any{strings.Repeat("x", 1025)}, bus + "LimitsExceeded", "Description"},
+		{"unknown object", "/nowhere", introspectableInterface + ".Introspect", nil, standard + "UnknownObject", "/nowhere"},
+		{"object of an unknown session", other, ofSession + "Stop", []any{uint64(0)}, standard + "UnknownObject", "other"},
+		{"unknown interface", path, "a.b.Stop", nil, standard + "UnknownInterface", "a.b"},
+		{
+			"the Manager's interface on a session", path, ofManager + "ListSessions", nil,
+			standard + "UnknownInterface", "Manager",
+		},
+		{"unknown method", path, ofSession + "Levitate", nil, standard + "UnknownMethod", "Levitate"},
+		{"wrong arguments", path, ofSession + "Stop", []any{"soon"}, standard + "InvalidArgs", `type "s": expected "t"`},
+		{
+			"unknown property", path, ofProperties + "Get", []any{dbusapi.SessionInterface, "Mood"},
+			standard + "UnknownProperty", "Mood",
+		},
+		{
+			"properties of an unknown interface", path, ofProperties + "GetAll", []any{"a.b"},
+			standard + "UnknownInterface", "a.b",
+		},
+		{"a read-only property", path, ofProperties + "Set", state, standard + "PropertyReadOnly", "State"},
+		{"unknown session", manager, ofManager + "StopSession", []any{"other", uint64(0)}, own + "NoSuchSession", `"other"`},
+		{"unknown agent", manager, ofManager + "CreateSession", []any{"hal", noSpec}, own + "NoSuchAgent", `"hal"`},
+		{
+			"the session exists", manager, ofManager + "CreateSession", []any{"claude", shopSpec},
+			own + "SessionExists", `"shop"`,
+		},
+		{"an unknown flag", path, ofSession + "Remove", []any{uint64(8)}, standard + "InvalidArgs", "flags"},
+		{"a timeout of years", path, ofSession + "Stop", []any{^uint64(0)}, standard + "InvalidArgs", "timeout_usec"},
+		{"an invalid signal", path, ofSession + "Kill", []any{"agent", int32(99)}, standard + "InvalidArgs", "99"},
+		{"no process to signal", path, ofSession + "Kill", []any{"agent", int32(9)}, own + "InvalidState", "never started"},
+		{"unknown processes to signal", path, ofSession + "Kill", []any{"mum", int32(9)}, standard + "InvalidArgs", `"mum"`},
+		{"no log yet", path, ofSession + "OpenLog", nil, own + "InvalidState", "no log"},
+		{
+			"a caller outside of any session", manager, ofManager + "GetSessionByPID", []any{uint32(0)},
+			own + "NoSessionForPID", "in no session",
+		},
+		{
+			"a description that is too long", path, ofSession + "SetDescription", []any{long},
+			standard + "LimitsExceeded", "Description",
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			err := s.call(row.path, row.method, row.args...).Err
 			assert.Equal(t, row.want, errorName(err), "%v", err)
-			assert.ErrorContains(t, err, row.says)
+			assert.ErrorContains(t, err, row.text)
 		})
 	}
 }
@@ -363,32 +421,38 @@ func TestPanic_IsAnsweredWithAnError(t *testing.T) {
 	s := serve(t)
 	err := s.manager("Reload").Err
 	assert.Equal(t, "io.github.corrald.Corral1.Error.Internal", errorName(err))
-	assert.NotContains(t, err.Error(), "nobody expects it", "that is for the journal")
+	assert.NotContains(t, err.Error(), "nobody expects it", "only the journal has the text")
 	report := testbed.Receive(t, s.reports, "report")
 	require.ErrorContains(t, report, "panic in Reload: nobody expects it")
 	require.ErrorContains(t, report, "server_test.go", "with the stack")
 	require.NoError(t, s.manager("ListSessions").Err)
 }
 
-// TestSignals_PrecedeTheReply: a client that waits for its reply knows what the call has changed.
+// TestSignals_PrecedeTheReply: when a client receives the reply to its call, it has already
+// received the changes that the call made.
 func TestSignals_PrecedeTheReply(t *testing.T) {
 	s := serve(t)
 	require.NoError(t, s.client.AddMatchSignal(dbus.WithMatchSender(dbusapi.BusName)))
 	s.takeRecorded()
 	path := s.create(t, "shop", false)
-	assert.Equal(t, []string{"InterfacesAdded", "PropertiesChanged Manager [NSessions]", "SessionNew", "reply"}, s.takeRecorded())
+	assert.Equal(t, []string{
+		"InterfacesAdded", "PropertiesChanged Manager [NSessions]", "SessionNew", "reply",
+	}, s.takeRecorded())
 	require.NoError(t, s.call(path, dbusapi.SessionInterface+".SetDescription", "a shop").Err)
 	assert.Equal(t, []string{"PropertiesChanged Session [Description]", "reply"}, s.takeRecorded())
 	require.NoError(t, s.call(path, dbusapi.SessionInterface+".SetDescription", "a shop").Err)
 	assert.Equal(t, []string{"reply"}, s.takeRecorded(), "nothing has changed")
 	require.NoError(t, s.call(path, dbusapi.SessionInterface+".Start").Err)
-	heard := s.takeRecorded()
-	assert.Equal(t, []string{"PropertiesChanged Manager [NRunning]", "SessionStateChanged", "reply"}, heard[len(heard)-3:])
-	assert.Contains(t, heard[len(heard)-4], "PropertiesChanged Session [AgentAlive")
+	recorded := s.takeRecorded()
+	n := len(recorded)
+	assert.Equal(t, []string{"PropertiesChanged Manager [NRunning]", "SessionStateChanged", "reply"}, recorded[n-3:])
+	assert.Contains(t, recorded[n-4], "PropertiesChanged Session [AgentAlive")
 	require.NoError(t, s.createWithOnLogin(t, "gone").Err)
 	s.takeRecorded()
 	require.NoError(t, s.manager("RemoveSession", "gone", uint64(0)).Err)
-	assert.Equal(t, []string{"InterfacesRemoved", "PropertiesChanged Manager [NSessions]", "SessionRemoved", "reply"}, s.takeRecorded())
+	assert.Equal(t, []string{
+		"InterfacesRemoved", "PropertiesChanged Manager [NSessions]", "SessionRemoved", "reply",
+	}, s.takeRecorded())
 }
 
 func (s *served) createWithOnLogin(t *testing.T, id string) *dbus.Call {
@@ -396,7 +460,8 @@ func (s *served) createWithOnLogin(t *testing.T, id string) *dbus.Call {
 	return s.call(s.create(t, id, false), dbusapi.SessionInterface+".SetOnLogin", "resume")
 }
 
-// TestCalls_OfOneSessionStartInOrder: godbus handles each on a goroutine of its own.
+// TestCalls_OfOneSessionStartInOrder: they do, although godbus handles each call on its own
+// goroutine.
 func TestCalls_OfOneSessionStartInOrder(t *testing.T) {
 	s := serve(t)
 	path := s.create(t, "shop", false)
@@ -404,8 +469,9 @@ func TestCalls_OfOneSessionStartInOrder(t *testing.T) {
 	done := make(chan *dbus.Call, 2*n)
 	for i := range n {
 		text := fmt.Sprint(i)
-		s.client.Object(dbusapi.BusName, path).Go(dbusapi.SessionInterface+".SetDescription", 0, done, text)
-		s.client.Object(dbusapi.BusName, path).Go(dbusapi.SessionInterface+".SetDescription", 0, done, i) // refused, and keeps nobody waiting
+		object := s.client.Object(dbusapi.BusName, path)
+		object.Go(dbusapi.SessionInterface+".SetDescription", 0, done, text)
+		object.Go(dbusapi.SessionInterface+".SetDescription", 0, done, i) // refused; it does not delay the next call
 	}
 	for range 2 * n {
 		testbed.Receive(t, done, "reply")
@@ -418,8 +484,8 @@ func TestCalls_OfOneSessionStartInOrder(t *testing.T) {
 	assert.Zero(t, left, "no ticket is left over")
 }
 
-// TestIntrospect_WhileSessionsAreCreatedAndRemoved is what crashes a program that exports an object
-// for each.
+// TestIntrospect_WhileSessionsAreCreatedAndRemoved: this crashes a program that uses godbus's
+// export table with an object for each session.
 func TestIntrospect_WhileSessionsAreCreatedAndRemoved(t *testing.T) {
 	s := serve(t)
 	stop := make(chan struct{})
@@ -458,28 +524,28 @@ func TestConnect_RefusesASecondDaemon(t *testing.T) {
 	_, err = s.conn.ReleaseName(dbusapi.BusName)
 	require.NoError(t, err)
 	require.NoError(t, second.Connect(t.Context(), address))
-	_, err = s.conn.RequestName(dbusapi.BusName, dbus.NameFlagDoNotQueue) // who was as quick
+	_, err = s.conn.RequestName(dbusapi.BusName, dbus.NameFlagDoNotQueue) // between Connect and Serve of the second
 	require.NoError(t, err)
 	require.ErrorIs(t, second.Serve(s.sup), ErrNameTaken)
 	_ = second.Close()
 	testbed.Receive(t, forwardClose(second.Done()), "end of the connection")
 }
 
-// forwardClose passes on that a channel was closed.
+// forwardClose sends true to the returned channel once from is closed.
 func forwardClose(from <-chan struct{}) <-chan bool {
 	to := make(chan bool)
 	go func() { <-from; to <- true }()
 	return to
 }
 
-// TestReply_ThatCannotBeEncodedIsAnError is told to be none: nobody waits for it until the end of
-// their time.
+// TestReply_ThatCannotBeEncodedIsAnError: the caller receives an error instead of waiting until its
+// time-out.
 func TestReply_ThatCannotBeEncodedIsAnError(t *testing.T) {
 	s := serve(t)
 	_, err := s.sup.Create(t.Context(), "command", supervisor.Spec{ID: "shop", Command: []string{"true"}, NoStart: true})
 	require.NoError(t, err)
-	require.NoError(t, s.sup.Describe(t.Context(), "shop", "not UTF-8: \xff")) // which no client can say
+	require.NoError(t, s.sup.Describe(t.Context(), "shop", "not UTF-8: \xff")) // no client can send this
 	err = s.manager("ListSessionsEx").Err
-	require.ErrorContains(t, err, "cannot be put into a message")
+	require.ErrorContains(t, err, "cannot be encoded")
 	require.NoError(t, s.manager("ListAgents").Err)
 }

@@ -9,40 +9,48 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// TestStrays_FindsProcessesOutsideOfTheirScope: what belongs to a session, and is not where it
-// belongs.
+// TestStrays_FindsProcessesOutsideOfTheirScope: a process that belongs to a session and is not in
+// the session's scope is a stray.
 func TestStrays_FindsProcessesOutsideOfTheirScope(t *testing.T) {
-	const shop, api, elsewhere = "/app.slice/app-corral-claude-shop.scope", "/app.slice/app-corral-claude-api.scope", "/app.slice/run-u5.scope"
+	const (
+		shop      = "/app.slice/app-corral-claude-shop.scope"
+		api       = "/app.slice/app-corral-claude-api.scope"
+		elsewhere = "/app.slice/run-u5.scope"
+	)
 	sessions := []*supervisor.Snapshot{snapshotIn("shop", shop), snapshotIn("api", api), snapshotIn("done", "")}
 	for _, row := range []struct {
-		name  string
-		p     process
-		found string // whose stray it is
+		name string
+		p    process
+		want string // the session whose stray the process is
 	}{
 		{"the agent", process{10, 9, "claude", shop, "shop"}, ""},
-		{"in a group below the scope", process{10, 9, "node", shop + "/a/b", "shop"}, ""},
-		{"moved away", process{10, 9, "node", elsewhere, "shop"}, "shop"},
-		{"moved into another's scope", process{10, 9, "node", api, "shop"}, "shop"},
-		{"of a session that has ended", process{10, 1, "node", elsewhere, "done"}, "done"},
-		{"without an environment, with a parent there", process{10, 5, "node", elsewhere, ""}, "shop"},
-		{"with a grandparent there", process{10, 6, "node", elsewhere, ""}, "shop"},
-		{"of nobody", process{10, 1, "node", elsewhere, ""}, ""},
-		{"of a session that is forgotten", process{10, 1, "node", elsewhere, "gone"}, ""},
-		{"its parents are a circle", process{10, 7, "node", elsewhere, ""}, ""},
+		{"a process in a group below the scope", process{10, 9, "node", shop + "/a/b", "shop"}, ""},
+		{"moved to another unit", process{10, 9, "node", elsewhere, "shop"}, "shop"},
+		{"moved to another session's scope", process{10, 9, "node", api, "shop"}, "shop"},
+		{"the session has ended", process{10, 1, "node", elsewhere, "done"}, "done"},
+		{"without an environment, the parent is in the scope", process{10, 5, "node", elsewhere, ""}, "shop"},
+		{"the grandparent is in the scope", process{10, 6, "node", elsewhere, ""}, "shop"},
+		{"unrelated to any session", process{10, 1, "node", elsewhere, ""}, ""},
+		{"the session was removed", process{10, 1, "node", elsewhere, "gone"}, ""},
+		{"the parents form a cycle", process{10, 7, "node", elsewhere, ""}, ""},
 		{"in a group with a similar name", process{10, 1, "node", shop + ".x", "shop"}, "shop"},
 	} {
-		others := []process{{5, 1, "sh", shop, "shop"}, {6, 5, "sh", "/init.scope", ""}, {7, 8, "sh", "/init.scope", ""}, {8, 7, "sh", "/init.scope", ""}}
-		var want []dbusapi.Stray
+		others := []process{
+			{5, 1, "sh", shop, "shop"}, {6, 5, "sh", "/init.scope", ""},
+			{7, 8, "sh", "/init.scope", ""}, {8, 7, "sh", "/init.scope", ""},
+		}
+		var found []dbusapi.Stray
 		for _, s := range strays(sessions, append(others, row.p)) {
 			if s.PID == 10 {
-				want = append(want, s)
+				found = append(found, s)
 			}
 		}
-		if row.found == "" {
-			assert.Empty(t, want, row.name)
-		} else {
-			assert.Equal(t, []dbusapi.Stray{{Session: row.found, PID: 10, ControlGroup: row.p.group, Name: row.p.name}}, want, row.name)
+		if row.want == "" {
+			assert.Empty(t, found, row.name)
+			continue
 		}
+		stray := dbusapi.Stray{Session: row.want, PID: 10, ControlGroup: row.p.group, Name: row.p.name}
+		assert.Equal(t, []dbusapi.Stray{stray}, found, row.name)
 	}
 }
 

@@ -19,17 +19,17 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// follower is a client that has a copy of everything and follows the signals, and holds every
-// answer that it gets against it, in the order of the wire.
+// follower is a client that keeps a copy of all state, updates it with the signals, and compares
+// each reply with it in the order of arrival.
 type follower struct {
 	*dbus.Conn
 
 	mu         sync.Mutex
-	sessions   map[dbus.ObjectPath]map[string]dbus.Variant // nil before the first answer
+	sessions   map[dbus.ObjectPath]map[string]dbus.Variant // nil before the first reply
 	manager    map[string]dbus.Variant
 	mismatches []string
 	compared   int
-	signals    chan struct{} // buffered: there was another
+	signals    chan struct{} // receives an element after each signal, unless there is one
 }
 
 func follow(t *testing.T) *follower {
@@ -43,7 +43,7 @@ func follow(t *testing.T) *follower {
 	return f
 }
 
-// record is run by the connection's reader, one message after the other.
+// receive is called with each message by the goroutine that reads from the connection.
 func (f *follower) receive(msg *dbus.Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,7 +81,7 @@ func (f *follower) handleReply(body any) {
 	}
 }
 
-// publishedProperties are the properties that a client can know by following signals.
+// publishedProperties returns the properties that a client knows if it follows the signals.
 func publishedProperties(p map[string]dbus.Variant) map[string]dbus.Variant {
 	p = maps.Clone(p)
 	for name := range unpublished {
@@ -96,14 +96,15 @@ func publishedProperties(p map[string]dbus.Variant) map[string]dbus.Variant {
 func (f *follower) compare(what string, have, got any) {
 	f.compared++
 	if !assert.ObjectsAreEqual(have, got) {
-		f.mismatches = append(f.mismatches, fmt.Sprintf("%s: by signals %v, by the answer %v", what, have, got))
+		f.mismatches = append(f.mismatches, fmt.Sprintf("%s: by signals %v, by the reply %v", what, have, got))
 	}
 }
 
 func (f *follower) handleSignal(path dbus.ObjectPath, member string, body []any) {
 	switch member {
 	case "InterfacesAdded":
-		f.sessions[body[0].(dbus.ObjectPath)] = publishedProperties(body[1].(map[string]map[string]dbus.Variant)[dbusapi.SessionInterface])
+		interfaces := body[1].(map[string]map[string]dbus.Variant)
+		f.sessions[body[0].(dbus.ObjectPath)] = publishedProperties(interfaces[dbusapi.SessionInterface])
 	case "InterfacesRemoved":
 		delete(f.sessions, body[0].(dbus.ObjectPath))
 	case "PropertiesChanged":
@@ -113,22 +114,23 @@ func (f *follower) handleSignal(path dbus.ObjectPath, member string, body []any)
 		}
 		maps.Copy(to, body[1].(map[string]dbus.Variant))
 	case "SessionNew", "SessionStateChanged", "SessionRemoved":
-		session, there := f.sessions[body[1].(dbus.ObjectPath)]
-		f.compare(member+": is it there?", member != "SessionRemoved", there)
+		session, exists := f.sessions[body[1].(dbus.ObjectPath)]
+		f.compare(member+": the session exists", member != "SessionRemoved", exists)
 		if member == "SessionStateChanged" {
-			f.compare("the state that was told", session["State"].Value(), body[3])
+			f.compare("the state in the signal", session["State"].Value(), body[3])
 		}
-		f.compare("what the signals say of the counts at "+member, f.counts(), maps.Collect(func(yield func(string, any) bool) {
-			for _, name := range []string{"NSessions", "NRunning", "NFailed", "NStale", "NSuspended"} {
-				if !yield(name, f.manager[name].Value()) {
-					return
-				}
-			}
-		}))
+		published := map[string]any{}
+		for _, name := range countNames {
+			published[name] = f.manager[name].Value()
+		}
+		f.compare("the counts in the signals before "+member, f.counts(), published)
 	}
 }
 
-// counts counts the sessions in the copy.
+// countNames are the Manager's counts that the follower checks.
+var countNames = []string{"NSessions", "NRunning", "NFailed", "NStale", "NSuspended"}
+
+// counts returns the Manager's counts that follow from the sessions in the copy.
 func (f *follower) counts() map[string]any {
 	n := map[string]uint32{}
 	for _, p := range f.sessions {
@@ -139,21 +141,20 @@ func (f *follower) counts() map[string]any {
 		}
 	}
 	counts := map[string]any{}
-	for _, name := range []string{"NSessions", "NRunning", "NFailed", "NStale", "NSuspended"} {
+	for _, name := range countNames {
 		counts[name] = n[name]
 	}
 	return counts
 }
 
-// requestAll asks for everything, and does not wait for the answers.
+// requestAll requests all state and does not wait for the replies.
 func (f *follower) requestAll(done chan *dbus.Call) {
 	object := f.Object(dbusapi.BusName, dbusapi.ManagerPath)
 	object.Go(objectManagerInterface+".GetManagedObjects", 0, done)
 	object.Go(propertiesInterface+".GetAll", 0, done, dbusapi.ManagerInterface)
 }
 
-// TestView_AgreesWithTheSignals: whoever follows the signals is never wrong, at whichever moment it
-// looks.
+// TestView_AgreesWithTheSignals: a client that follows the signals is correct at any moment.
 func TestView_AgreesWithTheSignals(t *testing.T) {
 	s := serve(t)
 	s.create(t, "first", true)
@@ -161,35 +162,35 @@ func TestView_AgreesWithTheSignals(t *testing.T) {
 	done := make(chan *dbus.Call, 4096)
 	f.requestAll(done)
 	for range 2 {
-		require.NoError(t, testbed.Receive(t, done, "first answer").Err)
+		require.NoError(t, testbed.Receive(t, done, "first reply").Err)
 	}
-	var busy sync.WaitGroup
+	var workers sync.WaitGroup
 	for worker := range 4 {
-		busy.Go(func() {
+		workers.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(worker), 1))
 			for n := range 12 {
 				s.changeSession(t, random, fmt.Sprintf("s%d-%d", worker, n))
 			}
 		})
 	}
-	over := make(chan struct{})
-	go func() { busy.Wait(); close(over) }()
-	asked := 0
+	finished := make(chan struct{})
+	go func() { workers.Wait(); close(finished) }()
+	pending := 0
 	for reading := true; reading; {
 		select {
 		case <-f.signals:
-			for ; asked > 2*maxLists-4; asked-- {
-				require.NoError(t, testbed.Receive(t, done, "answer").Err)
+			for ; pending > 2*maxLists-4; pending-- {
+				require.NoError(t, testbed.Receive(t, done, "reply").Err)
 			}
 			f.requestAll(done)
-			asked += 2
-		case <-over:
+			pending += 2
+		case <-finished:
 			reading = false
 		}
 	}
 	f.requestAll(done)
-	for range asked + 2 {
-		require.NoError(t, testbed.Receive(t, done, "answer").Err)
+	for range pending + 2 {
+		require.NoError(t, testbed.Receive(t, done, "reply").Err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -198,7 +199,8 @@ func TestView_AgreesWithTheSignals(t *testing.T) {
 	assert.Len(t, f.sessions, 1+4*6)
 }
 
-// changeSession does something with a session of this name. Half of them stay.
+// changeSession creates a session with this id and changes it in random order. It removes half of
+// the sessions again.
 func (s *served) changeSession(t *testing.T, random *rand.Rand, id string) {
 	path := s.create(t, id, random.IntN(2) == 0)
 	for _, do := range random.Perm(3) {
@@ -208,7 +210,7 @@ func (s *served) changeSession(t *testing.T, random *rand.Rand, id string) {
 		case 1:
 			assert.NoError(t, s.call(path, dbusapi.SessionInterface+".SetLabels", map[string]string{"a": id}).Err)
 		case 2:
-			_ = s.call(path, dbusapi.SessionInterface+".Start").Err // it may run
+			_ = s.call(path, dbusapi.SessionInterface+".Start").Err // it fails if the session is running
 		}
 	}
 	if (id[len(id)-1]-'0')%2 == 1 {
@@ -217,7 +219,7 @@ func (s *served) changeSession(t *testing.T, random *rand.Rand, id string) {
 	}
 }
 
-// endScope has the scope of a session be gone, if there is one.
+// endScope makes the scope of a session disappear, if there is one.
 func (s *served) endScope(t *testing.T, id string) {
 	t.Helper()
 	n, err := s.sup.Session(id)
@@ -235,7 +237,7 @@ func TestView_SortsByCreationThenID(t *testing.T) {
 	for _, n := range []*supervisor.Snapshot{d, b, c, a} {
 		v.apply(supervisor.Change{New: n})
 	}
-	assert.Equal(t, []*supervisor.Snapshot{a, b, c, d}, v.sessions, "by age, then by id")
+	assert.Equal(t, []*supervisor.Snapshot{a, b, c, d}, v.sessions, "by creation time, then by id")
 	after := snap("b", "running")
 	v.apply(supervisor.Change{Old: b, New: after})
 	v.apply(supervisor.Change{Old: c})
@@ -243,20 +245,26 @@ func TestView_SortsByCreationThenID(t *testing.T) {
 	assert.Equal(t, map[string]*supervisor.Snapshot{"a": a, "b": after, "c2": d}, v.byID)
 }
 
-// TestMerge_CombinesPendingBatches: however long it does not read, no more waits than there are
-// sessions, and every call is answered.
+// TestMerge_CombinesPendingBatches: there is one change for each session, however long the bus
+// accepts no signals, and every call is still answered.
 func TestMerge_CombinesPendingBatches(t *testing.T) {
-	states := []*supervisor.Snapshot{snap("a", "created"), snap("a", "starting"), snap("a", "running"), snap("a", "failed")}
+	states := []*supervisor.Snapshot{
+		snap("a", "created"), snap("a", "starting"), snap("a", "running"), snap("a", "failed"),
+	}
 	other, again := snap("b", "created"), snap("a", "created")
 	var done []string
-	after := func(what string) []func() { return []func(){func() { done = append(done, what) }} }
+	after := func(name string) []func() { return []func(){func() { done = append(done, name) }} }
 	merged := merge([]batch{
 		{changes: []supervisor.Change{{New: snap("old", "stopped")}}, initial: true},
 		{changes: []supervisor.Change{{New: states[0]}}, after: after("1")},
 		{changes: []supervisor.Change{{Old: states[0], New: states[1]}, {New: other}}},
 		{reads: []func(*view){func(*view) {}}},
 		{changes: []supervisor.Change{{Old: states[1], New: states[2]}}, manager: properties{"Lingering": true}},
-		{changes: []supervisor.Change{{Old: states[2], New: states[3]}}, manager: properties{"Lingering": false}, after: after("2")},
+		{
+			changes: []supervisor.Change{{Old: states[2], New: states[3]}},
+			manager: properties{"Lingering": false},
+			after:   after("2"),
+		},
 		{changes: []supervisor.Change{{Old: states[3]}}, reads: []func(*view){func(*view) {}}},
 		{changes: []supervisor.Change{{New: again}}},
 	})
@@ -270,6 +278,9 @@ func TestMerge_CombinesPendingBatches(t *testing.T) {
 	}
 	assert.Equal(t, []string{"1", "2"}, done)
 	running := snap("a", "running")
-	assert.Equal(t, []supervisor.Change{{Old: states[0], New: running}},
-		merge([]batch{{changes: []supervisor.Change{{Old: states[0], New: states[1]}}}, {changes: []supervisor.Change{{Old: states[1], New: running}}}})[0].changes)
+	merged = merge([]batch{
+		{changes: []supervisor.Change{{Old: states[0], New: states[1]}}},
+		{changes: []supervisor.Change{{Old: states[1], New: running}}},
+	})
+	assert.Equal(t, []supervisor.Change{{Old: states[0], New: running}}, merged[0].changes)
 }

@@ -16,11 +16,12 @@ import (
 	"github.com/corrald/corral/supervisor"
 )
 
-// unmarshal reads a body as godbus does.
+// unmarshal decodes a message body with godbus.
 func unmarshal(t *testing.T, signature dbus.Signature, body []byte) []any {
 	t.Helper()
 	empty := dbus.Message{Type: dbus.TypeMethodReply, Headers: map[dbus.HeaderField]dbus.Variant{
-		dbus.FieldReplySerial: dbus.MakeVariant(uint32(1)), dbus.FieldSignature: dbus.MakeVariant(signature),
+		dbus.FieldReplySerial: dbus.MakeVariant(uint32(1)),
+		dbus.FieldSignature:   dbus.MakeVariant(signature),
 	}}
 	var b bytes.Buffer
 	require.NoError(t, empty.EncodeTo(&b, binary.LittleEndian))
@@ -31,19 +32,24 @@ func unmarshal(t *testing.T, signature dbus.Signature, body []byte) []any {
 	return msg.Body
 }
 
-// TestMarshalObjects_MatchesGodbus are what godbus would have made of them.
+// TestMarshalObjects_MatchesGodbus: godbus decodes the body to the values that it would have
+// encoded itself.
 func TestMarshalObjects_MatchesGodbus(t *testing.T) {
 	now := time.Now()
 	all := []*supervisor.Snapshot{
 		{ID: "empty"},
 		{
-			ID: "full-1.2", Agent: "claude", Command: []string{"a", "", "ü"}, WorkingDirectory: "/w", Created: now, Labels: map[string]string{"a": "b", "": "", "cc": "d"},
-			State: "running", ExecMainCode: -1, ExecMainStatus: 1 << 30, Idle: true, MainPID: ^uint32(0), Expires: now, Reason: "a longer text, with a – in it",
+			ID: "full-1.2", Agent: "claude", Command: []string{"a", "", "ü"}, WorkingDirectory: "/w", Created: now,
+			Labels: map[string]string{"a": "b", "": "", "cc": "d"}, State: "running",
+			ExecMainCode: -1, ExecMainStatus: 1 << 30, Idle: true, MainPID: ^uint32(0), Expires: now,
+			Reason: "a longer text, with a – in it",
 		},
 	}
 	want := map[dbus.ObjectPath]map[string]map[string]dbus.Variant{}
 	for _, n := range all {
-		want[dbusapi.SessionPath(n.ID)] = map[string]map[string]dbus.Variant{dbusapi.SessionInterface: sessionProperties(n).variants()}
+		want[dbusapi.SessionPath(n.ID)] = map[string]map[string]dbus.Variant{
+			dbusapi.SessionInterface: sessionProperties(n).variants(),
+		}
 	}
 	for count := range len(all) + 1 {
 		m := marshalObjects(all[:count])
@@ -55,63 +61,76 @@ func TestMarshalObjects_MatchesGodbus(t *testing.T) {
 	}
 	var w wire
 	w.text("\xff\x00")
-	assert.Equal(t, []any{"\uFFFD\uFFFD"}, unmarshal(t, dbus.ParseSignatureMust("s"), w), "what the bus would not take")
+	assert.Equal(t, []any{"\uFFFD\uFFFD"}, unmarshal(t, dbus.ParseSignatureMust("s"), w),
+		"bytes that the bus would reject")
 	assert.Panics(t, func() { w.variant(int16(1)) })
 }
 
-// TestGetManagedObjects_WithAThousandSessions: it is complete and right while they change.
+// TestGetManagedObjects_WithAThousandSessions: the reply is complete and correct while the sessions
+// change.
 func TestGetManagedObjects_WithAThousandSessions(t *testing.T) {
 	s := serve(t)
 	const sessions = 1000
 	done := make(chan *dbus.Call, sessions)
+	manager := s.client.Object(dbusapi.BusName, dbusapi.ManagerPath)
 	for n := range sessions {
-		s.client.Object(dbusapi.BusName, dbusapi.ManagerPath).Go(dbusapi.ManagerInterface+".CreateSession", 0, done, "command", map[string]dbus.Variant{
-			"Id": dbus.MakeVariant(fmt.Sprint("s", n)), "Command": dbus.MakeVariant([]string{"true"}), "Start": dbus.MakeVariant(false),
-		})
+		spec := map[string]dbus.Variant{
+			"Id":      dbus.MakeVariant(fmt.Sprint("s", n)),
+			"Command": dbus.MakeVariant([]string{"true"}),
+			"Start":   dbus.MakeVariant(false),
+		}
+		manager.Go(dbusapi.ManagerInterface+".CreateSession", 0, done, "command", spec)
 	}
 	for range sessions {
 		require.NoError(t, testbed.Receive(t, done, "session").Err)
 	}
 	f := follow(t)
-	answers := make(chan *dbus.Call, 64)
-	f.requestAll(answers)
+	replies := make(chan *dbus.Call, 64)
+	f.requestAll(replies)
 	for range 2 {
-		require.NoError(t, testbed.Receive(t, answers, "first answer").Err)
+		require.NoError(t, testbed.Receive(t, replies, "first reply").Err)
 	}
 	const changes = 300
 	go func() {
 		for n := range changes {
-			s.client.Object(dbusapi.BusName, dbusapi.SessionPath(fmt.Sprint("s", n))).Go(dbusapi.SessionInterface+".SetDescription", 0, done, fmt.Sprint("changed ", n))
+			session := s.client.Object(dbusapi.BusName, dbusapi.SessionPath(fmt.Sprint("s", n)))
+			session.Go(dbusapi.SessionInterface+".SetDescription", 0, done, fmt.Sprint("changed ", n))
 		}
 	}()
 	for range 10 {
-		f.requestAll(answers)
+		f.requestAll(replies)
 		for range 2 {
-			call := testbed.Receive(t, answers, "answer")
+			call := testbed.Receive(t, replies, "reply")
 			require.NoError(t, call.Err)
-			if all, is := call.Body[0].(map[dbus.ObjectPath]map[string]map[string]dbus.Variant); is {
+			if all, ok := call.Body[0].(map[dbus.ObjectPath]map[string]map[string]dbus.Variant); ok {
 				require.Len(t, all, sessions)
-				require.Len(t, all[dbusapi.SessionPath("s7")][dbusapi.SessionInterface], len(sessionProperties(&supervisor.Snapshot{})))
+				properties := all[dbusapi.SessionPath("s7")][dbusapi.SessionInterface]
+				require.Len(t, properties, len(sessionProperties(&supervisor.Snapshot{})))
 			}
 		}
 	}
 	for range changes {
 		require.NoError(t, testbed.Receive(t, done, "change").Err)
 	}
-	f.requestAll(answers)
+	f.requestAll(replies)
 	for range 2 {
-		require.NoError(t, testbed.Receive(t, answers, "last answer").Err)
+		require.NoError(t, testbed.Receive(t, replies, "last reply").Err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	assert.Empty(t, f.mismatches[:min(len(f.mismatches), 1)], "%d of %d answers differ from what the signals say", len(f.mismatches), f.compared)
-	assert.Equal(t, fmt.Sprint("changed ", changes-1), f.sessions[dbusapi.SessionPath(fmt.Sprint("s", changes-1))]["Description"].Value())
+	assert.Empty(t, f.mismatches[:min(len(f.mismatches), 1)],
+		"%d of %d replies differ from the signals", len(f.mismatches), f.compared)
+	last := f.sessions[dbusapi.SessionPath(fmt.Sprint("s", changes-1))]
+	assert.Equal(t, fmt.Sprint("changed ", changes-1), last["Description"].Value())
 }
 
 func BenchmarkMarshalObjects(b *testing.B) {
 	all := make([]*supervisor.Snapshot, 1000)
 	for n := range all {
-		all[n] = &supervisor.Snapshot{ID: fmt.Sprint("s", n), Agent: "command", Command: []string{"sh", "-c", "exec sleep 1000"}, WorkingDirectory: "/home/user/project", State: "running"}
+		all[n] = &supervisor.Snapshot{
+			ID: fmt.Sprint("s", n), Agent: "command", Command: []string{"sh", "-c", "exec sleep 1000"},
+			WorkingDirectory: "/home/user/project", State: "running",
+		}
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -34,7 +34,7 @@ func TestExitStatus_RecordsHowTheAgentEnded(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			before := time.Now().Add(-time.Microsecond)
-			s := newHome(t, "sh", "-c", c.script).startShim()
+			s := newTestSession(t, "sh", "-c", c.script).startShim()
 			assert.Equal(t, c.exit, s.wait())
 			st := s.status()
 			assert.Equal(t, c.code, st.Code)
@@ -44,7 +44,9 @@ func TestExitStatus_RecordsHowTheAgentEnded(t *testing.T) {
 			assert.Positive(t, st.PID)
 			assert.Positive(t, st.MaxRSS)
 			assert.False(t, st.PaneClosed)
-			assert.True(t, !st.Started.Before(before.Truncate(time.Microsecond)) && !st.Exited.Before(st.Started) && !st.Exited.After(time.Now()))
+			assert.False(t, st.Started.Before(before.Truncate(time.Microsecond)))
+			assert.False(t, st.Exited.Before(st.Started))
+			assert.False(t, st.Exited.After(time.Now()))
 			assert.NoFileExists(t, s.spec.Socket)
 		})
 	}
@@ -53,11 +55,11 @@ func TestExitStatus_RecordsHowTheAgentEnded(t *testing.T) {
 func TestExitStatus_RecordsACoreDump(t *testing.T) {
 	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
 	require.NoError(t, err)
-	s := newHome(t, "sh", "-c", "ulimit -c unlimited; kill -SEGV $$").startShim()
+	s := newTestSession(t, "sh", "-c", "ulimit -c unlimited; kill -SEGV $$").startShim()
 	assert.Equal(t, 139, s.wait())
 	st := s.status()
 	assert.Equal(t, int(unix.SIGSEGV), st.Value)
-	if !strings.HasPrefix(string(pattern), "|") { // what a handler does is up to the system
+	if !strings.HasPrefix(string(pattern), "|") { // a core handler may be configured not to store a dump
 		assert.Equal(t, exitstatus.Dumped, st.Code)
 	}
 }
@@ -72,7 +74,7 @@ func TestStartError_NamesTheCause(t *testing.T) {
 		name string
 		dir  string
 		args []string
-		says string
+		want string
 		exit int
 	}{
 		{"not in PATH", "/", []string{"no-such-command"}, `command "no-such-command" not found`, 127},
@@ -90,14 +92,14 @@ func TestStartError_NamesTheCause(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			h := newHome(t, c.args...)
+			h := newTestSession(t, c.args...)
 			h.spec.Dir = c.dir
 			s := h.startShim()
 			assert.Equal(t, c.exit, s.wait())
 			st := s.status()
 			assert.Equal(t, exitstatus.NotStarted, st.Code)
-			assert.Equal(t, c.says, st.Error)
-			s.waitFor(c.says)
+			assert.Equal(t, c.want, st.Error)
+			s.waitFor(c.want)
 			left, err := os.ReadDir(filepath.Dir(h.spec.Socket))
 			require.NoError(t, err)
 			assert.Empty(t, left)
@@ -107,7 +109,7 @@ func TestStartError_NamesTheCause(t *testing.T) {
 
 func TestArguments_ReachTheAgentUnchanged(t *testing.T) {
 	args := []string{"a b", `'"`, "$HOME `x` \\", "line\nline", "", "*", "ünï", "\xff"}
-	h := newHome(t, append([]string{"sh", "-c", `for a; do printf '<%s>' "$a"; done; printf '%s' "$OPT"; pwd`, "sh"}, args...)...)
+	h := newTestSession(t, append([]string{"sh", "-c", `for a; do printf '<%s>' "$a"; done; printf '%s' "$OPT"; pwd`, "sh"}, args...)...)
 	h.spec.Env = append(h.spec.Env, "OPT=x y=z")
 	s := h.startShim()
 	require.Equal(t, 0, s.wait())
@@ -117,7 +119,7 @@ func TestArguments_ReachTheAgentUnchanged(t *testing.T) {
 }
 
 func TestExec_RunsScriptsWithoutInterpreterLine(t *testing.T) {
-	h := newHome(t, "./script", "x y")
+	h := newTestSession(t, "./script", "x y")
 	require.NoError(t, os.WriteFile(filepath.Join(h.spec.Dir, "script"), []byte("echo \"got $1\"\nexit 5\n"), 0o700))
 	s := h.startShim()
 	assert.Equal(t, 5, s.wait())
@@ -125,21 +127,23 @@ func TestExec_RunsScriptsWithoutInterpreterLine(t *testing.T) {
 }
 
 func TestAgent_InheritsOnlyItsTerminalAndEnvironment(t *testing.T) {
-	h := newHome(t, "sh", "-c", "grep -E 'Sig(Blk|Ign)' /proc/self/status; echo fds: $(ls /proc/self/fd); env; ps -o sid=,pid=,pgid=,tpgid= -p $$")
+	h := newTestSession(t, "sh", "-c", "grep -E 'Sig(Blk|Ign)' /proc/self/status; echo fds: $(ls /proc/self/fd); "+
+		"env; ps -o sid=,pid=,pgid=,tpgid= -p $$")
 	s := h.startShim()
 	require.Equal(t, 0, s.wait())
 	log := s.log()
 	assert.Contains(t, log, "SigBlk:\t0000000000000000")
 	assert.Contains(t, log, "SigIgn:\t0000000000000000")
-	assert.Contains(t, log, "fds: 0 1 2 3\r\n") // 3 is the listing itself
+	assert.Contains(t, log, "fds: 0 1 2 3\r\n") // 3 is the descriptor of the directory that ls reads
 	assert.NotContains(t, log, "HOME=")
 }
 
 func TestAgent_StartsWithDefaultSignals(t *testing.T) {
-	h := newHome(t, "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
+	h := newTestSession(t, "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
 	shim := h.shim
 	h.shim = filepath.Join(h.dir, "wrapper")
-	script := "#!/bin/bash\ntrap '' HUP INT QUIT TERM TSTP TTIN TTOU PIPE USR1 CHLD\nexec env --block-signal=USR2,WINCH " + shim + " \"$@\"\n"
+	script := "#!/bin/bash\ntrap '' HUP INT QUIT TERM TSTP TTIN TTOU PIPE USR1 CHLD\n" +
+		"exec env --block-signal=USR2,WINCH " + shim + " \"$@\"\n"
 	require.NoError(t, os.WriteFile(h.shim, []byte(script), 0o700))
 	s := h.startShim()
 	require.Equal(t, 0, s.wait())

@@ -14,7 +14,7 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// numbers are the lines that seq(1) prints.
+// numbers returns the lines that seq(1) prints.
 func numbers(from, to int) string {
 	var b strings.Builder
 	for i := from; i <= to; i++ {
@@ -29,7 +29,7 @@ func TestExitLine_AppearsBelowTheLastScreen(t *testing.T) {
 		name, script string
 		how          string
 		screen       string // above the line
-		history      string // rows that have scrolled away
+		history      string // number of rows in the history
 	}{
 		{"two lines", "echo hello; echo there; exit 4", "exited with code 4", "hello\nthere\n", "0"},
 		{"nothing", "true", "exited with code 0", "", "0"},
@@ -51,7 +51,7 @@ func TestExitLine_AppearsBelowTheLastScreen(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			h := newHome(t, "sh", "-c", row.script)
+			h := newTestSession(t, "sh", "-c", row.script)
 			m := h.inTmux()
 			screen := m.waitForExitLine(row.how)
 			if strings.Contains(row.name, "graphics") {
@@ -62,7 +62,8 @@ func TestExitLine_AppearsBelowTheLastScreen(t *testing.T) {
 				assert.Equal(t, row.screen, screen)
 			}
 			assert.Equal(t, row.history, m.call("display-message", "-p", "#{history_size}"))
-			assert.Equal(t, "0 0 0 0 0", m.call("display-message", "-p", "#{alternate_on} #{mouse_any_flag} #{keypad_flag} #{keypad_cursor_flag} #{insert_flag}"))
+			assert.Equal(t, "0 0 0 0 0", m.call("display-message", "-p",
+				"#{alternate_on} #{mouse_any_flag} #{keypad_flag} #{keypad_cursor_flag} #{insert_flag}"))
 			assert.NotContains(t, h.log(), shimwire.ExitLinePrefix)
 		})
 	}
@@ -70,26 +71,27 @@ func TestExitLine_AppearsBelowTheLastScreen(t *testing.T) {
 
 func TestExitLine_FitsThePane(t *testing.T) {
 	exited := exitstatus.Status{Code: exitstatus.Exited, Value: 3}
-	assert.Equal(t, "[corral] claude exited with code 3. Restart or log: corralctl attach shop", exitLine("shop", "claude", exited, 80))
+	assert.Equal(t, "[corral] claude exited with code 3. Restart or log: corralctl attach shop",
+		exitLine("shop", "claude", exited, 80))
 	assert.Equal(t, "[corral] claude exit", exitLine("shop", "claude", exited, 21))
 	assert.Len(t, exitLine(strings.Repeat("s", 64), "claude", exited, 200), 79)
 	dumped := exitstatus.Status{Code: exitstatus.Dumped, Value: int(unix.SIGSEGV)}
 	assert.Contains(t, exitLine("shop", "claude", dumped, 80), "was killed by SIGSEGV (core dumped).")
 }
 
-// TestExitLine_WorksWithoutTmux below the cursor: a server whose program cannot be executed any
-// isReadable is not asked.
+// TestExitLine_WorksWithoutTmux checks that the line is printed below the cursor if the tmux server
+// cannot be queried because its executable is gone.
 func TestExitLine_WorksWithoutTmux(t *testing.T) {
 	var unknown tmuxServer
 	_, err := unknown.run(time.Now().Add(deadline), "list-panes")
 	require.Error(t, err)
 	p := paneScreen{height: 3, rows: []string{"one", "\x1b[1m \x1b[0m", ""}}
-	assert.Equal(t, resetModes+resetMargins+"\x1b[2;1Hx", string(p.withLine("x")), "attributes are no text")
+	assert.Equal(t, resetModes+resetMargins+"\x1b[2;1Hx", string(p.withLine("x")), "attributes are not text")
 }
 
 func TestExitLine_RequiresASession(t *testing.T) {
-	h := newHome(t, "sh", "-c", "stty -echo; echo hello; read x")
-	h.spec.Session = "" // the daemon is older
+	h := newTestSession(t, "sh", "-c", "stty -echo; echo hello; read x")
+	h.spec.Session = "" // older daemons do not set it
 	m := h.inTmux()
 	d := h.connect()
 	defer d.cleanup()

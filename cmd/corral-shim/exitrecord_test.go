@@ -13,8 +13,9 @@ import (
 	"github.com/corrald/corral/internal/exitstatus"
 )
 
-// asUnprivileged makes the home an ordinary user's, whom a directory's mode keeps from writing, and has
-// the shim run as that one.
+// asUnprivileged makes an unprivileged user the owner of the test session, and returns a function
+// that makes the shim run as that user. Unlike root, that user cannot write to a read-only
+// directory.
 func (h *testSession) asUnprivileged() func(*exec.Cmd) {
 	if os.Getuid() != 0 {
 		return func(*exec.Cmd) {}
@@ -23,10 +24,10 @@ func (h *testSession) asUnprivileged() func(*exec.Cmd) {
 	return func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: 54321, Gid: 54321} }
 }
 
-// TestExitStatus_FallsBackToTheRuntimeDirectory: where the state directory takes no record any
-// more, the runtime directory has it, and nothing else is left there.
+// TestExitStatus_FallsBackToTheRuntimeDirectory checks that the record is written to the runtime
+// directory if the state directory is not writable, and that no other file remains there.
 func TestExitStatus_FallsBackToTheRuntimeDirectory(t *testing.T) {
-	h := newHome(t, "sh", "-c", "read a; exit 7")
+	h := newTestSession(t, "sh", "-c", "read a; exit 7")
 	s := h.startShim(h.asUnprivileged())
 	s.connect()
 	require.NoError(t, os.Chmod(h.spec.StateDir, 0o500))
@@ -44,10 +45,9 @@ func TestExitStatus_FallsBackToTheRuntimeDirectory(t *testing.T) {
 	assert.Len(t, left, 1)
 }
 
-// TestExitStatus_IsRecordedWithoutAWritableStateDirectory that can be written to, neither for its
-// start nor for its end.
+// The agent starts and ends without a writable state directory.
 func TestExitStatus_IsRecordedWithoutAWritableStateDirectory(t *testing.T) {
-	h := newHome(t, "sh", "-c", "exit 7")
+	h := newTestSession(t, "sh", "-c", "exit 7")
 	change := h.asUnprivileged()
 	require.NoError(t, os.Chmod(h.spec.StateDir, 0o500))
 	s := h.startShim(change)
@@ -57,10 +57,10 @@ func TestExitStatus_IsRecordedWithoutAWritableStateDirectory(t *testing.T) {
 	assert.Equal(t, 7, status.Value)
 }
 
-// TestExitStatus_IsRetriedUntilWritten: where it can be written nowhere, the shim says so in the
-// pane and stays until it can.
+// TestExitStatus_IsRetriedUntilWritten checks that the shim reports the problem in the pane and
+// keeps running until it can write the record.
 func TestExitStatus_IsRetriedUntilWritten(t *testing.T) {
-	h := newHome(t, "sh", "-c", "read a; echo the last word; exit 7")
+	h := newTestSession(t, "sh", "-c", "read a; echo the last word; exit 7")
 	s := h.startShim(h.asUnprivileged())
 	s.connect()
 	for _, dir := range []string{h.spec.StateDir, filepath.Dir(h.spec.Socket)} {
@@ -71,7 +71,7 @@ func TestExitStatus_IsRetriedUntilWritten(t *testing.T) {
 	s.waitFor("its exit status cannot be written")
 	select {
 	case <-s.done:
-		t.Fatal("the shim has ended, and nothing tells how its agent did")
+		t.Fatal("the shim has exited without recording the exit status")
 	default:
 	}
 	require.NoError(t, os.Chmod(h.spec.StateDir, 0o700))

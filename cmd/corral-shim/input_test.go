@@ -12,7 +12,7 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// writtenBy gives a text to a terminal that takes size bytes at a time.
+// writtenBy returns what a text writes to a terminal that accepts size bytes at a time.
 func writtenBy(t *text, size int) string {
 	var got bytes.Buffer
 	for {
@@ -42,24 +42,39 @@ func TestText_IsEncodedForTheTerminalMode(t *testing.T) {
 		text  string
 		want  string
 	}{
-		{"for a program that reads lines", line, false, "a\nb\r\nc", "a\rb\rc"},
-		{"where Enter is no line end", plain, false, "a\nb", "a\nb"},
-		{"for a program that reads keys", tui, false, "a\n\nb\r\n", "a\r\rb\r"},
-		{"as a paste", tui, true, "a\nb", "\x1b[200~a\rb\x1b[201~"},
-		{"as a paste for lines", line, true, "a\nb", "\x1b[200~a\rb\x1b[201~"},
-		{"with what would end the paste", tui, true, "a\x1b[201~rm\x1b[20\x1b[201~1~\n", "\x1b[200~arm\r\x1b[201~"},
-		{"the same where nothing is pasted", tui, false, "a\x1b[201~", "a\x1b[201~"},
-		{"with what some programs take for the end", tui, true, "a\x1b[0201~b\x1b[201;1~c\u009b201~d\u009b00\x1b[201~201~e", "\x1b[200~abcde\x1b[201~"},
-		{"with what is no end", tui, true, "201~ \x1b[2010~ \x1b[1201~ [201~ \x1b[200~ \x1b[31m", "\x1b[200~201~ \x1b[2010~ \x1b[1201~ [201~ \x1b[200~ \x1b[31m\x1b[201~"},
+		{"canonical mode", line, false, "a\nb\r\nc", "a\rb\rc"},
+		{"without ICRNL", plain, false, "a\nb", "a\nb"},
+		{"raw mode", tui, false, "a\n\nb\r\n", "a\r\rb\r"},
+		{"a paste", tui, true, "a\nb", "\x1b[200~a\rb\x1b[201~"},
+		{"a paste in canonical mode", line, true, "a\nb", "\x1b[200~a\rb\x1b[201~"},
+		{
+			"a paste that contains the end of a paste", tui, true, "a\x1b[201~rm\x1b[20\x1b[201~1~\n",
+			"\x1b[200~arm\r\x1b[201~",
+		},
+		{"the end of a paste without a paste", tui, false, "a\x1b[201~", "a\x1b[201~"},
+		{
+			"a paste with variants of its end", tui, true, "a\x1b[0201~b\x1b[201;1~c\u009b201~d\u009b00\x1b[201~201~e",
+			"\x1b[200~abcde\x1b[201~",
+		},
+		{
+			"a paste with similar sequences", tui, true, "201~ \x1b[2010~ \x1b[1201~ [201~ \x1b[200~ \x1b[31m",
+			"\x1b[200~201~ \x1b[2010~ \x1b[1201~ [201~ \x1b[200~ \x1b[31m\x1b[201~",
+		},
 		{"nothing", tui, true, "", ""},
-		{"characters that a terminal acts on, for a program that reads lines", line, false, "a\x03b\x04\x16\x7f\x1bc", "a\x16\x03b\x16\x04\x16\x16\x16\x7f\x1bc"},
-		{"the same, for one that reads keys", tui, false, "a\x03b\x04\x16\x7f\x1bc", "a\x03b\x04\x16\x7f\x1bc"},
-		{"the same, for one that reads keys and lets ^C be a signal", keys, false, "a\x03b\x04\x1a\x1c\x13c", "ab\x04c"},
-		{"the same as a paste", keys, true, "a\x03b\x04", "\x1b[200~ab\x04\x1b[201~"},
-		{"the same without quoting", bare, false, "a\x03b\x16\x7f\n", "ab\x16\r"},
-		{"one of them where a long line is cut", line, false, long[:maxLine-1] + "\x03\x04", long[:maxLine-1] + "\x16\x03\x04\x16\x04"},
-		{"a long line of keys", tui, false, long, long},
-		{"a long line, delivered in parts", line, false, long + "b\nc", strings.Repeat(long[:maxLine]+"\x04", 3) + "b\rc"},
+		{
+			"special characters in canonical mode", line, false, "a\x03b\x04\x16\x7f\x1bc",
+			"a\x16\x03b\x16\x04\x16\x16\x16\x7f\x1bc",
+		},
+		{"special characters in raw mode", tui, false, "a\x03b\x04\x16\x7f\x1bc", "a\x03b\x04\x16\x7f\x1bc"},
+		{"special characters with ISIG", keys, false, "a\x03b\x04\x1a\x1c\x13c", "ab\x04c"},
+		{"special characters in a paste", keys, true, "a\x03b\x04", "\x1b[200~ab\x04\x1b[201~"},
+		{"special characters without quoting", bare, false, "a\x03b\x16\x7f\n", "ab\x16\r"},
+		{
+			"a special character where a long line is split", line, false, long[:maxLine-1] + "\x03\x04",
+			long[:maxLine-1] + "\x16\x03\x04\x16\x04",
+		},
+		{"a long line in raw mode", tui, false, long, long},
+		{"a long line in canonical mode", line, false, long + "b\nc", strings.Repeat(long[:maxLine]+"\x04", 3) + "b\rc"},
 		{"a line that just fits", line, false, long[:maxLine-1] + "\nb", long[:maxLine-1] + "\rb"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -74,7 +89,7 @@ func TestText_IsEncodedForTheTerminalMode(t *testing.T) {
 	}
 }
 
-// FuzzPaste holds that nothing in a text can end its paste, and that nothing else is lost.
+// FuzzPaste checks that no text can end its paste, and that the rest of the text is not changed.
 func FuzzPaste(f *testing.F) {
 	f.Add([]byte("one\ntwo\x1b[201~\r\n"))
 	f.Add([]byte("\x1b[20\x1b[201~1~"))
@@ -91,14 +106,15 @@ func FuzzPaste(f *testing.F) {
 		assert.Len(t, got, len(inside)+12)
 		assert.NotRegexp(t, "(\x1b\\[|\u009b)0*201([ -/:-?][ -?]*)?~", inside)
 		assert.NotContains(t, inside, "\n")
-		if !bytes.ContainsAny(b, "\x1b\u009b") && !bytes.ContainsAny(b, string(specialCharacters(rawSettings(saneSettings())))) {
+		special := string(specialCharacters(rawSettings(saneSettings())))
+		if !bytes.ContainsAny(b, "\x1b\u009b") && !bytes.ContainsAny(b, special) {
 			assert.Equal(t, strings.NewReplacer("\r\n", "\r", "\n", "\r").Replace(string(b)), inside)
 		}
 	})
 }
 
 func TestInput_ReachesALineReader(t *testing.T) {
-	h := newHome(t, "sh", "-c", "stty -echo; echo go; cat > got; echo done")
+	h := newTestSession(t, "sh", "-c", "stty -echo; echo go; cat > got; echo done")
 	s := h.startShim()
 	s.waitFor("go")
 	d := h.connect()
@@ -111,25 +127,25 @@ func TestInput_ReachesALineReader(t *testing.T) {
 	assert.Empty(t, d.sendTextAndWait(3, "", shimwire.FlagEnter).Error)
 	s.typeKeys("\x04")
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, want.String()+"end\n\n", h.read("got"))
+	assert.Equal(t, want.String()+"end\n\n", h.readFile("got"))
 }
 
 func TestInput_UsesBracketedPaste(t *testing.T) {
-	h := newHome(t, "sh", "-c", `stty raw -echo; printf '\033[?20'; printf '04hgo'; head -c 25 > got; printf one; head -c 1 > enter; printf two`)
+	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf '\033[?20'; printf '04hgo'; head -c 25 > got; printf one; head -c 1 > enter; printf two`)
 	s := h.startShim()
 	s.waitFor("go")
 	d := h.connect()
 	assert.Empty(t, d.sendTextAndWait(9, "hello\nworld\x1b[201~!!", shimwire.FlagEnter).Error)
 	s.waitFor("onetwo")
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, "\x1b[200~hello\rworld!!\x1b[201~", h.read("got"))
-	assert.Equal(t, "\r", h.read("enter"))
+	assert.Equal(t, "\x1b[200~hello\rworld!!\x1b[201~", h.readFile("got"))
+	assert.Equal(t, "\r", h.readFile("enter"))
 }
 
-// TestInput_TypesAnswersToDialogs: a dialog takes keys, and passes over a paste. A text of several
-// lineMode is none.
+// TestInput_TypesAnswersToDialogs checks that a single line is typed, because dialogs read keys and
+// ignore pastes. A text of several lines is not considered an answer.
 func TestInput_TypesAnswersToDialogs(t *testing.T) {
-	h := newHome(t, "sh", "-c", `stty raw -echo; printf '\033[?2004h\033]7501;state=blocked:kind=permission\033\\may I?'; head -c 2 >answer
+	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf '\033[?2004h\033]7501;state=blocked:kind=permission\033\\may I?'; head -c 2 >answer
 		printf '\033]7501;state=blocked:kind=permission\033\\and?'; head -c 16 >paste; printf over; read rest`)
 	s := h.startShim()
 	d := h.connect()
@@ -138,12 +154,12 @@ func TestInput_TypesAnswersToDialogs(t *testing.T) {
 	s.waitFor("and?")
 	assert.Empty(t, d.sendTextAndWait(2, "a\nb", shimwire.FlagEnter).Error)
 	s.waitFor("over")
-	assert.Equal(t, "1\r", h.read("answer"))
-	assert.Equal(t, "\x1b[200~a\rb\x1b[201~\r", h.read("paste"))
+	assert.Equal(t, "1\r", h.readFile("answer"))
+	assert.Equal(t, "\x1b[200~a\rb\x1b[201~\r", h.readFile("paste"))
 }
 
 func TestInput_SendsEnterAfterTheTextWasRead(t *testing.T) {
-	h := newHome(t, "reads")
+	h := newTestSession(t, "reads")
 	s := h.startShim()
 	s.waitFor("go")
 	d := h.connect()
@@ -154,18 +170,18 @@ func TestInput_SendsEnterAfterTheTextWasRead(t *testing.T) {
 }
 
 func TestInput_SendsEnterAfterTimeoutIfTheTextIsUnread(t *testing.T) {
-	h := newHome(t, "sh", "-c", `stty raw -echo; printf go; while [ ! -e now ]; do read -t 0.05 x < /dev/null; sleep 0.05; done; head -c 5 > got`)
+	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf go; while [ ! -e now ]; do read -t 0.05 x < /dev/null; sleep 0.05; done; head -c 5 > got`)
 	s := h.startShim()
 	s.waitFor("go")
 	d := h.connect()
 	assert.Empty(t, d.sendTextAndWait(1, "text", shimwire.FlagEnter).Error)
-	h.write("now", "")
+	h.writeFile("now", "")
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, "text\r", h.read("got"))
+	assert.Equal(t, "text\r", h.readFile("got"))
 }
 
 func TestInput_DeliversConcurrentTextsUnmixed(t *testing.T) {
-	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; head -c 600300 > got")
+	h := newTestSession(t, "sh", "-c", "stty raw -echo; printf go; head -c 600300 > got")
 	s := h.startShim()
 	s.waitFor("go")
 	a, b := h.connect(), h.connect()
@@ -176,19 +192,20 @@ func TestInput_DeliversConcurrentTextsUnmixed(t *testing.T) {
 	assert.Empty(t, a.expect(shimwire.InputDone).Error)
 	assert.Empty(t, b.expect(shimwire.InputDone).Error)
 	require.Equal(t, 0, s.wait())
-	got := h.read("got")
+	got := h.readFile("got")
 	for _, part := range []string{big, strings.Repeat("B", 300_000), strings.Repeat("k", 300)} {
 		assert.Contains(t, got, part)
 	}
 }
 
 func TestInput_RejectsTooMuchText(t *testing.T) {
-	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; exec sleep 1000")
+	h := newTestSession(t, "sh", "-c", "stty raw -echo; printf go; exec sleep 1000")
 	s := h.startShim()
 	s.waitFor("go")
 	d, other := h.connect(), h.connect()
 	d.sendText(1, strings.Repeat("x", 900_000), 0)
-	assert.Equal(t, "too much text is waiting to be read by the agent", other.sendTextAndWait(2, strings.Repeat("y", 900_000), 0).Error)
+	tooMuch := other.sendTextAndWait(2, strings.Repeat("y", 900_000), 0)
+	assert.Equal(t, "too much text is waiting to be read by the agent", tooMuch.Error)
 	for seq := range uint32(maxTexts - 1) {
 		d.sendText(10+seq, "z", 0)
 	}
@@ -201,10 +218,11 @@ func TestInput_RejectsTooMuchText(t *testing.T) {
 	assert.Equal(t, 137, s.wait())
 }
 
-// TestInput_WithdrawsTextsOfClosedConnections never arrives if it was not begun: its sender was
-// told that it did not.
+// TestInput_WithdrawsTextsOfClosedConnections checks that a text is dropped if its sender
+// disconnects before the shim has begun to write it: the sender reports it as not delivered.
 func TestInput_WithdrawsTextsOfClosedConnections(t *testing.T) {
-	h := newHome(t, "sh", "-c", "mkfifo now; stty raw -echo; printf go; head -c 1 > first; printf one; read -r line < now; head -c 300004 > got")
+	h := newTestSession(t, "sh", "-c", "mkfifo now; stty raw -echo; printf go; head -c 1 > first; printf one; "+
+		"read -r line < now; head -c 300004 > got")
 	s := h.startShim()
 	s.waitFor("go")
 	begun, waits, stays := h.connect(), h.connect(), h.connect()
@@ -214,14 +232,14 @@ func TestInput_WithdrawsTextsOfClosedConnections(t *testing.T) {
 	stays.sendText(1, "stays", 0)
 	begun.close()
 	waits.close()
-	h.write("now", "\n")
+	h.writeFile("now", "\n")
 	assert.Empty(t, stays.expect(shimwire.InputDone).Error)
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, strings.Repeat("b", 299_999)+"stays", h.read("got"))
+	assert.Equal(t, strings.Repeat("b", 299_999)+"stays", h.readFile("got"))
 }
 
 func TestInput_DiscardsTextsOfInterruptedConnections(t *testing.T) {
-	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; head -c 5 > got")
+	h := newTestSession(t, "sh", "-c", "stty raw -echo; printf go; head -c 5 > got")
 	s := h.startShim()
 	s.waitFor("go")
 	a, b := h.connect(), h.connect()
@@ -229,5 +247,5 @@ func TestInput_DiscardsTextsOfInterruptedConnections(t *testing.T) {
 	a.close()
 	assert.Empty(t, b.sendTextAndWait(1, "whole", 0).Error)
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, "whole", h.read("got"))
+	assert.Equal(t, "whole", h.readFile("got"))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// pressKeys sends keys, and returns the answer.
+// pressKeys sends keys and returns the answer.
 func (d *daemon) pressKeys(m shimwire.Message, names ...string) shimwire.Message {
 	d.t.Helper()
 	m.Kind, m.Data = shimwire.Keys, []byte(strings.Join(names, "\x00"))
@@ -25,7 +25,7 @@ func (d *daemon) pressKeys(m shimwire.Message, names ...string) shimwire.Message
 	return d.expect(shimwire.InputDone)
 }
 
-// expectReport returns the word of this source that the shim says next.
+// expectReport returns the next status report of this source.
 func (d *daemon) expectReport(source string) shimwire.Message {
 	d.t.Helper()
 	for {
@@ -35,15 +35,16 @@ func (d *daemon) expectReport(source string) shimwire.Message {
 	}
 }
 
-// ifStillAsking is the condition that the agent still asks this.
+// ifStillAsking returns a message with the condition that the agent is still asking this.
 func ifStillAsking(asked shimwire.Message) shimwire.Message {
 	return shimwire.Message{
-		Seq: 7, Flags: shimwire.FlagIfStillAsking, Source: asked.Source, KnownSeq: asked.Seq, SinceMonotonic: asked.SinceMonotonic,
+		Seq: 7, Flags: shimwire.FlagIfStillAsking, Source: asked.Source, KnownSeq: asked.Seq,
+		SinceMonotonic: asked.SinceMonotonic,
 	}
 }
 
 func TestKeys_AreReadOneAtATime(t *testing.T) {
-	h := newHome(t, "reads")
+	h := newTestSession(t, "reads")
 	s := h.startShim()
 	s.waitFor("go")
 	d := h.connect()
@@ -51,7 +52,8 @@ func TestKeys_AreReadOneAtATime(t *testing.T) {
 	assert.Empty(t, d.pressKeys(shimwire.Message{Seq: 1}, "Escape", "C-a", "Down", "Down", "é", "Enter").Error)
 	s.waitFor(`read "\x1b"` + "\r\n" + `read "\x01"` + "\r\n" + `read "\x1b[B"` + "\r\n" + `read "\x1b[B"` + "\r\n" + `read "é"` + "\r\n" + `read "\r"` + "\r\n")
 	assert.Contains(t, d.pressKeys(shimwire.Message{Seq: 2}, "a", "Entr").Error, `invalid key "Entr"`)
-	assert.Equal(t, "the program in its terminal has not enabled keys such as S-Enter", d.pressKeys(shimwire.Message{Seq: 3}, "x", "S-Enter", "y").Error)
+	assert.Equal(t, "the program in its terminal has not enabled keys such as S-Enter",
+		d.pressKeys(shimwire.Message{Seq: 3}, "x", "S-Enter", "y").Error)
 	assert.Empty(t, d.pressKeys(shimwire.Message{Seq: 4}, "z").Error)
 	s.waitFor(`read "x"` + "\r\n" + `read "z"`)
 	s.typeKeys("\x03")
@@ -59,26 +61,29 @@ func TestKeys_AreReadOneAtATime(t *testing.T) {
 }
 
 func TestKeys_FollowTheModesOfTheTerminal(t *testing.T) {
-	h := newHome(t, "sh", "-c", `stty raw -echo; printf go; head -c 3 >plain; printf '\033[?1h\033=application'; head -c 6 >application
+	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf go; head -c 3 >plain; printf '\033[?1h\033=application'; head -c 6 >application
 		printf '\033[>4;1mother'; head -c 10 >other; printf '\033[>1ukitty'; head -c 8 >kitty`)
 	s := h.startShim()
 	d := h.connect()
 	for _, row := range []struct{ prints, key, more, want string }{
-		{"go", "Up", "", "\x1b[A"}, {"application", "Up", "KP5", "\x1bOA\x1bOu"}, {"other", "S-Enter", "", "\x1b[27;2;13~"}, {"kitty", "C-Enter", "C-a", "\x1b[13;5u\x01"},
+		{"go", "Up", "", "\x1b[A"}, {"application", "Up", "KP5", "\x1bOA\x1bOu"},
+		{"other", "S-Enter", "", "\x1b[27;2;13~"}, {"kitty", "C-Enter", "C-a", "\x1b[13;5u\x01"},
 	} {
 		s.waitFor(row.prints)
 		names := append([]string{row.key}, strings.Fields(row.more)...)
 		require.Empty(t, d.pressKeys(shimwire.Message{Seq: 1}, names...).Error)
 	}
 	require.Equal(t, 0, s.wait())
-	for file, want := range map[string]string{"plain": "\x1b[A", "application": "\x1bOA\x1bOu", "other": "\x1b[27;2;13~", "kitty": "\x1b[13;5u\x01"} {
-		assert.Equal(t, want, h.read(file), file)
+	for file, want := range map[string]string{
+		"plain": "\x1b[A", "application": "\x1bOA\x1bOu", "other": "\x1b[27;2;13~", "kitty": "\x1b[13;5u\x01",
+	} {
+		assert.Equal(t, want, h.readFile(file), file)
 	}
 }
 
-// TestKeys_StayInOrderWithTexts that other connections send, and with keys that are typed.
+// The texts come from other connections; the terminal's keys are in order with them too.
 func TestKeys_StayInOrderWithTexts(t *testing.T) {
-	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; head -c 4009 > got")
+	h := newTestSession(t, "sh", "-c", "stty raw -echo; printf go; head -c 4009 > got")
 	s := h.startShim()
 	s.waitFor("go")
 	a, b := h.connect(), h.connect()
@@ -89,12 +94,12 @@ func TestKeys_StayInOrderWithTexts(t *testing.T) {
 	assert.Empty(t, a.expect(shimwire.InputDone).Error)
 	assert.Empty(t, b.pressKeys(shimwire.Message{Seq: 1}, "z", "Enter").Error)
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, text+"abcTEXTz\r", h.read("got"))
+	assert.Equal(t, text+"abcTEXTz\r", h.readFile("got"))
 }
 
-// TestKeys_PrecedeHeldTexts until the agent takes input: they answer what it begins with.
+// Texts are held until the agent accepts input; keys answer its first dialog.
 func TestKeys_PrecedeHeldTexts(t *testing.T) {
-	h := newHome(t, "sh", "-c", `stty raw -echo; printf 'trust?'; head -c 1 > key; printf '\033[?2004hready'; head -c 17 > got`)
+	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf 'trust?'; head -c 1 > key; printf '\033[?2004hready'; head -c 17 > got`)
 	h.spec.HoldInput = true
 	s := h.startShim()
 	s.waitFor("trust?")
@@ -103,65 +108,69 @@ func TestKeys_PrecedeHeldTexts(t *testing.T) {
 	assert.Empty(t, b.pressKeys(shimwire.Message{Seq: 1}, "1").Error)
 	assert.Empty(t, a.expect(shimwire.InputDone).Error)
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, "1", h.read("key"))
-	assert.Equal(t, "\x1b[200~later\x1b[201~", h.read("got"))
+	assert.Equal(t, "1", h.readFile("key"))
+	assert.Equal(t, "\x1b[200~later\x1b[201~", h.readFile("got"))
 }
 
-// TestKeys_AreWithdrawnWithTheirConnection are not pressed any more.
+// TestKeys_AreWithdrawnWithTheirConnection checks that the rest of a sequence is dropped when its
+// sender disconnects.
 func TestKeys_AreWithdrawnWithTheirConnection(t *testing.T) {
-	h := newHome(t, "sh", "-c", "mkfifo now; stty raw echo; printf go; read -r line < now; head -c 6 > got")
+	h := newTestSession(t, "sh", "-c", "mkfifo now; stty raw echo; printf go; read -r line < now; head -c 6 > got")
 	s := h.startShim()
 	s.waitFor("go")
 	gone, stays := h.connect(), h.connect()
 	gone.send(shimwire.Message{Kind: shimwire.Keys, Seq: 1, Data: []byte("a\x00b\x00c\x00d")})
-	s.waitFor("goa") // the first is written, and not read
+	s.waitFor("goa") // the first key was written, but not read
 	stays.send(shimwire.Message{Kind: shimwire.Input, Seq: 1, Data: []byte("stays")})
 	gone.close()
 	assert.Empty(t, stays.expect(shimwire.InputDone).Error)
-	h.write("now", "\n")
+	h.writeFile("now", "\n")
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, "astays", h.read("got"))
+	assert.Equal(t, "astays", h.readFile("got"))
 }
 
-// TestKeys_AreTypedAheadIfTheProgramDoesNotRead, after it was given the time to.
+// TestKeys_AreTypedAheadIfTheProgramDoesNotRead checks that keys are written after inputWait.
 func TestKeys_AreTypedAheadIfTheProgramDoesNotRead(t *testing.T) {
-	h := newHome(t, "sh", "-c", "mkfifo now; stty raw -echo; printf go; read -r line < now; head -c 50 > got")
+	h := newTestSession(t, "sh", "-c", "mkfifo now; stty raw -echo; printf go; read -r line < now; head -c 50 > got")
 	s := h.startShim()
 	s.waitFor("go")
 	d := h.connect()
 	assert.Empty(t, d.pressKeys(shimwire.Message{Seq: 1}, strings.Split(strings.Repeat("k", 50), "")...).Error)
-	h.write("now", "\n")
+	h.writeFile("now", "\n")
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, strings.Repeat("k", 50), h.read("got"))
+	assert.Equal(t, strings.Repeat("k", 50), h.readFile("got"))
 }
 
-const blocked = "\x1b]7501;state=blocked:kind=permission\x1b\\"
+const (
+	blocked         = "\x1b]7501;state=blocked:kind=permission\x1b\\"
+	blockedWithText = "\x1b]7501;state=blocked:kind=permission:msg=Zm9v\x1b\\"
+)
 
-// TestKeys_AnswerOnlyPendingQuestions: each row's agent prints a question and then, once "now" is
-// there, something more.
+// Each row's agent prints a question and, after the test has written to the FIFO "now", more
+// output.
 func TestKeys_AnswerOnlyPendingQuestions(t *testing.T) {
 	over := "its agent has continued meanwhile"
 	for name, row := range map[string]struct{ prints, typed, want string }{
-		"it still asks":                          {prints: "nothing new"},
-		"it works":                               {prints: "\x1b]7501;state=working\x1b\\", want: over},
-		"it is idle":                             {prints: "\x1b]7501;state=done\x1b\\", want: over},
-		"it asks something else":                 {prints: "\x1b]7501;state=working\x1b\\" + blocked, want: over},
-		"it has another question":                {prints: "\x1b]7501;state=blocked:kind=permission:msg=Zm9v\x1b\\", want: over},
-		"it was reset":                           {prints: "\x1bc", want: over},
-		"its title says that it works":           {prints: "\x1b]2;works\a", want: over},
-		"somebody has just typed":                {typed: "1", want: "it was answered just now"},
-		"a terminal has told of its focus":       {typed: "\x1b[I\x1b[O\x1b[<35;1;1M\x1b[?1;2c"},
-		"somebody has typed and is looked after": {typed: "\x1b[Ix", want: "it was answered just now"},
+		"it still asks":                           {prints: "nothing new"},
+		"it works":                                {prints: "\x1b]7501;state=working\x1b\\", want: over},
+		"it is idle":                              {prints: "\x1b]7501;state=done\x1b\\", want: over},
+		"it asks again":                           {prints: "\x1b]7501;state=working\x1b\\" + blocked, want: over},
+		"it asks another question":                {prints: blockedWithText, want: over},
+		"it was reset":                            {prints: "\x1bc", want: over},
+		"its title shows that it works":           {prints: "\x1b]2;works\a", want: over},
+		"a key was typed":                         {typed: "1", want: "it was answered just now"},
+		"the terminal has reported its focus":     {typed: "\x1b[I\x1b[O\x1b[<35;1;1M\x1b[?1;2c"},
+		"a key was typed, and the focus reported": {typed: "\x1b[Ix", want: "it was answered just now"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHome(t, "sh", "-c", `stty raw -echo; printf '%s' "$1"; mkfifo now; read -r more <now; printf '%b' "$more"; printf said; head -c 100 >got`, "sh", blocked)
+			h := newTestSession(t, "sh", "-c", `stty raw -echo; printf '%s' "$1"; mkfifo now; read -r more <now; printf '%b' "$more"; printf said; head -c 100 >got`, "sh", blocked)
 			h.spec.TitleWorking = "^works$"
 			s := h.startShim()
 			d := h.connect()
 			asked := d.expectReport(shimwire.OSC7501)
 			require.Equal(t, "permission", asked.Reason)
 			waitForFile(t, h.spec.Dir+"/now")
-			h.write("now", strings.ReplaceAll(row.prints, "\x1b", `\033`)+"\n")
+			h.writeFile("now", strings.ReplaceAll(row.prints, "\x1b", `\033`)+"\n")
 			s.waitFor("said")
 			s.typeKeys(row.typed)
 			answer := d.pressKeys(ifStillAsking(asked), "y", "z")
@@ -177,10 +186,10 @@ func TestKeys_AnswerOnlyPendingQuestions(t *testing.T) {
 	}
 }
 
-// TestKeys_AnswerQuestionsReportedOverDBus that came on the bus: of what has become of it the shim
-// knows nothing, but that nobody has typed since.
+// TestKeys_AnswerQuestionsReportedOverDBus checks questions that were not reported to the shim. The
+// shim can only check that nobody has typed since.
 func TestKeys_AnswerQuestionsReportedOverDBus(t *testing.T) {
-	h := newHome(t, "sh", "-c", "stty raw -echo; printf go; head -c 100 >got")
+	h := newTestSession(t, "sh", "-c", "stty raw -echo; printf go; head -c 100 >got")
 	s := h.startShim()
 	s.waitFor("go")
 	d := h.connect()
@@ -188,7 +197,7 @@ func TestKeys_AnswerQuestionsReportedOverDBus(t *testing.T) {
 	require.Empty(t, d.pressKeys(ifStillAsking(report), "y").Error)
 	assert.Equal(t, "it was answered just now", d.pressKeys(ifStillAsking(report), "y").Error)
 	report.SinceMonotonic = clock.Monotonic()
-	require.Empty(t, d.pressKeys(ifStillAsking(report), "y").Error, "of another question")
+	require.Empty(t, d.pressKeys(ifStillAsking(report), "y").Error, "another question")
 	report.SinceMonotonic = clock.Monotonic()
 	s.typeKeys("\x1b[I")
 	require.Empty(t, d.pressKeys(ifStillAsking(report), "y").Error)
@@ -196,10 +205,10 @@ func TestKeys_AnswerQuestionsReportedOverDBus(t *testing.T) {
 	s.wait()
 }
 
-// TestKeys_StopWhenTheQuestionIsAnswered stop where the question is over: the first of them was the
-// answer.
+// TestKeys_StopWhenTheQuestionIsAnswered checks that the rest of a sequence is dropped after its
+// first key was the answer.
 func TestKeys_StopWhenTheQuestionIsAnswered(t *testing.T) {
-	h := newHome(t, "sh", "-c", `stty raw -echo; printf '%s' "$1"; head -c 1 >key; printf '\033]7501;state=working\033\\over'; head -c 5 >rest`, "sh", blocked)
+	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf '%s' "$1"; head -c 1 >key; printf '\033]7501;state=working\033\\over'; head -c 5 >rest`, "sh", blocked)
 	s := h.startShim()
 	d := h.connect()
 	asked := d.expectReport(shimwire.OSC7501)
@@ -207,24 +216,25 @@ func TestKeys_StopWhenTheQuestionIsAnswered(t *testing.T) {
 	s.waitFor("over")
 	assert.Empty(t, d.pressKeys(shimwire.Message{Seq: 1}, "e", "n", "d", "e", "d").Error)
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, "\x1b", h.read("key"))
-	assert.Equal(t, "ended", h.read("rest"))
+	assert.Equal(t, "\x1b", h.readFile("key"))
+	assert.Equal(t, "ended", h.readFile("rest"))
 }
 
-// questions is how many times an answer races the end of its question.
+// questions is the number of questions in TestKeys_NeverReachAnOutdatedQuestion.
 const questions = 1000
 
-// TestKeys_NeverReachAnOutdatedQuestion: an agent asks for permission, and goes on at any moment,
-// answered or not. When it asks and when it goes on it also puts the query of the Program Status
-// Protocol, whose answer comes to it in the same stream as keys, at the place where the shim has
-// read that. So it knows of each key whether the shim wrote it while it was known to ask just that.
+// TestKeys_NeverReachAnOutdatedQuestion lets answers race with the end of their question. The agent
+// asks for permission and continues at a random moment, answered or not. When it asks and when it
+// continues it also sends the status query. The shim's answer to that query arrives in the same
+// stream as keys, after the shim has read everything that precedes the query. From its position the
+// agent knows for each key whether the shim wrote it while it knew that this question was pending.
 func TestKeys_NeverReachAnOutdatedQuestion(t *testing.T) {
-	h := newHome(t, "asks")
-	h.spec.IdleAfter = time.Hour // silence is no word of its own between two questions
+	h := newTestSession(t, "asks")
+	h.spec.IdleAfter = time.Hour // silence must not cause reports between two questions
 	s := h.startShim()
 	d := h.connect()
 	s.waitFor("go")
-	s.typeKeys("g") // the first question is the first word
+	s.typeKeys("g") // the first question is the first report
 	first := d.expectReport(shimwire.OSC7501)
 	pressed := 0
 	for n := range questions {
@@ -250,7 +260,7 @@ func TestKeys_NeverReachAnOutdatedQuestion(t *testing.T) {
 
 func answerTo(question int) byte { return '0' + byte(question%10) }
 
-// askQuestions is the agent of that test.
+// askQuestions is the agent of TestKeys_NeverReachAnOutdatedQuestion.
 func askQuestions() {
 	mode, err := unix.IoctlGetTermios(0, unix.TCGETS)
 	if err != nil {
@@ -264,7 +274,7 @@ func askQuestions() {
 		before := a.answers
 		fmt.Printf("%s\x1b]7501;?\x1b\\question %d.", blocked, n)
 		a.read(time.Hour, func() bool { return a.seen == 2*n+1 })
-		if rand.N(4) == 0 { // it goes on because of an answer
+		if rand.N(4) == 0 { // continue only after an answer
 			a.read(time.Hour, func() bool { return a.answers > before })
 		} else {
 			a.read(rand.N(12*time.Millisecond), func() bool { return false })
@@ -278,21 +288,23 @@ func askQuestions() {
 	os.Exit(0)
 }
 
-// questioner reads its terminal.
+// questioner reads the terminal of that agent.
 type questioner struct {
-	rest                 []byte
-	seen                 int  // answers to the query: at odd numbers the shim knows that the question is asked, at even ones that it is over
-	ended                bool // somebody has pressed q
+	rest []byte
+	// Answers to the query. While the number is odd the shim knows that the question is pending, while
+	// it is even that it is over.
+	seen                 int
+	ended                bool // q was pressed
 	answers, late, wrong int
 }
 
-// readAt reads until done says so, for this time at most.
+// read reads until done returns true, at most for limit.
 func (a *questioner) read(limit time.Duration, done func() bool) {
 	for end := time.Now().Add(limit); !done(); {
 		p := []unix.PollFd{{Fd: 0, Events: unix.POLLIN}}
 		left := unix.NsecToTimespec(max(time.Until(end), 0).Nanoseconds())
 		switch n, err := unix.Ppoll(p, &left, nil); {
-		case err != nil: // interrupted by a signal of Go's own
+		case err != nil: // interrupted by a signal of the Go runtime
 			continue
 		case n == 0:
 			return
@@ -313,7 +325,7 @@ func (a *questioner) take(b []byte) {
 			continue
 		}
 		if a.rest[0] == charEscape && len(a.rest) < len(statusAnswer) {
-			return // the rest of the answer comes
+			return // the rest of the answer follows
 		}
 		switch {
 		case a.rest[0] == 'q':

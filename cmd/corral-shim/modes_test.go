@@ -8,12 +8,13 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// modesAfter returns the modes after an output that comes in pieces of this size.
+// modesAfter returns the modes after output that arrives in pieces of this size.
 func modesAfter(output []byte, size int) *modes {
 	var s scanner
 	s.init(nil, nil)
 	for piece := range slices.Chunk(output, max(size, 1)) {
-		_ = s.scan(slices.Concat(make([]byte, s.filter.held), piece)) // of what was held back the modes tell nothing
+		// the content of held bytes does not matter for modes
+		_ = s.scan(slices.Concat(make([]byte, s.filter.held), piece))
 	}
 	return &s.modes
 }
@@ -28,12 +29,12 @@ func TestModes_TrackAndRestore(t *testing.T) {
 		{"bracketed paste", "x\x1b[?2004hy", true, "\x1b[?2004h"},
 		{"on and off", "\x1b[?2004h\x1b[?2004l", false, ""},
 		{"several at once", "\x1b[?1;1000;2004h", true, "\x1b[?1h\x1b[?1000h\x1b[?2004h"},
-		{"the other sort of mode", "\x1b[2004h", false, ""},
+		{"an ANSI mode", "\x1b[2004h", false, ""},
 		{"after other sequences", "\x1b]0;title\x07\x1b[1m\x1b[?2004h", true, "\x1b[?2004h"},
-		{"a string that is broken off", "\x1b]0;title\x1b[?2004h", true, "\x1b[?2004h"},
-		{"a control character within", "\x1b[?20\n04h", true, "\x1b[?2004h"},
+		{"an aborted string", "\x1b]0;title\x1b[?2004h", true, "\x1b[?2004h"},
+		{"a control character in a sequence", "\x1b[?20\n04h", true, "\x1b[?2004h"},
 		{"cancelled", "\x1b[?20\x1804h", false, ""},
-		{"begun again", "\x1b[?20\x1b[?2004h", true, "\x1b[?2004h"},
+		{"a sequence aborted by another one", "\x1b[?20\x1b[?2004h", true, "\x1b[?2004h"},
 		{"reset", "\x1b[?2004;1000h\x1b=\x1b[>1u\x1bc", false, ""},
 		{"hidden cursor, alternate screen", "\x1b[?1049h\x1b[?25l", false, "\x1b[?1049h\x1b[?25l"},
 		{"keypad", "\x1b=", false, "\x1b="},
@@ -42,9 +43,9 @@ func TestModes_TrackAndRestore(t *testing.T) {
 		{"kitty keys, set and changed", "\x1b[=1u\x1b[=4;2u", false, "\x1b[>5u"},
 		{"kitty keys, popped too often", "\x1b[>1u\x1b[<99u", false, ""},
 		{"modified keys", "\x1b[>4;2m", false, "\x1b[>4;2m"},
-		{"colours are no modes", "\x1b[4;2m\x1b[u", false, ""},
+		{"colours are not modes", "\x1b[4;2m\x1b[u", false, ""},
 		{"far too long", "\x1b[?" + strings.Repeat("1;", 100) + "2004h", false, ""},
-		{"a number that is none", "\x1b[?20:04;99999999999999999999h", false, ""},
+		{"an invalid number", "\x1b[?20:04;99999999999999999999h", false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := modesAfter([]byte(c.output), len(c.output))
@@ -54,8 +55,8 @@ func TestModes_TrackAndRestore(t *testing.T) {
 	}
 }
 
-// FuzzModes holds that it does not matter into which pieces the output falls, and that what
-// restores the modes does restore them.
+// FuzzModes checks that the modes do not depend on how the output is split into pieces, and that
+// the restoring sequences set the same modes.
 func FuzzModes(f *testing.F) {
 	f.Add([]byte("a\x1b[?2004hb\x1b[?1;25l\x1b[>1u\x1bc\x1b="), uint8(3))
 	f.Add([]byte("\x1b[?1049;1000h\x1b[>4;1m\x1b[=3;2u\x1b[<2u"), uint8(1))

@@ -22,23 +22,35 @@ func TestParseNotification_ReadsKnownVariables(t *testing.T) {
 		{"ready", "READY=1", notification{isReady: true}},
 		{"not ready", "READY=0", notification{}},
 		{"a status", "STATUS=indexing 3 of 4", notification{status: "indexing 3 of 4", hasStatus: true}},
-		{"no status any more", "STATUS=", notification{hasStatus: true}},
-		{"several lines", "READY=1\nSTATUS=here = there\n", notification{isReady: true, status: "here = there", hasStatus: true}},
-		{"the last one counts", "STATUS=a\nSTATUS=b", notification{status: "b", hasStatus: true}},
-		{"what is for others", "MAINPID=1\nWATCHDOG=1\nBARRIER=1\nREADY", notification{}},
-		{"it waits", "X_CORRAL_ACTIVITY=waiting\nX_CORRAL_REASON=question", notification{activity: "waiting", hasActivity: true, reason: "question", hasReason: true}},
-		{"it does what nobody knows", "X_CORRAL_ACTIVITY=dreaming\nX_CORRAL_REASON=failed", notification{}},
+		{"an empty status", "STATUS=", notification{hasStatus: true}},
+		{
+			"several lines", "READY=1\nSTATUS=here = there\n",
+			notification{isReady: true, status: "here = there", hasStatus: true},
+		},
+		{"a name twice", "STATUS=a\nSTATUS=b", notification{status: "b", hasStatus: true}},
+		{"variables of others", "MAINPID=1\nWATCHDOG=1\nBARRIER=1\nREADY", notification{}},
+		{
+			"it waits", "X_CORRAL_ACTIVITY=waiting\nX_CORRAL_REASON=question",
+			notification{activity: "waiting", hasActivity: true, reason: "question", hasReason: true},
+		},
+		{"unknown values", "X_CORRAL_ACTIVITY=dreaming\nX_CORRAL_REASON=failed", notification{}},
 		{"not UTF-8", "STATUS=\xff\x00", notification{status: "\uFFFD", hasStatus: true}},
-		{"what acts on a terminal", "STATUS=\u009b2J\u202eindexing\u200b \x1b[m", notification{status: "2Jindexing [m", hasStatus: true}},
+		{
+			"control characters", "STATUS=\u009b2J\u202eindexing\u200b \x1b[m",
+			notification{status: "2Jindexing [m", hasStatus: true},
+		},
 	} {
 		assert.Equal(t, row.want, parseNotification([]byte(row.text)), row.name)
 	}
 }
 
-// FuzzNotification holds that whatever is sent, what is told of it is bounded, valid, and among the
-// words that there are.
+// FuzzNotification checks that the decoded status is valid and bounded, and that activity and
+// reason are known values.
 func FuzzNotification(f *testing.F) {
-	for _, seed := range []string{"READY=1\nSTATUS=up", "X_CORRAL_ACTIVITY=waiting\nX_CORRAL_REASON=auth\nSTATUS=\xff", "BARRIER=1", "=\n\n=READY=1"} {
+	for _, seed := range []string{
+		"READY=1\nSTATUS=up", "X_CORRAL_ACTIVITY=waiting\nX_CORRAL_REASON=auth\nSTATUS=\xff", "BARRIER=1",
+		"=\n\n=READY=1",
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -58,11 +70,11 @@ func (h *testSession) withNotify() *testSession {
 	return h
 }
 
-// TestNotifySocket_AcceptsSystemdNotify by the program that systemd has for that. It waits until
-// its BARRIER=1 was closed, five seconds at most.
+// TestNotifySocket_AcceptsSystemdNotify uses systemd-notify, which waits until the descriptor of
+// its BARRIER=1 is closed, for at most five seconds.
 func TestNotifySocket_AcceptsSystemdNotify(t *testing.T) {
 	begun := time.Now()
-	h := newHome(t, "sh", "-c", `read a; systemd-notify --ready --status="one" && echo said; read a
+	h := newTestSession(t, "sh", "-c", `read a; systemd-notify --ready --status="one" && echo said; read a
 		systemd-notify --status="which one?" X_CORRAL_ACTIVITY=waiting X_CORRAL_REASON=question; read a; systemd-notify X_CORRAL_ACTIVITY=working; read a`).withNotify()
 	h.spec.Env = append(h.spec.Env, "NOTIFY_SOCKET=/somebody/elses")
 	s := h.startShim()
@@ -83,9 +95,9 @@ func TestNotifySocket_AcceptsSystemdNotify(t *testing.T) {
 	late := h.connect()
 	assert.NotZero(t, late.expect(shimwire.Ready).Since)
 	again := late.expect(shimwire.StatusReport)
-	assert.InDelta(t, asks.SinceMonotonic, again.SinceMonotonic, float64(time.Second), "reckoned anew each time")
+	assert.InDelta(t, asks.SinceMonotonic, again.SinceMonotonic, float64(time.Second), "computed for each message")
 	again.SinceMonotonic = asks.SinceMonotonic
-	assert.Equal(t, asks, again, "told once more to who comes later")
+	assert.Equal(t, asks, again, "repeated for later connections")
 	s.typeKeys("\n")
 	goesOn := late.expect(shimwire.StatusReport)
 	assert.Equal(t, []string{"working", "", "which one?"}, []string{goesOn.Activity, goesOn.Reason, goesOn.Text})
@@ -95,51 +107,52 @@ func TestNotifySocket_AcceptsSystemdNotify(t *testing.T) {
 }
 
 func TestNotifySocket_IsOptional(t *testing.T) {
-	h := newHome(t, "sh", "-c", `echo "<$NOTIFY_SOCKET>"`)
+	h := newTestSession(t, "sh", "-c", `echo "<$NOTIFY_SOCKET>"`)
 	s := h.startShim()
 	s.waitFor("<>")
 	s.wait()
 }
 
-// TestNotifySocket_ThrottlesReports: the daemon hears the first words and the last one, and few in
-// between.
+// TestNotifySocket_ThrottlesReports checks that a flood of notifications causes the first and the
+// last report, and few in between.
 func TestNotifySocket_ThrottlesReports(t *testing.T) {
 	const flood = `import os, socket
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.connect(os.environ["NOTIFY_SOCKET"])
 input()
 for i in range(5000): s.send(b"STATUS=%d" % i)
 input()`
-	h := newHome(t, "python3", "-c", flood).withNotify()
+	h := newTestSession(t, "python3", "-c", flood).withNotify()
 	s := h.startShim()
 	d := h.connect()
 	s.typeKeys("\n")
-	told := 1
+	reports := 1
 	for d.expect(shimwire.StatusReport).Text != "4999" {
-		told++
+		reports++
 	}
-	assert.LessOrEqual(t, told, 2*reportBurst)
+	assert.LessOrEqual(t, reports, 2*reportBurst)
 	s.typeKeys("\n")
 	require.Zero(t, s.wait())
 }
 
-// TestStatusReport_IsRepeatedForASecondQuestion for the same: whoever was told of the first time
-// may have answered that.
+// TestStatusReport_IsRepeatedForASecondQuestion checks that the same question is reported twice:
+// the user may have answered the first one.
 func TestStatusReport_IsRepeatedForASecondQuestion(t *testing.T) {
 	for name, script := range map[string]string{
 		"by sd_notify":                       `for i in 1 2; do systemd-notify X_CORRAL_ACTIVITY=waiting X_CORRAL_REASON=question; done; read a`,
-		"by sd_notify, and does not say why": `for i in 1 2; do systemd-notify X_CORRAL_ACTIVITY=waiting; done; read a`,
-		"by a bell, and is never silent":     `for i in 1 2; do printf '\a'; for j in 1 2 3 4 5 6 7; do printf .; sleep 0.2; done; done; read a`,
-		"by a message, and is never silent":  `for i in 1 2; do printf '\033]9;come\a'; for j in 1 2 3 4 5 6 7; do printf .; sleep 0.2; done; done; read a`,
+		"by sd_notify, without a reason":     `for i in 1 2; do systemd-notify X_CORRAL_ACTIVITY=waiting; done; read a`,
+		"by a bell, without silence":         `for i in 1 2; do printf '\a'; for j in 1 2 3 4 5 6 7; do printf .; sleep 0.2; done; done; read a`,
+		"by a notification, without silence": `for i in 1 2; do printf '\033]9;come\a'; for j in 1 2 3 4 5 6 7; do printf .; sleep 0.2; done; done; read a`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHome(t, "sh", "-c", "read a; "+script).withNotify()
+			h := newTestSession(t, "sh", "-c", "read a; "+script).withNotify()
 			h.spec.IdleAfter = time.Minute
 			s := h.startShim()
 			d := h.connect()
 			s.typeKeys("\n")
 			one, two := d.expect(shimwire.StatusReport), d.expect(shimwire.StatusReport)
 			assert.NotEmpty(t, one.Activity+one.Reason)
-			assert.Equal(t, []string{one.Source, one.Activity, one.Reason, one.Text}, []string{two.Source, two.Activity, two.Reason, two.Text})
+			assert.Equal(t, []string{one.Source, one.Activity, one.Reason, one.Text},
+				[]string{two.Source, two.Activity, two.Reason, two.Text})
 			assert.Greater(t, two.Seq, one.Seq)
 			s.typeKeys("\n")
 			require.Zero(t, s.wait())
@@ -147,56 +160,58 @@ func TestStatusReport_IsRepeatedForASecondQuestion(t *testing.T) {
 	}
 }
 
-// TestBell_LastsUntilTheAgentContinues rings once, for as long as the agent does not go on.
+// TestBell_LastsUntilTheAgentContinues checks that a bell is reported once and is in effect until
+// the agent continues.
 func TestBell_LastsUntilTheAgentContinues(t *testing.T) {
-	h := newHome(t, "sh", "-c", `stty -echo; read a; printf 'ding\a'; printf '\a\a'; read a; printf '\033]0;a title\a'; read a; printf '\a'; read a`)
-	h.spec.IdleAfter = bellTail + bellTail/5 // so that what follows a silence is no tail of the bell's
+	h := newTestSession(t, "sh", "-c", `stty -echo; read a; printf 'ding\a'; printf '\a\a'; read a; printf '\033]0;a title\a'; read a; printf '\a'; read a`)
+	h.spec.IdleAfter = bellTail + bellTail/5 // output after a silence must not count as the bell's tail
 	s := h.startShim()
 	d := h.connect()
-	says := func(kind shimwire.Kind) shimwire.Message {
+	next := func(kind shimwire.Kind) shimwire.Message {
 		t.Helper()
 		m := d.next()
 		require.Equal(t, kind, m.Kind)
 		return m
 	}
-	says(shimwire.Idle)
+	next(shimwire.Idle)
 	s.typeKeys("\n")
-	says(shimwire.Working)
-	rings := says(shimwire.StatusReport)
+	next(shimwire.Working)
+	rings := next(shimwire.StatusReport)
 	assert.Equal(t, []string{shimwire.Bell, "bell", ""}, []string{rings.Source, rings.Reason, rings.Activity})
-	says(shimwire.Idle)
+	next(shimwire.Idle)
 
 	late := h.connect()
 	again := late.expect(shimwire.StatusReport)
-	again.SinceMonotonic = rings.SinceMonotonic // is reckoned anew each time
+	again.SinceMonotonic = rings.SinceMonotonic // it is computed for each message
 	assert.Equal(t, rings, again)
 
 	s.typeKeys("\n")
-	says(shimwire.Working)
-	over := says(shimwire.StatusReport)
-	assert.Equal(t, []string{shimwire.Bell, ""}, []string{over.Source, over.Reason}, "the bell that ends a title is none")
-	says(shimwire.Idle)
+	next(shimwire.Working)
+	over := next(shimwire.StatusReport)
+	assert.Equal(t, []string{shimwire.Bell, ""}, []string{over.Source, over.Reason},
+		"the bell that ends a title does not ring")
+	next(shimwire.Idle)
 	s.typeKeys("\n")
-	says(shimwire.Working)
-	assert.Equal(t, "bell", says(shimwire.StatusReport).Reason)
+	next(shimwire.Working)
+	assert.Equal(t, "bell", next(shimwire.StatusReport).Reason)
 	s.typeKeys("\n")
 	require.Zero(t, s.wait())
 }
 
-// A program may say how it is each second, for days.
+// A program may send a notification each second for days.
 func TestNotifySocket_DoesNotAllocate(t *testing.T) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	require.NoError(t, err)
 	n := &notifier{cgroup: parseCgroup(text)}
-	pid, said := int32(os.Getpid()), []byte("READY=1\nWATCHDOG=1\nX_CORRAL_ACTIVITY=working\n")
+	pid, datagram := int32(os.Getpid()), []byte("READY=1\nWATCHDOG=1\nX_CORRAL_ACTIVITY=working\n")
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		if !n.hasMember(pid) || parseNotification(said).activity != "working" {
-			t.Error("it is not heard")
+		if !n.hasMember(pid) || parseNotification(datagram).activity != "working" {
+			t.Error("the notification is rejected")
 		}
 	}))
 	n.cgroup = append(n.cgroup, "/below"...)
 	assert.False(t, n.hasMember(pid))
 	n.cgroup = []byte("/")
-	assert.True(t, n.hasMember(pid), "everything is below that")
-	assert.False(t, n.hasMember(1<<22+1), "nobody")
+	assert.True(t, n.hasMember(pid), "every process is below the root")
+	assert.False(t, n.hasMember(1<<22+1), "no such process")
 }

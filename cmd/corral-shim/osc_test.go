@@ -17,9 +17,9 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// queryScript is an agent that asks its terminal two questions at once, as some do to find out whether
-// the first is understood: it is, if its answer comes before that to the second, which every
-// terminal knows. Between two rounds it prints a lot.
+// queryScript is an agent that sends two queries at once, as some agents do to detect whether the
+// first is supported: it is if its answer arrives before that of the second, which every terminal
+// answers. Between two rounds it prints a lot.
 const queryScript = `import os, sys, termios, tty
 tty.setraw(0)
 early = late = 0
@@ -39,25 +39,25 @@ os.rename("new", "result")
 sys.stdin.read(1)
 `
 
-// TestStatusQuery_IsAnsweredBeforeTmuxAnswers, also on a machine that has a lot to do.
+// The order must also hold on a busy machine.
 func TestStatusQuery_IsAnsweredBeforeTmuxAnswers(t *testing.T) {
 	const rounds = 300
 	for name, busy := range map[string]bool{"at rest": false, "busy": true} {
 		t.Run(name, func(t *testing.T) {
-			h := newHome(t, "python3", "-c", fmt.Sprintf(queryScript, rounds))
+			h := newTestSession(t, "python3", "-c", fmt.Sprintf(queryScript, rounds))
 			if busy {
 				loadProcessors(t)
 			}
 			h.inTmux()
 			defer h.connect().cleanup()
 			waitForFile(t, filepath.Join(h.spec.Dir, "result"))
-			assert.Equal(t, fmt.Sprintf("%d early, 0 late", rounds), h.read("result"))
-			assert.Contains(t, h.log(), "\x1b]7501;?", "the log has all that the agent prints")
+			assert.Equal(t, fmt.Sprintf("%d early, 0 late", rounds), h.readFile("result"))
+			assert.Contains(t, h.log(), "\x1b]7501;?", "the log is not filtered")
 		})
 	}
 }
 
-// loadProcessors keeps every processor busy for as long as the test runs.
+// loadProcessors keeps every processor busy while the test runs.
 func loadProcessors(t *testing.T) {
 	t.Helper()
 	for range 2 * runtime.NumCPU() {
@@ -67,7 +67,7 @@ func loadProcessors(t *testing.T) {
 	}
 }
 
-// printScript is what an agent of sh prints before it waits for a line.
+// printScript returns a shell script that prints each text and then waits for a line.
 func printScript(words ...string) string {
 	var script strings.Builder
 	script.WriteString("stty -echo; read go; ")
@@ -78,57 +78,65 @@ func printScript(words ...string) string {
 }
 
 func TestOSC_CommandsBecomeStatusReports(t *testing.T) {
-	type said struct{ source, activity, reason, text string }
+	type status struct{ source, activity, reason, text string }
 	for _, row := range []struct {
-		name  string
-		tells string
-		want  said
+		name   string
+		prints string
+		want   status
 	}{
-		{"working", "\x1b]7501;state=working:app=claude\a", said{"osc7501", "working", "", ""}},
-		{"blocked", "\x1b]7501;state=blocked:kind=permission:msg=" + encoded("approve Bash: touch y") + "\x1b\\", said{"osc7501", "waiting", "permission", "approve Bash: touch y"}},
-		{"wrapped for tmux", "\x1bPtmux;\x1b\x1b]7501;state=done\a\x1b\\", said{"osc7501", "idle", "turn-ended", ""}},
-		{"cleared", "\x1b]7501;state=clear\a", said{"osc7501", "", "", ""}},
-		{"blocked again", "\x1b]7501;state=blocked:kind=auth\a", said{"osc7501", "waiting", "auth", ""}},
-		{"reset", "\x1bc", said{"osc7501", "", "", ""}},
-		{"iTerm's notification", "\x1b]9;build is done\a", said{"bell", "", "bell", "build is done"}},
-		{"urxvt's", "\x1b]777;notify;Gemini;needs you\a", said{"bell", "", "bell", "Gemini: needs you"}},
-		{"kitty's", "\x1b]99;i=1:d=0;Opencode\x1b\\\x1b]99;i=1:p=body:e=1;" + encoded("a question") + "\x1b\\", said{"bell", "", "bell", "Opencode: a question"}},
-		{"a shell runs a command", "\x1b]133;C\a", said{"title", "working", "", ""}},
-		{"it has ended", "\x1b]133;D;1\a", said{"title", "idle", "", ""}},
+		{"working", "\x1b]7501;state=working:app=claude\a", status{"osc7501", "working", "", ""}},
+		{
+			"blocked", "\x1b]7501;state=blocked:kind=permission:msg=" + encoded("approve Bash: touch y") + "\x1b\\",
+			status{"osc7501", "waiting", "permission", "approve Bash: touch y"},
+		},
+		{"wrapped for tmux", "\x1bPtmux;\x1b\x1b]7501;state=done\a\x1b\\", status{"osc7501", "idle", "turn-ended", ""}},
+		{"cleared", "\x1b]7501;state=clear\a", status{"osc7501", "", "", ""}},
+		{"blocked again", "\x1b]7501;state=blocked:kind=auth\a", status{"osc7501", "waiting", "auth", ""}},
+		{"reset", "\x1bc", status{"osc7501", "", "", ""}},
+		{"iTerm's notification", "\x1b]9;build is done\a", status{"bell", "", "bell", "build is done"}},
+		{"urxvt's notification", "\x1b]777;notify;Gemini;needs you\a", status{"bell", "", "bell", "Gemini: needs you"}},
+		{
+			"kitty's notification",
+			"\x1b]99;i=1:d=0;Opencode\x1b\\\x1b]99;i=1:p=body:e=1;" + encoded("a question") + "\x1b\\",
+			status{"bell", "", "bell", "Opencode: a question"},
+		},
+		{"a shell runs a command", "\x1b]133;C\a", status{"title", "working", "", ""}},
+		{"a command of a shell has finished", "\x1b]133;D;1\a", status{"title", "idle", "", ""}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			first := "\x1b]7501;state=idle\a"
-			h := newHome(t, "sh", "-c", printScript(first, row.tells+"shown"))
+			h := newTestSession(t, "sh", "-c", printScript(first, row.prints+"shown"))
 			s := h.startShim()
 			d := h.connect()
 			s.typeKeys("\n")
 			assert.Equal(t, "idle", d.expect(shimwire.StatusReport).Activity)
 			s.typeKeys("\n")
 			m := d.expect(shimwire.StatusReport)
-			assert.Equal(t, row.want, said{m.Source, m.Activity, m.Reason, m.Text})
+			assert.Equal(t, row.want, status{m.Source, m.Activity, m.Reason, m.Text})
 			s.waitFor("shown")
 			assert.NotContains(t, s.printed(), "7501")
-			assert.Contains(t, h.log(), first, "the log has it all")
+			assert.Contains(t, h.log(), first, "the log is not filtered")
 			s.typeKeys("\n")
 			s.wait()
 		})
 	}
 }
 
-// TestOSC_IgnoresUnrelatedCommands says nothing.
+// TestOSC_IgnoresUnrelatedCommands checks that other commands cause no status report.
 func TestOSC_IgnoresUnrelatedCommands(t *testing.T) {
-	h := newHome(t, "sh", "-c", printScript("\x1b]9;4;1;50\a\x1b]9;12\a\x1b]99;i=1:p=?;\x1b\\\x1b]99;d=0;x\x1b\\\x1b]777;container;push;x\a\x1b]133;B\a\x1b]0;title\a\x1b]7501;state=sleeping\a\x1b]8;;http://x\a",
+	h := newTestSession(t, "sh", "-c", printScript("\x1b]9;4;1;50\a\x1b]9;12\a\x1b]99;i=1:p=?;\x1b\\\x1b]99;d=0;x\x1b\\"+
+		"\x1b]777;container;push;x\a\x1b]133;B\a\x1b]0;title\a\x1b]7501;state=sleeping\a\x1b]8;;http://x\a",
 		"\x1b]7501;state=idle\a"))
 	s := h.startShim()
 	d := h.connect()
 	s.typeKeys("\n\n")
-	assert.Equal(t, shimwire.OSC7501, d.expect(shimwire.StatusReport).Source, "the first that says anything")
+	assert.Equal(t, shimwire.OSC7501, d.expect(shimwire.StatusReport).Source, "the first report")
 	s.typeKeys("\n")
 	s.wait()
 }
 
-// TestStatusReport_LastStateIsReportedSoon: a quick agent's states are told in their order, none
-// that it was not in, and its last one soon.
+// TestStatusReport_LastStateIsReportedSoon checks that the states of an agent that changes them
+// quickly are reported in order, and that the last one is reported soon.
 func TestStatusReport_LastStateIsReportedSoon(t *testing.T) {
 	var script strings.Builder
 	script.WriteString("import os, sys\nsys.stdin.readline()\n")
@@ -147,7 +155,7 @@ func TestStatusReport_LastStateIsReportedSoon(t *testing.T) {
 		rest = rest[n:]
 	}
 	script.WriteString("sys.stdin.readline()\n")
-	h := newHome(t, "python3", "agent.py")
+	h := newTestSession(t, "python3", "agent.py")
 	require.NoError(t, os.WriteFile(filepath.Join(h.spec.Dir, "agent.py"), []byte(script.String()), 0o600))
 	s := h.startShim()
 	d := h.connect()
@@ -158,18 +166,18 @@ func TestStatusReport_LastStateIsReportedSoon(t *testing.T) {
 		i := -1
 		_, err := fmt.Sscan(m.Text, &i)
 		require.NoError(t, err)
-		assert.Greater(t, i, last, "in their order")
+		assert.Greater(t, i, last, "in order")
 		assert.Greater(t, m.Seq, seq)
 		last, seq = i, m.Seq
 	}
-	told := time.Now()
-	assert.Less(t, told.Sub(h.lastOutput(t)), time.Second)
+	reported := time.Now()
+	assert.Less(t, reported.Sub(h.lastOutput(t)), time.Second)
 	assert.Equal(t, len(sent)*len("text"), strings.Count(s.printed(), "text")*len("text"))
 	s.typeKeys("\n")
 	s.wait()
 }
 
-// lastOutput is when the log was written last.
+// lastOutput returns when the log was last written.
 func (h *testSession) lastOutput(t *testing.T) time.Time {
 	t.Helper()
 	info, err := os.Stat(filepath.Join(h.spec.StateDir, logName))

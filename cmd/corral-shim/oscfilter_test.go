@@ -15,21 +15,27 @@ func TestOSCFilter_RemovesProgramStatus(t *testing.T) {
 		{"with ST", "a\x1b]7501;state=idle\x1b\\b", "ab"},
 		{"the query, and what comes with it", "\x1b]7501;?\x1b\\\x1b[c", "\x1b[c"},
 		{"two", "\x1b]7501;a\a\x1b]7501;b\a", ""},
-		{"of another number", "\x1b]7502;a\a\x1b]75;b\a\x1b]7501\a\x1b]07501;c\a", "\x1b]7502;a\a\x1b]75;b\a\x1b]7501\a\x1b]07501;c\a"},
+		{
+			"another number", "\x1b]7502;a\a\x1b]75;b\a\x1b]7501\a\x1b]07501;c\a",
+			"\x1b]7502;a\a\x1b]75;b\a\x1b]7501\a\x1b]07501;c\a",
+		},
 		{"far too long", "a\x1b]7501;" + strings.Repeat("x", 2*maxCommand) + "\ab", "ab"},
 		{"cancelled", "a\x1b]7501;x\x18b\x1b]7501;y\x1ac", "abc"},
-		{"broken off by what is shown", "a\x1b]7501;x\x1b[1mb", "a\x1b[1mb"},
-		{"broken off by another one", "a\x1b]7501;x\x1b]7501;y\ab", "ab"},
-		{"in another command, which it breaks off", "\x1b]0;t\x1b]7501;x\ab", "\x1b]0;t\x1b]7501;x\ab"},
-		{"behind an ESC, which must not begin anything else", "\x1b\x1b]7501;x\ac", "\x1b\x1b]7501;x\ac"},
-		{"with a control character in its beginning", "\x1b\n]7501;x\ac", "\x1b\n]7501;x\ac"},
+		{"aborted by a visible sequence", "a\x1b]7501;x\x1b[1mb", "a\x1b[1mb"},
+		{"aborted by another one", "a\x1b]7501;x\x1b]7501;y\ab", "ab"},
+		{"in another command, which it aborts", "\x1b]0;t\x1b]7501;x\ab", "\x1b]0;t\x1b]7501;x\ab"},
+		{"after an ESC, with which no other sequence may start", "\x1b\x1b]7501;x\ac", "\x1b\x1b]7501;x\ac"},
+		{"with a control character after its ESC", "\x1b\n]7501;x\ac", "\x1b\n]7501;x\ac"},
 		{"passed through tmux", "a\x1bPtmux;\x1b\x1b]7501;x\a\x1b\\b", "ab"},
 		{"passed through tmux, with ST", "a\x1bPtmux;\x1b\x1b]7501;x\x1b\x1b\\\x1b\\b", "ab"},
-		{"something else that is", "a\x1bPtmux;\x1b\x1b]9;x\a\x1b\\b", "a\x1bPtmux;\x1b\x1b]9;x\a\x1b\\b"},
-		{"something else that is, and begins alike", "a\x1bPtmux;\x1b\x1b]75\a\x1b\\b", "a\x1bPtmux;\x1b\x1b]75\a\x1b\\b"},
-		{"text before it there", "\x1bPtmux;t\x1b\x1b]7501;x\a\x1b\\b", "\x1bPtmux;t\x1b\x1b]7501;x\a\x1b\\b"},
-		{"a wrapper broken off by what is shown", "\x1bPtmux;\x1b\x1b]7501;x\x1b[1mb", "\x1b[1mb"},
-		{"a wrapper of something else", "\x1bPtmix;\x1b]7501;x\ab", "\x1bPtmix;\x1b]7501;x\ab"},
+		{"another command passed through tmux", "a\x1bPtmux;\x1b\x1b]9;x\a\x1b\\b", "a\x1bPtmux;\x1b\x1b]9;x\a\x1b\\b"},
+		{
+			"another command passed through tmux, with the same prefix", "a\x1bPtmux;\x1b\x1b]75\a\x1b\\b",
+			"a\x1bPtmux;\x1b\x1b]75\a\x1b\\b",
+		},
+		{"text before it in the wrapper", "\x1bPtmux;t\x1b\x1b]7501;x\a\x1b\\b", "\x1bPtmux;t\x1b\x1b]7501;x\a\x1b\\b"},
+		{"a wrapper aborted by a visible sequence", "\x1bPtmux;\x1b\x1b]7501;x\x1b[1mb", "\x1b[1mb"},
+		{"another device control string", "\x1bPtmix;\x1b]7501;x\ab", "\x1bPtmix;\x1b]7501;x\ab"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			for _, size := range []int{1, 2, 3, 7, len(row.output)} {
@@ -39,8 +45,8 @@ func TestOSCFilter_RemovesProgramStatus(t *testing.T) {
 	}
 }
 
-// TestOSCFilter_IsIndependentOfReadBoundaries is about long outputs of well-formed sequences: all
-// is heard, and what is shown is the output without its status.
+// TestOSCFilter_IsIndependentOfReadBoundaries uses long outputs of well-formed sequences: all
+// commands are found, and the output is shown without its program status.
 func TestOSCFilter_IsIndependentOfReadBoundaries(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -72,7 +78,8 @@ func TestOSCFilter_IsIndependentOfReadBoundaries(t *testing.T) {
 	}
 }
 
-// anySequence returns a piece of output, the command in it, and whether that is a program's status.
+// anySequence returns a random piece of output, the command in it, and whether that command is a
+// program status.
 func anySequence(r *rand.Rand) (piece, command string, status bool) {
 	end := []string{"\a", "\x1b\\"}[r.IntN(2)]
 	switch r.IntN(7) {

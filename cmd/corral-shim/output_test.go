@@ -14,8 +14,8 @@ import (
 	"github.com/corrald/corral/internal/testbed"
 )
 
-// TestPane_CanVanishDuringAWrite: its tmux server has died, and the first to see that is a write of
-// output that is still to be kept.
+// TestPane_CanVanishDuringAWrite: the shim notices the exit of the tmux server because writing to
+// the pane fails, while it has output that still has to be logged.
 func TestPane_CanVanishDuringAWrite(t *testing.T) {
 	inner, err := openInner(saneSettings(), &unix.Winsize{Row: 24, Col: 80})
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestPane_CanVanishDuringAWrite(t *testing.T) {
 	s.pane = openPane(outer.slave)
 	require.True(t, s.pane.isOpen())
 	s.pane.writable = true
-	s.pane.joined = &conn{fd: -1} // whose terminal it is: this test keeps its own
+	s.pane.joined = &conn{fd: -1} // the pane is not the test's own terminal, which closePane would replace
 	require.NoError(t, unix.Close(outer.master))
 
 	for _, line := range []string{"plain\n", "\x1b]7501;state=working\a and more\n", strings.Repeat("x", 100) + "\n"} {
@@ -49,7 +49,7 @@ func TestPane_CanVanishDuringAWrite(t *testing.T) {
 		s.masterReadable = true
 		s.passOutput(s.readOutput())
 		assert.False(t, s.pane.isOpen())
-		assert.True(t, s.hasRoom(), "the agent is held up by nobody")
+		assert.True(t, s.hasRoom(), "output of the agent can be read")
 	}
 	log, err := os.ReadFile(filepath.Join(dir, logName))
 	require.NoError(t, err)
@@ -57,8 +57,9 @@ func TestPane_CanVanishDuringAWrite(t *testing.T) {
 	assert.Equal(t, "working", s.reports[sourceOSC7501].activity)
 }
 
-// TestReadOutput_ContinuesAfterAFullBuffer: a terminal that has more than the room there was is
-// known to have it. Its agent may be waiting for that to be read, and no event would tell of it.
+// TestReadOutput_ContinuesAfterAFullBuffer: if the terminal has more output than fits into the
+// buffer, masterReadable stays set. No further event would follow, and the agent may wait for the
+// rest to be read.
 func TestReadOutput_ContinuesAfterAFullBuffer(t *testing.T) {
 	inner, err := openInner(saneSettings(), &unix.Winsize{Row: 24, Col: 80})
 	require.NoError(t, err)
@@ -69,7 +70,7 @@ func TestReadOutput_ContinuesAfterAFullBuffer(t *testing.T) {
 			_ = unix.Close(fd)
 		}
 	})
-	s := &shim{inner: inner, pane: pane{fd: inner.slave}} // a pane that takes nothing
+	s := &shim{inner: inner, pane: pane{fd: inner.slave}} // a pane that accepts nothing
 	const room, more = 100, 500
 	s.out.end = outputSize - room
 	_, err = unix.Write(agent, bytes.Repeat([]byte("x"), room+more))
@@ -81,7 +82,7 @@ func TestReadOutput_ContinuesAfterAFullBuffer(t *testing.T) {
 	s.masterReadable = true
 	assert.Len(t, s.readOutput(), room)
 	assert.True(t, s.masterReadable)
-	s.out.start = s.out.end // the pane has taken it
+	s.out.start = s.out.end // the pane has accepted it
 	assert.Len(t, s.readOutput(), more)
 	assert.False(t, s.masterReadable)
 }

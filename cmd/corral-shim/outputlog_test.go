@@ -25,7 +25,7 @@ func newLog(t *testing.T, limit int64) (*outputLog, string) {
 	return l, dir
 }
 
-// readLogFiles reads both files of a log, and holds what is always true of them.
+// readLogFiles reads both files of a log and checks the invariants of their modes and sizes.
 func readLogFiles(t *testing.T, dir string, limit int) (older, newer string) {
 	t.Helper()
 	for name, text := range map[string]*string{oldName: &older, logName: &newer} {
@@ -60,7 +60,7 @@ func TestOutputLog_RotatesAtLineEnds(t *testing.T) {
 				if older != "" {
 					require.True(t, strings.HasSuffix(older, "\n"), "the older file ends with a line")
 				}
-				require.True(t, bytes.HasSuffix(all.Bytes()[:all.Len()-len(rest)], []byte(older+newer)), "nothing is missing in between")
+				require.True(t, bytes.HasSuffix(all.Bytes()[:all.Len()-len(rest)], []byte(older+newer)), "no bytes are missing")
 			}
 			older, newer := readLogFiles(t, dir, limit)
 			assert.Greater(t, len(older)+len(newer), limit/4)
@@ -132,7 +132,7 @@ func TestOutputLog_RetriesAfterOpenErrors(t *testing.T) {
 	assert.Equal(t, "\r\n[corral: 5 bytes of output are missing here: is a directory]\r\nkept\n", newer)
 }
 
-// TestOutputLog_SurvivesRemoval is begun anew.
+// TestOutputLog_SurvivesRemoval checks that the log continues in a new file.
 func TestOutputLog_SurvivesRemoval(t *testing.T) {
 	const limit = 16 << 10
 	line := []byte(strings.Repeat("x", 999) + "\n")
@@ -152,7 +152,7 @@ func TestOutputLog_SurvivesRemoval(t *testing.T) {
 	}
 	l.write([]byte("moved away\n"))
 	_, newer = readLogFiles(t, dir, limit)
-	assert.Equal(t, "moved away\n", newer, "once the file was full")
+	assert.Equal(t, "moved away\n", newer, "after the moved file was full")
 	b, err := os.ReadFile(filepath.Join(dir, termsizes.FileName))
 	require.NoError(t, err)
 	assert.Equal(t, "6013\n0 80 24\n", string(b))
@@ -162,14 +162,15 @@ func TestOutputLog_SurvivesRemoval(t *testing.T) {
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	l.write([]byte("directory and all\n"))
 	_, newer = readLogFiles(t, dir, limit)
-	assert.Equal(t, "\r\n[corral: 5 bytes of output are missing here: no such file or directory]\r\ndirectory and all\n", newer)
+	assert.Equal(t, "\r\n[corral: 5 bytes of output are missing here: no such file or directory]\r\n"+
+		"directory and all\n", newer)
 	b, err = os.ReadFile(filepath.Join(dir, termsizes.FileName))
 	require.NoError(t, err)
 	assert.Equal(t, "0\n75 80 24\n", string(b))
 }
 
 func TestOutputLog_RotatesUnderLoad(t *testing.T) {
-	h := newHome(t, "sh", "-c", "seq 1000000")
+	h := newTestSession(t, "sh", "-c", "seq 1000000")
 	h.spec.LogMax = 256 << 10
 	s := h.startShim()
 	require.Equal(t, 0, s.wait())
@@ -182,9 +183,9 @@ func TestOutputLog_RotatesUnderLoad(t *testing.T) {
 	}
 }
 
-// TestOutputLog_RecordsTerminalSizes beside the log, through its rotation, and into the next run.
+// TestOutputLog_RecordsTerminalSizes covers rotation and the following run.
 func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
-	l, dir := newLog(t, 16<<10) // a file ends with the line beyond 5,952 bytes
+	l, dir := newLog(t, 16<<10) // a file is rotated after the line that exceeds 5,952 bytes
 	sizes := func() string {
 		t.Helper()
 		b, err := os.ReadFile(filepath.Join(dir, termsizes.FileName))
@@ -194,7 +195,7 @@ func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
 	is := func(columns, rows uint16) { l.sizes.setSize(&unix.Winsize{Col: columns, Row: rows}) }
 	line := []byte(strings.Repeat("x", 999) + "\n")
 	is(80, 24)
-	assert.Equal(t, "0\n", sizes(), "nothing was printed at it")
+	assert.Equal(t, "0\n", sizes(), "no output at this size yet")
 	l.write(line)
 	assert.Equal(t, "0\n0 80 24\n", sizes())
 	is(90, 24)
@@ -203,7 +204,7 @@ func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
 	is(100, 40)
 	is(120, 40)
 	l.write(line)
-	assert.Equal(t, "0\n0 80 24\n1000 120 40\n", sizes(), "what nothing was printed at is not kept")
+	assert.Equal(t, "0\n0 80 24\n1000 120 40\n", sizes(), "sizes without output are not recorded")
 	for range 4 {
 		l.write(line)
 	}
@@ -212,7 +213,8 @@ func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
 	for range 7 {
 		l.write(line)
 	}
-	assert.Equal(t, "6000\n12000\n1000 120 40\n7000 60 20\n", sizes(), "of what is gone only what goes on is kept")
+	assert.Equal(t, "6000\n12000\n1000 120 40\n7000 60 20\n", sizes(),
+		"of removed output only the size that is still valid is kept")
 	older, newer := readLogFiles(t, dir, 16<<10)
 	assert.Len(t, older, 6000)
 	assert.Len(t, newer, 2000)
@@ -232,13 +234,13 @@ func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
 	l.write(line)
 	assert.Equal(t, "6000\n12000\n1000 120 40\n7000 60 20\n15000 61 20\n", sizes())
 
-	t.Run("it was killed after the log was renamed", func(t *testing.T) {
+	t.Run("killed after the log was renamed", func(t *testing.T) {
 		require.NoError(t, os.Rename(filepath.Join(dir, logName), filepath.Join(dir, oldName)))
 		again()
 		l.write(line)
 		assert.Equal(t, "12000\n16000\n7000 60 20\n15000 61 20\n16000 60 20\n", sizes())
 	})
-	t.Run("a smaller limit takes beginnings away", func(t *testing.T) {
+	t.Run("a lower limit removes the first lines", func(t *testing.T) {
 		for range 5 {
 			l.write(line)
 		}
@@ -246,20 +248,20 @@ func TestOutputLog_RecordsTerminalSizes(t *testing.T) {
 		older, newer := l.truncateStart(oldName), l.truncateStart(logName)
 		assert.Equal(t, []int64{2000, 0}, []int64{older, newer})
 	})
-	t.Run("what belongs to other files is not believed", func(t *testing.T) {
+	t.Run("a record of other files is ignored", func(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, oldName), line, 0o600))
 		again()
 		assert.Equal(t, "0\n1000\n", sizes())
 		l.write(line)
 		assert.Equal(t, "0\n1000\n1000 60 20\n", sizes())
 	})
-	t.Run("a FIFO in the way of the next file is not opened", func(t *testing.T) {
+	t.Run("a FIFO with the temporary name is not opened", func(t *testing.T) {
 		require.NoError(t, unix.Mkfifo(filepath.Join(dir, newSizesName), 0o600))
 		is(11, 11)
 		l.write(line)
 		assert.Contains(t, sizes(), " 11 11\n")
 	})
-	t.Run("without a file there are none", func(t *testing.T) {
+	t.Run("the record is removed if it cannot be written", func(t *testing.T) {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, newSizesName), 0o700))
 		is(10, 10)
 		l.write(line)

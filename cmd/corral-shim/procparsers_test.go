@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestProcParsers_ExtractFields are read for what is needed of them.
+// TestProcParsers_ExtractFields covers the parsers of files in /proc and in control groups.
 func TestProcParsers_ExtractFields(t *testing.T) {
 	assert.Equal(t, "/a/b.scope", string(parseCgroup([]byte("1:name=systemd:/x\n0::/a/b.scope\n"))))
 	assert.Equal(t, "/", string(parseCgroup([]byte("1:name=systemd:/x\n"))))
@@ -26,9 +26,10 @@ func TestProcParsers_ExtractFields(t *testing.T) {
 	assert.Equal(t, 42, pid)
 }
 
-// TestFilePages_ExcludesRelocatedPages: RELRO pages are read-only and differ from the file.
+// RELRO pages are read-only and differ from the file.
 func TestFilePages_ExcludesRelocatedPages(t *testing.T) {
-	const smaps = "00400000-00a00000 r-xp 00000000 fe:00 12   /usr/x\nSize: 6144 kB\nAnonymous:             0 kB\nVmFlags: rd ex\n" +
+	const smaps = "00400000-00a00000 r-xp 00000000 fe:00 12   /usr/x\n" +
+		"Size: 6144 kB\nAnonymous:             0 kB\nVmFlags: rd ex\n" +
 		"00a00000-00b00000 r--p 00600000 fe:00 12   /usr/x\nSize: 1024 kB\nAnonymous:           780 kB\n" +
 		"00b00000-00c00000 rw-p 00700000 fe:00 12   /usr/x\nAnonymous:             0 kB\n" +
 		"00c00000-00d00000 r--p 00000000 fe:00 12   /usr/y\nAnonymous:             0 kB\n" +
@@ -40,7 +41,8 @@ func TestFilePages_ExcludesRelocatedPages(t *testing.T) {
 	assert.Equal(t, []uint64{0x400000, 0xa00000, 0xd00000, 0xe00000}, got)
 }
 
-// FuzzCgroupTexts holds that a path is a whole line's, and that a number is one that is there.
+// FuzzCgroupTexts checks that a path is the rest of a whole line, and that a number is present in
+// the input.
 func FuzzCgroupTexts(f *testing.F) {
 	for _, seed := range []string{"0::/a/b.scope\n", "1:name=systemd:/x\n0::/\n", "low 0\noom_kill 7\n", "max\n"} {
 		f.Add(seed)
@@ -56,8 +58,7 @@ func FuzzCgroupTexts(f *testing.F) {
 	})
 }
 
-// FuzzReadOnlyPages holds that no pages are given back that may have been written to, or are
-// another file's.
+// FuzzReadOnlyPages checks that mappings that are writable, or of another file, are rejected.
 func FuzzReadOnlyPages(f *testing.F) {
 	f.Add("00400000-00a00000 r-xp 00000000 fe:00 12 /usr/x", "/usr/x")
 	f.Add("00400000-00a00000 rw-p 00000000 fe:00 12 /usr/x", "/usr/x")
@@ -74,9 +75,11 @@ func FuzzReadOnlyPages(f *testing.F) {
 	})
 }
 
-// FuzzProcessTexts holds that there is a server only where all three parts of $TMUX are.
+// FuzzProcessTexts checks that a value of $TMUX is accepted only if it has all three parts.
 func FuzzProcessTexts(f *testing.F) {
-	for _, seed := range []string{"1 (a) b) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0", "/run/user/1000/a,b/tmux,42,0", ",,"} {
+	for _, seed := range []string{
+		"1 (a) b) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0", "/run/user/1000/a,b/tmux,42,0", ",,",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

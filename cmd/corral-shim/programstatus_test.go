@@ -23,22 +23,40 @@ func TestParseStatus(t *testing.T) {
 		want       statusRecord
 	}{
 		{"idle", "state=idle", statusRecord{state: "idle"}},
-		{"working, with a message that nobody has to be told", "state=working:progress=40:app=make:msg=" + encoded("compiling"), statusRecord{state: "working"}},
-		{"blocked", "state=blocked:kind=permission:app=claude:msg=" + encoded("approve Bash: touch y"), statusRecord{state: "blocked", kind: "permission", text: "approve Bash: touch y"}},
-		{"blocked for it does not say what", "state=blocked", statusRecord{state: "blocked", kind: "question"}},
-		{"blocked for something that is not known", "state=blocked:kind=weather", statusRecord{state: "blocked", kind: "question"}},
-		{"a kind of something else", "state=error:kind=auth", statusRecord{state: "error"}},
-		{"a title where there is no message", "state=done:title=" + encoded("Tests"), statusRecord{state: "done", text: "Tests"}},
-		{"a message is more than a title", "state=done:msg=" + encoded("3 pass") + ":title=" + encoded("Tests"), statusRecord{state: "done", text: "3 pass"}},
-		{"the last one counts", "state=idle:state=working", statusRecord{state: "working"}},
-		{"keys that are not known, and pairs that are none", "version=3:state=idle::=:x:UPPER=1:a b=c", statusRecord{state: "idle"}},
+		{
+			"working, with a message that is ignored", "state=working:progress=40:app=make:msg=" + encoded("compiling"),
+			statusRecord{state: "working"},
+		},
+		{
+			"blocked", "state=blocked:kind=permission:app=claude:msg=" + encoded("approve Bash: touch y"),
+			statusRecord{state: "blocked", kind: "permission", text: "approve Bash: touch y"},
+		},
+		{"blocked without a kind", "state=blocked", statusRecord{state: "blocked", kind: "question"}},
+		{"blocked with an unknown kind", "state=blocked:kind=weather", statusRecord{state: "blocked", kind: "question"}},
+		{"a kind of another state", "state=error:kind=auth", statusRecord{state: "error"}},
+		{"a title without a message", "state=done:title=" + encoded("Tests"), statusRecord{state: "done", text: "Tests"}},
+		{
+			"a message and a title", "state=done:msg=" + encoded("3 pass") + ":title=" + encoded("Tests"),
+			statusRecord{state: "done", text: "3 pass"},
+		},
+		{"a key twice", "state=idle:state=working", statusRecord{state: "working"}},
+		{"unknown keys and malformed pairs", "version=3:state=idle::=:x:UPPER=1:a b=c", statusRecord{state: "idle"}},
 		{"a part", "state=working:id=agents/review.2", statusRecord{id: "agents/review.2", state: "working"}},
 		{"padding left out", "state=done:msg=aGk", statusRecord{state: "done", text: "hi"}},
-		{"no base64", "state=blocked:kind=auth:msg=a=b=", statusRecord{state: "blocked", kind: "auth"}},
-		{"characters that no value has", "state=blocked:msg=\x01\x02", statusRecord{state: "blocked", kind: "question"}},
-		{"a text of escape sequences", "state=blocked:msg=" + encoded("\x1b]0;pwned\a\x1b[2J\nok?\x00"), statusRecord{state: "blocked", kind: "question", text: "]0;pwned [2J ok?"}},
-		{"a text that is no UTF-8", "state=blocked:msg=" + encoded("a\xff\xfeb"), statusRecord{state: "blocked", kind: "question", text: "a\uFFFDb"}},
-		{"a text that would turn around what is beside it", "state=blocked:msg=" + encoded("rm \u202efdp.txt"), statusRecord{state: "blocked", kind: "question", text: "rm fdp.txt"}},
+		{"invalid base64", "state=blocked:kind=auth:msg=a=b=", statusRecord{state: "blocked", kind: "auth"}},
+		{"invalid characters in a value", "state=blocked:msg=\x01\x02", statusRecord{state: "blocked", kind: "question"}},
+		{
+			"a text of escape sequences", "state=blocked:msg=" + encoded("\x1b]0;pwned\a\x1b[2J\nok?\x00"),
+			statusRecord{state: "blocked", kind: "question", text: "]0;pwned [2J ok?"},
+		},
+		{
+			"a text that is not UTF-8", "state=blocked:msg=" + encoded("a\xff\xfeb"),
+			statusRecord{state: "blocked", kind: "question", text: "a\uFFFDb"},
+		},
+		{
+			"a text with a bidirectional override", "state=blocked:msg=" + encoded("rm \u202efdp.txt"),
+			statusRecord{state: "blocked", kind: "question", text: "rm fdp.txt"},
+		},
 	} {
 		got, ok := parseStatus([]byte(row.body))
 		assert.True(t, ok, row.name)
@@ -47,21 +65,22 @@ func TestParseStatus(t *testing.T) {
 	for _, body := range []string{
 		"", ":", "state", "state=", "state=sleeping", "id=a", "state=idle:id=",
 		"state=idle:id=/", "state=idle:id=a//b", "state=idle:id=a,b", "state=idle:id=" + strings.Repeat("x", 33),
-		"state=idle:id=" + strings.Repeat("a/", 8) + "a", "state=idle:id=" + strings.Repeat(strings.Repeat("x", 31)+"/", 4) + "x",
+		"state=idle:id=" + strings.Repeat("a/", 8) + "a",
+		"state=idle:id=" + strings.Repeat(strings.Repeat("x", 31)+"/", 4) + "x",
 	} {
 		_, ok := parseStatus([]byte(body))
 		assert.False(t, ok, "%q", body)
 	}
 }
 
-// TestStatusReport_DoesNotAllocateForFrequentUpdates: a shim lives for weeks beside a program that
-// draws a spinner.
+// A shim may run for weeks while its agent draws a spinner.
 func TestStatusReport_DoesNotAllocateForFrequentUpdates(t *testing.T) {
 	spec := shimwire.Spec{TitleWorking: "^w"}
 	s := &shim{spec: spec, titleStatus: newTitleStatus(&spec)}
 	s.timers = &timers{fd: -1}
 	s.scanner.init(s.handleOSC, s.resetProgramStatus)
-	title, n := []byte("\x1b]0;w 0 of the work\a\x1b]7501;state=working:app=x:progress=40:title="+encoded("Tests")+"\x1b\\"), byte(0)
+	const format = "\x1b]0;w 0 of the work\a\x1b]7501;state=working:app=x:progress=40:title=%s\x1b\\"
+	title, n := fmt.Appendf(nil, format, encoded("Tests")), byte(0)
 	output := slices.Clone(title)
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		copy(output, title)
@@ -81,10 +100,13 @@ func TestParseStatus_TruncatesLongMessages(t *testing.T) {
 	assert.True(t, utf8.ValidString(r.text))
 }
 
-// FuzzParseStatus holds that whatever is understood is fit to be told, and that what a well-meaning
-// program sends is understood.
+// FuzzParseStatus checks that the text of an accepted report is valid and bounded, and that reports
+// written by a library are accepted.
 func FuzzParseStatus(f *testing.F) {
-	for _, seed := range []string{"state=idle", "state=blocked:kind=permission:msg=aGk=", "?", "state=clear:id=a/b", "state=done:title=/w==:msg=//8="} {
+	for _, seed := range []string{
+		"state=idle", "state=blocked:kind=permission:msg=aGk=", "?", "state=clear:id=a/b",
+		"state=done:title=/w==:msg=//8=",
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -95,14 +117,16 @@ func FuzzParseStatus(f *testing.F) {
 			assert.NotContains(t, r.text, "\x00")
 			assert.LessOrEqual(t, len(r.id), maxStatusID)
 		}
-		sent := ansi.SetProgramStatus(ansi.ProgramStatus{State: ansi.ProgramStateBlocked, Kind: ansi.ProgramStatusKindAuth, Message: string(body)})
+		sent := ansi.SetProgramStatus(ansi.ProgramStatus{
+			State: ansi.ProgramStateBlocked, Kind: ansi.ProgramStatusKindAuth, Message: string(body),
+		})
 		again, ok := parseStatus([]byte(strings.TrimSuffix(strings.TrimPrefix(sent, "\x1b]7501;"), "\a")))
 		assert.True(t, ok)
 		assert.Equal(t, "auth", again.kind)
 	})
 }
 
-// programStatusAfter are the records after these reports.
+// programStatusAfter returns the status after these reports.
 func programStatusAfter(bodies ...string) *programStatus {
 	p := &programStatus{}
 	for _, body := range bodies {
@@ -122,20 +146,41 @@ func TestProgramStatus_SummarizesRecords(t *testing.T) {
 	}{
 		{"nothing", nil, agentStatus{}},
 		{"idle", []string{"state=idle"}, agentStatus{activity: "idle"}},
-		{"done", []string{"state=working", "state=done:msg=" + encoded("3 pass")}, agentStatus{"idle", "turn-ended", "3 pass"}},
+		{
+			"done", []string{"state=working", "state=done:msg=" + encoded("3 pass")},
+			agentStatus{"idle", "turn-ended", "3 pass"},
+		},
 		{"failed", []string{"state=error:msg=" + encoded("no network")}, agentStatus{"idle", "error", "no network"}},
 		{"blocked", []string{"state=blocked:kind=auth"}, agentStatus{"waiting", "auth", ""}},
 		{"cleared", []string{"state=blocked", "state=clear"}, agentStatus{}},
-		{"a part of a program that works has nothing to say of it", []string{"state=working", "state=idle:id=part", "state=error:id=other"}, agentStatus{activity: "working"}},
-		{"but that it is blocked", []string{"state=working", ask}, agentStatus{"working", "permission", "may I?"}},
-		{"and goes on", []string{"state=working", ask, "state=working:id=part"}, agentStatus{activity: "working"}},
-		{"and is gone", []string{"state=working", ask, "state=clear:id=part"}, agentStatus{activity: "working"}},
-		{"or its parent is", []string{"state=working", "state=blocked:id=a/b", "state=clear:id=a"}, agentStatus{activity: "working"}},
-		{"not one that is called alike", []string{"state=working", "state=blocked:id=ab", "state=clear:id=a"}, agentStatus{"working", "question", ""}},
-		{"a turn has ended, and a part is blocked", []string{"state=done", ask}, agentStatus{"idle", "permission", "may I?"}},
-		{"the program and a part are blocked", []string{"state=blocked:kind=auth", ask}, agentStatus{"waiting", "auth", ""}},
-		{"parts of a program that says nothing", []string{"state=working:id=a", "state=idle:id=b"}, agentStatus{activity: "working"}},
-		{"one of them is blocked", []string{"state=working:id=a", ask}, agentStatus{"waiting", "permission", "may I?"}},
+		{
+			"parts do not change the activity of the root",
+			[]string{"state=working", "state=idle:id=part", "state=error:id=other"}, agentStatus{activity: "working"},
+		},
+		{"a part is blocked", []string{"state=working", ask}, agentStatus{"working", "permission", "may I?"}},
+		{
+			"a blocked part continues", []string{"state=working", ask, "state=working:id=part"},
+			agentStatus{activity: "working"},
+		},
+		{
+			"a blocked part is cleared", []string{"state=working", ask, "state=clear:id=part"},
+			agentStatus{activity: "working"},
+		},
+		{
+			"the parent of a blocked part is cleared",
+			[]string{"state=working", "state=blocked:id=a/b", "state=clear:id=a"}, agentStatus{activity: "working"},
+		},
+		{
+			"a part whose ID has the same prefix is cleared",
+			[]string{"state=working", "state=blocked:id=ab", "state=clear:id=a"}, agentStatus{"working", "question", ""},
+		},
+		{"the root is done, a part is blocked", []string{"state=done", ask}, agentStatus{"idle", "permission", "may I?"}},
+		{"the root and a part are blocked", []string{"state=blocked:kind=auth", ask}, agentStatus{"waiting", "auth", ""}},
+		{"parts without a root", []string{"state=working:id=a", "state=idle:id=b"}, agentStatus{activity: "working"}},
+		{
+			"a blocked part without a root", []string{"state=working:id=a", ask},
+			agentStatus{"waiting", "permission", "may I?"},
+		},
 	} {
 		assert.Equal(t, row.want, programStatusAfter(row.bodies...).agentStatus(), row.name)
 	}
@@ -147,13 +192,14 @@ func TestProgramStatus_LimitsRecords(t *testing.T) {
 		p.update(statusRecord{id: fmt.Sprint(i), state: "idle"})
 		assert.LessOrEqual(t, len(p.records), maxStatusRecords)
 	}
-	assert.Equal(t, agentStatus{activity: "working"}, p.agentStatus(), "the program itself is not forgotten")
+	assert.Equal(t, agentStatus{activity: "working"}, p.agentStatus(), "the root is kept")
 	assert.Equal(t, "999", p.records[0].id)
 }
 
 func TestProgramStatus_ShellPromptClearsRecords(t *testing.T) {
 	for body, want := range map[string]agentStatus{
-		"state=working": {}, "state=blocked": {}, "state=idle": {}, "state=done": {activity: "idle", reason: "turn-ended"}, "state=error": {activity: "idle", reason: "error"},
+		"state=working": {}, "state=blocked": {}, "state=idle": {},
+		"state=done": {activity: "idle", reason: "turn-ended"}, "state=error": {activity: "idle", reason: "error"},
 	} {
 		p := programStatusAfter(body)
 		p.handleShellPrompt()

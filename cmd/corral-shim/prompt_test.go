@@ -11,7 +11,7 @@ import (
 )
 
 func TestPrompt_IsTypedWhenTheAgentIsIdle(t *testing.T) {
-	h := newHome(t, "sh", "-c", `stty -echo; printf go; read a; read b; printf "got <$a> <$b>"; read rest`)
+	h := newTestSession(t, "sh", "-c", `stty -echo; printf go; read a; read b; printf "got <$a> <$b>"; read rest`)
 	h.spec.Prompt = "fix the tests\nall of them"
 	s := h.startShim()
 	d := h.connect()
@@ -25,32 +25,32 @@ func TestPrompt_IsTypedWhenTheAgentIsIdle(t *testing.T) {
 }
 
 func TestPrompt_IsPastedIfTheAgentSupportsIt(t *testing.T) {
-	h := newHome(t, "sh", "-c", `stty raw -echo; printf '\033[?2004hgo'; head -c 15 >got; printf one; head -c 1 >enter`)
+	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf '\033[?2004hgo'; head -c 15 >got; printf one; head -c 1 >enter`)
 	h.spec.IdleAfter = time.Hour
 	h.spec.Prompt = "fix"
 	s := h.startShim()
 	s.waitFor("one")
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, "\x1b[200~fix\x1b[201~", h.read("got"))
-	assert.Equal(t, "\r", h.read("enter"))
+	assert.Equal(t, "\x1b[200~fix\x1b[201~", h.readFile("got"))
+	assert.Equal(t, "\r", h.readFile("enter"))
 }
 
-// TestPrompt_DoesNotAnswerQuestions: an agent that asks its user something else before it begins is
-// not answered by it.
+// TestPrompt_DoesNotAnswerQuestions checks that the prompt is not typed while the agent asks the
+// user something before it starts.
 func TestPrompt_DoesNotAnswerQuestions(t *testing.T) {
-	h := newHome(t, "sh", "-c", `stty -echo; systemd-notify --ready X_CORRAL_ACTIVITY=waiting X_CORRAL_REASON=permission; printf 'trust?'; read a
+	h := newTestSession(t, "sh", "-c", `stty -echo; systemd-notify --ready X_CORRAL_ACTIVITY=waiting X_CORRAL_REASON=permission; printf 'trust?'; read a
 		systemd-notify X_CORRAL_ACTIVITY=idle; printf 'well'; read b; printf "got <$a> <$b>"; read rest`).withNotify()
 	h.spec.Prompt = "fix"
 	s := h.startShim()
 	d := h.connect()
 	s.waitFor("trust?")
 	d.expect(shimwire.Idle)
-	assert.Empty(t, d.sendTextAndWait(1, "yes", shimwire.FlagEnter).Error, "what somebody sends does not wait for it")
+	assert.Empty(t, d.sendTextAndWait(1, "yes", shimwire.FlagEnter).Error, "texts from clients do not wait for the prompt")
 	s.waitFor("got <yes> <fix>")
 }
 
 func TestPrompt_WaitsForTheTitle(t *testing.T) {
-	h := newHome(t, "sh", "-c", `stty -echo; printf '\033[?2004hloading'; read a; printf '\033]0;Ready\007ready'; read b; printf "got <$a> <$b>"; read rest`)
+	h := newTestSession(t, "sh", "-c", `stty -echo; printf '\033[?2004hloading'; read a; printf '\033]0;Ready\007ready'; read b; printf "got <$a> <$b>"; read rest`)
 	h.spec.TitleReady, h.spec.Prompt = "^Ready", "fix"
 	s := h.startShim()
 	d := h.connect()
@@ -61,7 +61,7 @@ func TestPrompt_WaitsForTheTitle(t *testing.T) {
 }
 
 func TestPrompt_WaitsForReadyNotification(t *testing.T) {
-	h := newHome(t, "sh", "-c", `stty -echo; printf 'loading'; read a; systemd-notify --ready; read b; printf "got <$a> <$b>"; read rest`).withNotify()
+	h := newTestSession(t, "sh", "-c", `stty -echo; printf 'loading'; read a; systemd-notify --ready; read b; printf "got <$a> <$b>"; read rest`).withNotify()
 	h.spec.Prompt = "fix"
 	s := h.startShim()
 	d := h.connect()
@@ -71,7 +71,7 @@ func TestPrompt_WaitsForReadyNotification(t *testing.T) {
 }
 
 func TestPrompt_PrecedesOtherTexts(t *testing.T) {
-	h := newHome(t, "sh", "-c", `stty -echo; printf go; read a; read b; printf "got <$a> <$b>"; read rest`)
+	h := newTestSession(t, "sh", "-c", `stty -echo; printf go; read a; read b; printf "got <$a> <$b>"; read rest`)
 	h.spec.IdleAfter = time.Second
 	h.spec.Prompt = "first"
 	s := h.startShim()
@@ -81,9 +81,9 @@ func TestPrompt_PrecedesOtherTexts(t *testing.T) {
 	s.waitFor("got <first> <second>")
 }
 
-// TestInput_IsHeldUntilTheAgentIsReady, but for what it asks before it begins.
+// TestInput_IsHeldUntilTheAgentIsReady also checks that a question before that can be answered.
 func TestInput_IsHeldUntilTheAgentIsReady(t *testing.T) {
-	h := newHome(t, "sh", "-c", `stty -echo; printf '\033]7501;state=blocked:kind=setup\007'; read a; printf '\033]7501;state=working\007loading'
+	h := newTestSession(t, "sh", "-c", `stty -echo; printf '\033]7501;state=blocked:kind=setup\007'; read a; printf '\033]7501;state=working\007loading'
 		read b; printf '\033]0;Ready\007ready'; read c; printf "got <$a> <$b> <$c>"; read rest`)
 	h.spec.TitleReady, h.spec.HoldInput = "^Ready", true
 	s := h.startShim()
@@ -100,7 +100,7 @@ func TestInput_IsHeldUntilTheAgentIsReady(t *testing.T) {
 }
 
 func TestPrompt_IsNotRecordedIfTheAgentEndsFirst(t *testing.T) {
-	h := newHome(t, "sh", "-c", `exit 3`)
+	h := newTestSession(t, "sh", "-c", `exit 3`)
 	h.spec.Prompt = "never"
 	s := h.startShim()
 	require.Equal(t, 3, s.wait())
@@ -112,30 +112,33 @@ func TestPromptTime_DependsOnOutputTitleAndReadiness(t *testing.T) {
 	at := func(seconds float64) time.Time { return begin.Add(time.Duration(seconds * float64(time.Second))) }
 	for _, row := range []struct {
 		name   string
-		output float64 // the last one, 0 for none
-		first  float64 // output, where that was another one
-		holds  bool    // it would lose what comes too early
+		output float64 // seconds until the last output; 0 for none
+		first  float64 // seconds until the first output, if it is another one
+		holds  bool    // the agent would discard early input
 		paste  bool
 		ready  float64
-		title  string // that says when it is ready
-		said   bool   // it has
+		title  string // the pattern for the title of an agent that is ready
+		titled bool   // the title has matched
 		want   float64
 	}{
-		{"nothing was printed", 0, 0, false, false, 0, "", false, 15},
-		{"nothing was printed, and it would be lost", 0, 0, true, false, 0, "", false, 60},
-		{"it has begun late", 31, 30, true, true, 0, "", false, 31.5},
-		{"it has begun late, and is never silent", 44.9, 30, true, true, 0, "", false, 45},
-		{"it is going to lose what comes before it has asked for pastes", 1, 0, true, false, 0, "", false, 4},
-		{"it draws, and has asked for nothing", 1, 0, false, false, 0, "", false, 4},
-		{"it has asked for pastes", 1, 0, false, true, 0, "", false, 1.5},
-		{"it is never silent", 14, 0, false, false, 0, "", false, 15},
-		{"it is never silent, and has asked for pastes", 14.9, 0, false, true, 0, "", false, 15},
-		{"it says that it is ready", 14, 0, false, false, 2, "", false, 2},
-		{"its title is going to say so", 1, 0, false, true, 0, "Ready", false, 60},
-		{"its title says so", 1, 0, false, true, 0, "Ready", true, 2.5},
-		{"its title says so, and more", 1, 0, false, true, 0, "Ready or not", true, 4},
+		{"no output", 0, 0, false, false, 0, "", false, 15},
+		{"no output, and early input would be lost", 0, 0, true, false, 0, "", false, 60},
+		{"late first output", 31, 30, true, true, 0, "", false, 31.5},
+		{"late first output, never silent", 44.9, 30, true, true, 0, "", false, 45},
+		{"early input would be lost, no bracketed paste", 1, 0, true, false, 0, "", false, 4},
+		{"no bracketed paste", 1, 0, false, false, 0, "", false, 4},
+		{"bracketed paste", 1, 0, false, true, 0, "", false, 1.5},
+		{"never silent", 14, 0, false, false, 0, "", false, 15},
+		{"never silent, bracketed paste", 14.9, 0, false, true, 0, "", false, 15},
+		{"READY=1", 14, 0, false, false, 2, "", false, 2},
+		{"the title has not matched yet", 1, 0, false, true, 0, "Ready", false, 60},
+		{"the title has matched", 1, 0, false, true, 0, "Ready", true, 2.5},
+		{"the title has matched, and shows all activity", 1, 0, false, true, 0, "Ready or not", true, 4},
 	} {
-		s := &shim{spec: shimwire.Spec{IdleAfter: 3 * time.Second, TitleReady: row.title, HoldInput: row.holds}, agent: agent{started: begin}, lastOutput: begin}
+		s := &shim{
+			spec:  shimwire.Spec{IdleAfter: 3 * time.Second, TitleReady: row.title, HoldInput: row.holds},
+			agent: agent{started: begin}, lastOutput: begin,
+		}
 		s.prompt.deadline = s.promptDeadline()
 		if row.title == "Ready or not" {
 			s.spec.TitleWorking = "Works"
@@ -147,7 +150,7 @@ func TestPromptTime_DependsOnOutputTitleAndReadiness(t *testing.T) {
 		s.lastOutput = at(row.output)
 		s.noteFirstOutput()
 		s.scanner.modes.paste = row.paste
-		if row.said {
+		if row.titled {
 			s.reports[sourceTitle].seq = 1
 		}
 		if row.ready != 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/corrald/corral/internal/safefile"
 )
 
-// TestReadSpec_RejectsAFIFO: its daemon would wait for it in vain.
+// A shim that blocks on a FIFO would keep its daemon waiting.
 func TestReadSpec_RejectsAFIFO(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	require.NoError(t, unix.Mkfifo(path, 0o600))

@@ -18,7 +18,7 @@ const (
 	charEscape     = 0x1b
 )
 
-// scanner parses the agent's output as a terminal does, as far as the shim needs it: modes, hasBell
+// scanner parses the agent's output as a terminal does, as far as the shim needs it: modes, bells
 // and operating system commands. It reads every byte, in pieces of any size. It follows ECMA-48,
 // and xterm for the content of OSC, DCS, APC, PM and SOS: a bell within them does not ring. It
 // reads the content of tmux passthrough sequences (DCS tmux;) as if it were not wrapped. It removes

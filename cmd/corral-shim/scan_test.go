@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// scanned is what a scanner takes note of in an output.
+// scanned is what a scanner found in some output.
 type scanned struct {
 	hasBell  bool
 	commands []string
-	shown    string // what is left of the output
+	shown    string // the filtered output
 }
 
-// scanChunks lets a scanner read the output in pieces of this size.
+// scanChunks scans the output in pieces of this size.
 func scanChunks(output []byte, size int) scanned {
 	return scanPieces(slices.Collect(slices.Chunk(output, max(size, 1)))...)
 }
@@ -31,10 +31,10 @@ func scanPieces(pieces ...[]byte) scanned {
 		needed := s.filter.isNeeded(whole)
 		kept := s.scan(slices.Clone(whole))
 		if !needed && (!bytes.Equal(kept, whole) || s.filter.held > 0) {
-			panic("it said that nothing was to be cut")
+			panic("isNeeded returned false for a piece that was changed")
 		}
 		if s.filter.held > maxHeld {
-			panic("it holds back too much")
+			panic("too many bytes are held")
 		}
 		n := len(kept) - s.filter.held
 		h.shown += string(kept[:n])
@@ -53,27 +53,33 @@ func TestScanner_FindsBellsAndOSCCommands(t *testing.T) {
 		{"text", "no bell\r\n", scanned{}},
 		{"a bell", "ding\a", scanned{hasBell: true}},
 		{"a bell that ends a title", "\x1b]0;title\a", scanned{commands: []string{"0;title"}}},
-		{"and one behind it", "\x1b]0;title\a\a", scanned{hasBell: true, commands: []string{"0;title"}}},
+		{"a bell after a title", "\x1b]0;title\a\a", scanned{hasBell: true, commands: []string{"0;title"}}},
 		{"a title that ends with ST", "\x1b]2;title\x1b\\\a", scanned{hasBell: true, commands: []string{"2;title"}}},
 		{"two titles", "\x1b]0;a\a\x1b]0;b\x1b\\", scanned{commands: []string{"0;a", "0;b"}}},
-		{"a command that is broken off by another sequence", "\x1b]0;a\x1b[1m\a", scanned{hasBell: true}},
-		{"by another command", "\x1b]0;a\x1b]0;b\a", scanned{commands: []string{"0;b"}}},
+		{"a command aborted by another sequence", "\x1b]0;a\x1b[1m\a", scanned{hasBell: true}},
+		{"a command aborted by another command", "\x1b]0;a\x1b]0;b\a", scanned{commands: []string{"0;b"}}},
 		{"a command that is cancelled", "\x1b]0;a\x18\a", scanned{hasBell: true}},
-		{"a command of nothing", "\x1b]\a", scanned{}},
-		{"a command as long as can be", "\x1b]" + long + "\a", scanned{commands: []string{long}}},
-		{"one that is longer is passed over", "\x1b]" + long + "x\a\x1b]9;hello\a", scanned{commands: []string{"9;hello"}}},
+		{"an empty command", "\x1b]\a", scanned{}},
+		{"a command of maximum length", "\x1b]" + long + "\a", scanned{commands: []string{long}}},
+		{"a longer command is ignored", "\x1b]" + long + "x\a\x1b]9;hello\a", scanned{commands: []string{"9;hello"}}},
 		{"a bell in a control sequence rings", "\x1b[1\am", scanned{hasBell: true}},
-		{"a bell behind ESC rings", "\x1b\a", scanned{hasBell: true}},
-		{"a bell in a device control string does not", "\x1bPq\a\x1b\\", scanned{}},
-		{"nor in an application's", "\x1b_G\a\x1b\\", scanned{}},
-		{"nor in a title as tmux has them", "\x1bkname\a\x1b\\", scanned{}},
-		{"a bell behind a string", "\x1bPq\x1b\\\a", scanned{hasBell: true}},
-		{"what is passed through tmux", "\x1bPtmux;\x1b\x1b]9;done\a\x1b\\\a", scanned{hasBell: true, commands: []string{"9;done"}}},
-		{"with ST", "\x1bPtmux;\x1b\x1b]9;done\x1b\x1b\\\x1b\\", scanned{commands: []string{"9;done"}}},
-		{"a bell that is", "\x1bPtmux;\a\x1b\\", scanned{hasBell: true}},
-		{"a command that ends with its wrapper is none", "\x1bPtmux;\x1b\x1b]9;done\x1b\\", scanned{}},
-		{"a wrapper that is broken off", "\x1bPtmux;\x1b\x1b]9;a\x1b]9;b\a", scanned{commands: []string{"9;b"}}},
-		{"a character whose bytes look like others", "\u009d\u2407 é", scanned{}},
+		{"a bell after ESC rings", "\x1b\a", scanned{hasBell: true}},
+		{"a bell in a device control string does not ring", "\x1bPq\a\x1b\\", scanned{}},
+		{"a bell in an application program command does not ring", "\x1b_G\a\x1b\\", scanned{}},
+		{"a bell in tmux's title sequence does not ring", "\x1bkname\a\x1b\\", scanned{}},
+		{"a bell after a string", "\x1bPq\x1b\\\a", scanned{hasBell: true}},
+		{
+			"a command passed through tmux", "\x1bPtmux;\x1b\x1b]9;done\a\x1b\\\a",
+			scanned{hasBell: true, commands: []string{"9;done"}},
+		},
+		{
+			"a command passed through tmux, with ST", "\x1bPtmux;\x1b\x1b]9;done\x1b\x1b\\\x1b\\",
+			scanned{commands: []string{"9;done"}},
+		},
+		{"a bell passed through tmux", "\x1bPtmux;\a\x1b\\", scanned{hasBell: true}},
+		{"a command aborted by the end of its wrapper", "\x1bPtmux;\x1b\x1b]9;done\x1b\\", scanned{}},
+		{"an aborted wrapper", "\x1bPtmux;\x1b\x1b]9;a\x1b]9;b\a", scanned{commands: []string{"9;b"}}},
+		{"characters that contain bytes of control characters", "\u009d\u2407 é", scanned{}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			for _, size := range []int{1, 2, 3, 7, len(row.output)} {
@@ -86,15 +92,14 @@ func TestScanner_FindsBellsAndOSCCommands(t *testing.T) {
 	}
 }
 
-// referenceScanner reads an output byte by byte, without any of the haste of a scanner, and tells what is
-// heard in it.
+// referenceScanner is a simple scanner that reads byte by byte, for comparison.
 type referenceScanner struct {
 	scanned
-	kind          byte // of the sequence: '[', ']', 'P' and so on; 0 for text
+	kind          byte // type of the sequence: '[', ']', 'P' and so on; 0 for text
 	escaped       bool
-	text          []byte // of the string
-	wrapped       bool   // passed through tmux
-	wrapperEscape bool   // behind the first ESC in a wrapper
+	text          []byte // content of the string
+	wrapped       bool   // inside a passthrough wrapper
+	wrapperEscape bool   // after the first ESC in a wrapper
 }
 
 func scanReference(output []byte) scanned {
@@ -155,7 +160,7 @@ func (p *referenceScanner) read(c byte) {
 	}
 }
 
-// cleanup ends a sequence.
+// end handles the end of a sequence.
 func (p *referenceScanner) end(obey bool) {
 	if obey && len(p.text) > 0 && len(p.text) <= maxCommand {
 		p.commands = append(p.commands, string(p.text))
@@ -163,13 +168,15 @@ func (p *referenceScanner) end(obey bool) {
 	p.kind, p.escaped, p.text = 0, false, nil
 }
 
-// FuzzScanner holds that it does not matter into which pieces the output falls, that nothing is
-// heard otherwise than by a reader of single bytes, and that what is shown is read by tmux as it
-// was before: but for what was cut out, and that is program status alone.
+// FuzzScanner checks that the result does not depend on how the output is split into pieces, that
+// it equals that of referenceScanner, and that tmux interprets the filtered output like the
+// original output, except for program status.
 func FuzzScanner(f *testing.F) {
 	for _, seed := range []string{
-		"a\ab", "\x1b]0;t\a\a", "\x1b]9;x\x1b\\", "\x1bP\a\x1b\\\a", "\x1b[1\a;2m\x1b\x1b]7501;a\x18\x1a", "\x1bk\a\x1b[?2004h",
-		"a\x1b]7501;state=idle\ab\x1b]7501;?\x1b\\\x1b[c", "\x1bPtmux;\x1b\x1b]7501;?\x1b\x1b\\\x1b\\c", "\x1bPtmux;\x1b\x1b]9;a\a\x18",
+		"a\ab", "\x1b]0;t\a\a", "\x1b]9;x\x1b\\", "\x1bP\a\x1b\\\a", "\x1b[1\a;2m\x1b\x1b]7501;a\x18\x1a",
+		"\x1bk\a\x1b[?2004h",
+		"a\x1b]7501;state=idle\ab\x1b]7501;?\x1b\\\x1b[c", "\x1bPtmux;\x1b\x1b]7501;?\x1b\x1b\\\x1b\\c",
+		"\x1bPtmux;\x1b\x1b]9;a\a\x18",
 		"\x1b]7501;x\x1b]7501;y\x1b[1m", "\x1b]0;t\x1b]7501;y\az",
 	} {
 		f.Add([]byte(seed), uint8(2))
@@ -190,7 +197,10 @@ func FuzzScanner(f *testing.F) {
 }
 
 func withoutStatus(commands []string) string {
-	return strings.Join(slices.DeleteFunc(slices.Clone(commands), func(c string) bool { return strings.HasPrefix(c, statusPrefix) }), "\x00")
+	rest := slices.DeleteFunc(slices.Clone(commands), func(c string) bool {
+		return strings.HasPrefix(c, statusPrefix)
+	})
+	return strings.Join(rest, "\x00")
 }
 
 func BenchmarkScanner(b *testing.B) {

@@ -10,15 +10,18 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// TestTitle_PatternsDetermineTheActivity mean what the agent's definition says, and nothing without
-// one.
+// Without patterns in the agent's definition titles have no meaning.
 func TestTitle_PatternsDetermineTheActivity(t *testing.T) {
-	type said struct{ activity, reason, text string }
-	titles := []string{"\x1b]0;◇ Ready\a", "\x1b]2;✦ Working… (shop)\x1b\\", "\x1b]0;✋ Action\x07", "\x1b]0;✦ Working… (shop)\a", "\x1b]0;◇ Ready\a", "\x1b]133;C\a\x1b]0;vim\a"}
-	want := []said{
-		{"idle", "", ""}, {"working", "", ""}, {"waiting", "question", "✋ Action"}, {"working", "", ""}, {"idle", "turn-ended", ""}, {"", "", ""},
+	type status struct{ activity, reason, text string }
+	titles := []string{
+		"\x1b]0;◇ Ready\a", "\x1b]2;✦ Working… (shop)\x1b\\", "\x1b]0;✋ Action\x07", "\x1b]0;✦ Working… (shop)\a",
+		"\x1b]0;◇ Ready\a", "\x1b]133;C\a\x1b]0;vim\a",
 	}
-	h := newHome(t, "sh", "-c", printScript(titles...))
+	want := []status{
+		{"idle", "", ""}, {"working", "", ""}, {"waiting", "question", "✋ Action"}, {"working", "", ""},
+		{"idle", "turn-ended", ""}, {"", "", ""},
+	}
+	h := newTestSession(t, "sh", "-c", printScript(titles...))
 	h.spec.TitleReady, h.spec.TitleWorking, h.spec.TitleBlocked = "^◇", "^✦", "^✋"
 	s := h.startShim()
 	d := h.connect()
@@ -26,26 +29,27 @@ func TestTitle_PatternsDetermineTheActivity(t *testing.T) {
 		s.typeKeys("\n")
 		m := d.expect(shimwire.StatusReport)
 		assert.Equal(t, shimwire.Title, m.Source)
-		assert.Equal(t, expected, said{m.Activity, m.Reason, m.Text})
+		assert.Equal(t, expected, status{m.Activity, m.Reason, m.Text})
 	}
 	s.typeKeys("\n")
 	s.wait()
-	assert.Contains(t, s.printed(), titles[0], "tmux has the titles all the same")
+	assert.Contains(t, s.printed(), titles[0], "titles are passed to tmux")
 }
 
-// trustDialogScript is an agent that asks whether a directory can be trusted, as programs draw it, and
-// begins after the answer.
+// trustDialogScript is an agent that asks whether a directory is trusted, drawn as real agents do
+// it, and starts after the answer.
 const trustDialogScript = `stty -echo; printf '\033[2J\033[2;1H╭───╮\033[3;1H│\033[3;3HDo\033[3;6Hyou trust\033[3;16Hthis folder?\033[3;40H│'; read answer
 printf '\033[2J\033[Hprompt> \033[?2004h'; read line; echo "got $line"; read end`
 
 func TestSetupDialog_IsDetectedOnTheScreen(t *testing.T) {
-	h := newHome(t, "sh", "-c", trustDialogScript)
+	h := newTestSession(t, "sh", "-c", trustDialogScript)
 	h.spec.SetupPattern, h.spec.ReadyTimeout = `Do you trust this folder\?`, 500*time.Millisecond
 	h.spec.Prompt = "fix it"
 	s := h.startShim()
 	d := h.connect()
 	m := d.expect(shimwire.StatusReport)
-	assert.Equal(t, []string{"screen", "waiting", "setup", "Do you trust this folder?"}, []string{m.Source, m.Activity, m.Reason, m.Text})
+	assert.Equal(t, []string{"screen", "waiting", "setup", "Do you trust this folder?"},
+		[]string{m.Source, m.Activity, m.Reason, m.Text})
 	assert.GreaterOrEqual(t, m.Since.Sub(d.hello.Started), h.spec.ReadyTimeout)
 	s.typeKeys("\n")
 	over := d.expect(shimwire.StatusReport)
@@ -56,10 +60,9 @@ func TestSetupDialog_IsDetectedOnTheScreen(t *testing.T) {
 	require.Zero(t, s.wait())
 }
 
-// TestSetupDialog_MayAppearLate, after the time in which the agent should have said something, and
-// one that follows it.
+// TestSetupDialog_MayAppearLate covers a dialog after ReadyTimeout, and a second one after it.
 func TestSetupDialog_MayAppearLate(t *testing.T) {
-	h := newHome(t, "sh", "-c", `stty -echo; printf 'loading\033[?2004h'; read begin; `+trustDialogScript)
+	h := newTestSession(t, "sh", "-c", `stty -echo; printf 'loading\033[?2004h'; read begin; `+trustDialogScript)
 	h.spec.SetupPattern, h.spec.ReadyTimeout = `Do you trust this folder\?|prompt>`, 100*time.Millisecond
 	s := h.startShim()
 	d := h.connect()
@@ -73,14 +76,14 @@ func TestSetupDialog_MayAppearLate(t *testing.T) {
 	require.Zero(t, s.wait())
 }
 
-// TestSetupDialog_IsNotAnsweredByThePrompt, also before it is told that there is one.
+// TestSetupDialog_IsNotAnsweredByThePrompt covers a dialog that was not reported yet.
 func TestSetupDialog_IsNotAnsweredByThePrompt(t *testing.T) {
-	h := newHome(t, "sh", "-c", `printf '\033[?2004h'; `+trustDialogScript)
+	h := newTestSession(t, "sh", "-c", `printf '\033[?2004h'; `+trustDialogScript)
 	h.spec.SetupPattern, h.spec.ReadyTimeout = `Do you trust this folder\?`, time.Minute
 	h.spec.Prompt = "fix it"
 	s := h.startShim()
 	d := h.connect()
-	d.expect(shimwire.Idle) // it was silent for as long as the prompt waits
+	d.expect(shimwire.Idle) // silent long enough for the prompt to be typed
 	assert.NotContains(t, s.printed(), "prompt>")
 	s.typeKeys("\n")
 	d.expect(shimwire.Prompted)
@@ -89,11 +92,13 @@ func TestSetupDialog_IsNotAnsweredByThePrompt(t *testing.T) {
 	require.Zero(t, s.wait())
 }
 
-// TestSetupDialog_DetectionStopsAfterAStatusReport: whatever its screen shows.
+// After a status report the screen is not examined any more.
 func TestSetupDialog_DetectionStopsAfterAStatusReport(t *testing.T) {
-	for name, speaks := range map[string]string{"by program status": "\x1b]7501;state=idle\a", "by its title": "\x1b]0;✦\a"} {
+	for name, report := range map[string]string{
+		"by program status": "\x1b]7501;state=idle\a", "by its title": "\x1b]0;✦\a",
+	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHome(t, "sh", "-c", printScript(speaks, "Do you trust this folder?", "\a"))
+			h := newTestSession(t, "sh", "-c", printScript(report, "Do you trust this folder?", "\a"))
 			h.spec.SetupPattern, h.spec.ReadyTimeout, h.spec.TitleWorking = `Do you trust`, 400*time.Millisecond, "^✦"
 			s := h.startShim()
 			d := h.connect()
@@ -110,9 +115,10 @@ func TestSetupDialog_DetectionStopsAfterAStatusReport(t *testing.T) {
 	}
 }
 
-// TestOSC7501_CanBeIgnored does not answer, so that the agent goes on as in any other terminal.
+// TestOSC7501_CanBeIgnored also checks that the query is not answered, so that the agent behaves as
+// in any other terminal.
 func TestOSC7501_CanBeIgnored(t *testing.T) {
-	h := newHome(t, "sh", "-c", printScript("\x1b]7501;?\a\x1b]7501;state=idle\ashown", "\a"))
+	h := newTestSession(t, "sh", "-c", printScript("\x1b]7501;?\a\x1b]7501;state=idle\ashown", "\a"))
 	h.spec.IgnoreOSC7501 = true
 	s := h.startShim()
 	d := h.connect()

@@ -22,11 +22,11 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// deadline is how long a test waits for an event that has to come.
+// deadline is how long a test waits for an expected event.
 const deadline = 20 * time.Second
 
-// TestMain makes the test binary the shim itself, or an agent that no shell could be, if it is
-// called by that name.
+// TestMain makes the test binary act as the shim, or as an agent that cannot be a shell script, if
+// it is called by that name.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "corral-shim":
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// printSizes tells the size of its terminal, at once and after each SIGWINCH.
+// printSizes prints the size of its terminal, at once and after each SIGWINCH.
 func printSizes() {
 	resized := make(chan os.Signal, 8)
 	signal.Notify(resized, unix.SIGWINCH)
@@ -55,7 +55,7 @@ func printSizes() {
 	}
 }
 
-// printReads tells what each read from its terminal returns.
+// printReads prints what each read from its terminal returns.
 func printReads() {
 	mode, err := unix.IoctlGetTermios(0, unix.TCGETS)
 	if err != nil {
@@ -74,16 +74,16 @@ func printReads() {
 	}
 }
 
-// testSession is where one session of a test lives.
+// testSession has the directories and the spec of one session of a test.
 type testSession struct {
 	t    *testing.T
 	dir  string
 	shim string // the program
-	uid  int    // whose home it is
+	uid  int    // owner of the directories
 	spec shimwire.Spec
 }
 
-func newHome(t *testing.T, args ...string) *testSession {
+func newTestSession(t *testing.T, args ...string) *testSession {
 	t.Helper()
 	dir := shortDir(t)
 	exe, err := os.Executable()
@@ -97,14 +97,16 @@ func newHome(t *testing.T, args ...string) *testSession {
 	}
 	h.spec = shimwire.Spec{
 		RunID: "run-1", Dir: filepath.Join(dir, "work"), Args: args,
-		Env:      []string{"PATH=" + dir + ":/usr/local/bin:/usr/bin:/bin", "TERM=xterm-256color", "LANG=C.UTF-8", "PS1=ready> "},
+		Env: []string{
+			"PATH=" + dir + ":/usr/local/bin:/usr/bin:/bin", "TERM=xterm-256color", "LANG=C.UTF-8", "PS1=ready> ",
+		},
 		StateDir: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "run", "shim.sock"),
 		LogMax: 1 << 20, IdleAfter: 300 * time.Millisecond, Session: "shop", Program: "agent",
 	}
 	return h
 }
 
-// shortDir is a directory that a socket's path can begin with.
+// shortDir creates a directory whose path is short enough for sockets in it.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "shim") //nolint:usetesting // t.TempDir is too long for a tmux socket
@@ -135,7 +137,7 @@ func (h *testSession) status() exitstatus.Status {
 	return s
 }
 
-// waitForFile waits until there is a file at path.
+// waitForFile waits until path exists.
 func waitForFile(t *testing.T, path string) {
 	t.Helper()
 	w, err := fsnotify.NewWatcher()
@@ -152,12 +154,12 @@ func waitForFile(t *testing.T, path string) {
 		case err := <-w.Errors:
 			require.NoError(t, err)
 		case <-late:
-			t.Fatalf("%s does not appear", path)
+			t.Fatalf("%s was not created", path)
 		}
 	}
 }
 
-// testTerminal is a terminal with a shim in it: what a tmux pane is for it, without a tmux.
+// testTerminal is a terminal in which a shim runs, as in a tmux pane but without tmux.
 type testTerminal struct {
 	*testSession
 	master *os.File
@@ -169,7 +171,7 @@ type testTerminal struct {
 	done  chan struct{} // the shim has ended
 }
 
-// writePane starts the shim of a session in a terminal of its own.
+// startShim starts the session's shim in a new terminal.
 func (h *testSession) startShim(change ...func(*exec.Cmd)) *testTerminal {
 	h.t.Helper()
 	s := &testTerminal{testSession: h, fresh: make(chan struct{}, 1), done: make(chan struct{})}
@@ -240,7 +242,7 @@ func (s *testTerminal) waitFor(text string) {
 		select {
 		case <-s.fresh:
 		case <-late:
-			s.t.Fatalf("%q is not printed, but %q", text, all)
+			s.t.Fatalf("%q was not printed; printed: %q", text, all)
 		}
 	}
 }
@@ -263,12 +265,12 @@ func (s *testTerminal) wait() int {
 	select {
 	case <-s.done:
 	case <-time.After(deadline):
-		s.t.Fatalf("the shim does not end; printed: %q", s.printed())
+		s.t.Fatalf("the shim has not exited; printed: %q", s.printed())
 	}
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// cleanup leaves nothing behind.
+// cleanup ends the shim and closes the terminal.
 func (s *testTerminal) cleanup() {
 	select {
 	case <-s.done:
@@ -286,7 +288,7 @@ type daemon struct {
 	hello shimwire.Message
 }
 
-// connect waits for the session's socket, connects to it, and takes the Hello.
+// connect waits for the session's socket, connects to it, and receives the Hello.
 func (h *testSession) connect() *daemon {
 	h.t.Helper()
 	waitForFile(h.t, h.spec.Socket)
@@ -316,7 +318,7 @@ func (d *daemon) receive() (shimwire.Message, error) {
 			continue
 		}
 		if err != nil || n == 0 {
-			return shimwire.Message{}, errors.New("no message comes")
+			return shimwire.Message{}, errors.New("no message was received")
 		}
 		break
 	}
@@ -338,7 +340,7 @@ func (d *daemon) next() shimwire.Message {
 	return m
 }
 
-// expect waits for a message of one kind, and passes over the others.
+// expect waits for a message of this kind and ignores others.
 func (d *daemon) expect(kind shimwire.Kind) shimwire.Message {
 	d.t.Helper()
 	for {
@@ -353,7 +355,7 @@ func (d *daemon) send(m shimwire.Message) {
 	require.NoError(d.t, unix.Sendto(d.fd, m.Append(nil), unix.MSG_NOSIGNAL, &unix.SockaddrUnix{}))
 }
 
-// sendTextAndWait sends a text, and returns the answer.
+// sendTextAndWait sends a text and returns the answer.
 func (d *daemon) sendTextAndWait(seq uint32, text string, flags uint32) shimwire.Message {
 	d.t.Helper()
 	d.sendText(seq, text, flags)
@@ -365,33 +367,35 @@ func (d *daemon) sendTextAndWait(seq uint32, text string, flags uint32) shimwire
 func (d *daemon) sendText(seq uint32, text string, flags uint32) {
 	d.t.Helper()
 	for len(text) > shimwire.MaxData {
-		d.send(shimwire.Message{Kind: shimwire.Input, Seq: seq, Flags: shimwire.FlagMore, Data: []byte(text[:shimwire.MaxData])})
+		d.send(shimwire.Message{
+			Kind: shimwire.Input, Seq: seq, Flags: shimwire.FlagMore, Data: []byte(text[:shimwire.MaxData]),
+		})
 		text = text[shimwire.MaxData:]
 	}
 	d.send(shimwire.Message{Kind: shimwire.Input, Seq: seq, Flags: flags, Data: []byte(text)})
 }
 
-// write and read are for files in the workspace.
-func (h *testSession) write(name, text string) {
+// writeFile and readFile access files in the workspace.
+func (h *testSession) writeFile(name, text string) {
 	h.t.Helper()
 	require.NoError(h.t, os.WriteFile(filepath.Join(h.spec.Dir, name), []byte(text), 0o600))
 }
 
-func (h *testSession) read(name string) string {
+func (h *testSession) readFile(name string) string {
 	h.t.Helper()
 	b, err := os.ReadFile(filepath.Join(h.spec.Dir, name))
 	require.NoError(h.t, err)
 	return string(b)
 }
 
-// killAgent kills the agent, and nothing else.
+// killAgent kills only the agent.
 func (h *testSession) killAgent(d *daemon) {
 	h.t.Helper()
 	require.NoError(h.t, unix.Kill(d.hello.AgentPID, unix.SIGKILL))
 }
 
-// chown makes everything in the session's home another user's, with a copy of the program that
-// this one can execute.
+// chown makes another user the owner of all files of the session, and replaces the link to the test
+// binary by a copy that this user can execute.
 func (h *testSession) chown(uid int) {
 	h.t.Helper()
 	h.uid = uid

@@ -19,10 +19,11 @@ import (
 )
 
 func TestShim_SurvivesSignals(t *testing.T) {
-	s := newHome(t, "sh", "-c", "read a; echo got $a; exit 7").startShim()
+	s := newTestSession(t, "sh", "-c", "read a; echo got $a; exit 7").startShim()
 	d := s.connect()
 	for _, sig := range []unix.Signal{
-		unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2,
+		unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPIPE,
+		unix.SIGUSR1, unix.SIGUSR2,
 		unix.SIGALRM, unix.SIGCHLD, unix.SIGCONT, unix.SIGURG, unix.SIGWINCH,
 	} {
 		require.NoError(t, unix.Kill(d.hello.ShimPID, sig))
@@ -33,10 +34,10 @@ func TestShim_SurvivesSignals(t *testing.T) {
 	assert.Equal(t, 7, s.status().Value)
 }
 
-// TestSocket_IsRecreatedOnSIGUSR1: it makes another one when somebody misses it, also in a
-// directory that was removed with it. Who is connected stays so.
+// TestSocket_IsRecreatedOnSIGUSR1 covers a removed socket, a removed directory, and a socket that
+// was replaced by a file. Existing connections stay open.
 func TestSocket_IsRecreatedOnSIGUSR1(t *testing.T) {
-	h := newHome(t, "sh", "-c", "read a; exit 7")
+	h := newTestSession(t, "sh", "-c", "read a; exit 7")
 	s := h.startShim()
 	d := h.connect()
 	terminal := func() string {
@@ -49,7 +50,7 @@ func TestSocket_IsRecreatedOnSIGUSR1(t *testing.T) {
 		require.NoError(t, os.Remove(h.spec.Socket))
 		if dir {
 			require.NoError(t, os.RemoveAll(filepath.Dir(h.spec.Socket)))
-			require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGUSR1)) // isOpen is no place for it yet
+			require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGUSR1)) // its directory does not exist yet
 			require.NoError(t, os.Mkdir(filepath.Dir(h.spec.Socket), 0o700))
 		}
 		require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGUSR1))
@@ -62,12 +63,12 @@ func TestSocket_IsRecreatedOnSIGUSR1(t *testing.T) {
 	assert.Equal(t, pane, terminal())
 	after, err := os.Stat(h.spec.Socket)
 	require.NoError(t, err)
-	assert.True(t, os.SameFile(before, after), "one that is there stays")
+	assert.True(t, os.SameFile(before, after), "an existing socket is kept")
 	other := h.spec.Socket + ".other"
 	require.NoError(t, os.WriteFile(other, nil, 0o600))
 	require.NoError(t, os.Rename(other, h.spec.Socket))
 	require.NoError(t, unix.Kill(d.hello.ShimPID, unix.SIGUSR1))
-	testbed.Poll(t, "a socket again in the place of what somebody else put there", func() bool {
+	testbed.Poll(t, "a socket in place of the other file", func() bool {
 		there, err := os.Lstat(h.spec.Socket)
 		return err == nil && there.Mode().Type() == os.ModeSocket
 	})
@@ -76,15 +77,15 @@ func TestSocket_IsRecreatedOnSIGUSR1(t *testing.T) {
 	assert.Equal(t, 7, s.wait())
 }
 
-// TestExitStatus_RecordsSIGTERMOfTheScope: that all of the scope was is recorded, also where a
-// daemon is there, which may end before it learns of that.
+// TestExitStatus_RecordsSIGTERMOfTheScope covers a connected daemon too, which may exit before it
+// learns about the SIGTERM.
 func TestExitStatus_RecordsSIGTERMOfTheScope(t *testing.T) {
 	for _, row := range []struct {
 		name                  string
 		all, daemon, recorded bool
 	}{{"all", true, false, true}, {"the agent alone", false, false, false}, {"all, with a daemon", true, true, true}} {
 		t.Run(row.name, func(t *testing.T) {
-			s := newHome(t, "sleep", "1000").startShim()
+			s := newTestSession(t, "sleep", "1000").startShim()
 			d := s.connect()
 			if !row.daemon {
 				d.close()
@@ -108,7 +109,7 @@ func TestExitStatus_RecordsSIGTERMOfTheScope(t *testing.T) {
 }
 
 func TestShim_ReportsActivity(t *testing.T) {
-	h := newHome(t, "sh", "-c", "stty -echo; echo one; read a; echo two; read a")
+	h := newTestSession(t, "sh", "-c", "stty -echo; echo one; read a; echo two; read a")
 	s := h.startShim()
 	d := h.connect()
 	hello := d.hello
@@ -119,7 +120,8 @@ func TestShim_ReportsActivity(t *testing.T) {
 	assert.True(t, hello.Pane)
 	assert.False(t, hello.Idle)
 	assert.Equal(t, hello.Started, hello.Since)
-	assert.InDelta(t, clock.Monotonic()-time.Since(hello.Since), hello.SinceMonotonic, float64(time.Second), "the same moment by the other clock")
+	assert.InDelta(t, clock.Monotonic()-time.Since(hello.Since), hello.SinceMonotonic, float64(time.Second),
+		"the same moment by the other clock")
 	s.waitFor("one")
 
 	idle := d.expect(shimwire.Idle)
@@ -143,7 +145,7 @@ func TestShim_ReportsActivity(t *testing.T) {
 }
 
 func TestConnections_AreLimited(t *testing.T) {
-	h := newHome(t, "sleep", "1000")
+	h := newTestSession(t, "sleep", "1000")
 	h.startShim()
 	first := h.connect()
 	for range maxConns - 1 {
@@ -156,8 +158,8 @@ func TestConnections_AreLimited(t *testing.T) {
 	require.ErrorIs(t, err, errClosed)
 	refused.close()
 	first.close()
-	// The slot is free as soon as the shim has seen the end of the connection: an answer to another
-	// one tells that.
+	// The slot is free as soon as the shim has noticed the end of the connection, which an accepted
+	// new connection shows.
 	for {
 		if fd, err = dial(h.spec.Socket); err != nil {
 			require.NoError(t, err)
@@ -174,7 +176,7 @@ func TestConnections_AreLimited(t *testing.T) {
 }
 
 func TestConnections_CloseOnInvalidMessages(t *testing.T) {
-	h := newHome(t, "sh", "-c", "read a; exit 2")
+	h := newTestSession(t, "sh", "-c", "read a; exit 2")
 	s := h.startShim()
 	s.connectAndSend([]byte("t\x01"))
 	s.connectAndSend(make([]byte, shimwire.MaxMessage+1))
@@ -186,7 +188,7 @@ func TestConnections_CloseOnInvalidMessages(t *testing.T) {
 	assert.Equal(t, 2, s.wait())
 }
 
-// connectAndSend sends one datagram, and holds that the connection is ended.
+// connectAndSend sends one datagram and waits until the shim closes the connection.
 func (s *testTerminal) connectAndSend(b []byte) {
 	s.t.Helper()
 	d := s.connect()
@@ -199,7 +201,7 @@ func (s *testTerminal) connectAndSend(b []byte) {
 }
 
 func TestSocket_AcceptsLongPaths(t *testing.T) {
-	h := newHome(t, "sh", "-c", "read a")
+	h := newTestSession(t, "sh", "-c", "read a")
 	dir := filepath.Join(h.dir, strings.Repeat("d", 100), strings.Repeat("e", 100))
 	require.NoError(t, os.MkdirAll(dir, 0o700))
 	h.spec.Socket = filepath.Join(dir, "shim.sock")
@@ -216,7 +218,7 @@ func TestSocket_AcceptsLongPaths(t *testing.T) {
 }
 
 func TestSocket_LeavesReplacementInPlace(t *testing.T) {
-	h := newHome(t, "sh", "-c", "read a")
+	h := newTestSession(t, "sh", "-c", "read a")
 	s := h.startShim()
 	s.connect()
 	require.NoError(t, os.Remove(h.spec.Socket))
@@ -226,12 +228,12 @@ func TestSocket_LeavesReplacementInPlace(t *testing.T) {
 	assert.FileExists(t, h.spec.Socket)
 }
 
-// TestShim_NeedsNoNewThreadsWhileRunning takes from a shim that runs the right to make another
-// thread, as an agent does that uses up the scope's TasksMax. Whatever comes then has to go as
-// always.
+// TestShim_NeedsNoNewThreadsWhileRunning prevents a running shim from creating threads, as an agent
+// does that uses up the scope's TasksMax. Everything must work as before.
 func TestShim_NeedsNoNewThreadsWhileRunning(t *testing.T) {
-	h := newHome(t, "sh", "-c", "stty -echo; prlimit --pid $PPID --nproc=0:0 && echo taken away; while read a; do seq 20000; echo $a; done; exit 11")
-	s := h.startShim(h.asUnprivileged()) // who may do everything is not held to RLIMIT_NPROC
+	h := newTestSession(t, "sh", "-c", "stty -echo; prlimit --pid $PPID --nproc=0:0 && echo taken away; "+
+		"while read a; do seq 20000; echo $a; done; exit 11")
+	s := h.startShim(h.asUnprivileged()) // RLIMIT_NPROC does not apply to root
 	d := h.connect()
 	second := h.connect()
 	s.waitFor("taken away")

@@ -10,7 +10,7 @@ import (
 )
 
 func TestTerminal_InheritsSettingsOfThePane(t *testing.T) {
-	s := newHome(t, "sh", "-c", "stty size; stty -a; tty; echo $$; ps -o sid= -o tpgid= -p $$").startShim()
+	s := newTestSession(t, "sh", "-c", "stty size; stty -a; tty; echo $$; ps -o sid= -o tpgid= -p $$").startShim()
 	require.Equal(t, 0, s.wait())
 	log := s.log()
 	assert.True(t, strings.HasPrefix(log, "30 100\r\n"))
@@ -21,7 +21,7 @@ func TestTerminal_InheritsSettingsOfThePane(t *testing.T) {
 }
 
 func TestTerminal_FollowsPaneSize(t *testing.T) {
-	s := newHome(t, "sizes").startShim()
+	s := newTestSession(t, "sizes").startShim()
 	s.waitFor("size 30 100 800 480\r\n")
 	s.setSize(50, 132)
 	s.waitFor("size 50 132 1056 800\r\n")
@@ -42,7 +42,7 @@ func TestTerminal_HasPixelSize(t *testing.T) {
 
 func TestTerminal_InterruptAndQuitKeys(t *testing.T) {
 	for key, exit := range map[string]int{"\x03": 130, "\x1c": 131} {
-		s := newHome(t, "sh", "-c", "ulimit -c 0; echo ready; exec sleep 1000").startShim()
+		s := newTestSession(t, "sh", "-c", "ulimit -c 0; echo ready; exec sleep 1000").startShim()
 		s.waitFor("ready")
 		s.typeKeys(key)
 		assert.Equal(t, exit, s.wait())
@@ -50,8 +50,8 @@ func TestTerminal_InterruptAndQuitKeys(t *testing.T) {
 }
 
 func TestTerminal_SupportsJobControl(t *testing.T) {
-	h := newHome(t, "bash", "--norc", "-i")
-	h.write("job", `trap "echo again" CONT; trap "echo interrupted; exit 5" INT; echo running; while :; do read x; done`)
+	h := newTestSession(t, "bash", "--norc", "-i")
+	h.writeFile("job", `trap "echo again" CONT; trap "echo interrupted; exit 5" INT; echo running; while :; do read x; done`)
 	s := h.startShim()
 	s.waitFor("ready> ")
 	s.typeKeys("sh job\n")
@@ -73,39 +73,40 @@ func TestTerminal_PassesBytesUnchanged(t *testing.T) {
 	for c := range 256 {
 		all = append(all, byte(c))
 	}
-	sequences := "\x1b[38;2;1;2;3mtrue colour\x1b[0m\x1b[?1000h\x1b[?1006h\x1b[?2004h\x1b[>1u\x1b[=3;1u\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\" + string(all)
-	h := newHome(t, "sh", "-c", `stty raw -echo; printf go; cat in; head -c $1 > got; printf done`, "sh", "300")
-	h.write("in", sequences)
+	sequences := "\x1b[38;2;1;2;3mtrue colour\x1b[0m\x1b[?1000h\x1b[?1006h\x1b[?2004h" +
+		"\x1b[>1u\x1b[=3;1u\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\" + string(all)
+	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf go; cat in; head -c $1 > got; printf done`, "sh", "300")
+	h.writeFile("in", sequences)
 	s := h.startShim()
 	s.waitFor("go" + sequences)
 	keys := "\x1b[<0;10;20M\x1b[97;5u\x1b[200~pasted\x1b[201~\x03\x1a\x11\x13" + string(all)
 	keys += strings.Repeat("x", 300-len(keys))
 	s.typeKeys(keys)
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, keys, h.read("got"))
+	assert.Equal(t, keys, h.readFile("got"))
 	s.waitFor("go" + sequences + "done")
 	assert.Equal(t, "go"+sequences+"done", s.log())
 }
 
 func TestTerminal_AcceptsLongPastes(t *testing.T) {
 	text := strings.Repeat("0123456789abcde\n", 1<<14)
-	h := newHome(t, "sh", "-c", `stty raw -echo; printf go; head -c $1 > got`, "sh", "262144")
+	h := newTestSession(t, "sh", "-c", `stty raw -echo; printf go; head -c $1 > got`, "sh", "262144")
 	s := h.startShim()
 	s.waitFor("go")
 	s.typeKeys(text)
 	require.Equal(t, 0, s.wait())
-	assert.Equal(t, text, h.read("got"))
+	assert.Equal(t, text, h.readFile("got"))
 }
 
 func TestTerminal_ShowsTheEndOfLongOutput(t *testing.T) {
-	s := newHome(t, "sh", "-c", "seq 200000; exit 9").startShim()
+	s := newTestSession(t, "sh", "-c", "seq 200000; exit 9").startShim()
 	require.Equal(t, 9, s.wait())
 	s.waitFor("\n199999\r\n200000\r\n")
 	assert.True(t, strings.HasSuffix(s.log(), "199999\r\n200000\r\n"))
 }
 
 func TestTerminal_RestoresPaneSettings(t *testing.T) {
-	s := newHome(t, "true").startShim()
+	s := newTestSession(t, "true").startShim()
 	require.Equal(t, 0, s.wait())
 	mode, err := unix.IoctlGetTermios(int(s.master.Fd()), unix.TCGETS)
 	require.NoError(t, err)

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// rowsAfter are the rows of a picture of 4 rows and 20 columns after an output, in pieces of this size.
+// rowsAfter returns the rows of a screen of 4 rows and 20 columns after output that arrives in
+// pieces of this size.
 func rowsAfter(output string, size int) []string {
 	p := newTextScreen(4, 20)
 	for len(output) > 0 {
@@ -25,27 +26,30 @@ func rowsAfter(output string, size int) []string {
 func TestTextScreen_FollowsOutput(t *testing.T) {
 	for _, row := range []struct{ name, output, want string }{
 		{"lines", "one\r\ntwo", "one|two||"},
-		{"they scroll", "1\r\n2\r\n3\r\n4\r\n5", "2|3|4|5"},
-		{"a long one goes on below", strings.Repeat("x", 20) + "yz", strings.Repeat("x", 20) + "|yz||"},
-		{"words that are placed one by one", "\x1b[2;1HSign\x1b[2;6Hin\x1b[2;9Hwith", "|Sign in with||"},
-		{"words that are moved apart", "Do\x1b[Cyou\x1b[1Ctrust\tit", "Do you trust    it|||"},
-		{"colours say nothing", "\x1b[1;38:2::1:2:3mbold\x1b[0m text", "bold text|||"},
-		{"a frame is left out", "╭────╮\r\n│ Sure? │\r\n╰────╯", "|Sure?||"},
-		{"a line is written over", "working\rdone\x1b[K", "done|||"},
+		{"scrolling", "1\r\n2\r\n3\r\n4\r\n5", "2|3|4|5"},
+		{"a long line is wrapped", strings.Repeat("x", 20) + "yz", strings.Repeat("x", 20) + "|yz||"},
+		{"words placed one by one", "\x1b[2;1HSign\x1b[2;6Hin\x1b[2;9Hwith", "|Sign in with||"},
+		{"words separated by cursor movement", "Do\x1b[Cyou\x1b[1Ctrust\tit", "Do you trust    it|||"},
+		{"colours are ignored", "\x1b[1;38:2::1:2:3mbold\x1b[0m text", "bold text|||"},
+		{"a frame is removed", "╭────╮\r\n│ Sure? │\r\n╰────╯", "|Sure?||"},
+		{"a line is overwritten", "working\rdone\x1b[K", "done|||"},
 		{"the screen is erased", "old\r\nold\x1b[2J\x1b[Hnew", "new|||"},
-		{"what is below is", "a\r\nb\r\nc\x1b[2;1H\x1b[J", "a|||"},
-		{"what is above is", "aaa\r\nbbb\x1b[1J\x1b[3X", "|||"},
-		{"lines are cleared upwards, as frames are drawn anew", "1\r\n2\r\n3\x1b[2K\x1b[1A\x1b[2K\x1b[1A\x1b[2K\x1b[Gnew", "new|||"},
-		{"another screen", "shell\x1b[?1049hdialog", "dialog|||"},
+		{"the part below is erased", "a\r\nb\r\nc\x1b[2;1H\x1b[J", "a|||"},
+		{"the part above is erased", "aaa\r\nbbb\x1b[1J\x1b[3X", "|||"},
+		{
+			"lines are cleared upwards, as when a frame is redrawn",
+			"1\r\n2\r\n3\x1b[2K\x1b[1A\x1b[2K\x1b[1A\x1b[2K\x1b[Gnew", "new|||",
+		},
+		{"switch to the alternate screen", "shell\x1b[?1049hdialog", "dialog|||"},
 		{"and back", "\x1b[?1049hdialog\x1b[?1049l", "|||"},
-		{"it is reset", "old\x1bcnew", "new|||"},
-		{"a place that is kept", "\x1b7one\x1b8two", "two|||"},
-		{"strings say nothing", "a\x1b]0;title\ab\x1bPq~\x1b\\c\x1b_G\x1b\\d", "abcd|||"},
-		{"a string that is broken off", "\x1b]0;title\x1b[2;1Hx", "|x||"},
-		{"one that is cancelled", "\x1b]0;ti\x18x", "x|||"},
+		{"reset", "old\x1bcnew", "new|||"},
+		{"saved cursor position", "\x1b7one\x1b8two", "two|||"},
+		{"strings are ignored", "a\x1b]0;title\ab\x1bPq~\x1b\\c\x1b_G\x1b\\d", "abcd|||"},
+		{"an aborted string", "\x1b]0;title\x1b[2;1Hx", "|x||"},
+		{"a cancelled string", "\x1b]0;ti\x18x", "x|||"},
 		{"characters of more than one byte", "◇ é", "◇ é|||"},
-		{"bytes that are none", "\xff\xc3a", "�a|||"},
-		{"far out", "\x1b[999;999Hx\x1b[999999999Cy\b\b\x1b[99A!", strings.Repeat(" ", 18) + "!|||y"},
+		{"invalid UTF-8", "\xff\xc3a", "�a|||"},
+		{"positions outside of the screen", "\x1b[999;999Hx\x1b[999999999Cy\b\b\x1b[99A!", strings.Repeat(" ", 18) + "!|||y"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var want []string
@@ -71,10 +75,13 @@ func TestTextScreen_Resize(t *testing.T) {
 	p.write([]byte("yz"))
 }
 
-// FuzzTextScreen holds that nothing is drawn where there is no place, and that it does not matter
-// into which pieces the output falls.
+// FuzzTextScreen checks that no output writes outside of the screen, and that the result does not
+// depend on how the output is split into pieces.
 func FuzzTextScreen(f *testing.F) {
-	for _, seed := range []string{"a\r\nb\x1b[2;3Hc\x1b[2J", "\x1b[?1049h\x1b[99;99Hx\x1b[1J\x1b[K", "\x1b]0;t\a\xc3\xa9\t\b\x1bM\x1b7\x1b8", "\x1b[;;;;;9m\x1b[3X"} {
+	for _, seed := range []string{
+		"a\r\nb\x1b[2;3Hc\x1b[2J", "\x1b[?1049h\x1b[99;99Hx\x1b[1J\x1b[K", "\x1b]0;t\a\xc3\xa9\t\b\x1bM\x1b7\x1b8",
+		"\x1b[;;;;;9m\x1b[3X",
+	} {
 		f.Add(seed, uint8(3))
 	}
 	f.Fuzz(func(t *testing.T, output string, size uint8) {

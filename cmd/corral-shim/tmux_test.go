@@ -19,14 +19,14 @@ import (
 	"github.com/corrald/corral/internal/shimwire"
 )
 
-// tmux is a tmux server of the test's own, with the options that sessions have.
+// tmux is a tmux server of the test, with the options that sessions have.
 type tmux struct {
 	*testSession
 	socket string
 	pid    int
 }
 
-// inTmux starts the shim of a session in a tmux of its own.
+// inTmux starts the session's shim in a new tmux server.
 func (h *testSession) inTmux() *tmux {
 	h.t.Helper()
 	m := &tmux{testSession: h, socket: filepath.Join(h.dir, "run", "tmux")}
@@ -34,11 +34,12 @@ func (h *testSession) inTmux() *tmux {
 	return m
 }
 
-// candidate starts a server with one pane that runs the shim with args.
+// start starts a server with one pane that runs the shim with args.
 func (m *tmux) start(args ...string) {
 	m.t.Helper()
 	conf := filepath.Join(m.dir, "tmux.conf")
-	text := "set -s exit-empty off\nset -g remain-on-exit on\nset -g remain-on-exit-format ''\nset -g default-terminal tmux-256color\nset -s escape-time 0\nset -g status off\n"
+	text := "set -s exit-empty off\nset -g remain-on-exit on\nset -g remain-on-exit-format ''\n" +
+		"set -g default-terminal tmux-256color\nset -s escape-time 0\nset -g status off\n"
 	require.NoError(m.t, os.WriteFile(conf, []byte(text), 0o600))
 	m.call(append([]string{"-f", conf, "new-session", "-d", "-s", "agent", "-x", "90", "-y", "20", m.shim}, args...)...)
 	pid, err := strconv.Atoi(m.call("display-message", "-p", "#{pid}"))
@@ -64,7 +65,7 @@ func (m *tmux) call(args ...string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// attach shows the session in a terminal, as a person does.
+// attach attaches a terminal to the session, as a user does.
 func (m *tmux) attach() *testTerminal {
 	m.t.Helper()
 	s := &testTerminal{testSession: m.testSession, fresh: make(chan struct{}, 1), done: make(chan struct{})}
@@ -80,7 +81,8 @@ func (m *tmux) attach() *testTerminal {
 	return s
 }
 
-// waitForScreen waits until the screen of the pane is as wanted, without blank rows at its end.
+// waitForScreen waits until want accepts the content of the pane, without blank rows at its end,
+// and returns it.
 func (m *tmux) waitForScreen(want func(screen string) bool) string {
 	m.t.Helper()
 	end := time.Now().Add(deadline)
@@ -93,8 +95,7 @@ func (m *tmux) waitForScreen(want func(screen string) bool) string {
 	}
 }
 
-// waitForExitLine waits until the pane shows the line about the end of the agent, and returns the screen
-// without it.
+// waitForExitLine waits until the pane shows the exit line and returns the screen without it.
 func (m *tmux) waitForExitLine(how string) string {
 	m.t.Helper()
 	line := shimwire.ExitLinePrefix + "agent " + how + ". Restart or log: corralctl attach shop"
@@ -102,7 +103,7 @@ func (m *tmux) waitForExitLine(how string) string {
 	return strings.TrimSuffix(screen, line)
 }
 
-// waitForExit waits until a process that is not ours has ended.
+// waitForExit waits until a process has exited that is not a child of the test.
 func waitForExit(t *testing.T, pid int) {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -123,7 +124,7 @@ func waitForExit(t *testing.T, pid int) {
 	}
 }
 
-// cleanup kills what is left of a session when its test is.
+// cleanup kills the remaining processes of a session at the end of its test.
 func (d *daemon) cleanup() {
 	for _, pid := range []int{d.hello.AgentPID, d.hello.ShimPID} {
 		if startTicks(pid) != 0 {
@@ -149,7 +150,7 @@ func TestPane_ClosedOrLost(t *testing.T) {
 		for _, attached := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, attached %t", c.name, attached), func(t *testing.T) {
 				t.Parallel()
-				h := newHome(t, "sh", "-c", `trap 'echo hung up; exit 12' HUP; echo ready; while read x; do echo "got $x"; [ "$x" = end ] && exit 14; done`)
+				h := newTestSession(t, "sh", "-c", `trap 'echo hung up; exit 12' HUP; echo ready; while read x; do echo "got $x"; [ "$x" = end ] && exit 14; done`)
 				m := h.inTmux()
 				d := h.connect()
 				defer d.cleanup()
@@ -182,13 +183,13 @@ func TestPane_ClosedOrLost(t *testing.T) {
 	}
 }
 
-// TestTmuxServer_DiesDuringOutput: the shim finds that out by a write that fails, with output in
-// its hands that is still to be kept.
+// TestTmuxServer_DiesDuringOutput: the shim may notice that because a write fails, while it has
+// output that still has to be logged.
 func TestTmuxServer_DiesDuringOutput(t *testing.T) {
 	for n := range 8 {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			h := newHome(t, "sh", "-c", `trap '' HUP; i=0; while [ ! -e end ]; do i=$((i+1)); echo "line $i of many"; done; echo the last; exit 14`)
+			h := newTestSession(t, "sh", "-c", `trap '' HUP; i=0; while [ ! -e end ]; do i=$((i+1)); echo "line $i of many"; done; echo the last; exit 14`)
 			h.spec.LogMax = 1 << 20
 			m := h.inTmux()
 			d := h.connect()
@@ -207,7 +208,7 @@ func TestTmuxServer_DiesDuringOutput(t *testing.T) {
 
 func TestPaneClosed_EscalatesToSIGTERM(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, "sh", "-c", `trap '' HUP; echo ready; while :; do sleep 1000; done`)
+	h := newTestSession(t, "sh", "-c", `trap '' HUP; echo ready; while :; do sleep 1000; done`)
 	m := h.inTmux()
 	d := h.connect()
 	defer d.cleanup()
@@ -220,7 +221,7 @@ func TestPaneClosed_EscalatesToSIGTERM(t *testing.T) {
 }
 
 func TestOutput_ContinuesWithoutTmux(t *testing.T) {
-	h := newHome(t, "sh", "-c", `echo ready; read x; seq 300000; exit 8`)
+	h := newTestSession(t, "sh", "-c", `echo ready; read x; seq 300000; exit 8`)
 	h.spec.LogMax = 16 << 20
 	m := h.inTmux()
 	d := h.connect()
@@ -235,7 +236,7 @@ func TestOutput_ContinuesWithoutTmux(t *testing.T) {
 }
 
 func TestJoin_ShowsTheAgentInANewPane(t *testing.T) {
-	h := newHome(t, "sh", "-c", `printf '\033[?2004h\033[?1000h'; sizes & trap 'kill $!' EXIT; stty -echo; while read x; do echo "got $x"; [ "$x" = end ] && exit 21; done; exit 1`)
+	h := newTestSession(t, "sh", "-c", `printf '\033[?2004h\033[?1000h'; sizes & trap 'kill $!' EXIT; stty -echo; while read x; do echo "got $x"; [ "$x" = end ] && exit 21; done; exit 1`)
 	first := h.inTmux()
 	d := h.connect()
 	defer d.cleanup()
@@ -248,7 +249,8 @@ func TestJoin_ShowsTheAgentInANewPane(t *testing.T) {
 	eye.waitFor("size 30 100")
 	eye.typeKeys("hello\n")
 	eye.waitFor("got hello")
-	assert.Equal(t, "1", second.call("display-message", "-p", "#{mouse_any_flag}#{mouse_button_flag}#{mouse_standard_flag}")[2:])
+	mouse := second.call("display-message", "-p", "#{mouse_any_flag}#{mouse_button_flag}#{mouse_standard_flag}")
+	assert.Equal(t, "1", mouse[2:])
 	eye.setSize(40, 120)
 	eye.waitFor("size 40 120")
 
@@ -266,7 +268,7 @@ func TestJoin_ShowsTheAgentInANewPane(t *testing.T) {
 }
 
 func TestJoin_ReportsAClosedPane(t *testing.T) {
-	h := newHome(t, "sh", "-c", "trap 'exit 13' HUP; echo ready; while :; do read x; done")
+	h := newTestSession(t, "sh", "-c", "trap 'exit 13' HUP; echo ready; while :; do read x; done")
 	first := h.inTmux()
 	d := h.connect()
 	defer d.cleanup()
@@ -283,7 +285,7 @@ func TestJoin_ReportsAClosedPane(t *testing.T) {
 }
 
 func TestJoin_ReportsAKilledJoiner(t *testing.T) {
-	h := newHome(t, "sh", "-c", "echo ready; while :; do read x; done")
+	h := newTestSession(t, "sh", "-c", "echo ready; while :; do read x; done")
 	first := h.inTmux()
 	d := h.connect()
 	defer d.cleanup()
@@ -301,7 +303,7 @@ func TestJoin_ReportsAKilledJoiner(t *testing.T) {
 }
 
 func TestJoin_FailsWithoutAShim(t *testing.T) {
-	h := newHome(t, "true")
+	h := newTestSession(t, "true")
 	c := exec.Command(h.shim, "join", h.spec.Socket)
 	out, err := c.CombinedOutput()
 	require.Error(t, err)

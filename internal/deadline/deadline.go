@@ -1,13 +1,13 @@
-// Package deadline has timers and contexts that wake nobody once they were called off. Go's own do:
-// its runtime keeps a timer that was stopped, and the processor sleeps no longer than until its
-// time would have come. A daemon that bounds all it asks for, and gets its answers, would be woken
-// up to a quarter of an hour later for each.
+// Package deadline provides timers and contexts that cause no wakeup after they were stopped. Go's
+// own do: the runtime keeps a stopped timer, and the processor sleeps only until the time at which
+// it would have fired. A daemon that bounds all of its requests, and receives the replies in time,
+// would be woken for each of them, up to a quarter of an hour later.
 //
-// All timers of the process are one timerfd, which is set to the first of them, or not at all. See
-// timerfd_create(2). As Go's timers do, they stand still while the machine sleeps. And where the
-// process itself was stopped (SIGSTOP, a debugger), what has become due meanwhile waits for a while
-// longer: most of these timers bound how long something may take, and what has arrived while nobody
-// could read it is to be read first.
+// All timers of the process share one timerfd, which is set to the first of them or disarmed. See
+// timerfd_create(2). Like Go's timers, they stop while the machine sleeps. If the process itself
+// was stopped (SIGSTOP, a debugger), timers that expired meanwhile are postponed once: most of them
+// bound how long something may take, and what has arrived while the process could not read it has
+// to be read first.
 package deadline
 
 import (
@@ -26,38 +26,40 @@ import (
 
 // Timer calls a function once, unless it is stopped.
 type Timer struct {
-	at     time.Duration // by CLOCK_MONOTONIC
-	late   bool          // it was put off once, since the process was stopped
-	f      func()
-	index  int         // in the queue, -1 if it is not in there any more
-	spared *time.Timer // what stands in where the kernel gives no descriptor
+	at        time.Duration // on CLOCK_MONOTONIC
+	postponed bool          // it was postponed once because the process was stopped
+	f         func()
+	index     int         // index in the queue, -1 if it is no longer there
+	fallback  *time.Timer // used if the kernel provides no timerfd
 }
 
-// AfterFunc calls f after a time, on a goroutine of its own, as time.AfterFunc does.
+// AfterFunc calls f in its own goroutine after the duration, like time.AfterFunc.
 func AfterFunc(after time.Duration, f func()) *Timer {
 	t := &Timer{at: clock.Monotonic() + max(after, 0), f: f}
-	if err := all.add(t); err != nil {
-		t.index, t.spared = -1, time.AfterFunc(after, f)
+	if err := processTimers.add(t); err != nil {
+		t.index, t.fallback = -1, time.AfterFunc(after, f)
 	}
 	return t
 }
 
-// Stop calls it off, and tells whether it was in time. It may be called more than once.
+// Stop stops the timer, and reports whether it has done so before the timer fired. It may be called
+// more than once.
 func (t *Timer) Stop() bool {
-	if t.spared != nil {
-		return t.spared.Stop()
+	if t.fallback != nil {
+		return t.fallback.Stop()
 	}
-	return all.remove(t)
+	return processTimers.remove(t)
 }
 
-// Stopper is a timer that was started: a Timer, or one of package time's.
+// Stopper is a running timer: a Timer of this package or of package time.
 type Stopper interface{ Stop() bool }
 
-// Start starts a timer: AfterFunc, or what a test with a time of its own has for it.
+// Start is a function that starts a timer: Real, or the replacement of a test with simulated time.
 type Start func(after time.Duration, f func()) Stopper
 
-// Context is context.WithTimeout: it returns a context that is done after a time, with
-// context.DeadlineExceeded, or when parent or cancel says so. The caller calls cancel.
+// Context is like context.WithTimeout: it returns a context that ends after the duration with
+// context.DeadlineExceeded, or earlier when parent ends or cancel is called. The caller must call
+// cancel.
 func Context(parent context.Context, after time.Duration) (ctx context.Context, cancel context.CancelFunc) {
 	return Start(Real).Context(parent, after)
 }
@@ -65,47 +67,49 @@ func Context(parent context.Context, after time.Duration) (ctx context.Context, 
 // Real is AfterFunc as a Start.
 func Real(after time.Duration, f func()) Stopper { return AfterFunc(after, f) }
 
-// Context is Context by these timers.
-func (start Start) Context(parent context.Context, after time.Duration) (ctx context.Context, cancel context.CancelFunc) {
+// Context is like the function Context, with timers of start.
+func (start Start) Context(
+	parent context.Context, after time.Duration,
+) (ctx context.Context, cancel context.CancelFunc) {
 	at := time.Now().Add(after)
 	if earlier, ok := parent.Deadline(); ok && earlier.Before(at) {
 		return context.WithCancel(parent)
 	}
-	c := &timed{Context: parent, at: at, done: make(chan struct{})}
-	forget := context.AfterFunc(parent, func() { c.end(parent.Err()) })
+	c := &timeoutContext{Context: parent, at: at, done: make(chan struct{})}
+	detach := context.AfterFunc(parent, func() { c.end(parent.Err()) })
 	t := start(after, func() { c.end(context.DeadlineExceeded) })
 	return c, func() {
-		forget()
+		detach()
 		t.Stop()
 		c.end(context.Canceled)
 	}
 }
 
-// timed is a context that tells of its deadline. Its channel is its own, and not one of package
-// context's: those that are derived from it would take their error from there.
-type timed struct {
-	context.Context // its parent
+// timeoutContext is a context with a deadline. It has its own channel, not that of a context of
+// package context: contexts derived from it would take their error from the latter.
+type timeoutContext struct {
+	context.Context // parent
 	at              time.Time
 	done            chan struct{}
 
 	mu  sync.Mutex
-	err error // why done was closed
+	err error // set when done is closed
 }
 
-// Deadline is when it is done at the latest.
-func (c *timed) Deadline() (time.Time, bool) { return c.at, true }
+// Deadline returns the latest time at which the context ends.
+func (c *timeoutContext) Deadline() (time.Time, bool) { return c.at, true }
 
-// Done is closed when it is done.
-func (c *timed) Done() <-chan struct{} { return c.done }
+// Done returns a channel that is closed when the context ends.
+func (c *timeoutContext) Done() <-chan struct{} { return c.done }
 
-// Err tells why it is done, nil as long as it is not.
-func (c *timed) Err() error {
+// Err returns the reason for the end of the context, nil before it.
+func (c *timeoutContext) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-func (c *timed) end(err error) {
+func (c *timeoutContext) end(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil {
@@ -114,16 +118,16 @@ func (c *timed) end(err error) {
 	}
 }
 
-// all are the timers of this process.
-var all queue
+// processTimers are the timers of this process.
+var processTimers queue
 
-// queue is a heap of timers, the first one to come on top, and the timerfd that is set to it.
+// queue is a heap of timers, the earliest on top, with the timerfd that is set to the earliest.
 type queue struct {
-	mu     sync.Mutex
-	timers timers
-	file   *os.File // nil until there was a timer
-	raw    syscall.RawConn
-	set    time.Duration // what the descriptor is set to, 0 if it is not
+	mu      sync.Mutex
+	timers  timers
+	file    *os.File // nil until the first timer was added
+	raw     syscall.RawConn
+	armedAt time.Duration // time to which the descriptor is set, 0 if disarmed
 }
 
 func (q *queue) add(t *Timer) error {
@@ -167,26 +171,26 @@ func (q *queue) open() error {
 	return nil
 }
 
-// arm sets the descriptor to the first timer, or takes it off where there is none.
+// arm sets the descriptor to the first timer, or disarms it if there is none.
 func (q *queue) arm() {
 	var first time.Duration
 	if len(q.timers) > 0 {
-		first = max(q.timers[0].at, 1) // all zero would take it off
+		first = max(q.timers[0].at, 1) // all zero would disarm the timerfd
 	}
-	if first == q.set {
+	if first == q.armedAt {
 		return
 	}
-	q.set = first
+	q.armedAt = first
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(first))}
-	_ = q.raw.Control(func(fd uintptr) { // neither fails: the descriptor is ours and stays open, and the time is one
+	// Neither call fails: the descriptor is open and the time is valid.
+	_ = q.raw.Control(func(fd uintptr) {
 		_ = unix.TimerfdSettime(int(fd), unix.TFD_TIMER_ABSTIME, &spec, nil)
 	})
 }
 
-// run calls what has become due, until the descriptor cannot be read. That ends the process:
-// without its timers it would bound nothing any more that it waits for, and whoever watches it
-// would not notice. A read that a signal has interrupted is none that has failed, os.File repeats
-// it.
+// run calls the functions of expired timers, until reading the descriptor fails. The failure ends
+// the process: without its timers none of its waits would be bounded any more, and whoever
+// supervises the process would not notice. os.File repeats a read that was interrupted by a signal.
 func (q *queue) run() error {
 	buf := make([]byte, 8)
 	for {
@@ -199,21 +203,22 @@ func (q *queue) run() error {
 	}
 }
 
-// A timer that is noticed more than tooLate after its time was due while the process was stopped,
-// or had no processor. It goes off after grace, once.
+// If a timer is handled more than lateAfter after its time, the process was stopped or had no
+// processor meanwhile. The timer is then postponed, once, by postponement.
 const (
-	tooLate = 2 * time.Second
-	grace   = 5 * time.Second
+	lateAfter    = 2 * time.Second
+	postponement = 5 * time.Second
 )
 
-// due takes what has become due out of the queue, and puts off, once, what has become due long ago.
+// due removes the expired timers from the queue and returns their functions. It postpones, once,
+// timers that expired long ago.
 func (q *queue) due() (fs []func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.set = 0 // it has gone off
+	q.armedAt = 0 // the timerfd has fired
 	for now := clock.Monotonic(); len(q.timers) > 0 && q.timers[0].at <= now; {
-		if t := q.timers[0]; now-t.at > tooLate && !t.late {
-			t.at, t.late = now+grace, true
+		if t := q.timers[0]; now-t.at > lateAfter && !t.postponed {
+			t.at, t.postponed = now+postponement, true
 			heap.Fix(&q.timers, 0)
 			continue
 		}
@@ -224,16 +229,16 @@ func (q *queue) due() (fs []func()) {
 	return fs
 }
 
-// timers is a heap.Interface.
+// timers implements heap.Interface.
 type timers []*Timer
 
-// Len is for package heap, as those that follow are.
+// Len returns the number of timers. It and the methods below are for package heap.
 func (ts *timers) Len() int { return len(*ts) }
 
-// Less tells which one comes first.
+// Less reports whether timer i comes before timer j.
 func (ts *timers) Less(i, j int) bool { return (*ts)[i].at < (*ts)[j].at }
 
-// Swap lets two change places.
+// Swap swaps two timers.
 func (ts *timers) Swap(i, j int) {
 	all := *ts
 	all[i], all[j] = all[j], all[i]
@@ -247,7 +252,7 @@ func (ts *timers) Push(x any) {
 	*ts = append(*ts, t)
 }
 
-// Pop takes the last one away.
+// Pop removes and returns the last timer.
 func (ts *timers) Pop() any {
 	last := len(*ts) - 1
 	t := (*ts)[last]

@@ -17,27 +17,28 @@ import (
 
 const patience = 10 * time.Second
 
-// await returns once ch was closed, or written to.
+// await waits until ch is closed or receives a value.
 func await[T any](t *testing.T, ch <-chan T) {
 	t.Helper()
 	select {
 	case <-ch:
 	case <-time.After(patience):
-		require.Fail(t, "it did not come")
+		require.Fail(t, "the channel received nothing")
 	}
 }
 
-// left tells what the kernel says of the descriptor: how long until it goes off, 0 if it does not.
-func left(t *testing.T) time.Duration {
+// remaining returns the time until the timerfd fires as the kernel reports it, 0 if it is disarmed.
+func remaining(t *testing.T) time.Duration {
 	t.Helper()
-	all.mu.Lock()
-	defer all.mu.Unlock()
+	processTimers.mu.Lock()
+	defer processTimers.mu.Unlock()
 	var spec unix.ItimerSpec
-	require.NoError(t, all.raw.Control(func(fd uintptr) { assert.NoError(t, unix.TimerfdGettime(int(fd), &spec)) }))
+	require.NoError(t,
+		processTimers.raw.Control(func(fd uintptr) { assert.NoError(t, unix.TimerfdGettime(int(fd), &spec)) }))
 	return time.Duration(spec.Value.Nano())
 }
 
-func TestAfterFunc_FiresInOrder(t *testing.T) {
+func TestTimer_FiresInOrder(t *testing.T) {
 	order := make(chan int, 3)
 	start := time.Now()
 	first := make(chan struct{})
@@ -56,21 +57,21 @@ func TestAfterFunc_FiresInOrder(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(start), 60*time.Millisecond)
 }
 
-func TestAfterFunc_StoppedTimerCausesNoWakeup(t *testing.T) {
+func TestTimer_CausesNoWakeupAfterStop(t *testing.T) {
 	far := AfterFunc(time.Hour, func() { assert.Fail(t, "it was stopped") })
 	near := AfterFunc(time.Minute, func() { assert.Fail(t, "it was stopped") })
-	assert.InDelta(t, time.Minute, left(t), float64(10*time.Second))
+	assert.InDelta(t, time.Minute, remaining(t), float64(10*time.Second))
 	assert.True(t, near.Stop())
-	assert.InDelta(t, time.Hour, left(t), float64(10*time.Second), "the next one is what is waited for")
+	assert.InDelta(t, time.Hour, remaining(t), float64(10*time.Second), "the timerfd is set to the next timer")
 	assert.False(t, near.Stop(), "it was stopped already")
 	assert.True(t, far.Stop())
-	assert.Zero(t, left(t), "nothing is waited for")
+	assert.Zero(t, remaining(t), "the timerfd is disarmed")
 
 	gone := make(chan struct{})
 	timer := AfterFunc(0, func() { close(gone) })
 	await(t, gone)
 	assert.False(t, timer.Stop(), "too late")
-	assert.Zero(t, left(t))
+	assert.Zero(t, remaining(t))
 }
 
 func TestContext_IsDoneAtDeadline(t *testing.T) {
@@ -84,9 +85,9 @@ func TestContext_IsDoneAtDeadline(t *testing.T) {
 	require.NoError(t, ctx.Err())
 	await(t, child.Done())
 	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
-	require.ErrorIs(t, child.Err(), context.DeadlineExceeded, "one that is derived from it tells the same")
+	require.ErrorIs(t, child.Err(), context.DeadlineExceeded, "a derived context has the same error")
 	require.ErrorIs(t, context.Cause(child), context.DeadlineExceeded)
-	assert.Zero(t, left(t))
+	assert.Zero(t, remaining(t))
 }
 
 func TestContext_IsCancelledByCallerAndParent(t *testing.T) {
@@ -95,7 +96,7 @@ func TestContext_IsCancelledByCallerAndParent(t *testing.T) {
 	await(t, ctx.Done())
 	require.ErrorIs(t, ctx.Err(), context.Canceled)
 	require.NotErrorIs(t, ctx.Err(), context.DeadlineExceeded)
-	assert.Zero(t, left(t))
+	assert.Zero(t, remaining(t))
 
 	parent, endParent := context.WithCancel(t.Context())
 	ctx, cancel = Context(parent, time.Hour)
@@ -103,7 +104,7 @@ func TestContext_IsCancelledByCallerAndParent(t *testing.T) {
 	await(t, ctx.Done())
 	require.ErrorIs(t, ctx.Err(), context.Canceled)
 	cancel()
-	assert.Zero(t, left(t))
+	assert.Zero(t, remaining(t))
 
 	outer, endOuter := Context(t.Context(), time.Minute)
 	defer endOuter()
@@ -111,15 +112,15 @@ func TestContext_IsCancelledByCallerAndParent(t *testing.T) {
 	defer endInner()
 	at, _ := outer.Deadline()
 	earlier, _ := inner.Deadline()
-	assert.Equal(t, at, earlier, "a parent's time is the child's")
+	assert.Equal(t, at, earlier, "the earlier deadline of the parent applies")
 }
 
-// TestRun_EndsTheProcessWhenTimersCannotBeRead: a process whose timers would never go off any more
-// must not live on as if they did.
+// TestRun_EndsTheProcessWhenTimersCannotBeRead: a process whose timers no longer fire must not keep
+// running.
 func TestRun_EndsTheProcessWhenTimersCannotBeRead(t *testing.T) {
 	if os.Getenv("CORRAL_TEST_BROKEN_TIMERS") != "" {
 		AfterFunc(time.Hour, func() {})
-		_ = all.file.Close()
+		_ = processTimers.file.Close()
 		select {}
 	}
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=1m")
@@ -131,9 +132,9 @@ func TestRun_EndsTheProcessWhenTimersCannotBeRead(t *testing.T) {
 	assert.Contains(t, string(output), "cannot wait for the timers of this process: read deadlines: file already closed")
 }
 
-// TestAfterFunc_IsPostponedOnceAfterProcessWasStopped: what is due since long ago goes off a while
-// later, and what is due just now at once.
-func TestAfterFunc_IsPostponedOnceAfterProcessWasStopped(t *testing.T) {
+// TestTimer_IsPostponedOnceAfterProcessWasStopped: a timer that expired long ago fires later, one
+// that has just expired fires at once.
+func TestTimer_IsPostponedOnceAfterProcessWasStopped(t *testing.T) {
 	var q queue
 	require.NoError(t, q.open())
 	var gone []string
@@ -152,7 +153,7 @@ func TestAfterFunc_IsPostponedOnceAfterProcessWasStopped(t *testing.T) {
 	}
 	run()
 	assert.Equal(t, []string{"new"}, gone)
-	assert.Greater(t, old.at, clock.Monotonic(), "it has its time")
+	assert.Greater(t, old.at, clock.Monotonic(), "the timer is postponed")
 	old.at = clock.Monotonic() - time.Hour // the process was stopped again
 	heap.Fix(&q.timers, old.index)
 	run()

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cgroup gives the path of a process's control group in the version 2 hierarchy, as systemd's
-// ControlGroup= shows it: "/user.slice/…". The older hierarchies, which a hybrid machine has beside
-// it, are passed over. A zombie is still told in the group it ended in, also when that was removed
-// since. Errors: fs.ErrNotExist where there is no such process.
+// Cgroup returns the path of a process's control group in the version 2 hierarchy, as in systemd's
+// ControlGroup=: "/user.slice/…". It ignores the version 1 hierarchies of a hybrid machine. For a
+// zombie it returns the group in which the process exited, even if that was removed since. Errors:
+// fs.ErrNotExist if there is no such process.
 func Cgroup(pid int) (string, error) {
-	b, err := read(pid, "cgroup")
+	b, err := readProc(pid, "cgroup")
 	if err != nil {
 		return "", err
 	}
@@ -30,7 +30,7 @@ func Cgroup(pid int) (string, error) {
 	return path, nil
 }
 
-// parseCgroup picks the line "0::PATH" of cgroups(7).
+// parseCgroup returns the path of the line "0::PATH" of cgroups(7).
 func parseCgroup(b []byte) (string, error) {
 	for line := range bytes.Lines(b) {
 		path, ok := strings.CutPrefix(strings.TrimSuffix(string(line), "\n"), "0::")
@@ -41,11 +41,11 @@ func parseCgroup(b []byte) (string, error) {
 	return "", errors.New("it is in no version 2 hierarchy")
 }
 
-// cgroupRoot remembers the mount point, which does not move while a process lives. Only an answer
-// is kept, not an error.
+// cgroupRoot caches the mount point, which does not change while a process lives. Errors are not
+// cached.
 var cgroupRoot atomic.Pointer[string]
 
-// CgroupRoot gives the mount point of the version 2 hierarchy: /sys/fs/cgroup, or
+// CgroupRoot returns the mount point of the version 2 hierarchy: /sys/fs/cgroup, or
 // /sys/fs/cgroup/unified on a hybrid machine.
 func CgroupRoot() (string, error) {
 	if root := cgroupRoot.Load(); root != nil {
@@ -63,8 +63,8 @@ func CgroupRoot() (string, error) {
 	return root, nil
 }
 
-// parseMountinfo finds a mount of type cgroup2 in proc_pid_mountinfo(5): one at a usual place
-// before any other.
+// parseMountinfo returns the mount point of a cgroup2 file system in proc_pid_mountinfo(5),
+// preferably one of the usual mount points.
 func parseMountinfo(b []byte) (string, bool) {
 	var found []string
 	for line := range bytes.Lines(b) {
@@ -85,7 +85,7 @@ func parseMountinfo(b []byte) (string, bool) {
 	return found[0], true
 }
 
-// unescapeMount undoes the kernel's \040 for a space, and so on, in mountinfo.
+// unescapeMount decodes the kernel's octal escapes in mountinfo, such as \040 for a space.
 func unescapeMount(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -101,10 +101,11 @@ func unescapeMount(s string) string {
 	return b.String()
 }
 
-// Processes lists the ids of all processes in a control group and the groups below it, sorted,
-// zombies too. The path is one that Cgroup or systemd gave. Processes come and go meanwhile: what
-// is listed was there at some time during the call. Errors: fs.ErrNotExist where the group itself
-// is gone, or where its name is empty: that is no name of the hierarchy's root.
+// Processes returns the sorted IDs of all processes in a control group and the groups below it,
+// including zombies. The path is one that Cgroup or systemd has returned. Processes start and exit
+// meanwhile: each ID in the list was present at some time during the call. Errors: fs.ErrNotExist
+// if the group does not exist, or if the path is empty, which does not mean the root of the
+// hierarchy.
 func Processes(cgroupPath string) ([]int, error) {
 	root, err := CgroupRoot()
 	if err != nil {
@@ -113,7 +114,7 @@ func Processes(cgroupPath string) ([]int, error) {
 	if cgroupPath == "" {
 		return nil, fmt.Errorf("cannot list the processes of a control group without a name: %w", os.ErrNotExist)
 	}
-	// Cleaned as an absolute path, so that no ".." leads out of the hierarchy.
+	// filepath.Clean of an absolute path removes every "..", so that the result is in the hierarchy.
 	pids, err := processesBelow(filepath.Join(root, filepath.Clean("/"+cgroupPath)))
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the processes of control group %q: %w", cgroupPath, err)
@@ -127,7 +128,7 @@ func processesBelow(dir string) ([]int, error) {
 	switch {
 	case errors.Is(err, unix.ENODEV): // removed between open and read
 		return nil, os.ErrNotExist
-	case errors.Is(err, unix.EOPNOTSUPP): // threaded: its processes are listed in the group above
+	case errors.Is(err, unix.EOPNOTSUPP): // a threaded group: its processes are listed in the group above
 		b = nil
 	case err != nil:
 		return nil, err
@@ -145,7 +146,7 @@ func processesBelow(dir string) ([]int, error) {
 			continue
 		}
 		below, err := processesBelow(filepath.Join(dir, e.Name()))
-		if err != nil && !errors.Is(err, os.ErrNotExist) { // a group below that just went away is no error
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // the group was removed meanwhile
 			return nil, err
 		}
 		pids = append(pids, below...)
@@ -153,8 +154,8 @@ func processesBelow(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// parseProcs reads cgroup.procs, one id on each line; 0 stands for a process of another pid
-// namespace, which has no id here.
+// parseProcs parses cgroup.procs, which has one ID per line. 0 represents a process of another PID
+// namespace, which has no ID here.
 func parseProcs(b []byte) ([]int, error) {
 	var pids []int
 	for field := range bytes.FieldsSeq(b) {
@@ -169,17 +170,17 @@ func parseProcs(b []byte) ([]int, error) {
 	return pids, nil
 }
 
-// Frozen tells whether a control group was frozen, and whether that was with one above it, which
-// the group alone cannot be thawed from. It is what was asked of the kernel: a process may need a
-// moment to follow. See cgroup.freeze in the kernel's cgroup-v2 document.
+// Frozen reports whether a control group or one above it was frozen, and whether one above it was,
+// so that the group cannot be thawed alone. It returns what the kernel was requested to do: the
+// processes may need a moment to stop. See cgroup.freeze in the kernel's cgroup-v2 document.
 func Frozen(cgroupPath string) (frozen, above bool) {
 	root, err := CgroupRoot()
 	if err != nil || cgroupPath == "" {
 		return false, false
 	}
 	for dir := filepath.Clean("/" + cgroupPath); dir != "/"; dir = filepath.Dir(dir) {
-		asked, err := ReadFile(filepath.Join(root, dir, "cgroup.freeze"))
-		if err == nil && bytes.HasPrefix(asked, []byte("1")) {
+		requested, err := ReadFile(filepath.Join(root, dir, "cgroup.freeze"))
+		if err == nil && bytes.HasPrefix(requested, []byte("1")) {
 			frozen = true
 			above = above || dir != filepath.Clean("/"+cgroupPath)
 		}
@@ -187,8 +188,8 @@ func Frozen(cgroupPath string) (frozen, above bool) {
 	return frozen, above
 }
 
-// IsPopulated tells whether a control group, or one below it, has processes. Zombies do not count. A
-// group that is not there has none. See cgroup.events in the kernel's cgroup-v2 document.
+// IsPopulated reports whether a control group or one below it has processes other than zombies. It
+// returns false if the group does not exist. See cgroup.events in the kernel's cgroup-v2 document.
 func IsPopulated(cgroupPath string) bool {
 	root, err := CgroupRoot()
 	if err != nil || cgroupPath == "" {

@@ -1,8 +1,7 @@
-// Package proc reads what the kernel tells of processes and control groups in /proc and
-// /sys/fs/cgroup.
+// Package proc reads the state of processes and control groups from /proc and /sys/fs/cgroup.
 //
-// A process id alone names nobody: it is used again after its process is gone. What has to be found
-// again later, or signalled, is kept as an Identity.
+// A process ID alone does not identify a process: the kernel reuses it after the process has
+// exited. A process that has to be found again later, or signalled, is stored as an Identity.
 package proc
 
 import (
@@ -18,27 +17,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Identity is a process that cannot be mistaken for another on the same boot (BootID): its id and
-// when it was started.
+// Identity identifies a process uniquely within one boot (BootID): its process ID and its start
+// time.
 type Identity struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks since boot: field 22 of /proc/PID/stat, proc_pid_stat(5)
 }
 
-// Status is a process as /proc/PID/stat shows it.
+// Status is the state of a process as /proc/PID/stat shows it.
 type Status struct {
 	Identity
-	Comm    string // its name, cut to 15 bytes by the kernel; any byte may be in it
-	State   byte   // R, S, D, T, t, X, I, or Z for one that ended and was not waited for
+	Comm    string // name, cut to 15 bytes by the kernel; may contain any byte
+	State   byte   // R, S, D, T, t, X, I, or Z for a zombie
 	Parent  int
 	Group   int // process group
-	Session int // of setsid(2)
+	Session int // session of setsid(2)
 }
 
-// Stat reads the process with this id, also when it is a zombie. Errors: fs.ErrNotExist where there
-// is none.
+// Stat returns the state of a process, which may be a zombie. Errors: fs.ErrNotExist if there is no
+// such process.
 func Stat(pid int) (Status, error) {
-	b, err := read(pid, "stat")
+	b, err := readProc(pid, "stat")
 	if err != nil {
 		return Status{}, err
 	}
@@ -49,15 +48,15 @@ func Stat(pid int) (Status, error) {
 	return s, nil
 }
 
-// parseStat reads a line "PID (COMM) STATE PPID PGRP SESSION …". A process chooses its own COMM,
-// parentheses, spaces and newlines included, so the fields are counted from the last closing
-// parenthesis: nothing behind it can hold another one.
+// parseStat parses a line "PID (COMM) STATE PPID PGRP SESSION …". A process chooses its own COMM,
+// which may contain parentheses, spaces and newlines, so the fields are counted from the last
+// closing parenthesis: no later field can contain one.
 func parseStat(b []byte) (Status, error) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 1 || end < open {
 		return Status{}, errors.New("its stat has no name in parentheses")
 	}
-	const stateField, startField = 3, 22 // as proc_pid_stat(5) counts them
+	const stateField, startField = 3, 22 // numbers in proc_pid_stat(5)
 	fields := bytes.Fields(b[end+1:])
 	if len(fields) <= startField-stateField || len(fields[0]) != 1 {
 		return Status{}, errors.New("its stat is too short")
@@ -81,14 +80,15 @@ func parseStat(b []byte) (Status, error) {
 	return s, nil
 }
 
-// IgnoresSignal tells whether the process ignores the signal. It is false of a process that is not there.
+// IgnoresSignal reports whether the process ignores the signal. It returns false if the process
+// does not exist.
 func IgnoresSignal(pid int, signal syscall.Signal) bool {
-	b, err := read(pid, "status")
+	b, err := readProc(pid, "status")
 	return err == nil && maskHas(b, "SigIgn", signal)
 }
 
-// maskHas looks a signal up in one of the hexadecimal masks of /proc/PID/status, whose lowest bit
-// is signal 1.
+// maskHas looks up a signal in a hexadecimal mask of /proc/PID/status, whose lowest bit is signal
+// 1.
 func maskHas(status []byte, name string, signal syscall.Signal) bool {
 	for line := range bytes.Lines(status) {
 		key, value, _ := bytes.Cut(line, []byte(":"))
@@ -101,28 +101,29 @@ func maskHas(status []byte, name string, signal syscall.Signal) bool {
 	return false
 }
 
-// Arguments gives what the process was executed with. It is empty for a zombie. Errors:
-// fs.ErrNotExist where there is no such process.
+// Arguments returns the arguments with which the process was executed. They are empty for a zombie.
+// Errors: fs.ErrNotExist if there is no such process.
 func Arguments(pid int) ([]string, error) {
-	b, err := read(pid, "cmdline")
+	b, err := readProc(pid, "cmdline")
 	if err != nil || len(b) == 0 {
 		return nil, err
 	}
 	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
 }
 
-// Variable looks up a variable in the environment that the process was executed with, and tells
-// whether it is there. It is not where the environment cannot be read: that of another user, or of
-// a process that made itself private.
+// Variable looks up a variable in the environment with which the process was executed, and reports
+// whether it is set. It returns false if the environment cannot be read, as for a process of
+// another user or one that is not dumpable.
 func Variable(pid int, name string) (string, bool) {
-	b, err := read(pid, "environ")
+	b, err := readProc(pid, "environ")
 	if err != nil {
 		return "", false
 	}
 	return variable(b, name)
 }
 
-// variable looks up NAME in what /proc/PID/environ holds, NAME=VALUE each with a NUL at its end.
+// variable looks up a variable in the content of /proc/PID/environ: NAME=VALUE entries, each
+// terminated by NUL.
 func variable(environ []byte, name string) (string, bool) {
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
 		if value, is := bytes.CutPrefix(entry, []byte(name+"=")); is {
@@ -132,7 +133,7 @@ func variable(environ []byte, name string) (string, bool) {
 	return "", false
 }
 
-// All lists the ids of all processes that can be seen.
+// All returns the IDs of all visible processes.
 func All() ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -147,7 +148,7 @@ func All() ([]int, error) {
 	return pids, nil
 }
 
-// BootID tells this boot of the machine from every other.
+// BootID returns an identifier of the current boot of the machine.
 func BootID() (string, error) {
 	b, err := ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -156,16 +157,16 @@ func BootID() (string, error) {
 	return string(bytes.TrimSpace(b)), nil
 }
 
-// OpenPidfd opens a descriptor of exactly this process, a zombie too, for the caller to poll,
-// signal and close; it is closed on exec. The error is unix.ESRCH where the process is gone,
-// whoever has its id now.
+// OpenPidfd opens a pidfd of exactly this process, which may be a zombie. The caller can poll it
+// and send signals with it, and closes it; it is closed on exec. The error is unix.ESRCH if the
+// process no longer exists, even if another process has its ID.
 func OpenPidfd(id Identity) (int, error) {
 	fd, err := unix.PidfdOpen(id.PID, 0)
 	if err != nil {
 		return -1, fmt.Errorf("cannot open process %d: %w", id.PID, err)
 	}
-	// Compared after the open: the descriptor stays with one process, so what its id meant before does
-	// not matter.
+	// The comparison comes after the open: the descriptor stays bound to one process, so an earlier
+	// use of its ID does not matter.
 	if s, err := Stat(id.PID); err != nil || s.Identity != id {
 		_ = unix.Close(fd)
 		return -1, fmt.Errorf("cannot open process %d started at %d: %w", id.PID, id.Start, unix.ESRCH)
@@ -173,8 +174,9 @@ func OpenPidfd(id Identity) (int, error) {
 	return fd, nil
 }
 
-// WaitExit waits until the process of a pidfd has ended, and tells whether it has within limit. It
-// is not put off by signals: poll(2) ends at each, and the end of any child is one.
+// WaitExit waits until the process of a pidfd has exited, and reports whether it has exited within
+// limit. Signals do not interrupt it, although they interrupt poll(2), as does the SIGCHLD of every
+// child.
 func WaitExit(pidfd int, limit time.Duration) bool {
 	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 	for deadline := time.Now().Add(limit); ; {
@@ -185,9 +187,9 @@ func WaitExit(pidfd int, limit time.Duration) bool {
 	}
 }
 
-// read reads a file of /proc/PID. The kernel answers ESRCH instead of ENOENT for a process that
-// goes away between open and read.
-func read(pid int, name string) ([]byte, error) {
+// readProc reads a file of /proc/PID. If a process disappears between open and read, the kernel
+// returns ESRCH instead of ENOENT.
+func readProc(pid int, name string) ([]byte, error) {
 	if pid < 1 {
 		return nil, fmt.Errorf("cannot read process %d: %w", pid, os.ErrNotExist)
 	}

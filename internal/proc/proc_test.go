@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -100,17 +101,19 @@ func TestIgnoresSignal(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = stdin.Close(); _ = cmd.Wait() })
-	_, err = stdout.Read(make([]byte, 6)) // the trap is set once it says so
+	_, err = stdout.Read(make([]byte, 6)) // the trap is set before the output
 	require.NoError(t, err)
 
 	assert.True(t, IgnoresSignal(cmd.Process.Pid, syscall.SIGTERM))
 	assert.False(t, IgnoresSignal(cmd.Process.Pid, syscall.SIGUSR1))
-	assert.False(t, IgnoresSignal(0, syscall.SIGTERM), "nobody ignores nothing")
+	assert.False(t, IgnoresSignal(0, syscall.SIGTERM), "there is no process 0")
 }
 
 func TestMaskHas(t *testing.T) {
 	status := []byte("Name:\tx\nSigBlk:\t0000000000000001\nSigIgn:\t8000000000004001\nSigCgt:\t0\n")
-	for signal, want := range map[syscall.Signal]bool{1: true, 2: false, 15: true, 63: false, 64: true, 0: false, 65: false, -1: false} {
+	for signal, want := range map[syscall.Signal]bool{
+		1: true, 2: false, 15: true, 63: false, 64: true, 0: false, 65: false, -1: false,
+	} {
 		assert.Equal(t, want, maskHas(status, "SigIgn", signal), "signal %d", signal)
 	}
 	assert.False(t, maskHas([]byte("SigIgn:\tzz\n"), "SigIgn", 1))
@@ -127,7 +130,7 @@ func TestOpenPidfd(t *testing.T) {
 	s, err := Stat(cmd.Process.Pid)
 	require.NoError(t, err)
 
-	t.Run("the process itself: the descriptor tells its end", func(t *testing.T) {
+	t.Run("the process itself: the descriptor reports its exit", func(t *testing.T) {
 		fd, err := OpenPidfd(s.Identity)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = unix.Close(fd) })
@@ -173,8 +176,9 @@ func FuzzParseStat(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := parseStat([]byte(strconv.Itoa(s.PID) + " (" + s.Comm + ") " + string(s.State) + " " + strconv.Itoa(s.Parent) + " " +
-			strconv.Itoa(s.Group) + " " + strconv.Itoa(s.Session) + " 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 " + strconv.FormatUint(s.Start, 10)))
+		line := fmt.Sprintf("%d (%s) %c %d %d %d 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 %d",
+			s.PID, s.Comm, s.State, s.Parent, s.Group, s.Session, s.Start)
+		again, err := parseStat([]byte(line))
 		if s.State > ' ' && s.State < 0x7f && s.State != ')' && (err != nil || again != s) {
 			t.Fatalf("%+v became %+v (%v)", s, again, err)
 		}
@@ -192,9 +196,11 @@ func TestVariable(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// FuzzVariable holds that a value is that of an entry with exactly this name.
+// FuzzVariable checks that a value belongs to an entry with exactly this name.
 func FuzzVariable(f *testing.F) {
-	for _, seed := range []string{"A=b\x00CORRAL_SESSION=shop\x00", "XCORRAL_SESSION=shop\x00", "CORRAL_SESSION=", "\x00\x00="} {
+	for _, seed := range []string{
+		"A=b\x00CORRAL_SESSION=shop\x00", "XCORRAL_SESSION=shop\x00", "CORRAL_SESSION=", "\x00\x00=",
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, environ []byte) {
@@ -205,8 +211,8 @@ func FuzzVariable(f *testing.F) {
 	})
 }
 
-// TestWaitExit_IsNotInterruptedBySignals is not put off by what else happens to this process, such as the end of another
-// child.
+// TestWaitExit_IsNotInterruptedBySignals: the wait continues when another child of this process
+// exits.
 func TestWaitExit_IsNotInterruptedBySignals(t *testing.T) {
 	long := exec.Command("sleep", "infinity")
 	require.NoError(t, long.Start())

@@ -1,5 +1,5 @@
-// Package mounts tells that a file system was mounted or unmounted, which no watch on a file does
-// while somebody is in it.
+// Package mounts reports when a file system is mounted or unmounted. inotify does not report this
+// while a process uses the directory.
 package mounts
 
 import (
@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Table is the mount table of this process's mount namespace, of which the kernel tells each change
+// Table is the mount table of this process's mount namespace. The kernel reports each change of it
 // (proc(5), /proc/pid/mounts).
 type Table struct {
 	table int
-	end   [2]int // a pipe: that its second end is closed ends Run
+	end   [2]int // a pipe: closing its second end makes Run return
 }
 
-// Open begins to listen: what changes from now on is told.
+// Open opens the mount table; changes from now on are reported.
 func Open() (*Table, error) {
-	// Not by os.Open: the kernel tells a change to whoever asks first, and Go's poller would ask on
-	// our behalf, and keep the answer.
+	// os.Open would not work: the kernel reports a change only to the first poll, and that would be
+	// Go's own poller.
 	table, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch mounts: %w", err)
@@ -32,8 +32,8 @@ func Open() (*Table, error) {
 	return t, nil
 }
 
-// Run calls f after each change, until Close. Changes that come together may be told as one. It
-// holds a thread.
+// Run calls f after each change, until Close. One call may stand for several changes. Run blocks a
+// thread.
 func (t *Table) Run(f func()) {
 	defer func() {
 		_ = unix.Close(t.end[0])
@@ -52,5 +52,5 @@ func (t *Table) Run(f func()) {
 	}
 }
 
-// Close ends Run, which has to have been called.
+// Close makes Run return. Run has to be running.
 func (t *Table) Close() error { return unix.Close(t.end[1]) }

@@ -1,8 +1,8 @@
-// Package inotify watches directories and files for exactly the events that are asked for.
+// Package inotify watches directories and files for exactly the requested events.
 //
-// That precision is why it is here: fsnotify (1.10) always asks for IN_MODIFY too, and a session's
-// directory holds the log that its agent writes to, so that every line an agent prints would wake
-// the daemon. See inotify(7).
+// fsnotify (1.10) cannot be used: it always requests IN_MODIFY too. A session's directory contains
+// the log of its agent, so that every line of the agent's output would wake the daemon. See
+// inotify(7).
 package inotify
 
 import (
@@ -15,25 +15,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Event is one thing that happened. Name is the entry of the directory that it happened to, "" if
-// it was the watched inode itself.
+// Event is an event of inotify. Name is the directory entry that the event is about, "" for the
+// watched inode itself.
 type Event struct {
 	Watch int32
 	Mask  uint32
 	Name  string
 }
 
-// IsOverflow tells that events were lost: whoever watches has to look at everything again. Its Watch
-// is -1.
+// IsOverflow reports whether the event means that events were lost, so that the caller has to check
+// everything again. Watch is then -1.
 func (e Event) IsOverflow() bool { return e.Mask&unix.IN_Q_OVERFLOW != 0 }
 
 // Watcher is an inotify instance.
 type Watcher struct {
 	file *os.File
-	fd   int // of file: valid until Close
+	fd   int // descriptor of file, valid until Close
 }
 
-// New makes a watcher.
+// New returns a new Watcher.
 func New() (*Watcher, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -42,9 +42,9 @@ func New() (*Watcher, error) {
 	return &Watcher{file: os.NewFile(uintptr(fd), "inotify"), fd: fd}, nil
 }
 
-// Add watches path for the events in mask and returns the watch's number. The same inode has the
-// same number, and the last mask counts. The error is ENOSPC when the user has no watches left
-// (fs.inotify.max_user_watches).
+// Add watches path for the events in mask and returns the number of the watch. A second watch of
+// the same inode has the same number and replaces the mask. The error is ENOSPC if the user has no
+// watches left (fs.inotify.max_user_watches).
 func (w *Watcher) Add(path string, mask uint32) (int32, error) {
 	wd, err := unix.InotifyAddWatch(w.fd, path, mask)
 	if errors.Is(err, unix.ENOSPC) {
@@ -56,7 +56,7 @@ func (w *Watcher) Add(path string, mask uint32) (int32, error) {
 	return int32(wd), nil
 }
 
-// Remove ends a watch. One that has ended by itself is no error.
+// Remove ends a watch. It is not an error if the watch has already ended.
 func (w *Watcher) Remove(watch int32) {
 	_, _ = unix.InotifyRmWatch(w.fd, uint32(watch))
 }
@@ -73,8 +73,8 @@ func (w *Watcher) Run(f func(Event)) {
 	}
 }
 
-// parse splits what a read returned into events: struct inotify_event, then Len bytes of name,
-// padded with NULs.
+// parse splits the result of a read into events: struct inotify_event, then Len bytes of name,
+// padded with NUL.
 func parse(b []byte, f func(Event)) {
 	for len(b) >= unix.SizeofInotifyEvent {
 		e := Event{
@@ -92,5 +92,5 @@ func parse(b []byte, f func(Event)) {
 	}
 }
 
-// Close ends all watches and Run.
+// Close ends all watches and makes Run return.
 func (w *Watcher) Close() error { return w.file.Close() }

@@ -14,7 +14,7 @@ import (
 
 const patience = 30 * time.Second
 
-// watcher is a Watcher that runs, and its events.
+// watcher returns a running Watcher and its events.
 func watcher(t *testing.T) (*Watcher, <-chan Event) {
 	t.Helper()
 	w, err := New()
@@ -46,7 +46,7 @@ func TestWatcher_DeliversRequestedEventsOnly(t *testing.T) {
 	require.NoError(t, err)
 	log := filepath.Join(dir, "output.log")
 	for range 100 {
-		require.NoError(t, os.WriteFile(log, []byte("a line\n"), 0o600)) // nobody is woken by it
+		require.NoError(t, os.WriteFile(log, []byte("a line\n"), 0o600)) // not reported
 	}
 	require.NoError(t, os.Rename(log, filepath.Join(dir, "exit_status")))
 	assert.Equal(t, Event{Watch: wd, Mask: unix.IN_MOVED_TO, Name: "exit_status"}, next(t, events))
@@ -74,7 +74,7 @@ func TestWatcher_ReportsRemovedDirectory(t *testing.T) {
 	wd, err := w.Add(dir, unix.IN_DELETE_SELF)
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(dir))
-	assert.Equal(t, Event{Watch: wd, Mask: unix.IN_DELETE_SELF}, next(t, events), "no name: it is the inode itself")
+	assert.Equal(t, Event{Watch: wd, Mask: unix.IN_DELETE_SELF}, next(t, events), "the inode itself has no name")
 	assert.Equal(t, Event{Watch: wd, Mask: unix.IN_IGNORED}, next(t, events), "the watch has ended")
 	w.Remove(wd)
 }
@@ -107,7 +107,7 @@ func TestEvent_IsOverflow(t *testing.T) {
 	assert.False(t, Event{Watch: 1, Mask: unix.IN_CREATE}.IsOverflow())
 }
 
-// encode is what the kernel writes of an event.
+// encode returns an event in the format of the kernel.
 func encode(e Event, padding int) []byte {
 	b := binary.NativeEndian.AppendUint32(nil, uint32(e.Watch))
 	b = binary.NativeEndian.AppendUint32(b, e.Mask)
@@ -116,8 +116,8 @@ func encode(e Event, padding int) []byte {
 	return append(append(b, e.Name...), make([]byte, padding)...)
 }
 
-// FuzzParse: whatever a read returns, nothing is read beyond it, and what was whole is told as it
-// was.
+// FuzzParse checks that parsing never reads beyond the buffer, and that complete events are
+// returned unchanged.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte{}, int32(1), uint32(unix.IN_CREATE), "exit_status", uint8(5))
 	f.Add(encode(Event{1, 2, "x"}, 15), int32(-1), uint32(unix.IN_Q_OVERFLOW), "", uint8(0))

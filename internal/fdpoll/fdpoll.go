@@ -1,8 +1,8 @@
-// Package fdpoll waits for many descriptors (pidfds, sockets) with one goroutine and no thread: a
-// goroutine for each would cost kilobytes for each session, a blocked thread far more.
+// Package fdpoll waits for many descriptors (pidfds, sockets) with one goroutine and no thread. A
+// goroutine per descriptor would cost kilobytes for each session, a blocked thread far more.
 //
-// It is an epoll instance which is itself waited for by Go's poller. See epoll(7): an epoll
-// descriptor can be polled.
+// A Poller is an epoll instance that Go's own poller waits for. See epoll(7): an epoll descriptor
+// can be polled.
 package fdpoll
 
 import (
@@ -20,12 +20,11 @@ type Poller struct {
 	raw  syscall.RawConn
 }
 
-// Key names a descriptor to whoever waits for it. A key is never used twice, so that an event that
-// was under way when its descriptor was removed is told from one of a descriptor that got the same
-// number.
+// Key identifies a descriptor to the caller. Keys must not be reused: a pending event of a removed
+// descriptor is thus distinguished from one of a new descriptor with the same number.
 type Key uint64
 
-// New makes a poller.
+// New returns a new Poller.
 func New() (*Poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err == nil {
@@ -42,18 +41,18 @@ func New() (*Poller, error) {
 	return &Poller{file: file, raw: raw}, nil
 }
 
-// Add waits for fd to be readable, or hung up. Each time it is, Run calls its function with key,
-// once: Again waits for the next time.
+// Add adds fd, which is reported when it is readable or its peer has closed it. Run then calls its
+// function once with key; Rearm makes it report fd again.
 func (p *Poller) Add(fd int, key Key) error {
 	return p.control(unix.EPOLL_CTL_ADD, fd, key)
 }
 
-// Rearm waits for a descriptor that was told of once more.
+// Rearm makes Run report a descriptor once more that it has already reported.
 func (p *Poller) Rearm(fd int, key Key) error {
 	return p.control(unix.EPOLL_CTL_MOD, fd, key)
 }
 
-// Remove ends the waiting for fd, which must still be open.
+// Remove removes fd, which must still be open.
 func (p *Poller) Remove(fd int) error {
 	return p.control(unix.EPOLL_CTL_DEL, fd, 0)
 }
@@ -71,7 +70,7 @@ func (p *Poller) control(op, fd int, key Key) error {
 	return err
 }
 
-// Run calls f with the keys of the descriptors that are ready, until Close.
+// Run calls f with the keys of ready descriptors, until Close.
 func (p *Poller) Run(f func(Key)) {
 	events := make([]unix.EpollEvent, 128)
 	for {
@@ -90,5 +89,5 @@ func (p *Poller) Run(f func(Key)) {
 	}
 }
 
-// Close ends Run. The descriptors stay open.
+// Close makes Run return. The descriptors stay open.
 func (p *Poller) Close() error { return p.file.Close() }

@@ -12,7 +12,7 @@ import (
 
 const patience = 30 * time.Second
 
-// poller is a Poller that runs, and the keys it tells of.
+// poller returns a running Poller and the keys that it reports.
 func poller(t *testing.T) (*Poller, <-chan Key) {
 	t.Helper()
 	p, err := New()
@@ -37,7 +37,7 @@ func next(t *testing.T, keys <-chan Key) Key {
 	return 0
 }
 
-// pair is a connected pair of sockets.
+// pair returns a connected pair of sockets.
 func pair(t *testing.T) (ours, theirs int) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -46,18 +46,18 @@ func pair(t *testing.T) (ours, theirs int) {
 	return fds[0], fds[1]
 }
 
-func say(t *testing.T, fd int) {
+func send(t *testing.T, fd int) {
 	t.Helper()
 	require.NoError(t, unix.Send(fd, []byte("x"), unix.MSG_NOSIGNAL))
 }
 
-// nothing makes sure that nothing was told until now: what is told next is of a descriptor that is
-// ready from now on.
-func nothing(t *testing.T, p *Poller, keys <-chan Key) {
+// requireNone checks that no key was reported until now: it makes another descriptor ready, whose
+// key has to be the next one.
+func requireNone(t *testing.T, p *Poller, keys <-chan Key) {
 	t.Helper()
 	const last = 1 << 62
 	ours, theirs := pair(t)
-	say(t, theirs)
+	send(t, theirs)
 	require.NoError(t, p.Add(ours, last))
 	assert.EqualValues(t, last, next(t, keys))
 }
@@ -65,13 +65,13 @@ func nothing(t *testing.T, p *Poller, keys <-chan Key) {
 func TestPoller_ReportsReadyDescriptorOnce(t *testing.T) {
 	p, keys := poller(t)
 	ours, theirs := pair(t)
-	const key = Key(0xfedcba9876543210) // all 64 bits come back
+	const key = Key(0xfedcba9876543210) // all 64 bits are returned
 	require.NoError(t, p.Add(ours, key))
-	nothing(t, p, keys)
-	say(t, theirs)
+	requireNone(t, p, keys)
+	send(t, theirs)
 	assert.Equal(t, key, next(t, keys))
-	say(t, theirs)
-	nothing(t, p, keys)
+	send(t, theirs)
+	requireNone(t, p, keys)
 	require.NoError(t, p.Rearm(ours, key))
 	assert.Equal(t, key, next(t, keys), "it still is")
 }
@@ -92,7 +92,7 @@ func TestPoller_ReportsExitOfPidfd(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = unix.Close(fd) }()
 	require.NoError(t, p.Add(fd, 9))
-	nothing(t, p, keys)
+	requireNone(t, p, keys)
 	require.NoError(t, cmd.Process.Kill())
 	assert.Equal(t, Key(9), next(t, keys))
 	_ = cmd.Wait()
@@ -103,8 +103,8 @@ func TestPoller_DoesNotReportRemovedDescriptor(t *testing.T) {
 	ours, theirs := pair(t)
 	require.NoError(t, p.Add(ours, 1))
 	require.NoError(t, p.Remove(ours))
-	say(t, theirs)
-	nothing(t, p, keys)
+	send(t, theirs)
+	requireNone(t, p, keys)
 	require.NoError(t, p.Add(ours, 2), "it can be added again, under another key")
 	assert.Equal(t, Key(2), next(t, keys))
 }
@@ -115,7 +115,7 @@ func TestPoller_ReportsManyDescriptors(t *testing.T) {
 	want, got := map[Key]bool{}, map[Key]bool{}
 	for i := range n {
 		ours, theirs := pair(t)
-		say(t, theirs)
+		send(t, theirs)
 		key := Key(i + 1)
 		want[key] = true
 		require.NoError(t, p.Add(ours, key))

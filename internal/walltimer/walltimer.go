@@ -1,6 +1,6 @@
-// Package walltimer is an alarm by the wall clock: it goes off when the time has come, also if the
-// machine slept meanwhile, and whenever somebody has set the clock. Go's own timers stand still
-// while the machine sleeps. See timerfd_create(2), TFD_TIMER_CANCEL_ON_SET.
+// Package walltimer provides a timer on the wall clock. It fires when its time has come, even if
+// the machine slept meanwhile, and whenever the clock was set. Go's own timers stop while the
+// machine sleeps. See timerfd_create(2), TFD_TIMER_CANCEL_ON_SET.
 package walltimer
 
 import (
@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Timer is an alarm.
+// Timer is a timer on the wall clock.
 type Timer struct {
 	file *os.File
 	raw  syscall.RawConn
 }
 
-// New makes a timer that is not set.
+// New returns a timer that is not set.
 func New() (*Timer, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
@@ -33,12 +33,12 @@ func New() (*Timer, error) {
 	return &Timer{file, raw}, nil
 }
 
-// Set sets the alarm to a time; the zero time takes it off. A time that is past makes it go off at
-// once.
+// Set sets the timer to fire at a time, or disarms it if that is the zero time. It fires at once if
+// the time has passed.
 func (t *Timer) Set(at time.Time) error {
 	var spec unix.ItimerSpec
 	if !at.IsZero() {
-		spec.Value = unix.Timespec{Sec: max(at.Unix(), 1)} // all zero would take it off
+		spec.Value = unix.Timespec{Sec: max(at.Unix(), 1)} // all zero would disarm the timer
 		if at.Unix() > 0 {
 			spec.Value.Nsec = int64(at.Nanosecond())
 		}
@@ -52,7 +52,7 @@ func (t *Timer) Set(at time.Time) error {
 	return err
 }
 
-// Run calls f each time the alarm goes off or the clock was set, until Close.
+// Run calls f each time the timer fires or the clock was set, until Close.
 func (t *Timer) Run(f func()) {
 	buf := make([]byte, 8)
 	for {
@@ -64,5 +64,5 @@ func (t *Timer) Run(f func()) {
 	}
 }
 
-// Close ends Run.
+// Close makes Run return.
 func (t *Timer) Close() error { return t.file.Close() }

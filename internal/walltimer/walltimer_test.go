@@ -27,7 +27,9 @@ func TestTimer_FiresAtSetTime(t *testing.T) {
 	require.NoError(t, timer.Set(time.Now().Add(-time.Hour)))
 	<-rang
 
-	for _, far := range []time.Time{time.Now().Add(time.Hour), time.Now().AddDate(250, 0, 0), time.Now().AddDate(100_000, 0, 0)} {
+	for _, far := range []time.Time{
+		time.Now().Add(time.Hour), time.Now().AddDate(250, 0, 0), time.Now().AddDate(100_000, 0, 0),
+	} {
 		require.NoError(t, timer.Set(far))
 	}
 	require.NoError(t, timer.Set(time.Unix(0, 0)))
@@ -36,5 +38,5 @@ func TestTimer_FiresAtSetTime(t *testing.T) {
 	require.NoError(t, timer.Set(time.Time{}))
 	require.NoError(t, timer.Close())
 	<-ended
-	assert.Empty(t, rang, "an alarm that was taken off")
+	assert.Empty(t, rang, "a disarmed timer does not fire")
 }

@@ -1,6 +1,6 @@
-// Package clock reads the clocks that nobody can set. The time of day, which people read, can be
-// put back and forth, by a person or once the network tells better: it says neither what came first
-// nor how long something took. See clock_gettime(2).
+// Package clock reads the clocks that cannot be set. The wall clock can be set back and forth, by a
+// user or by time synchronization: it determines neither the order of events nor durations. See
+// clock_gettime(2).
 package clock
 
 import (
@@ -9,16 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Monotonic is the time since the machine has booted, sleep not counted: CLOCK_MONOTONIC, which all
-// processes share. It is what systemd's timestamps ending in Monotonic are. On another boot it
-// means nothing.
-func Monotonic() time.Duration { return read(unix.CLOCK_MONOTONIC) }
+// Monotonic returns the time since the machine has booted without the time it was asleep:
+// CLOCK_MONOTONIC, which is the same in all processes. systemd's timestamps whose names end in
+// Monotonic use this clock. Values of different boots cannot be compared.
+func Monotonic() time.Duration { return readClock(unix.CLOCK_MONOTONIC) }
 
-// SinceBoot is the time since the machine has booted, sleep included: CLOCK_BOOTTIME.
-func SinceBoot() time.Duration { return read(unix.CLOCK_BOOTTIME) }
+// SinceBoot returns the time since the machine has booted including the time it was asleep:
+// CLOCK_BOOTTIME.
+func SinceBoot() time.Duration { return readClock(unix.CLOCK_BOOTTIME) }
 
-func read(clock int32) time.Duration {
+func readClock(clock int32) time.Duration {
 	var ts unix.Timespec
-	_ = unix.ClockGettime(clock, &ts) // fails for a clock that there is not
+	_ = unix.ClockGettime(clock, &ts) // fails only for a clock that does not exist
 	return time.Duration(ts.Nano())
 }

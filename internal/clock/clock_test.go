@@ -21,7 +21,7 @@ func TestClocks_OnlyMoveForward(t *testing.T) {
 	}
 }
 
-// TestSinceBoot_MatchesProcUptime: /proc/uptime counts sleep too.
+// TestSinceBoot_MatchesProcUptime: /proc/uptime includes the time that the machine was asleep.
 func TestSinceBoot_MatchesProcUptime(t *testing.T) {
 	content, err := os.ReadFile("/proc/uptime")
 	require.NoError(t, err)

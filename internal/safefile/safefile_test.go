@@ -14,23 +14,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const most = 1 << 10
+const maxSize = 1 << 10
 
-// TestRead_RejectsNonRegularFiles and names it. None of the rows has another process that would
-// have to be waited for.
+// TestRead_RejectsNonRegularFiles: the error describes the file. In no row is there another process
+// that could be waited for.
 func TestRead_RejectsNonRegularFiles(t *testing.T) {
 	for _, row := range []struct {
 		name       string
 		put        func(t *testing.T, path string)
-		is, linked error  // of Read, of ReadLinked
-		says       string // of Read
+		is, linked error  // errors of Read and ReadLinked
+		message    string // of Read
 	}{
 		{"a file", func(t *testing.T, path string) { write(t, path, "text") }, nil, nil, ""},
 		{"an empty file", func(t *testing.T, path string) { write(t, path, "") }, nil, nil, ""},
-		{"a file of just as many bytes", func(t *testing.T, path string) { write(t, path, strings.Repeat("x", most)) }, nil, nil, ""},
-		{"a file of one byte more", func(t *testing.T, path string) { write(t, path, strings.Repeat("x", most+1)) },
+		{"a file of the maximum size",
+			func(t *testing.T, path string) { write(t, path, strings.Repeat("x", maxSize)) }, nil, nil, ""},
+		{"a file that is one byte too large",
+			func(t *testing.T, path string) { write(t, path, strings.Repeat("x", maxSize+1)) },
 			ErrTooLarge, ErrTooLarge, "is larger than 1024 bytes, expected a smaller file"},
-		{"a sparse file of 1 GiB", func(t *testing.T, path string) { write(t, path, ""); require.NoError(t, os.Truncate(path, 1<<30)) },
+		{"a sparse file of 1 GiB",
+			func(t *testing.T, path string) { write(t, path, ""); require.NoError(t, os.Truncate(path, 1<<30)) },
 			ErrTooLarge, ErrTooLarge, "is larger than 1024 bytes, expected a smaller file"},
 		{"nothing", func(*testing.T, string) {}, fs.ErrNotExist, fs.ErrNotExist, ": no such file or directory"},
 		{"a FIFO", func(t *testing.T, path string) { require.NoError(t, unix.Mkfifo(path, 0o600)) },
@@ -57,8 +60,8 @@ func TestRead_RejectsNonRegularFiles(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "f")
 			row.put(t, path)
-			text, err := Read(path, most)
-			linked, linkedErr := ReadLinked(path, most)
+			text, err := Read(path, maxSize)
+			linked, linkedErr := ReadLinked(path, maxSize)
 			if row.is == nil {
 				require.NoError(t, err)
 				want, err := os.ReadFile(path)
@@ -67,7 +70,7 @@ func TestRead_RejectsNonRegularFiles(t *testing.T) {
 			} else {
 				require.ErrorIs(t, err, row.is)
 				assert.Contains(t, err.Error(), path)
-				assert.Contains(t, err.Error(), row.says)
+				assert.Contains(t, err.Error(), row.message)
 			}
 			if row.linked == nil {
 				require.NoError(t, linkedErr)
@@ -81,8 +84,8 @@ func TestRead_RejectsNonRegularFiles(t *testing.T) {
 	}
 }
 
-// TestOpen_DescriptorBlocks: who is given it, such as a client of the daemon's, gets what os.Open
-// would have returned.
+// TestOpen_DescriptorBlocks: the descriptor, which may be passed to a client of the daemon, is in
+// blocking mode like one from os.Open.
 func TestOpen_DescriptorBlocks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "text")
@@ -99,7 +102,8 @@ func TestOpen_DescriptorBlocks(t *testing.T) {
 	}
 }
 
-// TestOpenFile_DoesNotFollowLinks, nor waits for the reader of a FIFO.
+// TestOpenFile_DoesNotFollowLinks: OpenFile does not create a file through a link, and does not
+// wait for the reader of a FIFO.
 func TestOpenFile_DoesNotFollowLinks(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "f"), filepath.Join(dir, "other")
@@ -115,13 +119,13 @@ func TestOpenFile_DoesNotFollowLinks(t *testing.T) {
 
 func TestCheckFile_NamesTheOwner(t *testing.T) {
 	other := &unix.Stat_t{Mode: unix.S_IFREG, Uid: 1001}
-	err := refuse("/f", other, true, 1000)
+	err := checkFile("/f", other, true, 1000)
 	require.ErrorIs(t, err, ErrOwner)
 	require.EqualError(t, err, "/f is a file of the user with the id 1001, expected a file of this user or of root")
-	require.NoError(t, refuse("/f", other, false, 1000))
-	require.NoError(t, refuse("/f", other, true, 1001))
-	require.NoError(t, refuse("/f", other, true, 0))
-	require.NoError(t, refuse("/f", &unix.Stat_t{Mode: unix.S_IFREG}, true, 1000))
+	require.NoError(t, checkFile("/f", other, false, 1000))
+	require.NoError(t, checkFile("/f", other, true, 1001))
+	require.NoError(t, checkFile("/f", other, true, 0))
+	require.NoError(t, checkFile("/f", &unix.Stat_t{Mode: unix.S_IFREG}, true, 1000))
 }
 
 func write(t *testing.T, path, text string) {

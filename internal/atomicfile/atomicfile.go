@@ -1,9 +1,9 @@
-// Package atomicfile replaces a file so that a reader, and a power cut, see the old content or the
-// new one, whole, and nothing else.
+// Package atomicfile replaces a file so that a reader, and a power cut, see either the complete old
+// content or the complete new content.
 //
-// The order is the one of fsync(2) and rename(2): a new inode in the same directory, write, fsync,
+// The order is that of fsync(2) and rename(2): a new inode in the same directory, write, fsync,
 // rename, fsync of the directory. A failed fsync is final: the kernel may have dropped the dirty
-// pages, so a second fsync that succeeds proves nothing.
+// pages, so that a later fsync that succeeds proves nothing.
 package atomicfile
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/corrald/corral/internal/failpoint"
 )
 
-// File is a replacement that has been begun: its inode exists, under a hidden name, and nothing
-// else has to be created to finish it. It holds two descriptors until Commit or Abort.
+// File is an unfinished replacement of a file: its inode exists under a hidden name, so that
+// finishing it does not need to create anything. It holds two descriptors until Commit or Abort.
 type File struct {
 	on   Calls
 	dir  int
@@ -26,12 +26,14 @@ type File struct {
 	temp string
 }
 
-// Create begins to replace the file name in directory dir, with permissions perm (the umask does
-// not apply). The directory has to exist. The temporary name is the same each time, so that what a
-// crash leaves is replaced and never piles up; there must be one writer.
-func Create(dir, name string, perm os.FileMode) (*File, error) { return disk.Create(dir, name, perm) }
+// Create starts to replace the file name in directory dir, with permissions perm regardless of the
+// umask. The directory has to exist. The temporary name is always the same, so that what a crash
+// leaves is replaced later and does not accumulate; there must be only one writer.
+func Create(dir, name string, perm os.FileMode) (*File, error) {
+	return realDisk.Create(dir, name, perm)
+}
 
-// Create is the function of that name, on this disk.
+// Create is the function Create, on this disk.
 func (on Disk) Create(dir, name string, perm os.FileMode) (*File, error) {
 	path := filepath.Join(dir, name)
 	d, err := on.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -41,7 +43,7 @@ func (on Disk) Create(dir, name string, perm os.FileMode) (*File, error) {
 	temp := "." + name + ".new"
 	err = on.Unlinkat(d, temp, 0)
 	if errors.Is(err, unix.EISDIR) {
-		err = on.setAside(d, temp)
+		err = on.renameAside(d, temp)
 	}
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		_ = on.Close(d)
@@ -61,8 +63,8 @@ func (on Disk) Create(dir, name string, perm os.FileMode) (*File, error) {
 	return &File{on: on.Calls, dir: d, fd: fd, name: name, temp: temp}, nil
 }
 
-// Reserve sets room for size bytes aside, so that Commit does not fail for a disk that has become
-// full since. Where the file system cannot do that, nothing is reserved.
+// Reserve reserves size bytes on the disk, so that Commit does not fail if the disk becomes full
+// meanwhile. If the file system does not support that, nothing is reserved.
 func (f *File) Reserve(size int64) error {
 	err := f.on.Fallocate(f.fd, unix.FALLOC_FL_KEEP_SIZE, 0, size)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
@@ -71,9 +73,9 @@ func (f *File) Reserve(size int64) error {
 	return err
 }
 
-// Commit writes content and puts the file in place, durably. It may be called once; whatever it
-// returns, the File is used up. On an error the old content is still in place, unless the very last
-// step failed: then the new one is, and may not survive a power cut.
+// Commit writes content and replaces the file durably. It may be called once; the File cannot be
+// used afterwards, whatever Commit returns. After an error the old content is still in place,
+// unless the last step failed: then the new content is in place but may not survive a power cut.
 func (f *File) Commit(content []byte) error {
 	err := f.write(content)
 	if err != nil {
@@ -99,12 +101,12 @@ func (f *File) Commit(content []byte) error {
 	return nil
 }
 
-// ReplaceThenSync is like Commit, but the new content is in place before it is durable. It is for readers
-// that can tell a file which a power cut has torn, and that call Sync before they tell anybody what
-// they read.
+// ReplaceThenSync is like Commit, but replaces the file before it is durable. It is for readers
+// that can detect a file that is incomplete after a power cut, and that call Sync before they pass
+// on what they have read.
 func (f *File) ReplaceThenSync(content []byte) error {
 	defer f.Abort()
-	if err := f.put(content); err != nil {
+	if err := f.writeAll(content); err != nil {
 		return &os.PathError{Op: "write", Path: f.name, Err: err}
 	}
 	failpoint.Hit("file.written")
@@ -121,11 +123,11 @@ func (f *File) ReplaceThenSync(content []byte) error {
 	return nil
 }
 
-// Sync makes the file at path, and its name, durable, whoever wrote it.
-func Sync(path string) error { return disk.Sync(path) }
+// Sync makes the file at path and its name durable, regardless of who wrote it.
+func Sync(path string) error { return realDisk.Sync(path) }
 
-// Sync is the function of that name, on this disk. It opens whatever is at path by now, and waits
-// for no other process: fsync(2) refuses a FIFO.
+// Sync is the function Sync, on this disk. It opens whatever is at path, and waits for no other
+// process: fsync(2) fails for a FIFO.
 func (on Disk) Sync(path string) error {
 	for _, p := range []string{path, filepath.Dir(path)} {
 		fd, err := on.Open(p, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
@@ -140,11 +142,11 @@ func (on Disk) Sync(path string) error {
 	return nil
 }
 
-// ReplaceUnsynced is like Commit, but nothing is made durable: a power cut may leave the file empty. It is
-// for what nobody misses after one.
+// ReplaceUnsynced is like Commit, but not durable: a power cut may leave an empty file. It is for
+// files that are useless after a power cut.
 func (f *File) ReplaceUnsynced(content []byte) error {
 	defer f.Abort()
-	if err := f.put(content); err != nil {
+	if err := f.writeAll(content); err != nil {
 		return &os.PathError{Op: "write", Path: f.name, Err: err}
 	}
 	if err := f.rename(); err != nil {
@@ -153,8 +155,7 @@ func (f *File) ReplaceUnsynced(content []byte) error {
 	return nil
 }
 
-// Abort gives the replacement up and leaves the old content in place. It may be called after
-// Commit, and then does nothing.
+// Abort cancels the replacement and leaves the old content in place. It does nothing after Commit.
 func (f *File) Abort() {
 	if f.dir < 0 {
 		return
@@ -167,32 +168,33 @@ func (f *File) Abort() {
 	f.fd, f.dir = -1, -1
 }
 
-// asideSuffix ends the name of a directory that was set aside, as that of a record which is.
+// asideSuffix is appended to the name of a directory that is in the way, as to the name of a
+// damaged record.
 const asideSuffix = ".damaged"
 
-// setAside gives what is in a file's place another name.
-func (on Disk) setAside(dir int, name string) error {
+// renameAside renames a directory that is in the place of a file.
+func (on Disk) renameAside(dir int, name string) error {
 	return on.Renameat(dir, name, dir, name+asideSuffix)
 }
 
-// rename gives the replacement its name. A directory, which is all whose place a file cannot take,
-// is set aside.
+// rename gives the replacement its final name. If a directory is in its place, which is the only
+// thing that rename(2) does not replace, it renames that aside.
 func (f *File) rename() error {
 	err := f.on.Renameat(f.dir, f.temp, f.dir, f.name)
-	if errors.Is(err, unix.EISDIR) && (Disk{f.on}).setAside(f.dir, f.name) == nil {
+	if errors.Is(err, unix.EISDIR) && (Disk{f.on}).renameAside(f.dir, f.name) == nil {
 		err = f.on.Renameat(f.dir, f.temp, f.dir, f.name)
 	}
 	return err
 }
 
 func (f *File) write(content []byte) error {
-	if err := f.put(content); err != nil {
+	if err := f.writeAll(content); err != nil {
 		return err
 	}
 	return f.on.Fsync(f.fd)
 }
 
-func (f *File) put(content []byte) error {
+func (f *File) writeAll(content []byte) error {
 	for len(content) > 0 {
 		n, err := f.on.Write(f.fd, content)
 		if errors.Is(err, unix.EINTR) {
@@ -208,10 +210,10 @@ func (f *File) put(content []byte) error {
 
 // Write replaces the file at path with content, durably. See Create and Commit.
 func Write(path string, content []byte, perm os.FileMode) error {
-	return disk.Write(path, content, perm)
+	return realDisk.Write(path, content, perm)
 }
 
-// Write is the function of that name, on this disk.
+// Write is the function Write, on this disk.
 func (on Disk) Write(path string, content []byte, perm os.FileMode) error {
 	f, err := on.Create(filepath.Dir(path), filepath.Base(path), perm)
 	if err != nil {

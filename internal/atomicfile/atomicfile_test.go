@@ -102,14 +102,15 @@ func TestWrite_ErrorsNameTheFile(t *testing.T) {
 	require.ErrorContains(t, err, filepath.Join(dir, "no"))
 
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "file"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "file.damaged"), nil, 0o600)) // so that it cannot be set aside
+	// With this file, the directory cannot be renamed.
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file.damaged"), nil, 0o600))
 	err = Write(filepath.Join(dir, "file"), nil, 0o600)
 	require.ErrorContains(t, err, "file")
 	assert.Equal(t, []string{"file", "file.damaged"}, names(t, dir))
 }
 
-// TestWrite_RenamesDirectoryInItsPlace, as it does at the temporary name: nothing else can be in
-// a file's place and stay there.
+// TestWrite_RenamesDirectoryInItsPlace: a directory is renamed, also at the temporary name;
+// everything else is replaced.
 func TestWrite_RenamesDirectoryInItsPlace(t *testing.T) {
 	for name, write := range map[string]func(path string) error{
 		"Commit": func(path string) error { return Write(path, []byte("new"), 0o600) },
@@ -136,7 +137,7 @@ func TestWrite_RenamesDirectoryInItsPlace(t *testing.T) {
 	}
 }
 
-// TestSync_DoesNotBlockOnFIFO: a FIFO may have taken the place of the file since it was read.
+// TestSync_DoesNotBlockOnFIFO: a FIFO may have replaced the file since it was read.
 func TestSync_DoesNotBlockOnFIFO(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	require.NoError(t, unix.Mkfifo(path, 0o600))

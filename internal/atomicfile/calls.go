@@ -2,7 +2,7 @@ package atomicfile
 
 import "golang.org/x/sys/unix"
 
-// Calls are the system calls that this package makes, by their names in section 2 of the manual.
+// Calls are the system calls of this package, by their names in section 2 of the manual.
 type Calls interface {
 	Open(path string, flags int, perm uint32) (fd int, err error)
 	Openat(dir int, name string, flags int, perm uint32) (fd int, err error)
@@ -15,10 +15,10 @@ type Calls interface {
 	Close(fd int) error
 }
 
-// Kernel makes the calls for real.
+// Kernel makes the system calls.
 type Kernel struct{}
 
-// Open is open(2), and so on.
+// Open is open(2).
 func (Kernel) Open(path string, flags int, perm uint32) (int, error) {
 	return unix.Open(path, flags, perm)
 }
@@ -53,9 +53,9 @@ func (Kernel) Unlinkat(dir int, name string, flags int) error { return unix.Unli
 // Close is close(2).
 func (Kernel) Close(fd int) error { return unix.Close(fd) }
 
-// Disk is where files are replaced: the one behind Kernel, or, for a test of what a power cut
-// leaves, one that forgets what was not synced.
+// Disk replaces files through Calls: those of the Kernel or, in tests of power cuts, those of a
+// disk that loses unsynced data.
 type Disk struct{ Calls }
 
-// disk is the one that the package's functions are of.
-var disk = Disk{Kernel{}}
+// realDisk is the Disk of the package's functions.
+var realDisk = Disk{Kernel{}}

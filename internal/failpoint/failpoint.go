@@ -1,9 +1,10 @@
-// Package failpoint names the steps at which a test can have the daemon end, as if it had been
-// killed right there.
+// Package failpoint marks the steps at which a test can make the daemon end as if it had been
+// killed there.
 //
 //	failpoint.Hit("start.scope-started")
 //
-// A build for tests, with the tag failpoints, reads CORRAL_FAILPOINT=NAME[:N]: the process kills
-// itself with SIGKILL when it comes to the point NAME for the Nth time, the first if there is no N.
-// With CORRAL_FAILSTOP it stops itself by SIGSTOP instead. In any other build Hit is nothing.
+// In a build for tests, with the tag failpoints, the environment variable CORRAL_FAILPOINT=NAME[:N]
+// makes the process kill itself with SIGKILL when it reaches the failpoint NAME for the Nth time,
+// by default the first. CORRAL_FAILSTOP does the same with SIGSTOP. In any other build, Hit does
+// nothing.
 package failpoint

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// point is where something is to happen, by the environment that the process was started with.
+// point is a failpoint that was selected in the environment.
 type point struct {
 	name   string
 	signal unix.Signal
-	left   atomic.Int64 // hits until it happens
+	left   atomic.Int64 // remaining hits before the signal
 }
 
 var points = []*point{read("CORRAL_FAILPOINT", unix.SIGKILL), read("CORRAL_FAILSTOP", unix.SIGSTOP)}
@@ -31,8 +31,8 @@ func read(variable string, signal unix.Signal) *point {
 	return p
 }
 
-// Hit ends or stops the process if the step is the one it was told. It does not return from its
-// end: the kernel may need a moment for that.
+// Hit kills or stops the process if the step is the selected one. It does not return after SIGKILL:
+// the kernel may need a moment to end the process.
 func Hit(name string) {
 	for _, p := range points {
 		if p.name != name || p.left.Add(-1) != 0 {

@@ -1,5 +1,5 @@
-// Package program finds the file that a command's name stands for, by the rules of execvp(3):
-// corrald before it creates a session, the shim before it executes the agent.
+// Package program finds the executable file for a command name by the rules of execvp(3). corrald
+// uses it before it creates a session, corral-shim before it executes the agent.
 package program
 
 import (
@@ -14,13 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Error is why a command cannot be executed: a sentence for a person, and the exit code that a
-// shell has for it.
+// Error is the reason for which a command cannot be executed: a message for users, and the exit
+// code that a shell uses for it.
 type Error struct {
 	Text string
 	Code int // NotFound or NotExecutable
 
-	hidden bool // the directory of the file may not be searched: nobody knows whether the file is there
+	// hidden means that a directory on the path cannot be searched, so that it is unknown whether the
+	// file exists.
+	hidden bool
 }
 
 func (e *Error) Error() string { return e.Text }
@@ -31,13 +33,12 @@ const (
 	NotFound      = 127
 )
 
-// Find returns the path of the file that a command's name stands for: the name itself if it
-// contains a slash, else the first match in the PATH of env, whose directories that may not be
-// searched are skipped, as in a shell. A relative path is relative to dir. Every error is an
-// *Error.
+// Find returns the path of the executable file for a command name: the name itself if it contains a
+// slash, else the first match in the PATH of env. As in a shell, directories that cannot be
+// searched are skipped. A relative path is relative to dir. Every error is an *Error.
 func Find(name string, env []string, dir string) (string, error) {
 	if strings.Contains(name, "/") {
-		return name, executable(name, name, dir)
+		return name, checkExecutable(name, name, dir)
 	}
 	var denied error
 	for d := range strings.SplitSeq(SearchPath(env), ":") {
@@ -45,7 +46,7 @@ func Find(name string, env []string, dir string) (string, error) {
 		if d != "" {
 			path = d + "/" + name
 		}
-		err := executable(path, name, dir)
+		err := checkExecutable(path, name, dir)
 		if err == nil && name != "" {
 			return path, nil
 		}
@@ -59,8 +60,7 @@ func Find(name string, env []string, dir string) (string, error) {
 	return "", &Error{Text: "command " + strconv.Quote(name) + " not found", Code: NotFound}
 }
 
-// SearchPath returns the PATH of an environment, or the directories that the C library searches
-// without one.
+// SearchPath returns the PATH of an environment, or the C library's default if it has none.
 func SearchPath(env []string) string {
 	for _, e := range env {
 		if v, ok := strings.CutPrefix(e, "PATH="); ok {
@@ -70,8 +70,9 @@ func SearchPath(env []string) string {
 	return "/bin:/usr/bin"
 }
 
-// executable returns why the file at path, which name stands for, cannot be executed.
-func executable(path, name, dir string) error {
+// checkExecutable returns the reason for which the file at path cannot be executed. The name is the
+// one that the user has specified.
+func checkExecutable(path, name, dir string) error {
 	if !filepath.IsAbs(path) {
 		path = dir + "/" + path
 	}

@@ -16,7 +16,7 @@ func TestFind_FollowsExecvp(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, mode))
 	}
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
-	for _, c := range []struct{ name, command, path, found, says string }{
+	for _, c := range []struct{ name, command, path, found, message string }{
 		{"the first that can be executed", "tool", a + ":" + b, b + "/tool", ""},
 		{"none that can be executed", "plain", a + ":" + b, "", `command "plain" is not executable`},
 		{"relative to the workspace", "./own", "", "./own", ""},
@@ -26,8 +26,8 @@ func TestFind_FollowsExecvp(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			found, err := Find(c.command, []string{"X=1", "PATH=" + c.path}, dir)
-			if c.says != "" {
-				require.EqualError(t, err, c.says)
+			if c.message != "" {
+				require.EqualError(t, err, c.message)
 				return
 			}
 			require.NoError(t, err)

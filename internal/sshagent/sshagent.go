@@ -1,6 +1,6 @@
-// Package sshagent keeps the name under which agents reach the user's ssh-agent: a symbolic link
-// that is led to that of the newest login. A program that runs for days has the name in its
-// environment, and goes on working after the login that it was started from is over.
+// Package sshagent maintains a symbolic link to the ssh-agent socket of the user's newest login.
+// Agents have the link in SSH_AUTH_SOCK, so that they can still use ssh-agent after the login has
+// ended from which they were started.
 package sshagent
 
 import (
@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// LinkName is the link's, in $XDG_RUNTIME_DIR/corral. No session can be called so, whose directory it
-// would be.
+// LinkName is the name of the link in $XDG_RUNTIME_DIR/corral. That directory also contains the
+// sessions' directories; no session can have this name.
 const LinkName = ".ssh-auth.sock"
 
-// IsLive tells whether a socket of this user's is at the path, and somebody listens on it.
+// IsLive reports whether there is a socket of this user at the path on which a process listens.
 func IsLive(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
@@ -37,8 +37,8 @@ func IsLive(path string) bool {
 	return true
 }
 
-// UpdateLink leads the link in dir to the socket of a login, if that one is live and not the link
-// itself. Programs that open the link meanwhile get the one or the other.
+// UpdateLink makes the link in dir point to the socket of a login, if that socket is live and is
+// not the link itself. The link is replaced atomically.
 func UpdateLink(dir, socket string) error {
 	link := filepath.Join(dir, LinkName)
 	if !filepath.IsAbs(socket) || !IsLive(socket) {
@@ -49,10 +49,11 @@ func UpdateLink(dir, socket string) error {
 		return fmt.Errorf("cannot follow SSH_AUTH_SOCK: %w", err)
 	}
 	if now, err := filepath.EvalSymlinks(link); err == nil && now == target {
-		return nil // it leads there already, or is what the socket's name stands for
+		return nil // the link is up to date, or socket is an alias of it
 	}
 	temp := link + "." + rand.Text()
-	if err := os.Symlink(socket, temp); err != nil { // as it is named: it may be a link that somebody else keeps up to date
+	// The target is not resolved: it may itself be a link that another program updates.
+	if err := os.Symlink(socket, temp); err != nil {
 		return fmt.Errorf("cannot follow SSH_AUTH_SOCK: %w", err)
 	}
 	if err := os.Rename(temp, link); err != nil {
@@ -62,7 +63,7 @@ func UpdateLink(dir, socket string) error {
 	return nil
 }
 
-// Target returns where the link in dir leads to, "" if there is none.
+// Target returns the target of the link in dir, "" if the link does not exist.
 func Target(dir string) (string, error) {
 	to, err := os.Readlink(filepath.Join(dir, LinkName))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -24,43 +24,43 @@ func TestUpdateLink_PointsToLiveSocket(t *testing.T) {
 	dir, logins := t.TempDir(), t.TempDir()
 	link := filepath.Join(dir, sshagent.LinkName)
 	first, second := filepath.Join(logins, "1"), filepath.Join(logins, "2")
-	led := func() string {
-		to, err := sshagent.Target(dir)
+	target := func() string {
+		path, err := sshagent.Target(dir)
 		require.NoError(t, err)
-		return to
+		return path
 	}
-	follow := func(socket string) { t.Helper(); require.NoError(t, sshagent.UpdateLink(dir, socket)) }
+	update := func(socket string) { t.Helper(); require.NoError(t, sshagent.UpdateLink(dir, socket)) }
 
-	follow(first)
-	assert.Empty(t, led(), "nobody listens there")
+	update(first)
+	assert.Empty(t, target(), "nobody listens there")
 	one := listen(t, first)
-	follow(first)
-	assert.Equal(t, first, led())
-	follow(link)
-	assert.Equal(t, first, led(), "never to itself")
+	update(first)
+	assert.Equal(t, first, target())
+	update(link)
+	assert.Equal(t, first, target(), "the link does not point to itself")
 
 	listen(t, second)
-	follow(second)
-	assert.Equal(t, second, led())
+	update(second)
+	assert.Equal(t, second, target())
 	require.NoError(t, one.Close())
-	follow(first)
-	assert.Equal(t, second, led(), "the first login is over")
+	update(first)
+	assert.Equal(t, second, target(), "the first login is over")
 
 	require.NoError(t, os.WriteFile(filepath.Join(logins, "file"), nil, 0o600))
 	for _, none := range []string{"", "relative", filepath.Join(logins, "file"), logins, "/nonexistent"} {
-		follow(none)
-		assert.Equal(t, second, led(), "%q", none)
+		update(none)
+		assert.Equal(t, second, target(), "%q", none)
 	}
 	alias := filepath.Join(logins, "alias")
 	require.NoError(t, os.Symlink(link, alias))
-	follow(alias)
-	assert.Equal(t, second, led(), "a name for the link is the link")
+	update(alias)
+	assert.Equal(t, second, target(), "an alias of the link is not used")
 	names, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Len(t, names, 1, "nothing else is left")
 }
 
-// TestIsLive_RequiresOwnSocket: somebody else's agent is nobody to hand keys to.
+// TestIsLive_RequiresOwnSocket: keys must not be sent to another user's agent.
 func TestIsLive_RequiresOwnSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l := listen(t, path)

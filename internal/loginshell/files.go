@@ -11,29 +11,33 @@ import (
 	"github.com/corrald/corral/internal/environment"
 )
 
-// system and personal are the files that shells read when they start, as patterns; below / and
-// below the home directory. What those read in turn nobody knows; nvm's choice of a version is the
-// one of that kind that changes PATH every now and then.
+// systemFiles and personalFiles are glob patterns of the files that shells read when they start,
+// relative to / and to the home directory. Files that these include are not known, except nvm's
+// choice of a version, which changes PATH now and then.
 var (
-	system = []string{
-		"etc/profile", "etc/profile.d/*", "etc/bash.bashrc", "etc/bashrc", "etc/zsh/*", "etc/zshenv", "etc/zprofile", "etc/zshrc", "etc/zlogin",
+	systemFiles = []string{
+		"etc/profile", "etc/profile.d/*", "etc/bash.bashrc", "etc/bashrc",
+		"etc/zsh/*", "etc/zshenv", "etc/zprofile", "etc/zshrc", "etc/zlogin",
 		"etc/fish/config.fish", "etc/fish/conf.d/*", "etc/csh.cshrc", "etc/csh.login",
 	}
-	personal = []string{
-		".profile", ".bash_profile", ".bash_login", ".bashrc", ".bash_aliases", ".zshenv", ".zprofile", ".zshrc", ".zlogin", ".kshrc", ".mkshrc", ".shrc",
-		".config/zsh/.z*", ".config/fish/config.fish", ".config/fish/fish_variables", ".config/fish/conf.d/*", ".cshrc", ".tcshrc", ".login",
+	personalFiles = []string{
+		".profile", ".bash_profile", ".bash_login", ".bashrc", ".bash_aliases",
+		".zshenv", ".zprofile", ".zshrc", ".zlogin", ".kshrc", ".mkshrc", ".shrc", ".config/zsh/.z*",
+		".config/fish/config.fish", ".config/fish/fish_variables", ".config/fish/conf.d/*",
+		".cshrc", ".tcshrc", ".login",
 		".nvm/alias/default",
 	}
 )
 
-// dependsOn returns what the answer of a shell depends on, as far as that can be seen without
-// asking it: what it is given, and the files that it reads.
-func dependsOn(given []string) (question [32]byte) {
+// cacheKey returns a hash of everything the result of a shell depends on, as far as it can be
+// determined without running the shell: the environment that the shell gets, and the files that it
+// reads.
+func cacheKey(given []string) [32]byte {
 	h := sha256.New()
 	for _, entry := range slices.Sorted(slices.Values(given)) {
 		fmt.Fprintf(h, "%s\x00", entry)
 	}
-	for _, path := range startFiles(given) {
+	for _, path := range startupFiles(given) {
 		if info, err := os.Stat(path); err == nil {
 			fmt.Fprintf(h, "%s %d %d\x00", path, info.Size(), info.ModTime().UnixNano())
 		}
@@ -41,33 +45,34 @@ func dependsOn(given []string) (question [32]byte) {
 	return [32]byte(h.Sum(nil))
 }
 
-func startFiles(given []string) []string {
+func startupFiles(given []string) []string {
 	home, _ := environment.Lookup(given, "HOME")
 	var patterns []string
-	for _, pattern := range system {
+	for _, pattern := range systemFiles {
 		patterns = append(patterns, "/"+pattern)
 	}
-	for _, pattern := range personal {
-		patterns = append(patterns, filepath.Join(escape(home), pattern))
+	for _, pattern := range personalFiles {
+		patterns = append(patterns, filepath.Join(escapePattern(home), pattern))
 	}
-	if dir, is := environment.Lookup(given, "XDG_CONFIG_HOME"); is {
-		patterns = append(patterns, escape(dir)+"/fish/*.fish", escape(dir)+"/fish/fish_variables", escape(dir)+"/fish/conf.d/*", escape(dir)+"/zsh/.z*")
+	if dir, ok := environment.Lookup(given, "XDG_CONFIG_HOME"); ok {
+		dir = escapePattern(dir)
+		patterns = append(patterns, dir+"/fish/*.fish", dir+"/fish/fish_variables", dir+"/fish/conf.d/*", dir+"/zsh/.z*")
 	}
-	if dir, is := environment.Lookup(given, "ZDOTDIR"); is {
-		patterns = append(patterns, escape(dir)+"/.z*")
+	if dir, ok := environment.Lookup(given, "ZDOTDIR"); ok {
+		patterns = append(patterns, escapePattern(dir)+"/.z*")
 	}
 	var files []string
 	for _, pattern := range patterns {
-		found, _ := filepath.Glob(pattern) // of a pattern that is wrong there are none
+		found, _ := filepath.Glob(pattern) // an invalid pattern matches nothing
 		files = append(files, found...)
 	}
-	if file, is := environment.Lookup(given, "ENV"); is {
+	if file, ok := environment.Lookup(given, "ENV"); ok {
 		files = append(files, file)
 	}
 	return files
 }
 
-// escape makes a path a pattern that matches it alone.
-func escape(path string) string {
+// escapePattern returns a glob pattern that matches only this path.
+func escapePattern(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }

@@ -23,7 +23,7 @@ func TestShellArguments(t *testing.T) {
 		{"/bin/tcsh", true, []string{"-tcsh", "-i", "-c", "x"}},
 		{"/bin/csh", false, []string{"-csh", "-c", "x"}},
 	} {
-		assert.Equal(t, row.want, arguments(row.shell, row.interactive, "x"))
+		assert.Equal(t, row.want, shellArguments(row.shell, row.interactive, "x"))
 	}
 }
 
@@ -34,20 +34,23 @@ func TestStartupFiles_OfShell(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(home, name), nil, 0o600))
 	}
 	given := []string{"HOME=" + home, "ZDOTDIR=" + home + "/my [odd] zsh"}
-	files := startFiles(given)
+	files := startupFiles(given)
 	for _, name := range []string{".bashrc", "my [odd] zsh/.zshrc", ".config/fish/conf.d/a.fish"} {
 		assert.Contains(t, files, filepath.Join(home, name))
 	}
-	before := dependsOn(given)
-	assert.Equal(t, before, dependsOn([]string{given[1], given[0]}))
-	assert.NotEqual(t, before, dependsOn(append(given, "X=1")))
+	before := cacheKey(given)
+	assert.Equal(t, before, cacheKey([]string{given[1], given[0]}))
+	assert.NotEqual(t, before, cacheKey(append(given, "X=1")))
 	require.NoError(t, os.WriteFile(filepath.Join(home, ".bashrc"), []byte("x"), 0o600))
-	assert.NotEqual(t, before, dependsOn(given))
+	assert.NotEqual(t, before, cacheKey(given))
 }
 
 func TestAdded_WhenShellCannotRun(t *testing.T) {
 	failing := func(context.Context, string, []string, []string) (io.ReadCloser, error) { return nil, errors.New("no") }
-	for shell, want := range map[string]string{"/bin/bash": "cannot be started: no", "/usr/sbin/nologin": "", "/bin/false": "", "relative": "login shell /bin/sh"} {
+	for shell, want := range map[string]string{
+		"/bin/bash": "cannot be started: no", "/usr/sbin/nologin": "", "/bin/false": "",
+		"relative": "login shell /bin/sh",
+	} {
 		_, err := New(failing, "/shim").Added(t.Context(), []string{"SHELL=" + shell})
 		if want == "" {
 			require.NoError(t, err, shell)

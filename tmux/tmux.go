@@ -215,7 +215,7 @@ func (t *Tmux) SendKeys(ctx context.Context, s Session, keys []string) error {
 	// The server replies before it has written the keys to the pane, but writes them before it handles
 	// the next client.
 	if _, err := t.command(ctx, s, "-N", "display-message", "-p", "-t", pane, ""); err != nil {
-		return fmt.Errorf("cannot find out whether %q received its keys: %w", s.Name, err)
+		return fmt.Errorf("cannot check whether %q received the keys: %w", s.Name, err)
 	}
 	return nil
 }

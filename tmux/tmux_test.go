@@ -130,8 +130,8 @@ func TestIsResponding(t *testing.T) {
 	Reap(again.PID)
 }
 
-// TestStartServer_WaitsUntilExecute: what is moved into a scope meanwhile is not tmux yet, and is
-// the same process afterwards.
+// TestStartServer_WaitsUntilExecute: the process that can be moved into a scope does not run tmux
+// yet, and keeps its process ID when it executes tmux.
 func TestStartServer_WaitsUntilExecute(t *testing.T) {
 	x := prepare(t)
 	s, err := NewSession(testbed.Dir(t), "shop")

@@ -122,10 +122,10 @@ func hasStartJob(rows []unitRow) bool {
 	return slices.ContainsFunc(rows, func(row unitRow) bool { return row.JobType == "start" })
 }
 
-// describeAll completes the units. For an active scope it first looks next to the first active one:
-// there the kernel and systemd's own files contain everything, at a fiftieth of the cost of a call
-// to systemd. Nearly all scopes are found in this way. The others are read from systemd, with
-// several calls at a time.
+// describeAll completes the units. The control group of an active scope is usually next to that of
+// the first active one. If it is, the kernel and systemd's own files contain everything about the
+// scope, at a fiftieth of the cost of a call to systemd. The other scopes are read from systemd,
+// with several calls at a time.
 func (m *Manager) describeAll(ctx context.Context, units []Unit) error {
 	var slice string
 	if i := slices.IndexFunc(units, isActive); i >= 0 {

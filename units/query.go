@@ -168,7 +168,7 @@ func readStartTime[T any](ctx context.Context, m *Manager, property string) (T, 
 	var v dbus.Variant
 	err := m.read(ctx, systemdPath, propertiesIface+".Get", managerIface, property).Store(&v)
 	if err != nil {
-		err = fmt.Errorf("cannot ask systemd when it started: %w", err)
+		err = fmt.Errorf("cannot read the start time of systemd: %w", err)
 	}
 	started, _ := v.Value().(T)
 	return started, err

@@ -38,7 +38,7 @@ func parseCgroup(b []byte) (string, error) {
 			return strings.TrimSuffix(path, " (deleted)"), nil
 		}
 	}
-	return "", errors.New("it is in no version 2 hierarchy")
+	return "", errors.New("it is not in a version 2 hierarchy")
 }
 
 // cgroupRoot caches the mount point, which does not change while a process lives. Errors are not
@@ -161,7 +161,7 @@ func parseProcs(b []byte) ([]int, error) {
 	for field := range bytes.FieldsSeq(b) {
 		pid, err := strconv.Atoi(string(field))
 		if err != nil || pid < 0 {
-			return nil, fmt.Errorf("cgroup.procs has %q for a process id", field)
+			return nil, fmt.Errorf("invalid process ID %q in cgroup.procs", field)
 		}
 		if pid > 0 {
 			pids = append(pids, pid)

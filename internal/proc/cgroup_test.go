@@ -115,13 +115,13 @@ func FuzzParseCgroupFiles(f *testing.F) {
 	f.Add([]byte("1\n0\n22\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if path, err := parseCgroup(b); err == nil && path[0] != '/' {
-			t.Fatalf("%q is no path", path)
+			t.Fatalf("%q is not a path", path)
 		}
 		_, _ = parseMountinfo(b)
 		if pids, err := parseProcs(b); err == nil {
 			for _, pid := range pids {
 				if pid < 1 {
-					t.Fatalf("%d is no process", pid)
+					t.Fatalf("%d is not a process ID", pid)
 				}
 			}
 		}

@@ -68,13 +68,13 @@ func parseStat(b []byte) (Status, error) {
 	}{{&s.PID, bytes.TrimSpace(b[:open])}, {&s.Parent, fields[1]}, {&s.Group, fields[2]}, {&s.Session, fields[3]}} {
 		n, err := strconv.Atoi(string(f.from))
 		if err != nil {
-			return Status{}, fmt.Errorf("its stat has %q for a number", f.from)
+			return Status{}, fmt.Errorf("invalid number %q in its stat", f.from)
 		}
 		*f.to = n
 	}
 	start, err := strconv.ParseUint(string(fields[startField-stateField]), 10, 64)
 	if err != nil {
-		return Status{}, fmt.Errorf("its stat has %q for its start time", fields[startField-stateField])
+		return Status{}, fmt.Errorf("invalid start time %q in its stat", fields[startField-stateField])
 	}
 	s.Start = start
 	return s, nil

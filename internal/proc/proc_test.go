@@ -31,7 +31,7 @@ func start(t *testing.T, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// waitZombie waits until the process has ended, without reaping it.
+// waitZombie waits until the process has exited, without reaping it.
 func waitZombie(t *testing.T, pid int) {
 	t.Helper()
 	require.NoError(t, unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
@@ -70,16 +70,16 @@ func TestParseStat(t *testing.T) {
 		want Status
 		err  string
 	}{
-		"plain":                       {"12 (cat)" + tail, Status{Identity{12, 4242}, "cat", 'S', 7, 8, 9}, ""},
-		"spaces and parentheses":      {"12 (a ) R 1 (b)" + tail, Status{Identity{12, 4242}, "a ) R 1 (b", 'S', 7, 8, 9}, ""},
-		"a newline in the name":       {"12 (a\nb)" + tail, Status{Identity{12, 4242}, "a\nb", 'S', 7, 8, 9}, ""},
-		"an empty name":               {"12 ()" + tail, Status{Identity{12, 4242}, "", 'S', 7, 8, 9}, ""},
-		"no name":                     {"12 cat" + tail, Status{}, "no name"},
-		"parentheses the wrong way":   {"12 )(" + tail, Status{}, "no name"},
-		"cut off":                     {"12 (cat) S 7 8 9", Status{}, "too short"},
-		"nothing":                     {"", Status{}, "no name"},
-		"a word instead of a number":  {"12 (cat) S x 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 6", Status{}, `"x"`},
-		"a start time that is no one": {"12 (cat) S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 -3 6", Status{}, `"-3"`},
+		"plain":                      {"12 (cat)" + tail, Status{Identity{12, 4242}, "cat", 'S', 7, 8, 9}, ""},
+		"spaces and parentheses":     {"12 (a ) R 1 (b)" + tail, Status{Identity{12, 4242}, "a ) R 1 (b", 'S', 7, 8, 9}, ""},
+		"a newline in the name":      {"12 (a\nb)" + tail, Status{Identity{12, 4242}, "a\nb", 'S', 7, 8, 9}, ""},
+		"an empty name":              {"12 ()" + tail, Status{Identity{12, 4242}, "", 'S', 7, 8, 9}, ""},
+		"no name":                    {"12 cat" + tail, Status{}, "no name"},
+		"parentheses the wrong way":  {"12 )(" + tail, Status{}, "no name"},
+		"cut off":                    {"12 (cat) S 7 8 9", Status{}, "too short"},
+		"nothing":                    {"", Status{}, "no name"},
+		"a word instead of a number": {"12 (cat) S x 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 6", Status{}, `"x"`},
+		"a negative start time":      {"12 (cat) S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 -3 6", Status{}, `"-3"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := parseStat([]byte(c.line))
@@ -106,7 +106,7 @@ func TestIgnoresSignal(t *testing.T) {
 
 	assert.True(t, IgnoresSignal(cmd.Process.Pid, syscall.SIGTERM))
 	assert.False(t, IgnoresSignal(cmd.Process.Pid, syscall.SIGUSR1))
-	assert.False(t, IgnoresSignal(0, syscall.SIGTERM), "there is no process 0")
+	assert.False(t, IgnoresSignal(0, syscall.SIGTERM), "process 0 does not exist")
 }
 
 func TestMaskHas(t *testing.T) {
@@ -152,7 +152,7 @@ func TestOpenPidfd(t *testing.T) {
 		_, err := OpenPidfd(Identity{os.Getpid(), 1})
 		assert.ErrorIs(t, err, unix.ESRCH)
 	})
-	t.Run("nobody", func(t *testing.T) {
+	t.Run("a reaped process", func(t *testing.T) {
 		_ = cmd.Wait()
 		_, err := OpenPidfd(s.Identity)
 		assert.ErrorIs(t, err, unix.ESRCH)

@@ -46,7 +46,7 @@ func UpdateLink(dir, socket string) error {
 	}
 	target, err := filepath.EvalSymlinks(socket)
 	if err != nil {
-		return fmt.Errorf("cannot follow SSH_AUTH_SOCK: %w", err)
+		return fmt.Errorf("cannot update the link to SSH_AUTH_SOCK: %w", err)
 	}
 	if now, err := filepath.EvalSymlinks(link); err == nil && now == target {
 		return nil // the link is up to date, or socket is an alias of it
@@ -54,11 +54,11 @@ func UpdateLink(dir, socket string) error {
 	temp := link + "." + rand.Text()
 	// The target is not resolved: it may itself be a link that another program updates.
 	if err := os.Symlink(socket, temp); err != nil {
-		return fmt.Errorf("cannot follow SSH_AUTH_SOCK: %w", err)
+		return fmt.Errorf("cannot update the link to SSH_AUTH_SOCK: %w", err)
 	}
 	if err := os.Rename(temp, link); err != nil {
 		_ = os.Remove(temp)
-		return fmt.Errorf("cannot follow SSH_AUTH_SOCK: %w", err)
+		return fmt.Errorf("cannot update the link to SSH_AUTH_SOCK: %w", err)
 	}
 	return nil
 }

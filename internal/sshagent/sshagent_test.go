@@ -32,7 +32,7 @@ func TestUpdateLink_PointsToLiveSocket(t *testing.T) {
 	update := func(socket string) { t.Helper(); require.NoError(t, sshagent.UpdateLink(dir, socket)) }
 
 	update(first)
-	assert.Empty(t, target(), "nobody listens there")
+	assert.Empty(t, target(), "no process listens there")
 	one := listen(t, first)
 	update(first)
 	assert.Equal(t, first, target())
@@ -44,7 +44,7 @@ func TestUpdateLink_PointsToLiveSocket(t *testing.T) {
 	assert.Equal(t, second, target())
 	require.NoError(t, one.Close())
 	update(first)
-	assert.Equal(t, second, target(), "the first login is over")
+	assert.Equal(t, second, target(), "the first login has ended")
 
 	require.NoError(t, os.WriteFile(filepath.Join(logins, "file"), nil, 0o600))
 	for _, none := range []string{"", "relative", filepath.Join(logins, "file"), logins, "/nonexistent"} {

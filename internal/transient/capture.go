@@ -16,7 +16,7 @@ import (
 )
 
 // ErrNotStarted is the error of a service that systemd has refused to start.
-var ErrNotStarted = errors.New("systemd refuses to start it")
+var ErrNotStarted = errors.New("systemd refuses to start the service")
 
 // terminationTimeout is how long the main process of a captured service may take to exit after
 // SIGTERM.
@@ -37,7 +37,7 @@ func Capture(
 	defer func() { _ = stdin.Close() }()
 	fd, err := unix.MemfdCreate("output", unix.MFD_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("%w: cannot make a file in memory: %w", ErrNotStarted, err)
+		return nil, fmt.Errorf("%w: cannot create a file in memory: %w", ErrNotStarted, err)
 	}
 	stdout := os.NewFile(uintptr(fd), "output")
 	defer func() { _ = stdout.Close() }()

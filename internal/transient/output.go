@@ -28,11 +28,11 @@ type output struct {
 // passing descriptors, is used until Close, and stays open.
 func Output(ctx context.Context, conn *dbus.Conn, s Service, limit time.Duration) (io.ReadCloser, error) {
 	if !conn.SupportsUnixFDs() {
-		return nil, errors.New("the bus passes no descriptors on")
+		return nil, errors.New("the bus does not support passing descriptors")
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a pipe: %w", err)
+		return nil, fmt.Errorf("cannot create a pipe: %w", err)
 	}
 	defer func() { _ = w.Close() }()
 	unit := s.unitName()
@@ -44,7 +44,7 @@ func Output(ctx context.Context, conn *dbus.Conn, s Service, limit time.Duration
 		property{"RuntimeMaxUSec", dbus.MakeVariant(uint64(limit.Microseconds()))},
 	)
 	if err == nil && result != "done" {
-		err = fmt.Errorf("cannot run %q: its start ended as %q", s.Argv[0], result)
+		err = fmt.Errorf("cannot run %q: its start job ended with %q", s.Argv[0], result)
 	}
 	o := &output{File: r, conn: conn, unit: unit}
 	if err != nil {

@@ -87,7 +87,7 @@ func Start(ctx context.Context, conn *dbus.Conn, s Service) (unit string, err er
 	unit = s.unitName()
 	result, err := s.start(ctx, conn, unit, nil, property{"Type", dbus.MakeVariant("exec")})
 	if err == nil && result != "done" {
-		err = fmt.Errorf("cannot run %q: its start ended as %q", s.Argv[0], result)
+		err = fmt.Errorf("cannot run %q: its start job ended with %q", s.Argv[0], result)
 	}
 	return unit, err
 }
@@ -179,7 +179,7 @@ func Outlives(ctx context.Context, conn *dbus.Conn, unit string, limit time.Dura
 func memoryFile(content []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("input", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a file in memory: %w", err)
+		return nil, fmt.Errorf("cannot create a file in memory: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), "input")
 	_, err = bytes.NewReader(content).WriteTo(file)

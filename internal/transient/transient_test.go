@@ -104,7 +104,7 @@ func TestStart(t *testing.T) {
 	waitGone(t)
 	conn = connect(t)
 	_, err = Start(t.Context(), conn, Service{Kind: "test", Slice: "app.slice", Argv: []string{"/no/such/program"}})
-	require.ErrorContains(t, err, `cannot run "/no/such/program": its start ended as "failed"`)
+	require.ErrorContains(t, err, `cannot run "/no/such/program": its start job ended with "failed"`)
 	require.NoError(t, conn.Close())
 	waitGone(t)
 }

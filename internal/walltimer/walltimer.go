@@ -23,12 +23,12 @@ type Timer struct {
 func New() (*Timer, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make an alarm: %w", err)
+		return nil, fmt.Errorf("cannot create a timer: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), "timer")
 	raw, err := file.SyscallConn()
 	if err != nil {
-		return nil, fmt.Errorf("cannot make an alarm: %w", err)
+		return nil, fmt.Errorf("cannot create a timer: %w", err)
 	}
 	return &Timer{file, raw}, nil
 }

@@ -29,8 +29,8 @@ var (
 type Diff struct {
 	Base   string // ID of the commit, or of the empty tree
 	Unborn bool   // the repository has no commit yet
-	// Against is the branch or revision that was compared with, for display; "" if Base is HEAD
-	// itself.
+	// Against is the branch or revision whose merge base with HEAD is Base, for display; "" if Base is
+	// HEAD itself.
 	Against string
 	Top     string // top directory of the working tree
 	Pager   string // from the user's configuration of git, not the repository's; "" for none

@@ -229,7 +229,7 @@ func TestAdd_DoesNotDelayOtherRepositories(t *testing.T) {
 	require.NoError(t, <-ended)
 	left, err := filepath.Glob(p.root + "/.*.making")
 	require.NoError(t, err)
-	assert.Len(t, left, 1, "the note of the one that is not settled yet")
+	assert.Len(t, left, 1, "the marker file of the unconfirmed worktree")
 }
 
 // TestAdd_CannotRunGit: an incomplete worktree is removed at once or, if that is not possible

@@ -26,7 +26,7 @@ $ systemctl --user set-environment DISPLAY=:8 HOME="$HOME" && DISPLAY=:7 corralc
 
 # A program that cannot be executed is reported as such.
 $ printf 'x' >~/broken && chmod +x ~/broken && printf '[Corral]\nTerminal=%s\n' ~/broken >~/config/corral/corral.conf && corralctl open shop
-corralctl: cannot run "~/broken": its start ended as "failed"
+corralctl: cannot run "~/broken": its start job ended with "failed"
 hint: journalctl --user -u corral-window-shop-….service
 [exit 1]
 
